@@ -3,13 +3,13 @@
  * The limit of the runtimes' caches: lines, code and texts of a process that they keep, so that
  * they need not read them again for the next name. Each process has a limit, which it reaches
  * easily. There may be thousands of processes, so all of them together have a limit, too. Any
- * thread.
+ * thread may call its functions.
  */
 #include "node/runtime/internal.h"
 
 #include <stdatomic.h>
 
-/* half as much more, for processes that need a cache later than others */
+/* limit for all processes together; half as much more is for processes that need a cache later */
 #define CACHES_ALL_BYTES (64u << 20)
 
 static _Atomic size_t all_bytes, n_owners;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory that runtimes may keep has a limit for one process, and one for all processes
- * together.
+ * Tests that the memory that runtimes may keep has a limit for one process, and one for all
+ * processes together.
  */
 #include "node/runtime/internal.h"
 

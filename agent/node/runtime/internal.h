@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of runtime. All runs on the reader's thread, unless a comment says otherwise.
+ * Shared by the files of runtime. All functions run on the reader's thread, unless a comment says
+ * otherwise.
  */
 #pragma once
 
@@ -32,7 +33,7 @@ void runtime_ranges_cut(struct runtime_learnt *l, const char *what);
  */
 size_t runtime_recognised_marks(const char **ret, size_t max);
 /*
- * Finds the recognised runtimes of a process. Returns how many. *ret_again: one may just be
+ * Finds the recognised runtimes of a process. Returns how many. *ret_again: a runtime may just be
  * starting, and the caller looks again soon.
  */
 size_t runtime_recognised_find(const struct runtime_look *look,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The headers of a file, as a process has them in memory: any bytes. The file's index is that of
- * this program.
+ * Tests the headers of a file, as a process has them in memory: any bytes. The file's index is that
+ * of this program.
  */
 #include "node/runtime/internal.h"
 

@@ -96,7 +96,8 @@ static int read_process(void *arg, uint64_t address, void *to, size_t n)
 }
 
 /*
- * If the thread has ended, its file reads as empty: not even an error shows that it has no memory.
+ * Returns whether the descriptor gives memory. If the thread has ended, its file reads as empty:
+ * not even an error shows that the thread has no memory.
  */
 static bool is_memory(int fd)
 {
@@ -132,7 +133,10 @@ int runtime_process_memory_open(struct process_id id, struct process_memory **re
 
 	if (r < 0)
 		return r;
-	/* Checked only after opening, because the PID may have been another process's by then. */
+	/*
+	 * The process is checked only after opening: before, its PID may have become another
+	 * process's.
+	 */
 	r = proc_check(id);
 	if (r < 0)
 		return r;

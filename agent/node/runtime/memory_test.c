@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory as runtimes read it: an image, and the memory of a child. */
+/* Tests how runtimes read memory: an image, and the memory of a child. */
 #include "node/runtime/internal.h"
 
 #include "node/runtime/perfmap/perfmap.h"
@@ -136,8 +136,8 @@ static void a_process_is_read(void **state)
 }
 
 /*
- * The first thread has ended, and /proc has its memory and root no more. Those of other threads are
- * read instead.
+ * The first thread has ended, and /proc does not have its memory and root any more. The memory and
+ * root of other threads are read instead.
  */
 static void the_first_thread_has_ended(void **state)
 {

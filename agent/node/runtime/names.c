@@ -21,7 +21,7 @@ void runtime_names_add(struct runtime_names *n, char *name, char *file, uint32_t
 		free(file);
 		return;
 	}
-	/* mostly there is one name, so the list grows at powers of two */
+	/* most frames have one name, so the list grows at powers of two */
 	if ((n->n & (n->n - 1)) == 0)
 		n->items = xrealloc(n->items, (n->n ? 2 * n->n : 1) * sizeof(*n->items));
 	n->items[n->n++] = (struct runtime_name){take_clean(name), take_clean(file), line, inlined};

@@ -22,10 +22,10 @@ enum sign {
 struct recognised_row {
 	struct runtime_recognised seen;
 	enum sign sign;
-	const char *marks[ROW_MARKS_MAX]; /* any of these marks */
+	const char *marks[ROW_MARKS_MAX]; /* the marks of the runtime; one of them is enough */
 	/* prefix of the name of its library, used if no mark is found; NULL: none */
 	const char *file;
-	unsigned flag; /* enum elf_index_flag that one of its files has; 0: none */
+	unsigned flag; /* enum elf_index_flag that a file of the runtime has; 0: none */
 };
 
 #define UNNAMED "its functions are not named; "
@@ -141,7 +141,10 @@ static bool has_file(const struct runtime_look *look, const struct recognised_ro
 	return false;
 }
 
-/* Writable code does not count: it may be of libffi's closures, for example. */
+/*
+ * Returns whether the process has generated code. Writable code does not count: it may be of
+ * libffi's closures, for example.
+ */
 static bool generates(const struct runtime_look *look)
 {
 	for (size_t i = 0; i < look->maps->n; i++)
@@ -156,7 +159,10 @@ static bool is_young(const struct mappings *m)
 	return now_boot_ns() < m->id.start_boottime_ns + START_NS;
 }
 
-/* *ret_again: the process is young, and may start the runtime soon. So the caller looks again. */
+/*
+ * Returns whether the runtime of this row runs. *ret_again: the process is young, and may start the
+ * runtime soon. So the caller looks again.
+ */
 static bool is_here(const struct runtime_look *look, const struct recognised_row *row,
 		    bool *ret_again)
 {

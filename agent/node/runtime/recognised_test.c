@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which runtimes podflame recognises: programs that the test makes, with the signs of each runtime;
- * programs that only link a runtime, which are not recognised; and real runtimes, if they are
- * installed.
+ * Tests which runtimes podflame recognises: programs that the test makes, with the signs of each
+ * runtime; programs that only link a runtime, which are not recognised; and real runtimes, if they
+ * are installed.
  */
 #include "node/runtime/testlive.h"
 
@@ -135,7 +135,7 @@ static void signs_decide(void **state)
 	}
 }
 
-/* Only the row of .NET says what works. No other code has a text about it. */
+/* Only the row of .NET has a text that says what works. No other code has a text about .NET. */
 static void dotnet_is_told_once(void **state)
 {
 	static const char build[] =
@@ -159,7 +159,10 @@ static void dotnet_is_told_once(void **state)
 	live_forget(&l);
 }
 
-/* The program contains Perl, but has not started it. It may do so in a moment, or never. */
+/*
+ * The program contains Perl, but has not started it. The program may start Perl in a moment, or
+ * never.
+ */
 static void what_is_young_is_looked_at_again(void **state)
 {
 	static const char build[] =

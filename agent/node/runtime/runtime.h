@@ -24,12 +24,14 @@ struct memory {
 	/* Reads all n bytes, or fails. Returns 0 or -errno. */
 	int (*read)(void *arg, uint64_t address, void *to, size_t n);
 	void *arg;
-	size_t budget_bytes; /* bytes that may still be read; each read costs 64 bytes more */
-	/* CLOCK_MONOTONIC: when it was opened; the frames to be named are older than that */
+	size_t budget_bytes; /* how many bytes may still be read; each read costs 64 bytes more */
+	/*
+	 * CLOCK_MONOTONIC: when the memory was opened; the frames to be named are older than that
+	 */
 	uint64_t opened_ns;
 };
-#define MEMORY_BUDGET (8u << 20) /* for one learn(); runtimes.c has the limits for names */
-/* -E2BIG: the budget is used up. -EFAULT: the address is not mapped. */
+#define MEMORY_BUDGET (8u << 20) /* limit for one learn(); runtimes.c has the limits for names */
+/* Reads n bytes. -E2BIG: the budget is used up. -EFAULT: the address is not mapped. */
 int runtime_memory_read(struct memory *m, uint64_t address, void *to, size_t n);
 int runtime_memory_u8(struct memory *m, uint64_t address, uint8_t *ret);
 int runtime_memory_u16(struct memory *m, uint64_t address, uint16_t *ret);
@@ -45,7 +47,7 @@ int runtime_memory_string(struct memory *m, uint64_t address, size_t max, char *
 struct process_memory;
 int runtime_process_memory_open(struct process_id id, struct process_memory **ret);
 struct process_memory *runtime_process_memory_close(struct process_memory *p);
-/* The result belongs to p. Each call sets its budget to MEMORY_BUDGET again. */
+/* Returns the memory of p, which belongs to p. Each call sets its budget to MEMORY_BUDGET again. */
 struct memory *runtime_process_memory(struct process_memory *p);
 
 /* ---- used and returned by the files of a runtime ---- */
@@ -56,14 +58,14 @@ struct runtime_range {
 	/* PF_MANAGED: code that was made at run time; else the code is a part of a file */
 	bool managed;
 };
-#define RUNTIME_RANGES_MAX 256 /* for one process */
+#define RUNTIME_RANGES_MAX 256 /* limit for one process */
 #define RUNTIME_DATA_MAX   4096
 
 struct java_requests;
 /* The process in which learn() looks for a runtime. */
 struct runtime_look {
 	const struct mappings *maps;
-	/* one for each mapping; NULL: the mapping has no index, or not yet */
+	/* one index for each mapping; NULL: the mapping has none, or not yet */
 	struct elf_index *const *indexes;
 	struct memory *memory;
 	const struct runtime_range *taken; /* ranges of the runtimes in earlier rows of the table */
@@ -90,8 +92,9 @@ struct loaded_elf {
 	size_t n;
 };
 /*
- * -ENOENT: no mapping has the headers. -EBADMSG: the memory has no ELF header of x86-64. -E2BIG:
- * the file has more than LOADED_ELF_SEGMENTS_MAX segments.
+ * Reads the headers of the file that m maps. -ENOENT: no mapping has the headers. -EBADMSG: the
+ * memory has no ELF header of x86-64. -E2BIG: the file has more than LOADED_ELF_SEGMENTS_MAX
+ * segments.
  */
 int runtime_loaded_elf_read(const struct runtime_look *look, const struct mapping *m,
 			    struct loaded_elf *ret);
@@ -132,7 +135,9 @@ struct runtime_words {
 	uint64_t a, b;
 };
 struct runtime_name {
-	/* As it is shown: "json.decoder.JSONDecoder.decode", "java/lang/String::hashCode". */
+	/*
+	 * The name as it is shown: "json.decoder.JSONDecoder.decode", "java/lang/String::hashCode".
+	 */
 	char *name;
 	char *file;    /* NULL: not known */
 	uint32_t line; /* the line that the frame was running; 0: not known */
@@ -144,7 +149,7 @@ struct runtime_name {
  * inlined into.
  */
 struct runtime_names {
-	struct runtime_name *items; /* NULL, with n 0: this frame is not shown */
+	struct runtime_name *items; /* NULL, with n 0: the frame is not shown */
 	size_t n;
 	enum frame_kind kind; /* mostly the kind of the runtime; FRAME_LIBRARY for its stubs */
 };
@@ -172,9 +177,9 @@ struct runtime_ops {
 	const char *const *marks;
 	/*
 	 * Finds out whether the process has this runtime, and what the kernel's part needs. The
-	 * caller calls it again when mappings or files change. old: the previous result; NULL:
-	 * there is none. The function may move old's state to ret, and then sets old->state to
-	 * NULL. -ENOENT: the process does not have the runtime. -EAGAIN: the runtime is just
+	 * caller calls this function again when mappings or files change. old: the previous result;
+	 * NULL: there is none. The function may move old's state to ret, and then sets old->state
+	 * to NULL. -ENOENT: the process does not have the runtime. -EAGAIN: the runtime is just
 	 * starting, and the caller tries again soon. Other errors are counted by errno. If the
 	 * version is unknown, that is not an error: ret->problem has a text.
 	 */
@@ -212,9 +217,9 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p);
  * NULL. The new result shares the states of p, and p stays valid for others that have a reference.
  * *ret: if nothing changed, p with one more reference; NULL: the process has no runtime.
  * *ret_again: a runtime is just starting, and the caller looks again in a moment. indexes: as in
- * struct runtime_look. java: this function notes JVMs there whose code has no names, and takes the
- * maps that they have given; NULL: no JVM is asked. -ESRCH: the process has ended. -EBUSY: another
- * thread is blocked in the process's memory.
+ * struct runtime_look. java: this function notes in `java` the JVMs whose code has no names, and
+ * takes from it the maps that they have given; NULL: no JVM is asked. -ESRCH: the process has
+ * ended. -EBUSY: another thread is blocked in the process's memory.
  */
 int runtime_learn(struct runtime_process *p, const struct mappings *maps,
 		  struct elf_index *const *indexes, struct java_requests *java,
@@ -231,7 +236,7 @@ bool runtime_likely(const struct mappings *maps, struct elf_index *const *indexe
  */
 bool runtime_mapping_is_generated(const struct mapping *m, const struct elf_index *index);
 
-/* Any thread. The view belongs to p. */
+/* One runtime of a process. Any thread may use it. It belongs to the struct runtime_process. */
 struct runtime_view {
 	enum pf_runtime_kind kind;
 	const struct runtime_learnt *learnt;
@@ -256,7 +261,7 @@ const struct runtime_recognised *runtime_process_recognised(const struct runtime
 /* Returns whether the process has a perf map, which names functions of a recognised runtime. */
 bool runtime_process_has_map(const struct runtime_process *p);
 
-/* One frame to be named. If this fails, error is set and names.n is 0. */
+/* One frame to be named. If the names cannot be read, error is set and names.n is 0. */
 struct runtime_ask {
 	enum pf_runtime_kind kind;
 	struct runtime_words frame, caller;
@@ -291,7 +296,7 @@ struct java_requests *runtime_java_requests_unref(struct java_requests *q);
  * does not walk it, and it has no map, or its map lacks names.
  */
 bool runtime_java_unnamed(struct java_requests *q, struct process_id id);
-/* Writes all such JVMs to ret. Returns how many. */
+/* Writes the ids of all such JVMs to ret. Returns how many there are. */
 size_t runtime_java_all_unnamed(struct java_requests *q, struct process_id ret[JAVA_REQUESTS_MAX]);
 /*
  * Asks the JVM for its map. Blocks for at most 20 s, so the caller needs a thread that may wait.

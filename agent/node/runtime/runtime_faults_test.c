@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process's memory, its perf map, and a JVM that is asked for one. Whichever call fails, no
- * result is incomplete, and no file, process or memory is left.
+ * Lets calls fail while a process's memory and its perf map are read, and while a JVM is asked for
+ * a map. Whichever call fails, no result is incomplete, and no file, process or memory is left.
  */
 #include "lib/base/fault.h"
 #include "node/runtime/java_attach/attach.h"
@@ -186,7 +186,7 @@ static void on_quit(int signo)
 	asked_to_listen = 1;
 }
 
-/* Like HotSpot: the socket gets its name when it listens. */
+/* Makes a socket that listens. As in HotSpot, the socket gets its name when it listens. */
 static int listen_anew(int fd)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -234,7 +234,7 @@ _Noreturn static void be_a_jvm(int ready)
 
 		if (ppoll(&p, 1, NULL, &none) > 0)
 			answer(fd);
-		/* Like HotSpot: a late signal of the last attempt changes nothing. */
+		/* As in HotSpot, a late signal of the last attempt changes nothing. */
 		if (asked_to_listen && !is_there(getpid(), "/tmp/.java_pid%d"))
 			fd = listen_anew(fd);
 		asked_to_listen = 0;
@@ -256,7 +256,7 @@ static int set_up(void **state)
 	assert_int_equal(read(fds[0], &(char){0}, 1), 1);
 	close(fds[0]);
 	jvm.start_ns = start_ns((uint32_t)jvm.pid);
-	fault_in_children(); /* calls fail in the process that asks, and not in this one */
+	fault_in_children(); /* calls fail in the process that asks, and not in this process */
 	return 0;
 }
 

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define ASK_BUDGET     (1u << 20) /* for one frame */
+#define ASK_BUDGET     (1u << 20) /* limit for one frame */
 #define RESOLVE_BUDGET (4 * MEMORY_BUDGET)
 /* limit for the names of one runtime_resolve(); other names are read in a later call */
 #define NAMES_BYTES  (8u << 20)
@@ -470,7 +470,9 @@ void runtime_touch(struct runtime_process *p, const uint64_t *addresses, size_t 
 	size_t touched = 0;
 	uint8_t byte;
 
-	/* if the process blocks the thread that holds the lock, it must not block this one, too */
+	/*
+	 * if the process blocks the thread that holds the lock, it must not block this thread, too
+	 */
 	if (pthread_mutex_trylock(&p->states->lock))
 		return;
 	if (runtime_process_memory_open(p->id, &pm) == 0) {

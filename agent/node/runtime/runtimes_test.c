@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runtimes of a process. The table has made-up runtimes, and the process is this one or a
+ * Tests the runtimes of a process. The table has made-up runtimes, and the process is this one or a
  * child.
  */
 #include "node/runtime/internal.h"
@@ -238,7 +238,7 @@ static void a_state_is_released_once(void **state)
 }
 
 /*
- * Frames from before the process's exec may still come, but that program cannot be asked any more.
+ * Frames from before the process's exec may still come, but their program cannot be asked any more.
  */
 static void who_is_not_walked_any_more_is_not_asked(void **state)
 {

@@ -44,7 +44,7 @@ static inline void live_learn(struct live_process *l, pid_t pid)
 	assert_false(again);
 }
 
-/* May also be called after live_open() alone. */
+/* Frees what live_open() and later calls have made. May also be called after live_open() alone. */
 static inline void live_forget(struct live_process *l)
 {
 	runtime_process_unref(l->runtimes);

@@ -51,7 +51,7 @@ static inline bool host_read_process(uint64_t address, void *to, size_t n)
 }
 
 struct host_frame {
-	uint32_t kind, type; /* kind: enum pf_frame_kind; type: that of a runtime's frame */
+	uint32_t kind, type; /* kind: enum pf_frame_kind; type: type of a runtime's frame */
 	uint64_t a, b;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Searches a process's memory for an ELF file's dynamic section, relocations, symbols and slots.
- * The input is the memory from BASE on. It begins with the file's program headers.
- * Fuzzes: node/runtime/context/context_tls.c, node/runtime/loaded_elf.c
+ * The input is the memory from BASE on, and begins with the file's program headers. Fuzzes:
+ * node/runtime/context/context_tls.c, node/runtime/loaded_elf.c
  */
 #include "node/runtime/context/context.h"
 

@@ -15,7 +15,7 @@
  * version, these structures do not change.
  */
 static const struct version {
-	unsigned minor; /* for go1.minor and later */
+	unsigned minor; /* first version of this layout: go1.minor */
 	uint32_t m, curg, labels;
 	bool is_map;
 	uint32_t sched_bp;
@@ -39,7 +39,8 @@ static const struct version *version_of(unsigned minor)
 /* ---- the address of g ---- */
 
 /*
- * runtime.stackcheck begins with a load of g, in one of three ways (asm_amd64.s, obj6.go):
+ * Finds where g is, from the code of runtime.stackcheck. This code begins with a load of g, in one
+ * of three ways (asm_amd64.s, obj6.go):
  * - mov %fs:N,%r
  * - mov $N,%r and mov %fs:(%r),%r2
  * - mov N(%rip),%r and mov %fs:(%r),%r2, where N(%rip) is a slot that the dynamic linker fills.
@@ -147,7 +148,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	return r < 0 ? r : learn_program(e, index, ret);
 }
 
-static const char *const marks[] = {NULL}; /* no marks: ELF_INDEX_GO is set for the file */
+static const char *const marks[] = {NULL}; /* no marks: files of Go have ELF_INDEX_GO */
 
 const struct runtime_ops runtime_golabels_runtime = {
 	.name = "golabels",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Programs that publish trace contexts, in the layouts of real compilers and libcs. The test has
- * every way to access a thread-local variable, and every version of Go on this machine. It reads
- * the contexts as the kernel's part does.
+ * Tests programs that publish trace contexts, in the layouts of real compilers and libcs. The test
+ * has every way to access a thread-local variable, and every version of Go on this machine. It
+ * reads the contexts as the kernel's part does.
  */
 #include "node/runtime/context/testcontext.h"
 

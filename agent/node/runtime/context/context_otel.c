@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * OpenTelemetry's thread context (OTEP 4947): finds the thread-local pointer otel_thread_ctx_v1 in
- * the file of the process that exports it. That is enough: the process context (OTEP 4719) is not
- * read. Runs on the reader's thread.
+ * For OpenTelemetry's thread context (OTEP 4947), finds the thread-local pointer otel_thread_ctx_v1
+ * in the file of the process that exports it. That is enough: the process context (OTEP 4719) is
+ * not read. Runs on the reader's thread.
  */
 #include "node/runtime/context/context.h"
 
@@ -18,8 +18,8 @@ static const char *base_name(const char *path)
 }
 
 /*
- * Alpine's musl is ld-musl-x86_64.so.1, and Debian's is libc.so. The name of glibc's file has a
- * version.
+ * Returns whether the process uses musl. The file of musl is ld-musl-x86_64.so.1 in Alpine, and
+ * libc.so in Debian. The name of glibc's file has a version.
  */
 static bool is_musl(const struct mappings *maps)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Labels and records in the layouts of real programs, in this process's own memory.
+ * Tests labels and records in the layouts of real programs, in this process's own memory.
  * bpf/trace_context.h reads them.
  */
 #include "node/runtime/context/testcontext.h"
@@ -279,7 +279,8 @@ static void a_valid_record_is_one(void **state)
 }
 
 /*
- * A thread with an OpenTelemetry record has ids, even if its Go part has too many labels to read.
+ * A thread with an OpenTelemetry record has ids, even if the Go part of the thread has too many
+ * labels to read.
  */
 static void a_record_behind_too_many_labels(void **state)
 {
@@ -390,7 +391,7 @@ static int read_go_data(void *arg, uint64_t address, void *to, size_t n)
 		.p_type = PT_GNU_RELRO, .p_flags = PF_R, .p_vaddr = (at), .p_memsz = (bytes)       \
 	}
 
-/* Layouts of several linkers. In a PIE, the data that is only relocated may have many MiB. */
+/* Tests layouts of several linkers. In a PIE, the data that is only relocated may have many MiB. */
 static void a_program_tells_which_go_it_was_built_with(void **state)
 {
 	static const struct {

@@ -12,7 +12,7 @@
 #define DYNAMIC_MAX	    512 /* entries; real sections have about 30 */
 #define RELOCATIONS_MAX	    (256u << 10)
 #define RELOCATIONS_AT_ONCE 256
-#define STATIC_TLS_MAX	    (64 << 20) /* of all modules; real processes have a few KiB */
+#define STATIC_TLS_MAX	    (64 << 20) /* limit for all modules; real processes have a few KiB */
 #define MODULES_MAX	    65536
 #define BLOCK_MAX	    (16u << 20) /* size of a module's TLS */
 
@@ -20,12 +20,13 @@
 
 struct dynamic {
 	uint64_t symbols, strings;
-	uint64_t relocations[2], bytes[2]; /* of DT_RELA and DT_JMPREL */
+	uint64_t relocations[2], bytes[2]; /* addresses and sizes of DT_RELA and DT_JMPREL */
 	bool pie;
 };
 
 /*
- * glibc replaces the addresses in the dynamic section by addresses of the process; musl does not.
+ * Returns an address of the dynamic section as an address of the process. glibc replaces the
+ * addresses in that section by addresses of the process; musl does not.
  */
 static uint64_t place_of(const struct loaded_elf *e, uint64_t value)
 {
@@ -58,7 +59,7 @@ static void note_entry(const struct loaded_elf *e, const Elf64_Dyn *d, struct dy
 	}
 }
 
-/* A static program has no dynamic section: *ret is all zero. */
+/* Reads the dynamic section. A static program has none; then *ret is all zero. */
 static int read_dynamic(const struct loaded_elf *e, struct dynamic *ret)
 {
 	const Elf64_Phdr *s = runtime_loaded_elf_segment(e, PT_DYNAMIC);
@@ -108,7 +109,10 @@ static bool is_name(const struct tls_search *s, uint32_t symbol)
 	       streq(name, s->name);
 }
 
-/* A relocation without a symbol is for one variable of this file, or for all its variables. */
+/*
+ * Returns the kind of the slot that a relocation fills. A relocation without a symbol is for one
+ * variable of this file, or for all its variables.
+ */
 static enum slot_rank rank_of(const struct tls_search *s, const Elf64_Rela *r)
 {
 	uint32_t symbol = ELF64_R_SYM(r->r_info), type = ELF64_R_TYPE(r->r_info);
@@ -161,7 +165,7 @@ static int place_static(int64_t offset, struct tls_place *ret)
 
 static int place_dynamic(uint64_t module, uint64_t offset, struct tls_place *ret)
 {
-	/* not filled yet: 0, or the first value of lazy binding */
+	/* the slot is not filled yet: 0, or the first value of lazy binding */
 	if (module == 0 || module > MODULES_MAX)
 		return -EAGAIN;
 	if (offset > BLOCK_MAX)
@@ -196,7 +200,10 @@ static int read_slot(const struct tls_search *s, struct tls_place *ret)
 	return r < 0 ? r : place_dynamic(index[0], index[1], ret);
 }
 
-/* The program's own block ends right below the thread pointer (variant II; lld: getTlsTpOffset). */
+/*
+ * Finds the variable of an executable. The program's own block ends right below the thread pointer
+ * (variant II; lld: getTlsTpOffset).
+ */
 static int place_in_program(const struct tls_search *s, struct tls_place *ret)
 {
 	const Elf64_Phdr *t = runtime_loaded_elf_segment(s->e, PT_TLS);

@@ -12,7 +12,7 @@
 #define CODE_BYTES	64
 #define TYPES_BYTES_MAX (1ull << 30)
 #define NAME_MAX_BYTES	512
-#define LENGTH_BYTES	2 /* size of the varint before a name */
+#define LENGTH_BYTES	2 /* largest size of the varint before a name */
 #define TFLAG		20
 /* the text begins with a '*', because the pointer type has the same text */
 #define TFLAG_EXTRA_STAR 2
@@ -22,7 +22,10 @@ struct go_types {
 	uint64_t start;
 };
 
-/* In all versions, runtime.resolveNameOff begins with lea firstmoduledata(%rip),%r. */
+/*
+ * Finds runtime.firstmoduledata. In all versions, runtime.resolveNameOff begins with lea
+ * firstmoduledata(%rip),%r.
+ */
 static int find_module(const struct loaded_elf *e, const struct elf_index *index, uint64_t *ret)
 {
 	uint8_t code[CODE_BYTES];
@@ -63,7 +66,7 @@ struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct 
 	return t;
 }
 
-/* A name is a byte of flags, a varint with the length, then the text. */
+/* Reads a name: a byte of flags, a varint with the length, then the text. */
 static int read_name(struct memory *m, uint64_t at, bool star, char **ret)
 {
 	uint8_t head[1 + LENGTH_BYTES];
@@ -104,7 +107,7 @@ int runtime_go_type_resolve(void *state, struct memory *m, const struct runtime_
 	if (!t || frame->type != PF_TYPE_OBJECT)
 		return -ENOENT;
 	if (frame->a < t->start || frame->a - t->start >= TYPES_BYTES_MAX)
-		return -ESTALE; /* a type of a plug-in, or one that was made at run time */
+		return -ESTALE; /* the type is of a plug-in, or was made at run time */
 	r = runtime_memory_u8(m, frame->a + TFLAG, &flags);
 	if (r == 0)
 		r = runtime_memory_u32(m, frame->a + STR, &offset);

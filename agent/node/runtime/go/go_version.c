@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the Go version of a program. The linker writes it into every program, after "Go buildinf:"
- * (debug/buildinfo of Go's library). It is read from the process's memory. Runs on the reader's
- * thread.
+ * (debug/buildinfo of Go's library). This file reads it from the process's memory. Runs on the
+ * reader's thread.
  */
 #include "node/runtime/internal.h"
 
@@ -75,8 +75,8 @@ static uint64_t behind_relocated(const struct loaded_elf *e, const Elf64_Phdr *s
 }
 
 /*
- * Searches the writable segments. Mostly the build information is at the beginning of one, where
- * debug/buildinfo looks, too.
+ * Searches the writable segments. Mostly the build information is at the beginning of one of them,
+ * where debug/buildinfo looks, too.
  */
 static int find_build_info(const struct loaded_elf *e, uint64_t *ret, uint8_t *ret_flags)
 {

@@ -47,10 +47,10 @@ static int add_words(struct buf *words, int thread_fd, const char *what)
 }
 
 /*
- * Reads JAVA_TOOL_OPTIONS and similar variables first, because options of the command line override
- * them. If the options of a process cannot be read, it must not be asked. They are read through a
- * thread that has not ended: one that has ended shows neither the options nor whether the process
- * is stopped.
+ * Checks that the process may be asked. JAVA_TOOL_OPTIONS and similar variables are read first,
+ * because options of the command line override them. If the options of a process cannot be read, it
+ * must not be asked. The options are read through a thread that has not ended: one that has ended
+ * shows neither the options nor whether the process is stopped.
  */
 static int check_process(uint32_t tgid, char ret_text[ATTACH_TEXT_BYTES])
 {
@@ -82,7 +82,7 @@ static int open_fds(struct attach *a)
 	a->pidfd = (int)syscall(SYS_pidfd_open, a->file.id.tgid, 0);
 	if (a->pidfd < 0)
 		return -errno;
-	/* This checks the start time again, so the pidfd is of the right process. */
+	/* This call checks the start time again, so the pidfd is of the right process. */
 	r = runtime_perf_file_root(&a->file, &root_fd);
 	if (r == 0)
 		r = runtime_perf_file_open_path(root_fd, "tmp", O_DIRECTORY, &a->tmp_fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to runtime: if a target has javaAttach: Allowed, asks a JVM for its perf map, as jcmd
- * does (JDK: sun.tools.attach.VirtualMachineImpl for Linux, os/posix/attachListener_posix.cpp). It
- * blocks, so it runs on a thread that may wait. docs/perf-maps.md.
+ * does (JDK: sun.tools.attach.VirtualMachineImpl for Linux, os/posix/attachListener_posix.cpp).
+ * Asking blocks, so it runs on a thread that may wait. docs/perf-maps.md.
  */
 #pragma once
 
@@ -20,10 +20,10 @@ struct attach {
 	char trigger[32], socket[32], map[32]; /* names of files in that /tmp */
 	/* how long to wait for the listener and for the reply */
 	uint64_t listener_ns, reply_ns;
-	/* how much longer the child may take; also how long to wait for its end */
+	/* how much longer the child may take; also how long the agent waits for its end */
 	uint64_t spare_ns;
 };
-/* ret_text: if it fails, the reason, for a user */
+/* Opens what the other steps need. ret_text: if this fails, the reason, for a user. */
 int runtime_attach_open(struct process_id id, struct attach *ret, char ret_text[ATTACH_TEXT_BYTES]);
 /* Asks the JVM, reads the map, and removes all files that the agent has made. */
 int runtime_attach_run(struct attach *a, struct perf_map **ret, char ret_text[ATTACH_TEXT_BYTES]);
@@ -31,9 +31,9 @@ void runtime_attach_done(struct attach *a);
 
 /* ---- attach_maps.c: the mailbox between perfmap.c and attach.c; any thread ---- */
 void runtime_java_map_want(struct java_requests *q, struct process_id id); /* q may be NULL */
-/* q then owns map */
+/* Gives a map to q, which then owns it. */
 void runtime_java_map_give(struct java_requests *q, struct process_id id, struct perf_map *map);
-/* NULL: no new map has been given; q may be NULL */
+/* Takes the newest map of a process. NULL: no new map has been given. q may be NULL. */
 struct perf_map *runtime_java_map_take(struct java_requests *q, struct process_id id);
 
 /* ---- attach_check.c: whether a JVM can safely be asked; if not, ret_text is the reason ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides whether a JVM may be asked. After a wrong decision, SIGQUIT would kill a JVM that has no
- * handler for it, or make it fill its log.
+ * Decides whether a JVM may be asked. If the decision were wrong, SIGQUIT would kill a JVM that has
+ * no handler for it, or make the JVM fill its log.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -25,7 +25,10 @@ int runtime_attach_check_version(const char *version, char ret_text[ATTACH_TEXT_
 	return -ENOTSUP;
 }
 
-/* If the option stands there several times, the last one counts, as in the JVM. */
+/*
+ * Returns whether the options switch attaching off. If the option is given several times, the last
+ * one counts, as in the JVM.
+ */
 static bool is_switched_off(const char *words, size_t n)
 {
 	bool off = false;

@@ -2,8 +2,8 @@
 /*
  * The part of attaching that runs as the JVM's user: HotSpot talks only to its own effective user
  * and group, or to root of its own user namespace. So a child of the agent takes that user and
- * group. It makes only system calls, because it is forked from a program with threads. It looks up
- * all names in the JVM's /tmp, and never follows a link.
+ * group. The child makes only system calls, because it is forked from a program with threads. It
+ * looks up all names in the JVM's /tmp, and never follows a link.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -44,8 +44,8 @@ static void set(struct attach_answer *a, enum attach_result result, int error)
 }
 
 /*
- * Uses system calls, because the functions of libc change all threads, and this child does not have
- * the agent's threads.
+ * Changes to the JVM's user and group. It uses system calls, because the functions of libc change
+ * all threads, and this child does not have the agent's threads.
  */
 static bool become(const struct attach *a)
 {
@@ -75,8 +75,8 @@ static void remove_file(const struct attach *a, const char *name, struct attach_
 
 /*
  * Returns whether an earlier attempt that was killed has left the file, or a process that has
- * ended: then no process uses it. Type, user and number of links show that it is not a trap of the
- * pod.
+ * ended: then no process uses the file. Type, user and number of links show that it is not a trap
+ * of the pod.
  */
 static bool is_leftover(const struct attach *a, const char *name)
 {
@@ -110,8 +110,8 @@ static void wait_for_socket(const struct attach *a, struct attach_answer *ret)
 }
 
 /*
- * If the trigger file exists, SIGQUIT makes HotSpot listen. Without it, HotSpot would print its
- * threads.
+ * Makes the JVM listen. If the trigger file exists, SIGQUIT makes HotSpot listen. Without this
+ * file, HotSpot would print its threads.
  */
 static void start_listener(const struct attach *a, struct attach_answer *ret)
 {
@@ -129,7 +129,9 @@ static void start_listener(const struct attach *a, struct attach_answer *ret)
 		remove_file(a, a->trigger, ret);
 }
 
-/* The socket's name is in another root, so the child connects through a descriptor of the file. */
+/*
+ * Connects to the socket. Its name is in another root, so the child uses a descriptor of the file.
+ */
 static int connect_to(const struct attach *a, const char *self_path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -167,8 +169,8 @@ static int open_socket(const struct attach *a)
 }
 
 /*
- * If the command worked, the reply is "0\n" and the command's output, which is empty. Else it is
- * another number and the reason.
+ * Reads the reply. If the command worked, the reply is "0\n" and the command's output, which is
+ * empty. Else the reply is another number and the reason.
  */
 static void read_reply(const struct attach *a, int fd, struct attach_answer *ret)
 {
@@ -216,8 +218,8 @@ static void talk(const struct attach *a, struct attach_answer *ret)
 static void ask(const struct attach *a, struct attach_answer *ret)
 {
 	/*
-	 * HotSpot follows links when it writes the map. So the child makes the file first: in a
-	 * sticky /tmp, no other user can replace it.
+	 * HotSpot follows links when it writes the map. So the child makes the map's file first: in
+	 * a sticky /tmp, no other user can replace it.
 	 */
 	if (!make_file(a, a->map)) {
 		int error = errno;
@@ -243,8 +245,9 @@ static void remove_map(const struct attach *a, struct attach_answer *ret)
 }
 
 /*
- * A map with content is not removed, unless it is older than the process: it may be of another
- * program. If it is the map that the agent has asked for, the JVM has already written it.
+ * Removes the files of an attempt that was cut short. A map with content is not removed, unless it
+ * is older than the process: it may be of another program. If it is the map that the agent has
+ * asked for, the JVM has already written it.
  */
 static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 {
@@ -259,9 +262,10 @@ static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 }
 
 /*
- * This child does not call exec, so all descriptors of the agent would stay open in it as long as
- * the pod makes it wait. When the agent closes a descriptor to end something, for example a memory
- * probe, that would not end. Descriptors 0 to 2 do no harm.
+ * Closes all descriptors except the three that the child uses. This child does not call exec, so
+ * all descriptors of the agent would stay open in it as long as the pod makes it wait. When the
+ * agent closes a descriptor to end something, for example a memory probe, that would not end.
+ * Descriptors 0 to 2 do no harm.
  */
 static void close_others(const struct attach *a, int to)
 {
@@ -290,7 +294,7 @@ static void in_child(const struct attach *a, child_fn *fn, int to)
 
 	close_others(a, to);
 	if (become(a)) {
-		/* set only now, because a change of the user resets it */
+		/* set only now, because a change of the user resets this setting */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		fn(a, &answer);
 	} else {
@@ -317,12 +321,12 @@ static bool read_answer(int fd, uint64_t wait_ns, struct attach_answer *ret)
 	return true;
 }
 
-/* Children that did not end in time, and have not ended since then. */
+/* Children that did not end in time, and that have not been reaped since. */
 static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t left[LEFT_MAX];
 static size_t n_left;
 
-/* Reaps those of them that have ended. Returns whether one more child can be noted. */
+/* Reaps the children in `left` that have ended. Returns whether one more child can be noted. */
 static bool reap_left(void)
 {
 	size_t n = 0;
@@ -346,8 +350,8 @@ static void leave(pid_t pid)
 }
 
 /*
- * A file system of the pod may block the child in the kernel. The child ends when the file system
- * lets it go. The agent does not wait for that.
+ * Waits until the child has ended, but not for long: a file system of the pod may block it in the
+ * kernel. Such a child ends when the file system lets it go. The agent does not wait for that.
  */
 static void reap(const struct attach *a, pid_t pid)
 {
@@ -400,7 +404,7 @@ static void count_left(void)
 	counter_add(counter("podflame_java_files_left_total", NULL, NULL), 1);
 }
 
-/* If the child does not answer, it may not have removed the file. */
+/* Makes a child that removes files. If the child does not answer, it may not have removed them. */
 static void remove_with(const struct attach *a, child_fn *fn)
 {
 	struct attach_answer answer;

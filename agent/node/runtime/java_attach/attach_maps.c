@@ -2,7 +2,7 @@
 /*
  * The mailbox between the runtime perfmap (on the reader's thread) and runtime_java_attach() (on a
  * thread that may wait). perfmap notes JVMs whose names are missing. runtime_java_attach() gives
- * their maps. Any thread.
+ * their maps. Any thread may call its functions.
  */
 #include "node/runtime/java_attach/attach.h"
 
@@ -16,7 +16,7 @@
 struct jvm {
 	struct process_id id;
 	bool unnamed;
-	struct perf_map *map; /* a map that was given, but not taken yet */
+	struct perf_map *map; /* a map that the JVM has given, but that perfmap has not taken yet */
 };
 struct java_requests {
 	unsigned refs;
@@ -53,8 +53,8 @@ struct java_requests *runtime_java_requests_unref(struct java_requests *q)
 }
 
 /*
- * The kernel's start times and those of /proc have different resolutions, so start times that
- * differ by one tick count as equal.
+ * Finds the entry of a process. The kernel's start times and those of /proc have different
+ * resolutions, so start times that differ by one tick count as equal.
  */
 static struct jvm *find(struct java_requests *q, struct process_id id)
 {

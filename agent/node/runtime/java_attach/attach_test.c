@@ -103,7 +103,7 @@ static void catch_quit(void)
 
 /*
  * The first thread of the process has ended. Its state, options and /tmp are read through a thread
- * that lives.
+ * that still runs.
  */
 static void test_first_thread_has_ended(void **state)
 {
@@ -295,7 +295,7 @@ static void test_agreed_but_no_map(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-/* A file of another program, or a trap, has the name of the map. It stays unchanged. */
+/* A file of another program, or a trap, has the name of the map. The file stays unchanged. */
 static void test_map_is_there(void **state)
 {
 	struct fake *f = *state;
@@ -326,8 +326,8 @@ static void *ask_there(void *arg)
 }
 
 /*
- * While a child waits for the pod, the agent closes a descriptor. The child must not keep it open,
- * because that alone ends the agent's probes.
+ * While a child waits for the pod, the agent closes a descriptor. The child must not keep this
+ * descriptor open: the agent ends its probes only by closing theirs.
  */
 static void test_child_holds_nothing_of_the_agent(void **state)
 {
@@ -424,7 +424,10 @@ static void test_child_that_ends_late_is_reaped(void **state)
 	close(fd);
 }
 
-/* The child was killed, so it could not remove its file. expect() checks that the file is gone. */
+/*
+ * The child was killed, so the child could not remove its file. expect() checks that the file is
+ * gone.
+ */
 static void test_stuck_child_leaves_no_file(void **state)
 {
 	struct fake *f = *state;
@@ -533,8 +536,8 @@ static void stop_jvm(struct jvm *j)
 }
 
 /*
- * Checks that the agent has left no file in the JVM's /tmp. The socket and hsperfdata are the JVM's
- * own.
+ * Checks that the agent has left no file in the JVM's /tmp. The socket and hsperfdata are files of
+ * the JVM itself.
  */
 static void assert_nothing_left(const struct jvm *j)
 {
@@ -809,7 +812,10 @@ static uint64_t forgotten(void)
 	return counter_get(counter("podflame_java_attach_total", "result", "forgotten"));
 }
 
-/* Adds one more JVM, which lives. Writes all JVMs that wait now to `all`, and returns how many. */
+/*
+ * Adds one more JVM, whose process runs. Writes all JVMs that wait now to `all`, and returns how
+ * many.
+ */
 static size_t want_one(uint64_t start_s, struct process_id all[JAVA_REQUESTS_MAX])
 {
 	runtime_java_map_want(requests, (struct process_id){start_s * NSEC_PER_SEC, getpid()});
@@ -841,7 +847,7 @@ static void test_who_is_forgotten_is_counted(void **state)
 		runtime_java_map_take(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(want_one(257, all), 256);
 	assert_int_equal(forgotten(), before);
-	/* there is no such entry, so a JVM that waits is forgotten, each time another one */
+	/* no entry is free, so each call forgets another JVM that waits */
 	assert_int_equal(want_one(258, all), 256);
 	assert_int_equal(want_one(259, all), 256);
 	assert_true(

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 
 #define MAJOR_MIN 8
-/* not exported: only the symbol table of libjvm may have it */
+/* not exported, so libjvm has this symbol only if it has a symbol table */
 #define STUB_LIST	   "_ZN12StubCodeDesc5_listE"
 #define MAJOR_MAX	   25
-#define HOPS_MAX	   4096 /* steps in a segment map, when user space reads it */
-#define CODELETS_MAX	   4096 /* of the interpreter; real JVMs have about 280 */
+#define HOPS_MAX	   4096 /* limit for steps in a segment map, when user space reads it */
+#define CODELETS_MAX	   4096 /* codelets of the interpreter; real JVMs have about 280 */
 #define VERSION_BYTES	   48
 #define CALL_STUB_BYTES	   192 /* bytes up to its call; real stubs have at most 190 */
 #define CODELET_NAME_BYTES 32
@@ -165,7 +165,8 @@ static int find_blob(const struct pf_jvm *d, struct memory *m, uint64_t address,
 /* ---- the interpreter ---- */
 
 /*
- * Since JDK 22 the entries of native methods have another name. All entries are next to each other.
+ * Returns whether the codelet is an entry of methods. Since JDK 22 the entries of native methods
+ * have another name. All entries are next to each other.
  */
 static bool is_entry(const char *name)
 {

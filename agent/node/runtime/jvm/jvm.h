@@ -11,8 +11,8 @@
 /* ---- the words of a frame ---- */
 /*
  * A pc is a return address, or the interrupted address plus one. In both cases the byte before it
- * belongs to the code that runs. Words also contain cookies (a ConstMethod*, a compile id). They
- * show whether the memory still has the same method when it is read.
+ * belongs to the code that runs. Words also contain cookies (a ConstMethod*, a compile id). The
+ * cookies show whether the memory still has the same method when it is read.
  */
 enum jvm_frame {
 	/*
@@ -182,9 +182,9 @@ struct jvm {
 	struct jvm_structs structs;
 	unsigned major, update;	 /* major: 8, 11, 17, ...; update: 452 of 8u452, 15 of 17.0.15 */
 	uint64_t stub_list;	 /* address of StubCodeDesc::_list; 0: not known */
-	struct jvm_names *names; /* NULL until the first name is read */
+	struct jvm_names *names; /* names that are kept; NULL until the first name is read */
 };
-/* runtime_ops.resolve: see runtime.h. */
+/* Finds the names of a frame, as runtime_ops.resolve does: see runtime.h. */
 int runtime_jvm_names(struct jvm *jvm, struct memory *m, const struct runtime_words *frame,
 		      struct runtime_names *ret);
 /*

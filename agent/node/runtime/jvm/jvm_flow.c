@@ -2,8 +2,8 @@
 /*
  * Finds where interrupted code would have gone next. HotSpot itself uses the next entry by address
  * (nmethod::find_pc_desc, approximate). At the end of a loop that is the code after the loop, often
- * of another inlined method. So this file follows the instructions. It takes jumps back, because
- * loops do that. It does not take other conditional jumps, because compilers move rare code away.
+ * of another inlined method. So this file follows the instructions. It follows jumps back, because
+ * loops do that. It does not follow other conditional jumps, because compilers move rare code away.
  * Runs on the reader's thread.
  */
 #include "node/insn/insn.h"
@@ -11,7 +11,7 @@
 
 #define STEPS_MAX    256
 #define WINDOW_BYTES 128
-#define BACK_MAX     8 /* jumps back; each one is taken once */
+#define BACK_MAX     8 /* jumps back; each one is followed once */
 
 struct jvm_flow {
 	struct memory *m;
@@ -71,7 +71,7 @@ static bool is_taken(struct jvm_flow *f, const struct insn *i)
 	return true;
 }
 
-/* Goes to the next instruction. Returns false if its address is not known. */
+/* Moves to the next instruction. Returns false if its address is not known. */
 static bool step(struct jvm_flow *f)
 {
 	struct insn i;

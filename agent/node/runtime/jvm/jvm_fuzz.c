@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over HotSpot's frames, with any bytes as code cache, stack and registers. It must never
- * read outside of them, and must end. The first bytes of the input are the process's data; then
- * come pieces of memory.
- * Fuzzes: bpf/jvm.h, bpf/jvm_code.h
+ * Walks over HotSpot's frames, with any bytes as code cache, stack and registers. The walk must
+ * never read outside of them, and must end. The first bytes of the input are the process's data;
+ * then come pieces of memory. Fuzzes: bpf/jvm.h, bpf/jvm_code.h
  */
 #include <stdlib.h>
 
@@ -41,7 +40,7 @@ static uint64_t take_address(struct input *in)
 	return take(in, 8);
 }
 
-/* Returns an offset in a header. Most of them are possible. */
+/* Returns an offset in a header. Most values are possible offsets. */
 static uint16_t take_offset(struct input *in)
 {
 	uint8_t kind = take(in, 1);

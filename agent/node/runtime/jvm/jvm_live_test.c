@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real JVMs. runtime_jvm_names() gets every address with debug information in all code that a JVM
- * has compiled. All must have names, and the inlined methods of a known program must be on the
- * lines of its source. The test uses Java of this machine and of .ci/deps.
+ * Tests names in real JVMs. runtime_jvm_names() gets every address with debug information in all
+ * code that a JVM has compiled. All must have names, and the inlined methods of a known program
+ * must be on the lines of its source. The test uses Java of this machine and of .ci/deps.
  */
 #include "node/runtime/jvm/jvm.h"
 

@@ -10,8 +10,8 @@
 #include <uthash.h>
 
 #define METHODS_MAX	 8192
-#define KEPT_BYTES_MAX	 (8u << 20) /* of all methods; a real method has about 400 bytes */
-#define CONST_METHOD_MAX 128	    /* limit for the size of its fixed part */
+#define KEPT_BYTES_MAX	 (8u << 20) /* limit for all methods; a real one has about 400 */
+#define CONST_METHOD_MAX 128	    /* limit for the fixed part of a ConstMethod */
 #define LINES_MAX	 (128u << 10)
 #define SYMBOL_MAX	 1024
 #define ARRAY_DATA	 4 /* an Array<u1> is an int, then the data (array.hpp) */
@@ -169,7 +169,7 @@ static size_t stable_length(const char *name)
 	return n;
 }
 
-/* "[[I" becomes "int[][]", and "[Ljava/lang/String;" becomes "java/lang/String[]" (JVMS 4.3.2). */
+/* Makes "int[][]" from "[[I", and "java/lang/String[]" from "[Ljava/lang/String;" (JVMS 4.3.2). */
 static char *array_text(const char *name)
 {
 	static const char *const types[] = {
@@ -255,8 +255,8 @@ static bool next_line(struct jvm_stream *s, int64_t *bci, int64_t *line)
 }
 
 /*
- * Like Method::line_number_from_bci, uses the nearest entry at or before bci. The entries may be in
- * any order.
+ * Returns the line of a bytecode. Like Method::line_number_from_bci, it uses the nearest entry at
+ * or before bci. The entries may be in any order.
  */
 uint32_t runtime_jvm_line(const uint8_t *lines, size_t n, bool no_zero, int32_t bci)
 {
@@ -344,7 +344,10 @@ static int identify(const struct jvm_structs *s, struct memory *m, uint64_t meth
 	return r;
 }
 
-/* 0: the class has no source file. */
+/*
+ * Returns the index of the constant that is the source file's name; 0: the class has no source
+ * file.
+ */
 static uint16_t source_index(const struct jvm_structs *s, struct memory *m,
 			     const struct jvm_method_id *id)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jvm_method: the name of a Java method, its source file, and the line of a bytecode. They are read
- * by following Method -> ConstMethod -> ConstantPool -> InstanceKlass and Symbols. Runs on the
- * reader's thread.
+ * jvm_method finds the name of a Java method, its source file, and the line of a bytecode. It
+ * follows Method -> ConstMethod -> ConstantPool -> InstanceKlass and Symbols. Runs on the reader's
+ * thread.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 
 /*
  * Identifies a method among all methods that ever had the same address, because each Symbol has a
- * random hash. Compared byte by byte.
+ * random hash. Ids are compared byte by byte.
  */
 struct jvm_method_id {
 	uint64_t method, const_method, pool, klass;
@@ -31,7 +31,10 @@ struct jvm_method {
 struct jvm_methods;
 struct jvm_methods *runtime_jvm_methods_new(void);
 struct jvm_methods *runtime_jvm_methods_free(struct jvm_methods *c);
-/* *ret belongs to c, and is valid until the next call. -EBADMSG: no method is at that address. */
+/*
+ * Finds the method at an address. *ret belongs to c, and is valid until the next call. -EBADMSG: no
+ * method is at that address.
+ */
 int runtime_jvm_methods_get(struct jvm_methods *c, const struct jvm *jvm, struct memory *m,
 			    uint64_t method, const struct jvm_method **ret);
 

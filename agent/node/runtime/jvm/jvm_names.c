@@ -122,7 +122,10 @@ static int methods_of(const struct jvm_structs *s, struct memory *m, uint64_t nm
 	return r;
 }
 
-/* For JDK 23 and later: scopes and PcDescs are in one allocation of their own (nmethod.hpp). */
+/*
+ * Finds scopes and PcDescs in JDK 23 and later: they are in one allocation of their own
+ * (nmethod.hpp).
+ */
 static int debug_outside(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 			 struct jvm_debug *ret)
 {
@@ -141,7 +144,9 @@ static int debug_outside(const struct jvm_structs *s, struct memory *m, uint64_t
 	return r;
 }
 
-/* For JDK 22 and earlier: Methods, scopes and PcDescs come after the code, in this order. */
+/*
+ * Finds Methods, scopes and PcDescs in JDK 22 and earlier: they come after the code, in this order.
+ */
 static int debug_behind(const struct jvm_structs *s, struct memory *m, uint64_t nm,
 			struct jvm_debug *ret)
 {
@@ -235,8 +240,9 @@ static const char *find_stub(struct jvm *jvm, struct memory *m, uint64_t address
 }
 
 /*
- * If a virtual thread has waited, its frames are in the heap. When a function returns to this stub,
- * the stub brings one of these frames back (stubGenerator_x86_64.cpp, JDK 21 and 25).
+ * Returns whether the stub is the return barrier of virtual threads. If a virtual thread has
+ * waited, its frames are in the heap. When a function returns to this stub, the stub brings one of
+ * these frames back (stubGenerator_x86_64.cpp, JDK 21 and 25).
  */
 static bool is_return_barrier(const char *stub)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of HotSpot's frames, in memory with the layouts of JDK 8, 11, 17, 24 and 25. */
+/* Tests names of HotSpot's frames, in memory with the layouts of JDK 8, 11, 17, 24 and 25. */
 #include <malloc.h>
 #include <stdlib.h>
 
@@ -103,7 +103,7 @@ static void a_compiled_frame_is_all_its_inlined_methods(void **state)
 		assert_int_equal(n.n, 1);
 		expect(&n.items[0], "shop/Till::main", 8, false);
 		runtime_names_done(&n);
-		/* After the last entry: a stub of this method. */
+		/* The address is after the last entry, in a stub of this method. */
 		assert_int_equal(name_compiled(i, nm, 0x12345678, code + 41, &n), 0);
 		assert_int_equal(n.n, 1);
 		expect(&n.items[0], "shop/Till::main", 0, false);

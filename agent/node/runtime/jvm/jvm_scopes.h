@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jvm_scopes: debug information that HotSpot's compilers store with their code. For an address of a
- * compiled method, it has the methods that are inlined there. debugInfoRec.cpp and
- * compressedStream.cpp of the JDK write it. This file reads it as scopeDesc.cpp does. The form is
- * the same in JDK 8 to 25, except for the encoding of numbers. Runs on the reader's thread.
+ * compiled method, this information has the methods that are inlined there. debugInfoRec.cpp and
+ * compressedStream.cpp of the JDK write the information. This file reads it as scopeDesc.cpp does.
+ * The form is the same in JDK 8 to 25, except for the encoding of numbers. Runs on the reader's
+ * thread.
  */
 #pragma once
 
@@ -17,7 +18,10 @@ struct jvm_stream {
 	const uint8_t *at, *end;
 	bool no_zero;
 };
-/* -EBADMSG: the bytes end in the middle of a number, or have a byte that is not allowed. */
+/*
+ * Both functions read a number. -EBADMSG: the bytes end in the middle of a number, or have a byte
+ * that is not allowed.
+ */
 int runtime_jvm_stream_u32(struct jvm_stream *s, uint32_t *ret);
 int runtime_jvm_stream_i32(struct jvm_stream *s, int32_t *ret); /* the lowest bit is the sign */
 

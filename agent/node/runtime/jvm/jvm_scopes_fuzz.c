@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of a JVM is any bytes (then all addresses point into them), or a valid memory with
- * some bytes changed. Every frame must get clean names within the limits, or an error.
+ * Names frames of a JVM whose memory is any bytes (then all addresses point into them), or a valid
+ * memory with some bytes changed. Every frame must get clean names within the limits, or an error.
  * Fuzzes: node/runtime/jvm/jvm_scopes.c, node/runtime/jvm/jvm_method.c,
  * node/runtime/jvm/jvm_names.c
  */
@@ -57,7 +57,7 @@ static void name(struct jvm *jvm, struct memory *m, const struct runtime_words *
 	runtime_names_done(&names);
 }
 
-/* All is made of these bytes, also the words of the frames. */
+/* Names frames of a process in which all memory, and the words of the frames, are these bytes. */
 static void any_bytes(unsigned major, const uint8_t *data, size_t n)
 {
 	struct bytes b = {data, n};
@@ -79,8 +79,8 @@ static void any_bytes(unsigned major, const uint8_t *data, size_t n)
 }
 
 /*
- * A method with an inlined one, in which some bytes are changed. For each change, two bytes of data
- * are the place, and a third one is the new value.
+ * Names frames of a method with an inlined one, in which some bytes are changed. For each change,
+ * two bytes of data are the place, and a third one is the new value.
  */
 static void damaged(unsigned major, const uint8_t *data, size_t n)
 {

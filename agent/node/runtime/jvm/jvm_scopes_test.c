@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Debug information of compiled methods: numbers, addresses, chains of scopes, and errors in them.
+ * Tests debug information of compiled methods: numbers, addresses, chains of scopes, and errors in
+ * them.
  */
 #include <stdlib.h>
 
@@ -11,8 +12,8 @@
 #include <cmocka.h>
 
 /*
- * The greatest number of each length, from the comments of utilities/unsigned5.hpp, and the same
- * for JDK 19 and earlier.
+ * Tests the greatest number of each length, from the comments of utilities/unsigned5.hpp, and the
+ * same for JDK 19 and earlier.
  */
 static void numbers_of_both_kinds(void **state)
 {
@@ -99,8 +100,8 @@ static void signs_are_the_lowest_bit(void **state)
 /* ---- scopes ---- */
 
 /*
- * outer (method 1) at bci 5 calls middle (2), which at bci 9 calls inner (3), which is at its
- * entry.
+ * Makes the scopes: outer (method 1) at bci 5 calls middle (2), which at bci 9 calls inner (3),
+ * which is at its entry.
  */
 static void build(struct image *i, bool no_zero, struct jvm_debug *ret)
 {
@@ -139,7 +140,7 @@ static void places_are_in_their_scopes(void **state)
 		struct jvm_debug d;
 
 		build(i, no_zero, &d);
-		/* like the address to which a call returns */
+		/* 32 is like the address to which a call returns */
 		assert_int_equal(at(i, &d, 32, s, &n), 0);
 		assert_int_equal(n, 3);
 		assert_int_equal(s[0].method, 0x333);
@@ -148,7 +149,7 @@ static void places_are_in_their_scopes(void **state)
 		assert_int_equal(s[1].bci, 9);
 		assert_int_equal(s[2].method, 0x111);
 		assert_int_equal(s[2].bci, 5);
-		assert_int_equal(at(i, &d, 33, s, &n), 0); /* between two entries: the next one */
+		assert_int_equal(at(i, &d, 33, s, &n), 0); /* 33: the next entry counts */
 		assert_int_equal(n, 2);
 		assert_int_equal(at(i, &d, 0, s, &n), 0);
 		assert_int_equal(n, 1);
@@ -202,7 +203,7 @@ static void what_is_not_right_is_no_name(void **state)
 	(void)state;
 	build(i, false, &good);
 	d = good;
-	d.metadata_end = d.metadata + 8; /* method 3, but only one exists */
+	d.metadata_end = d.metadata + 8; /* a scope has method 3, but only one exists */
 	assert_int_equal(at(i, &d, 32, s, &n), -EBADMSG);
 	d = good;
 	d.data_end = d.data + 5; /* the data ends within the scopes */
@@ -236,8 +237,8 @@ static void what_is_not_right_is_no_name(void **state)
 }
 
 /*
- * An inlined loop and a call after it. If the code is interrupted at its last jump, it continues in
- * the loop.
+ * The code has an inlined loop and a call after it. If the code is interrupted at its last jump, it
+ * continues in the loop.
  */
 static void interrupted_code_is_where_it_goes_on(void **state)
 {

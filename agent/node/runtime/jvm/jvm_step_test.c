@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Real JVMs, stepped instruction by instruction. At each instruction, the walk must get to native
- * code through the stub that calls Java. The frame's callers must be the same as at the instruction
- * before, unless that was a call, a return or a jump. It takes minutes, so it runs only with LONG.
- * It uses Java of .ci/deps and javac of this machine.
+ * Steps real JVMs instruction by instruction. At each instruction, the walk must get to native code
+ * through the stub that calls Java. The frame's callers must be the same as at the instruction
+ * before, unless that was a call, a return or a jump. The test takes minutes, so it runs only with
+ * LONG. It uses Java of .ci/deps and javac of this machine.
  */
 #include "node/runtime/jvm/testjvmwalk.h"
 
@@ -135,7 +135,7 @@ static pid_t main_thread(void)
 	return found;
 }
 
-/* May be called after a failure at any point of the test. */
+/* Ends the JVM. May be called after a failure at any point of the test. */
 static void stop(void)
 {
 	int status;
@@ -218,7 +218,8 @@ static void print_code(const char *what, const struct stack *s)
 }
 
 /*
- * Steps through the program. It walks only in Java's code; native code in between is stepped, too.
+ * Steps through the program. It walks only while Java's code runs; native code in between is
+ * stepped, too.
  */
 static void step_round(struct result *r)
 {
@@ -265,7 +266,7 @@ static void step_jvm(const char *java, const char *mode)
 	assert_true(live.thread > 0);
 	assert_int_equal(ptrace(PTRACE_SEIZE, live.thread, 0, 0), 0);
 	for (unsigned k = 0; k < ROUNDS; k++) {
-		usleep(3000); /* lets the thread run on to any other place */
+		usleep(3000); /* lets the thread continue to any other instruction */
 		assert_int_equal(ptrace(PTRACE_INTERRUPT, live.thread, 0, 0), 0);
 		assert_int_equal(waitpid(live.thread, &status, __WALL), live.thread);
 		step_round(&r);
@@ -311,7 +312,7 @@ static void every_instruction_has_its_callers(void **state)
 		print_message("no javac\n");
 		skip();
 	}
-	/* JDK 8 is not used: it is in a root directory of its own. */
+	/* The pattern leaves out JDK 8, which is in a root directory of its own. */
 	pattern = xasprintf("%s%s/podflame/jdk-[1-9][0-9]/bin/java", cache ? cache : getenv("HOME"),
 			    cache ? "" : "/.cache");
 	if (glob(pattern, 0, NULL, &g) != 0) {

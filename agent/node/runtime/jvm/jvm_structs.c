@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define PREFIX		 "gHotSpotVM"
-#define ENTRIES_MAX	 16384 /* for one table; JDK 8 to 25 have up to 2,900 */
+#define ENTRIES_MAX	 16384 /* limit for one table; JDK 8 to 25 have up to 2,900 */
 #define ENTRY_BYTES_MAX	 128
 #define TABLE_NAME_BYTES 160 /* for names such as "GrowableArray<Method*>" */
 #define COLUMNS_MAX	 6
@@ -88,8 +88,8 @@ static int read_table(struct structs_reader *r, const struct structs_table *t)
 	if (error < 0)
 		return error;
 	/*
-	 * 0: libjvm is still being loaded. Then pointers are relocated, and constructors set the
-	 * other values.
+	 * 0: libjvm is still being loaded. Its pointers are not relocated yet, or its constructors
+	 * have not set the other values yet.
 	 */
 	if (base == 0 || stride == 0)
 		return -EAGAIN;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HotSpot's tables as a hostile process may write them: with wrong values of symbols and columns.
+ * Tests HotSpot's tables as a hostile process may write them: with wrong values of symbols and
+ * columns.
  */
 #include "node/runtime/jvm/jvm.h"
 

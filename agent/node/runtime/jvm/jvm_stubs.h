@@ -2,7 +2,7 @@
 /*
  * jvm_stubs: names of HotSpot's hand-written pieces of code (stubs). One blob has hundreds of them.
  * HotSpot keeps a list for its own error messages (StubCodeDesc, runtime/stubCodeGenerator.hpp). No
- * exported table has that list, so it is found only if libjvm has a symbol table. Runs on the
+ * exported table has that list, so the list is found only if libjvm has a symbol table. Runs on the
  * reader's thread.
  */
 #pragma once
@@ -11,8 +11,8 @@
 
 struct jvm_stubs;
 /*
- * Reads the list. list: the address of StubCodeDesc::_list. It never fails: after an error, the
- * result has fewer stubs.
+ * Reads the list. list: the address of StubCodeDesc::_list. The function never fails: after an
+ * error, the result has fewer stubs.
  */
 struct jvm_stubs *runtime_jvm_stubs_read(struct memory *m, uint64_t list);
 struct jvm_stubs *runtime_jvm_stubs_free(struct jvm_stubs *s);

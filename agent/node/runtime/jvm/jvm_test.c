@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data about a JVM's code cache that the agent gives to the kernel's part. */
+/* Tests the data about a JVM's code cache that the agent gives to the kernel's part. */
 #include "node/runtime/jvm/jvm.h"
 
 #include <setjmp.h>
@@ -57,8 +57,8 @@ static void more_areas_than_are_told_are_told_of(void **state)
 }
 
 /*
- * A hostile process must not claim that a library is generated code: that would hold for all
- * processes that map the library.
+ * A hostile process must not claim that a library is generated code: then the claim would hold for
+ * all processes that map the library.
  */
 static void a_file_is_no_area_of_generated_code(void **state)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over HotSpot's frames: made-up code caches in the layouts of JDK 8, 17 (9 to 22) and 25
- * (24 and later). Code as HotSpot's assembler writes it is interrupted at every instruction.
+ * Tests the walk over HotSpot's frames, in made-up code caches in the layouts of JDK 8, 17 (9 to
+ * 22) and 25 (24 and later). Code as HotSpot's assembler writes it is interrupted at every
+ * instruction.
  */
 #include "node/runtime/jvm/testjvmprocess.h"
 
@@ -142,7 +143,9 @@ static void code(const struct blob *b, uint32_t at, const char *hex)
 
 static struct blob outer, call_stub;
 
-/* Return address in outer. From the address cfa up is outer's frame. */
+/*
+ * Returns the return address in outer. In the tests below, outer's frame begins at the address cfa.
+ */
 static uint64_t outer_ra(void)
 {
 	return outer.begin + 0x45;
@@ -158,7 +161,10 @@ static void make_callers(unsigned jdk)
 	layout.call_stub = call_stub.begin;
 }
 
-/* Writes the frames from cfa up: outer's, which has saved the stub's rbp, and the stub's. */
+/*
+ * Writes two frames from cfa up: that of outer, which has saved the stub's rbp, and that of the
+ * stub.
+ */
 static void put_callers(uint64_t cfa)
 {
 	uint64_t stub_bp = cfa + 6 * 8 + 0x60;
@@ -228,8 +234,8 @@ static uint32_t length(const char *hex)
 }
 
 /*
- * Runs the code of a frame of 4 words, and walks at each instruction. It begins where only the
- * return address is on the stack. complete: index of the first instruction after the prologue.
+ * Runs the code of a frame of 4 words, and walks at each instruction. The code begins where only
+ * the return address is on the stack. complete: index of the first instruction after the prologue.
  */
 static void step(const struct instruction *is, size_t n, size_t complete)
 {
@@ -368,8 +374,8 @@ static void arguments_below_a_frame(void **state)
 }
 
 /*
- * The stub that gets these arguments. The room that it reserves on the stack still has its old
- * contents.
+ * The walk begins in the stub that gets these arguments. The room that the stub reserves on the
+ * stack still has its old contents.
  */
 static void stubs_with_arguments(void **state)
 {
@@ -632,7 +638,7 @@ static void stubs_without_a_frame(void **state)
 	{
 		struct blob stub = blob("StubRoutines (2)", 0, -1, 0x100);
 
-		/* the call in outer goes to this stub */
+		/* the call in outer calls this stub */
 		put(outer.begin + 0x41, stub.begin + 0x10 - outer_ra(), 4);
 		put64(SP, outer_ra());
 		put_callers(SP + 8);

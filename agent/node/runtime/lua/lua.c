@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* lua_ident of lapi.c: every program that contains Lua has it */
+/* lua_ident of lapi.c, which every program that contains Lua has */
 #define IDENT_5_1   "\"$Lua: Lua 5.1"
 #define IDENT	    "\"$LuaVersion: Lua 5."
 #define IDENT_BYTES 40

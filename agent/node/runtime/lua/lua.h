@@ -24,7 +24,7 @@ struct lua_layout {
 	/* size of an item of upvalues; its first member is the pointer to the name */
 	uint8_t upvalue_size;
 	uint8_t nups; /* 5.1: offset of Proto.nups */
-	/* width of an opcode; A comes after it, and lua_name.c knows the other operands */
+	/* width of an opcode in bits; operand A follows it; lua_name.c has the other operands */
 	uint8_t op_bits;
 	uint8_t dispatch_mask;
 	uint8_t n_opcodes;
@@ -32,7 +32,7 @@ struct lua_layout {
 	/* bits of CallInfo.callstatus */
 	uint16_t tail, hooked, finalizer;
 };
-/* NULL: the version is not known. */
+/* Returns the layout of Lua 5.minor; NULL: the version is not known. */
 const struct lua_layout *runtime_lua_layout(unsigned minor);
 
 /* ---- lua_code.c: finds the interpreter's loop in machine code ---- */
@@ -52,7 +52,10 @@ struct lua_loop {
 	struct pf_lua_site sites[PF_LUA_SITES];
 	size_t n_sites;
 };
-/* -ENOENT: no loop is found. -ENOTSUP: its callers have a form that no known compiler makes. */
+/*
+ * Finds the loop and its callers. -ENOENT: no loop is found. -ENOTSUP: its callers have a form that
+ * no known compiler makes.
+ */
 int runtime_lua_find_loop(const struct lua_text *t, const struct lua_layout *l,
 			  struct lua_loop *ret);
 
@@ -60,7 +63,7 @@ int runtime_lua_find_loop(const struct lua_text *t, const struct lua_layout *l,
 #define LUA_REGS 16 /* registers, numbered as in instructions */
 enum lua_home { LUA_HOME_NONE, LUA_HOME_REG, LUA_HOME_CFA, LUA_HOME_RBP };
 struct lua_prologue {
-	uint32_t saved[LUA_REGS]; /* a register is saved at CFA - this; 0: it is not saved */
+	uint32_t saved[LUA_REGS]; /* distance of the saved register below the CFA; 0: not saved */
 	uint32_t frame;		  /* CFA - rsp after the prologue */
 	size_t bytes;
 	/*
@@ -112,27 +115,33 @@ struct lua_reader {
 	const struct lua_layout *l;
 	struct memory *m;
 };
-/* *ret is valid until the next call. -ESTALE: another function is at this address now. */
+/*
+ * Reads the function of a frame. a: the frame's first word. *ret is valid until the next call.
+ * -ESTALE: another function is at this address now.
+ */
 int runtime_lua_proto_get(const struct lua_reader *r, uint64_t a, const struct lua_proto **ret);
 void runtime_lua_protos_free(struct lua_state *s);
 uint32_t runtime_lua_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc);
 /* Finds the name of the n-th local variable (counted from 1) that exists at pc. -ENOENT: none. */
 int runtime_lua_local(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
 		      uint32_t pc, char **ret);
-/* -ENOENT: the constant is not a string. */
+/* Reads constant n of a function. -ENOENT: the constant is not a string. */
 int runtime_lua_constant(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
 			 char **ret);
 int runtime_lua_upvalue(const struct lua_reader *r, const struct lua_proto *p, uint32_t n,
 			char **ret);
 /*
- * *ret_file: the file's path, or the text that the program has instead. *ret_short: the short form
- * that Lua uses in its messages (luaO_chunkid).
+ * Finds the source of a function. *ret_file: the file's path, or the text that the program has
+ * instead. *ret_short: the short form that Lua uses in its messages (luaO_chunkid).
  */
 int runtime_lua_source(const struct lua_reader *r, const struct lua_proto *p, char **ret_file,
 	       char **ret_short);
 
 /* ---- lua_name.c: the name with which a function was called, from its caller's code ---- */
 
-/* -ENOENT: the call has no name. *ret is a new string. */
+/*
+ * Finds the name with which the instruction at pc called a function; a new string. -ENOENT: the
+ * call has no name.
+ */
 int runtime_lua_called_name(const struct lua_reader *r, const struct lua_proto *caller, uint32_t pc,
 		    char **ret);

@@ -18,13 +18,13 @@
 #define TAKEN_TO_CALL	40  /* bytes from the instruction that sets the argument to the call */
 #define ALIASES_MAX	8
 
-/* how a function was found: a call goes to it, or its address is taken */
+/* how a function was found: as the target of a call, or by an instruction that takes its address */
 enum { CALLED = 1, TAKEN = 2 };
 
 struct lua_search {
 	const struct lua_text *t;
 	const struct lua_layout *l;
-	uint8_t *marks; /* one for each byte of the code */
+	uint8_t *marks; /* flags (CALLED, TAKEN) for each byte of the code */
 	struct lua_prologue loop;
 	/* The loop, and the functions that end with a jump to it. */
 	size_t aliases[ALIASES_MAX], n_aliases;
@@ -65,8 +65,8 @@ static size_t taken_at(const struct lua_search *s, size_t at)
 }
 
 /*
- * Marks functions. It reads instruction by instruction, because bytes inside of one may look like a
- * call.
+ * Marks functions. It reads instruction by instruction, because bytes inside of an instruction may
+ * look like a call.
  */
 static void mark_functions(struct lua_search *s)
 {
@@ -93,15 +93,15 @@ static bool is_jump(const uint8_t *p)
 	return p[0] == 0xff && (p[1] & 0x38) == 0x20 && (p[1] >= 0xe0 || (p[1] & 7) == 4);
 }
 
-/* cmp or sub of a register and an immediate byte */
+/* Returns whether p is cmp or sub of a register and an immediate byte. */
 static bool is_compare(const uint8_t *p)
 {
 	return p[0] == 0x83 && ((p[1] & 0xf8) == 0xf8 || (p[1] & 0xf8) == 0xe8);
 }
 
 /*
- * If the code checks the opcode between the mask and the jump, it must compare it with the last
- * opcode.
+ * If the code between the mask and the jump checks the opcode, returns whether it compares the
+ * opcode with one of the last three; else returns true.
  */
 static bool checks_opcode(const struct lua_search *s, size_t at, size_t jump)
 {
@@ -144,7 +144,7 @@ static void set_loop(struct lua_search *s, size_t start, size_t jump)
 
 static int find_loop(struct lua_search *s)
 {
-	/* Start of the current function, and of the last one that was examined. */
+	/* start: of the current function; last: of the last one that was examined */
 	size_t start = 0, last = SIZE_MAX;
 
 	if (s->t->loop_bytes) {
@@ -251,7 +251,9 @@ static void find_aliases(struct lua_search *s)
 	}
 }
 
-/* luaD_rawrunprotected(L, f, ud) calls f. The site is the return address of that call. */
+/*
+ * Adds the site in luaD_rawrunprotected(L, f, ud), which calls f: the return address of that call.
+ */
 static void add_runner(struct lua_search *s, size_t taken)
 {
 	for (size_t at = taken; at < taken + TAKEN_TO_CALL && at + 8 <= s->t->n; at++) {
@@ -270,7 +272,7 @@ static void add_runner(struct lua_search *s, size_t taken)
 /*
  * Returns whether the caller of the loop runs a coroutine: it is resume() or unroll() of ldo.c,
  * which run protected and may be inlined into lua_resume(). If the function counts its calls, it is
- * another one, into which luaD_call() is inlined.
+ * another function, into which luaD_call() is inlined.
  */
 static bool is_coroutines(const struct lua_search *s, size_t start, size_t back)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The loop and its callers in machine code. The test links programs with this machine's gcc and
- * Lua, whose symbols give the right answer. Then it searches in them without these symbols. It also
- * has first instructions of functions, written by hand.
+ * Tests the search for the loop and its callers in machine code. The test links programs with this
+ * machine's gcc and Lua, whose symbols give the right answer. Then it searches in the programs
+ * without these symbols. It also has first instructions of functions, written by hand.
  */
 #include "node/runtime/lua/lua.h"
 

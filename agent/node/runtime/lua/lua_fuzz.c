@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over Lua's calls, and their names, in a made-up process in which words have any values;
- * and machine code of any bytes. They must never read outside of these, and must end.
+ * Walks over Lua's calls, and names them, in a made-up process in which words have any values. Also
+ * decodes machine code of any bytes. Neither may read outside of its memory, and both must end.
  * Fuzzes: bpf/lua.h, node/runtime/lua/lua_name.c, node/runtime/lua/lua_proto.c,
  * node/runtime/lua/lua_insn.c
  */

@@ -57,8 +57,8 @@ static void step_frame(const struct insn *i, struct lua_prologue *p, size_t end)
 }
 
 /*
- * Returns whether the prologue ends: the next instruction is not run after this one, or this one
- * pops what was pushed.
+ * Returns whether the instruction ends the prologue: the next instruction is not run after it, or
+ * it pops what was pushed.
  */
 static bool ends(const struct insn *i)
 {

@@ -11,7 +11,7 @@
 
 #define DEPTH_MAX 32  /* limit for moves from register to register */
 #define IS_K	  256 /* in an operand of 9 bits: the operand is a constant (BITRK of 5.1 to 5.3) */
-#define SCAN_COST 4   /* so many instructions cost as much as one byte that is read */
+#define SCAN_COST 4   /* how many instructions cost as much as one byte that is read */
 
 /*
  * The kinds of instructions in the order of lopcodes.h, one letter each. 'a' sets register A, '.'
@@ -94,9 +94,10 @@ static int32_t arg_jump(const struct lua_layout *l, uint32_t i)
 /* ---- which instruction was the last to set a register ---- */
 
 /*
- * The code is read once, but scanned from its beginning for each name and each move. A scan uses
- * the same budget as reading. So the work is limited for one name and for all names together. The
- * budget of one name is enough to read and scan a function of 246,000 instructions.
+ * Charges a scan of instructions to the budget. The code is read once, but scanned from its
+ * beginning for each name and each move. A scan uses the same budget as reading. So the work is
+ * limited for one name and for all names together. The budget of one name is enough to read and
+ * scan a function of 246,000 instructions.
  */
 static int spend(const struct lua_reader *r, uint32_t n_instructions)
 {
@@ -144,7 +145,7 @@ static uint32_t closure_upvalues(const struct lua_reader *r, const struct lua_pr
 	return nups;
 }
 
-/* Like symbexec of 5.1, follows jumps forward. */
+/* Finds the instruction that has set a register. Like symbexec of 5.1, follows jumps forward. */
 static int64_t setter_5_1(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
 			  uint32_t reg)
 {
@@ -166,8 +167,8 @@ static int64_t setter_5_1(const struct lua_reader *r, const struct lua_proto *p,
 }
 
 /*
- * Like findsetreg of 5.2 and later: if a jump may skip the instruction that sets the register, the
- * value is not known.
+ * Finds the instruction that has set a register, like findsetreg of 5.2 and later. -1: the value is
+ * not known, because a jump may skip that instruction, or there is none.
  */
 static int64_t setter(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
 		      uint32_t reg)
@@ -201,7 +202,7 @@ struct object {
 static int object_name(const struct lua_reader *r, const struct lua_proto *p, uint32_t last,
 		       uint32_t reg, unsigned depth, struct object *ret);
 
-/* If a constant string was put into a register, returns its text. */
+/* Finds the text of a constant string in a register. */
 static int register_text(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc,
 			 uint32_t reg, unsigned depth, char **ret)
 {

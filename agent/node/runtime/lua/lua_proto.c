@@ -10,7 +10,7 @@
 #define PROTOS_KEPT	256	   /* functions kept for a process */
 #define CODE_KEPT_BYTES (4u << 20) /* bytes of their code */
 #define PROTO_BYTES	120	   /* all members that are used are within these bytes */
-#define NAME_BYTES	200	   /* of a variable's name; longer names are cut */
+#define NAME_BYTES	200	   /* limit for a variable's name; longer names are cut */
 #define PATH_BYTES	4096
 #define STRING_AT	24 /* offset of a string's bytes, after the header, in all versions */
 #define IDSIZE		60 /* value of LUA_IDSIZE */
@@ -42,8 +42,8 @@ static struct lua_proto *place_of(struct lua_state *s, uint64_t address, uint16_
 }
 
 /*
- * Empties p's place in the cache, and all other places if their code leaves no room. Returns p's
- * place.
+ * Empties the slot of p in the cache, and all other slots if their code leaves no room. Returns the
+ * slot of p.
  */
 static struct lua_proto *make_room(struct lua_state *s, const struct lua_proto *p)
 {
@@ -187,7 +187,10 @@ static int base_line(const struct lua_reader *r, const struct lua_proto *p, uint
 	return 0;
 }
 
-/* Like luaG_getfuncline of 5.4, adds differences to an absolute line. */
+/*
+ * Returns the line of an instruction. Like luaG_getfuncline of 5.4, it adds differences to an
+ * absolute line.
+ */
 static uint32_t packed_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc)
 {
 	int8_t steps[LINES_WALK_MAX];

@@ -6,7 +6,7 @@
 
 struct lua_place {
 	struct elf_tables t;
-	size_t page, row; /* row: its index in the page */
+	size_t page, row; /* row: index of the row in the page */
 };
 
 static uint64_t row_address(const struct lua_place *p)
@@ -39,7 +39,7 @@ static bool find(const struct elf_index *index, uint64_t address, struct lua_pla
 	return true;
 }
 
-/* Goes to the next row. Returns false if this was the file's last row. */
+/* Moves to the next row. Returns false if this was the file's last row. */
 static bool next(struct lua_place *p)
 {
 	if (++p->row < p->t.pages[p->page].n_rows)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lua's walk and the names, in made-up processes of each version. */
+/* Tests Lua's walk and the names, in made-up processes of each version. */
 #include "node/runtime/lua/testluawalk.h"
 
 #include <malloc.h>
@@ -85,8 +85,8 @@ static void each_loop_tells_its_own_calls(void **state)
 }
 
 /*
- * This lua_State called C code, which ran another lua_State, which called C code that called this
- * one again. The calls of this lua_State are shown once.
+ * This lua_State called C code, which ran another lua_State, which called C code that called the
+ * first lua_State again. The calls of the first lua_State are shown once.
  */
 static void a_state_goes_on_where_it_was_left(void **state)
 {
@@ -106,7 +106,7 @@ static void a_state_goes_on_where_it_was_left(void **state)
 	assert_frame(6, "main chunk", 2);
 }
 
-/* The page of a call is in memory, but that of its caller is not. */
+/* The page of a call is in memory, but the page of the call's caller is not. */
 static void what_is_absent_stands_where_it_was(void **state)
 {
 	(void)state;
@@ -271,7 +271,7 @@ static void sources_are_shown_as_lua_shows_them(void **state)
 	}
 }
 
-/* In Lua 5.4 line information is differences, and sometimes a whole line number. */
+/* In Lua 5.4, line information consists of differences, and sometimes a whole line number. */
 static void packed_lines_begin_at_the_last_whole_one(void **state)
 {
 	struct lua_reader r = {&names_state, image.l, &image.memory};
@@ -335,7 +335,7 @@ static void a_search_is_limited(void **state)
 	image.memory.budget_bytes = 1u << 20;
 	assert_int_equal(runtime_lua_called_name(&r, &p, LONG_CODE - 1, &name), -E2BIG);
 	assert_null(name);
-	/* less than the cost of searching one more function is left */
+	/* what is left is less than a search in one more function costs */
 	assert_true(image.memory.budget_bytes < LONG_CODE / 4);
 }
 

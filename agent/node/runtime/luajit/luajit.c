@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * LuaJIT 2.1 (GC64, x86-64). It is found by the interpreter's code. That code is the same assembler
- * in every build, so stripped and embedded builds are found, too. This file reads no Lua state: the
+ * Finds LuaJIT 2.1 (GC64, x86-64) by the interpreter's code. That code is the same assembler in
+ * every build, so stripped and embedded builds are found, too. This file reads no Lua state: the
  * kernel's part finds the state on the stack (bpf/luajit.h). Runs on the reader's thread.
  */
 #include "node/runtime/luajit/luajit.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define VERSION_MARK "\"LuaJIT 2."
-#define CALLER_BYTES 512	/* for lua_call, which has 60 to 100 bytes */
+#define CALLER_BYTES 512	/* limit for lua_call, which has 60 to 100 bytes */
 #define TEXT_BYTES   65536	/* how much is read at a time */
 #define TEXT_MAX     (6u << 20) /* limit for a file without lua_call; less than MEMORY_BUDGET */
 #define AREAS_MAX    RUNTIME_RANGES_MAX
@@ -23,7 +23,7 @@
 
 /* Facts that stay the same while the file is mapped. */
 struct state {
-	uint64_t start, end, inode, ctime_ns; /* of the file's mapping */
+	uint64_t start, end, inode, ctime_ns; /* the file's mapping */
 	struct pf_luajit vm;
 	char version[48];
 };
@@ -196,8 +196,8 @@ static size_t find_areas(const struct runtime_look *look, struct runtime_range *
 /* ---- learn ---- */
 
 /*
- * *ret_mapping: the mapping of the file that has the version. A program that searches for LuaJIT
- * has a similar text, but without the last number.
+ * Reads the version. *ret_mapping: the mapping of the file that has it. A program that searches for
+ * LuaJIT has a similar text, but without the last number.
  */
 static int read_version(const struct runtime_look *look, char *ret, size_t n,
 			const struct mapping **ret_mapping)
@@ -229,8 +229,8 @@ static bool still_mapped(const struct runtime_look *look, const struct state *s)
 }
 
 /*
- * -ENOEXEC: the process has LuaJIT, but in an unknown form. -E2BIG: the process may have LuaJIT. In
- * these two cases *ret_version is set.
+ * Finds the interpreter. -ENOEXEC: the process has LuaJIT, but in an unknown form. -E2BIG: the
+ * process may have LuaJIT. In these two cases *ret_version is set.
  */
 static int find_vm(const struct runtime_look *look, char *ret_version, struct state **ret)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * LuaJIT's walk and names in a made-up process in which words have any values, with any bytes as
- * the interpreter's code. They must never read outside of these, and must end. The input is the
- * length of the code in two bytes, the code, and words with their new values.
- * Fuzzes: bpf/luajit.h, bpf/luajit_state.h, node/runtime/luajit/luajit_names.c,
+ * Runs LuaJIT's walk and reads names in a made-up process in which words have any values, with any
+ * bytes as the interpreter's code. Neither may read outside of its memory, and both must end. The
+ * input is the length of the code in two bytes, the code, and words with their new values. Fuzzes:
+ * bpf/luajit.h, bpf/luajit_state.h, node/runtime/luajit/luajit_names.c,
  * node/runtime/luajit/luajit_vm.c
  */
 #include "node/runtime/luajit/testluajitimage.h"

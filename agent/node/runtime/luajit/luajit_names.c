@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CODE_MAX     65536u /* instructions of a function that are read at most */
+#define CODE_MAX     65536u /* limit for instructions of a function that are read */
 #define NAME_BYTES   256
 #define CHUNK_BYTES  4096
 #define TEXT_BYTES   24	    /* size of a GCstr; the text follows */
-#define LOCALS_BYTES 65536u /* bytes of varinfo that are read at most */
+#define LOCALS_BYTES 65536u /* limit for bytes of varinfo that are read */
 #define MOVES_MAX    64
 
 /* All members of a GCproto. */
@@ -89,7 +89,10 @@ static int read_text(struct memory *m, uint64_t string, size_t max, char **ret)
 	return runtime_memory_string(m, string + TEXT_BYTES, max, ret);
 }
 
-/* Reads "@file", "=name", or the program itself (lj_strfmt_obj.., luaO_chunkid). */
+/*
+ * Reads the name of a chunk: "@file", "=name", or the program itself (lj_strfmt_obj..,
+ * luaO_chunkid).
+ */
 static char *chunk_text(struct memory *m, uint64_t string)
 {
 	_cleanup_free_ char *text = NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * LuaJIT's frames in made-up processes, the names of its functions, and the code of the installed
- * interpreter.
+ * Tests LuaJIT's frames in made-up processes, the names of its functions, and the code of the
+ * installed interpreter.
  */
 #include "node/runtime/luajit/testluajitimage.h"
 
@@ -167,8 +167,8 @@ static void test_subroutine(void **unused)
 }
 
 /*
- * Between the moment when base and link are stored and the first instruction of the called
- * function; and after a return.
+ * Walks between the moment when base and link are stored and the first instruction of the called
+ * function, and after a return.
  */
 static void test_around_calls(void **unused)
 {
@@ -191,7 +191,7 @@ static void test_around_calls(void **unused)
 	image_walk(VM + 0x80, FRAME, 0);
 	assert_function(1, &outer_proto, 2);
 	assert_over(2, PF_END_ROOT);
-	/* The same, for a function that calls itself. */
+	/* The same case for a function that calls itself. */
 	image_frame(state, 3 + 2 + CALL_A, outer, 0x1234);
 	regs(base, outer_proto.bc + 12);
 	image_walk(VM + 0x80, FRAME, 0);
@@ -224,14 +224,17 @@ static void test_called_c(void **unused)
 	assert_function(2, &inner_proto, 2 | PF_LUAJIT_CALLED);
 	assert_function(3, &outer_proto, 2);
 	assert_over(4, PF_END_ROOT);
-	/* A helper of the interpreter: its PC is the one in the C frame, if that was stored. */
+	/*
+	 * The called C code is a helper of the interpreter: its PC is the one in the C frame, if a
+	 * PC was stored there.
+	 */
 	image_set(state, base, FRAME);
 	put64(FRAME + 24, inner_proto.bc + 12);
 	walk_called(CALL_SAVED, state);
 	assert_function(2, &inner_proto, 2 | PF_LUAJIT_CALLED);
 	walk_called(0x180, state);
 	assert_function(2, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
-	/* rbp is base, and the base in L is an old one. */
+	/* rbp has base, and L has an older base. */
 	image_set(state, stack_of(state) + 16, FRAME);
 	walk_called(CALL_IN_RBP, base);
 	assert_function(2, &inner_proto, PF_LUAJIT_NO_PC | PF_LUAJIT_CALLED);
@@ -240,8 +243,8 @@ static void test_called_c(void **unused)
 }
 
 /*
- * If a metamethod is called, the instruction that needs it is noted two slots below. pcall is not
- * shown as a function.
+ * If a metamethod is called, the instruction that needs the metamethod is noted two slots below.
+ * pcall is not shown as a function.
  */
 static void test_links(void **unused)
 {
@@ -389,8 +392,8 @@ static void test_trace(void **unused)
 }
 
 /*
- * In saveregs, and in the code that undoes it, the position in that code shows where the C frame
- * is.
+ * When code of saveregs runs, or code that undoes it, the position in that code shows where the C
+ * frame is.
  */
 static void test_entry_and_leave(void **unused)
 {

@@ -18,7 +18,7 @@ enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R14 = 14 };
 #define STATE_CFRAME	0x50
 #define TRACE_MCODE	0x58 /* offset in GCtrace */
 #define CF_PC		0x18 /* offset of SAVE_PC in a C frame */
-#define CALL_DECODE	128  /* bytes of lj_vm_call in which it makes its frame */
+#define CALL_DECODE	128  /* in this many first bytes, lj_vm_call makes its frame */
 #define EXIT_DECODE	512
 #define STRAIGHT_BYTES	256
 #define CALLBACK_BYTES	40
@@ -67,7 +67,7 @@ static bool is_mov_at(const struct insn *i, uint8_t opcode, uint8_t reg, uint8_t
 
 /* ---- lj_vm_call: how a C frame is made ---- */
 
-/* Reads saveregs before `call`, to find how many registers it saves. */
+/* Reads the code of saveregs before `call`, to find how many registers this code saves. */
 static int read_saveregs(const struct luajit_code *c, size_t call, struct pf_luajit *d)
 {
 	static const uint8_t six[] = {0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41,
@@ -153,7 +153,10 @@ static int read_exit(const struct luajit_code *c, struct pf_luajit *d)
 	return -ENOEXEC;
 }
 
-/* The instruction right before the bytes of BC_JLOOP is mov traces(%r14),%rcx. */
+/*
+ * Finds the array of traces: the instruction right before the bytes of BC_JLOOP is mov
+ * traces(%r14),%rcx.
+ */
 static int read_traces(const struct luajit_code *c, struct pf_luajit *d)
 {
 	const uint8_t *p = memmem(c->bytes, c->n, jloop_bytes, sizeof(jloop_bytes));
@@ -181,7 +184,7 @@ static bool is_jump(const struct insn *i)
 	       (i->map == INSN_0F && (i->opcode & 0xf0) == 0x80);
 }
 
-/* Returns whether the next instruction is not run after this one. */
+/* Returns whether another instruction than the next one runs after i: i is a jump or a return. */
 static bool is_over(const struct insn *i)
 {
 	return insn_is(i, 0xe9) || insn_is(i, 0xeb) || insn_is(i, 0xc3) ||
@@ -244,8 +247,9 @@ static void add_quiet(struct pf_luajit *d, size_t start, size_t end)
 }
 
 /*
- * The return to C begins where vmstate becomes ~LJ_VMST_C, and ends with add $CFRAME_SPACE,%rsp.
- * The end of an FFI callback (cont_ffi_callback) jumps to that code right after it has called C.
+ * Finds the code that returns to C. It begins where vmstate becomes ~LJ_VMST_C, and ends with add
+ * $CFRAME_SPACE,%rsp. The end of an FFI callback (cont_ffi_callback) jumps to that code right after
+ * it has called C.
  */
 static void read_leaves(const struct luajit_code *c, struct pf_luajit *d)
 {
@@ -292,7 +296,7 @@ static void find_targets(const struct luajit_code *c, uint8_t *targets)
 	}
 }
 
-/* Returns the flags after an instruction. flags: those before it. */
+/* Returns the flags after an instruction. flags: the flags before the instruction. */
 static unsigned flags_after(unsigned flags, const struct insn *i)
 {
 	bool to_rbp = (insn_is(i, 0x89) && i->mod == 3 && i->reg == RDX && i->rm == RBP) ||
@@ -312,8 +316,8 @@ static unsigned flags_after(unsigned flags, const struct insn *i)
 }
 
 /*
- * If there are more calls than fit, this is an error: a call that is missing would count as one
- * that does not change L->base.
+ * Reads the calls of the interpreter. If there are more than fit, this is an error: a missing call
+ * would count as one that does not change L->base.
  */
 static int read_calls(const struct luajit_code *c, struct pf_luajit *d)
 {

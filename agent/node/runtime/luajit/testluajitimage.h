@@ -292,7 +292,7 @@ static inline void image_walk(uint64_t ip, uint64_t sp, uint64_t bp)
 	pf_walk_user(&image.scratch, 7, 1, false, false);
 }
 
-/* Frame k of the result of the walk. */
+/* Frame k of the walk's result. */
 struct image_frame {
 	uint32_t kind, runtime, type;
 	uint64_t a, b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Generated code that no other runtime walks. Its names come from perf maps, files that the process
- * itself writes. docs/perf-maps.md. Runs on the reader's thread.
+ * Finds and names generated code that no other runtime walks. The names come from perf maps, files
+ * that the process itself writes. docs/perf-maps.md. Runs on the reader's thread.
  */
 #include "node/runtime/java_attach/attach.h"
 #include "node/runtime/internal.h"
@@ -19,7 +19,7 @@ struct state {
 	enum perf_map_writer writer;
 	bool given;	    /* the agent has asked the JVM for the map, and the JVM has given it */
 	uint64_t looked_ns; /* CLOCK_MONOTONIC: when the file was last read */
-	int error;	    /* result of that read */
+	int error;	    /* result of the last read */
 };
 
 /* ---- which code ---- */
@@ -124,8 +124,8 @@ static bool has_map(const struct state *s)
 }
 
 /*
- * A map that was written before the process began counts as missing: a user can do the same about
- * it.
+ * Returns whether the map was written before the process began. Such a map counts as missing: a
+ * user can do the same about it.
  */
 static bool is_older(const struct state *s)
 {

@@ -47,7 +47,9 @@ struct perf_file {
 	uint64_t generation; /* the part of the generation that comes from earlier maps */
 	struct perf_map *map;
 };
-/* ret->map is NULL at first. -ESRCH: the process has ended. */
+/*
+ * Prepares to read the file of a process. ret->map is NULL at first. -ESRCH: the process has ended.
+ */
 int runtime_perf_file_init(struct process_id id, struct perf_file *ret);
 void runtime_perf_file_done(struct perf_file *f);
 /* Replaces the map. f then owns the new one. */
@@ -62,12 +64,14 @@ uint64_t runtime_perf_file_generation(const struct perf_file *f);
  * than the process is treated as missing.
  */
 int runtime_perf_file_read(struct perf_file *f);
-/* Returns whether the file was last written before the process began. Also for a forked child. */
+/*
+ * Returns whether the file was last written before the process began. A forked child may call this.
+ */
 bool runtime_perf_file_is_older(const struct perf_file *f, const struct stat *st);
-/* Also for attach. Writes the file's path in the process's root. */
+/* Writes the file's path in the process's root. attach uses this function, too. */
 #define PERF_MAP_PATH_BYTES 32
 void runtime_perf_map_path(uint32_t own_pid, char ret[PERF_MAP_PATH_BYTES]);
-/* Also for attach. */
+/* attach uses these functions, too. */
 int runtime_perf_file_status(uint32_t tgid, char **ret); /* reads /proc/PID/status */
 /* Finds the k-th number after a field's name ("\nUid:"); k < 0: the last number of the line. */
 bool runtime_perf_status_number(const char *status, const char *field, int k, uint32_t *ret);

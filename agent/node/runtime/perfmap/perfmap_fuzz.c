@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Perf maps of any lines, cut anywhere. Each function that is found must have a name that can be
- * shown.
- * Fuzzes: node/runtime/perfmap/perfmap_lines.c, node/runtime/perfmap/perfmap_names.c
+ * Reads perf maps of any lines, cut anywhere. Each function that is found must have a name that can
+ * be shown. Fuzzes: node/runtime/perfmap/perfmap_lines.c, node/runtime/perfmap/perfmap_names.c
  */
 #include "node/runtime/perfmap/perfmap.h"
 

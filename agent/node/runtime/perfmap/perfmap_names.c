@@ -150,7 +150,7 @@ static size_t file_begin(const char *s, size_t n)
 
 	if (n == 0 || *s == ' ' || last == n) /* without a name; without a file */
 		return n && *s == ' ' ? 0 : n;
-	if (last == n - 1) /* eval made the function: its file is "" */
+	if (last == n - 1) /* a function that eval made: its file is "" */
 		return last;
 	if (begins_with_any(s + last + 1, words, ARRAY_SIZE(words)) ||
 	    memmem(s + last, n - last, "://", 3))
@@ -207,8 +207,8 @@ static bool v8_wasm(const char *s, struct runtime_names *ret)
 }
 
 /*
- * Reads "RegExp:SOURCE"; since Node 24 "RegExp.> src: 'SOURCE' flags: 'FLAGS'". Both are shown in
- * the first form.
+ * Reads "RegExp:SOURCE"; since Node 24 "RegExp.> src: 'SOURCE' flags: 'FLAGS'". Both are shown as
+ * "RegExp:SOURCE".
  */
 static bool v8_regexp(const char *s, struct runtime_names *ret)
 {
@@ -229,7 +229,7 @@ static bool v8_regexp(const char *s, struct runtime_names *ret)
 		return false;
 	p += strlen(source);
 	n = strlen(p);
-	/* V8 has written the last one; others belong to the source */
+	/* V8 has written the last "' flags: '"; earlier ones belong to the source */
 	for (size_t i = n; i > 0; i--)
 		if (str_has_prefix(p + i - 1, flags)) {
 			n = i - 1;

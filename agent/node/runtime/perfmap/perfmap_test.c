@@ -41,7 +41,7 @@ static void test_number_forms(void **state)
 }
 
 /*
- * The last line counts. If it overlaps the end of an older function, all of that function is
+ * The last line counts. If it overlaps the end of an older function, this whole function is
  * removed.
  */
 static void test_newest_wins(void **state)
@@ -639,11 +639,11 @@ static void test_process_with_a_map(void **state)
 	code_done(&c);
 }
 
-/* If a process has one area more than podflame keeps, its user is told so. */
+/* If a process has one area more than podflame keeps, the user gets a text about it. */
 static void test_too_many_areas_are_told(void **state)
 {
 	enum { N = RUNTIME_RANGES_MAX + 1, PAGE = 4096 };
-	size_t bytes = 2 * N * PAGE; /* between two areas is a page that is no such area */
+	size_t bytes = 2 * N * PAGE; /* between two areas is a page without generated code */
 	struct code c = {.place = *state};
 	struct runtime_process *p;
 	struct runtime_view v;
@@ -674,8 +674,8 @@ static void test_too_many_areas_are_told(void **state)
 }
 
 /*
- * If a name is missing, it may just have been written. If another function replaces one, frames get
- * another generation.
+ * If a name is missing, its line may just have been written. If a function replaces another one,
+ * frames get another generation.
  */
 static void test_map_grows(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk through generated code with a perf map: it uses frame pointers. CPython's trampolines
- * have no frame pointers.
+ * Tests the walk through generated code with a perf map. The walk uses frame pointers. CPython's
+ * trampolines have none.
  */
 #include "node/runtime/testwalk.h"
 
@@ -49,7 +49,7 @@ static int unwind(const void *bytes, size_t n, uint64_t trampolines)
 	return pf_perfmap_unwind(&host, &d, &host.walk.runtimes[0]);
 }
 
-/* CPython 3.12 and 3.13: sub $8,%rsp; call *%rcx; add $8,%rsp; ret */
+/* A trampoline of CPython 3.12 and 3.13: sub $8,%rsp; call *%rcx; add $8,%rsp; ret */
 static void a_trampoline_returns_to_its_caller(void **state)
 {
 	static const uint8_t trampoline[] = {0x48, 0x83, 0xc4, 0x08, 0xc3};

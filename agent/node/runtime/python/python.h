@@ -36,7 +36,7 @@ struct python_layout {
 	 */
 	uint16_t thread_ids[PYTHON_THREAD_IDS];
 	size_t n_thread_ids;
-	uint16_t code_file, code_qualname; /* 0: this version has no such member */
+	uint16_t code_file, code_qualname; /* 0: this version does not have the member */
 	uint16_t code_first_line, code_lines;
 	uint16_t string_ascii, string_compact; /* sizes of PyASCIIObject, PyCompactUnicodeObject */
 	bool checked; /* the version was tested; else only a live frame can prove the layout */
@@ -50,12 +50,15 @@ struct python_places {
 };
 
 /* ---- python_layout.c ---- */
-/* hexversion: PY_VERSION_HEX. -ENOENT: podflame does not know the version. */
-int runtime_python_layout_of(uint32_t hexversion, struct python_layout *ret);
-#define PYTHON_OFFSETS_BYTES 1024 /* of _Py_DebugOffsets; no version has more */
 /*
- * For versions since 3.13. -ENOTSUP: a free-threaded build. -EBADMSG: the offsets have another
- * form.
+ * Finds the layout of a version. hexversion: PY_VERSION_HEX. -ENOENT: podflame does not know the
+ * version.
+ */
+int runtime_python_layout_of(uint32_t hexversion, struct python_layout *ret);
+#define PYTHON_OFFSETS_BYTES 1024 /* size of _Py_DebugOffsets; no version has more */
+/*
+ * Reads the layout of a version since 3.13 from its _Py_DebugOffsets. -ENOTSUP: a free-threaded
+ * build. -EBADMSG: the offsets have another form.
  */
 int runtime_python_layout_read(const uint8_t *offsets, size_t n, struct python_layout *ret);
 /*

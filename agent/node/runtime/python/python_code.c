@@ -60,7 +60,7 @@ int runtime_python_code_version(struct memory *m, uint64_t function, size_t n, c
 
 #define RSP 4
 
-/* mov %reg,frame(%reg): tstate->frame = ... */
+/* Returns whether i is mov %reg,frame(%reg), which sets tstate->frame. */
 static bool sets_frame(const struct insn *i, unsigned thread_frame)
 {
 	return insn_is(i, 0x89) && i->rex & 8 && i->has_modrm && i->base != INSN_NO_REG &&
@@ -100,7 +100,7 @@ static void add_way_out(const uint8_t *code, size_t n, size_t at, struct pf_pyth
 		pieces++;
 		ret->outside[pieces].start = (uint32_t)at;
 	}
-	/* No return was found, so this is not the exit. */
+	/* No return was found, so this code is not the exit. */
 	for (size_t k = 1; k < PF_PYTHON_OUTSIDE_MAX; k++)
 		ret->outside[k].start = ret->outside[k].end = 0;
 }
@@ -139,7 +139,7 @@ void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_
 
 struct cold {
 	uint64_t hot_start, hot_end;
-	uint64_t start, end;	    /* as far as the cold part is known */
+	uint64_t start, end;	    /* the cold part, as far as it is known */
 	int32_t tables[TABLES_MAX]; /* tables through which the hot part jumps */
 	size_t n_tables;
 };
@@ -169,8 +169,8 @@ static bool is_of_table(const struct cold *c, const struct insn *i)
 }
 
 /*
- * Compilers use conditional jumps only within a function. So if such a jump leaves the hot part,
- * its target is in the cold part.
+ * Finds the cold part by the jumps of the hot part. Compilers use conditional jumps only within a
+ * function. So if such a jump leaves the hot part, its target is in the cold part.
  */
 static bool scan_hot(struct cold *c, const uint8_t *code, size_t n)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over Python's frames, and their names, in a made-up process in which words have any
- * values, with any bytes as machine code and _Py_DebugOffsets. They must never read outside of
- * these, and must end.
- * Fuzzes: bpf/python.h, node/runtime/python/python_names.c, node/runtime/python/python_lines.c,
- * node/runtime/python/python_code.c, node/runtime/python/python_objects.c
+ * Walks over Python's frames, and names them, in a made-up process in which words have any values,
+ * with any bytes as machine code and _Py_DebugOffsets. Neither may read outside of its memory, and
+ * both must end. Fuzzes: bpf/python.h, node/runtime/python/python_names.c,
+ * node/runtime/python/python_lines.c, node/runtime/python/python_code.c,
+ * node/runtime/python/python_objects.c
  */
 #include <stdlib.h>
 

@@ -143,8 +143,8 @@ static size_t find_section(const struct words *w, size_t from, size_t n, section
 }
 
 /*
- * The section has {size, prev, next, interp, current_frame, ...}: the first members of struct _ts
- * since 3.8.
+ * Returns whether this is the section of struct _ts: {size, prev, next, interp, current_frame,
+ * ...}, the first members since 3.8.
  */
 static bool is_thread(const uint64_t *w)
 {
@@ -152,7 +152,8 @@ static bool is_thread(const uint64_t *w)
 }
 
 /*
- * {size, previous, executable, instr_ptr, localsplus, owner}: localsplus is the frame's last word.
+ * Returns whether this is the section of a frame: {size, previous, executable, instr_ptr,
+ * localsplus, owner}. localsplus is the frame's last word.
  */
 static bool is_frame(const uint64_t *w)
 {
@@ -160,23 +161,26 @@ static bool is_frame(const uint64_t *w)
 	       w[5] < w[4] && w[1] != w[2] && w[2] != w[3];
 }
 
-/* {size, filename, name, qualname, linetable, firstlineno, argcount, ..., co_code_adaptive} */
+/*
+ * Returns whether this is the section of code objects: {size, filename, name, qualname, linetable,
+ * firstlineno, argcount, ..., co_code_adaptive}.
+ */
 static bool is_code(const uint64_t *w)
 {
 	return w[0] > 128 && w[1] > 16 && w[1] % 8 == 0 && w[2] == w[1] + 8 && w[3] == w[1] + 16 &&
 	       w[4] == w[1] + 24 && w[5] < w[0] && w[6] < w[0] && w[9] > w[4] && w[9] <= w[0];
 }
 
-/* {size, state, length, asciiobject_size} */
+/* Returns whether this is the section of str: {size, state, length, asciiobject_size}. */
 static bool is_string(const uint64_t *w)
 {
 	return w[1] == 32 && w[2] == 16 && w[3] == 40 && w[0] > w[3];
 }
 
 /*
- * {size, prev, next, interp, current_frame, ..., thread_id, native_thread_id, ...}: the two ids are
- * next to each other in the section and in the structure. Other pairs of members may be so, too
- * (3.15: base_frame, last_profiled_frame).
+ * Reads the section of struct _ts: {size, prev, next, interp, current_frame, ..., thread_id,
+ * native_thread_id, ...}: the two ids are next to each other in the section and in the structure.
+ * Other pairs of members may be so, too (3.15: base_frame, last_profiled_frame).
  */
 static int read_thread(const struct words *w, size_t at, size_t end, struct python_layout *l)
 {
@@ -199,8 +203,8 @@ static int read_thread(const struct words *w, size_t at, size_t end, struct pyth
 }
 
 /*
- * {size, id, next, threads_head, ..., ceval_gil, gil_runtime_state, ..., the GIL's last_holder,
- * ...}
+ * Reads the section of an interpreter: {size, id, next, threads_head, ..., ceval_gil,
+ * gil_runtime_state, ..., the GIL's last_holder, ...}.
  */
 static int read_interpreter(const struct words *w, size_t end, struct python_layout *l)
 {
@@ -415,8 +419,8 @@ static int check_once(struct layout_check *c, uint64_t head)
 }
 
 /*
- * In glibc and musl, a thread's control block begins with its own address. This shows which of the
- * ids is pthread_self().
+ * Finds which of the ids is pthread_self(). In glibc and musl, a thread's control block begins with
+ * its own address.
  */
 static int find_thread_id(const struct layout_check *c, uint16_t *ret)
 {
@@ -435,7 +439,7 @@ static int find_thread_id(const struct layout_check *c, uint16_t *ret)
 	return -EAGAIN;
 }
 
-#define CHECKS_MAX 20 /* the process continues: a check may read a frame that is just ending */
+#define CHECKS_MAX 20 /* the process runs on, so a check may read a frame that is just ending */
 
 int runtime_python_layout_check(const struct python_layout *l, const struct python_places *at,
 				struct memory *m, struct pf_python *ret)

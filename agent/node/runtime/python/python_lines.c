@@ -7,7 +7,10 @@
 
 #define UNIT_BYTES 2
 
-/* The table has pairs of bytes: the first is added to the address, the second to the line. */
+/*
+ * Finds the line of an address in a table of pairs of bytes: the first byte is added to the
+ * address, the second one to the line.
+ */
 static uint32_t line_of_lnotab(const uint8_t *table, size_t n, int64_t line, uint32_t address)
 {
 	uint32_t at = 0;
@@ -22,8 +25,8 @@ static uint32_t line_of_lnotab(const uint8_t *table, size_t n, int64_t line, uin
 }
 
 /*
- * The table has pairs of bytes, as above. But a pair's line is that of the addresses that the pair
- * adds. -128: these addresses have no line.
+ * Finds the line of an address in a table of pairs of bytes, as above. But a pair's line is that of
+ * the addresses that the pair adds. -128: these addresses have no line.
  */
 static uint32_t line_of_ranges(const uint8_t *table, size_t n, int64_t line, uint32_t address)
 {
@@ -42,7 +45,7 @@ static uint32_t line_of_ranges(const uint8_t *table, size_t n, int64_t line, uin
 	return 0;
 }
 
-/* A number has six bits in each byte, the lowest first. 0x40: another byte follows. */
+/* Reads a number, which has six bits in each byte, the lowest first. 0x40: another byte follows. */
 static uint32_t read_varint(const uint8_t **p, const uint8_t *end)
 {
 	uint32_t value = 0;
@@ -68,8 +71,8 @@ static int64_t read_svarint(const uint8_t **p, const uint8_t *end)
 enum { ONE_LINE_0 = 10, ONE_LINE_2 = 12, NO_COLUMNS = 13, LONG = 14, NO_LOCATION = 15 };
 
 /*
- * An entry is 0x80 | kind << 3 | units - 1, then bytes that depend on the kind. In these bytes the
- * top bit is not set.
+ * Finds the line of a code unit. An entry of the table is 0x80 | kind << 3 | units - 1, then bytes
+ * that depend on the kind. In these bytes the top bit is not set.
  */
 static uint32_t line_of_locations(const uint8_t *table, size_t n, int64_t line, uint32_t unit)
 {

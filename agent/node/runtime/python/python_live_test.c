@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every CPython of this machine, live. testdata/python_calls.py makes each kind of call, and prints
- * its own stacks. The kernel's part of the walk (which reads the process's memory here) and
+ * Tests every CPython of this machine, live. testdata/python_calls.py makes each kind of call, and
+ * prints its own stacks. The kernel's part of the walk (which reads the process's memory here) and
  * resolve() must give the same frames: module, name, file, line. The test needs no BPF.
  */
 #include "node/runtime/python/testpythonwalk.h"
@@ -36,7 +36,9 @@ struct live {
 };
 static struct live live;
 
-/* root: root directory for the program; NULL: that of this process. */
+/*
+ * Starts a program with a script. root: root directory for the program; NULL: that of this process.
+ */
 static void start(const char *root, const char *program, const char *script)
 {
 	int in[2], out[2];
@@ -137,8 +139,8 @@ static size_t count_named(const struct told *t, bool check_names)
 
 /*
  * The test acts as if each native frame were an activation that could use all of the stack. So each
- * gets the piece that belongs to it, wherever the compiler put it. It goes on until all frames are
- * found.
+ * native frame gets the piece that belongs to it, wherever the compiler put that piece. The test
+ * continues until all frames are found.
  */
 static void check_thread(struct told *t)
 {
@@ -155,7 +157,7 @@ static void check_thread(struct told *t)
 
 /*
  * Returns whether a thread of the program reads its input. Then the program has printed all, and
- * its threads are where it said.
+ * its threads are at the calls that it has printed.
  */
 static bool waits(void)
 {
@@ -339,8 +341,8 @@ static void of_pyenv(void **state)
 static char dir[] = "/tmp/podflame-python-XXXXXX";
 
 /*
- * A program with a second interpreter in its process, like uWSGI. It uses types of the library, so
- * the linker copies these into the program.
+ * A program with a second interpreter in its process, like uWSGI. The program uses types of the
+ * library, so the linker copies these types into it.
  */
 static const char host_program[] =
 	"#include <Python.h>\n"

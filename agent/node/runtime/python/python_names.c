@@ -24,9 +24,9 @@ struct code_key {
 struct python_code_names {
 	struct code_key key;
 	uint64_t file_at, name_at, lines_at; /* addresses from which the texts were read */
-	char *name, *file;		     /* name NULL: its frames are not shown */
+	char *name, *file;		     /* name NULL: frames of this code are not shown */
 	uint32_t first_line;
-	bool no_lines; /* the table is too large, so its frames have line 0 */
+	bool no_lines; /* the line table is too large, so frames of this code have line 0 */
 	uint8_t *lines;
 	size_t n_lines, n_texts;
 	UT_hash_handle hh;
@@ -37,7 +37,7 @@ struct python_state {
 	struct python_places at;
 	/* hash table in order of use, the least recently used first */
 	struct python_code_names *codes;
-	size_t lines_bytes, texts_bytes, kept_bytes; /* kept_bytes: the sum of the others */
+	size_t lines_bytes, texts_bytes, kept_bytes; /* kept_bytes: the sum of the other two */
 };
 
 struct python_state *runtime_python_state_new(void)
@@ -96,7 +96,10 @@ static uint64_t head_word(const struct head *h, size_t offset)
 	return v;
 }
 
-/* -ESTALE: the object at this address is not the one that the walk saw. */
+/*
+ * Reads the head of a code object. -ESTALE: the object at this address is not the one that the walk
+ * saw.
+ */
 static int read_head(const struct python_state *s, struct memory *m, uint64_t word,
 		     struct head *ret)
 {

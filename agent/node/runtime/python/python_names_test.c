@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Names of Python's frames: strings, modules, lines, and objects whose memory was used again. */
+/*
+ * Tests names of Python's frames: strings, modules, lines, and objects whose memory was used again.
+ */
 #include <stdlib.h>
 
 #include "node/runtime/python/testpythonwalk.h"
@@ -258,7 +260,7 @@ static void strings_that_are_none(void **state)
 		put_u64(at + 16, UINT64_MAX);
 		assert_int_equal(runtime_python_string(&image.memory, &image.layout, at, &text),
 				 -EBADMSG);
-		/* the text is longer than the limit, and not even so much of it can be read */
+		/* the text is longer than the limit, and its part up to the limit cannot be read */
 		put_u64(at + 16, 100000);
 		put_u64(image.code_g + image.layout.code_file, at);
 		assert_int_equal(runtime_python_string(&image.memory, &image.layout, 0, &text),

@@ -91,12 +91,12 @@ int runtime_python_string(struct memory *m, const struct python_layout *l, uint6
 /* Where the entries of a dictionary are. */
 struct dict_entries {
 	uint64_t at;
-	unsigned n, bytes, key; /* bytes: size of an entry; key: offset of key and value in it */
+	unsigned n, bytes, key; /* bytes: size of an entry; key: offset of its key and value */
 };
 
 /*
- * In 3.10 and earlier, keys are {refcnt, size, lookup, usable, nentries, indices[size]}, then
- * entries {hash, key, value}.
+ * Finds the entries of a dictionary in 3.10 and earlier. Its keys are {refcnt, size, lookup,
+ * usable, nentries, indices[size]}, then entries {hash, key, value}.
  */
 static int entries_of_old(struct memory *m, uint64_t keys, struct dict_entries *ret)
 {
@@ -114,8 +114,9 @@ static int entries_of_old(struct memory *m, uint64_t keys, struct dict_entries *
 }
 
 /*
- * Since 3.11, keys are {refcnt, log2_size, log2_index_bytes, kind, version, usable, nentries,
- * indices}, then entries: {hash, key, value} if kind is 0, else {key, value}.
+ * Finds the entries of a dictionary since 3.11. Its keys are {refcnt, log2_size, log2_index_bytes,
+ * kind, version, usable, nentries, indices}, then entries: {hash, key, value} if kind is 0, else
+ * {key, value}.
  */
 static int entries_of(struct memory *m, uint64_t keys, struct dict_entries *ret)
 {

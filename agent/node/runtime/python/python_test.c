@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The walk over Python's frames, and the checks before it, in made-up processes of every version.
+ * Tests the walk over Python's frames, and the checks before it, in made-up processes of every
+ * version.
  */
 #include <stdlib.h>
 
@@ -115,8 +116,8 @@ static void expect_just_entered(unsigned minor)
 }
 
 /*
- * The activation's frame is not the thread's yet, or not any more. The activation must not get the
- * frame of its caller.
+ * The activation's frame is not the frame of the thread yet, or not any more. The activation must
+ * not get the frame of its caller.
  */
 static void an_activation_that_is_just_entered_has_none(void **state)
 {
@@ -127,8 +128,8 @@ static void an_activation_that_is_just_entered_has_none(void **state)
 
 		expect_just_entered(minor);
 		/*
-		 * Nor may it get a frame of another interpreter, in which this thread runs no code
-		 * now.
+		 * The activation must not get a frame of another interpreter, either, in which this
+		 * thread runs no code now.
 		 */
 		put_u64(RUNTIME_AT + image.layout.runtime_interpreters, OTHER_AT);
 		put_u64(OTHER_AT + k->interpreter_next, INTERPRETER_AT);
@@ -138,7 +139,8 @@ static void an_activation_that_is_just_entered_has_none(void **state)
 }
 
 /*
- * The walk did not recognise code of the loop. Then its frames are shown with the next activation.
+ * The walk did not recognise code of the loop. Then the frames of this code are shown with the next
+ * activation.
  */
 static void frames_of_an_unseen_activation_are_not_lost(void **state)
 {
@@ -166,7 +168,8 @@ static void another_thread_has_the_gil(void **state)
 
 /*
  * Up to 3.11, a thread that starts another one makes the state of the new thread, which has the
- * starting thread's number until the new one runs. It is the first in the list, and has no frames.
+ * starting thread's number until the new one runs. This state is the first in the list, and has no
+ * frames.
  */
 static void a_thread_that_starts_another_keeps_its_frames(void **state)
 {
@@ -321,8 +324,9 @@ static void one_thread_in_many_interpreters(void **state)
 }
 
 /*
- * The activation of a third interpreter is the caller of the others. Before the walk tries its
- * thread state, it passes over that of g, whose activation was already met.
+ * The activation of a third interpreter is the caller of the other activations. Before the walk
+ * tries the thread state of that interpreter, it passes over that of g, whose activation was
+ * already met.
  */
 static void what_was_told_is_passed_over(void **state)
 {
@@ -354,8 +358,8 @@ static void walk_with_one_just_entered(void)
 }
 
 /*
- * The activation belongs to no thread state yet. After it, the walk continues in the thread state
- * where it was.
+ * The activation belongs to no thread state yet. After this activation, the walk continues in the
+ * thread state where it was.
  */
 static void an_activation_just_entered_loses_no_others(void **state)
 {
@@ -378,7 +382,7 @@ static void an_activation_just_entered_loses_no_others(void **state)
 }
 
 /*
- * A frame of another interpreter's thread state is not in memory. The walk goes on with frames of
+ * A frame of another interpreter's thread state is not in memory. The walk continues with frames of
  * the current thread state.
  */
 static void what_is_not_in_memory_of_another_interpreter(void **state)
@@ -406,7 +410,10 @@ static const char *letters_with_one_more(void)
 	return letters();
 }
 
-/* That activation may belong to another interpreter, whose thread state was not tried. */
+/*
+ * The activation without a frame may belong to another interpreter, whose thread state was not
+ * tried.
+ */
 static void a_search_for_another_interpreter_ends(void **state)
 {
 	(void)state;
@@ -448,12 +455,12 @@ static void what_is_not_in_memory_is_said(void **state)
 	{
 		uint64_t frame_code = image.g + image.kernel.frame_code;
 
-		/* its name cannot be read: the walk goes on */
+		/* the name of g's code object cannot be read: the walk continues */
 		put_u64(image.code_g + image.kernel.code_name, 0xbeef000);
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
 		assert_trouble(1, PF_TROUBLE_READ, 0xbeef000 + PF_PYTHON_HASH);
-		put_u64(frame_code, 0xdead000); /* the same if its code object cannot be read */
+		put_u64(frame_code, 0xdead000); /* the code object cannot be read */
 		walk();
 		assert_string_equal(letters(), minor <= 10 ? "n!nfnm" : "n!nfm");
 		assert_trouble(1, PF_TROUBLE_READ, 0xdead000 + image.kernel.code_counts);
@@ -486,7 +493,7 @@ static void a_circle_of_frames_ends(void **state)
 
 /* ---- a call that is just being made, in 3.11 and 3.12 ---- */
 
-#define FRAME_WORDS 12 /* of each code object in this test, according to its sizes */
+#define FRAME_WORDS 12 /* words of a frame, by the sizes of its code object */
 
 static uint64_t put_code_sized(const char *name, uint32_t line)
 {
@@ -550,7 +557,7 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 	}
 }
 
-/* The thread already points to its cframe, but that still has an old value. */
+/* The thread already points to its cframe, but the cframe still has an old value. */
 static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 {
 	(void)state;

@@ -97,7 +97,9 @@ static inline uint64_t image_alloc(size_t n)
 
 /* ---- objects ---- */
 
-/* kind: number of bytes of a character; ascii: the compact form without UTF-8 length. */
+/*
+ * Makes a str. kind: number of bytes of a character; ascii: the compact form without UTF-8 length.
+ */
 static inline uint64_t put_string_of(const void *data, size_t n, unsigned kind, bool ascii)
 {
 	size_t head = ascii ? image.layout.string_ascii : image.layout.string_compact;
