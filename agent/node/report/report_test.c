@@ -657,14 +657,15 @@ static void test_reasons_that_find_no_room_are_named(void **state)
 
 	(void)state;
 	give_plan(r, &t, 1);
-	for (enum reason reason = first_reason; reason < first_reason + 10; reason++)
+	for (enum reason reason = first_reason; reason < first_reason + 11; reason++)
 		report_problem(r, "u1", reason, "is so", 1);
 	first = first_target(r);
 	assert_int_equal(json_array_size(json_at(first, "reasons")), 8);
-	assert_string_equal(reason_at(first, 6, "reason"), "RuntimeNotWalked");
+	assert_string_equal(reason_at(first, 6, "reason"), "UnwindTablesMissing");
 	assert_string_equal(reason_at(first, 7, "reason"), "ReasonsOmitted");
 	assert_string_equal(reason_at(first, 7, "message"),
-			    "3 more: JavaAttachFailed, RuntimeNotNamed, GoroutinesNotSeen");
+			    "4 more: RuntimeNotWalked, JavaAttachFailed, RuntimeNotNamed, "
+			    "GoroutinesNotSeen");
 	json_decref(first);
 	report_free(r);
 }
