@@ -219,8 +219,8 @@ static const struct tenant_wish event_wishes[] = {
 	{.k = 1, .pod = 1, .event_mask = 1u << EVENT_OFF_CPU},
 	{.k = 2, .pod = 2, .event_mask = 1u << EVENT_MEM_ALLOC},
 	{.k = 3, .pod = 3, .event_mask = 1u << EVENT_MEM_INUSE},
-	{.k = 4, .pod = 4, .event_mask = ALL_FOUR},
-	{.k = 6, .pod = 6, .event_mask = ALL_FOUR},
+	{.k = 4, .pod = 4, .event_mask = ALL_EVENTS},
+	{.k = 6, .pod = 6, .event_mask = ALL_EVENTS},
 };
 
 static bool events_seen(struct fixture *f)
