@@ -387,6 +387,18 @@ static void add_allocation(struct fold *f, enum event event, uint64_t at_ns,
 	add_labelled(f, &p, &(struct added){event, WAIT_NONE, 1, 100, at_ns, "f"}, l);
 }
 
+/* Adds an allocation in one of o's streams, within o's share of the window. */
+static void add_in_share(struct fold *f, struct owner *o, uint32_t tgid, uint64_t stream)
+{
+	const struct raw_labels l = stream_of(0, stream);
+	const struct added a = {EVENT_HBM_ALLOC, WAIT_NONE, 1, 100, 1001 * S, "f"};
+	struct fold_process p = process(o, tgid);
+
+	assert_true(fold_begin(f, o));
+	add_labelled(f, &p, &a, &l);
+	fold_end(f);
+}
+
 /* The values of the samples with this stream; NULL: of those without labels. */
 static int64_t value_of(const struct profile *p, const char *stream)
 {
@@ -457,6 +469,37 @@ static void test_a_full_window_takes_samples_without_their_labels(void **state)
 	fold_free(f);
 }
 
+/*
+ * A container whose samples all have other labels cannot fill its share with them: it loses no
+ * sample, and another container keeps its labels.
+ */
+static void test_a_container_loses_labels_before_samples(void **state)
+{
+	struct counter *c = counter("podflame_labels_dropped_total", "reason", "budget");
+	struct owner *greedy = new_owner("greedy"), *train = new_owner("train");
+	uint64_t before = counter_get(c), n_dropped;
+	struct fold *f = fold_at(1000 * S);
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+	const int64_t n = 200000;
+
+	(void)state;
+	for (int64_t i = 0; i < n; i++)
+		add_in_share(f, greedy, 42, 3 + (uint64_t)i);
+	add_in_share(f, train, 43, 0x30);
+	n_dropped = counter_get(c) - before;
+	assert_in_range(n_dropped, 1, n - 1);
+	b = flush(f, 1010 * S);
+	p = find(b, EVENT_HBM_ALLOC, 42);
+	assert_int_equal(p->n_losses, 0);
+	assert_int_equal(p->n_samples, n - (int64_t)n_dropped + 1);
+	assert_int_equal(value_of(p, NULL), 100 * (int64_t)n_dropped);
+	assert_int_equal(value_of(find(b, EVENT_HBM_ALLOC, 43), "0x30"), 100);
+	proc_owner_unref(greedy);
+	proc_owner_unref(train);
+	fold_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -472,6 +515,7 @@ int main(void)
 		cmocka_unit_test(test_a_loss_is_of_each_event),
 		cmocka_unit_test(test_samples_of_other_labels_are_kept_apart),
 		cmocka_unit_test(test_a_full_window_takes_samples_without_their_labels),
+		cmocka_unit_test(test_a_container_loses_labels_before_samples),
 	};
 
 	return cmocka_run_group_tests_name("fold/events", tests, NULL, NULL);

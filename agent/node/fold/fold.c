@@ -176,6 +176,20 @@ static uint32_t link_of(struct fold *f, const struct raw_sample *s)
 	return link;
 }
 
+static void count_labels(const char *reason, uint64_t n)
+{
+	counter_add(counter("podflame_labels_dropped_total", "reason", reason), n);
+}
+
+/* The sample's labels. NULL: it has none, or its container has used up its bytes for labels. */
+static const struct profile_labels *labels_of(struct fold *f, const struct raw_sample *s)
+{
+	if (!s->labels || fold_may_label(f))
+		return sample_labels(f->batch, s);
+	count_labels("budget", s->n);
+	return NULL;
+}
+
 static void count_late(const struct fold *f, uint64_t time_ns, uint64_t n)
 {
 	if (time_ns + f->offset_ns < f->start_ns)
@@ -214,7 +228,7 @@ static struct profile_sample sample_of(struct fold *f, const struct raw_sample *
 		.cpu = f->per_cpu && s->cpu != UINT32_MAX ? (int32_t)s->cpu : -1,
 		.wait = s->event == EVENT_OFF_CPU ? s->wait : WAIT_NONE,
 		.link = link_of(f, s),
-		.labels = sample_labels(f->batch, s),
+		.labels = labels_of(f, s),
 	};
 
 	if (!sample.thread_comm && sample.main_thread)
@@ -265,8 +279,7 @@ static bool put_without(struct fold *f, struct profile_entry *e, struct profile_
 	}
 	if (!sample->labels)
 		return false;
-	counter_add(counter("podflame_labels_dropped_total", "reason", "window_full"),
-		    sample->n_samples);
+	count_labels("window_full", sample->n_samples);
 	sample->labels = NULL;
 	return fold_put_sample(f, e, sample);
 }

@@ -46,8 +46,9 @@ void fold_end(struct fold *f);
  * - A sample whose window has ended goes into the open window, and is counted as late.
  * - Samples with different links are not added up, until they reach a limit. After that, a sample
  *   loses its link, which is counted.
- * - Samples with different labels are not added up. If the window is full, a sample loses its
- *   labels, too, which is counted, before it is lost.
+ * - Samples with different labels are not added up, until their container has used half of what
+ *   fold_begin() lets it use. After that, or if the window is full, a sample loses its labels,
+ *   which is counted.
  * - Profiles of some events are snapshots. Their samples with equal last_ns are one snapshot. The
  *   newest snapshot of a process replaces the one in the open window. A sample with n 0 and value 0
  *   is an empty snapshot.

@@ -109,6 +109,8 @@ bool fold_begin_snapshot(struct fold *f, struct profile_entry *e, const struct f
 void fold_forget_profiles(struct fold *f);
 
 /* ---- shares.c ---- */
+/* Whether the owner of the sample that is being added has bytes left for samples with labels. */
+bool fold_may_label(const struct fold *f);
 void fold_forget_shares(struct fold *f);
 
 /* ---- estimates.c ---- */

@@ -7,6 +7,13 @@
 
 #include <stdlib.h>
 
+/*
+ * A container may use half of the bytes that the others do not use. So a container that comes later
+ * always finds some. If a container is alone, it may use half of the window.
+ */
+#define SHARE_PART    2
+#define LABELLED_PART 4 /* samples have labels until their container has used half of that */
+
 static size_t window_bytes(const struct fold *f)
 {
 	return profile_batch_bytes(f->batch) + f->sample_bytes;
@@ -20,15 +27,12 @@ static struct share *find(struct fold *f, const struct owner *owner)
 	return s;
 }
 
-/*
- * A container may use half of the bytes that the others do not use. So a container that comes later
- * always finds some. If a container is alone, it may use half of the window.
- */
-static bool has_room(struct fold *f, const struct share *s)
+/* Whether a container uses at most 1/part of the bytes that the others do not use. */
+static bool has_room(const struct fold *f, const struct share *s, size_t part)
 {
 	size_t used = window_bytes(f), others = used - MIN(used, s->bytes);
 
-	return others < BATCH_MAX_BYTES && s->bytes <= (BATCH_MAX_BYTES - others) / 2;
+	return others < BATCH_MAX_BYTES && s->bytes <= (BATCH_MAX_BYTES - others) / part;
 }
 
 bool fold_begin(struct fold *f, struct owner *owner)
@@ -44,7 +48,12 @@ bool fold_begin(struct fold *f, struct owner *owner)
 	}
 	f->charged = s;
 	f->bytes_before = window_bytes(f);
-	return has_room(f, s);
+	return has_room(f, s, SHARE_PART);
+}
+
+bool fold_may_label(const struct fold *f)
+{
+	return !f->charged || has_room(f, f->charged, LABELLED_PART);
 }
 
 void fold_end(struct fold *f)
