@@ -138,7 +138,8 @@ static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[
 	size_t n = 0;
 
 	out[n++] = otlp_put_attr(e, ATTR_FRAME_TYPE, otlp_frame_type_of(f->kind), NULL);
-	if (!otlp_frame_type_is_kind(f->kind))
+	/* an older hub knows the kind cuda, but not the type */
+	if (!otlp_frame_type_is_kind(f->kind) || f->kind == FRAME_CUDA)
 		out[n++] =
 			otlp_put_attr(e, ATTR_FRAME_KIND, profile_frame_kind_name(f->kind), NULL);
 	if (f->inlined) /* its caller is not in this stack */

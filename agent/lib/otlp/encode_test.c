@@ -399,6 +399,40 @@ static void test_says_what_collectors_read(void **state)
 	otlp__export_profiles_service_request__free_unpacked(req, NULL);
 }
 
+static const char *location_text(const Otlp__ProfilesDictionary *d, const Otlp__Location *l,
+				 const char *key)
+{
+	for (size_t i = 0; i < l->n_attribute_indices; i++) {
+		const Otlp__KeyValueAndUnit *a = d->attribute_table[l->attribute_indices[i]];
+
+		if (streq(d->string_table[a->key_strindex], key))
+			return a->value->string_value;
+	}
+	return NULL;
+}
+
+/* A hub takes a type that it does not know for native code, unless podflame's kind is there. */
+static void test_frames_of_cuda_have_a_kind_for_older_hubs(void **state)
+{
+	static const struct frame frame = {.kind = FRAME_CUDA, .name = "cuMemAlloc_v2"};
+	_cleanup_(profile_batch_freep) struct batch *b = small_batch();
+	_cleanup_buf_ struct buf bytes = {0};
+	Otlp__ExportProfilesServiceRequest *req;
+	const Otlp__ProfilesDictionary *d;
+	const Otlp__Location *l;
+
+	(void)state;
+	assert_int_equal(profile_batch_stack(b, &frame, 1, &b->profiles[0]->samples[0].stack), 0);
+	assert_int_equal(otlp_encode(b, &bytes), 0);
+	req = otlp__export_profiles_service_request__unpack(NULL, bytes.len, (uint8_t *)bytes.data);
+	assert_non_null(req);
+	d = req->dictionary;
+	l = d->location_table[d->stack_table[1]->location_indices[0]];
+	assert_string_equal(location_text(d, l, "profile.frame.type"), "cuda");
+	assert_string_equal(location_text(d, l, "podflame.frame.kind"), "cuda");
+	otlp__export_profiles_service_request__free_unpacked(req, NULL);
+}
+
 /* Types and units of all events. Only on-CPU profiles have a period. */
 static void test_types_of_events(void **state)
 {
@@ -520,6 +554,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_round_trip_random),
 		cmocka_unit_test(test_an_empty_snapshot_arrives),
+		cmocka_unit_test(test_frames_of_cuda_have_a_kind_for_older_hubs),
 		cmocka_unit_test(test_types_of_events),
 		cmocka_unit_test(test_says_what_collectors_read),
 		cmocka_unit_test(test_links_are_rows_of_the_dictionary),

@@ -80,7 +80,7 @@ const char *otlp_attr_of_owner(const char *kind);
  */
 const char *otlp_owner_of_attr(const char *attr, unsigned *ret_rank);
 const char *otlp_frame_type_of(enum frame_kind k);
-/* Whether the type of a frame says its kind, so that ATTR_FRAME_KIND is not needed. */
+/* Whether the type of a frame says its kind to a hub that knows the type. */
 bool otlp_frame_type_is_kind(enum frame_kind k);
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
 /* The event of a profile with this type and unit, whether podflame or another profiler made it. */
