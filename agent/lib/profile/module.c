@@ -7,6 +7,8 @@
 
 #include <limits.h>
 
+#define HASH_DIGITS 8 /* of the file's SHA-256 (auditwheel) */
+
 /*
  * The libraries of CUDA: the driver, the CUDA toolkit, and what NVIDIA builds on it for deep
  * learning, by the names of the files in NVIDIA's packages. '*': any name that begins so.
@@ -20,13 +22,13 @@ static const char *const cuda_libraries[] = {
 	/* runtime, compilers, tools */
 	"libcudart",
 	"libnvrtc",
+	"libnvrtc-builtins",
 	"libnvJitLink",
 	"libnvvm",
 	"libnvfatbin",
 	"libcupti",
 	"libnvperf*",
 	"libpcsamplingutil",
-	"libcheckpoint",
 	"libcuinj64",
 	"libaccinj64",
 	"libnvToolsExt",
@@ -53,12 +55,19 @@ static const char *const cuda_libraries[] = {
 	"libcufile*",
 };
 
-/* Behind the name of a library comes ".so", or "-" and a hash or a part ("libcudart-d0da41ae"). */
+/* Wheels of Python contain copies with a hash in the name: "libcudart-d0da41ae.so.11.0". */
+static const char *behind_hash(const char *s)
+{
+	bool hash = *s == '-' && strspn(s + 1, "0123456789abcdef") == HASH_DIGITS;
+
+	return hash ? s + 1 + HASH_DIGITS : s;
+}
+
 static bool has_name(const char *file, const char *name)
 {
 	for (; *name && *name == *file; name++)
 		file++;
-	return *name == '*' || (!*name && (*file == '-' || str_has_prefix(file, ".so")));
+	return *name == '*' || (!*name && str_has_prefix(behind_hash(file), ".so"));
 }
 
 enum frame_kind profile_module_kind(const char *path)

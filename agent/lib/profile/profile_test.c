@@ -62,6 +62,7 @@ static void test_the_file_of_a_frame_says_its_kind(void **state)
 		{FRAME_CUDA, "/srv/site-packages/nvidia/cuda_runtime/lib/libcudart.so.12"},
 		{FRAME_CUDA, "/srv/site-packages/torch/lib/libcudart-d0da41ae.so.11.0"},
 		{FRAME_CUDA, "/usr/local/cuda/lib64/libnvrtc-builtins.so.12.9"},
+		{FRAME_CUDA, "/srv/site-packages/torch/lib/libnvrtc-builtins-2dc4bf68.so.11.8"},
 		{FRAME_CUDA, "/usr/local/cuda/lib64/libcublas.so.12"},
 		{FRAME_CUDA, "/usr/local/cuda/lib64/libcublasLt.so.12"},
 		{FRAME_CUDA, "/usr/lib/libcudnn_engines_precompiled.so.9"},
@@ -76,6 +77,10 @@ static void test_the_file_of_a_frame_says_its_kind(void **state)
 		{FRAME_LIBRARY, "/app/libmycuda.so.1"},
 		{FRAME_LIBRARY, "/app/libcuda.so.1/libapp.so"},
 		{FRAME_LIBRARY, "/srv/torch/lib/libtorch_cuda.so"},
+		/* of others, beside NVIDIA's */
+		{FRAME_LIBRARY, "/opt/aws-ofi-nccl/lib/libnccl-net.so"},
+		{FRAME_LIBRARY, "/opt/libnccl-facade00-net.so"},
+		{FRAME_LIBRARY, "/app/libcheckpoint.so"},
 	};
 
 	(void)state;
