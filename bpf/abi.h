@@ -513,7 +513,7 @@ struct pf_live_stats {
 	X(LIVE_EVICTED, "live_evicted", 1) /* no room for memory in use; user space counts it */   \
 	X(WAITS_FULL, "waits_full", 1)	   /* too many threads of selected processes */            \
 	X(END_UNSEEN, "end_unseen", 1)	   /* the kernel did not report the end of a wait */       \
-	X(GPU_UNSEEN, "gpu_unseen", 1)	   /* memory of a graph or a sparse array of a GPU */      \
+	X(GPU_UNSEEN, "gpu_unseen", 1)	   /* memory of a GPU that could not be followed */        \
 	X(GPU_CONTEXT, "gpu_context", 1)   /* a GPU's context may have ended, and its memory */    \
 	X(GPU_FULL, "gpu_full", 1)	   /* too many contexts, mappings, threads of GPUs */      \
 	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */

@@ -16,8 +16,8 @@ const words: Record<string, string> = {
   end_unseen: 'waits whose end the kernel did not report',
   pending_full: "more allocations were under way than the kernel's table holds",
   live_evicted: "more blocks were in use than the kernel's table holds",
-  gpu_unseen: 'memory of a GPU that podflame does not follow: of a graph, a sparse array, or an ' +
-    'array of an unknown format',
+  gpu_unseen: 'memory of a GPU that podflame could not follow: for example of a graph, a sparse ' +
+    'array, or an array of an unknown format',
   gpu_context: "a GPU's context ended, or may have ended, whose memory is not exactly known",
   gpu_full: "more contexts, mappings or threads that use GPUs than the kernel's tables hold",
   may_throw: "memory from an allocator's own operator new, whose return podflame does not probe",
