@@ -103,14 +103,33 @@ def fails():
 
 # ---- what is known ----
 
+class Counts(ctypes.Structure):
+    """struct standin_counts of e2e/gpu/standin.h"""
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "allocs", "alloc_bytes", "frees", "live_bytes", "host_live_bytes", "launches", "kernels")]
+
+
+def compare_with_driver():
+    """Ends the program if the driver has counted something else."""
+    counts = Counts()
+    cuda.standin_count(ctypes.byref(counts))
+    seen, known = (counts.alloc_bytes, counts.live_bytes), (all_bytes, all_kept)
+    if seen != known:
+        raise RuntimeError(f"the driver counted {seen}, not {known}")
+
+
 def allocates(f, size, keep, name=""):
+    global all_bytes, all_kept
     for _ in range(rounds):
         f()
+    all_bytes += size * rounds
+    all_kept += keep * rounds
     told.append(f"hbm-alloc {name or f.__name__} {size * rounds}")
     told.append(f"hbm-inuse {name or f.__name__} {keep * rounds}")
 
 
 rounds, told = int(sys.argv[2]), []
+all_bytes = all_kept = 0
 context = ctypes.c_void_p()
 works(cuda.cuInit(0))
 works(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
@@ -125,6 +144,7 @@ allocates(recursive, 100, 100)
 allocates(generates, 4200, 0)
 allocates(starts_thread, 14140, 140, "of_thread")
 allocates(fails, 0, 0)
+compare_with_driver()
 with open(sys.argv[1], "w") as out:
     out.write("\n".join(told) + "\n")
 print("done", flush=True)
