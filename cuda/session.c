@@ -9,6 +9,8 @@
 
 /* How long the library waits before it tries again what failed: another profiler may have left. */
 #define RETRY_NS (60 * NSEC_PER_SEC)
+/* How long stop() asks for the buffers before it takes them for those of another profiler. */
+#define DISPLACED_NS (5 * NSEC_PER_SEC)
 
 /*
  * Device memory that CUPTI may use for times, for each context: at most DEVICE_BUFFERS of these.
@@ -25,6 +27,8 @@ static enum podflame_cuda_state state;
 static const struct cupti *cupti;
 static void *subscriber;
 static uint64_t retry_ns;
+static uint64_t stop_ns;     /* when stop() asked for the buffers first; 0: it has not */
+static uint32_t stop_mark; /* those of then */
 static uint64_t watcher_cpu_ns;
 
 static void set_state(enum podflame_cuda_state new_state, int code)
@@ -173,15 +177,26 @@ static bool is_removable(void)
 	return work_counts.cupti_version >= CUPTI_OF_CUDA_12_6;
 }
 
+/* Whether all buffers have come back. Where it takes long, they are with another profiler. */
+static bool get_buffers_back(uint64_t now)
+{
+	if (stop_ns == 0) {
+		stop_ns = now;
+		stop_mark = work_mark();
+	}
+	cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
+	if (!work_is_kept_since(stop_mark))
+		return true;
+	if (now - stop_ns >= DISPLACED_NS)
+		leave_to_other(now);
+	return false;
+}
+
+/* If a buffer has not come back, the session runs on, and the next step tries again. */
 static void stop(uint64_t now)
 {
-	uint32_t mark = work_mark();
-
-	cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
-	if (work_is_kept_since(mark)) {
-		leave_to_other(now);
+	if (!get_buffers_back(now))
 		return;
-	}
 	disable_activities(N_ACTIVITIES);
 	cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
 	work_end();
@@ -210,6 +225,8 @@ static void step(uint64_t now)
 {
 	bool wanted = usdt_wanted(&probe_launch_semaphore) || usdt_wanted(&probe_work_semaphore);
 
+	if (wanted)
+		stop_ns = 0;
 	if (state == PODFLAME_CUDA_STOPPING && launch_is_removed())
 		set_state(PODFLAME_CUDA_IDLE, CUPTI_OK);
 	if (state == PODFLAME_CUDA_RUNNING && wanted)

@@ -14,6 +14,8 @@
 #include "lib/base/testprogram.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 
 enum {
 	cudaLaunchKernel = 211,
@@ -502,11 +504,49 @@ static void a_profiler_that_took_the_buffers_is_not_disturbed(void **unused)
 		launch("k", 10);
 	attach_all(0);
 	attach(&probe_status_semaphore, 1);
+	assert_int_equal(status().n_displaced, 0); /* a thread could have it for a moment */
+	ahead_ns += 6 * NSEC_PER_SEC;
 	assert_int_equal(status().n_displaced, 1);
 	assert_int_equal(standin_cupti.n_foreign_buffers, 1);
 	assert_int_equal(standin_cupti.n_enabled, 4);
 	assert_int_equal(standin_cupti.n_finalized, 0);
 	assert_false(standin_cupti.has_subscriber);
+	(void)unused;
+}
+
+static bool threads_end;
+
+static void *launch_on(void *arg)
+{
+	while (!__atomic_load_n(&threads_end, __ATOMIC_RELAXED))
+		launch("k", 10);
+	return arg;
+}
+
+/* One of its threads is always about to get a buffer, or reads one. */
+static void a_busy_program_is_not_taken_for_a_profiler(void **unused)
+{
+	pthread_t threads[4];
+
+	threads_end = false;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, launch_on, NULL), 0);
+	for (int i = 0; i < 100; i++) {
+		attach_all(1);
+		while (status().state != PODFLAME_CUDA_RUNNING)
+			sched_yield();
+		attach(&probe_launch_semaphore, 0);
+		attach(&probe_work_semaphore, 0);
+		while (status().state == PODFLAME_CUDA_RUNNING)
+			sched_yield();
+		assert_int_equal(seen.status.n_displaced, 0);
+		while (status().state != PODFLAME_CUDA_IDLE)
+			sched_yield();
+		seen_forget();
+	}
+	__atomic_store_n(&threads_end, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
 	(void)unused;
 }
 
@@ -543,6 +583,7 @@ int main(int argc, char **argv)
 		T(a_cupti_without_a_driver_is_a_failure),
 		T(another_subscriber_is_told_and_left_alone),
 		T(a_profiler_that_took_the_buffers_is_not_disturbed),
+		T(a_busy_program_is_not_taken_for_a_profiler),
 		T(a_failure_leaves_nothing_on),
 #undef T
 	};

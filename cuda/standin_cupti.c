@@ -100,7 +100,7 @@ struct standin_cupti standin_cupti = {.version = 28};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* not held during a callback */
 static callback *subscriber;
 static bool enabled_ids[3][N_IDS], enabled_kinds[N_KINDS];
-static requested *request;
+static requested *request; /* these two are set while threads run */
 static completed *complete;
 static struct buffer current, full[N_FULL];
 static size_t n_full;
@@ -212,7 +212,7 @@ static void fill(union record *r, uint32_t correlation, uint64_t start, uint64_t
 static void deliver(struct buffer b)
 {
 	if (b.data)
-		complete(NULL, 0, b.data, b.size, b.used);
+		__atomic_load_n(&complete, __ATOMIC_ACQUIRE)(NULL, 0, b.data, b.size, b.used);
 }
 
 /* Takes the full buffer away, to give it back now or at the next flush. */
@@ -234,7 +234,7 @@ static void get_buffer(void)
 	struct buffer b = {0}, extra = {0};
 	size_t max_records;
 
-	request(&b.data, &b.size, &max_records);
+	__atomic_load_n(&request, __ATOMIC_ACQUIRE)(&b.data, &b.size, &max_records);
 	pthread_mutex_lock(&lock);
 	if (!current.data)
 		current = b;
@@ -358,8 +358,8 @@ int cuptiEnableCallback(uint32_t enable, void *handle, int domain, uint32_t id)
 int cuptiActivityRegisterCallbacks(requested *r, completed *c)
 {
 	count();
-	request = r;
-	complete = c;
+	__atomic_store_n(&request, r, __ATOMIC_RELEASE);
+	__atomic_store_n(&complete, c, __ATOMIC_RELEASE);
 	return OK;
 }
 

@@ -87,7 +87,6 @@ static void take_back(uint8_t *buffer, size_t size)
 {
 	if (!buffer || size != WORK_BUFFER_BYTES)
 		return;
-	__atomic_fetch_add(&n_returned, 1, __ATOMIC_RELAXED);
 	for (size_t i = 0; i < WORK_N_BUFFERS; i++)
 		if (put(i, buffer))
 			return;
@@ -221,6 +220,9 @@ void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size
 	struct reader r = {0};
 	size_t n_dropped;
 
+	/* at once: stop() asks whether it has come back, not whether it has been read */
+	if (buffer && size == WORK_BUFFER_BYTES)
+		__atomic_fetch_add(&n_returned, 1, __ATOMIC_RELAXED);
 	if (buffer && valid_size > 0) {
 		read_buffer(&r, buffer, valid_size);
 		add_counts(&r);

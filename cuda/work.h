@@ -34,8 +34,9 @@ void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size
 			   size_t valid_size);
 
 /*
- * Whether CUPTI still has a buffer that it had at the mark. After a forced flush it has none,
- * unless another profiler has put its callbacks in the place of ours.
+ * Whether a buffer that was given out before the mark has not come back. After a forced flush all
+ * come back, unless another profiler has put its callbacks in the place of ours. A thread may be in
+ * the middle of asking for one: it comes back at one of the next flushes.
  */
 uint32_t work_mark(void);
 bool work_is_kept_since(uint32_t mark);
