@@ -13,17 +13,12 @@ static struct {
 	void *subscriber;
 } removal;
 
-#define N_LAST_TOLD 1024
-static uint32_t last_told[N_LAST_TOLD];
-
 int launch_enable(const struct cupti *cupti, void *subscriber)
 {
 	const struct cupti_calls *calls;
 	bool some = false;
 	int err, first_err = CUPTI_OK;
 
-	for (size_t i = 0; i < N_LAST_TOLD; i++)
-		__atomic_store_n(&last_told[i], 0, __ATOMIC_RELAXED);
 	for (size_t i = 0; i < cupti_n_calls; i++) {
 		calls = &cupti_calls[i];
 		for (uint32_t id = calls->first; id <= calls->last; id++) {
@@ -46,25 +41,17 @@ static uint32_t kind_of(int domain, uint32_t id)
 	return calls->kind;
 }
 
-/*
- * A call of the runtime that calls the driver comes twice, with one id. The last calls that were
- * told are kept by id, so that the second one is not told. (Were it told, nothing would be wrong.)
- */
-static bool is_told_already(uint32_t correlation)
-{
-	return __atomic_exchange_n(&last_told[correlation % N_LAST_TOLD], correlation,
-				   __ATOMIC_RELAXED) == correlation;
-}
-
 static void tell(int domain, uint32_t id, const struct cupti_call *call, uint8_t level)
 {
-	uint64_t begin_ns = now_ns();
+	uint64_t begin_ns = now_ns(), end_ns;
 
 	probe_launch(call->correlation, level, kind_of(domain, id), call->function, call->symbol,
 		     call->context_number);
 	WORK_COUNT(n_launches, 1);
-	WORK_COUNT(own_ns, now_ns() - begin_ns);
+	end_ns = now_ns();
+	WORK_COUNT(own_ns, end_ns - begin_ns);
 	sampling_spend(SAMPLING_CALL_UNITS);
+	sampling_adjust(end_ns);
 }
 
 static bool move(enum removal from, enum removal to)
@@ -95,8 +82,7 @@ void launch_callback(void *user, int domain, uint32_t id, const void *data)
 			remove_cupti();
 		return;
 	}
-	if (sampling_call(call->correlation, now_ns, &level) &&
-	    usdt_wanted(&probe_launch_semaphore) && !is_told_already(call->correlation))
+	if (sampling_call(call->correlation, &level) && usdt_wanted(&probe_launch_semaphore))
 		tell(domain, id, call, level);
 }
 

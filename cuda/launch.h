@@ -7,8 +7,8 @@
  * that waits (a copy) could have been told before. The price: a device that has nothing to do waits
  * for the probe, too; sampling bounds it. A call that fails is told, and has no work.
  *
- * The path of a call that is not in the sample: no lock, no allocation, and no write to memory that
- * threads share, but for the first call of a block (sampling.h).
+ * The path of a call that is not in the sample: no lock, no allocation, no atomic addition. It
+ * writes 2 bytes: that the call was seen (sampling.h).
  */
 #pragma once
 

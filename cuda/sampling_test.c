@@ -9,11 +9,6 @@
 
 static uint64_t time_ns;
 
-static uint64_t the_time(void)
-{
-	return time_ns;
-}
-
 /* A second of calls, each `step` ids after the one before. Returns how many were told. */
 static unsigned second(uint32_t *id, unsigned n_calls, unsigned step)
 {
@@ -23,9 +18,10 @@ static unsigned second(uint32_t *id, unsigned n_calls, unsigned step)
 	for (unsigned i = 0; i < n_calls; i++) {
 		time_ns += NSEC_PER_SEC / n_calls;
 		*id += step;
-		if (sampling_call(*id, the_time, &level)) {
+		if (sampling_call(*id, &level)) {
 			n_told++;
 			sampling_spend(SAMPLING_CALL_UNITS);
+			sampling_adjust(time_ns);
 		}
 	}
 	sampling_adjust(time_ns);
@@ -84,7 +80,7 @@ static void a_short_burst_is_told(void **state)
 		uint8_t level;
 
 		for (int call = 0; call < 200; call++)
-			n_told += sampling_call(++id, the_time, &level);
+			n_told += sampling_call(++id, &level);
 		sampling_spend(n_told * SAMPLING_CALL_UNITS);
 		assert_int_equal(n_told, 200);
 		time_ns += NSEC_PER_SEC;
@@ -107,7 +103,7 @@ static void no_pattern_of_ids_is_preferred(void **state)
 			second(&id, 50000, step);
 		for (int i = 0; i < 200000; i++) {
 			id += step;
-			n_told += sampling_call(id, the_time, &level);
+			n_told += sampling_call(id, &level);
 			p = 1.0 / (1U << level);
 			expected += p;
 			variance += p * (1 - p);
@@ -125,8 +121,9 @@ static void work_is_told_if_its_call_was(void **state)
 
 	for (uint32_t id = 0; id < N; id++) {
 		time_ns += 10000;
-		told[id] = sampling_call(id, the_time, &levels[id]);
+		told[id] = sampling_call(id, &levels[id]);
 		sampling_spend(told[id] * SAMPLING_CALL_UNITS);
+		sampling_adjust(time_ns);
 	}
 	assert_true(sampling_level() > 0);
 	for (uint32_t id = 0; id < N; id++) {
@@ -139,18 +136,75 @@ static void work_is_told_if_its_call_was(void **state)
 
 static void work_of_calls_that_are_not_known_is_unseen(void **state)
 {
-	const uint32_t kept = SAMPLING_BLOCK * SAMPLING_N_BLOCKS;
 	uint8_t level;
 
 	assert_int_equal(sampling_work(5, &level), SAMPLED_UNSEEN);
-	assert_true(sampling_call(5, the_time, &level));
+	assert_true(sampling_call(5, &level));
 	assert_int_equal(sampling_work(5, &level), SAMPLED_YES);
-	assert_true(sampling_call(5 + kept, the_time, &level));
+	assert_int_equal(sampling_work(4, &level), SAMPLED_UNSEEN);
+	assert_int_equal(sampling_work(6, &level), SAMPLED_UNSEEN);
+	assert_true(sampling_call(5 + SAMPLING_N_CALLS, &level));
 	assert_int_equal(sampling_work(5, &level), SAMPLED_UNSEEN);
-	assert_int_equal(sampling_work(5 + kept, &level), SAMPLED_YES);
-	assert_false(sampling_call(6, the_time, &level)); /* a thread that is very late */
-	assert_int_equal(sampling_work(5 + kept, &level), SAMPLED_YES);
+	assert_int_equal(sampling_work(5 + SAMPLING_N_CALLS, &level), SAMPLED_YES);
 	(void)state;
+}
+
+static void a_call_that_comes_twice_is_told_once(void **state)
+{
+	uint8_t level;
+
+	assert_true(sampling_call(5, &level));
+	assert_false(sampling_call(5, &level));
+	assert_int_equal(sampling_work(5, &level), SAMPLED_YES);
+	(void)state;
+}
+
+/* A minute of graphs whose work ends 0.2 s after their launch. */
+static void graphs(unsigned n_a_second, unsigned n_nodes)
+{
+	enum { SECONDS = 60, TICKS = 1000 };
+	static unsigned told[SECONDS * TICKS];
+	uint64_t units = 0, second = 0, worst = 0;
+	uint32_t id = 0;
+	uint8_t level;
+
+	sampling_begin(time_ns); /* with another key */
+	for (unsigned t = 0; t < SECONDS * TICKS; t++) {
+		if (t % TICKS == 0)
+			second = 0;
+		time_ns += NSEC_PER_SEC / TICKS;
+		told[t] = 0;
+		if (t % (TICKS / n_a_second) == 0 && sampling_call(++id, &level)) {
+			told[t] = 1;
+			sampling_spend(SAMPLING_CALL_UNITS);
+			sampling_adjust(time_ns);
+		}
+		if (t >= 200 && told[t - 200]) {
+			sampling_spend(n_nodes);
+			second += n_nodes + SAMPLING_CALL_UNITS;
+		}
+		if (t % 500 == 0)
+			sampling_adjust(time_ns); /* the watcher */
+		if (t % TICKS == TICKS - 1) {
+			units += second;
+			if (t >= 10 * TICKS && second > worst)
+				worst = second;
+		}
+	}
+	assert_in_range(units / SECONDS, SAMPLING_UNITS_PER_S / 4, SAMPLING_UNITS_PER_S * 5 / 4);
+	assert_true(worst <= SAMPLING_UNITS_PER_S * 2 + n_nodes * 8);
+}
+
+static void graphs_cost_what_is_allowed(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		graphs(10, 10000);
+		graphs(50, 10000);
+		graphs(20, 2000);
+		graphs(50, 1000);
+		graphs(500, 500);
+	}
 }
 
 static void ids_may_wrap(void **state)
@@ -174,6 +228,8 @@ int main(int argc, char **argv)
 		T(no_pattern_of_ids_is_preferred),
 		T(work_is_told_if_its_call_was),
 		T(work_of_calls_that_are_not_known_is_unseen),
+		T(a_call_that_comes_twice_is_told_once),
+		T(graphs_cost_what_is_allowed),
 		T(ids_may_wrap),
 #undef T
 	};

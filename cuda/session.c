@@ -27,7 +27,7 @@ static enum podflame_cuda_state state;
 static const struct cupti *cupti;
 static void *subscriber;
 static uint64_t retry_ns;
-static uint64_t stop_ns;     /* when stop() asked for the buffers first; 0: it has not */
+static uint64_t stop_ns;   /* when stop() asked for the buffers first; 0: it has not */
 static uint32_t stop_mark; /* those of then */
 static uint64_t watcher_cpu_ns;
 
