@@ -58,7 +58,7 @@ struct cupti_call {
 	const char *function;
 	const void *parameters;
 	void *result;
-	const char *symbol;		/* of a kernel launch: its mangled name */
+	const char *symbol;		/* of a kernel launch: its mangled name; else anything */
 	void *context;
 	uint32_t context_number;
 	uint64_t *data;

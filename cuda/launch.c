@@ -13,6 +13,28 @@ static struct {
 	void *subscriber;
 } removal;
 
+/* Counts of callbacks: a thread takes one by a hash of its address, so that threads seldom share. */
+#define N_COUNTERS 64
+static struct {
+	_Alignas(64) uint64_t n;
+} callbacks[N_COUNTERS];
+
+static void count_callback(void)
+{
+	uint64_t thread = (uint64_t)pthread_self() * 0x9e3779b97f4a7c15ULL;
+
+	__atomic_fetch_add(&callbacks[thread >> 58].n, 1, __ATOMIC_RELAXED);
+}
+
+uint64_t launch_n_callbacks(void)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < N_COUNTERS; i++)
+		sum += __atomic_load_n(&callbacks[i].n, __ATOMIC_RELAXED);
+	return sum;
+}
+
 int launch_enable(const struct cupti *cupti, void *subscriber)
 {
 	const struct cupti_calls *calls;
@@ -44,9 +66,10 @@ static uint32_t kind_of(int domain, uint32_t id)
 static void tell(int domain, uint32_t id, const struct cupti_call *call, uint8_t level)
 {
 	uint64_t begin_ns = now_ns(), end_ns;
+	uint32_t kind = kind_of(domain, id);
 
-	probe_launch(call->correlation, level, kind_of(domain, id), call->function, call->symbol,
-		     call->context_number);
+	probe_launch(call->correlation, level, kind, call->function,
+		     kind == PODFLAME_CUDA_KERNEL ? call->symbol : NULL, call->context_number);
 	WORK_COUNT(n_launches, 1);
 	end_ns = now_ns();
 	WORK_COUNT(own_ns, end_ns - begin_ns);
@@ -77,6 +100,7 @@ void launch_callback(void *user, int domain, uint32_t id, const void *data)
 	(void)user;
 	if ((domain != CUPTI_DRIVER && domain != CUPTI_RUNTIME) || process_is_forked())
 		return;
+	count_callback();
 	if (call->site == CUPTI_EXIT) {
 		if (__atomic_load_n(&removal.state, __ATOMIC_RELAXED) == REMOVAL_ORDERED)
 			remove_cupti();

@@ -7,8 +7,8 @@
  * that waits (a copy) could have been told before. The price: a device that has nothing to do waits
  * for the probe, too; sampling bounds it. A call that fails is told, and has no work.
  *
- * The path of a call that is not in the sample: no lock, no allocation, no atomic addition. It
- * writes 2 bytes: that the call was seen (sampling.h).
+ * The path of a call that is not in the sample: no lock, no allocation. It writes 2 bytes (that the
+ * call was seen: sampling.h), and adds to a count that few threads share.
  */
 #pragma once
 
@@ -18,6 +18,8 @@
 int launch_enable(const struct cupti *cupti, void *subscriber);
 
 cupti_callback launch_callback;
+/* How often it was called, since the process loaded the library. Any thread. */
+uint64_t launch_n_callbacks(void);
 
 /*
  * CUPTI is safe to remove at the end of a call of CUDA. Lets the next end of a call unsubscribe and

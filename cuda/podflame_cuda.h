@@ -79,7 +79,7 @@ struct podflame_cuda_status {
 	uint32_t cupti_version;		/* CUPTI_API_VERSION; 0: not known yet */
 	uint32_t level;			/* of calls from now on */
 	uint32_t n_sessions;		/* how often CUPTI was started */
-	uint32_t n_not_removed;		/* sessions after which CUPTI stayed: see docs/gpu.md */
+	uint32_t n_not_removed;		/* sessions and failed starts after which CUPTI stayed */
 	uint32_t n_displaced;		/* sessions that ended with another profiler on CUPTI */
 	uint32_t unused;
 	/* by enum podflame_cuda_kind; both are exact */
@@ -92,6 +92,9 @@ struct podflame_cuda_status {
 	uint64_t n_unread;		/* buffers with a record that CUPTI could not read */
 	/* other counts: */
 	uint64_t n_unseen;		/* pieces of `all` whose call the library did not see */
+	uint64_t n_buffers;		/* that came back from CUPTI; rises while work is reported */
 	uint64_t n_refused_buffers;	/* CUPTI asked for a buffer when all were in use */
-	uint64_t own_ns;		/* time that the library has used in this process */
+	uint64_t n_callbacks;		/* begins and ends of calls; one takes about 20 ns */
+	/* time that the library has used in this process, without callbacks that tell nothing */
+	uint64_t own_ns;
 };

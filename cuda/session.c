@@ -46,6 +46,7 @@ static void tell_status(void)
 		return;
 	work_counts_get(&status);
 	status.level = sampling_level();
+	status.n_callbacks = launch_n_callbacks();
 	status.own_ns += watcher_cpu_ns;
 	probe_status(&status, sizeof(status));
 }
@@ -120,7 +121,10 @@ static bool find_cupti(uint64_t now)
 	return err == CUPTI_OK && version >= CUPTI_OF_CUDA_11;
 }
 
-/* Subscribes and turns everything on. Returns a CUptiResult; after an error nothing is left on. */
+/*
+ * Subscribes and turns everything on. Returns a CUptiResult; after an error nothing is left on, but
+ * a CUPTI that had a subscriber stays in the process.
+ */
 static int begin(uint64_t now)
 {
 	int err;
@@ -133,6 +137,7 @@ static int begin(uint64_t now)
 	if (err != CUPTI_OK) {
 		cupti->Unsubscribe(subscriber);
 		work_end();
+		WORK_COUNT(n_not_removed, 1);
 	}
 	return err;
 }
@@ -157,8 +162,8 @@ static void start(uint64_t now)
 /* ---- stop ---- */
 
 /*
- * Another profiler has registered its callbacks for buffers, and CUPTI has only one pair. It may be
- * at work: the library leaves, and turns off nothing.
+ * Another profiler has registered its callbacks for buffers, before the library or after it, and
+ * CUPTI has only one pair. It may be at work: the library leaves, and turns off nothing.
  */
 static void leave_to_other(uint64_t now)
 {
@@ -185,9 +190,9 @@ static bool get_buffers_back(uint64_t now)
 		stop_mark = work_mark();
 	}
 	cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
-	if (!work_is_kept_since(stop_mark))
+	if (!work_is_kept_since(stop_mark) && !work_met_other())
 		return true;
-	if (now - stop_ns >= DISPLACED_NS)
+	if (now - stop_ns >= DISPLACED_NS || work_met_other())
 		leave_to_other(now);
 	return false;
 }
@@ -210,6 +215,13 @@ static void stop(uint64_t now)
 	}
 }
 
+static void flush(uint64_t now)
+{
+	cupti->ActivityFlushAll(0);
+	if (work_met_other())
+		leave_to_other(now);
+}
+
 /* No call of CUDA has removed CUPTI yet, and it is wanted again: begins anew. */
 static void restart(uint64_t now)
 {
@@ -230,7 +242,7 @@ static void step(uint64_t now)
 	if (state == PODFLAME_CUDA_STOPPING && launch_is_removed())
 		set_state(PODFLAME_CUDA_IDLE, CUPTI_OK);
 	if (state == PODFLAME_CUDA_RUNNING && wanted)
-		cupti->ActivityFlushAll(0);
+		flush(now);
 	else if (state == PODFLAME_CUDA_RUNNING)
 		stop(now);
 	else if (state == PODFLAME_CUDA_STOPPING && wanted)

@@ -516,6 +516,34 @@ static void a_profiler_that_took_the_buffers_is_not_disturbed(void **unused)
 	(void)unused;
 }
 
+/* It has no subscriber, so CUPTI does not refuse the library, which gets its buffer. */
+static void a_profiler_that_gave_buffers_before_is_not_disturbed(void **unused)
+{
+	standin_other_profiler();
+	launch("k", 10);
+	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
+	assert_int_equal(status().state, PODFLAME_CUDA_REFUSED);
+	assert_int_equal(seen.status.n_displaced, 1);
+	assert_int_equal(seen.status.all[PODFLAME_CUDA_KERNEL].n, 0); /* its records are not ours */
+	attach_all(0);
+	step();
+	assert_int_equal(standin_cupti.n_enabled, 4);
+	assert_int_equal(standin_cupti.n_finalized, 0);
+	assert_false(standin_cupti.has_subscriber);
+	(void)unused;
+}
+
+static void callbacks_and_buffers_are_counted(void **unused)
+{
+	uint64_t before = status().n_callbacks;
+
+	for (int i = 0; i < 1000; i++)
+		launch("k", 10);
+	assert_int_equal(status().n_callbacks - before, 4000);
+	assert_int_equal(seen.status.n_buffers, 4); /* 315 records each */
+	(void)unused;
+}
+
 static bool threads_end;
 
 static void *launch_on(void *arg)
@@ -557,6 +585,7 @@ static void a_failure_leaves_nothing_on(void **unused)
 	standin_cupti.fails_enable = 27; /* not supported */
 	assert_int_equal(status().state, PODFLAME_CUDA_FAILED);
 	assert_int_equal(seen.status.code, 27);
+	assert_int_equal(seen.status.n_not_removed, 1);
 	assert_int_equal(standin_cupti.n_enabled, 0);
 	assert_false(standin_cupti.has_subscriber);
 	(void)unused;
@@ -585,6 +614,8 @@ int main(int argc, char **argv)
 		T(a_cupti_without_a_driver_is_a_failure),
 		T(another_subscriber_is_told_and_left_alone),
 		T(a_profiler_that_took_the_buffers_is_not_disturbed),
+		T(a_profiler_that_gave_buffers_before_is_not_disturbed),
+		T(callbacks_and_buffers_are_counted),
 		T(a_busy_program_is_not_taken_for_a_profiler),
 		T(a_failure_leaves_nothing_on),
 #undef T

@@ -119,7 +119,7 @@ static void on_call(int domain, uint32_t id, int site, uint32_t correlation,
 	uint64_t data = 0;
 	struct call_data d = {.site = site,
 			      .function = call->function,
-			      .symbol = call->kernel,
+			      .symbol = call->kernel ? call->kernel : "not a kernel",
 			      .context_number = call->context,
 			      .data = &data,
 			      .correlation = correlation};
@@ -454,10 +454,12 @@ int cuptiFinalize(void)
 
 #define OTHER_SIZE 10000
 
+static uint8_t *other_buffer; /* the last one */
+
 static void other_requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {
 	*size = OTHER_SIZE;
-	*buffer = malloc(*size);
+	*buffer = other_buffer = malloc(*size);
 	*max_records = 0;
 }
 
@@ -475,6 +477,8 @@ void standin_other_profiler(void)
 {
 	request = other_requested;
 	complete = other_completed;
+	enable(CONCURRENT_KERNEL, true);
+	standin_hook(&hooks);
 }
 
 void standin_cupti_begin(void)

@@ -12,6 +12,7 @@
 /* Those that CUPTI does not have; NULL: none in this place. */
 static uint8_t *buffers[WORK_N_BUFFERS];
 static uint32_t n_given, n_returned; /* in this session */
+static bool met_other;		     /* a buffer that is not ours came */
 static const struct cupti *cupti;
 
 struct podflame_cuda_status work_counts;
@@ -49,6 +50,7 @@ int work_begin(const struct cupti *functions)
 	cupti = functions;
 	__atomic_store_n(&n_given, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&n_returned, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&met_other, false, __ATOMIC_RELAXED);
 	for (size_t i = 0; i < WORK_N_BUFFERS; i++) {
 		buffer = malloc(WORK_BUFFER_BYTES);
 		if (!buffer) {
@@ -71,7 +73,7 @@ void work_buffer_requested(uint8_t **ret_buffer, size_t *ret_size, size_t *ret_m
 {
 	uint8_t *buffer = NULL;
 
-	for (size_t i = 0; i < WORK_N_BUFFERS && !buffer; i++)
+	for (size_t i = 0; i < WORK_N_BUFFERS && !buffer && !process_is_forked(); i++)
 		buffer = take(i);
 	if (buffer)
 		__atomic_fetch_add(&n_given, 1, __ATOMIC_RELAXED);
@@ -82,11 +84,9 @@ void work_buffer_requested(uint8_t **ret_buffer, size_t *ret_size, size_t *ret_m
 	*ret_max_records = 0; /* no limit */
 }
 
-/* A buffer of another size is of another profiler, which CUPTI had from it before the session. */
-static void take_back(uint8_t *buffer, size_t size)
+static void take_back(uint8_t *buffer)
 {
-	if (!buffer || size != WORK_BUFFER_BYTES)
-		return;
+	WORK_COUNT(n_buffers, 1);
 	for (size_t i = 0; i < WORK_N_BUFFERS; i++)
 		if (put(i, buffer))
 			return;
@@ -100,6 +100,11 @@ uint32_t work_mark(void)
 bool work_is_kept_since(uint32_t mark)
 {
 	return __atomic_load_n(&n_returned, __ATOMIC_RELAXED) < mark;
+}
+
+bool work_met_other(void)
+{
+	return __atomic_load_n(&met_other, __ATOMIC_RELAXED);
 }
 
 /* ---- records ---- */
@@ -213,6 +218,16 @@ static void add_counts(const struct reader *r)
 	WORK_COUNT(n_unseen, r->n_unseen);
 }
 
+/* Whether the buffer is one of ours. CUPTI may have others, which another profiler gave it. */
+static bool count_buffer(size_t size)
+{
+	if (size == WORK_BUFFER_BYTES)
+		__atomic_fetch_add(&n_returned, 1, __ATOMIC_RELAXED);
+	else
+		__atomic_store_n(&met_other, true, __ATOMIC_RELAXED);
+	return size == WORK_BUFFER_BYTES;
+}
+
 void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size,
 			   size_t valid_size)
 {
@@ -220,16 +235,17 @@ void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size
 	struct reader r = {0};
 	size_t n_dropped;
 
-	/* at once: stop() asks whether it has come back, not whether it has been read */
-	if (buffer && size == WORK_BUFFER_BYTES)
-		__atomic_fetch_add(&n_returned, 1, __ATOMIC_RELAXED);
+	/* counted before it is read: stop() asks whether it has come back */
+	if (process_is_forked() || (buffer && !count_buffer(size)))
+		return;
 	if (buffer && valid_size > 0) {
 		read_buffer(&r, buffer, valid_size);
 		add_counts(&r);
 	}
 	if (cupti->ActivityGetNumDroppedRecords(context, stream, &n_dropped) == CUPTI_OK)
 		WORK_COUNT(n_dropped, n_dropped);
-	take_back(buffer, size);
+	if (buffer)
+		take_back(buffer);
 	if (!process_is_watcher())
 		WORK_COUNT(own_ns, now_ns() - begin_ns);
 }

@@ -40,3 +40,6 @@ void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size
  */
 uint32_t work_mark(void);
 bool work_is_kept_since(uint32_t mark);
+
+/* Whether CUPTI has given back a buffer that another profiler gave it, in this session. */
+bool work_met_other(void);
