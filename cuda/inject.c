@@ -4,17 +4,22 @@
  *
  * The driver loads the library at cuInit(), if CUDA_INJECTION64_PATH names it, and calls
  * InitializeInjection(). The library stays until the process ends (it is linked with -z nodelete).
- * Its one thread, "podflame-cuda", looks at the semaphores twice a second, and all calls of CUPTI
- * are made by it but those of callbacks, of the removal (launch.h) and of the exit.
+ * Its one thread, "podflame-cuda", the watcher, looks at the semaphores twice a second, and all
+ * calls of CUPTI are made by it but those of callbacks and of the removal (launch.h).
  */
 #include "clock.h"
 #include "glibc.h"
 #include "process.h"
 #include "session.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define PERIOD_NS      (500 * NSEC_PER_MSEC)
 #define TIMER_SLACK_NS (50 * NSEC_PER_MSEC) /* the kernel may join the wake-up with others */
@@ -24,65 +29,91 @@
 bool process_forked;
 pthread_t process_watcher;
 
-/* Held by the thread that uses the session. The thread that exits keeps it. */
-static bool busy;
+/* The last flush: the thread that exits asks for it, the watcher does it. */
+enum { EXIT_NONE, EXIT_ASKED, EXIT_BEGUN, EXIT_DONE };
+static uint32_t exit_state;
+static pid_t process_id;
 
 __attribute__((visibility("default"))) int InitializeInjection(void);
 
-static bool try_lock(void)
+static uint32_t get_exit_state(void)
 {
-	return !__atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&exit_state, __ATOMIC_ACQUIRE);
 }
 
-static void unlock(void)
+static bool move_exit_state(uint32_t from, uint32_t to)
 {
-	__atomic_store_n(&busy, false, __ATOMIC_RELEASE);
+	return __atomic_compare_exchange_n(&exit_state, &from, to, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
 }
 
-static void nap(uint64_t ns)
+static void wake(void)
+{
+	syscall(SYS_futex, &exit_state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Waits while the state is this one, less than a second. */
+static void nap(uint32_t while_state, uint64_t ns)
 {
 	struct timespec t = {.tv_nsec = (long)ns};
 
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
+	syscall(SYS_futex, &exit_state, FUTEX_WAIT_PRIVATE, while_state, &t, NULL, 0);
 }
 
-/* The exit of the process does not wait for a CUPTI that is stuck. */
+/*
+ * The exit of the process does not wait for a CUPTI that is stuck. A child of fork() or clone() has
+ * no watcher and no CUDA.
+ */
 static void at_exit(void)
 {
-	uint64_t deadline_ns = now_ns() + EXIT_WAIT_NS;
+	uint64_t now = now_ns(), deadline_ns = now + EXIT_WAIT_NS;
+	uint32_t current;
 
-	if (process_is_forked())
+	if (getpid() != process_id || !move_exit_state(EXIT_NONE, EXIT_ASKED))
 		return;
-	while (!try_lock()) {
-		if (now_ns() > deadline_ns)
+	wake();
+	for (; now < deadline_ns; now = now_ns()) {
+		current = get_exit_state();
+		if (current == EXIT_DONE)
 			return;
-		nap(NSEC_PER_MSEC);
+		nap(current, deadline_ns - now);
 	}
-	session_at_exit();
+	__atomic_store_n(&exit_state, EXIT_DONE, __ATOMIC_RELEASE); /* too late to begin */
+}
+
+/* Each session registers anew, after CUPTI's own handlers: so ours runs before them. */
+static void expect_exit(void)
+{
+	static uint32_t n_registered;
+
+	if (session_number() != n_registered && atexit(at_exit) == 0)
+		n_registered = session_number();
 }
 
 static void *watch(void *arg)
 {
-	bool has_exit = false;
-
 	__atomic_store_n(&process_watcher, pthread_self(), __ATOMIC_RELAXED);
 	prctl(PR_SET_NAME, "podflame-cuda");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-	for (;; nap(PERIOD_NS)) {
-		if (!try_lock())
-			continue;
+	while (get_exit_state() == EXIT_NONE) {
 		session_step(now_ns());
-		unlock();
-		/* after CUPTI's own handlers, so that it runs before them */
-		if (!has_exit && session_is_running())
-			has_exit = atexit(at_exit) == 0;
+		expect_exit();
+		nap(EXIT_NONE, PERIOD_NS);
 	}
+	if (move_exit_state(EXIT_ASKED, EXIT_BEGUN)) {
+		session_at_exit();
+		__atomic_store_n(&exit_state, EXIT_DONE, __ATOMIC_RELEASE);
+		wake();
+	}
+	for (;;) /* an end of the thread would run CUPTI's destructors beside its exit */
+		pause();
 	return arg;
 }
 
 /*
- * The thread takes no signal of the process. Those of its own faults are not blocked, so that the
- * program's handlers report a crash in CUPTI as they report others.
+ * The thread takes no signal of the process. Those of its own faults and system calls are not
+ * blocked, so that the program's handlers report a crash in CUPTI as they report others, and answer
+ * a call that a seccomp filter traps. The kernel kills a process that blocks one of these.
  */
 static void block_signals(sigset_t *ret_old)
 {
@@ -94,22 +125,34 @@ static void block_signals(sigset_t *ret_old)
 	sigdelset(&set, SIGFPE);
 	sigdelset(&set, SIGILL);
 	sigdelset(&set, SIGTRAP);
+	sigdelset(&set, SIGSYS);
 	pthread_sigmask(SIG_SETMASK, &set, ret_old);
+}
+
+/* A stack of this size; 0: of the default size. Returns an errno. */
+static int create_thread(size_t stack_bytes)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (stack_bytes > 0)
+		pthread_attr_setstacksize(&attr, stack_bytes);
+	err = pthread_create(&thread, &attr, watch, NULL);
+	pthread_attr_destroy(&attr);
+	return err;
 }
 
 static void start_watcher(void)
 {
-	pthread_attr_t attr;
-	pthread_t thread;
 	sigset_t old;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	block_signals(&old);
-	pthread_create(&thread, &attr, watch, NULL);
+	if (create_thread(STACK_BYTES) == EINVAL) /* thread-local data takes all of it */
+		create_thread(0);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
 }
 
 static void in_child(void)
@@ -124,6 +167,7 @@ int InitializeInjection(void)
 
 	if (__atomic_exchange_n(&is_begun, true, __ATOMIC_ACQ_REL))
 		return 1;
+	process_id = getpid();
 	if (pthread_atfork(NULL, NULL, in_child) == 0)
 		start_watcher();
 	return 1;

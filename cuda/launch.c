@@ -13,7 +13,7 @@ static struct {
 	void *subscriber;
 } removal;
 
-/* Counts of callbacks: a thread takes one by a hash of its address, so that threads seldom share. */
+/* Counts of callbacks: a hash of the thread chooses one, so that threads seldom share one. */
 #define N_COUNTERS 64
 static struct {
 	_Alignas(64) uint64_t n;

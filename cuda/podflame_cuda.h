@@ -92,9 +92,9 @@ struct podflame_cuda_status {
 	uint64_t n_unread;		/* buffers with a record that CUPTI could not read */
 	/* other counts: */
 	uint64_t n_unseen;		/* pieces of `all` whose call the library did not see */
-	uint64_t n_buffers;		/* that came back from CUPTI; rises while work is reported */
+	uint64_t n_buffers;		/* that CUPTI gave back; stands still if none comes */
 	uint64_t n_refused_buffers;	/* CUPTI asked for a buffer when all were in use */
-	uint64_t n_callbacks;		/* begins and ends of calls; one takes about 20 ns */
+	uint64_t n_callbacks;		/* of CUPTI, at begins and ends of calls */
 	/* time that the library has used in this process, without callbacks that tell nothing */
 	uint64_t own_ns;
 };

@@ -260,14 +260,14 @@ void session_step(uint64_t now)
 	tell_status();
 }
 
-bool session_is_running(void)
+uint32_t session_number(void)
 {
-	return state == PODFLAME_CUDA_RUNNING;
+	return __atomic_load_n(&work_counts.n_sessions, __ATOMIC_RELAXED);
 }
 
 void session_at_exit(void)
 {
-	if (session_is_running())
+	if (state == PODFLAME_CUDA_RUNNING)
 		cupti->ActivityFlushAll(CUPTI_FLUSH_FORCED);
 	tell_status();
 }

@@ -51,6 +51,7 @@ struct standin_cupti {
 	uint32_t version;		/* CUPTI_API_VERSION; 0: cuptiGetVersion fails */
 	bool has_subscriber;		/* another profiler is there, or ours */
 	bool keeps_buffers;		/* full buffers are given back by a flush only */
+	bool is_stuck;			/* a flush never returns */
 	bool breaks_record;		/* the next buffer ends with a record that cannot be read */
 	int fails_enable;		/* what cuptiActivityEnable says of copies; 0: success */
 	/* what it counts */

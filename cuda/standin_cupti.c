@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
 	OK = 0,
@@ -392,6 +393,8 @@ int cuptiActivityFlushAll(uint32_t flags)
 
 	(void)flags;
 	count();
+	while (__atomic_load_n(&standin_cupti.is_stuck, __ATOMIC_RELAXED))
+		pause();
 	pthread_mutex_lock(&lock);
 	n = n_full;
 	memcpy(give, full, n * sizeof(full[0]));
