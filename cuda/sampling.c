@@ -14,8 +14,8 @@ static uint16_t calls[SAMPLING_N_CALLS];
 static uint64_t key;
 
 static uint8_t level;
-static uint64_t spent;	  /* units since `since_ns` */
-static uint64_t since_ns; /* belongs to the thread that has set `adjusting` */
+static uint64_t spent; /* units since `since_ns` */
+static uint64_t since_ns;
 static bool adjusting;
 
 /* What the slot of a call has if that call was seen, but for the level. */
@@ -69,7 +69,7 @@ static void begin_period(uint64_t now_ns, uint8_t new_level)
 {
 	__atomic_store_n(&level, new_level, __ATOMIC_RELAXED);
 	__atomic_store_n(&spent, 0, __ATOMIC_RELAXED);
-	since_ns = now_ns;
+	__atomic_store_n(&since_ns, now_ns, __ATOMIC_RELAXED);
 }
 
 void sampling_begin(uint64_t now_ns)
@@ -84,12 +84,13 @@ void sampling_begin(uint64_t now_ns)
 
 void sampling_adjust(uint64_t now_ns)
 {
-	uint64_t elapsed, used, allowed;
+	uint64_t since, elapsed, used, allowed;
 	uint8_t now_level = sampling_level();
 
 	if (__atomic_exchange_n(&adjusting, true, __ATOMIC_ACQUIRE))
 		return; /* another thread does it */
-	elapsed = now_ns > since_ns ? now_ns - since_ns : 0;
+	since = __atomic_load_n(&since_ns, __ATOMIC_RELAXED);
+	elapsed = now_ns > since ? now_ns - since : 0;
 	if (elapsed > 60 * NSEC_PER_SEC)
 		elapsed = 60 * NSEC_PER_SEC;
 	used = __atomic_load_n(&spent, __ATOMIC_RELAXED);

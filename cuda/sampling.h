@@ -33,7 +33,7 @@ enum sampled {
 	SAMPLED_UNSEEN,			/* its call was not seen */
 };
 
-/* A session begins: forgets all calls. The level begins at 0. No call is seen meanwhile. */
+/* A session begins: forgets all calls. The level begins at 0. */
 void sampling_begin(uint64_t now_ns);
 
 /*

@@ -457,7 +457,7 @@ int cuptiFinalize(void)
 
 #define OTHER_SIZE 10000
 
-static uint8_t *other_buffer; /* the last one */
+static uint8_t *other_buffer; /* its last one, if it has not come back */
 
 static void other_requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {
@@ -473,6 +473,8 @@ static void other_completed(void *context, uint32_t stream, uint8_t *buffer, siz
 	(void)stream;
 	(void)valid;
 	standin_cupti.n_foreign_buffers += size != OTHER_SIZE;
+	if (buffer == other_buffer)
+		other_buffer = NULL;
 	free(buffer);
 }
 
@@ -492,8 +494,10 @@ void standin_cupti_begin(void)
 	subscriber = NULL;
 	memset(enabled_kinds, 0, sizeof(enabled_kinds));
 	n_dropped = 0;
-	if (complete == other_completed)
+	if (current.data != other_buffer)
 		free(current.data);
+	free(other_buffer);
+	other_buffer = NULL;
 	current = (struct buffer){0};
 	complete = NULL;
 	pthread_mutex_unlock(&lock);

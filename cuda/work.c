@@ -90,6 +90,7 @@ static void take_back(uint8_t *buffer)
 	for (size_t i = 0; i < WORK_N_BUFFERS; i++)
 		if (put(i, buffer))
 			return;
+	free(buffer); /* of an earlier session, and this one has all of its own */
 }
 
 uint32_t work_mark(void)
