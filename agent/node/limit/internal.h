@@ -43,7 +43,11 @@ struct payer { /* a cgroup, and what its events have cost */
 	struct off_shares off;
 	/* of events that are attached steadily: their cost over the last ten seconds */
 	struct traps lately[_PROBES_SET_MAX];
-	double cpus;		    /* how many CPUs the cgroup used recently; 0: not known */
+	/*
+	 * How many CPUs were used recently where a set is attached: by the cgroup, or by one
+	 * process in spans; 0: not known.
+	 */
+	double cpus[_PROBES_SET_MAX];
 	/*
 	 * the CPU time at the last reading, and the time of this reading (CLOCK_MONOTONIC); 0: not
 	 * read yet

@@ -27,8 +27,9 @@ static const struct {
 	/*
 	 * Its probes are attached without a trial, because the first calls matter most: a program
 	 * may allocate the memory of a GPU once, when it starts, and with many calls. So such a set
-	 * may pay its part of the limit in bursts: the agent judges it by ten seconds. Both events
-	 * have the same probes, so the cost of one is the cost of the other.
+	 * may pay its part of the limit in bursts: the agent judges it by ten seconds. If both
+	 * events together cost too much, the agent judges the counted one by that cost, too. Alone
+	 * it costs less, because what frees memory is not probed for it: its spans find that out.
 	 */
 	bool begins_steadily;
 	/*
@@ -145,7 +146,7 @@ static void decide(struct limit *o, struct payer *p, enum event e, const struct 
 	mode = limit_decide(e, LIMIT_SPANS, cost, &l, &a->span, &a->why);
 	a->cost = *cost;
 	if (cost->attached_ns > 0)
-		p->cpus = cost->cpu_ns / cost->attached_ns;
+		p->cpus[probes_set_of(e)] = cost->cpu_ns / cost->attached_ns;
 	if (mode == LIMIT_REFUSED && !a->tried && a->n_trials < TRIALS)
 		return;
 	if (mode == LIMIT_STEADY && a->mode == LIMIT_SPANS && a->spans.n < SETTLED_SPANS)
@@ -262,7 +263,7 @@ static void watch_set(struct limit *o, struct payer *p, enum probe_set set,
 		return;
 	recent.hits = (double)(counted->round.hits + (live ? live->round.hits : 0));
 	traps_add(lately, &recent, exp(-round->attached_ns / LATELY_NS));
-	p->cpus = lately->cpu_ns / fmax(lately->attached_ns, 1);
+	p->cpus[set] = lately->cpu_ns / fmax(lately->attached_ns, 1);
 	if (known[set].begins_steadily) {
 		if (lately->attached_ns < LATELY_NS / 2.0)
 			return;
@@ -305,9 +306,9 @@ bool limit_stalled(struct limit *o, uint64_t cgroup_id, enum probe_set set,
 	if (!p)
 		return false;
 	l = trap_limit(o, p, set);
-	if (!limit_stalls(stall_ns, x->n, x->elapsed_ns, p->cpus, &l))
+	if (!limit_stalls(stall_ns, x->n, x->elapsed_ns, p->cpus[set], &l))
 		return false;
-	t.cpu_ns *= fmax(p->cpus, 1);
+	t.cpu_ns *= fmax(p->cpus[set], 1);
 	counter_add(counter("podflame_probes_stalls_total", NULL, NULL), 1);
 	if (is_steady(live_of(p, set)))
 		decide(o, p, info->live, &t);

@@ -234,6 +234,26 @@ static void spans_of_one_are_no_estimate_of_the_other(void **state)
 	assert_int_equal(limit_estimate(limit, TEST_CGROUP, EVENT_HBM_INUSE).ppm, 0);
 }
 
+/* The container uses eight CPUs, one of its processes in a span uses one. */
+static void a_span_of_one_does_not_shrink_the_other(void **state)
+{
+	const struct limit_spent x = {
+		.attached_ns = 10 * NSEC_PER_MSEC, .hits = 5000, .cpu_ns = 10 * NSEC_PER_MSEC};
+	const struct limit_hits within = {100, 10 * NSEC_PER_MSEC}; /* 2.5 % of a CPU */
+	struct payer *p;
+	double stall_ns = 0;
+
+	(void)state;
+	begin_steadily();
+	p = testpayers_one(limit);
+	p->cpus[PROBES_GPU_MEMORY] = 8;
+	limit_spent(limit, TEST_CGROUP, PROBES_MEMORY, MEM, &x);
+	for (int i = 0; i < 500; i++)
+		assert_false(
+			limit_stalled(limit, TEST_CGROUP, PROBES_GPU_MEMORY, &within, &stall_ns));
+	assert_int_equal(mode_of(EVENT_HBM_INUSE), LIMIT_STEADY);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_teardown(f, end)
@@ -246,6 +266,7 @@ int main(void)
 		T(gpu_memory_may_come_in_a_burst),
 		T(a_storm_of_one_stalls_only_that_one),
 		T(spans_of_one_are_no_estimate_of_the_other),
+		T(a_span_of_one_does_not_shrink_the_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
