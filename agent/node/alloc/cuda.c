@@ -60,6 +60,19 @@ static bool is_unknown_entry(const struct elf_mark *mark)
 	return false;
 }
 
+static bool has_driver_name(const struct mapping *m)
+{
+	return str_has_prefix(base_name(m), LIBRARY);
+}
+
+/* The file waits to be read, or cannot be read or parsed. */
+static void tell_unread_driver(const struct mapping *m, struct alloc_sites *ret)
+{
+	_cleanup_free_ char *name = elf_text_clean(base_name(m));
+
+	alloc_add_problem(ret, "%.100s has not been read yet, or cannot be read", name);
+}
+
 static void tell_unknown_driver(const struct mapping *m, struct alloc_sites *ret)
 {
 	_cleanup_free_ char *name = elf_text_clean(base_name(m));
@@ -109,7 +122,7 @@ static int add_driver(const struct runtime_look *look, size_t mapping, struct al
 /* Returns whether a file that is no driver by is_driver() has a driver's name or functions. */
 static bool is_like_driver(const struct runtime_look *look, size_t mapping)
 {
-	return str_has_prefix(base_name(&look->maps->items[mapping]), LIBRARY) ||
+	return has_driver_name(&look->maps->items[mapping]) ||
 	       (defines(look, mapping, "cuInit") && defines(look, mapping, "cuCtxSetCurrent"));
 }
 
@@ -119,12 +132,16 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 
 	(void)event_mask;
 	for (size_t i = 0; r == 0 && i < look->maps->n; i++) {
+		const struct mapping *m = &look->maps->items[i];
+
+		if (!look->indexes[i] && has_driver_name(m))
+			tell_unread_driver(m, ret);
 		if (!look->indexes[i] || (i && look->indexes[i] == look->indexes[i - 1]))
 			continue;
 		if (is_driver(look, i))
 			r = add_driver(look, i, ret);
 		else if (is_like_driver(look, i))
-			tell_unknown_driver(&look->maps->items[i], ret);
+			tell_unknown_driver(m, ret);
 	}
 	return r;
 }

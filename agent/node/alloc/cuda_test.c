@@ -240,6 +240,25 @@ static void an_unknown_driver_is_told(void **state)
 	assert_int_equal(n, 0);
 }
 
+/* It waits to be read, or cannot be read. */
+static void a_driver_without_an_index_is_told(void **state)
+{
+	struct alloc_process p;
+	pid_t pid = start_with("libcuda.so.1", MAIN_ENTRIES);
+	struct alloc_sites *known = find(&p, pid, EVENTS), *s = NULL;
+	struct elf_index *none[256] = {0};
+	struct runtime_look look = alloc_process_look(&p);
+
+	(void)state;
+	assert_true(look.maps->n <= ARRAY_SIZE(none));
+	look.indexes = none;
+	assert_int_equal(alloc_sites_find(&look, EVENTS, &s), 0);
+	assert_string_equal(s->problem, "libcuda.so.1 has not been read yet, or cannot be read");
+	assert_int_equal(s->n, 0);
+	alloc_sites_free(known);
+	stop(pid, &p, s);
+}
+
 static void a_process_without_a_driver_has_no_problem(void **state)
 {
 	_cleanup_free_ char *problem;
@@ -298,6 +317,7 @@ int main(void)
 		cmocka_unit_test(a_file_is_a_driver_by_its_functions),
 		cmocka_unit_test(a_newer_entry_is_told),
 		cmocka_unit_test(an_unknown_driver_is_told),
+		cmocka_unit_test(a_driver_without_an_index_is_told),
 		cmocka_unit_test(a_process_without_a_driver_has_no_problem),
 		cmocka_unit_test(each_event_has_its_own_sites),
 		cmocka_unit_test(hostile_symbols_give_no_site),
