@@ -122,8 +122,8 @@ char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 			       "one place each, which podflame needs on an old kernel or if its "
 			       "first thread has ended");
 	if (refused && refused->inuse && live < _EVENT_MAX)
-		return xasprintf("%s is not seen: the kernel refuses a probe where memory is "
-				 "freed, so all of it would count as in use",
+		return xasprintf("%s is not seen: the kernel refuses a probe without which memory "
+				 "that has ended would count as in use",
 				 profile_event_info(live)->name);
 	if (*s->problem)
 		return xstrdup(s->problem);
