@@ -8,7 +8,7 @@
 static const struct event_info events[_EVENT_MAX] = {
 	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false, "used the CPU", NULL},
 	[EVENT_OFF_CPU] = {"off-cpu", "offCpu", "microseconds", "off_cpu", false,
-			   "began a wait as long as minBlock",
+			   "began a wait of minBlock (--min-block) or longer",
 			   "static_config.ebpf.off-cpu-profile.disabled"},
 	[EVENT_MEM_ALLOC] = {"mem-alloc", "memAlloc", "bytes", "mem_alloc", false,
 			     "allocated memory that was sampled", NULL},

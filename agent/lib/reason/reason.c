@@ -285,7 +285,7 @@ static const struct reason_info reasons[_REASON_MAX] = {
 				   "(`libcuda.so.1`). Or the agent does not know, or could not "
 				   "probe, the driver's functions that allocate. The message says "
 				   "which.",
-			.advice = "`podflame doctor --pid` on the node",
+			.advice = "docs/gpu-memory.md",
 		},
 	[REASON_PROCESS_UNREADABLE] =
 		{
