@@ -326,6 +326,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	t->m = proc_mappings_ref(m);
 	t->cgroup_id = cgroup_id ? cgroup_id : t->cgroup_id;
 	t->n_waiting = t->n_tries = 0;
+	follow_lacking_mappings(t);
 	set_soon(f, t);
 }
 

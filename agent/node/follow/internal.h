@@ -95,6 +95,8 @@ struct probed {
 	uint64_t next_ns;	    /* the earliest time to attach */
 	/* since when it is known to lack what the set is for; 0: it has it, or that is not known */
 	uint64_t lacks_ns;
+	/* when another process of its container last had that; 0: not known */
+	uint64_t had_ns;
 	/* hits of what is attached, at the last look; the time of that look */
 	uint64_t seen_hits, seen_ns;
 	double stall_ns;
@@ -126,6 +128,12 @@ struct compared {
 	char *text; /* what is unseen, in words; NULL: nothing, as far as is known */
 };
 
+/* ---- lacking.c: processes that lack what a set is for ---- */
+struct libraries {
+	uint64_t bytes, asked_bytes; /* VmLib before its mappings were read, or asked for, last */
+	uint64_t ask_ns;	     /* the earliest time to ask again; 0: none are asked for */
+};
+
 /* ---- follow.c ---- */
 struct tracked {
 	struct follow *follow;
@@ -144,7 +152,7 @@ struct tracked {
 	struct probed probed[_PROBES_SET_MAX];
 	struct go_heap go_heap;
 	struct compared compared;
-	uint64_t library_bytes; /* of lacking.c: at its last reading */
+	struct libraries libraries; /* of lacking.c */
 	UT_hash_handle hh;
 };
 /* How a process is probed: by the functions of node/probe with these names, or by a test's. */
@@ -237,11 +245,6 @@ void follow_java_reset(struct tracked *t);
 void follow_probed_begin(struct tracked *t);
 /* The process's files are known: looks for the places to probe, of the sets that are asked for. */
 void follow_probed_look(struct tracked *t, struct mappings *m);
-/*
- * Reads its mappings again, as if a sample had come. A process that is not probed yet does not
- * report that it has started its runtime, or loaded a library.
- */
-void follow_probed_look_again(struct probed *x);
 /* Takes the next step: looks, attaches, detaches or reads. */
 void follow_probed_advance(struct probed *x);
 void follow_probed_tick(struct follow *f); /* the caller calls this every second */
@@ -278,6 +281,7 @@ void follow_lacking_look(struct probed *x, const struct alloc_sites *s);
 uint64_t follow_lacking_since_ns(const struct tracked *t);
 /* Its memory was read. */
 void follow_lacking_read(struct tracked *t, const struct proc_memory *now);
+void follow_lacking_mappings(struct tracked *t); /* its mappings were read */
 /* Adds the containers of which no process has what the set is for. */
 void follow_lacking_tell(const struct follow *f, enum probe_set set, struct problem_list *now);
 

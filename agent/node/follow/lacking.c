@@ -4,8 +4,8 @@
  * may load it at any time, with no sample that would show it. So the agent reads how much code the
  * process has mapped, which is a counter of the kernel, and looks at its mappings again only if
  * that has changed. It reads every second, and more often in the first seconds, in which most
- * programs load the driver and allocate. If no process of a container has the driver, this file
- * reports it. Loop thread.
+ * programs load the driver and allocate. If no process of a container has the driver, or has had it
+ * lately, this file reports it. Loop thread.
  */
 #include "node/follow/internal.h"
 
@@ -15,15 +15,22 @@
 
 #define YOUNG_NS      (10 * NSEC_PER_SEC) /* from its first look on */
 #define YOUNG_READ_NS (100 * NSEC_PER_MSEC)
+#define ANSWER_NS     NSEC_PER_SEC	   /* after that, a request for mappings is repeated */
+#define HAD_NS	      (600 * NSEC_PER_SEC) /* how long a driver of a container is remembered */
+
+static bool reads_young(const struct follow *f)
+{
+	return f->young_ns && now_mono_ns() < f->young_ns + YOUNG_NS;
+}
 
 static void read_young(void *arg)
 {
 	struct follow *f = arg;
-	uint64_t now_ns = now_mono_ns(), young_ns = now_ns - MIN(now_ns, YOUNG_NS);
+	uint64_t now_ns = now_mono_ns();
 
-	if (f->young_ns <= young_ns)
+	if (!reads_young(f))
 		return;
-	follow_memory_read_young(f, young_ns);
+	follow_memory_read_young(f, now_ns - MIN(now_ns, YOUNG_NS));
 	timer_set(f->config.work->loop, &f->young, YOUNG_READ_NS, read_young, f);
 }
 
@@ -34,8 +41,10 @@ void follow_lacking_look(struct probed *x, const struct alloc_sites *s)
 	if (!learn_sites_lack(x->set, s)) {
 		x->lacks_ns = 0;
 	} else if (!x->lacks_ns) {
+		/* If others are young, the timer runs: setting it anew would put off theirs. */
+		if (!reads_young(f))
+			timer_set(f->config.work->loop, &f->young, YOUNG_READ_NS, read_young, f);
 		x->lacks_ns = f->young_ns = now_mono_ns();
-		timer_set(f->config.work->loop, &f->young, YOUNG_READ_NS, read_young, f);
 	}
 }
 
@@ -49,17 +58,33 @@ uint64_t follow_lacking_since_ns(const struct tracked *t)
 }
 
 /*
- * The first reading leads to another look, too: what was loaded between the look and this reading
- * would not be seen otherwise.
+ * Asks for its mappings if it has mapped other code since they were read. The first reading leads
+ * to another look, too: what was loaded between the look and this reading would not be seen
+ * otherwise. A request may be refused, or the mappings may not be readable for a moment. So it is
+ * repeated until they have come.
  */
 void follow_lacking_read(struct tracked *t, const struct proc_memory *now)
 {
-	bool same = t->library_bytes == now->library_bytes;
+	const struct follow_config *c = &t->follow->config;
+	struct libraries *l = &t->libraries;
 
-	t->library_bytes = now->library_bytes;
-	for (enum probe_set set = 0; set < _PROBES_SET_MAX && !same; set++)
+	if (!follow_lacking_since_ns(t) || l->bytes == now->library_bytes ||
+	    now_mono_ns() < l->ask_ns || follow_rests(t->follow, t->id, t->exec_id))
+		return;
+	l->asked_bytes = now->library_bytes;
+	l->ask_ns = now_mono_ns() + ANSWER_NS;
+	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
+}
+
+/* A driver among them may have to wait until it is parsed: a look says so before that. */
+void follow_lacking_mappings(struct tracked *t)
+{
+	struct libraries *l = &t->libraries;
+
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX && l->bytes != l->asked_bytes; set++)
 		if (t->probed[set].lacks_ns)
-			follow_probed_look_again(&t->probed[set]);
+			t->probed[set].looked_mask = 0;
+	*l = (struct libraries){.bytes = l->asked_bytes, .asked_bytes = l->asked_bytes};
 }
 
 /* ---- what targets are told ---- */
@@ -67,8 +92,9 @@ void follow_lacking_read(struct tracked *t, const struct proc_memory *now)
 struct container {
 	const char *id; /* of owner */
 	struct owner *owner;
-	bool has;	   /* one of its processes has the driver */
-	const char *lacks; /* what one of its processes lacks; NULL: none lacks it */
+	bool has;		 /* one of its processes has the driver */
+	struct probed **lacking; /* those that lack it */
+	size_t n, cap;
 	UT_hash_handle hh;
 };
 
@@ -88,14 +114,14 @@ static struct container *container_of(struct container **all, struct owner *owne
 	return c;
 }
 
-static void add_process(struct container **all, const struct probed *x)
+static void add_process(struct container **all, struct probed *x)
 {
 	const struct follow_config *f = &x->tracked->follow->config;
 	uint64_t until_ns;
 	struct owner *o;
 	struct container *c;
 
-	if (!x->sites || !x->looked_mask)
+	if (!x->sites)
 		return;
 	o = proc_containers_owner(f->containers, x->tracked->cgroup_id, &until_ns);
 	if (!o || !o->container_id) {
@@ -103,15 +129,39 @@ static void add_process(struct container **all, const struct probed *x)
 		return;
 	}
 	c = container_of(all, o);
-	if (!x->lacks_ns)
+	if (!learn_sites_lack(x->set, x->sites)) {
 		c->has = true;
-	else if (now_mono_ns() >= x->lacks_ns + YOUNG_NS)
-		c->lacks = learn_sites_lack(x->set, x->sites);
+	} else if (x->lacks_ns) {
+		GROW(c->lacking, c->n, c->cap);
+		c->lacking[c->n++] = x;
+	}
 }
 
-static void tell(const struct follow *f, const struct container *c, struct problem_list *now)
+/*
+ * Returns what the processes of a container lack; NULL: one has it, or had it lately, or all are
+ * young. A program that starts the ones with the driver remembers that there was one.
+ */
+static const char *lacks(const struct container *c)
 {
-	_cleanup_free_ char *text = xasprintf("no process has %s loaded", c->lacks);
+	uint64_t now_ns = now_mono_ns(), had_ns = 0;
+	const char *what = NULL;
+
+	for (size_t i = 0; i < c->n; i++) {
+		struct probed *x = c->lacking[i];
+
+		if (c->has)
+			x->had_ns = now_ns;
+		had_ns = MAX(had_ns, x->had_ns);
+		if (now_ns >= x->lacks_ns + YOUNG_NS)
+			what = learn_sites_lack(x->set, x->sites);
+	}
+	return had_ns && now_ns < had_ns + HAD_NS ? NULL : what;
+}
+
+static void tell(const struct follow *f, const struct container *c, const char *lacks,
+		 struct problem_list *now)
+{
+	_cleanup_free_ char *text = xasprintf("no process has %s loaded", lacks);
 	const struct problem what = {.problem = text};
 
 	report_problems_add(now, proc_containers_plan(f->config.containers), c->owner, &what);
@@ -121,12 +171,15 @@ void follow_lacking_tell(const struct follow *f, enum probe_set set, struct prob
 {
 	struct container *all = NULL, *c, *next;
 
-	for (const struct tracked *t = f->tracked; t; t = t->hh.next)
+	for (struct tracked *t = f->tracked; t; t = t->hh.next)
 		add_process(&all, &t->probed[set]);
 	HASH_ITER (hh, all, c, next) {
-		if (c->lacks && !c->has)
-			tell(f, c, now);
+		const char *what = lacks(c);
+
+		if (what)
+			tell(f, c, what, now);
 		HASH_DEL(all, c);
+		free(c->lacking);
 		proc_owner_unref(c->owner);
 		free(c);
 	}

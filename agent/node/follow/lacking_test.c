@@ -16,7 +16,7 @@ static struct mappings maps = {.items = &program, .n = 1, .refs = 1};
 static struct alloc_site entry = {.file_offset = 64, .address = 4160};
 static struct alloc_sites found; /* by the next look */
 static uint64_t library_bytes;
-static unsigned n_mappings_read, n_memory_read;
+static unsigned n_mappings_read, n_memory_read, n_refused; /* refused: of the next requests */
 static struct report *report;
 
 static int find_sites(struct files *f, const struct mappings *m, unsigned event_mask,
@@ -47,7 +47,12 @@ static void read_mappings(void *arg, struct process_id id, uint32_t exec_id, uin
 	(void)arg;
 	(void)exec_id;
 	assert_int_equal(cgroup_id, TEST_CGROUP);
+	if (n_refused) {
+		n_refused--;
+		return;
+	}
 	n_mappings_read++;
+	follow_lacking_mappings(t);
 	follow_probed_look(t, &maps);
 }
 
@@ -64,7 +69,7 @@ static int set_up(void **state)
 	clock_stands();
 	found = (struct alloc_sites){.items = &entry};
 	library_bytes = 1 << 20;
-	n_mappings_read = n_memory_read = 0;
+	n_mappings_read = n_memory_read = n_refused = 0;
 	return 0;
 }
 
@@ -117,6 +122,39 @@ static void a_driver_that_is_loaded_later_is_found(void **state)
 	assert_int_equal(n_mappings_read, 2);
 }
 
+/* The files worker has too much to do, or there are no more file descriptors. */
+static void a_request_that_fails_is_repeated(void **state)
+{
+	(void)state;
+	look(tracked);
+	pass_seconds(2);
+	assert_int_equal(n_mappings_read, 1);
+	library_bytes += 4096;
+	found.n = 1;
+	n_refused = 2;
+	pass_seconds(2);
+	assert_int_equal(probes.n_attached, 0);
+	pass_seconds(1);
+	assert_int_equal(n_mappings_read, 2);
+	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
+}
+
+/* Its mappings change so often that the agent pauses. */
+static void a_process_that_rests_is_looked_at_after_it(void **state)
+{
+	(void)state;
+	look(tracked);
+	pass_seconds(2);
+	library_bytes += 4096;
+	found.n = 1;
+	tracked->rest_ns = now_mono_ns() + MAPPINGS_ADVANCE_NS + 5 * NSEC_PER_SEC / 2;
+	pass_seconds(2);
+	assert_int_equal(n_mappings_read, 1);
+	pass_seconds(1);
+	assert_int_equal(n_mappings_read, 2);
+	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
+}
+
 /* A program that has just started may load it, and allocate, within the next second. */
 static void in_its_first_seconds_it_is_read_more_often(void **state)
 {
@@ -158,12 +196,45 @@ static void one_process_with_a_driver_is_enough(void **state)
 	(void)state;
 	other->cgroup_id = TEST_CGROUP;
 	look(other);
-	other->library_bytes = library_bytes; /* so it is not looked at again */
+	other->libraries.bytes = library_bytes; /* so it is not looked at again */
 	found.n = 1;
 	look(tracked);
 	assert_int_equal(probes.n_attached, 1);
 	pass_seconds(20);
 	assert_string_equal(told(), "");
+}
+
+/* A supervisor starts the processes with the driver one after the other. */
+static void a_driver_of_before_is_remembered(void **state)
+{
+	struct tracked *other = follow_track(follow, (struct process_id){1000, 1u << 30});
+
+	(void)state;
+	other->cgroup_id = TEST_CGROUP;
+	look(other);
+	other->libraries.bytes = library_bytes; /* so it is not looked at again */
+	found.n = 1;
+	look(tracked);
+	pass_seconds(20);
+	tracked->cgroup_id = 0; /* it is gone */
+	pass_seconds(590);
+	assert_string_equal(told(), "");
+	pass_seconds(20);
+	assert_string_equal(told(), NO_DRIVER);
+}
+
+/* Others begin to lack it meanwhile, one after the other. */
+static void new_processes_do_not_put_off_the_reading(void **state)
+{
+	uint64_t due_ns;
+
+	(void)state;
+	look(tracked);
+	due_ns = timer_delay_ns();
+	test_clock.stands_ns += due_ns / 2;
+	gpu->lacks_ns = 0;
+	follow_lacking_look(gpu, &found);
+	assert_int_equal(timer_delay_ns(), due_ns - due_ns / 2);
 }
 
 static void a_driver_that_is_not_known_is_told(void **state)
@@ -198,9 +269,13 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		T(a_driver_that_is_loaded_later_is_found),
+		T(a_request_that_fails_is_repeated),
+		T(a_process_that_rests_is_looked_at_after_it),
 		T(in_its_first_seconds_it_is_read_more_often),
 		T(a_container_without_a_driver_is_told),
 		T(one_process_with_a_driver_is_enough),
+		T(a_driver_of_before_is_remembered),
+		T(new_processes_do_not_put_off_the_reading),
 		T(a_driver_that_is_not_known_is_told),
 		T(who_is_not_asked_any_more_is_not_told),
 	};

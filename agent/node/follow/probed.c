@@ -119,18 +119,18 @@ void follow_probed_tell_not_seen(struct probed *x)
 		set_not_seen(x, x->sites, x->looked_mask);
 }
 
-void follow_probed_look_again(struct probed *x)
+/*
+ * Reads its mappings again, as if a sample had come. A process that is not probed yet does not
+ * report that it has started its runtime.
+ */
+static void look_again(void *arg)
 {
+	struct probed *x = arg;
 	const struct tracked *t = x->tracked;
 	const struct follow_config *c = &t->follow->config;
 
 	x->looked_mask = 0; /* also if they cannot be read */
 	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
-}
-
-static void look_again(void *arg)
-{
-	follow_probed_look_again(arg);
 }
 
 /* Tries again later: a process usually maps its allocator within milliseconds. */
@@ -373,7 +373,7 @@ void follow_probed_reset(struct tracked *t)
 		reset(&t->probed[set]);
 	follow_unseen_forget(t);
 	t->go_heap = (struct go_heap){0};
-	t->library_bytes = 0;
+	t->libraries = (struct libraries){0};
 }
 
 bool follow_probed_idle(const struct follow *f)
