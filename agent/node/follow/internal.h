@@ -81,7 +81,7 @@ struct probed {
 	bool looking, busy;	 /* a look for the places to probe; a change of the probes */
 	bool stale;		 /* the probes are for an earlier state or request */
 	bool lent;		 /* a job of go_heap.c has `sites`, and gives them back */
-	bool refused;		 /* by the kernel; the next try is at next_ns */
+	bool refused;		 /* by the kernel, or by ATTACHED_MAX; next try at next_ns */
 	unsigned n_refused;	 /* refusals in a row that may pass */
 	struct probes_refused refused_sites; /* the places that are not attached */
 	/* the job that does not come back, which set `refused`; NULL: none */
@@ -204,7 +204,8 @@ struct follow {
 	struct process_id *to_forget; /* they have ended */
 	size_t n_to_forget, cap_to_forget;
 	struct process_problems *problems; /* of process_problems.c */
-	unsigned n_attaching, n_attached;     /* tasks under way; sets that are attached */
+	unsigned n_attaching;		      /* tasks under way */
+	unsigned n_attached[_PROBES_SET_MAX]; /* processes of which the set is attached */
 	unsigned n_spans;		      /* how many of these tasks are spans */
 	struct left_behind stuck, asks_stuck; /* jobs of the probes worker; jobs of java.c */
 	uint64_t n_moves;    /* probes_moves() when one of the tasks was last seen to progress */
@@ -314,3 +315,4 @@ uint64_t follow_probed_moves(const struct follow *f); /* see probes_moves() */
 /* From now on x->attached is watched, until follow_probed_unwatch(). */
 void follow_probed_watch(struct probed *x);
 void follow_probed_unwatch(struct probed *x);
+unsigned follow_probed_n_watched(const struct follow *f); /* sets of processes */

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
-#define ATTACHED_MAX  1024 /* at once, of all processes; each has a link per file */
+#define ATTACHED_MAX  1024 /* processes of which a set is attached; each has a link per file */
 #define SPANS_MAX     8 /* spans that wait for the worker; the rest are late and have more weight */
 #define AGAIN_NS      (200 * NSEC_PER_MSEC)
 #define AGAIN_MAX     50
@@ -241,6 +241,16 @@ static void span_due(void *arg)
 	follow_probed_advance(arg);
 }
 
+static void refuse_as_too_many(struct probed *x)
+{
+	_cleanup_free_ char *why =
+		xasprintf("podflame probes %d processes at once, no more", ATTACHED_MAX);
+
+	counter_add(counter(PROBES_COUNTER, "result", "too_many"), 1);
+	x->refused = true;
+	follow_probed_set_problem(x, "the agent cannot attach its probes: ", why);
+}
+
 static bool may_attach(struct probed *x)
 {
 	const struct follow *f = x->tracked->follow;
@@ -254,10 +264,9 @@ static bool may_attach(struct probed *x)
 		timer_set(f->config.work->loop, &x->timer, x->next_ns - now_ns, span_due, x);
 		return false;
 	}
-	if (x->attached || f->n_attached < ATTACHED_MAX)
+	if (x->attached || f->n_attached[x->set] < ATTACHED_MAX)
 		return true;
-	counter_add(counter(PROBES_COUNTER, "result", "too_many"), 1);
-	x->span_end = (struct span_end){0}; /* see forget_span() */
+	refuse_as_too_many(x);
 	return false;
 }
 
@@ -378,7 +387,7 @@ void follow_probed_reset(struct tracked *t)
 
 bool follow_probed_idle(const struct follow *f)
 {
-	return !f->n_attached && !f->n_attaching;
+	return !follow_probed_n_watched(f) && !f->n_attaching;
 }
 
 void follow_probed_stop(struct follow *f)

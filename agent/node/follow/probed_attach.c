@@ -422,7 +422,8 @@ void follow_probed_detach(struct probed *x)
 
 void follow_probed_detach_all(struct follow *f)
 {
-	struct attached **items = xcalloc(f->n_attached + 1, sizeof(struct attached *));
+	struct attached **items =
+		xcalloc(follow_probed_n_watched(f) + 1, sizeof(struct attached *));
 	struct probing of = {0};
 	struct tracked *t, *next;
 	size_t n = 0;

@@ -3,6 +3,7 @@
  * A process that has several sets of probes: what happens to one leaves the other as it is. This
  * thread stands in for the workers.
  */
+#include "node/follow/testfollow.h"
 #include "node/follow/testprobed.h"
 
 #define MEM (1u << EVENT_MEM_ALLOC)
@@ -38,7 +39,7 @@ static int begin_attached(void **state)
 	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
 	assert_int_equal(memory->attached_mask, MEM);
 	assert_int_equal(gpu->attached_mask, HBM);
-	assert_int_equal(follow->n_attached, 2);
+	assert_int_equal(follow_probed_n_watched(follow), 2);
 	return 0;
 }
 
@@ -66,7 +67,7 @@ static void a_storm_detaches_its_own_set(void **state)
 	assert_counts(PROBES_GPU_MEMORY, 1, 1);
 	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
 	assert_counts(PROBES_MEMORY, 1, 0);
-	assert_int_equal(follow->n_attached, 1);
+	assert_int_equal(follow_probed_n_watched(follow), 1);
 	/* From then on hbm-alloc is taken in spans, and mem-alloc all the time. */
 	test_clock.stands_ns += 10 * NSEC_PER_SEC;
 	follow_probed_advance(memory);
@@ -139,6 +140,29 @@ static void before_the_programs_go_all_are_detached(void **state)
 	assert_true(follow_is_detached(follow));
 }
 
+/* A node has more processes with allocators than podflame probes, and few that use a GPU. */
+static void many_of_one_leave_room_for_the_other(void **state)
+{
+	(void)state;
+	follow_probed_detach(memory);
+	follow_probed_detach(gpu);
+	posted_run_all();
+	testfollow_add_probed(follow, 1024);
+	follow_probed_advance(memory);
+	follow_probed_advance(gpu);
+	posted_run_all();
+	assert_null(memory->attached);
+	assert_string_equal(memory->problem, "the agent cannot attach its probes: podflame probes "
+					     "1024 processes at once, no more");
+	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
+	assert_null(gpu->problem);
+	testfollow_add_probed(follow, -1024);
+	follow_probed_advance(memory);
+	posted_run_all();
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
+	assert_string_equal(memory->problem, KNOWN);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, begin_attached, clock_goes_on)
@@ -148,6 +172,7 @@ int main(void)
 		T(what_is_refused_to_one_is_not_to_the_other),
 		T(who_is_not_asked_for_any_more_is_detached_alone),
 		T(before_the_programs_go_all_are_detached),
+		T(many_of_one_leave_room_for_the_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,17 +95,27 @@ static void watch_one(struct probed *x)
 		look_for_thread(x);
 }
 
+unsigned follow_probed_n_watched(const struct follow *f)
+{
+	unsigned n = 0;
+
+	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
+		n += f->n_attached[set];
+	return n;
+}
+
 static void watch(void *arg)
 {
 	struct follow *f = arg;
+	unsigned n;
 	struct tracked *t, *next;
 
 	HASH_ITER (hh, f->tracked, t, next)
 		for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
 			watch_one(&t->probed[set]);
-	if (f->n_attached)
-		timer_set(f->config.work->loop, &f->watch, WATCH_NS + f->n_attached * WATCH_EACH_NS,
-			  watch, f);
+	n = follow_probed_n_watched(f);
+	if (n)
+		timer_set(f->config.work->loop, &f->watch, WATCH_NS + n * WATCH_EACH_NS, watch, f);
 }
 
 void follow_probed_watch(struct probed *x)
@@ -116,14 +126,16 @@ void follow_probed_watch(struct probed *x)
 	x->seen_ns = now_mono_ns();
 	x->stall_ns = 0;
 	x->thread_ns = 0;
-	if (f->n_attached++ == 0)
+	if (!follow_probed_n_watched(f))
 		timer_set(f->config.work->loop, &f->watch, WATCH_NS, watch, f);
+	f->n_attached[x->set]++;
 }
 
 void follow_probed_unwatch(struct probed *x)
 {
 	struct follow *f = x->tracked->follow;
 
-	if (--f->n_attached == 0)
+	f->n_attached[x->set]--;
+	if (!follow_probed_n_watched(f))
 		timer_cancel(&f->watch);
 }

@@ -44,16 +44,16 @@ static inline bool testfollow_memory_is_asked_for(const struct follow *f)
 	return f->sets_asked & 1u << PROBES_MEMORY;
 }
 
-/* How many processes have probes as long as they live. */
+/* How many processes have memory probes as long as they live. */
 static inline unsigned testfollow_n_probed(const struct follow *f)
 {
-	return f->n_attached;
+	return f->n_attached[PROBES_MEMORY];
 }
 
 /* Counts n more processes as probed; n < 0: fewer. */
 static inline void testfollow_add_probed(struct follow *f, int n)
 {
-	f->n_attached += (unsigned)n;
+	f->n_attached[PROBES_MEMORY] += (unsigned)n;
 }
 
 /* How many jobs of the probes worker do not come back. */

@@ -57,7 +57,7 @@ static int set_up(void **state)
 	tracked->probed[PROBES_MEMORY].attached = (struct attached *)&attached;
 	sites = (struct alloc_sites){0};
 	HASH_ADD(hh, follow.tracked, id, sizeof(tracked->id), tracked);
-	follow.n_attached = 1;
+	follow.n_attached[PROBES_MEMORY] = 1;
 	follow.compare_ns = 0;
 	seen_bytes = n_reads = 0;
 	read_result = 0;
@@ -123,7 +123,7 @@ static void some_are_not_looked_at(void **state)
 	sites.own_heap = false;
 	tracked->probed[PROBES_MEMORY].attached = NULL; /* or in a span */
 	tick_later();
-	follow.n_attached = 0;
+	follow.n_attached[PROBES_MEMORY] = 0;
 	tick_later();
 	assert_int_equal(n_reads, 0);
 }
