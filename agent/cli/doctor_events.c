@@ -29,12 +29,6 @@ static void tell_off_cpu(struct doctor *d, bool go)
 
 /* ---- memory: the functions of the process that allocate ---- */
 
-/* Probes where memory is freed are only for the live event. */
-static bool is_shown(const struct alloc_site *s, enum event e)
-{
-	return profile_event_info(e)->snapshot || s->site.kind != PF_SITE_FREE;
-}
-
 static bool has_text(const json_t *list, const char *text)
 {
 	size_t i;
@@ -70,7 +64,7 @@ static json_t *files_of(const struct alloc_sites *s, const struct mappings *m, e
 		_cleanup_free_ char *symbol = elf_text_clean(x->symbol);
 		json_t *f, *symbols;
 
-		if (!is_shown(x, e))
+		if (!probes_site_hits(probes_set_of(e), &x->site, 1u << e))
 			continue;
 		f = files_file_of(list, path);
 		symbols = json_object_get(f, "symbols");
@@ -96,7 +90,18 @@ static void add_file(struct buf *b, const json_t *file)
 	buf_puts(b, json_array_size(symbols) > SYMBOLS_SHOWN ? ", ...)" : ")");
 }
 
-static char *sites_text(const struct doctor *d, const struct alloc_sites *s, const json_t *files)
+/* The most hits that a call of a function costs. */
+static unsigned hits_of_call(const struct alloc_sites *s, enum event e)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		n = MAX(n, probes_site_hits(probes_set_of(e), &s->items[i].site, 1u << e));
+	return n;
+}
+
+static char *sites_text(const struct doctor *d, const struct alloc_sites *s, enum event e,
+			const json_t *files)
 {
 	_cleanup_buf_ struct buf b = {0};
 	size_t i;
@@ -108,7 +113,7 @@ static char *sites_text(const struct doctor *d, const struct alloc_sites *s, con
 		add_file(&b, f);
 	if (json_array_size(files) && d->hit_ns)
 		buf_printf(&b, "; a call of one costs the process about %llu ns more",
-			   (unsigned long long)d->hit_ns);
+			   (unsigned long long)d->hit_ns * hits_of_call(s, e));
 	if (*s->problem)
 		buf_printf(&b, "%spodflame does not see all of it: %s", b.len ? "; " : "",
 			   s->problem);
@@ -144,8 +149,8 @@ static void tell_sites(struct doctor *d, const struct alloc_sites *s, const stru
 {
 	const char *lacks = learn_sites_lack(probes_set_of(e), s);
 	json_t *list = files_of(s, m, e), *c;
-	_cleanup_free_ char *text =
-		lacks ? xasprintf("the process has not loaded %s", lacks) : sites_text(d, s, list);
+	_cleanup_free_ char *text = lacks ? xasprintf("the process has not loaded %s", lacks)
+					  : sites_text(d, s, e, list);
 
 	/*
 	 * The check is good even if only a part is probed: often more is not possible. A process

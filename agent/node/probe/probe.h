@@ -87,6 +87,10 @@ const struct probe_set_info *probes_set_info(enum probe_set s);
 unsigned probes_set_events(enum probe_set s); /* 1 << event for each event of the set */
 enum probe_set probes_set_of(enum event e);   /* _PROBES_SET_MAX: the event has no uprobes */
 
+struct pf_site; /* defined in bpf/abi.h */
+/* Returns how many hits a call of the site costs for these events; 0: it is not probed for them. */
+unsigned probes_site_hits(enum probe_set s, const struct pf_site *site, unsigned event_mask);
+
 struct pf_mem_proc; /* defined in bpf/abi.h */
 struct probe_site {
 	uint64_t file_offset, cookie; /* cookie: struct pf_site */

@@ -35,6 +35,20 @@ enum probe_set probes_set_of(enum event e)
 	return _PROBES_SET_MAX;
 }
 
+unsigned probes_site_hits(enum probe_set s, const struct pf_site *site, unsigned event_mask)
+{
+	switch (ops[s]->probed(site, event_mask)) {
+	case PROBED_NOT:
+		return 0;
+	case PROBED_BY_FREE:
+	case PROBED_AT_ENTRY:
+		return 1;
+	case PROBED_AT_BOTH:
+		break;
+	}
+	return 2;
+}
+
 /* ---- what all sets share ---- */
 
 struct uprobes *probes_uprobes_new(int n_cpus)
