@@ -124,24 +124,25 @@ static int begin(struct recording *r)
 
 /* ---- during the recording ---- */
 
-void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
+bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
 			      uint32_t stack)
 {
 	struct mappings *m = NULL;
 
 	if (cli_record_rests(r, id, exec_id)) {
 		r->n_resting++;
-		return;
+		return false;
 	}
 	if (proc_mappings_read_of(id, exec_id, stack, &m)) {
 		r->n_unmapped++;
-		return;
+		return false;
 	}
 	learn_tags(r->files, m);
 	stacks_mappings(r->stacks, m);
 	cli_record_give_tables(r, m);
 	cli_record_probed_look(r, m);
 	proc_mappings_unref(m);
+	return true;
 }
 
 /*

@@ -66,7 +66,8 @@ struct recording {
 };
 
 /* record.c */
-void cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
+/* Returns false if they cannot be read, or not during a pause. */
+bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
 			      uint32_t stack);
 /* Takes ownership of d. Reads names and tables that its samples need and the recording lacks. */
 void cli_record_samples(struct recording *r, struct drain *d);

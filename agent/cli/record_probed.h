@@ -17,6 +17,8 @@ struct record_probed {
 	 * after the process has ended
 	 */
 	const char *lacks;
+	/* VmLib before its mappings were last read because it lacks something; 0: not read yet */
+	uint64_t library_bytes;
 	uint64_t snapshot_ns;
 	/* why not all is seen; NULL: all is. Kept after the process has ended */
 	char *problem;

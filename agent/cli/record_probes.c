@@ -158,6 +158,21 @@ uint64_t cli_record_probes_watch(struct recording *r)
 	return any ? now_mono_ns() + WATCH_NS : UINT64_MAX;
 }
 
+/*
+ * Looks again for what it lacks if it has mapped other code. A request during the pause between
+ * readings would be dropped, so it comes after that.
+ */
+static void look_for_lacking(struct recording *r, struct record_probed *x)
+{
+	struct proc_memory now;
+
+	if (cli_record_rests(r, x->id, x->exec_id) || proc_memory(x->id, &now) ||
+	    now.library_bytes == x->library_bytes)
+		return;
+	if (cli_record_read_mappings(r, x->id, x->exec_id, 0))
+		x->library_bytes = now.library_bytes;
+}
+
 void cli_record_probes_tick(struct recording *r)
 {
 	if (!has_probes(r))
@@ -165,9 +180,13 @@ void cli_record_probes_tick(struct recording *r)
 	if (now_mono_ns() >= r->next_go_ns)
 		cli_record_probes_read(r);
 	for (size_t i = 0; i < r->n_probed; i++) {
-		look_at_memory(r, &r->probed[i]);
-		if (r->probed[i].again || (r->probed[i].lacks && r->probed[i].sites))
-			cli_record_read_mappings(r, r->probed[i].id, r->probed[i].exec_id, 0);
+		struct record_probed *x = &r->probed[i];
+
+		look_at_memory(r, x);
+		if (x->again)
+			cli_record_read_mappings(r, x->id, x->exec_id, 0);
+		else if (x->lacks && x->sites)
+			look_for_lacking(r, x);
 	}
 	if (now_mono_ns() < r->next_announce_ns)
 		return;
