@@ -67,7 +67,7 @@ static const struct {
 	 "Run time of all BPF programs; 0 while kernel.bpf_stats_enabled is 0."},
 	{"node_hz", "Samples per second on each CPU that the node takes now."},
 	{"sample_cost_seconds", "Cost of one sample, measured or estimated."},
-	{"trap_seconds", "Cost of one hit of a memory probe on this machine."},
+	{"trap_seconds", "Cost of one hit of a uprobe on this machine."},
 	/* samples */
 	{"contexts_failed_total", "Samples whose trace context or labels could not be read."},
 	{"cpus_reattached_total", "CPUs on which sampling had stopped, for example because they "
