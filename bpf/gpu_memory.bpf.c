@@ -448,16 +448,13 @@ static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
 {
 	struct pf_pending_key key = pf_gpu_pending_key(pf_site_of(ctx).kind);
 	struct pf_mem_who who = pf_mem_who_is(PF_GPU_EVENTS, 1);
-	struct pf_pending *p;
+	struct pf_pending *p = bpf_map_lookup_elem(&gpu_pending, &key);
 
-	if (!who.events)
-		return;
-	p = bpf_map_lookup_elem(&gpu_pending, &key);
 	/* The return has removed the address from the stack. Else it is a nested call's return. */
 	if (!p || p->gpu.sp != PF_CONTEXT_REG(ctx, rsp) - 8)
 		return;
 	p->gpu.events &= who.events;
-	if (!(uint32_t)PF_CONTEXT_REG(ctx, rax))
+	if (who.events && !(uint32_t)PF_CONTEXT_REG(ctx, rax))
 		pf_gpu_succeeded(p, &who);
 	bpf_map_delete_elem(&gpu_pending, &key);
 }

@@ -264,12 +264,13 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 
 	/*
 	 * For a moment, a place may have an old link and a new one. The live event has one entry
-	 * for an allocation even if two probes see it, but the counted event would count it twice.
+	 * for an allocation even if two probes see it, but the counted event of some sets would
+	 * count it twice.
 	 */
+	if (!r && probes_places_difference(a, all, n_all) && !a->set->ops->twice_is_once)
+		both &= ~counted_event(a);
 	if (!r)
-		r = proc_update(a, proc,
-				probes_places_difference(a, all, n_all) ? both & ~counted_event(a)
-									: both);
+		r = proc_update(a, proc, both);
 	if (!r)
 		r = attach_all(a, all, n_all, refused);
 	refused->inuse &= (event_mask & live_event(a)) != 0;

@@ -313,6 +313,41 @@ static void a_call_that_lasts_has_its_stack(void **state)
 	}
 }
 
+__attribute__((noinline)) static void allocate_deeper(void)
+{
+	volatile char room[4096] = {0};
+
+	status = room[0];
+	allocate();
+	status = room[1];
+}
+
+IN_SECTION(pf_loop) static void body_changed(struct truth *t)
+{
+	truth = t;
+	say_and_wait(t, 1);
+	status = cu_release_slow(5);
+	allocate_deeper();
+	say_and_wait(t, 4);
+}
+
+/* The return of the release is not probed any more; what the thread calls then is no part of it. */
+static void a_call_in_a_change_of_events_hides_no_other(void **state)
+{
+	struct probes_refused refused = {};
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_changed);
+	go(&s, 3);
+	s.probed.proc.event_mask = 1u << EVENT_HBM_ALLOC;
+	assert_int_equal(
+		probes_attach_change(s.p, s.a, &s.probed.proc, &s.probed.file, 1, &refused), 0);
+	go(&s, 4);
+	assert_int_equal(s.w.alloc.bytes, 1000);
+	scene_close(&s);
+}
+
 static void *create_again(void *arg)
 {
 	while (truth->ready != 3)
@@ -385,6 +420,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(threads_beyond_the_table_have_no_context),
 		cmocka_unit_test(a_call_inside_another_one_does_not_count),
 		cmocka_unit_test(a_call_that_lasts_has_its_stack),
+		cmocka_unit_test(a_call_in_a_change_of_events_hides_no_other),
 		cmocka_unit_test(a_handle_that_is_used_again_is_new_memory),
 		cmocka_unit_test(an_array_of_an_unknown_format_is_counted),
 	};

@@ -69,14 +69,21 @@ static bool gpu_memory_live_needs(const struct pf_site *s)
 	return PF_SITE_IS_GPU_CONTEXT(s->kind) || gpu_memory_probed(s, 0) == PROBED_NOT;
 }
 
+static bool gpu_memory_return_probed(const struct pf_pending *call, unsigned event_mask)
+{
+	return gpu_memory_probed(&call->gpu.site, event_mask) != PROBED_NOT;
+}
+
 const struct set_ops probes_gpu_memory_set = {
 	.need_returns = 1u << EVENT_HBM_ALLOC | INUSE,
+	.twice_is_once = true,
 	/* cuMemFree waits for the kernels that run on the device */
 	.call_ns = 600 * NSEC_PER_SEC,
 	.open = gpu_memory_open,
 	.destroy = gpu_memory_destroy,
 	.probed = gpu_memory_probed,
 	.live_needs = gpu_memory_live_needs,
+	.return_probed = gpu_memory_return_probed,
 	.ends_read = probes_gpu_ends_read,
 	.has_ended = probes_gpu_has_ended,
 	.ends_done = probes_gpu_ends_done,

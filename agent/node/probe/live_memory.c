@@ -142,9 +142,17 @@ static int sort_out(struct sorting *s)
 	return r;
 }
 
+static bool return_probed(const struct attached *a, const struct pf_pending *p)
+{
+	const struct probe_set_state *s = a->set;
+
+	return !s->ops->return_probed ||
+	       s->ops->return_probed(p, a->inuse ? 1u << s->info->live : 0);
+}
+
 /*
- * Returns whether the call of the allocator may still return: its process is still attached, and
- * its thread may still be in the allocator.
+ * Returns whether the programs may still see the call of the allocator return: its process is still
+ * attached, and its thread may still be in the allocator.
  */
 static bool may_return(const struct probe_set_state *set, const struct pf_pending *p)
 {
@@ -155,7 +163,7 @@ static bool may_return(const struct probe_set_state *set, const struct pf_pendin
 	for (struct attached *a = set->attached; a; a = a->hh.next)
 		if (a->key.start_boottime_ns == k->start_boottime_ns && a->key.tgid == k->tgid &&
 		    !a->ended && p->live.time_ns >= a->since_ns)
-			return true;
+			return return_probed(a, p);
 	return false;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The private header of probe sets: what sets.c, the file of each set (memory.c), places.c,
- * attach.c, detach.c, uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
+ * The private header of probe sets: what sets.c, the file of each set (memory.c; gpu_memory.c
+ * with gpu_ends.c), places.c, attach.c, detach.c, uprobe.c, uprobe_try.c, spans.c and live_memory.c
+ * share.
  */
 #pragma once
 
@@ -65,6 +66,8 @@ struct probe_set_state;
 struct set_ops {
 	/* 1 << event, for each event that does not work without probed returns */
 	unsigned need_returns;
+	/* If two links probe a place, each call counts once. */
+	bool twice_is_once;
 	/* No probed call takes as long, not counting the time in which the machine is suspended. */
 	uint64_t call_ns;
 	/* Opens s->object with this configuration. It is loaded later. */
@@ -77,6 +80,11 @@ struct set_ops {
 	 * memory would seem to live.
 	 */
 	bool (*live_needs)(const struct pf_site *site);
+	/*
+	 * Returns whether the return of a call in the map `pending` is still probed for these
+	 * events; NULL: all are.
+	 */
+	bool (*return_probed)(const struct pf_pending *call, unsigned event_mask);
 	/*
 	 * What ends memory besides calls that free it; NULL: nothing does. ends_read() is called
 	 * before the map of living memory is read, and ends_done() once all entries were read and
