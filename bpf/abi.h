@@ -444,7 +444,9 @@ enum pf_site_flags {
 struct pf_mem_proc {
 	uint32_t exec_id; /* of the key */
 	uint32_t event_mask;
-	uint32_t n_inner, pad;
+	uint32_t n_inner;
+	/* GPU: after the probes were attached, the process had not used the driver yet */
+	uint32_t unused_before;
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];

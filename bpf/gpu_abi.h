@@ -34,6 +34,7 @@ enum pf_gpu_site_kind {
 
 	/* ---- contexts; ptr_arg: the context, or where it is stored; size_arg: the device ---- */
 	PF_SITE_GPU_INIT,	     /* cuInit */
+	PF_SITE_GPU_TABLE,	     /* cuGetExportTable: gives functions that are not probed */
 	PF_SITE_GPU_CONTEXT,	     /* cuCtxCreate: also makes the context current */
 	PF_SITE_GPU_ATTACH,	     /* cuCtxAttach */
 	PF_SITE_GPU_DESTROY,	     /* cuCtxDestroy, cuCtxDetach */
@@ -76,7 +77,7 @@ struct pf_gpu_call {
 		uint64_t ctx;	   /* a call that asks for memory: pf_count_key.ctx of hbm-alloc */
 	};
 	uint32_t events;	   /* 1 << enum pf_event: those that wanted the call */
-	uint32_t first;		   /* GPU_INIT: the probes have seen no call before it */
+	uint32_t first;		   /* GPU_INIT: no call of the driver has succeeded before it */
 	/* the labels of a call that asks for memory; known: 1 << enum pf_label_key */
 	uint64_t context, stream;
 	uint32_t device, known;
@@ -93,7 +94,7 @@ enum pf_gpu_space {
 	PF_GPU_HANDLE,
 	/* in gpu_objects; the members that each one uses */
 	PF_GPU_MAPPING, /* an address: handle, bytes, time_ns: that of the handle's memory */
-	PF_GPU_CONTEXT, /* a context: owner, device, refs; time_ns: of cuCtxCreate, or 0 */
+	PF_GPU_CONTEXT, /* a context: owner, device, refs; time_ns: when it was made, or 0 */
 	PF_GPU_PRIMARY, /* a device: handle of its primary context, refs */
 	PF_GPU_GREEN,	/* a green context: device */
 	PF_GPU_POOL,	/* a pool: device, or PF_GPU_HOST */

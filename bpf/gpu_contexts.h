@@ -32,7 +32,7 @@ static __noinline struct pf_gpu_thread *pf_gpu_thread(bool make)
 	if (!make)
 		return NULL;
 	if (bpf_map_update_elem(&gpu_threads, &key, &none, BPF_ANY))
-		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_FULL);
+		pf_gpu_full();
 	return bpf_map_lookup_elem(&gpu_threads, &key);
 }
 
@@ -102,7 +102,7 @@ static __noinline void pf_gpu_here(struct pf_gpu_here *ret)
 	if (!ret)
 		return;
 	if (!o)
-		pf_gpu_object_remove(PF_GPU_DRIVER, 0);
+		pf_gpu_missed();
 	ret->context = context;
 	ret->owner = o ? o->owner : context | PF_GPU_NO_DEVICE;
 	ret->device = o ? o->device : 0;
@@ -131,9 +131,10 @@ static __noinline void pf_gpu_end(uint64_t context, uint64_t time_ns)
 		pf_gpu_ended(0, time_ns);
 }
 
-static __noinline void pf_gpu_made(const struct pf_gpu_call *c, uint64_t time_ns)
+static __noinline void pf_gpu_made(const struct pf_gpu_call *c)
 {
-	struct pf_gpu_object o = {.device = c ? c->size : 0, .refs = 1, .time_ns = time_ns};
+	struct pf_gpu_object o = {
+		.device = c ? c->size : 0, .refs = 1, .time_ns = bpf_ktime_get_boot_ns()};
 
 	if (!c)
 		return;
@@ -147,19 +148,19 @@ static __noinline void pf_gpu_attached(uint64_t context)
 	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_CONTEXT, context);
 
 	if (o)
-		o->refs++;
+		__sync_fetch_and_add(&o->refs, 1);
 }
 
 static __noinline void pf_gpu_destroyed(uint64_t context, bool detach, uint64_t time_ns)
 {
 	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_CONTEXT, context);
 
-	if (detach && o && o->refs > 1) {
-		o->refs--;
+	if (detach && o && __sync_fetch_and_add(&o->refs, -1) > 1)
 		return;
-	}
 	pf_gpu_end(context, time_ns);
-	pf_gpu_object_remove(PF_GPU_CONTEXT, context);
+	/* One that was made later is another context at the same address. */
+	if (!o || o->time_ns < time_ns)
+		pf_gpu_object_remove(PF_GPU_CONTEXT, context);
 	if (pf_gpu_current() == context)
 		pf_gpu_pop();
 }
@@ -167,22 +168,25 @@ static __noinline void pf_gpu_destroyed(uint64_t context, bool detach, uint64_t 
 /* ---- primary contexts: one per device, which ends when it was released as often as retained ----
  */
 
-/* context: 0: not known. */
+/* context: 0: not known. Threads retain a context at the same time, and each one counts. */
 static __noinline void pf_gpu_primary_get(uint32_t device, uint64_t context, uint64_t time_ns)
 {
-	struct pf_gpu_object *was = pf_gpu_object(PF_GPU_PRIMARY, device);
-	struct pf_gpu_object o = {.handle = context, .device = device, .refs = 1};
+	struct pf_gpu_object o = {.handle = context, .device = device, .refs = 1}, *primary;
+	bool is = pf_gpu_object_is_or_add(PF_GPU_PRIMARY, device, &o);
+	uint64_t before;
 
-	if (was) {
-		o.refs = was->refs + 1;
-		if (!context)
-			o.handle = was->handle;
-		else if (was->handle && was->handle != context)
-			pf_gpu_end(was->handle, time_ns);
-	}
-	pf_gpu_object_set(PF_GPU_PRIMARY, device, &o);
 	if (context)
 		pf_gpu_object_set(PF_GPU_CONTEXT, context, &o);
+	primary = is ? pf_gpu_object(PF_GPU_PRIMARY, device) : NULL;
+	if (!primary)
+		return;
+	__sync_fetch_and_add(&primary->refs, 1);
+	before = primary->handle;
+	if (!context || before == context)
+		return;
+	primary->handle = context;
+	if (before)
+		pf_gpu_end(before, time_ns);
 }
 
 /*
@@ -193,10 +197,13 @@ static __noinline void pf_gpu_primary_get(uint32_t device, uint64_t context, uin
 static __noinline void pf_gpu_primary_put(uint32_t device, uint64_t time_ns, uint32_t events)
 {
 	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_PRIMARY, device);
+	int refs = o ? __sync_fetch_and_add(&o->refs, -1) : 0;
 
-	if (o && o->refs > 0 && --o->refs > 0)
+	if (refs > 1)
 		return;
-	if (o && pf_gpu_object(PF_GPU_DRIVER, 0))
+	if (o && refs < 1)
+		__sync_fetch_and_add(&o->refs, 1);
+	if (o && refs == 1 && pf_gpu_object(PF_GPU_DRIVER, 0))
 		pf_gpu_end(o->handle, time_ns);
 	else if (events & 1 << PF_LIVE_EVENT)
 		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_CONTEXT);
@@ -259,8 +266,9 @@ static __noinline void pf_gpu_from_green(const struct pf_gpu_call *c)
 /* ---- the calls ---- */
 
 /*
- * If the first call that the probes see is cuInit, they have seen all calls until there is evidence
- * to the contrary (pf_gpu_here): before cuInit, all others fail.
+ * Before the first cuInit, all other calls fail. But each library of a program may call cuInit, so
+ * this is the first one only if user space has found the driver unused since the probes are there.
+ * Then the probes have seen all calls, until there is evidence to the contrary: pf_gpu_missed().
  */
 static __noinline void pf_gpu_initialized(const struct pf_gpu_call *c, uint64_t time_ns)
 {
@@ -271,7 +279,7 @@ static __noinline void pf_gpu_initialized(const struct pf_gpu_call *c, uint64_t 
 }
 
 /* A call of PF_SITE_IS_GPU_CONTEXT has succeeded. since_ns: when it began. */
-static __noinline void pf_gpu_context_changed(const struct pf_gpu_call *c, uint64_t since_ns)
+static __always_inline void pf_gpu_context_changed(const struct pf_gpu_call *c, uint64_t since_ns)
 {
 	if (!c)
 		return;
@@ -279,8 +287,11 @@ static __noinline void pf_gpu_context_changed(const struct pf_gpu_call *c, uint6
 	case PF_SITE_GPU_INIT:
 		pf_gpu_initialized(c, since_ns);
 		break;
+	case PF_SITE_GPU_TABLE:
+		pf_gpu_missed();
+		break;
 	case PF_SITE_GPU_CONTEXT:
-		pf_gpu_made(c, since_ns);
+		pf_gpu_made(c);
 		break;
 	case PF_SITE_GPU_ATTACH:
 		pf_gpu_attached(pf_gpu_stored(c->ptr, false));

@@ -52,7 +52,6 @@ struct {
 #include "gpu_contexts.h"
 #include "gpu_handles.h"
 #include "labels.h"
-#include "memory_task.h"
 
 /* A call whose memory the events will lack. */
 static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
@@ -197,6 +196,15 @@ static __always_inline bool pf_gpu_gives(uint32_t kind)
 	return kind >= PF_SITE_GPU_ALLOC && kind <= PF_SITE_GPU_HANDLE;
 }
 
+/* The events that lack something if the call is not seen. */
+static __always_inline uint32_t pf_gpu_events_of(struct pf_site site)
+{
+	if (pf_gpu_gives(site.kind) ||
+	    (site.kind == PF_SITE_GPU_UNSEEN && !(site.flags & PF_GPU_IS_ARRAY)))
+		return PF_GPU_EVENTS;
+	return 1 << PF_EVENT_HBM_INUSE;
+}
+
 /* Puts the call into gpu_pending. NULL: no room, which is counted. */
 static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const struct pf_mem_who *who)
 {
@@ -220,12 +228,14 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 	else if (pf_gpu_is_32(site))
 		p.gpu.size = (uint32_t)p.gpu.size;
 	p.gpu.events = who->events;
-	p.gpu.first = who->proc && who->proc->hits == 1 + PF_SITE_MORE(site);
+	p.gpu.first =
+		who->proc && who->proc->unused_before && who->proc->hits == 1 + PF_SITE_MORE(site);
 	if (site.kind == PF_SITE_GPU_FREE || site.kind == PF_SITE_GPU_RELEASE)
 		p.gpu.since_ns = pf_gpu_since(pf_gpu_key_of(site, p.gpu.ptr));
 	if (!bpf_map_update_elem(&gpu_pending, &key, &p, BPF_ANY))
 		return bpf_map_lookup_elem(&gpu_pending, &key);
-	pf_gpu_lost(who->events, PF_DROP_PENDING_FULL);
+	pf_gpu_lost(who->events & pf_gpu_events_of(site), PF_DROP_PENDING_FULL);
+	pf_gpu_missed();
 	return NULL;
 }
 
@@ -287,7 +297,12 @@ static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
 	struct pf_pending *p;
 	struct pf_scratch *s;
 
-	if (!set || !who.events || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64 ||
+	if (!who.events) {
+		if (who.proc)
+			pf_gpu_missed();
+		return false;
+	}
+	if (!set || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64 ||
 	    pf_gpu_is_nested(site.kind, PF_CONTEXT_REG(ctx, rsp)))
 		return false;
 	p = pf_gpu_call(ctx, &who);
@@ -405,9 +420,7 @@ static __noinline void pf_gpu_unseen(const struct pf_gpu_call *c)
 {
 	if (!c || (c->size && pf_gpu_stored(c->size, true) != PF_NODE_MEM_ALLOC))
 		return;
-	pf_gpu_lost(c->site.flags & PF_GPU_IS_ARRAY ? c->events & 1 << PF_EVENT_HBM_INUSE
-						    : c->events,
-		    PF_DROP_GPU_UNSEEN);
+	pf_gpu_lost(c->events & pf_gpu_events_of(c->site), PF_DROP_GPU_UNSEEN);
 }
 
 static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_mem_who *who)
@@ -454,7 +467,9 @@ static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
 	if (!p || p->gpu.sp != PF_CONTEXT_REG(ctx, rsp) - 8)
 		return;
 	p->gpu.events &= who.events;
-	if (who.events && !(uint32_t)PF_CONTEXT_REG(ctx, rax))
+	if (!who.events)
+		pf_gpu_missed();
+	else if (!(uint32_t)PF_CONTEXT_REG(ctx, rax))
 		pf_gpu_succeeded(p, &who);
 	bpf_map_delete_elem(&gpu_pending, &key);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "memory_live.h"
+#include "memory_task.h"
 
 /* Not preallocated, because most processes have few objects. */
 struct {
@@ -24,6 +25,36 @@ static __noinline struct pf_gpu_object *pf_gpu_object(enum pf_gpu_space space, u
 	return bpf_map_lookup_elem(&gpu_objects, &key);
 }
 
+static __always_inline void pf_gpu_object_remove(enum pf_gpu_space space, uint64_t number)
+{
+	struct pf_live_key key =
+		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+
+	bpf_map_delete_elem(&gpu_objects, &key);
+}
+
+/* The programs did not see, or could not keep, what a call of this process changed. */
+static __always_inline void pf_gpu_missed(void)
+{
+	pf_gpu_object_remove(PF_GPU_DRIVER, 0);
+}
+
+/* There is no room for what hbm-inuse must know. Of hbm-alloc, only labels may be missing. */
+static __always_inline void pf_gpu_full(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pf_process_key key = {
+		.start_boottime_ns = pf_start_of(task),
+		.tgid = pf_tgid_seen(task),
+		.exec_id = task->self_exec_id,
+	};
+	struct pf_mem_proc *proc = bpf_map_lookup_elem(&PF_PROCS, &key);
+
+	if (proc && proc->event_mask & 1 << PF_LIVE_EVENT)
+		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_FULL);
+	pf_gpu_missed();
+}
+
 static __noinline void pf_gpu_object_set(enum pf_gpu_space space, uint64_t number,
 					 const struct pf_gpu_object *o)
 {
@@ -31,15 +62,20 @@ static __noinline void pf_gpu_object_set(enum pf_gpu_space space, uint64_t numbe
 		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
 
 	if (o && bpf_map_update_elem(&gpu_objects, &key, o, BPF_ANY))
-		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_FULL);
+		pf_gpu_full();
 }
 
-static __noinline void pf_gpu_object_remove(enum pf_gpu_space space, uint64_t number)
+/* Returns whether there is one already. Then it stays, and other CPUs' changes of it, too. */
+static __noinline bool pf_gpu_object_is_or_add(enum pf_gpu_space space, uint64_t number,
+					       const struct pf_gpu_object *o)
 {
 	struct pf_live_key key =
 		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+	int err = o ? bpf_map_update_elem(&gpu_objects, &key, o, BPF_NOEXIST) : 0;
 
-	bpf_map_delete_elem(&gpu_objects, &key);
+	if (err && err != -EEXIST)
+		pf_gpu_full();
+	return err == -EEXIST;
 }
 
 /* Reads the value that a call has stored for its caller; 0: it cannot be read. */

@@ -3,7 +3,7 @@
  * The entries of the CUDA driver (libcuda.so.1) that give or free memory of devices, or change
  * which contexts there are: the symbol, what the entry does, and which arguments say how much. The
  * facts are those of cuda.h, CUDA 11.8 to 13.5, and the names are the exports of the drivers 535
- * and 550. No two of these share an address, and none calls another.
+ * and 550. In these two drivers, no two entries share an address, and none calls another.
  *
  * An entry without a suffix may be an old one: since CUDA 3.2, cuda.h turns cuMemAlloc into
  * cuMemAlloc_v2, whose sizes have 64 bits. The entries ..._ptsz take the stream 0 as the thread's
@@ -84,6 +84,7 @@
 
 #define CONTEXT_ROWS(X)                                                                            \
 	X("cuInit", SITE(INIT, 0, 0, 0, 0))                                                        \
+	X("cuGetExportTable", SITE(TABLE, 0, 0, 0, 0))                                             \
 	/* (context *, flags, device), v3: (context *, list, n, flags, device), */                 \
 	/* v4: (context *, parameters *, flags, device) */                                         \
 	X("cuCtxCreate", SITE(CONTEXT, 1, 3, 0, 0))                                                \
@@ -134,6 +135,7 @@ const struct cuda_entry *alloc_cuda_find(const char *symbol)
 
 const char *const alloc_cuda_marks[] = {
 	"cuInit",
+	"cuGetExportTable",
 	"cuMemAlloc*",
 	"cuMemFree*",
 	"cuMemPoolCreate*",

@@ -144,6 +144,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	int r = 0;
 
 	v.cgroup_id = v.hits = v.seen_bytes = 0;
+	v.unused_before = false;
 	v.event_mask = event_mask;
 	a->inuse = event_mask & live_event(a);
 	pthread_mutex_lock(&s->lock);
@@ -160,6 +161,18 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
+}
+
+/* The probes have seen all that the process does if it has done nothing when they are there. */
+static void tell_unused(struct attached *a)
+{
+	struct pf_mem_proc v;
+
+	if (!a->set->ops->is_unused || !a->set->ops->is_unused(a->key.tgid) ||
+	    bpf_map_lookup_elem(a->set->procs, &a->key, &v))
+		return;
+	v.unused_before = true;
+	(void)bpf_map_update_elem(a->set->procs, &a->key, &v, BPF_EXIST);
 }
 
 /*
@@ -193,6 +206,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.cgroup_id = was.cgroup_id;
 	now.hits = was.hits;
 	now.seen_bytes = was.seen_bytes;
+	now.unused_before = was.unused_before;
 	return bpf_map_update_elem(a->set->procs, &a->key, &now, BPF_EXIST);
 }
 
@@ -370,6 +384,7 @@ int probes_attach(struct probes *p, enum probe_set set, struct process_id id,
 		free(a);
 		return r;
 	}
+	tell_unused(a);
 	keep_thread(a);
 	*ret = a;
 	*ret_refused = refused;

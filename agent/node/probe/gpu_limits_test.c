@@ -6,6 +6,8 @@
  */
 #include "node/probe/memory_scene_test.h"
 
+#include <sys/mman.h>
+
 #include "gpu_memory.skel.h"
 
 #define HBM	       (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
@@ -50,6 +52,26 @@ IN_SECTION(pf_driver) static int cu_free(uint64_t address)
 IN_SECTION(pf_driver) static int cu_set(uint64_t context)
 {
 	return context == 1;
+}
+
+IN_SECTION(pf_driver) static int cu_init(unsigned flags)
+{
+	return flags != 0;
+}
+
+#define PRIMARY 0xabc000
+
+IN_SECTION(pf_driver) static int cu_retain(uint64_t *ret, int device)
+{
+	*(volatile uint64_t *)ret = PRIMARY; /* else the compiler may omit a call */
+	return device;
+}
+
+/* The empty asm makes it a function of its own: the others have the same code. */
+IN_SECTION(pf_driver) static int cu_release_primary(int device)
+{
+	__asm__ volatile("");
+	return device;
 }
 
 static uint64_t next_handle = 100;
@@ -109,6 +131,9 @@ static void gpu_open(struct scene *s, body_fn *body)
 	add(t, cu_map, PF_SITE_GPU_MAP, 1, 2, 3);
 	add(t, cu_unmap, PF_SITE_GPU_UNMAP, 1, 2, 0);
 	add(t, cu_array, PF_SITE_GPU_ARRAY, 1, 2, 0);
+	add(t, cu_init, PF_SITE_GPU_INIT, 0, 0, 0);
+	add(t, cu_retain, PF_SITE_GPU_PRIMARY, 1, 2, 0);
+	add(t, cu_release_primary, PF_SITE_GPU_PRIMARY_RELEASE, 0, 1, 0);
 	scene_open(s, body, HBM, 1);
 }
 
@@ -249,6 +274,99 @@ static void threads_beyond_the_table_have_no_context(void **state)
 	go(&s, 3);
 	assert_int_equal(s.w.labels.mask, 1u << LABEL_GPU_CONTEXT);
 	assert_int_equal(s.w.labels.numbers[LABEL_GPU_CONTEXT], 0xabc000);
+	scene_close(&s);
+}
+
+/* ---- how often a primary context was retained ---- */
+
+static void begin_in_primary(void)
+{
+	uint64_t context;
+
+	status = cu_init(0);
+	status = cu_retain(&context, 0);
+	status = cu_set(context);
+	allocate();
+}
+
+IN_SECTION(pf_loop) static void body_primary(struct truth *t)
+{
+	say_and_wait(t, 1);
+	begin_in_primary();
+	say_and_wait(t, 3);
+	status = cu_release_primary(0);
+	say_and_wait(t, 4);
+}
+
+/* cuInit has opened a device before, so the cuInit that is seen is another one. */
+IN_SECTION(pf_loop) static void body_used_before(struct truth *t)
+{
+	(void)memfd_create("/nvidiactl", 0);
+	body_primary(t);
+}
+
+static void only_a_process_that_is_seen_from_the_start_ends_its_context(void **state)
+{
+	uint64_t before = lost("gpu_context");
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_primary);
+	go(&s, 3);
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.bytes, 0);
+	assert_int_equal(lost("gpu_context"), before);
+	scene_close(&s);
+	s = (struct scene){};
+	gpu_open(&s, body_used_before);
+	go(&s, 3);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	assert_int_equal(lost("gpu_context") - before, 1);
+	scene_close(&s);
+}
+
+#define RETAINERS 4
+
+static void *retain_often(void *arg)
+{
+	uint64_t context;
+
+	for (int i = 0; i < 2000; i++) {
+		status = cu_retain(&context, 0);
+		status = cu_release_primary(0);
+	}
+	return arg;
+}
+
+IN_SECTION(pf_loop) static void body_retainers(struct truth *t)
+{
+	pthread_t threads[RETAINERS];
+
+	say_and_wait(t, 1);
+	begin_in_primary();
+	for (size_t i = 0; i < RETAINERS; i++)
+		pthread_create(&threads[i], NULL, retain_often, NULL);
+	for (size_t i = 0; i < RETAINERS; i++)
+		pthread_join(threads[i], NULL);
+	say_and_wait(t, 3);
+	status = cu_release_primary(0);
+	say_and_wait(t, 4);
+}
+
+static void threads_that_retain_at_once_count_each(void **state)
+{
+	uint64_t before = lost("gpu_context");
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_retainers);
+	go(&s, 3);
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.bytes, 0);
+	assert_int_equal(lost("gpu_context"), before);
 	scene_close(&s);
 }
 
@@ -418,6 +536,8 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(objects_beyond_the_table_are_counted),
 		cmocka_unit_test(mappings_beyond_the_limit_are_counted),
 		cmocka_unit_test(threads_beyond_the_table_have_no_context),
+		cmocka_unit_test(only_a_process_that_is_seen_from_the_start_ends_its_context),
+		cmocka_unit_test(threads_that_retain_at_once_count_each),
 		cmocka_unit_test(a_call_inside_another_one_does_not_count),
 		cmocka_unit_test(a_call_that_lasts_has_its_stack),
 		cmocka_unit_test(a_call_in_a_change_of_events_hides_no_other),

@@ -5,6 +5,9 @@
  */
 #include "node/probe/sets.h"
 
+#include <dirent.h>
+#include <unistd.h>
+
 #include "gpu_memory.skel.h"
 
 #define INUSE (1u << EVENT_HBM_INUSE)
@@ -69,6 +72,37 @@ static bool gpu_memory_live_needs(const struct pf_site *s)
 	return PF_SITE_IS_GPU_CONTEXT(s->kind) || gpu_memory_probed(s, 0) == PROBED_NOT;
 }
 
+#define FILES_READ 4096 /* of a process with more open files it is not known */
+
+static bool is_device(int fds, const char *number)
+{
+	char path[256];
+	ssize_t n = readlinkat(fds, number, path, sizeof(path) - 1);
+
+	if (n < 0)
+		return false;
+	path[n] = '\0';
+	return strstr(path, "/nvidia");
+}
+
+/*
+ * cuInit opens devices such as /dev/nvidiactl, which stay open. If this cannot be read, returns
+ * false.
+ */
+static bool gpu_memory_is_unused(uint32_t tgid)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/%u/fd", tgid);
+	DIR *d = opendir(path);
+	const struct dirent *e;
+	bool unused = d != NULL;
+
+	for (int n = 0; unused && (e = readdir(d)); n++)
+		unused = n < FILES_READ && !is_device(dirfd(d), e->d_name);
+	if (d)
+		closedir(d);
+	return unused;
+}
+
 static bool gpu_memory_return_probed(const struct pf_pending *call, unsigned event_mask)
 {
 	return gpu_memory_probed(&call->gpu.site, event_mask) != PROBED_NOT;
@@ -83,6 +117,7 @@ const struct set_ops probes_gpu_memory_set = {
 	.destroy = gpu_memory_destroy,
 	.probed = gpu_memory_probed,
 	.live_needs = gpu_memory_live_needs,
+	.is_unused = gpu_memory_is_unused,
 	.return_probed = gpu_memory_return_probed,
 	.ends_read = probes_gpu_ends_read,
 	.has_ended = probes_gpu_has_ended,

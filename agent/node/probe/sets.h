@@ -80,6 +80,8 @@ struct set_ops {
 	 * memory would seem to live.
 	 */
 	bool (*live_needs)(const struct pf_site *site);
+	/* Returns whether the process has not used yet what is probed; NULL: it does not matter. */
+	bool (*is_unused)(uint32_t tgid);
 	/*
 	 * Returns whether the return of a call in the map `pending` is still probed for these
 	 * events; NULL: all are.
