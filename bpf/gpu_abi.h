@@ -60,7 +60,8 @@ enum pf_gpu_flags {
 	PF_GPU_PER_THREAD = 1 << 5,
 	/* GPU_POOL: size_arg points to struct CUmemPoolProps, which has the device */
 	PF_GPU_PROPS = 1 << 6,
-	PF_GPU_DETACH = 1 << 7, /* GPU_DESTROY: only if nothing has attached to the context */
+	PF_GPU_LOCATION = 1 << 8, /* GPU_POOL: size_arg points to struct CUmemLocation */
+	PF_GPU_DETACH = 1 << 7,	  /* GPU_DESTROY: only if nothing has attached to the context */
 };
 
 /*
@@ -73,11 +74,15 @@ struct pf_gpu_call {
 	uint64_t sp;		   /* at the entry */
 	uint64_t ptr, size, count; /* the arguments ptr_arg, size_arg, count_arg */
 	union {
-		uint64_t since_ns; /* GPU_FREE, GPU_RELEASE: time_ns of the memory's entry */
-		uint64_t ctx;	   /* a call that asks for memory: pf_count_key.ctx of hbm-alloc */
+		/*
+		 * GPU_FREE, GPU_RELEASE: time_ns of the memory's entry, or 0. GPU_FREE: `live` has
+		 * the entry itself, which is put back if the call fails.
+		 */
+		uint64_t since_ns;
+		uint64_t ctx; /* a call that asks for memory: pf_count_key.ctx of hbm-alloc */
 	};
-	uint32_t events;	   /* 1 << enum pf_event: those that wanted the call */
-	uint32_t first;		   /* GPU_INIT: no call of the driver has succeeded before it */
+	uint32_t events; /* 1 << enum pf_event: those that wanted the call */
+	uint32_t first;	 /* GPU_INIT: no call of the driver has succeeded before it */
 	/* the labels of a call that asks for memory; known: 1 << enum pf_label_key */
 	uint64_t context, stream;
 	uint32_t device, known;
@@ -101,7 +106,7 @@ enum pf_gpu_space {
 	PF_GPU_DRIVER,	/* 0: the probes have seen all calls so far */
 	PF_GPU_ENDED,	/* a context: time_ns. User space removes these entries. */
 };
-#define PF_GPU_KEY(space, number) ((uint64_t)(space) << 56 | ((number) & PF_GPU_ANY))
+#define PF_GPU_KEY(space, number) ((uint64_t)(space) << 56 | ((number)&PF_GPU_ANY))
 #define PF_GPU_ANY		  ((1ull << 56) - 1)
 #define PF_GPU_HOST		  0xffffffffu /* no device: memory of the host */
 

@@ -109,8 +109,8 @@ static __noinline uint64_t pf_gpu_level_bytes(const struct pf_gpu_array *a, uint
 	return elements < PF_MEM_SIZE_MAX ? (elements * bits + 7) / 8 : 0;
 }
 
-/* The number of levels until all dimensions are 1, at most that which the program asks for. */
-static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint64_t asked)
+/* CUDA raises the levels that the program asks for to 1, and lowers them to the maximum. */
+static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint32_t asked)
 {
 	uint64_t longest;
 	uint32_t n = 1;
@@ -122,22 +122,25 @@ static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint64_t 
 		longest = a->depth;
 	for (int i = 0; i < 20 && longest > 1; i++, longest >>= 1)
 		n++;
-	return asked && asked < n ? asked : n;
+	if (!asked)
+		return 1;
+	return asked < n ? asked : n;
 }
 
 /*
- * 0: the array has no memory of its own, its descriptor cannot be read, or the call cannot succeed.
- * PF_GPU_BYTES_UNKNOWN: podflame does not know the format.
+ * 0: the array has no memory of its own, or the call cannot succeed. PF_GPU_BYTES_UNKNOWN: podflame
+ * does not know the format, or the kernel does not have the descriptor's page.
  */
 #define PF_GPU_BYTES_UNKNOWN (~0ull)
-static __noinline uint64_t pf_gpu_array_bytes(uint64_t descriptor, uint64_t levels, uint32_t flags)
+static __noinline uint64_t pf_gpu_array_bytes(uint64_t descriptor, uint32_t levels, uint32_t flags)
 {
 	struct pf_gpu_array a = {};
 	uint64_t bytes = 0, bits;
 	uint32_t n;
 
-	if (!pf_gpu_array_read(descriptor, flags, &a) || a.width > PF_ARRAY_MAX ||
-	    a.height > PF_ARRAY_MAX || a.depth > PF_ARRAY_MAX ||
+	if (!pf_gpu_array_read(descriptor, flags, &a))
+		return PF_GPU_BYTES_UNKNOWN;
+	if (a.width > PF_ARRAY_MAX || a.height > PF_ARRAY_MAX || a.depth > PF_ARRAY_MAX ||
 	    a.flags & (PF_ARRAY_SPARSE | PF_ARRAY_DEFERRED))
 		return 0;
 	bits = pf_gpu_format_bits[a.format & 255];

@@ -72,13 +72,16 @@ static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
 /* CU_GRAPH_NODE_TYPE_MEM_ALLOC: the first member of CUgraphNodeParams */
 #define PF_NODE_MEM_ALLOC 10
 
-/* The device of properties; PF_GPU_HOST: they ask for memory of the host. */
-static __noinline uint32_t pf_gpu_props_device(uint64_t props)
+/*
+ * The device of a location; PF_GPU_HOST: memory of the host; -1: it cannot be read. At the entry of
+ * a call, the kernel may not have its page.
+ */
+static __noinline int64_t pf_gpu_location_device(uint64_t at)
 {
 	uint32_t location[2] = {};
 
-	if (!pf_read(location, sizeof(location), props + PF_PROPS_LOCATION))
-		return 0;
+	if (!pf_read(location, sizeof(location), at))
+		return -1;
 	if (location[0] >= PF_LOCATION_HOST && location[0] <= PF_LOCATION_HOST_LAST)
 		return PF_GPU_HOST;
 	return location[1];
@@ -107,7 +110,7 @@ static __noinline void pf_gpu_ask_pool(struct pt_regs *ctx, struct pf_gpu_call *
 	pf_gpu_know(c, PF_LABEL_GPU_DEVICE, pool != NULL);
 }
 
-/* The bytes that a call asks for. */
+/* The bytes that a call asks for; of GPU_PITCH, the rows. */
 static __noinline uint64_t pf_gpu_bytes(const struct pf_gpu_call *c)
 {
 	if (!c || c->device == PF_GPU_HOST)
@@ -134,9 +137,11 @@ static __noinline void pf_gpu_ask(struct pt_regs *ctx, struct pf_pending *p)
 		p->live.key.owner = PF_GPU_POOLED;
 		pf_gpu_ask_pool(ctx, &p->gpu);
 	} else if (p->gpu.site.kind == PF_SITE_GPU_HANDLE) {
+		int64_t device = pf_gpu_location_device(p->gpu.count + PF_PROPS_LOCATION);
+
 		p->live.key.owner = 1;
-		p->gpu.device = pf_gpu_props_device(p->gpu.count);
-		pf_gpu_know(&p->gpu, PF_LABEL_GPU_DEVICE, true);
+		p->gpu.device = device < 0 ? 0 : device;
+		pf_gpu_know(&p->gpu, PF_LABEL_GPU_DEVICE, device >= 0);
 	}
 	p->live.value = pf_gpu_bytes(&p->gpu);
 }
@@ -230,13 +235,44 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 	p.gpu.events = who->events;
 	p.gpu.first =
 		who->proc && who->proc->unused_before && who->proc->hits == 1 + PF_SITE_MORE(site);
-	if (site.kind == PF_SITE_GPU_FREE || site.kind == PF_SITE_GPU_RELEASE)
+	if (site.kind == PF_SITE_GPU_RELEASE)
 		p.gpu.since_ns = pf_gpu_since(pf_gpu_key_of(site, p.gpu.ptr));
 	if (!bpf_map_update_elem(&gpu_pending, &key, &p, BPF_ANY))
 		return bpf_map_lookup_elem(&gpu_pending, &key);
 	pf_gpu_lost(who->events & pf_gpu_events_of(site), PF_DROP_PENDING_FULL);
 	pf_gpu_missed();
 	return NULL;
+}
+
+/*
+ * Takes the memory's entry out of gpu_live: once the call has freed it, another thread may get the
+ * same address. `live` keeps the entry, whose time_ns is in since_ns.
+ */
+static __noinline void pf_gpu_take(struct pf_pending *p)
+{
+	uint64_t now;
+
+	if (!p)
+		return;
+	now = p->live.time_ns;
+	if (pf_live_remove(pf_gpu_key_of(p->gpu.site, p->gpu.ptr), &p->live))
+		p->gpu.since_ns = p->live.time_ns;
+	p->live.time_ns = now;
+}
+
+/* Whether another link's probe at the same place has just done pf_gpu_take() for this call. */
+static __noinline bool pf_gpu_is_taken(struct pt_regs *ctx)
+{
+	struct pf_site site = pf_site_of(ctx);
+	struct pf_pending_key key = pf_gpu_pending_key(site.kind);
+	struct pf_pending *p;
+
+	if (site.kind != PF_SITE_GPU_FREE)
+		return false;
+	p = bpf_map_lookup_elem(&gpu_pending, &key);
+	return p && p->gpu.sp == PF_CONTEXT_REG(ctx, rsp) && p->gpu.site.kind == site.kind &&
+	       p->gpu.since_ns && p->gpu.ptr == pf_mem_arg(ctx, site.ptr_arg, false) &&
+	       !pf_gpu_since(pf_gpu_key_of(site, p->gpu.ptr));
 }
 
 /* The scratch for the stack of a call that asks for memory; NULL: it asks for none. */
@@ -305,9 +341,13 @@ static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
 	if (!set || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64 ||
 	    pf_gpu_is_nested(site.kind, PF_CONTEXT_REG(ctx, rsp)))
 		return false;
+	if (pf_gpu_is_taken(ctx))
+		return true;
 	p = pf_gpu_call(ctx, &who);
 	if (!p)
 		return false;
+	if (site.kind == PF_SITE_GPU_FREE)
+		pf_gpu_take(p);
 	if (!pf_gpu_gives(site.kind))
 		return true;
 	pf_gpu_ask(ctx, p);
@@ -338,8 +378,8 @@ static __noinline uint64_t pf_gpu_given_bytes(const struct pf_pending *p)
 	if (p->gpu.site.kind != PF_SITE_GPU_PITCH || !p->live.value)
 		return p->live.value;
 	pitch = pf_gpu_stored(p->gpu.count, p->gpu.site.flags & PF_GPU_32);
-	if (pitch >> 32 || p->gpu.size >> 31)
-		return 0;
+	if (!pitch || pitch >> 32 || p->gpu.size >> 31)
+		return PF_GPU_BYTES_UNKNOWN;
 	return pitch * p->gpu.size;
 }
 
@@ -376,11 +416,18 @@ static __noinline void pf_gpu_lives(struct pf_pending *p, uint64_t cgroup_id, ui
 	pf_live_add(&p->live, pf_gpu_key_of(p->gpu.site, number));
 }
 
+/* Whether cuMemCreate gave memory of the host, which was not known at its entry. */
+static __always_inline bool pf_gpu_is_host(const struct pf_gpu_call *c)
+{
+	return c->site.kind == PF_SITE_GPU_HANDLE && !(c->known & 1 << PF_LABEL_GPU_DEVICE) &&
+	       pf_gpu_location_device(c->count + PF_PROPS_LOCATION) == PF_GPU_HOST;
+}
+
 static __noinline void pf_gpu_given(struct pf_pending *p, const struct pf_mem_who *who)
 {
 	uint64_t bytes = pf_gpu_given_bytes(p);
 
-	if (!p || !who || !bytes)
+	if (!p || !who || !bytes || pf_gpu_is_host(&p->gpu))
 		return;
 	if (bytes == PF_GPU_BYTES_UNKNOWN) {
 		pf_gpu_lost(p->gpu.events, PF_DROP_GPU_UNSEEN);
@@ -394,21 +441,21 @@ static __noinline void pf_gpu_given(struct pf_pending *p, const struct pf_mem_wh
 		pf_gpu_lives(p, who->cgroup_id, bytes);
 }
 
-static __noinline void pf_gpu_freed(const struct pf_gpu_call *c)
-{
-	uint64_t address = c ? pf_gpu_key_of(c->site, c->ptr) : 0;
-
-	if (c && c->since_ns && pf_gpu_since(address) == c->since_ns)
-		pf_live_remove(address, NULL);
-}
-
 static __noinline void pf_gpu_pool(const struct pf_gpu_call *c)
 {
 	struct pf_gpu_object o = {};
+	int64_t device;
 
 	if (!c)
 		return;
-	o.device = c->site.flags & PF_GPU_PROPS ? pf_gpu_props_device(c->size) : c->size;
+	if (c->site.flags & (PF_GPU_PROPS | PF_GPU_LOCATION))
+		device = pf_gpu_location_device(
+			c->size + (c->site.flags & PF_GPU_PROPS ? PF_PROPS_LOCATION : 0));
+	else
+		device = (uint32_t)c->size;
+	if (device < 0)
+		return;
+	o.device = device;
 	pf_gpu_object_set(PF_GPU_POOL, pf_gpu_stored(c->ptr, false), &o);
 }
 
@@ -429,8 +476,7 @@ static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_me
 
 	switch (c->site.kind) {
 	case PF_SITE_GPU_FREE:
-		pf_gpu_freed(c);
-		break;
+		break; /* pf_gpu_take() */
 	case PF_SITE_GPU_RELEASE:
 		pf_gpu_handle_less(c->ptr, 1, c->since_ns);
 		break;
@@ -457,6 +503,15 @@ static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_me
 	}
 }
 
+/* A free that fails frees nothing. */
+static __noinline void pf_gpu_failed(struct pf_pending *p)
+{
+	if (!p || p->gpu.site.kind != PF_SITE_GPU_FREE || !p->gpu.since_ns)
+		return;
+	p->live.time_ns = p->gpu.since_ns;
+	pf_live_put_back(&p->live, pf_gpu_key_of(p->gpu.site, p->gpu.ptr));
+}
+
 static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
 {
 	struct pf_pending_key key = pf_gpu_pending_key(pf_site_of(ctx).kind);
@@ -469,7 +524,9 @@ static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
 	p->gpu.events &= who.events;
 	if (!who.events)
 		pf_gpu_missed();
-	else if (!(uint32_t)PF_CONTEXT_REG(ctx, rax))
+	else if ((uint32_t)PF_CONTEXT_REG(ctx, rax))
+		pf_gpu_failed(p);
+	else
 		pf_gpu_succeeded(p, &who);
 	bpf_map_delete_elem(&gpu_pending, &key);
 }

@@ -68,6 +68,25 @@ static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
 	return true;
 }
 
+/*
+ * Puts an entry back that pf_live_remove() has removed. If there is one, it is of newer memory, and
+ * stays.
+ */
+static __noinline void pf_live_put_back(const struct pf_live *l, uint64_t address)
+{
+	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
+	struct pf_live_stats *stats = pf_live_stats_here();
+	int err;
+
+	if (!l || !stats)
+		return;
+	err = bpf_map_update_elem(&PF_LIVE, &key, l, BPF_NOEXIST);
+	if (!err)
+		stats->added++;
+	else if (err != -EEXIST)
+		pf_drop(PF_LIVE_EVENT, PF_DROP_LIVE_EVICTED);
+}
+
 static __always_inline bool pf_live_has(struct task_struct *task, uint64_t address)
 {
 	struct pf_live_key key = pf_live_key_of(task, address);

@@ -50,7 +50,10 @@
 	/* (pool *, properties *), (pool *, device) */                                             \
 	X("cuMemPoolCreate", SITE(POOL, 1, 2, 0, PF_GPU_PROPS))                                    \
 	X("cuDeviceGetDefaultMemPool", SITE(POOL, 1, 2, 0, 0))                                     \
-	X("cuDeviceGetMemPool", SITE(POOL, 1, 2, 0, 0))
+	X("cuDeviceGetMemPool", SITE(POOL, 1, 2, 0, 0))                                            \
+	/* (pool *, location *, type) */                                                           \
+	X("cuMemGetDefaultMemPool", SITE(POOL, 1, 2, 0, PF_GPU_LOCATION))                          \
+	X("cuMemGetMemPool", SITE(POOL, 1, 2, 0, PF_GPU_LOCATION))
 
 #define ARRAY_ROWS(X)                                                                              \
 	/* (array *, descriptor *) */                                                              \
@@ -141,6 +144,8 @@ const char *const alloc_cuda_marks[] = {
 	"cuMemPoolCreate*",
 	"cuDeviceGetDefaultMemPool*",
 	"cuDeviceGetMemPool*",
+	"cuMemGetDefaultMemPool*",
+	"cuMemGetMemPool*",
 	"cuArrayCreate*",
 	"cuArray3DCreate*",
 	"cuArrayDestroy*",

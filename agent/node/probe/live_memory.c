@@ -39,11 +39,15 @@ struct live_row {
 	uint64_t n, value, oldest_ns;
 	UT_hash_handle hh;
 };
+struct stale_entry {
+	struct pf_live_key key;
+	uint64_t time_ns;
+};
 struct sorting {
 	struct probe_set_state *set;
 	bool wants_rows;
 	struct live_row *rows;
-	struct pf_live_key *stale;
+	struct stale_entry *stale;
 	size_t n_seen, n_stale, cap_stale;
 };
 
@@ -75,7 +79,7 @@ static void sort_one(const void *key, const void *value, void *arg)
 	s->n_seen++;
 	if (!a || (s->set->ops->has_ended && s->set->ops->has_ended(s->set, k, l))) {
 		GROW(s->stale, s->n_stale, s->cap_stale);
-		s->stale[s->n_stale++] = *k;
+		s->stale[s->n_stale++] = (struct stale_entry){*k, l->time_ns};
 		return;
 	}
 	if (!s->wants_rows)
@@ -105,17 +109,30 @@ static void count_evicted(struct probe_set_state *set, uint64_t added, const str
 	set->evicted += added - accounted;
 }
 
+/*
+ * Removes the entry that the walk saw. If the program has got new memory at the address since, that
+ * entry is put back, except if there is a still newer one.
+ */
+static int stale_remove_one(struct probe_set_state *set, const struct stale_entry *s)
+{
+	struct pf_live l;
+	int r = bpf_map_lookup_and_delete_elem(set->live, &s->key, &l);
+
+	if (r)
+		return r == -ENOENT ? 0 : r;
+	if (l.time_ns != s->time_ns && !bpf_map_update_elem(set->live, &s->key, &l, BPF_NOEXIST))
+		return 0;
+	set->user_removed++;
+	return 0;
+}
+
 /* Returns whether no entry is left. */
 static bool stale_remove(struct sorting *s)
 {
 	bool left = false;
 
-	for (size_t i = 0; i < s->n_stale; i++) {
-		int r = bpf_map_delete_elem(s->set->live, &s->stale[i]);
-
-		s->set->user_removed += !r;
-		left |= r && r != -ENOENT;
-	}
+	for (size_t i = 0; i < s->n_stale; i++)
+		left |= stale_remove_one(s->set, &s->stale[i]) != 0;
 	free(s->stale);
 	return !left;
 }
