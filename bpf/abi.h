@@ -364,7 +364,7 @@ struct pf_usage_key {
 struct pf_usage {
 	/*
 	 * How often the event happened. off-cpu: switches of selected tasks; if only some are
-	 * noted, those that the noted ones stand for. mem-alloc, mem-inuse: traps of selected
+	 * noted, those that the noted ones stand for. Events of uprobes: traps of selected
 	 * processes; a hit of a site with PF_SITE_MORE counts as several.
 	 */
 	uint64_t hits;
@@ -436,7 +436,7 @@ enum pf_site_flags {
 /* A larger allocation cannot succeed, because a process has no more addresses. */
 #define PF_MEM_SIZE_MAX (1ull << 47)
 /*
- * Map `mem_procs`, key: struct pf_process_key: a process whose allocators are probed. After an
+ * Maps `mem_procs` and `gpu_procs`, key: struct pf_process_key: a process that is probed. After an
  * exec, the process has another key. `inner`: the allocators' own code. A probed call that returns
  * to such code is part of a call that is counted already.
  */
@@ -455,14 +455,14 @@ struct pf_mem_proc {
 	uint64_t hits;
 	uint64_t seen_bytes; /* bytes that the taken allocations count for, in one event */
 };
-/* Map `live`, LRU hash: sampled allocations that are not freed yet. */
+/* Map `live`, LRU hash, and `gpu_live`, hash: sampled allocations that are not freed yet. */
 struct pf_live_key {
 	uint64_t start_boottime_ns; /* of the process */
 	uint32_t tgid_root, exec_id;
 	uint64_t address;
 };
 struct pf_live {
-	struct pf_count_key key; /* event PF_EVENT_MEM_INUSE */
+	struct pf_count_key key; /* event: PF_EVENT_MEM_INUSE or PF_EVENT_HBM_INUSE */
 	uint64_t value;		 /* bytes for which the allocation counts */
 	uint64_t time_ns;	 /* CLOCK_BOOTTIME */
 };

@@ -14,10 +14,6 @@
 
 /* ---- counts ---- */
 
-/*
- * Empties a hash map that no program writes any more. value_bytes: the size of a value in user
- * space. each(key, value) is called for every element.
- */
 int probes_map_each(int map, size_t key_bytes, size_t value_bytes, bool take, probes_map_fn *each,
 		    void *arg)
 {

@@ -51,11 +51,13 @@ struct taking {
 struct raw_sample *probes_taking_sample(struct taking *t); /* returns a new sample of the drain */
 typedef void probes_map_fn(const void *key, const void *value, void *arg);
 /*
- * Calls each for all entries of a hash map, which are read in batches. take: also deletes them. If
- * it fails, each may have been called for some entries.
+ * Calls each for all entries of a hash map, which are read in batches. value_bytes: the size of a
+ * value in user space. take: also deletes them; then no program may write the map any more. Else an
+ * entry that stays is seen once; one that is removed and added again meanwhile may be seen twice or
+ * not at all. If it fails, each may have been called for some entries.
  */
-int probes_map_each(int map, size_t key_bytes, size_t value_bytes, bool take,
-		    probes_map_fn *each, void *arg);
+int probes_map_each(int map, size_t key_bytes, size_t value_bytes, bool take, probes_map_fn *each,
+		    void *arg);
 
 /* ---- events: each has a file, and a row of the table in probe.c ---- */
 struct event_probe {

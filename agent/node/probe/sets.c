@@ -172,9 +172,8 @@ static int object_load(struct probes *p, struct probe_set_state *s)
 	r = probes_lend_maps(p, s->object.obj);
 	if (!r)
 		r = bpf_object__load_skeleton(s->object.skeleton);
-	if (r) {
+	if (r)
 		s->ops->destroy(s);
-	}
 	return r;
 }
 
