@@ -2,8 +2,8 @@
 /*
  * Measures how long this node was not profiled because no agent ran. A small file holds the time up
  * to which profiles have left the node, and whether a process was selected then. The next agent
- * reports the time from then until it profiles as a loss. Within one boot it measures this time
- * with CLOCK_BOOTTIME, because the wall clock may have been set in between. Runs on the loop
+ * reports the time from then until it profiles as a loss. Within one boot, the agent measures this
+ * time with CLOCK_BOOTTIME, because the wall clock may have been set in between. Runs on the loop
  * thread; the disk worker writes the file.
  */
 #include "node/pipeline/internal.h"
@@ -14,7 +14,8 @@
 
 #define FILE_NAME      "node-state.json"
 #define MAX_FILE_BYTES 4096
-#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* an offset that differs more is ignored */
+/* a stored offset that differs by more from the measured one is ignored */
+#define OFFSET_MAX_NS (24 * 3600 * NSEC_PER_SEC)
 
 struct note {
 	struct task task;
@@ -145,9 +146,10 @@ static void note_down(struct pipeline *p, uint64_t end_ns, bool active)
 }
 
 /*
- * From now on, if a process is selected, the file says that the time must be reported as a loss.
- * This changes when its window has left the node. An earlier downtime that is not reported yet
- * stays in the file.
+ * To be called every second. If a process is profiled and the file does not show it yet, writes to
+ * the file that the time from now on must be reported as a loss. When a window has left the node,
+ * pipeline_downtime_left() writes a later time. While an earlier downtime is not reported yet, this
+ * function does not change the file.
  */
 void pipeline_downtime_note(struct pipeline *p, bool active, bool idle, bool refused)
 {

@@ -19,8 +19,8 @@
 static struct pipeline *node_after(const char *form, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * Makes the pipeline of an agent that finds such a file. It does not write the file, because no
- * worker runs here.
+ * Makes the pipeline of an agent that finds a state file with this text. The pipeline does not
+ * write the file, because no worker runs here.
  */
 static struct pipeline *node_after(const char *form, ...)
 {
@@ -79,7 +79,7 @@ static void test_another_boot_128(void **state)
 			       "\"boot_ms\": %lld}",
 			       wall_s() - AGO_S, boot_ms() - 5000),
 		    AGO_S);
-	/* the boot before was longer than this one is until now */
+	/* the earlier boot lasted longer than this one has lasted until now */
 	assert_told(node_after("{\"end\": %lld, \"active\": true, \"boot_id\": \"another\", "
 			       "\"boot_ms\": %lld}",
 			       wall_s() - AGO_S, boot_ms() + 5000000),

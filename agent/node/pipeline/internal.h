@@ -20,8 +20,8 @@ struct attribution { /* to which container the samples of one cgroup in one drai
 	/*
 	 * How exact the values of the cgroup in this drain are: see limit_estimate(). share_ppm:
 	 * the share of what happened that was measured, in ppm (0: everything). error_ppm: one
-	 * standard error of the sum, in ppm of the sum. Values of mem-alloc are multiplied by 1e6 /
-	 * share_ppm.
+	 * standard error of the sum, in ppm of the sum. Values of events from uprobes are
+	 * multiplied by 1e6 / share_ppm.
 	 */
 	uint32_t share_ppm[_EVENT_MAX], error_ppm[_EVENT_MAX];
 };
@@ -30,7 +30,7 @@ struct held_back {
 	struct owner *owner;
 	uint64_t us, n;
 };
-/* A request to windows.c, which folds it into windows. */
+/* A request to windows.c: a drain that must be folded into windows, and what belongs to it. */
 struct feed {
 	struct drain *drain;	    /* NULL: the worker only checks whether a window has ended */
 	/*
@@ -38,7 +38,10 @@ struct feed {
 	 * again
 	 */
 	bool full, last_pass;
-	/* in its first pass, the worker asked already for the files of all mappings */
+	/*
+	 * in the first pass of this drain, the worker has already asked for the files of all its
+	 * mappings
+	 */
 	bool files_asked;
 	bool whole; /* see pipeline_drain_whole() */
 	/* how long the node was not profiled before this drain; reported once */
@@ -49,7 +52,7 @@ struct feed {
 	struct losses lost;
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
-	struct process_exit *exits; /* of processes that ended since the request before */
+	struct process_exit *exits; /* of the processes that ended since the last request */
 	size_t n_exits;
 	struct host_list *hosts;
 	struct hosts *host_names;
@@ -64,11 +67,12 @@ struct missing { /* a process whose mappings must be read, because they are out 
 	uint64_t cgroup_id;
 };
 #define MAX_MISSING 256
-struct taken { /* what was folded of one cgroup in a drain */
+struct taken { /* counts and sums of the samples of one cgroup in a drain that were folded */
 	uint64_t n_samples[_EVENT_MAX];
 	/* samples with a user stack; how many of these stacks are complete */
 	uint64_t n_stacks, n_finished;
-	uint64_t values[_EVENT_MAX];   /* sums for the estimates; windows.c sets them to 0 again */
+	/* sums for the estimates; windows.c sets them to 0 after their use */
+	uint64_t values[_EVENT_MAX];
 };
 /* The answer to a feed. The caller passes it filled with zeros. */
 struct feed_answer {
@@ -90,7 +94,10 @@ void pipeline_feed_answer_done(struct feed_answer *a);
 
 /* ---- windows.c, on the pipeline worker: samples -> frames -> windows ---- */
 struct windows;
-/* Later calls are for work->pipe. work NULL: for one thread, whichever it is. */
+/*
+ * All later calls must come from the worker work->pipe. work NULL: they may come from any thread,
+ * but always from the same one.
+ */
 int pipeline_windows_new(const struct fold_config *c, struct files *f, const struct work *work,
 			 struct windows **ret);
 struct windows *pipeline_windows_free(struct windows *p);
@@ -104,7 +111,10 @@ void pipeline_windows_runtimes(struct windows *p, struct process_id id,
 		       uint32_t exec_id, struct runtime_process *r);
 void pipeline_windows_named(struct windows *p, struct names_wanted *w);
 struct batch *pipeline_windows_flush(struct windows *p);
-/* Why kernel functions have no names; "": they have names. Only before the worker uses p. */
+/*
+ * Returns why kernel functions have no names; "": they have names. To be called only before the
+ * worker uses p.
+ */
 const char *pipeline_windows_kernel_problem(const struct windows *p);
 
 /* ---- throttle.c: how long CPU limits kept containers from running ---- */
@@ -120,7 +130,7 @@ void pipeline_throttle_take(struct throttle *t, struct feed *f);
 
 /* ---- process_reader.c: reads mappings and names of processes, on the files worker ---- */
 struct process_reader;
-/* How the reader reaches follow, or a test. */
+/* The functions of follow that the reader calls; a test passes its own functions. */
 struct reader_ops {
 	bool (*rests)(const struct follow *f, struct process_id id, uint32_t exec_id);
 	uint64_t (*cgroup)(const struct follow *f, struct process_id id);
@@ -129,8 +139,8 @@ struct reader_ops {
 struct process_reader *pipeline_reader_new(struct pipeline *p, const struct reader_ops *ops);
 struct process_reader *pipeline_reader_free(struct process_reader *r);
 /*
- * Reads the mappings of a process, as when it was first seen. stack: see struct raw_proc. cgroup_id
- * 0: the cgroup of the process before this call stays.
+ * Has the files worker read the mappings of a process, and passes them on. stack: see struct
+ * raw_proc. cgroup_id 0: the process has the cgroup that follow knows for it.
  */
 void pipeline_reader_mappings(struct process_reader *r, struct process_id id, uint32_t exec_id,
 		    uint32_t stack, uint64_t cgroup_id);
@@ -154,14 +164,20 @@ struct queue_ops {
 };
 struct sample_queue *pipeline_queue_new(struct pipeline *p, const struct queue_ops *ops);
 struct sample_queue *pipeline_queue_free(struct sample_queue *d);
-/* Takes ownership of drain; NULL: the worker only checks whether a window has ended. */
+/*
+ * Adds a drain to the queue and takes ownership of it. drain NULL: the worker only checks whether a
+ * window has ended.
+ */
 void pipeline_queue_add(struct sample_queue *d, struct drain *drain, bool full);
 /* Like pipeline_queue_add, for samples that come from no probe: see pipeline_drain_whole(). */
 void pipeline_queue_add_whole(struct sample_queue *d, struct drain *drain);
 /* The next request tells the worker that these processes have ended. */
 void pipeline_queue_exited(struct sample_queue *d, const struct process_exit *exits, size_t n);
 void pipeline_queue_advance(struct sample_queue *d);
-/* Losses that no request contains yet. The next request takes them. The caller may add to them. */
+/*
+ * Returns the losses that no request contains yet. The next request takes them. The caller may add
+ * losses.
+ */
 struct losses *pipeline_queue_lost(struct sample_queue *d);
 uint64_t pipeline_queue_n_lost(const struct sample_queue *d); /* see pipeline_n_lost() */
 
@@ -170,12 +186,16 @@ struct downtime {
 	char *path;	     /* of the file; NULL: there is no directory for it */
 	const char *boot_id; /* borrowed */
 	bool active;
-	bool owed; /* the file says that the time after its last entry must be reported as a loss */
+	/* the file says that the time after the one in the file must be reported as a loss */
+	bool owed;
 	/*
 	 * the agent before ended while a process was selected, and this agent does not profile yet
 	 */
 	bool lasts;
-	/* The kernel refuses the programs. That is reported elsewhere and is no downtime. */
+	/*
+	 * The kernel refuses the BPF programs. Targets and the report show this, and it does not
+	 * count as downtime.
+	 */
 	bool refused;
 	uint64_t before_ns;    /* the downtime before this agent that is not reported yet */
 	/* the downtime up to this moment is reported, or is in before_ns; CLOCK_BOOTTIME */
@@ -193,15 +213,17 @@ void pipeline_downtime_open(struct downtime *g, const struct config *conf, bool 
  * known.
  */
 uint64_t pipeline_downtime_take(struct pipeline *p);
-/* Gives ns of downtime back, because it could not be reported. */
+/*
+ * Adds ns to the downtime that is not reported yet, because the request with this time was refused.
+ */
 void pipeline_downtime_untold(struct pipeline *p, uint64_t ns);
 /*
  * To be called every second. active: a process is profiled. idle: the plan is known and selects
- * nothing. refused: the kernel refuses the programs, which targets and the report contain. The disk
+ * nothing. refused: the kernel refuses the BPF programs; targets and the report show this. The disk
  * worker writes the file.
  */
 void pipeline_downtime_note(struct pipeline *p, bool active, bool idle, bool refused);
-/* A window has ended. The sender has everything up to end_ns (wall time). */
+/* To be called when a window has ended and the sender has all profiles up to end_ns (wall time). */
 void pipeline_downtime_left(struct pipeline *p, uint64_t end_ns);
 void pipeline_downtime_end(struct pipeline *p); /* to be called when the agent ends */
 void pipeline_downtime_done(struct downtime *g);

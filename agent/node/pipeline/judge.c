@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define MAX_PROCESSES 32768
-/* longest time that a runtime's code runs in a container on a busy node; usually milliseconds */
+/* longest time that the container runtime's own code runs in a new container, on a busy node */
 #define RUNTIME_START_NS (10 * NSEC_PER_SEC)
 
 /* ---- processes ---- */
@@ -41,7 +41,7 @@ static void note_process(struct windows *p, const struct raw_proc *r)
 	proc->stack = r->stack;
 	proc->nodes_pid_ns = r->tgid_own == r->tgid;
 	/*
-	 * it lives, even if it was taken for ended, which happens when the table of processes is
+	 * the process is alive; it may have been taken for ended, if the table of processes was
 	 * full
 	 */
 	proc->exited_ns = 0;
@@ -92,10 +92,10 @@ static int compare_attribution(const void *key, const void *item)
 }
 
 /*
- * Whether runc (1.1, 1.2) or crun has this name before it is called runc:[...] or becomes the
- * container's program. Both execute /proc/self/exe, which executes a copy of itself through a
- * descriptor. The name of this copy is the number of the descriptor or, from Linux 6.14 on, the
- * name of the file.
+ * Whether a process of the container runtime (runc 1.1 or 1.2, or crun) may have this name, before
+ * its name is runc:[...] or it becomes the container's program. runc and crun execute
+ * /proc/self/exe, and that program executes a copy of itself through a file descriptor. The name of
+ * the copy is the number of the descriptor or, from Linux 6.14 on, the name of the file.
  */
 static bool is_runtime_name(const char *comm)
 {
@@ -104,9 +104,10 @@ static bool is_runtime_name(const char *comm)
 }
 
 /*
- * Whether the sample is of the runtime's own code. This code runs in the container's cgroup for a
- * moment when a container starts, and at each exec into one. A program of a pod with hostPID may
- * have the same name, so the age of the process counts, too.
+ * Whether the sample is of the container runtime's own code. This code runs in the container's
+ * cgroup for a moment when the container starts, and each time a user starts a program in it
+ * (kubectl exec). A program of a pod with hostPID may have the same name, so the age of the process
+ * counts, too.
  */
 static bool is_runtime_helper(const struct sampled_process *proc, const char *comm,
 			      const struct raw_sample *s)
@@ -159,8 +160,8 @@ static const char *select_sample(struct windows *p, const struct feed *f,
 }
 
 /*
- * Whether user code waits. A kernel thread, and a stack with frames of the kernel only, have no
- * user code. A user stack that was lost counts as user code.
+ * Whether the stack of a wait has user code. The stack of a kernel thread has none, and a stack may
+ * have frames of the kernel only. A user stack that was lost counts as user code.
  */
 static bool has_user_code(const struct drain *d, const struct raw_sample *s)
 {

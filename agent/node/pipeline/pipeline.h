@@ -24,11 +24,15 @@ struct pipeline_config { /* all pointers are borrowed */
 	const struct cgroup_hierarchy *hierarchy;
 	const struct config *conf;
 	bool has_pods; /* profiles pods, by their cgroups */
-	bool local;    /* stores its state in conf's data_dir; otherwise in conf's spool_dir */
+	/*
+	 * `podflame local`: the file for the next agent is in conf->data_dir, not in
+	 * conf->spool_dir
+	 */
+	bool local;
 	const char *boot_id;
 };
 struct pipeline;
-/* Also reads from the file of the agent before how long the node was not profiled. */
+/* Also finds how long the node was not profiled, from the file that the previous agent has left. */
 struct pipeline *pipeline_new(const struct pipeline_config *c);
 /*
  * To be called when the node's UID is known, before the first drain, because profiles contain the
@@ -48,8 +52,8 @@ void pipeline_close(struct pipeline *p);
 struct pipeline *pipeline_free(struct pipeline *p);
 
 /*
- * Takes ownership of a drain; NULL if nothing is loaded. full: the drain of each second, not a
- * quick one.
+ * Adds a drain and takes ownership of it. drain NULL: no BPF programs are loaded. full: this is the
+ * drain of each second, not a quick one.
  */
 void pipeline_drain(struct pipeline *p, struct drain *drain, bool full);
 /*
@@ -65,15 +69,16 @@ void pipeline_note_profiled(struct pipeline *p);
 /* To be called every second, after the drain. */
 void pipeline_tick(struct pipeline *p);
 /*
- * These processes have ended. The pipeline keeps what it knows of them for a while, for late
- * samples.
+ * To be called when these processes have ended. The pipeline keeps what it knows of them for a
+ * while, for late samples.
  */
 void pipeline_exited(struct pipeline *p, const struct process_exit *exits, size_t n);
 /*
- * How many samples drains have lost since the start, including those of drains that were refused.
+ * Returns how many samples drains have lost since the start, including those of drains that were
+ * refused.
  */
 uint64_t pipeline_n_lost(const struct pipeline *p);
-/* To be called when mappings, names or files for which a drain waits may be there. */
+/* To be called when mappings, names or files for which a drain waits may have arrived. */
 void pipeline_advance(struct pipeline *p);
 /* Callbacks for follow_ops.runtimes and follow_ops.read_mappings. */
 void pipeline_runtimes(struct pipeline *p, struct process_id id,

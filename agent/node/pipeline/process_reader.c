@@ -13,7 +13,7 @@ struct process_reader {
 	struct pipeline *pipeline;
 	const struct reader_ops *ops;
 	unsigned n;	     /* requests without an answer yet */
-	unsigned generation; /* counts up with each files worker that was left behind */
+	unsigned generation; /* how many times the files worker got a new thread */
 };
 
 /* ---- mappings ---- */
@@ -24,7 +24,7 @@ struct mappings_reading {
 	uint32_t exec_id, stack;
 	struct process_id id;
 	struct mappings *found;
-	unsigned generation; /* the generation of the files worker that has it */
+	unsigned generation; /* the reader's generation when the request was made */
 	int result;
 };
 
@@ -128,7 +128,10 @@ void pipeline_reader_mappings(struct process_reader *all, struct process_id id, 
 /* ---- names of runtimes' functions ---- */
 
 struct naming {
-	/* A process that blocks its reader is reported in the same way as for its files. */
+	/*
+	 * If reading the process blocks the worker, the process is reported as one whose files
+	 * block it.
+	 */
 	struct mappings_reading reading;
 	struct names_wanted *wanted;
 };
@@ -197,7 +200,10 @@ void pipeline_reader_names(struct process_reader *all, struct names_wanted *w)
 
 /* ---- creation and end ---- */
 
-/* Another thread is the files worker now. Answers of the previous one may never come. */
+/*
+ * Called when a new thread has become the files worker. The reader does not wait for the answers of
+ * the old thread, because they may never come.
+ */
 static void begin_anew(void *arg)
 {
 	struct process_reader *all = arg;

@@ -10,7 +10,7 @@
 
 #define CGROUP 20
 
-/* ---- in follow's place ---- */
+/* ---- functions in place of those of follow ---- */
 
 static bool rests;
 static struct process_id followed;
@@ -80,7 +80,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* A user sees why its samples lack names. */
+/* The counter shows a user why samples of the process lack names. */
 static void a_process_that_rests_is_not_read_and_counted(void **state)
 {
 	struct counter *c = counter("podflame_mappings_dropped_total", "reason", "resting");

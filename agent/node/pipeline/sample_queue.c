@@ -20,7 +20,7 @@ struct feeding {
 	struct sample_queue *queue;
 	struct feed feed;
 	struct feed_answer answer;
-	/* CLOCK_BOOTTIME: after this time it does not wait for mappings any more */
+	/* CLOCK_BOOTTIME: after this time the drain does not wait for mappings any more */
 	uint64_t due_ns;
 	struct feeding *next;
 };
@@ -30,14 +30,18 @@ struct sample_queue {
 	const struct queue_ops *ops;
 	struct feeding *first, **last;
 	size_t n_waiting; /* number of drains of the kernel in the queue */
-	/* sleep of refused drains; it goes with the next request, as lost does */
+	/*
+	 * how long the machine slept during refused drains; the next request takes it, and `lost`
+	 */
 	uint64_t asleep_ns;
 	struct losses lost;
 	uint64_t n_lost;	    /* number of lost samples of drains, since the start */
 	unsigned n_exec_reads;	    /* how many processes were read at their exec in this second */
-	struct process_exit *exits; /* goes with the next request */
+	struct process_exit *exits; /* the processes that have ended; the next request takes them */
 	size_t n_exits, cap_exits;
-	/* The pipeline worker has a request. It gets one at a time, so the order is kept. */
+	/*
+	 * The pipeline worker has a request. The worker gets one at a time, so the order is kept.
+	 */
 	bool feeding;
 };
 
@@ -50,7 +54,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The cgroup ids of the samples, each once. Adjacent samples usually have the same one. */
+/* Returns the cgroup ids of the samples, each once. Adjacent samples usually have the same id. */
 static uint64_t *distinct_cgroups(const struct drain *drain, size_t *ret_n)
 {
 	uint64_t *ids = xcalloc(drain->n_samples + 1, sizeof(*ids));
@@ -139,8 +143,8 @@ static void parse(struct sample_queue *d, struct feed_answer *f)
 }
 
 /*
- * Mappings, names or files were missing. Has them read, and puts the same drain at the front of the
- * queue for its last pass.
+ * Has the missing mappings, names and files read, and puts the same drain at the front of the queue
+ * for its last pass.
  */
 static void come_again(struct sample_queue *d, struct feed *from, struct feed_answer *answer)
 {
@@ -213,8 +217,9 @@ static void feed_handled(struct task *t)
 	pipeline_feed_done(&f->feed);
 	pipeline_feed_answer_done(&f->answer);
 	/*
-	 * This must be the last step. While the node closes, the tasks that were posted above have
-	 * ended already, and with feeding false their end would have sent the next request.
+	 * This must be the last step. While the node closes, a task that is posted above ends
+	 * before work_post() returns. If feeding were false by then, the end of this task would
+	 * send the next request.
 	 */
 	d->feeding = false;
 	pipeline_queue_advance(d);
@@ -252,8 +257,9 @@ struct losses *pipeline_queue_lost(struct sample_queue *d)
 }
 
 /*
- * Adds the losses and the sleep from before. After a sleep, the open window is still the one from
- * before the sleep. This request ends it, even if it has no drain.
+ * Adds the losses and the sleep that no request contains yet. After a sleep, the open window is
+ * still the one from before the sleep. This request ends that window, even if the request has no
+ * drain.
  */
 static void add_earlier(struct sample_queue *d, struct feed *f)
 {
@@ -266,7 +272,7 @@ static void add_earlier(struct sample_queue *d, struct feed *f)
 
 /*
  * This function may call itself: while the node closes, work_post() returns after the task has
- * ended, and the end of a task calls this.
+ * ended, and the end of a task calls this function.
  */
 void pipeline_queue_advance(struct sample_queue *d)
 {

@@ -11,7 +11,7 @@
 /* ---- the functions that the queue calls ---- */
 
 static bool parses, under_way;
-/* the drains in the order in which fold() got them, each pass; they are freed by now */
+/* the drains of all passes, in the order in which fold() got them; they are freed by now */
 static const struct drain *fed[32];
 static size_t n_fed, n_folded;
 static uint64_t fed_asleep_ns[32];
@@ -301,8 +301,8 @@ static void who_is_found_without_names_at_the_end_comes_again_at_once(void **sta
 }
 
 /*
- * A refused drain loses its samples, but not the sleep of the machine. The next drain reports it,
- * once.
+ * A refused drain loses its samples, but not the sleep of the machine. The next drain reports the
+ * sleep, once.
  */
 static void a_refused_sleep_is_told_with_the_next(void **state)
 {
@@ -354,8 +354,9 @@ static void refused_samples_are_counted(void **state)
 }
 
 /*
- * The losses of a drain go with it, also to its second pass. If the drain is refused, they go with
- * the next one, and the samples of the refused drain are lost, too.
+ * The worker gets the losses of a drain together with the drain, also in its second pass. If the
+ * drain is refused, the worker gets them with the next drain, and the samples of the refused drain
+ * are lost, too.
  */
 static void losses_go_with_their_drain(void **state)
 {
@@ -401,8 +402,9 @@ static void add_refused(uint64_t asleep_s)
 }
 
 /*
- * The last target was deleted at the same time, so no drain follows. Then the request that only
- * checks for the end of a window takes the sleep, even if one such request is refused.
+ * A drain is refused, and no other drain follows, because the last target was deleted. Then the
+ * request that only checks for the end of a window takes the sleep, even if one such request is
+ * refused.
  */
 static void a_refused_sleep_is_told_without_a_drain(void **state)
 {

@@ -28,7 +28,7 @@ struct seen_container { /* the values of the last reading */
 struct throttle {
 	const struct pipeline_config *config;
 	struct seen_container *seen;
-	struct held_back *pending; /* goes with the next drain */
+	struct held_back *pending; /* the times that the next drain takes */
 	size_t n_pending, cap_pending;
 	uint64_t read_ns;
 	bool busy;

@@ -115,7 +115,10 @@ static void count_end(struct windows *p, const struct accepted *a, const struct 
 	a->taken->n_finished += reason ? 0 : s->n;
 }
 
-/* The value of a sample from uprobes, multiplied if only a share of the time was measured. */
+/*
+ * Returns the value of a sample. If the sample comes from uprobes and only a share of the time was
+ * measured, the value is multiplied.
+ */
 static uint64_t scaled(const struct accepted *a, const struct raw_sample *s)
 {
 	uint32_t ppm = a->attribution ? a->attribution->share_ppm[s->event] : 0;
@@ -196,8 +199,8 @@ static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
 
 /*
  * Finds what the names of a drain still need. These are mappings, if a library was loaded after
- * they were read, and the names of runtimes' functions. Both are requested once per drain at most.
- * If mappings must be read, their files are requested in the second pass.
+ * they were read, and the names of functions that runtimes run. They are requested once per drain
+ * at most. If mappings must be read, their files are requested in the second pass.
  */
 static void find_missing(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
@@ -234,7 +237,7 @@ static void want_young(struct windows *p, const struct feed *f, struct feed_answ
 	ret->wanted = stacks_wanted(p->stacks, &ret->n_wanted);
 }
 
-/* Calls pipeline_judge(), and sets the `taken` of the sample's cgroup. */
+/* Calls pipeline_judge(), and sets ret->taken to the sums of the sample's cgroup. */
 static const char *judge(struct windows *p, const struct feed *f, const struct raw_sample *s,
 			 struct taken *taken, struct accepted *ret)
 {
@@ -245,7 +248,7 @@ static const char *judge(struct windows *p, const struct feed *f, const struct r
 }
 
 /*
- * Folds one part of a wait: with first, the part before `boot_ns`; else the part after it. So each
+ * Folds one part of a wait: if `first`, the part before `boot_ns`, else the part after. So each
  * window gets only its own part.
  */
 static void fold_part(struct windows *p, const struct feed *f, const struct raw_sample *s,
@@ -279,9 +282,10 @@ static void tell_estimates(struct windows *p, const struct feed *f, struct taken
 }
 
 /*
- * The end of the open window, for the samples of a drain. If the machine slept during the drain, it
- * is not known which samples are from before the sleep. So all of them, at most a second of time
- * awake, go into the window that the sleep ends. Waits do not include the sleep: see bpf/waits.h.
+ * Returns the end of the open window, for the samples of a drain. If the machine slept during the
+ * drain, it is not known which samples are from before the sleep. So all of them, at most a second
+ * of time awake, go into the window that the sleep ends. Waits do not include the sleep: see
+ * bpf/waits.h.
  */
 static uint64_t window_end(const struct windows *p, const struct feed *f, uint64_t now_ns)
 {

@@ -29,7 +29,10 @@ struct world {
 	size_t cap_samples;
 };
 
-/* Wall time minus CLOCK_BOOTTIME in the open window. It ends at a multiple of its length. */
+/*
+ * Returns wall time minus CLOCK_BOOTTIME in the open window. The window ends at a multiple of its
+ * length.
+ */
 static uint64_t offset_of(const struct windows *p)
 {
 	uint64_t boot_ns = fold_next_flush_ns(p->fold), about_ns = now_wall_ns() - now_boot_ns();
@@ -301,7 +304,7 @@ static void test_a_suspend(void **state)
 
 /*
  * The drain with the sleep was refused, and no other follows. The samples from before the sleep are
- * in a window that ends before it.
+ * in a window that ends before the sleep.
  */
 static void test_a_suspend_without_a_drain(void **state)
 {
@@ -534,8 +537,8 @@ static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns
 }
 
 /*
- * Passes mappings to the windows, after they were asked to keep them. Returns whether the windows
- * refused them, so that only the caller holds them.
+ * Passes mappings to the windows. Returns whether the windows refused them, so that only the caller
+ * holds them.
  */
 static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns)
 {
