@@ -28,14 +28,14 @@ struct day {
 	uint64_t last_end_ns;
 	unsigned n_windows, n_steps;
 	/*
-	 * went_back: the clock went back in the open window. goes_over: it did in the last one, so
-	 * the open window may overlap it
+	 * went_back: the clock went back in the open window. goes_over: the clock went back in the
+	 * last window, so the open window may overlap it
 	 */
 	bool went_back, goes_over;
 	uint64_t late_ns; /* how late the next drain comes */
 };
 
-/* The profile with samples; NULL: there is none. The others report sleeps. */
+/* Returns the profile with samples; NULL: there is none. The other profiles report sleeps. */
 static const struct profile *samples_of(struct day *d, const struct batch *b)
 {
 	const struct profile *found = NULL;
@@ -68,7 +68,9 @@ static void take(struct day *d, struct batch *b)
 	}
 	assert_true(p->end_ns > p->start_ns);
 	assert_true(p->end_ns - p->start_ns <=
-		    /* if the clock was set at its end, it is one drain longer */
+		    /*
+		     * if the clock was set at the end of a window, the window is one drain longer
+		     */
 		    (WINDOW_S + 1) * S + SLACK_NS + d->late_ns);
 	if (!d->goes_over)
 		assert_true(p->start_ns >= d->last_end_ns);
@@ -195,7 +197,7 @@ static void sleep_once(struct day *d)
 	uint64_t asleep_ns = S + (uint64_t)(chance() * 3600e9);
 
 	pass(d,
-	     /* so that it falls asleep and wakes up in the middle of a second */
+	     /* so that the machine falls asleep and wakes up in the middle of a second */
 	     (uint64_t)(chance() * 1e9));
 	pass(d, asleep_ns);
 	d->asleep_ns += asleep_ns;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How exact values are. fold_estimate() notes this for one event of a container. When the window
- * ends, fold_apply_estimates() divides it among the profiles of that container's processes.
+ * Keeps how exact values are. fold_estimate() notes the error for one event of a container. When
+ * the window ends, fold_apply_estimates() divides the error among the profiles of that container's
+ * processes.
  */
 #include "node/fold/internal.h"
 

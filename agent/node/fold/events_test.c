@@ -347,7 +347,7 @@ static void test_throttled_time_is_a_containers(void **state)
 
 /*
  * A loss is in the profiles of each event that it may concern, so a user who looks at one event
- * sees it.
+ * sees the loss.
  */
 static void test_a_loss_is_of_each_event(void **state)
 {
@@ -399,7 +399,7 @@ static void add_in_share(struct fold *f, struct owner *o, uint32_t tgid, uint64_
 	fold_end(f);
 }
 
-/* The values of the samples with this stream; NULL: of those without labels. */
+/* Returns the sum of the values of the samples with this stream; NULL: of those without labels. */
 static int64_t value_of(const struct profile *p, const char *stream)
 {
 	int64_t sum = 0;

@@ -7,19 +7,20 @@
 
 #include <stdlib.h>
 
-/* if wall time moves by more than this, the clock was set */
+/* if wall time moves by more than this against CLOCK_BOOTTIME, the clock was set */
 #define STEP_NS	      (500 * NSEC_PER_MSEC)
 #define LATE_COUNTER  "podflame_samples_late_total"
 #define PROCESS_TOTAL "Total"
 #define PROCESS_HELD  "Throttled"
-/* limit of the samples in a window that differ by their link: about 18,000 */
+/* limit of the bytes of samples with a link in one window: about 18,000 samples */
 #define LINKED_BYTES (4u << 20)
 
 /* ---- windows ---- */
 
 /*
- * The window ends at a multiple of its length. It also begins at one, unless now is set: then it
- * begins at wall_ns, because no window was open before.
+ * Opens a window. It ends at a multiple of its length. It also begins at such a multiple, unless
+ * `now` is set. Then it begins at wall_ns: no window was open before, or the last one ended at that
+ * time.
  */
 static void window_open(struct fold *f, uint64_t boot_ns, uint64_t wall_ns, bool now)
 {
@@ -139,7 +140,7 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 	if (ended && !set && f->start_ns < old_end_ns) {
 		/*
 		 * the wall clock was slowed down a little: the new window must not begin before the
-		 * old one's end
+		 * end of the old one
 		 */
 		f->start_ns = old_end_ns;
 		f->end_ns = old_end_ns + f->window_ns;
@@ -163,7 +164,7 @@ static void count_links(const char *reason, uint64_t n)
 	counter_add(counter("podflame_links_dropped_total", "reason", reason), n);
 }
 
-/* The sample's link. 0: it has none, or the samples with links have reached their limit. */
+/* Returns the sample's link. 0: it has none, or the samples with links have reached their limit. */
 static uint32_t link_of(struct fold *f, const struct raw_sample *s)
 {
 	uint32_t link = 0;
@@ -181,7 +182,10 @@ static void count_labels(const char *reason, uint64_t n)
 	counter_add(counter("podflame_labels_dropped_total", "reason", reason), n);
 }
 
-/* The sample's labels. NULL: it has none, or its container has used up its bytes for labels. */
+/*
+ * Returns the sample's labels. NULL: it has none, or its container has used up its bytes for
+ * labels.
+ */
 static const struct profile_labels *labels_of(struct fold *f, const struct raw_sample *s)
 {
 	if (!s->labels || fold_may_label(f))
@@ -216,7 +220,7 @@ static uint32_t ppm_of(uint32_t keep)
 	return MAX((uint32_t)(((uint64_t)keep + 1) * 1000000 >> 32), 1u);
 }
 
-/* Fills in all members except stack and time. */
+/* Fills in all members except the stack, and process_comm, which only "Total" has. */
 static struct profile_sample sample_of(struct fold *f, const struct raw_sample *s,
 				       const struct raw_names *names, const char *service)
 {
@@ -266,8 +270,8 @@ static void note_thinning(struct profile *p, const struct owner *o)
 }
 
 /*
- * Without its link, and then without its labels, the window may have a sample to which this one can
- * be added.
+ * Tries to add a sample without its link, and then also without its labels: the window may already
+ * have an equal sample, to which it can be added.
  */
 static bool put_without(struct fold *f, struct profile_entry *e, struct profile_sample *sample)
 {

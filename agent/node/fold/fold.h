@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fold: adds samples up to profiles. There is one profile per process, event and window. Samples of
- * threads with one name are added up. fold owns the open window until fold_flush() returns it. It
- * reads no files and names no frames. Pipeline worker only.
+ * threads with the same name are added up. fold owns the open window until fold_flush() returns it.
+ * It reads no files and names no frames. Pipeline worker only.
  */
 #pragma once
 
@@ -35,8 +35,8 @@ struct fold_process {
 /*
  * The caller interns strings and frames in fold_batch() and adds samples between fold_begin() and
  * fold_end(). The bytes that this needs count for the owner (NULL: for no container; then there is
- * no limit). false: the owner already uses half of the bytes that the others leave in the window.
- * Then the caller must report its sample lost as "window_full".
+ * no limit). false: the owner already uses half of the bytes that the other owners leave in the
+ * window. Then the caller must report its sample as lost, with the reason "window_full".
  */
 bool fold_begin(struct fold *f, struct owner *owner);
 void fold_end(struct fold *f);
@@ -56,7 +56,7 @@ void fold_end(struct fold *f);
 bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s,
 	      const struct raw_names *names, uint32_t stack);
 /*
- * The part of an off-cpu sample's value that was waited before boot_ns (CLOCK_BOOTTIME). It assumes
+ * Returns how much of an off-cpu sample's value is from before boot_ns (CLOCK_BOOTTIME). It assumes
  * that the value is spread evenly over the time in which it was measured, which ends with last_ns.
  * For other events, returns the whole value.
  */
@@ -65,8 +65,8 @@ uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, ui
  * Notes how exact the values are that were added for this event of the owner since the last call.
  * ppm: the part of what happened that was seen (0: all of it). error: one standard error of the
  * sum, in the event's unit. Errors of one window add up; the error of a snapshot replaces that of
- * the last one. When the window ends, they are divided among its profiles in proportion to their
- * values.
+ * the last one. When the window ends, the errors are divided among the owner's profiles, in
+ * proportion to their values.
  */
 void fold_estimate(struct fold *f, struct owner *owner, enum event event, uint32_t ppm,
 		   uint64_t error);
@@ -79,7 +79,8 @@ void fold_total(struct fold *f, const struct raw_total *t, uint64_t time_ns);
 void fold_throttled(struct fold *f, struct owner *owner, uint64_t us, uint64_t n);
 /*
  * Adds a loss of n samples or of time_ns to the profiles of each event in event_mask (1 << enum
- * event). So a user who looks at one of these events sees it. owner NULL: a loss of the whole node.
+ * event). So a user who looks at one of these events sees the loss. owner NULL: a loss of the whole
+ * node.
  */
 void fold_lose(struct fold *f, const struct owner *owner, unsigned event_mask, const char *reason,
 	       uint64_t n, uint64_t time_ns);
@@ -88,7 +89,7 @@ struct batch *fold_batch(struct fold *f);
 /*
  * Notes that the machine was suspended for ns since the last fold_flush(). The next fold_flush()
  * then ends the window, which lasts only as long as the machine was awake. The next window begins
- * at the wake-up, and has the sleep as loss "asleep".
+ * at the wake-up, and has the time asleep as a loss with the reason "asleep".
  */
 void fold_note_sleep(struct fold *f, uint64_t ns);
 /*
@@ -100,7 +101,7 @@ int fold_flush(struct fold *f, uint64_t now_boot_ns, uint64_t now_wall_ns, bool 
 	       struct batch **ret);
 uint64_t fold_next_flush_ns(const struct fold *f);	/* CLOCK_BOOTTIME */
 /*
- * When the open window will end if the next flush is at boot_ns (CLOCK_BOOTTIME). If boot_ns is
- * late, the window is longer by whole windows.
+ * Returns when the open window will end if the next flush is at boot_ns (CLOCK_BOOTTIME). If
+ * boot_ns is late, the window is longer by whole windows.
  */
 uint64_t fold_window_end_ns(const struct fold *f, uint64_t boot_ns);

@@ -22,7 +22,7 @@ static const struct fold_config config = {.node_uid = "node-uid",
 					  .cluster_name = "prod-cluster",
 					  .window_ns = 10 * S};
 
-/* A fold whose window began at boot_ns. */
+/* Makes a fold whose window began at boot_ns. */
 static struct fold *fold_at(const struct fold_config *c, uint64_t boot_ns)
 {
 	struct fold *f = NULL;
@@ -364,8 +364,8 @@ static void test_late_samples_are_counted(void **state)
 }
 
 /*
- * Profiles are different if an exec changes the name, or a new label the owner. If the agent
- * restarts in a window, the ids are different.
+ * A process gets another profile if an exec changes its name, or if a new label changes its owner.
+ * If the agent restarts in a window, the ids are different.
  */
 static void test_kept_apart(void **state)
 {

@@ -71,7 +71,7 @@ struct fold {
 	char *node_uid, *boot_id, *node_name, *cluster_name;
 	uint64_t window_ns;
 	bool per_cpu;
-	/* wall minus boot for start times of processes; the same in every window */
+	/* wall time minus CLOCK_BOOTTIME, for start times of processes; the same in every window */
 	uint64_t first_offset_ns;
 	char run[24];		  /* identifies this run of the agent; a part of profile ids */
 	uint64_t n_profiles;	  /* number of profiles in this run; a part of profile ids */
@@ -91,8 +91,8 @@ struct fold {
 /* ---- profiles.c ---- */
 #define FOLD_ENTRY_BYTES (sizeof(struct profile_sample) + sizeof(struct sample_entry) + 64)
 /*
- * The profile of key. If the window has none, this function makes it. It does so also if the window
- * is full, because a loss is counted in a profile.
+ * Returns the profile of key. If the window has none, this function makes the profile, even if the
+ * window is full, because a loss is counted in a profile.
  */
 struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key *key,
 					struct owner *owner, uint32_t container_pid);

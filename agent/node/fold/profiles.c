@@ -36,8 +36,8 @@ static void add_tags(struct fold *f, struct profile *p, const struct owner *o,
 }
 
 /*
- * If the agent restarts or the clock is set, a window has two parts. The id contains the run and a
- * sequence number, so profiles of both parts have different ids.
+ * Makes the id of a profile. If the agent restarts or the clock is set, a window has two parts. The
+ * id contains the run and a sequence number, so profiles of both parts have different ids.
  */
 static void make_id(struct fold *f, struct profile *p, const struct profile_key *k)
 {

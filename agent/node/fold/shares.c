@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many bytes of the open window each container uses. A pod can have names of any length. There
- * is a limit, so that samples of other pods still fit.
+ * Counts how many bytes of the open window each container uses. A pod can have names of any length.
+ * So each container has a limit, and samples of other pods still fit.
  */
 #include "node/fold/internal.h"
 
 #include <stdlib.h>
 
 /*
- * A container may use half of the bytes that the others do not use. So a container that comes later
- * always finds some. If a container is alone, it may use half of the window.
+ * A container may use half of the bytes that the other containers do not use. So there are always
+ * some bytes left for a new container. If a container is alone, it may use half of the window.
  */
-#define SHARE_PART    2
-#define LABELLED_PART 4 /* samples have labels until their container has used half of that */
+#define SHARE_PART 2
+/* samples keep their labels while their container uses at most a quarter of these bytes */
+#define LABELLED_PART 4
 
 static size_t window_bytes(const struct fold *f)
 {
@@ -27,7 +28,7 @@ static struct share *find(struct fold *f, const struct owner *owner)
 	return s;
 }
 
-/* Whether a container uses at most 1/part of the bytes that the others do not use. */
+/* Whether a container uses at most 1/part of the bytes that the other containers do not use. */
 static bool has_room(const struct fold *f, const struct share *s, size_t part)
 {
 	size_t used = window_bytes(f), others = used - MIN(used, s->bytes);
