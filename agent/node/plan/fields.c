@@ -164,8 +164,8 @@ struct field_check {
 };
 
 /*
- * at: the path for the user, with indexes. field: the path in the table; "" is the spec. f NULL:
- * the table has no such field.
+ * Checks the members of an object. at: the path for the user, with indexes. field: the path in the
+ * table; "" is the spec. In check_one(), f NULL means that the table has no such field.
  */
 static int check_object(const struct field_check *c, const json_t *obj, const char *field,
 			const char *at);
@@ -238,8 +238,8 @@ static int check_elements(const struct field_check *c, const json_t *all, const 
 		_cleanup_free_ char *where = NULL;
 
 		/*
-		 * nearly all texts are good; so the path, which costs more than the check, is made
-		 * only for others
+		 * nearly all strings are good; so the path, which costs more than the check, is
+		 * made only for a bad one
 		 */
 		if (is_good_text(element, v))
 			continue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The allowed forms of strings in a target. Code checks them: to compile a regular expression for
- * each label of each target would cost more than the plan itself. crd_test.c compares the code with
- * the patterns, and the patterns with crds/. Pure.
+ * Checks the forms of strings in a target. It uses no regular expressions: to compile one for each
+ * label of each target would cost more than the plan itself. crd_test.c compares the code with the
+ * patterns, and the patterns with crds/. Pure.
  */
 #include "node/plan/internal.h"
 

@@ -66,9 +66,10 @@ int plan_fields_check(const json_t *spec, bool cluster, plan_unknown_fn *unknown
 int plan_settings_read(const json_t *events, unsigned mask, struct event_settings *ret,
 		       struct field_error *reterr);
 /*
- * Joins b's settings of `events` into a, which has settings of the events in `have`. For a setting
- * that both have, finest decides: true: a gets the finest value, so each target gets at least what
- * it asks for. false: a gets the coarsest value, which exceeds no target's.
+ * Joins b's settings of `events` into a, which has settings of the events in `have`. If a and b
+ * both have a setting, a gets one of the two values. finest true: the finer one, so each target
+ * gets at least what it asks for. finest false: the coarser one, so no target gets more than it
+ * asks for.
  */
 void plan_settings_join(struct event_settings *a, unsigned have, const struct event_settings *b,
 			unsigned events, bool finest);
@@ -95,7 +96,7 @@ struct target {
 	struct event_settings settings;
 	bool suspend, java_attach, trace_context;
 	double overhead_percent;
-	/* stop_after_ns: 0: never; first_ready_ns: 0: not yet */
+	/* stop_after_ns 0: the target has no stopAfter; first_ready_ns 0: it was not ready yet */
 	uint64_t stop_after_ns, first_ready_ns;
 	bool ok;
 	struct field_error *error; /* owned; why the target is refused, if !ok */
@@ -114,13 +115,13 @@ bool plan_target_wants_container(const struct target *t, const char *name,
 			       enum container_type type);
 
 /* ---- too_many_targets.c ---- */
-/* Refuses the targets for which there is no room. */
+/* If there are more than PLAN_MAX_TARGETS targets, refuses the ones beyond this limit. */
 void plan_targets_refuse_too_many(struct target *targets, size_t n);
 
 /* ---- target_cache.c ---- */
 /*
- * Returns the decoded target. The cache keeps it until two sweeps follow each other without a use
- * of it between them.
+ * Returns the decoded target. A sweep removes the target from the cache, if this function was not
+ * called for it since the last sweep.
  */
 const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj);
 void plan_cache_sweep(struct plan_cache *c);

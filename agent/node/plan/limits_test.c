@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limits of the plan: objects beyond a limit are left out and reported. The order of the
- * objects does not change which ones.
+ * The limits of the plan: objects beyond a limit are left out and reported. Which objects are left
+ * out does not depend on their order.
  */
 #include "node/plan/internal.h"
 

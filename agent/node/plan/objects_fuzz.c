@@ -36,8 +36,8 @@ static size_t objects(const json_t *world, const char *name, bool reverse, const
 }
 
 /*
- * Whether all objects have different values at path. If two objects have one uid, the order of the
- * plan is not determined.
+ * Whether all objects have different values at path. If two objects have the same uid, the order of
+ * the plan is not determined.
  */
 static bool have_own_names(const json_t *const *items, size_t n, const char *path)
 {
@@ -169,7 +169,7 @@ static const char *const words[] = {
 	"annotations", "metadata", "containerID", "kind",    "In",	  "Exists",
 };
 
-/* A word of the list above, or a part of a field's path or choices. */
+/* Returns a word of the list above, or a part of a field's path or choices. */
 static char *word(unsigned *random)
 {
 	size_t n;

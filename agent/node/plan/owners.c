@@ -11,8 +11,8 @@ static bool has_container(const struct plan_pod *pod, const char *id)
 }
 
 /*
- * Whether the question is about c. If a container runs before the API server has reported its id,
- * it is one of the pod's containers without an id: any of them counts.
+ * Whether c is the container that the caller asks about. If a container runs before the API server
+ * has reported its id, each of the pod's containers without an id counts as this container.
  */
 static bool is_asked(const struct plan_pod *pod, const struct plan_container *c,
 		     const char *container_id, const char *pod_uid)

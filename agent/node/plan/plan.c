@@ -70,7 +70,10 @@ static void read_targets(struct build *b)
 	b->tallies = xcalloc(n + 1, sizeof(*b->tallies));
 }
 
-/* If two pods claim one cgroup, at least one of them is wrong, so neither gets it. */
+/*
+ * Marks pods that claim the same cgroup. At least one of them is wrong, so none of them gets the
+ * cgroup.
+ */
 static void mark_ambiguous(struct build *b)
 {
 	_cleanup_free_ struct pod_view **sorted = xcalloc(b->n_pods + 1, sizeof(*sorted));
@@ -244,7 +247,7 @@ static void add_label_tags(const struct target *t, const struct pod_view *p, str
 
 /*
  * Returns why none of the pod's containers that the target wants can be sampled now. *ret_what: the
- * state of one of them.
+ * state of one of them. REASON_NONE: at least one can be sampled.
  */
 static enum reason not_running(const struct target *t, const struct pod_view *p,
 			       const char **ret_what)

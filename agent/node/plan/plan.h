@@ -32,8 +32,8 @@ struct plan_cache *plan_cache_free(struct plan_cache *c);
 /* The objects of the API server, borrowed. Pods are those of this node only. */
 struct plan_world {
 	/*
-	 * May be NULL. If it is used, an object of a target must not change, except for its
-	 * resourceVersion.
+	 * May be NULL. If there is a cache, the caller must not change the object of a target,
+	 * except for its resourceVersion.
 	 */
 	struct plan_cache *cache;
 	const json_t *const *targets;		/* ProfilingTarget and ClusterProfilingTarget */
@@ -52,9 +52,9 @@ struct plan_event {
 	unsigned sample_hz;
 };
 /*
- * Settings of events other than on-cpu. If several targets set one, the plan uses the finest: the
- * smallest value, but for max_block_us the greatest. If no target asks for an event, its settings
- * are 0.
+ * Settings of events other than on-cpu. If several targets have the same setting, the plan uses the
+ * finest value: the smallest one, but for max_block_us the greatest. If no target asks for an
+ * event, its settings are 0.
  */
 struct event_settings {
 	uint32_t min_block_us;		/* off-cpu: shorter waits are not recorded */
@@ -92,7 +92,8 @@ struct plan_pod {
 	bool arm_pod;
 	unsigned arm_event_mask, arm_sample_hz;	/* set with arm_pod */
 	struct event_settings arm_settings;
-	bool arm_trace_context;			/* whether all its containers ask for it */
+	/* all containers of the pod ask for trace contexts */
+	bool arm_trace_context;
 	/* owned: tags for samples whose container is not known yet */
 	struct tags tags;
 	struct plan_container *containers;
@@ -124,14 +125,20 @@ struct plan {
 	size_t n_targets;
 	/* number of pods without uid, namespace or name; no target counts them */
 	unsigned pods_unreadable;
-	/* wall time from which the plan is another one (stopAfter); 0: never */
+	/* wall time at which the next stopAfter ends, so that the plan changes; 0: none */
 	uint64_t next_change_ns;
 };
 
-/* If an object cannot be read, the plan has a reason for it. Returns 0 or a negative errno. */
+/*
+ * Builds the plan. It has a reason for each target that cannot be read, and the number of pods that
+ * cannot be read. Returns 0 or a negative errno.
+ */
 int plan_build(const struct plan_world *w, struct plan **ret);
 struct plan *plan_free(struct plan *p);
-/* Removes the members that plan_build() does not read: a pod of 800 KB may need 16 MB of memory. */
+/*
+ * Remove the members that plan_build() does not read, because a pod of 800 KB may need 16 MB of
+ * memory as json_t.
+ */
 void plan_trim_target(json_t *target);
 void plan_trim_pod(json_t *pod);
 void plan_trim_named(json_t *obj);		/* for a namespace or a node */
@@ -146,16 +153,19 @@ void plan_targets_of(const struct plan *plan, const char *container_id, const ch
 json_t *plan_to_json(const struct plan *p);	/* for tests and GET /debug/plan */
 
 /*
- * Sorts the targets for a list that has no room for all. If only the first n are used, each
- * namespace has as many of them as the other namespaces, or all its own. index: the order within a
- * namespace, and between targets of the same rank. The caller sets rank to 0.
+ * Sorts the targets for a list that has no room for all. If only the head of the list is used, each
+ * namespace has as many targets there as the other namespaces, or all its targets. index: the order
+ * within a namespace, and between targets of the same rank. The caller sets rank to 0.
  */
 struct plan_share {
 	const char *ns;			/* borrowed; "": a ClusterProfilingTarget */
 	size_t index;
-	unsigned rank;			/* its position among those of its namespace */
+	unsigned rank;			/* position among the targets of its namespace */
 };
 void plan_share(struct plan_share *list, size_t n);
 
-/* Checks one target, for input. The path in *reterr is the field ("spec.podSelector"). */
+/*
+ * Checks one target, as plan_build() does. Returns 0 or -EINVAL. The path in *reterr is the field
+ * ("spec.podSelector").
+ */
 int plan_check_target(const json_t *target, struct field_error *reterr);

@@ -147,6 +147,7 @@ static void set_tags(const json_t *obj, const struct plan_settings *s, struct po
 /* ---- the pod ---- */
 
 /*
+ * Returns the hash that stands in the cgroup's path of a static pod; NULL: the pod is not static.
  * The kubelet names the cgroup of a static pod after the hash of its file, and shows the pod to the
  * API server as a mirror pod with another uid. Any user may write these annotations on a pod. So
  * the hash is used only if it has the right form (a uid has dashes) and the node owns the pod.

@@ -30,8 +30,8 @@ static int64_t read_int(const json_t *events, const char *path)
 }
 
 /*
- * Reads a duration. If it is not between least and most (rules of the schema that the table does
- * not have), sets reterr and returns its error.
+ * Reads a duration. If it is not between least and most (limits of the schema that the table does
+ * not have), sets *reterr and returns a negative errno.
  */
 static int read_us(const json_t *events, const char *path, const char *least, const char *most,
 		   uint64_t *ret_us, struct field_error *reterr)

@@ -22,8 +22,9 @@ void plan_tally_done(struct tally *t)
 }
 
 /*
- * Makes a message valid JSON: it may contain text of a hostile object, or text that was cut inside
- * a character. Names in messages are always ASCII.
+ * Shortens a message and replaces all characters except printable ASCII, so that it is valid in
+ * JSON. It may contain text of a hostile object, or text that was cut inside a character. Names in
+ * messages are always ASCII.
  */
 static void make_plain(char *message)
 {

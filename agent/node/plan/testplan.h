@@ -13,8 +13,8 @@ static inline void testplan_tag(struct tags *t, const char *key, const char *val
 }
 
 /*
- * Container "main" with this id, at 99 Hz, which one target selects. arm: the target selects the
- * pod's own cgroup, too.
+ * Makes a plan with one container "main" with this id, which one target selects, at 99 Hz. arm: the
+ * target selects the pod's own cgroup, too.
  */
 static inline struct plan *testplan(const char *uid, const char *cgroup_uid, const char *id,
 				    bool arm)
