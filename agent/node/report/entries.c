@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The targets of a node report and their JSON: see entries.h. It owns the entries and sends
+ * The targets of a node report and their JSON: see entries.h. This file owns the entries and sends
  * nothing. Loop thread.
  */
 #include "node/report/entries.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 /*
- * With fewer samples than STACKS_MIN, no share is reported. With more than STACKS_MAX, both counts
- * are halved.
+ * If a target has fewer samples than STACKS_MIN, no share of complete stacks is reported. If it has
+ * more than STACKS_MAX, n_stacks and n_finished are halved.
  */
 #define STACKS_MIN 200
 #define STACKS_MAX 20000
@@ -102,7 +102,10 @@ static json_t *reasons_of(const struct plan_target *t)
 
 static void entry_update(struct target_entry *e, const struct plan_target *t)
 {
-	/* samples of an older spec, or of containers that are gone, prove nothing for this one */
+	/*
+	 * samples of an older spec, or of containers that are gone, prove nothing for the current
+	 * spec
+	 */
 	if (e->generation != t->generation || !t->containers_planned)
 		e->sampled = e->stored = e->n_stacks = e->n_finished = e->told_stacks = 0;
 	/*
@@ -168,8 +171,8 @@ bool report_entries_stored(struct entries *es, const char *uid, enum event ev)
 }
 
 /*
- * Counts samples with a user stack. If they are many, both counts are halved, so that recent
- * samples count more. Reports a share only if there are enough samples.
+ * Counts samples with a user stack. If there are many, n_stacks and n_finished are halved, so that
+ * recent samples count more. Reports a share only if there are enough samples.
  */
 bool report_entries_stacks(struct entries *es, const char *uid, uint64_t n, uint64_t n_finished)
 {
@@ -255,8 +258,8 @@ static void add_unsupported(const struct entries *es, const struct target_entry 
 }
 
 /*
- * The schema has room for REPORT_MAX_REASONS reasons. If there are more, the last one is this: it
- * has the names of the reasons that are left out.
+ * Shortens the list to REPORT_MAX_REASONS, the limit of the schema. If there are more reasons, the
+ * last one is ReasonsOmitted, with the names of the reasons that are left out.
  */
 static void limit_reasons(json_t *list)
 {

@@ -21,7 +21,10 @@ void report_entries_support(struct entries *e, enum event ev, const char *reason
 void report_entries_done(struct entries *e);
 /* Takes over the targets of the plan that concern this node. */
 void report_entries_plan(struct entries *e, const struct plan *p);
-/* Note that some node of the target has sampled or stored the event. Return true if that is new. */
+/*
+ * Note that this node has samples of the target's event, or that the hub has stored some. Return
+ * true if that is new.
+ */
 bool report_entries_sampled(struct entries *e, const char *uid, enum event ev);
 bool report_entries_stored(struct entries *e, const char *uid, enum event ev);
 /* Counts stacks. Returns true if the share of complete stacks should be reported again. */
@@ -29,12 +32,12 @@ bool report_entries_stacks(struct entries *e, const char *uid, uint64_t n, uint6
 bool report_entries_problem(struct entries *e, const char *uid, enum reason reason,
 			    const char *message, unsigned n_pods);
 /*
- * status.targets, sorted by uid. If there are too many targets, those that do not fit are left out
- * and counted; they are from the namespaces with most targets. Returns a new reference.
+ * Returns status.targets, sorted by uid, as a new reference. If there are too many targets, those
+ * that do not fit are left out and counted; they are from the namespaces with most targets.
  */
 json_t *report_entries_json(const struct entries *e, unsigned *ret_omitted);
 /*
- * A hash of that for which a user waits: targets, generation, sampled, stored, names of reasons. It
- * does not change with counts.
+ * Returns a hash of the content for which a user waits: targets, generation, sampled, stored, names
+ * of reasons. The hash does not change if only a count changes.
  */
 uint64_t report_entries_class(const struct entries *e);

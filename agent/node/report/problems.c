@@ -21,7 +21,7 @@ struct set {
 	size_t n, cap;
 };
 struct container_problem {
-	uint64_t hash; /* of all texts and the target */
+	uint64_t hash; /* of the target's uid, the event and the problem */
 	char *uid, *event, *problem, *detail;
 	char *first; /* the container to which `detail` belongs */
 	struct buf names;
@@ -187,7 +187,7 @@ static void add_pods(struct set *to, const struct set *from)
 		set_add(to, from->items[i]);
 }
 
-/* The message for one target. *ret_pods: how many pods have these problems. */
+/* Returns the message for one target. *ret_pods: how many pods have these problems. */
 static char *message_of(const struct problem_list *l, const char *uid, unsigned *ret_pods)
 {
 	_cleanup_buf_ struct buf b = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * problems: one kind of problem of containers. It is collected again each time, and reported to the
- * targets of these containers. If several containers have the same problem, it is reported once,
- * with their names. Loop thread.
+ * problems: a list of containers with problems of one kind. A caller makes the list anew each time,
+ * and this module reports it to the targets of these containers. If several containers have the
+ * same problem, it is reported once, with their names. Loop thread.
  */
 #pragma once
 

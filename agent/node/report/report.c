@@ -253,8 +253,8 @@ static void send_create(struct report *r)
 }
 
 /*
- * The owner of the report: the DaemonSet of the agent's pod. It is not set as controller, because a
- * DaemonSet's controller manages pods only.
+ * Returns the owner of the report: the DaemonSet of the agent's pod. It is not set as controller,
+ * because a DaemonSet's controller manages pods only.
  */
 static json_t *owner_of(const json_t *pod)
 {
@@ -290,8 +290,8 @@ static void on_pod(int http, const json_t *body, const char *error, void *arg)
 }
 
 /*
- * Creates the report. First asks for its owner. This is done only here, because a report is created
- * once for a node, unless it is deleted.
+ * Creates the report. First asks the API server for its owner. The agent asks only here, because a
+ * report is created once for a node, unless it is deleted.
  */
 static void start_create(struct report *r)
 {
@@ -331,7 +331,7 @@ static void send_patch(struct report *r)
 		xasprintf(API "%s/profilingnodereports/%s/status", r->ns, r->node_name);
 	_cleanup_json_ json_t *body = json_pack("{s:o}", "status", status(r));
 
-	/* takes the content of now, which may be newer than the change that caused this write */
+	/* uses the current content, which may be newer than the change that caused this write */
 	json_decref(r->sending);
 	r->sending = content(r);
 	r->sending_class = report_entries_class(&r->entries);

@@ -30,8 +30,8 @@ struct report *report_free(struct report *r);
  */
 void report_plan(struct report *r, const struct plan *p);
 /*
- * The features of this node. A feature may have the name of an event. If it is not ok, targets that
- * ask for the event get the reason EventUnsupported.
+ * Sets which features this node has. A feature may have the name of an event. If such a feature is
+ * not ok, targets that ask for the event get the reason EventUnsupported.
  */
 void report_support(struct report *r, const struct support *s, size_t n, const char *cgroup_mode);
 /* To be called when the kernel has delivered samples. */

@@ -27,8 +27,8 @@ static inline struct report *testreport(void)
 }
 
 /*
- * The message of the target's problem; "" if it has no such problem. *ret_pods: how many pods have
- * it; may be NULL.
+ * Returns the message of the target's problem; "" if it has no such problem. *ret_pods: how many
+ * pods have it; may be NULL.
  */
 static inline const char *testreport_problem(const struct report *r, enum reason reason,
 					     unsigned *ret_pods)
