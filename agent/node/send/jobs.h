@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to send: the sender, and the jobs that the worker `disk` does for it, because only that
- * worker uses the files. In the agent this is the worker `disk`. After send_free() a sender stays
- * in memory until its last job is done. All runs on the loop thread, except send_job.work.
+ * Private to send: the sender, and its jobs on the worker send_config.disk, because only that
+ * worker uses the files of the spool. After send_free() a sender stays in memory until its last job
+ * is done. Everything runs on the loop thread, except send_job.work.
  */
 #pragma once
 
@@ -27,7 +27,9 @@ struct sender {
 	/* the spool has an account of losses, which must be sent when the sink works */
 	bool has_losses;
 
-	/* jobs that are posted and not done; before that the sender must not be freed */
+	/*
+	 * number of jobs that are posted and not done; until it is 0, the sender must not be freed
+	 */
 	unsigned n_jobs;
 	bool closed, ready;
 	struct sender_stats stats;
@@ -48,27 +50,32 @@ struct send_job {
 	struct spool_item *found;	  /* a list of items; owned */
 	/* how many items at the head of found are stored already */
 	size_t n_delivered;
-	struct send_lost lost; /* set by work; job_done adds it to the sender's */
+	struct send_lost lost; /* set by work; job_done adds it to the losses of the sender */
 	const char *reason;
 	struct buf body;
 	bool has_losses;
 	int r;
 };
 
-/* work runs on the worker. After that, then runs on the loop thread; it may be NULL. */
+/*
+ * Makes a job. `work` runs on the worker. After that, `then` runs on the loop thread; it may be
+ * NULL.
+ */
 struct send_job *send_job_new(struct sender *s, void (*work)(struct send_job *),
 			      void (*then)(struct send_job *));
 /*
- * n_bytes counts towards the limit of the worker's mailbox. -ENOBUFS: the mailbox is full, and the
- * caller still owns the job.
+ * Gives the job to the worker. n_bytes counts towards the limit of the worker's mailbox. -ENOBUFS:
+ * the mailbox is full, and the caller still owns the job.
  */
 int send_job_post(struct send_job *j, size_t n_bytes);
 void send_job_free(struct send_job *j);
 /* Adds lost to the sender's stats and losses. */
 void send_count_lost(struct sender *s, struct send_lost *lost);
 /* ---- queue.c ---- */
-#define SEND_MEMORY_MAX_BYTES (8u << 20)		     /* of items that have no file */
-void send_queue_add(struct sender *s, struct spool_item *i); /* behind the others; owned */
+/* limit of the bytes of items that have no file */
+#define SEND_MEMORY_MAX_BYTES (8u << 20)
+/* adds i at the end; owns i from now on */
+void send_queue_add(struct sender *s, struct spool_item *i);
 void send_queue_unlink(struct sender *s, struct spool_item *i);
 /*
  * Removes the item from the queue and has the worker drop it. Returns false if the mailbox is full;

@@ -25,8 +25,8 @@ static void retry_fire(void *arg)
 }
 
 /*
- * Sets the timer for the next try. The delay doubles up to a minute. Then it is chosen at random
- * between one half and all of this, so that nodes do not try at the same time.
+ * Sets the timer for the next try. The delay doubles up to a minute. The real delay is a random
+ * time between one half and all of this, so that nodes do not try at the same time.
  */
 static void retry_later(struct sender *s, uint64_t at_least_ns)
 {
@@ -91,8 +91,8 @@ static void send_losses(struct sender *s)
 }
 
 /*
- * Counts profiles that the receiver rejected. They are not in an account, because the receiver does
- * not report which profiles they are.
+ * Counts profiles that the receiver rejected. No account of losses contains them, because the
+ * receiver does not report which profiles they are.
  */
 static void count_rejected(struct sender *s, uint64_t n)
 {

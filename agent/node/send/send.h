@@ -49,8 +49,8 @@ struct sender_stats {
 };
 void send_stats(const struct sender *s, struct sender_stats *ret);
 /*
- * Moves the lost samples that no account of losses contains to into. The sink does not learn of
- * them otherwise.
+ * Moves the lost samples that no account of losses contains to *into. The caller must report them,
+ * because no account tells the sink about them.
  */
 void send_take_losses(struct sender *s, struct losses *into);
 /* An event of a container, in a batch that the sink has stored. */

@@ -23,7 +23,10 @@ static void test_restart_takes_over_the_spool(void **state)
 	agent_stop(w);
 	assert_int_equal(n_files(w, "0"), 2);
 	agent_start(w);
-	/* sent before the old files are listed; it must not get the name of one of them */
+	/*
+	 * this batch is sent before the old files are listed; its file must not get the name of an
+	 * old file
+	 */
 	send_one(w, 3, 3);
 	hub_start(w);
 	run_until(w, settled);

@@ -40,6 +40,6 @@ struct sink_type {
 	/* Runs on the worker. Returns 0 if the batch is stored. */
 	int (*deliver)(struct sink *s, const void *body, size_t n);
 };
-/* The sink for the configuration: the null sink if it has neither url nor direct. */
+/* Returns the sink for the configuration: the null sink if it has neither url nor direct. */
 const struct sink_type *send_sink_type_for(const struct send_config *c);
 extern const struct sink_type send_sink_otlp;

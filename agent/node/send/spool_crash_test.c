@@ -161,8 +161,8 @@ static void agent_open(struct agent *a, const char *dir, int fd)
 }
 
 /*
- * In turns: spools a batch, drops one if there are too many, sends the account of losses, sends a
- * batch. Until it is killed.
+ * Repeats these steps until the process is killed: spools a batch, drops one if there are too many,
+ * sends the account of losses, sends a batch.
  */
 _Noreturn static void agent_run(const char *dir, int fd, uint32_t number)
 {

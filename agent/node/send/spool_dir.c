@@ -20,7 +20,7 @@
 #define CORRUPT_PREFIX "corrupt-"
 #define CORRUPT_MAX    8     /* damaged files that are kept; further ones are deleted */
 #define ITEMS_MAX      65536 /* limit for files of an earlier run that become items */
-/* the account has at most this many profiles of containers (one for each event) */
+/* limit of the profiles of containers in the account; there is one for each container and event */
 #define OWNERS_MAX 4096
 
 struct spool {
@@ -421,8 +421,8 @@ static struct profile *new_account(struct batch *b, const struct profile *p, boo
 }
 
 /*
- * The account's profile for the container of p. If the account has OWNERS_MAX profiles already,
- * the profile of the node for this event.
+ * Returns the account's profile for the container and event of p. If the account already has
+ * OWNERS_MAX profiles, returns the node's profile for this event.
  */
 static struct profile *account_of(struct spool *s, const struct profile *p)
 {
@@ -475,8 +475,8 @@ static void account(struct spool *s, const struct profile *p, const char *reason
 }
 
 /*
- * Saves the account, so that it survives a kill. Its ids do not change, so the hub counts it once
- * even if it gets it twice.
+ * Saves the account, so that it survives a kill. Its ids do not change, so the hub counts the
+ * account once, even if it receives the account twice.
  */
 static void save_losses(struct spool *s)
 {

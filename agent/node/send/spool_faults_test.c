@@ -47,7 +47,7 @@ static void empty(void *arg)
 	testdir_remove(spool_dir);
 }
 
-/* The number of samples and losses in an encoded batch. */
+/* Returns the number of samples and losses in an encoded batch. */
 static uint64_t samples_in(const struct buf *body)
 {
 	_cleanup_buf_ struct buf bytes = {0};
@@ -254,7 +254,7 @@ static void test_drop_of_what_cannot_be_read(void **state)
 	send_spool_free(s);
 }
 
-/* The number of samples and losses that the next agent finds. */
+/* Returns the number of samples and losses that the next agent finds. */
 static uint64_t found_by_the_next(void)
 {
 	struct spool *s = send_spool_new(spool_dir, true);
@@ -273,8 +273,8 @@ static uint64_t found_by_the_next(void)
 }
 
 /*
- * The account must be on disk before it is sent, because on a full disk it may be impossible to
- * write it then.
+ * The account must be on disk before it is sent, because later the disk may be full, and then the
+ * agent cannot write the account.
  */
 static void test_account_survives_a_full_disk_and_a_kill(void **state)
 {

@@ -205,7 +205,10 @@ static inline void agent_stop(struct world *w)
 	w->disk = worker_free(w->disk);
 }
 
-/* Sends a profile of one process with one sample of n, and some bytes that do not compress. */
+/*
+ * Sends a profile of one process with one entry that stands for n samples, and some bytes that do
+ * not compress.
+ */
 static inline void send_one(struct world *w, uint32_t pid, uint64_t n)
 {
 	struct batch *b = profile_batch_new();
