@@ -43,7 +43,7 @@ static uint64_t cpu_of(bool debug, int fd)
 	return start;
 }
 
-/* The expected result of a blow. */
+/* The expected result if the child is killed or stopped. */
 struct outcome {
 	const char *word; /* in the counters */
 	int error;
@@ -66,7 +66,7 @@ static struct files *make(enum test_blow blow)
 
 /* ---- main indexes ---- */
 
-/* Returns false if the child had read the file before the blow came. */
+/* Returns false if the child had read the file before it was killed or stopped. */
 static bool main_fails_once(const struct mapping *m, uint64_t ns, enum test_blow blow)
 {
 	const struct outcome *o = &outcomes[blow];

@@ -2,8 +2,8 @@
 /*
  * This file finds debug indexes. If an index was made from the file's own DWARF, from the host's
  * debug files or from debuginfod, it is used for every process with that file. An index of a
- * container's debug file is used only for the processes of that container. The thread that searches
- * may block.
+ * container's debug file is used only for the processes of that container. The search may block its
+ * thread.
  */
 #include "node/files/internal.h"
 
@@ -129,7 +129,7 @@ static int parse_found(struct files *f, const struct parse_debug_files *p, struc
 	return r;
 }
 
-/* Parses a debug file. Its build id must be this one, unless that is "". */
+/* Parses a debug file. It must have this build id, unless build_id is "". */
 static int parse_one(struct files *f, int main_fd, int debug_fd, const char *build_id,
 		     struct elf_index **ret)
 {
@@ -165,8 +165,9 @@ int files_debug_fetched(struct files *f, const struct file_key *key, const char 
 /* ---- split DWARF, dwz ---- */
 
 /*
- * dwz's file is looked up in .dwz below the directory of debug files, whatever precedes /.dwz/ in
- * the path that the debug file gives. A .dwo file is looked up where the compiler has put it.
+ * Opens a file that a debug file names. A file of dwz is looked up in .dwz below the directory of
+ * debug files; the part of its path before /.dwz/ is ignored. A .dwo file is looked up where the
+ * compiler has put it.
  */
 static int open_wanted(const struct debug_search *s, const struct place *p,
 		       const struct elf_wanted *w, int *ret_fd)
@@ -368,7 +369,9 @@ static void find_debug(struct files *f, const struct mapping *m, struct elf_inde
 		.timeout_ns = f->debug_timeout_ns,
 	};
 	flags = elf_index_flags(s.main);
-	/* Go's own tables have as much as its DWARF. */
+	/*
+	 * A Go program needs no debug index: Go's own tables have as much information as its DWARF.
+	 */
 	if (flags & ELF_INDEX_HAS_DWARF && !(flags & ELF_INDEX_GO))
 		try_own(&s, root);
 	else if (!(flags & ELF_INDEX_GO) && !try_container(&s, root))

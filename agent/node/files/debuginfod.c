@@ -2,8 +2,8 @@
 /*
  * This file fetches debug files by build id from a debuginfod server that the administrator has
  * chosen. Its own thread asks the server, so that no other thread waits for it. It keeps the files
- * in a directory of limited size. If the server does not have a file, this file does not ask for it
- * again for an hour.
+ * in a directory of limited size. If the server does not have a debug file, the thread does not ask
+ * for it again for an hour.
  */
 #include "node/files/internal.h"
 
@@ -21,7 +21,7 @@
 #define MEMORY_BYTES	    (64u << 20) /* limit of a file, if there is no directory */
 #define BUILD_ID_MAX	    128		/* hex digits */
 #define NONE_MAX                                                                                   \
-	4096 /* notes "the server has none"; empty files, but a pod can make build ids up */
+	4096 /* limit of empty notes "the server has no such file"; a pod can make up build ids */
 #define PART_NAME "part" /* the file that is being downloaded */
 
 struct wanted_debug {
@@ -96,7 +96,10 @@ static int compare_used(const void *left, const void *right)
 	return a->used_ns < b->used_ns ? -1 : a->used_ns > b->used_ns;
 }
 
-/* Deletes the files that were used least recently, and old notes that the server has none. */
+/*
+ * Deletes the files that were used least recently, and old notes that the server does not have a
+ * file.
+ */
 static void trim(const struct debuginfod *d)
 {
 	struct listing l = {0};
@@ -184,8 +187,8 @@ static int download(const struct debuginfod *d, const char *build_id, int fd, ui
 }
 
 /*
- * -ENOENT must mean that the server has no such file, as this is remembered. A directory that was
- * removed is another error.
+ * Returns -errno, but -EIO instead of -ENOENT. -ENOENT must mean that the server has no such file,
+ * because the agent remembers this. If the directory was removed, that is another error.
  */
 static int own_error(void)
 {

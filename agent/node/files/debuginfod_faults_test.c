@@ -30,7 +30,7 @@ struct world {
 	bool too_late;
 };
 
-/* ---- debug.c's place; debuginfod's thread ---- */
+/* ---- a function in place of that of debug.c; runs on debuginfod's thread ---- */
 
 static atomic_uint n_parsed, n_settled;
 
@@ -126,7 +126,9 @@ static void empty(void *arg)
 	testdir_remove(cache);
 }
 
-/* The whole file or none, and no word of its absence. */
+/*
+ * Asserts that the cache has the whole file or none, and no note that the server has no such file.
+ */
 static void kept_whole(void *arg)
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s.debug", cache, BUILD_ID), *text = NULL;

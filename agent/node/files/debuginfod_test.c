@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A debuginfod that answers as it likes. The test program is its own parse child. */
+/*
+ * A debuginfod server that gives right, wrong, late and no answers. The test program is its own
+ * parse child.
+ */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -173,7 +176,7 @@ static void what_is_not_there_is_not_asked_for_again(void **state)
 	assert_answer(&f, "debuginfod_none", "(none)");
 	assert_answer(&f, "debuginfod_none", "(none)");
 	assert_int_equal(ts_n_requests(f.server), 1);
-	/* Files that a pod made up: the cache remembers the last ones, and not many. */
+	/* Notes about build ids that a pod made up: the cache keeps only the newest ones. */
 	run("cd %s && seq -f made-up-%%.0f.none 5000 | xargs touch -d '1 minute ago'", f.cache);
 	run("touch -d '2 hours ago' %s/%s.none", f.cache, f.c.build_id);
 	assert_answer(&f, "debuginfod_none", "(none)");
@@ -268,7 +271,7 @@ static void only_the_given_ca_is_trusted(void **state)
 	test_ca_done(&other);
 }
 
-/* A pod has many files, and each is asked for. */
+/* A pod has many files, and the agent asks for each of them. The problem is logged only once. */
 static void a_ca_that_cannot_be_read_is_told_once(void **state)
 {
 	struct fixture f = {.how = GOOD, .ca_file = "/nowhere/ca.pem"};

@@ -12,7 +12,7 @@
 
 #define CA_BYTES_MAX (8u << 20)
 #define LOOK_NS                                                                                    \
-	(200 * NSEC_PER_MSEC) /* so often the time limit and the end of the program are checked */
+	(200 * NSEC_PER_MSEC) /* time between checks of the time limit and of the program's end */
 
 struct fetch {
 	const struct fetch_request *request;

@@ -14,7 +14,7 @@
 #define DEFAULT_DEBUG_NS    (10 * NSEC_PER_SEC)
 #define DEFAULT_DEBUG_BYTES ((size_t)2 << 30)
 #define RETRY_NS	    (60 * NSEC_PER_SEC)
-/* A 32-bit process has another vdso, which the agent does not have. */
+/* A vdso below this address is that of a 32-bit process. The agent has no copy of it. */
 #define ADDRESS_32BIT (1ULL << 32)
 
 /* ---- parsers ---- */

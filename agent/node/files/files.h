@@ -125,19 +125,20 @@ struct file_names {
 	/* start of the function, or else the address asked for; 0: the file has no index */
 	uint64_t address;
 	/*
-	 * only if queued: files_index must be called for the file, and no thread has announced that
+	 * only if queued: files_index must be called for the file, and no thread has announced this
+	 * call
 	 */
 	bool unparsed;
 	void *held;			/* private */
 };
 /*
- * Remembers the file of a tag (mapping.tag). The module remembers the tags of all processes' files,
- * up to 8 MiB, because a frame may be in a file that is no longer mapped.
+ * Remembers which file a tag (mapping.tag) stands for. The module remembers the tags of all
+ * processes' files, up to 8 MiB, because a frame may be in a file that is no longer mapped.
  */
 void files_tagged(struct files *f, const struct mapping *m);
 /*
- * Returns false if the tag is not known. *ret has the file's path, which the caller frees, and no
- * descriptor.
+ * Finds the file of a tag. Returns false if the tag is not known. *ret has the file's path, which
+ * the caller frees, and no descriptor.
  */
 bool files_of_tag(struct files *f, uint64_t tag, struct mapping *ret);
 bool files_knows_tag(struct files *f, uint64_t tag);
@@ -157,8 +158,9 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 		 struct file_names *ret);
 void files_names_done(struct files *f, struct file_names *n);
 /*
- * The same without names: how many bytes of the function are before the address, and how many from
- * it on. -ENOENT: the address is in no known function.
+ * Finds the function of an address, like files_names, but makes no names. *ret_before: how many
+ * bytes of the function are before the address; *ret_behind: how many from the address on. -ENOENT:
+ * the address is in no known function.
  */
 int files_function(struct files *f, const struct mapping *m, uint64_t root, uint64_t file_offset,
 		   uint64_t *ret_before, uint64_t *ret_behind);

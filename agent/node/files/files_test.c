@@ -154,7 +154,10 @@ static void who_has_much_pushes_out_his_own(void **state)
 	cached_done(&c);
 }
 
-/* Files of many containers that are gone: each of these had only a small share. */
+/*
+ * The cache has files of many containers that have ended. Each of these containers had only a small
+ * share.
+ */
 static void who_is_gone_leaves_room(void **state)
 {
 	struct cached c = cached_new();
@@ -605,8 +608,8 @@ static void dwo_files_come_from_the_container(void **state)
 }
 
 /*
- * dwz moves names out of many debug files into one file. It is looked up where the debug file was
- * found.
+ * dwz moves names out of many debug files into one file. This file is looked up where the debug
+ * file was found.
  */
 static void dwz_files_come_from_where_the_debug_file_is(void **state)
 {
@@ -671,7 +674,7 @@ static void other_file_systems_are_not_entered(void **state)
 	container_done(&c);
 }
 
-/* A memfd with a program and zeros behind it, so that it has so many bytes. */
+/* Makes a memfd of this size: a program, and zeros behind it. */
 static struct mapping memory_file(off_t bytes)
 {
 	struct mapping m = copy_of_program("in_memory");

@@ -57,7 +57,10 @@ int files_find_open(const struct place *p, const char *path, int *ret_fd)
 	return 0;
 }
 
-/* The file may grow during the read, so the limits apply to the bytes that were read. */
+/*
+ * Computes the CRC-32 of a file. The file may grow during the read, so the limits apply to the
+ * bytes that were read.
+ */
 static int crc_of(int fd, size_t max_bytes, uint64_t deadline_ns, uint32_t *ret_crc)
 {
 	_cleanup_free_ uint8_t *buf = xmalloc(CRC_STEP_BYTES);
@@ -121,7 +124,7 @@ int files_find_debuglink(const struct place *p, const char *path, const char *na
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		if (r != 0 && paths[i] && *name) {
 			r = open_with_crc(p, paths[i], crc, ret_fd);
-			/* An error of an existing file tells more than a missing file. */
+			/* Reports an error of an existing file rather than a missing file. */
 			worst = r == -ENOENT || r == -ENOTDIR ? worst : r;
 		}
 		free(paths[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file keeps indexes in memory. Files with equal indexes share one index, and share the names
- * that were asked for, as they are shown. All functions need the lock, except files_image_hash.
+ * This file keeps indexes in memory. Files with equal indexes share one index and the demangled
+ * names that were already asked for. All functions need the lock, except files_image_hash.
  */
 #include "node/files/internal.h"
 
@@ -50,8 +50,8 @@ static void forget_names(struct files *f, struct image *i)
 }
 
 /*
- * Makes the text to show. Returns how many bytes this adds. A text that a caller has stays valid
- * until files_names_unref.
+ * Makes the text to show. Returns how many bytes this adds. An older text, which a caller may still
+ * use, stays valid until files_names_unref.
  */
 static size_t show(struct files *f, struct image *i, struct shown *s)
 {

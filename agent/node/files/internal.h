@@ -12,7 +12,10 @@
 #include <stdatomic.h>
 #include <uthash.h>
 
-/* ---- image.c: an index, and its names as they are shown; all need the lock ---- */
+/*
+ * ---- image.c: an index, and its names as they are shown; callers hold the lock, but not for the
+ * hash ----
+ */
 struct shown {
 	const char *raw; /* points into the index */
 	char *text;
@@ -26,7 +29,8 @@ struct names { /* may live longer than its image: each answer with names holds a
 	struct shown *items;
 	size_t bytes;
 };
-struct image {	       /* files whose indexes have the same bytes share one */
+/* an index and its names; files whose indexes have the same bytes share one image */
+struct image {
 	uint64_t hash; /* of the bytes */
 	unsigned refs;
 	struct elf_index *index;
@@ -65,7 +69,7 @@ struct file_key {
 };
 struct file {
 	struct file_key key;
-	struct image *image; /* NULL: parsing failed */
+	struct image *image; /* NULL: the file is not parsed yet, or parsing failed */
 	int error;
 	uint64_t retry_ns;
 	uint64_t owner;	       /* as in files_expect; 0: none */
@@ -77,7 +81,8 @@ struct file {
 	size_t copy_bytes;
 	/* busy: the file is being parsed; expected: files_index will be called */
 	bool busy, expected;
-	bool no_program;     /* whether the last parse found that it is no program or library */
+	/* whether the last parse found that the file is no program or library */
+	bool no_program;
 	UT_hash_handle hh;   /* in order of use; the head was used least recently */
 };
 struct slow_parser { /* parses one file at a time, under its lock */
@@ -91,7 +96,7 @@ struct files {
 	size_t cache_bytes, bytes;
 	size_t copy_bytes; /* bytes of memory files' copies */
 	struct file *by_key;
-	/* of all hash tables with pods' data, so that pods cannot predict the hashes */
+	/* seed of the hashes of files and indexes, so that pods cannot predict the hashes */
 	uint64_t seed;
 	struct image *images;
 	int vdso_fd;
@@ -140,7 +145,7 @@ int files_slow_parser_lock(struct slow_parser *p);
 #define MEMORY_FILES_BYTES_MAX (64u << 20) /* limit of all copies together */
 /* Makes a copy to be parsed. *ret_fd -1: the file is no ELF file. -E2BIG: it is too large. */
 int files_memory_file_copy(int fd, int *ret_fd, size_t *ret_bytes);
-/* Gives the copy to x; the caller holds the lock, and files_trim makes room. */
+/* Stores the copy in x. The caller holds the lock, and then calls files_trim to make room. */
 void files_memory_file_keep(struct files *f, struct file *x, int fd, size_t bytes);
 void files_memory_file_drop(struct files *f, struct file *x);
 /*
@@ -205,14 +210,18 @@ int files_fetch(const struct fetch_request *r);
 /* ---- debuginfod.c ---- */
 struct debuginfod;
 /*
- * The search for a file has ended. debug_fd: what the server sent; -1: nothing. -errno: there is no
- * index. debuginfod keeps no file that gives -EBADMSG, -ENOEXEC or -E2BIG. debuginfod's thread.
+ * Called on the thread of debuginfod when the search for a file has ended. debug_fd: the file that
+ * the server sent; -1: none. Returns -errno if there is no index. If it returns -EBADMSG, -ENOEXEC
+ * or -E2BIG, debuginfod deletes the file.
  */
 typedef int debuginfod_fetched_fn(struct files *f, const struct file_key *key,
 				  const char *build_id, int main_fd, int debug_fd);
 int files_debuginfod_new(struct files *f, const struct files_config *c,
 			 debuginfod_fetched_fn *fetched, struct debuginfod **ret);
 struct debuginfod *files_debuginfod_free(struct debuginfod *d);
-/* Queues a request. It ends with a call of `fetched`, unless this fails or the program ends. */
+/*
+ * Queues a request. It ends with a call of `fetched`, unless this function returns an error or the
+ * program ends.
+ */
 int files_debuginfod_ask(struct debuginfod *d, const struct file_key *key, const char *build_id,
 		   int main_fd);

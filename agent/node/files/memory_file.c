@@ -24,8 +24,8 @@ static bool is_elf(int fd)
 }
 
 /*
- * If the file becomes shorter during the copy, the copy is shorter, and the parser reports what is
- * wrong.
+ * Copies n bytes. If the file becomes shorter during the copy, the copy is shorter, and the parser
+ * reports what is wrong.
  */
 static int copy_bytes(int from, int to, uint64_t n)
 {

@@ -11,11 +11,14 @@
 #include <stdlib.h>
 
 #define FILES_MAX 65536
-/* 1/16 of the limit more than needed is evicted at once, because adding up all files is slow. */
+/*
+ * Files are evicted until 1/16 of the limit is free, because adding up all files is slow and must
+ * not be needed again soon.
+ */
 #define SPARE 16
 /*
- * A file that was not used for so long counts as one without owner: its owner may not exist any
- * more, and must not take a share from others.
+ * A file that was not used for this time counts as a file without an owner: its owner may not exist
+ * any more, and must not take a share from other owners.
  */
 #define IDLE_NS (600 * NSEC_PER_SEC)
 
@@ -145,8 +148,8 @@ static bool gives_way(const struct trimming *t, const struct file *x, size_t tak
 }
 
 /*
- * fair: how much each owner may keep; 0: any file may be evicted. The last entry, which is in use,
- * stays.
+ * Evicts files until all take at most `most`. fair: how much each owner may keep; 0: any file may
+ * be evicted. The last entry, which is in use, stays.
  */
 static void evict_down_to(struct trimming *t, size_t most, size_t fair)
 {
