@@ -151,7 +151,10 @@ static bool copy_loader(const struct tenants *t)
 	return mkdir(lib, 0755) == 0 && run_quietly(argv);
 }
 
-/* Why this test cannot run (there is no runc, or it cannot make a container here); NULL: it can. */
+/*
+ * Returns why this test cannot run (there is no runc, or it cannot make a container here); NULL: it
+ * can.
+ */
 static const char *runc_problem(struct fixture *f)
 {
 	static const struct kind plain = {.rootfs = "static"};
@@ -257,8 +260,9 @@ static bool runc_seen(struct fixture *f)
 }
 
 /*
- * Execs into a container, and a container that crashes (LONG=1: at 1 Hz for ten minutes). Beside
- * each runs one that is not selected.
+ * Programs are started in a running container, as kubectl exec does, and another container crashes
+ * again and again (LONG=1: at 1 Hz for ten minutes). Beside each runs a container that is not
+ * selected.
  */
 static void test_runc_89_90_91_92_96_122(void **state)
 {
@@ -280,7 +284,7 @@ static void test_runc_89_90_91_92_96_122(void **state)
 	assert_true(arrived.of[10].starts >= 3);
 }
 
-/* The text ", {...}" for the PID namespace of the first process of container k. */
+/* Returns the text ", {...}" for the PID namespace of the first process of container k. */
 static char *pid_ns_of(const struct fixture *f, unsigned k)
 {
 	_cleanup_free_ char *path = xasprintf("%s/b-%02u/pid", f->t.dir, k), *pid = NULL;

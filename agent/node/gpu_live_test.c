@@ -2,8 +2,8 @@
 /*
  * hbm-alloc and hbm-inuse of a program that calls the stand-in CUDA driver (e2e/gpu), from the
  * search for the driver's entries to the drains: which function of the program allocated how many
- * bytes, and which of them live. The program is e2e/gpu/memory_steps.c, and runs one step of it
- * after another.
+ * bytes, and which of these bytes are in use. The program is e2e/gpu/memory_steps.c, and runs one
+ * step of it after another.
  */
 #include "node/testprobed.h"
 
@@ -60,7 +60,7 @@ static void take_sample(struct scene *s, const struct drain *d, const struct raw
 			s->functions[i].alive = (struct sum){};
 		s->snapshot_ns = x->last_ns;
 	}
-	if (!x->n) /* nothing lives */
+	if (!x->n) /* no memory is in use */
 		return;
 	probed_caller(&s->p, sample_drain_stack(d, x->ustack), name);
 	f = function_of(s, name);
@@ -151,7 +151,7 @@ static void both(struct scene *s, const char *function, uint64_t n, uint64_t byt
 	alive(s, function, n, bytes);
 }
 
-/* Exactly these bytes live, in all functions. */
+/* Asserts that all functions together have exactly these bytes in use. */
 static void all_alive(struct scene *s, uint64_t bytes)
 {
 	uint64_t sum = 0;
@@ -363,7 +363,7 @@ static void the_device_context_and_stream_are_labels(void **state)
 
 		assert_int_equal(l->mask, DEVICE | CONTEXT | STREAM);
 		assert_int_equal(l->numbers[LABEL_GPU_CONTEXT], first);
-		if (stream == 2) /* the thread's own: only the allocation of 800 bytes */
+		if (stream == 2) /* the thread's own stream: only the allocation of 800 bytes */
 			assert_int_equal(l->numbers[LABEL_GPU_DEVICE], 0);
 		else
 			streams[l->numbers[LABEL_GPU_DEVICE] != 0] = stream;
@@ -381,8 +381,8 @@ static void the_device_context_and_stream_are_labels(void **state)
 /* ---- contexts from before the probes came ---- */
 
 /*
- * The context of the thread is not known. Its memory may be that of a context that ends, which is
- * told.
+ * The context of the thread is not known. So memory of the thread may belong to a context that
+ * ends, and this loss must be reported.
  */
 static void memory_of_an_unknown_context_may_end(void **state)
 {
@@ -404,7 +404,7 @@ static void memory_of_an_unknown_context_may_end(void **state)
 	probed_close(&s.p);
 }
 
-/* It was retained before; its memory may still be in use. */
+/* The context was retained before the probes came, so its memory may still be in use. */
 static void a_release_of_an_unknown_context_is_told(void **state)
 {
 	struct scene s;

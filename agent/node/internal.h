@@ -23,7 +23,8 @@ struct node {
 	struct report *report; /* NULL: there is no API server */
 	struct files *files;   /* the indexes of the files of processes; any thread may use it */
 	struct sender *sender;
-	struct cgroup_hierarchy hierarchy; /* mount is "" if the machine has none */
+	/* its mount is "" if the machine has no cgroup hierarchy */
+	struct cgroup_hierarchy hierarchy;
 	struct limit *limit;
 	struct kernel *kernel;
 	struct processes *processes;

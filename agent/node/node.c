@@ -148,8 +148,8 @@ static bool has_pods(const struct node *n)
 }
 
 /*
- * Without Kubernetes, no plan needs cgroups. So it is an error to have none only if the user has
- * chosen a hierarchy.
+ * Chooses the cgroup hierarchy. An agent without Kubernetes needs none. So if it finds none, this
+ * is an error only if the user has chosen a hierarchy.
  */
 static int choose_hierarchy(struct node *n, struct field_error *reterr)
 {

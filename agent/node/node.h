@@ -13,7 +13,11 @@ struct node_config {
 	const struct config *conf;	/* borrowed */
 	/* NULL: only host processes, selected by conf->on_cpu_regex */
 	struct kube *kube;
-	bool local; /* `podflame local`: counts Total, and uses DeepFlow's on-cpu-profile keys */
+	/*
+	 * `podflame local`: counts the CPU time of the whole node, and uses DeepFlow's
+	 * on-cpu-profile keys
+	 */
+	bool local;
 	/*
 	 * For a hub in the same process: called with each batch instead of an HTTP request. Returns
 	 * 0 if the hub has stored the batch. It may be called on any thread. NULL: batches are sent
@@ -29,7 +33,10 @@ int node_new(struct loop *l, const struct node_config *c, struct node **ret,
  * probes.
  */
 struct node *node_free(struct node *n);
-/* Whether a first plan is or was in force. If false, *why gets the reason. */
+/*
+ * Returns whether the agent has a plan, or has had one, with its programs and filter in the kernel.
+ * If false, *why gets the reason.
+ */
 bool node_ready(struct buf *why, void *node);
 json_t *node_debug_plan(void *node);	/* for GET /debug/plan; returns a new reference */
 json_t *node_debug_report(void *node);

@@ -2,9 +2,10 @@
 /*
  * A whole node while DNS does not answer. It continues to watch, drain and send with the last known
  * addresses, and its loop never waits. It uses real BPF, glibc's resolver, an API server and a hub.
- * These two are called by name and take one request per connection, so each request looks up the
- * name again. This program runs itself as `node_names_test real` in a network namespace. It takes
- * some windows, or ten minutes with LONG=1. The numbers are those of docs/watch-cases.md.
+ * The node reaches both servers by name. They take one request per connection, so each request
+ * looks up the name again. This program runs itself as `node_names_test real` in a network
+ * namespace. The test lasts for some windows, or for ten minutes with LONG=1. The numbers are those
+ * of docs/watch-cases.md.
  */
 #include "node/internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The whole node without an API server: it profiles processes with a known function, by name and by
- * cgroup. The test checks what it sends to the hub.
+ * cgroup. The test checks what the node sends to the hub.
  */
 #include "node/internal.h"
 #include "node/parse/testnames.h"

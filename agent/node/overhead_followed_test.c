@@ -194,7 +194,8 @@ static void who_has_no_room_waits_for_it(void **state)
 	struct fixture *f = *state;
 
 	begin(f, calm, ALLOC, 1);
-	testfollow_add_probed(f->node->follow, 1024); /* ATTACHED_MAX others */
+	/* as if ATTACHED_MAX other processes had probes */
+	testfollow_add_probed(f->node->follow, 1024);
 	run_until(f, no_room, "a process without room");
 	assert_int_equal(arrived.alloc_bytes, 0);
 	testfollow_add_probed(f->node->follow, -1024);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU memory of processes with a small CUDA driver, which the test builds: that all of it is seen
- * once the probes are attached, also if the driver is loaded late, and that a process which
- * allocates other memory all the time keeps these probes.
+ * GPU memory of processes with a small CUDA driver, which the test builds. All of this memory must
+ * be seen once the probes are attached, also if the driver is loaded late. A process that allocates
+ * other memory all the time must keep these probes.
  */
 #include "node/alloc/testcuda.h"
 #include "node/testoverhead.h"
@@ -123,7 +123,7 @@ static bool memory_is_decided(struct fixture *f)
 	return a && a->mode != LIMIT_STEADY && gpu_is_attached(f);
 }
 
-/* What mem-alloc costs is over its limit. */
+/* The cost of mem-alloc is over its limit. */
 static void a_storm_of_malloc_leaves_the_probes_of_the_driver(void **state)
 {
 	struct fixture *f = *state;

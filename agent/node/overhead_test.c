@@ -332,7 +332,8 @@ static void what_has_no_room_is_not_estimated(void **state)
 
 	begin_often(f);
 	run_until(f, is_detached, "the end of a span");
-	testfollow_add_probed(f->node->follow, 1024); /* ATTACHED_MAX others */
+	/* as if ATTACHED_MAX other processes had probes */
+	testfollow_add_probed(f->node->follow, 1024);
 	run_until(f, is_without_spans, "no spans that are to come");
 	forget_spans(f);
 	work_in_pause(f);

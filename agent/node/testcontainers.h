@@ -174,8 +174,8 @@ static inline int take(const void *body, size_t n, void *arg)
 }
 
 /*
- * The number of samples that have the container's own function. If no names can be read here, all
- * its samples.
+ * Returns the number of samples that have the container's own function. If no names can be read
+ * here, returns the number of all its samples.
  */
 static inline uint64_t n_of(unsigned k, enum event e)
 {

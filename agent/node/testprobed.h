@@ -159,8 +159,8 @@ static inline void probed_attach(struct probed_program *p, enum probe_set set, u
 }
 
 /*
- * The function of the program that allocated, without what mangling adds: the first frame whose
- * name contains "with_". "elsewhere": there is none.
+ * Finds the function of the program that allocated, without what mangling adds: the first frame
+ * whose name contains "with_". "elsewhere": there is none.
  */
 static inline void probed_caller(struct probed_program *p, const struct raw_stack *k, char ret[64])
 {

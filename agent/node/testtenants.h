@@ -361,8 +361,8 @@ static inline void tenant_name_pod(struct tags *tags, unsigned pod)
 }
 
 /*
- * The plan that would follow from the API server's objects. starts: the last start of each
- * container that it has.
+ * Makes the plan that would follow from the objects of the API server. starts: the last start of
+ * each container that it has.
  */
 static inline struct plan *tenants_plan(const struct tenants *t, const struct tenant_wish *wishes,
 					size_t n, const unsigned starts[TENANTS], unsigned hz)

@@ -76,8 +76,8 @@ static void plan_later(struct watches *w, uint64_t wall_ns)
 	uint64_t now_ns = now_wall_ns();
 
 	/*
-	 * timer_armed is not set here, so an earlier change can set the timer again; its plan is
-	 * enough
+	 * timer_armed is not set here, so an earlier change can set the timer to an earlier time;
+	 * the plan of that time sets it again
 	 */
 	timer_set(w->node->work->loop, &w->timer, wall_ns > now_ns ? wall_ns - now_ns : GATHER_NS,
 		  make_plan, w);
@@ -145,8 +145,8 @@ static void make_plan(void *arg)
 }
 
 /*
- * The report may have been deleted: by a person, or by the garbage collector, if the DaemonSet was
- * deleted and created again.
+ * Called at intervals, because the report may have been deleted: by a person, or by the garbage
+ * collector, if the DaemonSet was deleted and created again.
  */
 static void check_report(void *arg)
 {
