@@ -14,8 +14,7 @@
 
 #define FILE_NAME      "node-state.json"
 #define MAX_FILE_BYTES 4096
-/* a stored offset that differs by more from the measured one is ignored */
-#define OFFSET_MAX_NS (24 * 3600 * NSEC_PER_SEC)
+#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a stored offset that differs more is ignored */
 
 struct note {
 	struct task task;

@@ -121,9 +121,9 @@ const char *pipeline_windows_kernel_problem(const struct windows *p);
 struct throttle;
 struct throttle *pipeline_throttle_new(struct pipeline *p);
 struct throttle *pipeline_throttle_free(struct throttle *t);
-/* To be called every second while off-cpu may be on. */
+/* Begins a reading every two seconds. To be called every second while off-cpu may be on. */
 void pipeline_throttle_tick(struct throttle *t);
-/* To be called every second while nothing is profiled. */
+/* Forgets the last readings. To be called every second while nothing is profiled. */
 void pipeline_throttle_off(struct throttle *t);
 /* Moves the times that were read into the feed of a full drain. */
 void pipeline_throttle_take(struct throttle *t, struct feed *f);
@@ -189,7 +189,8 @@ struct downtime {
 	/* the file says that the time after the one in the file must be reported as a loss */
 	bool owed;
 	/*
-	 * the agent before ended while a process was selected, and this agent does not profile yet
+	 * the previous agent ended while a process was selected, and this agent does not profile
+	 * yet
 	 */
 	bool lasts;
 	/*

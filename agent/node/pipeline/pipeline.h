@@ -23,7 +23,7 @@ struct pipeline_config { /* all pointers are borrowed */
 	struct sender *sender;
 	const struct cgroup_hierarchy *hierarchy;
 	const struct config *conf;
-	bool has_pods; /* profiles pods, by their cgroups */
+	bool has_pods; /* whether the node profiles pods, by their cgroups */
 	/*
 	 * `podflame local`: the file for the next agent is in conf->data_dir, not in
 	 * conf->spool_dir

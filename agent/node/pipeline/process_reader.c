@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads mappings and the names of runtimes' functions from processes, on the files worker, and
- * passes them to the pipeline worker and to follow. Loop thread, except for the reading itself.
+ * Reads the mappings of processes, and from their memory the names of functions that runtimes run,
+ * on the files worker, and passes them to the pipeline worker and to follow. Loop thread, except
+ * for the reading itself.
  */
 #include "node/pipeline/internal.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures how long CPU limits kept containers from running, if off-cpu is asked for. The
- * scheduler's events do not show this time, because no thread waits for anything then. The os
- * worker reads it from the cgroups (cpu.stat) every two seconds. The difference goes to the
+ * Measures how long CPU limits kept containers from running, for containers whose targets ask for
+ * off-cpu. The scheduler's events do not show this time, because no thread waits for anything then.
+ * The os worker reads it from the cgroups (cpu.stat) every two seconds. The difference goes to the
  * pipeline with the next drain. Everything but the reading runs on the loop thread.
  */
 #include "node/pipeline/internal.h"

@@ -379,7 +379,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		if (ret->waits)
 			return;
 		proc_mapping_files_look();
-		/* no need to check: a failure shows as unresolved addresses */
+		/* no need to check: after a failure, the profiles have unresolved addresses */
 		(void)stacks_refresh_kernel(p->stacks);
 		stacks_unparsed_free(TAKE_PTR(ret->unparsed), ret->n_unparsed);
 		ret->taken = xcalloc(f->n_owners + 1, sizeof(*ret->taken));
