@@ -220,7 +220,7 @@ static uint32_t ppm_of(uint32_t keep)
 	return MAX((uint32_t)(((uint64_t)keep + 1) * 1000000 >> 32), 1u);
 }
 
-/* Fills in all members except the stack, and process_comm, which only "Total" has. */
+/* Returns a sample with all members except the stack, and process_comm, which only "Total" has. */
 static struct profile_sample sample_of(struct fold *f, const struct raw_sample *s,
 				       const struct raw_names *names, const char *service)
 {

@@ -24,7 +24,7 @@ struct fold;
 int fold_new(const struct fold_config *c, struct fold **ret);
 struct fold *fold_free(struct fold *f);
 
-/* The data of a process that fold needs besides the owner's tags. */
+/* What fold needs to know of a process, besides the owner's tags. */
 struct fold_process {
 	struct process_id id;
 	uint32_t container_pid;
@@ -84,7 +84,7 @@ void fold_throttled(struct fold *f, struct owner *owner, uint64_t us, uint64_t n
  */
 void fold_lose(struct fold *f, const struct owner *owner, unsigned event_mask, const char *reason,
 	       uint64_t n, uint64_t time_ns);
-/* The batch of the open window, in which the caller interns stacks. */
+/* Returns the batch of the open window, in which the caller interns stacks. */
 struct batch *fold_batch(struct fold *f);
 /*
  * Notes that the machine was suspended for ns since the last fold_flush(). The next fold_flush()

@@ -97,7 +97,7 @@ struct fold {
 struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key *key,
 					struct owner *owner, uint32_t container_pid);
 bool fold_has_profile(const struct fold *f, const struct profile_key *key);
-/* false: the window is full, and the sample was not added. */
+/* Adds a sample to a profile. false: the window is full, and the sample was not added. */
 bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profile_sample *s);
 bool fold_is_full(const struct fold *f, size_t more_bytes);
 /*
