@@ -53,7 +53,10 @@ static bool label_key_ok(const char *s)
 	return strlen(s) <= 63 && name_ok(s, strlen(s), "-_.", true);
 }
 
-/* n_units: how many units are allowed, from the longest on. */
+/*
+ * Whether s is a duration. n_units: how many units are allowed, beginning with the longest one,
+ * hours.
+ */
 static bool duration_ok(const char *s, size_t n_units)
 {
 	static const struct {

@@ -34,7 +34,7 @@ enum field_format {
 struct field {
 	const char *path; /* path below spec: "containers.include[]", "podSelector.matchLabels{}" */
 	enum field_type type;
-	bool required;	 /* the object that contains the field must have it */
+	bool required;	 /* an object that may have this field must have it */
 	/*
 	 * limits of a number, of the length of a string, or of the number of members; max 0: no
 	 * limit
@@ -128,9 +128,9 @@ void plan_cache_sweep(struct plan_cache *c);
 
 /* ---- pod.c ---- */
 struct container_view {
-	/* id: without its prefix; NULL: the container has not started */
+	/* id: without a prefix like "containerd://"; NULL: the container has not started */
 	const char *name, *image, *id;
-	const char *waiting;	       /* the reason why it waits; NULL: it does not wait */
+	const char *waiting;	       /* why the container waits; NULL: it does not wait */
 	enum container_type type;
 	bool ended, bad_id;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan as JSON, for tests and GET /debug/plan. Pure. */
+/* Writes the plan as JSON, for tests and GET /debug/plan. Pure. */
 #include "node/plan/internal.h"
 
 static json_t *events_json(unsigned mask)

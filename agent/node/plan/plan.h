@@ -61,7 +61,7 @@ struct event_settings {
 	uint64_t max_block_us;		/* off-cpu: a longer wait counts as one of this length */
 	/* mem-alloc: mean number of bytes between samples; 1: each allocation is a sample */
 	uint64_t alloc_sample_bytes;
-	uint64_t inuse_sample_bytes;	/* mem-inuse: likewise */
+	uint64_t inuse_sample_bytes;	/* mem-inuse: the same for memory in use */
 	/* mem-alloc: limit of the time by which one span of probing may delay the container */
 	uint32_t max_stall_us;
 };
@@ -90,7 +90,7 @@ struct plan_pod {
 	 * selected
 	 */
 	bool arm_pod;
-	unsigned arm_event_mask, arm_sample_hz;	/* set with arm_pod */
+	unsigned arm_event_mask, arm_sample_hz;	/* 0 unless arm_pod */
 	struct event_settings arm_settings;
 	/* all containers of the pod ask for trace contexts */
 	bool arm_trace_context;
@@ -110,7 +110,7 @@ struct plan_target {
 	int64_t generation;
 	/* false: the target has no effect, and reasons[0] has the cause */
 	bool accepted;
-	bool on_this_node;		/* whether its nodeSelector selects this node */
+	bool on_this_node;		/* whether the target's nodeSelector selects this node */
 	bool suspended, completed;
 	unsigned event_mask;
 	unsigned pods_matched, pods_planned, containers_planned;

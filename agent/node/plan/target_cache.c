@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keeps decoded targets from one plan to the next. A target at the limits of its schema costs more
- * than the rest of a plan, and each change of any pod makes a new plan. A kept object never
- * changes, except for its resourceVersion: a new version is a new object. The cache owns the
- * decoded targets. Loop thread.
+ * than the rest of a plan, and each change of any pod makes a new plan. The object of a target
+ * never changes, except for its resourceVersion: a new version of the target is a new object. The
+ * cache owns the decoded targets. Loop thread.
  */
 #include "node/plan/internal.h"
 
