@@ -330,7 +330,7 @@ static const struct target_entry **sorted(const struct entries *es, size_t *ret_
 	return list;
 }
 
-/* Sets the targets for which the report has no room to NULL. */
+/* Replaces the targets for which the report has no room by NULL. */
 static void cut(const struct target_entry **list, size_t n)
 {
 	_cleanup_free_ struct plan_share *order = xcalloc(n + 1, sizeof(*order));

@@ -11,7 +11,7 @@
 #define MAX_TOLD    1024
 #define NAMES_SHOWN 3
 #define NAMES_BYTES 400 /* the name of one pod may have 253 bytes */
-#define TEXT_BYTES  300 /* for the text of a problem, and for a detail */
+#define TEXT_BYTES  300 /* limit of the text of a problem, and of a detail */
 #define MESSAGE_MAX 1000
 /* if the message is this long, no more problems are added; a report has room for 1024 */
 #define MESSAGE_FULL 500

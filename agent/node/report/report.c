@@ -58,7 +58,7 @@ static void write_now(void *arg);
 
 /* ---- content ---- */
 
-/* The part of the status whose changes cause a write. */
+/* Returns the part of the status whose changes cause a write. */
 static json_t *content(const struct report *r)
 {
 	unsigned omitted;
@@ -71,7 +71,7 @@ static json_t *content(const struct report *r)
 			 "targets", targets, "targetsOmitted", (int)omitted);
 }
 
-/* The whole status: the content, and fields whose changes cause no write. */
+/* Returns the whole status: the content, and fields whose changes cause no write. */
 static json_t *status(const struct report *r)
 {
 	json_t *s = content(r);
@@ -142,7 +142,8 @@ static void changed(struct report *r)
 
 	loop_assert(r->loop);
 	if (r->sending || r->backoff_ns)
-		return; /* this is checked again after the write or after the delay */
+		/* the content is compared again after the write, or written after the delay */
+		return;
 	c = content(r);
 	if (r->written && json_equal(c, r->written)) {
 		timer_cancel(&r->timer);
@@ -278,7 +279,10 @@ static void on_pod(int http, const json_t *body, const char *error, void *arg)
 
 	if (!r)
 		return;
-	/* no answer for now: try again, because a report without an owner would never be deleted */
+	/*
+	 * the API server cannot answer now: try again, because a report without an owner would
+	 * never be deleted
+	 */
 	if (http < 200 || http >= 500 || http == 429 || http == 401) {
 		log_result(r, http, error);
 		failed(r);
