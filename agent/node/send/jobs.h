@@ -24,7 +24,7 @@ struct sender {
 	struct timer retry;
 	bool waiting; /* the timer retry is set */
 	unsigned n_tries;
-	/* the spool has an account of losses, which must be sent when the sink works */
+	/* the spool has an account of losses, which must be sent when the sink accepts batches */
 	bool has_losses;
 
 	/*
@@ -45,7 +45,8 @@ struct send_job {
 	void (*work)(struct send_job *j); /* runs on the worker */
 	void (*then)(struct send_job *j); /* runs on the loop thread, unless the sender is closed */
 	struct batch *batch;		  /* owned */
-	struct spool_item *item;	  /* owned unless borrowed */
+	/* owned: an item to remove or drop, or the account to send */
+	struct spool_item *item;
 	struct spool_item *borrowed;	  /* the item that is being sent */
 	struct spool_item *found;	  /* a list of items; owned */
 	/* how many items at the head of found are stored already */
@@ -72,8 +73,7 @@ void send_job_free(struct send_job *j);
 /* Adds lost to the sender's stats and losses. */
 void send_count_lost(struct sender *s, struct send_lost *lost);
 /* ---- queue.c ---- */
-/* limit of the bytes of items that have no file */
-#define SEND_MEMORY_MAX_BYTES (8u << 20)
+#define SEND_MEMORY_MAX_BYTES (8u << 20) /* limit of the bytes of items that have no file */
 /* adds i at the end; owns i from now on */
 void send_queue_add(struct sender *s, struct spool_item *i);
 void send_queue_unlink(struct sender *s, struct spool_item *i);

@@ -20,7 +20,7 @@ void send_queue_add(struct sender *s, struct spool_item *i)
 
 static void drop_work(struct send_job *j)
 {
-	/* an account that the sink refused is not added to the next account */
+	/* an account of losses that the sink refused is not added to the next account */
 	if (j->item->loss_only)
 		send_spool_remove(j->s->spool, j->item);
 	else

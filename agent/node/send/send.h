@@ -17,7 +17,7 @@
 #define SEND_MAILBOX_BYTES (2 * BATCH_MAX_BYTES)
 struct send_config {
 	const char *url; /* "https://podflame-hub.podflame-system.svc:4318"; "": the null sink */
-	const char *ca_file, *token_file; /* read again before each try */
+	const char *ca_file, *token_file; /* files that are read again before each try */
 	const char *spool_dir;		/* "": memory only, 8 MiB */
 	/*
 	 * If the spool has more bytes, the oldest batches are dropped, counted as losses and

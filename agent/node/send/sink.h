@@ -17,7 +17,7 @@ struct sink_answer {
 	uint64_t retry_after_ns; /* 0: the receiver gave no time */
 	/* with SINK_STORED: how many profiles of the batch the receiver rejected */
 	uint64_t n_rejected;
-	const char *error;	 /* for people; "" if all is stored */
+	const char *error;	 /* a text for the user; "" if all is stored */
 };
 /* Called on the loop thread, once for each send, unless the sink was closed before. */
 typedef void sink_done_fn(const struct sink_answer *a, void *arg);

@@ -10,7 +10,8 @@
 #define SPOOL_HEADER_MAX 64 /* bytes before the body */
 
 /*
- * Replaces the file in one step. If this fails or the agent is killed, the old file is unchanged.
+ * Writes a file. If there is one already, replaces it in one step. If this fails or the agent is
+ * killed, the old file is unchanged.
  */
 int send_spool_file_write(const char *path, bool loss_only, const struct buf *body);
 /* -EBADMSG: the file is damaged. */
