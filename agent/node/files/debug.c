@@ -14,7 +14,7 @@
 #define RETRY_NS (3600 * NSEC_PER_SEC) /* packages with debug files may be installed later */
 #define DWOS_MAX (PARSE_FDS_MAX - 2)
 
-/* A file whose debug index is searched for. */
+/* The search for the debug index of one file. */
 struct debug_search {
 	struct files *f;
 	const struct mapping *m;
@@ -55,7 +55,8 @@ static void count_find(int error)
 
 /*
  * Returns whether the caller must fill the entry: no other thread is filling it, it has no index,
- * and the time for a new try has come. The entry gets the owner of the file itself.
+ * and the time for a new try has come. The entry gets the same owner as the entry of the file
+ * itself.
  */
 static bool claim(struct files *f, const struct file_key *key)
 {
@@ -77,7 +78,7 @@ static bool claim(struct files *f, const struct file_key *key)
 	return mine;
 }
 
-/* Ends a search that began with a claim. Takes over the index; NULL: none was found. */
+/* Ends a search that began with a claim. Takes ownership of the index; NULL: none was found. */
 static void settle(struct files *f, const struct file_key *key, struct elf_index *index)
 {
 	uint64_t hash = index ? files_image_hash(f, index) : 0;
@@ -98,7 +99,7 @@ static void settle(struct files *f, const struct file_key *key, struct elf_index
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* Returns a new reference, or NULL if there is no index. */
+/* Returns a new reference to the index of an entry, or NULL if there is none. */
 static struct elf_index *known(struct files *f, const struct file_key *key)
 {
 	struct elf_index *index = NULL;
@@ -219,8 +220,8 @@ static void count_dwp(const struct debug_search *s)
 }
 
 /*
- * Parses the file again, with the .dwo files and dwz's file of a place, and replaces *index.
- * Returns false if they add nothing.
+ * Parses the file again, together with the .dwo files and the file of dwz that are found below p,
+ * and replaces *index. Returns false if none is found or the parse fails.
  */
 static bool add_wanted(const struct debug_search *s, const struct place *p, int debug_fd,
 		       struct elf_index **index)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This file fetches debug files by build id from a debuginfod server that the administrator has
- * chosen. Its own thread asks the server, so that no other thread waits for it. It keeps the files
- * in a directory of limited size. If the server does not have a debug file, the thread does not ask
- * for it again for an hour.
+ * chosen. Its own thread asks the server, so that no other thread waits for it. The thread keeps
+ * the files in a directory of limited size. If the server does not have a debug file, the thread
+ * does not ask for it again for an hour.
  */
 #include "node/files/internal.h"
 

@@ -24,11 +24,12 @@ struct files_config {
 	const char *debuginfod_url;
 	/* directory for files from debuginfod; "" or NULL: they are not kept */
 	const char *debuginfod_cache;
-	/* CA certificates (PEM), read for each request; "" or NULL: the system's */
+	/* CA certificates (PEM), read for each request; "" or NULL: those of the system */
 	const char *debuginfod_ca_file;
 	/* limit of debuginfod_cache, 0: 1 GiB; time for one file, 0: 60 s */
 	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;
-	uint64_t debug_timeout_ns;	/* for the debug index of a file; 0: 10 s */
+	/* limit of the time for the debug index of a file; 0: 10 s */
+	uint64_t debug_timeout_ns;
 	size_t debug_max_bytes;		/* limit of a debug file that is read; 0: 2 GiB */
 	/*
 	 * true: other threads call files_index, and files_names never parses, not even a file that
@@ -38,12 +39,12 @@ struct files_config {
 	bool queued;
 	/*
 	 * true: files_names may wait up to half a minute for the child that demangles, because no
-	 * other thread waits for this one
+	 * other thread waits for the calling thread
 	 */
 	bool patient;
 };
 struct files;
-/* -EINVAL: debuginfod_url is no http:// or https:// URL. */
+/* Returns 0 or -errno. -EINVAL: debuginfod_url is no http:// or https:// URL. */
 int files_new(const struct files_config *c, struct files **ret);
 struct files *files_free(struct files *f);	/* no other thread may be in a call */
 
@@ -67,7 +68,7 @@ void files_expect(struct files *f, const struct mapping *m, uint64_t owner);
 int files_index_known(struct files *f, const struct mapping *m, struct elf_index **ret);
 /*
  * Returns whether the last parse found that the file is no program or library, so that its code has
- * neither names nor rows. The answer may change when the file is parsed again.
+ * neither names nor unwind rows. The answer may change when the file is parsed again.
  */
 bool files_no_program(struct files *f, const struct mapping *m);
 /*

@@ -50,8 +50,8 @@ static void forget_names(struct files *f, struct image *i)
 }
 
 /*
- * Makes the text to show. Returns how many bytes this adds. An older text, which a caller may still
- * use, stays valid until files_names_unref.
+ * Makes the text that is shown for a name. Returns how many bytes of memory this adds. An older
+ * text, which a caller may still use, stays valid until files_names_unref.
  */
 static size_t show(struct files *f, struct image *i, struct shown *s)
 {

@@ -23,7 +23,11 @@ struct shown {
 	uint64_t again_ns; /* from elf_demangler_text */
 	UT_hash_handle hh;
 };
-struct names { /* may live longer than its image: each answer with names holds a reference */
+/*
+ * the names of an image; may exist longer than the image, because each answer with names holds a
+ * reference
+ */
+struct names {
 	unsigned refs;
 	struct elf_index *index;
 	struct shown *items;
@@ -31,7 +35,7 @@ struct names { /* may live longer than its image: each answer with names holds a
 };
 /* an index and its names; files whose indexes have the same bytes share one image */
 struct image {
-	uint64_t hash; /* of the bytes */
+	uint64_t hash; /* of the bytes of the index */
 	unsigned refs;
 	struct elf_index *index;
 	struct names *names;
@@ -42,7 +46,10 @@ struct image {
 uint64_t files_image_hash(const struct files *f, const struct elf_index *index);
 /* Returns how many bytes the image takes, with its names. */
 size_t files_image_bytes(const struct image *i);
-/* Takes the caller's reference to the index. hash: its files_image_hash. */
+/*
+ * Returns the image of an index, and takes the caller's reference to the index. hash: the result of
+ * files_image_hash() for the index.
+ */
 struct image *files_image_of(struct files *f, struct elf_index *index, uint64_t hash);
 void files_image_unref(struct files *f, struct image *i);
 /*
@@ -178,7 +185,7 @@ struct place {
 };
 int files_find_open(const struct place *p, const char *path, int *ret_fd);
 int files_find_build_id(const struct place *p, const char *build_id, int *ret_fd);
-/* path: that of the file that has the link. */
+/* path: the path of the file that has the link. */
 int files_find_debuglink(const struct place *p, const char *path, const char *name, uint32_t crc,
 		   int *ret_fd);
 
@@ -195,7 +202,7 @@ int files_debug_fetched(struct files *f, const struct file_key *key, const char 
 struct fetch_request {
 	const struct url *url;
 	const char *path;    /* below the URL's path */
-	const char *ca_file; /* "" or NULL: the system's */
+	const char *ca_file; /* "" or NULL: the CA certificates of the system */
 	int fd;		     /* the file is written to it */
 	size_t max_bytes;
 	uint64_t timeout_ns; /* for the whole request */

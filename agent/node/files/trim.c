@@ -4,7 +4,7 @@
  * owners that take more than a fair share. So a container with large or many files causes the
  * eviction of its own files. A file belongs to the owner that had it parsed first. If files have
  * equal indexes, their owners share the cost. The file in use stays, even if it is larger than the
- * whole cache; then all others are evicted.
+ * whole cache; then all other files are evicted.
  */
 #include "node/files/internal.h"
 
@@ -27,7 +27,7 @@ struct trim_share { /* how much the files of an owner take */
 	size_t taken;
 	UT_hash_handle hh;
 };
-/* One of the things that have a limit: bytes, entries, bytes of copies. */
+/* How to measure one of the things that have a limit: bytes, entries, bytes of copies. */
 struct room {
 	size_t (*taken_by)(const struct file *x);
 	size_t (*all)(const struct files *f);
@@ -118,7 +118,7 @@ static int by_taken(const struct trim_share *a, const struct trim_share *b)
 
 /*
  * Returns how much each owner may take, so that all together take `most`. What an owner does not
- * use of its share goes to the others.
+ * use of its share is divided among the other owners.
  */
 static size_t fair_share(struct trimming *t, size_t most)
 {
@@ -134,8 +134,8 @@ static size_t fair_share(struct trimming *t, size_t most)
 }
 
 /*
- * Returns whether the file's owner takes too much; then subtracts the file from what the owner
- * takes.
+ * Returns whether the file's owner takes too much. If so, subtracts the file's part from what the
+ * owner takes.
  */
 static bool gives_way(const struct trimming *t, const struct file *x, size_t taken, size_t fair)
 {
