@@ -51,7 +51,7 @@ json_t *node_debug_report(void *node)
 	return n->report && n->started ? report_json(n->report) : json_null();
 }
 
-/* If the pod was ready once, a new plan does not make it unready. */
+/* If the agent was ready once, it stays ready, also while it loads a new plan. */
 bool node_ready(struct buf *why, void *node)
 {
 	struct node *n = node;
