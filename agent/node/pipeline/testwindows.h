@@ -29,9 +29,9 @@ static inline void testwindows_read(struct windows *w, const struct missing *m)
 }
 
 /*
- * As sample_queue.c does: reads the mappings of new processes, and folds the drain. Takes d over.
- * exit: of a process that has ended since the last drain; NULL: no process has ended. Returns the
- * window if one ended, or NULL.
+ * As sample_queue.c does: reads the mappings of new processes, and folds the drain. Takes ownership
+ * of d. exit: of a process that has ended since the last drain; NULL: no process has ended. Returns
+ * the window if one ended, or NULL.
  */
 static inline struct batch *testwindows_drain(struct windows *w, struct drain *d,
 					      uint64_t cgroup_id, struct owner *owner,

@@ -32,7 +32,7 @@ static void make_pipeline(struct fixture *n, const struct cgroup_hierarchy *h)
 	n->pipeline.throttle = pipeline_throttle_new(&n->pipeline);
 }
 
-/* Makes a node with one container. Its cgroup is this program's. */
+/* Makes a node with one container. The cgroup of the container is that of this program. */
 static void make_node(struct fixture *n, const struct own_cgroup *o)
 {
 	struct plan *plan = testplan(UID, UID, ID, false);

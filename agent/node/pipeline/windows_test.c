@@ -278,7 +278,7 @@ static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep
 }
 
 /*
- * If waits are thinned, one counts for many. Together they may be longer than the machine was
+ * If waits are thinned, one wait counts for many. Together they may be longer than the machine was
  * awake.
  */
 static void test_a_suspend(void **state)
@@ -518,10 +518,6 @@ static void test_held_back(void **state)
 	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
 }
 
-/*
- * Processes that never end. One that does not fit into the table is counted. Its name comes from
- * its samples.
- */
 #define NOBODY 5000000 /* larger than any PID */
 
 static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns)
