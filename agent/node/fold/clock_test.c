@@ -2,7 +2,8 @@
 /*
  * Tests windows while the clock is set and the machine is suspended: a day of windows, with a clock
  * of the test. Each sample must be counted once. Windows must be as long as the time that passed.
- * They must not overlap unless the clock went back. The moments come from a seed, which is printed.
+ * They must not overlap unless the clock went back. The times of these changes come from a seed,
+ * which is printed.
  */
 #include "node/fold/fold.h"
 
