@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report: this node's ProfilingNodeReport. It contains the plan and what has happened since it was made, and is
- * written only when its content changes. Changes for which a user waits are written at once. Other
- * changes are collected and written at random times, so that not all nodes write together. If a
- * write fails, it is repeated later. Loop thread.
+ * report: this node's ProfilingNodeReport. It contains the plan and what has happened since the
+ * plan was made, and is written only when its content changes. Changes for which a user waits are
+ * written at once. Other changes are collected and written at random times, so that not all nodes
+ * write together. If a write fails, it is repeated later. Loop thread.
  */
 #pragma once
 

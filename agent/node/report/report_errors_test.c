@@ -183,7 +183,7 @@ static void test_each_answer_may_fail(void **state)
 	assert_true(n_met > 88);
 }
 
-/* The report is freed while the answer to a request is on its way; for each request. */
+/* Frees the report while an answer is on its way, once for each request. */
 static void test_freed_before_the_answer(void **state)
 {
 	(void)state;

@@ -29,8 +29,8 @@ static void answer(int status)
 }
 
 /*
- * Answers the request for the agent's pod. Its owners are its node (as for a static pod) and a
- * DaemonSet.
+ * Answers the request for the agent's pod. The owners of the pod are its node (as for a static pod)
+ * and a DaemonSet.
  */
 static void answer_pod(void)
 {
