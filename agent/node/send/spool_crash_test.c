@@ -199,8 +199,8 @@ static bool read_whole(int fd, void *data, size_t n)
 }
 
 /*
- * Reads the reports of the child. Kills it after_us after report number after_n. A report that was
- * cut off does not count.
+ * Reads the reports of the child. Kills the child after_us microseconds after report number
+ * after_n. A report that was cut off does not count.
  */
 static uint32_t listen_and_kill(struct hub *h, int fd, pid_t pid, unsigned after_n,
 				useconds_t after_us)
