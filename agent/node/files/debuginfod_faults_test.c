@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A debuginfod whose calls fail: each search ends once, what is kept is whole, and a file is not
- * noted as absent because of an error of the agent's own. The test only compares the files
- * and parses none.
+ * System calls of debuginfod.c fail. Each search must end once, each file that is kept must be
+ * whole, and an error on this node must not be noted as "the server has no such file". The test
+ * only compares the files and parses none.
  */
 #include "lib/base/fault.h"
 #include "lib/base/testdir.h"
@@ -47,7 +47,7 @@ static int fetched(struct files *f, const struct file_key *key, const char *buil
 		if (!streq(build_id, BUILD_ID) ||
 		    pread(debug_fd, got, sizeof(got), 0) != FILE_BYTES ||
 		    memcmp(got, sent, FILE_BYTES) != 0)
-			abort(); /* cmocka can end nothing here */
+			abort(); /* cmocka cannot end the test on this thread */
 		n_parsed++;
 	}
 	n_settled++;

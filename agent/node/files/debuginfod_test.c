@@ -17,7 +17,7 @@
 #include "node/files/testfiles.h"
 
 #define WAIT_NS	  (20 * NSEC_PER_SEC)
-#define MAX_BYTES (1u << 20) /* of a debug file here */
+#define MAX_BYTES (1u << 20) /* limit of a debug file in this test */
 
 enum how { GOOD, OTHER_FILE, NO_ELF, NOT_FOUND, HUGE_FILE, STALL, CUT, REDIRECT };
 struct fixture {

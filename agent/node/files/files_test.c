@@ -189,7 +189,7 @@ static void equal_files_share_one_index(void **state)
 	assert_int_equal(files_bytes(f), elf_index_bytes(index_a));
 	elf_index_unref(index_a);
 	files_free(f);
-	/* valid as long as the test has a reference */
+	/* an index is valid as long as the test has a reference */
 	assert_true(elf_index_n_symbols(index_b) > 0);
 	elf_index_unref(index_b);
 	close(a.fd);
@@ -241,7 +241,7 @@ static void a_file_that_was_rewritten_since_is_not_parsed(void **state)
 		now = map_of(path);
 		close(m.fd);
 		m.fd = now.fd;
-		/* again, if both were within one tick of ctime's clock */
+		/* tries again, if both changes were within one tick of the clock for ctime */
 	} while (now.ctime_ns == m.ctime_ns);
 	assert_int_equal(now.inode, m.inode);
 	assert_int_equal(files_index(f, &m, &index), -ESTALE);

@@ -107,7 +107,7 @@ _test_util_ void compile(const char *flags)
 	    dir, flags);
 }
 
-/* program: prog or prog.full */
+/* Makes a container with a program: prog or prog.full. */
 _test_util_ struct container make_container(const char *name, const char *program)
 {
 	struct container c = {0};
