@@ -207,7 +207,10 @@ static void check(const struct scene *s)
 	assert_in_range(s->all_alive, alive - alive_new, alive + NOISE_BYTES);
 }
 
-/* Ends the process while its probes are attached. There must be no snapshot of it after that. */
+/*
+ * Ends the process while its probes are attached. There must be no snapshot of the process after
+ * that.
+ */
 static void check_end(struct scene *s)
 {
 	pid_t pid = s->p.pid;

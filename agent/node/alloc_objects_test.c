@@ -287,7 +287,10 @@ struct claim {
 	char name[64];
 	unsigned long bytes;
 };
-/* Lets the program allocate. Returns what it reports to have allocated. */
+/*
+ * Lets the program allocate. Fills ret with what the program reports to have allocated, and returns
+ * the number of entries.
+ */
 static size_t work(struct scene *s, struct claim ret[8])
 {
 	char line[256];
@@ -326,7 +329,9 @@ static void check_java(const char *java)
 		double is = (double)bytes_of(&s, claims[i].name), should = (double)claims[i].bytes;
 
 		print_message("  %-16s %10.0f of %10.0f\n", claims[i].name, is, should);
-		/* one or two TLABs may count for the class before */
+		/*
+		 * the bytes of one or two TLABs may count for the class that was allocated before
+		 */
 		assert_true(is > 0.95 * should && is < 1.05 * should);
 	}
 	close_scene(&s);

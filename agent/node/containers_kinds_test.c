@@ -16,8 +16,8 @@
 struct kind {
 	const char *rootfs; /* "static", "musl" */
 	/*
-	 * the end of the namespace's object in config.json; NULL: a new PID namespace; "": the
-	 * host's
+	 * the end of the namespace's object in config.json; NULL: a new PID namespace; "": that of
+	 * the host
 	 */
 	const char *pid_ns;
 	bool user_ns;
@@ -179,7 +179,7 @@ static const char *runc_problem(struct fixture *f)
 		}                                                                                  \
 	} while (0)
 
-/* runc makes cgroups in all hierarchies, and leaves the last directory. This removes it. */
+/* Removes the directory that runc leaves in each hierarchy. */
 static void clear_hierarchies(const struct tenants *t)
 {
 	_cleanup_free_ char *form = xasprintf("/sys/fs/cgroup/*/kubepods-tenants-%u", t->run);
@@ -217,7 +217,7 @@ static int tear_down_runc(void **state)
 
 /* ---- containers that runc makes ---- */
 
-#define FOR_LONG "300000" /* in ms; the process ends by itself, should the test not end it */
+#define FOR_LONG "300000" /* in ms; then the process ends, if the test has not ended it */
 
 static void start_runc(struct fixture *f, unsigned k, const struct kind *kind)
 {
@@ -419,7 +419,7 @@ static void test_before_kubelet_127(void **state)
 	end_and_check(f, true);
 }
 
-/* The number of BPF programs, maps and links that this process has open. */
+/* Returns the number of BPF programs, maps and links that this process has open. */
 static unsigned n_bpf_objects(void)
 {
 	DIR *d = opendir("/proc/self/fd");

@@ -60,8 +60,8 @@ static void same_name(struct tenants *t, unsigned k)
 }
 
 /*
- * Starts processes in a running container from outside, as kubectl exec does, with runc's own work
- * before.
+ * Starts processes in a running container from outside, as kubectl exec does. Each one first runs
+ * code of runc.
  */
 static void execs(struct tenants *t, unsigned k)
 {
@@ -235,8 +235,8 @@ static bool events_seen(struct fixture *f)
 }
 
 /*
- * Each event alone, all events, and none. Also all events of a process that moves to and from a
- * cgroup that is not selected.
+ * Containers with each event alone, with all events, and with none. Also all events of a process
+ * that moves to and from a cgroup that is not selected.
  */
 static void test_every_event_120_125(void **state)
 {
@@ -317,7 +317,7 @@ static struct holdings held_now(void)
 	return h;
 }
 
-/* The smallest values that were held until this many containers had ended. */
+/* The smallest holdings that were seen until this many containers had ended. */
 static struct {
 	unsigned until_ends;
 	struct holdings least;

@@ -257,7 +257,7 @@ static void check_primary(struct scene *s)
 	both(s, "with_reset", 1, 20000);
 	run(s, "green");
 	both(s, "with_green", 1, 30000);
-	run(s, "released"); /* the green context keeps it */
+	run(s, "released"); /* the green context keeps the primary context */
 	all_alive(s, 50000);
 	run(s, "green_destroyed");
 	all_alive(s, 0);

@@ -23,7 +23,7 @@
 #include "lib/loop/testserver.h"
 
 #define BUSY	  "nodetest-names"
-#define N_WINDOWS 3 /* also the minimum of watched changes; before the outage and in it */
+#define N_WINDOWS 3 /* minimum of windows and of watched changes, before the outage and in it */
 #define LOOK_NS	  (20 * NSEC_PER_MSEC)
 #define GUARD_NS  (240 * NSEC_PER_SEC)
 /*

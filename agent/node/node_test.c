@@ -524,7 +524,7 @@ static bool first_window_left(struct fixture *f)
 
 /*
  * An agent that is killed loses its open window, and a loss that this window would have reported.
- * So the state file must say so.
+ * So the state file must say that this time is not reported yet.
  */
 static void test_open_window_is_owed(void **state)
 {
@@ -626,7 +626,7 @@ static struct plan *without_pods(struct plan *p)
 
 /*
  * The programs are loaded as soon as there is a target. If they were loaded only when a pod starts,
- * a short pod would have ended by then.
+ * a pod with a short life would have ended by then.
  */
 static void test_loaded_with_a_target(void **state)
 {

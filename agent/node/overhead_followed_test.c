@@ -84,7 +84,10 @@ static bool is_back(struct fixture *f)
 	       !testfollow_memory_problem(follow, f->pid) && spans_go_on(f);
 }
 
-/* One process has a file that cannot be read. It is reported, and all other processes continue. */
+/*
+ * One process has a file that cannot be read. The process is reported, and all other processes
+ * continue.
+ */
 static void a_file_that_does_not_answer_holds_up_one_process(void **state)
 {
 	struct fixture *f = *state;
@@ -216,8 +219,8 @@ static bool is_unread(struct fixture *f)
 }
 
 /*
- * A process without probes has no samples, so no sample makes the agent read its mappings. It must
- * read them again by itself.
+ * A process without probes has no samples, so no sample makes the agent read its mappings. The
+ * agent must read the mappings again by itself.
  */
 static void who_could_not_be_read_is_read_again(void **state)
 {
@@ -282,7 +285,7 @@ static void processes_beyond_the_limit_are_counted(void **state)
 	assert_int_equal(counter_get(out), before + 1);
 	assert_int_equal(testfollow_n(follow), MAX_TRACKED);
 	assert_true(testfollow_has(follow, getpid()));
-	assert_false(testfollow_has(follow, f->pid)); /* the first */
+	assert_false(testfollow_has(follow, f->pid)); /* the first process */
 }
 
 static void a_fork_is_found(void **state)

@@ -261,7 +261,7 @@ static bool is_without_spans(struct fixture *f)
 }
 
 #define PAUSE_NS (500 * NSEC_PER_MSEC) /* CPU time of the process */
-/* how far a process's own clock may be behind while the process runs */
+/* how far the CPU clock of a process may be behind while the process runs */
 #define TICKS_NS (50 * NSEC_PER_MSEC)
 static uint64_t paused_ns;
 

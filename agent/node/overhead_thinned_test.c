@@ -4,7 +4,7 @@
 
 /* ---- processes: they write what they do to memory that the test can read ---- */
 
-/* A process that does almost nothing but switch. */
+/* A process that does almost nothing but wait. */
 static void naps(void)
 {
 	for (;;)
@@ -62,7 +62,9 @@ static uint32_t kept_of(struct fixture *f, uint64_t id)
 	return keep;
 }
 
-/* Makes the agent look at all payers now. It does not wait for the CPU time of each. */
+/*
+ * Makes the agent look at all payers now. Does not wait until the agent has read their CPU times.
+ */
 static void look_at_owners(struct fixture *f)
 {
 	struct limit *o = f->node->limit;

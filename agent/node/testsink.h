@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 /*
- * Decodes what the sender made, which may be compressed. Calls note for each profile, with the lock
- * held.
+ * Decodes a batch that the sender has passed to the direct sink. Calls note for each profile, with
+ * the lock held.
  */
 static inline int testsink_take(const void *body, size_t n, pthread_mutex_t *lock,
 				void (*note)(const struct batch *b, const struct profile *p))
