@@ -22,7 +22,7 @@ static void handle_info(struct call *c)
 	const struct api_config *f = &c->api->config;
 	struct store_stats store;
 
-	/* the page only shows that the store has a problem; /healthz shows which */
+	/* The page shows only that the store has a problem; /healthz shows the problem itself. */
 	store_stats(f->store, &store);
 	api_call_json(
 		c, 200,
@@ -233,8 +233,9 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 }
 
 /*
- * Checks the Host (without sign-in), the method and the caller's right. Answers itself if the Host
- * or the method is wrong. Else calls done with the status of the right.
+ * Checks the Host (without sign-in), the method and the caller's right. If the Host or the method
+ * is wrong, this function answers the request. Else it calls done with the result of the check of
+ * the right: 200, 401, 403 or 503.
  */
 static void check(struct call *c, const struct http_in *in, gate_fn *done)
 {
@@ -259,8 +260,8 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 }
 
 /*
- * The body is complete and leaves its slot. From now on it counts towards the limit of the worker's
- * queue.
+ * Frees the slot of an upload whose body is complete. From now on the body counts towards the limit
+ * of the worker's queue.
  */
 static void end_upload(struct api *a, struct http_conn *conn)
 {

@@ -10,9 +10,9 @@
 struct api;
 struct api_config {
 	struct store *store;
-	struct worker *query;		/* queries run there */
+	struct worker *query;		/* the worker that runs queries */
 	struct symbols *symbols;	/* uploaded symbol files; NULL: uploads are refused */
-	struct worker *uploads;		/* uploads are checked and written there */
+	struct worker *uploads;		/* the worker that checks and writes uploads */
 	/*
 	 * for TokenReview and SubjectAccessReview; NULL: no sign-in (`podflame local`, loopback
 	 * only)
@@ -21,16 +21,21 @@ struct api_config {
 	const char *version;
 	const char *cluster_name;	/* "" in `podflame local` */
 	const char *token_hint;		/* the `kubectl create token` line the page shows */
-	/* shown on the page: "kept in memory of the pod", ... ; "": nothing */
+	/*
+	 * a note on the store, shown on the page, such as "kept in memory of the pod"; "": no note
+	 */
 	const char *store_note;
 	const char *link_trace, *link_logs;	/* templates of links on the page; "": no link */
-	/* detail of /healthz; anybody may ask for it, so it names no paths; may be NULL */
+	/*
+	 * Returns the details that /healthz shows. They name no path, because anybody may ask for
+	 * them. NULL: /healthz shows no details.
+	 */
 	json_t *(*health)(void *arg);
 	void *health_arg;
 };
 int api_new(struct loop *l, const struct api_config *c, struct api **ret);
 struct api *api_free(struct api *a);
-/* For struct http_server_config; arg: struct api *. */
+/* Handlers for struct http_server_config; arg is a struct api *. */
 http_handler_fn api_http, api_http_head;
 /* Adds a debug page of the agent when agent and hub share a process. */
 void api_debug(struct api *a, const char *path, json_t *(*fn)(void *arg), void *arg);
@@ -52,7 +57,7 @@ struct gate_right {			/* static, because the gate uses it until fn is called */
 	const char *verb, *resource;	/* for example "get", "profiles" */
 };
 struct gate *api_gate_new(const struct gate_config *c);
-/* answer true: requests that still wait get 503; false: they get no answer */
+/* Frees the gate. Requests that still wait get 503 if answer is true, else no answer. */
 struct gate *api_gate_free(struct gate *g, bool answer);
 typedef void gate_fn(int status, const char *node, const char *error, void *arg);
 void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right,

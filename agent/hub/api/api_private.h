@@ -35,14 +35,15 @@ struct call {
 	size_t n_body;
 };
 struct route {
-	const char *path; /* if it ends in '/', one more part follows in the request */
+	/* path of the request; if it ends in '/', the request has one more part after it */
+	const char *path;
 	const char *method;
 	const struct gate_right *right; /* NULL: no sign-in */
 	void (*handle)(struct call *c);
 	bool upload;
 };
 
-/* for a caller that has closed the connection: nothing is sent */
+/* Frees a call without a reply, because its client has closed the connection. */
 void api_call_free(struct call *c);
 void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
 		    size_t n);

@@ -39,7 +39,7 @@ static bool has_text(const json_t *array, const char *text)
 }
 
 /*
- * The verdict on a token. An authenticator that does not support audiences returns none. Then the
+ * Judges a token. If an authenticator does not support audiences, the status names none. Then the
  * token is refused.
  */
 static void judge_token(const json_t *status, struct auth_verdict *v, void *arg)
@@ -57,7 +57,10 @@ static void judge_token(const json_t *status, struct auth_verdict *v, void *arg)
 	}
 }
 
-/* The token of the header Authorization; or NULL, and *ret_error. */
+/*
+ * Returns the token in the header Authorization. If the header has no usable token,
+ * returns NULL and sets *ret_error.
+ */
 static const char *bearer(const char *authorization, const char **ret_error)
 {
 	static const char scheme[] = "Bearer ";
@@ -95,8 +98,8 @@ static void judge_access(const json_t *status, struct auth_verdict *v, void *arg
 }
 
 /*
- * Makes a SubjectAccessReview from the user of a TokenReview. "username" is called "user" there;
- * the other fields have the same names.
+ * Makes a SubjectAccessReview from the user of a TokenReview. The field "username" is named "user"
+ * in the SubjectAccessReview; the other fields have the same names.
  */
 static json_t *access_review(const json_t *user, const struct gate_right *right)
 {

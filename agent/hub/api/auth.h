@@ -9,7 +9,8 @@
 #include "hub/api/api.h"
 
 /*
- * The answer to a review. status: 200, 401, 403, 503. The strings are valid during the call only.
+ * The answer to a review. status is 200, 401, 403 or 503. The strings are valid only while
+ * verdict_fn runs.
  */
 struct auth_verdict {
 	int status;
@@ -30,7 +31,7 @@ struct reviews_config {
 	void *judge_arg;
 };
 struct reviews *api_reviews_new(const struct reviews_config *c);
-/* answer true: requests that still wait get 503; false: they get no answer */
+/* Frees the reviews. Requests that still wait get 503 if answer is true, else no answer. */
 struct reviews *api_reviews_free(struct reviews *r, bool answer);
 /*
  * Gets the verdict on object from the cache or from the API server. If requests with the same key

@@ -47,15 +47,15 @@ void api_handle_metrics(struct call *c)
 	api_call_reply(c, 200, METRICS_CONTENT_TYPE, b.data, b.len);
 }
 
-/* The detail of /healthz. It names no path, because anybody may ask for it. */
+/* Returns the details that /healthz shows. They name no path, because anybody may ask for them. */
 static json_t *detail(const struct api_config *f)
 {
 	return f->health ? f->health(f->health_arg) : json_object();
 }
 
 /*
- * Fails only if a thread is blocked, because then a restart helps. A restart does not help against
- * a full disk.
+ * Answers 503 only if a thread is blocked, because then a restart helps. A restart does not help
+ * against a full disk.
  */
 void api_handle_alive(struct call *c)
 {
@@ -68,8 +68,8 @@ void api_handle_alive(struct call *c)
 }
 
 /*
- * Always answers 200: the hub listens only after it has opened the store. The answer contains a
- * problem of the store; old profiles can be read all the same.
+ * Always answers 200: the hub listens only after it has opened the store. If the store has a
+ * problem, the answer contains the problem. Old profiles can still be read.
  */
 void api_handle_ready(struct call *c)
 {

@@ -171,8 +171,8 @@ static void run_values(struct job *job)
 		v->tracing.selection->given_up = &q->given_up;
 		a.limit = v->limit;
 		/*
-		 * limit + 1 values would show that there are more; one of the rows may be that of
-		 * profiles without the tag, so ask for one more
+		 * One value more than the limit shows that there are more values. One row may be
+		 * the row of profiles without the tag, so the query asks for two rows more.
 		 */
 		r = store_values(q->store, v->tracing.selection, v->tag, v->limit + 2, add_value,
 				 &a, &e);

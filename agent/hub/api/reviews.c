@@ -228,7 +228,8 @@ void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *objec
 	uint8_t hash[SHA256_DIGEST_LENGTH];
 	struct review *v;
 
-	if (!SHA256(key, n, hash)) /* without a hash, it could be mistaken for another token */
+	/* without a hash, the request could get the answer for another token */
+	if (!SHA256(key, n, hash))
 		out_of_memory();
 	HASH_FIND(hh, r->kept, hash, sizeof(hash), v);
 	if (v && v->open) {
