@@ -20,7 +20,7 @@
 #define TOKEN	   "Authorization: Bearer t\r\n"
 #define LARGE	   "Content-Length: 33554432\r\n"
 #define CHUNKED	   "Transfer-Encoding: chunked\r\n"
-#define NOT_YET	   "Expect: 100-continue\r\n" /* the server says when the body may come */
+#define NOT_YET	   "Expect: 100-continue\r\n" /* the client waits for MAY_COME */
 #define MAY_COME   "HTTP/1.1 100 Continue\r\n\r\n"
 #define BAD_BODY   "HTTP/1.1 400 "
 #define EMPTY_BODY "0\r\n\r\n"
@@ -32,8 +32,8 @@ struct world {
 	struct ingest *ingest;
 	struct http_server *server;
 	struct timer guard;
-	int status; /* of the sender */
-	bool late;  /* the sender's status comes when the test says so */
+	int status; /* what auth returns for the sender */
+	bool late;  /* auth does not call done; the test calls it later */
 	unsigned n_asked;
 	void (*done)(int status, const char *node, const char *error, void *arg);
 	void *done_arg;
@@ -148,7 +148,7 @@ static void readable(int fd, void *arg)
 	loop_stop(p->w->loop, 0);
 }
 
-/* The next thing that the hub says, with its body. */
+/* Returns the next answer of the hub, with its body. */
 static const char *hear(struct peer *p)
 {
 	struct watch *watch;
@@ -169,7 +169,7 @@ static void assert_said(const char *text, const char *begin, const char *part)
 
 /* ---- tests ---- */
 
-/* None of these clients has sent a byte of the 32 MiB that it announces. */
+/* The hub refuses these requests by their head: no client has sent a byte of its body. */
 static void refused_by_the_head(void **state)
 {
 	static const struct {
@@ -224,7 +224,7 @@ static void a_body_waits_for_its_sender(void **state)
 
 	w->late = true;
 	call(w, &p, PATH TOKEN TYPE CHUNKED NOT_YET);
-	run(w); /* until the sender is asked for */
+	run(w); /* until the hub asks about the sender */
 	assert_int_equal(recv(p.fd, (char[1]){0}, 1, MSG_DONTWAIT), -1);
 	w->done(200, "", "", w->done_arg);
 	assert_string_equal(hear(&p), MAY_COME);
@@ -259,7 +259,10 @@ static void assert_full(struct world *w)
 	hang_up(&p);
 }
 
-/* A connection that leaves or is answered makes room, which the hub notices soon. */
+/*
+ * Asserts that the hub soon accepts one more large body, because a connection was closed or
+ * answered.
+ */
 static void assert_room(struct world *w)
 {
 	struct peer p;
@@ -275,7 +278,7 @@ static void assert_room(struct world *w)
 	assert_false(full);
 }
 
-/* The announced length counts: these have sent nothing, and one byte more is too much. */
+/* The announced lengths count before a byte of the bodies arrives: one byte more is refused. */
 static void test_bodies_that_wait_have_a_limit(void **state)
 {
 	struct counter *refused = counter("podflame_ingest_requests_total", "code", "503");
@@ -292,7 +295,7 @@ static void test_bodies_that_wait_have_a_limit(void **state)
 		hang_up(&peers[i]);
 }
 
-/* A body of unknown length may have the maximum, until it is complete. */
+/* Until a body of unknown length is complete, it counts as if it had the maximum length. */
 static void bodies_of_unknown_length_count_as_large(void **state)
 {
 	struct world *w = *state;
@@ -306,7 +309,7 @@ static void bodies_of_unknown_length_count_as_large(void **state)
 	say(&peers[1], "1\r\nx\r\n" EMPTY_BODY);
 	assert_said(hear(&peers[1]), BAD_BODY, "");
 	say(&peers[2], "no length\r\n");
-	assert_said(hear(&peers[2]), BAD_BODY, ""); /* of the server itself */
+	assert_said(hear(&peers[2]), BAD_BODY, ""); /* this answer is of the HTTP server itself */
 	/* 80 MB, beside the 32 MiB of the fourth peer */
 	call_large(w, more, "Content-Length: 20000000\r\n");
 	for (size_t i = 0; i < N_LARGE; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the hub takes profiles. On the loop, this file checks the head of a request and asks the API
- * server about the sender. Only then does it read the body. The writer unpacks, checks and stores
- * the body, and the loop answers. The hub answers 200 only when the profiles are stored, so that
- * the sender may forget them.
+ * How the hub receives profiles. On the loop thread, this file checks the head of a request and
+ * asks the API server about the sender. Only then does the hub read the body. The writer's worker
+ * unpacks, checks and stores the body, and the loop thread answers. The hub answers 200 only when
+ * the profiles are stored, so that the sender may forget them.
  */
 #include "hub/ingest/ingest.h"
 
@@ -13,37 +13,37 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#define MAX_PENDING_BYTES (128u << 20)		     /* of bodies that the hub has let in */
-#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC)   /* a longer write: /healthz fails */
-#define MAX_AHEAD_NS	  (24 * 3600 * NSEC_PER_SEC) /* of a sender's clock against the hub's */
+#define MAX_PENDING_BYTES (128u << 20) /* limit for the bytes of bodies that the hub has accepted */
+#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC)   /* if a write takes longer, /healthz fails */
+#define MAX_AHEAD_NS	  (24 * 3600 * NSEC_PER_SEC) /* how far a profile may end in the future */
 #define RETRY_AFTER	  "Retry-After: 5"
 
 struct ingest {
 	struct ingest_config config;
-	unsigned n_pending; /* requests that hold it */
+	unsigned n_pending; /* requests that still use this struct */
 	size_t pending_bytes;
-	struct ingest_request *coming; /* whose bodies are being read */
+	struct ingest_request *coming; /* list of the requests whose bodies are being read */
 	bool closed;
 };
 
 struct ingest_request {
-	struct job job; /* first */
+	struct job job; /* must be the first member */
 	struct ingest *ingest;
-	struct ingest_request *next; /* of those coming */
-	struct http_conn *conn;	     /* NULL: the peer is gone */
+	struct ingest_request *next; /* the next one in ingest.coming */
+	struct http_conn *conn;	     /* NULL: the client has closed the connection */
 	char *encoding, *node;
-	char *body;		 /* NULL: not in yet */
-	size_t n;		 /* bytes of body; while it comes, the most that it may have */
-	uint64_t content_length; /* as announced; UINT64_MAX: the sender announced none */
+	char *body; /* NULL: not read yet */
+	size_t n;   /* length of body; until the body is read: bytes that are reserved for it */
+	uint64_t content_length; /* of the header Content-Length; UINT64_MAX: no such header */
 	int status;
 	char message[800];
-	size_t n_skipped; /* profiles that a 200 did not take, and why */
-	const char *skipped_for;
+	size_t n_skipped;	 /* profiles that the hub left out although it answers 200 */
+	const char *skipped_for; /* why these profiles were left out */
 };
 
 /* ---- answering ---- */
 
-/* google.rpc.Code of an HTTP status: what OTLP clients find in the body. */
+/* Returns the google.rpc.Code for an HTTP status. OTLP clients read it in the answer's body. */
 static int rpc_code(int status)
 {
 	switch (status) {
@@ -145,7 +145,10 @@ static void request_end(struct ingest_request *q)
 
 /* ---- on the writer ---- */
 
-/* An agent may only send profiles of its own node. */
+/*
+ * Returns the node of the first profile that is not of this node ("": that profile names no node);
+ * NULL: all profiles are of this node. An agent may only send profiles of its own node.
+ */
 static const char *foreign_node(const struct batch *b, const char *node)
 {
 	for (size_t i = 0; i < b->n_profiles; i++) {
@@ -158,8 +161,8 @@ static const char *foreign_node(const struct batch *b, const char *node)
 }
 
 /*
- * The latest end of a profile, CLOCK_REALTIME. A profile far ahead would outlive all profiles that
- * are stored after it.
+ * Returns the latest end of a profile, CLOCK_REALTIME. The caller refuses an end that is far in the
+ * future: the store would keep such a profile longer than all profiles that come after it.
  */
 static uint64_t latest_ns(const struct batch *b)
 {
@@ -205,7 +208,7 @@ static void store(struct ingest_request *q, const struct batch *b)
 	q->skipped_for = b->skipped_for;
 }
 
-/* NULL: with its verdict. */
+/* Unpacks and decodes the body. On an error, sets the verdict and returns NULL. */
 static struct batch *decode(struct ingest_request *q)
 {
 	_cleanup_buf_ struct buf bytes = {0};
@@ -247,7 +250,10 @@ static void peer_gone(void *arg)
 {
 	struct ingest_request *q = arg;
 
-	/* the hub stores the profiles all the same: if they come again, it knows them */
+	/*
+	 * The hub stores the profiles all the same. If the sender sends them again, the store skips
+	 * them.
+	 */
 	q->conn = NULL;
 }
 
@@ -290,7 +296,10 @@ static void body_lost(void *arg)
 	request_end(q);
 }
 
-/* Reserves memory for the announced length, so that the hub can hold each body that it lets in. */
+/*
+ * Reserves the announced length in pending_bytes, so that all accepted bodies together stay within
+ * the limit. Then lets the HTTP server read the body.
+ */
 static void read_body(struct ingest_request *q)
 {
 	struct ingest *i = q->ingest;
@@ -303,10 +312,10 @@ static void read_body(struct ingest_request *q)
 	set_bytes(q, n);
 	LL_PREPEND(i->coming, q);
 	http_conn_on_gone(q->conn, body_lost, q);
-	http_accept_body(q->conn, OTLP_MAX_BYTES); /* q may be gone after it */
+	http_accept_body(q->conn, OTLP_MAX_BYTES); /* this call may free q */
 }
 
-/* Its sender is known. */
+/* Continues a request whose sender may send profiles: stores the body, or reads it first. */
 static void go_on(struct ingest_request *q)
 {
 	if (q->ingest->closed)
@@ -332,7 +341,7 @@ static void sender_checked(int status, const char *node, const char *error, void
 	go_on(q);
 }
 
-/* Judges the head alone. Returns the status of a refusal, or 0. */
+/* Checks the head of a request. Returns the HTTP status of the refusal, or 0. */
 static int judge_head(const struct ingest *i, const struct http_in *in, char *why, size_t n_why)
 {
 	if (!streq(in->path, OTLP_PATH)) {
@@ -365,7 +374,7 @@ static int judge_head(const struct ingest *i, const struct http_in *in, char *wh
 	return 0;
 }
 
-/* NULL: it was refused */
+/* Makes a request from its head. If the head is wrong, answers the refusal and returns NULL. */
 static struct ingest_request *request_new(struct ingest *i, struct http_conn *c,
 					  const struct http_in *in)
 {
@@ -424,7 +433,7 @@ void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 		go_on(q);
 		return;
 	}
-	q = request_new(i, c, in); /* a request without a body has not been checked yet */
+	q = request_new(i, c, in); /* a request without a body: its head has not been checked yet */
 	if (q) {
 		take_body(q, in);
 		check_sender(q, in->authorization);
@@ -434,13 +443,16 @@ void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 /* ---- without HTTP ---- */
 
 struct write_job {
-	struct job job; /* first */
+	struct job job; /* must be the first member */
 	struct store *store;
 	const struct batch *batch;
 	int fd, r;
 };
 
-/* The job lies on the stack of the caller: this function touches nothing of it after the event. */
+/*
+ * The job is on the stack of write_and_wait. So this function does not use it after the write to
+ * fd.
+ */
 static void write_run(struct job *job)
 {
 	struct write_job *w = (struct write_job *)job;
@@ -459,7 +471,7 @@ static int write_and_wait(struct ingest *i, const struct batch *b)
 	struct write_job w = {.job.run = write_run, .store = i->config.store, .batch = b, .fd = fd};
 	uint64_t value;
 
-	assert_se(!worker_is_current(i->config.writer)); /* the worker would wait for itself */
+	assert_se(!worker_is_current(i->config.writer)); /* else the worker would wait for itself */
 	if (fd < 0)
 		return -errno;
 	if (worker_post(i->config.writer, &w.job) < 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ingest: OTLP requests -> store. Checks the sender, decodes, writes on the
- * writer's worker, answers when stored.
+ * ingest: receives OTLP requests and stores their profiles. It checks the sender and then reads the
+ * body. The writer's worker decodes the body and writes the profiles. The hub answers when they are
+ * stored.
  */
 #pragma once
 
@@ -11,8 +12,9 @@
 
 struct ingest;
 /*
- * Decides about a token on the loop; calls done once, now or later: 200 with the node that the
- * token is bound to ("": none), else 401, 403 or 503 with a text for people.
+ * Decides on the loop thread whether the sender with this token may send profiles. Calls done once,
+ * now or later. status is 200, 401, 403 or 503. For 200, node is the node to which the token is
+ * bound ("": none). Else error is a text for people.
  */
 typedef void ingest_auth_fn(const char *authorization,
 			    void (*done)(int status, const char *node, const char *error,
@@ -21,16 +23,20 @@ typedef void ingest_auth_fn(const char *authorization,
 struct ingest_config {
 	struct store *store;
 	struct worker *writer;
-	ingest_auth_fn *auth;		/* NULL: everyone (local) */
+	ingest_auth_fn *auth;		/* NULL: all senders may send (`podflame local`) */
 	void *auth_arg;
 };
 int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret);
 struct ingest *ingest_free(struct ingest *i);
-/* arg: struct ingest *; POST OTLP_PATH. The head's sender is asked for before its body may come. */
+/*
+ * Handlers for POST OTLP_PATH; arg is a struct ingest *. The head handler asks about the sender
+ * before the hub reads the body.
+ */
 http_handler_fn ingest_http_head, ingest_http;
 /*
- * local: same bytes without HTTP or compression; any thread but the loop and the writer. Returns
- * when stored; -EBADMSG, -E2BIG: never will be; -EAGAIN: the writer is behind; else the store's
- * error.
+ * For `podflame local`: stores the same bytes without HTTP and without compression. Any thread may
+ * call it, except the loop and the writer. Returns when the profiles are stored. -EBADMSG and
+ * -E2BIG: these bytes can never be stored. -EAGAIN: the writer's queue is full. Else it returns the
+ * error of the store.
  */
 int ingest_bytes(struct ingest *i, const void *body, size_t n);

@@ -74,7 +74,7 @@ static void finish_jobs(struct worker *writer)
 	sem_init(&reached, 0, 0);
 	check(worker_post(writer, &last) == 0);
 	while (sem_wait(&reached) < 0)
-		; /* a signal of libFuzzer */
+		; /* a signal of libFuzzer has interrupted the wait */
 	loop_post(hub.loop, &stop);
 	check(loop_run(hub.loop) == 0);
 }
@@ -128,7 +128,10 @@ static void send_body(const struct http_in *r)
 	buf_done(&b);
 }
 
-/* Reads the one answer. Returns its status, and the number of profiles that a 200 did not take. */
+/*
+ * Reads the one answer. Returns its status. *ret_n_rejected: how many profiles the hub left out
+ * although it answered 200.
+ */
 static int read_answer(uint64_t *ret_n_rejected)
 {
 	_cleanup_(http_msg_done) struct http_msg m;
@@ -172,7 +175,10 @@ static void auth(const char *authorization,
 	done(auth_status, auth_node, auth_status == 200 ? NULL : "because", done_arg);
 }
 
-/* A sender may repeat stored profiles, and the store knows them. */
+/*
+ * Checks that the profiles are of the sender's node, and writes them to SQLite twice. The second
+ * write finds no new profile, because the store knows them.
+ */
 static void store_twice(const char *encoding, const uint8_t *body, size_t n, const char *node,
 			uint64_t n_rejected)
 {

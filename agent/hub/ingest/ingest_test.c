@@ -21,13 +21,15 @@ struct world {
 	struct timer guard;
 	/* the request */
 	const char *method, *path, *type, *encoding, *authorization;
-	uint64_t ahead_ns, longer_ns; /* its profile, of one_profile */
+	/* changes to the times of the profile that one_profile makes */
+	uint64_t ahead_ns, longer_ns;
 	/* the answer */
 	int status;
 	char body[1024], retry_after[16], authenticate[32], accept[32];
-	/* the answer of auth; late: to which calls */
+	/* the result of auth */
 	int auth_status;
 	const char *auth_node;
+	/* auth_late: auth does not call done; the test calls it later */
 	bool auth_late, until_body;
 	struct {
 		void (*done)(int status, const char *node, const char *error, void *arg);
@@ -205,7 +207,7 @@ static void send(struct world *w, const void *body, size_t n)
 				       .headers = headers,
 				       .body = body,
 				       .body_bytes = n,
-				       /* large bodies, a slow machine */
+				       /* long, for large bodies on a slow machine */
 				       .timeout_ns = 900 * NSEC_PER_SEC,
 				       .on_head = on_head,
 				       .on_done = on_done,
@@ -386,7 +388,7 @@ static void test_profiles_that_are_skipped_are_told(void **state)
 	encode(w, "node-a", false, &body);
 	for (char *at = body.data;
 	     (at = memmem(at, (size_t)(body.data + body.len - at), "on-cpu", 6));)
-		*at = 'x'; /* an event of a version to come */
+		*at = 'x'; /* an event that only a later version knows */
 	w->encoding = "identity";
 	send(w, body.data, body.len);
 	assert_int_equal(w->status, 200);
@@ -410,7 +412,7 @@ static void test_far_ahead_of_the_clock(void **state)
 	assert_non_null(strstr(w->body, "time_unix_nano: a profile ends 9"));
 	assert_non_null(strstr(w->body, "s ahead of the hub's clock"));
 	w->ahead_ns = 0;
-	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* and has not ended */
+	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* it ends in the future */
 	post(w, "node-a");
 	assert_int_equal(w->status, 422);
 	assert_int_equal(n_stored(w), 1);
@@ -420,14 +422,17 @@ static void test_writer_is_behind(void **state)
 {
 	struct world *w = *state;
 
-	start(w, false, 1); /* takes no job of more than a byte */
+	start(w, false, 1); /* a queue that refuses a job of more than one byte */
 	post(w, NULL);
 	assert_int_equal(w->status, 503);
 	assert_string_equal(w->retry_after, "5");
 	assert_int_equal(n_stored(w), 0);
 }
 
-/* The peer leaves while its token is checked: nothing is answered, and nothing breaks. */
+/*
+ * The client closes the connection while its token is checked: the hub sends no answer and does not
+ * crash.
+ */
 static void test_peer_gone(void **state)
 {
 	struct world *w = *state;
@@ -442,7 +447,10 @@ static void test_peer_gone(void **state)
 	assert_int_equal(n_stored(w), 0);
 }
 
-/* The peer leaves after it has sent everything: the profiles are stored all the same. */
+/*
+ * The client closes the connection after it has sent everything: the profiles are stored all the
+ * same.
+ */
 static void test_peer_gone_before_its_answer(void **state)
 {
 	struct world *w = *state;
@@ -458,7 +466,7 @@ static void test_peer_gone_before_its_answer(void **state)
 	assert_int_equal(n_stored(w), 1);
 }
 
-/* The hub ends while a request waits: the last request frees the memory. */
+/* The hub ends while a request waits: the end of the last request frees the memory. */
 static void test_freed_while_pending(void **state)
 {
 	struct world *w = *state;
