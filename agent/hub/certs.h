@@ -19,8 +19,8 @@ int hub_certs_make_server(const struct cert_pair *ca, const char *const *names,
 			  uint64_t now_wall_ns,
 		      struct cert_pair *ret);
 /*
- * Whether the certificate is signed by the CA, belongs to its key, has all of names and is valid
- * for another 30 days.
+ * Whether the certificate is signed by the CA, belongs to the key in server, has all of names and
+ * is valid for another 30 days.
  */
 bool hub_certs_usable(const struct cert_pair *server, const char *ca_pem, const char *const *names,
 		  uint64_t now_wall_ns);

@@ -13,7 +13,7 @@
 #define SERVER_DAYS 365
 #define RENEW_DAYS  30
 #define DAY_S	    86400L
-/* certificates are valid from this long before now, for agents whose clock is behind the hub's */
+/* a new certificate is valid from this long before now: an agent's clock may be behind */
 #define CLOCK_SKEW_S 300L
 
 static void free_key(EVP_PKEY **k)

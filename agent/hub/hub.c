@@ -15,7 +15,7 @@
 #define INGEST_AUDIENCE "podflame-ingest"
 #define WRITER_BYTES	(128u << 20)
 #define QUERY_BYTES	(16u << 20)
-/* limit of uploads that wait for the worker */
+/* limit for the bytes of uploads that wait for the worker */
 #define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20))
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
 #define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC)
@@ -67,7 +67,7 @@ static void expire(void *arg)
 	*e = (struct expire_job){.job = {.run = expire_run, .deadline_ns = EXPIRE_LIMIT_NS},
 				 .store = h->store};
 	if (worker_post(h->writer, &e->job))
-		free(e); /* the writer's queue is full: the call in the next minute will do it */
+		free(e); /* the writer's queue is full: the timer tries again in a minute */
 	timer_set(h->loop, &h->expire_timer, EXPIRE_NS, expire, h);
 }
 

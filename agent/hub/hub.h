@@ -25,7 +25,8 @@ struct hub *hub_free(struct hub *h);
  */
 int hub_ingest(const void *body, size_t n, void *arg);
 /*
- * GET path answers what fn(arg) returns, as JSON. `podflame local` uses it for the agent's pages.
+ * Makes the API answer GET of path with the JSON that fn(arg) returns. `podflame local` uses this
+ * function for the agent's pages.
  */
 void hub_debug(struct hub *h, const char *path, json_t *(*fn)(void *arg), void *arg);
 /* the API's port; 0: not open yet (the hub waits for its certificate) */
