@@ -14,13 +14,13 @@
  * compares like a tag that no row has.
  */
 #define FILTER_MAX_BYTES      65536
-#define FILTER_MAX_DEPTH      32	/* levels of nesting; SQLite's parser takes about 40 */
+#define FILTER_MAX_DEPTH      32	/* levels of nesting; SQLite's parser can read about 40 */
 #define FILTER_MAX_VALUE      4096	/* bytes of one value */
-/* SQLite's time to compile conditions is quadratic in their number */
+/* limited, because the time in which SQLite compiles conditions is quadratic in their number */
 #define FILTER_MAX_CONDITIONS 500
 /* each value is bound three times, and SQLite allows 30000 bound parameters */
 #define FILTER_MAX_VALUES     8000
-#define FILTER_MAX_REGEXPS    50	/* each takes up to 64 KiB */
+#define FILTER_MAX_REGEXPS    50	/* regular expressions; each needs up to 64 KiB of memory */
 int query_filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
 
 enum result_format { RESULT_LIST, RESULT_FLAT };
@@ -56,9 +56,10 @@ int query_values_parse(const char *body, size_t n, struct values_request *ret,
 void query_values_request_done(struct values_request *r);
 
 /*
- * Rows -> reply. Rows come with the greatest value first. Once the tree has QUERY_MAX_NODES nodes,
- * a row counts only for the nodes that exist already, and the rest of its stack is left out. So the
- * smallest leaves are missing, the totals stay right, and the reply reports it.
+ * Makes a reply of rows. The caller adds the row with the greatest value first. Once the tree has
+ * QUERY_MAX_NODES nodes, a row counts only for the nodes that exist already, and the rest of its
+ * stack is left out. So the smallest leaves are missing, the totals stay right, and the reply
+ * reports that some are missing.
  */
 #define QUERY_MAX_NODES	    200000
 #define QUERY_MAX_REPLY_BYTES (256u << 20)
@@ -66,8 +67,9 @@ struct tree;
 struct tree *query_tree_new(void);
 struct tree *query_tree_free(struct tree *t);
 /*
- * Called for each frame without a name. Returns the frames that replace it, outermost first. They
- * must stay valid as long as rows are added. 0: the frame stays. fn NULL: all frames stay.
+ * Called for each frame without a name. Returns the number of frames that replace it, and sets *ret
+ * to them, outermost first. They must stay valid as long as rows are added. If it returns 0, the
+ * frame stays. fn NULL: all frames stay.
  */
 typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
 void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
@@ -99,19 +101,20 @@ struct tag_info {
 	bool numeric;
 	const char *help;
 	/*
-	 * of a tag that only some events have: 1 << enum event for each, and the tag's name on the
-	 * page, which offers such a tag as a choice. 0, NULL: not of single events
+	 * For a tag that only some events have: event_mask has the bit 1 << enum event of each such
+	 * event, and title is the tag's name on the page, which offers such a tag as a choice. For
+	 * other tags: 0 and NULL.
 	 */
 	unsigned event_mask;
 	const char *title;
 	char *(*values)(void);		/* all values that it can have, as text; NULL: too many */
 };
-/* also for k8s.label.X; NULL: unknown */
+/* Returns the tag with this name, which may be k8s.label.X; NULL: no such tag. */
 const struct tag_info *query_tag_lookup(const char *name);
 const struct tag_info *query_tag_table(size_t *ret_n);
-/* its help and, if it has few values, all of them; the caller frees the text */
+/* Returns the help of the tag and, if it has few values, all of them. The caller frees the text. */
 char *query_tag_help(const struct tag_info *t);
-/* the tag's name in the store */
+/* Returns the tag's name in the store. */
 const char *query_tag_canonical(const struct tag_info *t, const char *name);
-/* the most similar known name; NULL: no name is similar */
+/* Returns the known name that is most similar; NULL: no name is similar. */
 const char *query_tag_suggest(const char *name);

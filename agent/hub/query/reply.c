@@ -38,9 +38,10 @@ static const char *function_name(const struct tree *t, uint32_t function, const 
 struct reply_walk {
 	const struct tree *t;
 	uint32_t *first, *next;
-	uint32_t path[MAX_DEPTH];		 /* nodes from the root to the current one */
-	size_t depth;				 /* of the current node; the root has 0 */
-	void (*leave)(uint32_t node, void *arg); /* may be NULL */
+	uint32_t path[MAX_DEPTH]; /* nodes from the root to the current one */
+	size_t depth;		  /* of the current node; the root has 0 */
+	/* called after all nodes below the node; may be NULL */
+	void (*leave)(uint32_t node, void *arg);
 	void *arg;
 };
 

@@ -14,7 +14,7 @@
 	{                                                                                          \
 		.name = tag, .stored = true, .numeric = true, .help = what                         \
 	}
-/* what: the same tag's other name, which is the one in the store */
+/* what: the tag's name in the store; tag is another name of the same tag */
 #define ALIAS(tag, what)                                                                           \
 	{                                                                                          \
 		.name = tag, .canonical = what, .stored = true, .help = "as " what                 \
@@ -108,7 +108,9 @@ static const struct tag_info table[] = {
 	NOT_STORED("biz_service.group"),
 };
 
-/* For region_id, pod_ns_id and so on: DeepFlow's numbers of resources. */
+/*
+ * The tag for region_id, pod_ns_id and so on, which are numbers that DeepFlow gives to resources.
+ */
 static const struct tag_info number = {
 	.name = "_id", .help = "a number of DeepFlow's; podflame keeps names, not numbers"};
 

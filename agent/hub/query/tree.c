@@ -201,7 +201,9 @@ static void put_head_level(struct levels *l, const struct stack_head *h)
 
 static void put_head(struct levels *l, const struct stack_head *h)
 {
-	/* profile_stack_render writes one head of each kind; separate heads give a level each */
+	/*
+	 * A head with both names would be one level. Two heads, one for each name, make two levels.
+	 */
 	struct stack_head process = {.process_comm = h->process_comm};
 	struct stack_head thread = {.thread_comm = h->thread_comm};
 
@@ -269,8 +271,9 @@ static void put_wait(struct levels *l, enum wait wait)
 }
 
 /*
- * Remembers the function by the frame's address, so each frame is turned into its name once, even
- * if many stacks have it.
+ * Returns the function of a frame; if the tree does not have it and make is not set, NO_FUNCTION.
+ * The result is stored by the frame's address, so each frame is turned into its name only once,
+ * even if many stacks have it.
  */
 static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool outermost, bool make,
 				  struct buf *scratch)

@@ -77,7 +77,8 @@ void query_put_sources(struct buf *b, const struct tree *t);
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);
 /*
- * The children of each node, the greatest total first: first[node], then next[child]. NO_NODE ends
- * the list.
+ * Returns for each node the list of its children, the one with the greatest total first:
+ * first[node] begins the list, and next[child] continues it. NO_NODE ends the
+ * list.
  */
 void query_tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);
