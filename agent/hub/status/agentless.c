@@ -13,12 +13,12 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-/* time to download an agent's image, or for the rollout of a DaemonSet */
+/* a node may lack an agent for this long: to download the agent's image, or for a rollout */
 #define GRACE_NS       (90 * NSEC_PER_SEC)
 #define LOOK_NS	       (60 * NSEC_PER_SEC)  /* minimum time between two lists of a node's pods */
-#define LOOK_LATE_NS   (120 * NSEC_PER_SEC) /* limit for one list */
+#define LOOK_LATE_NS   (120 * NSEC_PER_SEC) /* time limit for one list */
 #define LOOKS_A_SECOND 8
-/* nodes whose failed look is reported per second; a report costs work for all targets */
+/* failed first looks that are reported per second; a report costs work for all targets */
 #define SAID_A_SECOND 16
 /* longest wait for a first look; after that the status names the node */
 #define WAIT_NS	       (10 * NSEC_PER_SEC)
@@ -30,12 +30,12 @@
 struct lack { /* a node on which no agent works */
 	char *node;
 	/*
-	 * monotonic; since_ns: when the agent began to be missing; due_ns: when the next look is
-	 * due
+	 * on the monotonic clock; since_ns: since when no agent works on the node; due_ns: when the
+	 * next look is due
 	 */
 	uint64_t since_ns, due_ns;
-	bool told;
-	bool unsaid;	   /* the result is not yet reported by ops.changed */
+	bool told;	   /* the first look has ended, with or without an error */
+	bool unsaid;	   /* the first look has failed, and ops.changed was not called yet */
 	unsigned n_failed; /* how many looks have failed since the last good one */
 	char *error;	   /* why some pods are unknown; NULL: all are known */
 	struct agentless_pods pods;
@@ -52,16 +52,16 @@ struct agentless {
 	bool hurried;
 	uint64_t begun_ns;
 	struct lack *lacks;
-	size_t bytes; /* of the pods of all nodes */
+	size_t bytes; /* memory of the pods of all nodes */
 	char *unseen;
 	bool unseen_waits;  /* `unseen` counts nodes that wait for their first look */
-	uint64_t unseen_ns; /* when it last changed */
+	uint64_t unseen_ns; /* when `unseen` changed last */
 
 	struct kube_watch *namespaces; /* the last list; NULL: not listed yet */
 	uint64_t namespaces_ns;
 	enum step step;		 /* the list that is running now */
 	struct lack *at;	 /* the node at which the hub looks now */
-	struct kube_watch *list; /* that list */
+	struct kube_watch *list; /* the list that step names */
 	json_t *object;		 /* the node's object */
 	uint64_t step_ns;
 	unsigned n_looks; /* looks in this second */
@@ -106,9 +106,9 @@ static bool waits_long(const struct agentless *a, const struct lack *l, uint64_t
 }
 
 /*
- * The text that says why some pods are unknown; NULL: all are known. If there is a text, it also
- * counts nodes that wait for their first look. Else the number in it would change with each look.
- * ret_waits: some nodes wait.
+ * Returns the text that says why some pods are unknown; NULL: all are known. The text also counts
+ * the nodes that wait for their first look. Else the number in it would change with each look.
+ * *ret_waits: whether some nodes wait.
  */
 static char *unseen_text(const struct agentless *a, bool *ret_waits)
 {
@@ -139,9 +139,9 @@ static char *unseen_text(const struct agentless *a, bool *ret_waits)
 }
 
 /*
- * Whether the new text is kept back. Each change costs a write of every target, so the text changes
- * at most once a minute. But if the old text counts nodes that waited and none waits now, the new
- * text is used at once, because most nodes may be known now.
+ * Whether the new text must wait before it is reported. Each change costs a write of every target,
+ * so the text changes at most once a minute. But if the old text counts nodes that waited and none
+ * waits now, the new text is used at once, because most nodes may be known now.
  */
 static bool is_told_later(const struct agentless *a, const char *text, bool waits)
 {
@@ -259,8 +259,8 @@ static void finish_look(struct agentless *a, struct lack *l, const char *error)
 }
 
 /*
- * Keeps the pods from an earlier look. If there are some, a single failure is not reported, because
- * the API server may fail only for a moment.
+ * Notes a failed look. The pods from an earlier look stay. If there are such pods, a single failure
+ * is not reported, because the API server may fail only for a moment.
  */
 static void note_failure(struct lack *l, const char *error)
 {
@@ -306,7 +306,7 @@ static void fail_all(struct agentless *a, const char *error)
 }
 
 /*
- * Reports nodes whose first look has failed. They may be many, so it reports only a few per second.
+ * Reports nodes whose first look has failed, but only a few per second, because there may be many.
  */
 static void say_changed(struct agentless *a)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agentless: nodes on which no agent has worked for 90 seconds, and which of their pods targets
- * select. No report shows this, so the hub lists the metadata of the pods of such a node, at most
- * once a minute, and makes one list at a time.
+ * select. No report names these pods, so the hub lists the metadata of the pods of such a node, at
+ * most once a minute. It makes one list at a time.
  */
 #pragma once
 
@@ -21,8 +21,9 @@ struct agentless_ops {
 	 */
 	void (*changed)(const char *node, void *arg);
 	/*
-	 * status_agentless_unseen has changed. If it begins or ends, this is called at once. If
-	 * only its text changes, about once a minute.
+	 * The result of status_agentless_unseen has changed. If it becomes NULL or is no longer
+	 * NULL, this function is called at once. If only the text changes, it is called about once
+	 * a minute.
 	 */
 	void (*unseen)(void *arg);
 };
@@ -35,17 +36,17 @@ struct agentless *status_agentless_free(struct agentless *a);
 void status_agentless_node(struct agentless *a, const char *node, const json_t *obj);
 void status_agentless_report(struct agentless *a, const char *node, bool there);
 /*
- * To be called every second. all_known: all nodes and reports are known. Before that, no node
- * counts as one without an agent.
+ * To be called every second. all_known: whether all nodes and reports are known. Before that, no
+ * node counts as one without an agent.
  */
 void status_agentless_tick(struct agentless *a, bool all_known);
 /*
- * Whether the hub has looked at all nodes that had no agent when all nodes and reports became
- * known.
+ * Whether no node waits for its first look, and the result of each first look was reported.
+ * all_known: as in status_agentless_tick. Returns false as long as all_known was never true.
  */
 bool status_agentless_settled(struct agentless *a, bool all_known);
 /*
- * The caller does not wait for these nodes any longer. status_agentless_unseen then counts those
+ * The caller no longer waits for first looks. From now on status_agentless_unseen counts the nodes
  * whose pods were not listed.
  */
 void status_agentless_hurry(struct agentless *a);
@@ -53,13 +54,13 @@ bool status_agentless_is(const struct agentless *a, const char *node);
 void status_agentless_each(const struct agentless *a, void (*fn)(const char *node, void *arg),
 			   void *arg);
 /*
- * The entry of a target for a node without an agent. It has the form of an element of a report's
- * status.targets, with "withoutAgent": true. NULL: the target selects nothing on the node. Returns
- * a new reference.
+ * Returns the entry of a target for a node without an agent. It has the form of an element of a
+ * report's status.targets, with "withoutAgent": true. NULL: the target selects nothing on the node,
+ * or the hub has not looked at the node. The result is a new reference.
  */
 json_t *status_agentless_entry(const struct agentless *a, const char *node, const json_t *target);
 /*
- * A text such as "not all pods of 2 nodes without an agent (n1, n2) are known: ..."; NULL: all pods
- * are known.
+ * Returns a text such as "not all pods of 2 nodes without an agent (n1, n2) are known: ..."; NULL:
+ * all pods are known.
  */
 const char *status_agentless_unseen(const struct agentless *a);

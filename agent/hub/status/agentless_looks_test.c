@@ -62,7 +62,9 @@ static void test_work_is_bounded(void **state)
 	pass(9, NULL);
 	assert_int_equal(n_listed, 1 + 50 * 2);
 	assert_int_equal(n_changed, 50);
-	/* each node at most once a minute, and not all at the same time */
+	/*
+	 * the hub looks at each node at most once a minute, and not at all nodes at the same time
+	 */
 	pass(600, NULL);
 	assert_in_range(n_listed, 1 + 50 * 2 * 8, 11 + 50 * 2 * 11);
 	assert_int_equal(n_watches_made - before, 1 + n_listed);
@@ -164,7 +166,7 @@ static void test_refusals_of_many_nodes_are_told_once(void **state)
 	assert_int_equal(n_changed, 300);
 	assert_int_equal(n_unseen, 1);
 	assert_non_null(strstr(status_agentless_unseen(a), "300 nodes"));
-	/* also if the number of nodes changes */
+	/* the number of calls stays small also if the number of nodes changes */
 	for (unsigned i = 0; i < 100; i++) {
 		_cleanup_free_ char *name = xasprintf("m%u", i);
 

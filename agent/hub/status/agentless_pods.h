@@ -19,14 +19,14 @@ void status_agentless_trim_pod(json_t *obj);
 void status_agentless_trim_node(json_t *obj);
 void status_agentless_trim_named(json_t *obj); /* for a namespace */
 /*
- * pods: the list of the node's pods. pods_known: status_agents_pods_known. pod_says:
- * status_agents_pod_says for the node.
+ * Takes the node's pods from the list `pods`. pods_known is the result of status_agents_pods_known,
+ * and pod_says that of status_agents_pod_says for the node.
  */
 void status_agentless_pods_take(struct agentless_pods *p, const struct kube_watch *pods,
 			 const json_t *node,
 			 bool pods_known, const char *pod_says);
 void status_agentless_pods_done(struct agentless_pods *p);
-/* status_agentless_entry for this node. */
+/* Returns what status_agentless_entry returns for this node. */
 json_t *status_agentless_pods_entry(const struct agentless_pods *p, const json_t *target,
 			     const struct kube_watch *namespaces,
 			     bool opt_in_required);

@@ -198,7 +198,10 @@ static const char *meant_for(const json_t *pod)
 	return NULL;
 }
 
-/* The status of the agent's own container. Others may have been injected into the pod. */
+/*
+ * Returns the status of the agent's own container. Other containers may have been injected into the
+ * pod.
+ */
 static const json_t *container_of(const json_t *pod)
 {
 	const json_t *all = json_at(pod, "status.containerStatuses"), *c;
@@ -229,9 +232,9 @@ static uint64_t started_ns(const json_t *pod)
 }
 
 /*
- * The state comes from the agent's own container. The pod's condition Ready may be false because of
- * a sidecar or a readiness gate. It is used only to find out whether a container that is not ready
- * now was ready before.
+ * Returns the state of the agent's own container. The pod's condition Ready may be false because of
+ * a sidecar or a readiness gate. So this function uses that condition only to find out whether a
+ * container that is not ready now was ready before.
  */
 static enum pod_state state_of(const json_t *pod)
 {

@@ -12,7 +12,8 @@ struct agents;
 struct agents_ops {
 	/*
 	 * Each function is called once per change. lacks: no agent works on the node, and none has
-	 * for for_ns. works: an agent works there again, or the node was deleted.
+	 * worked there for the last for_ns. works: an agent works there again, or the node was
+	 * deleted.
 	 */
 	void (*lacks)(const char *node, uint64_t for_ns, void *arg);
 	void (*works)(const char *node, void *arg);

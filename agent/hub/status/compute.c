@@ -10,17 +10,18 @@
 
 #define GRACE_NS      (3 * NSEC_PER_SEC)  /* time until agents have seen a new target */
 #define IDLE_AFTER_NS (15 * NSEC_PER_SEC) /* containers that use no CPU for this long are idle */
-#define STORE_LATE_NS (90 * NSEC_PER_SEC) /* the longest window is 60 s */
-#define MESSAGE_BYTES 1024		  /* of a condition's message; the limit in the CRD */
-#define NODES_BYTES   200		  /* of names of nodes, in a message with other reasons */
-#define NAMES_BYTES   200		  /* of the names of the other reasons */
-#define NOTE_BYTES    600		  /* of a note that is added to a message */
+/* time in which the hub must store samples; the longest window is 60 s */
+#define STORE_LATE_NS (90 * NSEC_PER_SEC)
+#define MESSAGE_BYTES 1024 /* limit of a condition's message, as in the CRD */
+#define NODES_BYTES   200  /* limit for the names of nodes in a message with other reasons */
+#define NAMES_BYTES   200  /* limit for the names of the other reasons */
+#define NOTE_BYTES    600  /* limit for a note that is added to a message */
 #define NOTE	      ". Note: "
 
 struct computed_verdict {
 	const char *status; /* "True", "False" or "Unknown" */
 	enum reason reason;
-	const char *name; /* of the reason; borrowed */
+	const char *name; /* the name of the reason; borrowed */
 	char *message;	  /* owned */
 };
 struct subject {
@@ -146,7 +147,9 @@ static struct computed_verdict no_entries(const struct subject *x)
 	bool waited = is(x->ready, "False", REASON_NO_PODS_MATCHED) ||
 		      is(x->ready, "False", REASON_NO_AGENTS) ||
 		      is(x->ready, "Unknown", REASON_REPORT_FULL) ||
-		      /* Ready had an answer already when the hub noticed nodes without an agent */
+		      /*
+		       * Ready was not Unknown any more when the hub noticed nodes without an agent
+		       */
 		      (x->sum->n_groups && x->ready && !is(x->ready, "Unknown", REASON_NONE));
 	unsigned n_reports = x->seen->n_reports;
 

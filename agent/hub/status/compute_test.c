@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #define NOW "2026-11-21T12:00:30Z"
-/* A target of generation 2. spec and status are added to its own. */
+/* A target of generation 2. spec and status: JSON that is added to the target's spec and status. */
 #define TARGET(spec, status)                                                                       \
 	"{\"metadata\": {\"uid\": \"u\", \"generation\": 2}, \"spec\": {\"podSelector\": {}" spec  \
 	"}, \"status\": {" status "}}"
@@ -633,7 +633,10 @@ static void test_failures_are_bounded(void **state)
 	assert_string_equal(json_str_at(last, "message", ""), "2 more: H, I");
 }
 
-/* In the API, the list is a map with the reason as key. */
+/*
+ * In the API, the list of failures is a map with the reason as key, so no reason may be there
+ * twice.
+ */
 static void test_no_reason_is_there_twice(void **state)
 {
 #define OMITTED WHY("ReasonsOmitted", 1) "," WHY("FailuresOmitted", 1)

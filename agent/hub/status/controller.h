@@ -37,5 +37,5 @@ void status_flush_soon(struct status *s);
  * failure.
  */
 void status_write(struct status *s, struct status_row *t, json_t *status);
-/* the answers to the writes that are under way will be ignored */
+/* Makes the controller ignore the answers to the writes that are under way. */
 void status_abandon_writes(struct status *s);

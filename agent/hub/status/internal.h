@@ -7,7 +7,7 @@
 
 #define STATUS_MAX_FAILURES 8
 #define STATUS_MAX_EXAMPLES 3
-#define STATUS_SHOWN_BYTES  800		   /* what nodes report, in a message */
+#define STATUS_SHOWN_BYTES  800		   /* limit for the nodes' texts in a message */
 
 struct group { /* the nodes that give one reason; strings are borrowed */
 	enum reason reason; /* NONE: this version does not know the reason */

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define MAX_STACKS 1000000000 /* stacks that one node reports */
+#define MAX_STACKS 1000000000 /* limit for the stacks that one node reports */
 
 /*
  * The weight of a reason. One that this version does not know, or that no node should report,
@@ -236,8 +236,8 @@ void status_sum_done(struct status_sum *s)
 }
 
 /*
- * Fields of spec are named onCpu, events on-cpu. Converting the spelling saves a list of events in
- * the hub.
+ * Returns the target's events as queries name them: the fields of spec are named onCpu, events
+ * on-cpu. This function converts the spelling, so the hub needs no list of events.
  */
 char *status_target_events(const json_t *target)
 {

@@ -140,7 +140,7 @@ static void ask(struct reports *r, const struct orphan *o)
 		query_free(r->query);
 }
 
-/* Until the nodes are listed, the report of every node counts. */
+/* Whether the node exists. Until the nodes are listed, each node counts as one that exists. */
 static bool has_node(const struct reports *r, const char *name)
 {
 	return !kube_watch_synced(r->nodes) || kube_watch_get(r->nodes, name);

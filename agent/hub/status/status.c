@@ -12,7 +12,7 @@
 #define FLUSH_DELAY_NS (50 * NSEC_PER_MSEC) /* so that reports of several nodes cause one write */
 #define TICK_NS	       NSEC_PER_SEC	    /* for what changes as time passes */
 #define WRITE_GAP_NS   NSEC_PER_SEC	    /* minimum time between two writes of a target */
-/* longest wait of a hub that starts, before it writes */
+/* longest time for which a hub that starts waits before it writes */
 #define SETTLE_NS (10 * NSEC_PER_SEC)
 /* writes at a time; each may open a connection, on the loop thread */
 #define MAX_IN_FLIGHT 16
@@ -146,7 +146,7 @@ static void reconcile(struct status *s, struct status_row *t)
 
 	t->dirty = false;
 	if (t->in_flight)
-		return; /* on_written calls this function again */
+		return; /* after the answer to the write, the status is computed again */
 	object = as_written(t);
 	want = compute(s, t, object);
 	have = json_object_get(object, "status");
@@ -375,7 +375,7 @@ static void on_report(const char *key, const json_t *obj, const json_t *old, voi
 		hear(s, node_of(obj), e);
 }
 
-/* Called when a report is deleted, and when its node is. */
+/* Called when a report is deleted, or when its node is deleted. */
 static void on_report_gone(const char *key, const json_t *last, void *arg)
 {
 	struct status *s = arg;

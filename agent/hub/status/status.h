@@ -25,8 +25,8 @@ struct status_seen {
 /*
  * Computes the status of a target from the target (with its old status) and its entries; a pure
  * function. An entry is an element of a report's status.targets with "node" added, or a
- * status_agentless_entry for a node without a report. now_rfc3339 is the current time. The wait is
- * the time since the Ready condition's lastTransitionTime. Returns a new reference.
+ * status_agentless_entry for a node without a report. now_rfc3339 is the current time. The wait,
+ * while Ready is Unknown, began at the lastTransitionTime of Ready. Returns a new reference.
  */
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
 		       const struct status_seen *seen, const char *now_rfc3339);

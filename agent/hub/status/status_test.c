@@ -18,7 +18,10 @@
 
 static struct timer *tick_timer;
 
-/* Runs the timers that are set now. With tick, also the tick, and then the timers that it sets. */
+/*
+ * Runs the timers that are set now. If tick is true, also runs the tick timer, and then the timers
+ * that the tick sets.
+ */
 static void run(bool tick)
 {
 	struct timer *armed[2];

@@ -26,8 +26,8 @@ static json_t *failure(const struct group *g)
 }
 
 /*
- * Whether the reason belongs into the list of failures. FailuresOmitted does not: the hub may add
- * it itself, and the API server refuses a list that has a reason twice.
+ * Whether the reason belongs into the list of failures. FailuresOmitted does not belong there: the
+ * hub may add it itself, and the API server refuses a list that has a reason twice.
  */
 static bool is_failure(const struct group *g)
 {
@@ -35,8 +35,8 @@ static bool is_failure(const struct group *g)
 }
 
 /*
- * The schema has room for STATUS_MAX_FAILURES failures. If there are more, the last one is this: it
- * has the names of the others, as many as fit.
+ * Returns the last entry of a list that has no room for all failures: the schema allows only
+ * STATUS_MAX_FAILURES. The entry has the names of the failures that are left out, as many as fit.
  */
 static json_t *omitted(const struct status_sum *s, size_t shown, size_t n)
 {
@@ -78,8 +78,8 @@ json_t *status_summary(const struct status_sum *s)
 }
 
 /*
- * If no agent reports stacks, which happens for a while after its start, keeps the last value.
- * NULL: there is no value yet.
+ * Returns the number of samples and the share of complete stacks. If no agent reports stacks, which
+ * happens for a while after its start, returns the last value. NULL: there is no value yet.
  */
 json_t *status_stacks(const struct status_sum *s, const json_t *target)
 {

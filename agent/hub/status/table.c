@@ -83,8 +83,8 @@ bool status_row_hear(struct status_row *t, const char *node, const json_t *entry
 	HASH_FIND_STR(t->heard, node, h);
 	if (h && json_equal(h->entry, named)) {
 		/*
-		 * equal, but the new copy shares its members with the report that the hub keeps, so
-		 * keep that one
+		 * The entries are equal. The new one shares its members with the report that the
+		 * hub keeps, so keeping the new one saves memory.
 		 */
 		json_decref(h->entry);
 		h->entry = named;

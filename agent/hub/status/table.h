@@ -15,7 +15,8 @@ struct heard { /* the entry of one node about one target */
 struct status_row {
 	char *uid;
 	/*
-	 * of its status in the API; NULL: only reports name the target, and its object is unknown
+	 * path of the target's status in the API; NULL: only reports name the target, and its
+	 * object is unknown
 	 */
 	char *path;
 	json_t *object;	 /* the object as the watch shows it; NULL if path is NULL */

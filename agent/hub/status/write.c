@@ -97,7 +97,8 @@ void status_write(struct status *s, struct status_row *t, json_t *status)
 		q->next->prev = q;
 	s->requests = q;
 	s->n_requests++;
-	status_row_move_last(&s->all, t); /* so that rows that wait for a write are before it */
+	/* so that rows that wait for a write come before this row */
+	status_row_move_last(&s->all, t);
 	t->in_flight = true;
 	t->last_write_ns = now_mono_ns();
 	if (kube_request(s->kube, "PATCH", t->path, "application/merge-patch+json", body,
