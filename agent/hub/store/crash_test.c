@@ -387,7 +387,7 @@ static void test_damaged_under_a_reader(void **state)
 	 */
 	reopen(p);
 	damage(p, MIDDLE);
-	/* the check at the start did not find it, because it happened later */
+	/* the check at the start did not find the damage, because the damage came later */
 	r = look(p->s, &n, &e);
 	assert_int_equal(r, -EBADMSG);
 	assert_non_null(strstr(e.reason, "damaged"));

@@ -23,7 +23,7 @@ static void lost_stacks(void **state)
 	_cleanup_(got_done) struct got g = {0};
 
 	write_batch(s, two_services(), 3);
-	/* the stack with value 150 */
+	/* delete the stack with value 150 */
 	sql(dir, "DELETE FROM stacks WHERE id=(SELECT MIN(id) FROM stacks)");
 	/*
 	 * The samples of the profile with value 70: stack 0, any cpu, value 5, 2 samples; the
@@ -104,7 +104,7 @@ static void damaged_while_open(void **state)
 	many_rows(s, 0, 20, 2000);
 	store_close(s);
 	s = open_at(dir, 0, 0);
-	/* another writer, which makes the pages that s has cached invalid */
+	/* another writer changes the file, so the pages that s has cached become invalid */
 	second = open_at(dir, 0, 0);
 	many_rows(second, 20, 1, 1);
 	overwrite(dir, 4096, 2 << 20);

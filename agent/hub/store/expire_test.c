@@ -184,8 +184,8 @@ static uint64_t n_left(struct sqlite_store *s)
 }
 
 /*
- * Calls expire with no time, so each call deletes one slice. After each call the rest is whole, and
- * at most most_left profiles are left in the end.
+ * Calls expire with a limit of no time, so each call deletes one slice. After each call the rest is
+ * whole, and at most most_left profiles are left in the end.
  */
 static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 {

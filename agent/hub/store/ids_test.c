@@ -137,7 +137,7 @@ static void ids_of_years(void **state)
 	assert_int_equal(store_sq_int(s->writer, "SELECT MAX(id) FROM strings", &least), 0);
 	assert_true(least > INT64_C(5000000000));
 	assert_matches(s, NULL, "gone/worker: main gone\nweb/worker: main web\n");
-	/* old profiles are deleted, and the names that only they used; the others stay */
+	/* old profiles are deleted, and the names that only they used; the other names stay */
 	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
 	assert_matches(s, NULL, "web/worker: main web\n");
 	assert_int_equal(count(s, "frames"), 2);
@@ -164,8 +164,8 @@ static void a_lost_frame(void **state)
 }
 
 /*
- * A sender without a clock sends a profile of the second 0. It is the oldest one and is deleted
- * first. It does not keep the others from being deleted.
+ * A sender without a clock sends a profile of the second 0. This profile is the oldest one and is
+ * deleted first. It does not keep other profiles from being deleted.
  */
 static void the_second_0(void **state)
 {

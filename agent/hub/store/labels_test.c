@@ -11,7 +11,10 @@ static void label(struct batch *b, struct profile_sample *s, const char *device,
 	s->labels = profile_batch_labels(b, &l);
 }
 
-/* One stack six times: with four sets of labels, one of them twice, and without; and another. */
+/*
+ * Makes a profile with seven samples: six of one stack, of which five have labels (the second and
+ * the fourth have equal labels), and one of another stack.
+ */
 static struct batch *allocations(const char *id, int64_t end_s)
 {
 	struct batch *b = profile_batch_new();
@@ -46,7 +49,7 @@ static void samples_are_found_by_their_labels(void **state)
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "gpu_device", "01")), 0);
 	assert_int_equal(value_where(s, leaf(PRED_LIKE, "gpu_stream", "0x7f%")), 160);
 	assert_int_equal(value_where(s, leaf(PRED_REGEXP, "gpu_device", "^[19]$")), 300);
-	/* samples without the label match these */
+	/* samples without the label match these filters */
 	assert_int_equal(value_where(s, leaf(PRED_NE, "gpu_device", "1")),
 			 10 + 160 + NOT_LABELLED + SERVICES);
 	assert_int_equal(value_where(s, leaf(PRED_IS_NULL, "gpu_stream", NULL)),
@@ -76,7 +79,7 @@ static void labels_have_values(void **state)
 	store_predicate_free(sel.where);
 }
 
-/* A trace's samples have their labels, too. */
+/* The samples of a trace have their labels, too. */
 static void labels_and_traces(void **state)
 {
 	const struct profile_link link = {.trace_id = {[15] = 1}};
@@ -123,7 +126,7 @@ static void a_stack_is_stored_once_for_equal_labels(void **state)
 	assert_int_equal(count(dir, "(*) FROM tagsets"), 1 + 4);
 }
 
-/* No profile refers to labels, so they live as long as a stack that has them. */
+/* No profile refers to labels, so labels are deleted with the last stack that has them. */
 static void labels_are_deleted_with_their_stacks(void **state)
 {
 	const char *dir = *state;

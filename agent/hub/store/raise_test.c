@@ -178,7 +178,7 @@ static void ended_in_between(void **state)
 	assert_raised(dir);
 }
 
-/* The stack is one that two_services() has, too. */
+/* Makes a profile with one stack, which two_services() has, too. */
 static struct batch *one_allocation(const char *device)
 {
 	struct batch *b = profile_batch_new();

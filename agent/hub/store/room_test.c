@@ -11,7 +11,7 @@
 #define DISK "size=8m"
 /* seconds between windows; more than an hour, so that old stacks can be deleted */
 #define APART_S 4000
-/* of a profile; each has its own function, so they need half a MiB in the -wal */
+/* stacks of a profile; each has its own function, so together they need half a MiB in the -wal */
 #define N_STACKS 100
 #define N_LARGE	 12  /* profiles of the large batch */
 #define N_MANY	 500 /* stacks of the large profile */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The SQLite sink: its file and its health. What repeats is a row of a dictionary (strings, frames,
- * stacks, tag sets, series). A profile is a row with its samples in a blob. Profiles are stored in
- * the order in which they arrive. If the file is damaged, the store renames it (it never deletes
- * it), starts an empty file and reports it.
+ * The SQLite sink: its file and its health. Data that repeats is stored once, as a row of a
+ * dictionary (strings, frames, stacks, tag sets, series). A profile is a row with its samples in a
+ * blob. Profiles are stored in the order in which they arrive. If the file is damaged, the store
+ * renames it (it never deletes it), starts an empty file and reports the damage.
  */
 #include "hub/store/sqlite.h"
 
@@ -138,8 +138,8 @@ void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...)
 }
 
 /*
- * The error in the result of quick_check. "... error code=266" means that SQLite could not read a
- * page. That is not damage.
+ * Returns the error for a result of quick_check that is not "ok". "... error code=266" means that
+ * SQLite could not read a page. A failed read is not damage.
  */
 static int check_failed(const char *text)
 {
@@ -149,7 +149,9 @@ static int check_failed(const char *text)
 	return r ? r : -EBADMSG;
 }
 
-/* The check at the start finds damaged pages before the first query does. */
+/*
+ * Checks the file at the start, so that damaged pages are found before the first query reads them.
+ */
 static int quick_check(sqlite3 *db)
 {
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
@@ -254,7 +256,7 @@ static int file_make(const char *file)
 			unlink_with(file, suffixes[i]);
 		return 0;
 	}
-	if (errno != ENOENT) /* the file may exist */
+	if (errno != ENOENT) /* any other error: the file may exist */
 		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
 		unlink_with(file, suffixes[i]);

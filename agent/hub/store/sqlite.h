@@ -61,7 +61,7 @@ struct query_limit {
 struct sqlite_store {
 	char *file; /* path of the file; NULL: in memory, and one connection reads and writes */
 	uint64_t retention_ns, max_bytes;
-	uint64_t expire_ns; /* one call of expire begins no slice after this time */
+	uint64_t expire_ns; /* after this time, a call of expire begins no further slice */
 	size_t names_bytes; /* limit for the names of the stacks in one answer */
 	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer, *reader;
@@ -89,18 +89,21 @@ struct sqlite_store {
 	char damage_note[256], room_note[160];
 	bool checked; /* quick_check has read the whole file since the start */
 	/*
-	 * the disk failed or is read-only: open the file again once the directory takes new files
+	 * the disk failed or is read-only: open the file again when a file can be made in its
+	 * directory
 	 */
 	bool stale;
 	/*
-	 * when the store last had a first report of damage, which it does not believe yet; 0: never
+	 * when the store last got a first report of damage, for which it only opens the file again;
+	 * 0: never
 	 */
 	uint64_t doubted_ns;
 	atomic_bool damaged; /* set by a query that found damage; the writer's worker handles it */
 };
 
 /*
- * 0 or -errno for a result code of SQLite: -ENOSPC full, -EBADMSG damaged, -ETIME interrupted, ...
+ * Returns 0 or -errno for a result code of SQLite: -ENOSPC (disk full), -EBADMSG (file damaged),
+ * -ETIME (query interrupted), ...
  */
 int store_sq_errno(int rc);
 int store_sq_exec(sqlite3 *db, const char *sql);
@@ -117,7 +120,7 @@ void store_sq_finalize(sqlite3_stmt **st);
 /* Sets stats.error; fmt NULL clears it: the store is healthy. */
 void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3);
 void store_sq_set_failed(struct sqlite_store *s, bool failed); /* whether the last write failed */
-void store_sq_tell_notes(struct sqlite_store *s);		 /* makes the notes stats.error */
+void store_sq_tell_notes(struct sqlite_store *s);		 /* sets stats.error to the notes */
 void store_sq_disconnect(struct sqlite_store *s);
 int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
 
@@ -160,8 +163,8 @@ void store_sq_measure(struct sqlite_store *s); /* sets bytes, stacks and the old
 int store_sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free);
 int store_sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free pages */
 /*
- * Deletes the oldest tenth of the profiles again and again, while due says that it must. *ret_more:
- * the deadline passed before the deletion was done.
+ * Deletes the oldest tenth of the profiles again and again, until due sets *ret to false.
+ * *ret_more: the deadline passed before the deletion was done.
  */
 typedef int expire_due_fn(struct sqlite_store *s, void *arg, bool *ret);
 int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
@@ -193,8 +196,8 @@ int store_sqlite_values(void *sink, const struct selection *sel, const char *tag
 
 struct seen_key store_seen_key(const struct sqlite_store *s, const void *p, size_t n);
 /*
- * The entry with this key, valid until the next put or get. NULL: not seen, or so long ago that it
- * was dropped.
+ * Returns the entry with this key, valid until the next put or get. NULL: the key was not seen, or
+ * so long ago that its entry was dropped.
  */
 struct seen_entry *store_seen_get(struct seen *seen, struct seen_key key);
 struct seen_entry *store_seen_put(struct seen *seen, const struct seen_entry *e);
@@ -226,7 +229,7 @@ struct writing {
 	struct known strings, frames;
 	struct known_stack *stacks; /* by the stack's index in the batch */
 	struct buf scratch;	    /* the bytes of which a key is made */
-	struct buf samples;	    /* of the profile that is being written, encoded */
+	struct buf samples;	    /* the samples of the profile that is being written, encoded */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
 /*
@@ -236,12 +239,12 @@ struct writing {
 typedef void bind_fn(sqlite3_stmt *st, const void *arg);
 int store_words_get_or_put(struct writing *w, enum writer_statement get, enum writer_statement put,
 		     bind_fn *bind, const void *arg, int64_t *ret_id);
-/* *ret_id: 0 if text is NULL */
+/* Finds or adds the row of the text. *ret_id is 0 if text is NULL. */
 int store_words_string(struct writing *w, const char *text, int64_t *ret_id);
-/* The row of the sample's stack and head. time_s becomes last_s of the row. */
+/* Finds or adds the row of the sample's stack and head. time_s becomes last_s of the row. */
 int store_words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
 		int64_t *ret_id);
-/* The row of a process with its tags. */
+/* Finds or adds the row of a process with its tags. */
 int store_words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id);
 void store_words_done(struct writing *w);
 
@@ -249,10 +252,13 @@ void store_words_done(struct writing *w);
 
 /* Adds the tags as bytes. They are sorted by key, so equal sets have equal bytes. */
 void store_tags_text(const struct tags *tags, struct buf *out);
-/* The row of a set. text: store_tags_text() of it. */
+/* Finds or adds the row of a set of tags. text is the result of store_tags_text(). */
 int store_words_tagset(struct writing *w, const struct tags *tags, const struct buf *text,
 		int64_t *ret_id);
-/* The row of a sample's labels, which is a set of tags, too. *ret_id: 0 if labels is NULL */
+/*
+ * Finds or adds the row of a sample's labels, which are a set of tags, too. *ret_id is 0 if labels
+ * is NULL.
+ */
 int store_words_labels(struct writing *w, const struct profile_labels *labels, int64_t *ret_id);
 
 /* Stacks in the file: frame ids as LEB128 varints, root first. */
@@ -344,14 +350,13 @@ struct sums {
 	bool truncated;
 	struct stored_sum others; /* the sum of the stacks for which there was no room */
 	/*
-	 * the value of a stack in items may be too small by at most this; the missing part is in
-	 * others
+	 * a stack in items may lack at most this much of its value; the missing part is in others
 	 */
 	int64_t short_by;
 };
 void store_sums_init(struct sums *s, uint64_t max_rows);
 void store_sums_done(struct sums *s);
-/* values from 0 to SQ_MAX_VALUE */
+/* Adds to the sum of a stack. The values must be from 0 to SQ_MAX_VALUE. */
 void store_sums_add(struct sums *s, const struct stored_sum *add);
 /*
  * Turns the table into a list of at most max_rows stacks, the greatest first, and adds the rest to
@@ -361,7 +366,7 @@ void store_sums_sort(struct sums *s);
 /* Keeps the first n stacks of the list and adds the rest to others. */
 void store_sums_cut(struct sums *s, size_t n);
 
-/* ---- sqlite_ids.c: things by row id ---- */
+/* ---- sqlite_ids.c: maps and sets of row ids ---- */
 
 struct id_slot {
 	int64_t id; /* 0: free */

@@ -54,7 +54,10 @@ int store_damage_of_disk(const struct sqlite_store *s, int error)
 	return error;
 }
 
-/* The new name of a damaged file: it has the time, and a number if a file of this second exists. */
+/*
+ * Returns the new name for a damaged file: it contains the time and, if a file with this time
+ * exists already, a number.
+ */
 static char *aside_name(const char *file)
 {
 	_cleanup_free_ char *first = NULL;
@@ -70,7 +73,7 @@ static char *aside_name(const char *file)
 	return name;
 }
 
-/* It is no error if the file (a -wal or -shm) does not exist. */
+/* Renames the file with this suffix. It is no error if the file (a -wal or -shm) does not exist. */
 static int move(const char *file, const char *to_file, const char *suffix)
 {
 	_cleanup_free_ char *from = xasprintf("%s%s", file, suffix);
@@ -80,8 +83,8 @@ static int move(const char *file, const char *to_file, const char *suffix)
 }
 
 /*
- * Renames the database file itself last, after its -wal. If the hub is killed between the two, the
- * next start finds the damage again.
+ * Renames the database file itself last, after its -wal. If the hub is killed between the two
+ * renames, the next start finds the damage again.
  */
 static int set_aside(struct sqlite_store *s)
 {
@@ -108,8 +111,8 @@ static int set_aside(struct sqlite_store *s)
 }
 
 /*
- * Call this while SQLite does not have the file open: the close() here would release SQLite's
- * locks.
+ * Returns -errno if the file cannot be read, else 0. Call this while SQLite does not have the file
+ * open: the close() here would release SQLite's locks.
  */
 static int unreadable(const char *file)
 {

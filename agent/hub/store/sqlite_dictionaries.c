@@ -95,7 +95,6 @@ static void bind_string(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_text(st, 1, arg, -1, SQLITE_STATIC);
 }
 
-/* *ret_id is 0 if text is NULL. */
 int store_words_string(struct writing *w, const char *text, int64_t *ret_id)
 {
 	struct known_word *word = text ? known_word(&w->strings, text) : NULL;
@@ -273,7 +272,7 @@ static void bind_stack(sqlite3_stmt *st, const void *arg)
 			  SQLITE_STATIC);
 	sqlite3_bind_int64(st, 6, row->wait);
 	sqlite3_bind_int64(st, 7, row->labels);
-	/* ST_STACK_GET has only seven parameters; SQLite refuses the eighth, which does no harm */
+	/* ST_STACK_GET has only seven parameters. SQLite refuses the eighth, which does no harm. */
 	sqlite3_bind_int64(st, 8, row->time_s);
 }
 

@@ -12,8 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define RESERVE_BYTES (64ULL << 20) /* the size on a large disk */
-#define RESERVE_SHARE 8		    /* on a small disk: 1/8 of the disk or of max_bytes */
+#define RESERVE_BYTES (64ULL << 20) /* size of the reserve on a large disk */
+#define RESERVE_SHARE 8 /* size of the reserve on a small disk: 1/8 of the disk or of max_bytes */
 
 static char *reserve_path(const struct sqlite_store *s)
 {
@@ -22,8 +22,8 @@ static char *reserve_path(const struct sqlite_store *s)
 }
 
 /*
- * *ret_free: bytes that the hub may still write on the file system. *ret_reserve: the size that a
- * reserve has there.
+ * *ret_free: bytes that the hub may still write on the file system. *ret_reserve: the size of a
+ * reserve on this file system.
  */
 static int disk_bytes(const struct sqlite_store *s, uint64_t *ret_free, uint64_t *ret_reserve)
 {
@@ -70,8 +70,8 @@ static void checkpoint(struct sqlite_store *s)
 
 /*
  * Whether fewer than n reserves fit in the free space: on the disk and in free pages of the file.
- * One reserve is to be kept, the others are room for the next writes. If the store uses no more
- * than two reserves, something else fills the disk, so the store deletes nothing.
+ * One reserve is to be kept, the others are room for the next writes. If the store itself uses no
+ * more than the size of two reserves, something else fills the disk, so the store deletes nothing.
  */
 static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 {

@@ -16,16 +16,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_ROUNDS    30	   /* each deletes a tenth; after 30, 0.9^30 = 4 % is left */
-#define SLICE	      5000	   /* profiles, and all others of the last second */
-#define VACUUM_BYTES  (100u << 20) /* per call */
+#define MAX_ROUNDS    30   /* each deletes a tenth; after 30, 0.9^30 = 4 % is left */
+#define SLICE	      5000 /* profiles in a slice; it also has the rest of its last second */
+#define VACUUM_BYTES  (100u << 20) /* free pages that one call gives back */
 #define STACK_GRACE_S 3600	   /* last_s of a stack is rounded to an hour */
 #define SHORT_S	      (4 * STACK_GRACE_S)
 #define SLACK_MAX_S   600
-#define MAX_SILENT_S  (24 * 3600) /* "now" counts as at most this after the newest profile */
-#define LINK_BYTES    192	  /* roughly what a row of links takes with its index */
-#define LINKS_SHARE   8		  /* links may take 1/8 of max_bytes, */
-#define LINKS_BYTES   (256ULL << 20)
+#define MAX_SILENT_S  (24 * 3600)    /* "now" counts as at most this after the newest profile */
+#define LINK_BYTES    192	     /* roughly what a row of links takes with its index */
+#define LINKS_SHARE   8		     /* links may take 1/8 of max_bytes */
+#define LINKS_BYTES   (256ULL << 20) /* limit for links if max_bytes is 0 */
 #define LINKS_SLICE   100000
 
 static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
@@ -124,7 +124,8 @@ static int run_with(sqlite3 *db, const char *sql, int64_t value)
 }
 
 /*
- * The primary key begins with event and series, so this reads a range per series, not the whole
+ * Deletes the snapshots of the event up to second cut_s. The primary key begins with event and
+ * series. So the statement names the series, and SQLite reads a range per series, not the whole
  * table.
  */
 static int delete_snapshots(sqlite3 *db, int event, int64_t cut_s)
@@ -189,7 +190,7 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reaso
 	return 0;
 }
 
-/* The last second of the oldest slice; -1 if less than a slice lies before cut_s. */
+/* *ret_s: the last second of the oldest slice; -1 if less than a slice lies before cut_s. */
 static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
 {
 	char sql[160];
@@ -301,8 +302,9 @@ static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t dea
 	int64_t retention_s = (int64_t)(s->retention_ns / NSEC_PER_SEC);
 	int64_t now_s = (int64_t)(now_wall_ns / NSEC_PER_SEC), oldest_s, newest_s, cut_s;
 	/*
-	 * Waits until more is due and then deletes it at once. If each second were deleted as it
-	 * expires, each sweep of the dictionaries would find almost nothing.
+	 * The deletion waits until more seconds are due and then deletes them at once. If each
+	 * second were deleted as it expires, each sweep of the dictionaries would find almost
+	 * nothing.
 	 */
 	int64_t slack_s = MIN(retention_s / 50, SLACK_MAX_S);
 	int r;
@@ -344,8 +346,9 @@ static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 }
 
 /*
- * Asks due. If profiles were deleted since the last sweep, sweeps the dictionaries and asks again,
- * because a short-lived store consists mostly of dictionaries.
+ * Whether due says that profiles must be deleted. If profiles were deleted since the last sweep,
+ * this function sweeps the dictionaries and calls due again, because a short-lived store consists
+ * mostly of dictionaries.
  */
 static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *ret)
 {
@@ -393,7 +396,10 @@ static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_m
 			    : 0;
 }
 
-/* Links have a limit of their own. Else many traced requests would leave less room for profiles. */
+/*
+ * Deletes the oldest links over their own limit. Without this limit, many traced requests would
+ * leave less room for profiles.
+ */
 static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 {
 	uint64_t budget = s->max_bytes ? s->max_bytes / LINKS_SHARE : LINKS_BYTES;

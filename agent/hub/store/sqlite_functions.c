@@ -8,8 +8,8 @@
 #include "lib/base/regexp.h"
 
 /*
- * In bytes. For longer text, the functions read the clock (40 ns) before the match, because LIKE
- * may take as many steps as the square of the length.
+ * Length of a text in bytes. For longer text, the functions read the clock (40 ns) before the
+ * match, because LIKE may take as many steps as the square of the length.
  */
 #define LONG_TEXT 256
 
@@ -44,7 +44,10 @@ static void fn_like(sqlite3_context *ctx, int n, sqlite3_value **v)
 	sqlite3_result_int(ctx, store_match_like(pattern, text));
 }
 
-/* The pattern is a bound constant, so SQLite keeps its compiled form for the whole statement. */
+/*
+ * The function pf_regexp. The pattern is a bound constant, so SQLite keeps its compiled form for
+ * the whole statement.
+ */
 static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
 {
 	const char *pattern = (const char *)sqlite3_value_text(v[0]);
@@ -69,7 +72,7 @@ static void fn_regexp(sqlite3_context *ctx, int n, sqlite3_value **v)
 		sqlite3_set_auxdata(ctx, 0, x, regexp_free);
 }
 
-/* The name of a wait from its number in the file; NULL if no wait has the number. */
+/* The function pf_wait: returns the name of a wait; NULL if no wait has the number. */
 static void fn_wait(sqlite3_context *ctx, int n, sqlite3_value **v)
 {
 	int wait = sqlite3_value_int(v[0]);

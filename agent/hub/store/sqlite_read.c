@@ -10,7 +10,7 @@
 
 #define DEFAULT_MAX_ROWS    4000000
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
-/* SQLite reads the clock after so many steps of its virtual machine */
+/* after this many steps of its virtual machine, SQLite checks whether the query must end */
 #define PROGRESS_STEPS 20000
 /* memory that a string or a frame needs besides its own bytes: for malloc and for the map */
 #define WORD_BYTES 48
@@ -97,7 +97,9 @@ static const struct frame *read_frame(struct store_reading *r, int64_t id)
 
 static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
 
-/* Makes the row of a stack that the file lacks. Its value counts like that of any row. */
+/*
+ * Makes the row for a stack that the file lacks. The value of this row counts like that of any row.
+ */
 static void put_lost(struct store_reading *r, struct store_row *row)
 {
 	r->list[0] = &lost;
@@ -106,8 +108,8 @@ static void put_lost(struct store_reading *r, struct store_row *row)
 }
 
 /*
- * If a head has no process or thread name, the file has "" or no string. Such a name is no level in
- * the graph.
+ * Reads the stack with this id. If the head of the stack has no process or thread name, the file
+ * has "" or no string. Such a name is no level in the graph.
  */
 static int read_stack(struct store_reading *r, int64_t id, struct store_row *row)
 {
@@ -169,8 +171,8 @@ static void of_place(struct where *w, const char *condition)
 }
 
 /*
- * Adds FROM and WHERE for every query that reads samples. Without each, a row is a profile. With
- * each, it is a sample (`sa`). Of snapshots, only the newest of each process are read.
+ * Adds FROM and WHERE for every query that reads samples. If each is false, a row of the result is
+ * a profile; else it is a sample (`sa`). Of snapshots, only the newest of each process are read.
  */
 static void samples_of(struct where *w, const struct selection *sel, bool each, bool all_events)
 {
@@ -245,8 +247,8 @@ static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums
 }
 
 /*
- * Adds up rows that are (app, time, all samples of a profile). This is ten times as fast. It is
- * used if the query has no condition on single samples.
+ * Adds up rows that are (app, time, all samples of a profile). This is ten times as fast as
+ * add_each, and is used if the query has no condition on single samples.
  */
 static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
@@ -259,7 +261,8 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		struct stored_sample x;
 
 		/*
-		 * such a row is few steps for SQLite, which checks the deadline, but much work here
+		 * SQLite checks the deadline after a number of its steps. Such a row is few steps
+		 * for SQLite, but much work here, so this loop checks the deadline, too.
 		 */
 		if (store_query_must_end(r->limit))
 			return -ETIME;
@@ -346,7 +349,9 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	return e ? e : hand_out_others(r, &sums, fn, arg);
 }
 
-/* Begins a transaction on the reader, with a deadline. end() undoes it. */
+/*
+ * Begins a transaction on the reader, with a deadline. end() ends the transaction and the deadline.
+ */
 static int begin(struct sqlite_store *s, const struct selection *sel, struct store_reading *r)
 {
 	if (!s->reader)

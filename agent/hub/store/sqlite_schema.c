@@ -9,8 +9,8 @@
 #define RAISE_SLICE "1000" /* profiles per transaction; it also has all others of its last second */
 
 /*
- * Since version 2: samples that were taken inside a traced request. The table `samples` has them,
- * too.
+ * Since version 2: samples that were taken inside a traced request. The rows of their profiles have
+ * these samples, too.
  */
 #define LINKS_SCHEMA                                                                               \
 	"CREATE TABLE links(trace TEXT, span TEXT, event INT, series INT, time INT, stack INT,"    \
@@ -104,7 +104,7 @@ int store_schema_make(sqlite3 *db)
 	"NOT EXISTS (SELECT 1 FROM before b WHERE b.time=p.time AND b.event=p.event AND "          \
 	"b.series=p.series AND b.id<p.id)"
 #define SAMPLES_OF "FROM samples s WHERE s.event=p.event AND s.series=p.series AND s.time=p.time"
-/* limited like a value that is written */
+/* limited to the greatest value that a writer stores */
 #define WHOLE_VALUE "CAST(MIN(TOTAL(value), 9007199254740992) AS INT)"
 
 /* Converts the oldest profiles, up to the end of the second in which the slice is full. */

@@ -44,7 +44,7 @@ static void grow(struct sums *s)
 	free(old.items);
 }
 
-/* The greatest first; the row ids decide between equals. */
+/* For qsort: the greatest value first; of equal values, the smaller row id. */
 static int by_value(const void *a, const void *b)
 {
 	const struct stored_sum *x = a, *y = b;
@@ -56,7 +56,7 @@ static int by_value(const void *a, const void *b)
 	return x->app < y->app ? -1 : x->app > y->app;
 }
 
-/* The sums cannot overflow: each operand is at most half of the type's range. */
+/* Adds `from` to `to`. No sum overflows: each operand is at most half of the type's range. */
 static void add(struct stored_sum *to, const struct stored_sum *from)
 {
 	to->value = MIN(to->value + from->value, SQ_MAX_VALUE);

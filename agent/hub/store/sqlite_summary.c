@@ -63,7 +63,11 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	return e;
 }
 
-/* Asked first, because most answers have no estimate and SQLite compiles a long filter slowly. */
+/*
+ * Returns -ENODATA if no profile of the event in the selection's time is an estimate. This query
+ * runs before the full one, because most answers have no estimate and SQLite compiles a long filter
+ * slowly.
+ */
 static int any_estimate(sqlite3 *db, const struct selection *sel)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event};
@@ -75,7 +79,10 @@ static int any_estimate(sqlite3 *db, const struct selection *sel)
 	return first_row(&w, db, &st);
 }
 
-/* The errors of different processes and windows are independent, so their squares are added. */
+/*
+ * Reads the smallest share and the error of the estimates. The errors of different processes and
+ * windows are independent, so their squares are added.
+ */
 static int read_estimates(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
@@ -177,8 +184,9 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 }
 
 /*
- * Throttled is a value of a whole container. So this selects the containers that have a process of
- * the selection, and those that the conditions on containers select.
+ * Adds the query for the throttled time, which is a value of a whole container. So this query
+ * selects the containers that have a process of the selection, and those that the conditions on
+ * containers select.
  */
 static void throttled_where(struct where *w, const struct selection *sel)
 {

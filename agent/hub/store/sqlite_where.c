@@ -81,7 +81,9 @@ static bool is_label(const char *tag)
 	return profile_label_of_tag(tag) != _LABEL_MAX;
 }
 
-/* set: the SQL expression for a row of tagsets */
+/*
+ * Adds the value of a tag in a set of tags. set is the SQL expression for the set's row in tagsets.
+ */
 static void put_tag_of(struct where *w, const char *set, const char *tag)
 {
 	store_where_text(w, "(SELECT v.s FROM tags t JOIN strings v ON v.id=t.value"
@@ -252,7 +254,7 @@ static unsigned nesting(const struct predicate *p)
 /*
  * SQLite's parser has a stack of 100 symbols. While it parses a nested term, three symbols of each
  * level outside wait on the stack (parenthesis, term, operator). If the nested term comes first,
- * only one does. So the deepest child comes first.
+ * only one symbol of each level waits. So the deepest child comes first.
  */
 struct ordered {
 	const struct predicate *p;
@@ -297,7 +299,7 @@ static void put_children(struct where *w, const struct ordered *o, size_t from, 
 	store_where_text(w, ")");
 }
 
-/* Adds at most one pair of parentheses per level. */
+/* Adds the SQL of a predicate, with at most one pair of parentheses per level. */
 static void put_predicate(struct where *w, const struct predicate *p)
 {
 	if (p->op == PRED_NOT) {
@@ -411,10 +413,10 @@ void store_where_selection(struct where *w, const struct selection *sel)
 }
 
 /*
- * The newest snapshot per process, not per series. If the name or a label of a process changes, it
- * gets a new series, and the snapshot of the old series must not be counted, too. A series without
- * a process id or a start time counts as a process of its own, because nothing shows which process
- * it belongs to.
+ * Takes the newest snapshot per process, not per series. If the name or a label of a process
+ * changes, it gets a new series, and the snapshot of the old series must not be counted, too. A
+ * series without a process id or a start time counts as a process of its own, because nothing shows
+ * which process it belongs to.
  */
 void store_where_newest(struct where *w, const struct selection *sel)
 {
@@ -452,7 +454,7 @@ int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 	}
 	if (rc != SQLITE_OK) {
 		sqlite3_finalize(st);
-		/* the SQL is made here, so only its size can be wrong */
+		/* this file makes the SQL, so only its size can be wrong */
 		return rc == SQLITE_ERROR ? -E2BIG : store_sq_errno(rc);
 	}
 	*ret = st;

@@ -58,8 +58,8 @@ static int put_sample(struct writing *w, const struct profile *p, int64_t series
 }
 
 /*
- * A snapshot without samples is valid: the process has no memory in use. A profile that only
- * reports losses is no snapshot.
+ * If the profile is a snapshot, adds a row to the table snapshots. A snapshot without samples is
+ * valid: the process has no memory in use. A profile that only reports losses is no snapshot.
  */
 static int put_snapshot(struct writing *w, const struct profile *p, int64_t series, int64_t time_s)
 {
@@ -286,7 +286,7 @@ int store_sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new)
 		r = store_damage_recover(s, r) ?: write_all(s, b, &n_new);
 	if (r == -ENOSPC)
 		r = store_room_make(s, ROOM_LEAST) ?: write_all(s, b, &n_new);
-	if (r == -ENOSPC && s->writer) /* the file is open */
+	if (r == -ENOSPC && s->writer) /* if the file is open */
 		r = write_each(s, b, &n_new);
 	/*
 	 * the batch is good, the store failed: with -EIO the sender keeps the batch and sends it

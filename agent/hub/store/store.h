@@ -32,15 +32,16 @@ struct predicate *store_predicate_free(struct predicate *p);
 struct selection {
 	enum event event;
 	int64_t time_start_s, time_end_s;	/* inclusive */
-	/* n_app_services 0: all except Total and Throttled */
+	/* n_app_services 0: all services except Total and Throttled */
 	char **app_services;
 	bool with_total; /* n_app_services 0: also Total and Throttled (for the lists of choices) */
 	size_t n_app_services;
 	struct predicate *where;		/* NULL: everything */
-	char **allowed_namespaces; /* NULL: all ("*"); host processes and Total only with all */
+	char **allowed_namespaces; /* NULL: all; only then host processes and Total are read */
 	size_t n_allowed_namespaces;
 	/*
-	 * 0: 4,000,000. If there are more stacks, one more row, [others], has the sum of the rest
+	 * limit for the rows; 0: 4,000,000. If there are more stacks, one more row, [others], has
+	 * the sum of the rest.
 	 */
 	size_t max_rows;
 	uint64_t max_time_ns;			/* 0: 30 s; a longer query fails with -ETIME */
@@ -110,16 +111,17 @@ struct store_config {
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);
 struct store *store_close(struct store *s);
 /*
- * Writes in one transaction, or on a full disk in one for each profile. Skips profiles whose id is
- * stored already. *ret_n_new is the number of new ones.
+ * Writes the batch in one transaction, or on a full disk in one for each profile. Skips profiles
+ * whose id is stored already. *ret_n_new is the number of new ones.
  */
 int store_write(struct store *s, const struct batch *b, size_t *ret_n_new);
 typedef int store_row_fn(const struct store_row *row, void *arg);
 int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
 	       struct store_summary *ret, struct field_error *reterr);
 /*
- * The distinct values of a tag within the selection, the value with most samples first. The page
- * shows them as choices. For the tag "profile_event_type" the selection's event is ignored.
+ * Calls fn for each distinct value of a tag within the selection, the value with most samples
+ * first. The page shows the values as choices. For the tag "profile_event_type" the selection's
+ * event is ignored.
  */
 typedef int store_value_fn(const char *value, uint64_t n_samples, void *arg);
 int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit,

@@ -169,8 +169,8 @@ static uint32_t a_link(struct batch *b, uint8_t trace, uint8_t span)
 #define TRACE_1 "00000000000000000000000000000001"
 
 /*
- * The same stack in two spans of a trace and outside of any: it is one row, and each span selects
- * its part.
+ * The same stack in two spans of a trace and outside of any trace. It is one row, and each span
+ * selects its part of the value.
  */
 static struct batch *two_calls(void)
 {
