@@ -88,7 +88,7 @@ static struct uploaded_file *file_of(struct symbols_names *n, const char *build_
 
 static const char *show(struct symbols_names *n, struct uploaded_file *file, const char *raw)
 {
-	uint64_t again_ns; /* not used: the next query tries the name again */
+	uint64_t again_ns; /* not used: the next query asks for the name again */
 	struct shown_name *s;
 
 	HASH_FIND_PTR(n->shown, &raw, s);

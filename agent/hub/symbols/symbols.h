@@ -10,8 +10,8 @@
 #include "lib/profile/profile.h"
 #include "lib/symbols/symbols.h"
 
-#define SYMBOLS_UPLOAD_BYTES (64u << 20)  /* of an upload as it arrives, compressed */
-#define SYMBOLS_FILE_BYTES   (256u << 20) /* of an uncompressed file */
+#define SYMBOLS_UPLOAD_BYTES (64u << 20)  /* limit of an upload as it arrives, compressed */
+#define SYMBOLS_FILE_BYTES   (256u << 20) /* limit of an uncompressed file */
 
 struct symbols;
 struct symbols_config {
@@ -20,7 +20,7 @@ struct symbols_config {
 };
 int symbols_open(const struct symbols_config *c, struct symbols **ret, struct field_error *reterr);
 struct symbols *symbols_close(struct symbols *s);
-/* -EINVAL: not a build id */
+/* Returns 0, or -EINVAL if build_id is no build id. */
 int symbols_check_build_id(const char *build_id, struct field_error *reterr);
 /*
  * Stores a zstd-compressed index under its build id (hex, lower case) and replaces an older one.
@@ -31,7 +31,7 @@ int symbols_check_build_id(const char *build_id, struct field_error *reterr);
 int symbols_put(struct symbols *s, const char *build_id, const void *data, size_t n,
 		struct field_error *reterr);
 int symbols_delete(struct symbols *s, const char *build_id);	/* -ENOENT: no such file */
-/* [{"build_id", "bytes", "uploaded" (Unix seconds)}], sorted by build id. */
+/* Returns [{"build_id", "bytes", "uploaded" (Unix seconds)}], sorted by build id. */
 json_t *symbols_list(struct symbols *s);
 bool symbols_any(struct symbols *s);
 /*
@@ -41,7 +41,7 @@ bool symbols_any(struct symbols *s);
 int symbols_index(struct symbols *s, const char *build_id, struct elf_index **ret);
 struct demangler *symbols_demangler(struct symbols *s);	/* borrowed */
 /*
- * How much time the demangling of a file's names has taken, in all queries together. symbols_cost
+ * The time that the demangling of a file's names has taken, in all queries together. symbols_cost
  * returns a new reference, which stays valid after the file is deleted. NULL: no such file.
  */
 struct symbols_cost {
@@ -56,8 +56,9 @@ struct symbols_names;
 struct symbols_names *symbols_names_new(struct symbols *s);
 struct symbols_names *symbols_names_free(struct symbols_names *n);
 /*
- * For a frame without a name: the function at its address and the functions inlined there,
- * outermost first; 0: not known. arg is a struct symbols_names. It remembers the answer by the
- * address of *f, so *f must stay valid until arg is freed. The answer is valid as long.
+ * For a frame without a name: finds the function at its address and the functions inlined there,
+ * outermost first. Returns how many they are; 0: not known. arg is a struct symbols_names. It
+ * stores the answer by the address of *f, so *f must stay valid until arg is freed. The answer is
+ * valid as long.
  */
 size_t symbols_name(const struct frame *f, void *arg, const struct frame **ret);

@@ -164,7 +164,7 @@ static void the_limit_of_one(void **state)
 	size_t n = SYMBOLS_FILE_BYTES + (1u << 20);
 	_cleanup_free_ char *zeros = xcalloc(1, n);
 
-	/* it has some KiB compressed, and is too large uncompressed */
+	/* the data has some KiB compressed, and is too large uncompressed */
 	assert_int_equal(put(f, ID, zeros, n), -E2BIG);
 	assert_non_null(strstr(f->e.reason, "256 MiB"));
 	assert_int_equal(n_listed(f), 0);
