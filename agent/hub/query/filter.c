@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tag_filter: a condition in the words of SQL -> predicate tree.
+ * Parses tag_filter, a condition in the syntax of SQL, into a predicate tree.
  *
  *	or      = and {OR and}
  *	and     = not {AND not}
@@ -11,8 +11,8 @@
  *	tag     = word | `word`
  *	value   = 'text' | "text" | number
  *
- * Keywords in any case. In text \' \" \\ \n \t \r and a doubled quote are what
- * they are in MySQL; any other \x keeps its backslash, so that '\.' reaches REGEXP.
+ * Keywords may be in any case. In text, \' \" \\ \n \t \r and a doubled quote mean what they
+ * mean in MySQL. Any other \x keeps its backslash, so that '\.' reaches REGEXP.
  */
 #include "hub/query/query.h"
 #include "lib/base/regexp.h"

@@ -205,7 +205,7 @@ static void long_values(void **state)
 	assert_string_equal(e.path, "tag_filter:5");
 }
 
-/* The limit on values is for all lists together. */
+/* The limit on values counts the values of all lists together. */
 static void many_values(void **state)
 {
 	_cleanup_buf_ struct buf b = {0};

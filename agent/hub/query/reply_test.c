@@ -337,7 +337,7 @@ static void deep_stack(void **state)
 	query_tree_free(t);
 }
 
-/* Replaces uploaded symbols: has two frames for build id "known". */
+/* Replaces uploaded symbols: returns two frames for build id "known". */
 static size_t two_names(const struct frame *f, void *arg, const struct frame **ret)
 {
 	static const struct frame names[] = {
@@ -510,7 +510,9 @@ static void others_are_not_incomplete(void **state)
 	query_tree_free(t);
 }
 
-/* "C" is DeepFlow's letter for CUDA. A function of a CUDA library that has no name has none. */
+/*
+ * "C" is DeepFlow's letter for CUDA. A function of a CUDA library that has no name gets no letter.
+ */
 static void cuda_has_its_letter(void **state)
 {
 	static const struct frame named = {.kind = FRAME_CUDA, .name = "cuStreamSynchronize"},
@@ -605,7 +607,7 @@ static void snapshots_and_estimates_say_so(void **state)
 	query_tree_free(nothing);
 }
 
-/* The longest stack that is stored, and below it the cause of the wait. */
+/* A row with the longest stack that is stored, and below it the cause of the wait. */
 static void deepest_wait(void **state)
 {
 	static const struct frame *frames[STACK_MAX_FRAMES];

@@ -78,7 +78,6 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 		char ret[static REPLY_NOTE_BYTES]);
 /*
  * Returns for each node the list of its children, the one with the greatest total first:
- * first[node] begins the list, and next[child] continues it. NO_NODE ends the
- * list.
+ * first[node] begins the list, and next[child] continues it. NO_NODE ends the list.
  */
 void query_tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);
