@@ -91,8 +91,8 @@ static void list_taints(struct buf *b, const json_t *node)
 }
 
 /*
- * Why the node may have no agent. A taint is not always the reason, because the DaemonSet may
- * tolerate it.
+ * Returns a text that says why the node may have no agent. A taint is not always the reason,
+ * because the DaemonSet may tolerate it.
  */
 static char *why(const json_t *node, bool pods_known, const char *pod_says)
 {
@@ -145,7 +145,10 @@ struct pods_tally {
 	const struct agentless_pod *example[_REASON_MAX];
 };
 
-/* The index of the first pod of the namespace; if there is none, where it would be. */
+/*
+ * Returns the index of the first pod of the namespace or, if there is none, the index where it
+ * would be.
+ */
 static size_t first_of(const struct agentless_pods *p, const char *ns)
 {
 	size_t lo = 0, hi = p->n;

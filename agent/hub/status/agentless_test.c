@@ -405,7 +405,7 @@ static void expect_why(const char *node_text, const char *want)
 }
 
 /*
- * While the hub cannot watch the agents' pods, it neither reports that there is no pod, nor what a
+ * While the hub cannot watch the agents' pods, it reports neither that there is no pod, nor what a
  * pod waited for.
  */
 static void test_why_where_the_agents_pods_are_not_known(void **state)

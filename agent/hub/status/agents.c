@@ -125,7 +125,7 @@ static void judge(struct agents *a, struct agent_node *n, uint64_t for_ns)
 		node_free(a, n);
 }
 
-/* The time in the object, on the wall clock; 0: the object has no such time. */
+/* Returns the time in the object, on the wall clock; 0: the object has no such time. */
 static uint64_t time_at(const json_t *obj, const char *path)
 {
 	const char *s = json_str_at(obj, path, NULL);
@@ -178,8 +178,8 @@ bool status_agents_known(const struct agents *a)
 /* ---- the agents' pods ---- */
 
 /*
- * The node of a pod that is not bound yet. The DaemonSet controller writes it into the pod's
- * affinity.
+ * Returns the node of a pod that is not bound yet. The DaemonSet controller writes it into the
+ * pod's affinity.
  */
 static const char *meant_for(const json_t *pod)
 {

@@ -90,7 +90,7 @@ static struct computed_verdict group_verdict(const char *status, const struct gr
 	return named_verdict(status, g->reason, g->name, xasprintf("on %s: %s", nodes, text));
 }
 
-/* The nodes without an agent that have pods of the target; NULL: none. */
+/* Returns the nodes without an agent that have pods of the target; NULL: none. */
 static const struct group *without_agent(const struct status_sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++)
@@ -129,7 +129,7 @@ static uint64_t time_at(const json_t *j, const char *path)
 	return s && time_parse(s, &t) == 0 ? t : 0;
 }
 
-/* The time at which stopAfter ends; 0: the target has no stopAfter, or was never ready. */
+/* Returns the time at which stopAfter ends; 0: the target has no stopAfter, or was never ready. */
 static uint64_t end_time(const json_t *target, uint64_t first_ready_ns)
 {
 	const char *after = json_str_at(target, "spec.stopAfter", NULL);
@@ -183,7 +183,7 @@ static struct computed_verdict no_entries(const struct subject *x)
 				  : ""));
 }
 
-/* A reason that waiting does not remove; NULL: none. */
+/* Returns a reason that waiting does not remove; NULL: none. */
 static const struct group *blocking(const struct status_sum *s)
 {
 	for (size_t i = 0; i < s->n_groups; i++) {
@@ -363,8 +363,8 @@ static void add_note(struct computed_verdict *v, char *text)
 }
 
 /*
- * Adds what the user must know besides. A target that is suspended or refused needs no agent, so it
- * gets no note about nodes without one.
+ * Adds to the message what the user must know besides the reason. A target that is suspended or
+ * refused needs no agent, so it gets no note about nodes without one.
  */
 static void add_notes(struct computed_verdict *v, const struct subject *x, bool stopped)
 {

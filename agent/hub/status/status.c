@@ -100,7 +100,7 @@ static void on_tick(void *arg)
 	timer_set(s->loop, &s->tick, TICK_NS, on_tick, s);
 }
 
-/* The object with the status of our last write, as the watch will show it later. */
+/* Returns the object with the status of the hub's last write, as the watch will show it later. */
 static json_t *as_written(const struct status_row *t)
 {
 	json_t *o = json_copy(t->object);
