@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* /healthz fails if a query takes longer than this; the store's own limit for a query is shorter */
+/* If a query takes longer, /healthz fails. The store's own limit for a query is shorter. */
 #define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC)
 
 struct query_job {
