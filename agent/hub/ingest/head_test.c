@@ -310,7 +310,7 @@ static void bodies_of_unknown_length_count_as_large(void **state)
 	assert_said(hear(&peers[1]), BAD_BODY, "");
 	say(&peers[2], "no length\r\n");
 	assert_said(hear(&peers[2]), BAD_BODY, ""); /* this answer is of the HTTP server itself */
-	/* 80 MB, beside the 32 MiB of the fourth peer */
+	/* 80 MB more fit beside the 32 MiB of the fourth peer */
 	call_large(w, more, "Content-Length: 20000000\r\n");
 	for (size_t i = 0; i < N_LARGE; i++) {
 		hang_up(&peers[i]);

@@ -239,9 +239,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	else if (n > 3 && conns->n_out == 0)
 		send_body(&r);
 	if (data[2] == 2 && conns && conns->n_out == 0)
-		leave(); /* the writer has the body */
+		leave(); /* the sender leaves after the writer has received the body */
 	if (data[2] == 3)
-		ingest = ingest_free(ingest); /* the hub stops meanwhile */
+		ingest = ingest_free(ingest); /* the hub stops while the request waits */
 	finish_jobs(ic.writer);
 	if (conns) {
 		status = read_answer(&n_rejected);

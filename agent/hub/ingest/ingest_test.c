@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests over HTTP to a store that counts: what is stored, and what the answer says if it is not.
+ * Sends requests over HTTP to a store that only counts profiles. Checks what is stored and, if
+ * nothing is stored, what the answer says.
  */
 #include "hub/ingest/ingest.h"
 
@@ -35,7 +36,7 @@ struct world {
 		void (*done)(int status, const char *node, const char *error, void *arg);
 		void *arg;
 	} asked;
-	/* local */
+	/* for ingest_bytes, which `podflame local` uses */
 	struct job local;
 	struct buf *local_body;
 	int local_result;
