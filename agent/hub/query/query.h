@@ -29,8 +29,8 @@ struct tracing_request {
 	enum result_format format;
 	bool debug;
 	int max_kernel_stack_depth;	/* -1: all */
-	char *app_service;		/* as in the request; "" if absent */
-	char **notes;			/* for summary.notes, for example why no row can match */
+	char *app_service;		/* app_service of the request; "" if absent */
+	char **notes;			/* texts for summary.notes, such as why no row can match */
 	size_t n_notes;
 };
 #define QUERY_MAX_BODY_BYTES (1u << 20)

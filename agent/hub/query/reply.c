@@ -39,7 +39,7 @@ struct reply_walk {
 	const struct tree *t;
 	uint32_t *first, *next;
 	uint32_t path[MAX_DEPTH]; /* nodes from the root to the current one */
-	size_t depth;		  /* of the current node; the root has 0 */
+	size_t depth;		  /* depth of the current node; the root has 0 */
 	/* called after all nodes below the node; may be NULL */
 	void (*leave)(uint32_t node, void *arg);
 	void *arg;

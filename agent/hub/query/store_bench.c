@@ -19,7 +19,7 @@
 #define PODS		200
 #define PODS_A_NODE	20
 #define ROWS_A_PROFILE	50
-#define FUNCTIONS	2000 /* in each program */
+#define FUNCTIONS	2000 /* functions in each program */
 #define MEAN_DEPTH	37
 #define MAX_DEPTH	56
 #define MAX_STACKS	1000
@@ -33,7 +33,7 @@ struct load {
 	bool random_leaves; /* after the first 16 frames, stacks share nothing */
 	/* sums of what was written */
 	uint64_t windows, cpu_ns, text_bytes, n_stacks, n_rows;
-	uint64_t samples, value; /* of namespace "app" */
+	uint64_t samples, value; /* sums of namespace "app" */
 	bool seen[PODS][MAX_STACKS];
 };
 

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* with a level for the process and one for the thread */
+/* levels for the frames of a stack, for the process and for the thread */
 #define FRAME_LEVELS (STACK_MAX_FRAMES + 2)
 #define MAX_LEVELS   (FRAME_LEVELS + 1) /* and one level for the cause of a wait */
 #define NO_FUNCTION  UINT32_MAX

@@ -19,14 +19,14 @@ struct tree_node {
 #define ROOT 0
 
 struct function {
-	char *name; /* as in the reply; NULL for the root */
-	char *file; /* of the first frame that has a file; NULL: not known */
+	char *name; /* the name in the reply; NULL for the root */
+	char *file; /* the file of the first frame that has one; NULL: not known */
 	/*
 	 * The line of that frame. For a native function it is where the function is declared. For a
 	 * runtime's function it is the line that ran, in the stack with the greatest value.
 	 */
 	uint32_t line;
-	enum frame_kind kind; /* of the first frame that is not FRAME_APP; else FRAME_APP */
+	enum frame_kind kind; /* kind of the first frame that is not FRAME_APP; else FRAME_APP */
 };
 
 /* The function of a frame. It depends on whether the frame is the outermost one of its stack. */
@@ -53,7 +53,9 @@ struct tree {
 	size_t n_apps;
 	bool more_apps; /* there are more app_services than that */
 	uint64_t n_cut_rows;	      /* rows of which only a part is in the tree */
-	/* samples with a marker frame; samples with a frame that has no name */
+	/*
+	 * n_marked: samples with a marker frame; n_unnamed: samples with a frame that has no name
+	 */
 	uint64_t n_marked, n_unnamed;
 	uint64_t seed;
 	tree_names_fn *names; /* returns the names of frames that have none; NULL: not used */
