@@ -25,7 +25,7 @@
 
 #define T0	     1700000000
 #define FILE_NAME    "profiles.sqlite"
-#define N_SAMPLES    40 /* of a profile of this test */
+#define N_SAMPLES    40 /* samples in each profile of this test */
 #define DISK_BYTES   "3m"
 #define STORE_DISK   "8m" /* size of the disk that a store fills up */
 #define MOST_BATCHES 4096

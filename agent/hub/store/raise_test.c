@@ -7,7 +7,7 @@
 
 #define N_SECONDS  1250 /* two profiles in each: more than two slices */
 #define SUM	   (N_SECONDS * 100)
-#define SECOND_SUM (700 * 100) /* of the first 700 seconds */
+#define SECOND_SUM (700 * 100) /* sum of the first 700 seconds */
 
 static const char version_3[] =
 	"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN;"

@@ -42,7 +42,7 @@ struct seen_key {
 struct seen_entry {
 	struct seen_key key;
 	int64_t id;	/* row id in the file; 0: a free slot */
-	int64_t time_s; /* of a stack: last_s of its row in the file */
+	int64_t time_s; /* for a stack: last_s of its row in the file */
 };
 struct seen_generation {
 	struct seen_entry *entries; /* open addressing; cap is a power of two */
@@ -79,7 +79,7 @@ struct sqlite_store {
 	bool unswept;		  /* slices were deleted since the dictionaries were swept */
 	/* held while the reader connection is used or the file is replaced */
 	sqlite3_mutex *read_lock;
-	struct query_limit query_limit; /* of the query that runs now */
+	struct query_limit query_limit; /* limit of the query that runs now */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
 	/*
@@ -227,7 +227,7 @@ struct writing {
 	struct sqlite_store *s;
 	const struct batch *batch;
 	struct known strings, frames;
-	struct known_stack *stacks; /* by the stack's index in the batch */
+	struct known_stack *stacks; /* stacks, by their index in the batch */
 	struct buf scratch;	    /* the bytes of which a key is made */
 	struct buf samples;	    /* the samples of the profile that is being written, encoded */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
@@ -269,7 +269,7 @@ bool store_varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret);
 
 struct stored_sample {
 	int64_t stack, cpu, value,
-		n; /* stack: a row id; cpu: -1 for any; the others from 0 to SQ_MAX_VALUE */
+		n; /* stack: a row id; cpu: -1: not known; value, n: 0 to SQ_MAX_VALUE */
 };
 void store_samples_put(struct buf *b, const struct stored_sample *s);
 /* Reads the next sample; false: no sample is left. */
@@ -389,5 +389,5 @@ void store_id_set_done(struct id_set *s);
 
 /* ---- sqlite_summary.c ---- */
 
-/* The summary of a selection's answer, beside its rows. */
+/* Reads the summary of a selection's answer. The caller reads the rows. */
 int store_summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s);

@@ -17,8 +17,8 @@
 #define DOUBT_NS (600 * NSEC_PER_SEC)
 
 /*
- * Returns 0 if the directory takes new files. A failed file system may still allow all else, so
- * only the attempt to make a file shows the failure.
+ * Returns 0 if a file can be made in the directory, else -errno. A failed file system may still
+ * allow everything else, so only the attempt to make a file shows the failure.
  */
 static int takes_files(const char *dir)
 {

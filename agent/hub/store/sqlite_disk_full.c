@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The store's answer to a disk that is full before the file reaches store.max_bytes: it deletes the
- * oldest profiles, as if the size of the disk were the limit. Deleting takes room, too, because
+ * oldest profiles, as if the size of the disk were the limit. Deleting needs room, too, because
  * SQLite first writes the changed pages to its -wal. So the store keeps a second file as a reserve,
  * and deletes that first.
  */
@@ -90,7 +90,7 @@ static int is_short(struct sqlite_store *s, void *arg, bool *ret)
 /*
  * Gives free pages of the file back to the file system until n reserves fit on the disk. Then makes
  * the reserve again, if it leaves room for the write that failed. The pages go back a part at a
- * time, because moving them takes room, too.
+ * time, because moving them needs room, too.
  */
 static void keep_again(struct sqlite_store *s, unsigned n_reserves, uint64_t deadline_ns)
 {

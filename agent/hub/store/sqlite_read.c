@@ -20,7 +20,7 @@ struct store_reading {
 	sqlite3 *db;
 	sqlite3_stmt *get_stack, *get_frame, *get_string;
 	struct id_map strings, frames;
-	size_t bytes; /* of strings and frames together */
+	size_t bytes; /* memory of strings and frames together */
 	const struct frame *list[STACK_MAX_FRAMES];
 	int error; /* the first error of a look-up in a dictionary; 0: none */
 	struct query_limit *limit;

@@ -277,8 +277,8 @@ static struct ordered deepest_first(const struct predicate *p)
 }
 
 /*
- * Adds the children as a balanced tree, not as a chain, because SQLite takes expressions up to 1000
- * levels deep.
+ * Adds the children as a balanced tree, not as a chain, because SQLite allows expressions up to
+ * 1000 levels deep.
  */
 static void put_children(struct where *w, const struct ordered *o, size_t from, size_t to)
 {
