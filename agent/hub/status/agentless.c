@@ -59,10 +59,10 @@ struct agentless {
 
 	struct kube_watch *namespaces; /* the last list; NULL: not listed yet */
 	uint64_t namespaces_ns;
-	enum step step;		 /* the list that is running now */
+	enum step step;		 /* the list that the hub makes now */
 	struct lack *at;	 /* the node at which the hub looks now */
 	struct kube_watch *list; /* the list that step names */
-	json_t *object;		 /* the node's object */
+	json_t *object;		 /* the object of the node `at` */
 	uint64_t step_ns;
 	unsigned n_looks; /* looks in this second */
 };

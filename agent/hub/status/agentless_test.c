@@ -92,7 +92,7 @@ static void test_an_agent_that_is_not_ready_is_no_lack(void **state)
 	end();
 }
 
-/* An agent never became ready. The report is that of the agent before it, so it stops counting. */
+/* An agent never became ready. An earlier agent wrote the report, so the report stops counting. */
 static void test_an_agent_that_never_was_ready(void **state)
 {
 	(void)state;
@@ -215,8 +215,8 @@ static void test_without_the_agents_pods_reports_decide(void **state)
 }
 
 /*
- * The hub has lost its right to watch pods. It does not use what it knew of them, and judges nodes
- * by their reports.
+ * The hub has lost its right to watch pods. It does not use what it knew of the pods, and judges
+ * nodes by their reports.
  */
 static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 {

@@ -82,8 +82,8 @@ bool status_agents_pods_known(const struct agents *a)
  * after an agent has written it again.
  *
  * An agent that was ready and is not now still counts: it probably runs on a node that lacks CPU.
- * An agent that was never ready does not count: it has no plan yet, so the report is that of the
- * agent before it.
+ * An agent that was never ready does not count: it has no plan yet, so an earlier agent wrote the
+ * report.
  */
 static bool works(const struct agents *a, const struct agent_node *n)
 {

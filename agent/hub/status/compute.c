@@ -317,8 +317,8 @@ static struct computed_verdict accepted(const struct status_sum *s)
 }
 
 /*
- * The message gives one reason in full: the one with the greatest weight, and of equal ones that of
- * most nodes. It gives only the names of the others.
+ * The message gives one reason in full: the reason with the greatest weight and, if weights are
+ * equal, with the most nodes. It gives only the names of the other reasons.
  */
 static struct computed_verdict degraded(const struct status_sum *s)
 {

@@ -21,7 +21,7 @@ struct group { /* the nodes that give one reason; strings are borrowed */
 	unsigned n_said, n_unsaid; /* unsaid: nodes with other texts, which are not in said */
 };
 struct status_sum {
-	/* current: entries of agents that have the target's current generation */
+	/* n_current: how many entries are of agents that have the target's current generation */
 	unsigned n_entries, n_current;
 	/* borrowed: the first node that has another generation; NULL: none */
 	const char *behind;

@@ -58,7 +58,7 @@ static void changes_are_told(void **state)
 	assert_false(status_omitted_update(&all, NULL, r)); /* the report of a second node */
 	assert_true(status_omitted_may_be(all, "a"));
 	assert_true(status_omitted_update(&all, r, other));
-	/* the report of the first node may still lack some */
+	/* the report of the first node may still lack some targets */
 	assert_true(status_omitted_may_be(all, "a"));
 	assert_true(status_omitted_may_be(all, "b"));
 	assert_false(status_omitted_may_be(all, "c"));

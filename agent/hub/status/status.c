@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #define API	       "/apis/podflame.io/v1alpha1"
-#define FLUSH_DELAY_NS (50 * NSEC_PER_MSEC) /* so that reports of several nodes cause one write */
-#define TICK_NS	       NSEC_PER_SEC	    /* for what changes as time passes */
-#define WRITE_GAP_NS   NSEC_PER_SEC	    /* minimum time between two writes of a target */
+#define FLUSH_DELAY_NS (50 * NSEC_PER_MSEC) /* delay: reports of several nodes cause one write */
+#define TICK_NS	       NSEC_PER_SEC /* how often the tick runs, for what changes as time passes */
+#define WRITE_GAP_NS   NSEC_PER_SEC /* minimum time between two writes of a target */
 /* longest time for which a hub that starts waits before it writes */
 #define SETTLE_NS (10 * NSEC_PER_SEC)
 /* writes at a time; each may open a connection, on the loop thread */
