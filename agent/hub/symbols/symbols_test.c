@@ -278,7 +278,7 @@ static void names(void **state)
 	assert_ptr_equal(got, again);
 	assert_int_equal(symbols_name(&behind_it, n, &got), 1);
 	assert_int_equal(got[0].kind, FRAME_LIBRARY);
-	/* an address outside of the function gets no name, not that of the nearest function */
+	/* an address outside of the function gets no name, not even that of the nearest function */
 	assert_int_equal(symbols_name(&outside, n, &got), 0);
 	assert_int_equal(symbols_name(&other, n, &got), 0);
 	assert_int_equal(symbols_name(&no_id, n, &got), 0);
