@@ -42,8 +42,9 @@ void assert_failed(const char *expression, const char *file, int line)
 	__attribute__((noreturn, cold));
 
 /*
- * A reference count; its first value is 1. Any thread. Both functions abort if the count is 0, that
- * is, if the object is freed already. ref_drop() returns whether this was the last reference.
+ * A reference count; its first value is 1. Any thread may call both functions. They abort if the
+ * count is 0, that is, if the object is freed already. ref_drop() returns whether the dropped
+ * reference was the last one.
  */
 static inline void ref_take(unsigned *n)
 {
@@ -112,8 +113,8 @@ void json_decrefp_(json_t **j);
 
 /*
  * data is always NUL-terminated at data[len] (but data may be NULL while the buffer is empty). If
- * an append would pass max_bytes, the buffer becomes `failed`, keeps its content and refuses every
- * append. So a caller checks once, at the end. max_bytes 0 means 1 GiB.
+ * the data would become longer than max_bytes, the buffer becomes `failed`, keeps its content and
+ * refuses every append. So a caller checks once, at the end. max_bytes 0 means 1 GiB.
  */
 struct buf {
 	char *data;
@@ -129,7 +130,10 @@ int buf_puts(struct buf *b, const char *s);
 int buf_putc(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
 void buf_consume(struct buf *b, size_t n);	   /* drops n bytes from the front */
-/* "" if the buffer is empty; the caller frees it; the buffer is empty after */
+/*
+ * Returns the content ("" if there is none) and leaves the buffer empty. The caller frees the
+ * content.
+ */
 char *buf_steal(struct buf *b);
 /*
  * Adds a JSON string, quoted and escaped. A byte that is not UTF-8 (names come from pods) becomes
@@ -148,8 +152,8 @@ bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 /*
- * The number of bytes of the valid UTF-8 character at s (RFC 3629); 0: the bytes at s are no valid
- * character. At the end of s: 1.
+ * Returns the number of bytes of the UTF-8 character at s (RFC 3629), 0 if the bytes at s are no
+ * valid character, and 1 at the end of s.
  */
 size_t utf8_len(const char *s);
 /*
@@ -159,23 +163,27 @@ size_t utf8_cut(const char *s, size_t max);
 /* A copy of at most max bytes (max >= 3). If s is longer, the copy is its beginning and "...". */
 char *utf8_shorten(const char *s, size_t max);
 /*
- * A decimal number (or 0x...) without sign, spaces or text after it. -EINVAL: s is no such number;
- * -ERANGE: it is above max.
+ * Parses a decimal number (or 0x...) without sign, spaces or text after it. -EINVAL: s is no such
+ * number; -ERANGE: the number is above max.
  */
 int str_to_u64(const char *s, uint64_t max, uint64_t *ret_value);
 /*
- * A duration as Go writes it ("50us", "10s", "1h30m"), in ns. -EINVAL: s is no duration; -ERANGE:
- * it does not fit.
+ * Parses a duration as Go writes it ("50us", "10s", "1h30m"). -EINVAL: s is no duration; -ERANGE:
+ * its nanoseconds do not fit into 64 bits.
  */
 int str_to_duration_ns(const char *s, uint64_t *ret_ns);
 void hex_encode(const void *bytes, size_t n, char *out); /* out: 2n+1 bytes */
 int hex_decode(const char *hex, size_t max_bytes, uint8_t *out, size_t *ret_n);
-/* Base64 (standard alphabet, padding optional, white space skipped). Caller frees. */
+/*
+ * Decodes base64 (standard alphabet, padding optional, white space skipped). The caller frees
+ * *ret_bytes.
+ */
 int base64_decode(const char *text, uint8_t **ret_bytes, size_t *ret_n);
 /* Percent-encodes everything but unreserved characters of RFC 3986. */
 void url_encode(struct buf *b, const char *s);
 /*
- * XXH3. If an attacker may choose the keys, use a secret seed, so that he cannot make them collide.
+ * Returns the XXH3 hash. If an attacker may choose the keys, use a secret seed, so that he cannot
+ * make them collide.
  */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed);
 static inline uint64_t hash_str(const char *s)
@@ -278,13 +286,13 @@ void counter_each(counter_fn *fn, void *arg);
 /*
  * Prints all counters as Prometheus text (version 0.0.4): HELP and TYPE, sorted, with "podflame_"
  * before a name that lacks it. Times are kept in ns and printed in seconds: x_ns_total is
- * podflame_x_seconds_total. metrics.c has the meaning of each; .ci/check-metrics reports a missing
- * one.
+ * podflame_x_seconds_total. metric_meanings.c has the meaning of each counter; .ci/check-metrics
+ * reports a missing one.
  */
 void counters_print(struct buf *out);
 /*
- * Adds the CPU time that this thread uses from here to the end of the scope to the counter
- * stage_cpu_ns_total{stage}.
+ * A stage measures CPU time: what this thread uses from stage_begin() to the end of the scope is
+ * added to the counter stage_cpu_ns_total{stage}.
  */
 struct stage {
 	const char *name;
@@ -309,7 +317,7 @@ struct yaml_doc *yaml_doc_free(struct yaml_doc *d);
 const json_t *yaml_root(const struct yaml_doc *d);		/* borrowed */
 int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line,
 		  unsigned *ret_column);
-/* All documents of a text, as a JSON array; for manifests and test cases. */
+/* Parses all documents of a text into a JSON array; for manifests and test cases. */
 int yaml_parse_all(const char *text, size_t n, json_t **ret_array, struct field_error *reterr);
 
 /* ---- JSON paths ------------------------------------------------------------------------ */

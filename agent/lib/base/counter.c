@@ -39,8 +39,8 @@ struct counter *counter(const char *name, const char *label, const char *label_v
 	c = find(name, label, label_value);
 	if (!c) {
 		/*
-		 * All names are constants of the program, so a full table is a bug. In this case
-		 * the last counter counts all names that did not fit.
+		 * All names are constants of the program, so only a bug can fill the table. In this
+		 * case the last counter counts all names that did not fit.
 		 */
 		c = &counters[MIN(n_counters, (size_t)MAX_COUNTERS - 1)];
 		if (n_counters < MAX_COUNTERS) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and writes small files as a whole; and random numbers. */
+/* Reads and writes small files as a whole. Makes random numbers. */
 #include "lib/base/base.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ int file_read(int dirfd, const char *path, size_t max_bytes, char **ret_data, si
 	return 0;
 }
 
-/* The text of strerror(E2BIG) is about arguments, not files. */
+/* Returns the text of EFBIG for E2BIG, because strerror(E2BIG) is about arguments, not files. */
 const char *file_error_text(int error)
 {
 	return strerror(error == -E2BIG ? EFBIG : -error);

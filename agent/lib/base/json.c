@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads JSON that others wrote. For a look-up, a value of the wrong type is the same as an absent
- * one. A copy keeps only the members that are needed.
+ * Reads JSON that users or the API server wrote. For a look-up, a value of the wrong type is the
+ * same as an absent one. json_keep() reduces an object to the members that are needed.
  */
 #include "lib/base/base.h"
 
@@ -44,8 +44,8 @@ bool json_bool_at(const json_t *j, const char *path, bool def)
 }
 
 /*
- * Makes a new object, because an object from which members are removed keeps its large table.
- * Returns a new reference.
+ * Returns a new object with those members of j that words names. It is a new one, because an object
+ * from which members are removed keeps its large table.
  */
 static json_t *kept(json_t *j, const char *words)
 {
@@ -79,8 +79,8 @@ void json_keep(json_t *parent, const char *key, const char *words)
 }
 
 /*
- * The bytes that jansson 2.14 allocates, with glibc's malloc() on 64 bits. base_test.c compares the
- * result with the real use of memory.
+ * Counts the bytes that jansson 2.14 allocates, with glibc's malloc() on 64 bits. base_test.c
+ * compares the result with the real use of memory.
  */
 size_t json_memory_bytes(const json_t *j)
 {

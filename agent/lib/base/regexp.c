@@ -13,7 +13,7 @@
 
 #define MAX_GROUPS 50	  /* nested groups */
 #define MAX_STEPS  200000 /* steps of one match: 0.2 s at most, roughly */
-#define MAX_KIB	   16384  /* memory of one match, for positions at which to try again */
+#define MAX_KIB	   16384  /* memory of one match, for backtracking */
 /*
  * PCRE2_DOTALL: "." matches any character. PCRE2_NO_AUTO_CAPTURE: "(...)" only groups, so there are
  * no back-references by number. PCRE2_NEVER_BACKSLASH_C: \C would match one byte of a character.
@@ -69,8 +69,8 @@ static int compile_searching(const char *pattern, pcre2_code **ret)
 }
 
 /*
- * The number of bytes of the escape at s. If s is no escape, 1. The escape \c has one byte more
- * than others.
+ * Returns the number of bytes of the escape at s, or 1 if s is no escape. The escape \c has one
+ * byte more than others.
  */
 static size_t bytes_of_escape(const char *s)
 {

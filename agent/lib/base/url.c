@@ -10,7 +10,10 @@
 
 #define HOST_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 
-/* The agent puts host and path into the head of each request unchanged. */
+/*
+ * Whether s has a blank or a control character. The agent puts host and path into the head of each
+ * request unchanged.
+ */
 static bool has_blank(const char *s)
 {
 	for (; *s; s++)
@@ -24,7 +27,10 @@ static int refuse(struct field_error *reterr, const char *why)
 	return field_error_set(reterr, "url", "%s", why);
 }
 
-/* s begins with "name", "10.0.0.1" or "[::1]". *ret_rest is the text behind it. */
+/*
+ * Copies the host at the beginning of s: "name", "10.0.0.1" or "[::1]". *ret_rest is the text
+ * behind it.
+ */
 static int parse_host(const char *s, char **ret_host, const char **ret_rest,
 		      struct field_error *reterr)
 {
@@ -47,7 +53,7 @@ static int parse_host(const char *s, char **ret_host, const char **ret_rest,
 	return 0;
 }
 
-/* s is ":8080" and the path. */
+/* Reads the port from s, which is ":8080" and the path. */
 static int parse_port(const char *s, uint16_t *ret, struct field_error *reterr)
 {
 	_cleanup_free_ char *digits = xstrndup(s + 1, strcspn(s + 1, "/"));

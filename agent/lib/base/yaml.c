@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * YAML -> json_t, with libyaml's events. Aliases are refused: podflame needs none, and with them a
- * small text becomes a large one. The position of each key and item is kept by its path, so that an
- * error can name line and column.
+ * small text becomes a large one. The position of each key and item is kept under its path, so that
+ * an error can name line and column.
  */
 #include "lib/base/base.h"
 
@@ -74,7 +74,7 @@ static int fail_at(struct yaml_reader *r, yaml_mark_t m, const char *what)
 	return field_error_set(r->err, at, "%s", what);
 }
 
-/* Most texts are libyaml's own. */
+/* Returns why the text is no YAML. Most of these reasons are texts of libyaml. */
 static const char *problem_of(const yaml_parser_t *p)
 {
 	if (p->error == YAML_SCANNER_ERROR && p->buffer.pointer && *p->buffer.pointer == '\t')
@@ -105,7 +105,8 @@ static void remember(struct yaml_reader *r, yaml_mark_t m)
 }
 
 /*
- * A plain scalar has the type that the core schema of YAML 1.2 gives it. A quoted one is a string.
+ * Returns the value of a scalar. A plain scalar has the type that the core schema of YAML 1.2 gives
+ * it. A quoted one is a string.
  */
 static json_t *scalar_value(const yaml_event_t *e)
 {
@@ -137,8 +138,8 @@ static json_t *scalar_value(const yaml_event_t *e)
 }
 
 /*
- * data is NULL if a single key was longer than the limit: then the buffer has failed, and there is
- * nothing to cut.
+ * Cuts the path to len bytes. Its data is NULL if a single key was longer than the limit: then the
+ * buffer has failed, and there is nothing to cut.
  */
 static void cut_path(struct yaml_reader *r, size_t len)
 {
