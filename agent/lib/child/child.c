@@ -13,7 +13,10 @@
 #define BACKOFF_MAX_NS (500 * NSEC_PER_MSEC)
 #define START_NS       (10 * NSEC_PER_SEC) /* the time a child has to give up its rights */
 #define END_NS	       NSEC_PER_SEC
-/* An impatient owner waits no longer than this at a time, and calls again. */
+/*
+ * Limits of a single wait of an impatient owner: for the start and for the end of a child. If the
+ * wait was too short, the owner calls again after IMPATIENT_AGAIN_NS.
+ */
 #define IMPATIENT_START_NS (200 * NSEC_PER_MSEC)
 #define IMPATIENT_END_NS   (100 * NSEC_PER_MSEC)
 #define IMPATIENT_AGAIN_NS (100 * NSEC_PER_MSEC)
@@ -30,15 +33,16 @@ struct child {
 	uint64_t restarts;
 	pid_t killed; /* the process before this one, if it has not ended yet; 0: none */
 	uint64_t killed_ns;
-	uint64_t next_ns; /* CLOCK_MONOTONIC: start no process before */
+	uint64_t next_ns; /* CLOCK_MONOTONIC: no process is started before this time */
 	unsigned lost_in_a_row;
 	bool impatient;
 };
 
 /*
- * Reaps a killed child. It ends at once, unless it reads a page of a file system whose server (a
- * pod's FUSE) does not answer; then it stays until the server answers. After END_NS the owner stops
- * waiting for it. Returns -EAGAIN: an impatient owner must call again before that.
+ * Reaps a killed child. A killed child ends at once, unless it reads a page of a file system whose
+ * server (a pod's FUSE) does not answer; then it stays until the server answers. After END_NS the
+ * owner stops waiting for it. Returns -EAGAIN if END_NS is not over: an impatient owner must call
+ * again.
  */
 static int reap(struct child *c, uint64_t wait_ns)
 {
@@ -51,7 +55,10 @@ static int reap(struct child *c, uint64_t wait_ns)
 	return 0;
 }
 
-/* Until a child is reaped, its pid stays its own, so the owner cannot kill another process. */
+/*
+ * Kills and reaps the child. Until a child is reaped, no other process gets its pid, so the owner
+ * cannot kill another process.
+ */
 static void end_process(struct child *c, uint64_t wait_ns)
 {
 	if (c->pid > 0) {
@@ -156,8 +163,8 @@ int child_start(struct child *c)
 		return 0;
 	if (c->pid) {
 		/*
-		 * a call before this one has waited for the child; only an impatient owner comes
-		 * here
+		 * an earlier call has started the child and waited for it; only an impatient owner
+		 * comes here
 		 */
 		wait_ns = 0;
 	} else {
@@ -182,8 +189,8 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
 	int r = -EPIPE;
 
 	/*
-	 * the child may have died before this question, while it had nothing to do: then ask a new
-	 * child
+	 * the child may have died before this question, while it had nothing to do: in this case a
+	 * new child gets the question
 	 */
 	for (int attempt = 0; r < 0 && attempt < 2; attempt++) {
 		r = child_start(c);

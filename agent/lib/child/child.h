@@ -28,11 +28,12 @@ struct child_config {
 	const char *self_exe;		/* the program to execute; NULL: /proc/self/exe */
 	const char *const *argv;	/* the verb and its arguments, NULL at the end; copied */
 	const char *restarts;		/* name of the counter of children that were lost */
-	/* name of the counter of lost children that the kernel does not end */
+	/* name of the counter of killed children that have not ended within 1 s */
 	const char *stuck;
 	/*
 	 * The owner cannot wait long: child_start waits at most 200 ms until a child is ready, and
-	 * child_lose at most 100 ms until one has ended. Without it: 10 s and 1 s.
+	 * child_lose at most 100 ms until one has ended. For other owners these limits are 10 s and
+	 * 1 s.
 	 */
 	bool impatient;
 	const struct child_ops *ops;	/* NULL: child_kernel */
@@ -43,10 +44,10 @@ struct child *child_free(struct child *c);
 /*
  * Starts the process unless it runs, and waits until it is ready. After two losses in a row, the
  * next start must wait: 40 ms, then twice as long each time, at most 500 ms. child_start sleeps for
- * this time. To an impatient owner it returns -EAGAIN instead. It also does so while the new child
- * is not ready (for 10 s) or the old one has not ended (for 1 s). The owner calls again at
- * child_next_ns. -EPERM: the child could not give up its rights. Other errors: -ETIMEDOUT, -EPIPE,
- * -errno.
+ * this time. For an impatient owner, it returns -EAGAIN instead of sleeping. An impatient owner
+ * also gets -EAGAIN while the new child is not ready (for 10 s) or the old one has not ended (for 1
+ * s). The owner calls again at child_next_ns. -EPERM: the child could not give up its rights. Other
+ * errors: -ETIMEDOUT, -EPIPE, -errno.
  */
 int child_start(struct child *c);
 /*
@@ -76,13 +77,13 @@ struct child_rights {
 	uint64_t data_bytes, address_bytes;	/* limits of its memory; 0: no limit */
 	uint64_t file_bytes;			/* limit of the size of a file (a memfd) */
 	uint64_t n_fds;				/* limit of the number of descriptors */
-	/* system calls that it may make, with any arguments */
+	/* system calls that the child may make, with any arguments */
 	const int *calls;
 	size_t n_calls;
 	int (*allow)(void *filter);		/* adds rules to the seccomp filter; may be NULL */
 };
 /*
- * The child gives up all rights but these, and reports to the owner that it is ready. If that
+ * The child gives up all rights except `rights`, and reports to the owner that it is ready. If this
  * fails, the function ends the process. Returns 2 if a user started the process, so that it has no
  * owner.
  */

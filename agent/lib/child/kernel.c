@@ -25,8 +25,8 @@ static void sleep_for(uint64_t ns)
 }
 
 /*
- * posix_spawn and not fork, because other threads may hold locks. The child has its own process
- * group: Ctrl-C in a terminal ends the recorder, not its child.
+ * Starts the child with posix_spawn and not fork, because other threads may hold locks. The child
+ * has its own process group: Ctrl-C in a terminal ends the recorder, not its child.
  */
 static int start(const char *path, char *const *argv, int sock, pid_t *ret)
 {

@@ -58,7 +58,10 @@ static int set_limits(const struct child_rights *rights)
 	return r;
 }
 
-/* chroot() needs CAP_SYS_CHROOT. Without it, only seccomp keeps the child from opening files. */
+/*
+ * Makes a directory of /proc the child's root, if the child has CAP_SYS_CHROOT. Without it, only
+ * seccomp keeps the child from opening files.
+ */
 static void leave_file_system(void)
 {
 	if (chroot("/proc/self/fdinfo") == 0)
@@ -68,7 +71,10 @@ static void leave_file_system(void)
 static int drop_capabilities(void)
 {
 	capng_clear(CAPNG_SELECT_ALL);
-	/* This needs CAP_SETPCAP. If it fails: the child cannot gain rights by exec either way. */
+	/*
+	 * The first call needs CAP_SETPCAP. If it fails, the child still cannot gain rights by
+	 * exec.
+	 */
 	(void)capng_apply(CAPNG_SELECT_BOUNDS);
 	if (capng_apply(CAPNG_SELECT_CAPS) != 0)
 		return -EPERM;
