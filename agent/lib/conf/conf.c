@@ -171,7 +171,10 @@ static void set_choice(struct config *c, const struct key *k, const char *value)
 		set_string(c, k, value);
 }
 
-/* Sets a key from the text of its value. false: the text has the wrong type, or is out of range. */
+/*
+ * Sets a key from the text of its value. Returns false if the text has the wrong type or is out of
+ * range.
+ */
 static bool set_text(struct config *c, const struct key *k, const char *s)
 {
 	uint64_t v;
@@ -300,7 +303,8 @@ static int set_once(struct conf_walk *w, const struct key *k, const json_t *v)
 }
 
 /*
- * The row of the key with this path. *ret_inside: whether the path is the beginning of other keys.
+ * Returns the row of the key with this path. *ret_inside: whether the path is the beginning of
+ * other keys.
  */
 static const struct key *find_key(const char *path, bool *ret_inside)
 {

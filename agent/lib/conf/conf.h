@@ -62,7 +62,7 @@ int conf_load(const char *path, struct config *ret, struct buf *warnings,
 int conf_parse(const char *file_name, const char *text, size_t n, struct config *ret,
 	       struct buf *warnings,
 	       struct field_error *reterr);
-/* If the file did not set node_name or own_namespace, takes them from the environment. */
+/* Takes node_name and own_namespace from the environment if the file did not set them. */
 void conf_resolve(struct config *c);
 /* Prints the table of keys as Markdown. */
 void conf_doc(struct buf *out);

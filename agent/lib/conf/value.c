@@ -120,7 +120,7 @@ void conf_allowed(const struct key *k, char out[256])
 
 #define SHOWN_BYTES 100
 
-/* A value as a message shows it: on one line, and shortened. */
+/* Writes a value as a message shows it: on one line, and shortened. */
 static void show(const char *s, char out[SHOWN_BYTES + 4])
 {
 	size_t n = utf8_cut(s, SHOWN_BYTES);

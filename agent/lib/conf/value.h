@@ -30,8 +30,8 @@ bool conf_is_url(const char *s, struct field_error *reterr); /* reterr: "has a u
 bool conf_is_choice(const char *choices, const char *value); /* choices: "a|b" */
 int conf_bytes(const char *s, uint64_t *ret);		     /* "256Mi" */
 /*
- * A number without a unit is in seconds, as in DeepFlow's files. But if the key also allows less
- * than one second (min_seconds 0), 0 is the only number that needs no unit.
+ * Parses a duration. A number without a unit is in seconds, as in DeepFlow's files. But if the key
+ * also allows less than one second (min_seconds 0), 0 is the only number that needs no unit.
  */
 int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uint64_t *ret_ns);
 bool conf_is_link(const char *s);
