@@ -9,7 +9,7 @@
 #include "lib/kube/kube_private.h"
 
 #define MAX_ANSWER_BYTES (64 << 20)
-/* limit of the memory of a watch's objects: tenants create targets, and an agent has 1 GiB */
+/* limit of the memory of one watch's objects: tenants create targets, and an agent has 1 GiB */
 #define MAX_KIND_BYTES	 (128 << 20)
 #define REQUEST_NS	 (30 * NSEC_PER_SEC)
 #define CA_LOOK_AGAIN_NS (5 * NSEC_PER_SEC)

@@ -71,7 +71,7 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 	 */
 	c.tls_name = xstrdup(is_address(host) ? "kubernetes.default.svc" : host);
 	r = file_read(AT_FDCWD, ns_file, 256, &ns, NULL);
-	/* with another error than ENOENT, podflame would go on with a wrong namespace */
+	/* after another error than ENOENT, the default would be a wrong namespace */
 	if (r < 0 && r != -ENOENT)
 		return field_error_set(reterr, ns_file, "%s", strerror(-r));
 	if (!r)
@@ -176,7 +176,10 @@ static int get_pem(struct config_reading *r, const json_t *o, const char *field,
 	return 0;
 }
 
-/* The agent puts the value into the head of each request unchanged. */
+/*
+ * Whether s has a blank or a control character. The agent puts the value into the head of each
+ * request unchanged.
+ */
 static bool has_blank(const char *s)
 {
 	for (; *s; s++)

@@ -89,7 +89,7 @@ void kube_token_refresh(struct kube_token *t, const char *file, uint64_t max_age
 
 /* ---- TLS ---- */
 
-/* PEM text from memory or from its file. The file wins. */
+/* Gets a PEM text: from its file, or from memory if it has no file. */
 static int pem_of(const char *file, const char *text, const char *field, char **ret,
 		  struct field_error *reterr)
 {
@@ -105,7 +105,7 @@ static int pem_of(const char *file, const char *text, const char *field, char **
 	return r;
 }
 
-/* Makes an error of tls_new name the field of the kubeconfig, and its file. */
+/* Turns an error of tls_new into one that names the field of the kubeconfig, and its file. */
 static int refuse_tls(const struct kube_config *c, const struct field_error *e, int r,
 		      struct field_error *reterr)
 {

@@ -96,7 +96,7 @@ static void keep(struct list_split *s, char ch)
 	}
 }
 
-/* Takes a byte inside a string. A string at depth 1 may be a key, so its text is kept. */
+/* Handles a byte inside a string. A string at depth 1 may be a key, so its text is kept. */
 static void in_string(struct list_split *s, char ch)
 {
 	keep(s, ch);

@@ -10,8 +10,8 @@
 
 /* ---- the server's address and this process's identity ---- */
 /*
- * The strings are owned; kube_config_done frees them. Files named here are read again when they
- * change.
+ * The struct owns the strings; kube_config_done frees them. If a file named here changes, it is
+ * read again.
  */
 struct kube_config {
 	char *address;			/* IP or name */
@@ -21,10 +21,10 @@ struct kube_config {
 	 * kubernetes.default.svc, unless address is a name
 	 */
 	char *tls_name;
-	/* a file is preferred to a text, and is read again every minute */
+	/* if a file is set, its text is not used; the file is read again every minute */
 	char *ca_pem, *ca_file;
 	char *cert_pem, *key_pem, *cert_file, *key_file;
-	/* a file is preferred to a text, and is read again when it changes */
+	/* if token_file is set, token is not used; the file is read again when it changes */
 	char *token, *token_file;
 	bool insecure, plain_http;
 	char *default_namespace;
@@ -45,9 +45,9 @@ int kube_new(struct loop *l, const struct kube_config *c, const char *user_agent
 struct kube *kube_free(struct kube *k);
 
 /*
- * fn reports a token, CA or certificate that cannot be used when its file is read again; kube goes
- * on with the last usable one. fn is called when this begins or the reason changes (error: the
- * file, and why), and when it ends (error NULL). what: "certificate-authority", "token", ... Set fn
+ * fn is called when the file of a token, CA or certificate is read again and cannot be used (error:
+ * the file, and why), when the reason changes, and when the file can be used again (error NULL).
+ * Until then kube uses the last usable one. what: "certificate-authority", "token", ... Set fn
  * before the first kube is made.
  */
 typedef void kube_credentials_fn(const char *what, const char *error);
@@ -119,9 +119,9 @@ size_t kube_watch_left_out(const struct kube_watch *w);
 
 /* ---- the functions of a kube: a client's or a test's ---- */
 /*
- * The functions above call these. kube_new() makes a client of an API server, which has its own
- * functions. A test has others. A struct kube and a struct kube_watch begin with a struct
- * kube_base.
+ * The functions above call the functions of a struct kube_ops. kube_new() makes a client of an API
+ * server, which has its own functions. A test has others. A struct kube and a struct kube_watch
+ * begin with a struct kube_base.
  */
 typedef int kube_request_fn(struct kube *k, const char *method, const char *path,
 			    const char *content_type, const json_t *body, kube_done_fn *fn,

@@ -17,17 +17,23 @@ struct kube_times {
 	uint64_t backoff_first_ns, backoff_max_ns, backoff_reset_ns;
 	/* once the server answers, all requests that wait for it are sent within this time */
 	uint64_t hurry_ns;
-	/* delay before a retry after 403, and of a kind that is not installed */
+	/*
+	 * delay before a retry after 403, after a second 401, or if the server does not have the
+	 * kind
+	 */
 	uint64_t slow_ns;
 	/*
-	 * a watch that ends sooner, without a newer version, counts as a failure: the next try
-	 * waits
+	 * a watch that ends before this time, without a newer version, counts as a failure: the
+	 * next try waits
 	 */
 	uint64_t short_watch_ns;
 	uint64_t watchdog_ns;	 /* how often the client checks for silence */
-	/* after so long a silence, the client sends a request to see whether the server answers */
+	/*
+	 * after a silence of this length, the client sends a request to see whether the server
+	 * answers
+	 */
 	uint64_t probe_ns;
-	/* a stream that is silent for timeoutSeconds and this time is closed */
+	/* a stream is closed if it is silent for timeoutSeconds plus this time */
 	uint64_t silence_slack_ns;
 	/*
 	 * how long the client waits for the head of an answer. A server gives up by itself after
@@ -46,13 +52,13 @@ struct kube_times {
 	size_t max_kind_bytes;
 };
 extern const struct kube_times kube_times_default;
-/* call it before watches are made */
+/* called before watches are made */
 void kube_set_times(struct kube *k, const struct kube_times *t);
 const struct kube_times *kube_get_times(const struct kube *k);
 
 /*
- * The HTTP client that a kube uses: the functions of lib/loop/http.h with these names, or those of
- * a test.
+ * The HTTP client that a kube uses: the functions of lib/loop/http.h with the same names, or those
+ * of a test.
  */
 struct kube_http_ops {
 	int (*client_new)(struct loop *l, const struct http_client_config *c,
@@ -83,8 +89,8 @@ void kube_token_read(struct kube_token *t, const char *file);
 /* Reads the token if its file has changed, or if the last read is older than max_age_ns. */
 void kube_token_refresh(struct kube_token *t, const char *file, uint64_t max_age_ns);
 /*
- * -EALREADY: the CA and the certificate are those whose hash is known_hash (0: none). reterr: the
- * name of the bad part in a kubeconfig, its file, and the reason.
+ * Loads the CA and the certificate. -EALREADY: their hash is known_hash (0: none is known). reterr:
+ * the name of the bad part in a kubeconfig, its file, and the reason.
  */
 int kube_load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *ret_hash,
 		  struct tls **ret,
@@ -160,7 +166,8 @@ bool kube_lines_feed(struct lines *l, const char *p, size_t n, line_fn *fn, void
 /* ---- items of a list ---- */
 /*
  * Splits a List while its bytes arrive: fn gets the text of each element of the top "items".
- * Everything else is kept in skeleton. It does not validate: jansson parses each part afterwards.
+ * Everything else is kept in skeleton. The splitter does not validate: jansson parses each part
+ * afterwards.
  */
 struct list_split {
 	struct buf item, skeleton, key;
@@ -186,11 +193,15 @@ int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes);
 int kube_store_remove(struct kube_store *s, const json_t *obj);
 /*
  * A new list replaces the objects: kube_store_begin(), kube_store_apply() for each object, then
- * kube_store_sweep() until it returns false. One call of it removes at most n objects.
+ * kube_store_sweep() until it returns false. One call of kube_store_sweep() removes at most n
+ * objects.
  */
 void kube_store_begin(struct kube_store *s);
 bool kube_store_sweep(struct kube_store *s, unsigned n);
-/* The owner calls this when it is freed inside a callback: no more callbacks are called. */
+/*
+ * The owner of the store calls this if it is freed inside a callback: the store calls no more
+ * callbacks.
+ */
 void kube_store_mute(struct kube_store *s);
 const json_t *kube_store_get(const struct kube_store *s, const char *key);
 void kube_store_each(const struct kube_store *s,

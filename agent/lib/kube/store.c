@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The objects that a watch has delivered, by key. It decides which differences count as a change,
- * and calls all callbacks about objects.
+ * The objects that a watch has delivered, by key. The store decides which differences count as a
+ * change, and calls all callbacks about objects.
  */
 #include "lib/kube/kube_private.h"
 
@@ -22,7 +22,10 @@ struct kube_store {
 	struct stored_object *entries;
 	uint64_t generation;
 	size_t n_bytes,
-		/* n_bytes: of this generation's entries; the others are to be removed */
+		/*
+		 * n_bytes: memory of the objects of this generation; a new list removes the other
+		 * objects
+		 */
 		max_bytes;
 	bool muted;
 	const struct kube_watch_ops *ops;
@@ -104,7 +107,7 @@ static void remove_entry(struct kube_store *s, struct stored_object *e)
 	json_decref(last);
 }
 
-/* Whether only metadata.resourceVersion differs. */
+/* Whether a and b are equal, apart from metadata.resourceVersion. */
 static bool same_content(json_t *a, json_t *b)
 {
 	json_t *ma = json_object_get(a, "metadata"), *mb = json_object_get(b, "metadata");
@@ -122,7 +125,10 @@ static bool same_content(json_t *a, json_t *b)
 	return same;
 }
 
-/* Changes the object itself, so that each holder of a reference sees the new version. */
+/*
+ * Copies the resourceVersion of `from` into obj. Changes the object itself, so that each holder of
+ * a reference sees the new version.
+ */
 static void take_version(json_t *obj, const json_t *from)
 {
 	json_t *rv = json_object_get(json_object_get(from, "metadata"), "resourceVersion");
@@ -168,8 +174,8 @@ int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
 		return -EINVAL;
 	e = find(s, key);
 	/*
-	 * if the UID differs, the object was deleted and created again without an event for this
-	 * watch
+	 * if the UID differs, the old object was deleted and a new one created without an event for
+	 * this watch
 	 */
 	if (e && !same_uid(e->obj, obj)) {
 		remove_entry(s, e);

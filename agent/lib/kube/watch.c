@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * list + watch of one kind with the semantics of client-go's reflector; the table
- * of cases and their tests is docs/watch.md. One state machine:
+ * list + watch of one kind as client-go's reflector does it; the table of cases and their tests is
+ * docs/watch.md. One state machine:
  *
  *   wait -> list (pages) -> deliver (in slices) -> watch -> list or watch again
  *
- * Everything that goes wrong ends in kube_watch_wait() with the state to go on with. watch_errors.c
- * decides after an error that the server reports.
+ * Every error ends in kube_watch_wait() with the state that follows the wait. watch_errors.c
+ * chooses this state after an error that the server reports.
  */
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 
 #define MAX_RETRY_AFTER_S 600
 #define MAX_ERROR_BYTES	  (64 << 10)
-#define MAX_HURRIED	  3 /* the most retries in a row that other requests hasten */
+#define MAX_HURRIED	  3 /* the most early retries in a row */
 
 static void go_on(void *arg);
 static void really_free(struct kube_watch *w);
@@ -97,10 +97,13 @@ void kube_watch_count(const char *event)
 	counter_add(counter("kube_watch_total", "event", event), 1);
 }
 
-/* If the server asks for a longer wait than the own backoff, it gets it. */
+/*
+ * Waits for the backoff, or for the time that the server asked for in Retry-After if that is
+ * longer.
+ */
 void kube_watch_back_off(struct kube_watch *w, bool list)
 {
-	uint64_t ns = kube_backoff_next(&w->backoff, w->times); /* MAX() would evaluate it twice */
+	uint64_t ns = kube_backoff_next(&w->backoff, w->times); /* MAX() would call it twice */
 
 	kube_watch_count("backoff");
 	kube_watch_wait(w, list, MAX(ns, w->retry_after_ns));
@@ -117,7 +120,7 @@ void kube_watch_worked(struct kube_watch *w)
 	w->n_unauthorized = w->n_missing = w->n_hurried = 0;
 }
 
-/* Another request has shown that the server is back, so the rest of the wait is cut short. */
+/* Another request has succeeded, so the server works again: makes the rest of the wait short. */
 static void on_server_works(void *arg)
 {
 	struct kube_watch *w = arg;
@@ -179,7 +182,7 @@ void kube_watch_dropped(const char *reason)
 json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n)
 {
 	json_t *j =
-		/* users may write such a text into an annotation */
+		/* NUL is allowed, because a user may write "\u0000" into an annotation */
 		json_loadb(text, n, JSON_ALLOW_NUL, NULL);
 
 	if (json_is_object(j))
@@ -190,7 +193,10 @@ json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n)
 	return NULL;
 }
 
-/* Removes managedFields, which nobody needs and which are often half of an object. */
+/*
+ * Removes managedFields, which nobody needs and which are often half of an object, and what the
+ * caller does not read. Returns the memory that obj uses afterwards.
+ */
 size_t kube_watch_trim(const struct kube_watch *w, json_t *obj)
 {
 	json_object_del(json_object_get(obj, "metadata"), "managedFields");
@@ -208,7 +214,7 @@ void kube_watch_reset_answer(struct kube_watch *w)
 	buf_reset(&w->error_body);
 }
 
-/* The caller knows the reason and acts on it. */
+/* Cancels the list or the stream. The caller has a reason, and decides what follows. */
 void kube_watch_hang_up(struct kube_watch *w)
 {
 	kube_stream_cancel(w->kube, &w->call);

@@ -17,7 +17,7 @@ static bool says_too_large(const char *text)
 	return strstr(text, "Too large resource version") != NULL;
 }
 
-/* Asks again at a slow steady pace, because this will not change within seconds. */
+/* Asks again after slow_ns or more, because the cause of the error will not end within seconds. */
 static void slow(struct kube_watch *w, bool list)
 {
 	uint64_t ns = w->times->slow_ns + random_below(w->times->slow_ns / 2 + 1);
@@ -27,8 +27,9 @@ static void slow(struct kube_watch *w, bool list)
 }
 
 /*
- * The server does not serve the kind. A server that is still starting may say so, too, so an
- * optional kind counts as empty only at the second answer.
+ * The server does not have the kind. A server that is still starting may answer so, too. So if a
+ * list of an optional kind succeeded before, the kind counts as empty only at the second such
+ * answer.
  */
 static void on_missing(struct kube_watch *w, const char *text)
 {
@@ -50,7 +51,10 @@ static void on_missing(struct kube_watch *w, const char *text)
 	slow(w, true);
 }
 
-/* The status of the head counts, even if the rest of the answer is lost. */
+/*
+ * Whether the answer has another status than 200. The status of the head counts, even if the rest
+ * of the answer is lost.
+ */
 bool kube_watch_is_refused(const struct kube_watch *w)
 {
 	return w->status != 0 && w->status != 200;
@@ -67,7 +71,7 @@ static void on_unauthorized(struct kube_watch *w, bool listing, const char *text
 	slow(w, listing);
 }
 
-/* The first list that asks for the newest version comes at once. */
+/* Asks for a list of the newest version. The first such list begins at once, later ones wait. */
 static void list_again(struct kube_watch *w, bool listing)
 {
 	if (listing && !w->quorum)
@@ -78,7 +82,7 @@ static void list_again(struct kube_watch *w, bool listing)
 
 static void on_expired(struct kube_watch *w, bool listing)
 {
-	/* the snapshot of the next page has expired */
+	/* the server does not have the next page any more: asks for the whole list */
 	if (listing && w->next_page && !w->whole) {
 		kube_watch_drop_items(w);
 		w->whole = w->quorum = true;
@@ -92,12 +96,12 @@ static void on_expired(struct kube_watch *w, bool listing)
 static void on_other_status(struct kube_watch *w, bool listing, const char *text)
 {
 	/*
-	 * a refused watch stays refused: a list has another version, or an error that says
-	 * more
+	 * the server would refuse the same watch again. So a list follows: it has another version,
+	 * or its error says more
 	 */
 	bool refused = w->status >= 400 && w->status < 500 && w->status != 429;
 
-	/* the version is not one of this server's */
+	/* this server does not know the version */
 	w->rv_useless |= listing && w->status == 400;
 	kube_watch_tell_state(w, text);
 	kube_watch_back_off(w, listing || refused);
@@ -115,7 +119,7 @@ void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
 		w->n_unauthorized = 0;
 	if (w->status == 401) {
 		on_unauthorized(w, listing, text);
-	} else if (w->status == 403) { /* a server that has not read its roles yet says so, too */
+	} else if (w->status == 403) { /* also from a server that has not read its roles yet */
 		kube_watch_tell_state(w, text);
 		slow(w, listing);
 		kube_watch_await_server(w);
@@ -145,8 +149,8 @@ void kube_watch_on_error_event(struct kube_watch *w, const json_t *status)
 		kube_watch_back_off(w, true);
 	} else {
 		/*
-		 * one error may pass; a second one may come from an object stored at this version,
-		 * and a list gets past it
+		 * the cause of one error may end by itself. After a second one a list follows,
+		 * because an object that is stored at this version may cause the error
 		 */
 		if (code >= 500)
 			w->n_errors++;

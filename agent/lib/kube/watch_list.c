@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The list half of a watch. Pages are split while they arrive. Only a complete list is compared
- * with the store, in slices: one per turn of the loop.
+ * The lists of a watch. Pages are split into objects while they arrive. Only a complete list is
+ * compared with the store, in slices: one per turn of the loop.
  */
 #include <stdlib.h>
 
@@ -46,8 +46,8 @@ static void list_data(const void *p, size_t n, void *arg)
 }
 
 /*
- * The items of a list of a built-in kind lack kind and apiVersion; the objects of watch events have
- * them.
+ * Adds kind and apiVersion to an item of a list. The API server leaves them out of the items of
+ * built-in kinds, but not out of the objects of watch events.
  */
 static void complete_type(const struct kube_watch *w, json_t *obj)
 {
@@ -101,7 +101,7 @@ static void list_complete(struct kube_watch *w)
 	deliver(w);
 }
 
-/* Reads the list without its items. Returns an error, if it is no list, and finds the next page. */
+/* Reads the list without its items, and finds the next page. Returns an error if it is no list. */
 static const char *read_skeleton(struct kube_watch *w)
 {
 	const struct buf *b = &w->split.skeleton;
@@ -153,7 +153,7 @@ static void list_done(int status, const char *body, size_t n, const char *error,
 	kube_watch_leave(w);
 }
 
-/* A list has no deadline, only a limit for silence. */
+/* Ends a list if the server has been silent for too long. A list has no other deadline. */
 static void watch_list(void *arg)
 {
 	struct kube_watch *w = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the four files of a watch: watch.c (state, waiting), watch_list.c (lists and their
+ * Private to the files of a watch: watch.c (state, waiting), watch_list.c (lists and their
  * changes), watch_stream.c (events and silence), watch_errors.c (errors of the server).
  */
 #pragma once
@@ -25,34 +25,38 @@ struct kube_watch {
 	bool dead, synced;
 
 	enum watch_state state;
-	bool list_next;	 /* after the wait comes a list, else a watch */
-	char *rv;	 /* last seen; NULL: none yet */
-	char *begin_rv;	 /* with which the stream was asked for */
-	bool rv_useless; /* the server said so: ask for the newest */
+	bool list_next;	 /* a list follows the wait; false: a watch */
+	char *rv;	 /* the last resourceVersion seen; NULL: none yet */
+	char *begin_rv;	 /* the resourceVersion from which the stream begins */
+	bool rv_useless; /* the server refused rv: the next list asks for the newest */
 	char *error;	 /* the last report to ops.state; NULL: the watch works */
 	bool told;
 	struct backoff backoff;
 	struct timer timer, watchdog;
 	struct kube_listener listener;
 	bool awaits_server; /* waits because the server was away or not ready */
-	unsigned n_hurried; /* since it last worked */
-	uint64_t due_ns;    /* of the wait */
-	uint64_t not_before_ns; /* the value of Retry-After */
+	unsigned n_hurried; /* retries that began early since the watch last worked */
+	uint64_t due_ns;    /* when the wait ends (CLOCK_MONOTONIC) */
+	uint64_t not_before_ns; /* when the time of Retry-After ends (CLOCK_MONOTONIC) */
 	struct http_call *call, *probe;
 	unsigned n_unauthorized, n_missing;
-	unsigned n_errors; /* ERROR events of 5xx since events led on or a list was whole */
+	/*
+	 * ERROR events with a code of 5xx since the last event with a newer version, or the last
+	 * complete list
+	 */
+	unsigned n_errors;
 
-	/* of the answer that is coming */
+	/* the answer that is being received */
 	int status;
 	uint64_t retry_after_ns, started_ns, silence_limit_ns, probed_ns;
-	bool event_lost, moved; /* moved: events led past begin_rv */
+	bool event_lost, moved; /* moved: an event had a newer version than begin_rv */
 	struct buf error_body;
 	struct lines lines;
 	struct list_split split;
 
-	/* of the list */
+	/* the list that is being received or delivered */
 	char *list_kind, *list_version, *list_rv, *next_page;
-	bool quorum, whole; /* this list asks for "" / without pages */
+	bool quorum, whole; /* quorum: asks for the newest version; whole: without pages */
 	struct {
 		json_t *obj;
 		size_t n_bytes;
@@ -64,33 +68,40 @@ void kube_watch_start_list(struct kube_watch *w);
 void kube_watch_start_stream(struct kube_watch *w);
 
 /*
- * Around everything that may call the owner, who may free the watch there. leave returns whether w
- * still exists.
+ * Called before and after a call of the owner's functions, because the owner may free the watch in
+ * them. kube_watch_leave returns whether w still exists.
  */
 void kube_watch_enter(struct kube_watch *w);
 bool kube_watch_leave(struct kube_watch *w);
 void kube_watch_tell_state(struct kube_watch *w, const char *error);	/* NULL: works */
 void kube_watch_tell_synced(struct kube_watch *w);
 
-/* All three go on later: with a list, or with a watch at the current version. */
+/*
+ * These three functions end with a wait, after which a list follows, or a watch at the current
+ * version.
+ */
 void kube_watch_wait(struct kube_watch *w, bool list, uint64_t ns);
 void kube_watch_back_off(struct kube_watch *w, bool list);
 void kube_watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
-/* after these: others may find it back first */
+/*
+ * Called after one of them if the server does not work: ends the wait early when another request
+ * succeeds.
+ */
 void kube_watch_await_server(struct kube_watch *w);
 void kube_watch_worked(struct kube_watch *w);
 bool kube_watch_is_refused(const struct kube_watch *w);
 void kube_watch_on_bad_status(struct kube_watch *w, bool listing);
-/* Ends the stream. */
+/* Ends the stream and chooses what follows. */
 void kube_watch_on_error_event(struct kube_watch *w, const json_t *status);
 void kube_watch_hang_up(struct kube_watch *w);
 
 void kube_watch_reset_answer(struct kube_watch *w);
 void kube_watch_remember_head(int status, const struct http_headers *h, void *arg);
 void kube_watch_drop_items(struct kube_watch *w);
-/* an object; NULL: it was refused and counted */
+/* returns an object, or NULL if the text was refused and counted */
 json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n);
-size_t kube_watch_trim(const struct kube_watch *w, json_t *obj);	/* its memory after that */
+/* Removes members that nobody needs; returns the memory that obj uses afterwards. */
+size_t kube_watch_trim(const struct kube_watch *w, json_t *obj);
 void kube_watch_set_text(char **p, const char *s);		/* "" counts as NULL */
 void kube_watch_dropped(const char *reason);
 void kube_watch_count(const char *event);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The streaming half of a watch: events, the end of a stream, and streams that fall silent. */
+/* The stream of a watch: its events, its end, and what happens when it is silent. */
 #include <stdlib.h>
 
 #include "lib/kube/watch_private.h"
@@ -34,7 +34,10 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 		kube_watch_dropped("object_without_name");
 	if (w->dead || !*next_rv || str_equal(next_rv, w->rv))
 		return;
-	/* a server that lags behind another one would lead back to an old version */
+	/*
+	 * an older version than begin_rv comes from a server that is not up to date: it is no
+	 * progress
+	 */
 	if (!str_equal(next_rv, w->begin_rv) && !is_older(next_rv, w->begin_rv ?: "")) {
 		w->moved = true;
 		w->n_errors = 0;
@@ -42,7 +45,7 @@ static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 	kube_watch_set_text(&w->rv, next_rv);
 }
 
-/* false: the stream must end */
+/* Returns false if the stream must end. */
 static bool on_event(const char *line, size_t n, void *arg)
 {
 	struct kube_watch *w = arg;
@@ -93,17 +96,18 @@ static void watch_data(const void *p, size_t n, void *arg)
 	kube_watch_enter(w);
 	kube_lines_feed(&w->lines, p, n, on_event, w);
 	/*
-	 * read n_lost after the callback: the lost event and the one that ended the stream may have
-	 * come in one piece
+	 * n_lost is read after the callback, because the lost event and the event that ended the
+	 * stream may have come in one piece
 	 */
 	w->event_lost |= w->lines.n_lost != 0;
 	kube_watch_leave(w);
 }
 
 /*
- * The stream ended without an error: watch again from the last version. But if the stream was short
- * and brought no newer version, wait first. client-go only counts events, so a server that repeats
- * itself would be asked without end; client-go has a limit for all of its requests.
+ * Chooses what follows after the end of a stream: at once a watch from the last version. But if the
+ * stream was short and brought no newer version, a wait comes first. client-go only counts events,
+ * so it would ask a server that repeats an event again and again; client-go has a limit for all of
+ * its requests.
  */
 static void watch_ended(struct kube_watch *w, const char *error)
 {
@@ -121,8 +125,8 @@ static void watch_ended(struct kube_watch *w, const char *error)
 }
 
 /*
- * As in client-go, the last line needs no newline. Half an object does not count as garbage. false:
- * the line ended the stream.
+ * Handles the last line, which needs no newline, as in client-go. Half an object is ignored, and
+ * does not count as garbage. Returns false if the line ended the stream.
  */
 static bool take_last_line(struct kube_watch *w)
 {
@@ -174,7 +178,7 @@ static void probe_done(int status, const char *body, size_t n, const char *error
 		kube_watch_fail(w, false, "watch",
 				"the stream is silent and the server does not answer");
 		kube_watch_await_server(w);
-	} else if (w->rv && is_older(newest, w->rv)) { /* restored from a backup */
+	} else if (w->rv && is_older(newest, w->rv)) { /* the server was restored from a backup */
 		kube_watch_hang_up(w);
 		w->rv_useless = true;
 		kube_watch_wait(w, true, 0);
