@@ -15,7 +15,7 @@
 #define READ_BYTES	(64 << 10)
 #define WRITE_PER_EVENT (1 << 20) /* with TLS, more would keep the loop busy for some ms */
 
-/* The kernel notices after 30 to 50 s that a peer is gone without closing. */
+/* With these times the kernel notices after 30 to 50 s that a peer is gone without closing. */
 struct conn_liveness conn_liveness = {
 	.idle_s = 20, .interval_s = 10, .count = 3, .user_timeout_ms = 30000};
 
@@ -312,7 +312,7 @@ static void on_event(uint32_t events, void *arg)
 	} else if (c->state == HANDSHAKE) {
 		alive = do_handshake(c);
 	} else {
-		/* SSL_read could not go on before it had written */
+		/* an SSL_read had to write first, and can go on now */
 		bool retry = c->ssl_wants_write && (events & EPOLLOUT);
 
 		if (events & EPOLLOUT) {
@@ -372,7 +372,7 @@ static int start_tls(struct conn *c, struct tls *tls, const char *host)
 	SSL_set_connect_state(c->ssl);
 	c->host = xstrdup(host);
 	r = set_verified_name(c->ssl, host);
-	/* insecure: the name is only sent as SNI, and not compared with the certificate */
+	/* insecure: the name is only sent as SNI, and need not be that of the certificate */
 	return tls->insecure ? 0 : r;
 }
 

@@ -50,13 +50,15 @@ int conn_accept(struct loop *l, int fd, struct tls *tls, const struct conn_ops *
 		struct conn **ret);
 struct conn *conn_free(struct conn *c);
 void conn_set_arg(struct conn *c, const struct conn_ops *ops, void *arg);
-/* Takes the bytes of b (b is empty after), and writes them when the peer can receive them. */
+/*
+ * Takes the bytes of b (which is empty afterwards), and writes them when the peer can receive them.
+ */
 void conn_write(struct conn *c, struct buf *b);
 void conn_read_enable(struct conn *c, bool on);
 void conn_shutdown(struct conn *c);	 /* ends this side once all data is written */
-/* whether the connection is open and the kernel has taken all data */
+/* whether the connection is open and the kernel has taken all written data */
 bool conn_is_idle(const struct conn *c);
-/* whether it was made with tls; tls NULL: whether it is plain */
+/* whether the connection was made with tls; tls NULL: whether it has no TLS */
 bool conn_has_tls(const struct conn *c, const struct tls *tls);
 uint64_t conn_last_read_ns(const struct conn *c);
 /* when the kernel last took data, not when conn_write() was called */
@@ -64,7 +66,7 @@ uint64_t conn_last_write_ns(const struct conn *c);
 
 /* How the kernel finds dead connections; tests make these times short. */
 struct conn_liveness {
-	/* of keepalive probes (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT) */
+	/* TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT: keepalive probes */
 	int idle_s, interval_s, count;
 	unsigned user_timeout_ms;      /* how long sent data may stay without an acknowledgement */
 };
@@ -82,17 +84,21 @@ struct conn *conn_pool_take(struct conn_pool *p);	 /* NULL: the pool is empty */
 #define MAX_ADDRESSES 16
 struct addresses {
 	unsigned n;
-	/* each with the port, in the order in which they are tried */
+	/* each address has the port; they are tried in this order */
 	struct sockaddr_storage at[MAX_ADDRESSES];
-	/* why these are the last known addresses; NULL: the resolver has just answered */
+	/*
+	 * why the resolver failed or was late, so that these are the last known addresses; NULL:
+	 * the resolver has just answered
+	 */
 	const char *trouble;
 };
 socklen_t address_len(const struct sockaddr_storage *a);
 /*
- * Returns 1 if name is an IP address: *ret_now has it. Returns 0 if it is a host name: fn gets the
- * addresses later, on the loop thread; or found is NULL and error a text. While the resolver fails
- * or does not answer in time, found is its last answer. -EBUSY: there are too many names or
- * searches. The caller can cancel the wait, and must do so before it frees the loop.
+ * Returns 1 if name is an IP address; *ret_now is this address. Returns 0 if name is a host name;
+ * then fn is called later, on the loop thread, with the addresses, or with found NULL and an error
+ * text. While the resolver fails or does not answer in time, found is its last answer. -EBUSY:
+ * there are too many names or searches. The caller can cancel the wait, and must do so before it
+ * frees the loop.
  */
 struct lookup;
 typedef void resolve_fn(const struct addresses *found, const char *error, void *arg);
@@ -105,8 +111,8 @@ struct resolve_config {
 		      struct addrinfo **ret);
 	uint64_t late_ns; /* after this time without an answer, the last known addresses are used */
 	/*
-	 * after this time a search counts as lost, and a new one may start. It is longer than glibc
-	 * can need
+	 * after this time a search counts as lost, and a new one may start. The time is longer than
+	 * glibc can need
 	 */
 	uint64_t lost_ns;
 	uint64_t keep_ns; /* for how long the last known addresses are used */

@@ -10,7 +10,7 @@
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* Prints all counters. Before, it updates those of the loop, its workers and the process. */
+/* Updates the counters of the loop, its workers and the process, then prints all counters. */
 void health_metrics(struct loop *l, struct buf *out);
 /*
  * Returns false if a worker has missed the deadline of its job, and names the worker in why. A

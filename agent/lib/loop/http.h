@@ -10,7 +10,7 @@
 
 /* ---- certificates and keys for TLS, in memory; never changed, only replaced ---- */
 struct tls_config {
-	/* one or more certificates (see tls_on_skipped); NULL: the system's */
+	/* one or more certificates (see tls_on_skipped); NULL: the system's certificates */
 	const char *ca_pem;
 	/* the name of ca_pem in reports of ignored certificates: its file. NULL or "": "ca" */
 	const char *ca_name;
@@ -23,10 +23,10 @@ int tls_new(const struct tls_config *c, bool server, struct tls **ret, struct fi
 struct tls *tls_ref(struct tls *t);
 struct tls *tls_unref(struct tls *t);
 /*
- * If one certificate of a CA bundle cannot be read, but another one can, the first is ignored. fn
- * is called once for each ignored certificate, on any thread. nr: its number in the bundle, from 1.
- * subject: "" if not known. Set fn before the first TLS context is made. A bundle that ends within
- * a certificate is refused.
+ * Sets the function that reports ignored certificates. If one certificate of a CA bundle cannot be
+ * read, but another one can, the first is ignored. fn is called once for each ignored certificate,
+ * on any thread. nr: its number in the bundle, from 1. subject: "" if not known. Set fn before the
+ * first TLS context is made. A bundle that ends within a certificate is refused.
  */
 typedef void tls_skipped_fn(const char *bundle, unsigned nr, const char *subject, const char *why);
 void tls_on_skipped(tls_skipped_fn *fn);
@@ -102,7 +102,7 @@ struct http_in {
 	const char *peer;			/* the peer's address as text */
 	const char *body;
 	size_t body_bytes;
-	/* from the request's head; UINT64_MAX: the head has no length */
+	/* the length of the body in the request's head; UINT64_MAX: the head has no length */
 	uint64_t content_length;
 };
 /*
@@ -137,8 +137,8 @@ struct http_server_config {
 	uint64_t max_request_ns;
 	/*
 	 * Called when the head of a request with a body has arrived (in->body is empty then). The
-	 * server reads the body only after http_accept_body. The function calls it or http_reply,
-	 * now or later. NULL: every body may have max_body_bytes.
+	 * server reads the body only after http_accept_body. `head` calls http_accept_body or
+	 * http_reply, now or later. NULL: every body may have max_body_bytes.
 	 */
 	http_handler_fn *head;
 	http_handler_fn *handler;

@@ -35,7 +35,7 @@ struct http_call {
 	bool reused, got_bytes;
 	struct lookup *lookup;
 	struct addresses addresses;
-	unsigned i_address; /* the next to try */
+	unsigned i_address; /* index of the address to try next */
 	uint64_t connect_by_ns;
 	struct timer start, timeout, connect_timeout;
 	struct http_msg msg;
@@ -109,7 +109,7 @@ static void answer_complete(struct http_call *c)
 	finish(c, c->msg.status, NULL);
 }
 
-/* Both return true while the call exists. */
+/* on_head() and on_body() return true if the call still exists. */
 static bool on_head(struct http_call *c)
 {
 	const char *coding = http_header(&c->msg.headers, "Content-Encoding");
@@ -189,7 +189,7 @@ static void call_data(const char *p, size_t n, void *arg)
 				next_message(c);
 				break;
 			}
-			c->msg.keep_alive &= n == 0; /* nobody asked for more */
+			c->msg.keep_alive &= n == 0; /* more bytes belong to no request */
 			answer_complete(c);
 			return;
 		}
@@ -250,9 +250,9 @@ static const struct conn_ops call_ops = {
 	.opened = call_opened, .data = call_data, .closed = call_closed};
 
 /*
- * Divides the time that is left among the addresses, so that one that answers nothing does not hide
- * the next. A share is at least so long that a lost packet does not end it. As Go's net.Dialer does
- * it.
+ * Returns the time for one attempt to connect: the time that is left, divided among the addresses,
+ * so that an address without an answer leaves time for the next. The time is long enough to send a
+ * lost packet again. Go's net.Dialer does the same.
  */
 static uint64_t share_ns(const struct http_call *c)
 {
@@ -379,7 +379,10 @@ int http_send(struct http_client *h, const struct http_request *r, struct http_c
 	buf_init(&c->body, r->max_body_bytes ?: DEFAULT_MAX_BODY);
 	http_msg_init(&c->msg, false);
 	c->head_only = streq(r->method, "HEAD");
-	/* a server may close an idle connection while a request is on its way */
+	/*
+	 * methods that may be sent again, because a server may close an idle connection while a
+	 * request is on its way
+	 */
 	c->may_retry = c->head_only || streq(r->method, "GET") || streq(r->method, "PUT") ||
 		       streq(r->method, "DELETE");
 	err = format_request(c, r);

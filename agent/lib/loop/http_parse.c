@@ -38,7 +38,7 @@ static enum http_event bad(struct http_msg *m, int status, const char *error)
 	return HTTP_BAD;
 }
 
-/* RFC 9110 5.6.2 */
+/* Whether s is a token of RFC 9110 5.6.2. */
 static bool is_token(const char *s)
 {
 	if (!*s)
@@ -126,7 +126,7 @@ static enum http_event parse_field(struct http_msg *m, char *line)
 	return HTTP_HEAD;
 }
 
-/* Takes "5", and "5, 5", as some proxies merge two headers. */
+/* Parses a Content-Length. Accepts "5, 5", because some proxies merge two headers. */
 static bool parse_length(const char *s, uint64_t *length)
 {
 	while (true) {
@@ -280,7 +280,7 @@ static bool take_line(struct http_msg *m, const char **p, size_t *n)
 		if (ch == '\n')
 			return true;
 		if (m->n_line < sizeof(m->line) - 1)
-			/* after that, only chunk extensions can follow */
+			/* the rest of a longer line can only be chunk extensions */
 			m->line[m->n_line++] = ch;
 		m->n_trailer++;
 	}

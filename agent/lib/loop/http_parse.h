@@ -35,24 +35,27 @@ struct http_msg {
 	bool is_request;
 	bool no_body; /* the answer to HEAD; set by the caller */
 	enum http_state state;
-	struct buf head;       /* the strings below lie in it */
+	struct buf head;       /* memory of the strings of head and of the members below */
 	char *method, *target; /* request */
-	int status;	       /* of a response; for a bad request: the status to answer with */
+	int status;	       /* status; for a bad request: the status to answer with */
 	int minor;	       /* HTTP/1.minor */
 	bool keep_alive, has_body, expects_continue;
 	uint64_t length; /* Content-Length, UINT64_MAX: not known */
 	struct http_headers headers;
 	uint64_t remaining;
-	char line[64]; /* of the chunk framing */
+	char line[64]; /* a line of the chunk framing */
 	unsigned n_line, n_trailer;
 	const char *piece; /* with HTTP_BODY: the next bytes of the body, one or more */
 	size_t n_piece;
-	const char *error; /* with HTTP_BAD */
+	const char *error; /* with HTTP_BAD: why the message is bad */
 };
 
 void http_msg_init(struct http_msg *m, bool is_request);
 void http_msg_done(struct http_msg *m);
-/* Reads from *p, at most *n; both move on. Call until HTTP_NEED_MORE, HTTP_DONE or HTTP_BAD. */
+/*
+ * Reads from *p at most *n bytes, and advances *p and *n by what it has read. Call it until it
+ * returns HTTP_NEED_MORE, HTTP_DONE or HTTP_BAD.
+ */
 enum http_event http_msg_feed(struct http_msg *m, const char **p, size_t *n);
-/* The peer ended: is the message whole? */
+/* Called when the peer has closed the connection. Returns whether the message is complete. */
 bool http_msg_ended_well(const struct http_msg *m);

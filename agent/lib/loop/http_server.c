@@ -16,11 +16,12 @@
 #define ACCEPT_PAUSE_NS		(100 * NSEC_PER_MSEC)
 #define TICK_NS			(1 * NSEC_PER_SEC)
 #define HEAD_LIMIT_NS		(20 * NSEC_PER_SEC) /* from first byte or connect to end of head */
-#define REQUEST_LIMIT_NS	(60 * NSEC_PER_SEC) /* and by default to the end of the body */
-#define RX_IDLE_NS		(30 * NSEC_PER_SEC) /* without a byte of an unfinished request */
+#define REQUEST_LIMIT_NS	(60 * NSEC_PER_SEC) /* by default, from there to end of body */
+#define RX_IDLE_NS		(30 * NSEC_PER_SEC) /* longest silence within a request */
 #define KEEP_ALIVE_NS		(75 * NSEC_PER_SEC)
-#define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* without a byte of the reply being taken */
-#define LINGER_NS		(2 * NSEC_PER_SEC)  /* so that a refused upload gets its reply */
+#define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* longest time without progress of a reply */
+/* how long the connection is still read after its last reply, so that the client gets the reply */
+#define LINGER_NS		(2 * NSEC_PER_SEC)
 
 static void resume_accept(void *arg)
 {
@@ -30,8 +31,8 @@ static void resume_accept(void *arg)
 }
 
 /*
- * Ends the connection that has waited longest without a complete request, or after its answer. So a
- * client that only holds connections open keeps no others out.
+ * Closes the oldest connection that waits for a complete request or has got its answer. So a client
+ * that only holds connections open does not keep other clients out.
  */
 static bool make_room(struct http_server *s)
 {
@@ -65,7 +66,8 @@ static void on_listen(uint32_t events, void *arg)
 		if (fd < 0 &&
 		    (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
 			counter_add(s->paused, 1);
-			io_set(&s->io, 0); /* else the loop would spin */
+			/* otherwise the loop would report the waiting client again and again */
+			io_set(&s->io, 0);
 			timer_set(s->loop, &s->resume_accept, ACCEPT_PAUSE_NS, resume_accept, s);
 		}
 		if (fd < 0)
@@ -86,10 +88,13 @@ static bool overdue(const struct http_conn *c, uint64_t now_ns)
 	uint64_t rx_idle_ns = now_ns - c->server->socket->last_read_ns(c->conn);
 
 	switch (c->phase) {
-	case IDLE: /* a new connection that has not finished its TLS handshake */
+	case IDLE: /* no byte of a request has come yet */
 		return in_phase_ns > (c->served ? KEEP_ALIVE_NS : HEAD_LIMIT_NS);
 	case READING:
-		/* While the handler was asked about the head, the connection did not read. */
+		/*
+		 * The connection does not read while the handler decides about the head, so this
+		 * time is not counted.
+		 */
 		return MIN(in_phase_ns, rx_idle_ns) > RX_IDLE_NS ||
 		       in_phase_ns > c->server->config.max_request_ns ||
 		       (c->msg.state == ST_HEAD && in_phase_ns > HEAD_LIMIT_NS);
@@ -165,8 +170,8 @@ static uint16_t bound_port(int fd)
 }
 
 /*
- * Says which key is wrong: the address, if it is not one of this machine, else the port (in use,
- * not allowed).
+ * Fills reterr with the key that is wrong: the address, if it is not one of this machine, else the
+ * port (in use, not allowed).
  */
 static void refuse(const struct http_server_config *c, int error, struct field_error *reterr)
 {

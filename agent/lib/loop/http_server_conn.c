@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One connection of the server. It collects a request, hands it to the handler, and writes the one
- * reply, now or later. Requests that the client sends ahead wait.
+ * One connection of the server. It collects a request, passes it to the handler, and writes the one
+ * reply, now or later. Requests that the client sends before the reply wait.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -140,12 +140,12 @@ static void write_reply(struct http_conn *c, int status, const char *content_typ
 void http_reply(struct http_conn *c, int status, const char *content_type,
 		const char *const *headers, const void *body, size_t n)
 {
-	if (!c->server) { /* the peer has closed, and the handler did not ask to be told */
+	if (!c->server) { /* the peer has closed, and the handler has no on_gone */
 		destroy(c);
 		return;
 	}
 	loop_assert(c->server->loop);
-	assert_se(c->phase == ASKING || c->phase == HANDLING); /* exactly once */
+	assert_se(c->phase == ASKING || c->phase == HANDLING); /* called exactly once */
 	c->on_gone = NULL;
 	c->close_after |= c->phase == ASKING; /* the body has not arrived */
 	write_reply(c, status, content_type, headers, body, n);
@@ -256,7 +256,7 @@ static void dispatch(struct http_conn *c)
 	c->server->config.handler(c, &c->in, c->server->config.arg);
 }
 
-/* true: read the body */
+/* Returns true if the body is to be read. Sends 100 Continue if the client waits for it. */
 static bool accept_body(struct http_conn *c)
 {
 	struct buf b;
@@ -273,7 +273,10 @@ static bool accept_body(struct http_conn *c)
 	return true;
 }
 
-/* The same, or later, by http_accept_body. */
+/*
+ * Asks the handler by the head alone. Returns true if the body is to be read now. If the handler
+ * has not decided, it calls http_accept_body or http_reply later.
+ */
 static bool ask_head(struct http_conn *c)
 {
 	bool now;
@@ -342,7 +345,7 @@ static void on_data(const char *p, size_t n, void *arg)
 		if (c->phase == REPLYING) /* refused */
 			return;
 	}
-	if (n) { /* sent ahead: keep one read; the rest stays in the kernel */
+	if (n) { /* bytes of a next request: one read is kept, and the rest stays in the kernel */
 		buf_add(&c->ahead, p, n);
 		read_enable(c, false);
 	}
@@ -402,8 +405,8 @@ static void on_closed(bool eof, const char *error, void *arg)
 }
 
 /*
- * The peer sends no more. It may only have closed its side and wait for the reply. But if the
- * handler asked to be told when the peer leaves, that counts as leaving, as in Go's net/http.
+ * The peer has ended its side. It may still wait for the reply. But if the handler has set on_gone,
+ * the peer counts as gone, as in Go's net/http.
  */
 static void on_ended(void *arg)
 {

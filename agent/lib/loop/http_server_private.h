@@ -8,12 +8,12 @@
 #include "lib/loop/conn.h"
 #include "lib/loop/http_parse.h"
 
-/* ASKING: whether the body may come */
+/* ASKING: the handler has the head and decides whether it accepts the body */
 enum phase { IDLE, READING, ASKING, HANDLING, REPLYING, LINGERING };
 
 /*
- * What is below a connection of the server: the functions of conn.h with these names, or those of a
- * fuzzer.
+ * The functions that a connection of the server calls: those of conn.h with these names, or those
+ * of a fuzzer.
  */
 struct http_socket_ops {
 	int (*accept)(struct loop *l, int fd, struct tls *tls, const struct conn_ops *ops,
@@ -35,7 +35,7 @@ struct http_server {
 	struct io io;
 	struct tls *tls;
 	struct http_conn *conns;
-	unsigned n_conns, n_refused; /* n_refused: of these, beyond the maximum */
+	unsigned n_conns, n_refused; /* n_refused: those beyond the maximum, which get a 503 */
 	struct timer tick, resume_accept;
 	struct counter *refused, *made_room, *paused;
 };
@@ -60,12 +60,13 @@ struct http_conn {
 int http_server_new_over(const struct http_socket_ops *socket, struct loop *l,
 			 const struct http_server_config *c, struct http_server **ret,
 			 struct field_error *reterr);
-/* Takes fd. */
+/* Takes ownership of fd. */
 void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storage *peer,
 		     bool refuse);
 /*
- * The peer has closed. Calls back the handler that still owes a reply, or keeps c until it replies.
+ * Called when the peer has closed the connection. If the handler still owes a reply, calls its
+ * on_gone, or keeps c until it replies.
  */
 void http_conn_drop(struct http_conn *c);
-/* An answer of the server itself; the connection ends after it. */
+/* Sends an answer of the server itself; the connection ends after the answer. */
 void http_conn_refuse(struct http_conn *c, int status, const char *why);

@@ -134,8 +134,9 @@ static void io_deliver(struct loop *l)
 /* ---- timers ---- */
 
 /*
- * Does not use lws_sul: lws 4.1 waits for whole milliseconds, rounded down, and polls again and
- * again within the last one. That was most of the CPU time of an idle agent.
+ * Sets the timerfd to the first timer. Does not use lws_sul: lws 4.1 waits for whole milliseconds,
+ * rounded down, and polls again and again within the last one. That was most of the CPU time of an
+ * idle agent.
  */
 static void arm(struct loop *l)
 {
@@ -183,7 +184,10 @@ void timer_set(struct loop *l, struct timer *t, uint64_t delay_ns, timer_fn *fn,
 	impl->timer = t;
 	impl->due_ns = now_ns + MIN(MAX(delay_ns, (uint64_t)1), (uint64_t)INT64_MAX - now_ns);
 	*t = (struct timer){.loop = l, .fn = fn, .arg = arg, .impl = impl};
-	/* from the end, because most new timers are timeouts of equal length, and belong there */
+	/*
+	 * searched from the end, because most new timers are timeouts of equal length, and belong
+	 * there
+	 */
 	TAILQ_FOREACH_REVERSE(before, &l->timers, timers, entry)
 	{
 		if (before->due_ns <= impl->due_ns)
@@ -223,8 +227,8 @@ struct timer *loop_next_timer(const struct loop *l, uint64_t *ret_delay_ns)
 /* ---- from other threads ---- */
 
 /*
- * Does not use lws_cancel_service(): if lws 4.1 cannot open a descriptor for it, lws goes on
- * without one, and never wakes up.
+ * Wakes the loop without lws_cancel_service(): if lws 4.1 cannot open a descriptor for this
+ * function, lws goes on without one, and never wakes up.
  */
 static void wake(struct loop *l)
 {
@@ -381,7 +385,7 @@ static int open_lws(struct loop *l)
 		.options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
 		.gid = -1,
 		.uid = -1,
-		/* without it, lws sizes its tables by RLIMIT_NOFILE: 8 MiB at a million */
+		/* otherwise lws sizes its tables by RLIMIT_NOFILE: 8 MiB at a million */
 		.fd_limit_per_thread = 64,
 	};
 	lws_sock_file_fd_type fd;
@@ -391,7 +395,7 @@ static int open_lws(struct loop *l)
 	if (!l->lws)
 		return -EIO;
 	l->vhost = lws_create_vhost(l->lws, &info);
-	/* gets a duplicate, because lws closes a descriptor that it adopts */
+	/* lws gets a duplicate, because it closes a descriptor that it adopts */
 	fd.filefd = fcntl(l->epoll_fd, F_DUPFD_CLOEXEC, 3);
 	if (fd.filefd < 0)
 		return -errno;
@@ -431,7 +435,7 @@ int loop_new(struct loop **ret)
 	int r;
 
 	l->thread = pthread_self();
-	/* so write(2) to a closed peer fails with EPIPE and does not end the process */
+	/* write(2) to a closed peer must fail with EPIPE and not end the process */
 	sigaction(SIGPIPE, &ignore, NULL);
 	pthread_mutex_init(&l->lock, NULL);
 	l->posted_tail = &l->posted;

@@ -14,12 +14,12 @@ struct loop;
 
 int loop_new(struct loop **ret);
 struct loop *loop_free(struct loop *l); /* Stops workers and closes connections. Returns NULL. */
-/* runs until loop_stop(); returns the code given to it */
+/* runs until loop_stop(); returns the code of loop_stop() */
 int loop_run(struct loop *l);
 void loop_stop(struct loop *l, int code);
 /*
- * Aborts if another thread than the loop's runs this. The functions of lib/loop that belong to the
- * loop thread assert it themselves.
+ * Aborts if another thread than the loop thread runs this. The functions of lib/loop that belong to
+ * the loop thread assert it themselves.
  */
 #define loop_assert(l) assert_se(loop_is_current(l))
 bool loop_is_current(const struct loop *l);	/* the caller runs on the loop thread */
@@ -88,9 +88,9 @@ bool worker_is_stuck(struct worker *w); /* whether its job is past its deadline 
 /* May be called in worker_stuck_fn: the job makes progress, so its deadline_ns begins again now. */
 void worker_give_time(struct worker *w);
 /*
- * Replaces a worker whose job has missed its deadline. The new one has the same name, limit and
+ * Replaces a worker whose job has missed its deadline. The new worker has the same name, limit and
  * worker_stuck_fn, and runs the queued jobs. The old one ends after its job, or with the loop, and
- * adds its counts to the new one's. The caller must not free the old one.
+ * adds its counts to those of the new one. The caller must not free the old one.
  */
 int worker_replace(struct worker *stuck, struct worker **ret);
 /*
@@ -98,7 +98,9 @@ int worker_replace(struct worker *stuck, struct worker **ret);
  * replaced.
  */
 #define worker_assert(w) assert_se(worker_is_current(w))
-/* whether the caller runs on such a thread; any thread may ask */
+/*
+ * whether the caller runs on the thread of w or of a worker that w has replaced; any thread may ask
+ */
 bool worker_is_current(const struct worker *w);
 /* Runs j->done on the loop thread. Any thread may call it. */
 void loop_post(struct loop *l, struct job *j);

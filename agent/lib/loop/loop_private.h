@@ -25,13 +25,13 @@ void io_del(struct io *io); /* called before fd is closed; does nothing if io is
 
 /*
  * For tests whose loop does not run. Returns the timer that is due first (NULL: none), and the time
- * until then.
+ * until it is due.
  */
 struct timer *loop_next_timer(const struct loop *l, uint64_t *ret_delay_ns);
 
 /*
- * Called before and after every callback into a caller's code. loop_longest_..._ns report the time
- * between.
+ * Called before and after every callback into a caller's code. loop_longest_recent_ns() and
+ * loop_longest_ever_ns() report the longest time between the two calls.
  */
 uint64_t loop_enter(void);
 void loop_leave(struct loop *l, uint64_t entered_ns);

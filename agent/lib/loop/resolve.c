@@ -27,9 +27,12 @@ struct name {
 	char *text;
 	struct addresses good; /* from the last answer with addresses; n is 0 if there was none */
 	uint64_t good_ns, begun_ns;
-	/* error of the last search, or a text that it is late; NULL: the last search succeeded */
+	/*
+	 * error of the last search, or a text that the search is late; NULL: the last search
+	 * succeeded
+	 */
 	const char *error;
-	bool searching; /* a search has run since begun_ns */
+	bool searching; /* a search that began at begun_ns is running */
 	struct lookup *waiting;
 	struct name *next;
 };
@@ -140,7 +143,7 @@ static void set_error(struct name *n, const char *error)
 	counter_set(counter("names_failing", NULL, NULL), n_failing);
 }
 
-/* The resolver fails or is late: the caller gets the last known addresses. */
+/* Gives the caller the last known addresses, because the resolver fails or is late. */
 static void stand_in(struct lookup *k, const char *reason)
 {
 	k->found = k->of->good;
@@ -214,8 +217,8 @@ static void *search_main(void *arg)
 }
 
 /*
- * Starts a search, unless one runs or too many run. A search that has run for lost_ns counts as
- * lost.
+ * Starts a search, unless one is running for this name or too many are running. A search that has
+ * run for lost_ns counts as lost.
  */
 static void begin_search(struct name *n)
 {
@@ -235,8 +238,8 @@ static void begin_search(struct name *n)
 		return;
 	}
 	/*
-	 * Sets begun_ns only now: if no thread had started, the answer of an older search would
-	 * still count. The new thread waits for the lock before it reads s.
+	 * begun_ns is set only here. If it were set before and no thread had started, the answer of
+	 * an older search would be ignored. The new thread waits for the lock before it reads s.
 	 */
 	n->begun_ns = s->begun_ns;
 	n_searches++;
@@ -266,7 +269,7 @@ static void lookup_late(void *arg)
 	struct name *n = k->of;
 
 	pthread_mutex_lock(&lock);
-	if (k->posted) { /* the answer came just before */
+	if (k->posted) { /* the answer is on its way: the posted job frees k */
 		pthread_mutex_unlock(&lock);
 		return;
 	}

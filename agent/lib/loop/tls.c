@@ -11,7 +11,7 @@
 #include "lib/loop/conn.h"
 
 #define MAX_CA_CERTS 4096 /* a limit; the largest bundles of systems have a few hundred */
-#define MAX_TOLD     64	  /* ignored certificates that are reported; the counter counts all */
+#define MAX_TOLD     64	  /* limit of reported certificates; the counter counts all ignored ones */
 
 static int no_password(char *buf, int n, int rw, void *arg)
 {
@@ -54,8 +54,8 @@ void tls_on_skipped(tls_skipped_fn *fn)
 }
 
 /*
- * A bundle is read again and again, also by several clients. true: this certificate is not reported
- * yet.
+ * Returns true if this certificate is not reported yet. A bundle is read again and again, also by
+ * several clients.
  */
 static bool is_news(uint64_t hash)
 {
@@ -84,8 +84,8 @@ static void tell_skipped(const char *bundle, unsigned nr, const X509 *x, const c
 }
 
 /*
- * Whether the error is that memory ran out: OpenSSL has a code of its own for it. The certificate
- * itself may be fine.
+ * Whether OpenSSL's error is that memory ran out (it has a code of its own). The certificate itself
+ * may be fine.
  */
 static bool lacks_memory(void)
 {
@@ -99,7 +99,7 @@ static bool lacks_memory(void)
 }
 
 /*
- * Why OpenSSL could not read a certificate. Returns the first of its reasons, because the last one
+ * Returns why OpenSSL could not read a certificate: the first of its reasons, because the last one
  * is only "nested asn1 error". OpenSSL does not report every time that memory runs out.
  */
 static const char *unread_reason(void)
@@ -129,9 +129,9 @@ static void pem_block_done(struct pem_block *b)
 #define PEM_END	  "\n-----END "
 
 /*
- * A PEM block: the text from the next line that begins a block to the line that begins another one.
- * Each block is parsed by itself, so a block without an end does not hide the next one. NULL: no
- * block is left.
+ * Returns the next PEM block: the text from the next line that begins a block to the line that
+ * begins another one. Each block is parsed by itself, so a block without an end does not hide the
+ * next one. NULL: no block is left.
  */
 static const char *next_piece(const char *text, size_t *ret_n)
 {
@@ -148,7 +148,7 @@ static const char *next_piece(const char *text, size_t *ret_n)
 	return p;
 }
 
-/* Reads only the first line of the block: the block may be cut. */
+/* Whether the block is a certificate, by its first line: the block may be cut. */
 static bool is_certificate(const char *piece, size_t n)
 {
 	static const char *const labels[] = {PEM_BEGIN PEM_STRING_X509 "-",
@@ -171,8 +171,9 @@ static bool is_whole(const char *piece, size_t n)
 }
 
 /*
- * Returns NULL if the store trusts the certificate now; else the reason why not. In both cases the
- * caller owns *ret; it may be NULL. A certificate whose key cannot be decoded is not trusted.
+ * Makes the store trust a certificate. Returns NULL, or the reason why the store does not trust it.
+ * In both cases the caller owns *ret; *ret may be NULL. A certificate whose key cannot be decoded
+ * is not trusted.
  */
 static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **ret)
 {
@@ -187,7 +188,7 @@ static const char *trust(X509_STORE *store, const struct pem_block *b, X509 **re
 	return X509_STORE_add_cert(store, *ret) ? NULL : unread_reason();
 }
 
-/* As trust(), from the text of a block. */
+/* As trust(), but reads the certificate from the text of a block. */
 static const char *trust_piece(X509_STORE *store, const char *piece, size_t n, X509 **ret)
 {
 	_cleanup_(bio_freep) BIO *b = BIO_new_mem_buf(piece, (int)n);
@@ -257,7 +258,7 @@ static int load_chain(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
 	X509_free(x);
 	while (ok && (x = PEM_read_bio_X509(b, NULL, no_password, NULL)))
 		ok = SSL_CTX_add0_chain_cert(ctx, x);
-	/* there is no other certificate, and none is cut */
+	/* the loop must have ended because no certificate was left, not because one is cut */
 	ok = ok && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
 	return ok ? 0 : field_error_set(reterr, "certificate", "%s", ssl_reason());
 }

@@ -31,14 +31,17 @@ struct worker {
 	pthread_cond_t wake;
 	struct job *queue, **queue_tail;
 	/*
-	 * the job that runs. Also NULL while a job without `done` runs, because that job frees
-	 * itself
+	 * the job that is running. Also NULL while a job without `done` is running, because that
+	 * job frees itself
 	 */
 	struct job *running;
 	uint64_t started_ns, due_ns, allowed_ns; /* due_ns 0: the job has no deadline */
 	bool busy, reported, closing, abandoned, replaced;
 	struct worker_stats stats;
-	/* as last read: a thread that has ended has no CPU clock any more */
+	/*
+	 * CPU time of the thread when it was last read: a thread that has ended has no CPU clock
+	 * any more
+	 */
 	uint64_t cpu_ns;
 	uint64_t cpu_before_ns; /* CPU time of the workers that this one has replaced */
 };
@@ -105,11 +108,14 @@ static void run_one(struct worker *w, struct job *j)
 	pthread_mutex_lock(&w->lock);
 }
 
-/* A replaced worker whose thread has ended. Its counts are added to its replacement's. */
+/*
+ * A job that ends a replaced worker after its thread: adds the worker's counts to those of its
+ * replacement.
+ */
 struct leaving_worker {
 	struct job job;
 	struct loop *loop;
-	struct worker *w; /* if it is not in the loop's list, it is freed already */
+	struct worker *w; /* if w is not in the loop's list, it is freed already */
 };
 
 static void hand_over(struct worker *from, struct worker *to)
