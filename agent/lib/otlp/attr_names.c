@@ -22,8 +22,8 @@ static const struct attr_name names[] = {
 };
 
 /*
- * The first row that a resource has is its owner: a pod of a Deployment may also have its
- * ReplicaSet, and a pod of a CronJob its Job.
+ * The kinds of owners. If a pod has several, the first row of them counts: a pod of a Deployment
+ * may also have its ReplicaSet, and a pod of a CronJob its Job.
  */
 static const struct {
 	const char *kind, *attr;
@@ -89,7 +89,10 @@ bool otlp_frame_type_is_kind(enum frame_kind k)
 	return !streq(frame_types[k], "native") && !streq(frame_types[k], "podflame");
 }
 
-/* Other types (go, rust, ruby, php, dotnet, v8js ...) count as native code. */
+/*
+ * Returns the kind of a frame by its type. Types without a kind (go, rust, ruby, php, dotnet, v8js
+ * ...) count as native code.
+ */
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 {
 	for (int k = 0; k < _FRAME_KIND_MAX; k++)
@@ -99,10 +102,10 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 }
 
 /*
- * The names of events in other profilers. OpenTelemetry's eBPF profiler uses samples/count for
- * on-CPU and events/nanoseconds for off-CPU (reporter/internal/pdata/generate.go). It uses
- * events/count for probes that podflame does not have. alloc_space and inuse_space are names of
- * Go's pprof (runtime/pprof/protomem.go).
+ * Finds the event of a type and unit, as podflame or another profiler names it. OpenTelemetry's
+ * eBPF profiler uses samples/count for on-CPU and events/nanoseconds for off-CPU
+ * (reporter/internal/pdata/generate.go). It uses events/count for probes that podflame does not
+ * have. alloc_space and inuse_space are names of Go's pprof (runtime/pprof/protomem.go).
  */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret)
 {

@@ -23,7 +23,9 @@ struct otlp_reading {
 	const struct decode_resource *resource;
 	const Otlp__Profile *in;
 	const char *path;
-	/* what all profiles of the batch that come from this one share; it has no samples */
+	/*
+	 * what all profiles of the batch that are made of this one have in common; without samples
+	 */
 	struct profile base;
 	/* factor from a value to the event's unit; 0: values are counts of samples */
 	double to_unit;
@@ -87,8 +89,8 @@ static int skip_profile(struct otlp_reading *rd, const char *reason)
 }
 
 /*
- * 1: this version does not know the event, or the profile has no unit. Such a profile is skipped
- * and counted.
+ * Reads the event and the unit. Returns 1 if this version does not know the event, or the profile
+ * has no unit. Such a profile is skipped and counted.
  */
 static int read_event(struct otlp_reading *rd)
 {
@@ -125,7 +127,7 @@ static int read_time(struct otlp_reading *rd)
 	return 0;
 }
 
-/* A hash of all bytes of the request. It is computed once. */
+/* Returns a hash of all bytes of the request. The hash is computed once. */
 static const char *request_digest(struct decoder *d)
 {
 	uint8_t digest[SHA256_DIGEST_LENGTH];
@@ -138,8 +140,8 @@ static const char *request_digest(struct decoder *d)
 }
 
 /*
- * A profile without an id gets one from the request's hash and its position in the request. If the
- * request is sent again, the id is the same.
+ * Reads the id of a profile. A profile without an id gets one from the request's hash and its
+ * position in the request. If the request is sent again, the id is the same.
  */
 static void read_id(struct otlp_reading *rd)
 {
@@ -210,7 +212,7 @@ static int read_profile_attrs(struct otlp_reading *rd)
 
 /* ---- samples ---- */
 
-/* NULL: a limit is reached. */
+/* Adds a profile to the batch. Returns NULL if a limit is reached. */
 static struct profile *new_profile(struct otlp_reading *rd)
 {
 	const struct decode_resource *res = rd->resource;
@@ -272,8 +274,8 @@ static struct profile *profile_of(struct otlp_reading *rd, const struct decode_s
 }
 
 /*
- * The value in the event's unit. A sample without values has the number of its timestamps as its
- * value.
+ * Computes a sample's value in the event's unit. If the sample has no values, the number of its
+ * timestamps is its value.
  */
 static bool sample_value(const struct otlp_reading *rd, const Otlp__Sample *in, int64_t *ret)
 {
@@ -305,7 +307,10 @@ static uint64_t sample_count(const struct otlp_reading *rd, const struct decode_
 	return in->n_timestamps_unix_nano ? in->n_timestamps_unix_nano : value > 0;
 }
 
-/* If this version does not know the cause of the wait, counts it, and returns "other". */
+/*
+ * Returns the cause of a sample's wait. If this version does not know the cause, counts it and
+ * returns "other".
+ */
 static enum wait sample_wait(const struct otlp_reading *rd, const struct decode_sample *a)
 {
 	enum wait wait = WAIT_NONE;

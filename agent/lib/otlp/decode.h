@@ -13,14 +13,15 @@
 #define MAX_TAG_BYTES 4096
 
 /*
- * A checked attribute. It has a text, or is_number, or is_bool; an attribute of another type has
- * none of them.
+ * A checked attribute. Its value is `text`, or `number` (is_number), or a bool (is_bool). An
+ * attribute of another type has none of them.
  */
 struct attr {
 	const char *key, *text;
 	int64_t number;
 	bool is_number, is_bool;
-	enum profile_label label; /* in the attribute table: whose value it is; _LABEL_MAX: none */
+	/* for rows of the attribute table: the label whose value it is; _LABEL_MAX: none */
+	enum profile_label label;
 };
 
 struct decoder {
@@ -32,7 +33,7 @@ struct decoder {
 	struct pool pool; /* the unpacked messages and other memory of this request */
 	struct batch *batch;
 	const Otlp__ProfilesDictionary *dict;
-	const char **strings; /* texts of the batch, valid UTF-8; the texts of attrs are the same */
+	const char **strings; /* texts of the batch, valid UTF-8; attrs refer to the same texts */
 	struct attr *attrs;
 	/* the frames of each location; NULL before a stack first uses the location */
 	const struct frame ***locations;
@@ -60,7 +61,7 @@ struct decode_sample {
 	uint32_t pid;
 	bool main_thread;
 	int32_t cpu;
-	int64_t count; /* -1: the sample has no such attribute; so is cpu */
+	int64_t count; /* -1: the sample has no such attribute; so has cpu */
 	struct profile_labels labels;
 };
 
@@ -77,8 +78,8 @@ int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *pa
 		      struct attr *ret);
 int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
 /*
- * *ret is 0 if the link has no ids, and also if there are more than BATCH_MAX_LINKS links, which is
- * counted.
+ * Returns a link of the batch in *ret. *ret is 0 if the link has no ids. It is also 0 if there are
+ * more than BATCH_MAX_LINKS links, which is counted.
  */
 int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
 int otlp_decode_sample(struct decoder *d, const Otlp__Sample *in, const char *path,

@@ -7,8 +7,8 @@
 #include "lib/otlp/decode.h"
 
 #define STACK_TODO	  (STACK_NONE - 1)
-#define MAX_FRAMES	  20000000 /* of all stacks together; this limits the time of one request */
-#define MAX_MAPPING_ATTRS 64	   /* each location of a mapping reads them again */
+#define MAX_FRAMES	  20000000 /* of all stacks together, to limit the time of one request */
+#define MAX_MAPPING_ATTRS 64	   /* small, because each location of a mapping reads them again */
 
 static int check_index(struct decoder *d, int32_t index, size_t n, const char *path,
 		       const char *table)
@@ -23,7 +23,7 @@ int otlp_decode_string(struct decoder *d, int32_t index, const char *path, const
 {
 	int r;
 
-	if (index == 0) { /* index 0 is "", also if the request has no string table */
+	if (index == 0) { /* index 0 is "", even if the request has no string table */
 		*ret = profile_batch_str(d->batch, "");
 		return 0;
 	}
@@ -88,7 +88,10 @@ static int check_strings(struct decoder *d)
 			      : 0;
 }
 
-/* A label is a text. An attribute of another type, and an empty one, are no label. */
+/*
+ * Returns the label that an attribute is. An attribute that is no text, or an empty one, is no
+ * label.
+ */
 static enum profile_label label_of(const struct attr *a)
 {
 	return a->text && *a->text ? profile_label_of_attr(a->key) : _LABEL_MAX;
@@ -181,7 +184,7 @@ static int check_locations(struct decoder *d)
 		char path[80];
 
 		snprintf(path, sizeof(path), "dictionary.location_table[%zu]", i);
-		/* 0: the location has no mapping, also if the request has no mapping table */
+		/* 0: the location has no mapping, even if the request has no mapping table */
 		if (l->mapping_index)
 			r = check_index(d, l->mapping_index, d->dict->n_mapping_table, path,
 					"mapping_table");
@@ -218,7 +221,7 @@ static int check_stacks(struct decoder *d)
 	return r;
 }
 
-/* A link may have no trace id or no span id. */
+/* Checks the links. A link may lack the trace id or the span id. */
 static int check_links(struct decoder *d)
 {
 	int r = 0;
@@ -308,8 +311,8 @@ static struct frame line_frame(const struct decoder *d, struct frame f, const Ot
 }
 
 /*
- * The frames of a location: one for each line, and one if it has no lines. The last one is the
- * caller of the others. NULL: memory ran out.
+ * Returns the frames of a location: one for each line, and one if it has no lines. The last frame
+ * is the outermost caller. NULL: memory ran out.
  */
 static const struct frame **location_frames(struct decoder *d, int32_t index)
 {
@@ -339,8 +342,8 @@ static const struct frame *truncated(struct decoder *d)
 }
 
 /*
- * Puts the frames into out, leaf first. If the stack is too deep, removes frames at its root end
- * and puts a marker in their place. After a failure d->pool.failed is set.
+ * Puts the frames into out, leaf first. If the stack is too deep, leaves out the frames at its root
+ * end and puts a marker in their place. After a failure d->pool.failed is set.
  */
 static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct frame **out)
 {
@@ -416,7 +419,7 @@ int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_
 	const Otlp__Link *row;
 	int r;
 
-	if (index == 0) { /* index 0 is no link, also if the request has no link table */
+	if (index == 0) { /* index 0 is no link, even if the request has no link table */
 		*ret = 0;
 		return 0;
 	}

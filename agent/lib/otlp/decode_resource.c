@@ -27,7 +27,7 @@ static void put_owner(struct decode_resource *r, const char *kind, unsigned rank
 	put_tag(r, "pod_group_type", kind);
 }
 
-/* The value as text: an integer in decimal. NULL for other types. */
+/* Returns the value as text: an integer in decimal. NULL for other types. */
 static const char *value_text(struct decoder *d, const struct attr *a)
 {
 	char number[24];
@@ -56,8 +56,8 @@ static const char *tag_key(struct decoder *d, const char *attr)
 }
 
 /*
- * The limits hold only for tags that podflame keeps. For example, a command line may be long,
- * because it is not kept.
+ * Adds a tag, if key and value are within their limits. The limits hold only for tags that podflame
+ * keeps. For example, a command line may be long, because it is not kept.
  */
 static int put_checked(struct decoder *d, struct decode_resource *r, const char *tag,
 		       const char *text, const char *path)

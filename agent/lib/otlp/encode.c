@@ -120,7 +120,7 @@ static bool count_derivable(const struct profile *p, const struct profile_sample
 	       (uint64_t)total_ns % p->period_ns == 0;
 }
 
-/* Returns how many attributes it has put into out. */
+/* Puts a sample's labels as attributes into out. Returns their number. */
 static size_t put_labels(struct encoder *e, const struct profile_labels *labels, int32_t *out)
 {
 	size_t n = 0;
@@ -222,7 +222,10 @@ static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p)
 	return out;
 }
 
-/* Appends p. Doubles the array of a scope when it is full; its memory belongs to the pool. */
+/*
+ * Appends p to the profiles of a scope. If their array is full, doubles it; its memory belongs to
+ * the pool.
+ */
 static void scope_add(struct encoder *e, Otlp__ScopeProfiles *s, Otlp__Profile *p)
 {
 	size_t n = s->n_profiles;

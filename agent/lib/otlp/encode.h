@@ -22,7 +22,9 @@ struct encoder {
 	})
 
 int32_t otlp_put_string(struct encoder *e, const char *s);
-/* An attribute is a text. If text is NULL, it is a number. If both are NULL, it is `true`. */
+/*
+ * Returns the row of an attribute: a text, or if text is NULL a number, or if both are NULL `true`.
+ */
 int32_t otlp_put_attr(struct encoder *e, const char *name, const char *text,
 			const int64_t *number);
 int32_t otlp_put_stack(struct encoder *e, uint32_t index);

@@ -138,11 +138,11 @@ static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[
 	size_t n = 0;
 
 	out[n++] = otlp_put_attr(e, ATTR_FRAME_TYPE, otlp_frame_type_of(f->kind), NULL);
-	/* an older hub knows the kind cuda, but not the type */
+	/* an older hub knows the kind cuda, but not its frame type */
 	if (!otlp_frame_type_is_kind(f->kind) || f->kind == FRAME_CUDA)
 		out[n++] =
 			otlp_put_attr(e, ATTR_FRAME_KIND, profile_frame_kind_name(f->kind), NULL);
-	if (f->inlined) /* its caller is not in this stack */
+	if (f->inlined) /* the frame's caller is not in this stack */
 		out[n++] = otlp_put_attr(e, ATTR_INLINED, NULL, NULL);
 	return n;
 }
@@ -224,7 +224,7 @@ void **otlp_encode_rows(struct encoder *e, const struct ids *t, void *row0, size
 	return rows;
 }
 
-/* The rows are the links of the batch, in the same order. */
+/* Makes the rows of the links: those of the batch, in the same order. */
 static Otlp__Link **make_links(struct encoder *e, size_t *ret_n)
 {
 	const struct batch *b = e->batch;

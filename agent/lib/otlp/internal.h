@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by encode.c and decode.c of otlp: memory, index tables, names of attributes. Not for other
- * modules. docs/otlp.md lists all names.
+ * Shared by the files that encode and decode: memory, index tables, names of attributes. Not for
+ * other modules. docs/otlp.md lists all names.
  */
 #pragma once
 
@@ -61,7 +61,7 @@ void otlp_ids_done(struct ids *t);
 #define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* the reason follows */
 /* the label's key follows: the tag is k8s.label.KEY */
 #define ATTR_LABEL	 "k8s.pod.label."
-/* the tag's key follows: tags that have no attribute of their own */
+/* for tags without an attribute of their own; the tag's key follows */
 #define ATTR_TAG	 "podflame.tag."
 #define TAG_LABEL	 "k8s.label."
 
@@ -75,17 +75,20 @@ const struct attr_name *otlp_attr_by_name(const char *attr);
 /* "Deployment" -> "k8s.deployment.name"; NULL: podflame knows no attribute for the kind. */
 const char *otlp_attr_of_owner(const char *kind);
 /*
- * "k8s.deployment.name" -> "Deployment". If a resource has two owners, the one with the lower rank
- * is the workload.
+ * "k8s.deployment.name" -> "Deployment". If a resource has several owners, the one with the lowest
+ * rank is the workload.
  */
 const char *otlp_owner_of_attr(const char *attr, unsigned *ret_rank);
 const char *otlp_frame_type_of(enum frame_kind k);
-/* Whether the type of a frame says its kind to a hub that knows the type. */
+/* Whether a hub that knows the type of a frame also knows the frame's kind from it. */
 bool otlp_frame_type_is_kind(enum frame_kind k);
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
-/* The event of a profile with this type and unit, whether podflame or another profiler made it. */
+/*
+ * Finds the event of a profile with this type and unit, whether podflame or another profiler made
+ * the profile.
+ */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret);
-/* The factor from `unit` to `to`. 0: the units do not fit, or one is not known. */
+/* Returns the factor from `unit` to `to`. 0: the units do not fit together, or one is not known. */
 double otlp_unit_in(const char *unit, const char *to);
 /* Whether s is the decimal text of a number that gives the same text again. */
 bool otlp_text_is_number(const char *s, int64_t *ret);

@@ -42,12 +42,12 @@ static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 	return false;
 }
 
-/* Reads one field. Returns NULL or the error. */
+/* Reads one field. Returns NULL, or a text for an error. */
 static const char *read_token(const uint8_t *p, const uint8_t *end, struct token *ret)
 {
 	uint64_t tag, n = 0;
 
-	ret->number = 0; /* so an error does not name the field before */
+	ret->number = 0; /* an error must not name the field before */
 	if (!read_varint(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
 		return "bad field tag";
 	*ret = (struct token){.number = (uint32_t)(tag >> 3), .type = (enum wire_type)(tag & 7)};
@@ -100,7 +100,7 @@ static bool type_fits(const ProtobufCFieldDescriptor *f, enum wire_type t)
 	}
 }
 
-/* How many fields of the same number stand before this one. Called only for an error. */
+/* Counts the fields of the same number before the current one. Called only for an error. */
 static size_t index_of(const struct wire_level *l)
 {
 	size_t index = 0;
