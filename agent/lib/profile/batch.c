@@ -94,7 +94,10 @@ static void table_grow(struct batch_arena *a, struct batch_table *t)
 	free(old.hashes);
 }
 
-/* The entry that equals key. If there is none, NULL, and *ret_slot is the slot for it. */
+/*
+ * Returns the entry that equals key. If there is none, returns NULL and sets *ret_slot to the slot
+ * for it.
+ */
 static void *table_find(struct batch_arena *a, struct batch_table *t, uint64_t hash,
 			equal_fn *equal, const void *key, size_t n, size_t *ret_slot)
 {
@@ -200,7 +203,7 @@ const char *profile_batch_str(struct batch *b, const char *s)
 	return s ? profile_batch_strn(b, s, strlen(s)) : NULL;
 }
 
-/* Both frames hold interned strings, so equal strings have the same pointer. */
+/* Compares pointers of strings, not strings: both frames hold interned strings. */
 static bool frame_equal(const void *entry, const void *key, size_t n)
 {
 	(void)n;
@@ -358,7 +361,7 @@ struct profile *profile_batch_profile(struct batch *b)
 	return p;
 }
 
-/* The index of key, or the index at which it must be inserted. */
+/* Returns the index of key, or the index at which it must be inserted. */
 static size_t tag_slot(const struct tags *t, const char *key)
 {
 	size_t lo = 0, hi = t->n;
@@ -428,7 +431,7 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16])
 	buf_init(&b, 0);
 	for (size_t i = 0; i < n; i++)
 		buf_add(&b, parts[i], strlen(parts[i]) + (i + 1 < n));
-	/* a digest that was not written is a random id: it could equal the id of another window */
+	/* without SHA256() the digest could be any bytes, and equal the id of another window */
 	if (!SHA256((const uint8_t *)b.data, b.len, digest))
 		out_of_memory();
 	memcpy(ret, digest, 16);

@@ -33,7 +33,7 @@ int profile_frame_kind_from_name(const char *s, enum frame_kind *ret)
 	return -ENOENT;
 }
 
-/* ';' separates frames, so a ';' in a name is replaced, as DeepFlow does. */
+/* Replaces each ';' in a name by ':', as DeepFlow does, because ';' separates frames. */
 static void replace_separators(struct buf *out, size_t from)
 {
 	for (size_t i = from; i < out->len; i++)

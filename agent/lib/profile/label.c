@@ -14,7 +14,10 @@ static void handle(uint64_t number, char ret[static LABEL_TEXT_BYTES])
 	snprintf(ret, LABEL_TEXT_BYTES, "0x%" PRIx64, number);
 }
 
-/* A stream is a handle, 0 or CU_STREAM_LEGACY (1), or CU_STREAM_PER_THREAD (2): cuda.h of CUDA. */
+/*
+ * Writes a CUDA stream: a handle, 0 or CU_STREAM_LEGACY (1), or CU_STREAM_PER_THREAD (2): cuda.h of
+ * CUDA.
+ */
 static void stream(uint64_t number, char ret[static LABEL_TEXT_BYTES])
 {
 	if (number > 2)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A struct losses: a short list with one row for each pair of events and reason. It runs no thread.
+ * A struct losses: a short list with one row for each pair of events and reason. No thread of its
+ * own.
  */
 #include "lib/profile/profile.h"
 
@@ -16,7 +17,10 @@ static struct lost *find(const struct losses *l, unsigned event_mask, const char
 	return NULL;
 }
 
-/* The last of LOSSES_MAX rows counts all losses that have no row of their own. */
+/*
+ * Returns the row of a kind of loss. The last of LOSSES_MAX rows counts all losses that have no row
+ * of their own.
+ */
 static struct lost *row_of(struct losses *l, unsigned event_mask, const char *reason)
 {
 	struct lost *row = find(l, event_mask, reason);

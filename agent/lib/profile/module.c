@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What kind of code a file holds, by its path. This is the only place that decides it for frames of
- * native code.
+ * What kind of code a file holds, by its path. Only this file decides it for frames of native code.
  */
 #include "lib/profile/profile.h"
 
 #include <limits.h>
 
-#define HASH_DIGITS 8 /* of the file's SHA-256 (auditwheel) */
+#define HASH_DIGITS 8 /* of the file's SHA-256, in names that auditwheel makes */
 
 /*
  * The libraries of CUDA: the driver, the CUDA toolkit, and what NVIDIA builds on it for deep
@@ -55,7 +54,10 @@ static const char *const cuda_libraries[] = {
 	"libcufile*",
 };
 
-/* Wheels of Python contain copies with a hash in the name: "libcudart-d0da41ae.so.11.0". */
+/*
+ * Returns the rest of a name after a hash. Wheels of Python contain copies with a hash in the name:
+ * "libcudart-d0da41ae.so.11.0".
+ */
 static const char *behind_hash(const char *s)
 {
 	bool hash = *s == '-' && strspn(s + 1, "0123456789abcdef") == HASH_DIGITS;

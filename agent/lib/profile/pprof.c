@@ -103,8 +103,8 @@ static uint64_t string_index(struct writer *w, const char *s)
 }
 
 /*
- * The number of a name together with `of`, because several mappings may have one path, and several
- * functions one name.
+ * Returns the number of the pair of name and `of`. The name alone is not enough: several mappings
+ * may have one path, and several functions one name.
  */
 static uint64_t *number_of_both(struct writer *w, struct numbers *t, const char *name,
 				const char *of)
@@ -128,7 +128,7 @@ static uint64_t mapping_id(struct writer *w, const struct frame *f)
 		put_int(&w->message, 1, *v);
 		put_int(&w->message, 5, file);
 		put_int(&w->message, 6, id);
-		/* has_functions: tells tools that they need not look up the names */
+		/* has_functions: tools need not look up the names */
 		put_int(&w->message, 7, 1);
 		put_message(w->out, PROFILE_MAPPING, &w->message);
 	}
@@ -136,8 +136,8 @@ static uint64_t mapping_id(struct writer *w, const struct frame *f)
 }
 
 /*
- * A function's line is the line of its declaration. It tells two functions with one name in one
- * file apart.
+ * Returns the id of a function. Its line is the line of its declaration, which distinguishes two
+ * functions with one name in one file.
  */
 static uint64_t function_id(struct writer *w, const struct frame *f)
 {

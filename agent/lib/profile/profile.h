@@ -72,7 +72,7 @@ const struct label_info *profile_label_info(enum profile_label l);
 enum profile_label profile_label_of_tag(const char *tag);
 enum profile_label profile_label_of_attr(const char *attr);
 #define LABEL_TEXT_BYTES 24
-/* The value of a label that the kernel reported as a number. */
+/* Writes the value of a label that the kernel reported as a number. */
 void profile_label_text(enum profile_label l, uint64_t number, char ret[static LABEL_TEXT_BYTES]);
 
 /*
@@ -98,9 +98,9 @@ enum frame_kind {			/* stores keep these numbers: add a new kind at the end */
 const char *profile_frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
 int profile_frame_kind_from_name(const char *s, enum frame_kind *ret);
 /*
- * The kind of native frames of a file: FRAME_CUDA for CUDA's own libraries, FRAME_LIBRARY if the
- * path contains ".so", as in DeepFlow, else FRAME_APP. What a program has linked statically belongs
- * to the program.
+ * Returns the kind of native frames of a file: FRAME_CUDA for CUDA's own libraries, FRAME_LIBRARY
+ * if the path contains ".so", as in DeepFlow, else FRAME_APP. Code that is statically linked into a
+ * program belongs to the program.
  */
 enum frame_kind profile_module_kind(const char *path);
 
@@ -128,17 +128,20 @@ struct stack_head {
 };
 
 /*
- * The text of one frame as DeepFlow writes it (prefixes, [module], [unknown] 0x%016lx, [unknown
- * start_thread?] for the outermost user frame). ';' becomes ':'.
+ * Appends the text of one frame as DeepFlow writes it (prefixes, [module], [unknown] 0x%016lx,
+ * [unknown start_thread?] for the outermost user frame). ';' becomes ':'.
  */
 void profile_frame_render(const struct frame *f, bool outermost_user, struct buf *out);
 /* As profile_frame_render(), but ';' stays, because the text of one frame needs no separator. */
 void profile_frame_name(const struct frame *f, bool outermost_user, struct buf *out);
-/* The leaf that shows the cause of a wait: "[wait: lock]". NULL for WAIT_NONE. It is a constant. */
+/*
+ * Returns the leaf that shows the cause of a wait: "[wait: lock]". NULL for WAIT_NONE. The frame is
+ * a constant.
+ */
 const struct frame *profile_wait_frame(enum wait w);
 /*
- * The text of a whole stack, from root to leaf with ';' between frames: "[t] worker;main;[l]
- * write;[k] do_syscall_64;[wait: lock]".
+ * Appends the text of a whole stack, from root to leaf with ';' between frames: "[t]
+ * worker;main;[l] write;[k] do_syscall_64;[wait: lock]".
  */
 void profile_stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
 		  struct buf *out);
@@ -167,7 +170,7 @@ struct profile_labels {
 struct profile_sample {
 	uint32_t stack; /* index into the batch's stacks; STACK_NONE: no stack (Total) */
 	int64_t value;			/* in the event's unit */
-	uint64_t n_samples;		/* how many samples of the kernel are added up in it */
+	uint64_t n_samples;		/* how many of the kernel's samples are added up in it */
 	const char *process_comm;	/* Total only */
 	const char *thread_comm;
 	bool main_thread;
@@ -190,10 +193,10 @@ struct profile_link {
 };
 
 /*
- * The number of samples that were lost before they were in a profile. The value is passed on with
- * the data that should have contained them (a drain or a request), until it is in the window. All
- * zero: nothing was lost. A kind is a pair of events and reason. If there are more than LOSSES_MAX
- * kinds, the rest is counted as one kind: "other", of unknown events.
+ * The number of samples that were lost before they were in a profile, by kind: a pair of events and
+ * reason. A struct losses is passed on with the data that should have contained the samples (a
+ * drain or a request), until it is in the window. All zero: nothing was lost. If there are more
+ * than LOSSES_MAX kinds, the rest is counted as one kind: "other", of unknown events.
  */
 #define LOSSES_MAX 128
 struct lost {
@@ -264,7 +267,7 @@ struct batch *profile_batch_new(void);
 struct batch *profile_batch_free(struct batch *b);
 void profile_batch_freep(struct batch **b);
 size_t profile_batch_bytes(const struct batch *b);	/* the bytes of its arena */
-/* An interned copy that is freed with the batch; NULL gives NULL. */
+/* Returns an interned copy that is freed with the batch; NULL gives NULL. */
 const char *profile_batch_str(struct batch *b, const char *s);
 const char *profile_batch_strn(struct batch *b, const char *s, size_t n);
 int profile_batch_stack(struct batch *b, const struct frame *root_first, size_t n,
@@ -277,14 +280,14 @@ const struct frame *profile_batch_frame(struct batch *b, const struct frame *f);
 int profile_batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
 		   uint32_t *ret_index);
 /*
- * *ret_link is the value for profile_sample.link. Adds the context if the batch lacks it. -E2BIG:
+ * Adds the context if the batch lacks it. *ret_link is the value for profile_sample.link. -E2BIG:
  * the batch has BATCH_MAX_LINKS.
  */
 #define BATCH_MAX_LINKS 65536
 int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
 /*
- * An interned copy for profile_sample.labels. The values must come from profile_batch_str(): only
- * pointers are compared. NULL: l has no value.
+ * Returns an interned copy for profile_sample.labels. The values must come from
+ * profile_batch_str(): only pointers are compared. NULL: l has no value.
  */
 const struct profile_labels *profile_batch_labels(struct batch *b, const struct profile_labels *l);
 struct profile *profile_batch_profile(struct batch *b);	/* zeroed, owned by b */
@@ -296,8 +299,8 @@ void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64
 		  uint64_t time_ns);
 
 /*
- * The first 16 bytes of the SHA-256 of the parts, with '\0' between them. So a window that is sent
- * again has the same id.
+ * Makes an id: the first 16 bytes of the SHA-256 of the parts, with '\0' between them. So a window
+ * that is sent again has the same id.
  */
 void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
 
