@@ -112,7 +112,7 @@ struct reason_info {
 	enum reason_weight weight;
 	enum reason_audience audience;
 	const char *meaning;	/* sentences, in Markdown */
-	const char *advice;	/* what this person can do; NULL: nothing */
+	const char *advice;	/* what the audience can do; NULL: nothing */
 	/* the text in messages before "N pods (for example NS/NAME)"; NULL: it has none */
 	const char *about_pods;
 };
@@ -123,7 +123,7 @@ const char *reason_name(enum reason r);
 /* REASON_NONE: this version has no reason of that name, or the name is NULL or "". */
 enum reason reason_by_name(const char *name);
 /*
- * The text "no selected container runs yet in 3 pods (for example app/web)". r must have
- * about_pods. The caller frees the text.
+ * Returns a text such as "no selected container runs yet in 3 pods (for example app/web)". r must
+ * have about_pods. The caller frees the text.
  */
 char *reason_about_pods(enum reason r, unsigned n_pods, const char *example);
