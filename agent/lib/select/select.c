@@ -10,8 +10,8 @@ bool select_takes_node(const struct target_selection *s, const json_t *labels)
 }
 
 /*
- * Kubernetes gives every namespace a label with its name. So even if the agent does not have the
- * namespace's labels yet, it knows this one.
+ * Whether the target selects the namespace. Kubernetes gives every namespace a label with its name.
+ * So the agent knows this label even if it does not have the namespace's labels yet.
  */
 bool select_takes_namespace(const struct target_selection *s, const char *ns, const json_t *labels)
 {

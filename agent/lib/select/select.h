@@ -13,8 +13,9 @@
 #define SELECT_LABEL "podflame.io/profiling"
 
 /*
- * As labels.Requirement.Matches of k8s.io/apimachinery. sel NULL matches nothing, and {}
- * everything. A selector with a member that this version does not know matches nothing.
+ * Whether the selector matches the labels, as labels.Requirement.Matches of k8s.io/apimachinery
+ * decides it. sel NULL matches nothing, and {} everything. A selector with a member that this
+ * version does not know matches nothing.
  */
 bool select_selector_matches(const json_t *sel, const json_t *labels);
 
@@ -38,7 +39,8 @@ bool select_takes_namespace(const struct target_selection *s, const char *ns, co
 bool select_matches(const struct target_selection *s, const struct selected *p);
 
 /*
- * Why a pod must not be profiled although the target selects it. REASON_NONE: it may be profiled.
+ * Returns why a pod must not be profiled although the target selects it. REASON_NONE: the pod may
+ * be profiled.
  */
 enum reason select_refusal(const struct target_selection *s, const struct selected *p,
 			   bool opt_in_required);

@@ -32,7 +32,10 @@ static bool expression_holds(const json_t *e, const json_t *labels)
 	return streq(op, "DoesNotExist") && !label;
 }
 
-/* A selector with an unknown member matches nothing, because the member may narrow it. */
+/*
+ * Whether words has all members of obj. A selector with an unknown member matches nothing, because
+ * this member may exclude pods.
+ */
 static bool has_only(const json_t *obj, const char *const *words, size_t n)
 {
 	size_t found = 0;
