@@ -3,8 +3,8 @@
  * Demangles names with libiberty (Rust, and C++ in the form that GNU tools show). C++ names that
  * libiberty cannot read go to LLVM's libc++abi. A short hostile name may stand for gigabytes of
  * text, nest without end, or take years. So output, memory, stack and time have limits. A signal
- * handler may stop the demangling at any point. This is safe because all its memory is on the stack
- * or in the arena below: demanglers.sh makes the demanglers call the malloc() of this file.
+ * handler may stop the demangling at any point. This is safe because all memory of the demanglers
+ * is on the stack or in the arena below: demanglers.sh makes them call the malloc() of this file.
  */
 #include "lib/symbols/demangle.h"
 
@@ -113,8 +113,8 @@ static void on_tick(int signal)
 }
 
 /*
- * Nothing but this thread's stack is mapped in the two STACK_BYTES below work.stack. So a fault in
- * this range means that the stack has reached its limit.
+ * Stops the name if the fault is in the two STACK_BYTES below work.stack. Only this thread's stack
+ * is mapped there, so such a fault means that the stack has reached its limit.
  */
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
@@ -128,9 +128,9 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 }
 
 /*
- * The tick may come when less than a KiB of the stack is left, so its handler has its own stack.
- * gcc's AddressSanitizer cannot jump out of such a handler. In a build with it, a name that takes
- * too long ends the child.
+ * The signal of a tick may arrive when less than a KiB of the stack is left, so its handler has its
+ * own stack. gcc's AddressSanitizer cannot jump out of such a handler. So in a build with it, a
+ * name that takes too long ends the child.
  */
 #ifdef __SANITIZE_ADDRESS__
 #define TICK_STACK 0
@@ -162,7 +162,7 @@ int elf_demangle_begin(void)
 
 /* ---- names ---- */
 
-/* Rust's legacy form: _ZN...17h<16 hex>E. */
+/* Whether a name has Rust's legacy form: _ZN...17h<16 hex>E. */
 static bool is_rust_legacy(const char *name, size_t n)
 {
 	const char *hash = n > RUST_HASH_LENGTH ? name + n - RUST_HASH_LENGTH : "";
@@ -204,8 +204,8 @@ static bool append_clones(const char *s)
 }
 
 /*
- * libc++abi writes the ending of a clone as " (.part.0.cold)"; this function replaces it. A '.' may
- * also be inside a name: gcc's coroutines have such types.
+ * Demangles with libc++abi, and replaces the ending of a clone, which libc++abi writes as "
+ * (.part.0.cold)". A '.' may also be inside a name: gcc's coroutines have such types.
  */
 static bool by_llvm(const char *name)
 {

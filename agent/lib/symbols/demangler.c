@@ -15,11 +15,11 @@
 #define IMPATIENT_ANSWER_NS (300 * NSEC_PER_MSEC)
 /* after two timeouts in a row, an impatient owner asks no child for this time */
 #define PAUSE_NS (3 * NSEC_PER_SEC)
-#define RETRY_NS (10 * NSEC_PER_SEC) /* after a child that could not be started */
+#define RETRY_NS (10 * NSEC_PER_SEC) /* pause after a child that could not be started */
 /* pause for a file's names, after the first timeout at one of them */
 #define FILE_PAUSE_NS	  (10 * NSEC_PER_SEC)
 #define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC) /* each timeout doubles the pause */
-/* the loss of a child that lived longer is no attack, so it is the first in a row */
+/* a child that lived longer was not killed by an attack: its loss is the first in a row */
 #define CALM_NS	      NSEC_PER_SEC
 #define SLOW_NAME_NS  (NSEC_PER_MSEC / 10)
 #define SLOW_NAMES_NS (200 * NSEC_PER_MSEC)
@@ -97,7 +97,7 @@ static bool is_answer(const struct demangler *d, size_t n)
 	       (r->result != DEMANGLE_OK || r->n > 0);
 }
 
-/* No child could be asked. So the name is not at fault. */
+/* Called if no child could be asked. The name is not the cause. */
 static const char *no_child(struct demangler *d, int error)
 {
 	d->retry_ns = error == -EAGAIN ? child_next_ns(d->child) : now_mono_ns() + RETRY_NS;
@@ -112,8 +112,9 @@ static void answered(struct demangler *d)
 }
 
 /*
- * One late answer may be the name's fault. If the next child, which was asked for a name of another
- * file, is late, too, the machine is too busy. Then an impatient owner asks no child for a while.
+ * Called after a late answer. The name may be the cause of one. If the next child, which was asked
+ * for a name of another file, is late, too, the machine is too busy. Then an impatient owner asks
+ * no child for a while.
  */
 static const char *timed_out(struct demangler *d)
 {
@@ -170,10 +171,10 @@ static void forgive(struct name_cost *cost)
 }
 
 /*
- * Called when a child has failed at one of the file's names. After a timeout, the file's names are
- * not asked for until a pause is over, because the machine may have been too busy. The pause gets
- * longer each time. before: the file's cost before this name, so that two timeouts at it lengthen
- * the pause only once.
+ * Called when a child has failed at one of the file's names. After a timeout, no child is asked for
+ * the file's names until a pause is over, because the machine may have been too busy. The pause
+ * gets longer each time. before: the file's cost before this name, so that two timeouts at one name
+ * lengthen the pause only once.
  */
 static void charge(struct name_cost *cost, const struct name_cost *before, const char *reason)
 {
@@ -224,7 +225,7 @@ static void pay(struct name_cost *cost, uint64_t cpu_ns)
 		cost->pause_ns = 0;
 }
 
-/* The demangled name; NULL: the name stays mangled. */
+/* Returns the demangled name, or NULL if the name stays mangled. */
 static char *readable(struct demangler *d, const char *name, size_t n, struct name_cost *cost,
 		      uint64_t *ret_again_ns)
 {

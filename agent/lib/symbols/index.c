@@ -388,7 +388,7 @@ bool elf_index_text(const struct elf_index *i, size_t k, struct elf_text *ret)
 	return false;
 }
 
-/* The last item that starts at or before address. Each item begins with its address. */
+/* Returns the last item that starts at or before address. Each item begins with its address. */
 static const void *last_before(const void *items, uint32_t n, size_t stride, uint64_t address)
 {
 	const char *base = items;

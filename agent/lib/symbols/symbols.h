@@ -34,16 +34,17 @@ const char *elf_index_build_id(const struct elf_index *i);	/* hex; "": the file 
  */
 bool elf_index_equal(const struct elf_index *a, const struct elf_index *b);
 /*
- * The ELF virtual address of a file offset, by the PT_LOAD headers. -ENOENT: it is in no segment.
+ * Finds the ELF virtual address of a file offset, by the PT_LOAD headers. -ENOENT: the offset is in
+ * no segment.
  */
 int elf_index_address(const struct elf_index *i, uint64_t file_offset, uint64_t *ret_address);
 /*
- * The ELF virtual address of the first byte of an executable mapping. The segment may begin inside
- * that page, behind the end of another segment.
+ * Finds the ELF virtual address of the first byte of an executable mapping. The segment may begin
+ * inside the first page of the mapping, behind the end of another segment.
  */
 int elf_index_mapping_address(const struct elf_index *i, uint64_t file_offset, uint64_t bytes,
 			      uint64_t *ret_address);
-/* The k-th executable segment, from 0; false: there is none. */
+/* Returns the k-th executable segment, from 0; false: there is none. */
 struct elf_text {
 	uint64_t address, offset, bytes;	/* bytes: size in the file */
 };
@@ -63,9 +64,12 @@ struct elf_symbol {
 	uint32_t line;			/* 0: not known */
 };
 size_t elf_index_n_symbols(const struct elf_index *i);
-/* -ENOENT: the address is in no symbol. A symbol beside it is never returned. */
+/*
+ * Finds the symbol that contains the address. -ENOENT: there is none. A symbol beside the address
+ * is never returned.
+ */
 int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret);
-/* The first symbol with exactly this name. It reads all symbols. -ENOENT: there is none. */
+/* Finds the first symbol with exactly this name. Reads all symbols. -ENOENT: there is none. */
 int elf_index_find_symbol(const struct elf_index *i, const char *name, struct elf_symbol *ret);
 /* A function that was inlined at an address. */
 struct elf_inline {
@@ -75,8 +79,8 @@ struct elf_inline {
 };
 #define ELF_INLINES_MAX 64
 /*
- * The innermost function is first; at most ELF_INLINES_MAX. Returns 0 if nothing is inlined at the
- * address. The symbol around them is not included.
+ * Finds the functions that were inlined at the address, innermost first. Returns their number: at
+ * most ELF_INLINES_MAX, 0 if nothing is inlined there. The symbol around them is not included.
  */
 size_t elf_index_inlines(const struct elf_index *i, uint64_t address,
 			 struct elf_inline ret[ELF_INLINES_MAX]);
@@ -92,14 +96,14 @@ struct elf_mark {
 size_t elf_index_n_marks(const struct elf_index *i);
 /* sorted by name, then by address */
 struct elf_mark elf_index_mark(const struct elf_index *i, size_t k);
-/* The first mark with exactly this name. -ENOENT: there is none. */
+/* Finds the first mark with exactly this name. -ENOENT: there is none. */
 int elf_index_find_mark(const struct elf_index *i, const char *name, struct elf_mark *ret);
 
 /* ---- unwind tables ---- */
 struct elf_page {			/* sorted by number */
 	uint32_t number;		/* ELF virtual address >> PF_PAGE_BITS */
 	uint32_t n_rows;		/* 1..PF_PAGE_ROWS_MAX */
-	/* index of its first row; rows of a page follow those of the page before */
+	/* index of its first row; the rows of a page follow those of the previous page */
 	uint32_t first_row;
 	uint32_t pad;
 };
@@ -149,19 +153,17 @@ enum elf_index_flag {
 	ELF_INDEX_COMPRESSED = 7 << 11,		/* mask of these three */
 };
 unsigned elf_index_flags(const struct elf_index *i);
-/*
- * What the index lacks, for users: a word for counters and a text for people. Both are constants.
- */
+/* What the index lacks, for users: a word for counters, and a text. Both are constants. */
 struct elf_lack {
 	const char *word, *text;
 };
 #define ELF_LACKS_MAX 12
 size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
-/* The number of rows with PF_RULE_UNSUPPORTED. It reads all rows. */
+/* Returns the number of rows with PF_RULE_UNSUPPORTED. Reads all rows. */
 size_t elf_index_unsupported_rows(const struct elf_index *i);
 /* The file name in .gnu_debuglink, which has no '/'; "": there is none. */
 const char *elf_index_debuglink(const struct elf_index *i, uint32_t *ret_crc);
-/* Other files that the debug index needs (.dwo): path as the compiler wrote it, and id. */
+/* Another file that the debug index needs (.dwo): path as the compiler wrote it, and id. */
 struct elf_wanted {
 	const char *path;
 	uint64_t dwo_id;
