@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads and writes whole files while each of the calls fails. Also tests that fault_each() finds
+ * Reads and writes whole files while each system call fails. Also tests that fault_each() finds
  * leaks and wrong results.
  */
 #include "lib/base/fault.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* base: the parts that read text of users. */
+/* Tests of base: mostly of the parts that read text of users. */
 #include "lib/base/base.h"
 #include "lib/base/testabort.h"
 
@@ -147,7 +147,7 @@ static void test_time(void **state)
 	assert_int_equal(time_parse("2026-11-21T14:00:00+01:00", &ns), 0);
 	assert_int_equal(ns, 1795266000000000000ULL);
 	assert_int_equal(time_parse("yesterday", &ns), -EINVAL);
-	/* the year is too large for 64 bits of nanoseconds */
+	/* the year's nanoseconds do not fit into 64 bits */
 	assert_int_equal(time_parse("9999-12-31T23:59:59Z", &ns), -ERANGE);
 	assert_int_equal(time_parse("2500-01-01T00:00:00Z", &ns), 0);
 	assert_int_equal(ns, UINT64_C(16725225600) * NSEC_PER_SEC);
@@ -187,7 +187,7 @@ static void test_yaml_types_and_positions(void **state)
 }
 
 /*
- * If the path of an item is long, its position is not kept: else a text of a megabyte would need
+ * The position of an item with a long path is not kept: otherwise a text of a megabyte would need
  * gigabytes of memory.
  */
 static void test_yaml_keeps_no_long_positions(void **state)
@@ -419,8 +419,8 @@ static void unmix(uint32_t s[3])
 }
 
 /*
- * A key that differs for each i, but has the same hash (HASH_JEN) for every i: its last 12 bytes
- * bring the hash to the same state.
+ * Makes a key that differs for each i, but has the same hash (HASH_JEN) for every i: its last 12
+ * bytes bring the hash to the same state.
  */
 static void make_key(uint32_t i, struct key *k)
 {
@@ -457,7 +457,10 @@ static void test_keys_that_were_chosen_do_not_meet(void **state)
 	free(keys);
 }
 
-/* [{"k0": "v", ...}] with n members each: a tenant can make such an object. */
+/*
+ * Returns n objects such as {"k0": "v", ...} with n_members members each: a tenant can make such an
+ * object.
+ */
 static json_t *many(unsigned n, unsigned n_members, json_t *(*value)(void))
 {
 	json_t *list = json_array();

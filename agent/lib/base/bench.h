@@ -17,7 +17,7 @@ static inline void bench_report(const char *name, double value, const char *unit
 	fflush(stdout);
 }
 
-/* As bench_report(), with a goal for the value, such as ">= 200000" or "<= 30". */
+/* As bench_report(), with a goal for the value: a text such as ">= 200000" or "<= 30". */
 static inline void bench_goal(const char *name, double value, const char *unit, const char *goal,
 			      const char *compared_with)
 {
@@ -37,8 +37,8 @@ static inline int bench_by_value(const void *a, const void *b)
 }
 
 /*
- * 0 / 0 (NaN) is the value of a round in which nothing ran. Such a value sorts last, and
- * bench_rounds ignores it.
+ * Returns the median; sorts the values. NaN (0 / 0) is the value of a round in which nothing ran.
+ * It is sorted last, and bench_rounds ignores it.
  */
 static inline double bench_median(double *values, size_t n)
 {
@@ -67,7 +67,7 @@ static inline void bench_rounds(const char *name, double *values, size_t n, cons
 	fflush(stdout);
 }
 
-/* err: errno or its negative. */
+/* Prints what failed and why, and ends the program. err: errno or its negative. */
 static inline _Noreturn void bench_die(const char *what, int err)
 {
 	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what,

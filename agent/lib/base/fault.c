@@ -17,7 +17,10 @@
 #include <unistd.h>
 
 #define FAULT_SHORT (-1) /* no error: the call does half of what was asked for */
-/* after its first failure, a run may keep something for good: a counter, a cache */
+/*
+ * how often a call is made to fail: after a first failure, a run may keep memory or descriptors for
+ * good (a counter, a cache)
+ */
 #define FAULT_TRIES 3
 
 static const struct {
@@ -101,7 +104,7 @@ void fault_in_children(void)
 	atomic_store(&armed->call, -1);
 }
 
-/* The error with which this call must fail; 0: the call must not fail. */
+/* Returns the error with which this call must fail; 0: the call must not fail. */
 static int fault(enum fault_call call)
 {
 	unsigned n;
@@ -136,8 +139,8 @@ static long count_fds(void)
 }
 
 /*
- * Counts mappings of files and of BPF, not the allocator's, because their number changes all the
- * time.
+ * Counts mappings of files and of BPF. It does not count those of the allocator, because their
+ * number changes all the time.
  */
 static long count_maps(void)
 {
@@ -269,7 +272,7 @@ const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_faile
 {
 	now.row = row;
 	now.arg = arg;
-	/* the first runs also make what later runs find: counters, caches */
+	/* the first runs make what all later runs use: counters, caches */
 	for (unsigned i = 0; i < 2; i++)
 		if (run_once(NULL) != 0)
 			return "fails without a fault";

@@ -48,24 +48,24 @@ struct fault_row {
 	void (*before)(void *arg);
 	/*
 	 * Runs the code under test from its beginning to its end. Returns 0 or -errno, as the
-	 * product's function does. It frees what it was given. After a failure it asserts itself
+	 * product's function does. It frees what it allocates. After a failure it asserts itself
 	 * that the outputs were not changed.
 	 */
 	int (*run)(void *arg);
 	/*
-	 * After each run, also a failed one: asserts that the state is one of the allowed ones. May
-	 * be NULL.
+	 * Called after each run, also a failed one: asserts that the state is one of the allowed
+	 * ones. May be NULL.
 	 */
 	void (*check)(void *arg);
 	/*
-	 * 0 and 1: each call fails in turn. n: only every n-th one, because one run takes long
-	 * (with LONG=1 each)
+	 * 0 and 1: each call fails in turn. n: only every n-th call fails, because one run takes
+	 * long (with LONG=1 each call fails)
 	 */
 	unsigned step;
 	/*
-	 * The run has other threads or processes. So the n-th call is another one in each run, and
-	 * the libraries keep other amounts of memory. Only LeakSanitizer checks the memory of such
-	 * a row.
+	 * The run has other threads or processes. So the n-th call is another call in each run, and
+	 * the libraries do not keep the same amount of memory. Only LeakSanitizer checks the memory
+	 * of such a row.
 	 */
 	bool threads;
 	bool grows; /* a cache of a library grows with each run: allocations are not compared */
@@ -85,13 +85,16 @@ void fault_each(const struct fault_row *row, void *arg);
 const char *fault_find(const struct fault_row *row, void *arg, unsigned *n_failed);
 
 /*
- * For a test that arms a fault itself: the n-th call of a kind (1: the next) fails with error. With
- * `more`, all calls after it fail, too.
+ * For a test that arms a fault itself: the n-th call of a kind (1: the next) fails with error.
+ * more: all later calls fail, too.
  */
 void fault_arm(enum fault_call call, int error, unsigned n, bool more);
 unsigned fault_disarm(void);	      /* returns how many calls failed */
 /* how many calls have failed so far; 0 if no fault is armed */
 unsigned fault_failed(void);
 void fault_outage_ends(void *unused); /* calls fault_disarm(); for a timer */
-/* Calls of children that are forked from now on count and fail as well, until they exec. */
+/*
+ * Calls of children that are forked from now on fail as well, until the children exec. They also
+ * count as calls.
+ */
 void fault_in_children(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to fault.c: second definitions of the calls that can fail. Each asks fault() and then
- * calls the next definition of its name: a sanitizer's, or the C library's. Calls inside the C
- * library do not come here.
+ * Private to fault.c: second definitions of the calls that can fail. Each calls fault(), and then
+ * the next definition of its name: that of a sanitizer or of the C library. Calls inside the C
+ * library do not use these definitions.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ static void *real_of(void **slot, const char *name)
 	static void *slot_;                                                                        \
 	type(*real) params = (type(*) params)real_of(&slot_, name)
 
-/* Such a call fails as system calls do: it returns `bad` and sets errno. */
+/* Defines a call that fails as system calls do: it returns `bad` and sets errno. */
 #define CALL(kind, type, bad, name, params, args)                                                  \
 	type name params;                                                                          \
 	type name params                                                                           \
@@ -51,7 +51,7 @@ static void *real_of(void **slot, const char *name)
 		}                                                                                  \
 		return real args;                                                                  \
 	}
-/* As CALL, for calls that move n bytes: a short call moves half of them. */
+/* As CALL, for calls that read or write n bytes: a short call handles half of them. */
 #define MOVE(kind, name, params, args)                                                             \
 	ssize_t name params                                                                        \
 	{                                                                                          \
@@ -70,7 +70,8 @@ static void *real_of(void **slot, const char *name)
 /* ---- files ---- */
 
 /*
- * params, types: parameters that name the file, and their types; where...: the same as arguments.
+ * Defines a call that opens a file. params, types: parameters that name the file, and their types;
+ * where...: the same as arguments.
  */
 #define OPEN(name, params, types, where...)                                                        \
 	int name params                                                                            \
@@ -132,7 +133,7 @@ CALL(MMAP, void *, MAP_FAILED, mmap64, (void *p, size_t n, int prot, int flags, 
      (p, n, prot, flags, fd, at))
 
 /*
- * getline() reads by calls inside the C library, which cannot be replaced. So this function returns
+ * Replaces getline(), which reads by calls inside the C library that cannot be replaced. Returns
  * the error that the stream would return.
  */
 ssize_t getline(char **line, size_t *cap, FILE *f)
@@ -184,7 +185,7 @@ int ioctl(int fd, unsigned long request, ...)
 	return real(fd, request, arg);
 }
 
-/* Only EPOLL_CTL_ADD needs memory, so only it can fail. */
+/* Fails only for EPOLL_CTL_ADD: the other operations need no memory, so they cannot fail. */
 int epoll_ctl(int fd, int op, int of, struct epoll_event *e)
 {
 	REAL(int, "epoll_ctl", (int, int, int, struct epoll_event *));

@@ -60,7 +60,8 @@ static void syntax(void **state)
 }
 
 /*
- * compile_searching() makes the pattern a part of a larger one. The pattern still means the same.
+ * The pattern has the same meaning alone and in the larger pattern that compile_searching() makes
+ * of it.
  */
 static void what_is_put_around_a_pattern_changes_nothing(void **state)
 {
@@ -82,8 +83,8 @@ static void what_is_put_around_a_pattern_changes_nothing(void **state)
 }
 
 /*
- * A match fails with an error (not "no match"), and soon. glibc's regcomp() needs hours for the
- * first two patterns, and all memory for the third.
+ * A match with too many steps fails soon, with an error (not "no match"). glibc's regcomp() needs
+ * hours for the first two patterns, and all memory for the third.
  */
 static void patterns_take_bounded_time(void **state)
 {

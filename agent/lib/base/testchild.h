@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* The pid of this program's child with that name (comm); 0: there is none. */
+/* Returns the pid of this program's child with that name (comm); 0: there is none. */
 static inline pid_t testchild_pid(const char *name)
 {
 	DIR *d = opendir("/proc");
@@ -37,8 +37,8 @@ static inline pid_t testchild_pid(const char *name)
 }
 
 /*
- * Keeps a process in its exit, as a read that nothing interrupts does. It ends once the process
- * whose pid this function returns ends.
+ * Stops a process in its exit, as a read that cannot be interrupted would. The exit goes on once
+ * the process whose pid this function returns ends.
  */
 static inline pid_t testchild_hold_at_exit(pid_t pid)
 {

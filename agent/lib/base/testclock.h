@@ -20,7 +20,7 @@ static struct {
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
-	/* clocks that go on while the machine is suspended */
+	/* whether this clock goes on while the machine is suspended */
 	bool went_on = id == CLOCK_BOOTTIME || id == CLOCK_REALTIME;
 	int r = (int)syscall(SYS_clock_gettime, id, t);
 	uint64_t ns = (uint64_t)t->tv_sec * NSEC_PER_SEC + (uint64_t)t->tv_nsec;

@@ -9,7 +9,7 @@
 
 #define TESTDIR_BYTES 64
 
-/* Fills dir; 0 or -errno. */
+/* Makes a directory and writes its path into dir. Returns 0 or -errno. */
 static inline int testdir_make(char dir[TESTDIR_BYTES])
 {
 	snprintf(dir, TESTDIR_BYTES, "/tmp/podflame-test-XXXXXX");
@@ -25,7 +25,7 @@ static inline int testdir_remove_entry_(const char *path, const struct stat *st,
 	return remove(path);
 }
 
-/* Not 0 if something is left. Follows no links. */
+/* Removes the directory. Returns not 0 if something is left. Follows no links. */
 static inline int testdir_remove(const char *dir)
 {
 	return nftw(dir, testdir_remove_entry_, 8, FTW_DEPTH | FTW_PHYS);

@@ -21,7 +21,7 @@ static inline int dir_remove(void **state)
 	return testdir_remove(dir);
 }
 
-/* Caller frees. */
+/* Returns the path of a file in dir. The caller frees it. */
 static inline char *file_in_dir(const char *name)
 {
 	return xasprintf("%s/%s", dir, name);

@@ -37,7 +37,7 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 				   CMFixtureFunction setup, CMFixtureFunction teardown);
 void __wrap_cmocka_set_test_filter(const char *pattern);
 
-static const char *pattern;	       /* of the names of tests that run */
+static const char *pattern;	       /* pattern of the names of the tests that run */
 static const struct CMUnitTest **kept; /* those tests, in the order in which they run */
 static size_t next;
 static const char *volatile current = "the group's setup";
@@ -48,8 +48,8 @@ static char program[4096];
 /* ---- a test takes too long ---- */
 
 /*
- * Prints the functions of this program in which the interrupted thread is. addr2line needs offsets
- * in the file, because the program is position-independent.
+ * Prints the functions of this program that the interrupted thread is executing. addr2line needs
+ * offsets in the file, because the program is position-independent.
  */
 static void print_where(void)
 {

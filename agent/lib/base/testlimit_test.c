@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * testlimit: a test that waits for ever fails, and the output shows where it waits and its
- * children.
+ * testlimit: a test that waits for ever fails, and the output shows its functions and its children.
  */
 #include "lib/base/testdir.h"
 

@@ -35,7 +35,7 @@ static inline bool program_here(const char *name)
 	return false;
 }
 
-/* The name of the file that the process executes; "?" if there is no such process. */
+/* Returns the name of the file that the process executes; "?" if there is no such process. */
 static inline const char *program_of(pid_t pid, char name[256])
 {
 	_cleanup_free_ char *link = xasprintf("/proc/%d/exe", pid);
@@ -48,7 +48,10 @@ static inline const char *program_of(pid_t pid, char name[256])
 	return name;
 }
 
-/* CPU time that all threads of a process have used; UINT64_MAX: there is no such process. */
+/*
+ * Returns the CPU time that all threads of a process have used; UINT64_MAX: there is no such
+ * process.
+ */
 static inline uint64_t program_cpu_ns(pid_t pid)
 {
 	struct timespec t;
@@ -77,9 +80,9 @@ static inline void kill_family(pid_t pid)
 }
 
 /*
- * Waits until the process executes the program itself (python3: also python3.11). Fails after ten
- * seconds. A command of that name may be a script that starts the program as a child: the test
- * would then look at the script.
+ * Waits until the process executes the program itself (for python3 also python3.11). Fails after
+ * ten seconds. A command of that name may be a script that starts the program as a child: then the
+ * test would observe the script.
  */
 static inline void program_runs(pid_t pid, const char *name)
 {
