@@ -17,7 +17,7 @@ static void check(bool ok)
 		abort();
 }
 
-/* path is "f:LINE:COLUMN", and this position is inside the text. */
+/* Checks that path is "f:LINE:COLUMN", and that this position is inside the text. */
 static void check_place(const char *path, const char *text, size_t n)
 {
 	unsigned line = 0, column = 0, lines = 1;

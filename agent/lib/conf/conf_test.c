@@ -98,7 +98,9 @@ struct chart_value {
 	const char *in_chart, *key, *good, *bad;
 };
 
-/* Helm refuses each value that the agent would refuse. The keys of a hub are in another table. */
+/*
+ * Helm must refuse each value that the agent would refuse. The keys of a hub are in another table.
+ */
 static const struct chart_value chart_values[] = {
 	{"agent.properties.debuginfodUrl", "symbols: {debuginfod_url: '%s'}",
 	 "|http://d|https://d-1.example:8002/a/b@c|https://[fd00::1]:65535/a/|http://d:1|http://"
