@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How long a watch waits for a server that always gives the same answer. client.c and the watch
- * have their real times, under a clock of the test. The test is the HTTP client below them. Numbers
- * in names are those of docs/watch-cases.md.
+ * have their real times, with a clock that the test sets. The test replaces the HTTP client.
+ * Numbers in names are those of docs/watch-cases.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +16,8 @@
 #include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
 
 /*
- * client-go's reflector: 800 ms doubling to 30 s, each plus up to as much again, from 800 ms after
- * 2 minutes
+ * Waits of client-go's reflector: 800 ms, doubled up to 30 s, each plus a random time up to its own
+ * length. If the last wait began more than 2 minutes ago, the next is 800 ms again
  */
 #define FIRST_NS   ((uint64_t)800 * NSEC_PER_MSEC)
 #define MAX_NS	   (30 * NSEC_PER_SEC)
@@ -38,7 +38,7 @@
 /* ---- the server ---- */
 
 static struct {
-	struct http_request r; /* the one request that is out */
+	struct http_request r; /* the one request that has no answer yet */
 	bool out, watch;
 	char path[512];
 	unsigned n_lists, n_watches;
@@ -102,7 +102,9 @@ static const struct kube_http_ops http_ops = {
 	.call_idle_ns = request_idle_ns,
 };
 
-/* A head of 200, the text, and a clean end unless the client has left. */
+/*
+ * Answers with status 200, the text, and a clean end unless the client has cancelled the request.
+ */
 static void answer(const char *text)
 {
 	static const struct http_headers none;
@@ -149,7 +151,7 @@ static void no_remove(const char *key, const json_t *last, void *arg)
 	(void)arg;
 }
 
-/* Up to the first stream. */
+/* Makes a watch, and answers until its first stream begins. */
 static int setup(void **state)
 {
 	const struct kube_config c = {
@@ -177,7 +179,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Nothing is asked before the time has come that the client waits for. Returns it. */
+/*
+ * Sets the clock to the time at which the client's wait ends. Checks that the client sends no
+ * request before, and one then. Returns the length of the wait.
+ */
 static uint64_t wait_is_over(void)
 {
 	uint64_t ns = timer_delay_ns();
@@ -190,7 +195,7 @@ static uint64_t wait_is_over(void)
 	return ns;
 }
 
-/* The i-th wait in a row. */
+/* Checks the length of the i-th wait in a row. */
 static void expect_wait(unsigned i)
 {
 	uint64_t base = i < 6 ? FIRST_NS << i : MAX_NS;
@@ -198,7 +203,7 @@ static void expect_wait(unsigned i)
 	assert_in_range(wait_is_over(), base, 2 * base);
 }
 
-/* Lists in between are answered, and followed by a stream at once. */
+/* If the client asks for a list, answers it. Then a stream must follow at once. */
 static void to_the_next_stream(void)
 {
 	if (!server.watch)
@@ -206,7 +211,7 @@ static void to_the_next_stream(void)
 	assert_true(server.out && server.watch);
 }
 
-/* Ten minutes with a server whose every stream is the same text. */
+/* For ten minutes, answers every stream with the same text. */
 static void ten_minutes_of(const char *text, bool lists)
 {
 	uint64_t begin_ns = test_clock.stands_ns;
@@ -217,7 +222,7 @@ static void ten_minutes_of(const char *text, bool lists)
 		expect_wait(n++);
 		to_the_next_stream();
 	}
-	/* 50.4 s for the first six, then one in 30 s, at most */
+	/* the first six waits take at least 50.4 s, the others at least 30 s each */
 	assert_in_range(n, 13, 6 + 19);
 	assert_int_equal(server.n_watches, 1 + n);
 	if (lists)
@@ -265,8 +270,8 @@ static void watch_21_long_retry_after(void **state)
 }
 
 /*
- * The first error event may pass. A second one probably comes from an object at this version, so
- * the watch lists to get past it.
+ * After the first error event the watch goes on. A second one probably comes from an object at this
+ * version, so the watch asks for a list, which has another version.
  */
 static void watch_22_error_event_twice_at_a_version_lists(void **state)
 {
@@ -284,7 +289,7 @@ static void watch_22_error_event_twice_at_a_version_lists(void **state)
 	assert_true(server.watch);
 	answer(BOOKMARK("30") ERROR("500", "InternalError"));
 	wait_is_over();
-	assert_true(server.watch); /* it came on meanwhile */
+	assert_true(server.watch); /* newer versions came between the error events */
 	assert_non_null(strstr(server.path, "resourceVersion=30"));
 }
 
@@ -294,7 +299,7 @@ static void watch_17_streams_that_end_at_once_are_waited_for(void **state)
 	ten_minutes_of("", false);
 }
 
-/* Events that lead nowhere prove as little as none. */
+/* Events without a newer version are no progress. */
 static void watch_17_streams_that_repeat_themselves_are_waited_for(void **state)
 {
 	(void)state;
@@ -311,7 +316,10 @@ static void watch_16_streams_that_lead_on_are_not(void **state)
 	assert_non_null(strstr(server.path, "resourceVersion=12"));
 }
 
-/* Two servers behind one address, of which one lags: every other stream leads back. */
+/*
+ * Two servers are behind one address, and one is not up to date: every other stream has an older
+ * version.
+ */
 static void watch_17_streams_that_lead_back_are_waited_for(void **state)
 {
 	(void)state;
@@ -325,7 +333,7 @@ static void watch_17_streams_that_lead_back_are_waited_for(void **state)
 	}
 }
 
-/* A stream that goes back to an old version and forth again brings nothing new. */
+/* A stream that goes back to an old version and then to the last one again is no progress. */
 static void watch_17_streams_that_lead_back_and_forth_are_waited_for(void **state)
 {
 	(void)state;
@@ -338,7 +346,7 @@ static void watch_17_streams_that_lead_back_and_forth_are_waited_for(void **stat
 	}
 }
 
-/* A step back does not count as progress either, so the second error event leads to a list. */
+/* An older version is no progress either, so the second error event leads to a list. */
 static void watch_22_error_event_after_a_step_back_lists(void **state)
 {
 	(void)state;
@@ -350,7 +358,7 @@ static void watch_22_error_event_after_a_step_back_lists(void **state)
 	assert_false(server.watch);
 }
 
-/* A lost event leads to a list, even if an error event that needs none came behind it. */
+/* A lost event leads to a list, even if an error event follows that alone would not lead to one. */
 static void watch_25_loss_with_an_error_event_behind_it_lists(void **state)
 {
 	static const char error[] = "\n" ERROR("429", "TooManyRequests");
@@ -373,7 +381,7 @@ static void watch_25_loss_with_an_error_event_behind_it_lists(void **state)
 	assert_true(server.watch);
 }
 
-/* A server may leave out the end of the line, as JSON needs none. */
+/* A server may leave out the newline at the end, because JSON needs none. */
 static void watch_22_error_event_without_end_of_line(void **state)
 {
 	(void)state;

@@ -2,8 +2,8 @@
 /*
  * The identity of the client and the address of the API server, read from files with any contents.
  * The first byte chooses the file (kubeconfig, token, service account). Accepted files lead to
- * requests. The head of a request must have the length that it says, and must not contain a line
- * that a file has added. The answers have any bytes, too.
+ * requests. The head of a request must have the given length, and must not contain a line that a
+ * file has added. The answers have any bytes, too.
  * Fuzzes: lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
  */
 #include "lib/kube/kube_private.h"
@@ -62,7 +62,7 @@ static int request_sent(struct http_client *h, const struct http_request *r, str
 	return http.refuses ? -ENOBUFS : 0;
 }
 
-/* Only a watch cancels a request or asks how long it is idle, and this kube has no watch. */
+/* Only a watch cancels requests or calls http_call_idle_ns(), and this kube has no watch. */
 static const struct kube_http_ops http_ops = {
 	.client_new = client_new,
 	.client_free = client_free,
@@ -186,7 +186,8 @@ static void token(const uint8_t *data, size_t n)
 }
 
 /*
- * {port}\0{host}: as the kubelet gives them to a pod; the files are those of its service account.
+ * data: "port\0host", which the kubelet gives to a pod as variables; the other files are those of
+ * its service account.
  */
 static void in_cluster(const uint8_t *data, size_t n)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: bytes of a watch or a list. The first byte chooses which of them. The second byte says
- * where the rest is cut into two parts. The decoded objects must not depend on the cut, nor exceed
- * the limit.
+ * libFuzzer: bytes of a watch or a list. The first byte chooses which of them. The second byte
+ * chooses where the rest is cut into two parts. The decoded objects must not depend on the cut, nor
+ * exceed the limit.
  * Fuzzes: lib/kube/decode.c
  */
 #include "lib/kube/kube_private.h"

@@ -146,7 +146,7 @@ static void world_done(struct world *w)
 	loop_free(w->loop);
 }
 
-/* What a caller does before the first byte is sent. Returns 0 or -errno. */
+/* Makes the server and the client, before a call may fail. Returns 0 or -errno. */
 static int world_make(struct world *w)
 {
 	struct tls_config tls = {.cert_pem = cert.cert_pem, .key_pem = cert.key_pem};
@@ -230,7 +230,7 @@ static void synced(void *arg)
 	loop_stop(w->loop, 0);
 }
 
-/* The list arrives, after any number of tries: a watch never gives up. */
+/* The list arrives in the end: a watch tries again without a limit. */
 static int list(void *arg)
 {
 	static const struct kube_watch_spec spec = {.path = "/api/v1/pods"};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The address of the server, the identity of the client, credentials that change, single requests,
- * decoders.
+ * Tests of the server's address, the client's identity, credentials that change, single requests,
+ * and decoders.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -73,7 +73,7 @@ static void in_cluster_49(void **state)
 	assert_string_equal(c.default_namespace, "podflame-system");
 	assert_text(c.ca_file, "/ca.crt");
 	kube_config_done(&c);
-	/* a provider's gateway may know the cluster only by this name */
+	/* a provider's gateway may know the cluster only by the name in KUBERNETES_SERVICE_HOST */
 	setenv("KUBERNETES_SERVICE_HOST", "api.shoot.example.com", 1);
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
 	assert_string_equal(c.address, "api.shoot.example.com");
@@ -427,8 +427,8 @@ static void request_and_its_errors(void **state)
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "no JSON");
 	/*
-	 * anybody who may annotate an object may write a text with NUL; the request works
-	 * nevertheless
+	 * anybody who may annotate an object may write a text with NUL; the request must still
+	 * succeed
 	 */
 	ask(f, "GET", "/nul", NULL);
 	assert_int_equal(f->status, 200);
@@ -594,7 +594,7 @@ static void token_53_links_are_swapped(void **state)
 	set_good_token(f, "v1");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
-	/* a program that swaps without rename leaves the link missing for a moment */
+	/* if a program replaces the link without rename, the link is missing for a moment */
 	remove_file("..data");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
@@ -675,9 +675,9 @@ static void go_on(void *arg)
 }
 
 /*
- * Waits between two tries. The loop does its other work meanwhile. Without it, the test would send
- * very many requests while this machine has no CPU for the worker that reads files, and the server
- * keeps all requests.
+ * Waits between two tries, while the loop does its other work. Without this wait, the test would
+ * send very many requests while the worker that reads files gets no CPU, and the server keeps all
+ * requests.
  */
 static void pause_a_moment(struct fixture *f)
 {
@@ -895,7 +895,7 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The largest share of the times (sorted) that lies within window_ns. */
+/* Returns the largest share of the (sorted) times that is within one window_ns. */
 static double busiest(const uint64_t *at_ns, size_t n, uint64_t window_ns)
 {
 	size_t most = 0;
@@ -909,9 +909,9 @@ static double busiest(const uint64_t *at_ns, size_t n, uint64_t window_ns)
 }
 
 /*
- * All agents lose the server at the same moment, and try until it works again. The test adds the
- * delays up and does not wait. The longest delays are 30 s plus a random part: if the tries are
- * spread evenly over 30 s, a thirtieth of the agents tries in each second.
+ * All agents lose the server at the same moment, and try until it works again. The test adds up the
+ * delays and does not wait. The longest delays are 30 s plus a random part: if the tries are spread
+ * evenly over 30 s, a thirtieth of the agents tries in each second.
  */
 static void backoff_47_many_agents_spread(void **state)
 {

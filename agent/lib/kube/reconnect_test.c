@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Case 64 of docs/watch-cases.md: a watch loses its connection again and again, in every way in
- * which a server and a network can fail. No descriptor stays open and no memory stays in use. 600
- * times, 100,000 times with LONG=1. Built with SANITIZE=-fsanitize=address, the test also finds
- * leaks.
+ * which a server and a network can fail. No descriptor stays open and no memory stays in use. The
+ * test does this 600 times, and with LONG=1 100,000 times. Built with SANITIZE=-fsanitize=address,
+ * it also finds leaks.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@
 #define N_LONG	 100000
 #define N_REPORT 10000
 /*
- * How much the heap may grow, for any number of reconnects: by the server's connections, and by the
- * memory that malloc keeps per thread.
+ * How much the heap may grow during all reconnects: the server's connections, and the memory that
+ * malloc keeps per thread.
  */
 #define MAX_GROWTH (256 << 10)
 #define MAX_OPEN   8 /* how many files more than before may be open: those that are being closed */
@@ -219,7 +219,7 @@ static void run(int n)
 	int files, before;
 	size_t heap;
 
-	cycle(1, &files, &bytes); /* makes the objects of which a program has one */
+	cycle(1, &files, &bytes); /* makes the objects that exist once per program */
 	before = n_open_files();
 	heap = mallinfo2().uordblks;
 	cycle(n, &files, &bytes);

@@ -14,7 +14,7 @@ static struct {
 	kube_done_fn *fn; /* NULL once the test has answered */
 	void *arg;
 } sent;
-static bool holds; /* requests are put into `held`, so that many may wait for their answers */
+static bool holds; /* requests are kept in `held`, so that many may wait for their answers */
 static struct {
 	kube_done_fn *fn;
 	void *arg;

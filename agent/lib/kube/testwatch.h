@@ -80,7 +80,8 @@ struct row {
 	const char *field_selector, *label_selector;
 	bool optional, metadata_only, once;
 	void (*trim)(json_t *obj);
-	unsigned min_backoffs; /* the watch must have waited at least so often */
+	/* the least number of waits of the watch */
+	unsigned min_backoffs;
 	bool no_backoff;
 	const char *counter; /* reason of kube_dropped_total that must have grown */
 	bool probes_allowed; /* further requests of the client are answered with the last list */
@@ -150,7 +151,7 @@ static inline void check_request(struct fixture *f, const struct step *s,
 	}
 }
 
-/* Sends an event: begin, n times ch, end. */
+/* Sends an event: `begin`, n times ch, `end`. */
 static inline void send_big(struct ts_conn *c, const char *begin, char ch, size_t n,
 			    const char *end)
 {
@@ -214,7 +215,7 @@ static inline void perform(struct ts_conn *c, const struct step *s)
 		break;
 	case RESET:
 		stream_text(c, s);
-		/* until the client has read the text: a reset discards unread bytes */
+		/* waits until the client has read the text: a reset discards unread bytes */
 		ts_await_flag(c, 1);
 		ts_reset(c);
 		break;
@@ -280,7 +281,7 @@ static inline void synced(void *arg)
 	buf_puts(&f->log, f->log.len ? " synced" : "synced");
 }
 
-/* Logs the state. If the row's log names reasons, also logs the text behind the error's path. */
+/* Logs the state. If the row's log has texts of errors, also logs the error without its path. */
 static inline void state(const char *error, void *arg)
 {
 	struct fixture *f = arg;
@@ -380,7 +381,8 @@ static inline void finish(struct fixture *f)
 }
 
 /*
- * If the script ends with HOLD, the row ends when the log is as expected and every step was used.
+ * Runs a row. If its script ends with HOLD, the row ends when the log is as expected and every step
+ * was used.
  */
 static inline void run_row(void **initial)
 {

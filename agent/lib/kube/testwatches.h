@@ -97,7 +97,10 @@ static const struct kube_ops watches_ops = {
 	.watch_left_out = n_left_out,
 };
 
-/* request: called for each request of the code under test; NULL: there are none. */
+/*
+ * Makes the kube. request: called for each request of the code under test; NULL: the code sends
+ * none.
+ */
 static inline struct kube *testwatches(kube_request_fn *request)
 {
 	static struct kube_ops ops;
@@ -122,7 +125,7 @@ static inline void keep(struct kube_watch *w, const char *key, const json_t *obj
 	w->items[i].obj = obj;
 }
 
-/* The watch whose path contains part; NULL: there is none now. */
+/* Returns the watch whose path contains part; NULL: there is none now. */
 static inline struct kube_watch *find_watch(const char *part)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(watches); i++) {

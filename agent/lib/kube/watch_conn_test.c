@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server that is away or silent: resets, lost packets, slow answers, other addresses; and the
- * recovery from each.
+ * A server that is not reachable or is silent: resets, lost packets, slow answers, other addresses;
+ * and the recovery from each.
  */
 #include "lib/kube/testwatch.h"
 #include "lib/loop/testconn.h"
@@ -32,7 +32,7 @@ static const struct row rows[] = {
 	  {REPLY, LIST("10", "")},
 	  {CLOSE},
 	  {HOLD, ADD("a", "11"), .expect = {"resourceVersion=10 "}}},
-	 /* the second time it was a kept connection, which is tried again without a report */
+	 /* the second CLOSE ends a kept connection: the request is sent again without a report */
 	 "err(connection closed without an answer) synced ok +n/a=11",
 	 .min_backoffs = 1},
 	{"watch_46_list_that_stops_coming",
@@ -40,7 +40,10 @@ static const struct row rows[] = {
 	 "err synced ok",
 	 .min_backoffs = 1,
 	 .probe_ns = NSEC_PER_SEC},
-	/* of two servers behind one address the other answers nothing, and says nothing */
+	/*
+	 * two servers are behind one address, and one of them closes each connection without an
+	 * answer
+	 */
 	{"watch_48_every_other_connection_is_closed",
 	 {{CLOSE},
 	  {REPLY, LIST("10", ""), .headers = "Connection: close\r\n"},
@@ -51,7 +54,7 @@ static const struct row rows[] = {
 	 "err(connection closed without an answer) synced ok "
 	 "err(connection closed without an answer) ok +n/a=11 "
 	 "err(connection closed without an answer) ok +n/b=12"},
-	/* one server behind the address takes the request and never answers it */
+	/* one of the servers behind the address accepts the request and never answers it */
 	{"watch_48_silent_backend_is_left",
 	 {{REPLY, LIST("10", "")},
 	  {SILENT, .expect = {"watch=true"}},
@@ -107,7 +110,7 @@ struct half_open {
 	uint64_t watches, lost_ns, noticed_ns;
 };
 
-/* From the first event on all packets are lost; after the client has noticed they come again. */
+/* Loses all packets from the first event on. Once the client has noticed, packets arrive again. */
 static void lose_and_restore(void *arg)
 {
 	struct half_open *h = arg;
@@ -192,7 +195,7 @@ static const struct row moving_row = {
 	"synced ok +n/a=11 +n/b=12",
 	.address = "api.podflame.example"};
 
-/* Ends once the first event has come. */
+/* Ends the loop after the first event. */
 static void until_first_event(void *arg)
 {
 	struct fixture *f = arg;
@@ -244,8 +247,8 @@ static void watch_51_goes_on_without_dns(void **state)
 /* ---- 45: an outage ---- */
 
 /*
- * After an outage, the first watch that reaches the server wakes the others. Without that, they
- * would wait for an hour.
+ * After an outage, the first watch that reaches the server ends the waits of the other watches.
+ * Otherwise they would wait for an hour.
  */
 static const char *const away_paths[] = {"/closed", "/unready", "/forbidden", "/busy"};
 enum { BUSY = 3, N_AWAY };
@@ -368,12 +371,12 @@ static void watch_45_all_come_back_with_the_first(void **state)
 	}
 	assert_int_equal(loop_run(o->f->loop), 0);
 	assert_int_equal(total("kube_watch_total", "event", "hurry") - before, N_AWAY - 1);
-	/* the one that was told to slow down does not hurry */
+	/* the watch that got a Retry-After still waits */
 	assert_false(kube_watch_synced(o->watches[BUSY]));
 	end_outage(o);
 }
 
-/* Until the watch has used its quick tries, and 20 times more. */
+/* Sends pings until the watch has used its early retries, and 20 pings more. */
 static void ping_on(void *arg)
 {
 	struct outage *o = arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a server refuses: statuses and error events, kinds that come and go, rights, tokens; and how
- * long the watch waits after each.
+ * Errors that a server reports: statuses and error events, kinds that appear and disappear, rights,
+ * tokens; and how long the watch waits after each.
  */
 #include "lib/kube/testwatch.h"
 
@@ -127,7 +127,7 @@ static const struct row rows[] = {
 	 .min_backoffs = 2},
 };
 
-/* Retry-After counts if it is longer than the backoff. */
+/* The watch waits for Retry-After if it is longer than the backoff. */
 static void watch_21_retry_after_is_waited_for(void **state)
 {
 	static const struct row row = {

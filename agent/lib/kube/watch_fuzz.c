@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A list and watch with a server that sends anything. The input is a script of what comes (heads,
- * any bytes, well-formed events and lists, ends, silence, time), and it may free the watch in the
- * watch's own callbacks. The reports must be consistent: no known object is new, no unknown object
- * is deleted, there are never two requests at once, no state is reported twice, and in the end the
- * watch has the objects that it reported.
+ * A list and watch with a server that sends anything. The input is a script of what the server
+ * sends (heads, any bytes, well-formed events and lists, ends, silence) and of how time passes. It
+ * may free the watch in the callbacks of the watch. The reports must be consistent: no known object
+ * is new, no unknown object is deleted, there are never two requests at once, no state is reported
+ * twice, and in the end the watch has the objects that it reported.
  * Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c, lib/kube/watch_stream.c,
  * lib/kube/watch_errors.c, lib/kube/store.c, lib/kube/decode.c
  */
@@ -25,7 +25,7 @@ struct http_call {
 	bool open, head;
 	int status;
 };
-static struct http_call call, probe; /* of a list or a stream; of silence */
+static struct http_call call, probe; /* call: a list or a stream; probe: asked after a silence */
 static struct loop *loop;
 static struct kube *kube;
 static uint64_t idle_ns;
@@ -150,7 +150,7 @@ static void on_state(const char *error, void *arg)
 
 /* ---- the server ---- */
 
-/* A copy, so that a sanitizer sees a read behind its end. */
+/* Delivers a copy, so that a sanitizer reports a read behind its end. */
 static void give_piece(const char *text, size_t n)
 {
 	_cleanup_free_ char *piece = xmalloc(n + 1);
@@ -161,7 +161,9 @@ static void give_piece(const char *text, size_t n)
 		call.r.on_data(piece, n, call.r.arg);
 }
 
-/* In two pieces, cut anywhere. The watch may hang up after the first one. */
+/*
+ * Delivers the text in two pieces, cut anywhere. The watch may cancel the call after the first one.
+ */
 static void give(const char *text, size_t n)
 {
 	size_t cut = take() * n / 255;
@@ -206,7 +208,7 @@ static void done(struct http_call *c, const char *body, size_t n, bool broken)
 	was.r.on_done(was.status, body, n, broken || !was.status ? "it broke" : NULL, was.r.arg);
 }
 
-/* An object: few names, two uids, content that changes or not. */
+/* Returns an object: few names, two uids, content that changes or not. */
 static char *object(void)
 {
 	unsigned a = take(), b = take();
@@ -277,7 +279,7 @@ static void probe_answer(void)
 		done(&probe, text, strlen(text), false);
 }
 
-/* A whole good answer, which the deeper states need and chance seldom makes. */
+/* Delivers a complete list: it leads to states that random input seldom reaches. */
 static void good_list(void)
 {
 	if (!call.open || call.head)

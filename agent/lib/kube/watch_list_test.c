@@ -114,7 +114,7 @@ static const struct row rows[] = {
 					   "\"resourceVersion\":\"3\"}}")},
 	  {HOLD, DEL("a", "11")}},
 	 "+n/a=1 +m/a=2 +a=3 synced ok -n/a=1"},
-	/* the same watch would be refused for ever */
+	/* the server would refuse the same watch for ever */
 	{"watch_refused_is_followed_by_a_list",
 	 {{REPLY, LIST("10", POD("a", "1"))},
 	  {FAIL, STATUS("400", "Invalid value: 10"), 400, .expect = {"watch=true"}},
@@ -150,7 +150,7 @@ static const struct row rows[] = {
 	 .metadata_only = true},
 };
 
-/* 36: the store and the callbacks of a large first list; the loop is never kept for long. */
+/* 36: the store and the callbacks of a large first list; the loop is never blocked for long. */
 static void serve_many(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	_cleanup_buf_ struct buf b = {0};
@@ -180,7 +180,7 @@ static void count_upsert(const char *key, const json_t *obj, const json_t *old, 
 	(void)arg;
 	assert_null(old);
 	assert_null(json_at(obj, "metadata.managedFields"));
-	assert_string_equal(json_str_at(obj, "kind", ""), "Pod"); /* as watch events have it */
+	assert_string_equal(json_str_at(obj, "kind", ""), "Pod"); /* complete_type() has added it */
 	n_seen++;
 }
 
@@ -250,8 +250,8 @@ static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 }
 
 /*
- * Lists all pages, again after a refusal, and then nothing more. The owner learns how many objects
- * had no room.
+ * Lists all pages, tries again after a refusal, and sends no request after the list. The owner
+ * learns how many objects were left out.
  */
 static void watch_list_once(void **state)
 {
@@ -296,7 +296,7 @@ static void free_when_refused(const char *error, void *arg)
 	free_and_stop(arg);
 }
 
-/* As an owner of a single list does it: from within either callback. */
+/* The owner frees the watch inside either callback, as an owner of a single list does. */
 static void watch_list_once_is_freed_in_callbacks(void **state)
 {
 	static const struct kube_watch_ops freeing = {upsert, removed, free_when_synced,

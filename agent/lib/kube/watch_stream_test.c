@@ -170,8 +170,8 @@ static void freed_inside_a_stream(void **state)
 }
 
 /*
- * If only the version changes, nothing is reported, but an owner that holds the object has the new
- * version to write with.
+ * If only the version changes, nothing is reported. But the object that the owner holds gets the
+ * new version, so the owner can write with it.
  */
 static void new_version_alone_reaches_who_holds_the_object(void **state)
 {
