@@ -16,7 +16,7 @@ struct conn {
 	const struct conn_ops *ops;
 	void *arg;
 	int fd;
-	bool reading, ends, ended; /* this side ends once all is written; the peer's has ended */
+	bool reading, ends, ended; /* ends: ends once all is written; ended: the peer has ended */
 	struct buf out;		   /* all bytes written */
 	size_t n_out;		   /* bytes of them that the peer has not taken */
 	uint64_t last_read_ns, last_write_ns;
@@ -89,7 +89,10 @@ static const struct http_socket_ops socket_ops = {
 	.last_write_ns = socket_last_write_ns,
 };
 
-/* The peer sends a copy, so that a sanitizer sees a read behind it. c may be gone after it. */
+/*
+ * The peer sends a copy of p, so that a sanitizer reports a read behind its end. The server may
+ * free c.
+ */
 static inline void socket_give(struct conn *c, const void *p, size_t n)
 {
 	char *copy;

@@ -19,7 +19,10 @@ struct fixture {
 	struct health_server *health;
 	struct http_client *client;
 	bool ready;
-	/* gate releases a held job. teardown sets it, also after a failure. began: the job runs */
+	/*
+	 * gate releases a held job; teardown sets gate, also after a failure. began: the job has
+	 * begun
+	 */
 	atomic_bool gate, began;
 	int status;
 	char *body;
@@ -144,7 +147,7 @@ static void post(struct worker *w, size_t n_bytes, int want)
 
 /* ---- tests ---- */
 
-/* A rule of the text format: all lines of a metric stand together, behind its HELP and TYPE. */
+/* The text format demands that all lines of a metric are together, after its HELP and TYPE. */
 static void every_metric_has_help_and_type(void **state)
 {
 	struct fixture *f = *state;

@@ -230,8 +230,8 @@ static int n_certs(const char *pem)
 }
 
 /*
- * If the load succeeds, the settings work: they have the CA's key and their own, and every
- * certificate of the bundle.
+ * Loads TLS settings. If this succeeds, the settings must work: they have the CA's key and their
+ * own, and every certificate of the bundle.
  */
 static int context(void *arg)
 {
@@ -272,7 +272,7 @@ static void test_context(void **state)
 
 	(void)state;
 	fault_each(&row, ca.pem);
-	/* none of a bundle is left out for lack of memory */
+	/* no certificate of a bundle may be left out because memory ran out */
 	test_ca_init(&other, "other");
 	bundle = xasprintf("%s%s", ca.pem, other.pem);
 	test_ca_done(&other);

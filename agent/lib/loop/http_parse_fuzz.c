@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: an HTTP message from outside. First byte: request or answer; second:
- * where the rest is cut. The body and the verdict may not depend on the cut.
+ * libFuzzer: an HTTP message from outside. The first byte chooses a request or an answer. The
+ * second byte chooses where the rest is cut into two parts. The body and the result must not depend
+ * on the cut.
  * Fuzzes: lib/loop/http_parse.c
  */
 #include "lib/loop/http_parse.h"

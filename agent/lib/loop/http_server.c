@@ -20,8 +20,8 @@
 #define RX_IDLE_NS		(30 * NSEC_PER_SEC) /* longest silence within a request */
 #define KEEP_ALIVE_NS		(75 * NSEC_PER_SEC)
 #define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* longest time without progress of a reply */
-/* how long the connection is still read after its last reply, so that the client gets the reply */
-#define LINGER_NS		(2 * NSEC_PER_SEC)
+/* how long a connection is read after its last reply, so that the client gets the reply */
+#define LINGER_NS (2 * NSEC_PER_SEC)
 
 static void resume_accept(void *arg)
 {

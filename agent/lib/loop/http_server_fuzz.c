@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The HTTP server with clients that send anything. The input is a script of connections, bytes of
- * requests in pieces, replies that are read or not, ends, and time, and of a handler that answers
- * now, later, or when the client has left. Each request that the handler got must be answered once,
- * or the handler must be told that it is gone. Nothing may be written after an end, no body may be
- * larger than its limit, and no memory may be lost.
+ * requests in pieces, replies that are read or not, ends, and time. It also chooses whether the
+ * handler answers now, later, or when the client has left. Each request that the handler got must
+ * be answered once, or the server must call its on_gone. Nothing may be written after an end, no
+ * body may be larger than its limit, and no memory may be lost.
  * Fuzzes: lib/loop/http_server.c, lib/loop/http_server_conn.c
  */
 #include "lib/loop/fuzzsocket.h"
@@ -23,8 +23,8 @@ static struct loop *loop; /* does not run */
 /* A request that is not answered yet. */
 static struct owed {
 	struct http_conn *c;
-	bool at_head, told; /* the handler asked to be told if the peer leaves */
-	bool reading;	    /* its body was accepted, and comes */
+	bool at_head, told; /* told: the handler has set on_gone */
+	bool reading;	    /* its body was accepted and is being read */
 } owed[MAX_OWED];
 
 static void forget(struct owed *o)
@@ -120,7 +120,7 @@ static void answer(struct owed *o)
 		http_accept_body(c, MAX_BODY);
 		return;
 	}
-	if (accepts) { /* from now on, no handler is told */
+	if (accepts) { /* from now on, no on_gone is called */
 		http_conn_on_gone(c, NULL, NULL);
 		forget(o);
 		http_accept_body(c, MAX_BODY);
@@ -140,7 +140,8 @@ static void step_connect(const struct http_server *s)
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	/*
-	 * libFuzzer's alarm interrupts some of these calls, so their result must not make an edge.
+	 * libFuzzer's alarm interrupts some of these calls, so their result must not change the
+	 * coverage.
 	 */
 	(void)!connect(fd, (struct sockaddr *)&to, sizeof(to));
 	s->io.fn(EPOLLIN, s->io.arg);
@@ -313,7 +314,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	}
 	http_server_free(s);
 	check(!conns);
-	for (size_t i = 0; i < MAX_OWED; i++) { /* a handler that was not told answers later */
+	for (size_t i = 0; i < MAX_OWED; i++) { /* handlers without on_gone answer later */
 		check(!owed[i].told);
 		answer(&owed[i]);
 	}

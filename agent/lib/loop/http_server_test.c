@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP server: any bytes as requests, heads that decide how the body is read, and TLS on both
- * sides.
+ * HTTP server: any bytes as requests, handlers that decide by the head how the body is read, and
+ * TLS on both sides.
  */
 
 #include <sys/resource.h>
@@ -45,7 +45,7 @@ static void raw_readable(int fd, void *arg)
 	loop_stop(r->f->loop, 0);
 }
 
-/* Sends the text and gives back all that the server says until it hangs up. */
+/* Sends the text and returns all that the server sends until it closes the connection. */
 static char *raw_talk(struct fixture *f, const char *text, size_t n, bool half_close)
 {
 	struct raw r = {.f = f, .fd = raw_connect(http_server_port(f->server))};
@@ -61,7 +61,7 @@ static char *raw_talk(struct fixture *f, const char *text, size_t n, bool half_c
 
 static const char half_open[] = "GET / HTTP/1.1\r\nHost: a\r\nX-Half: ";
 
-/* A client that only holds connections open keeps no others out. */
+/* A client that only holds connections open does not keep other clients out. */
 static void half_open_requests_make_room(void **state)
 {
 	struct fixture *f = *state;
@@ -79,7 +79,7 @@ static void half_open_requests_make_room(void **state)
 	get(f, "/");
 	assert_int_equal(f->status, 200);
 	assert_int_equal(counter_get(made), before + 1);
-	/* it was the oldest that had to go, and no other */
+	/* only the oldest connection was closed */
 	assert_true(recv(fds[0], &byte, 1, 0) <= 0);
 	for (size_t i = 1; i < ARRAY_SIZE(fds); i++)
 		assert_int_equal(recv(fds[i], &byte, 1, MSG_DONTWAIT), -1);
@@ -98,7 +98,7 @@ static void idle_connections_make_room(void **state)
 	get(f, "/kept");
 	got = raw_talk(f, text, strlen(text), false);
 	assert_text(got, "HTTP/1.1 200");
-	get(f, "/kept"); /* the client does not notice */
+	get(f, "/kept"); /* the client connects again, and reports no error */
 	assert_int_equal(f->status, 200);
 }
 
@@ -119,7 +119,7 @@ static void without_descriptors_connections_wait(void **state)
 	assert_int_equal(send(r.fd, text, strlen(text), 0), strlen(text));
 	assert_int_equal(watch_new(f->loop, r.fd, raw_readable, &r, &r.watch), 0);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	next = dup(r.fd); /* all below are taken */
+	next = dup(r.fd); /* all lower descriptors are in use */
 	close(next);
 	none = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = old.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -302,7 +302,10 @@ static void accept_later(void *arg)
 	http_accept_body(TAKE_PTR(f->held), LARGE);
 }
 
-/* "/now", "/later": a large body; "/no": none; "/never": until the test says; else a small one. */
+/*
+ * Decides by the path of a request. "/now", "/later": a large body is accepted; "/no": none;
+ * "/never": the test decides later; else a small one.
+ */
 static void judge_head(struct http_conn *c, const struct http_in *in, void *arg)
 {
 	struct fixture *f = arg;
@@ -350,7 +353,7 @@ static void a_head_decides_how_large_the_body_may_be(void **state)
 	f->n_heads = 0;
 	get(f, "/no"); /* has no body */
 	assert_int_equal(f->status, 200);
-	assert_int_equal(f->n_heads, 1); /* the answer's */
+	assert_int_equal(f->n_heads, 1); /* that of the answer: judge_head() was not called */
 }
 
 static void a_refused_body_ends_the_connection(void **state)
@@ -367,8 +370,8 @@ static void a_refused_body_ends_the_connection(void **state)
 }
 
 /*
- * The peer leaves while the server waits for the handler's decision. The decision does no harm, and
- * the handler is told that the peer has left.
+ * The peer leaves while the server waits for the handler's decision. The decision that comes later
+ * must do no harm, and the handler's on_gone is called.
  */
 static void who_waits_for_the_word_may_leave(void **state)
 {
@@ -386,7 +389,7 @@ static void who_waits_for_the_word_may_leave(void **state)
 		held = TAKE_PTR(f->held);
 		http_cancel(f->call);
 		timer_set(f->loop, &f->guard, 50 * NSEC_PER_MSEC, guard, f);
-		loop_run(f->loop); /* until the server has seen it, or not: both must do */
+		loop_run(f->loop); /* the server may have noticed the end or not: both must work */
 		if (watched)
 			http_conn_on_gone(held, gone, f);
 		http_accept_body(held, LARGE);
@@ -414,7 +417,7 @@ static void what_cannot_be_served_names_the_key(void **state)
 	c.address = "nonsense";
 	assert_int_equal(http_server_new(f->loop, &c, &second, &e), -EINVAL);
 	assert_string_equal(e.path, "api.address");
-	c.address = "192.0.2.1"; /* of no machine: RFC 5737 */
+	c.address = "192.0.2.1"; /* an address that no machine has: RFC 5737 */
 	assert_int_equal(http_server_new(f->loop, &c, &second, &e), -EADDRNOTAVAIL);
 	assert_string_equal(e.path, "api.address");
 	assert_null(second);
@@ -461,12 +464,12 @@ static void tls_wrong_name_refused(void **state)
 	tls_get(f, &name_cert, "127.0.0.1", NULL, ca.pem);
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "IP address mismatch");
-	assert_int_equal(f->n_in, 0); /* the request, and a token in it, never left */
+	assert_int_equal(f->n_in, 0); /* the request, which may contain a token, was never sent */
 }
 
 /*
- * The subject of each certificate is CN=leaf. OpenSSL takes that as a host name if there is no
- * other.
+ * The subject of each certificate is CN=leaf. By default, OpenSSL uses a CN as a host name if there
+ * is no other name.
  */
 static void tls_subject_is_no_name(void **state)
 {
@@ -529,8 +532,8 @@ static void tls_bundle_of_two(void **state)
 }
 
 /*
- * A cluster whose CA was signed by another one that its ca.crt does not have: kubectl trusts it,
- * and so does podflame.
+ * The CA of a cluster was signed by another CA, which its ca.crt lacks: kubectl trusts it, and so
+ * does podflame.
  */
 static void tls_ca_that_another_has_signed(void **state)
 {
@@ -570,7 +573,7 @@ static void tls_49_ipv6_literal_is_verified(void **state)
 	assert_int_equal(f->status, 200);
 	host = xasprintf("\r\nHost: [::1]:%u\r\n", f->ts->port);
 	assert_text(ts_request_head(f->ts, 0), host);
-	assert_string_equal(ts_sni(f->ts), ""); /* RFC 6066: names alone */
+	assert_string_equal(ts_sni(f->ts), ""); /* RFC 6066: only names are sent, not addresses */
 }
 
 static void tls_50_ipv6_literal_wrong_name_refused(void **state)
@@ -642,8 +645,8 @@ static void tls_material_errors_name_the_part(void **state)
 }
 
 /*
- * The file was read while it was being written: clients that know only the CA refuse a server whose
- * chain lacks a part.
+ * The file was read while it was being written. A chain that is cut is refused: clients that know
+ * only the CA would refuse a server whose chain lacks a part.
  */
 static void tls_certificate_chain_that_is_cut(void **state)
 {
@@ -668,7 +671,7 @@ static struct buf skipped;
 static void note_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
 	assert_true(*why);
-	/* of all blocks that are no certificate */
+	/* OpenSSL's text for all blocks that are no certificate */
 	assert_string_not_equal(why, "nested asn1 error");
 	buf_printf(&skipped, "%s %u %s;", bundle, nr, subject);
 }
@@ -680,7 +683,7 @@ static struct counter *n_skipped(void)
 
 #define GARBAGE(text) "-----BEGIN CERTIFICATE-----\n" text "\n-----END CERTIFICATE-----\n"
 
-/* How many certificates of the bundle are trusted, or -errno. */
+/* Returns how many certificates of the bundle are trusted, or -errno. */
 static int trusted(const char *bundle, const char *name, struct field_error *ret)
 {
 	const struct tls_config c = {.ca_pem = bundle, .ca_name = name};
@@ -717,7 +720,7 @@ static void tls_ca_bundle_without_what_cannot_be_read(void **state)
 	assert_int_equal(f->status, 200);
 	http_client_free(TAKE_PTR(f->client));
 	tls_unref(TAKE_PTR(f->client_tls));
-	/* known already: it is counted, and not logged */
+	/* a certificate that is known already is counted, and not reported */
 	buf_reset(&skipped);
 	make_client(f, "127.0.0.1", NULL, f->ts->port, bundle, NULL);
 	assert_int_equal(skipped.len, 0);
@@ -727,8 +730,8 @@ static void tls_ca_bundle_without_what_cannot_be_read(void **state)
 }
 
 /*
- * An unreadable third certificate of one bundle is logged apart from that of another bundle, and
- * from what was there before.
+ * A certificate that cannot be read is reported once for each name of a bundle, and again if its
+ * bytes have changed.
  */
 static void tls_ca_bundle_is_named(void **state)
 {
@@ -747,7 +750,7 @@ static void tls_ca_bundle_is_named(void **state)
 	buf_done(&skipped);
 }
 
-/* A block without an end swallows no other block, wherever it was cut. */
+/* A block without an end hides no other block, wherever it was cut. */
 static void tls_ca_bundle_with_a_block_that_does_not_end(void **state)
 {
 	static const char *const left[] = {
@@ -777,8 +780,8 @@ static void tls_ca_bundle_with_a_block_that_does_not_end(void **state)
 }
 
 /*
- * The file was read while it was being written. Wherever it ends within a certificate, it is
- * refused, and the old settings stay.
+ * The file was read while it was being written. If it ends within a certificate, it is refused, and
+ * the old settings stay.
  */
 static void tls_ca_bundle_that_is_cut(void **state)
 {

@@ -16,7 +16,7 @@ static void plain_get(void **state)
 	assert_null(f->error);
 	assert_string_equal(f->body.data, "hello");
 	assert_string_equal(f->in_path, "/a b/c");
-	assert_string_equal(f->in_query, "x=1&y=a%26b+c"); /* raw */
+	assert_string_equal(f->in_query, "x=1&y=a%26b+c"); /* as sent */
 	assert_string_equal(f->retry_after, "7");
 	assert_int_equal(f->n_heads, 1);
 }
@@ -29,7 +29,7 @@ static void head_has_no_body(void **state)
 	call(f, "HEAD", "/", NULL, 0);
 	assert_int_equal(f->status, 200);
 	assert_int_equal(f->body.len, 0);
-	get(f, "/"); /* the connection is in step */
+	get(f, "/"); /* the next answer belongs to the next request */
 	assert_string_equal(f->body.data, "hello");
 }
 
@@ -255,7 +255,7 @@ static void server_certificate_rotates(void **state)
 	get(f, "/");
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "certificate");
-	/* and the client's CA follows */
+	/* then the client gets the new CA, too */
 	t = (struct tls_config){.ca_pem = other_ca.pem};
 	assert_int_equal(tls_new(&t, false, &next, &e), 0);
 	http_client_set_tls(f->client, next);
@@ -292,7 +292,7 @@ static void trust_changes_while_a_request_is_answered(void **state)
 	get(f, "/");
 	assert_int_equal(f->status, 202);
 	f->hold = false;
-	get(f, "/"); /* not on the old connection */
+	get(f, "/"); /* on a new connection */
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "certificate");
 }
@@ -586,7 +586,7 @@ static void silent_stream_has_no_timeout_but_its_silence_is_known(void **state)
 	http_cancel(f->call);
 }
 
-/* An answer that has not begun, or that is not wanted, has a time limit, too. */
+/* An answer that has not begun has a time limit, and so has one with another status than 200. */
 static void silent_stream_that_was_not_granted_times_out(void **state)
 {
 	static const char *const before[] = {
@@ -668,7 +668,7 @@ static void reconnects_leave_no_file_open_64(void **state)
 	before = n_open_files();
 	for (int i = 0; i < 600; i++)
 		get(f, "/");
-	/* the server's side may be a moment behind */
+	/* the server may close its socket a little later */
 	assert_in_range(n_open_files(), 1, before + 3);
 }
 

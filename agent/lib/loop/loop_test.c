@@ -195,7 +195,9 @@ struct test_job {
 	struct fixture *f;
 	pid_t ran_on, done_on;
 	int id, *n_freed;
-	/* NULL, or the worker whose thread runs this job; after worker_replace, the new one */
+	/*
+	 * the worker whose thread must run this job (after worker_replace, the new one); NULL: any
+	 */
 	struct worker **worker;
 	atomic_bool *gate, *opens;
 };
@@ -344,7 +346,7 @@ static void stuck_job_is_reported_once_and_still_done(void **state)
 	worker_free(w);
 }
 
-/* A job that got more time and then makes no progress is reported again. */
+/* Gives a job more time once. If the job then makes no progress, it is reported again. */
 static void give_time_once(struct worker *w, struct job *j, void *arg)
 {
 	struct fixture *f = arg;
@@ -406,7 +408,7 @@ static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_string_equal(f->order, "s123");
 	worker_stats(in_its_place, &st);
-	assert_true(st.n_done >= 2); /* the blocked job is added once its thread has ended */
+	assert_true(st.n_done >= 2); /* the blocked job is counted once its thread has ended */
 	assert_int_equal(st.n_queued, 0);
 	assert_int_equal(st.n_bytes_queued, 0);
 	worker_free(in_its_place);
@@ -415,8 +417,8 @@ static void what_is_queued_behind_a_stuck_job_goes_on(void **state)
 /* ---- on which thread a function may run ---- */
 
 /*
- * A job that calls a function on the wrong thread. It runs in the child process of assert_aborts,
- * which has no other threads.
+ * A job that calls a function on the wrong thread. The job runs in the child process of
+ * assert_aborts, which has no other threads.
  */
 struct wrong {
 	struct job job;

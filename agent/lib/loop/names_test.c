@@ -396,7 +396,7 @@ static void names_48_a_dead_backend_is_passed_over(void **state)
 	ts_lose_packets(f->one, true); /* the first address does not answer */
 	resolver_says(0, "127.0.0.1", "127.0.0.2");
 	set_name(f, "two.example", 10 * NSEC_PER_SEC);
-	/* the first address may take half of the ten seconds, not all */
+	/* only half of the ten seconds may be spent on the first address */
 	send_one(f, 9 * NSEC_PER_SEC);
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_int_equal(f->status, 200);
@@ -439,7 +439,7 @@ static int real_resolver(const char *dir, unsigned outage_s)
 	dns.last_byte = 0;
 	asked = dns.n_asked;
 	until_ns = now_mono_ns() + outage_s * NSEC_PER_SEC;
-	/* goes on at least until glibc has given up once and asks again */
+	/* the outage lasts at least until glibc has given up once and asks again */
 	while (now_mono_ns() < until_ns || dns.n_asked < asked + 3) {
 		uint64_t began_ns = now_mono_ns();
 

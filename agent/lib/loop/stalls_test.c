@@ -59,7 +59,8 @@ static void is_of_the_last_ten_minutes(void **state)
 	test_clock.stands_ns += 5 * MINUTE_NS;
 	callback_of(l, NSEC_PER_SEC);
 	shows(l, "10m", "3");
-	test_clock.stands_ns += 5 * MINUTE_NS - 2 * NSEC_PER_SEC; /* now it ended 9:59 ago */
+	/* now the stall ended 9 minutes 59 seconds ago */
+	test_clock.stands_ns += 5 * MINUTE_NS - 2 * NSEC_PER_SEC;
 	shows(l, "10m", "3");
 	test_clock.stands_ns += 32 * NSEC_PER_SEC;
 	shows(l, "10m", "1");
@@ -68,7 +69,7 @@ static void is_of_the_last_ten_minutes(void **state)
 	shows(l, "start", "3");
 }
 
-/* A stall of hours ago is not shown, even if no one has read the value since. */
+/* A stall of hours ago is not shown, even if the value was not read since. */
 static void does_not_wait_for_who_asks(void **state)
 {
 	struct loop *l = *state;

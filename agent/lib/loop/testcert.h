@@ -128,8 +128,8 @@ _test_util_ char *test_pem(const char *name, const unsigned char *der, long n)
 }
 
 /*
- * Makes a CA as others, and replaces the last byte of its key's object identifier, so that no
- * program knows the kind of its key.
+ * Makes a CA, and replaces the last byte of its key's object identifier, so that no program knows
+ * the kind of its key.
  */
 _test_util_ char *test_ca_patched(const char *cn, const unsigned char *oid, size_t oid_bytes)
 {

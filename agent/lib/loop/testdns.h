@@ -28,7 +28,7 @@ static struct {
 	atomic_int n_asked;
 } dns;
 
-/* Sends the question back with one A record. For other types, with none. */
+/* Answers a question with the question and one A record. For other types, with no record. */
 _test_util_ void dns_answer(const uint8_t *q, size_t n, const struct sockaddr_in *to, int what)
 {
 	uint8_t a[600] = {0};
@@ -44,7 +44,7 @@ _test_util_ void dns_answer(const uint8_t *q, size_t n, const struct sockaddr_in
 	type_a = q[at - 3] == 1;
 	a[2] = 0x84 | (q[2] & 1);
 	a[3] = what < 0 ? 2 : 0x80;
-	a[11] = 0; /* the question's additional part is not sent back */
+	a[11] = 0; /* the question's additional part is not in the answer */
 	if (what > 0 && type_a) {
 		const uint8_t record[] = {0xc0, 12, 0, 1, 0,   1, 0, 0,
 					  0,	0,  0, 4, 127, 0, 0, (uint8_t)what};
@@ -92,7 +92,8 @@ _test_util_ void dns_put_file(const char *dir, const char *name, const char *tex
 
 /*
  * From now on, the process has its own network with only lo, and the resolver is at 127.0.0.1. dir:
- * for the files that this needs. patient: glibc waits as long as it can, 30 s per name; else 1 s.
+ * a directory for the files that this needs. patient: glibc waits as long as it can, 30 s per name;
+ * otherwise 1 s.
  */
 _test_util_ void dns_enter(const char *dir, bool patient)
 {
@@ -118,7 +119,7 @@ _test_util_ void dns_enter(const char *dir, bool patient)
 
 #define DNS_OUTAGE_S 600
 
-/* Runs this program again as `program real DIR SECONDS`; it must call dns_enter(). */
+/* Runs this program again as `program real DIR SECONDS`; the new process must call dns_enter(). */
 _test_util_ void dns_run(const char *program, unsigned outage_s)
 {
 	char dir[TESTDIR_BYTES], seconds[16];

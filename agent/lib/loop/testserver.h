@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests only: an HTTP server with blocking sockets, OpenSSL and a thread per connection. It can
- * do what a correct server never does: stop in the middle of a character, stall, reset, send a
- * wrong length. The test's handler writes every byte of the answer.
+ * do what a correct server never does: stop in the middle of a character, send nothing for a while,
+ * reset, send a wrong length. The test's handler writes every byte of the answer.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct ts_conn {
 	int fd;
 	SSL *ssl;
 	bool over;  /* the handler wants no further request on this connection */
-	bool ended; /* its thread has done its work */
+	bool ended; /* its thread has ended its work */
 };
 
 struct ts_request {
@@ -183,7 +183,9 @@ _test_util_ bool ts_has_ipv6(void)
 	return has;
 }
 
-/* The text is valid until the next connection. */
+/*
+ * Returns the server name that the last client sent. The text is valid until the next connection.
+ */
 _test_util_ const char *ts_sni(struct test_server *s)
 {
 	const char *sni;
@@ -204,7 +206,9 @@ _test_util_ int ts_n_requests(struct test_server *s)
 	return n;
 }
 
-/* The text is valid until ts_stop; "" if there was no such request. */
+/*
+ * Returns the head of request i. The text is valid until ts_stop; "" if there was no such request.
+ */
 _test_util_ const char *ts_request_head(struct test_server *s, int i)
 {
 	const char *head;
@@ -298,7 +302,7 @@ _test_util_ void *ts_conn_main(void *arg)
 	return NULL;
 }
 
-/* The index in `conns` for the next connection. The caller holds the lock. */
+/* Returns the index in `conns` for the next connection. The caller holds the lock. */
 _test_util_ int ts_free_place(struct test_server *s)
 {
 	for (int i = 0; s->forgets && i < s->n_conns; i++) {
@@ -429,7 +433,7 @@ _test_util_ void ts_end_all(struct test_server *s)
 
 /*
  * on: from now on, packets to the server are lost, also those of new connections, as behind a
- * firewall that has forgotten its connections.
+ * firewall that has lost its state.
  */
 _test_util_ void ts_lose_packets(struct test_server *s, bool on)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a loop that does not run. The test fires the timer that is due first. Include it
- * after cmocka.h.
+ * For tests only: a loop that does not run. The test fires the timer that is due first. Include
+ * this file after cmocka.h.
  */
 #pragma once
 
 #include "lib/loop/loop_private.h"
 
-/* One loop per program; the first caller's thread is its thread. */
+/* Returns the one loop of the program; it belongs to the thread of the first caller. */
 static inline struct loop *timer_loop(void)
 {
 	static struct loop *l;
