@@ -80,7 +80,9 @@ static void test_other_encodings(void **state)
 	assert_true(otlp_knows_encoding("GZIP"));
 }
 
-/* Data that is cut at any byte, or has any byte changed, is an error, and leaves out unchanged. */
+/*
+ * Data that is cut at any byte, or has any byte changed, is an error, and leaves `out` unchanged.
+ */
 static void test_garbage(void **state)
 {
 	(void)state;
@@ -126,7 +128,7 @@ static void test_bombs(void **state)
 	}
 }
 
-/* A frame that needs a window of 1 GiB is refused before it is allocated. */
+/* A zstd frame that needs a window of 1 GiB is refused before the window is allocated. */
 static void test_huge_window(void **state)
 {
 	(void)state;
@@ -137,7 +139,7 @@ static void test_huge_window(void **state)
 	ZSTD_outBuffer o = {mem, 1 << 16, 0};
 
 	ZSTD_CCtx_setParameter(c, ZSTD_c_windowLog, 30);
-	/* flushed first, so the frame has its window size instead of the content size */
+	/* flushed first, so that the frame contains its window size instead of the content size */
 	ZSTD_compressStream2(c, &o, &in, ZSTD_e_flush);
 	ZSTD_compressStream2(c, &o, &in, ZSTD_e_end);
 	ZSTD_freeCCtx(c);

@@ -15,8 +15,8 @@
 /* ---- a request as OpenTelemetry's eBPF profiler sends it ---- */
 
 /*
- * A profile in the form of that profiler: strings by index, no attributes of podflame, a period in
- * nanoseconds.
+ * A profile in the form of OpenTelemetry's eBPF profiler: strings by index, no attributes of
+ * podflame, a period in nanoseconds.
  */
 struct foreign {
 	Otlp__ExportProfilesServiceRequest req;
@@ -281,7 +281,7 @@ static void test_other_profiler(void **state)
 	assert_memory_not_equal(p->id, q->id, 16);
 }
 
-/* The program's own SHA256() is linked in place of libcrypto's. */
+/* Replaces libcrypto's SHA256(), to count the calls for large inputs. */
 static size_t large_digest, n_large_digests;
 unsigned char *SHA256(const unsigned char *p, size_t n, unsigned char *ret)
 {
@@ -289,7 +289,10 @@ unsigned char *SHA256(const unsigned char *p, size_t n, unsigned char *ret)
 	return EVP_Digest(p, n, ret, NULL, EVP_sha256(), NULL) ? ret : NULL;
 }
 
-/* Each profile without an id gets one. The cost per profile does not depend on their number. */
+/*
+ * Each profile without an id gets one. The cost per profile does not depend on the number of
+ * profiles.
+ */
 static void test_many_without_an_id(void **state)
 {
 	(void)state;
@@ -372,7 +375,7 @@ static void test_events_of_others(void **state)
 		{TEXT_INUSE_SPACE, TEXT_BYTES, true, EVENT_MEM_INUSE, 7000},
 		/* a probe's hits: podflame has no such event */
 		{TEXT_EVENTS, TEXT_COUNT, false, 0, 0},
-		{TEXT_OFF_CPU, TEXT_COUNT, false, 0, 0}, /* counts, and no unit of time */
+		{TEXT_OFF_CPU, TEXT_COUNT, false, 0, 0}, /* "count" is no unit of time */
 		{TEXT_INUSE_SPACE, TEXT_COUNT, false, 0, 0},
 	};
 	int64_t values[] = {3000, 4000};
@@ -398,7 +401,7 @@ static void test_events_of_others(void **state)
 
 /*
  * A cause of a wait that this version does not know becomes "other", and is counted. For other
- * events the attribute is ignored.
+ * events than off-CPU the attribute is ignored.
  */
 static void test_waits(void **state)
 {
@@ -567,8 +570,8 @@ static void test_bad_values(void **state)
 }
 
 /*
- * The latest time that is allowed, and one later. The time of a sample is used only if the profile
- * has none.
+ * The latest allowed time is accepted, and a later one is refused. The time of a sample is used
+ * only if the profile has none.
  */
 static void test_times_have_a_limit(void **state)
 {
@@ -641,7 +644,7 @@ static void test_long_texts(void **state)
 	}
 }
 
-/* The program's own function is linked in place of libxxhash's. */
+/* Replaces libxxhash's function, to count the hashed bytes. */
 static size_t n_hashed_bytes;
 XXH64_hash_t XXH3_64bits_withSeed(const void *p, size_t n, XXH64_hash_t seed)
 {
@@ -692,7 +695,7 @@ static void test_long_names_of_many_frames(void **state)
 	assert_string_equal(last->frames[0]->build_id, text);
 }
 
-/* Texts that are not used also count for the limit, each with more than its bytes. */
+/* Texts that are not used count for the limit, too, each with more than its bytes. */
 static void test_many_texts_have_a_limit(void **state)
 {
 	(void)state;
@@ -733,7 +736,7 @@ static void test_attributes_of_a_mapping_have_a_limit(void **state)
 	assert_string_equal(err.path, "dictionary.mapping_table[1]");
 }
 
-/* A long key is allowed if its value is not kept. */
+/* A long key is allowed if podflame does not keep the attribute's value. */
 static void test_a_long_key_without_a_text(void **state)
 {
 	(void)state;
@@ -866,7 +869,7 @@ static void test_many_empty_messages(void **state)
 		p[i] = 0x0a;
 	assert_int_equal(otlp_decode(p, n, &b, &err), -E2BIG);
 	assert_true(err.reason[0]);
-	/* refused by its size, without reading it */
+	/* refused by its size alone */
 	assert_int_equal(otlp_decode(p, n + 1, &b, &err), -E2BIG);
 }
 

@@ -307,7 +307,7 @@ static void test_round_trip_random(void **state)
 }
 
 /*
- * A snapshot of a process that uses no memory is sent, too. Otherwise the snapshot before it would
+ * A snapshot of a process that uses no memory is sent, too. Otherwise the previous snapshot would
  * stay the newest one.
  */
 static void test_an_empty_snapshot_arrives(void **state)
@@ -411,7 +411,10 @@ static const char *location_text(const Otlp__ProfilesDictionary *d, const Otlp__
 	return NULL;
 }
 
-/* A hub takes a type that it does not know for native code, unless podflame's kind is there. */
+/*
+ * A hub that does not know a frame type treats the frame as native code, unless the frame also has
+ * podflame's attribute for the kind.
+ */
 static void test_frames_of_cuda_have_a_kind_for_older_hubs(void **state)
 {
 	static const struct frame frame = {.kind = FRAME_CUDA, .name = "cuMemAlloc_v2"};
@@ -501,7 +504,7 @@ static void test_links_are_rows_of_the_dictionary(void **state)
 
 /*
  * pdata/pprofile v0.150.0 has read these bytes (see docs/otlp.md). If the hash differs, the bytes
- * have changed, or the version of the messages.
+ * or the version of the messages have changed.
  */
 static void test_known_answer(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Labels of samples on the wire: their way there and back, and what a hostile sender may write. */
+/* Labels of samples on the wire: encoding, decoding, and what a hostile sender may write. */
 #include "lib/otlp/internal.h"
 
 #include <setjmp.h>
@@ -35,8 +35,8 @@ static struct batch *labelled_batch(void)
 typedef void change_fn(Otlp__KeyValueAndUnit *device);
 
 /*
- * Sends the batch as change has left the attribute of the device, and decodes it. Returns what
- * otlp_decode() returned.
+ * Encodes the batch, lets `change` change the attribute of the device, and decodes the bytes.
+ * Returns what otlp_decode() returned.
  */
 static int send(change_fn *change, struct batch **ret, struct field_error *reterr)
 {
@@ -152,7 +152,7 @@ static void no_text(Otlp__KeyValueAndUnit *device)
 	       2);
 }
 
-/* Like all attributes, one of another type says nothing. An empty text is no label. */
+/* An attribute of another type is no label. An empty text is no label either. */
 static void other_values_are_no_labels(void **state)
 {
 	static change_fn *const changes[] = {empty, number, no_value};
