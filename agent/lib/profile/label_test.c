@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Labels of samples: their names, values of known numbers, and their way into a batch and pprof. */
+/* Labels of samples: their names, the texts of numbers, and labels in a batch and in pprof. */
 #include "lib/profile/profile.h"
 
 #include <setjmp.h>

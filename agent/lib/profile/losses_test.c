@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Losses of the same events and reason add up. A move does not count them twice, and none is left
- * out.
- */
+/* Losses of the same events and reason add up. A move neither counts a loss twice nor omits one. */
 #include "lib/profile/profile.h"
 
 #include <setjmp.h>

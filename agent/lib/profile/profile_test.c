@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profile: texts as in DeepFlow's documents, interning, ids, and pprof, read back by its own tool.
+ * profile: texts as in DeepFlow's documents, interning, ids, and pprof, which the tool pprof reads.
  */
 #include "lib/profile/profile.h"
 
@@ -70,14 +70,14 @@ static void test_the_file_of_a_frame_says_its_kind(void **state)
 		{FRAME_CUDA, "/usr/lib/libnccl.so.2.27.3"},
 		{FRAME_CUDA, "/usr/lib/libcupti.so.12"},
 		{FRAME_CUDA, "/usr/lib/libnppif.so.12"},
-		/* of the driver, but not of CUDA */
+		/* a library of the driver, but not of CUDA */
 		{FRAME_LIBRARY, "/usr/lib/libnvidia-glcore.so.535.261.03"},
-		/* a part of the name only, or of the path */
+		/* CUDA's name is only a part of the name or of the path */
 		{FRAME_LIBRARY, "/app/libcuda_helpers.so"},
 		{FRAME_LIBRARY, "/app/libmycuda.so.1"},
 		{FRAME_LIBRARY, "/app/libcuda.so.1/libapp.so"},
 		{FRAME_LIBRARY, "/srv/torch/lib/libtorch_cuda.so"},
-		/* of others, beside NVIDIA's */
+		/* libraries that are not NVIDIA's */
 		{FRAME_LIBRARY, "/opt/aws-ofi-nccl/lib/libnccl-net.so"},
 		{FRAME_LIBRARY, "/opt/libnccl-facade00-net.so"},
 		{FRAME_LIBRARY, "/app/libcheckpoint.so"},
@@ -315,7 +315,7 @@ static void test_pprof(void **state)
 	}
 }
 
-/* How many fields with this number a message has. */
+/* Returns how many fields with this number a message has. */
 static unsigned n_fields(const struct buf *b, unsigned field)
 {
 	const uint8_t *p = (const uint8_t *)b->data, *end = p + b->len;
@@ -336,8 +336,8 @@ static unsigned n_fields(const struct buf *b, unsigned field)
 }
 
 /*
- * Functions with one name stay separate: Python's "<module>" of each file, lambdas. So do files
- * with one path: in several containers.
+ * Functions with one name stay separate (Python's "<module>" of each file, lambdas), and so do
+ * files with one path (in several containers).
  */
 static void test_pprof_keeps_places_apart(void **state)
 {
