@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cases that are not in controller-spec/, whose cases plan_test.c runs: an unknown or wrong value
- * matches nothing.
+ * Cases that are not in controller-spec/ (plan_test.c runs the cases of that directory): an unknown
+ * or wrong value matches nothing.
  */
 #include "lib/select/select.h"
 

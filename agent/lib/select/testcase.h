@@ -154,8 +154,8 @@ static json_t *make_namespace(const json_t *in)
 }
 
 /*
- * in: name, labels and taints; null: the node is not known. The taints are put into the spec of the
- * result.
+ * Makes a node. in: name, labels and taints; null: the node is not known. The taints are put into
+ * the spec of the result.
  */
 static json_t *make_node(const json_t *in)
 {
@@ -174,7 +174,7 @@ static json_t *make_node(const json_t *in)
 
 /*
  * The functions that remove members of an object before the agent keeps it. The test calls them, so
- * it sees whether the rest is enough.
+ * it checks that the remaining members are enough.
  */
 struct case_trims {
 	void (*target)(json_t *), (*pod)(json_t *), (*named)(json_t *), (*node)(json_t *);
