@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* The demangled text; NULL: the name stays mangled. */
+/* Returns the demangled text; NULL: the name stays mangled. */
 static const char *shown(const char *name)
 {
 	const char *text = NULL;
@@ -101,7 +101,7 @@ static void mangled_names(void **state)
 	}
 }
 
-/* The names of testdata/names.tsv. The head of that file says where they come from. */
+/* Demangles the names of testdata/names.tsv. The head of that file names their sources. */
 static void real_names(void **state)
 {
 	_cleanup_free_ char *table = NULL;
@@ -132,7 +132,8 @@ static void real_names(void **state)
 }
 
 /*
- * f(pair<int, int>, pair<P, P>, ...), where P is the parameter before: each one is twice as long.
+ * Makes f(pair<int, int>, pair<P, P>, ...), where P is the previous parameter: each one is twice as
+ * long.
  */
 static char *nested_pairs(unsigned n)
 {
@@ -161,8 +162,9 @@ static void names_that_explode_stay_mangled(void **state)
 }
 
 /*
- * f(int[sizeof tup<p<int, int>, p<P, P>, ...>], <the last>...), where P is the argument before:
- * each one doubles the steps of the search for a parameter pack, and the text stays short.
+ * Makes f(int[sizeof tup<p<int, int>, p<P, P>, ...>], <the last>...), where P is the previous
+ * argument: each one doubles the steps of the search for a parameter pack, and the text stays
+ * short.
  */
 static char *packs_of_pairs(unsigned n)
 {
@@ -177,7 +179,7 @@ static char *packs_of_pairs(unsigned n)
 	return buf_steal(&name);
 }
 
-/* Each conversion operator doubles the steps. */
+/* Makes a name of nested conversion operators. Each doubles the steps. */
 static char *nested_conversions(unsigned n)
 {
 	struct buf name;
@@ -193,7 +195,7 @@ static char *nested_conversions(unsigned n)
 	return buf_steal(&name);
 }
 
-/* Each name would take years. */
+/* Without a limit, each name would take years. */
 static void names_that_take_long_stay_mangled(void **state)
 {
 	_cleanup_free_ char *packs = packs_of_pairs(34), *conversions = nested_conversions(80);
@@ -205,8 +207,8 @@ static void names_that_take_long_stay_mangled(void **state)
 	assert_int_equal(result_of(packs), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of(conversions), DEMANGLE_TOO_SLOW);
 	/*
-	 * A large number of lifetimes: in the path of an impl, which is not shown, and with a name
-	 * that needs memory.
+	 * Names with a large number of lifetimes: one in the path of an impl, which is not shown,
+	 * and one that needs memory.
 	 */
 	assert_int_equal(result_of("_RMIC1aFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of("_RMINvC1au8gdel_5qaFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
@@ -214,7 +216,7 @@ static void names_that_take_long_stay_mangled(void **state)
 	assert_string_equal(shown("_ZN3foo3barEi"), "foo::bar(int)");
 }
 
-/* A name: head, n times begin, inner, n times end. */
+/* Makes a name: head, n times `begin`, inner, n times `end`. */
 static char *nested(const char *head, const char *begin, const char *inner, const char *end,
 		    unsigned n)
 {
@@ -231,8 +233,8 @@ static char *nested(const char *head, const char *begin, const char *inner, cons
 }
 
 /*
- * libiberty limits its depth, but libc++abi does not, so its stack is limited. Names that compilers
- * write need less stack.
+ * libiberty limits its depth, but libc++abi does not, so podflame limits the stack of libc++abi.
+ * Names that compilers write need less stack.
  */
 static void names_that_nest_deeply_stay_mangled(void **state)
 {
@@ -250,7 +252,7 @@ static void names_that_nest_deeply_stay_mangled(void **state)
 			    "int shop::price<int>(int)");
 }
 
-#ifndef __SANITIZE_ADDRESS__ /* with ASan, frames are in another place */
+#ifndef __SANITIZE_ADDRESS__ /* with ASan, stack frames are not on this stack */
 #define ROOM 512	     /* bytes that are left; the frame of a signal handler needs more */
 
 static uint64_t stack_end(void)
@@ -324,7 +326,7 @@ static enum demangle_result take(size_t n)
 	return DEMANGLE_OK;
 }
 
-/* Asks for memory until the arena is full, and then once more. No memory is outside the arena. */
+/* Allocates until the arena is full, and then once more. All memory must be inside the arena. */
 static void nothing_is_given_behind_the_arena(void **state)
 {
 	(void)state;

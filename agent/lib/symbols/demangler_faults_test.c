@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child cannot be started or reached. The name stays mangled, and the reason is counted. */
+/* If a child cannot be started or reached, the name stays mangled, and the reason is counted. */
 #include "lib/base/fault.h"
 #include "lib/symbols/symbols.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names through the child: the cost of a hostile name, a child that dies, and a child that an
- * attacker controls. For the last, this program plays the child (FAKE_VERB).
+ * Names that the child demangles: the cost of a hostile name, a child that dies, and a child that
+ * an attacker controls. For the last, this program itself is the child (FAKE_VERB).
  */
 #include "lib/base/testfolder.h"
 #include "lib/base/testchild.h"
@@ -44,8 +44,8 @@ static void assert_shown(struct demangler *d, struct name_cost *cost, const char
 }
 
 /*
- * A failure was not added to the cost. Some cost may be there: on a busy machine, any name may be
- * slow.
+ * Checks that a failure was not added to the cost. The cost need not be 0: on a busy machine, any
+ * name may be slow.
  */
 static void assert_not_charged(const struct name_cost *cost)
 {
@@ -53,7 +53,7 @@ static void assert_not_charged(const struct name_cost *cost)
 	assert_int_equal(cost->slow_until_ns, 0);
 }
 
-/* The pid of this program's child; 0: there is none. */
+/* Returns the pid of this program's child; 0: there is none. */
 static pid_t child_pid(void)
 {
 	return testchild_pid("podflame-names");
@@ -220,7 +220,10 @@ static void without_a_child_names_stay_mangled(void **state)
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		/* the first program could not be started, so no child is lost */
 		assert_int_equal(restarts(), n + i);
-		/* The next name does not start a child again: the failure was not the name's. */
+		/*
+		 * The next name does not start a child again before RETRY_NS is over. The failure
+		 * is not added to the file's cost.
+		 */
 		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
 		assert_int_equal(restarts(), n + i);
 		assert_not_charged(&cost);
@@ -300,8 +303,8 @@ static int fake_main(enum lie which)
 }
 
 /*
- * A program that is a fake child as long as the shell command `condition` succeeds, and then the
- * real one.
+ * Makes a program that is a fake child as long as the shell command `condition` succeeds, and the
+ * real child afterwards.
  */
 static char *fake_while(enum lie which, const char *condition)
 {
@@ -358,7 +361,7 @@ static void wait_until(uint64_t ns)
 		usleep(1000);
 }
 
-/* The text, once the demangler reports that it is final. */
+/* Returns the text, once the demangler reports that it is final. */
 static char *text_in_the_end(struct demangler *d, struct name_cost *cost)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, again_ns = 1;
@@ -379,7 +382,9 @@ static void assert_readable_in_the_end(struct demangler *d, struct name_cost *co
 	assert_string_equal(text, "int shop::price<int>(int)");
 }
 
-/* Asks until a child was ready and did not answer in time. Returns when that name was asked for. */
+/*
+ * Asks for names until a ready child does not answer in time. Returns when that name was asked for.
+ */
 static uint64_t time_out(struct demangler *d, struct name_cost *cost)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, n = mangled("timeout"), asked_ns;
@@ -394,8 +399,8 @@ static uint64_t time_out(struct demangler *d, struct name_cost *cost)
 }
 
 /*
- * A timeout ends the child, and the file's names wait for a pause. It is not added to the file's
- * cost, because the machine may have been too busy.
+ * A timeout ends the child, and no child is asked for the file's names during a pause. The timeout
+ * is not added to the file's cost, because the machine may have been too busy.
  */
 static void silence_costs_the_child_and_a_pause(void **state)
 {
@@ -408,7 +413,7 @@ static void silence_costs_the_child_and_a_pause(void **state)
 	asked_ns = time_out(d, &cost);
 	assert_int_equal(restarts(), before + 1);
 	assert_not_charged(&cost);
-	/* The name may be at fault, so the names of other files need not wait. */
+	/* The name may be the cause, so the names of other files need not wait. */
 	assert_true(d->retry_ns < asked_ns + PAUSE_NS);
 	asked_ns = time_out(d, &other);
 	assert_int_equal(restarts(), before + 2);
@@ -452,9 +457,7 @@ static void a_late_answer_after_one_in_time_is_the_first(void **state)
 	elf_demangler_free(d);
 }
 
-/*
- * A pause is doubled once for each name, also with a patient owner, which asks two children for it.
- */
+/* A pause is doubled once for each name, even if a patient owner asks two children for the name. */
 static void pauses_get_longer(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
@@ -520,7 +523,10 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 	elf_demangler_free(d);
 }
 
-/* The clock of a child's owner: it stands, or it is late. */
+/*
+ * The clock of a child's owner: clock_stands_ns is its constant time, and clock_late_ns is
+ * subtracted from the real time.
+ */
 static uint64_t clock_stands_ns, clock_late_ns;
 
 static uint64_t clock_ns(void)
@@ -551,7 +557,7 @@ static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 
 	(void)state;
 	assert_readable_in_the_end(d, &cost);
-	clock_stands_ns = now_mono_ns(); /* it is not given up meanwhile */
+	clock_stands_ns = now_mono_ns(); /* the owner must not give up the child meanwhile */
 	pid = child_pid();
 	tracer = testchild_hold_at_exit(pid);
 	assert_int_equal(kill(pid, SIGSTOP), 0);

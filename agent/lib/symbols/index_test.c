@@ -147,7 +147,7 @@ static int open_with_name(size_t n)
 	return open_bytes(data, bytes);
 }
 
-/* The longest name that one look-up returns. */
+/* A look-up returns a name of INDEX_NAME_MAX bytes, and a longer one is refused. */
 static void names_are_as_long_as_a_writer_makes_them(void **state)
 {
 	(void)state;
