@@ -48,8 +48,8 @@ struct fault_row {
 	void (*before)(void *arg);
 	/*
 	 * Runs the code under test from its beginning to its end. Returns 0 or -errno, as the
-	 * product's function does. It frees what it allocates. After a failure it asserts itself
-	 * that the outputs were not changed.
+	 * product's function does. It frees what that function returned. After a failure it asserts
+	 * itself that the outputs were not changed.
 	 */
 	int (*run)(void *arg);
 	/*

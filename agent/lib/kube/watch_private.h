@@ -28,7 +28,7 @@ struct kube_watch {
 	bool list_next;	 /* a list follows the wait; false: a watch */
 	char *rv;	 /* the last resourceVersion seen; NULL: none yet */
 	char *begin_rv;	 /* the resourceVersion from which the stream begins */
-	bool rv_useless; /* the server refused rv: the next list asks for the newest */
+	bool rv_useless; /* the server cannot use rv: the next list asks for the newest */
 	char *error;	 /* the last report to ops.state; NULL: the watch works */
 	bool told;
 	struct backoff backoff;
