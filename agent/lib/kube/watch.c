@@ -5,7 +5,7 @@
  *
  *   wait -> list (pages) -> deliver (in slices) -> watch -> list or watch again
  *
- * Every error ends in kube_watch_wait() with the state that follows the wait. watch_errors.c
+ * Nearly every error ends in kube_watch_wait() with the state that follows the wait. watch_errors.c
  * chooses this state after an error that the server reports.
  */
 #include <stdlib.h>

@@ -71,7 +71,10 @@ static void on_unauthorized(struct kube_watch *w, bool listing, const char *text
 	slow(w, listing);
 }
 
-/* Asks for a list of the newest version. The first such list begins at once, later ones wait. */
+/*
+ * Asks for a list. If the failed request was a list that did not ask for the newest version, the
+ * new list does, and begins at once. Otherwise a wait comes first.
+ */
 static void list_again(struct kube_watch *w, bool listing)
 {
 	if (listing && !w->quorum)
