@@ -22,8 +22,8 @@ static inline int cli_flush(void)
 }
 
 /*
- * The process to which a thread or process with this number belongs (the caller may have got the
- * number of a thread: /proc/TID exists, too). 0: it cannot be read.
+ * Returns the id of the process to which `pid` belongs: a user may give the id of a thread, because
+ * /proc/TID exists, too. Returns 0 if the process cannot be read.
  */
 uint32_t cli_process_of(uint32_t pid);
 

@@ -15,14 +15,17 @@ struct client_options {
 	const char *url, *token_file, *ca_file;
 	bool insecure;
 };
-/* parser of the options of a hub, for use inside another one; input: struct client_options * */
+/*
+ * argp parser of the options that choose a hub, for use as a child of another parser. Its input is
+ * a struct client_options *.
+ */
 extern const struct argp cli_client_argp;
 
 /* text: "https://HOST[:PORT][/]" */
 int cli_client_url_parse(const char *text, struct url *ret, struct field_error *reterr);
 
 struct client;
-/* o: borrowed */
+/* o must stay valid as long as the client */
 int cli_client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);
 struct client *cli_client_free(struct client *c);
 
@@ -44,8 +47,8 @@ int cli_client_ask(struct client *c, const struct client_question *q, struct cli
 	       struct field_error *reterr);
 void cli_client_answer_done(struct client_answer *a);
 /*
- * Prints on standard error who failed, and the hub's own message: "WHO: tag_filter: position 5: ...
- * (HTTP 500)".
+ * Prints `who` and the hub's own message on standard error: "WHO: tag_filter: position 5: ... (HTTP
+ * 500)".
  */
 void cli_client_print_refusal(const struct client *c, const struct client_answer *a,
 			      const char *who);

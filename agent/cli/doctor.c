@@ -90,7 +90,8 @@ int cli_cmd_doctor(int argc, char **argv)
 	if (files_new(&fc, &files))
 		cli_doctor_tell(&d, "parse child", false, "podflame cannot start it");
 	/*
-	 * runs first, because it measures the cost of a probe, which the checks of the process show
+	 * the checks of the machine run first: they measure the cost of a hit of a probe, and the
+	 * checks of the process show this cost
 	 */
 	d.checks = machine;
 	if (files)

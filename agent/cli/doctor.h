@@ -13,8 +13,8 @@ struct doctor {
 	uint64_t hit_ns; /* time of one hit of a uprobe on this machine; 0: uprobes do not work */
 };
 /*
- * Adds a check. The result is borrowed; the caller may add members to it, for programs that read
- * the JSON.
+ * Adds the result of a check to d->checks. The returned object is borrowed; the caller may add
+ * members to it, for programs that read the JSON.
  */
 json_t *cli_doctor_tell(struct doctor *d, const char *check, bool ok, const char *detail);
 

@@ -90,7 +90,7 @@ static void add_file(struct buf *b, const json_t *file)
 	buf_puts(b, json_array_size(symbols) > SYMBOLS_SHOWN ? ", ...)" : ")");
 }
 
-/* The most hits that a call of a function costs. */
+/* Returns how many hits of probes a call of one of the functions costs at most. */
 static unsigned hits_of_call(const struct alloc_sites *s, enum event e)
 {
 	unsigned n = 0;
@@ -153,8 +153,9 @@ static void tell_sites(struct doctor *d, const struct alloc_sites *s, const stru
 					  : sites_text(d, s, e, list);
 
 	/*
-	 * The check is good even if only a part is probed: often more is not possible. A process
-	 * that lacks what the event is for has nothing that podflame could miss.
+	 * The check succeeds even if only a part of the functions is probed, because more is often
+	 * not possible. It also succeeds if the process has not loaded the library that the event
+	 * is about: podflame misses nothing then.
 	 */
 	c = tell_event(d, e, s->n || s->go || lacks, text);
 	json_object_set_new(c, "files", list);

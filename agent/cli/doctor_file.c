@@ -49,7 +49,7 @@ static const char *read_sections(int fd, struct sections *ret)
 		return "it is not a 64-bit ELF file";
 	if (!e.e_shoff)
 		return NULL;			    /* the file has no sections */
-	if (!e.e_shnum || e.e_shnum > SECTIONS_MAX) /* 0: the file has 65280 or more */
+	if (!e.e_shnum || e.e_shnum > SECTIONS_MAX) /* 0: 65280 or more sections */
 		return "there are too many";
 	if (e.e_shentsize != sizeof(*headers) || e.e_shstrndx >= e.e_shnum)
 		return "their form is not known";
@@ -81,7 +81,10 @@ static const struct {
 	{"host_debuglink", "a debug file of the host, by .gnu_debuglink"},
 };
 
-/* Where files_debug() found the debug file, which shows in its counters. NULL: there is none. */
+/*
+ * Returns where files_debug() found the debug file, or NULL if there is none. This function learns
+ * the answer from the counter that files_debug() raises.
+ */
 static const char *find_debug(struct files *files, const struct mapping *m, int root_fd)
 {
 	uint64_t before[ARRAY_SIZE(debug_results)];
@@ -175,8 +178,8 @@ static void add_members(json_t *c, const struct elf_index *index, const struct s
 }
 
 /*
- * Uses the same condition as the module alloc: only .symtab has the names of the places in libjvm
- * that create objects.
+ * Checks that libjvm.so has a .symtab, as the module alloc does: only .symtab has the names of the
+ * places in libjvm that create objects.
  */
 static void check_libjvm(struct doctor *d, const struct sections *s)
 {

@@ -16,8 +16,9 @@ static void tell(struct doctor *d, const char *check, bool ok, const char *detai
 }
 
 /*
- * The capabilities that podflame lacks (include/uapi/linux/capability.h). A process with SYS_ADMIN
- * also has the rights of the newer capabilities, which were once a part of it.
+ * Checks that podflame has the capabilities that it needs (include/uapi/linux/capability.h). A
+ * process with SYS_ADMIN also has the rights of the newer capabilities, which were once a part of
+ * it.
  */
 static void check_capabilities(struct doctor *d)
 {

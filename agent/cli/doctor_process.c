@@ -90,8 +90,8 @@ static void tell_container(struct doctor *d)
 	json_t *c;
 
 	/*
-	 * Reads it from a thread that lives: with cgroup v1, a thread that has ended shows no
-	 * cgroup.
+	 * Reads the cgroup of a thread that still runs: with cgroup v1, a thread that has ended
+	 * shows no cgroup.
 	 */
 	if (proc_open_living(d->pid, &thread_fd) < 0 ||
 	    file_read(thread_fd, "cgroup", 1 << 20, &text, NULL) < 0)
@@ -141,8 +141,8 @@ static void tell_runtime(struct doctor *d, const struct runtime_view *v)
 }
 
 /*
- * A runtime that podflame recognises but does not unwind. named: a perf map has the names of its
- * functions.
+ * Adds a check for a runtime that podflame recognises but does not unwind. named: a perf map has
+ * the names of its functions.
  */
 static void tell_seen(struct doctor *d, const struct runtime_recognised *s, bool named)
 {
@@ -254,8 +254,8 @@ static bool is_first(const struct mappings *m, size_t i)
 enum unsure { SURE, IN_COPY, IN_MEMORY_FILE };
 
 /*
- * error: the result of reading the file's index. If a file in memory is not a program, its code was
- * made at run time.
+ * error: the result of reading the file's index. If a file in memory is not an ELF program
+ * (-ENOEXEC), its code was certainly made at run time, so the result is SURE.
  */
 static enum unsure unsure_of(const struct mapping *m, int error)
 {
@@ -265,8 +265,8 @@ static enum unsure unsure_of(const struct mapping *m, int error)
 }
 
 /*
- * The bytes of all mappings that have the same file and kind as the k-th one. *ret_first: no such
- * mapping stands before the k-th one.
+ * Returns the bytes of all mappings that have the same file and kind as the k-th one. *ret_first:
+ * no mapping before the k-th one has this file and kind.
  */
 static uint64_t bytes_as(const struct mappings *m, const int *errors, size_t k, bool *ret_first)
 {

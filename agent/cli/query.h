@@ -4,10 +4,13 @@
 
 #include "lib/base/base.h"
 
-/* s: "now", "-15m", Unix seconds, or RFC 3339. */
+/* Parses a time: "now", "-15m", Unix seconds, or RFC 3339. *ret_s: Unix seconds. */
 int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s);
 
-/* Prints the flat form of an answer. -EBADMSG: the answer has no such form. */
+/*
+ * Both print an answer that is in the flat form: as folded stacks, or as a table. -EBADMSG: the
+ * answer is not in this form.
+ */
 int cli_query_print_folded(const json_t *reply, struct buf *out);
 int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out);
 /* Prints losses, cuts and notes, each on a line. */

@@ -7,7 +7,10 @@
 
 #define MAX_DEPTH 4096
 
-/* The flat form of an answer. It is checked once, so that later all indexes are valid. */
+/*
+ * An answer in the flat form. All indexes in it are checked once, so that later code can rely on
+ * them.
+ */
 struct flat {
 	const json_t *functions, *types, *function_values, *nodes;
 	size_t n_functions, n_nodes;
@@ -146,7 +149,10 @@ static size_t read_rows(const struct flat *f, struct printed_row *rows)
 	return n;
 }
 
-/* Prints the share of whole stacks, if the profile has stacks: that of a whole host has none. */
+/*
+ * Prints the share of whole stacks, if the profile has stacks. The profile of a whole host has
+ * none.
+ */
 static void put_whole(const json_t *reply, const struct flat *f, struct buf *out)
 {
 	const json_t *percent = json_at(reply, "summary.finished_percent");

@@ -43,8 +43,8 @@ static int check_output(const char *path)
 }
 
 /*
- * Opens the pidfd before it reads the process: the pidfd stays with this process, even if another
- * one gets the number later.
+ * Opens the pidfd before it reads the process. The pidfd refers to this process even if another
+ * process gets the same number later.
  */
 static int watch_pid(struct recording *r, uint32_t pid)
 {
@@ -146,8 +146,8 @@ bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 }
 
 /*
- * Keeps the mappings of processes that have ended for a while. The last samples of these processes
- * may wait for debug files, so the caller calls cli_record_debug_wait() before.
+ * Keeps the mappings of ended processes for some more time. The last samples of these processes may
+ * wait for debug files, so the caller calls cli_record_debug_wait() first.
  */
 static void hold_exited(struct recording *r, const struct drain *d)
 {
@@ -353,8 +353,8 @@ static int run(struct recording *r, int signal_fd)
 /* ---- the whole recording ---- */
 
 /*
- * The sum of the values in the file, as text. For on-cpu there is none, because the number of
- * samples shows the same.
+ * Returns the sum of the values in the file, as text. For on-cpu the text is empty, because the
+ * number of samples shows the same.
  */
 static char *total_text(const struct recording *r)
 {
@@ -483,7 +483,10 @@ static void recording_done(struct recording *r)
 	free(r->pids);
 }
 
-/* Blocks the signals. The parse child inherits this, so Ctrl-C in the terminal does not end it. */
+/*
+ * Blocks SIGINT and SIGTERM, and returns a signalfd for them. The parse child inherits the blocked
+ * signals, so Ctrl-C in the terminal does not end it.
+ */
 static int block_signals(void)
 {
 	sigset_t set;

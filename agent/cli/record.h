@@ -29,9 +29,9 @@ struct watched_pid {
 	struct listed_process listed;
 };
 
-struct record_process; /* which runtimes it has: record_tables.c */
+struct record_process; /* which runtimes a process has: record_tables.c */
 struct record_row;     /* which sample of a profile a raw sample adds to: record_output.c */
-struct record_probed;    /* where it allocates: record_probed.h */
+struct record_probed;    /* the uprobes of a process: record_probed.h */
 struct record_debug;   /* debug files, and samples that wait for them: record_debug.c */
 
 struct recording {
@@ -66,7 +66,10 @@ struct recording {
 };
 
 /* record.c */
-/* Returns false if they cannot be read, or not during a pause. */
+/*
+ * Reads the mappings of a process, and what depends on them. Returns false if the mappings cannot
+ * be read, or if cli_record_rests() says that they must not be read yet.
+ */
 bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
 			      uint32_t stack);
 /* Takes ownership of d. Reads names and tables that its samples need and the recording lacks. */
@@ -84,8 +87,10 @@ int cli_record_debug_new(const struct record_debug_ops *ops, struct record_debug
 void cli_record_debug_free(struct record_debug *g);
 /* A thread reads the debug files of the mapped files, one request after another. */
 void cli_record_debug_read(struct recording *r, struct mappings *m);
-bool cli_record_debug_reads(const struct recording *r); /* not all of that is done */
-/* Takes d. Its samples get their names now, or later if debug files are being read. */
+bool cli_record_debug_reads(const struct recording *r); /* the thread still has files to read */
+/*
+ * Takes ownership of d. Names its samples now, or later if the thread is still reading debug files.
+ */
 void cli_record_debug_wait(struct recording *r, struct drain *d);
 /*
  * Waits until the thread has read all files, or until signal_fd (-1: none) is readable. Then names
@@ -103,8 +108,8 @@ int cli_record_begin_cgroup(struct recording *r, record_open_fn *open);
 /* record_tables.c */
 void cli_record_open_tables(struct recording *r);
 /*
- * Loads the unwind tables of the process's files into the kernel, and tells it the process's
- * runtimes. Blocks until this is done.
+ * Loads the unwind tables of the process's files into the kernel, and gives the kernel the facts
+ * about the process's runtimes. Blocks until this is done.
  */
 void cli_record_give_tables(struct recording *r, struct mappings *m);
 /* Looks again for runtimes in processes where a runtime was just starting. */
@@ -121,14 +126,17 @@ void cli_record_count_end(struct recording *r, const struct raw_sample *s,
 void cli_record_print_stacks(const struct recording *r);
 
 /* record_probes.c: these functions do nothing if the event has no uprobes */
-/* called when the process's files are known */
+/*
+ * Finds the functions of the process to probe, and attaches probes to them. Called when the
+ * process's files are known.
+ */
 void cli_record_probed_look(struct recording *r, struct mappings *m);
 void cli_record_probed_forget(struct recording *r, struct process_id id);
 /* Whether the sample is the first one of a new snapshot of its process. */
 bool cli_record_probed_newer(struct recording *r, const struct raw_sample *s);
 void cli_record_probes_tick(struct recording *r);
 uint64_t cli_record_probes_watch(struct recording *r); /* returns the time of the next call */
-/* reads the memory in use, before the last drain */
+/* Reads how much memory is in use. Called regularly, and before the last drain. */
 void cli_record_probes_read(struct recording *r);
 /* Prints which memory the profile lacks, and why. -EOPNOTSUPP: it lacks all memory. */
 int cli_record_probes_check(const struct recording *r);

@@ -32,8 +32,8 @@ static int hierarchy_of(dev_t dev, struct cgroup_hierarchy *ret)
 }
 
 /*
- * path is a directory, or else a path in the hierarchy that podflame uses to find containers. The
- * caller frees *ret_dir.
+ * Finds the directory and the hierarchy of a cgroup. path is a directory, or else a path in the
+ * hierarchy that podflame uses to find containers. The caller frees *ret_dir.
  */
 static int find_cgroup(const char *path, struct cgroup_hierarchy *ret_h, char **ret_dir)
 {

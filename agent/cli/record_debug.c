@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define MAX_WAITING_BYTES (64u << 20) /* beyond, samples wait for no more names */
+#define MAX_WAITING_BYTES (64u << 20) /* over this limit, the oldest samples wait no longer */
 
 struct waiting {
 	struct drain *d;
@@ -23,7 +23,7 @@ struct record_debug {
 	struct loop *loop; /* it never runs; it only owns the thread */
 	struct worker *thread;
 	uint64_t n_posted;
-	atomic_bool is_over;	 /* the samples wait no more: read nothing more */
+	atomic_bool is_over;	 /* no sample waits any more, so the thread stops reading */
 	struct waiting *waiting; /* oldest first */
 	size_t n_waiting, cap_waiting, bytes;
 };
@@ -85,7 +85,7 @@ void cli_record_debug_read(struct recording *r, struct mappings *m)
 				    .files = r->files,
 				    .m = proc_mappings_ref(m)};
 	if (worker_post(r->debug->thread, &x->job))
-		read_files(&x->job); /* the queue is full, so there is time to read it here */
+		read_files(&x->job); /* the queue is full: reads the files on this thread */
 	else
 		r->debug->n_posted++;
 }
@@ -98,7 +98,7 @@ bool cli_record_debug_reads(const struct recording *r)
 	return s.n_done < r->debug->n_posted;
 }
 
-/* The oldest n. */
+/* Names the samples of the n oldest drains. */
 static void name(struct recording *r, size_t n)
 {
 	struct record_debug *g = r->debug;
@@ -139,7 +139,10 @@ void cli_record_debug_wait(struct recording *r, struct drain *d)
 	name(r, n);
 }
 
-/* After the first signal, reading debug files may take minutes. A second signal ends it. */
+/*
+ * Waits until the thread has read all debug files, which may take minutes. A second signal ends
+ * this wait.
+ */
 static void wait_or_signal(struct recording *r, int signal_fd)
 {
 	struct pollfd p = {.fd = signal_fd, .events = POLLIN};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record: what is known of one process's uprobes, and what the profile lacks of it. It reads no
- * process and attaches no probes: record_probes.c does.
+ * record: the state of the uprobes of one process, and which of its memory the profile lacks. This
+ * file reads no process and attaches no probes: record_probes.c does.
  */
 #include "cli/record_probed.h"
 
@@ -15,7 +15,7 @@ bool cli_record_probed_sites(struct record_probed *x, enum event event, struct a
 	_cleanup_free_ char *why = learn_sites_problem(s, 1u << event, NULL);
 
 	if (s->own_heap)
-		x->unseen = (struct unseen){0}; /* a heap of its own is not compared */
+		x->unseen = (struct unseen){0}; /* a program's own heap is not compared */
 	if (x->sites && learn_sites_equal(s, m, x->sites, x->m)) {
 		if (!x->problem)
 			x->problem = TAKE_PTR(why);

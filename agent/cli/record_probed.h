@@ -9,32 +9,39 @@ struct record_probed {
 	struct process_id id;
 	uint32_t exec_id;
 	struct alloc_sites *sites;
-	struct mappings *m; /* of sites */
+	struct mappings *m; /* the mappings in which `sites` were found */
 	struct attached *attached;
-	bool again; /* it was just starting */
+	bool again; /* the process was just starting: its sites must be searched for again */
 	/*
-	 * what it lacks so that it can be probed, and may load at any time; NULL: nothing. Kept
-	 * after the process has ended
+	 * the library that the process must load before podflame can probe it; the process may load
+	 * it at any time. NULL: it lacks none. Kept after the process has ended
 	 */
 	const char *lacks;
-	/* VmLib before its mappings were last read because it lacks something; 0: not read yet */
+	/* VmLib at the last time when the mappings were read because of `lacks`; 0: not read yet */
 	uint64_t library_bytes;
 	uint64_t snapshot_ns;
-	/* why not all is seen; NULL: all is. Kept after the process has ended */
+	/* why the probes do not see all memory; NULL: they do. Kept after the process has ended */
 	char *problem;
-	struct unseen unseen; /* whether its memory grew unseen. Kept after the process has ended */
+	/* whether the process's memory grew unseen. Kept after the process has ended */
+	struct unseen unseen;
 };
-/* Its places, found now. Takes s over. Returns whether its probes must be attached anew. */
+/*
+ * Sets the sites of the process, which the caller has just found. Takes ownership of s. Returns
+ * whether the probes must be attached again.
+ */
 bool cli_record_probed_sites(struct record_probed *x, enum event event, struct alloc_sites *s,
 			   struct mappings *m);
-/* Forgets its places. */
+/* Forgets the sites of the process. */
 void cli_record_probed_reset(struct record_probed *x);
 /*
- * Whether the growth of its memory can be compared with what its probes saw. Not for Go and Java,
- * which have heaps of their own.
+ * Whether the growth of the process's memory can be compared with what its probes saw. This is not
+ * possible for Go and Java, which have heaps of their own.
  */
 bool cli_record_probed_is_compared(const struct record_probed *x);
-/* What all processes lack; NULL: nothing, or there are none. */
+/*
+ * Returns the library that all processes lack, or NULL if a process lacks none or there are no
+ * processes.
+ */
 const char *cli_record_probes_all_lack(const struct record_probed *probed, size_t n);
 /* Prints which memory the profile lacks. */
 void cli_record_probes_print_lack(const struct record_probed *probed, size_t n);

@@ -56,7 +56,7 @@ static struct record_probed *get(struct recording *r, const struct mappings *m)
 	return x;
 }
 
-/* Compares the growth of its memory with what its probes saw. */
+/* Compares the growth of the process's memory with what its probes saw. */
 static void look_at_memory(const struct recording *r, struct record_probed *x)
 {
 	struct proc_memory now;
@@ -67,7 +67,7 @@ static void look_at_memory(const struct recording *r, struct record_probed *x)
 			     r->options->settings.alloc_sample_bytes);
 }
 
-/* Attaches probes at its sites, in place of those that are attached. */
+/* Attaches probes at the process's sites. They replace those that are attached. */
 static void attach(struct recording *r, struct record_probed *x)
 {
 	struct site_files f;
@@ -159,8 +159,9 @@ uint64_t cli_record_probes_watch(struct recording *r)
 }
 
 /*
- * Looks again for what it lacks if it has mapped other code. A request during the pause between
- * readings would be dropped, so it comes after that.
+ * If the process has mapped other code, looks again for the library that it lacks. During the pause
+ * between two readings of mappings the request would be dropped, so this function does nothing
+ * then.
  */
 static void look_for_lacking(struct recording *r, struct record_probed *x)
 {

@@ -34,12 +34,12 @@ struct record_process {
 	struct process_id id;
 	struct runtime_process *runtimes;
 	/*
-	 * mappings of a process where a runtime may still be starting, to look again; NULL: not
-	 * needed
+	 * mappings of a process in which a runtime may still be starting: podflame looks for the
+	 * runtime again. NULL: not needed
 	 */
 	struct mappings *m;
 	uint32_t exec_id; /* the exec of the mappings that were read last */
-	uint64_t rest_ns; /* for mappings_rest() */
+	uint64_t rest_ns; /* the time of mappings_rest() */
 };
 
 static struct record_process *find_process(struct recording *r, struct process_id id)
