@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * main() of a fuzz target without libFuzzer: each input of its corpus, once, in any build. The
- * corpus is an ar(5) archive, packed by zstd; arguments take its place: more archives, packed or
- * not, or single inputs.
+ * main() of a fuzz target that is built without libFuzzer. It runs the target once with each input
+ * of its corpus, in any kind of build. The corpus is an ar(5) archive, packed by zstd. Arguments
+ * replace the corpus: other archives, packed or not, or single inputs.
  */
 #include <ar.h>
 #include <fcntl.h>
@@ -15,17 +15,17 @@
 #include "lib/base/base.h"
 
 #define MAX_CORPUS_BYTES (64u << 20)
-#define INPUT_CPU_S	 60 /* nobody waits that long for one file, be it in the slowest build */
+#define INPUT_CPU_S	 60 /* limit of CPU time for one input, even in the slowest build */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max);
-/* A sanitizer that reports ends the process by itself. */
+/* If a sanitizer reports an error, it ends the process itself, and calls fn before. */
 void __sanitizer_set_death_callback(void (*fn)(void)) __attribute__((weak));
 
 static const char *corpus, *name = "";
 static unsigned n_passed;
 
-/* A target's own mutator wants it; nothing is mutated here. */
+/* The mutator of a target needs this function to link. The function changes nothing. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t n, size_t max)
 {
 	(void)data;
@@ -50,7 +50,10 @@ static void on_signal(int signo)
 	raise(signo);
 }
 
-/* Bytes of their own: whoever reads behind them is seen by a sanitizer. */
+/*
+ * Runs the target with a copy of the input. No bytes lie behind the copy, so a sanitizer sees each
+ * read beyond its end.
+ */
 static void run(const char *data, size_t n)
 {
 	const struct itimerval limit = {.it_value.tv_sec = INPUT_CPU_S};
@@ -63,7 +66,7 @@ static void run(const char *data, size_t n)
 	n_passed++;
 }
 
-/* The next member of an archive; false: that was all. */
+/* Reads the next member of an archive. Returns false if there is none. */
 static bool take_member(const char **p, size_t *left, struct ar_hdr *ret_head,
 			const char **ret_data, size_t *ret_n)
 {
@@ -87,7 +90,7 @@ static bool take_member(const char **p, size_t *left, struct ar_hdr *ret_head,
 	return true;
 }
 
-/* What is packed is unpacked in place. */
+/* If the text is packed, replaces it by the unpacked text. */
 static void unpack(char **text, size_t *n)
 {
 	unsigned long long bytes = ZSTD_getFrameContentSize(*text, *n);
