@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Finds libcupti, and the tables of cupti.h. The watcher's thread calls cupti_open(). */
+/*
+ * Finds and opens libcupti, and defines the tables that cupti.h declares. Only the watcher's thread
+ * calls cupti_open().
+ */
 #include "cupti.h"
 #include "glibc.h"
 #include "podflame_cuda.h"
@@ -11,7 +14,7 @@
 #include <string.h>
 
 #define N(a)	  (sizeof(a) / sizeof((a)[0]))
-#define MAX_MAJOR 19 /* of libcupti.so.MAJOR that is searched for */
+#define MAX_MAJOR 19 /* the highest MAJOR of libcupti.so.MAJOR to search for */
 
 /* ---- records and calls ---- */
 
@@ -33,8 +36,9 @@ const struct cupti_record *cupti_record(uint32_t cupti_kind)
 }
 
 /*
- * Calls of the runtime call the driver, with the same correlation id; which of both CUPTI reports
- * is not promised, so both are here. An id that a version of CUPTI does not have is refused by it.
+ * A function of the runtime calls functions of the driver, with the same correlation id. NVIDIA
+ * does not promise which of the two calls CUPTI reports, so the table has both. If a version of
+ * CUPTI does not have an id, it refuses a callback for that id.
  */
 enum {
 	DRIVER = CUPTI_DRIVER,
@@ -95,8 +99,8 @@ const size_t cupti_n_calls = N(cupti_calls);
 /* ---- the library ---- */
 
 struct wanted {
-	const char *prefix; /* of a loaded library's base name */
-	char path[4096];    /* "" until one is found */
+	const char *prefix; /* how the base name of the library begins */
+	char path[4096];    /* path of the library, if it is loaded; else "" */
 };
 
 static int is_wanted(struct dl_phdr_info *info, size_t size, void *arg)
@@ -122,7 +126,8 @@ static void *open_version(const char *directory, int major)
 		snprintf(path, sizeof(path), "%slibcupti.so.%d", directory, major);
 		return dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	}
-	for (int minor = 8; minor >= 0; minor--) { /* 11.x has the minor number in its name */
+	/* the name of a libcupti of CUDA 11 has the minor number, too */
+	for (int minor = 8; minor >= 0; minor--) {
 		snprintf(path, sizeof(path), "%slibcupti.so.11.%d", directory, minor);
 		library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 		if (library)
@@ -131,7 +136,10 @@ static void *open_version(const char *directory, int major)
 	return NULL;
 }
 
-/* Beside libcudart: in its directory, in that of PyPI's package, in that of the toolkit. */
+/*
+ * Opens the libcupti that belongs to the loaded libcudart. Searches the directory of libcudart,
+ * that of PyPI's package, and that of the toolkit.
+ */
 static void *open_beside_runtime(void)
 {
 	static const char *const places[] = {"", "../../cuda_cupti/lib/", "../extras/CUPTI/lib64/",
@@ -155,7 +163,9 @@ static void *open_beside_runtime(void)
 	return library;
 }
 
-/* The newest CUDA that the driver can serve. */
+/*
+ * Returns the newest major version of CUDA that the driver supports; MAX_MAJOR if it is not known.
+ */
 static int driver_major(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -195,7 +205,7 @@ static void *open_library(void)
 	return library;
 }
 
-/* Whether all functions are there. */
+/* Sets the functions in *c. Returns whether the library has all of them. */
 static bool find_functions(void *library, struct cupti *c)
 {
 #define FIND(name) ((c->name = dlsym(library, "cupti" #name)) != NULL)

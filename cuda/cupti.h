@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cupti: the part of NVIDIA's CUPTI that the library uses: its functions, found in the libcupti of
- * the process, and the numbers and layouts that it reads. These are our own declarations. The names
- * in comments are those of cupti_callbacks.h, cupti_activity.h, cupti_result.h and cupti_*_cbid.h;
- * cuda/headers_test.py compares every number here with the headers of CUPTI 11.8, 12.9 and 13.5.
- * NVIDIA promises that records grow at their end only, and keeps cbids.
+ * cupti: the part of NVIDIA's CUPTI that this library uses: the functions, which are found in the
+ * libcupti of the process, and the numbers and layouts of what they read and write. These are our
+ * own declarations. The names in comments are those of cupti_callbacks.h, cupti_activity.h,
+ * cupti_result.h and cupti_*_cbid.h; cuda/headers_test.py compares every number here with the
+ * headers of CUPTI 11.8, 12.9 and 13.5. NVIDIA promises that new fields of a record come only at
+ * its end, and that the number of a function (cbid) does not change.
  */
 #pragma once
 
@@ -70,7 +71,7 @@ typedef void cupti_buffer_requested(uint8_t **buffer, size_t *size, size_t *max_
 typedef void cupti_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size,
 				    size_t valid_size);
 
-/* Each returns a CUptiResult. */
+/* CUPTI's functions. Each returns a CUptiResult. */
 struct cupti {
 	int (*GetVersion)(uint32_t *version);
 	int (*Subscribe)(void **subscriber, cupti_callback *callback, void *user);
@@ -88,25 +89,28 @@ struct cupti {
 };
 
 /*
- * Opens the process's libcupti, if that was not done yet: the one that is loaded, else the one that
- * belongs to the loaded libcudart, else one of the loader's paths that is not newer than the
- * driver, else that of /usr/local/cuda. It stays open. Returns its functions, or NULL if there is
- * none with all of them. Only one thread may call it.
+ * Opens a libcupti, if this was not done yet, and keeps it open. Tries, in this order: the libcupti
+ * that the process has loaded; the one that belongs to the loaded libcudart; those in the loader's
+ * paths that are not newer than the driver; those of /usr/local/cuda. Returns the functions, or
+ * NULL if no libcupti was found or if it lacks a function. Only one thread may call this.
  */
 const struct cupti *cupti_open(void);
 
-/* Offsets in an activity record, or CUPTI_NO_FIELD. They are the same since CUDA 11.0. */
+/*
+ * Offsets of the fields of an activity record, or CUPTI_NO_FIELD. They are the same since CUDA
+ * 11.0.
+ */
 #define CUPTI_NO_FIELD UINT16_MAX
 struct cupti_record {
 	uint8_t cupti_kind;
 	uint8_t kind;			/* enum podflame_cuda_kind */
-	/* CUpti_ActivityKernel5 and newer, Memcpy3, MemcpyPtoP2, Memset2 and newer: */
+	/* in CUpti_ActivityKernel5 and newer, Memcpy3, MemcpyPtoP2, Memset2 and newer: */
 	uint16_t device, context, stream, correlation, graph_node;
 	uint16_t name, graph;		/* of kernels */
-	uint16_t bytes, copy_kind;	/* of copies; bytes of sets, too */
+	uint16_t bytes, copy_kind;	/* of copies; `bytes` is also of sets */
 };
 enum {
-	CUPTI_RECORD_START = 16,	/* of all these kinds: u64, ns; 0: not known */
+	CUPTI_RECORD_START = 16,	/* in a record of any kind: u64, ns; 0: not known */
 	CUPTI_RECORD_END = 24,
 };
 

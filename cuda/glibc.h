@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glibc: the library runs in containers with any glibc from 2.17 on, whatever it was built with.
- * glibc 2.32 and 2.34 moved these functions from libpthread and libdl into libc, under a new
- * version of their names. This header asks for the old version, which newer ones keep. On an old
- * glibc the functions lie in libpthread.so.0 and libdl.so.2, so the library needs both (rules.mk);
- * on a new one these are empty. The test old_glibc_is_enough checks each symbol.
+ * glibc: the library runs in containers with any glibc from 2.17 on, even if it was built with a
+ * newer one. glibc 2.32 and 2.34 moved these functions from libpthread and libdl into libc, under a
+ * new version of their names. This header asks for the old version, which newer releases of glibc
+ * keep. In an old glibc the functions are in libpthread.so.0 and libdl.so.2, so the library needs
+ * both files (rules.mk); in a new glibc both are empty. The test old_glibc_is_enough checks each
+ * symbol.
  *
- * A sanitizer replaces functions of the newest version only.
+ * A build with a sanitizer asks for the newest version, because sanitizers replace only functions
+ * of that version.
  */
 #pragma once
 

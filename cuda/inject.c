@@ -4,8 +4,8 @@
  *
  * The driver loads the library at cuInit(), if CUDA_INJECTION64_PATH names it, and calls
  * InitializeInjection(). The library stays until the process ends (it is linked with -z nodelete).
- * Its one thread, "podflame-cuda", the watcher, looks at the semaphores twice a second, and all
- * calls of CUPTI are made by it but those of callbacks and of the removal (launch.h).
+ * It has one thread, "podflame-cuda", the watcher, which looks at the semaphores twice a second.
+ * The watcher makes all calls of CUPTI, except those in callbacks and the removal (launch.h).
  */
 #include "clock.h"
 #include "glibc.h"
@@ -22,14 +22,16 @@
 #include <unistd.h>
 
 #define PERIOD_NS      (500 * NSEC_PER_MSEC)
-#define TIMER_SLACK_NS (50 * NSEC_PER_MSEC) /* the kernel may join the wake-up with others */
-#define STACK_BYTES    (512 * 1024)	    /* of address space: CUPTI's calls run on it */
+#define TIMER_SLACK_NS (50 * NSEC_PER_MSEC) /* the kernel may delay a wake-up by this time */
+#define STACK_BYTES    (512 * 1024)	    /* stack of the watcher, which CUPTI uses, too */
 #define EXIT_WAIT_NS   (200 * NSEC_PER_MSEC)
 
 bool process_forked;
 pthread_t process_watcher;
 
-/* The last flush: the thread that exits asks for it, the watcher does it. */
+/*
+ * The state of the last flush: the thread that calls exit() asks for it, and the watcher does it.
+ */
 enum { EXIT_NONE, EXIT_ASKED, EXIT_BEGUN, EXIT_DONE };
 static uint32_t exit_state;
 static pid_t process_id;
@@ -52,7 +54,7 @@ static void wake(void)
 	syscall(SYS_futex, &exit_state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Waits while the state is this one, less than a second. */
+/* Waits for `ns`, less than a second, or until exit_state is not `while_state` any more. */
 static void nap(uint32_t while_state, uint64_t ns)
 {
 	struct timespec t = {.tv_nsec = (long)ns};
@@ -61,8 +63,9 @@ static void nap(uint32_t while_state, uint64_t ns)
 }
 
 /*
- * The exit of the process does not wait for a CUPTI that is stuck. A child of fork() or clone() has
- * no watcher and no CUDA.
+ * Asks the watcher for the last flush, and waits for it. The wait is short, because CUPTI may be
+ * blocked. In a child of fork() or clone() the function does nothing: it has no watcher and no
+ * CUDA.
  */
 static void at_exit(void)
 {
@@ -78,10 +81,14 @@ static void at_exit(void)
 			return;
 		nap(current, deadline_ns - now);
 	}
-	__atomic_store_n(&exit_state, EXIT_DONE, __ATOMIC_RELEASE); /* too late to begin */
+	/* a flush that has not begun stays undone */
+	__atomic_store_n(&exit_state, EXIT_DONE, __ATOMIC_RELEASE);
 }
 
-/* Each session registers anew, after CUPTI's own handlers: so ours runs before them. */
+/*
+ * Registers at_exit() again in each session. CUPTI has registered its own handlers before, so
+ * at_exit() runs before them.
+ */
 static void expect_exit(void)
 {
 	static uint32_t n_registered;
@@ -105,15 +112,17 @@ static void *watch(void *arg)
 		__atomic_store_n(&exit_state, EXIT_DONE, __ATOMIC_RELEASE);
 		wake();
 	}
-	for (;;) /* an end of the thread would run CUPTI's destructors beside its exit */
+	/* if the thread ended, CUPTI's destructors would run beside CUPTI's exit handlers */
+	for (;;)
 		pause();
 	return arg;
 }
 
 /*
- * The thread takes no signal of the process. Those of its own faults and system calls are not
- * blocked, so that the program's handlers report a crash in CUPTI as they report others, and answer
- * a call that a seccomp filter traps. The kernel kills a process that blocks one of these.
+ * Blocks the signals of the process in this thread. It does not block the signals that a fault or a
+ * system call of this thread causes: the program's handlers report a crash in CUPTI like other
+ * crashes, and answer a system call that a seccomp filter traps. If a signal of a fault is blocked,
+ * the kernel kills the process.
  */
 static void block_signals(sigset_t *ret_old)
 {
@@ -129,7 +138,9 @@ static void block_signals(sigset_t *ret_old)
 	pthread_sigmask(SIG_SETMASK, &set, ret_old);
 }
 
-/* A stack of this size; 0: of the default size. Returns an errno. */
+/*
+ * Starts the watcher with a stack of this size; 0: the default size. Returns 0 or a positive errno.
+ */
 static int create_thread(size_t stack_bytes)
 {
 	pthread_attr_t attr;
@@ -150,7 +161,7 @@ static void start_watcher(void)
 	sigset_t old;
 
 	block_signals(&old);
-	if (create_thread(STACK_BYTES) == EINVAL) /* thread-local data takes all of it */
+	if (create_thread(STACK_BYTES) == EINVAL) /* thread-local data fills the stack */
 		create_thread(0);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
@@ -160,7 +171,10 @@ static void in_child(void)
 	__atomic_store_n(&process_forked, true, __ATOMIC_RELAXED);
 }
 
-/* Returns 1, also if the library cannot work: a program runs as well without a profiler. */
+/*
+ * Starts the watcher at the first call. Returns 1 (success) even if the library cannot work,
+ * because the program runs as well without a profiler.
+ */
 int InitializeInjection(void)
 {
 	static bool is_begun;

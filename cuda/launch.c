@@ -8,12 +8,15 @@
 
 enum removal { REMOVAL_NONE, REMOVAL_ORDERED, REMOVAL_RUNNING, REMOVAL_DONE };
 static struct {
-	enum removal state; /* the thread that moves it from ORDERED on has the rest */
+	/* the thread that changes ORDERED to another state owns the other two members */
+	enum removal state;
 	const struct cupti *cupti;
 	void *subscriber;
 } removal;
 
-/* Counts of callbacks: a hash of the thread chooses one, so that threads seldom share one. */
+/*
+ * Counters of callbacks. A hash of the thread chooses one, so that threads seldom share a counter.
+ */
 #define N_COUNTERS 64
 static struct {
 	_Alignas(64) uint64_t n;

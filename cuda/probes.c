@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The probes' code and notes: two instructions each. */
+/* The code of the probes (two instructions each) and their notes. */
 #include "probes.h"
 
 USDT_PROBE("podflame_cuda", "launch", "4@%edi 4@%esi 4@%edx 8@%rcx 8@%r8 4@%r9d");

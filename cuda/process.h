@@ -9,15 +9,18 @@ extern bool process_forked;
 extern pthread_t process_watcher;
 
 /*
- * Whether this is a child that was forked from the process that loaded the library. CUDA does not
- * work in it, and the watcher's thread is not there: the library does nothing.
+ * Whether this process is a forked child of the process that loaded the library. CUDA does not work
+ * in the child, and the child has no watcher, so the library does nothing there.
  */
 static inline bool process_is_forked(void)
 {
 	return __atomic_load_n(&process_forked, __ATOMIC_RELAXED);
 }
 
-/* Whether the calling thread is the library's own, whose whole CPU time is counted. */
+/*
+ * Whether the calling thread is the watcher. The library counts all CPU time of the watcher as its
+ * own.
+ */
 static inline bool process_is_watcher(void)
 {
 	return pthread_equal(pthread_self(), __atomic_load_n(&process_watcher, __ATOMIC_RELAXED));

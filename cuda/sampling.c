@@ -5,8 +5,9 @@
 #define BURST_NS     (NSEC_PER_SEC / 4)
 
 /*
- * What is kept of a call: bit 15 says that it was seen, bits 5 to 14 are its generation, bits 0 to
- * 4 the level. Call n and call n + SAMPLING_N_CALLS share a slot and differ in the generation.
+ * A slot for each of the last calls. Bit 15 says that the call was seen, bits 5 to 14 are its
+ * generation, bits 0 to 4 its level. Call n and call n + SAMPLING_N_CALLS share a slot and differ
+ * in the generation.
  */
 #define SEEN	    0x8000
 #define GENERATIONS 1024
@@ -14,17 +15,20 @@ static uint16_t calls[SAMPLING_N_CALLS];
 static uint64_t key;
 
 static uint8_t level;
-static uint64_t spent; /* units since `since_ns` */
+static uint64_t spent; /* units that were spent since `since_ns` */
 static uint64_t since_ns;
 static bool adjusting;
 
-/* What the slot of a call has if that call was seen, but for the level. */
+/* Returns the value of the call's slot if the call was seen, with the level 0. */
 static uint16_t mark_of(uint32_t correlation)
 {
 	return SEEN | correlation / SAMPLING_N_CALLS % GENERATIONS << 5;
 }
 
-/* Whether the low `n` bits of the hash are 0. The multiplier is splitmix64's. */
+/*
+ * Whether the call is in the sample at level n: the low n bits of its hash are 0. The multipliers
+ * are those of splitmix64.
+ */
 static bool is_taken(uint32_t correlation, uint8_t n)
 {
 	uint64_t x = correlation + __atomic_load_n(&key, __ATOMIC_RELAXED);
@@ -88,7 +92,7 @@ void sampling_adjust(uint64_t now_ns)
 	uint8_t now_level = sampling_level();
 
 	if (__atomic_exchange_n(&adjusting, true, __ATOMIC_ACQUIRE))
-		return; /* another thread does it */
+		return; /* another thread adjusts the level now */
 	since = __atomic_load_n(&since_ns, __ATOMIC_RELAXED);
 	elapsed = now_ns > since ? now_ns - since : 0;
 	if (elapsed > 60 * NSEC_PER_SEC)

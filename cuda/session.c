@@ -7,14 +7,16 @@
 #include "sampling.h"
 #include "work.h"
 
-/* How long the library waits before it tries again what failed: another profiler may have left. */
+/*
+ * How long the library waits after a failure before it tries again: another profiler may have left.
+ */
 #define RETRY_NS (60 * NSEC_PER_SEC)
-/* How long stop() asks for the buffers before it takes them for those of another profiler. */
+/* How long stop() asks for the buffers. Then it assumes that another profiler has them. */
 #define DISPLACED_NS (5 * NSEC_PER_SEC)
 
 /*
- * Device memory that CUPTI may use for times, for each context: at most DEVICE_BUFFERS of these.
- * Its own limit is 250 of 3.2 MB.
+ * Device memory in which CUPTI may keep times, for each context: DEVICE_BUFFERS buffers of this
+ * size. CUPTI's default limit is 250 buffers of 3.2 MB.
  */
 #define DEVICE_BUFFER_BYTES (1024 * 1024)
 #define DEVICE_BUFFERS	    16
@@ -27,8 +29,8 @@ static enum podflame_cuda_state state;
 static const struct cupti *cupti;
 static void *subscriber;
 static uint64_t retry_ns;
-static uint64_t stop_ns;   /* when stop() asked for the buffers first; 0: it has not */
-static uint32_t stop_mark; /* those of then */
+static uint64_t stop_ns;   /* when stop() first asked for the buffers; 0: it has not */
+static uint32_t stop_mark; /* work_mark() of that time */
 static uint64_t watcher_cpu_ns;
 
 static void set_state(enum podflame_cuda_state new_state, int code)
@@ -57,7 +59,7 @@ static void limit_device_memory(void)
 {
 	size_t bytes = DEVICE_BUFFER_BYTES, n = DEVICE_BUFFERS, size = sizeof(size_t);
 
-	/* a version that does not know it keeps its own limit */
+	/* a CUPTI that does not know these attributes keeps its default limit */
 	cupti->ActivitySetAttribute(CUPTI_DEVICE_BUFFER_SIZE, &size, &bytes);
 	cupti->ActivitySetAttribute(CUPTI_DEVICE_BUFFER_POOL_LIMIT, &size, &n);
 }
@@ -68,7 +70,7 @@ static void disable_activities(size_t n)
 		cupti->ActivityDisable(activities[i]);
 }
 
-/* All or none. Returns a CUptiResult. */
+/* Enables all activities; none if one of them fails. Returns a CUptiResult. */
 static int enable_activities(void)
 {
 	int err;
@@ -83,7 +85,7 @@ static int enable_activities(void)
 	return CUPTI_OK;
 }
 
-/* Turns on what is reported. Returns a CUptiResult. */
+/* Turns on callbacks and activities. Returns a CUptiResult. */
 static int enable_all(void)
 {
 	int err = launch_enable(cupti, subscriber);
@@ -101,7 +103,7 @@ static void fail(enum podflame_cuda_state why, int code, uint64_t now)
 	retry_ns = now + RETRY_NS;
 }
 
-/* Whether there is a CUPTI that the library can use. */
+/* Opens CUPTI and reads its version. Returns whether the library can use it. */
 static bool find_cupti(uint64_t now)
 {
 	uint32_t version = 0;
@@ -122,8 +124,8 @@ static bool find_cupti(uint64_t now)
 }
 
 /*
- * Subscribes and turns everything on. Returns a CUptiResult; after an error nothing is left on, but
- * a CUPTI that had a subscriber stays in the process.
+ * Subscribes and turns everything on. Returns a CUptiResult. After an error everything is off
+ * again, but a CUPTI that had a subscriber stays in the process.
  */
 static int begin(uint64_t now)
 {
@@ -162,8 +164,9 @@ static void start(uint64_t now)
 /* ---- stop ---- */
 
 /*
- * Another profiler has registered its callbacks for buffers, before the library or after it, and
- * CUPTI has only one pair. It may be at work: the library leaves, and turns off nothing.
+ * Ends the session, because another profiler has registered its callbacks for buffers, before the
+ * library or after it. CUPTI has only one pair of such callbacks. The other profiler may be at
+ * work, so this function turns off no activity.
  */
 static void leave_to_other(uint64_t now)
 {
@@ -174,15 +177,19 @@ static void leave_to_other(uint64_t now)
 }
 
 /*
- * Before CUDA 12.6, cuptiFinalize() can crash programs that have CUDA graphs (release notes of CUDA
- * 12.4 Update 1; PyTorch pull request 150957). Such a CUPTI stays in the process, unsubscribed.
+ * Whether CUPTI may be removed from the process. Before CUDA 12.6, cuptiFinalize() can crash
+ * programs that have CUDA graphs (release notes of CUDA 12.4 Update 1; PyTorch pull request
+ * 150957). Such a CUPTI stays in the process, without a subscriber.
  */
 static bool is_removable(void)
 {
 	return work_counts.cupti_version >= CUPTI_OF_CUDA_12_6;
 }
 
-/* Whether all buffers have come back. Where it takes long, they are with another profiler. */
+/*
+ * Asks for all buffers. Returns whether all have come back. If they have not come back after
+ * DISPLACED_NS, another profiler has them, and this function ends the session.
+ */
 static bool get_buffers_back(uint64_t now)
 {
 	if (stop_ns == 0) {
@@ -197,7 +204,10 @@ static bool get_buffers_back(uint64_t now)
 	return false;
 }
 
-/* If a buffer has not come back, the session runs on, and the next step tries again. */
+/*
+ * Ends the session. If a buffer has not come back, the session goes on, and the next step tries
+ * again.
+ */
 static void stop(uint64_t now)
 {
 	if (!get_buffers_back(now))
@@ -222,7 +232,7 @@ static void flush(uint64_t now)
 		leave_to_other(now);
 }
 
-/* No call of CUDA has removed CUPTI yet, and it is wanted again: begins anew. */
+/* Begins a new session, if CUPTI is wanted again before a call of CUDA has removed it. */
 static void restart(uint64_t now)
 {
 	if (!launch_keep_cupti())

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * standin: a CUDA runtime and a CUPTI for tests, of our own. The runtime (libcudart.so.12) runs
- * calls whose work the test describes; the work ends at once and takes the time that the test says.
- * CUPTI (libcupti.so.12) reports the calls and the work as NVIDIA's does: callbacks by id, records
- * in buffers, one subscriber. It counts what is asked of it, and does what `standin_cupti` says.
+ * standin: our own CUDA runtime and CUPTI, for tests. The runtime (libcudart.so.12) runs calls
+ * whose work the test describes. The work ends at once, and its records have the duration that the
+ * test gives. CUPTI (libcupti.so.12) reports the calls and the work as NVIDIA's does: callbacks by
+ * id, records in buffers, one subscriber. It counts the calls of its functions, and behaves as
+ * `standin_cupti` says.
  */
 #pragma once
 
@@ -33,10 +34,10 @@ struct standin_call {
 	size_t n_work;
 };
 
-/* Runs a call. Any thread. Returns its correlation id. */
+/* Runs a call. Returns its correlation id. Any thread may call this. */
 uint32_t standin_run(const struct standin_call *call);
 
-/* What CUPTI sees of the driver; NULL: there is none. */
+/* Functions of CUPTI that the runtime calls for each call and each piece of work. */
 struct standin_hooks {
 	void (*call)(int domain, uint32_t id, int site, uint32_t correlation,
 		     const struct standin_call *call);
@@ -49,21 +50,24 @@ void standin_hook(const struct standin_hooks *hooks);
 struct standin_cupti {
 	/* what the test sets */
 	uint32_t version;		/* CUPTI_API_VERSION; 0: cuptiGetVersion fails */
-	bool has_subscriber;		/* another profiler is there, or ours */
-	bool keeps_buffers;		/* full buffers are given back by a flush only */
+	bool has_subscriber;		/* another profiler or the library has subscribed */
+	bool keeps_buffers;		/* only a flush gives back full buffers */
 	bool is_stuck;			/* a flush never returns */
 	bool breaks_record;		/* the next buffer ends with a record that cannot be read */
-	int fails_enable;		/* what cuptiActivityEnable says of copies; 0: success */
+	int fails_enable;		/* result of cuptiActivityEnable() for copies; 0: success */
 	/* what it counts */
-	unsigned n_calls;		/* of all functions */
+	unsigned n_calls;		/* calls of all functions */
 	unsigned n_subscribed, n_finalized, n_dropped;
 	unsigned n_enabled;		/* kinds of activity that are on */
-	unsigned n_foreign_buffers;	/* ours that the other profiler got */
+	unsigned n_foreign_buffers;	/* the library's buffers that the other profiler got */
 };
 extern struct standin_cupti standin_cupti;
 
-/* A new CUPTI: of version 28, with nothing on and nothing counted. */
+/* Begins with a new CUPTI of version 28: nothing is on, and all counts are 0. */
 void standin_cupti_begin(void);
 
-/* Another profiler registers its callbacks for buffers, and frees those that it gets. */
+/*
+ * Acts as another profiler, which registers its callbacks for buffers and frees the buffers that it
+ * gets.
+ */
 void standin_other_profiler(void);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A CUPTI whose records have the layout of 12.9: Kernel9, Memcpy5, MemcpyPtoP4, Memset4. This file
- * has the layouts once more, apart from those of the library that is tested.
+ * defines the layouts itself: it does not use those of the library that is tested.
  */
 #include "standin.h"
 
@@ -101,7 +101,8 @@ struct standin_cupti standin_cupti = {.version = 28};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* not held during a callback */
 static callback *subscriber;
 static bool enabled_ids[3][N_IDS], enabled_kinds[N_KINDS];
-static requested *request; /* these two are set while threads run */
+/* `request` and `complete` are set while threads run */
+static requested *request;
 static completed *complete;
 static struct buffer current, full[N_FULL];
 static size_t n_full;
@@ -216,7 +217,7 @@ static void deliver(struct buffer b)
 		__atomic_load_n(&complete, __ATOMIC_ACQUIRE)(NULL, 0, b.data, b.size, b.used);
 }
 
-/* Takes the full buffer away, to give it back now or at the next flush. */
+/* Takes the full buffer. Returns it, to be given back now; or keeps it for the next flush. */
 static struct buffer change_buffer(void)
 {
 	struct buffer old = current;
@@ -229,7 +230,10 @@ static struct buffer change_buffer(void)
 	return old;
 }
 
-/* Asks for a buffer, without the lock. Another thread may have got one meanwhile. */
+/*
+ * Asks for a buffer, without holding the lock. Another thread may have got a buffer meanwhile; then
+ * this one is given back.
+ */
 static void get_buffer(void)
 {
 	struct buffer b = {0}, extra = {0};
@@ -245,7 +249,7 @@ static void get_buffer(void)
 	deliver(extra);
 }
 
-/* Returns whether there was room. */
+/* Adds a record to the current buffer. Returns whether the buffer had room for it. */
 static bool put(const union record *r, size_t size)
 {
 	bool has_room;
@@ -348,7 +352,7 @@ int cuptiUnsubscribe(void *handle)
 int cuptiEnableCallback(uint32_t enable, void *handle, int domain, uint32_t id)
 {
 	count();
-	if (handle != &subscriber || id >= 800) /* ids of a later version */
+	if (handle != &subscriber || id >= 800) /* this version does not have these ids */
 		return INVALID_PARAMETER;
 	pthread_mutex_lock(&lock);
 	enabled_ids[domain][id] = enable;
@@ -457,7 +461,7 @@ int cuptiFinalize(void)
 
 #define OTHER_SIZE 10000
 
-static uint8_t *other_buffer; /* its last one, if it has not come back */
+static uint8_t *other_buffer; /* the other profiler's last buffer; NULL: it has come back */
 
 static void other_requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {

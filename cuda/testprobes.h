@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: what the three probes say. A breakpoint at the nop of each probe stops the
- * thread, as a uprobe of the kernel does; the handler of SIGTRAP keeps the arguments, which it
- * takes from the registers that the notes name. So nothing of the library is replaced.
+ * For tests only: what the three probes report. A breakpoint at the nop of each probe stops the
+ * thread, as a uprobe of the kernel does. The handler of SIGTRAP keeps the arguments, which it
+ * takes from the registers that the notes name. So no function of the library is replaced.
  */
 #pragma once
 
@@ -18,15 +18,15 @@
 
 struct seen_launch {
 	uint32_t correlation, level, kind, context;
-	char function[64], kernel[64];	/* "": NULL */
+	char function[64], kernel[64];	/* "": the argument was NULL */
 	pid_t thread;
 };
 
-/* All of it belongs to who holds the lock. */
+/* Only the thread that holds the lock may use it. */
 static struct {
 	bool lock;
 	void (*hook)(void);		/* called at each hit, with the lock; may be NULL */
-	const uint8_t *at[3];		/* launch, work, status */
+	const uint8_t *at[3];		/* the addresses of launch, work, status */
 	size_t n_launches, n_work, n_status, n_batches;
 	struct seen_launch launches[1 << 17];
 	struct podflame_cuda_work work[1 << 19];
@@ -134,7 +134,7 @@ static inline void seen_forget(void)
 	seen_unlock();
 }
 
-/* A number that a hit of a probe changes. */
+/* Returns a number of `seen`, read under its lock. */
 static inline size_t seen_number(const size_t *n)
 {
 	size_t value;

@@ -8,7 +8,8 @@
  * lies at the nop. There the arguments of the C call are still in the registers of the calling
  * convention, so the note can name them: the first six are rdi, rsi, rdx, rcx, r8, r9. "8@%rdi" is
  * an unsigned value of 8 bytes, "4@%esi" one of 4. The function has unwind information, because
- * stacks are taken in it. Whoever attaches to a probe raises its semaphore (the kernel does it).
+ * stacks are taken in it. While a profiler is attached to a probe, the kernel keeps its semaphore
+ * above 0.
  */
 #pragma once
 
@@ -19,7 +20,10 @@
 #error "The notes name registers of x86-64."
 #endif
 
-/* The place of a note is kept with the address of _.stapsdt.base, so that prelink can be undone. */
+/*
+ * Besides the probe's address, a note has the address of _.stapsdt.base, so that a reader can undo
+ * what prelink has changed.
+ */
 #define USDT_PROBE(provider, name, arguments)                                                      \
 	__asm__(".pushsection .text\n"                                                             \
 		".p2align 4\n"                                                                     \
@@ -60,7 +64,7 @@
 		"4: .balign 4\n"                                                                   \
 		".popsection\n")
 
-/* Whether somebody is attached to the probe of this semaphore. */
+/* Whether a profiler is attached to the probe of this semaphore. */
 static inline bool usdt_wanted(const uint16_t *semaphore)
 {
 	return __atomic_load_n(semaphore, __ATOMIC_RELAXED) != 0;

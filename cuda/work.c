@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Those that CUPTI does not have; NULL: none in this place. */
+/* The buffers that CUPTI does not have at the moment; NULL: this place is empty. */
 static uint8_t *buffers[WORK_N_BUFFERS];
-static uint32_t n_given, n_returned; /* in this session */
-static bool met_other;		     /* a buffer that is not ours came */
+static uint32_t n_given, n_returned; /* buffers given to CUPTI and got back, in this session */
+static bool met_other;		     /* CUPTI gave back a buffer that is not ours */
 static const struct cupti *cupti;
 
 struct podflame_cuda_status work_counts;
@@ -57,7 +57,7 @@ int work_begin(const struct cupti *functions)
 			work_end();
 			return -ENOMEM;
 		}
-		if (!put(i, buffer)) /* one that came back late is there */
+		if (!put(i, buffer)) /* the place has a buffer that came back late */
 			free(buffer);
 	}
 	return 0;
@@ -90,7 +90,8 @@ static void take_back(uint8_t *buffer)
 	for (size_t i = 0; i < WORK_N_BUFFERS; i++)
 		if (put(i, buffer))
 			return;
-	free(buffer); /* of an earlier session, and this one has all of its own */
+	/* all places are full, so the buffer is of an earlier session */
+	free(buffer);
 }
 
 uint32_t work_mark(void)
@@ -110,11 +111,11 @@ bool work_met_other(void)
 
 /* ---- records ---- */
 
-/* What one buffer has. It is on the stack of the thread that CUPTI calls from. */
+/* What is read from one buffer. It is on the stack of the thread on which CUPTI calls. */
 struct reader {
 	struct podflame_cuda_sum all[PODFLAME_CUDA_WORK_KINDS], told[PODFLAME_CUDA_WORK_KINDS];
 	uint64_t n_untimed, n_unseen;
-	uint32_t n_work; /* in `work`, not told yet */
+	uint32_t n_work; /* pieces in `work` that are not reported yet */
 	struct podflame_cuda_work work[PODFLAME_CUDA_WORK_MAX];
 };
 
@@ -219,7 +220,10 @@ static void add_counts(const struct reader *r)
 	WORK_COUNT(n_unseen, r->n_unseen);
 }
 
-/* Whether the buffer is one of ours. CUPTI may have others, which another profiler gave it. */
+/*
+ * Counts a buffer that has come back. Returns whether it is ours: if another profiler gave CUPTI
+ * buffers, too, their size differs.
+ */
 static bool count_buffer(size_t size)
 {
 	if (size == WORK_BUFFER_BYTES)
@@ -236,7 +240,7 @@ void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size
 	struct reader r = {0};
 	size_t n_dropped;
 
-	/* counted before it is read: stop() asks whether it has come back */
+	/* the buffer is counted before it is read: stop() asks whether it has come back */
 	if (process_is_forked() || (buffer && !count_buffer(size)))
 		return;
 	if (buffer && valid_size > 0) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work: the buffers that CUPTI fills with records of finished work, what the records say, and the
- * counts of podflame_cuda_status.
+ * work: the buffers that CUPTI fills with records of finished work, the reading of these records,
+ * and the counts of podflame_cuda_status.
  *
- * A session has WORK_N_BUFFERS buffers, made before it and freed after it, so CUPTI's requests
- * allocate nothing. If all are in use CUPTI gets none, and counts the records that it drops. They
- * are of malloc(), because a profiler that registers its own callbacks later gets the buffers that
- * CUPTI has then, and profilers free() what they get. They are small: while a device is busy, CUPTI
- * gives back a buffer only when it is full, so a record waits for the 300 after it.
+ * A session has WORK_N_BUFFERS buffers. They are allocated before the session and freed after it,
+ * so CUPTI's requests allocate nothing. If all are in use, CUPTI gets none, and counts the records
+ * that it drops. The buffers come from malloc(): if a profiler registers its own callbacks later,
+ * it gets the buffers that CUPTI has then, and profilers call free() for what they get. The buffers
+ * are small, because CUPTI gives back a buffer of a busy device only when it is full: a record
+ * waits for the 300 records after it.
  */
 #pragma once
 
@@ -17,26 +18,26 @@
 #define WORK_N_BUFFERS	  64
 #define WORK_BUFFER_BYTES (64 * 1024)
 
-/* The counts, and what other files have to count. Any thread. */
+/* The counts of this file and of other files. Any thread may change them. */
 extern struct podflame_cuda_status work_counts;
 #define WORK_COUNT(field, n) __atomic_fetch_add(&work_counts.field, (n), __ATOMIC_RELAXED)
-/* Copies the counts. Those of running callbacks may be in it or not, each by itself. */
+/* Copies the counts. Each count may or may not have the part of a callback that is running. */
 void work_counts_get(struct podflame_cuda_status *ret);
 
-/* Before a session: the buffers, and how records are read. Returns 0, or -ENOMEM. */
+/* Begins a session: allocates the buffers. cupti: reads the records. Returns 0 or -ENOMEM. */
 int work_begin(const struct cupti *cupti);
-/* After it. A buffer that CUPTI has not given back stays where it is. */
+/* Frees the buffers after a session. A buffer that CUPTI has not given back is not freed. */
 void work_end(void);
 
-/* CUPTI's callbacks. Any thread, several at once. */
+/* CUPTI's callbacks for buffers. Several threads may run them at the same time. */
 void work_buffer_requested(uint8_t **ret_buffer, size_t *ret_size, size_t *ret_max_records);
 void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size,
 			   size_t valid_size);
 
 /*
- * Whether a buffer that was given out before the mark has not come back. After a forced flush all
- * come back, unless another profiler has put its callbacks in the place of ours. A thread may be in
- * the middle of asking for one: it comes back at one of the next flushes.
+ * work_is_kept_since(): whether a buffer that CUPTI got before the mark has not come back. After a
+ * forced flush all come back, unless another profiler has replaced our callbacks. A thread may be
+ * asking for a buffer during the flush: this buffer comes back at one of the next flushes.
  */
 uint32_t work_mark(void);
 bool work_is_kept_since(uint32_t mark);
