@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both disks are full, the hub's and the agent's: spool -> send -> ingest -> store. Each disk is a
- * small file system of the test, in a mount namespace of its own. Each sample must be stored once,
- * or counted as lost and reported to the hub. When the disks have free space again, all windows
- * must be stored again.
+ * The disks of the hub and of the agent are full while windows go from the spool to the store:
+ * spool -> send -> ingest -> store. Each disk is a small file system of the test, in a mount
+ * namespace of its own. Each sample must be stored once, or counted as lost and reported to the
+ * hub. When the disks have free space again, all windows must be stored again.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,7 +24,9 @@
 #define T0	   1700000000
 #define STORE_DISK "16m"
 #define SPOOL_DISK "256k"
-/* more than its disk has; the rest is kept in memory, which has the same limit */
+/*
+ * the spool's limit is larger than its disk. The rest is kept in memory, which has the same limit
+ */
 #define SPOOL_BYTES  (384 << 10)
 #define N_PER_WINDOW 10
 #define NAME_BYTES   1024 /* bytes of random text; compression halves them */
@@ -54,9 +56,7 @@ static char *small_disk(const struct world *w, const char *name, const char *byt
 	return path;
 }
 
-/*
- * Fills the disk of dir. Also fills the space of the file that is kept in reserve for a full disk.
- */
+/* Fills the disk of dir, and the space of the file that is kept in reserve for a full disk. */
 static void fill(const char *dir)
 {
 	_cleanup_free_ char *reserve = xasprintf("%s/reserve", dir);
@@ -78,7 +78,7 @@ static void make_room(const char *dir)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* The number of batches that wait in files. */
+/* Returns the number of batches that wait in files. */
 static size_t n_files(const struct world *w)
 {
 	DIR *d = opendir(w->spool_dir);
@@ -144,7 +144,8 @@ static int count_row(const struct store_row *row, void *arg)
 }
 
 /*
- * Sets n_rows. Returns the number of samples that the store has as lost because the spool was full.
+ * Sets n_rows. Returns the number of samples that the store counts as lost because the spool was
+ * full.
  */
 static uint64_t look_at_store(struct world *w)
 {

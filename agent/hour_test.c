@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An hour of windows in a short time, from a drain to the store: drain -> fold -> names -> encode
- * -> spool -> send -> ingest -> store -> query. Old profiles are deleted meanwhile. A container has
- * a new process in each window. After each window, all its memory must be free. It runs 36 windows,
- * or 360 with LONG=1. With AddressSanitizer (make test-asan), LeakSanitizer checks, too. The test
- * makes the samples itself, so it does not need the kernel's probes.
+ * -> spool -> send -> ingest -> store -> query. Old profiles are deleted meanwhile. The container
+ * has a new process in each window. After each window, all memory that it used must be free. The
+ * test runs 36 windows, or 360 with LONG=1. With AddressSanitizer (make test-asan), LeakSanitizer
+ * checks, too. The test makes the samples itself, so it does not need the kernel's probes.
  */
 #include "node/pipeline/testwindows.h"
 
@@ -24,7 +24,7 @@
 
 #define N_SHORT	     36
 #define N_LONG	     360
-#define N_WARM	     6 /* after so many windows, all that is kept for good (caches) exists */
+#define N_WARM	     6 /* windows until all memory that is kept for good (caches) exists */
 #define DRAINS	     10
 #define WINDOW_NS    (DRAINS * NSEC_PER_SEC)
 #define STACKS	     16
@@ -47,7 +47,7 @@ struct world {
 	uint64_t pid_start_ns;
 	struct raw_proc news[1];
 	size_t n_news;
-	bool has_ended; /* whether the process has ended since the last drain */
+	bool has_ended; /* the process has ended since the last drain */
 	uint64_t n_made, n_sent, n_stored, n_rows, n_named;
 };
 
@@ -65,8 +65,8 @@ static long bytes_in_use(void)
 /* ---- in place of the kernel: processes and drains ---- */
 
 /*
- * An address in a small library (zlib) that every process of the test has mapped, in a function
- * with a known name.
+ * Returns an address in a small library (zlib) that every process of the test has mapped. The
+ * address is in a function with a known name.
  */
 static uint64_t address_of(size_t i)
 {
@@ -118,7 +118,7 @@ static void add_sample(const struct world *w, struct drain *d, enum event e, siz
 							 .last_ns = d->from_ns};
 }
 
-/* The drain of one second: STACKS stacks of the process, each in three events. */
+/* Makes the drain of one second: STACKS stacks of the process, each in three events. */
 static struct drain *make_drain(struct world *w, uint32_t exec_id)
 {
 	struct drain *d = sample_drain_new(0);
@@ -215,7 +215,7 @@ static void look_at_store(struct world *w)
 	w->n_rows = w->n_named = 0;
 	assert_int_equal(store_read(w->wire.store, &sel, on_row, w, &sum, NULL), 0);
 	assert_true(w->n_rows > 0);
-	assert_int_equal(w->n_named, w->n_rows / 4); /* a quarter of the leaves is in crc32 */
+	assert_int_equal(w->n_named, w->n_rows / 4); /* a quarter of the frames is in crc32 */
 	store_summary_done(&sum);
 	assert_int_equal(store_expire(w->wire.store, w->now_ns + w->offset_ns), 0);
 }
@@ -271,8 +271,9 @@ static void done(struct world *w)
 }
 
 /*
- * Some data of an ended process is kept for some seconds of real time, and the test's hour may be
- * shorter. So this function goes on until they are over. Returns how much more memory is in use.
+ * Some data of an ended process is kept for some seconds of real time, which may be longer than the
+ * test's hour. So this function continues until these seconds are over. Returns how much more
+ * memory is in use than before.
  */
 static long settle(struct world *w, uint32_t n_windows, long before)
 {

@@ -52,7 +52,7 @@ static struct answer ask(pid_t pid, uid_t uid)
 	return a;
 }
 
-/* The first check whose name begins or ends with name. */
+/* Returns the first check whose name begins or ends with `name`. */
 static const json_t *check_of(const struct answer *a, const char *name)
 {
 	const json_t *c;
@@ -115,7 +115,7 @@ static void *wait_for_end(void *arg)
 	return NULL;
 }
 
-/* A number of a thread is refused, although /proc/TID exists. */
+/* The id of a thread is refused, although /proc/TID exists. */
 static void test_thread(void **state)
 {
 	_cleanup_free_ char *whose = xasprintf("a thread of process %d", getpid());
@@ -139,7 +139,7 @@ static void test_thread(void **state)
 		close(fds[i]);
 }
 
-/* Maps a file in memory that begins with these bytes, so that they are executable. */
+/* Maps a file in memory as executable. Its content begins with these bytes. */
 static bool map_code(const char *name, const void *bytes, size_t n)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC);
@@ -149,8 +149,8 @@ static bool map_code(const char *name, const void *bytes, size_t n)
 }
 
 /*
- * Copies the page of malloc of the C library into anonymous memory, as programs do that want huge
- * pages. Also maps a program in memory, and a file in memory that is not a program.
+ * Copies the page of malloc of the C library into anonymous memory, as programs that want huge
+ * pages do. Also maps a program in memory, and a file in memory that is not a program.
  */
 static void move_code(void)
 {
@@ -313,7 +313,7 @@ static void test_python(void **state)
 	assert_true(names_symbol(c, "free"));
 	assert_false(names_symbol(check_of(&a, "process mem-alloc"), "free"));
 	assert_true(json_int_at(c, "hitNs", 0) > 50);
-	/* most processes have none, so this is nothing bad */
+	/* a process without a CUDA driver is normal, so the check succeeds */
 	expect(&a, "process hbm-alloc", true,
 	       "the process has not loaded a CUDA driver (libcuda.so.1)");
 	stop(pid, &a);
@@ -347,7 +347,8 @@ static void test_cuda_driver(void **state)
 		expect(&a, checks[i], true, "libcuda.so.1 (");
 		c = check_of(&a, checks[i]);
 		assert_true(names_symbol(c, "cuMemAlloc_v2"));
-		assert_int_equal(names_symbol(c, "cuMemFree_v2"), i == 1); /* of hbm-inuse */
+		/* only hbm-inuse probes cuMemFree_v2 */
+		assert_int_equal(names_symbol(c, "cuMemFree_v2"), i == 1);
 		assert_false(names_symbol(c, "malloc"));
 	}
 	assert_false(names_symbol(check_of(&a, "process mem-alloc"), "cuMemAlloc_v2"));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Programs that have copied their code into memory without a file. They are built without frame
- * pointers. Their stacks must be whole; but if the memory then gets other code, its stacks must
- * have a marker. The programs are compiled here, so their chain of calls is known. All are recorded
- * at once.
+ * pointers. Their stacks must be whole. If the memory gets other code later, the stacks must have a
+ * marker. The programs are compiled here, so their chain of calls is known. All are recorded at
+ * once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -118,7 +118,10 @@ static pid_t start(const struct way *w, const char *path)
 	return program_ready(path, (const char *const[]){"copies", w->how, name, NULL});
 }
 
-/* The number of samples of one program whose stacks contain the text; NULL: of all its samples. */
+/*
+ * Returns the number of samples of one program whose stacks contain the text; NULL: of all its
+ * samples.
+ */
 static uint64_t sum(const char *out, const struct way *w, const char *text)
 {
 	_cleanup_free_ char *name = name_of(w), *process = xasprintf("%s;[p] ", name);

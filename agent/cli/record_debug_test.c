@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains must go on while debug files are read, and their samples must get the names. The test
- * reads no files: it says when one would be read.
+ * Drains must go on while debug files are read, and their samples must get the names. No file is
+ * read: the test decides when a reading begins and ends.
  */
 #include "cli/record.h"
 
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static int begun[2], go[2]; /* a byte in each: a file is being read; it may be finished */
+static int begun[2], go[2]; /* pipes: begun: a file is being read; go: the reading may end */
 
 static void read_file(struct files *f, const struct mapping *m, int root_fd)
 {
@@ -47,7 +47,8 @@ static struct drain *numbered(uint64_t number, size_t n_bytes)
 
 	d->number = number;
 	d->memory = xcalloc(1, sizeof(*d->memory));
-	d->memory->len = n_bytes; /* said, not there */
+	/* only the length is set: there are no such bytes */
+	d->memory->len = n_bytes;
 	return d;
 }
 
@@ -99,7 +100,8 @@ static void samples_wait_for_what_is_being_read_and_drains_do_not(void **state)
 	cli_record_debug_wait(r, numbered(2, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
-	wait_begun(); /* the other file; each is read once, and a mapping without a file never */
+	/* the thread reads the other file: each file once, and never a mapping without a file */
+	wait_begun();
 	cli_record_debug_wait(r, numbered(3, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
@@ -135,7 +137,10 @@ static void the_oldest_are_named_where_too_much_waits(void **state)
 	assert_int_equal(named[3], 4);
 }
 
-/* Says that the second file is left out; then the first one is done. */
+/*
+ * Waits until record reports that the second file is left out. Then lets the reading of the first
+ * file end.
+ */
 static void *let_go_once_it_says(void *arg)
 {
 	struct pollfd p = {.fd = *(int *)arg, .events = POLLIN};
@@ -180,7 +185,10 @@ static void a_second_signal_leaves_the_rest_out(void **state)
 	}
 }
 
-/* Left before its end, as after an error: nothing is named, nothing leaks. */
+/*
+ * The recording is freed before its end, as after an error: no sample is named, and no memory
+ * leaks.
+ */
 static void what_waits_is_freed(void **state)
 {
 	struct recording *r = *state;

@@ -14,7 +14,7 @@
 
 #define KEEP __attribute__((noinline, noclone, used))
 
-/* what the workload has done: bytes that it has leaked, and steps */
+/* shared counts of the workload: bytes that it has leaked, and steps that it has reached */
 static volatile uint64_t *truth;
 
 /* ---- waits ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code that a program makes at run time, with frame pointers, in each kind of memory. Its stacks
- * must be whole, and it gets names from a perf map. The native code around it has no frame
+ * Code that a program makes at run time, with frame pointers, in each kind of memory. The stacks in
+ * such code must be whole, and a perf map gives it names. The native code around it has no frame
  * pointers. The programs are compiled here, so their chain of calls is known. All are recorded at
  * once.
  */
@@ -104,8 +104,9 @@ static pid_t start(const struct way *w, const char *path)
 }
 
 /*
- * The number of samples of one program whose stacks contain the text. leaf: only those in the
- * native function that the generated code calls, or only the others.
+ * Returns the number of samples of one program whose stacks contain the text. leaf true: counts
+ * only samples in the native function that the generated code calls; false: counts only the other
+ * samples.
  */
 static uint64_t sum(const char *out, const struct way *w, const char *text, bool leaf)
 {

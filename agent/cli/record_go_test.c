@@ -56,8 +56,8 @@ static void sum_lines(const char *path, struct growing *ret)
 		if (!more || str_to_u64(strrchr(line, ' ') + 1, UINT64_MAX, &n))
 			continue;
 		/*
-		 * The goroutine was preempted, and the scheduler runs on its own stack, as after
-		 * mcall. So such a sample has no goroutine.
+		 * In such a sample, the goroutine was preempted and the scheduler runs on its own
+		 * stack, as after mcall. So the sample has no goroutine.
 		 */
 		if (strstr(line, "runtime.goschedImpl") || strstr(line, "runtime.gopreempt_m"))
 			continue;

@@ -92,8 +92,8 @@ static const char program[] =
 	"	}\n"
 	"}\n";
 /*
- * The libraries have frames of different sizes, so the unwind rules of one give a wrong caller in
- * another.
+ * The libraries have frames of different sizes, so the unwind rules of one library find a wrong
+ * caller in another library.
  */
 static const char library[] =
 	"#include <string.h>\n"
@@ -127,7 +127,7 @@ static bool is_leaf(const char *line)
 	return strstr(line, "first_leaf") || strstr(line, "second_leaf");
 }
 
-/* The number of samples in the libraries' leaf functions whose stacks contain the text. */
+/* Returns the number of samples in the libraries' leaf functions whose stacks contain the text. */
 static uint64_t leaves(const char *path, const char *text)
 {
 	return FOLDED_SUM(path, "first_leaf", text) + FOLDED_SUM(path, "second_leaf", text);
@@ -144,7 +144,7 @@ static void print_rootless(const char *path)
 			print_message("without a caller: %s\n", line);
 }
 
-/* right_percent: the percentage of samples that must at least have the right names. */
+/* right_percent: at least this percentage of the samples must have the right names. */
 static void check(const char *mode, unsigned right_percent)
 {
 	_cleanup_free_ char *out = file_in_dir("a.folded"), *pid_text = NULL;
@@ -167,7 +167,7 @@ static void check(const char *mode, unsigned right_percent)
 		  FOLDED_SUM(out, "calls_second;", "first_") +
 		  FOLDED_SUM(out, "first_leaf", "second_middle") +
 		  FOLDED_SUM(out, "second_leaf", "first_middle");
-	/* Samples that have neither a caller nor a marker. */
+	/* the number of samples that have neither a caller nor a marker */
 	rootless = leaves(out, "") - leaves(out, ";main;") - leaves(out, "[unwind: ");
 	print_message("%s: %" PRIu64 " samples, %" PRIu64 " right, %" PRIu64 " crossed, %" PRIu64
 		      " without a caller\n",
@@ -188,7 +188,7 @@ static void libraries_that_take_turns(void **state)
 	check("swap", 80);
 }
 
-/* The default limit of a process is 65,530. */
+/* Whether a process may have n mappings. The default limit is 65,530. */
 static bool may_have_mappings(uint64_t n)
 {
 	_cleanup_free_ char *text = NULL;
@@ -213,7 +213,8 @@ static void libraries_that_take_turns_among_60000_mappings(void **state)
 }
 
 /*
- * Each time another file has the name. It must be parsed first; until then, samples have a marker.
+ * Each time, another file gets the name of the library. podflame must parse this file first. Until
+ * then, samples have a marker.
  */
 static void a_library_that_is_replaced_under_its_name(void **state)
 {

@@ -32,7 +32,8 @@ static pid_t start_node(const char *options)
 	command = xasprintf("cd %s && exec node %s %s", dir, options, path);
 	pid = PROGRAM_START("/bin/sh", "-c", command);
 	program_runs(pid, "node");
-	wait_cpu(pid, 500 * NSEC_PER_MSEC); /* until it has started and compiled the functions */
+	/* until node has started and has compiled the functions */
+	wait_cpu(pid, 500 * NSEC_PER_MSEC);
 	return pid;
 }
 
@@ -64,7 +65,7 @@ static void assert_whole(const char *folded)
 
 	assert_true(all > 100);
 	assert_true(100 * folded_sum(folded, "[unwind: ") <= all);
-	/* the others are of node's helper threads */
+	/* the other samples are in helper threads of node */
 	assert_true(100 * folded_sum(folded, "node::Start") >= 80 * all);
 }
 

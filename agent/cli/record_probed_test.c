@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What record says of memory that its probes did not see. */
+/* What record prints about memory that its probes did not see. */
 #include "cli/record_probed.h"
 
 #include <setjmp.h>
@@ -11,7 +11,10 @@
 
 #define MIB (1ull << 20)
 
-/* Its allocators have one place; for mem-inuse a JVM has none. */
+/*
+ * Returns the sites of a process: one, in the C library. jvm: the process also has a JVM, in which
+ * no site is found for mem-inuse.
+ */
 static struct alloc_sites *found(bool jvm)
 {
 	const struct alloc_site site = {.file_offset = 64};
@@ -24,7 +27,7 @@ static struct alloc_sites *found(bool jvm)
 	return s;
 }
 
-/* The text that is printed at the end. */
+/* Returns the text that record prints at its end. */
 static char *printed(const struct record_probed *x)
 {
 	int saved = dup(2);
@@ -42,7 +45,10 @@ static char *printed(const struct record_probed *x)
 	return xstrdup(text);
 }
 
-/* As record_probes.c does each second. Its probes see nothing. */
+/*
+ * Compares the memory of the process with what its probes saw, as record_probes.c does each second.
+ * The probes see nothing.
+ */
 static void look_at_memory(struct record_probed *x, uint64_t anon_bytes)
 {
 	const struct proc_memory now = {
@@ -52,7 +58,7 @@ static void look_at_memory(struct record_probed *x, uint64_t anon_bytes)
 		learn_unseen(&x->unseen, &now, 0, 1);
 }
 
-/* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
+/* The process maps the C library first and the JVM later. For mem-inuse the JVM has no sites. */
 static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
 	struct mapping library = {.inode = 1, .fd = -1};
@@ -66,7 +72,7 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 	look_at_memory(&x, 100 * MIB);
 	before = printed(&x);
 	assert_non_null(strstr(before, "its memory grew by 100 MiB"));
-	/* it has the same places */
+	/* the process has the same sites as before */
 	assert_false(cli_record_probed_sites(&x, EVENT_MEM_INUSE, found(true), &maps));
 	look_at_memory(&x, 200 * MIB);
 	look_at_memory(&x, 300 * MIB);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame record looks for a runtime while its code moves, or cannot be executed for a moment. The
- * profile must have its functions, or a marker.
+ * podflame record looks for a runtime while the runtime's code moves, or cannot be executed for a
+ * moment. The profile must have the runtime's functions, or a marker.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -146,7 +146,7 @@ static void end_with(struct run *r, pid_t pid)
 	program_end(pid);
 }
 
-/* Samples that have neither a function of Lua nor a marker. */
+/* Returns the number of samples that have neither a function of Lua nor a marker. */
 static uint64_t lacking(const char *out, const char *phase)
 {
 	return folded_sum(out, phase) - FOLDED_SUM(out, phase, ";hot;") -
@@ -154,8 +154,8 @@ static uint64_t lacking(const char *out, const char *phase)
 }
 
 /*
- * The number of the process's pages of code is the same before and after the move, so record cannot
- * see the move by that number.
+ * Before and after the move, the process has the same number of pages of code, so record cannot
+ * detect the move by this number.
  */
 static void a_runtime_that_moved_is_found_again(void **state)
 {
@@ -213,8 +213,8 @@ static void generated_code_that_cannot_run_now_keeps_its_names(void **state)
 		      folded_sum(out, NULL), writing, named);
 	assert_true(writing > 500);
 	/*
-	 * All samples have the name, except after record has read the mappings while the page was
-	 * not executable.
+	 * A sample lacks the name only if record read the mappings while the page was not
+	 * executable.
 	 */
 	assert_true(named * 100 >= writing * 80);
 }

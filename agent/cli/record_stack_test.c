@@ -64,9 +64,10 @@ static int in_memory(const char *path)
 
 struct way {
 	const char *name, *flags, *mode;
-	bool deleted, memfd, told; /* told: the test sends SIGUSR1 when the recording has begun */
-	const char *chain;	   /* the expected functions after that, besides CHAIN */
-	unsigned whole_percent;	   /* at least this percentage of all stacks must be whole */
+	/* told: the test sends SIGUSR1 when the recording has begun */
+	bool deleted, memfd, told;
+	const char *chain;	/* the expected functions after SIGUSR1, besides CHAIN */
+	unsigned whole_percent; /* at least this percentage of all stacks must be whole */
 };
 
 static pid_t start(const struct way *w, const char *path, const char *library)

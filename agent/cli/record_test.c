@@ -67,7 +67,7 @@ static pid_t workload(bool threads)
 	return pid;
 }
 
-/* CPU time that the first thread of a process has used. */
+/* Returns the CPU time that the first thread of a process has used. */
 static uint64_t first_thread_ns(pid_t pid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/task/%d/schedstat", pid, pid), *text = NULL;
@@ -105,7 +105,7 @@ static void known_functions_threads_and_sigint(void **state)
 	assert_true(s + l > all * 9 / 10);
 	assert_in_range(s * 100 / (s + l), 20, 30);
 	assert_int_equal(main_thread + worker, all);
-	/* Each thread has the share of samples that it had of the CPU time. */
+	/* each thread's share of the samples is its share of the CPU time */
 	assert_true(worker > 0);
 	assert_in_range(main_thread * 100 / all + 10, first_ns * 100 / all_ns,
 			first_ns * 100 / all_ns + 20);
@@ -142,8 +142,8 @@ static void pprof_file(void **state)
 }
 
 /*
- * record runs in a child of this process and starts with its counters. So the test adds to them
- * directly, as a failed child that demangles would.
+ * record runs in a child of this process, and starts with a copy of its counters. So the test
+ * raises the counters directly, as record does if its demangling child fails.
  */
 static void names_that_no_child_has_read_are_told(void **state)
 {
@@ -168,8 +168,8 @@ static void names_that_no_child_has_read_are_told(void **state)
 }
 
 /*
- * A process may give itself and its threads any name. It must not break the lines of folded text,
- * and pprof must have valid UTF-8.
+ * A process may give itself and its threads any name. Such a name must not break the lines of
+ * folded text, and pprof must have valid UTF-8.
  */
 static void names_of_tasks_are_text(void **state)
 {

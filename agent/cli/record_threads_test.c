@@ -167,8 +167,9 @@ static void await_more(volatile uint64_t *bytes, uint64_t more)
 }
 
 /*
- * Ends the recording. bytes: the number of bytes that the workload has allocated so far; `from`:
- * that number when the recording began. The profile may also have a few bytes from before that.
+ * Ends the recording, and checks the bytes of `function` in the profile. bytes: the number of bytes
+ * that the workload has allocated so far; `from`: that number when the recording began. The profile
+ * may also have a few bytes from before that time.
  */
 static void assert_bytes(struct recorded *r, const char *function, volatile uint64_t *bytes,
 			 uint64_t from)

@@ -48,7 +48,7 @@ static void shell(const char *command)
 
 /* ---- the program ---- */
 
-/* An address in outer_part at which a function is inlined. */
+/* Returns an address in outer_part at which a function is inlined. */
 static uint64_t find_inlined(const struct elf_index *index)
 {
 	struct elf_inline inlines[ELF_INLINES_MAX];
@@ -252,7 +252,7 @@ static void a_stripped_program_gets_its_names(void **state)
 	assert_says(text, ": no symbols of this build id");
 }
 
-/* The debug file of the program gives the same names. */
+/* The upload of the program's debug file gives the same names. */
 static void a_debug_file_does_too(void **state)
 {
 	_cleanup_free_ char *path = in_dir("program.debug");
