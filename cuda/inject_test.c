@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The library as a program has it: loaded by its path, found by its notes, with its own thread. The
- * stand-in libcupti is not loaded before the library opens it, beside the stand-in libcudart.
+ * Tests the library as a program uses it: it is loaded by its path, its probes are found by its
+ * notes, and it has its own thread. The stand-in libcupti is not loaded until the library opens it,
+ * beside the stand-in libcudart.
  */
 #include "podflame_cuda.h"
 #include "standin.h"
@@ -29,7 +30,8 @@ enum probe { LAUNCH, WORK, STATUS, N_PROBES };
 
 struct note {
 	char name[16], arguments[64];
-	uint64_t address, semaphore; /* in the file's address space */
+	/* addresses as they stand in the ELF file */
+	uint64_t address, semaphore;
 };
 
 static struct note notes[N_PROBES];
@@ -82,7 +84,10 @@ static void read_notes(void)
 	elf_end(elf);
 }
 
-/* Where this address of the file's address space lies in the file; it must have bytes there. */
+/*
+ * Returns the offset in the file of an address of the ELF file. The file must have bytes for this
+ * address.
+ */
 static uint64_t file_offset(uint64_t address)
 {
 	_cleanup_close_ int fd = open(library, O_RDONLY | O_CLOEXEC);
@@ -103,7 +108,7 @@ static uint16_t *semaphore(enum probe probe)
 	return (uint16_t *)(base + notes[probe].semaphore);
 }
 
-/* As the kernel does it. */
+/* Sets the semaphore of a probe, as the kernel does for profilers that attach. */
 static void attach(enum probe probe, uint16_t n)
 {
 	__atomic_store_n(semaphore(probe), n, __ATOMIC_RELAXED);
@@ -118,7 +123,7 @@ static struct standin_cupti *cupti(void)
 	return standin ? dlsym(standin, "standin_cupti") : NULL;
 }
 
-/* As CUPTI does it by itself at an exit. */
+/* Flushes CUPTI's buffers, as CUPTI does itself when the process exits. */
 static void flush(void)
 {
 	void *standin = dlopen("libcupti.so.12", RTLD_LAZY | RTLD_NOLOAD);
@@ -127,7 +132,7 @@ static void flush(void)
 	assert_int_equal(flush_all(1), 0);
 }
 
-/* What cuInit() does. */
+/* Loads and initializes the library, as cuInit() does. */
 static void load(void)
 {
 	struct link_map *map;
@@ -231,7 +236,7 @@ static void the_notes_name_the_arguments(void **state)
 	(void)state;
 }
 
-/* A line of what the command prints, for each that the pattern is in. */
+/* Calls check() for each line that the command prints. */
 static void each_line(const char *command, void (*check)(char *line))
 {
 	char line[512];
@@ -381,7 +386,7 @@ static void it_stays_after_dlclose(void **state)
 	(void)state;
 }
 
-/* The id of the library's thread. */
+/* Returns the id of the library's thread. */
 static pid_t watcher(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
@@ -442,7 +447,10 @@ static pid_t run_self(char *role, int *ret_to, int *ret_from)
 	return pid;
 }
 
-/* What a program does that knows nothing of the library. Without a device cuInit() fails. */
+/*
+ * Initializes CUDA as a program does that knows nothing of the library. Without a device, cuInit()
+ * fails.
+ */
 static int initialize_cuda(void)
 {
 	void *driver = dlopen(getenv("DRIVER"), RTLD_NOW);
@@ -480,7 +488,7 @@ static void the_driver_loads_it_at_cuinit(void **state)
 	(void)state;
 }
 
-/* NVIDIA's own, if `.ci/deps long` has put them there. */
+/* NVIDIA's own drivers, if `.ci/deps long` has installed them. */
 static void nvidias_drivers_load_it(void **state)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -559,7 +567,7 @@ static void a_cupti_that_is_stuck_does_not_keep_the_exit(void **state)
 	(void)state;
 }
 
-/* Launches kernels until CUPTI was there and has been removed. */
+/* Launches kernels until the library has loaded CUPTI and removed it again. */
 static int run_until_detached(void)
 {
 	load();
@@ -581,7 +589,7 @@ static int open_uprobe(pid_t pid, enum probe probe)
 	(void)!fgets(text, sizeof(text), f);
 	fclose(f);
 	attr.type = (uint32_t)strtoul(text, NULL, 10);
-	attr.config = file_offset(notes[probe].semaphore) << 32; /* the semaphore's place */
+	attr.config = file_offset(notes[probe].semaphore) << 32; /* the semaphore's file offset */
 	attr.uprobe_path = (uintptr_t)library;
 	attr.probe_offset = file_offset(notes[probe].address);
 	return (int)syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);

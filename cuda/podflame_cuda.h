@@ -20,8 +20,8 @@
  *		each. All belong to calls of the sample. A piece is never reported before its
  *		launch. A profiler that attaches to `work` before `launch` may miss a launch.
  *	status(const struct podflame_cuda_status *status, u32 size)
- *		The probe fires twice a second, also while CUPTI does not run. All counts begin when the process
- *		loads the library, and never go back.
+ *		The probe fires twice a second, also while CUPTI does not run. All counts begin when
+ *		the process loads the library, and never go back.
  *
  * CUPTI runs while the semaphore of `launch` or of `work` is not 0; `status` alone does not start
  * it. A structure may get fields at its end: a reader takes the smaller of `size` and its own.

@@ -9,7 +9,10 @@
 
 static uint64_t time_ns;
 
-/* A second of calls, each `step` ids after the one before. Returns how many were told. */
+/*
+ * Makes the calls of one second; each id is `step` larger than the one before. Returns how many
+ * calls are reported.
+ */
 static unsigned second(uint32_t *id, unsigned n_calls, unsigned step)
 {
 	unsigned n_told = 0;
@@ -89,7 +92,7 @@ static void a_short_burst_is_told(void **state)
 	(void)state;
 }
 
-/* Whatever the distance of their ids, calls are told with the probability of their level. */
+/* Calls are reported with the probability of their level, whatever the distance of their ids is. */
 static void no_pattern_of_ids_is_preferred(void **state)
 {
 	for (unsigned step = 1; step <= 130; step = step * 2 + step % 2) {
@@ -159,7 +162,7 @@ static void a_call_that_comes_twice_is_told_once(void **state)
 	(void)state;
 }
 
-/* A minute of graphs whose work ends 0.2 s after their launch. */
+/* Simulates a minute of graphs whose work ends 0.2 s after their launch. */
 static void graphs(unsigned n_a_second, unsigned n_nodes)
 {
 	enum { SECONDS = 60, TICKS = 1000 };
@@ -168,7 +171,7 @@ static void graphs(unsigned n_a_second, unsigned n_nodes)
 	uint32_t id = 0;
 	uint8_t level;
 
-	sampling_begin(time_ns); /* with another key */
+	sampling_begin(time_ns); /* a new session has a new key */
 	for (unsigned t = 0; t < SECONDS * TICKS; t++) {
 		if (t % TICKS == 0)
 			second = 0;
@@ -184,7 +187,7 @@ static void graphs(unsigned n_a_second, unsigned n_nodes)
 			second += n_nodes + SAMPLING_CALL_UNITS;
 		}
 		if (t % 500 == 0)
-			sampling_adjust(time_ns); /* the watcher */
+			sampling_adjust(time_ns); /* as the watcher does */
 		if (t % TICKS == TICKS - 1) {
 			units += second;
 			if (t >= 10 * TICKS && second > worst)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a profiler learns from the probes, with the stand-ins of standin.h: each duration, name and
- * count is known. The test does the steps of the library's thread itself.
+ * Tests what the probes report to a profiler, with the stand-ins of standin.h: each duration, name
+ * and count is known. The test itself makes the steps of the library's thread.
  */
 #include "session.h"
 #include "clock.h"
@@ -29,8 +29,8 @@ enum {
 };
 
 /*
- * The session sees a clock that is ahead by this. Tests of sampling come first, while it is 0: the
- * callbacks see the clock itself.
+ * The steps of the session get a time that is ahead of the clock by this. The callbacks read the
+ * clock itself, so tests of sampling come first, while this is 0.
  */
 static uint64_t ahead_ns;
 
@@ -57,7 +57,7 @@ static struct podflame_cuda_status status(void)
 	return seen.status;
 }
 
-/* One kernel by the runtime. */
+/* Launches one kernel through the runtime. Returns its correlation id. */
 static uint32_t launch(const char *kernel, uint64_t ns)
 {
 	struct standin_work work = {STANDIN_KERNEL, kernel, .ns = ns, .context = 1, .stream = 7};
@@ -72,7 +72,7 @@ static uint32_t launch(const char *kernel, uint64_t ns)
 						  .n_work = 1});
 }
 
-/* All detach, and the call of CUDA that removes CUPTI. */
+/* Detaches all profilers, and makes the call of CUDA that removes CUPTI. */
 static void end_session(void)
 {
 	attach_all(0);
@@ -85,7 +85,7 @@ static int begin(void **state)
 {
 	(void)state;
 	end_session();
-	if (work_counts.state > PODFLAME_CUDA_STOPPING) /* it waits to try again */
+	if (work_counts.state > PODFLAME_CUDA_STOPPING) /* the library waits for its next try */
 		ahead_ns += 61 * NSEC_PER_SEC;
 	seen_forget();
 	memset(&work_counts, 0, sizeof(work_counts));
@@ -234,7 +234,10 @@ static void only_work_that_somebody_asks_for_is_told(void **unused)
 
 /* ---- sampling ---- */
 
-/* Sums of d and w * (w - 1) * d * d over the work of kernel `name` that was told. */
+/*
+ * Computes the sums of w * d and of w * (w - 1) * d * d over the reported work of the kernel
+ * `name`.
+ */
 static void estimate(const char *name, double *ret_ns, double *ret_variance)
 {
 	*ret_ns = *ret_variance = 0;
@@ -312,7 +315,8 @@ static void of_a_graph_all_or_nothing_is_told(void **unused)
 		standin_run(&call);
 	step();
 	assert_int_equal(seen.n_work, seen.n_launches * 500);
-	assert_in_range(seen.n_launches, 5, 500); /* its work costs the most of it */
+	/* the work of a graph costs more units than its launch */
+	assert_in_range(seen.n_launches, 5, 500);
 	(void)unused;
 }
 
@@ -343,7 +347,7 @@ static void work_without_times_or_call_is_counted(void **unused)
 	struct podflame_cuda_status s;
 
 	step();
-	for (int i = 0; i < 100; i++) { /* between others, a call that the library does not know */
+	for (int i = 0; i < 100; i++) { /* the library does not know the first call */
 		standin_run(&(struct standin_call){.driver_id = 1, .work = works, .n_work = 2});
 		launch("k", 10);
 	}
@@ -373,7 +377,7 @@ static void cupti_is_left_alone_before_and_after(void **unused)
 	unsigned n_calls;
 
 	attach_all(0);
-	attach(&probe_status_semaphore, 1); /* it asks for the status alone */
+	attach(&probe_status_semaphore, 1); /* this profiler wants only the status */
 	step();
 	launch("k", 1);
 	assert_int_equal(status().state, PODFLAME_CUDA_IDLE);
@@ -388,7 +392,7 @@ static void cupti_is_left_alone_before_and_after(void **unused)
 	assert_int_equal(status().state, PODFLAME_CUDA_STOPPING);
 	assert_int_equal(standin_cupti.n_enabled, 0);
 	assert_int_equal(standin_cupti.n_finalized, 0);
-	launch("k", 1); /* at the end of this call it is safe */
+	launch("k", 1); /* at the end of this call CUPTI can be removed */
 	assert_int_equal(standin_cupti.n_finalized, 1);
 	assert_false(standin_cupti.has_subscriber);
 	assert_int_equal(status().state, PODFLAME_CUDA_IDLE);
@@ -490,7 +494,7 @@ static void another_subscriber_is_told_and_left_alone(void **unused)
 	assert_int_equal(standin_cupti.n_calls, n_calls);
 	assert_int_equal(standin_cupti.n_enabled, 0);
 
-	standin_cupti.has_subscriber = false; /* it has left */
+	standin_cupti.has_subscriber = false; /* the other subscriber has left */
 	ahead_ns += 61 * NSEC_PER_SEC;
 	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
 	assert_int_equal(seen.status.code, 0);
@@ -502,11 +506,11 @@ static void a_profiler_that_took_the_buffers_is_not_disturbed(void **unused)
 	step();
 	launch("k", 10);
 	standin_other_profiler();
-	for (int i = 0; i < 3000; i++) /* it gets our buffer, and frees it */
+	for (int i = 0; i < 3000; i++) /* the other profiler gets our buffer, and frees it */
 		launch("k", 10);
 	attach_all(0);
 	attach(&probe_status_semaphore, 1);
-	assert_int_equal(status().n_displaced, 0); /* a thread could have it for a moment */
+	assert_int_equal(status().n_displaced, 0); /* a thread could still have the buffer */
 	ahead_ns += 6 * NSEC_PER_SEC;
 	assert_int_equal(status().n_displaced, 1);
 	assert_int_equal(standin_cupti.n_foreign_buffers, 1);
@@ -516,7 +520,10 @@ static void a_profiler_that_took_the_buffers_is_not_disturbed(void **unused)
 	(void)unused;
 }
 
-/* It has no subscriber, so CUPTI does not refuse the library, which gets its buffer. */
+/*
+ * The other profiler has no subscriber. So CUPTI does not refuse the library, which then gets the
+ * other profiler's buffer.
+ */
 static void a_profiler_that_gave_buffers_before_is_not_disturbed(void **unused)
 {
 	standin_other_profiler();
@@ -524,7 +531,8 @@ static void a_profiler_that_gave_buffers_before_is_not_disturbed(void **unused)
 	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
 	assert_int_equal(status().state, PODFLAME_CUDA_REFUSED);
 	assert_int_equal(seen.status.n_displaced, 1);
-	assert_int_equal(seen.status.all[PODFLAME_CUDA_KERNEL].n, 0); /* its records are not ours */
+	/* the records in that buffer are not ours */
+	assert_int_equal(seen.status.all[PODFLAME_CUDA_KERNEL].n, 0);
 	attach_all(0);
 	step();
 	assert_int_equal(standin_cupti.n_enabled, 4);
@@ -540,7 +548,7 @@ static void callbacks_and_buffers_are_counted(void **unused)
 	for (int i = 0; i < 1000; i++)
 		launch("k", 10);
 	assert_int_equal(status().n_callbacks - before, 4000);
-	assert_int_equal(seen.status.n_buffers, 4); /* 315 records each */
+	assert_int_equal(seen.status.n_buffers, 4); /* 315 records in each buffer */
 	(void)unused;
 }
 
@@ -553,7 +561,7 @@ static void *launch_on(void *arg)
 	return arg;
 }
 
-/* One of its threads is always about to get a buffer, or reads one. */
+/* At any time, a thread of the program is about to get a buffer, or reads one. */
 static void a_busy_program_is_not_taken_for_a_profiler(void **unused)
 {
 	pthread_t threads[4];
