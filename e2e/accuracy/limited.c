@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limited PID PERCENT EVENT...: an agent's node, without an API server, with one container, which
- * holds that process, and limits.overheadPercent of it. Says "recording" when it has begun and
- * "decided" when it knows what each event costs; ends with its input, and says what it decided. The
- * process is in the topmost cgroup then. For slowdown.py.
+ * limited PID PERCENT EVENT...: runs an agent's node, without an API server, with one container.
+ * The container has the process PID, and limits.overheadPercent is PERCENT. Prints "recording" when
+ * it has begun and "decided" when it knows what each event costs. At the end of its input, it
+ * prints what it has decided, and ends; the process is in the topmost cgroup then. For slowdown.py.
  */
 #include "node/internal.h"
 #include "node/limit/internal.h"
@@ -19,13 +19,13 @@
 
 #include "lib/base/testdir.h"
 
-#define N_DIRS	3		    /* from the hierarchy's top: kubepods, pod, container */
-#define DUE_NS	(10 * NSEC_PER_SEC) /* for the last process to leave the cgroup */
+#define N_DIRS	3		    /* below the top of the hierarchy: kubepods, pod, container */
+#define DUE_NS	(10 * NSEC_PER_SEC) /* deadline for the last process to leave the cgroup */
 #define POD_UID "401b6bf6-91e0-4a28-870a-232376283f12"
 
 /*
- * Its cgroup, in the hierarchy that tells containers apart and, of v1, in the one that tells CPU
- * time.
+ * The container's cgroup in one hierarchy. With cgroup v1 there are two: the hierarchy that
+ * distinguishes containers, and the one that counts CPU time.
  */
 struct place {
 	char *mount, *dirs[N_DIRS];
@@ -88,7 +88,7 @@ static void place_free(struct place *p, const char *pid)
 	free(p->mount);
 }
 
-/* What a target asks for that says nothing but the events and the limit. */
+/* Returns the plan for a target that sets only the events and the limit. */
 static struct plan *plan_of(const struct container *c, double percent, unsigned event_mask)
 {
 	struct plan *plan = testplan(POD_UID, POD_UID, c->id, true);
@@ -130,7 +130,10 @@ struct decisions {
 	unsigned event_mask;
 };
 
-/* off-cpu: a round has gone by; memory: a span has told what it costs. */
+/*
+ * Whether the node knows the cost of an event. off-cpu: a round is over; memory: the cost of a span
+ * was measured.
+ */
 static bool is_decided(const struct payer *p, enum event e)
 {
 	return e == EVENT_OFF_CPU ? p->cpu_at_ns > 0 && p->of[e].last.hits > 0 : p->of[e].tried;

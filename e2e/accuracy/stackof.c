@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stackof PID: the stacks of all threads of a process that stands still, walked by the very code
- * that the kernel runs (bpf/unwind.h), over tables made as the agent makes them. For comparison
- * with other unwinders: prints "TID n", its thread pointer, then "0x... name" a frame, "python NAME
- * FILE:LINE" one of a runtime's, then "end: REASON".
+ * stackof PID: prints the stacks of all threads of a process that does not run at the moment, for
+ * comparison with other unwinders. The code that walks them is the kernel's (bpf/unwind.h), and the
+ * tables are made as the agent makes them. Prints "TID n" with the thread pointer, then a line
+ * "0x... name" for each frame, or "python NAME FILE:LINE" for a frame of a runtime, then "end:
+ * REASON".
  */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-compare" /* written for clang's BPF target */
@@ -81,10 +82,7 @@ static int remove_process(void *arg, const struct pf_process_key *k)
 	return 0;
 }
 
-/*
- * Of files wherever they are mapped: a process that stands still is walked by its own mappings
- * alone.
- */
+/* Does nothing: a process that does not run is walked by its own mappings alone. */
 static int set_image(void *arg, uint64_t tag, const struct pf_image *i)
 {
 	(void)arg;
@@ -108,10 +106,13 @@ static void *bpf_map_lookup_elem(void *map, const void *key)
 		return k < PF_CHUNKS_MAX ? chunk[k] : NULL;
 	if (map == &unwind_files)
 		return k < PF_FILES_MAX ? &file[k] : NULL;
-	return map; /* a chunk: one value */
+	return map; /* `map` is a chunk, an array of one value */
 }
 
-/* noinline: it reads over the members of a struct from one on, which gcc takes for too much. */
+/*
+ * noinline: a call may fill several members of a struct, and gcc would report an overflow of the
+ * first one.
+ */
 __attribute__((noinline)) static long bpf_probe_read_user(void *to, uint32_t n, const void *address)
 {
 	return pread(memory_fd, to, n, (off_t)(uintptr_t)address) == n ? 0 : -EFAULT;
@@ -180,7 +181,10 @@ static const char *end_name(uint32_t end)
 	return end < ARRAY_SIZE(names) ? names[end] : "?";
 }
 
-/* The function around an address; the byte before a return address is the call's. */
+/*
+ * Prints the function around an address. A return address may be behind the end of the function, so
+ * the byte before it counts, which belongs to the call.
+ */
 static void print_frame(uint64_t address, bool leaf)
 {
 	const struct mapping *m = proc_mappings_find(maps, leaf ? address : address - 1);
@@ -210,7 +214,9 @@ static struct runtime_words words_of(const uint64_t *word)
 	return (struct runtime_words){word[0] >> 24 & 0xff, word[1], word[2]};
 }
 
-/* The frame's words: header, a, b. end: behind the stack's. */
+/*
+ * Prints a frame of a runtime. word: the frame's header, a, b. end: behind the stack's last word.
+ */
 static void print_runtime_frame(const uint64_t *word, const uint64_t *end)
 {
 	struct runtime_ask ask = {.kind = word[0] >> 16 & 0xff, .frame = words_of(word)};
@@ -264,7 +270,7 @@ static void print_stack(pid_t tid, const struct user_regs_struct *r)
 	printf("end: %s\n", end_name(s.walk.end));
 }
 
-/* A process that was stopped by a signal stays so. */
+/* Prints the stack of one thread. If a signal has stopped the process, it stays stopped. */
 static int thread(pid_t tid)
 {
 	struct user_regs_struct r;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * burner: burns CPU all the time and prints, ten times a second, how much it has burnt:
- * "SECONDS_OF_WALL_TIME CPU_SECONDS". With an argument: ends after so many seconds of CPU time.
+ * burner: burns CPU time all the time. Ten times a second, prints how much it has burnt:
+ * "SECONDS_OF_WALL_TIME CPU_SECONDS". With an argument, it ends after this number of seconds of CPU
+ * time, and prints nothing.
  */
 #include <stdint.h>
 #include <stdio.h>

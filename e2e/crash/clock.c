@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clock.so: for LD_PRELOAD: CLOCK_REALTIME of one process is set, and that of the machine is not.
- * The file $CLOCK_OFFSET has eight bytes, the nanoseconds to be added.
+ * clock.so: a library for LD_PRELOAD that changes CLOCK_REALTIME for one process. The clock of the
+ * machine stays as it is. The file $CLOCK_OFFSET has eight bytes: the nanoseconds to add.
  */
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crowd: as many processes as its argument says. Each takes a little CPU time, sleeps, and ends
- * with the first one.
+ * crowd N: runs N processes. Each uses a little CPU time and sleeps, again and again. All end when
+ * the first one ends.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -45,7 +45,7 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 
-/* How cuCtxSynchronize() and its like wait: flags of a context. */
+/* How cuCtxSynchronize() and similar functions wait: flags of a context. */
 enum {
 	CU_CTX_SCHED_AUTO = 0,
 	CU_CTX_SCHED_SPIN = 1,
@@ -264,7 +264,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev);
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev);
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool);
 
-/* physical memory that is mapped apart */
+/* physical memory, which a program maps itself */
 CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop, int option);
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 		     const CUmemAllocationProp *prop, unsigned long long flags);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of a test: calls the stand-in CUDA driver. It reads names of steps from stdin, runs the
- * functions with_NAME(), and answers each with its name. gpu_live_test.c knows what each one
- * allocates and frees.
+ * A program of a test that calls the stand-in CUDA driver. It reads names of steps from stdin, runs
+ * the function of each step, and prints the name when the step is done. gpu_live_test.c knows what
+ * each step allocates and frees.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -189,7 +189,7 @@ static void *with_thread_alloc(void *arg)
 	return NULL;
 }
 
-/* One thread frees what the other one has allocated. */
+/* One thread frees the memory that another thread has allocated. */
 STEP(threads)
 {
 	pthread_t thread;
@@ -304,14 +304,14 @@ STEP(mapped)
 		MUST(cuMemRelease(handles[i]));
 }
 
-/* Unmaps the first mapping of the first handle, and that of the retained one. */
+/* Unmaps the first mapping of the first handle, and the mapping of the retained handle. */
 STEP(unmapped)
 {
 	MUST(cuMemUnmap(range, 2 * MIB));
 	MUST(cuMemUnmap(range + 6 * MIB, 2 * MIB));
 }
 
-/* Removes two mappings by one call, each the last one of its handle. */
+/* Removes two mappings by one call. Each is the last mapping of its handle. */
 STEP(unmapped_last)
 {
 	MUST(cuMemUnmap(range + 2 * MIB, 4 * MIB));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the stand-in libcuda.so.1 has besides the driver API: a program asks it for exact sums, and
- * orders failures and the duration of kernels. All functions may be called from any thread.
+ * What the stand-in libcuda.so.1 has besides the driver API: a program can ask it for exact sums,
+ * order failures, and set the duration of kernels. Any thread may call the functions.
  */
 #pragma once
 
@@ -13,14 +13,14 @@ extern "C" {
 
 struct standin_counts {
 	/*
-	 * Memory of the devices. An allocation that another process shares (cuIpcOpenMemHandle) and
-	 * a mapping of physical memory are none of their own. Memory that a context's end frees is
-	 * counted in `frees`, too.
+	 * Memory of the devices. Not counted: an allocation of another process
+	 * (cuIpcOpenMemHandle), and a mapping of physical memory. Memory that the end of a context
+	 * frees is counted in `frees`, too.
 	 */
 	uint64_t allocs, alloc_bytes, frees, live_bytes;
-	uint64_t host_live_bytes; /* of cuMemHostAlloc and its like, in the host's memory */
+	uint64_t host_live_bytes; /* memory of the host (cuMemHostAlloc and similar functions) */
 	uint64_t launches;	  /* calls that launched a kernel or a graph */
-	uint64_t kernels;	  /* that ran: a graph's launch runs all that are in it */
+	uint64_t kernels;	  /* kernels that ran: the launch of a graph runs all its kernels */
 };
 
 #pragma GCC visibility push(default)
@@ -30,7 +30,9 @@ void standin_count(struct standin_counts *ret);
  * this error and do nothing.
  */
 void standin_fail_next(unsigned int n, int error);
-/* How long each kernel that is launched from now on occupies its stream, 0 at first. */
+/*
+ * Sets how long each kernel that is launched from now on occupies its stream. At first, this is 0.
+ */
 void standin_set_kernel_us(uint64_t us);
 #pragma GCC visibility pop
 

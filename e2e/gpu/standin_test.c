@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the stand-in for the CUDA driver is what tests of podflame take it for. That it counts
- * what programs allocate, the programs compare themselves (e2e/accuracy/programs/gpu.h).
+ * Checks that the stand-in for the CUDA driver does what the tests of podflame expect. Other
+ * programs check that it counts what they allocate (e2e/accuracy/programs/gpu.h).
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -63,7 +63,7 @@ static void *proc(void *library, const char *name, int version, uint64_t flags, 
 	return p;
 }
 
-/* The first test that initializes this form. */
+/* This is the first test that initializes this form of the library. */
 static void test_injects_a_library(void **state)
 {
 	void *lib = open_form("thunk");
@@ -102,7 +102,10 @@ static void test_pointers_are_exports(void **state)
 	}
 }
 
-/* Calls fn for each export of the library whose name begins with "cu"; returns how many. */
+/*
+ * Calls fn for each export of the library whose name begins with "cu". Returns the number of such
+ * exports.
+ */
 static size_t each_entry(void *library, void (*fn)(const char *name, const uint8_t *code))
 {
 	const struct link_map *map;

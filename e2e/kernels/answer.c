@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A known answer: about 70 % of the CPU time in deep70 and 30 % in deep30, below ten functions
- * each. It counts its work, and prints the exact share (in percent) at SIGTERM. It does not measure
- * time, because an emulated CPU stands still at times: the clock counts that, but no tick samples
- * it.
+ * A known answer: about 70 % of the CPU time is spent in deep70 and 30 % in deep30, each below ten
+ * functions. The program counts its work, and prints the exact share (in percent) at SIGTERM. It
+ * does not measure time, because an emulated CPU stops at times. The clock counts such a stop, but
+ * no sample is taken in it.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -75,7 +75,7 @@ int main(void)
 {
 	signal(SIGTERM, on_term);
 	while (!stopped) {
-		/* jittered, so that no rate of sampling falls into step */
+		/* random lengths, so that the work does not follow the sampler's period */
 		uint64_t unit = 1000000 + rand() % 1000000;
 
 		sink += chain_1(deep70, 7 * unit);

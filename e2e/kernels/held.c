@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints how many BPF programs, maps and links the kernel holds, of all processes. */
+/* Prints how many BPF programs, maps and links exist in the kernel, of all processes together. */
 #include <linux/bpf.h>
 #include <stdio.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Publishes the call that a thread works on, as OTEP 4947 has it: gcc -shared -fPIC
+ * Publishes which call a thread works on, as OTEP 4947 describes. Build with gcc -shared -fPIC
  * -mtls-dialect=gnu2.
  */
 #include <stdatomic.h>
@@ -15,7 +15,7 @@ struct record {
 __thread struct record *otel_thread_ctx_v1;
 static __thread struct record own;
 
-/* 16 and 8 bytes; NULL: none. */
+/* Publishes the ids of a call, which have 16 and 8 bytes. NULL: the thread works on no call. */
 void publish(const uint8_t *ids)
 {
 	*(struct record *volatile *)&otel_thread_ctx_v1 = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that comes from no allocator: the program maps it, uses 2 MiB more each second up to 192
- * MiB, unmaps all of it, and begins again. The probes of mem-alloc see none of it.
+ * Memory that comes from no allocator. The program maps it, uses 2 MiB more each second up to 192
+ * MiB, unmaps all of it, and begins again. The probes of mem-alloc do not see this memory.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does nothing until it is killed: a pod that is selected and gives no samples. */
+/* Does nothing until it is killed. A pod that runs this is selected and gives no samples. */
 #include <unistd.h>
 
 int main(void)

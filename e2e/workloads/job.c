@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A short life: burns the CPU time it is told (seconds, default 1) in job_work, prints it and ends.
+ * A short job: uses the given CPU time (in seconds, default 1) in job_work, prints the time and
+ * ends.
  */
 #include <stdint.h>
 #include <stdio.h>

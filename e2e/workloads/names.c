@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thirty processes with thirty names (worker-00 ...), each a few percent of a CPU in names_work. */
+/*
+ * Thirty processes with thirty names (worker-00 ...). Each uses a few percent of a CPU in
+ * names_work.
+ */
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>

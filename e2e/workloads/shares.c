@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Known answer in C: three functions that take 50, 30 and 20 % of the CPU time, in an order
- * that is drawn by chance. Measures itself by the thread's CPU clock and prints the split once
- * a second, so that a test compares with what was, not with what was meant.
- * shares [THREAD_NAME]
+ * Known answer in C: three functions that take 50, 30 and 20 % of the CPU time, in random order.
+ * The program measures this by the thread's CPU clock and prints the shares once a second. So a
+ * test compares with the shares that were measured, not with those that were planned.
+ * Usage: shares [THREAD_NAME]
  */
 #include <inttypes.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ static uint64_t clock_ns(clockid_t id)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Each has its own loop: nothing below it, so self time is total time. */
+/* Each function has a loop of its own and calls nothing, so its self time is its total time. */
 #define SHARE(name, constant)                                                                      \
 	__attribute__((noinline)) static void name(uint64_t until)                                 \
 	{                                                                                          \

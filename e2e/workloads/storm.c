@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storm [MS]: malloc and free as fast as one thread can. Prints each second, or each MS
- * milliseconds, "rate PAIRS_A_CPU_SECOND PAIRS CPU_NS", the last two since it began.
+ * storm [MS]: calls malloc and free as fast as one thread can. Each second, or each MS
+ * milliseconds, prints "rate PAIRS_PER_CPU_SECOND PAIRS CPU_NS", the last two since the program
+ * began.
  */
 #include <inttypes.h>
 #include <stdint.h>

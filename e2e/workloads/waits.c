@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Known answer in C: threads that wait, each in a function of its own and for one cause, and one
- * that allocates, at a low rate. It measures itself and prints once a second "known SECONDS
- * FUNCTION=SUM ...": microseconds waited or (`burns`) of CPU and bytes allocated since it began; of
- * `holds` what it has now: 4 MiB for 20 s, then nothing for 20 s. FUNCTION_late: what of its wait
- * it could have run in, had there been a CPU (schedstat).
+ * thread that allocates, at a low rate. The program measures itself and prints once a second "known
+ * SECONDS FUNCTION=SUM ...". SUM is the microseconds waited, those of CPU time (`burns`), or the
+ * bytes allocated since the program began. The SUM of `holds` is what it has now: 4 MiB for 20 s,
+ * then nothing for 20 s. FUNCTION_late is the part of the wait in which the thread was ready to run
+ * but had no CPU (schedstat).
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,7 +24,8 @@
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int pipe_fds[2], socket_fds[2];
-static _Thread_local void *volatile escaped; /* what another thread has there is not to be freed */
+/* thread-local, so that no thread frees the memory of another one */
+static _Thread_local void *volatile escaped;
 
 static uint64_t now_ns(clockid_t id)
 {
@@ -116,7 +118,7 @@ __attribute__((noinline)) static void holds(int on)
 static struct row {
 	const char *name;
 	void (*function)(void);
-	uint64_t pause_ns, bytes; /* bytes 0: it waits */
+	uint64_t pause_ns, bytes; /* bytes 0: the function waits */
 	_Atomic uint64_t sum, late;
 } rows[] = {
 	{"naps", naps, 0, 0, 0, 0},
@@ -131,7 +133,10 @@ static struct row {
 #define N_ROWS (sizeof(rows) / sizeof(*rows))
 static _Atomic uint64_t probes_held_bytes;
 
-/* schedstat: ns that it ran, ns that it waited for a CPU, how often it ran */
+/*
+ * Returns how long the thread waited for a CPU. schedstat: ns of running, ns of waiting for a CPU,
+ * number of runs.
+ */
 static uint64_t late_ns(int schedstat)
 {
 	char text[128] = "";
@@ -176,7 +181,7 @@ static void *feeds(void *arg)
 	return arg;
 }
 
-/* Longer than a window: seen as it passes. */
+/* A wait that is longer than a window: it is counted while it lasts. */
 static void *sleeps_long(void *arg)
 {
 	for (;;)

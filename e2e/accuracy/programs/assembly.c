@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * assembly: written by hand. with_cfi pushes, and its tables say so; without_cfi (with
- * -DWITHOUT_CFI) is a leaf that has no frame and no tables; prologues is mostly `push %rbp`, `ret`
- * and what is between.
+ * assembly: functions written by hand. with_cfi pushes registers, and its tables describe this.
+ * without_cfi (built with -DWITHOUT_CFI) is a leaf without a frame and without tables. prologues
+ * consists mostly of `push %rbp`, `ret` and the instructions between them.
  */
 #include "burn.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * burn: what every known-answer program in C and C++ does. Says "ready", waits for a byte on
- * standard input, burns CPU until the seconds of its second argument are used up, and appends what
- * each of its functions had, by the thread's CPU clock, to the file of its first: "NAME
- * nanoseconds" a line, "total" last. Then says "done" and waits for the end of its input. Steps are
- * drawn by chance, so that no rhythm meets the sampler's.
+ * burn: what every known-answer program in C and C++ does. It prints "ready", waits for a byte on
+ * standard input, and burns CPU time until the seconds of its second argument are used up. Then it
+ * appends the CPU time of each of its functions, by the thread's CPU clock, to the file of its
+ * first argument: a line "NAME nanoseconds" each, "total" last. Then it prints "done" and waits for
+ * the end of its input. The length of a step is random, so that the steps do not follow the
+ * sampler's period.
  */
 #pragma once
 
@@ -21,7 +22,7 @@
 #else
 #define ALONE __attribute__((noinline, noclone))
 #endif
-#define STAY() __asm__ volatile("" ::: "memory") /* after a call: it is no tail call */
+#define STAY() __asm__ volatile("" ::: "memory") /* after a call, so that it is no tail call */
 
 struct share {
 	const char *name;
@@ -42,7 +43,7 @@ static inline uint64_t burn_clock(clockid_t id)
 #define THREAD_NS()  burn_clock(CLOCK_THREAD_CPUTIME_ID)
 #define PROCESS_NS() burn_clock(CLOCK_PROCESS_CPUTIME_ID)
 
-/* Adds what the call took to a share. */
+/* Adds the CPU time of the call to a share. */
 #define BURN(share, call)                                                                          \
 	do {                                                                                       \
 		uint64_t burn_t = THREAD_NS();                                                     \
@@ -51,8 +52,8 @@ static inline uint64_t burn_clock(clockid_t id)
 	} while (0)
 
 /*
- * n steps of about a nanosecond, in the function that says it; each a little different, or gcc
- * would merge functions.
+ * Does n steps of about a nanosecond in the function that uses this macro. The steps of each use
+ * differ a little: gcc would merge equal functions.
  */
 #define SPIN(n)                                                                                    \
 	do {                                                                                       \
@@ -60,7 +61,7 @@ static inline uint64_t burn_clock(clockid_t id)
                                                                                                    \
 		for (uint64_t burn_i = (n); burn_i; burn_i--) {                                    \
 			burn_x = burn_x * 6364136223846793005ull + 2 * __LINE__ + 1;               \
-			__asm__ volatile("" : "+r"(burn_x)); /* no two steps at once */            \
+			__asm__ volatile("" : "+r"(burn_x)); /* one step after another */          \
 		}                                                                                  \
 		burn_sink = burn_x;                                                                \
 	} while (0)
@@ -73,13 +74,16 @@ static inline uint64_t burn_random(uint64_t below)
 	return burn_state % below;
 }
 
-/* 1 to 5 ms. */
+/* Returns a random number of steps, for 1 to 5 ms. */
 static inline uint64_t burn_steps(void)
 {
 	return 1000000 + burn_random(4000000);
 }
 
-/* From here on CPU time counts: main's first, and a forked child's. */
+/*
+ * Begins to count CPU time. The program calls this first, and each of its other processes calls it
+ * when it begins.
+ */
 static inline void burn_start(void)
 {
 	burn_state = burn_clock(CLOCK_MONOTONIC) | 1;
@@ -102,7 +106,7 @@ static inline int burn_more(void)
 	return PROCESS_NS() - burn_first_ns < burn_budget_ns;
 }
 
-/* A process of several, which ends then. */
+/* Writes the shares of one of several processes, which ends then. */
 static inline int burn_tell(const struct share *shares, int n)
 {
 	char text[1024];
@@ -116,7 +120,7 @@ static inline int burn_tell(const struct share *shares, int n)
 	return fd < 0 || write(fd, text, (size_t)used) != used;
 }
 
-/* The last one, or the only one: sampling ends before it does. */
+/* Ends the last process, or the only one. Sampling ends before the process does. */
 static inline int burn_end(const struct share *shares, int n)
 {
 	char c;

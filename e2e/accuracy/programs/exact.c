@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exact: in C: waits for each cause, allocations, leaks. Its system calls are inline, so that also
- * a profiler that uses frame pointers (offcputime) has each function in the stack.
+ * exact, in C: waits for each cause, allocations, leaks. Its system calls are inline, so that a
+ * profiler that uses frame pointers (offcputime) also has each function in the stack.
  */
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
 #include "exact.h"
 
-#define FUTEX_WAIT_PRIVATE 128 /* linux/futex.h, which musl-gcc has not */
+#define FUTEX_WAIT_PRIVATE 128 /* from linux/futex.h, which musl-gcc does not have */
 #define FUTEX_WAKE_PRIVATE 129
 
 __attribute__((always_inline)) static inline long call(long n, long a, long b, long c, long d)
@@ -89,7 +89,7 @@ FUNCTION(waits_for_signal)
 FUNCTION(mallocs)
 {
 	for (int i = 0; i < 10; i++) {
-		escaped = malloc(100 * i + 1); /* 4510 */
+		escaped = malloc(100 * i + 1); /* 4510 bytes in all */
 		free(escaped);
 	}
 }
@@ -120,7 +120,7 @@ FUNCTION(aligned)
 	free(escaped);
 }
 
-FUNCTION(maps) /* so large that glibc maps it */
+FUNCTION(maps) /* a block so large that glibc maps it */
 {
 	escaped = malloc(1000000);
 	free(escaped);

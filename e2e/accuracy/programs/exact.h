@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exact: what exact.c and exact.cc share besides told.h: waits, and memory of the heap. */
+/*
+ * exact: what exact.c and exact.cc share, besides told.h: functions that wait, and functions that
+ * allocate memory of the heap.
+ */
 #pragma once
 
 #include <fcntl.h>
@@ -26,7 +29,7 @@ static uint64_t now_us(clockid_t id)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* A second thread: it lets the first one wait. */
+/* The functions of a second thread, for which the first one waits. */
 static void takes_lock(void);
 static void gives_lock(void);
 
@@ -54,8 +57,8 @@ static void *helps(void *arg)
 }
 
 /*
- * l: the lock is held for a while now; f: what is given is freed; p, s: there will be a byte in the
- * pipe, the socket
+ * Asks the second thread for something. l: it holds the lock for a while; f: it frees `given`; p,
+ * s: it writes a byte to the pipe, to the socket, after a while.
  */
 static void ask(char what)
 {
@@ -85,7 +88,7 @@ static void begin(int argc, char **argv)
 	wait_for_order();
 }
 
-/* A function that waits: its time less its CPU time. */
+/* Runs a function that waits. Prints its time without its CPU time. */
 static void waits(const char *name, const char *cause, void (*f)(void), char asks)
 {
 	uint64_t sum = 0;
@@ -102,7 +105,7 @@ static void waits(const char *name, const char *cause, void (*f)(void), char ask
 	fprintf(told, "off-cpu %s %llu %s\n", name, (unsigned long long)sum, cause);
 }
 
-/* One that allocates so much each time, and keeps so much of it. */
+/* Runs a function that allocates `bytes` each time, and keeps `kept` of them. Prints the sums. */
 static void allocates(const char *name, void (*f)(void), uint64_t bytes, uint64_t kept)
 {
 	for (unsigned i = 0; i < rounds; i++)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frames: stack pointers that no constant finds: alloca, variable arrays, realigned stacks. */
+/*
+ * frames: functions whose stack pointer has no constant distance from the frame: alloca, variable
+ * arrays, realigned stacks.
+ */
 #include <alloca.h>
 
 #include "burn.h"
@@ -41,7 +44,10 @@ static ALONE void realigned(uint64_t n)
 	use((void *)aligned);
 }
 
-/* Both at once: gcc finds the frame through a saved r10 (an expression in the tables). */
+/*
+ * The leaf of both(), which uses alloca() on a realigned stack. gcc finds the frame of both()
+ * through a saved r10 (an expression in the tables).
+ */
 static ALONE void both_leaf(uint64_t n)
 {
 	SPIN(n);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu: allocates memory of GPUs through each entry of the CUDA driver that does so, and frees it in
- * each way that the driver has. Its protocol is told.h's; its driver is the stand-in of e2e/gpu.
+ * gpu: allocates memory of GPUs through each function of the CUDA driver that allocates, and frees
+ * it in each way that the driver has. Its protocol is that of told.h, and its driver is the
+ * stand-in of e2e/gpu.
  */
 #include <pthread.h>
 
@@ -42,7 +43,7 @@ FUNCTION(leaks_half)
 	WORKS(cuMemFree_v2(p));
 }
 
-FUNCTION(has_32_bits) /* as programs of before CUDA 3.2 call it */
+FUNCTION(has_32_bits) /* as programs from before CUDA 3.2 call the driver */
 {
 	CUdeviceptr_v1 p, q;
 
@@ -51,7 +52,7 @@ FUNCTION(has_32_bits) /* as programs of before CUDA 3.2 call it */
 	WORKS(cuMemFree(p));
 }
 
-FUNCTION(pitched) /* 3 rows of 1000 bytes, each with 1024 */
+FUNCTION(pitched) /* 3 rows of 1000 bytes; each row takes 1024 */
 {
 	CUdeviceptr p;
 	size_t pitch;
@@ -84,7 +85,7 @@ FUNCTION(of_host) /* no memory of a GPU */
 	WORKS(cuMemFreeHost(q));
 }
 
-FUNCTION(of_other_process) /* the stand-in can have the same process as the other one, too */
+FUNCTION(of_other_process) /* the stand-in also lets a process open its own handle */
 {
 	CUipcMemHandle handle;
 	CUdeviceptr p, q;
@@ -148,7 +149,7 @@ FUNCTION(from_pool_of_host) /* no memory of a GPU */
 
 /* ---- arrays ---- */
 
-FUNCTION(arrays) /* 64 * 32 * 2 * 4 and 8 * 4 * 2 * 1 * 2 bytes */
+FUNCTION(arrays) /* 64 * 32 * 2 * 4 bytes, and 8 * 4 * 2 * 1 * 2 bytes */
 {
 	CUDA_ARRAY_DESCRIPTOR flat = {64, 32, CU_AD_FORMAT_FLOAT, 2};
 	CUDA_ARRAY3D_DESCRIPTOR deep = {8, 4, 2, CU_AD_FORMAT_HALF, 1, 0};
@@ -302,7 +303,7 @@ FUNCTION(fails_to_free)
 
 /* ---- contexts ---- */
 
-FUNCTION(in_other_context) /* which ends, but memory in the order of a stream does not */
+FUNCTION(in_other_context) /* the context ends, but memory in the order of a stream stays */
 {
 	CUcontext ctx;
 	CUdeviceptr p;
@@ -316,7 +317,7 @@ FUNCTION(in_other_context) /* which ends, but memory in the order of a stream do
 	WORKS(cuCtxDestroy_v2(ctx));
 }
 
-FUNCTION(in_primary_context) /* which is reset, used again, and released */
+FUNCTION(in_primary_context) /* the context is reset, used again, and released */
 {
 	CUcontext ctx;
 	CUdeviceptr p;
@@ -330,7 +331,8 @@ FUNCTION(in_primary_context) /* which is reset, used again, and released */
 	WORKS(cuDevicePrimaryCtxRelease_v2(1));
 }
 
-FUNCTION(in_attached_context) /* which ends with the last of two */
+/* a context that two have attached ends when the last one detaches */
+FUNCTION(in_attached_context)
 {
 	CUcontext ctx, same;
 	CUdeviceptr p;
@@ -343,7 +345,8 @@ FUNCTION(in_attached_context) /* which ends with the last of two */
 	WORKS(cuCtxDetach(ctx));
 }
 
-FUNCTION(in_green_context) /* of which the primary one is retained, too, and then is not */
+/* the primary context is retained, too, and then released */
+FUNCTION(in_green_context)
 {
 	CUgreenCtx green;
 	CUcontext primary, ctx;
@@ -396,7 +399,7 @@ FUNCTION(freed_by_other_thread)
 	in_thread(frees, (void *)(uintptr_t)p, 1);
 }
 
-static void *of_threads(void *arg) /* each of four */
+static void *of_threads(void *arg) /* runs in four threads */
 {
 	CUdeviceptr p;
 

@@ -5,7 +5,7 @@
 #include "../../gpu/standin.h"
 #include "told.h"
 
-/* Ends the program if a call of CUDA does not give the wanted number. */
+/* Ends the program if a call of CUDA does not return `wanted`. */
 #define GIVES(wanted, call)                                                                       \
 	do {                                                                                      \
 		int gave = (call);                                                                \
@@ -18,7 +18,7 @@
 
 static uint64_t all_bytes, all_kept;
 
-/* A function that allocates so much each time, and keeps so much of it. */
+/* Runs a function that allocates `bytes` each time, and keeps `kept` of them. Prints the sums. */
 static void allocates(const char *name, void (*f)(void), uint64_t bytes, uint64_t kept)
 {
 	for (unsigned i = 0; i < rounds; i++)
@@ -29,7 +29,7 @@ static void allocates(const char *name, void (*f)(void), uint64_t bytes, uint64_
 	all_kept += kept * rounds;
 }
 
-/* Ends the program if the driver has counted something else. */
+/* Ends the program if the driver has counted other sums than the program. */
 static void compare_with_driver(void)
 {
 	struct standin_counts c;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_none: asks NVIDIA's own libraries for memory on a machine without a GPU. All calls fail, and
- * none counts. While podflame looks, they must give the same errors as before. Its protocol is
- * told.h's.
+ * gpu_none: asks NVIDIA's own libraries for memory on a machine without a GPU. All calls fail, so
+ * none may be counted. While podflame profiles, the calls must give the same errors as before. The
+ * protocol is that of told.h.
  */
 #include "../../gpu/cuda_driver.h"
 #include "../../gpu/cuda_runtime.h"
@@ -12,7 +12,7 @@
 #define CALL(name)   __attribute__((noinline)) static void name(int *ret)
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-/* Through the runtime, which asks the driver for all its functions. */
+/* Calls the runtime, which asks the driver for all its functions. */
 CALL(of_runtime)
 {
 	void *p = NULL;
@@ -59,7 +59,7 @@ static const struct call {
 	const char *name;
 	void (*call)(int *ret);
 } calls[] = {{"of_runtime", of_runtime}, {"of_driver", of_driver}};
-static int right[COUNT(calls)][CALLS]; /* before the order */
+static int right[COUNT(calls)][CALLS]; /* the results before the order to begin */
 
 static void compare(size_t i)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mappings: the program's own file, mapped executable 4,000 times more; runs in copies here and
- * there.
+ * mappings: maps the program's own file as executable 4,000 times more. Runs code now in the
+ * copies, now in its usual mapping.
  */
 #include <elf.h>
 #include <link.h>
@@ -13,7 +13,7 @@
 
 static char *copies[COPIES];
 
-/* In a copy only the code is there: no data, no calls. */
+/* Runs in a copy, where only the code is: it has no data and calls nothing. */
 __attribute__((noinline, section(".text.copied"), aligned(64))) uint64_t copied(uint64_t n)
 {
 	uint64_t x = n | 1;
@@ -35,12 +35,12 @@ static ALONE void in_copy(uint64_t n)
 	burn_sink = f(n);
 }
 
-/* Every other page stays free: the kernel would join neighbours. */
+/* Maps the copies with free pages between them: the kernel would join neighbours. */
 static int map_copies(void)
 {
 	extern const ElfW(Ehdr) __ehdr_start;
-	uintptr_t offset = (uintptr_t)copied -
-			   (uintptr_t)&__ehdr_start; /* as linked here: that of the file, too */
+	uintptr_t offset =
+		(uintptr_t)copied - (uintptr_t)&__ehdr_start; /* the file offset is the same */
 	char *area = (char *)mmap(NULL, COPIES * 2 * 8192ul, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
 				  -1, 0);
 	int fd = open("/proc/self/exe", O_RDONLY);

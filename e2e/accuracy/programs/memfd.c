@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memfd: runs from a file that no directory has. */
+/* memfd: runs from a file in memory, which no directory has. */
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plt: calls empty functions of a library, so that much of the time is spent in the PLT. It is the
- * library itself with -DLIBRARY.
+ * plt: calls empty functions of a library, so that much of the time is spent in the PLT. With
+ * -DLIBRARY, this file is the library.
  */
 #include "burn.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin: opens a library after sampling has begun, which calls back. It is the library itself with
- * -DLIBRARY.
+ * plugin: after sampling has begun, opens a library whose functions call the program. With
+ * -DLIBRARY, this file is the library.
  */
 #include <dlfcn.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * processes: a child of fork() that goes on in the same program, one of vfork() on its parent's
- * stack, and exec.
+ * processes: burns in a child of fork() that continues in the same program, in one of vfork() on
+ * its parent's stack, and after exec.
  */
 #include <sys/wait.h>
 
@@ -36,7 +36,10 @@ static ALONE void forks(void)
 	}
 }
 
-/* The parent stands still meanwhile; the child's clock is its own. */
+/*
+ * Burns in a child of vfork(). The parent is stopped meanwhile; the child has a CPU clock of its
+ * own.
+ */
 static ALONE void vforks(void)
 {
 	static struct share s = {"in_vfork", 0};
@@ -55,7 +58,7 @@ int main(int argc, char **argv)
 {
 	struct share s = {"in_parent", 0}, x = {"in_exec", 0};
 
-	if (argc > 3) { /* after exec: its CPU time goes on */
+	if (argc > 3) { /* after exec: the CPU time goes on */
 		burn_file = argv[1];
 		burn_budget_ns = (uint64_t)(atof(argv[2]) * 1e9);
 		burn_start();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* signals: handlers that burn CPU, on the interrupted stack and on one of their own. */
+/* signals: handlers that burn CPU time, on the interrupted stack and on a stack of their own. */
 #include <signal.h>
 #include <sys/time.h>
 
@@ -42,7 +42,7 @@ static void handle(int number, void (*handler)(int), int flags)
 	sigaction(number, &a, NULL);
 }
 
-/* The handlers' part is not work's own. */
+/* Adds the CPU time of work() to its share, without that of the handlers that ran meanwhile. */
 static ALONE void round_of_work(void)
 {
 	uint64_t before = shares[1].ns + shares[2].ns, start = THREAD_NS();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * switches [MS]: a storm of context switches. Two threads on one CPU hand a byte to and fro through
- * pipes, and each waits for the other. Prints each MS milliseconds "rate SWITCHES_A_CPU_SECOND
- * SWITCHES CPU_NS", the last two since it began.
+ * switches [MS]: very many context switches. Two threads on one CPU pass a byte to and fro through
+ * pipes, and each waits for the other. Every MS milliseconds, prints "rate SWITCHES_PER_CPU_SECOND
+ * SWITCHES CPU_NS", the last two since the program began.
  */
 #define _GNU_SOURCE
 #include <err.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* syscalls: most of the time is the kernel's; the stack of the process goes on below it. */
+/*
+ * syscalls: most of the time is spent in the kernel. Below the kernel's frames, a stack has those
+ * of the process.
+ */
 #include "burn.h"
 
 static char buffer[1 << 20];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tailcall: a function that was jumped to has the caller of the one that jumped. */
+/*
+ * tailcall: if a function is reached by a jump, its caller is the caller of the function that
+ * jumped.
+ */
 #include "burn.h"
 
 static ALONE uint64_t last(uint64_t n)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads: of pthread, of bare clone() with a stack of its own, and the main one. */
+/*
+ * threads: burns in threads of pthread, in one of bare clone() with a stack of its own, and in the
+ * main thread.
+ */
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>

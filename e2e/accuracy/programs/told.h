@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * told: what the programs of exact.py share. PROGRAM TOLD ROUNDS prints "ready", waits for a line,
- * runs each of its functions so often, writes what is known of them to TOLD, prints "done" and
- * waits for the end of its input. A line of TOLD: EVENT FUNCTION SUM [CAUSE]: microseconds off the
- * CPU, or bytes.
+ * told: the protocol of the programs of exact.py. PROGRAM TOLD ROUNDS prints "ready", waits for a
+ * line, runs each of its functions ROUNDS times, and writes the known answers to the file TOLD.
+ * Then it prints "done" and waits for the end of its input. A line of TOLD is EVENT FUNCTION SUM
+ * [CAUSE]; SUM is microseconds off the CPU, or bytes.
  */
 #pragma once
 

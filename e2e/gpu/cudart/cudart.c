@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stand-in for NVIDIA's libcudart.so.12, and for the static one in a program. As that one it
- * opens the driver at the first call, and calls it only through pointers of cuGetProcAddress().
+ * A stand-in for NVIDIA's libcudart.so.12, and for the libcudart that is linked statically into a
+ * program. Like NVIDIA's, it opens the driver at the first call, and calls the driver only through
+ * pointers that cuGetProcAddress() returns.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,8 +17,8 @@
 #define FUNCTIONS_MAX 64
 
 /*
- * CALL(name that cuGetProcAddress() is asked for; _own: stream 0 is to be the thread's own default
- * stream; parameters)
+ * CALL(name for cuGetProcAddress(); _own: stream 0 means the thread's own default stream; types of
+ * the parameters)
  */
 #define CALLS                                                                                      \
 	CALL(cuInit, , (unsigned int))                                                             \

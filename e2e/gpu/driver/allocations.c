@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lives, and the sums. Each allocation has addresses of its own, which the kernel gives, so
- * that copies work. Addresses and handles are not given again soon, so that it shows if the subject
- * of a test misses a free.
+ * The allocations that exist, and the sums of their bytes. Each allocation has addresses of its
+ * own, which the kernel gives, so that copies work. An address or a handle is not used again for a
+ * long time. So if podflame misses a free, a test sees it.
  */
 #include <pthread.h>
 #include <search.h>
@@ -12,12 +12,12 @@
 #include "internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *tree;			  /* of struct allocation, by key */
-static uint64_t last_handle = 1ULL << 50; /* no address */
+static void *tree;			  /* the allocations (struct allocation), sorted by key */
+static uint64_t last_handle = 1ULL << 50; /* larger than any address */
 #define RESTING 65536
 static struct {
 	uint64_t address, bytes;
-} resting[RESTING]; /* addresses, as a ring */
+} resting[RESTING]; /* freed addresses that must not be used again yet, as a ring */
 static unsigned int n_rested;
 struct standin_counts counts;
 static uint64_t live_of[N_DEVICES];

@@ -2,7 +2,7 @@
 /* Arrays: memory of a context that has a handle instead of an address. */
 #include "internal.h"
 
-/* Bytes of an array's elements, 0: a format that it does not know. */
+/* Returns the bytes of one element of this format; 0: the format is not known. */
 static uint64_t format_bytes(int format)
 {
 	switch (format) {
@@ -27,7 +27,10 @@ static uint64_t at_least_1(uint64_t n)
 	return n ? n : 1;
 }
 
-/* Elements of a level of a mipmap: each is half as large in each direction; layers stay. */
+/*
+ * Returns the number of elements of a level of a mipmapped array. Each level is half as large as
+ * the one before in each direction; the number of layers is the same.
+ */
 static uint64_t level_elements(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int level)
 {
 	bool layers = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
@@ -121,7 +124,10 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
 	return r;
 }
 
-/* A level is a part of the mipmap, no memory of its own: all levels have its handle. */
+/*
+ * Returns a level. It is a part of the mipmapped array, not memory of its own, so all levels have
+ * the same handle.
+ */
 CUresult cuMipmappedArrayGetLevel(CUarray *level, CUmipmappedArray array, unsigned int n)
 {
 	LOCKED;

@@ -287,7 +287,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	return primary_release(dev);
 }
 
-/* What is in the context goes; the context stays for those that retained it. */
+/* Frees all that belongs to the primary context. The context itself stays until it is released. */
 static CUresult primary_reset(CUdevice dev)
 {
 	LOCKED;

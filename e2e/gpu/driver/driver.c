@@ -10,7 +10,7 @@
 enum state {
 	UNUSED,
 	READY,
-	FORKED /* a child of a process that used the driver cannot use it */
+	FORKED /* a forked child, which cannot use the driver of its parent */
 };
 static enum state state;
 
@@ -32,7 +32,7 @@ static void in_child(void)
 	driver_unlock(NULL);
 }
 
-/* The library that the user wants in this process, as the real driver loads it. */
+/* Loads the library that the user wants in this process, as the real driver does. */
 static void inject(void)
 {
 	const char *path = getenv("CUDA_INJECTION64_PATH");
@@ -183,7 +183,7 @@ static const int attributes[][2] = {
 	{CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
 };
 
-/* An attribute that is not in the table is 0. */
+/* Returns an attribute of a device; 0 if the table does not have it. */
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 {
 	CUresult r = device_needed(dev);

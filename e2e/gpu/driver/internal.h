@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the stand-in driver share. One lock guards all state. Each entry of the API
- * takes it (LOCKED) and calls no other entry, since a probe would count that call, too.
+ * What the files of the stand-in driver share. One lock guards all state. Each function of the API
+ * takes the lock (LOCKED) and calls no other function of the API, because a probe would count that
+ * call, too.
  */
 #pragma once
 
@@ -20,7 +21,7 @@ void driver_unlock(void *unused);
 	__attribute__((cleanup(driver_unlock), unused)) char is_locked = (driver_lock(), 0)
 
 /* ---- driver.c ---- */
-CUresult driver_needed(void); /* 0: it is initialized in this process */
+CUresult driver_needed(void); /* 0: the driver is initialized in this process */
 CUresult device_needed(CUdevice dev);
 
 /* ---- contexts.c ---- */
@@ -28,11 +29,15 @@ struct CUctx_st {
 	uint64_t id;
 	CUdevice device;
 	unsigned int flags, refs;
-	const struct CUctx_st *owner; /* of its memory: itself; of a green one, the primary */
+	/*
+	 * the context that owns the memory of this one: the context itself; for a green context,
+	 * the primary one
+	 */
+	const struct CUctx_st *owner;
 	struct CUstream_st *default_stream; /* NULL: not used yet */
 	bool destroyed; /* It stays allocated, so that a stale handle gives an error. */
 };
-struct CUctx_st *context_current(void); /* NULL: the thread has none, or it is destroyed */
+struct CUctx_st *context_current(void); /* NULL: none, or it is destroyed */
 CUresult context_needed(void);
 
 /* ---- allocations.c: all that lives, by its address or handle ---- */
@@ -46,47 +51,48 @@ enum kind {
 	HOST = _DEVICE_KINDS, /* cuMemHostAlloc */
 	HOST_PHYSICAL,	      /* cuMemCreate, in the host's memory */
 	HOST_POOLED,
-	IPC,	/* another process's */
-	MAPPED, /* physical memory, at addresses that are reserved */
+	IPC,	/* memory of another process */
+	MAPPED, /* physical memory that is mapped at reserved addresses */
 };
 struct allocation {
-	uint64_t key; /* address of the memory, or the handle of what has no address */
+	uint64_t key; /* address of the memory, or the handle if there is no address */
 	uint64_t bytes;
 	enum kind kind;
 	CUdevice device;
 	const struct CUctx_st *context; /* its end frees this; NULL: no context's end does */
 	unsigned int refs, maps;	/* PHYSICAL: handles, mappings; it is freed with the last */
-	struct allocation *physical;	/* MAPPED */
-	struct allocation *next;	/* while a context's end frees it */
+	struct allocation *physical;	/* the memory of a MAPPED allocation */
+	struct allocation *next;	/* list of those that a context's end frees */
 };
 /*
- * Takes addresses, or only memory for a kind that has a handle. `flags`: those of mmap() besides.
+ * Adds an allocation: reserves addresses for it, or only makes a handle if its kind has handles.
+ * flags: additional flags for mmap().
  */
 CUresult allocation_add(enum kind kind, CUdevice device, uint64_t bytes, int flags,
 			struct allocation **ret);
-/* MAPPED */
+/* Adds a MAPPED allocation, which maps `physical` at this address. */
 struct allocation *allocation_add_at(uint64_t address, uint64_t bytes, struct allocation *physical);
 struct allocation *allocation_find(uint64_t key); /* NULL: no such */
 void allocation_remove(struct allocation *a);
-bool addresses_free(uint64_t address, uint64_t bytes); /* false: they are none */
+bool addresses_free(uint64_t address, uint64_t bytes); /* false: no such addresses */
 void allocations_remove_of(const struct CUctx_st *context);
 uint64_t allocations_live_of(CUdevice device);
-/* CUDA_SUCCESS, or what the caller ordered with standin_fail_next(). */
+/* Returns CUDA_SUCCESS, or the error that the test ordered with standin_fail_next(). */
 CUresult failure_ordered(void);
-/* All that an entry which allocates or frees asks first. */
+/* The checks at the beginning of each function that allocates or frees. */
 CUresult memory_call_begin(void);
 
 /* ---- streams.c ---- */
 struct CUstream_st {
 	struct CUctx_st *context;
 	uint64_t busy_until_ns;
-	struct CUgraph_st *captures; /* NULL: its launches run */
-	struct CUstream_st *next;    /* of all */
-	bool destroyed;		     /* as a context's */
+	struct CUgraph_st *captures; /* the graph that captures its launches; NULL: they run */
+	struct CUstream_st *next;    /* the next one of all streams */
+	bool destroyed;		     /* as that of a context */
 };
 /*
- * The stream that a handle means; NULL: it is none, or the thread has no context. `own_default`: 0
- * means the thread's own default stream.
+ * Returns the stream of a handle. NULL: there is no such stream, or the thread has no context.
+ * own_default: the handle 0 means the thread's own default stream.
  */
 struct CUstream_st *stream_of(CUstream handle, bool own_default);
 void stream_runs(struct CUstream_st *s, unsigned int kernels);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Modules, functions, launches, graphs. A module has each function that it is asked for. A launch
- * in a stream that captures adds the function to the graph; the launch of a graph runs all its
- * functions.
+ * Modules, functions, launches, graphs. A module has each function that a program asks for. A
+ * launch in a stream that captures adds the function to the graph. The launch of a graph runs all
+ * its functions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ CUresult cuFuncGetName(const char **name, CUfunction fn)
 
 /* ---- launches ---- */
 
-/* What runs `kernels` functions in a stream, or lets it capture them. */
+/* Runs `kernels` functions in a stream, or adds them to the graph that the stream captures. */
 static CUresult run(unsigned int kernels, CUstream stream, bool own_default)
 {
 	LOCKED;
@@ -191,7 +191,10 @@ CUresult cuGraphDestroy(CUgraph graph)
 	return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Nodes run one after another: a node is only the number of its function in the graph. */
+/*
+ * Adds a kernel to a graph. Nodes run one after another, so a node is only the number of its
+ * function in the graph.
+ */
 static CUresult add_kernel(CUgraphNode *node, struct CUgraph_st *g, const struct CUfunc_st *f)
 {
 	LOCKED;

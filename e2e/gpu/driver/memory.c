@@ -122,7 +122,7 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	return release(ptr, FREED_BY_CUMEMFREE);
 }
 
-/* It knows addresses at which memory begins, no others. */
+/* Returns the range of the memory that begins at ptr. Addresses inside of memory are not known. */
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
 {
 	LOCKED;

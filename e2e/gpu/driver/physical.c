@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Physical memory, and addresses at which it is mapped. It lives as long as a handle or a mapping
- * of it: a program may release the handle first, or unmap first.
+ * Physical memory, and addresses at which it is mapped. The memory exists as long as it has a
+ * handle or a mapping: a program may release the handle first, or unmap first.
  */
 #include <sys/mman.h>
 
@@ -112,7 +112,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-/* All of it, as the real driver demands. */
+/* Maps physical memory: all of it, as the real driver demands. */
 CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
@@ -131,7 +131,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t bytes, size_t offset, CUmemGenericAllo
 	return CUDA_SUCCESS;
 }
 
-/* Addresses of whole mappings, one after another. */
+/* Whether the addresses are those of whole mappings, one after another. */
 static bool are_mapped(CUdeviceptr ptr, size_t bytes)
 {
 	uint64_t end = ptr + bytes;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in the order of a stream. It belongs to a pool of a device and outlives contexts. It is
- * freed when the call is made: nothing here depends on when the stream comes to it.
+ * Memory that is allocated and freed in the order of a stream. It belongs to a pool of a device and
+ * outlives contexts. This driver frees it as soon as the free is called, and does not wait until
+ * the stream reaches the free.
  */
 #include <stdlib.h>
 
@@ -123,7 +124,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	return CUDA_SUCCESS;
 }
 
-/* What was allocated from it lives on until it is freed. */
+/* Destroys a pool. Memory that was allocated from the pool stays until it is freed. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	LOCKED;
@@ -137,7 +138,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	return CUDA_SUCCESS;
 }
 
-/* Nothing that is freed is kept here. */
+/* Does nothing: the pools here keep no freed memory. */
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 {
 	(void)bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuGetProcAddress(): from which CUDA version on a name means which export. The addresses are those
- * that the dynamic linker gives for the exports.
+ * cuGetProcAddress(): which export a name means, from which CUDA version on. The addresses are
+ * those that the dynamic linker gives for the exports.
  */
 #include <string.h>
 
@@ -9,10 +9,13 @@
 
 struct proc {
 	const char *name;
-	int since; /* of the rows of a name that are not too new, the last one is meant */
+	int since; /* first CUDA version; a name means the last of its rows that is not too new */
 	void *fn, *with_own_default;
 };
-/* ONE: the same with the thread's own default stream; TWO: an export of its own for that */
+/*
+ * ONE: one export for both kinds of default stream. TWO: the thread's own default stream has an
+ * export of its own.
+ */
 #define ONE(name, since, fn)                                                                       \
 	{                                                                                          \
 		name, since, (void *)(fn), (void *)(fn)                                            \
@@ -150,7 +153,10 @@ static const struct proc procs[] = {
 	TWO("cuStreamEndCapture", 10000, cuStreamEndCapture, _ptsz),
 };
 
-/* The name is known; NULL: not in this version. */
+/*
+ * Returns the row for a name and a version, or NULL. *ret_known: the name exists, maybe only in a
+ * later version.
+ */
 static const struct proc *search(const char *name, int version, bool *ret_known)
 {
 	const struct proc *found = NULL;

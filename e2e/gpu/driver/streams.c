@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and events. A stream is busy until a moment, which each kernel that runs in it moves on.
- * Who waits spins or blocks, as the flags of the context or the event say. The real driver blocks
- * in a device file; a timer's file stands in for it.
+ * Streams and events. A stream is busy until a certain time, and each kernel that runs in it adds
+ * its duration to this time. A thread that waits spins or blocks, as the flags of the context or
+ * the event say. The real driver blocks in the file of a device; here, a timerfd is used instead.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static struct CUstream_st *stream_add(struct CUctx_st *c)
 	return streams = s;
 }
 
-/* The default stream of the current context, or the thread's own one. */
+/* Returns the default stream of the current context, or the thread's own one. */
 static struct CUstream_st *default_stream(bool own)
 {
 	static __thread struct CUstream_st *of_thread;

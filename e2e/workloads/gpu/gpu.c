@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Known answer in C: allocates memory of two GPUs by the driver's functions, each in a function of
- * its own. Once a second it prints "known SECONDS FUNCTION=SUM ...": the bytes that the function
- * has allocated since the program began, or the calls of it that failed. `holds` has 32 MiB for
- * 20 s, then nothing for 20 s.
+ * Known answer in C: allocates memory of two GPUs by functions of the driver, each in a function of
+ * its own. Once a second it prints "known SECONDS FUNCTION=SUM ...". SUM is the number of bytes
+ * that the function has allocated since the program began, or the number of its calls that failed.
+ * `holds` has 32 MiB for 20 s, then nothing for 20 s.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -50,7 +50,9 @@ FUNCTION(leaks)
 	return 65536;
 }
 
-/* More than any device has: the call fails, so it must not be counted. Returns one call. */
+/*
+ * Asks for more than any device has: the call fails, so it must not be counted. Returns one call.
+ */
 FUNCTION(asks_too_much)
 {
 	CUdeviceptr p;
@@ -60,7 +62,10 @@ FUNCTION(asks_too_much)
 	return 1;
 }
 
-/* Frees nothing: each 64th call ends the context, and all its memory, and begins another one. */
+/*
+ * Frees no memory itself. Each 64th call ends the context with all its memory, and begins another
+ * context.
+ */
 FUNCTION(on_second_device)
 {
 	static CUcontext context;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tenant K WORK AMOUNT [OTHER DIR DIR_OF_OTHER]: what runs in a container that a test made. All
- * that it does it does below the function tenant_K, so that each of its stacks says whose it is.
- * With -DALIEN the functions are called alien_K, and lie at the same addresses. WORK: burn, mix
- * (CPU, sleep, memory; AMOUNT: milliseconds of CPU, 0: for ever), storm (AMOUNT processes), hop (as
- * mix's AMOUNT, by turns in its own cgroup and, below tenant_OTHER, in the other one).
+ * tenant K WORK AMOUNT [OTHER DIR DIR_OF_OTHER]: what runs in a container that a test made. It does
+ * all work below the function tenant_K, so each of its stacks shows which tenant it is of. With
+ * -DALIEN the functions are called alien_K, and have the same addresses. WORK is burn; mix (CPU,
+ * sleep, memory; AMOUNT: milliseconds of CPU, 0: for ever); storm (AMOUNT processes); or hop
+ * (AMOUNT as for mix; alternately in its own cgroup and, below tenant_OTHER, in the other cgroup).
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #define FIVE(X, t, a, b, c, d, e) X(t##a) X(t##b) X(t##c) X(t##d) X(t##e)
 #define TEN(X, t)		  FIVE(X, t, 0, 1, 2, 3, 4) FIVE(X, t, 5, 6, 7, 8, 9)
 #define NUMBERS(X)		  TEN(X, 0) TEN(X, 1) TEN(X, 2) TEN(X, 3)
-#define AT_ONCE			  400 /* processes of a storm */
+#define AT_ONCE			  400 /* processes of a storm at the same time */
 
 typedef void work_fn(unsigned amount);
 
