@@ -164,8 +164,9 @@ static void tell_skipped(const char *bundle, unsigned nr, const char *subject, c
 }
 
 /*
- * Logs a file that cannot be used. podflame goes on with what it read last. If the server later
- * refuses that as too old, this line is the only one that gives the reason.
+ * Logs a file of credentials that cannot be used. podflame continues with what it read last. If the
+ * server later refuses these credentials as too old, this line is the only one that gives the
+ * reason.
  */
 static void tell_credentials(const char *what, const char *error)
 {
@@ -178,9 +179,9 @@ static void tell_credentials(const char *what, const char *error)
 }
 
 /*
- * The agent reads the kernel's types once, which needs 6 MB for a moment; symbols may need as much.
- * If such a block is freed, glibc by default raises these thresholds, and then keeps as much memory
- * for ever. With mallopt() the thresholds stay as they are.
+ * Fixes the thresholds at which malloc gives memory back to the kernel. The agent reads the
+ * kernel's types once, which needs 6 MB for a moment; symbols may need as much. By default, if such
+ * a block is freed, glibc raises the thresholds, and then keeps as much memory for ever.
  */
 static void give_memory_back(void)
 {
@@ -245,8 +246,8 @@ static int start(struct parts *p, const struct role *role, const struct config *
 }
 
 /*
- * Frees the node first, because it sends its last window then. kube is freed after the modules that
- * watch with it.
+ * Frees the node first, because the node sends its last window when it is freed. kube is freed
+ * after the modules that watch with it.
  */
 static void finish(struct parts *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * podflame doctor --pid: which events besides on-cpu podflame can record of a process, and which
- * parts of them it cannot see.
+ * parts of these events podflame cannot see.
  */
 #include "cli/doctor.h"
 #include "node/alloc/alloc.h"

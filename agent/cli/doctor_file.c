@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame doctor --pid: a mapped file: where its names come from, and how stacks are unwound
- * through it.
+ * podflame doctor --pid: checks of a mapped file: where the names of its functions come from, and
+ * how stacks are unwound through its code.
  */
 #include "cli/doctor.h"
 

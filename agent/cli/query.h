@@ -8,8 +8,8 @@
 int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s);
 
 /*
- * Both print an answer that is in the flat form: as folded stacks, or as a table. -EBADMSG: the
- * answer is not in this form.
+ * Both functions print an answer in the flat form: as folded stacks, or as a table. -EBADMSG: the
+ * answer is not in the flat form.
  */
 int cli_query_print_folded(const json_t *reply, struct buf *out);
 int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out);

@@ -204,9 +204,9 @@ static int prepare(struct recording *r)
 }
 
 /*
- * If the sample has an address in a file that the process has mapped since its mappings were read
- * (dlopen), reads the mappings again. It does so once for samples of one process that follow each
- * other in a drain.
+ * Reads the mappings again if the sample has an address in a file that the process has mapped since
+ * they were read (dlopen). If samples of one process follow each other in a drain, the mappings are
+ * read again only once.
  */
 static void read_again(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record: debug files. Only names need them, and a large one takes seconds to read. So a thread
- * reads them, and drains stay on time. Samples wait here until the reading ends.
+ * record: reads debug files. Only the names of functions need these files, and a large file takes
+ * seconds to read. So a thread reads them, and drains stay on time. Samples wait here until the
+ * reading ends.
  */
 #include "cli/record.h"
 #include "lib/loop/loop.h"
@@ -20,7 +21,7 @@ struct waiting {
 
 struct record_debug {
 	const struct record_debug_ops *ops;
-	struct loop *loop; /* it never runs; it only owns the thread */
+	struct loop *loop; /* the loop never runs; it only owns the thread */
 	struct worker *thread;
 	uint64_t n_posted;
 	atomic_bool is_over;	 /* no sample waits any more, so the thread stops reading */

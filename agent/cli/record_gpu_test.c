@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { BEGIN, DONE };		 /* indexes */
+enum { BEGIN, DONE };		 /* indexes in steps[] */
 static volatile uint64_t *steps; /* steps that this process and the workload have reached */
 
 static void say(int what)

@@ -87,7 +87,7 @@ static bool ask(struct client *c, const struct client_question *q, const char *o
 
 /* ---- upload ---- */
 
-/* Prints what the index lacks. It can be uploaded nevertheless, with fewer names. */
+/* Prints what the index lacks. The index can be uploaded nevertheless; it names less. */
 static void tell_lacks(const char *path, const struct elf_index *index)
 {
 	struct elf_lack lacks[ELF_LACKS_MAX];

@@ -59,8 +59,8 @@ static void add_dwos(struct parser *p, const char *path, int fd, struct elf_inde
 }
 
 /*
- * Replaces the index by one that is made from DWARF. Not for Go: its own tables have as many names
- * as its DWARF.
+ * Replaces the index by one that is made from DWARF. Does nothing for Go, whose own tables have as
+ * many names as its DWARF.
  */
 static void prefer_debug(struct parser *p, const char *path, int fd, struct elf_index **index)
 {

@@ -22,7 +22,7 @@
 
 struct run {
 	pid_t pid;
-	int fd; /* reads its standard output and error */
+	int fd; /* reads the child's standard output and error */
 	struct buf text;
 	int status;
 };
@@ -139,7 +139,7 @@ static inline char *program_in_dir(const char *text, const char *name, const cha
 }
 
 /*
- * Starts a program as a child. It ends when this program ends. argv: the program's path, its
+ * Starts a program as a child. The child ends when this program ends. argv: the program's path, its
  * arguments, NULL.
  */
 static inline pid_t program_start(const char *const *argv)
@@ -156,7 +156,10 @@ static inline pid_t program_start(const char *const *argv)
 }
 #define PROGRAM_START(...) program_start((const char *const[]){__VA_ARGS__, NULL})
 
-/* Starts a child with the name (comm) `name` that runs body(). It ends when this program ends. */
+/*
+ * Starts a child whose name (comm) is `name` and that runs body(). The child ends when this program
+ * ends.
+ */
 static inline pid_t body_start(const char *name, void (*body)(void))
 {
 	pid_t pid = fork();
@@ -200,7 +203,9 @@ static inline void program_end(pid_t pid)
 
 /* ---- folded files ---- */
 
-/* The sum of the counts of all lines that contain each of the texts. The last text is NULL. */
+/*
+ * Returns the sum of the counts of all lines that contain each of the texts. The last text is NULL.
+ */
 static inline uint64_t folded_sum_of(const char *path, const char *const *texts)
 {
 	_cleanup_free_ char *all = NULL;
@@ -223,7 +228,7 @@ static inline uint64_t folded_sum_of(const char *path, const char *const *texts)
 }
 #define FOLDED_SUM(path, ...) folded_sum_of(path, (const char *const[]){__VA_ARGS__, NULL})
 
-/* text NULL: the sum of all lines. */
+/* Returns the sum of the counts of all lines that contain the text. NULL: of all lines. */
 static inline uint64_t folded_sum(const char *path, const char *text)
 {
 	return FOLDED_SUM(path, text);
