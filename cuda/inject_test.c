@@ -346,7 +346,7 @@ static void threads_devices_and_streams_are_told_apart(void **state)
 				seen.work[i].correlation = 0;
 			}
 	for (size_t i = 0; i < seen.n_work; i++)
-		assert_int_equal(seen.work[i].correlation, 0); /* each has its launch */
+		assert_int_equal(seen.work[i].correlation, 0); /* its launch was found */
 	stop();
 	(void)state;
 }
@@ -644,7 +644,7 @@ static int set_up(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cupti_is_not_even_loaded_before), /* the first one */
+		cmocka_unit_test(cupti_is_not_even_loaded_before), /* must be the first test */
 		cmocka_unit_test(the_notes_name_the_arguments),
 		cmocka_unit_test(old_glibc_is_enough),
 		cmocka_unit_test(it_runs_while_a_profiler_is_attached),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process: facts of the process and its threads that several files ask for. */
+/* process: facts about the process and its threads that several files need. */
 #pragma once
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which calls are in the sample, at rates that the test makes up. */
+/* Tests which calls are in the sample, at rates that the test chooses. */
 #include "sampling.h"
 #include "clock.h"
 

@@ -254,7 +254,10 @@ static void estimate(const char *name, double *ret_ns, double *ret_variance)
 
 static const char *const storm_names[] = {"often", "seldom", "rare"};
 
-/* A session with 20,000 kernels as fast as they come. Adds their times, by name, to `truth`. */
+/*
+ * Runs a session with 20,000 kernels, one immediately after another. Adds their times, by name, to
+ * `truth`.
+ */
 static void storm(uint64_t truth[3])
 {
 	static uint64_t seed = 88172645463325252ULL;
