@@ -73,7 +73,7 @@ STEP(destroyed)
 	MUST(cuCtxDestroy_v2(first));
 }
 
-/* Detaching a context that something has attached to does not end it. */
+/* Attaches to the context and detaches again, which does not end the context. */
 STEP(detached)
 {
 	CUcontext again;
@@ -290,7 +290,10 @@ STEP(handles)
 	MUST(cuMemRelease(create(CU_MEM_LOCATION_TYPE_HOST)));
 }
 
-/* Of four handles, one has two mappings, one has one, one is retained, and one is not mapped. */
+/*
+ * Maps memory of four handles: one has two mappings, one has one, one is retained, and one is not
+ * mapped.
+ */
 STEP(mapped)
 {
 	CUmemGenericAllocationHandle again;

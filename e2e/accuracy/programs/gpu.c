@@ -331,7 +331,7 @@ FUNCTION(in_primary_context) /* the context is reset, used again, and released *
 	WORKS(cuDevicePrimaryCtxRelease_v2(1));
 }
 
-/* a context that two have attached ends when the last one detaches */
+/* the context has two references, and ends with the last one */
 FUNCTION(in_attached_context)
 {
 	CUcontext ctx, same;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * syscalls: most of the time is spent in the kernel. Below the kernel's frames, a stack has those
- * of the process.
+ * syscalls: most of the time is spent in the kernel. In a stack, the frames of the process are
+ * below those of the kernel.
  */
 #include "burn.h"
 

@@ -35,7 +35,7 @@ struct CUctx_st {
 	 */
 	const struct CUctx_st *owner;
 	struct CUstream_st *default_stream; /* NULL: not used yet */
-	bool destroyed; /* It stays allocated, so that a stale handle gives an error. */
+	bool destroyed; /* a destroyed context stays allocated: a stale handle gives an error */
 };
 struct CUctx_st *context_current(void); /* NULL: none, or it is destroyed */
 CUresult context_needed(void);
@@ -59,8 +59,8 @@ struct allocation {
 	uint64_t bytes;
 	enum kind kind;
 	CUdevice device;
-	const struct CUctx_st *context; /* its end frees this; NULL: no context's end does */
-	unsigned int refs, maps;	/* PHYSICAL: handles, mappings; it is freed with the last */
+	const struct CUctx_st *context; /* its end frees the allocation; NULL: no end does */
+	unsigned int refs, maps;	/* PHYSICAL: its handles, mappings; the last frees it */
 	struct allocation *physical;	/* the memory of a MAPPED allocation */
 	struct allocation *next;	/* list of those that a context's end frees */
 };
@@ -72,7 +72,7 @@ CUresult allocation_add(enum kind kind, CUdevice device, uint64_t bytes, int fla
 			struct allocation **ret);
 /* Adds a MAPPED allocation, which maps `physical` at this address. */
 struct allocation *allocation_add_at(uint64_t address, uint64_t bytes, struct allocation *physical);
-struct allocation *allocation_find(uint64_t key); /* NULL: no such */
+struct allocation *allocation_find(uint64_t key); /* NULL: there is none */
 void allocation_remove(struct allocation *a);
 bool addresses_free(uint64_t address, uint64_t bytes); /* false: no such addresses */
 void allocations_remove_of(const struct CUctx_st *context);

@@ -10,7 +10,7 @@
 #include "internal.h"
 
 struct CUmod_st {
-	bool unloaded; /* It stays allocated, and so do its functions. */
+	bool unloaded; /* an unloaded module and its functions stay allocated */
 };
 struct CUfunc_st {
 	char name[256];

@@ -10,7 +10,8 @@
 
 struct CUmemPoolHandle_st {
 	CUmemLocation location;
-	bool destroyed; /* It stays allocated, so that a stale handle gives an error. */
+	/* a destroyed pool stays allocated, so that a stale handle gives an error */
+	bool destroyed;
 };
 #define DEVICE_POOL(dev)                                                                           \
 	{                                                                                          \

@@ -15,7 +15,7 @@
 struct CUevent_st {
 	unsigned int flags;
 	uint64_t done_ns; /* 0: not recorded */
-	bool destroyed;	  /* It stays allocated, so that a stale handle gives an error. */
+	bool destroyed;	  /* a destroyed event stays allocated: a stale handle gives an error */
 };
 static struct CUstream_st *streams;
 static uint64_t kernel_ns;
