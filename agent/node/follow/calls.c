@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of the calls to other modules by which the jobs of this module do their work. For the
- * worker that makes each call, see internal.h.
+ * The table of the functions of other modules that the jobs of this module call. internal.h names
+ * the worker that makes each call.
  */
 #include "node/follow/internal.h"
 
@@ -9,7 +9,9 @@ static void set_tables(struct unwind *u, struct files *f, const struct mappings 
 		       const struct runtime_process *runtimes, struct applied *ret,
 		       struct unwind_stats *ret_stats)
 {
-	/* What the kernel refused is counted there and reported as missing. */
+	/*
+	 * No error is returned: unwind counts what the kernel refused, and ret->missing reports it.
+	 */
 	(void)learn_apply(u, f, m, runtimes, ret);
 	unwind_stats(u, ret_stats);
 }

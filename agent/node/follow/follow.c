@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads unwind tables for the processes that were seen. What is known of a process's files goes to
- * the kernel at once, and the rest when it is parsed. After that, workers search for debug files.
- * This file owns the followed processes. Loop thread, except for what runs on the os worker.
+ * Loads unwind tables for the processes that were seen. The tables of files that are parsed already
+ * go into the kernel at once, and those of other files when they are parsed. Then the debug worker
+ * searches for debug files. This file owns the followed processes. Loop thread, except for the jobs
+ * on the os worker.
  */
 #include "node/follow/internal.h"
 
 #include <stdlib.h>
 
 #define MAX_TRACKED  32768
-#define MAX_TRIES    4 /* for each file, if the cache forgets what it has just learned */
+#define MAX_TRIES    4 /* tries per file of a process: the cache may forget a parsed file */
 #define SET_AGAIN_NS (100 * NSEC_PER_MSEC)
 #define SET_LIMIT_NS (30 * NSEC_PER_SEC)
 
@@ -138,7 +139,7 @@ static void show_stats(const struct unwind_stats *s)
 	counter_set(counter("podflame_unwind_files_evicted_total", NULL, NULL), s->n_evicted);
 }
 
-/* A file in memory counts as another one when it was parsed anew. */
+/* Returns a hash of the process's files. If a file in memory was parsed again, the hash differs. */
 static uint64_t hash_files(const struct follow *f, const struct mappings *m)
 {
 	uint64_t hash = 0;
@@ -156,8 +157,9 @@ static uint64_t hash_files(const struct follow *f, const struct mappings *m)
 }
 
 /*
- * All tables of the process are in the kernel, so debug files may be searched for. This happens
- * again only if its files changed: JIT code changes often, files seldom do.
+ * Called when all tables of the process are in the kernel. Queues its files for the search for
+ * debug files, but only if the files have changed since the last search: mappings of JIT code
+ * change often, files seldom do.
  */
 static void settle(struct follow *f, struct tracked *t)
 {
@@ -204,11 +206,12 @@ static void set_done(struct task *task)
 		t->go = s->out.go;
 		if (s->loaded && t->m == s->m && !f->config.work->closing) {
 			follow_runtimes_look(t, s->m, s->out.runs);
-			t->runs.due |= s->out.n_unknown > 0; /* they may be known by now */
+			/* the unknown files may be parsed at the next search */
+			t->runs.due |= s->out.n_unknown > 0;
 		}
 	}
 	if (!t && s->loaded) {
-		forget_later(f, s->id); /* its tables went in after it had ended */
+		forget_later(f, s->id); /* the process ended before its tables were loaded */
 		forget_now(f);
 	}
 	if (!t || !t->m || !s->loaded || f->config.work->closing)
@@ -251,8 +254,9 @@ void follow_set(struct tracked *t, struct mappings *m)
 }
 
 /*
- * Called when a file that a process waits for is parsed. Several libraries of a process come one
- * after the other, and the kernel is not changed for each.
+ * Called when a file that a process waits for is parsed. The libraries of a process are parsed one
+ * after another. So the tables are set in the kernel when the process waits for no more files, and
+ * before that at most once in SET_AGAIN_NS.
  */
 static void parsed(struct process_id who, void *arg)
 {
@@ -313,7 +317,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 		return;
 	t = follow_track(f, m->id);
 	if (exec_is_older(m->exec_id, t->exec_id))
-		return; /* these were read before it became another program */
+		return; /* m was read before the process executed its current program */
 	if (t->exec_id != m->exec_id) {
 		follow_runtimes_reset(t);
 		follow_java_reset(t);
@@ -339,7 +343,7 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 		struct tracked *t = follow_find(f, id);
 
 		follow_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
-		/* The file had failed and is tried once more. */
+		/* The file could not be parsed before. Now it is tried once more. */
 		if (t && !t->m && t->missing && t->exec_id == u[i].m->exec_id) {
 			t->m = proc_mappings_ref(u[i].m);
 			t->n_waiting = t->n_tries = 0;
@@ -364,7 +368,7 @@ void follow_tick(struct follow *f)
 	follow_probed_tick(f);
 	follow_queue_tick(f->files);
 	follow_queue_tick(f->debug);
-	/* tries again what a full mailbox or a full queue refused */
+	/* tries again if a full mailbox or a full queue has refused a job or a file */
 	HASH_ITER (hh, f->tracked, t, next) {
 		if (t->m && !t->setting && !t->n_waiting)
 			set_soon(f, t);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * follow: gives each process that was seen what its profiles need: unwind tables in the kernel as
- * soon as its files are parsed, a look at its runtimes, a request to a JVM for its perf map, and
- * probes of its allocators. It reports to the targets what a process lacks. Loop thread. It does
- * not know the pipeline above it: it calls it through follow_ops.
+ * soon as the process's files are parsed, a search for its runtimes, requests to a JVM for its perf
+ * map, and probes of its allocators and its CUDA driver. It reports to the targets what a process
+ * lacks. The pipeline is above this module: follow calls it only through follow_ops. Loop thread.
  */
 #pragma once
 
@@ -13,14 +13,20 @@
 #include "node/stack/stack.h"
 
 struct follow_ops {
-	/* A look at a process's runtimes has ended. found is borrowed; NULL: it has none. */
+	/*
+	 * Called when a search for a process's runtimes has ended. found is borrowed; NULL: the
+	 * process has none.
+	 */
 	void (*runtimes)(void *arg, struct process_id id, uint32_t exec_id,
 			 struct runtime_process *found);
-	/* A file that was asked for is parsed, or cannot be. */
+	/* Called when a queued file is parsed, or could not be parsed. */
 	void (*parsed)(void *arg);
-	/* Samples that come from no probe: a Go program's own heap profile. Takes drain over. */
+	/*
+	 * Passes samples that come from no probe: those of a Go program's own heap profile. The
+	 * callee takes ownership of drain.
+	 */
 	void (*sampled)(void *arg, struct drain *drain);
-	/* Asks to read a process's mappings (again) and to pass them to follow_process(). */
+	/* Called when a process's mappings must be read (again) and passed to follow_process(). */
 	void (*read_mappings)(void *arg, struct process_id id, uint32_t exec_id,
 			      uint64_t cgroup_id);
 };
@@ -37,12 +43,15 @@ struct follow_config { /* all pointers are borrowed */
 };
 struct follow;
 struct follow *follow_new(const struct follow_config *c);
-/* The workers are about to end. Jobs that they have not begun do nothing. */
+/* To be called before the workers are ended. Jobs that have not begun then do nothing. */
 void follow_stop(struct follow *f);
 struct follow *follow_free(struct follow *f);
-/* The caller has read a process's mappings (again). Takes a reference. cgroup_id 0: as before. */
+/*
+ * To be called when a process's mappings were read (again). Takes a reference to m. cgroup_id 0:
+ * the cgroup of the call before.
+ */
 void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id);
-/* The cgroup of a process that is followed; 0: it is not followed. */
+/* Returns the id of the cgroup; 0: the process is not followed, or its cgroup is not known. */
 uint64_t follow_cgroup(const struct follow *f, struct process_id id);
 /*
  * Returns whether the mappings were read so recently that it would cost too much to read them again
@@ -54,10 +63,13 @@ void follow_exited(struct follow *f, const struct process_exit *exits, size_t n)
 void follow_tick(struct follow *f); /* the caller calls this every second */
 /* Detaches all probes of processes, before the programs are unloaded. */
 void follow_detach(struct follow *f);
-/* No process has a probe, and none is being attached or detached. */
+/* Whether no process has a probe, and no probe is being attached or detached. */
 bool follow_is_detached(const struct follow *f);
 void follow_unloaded(struct follow *f);
-/* Parses files whose names were wanted and that were never parsed, or forgotten since. */
+/*
+ * Queues files for parsing: their names are needed, and they were never parsed or the cache has
+ * forgotten them.
+ */
 void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n);
-/* Files are being parsed, so names will be there soon. */
+/* Whether files are being parsed or wait for that, so that more names will be known soon. */
 bool follow_parses(const struct follow *f);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the heap profiles that Go programs have of their own, while mem-alloc or mem-inuse is asked
- * for. The files worker reads the memory of the process every few seconds; meanwhile `sites` is
- * lent to it. probed.c finds out which programs have such a profile. Loop thread, but for the work
- * on the files worker. See docs/memory.md.
+ * Reads the heap profiles that Go programs have of their own, while a target asks for mem-alloc or
+ * mem-inuse. The files worker reads a profile from the memory of its process every 10 s. During the
+ * read, the job owns the process's struct alloc_sites. probed.c finds the programs that have such a
+ * profile. Loop thread, except for the jobs on the files worker. See docs/memory.md.
  */
 #include "node/follow/internal.h"
 
@@ -20,7 +20,7 @@ struct go_reading {
 	struct follow *follow;
 	struct process_id id;
 	uint32_t exec_id;
-	struct alloc_sites *sites; /* lent: no other job uses them meanwhile */
+	struct alloc_sites *sites; /* taken from struct probed meanwhile, so no other job uses it */
 	unsigned event_mask;
 	struct drain *drain;
 	int result;
@@ -46,7 +46,7 @@ static void give_back(struct tracked *t, struct go_reading *g)
 	x->lent = false;
 	x->sites = TAKE_PTR(g->sites);
 	if (g->result == -ENODATA)
-		x->looked_mask = 0; /* its profile is off, so it needs probes */
+		x->looked_mask = 0; /* the profile is off, so the process needs probes */
 }
 
 static void read_done(struct task *task)

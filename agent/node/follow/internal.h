@@ -8,13 +8,16 @@
 #include <uthash.h>
 
 /*
- * parse_queue.c: files that a worker has yet to read, each of them once. Small files come first,
- * and the files of a cgroup that have taken much time wait for those of others.
+ * parse_queue.c: a queue of the files that a worker has to parse. Each file is in it once. The next
+ * file is one of the cgroup whose files took the least time so far, and of these files the
+ * smallest.
  */
 struct follow_queue;
-/* a file that this process waits for is known */
+/* Called for each process that waits for a file when the file is parsed, or could not be. */
 typedef void parsed_fn(struct process_id who, void *arg);
-/* How files are parsed: by the functions of node/files with these names, or by a test's. */
+/*
+ * The functions that parse files: those of node/files with the prefix files_, or those of a test.
+ */
 struct parse_ops {
 	int (*index)(struct files *f, const struct mapping *m, struct elf_index **ret);
 	void (*debug)(struct files *f, const struct mapping *m, int root_fd);
@@ -27,35 +30,36 @@ struct follow_queue *follow_queue_new(struct work *work, struct worker *w,
 				      parsed_fn *fn, void *arg);
 struct follow_queue *follow_queue_free(struct follow_queue *q);
 /*
- * Adds the file of mapping k of m. `who` is called back once (NULL: no process). Returns false if
- * too many wait already.
+ * Adds the file of mapping k of m, if the queue does not have it yet. When the file is parsed, the
+ * queue calls its parsed_fn once for the process `who` (NULL: for no process). Returns false if too
+ * many files wait already.
  */
 bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
 		     const struct process_id *who);
-/* the caller calls this after follow_queue_add() */
+/* to be called after follow_queue_add(): begins the next file if the worker is idle */
 void follow_queue_start(struct follow_queue *q);
-/* A file is being read or waits. */
+/* Whether a file is being parsed or waits. */
 bool follow_queue_works(const struct follow_queue *q);
 void follow_queue_tick(struct follow_queue *q);
-/* The current file is the last: the worker is about to end. */
+/* To be called when the worker is about to end: files after the current one are not parsed. */
 void follow_queue_stop(struct follow_queue *q);
 
-/* ---- runtimes.c: other runtimes of a process; one look at a time, on the files worker ---- */
+/* ---- runtimes.c: the runtimes of a process ---- */
 struct found_runtimes {
-	struct runtime_process *process; /* NULL: nothing */
-	char *problem;			 /* what cannot be unwound, and why; NULL: all can */
-	char *unnamed;			 /* which other runtimes have no names; NULL: none */
-	bool again;			 /* one is just starting */
+	struct runtime_process *process; /* the runtimes that the search found; NULL: none */
+	char *problem; /* the runtime that cannot be unwound, and why; NULL: none */
+	char *unnamed; /* the runtimes whose functions have no names; NULL: none */
+	bool again; /* a runtime is just starting, so another search is needed */
 };
 struct runs {
-	struct runtime_process *known; /* NULL: nothing */
+	struct runtime_process *known; /* what the last search found; NULL: nothing */
 	char *problem, *unnamed;       /* as in struct found_runtimes */
-	bool due;		       /* mappings or files are new since the last look */
+	bool due;		       /* mappings or parsed files are new since the last search */
 	bool looking;
 	bool unset;	    /* `known` is not in the kernel yet */
-	struct mappings *m; /* for the next look */
-	unsigned n_again;   /* looks in a row that found a runtime just starting */
-	struct timer timer; /* until the next of these looks */
+	struct mappings *m; /* the mappings for the next search */
+	unsigned n_again;   /* searches in a row that found a runtime just starting */
+	struct timer timer; /* starts the next of these searches */
 };
 
 /* ---- java.c: JVMs that the agent asks for their perf maps (javaAttach) ---- */
@@ -63,75 +67,92 @@ struct java {
 	bool asking, refused;
 	unsigned n_tries;
 	uint64_t next_ns; /* the earliest time of the next request */
-	char *problem;	  /* why it is not asked any more; NULL: it is */
+	char *problem;	  /* why the JVM is not asked any more; NULL: it is asked */
 };
 
-/* ---- probed.c: the sets of probes of a process (enum probe_set), each by itself ---- */
+/* ---- probed.c: the sets of probes of a process (enum probe_set) ---- */
 struct alloc_sites;
 struct attached;
 struct probing;
 struct tracked;
 struct span_end {
-	/* CPU time of the process at that moment, and the time; 0: there was none */
+	/*
+	 * the CPU time of the process at the end of the span, and the time then; 0: there was no
+	 * span
+	 */
 	uint64_t cpu_ns, mono_ns;
 };
 struct probed {
-	struct tracked *tracked; /* of this process */
+	struct tracked *tracked; /* the process to which the set is attached */
 	enum probe_set set;
-	bool looking, busy;	 /* a look for the places to probe; a change of the probes */
-	bool stale;		 /* the probes are for an earlier state or request */
-	bool lent;		 /* a job of go_heap.c has `sites`, and gives them back */
-	bool refused;		 /* by the kernel, or by ATTACHED_MAX; next try at next_ns */
-	unsigned n_refused;	 /* refusals in a row that may pass */
-	struct probes_refused refused_sites; /* the places that are not attached */
-	/* the job that does not come back, which set `refused`; NULL: none */
+	/*
+	 * looking: a job searches for the places to probe; busy: a job attaches or changes probes
+	 */
+	bool looking, busy;
+	bool stale;		 /* the attached probes are out of date and must be changed */
+	bool lent;		 /* a job of go_heap.c owns `sites` now and will give it back */
+	bool refused; /* attaching has failed or was put off; the next try is at next_ns */
+	unsigned n_refused;	 /* refusals in a row whose reason may pass */
+	struct probes_refused refused_sites; /* the places where no probe could be attached */
+	/* the blocked job because of which `refused` is set; NULL: none */
 	const struct probing *stuck;
-	unsigned looked_mask;	    /* the events for which `sites` was looked up */
-	unsigned n_again;	    /* looks in a row that found the process just starting */
+	/* the events of the last search for places; 0: a new search is needed */
+	unsigned looked_mask;
+	unsigned n_again;	    /* searches in a row that found the process just starting */
 	struct mappings *m;	    /* the mappings of `sites` */
-	struct alloc_sites *sites;  /* NULL: not known */
-	struct attached *attached;  /* NULL: no probes, or those of a span */
+	struct alloc_sites *sites;  /* the places to probe; NULL: not known, or lent */
+	/* the probes that stay attached; NULL: none, or those of a span */
+	struct attached *attached;
 	unsigned attached_mask;
 	uint64_t next_ns;	    /* the earliest time to attach */
-	/* since when it is known to lack what the set is for; 0: it has it, or that is not known */
+	/*
+	 * since when the process is known to lack what the set probes (a CUDA driver); 0: it is not
+	 * known to lack it
+	 */
 	uint64_t lacks_ns;
-	/* when another process of its container last had that; 0: not known */
+	/* when another process of the same container last had the driver; 0: not known */
 	uint64_t had_ns;
-	/* hits of what is attached, at the last look; the time of that look */
+	/* the hits of the probes at the last check of probed_watch.c, and the time of that check */
 	uint64_t seen_hits, seen_ns;
 	double stall_ns;
 	/*
-	 * When to look at the probes' thread next: at this time, or when probes_moves() has
-	 * changed.
+	 * When to check next whether the probes' thread has ended: at the time thread_ns, or as
+	 * soon as probes_moves() differs from thread_moves.
 	 */
 	uint64_t thread_ns, thread_moves;
 	/*
-	 * Since when the probes may be attached again after they lost their thread. 0: they have
-	 * not lost it lately.
+	 * From when the probes may be attached again after the thread of the earlier probes has
+	 * ended. 0: no such thread has ended lately.
 	 */
 	uint64_t lost_ns;
-	unsigned n_lost;	  /* losses in a row, each soon after the previous one */
-	struct span_end span_end; /* of the last span, or when it was last attached steadily */
-	struct timer timer;	  /* the next span, or look */
+	unsigned n_lost; /* ends of such threads in a row, each soon after the one before */
+	/* of the last span, or of the last time in which the probes stayed attached */
+	struct span_end span_end;
+	struct timer timer;	  /* starts the next span or the next search */
 	char *problem;		  /* what the probes do not see; NULL: nothing */
 };
 
 /* ---- go_heap.c: the heap profile of a Go program ---- */
 struct go_heap {
-	bool anew;	  /* mem-alloc was not asked for since the last read */
+	bool anew;	  /* mem-alloc was not asked for at some time since the last read */
 	uint64_t next_ns; /* the earliest time of the next read */
 };
 
 /* ---- unseen_memory.c: whether the probes miss memory ---- */
 struct compared {
 	struct unseen unseen;
-	char *text; /* what is unseen, in words; NULL: nothing, as far as is known */
+	char *text; /* the text about memory that the probes did not see; NULL: none is known */
 };
 
-/* ---- lacking.c: processes that lack what a set is for ---- */
+/* ---- lacking.c: processes that lack what a set of probes is for ---- */
 struct libraries {
-	uint64_t bytes, asked_bytes; /* VmLib before its mappings were read, or asked for, last */
-	uint64_t ask_ns;	     /* the earliest time to ask again; 0: none are asked for */
+	/*
+	 * bytes: VmLib before the mappings were last read; asked_bytes: VmLib before they were last
+	 * requested
+	 */
+	uint64_t bytes, asked_bytes;
+	/* the earliest time to request the mappings again; 0: there is no open request */
+	uint64_t ask_ns;
 };
 
 /* ---- follow.c ---- */
@@ -139,14 +160,15 @@ struct tracked {
 	struct follow *follow;
 	struct process_id id;
 	uint64_t cgroup_id, set_ns;
-	uint32_t exec_id;   /* of the last mappings */
+	uint32_t exec_id;   /* the exec id of the last mappings */
 	uint64_t rest_ns;   /* see mappings_rest() */
-	struct mappings *m; /* NULL: the kernel has all of it */
+	struct mappings *m; /* its mappings; NULL: the kernel has the tables of all of them */
 	bool setting, again;
-	unsigned n_waiting, n_tries; /* files that it waits for */
-	uint64_t debugged;	     /* hash of the files whose debug files were asked for */
+	/* n_waiting: files that the process waits for; n_tries: see MAX_TRIES */
+	unsigned n_waiting, n_tries;
+	uint64_t debugged;	     /* hash of the files whose debug files were last searched */
 	char *missing;
-	bool go; /* it has goroutines */
+	bool go; /* the process has goroutines */
 	struct runs runs;
 	struct java java;
 	struct probed probed[_PROBES_SET_MAX];
@@ -155,7 +177,10 @@ struct tracked {
 	struct libraries libraries; /* of lacking.c */
 	UT_hash_handle hh;
 };
-/* How a process is probed: by the functions of node/probe with these names, or by a test's. */
+/*
+ * The functions that probe a process: those of node/probe with the prefix probes_, or those of a
+ * test.
+ */
 struct probe_calls {
 	int (*attach)(struct probes *p, enum probe_set set, struct process_id id,
 		      const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
@@ -173,7 +198,7 @@ struct probe_calls {
 	uint64_t (*attached_bytes)(const struct attached *a);
 	uint64_t (*moves)(struct probes *p);
 };
-/* The calls to other modules by which jobs do their work; a test gives its own. */
+/* The functions of other modules that the jobs call. A test sets its own. */
 struct follow_calls {
 	const struct parse_ops *parse;
 	/* os worker */
@@ -194,46 +219,53 @@ struct follow_calls {
 	/* probes worker and loop thread: see probe.h */
 	const struct probe_calls *probes;
 };
-extern const struct follow_calls follow_calls; /* calls.c: those of the program */
+extern const struct follow_calls follow_calls; /* calls.c: the real functions */
 struct follow {
 	struct follow_config config;
 	const struct follow_calls *calls;
 	struct tracked *tracked;
-	struct java_requests *java_requests; /* of java.c; the files worker adds to it */
+	struct java_requests *java_requests; /* of java.c; the files worker adds requests */
 	struct follow_queue *files, *debug;
-	struct process_id *to_forget; /* they have ended */
+	struct process_id *to_forget; /* processes that have ended */
 	size_t n_to_forget, cap_to_forget;
 	struct process_problems *problems; /* of process_problems.c */
-	unsigned n_attaching;		      /* tasks under way */
-	unsigned n_attached[_PROBES_SET_MAX]; /* processes of which the set is attached */
+	unsigned n_attaching;		      /* tasks of probed_attach.c under way */
+	unsigned n_attached[_PROBES_SET_MAX]; /* processes to which the set stays attached */
 	unsigned n_spans;		      /* how many of these tasks are spans */
-	struct left_behind stuck, asks_stuck; /* jobs of the probes worker; jobs of java.c */
-	uint64_t n_moves;    /* probes_moves() when one of the tasks was last seen to progress */
+	/* stuck: blocked jobs of the probes worker; asks_stuck: blocked jobs of java.c */
+	struct left_behind stuck, asks_stuck;
+	uint64_t n_moves;    /* the last value of probes_moves() that was read, to see progress */
 	bool reading_memory; /* a task of memory_reads.c is under way */
-	uint64_t compare_ns; /* when it reads next for all that unseen_memory.c compares */
+	uint64_t compare_ns; /* when memory_reads.c next reads all processes for unseen_memory.c */
 	uint64_t young_ns;   /* of lacking.c: when the last process was found to lack something */
-	struct timer young;  /* until the next reading of such processes */
+	struct timer young;  /* starts the next reading of such processes */
 	unsigned sets_asked; /* the sets that were asked for at the last tick: 1 << set */
-	struct timer watch;  /* until the next look at what is attached */
+	struct timer watch;  /* starts the next check of the attached probes */
 };
-/* follow_new() with these calls, which are borrowed. */
+/* As follow_new(), with other functions for the jobs. `calls` is borrowed. */
 struct follow *follow_new_with(const struct follow_config *c, const struct follow_calls *calls);
 struct tracked *follow_find(const struct follow *f, struct process_id id);
-/* Finds it, or begins to follow it. If there are too many, the oldest is forgotten. */
+/*
+ * Returns the struct of the process. If there is none, makes it; if there are too many, forgets the
+ * oldest.
+ */
 struct tracked *follow_track(struct follow *f, struct process_id id);
 /*
- * What t runs has changed, so the kernel must be set anew, with these mappings unless newer ones
- * are on their way.
+ * Sets the process anew in the kernel, because its runtimes have changed. Uses m, unless t->m is
+ * set: those mappings are newer.
  */
 void follow_set(struct tracked *t, struct mappings *m);
 
-/* ---- process_problems.c: what was reported last of the processes ---- */
+/* ---- process_problems.c: the problems of processes that were reported last ---- */
 struct process_problems *follow_problems_new(void);
 struct process_problems *follow_problems_free(struct process_problems *p);
 void follow_problems_tell(struct follow *f); /* the caller calls this every second */
 
 /* ---- the parts ---- */
-/* Looks for runtimes, unless nothing is new. likely: `runs` of struct applied. */
+/*
+ * Starts a search for runtimes if mappings or parsed files are new. likely: `runs` of struct
+ * applied.
+ */
 void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely);
 /* Forgets the runtimes: the process has become another program, or is not followed any more. */
 void follow_runtimes_reset(struct tracked *t);
@@ -242,11 +274,17 @@ void follow_runtimes_reset(struct tracked *t);
 void follow_java_tick(struct follow *f);
 void follow_java_reset(struct tracked *t);
 
-/* To be called for a new struct tracked. */
+/* Sets up t->probed of a new struct tracked. */
 void follow_probed_begin(struct tracked *t);
-/* The process's files are known: looks for the places to probe, of the sets that are asked for. */
+/*
+ * To be called when all files of the process are parsed. Starts the search for the places to probe,
+ * for each set that a target asks for.
+ */
 void follow_probed_look(struct tracked *t, struct mappings *m);
-/* Takes the next step: looks, attaches, detaches or reads. */
+/*
+ * Takes the next step for the set: searches for places, attaches or detaches probes, or reads the
+ * heap profile.
+ */
 void follow_probed_advance(struct probed *x);
 void follow_probed_tick(struct follow *f); /* the caller calls this every second */
 void follow_probed_reset(struct tracked *t);
@@ -265,49 +303,63 @@ void follow_probed_tell_not_seen(struct probed *x);
 
 /* ---- go_heap.c ---- */
 /*
- * Reads the process's heap profile if it has one and it is time. asked: the memory events that are
- * asked for.
+ * Reads the Go program's heap profile, if it has one and the next read is due. asked: the memory
+ * events that a target asks for.
  */
 void follow_go_heap_advance(struct tracked *t, unsigned asked);
 
 /* ---- memory_reads.c ---- */
 void follow_memory_tick(struct follow *f); /* the caller calls this every second */
-/* Reads those that lack something only since this time (CLOCK_MONOTONIC). */
+/*
+ * Reads the memory of the processes that were found to lack something after since_ns
+ * (CLOCK_MONOTONIC).
+ */
 void follow_memory_read_young(struct follow *f, uint64_t since_ns);
 
 /* ---- lacking.c ---- */
-/* A look has found these places. */
+/*
+ * To be called when a search has found the places s. Notes whether the process lacks what the set
+ * is for.
+ */
 void follow_lacking_look(struct probed *x, const struct alloc_sites *s);
-/* Since when it lacks something (CLOCK_MONOTONIC); 0: it lacks nothing, as far as is known. */
+/*
+ * Returns since when the process lacks something (CLOCK_MONOTONIC); 0: it is not known to lack
+ * anything.
+ */
 uint64_t follow_lacking_since_ns(const struct tracked *t);
-/* Its memory was read. */
+/* To be called when the memory of the process was read. */
 void follow_lacking_read(struct tracked *t, const struct proc_memory *now);
-void follow_lacking_mappings(struct tracked *t); /* its mappings were read */
-/* Adds the containers of which no process has what the set is for. */
+/* to be called when the mappings of the process were read */
+void follow_lacking_mappings(struct tracked *t);
+/* Adds to `now` the containers in which no process has what the set is for. */
 void follow_lacking_tell(const struct follow *f, enum probe_set set, struct problem_list *now);
 
 /* ---- unseen_memory.c ---- */
-/* all: also if a comparison has begun. */
+/*
+ * Whether the memory of the process must be read for a comparison. all: also if it was read before.
+ */
 bool follow_unseen_is_due(const struct tracked *t, bool all);
-/* Its memory was read. */
+/* To be called when the memory of the process was read. Compares it with what the probes saw. */
 void follow_unseen_compare(struct tracked *t, const struct proc_memory *now);
-void follow_unseen_begin_anew(struct tracked *t); /* new probes are attached */
-/* The events are not asked for any more, or the process is another program. */
+void follow_unseen_begin_anew(struct tracked *t); /* to be called when new probes are attached */
+/*
+ * To be called when the events are not asked for any more, or the process executes another program.
+ */
 void follow_unseen_forget(struct tracked *t);
 
 /* ---- probed_attach.c ---- */
 #define PROBES_COUNTER "podflame_probes_attach_total"
 struct limit_span;
 /*
- * Attaches probes at the sites of the set, in place of those that are attached. span NULL: as long
- * as the process lives.
+ * Posts a job that attaches probes at the places of the set, instead of those that are attached.
+ * span NULL: the probes stay as long as the process lives.
  */
 void follow_probed_attach(struct probed *x, unsigned event_mask, const struct limit_span *span);
 void follow_probed_detach(struct probed *x); /* does nothing if nothing is attached */
 void follow_probed_detach_all(struct follow *f);
 /* The on_stuck function of the probes worker. */
 void follow_probed_stuck(struct worker *w, struct job *job, void *follow);
-/* After n_before tries in a row, the next one comes in 1, 2, 4 ... 60 s. */
+/* Returns the wait before the next try, after n_before waits in a row: 1, 2, 4 ... 60 s. */
 uint64_t follow_probed_later_ns(unsigned n_before);
 uint64_t follow_probed_moves(const struct follow *f); /* see probes_moves() */
 
@@ -315,4 +367,5 @@ uint64_t follow_probed_moves(const struct follow *f); /* see probes_moves() */
 /* From now on x->attached is watched, until follow_probed_unwatch(). */
 void follow_probed_watch(struct probed *x);
 void follow_probed_unwatch(struct probed *x);
-unsigned follow_probed_n_watched(const struct follow *f); /* sets of processes */
+/* the number of watched sets of all processes */
+unsigned follow_probed_n_watched(const struct follow *f);

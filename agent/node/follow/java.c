@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Asks JVMs for their perf maps, because nothing else gives names to their code. A target of their
- * container must say javaAttach: Allowed. A JVM is asked once when it is found, and then for names
- * that were missing, at most once in an interval (java-symbol-file-refresh-defer-interval). The
- * request runs on the attach worker, all else on the loop thread. See docs/perf-maps.md.
+ * container must have javaAttach: Allowed. A JVM is asked when it is found, and again when names
+ * are missing, but at most once in an interval (java-symbol-file-refresh-defer-interval). The
+ * request runs on the attach worker, everything else on the loop thread. See docs/perf-maps.md.
  */
 #include "node/follow/internal.h"
 
 #include <stdlib.h>
 
-#define TRIES_MAX      5 /* in a row, if the problem may pass */
+#define TRIES_MAX      5 /* tries in a row, if the problem may pass */
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
 #define MAILBOX_BYTES  (1u << 16)
 #define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* a request takes at most 20 s */
@@ -25,7 +25,7 @@ struct java_asking {
 	struct java_requests *requests;
 	int result;
 	char problem[RUNTIME_PROBLEM_BYTES];
-	struct mappings *m; /* if it worked: the mappings for the next look */
+	struct mappings *m; /* the mappings after a successful request; NULL: not read */
 };
 
 static const char *version_of(const struct runtime_process *p)
@@ -47,7 +47,7 @@ static void ask_run(struct task *task)
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
 		return;
 	a->result = a->calls->ask_jvm(a->requests, a->id, version_of(a->runtimes), a->problem);
-	if (a->result == 0) /* without mappings the next look still finds the perf map */
+	if (a->result == 0) /* if they cannot be read, the next search still finds the perf map */
 		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
 
@@ -88,8 +88,8 @@ static void ask_done(struct task *task)
 }
 
 /*
- * The JVM's files belong to the pod and may be on a file system that does not answer. The other
- * JVMs go on.
+ * Called when a request is late: the JVM's files belong to the pod and may be on a file system that
+ * does not answer. Another thread then asks the other JVMs.
  */
 static void ask_stuck(struct worker *w, struct job *job, void *follow)
 {
@@ -97,7 +97,7 @@ static void ask_stuck(struct worker *w, struct job *job, void *follow)
 	struct follow *f = follow;
 	struct tracked *t = follow_find(f, a->id);
 
-	(void)w; /* this is work->attach */
+	(void)w; /* w is work->attach */
 	counter_add(counter(ATTACH_COUNTER, "result", "stuck"), 1);
 	if (t) {
 		t->java.refused = true;

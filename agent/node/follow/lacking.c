@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that lack what a set of probes is for: they have not loaded a CUDA driver. A process
- * may load it at any time, with no sample that would show it. So the agent reads how much code the
- * process has mapped, which is a counter of the kernel, and looks at its mappings again only if
- * that has changed. It reads every second, and more often in the first seconds, in which most
- * programs load the driver and allocate. If no process of a container has the driver, or has had it
- * lately, this file reports it. Loop thread.
+ * Watches the processes that lack what a set of probes is for: they have not loaded a CUDA driver.
+ * A process may load the driver at any time, and no sample shows that. So the agent reads a counter
+ * of the kernel, which shows how much code the process has mapped. Only if the counter has changed,
+ * the agent reads the mappings again. It reads the counter every second, and more often in the
+ * first 10 s, in which most programs load the driver and allocate. If no process of a container has
+ * the driver or had it lately, this file reports that to the targets. Loop thread.
  */
 #include "node/follow/internal.h"
 
@@ -13,9 +13,9 @@
 
 #include <stdlib.h>
 
-#define YOUNG_NS      (10 * NSEC_PER_SEC) /* from its first look on */
+#define YOUNG_NS      (10 * NSEC_PER_SEC) /* after the process was first found to lack something */
 #define YOUNG_READ_NS (100 * NSEC_PER_MSEC)
-#define ANSWER_NS     NSEC_PER_SEC	   /* after that, a request for mappings is repeated */
+#define ANSWER_NS     NSEC_PER_SEC	   /* after this time, a request for mappings is repeated */
 #define HAD_NS	      (600 * NSEC_PER_SEC) /* how long a driver of a container is remembered */
 
 static bool reads_young(const struct follow *f)
@@ -41,7 +41,10 @@ void follow_lacking_look(struct probed *x, const struct alloc_sites *s)
 	if (!learn_sites_lack(x->set, s)) {
 		x->lacks_ns = 0;
 	} else if (!x->lacks_ns) {
-		/* If others are young, the timer runs: setting it anew would put off theirs. */
+		/*
+		 * If other processes are young, the timer is set already. To set it again would
+		 * delay their reading.
+		 */
 		if (!reads_young(f))
 			timer_set(f->config.work->loop, &f->young, YOUNG_READ_NS, read_young, f);
 		x->lacks_ns = f->young_ns = now_mono_ns();
@@ -58,10 +61,10 @@ uint64_t follow_lacking_since_ns(const struct tracked *t)
 }
 
 /*
- * Asks for its mappings if it has mapped other code since they were read. The first reading leads
- * to another look, too: what was loaded between the look and this reading would not be seen
- * otherwise. A request may be refused, or the mappings may not be readable for a moment. So it is
- * repeated until they have come.
+ * Requests the mappings if the process has mapped other code since they were read. The first
+ * reading of the counter also leads to a request: the process may have loaded code between the
+ * search and this reading. A request may be refused, or the mappings may not be readable for a
+ * moment. So the request is repeated until the mappings have come.
  */
 void follow_lacking_read(struct tracked *t, const struct proc_memory *now)
 {
@@ -76,7 +79,10 @@ void follow_lacking_read(struct tracked *t, const struct proc_memory *now)
 	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
 }
 
-/* A driver among them may have to wait until it is parsed: a look says so before that. */
+/*
+ * Has the new mappings searched at once. If they contain a driver that is not parsed yet, this
+ * search reports that the driver is there, and a later one finds its places.
+ */
 void follow_lacking_mappings(struct tracked *t)
 {
 	struct libraries *l = &t->libraries;
@@ -87,13 +93,13 @@ void follow_lacking_mappings(struct tracked *t)
 	*l = (struct libraries){.bytes = l->asked_bytes, .asked_bytes = l->asked_bytes};
 }
 
-/* ---- what targets are told ---- */
+/* ---- reports to targets ---- */
 
 struct container {
-	const char *id; /* of owner */
+	const char *id; /* the container_id of `owner` */
 	struct owner *owner;
 	bool has;		 /* one of its processes has the driver */
-	struct probed **lacking; /* those that lack it */
+	struct probed **lacking; /* the processes that lack the driver */
 	size_t n, cap;
 	UT_hash_handle hh;
 };
@@ -138,8 +144,9 @@ static void add_process(struct container **all, struct probed *x)
 }
 
 /*
- * Returns what the processes of a container lack; NULL: one has it, or had it lately, or all are
- * young. A program that starts the ones with the driver remembers that there was one.
+ * Returns what the processes of a container lack. Returns NULL if a process has it or had it
+ * lately, or if all processes are young. Processes with the driver may be short-lived. So each
+ * process that lacks the driver notes when another one had it.
  */
 static const char *lacks(const struct container *c)
 {

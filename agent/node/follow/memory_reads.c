@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads how much memory of which kind processes have, on the os worker, one job at a time: those of
- * unseen_memory.c now and then, and those of lacking.c every second or more often. Loop thread, but
- * for the work on the worker.
+ * Reads how much memory of each kind the processes use, on the os worker, one job at a time.
+ * unseen_memory.c needs it every 10 s for each process, lacking.c every second or more often. Loop
+ * thread, except for the jobs on the worker.
  */
 #include "node/follow/internal.h"
 
@@ -57,7 +57,7 @@ static void add(struct memory_reading *r, const struct tracked *t, bool compare)
 	r->items[r->n++] = (struct memory_item){.id = t->id, .compare = compare};
 }
 
-/* Takes r. */
+/* Takes ownership of r. */
 static void post(struct memory_reading *r)
 {
 	struct follow *f = r->follow;

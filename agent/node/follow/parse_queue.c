@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of files that a worker has yet to read: see internal.h. It owns the queue and what each
- * cgroup has cost. It does not parse: files_index() does. Loop thread, except for the job on the
- * worker.
+ * The queue of files that a worker has to parse: see internal.h. This file owns the queue and the
+ * time that the files of each cgroup took. It does not parse: files_index() does. Loop thread,
+ * except for the job on the worker.
  */
 #include "node/follow/internal.h"
 
@@ -10,7 +10,7 @@
 #include <uthash.h>
 
 #define MAX_WANTED 32768
-/* of one cgroup, so that a pod that makes up files does not fill the queue of others */
+/* limit for one cgroup, so that a pod with very many files does not fill the whole queue */
 #define MAX_EACH     4096
 #define MAX_COSTS    4096
 #define COST_STEP_NS (100 * NSEC_PER_MSEC)
@@ -24,7 +24,7 @@ struct parse_key {
 struct wanted_parse {
 	struct parse_key key;
 	struct mappings *m;
-	size_t k; /* which of the mappings */
+	size_t k; /* the index of the mapping in m */
 	uint64_t cgroup_id;
 	struct process_id *waiting;
 	size_t n_waiting, cap_waiting;
@@ -154,7 +154,7 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 	key.root = q->debug ? q->ops->root(m->root_fd) : 0;
 	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
 	if (w) {
-		/* the cgroup that has cost least decides */
+		/* the order depends on the cgroup that has cost least */
 		if (cost_of(q, cgroup_id) < cost_of(q, w->cgroup_id)) {
 			get_cost(q, w->cgroup_id)->n_wanted--;
 			get_cost(q, cgroup_id)->n_wanted++;
@@ -259,7 +259,7 @@ bool follow_queue_works(const struct follow_queue *q)
 	return q->busy || q->wanted;
 }
 
-/* Older costs count less and less. */
+/* Halves all costs from time to time, so that older costs count less. */
 void follow_queue_tick(struct follow_queue *q)
 {
 	uint64_t now_ns = now_mono_ns();

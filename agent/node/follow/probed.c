@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides which processes get which sets of probes (enum probe_set). Once a process's files are
- * known, the files worker finds the places to probe, which reads its memory. Then the probes worker
- * attaches probes, which waits for RCU. The limit of the container decides whether they stay as
- * long as the process lives or for short spans. Go programs are not probed if they have a heap
- * profile of their own: go_heap.c reads that. probed_attach.c attaches and detaches. Each set of a
- * process goes its own way. Loop thread, but for the work on workers. See docs/memory.md.
+ * Decides which processes get which sets of probes (enum probe_set). When the files of a process
+ * are parsed, the files worker finds the places to probe, for which it reads the memory of the
+ * process. Then the probes worker attaches the probes and waits for RCU. The limit of the container
+ * decides whether the probes stay as long as the process lives or only for short spans. A Go
+ * program that has a heap profile of its own is not probed: go_heap.c reads the profile.
+ * probed_attach.c attaches and detaches. The sets of a process are independent of each other. Loop
+ * thread, except for the jobs on workers. See docs/memory.md.
  */
 #include "node/follow/internal.h"
 
@@ -15,20 +16,21 @@
 
 #define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
 #define ATTACHED_MAX  1024 /* processes of which a set is attached; each has a link per file */
-#define SPANS_MAX     8 /* spans that wait for the worker; the rest are late and have more weight */
-#define AGAIN_NS      (200 * NSEC_PER_MSEC)
-#define AGAIN_MAX     50
-#define LATER_NS      (60 * NSEC_PER_SEC)
+/* limit of spans under way; other spans begin later and then count for more time */
+#define SPANS_MAX 8
+#define AGAIN_NS  (200 * NSEC_PER_MSEC)
+#define AGAIN_MAX 50
+#define LATER_NS  (60 * NSEC_PER_SEC)
 
 /* ---- which events are asked for ---- */
 
 struct wish {
-	unsigned event_mask; /* attached steadily, and in spans */
+	unsigned event_mask; /* events whose probes may stay attached; spans include them */
 	unsigned span_mask;
 	struct limit_span span;
 };
 
-/* The owner of the process's container once that is sure; otherwise NULL. */
+/* Returns the owner of the process's cgroup; NULL: the cgroup is not selected now. */
 static struct owner *owner_of(const struct tracked *t)
 {
 	uint64_t until_ns;
@@ -47,7 +49,7 @@ static unsigned asked_of(const struct probed *x)
 	return mask;
 }
 
-/* Which of the events that are asked for the limit allows, and in what way. */
+/* Returns which of the requested events the limit allows, steadily or in spans. */
 static struct wish wish_of(const struct probed *x, unsigned asked)
 {
 	const struct tracked *t = x->tracked;
@@ -120,8 +122,8 @@ void follow_probed_tell_not_seen(struct probed *x)
 }
 
 /*
- * Reads its mappings again, as if a sample had come. A process that is not probed yet does not
- * report that it has started its runtime.
+ * Has the mappings of the process read again, as after a new sample. Otherwise the agent would not
+ * learn that a process without probes has started its runtime.
  */
 static void look_again(void *arg)
 {
@@ -129,7 +131,7 @@ static void look_again(void *arg)
 	const struct tracked *t = x->tracked;
 	const struct follow_config *c = &t->follow->config;
 
-	x->looked_mask = 0; /* also if they cannot be read */
+	x->looked_mask = 0; /* the search is repeated even if the mappings cannot be read */
 	c->ops->read_mappings(c->ops_arg, t->id, t->exec_id, t->cgroup_id);
 }
 
@@ -161,10 +163,11 @@ static void take_sites(struct probed *x, struct looking *l)
 		return;
 	follow_lacking_look(x, l->sites);
 	if (l->sites->own_heap)
-		follow_unseen_forget(x->tracked); /* there is no comparison for these */
+		/* processes with a heap of their own are not compared */
+		follow_unseen_forget(x->tracked);
 	/*
-	 * Mappings change often, allocators seldom do. If they are the same, the probes stay, and
-	 * so does what is known to live.
+	 * Mappings change often, allocators seldom do. If the places are the same, the probes stay
+	 * attached, and the kernel keeps what it knows of memory in use.
 	 */
 	if (x->sites && learn_sites_equal(l->sites, l->m, x->sites, x->m)) {
 		learn_sites_take_over(x->sites, l->sites);
@@ -191,7 +194,7 @@ static void look_done(struct task *task)
 		follow_probed_advance(x);
 		if (!x->looking &&
 		    (task->refused || (probes_may_pass(l->result) && l->result != -EAGAIN)))
-			x->looked_mask = 0; /* again with the next tick */
+			x->looked_mask = 0; /* the next tick searches again */
 	}
 	alloc_sites_free(l->sites);
 	proc_mappings_unref(l->m);
@@ -203,7 +206,7 @@ static void look(struct probed *x, struct mappings *m, unsigned event_mask)
 	struct looking *l;
 
 	if (x->looking || x->lent) {
-		/* That look may miss what is new, so another one follows it. */
+		/* The search under way may miss what is new, so another one follows it. */
 		x->looked_mask = 0;
 		return;
 	}
@@ -211,7 +214,7 @@ static void look(struct probed *x, struct mappings *m, unsigned event_mask)
 	l->follow = t->follow;
 	l->id = t->id;
 	l->set = x->set;
-	l->m = m ? proc_mappings_ref(m) : NULL; /* the job reads them if NULL */
+	l->m = m ? proc_mappings_ref(m) : NULL; /* NULL: the job reads the mappings */
 	l->exec_id = t->exec_id;
 	l->event_mask = event_mask;
 	l->process.tgid = (uint32_t)t->id.tgid;
@@ -220,7 +223,7 @@ static void look(struct probed *x, struct mappings *m, unsigned event_mask)
 	l->process.task.done = look_done;
 	l->process.task.job.deadline_ns = LOOK_LIMIT_NS;
 	x->looking = true;
-	x->looked_mask = event_mask; /* no second look for the same events */
+	x->looked_mask = event_mask; /* no second search for the same events */
 	work_post_process(t->follow->config.work, &l->process, 4096);
 }
 
@@ -259,7 +262,7 @@ static bool may_attach(struct probed *x)
 	if (x->busy || !x->sites || !x->sites->n)
 		return false;
 	if (!kernel_active(f->config.kernel))
-		return false; /* the programs are being unloaded */
+		return false; /* the programs are unloaded, or will be */
 	if (now_ns < x->next_ns) {
 		timer_set(f->config.work->loop, &x->timer, x->next_ns - now_ns, span_due, x);
 		return false;
@@ -271,8 +274,8 @@ static bool may_attach(struct probed *x)
 }
 
 /*
- * Begins a span, for events that were not tried yet or that cost too much to be attached steadily.
- * It includes the events that are attached steadily.
+ * Begins a span, for events whose cost is not known yet or is too high for probes that stay
+ * attached. The span includes the events whose probes may stay attached.
  */
 static void probe_span(struct probed *x, const struct wish *w)
 {
@@ -294,7 +297,7 @@ static void probe(struct probed *x, const struct wish *w)
 	if (!w->event_mask || (x->attached && x->attached_mask == w->event_mask && !x->stale))
 		return;
 	if (!x->refused)
-		x->next_ns = 0; /* it was the time of a span */
+		x->next_ns = 0; /* next_ns was the start of the next span */
 	if (!may_attach(x))
 		return;
 	x->stale = false;
@@ -302,8 +305,8 @@ static void probe(struct probed *x, const struct wish *w)
 }
 
 /*
- * The events are not asked for any more, so the problem is not reported. If they are asked for
- * again, it is.
+ * Forgets the problem, because no target asks for the events any more. If a target asks for them
+ * again, a new search finds the problem again.
  */
 static void forget_problem(struct probed *x)
 {
@@ -315,7 +318,8 @@ static void forget_problem(struct probed *x)
 }
 
 /*
- * The next span does not stand for a time in which spans were not allowed: it counts as the first.
+ * Forgets the last span while no spans are allowed. The next span then counts as the first: it does
+ * not stand for the time without spans.
  */
 static void forget_span(struct probed *x, const struct wish *w)
 {

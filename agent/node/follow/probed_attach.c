@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attaches a set of probes to a process, for a span or for as long as it lives, and detaches it.
- * Both wait for RCU, so they run on the probes worker. This file also reports jobs that do not come
- * back. probed.c decides what is attached, and probed_watch.c watches it. Loop thread, except for
- * the work on the probes worker.
+ * Attaches a set of probes to a process, for a span or for as long as the process lives, and
+ * detaches it. Attaching and detaching wait for RCU, so they run on the probes worker. This file
+ * also reports jobs that are blocked. probed.c decides what is attached, and probed_watch.c watches
+ * it. Loop thread, except for the jobs on the probes worker.
  */
 #include "node/follow/internal.h"
 
@@ -16,17 +16,20 @@
 
 #define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes 1 s at most, RCU 0.1 s */
 #define PROBES_NICE	(-15)
-#define LATE_MAX	3.0		    /* after a long span, at most three more waits */
+#define LATE_MAX	3.0 /* after a slow span, the next one is late by at most three periods */
 #define REFUSED_NS	(60 * NSEC_PER_SEC) /* until the next try after the kernel refused */
-#define AGAIN_NS	NSEC_PER_SEC	    /* the same at first, if the reason may pass */
-/* After this many -EAGAIN in a row, programs are loaded and urgent detaching has ended: reports. */
+#define AGAIN_NS	NSEC_PER_SEC	    /* the first of these waits, if the reason may pass */
+/*
+ * After this many -EAGAIN in a row, the problem is reported. Programs that are being loaded and
+ * urgent detaching also cause -EAGAIN, but they take less time.
+ */
 #define AGAIN_TOLD 4
 
 struct probing {
 	struct task task;
 	struct follow *follow;
 	struct process_id id; /* one of the processes, if there are several */
-	enum probe_set set;   /* one of its sets */
+	enum probe_set set;   /* the set, or one of the sets */
 };
 struct detaching {
 	struct probing p;
@@ -39,7 +42,7 @@ struct attaching {
 	struct site_files files;
 	uint64_t cgroup_id;
 	struct limit_span span; /* span_ns 0: as long as the process lives */
-	struct span_end before; /* the end of its last span; 0: there was none */
+	struct span_end before; /* the end of the last span of the process; 0: there was none */
 	struct attached *old;	/* the probes to change; NULL: none */
 	/* results */
 	struct attached *attached;
@@ -47,8 +50,8 @@ struct attaching {
 	struct limit_spent spent;
 	struct span_end end;
 	/*
-	 * How long the probes of a span were in place, as far as is known: attaching and detaching
-	 * are slow if CPUs are busy.
+	 * An estimate of how long the probes of a span were attached, with the time for attaching
+	 * and detaching, which are slow if CPUs are busy.
 	 */
 	uint64_t in_place_ns;
 	int result;
@@ -59,7 +62,7 @@ static struct probing probing_of(const struct probed *x)
 	return (struct probing){.follow = x->tracked->follow, .id = x->tracked->id, .set = x->set};
 }
 
-/* NULL: the process is not followed any more. */
+/* Returns the set for which the job runs; NULL: the process is not followed any more. */
 static struct probed *probed_of(const struct probing *p)
 {
 	struct tracked *t = follow_find(p->follow, p->id);
@@ -72,7 +75,7 @@ uint64_t follow_probed_moves(const struct follow *f)
 	return f->calls->probes->moves(kernel_probes(f->config.kernel));
 }
 
-/* CPU time of a process up to now; 0: it is gone. */
+/* Returns the CPU time of a process up to now; 0: the process has ended. */
 static uint64_t process_cpu_ns(uint64_t tgid)
 {
 	struct timespec t;
@@ -84,9 +87,9 @@ static uint64_t process_cpu_ns(uint64_t tgid)
 }
 
 /*
- * Waits until the span is over. The CPU time of the process shows which part of its work was
- * recorded. clocks: opened before the probes were attached; without them the process's own clock is
- * used.
+ * Waits until the span is over. Stores how much CPU time the process used in the span and before
+ * it, because that shows which part of its work was recorded. clocks: the clocks of its threads,
+ * opened before the probes were attached. If there are none, the process's own clock is used.
  */
 static void wait_span(struct attaching *a, const struct probe_calls *calls,
 		      const struct limit_clocks *clocks)
@@ -110,12 +113,12 @@ static void wait_span(struct attaching *a, const struct probe_calls *calls,
 }
 
 /*
- * While this thread waits for a CPU, a process pays for probes that should be gone. So it raises
- * its priority. If that is not allowed, it waits.
+ * Raises the priority of this thread. Otherwise it may wait for a CPU while probes that should be
+ * detached slow a process down. If that is not permitted, the priority stays as it is.
  */
 static void hurry(void)
 {
-	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* of this thread alone */
+	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* only of this thread */
 }
 
 static void attach_run(struct task *task)
@@ -139,13 +142,16 @@ static void attach_run(struct task *task)
 	start_ns = now_mono_ns();
 	a->result = calls->attach(p, a->p.set, a->p.id, &a->files.process, a->files.files,
 				  a->files.n_files, &a->attached, &a->refused);
-	/* If a file did not answer in time, the work of the process meanwhile does not count. */
+	/*
+	 * If attaching took too long because of a file, the work of the process in that time does
+	 * not count: the span counts as the first one.
+	 */
 	if (now_mono_ns() > start_ns + PROBES_LIMIT_NS)
 		a->before = (struct span_end){0};
 	if (a->result == 0 && a->span.span_ns) {
 		/*
-		 * Detaching takes as long as attaching. After that it waits for RCU, which costs
-		 * the process nothing.
+		 * An estimate: detaching takes as long as attaching. The wait for RCU after it
+		 * costs the process nothing.
 		 */
 		a->in_place_ns = 2 * (now_mono_ns() - start_ns);
 		wait_span(a, calls, &clocks);
@@ -165,7 +171,10 @@ static void detach_run(struct task *task)
 					       d->n);
 }
 
-/* The task has size 0, so it is never refused, and probes are always detached. */
+/*
+ * The task adds no bytes to the queue, which so has room for all tasks. No task is refused, and
+ * probes are always detached.
+ */
 static void post(struct probing *p)
 {
 	struct follow *f = p->follow;
@@ -175,7 +184,7 @@ static void post(struct probing *p)
 	work_post(f->config.work, f->config.work->probing, &p->task, 0);
 }
 
-/* ---- jobs that do not come back, for a file that cannot be read (NFS) or for the kernel ---- */
+/* ---- jobs that are blocked by a file that cannot be read (NFS) or by the kernel ---- */
 
 static void forget_refusal(struct probed *x)
 {
@@ -191,8 +200,8 @@ static void came_back(struct probing *p)
 	struct probed *x = probed_of(p);
 
 	/*
-	 * Otherwise the problem would be reported until probes are attached again, which may be
-	 * never. A later refusal stays.
+	 * Removes the problem that this job caused. Otherwise it would be reported until probes are
+	 * attached again, which may be never. The problem of a later refusal stays.
 	 */
 	if (x && x->stuck == p)
 		forget_refusal(x);
@@ -205,8 +214,8 @@ static void came_back(struct probing *p)
 }
 
 /*
- * Classic uprobes need a link per place, which takes long for many processes. A worker that is slow
- * is not stuck.
+ * Whether the worker has made progress since the last check: then it is slow, but not blocked.
+ * Classic uprobes need a link per place, which takes long for many processes.
  */
 static bool gets_on(struct follow *f)
 {
@@ -233,7 +242,7 @@ void follow_probed_stuck(struct worker *w, struct job *job, void *follow)
 	counter_add(counter(PROBES_COUNTER, "result", "stuck"), 1);
 	log_warn("probes of process %llu: %s", (unsigned long long)p->id.tgid, why);
 	if (x) {
-		/* until this job has come back and another has succeeded */
+		/* until this job has come back or another one has succeeded */
 		x->refused = true;
 		x->stuck = p;
 		follow_probed_set_problem(x, "its probes are being attached or detached: ", why);
@@ -249,7 +258,7 @@ static void detach_done(struct task *task)
 	free(d->items);
 }
 
-/* of: whose items these are, or one of them. Takes the array. */
+/* of: the process and set of the items, or of one of them. Takes ownership of the array. */
 static void detach(const struct probing *of, struct attached **items, size_t n)
 {
 	struct detaching *d = xcalloc(1, sizeof(*d));
@@ -273,8 +282,8 @@ uint64_t follow_probed_later_ns(unsigned n_before)
 }
 
 /*
- * After a refusal that may pass, the first tries come sooner. All processes of the node may be
- * refused at once.
+ * Returns the wait after a refusal. If the reason may pass, the first tries come soon. Later ones
+ * come less often, because all processes of the node may be refused at once.
  */
 static uint64_t again_ns(struct probed *x, int result)
 {
@@ -294,8 +303,8 @@ static void refused(struct probed *x, int result)
 /* ---- attached ---- */
 
 /*
- * If the probes were in place longer than planned, the next span comes later, so that they cost no
- * more.
+ * Returns by how much the next span is put off because the probes were attached longer than
+ * planned. So the spans cost no more than planned.
  */
 static uint64_t late_ns(const struct attaching *a)
 {
@@ -332,7 +341,10 @@ static void take_attached(struct probed *x, struct attaching *a)
 		return;
 	}
 	if (x->attached)
-		return; /* of two, the first stays */
+		/*
+		 * probes are attached already: these stay, and attach_done() detaches the new ones
+		 */
+		return;
 	keep_attached(x, a);
 	x->attached_mask = a->files.process.event_mask;
 }
@@ -398,7 +410,7 @@ void follow_probed_attach(struct probed *x, unsigned event_mask, const struct li
 	post(&a->p);
 }
 
-/* The probes that were attached until now; NULL: none. */
+/* Takes the attached probes out of x. Returns NULL if there are none. */
 static struct attached *end(struct probed *x)
 {
 	struct attached *old = take_away(x);
@@ -406,7 +418,7 @@ static struct attached *end(struct probed *x)
 	if (!old)
 		return NULL;
 	x->attached_mask = 0;
-	/* until here all allocations were recorded */
+	/* all allocations up to now were recorded */
 	x->span_end = (struct span_end){process_cpu_ns(x->tracked->id.tgid), now_mono_ns()};
 	return old;
 }

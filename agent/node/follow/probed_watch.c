@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Watches the probes that are attached as long as a process lives. The process may begin to
- * allocate much at any time. If its probes stall it too long then, this file detaches them. If the
- * thread has ended by which the process is probed, they are attached anew. Loop thread.
+ * allocate much at any time. If its probes then stall it too long, this file detaches them. If the
+ * thread by which the process is probed has ended, this file has the probes attached by another
+ * thread. Loop thread.
  */
 #include "node/follow/internal.h"
 
-#define WATCH_NS      (10 * NSEC_PER_MSEC) /* half of maxStall's default */
-#define WATCH_EACH_NS (NSEC_PER_MSEC / 10) /* per set of a process; a look takes 1.3 us, or 4 us */
-#define THREAD_NS     NSEC_PER_SEC /* between looks at the thread of probes that outlive it */
+#define WATCH_NS (10 * NSEC_PER_MSEC) /* half of maxStall's default */
+/* added for each watched set; a check takes 1.3 to 4 us */
+#define WATCH_EACH_NS (NSEC_PER_MSEC / 10)
+#define THREAD_NS     NSEC_PER_SEC /* between two checks of the thread of probes that outlive it */
 #define LOST_OFTEN_NS (60 * NSEC_PER_SEC)
 
 static const struct probe_calls *calls_of(const struct probed *x)
@@ -34,10 +36,10 @@ static void look_at(struct probed *x)
 }
 
 /*
- * The thread by which the process is probed has ended: the agent probes it by another thread at
- * once. Where threads end again and again, the probes miss something each time, and attaching
- * anew would keep the worker from other processes: then the process has no probes for 1, 2, 4 ...
- * 60 s.
+ * Called when the thread by which the process is probed has ended. Has the probes attached by
+ * another thread at once. If such threads end again and again, the probes miss something each time,
+ * and attaching takes the worker's time from other processes. So then the process has no probes for
+ * 1, 2, 4 ... 60 s.
  */
 static void take_loss(struct probed *x, bool lately)
 {
@@ -56,8 +58,8 @@ static void take_loss(struct probed *x, bool lately)
 }
 
 /*
- * Most probes outlive their thread until other probes are detached. As long as none are, the thread
- * is checked only now and then.
+ * Whether it is time to check the thread. Most probes outlive their thread until other probes are
+ * detached. As long as no probes are detached, the thread is checked only once in THREAD_NS.
  */
 static bool is_thread_due(struct probed *x)
 {
@@ -80,7 +82,7 @@ static void look_for_thread(struct probed *x)
 	if (calls_of(x)->attached_lost(x->attached)) {
 		if (!proc_has_ended((uint32_t)x->tracked->id.tgid))
 			take_loss(x, lately);
-	} else if (x->lost_ns && !lately && x->sites) { /* NULL while they are lent */
+	} else if (x->lost_ns && !lately && x->sites) { /* sites is NULL while it is lent */
 		x->lost_ns = 0;
 		x->n_lost = 0;
 		follow_probed_tell_not_seen(x);

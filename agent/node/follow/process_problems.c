@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reports to the targets what the processes that are followed lack. It owns what was reported last.
- * The other files of this module find the problems. Loop thread.
+ * Reports the problems of the followed processes to the targets. It owns the list of the problems
+ * that were reported last. The other files of this module find the problems. Loop thread.
  */
 #include "node/follow/internal.h"
 
 #include <stdlib.h>
 
-typedef const char *problem_of(const struct tracked *t); /* NULL: no problem */
+typedef const char *problem_of(const struct tracked *t); /* NULL: the process has no problem */
 /* Adds the containers that have the problem. */
 typedef void containers_with(const struct follow *f, struct problem_list *now);
 
@@ -88,7 +88,10 @@ static void collect(struct follow *f, struct problem_list *now, problem_of *text
 	}
 }
 
-/* Nothing went wrong. The targets get this text because their users cannot see it otherwise. */
+/*
+ * Reports processes with goroutines that off-cpu cannot see. This is no failure: the targets get
+ * the text because their users cannot see it otherwise.
+ */
 static void tell_parked(struct follow *f)
 {
 	static const struct problem what = {

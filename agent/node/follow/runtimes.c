@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the runtimes of the processes that are followed. The files worker looks when a process's
+ * Finds the runtimes of the processes that are followed. The files worker searches when a process's
  * files or mappings are new, and again while a runtime is just starting. The result goes to the
- * pipeline, which reads names, and to the kernel. Loop thread, except for the look.
+ * pipeline, which reads names, and to the kernel. Loop thread, except for the search.
  */
 #include "node/follow/internal.h"
 
@@ -22,7 +22,7 @@ struct runtimes_look {
 	int result;
 };
 
-/* ---- a look ---- */
+/* ---- a search ---- */
 
 static void look_run(struct task *task)
 {
@@ -62,7 +62,10 @@ static void on_timer(void *arg)
 	proc_mappings_unref(m);
 }
 
-/* Tries again later: a runtime starts within milliseconds, or only when its program uses it. */
+/*
+ * Searches again later, first soon and then less often: a runtime starts within milliseconds, or
+ * only when its program uses it.
+ */
 static void look_later(struct tracked *t, struct mappings *m)
 {
 	static const unsigned waits_ms[] = {20, 50, 100, 200, 500, 1000, 2000, 5000};
@@ -74,7 +77,10 @@ static void look_later(struct tracked *t, struct mappings *m)
 	timer_set(t->follow->config.work->loop, &r->timer, ms * NSEC_PER_MSEC, on_timer, t);
 }
 
-/* A runtime is just starting, or something was missing for a moment. */
+/*
+ * Whether a later search may find more: a runtime is just starting, or something was missing for a
+ * moment.
+ */
 static bool is_to_come(const struct runtimes_look *l)
 {
 	return l->process.task.refused || (l->result == 0 && l->found.again) ||
@@ -130,7 +136,7 @@ static void start(struct tracked *t, struct mappings *m)
 {
 	struct runtimes_look *l;
 
-	if (t->runs.looking) { /* on a thread that the process may have blocked */
+	if (t->runs.looking) { /* the process may have blocked the thread of the search under way */
 		proc_mappings_unref(t->runs.m);
 		t->runs.m = proc_mappings_ref(m);
 		return;

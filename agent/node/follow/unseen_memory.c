@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks whether the probes of allocators miss memory, of each process whose allocators are probed
- * all the time: compares how much memory the process uses with what the probes saw. Go and Java are
- * left out: they have heaps of their own, which other reasons report. memory_reads.c reads the
- * memory. Loop thread.
+ * Checks whether the probes of allocators miss memory. For each process whose probes stay attached,
+ * it compares how much memory the process uses with what the probes saw. Go and Java are left out,
+ * because they have heaps of their own, for which other problems are reported. memory_reads.c reads
+ * the memory. Loop thread.
  */
 #include "node/follow/internal.h"
 
@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* The sampleBytes of the event whose bytes probes_attached_bytes() returns. */
+/* Returns the sampleBytes of the event whose bytes probes_attached_bytes() returns. */
 static uint64_t sample_bytes(const struct tracked *t)
 {
 	uint64_t until_ns, bytes = 0;
