@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What targets ask for, of uprobes and off-cpu, and the text of their conditions for events
- * that are refused (OverBudget) or estimated (Estimated). Loop thread.
+ * Finds out whether the targets of a container have changed, and reports to targets which of their
+ * events of off-cpu and uprobes are refused (OverBudget) or estimated (Estimated). Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -55,7 +55,7 @@ struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, 
 	return x;
 }
 
-/* ---- what targets are told ---- */
+/* ---- reports to targets ---- */
 
 static const char *refusal_text(enum refusal why)
 {
@@ -87,8 +87,8 @@ static char *refused_text(const struct limit *o, const struct payer *p, enum eve
 }
 
 /*
- * The share from which the values come, as it is reported. 0: the values are complete, so nothing
- * is reported.
+ * Returns the share of the hits from which the values of an event come, as it is reported. 0: the
+ * values are complete, so nothing is reported.
  */
 static uint32_t share_of(const struct limit *o, struct payer *p, enum event e)
 {

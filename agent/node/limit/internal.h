@@ -80,9 +80,9 @@ double limit_percent(const struct payer *p);
 void limit_watch_traps(struct limit *o, struct payer *p, uint64_t elapsed_ns,
 			   uint64_t cpu_ns);
 /*
- * The cost of a hit. If a hit is taken, its stack is walked, which costs more. The kernel counts
- * how many of the hits are taken. Before its first count, hits count as taken only if sampleBytes
- * is 1.
+ * Returns the cost of a hit. If a hit is taken, its stack is walked, which costs more. The kernel
+ * counts how many of the hits are taken. Before its first count, hits count as taken only if
+ * sampleBytes is 1.
  */
 uint64_t limit_hit_ns(const struct limit *o, const struct payer *p, enum probe_set set);
 /* conditions.c: see limit_estimate(). */

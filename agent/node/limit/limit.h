@@ -40,8 +40,9 @@ void limit_usage(struct limit *l, const struct probe_usage *u, size_t n, uint64_
 enum limit_mode {
 	LIMIT_STEADY,
 	/*
-	 * The counted event of a set: its probes are attached for the spans in ret_span. For the
-	 * first decision, both events of the set use spans, which measure their cost.
+	 * The probes are attached for short spans, as ret_span says. Only the counted event of a
+	 * set has this mode for long. The live event may have it until spans have measured its
+	 * cost.
 	 */
 	LIMIT_SPANS,
 	LIMIT_REFUSED, /* not attached (OverBudget) */
@@ -71,10 +72,9 @@ struct limit_hits { /* of one process and set, since the last call */
 	uint64_t n, elapsed_ns;
 };
 /*
- * For a process that has the probes of a set steadily. *stall_ns belongs to the process and the
- * set; the caller sets it to 0 at first. Returns true if the probes
- * stall the process too long. The modes have changed then, and the caller must detach the probes
- * now.
+ * Checks whether the probes of a set that stay attached stall the process too long. If so, changes
+ * the modes and returns true, and the caller must detach the probes now. *stall_ns belongs to the
+ * process and the set; the caller sets it to 0 at first.
  */
 bool limit_stalled(struct limit *l, uint64_t cgroup_id, enum probe_set set,
 		   const struct limit_hits *x, double *stall_ns);
@@ -87,7 +87,7 @@ struct estimate {
 	uint32_t ppm, error_ppm;
 };
 /*
- * The estimate for the values of the last drain. The caller must have passed the usage of this
- * drain before.
+ * Returns the estimate for the values of the last drain. The caller must have passed the usage of
+ * this drain before.
  */
 struct estimate limit_estimate(const struct limit *l, uint64_t cgroup_id, enum event e);

@@ -8,8 +8,8 @@
 #include <math.h>
 
 /*
- * What each wait of a selected thread costs more than a wait of another thread (offcpu_bench: 11
- * ns; some 40 ns with 300,000 waits a second, after which the caches are cold).
+ * By how much each wait of a selected thread costs more than a wait of another thread
+ * (offcpu_bench: 11 ns; some 40 ns with 300,000 waits a second, after which the caches are cold).
  */
 #define PASSED_NS 40
 /* what noting a wait costs: at the switch, at the wakeup, and when the thread runs */
@@ -21,11 +21,11 @@
  */
 #define NOTE_PART 0.5
 /*
- * This costs 10 ns per wait. If the share were smaller, one long wait would count for too many
- * others.
+ * The smallest share of waits that is noted. Noting this share costs 10 ns per wait. With a smaller
+ * share, one long wait would count for too many others.
  */
 #define NOTE_MIN     (1.0 / 32)
-#define KEEP_MIN     (1.0 / 1024) /* this costs 3 ns per wait */
+#define KEEP_MIN     (1.0 / 1024) /* the smallest share that is kept; it costs 3 ns per wait */
 #define SHARE_RAISE  2.0	  /* in a round, a share grows at most by this factor */
 #define SHARE_INSIDE 1.2	  /* a share grows only if it could grow by this factor */
 #define MIN_SWITCHES 100	  /* a round with fewer switches is too short for a measurement */
@@ -40,7 +40,10 @@ static uint32_t from_share(double share, double least)
 	return share >= 1 ? UINT32_MAX : (uint32_t)(fmax(share, least) * 4294967296.0 - 1);
 }
 
-/* The next share. If it must fall, it falls at once; it rises in steps. */
+/*
+ * Returns the next share. `fits`: the share that the limit allows. A share falls at once, but rises
+ * in steps.
+ */
 static double next_share(double share, double fits)
 {
 	if (fits < share)
@@ -62,7 +65,10 @@ struct off_shares limit_off_shares(struct off_shares now, const struct switches 
 				  from_share(keep * SHARE_RAISE, KEEP_MIN));
 	note = next_share(note, NOTE_PART * budget_ns / (hits * NOTED_NS));
 	note = fmin(fmax(note, NOTE_MIN), 1);
-	/* An upper bound: a kept wait needs no walk if its stack is the same as the one before. */
+	/*
+	 * This counts a walk for each kept wait, which is an upper bound: if the stack is the same
+	 * as that of the wait before, no walk is needed.
+	 */
 	keep = next_share(keep,
 			  fmax(budget_ns - hits * note * NOTED_NS, 0) / (hits * LIMIT_WALK_NS));
 	return OFF_SHARES(from_share(note, NOTE_MIN), from_share(fmin(keep, note), KEEP_MIN));

@@ -18,7 +18,7 @@
 /* used until measured: a program takes 4 us, and five times that with cold caches */
 #define UNMEASURED_NS 20000
 #define MIN_SAMPLES   50 /* the mean of fewer samples is not used */
-/* the rate is raised only if the cost is then this far below the limit */
+/* the rate is raised only if the cost would be below this part of the limit */
 #define RESTORE_FRACTION 0.8
 
 struct lowered {
@@ -34,7 +34,7 @@ struct rates {
 	struct lowered *lowered;
 	struct problem_list told;
 	/*
-	 * ticks_ns: run time of the programs at the begin of the round; n_samples: samples since
+	 * ticks_ns: run time of the programs at the start of the round; n_samples: samples since
 	 * then
 	 */
 	uint64_t ticks_ns, n_samples;

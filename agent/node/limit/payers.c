@@ -14,7 +14,7 @@
 
 /* ---- payers ---- */
 
-/* The growth of a counter. A counter starts at 0 when the programs are loaded again. */
+/* Returns the growth of a counter. A counter starts at 0 when the programs are loaded again. */
 static uint64_t since(uint64_t last, uint64_t now)
 {
 	return now >= last ? now - last : now;
@@ -69,9 +69,10 @@ static void forget(struct limit *o, struct payer *p)
 }
 
 /*
- * If there is a limit, off-cpu and each set of uprobes get an equal part of it, if a target asks
- * for them. So all together stay within it. The events of a set use the same traps, so they share
- * their part.
+ * Returns the part of the limit that off-cpu or one set of uprobes may use. Off-cpu and the sets
+ * that targets ask for get equal parts, so all together stay within the limit. The events of a set
+ * use the same traps, so they share the part of the set. A limit of 100 % is no limit, so it is not
+ * divided.
  */
 double limit_percent(const struct payer *p)
 {
@@ -144,7 +145,7 @@ static void read_run(struct task *task)
 }
 
 /*
- * The CPU time that the cgroup used since the last round. If it is not known, it is assumed that
+ * Returns the CPU time that the cgroup used since the last round. If it is not known, assumes that
  * the cgroup used one CPU all the time.
  */
 static uint64_t take_cpu(struct payer *p, const struct cpu_time *x, uint64_t elapsed_ns)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules: how much of an event a container's limit allows, given the cost until now. Pure functions:
- * no clock and no I/O. payers.c keeps the accounts. docs/memory.md and docs/off-cpu.md explain
- * the cost of hits.
+ * rules: compute how much of an event the limit of a container allows, from the cost until now.
+ * Pure functions: no clock and no I/O. payers.c keeps the accounts. docs/memory.md and
+ * docs/off-cpu.md explain the cost of hits.
  */
 #pragma once
 
@@ -50,9 +50,9 @@ enum refusal {
 	REFUSAL_SHORT,	   /* the time that maxStall allows is too short to see anything */
 	REFUSAL_RARE,	   /* the part of the time that the limit allows is too small */
 };
-/* The share of the CPU time that traps take while probes are attached, from 0 to 1. */
+/* Returns the share of the CPU time that traps take while probes are attached, from 0 to 1. */
 double limit_load(const struct traps *t, uint64_t trap_ns);
-/* The first span of a container. It is short for every container. */
+/* Returns the first span of a container, which is short for every container. */
 struct limit_span limit_trial(const struct trap_limit *l);
 /*
  * Returns the mode for a container with this cost. now: its mode until now. It changes back to
@@ -69,15 +69,15 @@ enum limit_mode limit_decide(enum event e, enum limit_mode now, const struct tra
 bool limit_exceeded(const struct traps *recent, const struct traps *lately,
 		       const struct trap_limit *l);
 /*
- * For a process whose probes are attached steadily. The caller calls this a few times in each
- * max_stall. *stall_ns is the time by which the probes delayed the process recently, less twice the
- * limit. Returns whether it is too long. cpus: how many CPUs the container uses.
+ * Returns whether probes that stay attached stall the process too long. The caller calls this a few
+ * times in each max_stall. *stall_ns is the time by which the probes delayed the process recently,
+ * less twice the limit. cpus: how many CPUs the container uses.
  */
 bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
 		     const struct trap_limit *l);
 /*
- * The spans of a counted event after a stall, until they have measured its cost. Each span may
- * stall the process for as long as maxStall again. All spans together stay within the limit.
+ * Returns the spans of a counted event after a stall, until they have measured its cost. Each span
+ * may stall the process for as long as maxStall again. All spans together stay within the limit.
  */
 struct limit_span limit_after_stall(const struct trap_limit *l);
 
@@ -112,9 +112,9 @@ struct planned_spans {
 struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
 				       unsigned n_spans);
 /*
- * One standard error of a sum, in ppm of the sum. square: the sum of squares in units^2 >> 20, as
- * the kernel computes it.
+ * Returns one standard error of a sum, in ppm of the sum. square: the sum of squares in units^2 >>
+ * 20, as the kernel computes it.
  */
 uint32_t limit_error_ppm(uint64_t value, uint64_t square);
-/* the errors of two independent causes together */
+/* returns the error from two independent causes together */
 uint32_t limit_errors_ppm(uint32_t a, uint32_t b);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For how many hits the spans of an event stand, and how exact that is. Pure functions: no clock
- * and no I/O. Any thread may call them.
+ * Computes for how many hits the spans of an event stand, and how exact that number is. Pure
+ * functions: no clock and no I/O. Any thread may call them.
  */
 #include "node/limit/rules.h"
 
 #include <math.h>
 
 #define SPANS_WEIGHT 0.95 /* weight of the old sums when a span is added */
-#define SHARE_WEIGHT 0.5  /* the same for the sums of the share, which changes from span to span */
+/* this weight for the sums of the share, which changes from span to span */
+#define SHARE_WEIGHT 0.5
 /* variance of the time from span to span, which is 0.5 to 1.5 times its mean */
 #define WAIT_VARIANCE  (1.0 / 12)
 #define TRAP_UNCERTAIN 0.3 /* a hit may cost this share more if caches are cold */
@@ -17,8 +18,8 @@
 static double work(double cpu_ns, double traps_ns)
 {
 	/*
-	 * The process hit probes, so it did some work, even if traps took almost all of its
-	 * CPU time.
+	 * The process has hit probes, so it did some work, even if traps seem to have taken almost
+	 * all of its CPU time.
 	 */
 	return fmax(cpu_ns - traps_ns, cpu_ns * (1 - LIMIT_LOAD_MAX) / 2);
 }
@@ -72,8 +73,8 @@ static double share_of(const struct spans *s, double duty)
 }
 
 /*
- * The error of a sum over n spans, in relation to the sum. It has two causes: the spans differ, and
- * their number varies.
+ * Returns the error of a sum over n spans, in relation to the sum. It has two causes: the spans
+ * differ, and their number varies.
  */
 static double spans_error(const struct spans *s, unsigned n)
 {
@@ -95,8 +96,9 @@ struct estimate limit_span_estimate(const struct spans *s, const struct planned_
 		.error_ppm = limit_errors_ppm(
 			error_ppm(spans_error(s, n_spans) * sqrt(1 - share)),
 			/*
-			 * All spans have the same error of this kind, but a window adds squares of
-			 * errors.
+			 * All spans of a window have the same error, but the errors of a window are
+			 * added as squares. So this error is multiplied by the root of the number
+			 * of spans.
 			 */
 			error_ppm(TRAP_UNCERTAIN * load / (1 - load) * sqrt(fmax(p->a_window, 1)))),
 	};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides for each container whether the probes of a set are attached steadily, in spans or not at
- * all: for each event of each set by itself. It uses the cost of trials, spans and rounds. rules.h
- * has the rules, payers.c the accounts. This file attaches nothing. Loop thread.
+ * Decides for each container whether the probes of an event stay attached, are attached in spans,
+ * or are not attached. The decision comes from the cost of trials, spans and rounds. rules.h has
+ * the rules, payers.c the accounts. This file attaches nothing. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -16,20 +16,21 @@
 #define SETTLED_SPANS 3			   /* number of spans after which LIMIT_STEADY is allowed */
 /* number of trials after which the event may be refused */
 #define TRIALS 3
-/* a trial in which the process used less CPU time does not count, */
+/* a trial in which the process used less CPU time does not count */
 #define IDLE_CPU_NS NSEC_PER_MSEC
-#define IDLE_SPANS  4 /* but at most this many trials are left out */
+#define IDLE_SPANS  4 /* at most this many trials do not count */
 
 /* ---- the accounts of a set ---- */
 
-/* What is known of a set before anything was measured. */
+/* What the agent assumes about a set before it has measured anything. */
 static const struct {
 	/*
-	 * Its probes are attached without a trial, because the first calls matter most: a program
-	 * may allocate the memory of a GPU once, when it starts, and with many calls. So such a set
-	 * may pay its part of the limit in bursts: the agent judges it by ten seconds. If both
-	 * events together cost too much, the agent judges the counted one by that cost, too. Alone
-	 * it costs less, because what frees memory is not probed for it: its spans find that out.
+	 * The probes of the set are attached without a trial, because the first calls matter most:
+	 * a program may allocate the memory of a GPU once, when it starts, and with many calls. The
+	 * agent decides from the cost of the last ten seconds, so a short burst may cost more than
+	 * the limit. If both events together cost too much, the agent uses their cost to decide
+	 * about the counted one, too. Alone, the counted one costs less, because functions that
+	 * free memory are not probed for it. Its spans then measure this cost.
 	 */
 	bool begins_steadily;
 	/*
@@ -48,7 +49,7 @@ static struct account *counted_of(struct payer *p, enum probe_set set)
 	return &p->of[probes_set_info(set)->counted];
 }
 
-/* NULL: the set has no live event. */
+/* Returns the account of the live event of a set; NULL: the set has no live event. */
 static struct account *live_of(struct payer *p, enum probe_set set)
 {
 	enum event e = probes_set_info(set)->live;
@@ -155,8 +156,8 @@ static void decide(struct limit *o, struct payer *p, enum event e, const struct 
 }
 
 /*
- * Decides from all trials together, because a refusal lasts long, and a single trial may not be
- * typical.
+ * Adds a trial and decides from all trials together, because a refusal lasts long, and a single
+ * trial may not be typical.
  */
 static void decide_trial(struct limit *o, struct payer *p, enum event e, const struct traps *t)
 {
@@ -180,7 +181,10 @@ enum limit_mode limit_mode(struct limit *o, uint64_t cgroup_id, enum event e,
 	l = trap_limit(o, p, set);
 	if (a->mode == LIMIT_REFUSED && may_retry(o, p, a))
 		*a = (struct account){.last = a->last};
-	/* If a container may have both events of a set, it may also have only the counted one. */
+	/*
+	 * If the live event of the set stays attached, its probes already cost more than those of
+	 * the counted one. So the counted one may stay attached, too.
+	 */
 	if (!a->tried &&
 	    (known[set].begins_steadily || (a == counted_of(p, set) && is_steady(live_of(p, set)))))
 		set_mode(o, p, e, LIMIT_STEADY);

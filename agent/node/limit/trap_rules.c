@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#define TICK_NS	      4e6 /* a clock shows shorter CPU times as 0 or as this */
+#define TICK_NS	      4e6 /* the step of a CPU clock: it shows a shorter CPU time as 0 or as this */
 #define TRIAL_NS      (10 * NSEC_PER_MSEC)
 #define SPAN_MIN_NS   (2 * NSEC_PER_MSEC)
 #define SPAN_MAX_NS   NSEC_PER_SEC
@@ -40,7 +40,7 @@ struct limit_span limit_trial(const struct trap_limit *l)
 
 static double span_of(const struct traps *t, const struct trap_limit *l)
 {
-	/* the traps of all threads together, so one thread waits for less time */
+	/* the traps of all threads are added up, so a single thread is stalled less than this */
 	double stall = t->hits * (double)l->trap_ns / fmax(t->attached_ns, 1);
 
 	return stall > 0 ? fmin(STALL_INSIDE * (double)l->max_stall_ns / stall, SPAN_MAX_NS)
@@ -92,7 +92,10 @@ bool limit_exceeded(const struct traps *recent, const struct traps *lately,
 	       limit_load(lately, l->trap_ns) > limit;
 }
 
-/* A stall counts from this part of maxStall on, because it lasts until the probes are detached. */
+/*
+ * A stall counts as too long from this part of maxStall on, because it goes on until the probes are
+ * detached.
+ */
 #define STALL_NOTICED 0.5
 
 bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
