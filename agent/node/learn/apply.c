@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gives the kernel the unwind tables of a process's files, as far as they are parsed, and makes the
- * text about a file that has none. It owns nothing. It parses no files and reads no memory of the
- * process. learn.h names the thread of each function.
+ * Gives the kernel the unwind tables of those files of a process that are parsed, and makes the
+ * text about a file that has no tables. It owns nothing. It parses no files and reads no memory of
+ * the process. learn.h names the thread of each function.
  */
 #include "node/learn/learn.h"
 
@@ -11,7 +11,7 @@
 
 #define PATH_SHOWN 200
 
-/* ---- the kernel's side ---- */
+/* ---- writing into the maps of the kernel ---- */
 
 static int op_write(void *p, uint32_t chunk, uint32_t offset, const void *bytes, size_t n)
 {

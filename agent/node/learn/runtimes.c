@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the runtimes of a process and the places where it allocates memory. Makes the text about
- * runtimes that cannot be unwound or have no names. See learn.h.
+ * Finds the runtimes of a process and the places where it allocates memory. It also makes the text
+ * about runtimes that cannot be unwound or have no names. See learn.h.
  */
 #include "node/learn/learn.h"
 
@@ -11,7 +11,7 @@
 
 #define PATH_SHOWN 200
 
-/* The index of each mapping's file; NULL if the file is not parsed yet. */
+/* Returns the index of the file of each mapping; NULL if the file is not parsed yet. */
 static struct elf_index **indexes_known(struct files *f, const struct mappings *m)
 {
 	struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
@@ -62,7 +62,7 @@ int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_
 	return r;
 }
 
-/* The path of the first file that contains code of the runtime. */
+/* Returns the path of the first file that contains code of the runtime. */
 static char *path_of(const struct mappings *m, const struct runtime_learnt *l)
 {
 	for (size_t i = 0; i < l->n_ranges; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups the places where a process allocates memory by file, for the probes. Compares them, and
- * makes the text about memory that the probes cannot see. See sites.h. It attaches nothing and owns
- * nothing.
+ * For the probes, groups the places where a process allocates memory by file. It also compares such
+ * places, and makes the text about memory that the probes cannot see. See sites.h. It attaches
+ * nothing and owns nothing.
  */
 #include "node/learn/sites.h"
 
@@ -83,7 +83,7 @@ void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newe
 	memcpy(s->problem, newer->problem, sizeof(s->problem));
 }
 
-/* If there is nothing to probe and no problem, there is nothing of what the set is for. */
+/* If there is no place to probe and no problem, the process has not loaded what the set probes. */
 const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s)
 {
 	static const char *const needed[_PROBES_SET_MAX] = {
@@ -94,15 +94,18 @@ const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s)
 }
 
 /*
- * Whether an exception may leave the function. In a PF_SITE_INSIDE, flags is a factor that uses the
- * same bits.
+ * Whether an exception may leave the function. In a site of kind PF_SITE_INSIDE, flags contains a
+ * factor in the same bits.
  */
 static bool throws(const struct pf_site *s)
 {
 	return s->kind != PF_SITE_INSIDE && s->flags & PF_SITE_THROWS;
 }
 
-/* The event of these whose value is what lives now; _EVENT_MAX: there is none. */
+/*
+ * Returns the event of the mask whose value is the memory that is in use now; _EVENT_MAX: there is
+ * none.
+ */
 static enum event live_of(unsigned event_mask)
 {
 	for (enum event e = 0; e < _EVENT_MAX; e++)
@@ -111,7 +114,10 @@ static enum event live_of(unsigned event_mask)
 	return _EVENT_MAX;
 }
 
-/* The last case is about exceptions: they cannot pass a return probe, see probe/attach.c. */
+/*
+ * The last text is about exceptions: an exception cannot pass a probe of a function's return, see
+ * probe/attach.c.
+ */
 char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 			  const struct probes_refused *refused)
 {

@@ -18,12 +18,12 @@ struct site_files {
 void learn_site_files(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
 		     struct site_files *ret);
 void learn_site_files_done(struct site_files *f);
-/* Whether both have the same places in the same files, so that attached probes may stay. */
+/* Whether a and b have the same places in the same files, so that attached probes may stay. */
 bool learn_sites_equal(const struct alloc_sites *a, const struct mappings *ma,
 		 const struct alloc_sites *b, const struct mappings *mb);
 /*
- * s keeps its places, which newer has, too. It takes over what newer knows of them in addition, for
- * example a JVM that has started in between.
+ * Copies to s what `newer` knows in addition about the same places, for example a JVM that has
+ * started in between. s keeps its places.
  */
 void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newer);
 /*
@@ -33,10 +33,10 @@ void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newe
  */
 const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s);
 /*
- * Returns text for the user: which part of these events, which are of one set, the probes do not
- * see. This is a problem that alloc reported, or places that cannot be probed. Returns a new
- * string, or NULL if the probes see everything. refused: the result of attaching; NULL: nothing is
- * attached yet.
+ * Returns text for the user about the part of these events, which are of one set, that the probes
+ * do not see: a problem that alloc reported, or places that cannot be probed. Returns a new string,
+ * or NULL if the probes see everything. refused: the result of attaching; NULL: nothing is attached
+ * yet.
  */
 char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 			  const struct probes_refused *refused);

@@ -22,9 +22,9 @@ static uint64_t above(uint64_t a, uint64_t b)
 }
 
 /*
- * How many bytes more are in use now than at the base. Stacks of new threads do not count, because
- * no allocator provides them. A program may allocate memory that the probes see, and use it later.
- * So once the probes have seen much, growth counts only if the address space has grown, too.
+ * Returns how many bytes more are in use now than at the base. Stacks of new threads do not count,
+ * because no allocator provides them. A program may allocate memory that the probes see, and use it
+ * later. So once the probes have seen much, growth counts only if the address space has grown, too.
  */
 static uint64_t grown(const struct unseen *u, const struct proc_memory *now)
 {

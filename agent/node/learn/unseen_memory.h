@@ -33,6 +33,6 @@ bool learn_unseen(struct unseen *u, const struct proc_memory *now, uint64_t seen
  */
 void learn_unseen_begin_anew(struct unseen *u);
 /*
- * What was reported, as text for the user. Returns a new string, or NULL if nothing was reported.
+ * Returns what was reported, as text for the user: a new string, or NULL if nothing was reported.
  */
 char *learn_unseen_text(const struct unseen *u);
