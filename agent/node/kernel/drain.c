@@ -21,7 +21,7 @@ struct draining {
 	struct probes_stats stats;
 	struct probe_usage *usage;
 	size_t n_usage;
-	uint64_t trap_ns; /* 0: was not requested */
+	uint64_t trap_ns; /* cost of a trap; 0: not measured */
 	int result, stats_result;
 };
 
@@ -65,8 +65,8 @@ static void cgroups_take(struct kernel *k, const struct drain *d)
 		proc_containers_cgroup(k->config.containers, c->id, c->parent_id, c->path,
 				       c->removed, now_boot_ns());
 		/*
-		 * A filter change that is under way was made without this cgroup. It leaves the
-		 * cgroup selected, and a new change adds it.
+		 * A filter change that is under way does not contain this cgroup. The cgroup stays
+		 * selected, and the next change adds it.
 		 */
 		k->filter_stale |= c->armed && !c->removed;
 	}
@@ -119,9 +119,9 @@ unsigned kernel_probe_sets(const struct kernel *kernel)
 }
 
 /*
- * A process that was forked and has not called exec gets uprobes only after it was reported, and
- * has no sample before that would report it. So from time to time this asks the kernel to report
- * all selected processes.
+ * Has all selected processes reported from time to time. The kernel reports a process when it calls
+ * exec or has its first sample. A process that was forked and has not called exec gets uprobes only
+ * after a report, and without uprobes it may have no sample.
  */
 static void find_processes(struct kernel *k, struct draining *d)
 {
@@ -159,8 +159,8 @@ static void wake_late(void *arg)
 }
 
 /*
- * The descriptor stays readable until the ring is empty. So it is not watched again before a drain
- * has run.
+ * Called when the ring has data. The descriptor stays readable until the ring is empty. So it is
+ * watched again only after a drain.
  */
 static void on_wake(int fd, void *arg)
 {

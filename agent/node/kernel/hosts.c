@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host processes whose name matches the regular expression of an event (podflame local). The os
- * worker searches /proc every second, or less often if that would use more than one per cent of a
- * CPU. The samples of a process count after a search has found it. This file owns the list of these
- * processes. It runs on the loop thread, except the search.
+ * Finds the host processes whose name matches the regular expression of an event (podflame local).
+ * The os worker searches /proc every second, or less often if that would use more than one per cent
+ * of a CPU. The samples of a process count after a search has found it. This file owns the list of
+ * these processes. It runs on the loop thread, except the search.
  */
 #include "lib/base/regexp.h"
 #include "node/kernel/internal.h"
@@ -28,7 +28,7 @@ struct hosts {
 	kernel_list_fn *list_in_kernel;
 	unsigned event_mask; /* the events that have a regular expression */
 	struct regexp *regex[_EVENT_MAX];
-	/* It was reported that an expression takes too many steps. Any thread may set this. */
+	/* an expression took too many steps, which was reported; any thread may set this */
 	bool told;
 	struct timer timer;
 	struct host_list *list;

@@ -21,7 +21,7 @@ struct kernel {
 	/* for the os worker, from load to unload; NULL: this machine cannot use unwind tables */
 	struct unwind *unwind;
 	enum state state;
-	/* the number of the last drain whose cgroups the containers know; 0: they know of none */
+	/* the number of the last drain whose cgroups are in struct containers; 0: there was none */
 	uint64_t drain_number;
 	uint64_t retry_ns, scanned_ns, announced_ns; /* CLOCK_BOOTTIME */
 	bool filter_stale, filter_busy, scan_busy, drain_busy;

@@ -111,8 +111,8 @@ struct push {
 };
 
 /*
- * Makes the kernel report the selected processes, so that a process in a cgroup that was just
- * selected gets its unwind tables before its first sample. If this fails, it gets them later.
+ * Has the kernel report the selected processes, so that a process in a newly selected cgroup gets
+ * its unwind tables before its first sample. If this fails, the process gets the tables later.
  */
 void kernel_announce(struct kernel *k)
 {
@@ -127,8 +127,8 @@ static void push_run(struct task *t)
 
 	work_assert_on(t->work, os);
 	/*
-	 * The os worker may have drained after the filter was made. Cgroups of those drains stay
-	 * selected, although the filter does not have them.
+	 * Drains of the os worker after the filter was made may have found cgroups that this filter
+	 * does not contain. These cgroups stay selected.
 	 */
 	probes_knows(p->kernel->probes, p->drain_number);
 	p->result = probes_filter(p->kernel->probes, p->want, p->n);

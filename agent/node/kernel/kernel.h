@@ -3,7 +3,7 @@
  * kernel: owns the agent's programs in the kernel. It loads them while a target could select a pod
  * of this node, keeps their filter equal to the plan, searches for cgroups and host processes, and
  * drains what the programs recorded. Everything runs on the loop thread, unless a comment names a
- * worker. It does not know the modules above it: it calls them through kernel_ops.
+ * worker. This module calls the modules above it only through kernel_ops.
  */
 #pragma once
 
@@ -15,14 +15,19 @@
 #include "lib/conf/conf.h"
 
 struct kernel_ops {
-	/* Passes a drain and its ownership. full: the drain of each second, not a quick one. */
+	/*
+	 * Passes a drain; the callee takes ownership. full: the drain of each second, not a quick
+	 * one.
+	 */
 	void (*drained)(void *arg, struct drain *drain, bool full);
 	/*
-	 * Programs are about to be unloaded: the listener detaches all probes of processes. It
+	 * Called before the programs are unloaded: the callee detaches all probes of processes. It
 	 * returns false if some are still attached. Then it is called again later.
 	 */
 	bool (*detach)(void *arg);
-	/* The programs are unloaded, so the kernel holds nothing of any process any more. */
+	/*
+	 * Called when the programs are unloaded: the kernel holds nothing of any process any more.
+	 */
 	void (*unloaded)(void *arg);
 };
 struct kernel_config { /* all pointers are borrowed */
@@ -33,7 +38,7 @@ struct kernel_config { /* all pointers are borrowed */
 	const struct config *conf;
 	const struct cgroup_hierarchy *hierarchy; /* mount is "" if the machine has none */
 	bool has_pods; /* profiles pods, by their cgroups; otherwise host processes only */
-	/* the plan comes from an API server, and is unknown until that has answered */
+	/* the plan comes from an API server, and is not known before the server has answered */
 	bool has_api_server;
 	bool by_name;		  /* profiles host processes by name, as conf says */
 	bool total;		  /* counts all CPU time of the node */
@@ -48,13 +53,13 @@ struct kernel;
  */
 int kernel_new(const struct kernel_config *c, struct kernel **ret, struct field_error *reterr);
 /*
- * Before this call, the caller cannot take samples, so nothing is loaded. kernel_symbols_problem:
- * why kernel functions have no names; "": they have names.
+ * To be called when the caller can take samples: from then on the programs may be loaded.
+ * kernel_symbols_problem: why kernel functions have no names; "": they have names.
  */
 void kernel_start(struct kernel *k, const char *kernel_symbols_problem);
 /*
- * Loads the programs at once, before the loop runs. So a user without Kubernetes sees an error
- * immediately.
+ * Loads the programs before the loop runs, so that a user without Kubernetes sees an error at once.
+ * Returns 0, or a negative errno and the reason in reterr, which may be NULL.
  */
 int kernel_load_now(struct kernel *k, struct field_error *reterr);
 /* after the workers have ended: drains a last time and unloads */
@@ -84,7 +89,7 @@ bool kernel_on(const struct kernel *k);
  * and the report then contain the reason.
  */
 bool kernel_refused(const struct kernel *k);
-/* The sets of uprobes that the plan asks for, of any container: 1 << enum probe_set. */
+/* Returns the sets of uprobes that the plan asks for, for any container: 1 << enum probe_set. */
 unsigned kernel_probe_sets(const struct kernel *k);
 /* Whether the kernel has done or refused everything that the plan asks for. */
 bool kernel_settled(const struct kernel *k);
@@ -92,14 +97,20 @@ bool kernel_settled(const struct kernel *k);
  * Whether the agent has searched for all cgroups that the plan selects, and the filter holds them.
  */
 bool kernel_filtered(const struct kernel *k);
-/* For the os worker. NULL while nothing is loaded. */
+/*
+ * Returns the unwind tables in the kernel, for the os worker. NULL: nothing is loaded, or this
+ * machine cannot use unwind tables.
+ */
 struct unwind *kernel_unwind(const struct kernel *k);
-/* For the probes worker. Valid until kernel_ops.detach has returned true. */
+/*
+ * Returns the loaded programs, for the probes worker. Valid until kernel_ops.detach has returned
+ * true.
+ */
 struct probes *kernel_probes(const struct kernel *k);
 
 /* ---- host processes by name ---- */
 struct host_process {
-	struct process_id id; /* its start time is as precise as in /proc/PID/stat */
+	struct process_id id; /* the start time is rounded as in /proc/PID/stat */
 	/* until when its samples count; UINT64_MAX while it runs and its name matches */
 	uint64_t until_ns;
 };
@@ -112,7 +123,7 @@ struct host_list {
 struct hosts;
 /* NULL: the configuration asks for no host processes. */
 struct hosts *kernel_hosts(const struct kernel *k);
-struct host_list *kernel_hosts_list(struct hosts *h); /* a new reference */
+struct host_list *kernel_hosts_list(struct hosts *h); /* returns a new reference */
 struct host_list *kernel_host_list_unref(struct host_list *l);
 bool kernel_host_list_has(const struct host_list *l, struct process_id id, uint64_t time_ns);
 /* Whether the configuration wants this event of processes with this name. Any thread. */
