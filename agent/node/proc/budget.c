@@ -23,9 +23,9 @@ static uint64_t limit_in(const char *dir, const char *file)
 }
 
 /*
- * The lowest limit of the cgroup at path and of all cgroups above it. In a container, the mount may
- * begin at the container's own cgroup. Then the path does not exist, and the limit of the mount
- * itself counts.
+ * Returns the lowest limit of the cgroup at path and of all cgroups above it. In a container, the
+ * mount may begin at the container's own cgroup. Then the path does not exist, and the limit of the
+ * mount itself counts.
  */
 static uint64_t limit_above(const char *mount, const char *path, const char *file)
 {
@@ -41,7 +41,10 @@ static uint64_t limit_above(const char *mount, const char *path, const char *fil
 	return limit;
 }
 
-/* line: "0::/path" (v2), "5:memory:/path" or "7:cpu,memory:/path" (v1). */
+/*
+ * Returns the limit of the cgroup in a line of /proc/self/cgroup: "0::/path" (v2), "5:memory:/path"
+ * or "7:cpu,memory:/path" (v1).
+ */
 static uint64_t limit_of_line(char *line, const char *mount)
 {
 	_cleanup_free_ char *v1 = xasprintf("%s/memory", mount);
@@ -76,8 +79,8 @@ uint64_t proc_memory_limit(const char *self_cgroup, const char *mount)
 size_t proc_memory_share(uint64_t wanted_bytes)
 {
 	/*
-	 * the limit in the pod's spec. In a container that sees the host's cgroup tree, the limit
-	 * of its own cgroup may not be found
+	 * the limit in the pod's spec, because in a container that sees the host's cgroup tree, the
+	 * limit of its own cgroup may not be found
 	 */
 	const char *told = getenv("MEMORY_LIMIT");
 	_cleanup_free_ char *text = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits of containers that are lower than in the plan: rates, and shares of context switches that
- * their overhead limits allow. This file owns the hash of them. Loop thread.
+ * Keeps the limits of containers that are lower than in the plan, because of overheadPercent: the
+ * sampling rate, and the shares of context switches that are recorded. This file owns the hash
+ * table of these limits. Loop thread.
  */
 #include "node/proc/internal.h"
 

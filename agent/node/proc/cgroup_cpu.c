@@ -32,8 +32,8 @@ static int open_by_id(const char *mount, uint64_t id, int *ret_fd)
 }
 
 /*
- * The number in the line "name value" of text: cgroup-v2.rst "cpu.stat", cgroup-v1/cpuacct.rst,
- * scheduler/sched-bwc.rst.
+ * Sets *ret to the number in the line "name value" of text. For the files see cgroup-v2.rst
+ * "cpu.stat", cgroup-v1/cpuacct.rst, scheduler/sched-bwc.rst.
  */
 static bool value_of(const char *text, const char *name, uint64_t *ret)
 {
@@ -71,8 +71,8 @@ static int read_v2(int dirfd, struct cgroup_cpu *ret)
 }
 
 /*
- * The cgroup's path relative to the mount of its hierarchy. In v1, other hierarchies have a cgroup
- * with the same path.
+ * Finds the cgroup's path relative to the mount of its hierarchy. In v1, other hierarchies have a
+ * cgroup with the same path.
  */
 static int path_below(const struct cgroup_hierarchy *h, int dirfd, char *path, size_t size)
 {

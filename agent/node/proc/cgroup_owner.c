@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds what a cgroup is by the plan: a container, the sandbox of a pod, a part of a container, or
- * none of these. From that follow the owner of its samples and its entry of the kernel's filter.
- * Loop thread.
+ * Finds out from the plan what a cgroup is: a container, the sandbox of a pod, a part of a
+ * container, or none of these. This decides which owner its samples get and which entry it has in
+ * the kernel's filter. Loop thread.
  */
 #include "node/proc/internal.h"
 

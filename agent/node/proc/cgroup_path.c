@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finds the pod and the container that a cgroup path names. The kubelet (with one of its two cgroup
- * drivers) and the container runtimes make the paths; proc_test.c has one of each form. Pure.
+ * drivers) and the container runtimes make the paths. proc_test.c has a path of each form. Pure.
  */
 #include "node/proc/proc.h"
 

@@ -109,8 +109,8 @@ static void note_file(struct copies *c, const struct maps_line *l)
 }
 
 /*
- * Called for each line. Only private mappings of files are noted, because loaders map files
- * privately.
+ * To be called for each line of maps. Notes only private mappings of files, because loaders map
+ * files privately.
  */
 void proc_copies_line(struct copies *c, const struct maps_line *l, const struct mapping *item,
 		      size_t i)
@@ -298,8 +298,8 @@ static bool is_among(const uint64_t *items, size_t n, uint64_t x)
 }
 
 /*
- * A page of the anchor may belong to two segments with different biases. So each bias is tried, and
- * the comparison decides.
+ * Compares c with the file at each possible bias. A page of the anchor may belong to two segments
+ * with different biases, so each bias is tried.
  */
 static void try_segments(struct finder *f, const struct mapping *c, const struct mapping *a,
 			 const struct open_file *file)
@@ -325,8 +325,8 @@ static bool is_same_file(const struct mapping *a, const struct mapping *b)
 }
 
 /*
- * Looks for c in the file of an anchor. If c is mapped from the same file (in memory), it is no
- * copy.
+ * Checks whether c is a copy of code of the anchor's file. If c is mapped from this file (in
+ * memory) itself, it is no copy.
  */
 static void try_anchor(struct finder *f, const struct mapping *c, size_t anchor)
 {

@@ -164,8 +164,8 @@ void proc_containers_apply(struct containers *p, struct plan *plan, uint64_t now
 }
 
 /*
- * Whether a planned container still needs a scan. It does not if a scan began after it was planned:
- * if this scan did not find its cgroup, the container has ended.
+ * Whether a planned container still needs a scan. It needs none if a scan began after it was
+ * planned: if this scan did not find the cgroup of the container, the container has ended.
  */
 bool proc_containers_wants_scan(const struct containers *p)
 {

@@ -166,7 +166,7 @@ int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, cons
 
 	if (r < 0)
 		return r;
-	/* A controller that a v1 hierarchy has is not available in v2. */
+	/* these mounts exist only in v1: a controller of a v1 hierarchy is not available in v2 */
 	if (find_mount(mountinfo, "cpu", &m))
 		snprintf(ret->cpu_mount, sizeof(ret->cpu_mount), "%s", m.point);
 	if (find_mount(mountinfo, "cpuacct", &m))

@@ -7,8 +7,8 @@
 #include <uthash.h>
 
 /*
- * As proc_cgroup_choose(), with given texts of /proc/self/mountinfo and /proc/cgroups. has_pods
- * returns whether the hierarchy mounted at `mount` contains pods.
+ * As proc_cgroup_choose(), but takes the texts of /proc/self/mountinfo and /proc/cgroups as
+ * arguments. has_pods returns whether the hierarchy mounted at `mount` contains pods.
  */
 typedef bool cgroup_has_pods_fn(const char *mount);
 int proc_cgroup_choose_from(const char *mountinfo, const char *controllers, const char *force,
@@ -57,19 +57,19 @@ struct planned {
 	struct planned_pod *pods;
 };
 /*
- * Fills p. It borrows from the plan, which may be NULL. Owners in old, which is of the last plan,
- * are used again.
+ * Fills p from the plan, which may be NULL. p borrows from the plan. old: the same of the plan
+ * before; its owners are used again if they are still right.
  */
 void proc_planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
 		  uint64_t now_ns);
 void proc_planned_done(struct planned *p);
-/* They return NULL if the plan has none of that name. */
+/* These functions return NULL if the plan has no container or pod of that name. */
 struct planned_container *proc_planned_container(const struct planned *p, const char *id);
 struct planned_pod *proc_planned_pod(const struct planned *p, const char *cgroup_uid);
 
 /*
- * caps.c: limits of a container, by its id, that are lower than in the plan. A list is the head of
- * a hash; an empty one is NULL.
+ * caps.c: limits of a container, by its id, that are lower than in the plan. A struct cap pointer
+ * is the head of a hash table; NULL: the table is empty.
  */
 struct cap {
 	char id[CONTAINER_ID_BYTES];
@@ -89,7 +89,7 @@ struct known_container {
 	bool by_event; /* the kernel has reported its creation; false: only a scan found it */
 	bool removed;
 	struct owner *owner; /* kept for a while after the end, for late samples */
-	/* when it ended to be selected; UINT64_MAX while it is selected */
+	/* until when it was selected; UINT64_MAX while it is selected */
 	uint64_t until_ns;
 	struct container_filter filter; /* event_mask 0: this cgroup is not in the filter */
 	UT_hash_handle hh;

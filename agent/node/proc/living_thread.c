@@ -26,7 +26,7 @@ int proc_dir_open(uint32_t pid, int *ret_fd)
 }
 
 /*
- * Whether the thread has maps. -ESRCH: they are empty, because the thread has ended or is just
+ * Returns 0 if the thread has maps. -ESRCH: they are empty, because the thread has ended or is just
  * ending. Blocks while the process changes its mappings.
  */
 static int has_maps(int dir_fd)
@@ -113,9 +113,9 @@ int proc_living_thread(uint32_t tgid, uint32_t *ret_tid)
 }
 
 /*
- * Opens the file with the size of the thread's memory: a thread that has ended has none. To read
- * it, the kernel needs no lock that the process can hold (proc_pid_statm, fs/proc/array.c), and no
- * permission.
+ * Opens statm, which shows the size of the thread's memory: a thread that has ended has none. To
+ * read statm, the kernel needs no permission, and no lock that the process can hold
+ * (proc_pid_statm, fs/proc/array.c).
  */
 int proc_thread_open(uint32_t tgid, uint32_t tid)
 {
@@ -146,8 +146,8 @@ bool proc_thread_lives(uint32_t tgid, uint32_t tid)
 }
 
 /*
- * Counts the threads by the links of the directory "task": two, and one for each thread. The first
- * thread is listed until the process is reaped.
+ * Counts the threads by the links of the directory "task": it has two links, and one more for each
+ * thread. The first thread is listed until the process is reaped.
  */
 bool proc_has_ended(uint32_t tgid)
 {

@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 #define MAPS_LINES_MAX 1000000
-/* Limit of different files that are held open for one process. Only an attacker maps more. */
+/* The most files that are held open for one process. Only an attacker maps more. */
 #define MAPS_FILES_MAX 1024
-#define WRITTEN_MAX    256 /* files of one process */
+#define WRITTEN_MAX    256 /* limit for the files of one process */
 #define PAGE_BYTES     4096
 
 /*
- * Files that are mapped shared and writable. If there are more than WRITTEN_MAX, each file counts
- * as one (any).
+ * Files that are mapped shared and writable. If there are more than WRITTEN_MAX, `any` is set, and
+ * each file counts as such a file.
  */
 struct written {
 	struct {
@@ -68,8 +68,8 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns)
 }
 
 /*
- * Whether both times are of one process. /proc/PID/stat rounds down to a tick, and the caller's
- * time may be rounded or exact.
+ * Whether both times are start times of one process. /proc/PID/stat rounds down to a tick, and the
+ * caller's time may be rounded or exact.
  */
 static bool is_same_start(uint64_t want_ns, uint64_t have_ns)
 {
@@ -77,8 +77,8 @@ static bool is_same_start(uint64_t want_ns, uint64_t have_ns)
 }
 
 /*
- * stack: see proc_mappings_read_of(). If the thread is ending, /proc does not show its stack any
- * more; then this returns 0.
+ * Returns -ESTALE if the process does not have this stack: see proc_mappings_read_of(). If the
+ * thread is ending, /proc does not show its stack any more; then this returns 0.
  */
 static int check_stack(int dir_fd, uint32_t stack)
 {
@@ -260,8 +260,8 @@ static int add_line(struct maps_reader *r, char *line)
 }
 
 /*
- * Whether the process has no mappings any more, because it is ending. Then some or all of them may
- * be missing from the list that was read.
+ * Whether the process has no mappings any more, because it is ending. Then the list that was read
+ * may lack some or all of them.
  */
 static bool has_ended(int maps_fd)
 {
@@ -301,8 +301,8 @@ static int read_lines(struct maps_reader *r)
 }
 
 /*
- * The kernel lists mappings in this order, but if a mapping is made during the read, the list may
- * be out of order.
+ * Orders mappings by address. The kernel lists them so, but if a mapping is made during the read,
+ * the list may be out of order.
  */
 static int compare_mappings(const void *left, const void *right)
 {
@@ -341,7 +341,7 @@ static int read_from(int dir_fd, uint32_t stack, struct mappings *m)
 	if (!e)
 		find_copies(&r);
 	if (!e && proc_maps_root_open(dir_fd, &m->root_fd) < 0)
-		/* without it, the agent does not search for debug files in the container */
+		/* without root_fd, the agent does not search for debug files in the container */
 		m->root_fd = -1;
 	if (!e)
 		e = check_stack(dir_fd, stack);
@@ -407,7 +407,9 @@ static int compare_ints(const void *left, const void *right)
 	return *(const int *)left - *(const int *)right;
 }
 
-/* Mappings of one file have one descriptor, with one reference. */
+/*
+ * Releases each descriptor once: the mappings of one file have one descriptor, with one reference.
+ */
 static void close_files(struct mappings *m)
 {
 	int *fds = xcalloc(2 * m->n + 1, sizeof(*fds));

@@ -13,27 +13,34 @@ struct maps_line {
 	const char *name; /* the name in the line; "": there is none */
 };
 /*
- * Parses a line of maps. -EINVAL: it is no such line. The function may remove the newline of line.
+ * Parses a line of /proc/PID/maps. -EINVAL: the line has another form. The function may remove the
+ * newline of line.
  */
 int proc_maps_parse(char *line, struct maps_line *ret);
 /* Sets the path of m from a name in a line. The caller frees m->path. */
 void proc_maps_take_name(struct mapping *m, const char *name);
-/* Calls both functions above for an executable mapping. -ENOENT: it is not executable. */
+/*
+ * Calls proc_maps_parse() and, for an executable mapping, proc_maps_take_name(). -ENOENT: the
+ * mapping is not executable.
+ */
 int proc_maps_parse_line(char *line, struct mapping *ret);
 /* The unit of times in /proc/PID/stat: USER_HZ is 100 on every x86-64 kernel. */
 #define TICK_NS (NSEC_PER_SEC / 100)
 /*
- * Field 22, the start time in clock ticks since boot. The process's name stands before it and may
- * contain any character.
+ * Reads field 22 of the text of /proc/PID/stat: the start time in clock ticks since boot. Before it
+ * stands the name of the process, which may contain any character.
  */
 int proc_stat_parse_start(const char *text, uint64_t *ret_ticks);
 /*
- * Field 28, the address at which the stack of the program began. 0: the reader has no permission to
- * see it.
+ * Reads field 28: the address at which the stack of the program began. 0: the reader has no
+ * permission to see the address.
  */
 int proc_stat_parse_stack(const char *text, uint64_t *ret_address);
 
-/* living_thread.c: opens /proc/PID; pid may also be that of a thread. -ESRCH: there is none. */
+/*
+ * living_thread.c: opens /proc/PID; pid may also be the number of a thread. -ESRCH: there is no
+ * such process or thread.
+ */
 int proc_dir_open(uint32_t pid, int *ret_fd);
 /*
  * As proc_open_living(), for the process whose directory is proc_fd. Also returns the number of the
@@ -86,7 +93,7 @@ struct open_files {
 };
 /* Returns the file of m, opened or with an error. NULL: there are too many files. */
 struct open_file *proc_open_files_get(struct open_files *f, const struct mapping *m);
-/* Sets the file of m, or the error. */
+/* Sets the descriptor and the other data of the file in m, or open_error. */
 void proc_open_files_use(struct open_files *f, struct mapping *m);
 /*
  * proc_open_files_share(): another mapping also has m's descriptor. proc_open_files_leave(): m is

@@ -68,8 +68,8 @@ static struct shared *take(const struct stat *st)
 }
 
 /*
- * Whether the agent watches the file for writes. It does not on 9P and CIFS: to get the file's
- * times, these may ask their server in spite of AT_STATX_DONT_SYNC, and wait.
+ * Whether the agent watches the file for writes. It does not on 9P and CIFS: to find the times of a
+ * file, these file systems may ask their server in spite of AT_STATX_DONT_SYNC, and wait.
  */
 static bool is_looked_at(const struct stat *st, int fd)
 {
@@ -106,8 +106,8 @@ static void share(const struct stat *st, int fd)
 }
 
 /*
- * Compares the time of the last write and the size. A change of owner, mode or links does not
- * change the code.
+ * Whether the time of the last write or the size has changed. A change of owner, mode or links does
+ * not change the code.
  */
 static bool is_written(const struct shared *s)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner of samples: a copy of the plan's data of a container. It is shared by reference. Any
- * thread.
+ * Makes the owner of samples, which is a copy of the plan's data of a container. Owners are shared
+ * by reference. Any thread.
  */
 #include "node/proc/internal.h"
 

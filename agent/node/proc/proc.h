@@ -46,8 +46,8 @@ struct cgroup_hierarchy {
  */
 int proc_cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr);
 /*
- * The id of a cgroup directory, which BPF programs also see. path is relative to the hierarchy's
- * mount.
+ * Finds the id of a cgroup directory, which BPF programs also see. path is relative to the
+ * hierarchy's mount.
  */
 int proc_cgroup_id_of(const struct cgroup_hierarchy *h, const char *path, uint64_t *ret_id);
 
@@ -59,8 +59,8 @@ struct cgroup_cpu {
 	uint64_t usage_ns, throttled_ns, n_throttled;
 };
 /*
- * os or files worker. -ESTALE, -ENOENT: the cgroup is removed; -EPERM: CAP_DAC_READ_SEARCH is
- * missing; -ENODATA: the cgroup does not show its CPU time.
+ * Reads the CPU time of a cgroup. os or files worker. -ESTALE, -ENOENT: the cgroup is removed;
+ * -EPERM: CAP_DAC_READ_SEARCH is missing; -ENODATA: the cgroup does not show its CPU time.
  */
 int proc_cgroup_cpu_read(const struct cgroup_hierarchy *h, uint64_t cgroup_id,
 			 struct cgroup_cpu *ret);
@@ -93,7 +93,7 @@ static inline bool exec_is_older(uint32_t exec_id, uint32_t than)
 	return (int32_t)(exec_id - than) < 0;
 }
 
-struct mapping {			/* executable mappings only */
+struct mapping {			/* an executable mapping of a process */
 	uint64_t start, end, file_offset;
 	uint64_t inode, file_bytes;
 	/* change time of the inode; unlike mtime, the file's owner cannot set it */
@@ -111,13 +111,14 @@ struct mapping {			/* executable mappings only */
 	/* MAP_SHARED: writes go to the file. Loaders map files privately */
 	bool shared;
 	/*
-	 * The kernel has memory without this file here, with a copy of the file's code. Programs
-	 * make such copies to use huge pages. The members above and fd are those of the file.
-	 * backing_fd and backing_offset, set only for a copy, are of the memory.
+	 * At these addresses the process does not have the file, but other memory with a copy of
+	 * the file's code. Programs make such copies to use huge pages. The members above and fd
+	 * are those of the file. backing_fd and backing_offset are those of the memory, and set
+	 * only for a copy.
 	 */
 	bool copy;
 	int backing_fd;			/* the file in memory; -1: anonymous */
-	uint64_t backing_offset;	/* offset of `start` in it */
+	uint64_t backing_offset;	/* offset of `start` in the memory */
 	/*
 	 * The file is in memory and has no name (memfd), or it has a name and is mapped shared.
 	 * Another mapping may change its bytes without changing its ctime.
@@ -129,7 +130,10 @@ struct mapping {			/* executable mappings only */
 	int fd; /* the opened file; mappings of one file share it. -1: open_error has the reason */
 	int open_error;			/* -errno if fd is -1 */
 };
-/* It is not changed after it is made. Threads share it by reference. */
+/*
+ * The executable mappings of a process. Not changed after they are made. Threads share them by
+ * reference.
+ */
 struct mappings {
 	struct process_id id;
 	uint32_t exec_id;
@@ -159,8 +163,8 @@ static inline bool mapping_is_unsure(const struct mapping *m)
 	return m->copy || m->memory_file;
 }
 /*
- * What to subtract from a process address (modulo 2^64) to get the offset in the file or memory
- * that the kernel has mapped there.
+ * Returns what to subtract from a process address (modulo 2^64) to get the offset in the file or
+ * memory that the kernel has mapped there.
  */
 static inline uint64_t mapping_load(const struct mapping *m)
 {
@@ -221,19 +225,19 @@ int proc_mappings_read(struct process_id id, uint32_t exec_id, struct mappings *
  */
 int proc_mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack,
 		     struct mappings **ret);
-/* Why frames of other processes get no names on this machine; "": no reason is known. */
+/* Returns why frames of other processes get no names on this machine; "": no reason is known. */
 const char *proc_mappings_problem(void);
 struct mappings *proc_mappings_ref(struct mappings *m);
 struct mappings *proc_mappings_unref(struct mappings *m);
 const struct mapping *proc_mappings_find(const struct mappings *m, uint64_t address);
 /*
- * Start time of a process, as BPF's task->start_boottime. /proc/PID/stat rounds it to 10 ms, so the
- * caller must not compare it exactly.
+ * Reads the start time of a process, as BPF's task->start_boottime. /proc/PID/stat rounds it to 10
+ * ms, so the caller must not compare it exactly.
  */
 int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
 /*
- * Returns 0 if the process exists and its start time is that of id, with this tolerance. -ESRCH: it
- * has ended, or the PID now belongs to another process.
+ * Returns 0 if the process exists and its start time is that of id, except for the rounding.
+ * -ESRCH: it has ended, or the PID now belongs to another process.
  */
 int proc_check(struct process_id id);
 
@@ -244,11 +248,11 @@ int proc_check(struct process_id id);
  * memory, root, command line, environment nor (v1) cgroup, but the directory of another thread
  * shows them. The caller must check afterwards that it is still the same process.
  */
-/* Opens /proc/TID of a thread that lives. -ESRCH: no thread of the process lives. */
+/* Opens /proc/TID of a thread of the process that lives. -ESRCH: no thread of the process lives. */
 int proc_open_living(uint32_t tgid, int *ret_fd);
 /*
- * The number of a thread that lives: the first one if it lives, otherwise the oldest. -ESRCH: no
- * thread of the process lives.
+ * Finds the number of a thread that lives: the first one if it lives, otherwise the oldest. -ESRCH:
+ * no thread of the process lives.
  */
 int proc_living_thread(uint32_t tgid, uint32_t *ret_tid);
 /*
@@ -280,8 +284,8 @@ struct proc_memory {
 	uint64_t library_bytes;
 };
 /*
- * -ESRCH: the process has ended, or the PID now belongs to another one. -ENODATA: it has no memory,
- * because it is ending or is a kernel thread.
+ * Reads how much memory the process has. -ESRCH: the process has ended, or the PID now belongs to
+ * another one. -ENODATA: it has no memory, because it is ending or is a kernel thread.
  */
 int proc_memory(struct process_id id, struct proc_memory *ret);
 
@@ -341,7 +345,7 @@ struct cgroup_scan;
 int proc_cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret);
 struct cgroup_scan *proc_cgroup_scan_free(struct cgroup_scan *s);
 void proc_containers_scanned(struct containers *p, const struct cgroup_scan *s, uint64_t now_ns);
-/* The caller calls it when BPF has reported that a cgroup was made or removed. */
+/* To be called when BPF has reported that a cgroup was made or removed. */
 void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_id,
 			    const char *path, bool removed, uint64_t now_ns);
 /*
@@ -359,8 +363,8 @@ bool proc_containers_cap_hz(struct containers *p, const char *container_id, unsi
 bool proc_containers_keep_off(struct containers *p, const char *container_id,
 			      uint32_t note, uint32_t keep);
 /*
- * The entries that the BPF filter should have now; borrowed until the next call. *ret_changed: they
- * differ from those of the last call.
+ * Returns the entries that the BPF filter should have now; borrowed until the next call.
+ * *ret_changed: they differ from those of the last call.
  */
 const struct container_filter *proc_containers_filter(struct containers *p, uint64_t now_ns,
 						      size_t *ret_n, bool *ret_changed);
@@ -381,13 +385,13 @@ struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,
 
 /* ---- memory of the agent itself ---- */
 /*
- * How much memory tables, or the cache of symbols, may use: wanted_bytes, but at most a quarter of
- * the memory limit of this process's cgroup, to which they are charged. Each parser child may use
- * as much again.
+ * Returns how much memory tables, or the cache of symbols, may use: wanted_bytes, but at most a
+ * quarter of the memory limit of this process's cgroup, to which they are charged. Each parser
+ * child may use as much again.
  */
 size_t proc_memory_share(uint64_t wanted_bytes);
 /*
- * The memory limit, from the text of /proc/self/cgroup and files below a mount of cgroups. A
- * function of its own for tests.
+ * Finds the memory limit in the text of /proc/self/cgroup and in files below a mount of cgroups.
+ * Only proc_memory_share() and tests call it.
  */
 uint64_t proc_memory_limit(const char *self_cgroup, const char *mount);

@@ -21,13 +21,13 @@ struct cgroup_walk {
 	char path[SCAN_MAX_PATH];
 	size_t len;
 	/*
-	 * the first error; then the scan fails, so that cgroups it has not seen do not count as
-	 * removed
+	 * the first error: the scan fails, because otherwise cgroups that it has not seen would
+	 * count as removed
 	 */
 	int error;
 	/*
-	 * the scan lacks cgroups: limited: they are beyond a limit; refused: reading is not
-	 * permitted
+	 * limited: the scan lacks cgroups beyond a limit; refused: it lacks cgroups that it may not
+	 * read
 	 */
 	bool limited, refused;
 };
