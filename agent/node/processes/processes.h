@@ -24,7 +24,7 @@ struct process_exit {
 struct processes_config {
 	struct work *work;  /* borrowed */
 	uint64_t search_ns; /* minimum time between two searches in /proc; 0: a minute */
-	/* Called for processes that have ended; n > 0. */
+	/* called for processes that have ended; n > 0 */
 	void (*exited)(void *arg, const struct process_exit *exits, size_t n);
 	void *arg;
 };
