@@ -44,8 +44,8 @@ static void replace_blocked(struct work *w, uint64_t old, uint64_t new)
 }
 
 /*
- * Runs the task if its pod is not blocked. The task may have been posted before the pod blocked the
- * thread before, so this checks again.
+ * Runs the task if its pod is not blocked. The task may have been posted before its pod blocked a
+ * thread, so this function checks again.
  */
 static void process_run(struct task *t)
 {

@@ -131,8 +131,8 @@ void work_post_process(struct work *w, struct process_task *p, size_t n_bytes);
 /* Why the task was refused, as a label of counters. */
 const char *work_process_refusal(const struct process_task *p);
 /*
- * Sets fn, which is called when another thread has become the files worker. The jobs of the thread
- * before may never end.
+ * Sets fn, which is called when another thread has become the files worker. The jobs of the earlier
+ * thread may never end.
  */
 void work_on_files_replaced(struct work *w, void (*fn)(void *arg), void *arg);
 /* To be called once a second. */
@@ -147,8 +147,8 @@ void work_tick(struct work *w);
 bool work_left_behind(struct work *work, struct left_behind *l, struct worker **w,
 		      const struct job *j);
 /*
- * To be called once a second, because before no new thread could be created. Returns whether *w is
- * another worker now.
+ * To be called once a second, for the case that no new thread could be created until now. Returns
+ * whether *w is another worker now.
  */
 bool work_left_behind_again(struct work *work, struct left_behind *l, struct worker **w);
 /*
