@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a process is set in the kernel, and when the agent looks for its runtimes. This thread
- * stands in for the workers.
+ * When the agent loads the tables of a process into the kernel, and when it searches for its
+ * runtimes. This thread does the work of the workers.
  */
 #include "node/follow/internal.h"
 #include "node/kernel/testkernel.h"
@@ -12,13 +12,13 @@
 
 #include <cmocka.h>
 
-/* ---- what its jobs call ---- */
+/* ---- the functions that the jobs call ---- */
 
 static bool is_python_known, has_failed;
 static unsigned n_sets, n_looks, n_wanted, n_debugged, n_taken_out;
-static uint64_t parsed_ns; /* of a file in memory */
+static uint64_t parsed_ns; /* when a file in memory was last parsed */
 
-/* Its one file is the interpreter. */
+/* The only file of the process is the Python interpreter. */
 static void set_tables(struct unwind *u, struct files *f, const struct mappings *m,
 		       const struct runtime_process *runtimes, struct applied *ret,
 		       struct unwind_stats *ret_stats)
@@ -143,7 +143,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Runs the next task, whose end is not handled yet. */
+/* Runs the next task. Its end is not handled: the caller calls posted_end(). */
 static struct task *run_next(void)
 {
 	struct task *t = posted_take();
@@ -152,7 +152,7 @@ static struct task *run_next(void)
 	return t;
 }
 
-/* The process is set; the returned task parses its file, and is not run yet. */
+/* Sets the process in the kernel. Returns the task that parses its file, which has not run yet. */
 static struct task *wait_for_python(void)
 {
 	follow_process(follow, &first, 0);
@@ -184,7 +184,7 @@ static void it_is_looked_at_when_its_files_are_known(void **state)
 	assert_int_equal(n_looks, 1);
 }
 
-/* A setting that began earlier does not include the file: the next one does. */
+/* A task that began before the file was parsed does not set its tables. The next task sets them. */
 static void what_is_parsed_during_a_setting_is_looked_at(void **state)
 {
 	struct task *parsing = wait_for_python(), *setting;
@@ -200,7 +200,10 @@ static void what_is_parsed_during_a_setting_is_looked_at(void **state)
 	assert_int_equal(n_looks, 1);
 }
 
-/* More files of one container than may wait. One of them is at the worker. */
+/*
+ * Queues one more file of a container than may wait. Returns the task of the first one, which has
+ * not run yet.
+ */
 static struct task *fill_the_queue(void)
 {
 	static struct mapping items[4097];
@@ -215,7 +218,10 @@ static struct task *fill_the_queue(void)
 	return posted_take();
 }
 
-/* No message comes for it, so the tick looks at it. */
+/*
+ * The file of the process found no room in the queue, so no message comes when it is parsed.
+ * follow_tick() searches for the runtimes.
+ */
 static void what_found_no_place_in_the_queue_is_looked_at(void **state)
 {
 	struct task *parsing = fill_the_queue();
@@ -225,7 +231,7 @@ static void what_found_no_place_in_the_queue_is_looked_at(void **state)
 	posted_run_all();
 	assert_int_equal(n_wanted, 4097);
 	assert_int_equal(n_looks, 0);
-	is_python_known = true; /* another process's was taken */
+	is_python_known = true; /* the file was parsed for another process */
 	follow_tick(follow);
 	posted_run_all();
 	assert_int_equal(n_looks, 1);
@@ -243,7 +249,7 @@ static void what_had_failed_is_looked_at_when_it_is_known(void **state)
 	follow_process(follow, &first, 0);
 	posted_run_all();
 	assert_int_equal(n_sets, 1);
-	/* It was wanted for the program that the process ran before. */
+	/* The process needed the file for the program that it executed before. */
 	follow_parse(follow, &earlier_file, 1);
 	posted_run_all();
 	assert_true(is_python_known);
@@ -277,7 +283,7 @@ static void newer_mappings_are_looked_at(void **state)
 	assert_int_equal(n_looks, 1); /* nothing is new */
 }
 
-/* Its inode is the same, and no time shows the change. */
+/* A file in memory is parsed again: its inode is the same, and no time shows the change. */
 static void debug_files_are_looked_for_when_a_memory_file_was_parsed_anew(void **state)
 {
 	struct mapping m = {.path = (char *)"/memfd:code", .inode = 5, .memory_file = true};
@@ -328,7 +334,7 @@ static void what_the_full_worker_refuses_is_forgotten_with_the_next_tick(void **
 	assert_null(follow_find(follow, its_exit.id));
 }
 
-/* A file was parsed between the exit and its end on the worker. */
+/* The file was parsed after the exit, but before the end of the task that removes the tables. */
 static void tables_that_are_set_after_the_exit_are_taken_out(void **state)
 {
 	struct task *parsing = wait_for_python(), *taking_out;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which JVMs are asked for their perf maps, and when. Workers are this thread, and the time is
- * real.
+ * Which JVMs are asked for their perf maps, and when. This thread does the work of the workers, and
+ * the time is real.
  */
 #include "node/follow/internal.h"
 #include "node/kernel/testkernel.h"
@@ -22,7 +22,7 @@ static struct {
 	char version[32];
 	unsigned n;
 } attach;
-static struct process_id jvm; /* this process */
+static struct process_id jvm; /* the JVM is this process */
 
 static int ask_jvm(struct java_requests *q, struct process_id id, const char *version,
 		   char ret_problem[RUNTIME_PROBLEM_BYTES])
@@ -44,7 +44,9 @@ static struct kernel *kernel;
 static struct follow *follow;
 static struct tracked *tracked;
 
-/* Whether a target selects the container, and whether the agent may ask its JVMs. */
+/*
+ * Sets the plan. selected: a target selects the container; java_attach: the agent may ask its JVMs.
+ */
 static void plan(bool selected, bool java_attach)
 {
 	struct plan *p = selected ? testowner_plan() : xcalloc(1, sizeof(*p));
@@ -101,7 +103,7 @@ static void work(void)
 	posted_run_all();
 }
 
-/* Its mappings were read and go to the kernel. */
+/* Whether the mappings of the JVM were read and are set in the kernel. */
 static bool is_looked_at_again(void)
 {
 	return tracked->m && tracked->m->n > 0 && tracked->cgroup_id == TEST_CGROUP;
@@ -129,7 +131,7 @@ static void asked_once_an_interval(void **state)
 {
 	(void)state;
 	tick();
-	tick(); /* still asking */
+	tick(); /* the first request is still open */
 	work();
 	assert_int_equal(attach.n, 1);
 	assert_string_equal(attach.version, "17.0.15");
@@ -151,11 +153,12 @@ static void not_asked_without_leave(void **state)
 	plan(true, false);
 	tick();
 	assert_int_equal(posted.n, 0);
-	plan(false, false); /* its target has gone */
+	plan(false, false); /* its target was deleted */
 	tick();
 	assert_int_equal(posted.n, 0);
 	plan(true, true);
-	runtime_java_map_give(follow->java_requests, jvm, NULL); /* nothing is missing in it */
+	/* no name is missing in the perf map */
+	runtime_java_map_give(follow->java_requests, jvm, NULL);
 	tick();
 	assert_int_equal(posted.n, 0);
 }
@@ -195,7 +198,7 @@ static void tried_again_a_few_times(void **state)
 	assert_int_equal(posted.n, 0);
 }
 
-/* A JVM whose files do not answer is reported, and is asked again once they do. */
+/* A JVM whose files do not answer is reported. When they answer, it is asked again. */
 static void files_that_do_not_answer_hold_up_nobody_else(void **state)
 {
 	(void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes of a container that is asked for GPU memory: when the agent looks at their mappings
- * again for a CUDA driver, and what it reports if there is none. This thread stands in for the
- * workers.
+ * Processes of a container for which a target asks for GPU memory: when the agent reads their
+ * mappings again to find a CUDA driver, and what it reports if there is none. This thread does the
+ * work of the workers.
  */
 #include "node/follow/testprobed.h"
 
@@ -14,16 +14,17 @@
 static struct mapping program = {.inode = 1};
 static struct mappings maps = {.items = &program, .n = 1, .refs = 1};
 static struct alloc_site entry = {.file_offset = 64, .address = 4160};
-static struct alloc_sites found; /* by the next look */
+static struct alloc_sites found; /* what the next search finds */
 static uint64_t library_bytes;
-static unsigned n_mappings_read, n_memory_read, n_refused; /* refused: of the next requests */
+/* n_refused: how many of the next requests are refused */
+static unsigned n_mappings_read, n_memory_read, n_refused;
 static struct report *report;
 
 static int find_sites(struct files *f, const struct mappings *m, unsigned event_mask,
 		      struct alloc_sites **ret)
 {
 	(void)f;
-	if (event_mask != HBM) /* for allocators */
+	if (event_mask != HBM) /* the search is for allocators */
 		return -ESRCH;
 	assert_ptr_equal(m, &maps);
 	*ret = xmemdup(&found, sizeof(found));
@@ -39,7 +40,10 @@ static int read_memory(struct process_id id, struct proc_memory *ret)
 	return 0;
 }
 
-/* The pipeline reads them and passes them to follow, which looks when their files are known. */
+/*
+ * Does what the pipeline does: reads the mappings and passes them to follow, which searches when
+ * their files are parsed.
+ */
 static void read_mappings(void *arg, struct process_id id, uint32_t exec_id, uint64_t cgroup_id)
 {
 	struct tracked *t = follow_find(follow, id);
@@ -103,7 +107,7 @@ static const char *told(void)
 	return testreport_problem(report, REASON_GPU_MEMORY_NOT_SEEN, NULL);
 }
 
-/* Nothing is read but a counter of the kernel, until the process maps more code. */
+/* The agent reads only a counter of the kernel, until the process maps more code. */
 static void a_driver_that_is_loaded_later_is_found(void **state)
 {
 	(void)state;
@@ -111,7 +115,8 @@ static void a_driver_that_is_loaded_later_is_found(void **state)
 	assert_int_equal(probes.n_attached, 0);
 	pass_seconds(30);
 	assert_int_equal(n_memory_read, 30);
-	assert_int_equal(n_mappings_read, 1); /* it may have been loaded before the first reading */
+	/* the driver may have been loaded before the first reading */
+	assert_int_equal(n_mappings_read, 1);
 	library_bytes += 4096;
 	found.n = 1;
 	pass_seconds(1);
@@ -139,7 +144,7 @@ static void a_request_that_fails_is_repeated(void **state)
 	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
 }
 
-/* Its mappings change so often that the agent pauses. */
+/* The mappings of the process change so often that the agent pauses before it reads them again. */
 static void a_process_that_rests_is_looked_at_after_it(void **state)
 {
 	(void)state;
@@ -155,7 +160,7 @@ static void a_process_that_rests_is_looked_at_after_it(void **state)
 	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
 }
 
-/* A program that has just started may load it, and allocate, within the next second. */
+/* A program that has just started may load the driver, and allocate, within the next second. */
 static void in_its_first_seconds_it_is_read_more_often(void **state)
 {
 	(void)state;
@@ -171,14 +176,14 @@ static void in_its_first_seconds_it_is_read_more_often(void **state)
 	timer_fire();
 	posted_run_all();
 	assert_int_equal(n_memory_read, 90);
-	assert_true(timer_delay_ns() > NSEC_PER_SEC); /* it is of the report */
+	assert_true(timer_delay_ns() > NSEC_PER_SEC); /* this timer is that of the report */
 }
 
 static void a_container_without_a_driver_is_told(void **state)
 {
 	(void)state;
 	look(tracked);
-	pass_seconds(9); /* a program may load it some seconds after its start */
+	pass_seconds(9); /* a program may load the driver some seconds after its start */
 	assert_string_equal(told(), "");
 	pass_seconds(2);
 	assert_string_equal(told(), NO_DRIVER);
@@ -196,7 +201,7 @@ static void one_process_with_a_driver_is_enough(void **state)
 	(void)state;
 	other->cgroup_id = TEST_CGROUP;
 	look(other);
-	other->libraries.bytes = library_bytes; /* so it is not looked at again */
+	other->libraries.bytes = library_bytes; /* so its mappings are not read again */
 	found.n = 1;
 	look(tracked);
 	assert_int_equal(probes.n_attached, 1);
@@ -212,18 +217,18 @@ static void a_driver_of_before_is_remembered(void **state)
 	(void)state;
 	other->cgroup_id = TEST_CGROUP;
 	look(other);
-	other->libraries.bytes = library_bytes; /* so it is not looked at again */
+	other->libraries.bytes = library_bytes; /* so its mappings are not read again */
 	found.n = 1;
 	look(tracked);
 	pass_seconds(20);
-	tracked->cgroup_id = 0; /* it is gone */
+	tracked->cgroup_id = 0; /* the process has left the container */
 	pass_seconds(590);
 	assert_string_equal(told(), "");
 	pass_seconds(20);
 	assert_string_equal(told(), NO_DRIVER);
 }
 
-/* Others begin to lack it meanwhile, one after the other. */
+/* Other processes begin to lack the driver meanwhile, one after another. */
 static void new_processes_do_not_put_off_the_reading(void **state)
 {
 	uint64_t due_ns;
@@ -244,7 +249,7 @@ static void a_driver_that_is_not_known_is_told(void **state)
 	look(tracked);
 	pass_seconds(20);
 	assert_non_null(strstr(told(), "none of its functions is known (process "));
-	assert_int_equal(n_memory_read, 0); /* it has a driver */
+	assert_int_equal(n_memory_read, 0); /* because it has a driver */
 }
 
 static void who_is_not_asked_any_more_is_not_told(void **state)

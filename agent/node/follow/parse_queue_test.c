@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which file the queue gives to the parser next. This thread is the worker, and files are numbers.
+ * Which file the queue gives to the parser next. This thread does the work of the worker. A file
+ * has a number as its name.
  */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
@@ -130,7 +131,9 @@ static void a_file_is_looked_at_once_for_all(void **state)
 	follow_queue_free(q);
 }
 
-/* Files of one pod take long on purpose: another pod's large file does not wait for all of them. */
+/*
+ * Files of one pod take long on purpose. A large file of another pod does not wait for all of them.
+ */
 static void who_cost_much_waits(void **state)
 {
 	struct follow_queue *q = start(false);
@@ -140,10 +143,10 @@ static void who_cost_much_waits(void **state)
 		add(q, 1 + 2 * i, 10 + i, 66, 6);
 	follow_queue_start(q);
 	work(1);
-	add(q, 100, 1 << 20, 1, 1); /* while the second is looked at */
+	add(q, 100, 1 << 20, 1, 1); /* while the second file is being parsed */
 	work(10);
 	assert_order((const uint64_t[]){1, 3, 100, 5, 7}, 5);
-	/* a file that both want takes its turn from the one that cost less */
+	/* the order of a file that both cgroups use depends on the cgroup that cost less */
 	n_looked_at = 0;
 	add(q, 200, 10, 66, 6);
 	add(q, 202, 20, 66, 6);
@@ -154,7 +157,10 @@ static void who_cost_much_waits(void **state)
 	follow_queue_free(q);
 }
 
-/* The debug files of one container say nothing about the processes of another. */
+/*
+ * The debug files of one container are not used for processes of another one, so the queue has an
+ * entry for each root directory.
+ */
 static void debug_files_belong_to_a_root(void **state)
 {
 	struct follow_queue *q = start(true);
@@ -176,7 +182,7 @@ static void debug_files_belong_to_a_root(void **state)
 	proc_mappings_unref(m);
 }
 
-/* Adds files for which nobody waits. Returns how many of them the queue took. */
+/* Adds files for which no process waits. Returns how many of them the queue took. */
 static size_t add_many(struct follow_queue *q, uint64_t from, uint64_t n, uint64_t cgroup_id)
 {
 	size_t added = 0;
@@ -190,7 +196,7 @@ static size_t add_many(struct follow_queue *q, uint64_t from, uint64_t n, uint64
 	return added;
 }
 
-/* A pod that makes up files fills its own part of the queue. */
+/* A pod with very many files fills only its own part of the queue. */
 static void a_cgroup_has_a_share_of_the_queue(void **state)
 {
 	struct counter *skipped =
@@ -202,7 +208,7 @@ static void a_cgroup_has_a_share_of_the_queue(void **state)
 	assert_int_equal(add_many(q, 1, 10000, 66), 4096);
 	assert_int_equal(counter_get(skipped) - before, 10000 - 4096);
 	add(q, 1 << 20, 1 << 20, 1, 1);
-	/* one that is looked at makes room for another */
+	/* a file that is being parsed makes room for another one */
 	follow_queue_start(q);
 	work(1);
 	add(q, 1 << 21, 1000, 66, 6);
@@ -211,7 +217,7 @@ static void a_cgroup_has_a_share_of_the_queue(void **state)
 	follow_queue_free(q);
 }
 
-/* Many pods each make up files: the queue has a limit for all together. */
+/* Many pods have very many files each: the queue has a limit for all files together. */
 static void the_queue_has_an_end(void **state)
 {
 	struct counter *skipped =

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Probes that are being attached: what the agent reports of jobs that do not come back, or come
- * late. This thread stands in for the workers.
+ * What the agent reports of jobs that attach or detach probes and are blocked or late. This thread
+ * does the work of the workers.
  */
 #include "node/follow/testprobed.h"
 
-/* Its probes are attached; the worker's next task detaches them. */
+/* Attaches probes and posts the task that detaches them. */
 static void detach(void)
 {
 	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
@@ -21,7 +21,10 @@ static uint64_t n_told_stuck(void)
 	return counter_get(counter(PROBES_COUNTER, "result", "stuck"));
 }
 
-/* The worker's thread is in this job, and does not return. */
+/*
+ * Takes the next task and calls the on_stuck function, as if the task blocked the thread of the
+ * worker.
+ */
 static struct task *gets_stuck(void)
 {
 	struct task *t = posted_take();
@@ -54,7 +57,10 @@ static void what_comes_back_is_told_no_more(void **state)
 	assert_int_equal(probes.n_detached, 1);
 }
 
-/* Another worker has done its work meanwhile: the late job ends only its own probes. */
+/*
+ * Another job for the process was refused while the first one was blocked. When the first job
+ * returns, it leaves the problem of the later one.
+ */
 static void who_comes_late_leaves_what_was_refused_since(void **state)
 {
 	struct task *t;
@@ -71,7 +77,7 @@ static void who_comes_late_leaves_what_was_refused_since(void **state)
 	assert_told("the agent cannot attach its probes");
 }
 
-/* The later job is blocked, too, and still is when the first one comes back. */
+/* The later job is blocked, too, and still is when the first one returns. */
 static void of_two_that_are_stuck_the_later_is_told(void **state)
 {
 	struct task *first, *later;
@@ -99,16 +105,19 @@ static void another_program_is_not_told_of_the_one_before(void **state)
 	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	t = gets_stuck();
 	tracked->exec_id = 6;
-	memory->sites = alloc_sites_free(memory->sites); /* not known yet */
+	/* as for a program whose places are not known yet */
+	memory->sites = alloc_sites_free(memory->sites);
 	comes_back(t);
 	assert_false(memory->refused);
 	assert_null(memory->attached);
-	assert_int_equal(posted.n, 1); /* it is detached */
+	assert_int_equal(posted.n, 1); /* the task detaches the probes */
 	posted_run();
 	assert_int_equal(probes.n_detached, 1);
 }
 
-/* With classic uprobes a hundred processes take longer than a worker's deadline. */
+/*
+ * With classic uprobes, attaching to a hundred processes takes longer than the deadline of a job.
+ */
 static void who_gets_on_is_not_stuck(void **state)
 {
 	struct task *t;
@@ -129,7 +138,7 @@ static void who_gets_on_is_not_stuck(void **state)
 	comes_back(t);
 }
 
-/* No thread can be started to replace the blocked one: it is tried again. */
+/* No thread can be started to replace the blocked one. The agent tries again. */
 static void without_a_thread_it_is_tried_again(void **state)
 {
 	struct task *t;
@@ -150,7 +159,7 @@ static void without_a_thread_it_is_tried_again(void **state)
 
 /* ---- refused ---- */
 
-/* Attaches, and returns after how many seconds the next attempt may come. */
+/* Attaches probes with this result. Returns after how many seconds the next try may come. */
 static uint64_t seconds_until_next(int result, const char *counted_as)
 {
 	uint64_t before = n_ended(counted_as);
@@ -164,8 +173,8 @@ static uint64_t seconds_until_next(int result, const char *counted_as)
 }
 
 /*
- * A node that lacks memory for a moment: its processes do not all try each second, and each reports
- * why it is not seen.
+ * A node lacks memory for a moment. Its processes do not all try each second, and the agent reports
+ * for each why its memory is not seen.
  */
 static void what_may_pass_is_tried_less_and_less_often_and_told(void **state)
 {
@@ -175,7 +184,8 @@ static void what_may_pass_is_tried_less_and_less_often_and_told(void **state)
 		unsigned told_from;
 	} rows[] = {{-ENOMEM, "Cannot allocate memory", 0},
 		    {-EMFILE, "Too many open files", 0},
-		    {-EAGAIN, "temporarily unavailable", 3}}; /* about to be loaded */
+		    /* the programs are about to be loaded */
+		    {-EAGAIN, "temporarily unavailable", 3}};
 	static const uint64_t waits_s[] = {1, 2, 4, 8, 16, 32, 60, 60};
 
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that has several sets of probes: what happens to one leaves the other as it is. This
- * thread stands in for the workers.
+ * A process has several sets of probes. A change of one set leaves the other one as it is. This
+ * thread does the work of the workers.
  */
 #include "node/follow/testfollow.h"
 #include "node/follow/testprobed.h"
@@ -21,7 +21,7 @@ static void wait_for_no_time(const struct attached *a, uint64_t max_ns, uint64_t
 static struct probe_calls with_spans;
 static const struct follow_calls calls = {.probes = &with_spans};
 
-/* Both sets are asked for, their places are known, and they are attached steadily. */
+/* A target asks for both sets, their places are known, and their probes stay attached. */
 static int begin_attached(void **state)
 {
 	(void)state;
@@ -43,14 +43,14 @@ static int begin_attached(void **state)
 	return 0;
 }
 
-/* How often the set was attached and detached. */
+/* Asserts how often the set was attached and detached. */
 static void assert_counts(enum probe_set set, unsigned n_attached, unsigned n_detached)
 {
 	assert_int_equal(probes.of[set].n_attached, n_attached);
 	assert_int_equal(probes.of[set].n_detached, n_detached);
 }
 
-/* Within 10 ms its probes are hit so often that the process hardly does anything else. */
+/* The probes of the set are hit so often within 10 ms that the process hardly does its own work. */
 static void a_storm_at(enum probe_set set)
 {
 	test_clock.stands_ns += 10 * NSEC_PER_MSEC;
@@ -68,7 +68,10 @@ static void a_storm_detaches_its_own_set(void **state)
 	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
 	assert_counts(PROBES_MEMORY, 1, 0);
 	assert_int_equal(follow_probed_n_watched(follow), 1);
-	/* From then on hbm-alloc is taken in spans, and mem-alloc all the time. */
+	/*
+	 * From then on the probes of hbm-alloc are attached in spans, and those of mem-alloc stay
+	 * attached.
+	 */
 	test_clock.stands_ns += 10 * NSEC_PER_SEC;
 	follow_probed_advance(memory);
 	follow_probed_advance(gpu);
@@ -78,7 +81,10 @@ static void a_storm_detaches_its_own_set(void **state)
 	assert_counts(PROBES_MEMORY, 1, 0);
 }
 
-/* mem-alloc is taken in spans from then on. hbm-inuse must see each call. */
+/*
+ * From then on the probes of mem-alloc are attached in spans. hbm-inuse must see each call, so its
+ * probes stay attached.
+ */
 static void spans_of_memory_leave_gpu_memory_attached(void **state)
 {
 	(void)state;
@@ -133,7 +139,7 @@ static void before_the_programs_go_all_are_detached(void **state)
 {
 	(void)state;
 	follow_detach(follow);
-	assert_int_equal(posted.n, 1); /* all at once, since it waits for RCU */
+	assert_int_equal(posted.n, 1); /* one task for all sets, because it waits for RCU */
 	posted_run_all();
 	assert_counts(PROBES_MEMORY, 1, 1);
 	assert_counts(PROBES_GPU_MEMORY, 1, 1);

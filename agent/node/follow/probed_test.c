@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the agent does with a second look for a process's places of allocation. This thread stands
- * in for the workers.
+ * What the agent does after a second search for the places where a process allocates. This thread
+ * does the work of the workers.
  */
 #include "node/follow/testprobed.h"
 
@@ -11,7 +11,7 @@ static struct mapping library = {.inode = 1};
 static struct mappings maps = {.items = &library, .n = 1, .refs = 1};
 static struct alloc_site items[2] = {{.file_offset = 64, .address = 4160},
 				     {.file_offset = 128, .address = 4224}};
-static struct alloc_sites found; /* by the next look */
+static struct alloc_sites found; /* what the next search finds */
 
 static int find_sites(struct files *f, const struct mappings *m, unsigned event_mask,
 		      struct alloc_sites **ret)
@@ -50,7 +50,10 @@ static void look_once(void)
 	assert_int_equal(memory->attached_mask, EVENTS);
 }
 
-/* Its C library is mapped first, its JVM later; for mem-inuse the JVM has no places. */
+/*
+ * The process maps its C library first and its JVM later. For mem-inuse there are no places to
+ * probe in the JVM.
+ */
 static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 {
 	const struct probed *x = memory;
@@ -66,7 +69,7 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 	assert_true(x->sites->own_heap);
 	assert_string_equal(x->sites->problem, "no Java objects");
 	assert_string_equal(x->problem, "no Java objects");
-	assert_null(tracked->compared.text); /* what seemed unseen was the JVM's */
+	assert_null(tracked->compared.text); /* the unseen memory was that of the JVM */
 	assert_int_equal(probes.n_attached, 1);
 	assert_false(x->stale);
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Probes that are attached: what the agent does when the thread ends by which a process is probed.
- */
+/* What the agent does when the thread by which a process is probed ends. */
 #include "node/follow/testprobed.h"
 
 #include <pthread.h>
 
-/* After this, each timer_fire() looks at the attached probes. */
+/* Attaches probes. After that, each timer_fire() checks them. */
 static void attach_while_the_clock_stands(void)
 {
 	clock_stands();
@@ -22,7 +20,7 @@ static void loses_its_thread(void)
 	posted_run_all();
 }
 
-/* It was detached, and its time comes. */
+/* The probes were detached. Lets the time pass until they may be attached again. */
 static void attach_anew(void)
 {
 	assert_null(memory->attached);
@@ -50,7 +48,10 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	posted_run();
 	assert_int_equal(probes.n_attached, 2);
 	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
-	/* The next thread ended soon after that: the probes missed something in between. */
+	/*
+	 * The next thread also ends, soon after the first one. So the probes missed something in
+	 * between.
+	 */
 	loses_its_thread();
 	assert_told("take its place");
 	assert_int_equal(n_ended("thread_ended"), before + 2);
@@ -69,7 +70,10 @@ static unsigned asked_in(unsigned n_watches)
 	return probes.n_asked_for_thread;
 }
 
-/* The loop looks at all processes a hundred times a second. */
+/*
+ * The agent checks the probes of all processes a hundred times a second, but their threads less
+ * often.
+ */
 static void a_thread_is_asked_for_when_its_end_matters(void **state)
 {
 	(void)state;
@@ -87,7 +91,10 @@ static void a_thread_is_asked_for_when_its_end_matters(void **state)
 	assert_int_equal(asked_in(3), 3);
 }
 
-/* Each time it stays longer without probes, so that other processes get theirs. */
+/*
+ * Each time the process has no probes for a longer time, so that the worker has time for other
+ * processes.
+ */
 static void threads_that_end_again_and_again_are_followed_less_and_less_often(void **state)
 {
 	static const unsigned waits_s[] = {1, 2, 4, 8, 16, 32, 60, 60};
@@ -100,7 +107,7 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 		assert_null(memory->attached);
 		assert_int_equal(probes.n_detached, i + 1);
 		assert_int_equal(memory->next_ns - test_clock.stands_ns, waits_s[i] * NSEC_PER_SEC);
-		assert_true(memory->refused); /* until then */
+		assert_true(memory->refused); /* until it may be attached again */
 		assert_told("take its place");
 		attach_anew();
 		assert_false(memory->refused);
@@ -109,7 +116,7 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 	test_clock.stands_ns += 61 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told(KNOWN);
-	loses_its_thread(); /* the first one again */
+	loses_its_thread(); /* this counts as the first loss again */
 	assert_non_null(memory->attached);
 	assert_told(KNOWN);
 }
@@ -120,7 +127,7 @@ static void the_end_of_a_process_is_no_lost_thread(void **state)
 
 	(void)state;
 	HASH_DEL(follow->tracked, tracked);
-	tracked->id.tgid = probed.tgid = 1u << 30; /* of no process */
+	tracked->id.tgid = probed.tgid = 1u << 30; /* no process has this PID */
 	HASH_ADD(hh, follow->tracked, id, sizeof(tracked->id), tracked);
 	attach_while_the_clock_stands();
 	loses_its_thread();
@@ -129,8 +136,8 @@ static void the_end_of_a_process_is_no_lost_thread(void **state)
 }
 
 /*
- * The sites are in use while the heap profile of a Go process is read. When they are back, what is
- * not seen is reported.
+ * The places are lent while the heap profile of a Go process is read. When they are given back, the
+ * problem is reported again.
  */
 static void sites_may_be_lent_while_it_is_looked_at(void **state)
 {
@@ -151,7 +158,10 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 	assert_told(KNOWN);
 }
 
-/* The kernel has refused the probes: the next attempt waits for its time. */
+/*
+ * The kernel has refused the probes. The next try comes at its time, even if the thread ends
+ * before.
+ */
 static void who_cannot_be_probed_anew_waits(void **state)
 {
 	(void)state;
@@ -185,7 +195,7 @@ int main(void)
 		T(sites_may_be_lent_while_it_is_looked_at),
 		T(who_cannot_be_probed_anew_waits),
 	};
-	pthread_t another; /* one thread's end is not the end of this process */
+	pthread_t another; /* so the end of one thread is not the end of this process */
 
 	if (pthread_create(&another, NULL, wait_for_ever, NULL))
 		return 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When the agent looks for a process's runtimes, and what it does with the result. Workers and
- * timers are this thread.
+ * When the agent searches for the runtimes of a process, and what it does with the result. This
+ * thread does the work of the workers and the timers.
  */
 #include "node/follow/internal.h"
 #include "node/kernel/testkernel.h"
@@ -15,7 +15,7 @@
 
 #include "lib/base/testclock.h"
 
-/* ---- what its jobs call, and what hears of it ---- */
+/* ---- the functions that the jobs call, and those that get the result ---- */
 
 static struct runtime_process *python, *other;
 static struct {
@@ -139,9 +139,9 @@ static void fire(void)
 static void what_is_found_goes_to_both_sides(void **state)
 {
 	(void)state;
-	follow_runtimes_look(tracked, &first, true); /* nothing is new */
+	follow_runtimes_look(tracked, &first, true); /* no search: nothing is new */
 	tracked->runs.due = true;
-	follow_runtimes_look(tracked, &first, false); /* nothing is likely */
+	follow_runtimes_look(tracked, &first, false); /* no search: a runtime is not likely */
 	assert_int_equal(posted.n, 0);
 	look(&first);
 	posted_run_all();
@@ -153,9 +153,12 @@ static void what_is_found_goes_to_both_sides(void **state)
 	look(&second);
 	posted_run_all();
 	assert_ptr_equal(looked_with, python);
-	assert_int_equal(n_told, 2); /* the pipeline may have lost it */
+	assert_int_equal(n_told, 2); /* the pipeline may have forgotten the runtimes */
 	assert_int_equal(n_sets, 1);
-	/* its library was closed: it is looked at although no runtime is likely now */
+	/*
+	 * the library of the runtime was unloaded: there is a search although no runtime is likely
+	 * now
+	 */
 	next.found = NULL;
 	tracked->runs.due = true;
 	follow_runtimes_look(tracked, &second, false);
@@ -259,7 +262,7 @@ static void another_program_has_nothing_of_it(void **state)
 	assert_int_equal(n_sets, 0);
 	assert_false(timer_armed());
 	assert_null(tracked->runs.known);
-	look(&first); /* of the old program, late */
+	look(&first); /* late mappings, of the program before */
 	assert_int_equal(posted.n, 0);
 	assert_false(tracked->runs.looking);
 }

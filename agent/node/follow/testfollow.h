@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of other modules only: what follow knows of its processes and their memory probes, and
- * states that a test cannot bring about otherwise.
+ * For tests of other modules only: shows the processes that follow knows and their memory probes,
+ * and sets states that a test cannot cause in another way.
  */
 #pragma once
 
@@ -44,7 +44,7 @@ static inline bool testfollow_memory_is_asked_for(const struct follow *f)
 	return f->sets_asked & 1u << PROBES_MEMORY;
 }
 
-/* How many processes have memory probes as long as they live. */
+/* Returns the number of processes whose memory probes stay attached. */
 static inline unsigned testfollow_n_probed(const struct follow *f)
 {
 	return f->n_attached[PROBES_MEMORY];
@@ -56,13 +56,13 @@ static inline void testfollow_add_probed(struct follow *f, int n)
 	f->n_attached[PROBES_MEMORY] += (unsigned)n;
 }
 
-/* How many jobs of the probes worker do not come back. */
+/* Returns the number of blocked jobs of the probes worker. */
 static inline size_t testfollow_n_stuck(const struct follow *f)
 {
 	return f->stuck.n;
 }
 
-/* What of its memory is not seen, and why; NULL: nothing is known. */
+/* Returns which memory of the process is not seen, and why; NULL: no problem is known. */
 static inline const char *testfollow_memory_problem(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
@@ -70,7 +70,7 @@ static inline const char *testfollow_memory_problem(const struct follow *f, pid_
 	return t ? t->probed[PROBES_MEMORY].problem : NULL;
 }
 
-/* The events that it is probed for as long as it lives; 0: none. */
+/* Returns the events of the process whose probes stay attached; 0: none. */
 static inline unsigned testfollow_probed_events(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
@@ -82,7 +82,7 @@ static inline unsigned testfollow_probed_events(const struct follow *f, pid_t pi
 	return mask;
 }
 
-/* It is known to have no CUDA driver. */
+/* Whether the process is known to have no CUDA driver. */
 static inline bool testfollow_lacks_driver(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
@@ -90,7 +90,7 @@ static inline bool testfollow_lacks_driver(const struct follow *f, pid_t pid)
 	return t && t->probed[PROBES_GPU_MEMORY].lacks_ns;
 }
 
-/* It is followed, has no probes, and its next span counts as the first. */
+/* Whether the process is followed, has no probes, and its next span counts as the first. */
 static inline bool testfollow_has_no_span(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
@@ -99,7 +99,10 @@ static inline bool testfollow_has_no_span(const struct follow *f, pid_t pid)
 	return x && !x->attached && !x->busy && !x->span_end.cpu_ns;
 }
 
-/* The kernel refuses its probes for the next hour, or allows them again. */
+/*
+ * Sets the state as if the kernel refused the probes of the process for the next hour, or allowed
+ * them again.
+ */
 static inline void testfollow_refuse(struct follow *f, pid_t pid, bool refuse)
 {
 	struct probed *a = &testfollow_find(f, pid)->probed[PROBES_MEMORY];
@@ -110,7 +113,7 @@ static inline void testfollow_refuse(struct follow *f, pid_t pid, bool refuse)
 
 /* ---- the heap profile of a Go program ---- */
 
-/* It has one, and no job is reading it. */
+/* Whether the process has such a profile, and no job is reading it. */
 static inline bool testfollow_has_go_heap(const struct follow *f, pid_t pid)
 {
 	const struct tracked *t = testfollow_find(f, pid);
@@ -118,13 +121,15 @@ static inline bool testfollow_has_go_heap(const struct follow *f, pid_t pid)
 	return t && t->probed[PROBES_MEMORY].sites && t->probed[PROBES_MEMORY].sites->go;
 }
 
-/* It was read since testfollow_read_go_heap(), or ever. */
+/*
+ * Whether the profile was read since testfollow_read_go_heap(), or at all if that was not called.
+ */
 static inline bool testfollow_go_heap_is_read(const struct follow *f, pid_t pid)
 {
 	return testfollow_has_go_heap(f, pid) && testfollow_find(f, pid)->go_heap.next_ns;
 }
 
-/* Its next read is due now. */
+/* Makes the next read of the profile due now. */
 static inline void testfollow_read_go_heap(struct follow *f, pid_t pid)
 {
 	testfollow_find(f, pid)->go_heap.next_ns = 0;

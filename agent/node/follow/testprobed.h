@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of probed*.c only: a process in a container whose uprobes may be attached steadily, and
- * probes that are counted instead of attached. This thread stands in for the workers.
+ * For tests of probed*.c only: a process in a container whose limit allows steady probes, and
+ * functions that count probes instead of attaching them. This thread does the work of the workers.
  */
 #pragma once
 
@@ -20,12 +20,12 @@
 
 static char attached[_PROBES_SET_MAX]; /* each stands for a struct attached */
 static struct process_id probed; /* the process of the test */
-struct set_probes { /* of one set */
+struct set_probes { /* counts for one set */
 	uint64_t hits;
 	unsigned n_attached, n_detached;
 };
 static struct {
-	int result; /* of the next attaching */
+	int result; /* the result of the next attaching */
 	bool lost, outlives;
 	uint64_t moves;
 	unsigned n_attached, n_detached, n_asked_for_thread;
@@ -45,7 +45,7 @@ static inline struct set_probes *probes_of(const struct attached *a)
 	return &probes.of[set];
 }
 
-/* The set that has these events. */
+/* Returns the set that has these events. */
 static inline enum probe_set set_of_events(unsigned event_mask)
 {
 	enum probe_set set = 0;
@@ -145,9 +145,13 @@ static struct kernel *kernel;
 static struct limit *limit;
 static struct follow *follow;
 static struct tracked *tracked;
-static struct probed *memory, *gpu; /* its sets PROBES_MEMORY and PROBES_GPU_MEMORY */
+/* the sets PROBES_MEMORY and PROBES_GPU_MEMORY of the process */
+static struct probed *memory, *gpu;
 
-/* The limit has tried the event in a span, which cost nearly nothing. */
+/*
+ * Has the limit try the event in a span that costs nearly nothing. After that, its probes may stay
+ * attached.
+ */
 static inline void allow_steadily(enum event e)
 {
 	const struct limit_spent calm = {
@@ -159,7 +163,10 @@ static inline void allow_steadily(enum event e)
 	assert_int_equal(limit_mode(limit, TEST_CGROUP, e, &span), LIMIT_STEADY);
 }
 
-/* A target asks for these events of the process; of memory only for one. report may be NULL. */
+/*
+ * Begins a test: a target asks for these events of the process, of which at most one is a memory
+ * event. report may be NULL.
+ */
 static inline void probed_begin(const struct follow_calls *calls, unsigned event_mask,
 				struct report *report)
 {
@@ -201,13 +208,13 @@ static inline void probed_end(void)
 
 /* ---- the same process, with a place to be probed ---- */
 
-#define KNOWN "half of it is not seen" /* at its one place */
+#define KNOWN "half of it is not seen" /* the problem at the only place */
 
 static const struct follow_calls probing_calls = {.probes = &counted_probes};
 static struct mapping known_library = {.inode = 1, .fd = -1};
 static struct mappings known_maps = {.exec_id = 5, .items = &known_library, .n = 1, .refs = 1};
 
-/* The places of the set are known, and there is one. */
+/* Sets the places of the set: there is one. */
 static inline void know_a_place(struct probed *x, unsigned looked_mask)
 {
 	x->m = proc_mappings_ref(&known_maps);
@@ -218,7 +225,7 @@ static inline void know_a_place(struct probed *x, unsigned looked_mask)
 	x->looked_mask = looked_mask;
 }
 
-/* A target asks for mem-alloc. */
+/* Begins a test in which a target asks for mem-alloc. */
 static inline int begin_with_sites(void **state)
 {
 	(void)state;
@@ -249,7 +256,7 @@ static inline void assert_told(const char *part)
 		fail_msg("%s", memory->problem);
 }
 
-/* How often attaching ended in this way. */
+/* Returns how often attaching ended with this result. */
 static inline uint64_t n_ended(const char *result)
 {
 	return counter_get(counter(PROBES_COUNTER, "result", result));

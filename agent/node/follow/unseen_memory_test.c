@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Of which processes the agent reads the memory size, when, and what it does with the result. This
- * thread stands in for the workers.
+ * For which processes the agent reads the memory size, when it does so, and what it does with the
+ * result. This thread does the work of the workers.
  */
 #include "node/follow/internal.h"
 #include "node/work/testworkers.h"
@@ -12,7 +12,7 @@
 
 #define MIB (1ull << 20)
 
-/* ---- all around it ---- */
+/* ---- the functions that the jobs call ---- */
 
 static struct tracked *tracked;
 static uint64_t seen_bytes, anon_bytes;
@@ -81,7 +81,7 @@ static void tick(void)
 	posted_run_all();
 }
 
-/* Makes the next look due. */
+/* Makes the next reading due, and does it. */
 static void tick_later(void)
 {
 	follow.compare_ns = 0;
@@ -93,7 +93,7 @@ static void what_grows_unseen_is_told(void **state)
 	(void)state;
 	tick();
 	anon_bytes += 100 * MIB;
-	tick(); /* not yet */
+	tick(); /* too early for the next reading */
 	assert_int_equal(n_reads, 1);
 	assert_null(tracked->compared.text);
 	tick_later();
@@ -101,7 +101,7 @@ static void what_grows_unseen_is_told(void **state)
 	assert_non_null(strstr(tracked->compared.text, "grew by 100 MiB"));
 	follow_unseen_forget(tracked);
 	assert_null(tracked->compared.text);
-	tick(); /* reads at once, because it knows nothing of the process */
+	tick(); /* reads at once, because nothing is known of the process any more */
 	assert_int_equal(n_reads, 3);
 }
 
@@ -118,17 +118,17 @@ static void what_is_seen_is_not(void **state)
 static void some_are_not_looked_at(void **state)
 {
 	(void)state;
-	sites.own_heap = true; /* Go's, Java's */
+	sites.own_heap = true; /* as if the process had the heap of Go or Java */
 	tick_later();
 	sites.own_heap = false;
-	tracked->probed[PROBES_MEMORY].attached = NULL; /* or in a span */
+	tracked->probed[PROBES_MEMORY].attached = NULL; /* no probes, or those of a span */
 	tick_later();
 	follow.n_attached[PROBES_MEMORY] = 0;
 	tick_later();
 	assert_int_equal(n_reads, 0);
 }
 
-/* It has ended, or lost its probes, while it was read; or the mailbox was full. */
+/* The process has ended or lost its probes while its memory was read, or the mailbox was full. */
 static void what_comes_too_late_is_left(void **state)
 {
 	(void)state;
@@ -137,7 +137,7 @@ static void what_comes_too_late_is_left(void **state)
 	assert_false(tracked->compared.unseen.begun);
 	read_result = 0;
 	follow_memory_tick(&follow);
-	follow_memory_tick(&follow); /* one at a time */
+	follow_memory_tick(&follow); /* there is only one job at a time */
 	assert_int_equal(posted.n, 1);
 	tracked->probed[PROBES_MEMORY].attached = NULL;
 	posted_run_all();
