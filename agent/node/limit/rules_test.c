@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How much of off-cpu and memory events a container's limit allows, given their measured cost. */
+/* How much of off-cpu and of memory events the limit of a container allows, for a given cost. */
 #include "node/limit/rules.h"
 
 #include <math.h>
@@ -186,8 +186,8 @@ static void steady_is_left_when_it_exceeds(void **state)
 }
 
 /*
- * The agent looks every 10 ms. A process with many hits may use twice its limit until then, but not
- * more.
+ * The agent checks the probes every 10 ms. A process with many hits may use twice its limit until
+ * then, but not more.
  */
 static void a_storm_stalls_not_for_long(void **state)
 {
@@ -228,7 +228,7 @@ static double random_unit(void)
 }
 
 /*
- * What the process does at a moment. cpus: the share of a CPU that it wants. each_ns: how many
+ * What the process does at a moment. cpus: the share of a CPU that it would use. each_ns: how many
  * allocations it makes per ns of its work.
  */
 struct act {
@@ -314,7 +314,7 @@ static struct limit_spent look(struct running *r, const struct limit_span *span)
 	return x;
 }
 
-/* What the limit knows of the process. */
+/* The process, and what the agent knows of it from spans. */
 struct told_by {
 	struct running r;
 	struct limit_span span;
@@ -408,8 +408,8 @@ static struct outcome tell(const struct model *m)
 }
 
 /*
- * The estimates must be near the truth. If the cost of a trap is not known exactly, the reported
- * error includes that.
+ * The estimates must be near the true values. If the cost of a trap is not known exactly, the
+ * reported error includes this.
  */
 static void spans_stand_for_the_whole(void **state)
 {

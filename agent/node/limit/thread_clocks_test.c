@@ -95,7 +95,7 @@ static uint64_t stopped_ns(pid_t pid)
 	return program_cpu_ns(pid);
 }
 
-/* The time that a hypervisor took from this machine's CPUs for others. */
+/* Returns the time that a hypervisor took from the CPUs of this machine for other machines. */
 static uint64_t stolen_ns(void)
 {
 	_cleanup_free_ char *text = NULL;
@@ -107,9 +107,9 @@ static uint64_t stolen_ns(void)
 }
 
 /*
- * Whether the clocks of the threads and of the process show the same amount of work, as well as
- * they can. Stolen time is only in one of them. A thread that exits while its process is being
- * stopped continues to run.
+ * Whether the clocks of the threads and of the process show about the same amount of work. Two
+ * things limit how well they can agree: only one of them includes stolen time, and a thread that
+ * exits while its process is being stopped continues to run.
  */
 static bool agree_once(pid_t pid, uint64_t work_ns)
 {

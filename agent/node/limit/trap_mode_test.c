@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the limit decides for a container that is asked for several sets of uprobes: which part of
- * the limit each has, and that the cost of one decides nothing about another. This thread stands in
- * for the workers.
+ * What limit decides for a container for which a target asks for several sets of uprobes: each set
+ * has a part of the limit, and the cost of one set does not affect the decision about another. This
+ * thread does the work of the workers.
  */
 #include "node/limit/testpayers.h"
 #include "node/proc/testowner.h"
@@ -14,13 +14,14 @@
 #define HBM	 (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
 #define ROUND_NS (2 * NSEC_PER_SEC)
 
-/* What a hit costs: a trap, and the walk of a stack if the hit is taken. */
+/* The cost of a hit: a trap, and the walk of a stack if the hit is taken. */
 #define TRAP_NS 750 /* as measured, without the program, which takes 250 ns */
 
 static struct work node_work;
-static const struct cgroup_hierarchy no_hierarchy; /* so each container uses one CPU */
+/* no CPU time is read, so each container counts as using one CPU */
+static const struct cgroup_hierarchy no_hierarchy;
 static struct limit *limit;
-static struct probe_usage usage[2]; /* of mem-alloc, of hbm-alloc */
+static struct probe_usage usage[2]; /* the usage of mem-alloc and of hbm-alloc */
 
 static void ask(unsigned event_mask, double percent)
 {
@@ -59,7 +60,7 @@ static enum limit_mode mode_of(enum event e)
 	return limit_mode(limit, TEST_CGROUP, e, &span);
 }
 
-/* Spans have shown that mem-alloc costs nearly nothing. */
+/* Has a span show that mem-alloc costs nearly nothing. */
 static void allow_memory(void)
 {
 	const struct limit_spent calm = {
@@ -70,7 +71,10 @@ static void allow_memory(void)
 	assert_int_equal(mode_of(EVENT_MEM_ALLOC), LIMIT_STEADY);
 }
 
-/* A round ends in which the container used one CPU and paid these shares of it for each set. */
+/*
+ * Ends a round in which the container used one CPU, of which the probes of each set took this
+ * share.
+ */
 static void pass_round(double memory_percent, double gpu_percent)
 {
 	uint64_t mem_hits = (uint64_t)(memory_percent / 100 * ROUND_NS / (TRAP_NS + 250));
@@ -78,13 +82,13 @@ static void pass_round(double memory_percent, double gpu_percent)
 
 	usage[0].hits += mem_hits;
 	usage[1].hits += gpu_hits;
-	usage[1].taken += gpu_hits; /* each is taken */
+	usage[1].taken += gpu_hits; /* each hit is taken */
 	test_clock.stands_ns += ROUND_NS;
 	limit_usage(limit, usage, ARRAY_SIZE(usage), TRAP_NS);
 	posted_run_all();
 }
 
-/* Both sets are attached steadily. */
+/* Begins with both sets attached steadily. */
 static void begin_steadily(void)
 {
 	begin(MEM | HBM, 1);
@@ -140,7 +144,7 @@ static void sets_within_their_parts_stay(void **state)
 	assert_int_equal(mode_of(EVENT_HBM_INUSE), LIMIT_STEADY);
 }
 
-/* Each would be within the limit if it were alone; together they are not. */
+/* Each set alone would be within the limit, but both together are not. */
 static void the_costs_of_both_add_up(void **state)
 {
 	(void)state;
@@ -170,8 +174,8 @@ static void one_that_costs_too_much_leaves_the_other(void **state)
 }
 
 /*
- * A program that begins allocates all that it needs: 4 % of two seconds, and nothing in the next
- * eight. hbm-inuse must have seen that.
+ * A program allocates all its GPU memory when it starts. This costs 4 % of two seconds, and nothing
+ * in the next twenty. hbm-inuse must see these allocations.
  */
 static void gpu_memory_may_come_in_a_burst(void **state)
 {
@@ -212,7 +216,7 @@ static void a_storm_of_one_stalls_only_that_one(void **state)
 	assert_int_equal(mode_of(EVENT_HBM_INUSE), LIMIT_STEADY);
 }
 
-/* A tenth of the time, of a process that allocates all the time. */
+/* The spans take a tenth of the time of a process that allocates all the time. */
 static void spans_of_one_are_no_estimate_of_the_other(void **state)
 {
 	const struct limit_spent x = {.attached_ns = 10 * NSEC_PER_MSEC,
