@@ -147,8 +147,8 @@ static void known_at_once_and_missing_told(void **state)
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_READY);
 	assert_int_equal(slots[mappings[1].file].state, PF_FILE_NONE);
 	/*
-	 * /srv/text is no program, so it never has tables and is not named; the pod chose the other
-	 * name
+	 * /srv/text is no program: it never has tables, so the text does not name it. The pod chose
+	 * the other name.
 	 */
 	assert_non_null(a.missing);
 	assert_non_null(strstr(a.missing, "/srv/bro?ken: "));
@@ -207,8 +207,8 @@ static void mappings_of_one_file_have_one_tag(void **state)
 }
 
 /*
- * The tag belongs to the new contents of the file, ctime_ns to the old ones. Names would come from
- * the wrong bytes.
+ * The tag belongs to the new contents of the file, but ctime_ns to the old ones. With this tag,
+ * names would come from the wrong bytes.
  */
 static void a_file_that_was_rewritten_since_has_no_tag(void **state)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the cost of learning the runtimes of a process whose files are parsed: the first time,
- * and again when nothing is new. Also measures how many bytes it reads from the process.
+ * Measures how long it takes to find the runtimes of a process whose files are parsed: the first
+ * time, and again when nothing is new. Also measures how many bytes the search reads from the
+ * process.
  */
 #include "lib/base/bench.h"
 #include "node/learn/learn.h"

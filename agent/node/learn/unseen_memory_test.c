@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * When memory counts as unseen. Each table has the memory of a process and what its probes saw, at
- * several moments.
+ * When memory counts as unseen. Each scene has, for several moments, the memory of a process and
+ * what its probes saw.
  */
 #include "node/learn/unseen_memory.h"
 
@@ -15,8 +15,8 @@
 #define EACH (512u << 10) /* the default of sampleBytes */
 
 struct look {
-	unsigned anon, data, threads, seen; /* in MiB; threads: their number */
-	unsigned told;			    /* MiB reported in all; 0: nothing */
+	unsigned anon, data, threads, seen; /* in MiB, but `threads` is a number */
+	unsigned told;			    /* the growth that was reported last, in MiB; 0: none */
 };
 #define LOOKS_MAX 6
 struct scene {
