@@ -19,7 +19,8 @@
 #define HOSTS 16384 /* equal to MAX_HOSTS */
 #define TICK  100   /* the start time of the processes, in clock ticks */
 
-static char proc[] = "/tmp/podflame-hosts-XXXXXX"; /* used instead of /proc */
+/* the directory that the test uses instead of /proc */
+static char proc[] = "/tmp/podflame-hosts-XXXXXX";
 
 /* ---- functions that hosts.c calls ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests only: a kernel whose programs count as loaded. There are none. */
+/* For tests only: a struct kernel in the state ON, although no programs are loaded. */
 #pragma once
 
 #include "node/kernel/internal.h"
