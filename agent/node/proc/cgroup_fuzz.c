@@ -25,7 +25,7 @@ static bool same(const struct cgroup_ref *a, const struct cgroup_ref *b)
 	       a->pods_depth == b->pods_depth;
 }
 
-/* With `before` and `after` around it, path names the same pod. */
+/* Checks that path names the same pod with `before` and `after` around it. */
 static void check_same(const char *before, const char *path, const char *after,
 		       const struct cgroup_ref *want)
 {

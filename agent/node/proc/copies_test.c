@@ -337,8 +337,8 @@ static void text_that_was_moved_away(void **state)
 }
 
 /*
- * One anonymous mapping begins before the code. Only the mappings behind the code are left of the
- * file.
+ * One anonymous mapping begins before the code. Of the file, only the mappings behind the code are
+ * left.
  */
 static void memory_that_is_more_than_the_text(void **state)
 {
@@ -709,7 +709,10 @@ static void parts_of_files_are_tried_up_to_a_limit(void **state)
 	assert_int_equal(n_refused_beside(PAGE, 3, 1), 2);
 }
 
-/* LOOK_PAGES_MAX is 16384: in 255 pages before the file there are 32640 pairs of its segments. */
+/*
+ * LOOK_PAGES_MAX is 16384. In the 255 pages before the file, 32640 comparisons of a page with a
+ * segment are possible.
+ */
 static void pages_are_compared_up_to_a_limit(void **state)
 {
 	(void)state;

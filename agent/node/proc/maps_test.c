@@ -487,7 +487,8 @@ static void await_next_tick(void)
 }
 
 /*
- * The overwritten file and the new one have the same inode number, and the old one is still mapped.
+ * Checks that the overwritten file and the new one are different files, although they have the same
+ * inode number and the old one is still mapped.
  */
 static void check_written_over(const char *at)
 {
@@ -536,8 +537,8 @@ static void a_file_of_an_image_that_is_written_over(void **state)
 }
 
 /*
- * The stack's address shows another program than the caller's, so the mappings are not used. The
- * same holds if another thread's maps are read.
+ * The address of the stack shows that the process executes another program than the caller means.
+ * So the mappings are not used, also if they were read from another thread's maps.
  */
 static void another_program_than_the_kernel_told_of(void **state)
 {
@@ -618,8 +619,8 @@ static void ended_process(void **state)
 }
 
 /*
- * Even if very many files are mapped or there are very many roots, half of the descriptors are not
- * used.
+ * Half of the agent's descriptors must stay free, even if very many files are mapped or there are
+ * very many roots.
  */
 static void descriptors_are_left(void **state)
 {

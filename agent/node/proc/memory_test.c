@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How much memory a process has: known amounts, other kinds of memory, a process whose
- * first thread has ended, unusual texts.
+ * Tests of proc_memory(): a process that allocates known amounts of each kind of memory, a process
+ * whose first thread has ended, and unusual texts.
  */
 #include "node/proc/internal.h"
 

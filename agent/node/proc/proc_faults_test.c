@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of /proc and /sys cannot be read for a moment. The agent must not take this for the end of
- * a process or cgroup, and no descriptor stays open.
+ * Tests functions while files of /proc and /sys cannot be read for a moment. The agent must not
+ * take this for the end of a process or cgroup, and no descriptor may stay open.
  */
 #include "lib/base/fault.h"
 #include "node/proc/internal.h"
@@ -52,7 +52,8 @@ static int scan(void *arg)
 }
 
 /*
- * The copy of a page of the C library is found as a copy, or it is anonymous memory without a name.
+ * Checks that the copy of a page of the C library counts as a copy, or as anonymous memory without
+ * a name.
  */
 static void check_mappings(const struct mappings *m)
 {

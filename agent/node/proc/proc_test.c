@@ -369,8 +369,9 @@ static const char *container_of(struct containers *p, uint64_t id, uint64_t *ret
 }
 
 /*
- * If a container asks for trace contexts, the filter has this for it and all cgroups below it. The
- * pod's own cgroup has it only if all of the pod's containers ask for it.
+ * If a target asks for trace contexts of a container, the filter entries of the container and of
+ * all cgroups below it have this. The pod's own cgroup has it only if it holds for all of the pod's
+ * containers.
  */
 static void test_trace_context_reaches_the_filter(void **state)
 {
@@ -517,10 +518,7 @@ static void test_scanned(void **state)
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	scan_add(s, 12, 10, "/kubepods/pod" UID "/" ID);
 	scan_add(s, 10, 1, "/kubepods/pod" UID);
-	/*
-	 * this is the sandbox, because the API server has reported the ids of all other containers
-	 * of the pod
-	 */
+	/* a sandbox: the API server has reported the ids of all other containers of the pod */
 	scan_add(s, 11, 10, "/kubepods/pod" UID "/" ID2);
 	proc_containers_scanned(p, s, 3 * S);
 	assert_false(proc_containers_wants_scan(p));
@@ -831,7 +829,7 @@ static void test_keep_off(void **state)
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	assert_int_equal(keep_of_owner(p, 12), 1000);
 	assert_int_equal(keep_of_owner(p, 13), 2000);
-	/* Its pod is not in the next plan, and is in the one after that. */
+	/* The pod is not in the next plan, but in the one after that. */
 	proc_containers_apply(p, testplan(UID2, UID2, ID2, true), 2 * S);
 	n_filter(p, 2 * S, true);
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 3 * S);
@@ -854,8 +852,8 @@ static void test_keep_off(void **state)
 }
 
 /*
- * More containers have a limit than the table has room for. For the others, false is returned, and
- * the filter and the owner show that each switch is recorded.
+ * More containers have a limit than the table has room for. For one more, the function returns
+ * false, and the filter and the owner show that each switch is recorded.
  */
 static void test_full_caps(void **state)
 {
@@ -909,7 +907,7 @@ static void test_many_ended(void **state)
 	(void)state;
 }
 
-/* Cgroups that never end fill the table. One more is counted, and not profiled. */
+/* Cgroups that never end fill the table. One more cgroup is counted, and not profiled. */
 static void test_table_full(void **state)
 {
 	struct counter *dropped = counter("podflame_cgroups_dropped_total", "reason", "table_full");

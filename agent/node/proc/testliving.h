@@ -55,8 +55,8 @@ static inline void testliving_await_end(pid_t tid)
 }
 
 /*
- * Starts a process and waits until its first thread has ended. before: called in it before that;
- * may be NULL.
+ * Starts a process and waits until its first thread has ended. The process first calls `before`,
+ * which may be NULL.
  */
 static inline pid_t testliving_start(void (*before)(void))
 {
