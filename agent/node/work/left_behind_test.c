@@ -162,7 +162,7 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 	assert_int_equal(left.n, 0);
 	assert_null(left.waits);
 	assert_int_equal(n_replaced, LEFT_BEHIND_MAX + 1);
-	/* threads that were left behind end, but their jobs are counted */
+	/* the threads that were left behind end, and their jobs are counted */
 	run_until(one_worker_is_there);
 	worker_stats(worker, &stats);
 	assert_int_equal(stats.n_done, N + 2);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A pod that blocks the files worker keeps one of its threads, not all of them. With real workers.
- */
+/* A pod that blocks the files worker keeps only one thread of it. The test uses real workers. */
 #include "lib/base/testabort.h"
 #include "node/report/testreport.h"
 #include "node/work/work.h"
@@ -135,7 +133,7 @@ static void a_pod_keeps_one_thread(void **state)
 	assert_string_equal(told(),
 			    "container main of pod web-1: reading the files of a process takes "
 			    "more than 5 s: the agent goes on without it (process 1000)");
-	post(12, 12, blocks); /* posted after that */
+	post(12, 12, blocks); /* posted after the agent knew that the pod blocks the worker */
 	wait_for(12);
 	assert_true(items[12].refused && !items[12].ran);
 	/* The job has returned: files of its pod are read again. */
