@@ -98,7 +98,7 @@ void follow_exited(struct follow *f, const struct process_exit *exits, size_t n)
 	forget_now(f);
 }
 
-/* ---- into the kernel ---- */
+/* ---- loading tables into the kernel ---- */
 
 struct setting {
 	struct task task;

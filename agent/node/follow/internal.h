@@ -231,14 +231,14 @@ struct follow {
 	struct process_problems *problems; /* of process_problems.c */
 	unsigned n_attaching;		      /* tasks of probed_attach.c under way */
 	unsigned n_attached[_PROBES_SET_MAX]; /* processes to which the set stays attached */
-	unsigned n_spans;		      /* how many of these tasks are spans */
+	unsigned n_spans;		      /* how many of the n_attaching tasks are spans */
 	/* stuck: blocked jobs of the probes worker; asks_stuck: blocked jobs of java.c */
 	struct left_behind stuck, asks_stuck;
 	uint64_t n_moves;    /* the last value of probes_moves() that was read, to see progress */
 	bool reading_memory; /* a task of memory_reads.c is under way */
 	uint64_t compare_ns; /* when memory_reads.c next reads all processes for unseen_memory.c */
 	uint64_t young_ns;   /* of lacking.c: when the last process was found to lack something */
-	struct timer young;  /* starts the next reading of such processes */
+	struct timer young;  /* starts the next reading of processes that lack something */
 	unsigned sets_asked; /* the sets that were asked for at the last tick: 1 << set */
 	struct timer watch;  /* starts the next check of the attached probes */
 };
@@ -261,7 +261,7 @@ struct process_problems *follow_problems_new(void);
 struct process_problems *follow_problems_free(struct process_problems *p);
 void follow_problems_tell(struct follow *f); /* the caller calls this every second */
 
-/* ---- the parts ---- */
+/* ---- runtimes.c, java.c, probed.c ---- */
 /*
  * Starts a search for runtimes if mappings or parsed files are new. likely: `runs` of struct
  * applied.
@@ -298,7 +298,7 @@ void follow_probed_close(struct follow *f);
 bool follow_probed_idle(const struct follow *f);
 /* Sets what the probes do not see, and why; why "": they see all. */
 void follow_probed_set_problem(struct probed *x, const char *what, const char *why);
-/* Sets what is not seen by the probes that are attached, or will be next. */
+/* Sets the problem: what the probes, attached now or next, do not see. */
 void follow_probed_tell_not_seen(struct probed *x);
 
 /* ---- go_heap.c ---- */

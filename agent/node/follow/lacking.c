@@ -98,7 +98,7 @@ void follow_lacking_mappings(struct tracked *t)
 struct container {
 	const char *id; /* the container_id of `owner` */
 	struct owner *owner;
-	bool has;		 /* one of its processes has the driver */
+	bool has;		 /* a process of the container has the driver */
 	struct probed **lacking; /* the processes that lack the driver */
 	size_t n, cap;
 	UT_hash_handle hh;

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 
 #define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
-#define ATTACHED_MAX  1024 /* processes of which a set is attached; each has a link per file */
+/* limit for the processes to which a set is attached; each has a link per file */
+#define ATTACHED_MAX 1024
 /* limit of spans under way; other spans begin later and then count for more time */
 #define SPANS_MAX 8
 #define AGAIN_NS  (200 * NSEC_PER_MSEC)

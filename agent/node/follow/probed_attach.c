@@ -17,8 +17,8 @@
 #define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes 1 s at most, RCU 0.1 s */
 #define PROBES_NICE	(-15)
 #define LATE_MAX	3.0 /* after a slow span, the next one is late by at most three periods */
-#define REFUSED_NS	(60 * NSEC_PER_SEC) /* until the next try after the kernel refused */
-#define AGAIN_NS	NSEC_PER_SEC	    /* the first of these waits, if the reason may pass */
+#define REFUSED_NS	(60 * NSEC_PER_SEC) /* the wait before the next try after a refusal */
+#define AGAIN_NS	NSEC_PER_SEC /* the first wait after a refusal whose reason may pass */
 /*
  * After this many -EAGAIN in a row, the problem is reported. Programs that are being loaded and
  * urgent detaching also cause -EAGAIN, but they take less time.
@@ -172,8 +172,8 @@ static void detach_run(struct task *task)
 }
 
 /*
- * The task adds no bytes to the queue, which so has room for all tasks. No task is refused, and
- * probes are always detached.
+ * A task counts with few bytes, so the queue has room for all tasks that are posted here. No task
+ * is refused, and probes are always detached.
  */
 static void post(struct probing *p)
 {
