@@ -66,9 +66,9 @@ struct limit {
 };
 
 /*
- * Return the payer of the cgroup. limit_payer returns NULL if it does not exist yet.
- * limit_payer_get makes it. It returns NULL if the cgroup is not selected, or if there are too many
- * payers, which is counted.
+ * limit_payer() returns the payer of the cgroup, or NULL if there is none yet. limit_payer_get()
+ * makes the payer if there is none. It returns NULL if the cgroup is not selected, or if there are
+ * too many payers, which is counted.
  */
 struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id);
 struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id);

@@ -28,7 +28,10 @@ struct limit *limit_free(struct limit *l);
  * the rates that follow from it.
  */
 void limit_stats(struct limit *l, const struct probes_stats *s, const struct drain *d);
-/* The highest rate at which sampling costs at most percent of the sampled CPU time; at least 1. */
+/*
+ * Returns the highest rate at which sampling costs at most percent of the sampled CPU time; at
+ * least 1.
+ */
 unsigned limit_hz(double percent, uint64_t sample_cost_ns);
 
 /*
@@ -68,7 +71,7 @@ struct limit_spent { /* what a span of one process has used */
  */
 void limit_spent(struct limit *l, uint64_t cgroup_id, enum probe_set set, unsigned event_mask,
 		    const struct limit_spent *x);
-struct limit_hits { /* of one process and set, since the last call */
+struct limit_hits { /* the hits of the probes of one set in one process since the last call */
 	uint64_t n, elapsed_ns;
 };
 /*

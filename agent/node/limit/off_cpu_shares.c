@@ -8,7 +8,7 @@
 #include <math.h>
 
 /*
- * By how much each wait of a selected thread costs more than a wait of another thread
+ * The cost of a wait of a selected thread, in addition to the cost of a wait of another thread
  * (offcpu_bench: 11 ns; some 40 ns with 300,000 waits a second, after which the caches are cold).
  */
 #define PASSED_NS 40

@@ -22,7 +22,7 @@
 #define LIMIT_LOAD_MAX 0.75
 
 /* ---- off-cpu ---- */
-struct switches { /* of the threads of a container, in one round */
+struct switches { /* the switches of the threads of a container in one round */
 	uint64_t hits, cpu_ns;
 };
 /* Which shares of a container's switches are noted and kept: see proc_containers_keep_off(). */
@@ -108,7 +108,7 @@ struct planned_spans {
 	double load;	 /* the share of CPU time that traps take while probes are attached */
 	double a_window; /* the number of spans in a window */
 };
-/* n_spans: the number of spans from which the current values come. */
+/* Returns the estimate for values that come from n_spans spans. */
 struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
 				       unsigned n_spans);
 /*

@@ -19,6 +19,6 @@ struct limit_clocks {
  * returns a negative errno and opens nothing.
  */
 int limit_clocks_open(uint32_t tgid, struct limit_clocks *ret);
-/* The CPU time of these threads since limit_clocks_open(). */
+/* Returns the CPU time of the measured threads since limit_clocks_open(). */
 uint64_t limit_clocks_ns(const struct limit_clocks *c);
 void limit_clocks_close(struct limit_clocks *c);
