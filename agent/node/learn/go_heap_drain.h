@@ -16,10 +16,11 @@ struct go_process {
 	unsigned event_mask; /* 1 << EVENT_MEM_ALLOC, EVENT_MEM_INUSE */
 };
 /*
- * For mem-alloc the samples are the allocations since the last call. For mem-inuse they are a
- * snapshot: all samples have the same last_ns, and if no memory is in use, there is one sample with
- * n 0. *ret is NULL if there is nothing to report. Returns -ESRCH if the process has ended, -E2BIG
- * if a limit was reached (*ret has the part below the limit), or another error of alloc_go_read().
- * After the other errors *ret has no samples, but may have losses.
+ * Reads the heap profile of a process and makes a drain of it. For mem-alloc the samples are the
+ * allocations since the last call. For mem-inuse they are a snapshot: all samples have the same
+ * last_ns, and if no memory is in use, there is one sample with n 0. *ret is NULL if there is
+ * nothing to report. Returns -ESRCH if the process has ended, -E2BIG if a limit was reached (*ret
+ * has the part below the limit), or another error of alloc_go_read(). After the other errors *ret
+ * has no samples, but may have losses.
  */
 int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret);
