@@ -78,7 +78,8 @@ bool kernel_tick(struct kernel *k);
  * processes by name.
  */
 bool kernel_is_asked(const struct kernel *k);
-bool kernel_active(const struct kernel *k); /* whether at least one process is profiled */
+/* whether the programs are loaded and the plan or the configuration selects something */
+bool kernel_active(const struct kernel *k);
 bool kernel_idle(const struct kernel *k);   /* whether the plan is known and selects nothing */
 /* whether the programs are loaded, or are being loaded or unloaded */
 bool kernel_loaded(const struct kernel *k);
@@ -121,7 +122,7 @@ struct host_list {
 	size_t n, cap;
 };
 struct hosts;
-/* NULL: the configuration asks for no host processes. */
+/* Returns NULL if the configuration asks for no host processes. */
 struct hosts *kernel_hosts(const struct kernel *k);
 struct host_list *kernel_hosts_list(struct hosts *h); /* returns a new reference */
 struct host_list *kernel_host_list_unref(struct host_list *l);
