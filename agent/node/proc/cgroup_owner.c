@@ -13,8 +13,8 @@
 #define UNNAMED_NS (30 * NSEC_PER_SEC)
 
 /*
- * Two nodes on one kernel (kind) may run static pods with the same hash. Then the path of a pod's
- * cgroup does not show which of the pods it belongs to.
+ * Whether the path of the cgroup k may belong to more than one pod: two nodes on one kernel (kind)
+ * may run static pods with the same hash.
  */
 static bool pod_is_ambiguous(const struct containers *p, const struct known_container *k)
 {
@@ -41,7 +41,10 @@ static unsigned capped(const struct cap *c, unsigned hz)
 	return c->hz ? MIN(c->hz, hz) : hz;
 }
 
-/* container_id "": the filter is for the pod's own cgroup. */
+/*
+ * Returns the filter for a container whose id the API server has not reported yet, or for the pod's
+ * own cgroup (container_id "").
+ */
 static struct container_filter filter_of_pod(const struct containers *p, const struct plan_pod *pod,
 					     const char *container_id)
 {
@@ -102,7 +105,9 @@ static bool is_outermost(struct containers *p, const struct known_container *k,
 	if (p->pods_depth && k->ref.pods_depth > p->pods_depth)
 		return false;
 	if (*pods_depth && k->ref.pods_depth < *pods_depth)
-		/* deeper cgroups were judged as the real one, so all are judged again */
+		/*
+		 * deeper cgroups may have counted as the real one, so all cgroups are judged again
+		 */
 		p->next_ns = 0;
 	if (!*pods_depth || k->ref.pods_depth < *pods_depth)
 		*pods_depth = k->ref.pods_depth;

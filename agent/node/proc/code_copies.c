@@ -19,9 +19,10 @@
 #define LOOK_PAGES_MAX 16384 /* limit of the pages that are compared in one look at a process */
 #define TRIES_MAX      65536 /* limit of the comparisons of a segment with a mapping in one look */
 #define PAGE_BYTES     4096u
-/* bytes of a page that must be equal at least: fewer may be equal by chance */
-#define COMPARED_MIN	64
-#define GAP_MAX		(4u << 20) /* between parts of a file: two huge pages, as linkers align */
+/* a page with fewer bytes of the file does not count: these may be equal by chance */
+#define COMPARED_MIN 64
+/* the largest gap between parts of a file: two huge pages, because linkers align to these */
+#define GAP_MAX		(4u << 20)
 #define REFUSED_COUNTER "podflame_code_copies_refused_total"
 
 static uint64_t page_down(uint64_t x)

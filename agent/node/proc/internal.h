@@ -114,7 +114,10 @@ struct container_verdict {
 	struct owner *owner; /* a reference; NULL: the cgroup has no owner */
 	struct container_filter filter;
 };
-/* parent: the cgroup around k; NULL: it is not known. Parents are judged before their children. */
+/*
+ * Judges the cgroup k. parent: the cgroup around k; NULL: it is not known. Parents are judged
+ * before their children.
+ */
 void proc_cgroup_judge(struct containers *p, const struct known_container *k,
 		       const struct known_container *parent, uint64_t now_ns,
 		       struct container_verdict *ret);

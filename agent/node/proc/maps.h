@@ -119,8 +119,8 @@ struct copies {
 	size_t n_anchors, cap_anchors, n, cap, n_open;
 };
 /*
- * The caller passes each line, in order. item: the i-th mapping, if it was made from this line;
- * otherwise NULL.
+ * Takes the next line of maps: the caller passes each line, in order. item: the i-th mapping, if it
+ * was made from this line; otherwise NULL.
  */
 void proc_copies_line(struct copies *c, const struct maps_line *l,
 		      const struct mapping *item, size_t i);

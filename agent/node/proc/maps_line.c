@@ -83,7 +83,10 @@ static int take_number(char **p, int base, char end, uint64_t *ret)
 	return 0;
 }
 
-/* The kernel writes a newline in a path as \012, and escapes nothing else. */
+/*
+ * Returns a copy of a path in maps without escapes. The kernel writes a newline as \012, and
+ * escapes nothing else.
+ */
 static char *unescape_path(const char *p)
 {
 	char *path = xstrdup(p), *out = path;

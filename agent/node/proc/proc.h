@@ -42,7 +42,8 @@ struct cgroup_hierarchy {
 	char cpu_mount[256], cpuacct_mount[256];
 };
 /*
- * force: "", "v2", "v1:memory", ... If there is no such hierarchy, returns -ENOENT and sets reterr.
+ * Chooses the cgroup hierarchy. force: "" (any), "v2", "v1:memory", ... If there is no such
+ * hierarchy, returns -ENOENT and sets reterr.
  */
 int proc_cgroup_choose(const char *force, struct cgroup_hierarchy *ret, struct field_error *reterr);
 /*
@@ -85,8 +86,8 @@ static inline bool process_id_equal(struct process_id a, struct process_id b)
 	return a.tgid == b.tgid && a.start_boottime_ns == b.start_boottime_ns;
 }
 /*
- * Whether exec_id is that of an earlier exec. The kernel counts the execs of a process in
- * task->self_exec_id, of which 32 bits are kept.
+ * Whether exec_id is of an earlier exec than the exec id `than`. The kernel counts the execs of a
+ * process in task->self_exec_id, of which 32 bits are kept.
  */
 static inline bool exec_is_older(uint32_t exec_id, uint32_t than)
 {
@@ -273,7 +274,7 @@ bool proc_opened_thread_lives(int fd);
  */
 bool proc_has_ended(uint32_t tgid);
 
-/* How much memory of which kind a process has. To read it takes about 30 us. */
+/* How much memory of each kind a process has. Reading this takes about 30 us. */
 struct proc_memory {
 	/* used memory without a file, including swapped-out memory */
 	uint64_t anon_bytes;
