@@ -13,8 +13,8 @@
 /* ---- on the files worker ---- */
 
 /*
- * A hash of the pod's UID. If two pods have the same hash by chance, both are blocked together. A
- * process that belongs to no pod counts as a pod of its own.
+ * Returns a hash of the pod's UID. If two pods have the same hash by chance, both are blocked
+ * together. A process that belongs to no pod counts as a pod of its own.
  */
 static uint64_t pod_of(struct work *w, const struct process_task *p)
 {

@@ -67,8 +67,8 @@ static void on_run(struct job *j)
 bool work_runs_on(const struct work *work, const struct worker *w)
 {
 	/*
-	 * `closing` is not enough: while the workers are being ended, a thread that was left behind
-	 * may still run a job
+	 * to check only `closing` is not enough: while the workers are being ended, a thread that
+	 * was left behind may still run a job
 	 */
 	return (work->closing && loop_is_current(work->loop)) || work->threads->is_current(w);
 }

@@ -25,7 +25,7 @@ struct left_behind {
 
 struct task;
 
-/* The functions of lib/loop that workers are used through, or those of a test. */
+/* The functions by which this module uses workers: those of lib/loop, or those of a test. */
 struct work_threads {
 	int (*create)(struct loop *l, const char *name, size_t max_bytes, struct worker **ret);
 	struct worker *(*end)(struct worker *w);
@@ -95,7 +95,11 @@ struct task {
 	void (*run)(struct task *); /* on the worker; may be NULL */
 	/* on the loop thread; frees what the task owns, but not the task */
 	void (*done)(struct task *);
-	bool refused; /* the worker's mailbox was full, so run was not called */
+	/*
+	 * run was not called: the worker's mailbox was full, or the pod of a process_task is
+	 * blocked
+	 */
+	bool refused;
 	bool ran, handled;
 	struct task *next, **prev;
 };
@@ -128,7 +132,7 @@ struct process_task {
 	bool blocked;
 };
 void work_post_process(struct work *w, struct process_task *p, size_t n_bytes);
-/* Why the task was refused, as a label of counters. */
+/* Returns why the task was refused, as a label of counters. */
 const char *work_process_refusal(const struct process_task *p);
 /*
  * Sets fn, which is called when another thread has become the files worker. The jobs of the earlier
