@@ -61,8 +61,8 @@ char *learn_runtimes_problem(const struct mappings *m, const struct runtime_proc
 char *learn_runtimes_unnamed(const struct runtime_process *p);
 
 /*
- * markers.c: the symbols for which the parser searches each file; for parser_config.marks. Without
- * them learn_runtimes() and learn_alloc_sites() find nothing. NULL ends the list.
+ * markers.c: returns the symbols for which the parser searches each file, for parser_config.marks.
+ * Without them learn_runtimes() and learn_alloc_sites() find nothing. NULL ends the list.
  */
 const char *const *learn_markers(void);
 

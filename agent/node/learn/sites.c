@@ -24,7 +24,7 @@ static struct pf_mem_proc process_of(const struct alloc_sites *s, const struct m
 	return p;
 }
 
-/* The sites of a file follow one another in s. */
+/* Groups the places by file: in s, the places of one file follow one another. */
 void learn_site_files(const struct alloc_sites *s, const struct mappings *m, unsigned event_mask,
 		      struct site_files *ret)
 {
