@@ -76,17 +76,19 @@ struct pf_config {
 struct pf_settings {
 	uint32_t generation;
 	uint32_t node_period_us; /* microseconds between ticks; a tick counts for this in Total */
-	/* raised after each change of unwind_files: remembered rules from before are void */
+	/*
+	 * raised after each change of unwind_files: rules that a program remembered before are void
+	 */
 	uint32_t tables;
 	/*
 	 * Raised before the agent reuses map memory that held a table or a process. A walk that
 	 * sleeps may still read that memory, because RCU's grace period covers only programs that
-	 * do not sleep. If this number has changed at its end, the walk throws its stack away.
+	 * do not sleep. If this number has changed when the walk ends, the walk discards its stack.
 	 */
 	uint32_t reused;
 	/*
 	 * Which major numbers of character devices belong to the driver of GPUs: bit N % 64 of
-	 * gpu_majors[N / 64]. has_gpu: any does.
+	 * gpu_majors[N / 64]. has_gpu: at least one bit is set.
 	 */
 	uint32_t has_gpu;
 	uint32_t pad;
@@ -124,7 +126,8 @@ struct pf_filter {
 	uint64_t off_max_us; /* of a longer wait, only this much counts */
 	/*
 	 * mem-alloc and mem-inuse: an allocation of S bytes is taken with probability min(1, S /
-	 * this) and then counts as max(S, this) bytes. With 0 or 1, each allocation is taken.
+	 * N), where N is this number, and then counts as max(S, N) bytes. If N is 0 or 1, each
+	 * allocation is taken.
 	 */
 	uint32_t alloc_bytes, inuse_bytes;
 };
@@ -141,13 +144,14 @@ struct pf_listed {
 
 /*
  * Map `unselected`, mmapped: an array with one cache line per CPU. A tick at which no selected
- * process runs touches only this and the task. filter.h says when the contents are valid.
+ * process runs touches only this cache line and the task. filter.h says when the contents are
+ * valid.
  */
 #define PF_UNSELECTED_SETS 4
 struct pf_unselected {
 	uint64_t ticks;			   /* ticks while no selected process ran */
 	uint64_t additions;		   /* raised after each addition to filter_cgroups */
-	uint64_t asked;			   /* `additions` before the sets were looked up */
+	uint64_t asked;			   /* value of `additions` before the sets were looked up */
 	uint64_t next;			   /* index of the set to replace next */
 	uint64_t sets[PF_UNSELECTED_SETS]; /* css_sets of cgroups that filter_cgroups lacks */
 };
@@ -299,7 +303,7 @@ struct pf_label {
 	uint16_t pad[3];
 	uint64_t value; /* a number; profile_label_text() makes text of it */
 };
-#define PF_SAMPLE_LABELS 3 /* so many labels a sample may have */
+#define PF_SAMPLE_LABELS 3 /* a sample has at most this many labels */
 struct pf_rec_context {
 	struct pf_record h;
 	uint64_t hash;
@@ -363,16 +367,16 @@ struct pf_usage_key {
 };
 struct pf_usage {
 	/*
-	 * How often the event happened. off-cpu: switches of selected tasks; if only some are
-	 * noted, those that the noted ones stand for. Events of uprobes: traps of selected
-	 * processes; a hit of a site with PF_SITE_MORE counts as several.
+	 * How often the event happened. off-cpu: the number of switches of selected tasks; if only
+	 * some switches are noted, the number for which these stand. Events of uprobes: traps of
+	 * selected processes; a hit of a site with PF_SITE_MORE counts as several.
 	 */
 	uint64_t hits;
 	uint64_t taken; /* how many of the hits gave a stack */
-	uint64_t value; /* what the taken ones count for in sum, in the event's unit */
+	uint64_t value; /* the sum of what the taken hits count for, in the event's unit */
 	/*
-	 * the variance of `value`: the sum of (1 - p) * v^2 over the taken ones, in units^2 >> 20.
-	 * v is what one counts for, and p the probability with which it was taken.
+	 * the variance of `value`: the sum of (1 - p) * v^2 over the taken hits, in units^2 >> 20.
+	 * v is what one taken hit counts for, and p the probability with which it was taken.
 	 */
 	uint64_t square;
 };
@@ -440,12 +444,15 @@ enum pf_site_flags {
  * exec, the process has another key. `inner`: the allocators' own code. A probed call that returns
  * to such code is part of a call that is counted already.
  */
-#define PF_MEM_INNER_MAX 12 /* mimalloc has more: those that are close to each other are joined */
+/* mimalloc has more ranges: the agent joins ranges that are close to each other */
+#define PF_MEM_INNER_MAX 12
 struct pf_mem_proc {
 	uint32_t exec_id; /* of the key */
 	uint32_t event_mask;
 	uint32_t n_inner;
-	/* GPU: after the probes were attached, the process had not used the driver yet */
+	/*
+	 * GPU: not 0 if, when the probes had been attached, the process had not used the driver yet
+	 */
 	uint32_t unused_before;
 	struct {
 		uint64_t start, end;
@@ -477,7 +484,7 @@ struct pf_pending_key {
 struct pf_pending {
 	struct pf_live live; /* value 0: not taken */
 	union {
-		/* what `live` had for old_address; put back if the call fails */
+		/* the entry of old_address in `live`; put back if the call fails */
 		struct pf_live old;
 		struct pf_gpu_call gpu; /* in map `gpu_pending` */
 	};

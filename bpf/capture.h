@@ -26,7 +26,7 @@ static __always_inline struct pf_scratch *pf_scratch_try(uint32_t context)
 	return s && !__sync_val_compare_and_swap(&s->busy, 0, 1) ? s : NULL;
 }
 
-/* The same, but counts the loss as one of the event. */
+/* As pf_scratch_try(), but if the scratch is in use, counts a lost sample of the event. */
 static __always_inline struct pf_scratch *pf_scratch_get(uint32_t context, uint32_t event)
 {
 	struct pf_scratch *s = pf_scratch_try(context);
@@ -79,7 +79,10 @@ static __always_inline void pf_alone_end(void)
 
 /* ---- interning: a stack, name or context is sent once per generation ---- */
 
-/* The slot of a hash, which says whether its record was sent in this generation. */
+/*
+ * Returns the slot of a hash, which shows whether the record of the hash was sent in this
+ * generation.
+ */
 static __always_inline uint64_t *pf_seen_slot(uint64_t hash)
 {
 	uint32_t slot = hash & pf_config.seen_mask;
@@ -93,8 +96,8 @@ static __always_inline uint64_t pf_seen_word(uint64_t hash, uint32_t generation)
 }
 
 /*
- * Records about samples stay in the ring until the reader comes, once a second. If the ring fills
- * up, a record wakes the reader.
+ * Returns the flags with which a record about samples is put into the ring. Such records stay in
+ * the ring until the reader comes, once a second. If the ring fills up, a record wakes the reader.
  */
 static __always_inline uint64_t pf_ring_flags(void)
 {
@@ -190,7 +193,10 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 	return hash;
 }
 
-/* Whether s->context has a trace context now. Counts why one could not be read. */
+/*
+ * Reads the trace context into s->context. Returns whether there is one. Counts a context that
+ * could not be read.
+ */
 static __always_inline bool pf_find_context(struct pf_scratch *s)
 {
 	int found = pf_call_context(s);
@@ -325,8 +331,8 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 
 	now.given_pages = w->known ? w->process.exec_pages : 0;
 	/*
-	 * The process ends: its exit may be reported already, and its memory is being freed, so
-	 * user space could not read it.
+	 * If the process is ending, its exit may be reported already, and its memory is being
+	 * freed, so user space could not read the mappings.
 	 */
 	if (task->flags & PF_EXITING || !w->exec_pages)
 		return;
@@ -338,9 +344,9 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 		return;
 	}
 	/*
-	 * Nothing is reported if the number of pages is the one that user space gave. And if some
-	 * code cannot be executed at this moment (a JIT writes to it) but soon can be again, that
-	 * code would be missing from the mappings that user space reads.
+	 * Reports nothing if the number of pages is the one that user space gave. Reports nothing,
+	 * either, if some code cannot be executed at this moment (a JIT compiler writes to it) but
+	 * soon can be again: the mappings that user space reads would lack that code.
 	 */
 	if ((now.given_pages == now.exec_pages || w->halted ||
 	     pf_mm_is_locked(PF_POINTER(task, mm))) &&

@@ -17,9 +17,9 @@ enum pf_place {
 };
 
 /*
- * The place in a function without a table, judged by the bytes at ip and the byte before ip. Until
- * the function's frame record is complete, and after it is removed, rbp is the caller's: a step by
- * rbp would skip the caller.
+ * Returns where in a function without a table ip is (enum pf_place), judged by the bytes at ip and
+ * the byte before ip. Until the function's frame record is complete, and after it is removed, rbp
+ * is the caller's: a step by rbp would skip the caller.
  */
 static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 {
@@ -49,7 +49,8 @@ static __always_inline uint32_t pf_place_of(uint32_t bytes, uint8_t before)
 }
 
 /*
- * mov $15,%eax or %rax; syscall: rt_sigreturn. C libraries align this code, or put a nop before it.
+ * Whether the bytes are mov $15,%eax or %rax; syscall: the call of rt_sigreturn. C libraries align
+ * this code, or put a nop before it.
  */
 static __always_inline bool pf_is_sigreturn(uint64_t bytes)
 {
@@ -77,8 +78,8 @@ static __always_inline bool pf_called_from_top(struct pf_scratch *s)
 }
 
 /*
- * If at most so many bytes are between rsp and argc, the frame is that of start-up code (musl's has
- * no rows, and 48 to 56 bytes).
+ * If at most this many bytes are between rsp and argc, the frame is that of start-up code. (musl's
+ * start-up code has no rows, and its frame has 48 to 56 bytes.)
  */
 #define PF_START_BYTES 64
 
@@ -88,7 +89,10 @@ static __always_inline bool pf_at_start(const struct pf_walk *w)
 	       w->stack_start - w->sp <= PF_START_BYTES;
 }
 
-/* For code without a table. */
+/*
+ * Goes to the caller of a frame whose code has no table. In a leaf, the bytes at ip show where the
+ * return address is. In the body of a function, and in callers, the frame record shows it.
+ */
 static __always_inline int pf_by_guess(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;

@@ -49,8 +49,8 @@ static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 }
 
 /*
- * The PIDs of a thread and of its process as the agent sees them. If the agent is in the initial
- * namespace, as most agents are, no memory must be read for that.
+ * Returns the PIDs of a thread and of its process as the agent sees them. If the agent is in the
+ * initial namespace, as most agents are, these functions read only the task.
  */
 static __always_inline uint32_t pf_tid_seen(struct task_struct *task)
 {
@@ -142,8 +142,8 @@ static __always_inline void pf_filter_added(void)
 
 /*
  * Returns the filter that selects the task for an event of the mask, and its cgroup in
- * *ret_cgroup_id. NULL: the task is not selected. u: at a tick, the CPU's memory of css_sets that
- * are not selected; else NULL.
+ * *ret_cgroup_id. NULL: the task is not selected. u: at a tick, the css_sets that this CPU
+ * remembers as not selected; else NULL.
  */
 static __always_inline const struct pf_filter *pf_filter_task_by(struct task_struct *task,
 								 uint32_t event_mask,
@@ -185,7 +185,7 @@ pf_filter_task(struct task_struct *task, uint32_t event_mask, uint64_t *ret_cgro
 	return pf_filter_task_by(task, event_mask, ret_cgroup_id, NULL);
 }
 
-/* For programs about a cgroup instead of a task. */
+/* Returns the filter entry of a cgroup; NULL: the cgroup is not selected. */
 static __always_inline const struct pf_filter *pf_filter_cgroup(uint64_t id)
 {
 	return bpf_map_lookup_elem(&filter_cgroups, &id);

@@ -19,7 +19,7 @@ static __always_inline const struct pf_golabels *pf_go_program(const struct pf_w
 	return NULL;
 }
 
-/* *ret: the goroutine of this thread; 0: the scheduler has already left it. */
+/* Finds the goroutine of this thread. *ret 0: the scheduler has already left the goroutine. */
 static __always_inline bool pf_goroutine(const struct pf_walk *w, const struct pf_golabels *d,
 					 uint64_t *ret)
 {

@@ -7,7 +7,7 @@
 #pragma once
 
 /*
- * Kinds of struct pf_site. Both the entry and the return of the function are probed. It has
+ * Kinds of struct pf_site. Both the entry and the return of the function are probed. A call has
  * succeeded if it returns 0 (CUDA_SUCCESS). size_arg, count_arg and ptr_arg are the numbers of the
  * arguments that the comments name, flags are enum pf_gpu_flags, and max_bytes is not used.
  */
@@ -25,8 +25,9 @@ enum pf_gpu_site_kind {
 	PF_SITE_GPU_MAP,     /* cuMemMap: ptr_arg: address; size_arg: bytes; count_arg: handle */
 	PF_SITE_GPU_UNMAP,   /* cuMemUnmap: ptr_arg: address; size_arg: bytes */
 	/*
-	 * Gives or, if PF_GPU_IS_ARRAY, keeps memory in a way that podflame does not follow.
-	 * size_arg: 0, or CUgraphNodeParams, which say whether the node gives memory
+	 * Gives memory in a way that podflame does not follow. With PF_GPU_IS_ARRAY, the call does
+	 * not give memory but keeps memory that was given before. size_arg: 0, or a pointer to
+	 * CUgraphNodeParams, which say whether the node gives memory.
 	 */
 	PF_SITE_GPU_UNSEEN,
 	/* gives the handle of a pool; ptr_arg: where it is stored; size_arg: the device */
@@ -83,7 +84,10 @@ struct pf_gpu_call {
 	};
 	uint32_t events; /* 1 << enum pf_event: those that wanted the call */
 	uint32_t first;	 /* GPU_INIT: no call of the driver has succeeded before it */
-	/* the labels of a call that asks for memory; known: 1 << enum pf_label_key */
+	/*
+	 * the labels of a call that asks for memory; known: for each label that is known, 1 << enum
+	 * pf_label_key
+	 */
 	uint64_t context, stream;
 	uint32_t device, known;
 };
@@ -97,7 +101,9 @@ enum pf_gpu_space {
 	PF_GPU_ADDRESS = 1,
 	PF_GPU_ARRAY,
 	PF_GPU_HANDLE,
-	/* in gpu_objects; the members that each one uses */
+	/*
+	 * in gpu_objects: what the number is, and the members of struct pf_gpu_object that are used
+	 */
 	PF_GPU_MAPPING, /* an address: handle, bytes, time_ns: that of the handle's memory */
 	PF_GPU_CONTEXT, /* a context: owner, device, refs; time_ns: when it was made, or 0 */
 	PF_GPU_PRIMARY, /* a device: handle of its primary context, refs */
@@ -119,9 +125,10 @@ enum pf_gpu_space {
  * - Memory that cuMemCreate made has the number of releases that are due, and in the upper half the
  *   number of its mappings.
  *
- * Memory of a context does not live any more if an entry PF_GPU_ENDED of its context has a later
- * time_ns. If its context is not known and an entry of the number 0 has a later time_ns, it may
- * have ended; so, too, if its device is not known and an entry of PF_GPU_ANY has.
+ * Memory of a context has ended if an entry PF_GPU_ENDED of that context has a later time_ns. If
+ * the context is not known, and an entry PF_GPU_ENDED of the number 0 has a later time_ns, the
+ * memory may have ended. The memory may also have ended if the context's device is not known, and
+ * an entry PF_GPU_ENDED of PF_GPU_ANY has a later time_ns.
  */
 #define PF_GPU_NO_DEVICE (1ull << 63)
 #define PF_GPU_POOLED	 (1ull << 62)

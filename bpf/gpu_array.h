@@ -11,8 +11,8 @@
 /* CUDA_ARRAY3D_... of cuda.h */
 #define PF_ARRAY_LAYERED  0x01	       /* the depth is a number of layers */
 #define PF_ARRAY_CUBEMAP  0x04	       /* the depth is a number of faces */
-#define PF_ARRAY_SPARSE	  0x40	       /* it has no memory of its own, */
-#define PF_ARRAY_DEFERRED 0x80	       /* nor until cuMemMapArrayAsync gives it some */
+#define PF_ARRAY_SPARSE	  0x40	       /* the array has no memory of its own */
+#define PF_ARRAY_DEFERRED 0x80	       /* it has no memory until cuMemMapArrayAsync gives it some */
 #define PF_ARRAY_MAX	  (1ull << 20) /* of a dimension; CUDA's maxima are smaller */
 
 struct pf_gpu_array {
@@ -94,7 +94,7 @@ static __always_inline uint64_t pf_gpu_at_least_1(uint64_t n)
 	return n ? n : 1;
 }
 
-/* Bytes of one level; level 0 is the whole array. */
+/* Returns the bytes of one mipmap level. Level 0 has the size of the array itself. */
 static __noinline uint64_t pf_gpu_level_bytes(const struct pf_gpu_array *a, uint32_t level,
 					      uint64_t bits)
 {
@@ -109,7 +109,10 @@ static __noinline uint64_t pf_gpu_level_bytes(const struct pf_gpu_array *a, uint
 	return elements < PF_MEM_SIZE_MAX ? (elements * bits + 7) / 8 : 0;
 }
 
-/* CUDA raises the levels that the program asks for to 1, and lowers them to the maximum. */
+/*
+ * Returns how many mipmap levels the array gets if the program asks for `asked`. CUDA makes at
+ * least 1, and at most the maximum for the array's size.
+ */
 static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint32_t asked)
 {
 	uint64_t longest;
@@ -128,8 +131,9 @@ static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint32_t 
 }
 
 /*
- * 0: the array has no memory of its own, or the call cannot succeed. PF_GPU_BYTES_UNKNOWN: podflame
- * does not know the format, or the kernel does not have the descriptor's page.
+ * Returns the bytes of an array. 0: the array has no memory of its own, or the call cannot succeed.
+ * PF_GPU_BYTES_UNKNOWN: podflame does not know the format, or the kernel does not have the
+ * descriptor's page.
  */
 #define PF_GPU_BYTES_UNKNOWN (~0ull)
 static __noinline uint64_t pf_gpu_array_bytes(uint64_t descriptor, uint32_t levels, uint32_t flags)

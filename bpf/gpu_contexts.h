@@ -19,7 +19,10 @@ struct {
 
 /* ---- a thread's stack of contexts ---- */
 
-/* NULL: no call of the thread has made a context current, or the map is full. */
+/*
+ * Returns the thread's stack of contexts. NULL: no call of the thread has made a context current,
+ * or the map is full.
+ */
 static __noinline struct pf_gpu_thread *pf_gpu_thread(bool make)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -50,8 +53,9 @@ static __noinline void pf_gpu_push(uint64_t context)
 }
 
 /*
- * Removes the current context. Below the lowest context of the stack are those that became current
- * before the probes came: which one is current then is not known.
+ * Removes the current context from the stack. Contexts that became current before the probes were
+ * attached are not on the stack. So if the stack is empty, it is not known which context is
+ * current.
  */
 static __noinline void pf_gpu_pop(void)
 {
@@ -64,7 +68,7 @@ static __noinline void pf_gpu_pop(void)
 	t->n = n - 1;
 }
 
-/* The thread's current context; 0: it is not known. */
+/* Returns the thread's current context; 0: the context is not known. */
 static __noinline uint64_t pf_gpu_current(void)
 {
 	struct pf_gpu_thread *t = pf_gpu_thread(false);
@@ -74,7 +78,7 @@ static __noinline uint64_t pf_gpu_current(void)
 	return t->contexts[(t->n - 1) & (PF_GPU_CONTEXTS_MAX - 1)];
 }
 
-/* cuCtxSetCurrent(NULL) removes the current context; another context takes its place. */
+/* Replaces the current context. For 0, as for cuCtxSetCurrent(NULL), only removes it. */
 static __noinline void pf_gpu_set_current(uint64_t context)
 {
 	pf_gpu_pop();
@@ -83,9 +87,10 @@ static __noinline void pf_gpu_set_current(uint64_t context)
 }
 
 /*
- * What is known of the current context when a call asks for memory. If the probes have not seen
- * which call made it, there were or are calls that they do not see: those before they were
- * attached, and those of NVIDIA's runtime library through private tables of the driver.
+ * What is known of the current context when a call asks for memory. If the probes have not seen the
+ * call that made the context, the process makes calls that they do not see, or has made such calls:
+ * before the probes were attached, or from NVIDIA's runtime library through private tables of the
+ * driver.
  */
 struct pf_gpu_here {
 	uint64_t context; /* 0: not known */
@@ -119,8 +124,8 @@ static __noinline void pf_gpu_ended(uint64_t number, uint64_t time_ns)
 }
 
 /*
- * The memory of a context has ended. If the probes may have missed the call that made it, it may be
- * the context of memory whose context is not known.
+ * Notes that the memory of a context has ended. If the probes may have missed the call that made
+ * the context, memory whose context is not known may have ended, too.
  */
 static __noinline void pf_gpu_end(uint64_t context, uint64_t time_ns)
 {
@@ -158,7 +163,7 @@ static __noinline void pf_gpu_destroyed(uint64_t context, bool detach, uint64_t 
 	if (detach && o && __sync_fetch_and_add(&o->refs, -1) > 1)
 		return;
 	pf_gpu_end(context, time_ns);
-	/* One that was made later is another context at the same address. */
+	/* A context that was made later is another one at the same address, and stays. */
 	if (!o || o->time_ns < time_ns)
 		pf_gpu_object_remove(PF_GPU_CONTEXT, context);
 	if (pf_gpu_current() == context)
@@ -168,7 +173,10 @@ static __noinline void pf_gpu_destroyed(uint64_t context, bool detach, uint64_t 
 /* ---- primary contexts: one per device, which ends when it was released as often as retained ----
  */
 
-/* context: 0: not known. Threads retain a context at the same time, and each one counts. */
+/*
+ * Counts that a primary context was retained. context 0: not known. Several threads may retain a
+ * context at the same time, and each one counts.
+ */
 static __noinline void pf_gpu_primary_get(uint32_t device, uint64_t context, uint64_t time_ns)
 {
 	struct pf_gpu_object o = {.handle = context, .device = device, .refs = 1}, *primary;
@@ -190,9 +198,9 @@ static __noinline void pf_gpu_primary_get(uint32_t device, uint64_t context, uin
 }
 
 /*
- * If the process may have retained the context more often than the probes have seen, it is not
- * known whether the last release has ended it. Then its memory counts as in use, and this is a
- * loss.
+ * Counts that a primary context was released. If the process may have retained the context more
+ * often than the probes have seen, it is not known whether the last release has ended the context.
+ * Then the memory of the context still counts as in use, and this counts as a loss.
  */
 static __noinline void pf_gpu_primary_put(uint32_t device, uint64_t time_ns, uint32_t events)
 {
@@ -210,8 +218,9 @@ static __noinline void pf_gpu_primary_put(uint32_t device, uint64_t time_ns, uin
 }
 
 /*
- * A reset ends the memory, but neither the context nor what has retained it. If it is not known
- * which context the device has, it may be each one whose device is not known.
+ * Notes that a device's primary context was reset. This ends the memory, but not the context, which
+ * stays retained. If it is not known which context the device has, memory whose context or device
+ * is not known may have ended.
  */
 static __noinline void pf_gpu_primary_reset(uint32_t device, uint64_t time_ns)
 {
@@ -267,8 +276,9 @@ static __noinline void pf_gpu_from_green(const struct pf_gpu_call *c)
 
 /*
  * Before the first cuInit, all other calls fail. But each library of a program may call cuInit, so
- * this is the first one only if user space has found the driver unused since the probes are there.
- * Then the probes have seen all calls, until there is evidence to the contrary: pf_gpu_missed().
+ * this call is the first one only if user space has found the driver unused after the probes were
+ * attached. Then the probes have seen all calls, until there is evidence to the contrary:
+ * pf_gpu_missed().
  */
 static __noinline void pf_gpu_initialized(const struct pf_gpu_call *c, uint64_t time_ns)
 {
@@ -278,7 +288,7 @@ static __noinline void pf_gpu_initialized(const struct pf_gpu_call *c, uint64_t 
 		pf_gpu_object_set(PF_GPU_DRIVER, 0, &o);
 }
 
-/* A call of PF_SITE_IS_GPU_CONTEXT has succeeded. since_ns: when it began. */
+/* A call with PF_SITE_IS_GPU_CONTEXT has succeeded. since_ns: when the call began. */
 static __always_inline void pf_gpu_context_changed(const struct pf_gpu_call *c, uint64_t since_ns)
 {
 	if (!c)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * gpu_handles: device memory that the program maps itself (cuMemCreate, cuMemMap). It lives until
- * its handle was released as often as it was given out, and nothing maps it any more. The owner of
- * its entry in gpu_live has both numbers.
+ * gpu_handles: device memory that the program maps itself (cuMemCreate, cuMemMap). The memory is in
+ * use until its handle was released as often as it was given out, and no mapping of the memory is
+ * left. The owner of the memory's entry in gpu_live has both numbers.
  */
 #pragma once
 
 #include "gpu_objects.h"
 
-/* The entry of a handle's memory; NULL: the probes have not seen its cuMemCreate. */
+/* Returns the entry of a handle's memory; NULL: the probes have not seen its cuMemCreate. */
 static __noinline struct pf_live *pf_gpu_handle(uint64_t handle)
 {
 	struct pf_live_key key =
@@ -26,8 +26,9 @@ static __noinline void pf_gpu_handle_more(uint64_t handle, uint64_t one)
 }
 
 /*
- * One release or mapping less. time_ns: the entry's, when the caller saw it. If it is another one
- * now, the memory has ended, and the handle is that of new memory.
+ * Subtracts one release or one mapping from what is due for a handle. Removes the memory's entry if
+ * nothing is left. time_ns: that of the entry when the caller saw it. If the entry has another
+ * time_ns now, the memory has ended, and the handle is that of new memory.
  */
 static __noinline void pf_gpu_handle_less(uint64_t handle, uint64_t one, uint64_t time_ns)
 {
@@ -57,7 +58,10 @@ struct pf_gpu_unmap {
 #define PF_GPU_PIECE	  (2ull << 20) /* the least granularity of cuMemMap on all GPUs so far */
 #define PF_GPU_UNMAPS_MAX 8192
 
-/* Removes the mapping at u->at. One that was made before the probes came has no object. */
+/*
+ * Removes the mapping at u->at. A mapping that was made before the probes were attached has no
+ * object.
+ */
 static long pf_gpu_unmap_step(uint32_t i, struct pf_gpu_unmap *u)
 {
 	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_MAPPING, u->at);
@@ -74,7 +78,9 @@ static long pf_gpu_unmap_step(uint32_t i, struct pf_gpu_unmap *u)
 	return 0;
 }
 
-/* A call removes one or more whole mappings, which are next to each other. */
+/*
+ * Removes the mappings of a cuMemUnmap: one or more whole mappings, which are next to each other.
+ */
 static __noinline void pf_gpu_unmapped(const struct pf_gpu_call *c)
 {
 	struct pf_gpu_unmap u = {};

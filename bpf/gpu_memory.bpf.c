@@ -53,7 +53,7 @@ struct {
 #include "gpu_handles.h"
 #include "labels.h"
 
-/* A call whose memory the events will lack. */
+/* Counts a call whose memory the events will lack. */
 static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
 {
 	if (events & 1 << PF_EVENT_HBM_ALLOC)
@@ -73,8 +73,8 @@ static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
 #define PF_NODE_MEM_ALLOC 10
 
 /*
- * The device of a location; PF_GPU_HOST: memory of the host; -1: it cannot be read. At the entry of
- * a call, the kernel may not have its page.
+ * Returns the device of a location. PF_GPU_HOST: memory of the host. -1: the location cannot be
+ * read. At the entry of a call, the kernel may not have the page of the location.
  */
 static __noinline int64_t pf_gpu_location_device(uint64_t at)
 {
@@ -92,7 +92,7 @@ static __always_inline void pf_gpu_know(struct pf_gpu_call *c, enum pf_label_key
 	c->known = (c->known & ~(1u << label)) | (uint32_t)known << label;
 }
 
-/* Memory of a pool belongs to no context. If the pool is given, the device is the pool's. */
+/* Sets the stream and, if the call names a pool, the device of the pool. */
 static __noinline void pf_gpu_ask_pool(struct pt_regs *ctx, struct pf_gpu_call *c)
 {
 	struct pf_gpu_object *pool;
@@ -120,7 +120,7 @@ static __noinline uint64_t pf_gpu_bytes(const struct pf_gpu_call *c)
 	return c->size < PF_MEM_SIZE_MAX ? c->size : 0;
 }
 
-/* Sets to what the memory will belong, its labels, and how much it is. */
+/* Sets the owner of the memory that the call asks for, its labels, and its size. */
 static __noinline void pf_gpu_ask(struct pt_regs *ctx, struct pf_pending *p)
 {
 	struct pf_gpu_here here = {};
@@ -164,8 +164,8 @@ static __always_inline uint64_t pf_gpu_key_of(struct pf_site site, uint64_t numb
 }
 
 /*
- * time_ns of that entry. Another thread may get the same address before this call's return is seen;
- * then the entry is of new memory, and has another time.
+ * Returns time_ns of the entry at an address of gpu_live. Another thread may get the same address
+ * before this call's return is seen. Then the entry is of new memory, and has another time.
  */
 static __noinline uint64_t pf_gpu_since(uint64_t address)
 {
@@ -184,8 +184,8 @@ static __always_inline struct pf_pending_key pf_gpu_pending_key(uint32_t kind)
 }
 
 /*
- * Whether the call is made inside another one: some drivers' functions call each other. A stack
- * pointer above this one is that of a call that has not returned.
+ * Whether the call is made inside another one: some drivers' functions call each other. If the
+ * other call has a higher stack pointer, it has not returned.
  */
 static __noinline bool pf_gpu_is_nested(uint32_t kind, uint64_t sp)
 {
@@ -201,7 +201,7 @@ static __always_inline bool pf_gpu_gives(uint32_t kind)
 	return kind >= PF_SITE_GPU_ALLOC && kind <= PF_SITE_GPU_HANDLE;
 }
 
-/* The events that lack something if the call is not seen. */
+/* Returns the events that lack something if the call is not seen. */
 static __always_inline uint32_t pf_gpu_events_of(struct pf_site site)
 {
 	if (pf_gpu_gives(site.kind) ||
@@ -306,7 +306,10 @@ static __noinline void pf_gpu_label(struct pf_scratch *s, const struct pf_gpu_ca
 		pf_label(s, PF_LABEL_GPU_STREAM, c->stream);
 }
 
-/* Of hbm-inuse, as of mem-inuse, the samples have no trace context. */
+/*
+ * Stores the sample's key and labels in the pending call. Like those of mem-inuse, the samples of
+ * hbm-inuse have no trace context.
+ */
 static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, uint32_t generation)
 {
 	uint64_t owner;
@@ -323,7 +326,7 @@ static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, u
 	p->live.key.owner = owner;
 }
 
-/* Returns whether the return must be probed. */
+/* Handles the entry of a call. Returns whether the return must be probed. */
 static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
 {
 	const struct pf_settings *set = pf_settings_now();
@@ -368,7 +371,9 @@ static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
 
 /* ---- return: a call has succeeded ---- */
 
-/* The bytes that the call gave. Only now it is known how far apart the rows are. */
+/*
+ * Returns the bytes that the call gave. Only at the return is it known how far apart the rows are.
+ */
 static __noinline uint64_t pf_gpu_given_bytes(const struct pf_pending *p)
 {
 	uint64_t pitch;
@@ -460,8 +465,8 @@ static __noinline void pf_gpu_pool(const struct pf_gpu_call *c)
 }
 
 /*
- * A node of a graph has memory when the graph runs. A sparse array maps memory that cuMemCreate
- * made, and which has been counted.
+ * Counts memory that is not followed. A node of a graph gets its memory when the graph runs. A
+ * sparse array maps memory that cuMemCreate made, and that was counted then.
  */
 static __noinline void pf_gpu_unseen(const struct pf_gpu_call *c)
 {
@@ -503,7 +508,7 @@ static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_me
 	}
 }
 
-/* A free that fails frees nothing. */
+/* Puts the entry of the memory back if the call that should free the memory has failed. */
 static __noinline void pf_gpu_failed(struct pf_pending *p)
 {
 	if (!p || p->gpu.site.kind != PF_SITE_GPU_FREE || !p->gpu.since_ns)

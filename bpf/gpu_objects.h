@@ -33,13 +33,16 @@ static __always_inline void pf_gpu_object_remove(enum pf_gpu_space space, uint64
 	bpf_map_delete_elem(&gpu_objects, &key);
 }
 
-/* The programs did not see, or could not keep, what a call of this process changed. */
+/* Notes that the programs did not see, or could not store, what a call of this process changed. */
 static __always_inline void pf_gpu_missed(void)
 {
 	pf_gpu_object_remove(PF_GPU_DRIVER, 0);
 }
 
-/* There is no room for what hbm-inuse must know. Of hbm-alloc, only labels may be missing. */
+/*
+ * Counts a loss of hbm-inuse: a map has no room for what hbm-inuse must know. hbm-alloc may only
+ * lack labels then.
+ */
 static __always_inline void pf_gpu_full(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -65,7 +68,10 @@ static __noinline void pf_gpu_object_set(enum pf_gpu_space space, uint64_t numbe
 		pf_gpu_full();
 }
 
-/* Returns whether there is one already. Then it stays, and other CPUs' changes of it, too. */
+/*
+ * Adds an object, unless there is one already. Returns whether there was one: it stays, with the
+ * changes that other CPUs make to it.
+ */
 static __noinline bool pf_gpu_object_is_or_add(enum pf_gpu_space space, uint64_t number,
 					       const struct pf_gpu_object *o)
 {

@@ -32,7 +32,7 @@ static __always_inline uint64_t pf_hash_start(uint64_t a, uint64_t b)
  */
 #define PF_HASH_TICK 1
 
-/* Never 0, which means "none". */
+/* Returns the finished hash. It is never 0, because 0 means "none". */
 static __always_inline uint64_t pf_hash_end(uint64_t h)
 {
 	h = pf_hash_add(h, pf_config.seed >> 32);

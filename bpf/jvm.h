@@ -29,7 +29,8 @@ struct pf_jvm {
 	struct pf_jvm_heap heaps[PF_JVM_HEAPS];
 	uint64_t low, high;		       /* bounds of all heaps */
 	uint64_t interpreter, interpreter_end; /* bounds of the interpreter's code */
-	uint64_t entries, entries_end;	       /* of the part that makes methods' frames */
+	/* bounds of the part of the interpreter that makes the frames of methods */
+	uint64_t entries, entries_end;
 	/* the stub that calls Java code begins here or a few bytes further */
 	uint64_t call_stub;
 	uint16_t block_bytes; /* of the HeapBlock before each blob */
@@ -57,7 +58,7 @@ _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 
 #define PF_JVM_HOPS	   16 /* steps in the segment map; each goes back over up to 254 segments */
 #define PF_JVM_PUSHED	   11 /* 1 + the most words that code pushes below its frame */
-#define PF_JVM_ENTRY_WORDS 24 /* searched above a ContinuationEntry; real: 12 */
+#define PF_JVM_ENTRY_WORDS 24 /* words searched for the frame above a ContinuationEntry; real: 12 */
 #define PF_JVM_LOOP_FRAME  (1 << 20) /* bytes; the frame of an interpreted method is smaller */
 #define PF_JVM_CALL_STUB   448	     /* bytes of this stub, and of stubs like it behind it */
 #define PF_JVM_PARAMETERS  (1 << 14) /* bytes; the arguments of a method are smaller */
@@ -287,9 +288,9 @@ static __noinline void pf_jvm_show_method(const struct pf_jvm *d, struct pf_runt
 }
 
 /*
- * While the interpreter makes the frame of a method, and until the bytecodes begin, r13 has the
- * caller's rsp, rbx has the Method, and the return address is on top of the stack or in rax. -1:
- * the frame is complete.
+ * If the interpreter is making the frame of a method, goes to the caller; else returns -1. Until
+ * the frame is complete and the bytecodes begin, r13 has the caller's rsp, rbx has the Method, and
+ * the return address is on top of the stack or in rax.
  */
 static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf_jvm *d,
 					   struct pf_runtime_walk *r)
@@ -322,9 +323,9 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 }
 
 /*
- * Whether the interpreter has just removed the frame of a method: leave; pop %r13; mov %rbx,%rsp;
- * jmp *%r13, with checks between these since JDK 24. For native methods: leave; pop %rdi; mov
- * %r11,%rsp; jmp *%rdi. -1: the frame is still there.
+ * If the interpreter has just removed the frame of a method, goes to the caller; else returns -1.
+ * The code for that is: leave; pop %r13; mov %rbx,%rsp; jmp *%r13, with checks between these since
+ * JDK 24. For native methods: leave; pop %rdi; mov %r11,%rsp; jmp *%rdi.
  */
 static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_jvm *d, bool native)
 {
@@ -357,7 +358,10 @@ static __always_inline int pf_jvm_leaving(struct pf_scratch *s, const struct pf_
 	return pf_caller(w, at, sp);
 }
 
-/* frame_x86.hpp: words below rbp: sender's rsp, last rsp, Method, ..., bytecode pointer. */
+/*
+ * Goes to the caller of an interpreted method, and sets the frame to show. The words below rbp are
+ * (frame_x86.hpp): sender's rsp, last rsp, Method, ..., bytecode pointer.
+ */
 static __noinline int pf_jvm_by_loop(struct pf_scratch *s, const struct pf_jvm *d,
 				     struct pf_runtime_walk *r)
 {

@@ -10,7 +10,10 @@
 
 /* ---- from a frame to its caller ---- */
 
-/* The return address is below cfa and, if `saved`, the caller's rbp is below that. */
+/*
+ * Goes to the caller: the return address is in the word below cfa and, if `saved`, the caller's rbp
+ * is in the word below the return address.
+ */
 PF_ONCE int pf_jvm_caller(struct pf_scratch *s, uint64_t cfa, bool saved)
 {
 	struct pf_walk *w = &s->walk;
@@ -133,7 +136,7 @@ static __always_inline uint32_t pf_jvm_u32(const struct pf_scratch *s, int k)
 	return pf_jvm_u24(s, k) | (uint32_t)PF_JVM_AT(k + 3) << 24;
 }
 
-/* sub $n, %rsp in either encoding at byte k. */
+/* Whether sub $n,%rsp, in one of its two encodings, is at byte k. */
 static __always_inline bool pf_jvm_is_sub(const struct pf_scratch *s, int k, uint32_t n)
 {
 	uint32_t code = pf_jvm_u24(s, k);
@@ -155,9 +158,9 @@ PF_ONCE bool pf_jvm_made(const struct pf_scratch *s, uint32_t frame)
 }
 
 /*
- * Prologues: [stack bang] push %rbp; [mov %rsp,%rbp;] sub $n,%rsp; [barrier]; or, without a stack
- * bang, sub $n,%rsp; mov %rbp,n-16(%rsp). Before its prologue, a method checks the receiver's
- * class.
+ * Returns where in its prologue a method stands. Prologues are: [stack bang] push %rbp; [mov
+ * %rsp,%rbp;] sub $n,%rsp; [barrier]; or, without a stack bang, sub $n,%rsp; mov %rbp,n-16(%rsp).
+ * Before its prologue, a method checks the receiver's class.
  */
 static __always_inline uint32_t pf_jvm_in_prologue(const struct pf_scratch *s, uint64_t frame)
 {
@@ -179,7 +182,7 @@ static __always_inline uint32_t pf_jvm_in_prologue(const struct pf_scratch *s, u
 	return pf_jvm_made(s, frame) ? PF_JVM_BODY : PF_AT_ENTRY;
 }
 
-/* test %eax,(%r10); ret: a return's safepoint poll before JDK 16 */
+/* Whether byte k begins test %eax,(%r10); ret: a return's safepoint poll before JDK 16. */
 static __always_inline bool pf_jvm_is_poll(const struct pf_scratch *s, int k)
 {
 	return pf_jvm_u32(s, k) == 0xc3028541;
@@ -243,7 +246,9 @@ static __always_inline bool pf_jvm_drops(uint32_t code)
 	       ((code & 0xf8ff) == 0x5841 && (code & 0xffff) == code >> 16);
 }
 
-/* How many bytes of these arguments are on the stack of an interrupted method. */
+/*
+ * How many bytes of the arguments of slow_subtype_check are on the stack of an interrupted method.
+ */
 PF_ONCE uint32_t pf_jvm_arguments(const struct pf_scratch *s)
 {
 	if (!s)
@@ -279,7 +284,7 @@ PF_ONCE bool pf_jvm_on_top(struct pf_scratch *s, const struct pf_jvm *d)
 	return pf_word(s, s->walk.sp, &top) && pf_jvm_returns(d, top);
 }
 
-/* For compiled methods, and for stubs whose frame size is known. */
+/* Goes to the caller of a compiled method, or of a stub whose frame size is known. */
 PF_ONCE int pf_jvm_by_size(struct pf_scratch *s, const struct pf_jvm *d, uint64_t frame,
 			   uint32_t place)
 {
@@ -318,8 +323,8 @@ static __always_inline bool pf_jvm_is_adapter(uint64_t text)
 }
 
 /*
- * Code between methods has no frame. While adapters between compiled and interpreted code move
- * arguments, they keep the return address in rax and the old rsp in r13.
+ * Goes to the caller from code between methods, which has no frame. While adapters between compiled
+ * and interpreted code move arguments, they keep the return address in rax and the old rsp in r13.
  */
 PF_ONCE int pf_jvm_by_adapter(struct pf_scratch *s, const struct pf_jvm *d)
 {
@@ -387,8 +392,8 @@ PF_ONCE uint32_t pf_jvm_room(const struct pf_scratch *s)
 }
 
 /*
- * For a stub that was interrupted (StubRoutines, runtime stubs). Nothing describes where its frame
- * is, so each possibility is checked.
+ * Goes to the caller of a stub that was interrupted (StubRoutines, runtime stubs). Nothing
+ * describes where the stub's frame is, so this function checks each possibility.
  */
 static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *d,
 				     const struct pf_jvm_code *c)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * labels: what a sample says of itself besides its stacks, for example the GPU's stream. The labels
+ * labels: the facts about a sample besides its stacks, for example the GPU's stream. The labels
  * travel in the record of the sample's trace context. Only programs of events whose samples have
- * labels include this file: others send shorter records.
+ * labels include this file. The other programs send shorter records.
  *
- *	pf_labels_begin(s);
- *	pf_label(s, PF_LABEL_GPU_DEVICE, device);
- *	s->key.ctx = pf_intern_labels(s, true, generation);
+ * pf_labels_begin(s);
+ * pf_label(s, PF_LABEL_GPU_DEVICE, device);
+ * s->key.ctx = pf_intern_labels(s, true, generation);
  */
 #pragma once
 
 #include "capture.h"
 
-/* The sample in s has no labels yet. */
+/* Removes the labels that an earlier sample has left in s. */
 static __always_inline void pf_labels_begin(struct pf_scratch *s)
 {
 	s->context.n_labels = 0;
 }
 
-/* Adds a label. Beyond PF_SAMPLE_LABELS, the program is wrong, and the label is left out. */
+/* Adds a label. A program with more than PF_SAMPLE_LABELS is wrong, and the label is left out. */
 static __always_inline void pf_label(struct pf_scratch *s, enum pf_label_key key, uint64_t value)
 {
 	uint32_t n = s->context.n_labels;

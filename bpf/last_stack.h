@@ -18,15 +18,15 @@ struct pf_recall {
 	uint32_t busy; /* two threads may share a slot */
 	uint32_t tid;
 	uint64_t start_boottime_ns; /* of the thread */
-	uint64_t mapped;	    /* pf_mapped_state() then */
+	uint64_t mapped;	    /* pf_mapped_state() at that time */
 	uint32_t exec_id;
-	uint32_t tables; /* pf_settings.tables then */
+	uint32_t tables; /* pf_settings.tables at that time */
 	uint64_t ip, sp, bp;
 	bool by_bp; /* the leaf's rbp decided the walk, too */
 	uint32_t n, bytes;
 	uint64_t ustack; /* 0: nothing is remembered */
 	uint64_t value[PF_NOTES_MAX];
-	uint16_t at[PF_NOTES_MAX]; /* 8-byte words from sp */
+	uint16_t at[PF_NOTES_MAX]; /* offset of each value: 8-byte words from sp */
 	/*
 	 * The kernel's part of the stack: its return addresses, and at how many words from the
 	 * program's context each one is. The outermost return address is left out. It belongs to

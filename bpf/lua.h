@@ -9,12 +9,13 @@
 
 #include "unwind_tables.h"
 
-/* Where the caller of a loop keeps the lua_State until the loop returns to an address in it. */
+/* Where the caller of a loop keeps the lua_State until the loop returns to `address`. */
 struct pf_lua_site {
 	uint64_t address;
 	int32_t offset; /* from rsp, or from rbp, after the return */
 	uint8_t by_rbp;
-	uint8_t outermost; /* the loop is the first of its lua_State: the rest of the list is its */
+	/* 1: the first loop of its lua_State, which runs all the rest of the list */
+	uint8_t outermost;
 	uint8_t pad[2];
 };
 #define PF_LUA_SITES 16
@@ -29,14 +30,15 @@ struct pf_lua {
 	/* offsets in lua_State and CallInfo */
 	uint16_t l_ci, ci_func, ci_previous, ci_savedpc, ci_status;
 	/*
-	 * Bits of CallInfo.callstatus. (status & mask) == is: lua, a Lua function; entry, a loop
-	 * was entered for this call. own, caller: the bits that are part of a frame's words, of its
-	 * own call and of its caller.
+	 * Bits of CallInfo.callstatus. If (status & lua_mask) == lua_is, the call is of a Lua
+	 * function. If (status & entry_mask) == entry_is, a loop was entered for the call.
+	 * own_mask, caller_mask: the bits of the call itself and of its caller that become part of
+	 * a frame's words.
 	 */
 	uint16_t lua_mask, lua_is, entry_mask, entry_is, own_mask, caller_mask;
 	/*
-	 * offsets in LClosure and, of the code and of what the cookie is made of (sizecode to
-	 * lastlinedefined), in Proto
+	 * offsets: closure_proto is in LClosure. The others are in Proto: the code, and the members
+	 * of which the cookie is made (sizecode to lastlinedefined).
 	 */
 	uint16_t closure_proto, proto_code, proto_sizes, proto_line;
 	uint16_t pad;
@@ -98,7 +100,7 @@ static __always_inline int pf_lua_unwind(struct pf_scratch *s, const struct pf_l
 
 /*
  * Reads a structure, up to the bytes before `end`, into s->piece: one read, because a read costs
- * more than all else here. Below: a word and half a word of it, at an offset.
+ * more than all else here. The functions below return a word, or half a word, at an offset in it.
  */
 #define PF_LUA_READ 128
 static __always_inline bool pf_lua_piece(struct pf_scratch *s, uint32_t end, uint64_t address)
@@ -134,7 +136,10 @@ static __always_inline uint64_t pf_lua_proto(struct pf_scratch *s, const struct 
 	return (uint8_t)pf_lua_half(s, 8) == 6 && !(proto >> 47) ? proto : 0; /* LUA_TFUNCTION */
 }
 
-/* In Lua 5.1, the CallInfos are an array. The pc of the innermost call is in the lua_State. */
+/*
+ * Reads a call of Lua 5.1, where the CallInfos are an array. The pc of the innermost call is in the
+ * lua_State.
+ */
 static __always_inline bool pf_lua_read_5_1(struct pf_scratch *s, struct pf_lua_call *c,
 					    const struct pf_lua *d, uint64_t l, bool top)
 {
@@ -181,7 +186,7 @@ static __always_inline bool pf_lua_read_list(struct pf_scratch *s, struct pf_lua
 	return true;
 }
 
-/* Fills the remaining fields of a call. */
+/* Reads call c->ci: fills the other members of c. */
 static __noinline bool pf_lua_read(struct pf_scratch *s, struct pf_lua_call *c,
 				   const struct pf_lua *d, uint64_t l, bool top)
 {
@@ -213,9 +218,9 @@ static __always_inline bool pf_lua_is_entry(const struct pf_lua *d, const struct
 }
 
 /*
- * A loop keeps its pc in a register, and stores it in the CallInfo only before it calls something.
- * The register is one that calls preserve. It is the one that points into the code of the Lua
- * function.
+ * Sets *pc to the loop's pc if a register has it. A loop keeps its pc in a register, and stores it
+ * in the CallInfo only before it calls something. The register is one that calls preserve. It is
+ * the one that points into the code of the Lua function.
  */
 static __always_inline void pf_lua_newest_pc(const struct pf_walk *w, uint64_t code, uint64_t bytes,
 					     uint64_t *pc)

@@ -81,7 +81,7 @@ struct pf_luajit_proto {
 _Static_assert(sizeof(struct pf_luajit_proto) == 80, "GCproto");
 _Static_assert(sizeof(struct pf_luajit) == 632, "luajit");
 
-/* 16 bits. They differ if another GCproto got the memory of this one. */
+/* Returns a cookie of 16 bits. It differs if another GCproto got the memory of this one. */
 static inline uint64_t pf_luajit_cookie(const struct pf_luajit_proto *p)
 {
 	uint64_t h = p->chunkname ^ (uint64_t)p->firstline << 20 ^ (uint64_t)p->sizebc << 40 ^
@@ -129,7 +129,7 @@ static __always_inline int pf_luajit_lost(struct pf_scratch *s, struct pf_runtim
 	return 1;
 }
 
-/* bytecode address -> index of the instruction before it */
+/* Returns the index of the instruction before a bytecode address. */
 static __always_inline uint64_t pf_luajit_index(const struct pf_luajit_proto *p, uint64_t bc,
 						uint64_t pc)
 {
@@ -179,8 +179,8 @@ static __noinline int pf_luajit_trace(struct pf_scratch *s, const struct pf_luaj
 #define PF_LUAJIT_CONT_CALLBACK 1 /* LJ_CONT_FFI_CALLBACK: C code called the function */
 
 /*
- * Sets r->at to the frame before it. Returns 1 if that frame belongs to another C frame, -1 if the
- * link is not valid. *ret_flags: the flags of the frame from which it went.
+ * Moves r->at to the frame before (the caller's). Returns 1 if that frame belongs to another C
+ * frame, -1 if the link is not valid. *ret_flags: the flags of the frame at which r->at was.
  */
 static __always_inline int pf_luajit_back(struct pf_runtime_walk *r,
 					  const struct pf_luajit_slots *f, uint64_t *ret_flags)
@@ -250,7 +250,10 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 		bc = pf_luajit_read(s)->func.pc;
 		pf_luajit_push(s, PF_LUAJIT_FUNCTION, p, bc, pf_luajit_index(p, bc, pc) | flags);
 		break;
-	/* without a frame for it, the caller's frame would be taken for it */
+	/*
+	 * Pushes a marker, because without a frame for this function the caller would seem to be
+	 * it.
+	 */
 	case PF_LUAJIT_NO_FUNC:
 		pf_trouble(s, PF_RUNTIME_LUAJIT, PF_TROUBLE_READ, pf_luajit_absent(s, f->func));
 		break;

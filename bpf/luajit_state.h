@@ -86,8 +86,8 @@ struct pf_luajit_trace {
 #define PF_LUAJIT_TRACE_START 64
 
 /*
- * For each kind of structure, the one that was read last. In s->piece, because the BPF stack is too
- * small.
+ * For each kind of structure, the one that was read last. They are in s->piece, because the BPF
+ * stack is too small.
  */
 struct pf_luajit_read {
 	struct pf_luajit_state state;
@@ -121,8 +121,8 @@ static __always_inline bool pf_luajit_in_stack(const struct pf_luajit_state *l, 
 }
 
 /*
- * Whether a C frame is at `at`: the Lua thread that it names has it as its next C frame. *l: that
- * thread.
+ * Whether a C frame is at `at`. A C frame names its Lua thread. The next C frame of that thread
+ * must be at `at`, too. *l: that thread.
  */
 static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_runtime_walk *r,
 					 uint64_t at, struct pf_luajit_state *l)
@@ -363,9 +363,9 @@ static __always_inline bool pf_luajit_linked(struct pf_scratch *s, uint64_t base
 }
 
 /*
- * In the interpreter itself, rdx is base and rbx is the bytecode address. But shortly before or
- * after a call or return, one of them is the caller's and the other the callee's. After a call of C
- * code, rdx may be anything.
+ * Finds the innermost frame of the Lua program while the interpreter itself runs. Then rdx is base
+ * and rbx is the bytecode address. But shortly before or after a call or return, one of them is the
+ * caller's and the other the callee's. After a call of C code, rdx may be anything.
  */
 static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runtime_walk *r,
 					   uint64_t at)

@@ -176,8 +176,8 @@ static __always_inline void pf_mem_seen(const struct pf_mem_hit *hit)
 
 /*
  * Takes an allocation, and returns the scratch for it; NULL: the scratch is in use, or nothing is
- * left to do. Who has the scratch may also use pf_mem_cpu_here(). If a realloc frees memory, its
- * entry is removed from `live` here, before another thread can get the same address.
+ * left to do. The owner of the scratch may also use pf_mem_cpu_here(). If a realloc frees memory,
+ * its entry is removed from `live` here, before another thread can get the same address.
  */
 static __noinline struct pf_scratch *pf_mem_take(struct pt_regs *ctx, struct pf_mem_hit *hit)
 {
@@ -269,7 +269,7 @@ static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t g
 	return false;
 }
 
-/* Returns whether the return must be probed. */
+/* Handles the entry of a call. Returns whether the return must be probed. */
 static __always_inline bool pf_mem_enter(struct pt_regs *ctx)
 {
 	const struct pf_settings *set = pf_settings_now();

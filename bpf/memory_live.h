@@ -27,8 +27,8 @@ static __always_inline struct pf_live_stats *pf_live_stats_here(void)
 }
 
 /*
- * If the address still counts as in use, no probe saw the call that freed it: that entry is
- * replaced.
+ * Adds an entry. If the address has an entry already, no probe saw the call that freed that memory:
+ * the old entry is replaced.
  */
 static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 {
@@ -69,8 +69,8 @@ static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
 }
 
 /*
- * Puts an entry back that pf_live_remove() has removed. If there is one, it is of newer memory, and
- * stays.
+ * Puts an entry back that pf_live_remove() has removed. If the address has an entry again, that one
+ * is of newer memory, and stays.
  */
 static __noinline void pf_live_put_back(const struct pf_live *l, uint64_t address)
 {

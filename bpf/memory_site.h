@@ -125,7 +125,7 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 	return size < PF_MEM_SIZE_MAX ? size : PF_MEM_SIZE_MAX;
 }
 
-/* Whether the function calls another probed function for this, which counts it. */
+/* Whether this call leads to a call of another probed function, which counts the memory. */
 static __always_inline bool pf_mem_is_elsewhere(struct pt_regs *ctx, struct pf_site site)
 {
 	if (site.kind == PF_SITE_ALLOC && site.flags & PF_SITE_SMALL_ALIGN_IS_ALLOC)

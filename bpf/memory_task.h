@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * memory_task: whose hit of a uprobe it is, and what the samples of its process need. The includer
- * defines PF_COUNTED_EVENT and PF_LIVE_EVENT, the events of its probe set, and PF_PROCS, the map of
- * the processes that are probed for them (struct pf_mem_proc).
+ * memory_task: finds the process that hit a uprobe, and what the samples of the process need. The
+ * includer defines PF_COUNTED_EVENT and PF_LIVE_EVENT, the events of its probe set, and PF_PROCS,
+ * the map of the processes that are probed for them (struct pf_mem_proc).
  */
 #pragma once
 
@@ -105,7 +105,10 @@ static __always_inline void pf_mem_key_set(struct pf_scratch *s, const struct pf
 	s->context_wanted = who->filter->flags & PF_FILTER_CONTEXT;
 }
 
-/* generation: the one in which the allocation is counted; a later one may have begun. */
+/*
+ * Sets what the walk needs, and sends the names of the process. generation: the one in which the
+ * allocation is counted; a later one may have begun.
+ */
 static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *ctx,
 					  const struct pf_settings *set, uint32_t generation)
 {

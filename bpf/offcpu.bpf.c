@@ -25,8 +25,9 @@ static __always_inline bool pf_wait_is_whole(const struct pf_waiting *w)
 }
 
 /*
- * The wait counts because its random number was at most this threshold: off_note for a whole wait,
- * else off_keep (struct pf_filter). So it stands for 2^32 / (threshold + 1) waits.
+ * Returns the threshold that decided that the wait counts: off_note for a whole wait, else off_keep
+ * (struct pf_filter). The wait's random number was at most this threshold, so the wait stands for
+ * 2^32 / (threshold + 1) waits.
  */
 static __always_inline uint32_t pf_wait_keep(const struct pf_waiting *w, bool whole)
 {
@@ -34,8 +35,8 @@ static __always_inline uint32_t pf_wait_keep(const struct pf_waiting *w, bool wh
 }
 
 /*
- * What the wait counts for from its beginning up to at_ns. What two parts of a wait count for is
- * the difference of two such values, so the parts add up to the whole.
+ * Returns what the wait counts for from its beginning up to at_ns. What a part of a wait counts for
+ * is the difference of two such values, so the parts add up to the whole.
  */
 static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint32_t keep,
 					   uint64_t at_ns)

@@ -63,7 +63,7 @@ static volatile uint32_t look_reused; /* settings.reused when the walk began */
 
 /* ---- which waits ---- */
 
-/* Whether the wait is of the thinned ones, still goes on, is long enough and is not whole yet. */
+/* Whether the wait is thinned, still goes on, is long enough and is not whole yet. */
 static __always_inline bool pf_look_is_for(const struct pf_waiting *w,
 					   const struct task_struct *task)
 {
@@ -92,7 +92,7 @@ static __always_inline bool pf_look_draw(void)
 
 enum pf_look { PF_LOOK_NONE, PF_LOOK_KEPT, PF_LOOK_WALK, PF_LOOK_FOUND };
 
-/* PF_LOOK_NONE: the task has no user side. PF_LOOK_FOUND: no walk is needed. */
+/* Prepares the walk. PF_LOOK_NONE: the task has no user side. PF_LOOK_FOUND: no walk is needed. */
 static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct task_struct *task,
 						  const struct pf_settings *set)
 {

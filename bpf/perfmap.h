@@ -12,7 +12,7 @@
 /* What agent/node/runtime/perfmap/perfmap.c gives the kernel about a process. */
 struct pf_perfmap {
 	uint64_t generation; /* raised when the runtime has reused addresses for other functions */
-	/* not 0: it has CPython's trampolines (-X perf), which keep no frame pointer */
+	/* not 0: the perf map has CPython's trampolines (-X perf), which keep no frame pointer */
 	uint64_t trampolines;
 };
 
@@ -22,9 +22,7 @@ static __always_inline int pf_runtime_unknown(struct pf_scratch *s);
 /* add $8,%rsp; ret: Python/asm_trampoline.S of 3.12 and 3.13 */
 #define PF_TRAMPOLINE_END 0xc308c48348ull
 
-/*
- * Goes to the caller of a trampoline, which has called the evaluation loop. -1: it is other code.
- */
+/* If the frame is that of a trampoline, goes to its caller; else returns -1. */
 static __noinline int pf_perfmap_trampoline(struct pf_scratch *s)
 {
 	struct pf_walk *w = &s->walk;

@@ -51,9 +51,9 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 }
 
 /*
- * Whether the iterator reports the process at this thread. It does at the first thread, because
- * that one has the mm. If the first thread has ended, it does at each other thread, with the same
- * result.
+ * Whether the iterator reports the process when it comes to this thread. The first thread reports
+ * the process, because that thread has the mm. If the first thread has ended, each other thread
+ * reports the process, with the same result.
  */
 static __always_inline bool pf_is_told_by(struct task_struct *task)
 {

@@ -149,7 +149,10 @@ static __always_inline uint8_t pf_python_byte(const struct pf_scratch *s, uint32
 	return pf_python_word(s, offset) >> (offset % 8 * 8);
 }
 
-/* They are in s->piece, behind the bytes that pf_python_read() reads. */
+/*
+ * Returns the position of the search, which is in s->piece, behind the bytes that pf_python_read()
+ * reads.
+ */
 static __always_inline struct pf_python_looks *pf_python_looks(struct pf_scratch *s)
 {
 	_Static_assert(PF_PYTHON_READ + sizeof(struct pf_python_looks) <= sizeof(s->piece), "");
@@ -158,7 +161,10 @@ static __always_inline struct pf_python_looks *pf_python_looks(struct pf_scratch
 
 /* ---- the thread state ---- */
 
-/* thread_id is pthread_self(). In glibc and musl, that is the address in %fs. */
+/*
+ * Whether a thread state is that of this thread: its thread_id is pthread_self(). In glibc and
+ * musl, that is the address in %fs.
+ */
 static __always_inline bool pf_python_is_mine(struct pf_scratch *s, const struct pf_python *d,
 					      uint64_t thread)
 {
@@ -227,7 +233,7 @@ static __always_inline bool pf_python_has_cframes(const struct pf_python *d)
 	return d->pieces == PF_PYTHON_ENTRY || d->pieces == PF_PYTHON_CFRAME;
 }
 
-/* Begins with the leaf of the thread state that has just been read. */
+/* Continues at the leaf frame of the thread state that has just been read. */
 static __always_inline void pf_python_enter(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)
 {
@@ -270,9 +276,9 @@ static __always_inline bool pf_python_past_empty(struct pf_scratch *s, const str
 }
 
 /*
- * A thread that holds the GIL runs on a CPU most of the time, so one read finds its thread state.
- * Otherwise (the thread waits for the GIL, or has released it around a computation) the walk looks
- * at all thread states.
+ * Finds the thread state of this thread. A thread that runs on a CPU holds the GIL most of the
+ * time, so one read finds its thread state. Otherwise (the thread waits for the GIL, or has
+ * released it around a computation) the walk looks at all thread states.
  */
 static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct pf_python *d,
 					     struct pf_runtime_walk *r)
@@ -289,10 +295,10 @@ static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct 
 }
 
 /*
- * The current activation has no piece in this thread state: the loop was just entered, is just
- * being left, or runs for another interpreter. So this function turns to the next thread state of
- * this thread. If there is no other one, it goes back to the first thread state, because the next
- * activation may have its piece there.
+ * Turns to the next thread state of this thread. The current activation has no piece in this one:
+ * the loop was just entered, is just being left, or runs for another interpreter. If there is no
+ * other thread state, this function goes back to the first one, because the next activation may
+ * have its piece there.
  */
 PF_ONCE int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
 			    struct pf_runtime_walk *r)

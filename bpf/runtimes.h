@@ -61,7 +61,7 @@ static __always_inline int pf_trouble(struct pf_scratch *s, uint32_t runtime, ui
 	return pf_push_runtime(s, runtime, PF_TYPE_TROUBLE, trouble, address);
 }
 
-/* For code of which nothing is known, except that it may keep frame pointers. */
+/* Goes to the caller of code of which nothing is known, except that it may keep frame pointers. */
 static __always_inline int pf_runtime_unknown(struct pf_scratch *s)
 {
 	s->walk.no_table = PF_END_FP;

@@ -38,7 +38,10 @@ struct pf_golabels {
 #define PF_CALL_FOUND  1
 #define PF_CALL_UNREAD 2 /* not in memory, or not in the expected form */
 
-/* The TLS block of the module for this thread. *ret 0: the thread has not used the module yet. */
+/*
+ * Finds the TLS block of the module for this thread. *ret 0: the thread has not used the module
+ * yet.
+ */
 static __always_inline int pf_tls_block(const struct pf_otel *d, uint64_t tp, uint64_t *ret)
 {
 	uint64_t dtv, n, block = 0;
@@ -83,7 +86,7 @@ static __always_inline int pf_otel_read(struct pf_scratch *s, const struct pf_ot
 
 /* ---- Go ---- */
 
-#define PF_LABELS_MAX	16 /* so many labels are looked at */
+#define PF_LABELS_MAX	16 /* at most this many labels are read */
 #define PF_BUCKET_ITEMS 8
 #define PF_BUCKET_BYTES 272 /* tophash, keys, values, overflow (runtime/map.go, bmap) */
 
@@ -145,7 +148,7 @@ static long pf_label_step(uint32_t i, struct pf_loop *loop)
 	return 0;
 }
 
-/* The address of the labels of the goroutine on this thread. *ret 0: it has none. */
+/* Finds the address of the labels of the goroutine on this thread. *ret 0: it has no labels. */
 static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf_golabels *d,
 					uint64_t *ret)
 {

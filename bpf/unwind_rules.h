@@ -87,7 +87,10 @@ static __always_inline struct pf_mapping *pf_listed_mapping(struct pf_walk *w, u
 	return part ? pf_mapping_in_part(part, pc) : NULL;
 }
 
-/* The kernel has found a file, but user space has said nothing about that file. */
+/*
+ * Sets the mapping of a file that the kernel has found, and about which user space has given
+ * nothing.
+ */
 static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_vma *l)
 {
 	w->mapping = (struct pf_mapping){
@@ -100,7 +103,8 @@ static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_v
 }
 
 /*
- * The process is changing its mappings, so the kernel could not see whether one is at this address.
+ * Sets a mapping that is not known: the process is changing its mappings, so the kernel could not
+ * see whether one is at this address.
  */
 static __always_inline void pf_take_unsure(struct pf_walk *w, const struct pf_vma *l)
 {
@@ -112,7 +116,10 @@ static __always_inline void pf_take_unsure(struct pf_walk *w, const struct pf_vm
 	};
 }
 
-/* The kernel has found a file: uses what user space has given about that file in map `images`. */
+/*
+ * Sets the mapping of a file that the kernel has found, from what user space has given about the
+ * file in map `images`.
+ */
 static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma *l,
 					  const struct pf_image *known)
 {
@@ -140,8 +147,8 @@ static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma
 }
 
 /*
- * The kernel has found the listed mapping, or a part of it. If it has found the whole, remembers
- * for later walks that this holds until the next change.
+ * Sets the listed mapping, because the kernel has found it, or a part of it. If the kernel has
+ * found all of it, notes for later walks that the mapping is right until the next change.
  */
 static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vma *l,
 					   struct pf_mapping *listed)
@@ -159,8 +166,8 @@ static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vm
 }
 
 /*
- * The kernel has found a file that the list does not have at this address, so user space must make
- * a new list.
+ * Sets the mapping of a file that the kernel has found, and that the list does not have at this
+ * address. So user space must make a new list.
  */
 static __always_inline void pf_take_file(struct pf_walk *w, const struct pf_vma *l)
 {

@@ -107,7 +107,7 @@ static __noinline bool pf_is_gpu(struct file *file)
 	return major < PF_CHAR_MAJORS && set->gpu_majors[major / 64] >> (major & 63) & 1;
 }
 
-/* Whether poll() waits for GPUs only. At most so many of its descriptors are looked at. */
+/* Whether poll() waits for GPUs only. At most this many of its descriptors are looked at. */
 #define PF_POLLED_MAX 4
 
 static __noinline bool pf_polls_gpu(struct task_struct *task, uint64_t fds, uint32_t n)
@@ -136,8 +136,8 @@ static __always_inline bool pf_item_is_gpu(struct rb_node *node)
 }
 
 /*
- * Whether an epoll descriptor waits for GPUs only. It keeps its files in a tree, of which the root
- * and its children are looked at.
+ * Whether an epoll descriptor waits for GPUs only. The descriptor keeps its files in a tree. Only
+ * the root of the tree and its children are looked at.
  */
 static __noinline bool pf_epolls_gpu(struct file *file)
 {
@@ -152,8 +152,9 @@ static __noinline bool pf_epolls_gpu(struct file *file)
 }
 
 /*
- * number: that of a call with PF_MAY_BE_GPU; first, second: its arguments. Of the descriptors of
- * select() only the highest is looked at, which the first argument names.
+ * Whether a call with PF_MAY_BE_GPU waits for GPUs only. number: the call; first, second: its
+ * arguments. Of the descriptors of select(), only the highest is looked at, which the first
+ * argument names.
  */
 static __noinline bool pf_waits_for_gpu(struct task_struct *task, uint64_t number, uint64_t first,
 					uint32_t second)

@@ -26,8 +26,8 @@ struct pf_recent {
 #define PF_RULE_IS_SPECIAL 0xff /* in pf_recent.rule.cfa: rule.extra is an enum pf_rule_special */
 
 /*
- * Stack memory is read in pieces of so many bytes. A read costs 70 ns whatever its size, and that
- * is more than all else for a frame.
+ * Stack memory is read in pieces of this many bytes. A read costs 70 ns whatever its size. That is
+ * more than all else that a frame costs.
  */
 #define PF_WINDOW_BYTES 256
 #define PF_USER_PAGE	4096
@@ -243,7 +243,7 @@ static __always_inline void pf_note_bp_at(struct pf_scratch *s, uint64_t address
 		s->bp_at = address;
 }
 
-/* Notes that something else than these words decides the walk: then the stack is not remembered. */
+/* Notes that something other than the noted words decides the walk: the stack is not remembered. */
 static __always_inline void pf_note_other(struct pf_scratch *s)
 {
 	if (PF_TAKES_NOTES)
@@ -284,7 +284,7 @@ static __always_inline int pf_push_file(struct pf_scratch *s, uint64_t address, 
 	return 0;
 }
 
-/* The same for a frame that is not in a file, or is the kernel's. */
+/* As pf_push_file(), for a frame that is not in a file, or is the kernel's. */
 static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t address)
 {
 	struct pf_walk *w = &s->walk;
@@ -301,7 +301,9 @@ static __always_inline int pf_push(struct pf_scratch *s, uint32_t kind, uint64_t
 	return 0;
 }
 
-/* The same for a runtime's frame. The words are equal if function and position are equal. */
+/*
+ * As pf_push_file(), for a runtime's frame. The words are equal if function and position are equal.
+ */
 static __always_inline int pf_push_runtime(struct pf_scratch *s, uint32_t runtime, uint32_t type,
 					   uint64_t a, uint64_t b)
 {
@@ -317,7 +319,7 @@ static __always_inline int pf_push_runtime(struct pf_scratch *s, uint32_t runtim
 	w->hash = pf_hash_add(w->hash, (uint64_t)runtime << 8 | type);
 	w->hash = pf_hash_add(w->hash, a);
 	/*
-	 * Not in the hash for a trouble: there b is an address that differs each time. So stacks
+	 * The hash of a trouble leaves out b, which is an address that differs each time. So stacks
 	 * that differ only in b count as one.
 	 */
 	if (type != PF_TYPE_TROUBLE)
