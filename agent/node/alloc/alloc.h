@@ -37,9 +37,11 @@ struct alloc_sites {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX + 1];
 	size_t n_inner;
-	/* NULL: not Go, or its profile is off; then items has sites of Go */
+	/*
+	 * Go's heap profile. NULL: no Go program, or its profile is off; then items has sites of Go
+	 */
 	struct alloc_go_heap *go;
-	/* it has Go's or Java's heap: the sites see only a part of its memory */
+	/* the process has Go's or Java's heap: the sites see only a part of its memory */
 	bool own_heap;
 	bool copied; /* in some functions no probe can be set; `problem` says so */
 	/*
@@ -49,16 +51,19 @@ struct alloc_sites {
 	char problem[ALLOC_PROBLEM_BYTES];
 };
 /*
- * event_mask: 1 << event, for events of one probe set. If nothing can be probed, the function
- * returns 0, and *ret has no items but a problem; for hbm-alloc and hbm-inuse it has none of both
- * if the process has no CUDA driver. -EAGAIN: the process is just starting (it has no libc yet);
- * the caller tries again when the process's mappings change.
+ * Finds the sites of a process. event_mask: 1 << event, for events of one probe set. If nothing can
+ * be probed, the function returns 0, and *ret has a problem but no items. For hbm-alloc and
+ * hbm-inuse, *ret has neither if the process has no CUDA driver. -EAGAIN: the process is just
+ * starting (it has no libc yet); the caller tries again when the process's mappings change.
  */
 int alloc_sites_find(const struct runtime_look *look, unsigned event_mask,
 		     struct alloc_sites **ret);
 struct alloc_sites *alloc_sites_free(struct alloc_sites *s);
 
-/* Symbols that alloc looks for, for parser_config.marks, as runtime_marks(); NULL at the end. */
+/*
+ * Returns the symbols that alloc looks for, for parser_config.marks, like runtime_marks(). The last
+ * element is NULL.
+ */
 const char *const *alloc_marks(void);
 
 /* ---- Go's heap profile: go_heap.c ---- */

@@ -34,12 +34,12 @@ struct table_row {
 	uint8_t align;	/* enum table_align */
 	bool wraps;	/* in some libraries this function only calls the function of another row */
 };
-/* NULL: none. */
+/* Returns the row of a symbol; NULL: the table has no such row. */
 const struct table_row *alloc_table_find(const char *symbol);
 extern const char *const alloc_table_marks[];
 /*
- * native_sites.c: a bit (1 << enum table_family) for each family with functions in the mapping's
- * file, whether they are probed or not (alloc_is_copied).
+ * native_sites.c: returns a bit (1 << enum table_family) for each family with functions in the
+ * mapping's file, whether they are probed or not (alloc_is_copied).
  */
 unsigned alloc_native_families(const struct runtime_look *look, size_t mapping);
 /*

@@ -142,7 +142,7 @@ static bool is_by_pointer(const struct insn *i, unsigned how)
 	return insn_is(i, 0xff) && (i->reg & 7) == how;
 }
 
-/* ret, int3, hlt, ud2 */
+/* Returns whether the path ends at this instruction: ret, int3, hlt or ud2. */
 static bool is_end(const struct insn *i)
 {
 	return insn_is(i, 0xc3) || insn_is(i, 0xc2) || insn_is(i, 0xcc) || insn_is(i, 0xf4) ||

@@ -48,7 +48,8 @@ static const char *base_name(const struct mapping *m)
 
 /*
  * Returns whether the mark may be an entry that podflame does not know: that of a newer driver.
- * Other modules' marks, and the names of parts of functions, which have dots, are none.
+ * Marks of other modules are no entries. Nor are names with dots, which are names of parts of
+ * functions.
  */
 static bool is_unknown_entry(const struct elf_mark *mark)
 {
@@ -65,7 +66,7 @@ static bool has_driver_name(const struct mapping *m)
 	return str_has_prefix(base_name(m), LIBRARY);
 }
 
-/* The file waits to be read, or cannot be read or parsed. */
+/* Adds the problem that the file has not been read yet, or cannot be read or parsed. */
 static void tell_unread_driver(const struct mapping *m, struct alloc_sites *ret)
 {
 	_cleanup_free_ char *name = elf_text_clean(base_name(m));

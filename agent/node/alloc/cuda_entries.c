@@ -78,7 +78,7 @@
 	X("cuMemMapArrayAsync", SITE(UNSEEN, 0, 0, 0, PF_GPU_IS_ARRAY))                            \
 	X("cuMemMapArrayAsync_ptsz", SITE(UNSEEN, 0, 0, 0, PF_GPU_IS_ARRAY))
 
-/* Nodes of graphs. Of the general entries, an argument points to the node's parameters. */
+/* Nodes of graphs. In the general entries, one argument points to the node's parameters. */
 #define GRAPH_ROWS(X)                                                                              \
 	X("cuGraphAddMemAllocNode", SITE(UNSEEN, 0, 0, 0, 0))                                      \
 	X("cuGraphAddNode", SITE(UNSEEN, 0, 5, 0, 0))                                              \

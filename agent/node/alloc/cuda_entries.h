@@ -8,7 +8,7 @@ struct cuda_entry {
 	const char *name;
 	struct pf_site site; /* kind 0: its memory is not counted */
 };
-/* NULL: none. */
+/* Returns the entry of a symbol; NULL: the table has no such entry. */
 const struct cuda_entry *alloc_cuda_find(const char *symbol);
 /* Patterns that find all entries of the table, and newer ones with similar names. */
 extern const char *const alloc_cuda_marks[];

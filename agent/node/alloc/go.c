@@ -66,8 +66,8 @@ static bool is_variable(const struct loaded_elf *e, uint64_t address)
 }
 
 /*
- * The variable that the instruction mov N(%rip),%r loads (4 bytes; wide: 8); 0: it is another
- * instruction.
+ * Returns the variable that the instruction mov N(%rip),%r loads (4 bytes; wide: 8). 0: it is
+ * another instruction.
  */
 static uint64_t loaded_variable(const struct program *p, uint64_t at, const uint8_t *code,
 				bool wide)
@@ -83,7 +83,7 @@ static uint64_t loaded_variable(const struct program *p, uint64_t at, const uint
 	return is_variable(&p->elf, address) ? address : 0;
 }
 
-/* The nth variable that a function loads. */
+/* Finds the nth variable that a function loads. */
 static int find_load(const struct program *p, const char *function, bool wide, unsigned nth,
 		     uint64_t *ret)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to go*.c. Go's memory. go_heap.c reads the program's own heap profile. If there is none,
+ * Private to go*.c: Go's memory. go_heap.c reads the program's own heap profile. If there is none,
  * the functions that allocate are probed. Facts are from Go's src/runtime/mprof.go and malloc.go,
  * 1.18 to 1.27.
  */

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 
 #define BUCKETS_MAX   65536
-#define ADDRESSES_MAX (2u << 20) /* of all stacks */
-/* of all programs; above it, each program may have an equal share of half of this */
+#define ADDRESSES_MAX (2u << 20) /* limit on the addresses of all stacks */
+/* limit on the words of all programs; above it, each one may have an equal share of half of it */
 #define ALL_WORDS_MAX  (4u << 20)
 #define BUCKET_WORDS   6    /* next, allnext, typ, hash, size, nstk, in all versions */
 #define MEM_PROFILE    1    /* bucketType */
@@ -40,7 +40,7 @@ struct bucket {
 };
 /* The counts of one bucket that a pass has read. */
 struct seen {
-	uint64_t allocs, frees;		  /* all */
+	uint64_t allocs, frees;		  /* in all cycles */
 	uint64_t live_allocs, live_frees; /* at the last finished collection */
 };
 
@@ -339,7 +339,10 @@ static int read_pass(const struct alloc_go_heap *g, struct window *w, struct pas
 	return r;
 }
 
-/* The live counts are a snapshot, which does not change between collections. */
+/*
+ * Returns whether two passes agree: only in the live counts, a snapshot that does not change
+ * between collections.
+ */
 static bool agree(const struct pass *a, const struct pass *b, size_t n)
 {
 	if (a->cycle != b->cycle || a->collected != b->collected)
@@ -378,8 +381,8 @@ static int read_counts(const struct alloc_go_heap *g, struct memory *m, struct p
 /* ---- records ---- */
 
 /*
- * As scaleHeapSample of runtime/pprof: an object is sampled with probability 1 - exp(-bytes /
- * rate).
+ * Scales counts as scaleHeapSample of runtime/pprof does: an object is sampled with probability 1 -
+ * exp(-bytes / rate).
  */
 static void scale(uint64_t objects, uint64_t size, uint64_t rate, uint64_t *ret_objects,
 		  uint64_t *ret_bytes)

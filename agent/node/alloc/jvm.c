@@ -69,8 +69,8 @@ static int add_sites(const struct runtime_look *look, const struct mapping *m,
 }
 
 /*
- * JDK 8 to 10, without G1: C1's code gets a new TLAB without a call of the VM
- * (c1_Runtime1_x86.cpp).
+ * Returns whether threads get new TLABs unseen: in JDK 8 to 10 without G1, C1's code gets a new
+ * TLAB without a call of the VM (c1_Runtime1_x86.cpp).
  */
 static bool refills_itself(const struct runtime_look *look)
 {

@@ -159,11 +159,11 @@ static void set_places(struct allocator_found *f)
 /* ---- what leads to what ---- */
 
 /*
- * c ends in a jump to `to`, mostly under a condition. Then the site at `to` sees c's allocations,
- * and c is dropped. But glibc's memalign and aligned_alloc jump to malloc only up to an alignment
- * of 16, and its realloc jumps there only if it has nothing to free: these sites get a flag. A jump
- * of a realloc or a free to a free does not matter, because a second free of the same memory
- * changes nothing.
+ * Decides about c, which ends in a jump to `to`, mostly under a condition. The site at `to` sees
+ * c's allocations, so c is dropped. But glibc's memalign and aligned_alloc jump to malloc only up
+ * to an alignment of 16, and its realloc jumps there only if it has nothing to free: these sites
+ * get a flag. A jump of a realloc or a free to a free does not matter, because a second free of the
+ * same memory changes nothing.
  */
 static void judge_jump(struct candidate *c, const struct candidate *to)
 {

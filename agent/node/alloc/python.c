@@ -244,8 +244,8 @@ struct python_copies {
 _Static_assert(SMALL_BYTES < 1 << PF_SITE_FACTOR_BITS, "abi");
 
 /*
- * One factor of the size: returns the constant; or returns 1 and gives the register that has the
- * value.
+ * Finds one factor of the size. Returns the constant. If the factor is in a register, returns 1 and
+ * sets *ret_register.
  */
 static uint64_t factor_of(const struct python_value *v, uint8_t *ret_register)
 {
@@ -296,7 +296,7 @@ static int add_entries(struct python_copies *x, const uint64_t *addresses)
 	return r;
 }
 
-/* Adds one sentence about what both events do not see. */
+/* Adds one sentence about the memory that both events do not see. */
 static void tell_copies(const struct python_copies *x, unsigned event_mask)
 {
 	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;

@@ -98,8 +98,8 @@ static void compute(struct python_value r[16], const struct insn *i)
 }
 
 /*
- * The address of the next instruction if the pointer is another function; 0: the path ends, or
- * calls another function.
+ * Returns the address of the next instruction on the path where the pointer is another function. 0:
+ * the path ends, or calls another function.
  */
 static uint64_t on(const struct insn *i, uint64_t next)
 {
