@@ -163,7 +163,10 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	return r;
 }
 
-/* The probes have seen all that the process does if it has done nothing when they are there. */
+/*
+ * If the process has not used the driver yet when the probes are attached, notes this: then the
+ * probes see everything that the process does.
+ */
 static void tell_unused(struct attached *a)
 {
 	struct pf_mem_proc v;
@@ -192,8 +195,8 @@ static int events_work(const struct probe_set_state *s, unsigned *event_mask)
 }
 
 /*
- * Updates the process's entry in the map procs, and keeps the kernel's counts in it. If a was not
- * added, it has no entry: an entry of the process belongs to another struct attached.
+ * Updates the process's entry in the map procs, and keeps the kernel's counts in it. If a->added is
+ * false, a has no entry, and an entry of the process belongs to another struct attached.
  */
 static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask)
 {
@@ -211,7 +214,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 }
 
 /*
- * Called after the links were changed. If the kernel's entry cannot be updated, only those events
+ * Updates the kernel's entry after the links were changed. If the update fails, only those events
  * count that were wanted before and still are.
  */
 static int set_changed(struct attached *a, const struct pf_mem_proc *proc, unsigned event_mask,
@@ -293,8 +296,8 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 }
 
 /*
- * Attaches. If a free could not be probed, removes the live event from *event_mask and attaches
- * again. If no event is left, nothing is probed.
+ * Attaches as attach_files() does. If a free could not be probed, removes the live event from
+ * *event_mask and attaches again. If no event is left, nothing is probed.
  */
 static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 			const struct probe_file *files, size_t n, unsigned *event_mask,
@@ -313,7 +316,9 @@ static int attach_right(struct attached *a, const struct pf_mem_proc *proc,
 
 #define THREADS_TRIED 3
 
-/* The thread that the kernel is to use may end just now, so this function tries some threads. */
+/*
+ * Attaches through a living thread. That thread may end just now, so this function tries several.
+ */
 static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 			 const struct probe_file *files, size_t n, unsigned *event_mask,
 			 unsigned both, struct probes_refused *refused)
@@ -331,7 +336,8 @@ static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 }
 
 /*
- * Keeps the thread open, because probes_attached_lost() is called up to a thousand times a second.
+ * Keeps a descriptor of the thread, because probes_attached_lost() is called up to a thousand times
+ * a second.
  */
 static void keep_thread(struct attached *a)
 {

@@ -181,8 +181,8 @@ static void add(struct cache_pass *p, const struct cached_item *i)
 }
 
 /*
- * A sample refers to the item. If the sample's event may do so later, too, the item stays in the
- * cache. If the drain does not have the item, adds it to the drain.
+ * Notes that a sample refers to the item. If the sample's event may do so later, too, the item
+ * stays in the cache. If the drain does not have the item, adds it to the drain.
  */
 static void refer(struct cache_pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
 {

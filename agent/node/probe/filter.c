@@ -158,7 +158,7 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 }
 
 /*
- * Programs remember cgroups that were not selected. This makes them ask the filter again:
+ * Makes the programs ask the filter again about cgroups that they remember as not selected:
  * bpf/filter.h.
  */
 static void tell_added(struct probes *p)

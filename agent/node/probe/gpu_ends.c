@@ -50,7 +50,7 @@ struct gpu_ends *probes_gpu_ends_free(struct gpu_ends *e)
 
 /* ---- reading the maps ---- */
 
-/* Part of struct pf_process_key, which the keys of the maps have, too. */
+/* The part of struct pf_process_key that the keys of the maps also have. */
 struct program {
 	uint64_t start_boottime_ns, exec_id;
 };
@@ -61,7 +61,7 @@ struct known_program {
 struct reading {
 	struct gpu_ends *e;
 	struct known_program *attached;
-	bool of_threads, too_many; /* too_many: of the threads, those that have ended go */
+	bool of_threads, too_many; /* too_many: entries of ended threads are removed */
 	struct pf_live_key *taken; /* keys of entries that will be deleted */
 	size_t n, n_taken, cap_taken;
 };
@@ -154,7 +154,10 @@ static int read_objects(struct reading *r)
 	return err;
 }
 
-/* The kernel does not remove the entry of a thread that ends. */
+/*
+ * Reads the map of threads, and removes entries of processes that are not attached. If the map is
+ * half full, also removes entries of threads that have ended, because the kernel does not do that.
+ */
 static int read_threads(struct reading *r)
 {
 	int map = bpf_map__fd(r->e->threads), err;
@@ -189,7 +192,7 @@ int probes_gpu_ends_read(struct probe_set_state *s)
 
 /* ---- comparing ---- */
 
-/* number: see pf_gpu_ended(). Returns when it has ended; 0: it has not. */
+/* Returns when the context `number` has ended; 0: it has not. number: as in pf_gpu_ended(). */
 static uint64_t ended_ns(const struct gpu_ends *e, const struct pf_live_key *k, uint64_t number)
 {
 	struct pf_live_key key = *k;

@@ -50,8 +50,8 @@ static void gpu_memory_destroy(struct probe_set_state *s)
 }
 
 /*
- * A call counts only if it succeeds, so each return is probed. hbm-alloc needs all calls that
- * change contexts: they give its samples their labels.
+ * Returns how a site is probed. A call counts only if it succeeds, so each return is probed.
+ * hbm-alloc needs all calls that change contexts: these give its samples their labels.
  */
 static enum site_probed gpu_memory_probed(const struct pf_site *s, unsigned event_mask)
 {
@@ -66,13 +66,16 @@ static enum site_probed gpu_memory_probed(const struct pf_site *s, unsigned even
 	return PROBED_AT_BOTH;
 }
 
-/* Contexts, too: their memory ends with them, and the current one decides whose memory it is. */
+/*
+ * Returns whether hbm-inuse needs the site: its calls free or map memory, or change contexts. A
+ * context's memory ends with the context, and new memory belongs to the current context.
+ */
 static bool gpu_memory_live_needs(const struct pf_site *s)
 {
 	return PF_SITE_IS_GPU_CONTEXT(s->kind) || gpu_memory_probed(s, 0) == PROBED_NOT;
 }
 
-#define FILES_READ 4096 /* of a process with more open files it is not known */
+#define FILES_READ 4096 /* a driver counts as used if there are more open files */
 
 static bool is_device(int fds, const char *number)
 {
@@ -86,8 +89,8 @@ static bool is_device(int fds, const char *number)
 }
 
 /*
- * cuInit opens devices such as /dev/nvidiactl, which stay open. If this cannot be read, returns
- * false.
+ * Returns whether the process has not called cuInit yet. cuInit opens devices such as
+ * /dev/nvidiactl, which stay open. If the open files cannot be read, returns false.
  */
 static bool gpu_memory_is_unused(uint32_t tgid)
 {

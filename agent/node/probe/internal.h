@@ -52,9 +52,10 @@ struct raw_sample *probes_taking_sample(struct taking *t); /* returns a new samp
 typedef void probes_map_fn(const void *key, const void *value, void *arg);
 /*
  * Calls each for all entries of a hash map, which are read in batches. value_bytes: the size of a
- * value in user space. take: also deletes them; then no program may write the map any more. Else an
- * entry that stays is seen once; one that is removed and added again meanwhile may be seen twice or
- * not at all. If it fails, each may have been called for some entries.
+ * value in user space. take: also deletes the entries; then no program may write the map any more.
+ * Without take, an entry that stays is seen once, and one that is removed and added again meanwhile
+ * may be seen twice or not at all. If the function fails, each may have been called for some
+ * entries.
  */
 int probes_map_each(int map, size_t key_bytes, size_t value_bytes, bool take, probes_map_fn *each,
 		    void *arg);
@@ -128,8 +129,7 @@ struct slept {
 };
 /*
  * Returns how long the machine was suspended since the last call. The first call returns 0. A
- * suspension of less than half a second also returns 0, because it cannot be told from time that
- * passed between the reads.
+ * suspension of less than half a second also returns 0.
  */
 uint64_t probes_slept_now(struct slept *s);
 
@@ -257,8 +257,8 @@ void probes_contexts_add(struct pending *g, const struct pf_rec_context *r, size
 void probes_contexts_link(struct drain *d);
 
 /*
- * live_memory.c: takes a record of an exec or exit. Memory that the process allocated before it
- * does not live any more.
+ * live_memory.c: takes a record of an exec or exit. Memory that the process allocated before the
+ * exec or exit does not live any more.
  */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r);
 /*

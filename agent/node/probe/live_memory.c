@@ -51,7 +51,10 @@ struct sorting {
 	size_t n_seen, n_stale, cap_stale;
 };
 
-/* Memory with the same stack and labels is one row, whatever owns it. */
+/*
+ * Returns the row of an entry. Entries with the same stack and labels share a row, whichever
+ * context owns the memory.
+ */
 static struct live_row *row_of(struct sorting *s, const struct pf_live *l)
 {
 	struct pf_count_key key = l->key;
@@ -93,8 +96,8 @@ static void sort_one(const void *key, const void *value, void *arg)
 }
 
 /*
- * Each entry that was added before the walk and was not removed must have been seen by the walk.
- * The kernel has evicted the others.
+ * Counts the entries that the kernel has evicted: those that were added before the walk, were not
+ * removed, and were not seen by the walk.
  */
 static void count_evicted(struct probe_set_state *set, uint64_t added, const struct sorting *s)
 {
@@ -111,7 +114,7 @@ static void count_evicted(struct probe_set_state *set, uint64_t added, const str
 
 /*
  * Removes the entry that the walk saw. If the program has got new memory at the address since, that
- * entry is put back, except if there is a still newer one.
+ * memory's entry is put back, except if there is a still newer one.
  */
 static int stale_remove_one(struct probe_set_state *set, const struct stale_entry *s)
 {
@@ -348,8 +351,8 @@ static void set_ended(struct probe_set_state *set, const struct pf_rec_proc *r)
 }
 
 /*
- * Takes a record of an exec or exit. Memory that the process allocated before it does not live any
- * more.
+ * Takes a record of an exec or exit. Memory that the process allocated before the exec or exit does
+ * not live any more.
  */
 void probes_live_ended(struct probes *p, const struct pf_rec_proc *r)
 {

@@ -144,7 +144,7 @@ static void offcpu_detach(struct event_probe *e)
 }
 
 /*
- * The programs for ends and wake-ups are attached first. So if the programs see the begin of a
+ * The programs for ends and wake-ups are attached first. So if the programs see the beginning of a
  * wait, they also see its end.
  */
 static int attach_all(struct probes *p, struct event_probe *e)
@@ -171,10 +171,10 @@ static int attach_all(struct probes *p, struct event_probe *e)
 }
 
 /*
- * Returns whether the object may be loaded. Its programs allocate while the scheduler holds its
- * lock. Kernels before 6.1 have no allocator that may be used under that lock, so they could lock
- * up. Such a kernel does not let on-cpu's programs use these maps, so on-cpu is not loaded. It
- * would not refuse the programs of off-cpu.
+ * Returns whether the object may be loaded: only if on-cpu is loaded. The programs of off-cpu
+ * allocate while the scheduler holds its lock. Kernels before 6.1 have no allocator that may be
+ * used under that lock, so they could lock up. Such a kernel refuses the programs of on-cpu,
+ * because they use these maps, but it would not refuse those of off-cpu.
  */
 static int may_load(struct probes *p)
 {

@@ -31,7 +31,7 @@ static bool is_for(enum uprobe_mode mode, enum site_probed probed, enum set_prog
 	}
 }
 
-/* Makes the cookie of a site. It contains what a hit of the site costs. */
+/* Makes the cookie of a site. The cookie contains what a hit of the site costs. */
 static uint64_t cookie_of(struct uprobes *u, int fd, uint64_t place, struct pf_site site)
 {
 	uint8_t code[2];

@@ -171,8 +171,9 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
  */
 bool probes_attached_lost(const struct attached *a);
 /*
- * Returns whether the probes are still hit after that thread has ended, as long as no probe of
- * another process is removed. Callers as for probes_attached_lost().
+ * Returns whether the probes are still hit after the thread has ended that probes_attached_lost()
+ * describes, as long as no probe of another process is removed. Callers as for
+ * probes_attached_lost().
  */
 bool probes_attached_outlives(const struct attached *a);
 /* Returns all hits so far. Any thread may call it while a is not being detached. */

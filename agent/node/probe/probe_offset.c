@@ -4,8 +4,8 @@
  * it. The kernel emulates a few kinds of instructions (arch/x86/kernel/uprobes.c:
  * push_setup_xol_ops, branch_setup_xol_ops). It copies any other instruction, and needs a second
  * trap to step over it. In a virtual machine, that takes ten times as long as the rest of a hit. So
- * the probe moves behind comparisons: these change neither the stack nor the arguments, so a hit
- * sees the same.
+ * the probe moves behind comparisons. These change neither the stack nor the arguments, so the BPF
+ * program reads the same values as at the first instruction.
  */
 #include "node/probe/sets.h"
 

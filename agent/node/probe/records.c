@@ -14,7 +14,10 @@ static const char *const end_reasons[_PF_END_MAX] = {
 #undef X
 };
 
-/* words: the frame's header, followed by the part of its payload that the record contains. */
+/*
+ * Makes a frame of a record's words. words: the frame's header, followed by the part of its payload
+ * that the record contains.
+ */
 static struct raw_frame frame_of(const uint64_t *words, uint32_t n, uint32_t exec_id)
 {
 	enum pf_frame_kind kind = words[0] & 0xff;

@@ -158,8 +158,8 @@ static void take_descriptors(struct probe_set_state *s)
 }
 
 /*
- * The programs for probes of one place are always loaded, because attach.c uses them if links of
- * many places cannot work.
+ * Loads the set's object. The programs for probes of one place are always loaded, because attach.c
+ * uses them if links of many places cannot work.
  */
 static int object_load(struct probes *p, struct probe_set_state *s)
 {
@@ -255,7 +255,7 @@ void probes_set_detach(struct event_probe *e)
 	(void)e;
 }
 
-/* The links of the set count for one of its events. */
+/* Updates the number of links. The links of the set are counted at one of its events only. */
 int probes_set_check(struct probes *p, struct event_probe *e)
 {
 	struct probe_set_state *s = e->own;

@@ -62,13 +62,13 @@ struct set_object {
 };
 
 struct probe_set_state;
-/* What only one set knows. */
+/* The settings and functions in which sets differ. */
 struct set_ops {
 	/* 1 << event, for each event that does not work without probed returns */
 	unsigned need_returns;
 	/* If two links probe a place, each call counts once. */
 	bool twice_is_once;
-	/* No probed call takes as long, not counting the time in which the machine is suspended. */
+	/* A time that no probed call takes, if the machine is not suspended meanwhile. */
 	uint64_t call_ns;
 	/* Opens s->object with this configuration. It is loaded later. */
 	int (*open)(struct probe_set_state *s, const struct pf_config *config);
@@ -80,7 +80,9 @@ struct set_ops {
 	 * memory would seem to live.
 	 */
 	bool (*live_needs)(const struct pf_site *site);
-	/* Returns whether the process has not used yet what is probed; NULL: it does not matter. */
+	/*
+	 * Returns whether the process has not used the probed code yet; NULL: this does not matter.
+	 */
 	bool (*is_unused)(uint32_t tgid);
 	/*
 	 * Returns whether the return of a call in the map `pending` is still probed for these
@@ -88,10 +90,11 @@ struct set_ops {
 	 */
 	bool (*return_probed)(const struct pf_pending *call, unsigned event_mask);
 	/*
-	 * What ends memory besides calls that free it; NULL: nothing does. ends_read() is called
-	 * before the map of living memory is read, and ends_done() once all entries were read and
-	 * those that have ended were removed. has_ended() counts memory that may have ended as
-	 * lost, and returns true for it. The caller holds the lock.
+	 * The functions for memory that ends without a call that frees it; NULL: the set has no
+	 * such memory. ends_read() is called before the map of living memory is read, and
+	 * ends_done() once all entries were read and those that have ended were removed.
+	 * has_ended() counts memory that may have ended as lost, and returns true for it. The
+	 * caller holds the lock.
 	 */
 	int (*ends_read)(struct probe_set_state *s);
 	bool (*has_ended)(struct probe_set_state *s, const struct pf_live_key *k,

@@ -212,7 +212,7 @@ int probes_uprobe_try_return(enum uprobe_mode mode)
 		return -errno;
 	link = attach_here(mode, pf_trap_here, pid, true);
 	if (link < 0)
-		/* an error of attaching does not prove that returns kill */
+		/* an error of attaching does not prove that a probed return kills the process */
 		r = link == -EPERM ? -EACCES : link;
 	else if (write(to, "", 1) != 1)
 		r = -errno;
