@@ -160,7 +160,7 @@ static void check_real_driver(const char *library, const char *version)
 	assert_int_equal(system(command), 0);
 	pid = alloc_program_start(dir, WAITS, flags);
 	s = find(&p, pid, EVENTS);
-	assert_string_equal(s->problem, ""); /* the table lacks no entry of it */
+	assert_string_equal(s->problem, ""); /* the table has all entries of the driver */
 	for (size_t i = 0; i < n_listed; i++)
 		n += list[i].counted && strstr(list[i].versions, version);
 	assert_int_equal(s->n, n); /* each at an address of its own */
@@ -247,7 +247,7 @@ static void an_unknown_driver_is_told(void **state)
 	assert_int_equal(n, 0);
 }
 
-/* It waits to be read, or cannot be read. */
+/* The driver's file waits to be read, or cannot be read. */
 static void a_driver_without_an_index_is_told(void **state)
 {
 	struct alloc_process p;
@@ -295,7 +295,7 @@ static void each_event_has_its_own_sites(void **state)
 	stop(pid, &p, gpu);
 }
 
-/* Symbols of data, outside of the file, and with the address of another entry. */
+/* The symbols are in data, outside of the file, or at the address of another entry. */
 static void hostile_symbols_give_no_site(void **state)
 {
 	_cleanup_free_ char *problem;

@@ -234,7 +234,7 @@ static void flush_once(struct go_image *i, size_t n_reads)
 		go_flush(i, changed, 3);
 }
 
-/* Before whichever read of memory the flush comes, each object counts as live once. */
+/* The flush may come before any read of memory. Each object counts as live once. */
 static void a_flush_while_it_is_read(void **state)
 {
 	struct heap h;
@@ -262,8 +262,8 @@ static void sweep_once(struct go_image *i, size_t n_reads)
 }
 
 /*
- * At its end, runtime.GC() adds past frees to the active counts. The agent must report that for all
- * stacks or for none.
+ * At its end, runtime.GC() adds past frees to the active counts. The agent must report these frees
+ * for all stacks or for none.
  */
 static void a_sweep_while_it_is_read(void **state)
 {
@@ -312,7 +312,7 @@ static void no_snapshot_of_what_always_changes(void **state)
 	done(&h);
 }
 
-/* Go counts objects, and then their bytes. The agent reads between the two. */
+/* The agent reads after Go has counted the objects and before Go has counted their bytes. */
 static void half_counted(void **state)
 {
 	struct heap h;
@@ -329,8 +329,8 @@ static void half_counted(void **state)
 }
 
 /*
- * If objects were counted twice at first, the agent reports too much, and later less, so that the
- * sum gets right.
+ * If objects were counted twice at first, the agent reports too much. Later it reports less, so
+ * that the sum becomes right.
  */
 static void sums_come_right(void **state)
 {

@@ -300,7 +300,7 @@ static int look_again(struct seen *s)
 	return alloc_go_read(s->sites.go, s->look.memory, on_record, s);
 }
 
-/* Asserts that both have the same stacks, with the same live bytes. */
+/* Asserts that `want` and `have` have the same stacks, with the same live bytes. */
 static void assert_equal(struct tallies *want, struct tallies *have)
 {
 	for (size_t i = 0; i < want->n; i++)

@@ -54,8 +54,8 @@ static inline struct testcuda testcuda_load(const char *folder)
 }
 
 /*
- * In the process: allocates TESTCUDA_CALLS MiB, and frees each second MiB. Two calls fail: they
- * count nothing.
+ * In the process: allocates TESTCUDA_CALLS MiB, and frees each second MiB. Two calls fail, and do
+ * not count.
  */
 __attribute__((noinline, noclone, used)) static void testcuda_use(const struct testcuda *c)
 {

@@ -116,7 +116,7 @@ static inline void go_count(struct go_image *i, uint64_t bucket, unsigned cycle,
 	}
 }
 
-/* mProf_Flush: future[cycle % 3] is added to active. */
+/* Does what mProf_Flush does: adds future[cycle % 3] to active. */
 static inline void go_flush(struct go_image *i, uint64_t bucket, uint32_t cycle)
 {
 	uint64_t *w = go_word(i, bucket), *active = w + 6 + w[5];
