@@ -98,7 +98,9 @@ static void need_scene(void)
 	skip();
 }
 
-/* Not each call fails: each run waits for RCU, and the ways to attach differ little. */
+/*
+ * Makes only some of the calls fail: each run waits for RCU, and the ways to attach differ little.
+ */
 static void each_fault(struct fault_row row)
 {
 	row.step = mode_at_most == UPROBE_SESSION ? 5 : 11;
@@ -131,7 +133,7 @@ static int attach_and_detach(void *arg)
 }
 
 /*
- * If deleting it failed, an entry of a process without probes may stay until the process is probed
+ * If the deletion of a process's entry failed, the entry may stay until the process is probed
  * again.
  */
 static void nothing_is_left(void *arg)

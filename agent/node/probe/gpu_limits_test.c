@@ -28,7 +28,7 @@ IN_SECTION(pf_driver) static int cu_alloc(uint64_t *ret, uint64_t bytes)
 	return 0;
 }
 
-/* Calls the other one, as some functions of drivers do; what is inside does not count. */
+/* Calls cu_alloc(), as some functions of drivers call each other. The inner call does not count. */
 IN_SECTION(pf_driver) static int cu_alloc_managed(uint64_t *ret, uint64_t bytes)
 {
 	uint64_t inner;
@@ -67,7 +67,7 @@ IN_SECTION(pf_driver) static int cu_retain(uint64_t *ret, int device)
 	return device;
 }
 
-/* The empty asm makes it a function of its own: the others have the same code. */
+/* Without the empty asm, the compiler could merge this function with others of the same code. */
 IN_SECTION(pf_driver) static int cu_release_primary(int device)
 {
 	__asm__ volatile("");
@@ -144,7 +144,7 @@ static const struct gpu_memory_bpf *programs_of(const struct scene *s)
 
 /* ---- maps that are full ---- */
 
-/* Puts n entries of nobody into a map whose keys begin with a number. */
+/* Fills a map, whose keys begin with a number, with n entries that belong to no process. */
 static void fill(int map, size_t key_bytes, size_t value_bytes, uint64_t n)
 {
 	_cleanup_free_ uint8_t *keys = xcalloc(n, key_bytes), *values = xcalloc(n, value_bytes);
@@ -184,7 +184,7 @@ static void calls_beyond_the_table_are_counted(void **state)
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n + s.w.inuse.n, 0);
 	assert_int_equal(lost("pending_full") - before, 2);
-	go(&s, 4); /* the drain has removed the calls of nobody */
+	go(&s, 4); /* the drain has removed the calls of no process */
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	scene_close(&s);
@@ -202,7 +202,7 @@ static void memory_beyond_the_table_is_counted(void **state)
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.inuse.n, 0);
 	assert_int_equal(lost("live_evicted") - before, 1);
-	go(&s, 4); /* the drain has removed the memory of nobody */
+	go(&s, 4); /* the drain has removed the memory of no process */
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	assert_int_equal(lost("live_evicted") - before, 1);
 	scene_close(&s);
@@ -449,7 +449,10 @@ IN_SECTION(pf_loop) static void body_changed(struct truth *t)
 	say_and_wait(t, 4);
 }
 
-/* The return of the release is not probed any more; what the thread calls then is no part of it. */
+/*
+ * The return of the release is not probed any more. Calls that the thread makes then are no part of
+ * the release.
+ */
 static void a_call_in_a_change_of_events_hides_no_other(void **state)
 {
 	struct probes_refused refused = {};

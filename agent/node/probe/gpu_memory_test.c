@@ -121,7 +121,7 @@ IN_SECTION(pf_long) static void allocate_without_context(void)
 	status = cu_mem_create(&at[5], 6, properties);
 }
 
-/* Of this thread, no context is known. */
+/* No context of this thread is known. */
 static void *allocate_where_nothing_is_known(void *arg)
 {
 	status = cu_mem_alloc(&at[2], 7);
@@ -142,7 +142,7 @@ IN_SECTION(pf_loop) static void body_contexts(struct truth *t)
 	pthread_create(&other, NULL, allocate_where_nothing_is_known, NULL);
 	pthread_join(other, NULL);
 	say_and_wait(t, 5);
-	status = cu_ctx_destroy(0xbad); /* of which the probes have not seen how it was made */
+	status = cu_ctx_destroy(0xbad); /* the probes have not seen how this context was made */
 	status = cu_mem_alloc(&at[3], 20);
 	allocate_without_context();
 	say_and_wait(t, 6);

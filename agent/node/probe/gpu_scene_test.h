@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_scene_test: shared by tests of GPU memory events. Functions of this program stand in for the
- * CUDA driver: they have the arguments and results of its functions. Which functions a real driver
- * has is the matter of node/alloc.
+ * CUDA driver: they have the arguments and results of its functions. The tests of node/alloc check
+ * which functions a real driver has.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
 #define INVALID_VALUE 1
 #define OUT_OF_MEMORY 2
 
-static volatile int status; /* of a call; where it is stored, the caller stays on the stack */
+static volatile int status; /* result of a call; a caller that stores it here stays on the stack */
 static uint64_t next_address = 0x7f0000000000, next_context = 0xc0ffee00;
 static volatile bool fails; /* the next call fails */
 

@@ -13,8 +13,8 @@
 #include "memory.skel.h"
 
 /*
- * The clocks of this process, not of its children, are ahead by: how long the machine was
- * suspended, and how long time passed (later_s). from_mono_ns: if set, only from that time on.
+ * How far the clocks of this process, not of its children, are ahead: asleep_s: by a suspension of
+ * the machine; later_s: by time that passed. from_mono_ns: if set, only from that time on.
  */
 static uint64_t asleep_s, later_s, from_mono_ns;
 

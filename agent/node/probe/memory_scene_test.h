@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_scene_test: shared by tests of memory events, of the CPU's memory and of GPUs': a process,
+ * memory_scene_test: shared by tests of memory events (memory of the CPU and of GPUs): a process,
  * its probes, and what the drains report of it.
  */
 #pragma once
@@ -105,7 +105,7 @@ static inline void watch_drain(struct probes *p, struct memory_watch *w, bool fu
 	sample_drain_free(d);
 }
 
-/* Takes all samples until now, and a snapshot of now. */
+/* Drains all samples so far, and a snapshot that is made now. */
 static inline void watch_all(struct probes *p, struct memory_watch *w)
 {
 	probes_live_ask(p);

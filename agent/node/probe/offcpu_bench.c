@@ -83,7 +83,7 @@ static void install_rows(struct probes *p)
 	rows_write(p, rows, ARRAY_SIZE(rows), rules, ARRAY_SIZE(rules));
 }
 
-/* turn: the stack differs from one wait to the next. */
+/* Reads and writes bytes for ever. turn: the stack differs from one wait to the next. */
 static void hand_on_forever(int from, int to, unsigned depth, bool turn)
 {
 	bench_from = from;

@@ -303,8 +303,8 @@ static struct offcpu_walk_bpf *load_walk(struct probes *p)
 
 /*
  * A machine that runs tests cannot be suspended. But only pf_wait_clock() calls the clock that
- * stands still while it is. So this test finds each place that measures waits. Loaded programs
- * contain the functions that they call.
+ * stands still while a machine is suspended. So this test finds each place that measures waits.
+ * Loaded programs contain the functions that they call.
  */
 static void time_asleep_is_nobodys_wait(void **state)
 {
@@ -370,7 +370,10 @@ static void threads_beyond_the_table_are_counted(void **state)
 	value = xcalloc(1, info.value_size);
 	number = number_in_table(p, (uint32_t)c.pid);
 	while (lost("waits_full") == before && now_mono_ns() < deadline) {
-		/* fills the table with numbers that no thread has, also in the child's place */
+		/*
+		 * fills the table with numbers that no thread has, also in the place of the child's
+		 * thread
+		 */
 		for (uint32_t i = 0; i < info.max_entries; i++)
 			(void)bpf_map_update_elem(map, &(uint32_t){(1u << 30) + i}, value, BPF_ANY);
 		bpf_map_delete_elem(map, &number);

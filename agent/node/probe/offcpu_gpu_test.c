@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Waits for a GPU. There is none here, so pseudo-terminals stand in for it: the test gives the
+ * Waits for a GPU. The machine has none, so pseudo-terminals stand in for it: the test gives the
  * probes a list of devices in which the terminals belong to NVIDIA's driver.
  */
 #include "node/probe/offcpu_scene_test.h"
@@ -187,7 +187,7 @@ static void body_terminals(struct truth *t)
 		TIMED(k, polled_is, select_of(terminal, terminal));
 		TIMED(k, polled_is, epoll_of(terminal, terminal, terminal));
 		TIMED(k, polled_is, epoll_of(terminal, second, third));
-		/* not for a terminal only */
+		/* these do not wait for terminals only */
 		TIMED(k, WAIT_POLL, poll_of(terminal, empty[0]));
 		TIMED(k, WAIT_POLL, poll_of(empty[0], terminal));
 		TIMED(k, WAIT_POLL, select_of(terminal, empty[0]));

@@ -62,7 +62,7 @@ static struct probes *watch_some(const struct child *c, uint32_t off_note, uint3
 }
 
 /*
- * Compares the sum with that of an observer that keeps all waits. It differs by less than four
+ * Compares the sum with that of an observer that keeps all waits. The sums differ by less than four
  * times the reported error.
  */
 static void adds_up_to_the_whole(uint32_t off_note, uint32_t off_keep, double kept)
@@ -347,8 +347,8 @@ static void drain_threads(struct probes *p, struct threads *t)
 }
 
 /*
- * The observer that keeps all waits has taken the same stacks at the switch. The kernel's stack may
- * be shorter than there: it lacks the frames of the scheduler.
+ * The observer that keeps all waits has taken the same stacks at the switch. The kernel's part of
+ * the stack may be shorter than the observer's: it lacks the frames of the scheduler.
  */
 static void check_lasting(const struct by_thread *is, const struct by_thread *should)
 {
@@ -361,7 +361,8 @@ static void check_lasting(const struct by_thread *is, const struct by_thread *sh
 }
 
 /*
- * 1 wait in 50 is kept. Still, the long waits are exact, and all error is that of the short ones.
+ * 1 wait in 50 is kept. Still, the long waits are exact, and the whole error comes from the short
+ * waits.
  */
 static void long_waits_are_whole_when_thinned(void **state)
 {
@@ -400,8 +401,8 @@ static void long_waits_are_whole_when_thinned(void **state)
 	drain_threads(some, &b);
 	/*
 	 * The reported error is that of the few waits that were kept. If other processes use the
-	 * CPU, it depends on whether the longest of the short waits were kept. If a long wait stood
-	 * for 50, the error would be 65 s.
+	 * CPU, this error depends on whether the longest of the short waits were kept. If a long
+	 * wait stood for 50, the error would be 65 s.
 	 */
 	told = root((usage_of(some).square - before) * (double)(1 << 20));
 	sigma = MAX(told, root(49.0 * (double)k->square));

@@ -105,8 +105,8 @@ static size_t structs_named(const struct btf *b, const char *name, uint32_t ids[
 }
 
 /*
- * Returns the kernel's types and one more struct pid. It has a member of this name, at an offset
- * after the end of the kernel's struct pid.
+ * Returns the kernel's types and one more struct pid. The new struct has a member of this name, at
+ * an offset after the end of the kernel's struct pid.
  */
 static struct btf *with_another_pid(const char *member)
 {

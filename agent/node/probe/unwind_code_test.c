@@ -129,8 +129,8 @@ static void a_uprobe_at_entry_keeps_the_caller(void **state)
 }
 
 /*
- * A stack of a function with rows, one without table by frame pointers, a gap, and one with rows
- * that need rbp.
+ * A stack with frames of a function with rows, of one without a table (walked by frame pointers),
+ * of a gap, and of a function with rows that need rbp.
  */
 static void mixed_code(void **state)
 {

@@ -263,8 +263,8 @@ static void body_maps(struct truth *t)
 }
 
 /*
- * Returns how often the kernel reports the same in this time: again after half a second, then after
- * twice the time, and so on.
+ * Returns how often the kernel reports the same change in this time: again after half a second,
+ * then after twice the time, and so on.
  */
 static unsigned times_told(uint64_t ns)
 {
@@ -658,7 +658,7 @@ static void tell_wrong(const struct mix *m, bool hit, const struct raw_sample *s
 	print_message("\n");
 }
 
-/* The labels that uprobe_test.bpf.c gives to its samples, and no trace context. */
+/* Returns whether the sample has the labels that uprobe_test.bpf.c gives, and no trace context. */
 static bool has_labels_of(const struct raw_sample *s, pid_t pid)
 {
 	return s->labels && !s->link &&

@@ -549,7 +549,7 @@ static void a_file_that_is_known_is_walked_and_asked_for(void **state)
 	assert_int_equal(scratch.walk.end, PF_END_ROOT);
 }
 
-/* While the walk read the image, its place in the kernel's map was given to another one. */
+/* While the walk read the image, another image got its slot in the kernel's map. */
 static void an_image_that_became_anothers_is_not_used(void **state)
 {
 	const struct pf_image known = {

@@ -177,7 +177,7 @@ static void look(struct looker *l)
 	}
 }
 
-/* Gives the list of user space: it always has the first file. */
+/* Gives the kernel a list of mappings, as user space does. The list always has the first file. */
 static void give_first(struct looker *l, uint64_t tag)
 {
 	struct pf_process_key key = {l->proc.start_boottime_ns, l->proc.tgid, l->proc.exec_id};
@@ -260,7 +260,7 @@ static void samples_say_what_was_mapped(void **state)
 	assert_int_equal(l.seen[MOVED].changed, l.seen[MOVED].n);
 	assert_int_equal(l.seen[RENAMED].changed, l.seen[RENAMED].n);
 
-	/* The agent could not open the file: it may be any, so no mapped file is taken for it. */
+	/* The agent could not open the listed file, so no mapped file is taken for it. */
 	give_first(&l, PF_TAG_UNKNOWN);
 	look(&l);
 	check_tags(&l, tags);
@@ -299,7 +299,7 @@ static inline long change(long number, uint64_t at, uint64_t bytes, long protect
 	return number;
 }
 
-/* Every second page gets other rights, and then all become one mapping again. */
+/* Gives every second page other rights, and then makes all pages one mapping again. */
 static void body_changes(struct truth *t)
 {
 	const size_t n = 64;
