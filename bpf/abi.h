@@ -53,7 +53,10 @@ enum pf_label_key {
 	PF_LABEL_GPU_STREAM,
 };
 
-/* ---- settings fixed at load: read-only data of each object: unused branches cost nothing ---- */
+/*
+ * ---- settings that are fixed at load. They are read-only data, so unused branches cost nothing
+ * ----
+ */
 struct pf_config {
 	uint64_t seed;	      /* start of all hashes of stacks, names and contexts; random */
 	uint32_t use_cgroups; /* look up the task's cgroup in filter_cgroups */
@@ -181,7 +184,10 @@ struct pf_count {
 	uint64_t first_ns, last_ns; /* CLOCK_BOOTTIME */
 };
 
-/* Total counts all ticks, by name: per-CPU hash {leader comm, thread comm} -> n, value. */
+/*
+ * Total is the sum of all ticks of the node, by name: per-CPU hash {leader comm, thread comm} -> n,
+ * value.
+ */
 struct pf_total_key {
 	char leader_comm[PF_COMM_BYTES];
 	char thread_comm[PF_COMM_BYTES];

@@ -287,11 +287,11 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 }
 
 /*
- * The time during which a report of changed mappings is not repeated. A program that starts maps
- * its libraries within milliseconds. A program that has run for a while maps at most new JIT code.
- * So the time grows with each report, up to a second, and is short again after a quiet time. same:
- * nothing has changed since the last report. Then user space may be reading the mappings already,
- * and the time grows up to ten seconds.
+ * Returns the time during which a report of changed mappings is not repeated. A program that starts
+ * maps its libraries within milliseconds. A program that has run for a while maps at most new JIT
+ * code. So the time grows with each report, up to a second, and is short again after a quiet time.
+ * same: nothing has changed since the last report. Then user space may be reading the mappings
+ * already, and the time grows up to ten seconds.
  */
 static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bool same)
 {
@@ -305,9 +305,9 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bo
 }
 
 /*
- * Reports the first sample of a process, or the first after an exec. Later it reports that the
- * process's mappings are not those that user space gave to the kernel, or that the walk met a file
- * that is not among these. w->known: user space has given mappings for this exec;
+ * Reports the first sample of a process, or the first after an exec. Later this function reports
+ * that the process's mappings are not those that user space gave to the kernel, or that the walk
+ * met a file that is not among these. w->known: user space has given mappings for this exec;
  * w->process.exec_pages: how many pages of code they had. Sends at most one report in
  * pf_maps_wait(). To be called after the walk.
  */

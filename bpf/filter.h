@@ -8,7 +8,7 @@
 
 #include "maps.h"
 
-/* The id of the set's cgroup in the hierarchy that the agent chose. */
+/* Returns the id of the css_set's cgroup in the hierarchy that the agent chose. */
 static __always_inline uint64_t pf_cgroup_of_set(struct css_set *set)
 {
 	struct cgroup_subsys_state **css;
@@ -24,8 +24,8 @@ static __always_inline uint64_t pf_cgroup_of_set(struct css_set *set)
 }
 
 /*
- * A thread's PID as the agent sees it: the number in the agent's PID namespace; 0: not visible
- * there.
+ * Returns a thread's PID as the agent sees it: the number in the agent's PID namespace; 0: not
+ * visible there.
  */
 static __always_inline uint32_t pf_pid_seen(struct task_struct *task)
 {

@@ -110,7 +110,7 @@ static __noinline void pf_gpu_ask_pool(struct pt_regs *ctx, struct pf_gpu_call *
 	pf_gpu_know(c, PF_LABEL_GPU_DEVICE, pool != NULL);
 }
 
-/* The bytes that a call asks for; of GPU_PITCH, the rows. */
+/* Returns the bytes that a call asks for; of GPU_PITCH, the rows. */
 static __noinline uint64_t pf_gpu_bytes(const struct pf_gpu_call *c)
 {
 	if (!c || c->device == PF_GPU_HOST)
@@ -152,7 +152,7 @@ static __always_inline bool pf_gpu_is_32(struct pf_site site)
 	return site.flags & PF_GPU_32 && site.kind != PF_SITE_GPU_ARRAY;
 }
 
-/* The address in gpu_live of what the call gives or ends. */
+/* Returns the address in gpu_live of what the call gives or ends. */
 static __always_inline uint64_t pf_gpu_key_of(struct pf_site site, uint64_t number)
 {
 	uint32_t space =
@@ -275,7 +275,7 @@ static __noinline bool pf_gpu_is_taken(struct pt_regs *ctx)
 	       !pf_gpu_since(pf_gpu_key_of(site, p->gpu.ptr));
 }
 
-/* The scratch for the stack of a call that asks for memory; NULL: it asks for none. */
+/* Returns the scratch for the stack of a call that asks for memory; NULL: it asks for none. */
 static __noinline struct pf_scratch *pf_gpu_begin(const struct pf_mem_who *who,
 						  struct pf_pending *p)
 {

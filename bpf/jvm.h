@@ -155,7 +155,7 @@ static __always_inline bool pf_jvm_returns(const struct pf_jvm *d, uint64_t addr
 
 /* ---- from an address to its blob ---- */
 
-/* A field of the blob's header in s->piece. */
+/* Returns a field of the blob's header in s->piece. */
 static __always_inline uint64_t pf_jvm_field(const struct pf_scratch *s, uint32_t offset)
 {
 	return s->piece[offset / 8 % (PF_PIECE_BYTES / 8)] >> offset % 8 * 8;

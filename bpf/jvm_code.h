@@ -225,8 +225,8 @@ static __always_inline uint32_t pf_jvm_in_epilogue(const struct pf_scratch *s)
 }
 
 /*
- * The place in an interrupted method: enum pf_place or enum pf_jvm_place. The code around it is in
- * s->piece.
+ * Returns the place in an interrupted method: enum pf_place or enum pf_jvm_place. The code around
+ * it is in s->piece.
  */
 PF_ONCE uint32_t pf_jvm_place(struct pf_scratch *s, uint64_t frame, bool prologue)
 {
@@ -376,8 +376,8 @@ static __always_inline bool pf_jvm_keeps_record(const struct pf_jvm_code *c)
 }
 
 /*
- * The bytes that a sub $n,%rsp shortly before ip has reserved. They still contain what was on the
- * stack before, including old return addresses.
+ * Returns how many bytes a sub $n,%rsp shortly before ip has reserved. These bytes still contain
+ * what was on the stack before, including old return addresses.
  */
 PF_ONCE uint32_t pf_jvm_room(const struct pf_scratch *s)
 {

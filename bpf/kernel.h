@@ -253,7 +253,7 @@ static __always_inline bool pf_is_leader(struct task_struct *task)
 	return task->pid == task->tgid;
 }
 
-/* When the task's process was made. */
+/* Returns when the task's process was made. */
 static __always_inline uint64_t pf_start_of(struct task_struct *task)
 {
 	struct task_struct *leader;
@@ -271,9 +271,9 @@ static __always_inline uint64_t pf_start_of(struct task_struct *task)
 }
 
 /*
- * The number of a process in its own PID namespace. *ret_level: the depth of that namespace. The
- * pointer is read as a plain number, because the verifier of 6.1 lets a program add only constants
- * to a typed pointer.
+ * Returns the number of a process in its own PID namespace. *ret_level: the depth of that
+ * namespace. The pointer is read as a plain number, because the verifier of 6.1 lets a program add
+ * only constants to a typed pointer.
  */
 static __always_inline struct upid *pf_own_upid(struct task_struct *task, unsigned int *ret_level)
 {

@@ -123,7 +123,7 @@ static __always_inline uint32_t pf_lua_end(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
-/* The Proto of the closure in the slot at func; 0: there is no closure. */
+/* Returns the Proto of the closure in the slot at func; 0: there is no closure. */
 static __always_inline uint64_t pf_lua_proto(struct pf_scratch *s, const struct pf_lua *d,
 					     uint64_t func, uint8_t *ret_is_c)
 {
@@ -273,7 +273,7 @@ static __noinline int pf_lua_push(struct pf_scratch *s, const struct pf_lua *d,
 			       index | (c->status & d->own_mask) << 24 | caller);
 }
 
-/* The lua_State that the current loop runs; 0: not known. */
+/* Returns the lua_State that the current loop runs; 0: not known. */
 static __noinline uint64_t pf_lua_state(struct pf_scratch *s, const struct pf_lua *d,
 					uint64_t *flags)
 {

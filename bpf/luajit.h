@@ -209,7 +209,10 @@ static __always_inline int pf_luajit_back(struct pf_runtime_walk *r,
 	return type == PF_LUAJIT_LINK_C;
 }
 
-/* The address of the part of the function that could not be read. A failed read gives zeros. */
+/*
+ * Returns the address of the part of the function that could not be read. A failed read gives
+ * zeros.
+ */
 static __always_inline uint64_t pf_luajit_absent(struct pf_scratch *s, uint64_t slot)
 {
 	const struct pf_luajit_func *f = &pf_luajit_read(s)->func;

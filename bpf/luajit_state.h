@@ -108,7 +108,7 @@ static __always_inline bool pf_luajit_is_pointer(uint64_t v)
 	return v >= PF_USER_PAGE && v < 1ull << 47 && !(v & 7);
 }
 
-/* The address of the function in a slot; 0: the slot has none. */
+/* Returns the address of the function in a slot; 0: the slot has none. */
 static __always_inline uint64_t pf_luajit_func_of(uint64_t slot)
 {
 	return slot >> 47 == 0x1ffff - PF_LUAJIT_GCT_FUNC ? slot & ((1ull << 47) - 1) : 0;
@@ -141,9 +141,9 @@ static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_r
 }
 
 /*
- * What a try needs and no try changes, except `found`. Since Linux 7.2, the verifier knows ranges
- * that wrap around (kernel/bpf/cnum.c). If an address in here grew with each try, each try would be
- * a new state, which that verifier would check by itself.
+ * The arguments of pf_luajit_try(). A try changes only `found`. Since Linux 7.2, the verifier knows
+ * ranges that wrap around (kernel/bpf/cnum.c). If an address in here grew with each try, each try
+ * would be a new state, which that verifier would check by itself.
  */
 struct pf_luajit_scan {
 	struct pf_scratch *s;
@@ -239,7 +239,9 @@ static __always_inline bool pf_luajit_in_vm(const struct pf_luajit *d, uint64_t 
 	return pc - d->vm_start < d->vm_end - d->vm_start;
 }
 
-/* The C frame of a trace. The trace keeps r14, and its C frame is the newest of its thread. */
+/*
+ * Finds the C frame of a trace. The trace keeps r14, and its C frame is the newest of its thread.
+ */
 static __noinline uint64_t pf_luajit_trace_frame(struct pf_scratch *s, const struct pf_luajit *d,
 						 struct pf_luajit_state *l)
 {
@@ -255,7 +257,7 @@ static __noinline uint64_t pf_luajit_trace_frame(struct pf_scratch *s, const str
 	return at - w->sp <= PF_LUAJIT_BELOW_MAX ? at : 0;
 }
 
-/* The current C frame of the interpreter's code; 0: none. */
+/* Finds the current C frame of the interpreter's code; 0: none. */
 static __always_inline uint64_t pf_luajit_vm_frame(struct pf_scratch *s, const struct pf_luajit *d,
 						   struct pf_runtime_walk *r,
 						   struct pf_luajit_state *l)
@@ -329,8 +331,8 @@ PF_ONCE bool pf_luajit_fits(struct pf_scratch *s, uint64_t base, uint64_t pc)
 }
 
 /*
- * The frame before base, to which a link leads; 0: there is none. *ret_pc: the address behind the
- * instruction that it runs.
+ * Finds the frame before base, to which a link leads; 0: there is none. *ret_pc: the address behind
+ * the instruction that it runs.
  */
 static __noinline uint64_t pf_luajit_before(struct pf_scratch *s, uint64_t base, uint64_t link,
 					    uint64_t *ret_pc)
@@ -401,7 +403,7 @@ static __noinline bool pf_luajit_innermost(struct pf_scratch *s, struct pf_runti
 	return linked;
 }
 
-/* PF_LUAJIT_BASE_IN_RBP and PF_LUAJIT_PC_SAVED of the call that returns to ip. */
+/* Returns PF_LUAJIT_BASE_IN_RBP and PF_LUAJIT_PC_SAVED of the call that returns to ip. */
 static __always_inline uint32_t pf_luajit_call_flags(const struct pf_luajit *d, uint64_t ip)
 {
 	uint64_t offset = ip - d->vm_start;

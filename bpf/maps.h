@@ -223,7 +223,7 @@ static __always_inline const struct pf_settings *pf_settings_now(void)
 	return bpf_map_lookup_elem(&settings, &zero);
 }
 
-/* The counters for an event of a selected task; NULL: no room for another cgroup. */
+/* Returns the counters for an event of a selected task; NULL: no room for another cgroup. */
 static __noinline struct pf_usage *pf_usage_of(uint64_t cgroup_id, uint32_t event)
 {
 	struct pf_usage_key key = {.cgroup_id = cgroup_id, .event = event};

@@ -101,9 +101,9 @@ static __noinline bool pf_mem_is_inner(const struct pf_mem_proc *proc, uint32_t 
 /* ---- entry ---- */
 
 /*
- * The return of a call that may throw an exception is never probed: the process's unwinder cannot
- * pass the kernel's trampoline, so an exception would end the process. So mem-inuse does not take
- * such a call.
+ * Counts a call that mem-inuse does not take, because the call may throw an exception. The return
+ * of such a call is never probed: the process's unwinder cannot pass the kernel's trampoline, so an
+ * exception would end the process.
  */
 static __noinline void pf_mem_throws(uint64_t old, uint64_t inuse)
 {

@@ -47,10 +47,11 @@ static __noinline uint64_t pf_mem_worth_small(struct pf_mem_points *p, uint64_t 
 }
 
 /*
- * The bytes for which an allocation counts; 0: it is not taken. A large one counts for itself. The
- * bytes of the others form stretches of `each`, and one byte of each stretch is chosen at random.
- * The allocation that has the byte counts for the stretch. So each byte is chosen with probability
- * 1 / each, whatever the sizes are. An allocation without such a byte costs a subtraction.
+ * Returns the bytes for which an allocation counts; 0: the allocation is not taken. A large
+ * allocation counts for its own size. The bytes of all smaller ones form stretches of `each` bytes,
+ * and one byte of each stretch is chosen at random. The allocation that has the chosen byte counts
+ * for the stretch. So each byte is chosen with probability 1 / each, whatever the sizes are. An
+ * allocation without such a byte costs a subtraction.
  */
 static __always_inline uint64_t pf_mem_worth(struct pf_mem_points *p, uint64_t size, uint64_t each)
 {

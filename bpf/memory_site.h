@@ -42,14 +42,15 @@ static __noinline uint64_t pf_mem_other_arg(struct pt_regs *ctx, uint32_t n, boo
 	return 0;
 }
 
-/* Argument n of a call, counted from 1, by the registers of C or of Go. */
+/* Returns argument n of a call, counted from 1, by the registers of C or of Go. */
 static __always_inline uint64_t pf_mem_arg(struct pt_regs *ctx, uint32_t n, bool go)
 {
 	return n == 1 && !go ? PF_CONTEXT_REG(ctx, rdi) : pf_mem_other_arg(ctx, n, go);
 }
 
 /*
- * A register, counted from 1 as in PF_SITE_INSIDE. For 0 (no register) it returns 1, as a factor.
+ * Returns a register, counted from 1 as in PF_SITE_INSIDE. For 0 (no register) returns 1, as a
+ * factor.
  */
 static __noinline uint64_t pf_mem_register(struct pt_regs *ctx, uint32_t n)
 {

@@ -47,7 +47,8 @@ static __always_inline uint64_t pf_wait_us(const struct pf_waiting *w, uint32_t 
 }
 
 /*
- * How many waits this one stands for: an integer, rounded at random so that the average is right.
+ * Returns how many waits this one stands for: an integer, rounded at random so that the average is
+ * right.
  */
 static __always_inline uint64_t pf_wait_n(uint32_t keep)
 {
@@ -90,7 +91,7 @@ static __always_inline uint64_t pf_wait_end(const struct pf_waiting *w, uint64_t
 	return now - w->since_ns > w->max_ns ? w->since_ns + w->max_ns : now;
 }
 
-/* value^2 in units^2 >> 20. Rounded at random, because most results are smaller than 1. */
+/* Returns value^2 in units^2 >> 20. Rounded at random, because most results are smaller than 1. */
 static __always_inline uint64_t pf_square(uint64_t value)
 {
 	return value >> 32 ? (value >> 10) * (value >> 10)
@@ -228,7 +229,7 @@ static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 	return true;
 }
 
-/* The entry of a thread; makes it when the thread's first wait is noted. */
+/* Returns the entry of a thread; makes the entry when the thread's first wait is noted. */
 static __noinline struct pf_waiting *pf_waiting_get(uint32_t tid)
 {
 	struct pf_waiting *w = bpf_map_lookup_elem(&waits, &tid);
@@ -275,10 +276,11 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
 }
 
 /*
- * A thread that leaves its CPU has run, so its last wait has ended. If the kernel did not run
- * pf_switch at that end, the time of the end is not known: the part of the wait that no drain has
- * counted is lost. The kernel does not run a program that already runs on that CPU, and some
- * machines run no program in the threads of their supervisor.
+ * Counts a loss if the end of the thread's last wait was not seen. A thread that leaves its CPU has
+ * run, so its last wait has ended. If the kernel did not run pf_switch at that end, the time of the
+ * end is not known: the part of the wait that no drain has counted is lost. The kernel does not run
+ * a program that already runs on that CPU, and some machines run no program in the threads of their
+ * supervisor.
  */
 static __always_inline void pf_wait_unseen(struct task_struct *task)
 {

@@ -54,7 +54,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 	pf_scratch_put(s);
 }
 
-/* A tick at which the task's cgroup must be looked up. */
+/* Runs at a tick at which the task's cgroup must be looked up. */
 SEC("perf_event")
 int pf_oncpu_ask(struct bpf_perf_event_data *ctx)
 {

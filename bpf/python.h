@@ -204,8 +204,8 @@ static long pf_python_look(uint32_t i, struct pf_python_loop *loop)
 }
 
 /*
- * The next thread state of this thread, behind the last one tried, except x->origin. 0: there is
- * none, or the limit on looks is reached.
+ * Finds the next thread state of this thread, behind the last one tried, except x->origin. 0: there
+ * is none, or the limit on looks is reached.
  */
 static __attribute__((noinline)) uint64_t
 pf_python_search(struct pf_scratch *s, const struct pf_python *d, struct pf_runtime_walk *r)
@@ -255,11 +255,11 @@ static __always_inline bool pf_python_is_empty(struct pf_scratch *s, const struc
 }
 
 /*
- * The thread state found has no frames. It may be that of another thread: a thread that starts
- * another one makes the new thread's state. Up to 3.11, until the new thread runs, that state has
- * the thread_id of the thread that made it, and comes before its maker's state in the list.
- * Searches for another thread state of this thread. If there is none, reads x->thread again, which
- * then stays.
+ * Called if the thread state that was found has no frames. This state may be that of another
+ * thread: a thread that starts another one makes the new thread's state. Up to 3.11, until the new
+ * thread runs, that state has the thread_id of the thread that made it, and comes before its
+ * maker's state in the list. Searches for another thread state of this thread. If there is none,
+ * reads x->thread again, which then stays.
  */
 static __always_inline bool pf_python_past_empty(struct pf_scratch *s, const struct pf_python *d,
 						 struct pf_runtime_walk *r)
@@ -401,8 +401,8 @@ static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct p
 }
 
 /*
- * The piece of a _PyCFrame is complete. If its activation was one that the native walk has not met,
- * the next piece follows at once, until the piece of the current activation.
+ * Called when the piece of a _PyCFrame is complete. If its activation was one that the native walk
+ * has not met, the next piece follows at once, until the piece of the current activation.
  */
 static __always_inline int pf_python_piece_end(struct pf_runtime_walk *r)
 {
@@ -414,8 +414,8 @@ static __always_inline int pf_python_piece_end(struct pf_runtime_walk *r)
 }
 
 /*
- * Since 3.13. r->at is a shim frame: the frames of this piece belong to the activation in whose
- * native frame the shim lies.
+ * Called since 3.13 if r->at is a shim frame: the frames of this piece belong to the activation in
+ * whose native frame the shim lies.
  */
 static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_python *d,
 					  struct pf_runtime_walk *r, uint64_t back)
@@ -443,7 +443,7 @@ static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_
 
 /* ---- frames ---- */
 
-/* 1 plus the index of the current code unit of the frame in s->piece. */
+/* Returns 1 plus the index of the current code unit of the frame in s->piece. */
 static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
 					       const struct pf_python *d, uint64_t code)
 {
@@ -631,8 +631,8 @@ static __always_inline int pf_python_next(struct pf_scratch *s, const struct pf_
 }
 
 /*
- * Python has no generated code to unwind: only evaluation loops are its code, and these are in
- * files.
+ * Ends the walk. Python has no generated code to unwind: its only code is evaluation loops, and
+ * these are in files.
  */
 static __always_inline int pf_python_unwind(struct pf_scratch *s, const struct pf_python *d,
 					    struct pf_runtime_walk *r)

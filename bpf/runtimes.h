@@ -78,13 +78,16 @@ static __always_inline int pf_runtime_unknown(struct pf_scratch *s)
 
 #ifdef PF_WALKER
 
-/* The index of the current runtime among those of the walk and the process. */
+/* Returns the index of the current runtime among those of the walk and the process. */
 static __always_inline uint32_t pf_runtime_slot(const struct pf_walk *w)
 {
 	return ((w->runtime & 0xff) - 1) % PF_RUNTIMES_MAX;
 }
 
-/* The `size` bytes that user space wrote for a runtime at a reference; NULL: there are none. */
+/*
+ * Returns the `size` bytes that user space wrote for a runtime at a reference; NULL: there are
+ * none.
+ */
 static __always_inline const void *pf_runtime_data(uint32_t ref, uint32_t size)
 {
 	const uint8_t *chunk = pf_chunk(ref);

@@ -178,8 +178,8 @@ static __always_inline int pf_go_labels(const struct pf_walk *w, const struct pf
 }
 
 /*
- * Where the labels are, and how many: the head of a slice {address, n, capacity}, or a pointer to a
- * map.
+ * Finds where the labels are, and how many: the head of a slice {address, n, capacity}, or a
+ * pointer to a map.
  */
 static __always_inline bool pf_go_list(struct pf_scratch *s, const struct pf_golabels *d,
 				       uint64_t at)
@@ -270,7 +270,7 @@ static __always_inline int pf_call_context(struct pf_scratch *s)
 	return s->context_read;
 }
 
-/* The hash that stands for s->context. */
+/* Returns the hash that stands for s->context. */
 static __always_inline uint64_t pf_context_hash(const struct pf_scratch *s, uint64_t seed)
 {
 	const struct pf_rec_context *c = &s->context;

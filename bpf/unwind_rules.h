@@ -26,7 +26,7 @@ static int pf_find_vma(struct pf_vma *l)
 #define PF_MAY_WRITE true
 #endif
 
-/* The bytes of the chunk that a reference names; NULL: there is no such chunk. */
+/* Returns the bytes of the chunk that a reference names; NULL: there is no such chunk. */
 static __always_inline const uint8_t *pf_chunk(uint32_t ref)
 {
 	uint32_t chunk = PF_REF_CHUNK(ref), zero = 0;
@@ -35,7 +35,10 @@ static __always_inline const uint8_t *pf_chunk(uint32_t ref)
 	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
 }
 
-/* The bytes at an offset of a chunk; NULL: `size` bytes there would not be inside the chunk. */
+/*
+ * Returns the bytes at an offset of a chunk; NULL: `size` bytes there would not be inside the
+ * chunk.
+ */
 static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t offset, uint32_t size)
 {
 	PF_BARRIER(offset);
@@ -44,7 +47,7 @@ static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t of
 	return chunk + offset;
 }
 
-/* All ones if a <= b, else 0: for searches without branches, which no CPU could predict. */
+/* Returns all ones if a <= b, else 0: for searches without branches, which no CPU could predict. */
 static __always_inline uint64_t pf_mask_le(uint64_t a, uint64_t b)
 {
 	return (int64_t)(a - b - 1) >> 63; /* both below 2^63 */
@@ -74,7 +77,9 @@ static __always_inline struct pf_mapping *pf_mapping_in_part(const struct pf_par
 	return m && pc >= m->start && pc < m->end ? (struct pf_mapping *)m : NULL;
 }
 
-/* The mapping at pc in the list that user space has given; NULL: the list has none there. */
+/*
+ * Returns the mapping at pc in the list that user space has given; NULL: the list has none there.
+ */
 static __always_inline struct pf_mapping *pf_listed_mapping(struct pf_walk *w, uint64_t pc)
 {
 	const struct pf_part *part = NULL;
@@ -344,8 +349,8 @@ static __always_inline void pf_look_up(struct pf_walk *w, uint64_t address, stru
 }
 
 /*
- * An address inside the current instruction of the frame; in a caller's frame, inside its call
- * instruction.
+ * Returns an address inside the current instruction of the frame; in a caller's frame, inside its
+ * call instruction.
  */
 static __always_inline uint64_t pf_pc(const struct pf_walk *w)
 {
@@ -353,7 +358,7 @@ static __always_inline uint64_t pf_pc(const struct pf_walk *w)
 }
 
 /*
- * The rule for the current frame, after pf_find_mapping(). NULL: the code has no table, and
+ * Returns the rule for the current frame, after pf_find_mapping(). NULL: the code has no table, and
  * w->no_table says why.
  */
 static __always_inline const struct pf_rule *pf_rule_of(struct pf_scratch *s)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * unwind_steps: how a step of the walk reads the stack and goes on at the caller. Two steps that
- * need no table: by the frame record to which rbp points, and through a signal's frame. A step sets
- * ip, sp and bp and returns 0, or ends the walk and returns 1. For x86-64.
+ * unwind_steps: how a step of the walk reads the stack and goes on at the caller. This file has the
+ * two steps that need no table: by the frame record to which rbp points, and through a signal's
+ * frame. A step sets ip, sp and bp and returns 0, or ends the walk and returns 1. For x86-64.
  */
 #pragma once
 

@@ -58,8 +58,8 @@ static __always_inline uint64_t pf_mm_read(const void *at)
 }
 
 /*
- * A number that differs after each change of a process's mappings. PF_UNVERIFIED: the kernel has no
- * such number (before 6.4), or a change is going on.
+ * Returns a number that differs after each change of a process's mappings. PF_UNVERIFIED: the
+ * kernel has no such number (before 6.4), or a change is going on.
  */
 static __always_inline uint32_t pf_mm_sequence(struct mm_struct *mm)
 {
@@ -138,9 +138,9 @@ static __always_inline uint64_t pf_ctime_of(struct inode *inode)
 }
 
 /*
- * The tag of a file: a hash that stands for the file and its contents. A change of the bytes
- * changes the ctime, and if an inode number is used again, the generation differs. The tag of a
- * file in memory (memfd) leaves out the ctime: most changes of its bytes do not change the ctime,
+ * Returns the tag of a file: a hash that stands for the file and its contents. A change of the
+ * bytes changes the ctime, and if an inode number is used again, the generation differs. The tag of
+ * a file in memory (memfd) leaves out the ctime: most changes of its bytes do not change the ctime,
  * and other changes, such as growth, change the ctime but no code. Instead, the agent compares the
  * code of such files (stack/code_compare.c). Returns 0 if the inode could not be read.
  */

@@ -74,7 +74,7 @@ static const uint8_t pf_syscalls[PF_SYSCALLS] = {
 	[455] = PF_WAIT_LOCK,		       /* futex_wait */
 };
 
-/* The task's open file of this number; NULL: it has none, or it cannot be read. */
+/* Returns the task's open file of this number; NULL: it has none, or it cannot be read. */
 static __noinline struct file *pf_file_of(struct task_struct *task, uint32_t fd)
 {
 	struct files_struct *open = PF_POINTER(task, files);
@@ -200,8 +200,8 @@ static __noinline uint32_t pf_cause_of_fd(struct task_struct *task, uint32_t fd)
 }
 
 /*
- * The cause of a task's wait. state: the state in which the task left its CPU. The task must have a
- * user side.
+ * Returns the cause of a task's wait. state: the state in which the task left its CPU. The task
+ * must have a user side.
  */
 static __always_inline uint32_t pf_cause_of(struct task_struct *task, uint32_t state)
 {

@@ -10,7 +10,10 @@
 #define PF_WAIT_MAX_NS (3600ull * 1000000000) /* the most for which a wait counts */
 #define PF_NOT_WAITING (~0ull)
 
-/* The clock of waits. It stops while the machine is suspended, because no thread waits then. */
+/*
+ * Returns the time of the clock of waits. The clock stops while the machine is suspended, because
+ * no thread waits then.
+ */
 static __always_inline uint64_t pf_wait_clock(void)
 {
 	return bpf_ktime_get_ns();
@@ -62,8 +65,9 @@ struct {
 
 /*
  * How many noted waits are going on, by a hash of the thread's number. Most switches and wake-ups
- * end no noted wait, and one read here shows that. Threads with neighbouring numbers have slots far
- * apart, because they run on different CPUs, and these must not share a cache line.
+ * end no noted wait, and one read here shows that. Threads with neighbouring numbers run on
+ * different CPUs. They have slots far apart, so that these CPUs do not write to the same cache
+ * line.
  */
 #define PF_THREAD_SLOTS_LOG2 14
 #define PF_THREAD_SLOTS	     (1 << PF_THREAD_SLOTS_LOG2)
@@ -81,7 +85,7 @@ static __always_inline uint32_t *pf_thread_slot(uint32_t tid)
 	return bpf_map_lookup_elem(&threads, &slot);
 }
 
-/* The thread's entry, if the thread may be in a noted wait; NULL: it is not. */
+/* Returns the thread's entry, if the thread may be in a noted wait; NULL: it is not. */
 static __always_inline struct pf_waiting *pf_waiting_of(struct task_struct *task)
 {
 	uint32_t tid = task->pid, *n = pf_thread_slot(tid);

@@ -143,7 +143,7 @@ static __noinline const struct pf_process *pf_process_of_parent(struct task_stru
 }
 
 /*
- * A number that does not change while no mapping changes; 0: not known. To be called after
+ * Returns a number that does not change while no mapping changes; 0: not known. To be called after
  * pf_find_process().
  */
 static __always_inline uint64_t pf_mapped_state(const struct pf_walk *w)
