@@ -28,7 +28,7 @@ IN_SECTION(pf_driver) static int cu_alloc(uint64_t *ret, uint64_t bytes)
 	return 0;
 }
 
-/* Calls cu_alloc(), as some functions of drivers call each other. The inner call does not count. */
+/* Calls cu_alloc(), as some functions of drivers call each other. Inner calls do not count. */
 IN_SECTION(pf_driver) static int cu_alloc_managed(uint64_t *ret, uint64_t bytes)
 {
 	uint64_t inner;
