@@ -15,7 +15,7 @@
 #define PF_RECALL_KERNEL_BYTES 4096 /* and the bytes of the kernel's stack that may have them */
 
 struct pf_recall {
-	uint32_t busy; /* two threads may share a slot */
+	uint32_t busy; /* not 0: in use; two threads may share a slot */
 	uint32_t tid;
 	uint64_t start_boottime_ns; /* of the thread */
 	uint64_t mapped;	    /* pf_mapped_state() at that time */

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-/* pf_runtime_walk.own */
+/* Indexes of pf_runtime_walk.own. */
 enum {
 	/* the Lua thread; r->at: the next frame to show, the address of its base[0] */
 	PF_LUAJIT_L,

@@ -37,7 +37,7 @@ static volatile int32_t walked_tid;
 #include "waits.h"
 
 /* User space sets these two before each look: */
-volatile uint32_t look_share; /* which share of these waits becomes whole, as in off_keep */
+volatile uint32_t look_share; /* which share of the found waits becomes whole, as in off_keep */
 volatile uint32_t look_max;   /* how many waits become whole at most */
 /* What the look found. */
 volatile uint32_t look_found, look_whole, look_lost;

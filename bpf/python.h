@@ -93,7 +93,7 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 #define PF_PYTHON_STATE_BYTES 512  /* a thread state of 3.11 and 3.12 is smaller */
 #define PF_PYTHON_NONE	    1	 /* there is no thread state, or its frames cannot be read */
 
-/* pf_runtime_walk.own. pf_runtime_walk.at is the next frame. */
+/* The content of pf_runtime_walk.own. pf_runtime_walk.at is the next frame. */
 struct pf_python_walk {
 	uint64_t thread; /* 0: not searched for yet */
 	uint64_t cframe; /* the _PyCFrame of the next activation */
