@@ -13,7 +13,7 @@ struct ended_context {
 	UT_hash_handle hh;
 };
 struct gpu_ends {
-	struct bpf_map *objects, *threads; /* gpu_objects, gpu_threads */
+	struct bpf_map *objects, *threads; /* the maps gpu_objects and gpu_threads */
 	bool root_pids;
 	/* the ends that have not been compared with all living memory */
 	struct ended_context *ended;
