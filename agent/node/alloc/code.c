@@ -10,7 +10,7 @@
 #define PAGE_BYTES   4096u
 #define PAGES	     64u    /* pages kept at a time; a walk needs few, next to each other */
 #define SEEN_SLOTS   16384u /* addresses of one walk; an instruction leads to at most two others */
-#define INSNS_MAX    8192u  /* instructions of a walk; jemalloc 5.3 has a function of 3,950 */
+#define INSNS_MAX    8192u  /* instructions of a walk; the longest seen has 3,950 (jemalloc 5.3) */
 #define WORK_MAX     512u   /* branches to be followed later */
 #define THUNKS_MAX   4	    /* jumps in a row: PLT, alias, alias */
 #define JUMP_POINTER 4	    /* modrm's reg of opcode ff */
