@@ -80,7 +80,8 @@ struct pf_settings {
 	uint32_t generation;
 	uint32_t node_period_us; /* microseconds between ticks; a tick counts for this in Total */
 	/*
-	 * raised after each change of unwind_files: rules that a program remembered before are void
+	 * raised after each change of the map unwind_files; the BPF programs then no longer use the
+	 * unwind rules and stacks that they remembered before
 	 */
 	uint32_t tables;
 	/*

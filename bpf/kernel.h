@@ -31,9 +31,10 @@ typedef _Bool bool;
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 /*
- * Errors of updates of maps. Before 6.4, the kernel's function returns an int, and the upper half
- * of the program's result is 0 ("bpf: return long from bpf_map_ops funcs"). So the result must be
- * put into an int before it is compared.
+ * Errors of bpf_map_update_elem(). Before Linux 6.4, the kernel's side of this call returns an int.
+ * The BPF program gets 64 bits whose upper half is 0, so there an error is not negative ("bpf:
+ * return long from bpf_map_ops funcs"). So a program must put the result into an int before it
+ * compares it.
  */
 #define EEXIST 17
 #define E2BIG  7

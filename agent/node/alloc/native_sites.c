@@ -20,9 +20,10 @@
 
 struct candidate {
 	const struct table_row *row;
-	const char *symbol;	 /* borrowed from the index */
-	uint64_t address, bytes; /* bytes 0: the symbol has no size */
-	uint16_t flags;		 /* enum pf_site_flags */
+	const char *symbol; /* borrowed from the index */
+	/* bytes 0: the symbol has no size, or a larger one than FUNCTION_BYTES */
+	uint64_t address, bytes;
+	uint16_t flags; /* enum pf_site_flags */
 	bool dropped;
 };
 struct allocator_found {

@@ -39,7 +39,10 @@ struct testcuda {
 	int (*free)(unsigned long long p);
 };
 
-/* In the process: loads the driver of the directory. */
+/*
+ * The process under test calls this function. It loads the driver that testcuda_build() made in
+ * this directory. If the driver cannot be loaded, the process ends with status 3.
+ */
 static inline struct testcuda testcuda_load(const char *folder)
 {
 	_cleanup_free_ char *path = xasprintf("%s/" TESTCUDA_NAME, folder);
@@ -54,8 +57,8 @@ static inline struct testcuda testcuda_load(const char *folder)
 }
 
 /*
- * In the process: allocates TESTCUDA_CALLS MiB, and frees each second MiB. Two calls fail, and do
- * not count.
+ * The process under test calls this function. It allocates TESTCUDA_CALLS MiB, and frees each
+ * second MiB. Two calls fail, and do not count.
  */
 __attribute__((noinline, noclone, used)) static void testcuda_use(const struct testcuda *c)
 {

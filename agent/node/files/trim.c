@@ -187,9 +187,10 @@ static void trim(struct files *f, const struct room *room, size_t limit)
 	evict_down_to(&t, most, fair_share(&t, most));
 	shares_done(&t);
 	/*
-	 * There may still be too much: if a file with a shared index was evicted, the other files
-	 * with that index now count for its part, and one file in use may be as large as the limit.
-	 * So now any file may be evicted.
+	 * The files may still take more than the limit, for two reasons. If several files share an
+	 * index, evicting one of them does not free the index. And the file in use stays, even if
+	 * it alone is as large as the limit. So now any other file may be evicted, even if its
+	 * owner takes no more than its share.
 	 */
 	evict_down_to(&t, limit, 0);
 }

@@ -234,7 +234,8 @@ struct follow {
 	unsigned n_spans;		      /* how many of the n_attaching tasks are spans */
 	/* stuck: blocked jobs of the probes worker; asks_stuck: blocked jobs of java.c */
 	struct left_behind stuck, asks_stuck;
-	uint64_t n_moves;    /* the last value of probes_moves() that was read, to see progress */
+	/* probes_moves() when it was last read; a change since then means progress of the worker */
+	uint64_t n_moves;
 	bool reading_memory; /* a task of memory_reads.c is under way */
 	uint64_t compare_ns; /* when memory_reads.c next reads all processes for unseen_memory.c */
 	uint64_t young_ns;   /* of lacking.c: when the last process was found to lack something */

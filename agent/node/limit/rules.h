@@ -108,7 +108,10 @@ struct planned_spans {
 	double load;	 /* the share of CPU time that traps take while probes are attached */
 	double a_window; /* the number of spans in a window */
 };
-/* Returns the estimate for values that come from n_spans spans. */
+/*
+ * Returns which share of all hits the spans saw, and one standard error of a sum of values that
+ * come from n_spans spans.
+ */
 struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
 				       unsigned n_spans);
 /*

@@ -37,7 +37,9 @@ static uint64_t read_gap(const json_t *j, const char *boot_id)
 }
 
 /*
- * Returns the offset that the first agent of this boot measured. A later measurement may differ,
+ * Returns the difference of the wall clock and CLOCK_BOOTTIME that the first agent of this boot
+ * measured. If none is stored, or it is more than a day off, returns the present difference. A
+ * later measurement may differ,
  * because the wall clock was set, or because the two clocks are not read at the same moment. With
  * another offset, a process would get another start time. It would count as another process, and
  * its memory would be counted twice.

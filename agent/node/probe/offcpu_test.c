@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Waits of real threads, with known causes and lengths: the four rules, limits, drains. */
+/*
+ * Waits of real threads, with known causes and lengths. The four rules are: a preempted thread does
+ * not wait; process 0 and kernel threads never wait; the stack of a wait has a user function; no
+ * wait counts for more than an hour. Also tests the limits that a target asks for, and waits that
+ * last over several drains.
+ */
 #include "node/probe/offcpu_scene_test.h"
 
 #include <linux/io_uring.h>
@@ -344,7 +349,7 @@ static void who_was_never_in_user_space_is_left_out(void **state)
 	}
 }
 
-/* ---- rule four, and the limits that a target asks for ---- */
+/* ---- rule four: at most an hour; and the limits that a target asks for ---- */
 
 static struct pf_filter filter_of(struct probes *p, uint32_t tgid)
 {
@@ -575,8 +580,8 @@ static void ticks_take_no_stack_from_a_wait(void **state)
 }
 
 /*
- * When the last target is removed, waits that go on are counted until then. With the next target,
- * counting begins anew.
+ * When the last target is removed, a wait that has not ended is counted up to that moment. If a
+ * target comes later, only waits that begin after it comes are counted.
  */
 static void waits_are_counted_while_somebody_asks(void **state)
 {

@@ -92,7 +92,7 @@ static void adds_up_to_the_whole(uint32_t off_note, uint32_t off_keep, double ke
 	assert_int_equal(whole.taken, whole.hits);
 	assert_int_equal(whole.value, w.sum);
 	assert_int_equal(u.value, v.sum);
-	/* The noted waits stand for all waits. */
+	/* Each noted wait adds 1 / noted to hits, so hits is near the number of all waits. */
 	assert_near("hits", u.hits / (double)whole.hits, 1,
 		    0.02 + 5 * root((1 / noted - 1) / whole.hits));
 	assert_near("kept", u.taken / (double)whole.hits, kept,

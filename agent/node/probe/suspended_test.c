@@ -13,8 +13,9 @@
 #define MS NSEC_PER_MSEC
 
 /*
- * The clocks of a machine. Each reading moves them by 20 ns. Before the reading number `at` of the
- * three, the thread may be preempted or the machine suspended.
+ * The clocks of a machine. Each reading moves them by 20 ns. A call of probes_slept_now() reads
+ * them three times. Before the reading number `at`, the thread may be preempted or the machine
+ * suspended.
  */
 static uint64_t mono_ns, boot_ns;
 static struct {

@@ -122,7 +122,7 @@ static void note_depth(struct containers *p, const struct known_container *k)
 {
 	if (p->pods_depth && k->ref.pods_depth < p->pods_depth)
 		p->next_ns = 0;
-	p->pods_depth = k->ref.pods_depth; /* never greater than before: see is_outermost() */
+	p->pods_depth = k->ref.pods_depth; /* not greater than one noted before */
 }
 
 static void judge_of_pod(struct containers *p, const struct known_container *k, uint64_t now_ns,

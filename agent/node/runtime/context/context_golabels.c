@@ -148,7 +148,8 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	return r < 0 ? r : learn_program(e, index, ret);
 }
 
-static const char *const marks[] = {NULL}; /* no marks: files of Go have ELF_INDEX_GO */
+/* No marks are needed: the parser sets the flag ELF_INDEX_GO in the index of a Go program. */
+static const char *const marks[] = {NULL};
 
 const struct runtime_ops runtime_golabels_runtime = {
 	.name = "golabels",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads perf maps of any lines, cut anywhere. Each function that is found must have a name that can
- * be shown. Fuzzes: node/runtime/perfmap/perfmap_lines.c, node/runtime/perfmap/perfmap_names.c
+ * Reads any text as a perf map, in two parts that are split at any byte. Each function that is
+ * found must have a name that can be shown.
+ * Fuzzes: node/runtime/perfmap/perfmap_lines.c, node/runtime/perfmap/perfmap_names.c
  */
 #include "node/runtime/perfmap/perfmap.h"
 

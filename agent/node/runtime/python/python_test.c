@@ -217,7 +217,7 @@ static void a_thread_that_python_does_not_know(void **state)
 	}
 }
 
-/* The list is a circle, or far longer than any real one. */
+/* The list of thread states is a circle, so the search must stop at its limit. */
 static void a_search_for_the_thread_ends(void **state)
 {
 	(void)state;
