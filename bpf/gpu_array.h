@@ -110,10 +110,11 @@ static __noinline uint64_t pf_gpu_level_bytes(const struct pf_gpu_array *a, uint
 }
 
 /*
- * Returns how many mipmap levels the array gets if the program asks for `asked`. CUDA makes at
- * least 1, and at most the maximum for the array's size.
+ * Returns how many mipmap levels the array gets if the program asks for `asked`, an unsigned int of
+ * the call. CUDA makes at least 1, and at most the maximum for the array's size. (With a variable
+ * of 32 bits, the verifier of Linux 6.1 has too many states to look at.)
  */
-static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint32_t asked)
+static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint64_t asked)
 {
 	uint64_t longest;
 	uint32_t n = 1;
@@ -125,9 +126,8 @@ static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint32_t 
 		longest = a->depth;
 	for (int i = 0; i < 20 && longest > 1; i++, longest >>= 1)
 		n++;
-	if (!asked)
-		return 1;
-	return asked < n ? asked : n;
+	asked &= 0xffffffff;
+	return asked < n ? asked + !asked : n;
 }
 
 /*
@@ -136,7 +136,7 @@ static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint32_t 
  * descriptor's page.
  */
 #define PF_GPU_BYTES_UNKNOWN (~0ull)
-static __noinline uint64_t pf_gpu_array_bytes(uint64_t descriptor, uint32_t levels, uint32_t flags)
+static __noinline uint64_t pf_gpu_array_bytes(uint64_t descriptor, uint64_t levels, uint32_t flags)
 {
 	struct pf_gpu_array a = {};
 	uint64_t bytes = 0, bits;
