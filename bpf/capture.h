@@ -77,6 +77,35 @@ static __always_inline void pf_alone_end(void)
 		bpf_preempt_enable();
 }
 
+/* A uprobe's program: calls work(ctx). However work() returns, pf_alone_end() follows. */
+#define PF_UPROBE(name, work)                                                                      \
+	SEC("uprobe")                                                                              \
+	int name(struct pt_regs *ctx)                                                              \
+	{                                                                                          \
+		ctx = pf_alone_begin(ctx);                                                         \
+		work(ctx);                                                                         \
+		pf_alone_end();                                                                    \
+		return 0;                                                                          \
+	}
+/*
+ * A session's program: runs at the entry and, unless `enter` returned false there, at the return.
+ * At the entry, ip is the function's address; at the return it is not.
+ */
+#define PF_UPROBE_SESSION(name, enter, leave)                                                      \
+	SEC("uprobe")                                                                              \
+	int name(struct pt_regs *ctx)                                                              \
+	{                                                                                          \
+		bool keep = true;                                                                  \
+                                                                                                   \
+		ctx = pf_alone_begin(ctx);                                                         \
+		if (PF_CONTEXT_REG(ctx, rip) == bpf_get_func_ip(ctx))                              \
+			keep = enter(ctx);                                                         \
+		else                                                                               \
+			leave(ctx);                                                                \
+		pf_alone_end();                                                                    \
+		return !keep;                                                                      \
+	}
+
 /* ---- interning: a stack, name or context is sent once per generation ---- */
 
 /*

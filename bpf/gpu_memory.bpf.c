@@ -538,33 +538,10 @@ static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
 
 /* ---- programs ---- */
 
-/* As pf_mem_session. */
-SEC("uprobe")
-int pf_gpu_session(struct pt_regs *ctx)
-{
-	bool keep = true;
-
-	ctx = pf_alone_begin(ctx);
-	if (PF_CONTEXT_REG(ctx, rip) == bpf_get_func_ip(ctx))
-		keep = pf_gpu_enter(ctx);
-	else
-		pf_gpu_leave(ctx);
-	pf_alone_end();
-	return !keep;
-}
-
-#define PF_GPU_PROGRAM(name, work)                                                                 \
-	SEC("uprobe")                                                                              \
-	int name(struct pt_regs *ctx)                                                              \
-	{                                                                                          \
-		ctx = pf_alone_begin(ctx);                                                         \
-		work(ctx);                                                                         \
-		pf_alone_end();                                                                    \
-		return 0;                                                                          \
-	}
-PF_GPU_PROGRAM(pf_gpu_entry, pf_gpu_enter)
-PF_GPU_PROGRAM(pf_gpu_return, pf_gpu_leave)
-PF_GPU_PROGRAM(pf_gpu_1_entry, pf_gpu_enter)
-PF_GPU_PROGRAM(pf_gpu_1_return, pf_gpu_leave)
+PF_UPROBE_SESSION(pf_gpu_session, pf_gpu_enter, pf_gpu_leave)
+PF_UPROBE(pf_gpu_entry, pf_gpu_enter)
+PF_UPROBE(pf_gpu_return, pf_gpu_leave)
+PF_UPROBE(pf_gpu_1_entry, pf_gpu_enter)
+PF_UPROBE(pf_gpu_1_return, pf_gpu_leave)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -334,39 +334,13 @@ static __always_inline void pf_mem_freed(struct pt_regs *ctx)
 
 /* ---- programs ---- */
 
-/*
- * A session's program: runs at the entry and, unless it returned 1 there, at the return. At the
- * entry, ip is the function's address; at the return it is not.
- */
-SEC("uprobe")
-int pf_mem_session(struct pt_regs *ctx)
-{
-	bool keep = true;
-
-	ctx = pf_alone_begin(ctx);
-	if (PF_CONTEXT_REG(ctx, rip) == bpf_get_func_ip(ctx))
-		keep = pf_mem_enter(ctx);
-	else
-		pf_mem_leave(ctx);
-	pf_alone_end();
-	return !keep;
-}
-
-#define PF_MEM_PROGRAM(name, work)                                                                 \
-	SEC("uprobe")                                                                              \
-	int name(struct pt_regs *ctx)                                                              \
-	{                                                                                          \
-		ctx = pf_alone_begin(ctx);                                                         \
-		work(ctx);                                                                         \
-		pf_alone_end();                                                                    \
-		return 0;                                                                          \
-	}
+PF_UPROBE_SESSION(pf_mem_session, pf_mem_enter, pf_mem_leave)
 /* The kernel allows a program for one form of probes only, so each program exists twice. */
-PF_MEM_PROGRAM(pf_mem_entry, pf_mem_enter)
-PF_MEM_PROGRAM(pf_mem_return, pf_mem_leave)
-PF_MEM_PROGRAM(pf_mem_free, pf_mem_freed)
-PF_MEM_PROGRAM(pf_mem_1_entry, pf_mem_enter)
-PF_MEM_PROGRAM(pf_mem_1_return, pf_mem_leave)
-PF_MEM_PROGRAM(pf_mem_1_free, pf_mem_freed)
+PF_UPROBE(pf_mem_entry, pf_mem_enter)
+PF_UPROBE(pf_mem_return, pf_mem_leave)
+PF_UPROBE(pf_mem_free, pf_mem_freed)
+PF_UPROBE(pf_mem_1_entry, pf_mem_enter)
+PF_UPROBE(pf_mem_1_return, pf_mem_leave)
+PF_UPROBE(pf_mem_1_free, pf_mem_freed)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -42,13 +42,6 @@ static __always_inline void pf_hit(struct pt_regs *ctx)
 	pf_scratch_put(s);
 }
 
-SEC("uprobe")
-int pf_uprobe_test(struct pt_regs *ctx)
-{
-	ctx = pf_alone_begin(ctx);
-	pf_hit(ctx);
-	pf_alone_end();
-	return 0;
-}
+PF_UPROBE(pf_uprobe_test, pf_hit)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

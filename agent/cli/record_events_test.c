@@ -4,6 +4,7 @@
  * that is still in use.
  */
 #include "cli/testrun.h"
+#include "cli/teststeps.h"
 #include "node/parse/parse.h"
 
 #include <pthread.h>
@@ -14,8 +15,7 @@
 
 #define KEEP __attribute__((noinline, noclone, used))
 
-/* shared counts of the workload: bytes that it has leaked, and steps that it has reached */
-static volatile uint64_t *truth;
+static volatile uint64_t *truth; /* shared with the workload: bytes that it has leaked */
 
 /* ---- waits ---- */
 
@@ -219,31 +219,6 @@ static void touch(char *p, size_t n)
 		((volatile char *)p)[i] = 1;
 }
 
-enum { BEGIN = 1, DONE }; /* indexes in truth[], for steps of this process and of the workload */
-
-static void say(int what)
-{
-	__atomic_store_n(&truth[what], 1, __ATOMIC_RELEASE);
-}
-
-static void wait_for(int what)
-{
-	uint64_t deadline_ns = now_mono_ns() + 300 * NSEC_PER_SEC;
-
-	while (!__atomic_load_n(&truth[what], __ATOMIC_ACQUIRE)) {
-		if (now_mono_ns() > deadline_ns)
-			fail_msg("nothing was said for five minutes");
-		usleep(1000);
-	}
-}
-
-static void stay(void)
-{
-	say(DONE);
-	for (;;)
-		pause();
-}
-
 static void maps_itself(void)
 {
 	wait_for(BEGIN);
@@ -279,7 +254,7 @@ static bool says_not_seen(void (*body)(void), const char *event)
 	struct run r;
 	pid_t pid;
 
-	truth[BEGIN] = truth[DONE] = 0;
+	steps[BEGIN] = steps[DONE] = 0;
 	pid = body_start("pf-work", body);
 	pid_text = xasprintf("%d", pid);
 	run_start(&r, (const char *[]){"-p", pid_text, "-e", event, "-o", out, NULL});
@@ -320,5 +295,6 @@ int main(int argc, char **argv)
 		return parse_child_main(argc, argv);
 	truth = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(truth != MAP_FAILED);
+	steps_open();
 	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

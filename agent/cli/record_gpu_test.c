@@ -4,37 +4,11 @@
  * test builds a small driver.
  */
 #include "cli/testrun.h"
+#include "cli/teststeps.h"
 #include "node/alloc/testcuda.h"
 #include "node/parse/parse.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
-
-enum { BEGIN, DONE };		 /* indexes in steps[] */
-static volatile uint64_t *steps; /* steps that this process and the workload have reached */
-
-static void say(int what)
-{
-	__atomic_store_n(&steps[what], 1, __ATOMIC_RELEASE);
-}
-
-static void wait_for(int what)
-{
-	uint64_t deadline_ns = now_mono_ns() + 300 * NSEC_PER_SEC;
-
-	while (!__atomic_load_n(&steps[what], __ATOMIC_ACQUIRE)) {
-		if (now_mono_ns() > deadline_ns)
-			fail_msg("nothing was said for five minutes");
-		usleep(1000);
-	}
-}
-
-static void stay(void)
-{
-	say(DONE);
-	for (;;)
-		pause();
-}
 
 static void uses_gpu(void)
 {
@@ -117,7 +91,6 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
-	steps = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(steps != MAP_FAILED);
+	steps_open();
 	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -309,12 +309,5 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 
 int main(int argc, char **argv)
 {
-	int failed;
-
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	failed = run_mode("sessions", UPROBE_SESSION);
-	failed += run_mode("many places at once", UPROBE_MULTI);
-	failed += run_mode("single probes", UPROBE_SINGLE);
-	return failed;
+	return in_each_mode(argc, argv, run_mode);
 }

@@ -463,14 +463,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
 }
 
-/* The argument is a pattern of test names such as "bytes*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
-	int failed;
-
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	failed = run_mode("sessions", UPROBE_SESSION);
-	failed += run_mode("many places at once", UPROBE_MULTI);
-	return failed + run_mode("single probes", UPROBE_SINGLE);
+	return in_each_mode(argc, argv, run_mode);
 }

@@ -163,6 +163,19 @@ static inline int close_shared(void **state)
 	return 0;
 }
 
+/*
+ * The main() of tests that run in each form of uprobes. argv[1] is a pattern of test names such as
+ * "bytes*"; without it, all tests run.
+ */
+static inline int in_each_mode(int argc, char **argv,
+			       int (*run)(const char *name, enum uprobe_mode mode))
+{
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return run("sessions", UPROBE_SESSION) + run("many places at once", UPROBE_MULTI) +
+	       run("single probes", UPROBE_SINGLE);
+}
+
 static inline struct probe_set_state *scene_set(const struct scene *s)
 {
 	return probes_set_loaded(s->p, s->set);
