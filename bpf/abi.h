@@ -26,6 +26,8 @@ enum pf_event {
 	PF_EVENT_MEM_INUSE,
 	PF_EVENT_HBM_ALLOC,
 	PF_EVENT_HBM_INUSE,
+	PF_EVENT_ON_GPU,
+	PF_EVENT_RDMA,
 	_PF_EVENT_MAX = 8, /* a power of two, and at least _EVENT_MAX */
 };
 

@@ -18,6 +18,9 @@ static const struct event_info events[_EVENT_MAX] = {
 			     "allocated memory of a GPU", NULL},
 	[EVENT_HBM_INUSE] = {"hbm-inuse", "hbmInuse", "bytes", "hbm_inuse", true,
 			     "allocated memory of a GPU that is still in use", NULL},
+	[EVENT_ON_GPU] = {"on-gpu", "onGpu", "microseconds", "on_gpu", false,
+			  "gave work to a GPU that has ended", NULL},
+	[EVENT_RDMA] = {"rdma", "rdma", "bytes", "rdma", false, "posted requests of RDMA", NULL},
 };
 
 const struct event_info *profile_event_info(enum event e)

@@ -16,6 +16,8 @@ enum event {
 	EVENT_MEM_INUSE,
 	EVENT_HBM_ALLOC,		/* memory of GPUs ("high-bandwidth memory") */
 	EVENT_HBM_INUSE,
+	EVENT_ON_GPU,
+	EVENT_RDMA,
 	_EVENT_MAX,
 };
 struct event_info {

@@ -28,7 +28,7 @@ static unsigned counted_event(const struct attached *a)
 
 static unsigned live_event(const struct attached *a)
 {
-	return 1u << a->set->info->live;
+	return probes_set_events(a->set - a->set->uprobes->sets) & ~counted_event(a);
 }
 
 /* ---- attaching ---- */

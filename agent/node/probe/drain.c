@@ -139,8 +139,8 @@ static void finish(struct probes *p, struct drain *d)
 	/* a call counts for hbm-alloc when it returns, which may be in a later generation */
 	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_HBM_ALLOC].hz;
 
-	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++)
-		keep |= p->events[probes_set_info(i)->live].hz > 0;
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		keep |= profile_event_info(e)->snapshot && p->events[e].hz;
 
 	/*
 	 * Duplicates: the kernel sends a record again if its cache has lost the hash of the record.

@@ -69,6 +69,8 @@ int probes_file_tag(int fd, uint64_t *ret_tag);
 enum probe_set {
 	PROBES_MEMORY,	   /* allocators: mem-alloc, mem-inuse */
 	PROBES_GPU_MEMORY, /* the CUDA driver: hbm-alloc, hbm-inuse */
+	PROBES_GPU,	   /* the library in CUDA programs that reports their work: on-gpu */
+	PROBES_RDMA,	   /* libibverbs and its providers: rdma */
 	_PROBES_SET_MAX,
 };
 struct probe_set_info {
@@ -80,6 +82,7 @@ struct probe_set_info {
 	enum event counted;
 	/*
 	 * The event whose value is what lives now, a snapshot. It needs its probes all the time.
+	 * _EVENT_MAX: the set has no such event.
 	 */
 	enum event live;
 };

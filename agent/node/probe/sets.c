@@ -11,10 +11,14 @@
 static const struct probe_set_info infos[_PROBES_SET_MAX] = {
 	[PROBES_MEMORY] = {"memory", EVENT_MEM_ALLOC, EVENT_MEM_INUSE},
 	[PROBES_GPU_MEMORY] = {"gpu_memory", EVENT_HBM_ALLOC, EVENT_HBM_INUSE},
+	[PROBES_GPU] = {"gpu", EVENT_ON_GPU, _EVENT_MAX},
+	[PROBES_RDMA] = {"rdma", EVENT_RDMA, _EVENT_MAX},
 };
 static const struct set_ops *const ops[_PROBES_SET_MAX] = {
 	[PROBES_MEMORY] = &probes_memory_set,
 	[PROBES_GPU_MEMORY] = &probes_gpu_memory_set,
+	[PROBES_GPU] = &probes_gpu_set,
+	[PROBES_RDMA] = &probes_rdma_set,
 };
 
 const struct probe_set_info *probes_set_info(enum probe_set s)
@@ -24,7 +28,9 @@ const struct probe_set_info *probes_set_info(enum probe_set s)
 
 unsigned probes_set_events(enum probe_set s)
 {
-	return 1u << infos[s].counted | 1u << infos[s].live;
+	unsigned live = infos[s].live < _EVENT_MAX ? 1u << infos[s].live : 0;
+
+	return 1u << infos[s].counted | live;
 }
 
 enum probe_set probes_set_of(enum event e)

@@ -101,7 +101,8 @@ struct set_ops {
 			  const struct pf_live *l);
 	void (*ends_done)(struct probe_set_state *s);
 };
-extern const struct set_ops probes_memory_set, probes_gpu_memory_set;
+extern const struct set_ops probes_memory_set, probes_gpu_memory_set, probes_gpu_set,
+	probes_rdma_set;
 
 struct gpu_ends; /* gpu_ends.c */
 struct probe_set_state {
