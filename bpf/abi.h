@@ -264,6 +264,12 @@ enum pf_frame_kind {
 	 */
 	PF_FRAME_FILE = 4,
 	PF_FRAME_NO_FILE = 5, /* one word: a user address at which no file is mapped */
+	/*
+	 * A piece of work of a GPU, the only frame of its stack. The words are the kernel's name
+	 * as it is mangled, with at least one NUL at its end; none: it has no name. The header has
+	 * PF_FRAME_GPU_WORK_MORE in bits 16..63.
+	 */
+	PF_FRAME_GPU_WORK = 6,
 };
 #define PF_FRAME_HEADER(kind, words, more)                                                         \
 	((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(more) << 16)
@@ -271,6 +277,13 @@ enum pf_frame_kind {
 #define PF_FRAME_MORE_MAX     ((1ull << 48) - 1)
 #define PF_FRAME_RUNTIME_HEADER(runtime, type)                                                     \
 	PF_FRAME_HEADER(PF_FRAME_RUNTIME, 2, (uint64_t)(type) << 8 | (uint64_t)(runtime))
+/*
+ * kind: enum podflame_cuda_kind. copy_kind: CUpti_ActivityMemcpyKind; 0: no copy. cut: 1: the name
+ * is longer than the words.
+ */
+#define PF_FRAME_GPU_WORK_MORE(kind, copy_kind, cut)                                               \
+	((uint64_t)(kind) | (uint64_t)(copy_kind) << 8 | (uint64_t)(cut) << 16)
+#define PF_FRAME_GPU_WORK_WORDS 255 /* of a name, at most */
 
 /* X(name, text of the marker "[unwind: text]"; NULL: the stack is finished) */
 #define PF_STACK_ENDS(X)                                                                           \
@@ -443,7 +456,8 @@ enum pf_site_flags {
 	 */
 	PF_SITE_THROWS = 1 << 3,
 };
-#include "gpu_abi.h" /* the kinds and flags of the CUDA driver's sites */
+#include "gpu_abi.h"	/* the kinds and flags of the CUDA driver's sites */
+#include "on_gpu_abi.h" /* the kinds of the sites of on-gpu */
 
 #define PF_MEM_ALIGN 16 /* alignment of every allocation (MALLOC_ALIGNMENT of glibc) */
 /* A larger allocation cannot succeed, because a process has no more addresses. */

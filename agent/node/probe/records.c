@@ -41,10 +41,34 @@ static struct raw_frame frame_of(const uint64_t *words, uint32_t n, uint32_t exe
 	return f;
 }
 
+/*
+ * Adds the only frame of a stack of a GPU's work. The name follows, padded to whole items of the
+ * array with at least one NUL.
+ */
+static bool gpu_work_add(struct buf *memory, const struct pf_rec_stack *r, size_t *ret_n)
+{
+	static const struct raw_frame zeros;
+	uint64_t more = PF_FRAME_MORE(r->words[0]);
+	struct raw_frame f = {
+		.gpu_work = true,
+		.exec_id = r->exec_id,
+		.work = more,
+		.copy = more >> 8,
+		.name_cut = more >> 16 & 1,
+	};
+	size_t bytes = strnlen((const char *)&r->words[1], (r->n_words - 1) * sizeof(r->words[0]));
+
+	*ret_n = 1 + (bytes ? bytes / sizeof(f) + 1 : 0);
+	return !buf_add(memory, &f, sizeof(f)) && !buf_add(memory, &r->words[1], bytes) &&
+	       (!bytes || !buf_add(memory, &zeros, sizeof(f) - bytes % sizeof(f)));
+}
+
 static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t *ret_n)
 {
 	size_t n = 0;
 
+	if (r->n_words && (r->words[0] & 0xff) == PF_FRAME_GPU_WORK)
+		return gpu_work_add(memory, r, ret_n);
 	for (uint32_t i = 0; i + 1 < r->n_words; n++) {
 		struct raw_frame f = frame_of(&r->words[i], r->n_words - i, r->exec_id);
 

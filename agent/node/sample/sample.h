@@ -12,9 +12,13 @@
 
 #include "lib/profile/profile.h"
 
+/* The kinds of a GPU's work, with the numbers of enum podflame_cuda_kind. */
+enum raw_work { RAW_WORK_KERNEL, RAW_WORK_COPY, RAW_WORK_SET };
+
 struct raw_frame {
-	bool kernel;
-	bool no_file;	 /* no file was mapped at the address */
+	bool kernel : 1;
+	bool no_file : 1; /* no file was mapped at the address */
+	bool gpu_work : 1; /* a piece of work of a GPU: sample_gpu_name() */
 	uint8_t runtime; /* enum pf_runtime_kind; 0: a native or kernel frame */
 	/* in a runtime's frame: its type, a number that the runtime defines, or PF_TYPE_TROUBLE */
 	uint8_t type;
@@ -35,6 +39,12 @@ struct raw_frame {
 			/* the offset of the address in the file that `tag` names */
 			uint64_t file_offset;
 		};
+		/* in a frame of a GPU's work */
+		struct {
+			uint8_t work; /* enum raw_work; a higher number: another kind */
+			uint8_t copy; /* CUpti_ActivityMemcpyKind; 0: no copy, or not known */
+			bool name_cut;
+		};
 	};
 	/*
 	 * The file that was mapped at the address. 0: no_file, or the BPF program did not look for
@@ -45,13 +55,21 @@ struct raw_frame {
 struct raw_stack {
 	uint64_t hash;
 	const struct raw_frame *frames; /* leaf first */
-	size_t n;
+	size_t n; /* of a stack of a GPU's work, the items after the first are a text */
 	/*
 	 * NULL: the stack is complete. Else the reason why the stack ends here, a text of
 	 * PF_STACK_ENDS such as "read".
 	 */
 	const char *end_reason;
 };
+/*
+ * Returns the name of a GPU's work, which is the only frame of its stack: as it is mangled, any
+ * bytes. The text is in the items after the first. "": the work has no name.
+ */
+static inline const char *sample_gpu_name(const struct raw_stack *s)
+{
+	return s->n > 1 ? (const char *)&s->frames[1] : "";
+}
 struct raw_names {
 	uint64_t hash;
 	char leader_comm[16], thread_comm[16];
