@@ -53,6 +53,9 @@ enum pf_label_key {
 	PF_LABEL_GPU_DEVICE = 0,
 	PF_LABEL_GPU_CONTEXT,
 	PF_LABEL_GPU_STREAM,
+	PF_LABEL_RDMA_OPERATION, /* enum pf_rdma_operation */
+	PF_LABEL_RDMA_QP_TYPE,	 /* enum ibv_qp_type */
+	PF_LABEL_RDMA_DEVICE,	 /* a text */
 };
 
 /*

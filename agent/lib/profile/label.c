@@ -26,9 +26,39 @@ static void stream(uint64_t number, char ret[static LABEL_TEXT_BYTES])
 		snprintf(ret, LABEL_TEXT_BYTES, "%s", number == 2 ? "per-thread" : "default");
 }
 
+/* Writes the text of a number that has one; else the number. */
+static void text_of(const char *const *texts, size_t n, uint64_t number,
+		    char ret[static LABEL_TEXT_BYTES])
+{
+	if (number < n && texts[number])
+		snprintf(ret, LABEL_TEXT_BYTES, "%s", texts[number]);
+	else
+		decimal(number, ret);
+}
+
+/* The numbers are those of enum pf_rdma_operation. */
+static void operation(uint64_t number, char ret[static LABEL_TEXT_BYTES])
+{
+	static const char *const texts[] = {"send",  "write",	"read",	   "atomic",
+					    "other", "receive", "register"};
+
+	text_of(texts, ARRAY_SIZE(texts), number, ret);
+}
+
+/* The numbers are those of enum ibv_qp_type in <infiniband/verbs.h>. */
+static void qp_type(uint64_t number, char ret[static LABEL_TEXT_BYTES])
+{
+	static const char *const texts[] = {
+		[2] = "RC",	  [3] = "UC",	     [4] = "UD",	[8] = "RAW_PACKET",
+		[9] = "XRC_SEND", [10] = "XRC_RECV", [0xff] = "DRIVER",
+	};
+
+	text_of(texts, ARRAY_SIZE(texts), number, ret);
+}
+
 static const struct {
 	struct label_info info;
-	void (*form)(uint64_t number, char ret[static LABEL_TEXT_BYTES]);
+	void (*form)(uint64_t number, char ret[static LABEL_TEXT_BYTES]); /* NULL: a text */
 } labels[_LABEL_MAX] = {
 #define X(NAME, tag, attribute, form, events, title, help)                                         \
 	[LABEL_##NAME] = {{tag, attribute, title, help, events}, form},
@@ -39,6 +69,11 @@ static const struct {
 const struct label_info *profile_label_info(enum profile_label l)
 {
 	return &labels[l].info;
+}
+
+bool profile_label_is_text(enum profile_label l)
+{
+	return !labels[l].form;
 }
 
 void profile_label_text(enum profile_label l, uint64_t number, char ret[static LABEL_TEXT_BYTES])

@@ -9,14 +9,16 @@
  *	NAME		enum profile_label has LABEL_NAME
  *	tag		its name in queries, and its key in pprof
  *	attribute	the name of the sample's attribute in OTLP: docs/otlp.md
- *	form		the function of label.c that makes the value of a number
+ *	form		the function of label.c that makes the value of a number; NULL: the value is
+ *			a text, and not made of a number
  *	events		the events that have it: 1 << enum event for each
  *	title		its name on the page
  *	help		what it is
  */
 #pragma once
 
-#define LABEL_EVENTS_GPU (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
+#define LABEL_EVENTS_GPU  (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
+#define LABEL_EVENTS_RDMA (1u << EVENT_RDMA)
 
 #define PROFILE_LABELS(X)                                                                          \
 	X(GPU_DEVICE, "gpu_device", "podflame.gpu.device", decimal, LABEL_EVENTS_GPU, "GPU",       \
@@ -24,4 +26,11 @@
 	X(GPU_CONTEXT, "gpu_context", "podflame.gpu.context", handle, LABEL_EVENTS_GPU,            \
 	  "GPU context", "handle of the GPU context: 0x and hexadecimal digits")                   \
 	X(GPU_STREAM, "gpu_stream", "podflame.gpu.stream", stream, LABEL_EVENTS_GPU, "GPU stream", \
-	  "stream of the GPU: default, per-thread, or its handle")
+	  "stream of the GPU: default, per-thread, or its handle")                                 \
+	X(RDMA_OPERATION, "rdma_operation", "podflame.rdma.operation", operation,                  \
+	  LABEL_EVENTS_RDMA, "Operation",                                                          \
+	  "what the request does: send, write, read, atomic, other, receive or register")          \
+	X(RDMA_QP_TYPE, "rdma_qp_type", "podflame.rdma.qp_type", qp_type, LABEL_EVENTS_RDMA,       \
+	  "Queue pair", "type of the queue pair: RC, UC, UD, ...")                                 \
+	X(RDMA_DEVICE, "rdma_device", "podflame.rdma.device", NULL, LABEL_EVENTS_RDMA,             \
+	  "RDMA device", "name of the RDMA device: mlx5_0")

@@ -28,6 +28,33 @@ static void numbers_become_values(void **state)
 	assert_text(LABEL_GPU_STREAM, 0x7f0000001000, "0x7f0000001000");
 }
 
+static void numbers_of_rdma_become_values(void **state)
+{
+	static const char *const operations[] = {"send",  "write",   "read",	 "atomic",
+						 "other", "receive", "register", "7"};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_SIZE(operations); i++)
+		assert_text(LABEL_RDMA_OPERATION, i, operations[i]);
+	assert_text(LABEL_RDMA_QP_TYPE, 2, "RC");
+	assert_text(LABEL_RDMA_QP_TYPE, 3, "UC");
+	assert_text(LABEL_RDMA_QP_TYPE, 4, "UD");
+	assert_text(LABEL_RDMA_QP_TYPE, 8, "RAW_PACKET");
+	assert_text(LABEL_RDMA_QP_TYPE, 9, "XRC_SEND");
+	assert_text(LABEL_RDMA_QP_TYPE, 10, "XRC_RECV");
+	assert_text(LABEL_RDMA_QP_TYPE, 255, "DRIVER");
+	assert_text(LABEL_RDMA_QP_TYPE, 0, "0");
+	assert_text(LABEL_RDMA_QP_TYPE, 256, "256");
+	assert_text(LABEL_RDMA_QP_TYPE, UINT64_MAX, "18446744073709551615");
+}
+
+static void texts_are_not_made_of_numbers(void **state)
+{
+	(void)state;
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+		assert_int_equal(profile_label_is_text(l), l == LABEL_RDMA_DEVICE);
+}
+
 static void names_are_found(void **state)
 {
 	(void)state;
@@ -127,8 +154,12 @@ static void pprof_has_labels(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(numbers_become_values), cmocka_unit_test(names_are_found),
-		cmocka_unit_test(rows_are_complete),	 cmocka_unit_test(equal_labels_are_one),
+		cmocka_unit_test(numbers_become_values),
+		cmocka_unit_test(names_are_found),
+		cmocka_unit_test(numbers_of_rdma_become_values),
+		cmocka_unit_test(texts_are_not_made_of_numbers),
+		cmocka_unit_test(rows_are_complete),
+		cmocka_unit_test(equal_labels_are_one),
 		cmocka_unit_test(pprof_has_labels),
 	};
 

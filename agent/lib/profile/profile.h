@@ -74,7 +74,9 @@ const struct label_info *profile_label_info(enum profile_label l);
 enum profile_label profile_label_of_tag(const char *tag);
 enum profile_label profile_label_of_attr(const char *attr);
 #define LABEL_TEXT_BYTES 24
-/* Writes the value of a label that the kernel reported as a number. */
+/* Whether the value of the label is a text, and not made of a number. */
+bool profile_label_is_text(enum profile_label l);
+/* Writes the value of a label that is not a text. */
 void profile_label_text(enum profile_label l, uint64_t number, char ret[static LABEL_TEXT_BYTES]);
 
 /*

@@ -9,6 +9,9 @@
 _Static_assert((int)LABEL_GPU_DEVICE == (int)PF_LABEL_GPU_DEVICE, "abi");
 _Static_assert((int)LABEL_GPU_CONTEXT == (int)PF_LABEL_GPU_CONTEXT, "abi");
 _Static_assert((int)LABEL_GPU_STREAM == (int)PF_LABEL_GPU_STREAM, "abi");
+_Static_assert((int)LABEL_RDMA_OPERATION == (int)PF_LABEL_RDMA_OPERATION, "abi");
+_Static_assert((int)LABEL_RDMA_QP_TYPE == (int)PF_LABEL_RDMA_QP_TYPE, "abi");
+_Static_assert((int)LABEL_RDMA_DEVICE == (int)PF_LABEL_RDMA_DEVICE, "abi");
 
 /*
  * Reads the hexadecimal digits that a program wrote as the value of a label. Zero bytes: the
