@@ -50,7 +50,7 @@ help: ## this list
 		Makefile $(wildcard */rules.mk) .ci/rules.mk
 
 # ---- BPF: object -> skeleton -------------------------------------------------
-$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) Makefile
+$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) cuda/podflame_cuda.h Makefile
 	$(call msg,BPF,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.tmp && \

@@ -33,7 +33,9 @@
  */
 #pragma once
 
+#ifndef __bpf__
 #include <stdint.h>
+#endif
 
 #define PODFLAME_CUDA_WORK_MAX 32
 

@@ -104,6 +104,15 @@ static void forget(struct attached *a)
 	mark_from(a, 0);
 }
 
+/* Forgets what the set knows of processes that are not attached. */
+static void forget_detached(struct probe_set_state *s)
+{
+	if (s->ops->forget)
+		s->ops->forget(s);
+	else
+		probes_live_forget(s);
+}
+
 void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 {
 	bool forgets[_PROBES_SET_MAX] = {0};
@@ -114,7 +123,8 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		struct attached *a = items[i];
 
-		forgets[a->set - p->uprobes->sets] |= a->inuse || a->set->ops->ends_read;
+		forgets[a->set - p->uprobes->sets] |=
+			a->inuse || a->set->ops->ends_read || !a->set->object.live;
 		if (a->thread_fd >= 0)
 			close(a->thread_fd);
 		free(a->links);
@@ -122,7 +132,7 @@ void probes_detach_all(struct probes *p, struct attached **items, size_t n)
 	}
 	for (enum probe_set i = 0; i < _PROBES_SET_MAX; i++)
 		if (forgets[i])
-			probes_live_forget(&p->uprobes->sets[i]);
+			forget_detached(&p->uprobes->sets[i]);
 }
 
 struct attached *probes_detach(struct probes *p, struct attached *a)

@@ -134,13 +134,23 @@ static int swap_generation(struct probes *p, uint32_t *ret_old)
 
 /* ---- finishing ---- */
 
+/*
+ * Returns whether samples of the event may refer to stacks of earlier generations. A wait or
+ * memory may live on. A call that allocates memory of a GPU, or posts a request of RDMA, counts
+ * when it returns. The work of a GPU counts when it has ended.
+ */
+static bool counts_later(enum event e)
+{
+	return e == EVENT_OFF_CPU || e == EVENT_HBM_ALLOC || e == EVENT_ON_GPU || e == EVENT_RDMA ||
+	       profile_event_info(e)->snapshot;
+}
+
 static void finish(struct probes *p, struct drain *d)
 {
-	/* a call counts for hbm-alloc when it returns, which may be in a later generation */
-	bool keep = p->events[EVENT_OFF_CPU].hz || p->events[EVENT_HBM_ALLOC].hz;
+	bool keep = false;
 
 	for (enum event e = 0; e < _EVENT_MAX; e++)
-		keep |= profile_event_info(e)->snapshot && p->events[e].hz;
+		keep |= counts_later(e) && p->events[e].hz;
 
 	/*
 	 * Duplicates: the kernel sends a record again if its cache has lost the hash of the record.

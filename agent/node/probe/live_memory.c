@@ -222,7 +222,8 @@ void probes_live_forget(struct probe_set_state *set)
 	struct sorting s = {.set = set};
 
 	pthread_mutex_lock(&set->lock);
-	sort_out(&s);
+	if (set->object.live)
+		sort_out(&s);
 	forget_pending(set);
 	pthread_mutex_unlock(&set->lock);
 }

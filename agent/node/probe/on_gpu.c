@@ -39,6 +39,16 @@ const struct set_ops probes_gpu_set = {
 	.live_needs = never,
 };
 
+/* ---- the library's status ---- */
+
+int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_status *ret)
+{
+	(void)p;
+	(void)id;
+	(void)ret;
+	return -ENOENT;
+}
+
 /* ---- the event ---- */
 
 static unsigned rate(const struct probes *p)

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "cuda/podflame_cuda.h"
 #include "node/proc/proc.h"
 #include "node/sample/sample.h"
 
@@ -205,6 +206,21 @@ void probes_attach_no_more(struct probes *p);
  * was made just now.
  */
 void probes_live_ask(struct probes *p);
+
+/* ---- what the library that reports the work of GPUs says of itself ---- */
+struct on_gpu_status {
+	/* CLOCK_BOOTTIME of the library's last report of its status; 0: there was none yet */
+	uint64_t told_ns;
+	/* The process has parcagpu's library, which reports no status. */
+	bool parcagpu;
+	/* as the process has written it, so any member may have any value */
+	struct podflame_cuda_status library;
+};
+/*
+ * Returns what the library in an attached process has said of itself. Any thread. -ENOENT: nothing
+ * yet, or the process is not attached in PROBES_GPU. -errno: the kernel's map cannot be read.
+ */
+int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_status *ret);
 
 /* ---- what events cost: bpf/abi.h, struct pf_usage; (os) ---- */
 struct probe_usage {

@@ -58,7 +58,11 @@ struct set_object {
 	 * for links of many places, and for UPROBE_SINGLE. NULL: the set has no such program.
 	 */
 	struct bpf_program *of_many[_PROGRAM_MAX], *of_one[_PROGRAM_MAX];
-	struct bpf_map *procs, *pending, *live, *live_stats; /* see struct pf_mem_proc and below */
+	/*
+	 * See struct pf_mem_proc and below. A set without a live event has no live and no
+	 * live_stats. NULL: the set has no such map.
+	 */
+	struct bpf_map *procs, *pending, *live, *live_stats;
 };
 
 struct probe_set_state;
@@ -89,6 +93,11 @@ struct set_ops {
 	 * events; NULL: all are.
 	 */
 	bool (*return_probed)(const struct pf_pending *call, unsigned event_mask);
+	/*
+	 * Forgets what the set knows of processes that are not attached; NULL: probes_live_forget()
+	 * does.
+	 */
+	void (*forget)(struct probe_set_state *s);
 	/*
 	 * The functions for memory that ends without a call that frees it; NULL: the set has no
 	 * such memory. ends_read() is called before the map of living memory is read, and
