@@ -34,6 +34,7 @@ static const struct tag_info table[] = {
 	TEXT("pod_group", "workload that owns the pod"),
 	TEXT("pod_group_type", "kind of the workload: Deployment, StatefulSet, ..."),
 	TEXT("pod", "pod"),
+	TEXT("pod_gpu", "GPU resource that the pod requests: nvidia.com/gpu, ..."),
 	TEXT("container", "container name"),
 	TEXT("container_id", "container id"),
 	TEXT("image", "container image"),

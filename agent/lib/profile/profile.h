@@ -243,8 +243,8 @@ struct profile {
 	uint32_t process_id;
 	uint64_t process_start_ns;	/* wall time; 0: not known */
 	/*
-	 * pod_cluster, pod_ns, pod, pod_node, pod_group, pod_group_type, container, container_id,
-	 * image, container_pid, k8s.label.X
+	 * pod_cluster, pod_ns, pod, pod_node, pod_group, pod_group_type, pod_gpu, container,
+	 * container_id, image, container_pid, k8s.label.X
 	 */
 	struct tags tags;
 	struct profile_sample *samples;

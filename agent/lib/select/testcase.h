@@ -97,13 +97,16 @@ static void add_container(json_t *pod, const json_t *in, const char *pod_name)
 	unsigned t = 0;
 
 	if (json_is_object(in))
-		only_keys(in, "name type id image state", "container");
+		only_keys(in, "name type id image state limits", "container");
 	while (t < ARRAY_SIZE(types) && !streq(types[t], type))
 		t++;
 	if (t == ARRAY_SIZE(types))
 		fail_msg("container type %s", type);
 	if (t == 2)
 		json_object_set_new(spec, "restartPolicy", json_string("Always"));
+	if (json_object_get(in, "limits"))
+		json_object_set_new(spec, "resources",
+				    json_pack("{s:O}", "limits", json_object_get(in, "limits")));
 	json_array_append_new(json_at(pod, "spec")
 				      ? json_object_get(json_object_get(pod, "spec"), spec_lists[t])
 				      : NULL,

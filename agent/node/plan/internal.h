@@ -12,6 +12,7 @@
 #define PLAN_MAX_TARGETS    4096
 #define PLAN_MAX_PODS	    2000 /* of one node; the kubelet's own default is 110 */
 #define PLAN_MAX_CONTAINERS 256	 /* of one pod */
+#define PLAN_MAX_GPU_NAMES  8	 /* of one pod */
 
 /* ---- fields.c: the spec's fields, equal to crds/ (crd_test.c compares them) ---- */
 enum field_type {
@@ -34,7 +35,7 @@ enum field_format {
 struct field {
 	const char *path; /* path below spec: "containers.include[]", "podSelector.matchLabels{}" */
 	enum field_type type;
-	bool required;	 /* an object that may have this field must have it */
+	bool required; /* an object that may have this field must have it */
 	/*
 	 * limits of a number, of the length of a string, or of the number of members; max 0: no
 	 * limit
@@ -112,7 +113,7 @@ void plan_target_decode(const json_t *obj, struct target *ret);
 void plan_target_done(struct target *t);
 void plan_target_builtin(const struct plan_settings *s, struct target *ret);
 bool plan_target_wants_container(const struct target *t, const char *name,
-			       enum container_type type);
+				 enum container_type type);
 
 /* ---- too_many_targets.c ---- */
 /* If there are more than PLAN_MAX_TARGETS targets, refuses the ones beyond this limit. */
@@ -130,7 +131,7 @@ void plan_cache_sweep(struct plan_cache *c);
 struct container_view {
 	/* id: without a prefix like "containerd://"; NULL: the container has not started */
 	const char *name, *image, *id;
-	const char *waiting;	       /* why the container waits; NULL: it does not wait */
+	const char *waiting; /* why the container waits; NULL: it does not wait */
 	enum container_type type;
 	bool ended, bad_id;
 };

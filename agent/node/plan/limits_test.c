@@ -62,6 +62,15 @@ static const struct plan_reason *reason(const struct plan_target *t, const char 
 	return NULL;
 }
 
+static const char *tag_of(const struct tags *t, const char *key)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (streq(t->items[i].key, key))
+			return t->items[i].value;
+	fail_msg("no tag %s", key);
+	return NULL;
+}
+
 static void test_pods(void **state)
 {
 	static json_t *pods[PLAN_MAX_PODS + 3];
@@ -76,6 +85,24 @@ static void test_pods(void **state)
 	assert_string_equal(p->pods[0].uid, "p00000");
 	assert_int_equal(p->targets[0].pods_matched, PLAN_MAX_PODS + 3);
 	assert_int_equal(reason(&p->targets[0], "TooManyPods")->n_pods, 3);
+	plan_free(p);
+}
+
+static void test_gpu_names(void **state)
+{
+	json_t *one = pod(0, 1), *t = target(0), *limits = json_object();
+	struct plan *p;
+
+	(void)state;
+	for (char name[] = "1.example.com/gpu"; *name <= '9'; (*name)++)
+		json_object_set_new(limits, name, json_string("1"));
+	json_object_set_new(json_array_get(json_at(one, "spec.containers"), 0), "resources",
+			    json_pack("{s:o}", "limits", limits));
+	p = build(&t, 1, &one, 1);
+	assert_string_equal(tag_of(&p->pods[0].tags, "pod_gpu"),
+			    "1.example.com/gpu,2.example.com/gpu,3.example.com/gpu,"
+			    "4.example.com/gpu,5.example.com/gpu,6.example.com/gpu,"
+			    "7.example.com/gpu,8.example.com/gpu,...");
 	plan_free(p);
 }
 
@@ -350,6 +377,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pods),
+		cmocka_unit_test(test_gpu_names),
 		cmocka_unit_test(test_targets),
 		cmocka_unit_test(test_a_target_is_decoded_once),
 		cmocka_unit_test(test_targets_are_refused_fairly),

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decodes a pod for the plan: its containers with their types and ids, its workload, and the uid in
- * the path of its cgroup. Pure.
+ * Decodes a pod for the plan: its containers with their types and ids, its workload, the GPUs that
+ * it requests, and the uid in the path of its cgroup. Pure.
  */
 #include "node/plan/internal.h"
 
+#include <fnmatch.h>
 #include <stdlib.h>
 
 #define CONFIG_HASH   "kubernetes.io/config.hash"
@@ -127,6 +128,69 @@ static void set_workload(const json_t *obj, struct pod_view *p)
 	plan_tags_set(&p->tags, "pod_group_type", kind);
 }
 
+/* ---- GPUs ---- */
+
+static const char *const container_lists[] = {"initContainers", "containers",
+					      "ephemeralContainers"};
+
+/* The extended resources that are GPUs, by the names that their device plugins give them. */
+static const char *const gpu_resources[] = {
+	"*/gpu",	    /* of NVIDIA, AMD, ... */
+	"*/gpu.shared",	    /* a GPU that several containers share */
+	"*/vgpu",	    /* a part of a GPU, divided by software */
+	"nvidia.com/mig-*", /* a part of a GPU, divided by the GPU */
+	"gpu.intel.com/i915",
+	"gpu.intel.com/xe",
+};
+
+static bool is_gpu(const char *resource)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(gpu_resources); i++)
+		if (fnmatch(gpu_resources[i], resource, 0) == 0)
+			return true;
+	return false;
+}
+
+/*
+ * Adds the GPU resources of a container to a sorted set. A container can request an extended
+ * resource only if it has a limit of the same quantity, which the API server writes as text.
+ */
+static void add_gpus(const json_t *container, struct tags *names)
+{
+	const json_t *limits = json_at(container, "resources.limits"), *quantity;
+	const char *resource;
+
+	json_object_foreach ((json_t *)limits, resource, quantity) {
+		const char *n = json_string_value(quantity);
+
+		if (n && !streq(n, "0") && is_gpu(resource) && names->n <= PLAN_MAX_GPU_NAMES)
+			plan_tags_set(names, resource, n);
+	}
+}
+
+/* Sets the tag pod_gpu: the names of all GPU resources that containers of the pod request. */
+static void set_gpu(const json_t *obj, struct pod_view *p)
+{
+	_cleanup_free_ char *value = NULL;
+	_cleanup_buf_ struct buf text;
+	struct tags names = {};
+	const json_t *c;
+	size_t k;
+
+	buf_init(&text, 4096);
+	for (size_t i = 0; i < ARRAY_SIZE(container_lists); i++)
+		json_array_foreach (json_object_get(json_at(obj, "spec"), container_lists[i]), k, c)
+			add_gpus(c, &names);
+	for (size_t i = 0; i < names.n; i++)
+		buf_printf(&text, "%s%s", i ? "," : "",
+			   i < PLAN_MAX_GPU_NAMES ? names.items[i].key : "...");
+	value = buf_steal(&text);
+	plan_tags_set(&p->tags, "pod_gpu", value);
+	plan_tags_done(&names);
+}
+
+/* ---- tags ---- */
+
 static void set_tags(const json_t *obj, const struct plan_settings *s, struct pod_view *p)
 {
 	plan_tags_set(&p->tags, "pod_cluster", s->cluster_name);
@@ -134,6 +198,7 @@ static void set_tags(const json_t *obj, const struct plan_settings *s, struct po
 	plan_tags_set(&p->tags, "pod", p->name);
 	plan_tags_set(&p->tags, "pod_node", s->node_name);
 	set_workload(obj, p);
+	set_gpu(obj, p);
 	/*
 	 * the pod has only this container, so samples of the pod belong to it even before its id is
 	 * known
@@ -209,13 +274,27 @@ static void trim_state(json_t *status)
 	json_keep(state, "terminated", "");
 }
 
+/* Makes a new object, because an object from which members are removed keeps its large table. */
+static void trim_resources(json_t *container)
+{
+	json_t *limits = json_object_get(json_object_get(container, "resources"), "limits");
+	json_t *gpus = json_object(), *quantity;
+	const char *resource;
+
+	json_object_foreach (limits, resource, quantity)
+		if (is_gpu(resource))
+			json_object_set(gpus, resource, quantity);
+	json_object_del(container, "resources");
+	if (json_object_size(gpus))
+		json_object_set_new(container, "resources", json_pack("{s:O}", "limits", gpus));
+	json_decref(gpus);
+}
+
 void plan_trim_pod(json_t *pod)
 {
-	static const char *const containers[] = {"initContainers", "containers",
-						 "ephemeralContainers"};
 	static const char *const statuses[] = {"initContainerStatuses", "containerStatuses",
 					       "ephemeralContainerStatuses"};
-	json_t *metadata, *spec, *status, *st;
+	json_t *metadata, *spec, *status, *c, *st;
 	size_t k;
 
 	json_keep(pod, "metadata",
@@ -228,8 +307,10 @@ void plan_trim_pod(json_t *pod)
 	status = json_object_get(pod, "status");
 	json_keep(metadata, "annotations", ANNOTATIONS);
 	json_keep(metadata, "ownerReferences", "kind name controller");
-	for (size_t i = 0; i < ARRAY_SIZE(containers); i++) {
-		json_keep(spec, containers[i], "name image restartPolicy");
+	for (size_t i = 0; i < ARRAY_SIZE(container_lists); i++) {
+		json_keep(spec, container_lists[i], "name image restartPolicy resources");
+		json_array_foreach (json_object_get(spec, container_lists[i]), k, c)
+			trim_resources(c);
 		json_keep(status, statuses[i], "name image containerID state");
 		json_array_foreach (json_object_get(status, statuses[i]), k, st)
 			trim_state(st);
