@@ -215,12 +215,14 @@ void cli_record_parse(int argc, char **argv, struct record_options *ret)
 		"profile its children. --cgroup profiles all processes in the cgroup and below it, "
 		"also in cgroups that are made later.\n\n"
 		"A line of a .folded file is PROCESS;THREAD;FRAME;... and a number. The number is "
-		"in samples for on-cpu, in microseconds for off-cpu, in allocated bytes for "
-		"mem-alloc and hbm-alloc, and for mem-inuse and hbm-inuse in bytes that are still "
-		"allocated at the end. A .pb.gz file has the samples and the unit of the "
-		"event.\n\nThe memory events (mem-...) put probes on the allocator of the process, "
-		"and those of GPU memory (hbm-...) on its CUDA driver. Each call of these then "
-		"takes about a microsecond more; `record` has no limit for that.",
+		"in samples for on-cpu, in microseconds for off-cpu and on-gpu, in allocated bytes "
+		"for mem-alloc and hbm-alloc, for mem-inuse and hbm-inuse in bytes that are still "
+		"allocated at the end, and in posted bytes for rdma. A .pb.gz file has the samples "
+		"and the unit of the event.\n\nThe memory events (mem-...) put probes on the "
+		"allocator of the process, those of GPU memory (hbm-...) on its CUDA driver, "
+		"on-gpu on libpodflame-cuda.so, and rdma on libibverbs and the driver of the "
+		"device. Each call of these then takes about a microsecond more; `record` has no "
+		"limit for that.",
 		NULL,
 		cli_event_help,
 		NULL};

@@ -307,9 +307,9 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "--duration: must be longer than 0", "-d", "0");
 	REFUSED(0, "what to measure: on-cpu, off-cpu", "--help");
 	REFUSED(2,
-		"--event: 'on-gpu' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse, hbm-alloc, "
-		"hbm-inuse",
-		"-e", "on-gpu");
+		"--event: 'on-disk' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse, "
+		"hbm-alloc, hbm-inuse, on-gpu, rdma",
+		"-e", "on-disk");
 	REFUSED(2, "--min-block: '2s' is not a time from 1 us to 1 s", "-b", "2s");
 	REFUSED(2, "--max-block: '2h' is not a time from 1000 us to 3600 s", "-B", "2h");
 	REFUSED(2, "--sample-bytes: '0' is not a number from 1 to 2147483648", "-s", "0");

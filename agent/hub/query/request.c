@@ -34,8 +34,6 @@ static const struct request_field {
 
 /* Events that only DeepFlow has. They are no error, but match nothing. */
 static const char *const other_events[] = {
-	"on-gpu",
-	"rdma",
 	"cpu",
 	"itimer",
 	"wall",

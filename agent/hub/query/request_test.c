@@ -90,9 +90,9 @@ static void nothing_to_find_is_said(void **state)
 	static const struct {
 		const char *body, *note;
 	} cases[] = {
-		{"{\"profile_event_type\":\"on-gpu\",\"profile_language_type\":\"eBPF\","
+		{"{\"profile_event_type\":\"wall\",\"profile_language_type\":\"eBPF\","
 		 "\"time_start\":1,\"time_end\":2}",
-		 "on-gpu is not recorded"},
+		 "wall is not recorded"},
 		{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"Java\","
 		 "\"time_start\":1,\"time_end\":2}",
 		 "only eBPF is recorded"},
@@ -184,7 +184,7 @@ static const struct {
 	 "\"time_end\":5}",
 	 400, "INVALID_POST_DATA",
 	 "'nonsense' is not known; known: on-cpu, off-cpu, mem-alloc, mem-inuse, hbm-alloc, "
-	 "hbm-inuse"},
+	 "hbm-inuse, on-gpu, rdma"},
 	{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":9,"
 	 "\"time_end\":5}",
 	 400, "INVALID_POST_DATA", "time_end is before time_start"},

@@ -202,8 +202,9 @@ static const struct group *blocking(const struct status_sum *s)
 /* The reason why no node provides an event; NULL: none. Nodes may still provide other events. */
 static const struct group *refused_event(const struct status_sum *s)
 {
-	static const enum reason reasons[] = {REASON_OVER_BUDGET, REASON_EVENT_UNSUPPORTED,
-					      REASON_MEMORY_NOT_SEEN, REASON_GPU_MEMORY_NOT_SEEN};
+	static const enum reason reasons[] = {REASON_OVER_BUDGET,     REASON_EVENT_UNSUPPORTED,
+					      REASON_MEMORY_NOT_SEEN, REASON_GPU_MEMORY_NOT_SEEN,
+					      REASON_ON_GPU_NOT_SEEN, REASON_RDMA_NOT_SEEN};
 
 	for (size_t i = 0; i < s->n_groups; i++)
 		for (size_t k = 0; k < ARRAY_SIZE(reasons); k++)

@@ -178,7 +178,7 @@ static const struct {
 	{"probes_sites_refused_total", "Places that the kernel refused to probe."},
 	{"probes_spans_coarse_total", "Spans whose cost is known only roughly."},
 	{"probes_spans_seconds_total", "Time that uprobes were attached for a span."},
-	{"probes_spans_total", "Spans of time in which the agent took mem-alloc or hbm-alloc."},
+	{"probes_spans_total", "Spans of time in which the agent took an event of uprobes."},
 	{"probes_stalls_total",
 	 "Times that the agent detached uprobes because they delayed a process "
 	 "for too long."},

@@ -449,6 +449,8 @@ static void test_types_of_events(void **state)
 		[EVENT_MEM_INUSE] = {"mem_inuse", "bytes"},
 		[EVENT_HBM_ALLOC] = {"hbm_alloc", "bytes"},
 		[EVENT_HBM_INUSE] = {"hbm_inuse", "bytes"},
+		[EVENT_ON_GPU] = {"on_gpu", "microseconds"},
+		[EVENT_RDMA] = {"rdma", "bytes"},
 	};
 
 	assert_int_equal(ARRAY_SIZE(want), _EVENT_MAX);

@@ -248,9 +248,8 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.meaning = "All of an event would cost a container more than "
 				   "`limits.overheadPercent`. The agent takes a part, chosen at "
 				   "random, that stands for the rest: of off-cpu some of the "
-				   "waits, of mem-alloc and hbm-alloc short spans of time (\"2 % "
-				   "duty\"). "
-				   "Profiles give the share and the error.",
+				   "waits, of mem-alloc, hbm-alloc, on-gpu and rdma spans of time "
+				   "(\"2 % duty\"). Profiles give the share and the error.",
 			.advice = "Raise the limit, if the error is too large.",
 		},
 	[REASON_RATE_LOWERED] =
@@ -286,6 +285,33 @@ static const struct reason_info reasons[_REASON_MAX] = {
 				   "probe, the driver's functions that allocate. The message says "
 				   "which.",
 			.advice = "docs/gpu-memory.md",
+		},
+	[REASON_ON_GPU_NOT_SEEN] =
+		{
+			.name = "OnGpuNotSeen",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_POD_OWNER,
+			.meaning = "Not all work of a container on GPUs is in its profiles. Either "
+				   "no process of the container has loaded a CUDA driver "
+				   "(`libcuda.so.1`), or a process has the driver and not the "
+				   "library that reports its work (`libpodflame-cuda.so`). Or the "
+				   "library cannot report: it found no libcupti, CUPTI is too old, "
+				   "or another profiler has it. The message says which.",
+			.advice = "docs/gpu.md",
+		},
+	[REASON_RDMA_NOT_SEEN] =
+		{
+			.name = "RdmaNotSeen",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_POD_OWNER,
+			.meaning =
+				"Not all that a container posts to RDMA devices is in its "
+				"profiles. Either no process of the container has loaded "
+				"`libibverbs.so.1`. Or the agent does not know the functions of "
+				"the device's driver that post, because a process made its queue "
+				"pairs before the agent probed it. Or the agent could not probe "
+				"these functions. The message says which.",
+			.advice = "docs/rdma.md",
 		},
 	[REASON_PROCESS_UNREADABLE] =
 		{

@@ -36,9 +36,19 @@ static const char *not_probed(const struct tracked *t)
 	return t->probed[PROBES_MEMORY].problem;
 }
 
-static const char *gpu_not_probed(const struct tracked *t)
+static const char *gpu_memory_not_probed(const struct tracked *t)
 {
 	return t->probed[PROBES_GPU_MEMORY].problem;
+}
+
+static const char *gpu_not_probed(const struct tracked *t)
+{
+	return t->probed[PROBES_GPU].problem;
+}
+
+static const char *rdma_not_probed(const struct tracked *t)
+{
+	return t->probed[PROBES_RDMA].problem;
 }
 
 static const char *not_seen(const struct tracked *t)
@@ -51,6 +61,16 @@ static void without_driver(const struct follow *f, struct problem_list *now)
 	follow_lacking_tell(f, PROBES_GPU_MEMORY, now);
 }
 
+static void without_cuda_library(const struct follow *f, struct problem_list *now)
+{
+	follow_lacking_tell(f, PROBES_GPU, now);
+}
+
+static void without_verbs(const struct follow *f, struct problem_list *now)
+{
+	follow_lacking_tell(f, PROBES_RDMA, now);
+}
+
 static const struct {
 	enum reason reason;
 	problem_of *texts[2];
@@ -61,7 +81,9 @@ static const struct {
 	{REASON_RUNTIME_NOT_NAMED, {not_named}, NULL},
 	{REASON_JAVA_ATTACH_FAILED, {not_attached}, NULL},
 	{REASON_MEMORY_NOT_SEEN, {not_probed, not_seen}, NULL},
-	{REASON_GPU_MEMORY_NOT_SEEN, {gpu_not_probed}, without_driver},
+	{REASON_GPU_MEMORY_NOT_SEEN, {gpu_memory_not_probed}, without_driver},
+	{REASON_ON_GPU_NOT_SEEN, {gpu_not_probed}, without_cuda_library},
+	{REASON_RDMA_NOT_SEEN, {rdma_not_probed}, without_verbs},
 };
 
 struct process_problems {

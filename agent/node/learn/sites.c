@@ -88,6 +88,8 @@ const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s)
 {
 	static const char *const needed[_PROBES_SET_MAX] = {
 		[PROBES_GPU_MEMORY] = "a CUDA driver (libcuda.so.1)",
+		[PROBES_GPU] = "the library that reports work of GPUs (libpodflame-cuda.so)",
+		[PROBES_RDMA] = "libibverbs (libibverbs.so.1)",
 	};
 
 	return s->n || *s->problem ? NULL : needed[set];

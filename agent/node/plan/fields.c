@@ -47,6 +47,8 @@ static const struct field fields[] = {
 	F("events.memInuse.sampleBytes", INT, .min = 1, .max = 1 << 30, .def = "524288"),
 	F("events.hbmAlloc", OBJECT),
 	F("events.hbmInuse", OBJECT),
+	F("events.onGpu", OBJECT),
+	F("events.rdma", OBJECT),
 	F("podLabelTags", ARRAY, .max = 16),
 	F("podLabelTags[]", STRING, .min = 1, .max = 317, .format = FORMAT_LABEL_KEY),
 	F("stopAfter", STRING, .min = 2, .max = 16, .format = FORMAT_DURATION),
