@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-headers_test.py [DIRECTORY...]: compares the numbers, layouts and ids of calls in cuda/cupti.h and
-cuda/cupti.c with NVIDIA's own headers, of CUPTI 11.8, 12.9 and 13.5. It takes the headers from
-Python packages, into a folder that is gone afterwards, or from the directories that are named
-(each with the headers of one version somewhere below it). Part of `make test-long`.
+headers_test.py [DIRECTORY...]: compares the numbers, layouts and ids of calls in cuda/cupti.h,
+cuda/cupti.c and the stand-ins of e2e/gpu with NVIDIA's own headers, of CUPTI 11.8, 12.9 and 13.5.
+It takes the headers from Python packages, into a folder that is gone afterwards, or from the
+directories that are named (each with the headers of one version somewhere below it). Part of `make
+test-long`.
 """
 import glob
 import os
@@ -128,6 +129,20 @@ def wrong_calls(directory):
                 yield f"{name} ({domain} {i}) is {have} here, {kind_of(name)} there"
 
 
+def wrong_standins(directory):
+    """Calls of e2e/gpu that report another function's id."""
+    for domain, folder in (("driver", "driver"), ("runtime", "cudart")):
+        text = open(f"{directory}/cupti_{domain}_cbid.h").read()
+        theirs = {re.sub(r"_v\d{4,}$", "", name): i
+                  for name, i in re.findall(r"_TRACE_CBID_(\w+)\s*=\s*(\d+)", text)}
+        for path in glob.glob(f"{here}/../e2e/gpu/{folder}/*.c"):
+            for function in open(path).read().split("\n}\n"):
+                name = re.findall(r"^(?:CUresult|cudaError_t) (cu\w+)\(", function, re.M)
+                i = re.search(r"CALL_OF_API\((\d+)", function)
+                if name and i and theirs.get(name[-1]) != i[1]:
+                    yield f"{name[-1]} is {i[1]} in {path}, {theirs.get(name[-1])} there"
+
+
 def check(directory, work):
     """The differences, a line each."""
     cupti = os.path.dirname(glob.glob(f"{directory}/**/cupti_activity.h", recursive=True)[0])
@@ -140,7 +155,7 @@ def check(directory, work):
                     f"-I{here}/..", f"{work}/check.c", f"{here}/cupti.c", "-o", f"{work}/check"],
                    check=True)
     out = subprocess.run([f"{work}/check"], capture_output=True, text=True).stdout
-    return out.splitlines() + list(wrong_calls(cupti))
+    return out.splitlines() + list(wrong_calls(cupti)) + list(wrong_standins(cupti))
 
 
 def main():

@@ -5,9 +5,10 @@
  * beside the stand-in libcudart.
  */
 #include "podflame_cuda.h"
-#include "standin.h"
+#include "testcalls.h"
 #include "testprobes.h"
 
+#include "e2e/gpu/standin_cupti.h"
 #include "lib/base/testprogram.h"
 
 #include <dirent.h>
@@ -132,12 +133,22 @@ static void flush(void)
 	assert_int_equal(flush_all(1), 0);
 }
 
-/* Loads and initializes the library, as cuInit() does. */
+/* The path of a stand-in in e2e/gpu's folder of the same build. */
+static char *standin_path(const char *name)
+{
+	int n = (int)(strrchr(library, '/') + 1 - library);
+
+	return xasprintf("%.*s../gpu/%s", n, library, name);
+}
+
+/* Loads and initializes the library, as cuInit() does in a program that uses the runtime. */
 static void load(void)
 {
+	_cleanup_free_ char *runtime = standin_path("libcudart.so.12");
 	struct link_map *map;
 	int (*initialize)(void);
 
+	assert_non_null(dlopen(runtime, RTLD_NOW));
 	handle = dlopen(library, RTLD_NOW);
 	assert_non_null(handle);
 	dlinfo(handle, RTLD_DI_LINKMAP, &map);
@@ -163,14 +174,13 @@ static void launch(uint32_t stream)
 				    .context = stream % 4 + 1,
 				    .stream = stream};
 
-	standin_run(&(struct standin_call){.runtime = true,
-					   .runtime_id = cudaLaunchKernel,
-					   .driver_id = cuLaunchKernel,
-					   .function = "cudaLaunchKernel",
-					   .kernel = "kernel",
-					   .context = stream % 4 + 1,
-					   .work = &work,
-					   .n_work = 1});
+	run_call(&(struct test_call){.runtime_id = cudaLaunchKernel,
+				     .driver_id = cuLaunchKernel,
+				     .function = "cudaLaunchKernel",
+				     .kernel = "kernel",
+				     .context = stream % 4 + 1,
+				     .work = &work,
+				     .n_work = 1});
 }
 
 static void pause_ms(long ms)
@@ -481,8 +491,7 @@ static void is_loaded_by(const char *driver)
 
 static void the_driver_loads_it_at_cuinit(void **state)
 {
-	int n = (int)(strrchr(library, '/') + 1 - library);
-	_cleanup_free_ char *driver = xasprintf("%.*s../gpu/push/libcuda.so.1", n, library);
+	_cleanup_free_ char *driver = standin_path("push/libcuda.so.1");
 
 	is_loaded_by(driver);
 	(void)state;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# libpodflame-cuda.so, which the CUDA driver loads into a program: docs/gpu.md. Its tests have a
-# CUPTI and a CUDA of their own.
-CUDA_SRC := $(filter-out %_test.c cuda/standin_%,$(wildcard cuda/*.c))
+# libpodflame-cuda.so, which the CUDA driver loads into a program: docs/gpu.md. Its tests use the
+# stand-ins of e2e/gpu.
+CUDA_SRC := $(filter-out %_test.c,$(wildcard cuda/*.c))
 CUDA_TESTS := $(wildcard cuda/*_test.c)
 CUDA_TESTBIN := $(CUDA_TESTS:%.c=$(BUILD)/%)
 CUDA_LIB := $(BUILD)/cuda/libpodflame-cuda.so
-STANDIN := $(BUILD)/cuda/standin
+CUDA_STANDINS := $(addprefix $(BUILD)/gpu/,push/libcuda.so.1 libcupti.so.12 libcudart.so.12)
 CUDA_CFLAGS = $(CFLAGS) -fPIC -fvisibility=hidden
 
 # libpthread and libdl: cuda/glibc.h
@@ -15,15 +15,6 @@ $(CUDA_LIB): $(CUDA_SRC) $(wildcard cuda/*.h) cuda/rules.mk
 	$(Q)$(CC) $(CUDA_CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete,-z,now,-soname,$(@F) \
 		$(CUDA_SRC) -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -o $@
 
-# The stand-ins lie beside each other, as the libraries of a toolkit do.
-$(STANDIN)/libcudart.so.12: cuda/standin_cudart.c cuda/standin.h cuda/rules.mk
-	$(call msg,LINK,$@)
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -fPIC $(LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
-$(STANDIN)/libcupti.so.12: cuda/standin_cupti.c $(STANDIN)/libcudart.so.12
-	$(call msg,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) -fPIC $(LDFLAGS) -shared -Wl,-soname,$(@F),-rpath,'$$ORIGIN' $^ -o $@
-
 # A test has those of the library's objects that it uses. libcupti is loaded where a test names it.
 CUDA_OBJ := $(CUDA_SRC:%.c=$(BUILD)/%.o)
 -include $(CUDA_OBJ:.o=.d) $(CUDA_TESTBIN:=.d)
@@ -31,12 +22,11 @@ $(BUILD)/cuda/objects.a: $(CUDA_OBJ)
 	$(call msg,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 $(BUILD)/cuda/%_test: $(BUILD)/cuda/%_test.o $(BUILD)/cuda/objects.a $(TESTLIMIT) \
-		$(BUILD)/libpodflame.a $(CUDA_LIB) $(STANDIN)/libcupti.so.12 \
-		$(BUILD)/gpu/push/libcuda.so.1
+		$(BUILD)/libpodflame.a $(CUDA_LIB) $(CUDA_STANDINS)
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(BUILD)/cuda/objects.a $(TESTLIMIT) \
-		$(BUILD)/libpodflame.a -Wl,--as-needed $(STANDIN)/libcudart.so.12 \
-		$(STANDIN)/libcupti.so.12 -Wl,-rpath,'$$ORIGIN/standin' -lcmocka $(LDLIBS) -o $@
+		$(BUILD)/libpodflame.a -Wl,--as-needed $(CUDA_STANDINS) \
+		-Wl,-rpath,'$$ORIGIN/../gpu:$$ORIGIN/../gpu/push' -lcmocka $(LDLIBS) -o $@
 
 unit test-now: $(CUDA_TESTBIN)
 BESIDE += $(CUDA_TESTBIN)

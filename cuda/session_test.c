@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tests what the probes report to a profiler, with the stand-ins of standin.h: each duration, name
+ * Tests what the probes report to a profiler, with the stand-ins of e2e/gpu: each duration, name
  * and count is known. The test itself makes the steps of the library's thread.
  */
 #include "session.h"
 #include "clock.h"
 #include "probes.h"
 #include "sampling.h"
-#include "standin.h"
+#include "testcalls.h"
 #include "testprobes.h"
 #include "work.h"
 
+#include "e2e/gpu/standin_cupti.h"
 #include "lib/base/testprogram.h"
 
 #include <math.h>
@@ -62,14 +63,13 @@ static uint32_t launch(const char *kernel, uint64_t ns)
 {
 	struct standin_work work = {STANDIN_KERNEL, kernel, .ns = ns, .context = 1, .stream = 7};
 
-	return standin_run(&(struct standin_call){.runtime = true,
-						  .runtime_id = cudaLaunchKernel,
-						  .driver_id = cuLaunchKernel,
-						  .function = "cudaLaunchKernel",
-						  .kernel = kernel,
-						  .context = 1,
-						  .work = &work,
-						  .n_work = 1});
+	return run_call(&(struct test_call){.runtime_id = cudaLaunchKernel,
+					    .driver_id = cuLaunchKernel,
+					    .function = "cudaLaunchKernel",
+					    .kernel = kernel,
+					    .context = 1,
+					    .work = &work,
+					    .n_work = 1});
 }
 
 /* Detaches all profilers, and makes the call of CUDA that removes CUPTI. */
@@ -139,11 +139,11 @@ static void a_call_of_the_driver_alone_is_told(void **unused)
 	uint32_t correlation;
 
 	step();
-	correlation = standin_run(&(struct standin_call){.driver_id = cuLaunchKernel,
-							 .function = "cuLaunchKernel",
-							 .kernel = "k",
-							 .work = &work,
-							 .n_work = 1});
+	correlation = run_call(&(struct test_call){.driver_id = cuLaunchKernel,
+						   .function = "cuLaunchKernel",
+						   .kernel = "k",
+						   .work = &work,
+						   .n_work = 1});
 	step();
 	assert_int_equal(seen.n_launches, 1);
 	assert_string_equal(seen.launches[0].function, "cuLaunchKernel");
@@ -154,9 +154,10 @@ static void a_call_of_the_driver_alone_is_told(void **unused)
 static void copies_and_sets_have_bytes_device_and_stream(void **unused)
 {
 	static const struct standin_work works[] = {
-		{STANDIN_COPY, NULL, .ns = 10, .n_bytes = 4096, .device = 0, .stream = 1},
-		{STANDIN_PEER_COPY, NULL, .ns = 20, .n_bytes = 1ULL << 33, .device = 3,
-		 .stream = 2},
+		{STANDIN_COPY, NULL, .ns = 10, .n_bytes = 4096, .device = 0, .stream = 1,
+		 .copy_kind = 1},
+		{STANDIN_PEER_COPY, NULL, .ns = 20, .n_bytes = 1ULL << 33, .device = 3, .stream = 2,
+		 .copy_kind = 10},
 		{STANDIN_SET, NULL, .ns = 30, .n_bytes = 100, .device = 1, .stream = 3},
 	};
 	static const struct {
@@ -167,7 +168,7 @@ static void copies_and_sets_have_bytes_device_and_stream(void **unused)
 
 	step();
 	for (int i = 0; i < 3; i++)
-		standin_run(&(struct standin_call){
+		run_call(&(struct test_call){
 			.driver_id = want[i].id, .function = "f", .work = &works[i], .n_work = 1});
 	step();
 	assert_int_equal(seen.n_launches, 3);
@@ -190,12 +191,11 @@ static void copies_and_sets_have_bytes_device_and_stream(void **unused)
 static void a_graph_has_one_launch_and_much_work(void **unused)
 {
 	struct standin_work works[200];
-	struct standin_call call = {.runtime = true,
-				    .runtime_id = cudaGraphLaunch,
-				    .driver_id = cuGraphLaunch,
-				    .function = "cudaGraphLaunch",
-				    .work = works,
-				    .n_work = ARRAY_SIZE(works)};
+	struct test_call call = {.runtime_id = cudaGraphLaunch,
+				 .driver_id = cuGraphLaunch,
+				 .function = "cudaGraphLaunch",
+				 .work = works,
+				 .n_work = ARRAY_SIZE(works)};
 	uint64_t sum = 0;
 	uint32_t correlation;
 
@@ -203,7 +203,7 @@ static void a_graph_has_one_launch_and_much_work(void **unused)
 		works[i] = (struct standin_work){i % 4 ? STANDIN_KERNEL : STANDIN_COPY, "node",
 						 .ns = 1000 + i, .graph_node = 50 + i, .graph = 9};
 	step();
-	correlation = standin_run(&call);
+	correlation = run_call(&call);
 	step();
 	assert_int_equal(seen.n_launches, 1);
 	assert_int_equal(seen.launches[0].kind, PODFLAME_CUDA_GRAPH);
@@ -306,16 +306,16 @@ static void a_storm_is_sampled_without_bias_and_its_total_is_exact(void **unused
 static void of_a_graph_all_or_nothing_is_told(void **unused)
 {
 	struct standin_work works[500];
-	struct standin_call call = {.driver_id = cuGraphLaunch,
-				    .function = "cuGraphLaunch",
-				    .work = works,
-				    .n_work = ARRAY_SIZE(works)};
+	struct test_call call = {.driver_id = cuGraphLaunch,
+				 .function = "cuGraphLaunch",
+				 .work = works,
+				 .n_work = ARRAY_SIZE(works)};
 
 	for (size_t i = 0; i < ARRAY_SIZE(works); i++)
 		works[i] = (struct standin_work){STANDIN_KERNEL, "node", .ns = 10};
 	step();
 	for (int i = 0; i < 2000; i++)
-		standin_run(&call);
+		run_call(&call);
 	step();
 	assert_int_equal(seen.n_work, seen.n_launches * 500);
 	/* the work of a graph costs more units than its launch */
@@ -351,7 +351,7 @@ static void work_without_times_or_call_is_counted(void **unused)
 
 	step();
 	for (int i = 0; i < 100; i++) { /* the library does not know the first call */
-		standin_run(&(struct standin_call){.driver_id = 1, .work = works, .n_work = 2});
+		run_call(&(struct test_call){.driver_id = 1, .work = works, .n_work = 2});
 		launch("k", 10);
 	}
 	s = status();

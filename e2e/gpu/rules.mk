@@ -32,7 +32,14 @@ $(GPU)/libcudart_static.a: e2e/gpu/rules.mk
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(GPU_CFLAGS) -O2 -c -o $@.o e2e/gpu/cudart/cudart.c && rm -f $@ && \
 		ar rcs $@ $@.o && rm $@.o
-test-now accuracy: $(GPU_DRIVER) $(GPU_RUNTIME)
+# CUPTI, which learns from the driver what the program does. It lies beside the runtime, as in a
+# toolkit. A test with a sanitizer has it with that sanitizer.
+GPU_CUPTI := $(GPU)/libcupti.so.12
+$(GPU_CUPTI): e2e/gpu/cupti/cupti.c $(wildcard e2e/gpu/*.h) $(GPU)/push/libcuda.so.1
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -fPIC $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $< \
+		$(GPU)/push/libcuda.so.1
+test-now accuracy: $(GPU_DRIVER) $(GPU_RUNTIME) $(GPU_CUPTI)
 
 $(GPU)/injected.so: e2e/gpu/injected.c e2e/gpu/rules.mk
 	$(call msg,LINK,$@)
@@ -40,7 +47,7 @@ $(GPU)/injected.so: e2e/gpu/injected.c e2e/gpu/rules.mk
 	$(Q)$(CC) -std=gnu17 $(WARN) -D_GNU_SOURCE -O2 -shared -fPIC -o $@ $<
 GPU_TEST := $(GPU)/standin_test
 $(GPU_TEST): e2e/gpu/standin_test.c $(wildcard e2e/gpu/*.h) $(TESTLIMIT) $(BUILD)/libpodflame.a | \
-		$(GPU_DRIVER) $(GPU)/injected.so
+		$(GPU_DRIVER) $(GPU_RUNTIME) $(GPU)/injected.so
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(LIMITED_TESTS) $< $(TESTLIMIT) \
 		$(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "cuda_driver.h"
+#include "cuda_runtime.h"
 #include "standin.h"
 
 #define CUDA_12		    12000
@@ -157,16 +158,16 @@ static void test_forms_of_entries(void **state)
 	assert_int_equal(each_entry(open_form("thunk"), compares_and_jumps), n);
 }
 
-static void launch(void *lib, uint64_t us)
+static void launch(void *lib, uint64_t ns)
 {
 	CUmodule module;
 	CUfunction fn;
 
-	CALL(lib, standin_set_kernel_us)(us);
+	CALL(lib, standin_set_work_ns)(ns);
 	assert_int_equal(CALL(lib, cuModuleLoadData)(&module, ""), 0);
 	assert_int_equal(CALL(lib, cuModuleGetFunction)(&fn, module, "f"), 0);
 	assert_int_equal(CALL(lib, cuLaunchKernel)(fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
-	CALL(lib, standin_set_kernel_us)(0);
+	CALL(lib, standin_set_work_ns)(0);
 }
 
 static void test_waits_end_with_the_kernel(void **state)
@@ -179,10 +180,10 @@ static void test_waits_end_with_the_kernel(void **state)
 	assert_int_equal(CALL(lib, cuInit)(0), 0);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(CALL(lib, cuCtxCreate_v2)(&context, ways[i], 0), 0);
-		launch(lib, 20000);
+		launch(lib, 20000000);
 		assert_int_equal(CALL(lib, cuStreamSynchronize)(NULL), 0);
 		assert_int_equal(CALL(lib, cuStreamQuery)(NULL), 0);
-		launch(lib, 3600000000);
+		launch(lib, 3600000000000);
 		assert_int_equal(CALL(lib, cuStreamQuery)(NULL), CUDA_ERROR_NOT_READY);
 		assert_int_equal(CALL(lib, cuCtxDestroy_v2)(context), 0);
 	}
@@ -217,6 +218,180 @@ static void test_graph_runs_many_kernels(void **state)
 	assert_int_equal(CALL(lib, cuCtxDestroy_v2)(context), 0);
 }
 
+/* ---- what a profiler in the process learns ---- */
+
+static struct {
+	struct standin_call call;
+	int site;
+	uint32_t correlation;
+} calls[16];
+static struct standin_work works[16];
+static uint32_t correlations[16]; /* of `works` */
+static size_t n_calls, n_works;
+
+static void keep_call(const struct standin_call *call, int site, uint32_t correlation)
+{
+	calls[n_calls].call = *call;
+	calls[n_calls].site = site;
+	calls[n_calls++].correlation = correlation;
+}
+
+static void keep_work(const struct standin_work *work, uint32_t correlation)
+{
+	works[n_works] = *work;
+	correlations[n_works++] = correlation;
+}
+
+static void *profiled(const char *file)
+{
+	static const struct standin_hooks hooks = {keep_call, keep_work};
+	void *lib = dlopen(path_of(file), RTLD_NOW | RTLD_GLOBAL);
+
+	if (!lib)
+		fail_msg("%s", dlerror());
+	assert_int_equal(CALL(lib, cuInit)(0), 0);
+	CALL(lib, standin_hook)(&hooks);
+	n_calls = n_works = 0;
+	return lib;
+}
+
+static CUfunction function(void *lib, const char *name)
+{
+	CUmodule module;
+	CUfunction fn;
+
+	assert_int_equal(CALL(lib, cuModuleLoadData)(&module, ""), 0);
+	assert_int_equal(CALL(lib, cuModuleGetFunction)(&fn, module, name), 0);
+	return fn;
+}
+
+static void assert_call(size_t i, int domain, uint32_t id, const char *kernel)
+{
+	assert_int_equal(calls[i].call.domain, domain);
+	assert_int_equal(calls[i].call.id, id);
+	if (kernel)
+		assert_string_equal(calls[i].call.kernel, kernel);
+	else
+		assert_null(calls[i].call.kernel);
+}
+
+static void assert_work(size_t i, enum standin_kind kind, uint64_t ns, uint32_t device)
+{
+	assert_int_equal(works[i].kind, kind);
+	assert_int_equal(works[i].ns, ns);
+	assert_int_equal(works[i].device, device);
+	assert_true(works[i].start_ns > 0);
+}
+
+static void test_calls_and_their_work_are_reported(void **state)
+{
+	void *lib = profiled("thunk/libcuda.so.1");
+	CUcontext context;
+	CUstream stream;
+	CUfunction fn;
+	CUdeviceptr p;
+
+	(void)state;
+	assert_int_equal(CALL(lib, cuCtxCreate_v2)(&context, 0, 1), 0);
+	assert_int_equal(CALL(lib, cuStreamCreate)(&stream, 0), 0);
+	assert_int_equal(CALL(lib, cuMemAlloc_v2)(&p, 100), 0);
+	fn = function(lib, "kernel");
+	CALL(lib, standin_set_work_ns)(1234);
+	assert_int_equal(CALL(lib, cuLaunchKernel)(fn, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+	assert_int_equal(CALL(lib, cuMemcpyHtoD_v2)(p, "abc", 4), 0);
+	assert_int_equal(CALL(lib, cuMemsetD8Async)(p, 1, 100, stream), 0);
+	assert_int_not_equal(
+		CALL(lib, cuLaunchKernel)(NULL, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), 0);
+	assert_int_equal(n_calls, 8); /* each begins and ends */
+	assert_call(0, 1, 307, "kernel");
+	assert_call(2, 1, 276, NULL);
+	assert_call(4, 1, 216, NULL);
+	for (size_t i = 0; i < 8; i++)
+		assert_int_equal(calls[i].site, i % 2);
+	assert_int_equal(n_works, 3);
+	assert_work(0, STANDIN_KERNEL, 1234, 1);
+	assert_work(1, STANDIN_COPY, 1234, 1);
+	assert_int_equal(works[1].copy_kind, 1); /* from the host to the device */
+	assert_work(2, STANDIN_SET, 1234, 1);
+	assert_int_equal(works[2].n_bytes, 100);
+	assert_int_not_equal(works[2].stream, works[1].stream);
+	assert_true(works[1].start_ns >= works[0].start_ns + 1234); /* in the same stream */
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(correlations[i], calls[2 * i].correlation);
+	CALL(lib, standin_set_work_ns)(0);
+	CALL(lib, standin_hook)(NULL);
+	assert_int_equal(CALL(lib, cuCtxDestroy_v2)(context), 0);
+}
+
+static void test_nodes_of_a_graph_are_reported_at_its_launch(void **state)
+{
+	void *lib = profiled("push/libcuda.so.1");
+	CUcontext context;
+	CUstream stream;
+	CUgraph graph;
+	CUgraphExec exec;
+	CUfunction fn;
+	CUdeviceptr p;
+
+	(void)state;
+	assert_int_equal(CALL(lib, cuCtxCreate_v2)(&context, 0, 0), 0);
+	assert_int_equal(CALL(lib, cuStreamCreate)(&stream, 0), 0);
+	assert_int_equal(CALL(lib, cuMemAlloc_v2)(&p, 100), 0);
+	fn = function(lib, "node");
+	assert_int_equal(CALL(lib, cuStreamBeginCapture_v2)(stream, 0), 0);
+	CALL(lib, standin_set_work_ns)(10);
+	assert_int_equal(CALL(lib, cuLaunchKernel)(fn, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL),
+			 0);
+	CALL(lib, standin_set_work_ns)(20);
+	assert_int_equal(CALL(lib, cuMemsetD8Async)(p, 1, 100, stream), 0);
+	assert_int_equal(CALL(lib, cuStreamEndCapture)(stream, &graph), 0);
+	assert_int_equal(CALL(lib, cuGraphInstantiateWithFlags)(&exec, graph, 0), 0);
+	assert_int_equal(CALL(lib, cuGraphDestroy)(graph), 0);
+	assert_int_equal(n_works, 0);
+	n_calls = 0;
+	assert_int_equal(CALL(lib, cuGraphLaunch)(exec, stream), 0);
+	assert_int_equal(n_calls, 2);
+	assert_call(0, 1, 514, NULL);
+	assert_int_equal(n_works, 2);
+	assert_work(0, STANDIN_KERNEL, 10, 0);
+	assert_string_equal(works[0].name, "node");
+	assert_work(1, STANDIN_SET, 20, 0);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(correlations[i], calls[0].correlation);
+		assert_int_equal(works[i].graph, works[0].graph);
+	}
+	assert_int_not_equal(works[0].graph_node, works[1].graph_node);
+	CALL(lib, standin_set_work_ns)(0);
+	CALL(lib, standin_hook)(NULL);
+	assert_int_equal(CALL(lib, cuCtxDestroy_v2)(context), 0);
+}
+
+static void test_a_call_of_the_runtime_has_one_id_with_the_drivers(void **state)
+{
+	void *lib = profiled("thunk/libcuda.so.1"); /* it was opened first: the runtime takes it */
+	void *runtime = dlopen(path_of("libcudart.so.12"), RTLD_NOW);
+	dim3 one = {1, 1, 1};
+	void *p;
+
+	(void)state;
+	assert_non_null(runtime);
+	CALL(runtime, __cudaRegisterFunction)
+	(NULL, "host", NULL, "_Z5scalef", 0, NULL, NULL, NULL, NULL, NULL);
+	assert_int_equal(CALL(runtime, cudaMalloc)(&p, 100), 0);
+	assert_int_equal(CALL(runtime, cudaLaunchKernel)("host", one, one, NULL, 0, NULL), 0);
+	assert_int_equal(CALL(runtime, cudaMemsetAsync)(p, 0, 100, NULL), 0);
+	assert_int_equal(n_calls, 8);
+	assert_call(0, 2, 211, "_Z5scalef");
+	assert_call(1, 1, 307, "_Z5scalef");
+	assert_call(4, 2, 51, NULL);
+	for (size_t i = 1; i < 4; i++)
+		assert_int_equal(calls[i].correlation, calls[0].correlation);
+	assert_int_not_equal(calls[4].correlation, calls[0].correlation);
+	assert_int_equal(correlations[1], calls[4].correlation);
+	assert_int_equal(calls[0].call.context, works[0].context);
+	CALL(lib, standin_hook)(NULL);
+}
+
 static void test_child_of_a_fork_cannot_use_it(void **state)
 {
 	void *lib = open_form("push");
@@ -243,6 +418,9 @@ int main(void)
 		cmocka_unit_test(test_forms_of_entries),
 		cmocka_unit_test(test_waits_end_with_the_kernel),
 		cmocka_unit_test(test_graph_runs_many_kernels),
+		cmocka_unit_test(test_calls_and_their_work_are_reported),
+		cmocka_unit_test(test_nodes_of_a_graph_are_reported_at_its_launch),
+		cmocka_unit_test(test_a_call_of_the_runtime_has_one_id_with_the_drivers),
 		cmocka_unit_test(test_child_of_a_fork_cannot_use_it),
 	};
 

@@ -2,7 +2,8 @@
 /*
  * A stand-in for NVIDIA's libcudart.so.12, and for the libcudart that is linked statically into a
  * program. Like NVIDIA's, it opens the driver at the first call, and calls the driver only through
- * pointers that cuGetProcAddress() returns.
+ * pointers that cuGetProcAddress() returns. A profiler learns of the calls that give work to a
+ * device.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 
 #include "../cuda_driver.h"
 #include "../cuda_runtime.h"
+#include "../standin.h"
 
 #define VERSION	      12090
 #define N_DEVICES     16
@@ -26,6 +28,7 @@
 	CALL(cuDevicePrimaryCtxRetain, , (CUcontext *, CUdevice))                                  \
 	CALL(cuDevicePrimaryCtxReset, , (CUdevice))                                                \
 	CALL(cuCtxSetCurrent, , (CUcontext))                                                       \
+	CALL(cuCtxGetId, , (CUcontext, unsigned long long *))                                      \
 	CALL(cuCtxSynchronize, , (void))                                                           \
 	CALL(cuMemAlloc, , (CUdeviceptr *, size_t))                                                \
 	CALL(cuMemAllocPitch, , (CUdeviceptr *, size_t *, size_t, size_t, unsigned int))           \
@@ -38,6 +41,7 @@
 	CALL(cuMemFreeAsync, , (CUdeviceptr, CUstream))                                            \
 	CALL(cuMemFreeAsync, _own, (CUdeviceptr, CUstream))                                        \
 	CALL(cuMemcpyAsync, , (CUdeviceptr, CUdeviceptr, size_t, CUstream))                        \
+	CALL(cuMemsetD8Async, , (CUdeviceptr, unsigned char, size_t, CUstream))                    \
 	CALL(cuStreamCreate, , (CUstream *, unsigned int))                                         \
 	CALL(cuStreamDestroy, , (CUstream))                                                        \
 	CALL(cuStreamSynchronize, , (CUstream))                                                    \
@@ -50,6 +54,8 @@
 #define CALL(name, own, parameters) CUresult(*name##own) parameters;
 static struct {
 	CALLS
+	__typeof__(&standin_call_begin) call_begin;
+	__typeof__(&standin_call_end) call_end;
 } driver;
 #undef CALL
 #define CALL(name, own, parameters) {#name, sizeof(#own) > 1, (void **)&driver.name##own},
@@ -90,6 +96,8 @@ static cudaError_t open_driver(void)
 		*(void **)&find = dlsym(library, "cuGetProcAddress_v2");
 	if (!find)
 		return cudaErrorInsufficientDriver;
+	*(void **)&driver.call_begin = dlsym(library, "standin_call_begin");
+	*(void **)&driver.call_end = dlsym(library, "standin_call_end");
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
 		uint64_t flags = calls[i].own ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
 					      : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
@@ -128,6 +136,30 @@ static cudaError_t begin(void)
 	pthread_mutex_unlock(&lock);
 	return e;
 }
+
+/* ---- calls that a profiler learns of ---- */
+
+static struct standin_call call_begin(uint32_t id, const char *function, const char *kernel)
+{
+	struct standin_call call = {.domain = 2, .id = id, .function = function, .kernel = kernel};
+	unsigned long long context = 0;
+
+	driver.cuCtxGetId(NULL, &context);
+	call.context = (uint32_t)context;
+	driver.call_begin(&call);
+	return call;
+}
+
+static void call_end(struct standin_call *call)
+{
+	driver.call_end(call);
+}
+
+/* As that of the driver (driver/internal.h). The driver must be open. */
+#define CALL_OF_API(id, name)                                                                      \
+	__attribute__((cleanup(call_end))) struct standin_call call = call_begin(id, __func__, name)
+
+/* ---- devices ---- */
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
@@ -255,7 +287,20 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 	cudaError_t e = begin();
 
 	(void)kind;
-	return told(e ? e : driver.cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes, stream));
+	if (e)
+		return told(e);
+	CALL_OF_API(41, NULL);
+	return told(driver.cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes, stream));
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+	cudaError_t e = begin();
+
+	if (e)
+		return told(e);
+	CALL_OF_API(51, NULL);
+	return told(driver.cuMemsetD8Async((uintptr_t)to, (unsigned char)value, bytes, stream));
 }
 
 /* ---- streams and kernels ---- */
@@ -310,32 +355,31 @@ static cudaError_t function_load(struct function *f)
 	return e ? e : driver.cuModuleGetFunction(&f->fn, module, f->name);
 }
 
-static cudaError_t function_of(const void *host_fn, CUfunction *ret)
+/* Returns the function for a function of the host, loaded; NULL: there is none, or it fails. */
+static const struct function *function_of(const void *host_fn)
 {
-	cudaError_t e = cudaErrorInvalidDeviceFunction;
+	struct function *found = NULL;
 
 	pthread_mutex_lock(&lock);
-	for (unsigned int i = 0; i < n_functions; i++) {
-		if (functions[i].host_fn != host_fn)
-			continue;
-		e = function_load(&functions[i]);
-		*ret = functions[i].fn;
-		break;
-	}
+	for (unsigned int i = 0; i < n_functions && !found; i++)
+		if (functions[i].host_fn == host_fn && function_load(&functions[i]) == cudaSuccess)
+			found = &functions[i];
 	pthread_mutex_unlock(&lock);
-	return e;
+	return found;
 }
 
 cudaError_t cudaLaunchKernel(const void *host_fn, dim3 grid, dim3 block, void **args,
 			     size_t shared_bytes, cudaStream_t stream)
 {
 	cudaError_t e = begin();
-	CUfunction fn;
+	const struct function *f;
 
-	if (!e)
-		e = function_of(host_fn, &fn);
-	if (!e)
-		e = driver.cuLaunchKernel(fn, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-					  (unsigned int)shared_bytes, stream, args, NULL);
-	return told(e);
+	if (e)
+		return told(e);
+	f = function_of(host_fn);
+	if (!f)
+		return told(cudaErrorInvalidDeviceFunction);
+	CALL_OF_API(211, f->name);
+	return told(driver.cuLaunchKernel(f->fn, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+					  (unsigned int)shared_bytes, stream, args, NULL));
 }

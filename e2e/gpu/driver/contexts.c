@@ -35,6 +35,14 @@ CUresult context_needed(void)
 	return depth ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+uint32_t context_number(void)
+{
+	LOCKED;
+	const struct CUctx_st *c = context_current();
+
+	return c ? (uint32_t)c->id : 0;
+}
+
 static CUresult push(struct CUctx_st *c)
 {
 	CUresult r = driver_needed();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <time.h>
 
 #include "../cuda_driver.h"
 #include "../standin.h"
@@ -19,6 +20,20 @@ void driver_lock(void);
 void driver_unlock(void *unused);
 #define LOCKED                                                                                    \
 	__attribute__((cleanup(driver_unlock), unused)) char is_locked = (driver_lock(), 0)
+
+/* ---- calls.c ---- */
+/*
+ * A profiler learns of this call of the API, from here to the end of the function. id: the number
+ * that CUPTI has for it; name: of the kernel that it launches, or NULL
+ */
+#define CALL_OF_API(cbid, name)                                                                   \
+	__attribute__((cleanup(standin_call_end))) struct standin_call call = {                   \
+		.domain = 1,                                                                      \
+		.id = (cbid),                                                                     \
+		.function = __func__,                                                             \
+		.kernel = (name),                                                                 \
+		.context = context_number()};                                                     \
+	standin_call_begin(&call)
 
 /* ---- driver.c ---- */
 CUresult driver_needed(void); /* 0: the driver is initialized in this process */
@@ -39,6 +54,7 @@ struct CUctx_st {
 };
 struct CUctx_st *context_current(void); /* NULL: none, or it is destroyed */
 CUresult context_needed(void);
+uint32_t context_number(void); /* of the current context; 0: there is none */
 
 /* ---- allocations.c: all that lives, by its address or handle ---- */
 enum kind {
@@ -83,8 +99,10 @@ CUresult failure_ordered(void);
 CUresult memory_call_begin(void);
 
 /* ---- streams.c ---- */
+uint64_t clock_now_ns(clockid_t clock);
 struct CUstream_st {
 	struct CUctx_st *context;
+	uint32_t id;
 	uint64_t busy_until_ns;
 	struct CUgraph_st *captures; /* the graph that captures its launches; NULL: they run */
 	struct CUstream_st *next;    /* the next one of all streams */
@@ -95,9 +113,20 @@ struct CUstream_st {
  * own_default: the handle 0 means the thread's own default stream.
  */
 struct CUstream_st *stream_of(CUstream handle, bool own_default);
-void stream_runs(struct CUstream_st *s, unsigned int kernels);
+/*
+ * Gives a stream n pieces of work, of which only kind, name, time and size are set. It runs them
+ * one after another, or adds them to the graph that it captures. is_launch: the call is counted as
+ * a launch.
+ */
+CUresult stream_give(CUstream handle, bool own_default, const struct standin_work *works,
+		     unsigned int n, bool is_launch);
+uint64_t work_ns(void); /* how long work takes that this thread launches */
 void streams_destroy_of(const struct CUctx_st *context);
 extern struct standin_counts counts;
+
+/* ---- launches.c, graphs.c ---- */
+struct standin_work kernel_of(CUfunction f);
+void graph_add(struct CUgraph_st *g, const struct standin_work *work);
 
 /* ---- procs.c ---- */
 CUresult proc_find(const char *name, void **fn, int version, uint64_t flags, int *status);

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Modules, functions, launches, graphs. A module has each function that a program asks for. A
- * launch in a stream that captures adds the function to the graph. The launch of a graph runs all
- * its functions.
- */
+/* Modules, functions, launches. A module has each function that a program asks for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +8,8 @@
 struct CUmod_st {
 	bool unloaded; /* an unloaded module and its functions stay allocated */
 };
-struct CUfunc_st {
+struct CUfunc_st { /* a function stays allocated: records of its runs have its name */
 	char name[256];
-};
-struct CUgraph_st {
-	unsigned int kernels;
-};
-struct CUgraphExec_st {
-	unsigned int kernels;
 };
 
 /* ---- modules ---- */
@@ -95,36 +85,27 @@ CUresult cuFuncGetName(const char **name, CUfunction fn)
 
 /* ---- launches ---- */
 
-/* Runs `kernels` functions in a stream, or adds them to the graph that the stream captures. */
-static CUresult run(unsigned int kernels, CUstream stream, bool own_default)
+struct standin_work kernel_of(CUfunction f)
 {
-	LOCKED;
-	CUresult r = context_needed();
-	struct CUstream_st *s;
-
-	if (r)
-		return r;
-	s = stream_of(stream, own_default);
-	if (!s)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (s->captures) {
-		s->captures->kernels += kernels;
-		return CUDA_SUCCESS;
-	}
-	counts.launches++;
-	stream_runs(s, kernels);
-	return CUDA_SUCCESS;
+	return (struct standin_work){.kind = STANDIN_KERNEL, .name = f->name, .ns = work_ns()};
 }
 
-static CUresult launch(const struct CUfunc_st *f, const CUlaunchConfig *c, bool own_default)
+static CUresult launch(CUfunction f, const CUlaunchConfig *c, bool own_default)
 {
 	unsigned long long threads = 1ULL * c->blockDimX * c->blockDimY * c->blockDimZ;
+	struct standin_work w;
 
 	if (!f)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!threads || threads > 1024 || !c->gridDimX || !c->gridDimY || !c->gridDimZ)
 		return CUDA_ERROR_INVALID_VALUE;
-	return run(1, c->hStream, own_default);
+	w = kernel_of(f);
+	return stream_give(c->hStream, own_default, &w, 1, true);
+}
+
+static const char *name_of(CUfunction f)
+{
+	return f ? f->name : NULL;
 }
 
 CUresult cuLaunchKernel(CUfunction fn, unsigned int grid_x, unsigned int grid_y,
@@ -134,6 +115,7 @@ CUresult cuLaunchKernel(CUfunction fn, unsigned int grid_x, unsigned int grid_y,
 {
 	CUlaunchConfig c = {grid_x,  grid_y,	   grid_z, block_x, block_y,
 			    block_z, shared_bytes, stream, NULL,    0};
+	CALL_OF_API(307, name_of(fn));
 
 	(void)params, (void)extra;
 	return launch(fn, &c, false);
@@ -146,6 +128,7 @@ CUresult cuLaunchKernel_ptsz(CUfunction fn, unsigned int grid_x, unsigned int gr
 {
 	CUlaunchConfig c = {grid_x,  grid_y,	   grid_z, block_x, block_y,
 			    block_z, shared_bytes, stream, NULL,    0};
+	CALL_OF_API(442, name_of(fn));
 
 	(void)params, (void)extra;
 	return launch(fn, &c, true);
@@ -153,6 +136,8 @@ CUresult cuLaunchKernel_ptsz(CUfunction fn, unsigned int grid_x, unsigned int gr
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra)
 {
+	CALL_OF_API(652, name_of(fn));
+
 	(void)params, (void)extra;
 	return launch(fn, config, false);
 }
@@ -160,141 +145,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fn, void **pa
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction fn, void **params,
 			       void **extra)
 {
+	CALL_OF_API(653, name_of(fn));
+
 	(void)params, (void)extra;
 	return launch(fn, config, true);
-}
-
-/* ---- graphs ---- */
-
-static struct CUgraph_st *graph_make(void)
-{
-	struct CUgraph_st *g = calloc(1, sizeof(*g));
-
-	if (!g)
-		abort();
-	return g;
-}
-
-CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
-{
-	CUresult r = driver_needed();
-
-	if (r || flags)
-		return r ? r : CUDA_ERROR_INVALID_VALUE;
-	*graph = graph_make();
-	return CUDA_SUCCESS;
-}
-
-CUresult cuGraphDestroy(CUgraph graph)
-{
-	free(graph);
-	return graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/*
- * Adds a kernel to a graph. Nodes run one after another, so a node is only the number of its
- * function in the graph.
- */
-static CUresult add_kernel(CUgraphNode *node, struct CUgraph_st *g, const struct CUfunc_st *f)
-{
-	LOCKED;
-
-	if (!g || !f)
-		return CUDA_ERROR_INVALID_VALUE;
-	*node = (CUgraphNode)(uintptr_t)++g->kernels;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-			      size_t n_after, const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-{
-	(void)after, (void)n_after;
-	return add_kernel(node, graph, params->func);
-}
-
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-				 size_t n_after, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-	(void)after, (void)n_after;
-	return add_kernel(node, graph, params->func);
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
-{
-	LOCKED;
-
-	(void)flags;
-	if (!graph || !(*exec = calloc(1, sizeof(**exec))))
-		return graph ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
-	(*exec)->kernels = graph->kernels;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-	free(exec);
-	return exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
-{
-	return exec ? run(exec->kernels, stream, false) : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
-{
-	return exec ? run(exec->kernels, stream, true) : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult begin_capture(CUstream stream, bool own_default)
-{
-	LOCKED;
-	CUresult r = context_needed();
-	struct CUstream_st *s;
-
-	if (r)
-		return r;
-	s = stream_of(stream, own_default);
-	if (!s || s->captures)
-		return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-	s->captures = graph_make();
-	return CUDA_SUCCESS;
-}
-
-static CUresult end_capture(CUstream stream, bool own_default, CUgraph *ret)
-{
-	LOCKED;
-	CUresult r = context_needed();
-	struct CUstream_st *s;
-
-	if (r)
-		return r;
-	s = stream_of(stream, own_default);
-	if (!s || !s->captures)
-		return s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-	*ret = s->captures;
-	s->captures = NULL;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream stream, int mode)
-{
-	(void)mode;
-	return begin_capture(stream, false);
-}
-
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
-{
-	(void)mode;
-	return begin_capture(stream, true);
-}
-
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
-{
-	return end_capture(stream, false, graph);
-}
-
-CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
-{
-	return end_capture(stream, true, graph);
 }

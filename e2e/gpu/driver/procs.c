@@ -117,6 +117,8 @@ static const struct proc procs[] = {
 	TWO("cuMemcpyAsync", 4000, cuMemcpyAsync, _ptsz),
 	TWO("cuMemcpyHtoDAsync", 3020, cuMemcpyHtoDAsync_v2, _ptsz),
 	TWO("cuMemcpyDtoHAsync", 3020, cuMemcpyDtoHAsync_v2, _ptsz),
+	TWO("cuMemsetD8", 3020, cuMemsetD8_v2, _ptds),
+	TWO("cuMemsetD8Async", 3020, cuMemsetD8Async, _ptsz),
 
 	ONE("cuStreamCreate", 2000, cuStreamCreate),
 	ONE("cuStreamCreateWithPriority", 5050, cuStreamCreateWithPriority),

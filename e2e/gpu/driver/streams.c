@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and events. A stream is busy until a certain time, and each kernel that runs in it adds
- * its duration to this time. A thread that waits spins or blocks, as the flags of the context or
- * the event say. The real driver blocks in the file of a device; here, a timerfd is used instead.
+ * Streams and events. A stream is busy until a certain time, and each piece of work that runs in it
+ * adds its duration to this time. A thread that waits spins or blocks, as the flags of the context
+ * or the event say. The real driver blocks in the file of a device; here, a timerfd is used
+ * instead.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -18,21 +19,29 @@ struct CUevent_st {
 	bool destroyed;	  /* a destroyed event stays allocated: a stale handle gives an error */
 };
 static struct CUstream_st *streams;
-static uint64_t kernel_ns;
+static __thread uint64_t ns_of_work;
 
-static uint64_t now_ns(void)
+uint64_t clock_now_ns(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-void standin_set_kernel_us(uint64_t us)
+static uint64_t now_ns(void)
 {
-	LOCKED;
+	return clock_now_ns(CLOCK_MONOTONIC);
+}
 
-	kernel_ns = us * 1000;
+void standin_set_work_ns(uint64_t ns)
+{
+	ns_of_work = ns;
+}
+
+uint64_t work_ns(void)
+{
+	return ns_of_work;
 }
 
 /* ---- waits ---- */
@@ -74,6 +83,7 @@ static struct CUstream_st *stream_add(struct CUctx_st *c)
 	if (!s)
 		abort();
 	s->context = c;
+	s->id = streams ? streams->id + 1 : 1;
 	s->next = streams;
 	return streams = s;
 }
@@ -102,14 +112,41 @@ struct CUstream_st *stream_of(CUstream handle, bool own_default)
 	return handle->destroyed ? NULL : handle;
 }
 
-void stream_runs(struct CUstream_st *s, unsigned int kernels)
+/* Runs a piece of work behind that which the stream has. */
+static void run(struct CUstream_st *s, struct standin_work w)
 {
 	uint64_t now = now_ns();
 
 	if (s->busy_until_ns < now)
 		s->busy_until_ns = now;
-	s->busy_until_ns += kernels * kernel_ns;
-	counts.kernels += kernels;
+	w.start_ns = s->busy_until_ns - now + clock_now_ns(CLOCK_REALTIME);
+	w.device = (uint32_t)s->context->device;
+	w.context = (uint32_t)s->context->id;
+	w.stream = s->id;
+	standin_work(&w);
+	s->busy_until_ns += w.ns;
+	counts.kernels += w.kind == STANDIN_KERNEL;
+}
+
+CUresult stream_give(CUstream handle, bool own_default, const struct standin_work *works,
+		     unsigned int n, bool is_launch)
+{
+	LOCKED;
+	CUresult r = context_needed();
+	struct CUstream_st *s;
+
+	if (r)
+		return r;
+	s = stream_of(handle, own_default);
+	if (!s)
+		return CUDA_ERROR_INVALID_HANDLE;
+	counts.launches += is_launch && !s->captures;
+	for (unsigned int i = 0; i < n; i++)
+		if (s->captures)
+			graph_add(s->captures, &works[i]);
+		else
+			run(s, works[i]);
+	return CUDA_SUCCESS;
 }
 
 void streams_destroy_of(const struct CUctx_st *context)

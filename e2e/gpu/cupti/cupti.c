@@ -3,9 +3,11 @@
  * A CUPTI whose records have the layout of 12.9: Kernel9, Memcpy5, MemcpyPtoP4, Memset4. This file
  * defines the layouts itself: it does not use those of the library that is tested.
  */
-#include "standin.h"
+#include "../standin_cupti.h"
+#include "../standin.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -94,6 +96,7 @@ typedef void completed(void *context, uint32_t stream, uint8_t *buffer, size_t s
 struct buffer {
 	uint8_t *data;
 	size_t size, used;
+	unsigned int n; /* records */
 };
 
 struct standin_cupti standin_cupti = {.version = 28};
@@ -115,8 +118,7 @@ static void count(void)
 
 /* ---- calls ---- */
 
-static void on_call(int domain, uint32_t id, int site, uint32_t correlation,
-		    const struct standin_call *call)
+static void on_call(const struct standin_call *call, int site, uint32_t correlation)
 {
 	uint64_t data = 0;
 	struct call_data d = {.site = site,
@@ -128,10 +130,10 @@ static void on_call(int domain, uint32_t id, int site, uint32_t correlation,
 	callback *to;
 
 	pthread_mutex_lock(&lock);
-	to = id < N_IDS && enabled_ids[domain][id] ? subscriber : NULL;
+	to = call->id < N_IDS && enabled_ids[call->domain][call->id] ? subscriber : NULL;
 	pthread_mutex_unlock(&lock);
 	if (to)
-		to(NULL, domain, id, &d);
+		to(NULL, call->domain, call->id, &d);
 }
 
 /* ---- records ---- */
@@ -163,9 +165,10 @@ union record {
 	struct set set;
 };
 
-static void fill(union record *r, uint32_t correlation, uint64_t start, uint64_t end,
-		 const struct standin_work *w)
+static void fill(union record *r, uint32_t correlation, const struct standin_work *w)
 {
+	uint64_t start = w->has_no_time ? 0 : w->start_ns, end = start ? start + w->ns : 0;
+
 	if (w->kind == STANDIN_KERNEL)
 		r->kernel = (struct kernel){.kind = CONCURRENT_KERNEL,
 					    .start = start,
@@ -179,7 +182,7 @@ static void fill(union record *r, uint32_t correlation, uint64_t start, uint64_t
 					    .graph = w->graph};
 	else if (w->kind == STANDIN_COPY)
 		r->copy = (struct copy){.kind = MEMCPY,
-					.copy_kind = 1,
+					.copy_kind = w->copy_kind,
 					.bytes = w->n_bytes,
 					.start = start,
 					.end = end,
@@ -190,7 +193,7 @@ static void fill(union record *r, uint32_t correlation, uint64_t start, uint64_t
 					.graph_node = w->graph_node};
 	else if (w->kind == STANDIN_PEER_COPY)
 		r->peer_copy = (struct peer_copy){.kind = MEMCPY2,
-						  .copy_kind = 10,
+						  .copy_kind = w->copy_kind,
 						  .bytes = w->n_bytes,
 						  .start = start,
 						  .end = end,
@@ -213,8 +216,10 @@ static void fill(union record *r, uint32_t correlation, uint64_t start, uint64_t
 
 static void deliver(struct buffer b)
 {
-	if (b.data)
-		__atomic_load_n(&complete, __ATOMIC_ACQUIRE)(NULL, 0, b.data, b.size, b.used);
+	if (!b.data)
+		return;
+	__atomic_load_n(&complete, __ATOMIC_ACQUIRE)(NULL, 0, b.data, b.size, b.used);
+	__atomic_fetch_sub(&standin_cupti.n_waiting, b.n, __ATOMIC_RELEASE);
 }
 
 /* Takes the full buffer. Returns it, to be given back now; or keeps it for the next flush. */
@@ -259,19 +264,20 @@ static bool put(const union record *r, size_t size)
 	if (has_room) {
 		memcpy(current.data + current.used, r, size);
 		current.used += size;
+		current.n++;
+		__atomic_fetch_add(&standin_cupti.n_waiting, 1, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&lock);
 	return has_room;
 }
 
-static void on_work(uint32_t correlation, uint64_t start_ns, const struct standin_work *work)
+static void on_work(const struct standin_work *work, uint32_t correlation)
 {
-	uint64_t start = work->has_no_time ? 0 : start_ns;
 	union record r = {0};
 	struct buffer old;
 	size_t size;
 
-	fill(&r, correlation, start, start ? start + work->ns : 0, work);
+	fill(&r, correlation, work);
 	size = size_of(&r);
 	pthread_mutex_lock(&lock);
 	if (!enabled_kinds[r.kind]) {
