@@ -19,32 +19,41 @@ struct pf_mem_who {
 };
 
 /*
- * Adds one hit in 16 of a process to `usage`, and counts it as 16. Which one is chosen depends on
- * the number of the hit times the golden ratio. So the chosen hits are spread evenly, and no loop
- * of the program has the same rhythm.
+ * Of PF_USAGE_EACH hits of a process, one is added to `usage` and counts for all of them. Which one
+ * depends on the golden ratio, so no loop of the program has the same rhythm.
  */
-#define PF_USAGE_EACH	16
-#define PF_GOLDEN_RATIO 0x9e3779b1u
+#define PF_USAGE_EACH_BITS 4
+#define PF_USAGE_EACH	   (1u << PF_USAGE_EACH_BITS)
+#define PF_GOLDEN_RATIO	   0x9e3779b1u
 
-static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t hits)
+/* Returns how many of the first n hits are added. */
+static __always_inline uint32_t pf_mem_added(uint32_t n)
+{
+	uint32_t group = n >> PF_USAGE_EACH_BITS;
+
+	return group +
+	       (n % PF_USAGE_EACH > group * PF_GOLDEN_RATIO >> (32 - PF_USAGE_EACH_BITS));
+}
+
+static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t n)
 {
 	struct pf_usage *u = pf_usage_of(
 		cgroup_id, events & 1 << PF_COUNTED_EVENT ? PF_COUNTED_EVENT : PF_LIVE_EVENT);
 
 	if (u)
-		u->hits += PF_USAGE_EACH * hits;
+		u->hits += PF_USAGE_EACH * n;
 }
 
 /*
- * Called first at every hit. The cost of the trap counts for one of the wanted events:
- * PF_COUNTED_EVENT if it is wanted, else PF_LIVE_EVENT.
+ * Called first at every hit. hits: what the hit costs, in hits of sites without PF_SITE_MORE. The
+ * cost counts for one of the wanted events: PF_COUNTED_EVENT if it is wanted, else PF_LIVE_EVENT.
  */
 static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
 {
 	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
 	struct pf_process_key key = {};
 	struct pf_mem_proc *proc;
-	uint32_t number;
+	uint32_t number, added;
 
 	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
 	if (!who.filter)
@@ -64,8 +73,9 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 	 * have few.
 	 */
 	number = __sync_fetch_and_add(&proc->hits, hits);
-	if (number * PF_GOLDEN_RATIO < (1ull << 32) / PF_USAGE_EACH)
-		pf_mem_used(who.cgroup_id, who.events, hits);
+	added = pf_mem_added(number + hits) - pf_mem_added(number);
+	if (added)
+		pf_mem_used(who.cgroup_id, who.events, added);
 	return who;
 }
 

@@ -96,6 +96,73 @@ static void an_event_alone_counts_as_with_the_other(void **state)
 	gpu_close(&s);
 }
 
+/* ---- what the probes cost ---- */
+
+#define MORE 16 /* PF_SITE_MORE of the site */
+
+IN_SECTION(pf_driver) static int cu_mem_alloc_stepped(uint64_t *ret, size_t bytes)
+{
+	return cu_give(ret, bytes);
+}
+
+IN_SECTION(pf_loop) static void body_few(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (uint32_t step = 3; step < 13; step++) {
+		for (int i = 0; i < 10; i++)
+			status = cu_mem_alloc_stepped(&at[0], 10);
+		say_and_wait(t, step);
+	}
+}
+
+static uint64_t cost_told(const struct scene *s)
+{
+	_cleanup_free_ struct probe_usage *u = NULL;
+	uint64_t hits = 0;
+	size_t n;
+
+	assert_int_equal(probes_usage(s->p, &u, &n), 0);
+	for (size_t i = 0; i < n; i++)
+		hits += u[i].event == EVENT_HBM_ALLOC ? u[i].hits : 0;
+	return hits;
+}
+
+static uint64_t hits_of(const struct scene *s)
+{
+	struct pf_process_key key = {s->w.proc.start_boottime_ns, (uint32_t)s->c.pid,
+				     s->w.proc.exec_id};
+	struct pf_mem_proc proc;
+
+	assert_int_equal(bpf_map_lookup_elem(scene_set(s)->procs, &key, &proc), 0);
+	return proc.hits;
+}
+
+/* One hit in 16 is added to the costs. The sum is right after few calls, too. */
+static void few_calls_cost_what_they_cost(void **state)
+{
+	struct scene s = {};
+	uint64_t before;
+
+	(void)state;
+	add_site(&s.probed, cu_mem_alloc_stepped,
+		 (struct pf_site){.kind = PF_SITE_GPU_ALLOC,
+				  .ptr_arg = 1,
+				  .size_arg = 2,
+				  .flags = MORE << PF_SITE_FACTOR_BITS});
+	gpu_open(&s, body_few, HBM_ALLOC);
+	before = cost_told(&s);
+	for (uint32_t step = 3; step < 13; step++) {
+		uint64_t told, hits;
+
+		go(&s, step);
+		told = cost_told(&s) - before;
+		hits = hits_of(&s);
+		assert_true(hits >= (step - 2) * 10 * (MORE + 2));
+		assert_true(told < hits + 16 && told + 16 > hits);
+	}
+	gpu_close(&s);
+}
+
 /* ---- contexts ---- */
 
 static uint64_t contexts[2];
@@ -448,6 +515,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_are_exact_and_what_is_freed_is_gone),
 		cmocka_unit_test(an_event_alone_counts_as_with_the_other),
+		cmocka_unit_test(few_calls_cost_what_they_cost),
 		cmocka_unit_test(memory_ends_with_its_context),
 		cmocka_unit_test(ended_contexts_are_forgotten_without_a_snapshot),
 		cmocka_unit_test(threads_that_have_ended_leave_room),
