@@ -817,6 +817,24 @@ const tests = {
     await page.unroute('**/v1/profile/values');
     await page.unroute('**/v1/profile/ProfileTracing');
   },
+  async 'rdma is the send queue until an operation is chosen'(page, origin) {
+    const filters = [];
+    await choicesAre(page, { rdma_operation: ['send', 'receive'] });
+    await page.route('**/v1/profile/ProfileTracing', (r) => {
+      filters.push(r.request().postDataJSON().tag_filter);
+      return r.fulfill({ json: replyOf({ f: 1 }, { unit: 'bytes' }) });
+    });
+    const texts = () => page.$$eval('#choice-rdma_operation option', (all) =>
+      all.map((o) => o.text));
+    await open(page, `${origin}/#profile_event_type=rdma`);
+    await until(async () => (await texts()).length === 3);
+    assert.deepEqual(await texts(), ['send queue', 'send', 'receive']);
+    assert.equal(filters.at(-1), '');
+    await page.selectOption('#choice-rdma_operation', 'receive');
+    await until(() => filters.at(-1) === "rdma_operation='receive'");
+    await page.unroute('**/v1/profile/values');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
   async 'a click on a row finds that function, no other'(page, origin) {
     await answersAre(page, () =>
       replyOf({ read: 3000, read_all: 5000, Read: 2000 }, { process: 'read' }),

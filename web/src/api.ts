@@ -21,6 +21,7 @@ export interface TagOfEvents {
   name: string;
   title: string;
   events: string[];
+  unset?: string; // what a query without the tag is about, unless it is everything
 }
 
 export interface Selection {

@@ -7,6 +7,7 @@ interface Dimension {
   tag: string;
   label: string;
   events?: string[]; // only these have it
+  unset?: string; // the text of the choice of no value
   rare?: boolean; // shown where there is something to choose
 }
 
@@ -70,7 +71,7 @@ export class Choices {
 
   /** Adds the choices of tags that only some events have. */
   offer(tags: api.TagOfEvents[]): void {
-    const added = tags.map((t) => ({ tag: t.name, label: t.title, events: t.events }));
+    const added = tags.map(({ name, title, ...t }) => ({ tag: name, label: title, ...t }));
     const last = element('choice-trace_id').parentElement!;
 
     for (const d of added) last.before(this.control(d.label, this.picker(d.tag)));
@@ -80,15 +81,15 @@ export class Choices {
 
   /** Chooses what the address says, before the other values are known. */
   private showState(): void {
-    const event = { tag: 'profile_event_type', rare: false };
+    const event: Dimension = { tag: 'profile_event_type', label: '' };
 
-    for (const { tag, rare } of [...this.dimensions, event]) {
+    for (const { tag, rare, unset } of [...this.dimensions, event]) {
       const picker = element<HTMLSelectElement>(`choice-${tag}`);
       const chosen = this.chosen(tag);
 
       if (rare) picker.parentElement!.hidden = !chosen && picker.options.length < 2;
       if (![...picker.options].some((o) => o.value === chosen))
-        picker.add(new Option(chosen || 'all', chosen), 0);
+        picker.add(new Option(chosen || (unset ?? 'all'), chosen), 0);
       picker.value = picker.title = chosen;
     }
     element<HTMLSelectElement>('choice-range').value = this.range();
@@ -273,11 +274,13 @@ export class Choices {
     const text = (all: Iterable<HTMLOptionElement>): string =>
       [...all].map((o) => o.text).join('\n');
 
-    if (this.dimensions.find((d) => d.tag === tag)?.rare)
+    const dimension = this.dimensions.find((d) => d.tag === tag);
+
+    if (dimension?.rare)
       picker.parentElement!.hidden = !chosen && options.length === 0;
     if (chosen && !options.some((o) => o.value === chosen))
       options.unshift(new Option(more ? chosen : `${chosen} (no data)`, chosen));
-    if (tag !== 'profile_event_type') options.unshift(new Option('all', ''));
+    if (tag !== 'profile_event_type') options.unshift(new Option(dimension?.unset ?? 'all', ''));
     if (more) options.push(this.moreThere());
     // changing an open list would close it
     if (text(options) !== text(picker.options)) picker.replaceChildren(...options);

@@ -237,8 +237,10 @@ static void choices(void **state)
 	assert_non_null(strstr(f->body, "{\"name\":\"gpu_device\",\"stored\":true,"
 					"\"type\":\"string\",\"same_as\":\"\","
 					"\"help\":\"number of the GPU\","
-					"\"events\":[\"hbm-alloc\",\"hbm-inuse\"],"
+					"\"events\":[\"hbm-alloc\",\"hbm-inuse\",\"on-gpu\"],"
 					"\"title\":\"GPU\"}"));
+	assert_non_null(strstr(f->body, "\"events\":[\"rdma\"],\"title\":\"Operation\","
+					"\"unset\":\"send queue\"}"));
 	assert_non_null(strstr(f->body, "\"help\":\"event: on-cpu, off-cpu, "));
 	assert_non_null(strstr(f->body, "waited for: runqueue, disk, lock, "));
 	assert_null(strstr(f->body, "\"name\":\"pod\",\"stored\":true,\"type\":\"string\","

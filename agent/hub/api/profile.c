@@ -201,6 +201,7 @@ static json_t *tag_json(const struct tag_info *t)
 			      "type", t->numeric ? "int" : "string", "same_as",
 			      t->canonical ? t->canonical : "", "help", help);
 	json_t *events = t->event_mask ? json_array() : NULL;
+	const char *unset = query_tag_unset(t);
 
 	for (enum event e = 0; t->event_mask && e < _EVENT_MAX; e++)
 		if (t->event_mask & 1u << e)
@@ -209,6 +210,8 @@ static json_t *tag_json(const struct tag_info *t)
 		json_object_set_new(j, "events", events);
 		json_object_set_new(j, "title", json_string(t->title));
 	}
+	if (unset)
+		json_object_set_new(j, "unset", json_string(unset));
 	return j;
 }
 

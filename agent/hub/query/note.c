@@ -27,6 +27,10 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 	if (s->n_rows && e->snapshot)
 		snprintf(ret, REPLY_NOTE_BYTES,
 			 "live bytes as of the newest snapshot of each process");
+	else if (r->send_queue_only && s->n_profiles)
+		snprintf(ret, REPLY_NOTE_BYTES,
+			 "only requests for the send queue: receive requests and registered memory "
+			 "are values of their own (rdma_operation = 'receive' or 'register')");
 	else if (s->n_rows || r->n_notes)
 		;
 	else if (!s->n_profiles)

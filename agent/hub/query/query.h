@@ -30,6 +30,8 @@ struct tracing_request {
 	bool debug;
 	int max_kernel_stack_depth;	/* -1: all */
 	char *app_service;		/* app_service of the request; "" if absent */
+	/* rdma: tag_filter names no operation, so the selection is of the send queue only */
+	bool send_queue_only;
 	char **notes;			/* texts for summary.notes, such as why no row can match */
 	size_t n_notes;
 };
@@ -114,6 +116,16 @@ const struct tag_info *query_tag_lookup(const char *name);
 const struct tag_info *query_tag_table(size_t *ret_n);
 /* Returns the help of the tag and, if it has few values, all of them. The caller frees the text. */
 char *query_tag_help(const struct tag_info *t);
+/*
+ * Returns what a query is about that does not name the tag; NULL: it is about all values. The page
+ * shows it as a choice.
+ */
+const char *query_tag_unset(const struct tag_info *t);
+/*
+ * Restricts a selection of the event rdma to requests for the send queue, unless its filter names
+ * the operation. Returns whether it did. See send_queue.c.
+ */
+bool query_send_queue_only(struct selection *s);
 /* Returns the tag's name in the store. */
 const char *query_tag_canonical(const struct tag_info *t, const char *name);
 /* Returns the known name that is most similar; NULL: no name is similar. */

@@ -607,6 +607,34 @@ static void snapshots_and_estimates_say_so(void **state)
 	query_tree_free(nothing);
 }
 
+/* What of rdma an answer does not have is told, unless there is no profile of rdma at all. */
+static void the_rest_of_rdma_is_told(void **state)
+{
+	static const char note[] = "only requests for the send queue: receive requests and "
+				   "registered memory are values of their own";
+	const struct {
+		uint64_t n_profiles;
+		const char *told;
+	} cases[] = {{1, note}, {0, "no rdma profile is stored"}};
+	struct selection selection = {.event = EVENT_RDMA};
+	struct tracing_request r = request(RESULT_LIST, "");
+	struct tree *nothing = query_tree_new();
+
+	(void)state;
+	r.selection = &selection;
+	r.send_queue_only = true;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct store_summary s = {.n_profiles = cases[i].n_profiles};
+		_cleanup_free_ char *text = NULL;
+		size_t n;
+		int http;
+
+		text = query_tracing_reply(nothing, &r, &s, &http, &n);
+		ASSERT_HAS(text, cases[i].told);
+	}
+	query_tree_free(nothing);
+}
+
 /* A row with the longest stack that is stored, and below it the cause of the wait. */
 static void deepest_wait(void **state)
 {
@@ -675,6 +703,7 @@ int main(void)
 		cmocka_unit_test(bytes_are_of_objects),
 		cmocka_unit_test(an_empty_answer_says_how_there_is_more),
 		cmocka_unit_test(snapshots_and_estimates_say_so),
+		cmocka_unit_test(the_rest_of_rdma_is_told),
 		cmocka_unit_test(deepest_wait),
 	};
 

@@ -280,6 +280,7 @@ int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 		query_tracing_request_done(&r);
 		return e;
 	}
+	r.send_queue_only = query_send_queue_only(r.selection);
 	depth = json_int_at(j, "max_kernel_stack_depth", -1);
 	r.max_kernel_stack_depth = depth < 0 ? -1 : (int)MIN(depth, (int64_t)STACK_MAX_FRAMES);
 	r.debug = json_bool_at(j, "debug", false);
@@ -331,6 +332,15 @@ void query_values_request_done(struct values_request *v)
 	*v = (struct values_request){0};
 }
 
+/*
+ * The values of these tags are choices: which operations, and which events, the user can ask for.
+ * So they must not depend on the operation.
+ */
+static bool is_of_any_operation(const char *tag)
+{
+	return streq(tag, "rdma_operation") || streq(tag, "profile_event_type");
+}
+
 int query_values_parse(const char *body, size_t n, struct values_request *ret,
 		       struct field_error *reterr)
 {
@@ -354,6 +364,8 @@ int query_values_parse(const char *body, size_t n, struct values_request *ret,
 		e = take_limit(j, &v, reterr);
 	if (!e)
 		e = take_selection(j, &v.tracing, reterr);
+	if (!e && !is_of_any_operation(v.tag))
+		v.tracing.send_queue_only = query_send_queue_only(v.tracing.selection);
 	if (!e)
 		v.tracing.selection->with_total = streq(v.tag, "app_service");
 	if (e) {

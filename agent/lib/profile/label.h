@@ -17,7 +17,7 @@
  */
 #pragma once
 
-#define LABEL_EVENTS_GPU  (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
+#define LABEL_EVENTS_GPU  (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE | 1u << EVENT_ON_GPU)
 #define LABEL_EVENTS_RDMA (1u << EVENT_RDMA)
 
 #define PROFILE_LABELS(X)                                                                          \
