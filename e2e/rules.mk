@@ -103,3 +103,4 @@ test-kernels: $(BUILD)/podflame $(KERNEL_TESTS) ## other kernels, in qemu (softw
 	$(Q)BUILD=$(BUILD) e2e/kernels/run.sh $(or $(K),all)
 
 include e2e/gpu/rules.mk
+include e2e/rdma/rules.mk

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queue pairs and their states. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "provider.h"
+
+static bool type_is_known(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
+	       type == IBV_QPT_XRC_SEND;
+}
+
+static void set_queue(struct work_queue *w, struct ibv_cq *cq, uint32_t capacity, uint32_t max_sge)
+{
+	w->cq = (struct completion_queue *)cq;
+	w->capacity = capacity;
+	w->max_sge = max_sge;
+}
+
+static void set_up(struct queue_pair *q, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
+{
+	static _Atomic uint32_t last_number;
+
+	pthread_mutex_init(&q->lock, NULL);
+	q->qp.context = pd->context;
+	q->qp.qp_context = attr->qp_context;
+	q->qp.pd = pd;
+	q->qp.send_cq = attr->send_cq;
+	q->qp.recv_cq = attr->recv_cq;
+	q->qp.qp_num = ++last_number;
+	q->qp.qp_type = attr->qp_type;
+	q->max_inline = attr->cap.max_inline_data;
+	q->all_signaled = attr->sq_sig_all;
+	set_queue(&q->sends, attr->send_cq, attr->cap.max_send_wr, attr->cap.max_send_sge);
+	set_queue(&q->receives, attr->recv_cq, attr->cap.max_recv_wr, attr->cap.max_recv_sge);
+}
+
+struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct queue_pair *q;
+
+	if (!type_is_known(attr->qp_type) || attr->srq) {
+		errno = EINVAL;
+		return NULL;
+	}
+	q = calloc(1, sizeof(*q));
+	if (!q)
+		return NULL;
+	q->built = calloc(attr->cap.max_send_wr + 1, sizeof(*q->built));
+	if (!q->built) {
+		free(q);
+		return NULL;
+	}
+	set_up(q, pd, attr);
+	return &q->qp;
+}
+
+/* The inline ibv_create_qp_ex() of verbs.h calls this function through the context. */
+struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp *qp;
+
+	(void)context;
+	if (attr->comp_mask &
+		    ~(unsigned int)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+	    !(attr->comp_mask & IBV_QP_INIT_ATTR_PD)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	/* The older structure is the beginning of the newer one. */
+	qp = qp_create(attr->pd, (struct ibv_qp_init_attr *)attr);
+	if (qp && attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		extended_set_functions((struct queue_pair *)qp);
+	return qp;
+}
+
+struct ibv_qp_ex *qp_extended(struct ibv_qp *qp)
+{
+	struct queue_pair *q = (struct queue_pair *)qp;
+
+	return q->extended ? &q->ex : NULL;
+}
+
+static bool may_follow(enum ibv_qp_state from, enum ibv_qp_state to)
+{
+	return to == IBV_QPS_RESET || to == IBV_QPS_ERR || to == from ||
+	       (from == IBV_QPS_RESET && to == IBV_QPS_INIT) ||
+	       (from == IBV_QPS_INIT && to == IBV_QPS_RTR) ||
+	       (from == IBV_QPS_RTR && to == IBV_QPS_RTS);
+}
+
+int qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct queue_pair *q = (struct queue_pair *)qp;
+	int r = 0;
+
+	if (!(mask & IBV_QP_STATE))
+		return 0;
+	pthread_mutex_lock(&q->lock);
+	if (may_follow(qp->state, attr->qp_state))
+		qp->state = attr->qp_state;
+	else
+		r = EINVAL;
+	if (qp->state == IBV_QPS_RESET) {
+		queue_empty(&q->sends);
+		queue_empty(&q->receives);
+	}
+	pthread_mutex_unlock(&q->lock);
+	return r;
+}
+
+void qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_attr *init_attr)
+{
+	const struct queue_pair *q = (const struct queue_pair *)qp;
+	const struct ibv_qp_cap cap = {.max_send_wr = q->sends.capacity,
+				       .max_recv_wr = q->receives.capacity,
+				       .max_send_sge = q->sends.max_sge,
+				       .max_recv_sge = q->receives.max_sge,
+				       .max_inline_data = q->max_inline};
+
+	*attr = (struct ibv_qp_attr){.qp_state = qp->state, .cur_qp_state = qp->state, .cap = cap};
+	*init_attr = (struct ibv_qp_init_attr){.qp_context = qp->qp_context,
+					       .send_cq = qp->send_cq,
+					       .recv_cq = qp->recv_cq,
+					       .cap = cap,
+					       .qp_type = qp->qp_type,
+					       .sq_sig_all = q->all_signaled};
+}
+
+void qp_destroy(struct ibv_qp *qp)
+{
+	struct queue_pair *q = (struct queue_pair *)qp;
+
+	queue_empty(&q->sends);
+	queue_empty(&q->receives);
+	pthread_mutex_destroy(&q->lock);
+	free(q->built);
+	free(q);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What was posted and registered, and the failures that a test orders. */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../internal.h"
+
+#define N_ROWS 16 /* pairs of a device and a type of queue pair that can occur */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct row {
+	const struct ibv_device *device;
+	int qp_type;
+	struct standin_rdma_counts counts;
+} rows[N_ROWS];
+static size_t n_rows;
+static __thread bool failure_is_ordered;
+static __thread unsigned int passing;
+static __thread int failure;
+
+/* The caller holds the lock. */
+static struct row *row_of(const struct ibv_device *device, int qp_type)
+{
+	for (size_t i = 0; i < n_rows; i++)
+		if (rows[i].device == device && rows[i].qp_type == qp_type)
+			return &rows[i];
+	if (n_rows == N_ROWS)
+		abort();
+	rows[n_rows].device = device;
+	rows[n_rows].qp_type = qp_type;
+	return &rows[n_rows++];
+}
+
+void standin_rdma_add(const struct ibv_device *device, int qp_type,
+		      enum standin_operation operation, uint64_t bytes)
+{
+	struct standin_rdma_counts *c;
+
+	pthread_mutex_lock(&lock);
+	c = &row_of(device, qp_type)->counts;
+	c->requests[operation]++;
+	c->bytes[operation] += bytes;
+	pthread_mutex_unlock(&lock);
+}
+
+static void add_up(struct standin_rdma_counts *sum, const struct standin_rdma_counts *c)
+{
+	for (int i = 0; i < _STANDIN_OPERATIONS; i++) {
+		sum->requests[i] += c->requests[i];
+		sum->bytes[i] += c->bytes[i];
+	}
+}
+
+void standin_rdma_count(const char *device, int qp_type, struct standin_rdma_counts *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	pthread_mutex_lock(&lock);
+	for (const struct row *r = rows; r < rows + n_rows; r++)
+		if ((!device || strcmp(r->device->name, device) == 0) &&
+		    (!qp_type || r->qp_type == qp_type))
+			add_up(ret, &r->counts);
+	pthread_mutex_unlock(&lock);
+}
+
+void standin_rdma_fail_after(unsigned int n, int error)
+{
+	failure_is_ordered = true;
+	passing = n;
+	failure = error;
+}
+
+int standin_rdma_failure(void)
+{
+	if (!failure_is_ordered || passing--)
+		return 0;
+	failure_is_ordered = false;
+	return failure;
+}
