@@ -16,7 +16,7 @@
 #define PF_KEEP_ALL	     0xffffffffu
 #define PF_CHAR_MAJORS	     512 /* CHRDEV_MAJOR_MAX, include/linux/fs.h */
 /* /proc/PID/stat shows start times in this unit (USER_HZ 100) */
-#define PF_USER_HZ_NS	     10000000ull
+#define PF_USER_HZ_NS 10000000ull
 
 /* Event numbers are those of enum event in agent/lib/profile/profile.h. */
 enum pf_event {
@@ -77,7 +77,7 @@ struct pf_config {
 	uint32_t ring_wake_bytes; /* if more bytes are unread, wake the reader */
 	/* start of the hashes that are files' tags; chosen once, when the agent starts */
 	uint64_t tag_seed;
-	uint32_t sees_mappings;	  /* BPF can read the mappings of a process (vma.h) */
+	uint32_t sees_mappings; /* BPF can read the mappings of a process (vma.h) */
 	uint32_t pad;
 };
 /* Settings that change: map `settings`, one entry, mmapped. */
@@ -356,7 +356,7 @@ struct pf_rec_proc {
 	uint32_t exec_id;   /* task->self_exec_id, which each exec raises */
 	uint32_t what;	    /* enum pf_proc_what */
 	uint32_t stack;	    /* low half of mm->start_stack, which each exec changes; 0: not known */
-	uint64_t time_ns; /* CLOCK_BOOTTIME */
+	uint64_t time_ns;   /* CLOCK_BOOTTIME */
 	char comm[PF_COMM_BYTES];
 };
 
@@ -404,6 +404,11 @@ struct pf_usage {
 	 * v is what one taken hit counts for, and p the probability with which it was taken.
 	 */
 	uint64_t square;
+	/*
+	 * The time that a library of podflame says it has used in the processes, in ns, with the
+	 * hits of its probes. Only of on-gpu.
+	 */
+	uint64_t own_ns;
 };
 
 /* ---- uprobes of allocators: what a hit means is in its cookie ---- */
@@ -551,7 +556,11 @@ struct pf_live_stats {
 	X(GPU_UNSEEN, "gpu_unseen", 1)	   /* memory of a GPU that could not be followed */        \
 	X(GPU_CONTEXT, "gpu_context", 1)   /* a GPU's context may have ended, and its memory */    \
 	X(GPU_FULL, "gpu_full", 1)	   /* too many contexts, mappings, threads of GPUs */      \
-	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
+	X(GPU_UNLAUNCHED, "gpu_unlaunched", 1) /* work of a GPU whose launch is not known */       \
+	X(GPU_UNREAD, "gpu_unread", 1) /* a report of work that could not be read, or is wrong */  \
+	X(GPU_DROPPED, "gpu_dropped", 1) /* work for whose record CUPTI had no room */             \
+	X(GPU_UNTIMED, "gpu_untimed", 1) /* work of which CUPTI has no times */                    \
+	X(CGROUP_FULL, "cgroup_full", 0) /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
 	PF_DROP_REASONS(X)
@@ -576,7 +585,7 @@ _Static_assert(sizeof(struct pf_filter) == 48, "abi");
 _Static_assert(sizeof(struct pf_listed) == 56, "abi");
 _Static_assert(sizeof(struct pf_unselected) == 64, "abi");
 _Static_assert(sizeof(struct pf_site) == 8, "abi");
-_Static_assert(sizeof(struct pf_usage) == 32, "abi");
+_Static_assert(sizeof(struct pf_usage) == 40, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
 _Static_assert(sizeof(struct pf_mem_proc) == 232, "abi");

@@ -39,13 +39,23 @@ static __always_inline uint64_t pf_labels_hash(const struct pf_scratch *s, uint6
 }
 
 /*
+ * Sends the trace context and the labels in s->context, unless this generation has them already.
+ * Returns their hash.
+ */
+static __always_inline uint64_t pf_send_labels(struct pf_scratch *s, uint32_t generation)
+{
+	uint64_t seed = pf_hash_start(s->key.start_boottime_ns, s->key.tgid);
+
+	return pf_send_context(s, pf_context_hash(s, pf_labels_hash(s, seed)), sizeof(s->context),
+			       generation);
+}
+
+/*
  * Sends the sample's labels, unless this generation has them already. with_call: as in
  * pf_intern_context(), also the trace context. Returns their hash; 0: the sample has neither.
  */
 PF_ONCE uint64_t pf_intern_labels(struct pf_scratch *s, bool with_call, uint32_t generation)
 {
-	uint64_t seed;
-
 	if (!s)
 		return 0;
 	if (!with_call || !s->context_wanted || !pf_find_context(s)) {
@@ -53,7 +63,5 @@ PF_ONCE uint64_t pf_intern_labels(struct pf_scratch *s, bool with_call, uint32_t
 		if (!s->context.n_labels)
 			return 0;
 	}
-	seed = pf_hash_start(s->key.start_boottime_ns, s->key.tgid);
-	return pf_send_context(s, pf_context_hash(s, pf_labels_hash(s, seed)),
-			       sizeof(s->context), generation);
+	return pf_send_labels(s, generation);
 }

@@ -234,3 +234,13 @@ static __noinline struct pf_usage *pf_usage_of(uint64_t cgroup_id, uint32_t even
 	bpf_map_update_elem(&usage, &key, &none, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&usage, &key);
 }
+
+/*
+ * Returns a * b >> 20, in which unit `usage` has variances. Rounded at random, because most results
+ * are smaller than 1.
+ */
+static __always_inline uint64_t pf_product(uint64_t a, uint64_t b)
+{
+	return (a | b) >> 32 ? (a >> 10) * (b >> 10)
+			     : (a * b + (bpf_get_prandom_u32() & 0xfffff)) >> 20;
+}

@@ -91,11 +91,9 @@ static __always_inline uint64_t pf_wait_end(const struct pf_waiting *w, uint64_t
 	return now - w->since_ns > w->max_ns ? w->since_ns + w->max_ns : now;
 }
 
-/* Returns value^2 in units^2 >> 20. Rounded at random, because most results are smaller than 1. */
 static __always_inline uint64_t pf_square(uint64_t value)
 {
-	return value >> 32 ? (value >> 10) * (value >> 10)
-			   : (value * value + (bpf_get_prandom_u32() & 0xfffff)) >> 20;
+	return pf_product(value, value);
 }
 
 /*

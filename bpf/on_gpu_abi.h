@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "cuda/podflame_cuda.h"
+
 /* Kinds of struct pf_site, one for each probe that is read. Only the entry is probed. */
 enum pf_on_gpu_site_kind {
 	/*
@@ -23,3 +25,46 @@ enum pf_on_gpu_site_kind {
 	PF_SITE_ON_GPU_BATCH,	    /* activity_batch: const void **records, u32 n; no third one */
 	_PF_SITE_ON_GPU_MAX,
 };
+
+/* Pointers to records in one hit of PF_SITE_ON_GPU_BATCH, at most. */
+#define PF_PARCAGPU_BATCH_MAX 128
+/* A piece of work of libpodflame-cuda.so has at most this many bytes. */
+#define PF_GPU_PIECE_MAX 4096
+/* The highest level of a launch: the sample has one in 2^level launches. */
+#define PF_GPU_LEVEL_MAX 20
+/* A duration times 2^level that is not shorter is no duration of real work (2 years). */
+#define PF_GPU_NS_MAX (1ull << 56)
+
+/*
+ * Map `gpu_launches`, hash: the calls that gave work to a GPU. The work of a launch ends later, and
+ * may be many pieces. User space removes the launches of which no more work is expected.
+ */
+struct pf_gpu_launch_key {
+	uint64_t start_boottime_ns; /* of the process */
+	uint32_t tgid_root, exec_id;
+	uint64_t correlation;
+};
+struct pf_gpu_launch {
+	struct pf_count_key key; /* of its samples; ctx and kstack differ from piece to piece */
+	uint64_t time_ns;	 /* CLOCK_BOOTTIME of the call */
+	uint64_t work_ns;	 /* CLOCK_BOOTTIME of the last report of its work; 0: none yet */
+	uint64_t value;		 /* microseconds for which its work counts, so far */
+	uint32_t level;
+	uint32_t kind; /* enum podflame_cuda_kind; of parcagpu PODFLAME_CUDA_GRAPH */
+	/* the trace context of the call, as in struct pf_rec_context */
+	uint32_t form, pad;
+	uint64_t trace[4], span[2];
+};
+#define PF_GPU_LAUNCHES_MAX 131072
+
+/* Map `gpu_status`, hash, key: struct pf_process_key. */
+struct pf_gpu_status {
+	uint64_t told_ns;  /* CLOCK_BOOTTIME of the last report; 0: none yet */
+	uint64_t parcagpu; /* 1: the process has parcagpu's library */
+	struct podflame_cuda_status library;
+};
+
+_Static_assert(sizeof(struct pf_gpu_launch_key) == 24, "abi");
+_Static_assert(sizeof(struct pf_gpu_launch) == 152, "abi");
+_Static_assert(sizeof(struct podflame_cuda_work) == 64, "abi");
+_Static_assert(sizeof(struct podflame_cuda_status) == 200, "abi");

@@ -79,7 +79,8 @@ memory_test it_is_one*
 memory_test places_that*
 gpu_memory_test bytes_are*
 gpu_memory_test memory_ends*
-gpu_limits_test a_*"
+gpu_limits_test a_*
+on_gpu_test times_are*"
 PROBE=agent/node/probe
 
 add() { # FILE PATH: copies the file into the initramfs

@@ -4,8 +4,8 @@
  * kernel sends an item once. But samples of a wait that goes on, or of memory that lives, refer to
  * it in later generations, too. An item to which no sample has referred for 15 s is dropped. An
  * item that exceeds the memory limit is not kept, and is counted. A wait that will be counted much
- * later (minBlock) has an empty sample in each drain, which refers to its items. This file drops
- * these samples.
+ * later (minBlock) has an empty sample in each drain, which refers to its items. A launch whose
+ * work has not ended has one in some drains. This file drops these samples.
  */
 #include "node/probe/internal.h"
 
@@ -305,8 +305,8 @@ static void pass_all(struct drain_cache *h, struct drain *d, uint64_t now_ns, bo
 }
 
 /*
- * Drops the empty samples of waits that are still too short to count. Such a sample only names the
- * items to which the wait will refer.
+ * Drops the empty samples of waits that are still too short to count, and of launches whose work
+ * has not ended. Such a sample only names the items to which a later one will refer.
  */
 static void drop_references(struct drain *d)
 {
@@ -315,7 +315,9 @@ static void drop_references(struct drain *d)
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
 
-		if (s->event != EVENT_OFF_CPU || s->n || s->value)
+		bool may_be_empty = s->event == EVENT_OFF_CPU || s->event == EVENT_ON_GPU;
+
+		if (!may_be_empty || s->n || s->value)
 			d->samples[n++] = *s;
 	}
 	d->n_samples = n;

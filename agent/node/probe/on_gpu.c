@@ -1,28 +1,230 @@
 // SPDX-License-Identifier: Apache-2.0
-/* on_gpu: the event on-gpu: how long work ran on GPUs, under the stack that launched it. */
+/*
+ * on_gpu: the event on-gpu: how long work ran on GPUs, under the stack that launched it. The BPF
+ * programs keep each launch in a map until its work has ended (bpf/on_gpu.bpf.c). This file removes
+ * launches of which no more work is expected, and reads what the library in a process says of
+ * itself. A lock guards the table of attached processes; any thread may ask for a status.
+ */
 #include "node/probe/sets.h"
 
+#include "on_gpu.skel.h"
+
 _Static_assert((int)EVENT_ON_GPU == (int)PF_EVENT_ON_GPU, "abi");
+
+/* ---- launches of which no more work is expected ---- */
+
+#define SWEEP_NS (2 * NSEC_PER_SEC)
+/* A launch that is older refers to its stack, so that drain_cache.c keeps the stack. */
+#define REFERS_NS (5 * NSEC_PER_SEC)
+/*
+ * How long a launch stays after a report of its work. CUPTI reports the pieces of a call in one
+ * buffer or in a few, twice a second. A graph may run for long.
+ */
+#define AFTER_WORK_NS  (5 * NSEC_PER_SEC)
+#define AFTER_GRAPH_NS (60 * NSEC_PER_SEC)
+/*
+ * How long a launch waits for its work. A kernel may wait for its stream for long. A call that
+ * failed, or that only recorded a graph, never has any work. If the map is half full, launches wait
+ * for less.
+ */
+#define WAITS_NS       (600 * NSEC_PER_SEC)
+#define WAITS_SHORT_NS (30 * NSEC_PER_SEC)
+
+/* The stack and names of launches, to which a later sample may refer. */
+struct reference {
+	struct {
+		uint64_t ustack, names;
+	} key;
+	struct pf_count_key of;
+	UT_hash_handle hh;
+};
+struct sweep {
+	struct probe_set_state *set;
+	uint64_t now_ns, waits_ns;
+	bool wants_references;
+	size_t n_kept;
+	struct pf_gpu_launch_key *stale;
+	size_t n_stale, cap_stale;
+	struct reference *references;
+};
+
+static bool is_attached(const struct probe_set_state *set, uint64_t start_boottime_ns,
+			uint32_t tgid, uint32_t exec_id)
+{
+	struct pf_process_key key = {start_boottime_ns, tgid, exec_id};
+	struct attached *a;
+
+	HASH_FIND(hh, set->attached, &key, sizeof(key), a);
+	return a && !a->ended;
+}
+
+static bool has_ended(const struct sweep *s, const struct pf_gpu_launch *l)
+{
+	uint64_t stays_ns = l->kind == PODFLAME_CUDA_GRAPH ? AFTER_GRAPH_NS : AFTER_WORK_NS;
+
+	if (!l->work_ns)
+		return s->now_ns > l->time_ns + s->waits_ns;
+	return s->now_ns > l->work_ns + MIN(stays_ns, s->waits_ns);
+}
+
+static void refer(struct sweep *s, const struct pf_gpu_launch *l)
+{
+	struct reference *r, like = {.key = {l->key.ustack, l->key.names}};
+
+	if (!s->wants_references || s->now_ns < l->time_ns + REFERS_NS)
+		return;
+	HASH_FIND(hh, s->references, &like.key, sizeof(like.key), r);
+	if (r)
+		return;
+	r = xmemdup(&like, sizeof(like));
+	r->of = l->key;
+	HASH_ADD(hh, s->references, key, sizeof(r->key), r);
+}
+
+static void sweep_one(const void *key, const void *value, void *arg)
+{
+	const struct pf_gpu_launch_key *k = key;
+	const struct pf_gpu_launch *l = value;
+	struct sweep *s = arg;
+
+	if (is_attached(s->set, k->start_boottime_ns, l->key.tgid, k->exec_id) &&
+	    !has_ended(s, l)) {
+		s->n_kept++;
+		refer(s, l);
+		return;
+	}
+	GROW(s->stale, s->n_stale, s->cap_stale);
+	s->stale[s->n_stale++] = *k;
+}
+
+/* Walks the map, and removes what has ended. The caller holds the lock. */
+static void sweep_launches(struct sweep *s)
+{
+	const struct on_gpu_bpf *o = s->set->object.bpf;
+	int map = bpf_map__fd(o->maps.gpu_launches);
+
+	if (probes_map_each(map, sizeof(struct pf_gpu_launch_key), sizeof(struct pf_gpu_launch),
+			    false, sweep_one, s))
+		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
+	for (size_t i = 0; i < s->n_stale; i++)
+		bpf_map_delete_elem(map, &s->stale[i]);
+	free(s->stale);
+}
+
+/* Adds samples without work, which only refer to the stacks and names. drain_cache.c drops them. */
+static void add_references(struct sweep *s, struct taking *t)
+{
+	struct reference *r, *next;
+
+	HASH_ITER (hh, s->references, r, next) {
+		*probes_taking_sample(t) = (struct raw_sample){
+			.event = EVENT_ON_GPU,
+			.names = r->of.names,
+			.ustack = r->of.ustack,
+			.tgid = r->of.tgid,
+			.start_boottime_ns = r->of.start_boottime_ns,
+		};
+		HASH_DEL(s->references, r);
+		free(r);
+	}
+}
+
+static void collect(struct probes *p, struct event_probe *e, struct taking *t)
+{
+	struct probe_set_state *set = e->own;
+	struct sweep s = {.set = set, .now_ns = now_boot_ns(), .wants_references = true};
+
+	(void)p;
+	pthread_mutex_lock(&set->lock);
+	if (set->attached && s.now_ns - set->snapshot_ns >= SWEEP_NS) {
+		s.waits_ns = set->is_half_full ? WAITS_SHORT_NS : WAITS_NS;
+		sweep_launches(&s);
+		set->is_half_full = s.n_kept > PF_GPU_LAUNCHES_MAX / 2;
+		set->snapshot_ns = s.now_ns;
+	}
+	pthread_mutex_unlock(&set->lock);
+	add_references(&s, t);
+}
+
+/* ---- the library's status ---- */
+
+static int status_map(const struct probe_set_state *set)
+{
+	const struct on_gpu_bpf *o = set->object.bpf;
+
+	return bpf_map__fd(o->maps.gpu_status);
+}
+
+int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_status *ret)
+{
+	struct probe_set_state *set = probes_set_loaded(p, PROBES_GPU);
+	struct pf_gpu_status status;
+	int r = -ENOENT;
+
+	if (!set)
+		return r;
+	pthread_mutex_lock(&set->lock);
+	for (const struct attached *a = set->attached; a && r == -ENOENT; a = a->hh.next)
+		if (a->key.start_boottime_ns == id.start_boottime_ns && a->key.tgid == id.tgid)
+			r = bpf_map_lookup_elem(status_map(set), &a->key, &status);
+	pthread_mutex_unlock(&set->lock);
+	if (!r)
+		*ret = (struct on_gpu_status){
+			.told_ns = status.told_ns,
+			.parcagpu = status.parcagpu,
+			.library = status.library,
+		};
+	return r;
+}
+
+static void forget_status(struct probe_set_state *set)
+{
+	int map = status_map(set);
+	struct pf_process_key key, *at = NULL;
+	_cleanup_free_ struct pf_process_key *stale = NULL;
+	size_t n = 0, cap = 0;
+
+	for (size_t i = 0; i < PF_MEM_PROCS_MAX && !bpf_map_get_next_key(map, at, &key); i++) {
+		at = &key;
+		if (is_attached(set, key.start_boottime_ns, key.tgid, key.exec_id))
+			continue;
+		GROW(stale, n, cap);
+		stale[n++] = key;
+	}
+	for (size_t i = 0; i < n; i++)
+		bpf_map_delete_elem(map, &stale[i]);
+}
 
 /* ---- the probe set ---- */
 
 static int on_gpu_open(struct probe_set_state *s, const struct pf_config *config)
 {
-	(void)s;
-	(void)config;
-	return -EOPNOTSUPP;
+	struct on_gpu_bpf *o = on_gpu_bpf__open();
+
+	if (!o)
+		return -errno;
+	o->rodata->pf_config = *config;
+	s->object = (struct set_object){
+		.bpf = o,
+		.skeleton = o->skeleton,
+		.obj = o->obj,
+		.of_many = {[PROGRAM_ENTRY] = o->progs.pf_on_gpu_entry},
+		.of_one = {[PROGRAM_ENTRY] = o->progs.pf_on_gpu_1_entry},
+		.procs = o->maps.on_gpu_procs,
+	};
+	return 0;
 }
 
 static void on_gpu_destroy(struct probe_set_state *s)
 {
-	(void)s;
+	on_gpu_bpf__destroy(s->object.bpf);
 }
 
 static enum site_probed on_gpu_probed(const struct pf_site *s, unsigned event_mask)
 {
-	(void)s;
 	(void)event_mask;
-	return PROBED_NOT;
+	return s->kind >= PF_SITE_ON_GPU_LAUNCH && s->kind < _PF_SITE_ON_GPU_MAX ? PROBED_AT_ENTRY
+										 : PROBED_NOT;
 }
 
 static bool never(const struct pf_site *s)
@@ -31,23 +233,23 @@ static bool never(const struct pf_site *s)
 	return false;
 }
 
+static void on_gpu_forget(struct probe_set_state *set)
+{
+	struct sweep s = {.set = set, .now_ns = now_boot_ns(), .waits_ns = WAITS_NS};
+
+	pthread_mutex_lock(&set->lock);
+	sweep_launches(&s);
+	forget_status(set);
+	pthread_mutex_unlock(&set->lock);
+}
+
 const struct set_ops probes_gpu_set = {
-	.call_ns = 600 * NSEC_PER_SEC,
 	.open = on_gpu_open,
 	.destroy = on_gpu_destroy,
 	.probed = on_gpu_probed,
 	.live_needs = never,
+	.forget = on_gpu_forget,
 };
-
-/* ---- the library's status ---- */
-
-int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_status *ret)
-{
-	(void)p;
-	(void)id;
-	(void)ret;
-	return -ENOENT;
-}
 
 /* ---- the event ---- */
 
@@ -72,4 +274,5 @@ const struct probe_ops probes_on_gpu_ops = {
 	.attach = probes_set_attach,
 	.detach = probes_set_detach,
 	.check = probes_set_check,
+	.collect = collect,
 };

@@ -226,7 +226,8 @@ int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_s
 struct probe_usage {
 	uint64_t cgroup_id;
 	enum event event;
-	uint64_t hits, taken, value, square; /* sums since the cgroup was first seen */
+	/* sums since the cgroup was first seen; own_ns: struct pf_usage */
+	uint64_t hits, taken, value, square, own_ns;
 };
 /* the caller frees *ret */
 int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n);

@@ -128,7 +128,9 @@ struct probe_set_state {
 	/* hash table of the attached processes; its key is attached.key */
 	struct attached *attached;
 	unsigned n_links;
-	uint64_t snapshot_ns; /* CLOCK_BOOTTIME of the last snapshot */
+	/* CLOCK_BOOTTIME of the last snapshot, or, of PROBES_GPU, search for old launches */
+	uint64_t snapshot_ns;
+	bool is_half_full; /* PROBES_GPU: the map of launches, at that time */
 	struct slept slept;   /* the clocks when entries of `pending` were last checked */
 	/* CLOCK_BOOTTIME: when the agent last noticed that the machine had been suspended */
 	uint64_t woke_ns;

@@ -15,6 +15,7 @@ static struct pf_usage sum_of(const struct pf_usage *cpus, int n)
 		sum.taken += cpus[i].taken;
 		sum.value += cpus[i].value;
 		sum.square += cpus[i].square;
+		sum.own_ns += cpus[i].own_ns;
 	}
 	return sum;
 }
@@ -59,6 +60,7 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 			.taken = sum.taken,
 			.value = sum.value,
 			.square = sum.square,
+			.own_ns = sum.own_ns,
 		};
 	}
 	if (n_keys == MAX_KEYS)

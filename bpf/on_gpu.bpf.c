@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * on_gpu: the programs of uprobes on a library that reports the work of GPUs: libpodflame-cuda.so
+ * (cuda/podflame_cuda.h) or parcagpu's. At a launch they walk the stack and keep it in
+ * `gpu_launches`. When the library reports that work of the launch has ended, the event on-gpu
+ * counts it under that stack, with the kernel's name as the leaf. All that the library says is
+ * copied and checked, because the process may have changed it.
+ */
+#include "capture.h"
+
+#define PF_COUNTED_EVENT PF_EVENT_ON_GPU
+#define PF_LIVE_EVENT	 PF_EVENT_ON_GPU /* the set has no other event */
+#define PF_PROCS	 on_gpu_procs
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_MEM_PROCS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_process_key);
+	__type(value, struct pf_mem_proc);
+} on_gpu_procs SEC(".maps");
+
+/* Not an LRU map, which on a machine with many CPUs evicts entries long before it is full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_GPU_LAUNCHES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_gpu_launch_key);
+	__type(value, struct pf_gpu_launch);
+} gpu_launches SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_MEM_PROCS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_process_key);
+	__type(value, struct pf_gpu_status);
+} gpu_status SEC(".maps");
+
+#include "labels.h"
+#include "memory_site.h"
+#include "memory_task.h"
+
+static __always_inline void pf_on_gpu_lost(enum pf_drop reason)
+{
+	pf_drop(PF_EVENT_ON_GPU, reason);
+}
+
+/* ---- launches ---- */
+
+static __always_inline struct pf_gpu_launch_key pf_gpu_launch_key(uint32_t correlation)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return (struct pf_gpu_launch_key){
+		.start_boottime_ns = pf_start_of(task),
+		.tgid_root = task->tgid,
+		.exec_id = task->self_exec_id,
+		.correlation = correlation,
+	};
+}
+
+/* Reads the trace context of the call into s->context; if there is none, zeros. */
+PF_ONCE int pf_gpu_find_context(struct pf_scratch *s)
+{
+	if (s && (!s->context_wanted || !pf_find_context(s)))
+		__builtin_memset(&s->context, 0, PF_CONTEXT_IDS_BYTES);
+	return 0;
+}
+
+/*
+ * Stores the launch. If the map is full, the work of the launch will count as lost, because its
+ * launch is not known.
+ */
+static __noinline void pf_gpu_launch_add(const struct pf_scratch *s, uint32_t correlation,
+					 uint32_t level, uint32_t kind)
+{
+	struct pf_gpu_launch_key key = pf_gpu_launch_key(correlation);
+	struct pf_gpu_launch l = {};
+	struct pf_usage *u;
+
+	if (!s)
+		return;
+	l.key = s->key;
+	l.time_ns = bpf_ktime_get_boot_ns();
+	l.level = level;
+	l.kind = kind;
+	l.form = s->context.form;
+	__builtin_memcpy(l.trace, s->context.trace, sizeof(l.trace));
+	__builtin_memcpy(l.span, s->context.span, sizeof(l.span));
+	bpf_map_update_elem(&gpu_launches, &key, &l, BPF_ANY);
+	u = pf_usage_of(s->key.cgroup_id, PF_EVENT_ON_GPU);
+	if (u)
+		u->taken++;
+}
+
+/*
+ * Walks the stack of a launch, and stores the launch. It is inlined, because the verifier allows
+ * eight nested functions, and the walk needs most of them.
+ */
+static __always_inline void pf_gpu_launched(struct pt_regs *ctx, const struct pf_mem_who *who,
+					    uint32_t correlation, uint32_t level, uint32_t kind)
+{
+	const struct pf_settings *set = pf_settings_now();
+	struct pf_scratch *s;
+
+	if (!set || level > PF_GPU_LEVEL_MAX) {
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		return;
+	}
+	s = pf_scratch_get(PF_CONTEXT_TASK, PF_EVENT_ON_GPU);
+	if (!s)
+		return;
+	pf_mem_key_set(s, who);
+	s->key.event = PF_EVENT_ON_GPU;
+	pf_mem_before_walk(s, ctx, set, set->generation);
+	s->key.ustack =
+		pf_walk_user(s, who->task->self_exec_id,
+			     pf_hash_start(s->key.start_boottime_ns, who->task->tgid), true, false);
+	pf_intern_stack(s, s->key.ustack, set->generation);
+	pf_note_proc(s, who->task, set->generation);
+	pf_gpu_find_context(s);
+	pf_gpu_launch_add(s, correlation, level, kind);
+	pf_scratch_put(s);
+}
+
+/* ---- a piece of work ---- */
+
+static long pf_gpu_name_hash(uint32_t i, struct pf_loop *loop)
+{
+	i++; /* the header is hashed already */
+	if (i >= PF_STACK_WORDS)
+		return 1;
+	loop->s->walk.hash = pf_hash_add(loop->s->walk.hash, loop->s->stack.words[i]);
+	return 0;
+}
+
+/*
+ * Copies a name into the words of s->stack, after the header. Returns how many words it has. 0: it
+ * cannot be read: the kernel does not have its page at the moment, or the address is wrong.
+ */
+static __noinline uint32_t pf_gpu_name(struct pf_scratch *s, uint64_t at, bool *ret_cut)
+{
+	const uint32_t most = PF_FRAME_GPU_WORK_WORDS * sizeof(uint64_t);
+	char *name, next = 0;
+	uint64_t n; /* with the NUL; an error is above `most` */
+
+	if (!s || !ret_cut || !at)
+		return 0;
+	name = (char *)&s->stack.words[1];
+	n = bpf_probe_read_user_str(name, most, (const void *)at);
+	if (!n || n > most)
+		return 0;
+	*ret_cut = n == most && pf_read(&next, 1, at + most - 1) && next;
+	/* the rest of the last word, and maybe more words, which do not count */
+	*(uint64_t *)(name + n) = 0;
+	return (n + 7) / 8;
+}
+
+/*
+ * Fills s->stack with the stack of a piece of work, one frame with the kernel's name. Returns its
+ * hash.
+ */
+static __noinline uint64_t pf_gpu_work_stack(struct pf_scratch *s,
+					     const struct podflame_cuda_work *w)
+{
+	struct pf_loop loop = {.s = s};
+	uint64_t header;
+	uint32_t words;
+	bool cut = false;
+
+	if (!s || !w)
+		return 0;
+	words = w->kind == PODFLAME_CUDA_KERNEL ? pf_gpu_name(s, w->name, &cut) : 0;
+	header = PF_FRAME_HEADER(PF_FRAME_GPU_WORK, words,
+				 PF_FRAME_GPU_WORK_MORE(w->kind, w->copy_kind, cut));
+	pf_stack_begin(&s->walk, pf_hash_start(s->key.start_boottime_ns, s->key.tgid), 0);
+	s->walk.hash = pf_hash_add(s->walk.hash, header);
+	s->stack.words[0] = header;
+	bpf_loop(words, pf_gpu_name_hash, &loop, 0);
+	s->walk.n_words = 1 + words;
+	s->walk.n_frames = 1;
+	s->walk.end = PF_END_ROOT;
+	return pf_hash_end(s->walk.hash);
+}
+
+/*
+ * Sends the labels of a piece of work with the trace context of its launch. Returns their hash.
+ */
+static __noinline uint64_t pf_gpu_work_labels(struct pf_scratch *s, const struct pf_gpu_launch *l,
+					      const struct podflame_cuda_work *w,
+					      uint32_t generation)
+{
+	if (!s || !l || !w)
+		return 0;
+	__builtin_memset(&s->context, 0, PF_CONTEXT_IDS_BYTES);
+	s->context.form = l->form;
+	__builtin_memcpy(s->context.trace, l->trace, sizeof(l->trace));
+	__builtin_memcpy(s->context.span, l->span, sizeof(l->span));
+	pf_labels_begin(s);
+	pf_label(s, PF_LABEL_GPU_DEVICE, w->device);
+	pf_label(s, PF_LABEL_GPU_CONTEXT, w->context);
+	pf_label(s, PF_LABEL_GPU_STREAM, w->stream);
+	return pf_send_labels(s, generation);
+}
+
+/*
+ * Adds a piece of work to `usage`. The variance of the estimate is the sum of (1 - p) * value^2
+ * over launches, where value is what all work of the launch counts for. before: what the launch
+ * counted for before this piece.
+ */
+static __noinline void pf_gpu_work_used(const struct pf_gpu_launch *l, uint64_t before,
+					uint64_t value)
+{
+	struct pf_usage *u = l ? pf_usage_of(l->key.cgroup_id, PF_EVENT_ON_GPU) : NULL;
+	uint64_t square;
+
+	if (!u)
+		return;
+	u->value += value;
+	square = l->level ? pf_product(value, 2 * before + value) : 0;
+	u->square += square - (square >> l->level);
+}
+
+/*
+ * Returns the microseconds for which a piece of work counts. Rounded at random, so that the sum of
+ * many short pieces is right. -1: a wrong time.
+ */
+static __always_inline int64_t pf_gpu_work_value(const struct podflame_cuda_work *w, uint32_t level)
+{
+	uint64_t ns = w->end_ns - w->start_ns;
+
+	level &= 31;
+	if (w->end_ns < w->start_ns || ns >= PF_GPU_NS_MAX >> level)
+		return -1;
+	return ((ns << level) + ((uint64_t)bpf_get_prandom_u32() * 1000 >> 32)) / 1000;
+}
+
+static __noinline int pf_gpu_work_count(struct pf_scratch *s, const struct podflame_cuda_work *w,
+					uint32_t generation)
+{
+	struct pf_gpu_launch_key key;
+	struct pf_gpu_launch *l;
+	uint64_t before;
+	int64_t value;
+
+	if (!s || !w)
+		return 0;
+	key = pf_gpu_launch_key(w->correlation);
+	l = bpf_map_lookup_elem(&gpu_launches, &key);
+	PF_STAT(taken);
+	if (!l) {
+		pf_on_gpu_lost(PF_DROP_GPU_UNLAUNCHED);
+		return 0;
+	}
+	value = pf_gpu_work_value(w, l->level);
+	if (value < 0) {
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		return 0;
+	}
+	before = __sync_fetch_and_add(&l->value, value);
+	l->work_ns = bpf_ktime_get_boot_ns();
+	s->key = l->key;
+	s->key.kstack = pf_gpu_work_stack(s, w);
+	pf_intern_stack(s, s->key.kstack, generation);
+	s->key.ctx = pf_gpu_work_labels(s, l, w, generation);
+	pf_gpu_work_used(l, before, value);
+	if (pf_count(s, value, generation))
+		PF_STAT(delivered);
+	return 0;
+}
+
+/* ---- reports of work: the pieces are counted one after the other ---- */
+
+struct pf_gpu_report {
+	struct pf_scratch *s;
+	uint64_t at;
+	uint32_t size; /* of a piece at `at`; 0: there are pointers to CUPTI's records */
+	uint32_t generation;
+};
+
+/* The members of CUPTI's records of kernels that are read. All versions since 11.1 have these. */
+#define PF_CUPTI_KERNEL		   3
+#define PF_CUPTI_CONCURRENT_KERNEL 10
+struct pf_cupti_kernel {
+	uint32_t kind, pad[3];
+	uint64_t start_ns, end_ns, pad2;
+	uint32_t device, context, stream, pad3[10];
+	uint32_t correlation, pad4[2];
+	uint64_t name;
+};
+_Static_assert(__builtin_offsetof(struct pf_cupti_kernel, start_ns) == 16, "CUPTI");
+_Static_assert(__builtin_offsetof(struct pf_cupti_kernel, device) == 40, "CUPTI");
+_Static_assert(__builtin_offsetof(struct pf_cupti_kernel, correlation) == 92, "CUPTI");
+_Static_assert(__builtin_offsetof(struct pf_cupti_kernel, name) == 104, "CUPTI");
+
+static __noinline bool pf_cupti_read(uint64_t pointer, struct podflame_cuda_work *ret)
+{
+	struct pf_cupti_kernel k = {};
+	uint64_t at = 0;
+
+	if (!ret || !pf_read(&at, sizeof(at), pointer) || !pf_read(&k, sizeof(k), at) ||
+	    (k.kind != PF_CUPTI_KERNEL && k.kind != PF_CUPTI_CONCURRENT_KERNEL))
+		return false;
+	ret->start_ns = k.start_ns;
+	ret->end_ns = k.end_ns;
+	ret->name = k.name;
+	ret->correlation = k.correlation;
+	ret->device = k.device;
+	ret->context = k.context;
+	ret->stream = k.stream;
+	return true;
+}
+
+static long pf_gpu_report_step(uint32_t i, struct pf_gpu_report *r)
+{
+	struct podflame_cuda_work w = {.kind = PODFLAME_CUDA_KERNEL};
+	bool known = r->size ? pf_read(&w, sizeof(w), r->at + (uint64_t)i * r->size)
+			     : pf_cupti_read(r->at + (uint64_t)i * sizeof(uint64_t), &w);
+
+	if (known)
+		pf_gpu_work_count(r->s, &w, r->generation);
+	else
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+	return 0;
+}
+
+/* size: as in struct pf_gpu_report. A report with impossible numbers counts as one loss. */
+static __noinline void pf_gpu_reported(uint64_t at, uint32_t n, uint32_t n_max, uint32_t size)
+{
+	const struct pf_settings *set = pf_settings_now();
+	struct pf_gpu_report r = {.at = at, .size = size};
+
+	if (!n || n > n_max || size > PF_GPU_PIECE_MAX || !set) {
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		return;
+	}
+	r.generation = set->generation;
+	r.s = pf_scratch_get(PF_CONTEXT_TASK, PF_EVENT_ON_GPU);
+	if (!r.s)
+		return;
+	bpf_loop(n, pf_gpu_report_step, &r, 0);
+	pf_scratch_put(r.s);
+}
+
+/* ---- the library's status ---- */
+
+/* More than a library can lose between two reports, or use: then it lies. */
+#define PF_GPU_LOSSES_MAX (1ull << 24)
+#define PF_GPU_OWN_NS_MAX (1ull << 40)
+
+/* Counts what the library has lost since its last report. */
+static __noinline void pf_gpu_add_lost(uint64_t was, uint64_t is, enum pf_drop reason)
+{
+	struct pf_stats *s = pf_stats_here();
+
+	if (s && is > was && is - was < PF_GPU_LOSSES_MAX)
+		__sync_fetch_and_add(&s->drop[PF_EVENT_ON_GPU][reason], is - was);
+}
+
+static __noinline void pf_gpu_status_add(const struct podflame_cuda_status *was,
+					 const struct podflame_cuda_status *is, uint64_t cgroup_id)
+{
+	struct pf_usage *u = pf_usage_of(cgroup_id, PF_EVENT_ON_GPU);
+
+	if (!was || !is)
+		return;
+	pf_gpu_add_lost(was->n_dropped, is->n_dropped, PF_DROP_GPU_DROPPED);
+	pf_gpu_add_lost(was->n_untimed, is->n_untimed, PF_DROP_GPU_UNTIMED);
+	pf_gpu_add_lost(was->n_unread, is->n_unread, PF_DROP_GPU_UNREAD);
+	pf_gpu_add_lost(was->n_unseen, is->n_unseen, PF_DROP_GPU_UNLAUNCHED);
+	if (u && is->own_ns > was->own_ns && is->own_ns - was->own_ns < PF_GPU_OWN_NS_MAX)
+		__sync_fetch_and_add(&u->own_ns, is->own_ns - was->own_ns);
+}
+
+static __always_inline struct pf_process_key pf_gpu_process(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return (struct pf_process_key){
+		.start_boottime_ns = pf_start_of(task),
+		.tgid = pf_tgid_seen(task),
+		.exec_id = task->self_exec_id,
+	};
+}
+
+/* The first report says what happened before the probes were attached, which does not count. */
+static __noinline void pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint32_t size)
+{
+	struct pf_process_key key = pf_gpu_process();
+	struct pf_gpu_status now = {.told_ns = bpf_ktime_get_boot_ns()};
+	struct pf_gpu_status *was = bpf_map_lookup_elem(&gpu_status, &key);
+
+	if (size > sizeof(now.library))
+		size = sizeof(now.library);
+	if (size < __builtin_offsetof(struct podflame_cuda_status, all) ||
+	    bpf_probe_read_user(&now.library, size, (const void *)at)) {
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		return;
+	}
+	if (was && was->told_ns)
+		pf_gpu_status_add(&was->library, &now.library, cgroup_id);
+	bpf_map_update_elem(&gpu_status, &key, &now, BPF_ANY);
+}
+
+/* Notes that the process has parcagpu's library. */
+static __noinline void pf_gpu_is_parcagpu(void)
+{
+	struct pf_process_key key = pf_gpu_process();
+	struct pf_gpu_status now = {.parcagpu = 1};
+
+	bpf_map_update_elem(&gpu_status, &key, &now, BPF_NOEXIST);
+}
+
+/* ---- programs ---- */
+
+static __always_inline uint32_t pf_gpu_arg(struct pt_regs *ctx, uint32_t n)
+{
+	return pf_mem_arg(ctx, n, false);
+}
+
+static __noinline void pf_on_gpu_ended(struct pt_regs *ctx, uint64_t cgroup_id)
+{
+	struct pf_site site = pf_site_of(ctx);
+	uint32_t n = pf_gpu_arg(ctx, 2), size = pf_gpu_arg(ctx, 3);
+
+	if (site.kind == PF_SITE_ON_GPU_STATUS)
+		pf_gpu_status_told(cgroup_id, pf_mem_arg(ctx, 1, false), n);
+	else if (site.kind == PF_SITE_ON_GPU_BATCH)
+		pf_gpu_reported(pf_mem_register(ctx, site.size_arg),
+				pf_mem_register(ctx, site.count_arg), PF_PARCAGPU_BATCH_MAX, 0);
+	else if (size < sizeof(struct podflame_cuda_work))
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+	else
+		pf_gpu_reported(pf_mem_arg(ctx, 1, false), n, PODFLAME_CUDA_WORK_MAX, size);
+}
+
+static __always_inline void pf_on_gpu_hit(struct pt_regs *ctx)
+{
+	struct pf_site site = pf_site_of(ctx);
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_ON_GPU, 1 + PF_SITE_MORE(site));
+	uint32_t correlation = pf_gpu_arg(ctx, 1), level = pf_gpu_arg(ctx, 2);
+	uint32_t kind = pf_gpu_arg(ctx, 3);
+
+	if (!who.events || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64)
+		return;
+	if (site.kind == PF_SITE_ON_GPU_CORRELATION) {
+		pf_gpu_is_parcagpu();
+		correlation = pf_mem_register(ctx, site.size_arg);
+		level = 0;
+		kind = PODFLAME_CUDA_GRAPH; /* of parcagpu it is not known */
+	}
+	if (site.kind == PF_SITE_ON_GPU_LAUNCH || site.kind == PF_SITE_ON_GPU_CORRELATION)
+		pf_gpu_launched(ctx, &who, correlation, level, kind);
+	else
+		pf_on_gpu_ended(ctx, who.cgroup_id);
+}
+
+PF_UPROBE(pf_on_gpu_entry, pf_on_gpu_hit)
+PF_UPROBE(pf_on_gpu_1_entry, pf_on_gpu_hit)
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
