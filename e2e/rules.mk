@@ -20,10 +20,11 @@ workloads: $(WORKLOADS) $(LANGUAGES)
 $(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
-$(LANGUAGES): $(wildcard e2e/workloads/languages/* e2e/workloads/gpu/*) e2e/cluster/mkimage.sh \
-		$(BUILD)/gpu/thunk/libcuda.so.1
+$(LANGUAGES): $(wildcard e2e/workloads/languages/* e2e/workloads/gpu/* \
+		e2e/workloads/rdma/*) e2e/cluster/mkimage.sh $(BUILD)/gpu/thunk/libcuda.so.1 \
+		$(addprefix $(BUILD)/rdma/libibverbs/libstandin,0-rdmav34.so 1-rdmav34.so)
 	$(call msg,IMAGE,$@)
-	$(Q)e2e/workloads/languages/build.sh $@ $(BUILD)/gpu
+	$(Q)e2e/workloads/languages/build.sh $@ $(BUILD)/gpu $(BUILD)/rdma
 
 # Are stacks whole and shares right? e2e/accuracy/run.py says what is tested.
 STACKOF := $(BUILD)/accuracy/stackof
