@@ -85,12 +85,18 @@ struct elf_inline {
 size_t elf_index_inlines(const struct elf_index *i, uint64_t address,
 			 struct elf_inline ret[ELF_INLINES_MAX]);
 
-/* ---- marks: symbols and texts that the parser was asked to find (parser_config.marks) ---- */
+/* ---- marks: what the parser was asked to find in a file (parser_config.marks) ---- */
 struct elf_mark {
-	/* the symbol's name; for a text, the pattern, with '"' as its first character */
+	/*
+	 * the symbol's name; for a text, the pattern, with '"' as its first character; for a USDT
+	 * probe "%provider:probe arguments", with the arguments as its note has them: "4@%edi
+	 * 8@%rsi"
+	 */
 	const char *name;
 	/* ELF virtual address; for a thread-local symbol, its offset in the TLS image */
-	uint64_t address, size;
+	uint64_t address;
+	/* in bytes; for a USDT probe, the offset of its semaphore in the file, 0: it has none */
+	uint64_t size;
 	bool thread_local;
 };
 size_t elf_index_n_marks(const struct elf_index *i);

@@ -96,6 +96,8 @@ struct marks {
 	struct mark *items;
 	size_t n;
 	bool cut; /* a limit was reached */
+	char **names; /* those that only the marks have */
+	size_t n_names, cap_names;
 };
 
 /* ---- elf.c: the file ---- */
@@ -179,16 +181,25 @@ enum parse_reason parse_build_dwarf(struct elf_build *b, const int *dwo_fds, siz
 enum parse_reason parse_build_symbols(struct elf_build *b);
 /* debugdata.c: .gnu_debugdata (xz) into b->symbols */
 enum parse_reason parse_build_debugdata(struct elf_build *b);
+/* usdt.c: .note.stapsdt into b->marks */
+void parse_build_usdt(struct elf_build *b);
 
 /*
  * marks.c: makes a mark of a symbol of the file if it matches a pattern. The name must stay valid
  * until parse_marks_finish(). A version (@...) is no part of the name.
  */
 void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name);
+/*
+ * Makes a mark of a USDT probe if its name, "%provider:probe arguments", matches a pattern.
+ * semaphore: its file offset; 0: none.
+ */
+void parse_build_mark_usdt(struct elf_build *b, const char *name, uint64_t place,
+			   uint64_t semaphore);
 /* Makes marks of the strings in read-only data that match a pattern. */
 void parse_build_mark_texts(struct elf_build *b);
 /* Returns the marks, sorted, and writes their names to b->strings. */
 void parse_marks_finish(struct elf_build *b, struct index_mark **ret, size_t *ret_n);
+void parse_marks_done(struct marks *x);
 
 /* ---- write.c ---- */
 enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int *ret_memfd);

@@ -307,7 +307,7 @@ static void build_free(struct elf_build *b)
 	free(b->debugdata_bytes);
 	free(b->dwarf_names);
 	free(b->symbols.items);
-	free(b->marks.items);
+	parse_marks_done(&b->marks);
 	free(b->wanted);
 	parse_rows_free(b->rows);
 	parse_inlines_free(b->inlines);
@@ -350,6 +350,7 @@ enum parse_reason parse_elf_to_index(int fd, const char *const *marks, uint64_t 
 		reason = parse_build_code(b);
 	if (!reason) {
 		parse_build_mark_texts(b);
+		parse_build_usdt(b);
 		read_debuglink(b);
 		/*
 		 * If the file has no .debug_info, the agent searches for a debug file. If

@@ -2,7 +2,7 @@
 /*
  * Reads any bytes as an ELF file, with the child's code. The index's reader must accept the result.
  * Fuzzes: node/parse/elf.c, node/parse/section.c, node/parse/symbols.c, node/parse/write.c,
- * node/parse/marks.c, node/parse/code.c
+ * node/parse/marks.c, node/parse/usdt.c, node/parse/code.c
  */
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static const char *const marks[] = {"_*", "a", "\"GCC: ", "\"a", NULL};
+static const char *const marks[] = {"_*", "a", "\"GCC: ", "\"a", "%p*", NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

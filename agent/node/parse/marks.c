@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Marks are symbols and strings of a file that show which runtimes the file has and where their
- * structures are. The parent chooses the patterns. A hostile file may have any number of matches,
- * so their number has a limit.
+ * Marks are symbols, strings and USDT probes of a file. They show which runtimes and libraries the
+ * file has, and where their structures are. The parent chooses the patterns. A hostile file may
+ * have any number of matches, so their number has a limit.
  */
 #include "node/parse/build.h"
 
@@ -60,7 +60,7 @@ static void add(struct marks *x, struct mark new)
 	x->items[x->n++] = new;
 }
 
-/* Returns whether a symbol's name matches. A pattern for a string (with '"') matches no symbol. */
+/* Returns whether a name matches. A pattern for a string (with '"') matches no name. */
 static bool matches(const char *pattern, const char *name, size_t n)
 {
 	const char *star;
@@ -94,27 +94,44 @@ static bool has_address(const GElf_Sym *y)
 	}
 }
 
+/* Sets the first pattern that matches the mark's name. */
+static bool find_pattern(const struct marks *x, struct mark *m)
+{
+	for (size_t i = 0; x->patterns[i]; i++) {
+		m->pattern = i;
+		if (matches(x->patterns[i], m->name, m->name_n))
+			return true;
+	}
+	return false;
+}
+
 void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
 {
-	struct marks *x = &b->marks;
-	size_t n;
+	struct mark new = {.name = name};
 
 	if (!name || !*name || !has_address(y))
 		return;
-	n = strcspn(name, "@");
-	for (size_t i = 0; x->patterns[i]; i++) {
-		if (!matches(x->patterns[i], name, n))
-			continue;
-		add(x, (struct mark){
-			       .m = {.address = y->st_value,
-				     .size = y->st_size,
-				     .thread_local = GELF_ST_TYPE(y->st_info) == STT_TLS},
-			       .name = name,
-			       .name_n = n,
-			       .pattern = i,
-		       });
+	new.name_n = strcspn(name, "@");
+	if (!find_pattern(&b->marks, &new))
 		return;
-	}
+	new.m.address = y->st_value;
+	new.m.size = y->st_size;
+	new.m.thread_local = GELF_ST_TYPE(y->st_info) == STT_TLS;
+	add(&b->marks, new);
+}
+
+void parse_build_mark_usdt(struct elf_build *b, const char *name, uint64_t place,
+			   uint64_t semaphore)
+{
+	struct mark new = {
+		.m = {.address = place, .size = semaphore}, .name = name, .name_n = strlen(name)};
+	struct marks *x = &b->marks;
+
+	if (!find_pattern(x, &new))
+		return;
+	GROW(x->names, x->n_names, x->cap_names);
+	new.name = x->names[x->n_names++] = xstrdup(name);
+	add(x, new);
 }
 
 /*
@@ -213,4 +230,12 @@ void parse_marks_finish(struct elf_build *b, struct index_mark **ret, size_t *re
 				       : parse_strings_put(&b->strings, x->items[i].name,
 							   x->items[i].name_n);
 	}
+}
+
+void parse_marks_done(struct marks *x)
+{
+	for (size_t i = 0; i < x->n_names; i++)
+		free(x->names[i]);
+	free(x->names);
+	free(x->items);
 }

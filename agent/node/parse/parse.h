@@ -20,7 +20,8 @@ struct parser_config {
 	 * What else to search for in each file: a list of patterns that ends with NULL; NULL:
 	 * nothing. A pattern is the name of a symbol of any kind, in which a '*' (not as the first
 	 * character) stands for any characters. Or it is a '"' and a string to be found in
-	 * read-only data. elf_index_mark describes what was found. The child gets the patterns as
+	 * read-only data. Or it is the name of a USDT probe, "%provider:probe arguments", which may
+	 * have a '*', too. elf_index_mark describes what was found. The child gets the patterns as
 	 * its arguments. The list must stay valid, because node/files keeps the pointer.
 	 */
 	const char *const *marks;
