@@ -2,9 +2,6 @@
 /* Finds where processes allocate, in known and in hostile files; without BPF. */
 #include "node/alloc/testalloc.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "node/alloc/internal.h"
@@ -12,71 +9,44 @@
 
 static char dir[] = "/tmp/alloc-test.XXXXXX";
 
-static struct alloc_sites *find(struct alloc_process *p, pid_t pid)
-{
-	struct alloc_sites *s = NULL;
-	struct runtime_look look;
-
-	alloc_process_open(p, pid);
-	look = alloc_process_look(p);
-	assert_int_equal(alloc_sites_find(&look, 1u << PF_EVENT_MEM_ALLOC, &s), 0);
-	return s;
-}
+#define EVENT (1u << PF_EVENT_MEM_ALLOC)
 
 static pid_t start(const char *source, const char *flags)
 {
 	return alloc_program_start(dir, source, flags);
 }
 
-static void stop(pid_t pid, struct alloc_process *p, struct alloc_sites *s)
-{
-	alloc_sites_free(s);
-	alloc_process_close(p);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
-#define WAITS "#include <unistd.h>\nint main(void) { write(1, \"x\", 1); for (;;) pause(); }\n"
-
-static const struct alloc_site *site_of(const struct alloc_sites *s, const char *symbol)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (streq(s->items[i].symbol, symbol))
-			return &s->items[i];
-	return NULL;
-}
-
 static void the_c_library_has_its_entry_points(void **state)
 {
 	static const char *const must[] = {"malloc", "calloc", "realloc", "free", "posix_memalign"};
 	struct alloc_process p;
-	pid_t pid = start(WAITS, "");
-	struct alloc_sites *s = find(&p, pid);
+	pid_t pid = start(ALLOC_WAITS, "");
+	struct alloc_sites *s = alloc_find(&p, pid, EVENT);
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(must); i++)
-		assert_non_null(site_of(s, must[i]));
-	assert_int_equal(site_of(s, "calloc")->site.count_arg, 1);
-	assert_int_equal(site_of(s, "posix_memalign")->site.kind, PF_SITE_OUT);
-	assert_true(site_of(s, "realloc")->site.flags & PF_SITE_NULL_IS_ALLOC);
-	assert_null(site_of(s, "reallocarray")); /* it calls realloc */
+		assert_non_null(alloc_site_of(s, must[i]));
+	assert_int_equal(alloc_site_of(s, "calloc")->site.count_arg, 1);
+	assert_int_equal(alloc_site_of(s, "posix_memalign")->site.kind, PF_SITE_OUT);
+	assert_true(alloc_site_of(s, "realloc")->site.flags & PF_SITE_NULL_IS_ALLOC);
+	assert_null(alloc_site_of(s, "reallocarray")); /* it calls realloc */
 	assert_string_equal(s->problem, "");
 	assert_true(s->n_inner);
 	for (size_t i = 1; i < s->n; i++)
 		assert_true(s->items[i].file_offset > s->items[i - 1].file_offset);
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 }
 
 static void a_static_program_without_symbols_says_so(void **state)
 {
 	struct alloc_process p;
-	pid_t pid = start(WAITS, "-static -s");
-	struct alloc_sites *s = find(&p, pid);
+	pid_t pid = start(ALLOC_WAITS, "-static -s");
+	struct alloc_sites *s = alloc_find(&p, pid, EVENT);
 
 	(void)state;
 	assert_int_equal(s->n, 0);
 	assert_non_null(strstr(s->problem, "podflame found no function that allocates"));
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 }
 
 /*
@@ -86,13 +56,13 @@ static void a_static_program_without_symbols_says_so(void **state)
 static char *problem_with(const char *text, const char *more, const char *flags)
 {
 	_cleanup_free_ char *source =
-		xasprintf("const char *volatile text = \"%s\";\n%s\n" WAITS, text, more);
+		xasprintf("const char *volatile text = \"%s\";\n%s\n" ALLOC_WAITS, text, more);
 	struct alloc_process p;
 	pid_t pid = start(source, flags);
-	struct alloc_sites *s = find(&p, pid);
+	struct alloc_sites *s = alloc_find(&p, pid, EVENT);
 	char *problem = xstrdup(s->problem);
 
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 	return problem;
 }
 
@@ -208,14 +178,14 @@ static void a_program_in_anonymous_memory_is_told_once(void **state)
 		"write(1, \"x\", 1); for (;;) pause(); }\n";
 	struct alloc_process p;
 	pid_t pid = start(source, "-static -no-pie -Wl,-z,separate-code");
-	struct alloc_sites *s = find(&p, pid);
+	struct alloc_sites *s = alloc_find(&p, pid, EVENT);
 
 	(void)state;
 	assert_int_equal(s->n, 0);
 	assert_string_equal(s->problem,
 			    "code of p is in anonymous memory, where the kernel sets no probe: "
 			    "what its own allocator gives is not seen");
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 }
 
 /*
@@ -231,10 +201,10 @@ static void hostile_symbols_give_no_site(void **state)
 		"    \"free: ret\\n.type free,@function\\n\"\n"
 		"    \".set calloc,free+0x7000000\\n.set realloc,free-0x7000000\\n\"\n"
 		"    \"memalign: .byte 0x0f,0xff,0x06\\n\"\n"
-		"    \".data\\nvalloc: .quad 0\\n.text\\n\");\n" WAITS;
+		"    \".data\\nvalloc: .quad 0\\n.text\\n\");\n" ALLOC_WAITS;
 	struct alloc_process p;
 	pid_t pid = start(source, "-no-pie");
-	struct alloc_sites *s = find(&p, pid);
+	struct alloc_sites *s = alloc_find(&p, pid, EVENT);
 
 	(void)state;
 	for (size_t i = 0; i < s->n; i++) {
@@ -248,7 +218,7 @@ static void hostile_symbols_give_no_site(void **state)
 			     streq(s->items[i].symbol, "valloc"));
 	}
 	assert_true(s->n_inner <= PF_MEM_INNER_MAX);
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 }
 
 static void each_problem_is_told_once(void **state)
@@ -340,20 +310,21 @@ static void more_functions_than_are_taken_are_told(void **state)
 	for (unsigned n = 3; n <= 4; n++) {
 		struct alloc_process p;
 		pid_t pid = start_with_libraries(n);
-		struct alloc_sites *s = find(&p, pid);
+		struct alloc_sites *s = alloc_find(&p, pid, EVENT);
 
 		if (n == 3)
 			assert_string_equal(s->problem, "");
 		else
 			assert_non_null(strstr(s->problem, "more than 512 functions"));
 		assert_true(n == 3 ? s->n > 400 && s->n < 450 : s->n > 500);
-		stop(pid, &p, s);
+		alloc_process_stop(pid, &p, s);
 	}
 }
 
 /* ---- code that is not followed to its end ---- */
 
-#define ASM(text) "asm(\".text\\n.globl malloc,free,calloc,je_malloc,je_free\\n" text "\");\n" WAITS
+#define ASM(text)                                                                                  \
+	"asm(\".text\\n.globl malloc,free,calloc,je_malloc,je_free\\n" text "\");\n" ALLOC_WAITS
 
 static const struct {
 	const char *source;
@@ -385,14 +356,14 @@ static void code_that_is_not_followed_to_its_end_is_told(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
 		struct alloc_process p;
 		pid_t pid = start(codes[i].source, "-no-pie");
-		struct alloc_sites *s = find(&p, pid);
+		struct alloc_sites *s = alloc_find(&p, pid, EVENT);
 		bool told =
 			strstr(s->problem, "podflame did not read the code of malloc to its end");
 
 		if (told != codes[i].told || (!told && *s->problem))
 			fail_msg("%s: %s", codes[i].source, s->problem);
-		assert_non_null(site_of(s, "malloc"));
-		stop(pid, &p, s);
+		assert_non_null(alloc_site_of(s, "malloc"));
+		alloc_process_stop(pid, &p, s);
 	}
 }
 
@@ -415,7 +386,7 @@ static const char hooked[] =
 	"A o = T(h + 6 - HOOKS, small), m = T(0, small), r = T(0, raw);\n"
 	"#define P(name, t) void *name##Malloc(long n) { return t.m(t.c, n); }\\\n"
 	"void name##Free(void *p) { t.f(t.c, p); }\n"
-	"P(PyObject_, o) P(PyMem_, m) P(PyMem_Raw, r)\n" WAITS;
+	"P(PyObject_, o) P(PyMem_, m) P(PyMem_Raw, r)\n" ALLOC_WAITS;
 
 static void more_hooks_than_are_followed_are_told(void **state)
 {
@@ -424,14 +395,14 @@ static void more_hooks_than_are_followed_are_told(void **state)
 		struct alloc_process p;
 		_cleanup_free_ char *flags = xasprintf("-O1 -DHOOKS=%u", n);
 		pid_t pid = start(hooked, flags);
-		struct alloc_sites *s = find(&p, pid);
+		struct alloc_sites *s = alloc_find(&p, pid, EVENT);
 
 		if (n == 4)
 			assert_string_equal(s->problem, "");
 		else
 			assert_non_null(strstr(s->problem, "more than 4 hooks"));
-		assert_int_equal(n == 4, !!site_of(s, "_PyObject_Malloc"));
-		stop(pid, &p, s);
+		assert_int_equal(n == 4, !!alloc_site_of(s, "_PyObject_Malloc"));
+		alloc_process_stop(pid, &p, s);
 	}
 }
 

@@ -10,40 +10,11 @@
 
 #define LIBRARY "libcuda.so"
 
-/* Finds where the process has an entry. Returns false if the mark lies in no code of this file. */
-static bool address_of(const struct runtime_look *look, size_t mapping, const struct elf_mark *mark,
-		       uint64_t *ret)
+bool alloc_cuda_is_driver(const struct runtime_look *look, size_t mapping)
 {
-	uint64_t address = runtime_bias(look, &look->maps->items[mapping]) + mark->address;
-	const struct mapping *m = proc_mappings_find(look->maps, address);
-
-	if (mark->thread_local || !m ||
-	    look->indexes[m - look->maps->items] != look->indexes[mapping])
-		return false;
-	*ret = address;
-	return true;
-}
-
-static bool defines(const struct runtime_look *look, size_t mapping, const char *name)
-{
-	struct elf_mark mark;
-	uint64_t address;
-
-	return elf_index_find_mark(look->indexes[mapping], name, &mark) == 0 &&
-	       address_of(look, mapping, &mark, &address);
-}
-
-static bool is_driver(const struct runtime_look *look, size_t mapping)
-{
-	return defines(look, mapping, "cuInit") && defines(look, mapping, "cuMemAlloc_v2") &&
-	       defines(look, mapping, "cuMemFree_v2");
-}
-
-static const char *base_name(const struct mapping *m)
-{
-	const char *slash = strrchr(m->path, '/');
-
-	return slash ? slash + 1 : m->path;
+	return alloc_file_defines(look, mapping, "cuInit") &&
+	       alloc_file_defines(look, mapping, "cuMemAlloc_v2") &&
+	       alloc_file_defines(look, mapping, "cuMemFree_v2");
 }
 
 /*
@@ -63,28 +34,13 @@ static bool is_unknown_entry(const struct elf_mark *mark)
 
 static bool has_driver_name(const struct mapping *m)
 {
-	return str_has_prefix(base_name(m), LIBRARY);
-}
-
-/* Adds the problem that the file has not been read yet, or cannot be read or parsed. */
-static void tell_unread_driver(const struct mapping *m, struct alloc_sites *ret)
-{
-	_cleanup_free_ char *name = elf_text_clean(base_name(m));
-
-	alloc_add_problem(ret, "%.100s has not been read yet, or cannot be read", name);
-}
-
-static void tell_unknown_driver(const struct mapping *m, struct alloc_sites *ret)
-{
-	_cleanup_free_ char *name = elf_text_clean(base_name(m));
-
-	alloc_add_problem(ret, "%.100s is a CUDA driver whose functions podflame does not know",
-			  name);
+	return str_has_prefix(alloc_file_name(m), LIBRARY);
 }
 
 static void tell_unknown_entry(const struct mapping *m, const char *symbol, struct alloc_sites *ret)
 {
-	_cleanup_free_ char *name = elf_text_clean(base_name(m)), *shown = elf_text_clean(symbol);
+	_cleanup_free_ char *name = elf_text_clean(alloc_file_name(m)),
+			    *shown = elf_text_clean(symbol);
 
 	alloc_add_problem(ret,
 			  "%.100s has a function that podflame does not know (%.60s): what it "
@@ -98,7 +54,7 @@ static int add_entry(const struct runtime_look *look, size_t mapping, const stru
 	const struct cuda_entry *entry = alloc_cuda_find(mark->name);
 	uint64_t address;
 
-	if (!address_of(look, mapping, mark, &address))
+	if (!alloc_mark_address(look, mapping, mark, &address))
 		return 0;
 	if (entry && entry->site.kind)
 		return alloc_add_site(look, address, mark->name, entry->site, ret);
@@ -120,11 +76,12 @@ static int add_driver(const struct runtime_look *look, size_t mapping, struct al
 	return r;
 }
 
-/* Returns whether a file that is no driver by is_driver() has a driver's name or functions. */
+/* Returns whether a file that is not known as a driver has a driver's name or functions. */
 static bool is_like_driver(const struct runtime_look *look, size_t mapping)
 {
 	return has_driver_name(&look->maps->items[mapping]) ||
-	       (defines(look, mapping, "cuInit") && defines(look, mapping, "cuCtxSetCurrent"));
+	       (alloc_file_defines(look, mapping, "cuInit") &&
+		alloc_file_defines(look, mapping, "cuCtxSetCurrent"));
 }
 
 static int find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret)
@@ -136,13 +93,14 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 		const struct mapping *m = &look->maps->items[i];
 
 		if (!look->indexes[i] && has_driver_name(m))
-			tell_unread_driver(m, ret);
-		if (!look->indexes[i] || (i && look->indexes[i] == look->indexes[i - 1]))
+			alloc_add_file_problem(ret, m, ALLOC_UNREAD);
+		if (!alloc_is_first(look, i))
 			continue;
-		if (is_driver(look, i))
+		if (alloc_cuda_is_driver(look, i))
 			r = add_driver(look, i, ret);
 		else if (is_like_driver(look, i))
-			tell_unknown_driver(m, ret);
+			alloc_add_file_problem(
+				ret, m, "is a CUDA driver whose functions podflame does not know");
 	}
 	return r;
 }

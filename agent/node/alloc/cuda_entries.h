@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to alloc: the table of the CUDA driver's entries that give or free memory of devices. */
+/*
+ * Private to alloc: the CUDA driver, and the table of its entries that give or free memory of
+ * devices.
+ */
 #pragma once
 
 #include "node/alloc/alloc.h"
@@ -10,5 +13,7 @@ struct cuda_entry {
 };
 /* Returns the entry of a symbol; NULL: the table has no such entry. */
 const struct cuda_entry *alloc_cuda_find(const char *symbol);
+/* Whether the file of a mapping that has an index is a CUDA driver. */
+bool alloc_cuda_is_driver(const struct runtime_look *look, size_t mapping);
 /* Patterns that find all entries of the table, and newer ones with similar names. */
 extern const char *const alloc_cuda_marks[];

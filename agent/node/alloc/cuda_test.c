@@ -2,8 +2,6 @@
 /* Finds the entries of CUDA drivers, known and unknown ones. Builds the drivers itself. */
 #include "node/alloc/testalloc.h"
 
-#include <sys/wait.h>
-
 #include "lib/base/testfolder.h"
 #include "node/alloc/cuda_entries.h"
 
@@ -15,8 +13,6 @@
  * With more entries such a kernel has no hbm-inuse.
  */
 #define SINGLE_MAX 128
-
-#define WAITS "#include <unistd.h>\nint main(void) { write(1, \"x\", 1); for (;;) pause(); }\n"
 
 /* ---- testdata/cuda_entries.txt ---- */
 
@@ -60,49 +56,6 @@ static void each_entry_of_the_drivers_is_known(void **state)
 
 /* ---- processes with a driver ---- */
 
-/* Builds a library of this name from the source, and starts a program that uses it. */
-static pid_t start_with(const char *name, const char *source)
-{
-	_cleanup_free_ char *path = file_in_dir("l.c");
-	_cleanup_free_ char *command =
-		xasprintf("cd %s && gcc -w -fno-ipa-icf -shared -fPIC -Wl,-soname,%s l.c -o %s",
-			  dir, name, name);
-	_cleanup_free_ char *flags = xasprintf("-Wl,--no-as-needed -Wl,-rpath,%s ./%s", dir, name);
-	FILE *f = fopen(path, "we");
-
-	fputs(source, f);
-	assert_int_equal(fclose(f), 0);
-	assert_int_equal(system(command), 0);
-	return alloc_program_start(dir, WAITS, flags);
-}
-
-static struct alloc_sites *find(struct alloc_process *p, pid_t pid, unsigned events)
-{
-	struct alloc_sites *s = NULL;
-	struct runtime_look look;
-
-	alloc_process_open(p, pid);
-	look = alloc_process_look(p);
-	assert_int_equal(alloc_sites_find(&look, events, &s), 0);
-	return s;
-}
-
-static void stop(pid_t pid, struct alloc_process *p, struct alloc_sites *s)
-{
-	alloc_sites_free(s);
-	alloc_process_close(p);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
-static const struct alloc_site *site_of(const struct alloc_sites *s, const char *symbol)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (streq(s->items[i].symbol, symbol))
-			return &s->items[i];
-	return NULL;
-}
-
 /* The source of a driver that has all entries of this version; "": of all versions. */
 static char *driver_of(const char *version)
 {
@@ -119,8 +72,8 @@ static void check_driver(const char *version)
 {
 	_cleanup_free_ char *source = driver_of(version);
 	struct alloc_process p;
-	pid_t pid = start_with("libcuda.so.1", source);
-	struct alloc_sites *s = find(&p, pid, EVENTS);
+	pid_t pid = alloc_library_start(dir, "libcuda.so.1", source);
+	struct alloc_sites *s = alloc_find(&p, pid, EVENTS);
 	size_t n = 0;
 
 	assert_string_equal(s->problem, "");
@@ -128,14 +81,14 @@ static void check_driver(const char *version)
 		bool has = list[i].counted && strstr(list[i].versions, version);
 
 		n += has;
-		if (has != (site_of(s, list[i].name) != NULL))
+		if (has != (alloc_site_of(s, list[i].name) != NULL))
 			fail_msg("%s of driver %s", list[i].name, version);
 	}
 	assert_int_equal(s->n, n);
 	assert_true(2 * n <= SINGLE_MAX);
 	for (size_t i = 0; i < s->n; i++)
 		assert_non_null(strstr(p.maps->items[s->items[i].mapping].path, "/libcuda.so.1"));
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 }
 
 static void all_entries_of_a_driver_are_sites(void **state)
@@ -158,13 +111,13 @@ static void check_real_driver(const char *library, const char *version)
 	pid_t pid;
 
 	assert_int_equal(system(command), 0);
-	pid = alloc_program_start(dir, WAITS, flags);
-	s = find(&p, pid, EVENTS);
+	pid = alloc_program_start(dir, ALLOC_WAITS, flags);
+	s = alloc_find(&p, pid, EVENTS);
 	assert_string_equal(s->problem, ""); /* the table has all entries of the driver */
 	for (size_t i = 0; i < n_listed; i++)
 		n += list[i].counted && strstr(list[i].versions, version);
 	assert_int_equal(s->n, n); /* each at an address of its own */
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 }
 
 /* NVIDIA's own libraries, if `.ci/deps long` has got them. */
@@ -194,12 +147,12 @@ static void the_real_drivers_have_these_entries(void **state)
 static char *problem_of(const char *name, const char *source, size_t *ret_n)
 {
 	struct alloc_process p;
-	pid_t pid = start_with(name, source);
-	struct alloc_sites *s = find(&p, pid, EVENTS);
+	pid_t pid = alloc_library_start(dir, name, source);
+	struct alloc_sites *s = alloc_find(&p, pid, EVENTS);
 	char *problem = xstrdup(s->problem);
 
 	*ret_n = s->n;
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 	return problem;
 }
 
@@ -251,8 +204,8 @@ static void an_unknown_driver_is_told(void **state)
 static void a_driver_without_an_index_is_told(void **state)
 {
 	struct alloc_process p;
-	pid_t pid = start_with("libcuda.so.1", MAIN_ENTRIES);
-	struct alloc_sites *known = find(&p, pid, EVENTS), *s = NULL;
+	pid_t pid = alloc_library_start(dir, "libcuda.so.1", MAIN_ENTRIES);
+	struct alloc_sites *known = alloc_find(&p, pid, EVENTS), *s = NULL;
 	struct elf_index *none[256] = {0};
 	struct runtime_look look = alloc_process_look(&p);
 
@@ -263,7 +216,7 @@ static void a_driver_without_an_index_is_told(void **state)
 	assert_string_equal(s->problem, "libcuda.so.1 has not been read yet, or cannot be read");
 	assert_int_equal(s->n, 0);
 	alloc_sites_free(known);
-	stop(pid, &p, s);
+	alloc_process_stop(pid, &p, s);
 }
 
 static void a_process_without_a_driver_has_no_problem(void **state)
@@ -281,18 +234,18 @@ static void a_process_without_a_driver_has_no_problem(void **state)
 static void each_event_has_its_own_sites(void **state)
 {
 	struct alloc_process p;
-	pid_t pid = start_with("libcuda.so.1", MAIN_ENTRIES);
-	struct alloc_sites *gpu = find(&p, pid, EVENTS), *memory = NULL;
+	pid_t pid = alloc_library_start(dir, "libcuda.so.1", MAIN_ENTRIES);
+	struct alloc_sites *gpu = alloc_find(&p, pid, EVENTS), *memory = NULL;
 	struct runtime_look look = alloc_process_look(&p);
 
 	(void)state;
 	assert_int_equal(alloc_sites_find(&look, 1u << PF_EVENT_MEM_ALLOC, &memory), 0);
-	assert_non_null(site_of(gpu, "cuMemAlloc_v2"));
-	assert_null(site_of(gpu, "malloc"));
-	assert_null(site_of(memory, "cuMemAlloc_v2"));
-	assert_non_null(site_of(memory, "malloc"));
+	assert_non_null(alloc_site_of(gpu, "cuMemAlloc_v2"));
+	assert_null(alloc_site_of(gpu, "malloc"));
+	assert_null(alloc_site_of(memory, "cuMemAlloc_v2"));
+	assert_non_null(alloc_site_of(memory, "malloc"));
 	alloc_sites_free(memory);
-	stop(pid, &p, gpu);
+	alloc_process_stop(pid, &p, gpu);
 }
 
 /* The symbols are in data, outside of the file, or at the address of another entry. */

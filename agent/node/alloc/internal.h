@@ -9,12 +9,12 @@
 
 /* X(name): each is a variable alloc_name_finder. alloc.c calls them in this order. */
 #define ALLOC_FINDERS(X)                                                                           \
-	X(native) /* C, C++, Rust */                                                               \
-	X(python) /* CPython's allocator of small objects */                                       \
-	X(go)	  /* Go: its own heap profile, or its allocator */                                 \
-	X(jvm)	  /* Java's heap */                                                                \
-	X(hidden) /* allocators that the finders above cannot find */                              \
-	X(cuda)	  /* memory of GPUs */
+	X(native)	/* C, C++, Rust */                                                         \
+	X(python)	/* CPython's allocator of small objects */                                 \
+	X(go)		/* Go: its own heap profile, or its allocator */                           \
+	X(jvm)		/* Java's heap */                                                          \
+	X(hidden)	/* allocators that the finders above cannot find */                        \
+	X(cuda)		/* memory of GPUs */
 
 #define ALLOC_MEMORY_EVENTS (1u << PF_EVENT_MEM_ALLOC | 1u << PF_EVENT_MEM_INUSE)
 
@@ -55,6 +55,20 @@ void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
  * this one leads.
  */
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol);
+/* ---- file.c: about the file of a mapping ---- */
+/* Whether the file has an index, and this is the first of its mappings that follow one another. */
+bool alloc_is_first(const struct runtime_look *look, size_t mapping);
+/* Finds where the process has a mark of the file. false: the mark lies in no code of this file. */
+bool alloc_mark_address(const struct runtime_look *look, size_t mapping,
+			const struct elf_mark *mark, uint64_t *ret);
+/* Whether a file that has an index defines a function. The parser must have looked for the name. */
+bool alloc_file_defines(const struct runtime_look *look, size_t mapping, const char *name);
+/* Returns the file's name without its directory, as the process wrote it: any bytes. */
+const char *alloc_file_name(const struct mapping *m);
+/* Adds the sentence "NAME text" to s->problem. */
+void alloc_add_file_problem(struct alloc_sites *s, const struct mapping *m, const char *text);
+#define ALLOC_UNREAD "has not been read yet, or cannot be read"
+
 /* Adds a sentence to s->problem, unless it is there already. */
 void alloc_add_problem(struct alloc_sites *s, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -82,4 +83,49 @@ static inline pid_t alloc_program_start(const char *dir, const char *source, con
 	assert_int_equal(read(out[0], &c, 1), 1);
 	close(out[0]);
 	return pid;
+}
+
+#define ALLOC_WAITS                                                                                \
+	"#include <unistd.h>\nint main(void) { write(1, \"x\", 1); for (;;) pause(); }\n"
+
+/* Builds a library of this name from the source, and starts a program that has it. */
+static inline pid_t alloc_library_start(const char *dir, const char *name, const char *source)
+{
+	_cleanup_free_ char *path = xasprintf("%s/l.c", dir);
+	_cleanup_free_ char *command =
+		xasprintf("cd %s && gcc -w -fno-ipa-icf -shared -fPIC -Wl,-soname,%s l.c -o %s",
+			  dir, name, name);
+	_cleanup_free_ char *flags = xasprintf("-Wl,--no-as-needed -Wl,-rpath,%s ./%s", dir, name);
+
+	assert_int_equal(file_write_atomic(path, source, strlen(source), 0600), 0);
+	assert_int_equal(system(command), 0);
+	return alloc_program_start(dir, ALLOC_WAITS, flags);
+}
+
+static inline struct alloc_sites *alloc_find(struct alloc_process *p, pid_t pid, unsigned events)
+{
+	struct alloc_sites *s = NULL;
+	struct runtime_look look;
+
+	alloc_process_open(p, pid);
+	look = alloc_process_look(p);
+	assert_int_equal(alloc_sites_find(&look, events, &s), 0);
+	return s;
+}
+
+static inline void alloc_process_stop(pid_t pid, struct alloc_process *p, struct alloc_sites *s)
+{
+	alloc_sites_free(s);
+	alloc_process_close(p);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static inline const struct alloc_site *alloc_site_of(const struct alloc_sites *s,
+						     const char *symbol)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (streq(s->items[i].symbol, symbol))
+			return &s->items[i];
+	return NULL;
 }
