@@ -7,7 +7,7 @@
 #pragma once
 
 #include "node/alloc/testalloc.h"
-#include "node/probe/probe.h"
+#include "node/learn/sites.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -131,30 +131,16 @@ static inline void probed_find(struct probed_program *p, unsigned event_mask)
 
 static inline void probed_attach(struct probed_program *p, enum probe_set set, unsigned event_mask)
 {
-	struct probe_site sites[ALLOC_SITES_MAX];
-	struct probe_file files[16] = {0};
-	struct pf_mem_proc proc = {.exec_id = p->proc.exec_id, .event_mask = event_mask};
 	struct probes_refused refused;
-	size_t n = 0;
+	struct site_files f;
 
-	for (size_t i = 0; i < p->sites->n; i++) {
-		const struct alloc_site *x = &p->sites->items[i];
-
-		sites[i].file_offset = x->file_offset;
-		memcpy(&sites[i].cookie, &x->site, sizeof(x->site));
-		if (!i || x->mapping != p->sites->items[i - 1].mapping) {
-			assert_true(n < ARRAY_SIZE(files));
-			files[n].fd = p->process.maps->items[x->mapping].fd;
-			files[n++].sites = &sites[i];
-		}
-		files[n - 1].n_sites++;
-	}
-	proc.n_inner = (uint32_t)p->sites->n_inner;
-	memcpy(proc.inner, p->sites->inner, sizeof(proc.inner));
+	learn_site_files(p->sites, p->process.maps, event_mask, &f);
+	f.process.exec_id = p->proc.exec_id;
 	assert_int_equal(probes_attach(probes, set,
 				       (struct process_id){p->proc.start_boottime_ns, p->pid},
-				       &proc, files, n, &p->attached, &refused),
+				       &f.process, f.files, f.n_files, &p->attached, &refused),
 			 0);
+	learn_site_files_done(&f);
 	assert_int_equal(refused.n, 0);
 }
 

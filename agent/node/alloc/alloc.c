@@ -64,8 +64,8 @@ bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct a
 	return true;
 }
 
-int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
-		   struct pf_site site, struct alloc_sites *ret)
+int alloc_add_usdt_site(const struct runtime_look *look, uint64_t address, uint64_t semaphore,
+			const char *symbol, struct pf_site site, struct alloc_sites *ret)
 {
 	const struct mapping *m = proc_mappings_find(look->maps, address);
 	struct alloc_site *new;
@@ -86,10 +86,17 @@ int alloc_add_site(const struct runtime_look *look, uint64_t address, const char
 		.mapping = first_mapping(look->maps, m),
 		.file_offset = m->file_offset + (address - m->start),
 		.address = address,
+		.semaphore = semaphore,
 		.site = site,
 	};
 	snprintf(new->symbol, sizeof(new->symbol), "%s", symbol);
 	return 0;
+}
+
+int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
+		   struct pf_site site, struct alloc_sites *ret)
+{
+	return alloc_add_usdt_site(look, address, 0, symbol, site, ret);
 }
 
 static int compare_sites(const void *left, const void *right)

@@ -3,9 +3,10 @@
  * alloc: finds where a process allocates memory: which functions of which of its files must be
  * probed, and what a hit of each means (struct pf_site). It does not set probes. It also reads Go's
  * own heap profile. The allocators of C, C++ and Rust are rows of allocators.c, and the entries of
- * the CUDA driver, for memory of GPUs, rows of cuda_entries.c; a runtime with an allocator of its
- * own (Python, Go, HotSpot) has a file here. All runs on the reader's thread. All files and memory
- * of a process are hostile. docs/memory.md, docs/gpu-memory.md.
+ * the CUDA driver, for memory of GPUs, rows of cuda_entries.c. A runtime with an allocator of its
+ * own (Python, Go, HotSpot) has a file here. So has the library that reports the work of GPUs. All
+ * runs on the reader's thread. All files and memory of a process are hostile. docs/memory.md,
+ * docs/gpu-memory.md, docs/gpu.md.
  */
 #pragma once
 
@@ -16,6 +17,7 @@ struct alloc_site {
 	size_t mapping;	      /* index into maps->items: a mapping of the file */
 	uint64_t file_offset; /* of the probe */
 	uint64_t address;     /* the probe's address in the process */
+	uint64_t semaphore;   /* struct probe_site */
 	struct pf_site site;
 	char symbol[64]; /* to be shown to a user */
 };

@@ -40,6 +40,9 @@ ALLOC_FINDERS(X)
  */
 int alloc_add_site(const struct runtime_look *look, uint64_t address, const char *symbol,
 		   struct pf_site site, struct alloc_sites *ret);
+/* The same for a site with a semaphore: alloc_site.semaphore. */
+int alloc_add_usdt_site(const struct runtime_look *look, uint64_t address, uint64_t semaphore,
+			const char *symbol, struct pf_site site, struct alloc_sites *ret);
 /*
  * Returns true if the code runs from a copy in anonymous memory, where no probe can be set; then
  * adds a problem to ret.

@@ -38,6 +38,7 @@ void learn_site_files(const struct alloc_sites *s, const struct mappings *m, uns
 		int fd = m->items[x->mapping].fd;
 
 		f.sites[i].file_offset = x->file_offset;
+		f.sites[i].semaphore = x->semaphore;
 		memcpy(&f.sites[i].cookie, &x->site, sizeof(x->site));
 		if (!file || file->fd != fd) {
 			file = &f.files[f.n_files++];
@@ -60,8 +61,9 @@ static bool is_same(const struct alloc_site *a, const struct mapping *ma,
 		    const struct alloc_site *b, const struct mapping *mb)
 {
 	return a->file_offset == b->file_offset && a->address == b->address &&
-	       !memcmp(&a->site, &b->site, sizeof(a->site)) && ma->inode == mb->inode &&
-	       ma->dev_major == mb->dev_major && ma->dev_minor == mb->dev_minor;
+	       a->semaphore == b->semaphore && !memcmp(&a->site, &b->site, sizeof(a->site)) &&
+	       ma->inode == mb->inode && ma->dev_major == mb->dev_major &&
+	       ma->dev_minor == mb->dev_minor;
 }
 
 bool learn_sites_equal(const struct alloc_sites *a, const struct mappings *ma,

@@ -6,6 +6,7 @@
  */
 #include "node/probe/memory_scene_test.h"
 
+#include "cuda/usdt.h"
 #include "node/proc/testliving.h"
 
 #include <sys/resource.h>
@@ -588,6 +589,48 @@ static void places_within_a_function_have_factors(void **state)
 	scene_close(&s);
 }
 
+/* ---- a place with a semaphore ---- */
+
+USDT_PROBE("podflame_test", "here", "8@%rdi");
+extern uint16_t probe_here_semaphore;
+void probe_here(uint64_t bytes);
+
+static void body_usdt(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (int i = 0; i < 10; i++)
+		if (usdt_wanted(&probe_here_semaphore))
+			probe_here(48);
+	say_and_wait(t, 3);
+}
+
+static uint16_t semaphore_of(pid_t pid)
+{
+	return byte_of(pid, &probe_here_semaphore);
+}
+
+/* The kernel raises the semaphore of the probed process alone, for as long as it is probed. */
+static void a_semaphore_is_raised_while_its_place_is_probed(void **state)
+{
+	const struct pf_site site = {.kind = PF_SITE_INSIDE, .size_arg = 8 /* rdi */, .flags = 1};
+	struct scene s = {};
+
+	(void)state;
+	add_site(&s.probed, probe_here, site);
+	s.probed.sites[0].semaphore = library_of(&probe_here_semaphore).offset;
+	scene_open(&s, body_usdt, ALLOC, 1);
+	assert_int_equal(semaphore_of(s.c.pid), 1);
+	assert_int_equal(probe_here_semaphore, 0);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n, 10);
+	assert_int_equal(s.w.alloc.bytes, 10 * 48);
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(semaphore_of(s.c.pid), 0);
+	assert_int_equal(scene_attach(&s, ALLOC), 0);
+	assert_int_equal(semaphore_of(s.c.pid), 1);
+	scene_close(&s);
+}
+
 /* ---- the first thread ends, and the others go on ---- */
 
 /* In shared memory: which threads must end. The first thread is 0. */
@@ -881,6 +924,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(a_span_ends_by_hits_or_time),
 		cmocka_unit_test(places_that_cannot_be_probed_are_left_out),
 		cmocka_unit_test(places_within_a_function_have_factors),
+		cmocka_unit_test(a_semaphore_is_raised_while_its_place_is_probed),
 		cmocka_unit_test(it_is_probed_by_whatever_thread_lives),
 		cmocka_unit_test(without_its_thread_it_is_probed_for_a_while),
 		cmocka_unit_test(its_first_thread_has_ended_before_it_is_seen),

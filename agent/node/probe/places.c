@@ -47,10 +47,11 @@ static uint64_t cookie_of(struct uprobes *u, int fd, uint64_t place, struct pf_s
 	return cookie;
 }
 
-static void places_add(struct places *b, uint64_t offset, uint64_t cookie)
+static void places_add(struct places *b, uint64_t offset, uint64_t cookie, uint64_t semaphore)
 {
 	b->u.offsets[b->u.n] = offset;
-	b->u.cookies[b->u.n++] = cookie;
+	b->u.cookies[b->u.n] = cookie;
+	b->u.semaphores[b->u.n++] = semaphore;
 }
 
 static void places_make(const struct attached *a, const struct probe_file *file,
@@ -71,6 +72,7 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 	snprintf(b->u.path, sizeof(b->u.path), "/proc/self/fd/%d", file->fd);
 	b->u.offsets = xcalloc(file->n_sites + 1, sizeof(*b->u.offsets));
 	b->u.cookies = xcalloc(file->n_sites + 1, sizeof(*b->u.cookies));
+	b->u.semaphores = xcalloc(file->n_sites + 1, sizeof(*b->u.semaphores));
 	for (size_t i = 0; i < file->n_sites; i++) {
 		struct pf_site site;
 		uint64_t at;
@@ -79,7 +81,8 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 		if (!is_for(mode, set->ops->probed(&site, event_mask), program))
 			continue;
 		at = probes_emulated_place(file->fd, file->sites[i].file_offset);
-		places_add(b, at, cookie_of(set->uprobes, file->fd, at, site));
+		places_add(b, at, cookie_of(set->uprobes, file->fd, at, site),
+			   file->sites[i].semaphore);
 	}
 }
 
@@ -99,6 +102,7 @@ void probes_places_free(struct places *all, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		free(all[i].u.offsets);
 		free(all[i].u.cookies);
+		free(all[i].u.semaphores);
 	}
 	free(all);
 }
@@ -141,6 +145,7 @@ static void places_remove(struct places *b, const struct attached_link *l)
 		b->u.n--;
 		b->u.offsets[at] = b->u.offsets[b->u.n];
 		b->u.cookies[at] = b->u.cookies[b->u.n];
+		b->u.semaphores[at] = b->u.semaphores[b->u.n];
 	}
 }
 

@@ -98,6 +98,11 @@ unsigned probes_site_hits(enum probe_set s, const struct pf_site *site, unsigned
 struct pf_mem_proc; /* defined in bpf/abi.h */
 struct probe_site {
 	uint64_t file_offset, cookie; /* cookie: struct pf_site */
+	/*
+	 * The offset in the file of the place's semaphore, a counter of 16 bits. While the place is
+	 * probed in a process, the kernel keeps the process's copy of it above 0. 0: none.
+	 */
+	uint64_t semaphore;
 };
 struct probe_file {
 	int fd; /* the file that the process maps; not closed here */

@@ -221,11 +221,12 @@ struct uprobe_places {
 	uint32_t pid; /* UPROBE_SINGLE: any thread of the process; else the process's id */
 	char path[32];
 	uint64_t *offsets, *cookies;
+	uint64_t *semaphores; /* struct probe_site */
 	size_t n;
 };
 /*
  * Attaches n places, beginning at index `from`. For UPROBE_SINGLE n is 1. Returns a link, or
- * -errno.
+ * -errno. -ERANGE: for UPROBE_SINGLE a semaphore must lie within the first 4 GiB of the file.
  */
 int probes_uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, size_t from,
 			 size_t n);

@@ -11,8 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PMU_TYPE   "/sys/bus/event_source/devices/uprobe/type"
-#define PMU_RETURN 1 /* bit 0 of config: the PMU's file format/retprobe */
+#define PMU_TYPE "/sys/bus/event_source/devices/uprobe/type"
+/* In config: the PMU's files format/retprobe and format/ref_ctr_offset. */
+#define PMU_RETURN	    1
+#define PMU_SEMAPHORE_SHIFT 32
 
 /* ---- links of many places: libbpf has them since 1.3 ---- */
 
@@ -121,6 +123,7 @@ static int multi_attach(const struct uprobe_places *b, size_t from, size_t n)
 		.attach_type = b->attach_type,
 		.path = (uintptr_t)b->path,
 		.offsets = (uintptr_t)(b->offsets + from),
+		.ref_ctr_offsets = (uintptr_t)(b->semaphores + from),
 		.cookies = (uintptr_t)(b->cookies + from),
 		.n = n,
 		.multi_flags = b->at_return ? UPROBE_MULTI_RETURN : 0,
@@ -137,7 +140,8 @@ static int single_attach(const struct uprobe_places *b, size_t at)
 	struct perf_event_attr attr = {
 		.type = type,
 		.size = sizeof(attr),
-		.config = b->at_return ? PMU_RETURN : 0,
+		.config =
+			b->semaphores[at] << PMU_SEMAPHORE_SHIFT | (b->at_return ? PMU_RETURN : 0),
 		.config1 = (uintptr_t)b->path,
 		.config2 = b->offsets[at],
 	};
@@ -145,6 +149,8 @@ static int single_attach(const struct uprobe_places *b, size_t at)
 
 	if (type < 0)
 		return type;
+	if (b->semaphores[at] > UINT32_MAX)
+		return -ERANGE;
 	event = syscall(SYS_perf_event_open, &attr, (int)b->pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
@@ -162,7 +168,7 @@ int probes_uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, s
 int probes_uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset,
 				 uint32_t pid, bool at_return)
 {
-	uint64_t cookie = 0;
+	uint64_t cookie = 0, semaphore = 0;
 	struct uprobe_places b = {
 		.prog = trivial_program(mode == UPROBE_SINGLE ? 0 : ATTACH_UPROBE_MULTI),
 		.attach_type = ATTACH_UPROBE_MULTI,
@@ -170,6 +176,7 @@ int probes_uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64
 		.pid = pid,
 		.offsets = &offset,
 		.cookies = &cookie,
+		.semaphores = &semaphore,
 		.n = 1,
 	};
 	int link;
