@@ -14,7 +14,8 @@
 	X(go)		/* Go: its own heap profile, or its allocator */                           \
 	X(jvm)		/* Java's heap */                                                          \
 	X(hidden)	/* allocators that the finders above cannot find */                        \
-	X(cuda)		/* memory of GPUs */
+	X(cuda)		/* memory of GPUs */                                                       \
+	X(cuda_library) /* work of GPUs */
 
 #define ALLOC_MEMORY_EVENTS (1u << PF_EVENT_MEM_ALLOC | 1u << PF_EVENT_MEM_INUSE)
 
