@@ -137,7 +137,8 @@ static long pf_gpu_name_hash(uint32_t i, struct pf_loop *loop)
 
 /*
  * Copies a name into the words of s->stack, after the header. Returns how many words it has. 0: it
- * cannot be read: the kernel does not have its page at the moment, or the address is wrong.
+ * is empty, or cannot be read: the kernel does not have its page at the moment, or the address is
+ * wrong.
  */
 static __noinline uint32_t pf_gpu_name(struct pf_scratch *s, uint64_t at, bool *ret_cut)
 {
@@ -149,7 +150,7 @@ static __noinline uint32_t pf_gpu_name(struct pf_scratch *s, uint64_t at, bool *
 		return 0;
 	name = (char *)&s->stack.words[1];
 	n = bpf_probe_read_user_str(name, most, (const void *)at);
-	if (!n || n > most)
+	if (n <= 1 || n > most)
 		return 0;
 	*ret_cut = n == most && pf_read(&next, 1, at + most - 1) && next;
 	/* the rest of the last word, and maybe more words, which do not count */

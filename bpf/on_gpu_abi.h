@@ -26,14 +26,10 @@ enum pf_on_gpu_site_kind {
 	_PF_SITE_ON_GPU_MAX,
 };
 
-/* Pointers to records in one hit of PF_SITE_ON_GPU_BATCH, at most. */
-#define PF_PARCAGPU_BATCH_MAX 128
-/* A piece of work of libpodflame-cuda.so has at most this many bytes. */
-#define PF_GPU_PIECE_MAX 4096
-/* The highest level of a launch: the sample has one in 2^level launches. */
-#define PF_GPU_LEVEL_MAX 20
-/* A duration times 2^level that is not shorter is no duration of real work (2 years). */
-#define PF_GPU_NS_MAX (1ull << 56)
+#define PF_PARCAGPU_BATCH_MAX 128	   /* records that parcagpu reports at once */
+#define PF_GPU_PIECE_MAX      4096	   /* bytes of a reported piece of work */
+#define PF_GPU_LEVEL_MAX      20	   /* of a launch: the sample has one in 2^level */
+#define PF_GPU_NS_MAX	      (1ull << 56) /* of work, times 2^level: no work runs for 2 years */
 
 /*
  * Map `gpu_launches`, hash: the calls that gave work to a GPU. The work of a launch ends later, and

@@ -172,6 +172,17 @@ static void read_work(const struct cupti_record *layout, const uint8_t *record,
 		ret->copy_kind = record[layout->copy_kind];
 }
 
+/*
+ * Reads the name, so that its pages are in memory: a BPF program at the probe cannot wait until the
+ * kernel has read a page.
+ */
+static void touch_name(uint64_t name)
+{
+	size_t length = name ? strlen((const char *)(uintptr_t)name) : 0;
+
+	__asm__ volatile("" : : "r"(length));
+}
+
 static void count_and_tell(struct reader *r, struct podflame_cuda_work *w)
 {
 	enum sampled sampled;
@@ -186,6 +197,7 @@ static void count_and_tell(struct reader *r, struct podflame_cuda_work *w)
 	if (sampled != SAMPLED_YES || !usdt_wanted(&probe_work_semaphore))
 		return;
 	add(&r->told[w->kind], w);
+	touch_name(w->name);
 	if (++r->n_work == PODFLAME_CUDA_WORK_MAX)
 		tell(r);
 }

@@ -103,19 +103,17 @@ static void found_while_something_refers_to_it(void **state)
 	probes_cache_free(h);
 }
 
-/* minBlock is a minute, so the wait is not counted before that. */
-static void an_empty_wait_keeps_its_stack(void **state)
+/* empty: a sample of stack 100 that only refers to it. The cache drops the sample. */
+static void check_empty_keeps(struct raw_sample empty)
 {
 	struct drain_cache *h = probes_cache_new(1 << 20);
-	struct raw_sample empty[2] = {wait_of(100), {.event = EVENT_MEM_INUSE}}, s = wait_of(100);
+	struct raw_sample both[2] = {empty, {.event = EVENT_MEM_INUSE}}, s = empty;
 	uint64_t now = NSEC_PER_SEC;
 	struct drain *d;
 
-	(void)state;
-	empty[0].n = 0;
 	pass(h, &now, 100, NULL);
 	for (int i = 0; i < 60; i++) {
-		d = drain_of(0, 0, empty, 2);
+		d = drain_of(0, 0, both, 2);
 		probes_cache_pass(h, d, now, true);
 		/* The empty snapshot of mem-inuse is not dropped. */
 		assert_int_equal(d->n_samples, 1);
@@ -123,19 +121,39 @@ static void an_empty_wait_keeps_its_stack(void **state)
 		now += NSEC_PER_SEC;
 		sample_drain_free(d);
 	}
+	s.n = 1;
 	d = drain_of(0, 0, &s, 1);
 	probes_cache_pass(h, d, now, true);
 	assert_int_equal(d->n_samples, 1);
 	check_stack(d, 100, 3);
 	sample_drain_free(d);
-	h = probes_cache_free(h);
+	probes_cache_free(h);
+}
+
+/* minBlock is a minute, so the wait is not counted before that. */
+static void an_empty_wait_keeps_its_stack(void **state)
+{
+	struct raw_sample empty = wait_of(100);
+	struct drain_cache *h;
+	struct drain *d;
+
+	(void)state;
+	empty.n = 0;
+	check_empty_keeps(empty);
 	/* Empty waits are also dropped if nothing needs to be kept. */
 	h = probes_cache_new(1 << 20);
-	d = drain_of(0, 0, empty, 1);
-	probes_cache_pass(h, d, now, false);
+	d = drain_of(0, 0, &empty, 1);
+	probes_cache_pass(h, d, NSEC_PER_SEC, false);
 	assert_int_equal(d->n_samples, 0);
 	sample_drain_free(d);
 	probes_cache_free(h);
+}
+
+/* As for a kernel of a GPU that runs for a minute. */
+static void a_launch_without_work_keeps_its_stack(void **state)
+{
+	(void)state;
+	check_empty_keeps((struct raw_sample){.event = EVENT_ON_GPU, .ustack = 100});
 }
 
 static void added_once(void **state)
@@ -283,6 +301,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(found_while_something_refers_to_it),
 		cmocka_unit_test(an_empty_wait_keeps_its_stack),
+		cmocka_unit_test(a_launch_without_work_keeps_its_stack),
 		cmocka_unit_test(added_once),
 		cmocka_unit_test(forgotten_when_nothing_has),
 		cmocka_unit_test(what_only_ticks_refer_to_is_not_held),

@@ -7,8 +7,6 @@
  */
 #include "node/probe/on_gpu_scene_test.h"
 
-#define NOWHERE 16 /* an address that no process has */
-
 /* ---- exact times ---- */
 
 IN_SECTION(pf_loop) static void body_exact(struct truth *t)
