@@ -2,7 +2,7 @@
 """Programs that wait, allocate and leak a known amount, and print to the microsecond and byte what
 each of their functions had (programs/told.h). `podflame record` records off-cpu, mem-alloc and
 mem-inuse at once, beside other tools that look at the same process (oracles.py), or hbm-alloc and
-hbm-inuse of programs that use the stand-in for a GPU's driver (e2e/gpu)."""
+hbm-inuse, or on-gpu, of programs that use the stand-ins for a GPU (e2e/gpu)."""
 import glob
 import os
 import re
@@ -16,6 +16,8 @@ import programs
 
 EVENTS = ("off-cpu", "mem-alloc", "mem-inuse")
 GPU_EVENTS = ("hbm-alloc", "hbm-inuse")
+WORK_EVENTS = ("on-gpu",)
+UNITS = {"off-cpu": "us", "on-gpu": "us"}      # of the others: bytes
 GPU = os.path.join(known.BUILD, "gpu")
 NVIDIA = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
                       "podflame/nvidia")
@@ -102,6 +104,18 @@ def gpu_python(name, form, command, **more):
                prefix="__main__.", needs=[command], **more)
 
 
+# podflame's library reports the work of a GPU. It is loaded by the driver.
+LIBRARY = os.path.join(known.BUILD, "cuda/libpodflame-cuda.so")
+
+
+def working(t, source):
+    """The program of another target's compiler, driver and runtime that gives work to GPUs."""
+    return replace(t, name=t.name + ", work", events=WORK_EVENTS,
+                   build=re.sub(r"/gpu\.(c+)", rf"/{source}.\1", t.build),
+                   run=f"env CUDA_INJECTION64_PATH={LIBRARY} "
+                       + t.run.replace("/gpu.py", f"/{source}.py"))
+
+
 # NVIDIA's own libraries, as `.ci/deps long` unpacks them; the drivers by their Debian suites.
 DRIVERS = {"bookworm": 535, "trixie": 550}
 RUNTIME = f"{NVIDIA}/cudart-12/lib"
@@ -121,6 +135,19 @@ def gpu_none(suite, name, runtime):
 STRIPPED = ("cd {dir} && objcopy --only-keep-debug program program.debug && strip program && "
             "objcopy --add-gnu-debuglink=program.debug program")
 LUA_CLOCK = "the clock that Lua can read has hundredths of a second"
+GPU_TARGETS = [
+    gpu_c("gcc -O2", "thunk", "gcc -O2", sample=True),
+    gpu_c("gcc -O2, entries with frame pointers", "push", "gcc -O2"),
+    gpu_c("gcc -O1, frame pointers", "thunk", "gcc -O1 -fno-omit-frame-pointer"),
+    gpu_cxx("g++ -O2", "thunk", "g++ -O2", "libcudart.so.12", sample=True),
+    gpu_cxx("clang++ -O2", "push", "clang++ -O2", "libcudart.so.12"),
+    gpu_cxx("g++ -O2, static, stripped", "thunk", "g++ -O2", "libcudart_static.a", STRIPPED),
+    gpu_python("CPython, Debian's", "thunk", "/usr/bin/python3", sample=True),
+    *(gpu_python(f"CPython 3.{minor}", "thunk", programs.of_pyenv(minor))
+      for minor in range(8, 14)),
+]
+STORM = gpu_c("100,000 launches a second", "thunk", "gcc -O2", error=0.15,
+              noise="a sample of the launches")
 TARGETS = [
     c("gcc -O1, frame pointers", "gcc -O1 -fno-omit-frame-pointer",
       oracles=[oracles.memleak, oracles.offcputime], sample=True),
@@ -148,15 +175,9 @@ TARGETS = [
     *(java(major) for major in (11, 17, 21, 25)),
     *(Target(f"Lua {v}", "Lua", "true", f"lua{v} {{src}}/exact.lua", needs=[f"lua{v}"],
              events=EVENTS[:1], noise=LUA_CLOCK) for v in programs.LUAS),
-    gpu_c("gcc -O2", "thunk", "gcc -O2", sample=True),
-    gpu_c("gcc -O2, entries with frame pointers", "push", "gcc -O2"),
-    gpu_c("gcc -O1, frame pointers", "thunk", "gcc -O1 -fno-omit-frame-pointer"),
-    gpu_cxx("g++ -O2", "thunk", "g++ -O2", "libcudart.so.12", sample=True),
-    gpu_cxx("clang++ -O2", "push", "clang++ -O2", "libcudart.so.12"),
-    gpu_cxx("g++ -O2, static, stripped", "thunk", "g++ -O2", "libcudart_static.a", STRIPPED),
-    gpu_python("CPython, Debian's", "thunk", "/usr/bin/python3", sample=True),
-    *(gpu_python(f"CPython 3.{minor}", "thunk", programs.of_pyenv(minor))
-      for minor in range(8, 14)),
+    *GPU_TARGETS,
+    *(working(t, "on_gpu") for t in GPU_TARGETS),
+    working(STORM, "on_gpu_storm"),
     *(gpu_none(suite, name, runtime) for suite in DRIVERS
       for name, runtime in (("", "libcudart.so.12"), (", static runtime", "libcudart_static.a"))),
 ]
@@ -222,10 +243,10 @@ class Run:
         self.p.wait()
 
     def known(self):
-        """[(event, function, sum, cause or "")]"""
+        """[(event, function, sum, leaf or "")]; the leaf of off-cpu is the wait's cause"""
         with open(self.told, encoding="utf-8") as f:
-            rows = [(line.split() + [""])[:4] for line in f]
-        return [(event, name, int(n), cause) for event, name, n, cause in rows
+            rows = [(line.rstrip("\n").split(" ", 3) + [""])[:4] for line in f]
+        return [(event, name, int(n), leaf) for event, name, n, leaf in rows
                 if event in self.t.events]
 
 
@@ -266,15 +287,18 @@ def watch(t, run, rounds):
 
 def compare(t, told, seen, theirs):
     rows = []
-    for event, name, value, cause in told:
+    for event, name, value, leaf in told:
         pattern = re.compile(known.frame_pattern(t.prefix + name, ""))
-        mine = [(frames, n) for frames, n in seen[event] if any(map(pattern.fullmatch, frames))]
+        mine = [(frames, n) for frames, n in seen[event] if any(map(pattern.fullmatch, frames))
+                and (event == "off-cpu" or leaf in ("", frames[-1]))]
         r = {"event": event, "name": name, "told": value, "seen": sum(n for _, n in mine),
              "oracles": {}}
-        if cause:
-            its = sum(n for frames, n in mine if frames[-1] in (f"[wait: {cause}]",
+        if event == "off-cpu" and leaf:
+            its = sum(n for frames, n in mine if frames[-1] in (f"[wait: {leaf}]",
                                                                 "[wait: runqueue]"))
-            r["cause"], r["causes"] = cause, round(its / max(r["seen"], 1), 4)
+            r["cause"], r["causes"] = leaf, round(its / max(r["seen"], 1), 4)
+        elif leaf:
+            r["leaf"] = leaf
         for oracle, sums in theirs.items():
             if any(e == event for e, _ in sums) and \
                     (value == 0 or (event, t.prefix + name) in sums):
@@ -284,11 +308,11 @@ def compare(t, told, seen, theirs):
 
 
 def unexplained(rows, seen):
-    """Memory of a GPU that belongs to none of the functions: there must be none."""
-    for event in set(GPU_EVENTS) & set(seen):
+    """Memory or work of a GPU that belongs to none of the functions: there must be none."""
+    for event in set(GPU_EVENTS + WORK_EVENTS) & set(seen):
         n = sum(n for _, n in seen[event]) - sum(r["seen"] for r in rows if r["event"] == event)
         if n:
-            yield f"{event}: {n} bytes of none of the functions"
+            yield f"{event}: {n} {UNITS.get(event, 'bytes')} of none of the functions"
 
 
 def preempted(run, seen):
@@ -350,7 +374,7 @@ def test(t, rounds, sample):
 def told_in_short(r):
     """For each event: how many functions, and the largest error."""
     text = []
-    for event in EVENTS + GPU_EVENTS:
+    for event in EVENTS + GPU_EVENTS + WORK_EVENTS:
         errors = [abs(x["seen"] - x["told"]) / max(x["told"], 1) for x in r.get("rows", [])
                   if x["event"] == event]
         if errors:

@@ -241,16 +241,18 @@ the time that its threads waited for a CPU, less what was seen as `runqueue`).
 
 The programs named *CUDA* ([`gpu.*`](../e2e/accuracy/programs)) allocate and free memory of a GPU in
 each way that the driver has, also with calls that fail; a stand-in for the driver
-([`e2e/gpu`](../e2e/gpu)) counts the same bytes. podflame may see no bytes besides. Those named *no
-GPU* call NVIDIA's own libraries, with the same errors whether podflame looks or not.
-`accuracy.json` has each function.
+([`e2e/gpu`](../e2e/gpu)) counts the same bytes. podflame may see no bytes besides. Those
+named *work* ([`on_gpu*`](../e2e/accuracy/programs)) launch kernels, copies, sets and graphs of
+known length, which podflame's library reports: for each function and each kernel, the microseconds
+must be equal. Those named *no GPU* call NVIDIA's own libraries, with the same errors whether
+podflame looks or not. `accuracy.json` has each function.
 
 | program | event | functions | they say | seen | largest error | cause | beside | |
 | --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- |"""
 
 
 def amount(event, n):
-    return f"{n / 1e6:.3f} s" if event == "off-cpu" else f"{n:,} bytes"
+    return f"{n / 1e6:.3f} s" if event in ("off-cpu", "on-gpu") else f"{n:,} bytes"
 
 
 def far(event, rows, seen, theirs):

@@ -3,18 +3,8 @@
 #pragma once
 
 #include "../../gpu/standin.h"
+#include "gpu_calls.h"
 #include "told.h"
-
-/* Ends the program if a call of CUDA does not return `wanted`. */
-#define GIVES(wanted, call)                                                                       \
-	do {                                                                                      \
-		int gave = (call);                                                                \
-		if (gave != (wanted)) {                                                           \
-			fprintf(stderr, "%s:%d: %d: %s\n", __FILE__, __LINE__, gave, #call);      \
-			exit(1);                                                                  \
-		}                                                                                 \
-	} while (0)
-#define WORKS(call) GIVES(0, call)
 
 static uint64_t all_bytes, all_kept;
 

@@ -3,7 +3,8 @@
  * told: the protocol of the programs of exact.py. PROGRAM TOLD ROUNDS prints "ready", waits for a
  * line, runs each of its functions ROUNDS times, and writes the known answers to the file TOLD.
  * Then it prints "done" and waits for the end of its input. A line of TOLD is EVENT FUNCTION SUM
- * [CAUSE]; SUM is microseconds off the CPU, or bytes.
+ * [LEAF]; SUM is microseconds or bytes; LEAF is the cause of the waits, or the kernel, copy or set
+ * that a GPU ran.
  */
 #pragma once
 

@@ -4,10 +4,7 @@
 
 #include "internal.h"
 
-enum {
-	ENTER,
-	EXIT
-}; /* CUpti_ApiCallbackSite */
+enum { ENTER, EXIT }; /* CUpti_ApiCallbackSite */
 
 static const struct standin_hooks *hooks;
 static uint32_t last_correlation;
