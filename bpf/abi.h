@@ -218,6 +218,7 @@ enum pf_record_type {
 	PF_REC_CGROUP,
 	/* pf_rec_context: first use of a trace context, or of labels, in this generation */
 	PF_REC_CONTEXT,
+	PF_REC_TEXT, /* pf_rec_text: first use of the text of a label in this generation */
 };
 
 struct pf_record {
@@ -326,7 +327,11 @@ enum pf_ids_form {
 struct pf_label {
 	uint16_t key; /* enum pf_label_key */
 	uint16_t pad[3];
-	uint64_t value; /* a number; profile_label_text() makes text of it */
+	/*
+	 * A number, of which profile_label_text() makes text. If the label is a text: the hash of a
+	 * PF_REC_TEXT record.
+	 */
+	uint64_t value;
 };
 #define PF_SAMPLE_LABELS 3 /* a sample has at most this many labels */
 struct pf_rec_context {
@@ -339,6 +344,13 @@ struct pf_rec_context {
 	struct pf_label labels[PF_SAMPLE_LABELS];
 };
 #define PF_CONTEXT_IDS_BYTES __builtin_offsetof(struct pf_rec_context, n_labels)
+
+#define PF_TEXT_BYTES 64 /* IBV_SYSFS_NAME_MAX of <infiniband/verbs.h> */
+struct pf_rec_text {
+	struct pf_record h;
+	uint64_t hash;
+	char text[PF_TEXT_BYTES]; /* padded with NULs, one at least */
+};
 
 enum pf_proc_what {
 	PF_PROC_SEEN = 1,
@@ -598,4 +610,5 @@ _Static_assert(sizeof(struct pf_rec_names) == 48, "abi");
 _Static_assert(PF_CONTEXT_IDS_BYTES == 72, "abi");
 _Static_assert(sizeof(struct pf_rec_context) == 128, "abi");
 _Static_assert(sizeof(struct pf_rec_proc) == 72, "abi");
+_Static_assert(sizeof(struct pf_rec_text) == 80, "abi");
 _Static_assert(sizeof(struct pf_rec_cgroup) == 32 + PF_PATH_BYTES, "abi");

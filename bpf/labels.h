@@ -6,6 +6,7 @@
  *
  * pf_labels_begin(s);
  * pf_label(s, PF_LABEL_GPU_DEVICE, device);
+ * pf_label(s, PF_LABEL_RDMA_DEVICE, pf_intern_text(s, name, generation));
  * s->key.ctx = pf_intern_labels(s, true, generation);
  */
 #pragma once
@@ -27,6 +28,35 @@ static __always_inline void pf_label(struct pf_scratch *s, enum pf_label_key key
 		return;
 	s->context.labels[n] = (struct pf_label){.key = key, .value = value};
 	s->context.n_labels = n + 1;
+}
+
+/*
+ * Sends the text at this address of the process, unless this generation has it already. Returns its
+ * hash, the value of the label; 0: the text is empty, or cannot be read. Longer texts are cut.
+ */
+static __noinline uint64_t pf_intern_text(const struct pf_scratch *s, uint64_t address,
+					  uint32_t generation)
+{
+	struct pf_rec_text r = {.h = {.type = PF_REC_TEXT, .generation = generation}};
+	const uint64_t *words = (const uint64_t *)r.text;
+	uint64_t hash, *slot;
+
+	if (!s || bpf_probe_read_user_str(r.text, sizeof(r.text), (void *)address) <= 1)
+		return 0;
+	hash = pf_hash_start(s->key.start_boottime_ns, s->key.tgid);
+	for (int i = 0; i < PF_TEXT_BYTES / 8; i++)
+		hash = pf_hash_add(hash, words[i]);
+	r.hash = hash = pf_hash_end(hash);
+	slot = pf_seen_slot(hash);
+	if (!slot || *slot == pf_seen_word(hash, generation))
+		return hash;
+	if (bpf_ringbuf_output(&ring, &r, sizeof(r), pf_ring_flags())) {
+		pf_ring_full();
+		return hash;
+	}
+	PF_STAT(crossed);
+	*slot = pf_seen_word(hash, generation);
+	return hash;
 }
 
 static __always_inline uint64_t pf_labels_hash(const struct pf_scratch *s, uint64_t hash)

@@ -80,10 +80,30 @@ void probes_contexts_add(struct pending *g, const struct pf_rec_context *r, size
 		c->labels = labels_of(r);
 }
 
+/* Sets the context's labels that are texts. Returns whether the drain has them all. */
+static bool link_texts(const struct drain *d, struct raw_context *c)
+{
+	bool all = true;
+
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++) {
+		const struct raw_text *t;
+
+		if (!(c->labels.mask & 1u << l) || !profile_label_is_text(l))
+			continue;
+		t = sample_drain_text(d, c->labels.numbers[l]);
+		c->labels.texts[l] = t ? t->text : NULL;
+		all &= t != NULL;
+	}
+	return all;
+}
+
 void probes_contexts_link(struct drain *d)
 {
+	_cleanup_free_ bool *whole = xcalloc(d->n_contexts + 1, sizeof(*whole));
 	uint64_t n_lost = 0, n_invalid = 0;
 
+	for (size_t i = 0; i < d->n_contexts; i++)
+		whole[i] = link_texts(d, &d->contexts[i]);
 	for (size_t i = 0; i < d->n_samples; i++) {
 		struct raw_sample *s = &d->samples[i];
 		const struct raw_context *c = s->ctx ? sample_drain_context(d, s->ctx) : NULL;
@@ -95,6 +115,7 @@ void probes_contexts_link(struct drain *d)
 		s->link = is_none(&c->link) ? NULL : &c->link;
 		s->labels = c->labels.mask ? &c->labels : NULL;
 		n_invalid += c->invalid_ids ? s->n : 0;
+		n_lost += whole[c - d->contexts] ? 0 : s->n;
 	}
 	counter_add(counter("podflame_contexts_failed_total", "reason", "record_lost"), n_lost);
 	counter_add(counter("podflame_contexts_failed_total", "reason", "invalid_ids"), n_invalid);

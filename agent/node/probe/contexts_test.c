@@ -176,6 +176,32 @@ static void a_lost_record_is_counted(void **state)
 	assert_int_equal(failed("record_lost") - lost, 4);
 }
 
+/* A sample whose label has lost its text has its other labels, and is counted. */
+static void a_lost_text_is_counted(void **state)
+{
+	const struct pf_rec_context r = {.hash = 4,
+					 .n_labels = 2,
+					 .labels = {{.key = PF_LABEL_RDMA_DEVICE, .value = 70},
+						    {.key = PF_LABEL_RDMA_QP_TYPE, .value = 2}}};
+	struct raw_text text = {.hash = 70, .text = "mlx5_0"};
+	uint64_t lost = failed("record_lost");
+	struct drain d = {.texts = &text, .n_texts = 1};
+	struct raw_sample s = sample_of(&r, sizeof(r), &d);
+
+	(void)state;
+	assert_ptr_equal(s.labels->texts[LABEL_RDMA_DEVICE], text.text);
+	assert_null(s.labels->texts[LABEL_RDMA_QP_TYPE]);
+	assert_int_equal(failed("record_lost"), lost);
+	free(d.contexts);
+	text.hash = 71;
+	d = (struct drain){.texts = &text, .n_texts = 1};
+	s = sample_of(&r, sizeof(r), &d);
+	assert_null(s.labels->texts[LABEL_RDMA_DEVICE]);
+	assert_int_equal(s.labels->numbers[LABEL_RDMA_QP_TYPE], 2);
+	assert_int_equal(failed("record_lost") - lost, 3);
+	free(d.contexts);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +212,7 @@ int main(void)
 		cmocka_unit_test(labels_are_read_from_long_records_only),
 		cmocka_unit_test(wrong_labels_are_left_out),
 		cmocka_unit_test(a_lost_record_is_counted),
+		cmocka_unit_test(a_lost_text_is_counted),
 	};
 
 	return cmocka_run_group_tests_name("contexts", tests, NULL, NULL);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * drain_cache: stacks, names and contexts that later drains may refer to. In each generation, the
- * kernel sends an item once. But samples of a wait that goes on, or of memory that lives, refer to
- * it in later generations, too. An item to which no sample has referred for 15 s is dropped. An
- * item that exceeds the memory limit is not kept, and is counted. A wait that will be counted much
- * later (minBlock) has an empty sample in each drain, which refers to its items. A launch whose
- * work has not ended has one in some drains. This file drops these samples.
+ * drain_cache: stacks, names, contexts and texts that later drains may refer to. In each
+ * generation, the kernel sends an item once. But samples of a wait that goes on, or of memory that
+ * lives, refer to it in later generations, too. An item to which no sample has referred for 15 s is
+ * dropped. An item that exceeds the memory limit is not kept, and is counted. A wait that will be
+ * counted much later (minBlock) has an empty sample in each drain, which refers to its items. A
+ * launch whose work has not ended has one in some drains. This file drops these samples.
  */
 #include "node/probe/internal.h"
 
 #define HELD_NS (15 * NSEC_PER_SEC)
 
-enum kind { STACK, NAMES, CONTEXT };
+enum kind { STACK, NAMES, CONTEXT, TEXT };
 
 struct cached_key {
 	uint64_t hash, kind;
@@ -27,6 +27,7 @@ struct cached_item {
 		struct raw_stack stack;
 		struct raw_names names;
 		struct raw_context context;
+		struct raw_text text;
 	};
 	struct raw_frame frames[];
 };
@@ -83,8 +84,9 @@ struct cache_pass {
 	struct drain_cache *h;
 	struct drain *d;
 	uint64_t now_ns;
-	size_t n_stacks, n_names, n_contexts;	    /* the drain's own items, sorted */
-	size_t cap_stacks, cap_names, cap_contexts; /* added items come after the drain's own */
+	/* the drain's own items, sorted; added items come after them */
+	size_t n_stacks, n_names, n_contexts, n_texts;
+	size_t cap_stacks, cap_names, cap_contexts, cap_texts;
 	/*
 	 * USED_ONCE, USED_LATER for each of the drain's own stacks: which kinds of events refer to
 	 * it
@@ -177,6 +179,10 @@ static void add(struct cache_pass *p, const struct cached_item *i)
 		GROW(d->contexts, d->n_contexts, p->cap_contexts);
 		d->contexts[d->n_contexts++] = i->context;
 		break;
+	case TEXT:
+		GROW(d->texts, d->n_texts, p->cap_texts);
+		d->texts[d->n_texts++] = i->text;
+		break;
 	}
 }
 
@@ -208,6 +214,23 @@ static void refer_stack(struct cache_pass *p, uint64_t hash, bool later)
 	refer(p, STACK, hash, at < p->n_stacks, later);
 }
 
+/* Refers to the texts of the drain's contexts, also of those that were added. */
+static void refer_texts(struct cache_pass *p)
+{
+	const struct drain *d = p->d;
+
+	for (size_t i = 0; i < d->n_contexts; i++) {
+		const struct raw_labels *x = &d->contexts[i].labels;
+
+		for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+			if (x->mask & 1u << l && profile_label_is_text(l))
+				refer(p, TEXT, x->numbers[l],
+				      find(d->texts, p->n_texts, sizeof(*d->texts), x->numbers[l]) <
+					      p->n_texts,
+				      true);
+	}
+}
+
 static void refer_all(struct cache_pass *p)
 {
 	struct drain *d = p->d;
@@ -225,6 +248,7 @@ static void refer_all(struct cache_pass *p)
 			      p->n_contexts,
 		      later);
 	}
+	refer_texts(p);
 }
 
 /*
@@ -265,6 +289,11 @@ static void keep_rest(struct cache_pass *p)
 		if (i)
 			i->context = p->d->contexts[k];
 	}
+	for (size_t k = 0; k < p->n_texts; k++) {
+		i = item_hold(p, TEXT, p->d->texts[k].hash, 0, &is_new);
+		if (i)
+			i->text = p->d->texts[k];
+	}
 }
 
 static void forget(struct drain_cache *h, uint64_t now_ns)
@@ -287,9 +316,11 @@ static void pass_all(struct drain_cache *h, struct drain *d, uint64_t now_ns, bo
 		.n_stacks = d->n_stacks,
 		.n_names = d->n_names,
 		.n_contexts = d->n_contexts,
+		.n_texts = d->n_texts,
 		.cap_stacks = d->n_stacks,
 		.cap_names = d->n_names,
 		.cap_contexts = d->n_contexts,
+		.cap_texts = d->n_texts,
 	};
 
 	p.used = xcalloc(d->n_stacks + 1, 1);
@@ -299,7 +330,8 @@ static void pass_all(struct drain_cache *h, struct drain *d, uint64_t now_ns, bo
 		keep_rest(&p);
 	}
 	forget(h, now_ns);
-	if (d->n_stacks > p.n_stacks || d->n_names > p.n_names || d->n_contexts > p.n_contexts)
+	if (d->n_stacks > p.n_stacks || d->n_names > p.n_names || d->n_contexts > p.n_contexts ||
+	    d->n_texts > p.n_texts)
 		(void)sample_drain_sort(d);
 	free(p.used);
 }

@@ -243,6 +243,51 @@ static void names_and_calls_are_held_too(void **state)
 	probes_cache_free(h);
 }
 
+static struct raw_context with_device(uint64_t hash, uint64_t text)
+{
+	return (struct raw_context){.hash = hash,
+				    .labels = {.mask = 1u << LABEL_RDMA_DEVICE,
+					       .numbers = {[LABEL_RDMA_DEVICE] = text}}};
+}
+
+/*
+ * The text of a label is held as long as samples refer to it, whether the kernel has sent the
+ * label's record again or not.
+ */
+static void texts_of_labels_are_held(void **state)
+{
+	struct raw_context first = with_device(9, 70), other = with_device(10, 70);
+	const struct raw_text text = {70, "mlx5_0"};
+	struct drain_cache *h = probes_cache_new(1 << 20);
+	struct raw_sample s = {.event = EVENT_RDMA, .n = 1};
+	struct drain *d = drain_of(0, 0, NULL, 0);
+
+	(void)state;
+	d->contexts = xmemdup(&first, sizeof(first));
+	d->texts = xmemdup(&text, sizeof(text));
+	d->n_contexts = d->n_texts = 1;
+	probes_cache_pass(h, d, NSEC_PER_SEC, true);
+	assert_int_equal(d->n_texts, 1);
+	sample_drain_free(d);
+	for (unsigned i = 2; i < 40; i++) {
+		s.ctx = i % 2 ? 9 : 10;
+		d = drain_of(0, 0, &s, 1);
+		if (s.ctx == 10) { /* a new record that refers to the old text */
+			d->contexts = xmemdup(&other, sizeof(other));
+			d->n_contexts = 1;
+		}
+		probes_cache_pass(h, d, i * NSEC_PER_SEC, true);
+		probes_contexts_link(d);
+		assert_string_equal(d->samples[0].labels->texts[LABEL_RDMA_DEVICE], "mlx5_0");
+		sample_drain_free(d);
+	}
+	d = drain_of(0, 0, NULL, 0);
+	probes_cache_pass(h, d, 60 * NSEC_PER_SEC, true);
+	assert_int_equal(probes_cache_bytes(h), 0);
+	sample_drain_free(d);
+	probes_cache_free(h);
+}
+
 static uint64_t refused(void)
 {
 	return counter_get(counter("podflame_records_dropped_total", "reason", "held_full"));
@@ -306,6 +351,7 @@ int main(void)
 		cmocka_unit_test(forgotten_when_nothing_has),
 		cmocka_unit_test(what_only_ticks_refer_to_is_not_held),
 		cmocka_unit_test(names_and_calls_are_held_too),
+		cmocka_unit_test(texts_of_labels_are_held),
 		cmocka_unit_test(the_limit_holds_and_is_counted),
 		cmocka_unit_test(nothing_is_kept_unless_asked),
 	};

@@ -39,7 +39,8 @@ struct told_cgroup {
 struct pending {
 	/* until the drain is finished, .frames of stacks are offsets into d->memory */
 	struct drain *d;
-	size_t cap_stacks, cap_names, cap_contexts, cap_procs, cap_cgroups, cap_young;
+	size_t cap_stacks, cap_names, cap_contexts, cap_texts;
+	size_t cap_procs, cap_cgroups, cap_young;
 };
 
 /* The drain to which samples are being added. */
@@ -180,7 +181,7 @@ struct probes {
 	uint64_t drain_number, known_drain;
 
 	struct ring_buffer *ring;
-	/* stacks, names and contexts of each generation */
+	/* stacks, names, contexts and texts of each generation */
 	struct pending generations[PF_GENERATIONS];
 	struct pending now; /* processes and cgroups for the next drain */
 	struct drain_cache *held;
@@ -252,7 +253,7 @@ void probes_cache_pass(struct drain_cache *h, struct drain *d, uint64_t now_ns, 
 
 /*
  * contexts.c: adds the context of a record, which may end at PF_CONTEXT_IDS_BYTES; sets the links
- * and labels of all samples once contexts are sorted
+ * and labels of all samples once contexts and texts are sorted
  */
 void probes_contexts_add(struct pending *g, const struct pf_rec_context *r, size_t n_bytes);
 void probes_contexts_link(struct drain *d);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * records: takes records out of the ring. Stacks, names and contexts are kept until the counts of
- * their generation are taken. Processes and cgroups are passed on with the next drain, which may be
- * a quick one.
+ * records: takes records out of the ring. Stacks, names, contexts and texts are kept until the
+ * counts of their generation are taken. Processes and cgroups are passed on with the next drain,
+ * which may be a quick one.
  */
 #include "node/probe/internal.h"
 
@@ -130,6 +130,32 @@ static void on_names(struct pending *g, const struct pf_rec_names *r)
 	memcpy(n->thread_comm, r->thread_comm, sizeof(n->thread_comm));
 }
 
+_Static_assert(RAW_TEXT_BYTES == PF_TEXT_BYTES, "abi");
+
+static void on_text(struct pending *g, const struct pf_rec_text *r)
+{
+	struct raw_text *t;
+
+	GROW(g->d->texts, g->d->n_texts, g->cap_texts);
+	t = &g->d->texts[g->d->n_texts++];
+	t->hash = r->hash;
+	memcpy(t->text, r->text, sizeof(t->text));
+	t->text[sizeof(t->text) - 1] = '\0';
+}
+
+static enum raw_proc_what what_of(const struct pf_rec_proc *r)
+{
+	switch (r->what) {
+	case PF_PROC_EXIT:
+		return RAW_PROC_EXIT;
+	case PF_PROC_EXEC:
+		return RAW_PROC_EXEC;
+	case PF_PROC_MAPS:
+		return RAW_PROC_MAPS;
+	}
+	return RAW_PROC_SEEN;
+}
+
 static void on_proc(struct probes *probes, const struct pf_rec_proc *r)
 {
 	struct pending *now = &probes->now;
@@ -138,10 +164,7 @@ static void on_proc(struct probes *probes, const struct pf_rec_proc *r)
 	GROW(now->d->procs, now->d->n_procs, now->cap_procs);
 	p = &now->d->procs[now->d->n_procs++];
 	*p = (struct raw_proc){
-		.what = r->what == PF_PROC_EXIT	  ? RAW_PROC_EXIT
-			: r->what == PF_PROC_EXEC ? RAW_PROC_EXEC
-			: r->what == PF_PROC_MAPS ? RAW_PROC_MAPS
-						  : RAW_PROC_SEEN,
+		.what = what_of(r),
 		.tgid = r->tgid,
 		.tgid_root = r->tgid_root,
 		.tgid_own = r->tgid_own,
@@ -190,6 +213,9 @@ int probes_record_take(void *arg, void *data, size_t n)
 		break;
 	case PF_REC_CONTEXT:
 		probes_contexts_add(g, data, n);
+		break;
+	case PF_REC_TEXT:
+		on_text(g, data);
 		break;
 	case PF_REC_PROC:
 		on_proc(p, data);

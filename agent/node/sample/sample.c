@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * This file creates, sorts and frees drains, finds their stacks, names and contexts by hash, and
+ * This file creates, sorts and frees drains, finds their items by hash, and
  * makes text of labels. It runs no thread and reads nothing from the kernel.
  */
 #include "node/sample/sample.h"
@@ -31,6 +31,7 @@ struct drain *sample_drain_free(struct drain *d)
 	free(d->stacks);
 	free(d->names);
 	free(d->contexts);
+	free(d->texts);
 	free(d->procs);
 	free(d->cgroups);
 	profile_losses_done(&d->lost);
@@ -43,7 +44,7 @@ struct drain *sample_drain_free(struct drain *d)
 
 static int by_hash(const void *a, const void *b)
 {
-	/* hash is the first member of all three structs */
+	/* hash is the first member of all these structs */
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return x < y ? -1 : x > y;
@@ -51,6 +52,7 @@ static int by_hash(const void *a, const void *b)
 _Static_assert(offsetof(struct raw_stack, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_names, hash) == 0, "by_hash");
 _Static_assert(offsetof(struct raw_context, hash) == 0, "by_hash");
+_Static_assert(offsetof(struct raw_text, hash) == 0, "by_hash");
 
 /* Sorts the items, keeps one of each hash, and returns how many it has kept. */
 static size_t sort_unique(void *items, size_t n, size_t size)
@@ -71,12 +73,13 @@ static size_t sort_unique(void *items, size_t n, size_t size)
 
 size_t sample_drain_sort(struct drain *d)
 {
-	size_t before = d->n_stacks + d->n_names + d->n_contexts;
+	size_t before = d->n_stacks + d->n_names + d->n_contexts + d->n_texts;
 
 	d->n_stacks = sort_unique(d->stacks, d->n_stacks, sizeof(*d->stacks));
 	d->n_names = sort_unique(d->names, d->n_names, sizeof(*d->names));
 	d->n_contexts = sort_unique(d->contexts, d->n_contexts, sizeof(*d->contexts));
-	return before - d->n_stacks - d->n_names - d->n_contexts;
+	d->n_texts = sort_unique(d->texts, d->n_texts, sizeof(*d->texts));
+	return before - d->n_stacks - d->n_names - d->n_contexts - d->n_texts;
 }
 
 void sample_drain_link_frames(struct drain *d)
@@ -114,19 +117,34 @@ const struct raw_context *sample_drain_context(const struct drain *d, uint64_t h
 	return find(hash, d->contexts, d->n_contexts, sizeof(*d->contexts));
 }
 
+const struct raw_text *sample_drain_text(const struct drain *d, uint64_t hash)
+{
+	return find(hash, d->texts, d->n_texts, sizeof(*d->texts));
+}
+
+/* Returns the label as a text of the batch; NULL: the sample does not have it. */
+static const char *label_of(struct batch *b, const struct raw_labels *labels, enum profile_label l)
+{
+	char text[MAX(LABEL_TEXT_BYTES, RAW_TEXT_BYTES)];
+
+	if (!(labels->mask & 1u << l))
+		return NULL;
+	if (!profile_label_is_text(l))
+		profile_label_text(l, labels->numbers[l], text);
+	else if (labels->texts[l])
+		snprintf(text, sizeof(text), "%s", labels->texts[l]);
+	else
+		return NULL;
+	return profile_batch_str(b, text);
+}
+
 const struct profile_labels *sample_labels(struct batch *b, const struct raw_sample *s)
 {
 	struct profile_labels labels = {};
 
 	if (!s->labels)
 		return NULL;
-	for (enum profile_label l = 0; l < _LABEL_MAX; l++) {
-		char text[LABEL_TEXT_BYTES];
-
-		if (!(s->labels->mask & 1u << l))
-			continue;
-		profile_label_text(l, s->labels->numbers[l], text);
-		labels.values[l] = profile_batch_str(b, text);
-	}
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+		labels.values[l] = label_of(b, s->labels, l);
 	return profile_batch_labels(b, &labels);
 }

@@ -74,10 +74,19 @@ struct raw_names {
 	uint64_t hash;
 	char leader_comm[16], thread_comm[16];
 };
+/* The text of a label: bytes that a process wrote. */
+#define RAW_TEXT_BYTES 64
+struct raw_text {
+	uint64_t hash;
+	char text[RAW_TEXT_BYTES];
+};
 /* The labels of a sample as numbers, which profile_label_text() makes text of. */
 struct raw_labels {
 	unsigned mask; /* 1 << enum profile_label for each label that the sample has */
+	/* of a label that is a text (profile_label_is_text()): the hash of a struct raw_text */
 	uint64_t numbers[_LABEL_MAX];
+	/* texts of the drain; NULL: the label is not a text, or the drain does not have the text */
+	const char *texts[_LABEL_MAX];
 };
 /*
  * The trace and the span during which a sample was taken (docs/trace-context.md), and its labels. A
@@ -159,6 +168,8 @@ struct drain {
 	size_t n_names; /* sorted by hash */
 	struct raw_context *contexts;
 	size_t n_contexts; /* sorted by hash */
+	struct raw_text *texts;
+	size_t n_texts; /* sorted by hash */
 	struct raw_proc *procs;
 	size_t n_procs; /* in order of time */
 	struct raw_cgroup *cgroups;
@@ -187,8 +198,8 @@ struct drain {
 struct drain *sample_drain_new(size_t frame_bytes_max);
 struct drain *sample_drain_free(struct drain *d);
 /*
- * Sorts stacks, names and contexts by hash and keeps one of each hash. Returns how many items it
- * dropped.
+ * Sorts stacks, names, contexts and texts by hash and keeps one of each hash. Returns how many
+ * items it dropped.
  */
 size_t sample_drain_sort(struct drain *d);
 /*
@@ -202,5 +213,6 @@ void sample_drain_lose_records(struct drain *d, const char *reason, uint64_t n);
 const struct raw_stack *sample_drain_stack(const struct drain *d, uint64_t hash);
 const struct raw_names *sample_drain_names(const struct drain *d, uint64_t hash);
 const struct raw_context *sample_drain_context(const struct drain *d, uint64_t hash);
+const struct raw_text *sample_drain_text(const struct drain *d, uint64_t hash);
 /* The sample's labels as texts of the batch, for profile_sample.labels. NULL: it has none. */
 const struct profile_labels *sample_labels(struct batch *b, const struct raw_sample *s);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A drain sorts its stacks, names and contexts, finds them by hash, and frees all that it owns;
- * labels of samples as texts.
+ * A drain sorts its stacks, names, contexts and texts, finds them by hash, and frees all that it
+ * owns; labels of samples as texts.
  */
 #include "node/sample/sample.h"
 
@@ -14,7 +14,7 @@
 
 #define N 5
 
-/* The stacks have the hashes 10, 20 ..., the names 11, 21 ..., and the contexts 12, 22 ... */
+/* The hashes are: stacks 10, 20 ..., names 11, 21 ..., contexts 12, 22 ..., texts 13, 23 ... */
 static struct drain *drain_of_each(void)
 {
 	struct drain *d = sample_drain_new(0);
@@ -22,10 +22,12 @@ static struct drain *drain_of_each(void)
 	d->stacks = xcalloc(N, sizeof(*d->stacks));
 	d->names = xcalloc(N, sizeof(*d->names));
 	d->contexts = xcalloc(N, sizeof(*d->contexts));
+	d->texts = xcalloc(N, sizeof(*d->texts));
 	for (size_t i = 0; i < N; i++) {
 		d->stacks[d->n_stacks++].hash = 10 * i + 10;
 		d->names[d->n_names++].hash = 10 * i + 11;
 		d->contexts[d->n_contexts++].hash = 10 * i + 12;
+		d->texts[d->n_texts++].hash = 10 * i + 13;
 	}
 	return d;
 }
@@ -39,9 +41,11 @@ static void each_is_found_by_its_hash(void **state)
 		assert_ptr_equal(sample_drain_stack(d, 10 * i + 10), &d->stacks[i]);
 		assert_ptr_equal(sample_drain_names(d, 10 * i + 11), &d->names[i]);
 		assert_ptr_equal(sample_drain_context(d, 10 * i + 12), &d->contexts[i]);
+		assert_ptr_equal(sample_drain_text(d, 10 * i + 13), &d->texts[i]);
 		assert_null(sample_drain_stack(d, 10 * i + 11));
 		assert_null(sample_drain_names(d, 10 * i + 12));
 		assert_null(sample_drain_context(d, 10 * i + 10));
+		assert_null(sample_drain_text(d, 10 * i + 12));
 	}
 	assert_null(sample_drain_stack(d, 0));
 	assert_null(sample_drain_stack(d, UINT64_MAX));
@@ -58,6 +62,7 @@ static void sorting_keeps_one_of_each_hash(void **state)
 	(void)state;
 	d->stacks = xcalloc(ARRAY_SIZE(hashes), sizeof(*d->stacks));
 	d->names = xcalloc(ARRAY_SIZE(hashes), sizeof(*d->names));
+	d->texts = xcalloc(ARRAY_SIZE(hashes), sizeof(*d->texts));
 	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++) {
 		struct raw_frame frame = {.address = hashes[i]};
 
@@ -67,16 +72,19 @@ static void sorting_keeps_one_of_each_hash(void **state)
 			.n = 1,
 		};
 		d->names[d->n_names++].hash = hashes[i];
+		d->texts[d->n_texts++].hash = hashes[i];
 		assert_int_equal(buf_add(d->memory, &frame, sizeof(frame)), 0);
 	}
-	assert_int_equal(sample_drain_sort(d), 6);
+	assert_int_equal(sample_drain_sort(d), 9);
 	sample_drain_link_frames(d);
 	assert_int_equal(d->n_stacks, ARRAY_SIZE(sorted));
 	assert_int_equal(d->n_names, ARRAY_SIZE(sorted));
+	assert_int_equal(d->n_texts, ARRAY_SIZE(sorted));
 	for (size_t i = 0; i < ARRAY_SIZE(sorted); i++) {
 		assert_int_equal(d->stacks[i].hash, sorted[i]);
 		assert_int_equal(d->stacks[i].frames->address, d->stacks[i].hash);
 		assert_ptr_equal(sample_drain_names(d, d->stacks[i].hash), &d->names[i]);
+		assert_ptr_equal(sample_drain_text(d, d->stacks[i].hash), &d->texts[i]);
 	}
 	assert_int_equal(sample_drain_sort(d), 0);
 	sample_drain_free(d);
@@ -90,6 +98,7 @@ static void an_empty_drain_has_none(void **state)
 	assert_null(sample_drain_stack(d, 0));
 	assert_null(sample_drain_names(d, 0));
 	assert_null(sample_drain_context(d, 0));
+	assert_null(sample_drain_text(d, 0));
 	assert_null(sample_drain_free(d));
 	assert_null(sample_drain_free(NULL));
 }
@@ -129,8 +138,8 @@ static void all_that_it_owns_is_freed(void **state)
 /* Each number becomes the text of its label; samples with equal labels share them. */
 static void labels_become_texts(void **state)
 {
-	const struct raw_labels raw = {1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_CONTEXT,
-				       {3, 0x2a, 9}};
+	const struct raw_labels raw = {.mask = 1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_CONTEXT,
+				       .numbers = {3, 0x2a, 9}};
 	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
 	struct raw_sample s = {.labels = &raw}, plain = {0};
 	const struct profile_labels *l = sample_labels(b, &s);
@@ -143,6 +152,27 @@ static void labels_become_texts(void **state)
 	assert_null(sample_labels(b, &plain));
 }
 
+/* A label may be a text of its own. If the drain lacks the text, the sample lacks the label. */
+static void a_label_may_be_a_text(void **state)
+{
+	struct raw_labels raw = {
+		.mask = 1u << LABEL_RDMA_DEVICE | 1u << LABEL_RDMA_QP_TYPE,
+		.numbers = {[LABEL_RDMA_DEVICE] = 77, [LABEL_RDMA_QP_TYPE] = 2},
+		.texts = {[LABEL_RDMA_DEVICE] = "a name that has more bytes than a number's text"},
+	};
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct raw_sample s = {.labels = &raw};
+	const struct profile_labels *l = sample_labels(b, &s);
+
+	(void)state;
+	assert_string_equal(l->values[LABEL_RDMA_DEVICE], raw.texts[LABEL_RDMA_DEVICE]);
+	assert_string_equal(l->values[LABEL_RDMA_QP_TYPE], "RC");
+	raw.texts[LABEL_RDMA_DEVICE] = NULL;
+	l = sample_labels(b, &s);
+	assert_null(l->values[LABEL_RDMA_DEVICE]);
+	assert_string_equal(l->values[LABEL_RDMA_QP_TYPE], "RC");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -152,6 +182,7 @@ int main(void)
 		cmocka_unit_test(frames_have_a_limit),
 		cmocka_unit_test(all_that_it_owns_is_freed),
 		cmocka_unit_test(labels_become_texts),
+		cmocka_unit_test(a_label_may_be_a_text),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
