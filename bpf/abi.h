@@ -357,6 +357,7 @@ enum pf_proc_what {
 	PF_PROC_EXEC,
 	PF_PROC_EXIT,
 	PF_PROC_MAPS, /* its executable mappings are not those in unwind_procs any more */
+	PF_PROC_FUNCTIONS, /* its entry in rdma_functions has new functions */
 };
 struct pf_rec_proc {
 	struct pf_record h;
@@ -478,6 +479,7 @@ enum pf_site_flags {
 };
 #include "gpu_abi.h"	/* the kinds and flags of the CUDA driver's sites */
 #include "on_gpu_abi.h" /* the kinds of the sites of on-gpu */
+#include "rdma_abi.h"	/* the kinds of the sites of rdma */
 
 #define PF_MEM_ALIGN 16 /* alignment of every allocation (MALLOC_ALIGNMENT of glibc) */
 /* A larger allocation cannot succeed, because a process has no more addresses. */
@@ -572,7 +574,10 @@ struct pf_live_stats {
 	X(GPU_UNREAD, "gpu_unread", 1) /* a report of work that could not be read, or is wrong */  \
 	X(GPU_DROPPED, "gpu_dropped", 1) /* work for whose record CUPTI had no room */             \
 	X(GPU_UNTIMED, "gpu_untimed", 1) /* work of which CUPTI has no times */                    \
-	X(CGROUP_FULL, "cgroup_full", 0) /* filter table full when a child cgroup was made */
+	X(RDMA_UNREAD, "rdma_unread", 1)   /* a list of requests of RDMA could not be read */      \
+	X(RDMA_LONG, "rdma_long", 1)	   /* a list of requests is longer than is followed */     \
+	X(RDMA_BATCHES, "rdma_batches", 1) /* a thread fills too many queue pairs at once */       \
+	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
 	PF_DROP_REASONS(X)

@@ -80,7 +80,9 @@ memory_test places_that*
 gpu_memory_test bytes_are*
 gpu_memory_test memory_ends*
 gpu_limits_test a_*
-on_gpu_test times_are*"
+on_gpu_test times_are*
+rdma_test bytes_of*
+rdma_test extended*"
 PROBE=agent/node/probe
 
 add() { # FILE PATH: copies the file into the initramfs

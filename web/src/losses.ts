@@ -24,6 +24,10 @@ const words: Record<string, string> = {
   gpu_unread: "reports of a GPU's work that could not be read, or that cannot be true",
   gpu_dropped: "work of a GPU for which NVIDIA's CUPTI had no room",
   gpu_untimed: "work of a GPU of which NVIDIA's CUPTI has no times",
+  rdma_unread: 'lists of RDMA requests that the agent could not read to their end',
+  rdma_long: 'lists of RDMA requests that are longer than the agent follows',
+  rdma_batches: 'requests of a thread that fills more RDMA queue pairs at once than the agent ' +
+    'follows',
   may_throw: "memory from an allocator's own operator new, whose return podflame does not probe",
   go_heap_full: "Go's heap profile has more stacks than podflame reads",
   window_full: "a window of the node, or the container's share of it, was full",

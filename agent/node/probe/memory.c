@@ -76,6 +76,7 @@ static bool memory_live_needs(const struct pf_site *s)
 
 const struct set_ops probes_memory_set = {
 	.need_returns = INUSE,
+	.has_entries = true,
 	.call_ns = 60 * NSEC_PER_SEC,
 	.open = memory_open,
 	.destroy = memory_destroy,

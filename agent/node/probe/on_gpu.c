@@ -244,6 +244,7 @@ static void on_gpu_forget(struct probe_set_state *set)
 }
 
 const struct set_ops probes_gpu_set = {
+	.has_entries = true,
 	.open = on_gpu_open,
 	.destroy = on_gpu_destroy,
 	.probed = on_gpu_probed,

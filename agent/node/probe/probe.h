@@ -193,6 +193,13 @@ uint64_t probes_attached_hits(const struct attached *a);
  * sampleBytes. Any thread may call this function while a is not being detached.
  */
 uint64_t probes_attached_bytes(const struct attached *a);
+struct pf_rdma_functions; /* defined in bpf/rdma_abi.h */
+/*
+ * Gets the functions of RDMA providers that the programs of PROBES_RDMA have found in the process's
+ * memory: addresses that no symbol names. -ENOENT: none are known. Any thread.
+ */
+int probes_rdma_functions(struct probes *p, struct process_id id, uint32_t exec_id,
+			  struct pf_rdma_functions *ret);
 /*
  * Announces an urgent probes_detach(a). Until that call begins, all other spans end early, and no
  * process is attached in any set (-EAGAIN). Any thread may call this function while a is not being

@@ -2,42 +2,101 @@
 /* rdma: the event rdma: how many bytes selected processes post to RDMA devices. */
 #include "node/probe/sets.h"
 
+#include "rdma.skel.h"
+
 _Static_assert((int)EVENT_RDMA == (int)PF_EVENT_RDMA, "abi");
 
 /* ---- the probe set ---- */
 
 static int rdma_open(struct probe_set_state *s, const struct pf_config *config)
 {
-	(void)s;
-	(void)config;
-	return -EOPNOTSUPP;
+	struct rdma_bpf *o = rdma_bpf__open();
+
+	if (!o)
+		return -errno;
+	o->rodata->pf_config = *config;
+	s->object = (struct set_object){
+		.bpf = o,
+		.skeleton = o->skeleton,
+		.obj = o->obj,
+		.of_many = {[PROGRAM_RETURN] = o->progs.pf_rdma_return,
+			    [PROGRAM_SESSION] = o->progs.pf_rdma_session,
+			    [PROGRAM_ENTRY] = o->progs.pf_rdma_entry},
+		.of_one = {[PROGRAM_RETURN] = o->progs.pf_rdma_1_return,
+			   [PROGRAM_ENTRY] = o->progs.pf_rdma_1_entry},
+		.procs = o->maps.rdma_procs,
+	};
+	return 0;
 }
 
 static void rdma_destroy(struct probe_set_state *s)
 {
-	(void)s;
+	rdma_bpf__destroy(s->object.bpf);
 }
 
 static enum site_probed rdma_probed(const struct pf_site *s, unsigned event_mask)
 {
-	(void)s;
 	(void)event_mask;
-	return PROBED_NOT;
+	switch (s->kind) {
+	case PF_SITE_RDMA_CONTEXT:
+	case PF_SITE_RDMA_OBJECT:
+	case PF_SITE_RDMA_START:
+	case PF_SITE_RDMA_ABORT:
+	case PF_SITE_RDMA_REQUEST:
+	case PF_SITE_RDMA_DATA:
+	case PF_SITE_RDMA_SGES:
+	case PF_SITE_RDMA_BUFFERS:
+		return PROBED_AT_ENTRY;
+	}
+	return PROBED_AT_BOTH;
 }
 
+/* The set has no live event. */
 static bool never(const struct pf_site *s)
 {
 	(void)s;
 	return false;
 }
 
+/* Removes the functions of processes that have ended. */
+static void rdma_forget(struct probe_set_state *s)
+{
+	const struct rdma_bpf *o = s->object.bpf;
+	int map = bpf_map__fd(o->maps.rdma_functions);
+	struct pf_process_key at, key, *from = NULL;
+
+	while (!bpf_map_get_next_key(map, from, &key)) {
+		bool ended =
+			proc_check((struct process_id){key.start_boottime_ns, key.tgid}) == -ESRCH;
+
+		if (ended) {
+			bpf_map_delete_elem(map, &key);
+			continue;
+		}
+		at = key;
+		from = &at;
+	}
+}
+
 const struct set_ops probes_rdma_set = {
-	.call_ns = 600 * NSEC_PER_SEC,
+	.need_returns = 1u << EVENT_RDMA,
+	.has_entries = true,
+	.forget = rdma_forget,
 	.open = rdma_open,
 	.destroy = rdma_destroy,
 	.probed = rdma_probed,
 	.live_needs = never,
 };
+
+int probes_rdma_functions(struct probes *p, struct process_id id, uint32_t exec_id,
+			  struct pf_rdma_functions *ret)
+{
+	const struct probe_set_state *s = probes_set_loaded(p, PROBES_RDMA);
+	const struct rdma_bpf *o = s ? s->object.bpf : NULL;
+	struct pf_process_key key = {id.start_boottime_ns, (uint32_t)id.tgid, exec_id};
+
+	return o ? bpf_map_lookup_elem(bpf_map__fd(o->maps.rdma_functions), &key, ret) : -ENOENT;
+}
 
 /* ---- the event ---- */
 

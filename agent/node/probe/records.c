@@ -151,6 +151,7 @@ static enum raw_proc_what what_of(const struct pf_rec_proc *r)
 	case PF_PROC_EXEC:
 		return RAW_PROC_EXEC;
 	case PF_PROC_MAPS:
+	case PF_PROC_FUNCTIONS:
 		return RAW_PROC_MAPS;
 	}
 	return RAW_PROC_SEEN;

@@ -169,12 +169,11 @@ static void take_descriptors(struct probe_set_state *s)
  */
 static int object_load(struct probes *p, struct probe_set_state *s)
 {
-	bool has_entries = s->ops->need_returns != probes_set_events(s - p->uprobes->sets);
 	int r = s->ops->open(s, &p->bpf_config);
 
 	if (r)
 		return r;
-	choose_form(&s->object, p->uprobes->mode, has_entries);
+	choose_form(&s->object, p->uprobes->mode, s->ops->has_entries);
 	r = probes_lend_maps(p, s->object.obj);
 	if (!r)
 		r = bpf_object__load_skeleton(s->object.skeleton);

@@ -70,6 +70,8 @@ struct probe_set_state;
 struct set_ops {
 	/* 1 << event, for each event that does not work without probed returns */
 	unsigned need_returns;
+	/* Some sites are PROBED_AT_ENTRY, even if all events of the set are asked for. */
+	bool has_entries;
 	/* If two links probe a place, each call counts once. */
 	bool twice_is_once;
 	/* A time that no probed call takes, if the machine is not suspended meanwhile. */

@@ -64,7 +64,7 @@ static inline struct library library_of(const void *address)
 
 struct probed {
 	struct probe_file file;
-	struct probe_site sites[16];
+	struct probe_site sites[32];
 	struct pf_mem_proc proc;
 };
 

@@ -129,7 +129,10 @@ enum raw_proc_what {
 	RAW_PROC_SEEN, /* the process's first sample came, or probes_announce reported it */
 	RAW_PROC_EXEC,
 	RAW_PROC_EXIT,
-	/* the process's executable mappings changed: the agent must read them again */
+	/*
+	 * the process's executable mappings changed, or the BPF programs know more functions to
+	 * probe: the agent must read the mappings again
+	 */
 	RAW_PROC_MAPS,
 };
 struct raw_proc {

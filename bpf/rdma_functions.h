@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * rdma_functions: learns the functions of providers. ibv_post_send and others are inline: they call
+ * a pointer in the queue pair or in its context. So no symbol names these functions, and they are
+ * read there when a function of libibverbs gets such an object.
+ */
+#pragma once
+
+#include "capture.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PF_MEM_PROCS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_process_key);
+	__type(value, struct pf_rdma_functions);
+} rdma_functions SEC(".maps");
+
+/* Nobody writes it: the first value of a process, which is too big for the BPF stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_rdma_functions);
+} rdma_no_functions SEC(".maps");
+
+static __noinline struct pf_rdma_functions *pf_rdma_functions(struct task_struct *task)
+{
+	struct pf_process_key key = {};
+	struct pf_rdma_functions *f, *none;
+	uint32_t zero = 0;
+
+	key.start_boottime_ns = pf_start_of(task);
+	key.tgid = pf_tgid_seen(task);
+	key.exec_id = task->self_exec_id;
+	f = bpf_map_lookup_elem(&rdma_functions, &key);
+	if (f)
+		return f;
+	none = bpf_map_lookup_elem(&rdma_no_functions, &zero);
+	if (none)
+		bpf_map_update_elem(&rdma_functions, &key, none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&rdma_functions, &key);
+}
+
+/* Adds a function, unless it is known. If two threads add it at once, it may be there twice. */
+PF_ONCE int pf_rdma_function_add(struct pf_rdma_functions *f, uint64_t address, uint32_t slot)
+{
+	uint32_t n;
+
+	if (!f || !address)
+		return 0;
+	for (uint32_t i = 0; i < PF_RDMA_FUNCTIONS_MAX; i++) {
+		if (i >= f->n)
+			break;
+		if (f->items[i].address == address && f->items[i].slot == slot)
+			return 0;
+	}
+	if (f->n > PF_RDMA_FUNCTIONS_MAX)
+		return 0;
+	n = __sync_fetch_and_add(&f->n, 1);
+	if (n >= PF_RDMA_FUNCTIONS_MAX)
+		return 0;
+	f->items[n].slot = slot;
+	f->items[n].address = address;
+	return 0;
+}
+
+static __noinline void pf_rdma_ops_add(struct pf_rdma_functions *f, uint64_t context)
+{
+	uint64_t ops[PF_RDMA_OPS_WORDS];
+
+	if (!pf_read(ops, sizeof(ops), context + PF_RDMA_CONTEXT_SRQ_RECV))
+		return;
+	pf_rdma_function_add(f, ops[0], PF_RDMA_POST_SRQ_RECV);
+	pf_rdma_function_add(f, ops[PF_RDMA_OPS_SEND], PF_RDMA_POST_SEND);
+	pf_rdma_function_add(f, ops[PF_RDMA_OPS_SEND + 1], PF_RDMA_POST_RECV);
+}
+
+static __noinline void pf_rdma_wr_add(struct pf_rdma_functions *f, uint64_t queue)
+{
+	uint64_t wr[PF_RDMA_SLOTS_OF_QP];
+
+	if (!pf_read(wr, sizeof(wr), queue + PF_RDMA_QP_EX_WR))
+		return;
+	for (uint32_t i = 0; i < PF_RDMA_SLOTS_OF_QP; i++)
+		pf_rdma_function_add(f, wr[i], PF_RDMA_WR_ATOMIC_CMP_SWP + i);
+}
+
+/*
+ * Learns the functions of a context, or of the context of an object. queue: also those of an
+ * extended queue pair. Reports new ones to user space; a report that did not fit is sent again at
+ * the next call.
+ */
+static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup_id,
+				     uint32_t generation)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	bool is_context = kind == PF_SITE_RDMA_CONTEXT || kind == PF_SITE_RDMA_OPEN;
+	struct pf_rdma_functions *f;
+	uint64_t context = at;
+	uint32_t n;
+
+	if (!at || (!is_context && !pf_read(&context, sizeof(context), at)))
+		return;
+	f = pf_rdma_functions(task);
+	if (!f)
+		return;
+	pf_rdma_ops_add(f, context);
+	if (kind == PF_SITE_RDMA_EXTEND)
+		pf_rdma_wr_add(f, at);
+	n = f->n;
+	if (n != f->told && pf_send_proc(task, PF_PROC_FUNCTIONS, cgroup_id, generation))
+		f->told = n;
+}

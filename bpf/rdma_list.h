@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * rdma_list: adds up the bytes of a list of requests, or of a list of pieces of memory. The lists
+ * are in the process's memory, so they may lie, have no end, or change.
+ */
+#pragma once
+
+#include "rdma_thread.h"
+
+/* The first members of struct ibv_send_wr. struct ibv_recv_wr ends before opcode. */
+struct pf_rdma_request {
+	uint64_t wr_id, next, sg_list;
+	int32_t num_sge;
+	uint32_t opcode;
+};
+#define PF_RDMA_OPCODE __builtin_offsetof(struct pf_rdma_request, opcode)
+struct pf_rdma_sge {
+	uint64_t address;
+	uint32_t length, lkey;
+};
+struct pf_rdma_buffer { /* struct ibv_data_buf */
+	uint64_t address, length;
+};
+
+enum pf_rdma_end {
+	PF_RDMA_GOES_ON,
+	PF_RDMA_ENDED,
+	PF_RDMA_STOPPED, /* at the request `stop` */
+	PF_RDMA_UNREADABLE,
+};
+
+/* Counts a list that was not read to its end. */
+static __always_inline void pf_rdma_tell_end(uint32_t end)
+{
+	if (end == PF_RDMA_GOES_ON)
+		pf_drop(PF_EVENT_RDMA, PF_DROP_RDMA_LONG);
+	if (end == PF_RDMA_UNREADABLE)
+		pf_drop(PF_EVENT_RDMA, PF_DROP_RDMA_UNREAD);
+}
+
+/* Returns a size that the process gave; 0: no memory has this size. */
+static __always_inline uint64_t pf_rdma_bytes(uint64_t size)
+{
+	return size < PF_MEM_SIZE_MAX ? size : 0;
+}
+
+/* ---- a list of requests ---- */
+
+#define PF_RDMA_LOCAL_INV 7 /* enum ibv_wr_opcode: requests without data */
+#define PF_RDMA_BIND_MW	  8
+
+/* Returns the operation of a request; enum ibv_wr_opcode has the numbers. */
+static __always_inline uint32_t pf_rdma_operation_of(uint32_t opcode)
+{
+	switch (opcode) {
+	case 0: /* RDMA_WRITE, RDMA_WRITE_WITH_IMM */
+	case 1:
+		return PF_RDMA_WRITE;
+	case 2: /* SEND, SEND_WITH_IMM, SEND_WITH_INV, TSO */
+	case 3:
+	case 9:
+	case 10:
+		return PF_RDMA_SEND;
+	case 4: /* RDMA_READ */
+		return PF_RDMA_READ;
+	case 5: /* ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD, ATOMIC_WRITE */
+	case 6:
+	case 15:
+		return PF_RDMA_ATOMIC;
+	}
+	return PF_RDMA_OTHER;
+}
+
+struct pf_rdma_loop {
+	struct pf_rdma_thread *t;
+};
+
+/* Goes on to the next request. Returns why the list ends. */
+static __always_inline uint32_t pf_rdma_next(struct pf_rdma_thread *t)
+{
+	bool receives = t->site.kind != PF_SITE_RDMA_POST_SEND;
+	struct pf_rdma_request r = {};
+
+	if (!t->read.next)
+		return PF_RDMA_ENDED;
+	if (t->read.next == t->read.stop)
+		return PF_RDMA_STOPPED;
+	if (!pf_read(&r, PF_RDMA_OPCODE, t->read.next))
+		return PF_RDMA_UNREADABLE;
+	if (!receives && !pf_read(&r.opcode, sizeof(r.opcode), t->read.next + PF_RDMA_OPCODE))
+		return PF_RDMA_UNREADABLE;
+	t->read.next = r.next;
+	t->read.at = r.sg_list;
+	t->read.n = r.num_sge > 0 ? r.num_sge : 0;
+	t->read.operation = receives ? PF_RDMA_RECEIVE : pf_rdma_operation_of(r.opcode);
+	if (!receives && (r.opcode == PF_RDMA_LOCAL_INV || r.opcode == PF_RDMA_BIND_MW))
+		t->read.n = 0;
+	return PF_RDMA_GOES_ON;
+}
+
+/* Adds the next piece of memory of the request. */
+static __always_inline uint32_t pf_rdma_piece(struct pf_rdma_thread *t)
+{
+	struct pf_rdma_sge sge;
+
+	if (!pf_read(&sge, sizeof(sge), t->read.at))
+		return PF_RDMA_UNREADABLE;
+	t->read.at += sizeof(sge);
+	t->read.n--;
+	pf_rdma_add(t->bytes, t->read.operation, sge.length);
+	return PF_RDMA_GOES_ON;
+}
+
+static long pf_rdma_step(uint32_t i, struct pf_rdma_loop *loop)
+{
+	struct pf_rdma_thread *t = loop->t;
+
+	t->read.end = t->read.n ? pf_rdma_piece(t) : pf_rdma_next(t);
+	return t->read.end != PF_RDMA_GOES_ON;
+}
+
+/*
+ * Sets t->bytes to what the requests of the call's list ask for, up to the request `stop`; 0: all.
+ * Returns where the list ended.
+ */
+static __noinline uint32_t pf_rdma_sum(struct pf_rdma_thread *t, uint64_t stop)
+{
+	struct pf_rdma_loop loop = {t};
+
+	if (!t)
+		return PF_RDMA_UNREADABLE;
+	pf_rdma_clear(t->bytes);
+	t->read.next = t->list;
+	t->read.stop = stop;
+	t->read.n = 0;
+	t->read.end = PF_RDMA_GOES_ON;
+	bpf_loop(PF_RDMA_STEPS_MAX, pf_rdma_step, &loop, 0);
+	return t->read.end;
+}
+
+/* ---- pieces of memory of one request, in an array ---- */
+
+static long pf_rdma_array_step(uint32_t i, struct pf_rdma_loop *loop)
+{
+	struct pf_rdma_thread *t = loop->t;
+	bool buffers = t->read.operation;
+	struct pf_rdma_buffer b;
+	struct pf_rdma_sge sge;
+
+	if (!t->read.n) {
+		t->read.end = PF_RDMA_ENDED;
+		return 1;
+	}
+	if (!pf_read(&b, sizeof(b), t->read.at)) {
+		t->read.end = PF_RDMA_UNREADABLE;
+		return 1;
+	}
+	__builtin_memcpy(&sge, &b, sizeof(sge));
+	t->read.at += sizeof(b);
+	t->read.n--;
+	t->read.sum += buffers ? pf_rdma_bytes(b.length) : sge.length;
+	return 0;
+}
+
+/* Returns the bytes of an array of struct ibv_sge, or of struct ibv_data_buf. */
+static __noinline uint64_t pf_rdma_sum_array(struct pf_rdma_thread *t, uint64_t at, uint64_t n,
+					     bool buffers)
+{
+	struct pf_rdma_loop loop = {t};
+
+	if (!t)
+		return 0;
+	t->read.at = at;
+	t->read.n = n < PF_RDMA_STEPS_MAX ? n : PF_RDMA_STEPS_MAX;
+	t->read.sum = 0;
+	t->read.operation = buffers;
+	t->read.end = PF_RDMA_GOES_ON;
+	bpf_loop(PF_RDMA_STEPS_MAX, pf_rdma_array_step, &loop, 0);
+	pf_rdma_tell_end(t->read.end);
+	return t->read.sum;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * rdma_thread: what a thread is doing: the call that it has entered, and the requests that it gives
+ * to extended queue pairs. The kernel frees it with the thread.
+ */
+#pragma once
+
+#include "labels.h"
+
+/* The requests between ibv_wr_start and ibv_wr_complete. */
+struct pf_rdma_batch {
+	uint64_t queue; /* 0: none */
+	uint64_t bytes[_PF_RDMA_OPERATION_MAX];
+	uint32_t operation; /* of the last request */
+	uint32_t pad;
+};
+#define PF_RDMA_BATCHES_MAX 4 /* of one thread: queue pairs that it fills at once */
+
+struct pf_rdma_thread {
+	/*
+	 * The call. A call inside another one replaces it: it has the same requests or the same
+	 * memory, and only one of the two must count. A call that never returns is replaced, too.
+	 */
+	uint64_t sp; /* at the entry; 0: no call */
+	struct pf_site site;
+	uint64_t queue, list, bad; /* arguments */
+	struct pf_count_key key;   /* its sample, without ctx */
+	uint64_t bytes[_PF_RDMA_OPERATION_MAX];
+	uint64_t ctx[_PF_RDMA_OPERATION_MAX]; /* pf_count_key.ctx of each operation */
+	struct pf_rdma_batch batches[PF_RDMA_BATCHES_MAX];
+	/* The state of rdma_list.h while it reads a list: bpf_loop() must not change the stack. */
+	struct {
+		uint64_t next, stop; /* requests */
+		uint64_t at, sum;    /* the next piece of memory, and the bytes of those before */
+		uint32_t n;	     /* pieces of memory left */
+		uint32_t operation;
+		uint32_t end; /* enum pf_rdma_end */
+		uint32_t pad;
+	} read;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct pf_rdma_thread);
+} rdma_threads SEC(".maps");
+
+static __always_inline struct pf_rdma_thread *pf_rdma_thread(bool make)
+{
+	return bpf_task_storage_get(&rdma_threads, bpf_get_current_task_btf(), NULL,
+				    make ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+}
+
+static __always_inline void pf_rdma_clear(uint64_t bytes[_PF_RDMA_OPERATION_MAX])
+{
+	for (int i = 0; i < _PF_RDMA_OPERATION_MAX; i++)
+		bytes[i] = 0;
+}
+
+static __always_inline uint64_t pf_rdma_total(const uint64_t bytes[_PF_RDMA_OPERATION_MAX])
+{
+	uint64_t total = 0;
+
+	for (int i = 0; i < _PF_RDMA_OPERATION_MAX; i++)
+		total += bytes[i];
+	return total;
+}
+
+static __always_inline void pf_rdma_add(uint64_t bytes[_PF_RDMA_OPERATION_MAX], uint32_t operation,
+					uint64_t more)
+{
+	if (operation < _PF_RDMA_OPERATION_MAX)
+		bytes[operation] += more;
+}
