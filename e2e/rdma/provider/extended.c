@@ -124,6 +124,15 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t address, ui
 	set_bytes(ex, length);
 }
 
+/* As in mlx5, datagrams have a function of their own. */
+static void wr_set_sge_of_datagram(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t address,
+				   uint32_t length)
+{
+	(void)lkey;
+	(void)address;
+	set_bytes(ex, length);
+}
+
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t n, const struct ibv_sge *list)
 {
 	uint64_t bytes = 0;
@@ -193,7 +202,7 @@ void extended_set_functions(struct queue_pair *q)
 	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
 	ex->wr_local_inv = wr_local_inv;
 	ex->wr_set_ud_addr = wr_set_ud_addr;
-	ex->wr_set_sge = wr_set_sge;
+	ex->wr_set_sge = q->qp.qp_type == IBV_QPT_UD ? wr_set_sge_of_datagram : wr_set_sge;
 	ex->wr_set_sge_list = wr_set_sge_list;
 	ex->wr_set_inline_data = wr_set_inline_data;
 	ex->wr_set_inline_data_list = wr_set_inline_data_list;
