@@ -2,7 +2,8 @@
 /*
  * What the stand-in libibverbs.so.1 has besides the verbs: a program can ask it for exact sums and
  * can order failures. A program that is linked with the real library finds these functions with
- * dlsym(). Any thread may call them.
+ * dlsym(). Any thread may call them. If the environment variable STANDIN_RDMA_COUNTS names a file,
+ * the bytes of each operation (enum standin_operation) are in a line there when the program ends.
  */
 #pragma once
 

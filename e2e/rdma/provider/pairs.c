@@ -28,6 +28,7 @@ static void set_up(struct queue_pair *q, struct ibv_pd *pd, const struct ibv_qp_
 	q->qp.pd = pd;
 	q->qp.send_cq = attr->send_cq;
 	q->qp.recv_cq = attr->recv_cq;
+	q->qp.srq = attr->srq;
 	q->qp.qp_num = ++last_number;
 	q->qp.qp_type = attr->qp_type;
 	q->max_inline = attr->cap.max_inline_data;
@@ -40,7 +41,7 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct queue_pair *q;
 
-	if (!type_is_known(attr->qp_type) || attr->srq) {
+	if (!type_is_known(attr->qp_type)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -53,6 +54,8 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 		return NULL;
 	}
 	set_up(q, pd, attr);
+	if (attr->srq)
+		srq_add_pair(attr->srq, q);
 	return &q->qp;
 }
 

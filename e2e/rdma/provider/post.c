@@ -74,12 +74,17 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return r;
 }
 
+bool receive_request(const struct ibv_recv_wr *wr, unsigned int max_sge, struct request *ret)
+{
+	*ret = (struct request){.wr_id = wr->wr_id, .operation = STANDIN_RECEIVE, .signaled = true};
+	return sum_up(wr->sg_list, wr->num_sge, max_sge, &ret->bytes);
+}
+
 static int receive_one(struct queue_pair *q, const struct ibv_recv_wr *wr)
 {
-	struct request r = {.wr_id = wr->wr_id, .operation = STANDIN_RECEIVE, .signaled = true};
+	struct request r;
 
-	if (q->qp.state == IBV_QPS_RESET ||
-	    !sum_up(wr->sg_list, wr->num_sge, q->receives.max_sge, &r.bytes))
+	if (q->qp.state == IBV_QPS_RESET || !receive_request(wr, q->receives.max_sge, &r))
 		return EINVAL;
 	return queue_add(q, &q->receives, &r, 1);
 }

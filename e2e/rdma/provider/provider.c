@@ -39,6 +39,7 @@ static struct ibv_context *open_device(struct ibv_device *device)
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	v->context.num_comp_vectors = 1;
 	post_set_ops(&v->context.ops);
+	shared_set_ops(&v->context.ops);
 	queues_set_ops(&v->context.ops);
 	return &v->context;
 }
@@ -74,6 +75,8 @@ const struct provider standin_provider = {
 	.reg_mr = reg_mr,
 	.create_cq = cq_create,
 	.destroy_cq = cq_destroy,
+	.create_srq = srq_create,
+	.destroy_srq = srq_destroy,
 	.create_qp = qp_create,
 	.modify_qp = qp_modify,
 	.query_qp = qp_query,

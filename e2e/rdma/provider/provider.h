@@ -65,6 +65,13 @@ struct ibv_cq *cq_create(struct ibv_context *context, int cqe, struct ibv_comp_c
 void cq_destroy(struct ibv_cq *cq);
 void queue_empty(struct work_queue *w);
 
+/* ---- shared.c ---- */
+struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+void srq_destroy(struct ibv_srq *srq);
+/* The first queue pair of a shared receive queue gets all its messages. */
+void srq_add_pair(struct ibv_srq *srq, struct queue_pair *q);
+void shared_set_ops(struct ibv_context_ops *ops);
+
 /* ---- pairs.c ---- */
 struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
@@ -75,6 +82,11 @@ struct ibv_qp_ex *qp_extended(struct ibv_qp *qp);
 
 /* ---- post.c ---- */
 void post_set_ops(struct ibv_context_ops *ops);
+/*
+ * Makes a request of what a program gives to ibv_post_recv() or ibv_post_srq_recv(). Returns false
+ * if it has more than max_sge buffers.
+ */
+bool receive_request(const struct ibv_recv_wr *wr, unsigned int max_sge, struct request *ret);
 
 /* ---- extended.c ---- */
 void extended_set_functions(struct queue_pair *q);

@@ -127,6 +127,7 @@ static int poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 	return n;
 }
 
+/* If there are completions already, the event comes at once: no other computer sends more. */
 static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	struct completion_queue *c = (struct completion_queue *)cq;
@@ -134,6 +135,8 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	(void)solicited_only;
 	pthread_mutex_lock(&c->lock);
 	c->armed = true;
+	if (c->n)
+		notify(c);
 	pthread_mutex_unlock(&c->lock);
 	return 0;
 }

@@ -89,6 +89,11 @@ const char *ibv_get_device_name(struct ibv_device *device)
 	return device->name;
 }
 
+__be64 ibv_get_device_guid(struct ibv_device *device)
+{
+	return (uintptr_t)device;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	const struct provider *p = provider_of_device(device);
@@ -133,6 +138,15 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 	a->state = IBV_PORT_ACTIVE;
 	a->max_mtu = a->active_mtu = IBV_MTU_4096;
 	a->lid = 1;
+	return 0;
+}
+
+int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+	(void)context;
+	if (port != 1 || index)
+		return -1;
+	memset(gid, 0, sizeof(*gid));
 	return 0;
 }
 
@@ -253,6 +267,11 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	return 0;
 }
 
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+	return status == IBV_WC_SUCCESS ? "success" : "error";
+}
+
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
 {
 	struct standin_channel *c = calloc(1, sizeof(*c));
@@ -293,6 +312,17 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 }
 
 /* ---- queue pairs ---- */
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	return provider_of(pd->context)->create_srq(pd, attr);
+}
+
+int ibv_destroy_srq(struct ibv_srq *srq)
+{
+	provider_of(srq->context)->destroy_srq(srq);
+	return 0;
+}
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
