@@ -2,7 +2,7 @@
 # The image, the chart and the manifests made from it.
 IMAGE := $(BUILD)/images/podflame.tar
 .PHONY: image manifests
-image: ## the image localhost/podflame:VERSION of agent and hub, in build/images/podflame.tar
+image: ## localhost/podflame and localhost/podflame-cuda, in build/images/podflame*.tar
 image: $(IMAGE)
 $(IMAGE): $(BUILD)/podflame charts/image.sh e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)

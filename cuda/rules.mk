@@ -15,6 +15,18 @@ $(CUDA_LIB): $(CUDA_SRC) $(wildcard cuda/*.h) cuda/rules.mk
 	$(Q)$(CC) $(CUDA_CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete,-z,now,-soname,$(@F) \
 		$(CUDA_SRC) -Wl,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 -o $@
 
+# the image that brings it into pods
+CUDA_IMAGE := $(BUILD)/images/podflame-cuda.tar
+image: $(CUDA_IMAGE)
+$(CUDA_IMAGE): $(CUDA_LIB) $(BUILD)/cuda/install cuda/image/build.sh e2e/cluster/mkimage.sh
+	$(call msg,IMAGE,$@)
+	$(Q)cuda/image/build.sh $(CUDA_LIB) $(BUILD)/cuda/install \
+		localhost/podflame-cuda:$(VERSION) $@
+$(BUILD)/cuda/install: cuda/image/install.c cuda/rules.mk
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -static $< -o $@
+
 # A test has those of the library's objects that it uses. libcupti is loaded where a test names it.
 CUDA_OBJ := $(CUDA_SRC:%.c=$(BUILD)/%.o)
 -include $(CUDA_OBJ:.o=.d) $(CUDA_TESTBIN:=.d)

@@ -1,9 +1,12 @@
 {{/* SPDX-License-Identifier: Apache-2.0 */}}
-{{- define "podflame.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{/* podflame.reference (list $ .Values.image): the name by which the image is pulled */}}
+{{- define "podflame.reference" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
 
