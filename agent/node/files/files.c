@@ -396,6 +396,11 @@ struct files *files_free(struct files *f)
 	return NULL;
 }
 
+struct demangler *files_demangler(struct files *f)
+{
+	return f->demangler;
+}
+
 size_t files_bytes(struct files *f)
 {
 	size_t n;

@@ -167,5 +167,10 @@ int files_function(struct files *f, const struct mapping *m, uint64_t root, uint
 		   uint64_t *ret_before, uint64_t *ret_behind);
 /* Returns what file_names.unparsed would be for a mapping. Always false if not queued. */
 bool files_unparsed(struct files *f, const struct mapping *m);
+/*
+ * Returns the demangler of these names, for names that are in no file. It belongs to f. Any thread
+ * may use it.
+ */
+struct demangler *files_demangler(struct files *f);
 size_t files_bytes(struct files *f);
 size_t files_count(struct files *f);

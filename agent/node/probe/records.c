@@ -8,6 +8,10 @@
 
 #define MAX_YOUNG 4096
 
+_Static_assert((int)RAW_WORK_KERNEL == (int)PODFLAME_CUDA_KERNEL, "abi");
+_Static_assert((int)RAW_WORK_COPY == (int)PODFLAME_CUDA_COPY, "abi");
+_Static_assert((int)RAW_WORK_SET == (int)PODFLAME_CUDA_SET, "abi");
+
 static const char *const end_reasons[_PF_END_MAX] = {
 #define X(name, text) [PF_END_##name] = text,
 	PF_STACK_ENDS(X)

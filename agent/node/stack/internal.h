@@ -34,6 +34,7 @@ struct stacks_process {
 	/* the round to which `unparsed` belongs; in another round, no file is noted */
 	uint64_t unparsed_round;
 	size_t n_unparsed;
+	struct name_cost names_cost; /* of the names of its work on GPUs */
 	struct stacks_process *prev_wanting, *next_wanting;
 	UT_hash_handle hh;
 };
@@ -56,6 +57,8 @@ struct stacks {
 	uint64_t unparsed_round;
 	size_t n_compared_pages; /* pages of all processes, for code_compare.c */
 	uint64_t taken_ns;	 /* set by stacks_taken() */
+	struct gpu_names *gpu_names;
+	struct name_cost names_cost; /* of processes that are not known */
 };
 
 /* ---- processes.c ---- */
@@ -128,6 +131,17 @@ const char *stacks_kernel_names_problem(const struct kernel_names *k);
  * the next call.
  */
 void stacks_kernel_names_find(struct kernel_names *k, uint64_t address, struct frame *f);
+
+/* ---- gpu_names.c ---- */
+struct gpu_names;
+struct gpu_names *stacks_gpu_names_new(void);
+struct gpu_names *stacks_gpu_names_free(struct gpu_names *n);
+/*
+ * Returns the name of a piece of work of a GPU, which is this stack: a constant, or interned in
+ * s->batch. NULL: it has no name.
+ */
+const char *stacks_gpu_work_name(struct stacks *s, struct process_id id,
+				 const struct raw_stack *work);
 
 /* ---- runtime_names.c: names of the runtimes' frames of one process ---- */
 struct named;

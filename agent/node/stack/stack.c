@@ -21,6 +21,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 	s->files = c->files;
 	s->taken_ns = UINT64_MAX;
 	s->kernel = stacks_kernel_names_new(c->kallsyms_path);
+	s->gpu_names = stacks_gpu_names_new();
 	*ret = s;
 	return 0;
 }
@@ -32,6 +33,7 @@ struct stacks *stacks_free(struct stacks *s)
 	stacks_forget_all(s);
 	stacks_unparsed_free(s->unparsed, s->n_unparsed);
 	stacks_kernel_names_free(s->kernel);
+	stacks_gpu_names_free(s->gpu_names);
 	free(s);
 	return NULL;
 }
@@ -321,6 +323,25 @@ static void push_kernel(struct stacks *s, const struct raw_frame *raw, bool leaf
 	push(s, &f);
 }
 
+/* Pushes the kernel's frames, root first. */
+static void push_kernels(struct stacks *s, const struct raw_stack *stack)
+{
+	push_reason(s, end_of(NULL, stack));
+	for (size_t i = stack->n; i-- > 0;)
+		push_kernel(s, &stack->frames[i], i == 0);
+}
+
+/* Pushes a piece of work of a GPU, which the process's frames have launched. */
+static void push_gpu_work(struct stacks *s, struct process_id id, const struct raw_stack *work)
+{
+	struct frame f = {.kind = FRAME_CUDA, .name = stacks_gpu_work_name(s, id, work)};
+
+	if (f.name)
+		push(s, &f);
+	else
+		push_marker(s, "[cuda: no_name]");
+}
+
 static size_t inlined_room(const struct raw_stack *ustack, const struct raw_stack *kstack)
 {
 	size_t n = MARKERS_MAX + (ustack ? ustack->n : 0) + (kstack ? kstack->n : 0);
@@ -346,11 +367,10 @@ int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
 		push_marker(s, "[stack trace lost]");
 	if (ustack)
 		push_users(s, p, ustack);
-	if (kstack) {
-		push_reason(s, end_of(NULL, kstack));
-		for (size_t i = kstack->n; i-- > 0;)
-			push_kernel(s, &kstack->frames[i], i == 0);
-	}
+	if (kstack && kstack->n && kstack->frames[0].gpu_work)
+		push_gpu_work(s, id, kstack);
+	else if (kstack)
+		push_kernels(s, kstack);
 	if (s->n_frames == 0 || (ustack && !kstack && lost))
 		push_marker(s, "[stack trace lost]");
 	s->batch = NULL;

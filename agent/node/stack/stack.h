@@ -106,9 +106,9 @@ void stacks_taken(struct stacks *s, uint64_t first_ns);
 const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 
 /*
- * Makes one sample's frames: root first, kernel frames last, and a marker frame where the walk
- * stopped early. *ret_stack: the result, interned in b. Either stack may be NULL. If lost is set,
- * or there is no frame at all, "[stack trace lost]" stands for the stack.
+ * Makes one sample's frames: root first, kernel frames or a GPU's work last, and a marker frame
+ * where the walk stopped early. *ret_stack: the result, interned in b. Either stack may be NULL. If
+ * lost is set, or there is no frame at all, "[stack trace lost]" stands for the stack.
  *
  * The address of a frame with a name is the start of its function, so that frames of one function
  * are equal. An inlined function follows the function into which it was inlined, and has the same

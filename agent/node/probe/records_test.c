@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Takes records of stacks as the ring gives them; without BPF. */
+#include "node/probe/internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define WORDS_MAX (1 + PF_FRAME_GPU_WORK_WORDS)
+
+struct record {
+	struct pf_rec_stack stack;
+	uint64_t words[WORDS_MAX];
+};
+
+/* A record of a kernel's work. All words of its name are filled, but only n bytes are its name. */
+static struct record record_of(size_t n, size_t words, bool cut)
+{
+	struct record r = {.stack = {.h = {.type = PF_REC_STACK},
+				     .hash = 7,
+				     .n_words = 1 + words,
+				     .n_frames = 1,
+				     .exec_id = 3}};
+	char *name = (char *)&r.words[1];
+
+	r.words[0] = PF_FRAME_HEADER(PF_FRAME_GPU_WORK, words, PF_FRAME_GPU_WORK_MORE(1, 8, cut));
+	memset(name, 'x', words * sizeof(uint64_t));
+	for (size_t i = 0; i < n; i++)
+		name[i] = (char)('a' + i % 26);
+	if (n < words * sizeof(uint64_t))
+		name[n] = '\0';
+	return r;
+}
+
+/* Gives the record to the reader, between two others. */
+static void check_taken(const struct record *r, size_t n, bool cut)
+{
+	struct record other = record_of(40, 6, false);
+	struct probes p = {.generations = {{.d = sample_drain_new(0)}}};
+	struct drain *d = p.generations[0].d;
+	const struct raw_stack *s;
+
+	other.stack.hash = 6;
+	assert_int_equal(probes_record_take(&p, &other, sizeof(other)), 0);
+	assert_int_equal(probes_record_take(&p, (void *)r, sizeof(*r)), 0);
+	other.stack.hash = 8;
+	assert_int_equal(probes_record_take(&p, &other, sizeof(other)), 0);
+	assert_int_equal(sample_drain_sort(d), 0);
+	sample_drain_link_frames(d);
+	s = sample_drain_stack(d, 7);
+	assert_non_null(s);
+	assert_null(s->end_reason);
+	assert_true(s->frames[0].gpu_work);
+	assert_int_equal(s->frames[0].work, RAW_WORK_COPY);
+	assert_int_equal(s->frames[0].copy, 8);
+	assert_int_equal(s->frames[0].name_cut, cut);
+	assert_int_equal(strlen(sample_gpu_name(s)), n);
+	assert_memory_equal(sample_gpu_name(s), &r->words[1], n);
+	sample_drain_free(d);
+}
+
+static void a_gpus_work_has_its_name(void **state)
+{
+	(void)state;
+	for (size_t n = 0; n <= 8 * PF_FRAME_GPU_WORK_WORDS; n++) {
+		struct record r = record_of(n, (n + 7) / 8, false);
+
+		check_taken(&r, n, false);
+	}
+}
+
+static void bytes_behind_the_name_do_not_count(void **state)
+{
+	struct record r = record_of(9, PF_FRAME_GPU_WORK_WORDS, true);
+
+	(void)state;
+	check_taken(&r, 9, true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_gpus_work_has_its_name),
+		cmocka_unit_test(bytes_behind_the_name_do_not_count),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
