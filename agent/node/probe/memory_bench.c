@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What memory events cost the process: the CPU time of a malloc and free, and of a call that
- * allocates memory of a GPU and one that frees it, with and without probes. It prints one JSON
- * object a line, and needs root.
+ * What events of uprobes cost the process: the CPU time of a malloc and free, of a call that
+ * allocates memory of a GPU and one that frees it, and of the reports of a GPU's work, with and
+ * without probes. It prints one JSON object a line, and needs root.
  */
+#include "cuda/usdt.h"
 #include "lib/base/bench.h"
 #include "node/probe/sites_test.h"
 
@@ -74,6 +75,47 @@ static void probe_gpu(struct probed *t)
 	add_site(t, gpu_alloc,
 		 (struct pf_site){.kind = PF_SITE_GPU_ALLOC, .ptr_arg = 1, .size_arg = 2});
 	add_site(t, gpu_free, (struct pf_site){.kind = PF_SITE_GPU_FREE, .ptr_arg = 1});
+}
+
+/* The probes of libpodflame-cuda.so: a launch, and 32 pieces of work. */
+USDT_PROBE("podflame_cuda", "launch", "4@%edi 4@%esi 4@%edx 8@%rcx 8@%r8 4@%r9d");
+USDT_PROBE("podflame_cuda", "work", "8@%rdi 4@%esi 4@%edx");
+void probe_launch(uint32_t correlation, uint32_t level, uint32_t kind, const char *function,
+		  const char *kernel, uint32_t context);
+void probe_work(const struct podflame_cuda_work *work, uint32_t n, uint32_t size);
+
+static __attribute__((noinline)) uint64_t launch_batch(void)
+{
+	static uint32_t correlation;
+	uint64_t start = now_mono_ns();
+
+	for (int i = 0; i < BATCH; i++)
+		probe_launch(correlation++ % 1024, 0, PODFLAME_CUDA_KERNEL, NULL, NULL, 1);
+	return now_mono_ns() - start;
+}
+
+static __attribute__((noinline)) uint64_t work_batch(void)
+{
+	static char name[] = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_"
+			     "addIfEESt5arrayIPcLm3EEEEviT0_T1_"; /* of PyTorch */
+	static struct podflame_cuda_work work[PODFLAME_CUDA_WORK_MAX];
+	uint64_t start;
+
+	for (size_t i = 0; i < ARRAY_SIZE(work); i++)
+		work[i] = (struct podflame_cuda_work){.end_ns = 10000, .name = (uintptr_t)name};
+	name[0] = '_'; /* so that its page is in memory */
+	probe_launch(0, 0, PODFLAME_CUDA_GRAPH, NULL, NULL, 1);
+	start = now_mono_ns();
+	for (size_t i = 0; i < BATCH / ARRAY_SIZE(work); i++)
+		probe_work(work, ARRAY_SIZE(work), sizeof(work[0]));
+	return now_mono_ns() - start;
+}
+
+static void probe_on_gpu(struct probed *t)
+{
+	*t = (struct probed){};
+	add_site(t, probe_launch, (struct pf_site){.kind = PF_SITE_ON_GPU_LAUNCH});
+	add_site(t, probe_work, (struct pf_site){.kind = PF_SITE_ON_GPU_WORK});
 }
 
 static pid_t start(batch_fn *batch)
@@ -229,10 +271,16 @@ static struct row rows[] = {
 
 static struct row gpu_rows[] = {
 	{"gpu_memory.bare", "no probes", NOTHING, 0, 0, 0},
-	{"gpu_memory.alloc", "entry and return, each stack is walked", OURS, 1u << EVENT_HBM_ALLOC,
-	 0, 0},
+	{"gpu_memory.alloc", "entry and return, with a walk", OURS, 1u << EVENT_HBM_ALLOC, 0, 0},
 	{"gpu_memory.inuse", "the same, and the free", OURS, 1u << EVENT_HBM_INUSE, 0, 0},
 	{"gpu_memory.both", "", OURS, 1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE, 0, 0},
+};
+
+static struct row on_gpu_rows[] = {
+	{"on_gpu.launch_bare", "no probes", NOTHING, 0, 0, 0},
+	{"on_gpu.launch", "its stack is walked", OURS, 1u << EVENT_ON_GPU, 0, 0},
+	{"on_gpu.work_bare", "no probes", NOTHING, 0, 0, 0},
+	{"on_gpu.work", "32 pieces in a report", OURS, 1u << EVENT_ON_GPU, 0, 0},
 };
 
 static int empty(struct bench *b, const char *function, bool emulated, bool at_return)
@@ -404,19 +452,29 @@ static void close_program(struct bench *b)
 	waitpid(b->pid, NULL, 0);
 }
 
+static void bench_set(struct bench *b, batch_fn *batch, const char *unit)
+{
+	open_program(b, batch);
+	for (int i = 0; i < ROUNDS; i++)
+		round_of(b);
+	for (size_t i = 0; i < b->n_rows; i++)
+		bench_report(b->rows[i].name, b->rows[i].ns, unit, b->rows[i].compared_with);
+	close_program(b);
+}
+
 static void bench_gpu(struct probes *p)
 {
-	struct bench b = {
+	struct bench memory = {
 		.p = p, .set = PROBES_GPU_MEMORY, .rows = gpu_rows, .n_rows = ARRAY_SIZE(gpu_rows)};
+	struct bench launch = {.p = p, .set = PROBES_GPU, .rows = on_gpu_rows, .n_rows = 2};
+	struct bench work = {.p = p, .set = PROBES_GPU, .rows = on_gpu_rows + 2, .n_rows = 2};
 
-	probe_gpu(&b.probed);
-	open_program(&b, gpu_batch);
-	for (int i = 0; i < ROUNDS; i++)
-		round_of(&b);
-	for (size_t i = 0; i < ARRAY_SIZE(gpu_rows); i++)
-		bench_report(gpu_rows[i].name, gpu_rows[i].ns, "ns/alloc+free",
-			     gpu_rows[i].compared_with);
-	close_program(&b);
+	probe_gpu(&memory.probed);
+	bench_set(&memory, gpu_batch, "ns/alloc+free");
+	probe_on_gpu(&launch.probed);
+	bench_set(&launch, launch_batch, "ns/launch");
+	probe_on_gpu(&work.probed);
+	bench_set(&work, work_batch, "ns/piece");
 }
 
 int main(void)
