@@ -16,14 +16,15 @@ struct account {
 	 * the last round.
 	 */
 	struct probe_usage last, drain, round;
+	uint64_t library_ns; /* growth of the counter own_ns since the last span ended */
 	enum limit_mode mode;
 	/* uprobes: trial spans have shown the cost of the event, so `mode` is decided */
 	bool tried;
 	/* until `tried`: spans that do not count, because the process hardly ran in them */
 	unsigned n_idle;
-	unsigned n_trials;	   /* until `tried`: all other spans */
-	struct traps trials;	   /* the cost of these spans together */
-	struct traps cost;	   /* uprobes: the cost from which the mode was decided */
+	unsigned n_trials;	/* until `tried`: all other spans */
+	struct traps trials;	/* the cost of these spans together */
+	struct traps cost;	/* uprobes: the cost from which the mode was decided */
 	struct limit_span span; /* wait_ns: the whole period */
 	struct spans spans;
 	/* spans since the last drain; spans in the drain before */
@@ -77,8 +78,7 @@ double limit_percent(const struct payer *p);
  * trap_mode.c: decides again about events that are attached steadily. elapsed_ns and cpu_ns: the
  * length of the last round, and the CPU time of the container in it.
  */
-void limit_watch_traps(struct limit *o, struct payer *p, uint64_t elapsed_ns,
-			   uint64_t cpu_ns);
+void limit_watch_traps(struct limit *o, struct payer *p, uint64_t elapsed_ns, uint64_t cpu_ns);
 /*
  * Returns the cost of a hit. If a hit is taken, its stack is walked, which costs more. The kernel
  * counts how many of the hits are taken. Before its first count, hits count as taken only if

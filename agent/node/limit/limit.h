@@ -15,7 +15,7 @@
 struct limit_config { /* all pointers are borrowed */
 	struct work *work;
 	struct containers *containers;
-	struct report *report;			  /* NULL: nothing is reported */
+	struct report *report; /* NULL: nothing is reported */
 	/* the cgroups whose CPU times are read; mount "": not read */
 	const struct cgroup_hierarchy *hierarchy;
 	uint64_t window_ns;
@@ -40,6 +40,7 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns);
  */
 void limit_usage(struct limit *l, const struct probe_usage *u, size_t n, uint64_t trap_ns);
 
+#define LIMIT_SHORT_SPAN_NS NSEC_PER_SEC
 enum limit_mode {
 	LIMIT_STEADY,
 	/*
@@ -51,26 +52,30 @@ enum limit_mode {
 	LIMIT_REFUSED, /* not attached (OverBudget) */
 };
 struct limit_span {
-	uint64_t span_ns;  /* how long the probes stay attached */
+	/*
+	 * How long the probes stay attached: at most LIMIT_SHORT_SPAN_NS, or several seconds if
+	 * what the set probes needs time to start.
+	 */
+	uint64_t span_ns;
 	uint64_t max_hits; /* the span ends after this many hits, because maxStall allows no more */
 	/* time from the start of a span to the start of the next one; random, around the period */
 	uint64_t wait_ns;
 };
 enum limit_mode limit_mode(struct limit *l, uint64_t cgroup_id, enum event e,
-				 struct limit_span *ret_span);
+			   struct limit_span *ret_span);
 struct limit_spent { /* what a span of one process has used */
 	uint64_t attached_ns, hits;
 	/* CPU time of the process during the span, including traps */
 	uint64_t cpu_ns;
 	/* time and CPU time between the end of the span before and the start of this one */
 	uint64_t before_ns, cpu_before_ns;
-	bool first;			   /* there was no span before */
+	bool first; /* there was no span before */
 };
 /*
  * To be called when a span has ended. event_mask: the events of the set whose probes were attached.
  */
 void limit_spent(struct limit *l, uint64_t cgroup_id, enum probe_set set, unsigned event_mask,
-		    const struct limit_spent *x);
+		 const struct limit_spent *x);
 struct limit_hits { /* the hits of the probes of one set in one process since the last call */
 	uint64_t n, elapsed_ns;
 };

@@ -266,8 +266,11 @@ static void add_usage(struct account *a, const struct probe_usage *u)
 	a->drain.taken = since(a->last.taken, u->taken);
 	a->drain.value = since(a->last.value, u->value);
 	a->drain.square = since(a->last.square, u->square);
+	a->drain.own_ns = since(a->last.own_ns, u->own_ns);
 	a->round.hits += a->drain.hits;
 	a->round.taken += a->drain.taken;
+	a->round.own_ns += a->drain.own_ns;
+	a->library_ns += a->drain.own_ns;
 	a->last = *u;
 }
 

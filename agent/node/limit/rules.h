@@ -32,16 +32,19 @@ struct off_shares {
 #define OFF_SHARES(...) ((struct off_shares){__VA_ARGS__})
 #define OFF_SHARES_ALL	OFF_SHARES(UINT32_MAX, UINT32_MAX)
 /* Returns the new shares. They are never 0. */
-struct off_shares limit_off_shares(struct off_shares now, const struct switches *s,
-				      double percent);
+struct off_shares limit_off_shares(struct off_shares now, const struct switches *s, double percent);
 
 /* ---- uprobes ---- */
 struct traps { /* sums for the time in which probes were attached */
 	double attached_ns, hits, cpu_ns;
+	/* what a library in the processes says the event costs, with the hits; 0: not known */
+	double library_ns;
 };
 struct trap_limit {
 	double percent;
 	uint64_t max_stall_ns, trap_ns;
+	/* the length of each span; 0: it follows from max_stall_ns */
+	uint64_t span_ns;
 };
 enum refusal {
 	REFUSAL_NONE,
@@ -50,7 +53,10 @@ enum refusal {
 	REFUSAL_SHORT,	   /* the time that maxStall allows is too short to see anything */
 	REFUSAL_RARE,	   /* the part of the time that the limit allows is too small */
 };
-/* Returns the share of the CPU time that traps take while probes are attached, from 0 to 1. */
+/*
+ * Returns the share of the CPU time that traps, or the library that has them, take while probes are
+ * attached, from 0 to 1.
+ */
 double limit_load(const struct traps *t, uint64_t trap_ns);
 /* Returns the first span of a container, which is short for every container. */
 struct limit_span limit_trial(const struct trap_limit *l);
@@ -60,21 +66,21 @@ struct limit_span limit_trial(const struct trap_limit *l);
  * the whole period), and ret_why with LIMIT_REFUSED.
  */
 enum limit_mode limit_decide(enum event e, enum limit_mode now, const struct traps *t,
-				   const struct trap_limit *l, struct limit_span *ret_span,
-				   enum refusal *ret_why);
+			     const struct trap_limit *l, struct limit_span *ret_span,
+			     enum refusal *ret_why);
 /*
  * Whether the container must leave LIMIT_STEADY. recent: the last round. lately: the last ten
  * seconds.
  */
 bool limit_exceeded(const struct traps *recent, const struct traps *lately,
-		       const struct trap_limit *l);
+		    const struct trap_limit *l);
 /*
  * Returns whether probes that stay attached stall the process too long. The caller calls this a few
  * times in each max_stall. *stall_ns is the time by which the probes delayed the process recently,
  * less twice the limit. cpus: how many CPUs the container uses.
  */
 bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
-		     const struct trap_limit *l);
+		  const struct trap_limit *l);
 /*
  * Returns the spans of a counted event after a stall, until they have measured its cost. Each span
  * may stall the process for as long as maxStall again. All spans together stay within the limit.
@@ -113,7 +119,7 @@ struct planned_spans {
  * come from n_spans spans.
  */
 struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
-				       unsigned n_spans);
+				    unsigned n_spans);
 /*
  * Returns one standard error of a sum, in ppm of the sum. square: the sum of squares in units^2 >>
  * 20, as the kernel computes it.

@@ -100,6 +100,11 @@ static void it_falls_at_once_and_rises_by_steps(void **state)
 
 /* ---- memory ---- */
 
+#define TRAPS(attached, n, cpu)                                                                    \
+	((struct traps){.attached_ns = (attached), .hits = (n), .cpu_ns = (cpu)})
+#define LIMIT_OF(p)                                                                                \
+	((struct trap_limit){.percent = (p), .max_stall_ns = 20 * NSEC_PER_MSEC, .trap_ns = 1000})
+
 struct memory_case {
 	const char *what;
 	enum event event;
@@ -134,8 +139,8 @@ static const struct memory_case cases[] = {
 
 static void check(const struct memory_case *c)
 {
-	struct traps t = {SEC, c->hits_per_s, c->cpus * SEC};
-	struct trap_limit l = {c->percent, 20 * NSEC_PER_MSEC, 1000};
+	struct traps t = TRAPS(SEC, c->hits_per_s, c->cpus * SEC);
+	struct trap_limit l = LIMIT_OF(c->percent);
 	struct limit_span span = {0};
 	enum refusal why = REFUSAL_NONE;
 	enum limit_mode mode = limit_decide(c->event, c->now, &t, &l, &span, &why);
@@ -162,9 +167,41 @@ static void what_is_allowed_for_what_is_paid(void **state)
 		check(&cases[i]);
 }
 
+/* A library that has the probes says that they and itself took more time than the traps alone. */
+static void what_a_library_takes_is_paid_too(void **state)
+{
+	struct traps t = TRAPS(SEC, 1000, SEC);
+
+	(void)state;
+	assert_true(fabs(limit_load(&t, 1000) - 0.001) < 1e-9);
+	t.library_ns = 0.05 * SEC;
+	assert_true(fabs(limit_load(&t, 1000) - 0.05) < 1e-9);
+	t.library_ns = 10; /* it says less than its traps cost */
+	assert_true(fabs(limit_load(&t, 1000) - 0.001) < 1e-9);
+}
+
+/* What a set probes may need seconds to start: then neither a trial nor a storm has shorter spans. */
+static void long_spans_keep_their_length(void **state)
+{
+	const struct trap_limit l = {.percent = 1,
+				     .max_stall_ns = 100 * NSEC_PER_MSEC,
+				     .trap_ns = 1000,
+				     .span_ns = 10 * NSEC_PER_SEC};
+	const struct traps storm = TRAPS(SEC, 500000, SEC);
+	struct limit_span span;
+	enum refusal why;
+
+	(void)state;
+	assert_int_equal(limit_trial(&l).span_ns, l.span_ns);
+	assert_int_equal(limit_decide(EVENT_ON_GPU, LIMIT_STEADY, &storm, &l, &span, &why),
+			 LIMIT_SPANS);
+	assert_int_equal(span.span_ns, l.span_ns);
+	assert_int_equal(span.wait_ns, 50 * l.span_ns); /* 1 % of a half */
+}
+
 static void the_first_span_cannot_stall_for_long(void **state)
 {
-	struct trap_limit l = {1, 20 * NSEC_PER_MSEC, 1000};
+	struct trap_limit l = LIMIT_OF(1);
 
 	(void)state;
 	assert_true(limit_trial(&l).span_ns <= 20 * NSEC_PER_MSEC);
@@ -175,8 +212,9 @@ static void the_first_span_cannot_stall_for_long(void **state)
 
 static void steady_is_left_when_it_exceeds(void **state)
 {
-	struct trap_limit l = {1, 20 * NSEC_PER_MSEC, 1000};
-	struct traps fine = {SEC, 9000, SEC}, burst = {SEC, 15000, SEC}, storm = {SEC, 1e5, SEC};
+	struct trap_limit l = LIMIT_OF(1);
+	struct traps fine = TRAPS(SEC, 9000, SEC), burst = TRAPS(SEC, 15000, SEC);
+	struct traps storm = TRAPS(SEC, 1e5, SEC);
 
 	(void)state;
 	assert_false(limit_exceeded(&fine, &fine, &l));
@@ -191,7 +229,7 @@ static void steady_is_left_when_it_exceeds(void **state)
  */
 static void a_storm_stalls_not_for_long(void **state)
 {
-	struct trap_limit l = {1, 20 * NSEC_PER_MSEC, 1000};
+	struct trap_limit l = LIMIT_OF(1);
 	struct limit_span span = limit_after_stall(&l);
 	double stall_ns = 0;
 	unsigned n = 0;
@@ -217,7 +255,7 @@ static void a_storm_stalls_not_for_long(void **state)
 
 #define STEP_NS 100000.0
 #define TRAP_NS 1000.0
-#define LIMIT	((struct trap_limit){1, 20 * NSEC_PER_MSEC, (uint64_t)TRAP_NS})
+#define LIMIT	LIMIT_OF(1)
 
 static uint64_t random_state;
 
@@ -489,6 +527,8 @@ int main(void)
 		cmocka_unit_test(some_are_kept_however_many),
 		cmocka_unit_test(it_falls_at_once_and_rises_by_steps),
 		cmocka_unit_test(what_is_allowed_for_what_is_paid),
+		cmocka_unit_test(what_a_library_takes_is_paid_too),
+		cmocka_unit_test(long_spans_keep_their_length),
 		cmocka_unit_test(the_first_span_cannot_stall_for_long),
 		cmocka_unit_test(steady_is_left_when_it_exceeds),
 		cmocka_unit_test(a_storm_stalls_not_for_long),

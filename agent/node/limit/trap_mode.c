@@ -26,7 +26,8 @@
 static const struct {
 	/*
 	 * The probes of the set are attached without a trial, because the first calls matter most:
-	 * a program may allocate the memory of a GPU once, when it starts, and with many calls. The
+	 * a program may allocate the memory of a GPU once, when it starts, and with many calls. So
+	 * it may register memory for RDMA, and its first calls show which functions post. The
 	 * agent decides from the cost of the last ten seconds, so a short burst may cost more than
 	 * the limit. If both events together cost too much, the agent uses their cost to decide
 	 * about the counted one, too. Alone, the counted one costs less, because functions that
@@ -39,9 +40,21 @@ static const struct {
 	 */
 	double taken;
 	uint64_t max_stall_ns; /* 0: maxStall */
+	uint64_t span_ns;      /* struct trap_limit */
 } known[_PROBES_SET_MAX] = {
 	/* A call of a driver takes longer than a trap, so a longer stall is no large part of it. */
 	[PROBES_GPU_MEMORY] = {true, .taken = 0.5, .max_stall_ns = 100 * NSEC_PER_MSEC},
+	/*
+	 * Nearly all hits are launches, and each is taken. A span starts CUPTI in the process, and
+	 * its end removes CUPTI: the library looks at its probes twice a second, and reports work
+	 * twice a second. So the first and the last half second of a span may be lost, and a span
+	 * of one second may show nothing. Of ten seconds, nine or more are seen. A longer span would
+	 * make the time between two spans too long: at 2 % duty, it is eight minutes now.
+	 */
+	[PROBES_GPU] = {true, .taken = 1, .max_stall_ns = 100 * NSEC_PER_MSEC,
+			.span_ns = 10 * NSEC_PER_SEC},
+	/* Programs post from loops that wait for a device, so a stall is as bad as in malloc. */
+	[PROBES_RDMA] = {true, .taken = 0.5, .max_stall_ns = STALL_NS},
 };
 
 static struct account *counted_of(struct payer *p, enum probe_set set)
@@ -101,6 +114,7 @@ static struct trap_limit trap_limit(const struct limit *o, const struct payer *p
 		.percent = limit_percent(p),
 		.max_stall_ns = max_stall_ns(p, set),
 		.trap_ns = limit_hit_ns(o, p, set),
+		.span_ns = known[set].span_ns,
 	};
 }
 
@@ -136,6 +150,7 @@ static void traps_add(struct traps *sum, const struct traps *t, double weight)
 	sum->attached_ns = sum->attached_ns * weight + t->attached_ns;
 	sum->hits = sum->hits * weight + t->hits;
 	sum->cpu_ns = sum->cpu_ns * weight + t->cpu_ns;
+	sum->library_ns = sum->library_ns * weight + t->library_ns;
 }
 
 static void decide(struct limit *o, struct payer *p, enum event e, const struct traps *cost)
@@ -209,6 +224,7 @@ static void spent_counted(struct limit *o, struct payer *p, enum probe_set set,
 	struct account *a = &p->of[e];
 	struct traps cost = a->cost;
 
+	a->library_ns = 0;
 	a->n_spans++;
 	limit_span_add(&a->spans, x, limit_hit_ns(o, p, set));
 	if (!a->tried) {
@@ -234,12 +250,15 @@ void limit_spent(struct limit *o, uint64_t cgroup_id, enum probe_set set, unsign
 {
 	const struct probe_set_info *info = probes_set_info(set);
 	struct payer *p = limit_payer(o, cgroup_id);
-	struct traps t = {(double)x->attached_ns, (double)x->hits, (double)x->cpu_ns};
+	struct traps t = {.attached_ns = (double)x->attached_ns,
+			  .hits = (double)x->hits,
+			  .cpu_ns = (double)x->cpu_ns};
 
 	counter_add(counter("podflame_probes_spans_total", NULL, NULL), 1);
 	counter_add(counter("podflame_probes_spans_ns_total", NULL, NULL), x->attached_ns);
 	if (!p || was_idle(p, event_mask, x))
 		return;
+	t.library_ns = (double)p->of[info->counted].library_ns;
 	if (event_mask != 1u << info->counted)
 		decide_trial(o, p, info->live, &t);
 	if (event_mask == 1u << info->counted)
@@ -266,6 +285,7 @@ static void watch_set(struct limit *o, struct payer *p, enum probe_set set,
 	if (!is_steady(counted) && !is_steady(live))
 		return;
 	recent.hits = (double)(counted->round.hits + (live ? live->round.hits : 0));
+	recent.library_ns = (double)counted->round.own_ns;
 	traps_add(lately, &recent, exp(-round->attached_ns / LATELY_NS));
 	p->cpus[set] = lately->cpu_ns / fmax(lately->attached_ns, 1);
 	if (known[set].begins_steadily) {
@@ -303,7 +323,9 @@ bool limit_stalled(struct limit *o, uint64_t cgroup_id, enum probe_set set,
 {
 	const struct probe_set_info *info = probes_set_info(set);
 	struct payer *p = limit_payer(o, cgroup_id);
-	struct traps t = {(double)x->elapsed_ns, (double)x->n, (double)x->elapsed_ns};
+	struct traps t = {.attached_ns = (double)x->elapsed_ns,
+			  .hits = (double)x->n,
+			  .cpu_ns = (double)x->elapsed_ns};
 	struct account *counted;
 	struct trap_limit l;
 

@@ -12,6 +12,8 @@
 
 #define MEM	 (1u << EVENT_MEM_ALLOC)
 #define HBM	 (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
+#define ON_GPU	 (1u << EVENT_ON_GPU)
+#define RDMA	 (1u << EVENT_RDMA)
 #define ROUND_NS (2 * NSEC_PER_SEC)
 
 /* The cost of a hit: a trap, and the walk of a stack if the hit is taken. */
@@ -21,7 +23,7 @@ static struct work node_work;
 /* no CPU time is read, so each container counts as using one CPU */
 static const struct cgroup_hierarchy no_hierarchy;
 static struct limit *limit;
-static struct probe_usage usage[2]; /* the usage of mem-alloc and of hbm-alloc */
+static struct probe_usage usage[3]; /* the usage of mem-alloc, hbm-alloc and on-gpu */
 
 static void ask(unsigned event_mask, double percent)
 {
@@ -42,6 +44,7 @@ static void begin(unsigned event_mask, double percent)
 						 .hierarchy = &no_hierarchy});
 	usage[0] = (struct probe_usage){.cgroup_id = TEST_CGROUP, .event = EVENT_MEM_ALLOC};
 	usage[1] = (struct probe_usage){.cgroup_id = TEST_CGROUP, .event = EVENT_HBM_ALLOC};
+	usage[2] = (struct probe_usage){.cgroup_id = TEST_CGROUP, .event = EVENT_ON_GPU};
 }
 
 static int end(void **state)
@@ -110,6 +113,8 @@ static void who_is_asked_for_gets_an_equal_part(void **state)
 		{1u << EVENT_OFF_CPU | MEM, 3, 1.5},
 		{MEM | HBM, 3, 1.5},
 		{1u << EVENT_ON_CPU | 1u << EVENT_OFF_CPU | MEM | HBM, 3, 1},
+		{ON_GPU, 3, 3},
+		{HBM | ON_GPU | RDMA, 3, 1},
 		{1u << EVENT_OFF_CPU | HBM, 0, 0.5},	     /* the default is 1 */
 		{1u << EVENT_OFF_CPU | MEM | HBM, 100, 100}, /* no limit */
 	};
@@ -258,6 +263,94 @@ static void a_span_of_one_does_not_shrink_the_other(void **state)
 	assert_int_equal(mode_of(EVENT_HBM_INUSE), LIMIT_STEADY);
 }
 
+/* ---- sets without a live event ---- */
+
+/*
+ * Ends a round of a container that uses one CPU and launches 100 times. The library in its process
+ * says that it has used this share of the CPU.
+ */
+static void pass_gpu_round(double library_percent)
+{
+	usage[2].hits += 100;
+	usage[2].taken += 100;
+	usage[2].own_ns += (uint64_t)(library_percent / 100 * ROUND_NS);
+	pass_round(0, 0);
+}
+
+static void first_calls_are_seen(void **state)
+{
+	(void)state;
+	begin(ON_GPU | RDMA, 1);
+	assert_int_equal(mode_of(EVENT_ON_GPU), LIMIT_STEADY);
+	assert_int_equal(mode_of(EVENT_RDMA), LIMIT_STEADY);
+	for (int i = 0; i < 20; i++)
+		pass_gpu_round(0.3);
+	assert_int_equal(mode_of(EVENT_ON_GPU), LIMIT_STEADY);
+	assert_int_equal(mode_of(EVENT_RDMA), LIMIT_STEADY);
+}
+
+/* Of 200 hits a second, the library took far more time than a trap takes. */
+static void the_time_of_the_library_counts(void **state)
+{
+	struct limit_span span;
+
+	(void)state;
+	begin(ON_GPU, 1);
+	assert_int_equal(mode_of(EVENT_ON_GPU), LIMIT_STEADY);
+	for (int i = 0; i < 10; i++)
+		pass_gpu_round(5);
+	assert_int_equal(limit_mode(limit, TEST_CGROUP, EVENT_ON_GPU, &span), LIMIT_SPANS);
+	/* CUPTI starts and stops in each span. A span in five has its time: 1 % of 5 %. */
+	assert_int_equal(span.span_ns, 10 * NSEC_PER_SEC);
+	assert_in_range(span.wait_ns, 25 * NSEC_PER_SEC, 75 * NSEC_PER_SEC);
+}
+
+static void end_long_span(double library_percent)
+{
+	const struct limit_spent x = {.attached_ns = 10 * NSEC_PER_SEC,
+				      .hits = 500,
+				      .cpu_ns = 10 * NSEC_PER_SEC,
+				      .before_ns = 90 * NSEC_PER_SEC,
+				      .cpu_before_ns = 90 * NSEC_PER_SEC};
+
+	for (int i = 0; i < 5; i++)
+		pass_gpu_round(library_percent);
+	limit_spent(limit, TEST_CGROUP, PROBES_GPU, ON_GPU, &x);
+}
+
+static void long_spans_tell_the_share_and_end_when_it_is_cheap(void **state)
+{
+	(void)state;
+	begin(ON_GPU, 1);
+	assert_int_equal(mode_of(EVENT_ON_GPU), LIMIT_STEADY);
+	for (int i = 0; i < 10; i++)
+		pass_gpu_round(10);
+	for (int i = 0; i < 5; i++)
+		end_long_span(10);
+	assert_int_equal(mode_of(EVENT_ON_GPU), LIMIT_SPANS);
+	assert_in_range(limit_estimate(limit, TEST_CGROUP, EVENT_ON_GPU).ppm, 90000, 110000);
+	for (int i = 0; i < 30; i++)
+		end_long_span(0.1);
+	assert_int_equal(mode_of(EVENT_ON_GPU), LIMIT_STEADY);
+	assert_int_equal(limit_estimate(limit, TEST_CGROUP, EVENT_ON_GPU).ppm, 0);
+}
+
+/* A loop that posts is held up no longer than a loop that allocates. */
+static void a_storm_of_rdma_is_taken_in_short_spans(void **state)
+{
+	const struct limit_hits storm = {20000, 10 * NSEC_PER_MSEC};
+	struct limit_span span;
+	double stall_ns = 0;
+
+	(void)state;
+	begin(RDMA, 1);
+	assert_int_equal(mode_of(EVENT_RDMA), LIMIT_STEADY);
+	assert_true(limit_stalled(limit, TEST_CGROUP, PROBES_RDMA, &storm, &stall_ns));
+	assert_int_equal(limit_mode(limit, TEST_CGROUP, EVENT_RDMA, &span), LIMIT_SPANS);
+	assert_true(span.span_ns <= LIMIT_SHORT_SPAN_NS);
+	assert_true(span.max_hits * (TRAP_NS + 250) <= 20 * NSEC_PER_MSEC);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_teardown(f, end)
@@ -271,6 +364,10 @@ int main(void)
 		T(a_storm_of_one_stalls_only_that_one),
 		T(spans_of_one_are_no_estimate_of_the_other),
 		T(a_span_of_one_does_not_shrink_the_other),
+		T(first_calls_are_seen),
+		T(the_time_of_the_library_counts),
+		T(long_spans_tell_the_share_and_end_when_it_is_cheap),
+		T(a_storm_of_rdma_is_taken_in_short_spans),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

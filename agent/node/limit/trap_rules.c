@@ -10,7 +10,7 @@
 #define TICK_NS	      4e6 /* the step of a CPU clock: it shows a shorter CPU time as 0 or as this */
 #define TRIAL_NS      (10 * NSEC_PER_MSEC)
 #define SPAN_MIN_NS   (2 * NSEC_PER_MSEC)
-#define SPAN_MAX_NS   NSEC_PER_SEC
+#define SPAN_MAX_NS   LIMIT_SHORT_SPAN_NS
 #define PERIOD_MIN_NS NSEC_PER_SEC /* attaching and detaching takes a tenth of this */
 #define DUTY_MIN      0.0005
 #define STEADY_INSIDE 0.7
@@ -23,9 +23,9 @@
 
 double limit_load(const struct traps *t, uint64_t trap_ns)
 {
-	double load = t->hits * (double)trap_ns / fmax(t->cpu_ns, TICK_NS);
+	double cost_ns = fmax(t->hits * (double)trap_ns, t->library_ns);
 
-	return fmin(load, 1);
+	return fmin(cost_ns / fmax(t->cpu_ns, TICK_NS), 1);
 }
 
 static uint64_t max_hits(const struct trap_limit *l)
@@ -35,7 +35,7 @@ static uint64_t max_hits(const struct trap_limit *l)
 
 struct limit_span limit_trial(const struct trap_limit *l)
 {
-	return (struct limit_span){.span_ns = TRIAL_NS, .max_hits = max_hits(l)};
+	return (struct limit_span){.span_ns = l->span_ns ?: TRIAL_NS, .max_hits = max_hits(l)};
 }
 
 static double span_of(const struct traps *t, const struct trap_limit *l)
@@ -43,6 +43,8 @@ static double span_of(const struct traps *t, const struct trap_limit *l)
 	/* the traps of all threads are added up, so a single thread is stalled less than this */
 	double stall = t->hits * (double)l->trap_ns / fmax(t->attached_ns, 1);
 
+	if (l->span_ns)
+		return (double)l->span_ns;
 	return stall > 0 ? fmin(STALL_INSIDE * (double)l->max_stall_ns / stall, SPAN_MAX_NS)
 			 : SPAN_MAX_NS;
 }
