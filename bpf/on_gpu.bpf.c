@@ -399,6 +399,8 @@ static __noinline void pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint3
 		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
 		return;
 	}
+	if (now.library.state == PODFLAME_CUDA_RUNNING)
+		now.running_ns = was && was->running_ns ? was->running_ns : now.told_ns;
 	if (was && was->told_ns)
 		pf_gpu_status_add(&was->library, &now.library, cgroup_id);
 	bpf_map_update_elem(&gpu_status, &key, &now, BPF_ANY);

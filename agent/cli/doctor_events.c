@@ -27,7 +27,7 @@ static void tell_off_cpu(struct doctor *d, bool go)
 	json_object_set_new(c, "goroutines", json_boolean(go));
 }
 
-/* ---- memory: the functions of the process that allocate ---- */
+/* ---- events of uprobes: the functions of the process that are probed ---- */
 
 static bool has_text(const json_t *list, const char *text)
 {
@@ -165,7 +165,7 @@ static void tell_sites(struct doctor *d, const struct alloc_sites *s, const stru
 	json_object_set_new(c, "notSeen", json_string(s->problem));
 }
 
-static void tell_memory(struct doctor *d, struct files *files, const struct mappings *m,
+static void tell_probed(struct doctor *d, struct files *files, const struct mappings *m,
 			enum event e)
 {
 	_cleanup_free_ char *text = NULL;
@@ -173,7 +173,7 @@ static void tell_memory(struct doctor *d, struct files *files, const struct mapp
 	int r = find_sites(files, m, e, &s);
 
 	if (r < 0) {
-		text = xasprintf("cannot find where it allocates: %s",
+		text = xasprintf("cannot find what to probe: %s",
 				 r == -EAGAIN ? "it has just started" : strerror(-r));
 		tell_event(d, e, false, text);
 		return;
@@ -187,5 +187,5 @@ void cli_doctor_events(struct doctor *d, struct files *files, const struct mappi
 	tell_off_cpu(d, go);
 	for (enum event e = 0; e < _EVENT_MAX; e++)
 		if (probes_set_of(e) < _PROBES_SET_MAX)
-			tell_memory(d, files, m, e);
+			tell_probed(d, files, m, e);
 }

@@ -352,6 +352,23 @@ static int run(struct recording *r, int signal_fd)
 
 /* ---- the whole recording ---- */
 
+#define MIB (1 << 20)
+
+/* Returns the sum of the values that add up, or of those that do not: see cli_record_adds_up(). */
+static double sum_of(const struct recording *r, bool adds_up)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < r->batch->n_profiles; i++) {
+		const struct profile *p = r->batch->profiles[i];
+
+		for (size_t k = 0; k < p->n_samples; k++)
+			if (cli_record_adds_up(p, &p->samples[k]) == adds_up)
+				sum += (double)p->samples[k].value;
+	}
+	return sum;
+}
+
 /*
  * Returns the sum of the values in the file, as text. For on-cpu the text is empty, because the
  * number of samples shows the same.
@@ -359,15 +376,28 @@ static int run(struct recording *r, int signal_fd)
 static char *total_text(const struct recording *r)
 {
 	enum event event = r->options->event;
-	double sum = 0;
+	double sum = sum_of(r, true);
 
-	for (size_t i = 0; i < r->batch->n_profiles; i++)
-		for (size_t k = 0; k < r->batch->profiles[i]->n_samples; k++)
-			sum += (double)r->batch->profiles[i]->samples[k].value;
 	if (event == EVENT_ON_CPU)
 		return xstrdup("");
-	return event == EVENT_OFF_CPU ? xasprintf(", %.3f s,", sum / 1e6)
-				      : xasprintf(", %.3f MiB,", sum / (1 << 20));
+	return streq(profile_event_info(event)->unit, "microseconds")
+		       ? xasprintf(", %.3f s,", sum / 1e6)
+		       : xasprintf(", %.3f MiB,", sum / MIB);
+}
+
+/* Prints what of rdma is no part of the sum. */
+static void print_rest(const struct recording *r)
+{
+	double rest = sum_of(r, false);
+
+	if (rest > 0)
+		fprintf(stderr,
+			"podflame record: the sum and a .folded file are of the send queue; "
+			"receive "
+			"requests and registered memory, %.3f MiB, are in a .pb.gz file, by the "
+			"label "
+			"rdma_operation\n",
+			rest / MIB);
 }
 
 static void summary(const struct recording *r, bool written)
@@ -380,6 +410,7 @@ static void summary(const struct recording *r, bool written)
 	if (!r->n_samples)
 		fprintf(stderr, "podflame record: no process %s in that time\n",
 			profile_event_info(r->options->event)->done);
+	print_rest(r);
 	cli_record_print_stacks(r);
 	cli_record_probes_print(r);
 	if (r->n_unmapped)

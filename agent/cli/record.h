@@ -75,6 +75,9 @@ bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 /* Takes ownership of d. Reads names and tables that its samples need and the recording lacks. */
 void cli_record_samples(struct recording *r, struct drain *d);
 
+/* record_output.c: whether the sample's value is added to those of others in text */
+bool cli_record_adds_up(const struct profile *p, const struct profile_sample *s);
+
 /* record_debug.c */
 #define RECORD_WAIT_NS (60 * NSEC_PER_SEC) /* the longest time that samples wait for debug files */
 struct record_debug_ops {

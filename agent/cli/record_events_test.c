@@ -264,8 +264,7 @@ static bool says_not_seen(void (*body)(void), const char *event)
 	kill(r.pid, SIGINT);
 	if (run_end(&r))
 		fail_msg("%s", r.text.data);
-	says = strstr(r.text.data, "the profile lacks a part of its memory: its memory grew by ") !=
-	       NULL;
+	says = strstr(r.text.data, "the profile lacks a part of it: its memory grew by ") != NULL;
 	run_free(&r);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

@@ -201,6 +201,11 @@ static char *render_line(const struct recording *r, const struct profile *p,
 	return buf_steal(&b);
 }
 
+bool cli_record_adds_up(const struct profile *p, const struct profile_sample *s)
+{
+	return p->event != EVENT_RDMA || profile_is_send_queue(s->labels);
+}
+
 static size_t render_all(const struct recording *r, struct output_line **ret)
 {
 	struct output_line *lines = NULL;
@@ -210,6 +215,8 @@ static size_t render_all(const struct recording *r, struct output_line **ret)
 		const struct profile *p = r->batch->profiles[i];
 
 		for (size_t j = 0; j < p->n_samples; j++) {
+			if (!cli_record_adds_up(p, &p->samples[j]))
+				continue;
 			GROW(lines, n, cap);
 			lines[n++] = (struct output_line){render_line(r, p, &p->samples[j]),
 							  p->event == EVENT_ON_CPU

@@ -67,14 +67,12 @@ void cli_record_probes_print_lack(const struct record_probed *probed, size_t n)
 		if ((!problem && !grown) || n_lacks++ >= LACKS_SHOWN)
 			continue;
 		fprintf(stderr,
-			"podflame record: process %u: the profile lacks a part of its memory: "
+			"podflame record: process %u: the profile lacks a part of it: "
 			"%s%s%s\n",
 			(unsigned)x->id.tgid, problem ? problem : "", problem && grown ? "; " : "",
 			grown ? grown : "");
 	}
 	if (n_lacks > LACKS_SHOWN)
-		fprintf(stderr,
-			"podflame record: the profile lacks a part of the memory of %zu more "
-			"processes\n",
+		fprintf(stderr, "podflame record: the profile lacks a part of %zu more processes\n",
 			n_lacks - LACKS_SHOWN);
 }

@@ -20,7 +20,8 @@ struct record_probed {
 	/* VmLib at the last time when the mappings were read because of `lacks`; 0: not read yet */
 	uint64_t library_bytes;
 	uint64_t snapshot_ns;
-	/* why the probes do not see all memory; NULL: they do. Kept after the process has ended */
+	uint64_t attached_ns; /* CLOCK_MONOTONIC */
+	/* why the probes do not see all; NULL: they do. Kept after the process has ended */
 	char *problem;
 	/* whether the process's memory grew unseen. Kept after the process has ended */
 	struct unseen unseen;
@@ -43,5 +44,5 @@ bool cli_record_probed_is_compared(const struct record_probed *x);
  * processes.
  */
 const char *cli_record_probes_all_lack(const struct record_probed *probed, size_t n);
-/* Prints which memory the profile lacks. */
+/* Prints what the profile lacks. */
 void cli_record_probes_print_lack(const struct record_probed *probed, size_t n);

@@ -78,7 +78,7 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 	look_at_memory(&x, 300 * MIB);
 	after = printed(&x);
 	assert_null(strstr(after, "its memory grew"));
-	assert_non_null(strstr(after, "the profile lacks a part of its memory: no Java objects"));
+	assert_non_null(strstr(after, "the profile lacks a part of it: no Java objects"));
 	cli_record_probed_reset(&x);
 	free(x.problem);
 }

@@ -67,6 +67,20 @@ static void look_at_memory(const struct recording *r, struct record_probed *x)
 			     r->options->settings.alloc_sample_bytes);
 }
 
+/* Reads what the library that reports the work of GPUs says of itself. */
+static void look_at_library(const struct recording *r, struct record_probed *x)
+{
+	struct on_gpu_status s = {0};
+
+	if (set_of(r) != PROBES_GPU || !x->attached)
+		return;
+	(void)probes_attached_status(x->attached, &s); /* an error: it has told nothing */
+	free(x->problem);
+	x->problem = learn_library_problem(&s, now_mono_ns() - x->attached_ns);
+	if (!x->problem)
+		x->problem = learn_sites_problem(x->sites, 1u << r->options->event, NULL);
+}
+
 /* Attaches probes at the process's sites. They replace those that are attached. */
 static void attach(struct recording *r, struct record_probed *x)
 {
@@ -89,6 +103,8 @@ static void attach(struct recording *r, struct record_probed *x)
 	learn_site_files_done(&f);
 	r->n_refused_sites += refused.n;
 	r->n_attached += e == 0;
+	if (e == 0)
+		x->attached_ns = now_mono_ns();
 	look_at_memory(r, x);
 	if (e == -ESRCH || (e == 0 && !refused.inuse && !refused.too_many))
 		return;
@@ -114,7 +130,7 @@ void cli_record_probed_look(struct recording *r, struct mappings *m)
 			attach(r, x);
 	} else if (!x->sites && e != -ESRCH) {
 		free(x->problem);
-		x->problem = xasprintf("cannot find where it allocates: %s",
+		x->problem = xasprintf("cannot find what to probe: %s",
 				       x->again ? "it has just started" : strerror(-e));
 	}
 }
@@ -184,9 +200,10 @@ void cli_record_probes_tick(struct recording *r)
 		struct record_probed *x = &r->probed[i];
 
 		look_at_memory(r, x);
+		look_at_library(r, x);
 		if (x->again)
 			cli_record_read_mappings(r, x->id, x->exec_id, 0);
-		else if (x->lacks && x->sites)
+		else if (x->sites && learn_sites_may_come(set_of(r), x->sites))
 			look_for_lacking(r, x);
 	}
 	if (now_mono_ns() < r->next_announce_ns)
@@ -251,8 +268,9 @@ void cli_record_probes_print(const struct recording *r)
 	size_t n = 0;
 
 	if (has_probes(r) && r->n_pids && !r->n_probed)
-		fprintf(stderr, "podflame record: the process has no memory to profile: it has "
-				"ended or is a kernel thread\n");
+		fprintf(stderr,
+			"podflame record: the process has nothing to probe: it has ended or "
+			"is a kernel thread\n");
 	cli_record_probes_print_lack(r->probed, r->n_probed);
 	if (!has_probes(r) || !r->n_attached || probes_usage(r->probes, &u, &n) < 0)
 		return;

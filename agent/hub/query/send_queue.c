@@ -8,8 +8,7 @@
 
 #include <stdlib.h>
 
-#define OPERATION  "rdma_operation"
-#define SEND_QUEUE OPERATION " IN ('send', 'write', 'read', 'atomic', 'other')"
+#define OPERATION "rdma_operation"
 
 static bool names_operation(const struct predicate *p)
 {
@@ -31,14 +30,26 @@ static struct predicate *and_of(struct predicate *a, struct predicate *b)
 	return both;
 }
 
+static struct predicate *is_send_queue(void)
+{
+#define X(text) text,
+	static const char *const operations[] = {PROFILE_SEND_QUEUE(X)};
+#undef X
+	struct predicate *p = xcalloc(1, sizeof(*p));
+
+	p->op = PRED_IN;
+	p->tag = xstrdup(OPERATION);
+	p->values = xcalloc(ARRAY_SIZE(operations), sizeof(char *));
+	for (size_t i = 0; i < ARRAY_SIZE(operations); i++)
+		p->values[p->n_values++] = xstrdup(operations[i]);
+	return p;
+}
+
 bool query_send_queue_only(struct selection *s)
 {
-	struct predicate *send_queue;
-
 	if (s->event != EVENT_RDMA || (s->where && names_operation(s->where)))
 		return false;
-	assert_se(query_filter_parse(SEND_QUEUE, &send_queue, NULL) == 0);
-	s->where = s->where ? and_of(s->where, send_queue) : send_queue;
+	s->where = s->where ? and_of(s->where, is_send_queue()) : is_send_queue();
 	return true;
 }
 

@@ -39,8 +39,9 @@ static void text_of(const char *const *texts, size_t n, uint64_t number,
 /* The numbers are those of enum pf_rdma_operation. */
 static void operation(uint64_t number, char ret[static LABEL_TEXT_BYTES])
 {
-	static const char *const texts[] = {"send",  "write",	"read",	   "atomic",
-					    "other", "receive", "register"};
+#define X(text) text,
+	static const char *const texts[] = {PROFILE_SEND_QUEUE(X) "receive", "register"};
+#undef X
 
 	text_of(texts, ARRAY_SIZE(texts), number, ret);
 }
@@ -97,4 +98,18 @@ enum profile_label profile_label_of_attr(const char *attr)
 	while (l < _LABEL_MAX && !streq(labels[l].info.otlp_attr, attr))
 		l++;
 	return l;
+}
+
+bool profile_is_send_queue(const struct profile_labels *l)
+{
+	const char *operation = l ? l->values[LABEL_RDMA_OPERATION] : NULL;
+
+	if (!operation)
+		return false;
+#define X(text)                                                                                    \
+	if (streq(operation, text))                                                                \
+		return true;
+	PROFILE_SEND_QUEUE(X)
+#undef X
+	return false;
 }

@@ -170,6 +170,12 @@ struct tags {
 struct profile_labels {
 	const char *values[_LABEL_MAX];
 };
+/*
+ * The operations of the event rdma that are requests for the send queue. Bytes of the others are
+ * values of their own, which are never added to these. X(text of LABEL_RDMA_OPERATION)
+ */
+#define PROFILE_SEND_QUEUE(X) X("send") X("write") X("read") X("atomic") X("other")
+bool profile_is_send_queue(const struct profile_labels *l);
 
 struct profile_sample {
 	uint32_t stack; /* index into the batch's stacks; STACK_NONE: no stack (Total) */

@@ -46,6 +46,7 @@ static const struct probe_calls probes = {
 	.attached_outlives = probes_attached_outlives,
 	.attached_hits = probes_attached_hits,
 	.attached_bytes = probes_attached_bytes,
+	.attached_status = probes_attached_status,
 	.moves = probes_moves,
 };
 

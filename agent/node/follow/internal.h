@@ -82,6 +82,10 @@ struct span_end {
 	 */
 	uint64_t cpu_ns, mono_ns;
 };
+struct long_span {	/* of long_spans.c */
+	uint64_t span_ns; /* its planned length; 0: no long span is under way */
+	struct span_end start; /* when its probes were attached */
+};
 struct probed {
 	struct tracked *tracked; /* the process to which the set is attached */
 	enum probe_set set;
@@ -104,6 +108,7 @@ struct probed {
 	/* the probes that stay attached; NULL: none, or those of a span */
 	struct attached *attached;
 	unsigned attached_mask;
+	uint64_t attached_at_ns;    /* CLOCK_MONOTONIC */
 	uint64_t next_ns;	    /* the earliest time to attach */
 	/*
 	 * since when the process is known to lack what the set probes (a CUDA driver); 0: it is not
@@ -128,6 +133,7 @@ struct probed {
 	unsigned n_lost; /* ends of such threads in a row, each soon after the one before */
 	/* of the last span, or of the last time in which the probes stayed attached */
 	struct span_end span_end;
+	struct long_span long_span;
 	struct timer timer;	  /* starts the next span or the next search */
 	char *problem;		  /* what the probes do not see; NULL: nothing */
 };
@@ -175,6 +181,7 @@ struct tracked {
 	struct go_heap go_heap;
 	struct compared compared;
 	struct libraries libraries; /* of lacking.c */
+	char *library_problem; /* of gpu_library.c; NULL: the library has none, or there is none */
 	UT_hash_handle hh;
 };
 /*
@@ -196,6 +203,7 @@ struct probe_calls {
 	bool (*attached_outlives)(const struct attached *a);
 	uint64_t (*attached_hits)(const struct attached *a);
 	uint64_t (*attached_bytes)(const struct attached *a);
+	int (*attached_status)(const struct attached *a, struct on_gpu_status *ret);
 	uint64_t (*moves)(struct probes *p);
 };
 /* The functions of other modules that the jobs call. A test sets its own. */
@@ -334,6 +342,26 @@ void follow_lacking_read(struct tracked *t, const struct proc_memory *now);
 void follow_lacking_mappings(struct tracked *t);
 /* Adds to `now` the containers in which no process has what the set is for. */
 void follow_lacking_tell(const struct follow *f, enum probe_set set, struct problem_list *now);
+
+/* ---- probed_attach.c ---- */
+/* Returns the CPU time of the process and the time, both now. */
+struct span_end follow_span_end_now(const struct tracked *t);
+
+/* ---- gpu_library.c ---- */
+void follow_gpu_library_tick(struct follow *f); /* the caller calls this every second */
+void follow_gpu_library_forget(struct tracked *t);
+
+/* ---- long_spans.c ---- */
+/* Whether a span is under way, or its probes are being attached. */
+bool follow_long_span_runs(const struct probed *x);
+/* Begins a span that is longer than LIMIT_SHORT_SPAN_NS. */
+void follow_long_span_begin(struct probed *x, unsigned event_mask, const struct limit_span *span);
+/* To be called when probes stay attached: for a long span, its time begins. */
+void follow_long_span_attached(struct probed *x);
+/* Ends the span that is under way if its time is over. */
+void follow_long_span_advance(struct probed *x);
+/* Reports the cost of the span that is under way, and detaches its probes. */
+void follow_long_span_end(struct probed *x);
 
 /* ---- unseen_memory.c ---- */
 /*

@@ -38,7 +38,7 @@ void follow_lacking_look(struct probed *x, const struct alloc_sites *s)
 {
 	struct follow *f = x->tracked->follow;
 
-	if (!learn_sites_lack(x->set, s)) {
+	if (!learn_sites_may_come(x->set, s)) {
 		x->lacks_ns = 0;
 	} else if (!x->lacks_ns) {
 		/*

@@ -249,7 +249,24 @@ static void a_driver_that_is_not_known_is_told(void **state)
 	look(tracked);
 	pass_seconds(20);
 	assert_non_null(strstr(told(), "none of its functions is known (process "));
-	assert_int_equal(n_memory_read, 0); /* because it has a driver */
+	assert_int_equal(n_mappings_read, 1);
+}
+
+/* A program has loaded its driver, and the driver loads the library to probe a moment later. */
+static void what_comes_after_a_problem_is_found(void **state)
+{
+	(void)state;
+	snprintf(found.problem, sizeof(found.problem), "no library reports its work");
+	look(tracked);
+	pass_seconds(20);
+	assert_non_null(strstr(told(), "no library reports its work"));
+	library_bytes += 4096;
+	found.n = 1;
+	found.problem[0] = '\0';
+	pass_seconds(1);
+	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
+	pass_seconds(2);
+	assert_string_equal(told(), "");
 }
 
 static void who_is_not_asked_any_more_is_not_told(void **state)
@@ -282,6 +299,7 @@ int main(void)
 		T(a_driver_of_before_is_remembered),
 		T(new_processes_do_not_put_off_the_reading),
 		T(a_driver_that_is_not_known_is_told),
+		T(what_comes_after_a_problem_is_found),
 		T(who_is_not_asked_any_more_is_not_told),
 	};
 

@@ -287,12 +287,34 @@ static void probe_span(struct probed *x, const struct wish *w)
 	follow_probed_attach(x, w->event_mask | w->span_mask, &w->span);
 }
 
+/* The same for a span that does not occupy the probes worker: see long_spans.c. */
+static void probe_long_span(struct probed *x, const struct wish *w)
+{
+	if (follow_long_span_runs(x)) {
+		follow_long_span_advance(x);
+		return;
+	}
+	if (x->attached) { /* the probes were attached steadily until now */
+		follow_probed_detach(x);
+		x->next_ns = now_mono_ns() + w->span.wait_ns;
+	}
+	if (!may_attach(x))
+		return;
+	x->next_ns = now_mono_ns() + w->span.wait_ns;
+	follow_long_span_begin(x, w->event_mask | w->span_mask, &w->span);
+}
+
 static void probe(struct probed *x, const struct wish *w)
 {
+	if (w->span_mask && w->span.span_ns > LIMIT_SHORT_SPAN_NS) {
+		probe_long_span(x, w);
+		return;
+	}
 	if (w->span_mask) {
 		probe_span(x, w);
 		return;
 	}
+	x->long_span = (struct long_span){0};
 	if (!w->event_mask || (x->sites && !x->sites->n))
 		follow_probed_detach(x);
 	if (!w->event_mask || (x->attached && x->attached_mask == w->event_mask && !x->stale))
@@ -314,6 +336,8 @@ static void forget_problem(struct probed *x)
 	follow_probed_set_problem(x, "", "");
 	if (x->set == PROBES_MEMORY)
 		follow_unseen_forget(x->tracked);
+	if (x->set == PROBES_GPU)
+		follow_gpu_library_forget(x->tracked);
 	x->looked_mask = 0;
 	x->lacks_ns = 0;
 }
@@ -362,6 +386,7 @@ void follow_probed_tick(struct follow *f)
 			if (sets & 1u << set)
 				follow_probed_advance(&t->probed[set]);
 	follow_memory_tick(f);
+	follow_gpu_library_tick(f);
 }
 
 void follow_probed_begin(struct tracked *t)
@@ -386,6 +411,7 @@ void follow_probed_reset(struct tracked *t)
 	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
 		reset(&t->probed[set]);
 	follow_unseen_forget(t);
+	follow_gpu_library_forget(t);
 	t->go_heap = (struct go_heap){0};
 	t->libraries = (struct libraries){0};
 }

@@ -293,6 +293,7 @@ static uint64_t again_ns(struct probed *x, int result)
 static void refused(struct probed *x, int result)
 {
 	x->stuck = NULL;
+	x->long_span = (struct long_span){0};
 	x->next_ns = now_mono_ns() + again_ns(x, result);
 	x->refused = true;
 	if (result != -ESRCH && (result != -EAGAIN || x->n_refused >= AGAIN_TOLD))
@@ -316,6 +317,8 @@ static uint64_t late_ns(const struct attaching *a)
 static void keep_attached(struct probed *x, struct attaching *a)
 {
 	x->attached = TAKE_PTR(a->attached);
+	x->attached_at_ns = now_mono_ns();
+	follow_long_span_attached(x);
 	if (x->set == PROBES_MEMORY)
 		follow_unseen_begin_anew(x->tracked);
 	follow_probed_watch(x);
@@ -410,6 +413,11 @@ void follow_probed_attach(struct probed *x, unsigned event_mask, const struct li
 	post(&a->p);
 }
 
+struct span_end follow_span_end_now(const struct tracked *t)
+{
+	return (struct span_end){process_cpu_ns(t->id.tgid), now_mono_ns()};
+}
+
 /* Takes the attached probes out of x. Returns NULL if there are none. */
 static struct attached *end(struct probed *x)
 {
@@ -418,8 +426,9 @@ static struct attached *end(struct probed *x)
 	if (!old)
 		return NULL;
 	x->attached_mask = 0;
+	x->long_span = (struct long_span){0};
 	/* all allocations up to now were recorded */
-	x->span_end = (struct span_end){process_cpu_ns(x->tracked->id.tgid), now_mono_ns()};
+	x->span_end = follow_span_end_now(x->tracked);
 	return old;
 }
 

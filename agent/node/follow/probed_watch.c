@@ -31,8 +31,11 @@ static void look_at(struct probed *x)
 	if (!stalled)
 		return;
 	calls_of(x)->leave(x->attached);
-	x->next_ns = now_ns + NSEC_PER_SEC;
-	follow_probed_detach(x);
+	x->next_ns = MAX(x->next_ns, now_ns + NSEC_PER_SEC); /* the next span may be later */
+	if (follow_long_span_runs(x))
+		follow_long_span_end(x);
+	else
+		follow_probed_detach(x);
 }
 
 /*

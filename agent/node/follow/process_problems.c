@@ -46,6 +46,11 @@ static const char *gpu_not_probed(const struct tracked *t)
 	return t->probed[PROBES_GPU].problem;
 }
 
+static const char *gpu_not_reported(const struct tracked *t)
+{
+	return t->library_problem;
+}
+
 static const char *rdma_not_probed(const struct tracked *t)
 {
 	return t->probed[PROBES_RDMA].problem;
@@ -61,7 +66,7 @@ static void without_driver(const struct follow *f, struct problem_list *now)
 	follow_lacking_tell(f, PROBES_GPU_MEMORY, now);
 }
 
-static void without_cuda_library(const struct follow *f, struct problem_list *now)
+static void without_cuda_driver(const struct follow *f, struct problem_list *now)
 {
 	follow_lacking_tell(f, PROBES_GPU, now);
 }
@@ -82,7 +87,7 @@ static const struct {
 	{REASON_JAVA_ATTACH_FAILED, {not_attached}, NULL},
 	{REASON_MEMORY_NOT_SEEN, {not_probed, not_seen}, NULL},
 	{REASON_GPU_MEMORY_NOT_SEEN, {gpu_memory_not_probed}, without_driver},
-	{REASON_ON_GPU_NOT_SEEN, {gpu_not_probed}, without_cuda_library},
+	{REASON_ON_GPU_NOT_SEEN, {gpu_not_probed, gpu_not_reported}, without_cuda_driver},
 	{REASON_RDMA_NOT_SEEN, {rdma_not_probed}, without_verbs},
 };
 

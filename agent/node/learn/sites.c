@@ -85,16 +85,22 @@ void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newe
 	memcpy(s->problem, newer->problem, sizeof(s->problem));
 }
 
-/* If there is no place to probe and no problem, the process has not loaded what the set probes. */
+/* What a process must have loaded, before there is anything that the set probes. */
+static const char *const needed[_PROBES_SET_MAX] = {
+	[PROBES_GPU_MEMORY] = "a CUDA driver (libcuda.so.1)",
+	[PROBES_GPU] = "a CUDA driver (libcuda.so.1)",
+	[PROBES_RDMA] = "libibverbs (libibverbs.so.1)",
+};
+
+bool learn_sites_may_come(enum probe_set set, const struct alloc_sites *s)
+{
+	return needed[set] && !s->n;
+}
+
+/* If there is a problem, the process has loaded what is needed. */
 const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s)
 {
-	static const char *const needed[_PROBES_SET_MAX] = {
-		[PROBES_GPU_MEMORY] = "a CUDA driver (libcuda.so.1)",
-		[PROBES_GPU] = "the library that reports work of GPUs (libpodflame-cuda.so)",
-		[PROBES_RDMA] = "libibverbs (libibverbs.so.1)",
-	};
-
-	return s->n || *s->problem ? NULL : needed[set];
+	return learn_sites_may_come(set, s) && !*s->problem ? needed[set] : NULL;
 }
 
 /*

@@ -33,6 +33,17 @@ void learn_sites_take_over(struct alloc_sites *s, const struct alloc_sites *newe
  */
 const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s);
 /*
+ * Whether the process may still load something in which this set has places to probe: it has none
+ * yet.
+ */
+bool learn_sites_may_come(enum probe_set set, const struct alloc_sites *s);
+/*
+ * Returns text for the user if the library that reports the work of GPUs says that it cannot, or if
+ * it says nothing. attached_ns: how long its probes have been attached. NULL: there is no such
+ * problem, or it is not known yet. The caller frees the text.
+ */
+char *learn_library_problem(const struct on_gpu_status *s, uint64_t attached_ns);
+/*
  * Returns text for the user about the part of these events, which are of one set, that the probes
  * do not see: a problem that alloc reported, or places that cannot be probed. Returns a new string,
  * or NULL if the probes see everything. refused: the result of attaching; NULL: nothing is attached

@@ -16,7 +16,8 @@ struct account {
 	 * the last round.
 	 */
 	struct probe_usage last, drain, round;
-	uint64_t library_ns; /* growth of the counter own_ns since the last span ended */
+	/* growth of the counter own_ns since the mode changed or a span ended */
+	uint64_t library_ns;
 	enum limit_mode mode;
 	/* uprobes: trial spans have shown the cost of the event, so `mode` is decided */
 	bool tried;

@@ -180,7 +180,7 @@ static void what_a_library_takes_is_paid_too(void **state)
 	assert_true(fabs(limit_load(&t, 1000) - 0.001) < 1e-9);
 }
 
-/* What a set probes may need seconds to start: then neither a trial nor a storm has shorter spans. */
+/* What is probed may need seconds to start. Then neither a trial nor a storm has shorter spans. */
 static void long_spans_keep_their_length(void **state)
 {
 	const struct trap_limit l = {.percent = 1,

@@ -48,8 +48,8 @@ static const struct {
 	 * Nearly all hits are launches, and each is taken. A span starts CUPTI in the process, and
 	 * its end removes CUPTI: the library looks at its probes twice a second, and reports work
 	 * twice a second. So the first and the last half second of a span may be lost, and a span
-	 * of one second may show nothing. Of ten seconds, nine or more are seen. A longer span would
-	 * make the time between two spans too long: at 2 % duty, it is eight minutes now.
+	 * of one second may show nothing. Of ten seconds, nine or more are seen. A longer span
+	 * would make the time between two spans too long: at 2 % duty, it is eight minutes now.
 	 */
 	[PROBES_GPU] = {true, .taken = 1, .max_stall_ns = 100 * NSEC_PER_MSEC,
 			.span_ns = 10 * NSEC_PER_SEC},
@@ -141,6 +141,8 @@ static void set_mode(struct limit *o, struct payer *p, enum event e, enum limit_
 		p->lately[probes_set_of(e)] = (struct traps){0};
 	if (mode != LIMIT_SPANS)
 		a->spans = (struct spans){0};
+	if (mode != a->mode)
+		a->library_ns = 0; /* spans do not pay for what was before them */
 	a->tried = true;
 	a->mode = mode;
 }

@@ -155,10 +155,25 @@ static int status_map(const struct probe_set_state *set)
 	return bpf_map__fd(o->maps.gpu_status);
 }
 
+int probes_attached_status(const struct attached *a, struct on_gpu_status *ret)
+{
+	struct pf_gpu_status status;
+	int r = bpf_map_lookup_elem(status_map(a->set), &a->key, &status);
+
+	if (r)
+		return r;
+	*ret = (struct on_gpu_status){
+		.told_ns = status.told_ns,
+		.running_ns = status.running_ns,
+		.parcagpu = status.parcagpu,
+		.library = status.library,
+	};
+	return 0;
+}
+
 int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_status *ret)
 {
 	struct probe_set_state *set = probes_set_loaded(p, PROBES_GPU);
-	struct pf_gpu_status status;
 	int r = -ENOENT;
 
 	if (!set)
@@ -166,14 +181,8 @@ int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_s
 	pthread_mutex_lock(&set->lock);
 	for (const struct attached *a = set->attached; a && r == -ENOENT; a = a->hh.next)
 		if (a->key.start_boottime_ns == id.start_boottime_ns && a->key.tgid == id.tgid)
-			r = bpf_map_lookup_elem(status_map(set), &a->key, &status);
+			r = probes_attached_status(a, ret);
 	pthread_mutex_unlock(&set->lock);
-	if (!r)
-		*ret = (struct on_gpu_status){
-			.told_ns = status.told_ns,
-			.parcagpu = status.parcagpu,
-			.library = status.library,
-		};
 	return r;
 }
 

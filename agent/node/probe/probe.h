@@ -223,6 +223,11 @@ void probes_live_ask(struct probes *p);
 struct on_gpu_status {
 	/* CLOCK_BOOTTIME of the library's last report of its status; 0: there was none yet */
 	uint64_t told_ns;
+	/*
+	 * CLOCK_BOOTTIME since when CUPTI has run: of the first report that said so, if all since
+	 * then did. 0: the last report says that it does not run.
+	 */
+	uint64_t running_ns;
 	/* The process has parcagpu's library, which reports no status. */
 	bool parcagpu;
 	/* as the process has written it, so any member may have any value */
@@ -233,6 +238,11 @@ struct on_gpu_status {
  * yet, or the process is not attached in PROBES_GPU. -errno: the kernel's map cannot be read.
  */
 int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_status *ret);
+/*
+ * The same of a process that is attached in PROBES_GPU. It takes no lock. Any thread may call it
+ * while a is not being detached.
+ */
+int probes_attached_status(const struct attached *a, struct on_gpu_status *ret);
 
 /* ---- what events cost: bpf/abi.h, struct pf_usage; (os) ---- */
 struct probe_usage {

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Spans that last seconds, for a set whose probes make something start in the process (CUPTI). The
+ * probes worker cannot wait so long, because other processes need it. So the probes are attached as
+ * if they stayed, probed_watch.c watches them, and this file detaches them when the span is over.
+ * Loop thread.
+ */
+#include "node/follow/internal.h"
+
+bool follow_long_span_runs(const struct probed *x)
+{
+	return x->long_span.span_ns && (x->attached || x->busy);
+}
+
+void follow_long_span_begin(struct probed *x, unsigned event_mask, const struct limit_span *span)
+{
+	x->long_span = (struct long_span){.span_ns = span->span_ns};
+	x->stale = false;
+	follow_probed_attach(x, event_mask, NULL);
+}
+
+static void time_is_over(void *arg)
+{
+	follow_probed_advance(arg);
+}
+
+void follow_long_span_attached(struct probed *x)
+{
+	if (!x->long_span.span_ns)
+		return;
+	x->long_span.start = follow_span_end_now(x->tracked);
+	timer_set(x->tracked->follow->config.work->loop, &x->timer, x->long_span.span_ns,
+		  time_is_over, x);
+}
+
+/*
+ * Returns from when to when (CLOCK_MONOTONIC) the library in the process reported its work: CUPTI
+ * starts up to half a second after the probes were attached, and the last report is up to half a
+ * second old. false: CUPTI did not run.
+ */
+static bool reported_time(const struct probed *x, uint64_t *ret_from_ns, uint64_t *ret_to_ns)
+{
+	const struct probe_calls *calls = x->tracked->follow->calls->probes;
+	uint64_t ahead_ns = now_boot_ns() - now_mono_ns();
+	struct on_gpu_status s;
+
+	if (calls->attached_status(x->attached, &s) || !s.running_ns || s.told_ns <= s.running_ns)
+		return false;
+	*ret_from_ns = s.running_ns - MIN(ahead_ns, s.running_ns);
+	*ret_to_ns = s.told_ns - MIN(ahead_ns, s.told_ns);
+	return true;
+}
+
+static struct limit_spent spent_of(const struct probed *x, uint64_t from_ns, uint64_t to_ns,
+				   const struct span_end *now)
+{
+	const struct span_end *before = &x->span_end, *start = &x->long_span.start;
+	struct limit_spent s = {
+		.attached_ns = to_ns - from_ns,
+		.hits = x->tracked->follow->calls->probes->attached_hits(x->attached),
+		.cpu_ns = now->cpu_ns > start->cpu_ns ? now->cpu_ns - start->cpu_ns : 0,
+		.first = !before->cpu_ns,
+	};
+
+	if (before->cpu_ns && start->cpu_ns > before->cpu_ns)
+		s.cpu_before_ns = start->cpu_ns - before->cpu_ns;
+	if (before->cpu_ns && from_ns > before->mono_ns)
+		s.before_ns = from_ns - before->mono_ns;
+	return s;
+}
+
+void follow_long_span_end(struct probed *x)
+{
+	const struct tracked *t = x->tracked;
+	struct span_end now = follow_span_end_now(t);
+	unsigned event_mask = x->attached_mask;
+	uint64_t from_ns, to_ns;
+	struct limit_spent spent;
+	bool seen = reported_time(x, &from_ns, &to_ns);
+
+	if (seen)
+		spent = spent_of(x, from_ns, to_ns, &now);
+	follow_probed_detach(x);
+	if (!seen)
+		return;
+	x->span_end = (struct span_end){now.cpu_ns, to_ns};
+	limit_spent(t->follow->config.limit, t->cgroup_id, x->set, event_mask, &spent);
+}
+
+void follow_long_span_advance(struct probed *x)
+{
+	if (x->attached && now_mono_ns() >= x->long_span.start.mono_ns + x->long_span.span_ns)
+		follow_long_span_end(x);
+}
