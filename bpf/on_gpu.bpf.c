@@ -385,34 +385,51 @@ static __always_inline struct pf_process_key pf_gpu_process(void)
 	};
 }
 
-/* The first report says what happened before the probes were attached, which does not count. */
+/* Reads a report of `size` bytes to the library's status. A shorter one is an older library's. */
+static __always_inline bool pf_gpu_status_read(struct podflame_cuda_status *to, uint64_t at,
+					       uint32_t size)
+{
+	if (size > sizeof(*to))
+		size = sizeof(*to);
+	return size >= __builtin_offsetof(struct podflame_cuda_status, all) &&
+	       !bpf_probe_read_user(to, size, (const void *)at);
+}
+
+/*
+ * Takes a report of the status. It is built in the scratch, because the stack has no room for it.
+ * If another task has the scratch, the next report has the same counts. The first report says what
+ * happened before the probes were attached, which does not count.
+ */
 static __noinline void pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint32_t size)
 {
 	struct pf_process_key key = pf_gpu_process();
-	struct pf_gpu_status now = {.told_ns = bpf_ktime_get_boot_ns()};
-	struct pf_gpu_status *was = bpf_map_lookup_elem(&gpu_status, &key);
+	struct pf_gpu_status *was = bpf_map_lookup_elem(&gpu_status, &key), *now;
+	struct pf_scratch *s = pf_scratch_try(PF_CONTEXT_TASK);
 
-	if (size > sizeof(now.library))
-		size = sizeof(now.library);
-	if (size < __builtin_offsetof(struct podflame_cuda_status, all) ||
-	    bpf_probe_read_user(&now.library, size, (const void *)at)) {
-		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+	if (!s)
 		return;
+	now = (struct pf_gpu_status *)s->stack.words;
+	*now = (struct pf_gpu_status){.told_ns = bpf_ktime_get_boot_ns()};
+	if (pf_gpu_status_read(&now->library, at, size)) {
+		if (now->library.state == PODFLAME_CUDA_RUNNING)
+			now->running_ns = was && was->running_ns ? was->running_ns : now->told_ns;
+		if (was && was->told_ns)
+			pf_gpu_status_add(&was->library, &now->library, cgroup_id);
+		bpf_map_update_elem(&gpu_status, &key, now, BPF_ANY);
+	} else {
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
 	}
-	if (now.library.state == PODFLAME_CUDA_RUNNING)
-		now.running_ns = was && was->running_ns ? was->running_ns : now.told_ns;
-	if (was && was->told_ns)
-		pf_gpu_status_add(&was->library, &now.library, cgroup_id);
-	bpf_map_update_elem(&gpu_status, &key, &now, BPF_ANY);
+	pf_scratch_put(s);
 }
+
+static const struct pf_gpu_status pf_gpu_of_parcagpu = {.parcagpu = 1};
 
 /* Notes that the process has parcagpu's library. */
 static __noinline void pf_gpu_is_parcagpu(void)
 {
 	struct pf_process_key key = pf_gpu_process();
-	struct pf_gpu_status now = {.parcagpu = 1};
 
-	bpf_map_update_elem(&gpu_status, &key, &now, BPF_NOEXIST);
+	bpf_map_update_elem(&gpu_status, &key, &pf_gpu_of_parcagpu, BPF_NOEXIST);
 }
 
 /* ---- programs ---- */

@@ -236,7 +236,8 @@ static uint64_t own_ns(const struct gpu_scene *g)
 static void the_status_and_its_losses_are_known(void **state)
 {
 	uint64_t dropped = lost("gpu_dropped"), untimed = lost("gpu_untimed");
-	uint64_t unread = lost("gpu_unread"), unlaunched = lost("gpu_unlaunched"), own;
+	uint64_t unread = lost("gpu_unread"), unlaunched = lost("gpu_unlaunched");
+	uint64_t own, since;
 	struct on_gpu_status status = {};
 	struct gpu_scene g = {};
 
@@ -250,11 +251,14 @@ static void the_status_and_its_losses_are_known(void **state)
 	assert_int_equal(status.library.code, 39);
 	assert_int_equal(status.library.level, 4);
 	assert_in_range(status.told_ns, 1, now_boot_ns());
+	assert_int_equal(status.running_ns, 0);
 	assert_false(status.parcagpu);
 	assert_int_equal(lost("gpu_dropped"), dropped); /* lost before the probes were attached */
 	gpu_go(&g, 4);
 	assert_int_equal(gpu_status(&g, &status), 0);
 	assert_int_equal(status.library.state, PODFLAME_CUDA_RUNNING);
+	since = status.running_ns;
+	assert_in_range(since, 1, status.told_ns - 1);
 	assert_int_equal(lost("gpu_dropped") - dropped, 1);
 	assert_int_equal(lost("gpu_untimed") - untimed, 2);
 	assert_int_equal(lost("gpu_unread") - unread, 3);
@@ -263,6 +267,7 @@ static void the_status_and_its_losses_are_known(void **state)
 	gpu_go(&g, 5); /* an older library reports less */
 	assert_int_equal(gpu_status(&g, &status), 0);
 	assert_int_equal(status.library.own_ns, 0);
+	assert_int_equal(status.running_ns, since);
 	gpu_end(&g);
 }
 
