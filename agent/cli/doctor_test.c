@@ -316,6 +316,10 @@ static void test_python(void **state)
 	/* a process without a CUDA driver is normal, so the check succeeds */
 	expect(&a, "process hbm-alloc", true,
 	       "the process has not loaded a CUDA driver (libcuda.so.1)");
+	expect(&a, "process on-gpu", true,
+	       "the process has not loaded a CUDA driver (libcuda.so.1)");
+	expect(&a, "process rdma", true,
+	       "the process has not loaded libibverbs (libibverbs.so.1)");
 	stop(pid, &a);
 }
 
@@ -352,6 +356,7 @@ static void test_cuda_driver(void **state)
 		assert_false(names_symbol(c, "malloc"));
 	}
 	assert_false(names_symbol(check_of(&a, "process mem-alloc"), "cuMemAlloc_v2"));
+	expect(&a, "process on-gpu", false, "CUDA_INJECTION64_PATH must name libpodflame-cuda.so");
 	stop(pid, &a);
 	a = ask_with_driver("int other(void) { return 1; }\n", &pid);
 	expect(&a, "process hbm-alloc", false,
