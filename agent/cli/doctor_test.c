@@ -318,8 +318,7 @@ static void test_python(void **state)
 	       "the process has not loaded a CUDA driver (libcuda.so.1)");
 	expect(&a, "process on-gpu", true,
 	       "the process has not loaded a CUDA driver (libcuda.so.1)");
-	expect(&a, "process rdma", true,
-	       "the process has not loaded libibverbs (libibverbs.so.1)");
+	expect(&a, "process rdma", true, "the process has not loaded libibverbs (libibverbs.so.1)");
 	stop(pid, &a);
 }
 

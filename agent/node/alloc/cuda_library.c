@@ -20,20 +20,21 @@ struct library_probe {
 	uint8_t bytes[ARGUMENTS_MAX]; /* of each such argument, at least; 0: no more arguments */
 };
 struct library {
-	const char *provider, *file; /* file: how its usual name begins */
+	const char *provider; /* "%provider:" */
+	const char *file;     /* how its usual name begins */
 	struct library_probe probes[PROBES_MAX];
 	const char *problem; /* a sentence for the user; NULL: all its work is seen */
 };
 enum { OWN, PARCAGPU, _LIBRARIES };
 static const struct library libraries[_LIBRARIES] = {
 	/* the registers of a C call: cuda/usdt.h */
-	[OWN] = {.provider = "podflame_cuda",
+	[OWN] = {.provider = "%podflame_cuda:",
 		 .file = "libpodflame-cuda",
 		 .probes = {{"%podflame_cuda:launch ", PF_SITE_ON_GPU_LAUNCH,
 			     "4@%edi 4@%esi 4@%edx 8@%rcx 8@%r8 4@%r9d"},
 			    {"%podflame_cuda:work ", PF_SITE_ON_GPU_WORK, "8@%rdi 4@%esi 4@%edx"},
 			    {"%podflame_cuda:status ", PF_SITE_ON_GPU_STATUS, "8@%rdi 4@%esi"}}},
-	[PARCAGPU] = {.provider = "parcagpu",
+	[PARCAGPU] = {.provider = "%parcagpu:",
 		      .file = "libparcagpu",
 		      .probes = {{"%parcagpu:cuda_correlation ", PF_SITE_ON_GPU_CORRELATION,
 				  .bytes = {4, 4, 8}},
@@ -104,13 +105,9 @@ static bool read_arguments(const struct library_probe *p, const char *text, stru
 
 static bool has_probes(const struct elf_index *index, const struct library *l)
 {
-	for (size_t i = 0; i < elf_index_n_marks(index); i++) {
-		const char *name = elf_index_mark(index, i).name;
-
-		if (name[0] == '%' && str_has_prefix(name + 1, l->provider) &&
-		    name[1 + strlen(l->provider)] == ':')
+	for (size_t i = 0; i < elf_index_n_marks(index); i++)
+		if (str_has_prefix(elf_index_mark(index, i).name, l->provider))
 			return true;
-	}
 	return false;
 }
 
