@@ -499,12 +499,15 @@ struct pf_mem_proc {
 	 * GPU: not 0 if, when the probes had been attached, the process had not used the driver yet
 	 */
 	uint32_t unused_before;
+	/* GPU, for probes_attach(): not 0: the sites PF_SITE_IS_GPU_QUERY are not probed */
+	uint32_t no_queries, pad;
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
 	/* Only the BPF programs write these: */
 	uint64_t cgroup_id; /* cgroup of the process at its last hit */
 	uint64_t hits;
+	uint64_t query_hits; /* GPU: those of the hits whose site is PF_SITE_IS_GPU_QUERY */
 	uint64_t seen_bytes; /* bytes that the taken allocations count for, in one event */
 };
 /* Map `live`, LRU hash, and `gpu_live`, hash: sampled allocations that are not freed yet. */
@@ -605,7 +608,7 @@ _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 40, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
-_Static_assert(sizeof(struct pf_mem_proc) == 232, "abi");
+_Static_assert(sizeof(struct pf_mem_proc) == 248, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

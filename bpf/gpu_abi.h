@@ -32,6 +32,7 @@ enum pf_gpu_site_kind {
 	PF_SITE_GPU_UNSEEN,
 	/* gives the handle of a pool; ptr_arg: where it is stored; size_arg: the device */
 	PF_SITE_GPU_POOL,
+	PF_SITE_GPU_POOL_DESTROY, /* ptr_arg: the pool */
 
 	/* ---- contexts; ptr_arg: the context, or where it is stored; size_arg: the device ---- */
 	PF_SITE_GPU_INIT,	     /* cuInit */
@@ -48,9 +49,15 @@ enum pf_gpu_site_kind {
 	PF_SITE_GPU_GREEN,	     /* cuGreenCtxCreate; ptr_arg: where it is stored */
 	PF_SITE_GPU_GREEN_DESTROY,   /* cuGreenCtxDestroy; ptr_arg: the green context */
 	PF_SITE_GPU_FROM_GREEN,	     /* cuCtxFromGreenCtx; count_arg: the green context */
+
+	/* ---- queries: they change nothing, but show what no probe has seen ---- */
+	PF_SITE_GPU_CURRENT, /* cuCtxGetCurrent; ptr_arg: where the context is stored */
+	/* cuCtxGetDevice; ptr_arg: where the device is stored; count_arg: the context, or none */
+	PF_SITE_GPU_DEVICE,
 	_PF_SITE_GPU_MAX,
 };
-#define PF_SITE_IS_GPU_CONTEXT(kind) ((kind) >= PF_SITE_GPU_INIT)
+#define PF_SITE_IS_GPU_QUERY(kind)   ((kind) >= PF_SITE_GPU_CURRENT)
+#define PF_SITE_IS_GPU_CONTEXT(kind) ((kind) >= PF_SITE_GPU_INIT && !PF_SITE_IS_GPU_QUERY(kind))
 enum pf_gpu_flags {
 	PF_GPU_32 = 1 << 0,	  /* before CUDA 3.2: addresses and sizes have 32 bits */
 	PF_GPU_3D = 1 << 1,	  /* GPU_ARRAY: the descriptor has a depth and flags */
@@ -66,10 +73,10 @@ enum pf_gpu_flags {
 };
 
 /*
- * Part of struct pf_pending: a call. Its key has PF_SITE_IS_GPU_CONTEXT instead of the stack
- * pointer: of the nested calls of a thread, only the outermost one of each of the two groups
- * counts.
+ * Part of struct pf_pending: a call. Its key has PF_SITE_GPU_GROUP instead of the stack pointer: of
+ * the nested calls of a thread, only the outermost one of each group counts.
  */
+#define PF_SITE_GPU_GROUP(kind) (((kind) >= PF_SITE_GPU_INIT) + PF_SITE_IS_GPU_QUERY(kind))
 struct pf_gpu_call {
 	struct pf_site site;
 	uint64_t sp;		   /* at the entry */
@@ -108,7 +115,7 @@ enum pf_gpu_space {
 	PF_GPU_CONTEXT, /* a context: owner, device, refs; time_ns: when it was made, or 0 */
 	PF_GPU_PRIMARY, /* a device: handle of its primary context, refs */
 	PF_GPU_GREEN,	/* a green context: device */
-	PF_GPU_POOL,	/* a pool: device, or PF_GPU_HOST */
+	PF_GPU_POOL,	/* a pool: device, or PF_GPU_HOST; time_ns: when a call gave it */
 	PF_GPU_DRIVER,	/* 0: the probes have seen all calls so far */
 	PF_GPU_ENDED,	/* a context: time_ns. User space removes these entries. */
 };
@@ -120,19 +127,19 @@ enum pf_gpu_space {
  * pf_count_key.owner in `gpu_live`:
  *
  * - Memory that belongs to a context has the context, or 0 if it is not known which context was
- *   current. PF_GPU_NO_DEVICE: it is not known of which device the context is.
+ *   current. PF_GPU_MADE_BEFORE: the probes have not seen the call that made the context.
  * - Memory of a pool has PF_GPU_POOLED.
  * - Memory that cuMemCreate made has the number of releases that are due, and in the upper half the
  *   number of its mappings.
  *
  * Memory of a context has ended if an entry PF_GPU_ENDED of that context has a later time_ns. If
  * the context is not known, and an entry PF_GPU_ENDED of the number 0 has a later time_ns, the
- * memory may have ended. The memory may also have ended if the context's device is not known, and
- * an entry PF_GPU_ENDED of PF_GPU_ANY has a later time_ns.
+ * memory may have ended. The memory may also have ended if it has PF_GPU_MADE_BEFORE, and an entry
+ * PF_GPU_ENDED of PF_GPU_ANY has a later time_ns.
  */
-#define PF_GPU_NO_DEVICE (1ull << 63)
-#define PF_GPU_POOLED	 (1ull << 62)
-#define PF_GPU_MAPPED	 (1ull << 32)
+#define PF_GPU_MADE_BEFORE (1ull << 63)
+#define PF_GPU_POOLED	   (1ull << 62)
+#define PF_GPU_MAPPED	   (1ull << 32)
 
 /* Map `gpu_objects`, hash, key: struct pf_live_key. */
 struct pf_gpu_object {

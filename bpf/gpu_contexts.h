@@ -2,7 +2,7 @@
 /*
  * gpu_contexts: which context of the CUDA driver is current on a thread, of which device it is, and
  * when it ends. A thread has a stack of contexts; the last one is current. The probes see a context
- * only when a call makes it or makes it current. docs/gpu-memory.md.
+ * only when a call makes it, makes it current, or queries it. docs/gpu-memory.md.
  */
 #pragma once
 
@@ -106,10 +106,10 @@ static __noinline void pf_gpu_here(struct pf_gpu_here *ret)
 
 	if (!ret)
 		return;
-	if (!o)
-		pf_gpu_missed();
 	ret->context = context;
-	ret->owner = o ? o->owner : context | PF_GPU_NO_DEVICE;
+	ret->owner = o ? o->owner : context | PF_GPU_MADE_BEFORE;
+	if (ret->owner & PF_GPU_MADE_BEFORE)
+		pf_gpu_missed();
 	ret->device = o ? o->device : 0;
 	ret->has_device = o != NULL;
 }
@@ -163,9 +163,7 @@ static __noinline void pf_gpu_destroyed(uint64_t context, bool detach, uint64_t 
 	if (detach && o && __sync_fetch_and_add(&o->refs, -1) > 1)
 		return;
 	pf_gpu_end(context, time_ns);
-	/* A context that was made later is another one at the same address, and stays. */
-	if (!o || o->time_ns < time_ns)
-		pf_gpu_object_remove(PF_GPU_CONTEXT, context);
+	pf_gpu_object_remove_before(PF_GPU_CONTEXT, context, time_ns);
 	if (pf_gpu_current() == context)
 		pf_gpu_pop();
 }
@@ -272,6 +270,47 @@ static __noinline void pf_gpu_from_green(const struct pf_gpu_call *c)
 	pf_gpu_object_set(PF_GPU_CONTEXT, pf_gpu_stored(c->ptr, false), &o);
 }
 
+/* ---- queries ---- */
+
+/* Notes that the thread's stack of contexts is another one than the probes have seen. */
+static __noinline void pf_gpu_unsure(void)
+{
+	struct pf_gpu_thread *t = pf_gpu_thread(false);
+
+	if (t)
+		t->n = 0;
+	pf_gpu_missed();
+}
+
+/* cuCtxGetCurrent has told which context is current; 0: none. */
+static __noinline void pf_gpu_current_told(uint64_t context)
+{
+	if (context == pf_gpu_current())
+		return;
+	pf_gpu_unsure();
+	if (context)
+		pf_gpu_push(context);
+}
+
+/*
+ * cuCtxGetDevice has told the device of a context; 0: of the current one. A context has the same
+ * device as long as it lives. If the probes know another one, another context is current than they
+ * know.
+ */
+static __noinline void pf_gpu_device_told(uint64_t of, uint64_t at)
+{
+	uint64_t context = of ? of : pf_gpu_current();
+	struct pf_gpu_object *known = pf_gpu_object(PF_GPU_CONTEXT, context);
+	struct pf_gpu_object o = {.owner = context | PF_GPU_MADE_BEFORE, .refs = 1};
+
+	if (!context || !pf_read(&o.device, sizeof(o.device), at))
+		return;
+	if (!known)
+		pf_gpu_object_set(PF_GPU_CONTEXT, context, &o);
+	else if (known->device != o.device && !of)
+		pf_gpu_unsure();
+}
+
 /* ---- the calls ---- */
 
 /*
@@ -288,7 +327,7 @@ static __noinline void pf_gpu_initialized(const struct pf_gpu_call *c, uint64_t 
 		pf_gpu_object_set(PF_GPU_DRIVER, 0, &o);
 }
 
-/* A call with PF_SITE_IS_GPU_CONTEXT has succeeded. since_ns: when the call began. */
+/* A call that changes contexts, or a query, has succeeded. since_ns: when the call began. */
 static __always_inline void pf_gpu_context_changed(const struct pf_gpu_call *c, uint64_t since_ns)
 {
 	if (!c)
@@ -335,6 +374,12 @@ static __always_inline void pf_gpu_context_changed(const struct pf_gpu_call *c, 
 		break;
 	case PF_SITE_GPU_FROM_GREEN:
 		pf_gpu_from_green(c);
+		break;
+	case PF_SITE_GPU_CURRENT:
+		pf_gpu_current_told(pf_gpu_stored(c->ptr, false));
+		break;
+	case PF_SITE_GPU_DEVICE:
+		pf_gpu_device_told(c->count, c->ptr);
 		break;
 	}
 }

@@ -179,7 +179,7 @@ static __always_inline struct pf_pending_key pf_gpu_pending_key(uint32_t kind)
 {
 	return (struct pf_pending_key){
 		.pid_tgid = bpf_get_current_pid_tgid(),
-		.sp = PF_SITE_IS_GPU_CONTEXT(kind),
+		.sp = PF_SITE_GPU_GROUP(kind),
 	};
 }
 
@@ -204,6 +204,8 @@ static __always_inline bool pf_gpu_gives(uint32_t kind)
 /* Returns the events that lack something if the call is not seen. */
 static __always_inline uint32_t pf_gpu_events_of(struct pf_site site)
 {
+	if (PF_SITE_IS_GPU_QUERY(site.kind))
+		return 0;
 	if (pf_gpu_gives(site.kind) ||
 	    (site.kind == PF_SITE_GPU_UNSEEN && !(site.flags & PF_GPU_IS_ARRAY)))
 		return PF_GPU_EVENTS;
@@ -233,8 +235,8 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 	else if (pf_gpu_is_32(site))
 		p.gpu.size = (uint32_t)p.gpu.size;
 	p.gpu.events = who->events;
-	p.gpu.first =
-		who->proc && who->proc->unused_before && who->proc->hits == 1 + PF_SITE_MORE(site);
+	p.gpu.first = who->proc && who->proc->unused_before &&
+		      who->proc->hits - who->proc->query_hits == 1 + PF_SITE_MORE(site);
 	if (site.kind == PF_SITE_GPU_RELEASE)
 		p.gpu.since_ns = pf_gpu_since(pf_gpu_key_of(site, p.gpu.ptr));
 	if (!bpf_map_update_elem(&gpu_pending, &key, &p, BPF_ANY))
@@ -326,12 +328,21 @@ static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, u
 	p->live.key.owner = owner;
 }
 
+static __always_inline struct pf_mem_who pf_gpu_who_is(struct pf_site site, uint32_t hits)
+{
+	struct pf_mem_who who = pf_mem_who_is(PF_GPU_EVENTS, hits);
+
+	if (who.events && PF_SITE_IS_GPU_QUERY(site.kind))
+		__sync_fetch_and_add(&who.proc->query_hits, hits);
+	return who;
+}
+
 /* Handles the entry of a call. Returns whether the return must be probed. */
 static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
 {
 	const struct pf_settings *set = pf_settings_now();
 	struct pf_site site = pf_site_of(ctx);
-	struct pf_mem_who who = pf_mem_who_is(PF_GPU_EVENTS, 1 + PF_SITE_MORE(site));
+	struct pf_mem_who who = pf_gpu_who_is(site, 1 + PF_SITE_MORE(site));
 	uint32_t generation;
 	struct pf_pending *p;
 	struct pf_scratch *s;
@@ -461,6 +472,7 @@ static __noinline void pf_gpu_pool(const struct pf_gpu_call *c)
 	if (device < 0)
 		return;
 	o.device = device;
+	o.time_ns = bpf_ktime_get_boot_ns();
 	pf_gpu_object_set(PF_GPU_POOL, pf_gpu_stored(c->ptr, false), &o);
 }
 
@@ -500,6 +512,9 @@ static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_me
 	case PF_SITE_GPU_POOL:
 		pf_gpu_pool(c);
 		break;
+	case PF_SITE_GPU_POOL_DESTROY:
+		pf_gpu_object_remove_before(PF_GPU_POOL, c->ptr, p->live.time_ns);
+		break;
 	default:
 		if (pf_gpu_gives(c->site.kind))
 			pf_gpu_given(p, who);
@@ -519,8 +534,9 @@ static __noinline void pf_gpu_failed(struct pf_pending *p)
 
 static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
 {
-	struct pf_pending_key key = pf_gpu_pending_key(pf_site_of(ctx).kind);
-	struct pf_mem_who who = pf_mem_who_is(PF_GPU_EVENTS, 1);
+	struct pf_site site = pf_site_of(ctx);
+	struct pf_pending_key key = pf_gpu_pending_key(site.kind);
+	struct pf_mem_who who = pf_gpu_who_is(site, 1);
 	struct pf_pending *p = bpf_map_lookup_elem(&gpu_pending, &key);
 
 	/* The return has removed the address from the stack. Else it is a nested call's return. */

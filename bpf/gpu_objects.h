@@ -33,6 +33,16 @@ static __always_inline void pf_gpu_object_remove(enum pf_gpu_space space, uint64
 	bpf_map_delete_elem(&gpu_objects, &key);
 }
 
+/* Removes an object that has ended. An object with a later time_ns is a new one, and stays. */
+static __noinline void pf_gpu_object_remove_before(enum pf_gpu_space space, uint64_t number,
+						   uint64_t time_ns)
+{
+	struct pf_gpu_object *o = pf_gpu_object(space, number);
+
+	if (o && o->time_ns < time_ns)
+		pf_gpu_object_remove(space, number);
+}
+
 /* Notes that the programs did not see, or could not store, what a call of this process changed. */
 static __always_inline void pf_gpu_missed(void)
 {

@@ -159,7 +159,10 @@ void cli_record_probes_read(struct recording *r)
 	probes_live_ask(r->probes);
 }
 
-/* If the thread by which a process is probed has ended, probes the process by another thread. */
+/*
+ * Changes the probes of a process if the thread by which it is probed has ended, or if the probes
+ * of queries can go.
+ */
 uint64_t cli_record_probes_watch(struct recording *r)
 {
 	bool any = false;
@@ -168,7 +171,8 @@ uint64_t cli_record_probes_watch(struct recording *r)
 		struct record_probed *x = &r->probed[i];
 
 		any |= x->attached != NULL;
-		if (x->attached && probes_attached_lost(x->attached))
+		if (x->attached &&
+		    (probes_attached_lost(x->attached) || probes_attached_queried(x->attached)))
 			attach(r, x);
 	}
 	return any ? now_mono_ns() + WATCH_NS : UINT64_MAX;

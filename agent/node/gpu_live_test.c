@@ -198,6 +198,12 @@ static void check_pools(struct scene *s)
 {
 	run(s, "pool");
 	both(s, "with_pool", 3, 700 + 800 + 900);
+	run(s, "pool_of_location");
+	run(s, "pool_now_of_location");
+	allocated(s, "with_pool_of_location", 1, 30);
+	allocated(s, "with_pool_now_of_location", 1, 40);
+	run(s, "pool_destroyed");
+	alive(s, "with_pool", 3, 700 + 800 + 900);
 	run(s, "pool_freed");
 	alive(s, "with_pool", 1, 900);
 }
@@ -337,6 +343,16 @@ static void memory_in_use_alone_is_known(void **state)
 #define CONTEXT (1u << LABEL_GPU_CONTEXT)
 #define STREAM	(1u << LABEL_GPU_STREAM)
 
+static void labels_are(struct scene *s, const char *step, unsigned mask, uint64_t device)
+{
+	_cleanup_free_ char *function = xasprintf("with_%s", step);
+	const struct raw_labels *l = &function_of(s, function)->labels;
+
+	run(s, step);
+	assert_int_equal(l->mask, mask);
+	assert_int_equal(l->numbers[LABEL_GPU_DEVICE], device);
+}
+
 static void the_device_context_and_stream_are_labels(void **state)
 {
 	uint64_t first, streams[2] = {};
@@ -370,6 +386,8 @@ static void the_device_context_and_stream_are_labels(void **state)
 	}
 	assert_true(streams[0] > 4096); /* the pool of device 1 is used in the same stream */
 	assert_int_equal(streams[1], streams[0]);
+	labels_are(&s, "pool_of_location", DEVICE | CONTEXT | STREAM, 1);
+	labels_are(&s, "pool_now_of_location", DEVICE | CONTEXT | STREAM, 1);
 
 	run(&s, "second_context");
 	f = function_of(&s, "with_second_context");
@@ -401,6 +419,31 @@ static void memory_of_an_unknown_context_may_end(void **state)
 	all_alive(&s, 0);
 	assert_int_equal(s.lost[EVENT_HBM_INUSE], 3);
 	assert_int_equal(s.lost[EVENT_HBM_ALLOC], 0);
+	probed_close(&s.p);
+}
+
+/* From then on the memory has labels, and is known to end with its context. */
+static void a_query_tells_the_context_and_its_device(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	begin(&s, "thunk");
+	assert_true(dprintf(s.p.to, "init\ncontext\nsecond_context\n") > 0);
+	probed_await(&s.p, "second_context");
+	attach(&s, ALLOC | INUSE);
+	labels_are(&s, "alloc", 0, 0);
+	labels_are(&s, "current_queried", CONTEXT, 0);
+	labels_are(&s, "device_queried", DEVICE | CONTEXT, 1);
+	labels_are(&s, "first_queried", DEVICE | CONTEXT, 0);
+	all_alive(&s, 6000 + 50 + 60 + 80);
+	run(&s, "destroyed"); /* the first one; the memory of the step "alloc" may belong to it */
+	all_alive(&s, 50 + 60);
+	assert_int_equal(s.lost[EVENT_HBM_INUSE], 3);
+	run(&s, "detached");
+	all_alive(&s, 50 + 60);
+	run(&s, "detached_again");
+	all_alive(&s, 0);
 	probed_close(&s.p);
 }
 
@@ -439,6 +482,7 @@ int main(void)
 		cmocka_unit_test(memory_in_use_alone_is_known),
 		cmocka_unit_test(the_device_context_and_stream_are_labels),
 		cmocka_unit_test(memory_of_an_unknown_context_may_end),
+		cmocka_unit_test(a_query_tells_the_context_and_its_device),
 		cmocka_unit_test(a_release_of_an_unknown_context_is_told),
 	};
 

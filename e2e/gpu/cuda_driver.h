@@ -213,6 +213,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *ctx);
 CUresult cuCtxSetCurrent(CUcontext ctx);
 CUresult cuCtxGetCurrent(CUcontext *ctx);
 CUresult cuCtxGetDevice(CUdevice *dev);
+CUresult cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx);
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id);
 CUresult cuCtxSynchronize(void);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev);
@@ -262,6 +263,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool);
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev);
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev);
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool);
 
 /* physical memory, which a program maps itself */

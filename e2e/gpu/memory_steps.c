@@ -87,6 +87,36 @@ STEP(detached_again)
 	MUST(cuCtxDetach(second));
 }
 
+/* Queries which context is current, or which device it has. */
+STEP(current_queried)
+{
+	CUdeviceptr ptr;
+	CUcontext now;
+
+	MUST(cuCtxGetCurrent(&now));
+	MUST(cuMemAlloc_v2(&ptr, 50));
+}
+
+STEP(device_queried)
+{
+	CUdeviceptr ptr;
+	CUdevice device;
+
+	MUST(cuCtxGetDevice(&device));
+	MUST(cuMemAlloc_v2(&ptr, 60));
+}
+
+STEP(first_queried)
+{
+	CUdeviceptr ptr;
+	CUdevice device;
+
+	MUST(cuCtxGetDevice_v2(&device, first));
+	MUST(cuCtxSetCurrent(first));
+	MUST(cuMemAlloc_v2(&ptr, 80));
+	MUST(cuCtxSetCurrent(second));
+}
+
 STEP(primary)
 {
 	CUdeviceptr ptr;
@@ -234,6 +264,39 @@ STEP(pool)
 	MUST(cuMemAllocFromPoolAsync_ptsz(&pooled[3], 5000, host_pool, NULL));
 }
 
+/* Gets the pools of the host and of device 1 with the functions of CUDA 13. */
+STEP(pool_of_location)
+{
+	CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 0}, on = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+	CUmemoryPool default_pool, now;
+	CUdeviceptr ptr;
+
+	MUST(cuMemGetDefaultMemPool(&default_pool, &on, CU_MEM_ALLOCATION_TYPE_PINNED));
+	MUST(cuMemAllocFromPoolAsync(&ptr, 30, default_pool, NULL));
+	MUST(cuMemFreeAsync(ptr, NULL));
+	MUST(cuMemGetDefaultMemPool(&now, &host, CU_MEM_ALLOCATION_TYPE_PINNED));
+	MUST(cuMemAllocFromPoolAsync(&ptr, 5000, now, NULL));
+}
+
+STEP(pool_now_of_location)
+{
+	CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 0}, on = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+	CUmemoryPool now;
+	CUdeviceptr ptr;
+
+	MUST(cuMemGetMemPool(&now, &on, CU_MEM_ALLOCATION_TYPE_PINNED));
+	MUST(cuMemAllocFromPoolAsync(&ptr, 40, now, NULL));
+	MUST(cuMemFreeAsync(ptr, NULL));
+	MUST(cuMemGetMemPool(&now, &host, CU_MEM_ALLOCATION_TYPE_PINNED));
+	MUST(cuMemAllocFromPoolAsync(&ptr, 5000, now, NULL));
+}
+
+/* Memory of a pool stays when the pool is destroyed. */
+STEP(pool_destroyed)
+{
+	MUST(cuMemPoolDestroy(pool));
+}
+
 STEP(pool_freed)
 {
 	MUST(cuMemFreeAsync(pooled[0], stream));
@@ -340,6 +403,9 @@ static const struct {
 	X(destroyed),
 	X(detached),
 	X(detached_again),
+	X(current_queried),
+	X(device_queried),
+	X(first_queried),
 	X(primary),
 	X(reset),
 	X(green),
@@ -355,6 +421,9 @@ static const struct {
 	X(thread_freed),
 	X(others),
 	X(pool),
+	X(pool_of_location),
+	X(pool_now_of_location),
+	X(pool_destroyed),
 	X(pool_freed),
 	X(pool_freed_last),
 	X(arrays),

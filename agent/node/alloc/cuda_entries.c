@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entries of the CUDA driver (libcuda.so.1) that give or free memory of devices, or change
- * which contexts there are: the symbol, what the entry does, and which arguments say how much. The
- * facts are those of cuda.h, CUDA 11.8 to 13.5, and the names are the exports of the drivers 535
- * and 550. In these two drivers, no two entries share an address, and none calls another.
+ * The entries of the CUDA driver (libcuda.so.1) that give or free memory of devices, or change or
+ * query which contexts there are: the symbol, what the entry does, and which arguments say how
+ * much. The facts are those of cuda.h, CUDA 11.8 to 13.5, and the names are the exports of the
+ * drivers 535 and 550. In these two drivers, no two entries share an address, and none calls
+ * another.
  *
  * An entry without a suffix may be an old one: since CUDA 3.2, cuda.h turns cuMemAlloc into
  * cuMemAlloc_v2, whose sizes have 64 bits. The entries ..._ptsz take the stream 0 as the thread's
@@ -53,7 +54,9 @@
 	X("cuDeviceGetMemPool", SITE(POOL, 1, 2, 0, 0))                                            \
 	/* (pool *, location *, type) */                                                           \
 	X("cuMemGetDefaultMemPool", SITE(POOL, 1, 2, 0, PF_GPU_LOCATION))                          \
-	X("cuMemGetMemPool", SITE(POOL, 1, 2, 0, PF_GPU_LOCATION))
+	X("cuMemGetMemPool", SITE(POOL, 1, 2, 0, PF_GPU_LOCATION))                                 \
+	/* (pool) */                                                                               \
+	X("cuMemPoolDestroy", SITE(POOL_DESTROY, 1, 0, 0, 0))
 
 #define ARRAY_ROWS(X)                                                                              \
 	/* (array *, descriptor *) */                                                              \
@@ -119,8 +122,15 @@
 	X("cuGreenCtxDestroy", SITE(GREEN_DESTROY, 1, 0, 0, 0))                                    \
 	X("cuCtxFromGreenCtx", SITE(FROM_GREEN, 1, 0, 2, 0))
 
+#define QUERY_ROWS(X)                                                                              \
+	X("cuCtxGetCurrent", SITE(CURRENT, 1, 0, 0, 0))                                            \
+	/* (device *), v2: (device *, context) */                                                  \
+	X("cuCtxGetDevice", SITE(DEVICE, 1, 0, 0, 0))                                              \
+	X("cuCtxGetDevice_v2", SITE(DEVICE, 1, 0, 2, 0))
+
 #define ROWS(X)                                                                                    \
-	MEMORY_ROWS(X) POOL_ROWS(X) ARRAY_ROWS(X) HANDLE_ROWS(X) GRAPH_ROWS(X) CONTEXT_ROWS(X)
+	MEMORY_ROWS(X)                                                                             \
+	POOL_ROWS(X) ARRAY_ROWS(X) HANDLE_ROWS(X) GRAPH_ROWS(X) CONTEXT_ROWS(X) QUERY_ROWS(X)
 
 static const struct cuda_entry entries[] = {
 #define X(name_, site_) {.name = (name_), .site = site_},
@@ -142,6 +152,7 @@ const char *const alloc_cuda_marks[] = {
 	"cuMemAlloc*",
 	"cuMemFree*",
 	"cuMemPoolCreate*",
+	"cuMemPoolDestroy*",
 	"cuDeviceGetDefaultMemPool*",
 	"cuDeviceGetMemPool*",
 	"cuMemGetDefaultMemPool*",
@@ -167,6 +178,8 @@ const char *const alloc_cuda_marks[] = {
 	"cuCtxSetCurrent*",
 	"cuCtxPushCurrent*",
 	"cuCtxPopCurrent*",
+	"cuCtxGetCurrent*",
+	"cuCtxGetDevice*",
 	"cuDevicePrimaryCtxRetain*",
 	"cuDevicePrimaryCtxRelease*",
 	"cuDevicePrimaryCtxReset*",

@@ -45,6 +45,7 @@ static const struct probe_calls probes = {
 	.attached_lost = probes_attached_lost,
 	.attached_outlives = probes_attached_outlives,
 	.attached_hits = probes_attached_hits,
+	.attached_queried = probes_attached_queried,
 	.attached_bytes = probes_attached_bytes,
 	.attached_status = probes_attached_status,
 	.moves = probes_moves,

@@ -202,6 +202,7 @@ struct probe_calls {
 	bool (*attached_lost)(const struct attached *a);
 	bool (*attached_outlives)(const struct attached *a);
 	uint64_t (*attached_hits)(const struct attached *a);
+	bool (*attached_queried)(const struct attached *a);
 	uint64_t (*attached_bytes)(const struct attached *a);
 	int (*attached_status)(const struct attached *a, struct on_gpu_status *ret);
 	uint64_t (*moves)(struct probes *p);

@@ -408,6 +408,7 @@ void follow_probed_attach(struct probed *x, unsigned event_mask, const struct li
 		a->span = *span;
 	a->old = take_away(x);
 	learn_site_files(x->sites, a->m, event_mask, &a->files);
+	a->files.process.no_queries = span != NULL;
 	x->busy = true;
 	a->p.follow->n_spans += a->span.span_ns != 0;
 	post(&a->p);

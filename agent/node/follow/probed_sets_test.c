@@ -59,6 +59,21 @@ static void a_storm_at(enum probe_set set)
 	posted_run_all();
 }
 
+/* Once, and the other set stays as it is. */
+static void probes_of_queries_are_removed(void **state)
+{
+	(void)state;
+	probes.queried = true;
+	for (int i = 0; i < 3; i++) {
+		test_clock.stands_ns += 10 * NSEC_PER_MSEC;
+		timer_fire();
+		posted_run_all();
+	}
+	assert_false(probes.queried);
+	assert_counts(PROBES_GPU_MEMORY, 2, 0);
+	assert_counts(PROBES_MEMORY, 1, 0);
+}
+
 static void a_storm_detaches_its_own_set(void **state)
 {
 	(void)state;
@@ -173,6 +188,7 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, begin_attached, clock_goes_on)
 	const struct CMUnitTest tests[] = {
+		T(probes_of_queries_are_removed),
 		T(a_storm_detaches_its_own_set),
 		T(spans_of_memory_leave_gpu_memory_attached),
 		T(what_is_refused_to_one_is_not_to_the_other),

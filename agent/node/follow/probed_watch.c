@@ -92,12 +92,23 @@ static void look_for_thread(struct probed *x)
 	}
 }
 
+/* Has the probes of queries removed when they have shown enough. */
+static void look_at_queries(struct probed *x)
+{
+	if (!calls_of(x)->attached_queried(x->attached))
+		return;
+	x->stale = true;
+	follow_probed_advance(x);
+}
+
 static void watch_one(struct probed *x)
 {
 	if (x->attached)
 		look_at(x);
 	if (x->attached)
 		look_for_thread(x);
+	if (x->attached && x->set == PROBES_GPU_MEMORY)
+		look_at_queries(x);
 }
 
 unsigned follow_probed_n_watched(const struct follow *f)

@@ -27,6 +27,7 @@ struct set_probes { /* counts for one set */
 static struct {
 	int result; /* the result of the next attaching */
 	bool lost, outlives;
+	bool queried; /* until the next change of probes */
 	uint64_t moves;
 	unsigned n_attached, n_detached, n_asked_for_thread;
 	struct set_probes of[_PROBES_SET_MAX];
@@ -87,6 +88,7 @@ static int probes_do_change(struct probes *p, struct attached *a, const struct p
 	(void)files;
 	(void)n;
 	(void)ret_refused;
+	probes.queried = false;
 	return note_attached(proc, a);
 }
 
@@ -116,6 +118,12 @@ static uint64_t probes_n_hits(const struct attached *a)
 	return probes_of(a)->hits;
 }
 
+static bool probes_do_query(const struct attached *a)
+{
+	(void)probes_of(a);
+	return probes.queried;
+}
+
 static void probes_do_leave(struct attached *a)
 {
 	(void)probes_of(a);
@@ -134,6 +142,7 @@ static const struct probe_calls counted_probes = {
 	.attached_lost = probes_do_lose,
 	.attached_outlives = probes_do_outlive,
 	.attached_hits = probes_n_hits,
+	.attached_queried = probes_do_query,
 	.leave = probes_do_leave,
 	.moves = probes_n_moves,
 };

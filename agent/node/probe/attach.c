@@ -143,7 +143,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	struct attached *other;
 	int r = 0;
 
-	v.cgroup_id = v.hits = v.seen_bytes = 0;
+	v.cgroup_id = v.hits = v.query_hits = v.seen_bytes = 0;
 	v.unused_before = false;
 	v.event_mask = event_mask;
 	a->inuse = event_mask & live_event(a);
@@ -208,6 +208,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.event_mask = event_mask;
 	now.cgroup_id = was.cgroup_id;
 	now.hits = was.hits;
+	now.query_hits = was.query_hits;
 	now.seen_bytes = was.seen_bytes;
 	now.unused_before = was.unused_before;
 	return bpf_map_update_elem(a->set->procs, &a->key, &now, BPF_EXIST);
@@ -377,6 +378,7 @@ int probes_attach(struct probes *p, enum probe_set set, struct process_id id,
 	a = xcalloc(1, sizeof(*a));
 	a->set = s;
 	a->thread_fd = -1;
+	a->no_queries = proc->no_queries;
 	a->key = (struct pf_process_key){id.start_boottime_ns, (uint32_t)id.tgid, proc->exec_id};
 	r = attach_living(a, proc, files, n, &event_mask, 0, &refused);
 	probes_links_close_going(&a, 1);
@@ -414,6 +416,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 		r = bpf_map_lookup_elem(a->set->procs, &a->key, &was);
 	if (r)
 		return r;
+	a->no_queries |= probes_attached_queried(a);
 	r = attach_living(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
 	if (is_hopeless(r)) {
 		set_back(a, &was, event_mask, n_before);

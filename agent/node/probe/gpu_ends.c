@@ -215,7 +215,7 @@ bool probes_gpu_has_ended(struct probe_set_state *s, const struct pf_live_key *k
 	if (context && ended_ns(e, k, context) > l->time_ns)
 		return true;
 	may_have = (!context && ended_ns(e, k, 0) > l->time_ns) ||
-		   (owner & PF_GPU_NO_DEVICE && ended_ns(e, k, PF_GPU_ANY) > l->time_ns);
+		   (owner & PF_GPU_MADE_BEFORE && ended_ns(e, k, PF_GPU_ANY) > l->time_ns);
 	if (may_have)
 		profile_samples_lost(&s->lost, 1u << EVENT_HBM_INUSE, "gpu_context", 1);
 	return may_have;

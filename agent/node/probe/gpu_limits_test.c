@@ -4,36 +4,23 @@
  * entries that call each other, a handle that is used again, a call that lasts. Functions of this
  * program stand in for the CUDA driver.
  */
-#include "node/probe/memory_scene_test.h"
+#include "node/probe/gpu_scene_test.h"
 
-#include <sys/mman.h>
-
-#include "gpu_memory.skel.h"
-
-#define HBM	       (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE)
+#define HBM	       (HBM_ALLOC | HBM_INUSE)
 #define PIECE	       (2ull << 20) /* PF_GPU_PIECE */
 #define UNMAPS_MAX     8192	    /* PF_GPU_UNMAPS_MAX */
 #define NO_KIND_FORMAT 0x60	    /* no enum CUarray_format */
 
 /* ---- the driver ---- */
 
-static volatile int status; /* where results go, so that the caller stays on the stack */
-static uint64_t next_address = 0x7f0000000000;
 static struct truth *truth;
 
-IN_SECTION(pf_driver) static int cu_alloc(uint64_t *ret, uint64_t bytes)
-{
-	*ret = next_address;
-	next_address += bytes;
-	return 0;
-}
-
-/* Calls cu_alloc(), as some functions of drivers call each other. Inner calls do not count. */
+/* Calls cu_mem_alloc(), as some functions of drivers call each other. Inner calls do not count. */
 IN_SECTION(pf_driver) static int cu_alloc_managed(uint64_t *ret, uint64_t bytes)
 {
 	uint64_t inner;
 
-	return cu_alloc(&inner, bytes + 1) + cu_alloc(ret, bytes);
+	return cu_mem_alloc(&inner, bytes + 1) + cu_mem_alloc(ret, bytes);
 }
 
 /* Returns two drains after its call. */
@@ -41,46 +28,7 @@ IN_SECTION(pf_driver) static int cu_alloc_slow(uint64_t *ret, uint64_t bytes)
 {
 	say_and_wait(truth, 3);
 	say_and_wait(truth, 4);
-	return cu_alloc(ret, bytes);
-}
-
-IN_SECTION(pf_driver) static int cu_free(uint64_t address)
-{
-	return !address;
-}
-
-IN_SECTION(pf_driver) static int cu_set(uint64_t context)
-{
-	return context == 1;
-}
-
-IN_SECTION(pf_driver) static int cu_init(unsigned flags)
-{
-	return flags != 0;
-}
-
-#define PRIMARY 0xabc000
-
-IN_SECTION(pf_driver) static int cu_retain(uint64_t *ret, int device)
-{
-	*(volatile uint64_t *)ret = PRIMARY; /* else the compiler may omit a call */
-	return device;
-}
-
-/* Without the empty asm, the compiler could merge this function with others of the same code. */
-IN_SECTION(pf_driver) static int cu_release_primary(int device)
-{
-	__asm__ volatile("");
-	return device;
-}
-
-static uint64_t next_handle = 100;
-static const uint32_t props[4] = {1, 0, 1, 0}; /* CUmemAllocationProp: of device 0 */
-
-IN_SECTION(pf_driver) static int cu_create(uint64_t *ret, uint64_t bytes, const void *p)
-{
-	*ret = next_handle;
-	return !bytes || !p;
+	return cu_mem_alloc(ret, bytes);
 }
 
 /*
@@ -108,38 +56,18 @@ IN_SECTION(pf_driver) static int cu_array(uint64_t *ret, const void *descriptor)
 	return !descriptor;
 }
 
-static void add(struct probed *t, const void *function, uint8_t kind, uint8_t ptr, uint8_t size,
-		uint8_t count)
-{
-	add_site(t, function,
-		 (struct pf_site){
-			 .kind = kind, .ptr_arg = ptr, .size_arg = size, .count_arg = count});
-}
-
-static void gpu_open(struct scene *s, body_fn *body)
+static void limits_open(struct scene *s, body_fn *body)
 {
 	struct probed *t = &s->probed;
 
-	s->set = PROBES_GPU_MEMORY;
-	add(t, cu_alloc, PF_SITE_GPU_ALLOC, 1, 2, 0);
-	add(t, cu_alloc_managed, PF_SITE_GPU_ALLOC, 1, 2, 0);
-	add(t, cu_alloc_slow, PF_SITE_GPU_ALLOC, 1, 2, 0);
-	add(t, cu_free, PF_SITE_GPU_FREE, 1, 0, 0);
-	add(t, cu_set, PF_SITE_GPU_SET, 1, 0, 0);
-	add(t, cu_create, PF_SITE_GPU_HANDLE, 1, 2, 3);
-	add(t, cu_release_slow, PF_SITE_GPU_RELEASE, 1, 0, 0);
-	add(t, cu_map, PF_SITE_GPU_MAP, 1, 2, 3);
-	add(t, cu_unmap, PF_SITE_GPU_UNMAP, 1, 2, 0);
-	add(t, cu_array, PF_SITE_GPU_ARRAY, 1, 2, 0);
-	add(t, cu_init, PF_SITE_GPU_INIT, 0, 0, 0);
-	add(t, cu_retain, PF_SITE_GPU_PRIMARY, 1, 2, 0);
-	add(t, cu_release_primary, PF_SITE_GPU_PRIMARY_RELEASE, 0, 1, 0);
-	scene_open(s, body, HBM, 1);
-}
-
-static const struct gpu_memory_bpf *programs_of(const struct scene *s)
-{
-	return scene_set(s)->object.bpf;
+	add_driver(t);
+	add_entry(t, cu_alloc_managed, PF_SITE_GPU_ALLOC, 1, 2, 0);
+	add_entry(t, cu_alloc_slow, PF_SITE_GPU_ALLOC, 1, 2, 0);
+	add_entry(t, cu_release_slow, PF_SITE_GPU_RELEASE, 1, 0, 0);
+	add_entry(t, cu_map, PF_SITE_GPU_MAP, 1, 2, 3);
+	add_entry(t, cu_unmap, PF_SITE_GPU_UNMAP, 1, 2, 0);
+	add_entry(t, cu_array, PF_SITE_GPU_ARRAY, 1, 2, 0);
+	gpu_open(s, body, HBM);
 }
 
 /* ---- maps that are full ---- */
@@ -159,7 +87,7 @@ static uint64_t at[8];
 
 IN_SECTION(pf_short) static void allocate(void)
 {
-	status = cu_alloc(&at[0], 1000);
+	status = cu_mem_alloc(&at[0], 1000);
 }
 
 IN_SECTION(pf_loop) static void body_alloc(struct truth *t)
@@ -167,7 +95,7 @@ IN_SECTION(pf_loop) static void body_alloc(struct truth *t)
 	say_and_wait(t, 1);
 	allocate();
 	say_and_wait(t, 3);
-	status = cu_free(at[0]);
+	status = cu_mem_free(at[0]);
 	allocate();
 	say_and_wait(t, 4);
 }
@@ -178,7 +106,7 @@ static void calls_beyond_the_table_are_counted(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_alloc);
+	limits_open(&s, body_alloc);
 	fill(scene_set(&s)->pending, sizeof(struct pf_pending_key), sizeof(struct pf_pending),
 	     PF_PENDING_MAX);
 	go(&s, 3);
@@ -187,7 +115,7 @@ static void calls_beyond_the_table_are_counted(void **state)
 	go(&s, 4); /* the drain has removed the calls of no process */
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.inuse.bytes, 1000);
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 static void memory_beyond_the_table_is_counted(void **state)
@@ -196,7 +124,7 @@ static void memory_beyond_the_table_is_counted(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_alloc);
+	limits_open(&s, body_alloc);
 	fill(scene_set(&s)->live, sizeof(struct pf_live_key), sizeof(struct pf_live), PF_LIVE_MAX);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.bytes, 1000);
@@ -205,13 +133,13 @@ static void memory_beyond_the_table_is_counted(void **state)
 	go(&s, 4); /* the drain has removed the memory of no process */
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	assert_int_equal(lost("live_evicted") - before, 1);
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 IN_SECTION(pf_loop) static void body_map(struct truth *t)
 {
 	say_and_wait(t, 1);
-	status = cu_create(&at[0], PIECE, props);
+	status = cu_mem_create(&at[0], PIECE, on_device);
 	status = cu_map(PIECE, PIECE, at[0]);
 	say_and_wait(t, 3);
 	status = cu_unmap(PIECE, (UNMAPS_MAX + 1) * PIECE);
@@ -224,13 +152,13 @@ static void objects_beyond_the_table_are_counted(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_map);
+	limits_open(&s, body_map);
 	fill(bpf_map__fd(programs_of(&s)->maps.gpu_objects), sizeof(struct pf_live_key),
 	     sizeof(struct pf_gpu_object), PF_GPU_OBJECTS_MAX);
 	go(&s, 3);
 	assert_int_equal(lost("gpu_full") - before, 1);
 	assert_int_equal(s.w.inuse.bytes, PIECE);
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 static void mappings_beyond_the_limit_are_counted(void **state)
@@ -239,18 +167,18 @@ static void mappings_beyond_the_limit_are_counted(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_map);
+	limits_open(&s, body_map);
 	go(&s, 3);
 	assert_int_equal(lost("gpu_unseen"), before);
 	go(&s, 4);
 	assert_int_equal(lost("gpu_unseen") - before, 1);
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 IN_SECTION(pf_loop) static void body_set(struct truth *t)
 {
 	say_and_wait(t, 1);
-	status = cu_set(0xabc000);
+	status = cu_ctx_set_current(0xabc000);
 	allocate();
 	say_and_wait(t, 3);
 }
@@ -261,113 +189,20 @@ static void threads_beyond_the_table_have_no_context(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_set);
+	limits_open(&s, body_set);
 	fill(bpf_map__fd(programs_of(&s)->maps.gpu_threads), sizeof(struct pf_live_key),
 	     sizeof(struct pf_gpu_thread), PF_GPU_THREADS_MAX);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.labels.mask, 0);
 	assert_int_equal(lost("gpu_full") - before, 1);
-	scene_close(&s);
+	gpu_close(&s);
 	s = (struct scene){};
-	gpu_open(&s, body_set);
+	limits_open(&s, body_set);
 	go(&s, 3);
 	assert_int_equal(s.w.labels.mask, 1u << LABEL_GPU_CONTEXT);
 	assert_int_equal(s.w.labels.numbers[LABEL_GPU_CONTEXT], 0xabc000);
-	scene_close(&s);
-}
-
-/* ---- how often a primary context was retained ---- */
-
-static void begin_in_primary(void)
-{
-	uint64_t context;
-
-	status = cu_init(0);
-	status = cu_retain(&context, 0);
-	status = cu_set(context);
-	allocate();
-}
-
-IN_SECTION(pf_loop) static void body_primary(struct truth *t)
-{
-	say_and_wait(t, 1);
-	begin_in_primary();
-	say_and_wait(t, 3);
-	status = cu_release_primary(0);
-	say_and_wait(t, 4);
-}
-
-/* cuInit has opened a device before, so the cuInit that is seen is another one. */
-IN_SECTION(pf_loop) static void body_used_before(struct truth *t)
-{
-	(void)memfd_create("/nvidiactl", 0);
-	body_primary(t);
-}
-
-static void only_a_process_that_is_seen_from_the_start_ends_its_context(void **state)
-{
-	uint64_t before = lost("gpu_context");
-	struct scene s = {};
-
-	(void)state;
-	gpu_open(&s, body_primary);
-	go(&s, 3);
-	assert_int_equal(s.w.inuse.bytes, 1000);
-	go(&s, 4);
-	assert_int_equal(s.w.inuse.bytes, 0);
-	assert_int_equal(lost("gpu_context"), before);
-	scene_close(&s);
-	s = (struct scene){};
-	gpu_open(&s, body_used_before);
-	go(&s, 3);
-	go(&s, 4);
-	assert_int_equal(s.w.inuse.bytes, 1000);
-	assert_int_equal(lost("gpu_context") - before, 1);
-	scene_close(&s);
-}
-
-#define RETAINERS 4
-
-static void *retain_often(void *arg)
-{
-	uint64_t context;
-
-	for (int i = 0; i < 2000; i++) {
-		status = cu_retain(&context, 0);
-		status = cu_release_primary(0);
-	}
-	return arg;
-}
-
-IN_SECTION(pf_loop) static void body_retainers(struct truth *t)
-{
-	pthread_t threads[RETAINERS];
-
-	say_and_wait(t, 1);
-	begin_in_primary();
-	for (size_t i = 0; i < RETAINERS; i++)
-		pthread_create(&threads[i], NULL, retain_often, NULL);
-	for (size_t i = 0; i < RETAINERS; i++)
-		pthread_join(threads[i], NULL);
-	say_and_wait(t, 3);
-	status = cu_release_primary(0);
-	say_and_wait(t, 4);
-}
-
-static void threads_that_retain_at_once_count_each(void **state)
-{
-	uint64_t before = lost("gpu_context");
-	struct scene s = {};
-
-	(void)state;
-	gpu_open(&s, body_retainers);
-	go(&s, 3);
-	assert_int_equal(s.w.inuse.bytes, 1000);
-	go(&s, 4);
-	assert_int_equal(s.w.inuse.bytes, 0);
-	assert_int_equal(lost("gpu_context"), before);
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 /* ---- odd calls ---- */
@@ -377,7 +212,7 @@ IN_SECTION(pf_loop) static void body_nested(struct truth *t)
 	say_and_wait(t, 1);
 	status = cu_alloc_managed(&at[0], 500);
 	say_and_wait(t, 3);
-	status = cu_free(at[0]);
+	status = cu_mem_free(at[0]);
 	allocate();
 	say_and_wait(t, 4);
 }
@@ -387,7 +222,7 @@ static void a_call_inside_another_one_does_not_count(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_nested);
+	limits_open(&s, body_nested);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n, 1);
 	assert_int_equal(s.w.alloc.bytes, 500);
@@ -395,7 +230,7 @@ static void a_call_inside_another_one_does_not_count(void **state)
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1500);
 	assert_int_equal(s.w.inuse.bytes, 1000);
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 IN_SECTION(pf_long) static void allocate_slowly(void)
@@ -420,14 +255,14 @@ static void a_call_that_lasts_has_its_stack(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
 		struct scene s = {.set = PROBES_GPU_MEMORY};
 
-		add(&s.probed, cu_alloc_slow, PF_SITE_GPU_ALLOC, 1, 2, 0);
+		add_entry(&s.probed, cu_alloc_slow, PF_SITE_GPU_ALLOC, 1, 2, 0);
 		scene_open(&s, body_slow, events[i], 1);
 		go(&s, 3);
 		go(&s, 4);
 		go(&s, 5);
 		assert_int_equal(s.w.alloc.in_long + s.w.inuse.in_long, 600);
 		assert_int_equal(s.w.stackless, 0);
-		scene_close(&s);
+		gpu_close(&s);
 	}
 }
 
@@ -459,21 +294,21 @@ static void a_call_in_a_change_of_events_hides_no_other(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_changed);
+	limits_open(&s, body_changed);
 	go(&s, 3);
 	s.probed.proc.event_mask = 1u << EVENT_HBM_ALLOC;
 	assert_int_equal(
 		probes_attach_change(s.p, s.a, &s.probed.proc, &s.probed.file, 1, &refused), 0);
 	go(&s, 4);
 	assert_int_equal(s.w.alloc.bytes, 1000);
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 static void *create_again(void *arg)
 {
 	while (truth->ready != 3)
 		nap(1);
-	status = cu_create(&at[1], 3 * PIECE, props);
+	status = cu_mem_create(&at[1], 3 * PIECE, on_device);
 	truth->ready = 4;
 	return arg;
 }
@@ -485,7 +320,7 @@ IN_SECTION(pf_loop) static void body_again(struct truth *t)
 
 	truth = t;
 	say_and_wait(t, 1);
-	status = cu_create(&at[0], PIECE, props);
+	status = cu_mem_create(&at[0], PIECE, on_device);
 	pthread_create(&other, NULL, create_again, NULL);
 	status = cu_release_slow(at[0]);
 	pthread_join(other, NULL);
@@ -498,11 +333,11 @@ static void a_handle_that_is_used_again_is_new_memory(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_again);
+	limits_open(&s, body_again);
 	go(&s, 5);
 	assert_int_equal(s.w.alloc.bytes, 4 * PIECE);
 	assert_int_equal(s.w.inuse.bytes, 3 * PIECE);
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 static const struct {
@@ -524,11 +359,11 @@ static void an_array_of_an_unknown_format_is_counted(void **state)
 	struct scene s = {};
 
 	(void)state;
-	gpu_open(&s, body_format);
+	limits_open(&s, body_format);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.bytes, 64 * 64 * 16);
 	assert_int_equal(lost("gpu_unseen") - before, 2); /* a sample of each event */
-	scene_close(&s);
+	gpu_close(&s);
 }
 
 static int run_mode(const char *name, enum uprobe_mode mode)
@@ -539,8 +374,6 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(objects_beyond_the_table_are_counted),
 		cmocka_unit_test(mappings_beyond_the_limit_are_counted),
 		cmocka_unit_test(threads_beyond_the_table_have_no_context),
-		cmocka_unit_test(only_a_process_that_is_seen_from_the_start_ends_its_context),
-		cmocka_unit_test(threads_that_retain_at_once_count_each),
 		cmocka_unit_test(a_call_inside_another_one_does_not_count),
 		cmocka_unit_test(a_call_that_lasts_has_its_stack),
 		cmocka_unit_test(a_call_in_a_change_of_events_hides_no_other),

@@ -55,6 +55,8 @@ static void gpu_memory_destroy(struct probe_set_state *s)
  */
 static enum site_probed gpu_memory_probed(const struct pf_site *s, unsigned event_mask)
 {
+	if (PF_SITE_IS_GPU_QUERY(s->kind))
+		return PROBED_AS_QUERY;
 	switch (s->kind) {
 	case PF_SITE_GPU_FREE:
 	case PF_SITE_GPU_RELEASE:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * GPU memory events of real processes: exact bytes by function, which memory lives, memory that
- * ends with its context, and both probe sets in one process. The tests run once for each way to
- * attach uprobes that this kernel has.
+ * GPU memory events of real processes: exact bytes by function, which memory lives, what the probes
+ * cost, and both probe sets in one process. The tests run once for each way to attach uprobes that
+ * this kernel has.
  */
 #include "node/probe/gpu_scene_test.h"
 
@@ -127,16 +127,6 @@ static uint64_t cost_told(const struct scene *s)
 	return hits;
 }
 
-static uint64_t hits_of(const struct scene *s)
-{
-	struct pf_process_key key = {s->w.proc.start_boottime_ns, (uint32_t)s->c.pid,
-				     s->w.proc.exec_id};
-	struct pf_mem_proc proc;
-
-	assert_int_equal(bpf_map_lookup_elem(scene_set(s)->procs, &key, &proc), 0);
-	return proc.hits;
-}
-
 /* One hit in 16 is added to the costs. The sum is right after few calls, too. */
 static void few_calls_cost_what_they_cost(void **state)
 {
@@ -156,143 +146,10 @@ static void few_calls_cost_what_they_cost(void **state)
 
 		go(&s, step);
 		told = cost_told(&s) - before;
-		hits = hits_of(&s);
+		hits = kernel_entry(&s).hits;
 		assert_true(hits >= (step - 2) * 10 * (MORE + 2));
 		assert_true(told < hits + 16 && told + 16 > hits);
 	}
-	gpu_close(&s);
-}
-
-/* ---- contexts ---- */
-
-static uint64_t contexts[2];
-
-IN_SECTION(pf_short) static void allocate_on_first(void)
-{
-	status = cu_ctx_create(&contexts[0], 0, 3);
-	status = cu_mem_alloc(&at[0], 1000);
-}
-
-IN_SECTION(pf_long) static void allocate_on_second(void)
-{
-	status = cu_ctx_create(&contexts[1], 0, 5);
-	status = cu_mem_alloc(&at[1], 500);
-}
-
-/* Memory of a pool and of a handle belongs to no context. */
-IN_SECTION(pf_long) static void allocate_without_context(void)
-{
-	const uint32_t properties[4] = {1, 0, 1, 0};
-
-	status = cu_mem_alloc_async(&at[4], 40, 0);
-	status = cu_mem_create(&at[5], 6, properties);
-}
-
-/* No context of this thread is known. */
-static void *allocate_where_nothing_is_known(void *arg)
-{
-	status = cu_mem_alloc(&at[2], 7);
-	return arg;
-}
-
-IN_SECTION(pf_loop) static void body_contexts(struct truth *t)
-{
-	pthread_t other;
-
-	say_and_wait(t, 1);
-	status = cu_init(0);
-	allocate_on_first();
-	allocate_on_second();
-	say_and_wait(t, 3);
-	status = cu_ctx_destroy(contexts[0]);
-	say_and_wait(t, 4);
-	pthread_create(&other, NULL, allocate_where_nothing_is_known, NULL);
-	pthread_join(other, NULL);
-	say_and_wait(t, 5);
-	status = cu_ctx_destroy(0xbad); /* the probes have not seen how this context was made */
-	status = cu_mem_alloc(&at[3], 20);
-	allocate_without_context();
-	say_and_wait(t, 6);
-	status = cu_ctx_destroy(contexts[1]);
-	say_and_wait(t, 7);
-}
-
-/* Memory whose context may have ended is not in the snapshot, and counts as lost. */
-static void memory_ends_with_its_context(void **state)
-{
-	uint64_t before = lost("gpu_context");
-	struct scene s = {};
-
-	(void)state;
-	gpu_open(&s, body_contexts, HBM_ALLOC | HBM_INUSE);
-	go(&s, 3);
-	assert_int_equal(s.w.inuse.in_short, 1000);
-	assert_int_equal(s.w.inuse.in_long, 500);
-	go(&s, 4);
-	assert_int_equal(s.w.inuse.bytes, 500);
-	assert_int_equal(s.w.labels.mask, 1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_CONTEXT);
-	assert_int_equal(s.w.labels.numbers[LABEL_GPU_DEVICE], 5);
-	assert_int_equal(s.w.labels.numbers[LABEL_GPU_CONTEXT], 0xc0ffef00);
-	go(&s, 5);
-	assert_int_equal(s.w.inuse.bytes, 507);
-	assert_int_equal(lost("gpu_context"), before);
-	go(&s, 6);
-	assert_int_equal(s.w.inuse.bytes, 500 + 20 + 46);
-	assert_int_equal(lost("gpu_context") - before, 1);
-	go(&s, 7);
-	assert_int_equal(s.w.inuse.bytes, 46);
-	gpu_close(&s);
-}
-
-/* hbm-alloc alone makes no snapshot, but contexts end, too. */
-static void ended_contexts_are_forgotten_without_a_snapshot(void **state)
-{
-	struct scene s = {};
-	unsigned n;
-
-	(void)state;
-	gpu_open(&s, body_contexts, HBM_ALLOC);
-	go(&s, 3);
-	n = n_objects(&s);
-	go(&s, 4);
-	assert_int_equal(n_objects(&s), n - 1);
-	gpu_close(&s);
-}
-
-/* ---- threads that have ended ---- */
-
-static void fill_threads(const struct scene *s, uint32_t n)
-{
-	int map = bpf_map__fd(programs_of(s)->maps.gpu_threads);
-	struct pf_gpu_thread value = {};
-	struct pf_live_key key = {.start_boottime_ns = s->w.proc.start_boottime_ns,
-				  .tgid_root = s->w.proc.tgid_root,
-				  .exec_id = s->w.proc.exec_id};
-
-	for (uint32_t i = 0; i < n; i++) {
-		key.address = (1u << 30) + i; /* no thread has such a number */
-		assert_int_equal(bpf_map_update_elem(map, &key, &value, BPF_ANY), 0);
-	}
-}
-
-static void threads_that_have_ended_leave_room(void **state)
-{
-	struct scene s = {};
-	unsigned n;
-
-	(void)state;
-	gpu_open(&s, body_contexts, HBM_ALLOC | HBM_INUSE);
-	go(&s, 3);
-	n = n_threads(&s);
-	assert_true(n > 0);
-	fill_threads(&s, 10);
-	watch_all(s.p, &s.w);
-	assert_int_equal(n_threads(&s), n + 10);
-	fill_threads(&s, PF_GPU_THREADS_MAX / 2 + 1);
-	watch_all(s.p, &s.w);
-	assert_int_equal(n_threads(&s), n);
-	go(&s, 4);
-	assert_int_equal(s.w.inuse.bytes, 500);
 	gpu_close(&s);
 }
 
@@ -324,8 +181,7 @@ static void a_call_is_forgotten_with_its_process(void **state)
 
 	(void)state;
 	add_driver(&s.probed);
-	add_site(&s.probed, cu_mem_alloc_slow,
-		 (struct pf_site){.kind = PF_SITE_GPU_ALLOC, .ptr_arg = 1, .size_arg = 2});
+	add_entry(&s.probed, cu_mem_alloc_slow, PF_SITE_GPU_ALLOC, 1, 2, 0);
 	gpu_open(&s, body_slow, HBM_ALLOC);
 	go(&s, 3);
 	assert_int_equal(n_pending(&s), 1);
@@ -354,7 +210,7 @@ static void where_a_free_cannot_be_probed_is_hbm_alloc(void **state)
 
 	(void)state;
 	gpu_open(&s, body_exact, HBM_ALLOC | HBM_INUSE);
-	add_site(&s.probed, pf_refused, (struct pf_site){.kind = PF_SITE_GPU_FREE, .ptr_arg = 1});
+	add_entry(&s.probed, pf_refused, PF_SITE_GPU_FREE, 1, 0, 0);
 	assert_int_equal(
 		probes_attach_change(s.p, s.a, &s.probed.proc, &s.probed.file, 1, &refused), 0);
 	assert_true(refused.inuse);
@@ -516,9 +372,6 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(bytes_are_exact_and_what_is_freed_is_gone),
 		cmocka_unit_test(an_event_alone_counts_as_with_the_other),
 		cmocka_unit_test(few_calls_cost_what_they_cost),
-		cmocka_unit_test(memory_ends_with_its_context),
-		cmocka_unit_test(ended_contexts_are_forgotten_without_a_snapshot),
-		cmocka_unit_test(threads_that_have_ended_leave_room),
 		cmocka_unit_test(a_call_is_forgotten_with_its_process),
 		cmocka_unit_test(where_a_free_cannot_be_probed_is_hbm_alloc),
 		cmocka_unit_test(where_returns_kill_is_no_gpu_memory),

@@ -76,39 +76,89 @@ IN_SECTION(pf_driver) static int cu_ctx_set_current(uint64_t context)
 	return result();
 }
 
+/* what queries tell */
+static volatile uint64_t true_context;
+static volatile int true_device;
+
+IN_SECTION(pf_driver) static int cu_ctx_get_current(uint64_t *ret)
+{
+	*ret = true_context;
+	return result();
+}
+
+IN_SECTION(pf_driver) static int cu_ctx_get_device(int *ret)
+{
+	*ret = true_device;
+	return result();
+}
+
+#define PRIMARY 0xabc000
+
+IN_SECTION(pf_driver) static int cu_primary_retain(uint64_t *ret, int device)
+{
+	*(volatile uint64_t *)ret = PRIMARY; /* else the compiler may omit a call */
+	return device;
+}
+
+/* Without the empty asm, the compiler could merge this function with others of the same code. */
+IN_SECTION(pf_driver) static int cu_primary_release(int device)
+{
+	__asm__ volatile("");
+	return device;
+}
+
 IN_SECTION(pf_driver) static int cu_mem_alloc_async(uint64_t *ret, size_t bytes, uint64_t stream)
 {
 	return stream ? INVALID_VALUE : cu_give(ret, bytes);
 }
 
-/* properties: struct CUmemAllocationProp, of which only the location matters here */
+static const uint32_t on_device[4] = {1, 0, 1, 0}; /* CUmemAllocationProp: of device 0 */
+
+/* Gives the same handle each time. properties: only their location matters here. */
 IN_SECTION(pf_driver)
 static int cu_mem_create(uint64_t *ret, size_t bytes, const uint32_t properties[4])
 {
-	return properties[3] ? INVALID_VALUE : cu_give(ret, bytes);
+	*ret = 100;
+	return !bytes || properties[3] ? INVALID_VALUE : result();
+}
+
+static inline void add_entry(struct probed *t, const void *function, uint8_t kind, uint8_t ptr,
+			     uint8_t size, uint8_t count)
+{
+	add_site(t, function,
+		 (struct pf_site){
+			 .kind = kind, .ptr_arg = ptr, .size_arg = size, .count_arg = count});
 }
 
 static inline void add_driver(struct probed *t)
 {
-	add_site(t, cu_init, (struct pf_site){.kind = PF_SITE_GPU_INIT});
-	add_site(t, cu_mem_alloc,
-		 (struct pf_site){.kind = PF_SITE_GPU_ALLOC, .ptr_arg = 1, .size_arg = 2});
-	add_site(t, cu_mem_alloc_async,
-		 (struct pf_site){
-			 .kind = PF_SITE_GPU_ASYNC, .ptr_arg = 1, .size_arg = 2, .count_arg = 3});
-	add_site(t, cu_mem_create,
-		 (struct pf_site){
-			 .kind = PF_SITE_GPU_HANDLE, .ptr_arg = 1, .size_arg = 2, .count_arg = 3});
-	add_site(t, cu_mem_free, (struct pf_site){.kind = PF_SITE_GPU_FREE, .ptr_arg = 1});
-	add_site(t, cu_ctx_create,
-		 (struct pf_site){.kind = PF_SITE_GPU_CONTEXT, .ptr_arg = 1, .size_arg = 3});
-	add_site(t, cu_ctx_destroy, (struct pf_site){.kind = PF_SITE_GPU_DESTROY, .ptr_arg = 1});
-	add_site(t, cu_ctx_set_current, (struct pf_site){.kind = PF_SITE_GPU_SET, .ptr_arg = 1});
+	add_entry(t, cu_init, PF_SITE_GPU_INIT, 0, 0, 0);
+	add_entry(t, cu_mem_alloc, PF_SITE_GPU_ALLOC, 1, 2, 0);
+	add_entry(t, cu_mem_alloc_async, PF_SITE_GPU_ASYNC, 1, 2, 3);
+	add_entry(t, cu_mem_create, PF_SITE_GPU_HANDLE, 1, 2, 3);
+	add_entry(t, cu_mem_free, PF_SITE_GPU_FREE, 1, 0, 0);
+	add_entry(t, cu_ctx_create, PF_SITE_GPU_CONTEXT, 1, 3, 0);
+	add_entry(t, cu_ctx_destroy, PF_SITE_GPU_DESTROY, 1, 0, 0);
+	add_entry(t, cu_ctx_set_current, PF_SITE_GPU_SET, 1, 0, 0);
+	add_entry(t, cu_primary_retain, PF_SITE_GPU_PRIMARY, 1, 2, 0);
+	add_entry(t, cu_primary_release, PF_SITE_GPU_PRIMARY_RELEASE, 0, 1, 0);
+	add_entry(t, cu_ctx_get_current, PF_SITE_GPU_CURRENT, 1, 0, 0);
+	add_entry(t, cu_ctx_get_device, PF_SITE_GPU_DEVICE, 1, 0, 0);
 }
 
 static inline const struct gpu_memory_bpf *programs_of(const struct scene *s)
 {
 	return scene_set(s)->object.bpf;
+}
+
+static inline struct pf_mem_proc kernel_entry(const struct scene *s)
+{
+	struct pf_process_key key = {s->w.proc.start_boottime_ns, (uint32_t)s->c.pid,
+				     s->w.proc.exec_id};
+	struct pf_mem_proc proc;
+
+	assert_int_equal(bpf_map_lookup_elem(scene_set(s)->procs, &key, &proc), 0);
+	return proc;
 }
 
 static inline unsigned n_objects(const struct scene *s)

@@ -47,6 +47,17 @@ static uint64_t cookie_of(struct uprobes *u, int fd, uint64_t place, struct pf_s
 	return cookie;
 }
 
+/* Queries are not worth the places and the time that they would take in UPROBE_SINGLE. */
+static enum site_probed probed_of(const struct attached *a, const struct pf_site *site,
+				  unsigned event_mask)
+{
+	enum site_probed probed = a->set->ops->probed(site, event_mask);
+
+	if (probed != PROBED_AS_QUERY)
+		return probed;
+	return a->no_queries || probes_mode_of(a) == UPROBE_SINGLE ? PROBED_NOT : PROBED_AT_BOTH;
+}
+
 static void places_add(struct places *b, uint64_t offset, uint64_t cookie, uint64_t semaphore)
 {
 	b->u.offsets[b->u.n] = offset;
@@ -78,7 +89,7 @@ static void places_make(const struct attached *a, const struct probe_file *file,
 		uint64_t at;
 
 		memcpy(&site, &file->sites[i].cookie, sizeof(site));
-		if (!is_for(mode, set->ops->probed(&site, event_mask), program))
+		if (!is_for(mode, probed_of(a, &site, event_mask), program))
 			continue;
 		at = probes_emulated_place(file->fd, file->sites[i].file_offset);
 		places_add(b, at, cookie_of(set->uprobes, file->fd, at, site),

@@ -188,6 +188,13 @@ bool probes_attached_outlives(const struct attached *a);
 /* Returns all hits so far. Any thread may call it while a is not being detached. */
 uint64_t probes_attached_hits(const struct attached *a);
 /*
+ * Returns whether the process has called functions that only query something so often that their
+ * probes have shown what they can show, and would only cost time from now on. The next
+ * probes_attach_change() removes these probes. Any thread may call this function while a is not
+ * being changed or detached.
+ */
+bool probes_attached_queried(const struct attached *a);
+/*
  * Returns an estimate of the bytes that the process allocated while it was probed, from the samples
  * of the set's counted event, or else of its live event. A sample of memory stands for its event's
  * sampleBytes. Any thread may call this function while a is not being detached.

@@ -50,6 +50,7 @@ unsigned probes_site_hits(enum probe_set s, const struct pf_site *site, unsigned
 	case PROBED_AT_ENTRY:
 		return 1;
 	case PROBED_AT_BOTH:
+	case PROBED_AS_QUERY:
 		break;
 	}
 	return 2;

@@ -46,6 +46,8 @@ enum site_probed {
 	PROBED_AT_ENTRY, /* PROGRAM_ENTRY */
 	/* entry and return: PROGRAM_SESSION, or PROGRAM_ENTRY and PROGRAM_RETURN */
 	PROBED_AT_BOTH,
+	/* PROBED_AT_BOTH until probes_attached_queried(); PROBED_NOT with UPROBE_SINGLE */
+	PROBED_AS_QUERY,
 };
 
 /* A set's BPF object, with the parts of its skeleton by what they are for. */
@@ -181,6 +183,7 @@ struct attached {
 	uint32_t tid;  /* thread for the links that are made now: see attach.c */
 	int thread_fd; /* proc_thread_open() of the thread tid; -1: not open */
 	bool inuse;    /* the set's live event is attached */
+	bool no_queries; /* sites PROBED_AS_QUERY are not probed */
 	/* probes_leave() was called; counted in n_leaving until detaching begins */
 	bool leaving;
 	bool added; /* the process's entry in the map procs is of this struct */

@@ -73,6 +73,8 @@ static inline void add_site(struct probed *t, const void *address, struct pf_sit
 	struct library l = library_of(address);
 	struct probe_site *s = &t->sites[t->file.n_sites++];
 
+	if (t->file.n_sites > ARRAY_SIZE(t->sites))
+		abort();
 	if (t->file.n_sites == 1)
 		t->file.fd = open(l.path, O_RDONLY | O_CLOEXEC);
 	if (t->file.fd < 0)

@@ -7,12 +7,23 @@
 
 #include <time.h>
 
+#define QUERY_HITS_MAX 1000 /* some milliseconds of a process's time */
+
 uint64_t probes_attached_hits(const struct attached *a)
 {
 	struct pf_mem_proc v = {};
 
 	bpf_map_lookup_elem(a->set->procs, &a->key, &v);
 	return v.hits;
+}
+
+bool probes_attached_queried(const struct attached *a)
+{
+	struct pf_mem_proc v = {};
+
+	if (!a->no_queries)
+		bpf_map_lookup_elem(a->set->procs, &a->key, &v);
+	return v.query_hits > QUERY_HITS_MAX;
 }
 
 uint64_t probes_attached_bytes(const struct attached *a)

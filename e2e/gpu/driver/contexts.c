@@ -128,6 +128,18 @@ CUresult cuCtxGetDevice(CUdevice *dev)
 	return r;
 }
 
+CUresult cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx)
+{
+	LOCKED;
+	CUresult r = ctx ? driver_needed() : context_needed();
+
+	if (!r && ctx && !lives(ctx))
+		r = CUDA_ERROR_INVALID_CONTEXT;
+	if (!r)
+		*dev = (ctx ? ctx : context_current())->device;
+	return r;
+}
+
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
 {
 	LOCKED;

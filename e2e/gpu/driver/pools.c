@@ -18,6 +18,7 @@ struct CUmemPoolHandle_st {
 		{CU_MEM_LOCATION_TYPE_DEVICE, dev}, false                                          \
 	}
 static struct CUmemPoolHandle_st defaults[N_DEVICES] = {DEVICE_POOL(0), DEVICE_POOL(1)};
+static struct CUmemPoolHandle_st of_host = {{CU_MEM_LOCATION_TYPE_HOST, 0}, false};
 static struct CUmemPoolHandle_st *current[N_DEVICES] = {&defaults[0], &defaults[1]};
 
 static CUresult allocate(CUdeviceptr *ptr, size_t bytes, struct CUmemPoolHandle_st *pool)
@@ -163,6 +164,23 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 	if (!r)
 		*pool = current[dev];
 	return r;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
+{
+	if (type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+		return cuDeviceGetDefaultMemPool(pool, location->id);
+	*pool = &of_host;
+	return driver_needed();
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, int type)
+{
+	if (type == CU_MEM_ALLOCATION_TYPE_PINNED && location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+		return cuDeviceGetMemPool(pool, location->id);
+	return cuMemGetDefaultMemPool(pool, location, type);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
