@@ -82,6 +82,9 @@ PAGE = [
             ("empty ones at malloc and free", "memory.floor_inuse")),
         Row("hbm-alloc: a call that allocates and one that frees", "gpu_memory.alloc"),
         Row("hbm-inuse: the same", "gpu_memory.inuse"),
+        Row("on-gpu: a launch that is reported", "on_gpu.launch"),
+        Row("on-gpu: a piece of work, 32 in a report", "on_gpu.work"),
+        Row("rdma: a call that posts one request", "rdma.post_send"),
     ]),
     ("The agent",
      "An agent and its parse child; its targets, its hub on the same machine, every CPU busy, 99 "
