@@ -278,7 +278,7 @@ def debugdata():
     yield lzma.compress(symbol_file(SYMBOLS[:6]))[:-40]
 
 
-# ---- agent/node/parse/elf: sections that are compressed, in each way ----
+# ---- agent/node/parse/elf: sections that are compressed, in each way; notes of USDT probes ----
 
 COMPRESSED = 0x800
 # a CIE: the CFA is rsp + 8
@@ -302,6 +302,12 @@ def elf():
         yield elf_file(text, (".debug_frame", 1, COMPRESSED,
                               struct.pack("<IIQQ", kind, 0, size, 1) + data, 0))
     yield elf_file(text, (".zdebug_frame", 1, 0, b"ZLIB" + struct.pack(">Q", n) + zlib_stream, 0))
+    probes = os.path.join(os.path.dirname(__file__), "../cuda/probes.c")
+    with tempfile.TemporaryDirectory() as folder:
+        library = os.path.join(folder, "a.so")
+        subprocess.run(["gcc", "-shared", "-nostdlib", "-s", "-Wl,-z,noseparate-code", "-o",
+                        library, probes], check=True)
+        yield open(library, "rb").read()
 
 
 # ---- agent/node/runtime/perfmap/perfmap: a line, as each version of V8 writes it ----
