@@ -53,5 +53,6 @@ $(GPU_TEST): e2e/gpu/standin_test.c $(wildcard e2e/gpu/*.h) $(TESTLIMIT) $(BUILD
 		$(BUILD)/libpodflame.a -lcmocka $(LDLIBS) -o $@
 BESIDE += $(GPU_TEST)
 unit test-now: $(GPU_TEST)
-# a test in C that runs a program with the stand-in
+# tests in C that run a program with the stand-in
 $(BUILD)/agent/node/gpu_live_test: | $(GPU_DRIVER)
+$(BUILD)/agent/node/on_gpu_live_test: | $(GPU_DRIVER) $(GPU_CUPTI) $(BUILD)/cuda/libpodflame-cuda.so
