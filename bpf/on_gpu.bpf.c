@@ -41,9 +41,12 @@ struct {
 #include "memory_site.h"
 #include "memory_task.h"
 
-static __always_inline void pf_on_gpu_lost(enum pf_drop reason)
+static __noinline void pf_on_gpu_lost(enum pf_drop reason, uint64_t n)
 {
-	pf_drop(PF_EVENT_ON_GPU, reason);
+	struct pf_stats *s = pf_stats_here();
+
+	if (s)
+		__sync_fetch_and_add(&s->drop[PF_EVENT_ON_GPU][reason], n);
 }
 
 /* ---- launches ---- */
@@ -102,10 +105,11 @@ static __always_inline void pf_gpu_launched(struct pt_regs *ctx, const struct pf
 					    uint32_t correlation, uint32_t level, uint32_t kind)
 {
 	const struct pf_settings *set = pf_settings_now();
+	uint32_t generation = set ? set->generation : 0;
 	struct pf_scratch *s;
 
 	if (!set || level > PF_GPU_LEVEL_MAX) {
-		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 		return;
 	}
 	s = pf_scratch_get(PF_CONTEXT_TASK, PF_EVENT_ON_GPU);
@@ -113,12 +117,12 @@ static __always_inline void pf_gpu_launched(struct pt_regs *ctx, const struct pf
 		return;
 	pf_mem_key_set(s, who);
 	s->key.event = PF_EVENT_ON_GPU;
-	pf_mem_before_walk(s, ctx, set, set->generation);
+	pf_mem_before_walk(s, ctx, set, generation);
 	s->key.ustack =
 		pf_walk_user(s, who->task->self_exec_id,
 			     pf_hash_start(s->key.start_boottime_ns, who->task->tgid), true, false);
-	pf_intern_stack(s, s->key.ustack, set->generation);
-	pf_note_proc(s, who->task, set->generation);
+	pf_intern_stack(s, s->key.ustack, generation);
+	pf_note_proc(s, who->task, generation);
 	pf_gpu_find_context(s);
 	pf_gpu_launch_add(s, correlation, level, kind);
 	pf_scratch_put(s);
@@ -251,12 +255,12 @@ static __noinline int pf_gpu_work_count(struct pf_scratch *s, const struct podfl
 	l = bpf_map_lookup_elem(&gpu_launches, &key);
 	PF_STAT(taken);
 	if (!l) {
-		pf_on_gpu_lost(PF_DROP_GPU_UNLAUNCHED);
+		pf_on_gpu_lost(PF_DROP_GPU_UNLAUNCHED, 1);
 		return 0;
 	}
 	value = pf_gpu_work_value(w, l->level);
 	if (value < 0) {
-		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 		return 0;
 	}
 	before = __sync_fetch_and_add(&l->value, value);
@@ -322,7 +326,7 @@ static long pf_gpu_report_step(uint32_t i, struct pf_gpu_report *r)
 	if (known)
 		pf_gpu_work_count(r->s, &w, r->generation);
 	else
-		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 	return 0;
 }
 
@@ -333,13 +337,15 @@ static __noinline void pf_gpu_reported(uint64_t at, uint32_t n, uint32_t n_max, 
 	struct pf_gpu_report r = {.at = at, .size = size};
 
 	if (!n || n > n_max || size > PF_GPU_PIECE_MAX || !set) {
-		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 		return;
 	}
 	r.generation = set->generation;
-	r.s = pf_scratch_get(PF_CONTEXT_TASK, PF_EVENT_ON_GPU);
-	if (!r.s)
+	r.s = pf_scratch_try(PF_CONTEXT_TASK);
+	if (!r.s) {
+		pf_on_gpu_lost(PF_DROP_SCRATCH_BUSY, n);
 		return;
+	}
 	bpf_loop(n, pf_gpu_report_step, &r, 0);
 	pf_scratch_put(r.s);
 }
@@ -353,10 +359,8 @@ static __noinline void pf_gpu_reported(uint64_t at, uint32_t n, uint32_t n_max, 
 /* Counts what the library has lost since its last report. */
 static __noinline void pf_gpu_add_lost(uint64_t was, uint64_t is, enum pf_drop reason)
 {
-	struct pf_stats *s = pf_stats_here();
-
-	if (s && is > was && is - was < PF_GPU_LOSSES_MAX)
-		__sync_fetch_and_add(&s->drop[PF_EVENT_ON_GPU][reason], is - was);
+	if (is > was && is - was < PF_GPU_LOSSES_MAX)
+		pf_on_gpu_lost(reason, is - was);
 }
 
 static __noinline void pf_gpu_status_add(const struct podflame_cuda_status *was,
@@ -417,7 +421,7 @@ static __noinline void pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint3
 			pf_gpu_status_add(&was->library, &now->library, cgroup_id);
 		bpf_map_update_elem(&gpu_status, &key, now, BPF_ANY);
 	} else {
-		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 	}
 	pf_scratch_put(s);
 }
@@ -450,7 +454,7 @@ static __noinline void pf_on_gpu_ended(struct pt_regs *ctx, uint64_t cgroup_id)
 		pf_gpu_reported(pf_mem_register(ctx, site.size_arg),
 				pf_mem_register(ctx, site.count_arg), PF_PARCAGPU_BATCH_MAX, 0);
 	else if (size < sizeof(struct podflame_cuda_work))
-		pf_on_gpu_lost(PF_DROP_GPU_UNREAD);
+		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 	else
 		pf_gpu_reported(pf_mem_arg(ctx, 1, false), n, PODFLAME_CUDA_WORK_MAX, size);
 }

@@ -739,21 +739,6 @@ static void what_cannot_wait_is_counted(void **state)
 
 /* ---- a probe hits while another task on this CPU is counting ---- */
 
-static void set_busy(struct probe_set_state *set, uint32_t busy)
-{
-	const struct memory_bpf *bpf = set->object.bpf;
-	const struct bpf_map *map = bpf->maps.scratch;
-	size_t each = (bpf_map__value_size(map) + 7) / 8 * 8;
-	unsigned n_cpus = (unsigned)libbpf_num_possible_cpus();
-	_cleanup_free_ uint8_t *scratch = xcalloc(n_cpus, each);
-	uint32_t context = 2; /* value of PF_CONTEXT_TASK */
-
-	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(map), &context, scratch), 0);
-	for (unsigned i = 0; i < n_cpus; i++)
-		memcpy(scratch + i * each, &busy, sizeof(busy)); /* `busy` is the first member */
-	assert_int_equal(bpf_map_update_elem(bpf_map__fd(map), &context, scratch, BPF_ANY), 0);
-}
-
 /* Each allocation is a sample of each of the two events. */
 static void what_meets_a_busy_cpu_is_counted(void **state)
 {

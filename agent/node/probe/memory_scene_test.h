@@ -217,8 +217,7 @@ static inline int scene_attach(struct scene *s, unsigned events)
 
 	s->probed.proc.event_mask = events;
 	s->probed.proc.exec_id = s->w.proc.exec_id;
-	r = probes_attach(s->p, s->set,
-			  (struct process_id){s->w.proc.start_boottime_ns, s->c.pid},
+	r = probes_attach(s->p, s->set, (struct process_id){s->w.proc.start_boottime_ns, s->c.pid},
 			  &s->probed.proc, &s->probed.file, 1, &s->a, &refused);
 	if (!r)
 		assert_int_equal(refused.n, 0);
@@ -288,6 +287,21 @@ static inline void scene_close(struct scene *s)
 		probes_free(s->p);
 	close(s->probed.file.fd);
 	child_stop(&s->c);
+}
+
+/* Makes the programs find that another task on each CPU uses the scratch (1), or none (0). */
+static inline void set_busy(const struct probe_set_state *set, uint32_t busy)
+{
+	const struct bpf_map *map = bpf_object__find_map_by_name(set->object.obj, "scratch");
+	size_t each = (bpf_map__value_size(map) + 7) / 8 * 8;
+	unsigned n_cpus = (unsigned)libbpf_num_possible_cpus();
+	_cleanup_free_ uint8_t *scratch = xcalloc(n_cpus, each);
+	uint32_t context = 2; /* value of PF_CONTEXT_TASK */
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(map), &context, scratch), 0);
+	for (unsigned i = 0; i < n_cpus; i++)
+		memcpy(scratch + i * each, &busy, sizeof(busy)); /* `busy` is the first member */
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(map), &context, scratch, BPF_ANY), 0);
 }
 
 static inline void go(struct scene *s, uint32_t until)

@@ -187,6 +187,41 @@ static void launches_beyond_the_table_are_counted(void **state)
 	gpu_end(&g);
 }
 
+/* ---- a probe hits while another task on this CPU is counting ---- */
+
+IN_SECTION(pf_loop) static void body_busy(struct truth *t)
+{
+	struct podflame_cuda_work w[3] = {kernel(1, "busy", 1), kernel(1, "busy", 1),
+					  kernel(1, "busy", 1)};
+
+	say_and_wait(t, 1);
+	launch_short(1, 0, PODFLAME_CUDA_GRAPH);
+	say_and_wait(t, 3);
+	launch_short(2, 0, PODFLAME_CUDA_KERNEL);
+	report(w, 3);
+	say_and_wait(t, 4);
+	report(w, 3);
+	say_and_wait(t, 5);
+}
+
+static void each_piece_that_meets_a_busy_cpu_is_counted(void **state)
+{
+	uint64_t before = lost("scratch_busy");
+	struct gpu_scene g = {};
+
+	(void)state;
+	gpu_begin(&g, body_busy);
+	gpu_go(&g, 3);
+	set_busy(scene_set(&g.s), 1);
+	gpu_go(&g, 4);
+	assert_int_equal(lost("scratch_busy") - before, 1 + 3);
+	assert_int_equal(g.w.n, 0);
+	set_busy(scene_set(&g.s), 0);
+	gpu_go(&g, 5);
+	assert_int_equal(gpu_sum(&g, "short", "busy").value, 3);
+	gpu_end(&g);
+}
+
 /* ---- the library's status ---- */
 
 IN_SECTION(pf_loop) static void body_status(struct truth *t)
@@ -353,6 +388,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(lies_are_counted_as_losses),
 		cmocka_unit_test(larger_pieces_are_understood),
 		cmocka_unit_test(launches_beyond_the_table_are_counted),
+		cmocka_unit_test(each_piece_that_meets_a_busy_cpu_is_counted),
 		cmocka_unit_test(the_status_and_its_losses_are_known),
 		cmocka_unit_test(reports_of_parcagpu_are_understood),
 	};
