@@ -186,9 +186,10 @@ void parse_build_usdt(struct elf_build *b);
 
 /*
  * marks.c: makes a mark of a symbol of the file if it matches a pattern. The name must stay valid
- * until parse_marks_finish(). A version (@...) is no part of the name.
+ * until parse_marks_finish(). A version (@...) is no part of the name. is_old: the file has another
+ * symbol of this name, with a newer version.
  */
-void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name);
+void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name, bool is_old);
 /*
  * Makes a mark of a USDT probe if its name, "%provider:probe arguments", matches a pattern.
  * semaphore: its file offset; 0: none.

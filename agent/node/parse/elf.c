@@ -187,9 +187,36 @@ static enum parse_reason add_symbol(struct elf_build *b, const GElf_Sym *y, size
 	return PARSE_OK;
 }
 
+/* The versions of a table's symbols: an array of uint16_t. Without one, n is 0. */
+static struct section versions_of(struct elf_build *b, const Elf_Scn *table)
+{
+	Elf_Scn *section = NULL;
+	struct section versions = {0};
+	GElf_Shdr s;
+
+	while ((section = elf_nextscn(b->elf, section)))
+		if (gelf_getshdr(section, &s) && s.sh_type == SHT_GNU_versym &&
+		    s.sh_link == elf_ndxscn((Elf_Scn *)table))
+			(void)parse_build_section_bytes(b, section, &s, false, &versions);
+	return versions;
+}
+
+#define VERSYM_HIDDEN 0x8000 /* the symbol is not the default one of its name: gABI, LSB */
+
+/* Whether programs that are linked now get another symbol of this name. */
+static bool is_old(const struct section *versions, size_t i, const char *name)
+{
+	const char *at = strchr(name, '@');
+	uint16_t version = 0;
+
+	if ((i + 1) * sizeof(version) <= versions->n)
+		memcpy(&version, versions->data + i * sizeof(version), sizeof(version));
+	return version & VERSYM_HIDDEN || (at && at[1] != '@');
+}
+
 static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const GElf_Shdr *s)
 {
-	struct section table;
+	struct section table, versions = {0};
 	size_t n;
 
 	if (s->sh_entsize != sizeof(Elf64_Sym))
@@ -202,13 +229,17 @@ static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const
 	b->symbols_total += n;
 	if (b->symbols_total > 4 * (size_t)INDEX_SYMBOLS_MAX)
 		return PARSE_SYMBOLS;
+	if (b->marks.patterns && s->sh_type == SHT_DYNSYM)
+		versions = versions_of(b, section);
 	for (size_t i = 1; i < n; i++) {
 		GElf_Sym y;
 		enum parse_reason reason;
+		const char *name;
 
 		memcpy(&y, table.data + i * sizeof(y), sizeof(y));
-		if (b->marks.patterns)
-			parse_build_mark(b, &y, elf_strptr(b->elf, s->sh_link, y.st_name));
+		name = b->marks.patterns ? elf_strptr(b->elf, s->sh_link, y.st_name) : NULL;
+		if (name)
+			parse_build_mark(b, &y, name, is_old(&versions, i, name));
 		if (!is_function(&y, s->sh_type == SHT_DYNSYM))
 			continue;
 		reason = add_symbol(b, &y, s->sh_link);

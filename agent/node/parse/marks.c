@@ -15,6 +15,7 @@ struct mark {
 	const char *name;
 	size_t name_n; /* without a symbol's version */
 	size_t pattern;
+	bool is_old; /* the file has a newer version of the symbol */
 };
 
 static int compare_marks(const void *left, const void *right)
@@ -94,22 +95,25 @@ static bool has_address(const GElf_Sym *y)
 	}
 }
 
-/* Sets the first pattern that matches the mark's name. */
+/* Sets the first pattern that matches the mark. A pattern with '@' matches no old versions. */
 static bool find_pattern(const struct marks *x, struct mark *m)
 {
 	for (size_t i = 0; x->patterns[i]; i++) {
+		const char *pattern = x->patterns[i];
+		bool newest = pattern[0] == '@';
+
 		m->pattern = i;
-		if (matches(x->patterns[i], m->name, m->name_n))
+		if (!(newest && m->is_old) && matches(pattern + newest, m->name, m->name_n))
 			return true;
 	}
 	return false;
 }
 
-void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name)
+void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name, bool is_old)
 {
-	struct mark new = {.name = name};
+	struct mark new = {.name = name, .is_old = is_old};
 
-	if (!name || !*name || !has_address(y))
+	if (!*name || !has_address(y))
 		return;
 	new.name_n = strcspn(name, "@");
 	if (!find_pattern(&b->marks, &new))

@@ -336,6 +336,47 @@ static void marks_of_a_file_have_a_limit(void **state)
 	assert_int_equal(parse_new(&c, &p), -EINVAL);
 }
 
+static struct elf_index *index_of_versions(const char *pattern, const char *flags)
+{
+	static const char source[] = "__asm__(\".symver first,f@V_1\\n.symver second,f@@V_2\");\n"
+				     "int first(void) { return 1; }\n"
+				     "int second(void) { return 2; }\n";
+	static const char versions[] = "V_1 { global: f; local: *; };\nV_2 { global: f; } V_1;\n";
+	_cleanup_free_ char *script = xasprintf("%s/versions", dir),
+			    *all = xasprintf("-shared -fPIC -Wl,--version-script=%s %s", script,
+					     flags);
+	struct parser_config c = {.marks = (const char *const[]){pattern, NULL}};
+	struct parser *p;
+	struct elf_index *i;
+
+	assert_int_equal(file_write_atomic(script, versions, strlen(versions), 0600), 0);
+	compile(source, "versions.so", all);
+	assert_int_equal(parse_new(&c, &p), 0);
+	assert_int_equal(parse_path(p, in_dir("versions.so"), &i), 0);
+	parse_free(p);
+	return i;
+}
+
+/* After a '@', only the version matches that programs get if they are linked now. */
+static void old_versions_can_be_left_out(void **state)
+{
+	struct elf_index *newest, *all = index_of_versions("f", "-s");
+
+	(void)state;
+	assert_int_equal(elf_index_n_marks(all), 2);
+	newest = index_of_versions("@f", "-s");
+	assert_int_equal(elf_index_n_marks(newest), 1);
+	/* the functions lie in the order of the source */
+	assert_int_equal(elf_index_mark(newest, 0).address, elf_index_mark(all, 1).address);
+	assert_string_equal(elf_index_mark(newest, 0).name, "f");
+	elf_index_unref(newest);
+	newest = index_of_versions("@f", ""); /* .symtab has the versions in the names */
+	assert_int_equal(elf_index_n_marks(newest), 1);
+	assert_int_equal(elf_index_mark(newest, 0).address, elf_index_mark(all, 1).address);
+	elf_index_unref(newest);
+	elf_index_unref(all);
+}
+
 /* ---- how symbols are chosen and made disjoint: known answers ---- */
 
 static void assert_parts(struct symbol *symbols, size_t n, const char *expected)
@@ -689,6 +730,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(marks_are_found_where_they_are),
 		cmocka_unit_test(stripped_files_have_marks),
 		cmocka_unit_test(marks_of_a_file_have_a_limit),
+		cmocka_unit_test(old_versions_can_be_left_out),
 		cmocka_unit_test(long_build_ids_are_told),
 		cmocka_unit_test(symbols_become_disjoint_parts),
 		cmocka_unit_test(truncated_files_cost_no_child),
