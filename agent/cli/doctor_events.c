@@ -129,7 +129,7 @@ static int find_sites(struct files *files, const struct mappings *m, enum event 
 	for (int i = 0; i < SITES_TURNS && r == -EAGAIN; i++) {
 		if (i)
 			nanosleep(&pause, NULL);
-		r = learn_alloc_sites(files, m, 1u << e, ret);
+		r = learn_alloc_sites(files, m, 1u << e, NULL, ret);
 	}
 	return r;
 }

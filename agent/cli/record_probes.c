@@ -113,6 +113,16 @@ static void attach(struct recording *r, struct record_probed *x)
 		       : learn_sites_problem(x->sites, 1u << r->options->event, &refused);
 }
 
+static int find_sites(struct recording *r, const struct mappings *m, struct alloc_sites **ret)
+{
+	struct pf_rdma_functions rdma;
+	bool has_rdma = set_of(r) == PROBES_RDMA &&
+			!probes_rdma_functions(r->probes, m->id, m->exec_id, &rdma);
+
+	return learn_alloc_sites(r->files, m, 1u << r->options->event, has_rdma ? &rdma : NULL,
+				 ret);
+}
+
 void cli_record_probed_look(struct recording *r, struct mappings *m)
 {
 	struct alloc_sites *s = NULL;
@@ -122,7 +132,7 @@ void cli_record_probed_look(struct recording *r, struct mappings *m)
 	if (!has_probes(r))
 		return;
 	x = get(r, m);
-	e = learn_alloc_sites(r->files, m, 1u << r->options->event, &s);
+	e = find_sites(r, m, &s);
 	x->again = e == -EAGAIN;
 	if (e == 0) {
 		x->lacks = learn_sites_lack(set_of(r), s);

@@ -15,7 +15,8 @@
 	X(jvm)		/* Java's heap */                                                          \
 	X(hidden)	/* allocators that the finders above cannot find */                        \
 	X(cuda)		/* memory of GPUs */                                                       \
-	X(cuda_library) /* work of GPUs */
+	X(cuda_library) /* work of GPUs */                                                         \
+	X(verbs)	/* RDMA */
 
 #define ALLOC_MEMORY_EVENTS (1u << PF_EVENT_MEM_ALLOC | 1u << PF_EVENT_MEM_INUSE)
 
@@ -59,6 +60,11 @@ void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
  * this one leads.
  */
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol);
+/*
+ * entry.c: whether a function begins at an address of the process, so that probes of the entry and
+ * of the return cannot harm the process.
+ */
+bool alloc_begins_function(const struct runtime_look *look, uint64_t address);
 /* ---- file.c: about the file of a mapping ---- */
 /* Whether the file has an index, and this is the first of its mappings that follow one another. */
 bool alloc_is_first(const struct runtime_look *look, size_t mapping);

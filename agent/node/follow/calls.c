@@ -48,6 +48,7 @@ static const struct probe_calls probes = {
 	.attached_queried = probes_attached_queried,
 	.attached_bytes = probes_attached_bytes,
 	.attached_status = probes_attached_status,
+	.rdma_functions = probes_rdma_functions,
 	.moves = probes_moves,
 };
 

@@ -102,6 +102,8 @@ struct probed {
 	const struct probing *stuck;
 	/* the events of the last search for places; 0: a new search is needed */
 	unsigned looked_mask;
+	/* how many functions of RDMA providers the last search knew */
+	unsigned n_functions;
 	unsigned n_again;	    /* searches in a row that found the process just starting */
 	struct mappings *m;	    /* the mappings of `sites` */
 	struct alloc_sites *sites;  /* the places to probe; NULL: not known, or lent */
@@ -205,6 +207,8 @@ struct probe_calls {
 	bool (*attached_queried)(const struct attached *a);
 	uint64_t (*attached_bytes)(const struct attached *a);
 	int (*attached_status)(const struct attached *a, struct on_gpu_status *ret);
+	int (*rdma_functions)(struct probes *p, struct process_id id, uint32_t exec_id,
+			      struct pf_rdma_functions *ret);
 	uint64_t (*moves)(struct probes *p);
 };
 /* The functions of other modules that the jobs call. A test sets its own. */
@@ -221,7 +225,7 @@ struct follow_calls {
 			     struct runtime_process *old, struct java_requests *java,
 			     struct found_runtimes *ret);
 	int (*find_sites)(struct files *f, const struct mappings *m, unsigned event_mask,
-			  struct alloc_sites **ret);
+			  const struct pf_rdma_functions *rdma, struct alloc_sites **ret);
 	/* attach worker */
 	int (*ask_jvm)(struct java_requests *q, struct process_id id, const char *version,
 		       char ret_problem[RUNTIME_PROBLEM_BYTES]);

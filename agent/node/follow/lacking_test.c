@@ -21,8 +21,9 @@ static unsigned n_mappings_read, n_memory_read, n_refused;
 static struct report *report;
 
 static int find_sites(struct files *f, const struct mappings *m, unsigned event_mask,
-		      struct alloc_sites **ret)
+		      const struct pf_rdma_functions *rdma, struct alloc_sites **ret)
 {
+	(void)rdma;
 	(void)f;
 	if (event_mask != HBM) /* the search is for allocators */
 		return -ESRCH;

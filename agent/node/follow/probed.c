@@ -80,6 +80,7 @@ struct looking {
 	struct process_id id;
 	enum probe_set set;
 	struct mappings *m; /* NULL: the job reads them */
+	struct pf_rdma_functions rdma;
 	uint32_t exec_id;
 	unsigned event_mask;
 	struct alloc_sites *sites;
@@ -95,7 +96,7 @@ static void look_run(struct task *task)
 		l->result = proc_mappings_read(l->id, l->exec_id, &l->m);
 	if (l->result == 0)
 		l->result = l->follow->calls->find_sites(l->follow->config.files, l->m,
-							 l->event_mask, &l->sites);
+							 l->event_mask, &l->rdma, &l->sites);
 }
 
 void follow_probed_set_problem(struct probed *x, const char *what, const char *why)
@@ -201,6 +202,27 @@ static void look_done(struct task *task)
 	proc_mappings_unref(l->m);
 }
 
+/* Gets the functions of RDMA providers that the BPF programs know; n 0: none. */
+static void get_functions(const struct probed *x, struct pf_rdma_functions *ret)
+{
+	const struct tracked *t = x->tracked;
+	const struct follow *f = t->follow;
+
+	if (x->set != PROBES_RDMA || !kernel_active(f->config.kernel) ||
+	    f->calls->probes->rdma_functions(kernel_probes(f->config.kernel), t->id, t->exec_id,
+					     ret))
+		ret->n = 0;
+}
+
+/* Whether the BPF programs have found more functions since the last search. */
+static bool has_new_functions(const struct probed *x)
+{
+	struct pf_rdma_functions f;
+
+	get_functions(x, &f);
+	return f.n > x->n_functions;
+}
+
 static void look(struct probed *x, struct mappings *m, unsigned event_mask)
 {
 	const struct tracked *t = x->tracked;
@@ -218,6 +240,8 @@ static void look(struct probed *x, struct mappings *m, unsigned event_mask)
 	l->m = m ? proc_mappings_ref(m) : NULL; /* NULL: the job reads the mappings */
 	l->exec_id = t->exec_id;
 	l->event_mask = event_mask;
+	get_functions(x, &l->rdma);
+	x->n_functions = l->rdma.n;
 	l->process.tgid = (uint32_t)t->id.tgid;
 	l->process.cgroup_id = t->cgroup_id;
 	l->process.task.run = look_run;
@@ -361,7 +385,7 @@ void follow_probed_advance(struct probed *x)
 
 	if (!asked)
 		forget_problem(x);
-	else if (x->looked_mask != asked)
+	else if (x->looked_mask != asked || has_new_functions(x))
 		look(x, x->tracked->m, asked);
 	if (!x->looking) {
 		probe(x, &w);

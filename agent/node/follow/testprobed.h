@@ -29,6 +29,7 @@ static struct {
 	bool lost, outlives;
 	bool queried; /* until the next change of probes */
 	uint64_t moves;
+	unsigned n_functions; /* of RDMA providers, which the BPF programs know */
 	unsigned n_attached, n_detached, n_asked_for_thread;
 	struct set_probes of[_PROBES_SET_MAX];
 } probes;
@@ -135,6 +136,16 @@ static uint64_t probes_n_moves(struct probes *p)
 	return probes.moves;
 }
 
+static int probes_functions(struct probes *p, struct process_id id, uint32_t exec_id,
+			    struct pf_rdma_functions *ret)
+{
+	(void)p;
+	(void)id;
+	(void)exec_id;
+	ret->n = probes.n_functions;
+	return probes.n_functions ? 0 : -ENOENT;
+}
+
 static const struct probe_calls counted_probes = {
 	.attach = probes_do_attach,
 	.attach_change = probes_do_change,
@@ -143,6 +154,7 @@ static const struct probe_calls counted_probes = {
 	.attached_outlives = probes_do_outlive,
 	.attached_hits = probes_n_hits,
 	.attached_queried = probes_do_query,
+	.rdma_functions = probes_functions,
 	.leave = probes_do_leave,
 	.moves = probes_n_moves,
 };

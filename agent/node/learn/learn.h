@@ -68,8 +68,9 @@ const char *const *learn_markers(void);
 
 /*
  * runtimes.c: finds the places where the process allocates memory, in those of its files that are
- * parsed already. Files worker. event_mask: see alloc_sites_find().
+ * parsed already. Files worker. event_mask: see alloc_sites_find(). rdma: what
+ * probes_rdma_functions() knows of the process; NULL: nothing.
  */
 struct alloc_sites;
 int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
-		       struct alloc_sites **ret);
+		       const struct pf_rdma_functions *rdma, struct alloc_sites **ret);

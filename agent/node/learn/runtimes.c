@@ -44,11 +44,11 @@ int learn_runtimes(struct files *f, const struct mappings *m, struct runtime_pro
 }
 
 int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
-		      struct alloc_sites **ret)
+		      const struct pf_rdma_functions *rdma, struct alloc_sites **ret)
 {
 	_cleanup_free_ struct elf_index **indexes = NULL;
 	struct process_memory *memory;
-	struct runtime_look look = {.maps = m};
+	struct runtime_look look = {.maps = m, .rdma = rdma};
 	int r = runtime_process_memory_open(m->id, &memory);
 
 	if (r < 0)

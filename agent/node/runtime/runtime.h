@@ -62,6 +62,7 @@ struct runtime_range {
 #define RUNTIME_DATA_MAX   4096
 
 struct java_requests;
+struct pf_rdma_functions; /* defined in bpf/rdma_abi.h */
 /* The process in which learn() looks for a runtime. */
 struct runtime_look {
 	const struct mappings *maps;
@@ -71,6 +72,8 @@ struct runtime_look {
 	const struct runtime_range *taken; /* ranges of the runtimes in earlier rows of the table */
 	size_t n_taken;
 	struct java_requests *java; /* as in runtime_learn() */
+	/* for node/alloc: what the BPF programs have found in the process; NULL: nothing */
+	const struct pf_rdma_functions *rdma;
 };
 /*
  * Finds the first mapping of a file that has this mark, and the address of the mark in the process.
