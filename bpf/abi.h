@@ -504,6 +504,7 @@ struct pf_mem_proc {
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
+	uint64_t attached_ns; /* CLOCK_BOOTTIME: when the process was attached */
 	/* Only the BPF programs write these: */
 	uint64_t cgroup_id; /* cgroup of the process at its last hit */
 	uint64_t hits;
@@ -608,7 +609,7 @@ _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 40, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
-_Static_assert(sizeof(struct pf_mem_proc) == 248, "abi");
+_Static_assert(sizeof(struct pf_mem_proc) == 256, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

@@ -153,16 +153,15 @@ struct pf_gpu_object {
 	int32_t refs;
 };
 /*
- * Map `gpu_threads`, hash, key: struct pf_live_key with the number of the thread in the initial PID
- * namespace as address: the thread's stack of contexts, as far as the probes have seen it.
+ * Map `gpu_threads`, storage of tasks: the thread's stack of contexts, as far as the probes have
+ * seen it.
  */
 #define PF_GPU_CONTEXTS_MAX 8 /* a power of two */
 struct pf_gpu_thread {
-	uint64_t start_boottime_ns; /* of the thread */
+	uint64_t attached_ns; /* pf_mem_proc.attached_ns; another one: the stack is not valid */
 	uint32_t n, pad;
 	uint64_t contexts[PF_GPU_CONTEXTS_MAX]; /* the current one is the last of n */
 };
-#define PF_GPU_THREADS_MAX 65536
 #define PF_GPU_OBJECTS_MAX 131072
 
 _Static_assert(sizeof(struct pf_gpu_call) == 80, "abi");

@@ -10,33 +10,39 @@
 #include "memory_site.h"
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, PF_GPU_THREADS_MAX);
-	__type(key, struct pf_live_key);
+	__type(key, int);
 	__type(value, struct pf_gpu_thread);
 } gpu_threads SEC(".maps");
 
 /* ---- a thread's stack of contexts ---- */
 
 /*
- * Returns the thread's stack of contexts. NULL: no call of the thread has made a context current,
- * or the map is full.
+ * Returns the thread's stack of contexts. NULL: since the process was attached, no call of the
+ * thread has made a context current, or the kernel has no memory.
  */
 static __noinline struct pf_gpu_thread *pf_gpu_thread(bool make)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct pf_live_key key = pf_live_key_of(task, task->pid);
-	struct pf_gpu_thread *t = bpf_map_lookup_elem(&gpu_threads, &key);
-	struct pf_gpu_thread none = {.start_boottime_ns = task->start_boottime};
+	const struct pf_mem_proc *proc = pf_mem_proc_of(task);
+	struct pf_gpu_thread *t;
 
-	if (t && t->start_boottime_ns == none.start_boottime_ns)
+	if (!proc)
+		return NULL;
+	t = bpf_task_storage_get(&gpu_threads, task, NULL,
+				 make ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (t && t->attached_ns == proc->attached_ns)
 		return t;
 	if (!make)
 		return NULL;
-	if (bpf_map_update_elem(&gpu_threads, &key, &none, BPF_ANY))
+	if (!t) {
 		pf_gpu_full();
-	return bpf_map_lookup_elem(&gpu_threads, &key);
+		return NULL;
+	}
+	t->attached_ns = proc->attached_ns;
+	t->n = 0;
+	return t;
 }
 
 static __noinline void pf_gpu_push(uint64_t context)

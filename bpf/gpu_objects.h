@@ -55,13 +55,7 @@ static __always_inline void pf_gpu_missed(void)
  */
 static __always_inline void pf_gpu_full(void)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pf_process_key key = {
-		.start_boottime_ns = pf_start_of(task),
-		.tgid = pf_tgid_seen(task),
-		.exec_id = task->self_exec_id,
-	};
-	struct pf_mem_proc *proc = bpf_map_lookup_elem(&PF_PROCS, &key);
+	const struct pf_mem_proc *proc = pf_mem_proc_of(bpf_get_current_task_btf());
 
 	if (proc && proc->event_mask & 1 << PF_LIVE_EVENT)
 		pf_drop(PF_LIVE_EVENT, PF_DROP_GPU_FULL);

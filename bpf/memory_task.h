@@ -44,6 +44,18 @@ static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t
 		u->hits += PF_USAGE_EACH * n;
 }
 
+/* Returns the task's process, if it is probed. */
+static __always_inline struct pf_mem_proc *pf_mem_proc_of(struct task_struct *task)
+{
+	struct pf_process_key key = {
+		.start_boottime_ns = pf_start_of(task),
+		.tgid = pf_tgid_seen(task),
+		.exec_id = task->self_exec_id,
+	};
+
+	return bpf_map_lookup_elem(&PF_PROCS, &key);
+}
+
 /*
  * Called first at every hit. hits: what the hit costs, in hits of sites without PF_SITE_MORE. The
  * cost counts for one of the wanted events: PF_COUNTED_EVENT if it is wanted, else PF_LIVE_EVENT.
@@ -51,17 +63,13 @@ static __noinline void pf_mem_used(uint64_t cgroup_id, uint32_t events, uint32_t
 static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
 {
 	struct pf_mem_who who = {.task = bpf_get_current_task_btf()};
-	struct pf_process_key key = {};
 	struct pf_mem_proc *proc;
 	uint32_t number, added;
 
 	who.filter = pf_filter_task(who.task, events, &who.cgroup_id);
 	if (!who.filter)
 		return who;
-	key.start_boottime_ns = pf_start_of(who.task);
-	key.tgid = pf_tgid_seen(who.task);
-	key.exec_id = who.task->self_exec_id;
-	who.proc = proc = bpf_map_lookup_elem(&PF_PROCS, &key);
+	who.proc = proc = pf_mem_proc_of(who.task);
 	if (!proc)
 		return who;
 	who.events = events & who.filter->event_mask & proc->event_mask;

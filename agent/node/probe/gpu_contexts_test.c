@@ -196,6 +196,40 @@ static void threads_that_retain_at_once_count_each(void **state)
 	gpu_close(&s);
 }
 
+/* ---- attached again ---- */
+
+IN_SECTION(pf_loop) static void body_again(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (uint32_t step = 3;; step += 2) {
+		status = cu_ctx_set_current(PRIMARY);
+		status = cu_mem_alloc(&at[0], 10);
+		say_and_wait(t, step);
+		status = cu_mem_alloc(&at[0], 10);
+		say_and_wait(t, step + 1);
+	}
+}
+
+/* What happened while there were no probes is not known. */
+static void a_detach_forgets_which_context_is_current(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	gpu_open(&s, body_again, HBM_ALLOC);
+	go(&s, 3);
+	assert_int_equal(s.w.labels.numbers[LABEL_GPU_CONTEXT], PRIMARY);
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(scene_attach(&s, HBM_ALLOC), 0);
+	go(&s, 4);
+	assert_int_equal(s.w.labels.mask, 0);
+	go(&s, 5);
+	assert_int_equal(s.w.labels.mask, 1u << LABEL_GPU_CONTEXT);
+	go(&s, 6);
+	assert_int_equal(s.w.labels.numbers[LABEL_GPU_CONTEXT], PRIMARY);
+	gpu_close(&s);
+}
+
 /* ---- queries ---- */
 
 #define BEFORE	    0xa000 /* a context that was made before the probes came */
@@ -315,6 +349,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(ended_contexts_are_forgotten_without_a_snapshot),
 		cmocka_unit_test(only_a_process_that_is_seen_from_the_start_ends_its_context),
 		cmocka_unit_test(threads_that_retain_at_once_count_each),
+		cmocka_unit_test(a_detach_forgets_which_context_is_current),
 		cmocka_unit_test(queries_tell_of_contexts_from_before),
 		cmocka_unit_test(many_queries_are_probed_no_longer),
 	};

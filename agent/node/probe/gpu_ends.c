@@ -3,7 +3,7 @@
  * gpu_ends: which memory of GPUs has ended because its context was destroyed or reset. The kernel
  * puts the ends of contexts into the map gpu_objects (bpf/gpu_abi.h). This file takes them out, and
  * compares them with each entry of living memory. It also removes what the kernel knows of
- * processes that are not attached, and of threads that have ended.
+ * processes that are not attached.
  */
 #include "node/probe/sets.h"
 
@@ -13,20 +13,16 @@ struct ended_context {
 	UT_hash_handle hh;
 };
 struct gpu_ends {
-	struct bpf_map *objects, *threads; /* the maps gpu_objects and gpu_threads */
-	bool root_pids;
+	struct bpf_map *objects; /* the map gpu_objects */
 	/* the ends that have not been compared with all living memory */
 	struct ended_context *ended;
 };
 
-struct gpu_ends *probes_gpu_ends_new(struct bpf_map *objects, struct bpf_map *threads,
-				     bool root_pids)
+struct gpu_ends *probes_gpu_ends_new(struct bpf_map *objects)
 {
 	struct gpu_ends *e = xcalloc(1, sizeof(*e));
 
 	e->objects = objects;
-	e->threads = threads;
-	e->root_pids = root_pids;
 	return e;
 }
 
@@ -61,9 +57,8 @@ struct known_program {
 struct reading {
 	struct gpu_ends *e;
 	struct known_program *attached;
-	bool of_threads, too_many; /* too_many: entries of ended threads are removed */
 	struct pf_live_key *taken; /* keys of entries that will be deleted */
-	size_t n, n_taken, cap_taken;
+	size_t n_taken, cap_taken;
 };
 
 static void attached_add(struct reading *r, const struct probe_set_state *s)
@@ -98,11 +93,7 @@ static bool goes(const struct reading *r, const struct pf_live_key *key)
 	struct known_program *k;
 
 	HASH_FIND(hh, r->attached, &p, sizeof(p), k);
-	if (!k)
-		return true;
-	if (r->of_threads)
-		return r->too_many && !proc_thread_lives(key->tgid_root, (uint32_t)key->address);
-	return key->address >> 56 == PF_GPU_ENDED;
+	return !k || key->address >> 56 == PF_GPU_ENDED;
 }
 
 static void read_one(const void *key, const void *value, void *arg)
@@ -110,7 +101,6 @@ static void read_one(const void *key, const void *value, void *arg)
 	struct reading *r = arg;
 
 	(void)value;
-	r->n++;
 	if (!goes(r, key))
 		return;
 	GROW(r->taken, r->n_taken, r->cap_taken);
@@ -154,29 +144,6 @@ static int read_objects(struct reading *r)
 	return err;
 }
 
-/*
- * Reads the map of threads, and removes entries of processes that are not attached. If the map is
- * half full, also removes entries of threads that have ended, because the kernel does not do that.
- */
-static int read_threads(struct reading *r)
-{
-	int map = bpf_map__fd(r->e->threads), err;
-
-	r->n_taken = r->n = 0;
-	r->of_threads = true;
-	err = probes_map_each(map, sizeof(struct pf_live_key), sizeof(struct pf_gpu_thread), false,
-			      read_one, r);
-	if (!err && r->e->root_pids && r->n > PF_GPU_THREADS_MAX / 2) {
-		r->n_taken = 0;
-		r->too_many = true;
-		err = probes_map_each(map, sizeof(struct pf_live_key), sizeof(struct pf_gpu_thread),
-				      false, read_one, r);
-	}
-	for (size_t i = 0; i < r->n_taken; i++)
-		bpf_map_delete_elem(map, &r->taken[i]);
-	return err;
-}
-
 int probes_gpu_ends_read(struct probe_set_state *s)
 {
 	struct reading r = {.e = s->gpu_ends};
@@ -184,8 +151,6 @@ int probes_gpu_ends_read(struct probe_set_state *s)
 
 	attached_add(&r, s);
 	err = read_objects(&r);
-	if (!err)
-		err = read_threads(&r);
 	reading_done(&r);
 	return err;
 }

@@ -175,36 +175,6 @@ static void mappings_beyond_the_limit_are_counted(void **state)
 	gpu_close(&s);
 }
 
-IN_SECTION(pf_loop) static void body_set(struct truth *t)
-{
-	say_and_wait(t, 1);
-	status = cu_ctx_set_current(0xabc000);
-	allocate();
-	say_and_wait(t, 3);
-}
-
-static void threads_beyond_the_table_have_no_context(void **state)
-{
-	uint64_t before = lost("gpu_full");
-	struct scene s = {};
-
-	(void)state;
-	limits_open(&s, body_set);
-	fill(bpf_map__fd(programs_of(&s)->maps.gpu_threads), sizeof(struct pf_live_key),
-	     sizeof(struct pf_gpu_thread), PF_GPU_THREADS_MAX);
-	go(&s, 3);
-	assert_int_equal(s.w.alloc.bytes, 1000);
-	assert_int_equal(s.w.labels.mask, 0);
-	assert_int_equal(lost("gpu_full") - before, 1);
-	gpu_close(&s);
-	s = (struct scene){};
-	limits_open(&s, body_set);
-	go(&s, 3);
-	assert_int_equal(s.w.labels.mask, 1u << LABEL_GPU_CONTEXT);
-	assert_int_equal(s.w.labels.numbers[LABEL_GPU_CONTEXT], 0xabc000);
-	gpu_close(&s);
-}
-
 /* ---- odd calls ---- */
 
 IN_SECTION(pf_loop) static void body_nested(struct truth *t)
@@ -373,7 +343,6 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(memory_beyond_the_table_is_counted),
 		cmocka_unit_test(objects_beyond_the_table_are_counted),
 		cmocka_unit_test(mappings_beyond_the_limit_are_counted),
-		cmocka_unit_test(threads_beyond_the_table_have_no_context),
 		cmocka_unit_test(a_call_inside_another_one_does_not_count),
 		cmocka_unit_test(a_call_that_lasts_has_its_stack),
 		cmocka_unit_test(a_call_in_a_change_of_events_hides_no_other),

@@ -38,8 +38,7 @@ static int gpu_memory_open(struct probe_set_state *s, const struct pf_config *co
 		.live = o->maps.gpu_live,
 		.live_stats = o->maps.gpu_live_stats,
 	};
-	s->gpu_ends = probes_gpu_ends_new(o->maps.gpu_objects, o->maps.gpu_threads,
-					  config->pid_level == 0);
+	s->gpu_ends = probes_gpu_ends_new(o->maps.gpu_objects);
 	return 0;
 }
 

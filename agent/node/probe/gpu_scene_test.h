@@ -166,11 +166,6 @@ static inline unsigned n_objects(const struct scene *s)
 	return map_count(bpf_map__fd(programs_of(s)->maps.gpu_objects), sizeof(struct pf_live_key));
 }
 
-static inline unsigned n_threads(const struct scene *s)
-{
-	return map_count(bpf_map__fd(programs_of(s)->maps.gpu_threads), sizeof(struct pf_live_key));
-}
-
 static inline unsigned n_pending(const struct scene *s)
 {
 	return map_count(scene_set(s)->pending, sizeof(struct pf_pending_key));
@@ -189,6 +184,5 @@ static inline void gpu_close(struct scene *s)
 {
 	s->a = probes_detach(s->p, s->a);
 	assert_int_equal(n_objects(s), 0);
-	assert_int_equal(n_threads(s), 0);
 	scene_close(s);
 }

@@ -305,12 +305,10 @@ void probes_live_forget(struct probe_set_state *s);
 void probes_live_collect(struct probes *p, struct event_probe *e, struct taking *t);
 
 /*
- * gpu_ends.c: which memory of GPUs ended with its context; members of struct set_ops. objects and
- * threads: the maps gpu_objects and gpu_threads. root_pids: the agent is in the initial PID
- * namespace.
+ * gpu_ends.c: which memory of GPUs ended with its context; members of struct set_ops. objects: the
+ * map gpu_objects.
  */
-struct gpu_ends *probes_gpu_ends_new(struct bpf_map *objects, struct bpf_map *threads,
-				     bool root_pids);
+struct gpu_ends *probes_gpu_ends_new(struct bpf_map *objects);
 struct gpu_ends *probes_gpu_ends_free(struct gpu_ends *e);
 int probes_gpu_ends_read(struct probe_set_state *s);
 bool probes_gpu_has_ended(struct probe_set_state *s, const struct pf_live_key *k,
