@@ -32,7 +32,7 @@ static bool is_unknown_entry(const struct elf_mark *mark)
 	return false;
 }
 
-static bool has_driver_name(const struct mapping *m)
+bool alloc_cuda_has_name(const struct mapping *m)
 {
 	return str_has_prefix(alloc_file_name(m), LIBRARY);
 }
@@ -79,7 +79,7 @@ static int add_driver(const struct runtime_look *look, size_t mapping, struct al
 /* Returns whether a file that is not known as a driver has a driver's name or functions. */
 static bool is_like_driver(const struct runtime_look *look, size_t mapping)
 {
-	return has_driver_name(&look->maps->items[mapping]) ||
+	return alloc_cuda_has_name(&look->maps->items[mapping]) ||
 	       (alloc_file_defines(look, mapping, "cuInit") &&
 		alloc_file_defines(look, mapping, "cuCtxSetCurrent"));
 }
@@ -92,7 +92,7 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 	for (size_t i = 0; r == 0 && i < look->maps->n; i++) {
 		const struct mapping *m = &look->maps->items[i];
 
-		if (!look->indexes[i] && has_driver_name(m))
+		if (!look->indexes[i] && alloc_cuda_has_name(m))
 			alloc_add_file_problem(ret, m, ALLOC_UNREAD);
 		if (!alloc_is_first(look, i))
 			continue;

@@ -198,14 +198,20 @@ static void tell_unknown(const struct runtime_look *look, struct alloc_sites *re
 	}
 }
 
+/* Adds the problem that the process has a driver, but no library. */
 static void tell_missing(const struct runtime_look *look, struct alloc_sites *ret)
 {
-	for (size_t i = 0; i < look->maps->n; i++)
-		if (alloc_is_first(look, i) && alloc_cuda_is_driver(look, i))
+	for (size_t i = 0; i < look->maps->n; i++) {
+		const struct mapping *m = &look->maps->items[i];
+
+		if (!look->indexes[i] && alloc_cuda_has_name(m))
+			alloc_add_file_problem(ret, m, ALLOC_UNREAD);
+		if (look->indexes[i] && (alloc_cuda_has_name(m) || alloc_cuda_is_driver(look, i)))
 			alloc_add_problem(ret,
 					  "no library reports the work of its GPUs: "
 					  "CUDA_INJECTION64_PATH must name libpodflame-cuda.so "
 					  "before the program starts");
+	}
 }
 
 static int find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret)

@@ -236,24 +236,32 @@ static void a_driver_without_a_library_is_told(void **state)
 	check_told("int nothing() { return 1; }\n", "");
 }
 
-static void a_library_without_an_index_is_told(void **state)
+static void check_unread(const char *name)
 {
-	pid_t pid = alloc_library_start(dir, "libpodflame-cuda.so", ENTRY);
+	_cleanup_free_ char *problem =
+		xasprintf("%s has not been read yet, or cannot be read", name);
+	pid_t pid = alloc_library_start(dir, name, ENTRY);
 	struct elf_index *none[256] = {0};
 	struct alloc_sites *s = NULL;
 	struct alloc_process p;
 	struct runtime_look look;
 
-	(void)state;
 	alloc_process_open(&p, pid);
 	look = alloc_process_look(&p);
 	assert_true(look.maps->n <= ARRAY_SIZE(none));
 	look.indexes = none;
 	assert_int_equal(alloc_sites_find(&look, EVENT, &s), 0);
-	assert_string_equal(s->problem,
-			    "libpodflame-cuda.so has not been read yet, or cannot be read");
+	assert_string_equal(s->problem, problem);
 	assert_int_equal(s->n, 0);
 	alloc_process_stop(pid, &p, s);
+}
+
+static void a_file_without_an_index_is_told(void **state)
+{
+	(void)state;
+	check_unread("libpodflame-cuda.so");
+	check_unread("libparcagpucupti.so");
+	check_unread("libcuda.so.1");
 }
 
 int main(void)
@@ -266,7 +274,7 @@ int main(void)
 		cmocka_unit_test(hostile_places_give_no_site),
 		cmocka_unit_test(an_unknown_library_is_told),
 		cmocka_unit_test(a_driver_without_a_library_is_told),
-		cmocka_unit_test(a_library_without_an_index_is_told),
+		cmocka_unit_test(a_file_without_an_index_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, dir_make, dir_remove);

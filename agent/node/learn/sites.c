@@ -141,6 +141,10 @@ char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 		return xasprintf("%s is not seen: the kernel refuses a probe without which memory "
 				 "that has ended would count as in use",
 				 profile_event_info(live)->name);
+	if (refused && refused->n && event_mask & 1u << EVENT_ON_GPU)
+		return xstrdup("on-gpu is not seen: the kernel refuses a probe of the library that "
+			       "reports it. Another profiler may probe the library there, but not "
+			       "raise its semaphores");
 	if (*s->problem)
 		return xstrdup(s->problem);
 	for (size_t i = 0; i < s->n && live == EVENT_MEM_INUSE; i++)

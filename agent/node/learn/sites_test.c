@@ -48,6 +48,18 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 	assert_problem(&s, ALLOC, &many, "too many places");
 }
 
+/* Each probe of on-gpu is needed. */
+static void a_refused_probe_is_told_for_on_gpu(void **state)
+{
+	struct alloc_sites s = {.problem = "another"};
+	const struct probes_refused none = {0}, one = {.n = 1};
+
+	(void)state;
+	assert_problem(&s, 1u << EVENT_ON_GPU, &none, "another");
+	assert_problem(&s, 1u << EVENT_ON_GPU, &one, "on-gpu is not seen");
+	assert_problem(&s, ALLOC, &one, "another");
+}
+
 static void what_a_set_needs_is_missing_if_there_is_nothing_to_probe(void **state)
 {
 	struct alloc_site item = {.file_offset = 64};
@@ -78,6 +90,9 @@ static void the_same_places_are_equal(void **state)
 	b[0].site.kind = PF_SITE_FREE;
 	assert_false(learn_sites_equal(&x, m, &y, m));
 	b[0].site.kind = 0;
+	b[0].semaphore = 8;
+	assert_false(learn_sites_equal(&x, m, &y, m));
+	b[0].semaphore = 0;
 	y.n_inner = 1;
 	assert_false(learn_sites_equal(&x, m, &y, m));
 }
@@ -98,6 +113,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_throws_is_told_for_mem_inuse),
+		cmocka_unit_test(a_refused_probe_is_told_for_on_gpu),
 		cmocka_unit_test(what_a_set_needs_is_missing_if_there_is_nothing_to_probe),
 		cmocka_unit_test(the_same_places_are_equal),
 		cmocka_unit_test(what_is_known_since_is_taken_over),
