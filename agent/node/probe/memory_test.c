@@ -631,6 +631,27 @@ static void a_semaphore_is_raised_while_its_place_is_probed(void **state)
 	scene_close(&s);
 }
 
+/* The kernel has one semaphore for a place, or none: that of whoever came first. */
+static void a_place_that_is_probed_without_its_semaphore_is_refused(void **state)
+{
+	const struct pf_site site = {.kind = PF_SITE_INSIDE, .size_arg = 8 /* rdi */, .flags = 1};
+	struct scene s = {};
+	int link;
+
+	(void)state;
+	add_site(&s.probed, probe_here, site);
+	scene_open(&s, body_usdt, ALLOC, 1);
+	s.a = probes_detach(s.p, s.a);
+	link = probes_uprobe_attach_trivial(mode_at_most, "/proc/self/exe",
+					    s.probed.sites[0].file_offset, s.c.pid, false);
+	assert_true(link >= 0);
+	s.probed.sites[0].semaphore = library_of(&probe_here_semaphore).offset;
+	assert_int_equal(scene_attach(&s, ALLOC), -EINVAL);
+	close(link);
+	assert_int_equal(scene_attach(&s, ALLOC), 0);
+	scene_close(&s);
+}
+
 /* ---- the first thread ends, and the others go on ---- */
 
 /* In shared memory: which threads must end. The first thread is 0. */
@@ -925,6 +946,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(places_that_cannot_be_probed_are_left_out),
 		cmocka_unit_test(places_within_a_function_have_factors),
 		cmocka_unit_test(a_semaphore_is_raised_while_its_place_is_probed),
+		cmocka_unit_test(a_place_that_is_probed_without_its_semaphore_is_refused),
 		cmocka_unit_test(it_is_probed_by_whatever_thread_lives),
 		cmocka_unit_test(without_its_thread_it_is_probed_for_a_while),
 		cmocka_unit_test(its_first_thread_has_ended_before_it_is_seen),
