@@ -100,6 +100,7 @@ struct gpu_row {
 	const char *launched; /* "short", "long", "loop"; "": there is no such function */
 	uint32_t tid;
 	struct raw_labels labels;
+	struct profile_link link;
 	uint64_t n, value;
 };
 struct gpu_watch {
@@ -142,6 +143,7 @@ static inline void gpu_watch_sample(struct gpu_watch *w, const struct drain *d,
 	row->launched = launched_by(user);
 	row->tid = s->tid;
 	row->labels = s->labels ? *s->labels : (struct raw_labels){};
+	row->link = s->link ? *s->link : (struct profile_link){};
 	row->n = s->n;
 	row->value = s->value;
 	w->stackless += user ? 0 : s->n;
@@ -227,6 +229,7 @@ static inline struct gpu_row gpu_sum(const struct gpu_scene *g, const char *laun
 		sum.n += row->n;
 		sum.value += row->value;
 		sum.labels = row->labels;
+		sum.link = row->link;
 		sum.tid = row->tid;
 	}
 	return sum;
