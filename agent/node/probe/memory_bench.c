@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What events of uprobes cost the process: the CPU time of a malloc and free, of a call that
- * allocates memory of a GPU and one that frees it, and of the reports of a GPU's work, with and
- * without probes. It prints one JSON object a line, and needs root.
+ * allocates memory of a GPU and one that frees it, of the reports of a GPU's work, and of calls that
+ * post requests of RDMA, with and without probes. It prints one JSON object a line, and needs root.
  */
 #include "cuda/usdt.h"
 #include "lib/base/bench.h"
 #include "node/probe/sites_test.h"
+#include "node/probe/testverbs.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -116,6 +117,101 @@ static void probe_on_gpu(struct probed *t)
 	*t = (struct probed){};
 	add_site(t, probe_launch, (struct pf_site){.kind = PF_SITE_ON_GPU_LAUNCH});
 	add_site(t, probe_work, (struct pf_site){.kind = PF_SITE_ON_GPU_WORK});
+}
+
+/*
+ * Stand in for a provider of RDMA: post_send, and the functions ibv_wr_*. Like those of real
+ * providers, they begin with a push, which the kernel emulates.
+ */
+#define BEGIN_WITH_PUSH __asm__ volatile("" : : : "rbx")
+
+__attribute__((noinline)) static int post_send(struct testverbs_queue *q, struct testverbs_send *wr,
+					       struct testverbs_send **bad)
+{
+	BEGIN_WITH_PUSH;
+	*bad = wr;
+	return q->state != 0;
+}
+
+__attribute__((noinline)) static void wr_start(struct testverbs_queue_ex *q)
+{
+	BEGIN_WITH_PUSH;
+	q->wr_flags = 0;
+}
+
+__attribute__((noinline)) static void wr_send(struct testverbs_queue_ex *q)
+{
+	BEGIN_WITH_PUSH;
+	q->wr_flags++;
+}
+
+__attribute__((noinline)) static void wr_set_sge(struct testverbs_queue_ex *q, uint32_t lkey,
+						 uint64_t addr, uint32_t length)
+{
+	BEGIN_WITH_PUSH;
+	q->wr_id = lkey + addr + length;
+}
+
+__attribute__((noinline)) static int wr_complete(struct testverbs_queue_ex *q)
+{
+	BEGIN_WITH_PUSH;
+	return q->wr_flags != 1;
+}
+
+static struct testverbs_device device = {.name = "mlx5_0"};
+static struct testverbs_context context = {.device = &device};
+static struct testverbs_queue_ex queue = {.base = {.context = &context, .qp_type = 2}};
+
+/* Posts lists of n requests with one piece of memory each. */
+static uint64_t post_some(size_t n)
+{
+	static struct testverbs_sge piece = {.length = 4096};
+	struct testverbs_send requests[16] = {}, *bad;
+	uint64_t start;
+
+	for (size_t i = 0; i < n; i++)
+		requests[i] = (struct testverbs_send){.next = i + 1 < n ? &requests[i + 1] : NULL,
+						      .sg_list = &piece,
+						      .num_sge = 1};
+	start = now_mono_ns();
+	for (int i = 0; i < BATCH; i++)
+		if (post_send(&queue.base, requests, &bad))
+			abort();
+	return now_mono_ns() - start;
+}
+
+static __attribute__((noinline)) uint64_t post_batch(void)
+{
+	return post_some(1);
+}
+
+static __attribute__((noinline)) uint64_t post_list_batch(void)
+{
+	return post_some(16);
+}
+
+static __attribute__((noinline)) uint64_t extended_batch(void)
+{
+	uint64_t start = now_mono_ns();
+
+	for (int i = 0; i < BATCH; i++) {
+		wr_start(&queue);
+		wr_send(&queue);
+		wr_set_sge(&queue, 0, 0, 4096);
+		if (wr_complete(&queue))
+			abort();
+	}
+	return now_mono_ns() - start;
+}
+
+static void probe_rdma(struct probed *t)
+{
+	*t = (struct probed){};
+	add_site(t, post_send, (struct pf_site){.kind = PF_SITE_RDMA_POST_SEND});
+	add_site(t, wr_start, (struct pf_site){.kind = PF_SITE_RDMA_START});
+	add_site(t, wr_send, (struct pf_site){.kind = PF_SITE_RDMA_REQUEST});
+	add_site(t, wr_set_sge, (struct pf_site){.kind = PF_SITE_RDMA_DATA, .size_arg = 4});
+	add_site(t, wr_complete, (struct pf_site){.kind = PF_SITE_RDMA_COMPLETE});
 }
 
 static pid_t start(batch_fn *batch)
@@ -281,6 +377,15 @@ static struct row on_gpu_rows[] = {
 	{"on_gpu.launch", "its stack is walked", OURS, 1u << EVENT_ON_GPU, 0, 0},
 	{"on_gpu.work_bare", "no probes", NOTHING, 0, 0, 0},
 	{"on_gpu.work", "32 pieces in a report", OURS, 1u << EVENT_ON_GPU, 0, 0},
+};
+
+static struct row rdma_rows[] = {
+	{"rdma.post_bare", "no probes", NOTHING, 0, 0, 0},
+	{"rdma.post", "one request: entry and return, with a walk", OURS, 1u << EVENT_RDMA, 0, 0},
+	{"rdma.post_list_bare", "no probes", NOTHING, 0, 0, 0},
+	{"rdma.post_list", "16 requests in a list", OURS, 1u << EVENT_RDMA, 0, 0},
+	{"rdma.extended_bare", "no probes", NOTHING, 0, 0, 0},
+	{"rdma.extended", "ibv_wr_start, _send, _set_sge, _complete", OURS, 1u << EVENT_RDMA, 0, 0},
 };
 
 static int empty(struct bench *b, const char *function, bool emulated, bool at_return)
@@ -477,6 +582,19 @@ static void bench_gpu(struct probes *p)
 	bench_set(&work, work_batch, "ns/piece");
 }
 
+static void bench_rdma(struct probes *p)
+{
+	static batch_fn *const batches[] = {post_batch, post_list_batch, extended_batch};
+
+	for (size_t i = 0; i < ARRAY_SIZE(batches); i++) {
+		struct bench b = {
+			.p = p, .set = PROBES_RDMA, .rows = &rdma_rows[2 * i], .n_rows = 2};
+
+		probe_rdma(&b.probed);
+		bench_set(&b, batches[i], "ns/call");
+	}
+}
+
 int main(void)
 {
 	struct bench b = {
@@ -495,6 +613,7 @@ int main(void)
 	times(&b);
 	close_program(&b);
 	bench_gpu(b.p);
+	bench_rdma(b.p);
 	probes_free(b.p);
 	return 0;
 }
