@@ -19,6 +19,8 @@ struct record_probed {
 	const char *lacks;
 	/* VmLib at the last time when the mappings were read because of `lacks`; 0: not read yet */
 	uint64_t library_bytes;
+	/* how many functions of RDMA providers were known when `sites` were found */
+	uint32_t n_functions;
 	uint64_t snapshot_ns;
 	uint64_t attached_ns; /* CLOCK_MONOTONIC */
 	/* why the probes do not see all; NULL: they do. Kept after the process has ended */

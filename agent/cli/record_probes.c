@@ -113,14 +113,22 @@ static void attach(struct recording *r, struct record_probed *x)
 		       : learn_sites_problem(x->sites, 1u << r->options->event, &refused);
 }
 
-static int find_sites(struct recording *r, const struct mappings *m, struct alloc_sites **ret)
+/* Gets the functions of RDMA providers that the BPF programs know; n 0: none. */
+static void get_functions(const struct recording *r, const struct record_probed *x,
+			  struct pf_rdma_functions *ret)
+{
+	if (set_of(r) != PROBES_RDMA || probes_rdma_functions(r->probes, x->id, x->exec_id, ret))
+		ret->n = 0;
+}
+
+static int find_sites(struct recording *r, struct record_probed *x, const struct mappings *m,
+		      struct alloc_sites **ret)
 {
 	struct pf_rdma_functions rdma;
-	bool has_rdma = set_of(r) == PROBES_RDMA &&
-			!probes_rdma_functions(r->probes, m->id, m->exec_id, &rdma);
 
-	return learn_alloc_sites(r->files, m, 1u << r->options->event, has_rdma ? &rdma : NULL,
-				 ret);
+	get_functions(r, x, &rdma);
+	x->n_functions = rdma.n;
+	return learn_alloc_sites(r->files, m, 1u << r->options->event, &rdma, ret);
 }
 
 void cli_record_probed_look(struct recording *r, struct mappings *m)
@@ -132,7 +140,7 @@ void cli_record_probed_look(struct recording *r, struct mappings *m)
 	if (!has_probes(r))
 		return;
 	x = get(r, m);
-	e = find_sites(r, m, &s);
+	e = find_sites(r, x, m, &s);
 	x->again = e == -EAGAIN;
 	if (e == 0) {
 		x->lacks = learn_sites_lack(set_of(r), s);
@@ -189,19 +197,36 @@ uint64_t cli_record_probes_watch(struct recording *r)
 }
 
 /*
- * If the process has mapped other code, looks again for the library that it lacks. During the pause
- * between two readings of mappings the request would be dropped, so this function does nothing
- * then.
+ * Whether the process has mapped other code since its mappings were read because of the library
+ * that it lacks.
  */
-static void look_for_lacking(struct recording *r, struct record_probed *x)
+static bool has_other_code(struct record_probed *x, uint64_t *ret_bytes)
 {
 	struct proc_memory now;
 
-	if (cli_record_rests(r, x->id, x->exec_id) || proc_memory(x->id, &now) ||
-	    now.library_bytes == x->library_bytes)
+	if (proc_memory(x->id, &now) || now.library_bytes == x->library_bytes)
+		return false;
+	*ret_bytes = now.library_bytes;
+	return true;
+}
+
+/*
+ * Looks again for what may have come since. During the pause between two readings of mappings the
+ * request would be dropped, so this function does nothing then.
+ */
+static void look_for_more(struct recording *r, struct record_probed *x)
+{
+	struct pf_rdma_functions rdma;
+	uint64_t bytes = x->library_bytes;
+
+	if (!x->sites || cli_record_rests(r, x->id, x->exec_id))
+		return;
+	get_functions(r, x, &rdma);
+	if (rdma.n <= x->n_functions &&
+	    !(learn_sites_may_come(set_of(r), x->sites) && has_other_code(x, &bytes)))
 		return;
 	if (cli_record_read_mappings(r, x->id, x->exec_id, 0))
-		x->library_bytes = now.library_bytes;
+		x->library_bytes = bytes;
 }
 
 void cli_record_probes_tick(struct recording *r)
@@ -217,8 +242,8 @@ void cli_record_probes_tick(struct recording *r)
 		look_at_library(r, x);
 		if (x->again)
 			cli_record_read_mappings(r, x->id, x->exec_id, 0);
-		else if (x->sites && learn_sites_may_come(set_of(r), x->sites))
-			look_for_lacking(r, x);
+		else
+			look_for_more(r, x);
 	}
 	if (now_mono_ns() < r->next_announce_ns)
 		return;
