@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that wait, allocate and leak a known amount, and print to the microsecond and byte what
 each of their functions had (programs/told.h). `podflame record` records off-cpu, mem-alloc and
-mem-inuse at once, beside other tools that look at the same process (oracles.py), or hbm-alloc and
-hbm-inuse, or on-gpu, of programs that use the stand-ins for a GPU (e2e/gpu)."""
+mem-inuse at once, beside other tools that look at the same process (oracles.py); hbm-alloc and
+hbm-inuse, or on-gpu, of programs that use the stand-ins for a GPU (e2e/gpu); or rdma of programs
+that use the stand-in for libibverbs (e2e/rdma)."""
 import glob
 import os
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass, field, replace
 
 import known
 import oracles
+import pprof
 import programs
 
 EVENTS = ("off-cpu", "mem-alloc", "mem-inuse")
@@ -19,6 +22,10 @@ GPU_EVENTS = ("hbm-alloc", "hbm-inuse")
 WORK_EVENTS = ("on-gpu",)
 UNITS = {"off-cpu": "us", "on-gpu": "us"}      # of the others: bytes
 GPU = os.path.join(known.BUILD, "gpu")
+# An operation of rdma is an event of its own here: "rdma:send". The leaf of its stacks is the queue
+# pair's "TYPE@DEVICE".
+RDMA_EVENTS = ("rdma",)
+RDMA = os.path.join(known.BUILD, "rdma")
 NVIDIA = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
                       "podflame/nvidia")
 SOURCES = os.path.join(known.HERE, "programs")
@@ -42,6 +49,8 @@ class Target:
     causes: float = 0.95
     root: str = ""                  # the program runs in this root
     hits: bool = False              # nothing is counted, but record says that its probes were hit
+    children: bool = False          # they are recorded, too: the cgroup of the program
+    shows: bool = False             # it waits once more, until podflame counts: await_counts()
     sample: bool = False
 
 
@@ -131,6 +140,38 @@ def gpu_none(suite, name, runtime):
                   needs=["gcc", f"{NVIDIA}/{suite}/libcuda.so.1", f"{RUNTIME}/{runtime}"])
 
 
+def rdma(name, language, build, run="{out}", **more):
+    return Target(f"RDMA, {name}", language, build, f"env LD_LIBRARY_PATH={RDMA} {run}",
+                  events=RDMA_EVENTS, shows=True, **more)
+
+
+def rdma_c(name, source, compiler, **more):
+    return rdma(name, "C++" if source.endswith(".cc") else "C",
+                f"{compiler} -g -fno-optimize-sibling-calls -o {{out}} {{src}}/{source} "
+                f"-libverbs -lpthread", needs=[compiler.split()[0]], **more)
+
+
+def rdma_python(name, command, **more):
+    return rdma(name, "Python", "true", f"{command} {{src}}/rdma.py", prefix="__main__.",
+                needs=[command], **more)
+
+
+def pingpong(kind):
+    """A program of Debian's, as it is, with the stand-in."""
+    program = f"/usr/bin/ibv_{kind.lower()}_pingpong"
+    return rdma(f"Debian's ibv_{kind.lower()}_pingpong", "C", "true",
+                f"{{src}}/rdma_pingpong.py {program} {kind}", children=True, needs=[program])
+
+
+# Debian's own libibverbs, where calls fail for want of a device.
+RDMA_NONE = (
+    Target("no RDMA device", "C", "gcc -O2 -g -o {out} {src}/rdma_none.c -libverbs",
+           events=RDMA_EVENTS, hits=True, needs=["gcc"]),
+    Target("no RDMA device, perftest", "C", "true", "{src}/rdma_none.sh", events=RDMA_EVENTS,
+           needs=["ib_send_bw", "ib_write_lat", "ibv_devices", "ibv_devinfo"], children=True),
+)
+
+
 # As a program of nvcc is installed: the runtime is in it, and its symbols are in a debug file.
 STRIPPED = ("cd {dir} && objcopy --only-keep-debug program program.debug && strip program && "
             "objcopy --add-gnu-debuglink=program.debug program")
@@ -180,6 +221,18 @@ TARGETS = [
     working(STORM, "on_gpu_storm"),
     *(gpu_none(suite, name, runtime) for suite in DRIVERS
       for name, runtime in (("", "libcudart.so.12"), (", static runtime", "libcudart_static.a"))),
+    rdma_c("gcc -O2", "rdma.c", "gcc -O2", sample=True),
+    rdma_c("gcc -O1, frame pointers", "rdma.c", "gcc -O1 -fno-omit-frame-pointer"),
+    rdma_c("ibv_wr, gcc -O2", "rdma_ex.c", "gcc -O2", sample=True),
+    rdma_c("ibv_wr, clang -O2", "rdma_ex.c", "clang -O2"),
+    rdma_c("g++ -O2", "rdma.cc", "g++ -O2 -std=c++17"),
+    rdma_c("clang++ -O2", "rdma.cc", "clang++ -O2 -std=c++17"),
+    rdma("rustc -O", "Rust", "rustc -O -g -o {out} {src}/rdma.rs", prefix="rdma::",
+         needs=["rustc"]),
+    rdma_python("CPython, Debian's", "/usr/bin/python3", sample=True),
+    *(rdma_python(f"CPython 3.{minor}", programs.of_pyenv(minor)) for minor in range(8, 14)),
+    *(pingpong(kind) for kind in ("RC", "UC", "UD")),
+    *RDMA_NONE,
 ]
 
 
@@ -203,8 +256,11 @@ class Run:
             shutil.copy(command[-3], f"{t.root}/tmp/exact.py")
             self.told = f"{t.root}/tmp/told"
             command = ["chroot", t.root, *command[:-3], "/tmp/exact.py", "/tmp/told", str(rounds)]
-        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self.cgroup = known.new_cgroup() if t.children else None
+        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                                  preexec_fn=lambda: known.enter(self.cgroup))
         self.pid = self.p.pid
+        self.what = ["--cgroup", self.cgroup] if self.cgroup else ["--pid", str(self.pid)]
         try:
             self.told_first = known.wait_line(self.p.stdout, b"ready", t.name, 60)
         except RuntimeError:
@@ -229,6 +285,10 @@ class Run:
     def work(self, rounds):
         before = self.late()
         self.p.stdin.write(b"\n")
+        if self.t.shows:
+            shown = known.wait_line(self.p.stdout, b"shown \\d+", self.t.name, 120)
+            await_counts(int(shown.split()[-1]))
+            self.p.stdin.write(b"\n")
         known.wait_line(self.p.stdout, b"done", self.t.name, 120 + 3 * rounds)
         self.was_late = max(0, self.late() - before)
 
@@ -241,13 +301,28 @@ class Run:
         if self.p.poll() is None:
             self.p.kill()
         self.p.wait()
+        if self.cgroup:
+            known.end_cgroup(self.cgroup)
 
     def known(self):
         """[(event, function, sum, leaf or "")]; the leaf of off-cpu is the wait's cause"""
         with open(self.told, encoding="utf-8") as f:
             rows = [(line.rstrip("\n").split(" ", 3) + [""])[:4] for line in f]
         return [(event, name, int(n), leaf) for event, name, n, leaf in rows
-                if event in self.t.events]
+                if event.split(":")[0] in self.t.events]
+
+
+def await_counts(pid):
+    """Waits until the programs of rdma count the process. They do not while its probes change."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        done = subprocess.run(["bpftool", "-j", "map", "dump", "name", "rdma_procs"],
+                              capture_output=True, text=True, check=False)
+        if re.search(rf'"tgid":{pid},"exec_id":\d+}},"value":{{"exec_id":\d+,"event_mask":[1-9]',
+                     re.sub(r"\s", "", done.stdout)):
+            return
+        time.sleep(0.01)
+    raise RuntimeError(f"podflame does not count {pid}: {done.stdout[-500:]}")
 
 
 class Recording(known.Recording):
@@ -257,8 +332,24 @@ class Recording(known.Recording):
         self.event = event
         each = {"off-cpu": ["-b", "1us"], "mem-alloc": ["-s", "1"],
                 "mem-inuse": ["-s", "1"]}.get(event, [])
-        super().__init__(["-e", event, *each, "--pid", str(run.pid)],
-                         f"{run.folder}/{event}.folded")
+        form = "pb.gz" if event in RDMA_EVENTS else "folded"
+        super().__init__(["-e", event, *each, *run.what], f"{run.folder}/{event}.{form}")
+
+    def seen(self):
+        """{event: rows of frames and a number}"""
+        if self.event not in RDMA_EVENTS:
+            return {self.event: known.read_folded(self.output)}
+        return rdma_rows(pprof.read(self.output))
+
+
+def rdma_rows(samples):
+    """Gives the stacks the queue pair as their leaf."""
+    rows = {}
+    for frames, n, labels in samples:
+        queue = f"{labels.get('rdma_qp_type', '')}@{labels.get('rdma_device', '')}"
+        rows.setdefault(f"rdma:{labels.get('rdma_operation', '')}", []).append(
+            ([re.sub(r"^\[[cl]\] ", "", f) for f in frames] + [queue], n))
+    return rows
 
 
 def watch(t, run, rounds):
@@ -277,7 +368,7 @@ def watch(t, run, rounds):
         for r in recordings:
             if "probes were hit" not in r.stop() and t.hits:
                 raise RuntimeError(f"{r.event}: no probe was hit")
-        seen = {r.event: known.read_folded(r.output) for r in recordings}
+        seen = {event: rows for r in recordings for event, rows in r.seen().items()}
         return seen, {name: end() for name, end in watching.items()}, skips
     finally:
         for r in recordings:
@@ -289,7 +380,8 @@ def compare(t, told, seen, theirs):
     rows = []
     for event, name, value, leaf in told:
         pattern = re.compile(known.frame_pattern(t.prefix + name, ""))
-        mine = [(frames, n) for frames, n in seen[event] if any(map(pattern.fullmatch, frames))
+        mine = [(frames, n) for frames, n in seen.get(event, [])
+                if any(map(pattern.fullmatch, frames))
                 and (event == "off-cpu" or leaf in ("", frames[-1]))]
         r = {"event": event, "name": name, "told": value, "seen": sum(n for _, n in mine),
              "oracles": {}}
@@ -308,8 +400,9 @@ def compare(t, told, seen, theirs):
 
 
 def unexplained(rows, seen):
-    """Memory or work of a GPU that belongs to none of the functions: there must be none."""
-    for event in set(GPU_EVENTS + WORK_EVENTS) & set(seen):
+    """Memory or work of a GPU, or bytes of requests, of none of the functions: there must be
+    none."""
+    for event in sorted(set(seen) - set(EVENTS)):
         n = sum(n for _, n in seen[event]) - sum(r["seen"] for r in rows if r["event"] == event)
         if n:
             yield f"{event}: {n} {UNITS.get(event, 'bytes')} of none of the functions"
@@ -374,7 +467,7 @@ def test(t, rounds, sample):
 def told_in_short(r):
     """For each event: how many functions, and the largest error."""
     text = []
-    for event in EVENTS + GPU_EVENTS + WORK_EVENTS:
+    for event in dict.fromkeys(x["event"] for x in r.get("rows", [])):
         errors = [abs(x["seen"] - x["told"]) / max(x["told"], 1) for x in r.get("rows", [])
                   if x["event"] == event]
         if errors:

@@ -80,6 +80,29 @@ def new_cgroup():
     return path
 
 
+def enter(cgroup):
+    """Moves this process into the cgroup, if there is one."""
+    if cgroup:
+        with open(f"{cgroup}/cgroup.procs", "w") as f:
+            f.write("0")
+
+
+def end_cgroup(cgroup):
+    """Ends the processes that are left in the cgroup, and removes it."""
+    while True:
+        with open(f"{cgroup}/cgroup.procs", encoding="utf-8") as f:
+            pids = f.read().split()
+        if not pids:
+            break
+        for pid in pids:
+            try:
+                os.kill(int(pid), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.01)
+    os.rmdir(cgroup)
+
+
 class Recording:
     """`podflame record` of a process, or of a cgroup."""
 
@@ -112,13 +135,8 @@ def run(p, folder, out, seconds, hz=HZ):
     program = os.path.join(folder, "program")
     args = [a.format(dir=folder) for a in p.args]
     cgroup = new_cgroup() if p.processes else None
-
-    def enter():
-        if cgroup:
-            with open(f"{cgroup}/cgroup.procs", "w") as f:
-                f.write("0")
     child = subprocess.Popen([program, told, str(seconds), *args], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, bufsize=0, preexec_fn=enter)
+                             stdout=subprocess.PIPE, bufsize=0, preexec_fn=lambda: enter(cgroup))
     recording = None
     try:
         wait_line(child.stdout, b"ready", p.name, 30)
@@ -138,7 +156,7 @@ def run(p, folder, out, seconds, hz=HZ):
             child.kill()
             child.wait()
         if cgroup:
-            os.rmdir(cgroup)
+            end_cgroup(cgroup)
     return read_folded(folded), read_told(told), said
 
 

@@ -245,7 +245,16 @@ each way that the driver has, also with calls that fail; a stand-in for the driv
 named *work* ([`on_gpu*`](../e2e/accuracy/programs)) launch kernels, copies, sets and graphs of
 known length, which podflame's library reports: for each function and each kernel, the microseconds
 must be equal. Those named *no GPU* call NVIDIA's own libraries, with the same errors whether
-podflame looks or not. `accuracy.json` has each function.
+podflame looks or not.
+
+The programs named *RDMA* ([`rdma*`](../e2e/accuracy/programs)) post requests to queue pairs of the
+two devices of a stand-in for libibverbs ([`e2e/rdma`](../e2e/rdma)), which counts the same bytes,
+and register memory; some of their requests fail. Each operation has a row, such as *rdma:send*. The
+type and the device of the queue pair must be right, too, and podflame may see no bytes besides.
+Debian's pingpong programs run as they are. Those named *no RDMA device* call Debian's libibverbs
+and perftest, with the same errors whether podflame looks or not.
+
+`accuracy.json` has each function.
 
 | program | event | functions | they say | seen | largest error | cause | beside | |
 | --- | --- | ---: | ---: | ---: | --- | ---: | --- | --- |"""

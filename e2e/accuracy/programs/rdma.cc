@@ -160,10 +160,15 @@ int main(int argc, char **argv)
 {
 	open_told(argc, argv);
 	open_devices();
-	posted = std::make_unique<fabric::Posted>(make_pair(0, IBV_QPT_RC, 0));
-	built = std::make_unique<fabric::Built>(
-		make_pair(1, IBV_QPT_RC, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE));
 	wait_for_order();
+	ibv_qp *first = make_pair(0, IBV_QPT_RC, 0);
+	ibv_qp *second =
+		make_pair(1, IBV_QPT_RC, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE);
+	show(first);
+	show_extended(second);
+	await_counts();
+	posted = std::make_unique<fabric::Posted>(first);
+	built = std::make_unique<fabric::Built>(second);
 	posts("makes_region", makes_region, "@standin_0", only(STANDIN_REGISTER, 8000));
 	posts("sends", sends, "RC@standin_0", only(STANDIN_SEND, 1000));
 	posts("writes_parts", writes_parts, "RC@standin_0", only(STANDIN_WRITE, 222));

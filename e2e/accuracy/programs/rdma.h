@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../rdma/standin.h"
 #include "told.h"
@@ -88,6 +89,65 @@ static struct ibv_qp *make_pair(int device, enum ibv_qp_type type, uint64_t oper
 	to_state(qp, IBV_QPS_RTR);
 	to_state(qp, IBV_QPS_RTS);
 	return qp;
+}
+
+/* ---- podflame ---- */
+
+/*
+ * podflame learns the functions of a queue pair when the program calls libibverbs with it, and
+ * probes them some time later. The probe's instruction is then one of the function's first ones.
+ */
+static void await_probe(void *function)
+{
+	const volatile unsigned char *code = (const volatile unsigned char *)function;
+
+	for (int i = 0; code[i] != 0xcc; i = (i + 1) % 16)
+		if (!i)
+			usleep(1000);
+}
+
+/*
+ * Says that the functions are probed, and waits until podflame counts: it begins when all probes
+ * are in place, which the program cannot see.
+ */
+static void await_counts(void)
+{
+	printf("shown %d\n", getpid());
+	if (fflush(stdout) || getchar() == EOF)
+		fail("shown");
+}
+
+/* Shows podflame a queue pair, and waits until it probes the functions that post to it. */
+static void show(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	WORKS(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
+	await_probe((void *)qp->context->ops.post_send);
+	await_probe((void *)qp->context->ops.post_recv);
+	await_probe((void *)qp->context->ops.post_srq_recv);
+}
+
+/* The same for the functions ibv_wr_*() of an extended queue pair. */
+static inline struct ibv_qp_ex *show_extended(struct ibv_qp *qp)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	void *const functions[] = {
+		(void *)ex->wr_atomic_cmp_swp,	(void *)ex->wr_atomic_fetch_add,
+		(void *)ex->wr_local_inv,	(void *)ex->wr_rdma_read,
+		(void *)ex->wr_rdma_write,	(void *)ex->wr_rdma_write_imm,
+		(void *)ex->wr_send,		(void *)ex->wr_send_imm,
+		(void *)ex->wr_send_inv,	(void *)ex->wr_set_inline_data,
+		(void *)ex->wr_set_sge,		(void *)ex->wr_set_inline_data_list,
+		(void *)ex->wr_set_sge_list,	(void *)ex->wr_start,
+		(void *)ex->wr_complete,	(void *)ex->wr_abort,
+	};
+
+	show(qp);
+	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++)
+		await_probe(functions[i]);
+	return ex;
 }
 
 /* Polls all completions, so the queues are empty. */

@@ -3,8 +3,10 @@
 ibv_post_send() and ibv_post_recv() of verbs.h are calls through the context, so they are that
 here, too."""
 import ctypes
+import os
 import sys
 import threading
+import time
 
 verbs = ctypes.CDLL("libibverbs.so.1", use_errno=True)
 P, I, U, U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
@@ -59,15 +61,29 @@ def at(address, offset):
     return P.from_address(address + offset).value
 
 
+def of_context(queue, offset):
+    """The address of a function: the one at this offset of the table in the queue's context."""
+    return at(at(queue, 0), 8 + offset)
+
+
+POLL_CQ, POST_SEND, POST_RECV = 88, 200, 208
+
+
 def by_context(offset, *arguments):
-    """A function of the context of a queue (the first argument), at this offset of its table."""
     prototype = ctypes.CFUNCTYPE(I, P, *arguments)
-    return lambda queue, *a: prototype(at(at(queue, 0), 8 + offset))(queue, *a)
+    return lambda queue, *a: prototype(of_context(queue, offset))(queue, *a)
 
 
-poll_cq = by_context(88, I, P)
-post_send = by_context(200, P, P)
-post_recv = by_context(208, P, P)
+poll_cq = by_context(POLL_CQ, I, P)
+post_send = by_context(POST_SEND, P, P)
+post_recv = by_context(POST_RECV, P, P)
+
+
+def await_probes(queue):
+    """Waits until podflame probes the functions that post, as await_probe() of rdma.h."""
+    for offset in POST_SEND, POST_RECV:
+        while 0xcc not in ctypes.string_at(of_context(queue, offset), 16):
+            time.sleep(0.001)
 
 
 # ---- queue pairs ----
@@ -234,8 +250,12 @@ rounds, told = int(sys.argv[2]), []
 known = dict.fromkeys(OPERATIONS, 0)
 devices = function("ibv_get_device_list", ctypes.POINTER(P), P)(None)
 first, second = Device(devices[0]), Device(devices[1])
-rc, ud = first.pair(RC), first.pair(UD)
 print("ready", flush=True)
+sys.stdin.readline()
+rc, ud = first.pair(RC), first.pair(UD)
+await_probes(rc)
+await_probes(second.pair(RC))
+print("shown", os.getpid(), flush=True)     # as await_counts() of rdma.h
 sys.stdin.readline()
 posts(makes_region, "register", 8000, "@standin_0")
 posts(sends, "send", 1000)

@@ -4,7 +4,7 @@
 
 #include "rdma.h"
 
-static struct ibv_qp *pair, *datagram_pair;
+static struct ibv_qp *pair;
 static struct ibv_qp_ex *rc, *ud, *on_second;
 static struct ibv_ah *ah;
 static char memory[4096];
@@ -287,12 +287,12 @@ int main(int argc, char **argv)
 	open_told(argc, argv);
 	open_devices();
 	MADE(ah = ibv_create_ah(pds[0], &to));
-	pair = make_pair(0, IBV_QPT_RC, all);
-	datagram_pair = make_pair(0, IBV_QPT_UD, IBV_QP_EX_WITH_SEND);
-	rc = ibv_qp_to_qp_ex(pair);
-	ud = ibv_qp_to_qp_ex(datagram_pair);
-	on_second = ibv_qp_to_qp_ex(make_pair(1, IBV_QPT_RC, all));
 	wait_for_order();
+	pair = make_pair(0, IBV_QPT_RC, all);
+	rc = show_extended(pair);
+	ud = show_extended(make_pair(0, IBV_QPT_UD, IBV_QP_EX_WITH_SEND));
+	on_second = show_extended(make_pair(1, IBV_QPT_RC, all));
+	await_counts();
 	post_all();
 	compare_with_library();
 	end();
