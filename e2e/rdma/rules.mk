@@ -27,3 +27,5 @@ $(RDMA_TEST): e2e/rdma/standin_test.c e2e/rdma/standin.h $(TESTLIMIT) $(BUILD)/l
 		$(BUILD)/libpodflame.a -lcmocka -libverbs -Wl,-rpath,'$$ORIGIN' $(LDLIBS) -o $@
 BESIDE += $(RDMA_TEST)
 unit test-now: $(RDMA_TEST)
+# a test in C that runs a program with the stand-in
+$(BUILD)/agent/node/rdma_live_test: | $(PROVIDERS)
