@@ -49,11 +49,12 @@ install_chart() {
     fi
 }
 
-# The same for the tests: windows of two seconds, and agents only on nodes with the label
-# agents=yes.
+# The same for the tests: windows of two seconds, agents only on nodes with the label agents=yes,
+# and the policy that gives pods the library for GPUs.
 install_for_tests() {
     k label nodes --all --overwrite agents=yes >/dev/null
-    install_chart --set agent.window=2s --set agent.nodeSelector.agents=yes "$@"
+    install_chart --set agent.window=2s --set agent.nodeSelector.agents=yes \
+        --set cuda.inject=true "$@"
 }
 
 hub_ip() { k -n podflame-system get service podflame-hub -o 'jsonpath={.spec.clusterIP}'; }

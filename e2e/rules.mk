@@ -11,7 +11,7 @@ demo-now: cluster-bin $(IMAGE) $(WORKLOADS) $(LANGUAGES)
 demo-down: ## remove all of the demo
 	$(Q)e2e/demo.sh down
 e2e: ## only the end-to-end tests; T="02 07" runs some of them
-e2e: cluster-bin $(IMAGE) $(WORKLOADS) $(LANGUAGES)
+e2e: cluster-bin $(IMAGE) $(CUDA_IMAGE) $(WORKLOADS) $(LANGUAGES)
 	$(Q)e2e/run.sh $(T)
 # the first time this takes minutes: it starts at once and continues beside the rest
 cluster-bin:
@@ -21,7 +21,8 @@ $(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
 $(LANGUAGES): $(wildcard e2e/workloads/languages/* e2e/workloads/gpu/* \
-		e2e/workloads/rdma/*) e2e/cluster/mkimage.sh $(BUILD)/gpu/thunk/libcuda.so.1 \
+		e2e/workloads/rdma/*) e2e/cluster/mkimage.sh \
+		$(addprefix $(BUILD)/gpu/,thunk/libcuda.so.1 libcupti.so.12) \
 		$(addprefix $(BUILD)/rdma/libibverbs/libstandin,0-rdmav34.so 1-rdmav34.so)
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/languages/build.sh $@ $(BUILD)/gpu $(BUILD)/rdma

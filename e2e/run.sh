@@ -7,9 +7,8 @@
 # skipped". KEEP=1 leaves the cluster up; the next run with it uses that cluster with a new image.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-IMAGE=$BUILD/images/podflame.tar
-WORKLOADS=$BUILD/images/workloads.tar
-LANGUAGES=$BUILD/images/languages.tar
+IMAGES=()
+for t in podflame podflame-cuda workloads languages; do IMAGES+=("$BUILD/images/$t.tar"); done
 OUT=$BUILD/e2e
 mkdir -p "$OUT"
 
@@ -32,13 +31,13 @@ export TK_BIN
 if [ -z "${KEEP:-}" ] || ! k get --raw /readyz >/dev/null 2>&1; then
     cluster_down
     trap finish EXIT
-    if ! cluster_up "$IMAGE" "$WORKLOADS" "$LANGUAGES" 2>"$OUT/up.log"; then
+    if ! cluster_up "${IMAGES[@]}" 2>"$OUT/up.log"; then
         cat "$OUT/up.log" >&2
         exit 1
     fi
 else
     for n in 1 2; do
-        for t in "$IMAGE" "$WORKLOADS" "$LANGUAGES"; do
+        for t in "${IMAGES[@]}"; do
             ctr --address "$TK_DIR/node$n/containerd.sock" -n k8s.io images import "$t" >/dev/null
         done
     done

@@ -3,8 +3,8 @@
 # build.sh OUT.tar GPU RDMA: packs the image localhost/podflame-languages:1. It has a JVM (jlink's,
 # of Debian's JDK), CPython, Lua, LuaJIT and Perl as Debian ships them (stripped, without frame
 # pointers), and a program with known shares for each but Perl. From the folder GPU it has the
-# stand-in for the CUDA driver, with programs in C and Python that use it; from the folder RDMA the
-# stand-in for libibverbs, with a program in C that is linked with the real one.
+# stand-ins for the CUDA driver and CUPTI, with programs in C and Python that use them; from the
+# folder RDMA the stand-in for libibverbs, with a program in C that is linked with the real one.
 set -euo pipefail
 out=$(realpath -m "$1") gpu=$(realpath "$2") rdma=$(realpath "$3")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -35,9 +35,12 @@ libraries "$root/jre/bin/java" "$root"/jre/lib/*.so "$root/jre/lib/server/libjvm
 "$jdk/bin/javac" -g -d "$root/app" "$here"/*.java
 install -m 644 "$here"/*.lua "$here"/*.py "$here"/../gpu/*.py "$root/app/"
 libraries "$root"/usr/lib/python3.11/lib-dynload/_ctypes.*
-install -D -m 755 "$gpu/thunk/libcuda.so.1" "$root/usr/lib/x86_64-linux-gnu/libcuda.so.1"
-gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -o "$root/bin/gpu" \
-    "$here/../gpu/gpu.c" "$gpu/thunk/libcuda.so.1"
+install -D -m 755 -t "$root/usr/lib/x86_64-linux-gnu" "$gpu/thunk/libcuda.so.1" \
+    "$gpu/libcupti.so.12"
+for program in gpu on_gpu; do
+    gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -o "$root/bin/$program" \
+        "$here/../gpu/$program.c" "$gpu/thunk/libcuda.so.1"
+done
 install -D -m 755 -t "$root/usr/lib/x86_64-linux-gnu" "$rdma/libibverbs.so.1"
 install -D -m 755 -t "$root/usr/lib/x86_64-linux-gnu/libibverbs" "$rdma"/libibverbs/*.so
 gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -o "$root/bin/rdma" \

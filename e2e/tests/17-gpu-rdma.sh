@@ -1,11 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Memory of GPUs: a target with hbm-alloc and hbm-inuse on pods in C and Python, whose CUDA driver
-# is the stand-in of e2e/gpu. The bytes must be those that the programs ask for, under the functions
-# that ask, and a call that fails counts nothing. A pod without a driver is reported.
+# GPUs and RDMA, all at the same time. Memory of GPUs: a target with hbm-alloc and hbm-inuse on pods
+# in C and Python, whose CUDA driver is the stand-in of e2e/gpu. The bytes must be those that the
+# programs ask for, under the functions that ask, and a call that fails counts nothing. A pod
+# without a driver is reported. Work of GPUs is in on-gpu.sh, RDMA in rdma.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/measured.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/on-gpu.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/rdma.sh"
 namespace gpu
+check "the policy makes of a pod what the example has" policy_is_the_example
 # The target is made before its pods, so the agent sees which contexts they make.
 target gpu all '{"podSelector": {"matchLabels": {"team": "known"}},
     "limits": {"overheadPercent": 100}, "events": {"hbmAlloc": {}, "hbmInuse": {}}}'
@@ -14,13 +18,18 @@ pod gpu c node1 /bin/gpu "labels: {team: known}"
 pod gpu python node2 "/bin/python3 /app/gpu.py" "labels: {team: known}"
 pod gpu neighbour node1 /bin/gpu
 pod gpu without node2 "/bin/python3 /app/waits.py" "labels: {team: known}"
+on_gpu_begin
+rdma_begin
 running gpu c python neighbour without
 wait_check 120 "the target becomes Ready" is_ready gpu all
 both_events() { k -n gpu get ptgt all --no-headers | grep -q 'hbm-alloc,hbm-inuse'; }
 wait_check 60 "... with both events" both_events
 describes() { k -n gpu describe profilingtarget all | grep -q "$1"; }
+describes_work() { k -n gpu describe profilingtarget work | grep -q "$1"; }
 wait_check 60 "kubectl describe says that pod without has no CUDA driver" \
     describes 'without.*libcuda.so.1'
+wait_check 60 "... and that pod unaided does not have podflame's library" \
+    describes_work 'unaided.*CUDA_INJECTION64_PATH'
 
 declare -A functions_of=([c]="churns leaks on_second_device" [python]="churns leaks")
 name_in() { # POD FUNCTION: the name as its language writes it
@@ -40,6 +49,9 @@ began=$(now)
 for pod in c python; do
     wait_check 120 "$pod: the functions that allocate have names" all_seen "$pod"
 done
+wait_check 120 "the functions that give work to GPUs, and their kernels, have names" \
+    on_gpu_seen "$began"
+wait_check 120 "rdma: the functions that send have names" rdma_seen "$began"
 
 # 32 MiB are held for 20 s, then freed: the snapshots must show it, then no more.
 newest() { # POD FUNCTION: live bytes in the newest snapshot
@@ -110,10 +122,12 @@ got=$(value_in c hbm-alloc on_second_device)
 check "c: gpu_device='1' has what was allocated there: $got bytes" near "$got" \
     "$(true_value c on_second_device "$from" "$to")" $((got / 10))
 check "c: ... and nothing else" test "$(value_in c hbm-alloc churns)" = 0
-for event in hbm-alloc hbm-inuse; do
+on_gpu_check "$began" $((from + 1)) "$to"
+rdma_check $((from + 1)) "$to"
+for event in hbm-alloc hbm-inuse on-gpu rdma; do
     check "neighbour: no sample of $event" \
         test "$(EVENT=$event profile "pod='neighbour'" "$began" "$(now)" | total_us)" = 0
 done
-k -n gpu delete profilingtarget all >/dev/null
+k -n gpu delete profilingtarget all work rdma >/dev/null
 nothing_left() { [ "$(links)" = 0 ]; }
 wait_check 60 "nothing of the agents is attached any more" nothing_left
