@@ -37,6 +37,8 @@ install -m 644 "$here"/*.lua "$here"/*.py "$here"/../gpu/*.py "$root/app/"
 libraries "$root"/usr/lib/python3.11/lib-dynload/_ctypes.*
 install -D -m 755 -t "$root/usr/lib/x86_64-linux-gnu" "$gpu/thunk/libcuda.so.1" \
     "$gpu/libcupti.so.12"
+# what libpodflame-cuda.so needs: each glibc has them
+install -D -m 755 -t "$root/lib/x86_64-linux-gnu" /lib/x86_64-linux-gnu/lib{pthread.so.0,dl.so.2}
 for program in gpu on_gpu; do
     gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -o "$root/bin/$program" \
         "$here/../gpu/$program.c" "$gpu/thunk/libcuda.so.1"
