@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What events of uprobes cost the process: the CPU time of a malloc and free, of a call that
- * allocates memory of a GPU and one that frees it, of the reports of a GPU's work, and of calls that
- * post requests of RDMA, with and without probes. It prints one JSON object a line, and needs root.
+ * allocates memory of a GPU and one that frees it, of the reports of a GPU's work, and of calls
+ * that post requests of RDMA, with and without probes. It prints one JSON object a line, and needs
+ * root.
  */
 #include "cuda/usdt.h"
 #include "lib/base/bench.h"
@@ -381,7 +382,8 @@ static struct row on_gpu_rows[] = {
 
 static struct row rdma_rows[] = {
 	{"rdma.post_bare", "no probes", NOTHING, 0, 0, 0},
-	{"rdma.post", "one request: entry and return, with a walk", OURS, 1u << EVENT_RDMA, 0, 0},
+	{"rdma.post_send", "one request: entry and return, with a walk", OURS, 1u << EVENT_RDMA, 0,
+	 0},
 	{"rdma.post_list_bare", "no probes", NOTHING, 0, 0, 0},
 	{"rdma.post_list", "16 requests in a list", OURS, 1u << EVENT_RDMA, 0, 0},
 	{"rdma.extended_bare", "no probes", NOTHING, 0, 0, 0},
