@@ -529,6 +529,95 @@ static void functions_are_learned_and_reported(void **state)
 	scene_close(&s);
 }
 
+static int functions_map(const struct scene *s)
+{
+	const struct rdma_bpf *o = scene_set(s)->object.bpf;
+
+	return bpf_map__fd(o->maps.rdma_functions);
+}
+
+/*
+ * If the table is full, a process's functions stay unknown, as the finder tells. The next detach
+ * makes room: the functions of processes that have ended are forgotten.
+ */
+static void a_full_table_makes_room(void **state)
+{
+	static const struct pf_rdma_functions none;
+	struct scene s = {.set = PROBES_RDMA};
+	struct pf_process_key ended = {};
+	struct pf_rdma_functions f;
+
+	(void)state;
+	add_library(&s.probed);
+	scene_open(&s, body_functions, RDMA, 0);
+	ended.tgid = s.c.pid; /* the PID of a process that began at another time */
+	while (!bpf_map_update_elem(functions_map(&s), &ended, &none, BPF_ANY))
+		ended.exec_id++;
+	functions_go(&s, 3, 2);
+	assert_false(s.w.known);
+	assert_int_equal(functions_of(&s, &f), -ENOENT);
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(map_count(functions_map(&s), sizeof(struct pf_process_key)), 0);
+	assert_int_equal(scene_attach(&s, RDMA), 0);
+	functions_go(&s, 4, 2);
+	assert_int_equal(functions_of(&s, &f), 0);
+	assert_int_equal(known_function(&f, PF_RDMA_POST_SEND), AT(post_send));
+	scene_close(&s);
+}
+
+/* ---- a probe in the middle of an instruction ---- */
+
+/* mov $..., %rax: each byte of the number is a push, at which the kernel sets a probe */
+__asm__(".pushsection pf_driver,\"ax\",@progbits\n"
+	"number_of_code: movabs $0x5050505050505050, %rax\nret\n"
+	".popsection\n");
+extern uint64_t number_of_code(void);
+
+#define NUMBER	     0x5050505050505050
+#define WITH_A_PROBE 0x50505050505050cc
+
+IN_SECTION(pf_loop) static void body_number(struct truth *t)
+{
+	for (uint32_t step = 1;; step = 5 - step) { /* 1, 4, 1, ... */
+		t->short_ns = number_of_code();
+		say_and_wait(t, step);
+	}
+}
+
+static uint64_t number_now(struct child *c)
+{
+	uint32_t next = 5 - c->truth->ready;
+
+	c->truth->ready = 2;
+	await(c, next);
+	return c->truth->short_ns;
+}
+
+/*
+ * The finder refuses such an address. If a process could make the agent set a probe there, it would
+ * change its own code, but not that of another process that maps the same file.
+ */
+static void a_probe_in_the_middle_changes_one_process(void **state)
+{
+	struct child other;
+	struct scene s = {.set = PROBES_RDMA};
+
+	(void)state;
+	need_mode();
+	other = child_start(body_number, NULL);
+	await(&other, 1);
+	add_site(&s.probed, (const char *)number_of_code + 2,
+		 (struct pf_site){.kind = PF_SITE_RDMA_START});
+	scene_open(&s, body_number, RDMA, 0);
+	assert_int_equal(number_now(&s.c), WITH_A_PROBE);
+	assert_int_equal(number_now(&other), NUMBER);
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(number_now(&s.c), NUMBER);
+	assert_int_equal(number_now(&other), NUMBER);
+	scene_close(&s);
+	child_stop(&other);
+}
+
 static int run(const char *name, enum uprobe_mode mode)
 {
 	const struct CMUnitTest tests[] = {
@@ -541,6 +630,8 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(registrations_count_once_if_they_succeed),
 		cmocka_unit_test(threads_do_not_mix),
 		cmocka_unit_test(functions_are_learned_and_reported),
+		cmocka_unit_test(a_full_table_makes_room),
+		cmocka_unit_test(a_probe_in_the_middle_changes_one_process),
 	};
 
 	mode_at_most = mode;
