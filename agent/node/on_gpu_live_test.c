@@ -2,8 +2,8 @@
 /*
  * on-gpu of a program that loads the real libpodflame-cuda.so into the stand-in CUDA driver
  * (e2e/gpu), from the search for the library's probes to the drains. While the library is probed,
- * the kernel keeps its semaphores raised, and the library runs CUPTI. Faults: a CUPTI that the library
- * cannot use, a library that is replaced on the disk, a process that is killed.
+ * the kernel keeps its semaphores raised, and the library runs CUPTI. Faults: a CUPTI that the
+ * library cannot use, a library that is replaced on the disk, a process that is killed.
  */
 #include "node/testprobed.h"
 
