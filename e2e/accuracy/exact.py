@@ -48,6 +48,7 @@ class Target:
     # this part of a wait must have the cause that its function is for, or be runqueue
     causes: float = 0.95
     root: str = ""                  # the program runs in this root
+    lacks: tuple = ()               # how leaves begin that podflame cannot see
     hits: bool = False              # nothing is counted, but record says that its probes were hit
     children: bool = False          # they are recorded, too: the cgroup of the program
     shows: bool = False             # it waits once more, until podflame counts: await_counts()
@@ -117,11 +118,11 @@ def gpu_python(name, form, command, **more):
 LIBRARY = os.path.join(known.BUILD, "cuda/libpodflame-cuda.so")
 
 
-def working(t, source):
+def working(t, source="on_gpu", library=LIBRARY):
     """The program of another target's compiler, driver and runtime that gives work to GPUs."""
     return replace(t, name=t.name + ", work", events=WORK_EVENTS,
                    build=re.sub(r"/gpu\.(c+)", rf"/{source}.\1", t.build),
-                   run=f"env CUDA_INJECTION64_PATH={LIBRARY} "
+                   run=f"env CUDA_INJECTION64_PATH={library} "
                        + t.run.replace("/gpu.py", f"/{source}.py"))
 
 
@@ -189,6 +190,8 @@ GPU_TARGETS = [
 ]
 STORM = gpu_c("100,000 launches a second", "thunk", "gcc -O2", error=0.15,
               noise="a sample of the launches")
+OTHER = gpu_c("parcagpu", "thunk", "gcc -O2", lacks=("memcpy", "memset"),
+              noise="parcagpu reports neither copies nor sets")
 TARGETS = [
     c("gcc -O1, frame pointers", "gcc -O1 -fno-omit-frame-pointer",
       oracles=[oracles.memleak, oracles.offcputime], sample=True),
@@ -217,8 +220,9 @@ TARGETS = [
     *(Target(f"Lua {v}", "Lua", "true", f"lua{v} {{src}}/exact.lua", needs=[f"lua{v}"],
              events=EVENTS[:1], noise=LUA_CLOCK) for v in programs.LUAS),
     *GPU_TARGETS,
-    *(working(t, "on_gpu") for t in GPU_TARGETS),
+    *(working(t) for t in GPU_TARGETS),
     working(STORM, "on_gpu_storm"),
+    working(OTHER, library=f"{GPU}/libparcagpucupti.so"),
     *(gpu_none(suite, name, runtime) for suite in DRIVERS
       for name, runtime in (("", "libcudart.so.12"), (", static runtime", "libcudart_static.a"))),
     rdma_c("gcc -O2", "rdma.c", "gcc -O2", sample=True),
@@ -308,8 +312,8 @@ class Run:
         """[(event, function, sum, leaf or "")]; the leaf of off-cpu is the wait's cause"""
         with open(self.told, encoding="utf-8") as f:
             rows = [(line.rstrip("\n").split(" ", 3) + [""])[:4] for line in f]
-        return [(event, name, int(n), leaf) for event, name, n, leaf in rows
-                if event.split(":")[0] in self.t.events]
+        return [(event, name, 0 if leaf.startswith(self.t.lacks) else int(n), leaf)
+                for event, name, n, leaf in rows if event.split(":")[0] in self.t.events]
 
 
 def await_counts(pid):

@@ -39,7 +39,13 @@ $(GPU_CUPTI): e2e/gpu/cupti/cupti.c $(wildcard e2e/gpu/*.h) $(GPU)/push/libcuda.
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) -fPIC $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $< \
 		$(GPU)/push/libcuda.so.1
-test-now accuracy: $(GPU_DRIVER) $(GPU_RUNTIME) $(GPU_CUPTI)
+# a library of another profiler, which uses it
+GPU_PARCAGPU := $(GPU)/libparcagpucupti.so
+$(GPU_PARCAGPU): e2e/gpu/parcagpu.c cuda/cupti.c cuda/cupti.h cuda/usdt.h $(GPU_CUPTI)
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(GPU_CFLAGS) -I. -O2 -shared -Wl,-z,nodelete -o $@ $(filter %.c,$^) \
+		$(GPU_CUPTI) $(GPU)/push/libcuda.so.1
+test-now accuracy: $(GPU_DRIVER) $(GPU_RUNTIME) $(GPU_CUPTI) $(GPU_PARCAGPU) $(CUDA_LIB)
 
 $(GPU)/injected.so: e2e/gpu/injected.c e2e/gpu/rules.mk
 	$(call msg,LINK,$@)
