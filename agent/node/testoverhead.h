@@ -123,7 +123,7 @@ static pid_t start(const char *cgroup, void (*body)(void))
 
 static struct {
 	pthread_mutex_t lock;
-	uint64_t alloc_bytes, inuse_bytes, on_cpu_us, hbm_alloc_bytes, hbm_inuse_bytes;
+	uint64_t alloc_bytes, inuse_bytes, on_cpu_us, hbm_alloc_bytes, hbm_inuse_bytes, on_gpu_us;
 	uint32_t ppm;
 	double variance;
 	unsigned n_inuse;
@@ -140,12 +140,15 @@ static inline void note(const struct batch *b, const struct profile *p)
 		sum += (uint64_t)p->samples[i].value;
 	if (p->event == EVENT_ON_CPU)
 		arrived.on_cpu_us += sum;
+	if (p->event == EVENT_ON_GPU)
+		arrived.on_gpu_us += sum;
 	if (p->event == EVENT_HBM_ALLOC)
 		arrived.hbm_alloc_bytes += sum;
 	if (p->event == EVENT_HBM_INUSE)
 		arrived.hbm_inuse_bytes = sum;
-	if (p->event == EVENT_MEM_ALLOC) {
+	if (p->event == EVENT_MEM_ALLOC)
 		arrived.alloc_bytes += sum;
+	if (p->event == EVENT_MEM_ALLOC || p->event == EVENT_ON_GPU) {
 		arrived.ppm = p->estimate_ppm;
 		arrived.variance += (double)p->estimate_error * (double)p->estimate_error;
 	} else if (p->event == EVENT_MEM_INUSE) {
@@ -191,7 +194,7 @@ static inline int setup(void **state)
 	f->conf.window_ns = NSEC_PER_SEC;
 	assert_int_equal(loop_new(&f->loop), 0);
 	arrived.alloc_bytes = arrived.inuse_bytes = arrived.on_cpu_us = 0;
-	arrived.hbm_alloc_bytes = arrived.hbm_inuse_bytes = 0;
+	arrived.hbm_alloc_bytes = arrived.hbm_inuse_bytes = arrived.on_gpu_us = 0;
 	arrived.variance = 0;
 	arrived.ppm = arrived.n_inuse = 0;
 	*truth = (struct truth){0};
@@ -293,13 +296,15 @@ static inline void make_cgroups(struct fixture *f)
 	assert_true(make_dir(f->container, sizeof(f->container), f->pod, f->id));
 }
 
+static double overhead_percent = 1; /* limits.overheadPercent of the target */
+
 static inline void ask(struct fixture *f, unsigned event_mask, uint64_t sample_bytes)
 {
 	struct plan *plan = testplan(f->uid, f->uid, f->id, true);
 	struct plan_container *container = plan->pods[0].containers;
 
 	container->event_mask = event_mask;
-	container->overhead_percent = 1;
+	container->overhead_percent = overhead_percent;
 	container->settings = (struct event_settings){.alloc_sample_bytes = sample_bytes,
 						      .inuse_sample_bytes = sample_bytes,
 						      .max_stall_us = 2000};

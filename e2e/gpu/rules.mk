@@ -61,4 +61,5 @@ BESIDE += $(GPU_TEST)
 unit test-now: $(GPU_TEST)
 # tests in C that run a program with the stand-in
 $(BUILD)/agent/node/gpu_live_test: | $(GPU_DRIVER)
-$(BUILD)/agent/node/on_gpu_live_test: | $(GPU_DRIVER) $(GPU_CUPTI) $(BUILD)/cuda/libpodflame-cuda.so
+$(addprefix $(BUILD)/agent/node/,on_gpu_live_test overhead_on_gpu_test): | \
+		$(GPU_DRIVER) $(GPU_CUPTI) $(BUILD)/cuda/libpodflame-cuda.so

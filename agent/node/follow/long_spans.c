@@ -41,7 +41,7 @@ void follow_long_span_attached(struct probed *x)
 static bool reported_time(const struct probed *x, uint64_t *ret_from_ns, uint64_t *ret_to_ns)
 {
 	const struct probe_calls *calls = x->tracked->follow->calls->probes;
-	uint64_t ahead_ns = now_boot_ns() - now_mono_ns();
+	uint64_t mono_ns = now_mono_ns(), ahead_ns = now_boot_ns() - mono_ns;
 	struct on_gpu_status s;
 
 	if (calls->attached_status(x->attached, &s) || !s.running_ns || s.told_ns <= s.running_ns)
@@ -51,39 +51,52 @@ static bool reported_time(const struct probed *x, uint64_t *ret_from_ns, uint64_
 	return true;
 }
 
-static struct limit_spent spent_of(const struct probed *x, uint64_t from_ns, uint64_t to_ns,
-				   const struct span_end *now)
+/* Returns the CPU time at a moment of the span that ends now, as if it had passed evenly. */
+static uint64_t cpu_at(const struct probed *x, const struct span_end *now, uint64_t mono_ns)
 {
-	const struct span_end *before = &x->span_end, *start = &x->long_span.start;
+	const struct span_end *start = &x->long_span.start;
+	uint64_t cpu_ns = now->cpu_ns - MIN(start->cpu_ns, now->cpu_ns);
+	double part = (double)(mono_ns - MIN(start->mono_ns, mono_ns)) /
+		      (double)MAX(now->mono_ns - start->mono_ns, 1u);
+
+	return start->cpu_ns + (uint64_t)((double)cpu_ns * MIN(part, 1.0));
+}
+
+static struct limit_spent spent_of(const struct probed *x, const struct span_end *from,
+				   const struct span_end *to)
+{
+	const struct span_end *before = &x->span_end;
 	struct limit_spent s = {
-		.attached_ns = to_ns - from_ns,
+		.attached_ns = to->mono_ns - from->mono_ns,
 		.hits = x->tracked->follow->calls->probes->attached_hits(x->attached),
-		.cpu_ns = now->cpu_ns > start->cpu_ns ? now->cpu_ns - start->cpu_ns : 0,
+		.cpu_ns = to->cpu_ns - from->cpu_ns,
 		.first = !before->cpu_ns,
 	};
 
-	if (before->cpu_ns && start->cpu_ns > before->cpu_ns)
-		s.cpu_before_ns = start->cpu_ns - before->cpu_ns;
-	if (before->cpu_ns && from_ns > before->mono_ns)
-		s.before_ns = from_ns - before->mono_ns;
+	if (before->cpu_ns && from->cpu_ns > before->cpu_ns)
+		s.cpu_before_ns = from->cpu_ns - before->cpu_ns;
+	if (before->cpu_ns && from->mono_ns > before->mono_ns)
+		s.before_ns = from->mono_ns - before->mono_ns;
 	return s;
 }
 
 void follow_long_span_end(struct probed *x)
 {
 	const struct tracked *t = x->tracked;
-	struct span_end now = follow_span_end_now(t);
+	struct span_end now = follow_span_end_now(t), from, to;
 	unsigned event_mask = x->attached_mask;
-	uint64_t from_ns, to_ns;
 	struct limit_spent spent;
-	bool seen = reported_time(x, &from_ns, &to_ns);
+	bool seen = reported_time(x, &from.mono_ns, &to.mono_ns);
 
-	if (seen)
-		spent = spent_of(x, from_ns, to_ns, &now);
+	if (seen) {
+		from.cpu_ns = cpu_at(x, &now, from.mono_ns);
+		to.cpu_ns = cpu_at(x, &now, to.mono_ns);
+		spent = spent_of(x, &from, &to);
+	}
 	follow_probed_detach(x);
 	if (!seen)
 		return;
-	x->span_end = (struct span_end){now.cpu_ns, to_ns};
+	x->span_end = to;
 	limit_spent(t->follow->config.limit, t->cgroup_id, x->set, event_mask, &spent);
 }
 

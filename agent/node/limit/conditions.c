@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define TOLD_AGAIN 1.5 /* a share is reported again when it has changed by this factor */
+#define DRAIN_NS   1e9 /* between two drains */
 
 /* ---- what targets ask for ---- */
 
@@ -49,6 +50,7 @@ struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, 
 		return x;
 	planned.load = limit_load(&a->cost, limit_hit_ns(o, p, probes_set_of(e)));
 	planned.duty = (double)a->span.span_ns / (double)MAX(a->span.wait_ns, 1u);
+	planned.drains = (double)a->span.span_ns / DRAIN_NS;
 	planned.a_window = (double)o->config.window_ns / (double)MAX(a->span.wait_ns, 1u);
 	x = limit_span_estimate(&a->spans, &planned, a->n_spans_drained);
 	x.error_ppm = limit_errors_ppm(x.error_ppm, error_ppm);

@@ -113,6 +113,7 @@ struct planned_spans {
 	double duty;	 /* the share of time in spans; used until spans have measured the share */
 	double load;	 /* the share of CPU time that traps take while probes are attached */
 	double a_window; /* the number of spans in a window */
+	double drains;	 /* the number of drains in a span; 1 or less: a drain has whole spans */
 };
 /*
  * Returns which share of all hits the spans saw, and one standard error of a sum of values that

@@ -506,6 +506,27 @@ static void what_is_less_sure_is_told_so(void **state)
 	assert_true(of_spans(1000, 1000, 1, 0.5).error_ppm > even.error_ppm + 100000);
 }
 
+/* A window adds the errors of its drains as squares, but all drains of a long span are one. */
+static void a_long_span_has_one_error(void **state)
+{
+	const struct planned_spans one = {.duty = 0.1, .a_window = 1};
+	const struct planned_spans ten = {.duty = 0.1, .a_window = 0.1, .drains = 10};
+	const struct limit_spent span = {.attached_ns = NSEC_PER_SEC,
+					 .hits = 1000,
+					 .cpu_ns = NSEC_PER_SEC,
+					 .before_ns = 9 * NSEC_PER_SEC,
+					 .cpu_before_ns = 9 * NSEC_PER_SEC};
+	struct spans s = {0};
+	double of_one, of_ten;
+
+	(void)state;
+	for (int i = 0; i < 20; i++)
+		limit_span_add(&s, &span, 1000);
+	of_one = limit_span_estimate(&s, &one, 1).error_ppm;
+	of_ten = limit_span_estimate(&s, &ten, 0).error_ppm;
+	assert_true(of_one > 0 && fabs(of_ten / of_one - sqrt(10)) < 0.01);
+}
+
 static void errors_of_sums(void **state)
 {
 	(void)state;
@@ -535,6 +556,7 @@ int main(void)
 		cmocka_unit_test(spans_stand_for_the_whole),
 		cmocka_unit_test(until_spans_tell_the_share_is_as_planned),
 		cmocka_unit_test(what_is_less_sure_is_told_so),
+		cmocka_unit_test(a_long_span_has_one_error),
 		cmocka_unit_test(errors_of_sums),
 	};
 

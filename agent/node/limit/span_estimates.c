@@ -94,7 +94,8 @@ struct estimate limit_span_estimate(const struct spans *s, const struct planned_
 	return (struct estimate){
 		.ppm = (uint32_t)fmax(share * 1e6, 1),
 		.error_ppm = limit_errors_ppm(
-			error_ppm(spans_error(s, n_spans) * sqrt(1 - share)),
+			/* All drains of a long span have the same error: as below. */
+			error_ppm(spans_error(s, n_spans) * sqrt((1 - share) * fmax(p->drains, 1))),
 			/*
 			 * All spans of a window have the same error, but the errors of a window are
 			 * added as squares. So this error is multiplied by the root of the number
