@@ -188,6 +188,8 @@ GPU_TARGETS = [
     *(gpu_python(f"CPython 3.{minor}", "thunk", programs.of_pyenv(minor))
       for minor in range(8, 14)),
 ]
+GPU_NONE = [gpu_none(suite, name, runtime) for suite in DRIVERS for name, runtime in (
+    ("", "libcudart.so.12"), (", static runtime", "libcudart_static.a"))]
 STORM = gpu_c("100,000 launches a second", "thunk", "gcc -O2", error=0.15,
               noise="a sample of the launches")
 OTHER = gpu_c("parcagpu", "thunk", "gcc -O2", lacks=("memcpy", "memset"),
@@ -223,8 +225,8 @@ TARGETS = [
     *(working(t) for t in GPU_TARGETS),
     working(STORM, "on_gpu_storm"),
     working(OTHER, library=f"{GPU}/libparcagpucupti.so"),
-    *(gpu_none(suite, name, runtime) for suite in DRIVERS
-      for name, runtime in (("", "libcudart.so.12"), (", static runtime", "libcudart_static.a"))),
+    *GPU_NONE,
+    *(working(t, "gpu_none") for t in GPU_NONE),
     rdma_c("gcc -O2", "rdma.c", "gcc -O2", sample=True),
     rdma_c("gcc -O1, frame pointers", "rdma.c", "gcc -O1 -fno-omit-frame-pointer"),
     rdma_c("ibv_wr, gcc -O2", "rdma_ex.c", "gcc -O2", sample=True),

@@ -77,6 +77,8 @@ static void compare(size_t i)
 
 int main(int argc, char **argv)
 {
+	static const char *const events[] = {"hbm-alloc", "hbm-inuse", "on-gpu"};
+
 	open_told(argc, argv);
 	for (size_t i = 0; i < COUNT(calls); i++)
 		calls[i].call(right[i]);
@@ -89,6 +91,7 @@ int main(int argc, char **argv)
 		for (size_t i = 0; i < COUNT(calls); i++)
 			compare(i);
 	for (size_t i = 0; i < COUNT(calls); i++)
-		fprintf(told, "hbm-alloc %s 0\nhbm-inuse %s 0\n", calls[i].name, calls[i].name);
+		for (size_t e = 0; e < COUNT(events); e++)
+			fprintf(told, "%s %s 0\n", events[e], calls[i].name);
 	end();
 }
