@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What record writes of rdma, whose kinds of bytes are not added up. */
+#include "cli/record.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "bpf/rdma_abi.h"
+#include "lib/base/testdir.h"
+
+static char dir[TESTDIR_BYTES];
+
+static int dir_make(void **state)
+{
+	(void)state;
+	return testdir_make(dir);
+}
+
+static int dir_remove(void **state)
+{
+	(void)state;
+	return testdir_remove(dir);
+}
+
+/* Adds a sample of 2^operation bytes. All operations have the same stack. */
+static void add(struct recording *r, enum pf_rdma_operation operation)
+{
+	const struct raw_labels labels = {.mask = 1u << LABEL_RDMA_OPERATION,
+					  .numbers = {[LABEL_RDMA_OPERATION] = operation}};
+	const struct raw_sample s = {.event = EVENT_RDMA,
+				     .tgid = 8,
+				     .tid = 8,
+				     .n = 1,
+				     .value = 1ull << operation,
+				     .labels = &labels};
+	const struct frame frame = {.kind = FRAME_APP, .name = "post"};
+	const struct raw_names names = {.leader_comm = "mpi", .thread_comm = "mpi"};
+	uint32_t stack;
+
+	assert_int_equal(profile_batch_stack(r->batch, &frame, 1, &stack), 0);
+	assert_int_equal(cli_record_add(r, &s, &names, stack), 0);
+}
+
+static char *written(const char *name)
+{
+	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
+	struct record_options o = {.event = EVENT_RDMA, .output = path};
+	struct recording r = {.options = &o, .batch = profile_batch_new()};
+	char *text = NULL;
+	size_t n;
+
+	for (enum pf_rdma_operation i = 0; i < _PF_RDMA_OPERATION_MAX; i++)
+		add(&r, i);
+	assert_int_equal(cli_record_write(&r), 0);
+	assert_int_equal(file_read(AT_FDCWD, path, 1 << 20, &text, &n), 0);
+	cli_record_rows_free(&r);
+	profile_batch_free(r.batch);
+	return text;
+}
+
+static void folded_text_has_the_send_queue(void **state)
+{
+	_cleanup_free_ char *text = written("a.folded");
+
+	(void)state;
+	/* send, write, read, atomic, other; not receive and register */
+	assert_string_equal(text, "mpi;[p] mpi;post 31\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(folded_text_has_the_send_queue)};
+
+	return cmocka_run_group_tests(tests, dir_make, dir_remove);
+}
