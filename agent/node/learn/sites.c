@@ -145,6 +145,11 @@ char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 		return xstrdup("on-gpu is not seen: the kernel refuses a probe of the library that "
 			       "reports it. Another profiler may probe the library there, but not "
 			       "raise its semaphores");
+	if (refused && refused->n && event_mask & 1u << EVENT_RDMA)
+		return xasprintf("not all requests of rdma are seen: the kernel refuses to probe "
+				 "%zu of the functions of libibverbs and of the RDMA device's "
+				 "provider",
+				 refused->n);
 	if (*s->problem)
 		return xstrdup(s->problem);
 	for (size_t i = 0; i < s->n && live == EVENT_MEM_INUSE; i++)

@@ -48,8 +48,8 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 	assert_problem(&s, ALLOC, &many, "too many places");
 }
 
-/* Each probe of on-gpu is needed. */
-static void a_refused_probe_is_told_for_on_gpu(void **state)
+/* Without a probe of on-gpu or rdma, values are too low, and nothing else shows that. */
+static void a_refused_probe_is_told(void **state)
 {
 	struct alloc_sites s = {.problem = "another"};
 	const struct probes_refused none = {0}, one = {.n = 1};
@@ -57,6 +57,8 @@ static void a_refused_probe_is_told_for_on_gpu(void **state)
 	(void)state;
 	assert_problem(&s, 1u << EVENT_ON_GPU, &none, "another");
 	assert_problem(&s, 1u << EVENT_ON_GPU, &one, "on-gpu is not seen");
+	assert_problem(&s, 1u << EVENT_RDMA, &none, "another");
+	assert_problem(&s, 1u << EVENT_RDMA, &one, "not all requests of rdma are seen");
 	assert_problem(&s, ALLOC, &one, "another");
 }
 
@@ -113,7 +115,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_throws_is_told_for_mem_inuse),
-		cmocka_unit_test(a_refused_probe_is_told_for_on_gpu),
+		cmocka_unit_test(a_refused_probe_is_told),
 		cmocka_unit_test(what_a_set_needs_is_missing_if_there_is_nothing_to_probe),
 		cmocka_unit_test(the_same_places_are_equal),
 		cmocka_unit_test(what_is_known_since_is_taken_over),
