@@ -354,18 +354,25 @@ static int run(struct recording *r, int signal_fd)
 
 #define MIB (1 << 20)
 
-/* Returns the sum of the values that add up, or of those that do not: see cli_record_adds_up(). */
-static double sum_of(const struct recording *r, bool adds_up)
+/*
+ * Returns the sum of the values that add up. *ret_rest: whether there are others, which do not: see
+ * cli_record_adds_up().
+ */
+static double sum_of(const struct recording *r, bool *ret_rest)
 {
 	double sum = 0;
+	bool rest = false;
 
 	for (size_t i = 0; i < r->batch->n_profiles; i++) {
 		const struct profile *p = r->batch->profiles[i];
 
 		for (size_t k = 0; k < p->n_samples; k++)
-			if (cli_record_adds_up(p, &p->samples[k]) == adds_up)
+			if (cli_record_adds_up(p, &p->samples[k]))
 				sum += (double)p->samples[k].value;
+			else
+				rest = true;
 	}
+	*ret_rest = rest;
 	return sum;
 }
 
@@ -376,7 +383,8 @@ static double sum_of(const struct recording *r, bool adds_up)
 static char *total_text(const struct recording *r)
 {
 	enum event event = r->options->event;
-	double sum = sum_of(r, true);
+	bool rest;
+	double sum = sum_of(r, &rest);
 
 	if (event == EVENT_ON_CPU)
 		return xstrdup("");
@@ -385,19 +393,17 @@ static char *total_text(const struct recording *r)
 		       : xasprintf(", %.3f MiB,", sum / MIB);
 }
 
-/* Prints what of rdma is no part of the sum. */
+/* Says what of rdma is no part of the sum. */
 static void print_rest(const struct recording *r)
 {
-	double rest = sum_of(r, false);
+	bool rest;
 
-	if (rest > 0)
+	sum_of(r, &rest);
+	if (rest)
 		fprintf(stderr,
-			"podflame record: the sum and a .folded file are of the send queue; "
-			"receive "
-			"requests and registered memory, %.3f MiB, are in a .pb.gz file, by the "
-			"label "
-			"rdma_operation\n",
-			rest / MIB);
+			"podflame record: the sum and a .folded file are of the send queue only; "
+			"a .pb.gz file has receive requests and registered memory, too, by the "
+			"label rdma_operation\n");
 }
 
 static void summary(const struct recording *r, bool written)
