@@ -19,8 +19,9 @@ static const struct event_info events[_EVENT_MAX] = {
 	[EVENT_HBM_INUSE] = {"hbm-inuse", "hbmInuse", "bytes", "hbm_inuse", true,
 			     "allocated memory of a GPU that is still in use", NULL},
 	[EVENT_ON_GPU] = {"on-gpu", "onGpu", "microseconds", "on_gpu", false,
-			  "gave work to a GPU that has ended", NULL},
-	[EVENT_RDMA] = {"rdma", "rdma", "bytes", "rdma", false, "posted requests of RDMA", NULL},
+			  "gave a GPU work that has ended", NULL},
+	[EVENT_RDMA] = {"rdma", "rdma", "bytes", "rdma", false, "posted requests to an RDMA device",
+			NULL},
 };
 
 const struct event_info *profile_event_info(enum event e)

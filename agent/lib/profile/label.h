@@ -28,9 +28,9 @@
 	X(GPU_STREAM, "gpu_stream", "podflame.gpu.stream", stream, LABEL_EVENTS_GPU, "GPU stream", \
 	  "stream of the GPU: default, per-thread, or its handle")                                 \
 	X(RDMA_OPERATION, "rdma_operation", "podflame.rdma.operation", operation,                  \
-	  LABEL_EVENTS_RDMA, "Operation",                                                          \
+	  LABEL_EVENTS_RDMA, "RDMA operation",                                                     \
 	  "what the request does: send, write, read, atomic, other, receive or register")          \
 	X(RDMA_QP_TYPE, "rdma_qp_type", "podflame.rdma.qp_type", qp_type, LABEL_EVENTS_RDMA,       \
-	  "Queue pair", "type of the queue pair: RC, UC, UD, ...")                                 \
+	  "Queue pair type", "type of the queue pair: RC, UC, UD, ...")                            \
 	X(RDMA_DEVICE, "rdma_device", "podflame.rdma.device", NULL, LABEL_EVENTS_RDMA,             \
 	  "RDMA device", "name of the RDMA device: mlx5_0")
