@@ -16,6 +16,7 @@
 #define BATCH	     128
 #define BUFFER_BYTES 65536
 #define FLUSH_US     100000
+#define LATE_MAX     16
 
 USDT_PROBE("parcagpu", "cuda_correlation", "4@%edi -4@%esi 8@%rdx");
 USDT_PROBE("parcagpu", "kernel_executed", "8@%rdi 8@%rsi 4@%edx");
@@ -35,34 +36,6 @@ int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_size, void **record
 
 __attribute__((visibility("default"))) int InitializeInjection(void);
 
-/*
- * The driver is a stand-in, too: a kernel ends within its call. So the library gets no records
- * while a thread is in a call, whose end has not been reported.
- */
-static pthread_rwlock_t in_call = PTHREAD_RWLOCK_INITIALIZER;
-
-static void on_call(void *user, int domain, uint32_t cbid, const void *data)
-{
-	const struct cupti_call *call = data;
-
-	(void)user, (void)domain;
-	if (call->site == CUPTI_ENTER) {
-		pthread_rwlock_rdlock(&in_call);
-		return;
-	}
-	if (usdt_wanted(&probe_cuda_correlation_semaphore))
-		probe_cuda_correlation(call->correlation, -(int32_t)cbid,
-				       call->symbol ? call->symbol : call->function);
-	pthread_rwlock_unlock(&in_call);
-}
-
-static void requested(uint8_t **buffer, size_t *size, size_t *max_records)
-{
-	*buffer = usdt_wanted(&probe_cuda_correlation_semaphore) ? malloc(BUFFER_BYTES) : NULL;
-	*size = *buffer ? BUFFER_BYTES : 0;
-	*max_records = 0;
-}
-
 static void report_alone(const uint8_t *record)
 {
 	const struct cupti_record *layout = cupti_record(CUPTI_CONCURRENT_KERNEL);
@@ -72,13 +45,12 @@ static void report_alone(const uint8_t *record)
 			      *(const uint32_t *)(record + layout->correlation));
 }
 
-static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+static void report(uint8_t *buffer, size_t valid)
 {
 	const void *records[BATCH];
 	void *record = NULL;
 	uint32_t n = 0;
 
-	(void)context, (void)stream, (void)size;
 	while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_OK) {
 		report_alone(record);
 		records[n++] = record;
@@ -92,12 +64,74 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
 	free(buffer);
 }
 
+/*
+ * The driver is a stand-in, too: a kernel ends within its call, whose end has not been reported
+ * then. So the library gets no records while a thread is in a call. If the call itself fills a
+ * buffer, its thread reports the buffer after the call.
+ */
+static pthread_rwlock_t calls = PTHREAD_RWLOCK_INITIALIZER;
+static __thread bool in_call;
+static __thread struct {
+	uint8_t *buffer;
+	size_t valid;
+} late[LATE_MAX];
+static __thread unsigned int n_late;
+
+static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+	(void)context, (void)stream, (void)size;
+	if (!in_call) {
+		report(buffer, valid);
+		return;
+	}
+	if (n_late == LATE_MAX)
+		abort();
+	late[n_late].buffer = buffer;
+	late[n_late++].valid = valid;
+}
+
+static void call_begins(void)
+{
+	pthread_rwlock_rdlock(&calls);
+	in_call = true;
+}
+
+static void call_ends(const struct cupti_call *call, uint32_t cbid)
+{
+	if (usdt_wanted(&probe_cuda_correlation_semaphore))
+		probe_cuda_correlation(call->correlation, -(int32_t)cbid,
+				       call->symbol ? call->symbol : call->function);
+	in_call = false;
+	for (unsigned int i = 0; i < n_late; i++)
+		report(late[i].buffer, late[i].valid);
+	n_late = 0;
+	pthread_rwlock_unlock(&calls);
+}
+
+static void on_call(void *user, int domain, uint32_t cbid, const void *data)
+{
+	const struct cupti_call *call = data;
+
+	(void)user, (void)domain;
+	if (call->site == CUPTI_ENTER)
+		call_begins();
+	else
+		call_ends(call, cbid);
+}
+
+static void requested(uint8_t **buffer, size_t *size, size_t *max_records)
+{
+	*buffer = usdt_wanted(&probe_cuda_correlation_semaphore) ? malloc(BUFFER_BYTES) : NULL;
+	*size = *buffer ? BUFFER_BYTES : 0;
+	*max_records = 0;
+}
+
 static void *flush(void *arg)
 {
 	for (;;) {
-		pthread_rwlock_wrlock(&in_call);
+		pthread_rwlock_wrlock(&calls);
 		cuptiActivityFlushAll(0);
-		pthread_rwlock_unlock(&in_call);
+		pthread_rwlock_unlock(&calls);
 		usleep(FLUSH_US);
 	}
 	return arg;
@@ -105,14 +139,14 @@ static void *flush(void *arg)
 
 int InitializeInjection(void)
 {
-	static const uint32_t calls[] = {307, 442, 514, 515, 652, 653}; /* cuLaunchKernel, ... */
+	static const uint32_t cbids[] = {307, 442, 514, 515, 652, 653}; /* cuLaunchKernel, ... */
 	void *subscriber;
 	pthread_t thread;
 
 	if (cuptiSubscribe(&subscriber, on_call, NULL) != CUPTI_OK)
 		return 0;
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		cuptiEnableCallback(1, subscriber, CUPTI_DRIVER, calls[i]);
+	for (size_t i = 0; i < sizeof(cbids) / sizeof(cbids[0]); i++)
+		cuptiEnableCallback(1, subscriber, CUPTI_DRIVER, cbids[i]);
 	cuptiActivityRegisterCallbacks(requested, completed);
 	cuptiActivityEnable(CUPTI_CONCURRENT_KERNEL);
 	return pthread_create(&thread, NULL, flush, NULL) == 0;
