@@ -15,7 +15,8 @@ struct mark {
 	const char *name;
 	size_t name_n; /* without a symbol's version */
 	size_t pattern;
-	bool is_old; /* the file has a newer version of the symbol */
+	bool is_old;	/* the file has a newer version of the symbol */
+	bool is_import; /* another file defines the symbol */
 };
 
 static int compare_marks(const void *left, const void *right)
@@ -80,7 +81,8 @@ static bool matches(const char *pattern, const char *name, size_t n)
 	       memcmp(star + 1, name + n - after, after) == 0;
 }
 
-static bool has_address(const GElf_Sym *y)
+/* Whether the symbol has an address, or is imported. */
+static bool may_be_mark(const GElf_Sym *y)
 {
 	switch (GELF_ST_TYPE(y->st_info)) {
 	case STT_NOTYPE:
@@ -88,22 +90,25 @@ static bool has_address(const GElf_Sym *y)
 	case STT_FUNC:
 	case STT_TLS:
 	case STT_GNU_IFUNC:
-		return y->st_shndx != SHN_UNDEF && y->st_shndx != SHN_COMMON &&
-		       y->st_shndx != SHN_ABS;
+		return y->st_shndx != SHN_COMMON && y->st_shndx != SHN_ABS;
 	default:
 		return false;
 	}
 }
 
-/* Sets the first pattern that matches the mark. A pattern with '@' matches no old versions. */
+/*
+ * Sets the first pattern that matches the mark. A pattern with '@' matches no old versions. Only a
+ * pattern with '?' matches imported symbols, and it matches no others.
+ */
 static bool find_pattern(const struct marks *x, struct mark *m)
 {
 	for (size_t i = 0; x->patterns[i]; i++) {
 		const char *pattern = x->patterns[i];
-		bool newest = pattern[0] == '@';
+		bool newest = pattern[0] == '@', import = pattern[0] == '?';
 
 		m->pattern = i;
-		if (!(newest && m->is_old) && matches(pattern + newest, m->name, m->name_n))
+		if (import == m->is_import && !(newest && m->is_old) &&
+		    matches(pattern + (newest || import), m->name, m->name_n))
 			return true;
 	}
 	return false;
@@ -111,14 +116,14 @@ static bool find_pattern(const struct marks *x, struct mark *m)
 
 void parse_build_mark(struct elf_build *b, const GElf_Sym *y, const char *name, bool is_old)
 {
-	struct mark new = {.name = name, .is_old = is_old};
+	struct mark new = {.name = name, .is_old = is_old, .is_import = y->st_shndx == SHN_UNDEF};
 
-	if (!*name || !has_address(y))
+	if (!*name || !may_be_mark(y))
 		return;
 	new.name_n = strcspn(name, "@");
 	if (!find_pattern(&b->marks, &new))
 		return;
-	new.m.address = y->st_value;
+	new.m.address = new.is_import ? 0 : y->st_value;
 	new.m.size = y->st_size;
 	new.m.thread_local = GELF_ST_TYPE(y->st_info) == STT_TLS;
 	add(&b->marks, new);

@@ -20,10 +20,11 @@ struct parser_config {
 	 * What else to search for in each file: a list of patterns that ends with NULL; NULL:
 	 * nothing. A pattern is the name of a symbol of any kind, in which a '*' (not as the first
 	 * character) stands for any characters. After a '@', only the newest version of the symbol
-	 * matches. Or it is a '"' and a string to be found in read-only data. Or it is the name of
-	 * a USDT probe, "%provider:probe arguments", which may have a '*', too. elf_index_mark
-	 * describes what was found. The child gets the patterns as its arguments. The list must
-	 * stay valid, because node/files keeps the pointer.
+	 * matches; after a '?', only a symbol that the file imports. Or it is a '"' and a string to
+	 * be found in read-only data. Or it is the name of a USDT probe, "%provider:probe
+	 * arguments", which may have a '*', too. elf_index_mark describes what was found. The child
+	 * gets the patterns as its arguments. The list must stay valid, because node/files keeps
+	 * the pointer.
 	 */
 	const char *const *marks;
 	const struct child_ops *child_ops; /* NULL: child_kernel */

@@ -377,6 +377,29 @@ static void old_versions_can_be_left_out(void **state)
 	elf_index_unref(all);
 }
 
+/* After a '?', only a symbol matches that the file imports, and without one, only its own. */
+static void imports_can_be_asked_for(void **state)
+{
+	static const char source[] = "int theirs(void);\n"
+				     "int own(void) { return theirs() + 1; }\n";
+	struct parser_config c = {
+		.marks = (const char *const[]){"?theirs", "?own", "theirs", "own", NULL}};
+	struct elf_index *i;
+	struct parser *p;
+
+	(void)state;
+	for (unsigned stripped = 0; stripped < 2; stripped++) {
+		compile(source, "imports.so", stripped ? "-shared -fPIC -s" : "-shared -fPIC");
+		assert_int_equal(parse_new(&c, &p), 0);
+		assert_int_equal(parse_path(p, in_dir("imports.so"), &i), 0);
+		assert_int_equal(elf_index_n_marks(i), 2);
+		assert_true(find_mark(i, "own").address > 0);
+		assert_int_equal(find_mark(i, "theirs").address, 0);
+		elf_index_unref(i);
+		parse_free(p);
+	}
+}
+
 /* ---- how symbols are chosen and made disjoint: known answers ---- */
 
 static void assert_parts(struct symbol *symbols, size_t n, const char *expected)
@@ -731,6 +754,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(stripped_files_have_marks),
 		cmocka_unit_test(marks_of_a_file_have_a_limit),
 		cmocka_unit_test(old_versions_can_be_left_out),
+		cmocka_unit_test(imports_can_be_asked_for),
 		cmocka_unit_test(long_build_ids_are_told),
 		cmocka_unit_test(symbols_become_disjoint_parts),
 		cmocka_unit_test(truncated_files_cost_no_child),
