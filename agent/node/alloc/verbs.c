@@ -4,7 +4,8 @@
  * for those that get an object whose device's provider is not known yet. A file is libibverbs if it
  * defines the main functions, whatever its name is. The provider's functions have no symbols: the
  * BPF programs find their addresses (bpf/rdma_functions.h). The process may have made up these
- * addresses, so each must be one at which a function begins. Reader's thread. docs/rdma.md.
+ * addresses, so each must be one at which a function begins. Files that post without libibverbs are
+ * a problem. Reader's thread. docs/rdma.md.
  */
 #include "node/alloc/internal.h"
 
@@ -54,11 +55,21 @@ static const struct verbs_entry entries[] = {
 	ENTRIES(X)
 #undef X
 };
+
+/*
+ * Functions of libmlx5 that give a program the memory of a queue, so that it posts there by itself:
+ * <infiniband/mlx5dv.h>. UCX does so.
+ */
+#define DIRECT(X) X("mlx5dv_init_obj") X("mlx5dv_devx_obj_create")
+
 static const char *const marks[] = {
 #define X(name, ...) "@" name,
 	ENTRIES(X)
 #undef X
-		NULL,
+#define X(name) "?" name,
+		DIRECT(X)
+#undef X
+			NULL,
 };
 
 #define REQUEST(operation) SITE(REQUEST, .flags = PF_RDMA_##operation)
@@ -195,6 +206,36 @@ static int add_provider(const struct runtime_look *look, struct alloc_sites *ret
 	return r;
 }
 
+/* ---- what is not seen ---- */
+
+static bool has_direct(const struct elf_index *index)
+{
+	struct elf_mark mark;
+
+#define X(name)                                                                                    \
+	if (elf_index_find_mark(index, name, &mark) == 0)                                          \
+		return true;
+	DIRECT(X)
+#undef X
+	return false;
+}
+
+/* Adds a problem for each file that may post without libibverbs. */
+static void tell_direct(const struct runtime_look *look, struct alloc_sites *ret)
+{
+	for (size_t i = 0; i < look->maps->n; i++)
+		if (alloc_is_first(look, i) && has_direct(look->indexes[i]))
+			alloc_add_file_problem(ret, &look->maps->items[i],
+					       "can post by mlx5's direct verbs: podflame does not "
+					       "see requests that do not go through libibverbs");
+}
+
+static bool is_unread_library(const struct runtime_look *look, size_t mapping)
+{
+	return !look->indexes[mapping] &&
+	       str_has_prefix(alloc_file_name(&look->maps->items[mapping]), "libibverbs.so");
+}
+
 static int find(const struct runtime_look *look, unsigned event_mask, struct alloc_sites *ret)
 {
 	bool found = false;
@@ -202,6 +243,8 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 
 	(void)event_mask;
 	for (size_t i = 0; r == 0 && i < look->maps->n; i++) {
+		if (is_unread_library(look, i))
+			alloc_add_file_problem(ret, &look->maps->items[i], ALLOC_UNREAD);
 		if (!alloc_is_first(look, i) || !is_library(look, i))
 			continue;
 		found = true;
@@ -209,6 +252,7 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 	}
 	if (r || !found)
 		return r;
+	tell_direct(look, ret);
 	if (knows_provider(look))
 		return add_provider(look, ret);
 	alloc_add_problem(

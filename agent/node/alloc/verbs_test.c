@@ -239,6 +239,33 @@ static void too_many_functions_are_told(void **state)
 	unload(&p, s);
 }
 
+/* As UCX does. The file is not linked with libmlx5, which programs may load later. */
+static void files_that_post_by_themselves_are_told(void **state)
+{
+	static const char source[] = "int mlx5dv_init_obj(void *, long);\n"
+				     "int post(void *q) { return mlx5dv_init_obj(q, 1); }\n";
+	_cleanup_free_ char *path = file_in_dir("libuct_ib_mlx5.so.0"),
+			    *command = xasprintf("gcc -s -shared -fPIC -o %s -xc -", path);
+	struct pf_rdma_functions f = {.n = 1};
+	struct alloc_process p;
+	struct alloc_sites *s;
+	FILE *gcc = popen(command, "w");
+	void *library;
+
+	(void)state;
+	assert_true(fputs(source, gcc) >= 0);
+	assert_int_equal(pclose(gcc), 0);
+	load("");
+	library = dlopen(path, RTLD_LAZY);
+	assert_non_null(library);
+	s = find_with(&p, &f);
+	assert_string_equal(s->problem,
+			    "libuct_ib_mlx5.so.0 can post by mlx5's direct verbs: podflame does "
+			    "not see requests that do not go through libibverbs");
+	dlclose(library);
+	unload(&p, s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +275,7 @@ int main(void)
 		cmocka_unit_test(addresses_without_a_function_are_refused),
 		cmocka_unit_test(the_middle_of_a_function_is_refused),
 		cmocka_unit_test(too_many_functions_are_told),
+		cmocka_unit_test(files_that_post_by_themselves_are_told),
 	};
 
 	return cmocka_run_group_tests(tests, dir_make, dir_remove);
