@@ -111,27 +111,40 @@ static bool has_probes(const struct elf_index *index, const struct library *l)
 	return false;
 }
 
+static int add_place(const struct runtime_look *look, size_t mapping, const struct library_probe *p,
+		     const struct elf_mark *mark, struct alloc_sites *ret)
+{
+	_cleanup_free_ char *shown = xstrndup(p->mark + 1, strlen(p->mark) - 2);
+	struct pf_site site;
+	uint64_t address;
+
+	if (!mark->size || !read_arguments(p, mark->name + strlen(p->mark), &site) ||
+	    !alloc_mark_address(look, mapping, mark, &address))
+		return -ENOENT;
+	return alloc_add_usdt_site(look, address, mark->size, shown, site, ret);
+}
+
 /*
- * Adds the site of a probe. -ENOENT: the file has no such probe that podflame can read. A probe
- * that has no semaphore would never be hit.
+ * Adds a site for each place of a probe: a compiler may have copied the function that has it.
+ * -ENOENT: the file has no such place, or one that podflame cannot read. A place that has no
+ * semaphore would never be hit.
  */
 static int add_probe(const struct runtime_look *look, size_t mapping, const struct library_probe *p,
 		     struct alloc_sites *ret)
 {
-	_cleanup_free_ char *shown = xstrndup(p->mark + 1, strlen(p->mark) - 2);
 	const struct elf_index *index = look->indexes[mapping];
+	int r = -ENOENT;
 
 	for (size_t i = 0; i < elf_index_n_marks(index); i++) {
 		struct elf_mark mark = elf_index_mark(index, i);
-		struct pf_site site;
-		uint64_t address;
 
-		if (str_has_prefix(mark.name, p->mark) && mark.size &&
-		    read_arguments(p, mark.name + strlen(p->mark), &site) &&
-		    alloc_mark_address(look, mapping, &mark, &address))
-			return alloc_add_usdt_site(look, address, mark.size, shown, site, ret);
+		if (!str_has_prefix(mark.name, p->mark))
+			continue;
+		r = add_place(look, mapping, p, &mark, ret);
+		if (r)
+			return r;
 	}
-	return -ENOENT;
+	return r;
 }
 
 /* Adds the sites of all probes of a library, or none and a problem. */

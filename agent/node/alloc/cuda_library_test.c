@@ -186,21 +186,54 @@ static void arguments_that_cannot_be_read_are_told(void **state)
 					"\"8@%rdi 4@%esi\");\n"));
 }
 
+/* Source of a note of a probe that lies there and has this semaphore. */
+static char *note_of(const char *provider, const char *name, const char *arguments,
+		     const char *place, const char *semaphore)
+{
+	return xasprintf("asm(\".pushsection .note.stapsdt, \\\"\\\", @note\\n"
+			 ".4byte 8, 2f - 1f, 3\\n.asciz \\\"stapsdt\\\"\\n"
+			 "1: .8byte %s, _.stapsdt.base, %s\\n"
+			 ".asciz \\\"%s\\\", \\\"%s\\\", \\\"%s\\\"\\n"
+			 "2: .balign 4\\n.popsection\");\n",
+			 place, semaphore, provider, name, arguments);
+}
+
 /* A library with the probes of podflame, of which `work` lies there and has this semaphore. */
 static char *work_at(const char *place, const char *semaphore)
 {
+	_cleanup_free_ char *work =
+		note_of("podflame_cuda", "work", "8@%rdi 4@%esi 4@%edx", place, semaphore);
 	_cleanup_free_ char *probes = xasprintf(
 		"USDT_PROBE(\"podflame_cuda\", \"launch\", \"4@%%edi 4@%%esi 4@%%edx 8@%%rcx "
 		"8@%%r8 4@%%r9d\");\n"
-		"USDT_PROBE(\"podflame_cuda\", \"status\", \"8@%%rdi 4@%%esi\");\n"
-		"asm(\".pushsection .note.stapsdt, \\\"\\\", @note\\n"
-		".4byte 8, 2f - 1f, 3\\n.asciz \\\"stapsdt\\\"\\n"
-		"1: .8byte %s, _.stapsdt.base, %s\\n"
-		".asciz \\\"podflame_cuda\\\", \\\"work\\\", \\\"8@%%rdi 4@%%esi 4@%%edx\\\"\\n"
-		"2: .balign 4\\n.popsection\");\n",
-		place, semaphore);
+		"USDT_PROBE(\"podflame_cuda\", \"status\", \"8@%%rdi 4@%%esi\");\n%s",
+		work);
 
 	return with("usdt.h", probes);
+}
+
+/* A library of parcagpu in which the compiler has made two places of cuda_correlation. */
+static char *parcagpu_twice(const char *arguments)
+{
+	_cleanup_free_ char *one = parcagpu("4@%edi -4@%esi 8@%rdx", "8@%rdi 4@%esi");
+	_cleanup_free_ char *other =
+		note_of("parcagpu", "cuda_correlation", arguments, "probe_activity_batch + 1",
+			"probe_cuda_correlation_semaphore");
+
+	return xasprintf("%s%s", one, other);
+}
+
+static void all_places_of_a_probe_are_found(void **state)
+{
+	_cleanup_free_ char *source = parcagpu_twice("4@%eax -4@%esi 8@%rdx");
+	struct found f;
+
+	(void)state;
+	open_source(&f, source);
+	assert_string_equal(f.sites->problem, PARCA_LACKS);
+	assert_int_equal(f.sites->n, 3);
+	close_source(&f);
+	check_unreadable(parcagpu_twice("4@-20(%rbp) -4@%esi 8@%rdx"));
 }
 
 static void hostile_places_give_no_site(void **state)
@@ -271,6 +304,7 @@ int main(void)
 		cmocka_unit_test(parcagpu_is_found_with_its_registers),
 		cmocka_unit_test(of_two_libraries_one_is_probed),
 		cmocka_unit_test(arguments_that_cannot_be_read_are_told),
+		cmocka_unit_test(all_places_of_a_probe_are_found),
 		cmocka_unit_test(hostile_places_give_no_site),
 		cmocka_unit_test(an_unknown_library_is_told),
 		cmocka_unit_test(a_driver_without_a_library_is_told),
