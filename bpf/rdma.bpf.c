@@ -80,7 +80,8 @@ static __noinline void pf_rdma_fill(struct pt_regs *ctx, struct pf_rdma_thread *
 		bytes = site.max_bytes;
 		break;
 	case PF_SITE_RDMA_DATA:
-		bytes = pf_rdma_bytes(pf_mem_arg(ctx, site.size_arg, false));
+		bytes = pf_mem_arg(ctx, site.size_arg, false);
+		bytes = PF_SITE_FACTOR(site) == PF_RDMA_32 ? (uint32_t)bytes : pf_rdma_bytes(bytes);
 		break;
 	default:
 		bytes = pf_rdma_sum_array(t, pf_mem_arg(ctx, site.ptr_arg, false),
@@ -214,7 +215,7 @@ static __always_inline bool pf_rdma_enter(struct pt_regs *ctx)
 		return true;
 	if (!who.events || site.kind == PF_SITE_RDMA_CONTEXT || site.kind == PF_SITE_RDMA_OBJECT)
 		return false;
-	t = pf_rdma_thread(true);
+	t = pf_rdma_thread(who.proc, true);
 	if (!t) {
 		pf_drop(PF_EVENT_RDMA, PF_DROP_PENDING_FULL);
 		return false;
@@ -299,7 +300,7 @@ static __always_inline void pf_rdma_leave(struct pt_regs *ctx)
 		pf_rdma_learn(result, site.kind, who.cgroup_id, set->generation);
 		return;
 	}
-	t = pf_rdma_thread(false);
+	t = pf_rdma_thread(who.proc, false);
 	/* The return has removed the address from the stack. Else a call inside it replaced it. */
 	if (!t || t->sp != PF_CONTEXT_REG(ctx, rsp) - 8 || t->site.kind != site.kind)
 		return;

@@ -37,11 +37,14 @@ enum pf_rdma_site_kind {
 	PF_SITE_RDMA_ABORT,
 	/* flags: enum pf_rdma_operation; max_bytes: bytes that are in the request itself */
 	PF_SITE_RDMA_REQUEST,
-	PF_SITE_RDMA_DATA,	/* size_arg: bytes */
-	PF_SITE_RDMA_SGES,	/* count_arg: number, ptr_arg: array of struct ibv_sge */
-	PF_SITE_RDMA_BUFFERS,	/* the same, with struct ibv_data_buf */
+	/* size_arg: bytes; flags: PF_RDMA_32 or 0 */
+	PF_SITE_RDMA_DATA,
+	PF_SITE_RDMA_SGES,    /* count_arg: number, ptr_arg: array of struct ibv_sge */
+	PF_SITE_RDMA_BUFFERS, /* the same, with struct ibv_data_buf */
 	_PF_SITE_RDMA_MAX,
 };
+/* The size is an uint32_t. The upper half of the register may have any value. */
+#define PF_RDMA_32 1
 
 /*
  * The functions of a provider that have no symbols. The first three are members of struct
@@ -86,9 +89,9 @@ enum pf_rdma_slot {
 #define PF_RDMA_DEVICE_NAME	 24  /* ibv_device.name */
 
 /*
- * Map `rdma_functions`, hash, key: struct pf_process_key: addresses of functions of the process,
- * which the programs have read from its memory. The memory may lie. An entry with the address 0 is
- * being written.
+ * Map `rdma_functions`, hash, key: struct pf_process_key with exec_id 0: addresses of functions of
+ * the process, which the programs have read from its memory. The memory may lie. An entry with the
+ * address 0 is being written. After an exec, the functions of the new program replace the old ones.
  */
 #define PF_RDMA_FUNCTIONS_MAX 96
 struct pf_rdma_function {
@@ -99,9 +102,10 @@ struct pf_rdma_function {
 struct pf_rdma_functions {
 	uint32_t n;    /* more than PF_RDMA_FUNCTIONS_MAX: there are more than these */
 	uint32_t told; /* n of the last PF_PROC_FUNCTIONS */
+	uint32_t exec_id, pad;
 	struct pf_rdma_function items[PF_RDMA_FUNCTIONS_MAX];
 };
 /* A list of requests is followed for this many requests and elements of their lists of memory. */
 #define PF_RDMA_STEPS_MAX 2048
 
-_Static_assert(sizeof(struct pf_rdma_functions) == 8 + 16 * PF_RDMA_FUNCTIONS_MAX, "abi");
+_Static_assert(sizeof(struct pf_rdma_functions) == 16 + 16 * PF_RDMA_FUNCTIONS_MAX, "abi");

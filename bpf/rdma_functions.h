@@ -24,6 +24,7 @@ struct {
 	__type(value, struct pf_rdma_functions);
 } rdma_no_functions SEC(".maps");
 
+/* Returns the functions of the task's program. NULL: the map is full. */
 static __noinline struct pf_rdma_functions *pf_rdma_functions(struct task_struct *task)
 {
 	struct pf_process_key key = {};
@@ -32,14 +33,16 @@ static __noinline struct pf_rdma_functions *pf_rdma_functions(struct task_struct
 
 	key.start_boottime_ns = pf_start_of(task);
 	key.tgid = pf_tgid_seen(task);
-	key.exec_id = task->self_exec_id;
 	f = bpf_map_lookup_elem(&rdma_functions, &key);
-	if (f)
+	if (f && f->exec_id == task->self_exec_id)
 		return f;
 	none = bpf_map_lookup_elem(&rdma_no_functions, &zero);
 	if (none)
-		bpf_map_update_elem(&rdma_functions, &key, none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&rdma_functions, &key);
+		bpf_map_update_elem(&rdma_functions, &key, none, f ? BPF_EXIST : BPF_NOEXIST);
+	f = bpf_map_lookup_elem(&rdma_functions, &key);
+	if (f)
+		f->exec_id = task->self_exec_id;
+	return f;
 }
 
 /* Adds a function, unless it is known. If two threads add it at once, it may be there twice. */

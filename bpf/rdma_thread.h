@@ -17,6 +17,7 @@ struct pf_rdma_batch {
 #define PF_RDMA_BATCHES_MAX 4 /* of one thread: queue pairs that it fills at once */
 
 struct pf_rdma_thread {
+	uint64_t attached_ns; /* pf_mem_proc.attached_ns; another one: the rest is not valid */
 	/*
 	 * The call. A call inside another one replaces it: it has the same requests or the same
 	 * memory, and only one of the two must count. A call that never returns is replaced, too.
@@ -46,10 +47,25 @@ struct {
 	__type(value, struct pf_rdma_thread);
 } rdma_threads SEC(".maps");
 
-static __always_inline struct pf_rdma_thread *pf_rdma_thread(bool make)
+/*
+ * Returns what the thread is doing since its process was attached. Between two spans the programs
+ * see neither the ends of calls nor those of batches. NULL: make is false and the thread has done
+ * nothing, or the kernel has no memory.
+ */
+static __always_inline struct pf_rdma_thread *pf_rdma_thread(const struct pf_mem_proc *proc,
+							     bool make)
 {
-	return bpf_task_storage_get(&rdma_threads, bpf_get_current_task_btf(), NULL,
-				    make ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	struct pf_rdma_thread *t =
+		bpf_task_storage_get(&rdma_threads, bpf_get_current_task_btf(), NULL,
+				     make ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+
+	if (!t || t->attached_ns == proc->attached_ns)
+		return t;
+	t->attached_ns = proc->attached_ns;
+	t->sp = 0;
+	for (int i = 0; i < PF_RDMA_BATCHES_MAX; i++)
+		t->batches[i].queue = 0;
+	return t;
 }
 
 static __always_inline void pf_rdma_clear(uint64_t bytes[_PF_RDMA_OPERATION_MAX])

@@ -104,7 +104,7 @@ static const struct slot {
 	[PF_RDMA_WR_SET_INLINE_DATA_LIST] = {"wr_set_inline_data_list",
 					     SITE(BUFFERS, .count_arg = 2, .ptr_arg = 3)},
 	/* (queue, lkey, address, length) */
-	[PF_RDMA_WR_SET_SGE] = {"wr_set_sge", SITE(DATA, .size_arg = 4)},
+	[PF_RDMA_WR_SET_SGE] = {"wr_set_sge", SITE(DATA, .size_arg = 4, .flags = PF_RDMA_32)},
 	/* (queue, n, list) */
 	[PF_RDMA_WR_SET_SGE_LIST] = {"wr_set_sge_list", SITE(SGES, .count_arg = 2, .ptr_arg = 3)},
 	[PF_RDMA_WR_START] = {"wr_start", SITE(START)},

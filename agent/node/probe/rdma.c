@@ -93,9 +93,18 @@ int probes_rdma_functions(struct probes *p, struct process_id id, uint32_t exec_
 {
 	const struct probe_set_state *s = probes_set_loaded(p, PROBES_RDMA);
 	const struct rdma_bpf *o = s ? s->object.bpf : NULL;
-	struct pf_process_key key = {id.start_boottime_ns, (uint32_t)id.tgid, exec_id};
+	struct pf_process_key key = {id.start_boottime_ns, (uint32_t)id.tgid, 0};
+	struct pf_rdma_functions f;
+	int r = o ? bpf_map_lookup_elem(bpf_map__fd(o->maps.rdma_functions), &key, &f) : -ENOENT;
 
-	return o ? bpf_map_lookup_elem(bpf_map__fd(o->maps.rdma_functions), &key, ret) : -ENOENT;
+	if (r || f.exec_id != exec_id)
+		return r ? r : -ENOENT;
+	/* A function that is being written counts as new when the caller asks again. */
+	for (uint32_t i = 0; i < MIN(f.n, (uint32_t)PF_RDMA_FUNCTIONS_MAX); i++)
+		if (!f.items[i].address)
+			f.n = i;
+	*ret = f;
+	return 0;
 }
 
 /* ---- the event ---- */

@@ -209,7 +209,8 @@ static inline void add_provider(struct probed *t)
 	add_request(t, wr_send, PF_RDMA_SEND, 0);
 	add_request(t, wr_rdma_write, PF_RDMA_WRITE, 0);
 	add_request(t, wr_atomic_write, PF_RDMA_ATOMIC, 8);
-	add_site(t, wr_set_sge, (struct pf_site){.kind = PF_SITE_RDMA_DATA, .size_arg = 4});
+	add_site(t, wr_set_sge,
+		 (struct pf_site){.kind = PF_SITE_RDMA_DATA, .size_arg = 4, .flags = PF_RDMA_32});
 	add_site(t, wr_set_inline_data, (struct pf_site){.kind = PF_SITE_RDMA_DATA, .size_arg = 3});
 	add_site(t, wr_set_sge_list,
 		 (struct pf_site){.kind = PF_SITE_RDMA_SGES, .count_arg = 2, .ptr_arg = 3});

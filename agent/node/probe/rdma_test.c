@@ -285,6 +285,15 @@ static void write_some(struct testverbs_queue_ex *q, uint32_t bytes)
 	q->set_sge(q, 0, 0, bytes);
 }
 
+/* The caller of a function with an argument of 32 bits may leave garbage above it. */
+static void set_sge_with_garbage(struct testverbs_queue_ex *q, uint32_t bytes)
+{
+	void (*set_sge)(struct testverbs_queue_ex * q, uint64_t lkey, uint64_t addr, uint64_t n);
+
+	memcpy(&set_sge, &q->set_sge, sizeof(set_sge));
+	set_sge(q, UINT64_MAX, 0, 3ull << 32 | bytes);
+}
+
 IN_SECTION(pf_short) static void fill(struct testverbs_queue_ex *q)
 {
 	const struct testverbs_sge list[] = {{.length = 5}, {.length = 6}, {.length = 7}};
@@ -292,7 +301,7 @@ IN_SECTION(pf_short) static void fill(struct testverbs_queue_ex *q)
 
 	q->start(q);
 	q->send(q);
-	q->set_sge(q, 0, 0, 1000);
+	set_sge_with_garbage(q, 1000);
 	q->send(q);
 	q->set_sge_list(q, 3, list);
 	q->rdma_write(q, 0, 0);
@@ -361,6 +370,36 @@ static void extended_queue_pairs_count_when_they_complete(void **state)
 	rdma_go(&s, 6, &rows);
 	assert_int_equal(posted(&rows, PF_RDMA_WRITE, NULL).bytes, 390 + 13 + 400);
 	assert_int_equal(lost("rdma_batches") - before, 1);
+	scene_close(&s);
+}
+
+IN_SECTION(pf_loop) static void body_between_spans(struct truth *t)
+{
+	say_and_wait(t, 1);
+	queues[0].start(&queues[0]);
+	write_some(&queues[0], 1000);
+	say_and_wait(t, 3);
+	write_some(&queues[0], 100);
+	complete(&queues[0]);
+	fill(&queues[1]);
+	complete(&queues[1]);
+	say_and_wait(t, 4);
+}
+
+/* The programs do not know how a batch ended that began in an earlier span. */
+static void a_batch_of_an_earlier_span_does_not_count(void **state)
+{
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	rdma_open_scene(&s, body_between_spans);
+	rdma_go(&s, 3, &rows);
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(scene_attach(&s, RDMA), 0);
+	rdma_go(&s, 4, &rows);
+	assert_int_equal(posted(&rows, PF_RDMA_WRITE, "test_0").bytes, 0);
+	assert_int_equal(posted(&rows, PF_RDMA_WRITE, "mlx5_7").bytes, 390);
 	scene_close(&s);
 }
 
@@ -536,6 +575,34 @@ static int functions_map(const struct scene *s)
 	return bpf_map__fd(o->maps.rdma_functions);
 }
 
+/* An entry of a program that the process ran before its exec is replaced; it takes no more room. */
+static void the_functions_of_an_earlier_program_are_replaced(void **state)
+{
+	struct pf_rdma_functions f = {.n = 3, .items = {{8, PF_RDMA_POST_SEND}}};
+	struct scene s = {.set = PROBES_RDMA};
+	struct pf_process_key key;
+	unsigned before;
+
+	(void)state;
+	add_library(&s.probed);
+	scene_open(&s, body_functions, RDMA, 0);
+	key = (struct pf_process_key){s.w.proc.start_boottime_ns, (uint32_t)s.c.pid, 0};
+	f.exec_id = s.w.proc.exec_id + 7;
+	assert_int_equal(bpf_map_update_elem(functions_map(&s), &key, &f, BPF_ANY), 0);
+	before = map_count(functions_map(&s), sizeof(key));
+	assert_int_equal(functions_of(&s, &f), -ENOENT);
+	functions_go(&s, 3, 2);
+	assert_int_equal(functions_of(&s, &f), 0);
+	assert_int_equal(f.n, 3);
+	assert_int_equal(known_function(&f, PF_RDMA_POST_SEND), AT(post_send));
+	assert_int_equal(map_count(functions_map(&s), sizeof(key)), before);
+	f.items[1].address = 0; /* as if a program were writing it now */
+	assert_int_equal(bpf_map_update_elem(functions_map(&s), &key, &f, BPF_ANY), 0);
+	assert_int_equal(functions_of(&s, &f), 0);
+	assert_int_equal(f.n, 1);
+	scene_close(&s);
+}
+
 /*
  * If the table is full, a process's functions stay unknown, as the finder tells. The next detach
  * makes room: the functions of processes that have ended are forgotten.
@@ -627,9 +694,11 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(a_failed_post_counts_what_was_posted),
 		cmocka_unit_test(lists_that_lie_are_bounded_and_counted),
 		cmocka_unit_test(extended_queue_pairs_count_when_they_complete),
+		cmocka_unit_test(a_batch_of_an_earlier_span_does_not_count),
 		cmocka_unit_test(registrations_count_once_if_they_succeed),
 		cmocka_unit_test(threads_do_not_mix),
 		cmocka_unit_test(functions_are_learned_and_reported),
+		cmocka_unit_test(the_functions_of_an_earlier_program_are_replaced),
 		cmocka_unit_test(a_full_table_makes_room),
 		cmocka_unit_test(a_probe_in_the_middle_changes_one_process),
 	};
