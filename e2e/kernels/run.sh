@@ -78,7 +78,7 @@ memory_test bytes_are*
 memory_test it_is_one*
 memory_test places_that*
 gpu_memory_test bytes_are*
-gpu_memory_test memory_ends*
+gpu_contexts_test memory_ends*
 gpu_limits_test a_*
 on_gpu_test times_are*
 rdma_test bytes_of*
