@@ -500,7 +500,8 @@ struct pf_mem_proc {
 	 */
 	uint32_t unused_before;
 	/* GPU, for probes_attach(): not 0: the sites PF_SITE_IS_GPU_QUERY are not probed */
-	uint32_t no_queries, pad;
+	uint32_t no_queries;
+	uint32_t slot; /* GPU: of pf_gpu_held_objects and pf_gpu_held_live */
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
@@ -573,7 +574,7 @@ struct pf_live_stats {
 	X(END_UNSEEN, "end_unseen", 1)	   /* the kernel did not report the end of a wait */       \
 	X(GPU_UNSEEN, "gpu_unseen", 1)	   /* memory of a GPU that could not be followed */        \
 	X(GPU_CONTEXT, "gpu_context", 1)   /* a GPU's context may have ended, and its memory */    \
-	X(GPU_FULL, "gpu_full", 1)	   /* too many contexts, mappings, threads of GPUs */      \
+	X(GPU_FULL, "gpu_full", 1)	   /* too many contexts, mappings, pools of GPUs */        \
 	X(GPU_UNLAUNCHED, "gpu_unlaunched", 1) /* work of a GPU whose launch is not known */       \
 	X(GPU_UNREAD, "gpu_unread", 1) /* a report of work that could not be read, or is wrong */  \
 	X(GPU_DROPPED, "gpu_dropped", 1) /* work for whose record CUPTI had no room */             \

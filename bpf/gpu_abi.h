@@ -153,6 +153,15 @@ struct pf_gpu_object {
 	int32_t refs;
 };
 /*
+ * Variables `pf_gpu_held_objects` and `pf_gpu_held_live`: how many entries of gpu_objects and of
+ * gpu_live a process has, by pf_mem_proc.slot; at 0: all processes together. The programs count
+ * what they add and remove, and user space subtracts what it removes. A process may have as many
+ * entries as are free. So a process that fills a table leaves half of it to the others, two such
+ * processes a third, and so on.
+ */
+#define PF_GPU_SLOTS PF_MEM_PROCS_MAX /* a power of two */
+
+/*
  * Map `gpu_threads`, storage of tasks: the thread's stack of contexts, as far as the probes have
  * seen it.
  */

@@ -122,7 +122,7 @@ static __noinline void pf_gpu_here(struct pf_gpu_here *ret)
 
 /* ---- contexts begin and end ---- */
 
-static __noinline void pf_gpu_ended(uint64_t number, uint64_t time_ns)
+static __always_inline void pf_gpu_ended(uint64_t number, uint64_t time_ns)
 {
 	struct pf_gpu_object o = {.time_ns = time_ns};
 
@@ -133,7 +133,7 @@ static __noinline void pf_gpu_ended(uint64_t number, uint64_t time_ns)
  * Notes that the memory of a context has ended. If the probes may have missed the call that made
  * the context, memory whose context is not known may have ended, too.
  */
-static __noinline void pf_gpu_end(uint64_t context, uint64_t time_ns)
+static __always_inline void pf_gpu_end(uint64_t context, uint64_t time_ns)
 {
 	struct pf_gpu_object *o = pf_gpu_object(PF_GPU_CONTEXT, context);
 

@@ -5,8 +5,11 @@
  */
 #pragma once
 
+#include "gpu_shares.h"
+
+#define PF_LIVE_HAS_ROOM() pf_gpu_live_has_room()
+#define PF_LIVE_HOLDS(n)   pf_gpu_holds_live(n)
 #include "memory_live.h"
-#include "memory_task.h"
 
 /* Not preallocated, because most processes have few objects. */
 struct {
@@ -30,7 +33,8 @@ static __always_inline void pf_gpu_object_remove(enum pf_gpu_space space, uint64
 	struct pf_live_key key =
 		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
 
-	bpf_map_delete_elem(&gpu_objects, &key);
+	if (!bpf_map_delete_elem(&gpu_objects, &key))
+		pf_gpu_holds_objects(-1);
 }
 
 /* Removes an object that has ended. An object with a later time_ns is a new one, and stays. */
@@ -50,7 +54,7 @@ static __always_inline void pf_gpu_missed(void)
 }
 
 /*
- * Counts a loss of hbm-inuse: a map has no room for what hbm-inuse must know. hbm-alloc may only
+ * Counts a loss of hbm-inuse: there is no room for what hbm-inuse must know. hbm-alloc may only
  * lack labels then.
  */
 static __always_inline void pf_gpu_full(void)
@@ -62,16 +66,6 @@ static __always_inline void pf_gpu_full(void)
 	pf_gpu_missed();
 }
 
-static __noinline void pf_gpu_object_set(enum pf_gpu_space space, uint64_t number,
-					 const struct pf_gpu_object *o)
-{
-	struct pf_live_key key =
-		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
-
-	if (o && bpf_map_update_elem(&gpu_objects, &key, o, BPF_ANY))
-		pf_gpu_full();
-}
-
 /*
  * Adds an object, unless there is one already. Returns whether there was one: it stays, with the
  * changes that other CPUs make to it.
@@ -81,11 +75,29 @@ static __noinline bool pf_gpu_object_is_or_add(enum pf_gpu_space space, uint64_t
 {
 	struct pf_live_key key =
 		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
-	int err = o ? bpf_map_update_elem(&gpu_objects, &key, o, BPF_NOEXIST) : 0;
+	int err = -1; /* no room */
 
-	if (err && err != -EEXIST)
+	if (!o || bpf_map_lookup_elem(&gpu_objects, &key))
+		return true;
+	if (pf_gpu_objects_have_room())
+		err = bpf_map_update_elem(&gpu_objects, &key, o, BPF_NOEXIST);
+	if (!err)
+		pf_gpu_holds_objects(1);
+	else if (err != -EEXIST)
 		pf_gpu_full();
 	return err == -EEXIST;
+}
+
+static __noinline void pf_gpu_object_set(enum pf_gpu_space space, uint64_t number,
+					 const struct pf_gpu_object *o)
+{
+	struct pf_live_key key =
+		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+
+	if (!o || !pf_gpu_object_is_or_add(space, number, o))
+		return;
+	if (bpf_map_update_elem(&gpu_objects, &key, o, BPF_EXIST))
+		pf_gpu_object_is_or_add(space, number, o); /* user space has just removed it */
 }
 
 /* Reads the value that a call has stored for its caller; 0: it cannot be read. */

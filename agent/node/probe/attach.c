@@ -151,6 +151,8 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	HASH_FIND(hh, s->attached, &a->key, sizeof(a->key), other);
 	if (other)
 		r = -EEXIST;
+	if (s->ops->slot)
+		a->slot = v.slot = s->ops->slot(s);
 	a->since_ns = v.attached_ns = now_boot_ns();
 	if (!r)
 		r = bpf_map_update_elem(s->procs, &a->key, &v, BPF_ANY);
@@ -210,6 +212,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.hits = was.hits;
 	now.query_hits = was.query_hits;
 	now.attached_ns = was.attached_ns;
+	now.slot = was.slot;
 	now.seen_bytes = was.seen_bytes;
 	now.unused_before = was.unused_before;
 	return bpf_map_update_elem(a->set->procs, &a->key, &now, BPF_EXIST);

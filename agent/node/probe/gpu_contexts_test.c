@@ -82,9 +82,11 @@ static void memory_ends_with_its_context(void **state)
 	assert_int_equal(lost("gpu_context"), before);
 	go(&s, 6);
 	assert_int_equal(s.w.inuse.bytes, 500 + 20 + 46);
+	assert_int_equal(n_held(&s), 4);
 	assert_int_equal(lost("gpu_context") - before, 1);
 	go(&s, 7);
 	assert_int_equal(s.w.inuse.bytes, 46);
+	assert_int_equal(n_held(&s), 2);
 	gpu_close(&s);
 }
 

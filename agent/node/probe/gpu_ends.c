@@ -52,18 +52,24 @@ struct program {
 };
 struct known_program {
 	struct program program;
+	uint32_t slot;
 	UT_hash_handle hh;
 };
+/* An entry that will be deleted. slot: that of its process; 0: the process is not attached */
+struct taken_entry {
+	struct pf_live_key key;
+	uint32_t slot;
+};
 struct reading {
-	struct gpu_ends *e;
+	struct probe_set_state *set;
 	struct known_program *attached;
-	struct pf_live_key *taken; /* keys of entries that will be deleted */
+	struct taken_entry *taken;
 	size_t n_taken, cap_taken;
 };
 
-static void attached_add(struct reading *r, const struct probe_set_state *s)
+static void attached_add(struct reading *r)
 {
-	for (const struct attached *a = s->attached; a; a = a->hh.next) {
+	for (const struct attached *a = r->set->attached; a; a = a->hh.next) {
 		struct known_program *k;
 		struct program p = {a->key.start_boottime_ns, a->key.exec_id};
 
@@ -72,6 +78,7 @@ static void attached_add(struct reading *r, const struct probe_set_state *s)
 			continue;
 		k = xcalloc(1, sizeof(*k));
 		k->program = p;
+		k->slot = a->slot;
 		HASH_ADD(hh, r->attached, program, sizeof(p), k);
 	}
 }
@@ -87,24 +94,19 @@ static void reading_done(struct reading *r)
 	free(r->taken);
 }
 
-static bool goes(const struct reading *r, const struct pf_live_key *key)
-{
-	struct program p = {key->start_boottime_ns, key->exec_id};
-	struct known_program *k;
-
-	HASH_FIND(hh, r->attached, &p, sizeof(p), k);
-	return !k || key->address >> 56 == PF_GPU_ENDED;
-}
-
 static void read_one(const void *key, const void *value, void *arg)
 {
+	const struct pf_live_key *entry = key;
+	struct program p = {entry->start_boottime_ns, entry->exec_id};
 	struct reading *r = arg;
+	struct known_program *k;
 
 	(void)value;
-	if (!goes(r, key))
+	HASH_FIND(hh, r->attached, &p, sizeof(p), k);
+	if (k && entry->address >> 56 != PF_GPU_ENDED)
 		return;
 	GROW(r->taken, r->n_taken, r->cap_taken);
-	r->taken[r->n_taken++] = *(const struct pf_live_key *)key;
+	r->taken[r->n_taken++] = (struct taken_entry){*entry, k ? k->slot : 0};
 }
 
 static void keep_end(struct gpu_ends *e, const struct pf_live_key *key, uint64_t time_ns)
@@ -124,33 +126,29 @@ static void keep_end(struct gpu_ends *e, const struct pf_live_key *key, uint64_t
  * A context may end again after the walk has seen its entry, so the entry is read once more when it
  * is deleted.
  */
-static int take_object(struct gpu_ends *e, const struct pf_live_key *key)
+static int take_object(struct probe_set_state *s, const struct taken_entry *t)
 {
 	struct pf_gpu_object o;
-	int r = bpf_map_lookup_and_delete_elem(bpf_map__fd(e->objects), key, &o);
+	int r = bpf_map_lookup_and_delete_elem(bpf_map__fd(s->gpu_ends->objects), &t->key, &o);
 
-	if (!r && key->address >> 56 == PF_GPU_ENDED)
-		keep_end(e, key, o.time_ns);
-	return r == -ENOENT ? 0 : r;
-}
-
-static int read_objects(struct reading *r)
-{
-	int err = probes_map_each(bpf_map__fd(r->e->objects), sizeof(struct pf_live_key),
-				  sizeof(struct pf_gpu_object), false, read_one, r);
-
-	for (size_t i = 0; i < r->n_taken && !err; i++)
-		err = take_object(r->e, &r->taken[i]);
-	return err;
+	if (r)
+		return r == -ENOENT ? 0 : r;
+	probes_gpu_held_less(s->held.objects, t->slot);
+	if (t->key.address >> 56 == PF_GPU_ENDED)
+		keep_end(s->gpu_ends, &t->key, o.time_ns);
+	return 0;
 }
 
 int probes_gpu_ends_read(struct probe_set_state *s)
 {
-	struct reading r = {.e = s->gpu_ends};
+	struct reading r = {.set = s};
 	int err;
 
-	attached_add(&r, s);
-	err = read_objects(&r);
+	attached_add(&r);
+	err = probes_map_each(bpf_map__fd(s->gpu_ends->objects), sizeof(struct pf_live_key),
+			      sizeof(struct pf_gpu_object), false, read_one, &r);
+	for (size_t i = 0; i < r.n_taken && !err; i++)
+		err = take_object(s, &r.taken[i]);
 	reading_done(&r);
 	return err;
 }

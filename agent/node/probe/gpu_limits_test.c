@@ -72,8 +72,11 @@ static void limits_open(struct scene *s, body_fn *body)
 
 /* ---- maps that are full ---- */
 
-/* Fills a map, whose keys begin with a number, with n entries that belong to no process. */
-static void fill(int map, size_t key_bytes, size_t value_bytes, uint64_t n)
+/*
+ * Fills a map, whose keys begin with a number, with n entries that belong to no process. held: the
+ * programs' count of all entries; NULL: they do not count them.
+ */
+static void fill(int map, size_t key_bytes, size_t value_bytes, uint64_t n, int32_t *held)
 {
 	_cleanup_free_ uint8_t *keys = xcalloc(n, key_bytes), *values = xcalloc(n, value_bytes);
 	uint32_t count = (uint32_t)n;
@@ -81,6 +84,8 @@ static void fill(int map, size_t key_bytes, size_t value_bytes, uint64_t n)
 	for (uint64_t i = 0; i < n; i++)
 		memcpy(keys + i * key_bytes, &(uint64_t){~i}, sizeof(i));
 	(void)bpf_map_update_batch(map, keys, values, &count, NULL);
+	if (held)
+		*held += (int32_t)count;
 }
 
 static uint64_t at[8];
@@ -108,7 +113,7 @@ static void calls_beyond_the_table_are_counted(void **state)
 	(void)state;
 	limits_open(&s, body_alloc);
 	fill(scene_set(&s)->pending, sizeof(struct pf_pending_key), sizeof(struct pf_pending),
-	     PF_PENDING_MAX);
+	     PF_PENDING_MAX, NULL);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n + s.w.inuse.n, 0);
 	assert_int_equal(lost("pending_full") - before, 2);
@@ -125,7 +130,8 @@ static void memory_beyond_the_table_is_counted(void **state)
 
 	(void)state;
 	limits_open(&s, body_alloc);
-	fill(scene_set(&s)->live, sizeof(struct pf_live_key), sizeof(struct pf_live), PF_LIVE_MAX);
+	fill(scene_set(&s)->live, sizeof(struct pf_live_key), sizeof(struct pf_live), PF_LIVE_MAX,
+	     scene_set(&s)->held.live);
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.inuse.n, 0);
@@ -154,10 +160,64 @@ static void objects_beyond_the_table_are_counted(void **state)
 	(void)state;
 	limits_open(&s, body_map);
 	fill(bpf_map__fd(programs_of(&s)->maps.gpu_objects), sizeof(struct pf_live_key),
-	     sizeof(struct pf_gpu_object), PF_GPU_OBJECTS_MAX);
+	     sizeof(struct pf_gpu_object), PF_GPU_OBJECTS_MAX, scene_set(&s)->held.objects);
 	go(&s, 3);
 	assert_int_equal(lost("gpu_full") - before, 1);
 	assert_int_equal(s.w.inuse.bytes, PIECE);
+	gpu_close(&s);
+}
+
+/* ---- the share of a process ---- */
+
+IN_SECTION(pf_loop) static void body_share(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (uint32_t step = 3;; step++) {
+		status = cu_mem_alloc(&at[0], 1000);
+		status = cu_map(step * PIECE, PIECE, 1);
+		say_and_wait(t, step);
+	}
+}
+
+/* Sets how many entries of both tables the process has, and all together. */
+static void hold(const struct scene *s, int32_t own, int32_t free)
+{
+	const struct gpu_held *h = &scene_set(s)->held;
+	uint32_t slot = kernel_entry(s).slot;
+
+	assert_true(slot > 0);
+	h->live[slot] = h->objects[slot] = own;
+	h->live[0] = PF_LIVE_MAX - free;
+	h->objects[0] = PF_GPU_OBJECTS_MAX - free;
+}
+
+/* Returns how many entries were refused in the next step. */
+static uint64_t refused_in(struct scene *s, uint32_t step)
+{
+	uint64_t before = lost("gpu_full") + lost("live_evicted");
+
+	go(s, step);
+	return lost("gpu_full") + lost("live_evicted") - before;
+}
+
+static void a_process_has_at_most_as_many_entries_as_are_free(void **state)
+{
+	struct scene s = {};
+	struct gpu_held *h;
+
+	(void)state;
+	limits_open(&s, body_share);
+	h = &scene_set(&s)->held;
+	hold(&s, 100, 101);
+	assert_int_equal(refused_in(&s, 3), 0);
+	hold(&s, 101, 101);
+	assert_int_equal(refused_in(&s, 4), 2); /* the new memory, and its mapping */
+	hold(&s, 0, 1);
+	assert_int_equal(refused_in(&s, 5), 0);
+	hold(&s, PF_LIVE_MAX / 4, PF_LIVE_MAX / 2);
+	assert_int_equal(refused_in(&s, 6), 0);
+	h->live[0] = (int32_t)map_count(scene_set(&s)->live, sizeof(struct pf_live_key));
+	h->objects[0] = (int32_t)n_objects(&s);
 	gpu_close(&s);
 }
 
@@ -342,6 +402,7 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(calls_beyond_the_table_are_counted),
 		cmocka_unit_test(memory_beyond_the_table_is_counted),
 		cmocka_unit_test(objects_beyond_the_table_are_counted),
+		cmocka_unit_test(a_process_has_at_most_as_many_entries_as_are_free),
 		cmocka_unit_test(mappings_beyond_the_limit_are_counted),
 		cmocka_unit_test(a_call_inside_another_one_does_not_count),
 		cmocka_unit_test(a_call_that_lasts_has_its_stack),

@@ -38,6 +38,7 @@ static int gpu_memory_open(struct probe_set_state *s, const struct pf_config *co
 		.live = o->maps.gpu_live,
 		.live_stats = o->maps.gpu_live_stats,
 	};
+	s->held = (struct gpu_held){o->bss->pf_gpu_held_objects, o->bss->pf_gpu_held_live};
 	s->gpu_ends = probes_gpu_ends_new(o->maps.gpu_objects);
 	return 0;
 }
@@ -45,6 +46,7 @@ static int gpu_memory_open(struct probe_set_state *s, const struct pf_config *co
 static void gpu_memory_destroy(struct probe_set_state *s)
 {
 	s->gpu_ends = probes_gpu_ends_free(s->gpu_ends);
+	s->held = (struct gpu_held){};
 	gpu_memory_bpf__destroy(s->object.bpf);
 }
 
@@ -126,6 +128,7 @@ const struct set_ops probes_gpu_memory_set = {
 	.ends_read = probes_gpu_ends_read,
 	.has_ended = probes_gpu_has_ended,
 	.ends_done = probes_gpu_ends_done,
+	.slot = probes_gpu_slot,
 };
 
 /* ---- the events ---- */

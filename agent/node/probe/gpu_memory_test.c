@@ -65,8 +65,10 @@ static void bytes_are_exact_and_what_is_freed_is_gone(void **state)
 	assert_int_equal(s.w.inuse.in_short, 3000);
 	assert_int_equal(s.w.inuse.in_long, 70);
 	assert_int_equal(s.w.stackless, 0);
+	assert_int_equal(n_held(&s), 3);
 	go(&s, 4);
 	assert_int_equal(s.w.inuse.in_short, 2000); /* a free that fails frees nothing */
+	assert_int_equal(n_held(&s), 2);
 	assert_int_equal(s.w.empty, 0);
 	go(&s, 5);
 	assert_int_equal(s.w.inuse.bytes, 0);

@@ -166,6 +166,12 @@ static inline unsigned n_objects(const struct scene *s)
 	return map_count(bpf_map__fd(programs_of(s)->maps.gpu_objects), sizeof(struct pf_live_key));
 }
 
+/* How many pieces of memory in use the process has, as the programs count. */
+static inline int n_held(const struct scene *s)
+{
+	return scene_set(s)->held.live[kernel_entry(s).slot];
+}
+
 static inline unsigned n_pending(const struct scene *s)
 {
 	return map_count(scene_set(s)->pending, sizeof(struct pf_pending_key));
@@ -184,5 +190,7 @@ static inline void gpu_close(struct scene *s)
 {
 	s->a = probes_detach(s->p, s->a);
 	assert_int_equal(n_objects(s), 0);
+	assert_int_equal(scene_set(s)->held.objects[0], 0);
+	assert_int_equal(scene_set(s)->held.live[0], 0);
 	scene_close(s);
 }

@@ -8,6 +8,7 @@
 
 #define SNAPSHOT_NS (5 * NSEC_PER_SEC)
 
+/* Returns the process to which the entry belongs; NULL: it is not attached any more. */
 static struct attached *owner_of(const struct probe_set_state *set, const struct pf_live_key *k,
 				 const struct pf_live *l)
 {
@@ -15,7 +16,14 @@ static struct attached *owner_of(const struct probe_set_state *set, const struct
 	struct attached *a;
 
 	HASH_FIND(hh, set->attached, &key, sizeof(key), a);
-	return a && a->inuse && !a->ended && l->time_ns >= a->since_ns ? a : NULL;
+	return a && l->time_ns >= a->since_ns ? a : NULL;
+}
+
+static bool lives(struct probe_set_state *set, const struct attached *a,
+		  const struct pf_live_key *k, const struct pf_live *l)
+{
+	return a && a->inuse && !a->ended &&
+	       !(set->ops->has_ended && set->ops->has_ended(set, k, l));
 }
 
 static void sum_stats(struct probe_set_state *set, struct pf_live_stats *ret)
@@ -42,6 +50,7 @@ struct live_row {
 struct stale_entry {
 	struct pf_live_key key;
 	uint64_t time_ns;
+	uint32_t slot; /* of its process; 0: the process is not attached any more */
 };
 struct sorting {
 	struct probe_set_state *set;
@@ -80,9 +89,9 @@ static void sort_one(const void *key, const void *value, void *arg)
 	struct live_row *row;
 
 	s->n_seen++;
-	if (!a || (s->set->ops->has_ended && s->set->ops->has_ended(s->set, k, l))) {
+	if (!lives(s->set, a, k, l)) {
 		GROW(s->stale, s->n_stale, s->cap_stale);
-		s->stale[s->n_stale++] = (struct stale_entry){*k, l->time_ns};
+		s->stale[s->n_stale++] = (struct stale_entry){*k, l->time_ns, a ? a->slot : 0};
 		return;
 	}
 	if (!s->wants_rows)
@@ -126,6 +135,7 @@ static int stale_remove_one(struct probe_set_state *set, const struct stale_entr
 	if (l.time_ns != s->time_ns && !bpf_map_update_elem(set->live, &s->key, &l, BPF_NOEXIST))
 		return 0;
 	set->user_removed++;
+	probes_gpu_held_less(set->held.live, s->slot);
 	return 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The private header of probe sets: what sets.c, the file of each set (memory.c; gpu_memory.c
- * with gpu_ends.c), places.c, attach.c, detach.c, uprobe.c, uprobe_try.c, spans.c and live_memory.c
- * share.
+ * with gpu_ends.c and gpu_shares.c), places.c, attach.c, detach.c, uprobe.c, uprobe_try.c, spans.c
+ * and live_memory.c share.
  */
 #pragma once
 
@@ -113,11 +113,17 @@ struct set_ops {
 	bool (*has_ended)(struct probe_set_state *s, const struct pf_live_key *k,
 			  const struct pf_live *l);
 	void (*ends_done)(struct probe_set_state *s);
+	/* Returns pf_mem_proc.slot for a process; NULL: the set does not use it. As above. */
+	uint32_t (*slot)(struct probe_set_state *s);
 };
 extern const struct set_ops probes_memory_set, probes_gpu_memory_set, probes_gpu_set,
 	probes_rdma_set;
 
 struct gpu_ends; /* gpu_ends.c */
+/* The programs' variables pf_gpu_held_..., which this process shares; NULL: the set has none. */
+struct gpu_held {
+	int32_t *objects, *live;
+};
 struct probe_set_state {
 	const struct probe_set_info *info;
 	const struct set_ops *ops;
@@ -141,6 +147,7 @@ struct probe_set_state {
 	bool asked; /* the next full drain must have a snapshot */
 	uint64_t user_removed, evicted;
 	struct losses lost;	   /* losses that no drain has reported yet */
+	struct gpu_held held;
 	struct gpu_ends *gpu_ends; /* NULL: the set is not PROBES_GPU_MEMORY, or not loaded */
 };
 
@@ -182,6 +189,7 @@ struct attached {
 	struct probe_set_state *set;
 	uint32_t tid;  /* thread for the links that are made now: see attach.c */
 	int thread_fd; /* proc_thread_open() of the thread tid; -1: not open */
+	uint32_t slot; /* pf_mem_proc.slot */
 	bool inuse;    /* the set's live event is attached */
 	bool no_queries; /* sites PROBED_AS_QUERY are not probed */
 	/* probes_leave() was called; counted in n_leaving until detaching begins */
@@ -314,3 +322,9 @@ int probes_gpu_ends_read(struct probe_set_state *s);
 bool probes_gpu_has_ended(struct probe_set_state *s, const struct pf_live_key *k,
 			  const struct pf_live *l);
 void probes_gpu_ends_done(struct probe_set_state *s);
+
+/* gpu_shares.c: how many entries each process has in the tables of GPU memory; under the lock */
+/* Returns a slot that no attached process has. A member of struct set_ops. */
+uint32_t probes_gpu_slot(struct probe_set_state *s);
+/* Subtracts an entry that was removed from a table. held: s->held.objects or s->held.live */
+void probes_gpu_held_less(int32_t *held, uint32_t slot);
