@@ -147,13 +147,12 @@ static void take_drain(const struct probed_program *p, struct gpu_sums *sums)
 
 static void await_cupti(const struct probed_program *p)
 {
-	const struct process_id id = {p->proc.start_boottime_ns, p->pid};
 	struct on_gpu_status status = {};
 	struct gpu_sums none = {};
 
 	for (unsigned n = 0; n < 6000; n++) {
 		take_drain(p, &none);
-		if (probes_on_gpu_status(probes, id, &status) == 0 &&
+		if (probes_attached_status(p->attached, &status) == 0 &&
 		    status.library.state == PODFLAME_CUDA_RUNNING)
 			return;
 		usleep(10000);

@@ -171,21 +171,6 @@ int probes_attached_status(const struct attached *a, struct on_gpu_status *ret)
 	return 0;
 }
 
-int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_status *ret)
-{
-	struct probe_set_state *set = probes_set_loaded(p, PROBES_GPU);
-	int r = -ENOENT;
-
-	if (!set)
-		return r;
-	pthread_mutex_lock(&set->lock);
-	for (const struct attached *a = set->attached; a && r == -ENOENT; a = a->hh.next)
-		if (a->key.start_boottime_ns == id.start_boottime_ns && a->key.tgid == id.tgid)
-			r = probes_attached_status(a, ret);
-	pthread_mutex_unlock(&set->lock);
-	return r;
-}
-
 static void forget_status(struct probe_set_state *set)
 {
 	int map = status_map(set);

@@ -237,6 +237,5 @@ static inline struct gpu_row gpu_sum(const struct gpu_scene *g, const char *laun
 
 static inline int gpu_status(const struct gpu_scene *g, struct on_gpu_status *ret)
 {
-	return probes_on_gpu_status(
-		g->s.p, (struct process_id){g->s.w.proc.start_boottime_ns, g->w.pid}, ret);
+	return probes_attached_status(g->s.a, ret);
 }

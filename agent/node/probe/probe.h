@@ -241,13 +241,9 @@ struct on_gpu_status {
 	struct podflame_cuda_status library;
 };
 /*
- * Returns what the library in an attached process has said of itself. Any thread. -ENOENT: nothing
- * yet, or the process is not attached in PROBES_GPU. -errno: the kernel's map cannot be read.
- */
-int probes_on_gpu_status(struct probes *p, struct process_id id, struct on_gpu_status *ret);
-/*
- * The same of a process that is attached in PROBES_GPU. It takes no lock. Any thread may call it
- * while a is not being detached.
+ * Returns what the library in a process that is attached in PROBES_GPU has said of itself. Any
+ * thread may call it while a is not being detached. -ENOENT: nothing yet. -errno: the kernel's map
+ * cannot be read.
  */
 int probes_attached_status(const struct attached *a, struct on_gpu_status *ret);
 
