@@ -6,7 +6,7 @@
  * root.
  */
 #include "lib/base/bench.h"
-#include "node/probe/bench_calls.h"
+#include "node/probe/calls_bench.h"
 
 #include <signal.h>
 #include <sys/mman.h>
