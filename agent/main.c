@@ -139,7 +139,8 @@ struct parts {
 	struct kube *kube;
 	struct hub *hub;
 	struct node *node;
-	struct health_server *health; /* of an agent; in a hub, the API serves these pages */
+	/* the health pages of an agent; in a hub, the API serves these pages */
+	struct health_server *health;
 };
 
 /* Logs why new connections go to an old address, or fail. */
@@ -338,7 +339,7 @@ int main(int argc, char **argv)
 		return usage(argc > 1 ? 0 : 2);
 	tls_on_skipped(tell_skipped);
 	if (!streq(verb, "hub") &&
-	    !streq(verb, "local")) /* these two need large blocks for each query */
+	    !streq(verb, "local")) /* hub and local need large blocks for each query */
 		give_memory_back();
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
 		if (streq(verb, roles[i].verb))

@@ -12,7 +12,8 @@
 #define PF_MAX_KERNEL_FRAMES 127
 #define PF_COMM_BYTES	     16
 #define PF_CPU_ANY	     0xffffffffu
-#define PF_GENERATIONS	     2 /* of counts: one is filled while the other is drained */
+/* generations of the counts: one is filled while the other is drained */
+#define PF_GENERATIONS	     2
 #define PF_KEEP_ALL	     0xffffffffu
 #define PF_CHAR_MAJORS	     512 /* CHRDEV_MAJOR_MAX, include/linux/fs.h */
 /* /proc/PID/stat shows start times in this unit (USER_HZ 100) */
@@ -37,7 +38,7 @@ enum pf_event {
  */
 enum pf_wait {
 	PF_WAIT_NONE = 0,
-	PF_WAIT_RUNQUEUE, /* for a CPU: from its wake-up until it ran */
+	PF_WAIT_RUNQUEUE, /* for a CPU: from the thread's wake-up until it ran */
 	PF_WAIT_DISK,	  /* an uninterruptible wait */
 	PF_WAIT_LOCK,
 	PF_WAIT_SLEEP,
@@ -65,7 +66,7 @@ enum pf_label_key {
 struct pf_config {
 	uint64_t seed;	      /* start of all hashes of stacks, names and contexts; random */
 	uint32_t use_cgroups; /* look up the task's cgroup in filter_cgroups */
-	uint32_t use_list;    /* then look up its process in filter_tgids */
+	uint32_t use_list;    /* then look up the task's process in filter_tgids */
 	uint32_t total, per_cpu;
 	uint32_t have_hierarchy; /* the three fields below are set */
 	uint32_t v2;
@@ -111,7 +112,7 @@ struct pf_self {
 /* ---- filter: user -> kernel ---- */
 
 enum pf_filter_flags {
-	PF_FILTER_LISTED = 1 << 0, /* of this cgroup, only processes in filter_tgids are selected */
+	PF_FILTER_LISTED = 1 << 0, /* of the cgroup, only processes in filter_tgids are selected */
 	PF_FILTER_CONTEXT = 1 << 1, /* samples carry the trace context of the request */
 };
 
@@ -132,7 +133,7 @@ struct pf_filter {
 	uint32_t off_note, off_keep;
 	uint32_t off_min_us; /* shorter waits are left out */
 	uint32_t pad;
-	uint64_t off_max_us; /* of a longer wait, only this much counts */
+	uint64_t off_max_us; /* of a longer wait, only this time counts */
 	/*
 	 * mem-alloc and mem-inuse: an allocation of S bytes is taken with probability min(1, S /
 	 * N), where N is this number, and then counts as max(S, N) bytes. If N is 0 or 1, each
@@ -168,7 +169,7 @@ struct pf_unselected {
 /* ---- counts: kernel -> user, drained ---- */
 
 struct pf_count_key {
-	uint64_t start_boottime_ns; /* of the thread group leader */
+	uint64_t start_boottime_ns; /* start time of the process */
 	uint64_t cgroup_id;	    /* the cgroup that was looked up in the filter */
 	uint64_t names;		    /* hash of a PF_REC_NAMES record */
 	uint64_t ctx;		    /* hash of a PF_REC_CONTEXT record; 0 none */
@@ -177,9 +178,9 @@ struct pf_count_key {
 		uint64_t kstack;
 		uint64_t owner; /* only in map `gpu_live`: gpu_abi.h */
 	};
-	uint32_t tgid; /* agent's PID namespace; 0: not visible there */
+	uint32_t tgid; /* in the agent's PID namespace; 0: not visible there */
 	uint32_t tid;
-	uint32_t cpu; /* or PF_CPU_ANY */
+	uint32_t cpu; /* number of the CPU, or PF_CPU_ANY */
 	uint16_t event;
 	uint16_t cause; /* enum pf_wait */
 };
@@ -224,7 +225,7 @@ enum pf_record_type {
 struct pf_record {
 	uint16_t type;
 	uint16_t flags;
-	uint32_t generation; /* of the counts that refer to this record */
+	uint32_t generation; /* number of the generation of the counts that refer to this record */
 };
 
 /*
@@ -243,7 +244,7 @@ struct pf_rec_stack {
 	 */
 	uint64_t young_start_boottime_ns;
 	uint32_t young_tgid;
-	uint32_t exec_id; /* of the process whose stack it is */
+	uint32_t exec_id; /* exec_id of the process whose stack it is */
 	uint64_t words[];
 };
 /*
@@ -363,7 +364,7 @@ struct pf_rec_proc {
 	struct pf_record h;
 	uint64_t start_boottime_ns;
 	uint64_t cgroup_id;
-	uint32_t tgid;	    /* agent's PID namespace */
+	uint32_t tgid;	    /* in the agent's PID namespace */
 	uint32_t tgid_root; /* initial PID namespace */
 	uint32_t tgid_own;  /* in the process's own PID namespace */
 	uint32_t exec_id;   /* task->self_exec_id, which each exec raises */
@@ -384,7 +385,7 @@ struct pf_vma {
 	uint32_t sequence;
 	uint32_t runs;	   /* the mapping is executable */
 	uint64_t at;	   /* the node or mapping that the search has reached */
-	uint64_t node[32]; /* the words of that node */
+	uint64_t node[32]; /* the words of the node that `at` points to */
 };
 
 #define PF_PATH_BYTES 512
@@ -453,8 +454,8 @@ struct pf_site {
 #define PF_SITE_FACTOR_BITS  10
 #define PF_SITE_FACTOR(site) ((site).flags & ((1u << PF_SITE_FACTOR_BITS) - 1))
 /*
- * A hit of this site costs as much as 1 plus this many hits of other sites, because the kernel
- * executes the replaced instruction with a second trap.
+ * How many more hits of another site a hit of this site costs: the kernel executes the replaced
+ * instruction with a second trap.
  */
 #define PF_SITE_MORE(site) ((site).flags >> PF_SITE_FACTOR_BITS)
 #define PF_SITE_MORE_MAX   63
@@ -492,7 +493,7 @@ enum pf_site_flags {
 /* mimalloc has more ranges: the agent joins ranges that are close to each other */
 #define PF_MEM_INNER_MAX 12
 struct pf_mem_proc {
-	uint32_t exec_id; /* of the key */
+	uint32_t exec_id; /* exec_id in the key */
 	uint32_t event_mask;
 	uint32_t n_inner;
 	/*
@@ -514,7 +515,7 @@ struct pf_mem_proc {
 };
 /* Map `live`, LRU hash, and `gpu_live`, hash: sampled allocations that are not freed yet. */
 struct pf_live_key {
-	uint64_t start_boottime_ns; /* of the process */
+	uint64_t start_boottime_ns; /* start time of the process */
 	uint32_t tgid_root, exec_id;
 	uint64_t address;
 };
@@ -529,7 +530,7 @@ struct pf_live {
  */
 struct pf_pending_key {
 	uint64_t pid_tgid;
-	uint64_t sp; /* at the entry; in map `gpu_pending` see gpu_abi.h */
+	uint64_t sp; /* stack pointer at the entry; in map `gpu_pending` see gpu_abi.h */
 };
 struct pf_pending {
 	struct pf_live live; /* value 0: not taken */
@@ -538,7 +539,8 @@ struct pf_pending {
 		struct pf_live old;
 		struct pf_gpu_call gpu; /* in map `gpu_pending` */
 	};
-	uint64_t old_address; /* of the memory that a realloc frees; 0: none, or not in `live` */
+	/* address of the memory that a realloc frees; 0: none, or not in `live` */
+	uint64_t old_address;
 	union {
 		uint64_t out; /* where the new address is stored; 0: it is returned */
 		uint64_t thread_boottime_ns; /* in map `gpu_pending`: when the thread began */
@@ -563,7 +565,7 @@ struct pf_live_stats {
 #define PF_DROP_REASONS(X)                                                                         \
 	X(RING_FULL, "ring_full", 0) /* a record did not fit: sent again when needed again */      \
 	X(COUNTS_FULL, "counts_full", 1)                                                           \
-	X(COUNTS_BUSY, "counts_busy", 1)   /* the map refused, not full (lock, memory) */          \
+	X(COUNTS_BUSY, "counts_busy", 1)   /* not full, but refused: a lock or memory */          \
 	X(SCRATCH_BUSY, "scratch_busy", 1) /* the scratch of this CPU and context is in use */     \
 	X(TOTAL_FULL, "total_full", 1)                                                             \
 	X(NO_PID, "no_pid", 1)		   /* not visible from the agent's PID namespace */        \

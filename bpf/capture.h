@@ -349,7 +349,8 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 		.exec_pages = w->exec_pages,
 		.sampled = 1,
 		.unknown_tag =
-			w->known ? w->unknown_tag : PF_TAG_NONE, /* else user space is reading */
+			/* otherwise user space is reading the mappings */
+			w->known ? w->unknown_tag : PF_TAG_NONE,
 	};
 	uint64_t wait;
 	int64_t ago;

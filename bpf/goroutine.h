@@ -32,7 +32,7 @@ static __always_inline bool pf_goroutine(const struct pf_walk *w, const struct p
 /* Continues the walk at the goroutine's call of runtime.morestack. */
 PF_ONCE int pf_by_goroutine(struct pf_scratch *s)
 {
-	uint64_t g, bp, sched[2], stack[2]; /* sp, pc; lo, hi */
+	uint64_t g, bp, sched[2], stack[2]; /* sched: sp, pc; stack: lo, hi */
 	const struct pf_golabels *d;
 	struct pf_walk *w;
 

@@ -14,7 +14,8 @@
 enum pf_gpu_site_kind {
 	/* ---- memory ---- */
 	PF_SITE_GPU_ALLOC = 32, /* ptr_arg: where the address is stored; size_arg: bytes */
-	PF_SITE_GPU_PITCH,	/* the same; size_arg: rows; count_arg: where the pitch is stored */
+	/* as GPU_ALLOC; size_arg: rows; count_arg: where the pitch is stored */
+	PF_SITE_GPU_PITCH,
 	PF_SITE_GPU_ARRAY,	/* ptr_arg: where the handle is stored; size_arg: the descriptor */
 	PF_SITE_GPU_ASYNC,	/* as GPU_ALLOC, but from a pool; count_arg: the stream */
 	/* cuMemCreate: ptr_arg: where the handle is stored; size_arg: bytes; count_arg: props */
@@ -79,7 +80,7 @@ enum pf_gpu_flags {
 #define PF_SITE_GPU_GROUP(kind) (((kind) >= PF_SITE_GPU_INIT) + PF_SITE_IS_GPU_QUERY(kind))
 struct pf_gpu_call {
 	struct pf_site site;
-	uint64_t sp;		   /* at the entry */
+	uint64_t sp;		   /* stack pointer at the entry */
 	uint64_t ptr, size, count; /* the arguments ptr_arg, size_arg, count_arg */
 	union {
 		/*
@@ -145,7 +146,7 @@ enum pf_gpu_space {
 struct pf_gpu_object {
 	union {
 		uint64_t handle;
-		uint64_t owner; /* of memory of the context */
+		uint64_t owner; /* the owner of memory of the context */
 	};
 	uint64_t bytes;
 	uint64_t time_ns; /* CLOCK_BOOTTIME */

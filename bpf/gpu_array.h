@@ -12,8 +12,9 @@
 #define PF_ARRAY_LAYERED  0x01	       /* the depth is a number of layers */
 #define PF_ARRAY_CUBEMAP  0x04	       /* the depth is a number of faces */
 #define PF_ARRAY_SPARSE	  0x40	       /* the array has no memory of its own */
-#define PF_ARRAY_DEFERRED 0x80	       /* it has no memory until cuMemMapArrayAsync gives it some */
-#define PF_ARRAY_MAX	  (1ull << 20) /* of a dimension; CUDA's maxima are smaller */
+/* the array has no memory until cuMemMapArrayAsync gives it some */
+#define PF_ARRAY_DEFERRED 0x80
+#define PF_ARRAY_MAX	  (1ull << 20) /* limit of a dimension; CUDA's maxima are smaller */
 
 struct pf_gpu_array {
 	uint64_t width, height, depth;

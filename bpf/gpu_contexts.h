@@ -100,7 +100,7 @@ static __noinline void pf_gpu_set_current(uint64_t context)
  */
 struct pf_gpu_here {
 	uint64_t context; /* 0: not known */
-	uint64_t owner;	  /* of memory that belongs to the context: pf_count_key.owner */
+	uint64_t owner;	  /* pf_count_key.owner of memory that belongs to the context */
 	uint32_t device;
 	bool has_device;
 };

@@ -201,7 +201,7 @@ static __always_inline bool pf_gpu_gives(uint32_t kind)
 	return kind >= PF_SITE_GPU_ALLOC && kind <= PF_SITE_GPU_HANDLE;
 }
 
-/* Returns the events that lack something if the call is not seen. */
+/* Returns the events whose values are wrong if the programs do not see the call. */
 static __always_inline uint32_t pf_gpu_events_of(struct pf_site site)
 {
 	if (PF_SITE_IS_GPU_QUERY(site.kind))
@@ -493,7 +493,7 @@ static __noinline void pf_gpu_succeeded(struct pf_pending *p, const struct pf_me
 
 	switch (c->site.kind) {
 	case PF_SITE_GPU_FREE:
-		break; /* pf_gpu_take() */
+		break; /* pf_gpu_take() has removed the entry when the call began */
 	case PF_SITE_GPU_RELEASE:
 		pf_gpu_handle_less(c->ptr, 1, c->since_ns);
 		break;

@@ -13,7 +13,7 @@
 
 #include "abi.h"
 
-#undef __always_inline /* glibc has one, too */
+#undef __always_inline /* glibc defines this macro, too */
 #define __always_inline inline __attribute__((always_inline))
 #ifndef __noinline
 #define __noinline __attribute__((noinline))

@@ -13,7 +13,7 @@
 
 #define PF_JVM_HEAPS 8
 struct pf_jvm_heap {
-	uint64_t start, end; /* of the reserved memory */
+	uint64_t start, end; /* bounds of the reserved memory */
 	/* has one byte per segment: how many segments to go back, towards the start of its block */
 	uint64_t segmap;
 	uint32_t shift;	     /* log2 of the bytes of a segment */
@@ -33,18 +33,19 @@ struct pf_jvm {
 	uint64_t entries, entries_end;
 	/* the stub that calls Java code begins here or a few bytes further */
 	uint64_t call_stub;
-	uint16_t block_bytes; /* of the HeapBlock before each blob */
+	uint16_t block_bytes; /* size of the HeapBlock before each blob */
 	/* offsets in CodeBlob. frame_size is in words. */
 	uint16_t name, size, frame_size, complete;
 	uint16_t complete_short; /* 1: complete is an int16_t; 0: an int */
-	/* of the code: an address, or an offset from the blob */
+	/* where the code begins: an address, or an offset from the blob */
 	uint16_t code_begin, code_offset;
 	uint16_t compile_id, orig_pc;	    /* in an nmethod; orig_pc is an offset from rsp */
 	uint16_t deopt_begin, deopt_offset; /* an address, or an offset from the blob */
-	uint16_t deopt_mh_begin, deopt_mh_offset; /* the same for calls of method handles */
+	/* as deopt_begin and deopt_offset, for deoptimized calls of method handles */
+	uint16_t deopt_mh_begin, deopt_mh_offset;
 	uint16_t method_const,
 		const_method_bytes; /* offset in Method; the bytecodes follow the ConstMethod */
-	uint16_t bcp_slot;	    /* of the saved bytecode pointer: words below rbp */
+	uint16_t bcp_slot;	    /* place of the saved bytecode pointer: words below rbp */
 	uint16_t pad[3];
 };
 _Static_assert(sizeof(struct pf_jvm) == 8 * 32 + 7 * 8 + 20 * 2, "jvm");
@@ -60,7 +61,7 @@ _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 #define PF_JVM_PUSHED	   11 /* 1 + the most words that code pushes below its frame */
 #define PF_JVM_ENTRY_WORDS 24 /* words searched for the frame above a ContinuationEntry; real: 12 */
 #define PF_JVM_LOOP_FRAME  (1 << 20) /* bytes; the frame of an interpreted method is smaller */
-#define PF_JVM_CALL_STUB   448	     /* bytes of this stub, and of stubs like it behind it */
+#define PF_JVM_CALL_STUB   448	     /* bytes of the call stub and of similar stubs behind it */
 #define PF_JVM_PARAMETERS  (1 << 14) /* bytes; the arguments of a method are smaller */
 #define PF_JVM_BCI_UNKNOWN 0xffffull
 /*
@@ -311,7 +312,8 @@ static __always_inline int pf_jvm_entering(struct pf_scratch *s, const struct pf
 		return -1;
 	if (!pf_word(s, w->sp, &top) || !pf_jvm_generated(d, top))
 		top = w->regs[PF_JVM_RAX];
-	if (!pf_jvm_generated(d, top)) /* a method that runs without a frame has it in rdi or rcx */
+	/* a method that runs without a frame has its return address in rdi or rcx */
+	if (!pf_jvm_generated(d, top))
 		top = w->regs[PF_JVM_RDI];
 	if (!pf_jvm_generated(d, top))
 		top = w->regs[PF_JVM_RCX];

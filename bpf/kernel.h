@@ -112,13 +112,13 @@ struct rw_semaphore {
 	atomic_long_t count;
 };
 typedef struct {
-	void *vdso; /* x86-64: where it is mapped */
+	void *vdso; /* x86-64: where the vdso is mapped */
 } mm_context_t;
 struct mm_struct {
 	unsigned long exec_vm;	   /* number of pages of code: executable, not writable */
 	unsigned long start_code;  /* 0: its program is not loaded yet (fs/binfmt_elf.c) */
 	unsigned long start_stack; /* where argc lies */
-	struct maple_tree mm_mt;   /* 6.1 */
+	struct maple_tree mm_mt;   /* since Linux 6.1 */
 	struct rw_semaphore mmap_lock;
 	mm_context_t context;
 };
@@ -149,11 +149,11 @@ struct super_block {
 };
 struct inode {
 	unsigned short i_mode;
-	unsigned int i_rdev; /* of a device: its major number << 20 | its minor number */
+	unsigned int i_rdev; /* number of a device: its major number << 20 | its minor number */
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	unsigned int i_generation;
-	__s64 i_ctime_sec; /* 6.11 */
+	__s64 i_ctime_sec; /* since Linux 6.11 */
 	unsigned int i_ctime_nsec;
 };
 struct timespec64 {
@@ -161,14 +161,14 @@ struct timespec64 {
 	long tv_nsec;
 };
 struct inode___timespec {
-	struct timespec64 __i_ctime; /* 6.6 */
+	struct timespec64 __i_ctime; /* since Linux 6.6 */
 };
 struct inode___old {
 	struct timespec64 i_ctime;
 };
 struct file {
 	struct inode *f_inode;
-	void *private_data; /* of an epoll descriptor: its struct eventpoll */
+	void *private_data; /* for an epoll descriptor: its struct eventpoll */
 };
 struct fdtable {
 	unsigned int max_fds;

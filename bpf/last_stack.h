@@ -8,19 +8,23 @@
 
 #include "walk_start.h"
 
-#define PF_RECALL_BYTES                                                                            \
-	8192 /* of the stack, from rsp up. If a higher word decided the walk: no stack is kept */
+/*
+ * bytes of the stack that are remembered, from rsp up. If a higher word decided the walk: no stack
+ * is kept
+ */
+#define PF_RECALL_BYTES 8192
 
-#define PF_RECALL_KERNEL       32   /* the most return addresses of the kernel's part, */
-#define PF_RECALL_KERNEL_BYTES 4096 /* and the bytes of the kernel's stack that may have them */
+#define PF_RECALL_KERNEL       32   /* limit for the return addresses of the kernel's part */
+/* limit for the bytes of the kernel's stack in which these return addresses are */
+#define PF_RECALL_KERNEL_BYTES 4096
 
 struct pf_recall {
 	uint32_t busy; /* not 0: in use; two threads may share a slot */
 	uint32_t tid;
-	uint64_t start_boottime_ns; /* of the thread */
-	uint64_t mapped;	    /* pf_mapped_state() at that time */
+	uint64_t start_boottime_ns; /* start time of the thread */
+	uint64_t mapped;	    /* pf_mapped_state() when the stack was remembered */
 	uint32_t exec_id;
-	uint32_t tables; /* pf_settings.tables at that time */
+	uint32_t tables; /* pf_settings.tables when the stack was remembered */
 	uint64_t ip, sp, bp;
 	bool by_bp; /* the leaf's rbp decided the walk, too */
 	uint32_t n, bytes;

@@ -12,7 +12,8 @@
 /* Where the caller of a loop keeps the lua_State until the loop returns to `address`. */
 struct pf_lua_site {
 	uint64_t address;
-	int32_t offset; /* from rsp, or from rbp, after the return */
+	/* where the lua_State is: an offset from rsp, or from rbp, after the return */
+	int32_t offset;
 	uint8_t by_rbp;
 	/* 1: the first loop of its lua_State, which runs all the rest of the list */
 	uint8_t outermost;
@@ -22,7 +23,7 @@ struct pf_lua_site {
 
 /* What agent/node/runtime/lua/lua.c gives the kernel about a process. */
 struct pf_lua {
-	uint64_t start;	     /* of luaV_execute */
+	uint64_t start;	     /* address of luaV_execute */
 	uint64_t settled;    /* from this address on, the first call of a loop is marked as entry */
 	uint32_t frame;	     /* bytes of the complete stack frame of luaV_execute */
 	uint32_t opcode_5_1; /* for Lua 5.1, the number of OP_CALL; else 0 */
@@ -78,7 +79,7 @@ struct pf_lua_call {
 	uint64_t proto; /* 0: a C function */
 	uint64_t savedpc, previous, status;
 };
-#define PF_LUA_OWN_STATE  0 /* lua_State */
+#define PF_LUA_OWN_STATE  0 /* address of the lua_State */
 #define PF_LUA_OWN_PROTO  1
 #define PF_LUA_OWN_PC	  2
 #define PF_LUA_OWN_BEFORE 3 /* the CallInfo of the caller */
@@ -174,7 +175,7 @@ static __always_inline bool pf_lua_read_list(struct pf_scratch *s, struct pf_lua
 	if (!pf_lua_piece(s, end, c->ci))
 		return false;
 	c->previous = s->piece[2];
-	if (!c->previous) { /* base_ci */
+	if (!c->previous) { /* base_ci, the outermost one, has no previous one */
 		c->ci = 0;
 		return true;
 	}
@@ -332,7 +333,7 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 	if (leaf && ip < d->settled) {
 		flags |= PF_LUA_ONE;
 		if (!made)
-			l = w->regs[5]; /* rdi: its first argument */
+			l = w->regs[5]; /* rdi: the function's first argument */
 	} else if (leaf && !made) {
 		return false; /* the loop is returning: it has removed its call from the list */
 	}
@@ -341,7 +342,8 @@ static __noinline bool pf_lua_enter(struct pf_scratch *s, const struct pf_lua *d
 		r->own[PF_LUA_OWN_FLAGS] = flags;
 		return true;
 	}
-	if (!l) { /* then it is not known, either, where the other lists continue */
+	/* without the lua_State it is not known, either, where the other lists continue */
+	if (!l) {
 		r->at = r->own[PF_LUA_OWN_LEFT + 1] = r->own[PF_LUA_OWN_LEFT + 3] = 0;
 		pf_trouble(s, PF_RUNTIME_LUA, PF_TROUBLE_THREAD, 0);
 		return false;

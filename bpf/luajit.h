@@ -38,7 +38,7 @@ struct pf_luajit_part {
 struct pf_luajit {
 	uint64_t vm_start, vm_end;     /* the interpreter, and the code that traces call */
 	uint64_t exit_start, exit_end; /* lj_vm_exit_handler, where rsp is not at a C frame */
-	uint32_t frame_bytes;	       /* CFRAME_SIZE */
+	uint32_t frame_bytes;	       /* value of CFRAME_SIZE */
 	/*
 	 * dispatch: r14 - g. The others: offsets in or behind g (global_State). jit_base 0: the
 	 * process has no traces.
@@ -55,7 +55,8 @@ struct pf_luajit {
 
 /* Types of frames. */
 #define PF_LUAJIT_FUNCTION 1 /* a: GCproto and cookie; b: bytecode index, flags */
-#define PF_LUAJIT_TRACE	   2 /* the same for the instruction at which the trace begins */
+/* as for PF_LUAJIT_FUNCTION, but of the instruction at which the trace begins */
+#define PF_LUAJIT_TRACE	   2
 /* b: the index of the current instruction in bits 0..31, */
 #define PF_LUAJIT_NO_PC	 0xffffffffull
 #define PF_LUAJIT_CALLED (1ull << 32) /* the function was called by the next frame's instruction */
@@ -254,8 +255,8 @@ static __noinline int pf_luajit_next(struct pf_scratch *s, struct pf_runtime_wal
 		pf_luajit_push(s, PF_LUAJIT_FUNCTION, p, bc, pf_luajit_index(p, bc, pc) | flags);
 		break;
 	/*
-	 * Pushes a marker, because without a frame for this function the caller would seem to be
-	 * it.
+	 * Pushes a marker for this frame. Without it, the stack would show the caller in the place
+	 * of this function.
 	 */
 	case PF_LUAJIT_NO_FUNC:
 		pf_trouble(s, PF_RUNTIME_LUAJIT, PF_TROUBLE_READ, pf_luajit_absent(s, f->func));

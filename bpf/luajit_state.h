@@ -19,8 +19,8 @@ enum {
 enum {
 	PF_LUAJIT_NOTHING,  /* this C frame runs no function yet, or none any more */
 	PF_LUAJIT_RUNS,	    /* r->at is the next frame to show */
-	PF_LUAJIT_IN_TRACE, /* the same, but the trace is shown before it */
-	PF_LUAJIT_LOST,	    /* the function that it runs is not known */
+	PF_LUAJIT_IN_TRACE, /* as PF_LUAJIT_RUNS, but the trace is shown before the frame */
+	PF_LUAJIT_LOST,	    /* the function that the C frame runs is not known */
 };
 
 /* Offsets in a C frame, from its rsp. */
@@ -136,7 +136,7 @@ static __noinline bool pf_luajit_certain(struct pf_scratch *s, const struct pf_r
 	if (state == r->own[PF_LUAJIT_L] &&
 	    !pf_read(&next, 8, r->own[PF_LUAJIT_FRAME] + PF_LUAJIT_CF_PREV))
 		return false;
-	l->next = state; /* from here on: the address of the lua_State */
+	l->next = state; /* from here on l->next is the address of the lua_State */
 	return (next & ~3ull) == at;
 }
 
@@ -149,7 +149,7 @@ struct pf_luajit_scan {
 	struct pf_scratch *s;
 	const struct pf_runtime_walk *r;
 	struct pf_luajit_state *l;
-	uint64_t from, found; /* 0: not yet */
+	uint64_t from, found; /* found 0: not found yet */
 };
 
 static long pf_luajit_try(uint32_t i, struct pf_luajit_scan *c)
@@ -357,7 +357,7 @@ static __noinline uint64_t pf_luajit_before(struct pf_scratch *s, uint64_t base,
 /* Whether base is that of a frame: its slots have a function and a link to another frame. */
 static __always_inline bool pf_luajit_linked(struct pf_scratch *s, uint64_t base)
 {
-	uint64_t slots[2], pc; /* function, link */
+	uint64_t slots[2], pc; /* [0]: the frame's function, [1]: its link */
 
 	return pf_luajit_in_stack(&pf_luajit_read(s)->state, base) &&
 	       pf_read(slots, 16, base - 16) && pf_luajit_func_of(slots[0]) &&

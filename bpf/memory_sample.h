@@ -11,7 +11,7 @@
 struct pf_mem_points {
 	uint64_t each;
 	uint64_t next; /* bytes until the next chosen one */
-	uint64_t rest; /* bytes from that one to the end of its stretch */
+	uint64_t rest; /* bytes from the next chosen byte to the end of its stretch */
 };
 
 static __always_inline uint64_t pf_mem_random_below(uint64_t bound)

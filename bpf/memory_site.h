@@ -136,7 +136,7 @@ static __always_inline bool pf_mem_is_elsewhere(struct pt_regs *ctx, struct pf_s
 	return false;
 }
 
-/* Whether another call counts this one's memory for mem-alloc. */
+/* Whether mem-alloc counts this call's memory at another call. */
 static __always_inline bool pf_mem_is_told(struct pf_site site)
 {
 	return site.kind == PF_SITE_REALLOC && site.flags & PF_SITE_NEW_IS_ALLOC;

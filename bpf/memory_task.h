@@ -15,7 +15,7 @@ struct pf_mem_who {
 	const struct pf_filter *filter;
 	struct pf_mem_proc *proc;
 	uint64_t cgroup_id;
-	uint32_t events; /* of those that the caller asks for, the wanted ones; 0: none */
+	uint32_t events; /* which of the events that the caller asks for are wanted; 0: none */
 };
 
 /*

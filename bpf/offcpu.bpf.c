@@ -112,7 +112,7 @@ static __noinline int pf_wait_used(uint64_t cgroup_id, uint64_t from, uint64_t t
 	if (keep == PF_KEEP_ALL)
 		return 0;
 	square = pf_square(to) - (from ? pf_square(from) : 0);
-	if (square >> 63) /* below 0, because both were rounded */
+	if (square >> 63) /* the difference is below 0, because both squares were rounded */
 		return 0;
 	__sync_fetch_and_add(&u->square,
 			     (square >> 16) * left_out + ((square & 0xffff) * left_out >> 16));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * offcpu_walk: takes stacks of waits that go on. If waits are thinned (pf_filter.off_keep), most
- * have no stack. If this program finds such a wait still going on, it takes the stack, and the wait
- * counts whole from then on. The program is an iterator over all tasks and may sleep, so that it
- * can read the memory of other processes. It does not run at a switch. docs/events.md.
+ * offcpu_walk: takes stacks of waits that go on. If only a part of the waits is kept
+ * (pf_filter.off_keep), most have no stack. If this program finds such a wait still going on, it
+ * takes the stack, and the wait counts whole from then on. The program is an iterator over all
+ * tasks and may sleep, so that it can read the memory of other processes. It does not run at a
+ * switch. docs/events.md.
  */
 #include "kernel.h"
 
@@ -39,7 +40,7 @@ static volatile int32_t walked_tid;
 /* User space sets these two before each look: */
 volatile uint32_t look_share; /* which share of the found waits becomes whole, as in off_keep */
 volatile uint32_t look_max;   /* how many waits become whole at most */
-/* What the look found. */
+/* The looks' results: numbers of waits. */
 volatile uint32_t look_found, look_whole, look_lost;
 
 struct {
@@ -63,7 +64,10 @@ static volatile uint32_t look_reused; /* settings.reused when the walk began */
 
 /* ---- which waits ---- */
 
-/* Whether the wait is thinned, still goes on, is long enough and is not whole yet. */
+/*
+ * Whether the wait still goes on, is long enough and is not whole yet, and not all waits of its
+ * thread are kept.
+ */
 static __always_inline bool pf_look_is_for(const struct pf_waiting *w,
 					   const struct task_struct *task)
 {

@@ -16,8 +16,8 @@
 
 enum pf_python_pieces {
 	PF_PYTHON_OBJECT,
-	PF_PYTHON_ENTRY,  /* 3.11 */
-	PF_PYTHON_CFRAME, /* 3.12 */
+	PF_PYTHON_ENTRY,  /* only CPython 3.11 */
+	PF_PYTHON_CFRAME, /* only CPython 3.12 */
 	PF_PYTHON_SHIM,
 };
 
@@ -97,7 +97,7 @@ pf_python_cookie(const uint64_t counts[PF_PYTHON_COUNTS], uint64_t name_hash)
 struct pf_python_walk {
 	uint64_t thread; /* 0: not searched for yet */
 	uint64_t cframe; /* the _PyCFrame of the next activation */
-	uint64_t code;	 /* of the last frame, including its cookie */
+	uint64_t code;	 /* code object of the last frame, including its cookie */
 	/* The walk's position and result when the current piece began. */
 	uint64_t start, hash;
 	uint16_t n_words, n_frames;
@@ -295,10 +295,10 @@ static __always_inline bool pf_python_thread(struct pf_scratch *s, const struct 
 }
 
 /*
- * Turns to the next thread state of this thread. The current activation has no piece in this one:
- * the loop was just entered, is just being left, or runs for another interpreter. If there is no
- * other thread state, this function goes back to the first one, because the next activation may
- * have its piece there.
+ * Turns to the next thread state of this thread, because the current activation has no piece in the
+ * thread state that was tried last: the loop was just entered, is just being left, or runs for
+ * another interpreter. If there is no other thread state, this function goes back to the first one,
+ * because the next activation may have its piece there.
  */
 PF_ONCE int pf_python_other(struct pf_scratch *s, const struct pf_python *d,
 			    struct pf_runtime_walk *r)
@@ -517,7 +517,8 @@ PF_ONCE int pf_python_check(struct pf_scratch *s, const struct pf_python *d,
 		return 1;
 	x = pf_python_walk(r);
 	if (!pf_python_read(s, r->at, d->frame_bytes))
-		return 0; /* pf_python_next() reads it again, and shows that this failed */
+		/* pf_python_next() reads the frame again, and shows that the read failed */
+		return 0;
 	code = pf_python_word(s, d->frame_code);
 	back = pf_python_word(s, d->frame_back);
 	started = pf_python_unit(s, d, code);

@@ -13,7 +13,8 @@
  * record {trace id 16, span id 8, valid 1, ...}, the bytes packed.
  */
 struct pf_otel {
-	int64_t offset;	 /* of the pointer: from the thread pointer, or in the module's block */
+	/* offset of the pointer: from the thread pointer, or in the module's block */
+	int64_t offset;
 	uint32_t module; /* the module's number in the thread's DTV; 0: in the static block */
 	uint32_t entry_bytes; /* size of a DTV entry: 16 in glibc, 8 in musl */
 };
@@ -36,7 +37,7 @@ struct pf_golabels {
 #define PF_DTV_AT      8
 #define PF_CALL_NONE   0
 #define PF_CALL_FOUND  1
-#define PF_CALL_UNREAD 2 /* not in memory, or not in the expected form */
+#define PF_CALL_UNREAD 2 /* the ids are not in memory, or not in the expected form */
 
 /*
  * Finds the TLS block of the module for this thread. *ret 0: the thread has not used the module
@@ -54,7 +55,8 @@ static __always_inline int pf_tls_block(const struct pf_otel *d, uint64_t tp, ui
 	if (d->module <= n &&
 	    !pf_read(&block, sizeof(block), dtv + (uint64_t)d->module * d->entry_bytes))
 		return PF_CALL_UNREAD;
-	*ret = block + 1 ? block : 0; /* TLS_DTV_UNALLOCATED */
+	/* -1, TLS_DTV_UNALLOCATED: the thread has no such block yet */
+	*ret = block + 1 ? block : 0;
 	return PF_CALL_FOUND;
 }
 

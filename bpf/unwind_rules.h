@@ -50,7 +50,7 @@ static __always_inline const void *pf_in_chunk(const uint8_t *chunk, uint64_t of
 /* Returns all ones if a <= b, else 0: for searches without branches, which no CPU could predict. */
 static __always_inline uint64_t pf_mask_le(uint64_t a, uint64_t b)
 {
-	return (int64_t)(a - b - 1) >> 63; /* both below 2^63 */
+	return (int64_t)(a - b - 1) >> 63; /* a and b are below 2^63 */
 }
 
 static __always_inline struct pf_mapping *pf_mapping_in_part(const struct pf_part *part,

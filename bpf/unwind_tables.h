@@ -15,8 +15,9 @@
 /* ---- one file's table ---- */
 #define PF_PAGE_BITS	 16
 #define PF_PAGE_BYTES	 (1u << PF_PAGE_BITS)
-#define PF_RULES_MAX	 4096  /* per file; real files have 8 to 600 */
-#define PF_PAGE_ROWS_MAX 16384 /* per page: one chunk; real pages have about 1,000 */
+#define PF_RULES_MAX	 4096  /* limit for the rules of one file; real files have 8 to 600 */
+/* limit for the rows of one page: they fit into one chunk; real pages have about 1,000 */
+#define PF_PAGE_ROWS_MAX 16384
 
 struct pf_row {
 	uint16_t address; /* low bits of the first address for which the row holds */
@@ -108,7 +109,7 @@ enum pf_file_state {
 enum {
 	PF_SLOT_PENDING,
 	PF_SLOT_NONE,
-	PF_SLOT_EMPTY, /* of a file without unwind information */
+	PF_SLOT_EMPTY, /* a file without unwind information */
 	PF_SLOT_FIRST
 };
 #define PF_SLOT_UNKNOWN                                                                            \
@@ -189,7 +190,7 @@ struct pf_mapping {
  */
 struct pf_process_key {
 	uint64_t start_boottime_ns; /* start of the thread group leader, exact */
-	uint32_t tgid;		    /* agent's PID namespace */
+	uint32_t tgid;		    /* in the agent's PID namespace */
 	uint32_t exec_id;	    /* task->self_exec_id */
 };
 struct pf_part {
@@ -202,7 +203,7 @@ struct pf_runtime {
 	uint32_t kind; /* enum pf_runtime_kind */
 	uint32_t data; /* reference to struct pf_<name>, at a multiple of 8 */
 };
-#define PF_RUNTIMES_MAX 4 /* of one process */
+#define PF_RUNTIMES_MAX 4 /* limit for the runtimes of one process */
 
 /*
  * The type of a frame that stands for frames which a runtime could not show. Its words: enum

@@ -10,7 +10,7 @@
 #include "walk.h"
 
 /* Layout and encoding: include/linux/maple_tree.h, the same from 6.1 to 7.2. */
-#define PF_NODE_WORDS  32 /* 256 bytes, aligned to that */
+#define PF_NODE_WORDS  32 /* size of a node: 256 bytes, to which nodes are aligned */
 #define PF_NODE_MASK   0xffull
 #define PF_NODE_TYPE   0xf /* bits 3 to 6 of a pointer to a node */
 #define PF_NODE_LEAF   1

@@ -11,7 +11,7 @@
 #define TASK_INTERRUPTIBLE   1 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 2
 
-/* In the rows below: */
+/* flags of the rows of the table of system calls */
 #define PF_BY_FD      0x80 /* the kind of the descriptor (argument 1) decides */
 #define PF_NOT_IO     0x40 /* an uninterruptible wait in this call is not for a disk */
 #define PF_MAY_BE_GPU 0x20 /* pf_waits_for_gpu() knows which files the call waits for */
@@ -107,9 +107,9 @@ static __noinline bool pf_is_gpu(struct file *file)
 	return major < PF_CHAR_MAJORS && set->gpu_majors[major / 64] >> (major & 63) & 1;
 }
 
-/* Whether poll() waits for GPUs only. At most this many of its descriptors are looked at. */
-#define PF_POLLED_MAX 4
+#define PF_POLLED_MAX 4 /* limit for the descriptors of one poll() that are looked at */
 
+/* Whether poll() waits for GPUs only. */
 static __noinline bool pf_polls_gpu(struct task_struct *task, uint64_t fds, uint32_t n)
 {
 	bool polls = false;

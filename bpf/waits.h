@@ -7,7 +7,7 @@
 
 #include "maps.h"
 
-#define PF_WAIT_MAX_NS (3600ull * 1000000000) /* the most for which a wait counts */
+#define PF_WAIT_MAX_NS (3600ull * 1000000000) /* limit for the time for which a wait counts */
 #define PF_NOT_WAITING (~0ull)
 
 /*
@@ -30,22 +30,23 @@ static __always_inline uint64_t pf_wait_clock(void)
  * thread ends, because making and removing an entry costs more than all else at a wait.
  */
 struct pf_waiting {
-	uint64_t start_boottime_ns; /* of the thread; its number may be used again */
-	uint64_t since_ns;	    /* when the thread left its CPU, by pf_wait_clock(), */
-	uint64_t woken_ns;	    /* and when it was woken; 0: not yet */
+	/* start time of the thread, because its number may be used again */
+	uint64_t start_boottime_ns;
+	uint64_t since_ns;	    /* when the thread left its CPU, by pf_wait_clock() */
+	uint64_t woken_ns;	    /* when the thread was woken, by the same clock; 0: not yet */
 	/*
 	 * The wait is counted up to this time; PF_NOT_WAITING: the wait is over. A program that
 	 * counts first moves this time on, in one atomic step, so nothing is counted twice.
 	 */
 	uint64_t counted_ns;
-	/* this and the next two: settings when the wait began (struct pf_filter) */
+	/* max_ns, min_us, note and keep are the settings of struct pf_filter when the wait began */
 	uint64_t max_ns;
 	uint32_t min_us;
-	uint32_t note, keep; /* off_note, off_keep */
+	uint32_t note, keep; /* off_note and off_keep of struct pf_filter */
 	uint32_t taken;	     /* not 0: the wait was kept, so key is set */
 	uint32_t state;	     /* the state in which the thread left its CPU */
 	uint32_t pad;
-	struct pf_count_key key; /* of the wait, with its cause */
+	struct pf_count_key key; /* key of the wait, with its cause */
 	/*
 	 * If this equals since_ns, the wait is "whole": long_waits.c found it still going on. From
 	 * counted_ns on, a whole wait counts for itself and for waits that were not noted, whether

@@ -57,7 +57,7 @@ struct pf_walk {
 	uint32_t runtime; /* pf_mapping.runtime of the current frame */
 	bool found;	  /* `mapping` and `file` are those of the current frame */
 	bool asking;	  /* the runtime of the current frame has more frames to show */
-	bool first;	  /* the next frame is the first of these */
+	bool first;	  /* the runtime has shown none of these frames yet */
 	uint32_t over;	  /* not 0: the native walk has ended; `end` says why */
 	/*
 	 * rsp and rbp of the current frame. While its runtime shows frames, sp and bp are the
@@ -73,7 +73,7 @@ struct pf_walk {
 	 * The code that sets this clears it again.
 	 */
 	uint32_t object_of;
-	uint64_t object; /* the class or type of that object */
+	uint64_t object; /* the class or type of the allocated object */
 
 	uint32_t tables;     /* pf_settings.tables when the walk began */
 	uint64_t exec_pages; /* mm->exec_vm; 0: the process has no memory, or no longer */
@@ -94,7 +94,7 @@ struct pf_walk {
 	 */
 	struct pf_mapping mapping;
 	bool mapped;
-	struct pf_file file; /* the file of that mapping */
+	struct pf_file file; /* the file of `mapping` */
 
 	/*
 	 * The return addresses that the kernel has replaced for return probes: where on the stack,
@@ -108,7 +108,7 @@ struct pf_walk {
 	uint64_t window; /* the user address of s->window */
 	uint64_t window_bytes;
 
-	/* The result. */
+	/* The result of the walk. hash: the hash of the stack. */
 	uint64_t hash;
 	uint32_t exec_id;
 	uint32_t n_frames;
@@ -140,7 +140,7 @@ struct pf_scratch {
 	uint32_t busy;
 	uint32_t pad;
 	uint64_t woke_ns;	 /* when this CPU last woke the reader because of a young process */
-	struct pf_count_key key; /* of the current sample */
+	struct pf_count_key key; /* key of the current sample */
 	uint64_t value;
 	struct pf_rec_context context;
 	struct pf_labels labels;
@@ -148,9 +148,9 @@ struct pf_scratch {
 	uint32_t context_wanted;
 	struct pf_walk walk;
 	union {
-		/* used after the user's part was walked */
+		/* addresses of the kernel's part; used after the user's part was walked */
 		uint64_t kernel[PF_MAX_KERNEL_FRAMES + 1];
-		uint64_t piece[PF_PIECE_BYTES / 8]; /* read for a runtime's frame */
+		uint64_t piece[PF_PIECE_BYTES / 8]; /* bytes that were read for a runtime's frame */
 		/* used for a frame's mapping, before `piece` is */
 		struct pf_vma vma;
 	};

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* CUptiResult */
+/* values of CUptiResult */
 enum {
 	CUPTI_OK = 0,
 	CUPTI_OUT_OF_MEMORY = 8,	/* CUPTI_ERROR_OUT_OF_MEMORY */
@@ -59,7 +59,8 @@ struct cupti_call {
 	const char *function;
 	const void *parameters;
 	void *result;
-	const char *symbol;		/* of a kernel launch: its mangled name; else anything */
+	/* for a kernel launch: the kernel's mangled name; else anything */
+	const char *symbol;
 	void *context;
 	uint32_t context_number;
 	uint64_t *data;
@@ -106,8 +107,9 @@ struct cupti_record {
 	uint8_t kind;			/* enum podflame_cuda_kind */
 	/* in CUpti_ActivityKernel5 and newer, Memcpy3, MemcpyPtoP2, Memset2 and newer: */
 	uint16_t device, context, stream, correlation, graph_node;
-	uint16_t name, graph;		/* of kernels */
-	uint16_t bytes, copy_kind;	/* of copies; `bytes` is also of sets */
+	uint16_t name, graph;		/* fields of kernels' records */
+	/* fields of copies' records; `bytes` is also one of sets' records */
+	uint16_t bytes, copy_kind;
 };
 enum {
 	CUPTI_RECORD_START = 16,	/* in a record of any kind: u64, ns; 0: not known */

@@ -356,7 +356,8 @@ static void threads_devices_and_streams_are_told_apart(void **state)
 				seen.work[i].correlation = 0;
 			}
 	for (size_t i = 0; i < seen.n_work; i++)
-		assert_int_equal(seen.work[i].correlation, 0); /* its launch was found */
+		/* the launch of each piece of work was found */
+		assert_int_equal(seen.work[i].correlation, 0);
 	stop();
 	(void)state;
 }
@@ -431,7 +432,8 @@ static void its_thread_takes_no_signal_of_the_program(void **state)
 	assert_true(blocked & 1 << (SIGTERM - 1));
 	assert_true(blocked & 1 << (SIGPROF - 1));
 	assert_false(blocked & 1 << (SIGSEGV - 1));
-	assert_false(blocked & 1 << (SIGSYS - 1)); /* a seccomp filter may send it */
+	/* a seccomp filter may send SIGSYS to this thread */
+	assert_false(blocked & 1 << (SIGSYS - 1));
 	(void)state;
 }
 

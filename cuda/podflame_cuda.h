@@ -49,14 +49,14 @@ enum podflame_cuda_kind {
 
 struct podflame_cuda_work {
 	uint64_t start_ns, end_ns;	/* when it ran on the device, by CUPTI's default clock */
-	uint64_t name;			/* of a kernel: address of its mangled name; else 0 */
-	uint64_t n_bytes;		/* of a copy or a set; else 0 */
+	uint64_t name;			/* for a kernel: address of its mangled name; else 0 */
+	uint64_t n_bytes;		/* for a copy or a set: its bytes; else 0 */
 	uint64_t graph_node;		/* 0: not of a graph */
 	uint32_t graph;			/* 0: not of a graph, or not a kernel */
 	uint32_t correlation;
 	uint32_t device, context, stream; /* CUPTI's numbers */
 	uint8_t kind;			/* enum podflame_cuda_kind */
-	uint8_t copy_kind;		/* of a copy: CUpti_ActivityMemcpyKind; else 0 */
+	uint8_t copy_kind;		/* for a copy: CUpti_ActivityMemcpyKind; else 0 */
 	uint8_t level;			/* the level of its launch */
 	uint8_t unused;
 };
@@ -90,7 +90,7 @@ struct podflame_cuda_status {
 	uint64_t n_launches;		/* launches that `launch` reported */
 	/* work that is missing in `all` and in `told`: */
 	uint64_t n_dropped;		/* pieces for which CUPTI had no room */
-	uint64_t n_untimed;		/* pieces of which CUPTI has no times */
+	uint64_t n_untimed;		/* pieces of work whose times CUPTI does not know */
 	uint64_t n_unread;		/* buffers with a record that CUPTI could not read */
 	/* other counts: */
 	uint64_t n_unseen;		/* pieces of `all` whose call the library did not see */

@@ -30,7 +30,7 @@ static const struct cupti *cupti;
 static void *subscriber;
 static uint64_t retry_ns;
 static uint64_t stop_ns;   /* when stop() first asked for the buffers; 0: it has not */
-static uint32_t stop_mark; /* work_mark() of that time */
+static uint32_t stop_mark; /* work_mark() when stop() first asked for the buffers */
 static uint64_t watcher_cpu_ns;
 
 static void set_state(enum podflame_cuda_state new_state, int code)

@@ -113,7 +113,8 @@ static void a_kernel_has_its_launch_name_and_time(void **unused)
 	step();
 	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
 	correlation = launch("_Z5saxpyifPfS_", 12345);
-	assert_int_equal(seen.n_launches, 1); /* once, though runtime and driver report it */
+	/* the launch is reported once, though the runtime and the driver both make a callback */
+	assert_int_equal(seen.n_launches, 1);
 	assert_int_equal(seen.launches[0].correlation, correlation);
 	assert_int_equal(seen.launches[0].level, 0);
 	assert_int_equal(seen.launches[0].kind, PODFLAME_CUDA_KERNEL);
@@ -215,7 +216,7 @@ static void a_graph_has_one_launch_and_much_work(void **unused)
 		sum += seen.work[i].end_ns - seen.work[i].start_ns;
 	}
 	assert_int_equal(sum, 200 * 1000 + 199 * 200 / 2);
-	assert_int_equal(seen.n_batches, 7); /* 32 pieces each */
+	assert_int_equal(seen.n_batches, 7); /* each batch has 32 pieces */
 	(void)unused;
 }
 
@@ -451,7 +452,7 @@ static void it_goes_on_if_it_is_wanted_before_the_next_call(void **unused)
 
 static void an_old_cupti_stays_and_that_is_told(void **unused)
 {
-	standin_cupti.version = 18; /* 11.8 */
+	standin_cupti.version = 18; /* CUDA 11.8 */
 	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
 	launch("k", 10);
 	attach_all(0);
@@ -467,7 +468,7 @@ static void an_old_cupti_stays_and_that_is_told(void **unused)
 
 static void a_cupti_that_is_too_old_is_not_used(void **unused)
 {
-	standin_cupti.version = 12; /* 10.2 */
+	standin_cupti.version = 12; /* CUDA 10.2 */
 	assert_int_equal(status().state, PODFLAME_CUDA_TOO_OLD);
 	assert_int_equal(standin_cupti.n_subscribed, 0);
 	(void)unused;
@@ -475,7 +476,7 @@ static void a_cupti_that_is_too_old_is_not_used(void **unused)
 
 static void a_cupti_without_a_driver_is_a_failure(void **unused)
 {
-	standin_cupti.version = 0; /* as 13.5 does */
+	standin_cupti.version = 0; /* cuptiGetVersion() fails, as it does in CUPTI 13.5 */
 	assert_int_equal(status().state, PODFLAME_CUDA_FAILED);
 	assert_int_equal(seen.status.code, 999);
 	assert_int_equal(standin_cupti.n_subscribed, 0);
@@ -593,7 +594,7 @@ static void a_busy_program_is_not_taken_for_a_profiler(void **unused)
 
 static void a_failure_leaves_nothing_on(void **unused)
 {
-	standin_cupti.fails_enable = 27; /* not supported */
+	standin_cupti.fails_enable = 27; /* CUPTI's error for "not supported" */
 	assert_int_equal(status().state, PODFLAME_CUDA_FAILED);
 	assert_int_equal(seen.status.code, 27);
 	assert_int_equal(seen.status.n_not_removed, 1);

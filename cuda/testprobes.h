@@ -30,7 +30,7 @@ static struct {
 	size_t n_launches, n_work, n_status, n_batches;
 	struct seen_launch launches[1 << 17];
 	struct podflame_cuda_work work[1 << 19];
-	struct podflame_cuda_status status; /* the last one */
+	struct podflame_cuda_status status; /* the last status that was reported */
 } seen;
 
 static inline void seen_lock(void)

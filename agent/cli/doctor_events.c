@@ -53,7 +53,7 @@ static json_t *files_file_of(json_t *list, const char *path)
 	return f;
 }
 
-/* Returns [{path, places, symbols}]. */
+/* Returns a JSON array of {path, places, symbols}. */
 static json_t *files_of(const struct alloc_sites *s, const struct mappings *m, enum event e)
 {
 	json_t *list = json_array();

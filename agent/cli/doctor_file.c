@@ -48,8 +48,9 @@ static const char *read_sections(int fd, struct sections *ret)
 	    e.e_ident[EI_CLASS] != ELFCLASS64)
 		return "it is not a 64-bit ELF file";
 	if (!e.e_shoff)
-		return NULL;			    /* the file has no sections */
-	if (!e.e_shnum || e.e_shnum > SECTIONS_MAX) /* 0: 65280 or more sections */
+		return NULL; /* the file has no sections */
+	/* e_shnum is 0 if the file has 65280 or more sections */
+	if (!e.e_shnum || e.e_shnum > SECTIONS_MAX)
 		return "there are too many";
 	if (e.e_shentsize != sizeof(*headers) || e.e_shstrndx >= e.e_shnum)
 		return "their form is not known";

@@ -65,7 +65,7 @@ struct recording {
 	uint32_t last_reread; /* the last process whose mappings were read again in this drain */
 };
 
-/* record.c */
+/* ---- record.c ---- */
 /*
  * Reads the mappings of a process, and what depends on them. Returns false if the mappings cannot
  * be read, or if cli_record_rests() says that they must not be read yet.
@@ -108,7 +108,7 @@ void cli_record_debug_finish(struct recording *r, int signal_fd);
 typedef int record_open_fn(struct recording *r, const struct probe_config *c);
 int cli_record_begin_cgroup(struct recording *r, record_open_fn *open);
 
-/* record_tables.c */
+/* ---- record_tables.c ---- */
 void cli_record_open_tables(struct recording *r);
 /*
  * Loads the unwind tables of the process's files into the kernel, and gives the kernel the facts
@@ -138,7 +138,8 @@ void cli_record_probed_forget(struct recording *r, struct process_id id);
 /* Whether the sample is the first one of a new snapshot of its process. */
 bool cli_record_probed_newer(struct recording *r, const struct raw_sample *s);
 void cli_record_probes_tick(struct recording *r);
-uint64_t cli_record_probes_watch(struct recording *r); /* returns the time of the next call */
+/* returns the time at which the caller must call this function again */
+uint64_t cli_record_probes_watch(struct recording *r);
 /* Reads how much memory is in use. Called regularly, and before the last drain. */
 void cli_record_probes_read(struct recording *r);
 /* Prints which memory the profile lacks, and why. -EOPNOTSUPP: it lacks all memory. */
@@ -146,7 +147,7 @@ int cli_record_probes_check(const struct recording *r);
 void cli_record_probes_print(const struct recording *r); /* prints the cost of the probes */
 void cli_record_probes_free(struct recording *r);
 
-/* record_output.c */
+/* ---- record_output.c ---- */
 /* -E2BIG: the batch is full. */
 int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 		   uint32_t stack);

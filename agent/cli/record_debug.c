@@ -11,7 +11,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define MAX_WAITING_BYTES (64u << 20) /* over this limit, the oldest samples wait no longer */
+/* limit for the bytes of samples that wait; over it, the oldest are named without waiting longer */
+#define MAX_WAITING_BYTES (64u << 20)
 
 struct waiting {
 	struct drain *d;

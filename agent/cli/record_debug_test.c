@@ -100,7 +100,10 @@ static void samples_wait_for_what_is_being_read_and_drains_do_not(void **state)
 	cli_record_debug_wait(r, numbered(2, 1));
 	assert_int_equal(n_named, 0);
 	let_go(1);
-	/* the thread reads the other file: each file once, and never a mapping without a file */
+	/*
+	 * the thread reads the other file. It reads each file once, and never a mapping without a
+	 * file
+	 */
 	wait_begun();
 	cli_record_debug_wait(r, numbered(3, 1));
 	assert_int_equal(n_named, 0);

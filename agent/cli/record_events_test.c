@@ -164,7 +164,7 @@ static void what_lives_is_what_leaked(void **state)
 
 /* ---- a program whose file has no name ---- */
 
-static char *static_program; /* the path to which it is compiled */
+static char *static_program; /* path of the compiled program */
 
 static const char static_source[] =
 	"#include <stdlib.h>\n"

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define LACKS_SHOWN 8 /* processes */
+#define LACKS_SHOWN 8 /* number of processes that a message names */
 
 bool cli_record_probed_sites(struct record_probed *x, enum event event, struct alloc_sites *s,
 			     struct mappings *m)
@@ -15,7 +15,8 @@ bool cli_record_probed_sites(struct record_probed *x, enum event event, struct a
 	_cleanup_free_ char *why = learn_sites_problem(s, 1u << event, NULL);
 
 	if (s->own_heap)
-		x->unseen = (struct unseen){0}; /* a program's own heap is not compared */
+		/* the probes do not see a process's own heap, so its growth is not compared */
+		x->unseen = (struct unseen){0};
 	if (x->sites && learn_sites_equal(s, m, x->sites, x->m)) {
 		if (!x->problem)
 			x->problem = TAKE_PTR(why);

@@ -17,7 +17,9 @@ struct record_probed {
 	 * it at any time. NULL: it lacks none. Kept after the process has ended
 	 */
 	const char *lacks;
-	/* VmLib at the last time when the mappings were read because of `lacks`; 0: not read yet */
+	/*
+	 * VmLib of the process when its mappings were last read because of `lacks`; 0: not read yet
+	 */
 	uint64_t library_bytes;
 	/* how many functions of RDMA providers were known when `sites` were found */
 	uint32_t n_functions;
@@ -25,7 +27,10 @@ struct record_probed {
 	uint64_t attached_ns; /* CLOCK_MONOTONIC */
 	/* why the probes do not see all; NULL: they do. Kept after the process has ended */
 	char *problem;
-	/* whether the process's memory grew unseen. Kept after the process has ended */
+	/*
+	 * how much memory the process got that its probes did not see. Kept after the process has
+	 * ended
+	 */
 	struct unseen unseen;
 };
 /*

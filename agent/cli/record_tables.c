@@ -39,7 +39,7 @@ struct record_process {
 	 */
 	struct mappings *m;
 	uint32_t exec_id; /* the exec of the mappings that were read last */
-	uint64_t rest_ns; /* the time of mappings_rest() */
+	uint64_t rest_ns; /* what mappings_rest() returned */
 };
 
 static struct record_process *find_process(struct recording *r, struct process_id id)
@@ -182,8 +182,8 @@ void cli_record_print_stacks(const struct recording *r)
 		share / 10, share % 10, r->n_stacks);
 	if (r->n_resting)
 		fprintf(stderr,
-			"podflame record: mappings changed faster than podflame may read them; it "
-			"left out %" PRIu64 " readings\n",
+			"podflame record: mappings changed faster than podflame may read them; "
+			"%" PRIu64 " readings were left out\n",
 			r->n_resting);
 	for (size_t i = 0; i < r->unfinished.n; i++)
 		fprintf(stderr, "podflame record: stacks that end early: %" PRIu64 " %s\n",

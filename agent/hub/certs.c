@@ -22,7 +22,8 @@ struct certs {
 	void *arg;
 	struct timer timer;
 	struct cert_pair ca, server;
-	char *resource_version; /* of the Secret that was read; NULL: it does not exist */
+	/* resourceVersion of the Secret that was read; NULL: there is no Secret */
+	char *resource_version;
 	char problem[768];
 };
 

@@ -29,7 +29,7 @@ struct scene {
 	uint64_t snapshot_ns;
 	struct function functions[FUNCTIONS_MAX];
 	size_t n;
-	uint64_t all_allocated, all_alive; /* by all functions together */
+	uint64_t all_allocated, all_alive; /* bytes of all functions together */
 };
 
 /* ---- what the drains report ---- */
@@ -128,7 +128,7 @@ static const struct variant {
 	"-O1 -g -w -std=c++17 -fno-builtin -fno-omit-frame-pointer -xc++ " SOURCE                  \
 	" -xnone -pthread -o %s "
 #define GLIBC "-DHAVE_REALLOCARRAY -DHAVE_VALLOC -DHAVE_PVALLOC "
-/* its pvalloc allocates whole pages, so it is not tested */
+/* mimalloc's pvalloc allocates whole pages, so it is not tested */
 #define MIMALLOC     "-DHAVE_REALLOCARRAY -DHAVE_VALLOC "
 #define OTHER	     "-DHAVE_VALLOC "
 #define LIB(l)	     "-Wl,--no-as-needed -l:" l

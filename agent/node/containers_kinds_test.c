@@ -14,7 +14,7 @@
 
 /* The properties in which containers differ. */
 struct kind {
-	const char *rootfs; /* "static", "musl" */
+	const char *rootfs; /* which root file system: "static" or "musl" */
 	/*
 	 * the end of the namespace's object in config.json; NULL: a new PID namespace; "": that of
 	 * the host

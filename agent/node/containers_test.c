@@ -317,7 +317,7 @@ static struct holdings held_now(void)
 	return h;
 }
 
-/* The smallest holdings that were seen until this many containers had ended. */
+/* The smallest holdings that were seen before the number of ended containers was until_ends. */
 static struct {
 	unsigned until_ends;
 	struct holdings least;

@@ -22,7 +22,7 @@ struct sum {
 struct function {
 	char name[64];
 	struct sum allocated, alive; /* alive: in the newest snapshot */
-	struct raw_labels labels;    /* of the newest sample */
+	struct raw_labels labels;    /* labels of the newest sample */
 };
 struct scene {
 	struct probed_program p;

@@ -23,7 +23,7 @@ struct node {
 	struct report *report; /* NULL: there is no API server */
 	struct files *files;   /* the indexes of the files of processes; any thread may use it */
 	struct sender *sender;
-	/* its mount is "" if the machine has no cgroup hierarchy */
+	/* the cgroup hierarchy; its mount is "" if the machine has none */
 	struct cgroup_hierarchy hierarchy;
 	struct limit *limit;
 	struct kernel *kernel;

@@ -165,7 +165,7 @@ static void what_a_walk_found_across_a_reuse_is_not_taken(void **state)
 	while (!looks("whole") && now_mono_ns() < deadline)
 		nap();
 	assert_int_equal(looks("lost"), 1);
-	assert_int_equal(looks("whole"), 1); /* the walk after that */
+	assert_int_equal(looks("whole"), 1); /* only the walk after the lost one */
 end:
 	probes_free(p);
 	kill(c.pid, SIGKILL);

@@ -45,7 +45,7 @@ struct world {
 	atomic_int n_changes; /* changes that the API server has sent */
 	unsigned n_seen;      /* changes that the watch has seen */
 	unsigned n_windows;   /* windows with samples of BUSY that the hub has received */
-	uint64_t newest_ns;   /* the end of the newest of these windows */
+	uint64_t newest_ns;   /* the end of the newest of the n_windows windows */
 	unsigned wanted_seen, wanted_windows;
 	uint64_t wanted_end_ns, until_ns, due_ns;
 };
@@ -246,7 +246,7 @@ static int real_node(const char *dir, unsigned outage_s)
 	dns.last_byte = 0;
 	before = n_last_known();
 	goes_on(&w, outage_s * NSEC_PER_SEC, "without DNS");
-	/* for each of the two names; one connection may have been started before the outage */
+	/* each window needs both names, but the first connections may be older than the outage */
 	must(n_last_known() - before >= 2 * (N_WINDOWS - 1), "names were asked for");
 	end(&w);
 	return 0;

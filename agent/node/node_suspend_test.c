@@ -31,7 +31,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct {
 		uint64_t start_ns, end_ns;
-	} windows[64]; /* of windows with samples of BUSY, in order */
+	} windows[64]; /* the windows with samples of BUSY, in order */
 	size_t n_windows, n_batches;
 	uint64_t told_ns;
 } arrived = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -490,7 +490,7 @@ static void test_waits_by_name(void **state)
 	assert_true(find_seen("nodetest-sleep", NULL, &s));
 	assert_int_equal(s.event_mask, 1u << EVENT_OFF_CPU);
 	assert_int_equal(s.waited[WAIT_SLEEP] + s.waited[WAIT_RUNQUEUE], s.value);
-	/* Waits that count take 10 ms or more, some of it asleep and some in the run queue. */
+	/* Only waits of 10 ms or more are kept, but a part of a wait may be in the run queue. */
 	assert_true((uint64_t)s.value >= s.n_samples * 4000);
 	assert_true(find_seen(BUSY, NULL, &s));
 	assert_int_equal(s.event_mask, 1u << EVENT_ON_CPU);

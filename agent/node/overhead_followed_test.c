@@ -285,7 +285,7 @@ static void processes_beyond_the_limit_are_counted(void **state)
 	assert_int_equal(counter_get(out), before + 1);
 	assert_int_equal(testfollow_n(follow), MAX_TRACKED);
 	assert_true(testfollow_has(follow, getpid()));
-	assert_false(testfollow_has(follow, f->pid)); /* the first process */
+	assert_false(testfollow_has(follow, f->pid)); /* the first process is forgotten */
 }
 
 static void a_fork_is_found(void **state)

@@ -260,7 +260,7 @@ static bool is_without_spans(struct fixture *f)
 	return testfollow_has_no_span(f->node->follow, f->pid);
 }
 
-#define PAUSE_NS (500 * NSEC_PER_MSEC) /* CPU time of the process */
+#define PAUSE_NS (500 * NSEC_PER_MSEC) /* CPU time that the process must use in a pause */
 /* how far the CPU clock of a process may be behind while the process runs */
 #define TICKS_NS (50 * NSEC_PER_MSEC)
 static uint64_t paused_ns;

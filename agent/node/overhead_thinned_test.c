@@ -14,7 +14,7 @@ static void naps(void)
 /* ---- off-cpu: a limit ends with its container. No loop runs; the test reports the cgroups ---- */
 
 #define OFF	  (1u << EVENT_OFF_CPU)
-#define CGROUP	  (1ull << 40) /* no cgroup of this machine has this id or one after it */
+#define CGROUP	  (1ull << 40) /* no cgroup of this machine has an id as great as this */
 #define KEPT	  1000
 #define N_THINNED 5000
 

@@ -28,7 +28,7 @@
 #include "lib/base/base.h"
 
 #define SLOW_NAME    "file"
-#define SLOW_FILE    2 /* nodeid */
+#define SLOW_FILE    2 /* FUSE's nodeid of the file */
 #define SLOW_PENDING 64
 
 struct slow_file {

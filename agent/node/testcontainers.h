@@ -38,12 +38,13 @@ static inline bool is_long(void)
 /* The samples of one container. */
 struct tally {
 	/* what the test expects */
-	unsigned event_mask; /* 0: no target asked for it */
+	/* 1 << enum event for each wanted event; 0: no target asked for the container */
+	unsigned event_mask;
 	unsigned pod;
 	/* number of a process that moves between this container and another one; TENANTS: none */
 	unsigned guest;
 	char program;	/* 't' or 'a': the first letter of its functions */
-	/* what arrived */
+	/* samples that arrived */
 	uint64_t n[_EVENT_MAX], value[_EVENT_MAX], named[_EVENT_MAX];
 	/*
 	 * samples without the container's name, from before the plan had it; how many different
@@ -239,7 +240,8 @@ struct fixture {
 	char dir[TESTDIR_BYTES];
 	const struct tenant_wish *wishes;
 	size_t n_wishes;
-	unsigned starts[TENANTS]; /* as in the last plan */
+	/* number of the last start of each container, as in the last plan */
+	unsigned starts[TENANTS];
 	struct timer plan, poll;
 	bool (*until)(struct fixture *f);
 	uint64_t due_ns;

@@ -27,7 +27,8 @@
 #define TENANTS	       40
 #define TENANT_SOURCE  "e2e/workloads/tenants/tenant.c"
 #define TENANT_DUE_NS  (120 * NSEC_PER_SEC)
-#define TENANT_ID_FORM "%056x%06x%02x" /* of a container's id: t->run, the number of the start, K */
+/* form of a container's id: t->run, the number of the start, K */
+#define TENANT_ID_FORM "%056x%06x%02x"
 /*
  * The path of a container's cgroup. %U: the UID of its pod, %u: the UID as in the name of a slice,
  * %C: the id of the container.
@@ -37,8 +38,8 @@
 /* Memory that the processes of a test share. */
 struct tenants_shared {
 	unsigned starts[TENANTS]; /* how often a container was started */
-	unsigned ends[TENANTS];	  /* and how often it has ended */
-	uint64_t cpu_ns[TENANTS]; /* of the processes that ended */
+	unsigned ends[TENANTS];	  /* how often a container has ended */
+	uint64_t cpu_ns[TENANTS]; /* CPU time of the processes that ended */
 	pid_t reused;
 };
 struct tenants {
@@ -395,7 +396,7 @@ static inline struct plan *tenants_plan(const struct tenants *t, const struct te
 		}
 		all->pods = xrealloc(all->pods, (all->n_pods + 1) * sizeof(*all->pods));
 		all->pods[all->n_pods++] = *p->pods;
-		p->n_pods = 0; /* only its array is freed: all has the pod in it now */
+		p->n_pods = 0; /* frees only the array of p, because the pod is in `all` now */
 		plan_free(p);
 	}
 	return all;

@@ -109,7 +109,8 @@ static void test_the_report_is_looked_for(void **state)
 	node_is("b");
 	assert_false(report_is_checked());
 	for (unsigned i = 0; i < 3; i++) {
-		while (timer_delay_ns() < MINUTE_NS) /* the timer of a plan */
+		/* runs the timers of plans, which are due before the next check of the report */
+		while (timer_delay_ns() < MINUTE_NS)
 			timer_fire();
 		assert_false(report_is_checked());
 		timer_fire();

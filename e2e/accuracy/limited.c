@@ -19,7 +19,8 @@
 
 #include "lib/base/testdir.h"
 
-#define N_DIRS	3		    /* below the top of the hierarchy: kubepods, pod, container */
+/* directories below the top of the hierarchy: kubepods, pod, container */
+#define N_DIRS	3
 #define DUE_NS	(10 * NSEC_PER_SEC) /* deadline for the last process to leave the cgroup */
 #define POD_UID "401b6bf6-91e0-4a28-870a-232376283f12"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests that read the store. Each request is one job on the query worker. The job parses the
- * body there, because a filter's regular expressions may take a second to compile, and makes the
- * whole reply. The loop thread only sends it. If the queue is full, the answer is 503. If the
- * client closes the connection, its query ends early.
+ * The requests that read the store. Each request is one job on the query worker, which parses the
+ * body and makes the whole reply: compiling a filter's regular expressions may take a second. The
+ * loop thread only sends the reply. If the queue is full, the answer is 503. If the client closes
+ * the connection, its query ends early.
  */
 #include "hub/api/api_private.h"
 

@@ -176,7 +176,7 @@ static void answered(int status, const json_t *body, const char *error, void *ar
 	if (!keep)
 		HASH_DEL(r->kept, v);
 	tell(waiters, &v->verdict);
-	if (!keep) /* it is not in the cache, so nobody else can use it */
+	if (!keep) /* the review is not in the cache, so nobody else can use it */
 		review_free(v);
 }
 

@@ -34,7 +34,8 @@ struct ingest_request {
 	char *encoding, *node;
 	char *body; /* NULL: not read yet */
 	size_t n;   /* length of body; until the body is read: bytes that are reserved for it */
-	uint64_t content_length; /* of the header Content-Length; UINT64_MAX: no such header */
+	/* value of the header Content-Length; UINT64_MAX: there is no such header */
+	uint64_t content_length;
 	int status;
 	char message[800];
 	size_t n_skipped;	 /* profiles that the hub left out although it answers 200 */
@@ -312,7 +313,7 @@ static void read_body(struct ingest_request *q)
 	set_bytes(q, n);
 	LL_PREPEND(i->coming, q);
 	http_conn_on_gone(q->conn, body_lost, q);
-	http_accept_body(q->conn, OTLP_MAX_BYTES); /* this call may free q */
+	http_accept_body(q->conn, OTLP_MAX_BYTES); /* http_accept_body() may free q */
 }
 
 /* Continues a request whose sender may send profiles: stores the body, or reads it first. */

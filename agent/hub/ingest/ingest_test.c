@@ -413,7 +413,7 @@ static void test_far_ahead_of_the_clock(void **state)
 	assert_non_null(strstr(w->body, "time_unix_nano: a profile ends 9"));
 	assert_non_null(strstr(w->body, "s ahead of the hub's clock"));
 	w->ahead_ns = 0;
-	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* it ends in the future */
+	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* the profile ends in the future */
 	post(w, "node-a");
 	assert_int_equal(w->status, 422);
 	assert_int_equal(n_stored(w), 1);

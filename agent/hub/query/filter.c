@@ -226,7 +226,8 @@ static int check_regexp(struct filter_parser *p, const struct predicate *leaf)
 	if (leaf->op != PRED_REGEXP && leaf->op != PRED_NOT_REGEXP)
 		return 0;
 	if (++p->n_regexps > FILTER_MAX_REGEXPS)
-		return fail_at(p, p->start, "more than %d times REGEXP; 'a|b' is one",
+		return fail_at(p, p->start,
+			       "REGEXP more than %d times; one REGEXP 'a|b' can stand for two",
 			       FILTER_MAX_REGEXPS);
 	if (regexp_check(p->word.data ? p->word.data : "", &e))
 		return fail_at(p, p->start, "bad regular expression: %s", e.reason);

@@ -235,7 +235,7 @@ static void tags(void **state)
 	assert_true(query_tag_lookup("process_id")->numeric);
 	assert_true(query_tag_lookup("container_id")->stored);
 	assert_true(query_tag_lookup("gpu_device")->stored);
-	assert_false(query_tag_lookup("gpu_device")->numeric); /* its values are text */
+	assert_false(query_tag_lookup("gpu_device")->numeric); /* the values of this tag are text */
 	assert_int_equal(query_tag_lookup("wait")->event_mask, 1u << EVENT_OFF_CPU);
 	assert_int_equal(query_tag_lookup("pod")->event_mask, 0);
 	assert_string_equal(query_tag_lookup("span_id")->canonical, "profile_id");

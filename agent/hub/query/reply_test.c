@@ -63,7 +63,8 @@ static struct tree *golden_tree(void)
 	add(t, "api", rows[1], 20202, -1);
 	add(t, "api", rows[2], 10101, -1);
 	add(t, "api", rows[0], 10101, -1);
-	t->n_unnamed = 4; /* counted in samples, as if the second row had two */
+	/* n_unnamed counts samples, not rows: as if the second row had two samples */
+	t->n_unnamed = 4;
 	return t;
 }
 
@@ -306,7 +307,7 @@ static void node_limit(void **state)
 	assert_int_equal(t->n_nodes, QUERY_MAX_NODES);
 	assert_int_equal(t->nodes[0].total, QUERY_MAX_NODES + 100);
 	assert_int_equal(t->n_cut_rows, 102);
-	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* one per node */
+	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* each node has its own function */
 	add(t, "api", "[t] w;f0", 3, -1);
 	assert_int_equal(t->n_cut_rows, 102);
 	/* the functions are in the tree, but the path is new */
@@ -367,7 +368,7 @@ static void names_come_when_asked(void **state)
 	row.frames = second;
 	row.n_samples = 7;
 	assert_int_equal(query_tree_add(t, &row, -1), 0);
-	assert_int_equal(n_asked, 2); /* it was never called for a frame that has a name */
+	assert_int_equal(n_asked, 2); /* fn was never called for a frame that has a name */
 	assert_int_equal(t->n_functions, 5);
 	assert_string_equal(t->functions[1].name, "main");
 	assert_string_equal(t->functions[2].name, "inner");

@@ -183,7 +183,7 @@ static void bench_write(struct load *l, struct store *s, uint64_t n_rows)
 		 (unsigned long long)l->n_stacks);
 	bench_goal(name_of(l, "write"), (double)l->n_rows / (l->cpu_ns / 1e9), "rows/CPU-s",
 		   ">= 200000", against);
-	if (store_expire(s, (T0 + 1) * NSEC_PER_SEC)) /* this updates the stats */
+	if (store_expire(s, (T0 + 1) * NSEC_PER_SEC)) /* store_expire() updates the stats */
 		bench_die("expire", EIO);
 	store_stats(s, &stats);
 	snprintf(against, sizeof(against), "%.1f more for the stacks' text once",

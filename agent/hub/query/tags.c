@@ -64,7 +64,8 @@ static const struct tag_info table[] = {
 #define X(NAME, tag, attribute, form, events, title, help) OF_EVENTS(tag, events, title, help),
 	PROFILE_LABELS(X)
 #undef X
-		TEXT("sample_id", "stack of the sample: the same in every window of a hub"),
+		TEXT("sample_id",
+		     "id of the sample's stack, thread and labels: the same in every window"),
 	ALIAS("app_instance", "app_service"),
 	ALIAS("gprocess", "app_service"),
 	ALIAS("comm", "app_service"),

@@ -10,7 +10,7 @@
 
 /* levels for the frames of a stack, for the process and for the thread */
 #define FRAME_LEVELS (STACK_MAX_FRAMES + 2)
-#define MAX_LEVELS   (FRAME_LEVELS + 1) /* and one level for the cause of a wait */
+#define MAX_LEVELS   (FRAME_LEVELS + 1) /* levels for the frames, and one for the cause of a wait */
 #define NO_FUNCTION  UINT32_MAX
 
 static int64_t add_saturated(int64_t a, int64_t b)
@@ -383,7 +383,7 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
 	for (size_t i = from; i < n; i++) {
 		if (t->n_nodes * 2 > t->n_child_slots) {
-			/* this enters all nodes in the table, also the new ones */
+			/* grow_children() enters all nodes in the table, also the new ones */
 			grow_children(t);
 			continue;
 		}

@@ -51,7 +51,8 @@ struct tree {
 	size_t n_frames, n_frame_slots;
 	char **apps; /* distinct app_services, at most TREE_MAX_APPS */
 	size_t n_apps;
-	bool more_apps; /* there are more app_services than that */
+	/* the app_services are more than TREE_MAX_APPS, so `apps` does not have all */
+	bool more_apps;
 	uint64_t n_cut_rows;	      /* rows of which only a part is in the tree */
 	/*
 	 * n_marked: samples with a marker frame; n_unnamed: samples with a frame that has no name

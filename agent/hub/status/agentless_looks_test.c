@@ -198,7 +198,7 @@ static void test_a_refusal_of_one_of_many_nodes(void **state)
 	end();
 }
 
-/* The hub has more nodes to look at than it can before it must write a status. */
+/* The hub cannot look at all nodes before it must write a status. */
 static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 {
 	(void)state;

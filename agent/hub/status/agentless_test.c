@@ -134,7 +134,7 @@ static void test_an_agent_that_is_ready_in_a_pod_that_is_not(void **state)
 	agent("n1", mesh, NOT_READY_SINCE("11:59:50"));
 	pass(100, NULL);
 	assert_false(status_agentless_is(a, "n1"));
-	/* such an agent also counts on a node that lacked one */
+	/* a ready agent counts though its pod is not ready, also on a node that lacked an agent */
 	no_agent("n1");
 	pass(100, NULL);
 	assert_true(status_agentless_is(a, "n1"));

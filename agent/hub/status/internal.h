@@ -39,7 +39,7 @@ struct status_sum {
 	 * "on-cpu, off-cpu"; or ""
 	 */
 	char *stored, *missing;
-	struct group *groups; /* owned; the reason of most nodes is first */
+	struct group *groups; /* owned; the reason that most nodes give is first */
 	size_t n_groups;
 };
 /*

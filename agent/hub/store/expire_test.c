@@ -6,7 +6,7 @@
 #include "hub/store/teststore.h"
 
 #define N_PROFILES    17000
-#define STACK_GRACE_S 3600 /* last_s of a stack is rounded to this */
+#define STACK_GRACE_S 3600 /* last_s of a stack is rounded to this number of seconds */
 
 static void retention_by_age(void **state)
 {

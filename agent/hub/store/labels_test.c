@@ -33,7 +33,7 @@ static struct batch *allocations(const char *id, int64_t end_s)
 
 #define LABELLED     310
 #define NOT_LABELLED 1320
-#define SERVICES     240 /* two_services() */
+#define SERVICES     240 /* sum of the values that two_services() writes */
 
 static void samples_are_found_by_their_labels(void **state)
 {

@@ -7,7 +7,7 @@
 
 #define N_SECONDS  1250 /* two profiles in each: more than two slices */
 #define SUM	   (N_SECONDS * 100)
-#define SECOND_SUM (700 * 100) /* sum of the first 700 seconds */
+#define SECOND_SUM (700 * 100) /* sum of the values of the first 700 seconds */
 
 static const char version_3[] =
 	"PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN;"
@@ -162,7 +162,7 @@ static void ended_in_between(void **state)
 	sql(dir, version_3);
 	sql(dir, "CREATE TRIGGER stop BEFORE DELETE ON profiles WHEN old.time=1700000900 "
 		 "BEGIN SELECT RAISE(FAIL, 'stop'); END");
-	s = open_at(dir, 0, 0); /* it reports an error, and each write tries again */
+	s = open_at(dir, 0, 0); /* the store reports the error, and each write tries again */
 	store_stats(s, &stats);
 	assert_string_not_equal(stats.error, "");
 	store_close(s);

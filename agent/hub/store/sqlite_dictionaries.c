@@ -198,7 +198,7 @@ static int encode_frames(struct writing *w, uint32_t index, const struct buf **r
 	int64_t id;
 	int r;
 
-	if (index >= w->batch->n_stacks) { /* also STACK_NONE */
+	if (index >= w->batch->n_stacks) { /* STACK_NONE, too, is not the index of a stack */
 		*ret = &none;
 		return 0;
 	}

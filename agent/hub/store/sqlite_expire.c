@@ -16,15 +16,17 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_ROUNDS    30   /* each deletes a tenth; after 30, 0.9^30 = 4 % is left */
-#define SLICE	      5000 /* profiles in a slice; it also has the rest of its last second */
-#define VACUUM_BYTES  (100u << 20) /* free pages that one call gives back */
-#define STACK_GRACE_S 3600	   /* last_s of a stack is rounded to an hour */
+#define MAX_ROUNDS 30 /* each deletes a tenth; after 30, 0.9^30 = 4 % is left */
+/* profiles that one slice deletes; it also deletes all others of its last second */
+#define SLICE	     5000
+#define VACUUM_BYTES (100u << 20) /* free pages that one call gives back */
+/* how long a stack is kept after its last use; last_s of a stack is rounded to an hour */
+#define STACK_GRACE_S 3600
 #define SHORT_S	      (4 * STACK_GRACE_S)
 #define SLACK_MAX_S   600
-#define MAX_SILENT_S  (24 * 3600)    /* "now" counts as at most this after the newest profile */
-#define LINK_BYTES    192	     /* roughly what a row of links takes with its index */
-#define LINKS_SHARE   8		     /* links may take 1/8 of max_bytes */
+#define MAX_SILENT_S  (24 * 3600) /* profiles expire as if the newest one were at most this old */
+#define LINK_BYTES    192	  /* bytes that a row of `links` takes with its index, roughly */
+#define LINKS_SHARE   8		  /* links may take 1/8 of max_bytes */
 #define LINKS_BYTES   (256ULL << 20) /* limit for links if max_bytes is 0 */
 #define LINKS_SLICE   100000
 
@@ -346,9 +348,9 @@ static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 }
 
 /*
- * Whether due says that profiles must be deleted. If profiles were deleted since the last sweep,
- * this function sweeps the dictionaries and calls due again, because a short-lived store consists
- * mostly of dictionaries.
+ * Asks due() whether profiles must be deleted. If profiles were deleted since the last sweep, this
+ * function sweeps the dictionaries and asks again: that may be enough, because a short-lived store
+ * consists mostly of dictionaries.
  */
 static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *ret)
 {

@@ -233,7 +233,7 @@ static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, 
 			      .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
 }
 
-/* Adds up rows that are (app, time, one sample). */
+/* Adds up the rows of a query; each row is (app, time, one sample). */
 static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
 	int rc;
@@ -247,8 +247,8 @@ static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums
 }
 
 /*
- * Adds up rows that are (app, time, all samples of a profile). This is ten times as fast as
- * add_each, and is used if the query has no condition on single samples.
+ * Adds up the rows of a query; each row is (app, time, all samples of a profile). This is ten times
+ * as fast as add_each, and is used if the query has no condition on single samples.
  */
 static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {

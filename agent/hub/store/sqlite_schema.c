@@ -76,7 +76,7 @@ int store_schema_make(sqlite3 *db)
 	int r;
 
 	random_bytes(&seed, sizeof(seed));
-	/* auto_vacuum has no effect after the first table */
+	/* auto_vacuum must be set before the first table is made; later it has no effect */
 	r = store_sq_exec(
 		db, "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; BEGIN IMMEDIATE");
 	if (!r)

@@ -9,8 +9,9 @@
 
 #include <stdlib.h>
 
-#define SLACK	  4    /* the table holds 1/4 more stacks than the limit, */
-#define SLACK_MIN 1024 /* and 1024 more, so that one cut makes room for many stacks */
+#define SLACK 4 /* the table holds 1/SLACK more stacks than the limit */
+/* the table holds this many stacks more, so that one cut makes room for many */
+#define SLACK_MIN 1024
 
 void store_sums_init(struct sums *s, uint64_t max_rows)
 {

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define VALUE_MAX (1LL << 53) /* a double is not exact above it; no real value is larger */
+#define VALUE_MAX (1LL << 53) /* a double is exact up to here; no real value is larger */
 
 /* Stores the sample in `links`, too, with the trace and span in which it was taken. */
 static int put_link(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,

@@ -12,7 +12,7 @@
 
 /* ---- what a query asks: the language between query/ and the sinks ---- */
 enum predicate_op {
-	PRED_AND, PRED_OR, PRED_NOT,		/* children */
+	PRED_AND, PRED_OR, PRED_NOT,		/* nodes that have children */
 	PRED_EQ, PRED_NE, PRED_LT, PRED_GT, PRED_LE, PRED_GE,
 	PRED_IN, PRED_NOT_IN, PRED_LIKE, PRED_NOT_LIKE, PRED_REGEXP, PRED_NOT_REGEXP,
 	PRED_IS_NULL, PRED_NOT_NULL,
@@ -31,7 +31,7 @@ struct predicate *store_predicate_free(struct predicate *p);
 
 struct selection {
 	enum event event;
-	int64_t time_start_s, time_end_s;	/* inclusive */
+	int64_t time_start_s, time_end_s;	/* both seconds are included */
 	/* n_app_services 0: all services except Total and Throttled */
 	char **app_services;
 	bool with_total; /* n_app_services 0: also Total and Throttled (for the lists of choices) */
@@ -95,7 +95,8 @@ struct store_summary {
 	uint64_t estimate_error;
 	/* off-cpu: for how long CPU limits kept the containers of the selection from running */
 	uint64_t throttled_us;
-	struct loss *losses; /* by reason, for the selection's window and scope */
+	/* what was lost in the time and the scope of the selection, by reason */
+	struct loss *losses;
 	size_t n_losses;
 };
 void store_summary_done(struct store_summary *s);

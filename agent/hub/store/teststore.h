@@ -258,7 +258,7 @@ static inline void read_where(struct store *s, struct predicate *where, struct g
 				.time_start_s = T0 - 10,
 				.time_end_s = T0 + 1000,
 				.where = where,
-				.max_time_ns = 600 * NSEC_PER_SEC /* a busy machine */};
+				.max_time_ns = 600 * NSEC_PER_SEC /* long, for a busy machine */};
 
 	read_rows(s, &sel, g);
 	store_predicate_free(where);

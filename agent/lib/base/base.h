@@ -81,7 +81,7 @@ char *xasprintf(const char *fmt, ...) _printf_(1, 2);
 #define _cleanup_json_ _cleanup_(json_decrefp_)
 #define _cleanup_buf_ _cleanup_(buf_done)
 void freep(void *p);		      /* p is a T ** */
-void closep(int *fd);		      /* sentinel -1 */
+void closep(int *fd);		      /* does nothing if *fd is -1 */
 void json_decrefp_(json_t **j);
 
 #define TAKE_PTR(p)                                                                                \
@@ -243,7 +243,7 @@ uint64_t now_mono_ns(void);	/* CLOCK_MONOTONIC */
 uint64_t now_boot_ns(void);	/* CLOCK_BOOTTIME, the clock of BPF's bpf_ktime_get_boot_ns() */
 uint64_t thread_cpu_ns(void);	/* CPU time of the calling thread */
 uint64_t own_cpu_ns(void);	/* CPU time of all threads of this process */
-/* RFC 3339 UTC, "2026-11-21T13:00:00Z"; parse accepts fractions. */
+/* RFC 3339 UTC, "2026-11-21T13:00:00Z". time_parse() also accepts fractions of seconds. */
 void time_format(uint64_t wall_ns, char out[32]);
 int time_parse(const char *s, uint64_t *ret_wall_ns);
 

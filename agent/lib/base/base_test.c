@@ -452,7 +452,7 @@ static void test_keys_that_were_chosen_do_not_meet(void **state)
 	}
 	for (unsigned i = 0; i < table->hh.tbl->num_buckets; i++)
 		longest = MAX(longest, table->hh.tbl->buckets[i].count);
-	assert_true(longest <= 40); /* the average of a bucket is at most ten */
+	assert_true(longest <= 40); /* an average bucket has at most ten entries */
 	HASH_CLEAR(hh, table);
 	free(keys);
 }

@@ -12,7 +12,7 @@
 #define PREFIX "podflame_"
 
 static const struct {
-	const char *name; /* as /metrics shows it, without the prefix */
+	const char *name; /* the name in /metrics, without the prefix */
 	const char *help;
 } helps[] = {
 	/* the process */
@@ -28,8 +28,8 @@ static const struct {
 			       "start, in the last 10 minutes."},
 	{"unwind_images_cut_total", "Files with so many pieces of code that a walk does not find "
 				    "all of them by the file's tag."},
-	{"unwind_images_evicted_total", "Files whose rows a walk cannot look up by their tag any "
-					"more, because there was no room."},
+	{"unwind_images_evicted_total", "Files that walks cannot find by their tag any more, "
+					"because other files needed the room."},
 	{"worker_cpu_seconds_total", "CPU time of a worker's thread."},
 	{"worker_jobs_total", "Jobs that a worker has done."},
 	{"worker_longest_job_seconds", "Longest job of a worker, wall time."},
@@ -164,7 +164,7 @@ static const struct {
 	{"unwind_files_evicted_total",
 	 "Files whose unwind tables were dropped to make room for others."},
 	{"unwind_files_refused_total", "Files without unwind tables in the kernel."},
-	{"unwind_mappings", "Mappings of processes that are in the kernel."},
+	{"unwind_mappings", "Mappings in the lists by which the kernel walks stacks."},
 	{"unwind_mappings_dropped_total",
 	 "Mappings that are not in the kernel, because a limit was reached."},
 	{"unwind_processes", "Processes with unwind tables in the kernel."},
@@ -225,7 +225,7 @@ static const struct {
 };
 
 struct metric_line {
-	char *name; /* as /metrics shows it */
+	char *name; /* the name in /metrics */
 	const char *label, *label_value;
 	uint64_t value;
 	bool is_ns;

@@ -105,7 +105,7 @@ int regexp_new(const char *pattern, struct regexp **ret, struct field_error *ret
 	if (strlen(pattern) > REGEXP_MAX_BYTES)
 		return field_error_set(reterr, "regexp", "longer than %d bytes", REGEXP_MAX_BYTES);
 	if (outer)
-		return field_error_set(reterr, "regexp", "'%.200s': '%s' is not taken", pattern,
+		return field_error_set(reterr, "regexp", "'%.200s': '%s' is not allowed", pattern,
 				       outer);
 	error = compile_searching(pattern, &code);
 	if (error) {

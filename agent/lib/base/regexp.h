@@ -8,7 +8,7 @@
 
 #include "lib/base/base.h"
 
-#define REGEXP_MAX_BYTES 1024 /* of a pattern */
+#define REGEXP_MAX_BYTES 1024 /* limit of the length of a pattern */
 
 struct regexp;
 

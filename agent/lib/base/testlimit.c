@@ -38,7 +38,7 @@ int __wrap__cmocka_run_group_tests(const char *name, const struct CMUnitTest *te
 void __wrap_cmocka_set_test_filter(const char *pattern);
 
 static const char *pattern;	       /* pattern of the names of the tests that run */
-static const struct CMUnitTest **kept; /* those tests, in the order in which they run */
+static const struct CMUnitTest **kept; /* the tests that run, in their order */
 static size_t next;
 static const char *volatile current = "the group's setup";
 static unsigned limit_s;

@@ -16,7 +16,7 @@ struct child_ops {
 	void (*sleep)(uint64_t ns);
 	/* The process gets sock as CHILD_SOCKET_FD. 0 or -errno. */
 	int (*start)(const char *path, char *const *argv, int sock, pid_t *ret);
-	void (*end)(pid_t pid);		/* SIGKILL */
+	void (*end)(pid_t pid);		/* kills the process with SIGKILL */
 	/* Waits at most ns for a process to end. true: it has ended and is reaped. */
 	bool (*reap)(pid_t pid, uint64_t ns);
 	/* Waits at most ns. true: a message or the end of the other side can be read. */

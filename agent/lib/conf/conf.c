@@ -89,10 +89,13 @@ static const struct key keys[] = {
 	{"links.trace", LINK, AT(link_trace), "", 0, 0, NULL,
 	 "address to which the page links from a trace; {trace_id} {pod_ns} {pod} {start_ms} "
 	 "{end_ms} are replaced"},
-	{"links.logs", LINK, AT(link_logs), "", 0, 0, NULL, "the same for the logs of a trace"},
+	{"links.logs", LINK, AT(link_logs), "", 0, 0, NULL,
+	 "address to which the page links for the logs of a trace; the same texts in {} are "
+	 "replaced"},
 	{"api.address", STRING, AT(api_address), "127.0.0.1", 0, 0, NULL,
 	 "address of API and page"},
-	{"api.port", UINT, AT(api_port), "20416", 0, 65535, NULL, "their port; 0: any free one"},
+	{"api.port", UINT, AT(api_port), "20416", 0, 65535, NULL,
+	 "port of API and page; 0: any free one"},
 	{"ingest.address", STRING, AT(ingest_address), "0.0.0.0", 0, 0, NULL,
 	 "`hub`: address on which it takes OTLP profiles; `local` takes none"},
 	{"ingest.port", UINT, AT(ingest_port), "4318", 0, 65535, NULL, "its port; 0: any free one"},
@@ -100,7 +103,7 @@ static const struct key keys[] = {
 	 "`agent`: address of /metrics, /healthz and /readyz, without sign-in; the hub has them at "
 	 "api.port"},
 	{"health.port", UINT, AT(health_port), "20417", 0, 65535, NULL,
-	 "their port; 0: any free one"},
+	 "port of /metrics, /healthz and /readyz; 0: any free one"},
 	{"tls.secret", STRING, AT(tls_secret), "podflame-hub-tls", 0, 0, NULL,
 	 "Secret in which the hub keeps its certificate"},
 	{"tls.ca_configmap", STRING, AT(ca_configmap), "podflame-hub-ca", 0, 0, NULL,
@@ -121,7 +124,7 @@ static const struct key keys[] = {
 	 AT(java_refresh_ns), "600s", 5, 3600, NULL,
 	 "least time between two requests to a JVM for its perf map (javaAttach: Allowed)"},
 	{OFF "java-symbol-file-refresh-defer-interval", DURATION, AT(java_refresh_ns), "600s", 5,
-	 3600, NULL, "the same, at the place where DeepFlow 6.5 has it"},
+	 3600, NULL, "the same setting, at its place in DeepFlow 6.5"},
 	{OFF "off-cpu-profile.disabled", BOOL, AT(off_cpu_disabled), "true", 0, 0, NULL,
 	 "true: `local` makes no off-CPU profile; DeepFlow's default is true from 7 on"},
 	{OFF "off-cpu-profile.regex", REGEX, AT(off_cpu_regex), "^podflame", 0, 0, NULL,
@@ -129,7 +132,7 @@ static const struct key keys[] = {
 	{OFF "off-cpu-profile.minblock", DURATION, AT(off_cpu_min_block_ns), "50us", 0, 3600, NULL,
 	 "`local`: least length of a wait; shorter ones are left out"},
 	{OFF "off-cpu-profile.cpu", WARN, 0, "", 0, 0, NULL,
-	 "accepted, no effect: on-cpu-profile.cpu holds for both"},
+	 "accepted, no effect: on-cpu-profile.cpu holds for off-cpu, too"},
 	{OFF "memory-profile", WARN, 0, "", 0, 0, NULL,
 	 "accepted, no effect: targets ask for memory profiles, and `podflame record --event "
 	 "mem-alloc` or `mem-inuse`"},

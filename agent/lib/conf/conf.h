@@ -45,7 +45,8 @@ struct config {
 	bool off_cpu_disabled;
 	char *off_cpu_regex;
 	uint64_t off_cpu_min_block_ns;
-	bool trace_context;		/* of the processes that DeepFlow's keys select */
+	/* whether the processes that DeepFlow's keys select get trace contexts */
+	bool trace_context;
 	uint64_t java_refresh_ns;
 };
 

@@ -225,7 +225,7 @@ static const struct {
 	{"static_config:\n  ebpf:\n    off-cpu-profile: {regex: '['}\n", "f.yaml:3:23",
 	 "regular expression"},
 	{"static_config:\n  ebpf:\n    on-cpu-profile: {regex: 'a(?R)?'}\n", "f.yaml:3:22",
-	 "regex: 'a(?R)?': '(?R' is not taken; it must be a regular expression"},
+	 "regex: 'a(?R)?': '(?R' is not allowed; it must be a regular expression"},
 	{"a: [\n", "f.yaml:2:1", ""},
 	{"- a\n", "f.yaml:1:1", "must be a mapping"},
 	{"symbols:\n  debuginfod_url: ftp://x/\n", "f.yaml:2:3", "http://HOST"},

@@ -13,7 +13,7 @@
 #include "lib/base/testclock.h"
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testconn.h"
-#include "lib/loop/testtimer.h" /* asserts: after cmocka.h */
+#include "lib/loop/testtimer.h" /* has assertions, so it must come after cmocka.h */
 
 /*
  * Waits of client-go's reflector: 800 ms, doubled up to 30 s, each plus a random time up to its own

@@ -54,7 +54,7 @@ struct kube {
 	struct http_client *http;
 	struct kube_token token;
 	uint64_t ca_read_ns, tls_hash;
-	struct field_error tls_error; /* as last reported; path "": no error */
+	struct field_error tls_error; /* the error that was reported last; path "": none */
 	struct timer ca_timer;
 	struct client_request *requests;
 	struct kube_listener *listeners;

@@ -141,7 +141,7 @@ int kube_load_tls(const struct kube_config *c, uint64_t known_hash, uint64_t *re
 	if (r < 0)
 		return r;
 	hash = hash_str(ca ?: "") ^ hash_str(cert ?: "") * 3 ^ hash_str(key ?: "") * 5;
-	hash |= 1; /* 0: nothing loaded */
+	hash |= 1; /* never 0: the hash 0 means that nothing is loaded */
 	if (hash == known_hash)
 		return -EALREADY;
 	t = (struct tls_config){.ca_pem = ca,

@@ -23,7 +23,7 @@ static void check(bool ok)
 /* ---- the HTTP client below the kube ---- */
 
 static struct {
-	struct http_request request; /* the last one sent */
+	struct http_request request; /* the last request that was sent */
 	unsigned n_sent;
 	bool refuses;
 } http;
@@ -205,7 +205,7 @@ static void in_cluster(const uint8_t *data, size_t n)
 	else
 		unsetenv("KUBERNETES_SERVICE_HOST");
 	if (kube_config_in_cluster_at("/dev", &c, &e) == 0)
-		abort(); /* there is no /dev/token */
+		abort(); /* /dev has no file named token, so this must fail */
 	check(e.path[0] && e.reason[0]);
 }
 

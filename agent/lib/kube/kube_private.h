@@ -79,7 +79,7 @@ struct kube_token {
 	char *text; /* owned; NULL: none */
 	struct stat stat; /* state of the token's file when it was read */
 	uint64_t read_ns;
-	struct field_error error; /* as last reported; path "": no error */
+	struct field_error error; /* the error that was reported last; path "": none */
 };
 /*
  * Reads the token. The kubelet replaces a link, so the file may be missing or empty for a moment.
@@ -115,7 +115,7 @@ size_t kube_client_watch_left_out(const struct kube_watch *w);
 /* ---- streaming requests; they are not repeated after an answer 401 ---- */
 struct kube_stream {
 	const char *path, *accept;
-	uint64_t timeout_ns; /* until the head of the answer */
+	uint64_t timeout_ns; /* time limit for the head of the answer */
 	void (*on_head)(int status, const struct http_headers *h, void *arg);
 	void (*on_data)(const void *p, size_t n, void *arg);
 	void (*on_done)(int status, const char *body, size_t n, const char *error, void *arg);

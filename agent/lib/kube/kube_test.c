@@ -235,8 +235,8 @@ struct fixture {
 	struct kube *kube;
 	struct test_server *ts;
 	struct timer timer;
-	const char *good_token; /* under ts->lock */
-	int n_refused;		/* under ts->lock */
+	const char *good_token; /* guarded by ts->lock */
+	int n_refused;		/* guarded by ts->lock */
 	int status, n_done;
 	char *error, *name;
 	struct buf log;

@@ -98,7 +98,7 @@ struct fixture {
 	struct timer check, guard;
 	struct buf log;
 	uint64_t deadline_ns, backoffs_before, dropped_before;
-	char *wrong; /* first request that was not as expected; under ts->lock */
+	char *wrong; /* first request that was not as expected; guarded by ts->lock */
 	int next_step;
 	uint64_t asked_ns[10]; /* when the server got the request of each step */
 	bool free_in_callback;

@@ -122,7 +122,8 @@ void kube_watch_on_bad_status(struct kube_watch *w, bool listing)
 		w->n_unauthorized = 0;
 	if (w->status == 401) {
 		on_unauthorized(w, listing, text);
-	} else if (w->status == 403) { /* also from a server that has not read its roles yet */
+		/* a server that has not read its roles yet also answers 403 */
+	} else if (w->status == 403) {
 		kube_watch_tell_state(w, text);
 		slow(w, listing);
 		kube_watch_await_server(w);

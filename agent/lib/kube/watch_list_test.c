@@ -150,7 +150,7 @@ static const struct row rows[] = {
 	 .metadata_only = true},
 };
 
-/* 36: the store and the callbacks of a large first list; the loop is never blocked for long. */
+/* Case 36: serves a large first list. Meanwhile the loop must never be blocked for long. */
 static void serve_many(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	_cleanup_buf_ struct buf b = {0};
@@ -203,7 +203,8 @@ static void watch_36_ten_thousand_objects(void **state)
 	struct kube_watch_spec spec = {.path = "/api/v1/pods"};
 	struct fixture *f = xcalloc(1, sizeof(*f));
 	struct ts_config tc = {.cert = &cert};
-	size_t before = mallinfo2().uordblks, bytes; /* of this thread; none with ASan */
+	/* bytes that this thread has allocated; 0 with ASan */
+	size_t before = mallinfo2().uordblks, bytes;
 	int n = 0;
 
 	(void)state;

@@ -14,7 +14,7 @@ struct kube_watch {
 	struct kube *kube;
 	struct loop *loop;
 	const struct kube_times *times;
-	char *path, *selectors; /* "&fieldSelector=...", encoded */
+	char *path, *selectors; /* selectors: "&fieldSelector=...", encoded */
 	bool metadata_only, optional, once;
 	void (*trim)(json_t *obj);
 	size_t max_bytes;
@@ -84,8 +84,8 @@ void kube_watch_wait(struct kube_watch *w, bool list, uint64_t ns);
 void kube_watch_back_off(struct kube_watch *w, bool list);
 void kube_watch_fail(struct kube_watch *w, bool list, const char *what, const char *why);
 /*
- * Called after one of them if the server does not work: ends the wait early when another request
- * succeeds.
+ * Called after one of the three functions above if the server does not work: ends the wait early
+ * when another request succeeds.
  */
 void kube_watch_await_server(struct kube_watch *w);
 void kube_watch_worked(struct kube_watch *w);

@@ -13,7 +13,7 @@
 #include "lib/loop/conn.h"
 
 #define READ_BYTES	(64 << 10)
-#define WRITE_PER_EVENT (1 << 20) /* with TLS, more would keep the loop busy for some ms */
+#define WRITE_PER_EVENT (1 << 20) /* limit in bytes: with TLS, more would take some ms */
 
 /* With these times the kernel notices after 30 to 50 s that a peer is gone without closing. */
 struct conn_liveness conn_liveness = {
@@ -429,7 +429,7 @@ struct conn *conn_free(struct conn *c)
 		*c->freed = true;
 	io_del(&c->io);
 	if (c->ssl && c->state == OPEN && !c->ended)
-		SSL_shutdown(c->ssl); /* tries to send its alert once; the peer's is not awaited */
+		SSL_shutdown(c->ssl); /* tries once to send TLS's closing alert; awaits none */
 	SSL_free(c->ssl);
 	ERR_clear_error();
 	closep(&c->fd);

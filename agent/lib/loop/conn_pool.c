@@ -9,7 +9,7 @@
 #include "lib/loop/conn.h"
 
 #define MAX_IDLE_CONNS 4
-#define MAX_IDLE_NS    (15 * NSEC_PER_SEC) /* less than servers keep idle connections */
+#define MAX_IDLE_NS    (15 * NSEC_PER_SEC) /* servers keep idle connections longer than this */
 
 struct idle_conn {
 	struct conn_pool *pool;

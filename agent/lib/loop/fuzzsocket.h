@@ -18,7 +18,7 @@ struct conn {
 	int fd;
 	bool reading, ends, ended; /* ends: ends once all is written; ended: the peer has ended */
 	struct buf out;		   /* all bytes written */
-	size_t n_out;		   /* bytes of them that the peer has not taken */
+	size_t n_out;		   /* bytes of `out` that the peer has not taken */
 	uint64_t last_read_ns, last_write_ns;
 	struct conn *prev, *next;
 };

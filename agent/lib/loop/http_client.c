@@ -27,7 +27,7 @@ struct http_client {
 
 struct http_call {
 	struct http_client *client;
-	struct http_request r; /* except arg, no pointer to the caller's memory is kept */
+	struct http_request r; /* a copy; only its member arg points to the caller's memory */
 	struct buf request;
 	size_t max_body_bytes;
 	bool may_retry, head_only;
@@ -189,7 +189,11 @@ static void call_data(const char *p, size_t n, void *arg)
 				next_message(c);
 				break;
 			}
-			c->msg.keep_alive &= n == 0; /* more bytes belong to no request */
+			/*
+			 * bytes after the answer belong to no request, so the connection is not
+			 * used again
+			 */
+			c->msg.keep_alive &= n == 0;
 			answer_complete(c);
 			return;
 		}

@@ -36,7 +36,7 @@ struct http_msg {
 	bool no_body; /* the answer to HEAD; set by the caller */
 	enum http_state state;
 	struct buf head;       /* memory of the strings of head and of the members below */
-	char *method, *target; /* request */
+	char *method, *target; /* set for a request */
 	int status;	       /* status; for a bad request: the status to answer with */
 	int minor;	       /* HTTP/1.minor */
 	bool keep_alive, has_body, expects_continue;

@@ -147,7 +147,8 @@ void http_reply(struct http_conn *c, int status, const char *content_type,
 	loop_assert(c->server->loop);
 	assert_se(c->phase == ASKING || c->phase == HANDLING); /* called exactly once */
 	c->on_gone = NULL;
-	c->close_after |= c->phase == ASKING; /* the body has not arrived */
+	/* the rest of the request, its body, has not arrived */
+	c->close_after |= c->phase == ASKING;
 	write_reply(c, status, content_type, headers, body, n);
 }
 
@@ -208,7 +209,7 @@ static bool decode_path(const char *raw, size_t n, char **ret)
 	return true;
 }
 
-/* "/path?query", "http://host/path?query", "*" */
+/* Splits the target of a request: "/path?query", "http://host/path?query" or "*". */
 static bool split_target(struct http_conn *c)
 {
 	const char *t = c->msg.target, *authority;
@@ -342,7 +343,7 @@ static void on_data(const char *p, size_t n, void *arg)
 		return;
 	if (c->phase == IDLE || c->phase == READING) {
 		read_request(c, &p, &n);
-		if (c->phase == REPLYING) /* refused */
+		if (c->phase == REPLYING) /* the request was refused */
 			return;
 	}
 	if (n) { /* bytes of a next request: one read is kept, and the rest stays in the kernel */
@@ -383,7 +384,7 @@ static void on_drained(void *arg)
 	struct http_conn *c = arg;
 
 	if (c->phase != REPLYING)
-		return; /* 100 Continue */
+		return; /* the data that was written is 100 Continue, not the reply */
 	if (c->close_after) {
 		if (c->eof)
 			http_conn_drop(c);

@@ -24,7 +24,7 @@ static struct loop *loop; /* does not run */
 static struct owed {
 	struct http_conn *c;
 	bool at_head, told; /* told: the handler has set on_gone */
-	bool reading;	    /* its body was accepted and is being read */
+	bool reading;	    /* the request's body was accepted and is being read */
 } owed[MAX_OWED];
 
 static void forget(struct owed *o)

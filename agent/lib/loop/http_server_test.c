@@ -353,7 +353,8 @@ static void a_head_decides_how_large_the_body_may_be(void **state)
 	f->n_heads = 0;
 	get(f, "/no"); /* has no body */
 	assert_int_equal(f->status, 200);
-	assert_int_equal(f->n_heads, 1); /* that of the answer: judge_head() was not called */
+	/* only the head of the answer: judge_head() was not called */
+	assert_int_equal(f->n_heads, 1);
 }
 
 static void a_refused_body_ends_the_connection(void **state)

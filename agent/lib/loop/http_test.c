@@ -16,7 +16,7 @@ static void plain_get(void **state)
 	assert_null(f->error);
 	assert_string_equal(f->body.data, "hello");
 	assert_string_equal(f->in_path, "/a b/c");
-	assert_string_equal(f->in_query, "x=1&y=a%26b+c"); /* as sent */
+	assert_string_equal(f->in_query, "x=1&y=a%26b+c"); /* the query is not decoded */
 	assert_string_equal(f->retry_after, "7");
 	assert_int_equal(f->n_heads, 1);
 }
@@ -140,7 +140,7 @@ static void cancel_step(void *arg)
 {
 	struct fixture *f = arg;
 
-	if (!f->held) { /* not there yet */
+	if (!f->held) { /* the request has not arrived yet */
 		timer_set(f->loop, &f->step, NSEC_PER_MSEC, cancel_step, f);
 		return;
 	}
@@ -255,7 +255,7 @@ static void server_certificate_rotates(void **state)
 	get(f, "/");
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "certificate");
-	/* then the client gets the new CA, too */
+	/* the client gets the new CA, too */
 	t = (struct tls_config){.ca_pem = other_ca.pem};
 	assert_int_equal(tls_new(&t, false, &next, &e), 0);
 	http_client_set_tls(f->client, next);
@@ -271,7 +271,7 @@ static void change_trust_and_reply(void *arg)
 	struct field_error e;
 	struct tls *next;
 
-	if (!f->held) { /* not there yet */
+	if (!f->held) { /* the request has not arrived yet */
 		timer_set(f->loop, &f->step, NSEC_PER_MSEC, change_trust_and_reply, f);
 		return;
 	}

@@ -45,7 +45,7 @@ struct loop {
 	int n_batch;
 
 	pthread_mutex_t lock;
-	struct job *posted, **posted_tail; /* under lock */
+	struct job *posted, **posted_tail; /* guarded by `lock` */
 
 	struct worker *workers;
 	struct on_signal *signals;

@@ -68,7 +68,7 @@ struct job {
 	/* Runs on the loop thread and frees the job. May be NULL: then run frees it. */
 	void (*done)(struct job *);
 	size_t n_bytes;
-	uint64_t deadline_ns;			/* from the start of run */
+	uint64_t deadline_ns;			/* limit for the time from the start of run */
 	struct job *next;			/* for the queue */
 };
 struct worker_stats {

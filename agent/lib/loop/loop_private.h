@@ -39,7 +39,7 @@ void loop_leave(struct loop *l, uint64_t entered_ns);
 /* number of half minutes: ten minutes, and the half minute that has just begun */
 #define N_STALLS 21
 struct stalls {
-	uint64_t ever_ns; /* the longest callback since the start */
+	uint64_t ever_ns; /* the longest time of one callback since the start */
 	struct {
 		uint64_t nr, longest_ns; /* nr: the number of the half minute */
 	} recent[N_STALLS];
@@ -60,7 +60,7 @@ struct worker_look {
 	const char *name;
 	struct worker_stats stats;
 	uint64_t cpu_ns, running_ns; /* running_ns: how long the current job has run, 0: no job */
-	bool stuck;		     /* its job is past its deadline */
+	bool stuck;		     /* the worker's job has missed its deadline */
 	/* worker_on_stuck was called, so the owner handles blocked jobs */
 	bool tended;
 };

@@ -28,7 +28,7 @@ struct ts_conn {
 	int fd;
 	SSL *ssl;
 	bool over;  /* the handler wants no further request on this connection */
-	bool ended; /* its thread has ended its work */
+	bool ended; /* the connection's thread has ended its work */
 };
 
 struct ts_request {

@@ -10,7 +10,7 @@
 #define UNPACK_MAX_BYTES (256u << 20)
 #define MAX_PROFILES	 65536
 #define MAX_SAMPLES	 2000000
-#define MAX_TAGS	 2000000 /* of all profiles of a request together */
+#define MAX_TAGS	 2000000 /* limit for the tags of all profiles of a request together */
 #define MAX_LOSSES	 500000
 #define MAX_TIME_NS	 (UINT64_C(1) << 62) /* the latest time: the year 2116 */
 

@@ -367,7 +367,7 @@ static void test_events_of_others(void **state)
 		int32_t type, unit;
 		bool taken;
 		enum event event;
-		int64_t value; /* of a sample with the two values 3000 and 4000 */
+		int64_t value; /* value of a sample that has the two values 3000 and 4000 */
 	} cases[] = {
 		{TEXT_EVENTS, TEXT_NANOSECONDS, true, EVENT_OFF_CPU, 7},
 		{TEXT_OFF_CPU, TEXT_NANOSECONDS, true, EVENT_OFF_CPU, 7},

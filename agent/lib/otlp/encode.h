@@ -6,7 +6,8 @@
 
 struct encoder {
 	const struct batch *batch;
-	struct pool pool; /* it has no limit, because the batch has one */
+	/* memory of the request; it has no limit of its own, because the batch has one */
+	struct pool pool;
 	struct ids strings, attrs, mappings, functions, locations, resources;
 	int32_t *stacks; /* the row of each stack of the batch; 0: it has none yet */
 	Otlp__Stack **stack_rows;

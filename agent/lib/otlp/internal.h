@@ -57,11 +57,11 @@ void otlp_ids_done(struct ids *t);
 #define ATTR_EVENT	 "podflame.event"
 #define ATTR_ESTIMATE	 "podflame.estimate.share_ppm"
 #define ATTR_ERROR	 "podflame.estimate.error"
-#define ATTR_LOSS_N	 "podflame.loss.samples." /* the reason follows */
-#define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* the reason follows */
-/* the label's key follows: the tag is k8s.label.KEY */
+#define ATTR_LOSS_N	 "podflame.loss.samples." /* prefix; the reason of the loss follows */
+#define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* prefix; the reason of the loss follows */
+/* prefix; the label's key follows. The tag of such a label is k8s.label.KEY. */
 #define ATTR_LABEL	 "k8s.pod.label."
-/* for tags without an attribute of their own; the tag's key follows */
+/* prefix for tags without an attribute of their own; the tag's key follows */
 #define ATTR_TAG	 "podflame.tag."
 #define TAG_LABEL	 "k8s.label."
 

@@ -47,7 +47,7 @@ static const char *read_token(const uint8_t *p, const uint8_t *end, struct token
 {
 	uint64_t tag, n = 0;
 
-	ret->number = 0; /* an error must not name the field before */
+	ret->number = 0; /* so that an error does not name the field before */
 	if (!read_varint(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
 		return "bad field tag";
 	*ret = (struct token){.number = (uint32_t)(tag >> 3), .type = (enum wire_type)(tag & 7)};

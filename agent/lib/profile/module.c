@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-#define HASH_DIGITS 8 /* of the file's SHA-256, in names that auditwheel makes */
+#define HASH_DIGITS 8 /* number of digits of the file's SHA-256 in a name that auditwheel makes */
 
 /*
  * The libraries of CUDA: the driver, the CUDA toolkit, and what NVIDIA builds on it for deep

@@ -21,7 +21,7 @@ enum event {
 	_EVENT_MAX,
 };
 struct event_info {
-	const char *name;		/* profile_event_type: "on-cpu" */
+	const char *name;		/* the name in queries (profile_event_type): "on-cpu" */
 	const char *spec_field;		/* in a target's spec.events: "onCpu" */
 	const char *unit;		/* "microseconds", "bytes" */
 	const char *otlp_sample_type;	/* the string of the type in sample_type */
@@ -128,7 +128,8 @@ struct stack_head {
 	const char *process_comm;
 	const char *thread_comm;	/* NULL: the text has no such level */
 	bool main_thread;		/* "[p] comm" instead of "[t] comm" */
-	enum wait wait;			/* of off-cpu samples: adds the leaf "[wait: lock]" */
+	/* the cause of the wait of off-cpu samples: adds the leaf "[wait: lock]" */
+	enum wait wait;
 };
 
 /*

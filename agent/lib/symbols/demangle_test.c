@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names as compilers mangle them, with the text that podflame shows for each, and hostile names. */
-#include "lib/symbols/demangle.c" /* the arena */
+#include "lib/symbols/demangle.c" /* for the arena, which is private to that file */
 
 #include <fcntl.h>
 #include <inttypes.h>

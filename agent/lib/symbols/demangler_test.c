@@ -6,7 +6,7 @@
 #include "lib/base/testfolder.h"
 #include "lib/base/testchild.h"
 #include "lib/symbols/demangle.h"
-#include "lib/symbols/demangler.c" /* its clock */
+#include "lib/symbols/demangler.c" /* for its clock, which the test replaces */
 
 #include <fcntl.h>
 #include <setjmp.h>

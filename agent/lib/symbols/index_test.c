@@ -91,7 +91,7 @@ static void lying_answers_are_refused(void **state)
 	(void)state;
 	assert_int_equal(open_bytes(&good, sizeof(good)), 0);
 	assert_int_equal(elf_index_open(make_memfd(&good, sizeof(good)), &i),
-			 -EBADMSG); /* it has no seals */
+			 -EBADMSG); /* the file has no seals */
 	assert_int_equal(open_bytes(&good, sizeof(good) - 1), -EBADMSG);
 	assert_int_equal(open_bytes(&good, 20), -EBADMSG);
 	assert_int_equal(open_bytes("", 0), -EBADMSG);
@@ -109,7 +109,7 @@ static void lying_answers_are_refused(void **state)
 	REFUSED(x.header.build_id_bytes = 65);
 	REFUSED(x.symbols[0].address = 0x1008);		/* overlaps the next symbol */
 	REFUSED(x.symbols[1].address = 0);		/* is not sorted */
-	REFUSED(x.symbols[1].address = UINT64_MAX - 3); /* its end wraps around */
+	REFUSED(x.symbols[1].address = UINT64_MAX - 3); /* the end of the symbol wraps around */
 	REFUSED(x.symbols[1].size = 0);
 	REFUSED(x.symbols[1].name = 16);
 	REFUSED(x.symbols[1].file = 16);

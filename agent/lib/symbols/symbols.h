@@ -58,7 +58,7 @@ bool elf_index_text(const struct elf_index *i, size_t k, struct elf_text *ret);
  */
 struct elf_symbol {
 	uint64_t address, size;		/* ELF virtual address */
-	/* as in the file, without a symbol version; borrowed from the index */
+	/* the name as in the file, without a symbol version; borrowed from the index */
 	const char *name;
 	const char *file;		/* the source file with its declaration; "": not known */
 	uint32_t line;			/* 0: not known */
@@ -156,7 +156,7 @@ enum elf_index_flag {
 	ELF_INDEX_COMPRESSED_UNKNOWN = 1 << 11,
 	ELF_INDEX_COMPRESSED_DAMAGED = 1 << 12,
 	ELF_INDEX_COMPRESSED_LARGE = 1 << 13,
-	ELF_INDEX_COMPRESSED = 7 << 11,		/* mask of these three */
+	ELF_INDEX_COMPRESSED = 7 << 11,		/* mask of the three bits ELF_INDEX_COMPRESSED_* */
 };
 unsigned elf_index_flags(const struct elf_index *i);
 /* What the index lacks, for users: a word for counters, and a text. Both are constants. */
@@ -201,7 +201,8 @@ struct name_cost {
 	uint64_t spent_ns;	/* CPU time of slow names, less the part that is forgiven */
 	/* when a part was last forgiven. This and the next two: CLOCK_MONOTONIC */
 	uint64_t forgiven_at_ns;
-	uint64_t slow_until_ns;	/* its names took too long: they stay mangled until this time */
+	/* until this time the file's names stay mangled, because they took too long */
+	uint64_t slow_until_ns;
 	uint64_t next_ns;	/* when the pause after a timeout ends */
 	uint64_t pause_ns;	/* how long this pause is */
 };

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #define MARKS_MAX 320
-#define PADDING	  64   /* bytes between two functions */
-#define GAP_MAX	  4096 /* bytes between functions of one allocator */
+#define PADDING	  64   /* limit for the padding between two functions, in bytes */
+#define GAP_MAX	  4096 /* limit for the gap between pieces of one allocator, in bytes */
 
 static const struct alloc_finder *const finders[] = {
 #define X(name) &alloc_##name##_finder,

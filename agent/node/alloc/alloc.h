@@ -15,7 +15,7 @@
 
 struct alloc_site {
 	size_t mapping;	      /* index into maps->items: a mapping of the file */
-	uint64_t file_offset; /* of the probe */
+	uint64_t file_offset; /* the place of the probe in the file */
 	uint64_t address;     /* the probe's address in the process */
 	uint64_t semaphore;   /* struct probe_site */
 	struct pf_site site;

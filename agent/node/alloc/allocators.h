@@ -23,7 +23,7 @@ enum table_family {
 /* The alignment that a caller gets. */
 enum table_align {
 	TABLE_ANY,
-	TABLE_ALIGNED, /* an argument gives it */
+	TABLE_ALIGNED, /* an argument gives the alignment */
 	TABLE_PAGE,
 };
 

@@ -7,17 +7,18 @@
 
 #include "node/insn/insn.h"
 
-#define PAGE_BYTES   4096u
-#define PAGES	     64u    /* pages kept at a time; a walk needs few, next to each other */
-#define SEEN_SLOTS   16384u /* addresses of one walk; an instruction leads to at most two others */
-#define INSNS_MAX    8192u  /* instructions of a walk; the longest seen has 3,950 (jemalloc 5.3) */
-#define WORK_MAX     512u   /* branches to be followed later */
-#define THUNKS_MAX   4	    /* jumps in a row: PLT, alias, alias */
-#define JUMP_POINTER 4	    /* modrm's reg of opcode ff */
+#define PAGE_BYTES 4096u
+#define PAGES	   64u	  /* pages kept at a time; a walk needs few, next to each other */
+#define SEEN_SLOTS 16384u /* addresses of one walk; an instruction leads to at most two others */
+#define INSNS_MAX  8192u  /* instructions of a walk; the longest seen has 3,950 (jemalloc 5.3) */
+#define WORK_MAX   512u	  /* branches to be followed later */
+#define THUNKS_MAX 4	  /* jumps in a row: PLT, alias, alias */
+/* the reg field of the ModRM byte of a jump by a pointer; the opcode is ff */
+#define JUMP_POINTER 4
 #define CALL_POINTER 2
 
 struct page {
-	uint64_t address; /* of the page; bit 0 set: the page was read */
+	uint64_t address; /* the page's address; bit 0 set: the page was read */
 	uint8_t bytes[PAGE_BYTES];
 };
 struct alloc_code {

@@ -18,7 +18,7 @@
 
 struct listed {
 	char name[64], versions[16];
-	bool counted; /* it gives or frees memory that is counted, or changes contexts */
+	bool counted; /* the entry gives or frees memory that is counted, or changes contexts */
 };
 
 static size_t read_list(struct listed *ret, size_t max)

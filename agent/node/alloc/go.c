@@ -13,8 +13,8 @@
 
 #define NEWEST_MINOR	 27
 #define RATE_MAX	 (1ull << 40)
-#define CODE_BYTES	 512 /* read of a function: the load is near its beginning */
-#define SIZE_CLASSES_MAX 67  /* internal/runtime/gc */
+#define CODE_BYTES	 512 /* bytes that are read of a function: the load is near its beginning */
+#define SIZE_CLASSES_MAX 67  /* number of Go's size classes: internal/runtime/gc */
 #define PROLOGUE_BYTES	 24
 #define REX_W		 0x48
 #define MOV_LOAD	 0x8b
@@ -22,9 +22,9 @@
 static const struct go_layout {
 	unsigned minor; /* the layout of go1.minor and later */
 	unsigned counts_bytes;
-	const char *cycle; /* the variable with the cycle */
+	const char *cycle; /* name of the variable that has the number of the profile's cycle */
 	unsigned cycle_shift;
-	const char *cycle_reader; /* a function that begins with a load of that variable */
+	const char *cycle_reader; /* name of a function that begins with a load of that variable */
 } layouts[] = {
 	{18, 32, "runtime.mProf", 0, "runtime.mProf_FlushLocked"},
 	{19, 32, "runtime.mProfCycle", 1, "runtime.mProf_Flush"},
@@ -216,7 +216,8 @@ static int add_variants(const struct program *p, const char *family, struct allo
 		_cleanup_free_ char *name = xasprintf("%s%u", family, k);
 
 		r = add_function(p, name, s);
-		if (r == -ENOENT && k <= 2) /* some families begin with 2 */
+		/* the functions of some families have numbers from 2 on */
+		if (r == -ENOENT && k <= 2)
 			r = 0;
 	}
 	return r == -ENOENT ? 0 : r;

@@ -17,7 +17,7 @@
 /* limit on the words of all programs; above it, each one may have an equal share of half of it */
 #define ALL_WORDS_MAX  (4u << 20)
 #define BUCKET_WORDS   6    /* next, allnext, typ, hash, size, nstk, in all versions */
-#define MEM_PROFILE    1    /* bucketType */
+#define MEM_PROFILE    1    /* value of bucketType for a bucket of the heap profile */
 #define STACK_MAX      1100 /* maxProfStackDepth, and room for inlined frames */
 #define STACK_TOLD_MAX PF_MAX_USER_FRAMES
 #define GO_FRAMES_MIN  32		/* Go does not cut shorter stacks */
@@ -31,8 +31,8 @@
 #define WINDOW_BYTES	 (16u << 10)
 
 struct bucket {
-	uint64_t counts; /* address of its counts */
-	uint64_t size;	 /* of one object */
+	uint64_t counts; /* address of the bucket's counts */
+	uint64_t size;	 /* size of one object of the bucket */
 	uint32_t first;	 /* index of its first address in `addresses` */
 	uint16_t n;
 	bool truncated;
@@ -40,8 +40,8 @@ struct bucket {
 };
 /* The counts of one bucket that a pass has read. */
 struct seen {
-	uint64_t allocs, frees;		  /* in all cycles */
-	uint64_t live_allocs, live_frees; /* at the last finished collection */
+	uint64_t allocs, frees;		  /* counts in all cycles */
+	uint64_t live_allocs, live_frees; /* counts at the last finished collection */
 };
 
 struct alloc_go_heap {
@@ -271,7 +271,7 @@ static int window_read(struct window *w, uint64_t at, void *to, size_t n)
 
 struct pass {
 	uint64_t cycle;
-	struct seen *seen; /* one for each bucket */
+	struct seen *seen; /* one element for each bucket */
 	bool torn;	   /* the program was changing some counts */
 	bool collected;	   /* the first collection has ended */
 };

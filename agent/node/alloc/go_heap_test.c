@@ -275,7 +275,7 @@ static void a_sweep_while_it_is_read(void **state)
 		make(&h, 32, 1);
 		go_set_cycle(&h.image, 3, true);
 		swept[0] = bucket_a(&h, 64);
-		h.image.used += 64 << 10; /* so that one read does not get both */
+		h.image.used += 64 << 10; /* so that the two buckets are not read together */
 		swept[1] = go_bucket(&h.image, stack_b, 1, 64);
 		for (size_t k = 0; k < 2; k++) {
 			go_count(&h.image, swept[k], 0, 2, 0);
@@ -464,7 +464,8 @@ static void all_programs_share(void **state)
 			assert_true(n_told > 100);
 			n_all += n_told;
 		}
-		assert_true(n_all * WORDS < 8u << 20); /* of 16,000,000 */
+		/* without a limit, the agent would keep 16,000,000 words */
+		assert_true(n_all * WORDS < 8u << 20);
 		for (size_t i = 0; i < N_HEAPS; i++)
 			h[i].g = alloc_go_heap_free(h[i].g);
 		n_all = 0;

@@ -368,7 +368,7 @@ static void check_every_object(void)
 	assert_int_equal(look_again(&s), 0);
 	assert_int_equal(sum(&s.tallies, "main.held", false), 0);
 	tallies_done(&own);
-	ask(&c, "deep", 1, &own); /* not equal: runtime.MemProfileRecord has 32 frames */
+	ask(&c, "deep", 1, &own); /* the stacks differ: runtime.MemProfileRecord has 32 frames */
 	assert_int_equal(look_again(&s), 0);
 	assert_int_equal(sum(&s.tallies, "main.held", false), 30 * 1024);
 	/* Go keeps 32 or 128 of this stack's 205 frames */

@@ -17,11 +17,12 @@
 
 static const struct hidden_row {
 	const char *text, *allocator;
-	unsigned families; /* the families of its names in allocators.c, besides C's plain names */
-	const char *own;   /* a symbol that shows that the plain names are its own; NULL: none */
+	/* the families of the allocator's names in allocators.c, besides C's plain names */
+	unsigned families;
+	const char *own; /* a symbol that shows that the plain names are its own; NULL: none */
 	/*
-	 * A file with this symbol uses the allocator only for itself, and another finder handles
-	 * it. NULL: none.
+	 * A file with this symbol has the allocator only for itself, and the finder of that runtime
+	 * handles it. NULL: there is no such symbol.
 	 */
 	const char *owner;
 } rows[] = {

@@ -22,7 +22,7 @@
 
 struct alloc_finder {
 	const char *name;	  /* "python" */
-	unsigned events;	  /* 1 << enum pf_event: it is used only for these */
+	unsigned events;	  /* 1 << enum pf_event: the events for which the finder is used */
 	const char *const *marks; /* for parser_config.marks; NULL at the end */
 	/*
 	 * Adds sites, inner ranges and a problem to ret, by the functions below. -ENOENT: the

@@ -15,11 +15,12 @@
 #define OUTSIDE	    "AllocTracer::send_allocation_outside_tlab"
 
 /*
- * Prefixes of mangled names. The mangled name shows the arguments. The first row that fits counts.
+ * Prefixes of mangled names. A mangled name shows the arguments; the first argument has the class.
+ * The first row that fits counts.
  */
 static const struct jvm_row {
 	const char *name;
-	uint8_t size_arg; /* size of the TLAB, or of the object; the class is the first argument */
+	uint8_t size_arg; /* which argument has the size of the TLAB or object */
 	const char *symbol;
 } rows[] = {
 	/* JDK 11 on: (Klass*, HeapWord*, size_t[, size_t], Thread*) */

@@ -14,8 +14,9 @@
 
 #include <stdlib.h>
 
-#define RUST_DEPTH     2   /* calls: __rust_alloc, a wrapper of the program, the allocator */
-#define CANDIDATES_MAX 512 /* of a process */
+/* how deep calls are followed: __rust_alloc, a wrapper of the program, the allocator */
+#define RUST_DEPTH     2
+#define CANDIDATES_MAX 512	   /* limit for the candidates of one process */
 #define FUNCTION_BYTES (64u << 10) /* a larger size of a symbol is not used */
 
 struct candidate {
@@ -35,7 +36,7 @@ struct allocator_found {
 	size_t n_places;
 	struct alloc_code *code;
 	bool loader; /* glibc's loader is mapped, but perhaps no library yet */
-	bool full;   /* there were more candidates than CANDIDATES_MAX */
+	bool full;   /* the process has more candidates than CANDIDATES_MAX */
 };
 
 static bool is_kind(const struct candidate *c, enum pf_site_kind kind)

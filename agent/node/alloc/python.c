@@ -14,7 +14,7 @@
 
 #include "node/insn/insn.h"
 
-#define SMALL_BYTES 512 /* SMALL_REQUEST_THRESHOLD */
+#define SMALL_BYTES 512 /* value of SMALL_REQUEST_THRESHOLD, in bytes */
 #define HOOKS_MAX   4	/* hooks that call each other */
 #define LOADS_MAX   8	/* loads read of a function; a table behind more loads is not found */
 #define STEPS_MAX   24	/* instructions read of a function */
@@ -226,7 +226,7 @@ enum { MALLOC, CALLOC, REALLOC, FUNCTIONS };
 
 static const struct {
 	const char *name;
-	uint8_t size, count; /* registers of these arguments */
+	uint8_t size, count; /* registers that hold these two arguments */
 } functions[FUNCTIONS] = {
 	[MALLOC] = {"_PyObject_Malloc", RSI, 0},
 	[CALLOC] = {"_PyObject_Calloc", RDX, RSI},

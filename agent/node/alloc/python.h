@@ -25,7 +25,7 @@ struct python_value {
  */
 struct python_copy {
 	size_t function;  /* index into functions */
-	uint64_t address; /* of the comparison */
+	uint64_t address; /* address of the comparison */
 	struct python_value registers[16]; /* arguments of the call, at the comparison */
 };
 typedef void python_copy_fn(const struct python_copy *c, void *arg);

@@ -14,9 +14,10 @@
 #include "node/insn/insn.h"
 
 #define CHUNK_BYTES (64u << 10)
-#define TEXT_BYTES  (64u << 20) /* of a file's code: CPython's is 3 to 10 MiB */
-#define NEAR	    12		/* instructions from the lea to the comparison */
-#define STEPS_MAX   24		/* from the comparison to the call; CPython 3.11 has 10 */
+#define TEXT_BYTES  (64u << 20) /* limit for the code of one file; CPython's is 3 to 10 MiB */
+#define NEAR	    12		/* limit for the instructions from the lea to the comparison */
+/* limit for the instructions from the comparison to the call; CPython 3.11 has 10 */
+#define STEPS_MAX 24
 
 /*
  * The limit on decoded instructions. A CPython has a few hundred such copies, for each of which at

@@ -45,7 +45,7 @@ static uint64_t cpu_of(bool debug, int fd)
 
 /* The expected result if the child is killed or stopped. */
 struct outcome {
-	const char *word; /* in the counters */
+	const char *word; /* the reason in the counters */
 	int error;
 	uint64_t timeout_ns;
 };

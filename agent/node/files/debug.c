@@ -11,7 +11,8 @@
 #include <linux/openat2.h>
 #include <unistd.h>
 
-#define RETRY_NS (3600 * NSEC_PER_SEC) /* packages with debug files may be installed later */
+/* a new search begins after this time, because packages with debug files may be installed later */
+#define RETRY_NS (3600 * NSEC_PER_SEC)
 #define DWOS_MAX (PARSE_FDS_MAX - 2)
 
 /* The search for the debug index of one file. */

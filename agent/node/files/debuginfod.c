@@ -139,7 +139,7 @@ static int cache_open(const struct debuginfod *d, const char *build_id, int *ret
 	fd = openat(d->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	utimensat(d->dir_fd, name, NULL, 0); /* the time of use */
+	utimensat(d->dir_fd, name, NULL, 0); /* sets the time of use */
 	*ret_fd = fd;
 	return 0;
 }

@@ -45,7 +45,7 @@ static void ask(struct files *f, const struct mapping *m)
 static void indexes_are_kept_under_the_limit(void **state)
 {
 	struct counter *evicted = counter("podflame_symbol_files_evicted_total", NULL, NULL);
-	struct files *f = make(4096); /* less than one index */
+	struct files *f = make(4096); /* the cache is smaller than one index */
 	struct mapping a = copy_of_program("a"), b = map_of("/bin/sh");
 	uint64_t before = counter_get(evicted);
 	size_t bytes;
@@ -115,7 +115,7 @@ static bool is_kept(struct files *f, const struct mapping *m)
 enum { N_CACHED = 6 };
 struct cached {
 	struct mapping maps[N_CACHED];
-	struct files *files; /* its cache is one byte too small for all files */
+	struct files *files; /* with a cache that is one byte too small for all files */
 };
 
 static struct cached cached_new(void)
@@ -405,7 +405,7 @@ static void others_do_not_wait_for_a_parse(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, ask_for_index, &asker), 0);
 	while (files_count(f) < 2)
 		sched_yield();
-	ask(f, &known); /* this file is answered while the other thread waits */
+	ask(f, &known); /* the caller's file is answered while the other thread waits */
 	assert_int_equal(files_count(f), 2);
 	assert_int_equal(kill(atoi(child), SIGCONT), 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
@@ -541,7 +541,10 @@ static void the_hosts_debug_files_name_everyones_processes(void **state)
 	container_done(&b);
 }
 
-/* Whether files knows that inner is inlined, somewhere near the start of hidden_function. */
+/*
+ * Whether the module files knows that inner is inlined, somewhere near the start of
+ * hidden_function.
+ */
 static bool knows_inlined(struct files *f, const struct container *c)
 {
 	bool found = false;

@@ -20,7 +20,7 @@ struct shown {
 	const char *raw; /* points into the index */
 	char *text;
 	char *mangled;	   /* the text that was shown while no child could demangle; NULL: none */
-	uint64_t again_ns; /* from elf_demangler_text */
+	uint64_t again_ns; /* from elf_demangler_text(): when the name may become readable */
 	UT_hash_handle hh;
 };
 /*
@@ -35,11 +35,11 @@ struct names {
 };
 /* an index and its names; files whose indexes have the same bytes share one image */
 struct image {
-	uint64_t hash; /* of the bytes of the index */
+	uint64_t hash; /* hash of the bytes of the index */
 	unsigned refs;
 	struct elf_index *index;
 	struct names *names;
-	struct name_cost cost; /* for elf_demangler_text */
+	struct name_cost cost; /* the cost of its names, for elf_demangler_text() */
 	UT_hash_handle hh;
 };
 /* Reads the whole index, so the caller must not hold the lock. */
@@ -79,10 +79,11 @@ struct file {
 	struct image *image; /* NULL: the file is not parsed yet, or parsing failed */
 	int error;
 	uint64_t retry_ns;
-	uint64_t owner;	       /* as in files_expect; 0: none */
+	uint64_t owner;	       /* the file's owner, as in files_expect(); 0: none */
 	uint64_t used_ns;      /* CLOCK_MONOTONIC */
 	uint64_t parsed_ns;    /* CLOCK_MONOTONIC: when parsing began */
-	uint64_t rewritten_ns; /* CLOCK_BOOTTIME: time of files_rewritten */
+	/* CLOCK_BOOTTIME: when files_rewritten() had the file parsed again */
+	uint64_t rewritten_ns;
 	uint64_t copied_ns;    /* CLOCK_BOOTTIME: time of a memory file's copy */
 	int copy_fd;	       /* the copy of a memory file that was parsed; -1: none */
 	size_t copy_bytes;
@@ -112,7 +113,8 @@ struct files {
 	struct counter *bytes_gauge;
 	struct slow_parser main, debug;
 	char *host_debug_dir;
-	uint64_t own_root;	       /* files_root of podflame's own root */
+	/* the id that files_root() returns for podflame's own root */
+	uint64_t own_root;
 	struct debuginfod *debuginfod; /* NULL: off */
 	uint64_t debug_timeout_ns;
 	size_t debug_max_bytes;
@@ -120,7 +122,7 @@ struct files {
 	struct tagged *tagged;
 	size_t tagged_bytes;
 };
-/* tagged.c */
+/* ---- tagged.c ---- */
 void files_forget_tags(struct files *f);
 
 /* Finds or makes an entry, and marks it as used last. */
@@ -133,7 +135,7 @@ struct file *files_file_find(struct files *f, const struct file_key *key);
  */
 int files_file_of(struct files *f, const struct mapping *m, struct file **ret);
 /*
- * The same for names. Does not wait if files_index will be called for the file, or if
+ * Like files_file_of(), for names. Does not wait if files_index will be called for the file, or if
  * files_config.queued is set. -EAGAIN: the file must be parsed first.
  */
 int files_file_for_names(struct files *f, const struct mapping *m, struct file **ret,
@@ -179,9 +181,9 @@ struct place {
 	int dir_fd;	       /* look-ups stay below this directory; -1: there is none */
 	const char *debug_dir; /* the debug directory's path below dir_fd; "": dir_fd itself */
 	bool beside;	       /* also look beside the file itself */
-	uint64_t resolve;      /* for openat2 */
-	size_t max_bytes;      /* limit of a file */
-	uint64_t timeout_ns;   /* for the check of one file's CRC */
+	uint64_t resolve;      /* RESOLVE_* flags for openat2() */
+	size_t max_bytes;      /* limit of the size of a file */
+	uint64_t timeout_ns;   /* time limit for the check of one file's CRC */
 };
 int files_find_open(const struct place *p, const char *path, int *ret_fd);
 int files_find_build_id(const struct place *p, const char *build_id, int *ret_fd);
@@ -201,11 +203,11 @@ int files_debug_fetched(struct files *f, const struct file_key *key, const char 
 /* ---- fetch.c ---- */
 struct fetch_request {
 	const struct url *url;
-	const char *path;    /* below the URL's path */
+	const char *path;    /* path of the file, appended to the path of url */
 	const char *ca_file; /* "" or NULL: the CA certificates of the system */
 	int fd;		     /* the file is written to it */
 	size_t max_bytes;
-	uint64_t timeout_ns; /* for the whole request */
+	uint64_t timeout_ns; /* time limit for the whole request */
 	const atomic_bool *stopping;
 };
 /*

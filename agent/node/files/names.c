@@ -81,7 +81,8 @@ static struct image *find_function(struct files *f, const struct mapping *m, uin
 	struct mapping seen = *m;
 	struct image *debug = NULL;
 
-	if (m->memory_file) /* files_memory_file_seen() gave the debug index this time */
+	/* a debug index was stored under the time of the parse: see files_memory_file_seen() */
+	if (m->memory_file)
 		seen.ctime_ns = x->parsed_ns;
 	if (x->key.kind != FILE_VDSO)
 		debug = debug_image(f, &seen, root);

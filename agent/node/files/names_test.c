@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-#include "node/files/internal.h" /* the demangler, and when a name is demangled again */
+/* for the demangler, and for the time when a name is demangled again */
+#include "node/files/internal.h"
 #include "node/files/testfiles.h"
 
 #define N_NAMES 60

@@ -314,7 +314,7 @@ static void test_clock_step_starts_a_new_window(void **state)
 	assert_int_equal(fold_next_flush_ns(f), 1013 * S);
 	assert_int_equal(fold_flush(f, 1013 * S, WALL(1013 * S) - back_ns, false, &b), 0);
 	assert_true(b->profiles[0]->start_ns ==
-		    /* this time was in the last window, too, but the samples are new */
+		    /* the clock was set back, so the last window has this time, too */
 		    WALL_0 + 1 * S);
 	assert_memory_not_equal(a->profiles[0]->id, b->profiles[0]->id, 16);
 	profile_batch_free(a);

@@ -59,7 +59,7 @@ struct runs {
 	bool unset;	    /* `known` is not in the kernel yet */
 	struct mappings *m; /* the mappings for the next search */
 	unsigned n_again;   /* searches in a row that found a runtime just starting */
-	struct timer timer; /* starts the next of these searches */
+	struct timer timer; /* its end starts the next search */
 };
 
 /* ---- java.c: JVMs that the agent asks for their perf maps (javaAttach) ---- */
@@ -106,7 +106,7 @@ struct probed {
 	unsigned n_functions;
 	unsigned n_again;	    /* searches in a row that found the process just starting */
 	struct mappings *m;	    /* the mappings of `sites` */
-	struct alloc_sites *sites;  /* the places to probe; NULL: not known, or lent */
+	struct alloc_sites *sites;  /* the places to probe; NULL: not known, or `lent` */
 	/* the probes that stay attached; NULL: none, or those of a span */
 	struct attached *attached;
 	unsigned attached_mask;
@@ -133,7 +133,10 @@ struct probed {
 	 */
 	uint64_t lost_ns;
 	unsigned n_lost; /* ends of such threads in a row, each soon after the one before */
-	/* of the last span, or of the last time in which the probes stayed attached */
+	/*
+	 * CPU time and time at the end of the last span, or of the last time in which the probes
+	 * stayed attached
+	 */
 	struct span_end span_end;
 	struct long_span long_span;
 	struct timer timer;	  /* starts the next span or the next search */
@@ -170,7 +173,8 @@ struct tracked {
 	uint64_t cgroup_id, set_ns;
 	uint32_t exec_id;   /* the exec id of the last mappings */
 	uint64_t rest_ns;   /* see mappings_rest() */
-	struct mappings *m; /* its mappings; NULL: the kernel has the tables of all of them */
+	/* mappings of the process; NULL: the kernel has the tables of all of them */
+	struct mappings *m;
 	bool setting, again;
 	/* n_waiting: files that the process waits for; n_tries: see MAX_TRIES */
 	unsigned n_waiting, n_tries;
@@ -214,13 +218,13 @@ struct probe_calls {
 /* The functions of other modules that the jobs call. A test sets its own. */
 struct follow_calls {
 	const struct parse_ops *parse;
-	/* os worker */
+	/* ---- called on the os worker ---- */
 	void (*set_tables)(struct unwind *u, struct files *f, const struct mappings *m,
 			   const struct runtime_process *runtimes, struct applied *ret,
 			   struct unwind_stats *ret_stats);
 	void (*remove_tables)(struct unwind *u, struct process_id id);
 	int (*read_memory)(struct process_id id, struct proc_memory *ret);
-	/* files worker */
+	/* ---- called on the files worker ---- */
 	int (*find_runtimes)(struct files *f, const struct mappings *m,
 			     struct runtime_process *old, struct java_requests *java,
 			     struct found_runtimes *ret);
@@ -237,11 +241,11 @@ struct follow {
 	struct follow_config config;
 	const struct follow_calls *calls;
 	struct tracked *tracked;
-	struct java_requests *java_requests; /* of java.c; the files worker adds requests */
+	struct java_requests *java_requests; /* state of java.c; the files worker adds requests */
 	struct follow_queue *files, *debug;
 	struct process_id *to_forget; /* processes that have ended */
 	size_t n_to_forget, cap_to_forget;
-	struct process_problems *problems; /* of process_problems.c */
+	struct process_problems *problems; /* state of process_problems.c */
 	unsigned n_attaching;		      /* tasks of probed_attach.c under way */
 	unsigned n_attached[_PROBES_SET_MAX]; /* processes to which the set stays attached */
 	unsigned n_spans;		      /* how many of the n_attaching tasks are spans */
@@ -251,7 +255,7 @@ struct follow {
 	uint64_t n_moves;
 	bool reading_memory; /* a task of memory_reads.c is under way */
 	uint64_t compare_ns; /* when memory_reads.c next reads all processes for unseen_memory.c */
-	uint64_t young_ns;   /* of lacking.c: when the last process was found to lack something */
+	uint64_t young_ns;   /* for lacking.c: when the last process was found to lack something */
 	struct timer young;  /* starts the next reading of processes that lack something */
 	unsigned sets_asked; /* the sets that were asked for at the last tick: 1 << set */
 	struct timer watch;  /* starts the next check of the attached probes */

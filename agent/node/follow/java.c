@@ -47,7 +47,7 @@ static void ask_run(struct task *task)
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
 		return;
 	a->result = a->calls->ask_jvm(a->requests, a->id, version_of(a->runtimes), a->problem);
-	if (a->result == 0) /* if they cannot be read, the next search still finds the perf map */
+	if (a->result == 0) /* if this fails, the next search still finds the perf map */
 		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
 

@@ -73,7 +73,8 @@ static int set_up(void **state)
 	attach.result = 0;
 	jvm.tgid = (uint64_t)getpid();
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &jvm.start_boottime_ns), 0);
-	runtime_java_map_want(follow->java_requests, (struct process_id){1, 7}); /* has ended */
+	/* this JVM has ended */
+	runtime_java_map_want(follow->java_requests, (struct process_id){1, 7});
 	runtime_java_map_want(follow->java_requests, jvm);
 	tracked = follow_track(follow, jvm);
 	tracked->cgroup_id = TEST_CGROUP;
@@ -153,7 +154,7 @@ static void not_asked_without_leave(void **state)
 	plan(true, false);
 	tick();
 	assert_int_equal(posted.n, 0);
-	plan(false, false); /* its target was deleted */
+	plan(false, false); /* the container's target was deleted */
 	tick();
 	assert_int_equal(posted.n, 0);
 	plan(true, true);
@@ -190,7 +191,7 @@ static void tried_again_a_few_times(void **state)
 		tick();
 		work();
 		tick();
-		assert_int_equal(posted.n, 0); /* not at once */
+		assert_int_equal(posted.n, 0); /* the JVM is not asked at once */
 		pass(60 * NSEC_PER_SEC);
 	}
 	assert_non_null(tracked->java.problem);

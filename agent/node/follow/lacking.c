@@ -13,7 +13,8 @@
 
 #include <stdlib.h>
 
-#define YOUNG_NS      (10 * NSEC_PER_SEC) /* after the process was first found to lack something */
+/* a process counts as young for this time after it was first found to lack something */
+#define YOUNG_NS      (10 * NSEC_PER_SEC)
 #define YOUNG_READ_NS (100 * NSEC_PER_MSEC)
 #define ANSWER_NS     NSEC_PER_SEC	   /* after this time, a request for mappings is repeated */
 #define HAD_NS	      (600 * NSEC_PER_SEC) /* how long a driver of a container is remembered */

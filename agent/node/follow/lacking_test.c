@@ -177,7 +177,7 @@ static void in_its_first_seconds_it_is_read_more_often(void **state)
 	timer_fire();
 	posted_run_all();
 	assert_int_equal(n_memory_read, 90);
-	assert_true(timer_delay_ns() > NSEC_PER_SEC); /* this timer is that of the report */
+	assert_true(timer_delay_ns() > NSEC_PER_SEC); /* the timer has been set for the report */
 }
 
 static void a_container_without_a_driver_is_told(void **state)
@@ -202,7 +202,8 @@ static void one_process_with_a_driver_is_enough(void **state)
 	(void)state;
 	other->cgroup_id = TEST_CGROUP;
 	look(other);
-	other->libraries.bytes = library_bytes; /* so its mappings are not read again */
+	/* so that the mappings of this process are not read again */
+	other->libraries.bytes = library_bytes;
 	found.n = 1;
 	look(tracked);
 	assert_int_equal(probes.n_attached, 1);
@@ -218,7 +219,8 @@ static void a_driver_of_before_is_remembered(void **state)
 	(void)state;
 	other->cgroup_id = TEST_CGROUP;
 	look(other);
-	other->libraries.bytes = library_bytes; /* so its mappings are not read again */
+	/* so that the mappings of this process are not read again */
+	other->libraries.bytes = library_bytes;
 	found.n = 1;
 	look(tracked);
 	pass_seconds(20);

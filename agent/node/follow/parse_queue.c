@@ -154,7 +154,7 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 	key.root = q->debug ? q->ops->root(m->root_fd) : 0;
 	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
 	if (w) {
-		/* the order depends on the cgroup that has cost least */
+		/* the file gets the place in the order of the cgroup that has cost least */
 		if (cost_of(q, cgroup_id) < cost_of(q, w->cgroup_id)) {
 			get_cost(q, w->cgroup_id)->n_wanted--;
 			get_cost(q, cgroup_id)->n_wanted++;

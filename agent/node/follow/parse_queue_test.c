@@ -88,7 +88,7 @@ static void add(struct follow_queue *q, uint64_t inode, uint64_t bytes, uint64_t
 static void work(size_t n)
 {
 	for (; n && posted.n; n--) {
-		assert_int_equal(posted.n, 1); /* one at a time */
+		assert_int_equal(posted.n, 1); /* only one file is parsed at a time */
 		posted_run();
 	}
 }

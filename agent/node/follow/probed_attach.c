@@ -118,7 +118,7 @@ static void wait_span(struct attaching *a, const struct probe_calls *calls,
  */
 static void hurry(void)
 {
-	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* only of this thread */
+	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* lowers the priority of this thread only */
 }
 
 static void attach_run(struct task *task)

@@ -85,7 +85,7 @@ static void look_for_thread(struct probed *x)
 	if (calls_of(x)->attached_lost(x->attached)) {
 		if (!proc_has_ended((uint32_t)x->tracked->id.tgid))
 			take_loss(x, lately);
-	} else if (x->lost_ns && !lately && x->sites) { /* sites is NULL while it is lent */
+	} else if (x->lost_ns && !lately && x->sites) { /* `sites` is NULL while a job has it */
 		x->lost_ns = 0;
 		x->n_lost = 0;
 		follow_probed_tell_not_seen(x);

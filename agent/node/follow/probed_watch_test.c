@@ -42,7 +42,7 @@ static void who_is_probed_by_a_thread_that_ended_is_probed_anew(void **state)
 	probes.lost = true;
 	timer_fire();
 	probes.lost = false;
-	assert_int_equal(posted.n, 1); /* at once */
+	assert_int_equal(posted.n, 1); /* the probes are attached again at once */
 	assert_int_equal(n_ended("thread_ended"), before + 1);
 	assert_null(memory->problem);
 	posted_run();
@@ -107,7 +107,7 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 		assert_null(memory->attached);
 		assert_int_equal(probes.n_detached, i + 1);
 		assert_int_equal(memory->next_ns - test_clock.stands_ns, waits_s[i] * NSEC_PER_SEC);
-		assert_true(memory->refused); /* until it may be attached again */
+		assert_true(memory->refused); /* refused until the probes may be attached again */
 		assert_told("take its place");
 		attach_anew();
 		assert_false(memory->refused);
@@ -116,7 +116,7 @@ static void threads_that_end_again_and_again_are_followed_less_and_less_often(vo
 	test_clock.stands_ns += 61 * NSEC_PER_SEC;
 	timer_fire();
 	assert_told(KNOWN);
-	loses_its_thread(); /* this counts as the first loss again */
+	loses_its_thread(); /* counts as a first loss again */
 	assert_non_null(memory->attached);
 	assert_told(KNOWN);
 }

@@ -18,7 +18,7 @@
 
 /* ---- probes ---- */
 
-static char attached[_PROBES_SET_MAX]; /* each stands for a struct attached */
+static char attached[_PROBES_SET_MAX]; /* each element stands for a struct attached */
 static struct process_id probed; /* the process of the test */
 struct set_probes { /* counts for one set */
 	uint64_t hits;

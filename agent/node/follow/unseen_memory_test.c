@@ -121,7 +121,8 @@ static void some_are_not_looked_at(void **state)
 	sites.own_heap = true; /* as if the process had the heap of Go or Java */
 	tick_later();
 	sites.own_heap = false;
-	tracked->probed[PROBES_MEMORY].attached = NULL; /* no probes, or those of a span */
+	/* the process has no probes, or only those of a span */
+	tracked->probed[PROBES_MEMORY].attached = NULL;
 	tick_later();
 	follow.n_attached[PROBES_MEMORY] = 0;
 	tick_later();

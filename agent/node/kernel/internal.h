@@ -35,7 +35,7 @@ struct kernel {
 	int wake_fd;
 	struct timer tick, wake_timer, scan_timer;
 	char last_error[512];
-	char load_error[512]; /* of the last try to load; "": it succeeded */
+	char load_error[512]; /* error of the last try to load; "": it succeeded */
 	/* the kernel refused the programs for a reason other than a short lack of memory */
 	bool load_refused;
 	char tables_problem[128];
@@ -55,13 +55,13 @@ void kernel_complain(struct kernel *k, const char *what, const char *why);
 /* For the os worker: makes the next quick drain report every selected process. */
 void kernel_announce(struct kernel *k);
 
-/* load.c */
+/* ---- load.c ---- */
 void kernel_support_take(struct support_copy *c, const struct probes *p);
 void kernel_support_tell(struct kernel *k, struct support_copy *c);
 void kernel_load(struct kernel *k);
 void kernel_unload(struct kernel *k);
 
-/* drain.c */
+/* ---- drain.c ---- */
 void kernel_watch_wake(struct kernel *k);
 void kernel_drain(struct kernel *k, bool full);
 

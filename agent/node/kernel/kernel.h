@@ -112,7 +112,10 @@ struct probes *kernel_probes(const struct kernel *k);
 /* ---- host processes by name ---- */
 struct host_process {
 	struct process_id id; /* the start time is rounded as in /proc/PID/stat */
-	/* until when its samples count; UINT64_MAX while it runs and its name matches */
+	/*
+	 * until this time samples of the process count; UINT64_MAX while it runs and its name
+	 * matches
+	 */
 	uint64_t until_ns;
 };
 /* Not changed after it was shared. Sorted by tgid, then by start time. */

@@ -136,7 +136,7 @@ static void known_at_once_and_missing_told(void **state)
 	assert_int_equal(files_new(&fc, &f), 0);
 
 	assert_int_equal(learn_apply(u, f, &m, NULL, &a), 0);
-	assert_int_equal(a.n_unknown, 3); /* each file is in it once */
+	assert_int_equal(a.n_unknown, 3); /* each file is in the list once */
 	assert_null(a.missing);
 	assert_int_equal(process.n_parts, 1);
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_PENDING);

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define READ_BUDGET (64u << 20) /* several times the size of 65,536 stacks with their counts */
+#define READ_BUDGET (64u << 20) /* limit for one read, in bytes; 65,536 stacks need less */
 /* the id of the names of the process, which is the only one in the drain */
 #define NAMES		 1
 #define FRAMES_BYTES_MAX (64u << 20)

@@ -10,7 +10,7 @@
 
 #include "node/alloc/alloc.h"
 
-#define MARKS_MAX 512 /* the limit of the parser */
+#define MARKS_MAX 512 /* the parser searches for at most this many symbols */
 
 static const char *marks[MARKS_MAX + 1];
 

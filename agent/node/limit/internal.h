@@ -43,7 +43,7 @@ struct payer { /* a cgroup, and what its events have cost */
 	struct owner *owner;
 	struct account of[_EVENT_MAX];
 	struct off_shares off;
-	/* of events that are attached steadily: their cost over the last ten seconds */
+	/* the cost over the last ten seconds of the events that are attached steadily */
 	struct traps lately[_PROBES_SET_MAX];
 	/*
 	 * How many CPUs were used recently where a set is attached: by the cgroup, or by one
@@ -95,6 +95,6 @@ struct estimate limit_estimate_of(const struct limit *o, const struct payer *p, 
 uint64_t limit_asked(const struct limit *o, const struct payer *p);
 /* conditions.c: reports to the targets which events are refused or estimated. */
 void limit_tell(struct limit *o);
-/* on_cpu.c */
+/* ---- on_cpu.c ---- */
 struct rates *limit_rates_new(const struct limit_config *c);
 struct rates *limit_rates_free(struct rates *r);

@@ -99,11 +99,12 @@ struct limit_span limit_after_stall(const struct trap_limit *l);
  */
 struct spans {
 	/*
-	 * hits: what the spans saw. stand_for: for how many hits they stand. slowed: hits in
-	 * addition to these, if the process would have worked in the time of the traps.
+	 * hits: the hits that the spans saw. stand_for: the number of hits for which they stand.
+	 * slowed: how many hits more the process would have caused if it had worked in the time of
+	 * the traps.
 	 */
 	double hits, stand_for, slowed;
-	double work_ns, traps_ns; /* for how much work and time of traps the spans stand */
+	double work_ns, traps_ns; /* the work and the time in traps for which the spans stand */
 	double all_work_ns;	  /* all work of the process */
 	/* the number of spans; the sum of their hits; the sum of the squares of their hits */
 	double n, sum, square;

@@ -110,9 +110,9 @@ struct memory_case {
 	enum event event;
 	enum limit_mode now, is;
 	enum refusal why;
-	double hits_per_s, cpus; /* while probes are attached */
+	double hits_per_s, cpus; /* for the time in which probes are attached */
 	double percent;
-	double duty; /* if the mode is LIMIT_SPANS */
+	double duty; /* share of the time in spans, if the mode is LIMIT_SPANS */
 };
 static const struct memory_case cases[] = {
 	{"idle", EVENT_MEM_ALLOC, LIMIT_SPANS, LIMIT_STEADY, 0, 0, 0, 1, 0},

@@ -8,7 +8,10 @@
 #include <math.h>
 
 #define SPANS_WEIGHT 0.95 /* weight of the old sums when a span is added */
-/* the same weight for the sums of the share, which changes from span to span */
+/*
+ * weight of the old sums of the share when a span is added; small, because the share changes from
+ * span to span
+ */
 #define SHARE_WEIGHT 0.5
 /* variance of the time from span to span, which is 0.5 to 1.5 times its mean */
 #define WAIT_VARIANCE  (1.0 / 12)

@@ -108,7 +108,7 @@ static void who_is_asked_for_gets_an_equal_part(void **state)
 		double percent, is;
 	} rows[] = {
 		{1u << EVENT_OFF_CPU, 3, 3},
-		{MEM | 1u << EVENT_MEM_INUSE, 3, 3}, /* one set */
+		{MEM | 1u << EVENT_MEM_INUSE, 3, 3}, /* both events are of one set */
 		{HBM, 3, 3},
 		{1u << EVENT_OFF_CPU | MEM, 3, 1.5},
 		{MEM | HBM, 3, 1.5},

@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-#define TICK_NS	      4e6 /* the step of a CPU clock: it shows a shorter CPU time as 0 or as this */
+/* the step of a CPU clock in ns: the clock shows a shorter CPU time as 0 or as one step */
+#define TICK_NS	      4e6
 #define TRIAL_NS      (10 * NSEC_PER_MSEC)
 #define SPAN_MIN_NS   (2 * NSEC_PER_MSEC)
 #define SPAN_MAX_NS   LIMIT_SHORT_SPAN_NS

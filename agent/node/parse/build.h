@@ -43,7 +43,8 @@ uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule);
  */
 void parse_rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule);
 size_t parse_rows_count(const struct rows *r);
-bool parse_rows_cut(const struct rows *r); /* a limit was reached */
+/* whether a limit was reached, so that rows are missing */
+bool parse_rows_cut(const struct rows *r);
 /*
  * Finds the parts of `in` (ascending) that no range covers and that have at least min bytes.
  * Allocates *ret, and returns the number of parts.

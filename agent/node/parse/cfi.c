@@ -166,7 +166,8 @@ static bool read_cie(struct cfi *c, const struct cfi_entry *e, struct cfi_cie *r
 
 	if (!bytes_take(&b, n + 1) || (version != 1 && version != 3 && version != 4))
 		return false;
-	if (version == 4 && bytes_fixed(&b, 2) != 8) /* size of an address; of a segment: 0 */
+	/* two bytes: the size of an address must be 8, that of a segment 0 */
+	if (version == 4 && bytes_fixed(&b, 2) != 8)
 		return false;
 	if (str_has_prefix(letters, "eh")) { /* gcc 2 */
 		bytes_fixed(&b, 8);

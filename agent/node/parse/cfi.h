@@ -105,7 +105,7 @@ struct cfi_cie {
 	int64_t data_align;
 	uint8_t pointers; /* encoding (DW_EH_PE_*) of the pointers in its FDEs */
 	bool sized;	  /* 'z': each of its FDEs has the length of its augmentation */
-	bool signal;	  /* 'S' */
+	bool signal;	  /* the augmentation has 'S': a signal frame */
 	struct cfi_state initial;
 };
 struct cfi_fde {

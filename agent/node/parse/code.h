@@ -22,7 +22,7 @@ struct code_state {
 	int32_t bp;   /* rbp = CFA - bp */
 	int32_t slot; /* the caller's rbp is at CFA - slot; 0: not saved */
 };
-/* code_state.c */
+/* ---- code_state.c ---- */
 extern const struct code_state parse_code_entered; /* the state at a function's first instruction */
 /* Reduces *into to what is true in both states. Returns false if rsp differs between them. */
 bool parse_code_merge(struct code_state *into, const struct code_state *s);

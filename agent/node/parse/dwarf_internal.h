@@ -159,7 +159,7 @@ struct dw {
 	size_t string_bytes_max; /* limit of b->strings.len */
 	uint64_t work, next_check, deadline_ns;
 	bool stop; /* the budget is spent */
-	bool cut;  /* something was left out */
+	bool cut;  /* some of the debug info was left out */
 };
 
 /* Charges work. Returns true once the budget is spent. */
@@ -195,7 +195,7 @@ void parse_dw_sections_read(struct dw *d, struct elf_build *b, const char *const
 void parse_dw_file_done(struct dw_file *f);
 
 /* ---- dwarf_others.c ---- */
-struct dw_others { /* the alt file */
+struct dw_others { /* the file of dwz */
 	struct elf_build *b;
 	struct dw_file *f;
 };
@@ -270,7 +270,7 @@ size_t parse_dw_ranges_each(struct dw *d, const struct dw_file *f, const struct 
 struct dw_lines { /* the file table of one line program */
 	const struct dw_file *base;
 	uint64_t offset;
-	uint32_t *files; /* offsets into b->strings; UINT32_MAX: not written yet */
+	uint32_t *files; /* offsets of file names in b->strings; UINT32_MAX: not written yet */
 	struct text *names, *dirs;
 	uint32_t *dir_of;
 	size_t n_files, n_dirs, cap_files, cap_dirs;
@@ -289,7 +289,7 @@ struct dw_origin {
 
 struct dw_scope { /* a namespace or type around functions */
 	uint64_t die;
-	uint32_t parent; /* index + 1 */
+	uint32_t parent; /* 1 + index of the scope around this one; 0: none */
 	uint32_t name;	 /* UINT32_MAX: not read yet */
 };
 

@@ -162,7 +162,7 @@ static void read_lines(struct dw *d, struct dw_lines *l, const struct dw_unit *u
 		return;
 	cursor_skip(&c, u.version >= 5 ? 2 : 0); /* sizes of addresses and segments */
 	cursor_skip(&c, u.offset_size);		 /* length of the header */
-	cursor_skip(&c, u.version >= 4 ? 5 : 4); /* fields for the program */
+	cursor_skip(&c, u.version >= 4 ? 5 : 4); /* limits and defaults for the line program */
 	opcodes = cursor_uint(&c, 1);
 	cursor_skip(&c, opcodes ? opcodes - 1 : 0);
 	l->from_zero = u.version >= 5;

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define UNITS_MAX (1u << 19) /* 80 MiB */
+#define UNITS_MAX (1u << 19) /* limit for the units of one file: 80 MiB */
 
 /* ---- headers ---- */
 

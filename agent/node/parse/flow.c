@@ -9,12 +9,13 @@
 
 #include <stdlib.h>
 
-#define TABLE_LOAD_MAX 8	  /* how many instructions before a jump may load its table */
-#define ATTEMPTS       64	  /* for a function: each attempt finds calls that do not return */
-#define EDGES_MAX      (4u << 20) /* limit for a function */
-#define LOOK_EVERY     (1u << 16) /* instructions between two reads of the clock; milliseconds */
-#define NOWHERE	       UINT32_MAX
-#define FROM_ORPHAN    (UINT32_MAX - 1)
+#define TABLE_LOAD_MAX 8 /* instructions between a table's load and the jump, at most */
+/* limit for the rounds of one function: each finds calls that do not return */
+#define ATTEMPTS    64
+#define EDGES_MAX   (4u << 20) /* limit for the edges of one function */
+#define LOOK_EVERY  (1u << 16) /* instructions between two reads of the clock: some ms */
+#define NOWHERE	    UINT32_MAX
+#define FROM_ORPHAN (UINT32_MAX - 1)
 
 enum {
 	SEEN = 1,
@@ -45,7 +46,8 @@ struct flow {
 	size_t n_out_from, cap_out_from;
 	struct flow_budget *budget;
 	struct code_state jump; /* the state at jumps through tables */
-	uint8_t jumps;		/* number of such states that cannot be merged, up to 2 */
+	/* number of states at such jumps that differ: 0, 1, or 2 for more than one */
+	uint8_t jumps;
 	/*
 	 * the next attempt starts with this `jump`, because orphans were followed with a state that
 	 * had more in it than is true

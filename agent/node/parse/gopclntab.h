@@ -23,7 +23,8 @@ struct span {
 struct go_table {
 	struct elf_build *b;
 	enum go_layout layout;
-	struct span whole;		      /* as in the file, from the magic number on */
+	/* the table as in the file, from the magic number on */
+	struct span whole;
 	struct span names, units, files, pcs; /* funcnametab, cutab, filetab, pctab */
 	struct span functions;		      /* functab and the _funcs after it; relocated */
 	/* memory for `functions`, if they had to be relocated */
@@ -93,10 +94,10 @@ uint64_t parse_go_entry(const struct go_table *t, size_t i); /* i up to n_functi
 /* Writes a name or path of the table once as a string of the index, and returns its offset. */
 uint32_t parse_go_intern(struct go_table *t, const char *s);
 
-/* gopclntab_rows.c */
+/* ---- gopclntab_rows.c ---- */
 void parse_go_rows(const struct go_table *t, const struct go_function *f);
 
-/* gopclntab_inlines.c */
+/* ---- gopclntab_inlines.c ---- */
 struct go_inlines;
 struct go_inlines *parse_go_inlines_new(struct go_table *t);
 struct go_inlines *parse_go_inlines_free(struct go_inlines *x);

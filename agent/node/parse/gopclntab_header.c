@@ -52,5 +52,6 @@ bool parse_go_header(struct go_table *t, struct span s, uint64_t address)
 		parts[i]->n = t->offsets[i + 1] - t->offsets[i];
 	}
 	return t->n_functions > 0 &&
-	       t->n_functions < t->functions.n / function_entry_bytes(t); /* one is an end entry */
+	       /* the last entry of the table only marks its end */
+	       t->n_functions < t->functions.n / function_entry_bytes(t);
 }

@@ -21,7 +21,7 @@
 #define DATA_ADDRESS  0x600000ull
 #define TABLE_ADDRESS 0x700000ull
 #define MODULE_WORDS  48
-#define HEADER_BYTES  72 /* Go 1.20 */
+#define HEADER_BYTES  72 /* size of the header since Go 1.20 */
 #define N_PARTS	      5	 /* names, units, files, pcs, functions */
 #define CUT	      (ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT)
 
@@ -40,8 +40,9 @@ static void add_varint(struct buf *b, uint32_t value)
 }
 
 /*
- * Adds two tables "value by pc". At offset 1: the value 0 for all code. Then one that has the
- * number of the call at each byte, and -1 behind these; returns where it begins.
+ * Adds two tables "value by pc". The first, at offset 1, has the value 0 for all code. The second
+ * has the value k at byte k, for each of n_calls calls, and -1 after them. Returns where the second
+ * one begins.
  */
 static uint32_t add_pcs(struct buf *b, uint8_t n_calls)
 {

@@ -9,7 +9,7 @@
 
 /* What is true after the first write of rsp that the table of frame sizes cannot express. */
 enum switch_kind {
-	SWITCH_NONE,  /* the function has no such write */
+	SWITCH_NONE,  /* the function has no write that the table cannot express */
 	SWITCH_FRAME, /* rbp leads to the caller, on the other stack if the stack was changed */
 	SWITCH_ROOT,  /* a stack begins here, and no goroutine waits for it */
 	/* the scheduler's stack: the goroutine waits, and has saved its position */

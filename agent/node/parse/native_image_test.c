@@ -162,7 +162,8 @@ static const char section_names[] = "\0.svm_heap\0.text";
 struct head {
 	Elf64_Ehdr e;
 	Elf64_Phdr segments[N_STRETCHES];
-	Elf64_Shdr sections[3 + N_STRETCHES]; /* none, the names, the heap */
+	/* an empty one, the names, the heap, and one for each stretch */
+	Elf64_Shdr sections[3 + N_STRETCHES];
 	char names[sizeof(section_names)];
 };
 

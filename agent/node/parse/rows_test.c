@@ -80,8 +80,8 @@ static void gaps_below_16_bytes_are_closed(void **state)
 
 	(void)state;
 	parse_rows_add(rows, 0, 0x10, 1);
-	parse_rows_add(rows, 0x1f, 0x30, 2); /* 15 bytes later */
-	parse_rows_add(rows, 0x40, 0x50, 2); /* 16 bytes later */
+	parse_rows_add(rows, 0x1f, 0x30, 2); /* begins 15 bytes after the range before */
+	parse_rows_add(rows, 0x40, 0x50, 2); /* begins 16 bytes after the range before */
 	finish();
 	assert_rows(0, want, ARRAY_SIZE(want));
 }

@@ -25,7 +25,8 @@
 struct packed {
 	const uint8_t *data;
 	size_t n;
-	uint64_t type, bytes; /* as the header says: ELFCOMPRESS_*, and the decompressed size */
+	/* the kind (ELFCOMPRESS_*) and the decompressed size, as the header says */
+	uint64_t type, bytes;
 };
 
 /* ---- decompressing: returns 0, or the flag that says why it failed ---- */
@@ -76,7 +77,8 @@ static unsigned unpack_zstd(const struct packed *p, uint8_t *to)
 		return ELF_INDEX_COMPRESSED_LARGE;
 	n = ZSTD_decompressDCtx(d, to, p->bytes, p->data, p->n);
 	ZSTD_freeDCtx(d);
-	return n == p->bytes ? 0 : ELF_INDEX_COMPRESSED_DAMAGED; /* an error is a larger n */
+	/* after an error, n is larger than any size */
+	return n == p->bytes ? 0 : ELF_INDEX_COMPRESSED_DAMAGED;
 }
 
 static unsigned unpack(const struct packed *p, uint8_t **ret)

@@ -274,7 +274,7 @@ static void sizes_that_are_not_true_are_refused(void **state)
 			add_any(&b, type, text, TEXT_SIZE);
 			assert_refused(&b, ".debug_info", SHF_COMPRESSED,
 				       ELF_INDEX_COMPRESSED_DAMAGED);
-			/* the same with the text in several frames */
+			/* the same section, but its text is in two frames */
 			add_chdr(&b, type, sizes[k]);
 			add_any(&b, type, text, 1);
 			add_any(&b, type, text, TEXT_SIZE - 1);

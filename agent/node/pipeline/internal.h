@@ -52,7 +52,7 @@ struct feed {
 	struct losses lost;
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
-	struct process_exit *exits; /* of the processes that ended since the last request */
+	struct process_exit *exits; /* exits of the processes that ended since the last request */
 	size_t n_exits;
 	struct host_list *hosts;
 	struct hosts *host_names;
@@ -183,10 +183,10 @@ uint64_t pipeline_queue_n_lost(const struct sample_queue *d); /* see pipeline_n_
 
 /* ---- downtime.c: how long the node was not profiled because no agent ran ---- */
 struct downtime {
-	char *path;	     /* of the file; NULL: there is no directory for it */
+	char *path;	     /* path of the file; NULL: there is no directory for the file */
 	const char *boot_id; /* borrowed */
 	bool active;
-	/* the file says that the time after the one in the file must be reported as a loss */
+	/* the file says that the time after its own time must be reported as a loss */
 	bool owed;
 	/*
 	 * the previous agent ended while a process was selected, and this agent does not profile
@@ -245,8 +245,10 @@ void pipeline_send(struct pipeline *p, struct batch *b);
 struct sampled_process {
 	struct process_id id;
 	uint32_t container_pid;
-	uint32_t exec_id, stack; /* as they were last reported; stack: see struct raw_proc */
-	bool nodes_pid_ns; /* its PID namespace is that of the node, not that of a container */
+	/* the last reported exec_id and stack; stack: see struct raw_proc */
+	uint32_t exec_id, stack;
+	/* the process's PID namespace is that of the node, not that of a container */
+	bool nodes_pid_ns;
 	char comm[16];
 	uint64_t exited_ns; /* 0: it has not ended */
 	UT_hash_handle hh;

@@ -100,11 +100,11 @@ static void a_process_that_was_read_is_followed(void **state)
 	rests = false;
 	pipeline_reader_mappings(pipeline.reader, self, 0, 0, CGROUP);
 	assert_true(pipeline_reader_under_way(pipeline.reader));
-	posted_run(); /* the files worker */
+	posted_run(); /* runs the job of the files worker */
 	assert_false(pipeline_reader_under_way(pipeline.reader));
 	assert_true(process_id_equal(followed, self));
 	assert_int_equal(followed_cgroup_id, CGROUP);
-	posted_run(); /* the pipeline worker */
+	posted_run(); /* runs the job of the pipeline worker */
 	assert_int_equal(posted.n, 0);
 }
 

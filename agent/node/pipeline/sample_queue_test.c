@@ -17,10 +17,10 @@ static size_t n_fed, n_folded;
 static uint64_t fed_asleep_ns[32];
 static uint64_t fed_lost[32][2]; /* [0]: lost as "counts_full"; [1]: all other losses */
 static size_t fed_exits[32];
-static bool names_are_missing; /* used by the next first pass */
-static size_t n_unparsed;      /* used by the next pass */
+static bool names_are_missing; /* whether the next first pass finds that names are missing */
+static size_t n_unparsed;      /* how many unparsed files the next pass finds */
 static size_t n_to_parse;
-static struct missing missing; /* used by the next pass; tgid 0: nothing is missing */
+static struct missing missing; /* what the next pass finds missing; tgid 0: nothing */
 static uint64_t read_cgroup_id;
 
 static bool does_parse(const struct follow *f)
@@ -390,7 +390,7 @@ static void losses_go_with_their_drain(void **state)
 	for (size_t i = 0; i < 5; i++)
 		assert_int_equal(fed_lost[i][1], i == 4 ? 107 : 0);
 	assert_int_equal(pipeline_queue_lost(queue)->n, 0);
-	/* each loss counts once; those of the sender do not count here */
+	/* each loss counts once; losses of the sender do not count here */
 	assert_int_equal(pipeline_queue_n_lost(queue), 10 + 11 + 12 + 7);
 }
 

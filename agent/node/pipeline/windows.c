@@ -261,7 +261,7 @@ static void fold_part(struct windows *p, const struct feed *f, const struct raw_
 	if (part.value != s->value && !part.value)
 		return;
 	if (!first && before)
-		part.n = 0; /* the first part has counted it */
+		part.n = 0; /* the first part has counted the wait */
 	fold_sample(p, f->drain, part, a);
 }
 

@@ -21,7 +21,7 @@
 
 struct world {
 	struct windows *p;
-	uint64_t end_ns; /* of the open window */
+	uint64_t end_ns; /* end of the open window */
 	uint64_t offset_ns;
 	struct owner *owner;
 	struct feed feed;
@@ -185,7 +185,7 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 	begin(w, w->end_ns + 400 * MS);
 	s = add(w, EVENT_OFF_CPU, 1, 1000000);
 	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
-	s = add(w, EVENT_OFF_CPU, 1, 100000); /* this wait has only a part after the end */
+	s = add(w, EVENT_OFF_CPU, 1, 100000); /* all of this wait is after the end of the window */
 	s->wait = WAIT_DISK;
 	s->first_ns = s->last_ns = w->end_ns + 300 * MS;
 	fold(w);
@@ -248,9 +248,10 @@ static void check_suspend(struct world *w, uint64_t asleep_ns, uint32_t off_keep
 	w->feed.asleep_ns = asleep_ns;
 	add(w, EVENT_ON_CPU, 50, 500000)->last_ns = to_ns - MS;
 	w->owner->off_keep = off_keep;
-	s = add(w, EVENT_OFF_CPU, times, 400000 * times); /* this wait continues after the sleep */
+	/* this wait goes on after the machine has woken up */
+	s = add(w, EVENT_OFF_CPU, times, 400000 * times);
 	s->last_ns = to_ns - MS;
-	/* these waits ended before the sleep */
+	/* these waits ended before the machine fell asleep */
 	s = add(w, EVENT_OFF_CPU, 20 * times, 300000 * times);
 	s->wait = WAIT_SLEEP;
 	fold(w);
@@ -495,7 +496,7 @@ static void test_nothing_lives(void **state)
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	add(w, EVENT_MEM_INUSE, 0, 0)->ustack = 0;
 	fold(w);
-	/* this shows that the event works */
+	/* an empty snapshot is a sample, too: it shows that the event works */
 	assert_int_equal(w->answer.taken[0].n_samples[EVENT_MEM_INUSE], 1);
 	b = pipeline_windows_flush(w->p);
 	p = find(b, EVENT_MEM_INUSE, "unknown");
@@ -568,7 +569,7 @@ static void test_processes_that_have_ended(void **state)
 	see(w->p, NOBODY, 1, NSEC_PER_SEC);
 	see(w->p, NOBODY, 1, 3 * NSEC_PER_SEC);
 	assert_false(is_refused(w->p, NSEC_PER_SEC, now));
-	/* this process is only in the table of mappings */
+	/* the process that started at 2 s is only in the table of mappings */
 	assert_false(is_refused(w->p, 2 * NSEC_PER_SEC, now));
 	pipeline_note_exits(w->p, exits, ARRAY_SIZE(exits));
 	assert_true(is_refused(w->p, NSEC_PER_SEC, now + 1));

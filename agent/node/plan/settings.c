@@ -58,7 +58,7 @@ int plan_settings_read(const json_t *events, unsigned mask, struct event_setting
 
 	if (mask & OFF) {
 		r = read_us(events, MIN_BLOCK, "0s", "1h", &us, reterr);
-		s.min_block_us = (uint32_t)us; /* an hour, 3.6e9 us, fits */
+		s.min_block_us = (uint32_t)us; /* an hour, 3.6e9 us, fits into 32 bits */
 		if (r == 0)
 			r = read_us(events, MAX_BLOCK, "1ms", "1h", &s.max_block_us, reterr);
 		if (r == 0 && s.min_block_us >= s.max_block_us)

@@ -7,7 +7,7 @@
 
 #include "core.skel.h"
 
-#define MAX_FILTER_KEYS 16384 /* as in maps.h */
+#define MAX_FILTER_KEYS 16384 /* size of the filter maps in bpf/maps.h */
 
 static int by_key(const void *a, const void *b)
 {

@@ -8,7 +8,7 @@
 #include "node/probe/sets.h"
 
 struct ended_context {
-	struct pf_live_key key; /* as in gpu_objects */
+	struct pf_live_key key; /* the context's key in the map gpu_objects */
 	uint64_t time_ns;
 	UT_hash_handle hh;
 };

@@ -272,7 +272,7 @@ IN_SECTION(pf_loop) static void body_both(struct truth *t)
 }
 
 struct both {
-	struct scene s; /* of GPU memory */
+	struct scene s; /* the scene of GPU memory */
 	struct probed libc;
 	struct attached *memory;
 	struct memory_watch w;

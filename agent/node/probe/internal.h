@@ -37,7 +37,7 @@ struct told_cgroup {
 
 /* ---- drain: records of one generation, while more are added ---- */
 struct pending {
-	/* until the drain is finished, .frames of stacks are offsets into d->memory */
+	/* the records; until the drain is finished, .frames of stacks are offsets into d->memory */
 	struct drain *d;
 	size_t cap_stacks, cap_names, cap_contexts, cap_texts;
 	size_t cap_procs, cap_cgroups, cap_young;
@@ -116,7 +116,7 @@ enum feature {
 	FEATURE_PROCESS_EVENTS,
 	FEATURE_CGROUP_EVENTS,
 	FEATURE_PROCESS_LIST,
-	FEATURE_WHOLE_WAITS, /* long_waits.c works: thinned waits that go on get a stack */
+	FEATURE_WHOLE_WAITS, /* long_waits.c works: waits that go on get a stack */
 	/* when a sample is taken, the BPF program reads which file is mapped at an address */
 	FEATURE_MAPPINGS,
 	_FEATURE_MAX,
@@ -139,7 +139,7 @@ uint64_t probes_slept_now(struct slept *s);
 struct chunk_writer {
 	int *fds;	/* descriptor of each chunk's map; -1: the chunk has no map */
 	uint32_t chunk; /* number of the chunk that is being written */
-	uint8_t *bytes; /* content of that chunk, PF_CHUNK_BYTES */
+	uint8_t *bytes; /* content of the chunk that is being written, PF_CHUNK_BYTES */
 	bool dirty;	/* the kernel does not have these bytes yet */
 	/* chunks that were made or dropped since the outer map was last updated */
 	uint32_t told[64];
@@ -228,13 +228,13 @@ uint64_t probes_again_at_ns(int r);
 /* If it is time to try again, attaches the event and returns true. */
 bool probes_event_again(struct probes *p, struct event_probe *e);
 
-/* filter.c */
+/* ---- filter.c ---- */
 void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r);
 void probes_filter_again(struct probes *p);
 void probes_filter_done(struct probes *p);
 void probes_event_stop(struct event_probe *e);
 
-/* drain.c */
+/* ---- drain.c ---- */
 int probes_counts_open(struct probes *p);
 void probes_counts_close(struct probes *p);
 
@@ -269,7 +269,7 @@ void probes_live_ended(struct probes *p, const struct pf_rec_proc *r);
  */
 void probes_live_take_lost(struct probes *p, struct losses *into);
 
-/* tables.c */
+/* ---- tables.c ---- */
 void probes_tables_open(struct probes *p);
 void probes_tables_close(struct probes *p);
 

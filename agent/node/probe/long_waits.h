@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * long_waits: gives a stack to thinned waits that go on. From then on such a wait is counted as
- * bpf/offcpu_walk.bpf.c describes. To read the stack, it reads memory of other processes. That may
- * block, so it has its own thread.
+ * long_waits: if waits are thinned (only a random part of them is kept), gives a stack to each wait
+ * that goes on. From then on such a wait is counted as bpf/offcpu_walk.bpf.c describes. To read the
+ * stack, it reads memory of other processes. That may block, so it has its own thread.
  */
 #pragma once
 

@@ -166,10 +166,10 @@ static struct attached *attach(struct bench *b, unsigned events)
 
 enum form {
 	NOTHING,
-	EMPTY_ENTRY,   /* programs that do nothing: at malloc, */
-	EMPTY_STEPPED, /* at an instruction of free that the kernel steps over, */
-	EMPTY_BOTH,    /* at malloc and free, */
-	EMPTY_RETURN,  /* at malloc's entry and return, and free */
+	EMPTY_ENTRY,   /* an empty program at malloc */
+	EMPTY_STEPPED, /* an empty program at an instruction of free that the kernel steps over */
+	EMPTY_BOTH,    /* empty programs at malloc and free */
+	EMPTY_RETURN,  /* empty programs at malloc's entry and return, and at free */
 	OURS,
 };
 struct row {

@@ -91,7 +91,7 @@ static void check_returns(struct pf_site site, unsigned events, unsigned n_probe
 	assert_int_equal(b.w.alloc.n, events & ALLOC ? 10 : 0);
 	b.a = probes_detach(b.p, b.a);
 	child_stop(&b.c);
-	a.w.others = 0; /* samples of b */
+	a.w.others = 0; /* others counts the samples of b */
 	scene_close(&a);
 }
 
@@ -607,7 +607,7 @@ static void it_may_leave_at_any_moment(void **state)
 		k.c = child_start(body_leaves, NULL);
 		k.w = (struct memory_watch){.pid = k.c.pid};
 		want(&k, ALLOC | INUSE, 1);
-		/* it may have ended before it is known */
+		/* the process may end before the kernel has reported it */
 		for (int n = 0; !k.w.known && n < 10; n++) {
 			assert_int_equal(probes_announce(s.p), 0);
 			watch_drain(s.p, &k.w, false);
@@ -621,7 +621,7 @@ static void it_may_leave_at_any_moment(void **state)
 	}
 	await_units(&s.c, 1000);
 	watch_all(s.p, &s.w);
-	s.w.others = 0; /* samples of the processes that ended */
+	s.w.others = 0; /* others counts the samples of the processes that ended */
 	scene_close(&s);
 }
 

@@ -29,12 +29,13 @@ struct seen {
 struct memory_watch {
 	pid_t pid;
 	enum probe_set set;
-	struct memory_watch *also; /* of another set of the same process; NULL: no such watch */
+	/* what the probes of another set of the same process report; NULL: no other set */
+	struct memory_watch *also;
 	struct raw_proc proc;
 	bool known;
-	/* of the set's counted event, and of its live event: the newest snapshot */
+	/* the newest snapshot of the set's counted event, and of its live event */
 	struct seen alloc, inuse;
-	struct raw_labels labels; /* of the newest sample */
+	struct raw_labels labels; /* labels of the newest sample */
 	uint64_t snapshot_ns;
 	unsigned snapshots, empty;
 	uint64_t others, stackless;
@@ -137,7 +138,7 @@ static inline void await(const struct child *c, uint32_t ready)
 struct scene {
 	struct child c;
 	struct probes *p;
-	enum probe_set set; /* PROBES_MEMORY is 0 */
+	enum probe_set set; /* 0, the default, is PROBES_MEMORY */
 	struct memory_watch w;
 	struct probed probed;
 	struct attached *a;

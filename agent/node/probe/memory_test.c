@@ -473,7 +473,7 @@ static void it_may_die_at_any_moment(void **state)
 	s.w.others = 0;
 	await_units(&s.c, 10000);
 	watch_all(s.p, &s.w);
-	s.w.others = 0; /* samples of the killed processes */
+	s.w.others = 0; /* others counts the samples of the killed processes */
 	scene_close(&s);
 }
 
@@ -815,8 +815,8 @@ static uint64_t short_of_round(struct scene *s, uint32_t step)
 }
 
 /*
- * The agent must notice soon that the probed thread has ended. Single probes are no longer hit at
- * once, others after the probes of another process are detached.
+ * The agent must notice soon that the probed thread has ended. From then on probes of one place are
+ * not hit any more. Links of many places are hit until the probes of another process are detached.
  */
 static void without_its_thread_it_is_probed_for_a_while(void **state)
 {
@@ -886,7 +886,7 @@ static void more_places_than_are_probed_one_at_a_time_are_told(void **state)
 				       &s.probed.proc, &s.probed.file, 1, &s.a, &refused),
 			 0);
 	assert_true(refused.too_many);
-	assert_int_equal(refused.n, 3); /* of five places */
+	assert_int_equal(refused.n, 3); /* three of the five places are refused */
 	s.p->uprobes->max_single = UPROBE_SINGLE_MAX_OF_ATTACH;
 	scene_close(&s);
 	munmap(ends, 4096);
@@ -899,7 +899,7 @@ static void a_trap_has_a_price(void **state)
 
 	(void)state;
 	assert_true(ns > 50 && ns < 1000000);
-	ns = probes_trap_ns(p); /* a second time */
+	ns = probes_trap_ns(p); /* the cost can be measured a second time */
 	assert_true(ns > 50 && ns < 1000000);
 	probes_free(p);
 }

@@ -19,7 +19,7 @@ enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
-	struct long_waits *long_waits; /* NULL: no set has thinned waits yet, or starting failed */
+	struct long_waits *long_waits; /* NULL: all waits were kept until now, or starting failed */
 	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after a failure; 0: never */
 };
 
@@ -207,8 +207,8 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 }
 
 /*
- * Starts long_waits.c once a set has thinned waits. If the machine lacked something for a moment, a
- * later call tries again.
+ * Starts long_waits.c once the filter has an entry of which not all waits are kept. If the machine
+ * lacked something for a moment, a later call tries again.
  */
 static void need_long_waits(struct probes *p, struct event_probe *e)
 {

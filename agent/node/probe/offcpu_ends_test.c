@@ -312,7 +312,7 @@ static void time_asleep_is_nobodys_wait(void **state)
 		const char *program;
 		unsigned n;
 	} places[] = {
-		/* one call for the wait that ends, one for the wait that begins */
+		/* called once for the wait that ends, and once for the wait that begins */
 		{"pf_switch", 2},      {"pf_wakeup", 1},      {"pf_waits_now", 1},
 		{"pf_thread_exit", 0}, {"pf_thread_exec", 0},
 	};

@@ -120,8 +120,8 @@ static int epoll_of(int a, int b, int c)
 }
 
 /*
- * A call of ioctl() that waits: it sends a character, after another process has written to the
- * terminal. That process waits until a third one reads from the far end, a while later.
+ * How a call of ioctl() comes to wait: a writer has filled the terminal, and the call sends one
+ * more character. Only after a while does a reader read from the far end.
  */
 #define MUCH (1 << 15) /* bytes: more than a terminal takes at once */
 
@@ -187,7 +187,7 @@ static void body_terminals(struct truth *t)
 		TIMED(k, polled_is, select_of(terminal, terminal));
 		TIMED(k, polled_is, epoll_of(terminal, terminal, terminal));
 		TIMED(k, polled_is, epoll_of(terminal, second, third));
-		/* these do not wait for terminals only */
+		/* these calls also wait for something that is no terminal */
 		TIMED(k, WAIT_POLL, poll_of(terminal, empty[0]));
 		TIMED(k, WAIT_POLL, poll_of(empty[0], terminal));
 		TIMED(k, WAIT_POLL, select_of(terminal, empty[0]));

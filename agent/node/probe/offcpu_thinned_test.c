@@ -149,7 +149,7 @@ static void what_is_not_noted_leaves_nothing(void **state)
 		nap(10);
 		drain(p, &w, 1);
 	}
-	l.off_note = l.off_keep = 1; /* chance: 2 of 2^32 */
+	l.off_note = l.off_keep = 1; /* a wait is noted with a probability of 2 / 2^32 */
 	assert_int_equal(probes_list(p, &l, 1), 0);
 	/* A wait that began before the change is counted to its end. */
 	do {
@@ -298,7 +298,7 @@ static void body_long_and_short(struct truth *t)
 struct by_thread {
 	uint64_t tid, us;
 	size_t n_frames, n_kernel;
-	/* of the last wait's sample: user frames; the outermost kernel frame */
+	/* frames of the last wait's sample: its user frames; its outermost kernel frame */
 	uint64_t frames[64], outermost;
 };
 struct threads {
@@ -482,7 +482,7 @@ static void whole_waits_stand_for_those_not_noted(void **state)
 	drain(all, &w, 1);
 	told = root(usage_of(some).square * (double)(1 << 20));
 	print_message("all %lu us; 1 in 4 noted: %lu us +- %.0f\n", w.sum, v.sum, told);
-	/* about sqrt(3 / 256) of the sum; if each counted 64 times it would be sqrt(63 / 256) */
+	/* an error of sqrt(3 / 256) of the sum; sqrt(63 / 256) if each wait counted 64 times */
 	assert_in_range(told, w.sum / 25, w.sum * 35 / 100);
 	assert_near("sum", (double)v.sum, (double)w.sum, 5 * told);
 	assert_int_equal(v.lost, 0);

@@ -47,12 +47,12 @@ int probes_filter(struct probes *p, const struct container_filter *want, size_t 
  */
 void probes_knows(struct probes *p, uint64_t drain_number);
 struct listed_process {
-	/* its start is compared with the precision of /proc/PID/stat, 10 ms */
+	/* its start time is compared with the precision of /proc/PID/stat, 10 ms */
 	struct process_id id;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	uint32_t off_note, off_keep; /* as in struct container_filter; 0: all waits */
-	/* its samples carry the trace and the span in which they were taken */
+	/* samples of the process carry the trace and the span in which they were taken */
 	bool context;
 };
 int probes_list(struct probes *p, const struct listed_process *want, size_t n); /* (os) */
@@ -180,9 +180,8 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
  */
 bool probes_attached_lost(const struct attached *a);
 /*
- * Returns whether the probes are still hit after the thread has ended that probes_attached_lost()
- * describes, as long as no probe of another process is removed. Callers as for
- * probes_attached_lost().
+ * Returns what happens after probes_attached_lost() has become true. True: the probes are still hit
+ * until a probe of another process is removed. Threads as for probes_attached_lost().
  */
 bool probes_attached_outlives(const struct attached *a);
 /* Returns all hits so far. Any thread may call it while a is not being detached. */
@@ -311,7 +310,10 @@ const struct support *probes_support(const struct probes *p, size_t *ret_n);
 struct probes_stats {
 	uint64_t ticks, filtered, thinned, delivered;
 	uint64_t crossed; /* records about processes that the kernel sent */
-	/* of all programs of podflame; 0: the kernel's statistics are off */
+	/*
+	 * run time and number of runs of all programs of podflame; 0: the kernel's statistics are
+	 * off
+	 */
 	uint64_t run_ns, run_count;
 	uint64_t ticks_ns; /* the part of run_ns that the programs of on-cpu took */
 	unsigned n_programs, n_links;

@@ -228,7 +228,7 @@ static void rows_work_changing(void)
 
 static void rows_work_in_60000(void)
 {
-	for (int i = 0; i < 60000; i++) /* in turn, so that the kernel does not merge two of them */
+	for (int i = 0; i < 60000; i++) /* two kinds, so that none are merged */
 		(void)mmap(NULL, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
 			   -1, 0);
 	rows_work_changing();

@@ -25,7 +25,7 @@ enum uprobe_mode {
 #define UPROBE_MULTI_RETURN   1u
 #define UPROBE_NOT_SUPPORTED                                                                       \
 	524 /* the kernel's ENOTSUPP: an instruction that it cannot step over */
-#define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each takes up to 0.1 s to detach */
+#define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each probe takes up to 0.1 s to detach */
 
 /*
  * The programs of a set. They are attached in this order. Those for the end of an allocation come
@@ -42,9 +42,9 @@ enum set_program {
 /* How a site is probed. */
 enum site_probed {
 	PROBED_NOT,
-	PROBED_BY_FREE,	 /* PROGRAM_FREE */
-	PROBED_AT_ENTRY, /* PROGRAM_ENTRY */
-	/* entry and return: PROGRAM_SESSION, or PROGRAM_ENTRY and PROGRAM_RETURN */
+	PROBED_BY_FREE,	 /* by a program PROGRAM_FREE */
+	PROBED_AT_ENTRY, /* by a program PROGRAM_ENTRY */
+	/* at entry and return: by PROGRAM_SESSION, or by PROGRAM_ENTRY and PROGRAM_RETURN */
 	PROBED_AT_BOTH,
 	/* PROBED_AT_BOTH until probes_attached_queried(); PROBED_NOT with UPROBE_SINGLE */
 	PROBED_AS_QUERY,
@@ -178,7 +178,7 @@ struct uprobes {
 struct attached_link {
 	int fd;
 	enum set_program program;
-	uint64_t dev, ino; /* of the probed file */
+	uint64_t dev, ino; /* device and inode of the probed file */
 	uint64_t *offsets, *cookies;
 	size_t n;
 	uint32_t tid; /* the thread whose memory the kernel probes: see attach.c */
@@ -207,7 +207,7 @@ struct attached {
 	UT_hash_handle hh;
 };
 
-/* sets.c */
+/* ---- sets.c ---- */
 struct uprobes *probes_uprobes_new(int n_cpus);
 struct uprobes *probes_uprobes_free(struct uprobes *u);
 /* NULL: the set's events do not work here, or no target wants them */
@@ -225,7 +225,7 @@ int probes_set_attach(struct probes *p, struct event_probe *e);
 void probes_set_detach(struct event_probe *e);
 int probes_set_check(struct probes *p, struct event_probe *e);
 
-/* uprobe.c */
+/* ---- uprobe.c ---- */
 enum uprobe_mode probes_uprobe_mode(void);
 /* The places of one file that one program probes. */
 struct uprobe_places {
@@ -247,7 +247,7 @@ int probes_uprobe_attach(enum uprobe_mode mode, const struct uprobe_places *b, s
 int probes_uprobe_attach_trivial(enum uprobe_mode mode, const char *path, uint64_t offset,
 				 uint32_t pid, bool at_return);
 
-/* places.c */
+/* ---- places.c ---- */
 /* The places of one file that one program will probe. */
 struct places {
 	struct uprobe_places u;
@@ -306,7 +306,7 @@ void probes_moved(struct uprobes *u);
 void probes_links_close_going(struct attached **items, size_t n);
 void probes_links_close_from(struct attached *a, size_t from);
 
-/* live_memory.c */
+/* ---- live_memory.c ---- */
 /* Removes what is known of the memory and the calls of processes that are not attached. */
 void probes_live_forget(struct probe_set_state *s);
 /* Adds a snapshot of living memory to a full drain, if it is time for one. */

@@ -88,7 +88,7 @@ static void test_a_short_sleep_is_none(void **state)
 	}
 }
 
-/* The thread is preempted before any of the readings, and in two calls in a row. */
+/* The thread is preempted in two calls in a row, each time before another reading of a clock. */
 static void test_who_is_preempted_did_not_sleep(void **state)
 {
 	struct slept s = {};

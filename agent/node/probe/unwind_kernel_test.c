@@ -107,7 +107,8 @@ IN_SECTION(pf_loop) static void body_rows(struct truth *t)
 
 struct rows_tally {
 	uint64_t n, in_work, whole, pending;
-	unsigned least, most; /* number of frames in pf_rows, of stacks from spin_forever */
+	/* limits for the number of frames in pf_rows, in stacks from spin_forever */
+	unsigned least, most;
 };
 
 static void tally_rows(const struct raw_sample *s, const struct raw_stack *stack, void *arg)

@@ -39,7 +39,7 @@ static void a_caller_is_looked_up_before_its_return_address(void **state)
 	row(0, 0, r24);
 	row(0, 0x200, r8); /* the first byte of another function */
 	row_start();
-	/* the leaf is at the first byte of a function with r8, and its address is exact */
+	/* the leaf is at the first byte of the other function, so its own address is looked up */
 	stack_words[0] = at(0x30200);
 	stack_words[3] = at(START + 1);
 	walk(at(0x30200), stack_at(0), 0);
@@ -391,7 +391,7 @@ static void the_right_mapping_of_many(void **state)
 	plain = rule(RSP(8));
 	row(0, 0, plain);
 	row(0, 0x800, PF_RULE_ROOT);
-	for (size_t i = 0; i < N; i++) /* with gaps between them */
+	for (size_t i = 0; i < N; i++) /* mappings with gaps between them */
 		mappings[i] = (struct pf_mapping){MAPPED + i * 0x2000, MAPPED + i * 0x2000 + 0x1000,
 						  MAPPED + i * 0x2000 - ELF_TEXT, .file = 1};
 	scratch.walk.process = (struct pf_process){

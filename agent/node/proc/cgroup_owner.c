@@ -116,13 +116,15 @@ static bool is_outermost(struct containers *p, const struct known_container *k,
 
 /*
  * Notes the depth of a container's cgroup. A container's id is unique. A pod's uid is not used
- * here, because a node around this one may have a static pod with the same hash.
+ * here: this node may itself run in a container of a larger node, which may have a static pod with
+ * the same hash.
  */
 static void note_depth(struct containers *p, const struct known_container *k)
 {
 	if (p->pods_depth && k->ref.pods_depth < p->pods_depth)
 		p->next_ns = 0;
-	p->pods_depth = k->ref.pods_depth; /* not greater than one noted before */
+	/* never greater than a depth that was noted before: see is_outermost() */
+	p->pods_depth = k->ref.pods_depth;
 }
 
 static void judge_of_pod(struct containers *p, const struct known_container *k, uint64_t now_ns,

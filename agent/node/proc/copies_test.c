@@ -655,7 +655,7 @@ static void candidates_beyond_the_limit_are_counted(void **state)
 
 	(void)state;
 	copy_over(i.base + i.text, i.text_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	/* with gaps between them: otherwise the kernel merges adjacent mappings */
+	/* mappings with gaps between them: otherwise the kernel merges adjacent ones */
 	for (size_t k = 0; k < n; k++)
 		assert_int_equal(mprotect(room + 2 * k * PAGE, PAGE, PROT_READ | PROT_EXEC), 0);
 	m = read_own();
@@ -690,7 +690,7 @@ static uint64_t n_refused_beside(uint64_t step, size_t n, size_t n_pages)
 	fd = made_file(&e, h, N_HEADERS);
 	assert_ptr_equal(mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), at);
 	at -= n_pages == 1 ? 1u << 20 : 0;
-	/* with gaps between them: otherwise the kernel merges adjacent mappings */
+	/* mappings with gaps between them: otherwise the kernel merges adjacent ones */
 	for (size_t i = 1; i <= n; i++)
 		assert_int_equal(mprotect(at - i * (n_pages + 1) * PAGE, n_pages * PAGE,
 					  PROT_READ | PROT_EXEC),

@@ -41,7 +41,8 @@ struct planned_container {
 	const struct plan_container *container;
 	struct owner *owner;
 	uint64_t planned_ns; /* since this time, all plans have had it */
-	bool looked_for;     /* a scan that began after planned_ns has searched for it */
+	/* whether a scan that began after planned_ns has searched for the container's cgroup */
+	bool looked_for;
 	/* The lowest cgroup_ref.pods_depth of its cgroups; 0: not known yet. */
 	unsigned pods_depth;
 	UT_hash_handle hh;
@@ -89,7 +90,7 @@ struct known_container {
 	bool by_event; /* the kernel has reported its creation; false: only a scan found it */
 	bool removed;
 	struct owner *owner; /* kept for a while after the end, for late samples */
-	/* until when it was selected; UINT64_MAX while it is selected */
+	/* the end of the time for which the cgroup was selected; UINT64_MAX while it is selected */
 	uint64_t until_ns;
 	struct container_filter filter; /* event_mask 0: this cgroup is not in the filter */
 	UT_hash_handle hh;

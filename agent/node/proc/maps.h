@@ -8,7 +8,7 @@
 #include "node/proc/proc.h"
 
 struct maps_line {
-	struct mapping m; /* its path is NULL and its fd -1 */
+	struct mapping m; /* what the line says of the mapping; path is NULL and fd is -1 */
 	bool executable;
 	const char *name; /* the name in the line; "": there is none */
 };

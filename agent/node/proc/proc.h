@@ -29,7 +29,10 @@ int proc_cgroup_parse_path(const char *path, struct cgroup_ref *ret);
 struct cgroup_hierarchy {
 	bool v2;
 	char controller[32];		/* v1: "memory", "cpu" or "pids"; v2: "" */
-	/* its mount: "/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified" */
+	/*
+	 * mount of the hierarchy: "/sys/fs/cgroup", "/sys/fs/cgroup/memory",
+	 * "/sys/fs/cgroup/unified"
+	 */
 	char mount[256];
 	uint32_t hierarchy_id;		/* v1: number in /proc/cgroups; v2: 0 */
 	/*
@@ -119,7 +122,7 @@ struct mapping {			/* an executable mapping of a process */
 	 */
 	bool copy;
 	int backing_fd;			/* the file in memory; -1: anonymous */
-	uint64_t backing_offset;	/* offset of `start` in the memory */
+	uint64_t backing_offset;	/* offset of the memory that is mapped at `start` */
 	/*
 	 * The file is in memory and has no name (memfd), or it has a name and is mapped shared.
 	 * Another mapping may change its bytes without changing its ctime.
@@ -142,7 +145,7 @@ struct mappings {
 	uint64_t cost_ns;		/* CPU time for reading the mappings and their tags */
 	struct mapping *items;		/* sorted by start */
 	size_t n;
-	/* there were more than MAPPINGS_MAX or too many lines, which is counted */
+	/* the process had more than MAPPINGS_MAX mappings, or too many lines, which is counted */
 	bool truncated;
 	bool unsure;			/* mapping_is_unsure() is true for at least one of them */
 	/*

@@ -16,7 +16,7 @@
 struct own_cgroup {
 	struct cgroup_hierarchy h;
 	char name[64];
-	const char *mounts[3]; /* mounts in which it is made */
+	const char *mounts[3]; /* mounts in which the cgroup is made */
 	size_t n_mounts;
 	pid_t pid; /* the process in the cgroup; 0: none */
 };

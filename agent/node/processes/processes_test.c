@@ -119,7 +119,8 @@ static void an_exit_that_is_not_reported_is_found(void **state)
 	assert_true(told[0].exited_ns >= now_ns && told[1].exited_ns >= told[0].exited_ns);
 	search();
 	assert_int_equal(n_told, 2);
-	processes_add(processes, before); /* its mappings arrived after its exit was passed on */
+	/* the process's mappings arrived after its exit was passed on */
+	processes_add(processes, before);
 	search();
 	assert_int_equal(n_told, 3);
 }

@@ -13,7 +13,7 @@
  */
 #define STACKS_MIN 200
 #define STACKS_MAX 20000
-#define SHARE_STEP 10 /* per mille */
+#define SHARE_STEP 10 /* per mille: a share is reported again if it has changed by this */
 
 #define uthash_fatal(msg) abort()
 #include <uthash.h>

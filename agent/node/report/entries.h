@@ -7,7 +7,7 @@
 
 #include "node/plan/plan.h"
 
-#define REPORT_MAX_TARGETS 256 /* as in crds/profilingnodereports.yaml */
+#define REPORT_MAX_TARGETS 256 /* limit for the targets, as in crds/profilingnodereports.yaml */
 #define REPORT_MAX_REASONS 8
 #define REPORT_MAX_MESSAGE 1024
 

@@ -10,7 +10,7 @@
 
 #define MAX_TOLD    1024
 #define NAMES_SHOWN 3
-#define NAMES_BYTES 400 /* the name of one pod may have 253 bytes */
+#define NAMES_BYTES 400 /* limit for the names in a text: the name of one pod may have 253 bytes */
 #define TEXT_BYTES  300 /* limit of the text of a problem, and of a detail */
 #define MESSAGE_MAX 1000
 /* if the message is this long, no more problems are added; a report has room for 1024 */
@@ -21,7 +21,7 @@ struct set {
 	size_t n, cap;
 };
 struct container_problem {
-	uint64_t hash; /* of the target's uid, the event and the problem */
+	uint64_t hash; /* hash of the target's uid, the event and the problem */
 	char *uid, *event, *problem, *detail;
 	char *first; /* the container to which `detail` belongs */
 	struct buf names;

@@ -41,12 +41,12 @@ struct report {
 	bool created; /* the current write has tried to create the report */
 	/* the agent is asking whether the report still exists; a write waits for the answer */
 	bool checking;
-	int64_t generation; /* the number of writes */
+	int64_t generation; /* number of the writes so far */
 	struct timer timer;
 	uint64_t due_ns; /* when the timer is due, monotonic; 0: it is not set */
 	uint64_t last_write_ns, backoff_ns, tokens_ns;
 	unsigned tokens;
-	int last_status; /* of the last write, so that only a change is logged */
+	int last_status; /* HTTP status of the last write, so that only a change is logged */
 	/*
 	 * points to `gone` of the request that is under way, so that report_free() can set it; else
 	 * NULL

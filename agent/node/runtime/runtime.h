@@ -158,9 +158,12 @@ struct runtime_names {
 };
 void runtime_names_done(struct runtime_names *n);
 size_t runtime_names_bytes(const struct runtime_names *n);
-/* Adds a name. Names over RUNTIME_NAMES_MAX are dropped and counted. */
-void runtime_names_add(struct runtime_names *n, char *name /* taken */, char *file /* taken */,
-		       uint32_t line, bool inlined);
+/*
+ * Adds a name. Takes ownership of name and file. Names over RUNTIME_NAMES_MAX are dropped and
+ * counted.
+ */
+void runtime_names_add(struct runtime_names *n, char *name, char *file, uint32_t line,
+		       bool inlined);
 
 struct runtime_ops {
 	const char *name;  /* such as "python": for counters, markers, messages */

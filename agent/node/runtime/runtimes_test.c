@@ -26,7 +26,7 @@ struct fake {
 	bool saw_old, saw_state, releases, refuses;
 	unsigned n_learns, n_forgets;
 	size_t n_taken;	   /* n_taken of the look that learn() got */
-	uint64_t reads;	   /* address that resolve reads first */
+	uint64_t reads;	   /* address that resolve() reads first */
 	size_t name_bytes; /* 0: a short name */
 };
 static struct fake fakes[2];

@@ -246,7 +246,7 @@ static void put_halves(struct send_job *j, struct batch *b)
 
 static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n)
 {
-	struct batch part = *b; /* part uses everything of b */
+	struct batch part = *b; /* part shares all memory of b */
 	struct sender *s = j->s;
 	struct spool_item *i;
 

@@ -14,9 +14,9 @@
  */
 struct spool_item {
 	uint64_t seq;
-	char *path;	 /* of the file; NULL: the bytes are in body */
+	char *path;	 /* path of the file; NULL: the bytes are in body */
 	struct buf body; /* compressed, except for the direct sink */
-	size_t bytes;	 /* of the file or of body */
+	size_t bytes;	 /* bytes of the file or of body */
 	bool loss_only;	 /* an account of losses, which is never dropped to make room */
 	size_t n_profiles, n_samples; /* 0 for an item of an earlier run */
 	struct stored_event *events;  /* owned, with its strings */

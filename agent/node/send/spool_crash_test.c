@@ -27,7 +27,7 @@ enum said { SAID_PUT, SAID_SENT };
 /* ---- the hub ---- */
 
 struct hub {
-	bool stored[MOST_BATCHES];  /* by the number of the batch */
+	bool stored[MOST_BATCHES];  /* whether the hub has stored a batch, by the batch's number */
 	uint8_t accounts[4096][16]; /* the ids of the accounts that the hub has received */
 	size_t n_accounts;
 	uint64_t n_stored, n_told;

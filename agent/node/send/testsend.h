@@ -25,17 +25,17 @@ struct world {
 	struct worker *disk;
 	struct sender *sender;
 	struct http_server *hub;
-	struct tls *tls; /* of the hub; NULL: HTTP without TLS */
+	struct tls *tls; /* the TLS settings of the hub; NULL: HTTP without TLS */
 	bool ipv6;	 /* the hub listens at ::1 */
 	uint16_t port;
 	char dir[TESTDIR_BYTES], spool[96], token[96], url[64];
 	struct send_config config;
 
 	/* how the hub behaves */
-	int status;	       /* its answer */
-	unsigned n_fails;      /* it answers with status this many times, then with 200 */
+	int status;	       /* status of the hub's answers */
+	unsigned n_fails;      /* this many answers have `status`, all later ones 200 */
 	const char *new_token; /* written to the token file at the first failure */
-	bool rejects;	       /* it answers 200 with partial success: it rejects 2 profiles */
+	bool rejects;	       /* the hub answers 200 with partial success: it rejects 2 profiles */
 	/* what the hub has received */
 	unsigned n_requests;
 	char auth[64], type[64], encoding[16], host[64];

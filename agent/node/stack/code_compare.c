@@ -20,15 +20,17 @@
 #define PAGE_BYTES	4096u
 #define DRAIN_PAGES_MAX 4096   /* pages of a process that are compared between two drains */
 #define ALL_PAGES_MAX	131072 /* pages of all processes that are kept */
-#define MAPS_MAX	64     /* at most so many pages of a process have `differs` */
-#define KEPT_ROUNDS	16     /* a page that no stack needs for so many rounds is forgotten */
-#define KEPT_DOUBTED	600    /* the same number for a doubted page */
-#define DOUBT_ROUNDS	30     /* a doubted page must be equal so many times in a row */
-/* a page with mapping.written must be equal so many times in a row before it has names */
+#define MAPS_MAX	64     /* limit for the pages of one process that have `differs` */
+/* a page that no stack needs in this number of rounds is forgotten */
+#define KEPT_ROUNDS  16
+#define KEPT_DOUBTED 600 /* as KEPT_ROUNDS, for a doubted page */
+/* a doubted page must be found equal this number of times in a row */
+#define DOUBT_ROUNDS 30
+/* a page with mapping.written has names after it was found equal so many times in a row */
 #define WRITTEN_ROUNDS 3
 #define AROUND_BYTES   64 /* bytes compared on each side of an address that is in no function */
 #define BREAKPOINT     0xcc
-#define SETTLE_NS      (3 * NSEC_PER_SEC) /* then the kernel has the rows of a new file */
+#define SETTLE_NS      (3 * NSEC_PER_SEC) /* until the kernel has the rows of a new file */
 #define PAGES_COUNTER  "podflame_code_pages_compared_total"
 #define NOT_COMPARED   "code_not_compared"
 #define DIFFERS	       "code_differs_from_file"
@@ -39,12 +41,12 @@ enum code_state { CODE_UNKNOWN, CODE_EQUAL, CODE_DIFFERS };
 struct compared_page {
 	uint64_t address;
 	enum code_state state;
-	uint32_t asked, answered; /* rounds: of the last request, of the last answer */
+	uint32_t asked, answered; /* the rounds of the last request and of the last answer */
 	/*
 	 * CLOCK_BOOTTIME: when the copy of the memory file was made to which the page was compared
 	 */
 	uint64_t parsed_ns;
-	unsigned n_equal; /* how many times in a row the page was equal to that copy */
+	unsigned n_equal; /* how many times in a row the page was equal to the copy of the file */
 	bool doubted;	  /* the page has differed from the file */
 	/* doubted: the page was equal again, while the file had the same bytes */
 	bool comes_back;
@@ -401,8 +403,8 @@ static bool differs_at(struct stacks *s, const struct exec *e, const struct mapp
 }
 
 /*
- * Returns whether the page was also equal before the samples were taken. A page of a memory file
- * was, if the agent copied the file before that. If the process can write the file, it may have
+ * Returns whether the page was also equal when the samples were taken. For a memory file, the agent
+ * must have copied the file before that time. If the process can write the file, it may have
  * changed the file many times since, so the page must have been equal several times in a row.
  */
 static bool is_known_since(const struct stacks *s, const struct mapping *m,

@@ -22,9 +22,10 @@
 #include "node/files/testfiles.h"
 #include "node/stack/internal.h"
 
-#define PAGE	  4096u
-#define LATER	  (11 * NSEC_PER_SEC) /* after this time, a memory file may be parsed again */
-#define WRITTEN	  3 /* a file that the process can write must be equal so often in a row */
+#define PAGE  4096u
+#define LATER (11 * NSEC_PER_SEC) /* after this time, a memory file may be parsed again */
+/* a file that the process can write must be found equal this number of times in a row */
+#define WRITTEN	  3
 #define COMPARED  "podflame_code_pages_compared_total"
 #define NOT_YET	  "[unwind: code_not_compared]"
 #define DIFFERENT "[unwind: code_differs_from_file]"
@@ -382,7 +383,7 @@ static void want_pages(struct stacks *s, uint32_t tgid, size_t n)
 
 static void pages_beyond_the_limits_are_counted(void **state)
 {
-	const uint32_t n_full = 131072 / 4096; /* ALL_PAGES_MAX, PAGES_MAX */
+	const uint32_t n_full = 131072 / 4096; /* ALL_PAGES_MAX / PAGES_MAX */
 	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
 	uint64_t before = compared("over_limit");
 	struct stacks *s;

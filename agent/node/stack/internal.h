@@ -51,7 +51,7 @@ struct stacks {
 	 * kept.
 	 */
 	size_t inlined_room;
-	struct batch *batch; /* of the stacks_resolve() call that is running */
+	struct batch *batch; /* the batch of the stacks_resolve() call that is running */
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
@@ -168,7 +168,7 @@ struct compared *stacks_compared_free(struct compared *c);
 /* Adds the code that has to be compared to p->wanted; stack is of p's present program. */
 void stacks_compared_want(struct stacks *s, struct stacks_process *p,
 			  const struct raw_stack *stack);
-void stacks_compared_read(struct names_wanted *w); /* reader's thread */
+void stacks_compared_read(struct names_wanted *w); /* on the reader's thread */
 void stacks_compared_take(struct stacks *s, struct exec *e, struct names_wanted *w);
 void stacks_compared_wanted_done(struct names_wanted *w);
 /* Notes in c that newer mappings were read. c may be NULL. */

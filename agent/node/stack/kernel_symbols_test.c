@@ -33,7 +33,7 @@ static void kernel_symbols_end_at_holes(void **state)
 	assert_kernel(k, 0xffffffff81000200, "ksys_write");
 	assert_kernel(k, 0xffffffff810002ff, "do_syscall_64");
 	assert_kernel(k, 0xffffffff81000300, NULL); /* behind the kernel's code */
-	assert_kernel(k, 0xffffffff82000000, NULL); /* data */
+	assert_kernel(k, 0xffffffff82000000, NULL); /* data of the kernel */
 	assert_kernel(k, 0xffffffffc0001150, "nf_last");
 	assert_kernel(k, 0xffffffffc0201100, NULL); /* far behind the last symbol of its module */
 	assert_kernel(k, 0xffffffffc0301010, "bpf_prog_6deef7357e7b4530_on_cpu");

@@ -10,7 +10,8 @@
 
 #define PROCESSES_MAX 32768
 #define MISS_EVERY_NS NSEC_PER_SEC
-#define NEW_NS	      (5 * NSEC_PER_SEC) /* then follow has handled all files of new mappings */
+/* mappings are new for this time: after it, follow has handled all their files */
+#define NEW_NS (5 * NSEC_PER_SEC)
 
 static void exec_done(struct exec *e)
 {

@@ -103,7 +103,8 @@ static void names_of_runtimes_are_read_once(void **state)
 	run_fake(&f);
 	assert_rendered(&f, u, NULL, false,
 			"[fake: no_name];[fake: no_name];known_function;[fake: no_name]");
-	assert_int_equal(read_wanted(&f, u), 3); /* by_caller: f7 by f7, f7 by f8, f8 */
+	/* by_caller makes three names: f7 called by f7, f7 called by f8, and f8 */
+	assert_int_equal(read_wanted(&f, u), 3);
 	assert_int_equal(read_wanted(&f, u), 0);
 	assert_rendered(&f, u, NULL, false, "f8;g;f7;g;known_function;f7;g");
 	inlined = resolve(&f, u, NULL, false)->frames[6];

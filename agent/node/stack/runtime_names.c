@@ -14,14 +14,17 @@
 
 #define NAMED_MAX   16384	/* limit of entries for one program of a process */
 #define NAMED_BYTES (16u << 20) /* limit of the bytes of these entries and their names */
-/* the same limit for all programs; above it, each may still have its share of half of it */
+/*
+ * limit of the bytes for all programs together; above it, each program may have an equal share of
+ * half of this
+ */
 #define NAMED_ALL_BYTES (64u << 20)
 #define ASKS_MAX	4096 /* limit for the asks of one struct names_wanted */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
 
-struct named_key { /* zeroed before use */
+struct named_key { /* to be zeroed before use */
 	uint64_t words[2], caller_words[2];
 	uint8_t runtime, type, caller_type, has_caller;
 };

@@ -84,7 +84,7 @@ void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack 
  * the array.
  */
 struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n);
-void stacks_wanted_read(struct names_wanted *w);	/* reader's thread */
+void stacks_wanted_read(struct names_wanted *w);	/* on the reader's thread */
 void stacks_named(struct stacks *s, struct names_wanted *w); /* moves the names out of w */
 struct names_wanted *stacks_wanted_free(struct names_wanted *w);
 

@@ -208,7 +208,7 @@ static void indexes_have_a_limit(void **state)
 	}
 	assert_in_range(n_without, 2, 6);
 	assert_int_equal(look_up(&p[7]->m, 0x400000).what, NONE);
-	/* files that no process uses make room */
+	/* all processes end, so their files may be evicted */
 	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++)
 		unwind_exited(u, p[i]->m.id);
 	assert_int_equal(put(u, p[7]), 0);

@@ -57,7 +57,7 @@ struct unwound_process {
 	struct pf_process_key key;
 	struct pf_process value;
 	struct extent extents[PF_PARTS_MAX], data[PF_RUNTIMES_MAX];
-	struct table_file **files; /* of its mappings; the process is a user of each */
+	struct table_file **files; /* the files of its mappings; the process is a user of each */
 	size_t n_files, n_mappings, data_bytes;
 	uint64_t hash; /* hash of the mappings and runtimes that the kernel has */
 	UT_hash_handle hh;
@@ -83,7 +83,7 @@ struct unwind {
 	size_t n_old_extents, cap_old_extents, old_bytes;
 	uint32_t *old_slots;
 	size_t n_old_slots, cap_old_slots;
-	/* bytes of the indexes of all files; of those files that no process uses */
+	/* bytes of the indexes of all files, and of the files that no process uses */
 	size_t index_bytes, unused_index_bytes;
 	/*
 	 * stands for all files whose index is not kept, because all indexes together would have too

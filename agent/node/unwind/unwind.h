@@ -66,7 +66,11 @@ void unwind_exited(struct unwind *u, struct process_id id);
 const char *unwind_why_not(const struct unwind *u, const struct elf_index *index);
 
 struct unwind_stats {
-	size_t table_bytes, chunk_bytes, budget_bytes; /* bytes used; in the kernel; the limit */
+	/*
+	 * table_bytes: of the tables; chunk_bytes: of all chunks in the kernel; budget_bytes: the
+	 * limit
+	 */
+	size_t table_bytes, chunk_bytes, budget_bytes;
 	/* files with a table; files without a table (because of budget, slots or limits) */
 	size_t n_files, n_files_without;
 	size_t n_processes, n_mappings;

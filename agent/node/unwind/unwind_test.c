@@ -67,7 +67,7 @@ static void equal_files_are_written_once(void **state)
 	assert_int_equal(put(u, r), 0);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_files, 2);
-	elf_index_unref(a); /* held */
+	elf_index_unref(a); /* unwind has a reference of its own */
 	assert_mapping(q, 0, 4099);
 	assert_mapping(r, 0, 4099);
 	/* to set the same mappings again writes nothing */
@@ -132,7 +132,7 @@ static void thousands_of_mappings(void **state)
 	assert_int_equal(counter_get(cut), 1);
 	unwind_stats(u, &s);
 	assert_int_equal(s.n_mappings, 16384);
-	/* back to few mappings: their room is free again when it is needed */
+	/* back to few mappings: the room of the others is free again when it is needed */
 	p->m.n = 1;
 	assert_int_equal(put(u, p), 0);
 	assert_mapping(p, 0, 64);

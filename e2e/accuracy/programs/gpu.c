@@ -11,7 +11,7 @@
 
 #define MIB 1048576
 
-static CUcontext first, second; /* of device 0 and 1; `first` is current */
+static CUcontext first, second; /* contexts of devices 0 and 1; `first` is current */
 static CUstream stream;
 static CUmemoryPool pool, host_pool;
 
@@ -139,7 +139,7 @@ FUNCTION(from_pool)
 	WORKS(cuMemFree_v2(p));
 }
 
-FUNCTION(from_pool_of_host) /* no memory of a GPU */
+FUNCTION(from_pool_of_host) /* this pool has no memory of a GPU */
 {
 	CUdeviceptr p;
 
@@ -255,7 +255,7 @@ FUNCTION(still_mapped)
 	WORKS(cuMemRelease(handle));
 }
 
-FUNCTION(mapped_twice) /* and unmapped once */
+FUNCTION(mapped_twice) /* memory that is mapped twice and unmapped once */
 {
 	CUmemGenericAllocationHandle handle = create(CU_MEM_LOCATION_TYPE_DEVICE);
 	CUdeviceptr p = map(handle);
@@ -265,7 +265,7 @@ FUNCTION(mapped_twice) /* and unmapped once */
 	unmap(p);
 }
 
-FUNCTION(retained) /* and released once */
+FUNCTION(retained) /* memory whose handle is retained and released once */
 {
 	CUmemGenericAllocationHandle handle = create(CU_MEM_LOCATION_TYPE_DEVICE), same;
 	CUdeviceptr p = map(handle);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu: what the programs in C and C++ share that allocate memory of a GPU. */
+/* gpu: code that several programs in C and C++ use to allocate memory of a GPU. */
 #pragma once
 
 #include "../../gpu/standin.h"

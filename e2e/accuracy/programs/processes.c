@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 {
 	struct share s = {"in_parent", 0}, x = {"in_exec", 0};
 
-	if (argc > 3) { /* after exec: the CPU time goes on */
+	if (argc > 3) { /* the process has called exec: its CPU time goes on */
 		burn_file = argv[1];
 		burn_budget_ns = (uint64_t)(atof(argv[2]) * 1e9);
 		burn_start();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * work ROUNDS [now]: does the same steps in each round, in stacks of 3, 33 and 62 frames, and
- * prints the CPU time for each depth. This time has what a profiler adds, which is more in the deep
- * stacks. Without `now`, the program waits for a byte on standard input first.
+ * prints the CPU time for each depth. This time includes what a profiler adds, which is more in the
+ * deep stacks. Without `now`, the program waits for a byte on standard input first.
  */
 #include "burn.h"
 

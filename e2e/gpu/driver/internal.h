@@ -58,13 +58,13 @@ uint32_t context_number(void); /* of the current context; 0: there is none */
 
 /* ---- allocations.c: all that lives, by its address or handle ---- */
 enum kind {
-	LINEAR, /* of a context: cuMemAlloc and its like, managed memory */
-	POOLED, /* in the order of a stream */
+	LINEAR, /* memory of a context: from cuMemAlloc and similar functions, or managed memory */
+	POOLED, /* memory that is allocated and freed in the order of a stream */
 	ARRAY,
 	MIPMAPPED,
-	PHYSICAL, /* cuMemCreate */
+	PHYSICAL, /* memory from cuMemCreate */
 	_DEVICE_KINDS,
-	HOST = _DEVICE_KINDS, /* cuMemHostAlloc */
+	HOST = _DEVICE_KINDS, /* memory of the host, from cuMemHostAlloc and similar functions */
 	HOST_PHYSICAL,	      /* cuMemCreate, in the host's memory */
 	HOST_POOLED,
 	IPC,	/* memory of another process */
@@ -75,8 +75,10 @@ struct allocation {
 	uint64_t bytes;
 	enum kind kind;
 	CUdevice device;
-	const struct CUctx_st *context; /* its end frees the allocation; NULL: no end does */
-	unsigned int refs, maps;	/* PHYSICAL: its handles, mappings; the last frees it */
+	/* the context whose end frees the allocation; NULL: no context's end does */
+	const struct CUctx_st *context;
+	/* PHYSICAL: numbers of its handles and mappings; the last one frees it */
+	unsigned int refs, maps;
 	struct allocation *physical;	/* the memory of a MAPPED allocation */
 	struct allocation *next;	/* list of those that a context's end frees */
 };
@@ -106,7 +108,8 @@ struct CUstream_st {
 	uint64_t busy_until_ns;
 	struct CUgraph_st *captures; /* the graph that captures its launches; NULL: they run */
 	struct CUstream_st *next;    /* the next one of all streams */
-	bool destroyed;		     /* as that of a context */
+	/* a destroyed stream stays allocated, as a destroyed context does */
+	bool destroyed;
 };
 /*
  * Returns the stream of a handle. NULL: there is no such stream, or the thread has no context.

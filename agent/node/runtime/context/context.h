@@ -9,7 +9,11 @@
 
 /* Where a thread-local variable is, as in struct pf_otel. */
 struct tls_place {
-	int64_t offset;	 /* from the thread pointer, or from the beginning of the module's block */
+	/*
+	 * the variable's distance from the thread pointer, or from the beginning of the module's
+	 * block
+	 */
+	int64_t offset;
 	uint32_t module; /* number of the module; 0: the offset is from the thread pointer */
 };
 /*

@@ -244,7 +244,7 @@ struct record {
 	uint16_t attributes;
 };
 static struct {
-	const struct record *in_static; /* at -16 from the thread pointer */
+	const struct record *in_static; /* the record at offset -16 from the thread pointer */
 	uint64_t pad, self;
 	const uint64_t *dtv;
 } control;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define DYNAMIC_MAX	    512 /* entries; real sections have about 30 */
+#define DYNAMIC_MAX	    512 /* limit for the entries; real sections have about 30 */
 #define RELOCATIONS_MAX	    (256u << 10)
 #define RELOCATIONS_AT_ONCE 256
 #define STATIC_TLS_MAX	    (64 << 20) /* limit for all modules; real processes have a few KiB */

@@ -17,7 +17,7 @@ struct attach {
 	gid_t gid;
 	/* tmp_fd: O_PATH descriptor of /tmp in the process's root */
 	int pidfd, tmp_fd;
-	char trigger[32], socket[32], map[32]; /* names of files in that /tmp */
+	char trigger[32], socket[32], map[32]; /* names of the files in the process's /tmp */
 	/* how long to wait for the listener and for the reply */
 	uint64_t listener_ns, reply_ns;
 	/* how much longer the child may take; also how long the agent waits for its end */
@@ -63,6 +63,6 @@ struct attach_answer {
 	bool left;     /* a file that the agent made still exists, or may exist */
 	char text[96]; /* ATTACH_REFUSED: the JVM's reason */
 };
-/* Both functions fork. They count files that may stay in that /tmp. */
+/* Both functions fork. They count the files of the agent that may stay in the process's /tmp. */
 void runtime_attach_ask(const struct attach *a, struct attach_answer *ret);
 void runtime_attach_remove_map(const struct attach *a);

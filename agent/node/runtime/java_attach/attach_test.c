@@ -616,7 +616,7 @@ static void assert_wanted_with(const struct jvm *j, struct parser *parser, const
 	assert_int_equal(chown(path, 12345, 12346), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, *text ? t : NULL, 0), 0);
 	runtime_java_map_give(requests, (struct process_id){j->start, j->tgid},
-			      runtime_perf_map_new()); /* no JVM needs it any more */
+			      runtime_perf_map_new()); /* no JVM needs this map any more */
 	runtime_perf_map_free(
 		runtime_java_map_take(requests, (struct process_id){j->start, j->tgid}));
 	assert_false(runtime_java_unnamed(requests, (struct process_id){j->start, j->tgid}));

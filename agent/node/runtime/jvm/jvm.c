@@ -15,7 +15,7 @@
 #define HOPS_MAX	   4096 /* limit for steps in a segment map, when user space reads it */
 #define CODELETS_MAX	   4096 /* codelets of the interpreter; real JVMs have about 280 */
 #define VERSION_BYTES	   48
-#define CALL_STUB_BYTES	   192 /* bytes up to its call; real stubs have at most 190 */
+#define CALL_STUB_BYTES	   192 /* bytes of the stub up to its call; real stubs have at most 190 */
 #define CODELET_NAME_BYTES 32
 
 static int find_symbol(void *arg, const char *name, uint64_t *ret)

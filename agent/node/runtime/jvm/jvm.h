@@ -143,8 +143,8 @@ static inline uint32_t jvm_compile_id(const struct runtime_words *w)
 
 /* A static field of StubRoutines or a similar type. It points to an entry of generated code. */
 struct jvm_stub {
-	char *name;	  /* such as "_jbyte_arraycopy" */
-	uint64_t address; /* address of that code */
+	char *name;	  /* name of the field, such as "_jbyte_arraycopy" */
+	uint64_t address; /* address of the stub's code */
 };
 #define JVM_STUBS_MAX 512
 

@@ -17,8 +17,9 @@
 #define ARRAY_DATA	 4 /* an Array<u1> is an int, then the data (array.hpp) */
 #define TAG_UTF8	 1 /* JVM_CONSTANT_Utf8 */
 #define HAS_LINE_NUMBERS 1 /* ConstMethod::_has_linenumber_table, in all versions */
-#define LINES_END	 0 /* as in CompressedLineNumberReadStream::read_pair */
-#define LINES_ESCAPE	 0xff
+/* the byte that ends the lines: see CompressedLineNumberReadStream::read_pair */
+#define LINES_END    0
+#define LINES_ESCAPE 0xff
 
 /* ---- the fixed part of a ConstMethod, as bytes ---- */
 

@@ -34,7 +34,7 @@ struct jvm_debug {
 	uint64_t code;			 /* beginning of the code; pcs are relative to it */
 	bool no_zero;
 };
-struct jvm_pc { /* as in pcDesc.hpp */
+struct jvm_pc { /* an entry of pcs, as in pcDesc.hpp */
 	int32_t pc, scope, objects, flags;
 };
 _Static_assert(sizeof(struct jvm_pc) == 16, "PcDesc");

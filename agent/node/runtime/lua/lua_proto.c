@@ -9,16 +9,17 @@
 
 #define PROTOS_KEPT	256	   /* functions kept for a process */
 #define CODE_KEPT_BYTES (4u << 20) /* bytes of their code */
-#define PROTO_BYTES	120	   /* all members that are used are within these bytes */
-#define NAME_BYTES	200	   /* limit for a variable's name; longer names are cut */
-#define PATH_BYTES	4096
-#define STRING_AT	24 /* offset of a string's bytes, after the header, in all versions */
-#define IDSIZE		60 /* value of LUA_IDSIZE */
-#define TAG_STRING	4
-#define TAG_KIND	0x0f /* mask: a tag without the bits for variant and collectable */
-#define ABSLINE_MARKER	(-0x80)
-#define LINES_WALK_MAX	4096 /* at most 128 lines are between two absolute ones */
-#define ABSLINES_MAX	65536
+/* enough of a Proto: all members that are used are within these bytes */
+#define PROTO_BYTES    120
+#define NAME_BYTES     200 /* limit for a variable's name; longer names are cut */
+#define PATH_BYTES     4096
+#define STRING_AT      24 /* offset of a string's bytes, after the header, in all versions */
+#define IDSIZE	       60 /* value of LUA_IDSIZE */
+#define TAG_STRING     4
+#define TAG_KIND       0x0f /* mask: a tag without the bits for variant and collectable */
+#define ABSLINE_MARKER (-0x80)
+#define LINES_WALK_MAX 4096 /* at most 128 lines are between two absolute ones */
+#define ABSLINES_MAX   65536
 
 void runtime_lua_protos_free(struct lua_state *s)
 {

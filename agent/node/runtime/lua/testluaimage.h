@@ -14,7 +14,7 @@
 #define HEAP_BYTES  0x4000
 #define STACK	    0x7ffd00000000ull
 #define STACK_BYTES 0x400
-#define LOOP_AT	    0x401000ull /* luaV_execute */
+#define LOOP_AT	    0x401000ull /* address of luaV_execute */
 #define LOOP_FRAME  0x80
 #define BACK	    0x402000ull	    /* return address in luaD_call */
 #define BACK_RUN    0x403000ull	    /* return address in luaD_rawrunprotected, for a coroutine */

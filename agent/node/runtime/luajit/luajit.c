@@ -17,8 +17,8 @@
 #define AREAS_MAX    RUNTIME_RANGES_MAX
 #define PAGE	     4096
 
-#define ANOTHER                                                                                    \
-	"its interpreter is not that of version 2.1 for x86-64 with GC64" /* without the mark */
+/* the text does not contain VERSION_MARK: a file with this mark is taken for a LuaJIT */
+#define ANOTHER	  "its interpreter is not that of version 2.1 for x86-64 with GC64"
 #define TOO_LARGE "the program is too large to look for its interpreter"
 
 /* Facts that stay the same while the file is mapped. */

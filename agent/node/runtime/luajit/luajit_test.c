@@ -409,7 +409,7 @@ static void test_entry_and_leave(void **unused)
 
 	(void)unused;
 	put64(top, 0x400200);
-	put64(top - 8, 0x7777); /* rbp, once it is saved */
+	put64(top - 8, 0x7777); /* what the code below saves as rbp */
 	for (size_t k = 0; k < sizeof(steps) / sizeof(*steps); k++) {
 		image_walk(VM + steps[k].at, top - steps[k].below, 0x8888);
 		assert_native(0, VM + steps[k].at);

@@ -11,9 +11,10 @@
 struct stat;
 
 /* ---- perfmap_lines.c: the lines of a map ---- */
-#define PERF_MAP_LIVE_BYTES (16u << 20) /* for functions of one map; further ones are refused */
-#define PERF_MAP_ALL_BYTES                                                                         \
-	(64u << 20)	       /* for all maps; up to 1.5 times as much, so that each has a share */
+/* limit for the functions of one map; further ones are refused */
+#define PERF_MAP_LIVE_BYTES (16u << 20)
+/* limit for all maps together; maps with less than their share may exceed it by half at most */
+#define PERF_MAP_ALL_BYTES (64u << 20)
 #define PERF_MAP_LINE_MAX 1024 /* longer lines are cut */
 
 struct perf_map;

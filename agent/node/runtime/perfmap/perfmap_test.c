@@ -224,7 +224,7 @@ static const struct {
 	 "node:internal/main/run_main_module", 1},
 	{"JS:^requireBuiltin node:internal/bootstrap/realm:420:24", "requireBuiltin",
 	 "node:internal/bootstrap/realm", 420},
-	/* unusual files */
+	/* files with spaces in their paths, or without a name */
 	{"JS:*hotCommon " SPACE ":1:19", "hotCommon", SPACE, 1},
 	{"LazyCompile:*hotCommon " SPACE ":1", "hotCommon", SPACE, 1},
 	{"Eval:~ " SPACE ":1:1", "(anonymous)", SPACE, 1},
@@ -493,7 +493,8 @@ static void test_file_older_than_its_process(void **state)
 	unlink(p->path);
 	write_file(p->path, "1000 10 others\n", 0);
 	make_older(p);
-	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT); /* as if no file existed */
+	/* the result is as if no file existed */
+	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 }
 

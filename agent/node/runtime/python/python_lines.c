@@ -25,8 +25,8 @@ static uint32_t line_of_lnotab(const uint8_t *table, size_t n, int64_t line, uin
 }
 
 /*
- * Finds the line of an address in a table of pairs of bytes, as above. But a pair's line is that of
- * the addresses that the pair adds. -128: these addresses have no line.
+ * Finds the line of an address in a table of pairs of bytes. Here, unlike in the table above, a
+ * pair's line is that of the addresses that the pair adds. -128: these addresses have no line.
  */
 static uint32_t line_of_ranges(const uint8_t *table, size_t n, int64_t line, uint32_t address)
 {

@@ -138,9 +138,8 @@ static size_t count_named(const struct told *t, bool check_names)
 }
 
 /*
- * The test acts as if each native frame were an activation that could use all of the stack. So each
- * native frame gets the piece that belongs to it, wherever the compiler put that piece. The test
- * continues until all frames are found.
+ * Checks that all frames of the thread are found. The test does not know where the activations are
+ * on the native stack, so the piece of each activation may be anywhere on the stack.
  */
 static void check_thread(struct told *t)
 {

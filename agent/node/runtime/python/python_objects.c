@@ -167,7 +167,8 @@ int runtime_python_module(struct memory *m, const struct python_layout *l,
 	if (r < 0)
 		return r;
 	if ((p->dict_type && head[OBJECT_TYPE / 8] != p->dict_type) || head[DICT_VALUES / 8])
-		return -ENOENT; /* it is not a dict, or its values are not stored with its keys */
+		/* the object is not a dict, or its values are not stored with its keys */
+		return -ENOENT;
 	r = l->minor >= 11 ? entries_of(m, head[DICT_KEYS / 8], &e)
 			   : entries_of_old(m, head[DICT_KEYS / 8], &e);
 	return r < 0 ? r : find_name(m, l, &e, ret);

@@ -178,7 +178,7 @@ static void a_thread_that_starts_another_keeps_its_frames(void **state)
 	{
 		uint64_t made = put_thread(INTERPRETER_AT, THREAD_POINTER, image.thread);
 
-		if (minor == 11) /* its root_cframe */
+		if (minor == 11) /* a new thread state of 3.11 also has its root_cframe */
 			put_u64(made + image.kernel.thread_frame, put_cframe(made + 200, 0, 0));
 		image_holder(0);
 		walk();
@@ -265,7 +265,10 @@ static void run_g_in(uint64_t other)
 	bool cframes = pf_python_has_cframes(k);
 
 	add_interpreter();
-	/* The chain of g ends in its own interpreter. f and main are in the other chain. */
+	/*
+	 * g is in the thread state of its own interpreter, f and main are in the thread state of
+	 * the other one
+	 */
 	put_u64(other + k->thread_frame, cframes ? INNER + 0x20 : image.g);
 	put_u64(image.thread + k->thread_frame, cframes ? OUTER + 0x20 : image.f);
 	if (k->pieces >= PF_PYTHON_CFRAME)
