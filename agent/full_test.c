@@ -214,7 +214,10 @@ static bool window_is_taken(struct world *w)
 
 static bool all_is_told(struct world *w)
 {
-	/* reads the number of files, because the disk worker deletes them later */
+	/*
+	 * also compares the number of files: the disk worker deletes a file some time after its
+	 * window was counted as sent
+	 */
 	return all_is_stored_or_lost(w) && n_files(w) == 0 &&
 	       look_at_store(w) == stats_of(w).n_dropped_samples;
 }

@@ -17,7 +17,7 @@
  * ten.
  */
 struct pf_recent {
-	uint64_t address; /* ELF virtual address << 1 | 1 for a leaf */
+	uint64_t address; /* (ELF virtual address << 1), plus 1 for a leaf */
 	uint32_t file;
 	uint32_t tables; /* pf_settings.tables when it was looked up */
 	struct pf_rule rule;

@@ -225,7 +225,7 @@ static bool is_chain(const struct batch *b, const struct profile_sample *s)
 	for (size_t i = 0; i < b->stacks[s->stack].n && at < ARRAY_SIZE(chain); i++)
 		if (has_name(b->stacks[s->stack].frames[i], chain[at]))
 			at++;
-	/* leaf may be missing: sometimes a sample is in two itself */
+	/* "leaf" may be missing: some samples are taken in the function two(), outside leaf() */
 	return at >= ARRAY_SIZE(chain) - 1;
 }
 

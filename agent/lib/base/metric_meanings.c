@@ -125,8 +125,9 @@ static const struct {
 	 "Killed children that demangled names, which the kernel has not ended yet."},
 	{"inlined_frames_dropped_total", "Inlined frames beyond the limit of a stack."},
 	{"java_attach_stuck_total", "JVMs that did not answer the request for a perf map."},
-	{"java_attach_total", "JVMs that were asked for a perf map, by result. forgotten: too many "
-			      "JVMs lack names, so one waits until its mappings are read again."},
+	{"java_attach_total", "Requests to JVMs for a perf map, by result. forgotten: the agent's "
+			      "list of JVMs was full, so the agent removed one of them, and adds "
+			      "it again when it next reads that JVM's mappings."},
 	{"java_files_left_total",
 	 "Times that asking a JVM for its perf map may have left a file in its /tmp."},
 	{"memory_files_rewritten_total",

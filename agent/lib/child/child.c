@@ -163,8 +163,9 @@ int child_start(struct child *c)
 		return 0;
 	if (c->pid) {
 		/*
-		 * an earlier call has started the child and waited for it; only an impatient owner
-		 * comes here
+		 * An earlier call has started the child, and the child was not ready in time. Only
+		 * an owner that has set `impatient` (child.h) calls again, so this call does not
+		 * wait.
 		 */
 		wait_ns = 0;
 	} else {

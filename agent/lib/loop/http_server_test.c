@@ -794,7 +794,7 @@ static void tls_ca_bundle_that_is_cut(void **state)
 	(void)state;
 	assert_int_equal(trusted(bundle, NULL, &e), 2);
 	bundle[--n] = '\0';
-	assert_int_equal(trusted(bundle, NULL, &e), 2); /* the last line needs no end */
+	assert_int_equal(trusted(bundle, NULL, &e), 2); /* the last line needs no newline */
 	while (n-- > begin) {
 		bundle[n] = '\0';
 		assert_int_equal(trusted(bundle, NULL, &e), -EINVAL);

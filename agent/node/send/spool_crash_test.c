@@ -28,7 +28,7 @@ enum said { SAID_PUT, SAID_SENT };
 
 struct hub {
 	bool stored[MOST_BATCHES];  /* whether the hub has stored a batch, by the batch's number */
-	uint8_t accounts[4096][16]; /* the ids of the accounts that the hub has received */
+	uint8_t accounts[4096][16]; /* ids of the accounts of losses that came */
 	size_t n_accounts;
 	uint64_t n_stored, n_told;
 };

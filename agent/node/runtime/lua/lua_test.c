@@ -121,8 +121,8 @@ static void what_is_absent_stands_where_it_was(void **state)
 }
 
 /*
- * When a coroutine is resumed, one loop runs all that is left of it: also the functions that it had
- * called before it yielded.
+ * When a coroutine is resumed, a single call of luaV_execute runs all that is left of it, also the
+ * functions that the coroutine had called before it yielded.
  */
 static void a_resumed_coroutine_is_whole(void **state)
 {
