@@ -48,10 +48,9 @@ struct {
 	__type(value, struct pf_live_stats);
 } gpu_live_stats SEC(".maps");
 
-#include "gpu_array.h"
 #include "gpu_contexts.h"
 #include "gpu_handles.h"
-#include "labels.h"
+#include "gpu_request.h"
 
 /* Counts a call whose memory the events will lack. */
 static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
@@ -62,89 +61,7 @@ static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
 		pf_drop(PF_EVENT_HBM_INUSE, reason);
 }
 
-/* ---- entry: what a call asks for ---- */
-
-/* CUmemAllocationProp and CUmemPoolProps of cuda.h: two enums, then CUmemLocation {type, id}. */
-#define PF_PROPS_LOCATION     8
-#define PF_LOCATION_HOST      2 /* CU_MEM_LOCATION_TYPE_HOST, _HOST_NUMA, _HOST_NUMA_CURRENT */
-#define PF_LOCATION_HOST_LAST 4
-#define PF_STREAM_PER_THREAD  2 /* CU_STREAM_PER_THREAD */
-/* CU_GRAPH_NODE_TYPE_MEM_ALLOC: the first member of CUgraphNodeParams */
-#define PF_NODE_MEM_ALLOC 10
-
-/*
- * Returns the device of a location. PF_GPU_HOST: memory of the host. -1: the location cannot be
- * read. At the entry of a call, the kernel may not have the page of the location.
- */
-static __noinline int64_t pf_gpu_location_device(uint64_t at)
-{
-	uint32_t location[2] = {};
-
-	if (!pf_read(location, sizeof(location), at))
-		return -1;
-	if (location[0] >= PF_LOCATION_HOST && location[0] <= PF_LOCATION_HOST_LAST)
-		return PF_GPU_HOST;
-	return location[1];
-}
-
-static __always_inline void pf_gpu_know(struct pf_gpu_call *c, enum pf_label_key label, bool known)
-{
-	c->known = (c->known & ~(1u << label)) | (uint32_t)known << label;
-}
-
-/* Sets the stream and, if the call names a pool, the device of the pool. */
-static __noinline void pf_gpu_ask_pool(struct pt_regs *ctx, struct pf_gpu_call *c)
-{
-	struct pf_gpu_object *pool;
-
-	if (!c)
-		return;
-	c->stream = c->count;
-	if (!c->stream && c->site.flags & PF_GPU_PER_THREAD)
-		c->stream = PF_STREAM_PER_THREAD;
-	pf_gpu_know(c, PF_LABEL_GPU_STREAM, true);
-	if (!(c->site.flags & PF_GPU_OF_POOL))
-		return;
-	pool = pf_gpu_object(PF_GPU_POOL, pf_mem_arg(ctx, c->site.count_arg - 1, false));
-	c->device = pool ? pool->device : 0;
-	pf_gpu_know(c, PF_LABEL_GPU_DEVICE, pool != NULL);
-}
-
-/* Returns the bytes that a call asks for; of GPU_PITCH, the rows. */
-static __noinline uint64_t pf_gpu_bytes(const struct pf_gpu_call *c)
-{
-	if (!c || c->device == PF_GPU_HOST)
-		return 0;
-	if (c->site.kind == PF_SITE_GPU_ARRAY)
-		return pf_gpu_array_bytes(c->size, c->count, c->site.flags);
-	return c->size < PF_MEM_SIZE_MAX ? c->size : 0;
-}
-
-/* Sets the owner of the memory that the call asks for, its labels, and its size. */
-static __noinline void pf_gpu_ask(struct pt_regs *ctx, struct pf_pending *p)
-{
-	struct pf_gpu_here here = {};
-
-	if (!p)
-		return;
-	pf_gpu_here(&here);
-	p->live.key.owner = here.owner;
-	p->gpu.context = here.context;
-	p->gpu.device = here.device;
-	pf_gpu_know(&p->gpu, PF_LABEL_GPU_CONTEXT, here.context != 0);
-	pf_gpu_know(&p->gpu, PF_LABEL_GPU_DEVICE, here.has_device);
-	if (p->gpu.site.kind == PF_SITE_GPU_ASYNC) {
-		p->live.key.owner = PF_GPU_POOLED;
-		pf_gpu_ask_pool(ctx, &p->gpu);
-	} else if (p->gpu.site.kind == PF_SITE_GPU_HANDLE) {
-		int64_t device = pf_gpu_location_device(p->gpu.count + PF_PROPS_LOCATION);
-
-		p->live.key.owner = 1;
-		p->gpu.device = device < 0 ? 0 : device;
-		pf_gpu_know(&p->gpu, PF_LABEL_GPU_DEVICE, device >= 0);
-	}
-	p->live.value = pf_gpu_bytes(&p->gpu);
-}
+/* ---- entry ---- */
 
 /* Whether the driver's addresses and sizes have 32 bits in this call. Handles always have 64. */
 static __always_inline bool pf_gpu_is_32(struct pf_site site)
@@ -293,19 +210,6 @@ static __noinline struct pf_scratch *pf_gpu_begin(const struct pf_mem_who *who,
 	}
 	pf_mem_key_set(s, who);
 	return s;
-}
-
-static __noinline void pf_gpu_label(struct pf_scratch *s, const struct pf_gpu_call *c)
-{
-	if (!s || !c)
-		return;
-	pf_labels_begin(s);
-	if (c->known & 1 << PF_LABEL_GPU_DEVICE)
-		pf_label(s, PF_LABEL_GPU_DEVICE, c->device);
-	if (c->known & 1 << PF_LABEL_GPU_CONTEXT)
-		pf_label(s, PF_LABEL_GPU_CONTEXT, c->context);
-	if (c->known & 1 << PF_LABEL_GPU_STREAM)
-		pf_label(s, PF_LABEL_GPU_STREAM, c->stream);
 }
 
 /*
@@ -457,24 +361,8 @@ static __noinline void pf_gpu_given(struct pf_pending *p, const struct pf_mem_wh
 		pf_gpu_lives(p, who->cgroup_id, bytes);
 }
 
-static __noinline void pf_gpu_pool(const struct pf_gpu_call *c)
-{
-	struct pf_gpu_object o = {};
-	int64_t device;
-
-	if (!c)
-		return;
-	if (c->site.flags & (PF_GPU_PROPS | PF_GPU_LOCATION))
-		device = pf_gpu_location_device(
-			c->size + (c->site.flags & PF_GPU_PROPS ? PF_PROPS_LOCATION : 0));
-	else
-		device = (uint32_t)c->size;
-	if (device < 0)
-		return;
-	o.device = device;
-	o.time_ns = bpf_ktime_get_boot_ns();
-	pf_gpu_object_set(PF_GPU_POOL, pf_gpu_stored(c->ptr, false), &o);
-}
+/* CU_GRAPH_NODE_TYPE_MEM_ALLOC: the first member of CUgraphNodeParams */
+#define PF_NODE_MEM_ALLOC 10
 
 /*
  * Counts memory that is not followed. A node of a graph gets its memory when the graph runs. A
