@@ -56,6 +56,27 @@ IN_SECTION(pf_driver) static int cu_array(uint64_t *ret, const void *descriptor)
 	return !descriptor;
 }
 
+IN_SECTION(pf_driver) static int cu_mipmap(uint64_t *ret, const void *descriptor, unsigned levels)
+{
+	*ret = next_address++;
+	return !descriptor || levels > 1000000;
+}
+
+/* Stores no address, because the argument points to nothing. */
+IN_SECTION(pf_driver) static int cu_alloc_nowhere(const uint64_t *ret, uint64_t bytes)
+{
+	return !ret || !bytes;
+}
+
+/* Begins to free the memory, waits, and fails the first time. */
+IN_SECTION(pf_driver) static int cu_free_slow(uint64_t address)
+{
+	static int n_calls;
+
+	say_and_wait(truth, 3 + 2 * (uint32_t)n_calls);
+	return n_calls++ == 0 || !address;
+}
+
 static void limits_open(struct scene *s, body_fn *body)
 {
 	struct probed *t = &s->probed;
@@ -67,6 +88,14 @@ static void limits_open(struct scene *s, body_fn *body)
 	add_entry(t, cu_map, PF_SITE_GPU_MAP, 1, 2, 3);
 	add_entry(t, cu_unmap, PF_SITE_GPU_UNMAP, 1, 2, 0);
 	add_entry(t, cu_array, PF_SITE_GPU_ARRAY, 1, 2, 0);
+	add_site(t, cu_mipmap,
+		 (struct pf_site){.kind = PF_SITE_GPU_ARRAY,
+				  .ptr_arg = 1,
+				  .size_arg = 2,
+				  .count_arg = 3,
+				  .flags = PF_GPU_3D | PF_GPU_MIPMAP});
+	add_entry(t, cu_alloc_nowhere, PF_SITE_GPU_ALLOC, 1, 2, 0);
+	add_entry(t, cu_free_slow, PF_SITE_GPU_FREE, 1, 0, 0);
 	gpu_open(s, body, HBM);
 }
 
@@ -396,6 +425,98 @@ static void an_array_of_an_unknown_format_is_counted(void **state)
 	gpu_close(&s);
 }
 
+static const struct {
+	uint64_t width, height, depth;
+	uint32_t format, channels, flags;
+} small = {64, 16, 0, 1, 1, 0}; /* of bytes */
+
+IN_SECTION(pf_loop) static void body_levels(struct truth *t)
+{
+	static const unsigned levels[] = {0, 1, 3, 7, 8, 1000};
+
+	say_and_wait(t, 1);
+	for (uint32_t i = 0; i < ARRAY_SIZE(levels); i++) {
+		status = cu_mipmap(&at[0], &small, levels[i]);
+		say_and_wait(t, 3 + i);
+	}
+}
+
+/* Each level has half of the width and height of the one before, until both are 1. */
+static void a_mipmap_has_the_bytes_of_its_levels(void **state)
+{
+	static const uint64_t bytes[] = {1024, 1024, 1024 + 256 + 64, 1367, 1367, 1367};
+	struct scene s = {};
+	uint64_t before = 0;
+
+	(void)state;
+	limits_open(&s, body_levels);
+	for (uint32_t i = 0; i < ARRAY_SIZE(bytes); i++) {
+		go(&s, 3 + i);
+		assert_int_equal(s.w.alloc.bytes - before, bytes[i]);
+		before = s.w.alloc.bytes;
+	}
+	gpu_close(&s);
+}
+
+#define NOWHERE ((void *)8) /* no process has this address */
+
+IN_SECTION(pf_loop) static void body_unreadable(struct truth *t)
+{
+	say_and_wait(t, 1);
+	status = cu_array(&at[0], NOWHERE);
+	say_and_wait(t, 3);
+	status = cu_alloc_nowhere(NOWHERE, 500);
+	say_and_wait(t, 4);
+}
+
+/* What a call asks for, or has given, cannot be read. */
+static void what_cannot_be_read_is_counted(void **state)
+{
+	uint64_t before = lost("gpu_unseen");
+	struct scene s = {};
+
+	(void)state;
+	limits_open(&s, body_unreadable);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.n + s.w.inuse.n, 0);
+	assert_int_equal(lost("gpu_unseen") - before, 2); /* a sample of each event */
+	go(&s, 4);
+	assert_int_equal(s.w.alloc.bytes, 500);
+	assert_int_equal(s.w.inuse.n, 0);
+	assert_int_equal(lost("gpu_unseen") - before, 3);
+	gpu_close(&s);
+}
+
+IN_SECTION(pf_loop) static void body_frees(struct truth *t)
+{
+	truth = t;
+	say_and_wait(t, 1);
+	allocate();
+	status = cu_free_slow(at[0]);
+	say_and_wait(t, 4);
+	status = cu_free_slow(at[0]);
+	say_and_wait(t, 6);
+}
+
+/* Memory is not in use from the entry of the call that frees it. It is again if the call fails. */
+static void a_free_counts_from_its_entry(void **state)
+{
+	struct scene s = {};
+
+	(void)state;
+	limits_open(&s, body_frees);
+	go(&s, 3);
+	assert_int_equal(s.w.alloc.bytes, 1000);
+	assert_int_equal(s.w.inuse.bytes, 0);
+	go(&s, 4);
+	assert_int_equal(s.w.inuse.bytes, 1000);
+	go(&s, 5);
+	assert_int_equal(s.w.inuse.bytes, 0);
+	go(&s, 6);
+	assert_int_equal(s.w.inuse.bytes, 0);
+	gpu_close(&s);
+}
+
 static int run_mode(const char *name, enum uprobe_mode mode)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,6 +530,9 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(a_call_in_a_change_of_events_hides_no_other),
 		cmocka_unit_test(a_handle_that_is_used_again_is_new_memory),
 		cmocka_unit_test(an_array_of_an_unknown_format_is_counted),
+		cmocka_unit_test(a_mipmap_has_the_bytes_of_its_levels),
+		cmocka_unit_test(what_cannot_be_read_is_counted),
+		cmocka_unit_test(a_free_counts_from_its_entry),
 	};
 
 	mode_at_most = mode;
