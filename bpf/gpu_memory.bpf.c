@@ -287,7 +287,8 @@ static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
 /* ---- return: a call has succeeded ---- */
 
 /*
- * Returns the bytes that the call gave. Only at the return is it known how far apart the rows are.
+ * Returns the bytes that the call gave. Of PF_SITE_GPU_PITCH (cuMemAllocPitch) that is pitch times
+ * rows, and the driver stores the pitch only before the return.
  */
 static __noinline uint64_t pf_gpu_given_bytes(const struct pf_pending *p)
 {

@@ -59,7 +59,8 @@ bool node_ready(struct buf *why, void *node)
 	if (n->was_ready)
 		return true;
 	if (n->config.kube && !proc_containers_plan(n->containers))
-		buf_puts(why, "the agent has not read all lists of the API server yet\n");
+		buf_puts(why, "the agent has not yet read all the lists that it needs from the API "
+			      "server\n");
 	else if (!n->started)
 		buf_puts(why, "the API server does not know this node yet\n");
 	else if (!kernel_settled(n->kernel))

@@ -216,10 +216,12 @@ static const struct group *refused_event(const struct status_sum *s)
 
 static struct computed_verdict waiting_for_samples(const struct status_sum *s)
 {
-	return verdict("Unknown", REASON_WAITING_FOR_SAMPLES,
-		       s->n_sampled ? xasprintf("the agents sample and have no sample of %s yet",
-						s->missing)
-				    : xstrdup("the agents sample and have no sample yet"));
+	return verdict(
+		"Unknown", REASON_WAITING_FOR_SAMPLES,
+		s->n_sampled
+			? xasprintf("the agents are sampling, but have taken no sample of %s yet",
+				    s->missing)
+			: xstrdup("the agents are sampling, but have taken no sample yet"));
 }
 
 static struct computed_verdict waiting_for_store(const struct subject *x)

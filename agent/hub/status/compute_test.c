@@ -379,7 +379,7 @@ static void test_messages_name_the_events(void **state)
 		json_str_at(condition(part, "Ready"), "message", ""),
 		"samples of on-cpu are stored; there are none of mem-alloc: OverBudget");
 	assert_string_equal(json_str_at(condition(early, "Ready"), "message", ""),
-			    "the agents sample and have no sample of mem-alloc yet");
+			    "the agents are sampling, but have taken no sample of mem-alloc yet");
 	assert_string_equal(
 		json_str_at(condition(quiet, "Ready"), "message", ""),
 		"1 container is selected; nothing of on-cpu, mem-alloc has happened there yet");

@@ -2,8 +2,9 @@
 /*
  * The identity of the client and the address of the API server, read from files with any contents.
  * The first byte chooses the file (kubeconfig, token, service account). Accepted files lead to
- * requests. The head of a request must have the given length, and must not contain a line that a
- * file has added. The answers have any bytes, too.
+ * requests. The path and the header lines of a request must contain no line break, with which a
+ * file could add a header, and each header line must be shorter than 64 KiB. The server's answers
+ * are bytes of the input, too.
  * Fuzzes: lib/kube/config.c, lib/kube/client.c, lib/kube/credentials.c
  */
 #include "lib/kube/kube_private.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * HTTP/1.1 client. A connection has one request at a time and is kept for a few seconds, to be used
- * again. Every call ends exactly once, always from the loop and never inside http_send.
+ * again. `on_done` is called exactly once for each request that is not cancelled, always from the
+ * loop and never inside http_send.
  */
 #include <stdlib.h>
 #include <utlist.h>

@@ -426,7 +426,7 @@ static void silence_costs_the_child_and_a_pause(void **state)
 	n_none = mangled("no_child");
 	assert_shown(d, &third, CONSTRAINED, CONSTRAINED);
 	assert_int_equal(mangled("no_child"), n_none + 1);
-	/* No child is asked for names of the two files during their pauses. */
+	/* The demangler may ask a child again, but not for this file, whose own pause lasts. */
 	d->retry_ns = 0;
 	n = mangled("timeout");
 	cost.next_ns = UINT64_MAX;

@@ -104,7 +104,7 @@ static void work(void)
 	posted_run_all();
 }
 
-/* Whether the mappings of the JVM were read and are set in the kernel. */
+/* Whether the mappings of the JVM were read again after its answer. */
 static bool is_looked_at_again(void)
 {
 	return tracked->m && tracked->m->n > 0 && tracked->cgroup_id == TEST_CGROUP;

@@ -147,8 +147,9 @@ static void known_at_once_and_missing_told(void **state)
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_READY);
 	assert_int_equal(slots[mappings[1].file].state, PF_FILE_NONE);
 	/*
-	 * /srv/text is no program: it never has tables, so the text does not name it. The pod chose
-	 * the other name.
+	 * `missing` names the first file that should have tables. /srv/text is no program, so it is
+	 * passed over. The name of the broken file comes from the pod: its line break is shown as
+	 * '?'.
 	 */
 	assert_non_null(a.missing);
 	assert_non_null(strstr(a.missing, "/srv/bro?ken: "));

@@ -183,7 +183,7 @@ static void start_target(struct build *b, size_t i)
 
 /*
  * Whether the target selects the pod. The built-in target has no selectors: it selects pods in
- * namespaces with the label.
+ * namespaces with the label SELECT_LABEL=enabled.
  */
 static bool in_scope(const struct build *b, const struct target *t, const struct selected *p)
 {

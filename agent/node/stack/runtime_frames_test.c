@@ -179,7 +179,7 @@ static void names_are_asked_for_again(void **state)
 	assert_rendered(&f, u, NULL, false, "f1");
 	assert_int_equal(read_wanted(&f, u), 1);
 	assert_rendered(&f, u, NULL, false, "f2");
-	/* the function was freed: no name is better than the old one */
+	/* the function was freed: its old name must not be shown any more */
 	assert_int_equal(read_wanted(&f, u), 1);
 	assert_rendered(&f, u, NULL, false, "[changing: no_name]");
 	done(&f);

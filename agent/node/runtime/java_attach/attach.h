@@ -63,6 +63,9 @@ struct attach_answer {
 	bool left;     /* a file that the agent made still exists, or may exist */
 	char text[96]; /* ATTACH_REFUSED: the JVM's reason */
 };
-/* Both functions fork. They count the files of the agent that may stay in the process's /tmp. */
+/*
+ * Both functions fork. If a file that the agent made may be left in the process's /tmp, they add 1
+ * to the counter podflame_java_files_left_total.
+ */
 void runtime_attach_ask(const struct attach *a, struct attach_answer *ret);
 void runtime_attach_remove_map(const struct attach *a);

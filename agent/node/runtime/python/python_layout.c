@@ -319,7 +319,7 @@ static int read_interpreters(struct layout_check *c, uint64_t first)
 	while (at && r == 0) {
 		if (is_interpreter(c, at))
 			return -EBADMSG;
-		/* the main interpreter is the last of the list, and must be checked, too */
+		/* CPython's list ends with the main interpreter, which must be checked, too */
 		if (c->n_interpreters == INTERPRETERS_MAX) {
 			c->interpreters[INTERPRETERS_MAX - 1] = c->main;
 			return 0;
