@@ -14,8 +14,6 @@
 
 #define OPERATIONS 7 /* the values of the label rdma_operation: enum pf_rdma_operation */
 
-#define N_OPERATIONS 7 /* the numbers that profile_label_text() knows */
-
 static char dir[TESTDIR_BYTES];
 
 static int dir_make(void **state)
