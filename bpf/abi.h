@@ -503,6 +503,8 @@ struct pf_mem_proc {
 	/* GPU, for probes_attach(): not 0: the sites PF_SITE_IS_GPU_QUERY are not probed */
 	uint32_t no_queries;
 	uint32_t slot; /* GPU: of pf_gpu_held_objects and pf_gpu_held_live */
+	uint32_t n_functions; /* RDMA: pf_rdma_functions.n when the sites were found */
+	uint32_t pad;
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
@@ -584,6 +586,7 @@ struct pf_live_stats {
 	X(RDMA_UNREAD, "rdma_unread", 1)   /* a list of requests of RDMA could not be read */      \
 	X(RDMA_LONG, "rdma_long", 1)	   /* a list of requests is longer than is followed */     \
 	X(RDMA_BATCHES, "rdma_batches", 1) /* a thread fills too many queue pairs at once */       \
+	X(RDMA_LATE, "rdma_late", 1) /* a process may post before the provider is probed */        \
 	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
@@ -612,7 +615,7 @@ _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 40, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
-_Static_assert(sizeof(struct pf_mem_proc) == 256, "abi");
+_Static_assert(sizeof(struct pf_mem_proc) == 264, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

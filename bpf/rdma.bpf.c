@@ -209,11 +209,12 @@ static __always_inline bool pf_rdma_enter(struct pt_regs *ctx)
 
 	if (!who.proc || !set || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64)
 		return false;
-	if (site.kind <= PF_SITE_RDMA_OBJECT)
-		pf_rdma_learn(PF_CONTEXT_REG(ctx, rdi), site.kind, who.cgroup_id, set->generation);
+	if (site.kind <= PF_SITE_RDMA_USED)
+		pf_rdma_learn(PF_CONTEXT_REG(ctx, rdi), site.kind, who.cgroup_id, set->generation,
+			      who.proc->n_functions);
 	if (site.kind == PF_SITE_RDMA_OPEN || site.kind == PF_SITE_RDMA_EXTEND)
 		return true;
-	if (!who.events || site.kind == PF_SITE_RDMA_CONTEXT || site.kind == PF_SITE_RDMA_OBJECT)
+	if (!who.events || (site.kind > PF_SITE_RDMA_REGISTER && site.kind <= PF_SITE_RDMA_USED))
 		return false;
 	t = pf_rdma_thread(who.proc, true);
 	if (!t) {
@@ -297,7 +298,8 @@ static __always_inline void pf_rdma_leave(struct pt_regs *ctx)
 	if (!who.proc || !set)
 		return;
 	if (site.kind == PF_SITE_RDMA_OPEN || site.kind == PF_SITE_RDMA_EXTEND) {
-		pf_rdma_learn(result, site.kind, who.cgroup_id, set->generation);
+		pf_rdma_learn(result, site.kind, who.cgroup_id, set->generation,
+			      who.proc->n_functions);
 		return;
 	}
 	t = pf_rdma_thread(who.proc, false);

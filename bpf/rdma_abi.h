@@ -24,6 +24,8 @@ enum pf_rdma_site_kind {
 	PF_SITE_RDMA_REGISTER = 96, /* size_arg: bytes; returns NULL if it has failed */
 	PF_SITE_RDMA_CONTEXT,	    /* argument 1 is a context */
 	PF_SITE_RDMA_OBJECT,	    /* argument 1 is an object whose first member is its context */
+	/* the same; the process may have posted, or posts from now on */
+	PF_SITE_RDMA_USED,
 	PF_SITE_RDMA_OPEN,	    /* returns a context */
 	PF_SITE_RDMA_EXTEND,	    /* ibv_qp_to_qp_ex: returns an extended queue pair */
 	/* ---- functions of a provider; argument 1 is the queue ---- */
@@ -102,7 +104,8 @@ struct pf_rdma_function {
 struct pf_rdma_functions {
 	uint32_t n;    /* more than PF_RDMA_FUNCTIONS_MAX: there are more than these */
 	uint32_t told; /* n of the last PF_PROC_FUNCTIONS */
-	uint32_t exec_id, pad;
+	uint32_t exec_id;
+	uint32_t late; /* n of the last PF_DROP_RDMA_LATE */
 	struct pf_rdma_function items[PF_RDMA_FUNCTIONS_MAX];
 };
 /* A list of requests is followed for this many requests and elements of their lists of memory. */

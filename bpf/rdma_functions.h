@@ -92,10 +92,11 @@ static __noinline void pf_rdma_wr_add(struct pf_rdma_functions *f, uint64_t queu
 /*
  * Learns the functions of a context, or of the context of an object. queue: also those of an
  * extended queue pair. Reports new ones to user space; a report that did not fit is sent again at
- * the next call.
+ * the next call. If the process uses a queue while there are more than were known when it was
+ * probed, it may post unseen, which is a loss.
  */
 static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup_id,
-				     uint32_t generation)
+				     uint32_t generation, uint32_t n_probed)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	bool is_context = kind == PF_SITE_RDMA_CONTEXT || kind == PF_SITE_RDMA_OPEN;
@@ -114,4 +115,8 @@ static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup
 	n = f->n;
 	if (n != f->told && pf_send_proc(task, PF_PROC_FUNCTIONS, cgroup_id, generation))
 		f->told = n;
+	if (kind == PF_SITE_RDMA_USED && n > n_probed && n != f->late) {
+		f->late = n;
+		pf_drop(PF_EVENT_RDMA, PF_DROP_RDMA_LATE);
+	}
 }

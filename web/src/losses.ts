@@ -26,6 +26,8 @@ const words: Record<string, string> = {
   gpu_untimed: "work of a GPU of which NVIDIA's CUPTI has no times",
   rdma_unread: 'lists of RDMA requests that the agent could not read to their end',
   rdma_long: 'lists of RDMA requests that are longer than the agent follows',
+  rdma_late: 'a process used an RDMA queue pair before podflame probed the functions that post: ' +
+    'what it posted until then is missing',
   rdma_batches: 'requests of a thread that fills more RDMA queue pairs at once than the agent ' +
     'follows',
   may_throw: "memory from an allocator's own operator new, whose return podflame does not probe",

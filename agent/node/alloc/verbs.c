@@ -39,16 +39,16 @@ struct verbs_entry {
 	X("ibv_create_cq", SITE(CONTEXT), false)                                                   \
 	X("ibv_get_async_event", SITE(CONTEXT), false)                                             \
 	X("ibv_create_qp", SITE(OBJECT), false)                                                    \
-	X("ibv_modify_qp", SITE(OBJECT), false)                                                    \
-	X("ibv_query_qp", SITE(OBJECT), false)                                                     \
-	X("ibv_destroy_qp", SITE(OBJECT), false)                                                   \
-	X("ibv_create_srq", SITE(OBJECT), false)                                                   \
-	X("ibv_modify_srq", SITE(OBJECT), false)                                                   \
+	X("ibv_modify_qp", SITE(USED), false)                                                      \
+	X("ibv_query_qp", SITE(USED), false)                                                       \
+	X("ibv_destroy_qp", SITE(USED), false)                                                     \
+	X("ibv_create_srq", SITE(USED), false)                                                     \
+	X("ibv_modify_srq", SITE(USED), false)                                                     \
 	X("ibv_create_ah", SITE(OBJECT), false)                                                    \
 	X("ibv_dereg_mr", SITE(OBJECT), false)                                                     \
-	X("ibv_resize_cq", SITE(OBJECT), false)                                                    \
-	X("ibv_get_cq_event", SITE(OBJECT), true)                                                  \
-	X("ibv_ack_cq_events", SITE(OBJECT), true)
+	X("ibv_resize_cq", SITE(USED), false)                                                      \
+	X("ibv_get_cq_event", SITE(USED), true)                                                    \
+	X("ibv_ack_cq_events", SITE(USED), true)
 
 static const struct verbs_entry entries[] = {
 #define X(...) {__VA_ARGS__},
@@ -196,6 +196,7 @@ static int add_provider(const struct runtime_look *look, struct alloc_sites *ret
 	const struct pf_rdma_functions *f = look->rdma;
 	int r = 0;
 
+	ret->n_functions = f->n;
 	for (size_t i = 0; r == 0 && i < MIN(f->n, (uint32_t)PF_RDMA_FUNCTIONS_MAX); i++)
 		r = add_function(look, &f->items[i], ret);
 	if (f->n > PF_RDMA_FUNCTIONS_MAX)

@@ -25,9 +25,9 @@ static void the_real_library_is_found(void **state)
 		{"ibv_reg_mr_iova2", PF_SITE_RDMA_REGISTER},
 		{"ibv_open_device", PF_SITE_RDMA_OPEN},
 		{"ibv_qp_to_qp_ex", PF_SITE_RDMA_EXTEND},
-		{"ibv_modify_qp", PF_SITE_RDMA_OBJECT},
+		{"ibv_modify_qp", PF_SITE_RDMA_USED},
 		{"ibv_create_cq", PF_SITE_RDMA_CONTEXT},
-		{"ibv_get_cq_event", PF_SITE_RDMA_OBJECT},
+		{"ibv_get_cq_event", PF_SITE_RDMA_USED},
 	};
 	void *library = dlopen("libibverbs.so.1", RTLD_NOW);
 	struct alloc_process p;
@@ -152,6 +152,7 @@ static void check_provider(const char *options)
 	assert_string_equal(site_at(s, function(0))->symbol, "post_send");
 	/* what is called for each completion is probed only as long as no provider is known */
 	assert_null(alloc_site_of(s, "ibv_get_cq_event"));
+	assert_int_equal(s->n_functions, 3);
 	assert_non_null(alloc_site_of(s, "ibv_modify_qp"));
 	unload(&p, s);
 }

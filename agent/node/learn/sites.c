@@ -15,6 +15,7 @@ static struct pf_mem_proc process_of(const struct alloc_sites *s, const struct m
 		.exec_id = m->exec_id,
 		.event_mask = event_mask,
 		.n_inner = (uint32_t)s->n_inner,
+		.n_functions = s->n_functions,
 	};
 
 	for (size_t i = 0; i < s->n_inner; i++) {

@@ -40,6 +40,7 @@ static enum site_probed rdma_probed(const struct pf_site *s, unsigned event_mask
 	switch (s->kind) {
 	case PF_SITE_RDMA_CONTEXT:
 	case PF_SITE_RDMA_OBJECT:
+	case PF_SITE_RDMA_USED:
 	case PF_SITE_RDMA_START:
 	case PF_SITE_RDMA_ABORT:
 	case PF_SITE_RDMA_REQUEST:

@@ -184,7 +184,7 @@ static inline void add_library(struct probed *t)
 {
 	add_site(t, reg_mr, (struct pf_site){.kind = PF_SITE_RDMA_REGISTER, .size_arg = 3});
 	add_site(t, reg_mr_iova, (struct pf_site){.kind = PF_SITE_RDMA_REGISTER, .size_arg = 3});
-	add_site(t, modify_qp, (struct pf_site){.kind = PF_SITE_RDMA_OBJECT});
+	add_site(t, modify_qp, (struct pf_site){.kind = PF_SITE_RDMA_USED});
 	add_site(t, open_device, (struct pf_site){.kind = PF_SITE_RDMA_OPEN});
 	add_site(t, qp_to_qp_ex, (struct pf_site){.kind = PF_SITE_RDMA_EXTEND});
 }

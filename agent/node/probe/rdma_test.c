@@ -568,6 +568,41 @@ static void functions_are_learned_and_reported(void **state)
 	scene_close(&s);
 }
 
+/* A full drain reads the kernel's counters. */
+static uint64_t lost_late(struct scene *s)
+{
+	watch_drain(s->p, &s->w, true);
+	return lost("rdma_late");
+}
+
+/*
+ * If a process uses a queue pair before the functions of its provider are probed, that is one loss.
+ * The process shows 3 functions, and then 11 more.
+ */
+static void requests_before_the_probes_are_a_loss(void **state)
+{
+	static const struct {
+		uint32_t n_probed;
+		uint64_t first, second;
+	} cases[] = {{0, 1, 2}, {3, 0, 1}, {14, 0, 0}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct scene s = {.set = PROBES_RDMA};
+		uint64_t before;
+
+		add_library(&s.probed);
+		s.probed.proc.n_functions = cases[i].n_probed;
+		scene_open(&s, body_functions, RDMA, 0);
+		before = lost_late(&s);
+		functions_go(&s, 3, 2);
+		assert_int_equal(lost_late(&s) - before, cases[i].first);
+		functions_go(&s, 4, 2);
+		assert_int_equal(lost_late(&s) - before, cases[i].second);
+		scene_close(&s);
+	}
+}
+
 static int functions_map(const struct scene *s)
 {
 	const struct rdma_bpf *o = scene_set(s)->object.bpf;
@@ -698,6 +733,7 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(registrations_count_once_if_they_succeed),
 		cmocka_unit_test(threads_do_not_mix),
 		cmocka_unit_test(functions_are_learned_and_reported),
+		cmocka_unit_test(requests_before_the_probes_are_a_loss),
 		cmocka_unit_test(the_functions_of_an_earlier_program_are_replaced),
 		cmocka_unit_test(a_full_table_makes_room),
 		cmocka_unit_test(a_probe_in_the_middle_changes_one_process),
