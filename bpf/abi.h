@@ -502,7 +502,7 @@ struct pf_mem_proc {
 	uint32_t unused_before;
 	/* GPU, for probes_attach(): not 0: the sites PF_SITE_IS_GPU_QUERY are not probed */
 	uint32_t no_queries;
-	uint32_t slot; /* GPU: of pf_gpu_held_objects and pf_gpu_held_live */
+	uint32_t slot; /* GPU: PF_GPU_SLOTS */
 	uint32_t n_functions; /* RDMA: pf_rdma_functions.n when the sites were found */
 	uint32_t pad;
 	struct {

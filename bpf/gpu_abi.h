@@ -154,8 +154,9 @@ struct pf_gpu_object {
 	int32_t refs;
 };
 /*
- * Variables `pf_gpu_held_objects` and `pf_gpu_held_live`: how many entries of gpu_objects and of
- * gpu_live a process has, by pf_mem_proc.slot; at 0: all processes together. The programs count
+ * Variables `pf_gpu_held_objects`, `pf_gpu_held_live` and `pf_gpu_held_launches`: how many entries
+ * of gpu_objects, gpu_live and gpu_launches a process has, by pf_mem_proc.slot; at 0: all processes
+ * together. The programs count
  * what they add and remove, and user space subtracts what it removes. A process may have as many
  * entries as are free. So a process that fills a table leaves half of it to the others, two such
  * processes a third, and so on.

@@ -7,6 +7,33 @@
 
 #include "gpu_shares.h"
 
+/* Negative for a moment, if a program and user space count at the same time. */
+int32_t pf_gpu_held_objects[PF_GPU_SLOTS], pf_gpu_held_live[PF_GPU_SLOTS];
+
+/* Not static, so the verifier looks at them once, and not again at each of their calls. */
+
+__noinline int pf_gpu_objects_have_room(void)
+{
+	return pf_gpu_has_room(pf_gpu_held_objects, PF_GPU_OBJECTS_MAX);
+}
+
+__noinline int pf_gpu_live_has_room(void)
+{
+	return pf_gpu_has_room(pf_gpu_held_live, PF_LIVE_MAX);
+}
+
+__noinline int pf_gpu_holds_objects(int32_t more)
+{
+	pf_gpu_holds(pf_gpu_held_objects, more);
+	return 0;
+}
+
+__noinline int pf_gpu_holds_live(int32_t more)
+{
+	pf_gpu_holds(pf_gpu_held_live, more);
+	return 0;
+}
+
 #define PF_LIVE_HAS_ROOM() pf_gpu_live_has_room()
 #define PF_LIVE_HOLDS(n)   pf_gpu_holds_live(n)
 #include "memory_live.h"

@@ -37,9 +37,11 @@ struct {
 	__type(value, struct pf_gpu_status);
 } gpu_status SEC(".maps");
 
+#include "gpu_shares.h"
 #include "labels.h"
 #include "memory_site.h"
-#include "memory_task.h"
+
+int32_t pf_gpu_held_launches[PF_GPU_SLOTS];
 
 static __noinline void pf_on_gpu_lost(enum pf_drop reason, uint64_t n)
 {
@@ -71,8 +73,19 @@ PF_ONCE int pf_gpu_find_context(struct pf_scratch *s)
 	return 0;
 }
 
+/* Adds the launch, if there is room. An older launch with this number is replaced. */
+static __always_inline void pf_gpu_launch_set(const struct pf_gpu_launch_key *key,
+					      const struct pf_gpu_launch *l)
+{
+	if (bpf_map_lookup_elem(&gpu_launches, key))
+		bpf_map_update_elem(&gpu_launches, key, l, BPF_EXIST);
+	else if (pf_gpu_has_room(pf_gpu_held_launches, PF_GPU_LAUNCHES_MAX) &&
+		 !bpf_map_update_elem(&gpu_launches, key, l, BPF_NOEXIST))
+		pf_gpu_holds(pf_gpu_held_launches, 1);
+}
+
 /*
- * Stores the launch. If the map is full, the work of the launch will count as lost, because its
+ * Stores the launch. If there is no room, the work of the launch will count as lost, because its
  * launch is not known.
  */
 static __noinline void pf_gpu_launch_add(const struct pf_scratch *s, uint32_t correlation,
@@ -91,7 +104,7 @@ static __noinline void pf_gpu_launch_add(const struct pf_scratch *s, uint32_t co
 	l.form = s->context.form;
 	__builtin_memcpy(l.trace, s->context.trace, sizeof(l.trace));
 	__builtin_memcpy(l.span, s->context.span, sizeof(l.span));
-	bpf_map_update_elem(&gpu_launches, &key, &l, BPF_ANY);
+	pf_gpu_launch_set(&key, &l);
 	u = pf_usage_of(s->key.cgroup_id, PF_EVENT_ON_GPU);
 	if (u)
 		u->taken++;
@@ -443,6 +456,24 @@ static __always_inline uint32_t pf_gpu_arg(struct pt_regs *ctx, uint32_t n)
 	return pf_mem_arg(ctx, n, false);
 }
 
+/*
+ * Returns what the hit of a probe costs. A report of many pieces costs more: on an AMD EPYC, eight
+ * pieces take as long as a launch with its stack.
+ */
+#define PF_GPU_PIECES_OF_A_HIT 8
+static __always_inline uint32_t pf_on_gpu_hits(struct pt_regs *ctx, struct pf_site site)
+{
+	uint32_t n = 0;
+
+	if (site.kind == PF_SITE_ON_GPU_WORK)
+		n = pf_gpu_arg(ctx, 2);
+	else if (site.kind == PF_SITE_ON_GPU_BATCH)
+		n = pf_mem_register(ctx, site.count_arg);
+	if (n > PF_PARCAGPU_BATCH_MAX)
+		n = 0; /* such a report is not read */
+	return 1 + PF_SITE_MORE(site) + n / PF_GPU_PIECES_OF_A_HIT;
+}
+
 static __noinline void pf_on_gpu_ended(struct pt_regs *ctx, uint64_t cgroup_id)
 {
 	struct pf_site site = pf_site_of(ctx);
@@ -462,7 +493,7 @@ static __noinline void pf_on_gpu_ended(struct pt_regs *ctx, uint64_t cgroup_id)
 static __always_inline void pf_on_gpu_hit(struct pt_regs *ctx)
 {
 	struct pf_site site = pf_site_of(ctx);
-	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_ON_GPU, 1 + PF_SITE_MORE(site));
+	struct pf_mem_who who = pf_mem_who_is(1 << PF_EVENT_ON_GPU, pf_on_gpu_hits(ctx, site));
 	uint32_t correlation = pf_gpu_arg(ctx, 1), level = pf_gpu_arg(ctx, 2);
 	uint32_t kind = pf_gpu_arg(ctx, 3);
 

@@ -38,7 +38,10 @@ static int gpu_memory_open(struct probe_set_state *s, const struct pf_config *co
 		.live = o->maps.gpu_live,
 		.live_stats = o->maps.gpu_live_stats,
 	};
-	s->held = (struct gpu_held){o->bss->pf_gpu_held_objects, o->bss->pf_gpu_held_live};
+	s->held = (struct gpu_held){
+		.objects = o->bss->pf_gpu_held_objects,
+		.live = o->bss->pf_gpu_held_live,
+	};
 	s->gpu_ends = probes_gpu_ends_new(o->maps.gpu_objects);
 	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gpu_shares: how many entries each process has in the tables of GPU memory (bpf/gpu_shares.h). The
+ * gpu_shares: how many entries each process has in the maps about GPUs (bpf/gpu_shares.h). The
  * programs count too, at the same time. This file gives slots to processes, and subtracts the
  * entries that user space removes.
  */
@@ -9,6 +9,7 @@
 uint32_t probes_gpu_slot(struct probe_set_state *s)
 {
 	bool used[PF_GPU_SLOTS] = {true}; /* slot 0 is that of all processes together */
+	int32_t *const counts[] = {s->held.objects, s->held.live, s->held.launches};
 	uint32_t slot = 0;
 
 	for (const struct attached *a = s->attached; a; a = a->hh.next)
@@ -17,8 +18,9 @@ uint32_t probes_gpu_slot(struct probe_set_state *s)
 		slot++;
 	if (slot == PF_GPU_SLOTS)
 		return 0;
-	__atomic_store_n(&s->held.objects[slot], 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&s->held.live[slot], 0, __ATOMIC_RELAXED);
+	for (size_t i = 0; i < ARRAY_SIZE(counts); i++)
+		if (counts[i])
+			__atomic_store_n(&counts[i][slot], 0, __ATOMIC_RELAXED);
 	return slot;
 }
 

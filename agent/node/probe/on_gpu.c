@@ -24,9 +24,10 @@ _Static_assert((int)EVENT_ON_GPU == (int)PF_EVENT_ON_GPU, "abi");
 #define AFTER_GRAPH_NS (60 * NSEC_PER_SEC)
 /*
  * How long a launch waits for its work. A kernel may wait for its stream for long. A call that
- * failed, or that only recorded a graph, never has any work. If the map is half full, launches wait
- * for less.
+ * failed, or that only recorded a graph, never has any work. If the map is crowded, launches wait
+ * for less. A process by itself may fill half of the map.
  */
+#define CROWDED	       (PF_GPU_LAUNCHES_MAX / 4)
 #define WAITS_NS       (600 * NSEC_PER_SEC)
 #define WAITS_SHORT_NS (30 * NSEC_PER_SEC)
 
@@ -38,24 +39,30 @@ struct reference {
 	struct pf_count_key of;
 	UT_hash_handle hh;
 };
+struct stale_launch {
+	struct pf_gpu_launch_key key;
+	uint32_t slot; /* of its process; 0: the process is not attached */
+};
 struct sweep {
 	struct probe_set_state *set;
 	uint64_t now_ns, waits_ns;
 	bool wants_references;
 	size_t n_kept;
-	struct pf_gpu_launch_key *stale;
+	struct stale_launch *stale;
 	size_t n_stale, cap_stale;
 	struct reference *references;
 };
 
-static bool is_attached(const struct probe_set_state *set, uint64_t start_boottime_ns,
-			uint32_t tgid, uint32_t exec_id)
+/* Returns the attached process; NULL: there is none. */
+static const struct attached *find_attached(const struct probe_set_state *set,
+					    uint64_t start_boottime_ns, uint32_t tgid,
+					    uint32_t exec_id)
 {
 	struct pf_process_key key = {start_boottime_ns, tgid, exec_id};
 	struct attached *a;
 
 	HASH_FIND(hh, set->attached, &key, sizeof(key), a);
-	return a && !a->ended;
+	return a;
 }
 
 static bool has_ended(const struct sweep *s, const struct pf_gpu_launch *l)
@@ -86,15 +93,16 @@ static void sweep_one(const void *key, const void *value, void *arg)
 	const struct pf_gpu_launch_key *k = key;
 	const struct pf_gpu_launch *l = value;
 	struct sweep *s = arg;
+	const struct attached *a =
+		find_attached(s->set, k->start_boottime_ns, l->key.tgid, k->exec_id);
 
-	if (is_attached(s->set, k->start_boottime_ns, l->key.tgid, k->exec_id) &&
-	    !has_ended(s, l)) {
+	if (a && !a->ended && !has_ended(s, l)) {
 		s->n_kept++;
 		refer(s, l);
 		return;
 	}
 	GROW(s->stale, s->n_stale, s->cap_stale);
-	s->stale[s->n_stale++] = *k;
+	s->stale[s->n_stale++] = (struct stale_launch){*k, a ? a->slot : 0};
 }
 
 /* Walks the map, and removes what has ended. The caller holds the lock. */
@@ -107,7 +115,8 @@ static void sweep_launches(struct sweep *s)
 			    false, sweep_one, s))
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	for (size_t i = 0; i < s->n_stale; i++)
-		bpf_map_delete_elem(map, &s->stale[i]);
+		if (!bpf_map_delete_elem(map, &s->stale[i].key))
+			probes_gpu_held_less(s->set->held.launches, s->stale[i].slot);
 	free(s->stale);
 }
 
@@ -137,9 +146,9 @@ static void collect(struct probes *p, struct event_probe *e, struct taking *t)
 	(void)p;
 	pthread_mutex_lock(&set->lock);
 	if (set->attached && s.now_ns - set->snapshot_ns >= SWEEP_NS) {
-		s.waits_ns = set->is_half_full ? WAITS_SHORT_NS : WAITS_NS;
+		s.waits_ns = set->launches_crowded ? WAITS_SHORT_NS : WAITS_NS;
 		sweep_launches(&s);
-		set->is_half_full = s.n_kept > PF_GPU_LAUNCHES_MAX / 2;
+		set->launches_crowded = s.n_kept > CROWDED;
 		set->snapshot_ns = s.now_ns;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -179,8 +188,11 @@ static void forget_status(struct probe_set_state *set)
 	size_t n = 0, cap = 0;
 
 	for (size_t i = 0; i < PF_MEM_PROCS_MAX && !bpf_map_get_next_key(map, at, &key); i++) {
+		const struct attached *a =
+			find_attached(set, key.start_boottime_ns, key.tgid, key.exec_id);
+
 		at = &key;
-		if (is_attached(set, key.start_boottime_ns, key.tgid, key.exec_id))
+		if (a && !a->ended)
 			continue;
 		GROW(stale, n, cap);
 		stale[n++] = key;
@@ -206,11 +218,13 @@ static int on_gpu_open(struct probe_set_state *s, const struct pf_config *config
 		.of_one = {[PROGRAM_ENTRY] = o->progs.pf_on_gpu_1_entry},
 		.procs = o->maps.on_gpu_procs,
 	};
+	s->held = (struct gpu_held){.launches = o->bss->pf_gpu_held_launches};
 	return 0;
 }
 
 static void on_gpu_destroy(struct probe_set_state *s)
 {
+	s->held = (struct gpu_held){};
 	on_gpu_bpf__destroy(s->object.bpf);
 }
 
@@ -244,6 +258,7 @@ const struct set_ops probes_gpu_set = {
 	.probed = on_gpu_probed,
 	.live_needs = never,
 	.forget = on_gpu_forget,
+	.slot = probes_gpu_slot,
 };
 
 /* ---- the event ---- */

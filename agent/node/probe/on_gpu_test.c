@@ -188,6 +188,8 @@ static void the_sum_of_short_pieces_is_right(void **state)
 	gpu_begin(&g, body_short_pieces);
 	gpu_go(&g, 3);
 	assert_int_equal(g.w.n, N_SHORT);
+	/* a launch; and a report of 32 pieces costs as much as five launches */
+	assert_int_equal(probes_attached_hits(g.s.a), 1 + N_SHORT / 32 * 5);
 	assert_near("microseconds", g.w.value, N_SHORT * 1.25, 5 * 0.433 * 45.3);
 	gpu_end(&g);
 }

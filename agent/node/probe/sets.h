@@ -122,7 +122,8 @@ extern const struct set_ops probes_memory_set, probes_gpu_memory_set, probes_gpu
 struct gpu_ends; /* gpu_ends.c */
 /* The programs' variables pf_gpu_held_..., which this process shares; NULL: the set has none. */
 struct gpu_held {
-	int32_t *objects, *live;
+	int32_t *objects, *live; /* PROBES_GPU_MEMORY */
+	int32_t *launches;	 /* PROBES_GPU */
 };
 struct probe_set_state {
 	const struct probe_set_info *info;
@@ -140,7 +141,7 @@ struct probe_set_state {
 	unsigned n_links;
 	/* CLOCK_BOOTTIME of the last snapshot, or, of PROBES_GPU, search for old launches */
 	uint64_t snapshot_ns;
-	bool is_half_full; /* PROBES_GPU: the map of launches, at that time */
+	bool launches_crowded; /* PROBES_GPU, at that time */
 	struct slept slept;   /* the clocks when entries of `pending` were last checked */
 	/* CLOCK_BOOTTIME: when the agent last noticed that the machine had been suspended */
 	uint64_t woke_ns;
@@ -323,8 +324,8 @@ bool probes_gpu_has_ended(struct probe_set_state *s, const struct pf_live_key *k
 			  const struct pf_live *l);
 void probes_gpu_ends_done(struct probe_set_state *s);
 
-/* gpu_shares.c: how many entries each process has in the tables of GPU memory; under the lock */
+/* gpu_shares.c: how many entries each process has in the maps about GPUs; under the lock */
 /* Returns a slot that no attached process has. A member of struct set_ops. */
 uint32_t probes_gpu_slot(struct probe_set_state *s);
-/* Subtracts an entry that was removed from a table. held: s->held.objects or s->held.live */
+/* Subtracts an entry that was removed from a table. held: a member of s->held */
 void probes_gpu_held_less(int32_t *held, uint32_t slot);
