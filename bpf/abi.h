@@ -449,7 +449,8 @@ enum pf_site_kind {
 struct pf_site {
 	uint8_t kind, size_arg, count_arg, ptr_arg;
 	uint16_t max_bytes; /* only for allocations up to this size; 0: for all */
-	uint16_t flags;	    /* enum pf_site_flags or PF_SITE_FACTOR; in higher bits PF_SITE_MORE */
+	/* enum pf_site_flags or PF_SITE_FACTOR; above it PF_SITE_MORE; then PF_SITE_LINK */
+	uint16_t flags;
 };
 #define PF_SITE_FACTOR_BITS  10
 #define PF_SITE_FACTOR(site) ((site).flags & ((1u << PF_SITE_FACTOR_BITS) - 1))
@@ -457,8 +458,10 @@ struct pf_site {
  * How many more hits of another site a hit of this site costs: the kernel executes the replaced
  * instruction with a second trap.
  */
-#define PF_SITE_MORE(site) ((site).flags >> PF_SITE_FACTOR_BITS)
-#define PF_SITE_MORE_MAX   63
+#define PF_SITE_MORE(site) (((site).flags >> PF_SITE_FACTOR_BITS) & PF_SITE_MORE_MAX)
+#define PF_SITE_MORE_MAX   31
+/* If two links probe a place at once, this bit of the flags is set in the cookie of one of them. */
+#define PF_SITE_LINK (1u << 15)
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
 		1 << 0, /* PF_SITE_REALLOC: for NULL it calls another probed function instead */

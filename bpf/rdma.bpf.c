@@ -27,6 +27,29 @@ struct {
 
 /* ---- the requests of an extended queue pair ---- */
 
+/*
+ * Returns whether the program of another link has handled this hit. While the agent changes the
+ * probes of a process, an old link and a new one may probe the same place. The kernel runs their
+ * programs for a hit one directly after the other. If a loop comes to the place again, the program
+ * of the same link runs first, or those of both have run. If the whole change takes place between
+ * two hits of one place, the second hit is lost.
+ */
+static __noinline bool pf_rdma_is_again(struct pt_regs *ctx, struct pf_rdma_thread *t)
+{
+	uint32_t link = pf_site_of(ctx).flags & PF_SITE_LINK;
+	uint64_t ip = PF_CONTEXT_REG(ctx, rip), sp = PF_CONTEXT_REG(ctx, rsp);
+	bool again;
+
+	if (!t)
+		return false;
+	again = t->last.is_first && t->last.link != link && t->last.ip == ip && t->last.sp == sp;
+	t->last.ip = ip;
+	t->last.sp = sp;
+	t->last.link = link;
+	t->last.is_first = !again;
+	return again;
+}
+
 /* Returns the batch of a queue pair; make: or an unused one. NULL: there is none. */
 static __noinline struct pf_rdma_batch *pf_rdma_batch(struct pf_rdma_thread *t, uint64_t queue,
 						      bool make)
@@ -221,6 +244,8 @@ static __always_inline bool pf_rdma_enter(struct pt_regs *ctx)
 		pf_drop(PF_EVENT_RDMA, PF_DROP_PENDING_FULL);
 		return false;
 	}
+	if (site.kind >= PF_SITE_RDMA_START && pf_rdma_is_again(ctx, t))
+		return true; /* if the first program needs the return, either link may see it */
 	if (site.kind == PF_SITE_RDMA_START)
 		pf_rdma_start(t, PF_CONTEXT_REG(ctx, rdi));
 	else if (site.kind >= PF_SITE_RDMA_ABORT)

@@ -29,6 +29,12 @@ struct pf_rdma_thread {
 	uint64_t bytes[_PF_RDMA_OPERATION_MAX];
 	uint64_t ctx[_PF_RDMA_OPERATION_MAX]; /* pf_count_key.ctx of each operation */
 	struct pf_rdma_batch batches[PF_RDMA_BATCHES_MAX];
+	/* The last hit of a function of an extended queue pair: see pf_rdma_is_again(). */
+	struct {
+		uint64_t ip, sp;
+		uint32_t link; /* PF_SITE_LINK of the site */
+		bool is_first; /* false: no hit, or another link's program had counted it */
+	} last;
 	/* The state of rdma_list.h while it reads a list: bpf_loop() must not change the stack. */
 	struct {
 		uint64_t next, stop; /* requests */
@@ -63,6 +69,7 @@ static __always_inline struct pf_rdma_thread *pf_rdma_thread(const struct pf_mem
 		return t;
 	t->attached_ns = proc->attached_ns;
 	t->sp = 0;
+	t->last.is_first = false;
 	for (int i = 0; i < PF_RDMA_BATCHES_MAX; i++)
 		t->batches[i].queue = 0;
 	return t;

@@ -120,11 +120,22 @@ void probes_places_free(struct places *all, size_t n)
 
 /* ---- the difference to what is attached ---- */
 
+/* Returns the cookie with PF_SITE_LINK as in `flags`. */
+static uint64_t with_link(uint64_t cookie, unsigned flags)
+{
+	struct pf_site site;
+
+	memcpy(&site, &cookie, sizeof(site));
+	site.flags = (uint16_t)((site.flags & ~PF_SITE_LINK) | (flags & PF_SITE_LINK));
+	memcpy(&cookie, &site, sizeof(cookie));
+	return cookie;
+}
+
 static size_t find_place(const uint64_t *offsets, const uint64_t *cookies, size_t n,
 			 uint64_t offset, uint64_t cookie)
 {
 	for (size_t i = 0; i < n; i++)
-		if (offsets[i] == offset && cookies[i] == cookie)
+		if (offsets[i] == offset && with_link(cookies[i], 0) == with_link(cookie, 0))
 			return i;
 	return SIZE_MAX;
 }
@@ -161,6 +172,25 @@ static void places_remove(struct places *b, const struct attached_link *l)
 }
 
 /*
+ * Gives the places that this old link will still probe, until it is closed, the other PF_SITE_LINK.
+ */
+static void places_tell_apart(struct places *b, const struct attached_link *l)
+{
+	if (b->dev != l->dev || b->ino != l->ino)
+		return;
+	for (size_t i = 0; i < b->u.n; i++) {
+		size_t at =
+			find_place(l->offsets, l->cookies, l->n, b->u.offsets[i], b->u.cookies[i]);
+		struct pf_site old;
+
+		if (at == SIZE_MAX)
+			continue;
+		memcpy(&old, &l->cookies[at], sizeof(old));
+		b->u.cookies[i] = with_link(b->u.cookies[i], ~(unsigned)old.flags);
+	}
+}
+
+/*
  * Returns whether probes of the link can still be hit. A link of one place ends with its thread. A
  * link of many places works on after the first thread has ended.
  */
@@ -186,6 +216,8 @@ bool probes_places_difference(struct attached *a, struct places *all, size_t n)
 			places_remove(&all[k], l);
 		}
 		any |= l->goes && is_hit(a, l);
+		for (size_t k = 0; k < n && l->goes; k++)
+			places_tell_apart(&all[k], l);
 	}
 	return any;
 }

@@ -82,6 +82,7 @@ static void rdma_forget(struct probe_set_state *s)
 const struct set_ops probes_rdma_set = {
 	.need_returns = 1u << EVENT_RDMA,
 	.has_entries = true,
+	.twice_is_once = true,
 	.forget = rdma_forget,
 	.open = rdma_open,
 	.destroy = rdma_destroy,
