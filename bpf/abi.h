@@ -9,7 +9,7 @@
 #include "unwind_tables.h"
 
 #define PF_MAX_USER_FRAMES   512
-#define PF_MAX_KERNEL_FRAMES 127
+#define PF_MAX_KERNEL_FRAMES 127 /* frames of a kernel stack; the outer ones are cut */
 #define PF_COMM_BYTES	     16
 #define PF_CPU_ANY	     0xffffffffu
 /* generations of the counts: one is filled while the other is drained */
@@ -279,7 +279,7 @@ enum pf_frame_kind {
 #define PF_FRAME_HEADER(kind, words, more)                                                         \
 	((uint64_t)(kind) | (uint64_t)(words) << 8 | (uint64_t)(more) << 16)
 #define PF_FRAME_MORE(header) ((header) >> 16)
-#define PF_FRAME_MORE_MAX     ((1ull << 48) - 1)
+#define PF_FRAME_MORE_MAX     ((1ull << 48) - 1) /* largest offset in a file */
 #define PF_FRAME_RUNTIME_HEADER(runtime, type)                                                     \
 	PF_FRAME_HEADER(PF_FRAME_RUNTIME, 2, (uint64_t)(type) << 8 | (uint64_t)(runtime))
 /*
@@ -459,7 +459,7 @@ struct pf_site {
  * instruction with a second trap.
  */
 #define PF_SITE_MORE(site) (((site).flags >> PF_SITE_FACTOR_BITS) & PF_SITE_MORE_MAX)
-#define PF_SITE_MORE_MAX   31
+#define PF_SITE_MORE_MAX   31 /* largest value of PF_SITE_MORE */
 /* If two links probe a place at once, this bit of the flags is set in the cookie of one of them. */
 #define PF_SITE_LINK (1u << 15)
 enum pf_site_flags {
@@ -487,7 +487,7 @@ enum pf_site_flags {
 
 #define PF_MEM_ALIGN 16 /* alignment of every allocation (MALLOC_ALIGNMENT of glibc) */
 /* A larger allocation cannot succeed, because a process has no more addresses. */
-#define PF_MEM_SIZE_MAX (1ull << 47)
+#define PF_MEM_SIZE_MAX (1ull << 47) /* bytes of one allocation */
 /*
  * Maps `mem_procs` and `gpu_procs`, key: struct pf_process_key: a process that is probed. After an
  * exec, the process has another key. `inner`: the allocators' own code. A probed call that returns
@@ -551,9 +551,9 @@ struct pf_pending {
 		uint64_t thread_boottime_ns; /* in map `gpu_pending`: when the thread began */
 	};
 };
-#define PF_MEM_PROCS_MAX 4096
-#define PF_PENDING_MAX	 4096
-#define PF_LIVE_MAX	 65536
+#define PF_MEM_PROCS_MAX 4096  /* processes whose memory is profiled */
+#define PF_PENDING_MAX	 4096  /* entries of maps `pending` and `gpu_pending` */
+#define PF_LIVE_MAX	 65536 /* entries of maps `live` and `gpu_live` */
 /*
  * Map `live_stats`, per-CPU array of one entry: how many entries were added to `live` and removed
  * from it. If an entry was added, was not removed and is not in `live`, the map has evicted it.

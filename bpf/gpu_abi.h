@@ -167,13 +167,13 @@ struct pf_gpu_object {
  * Map `gpu_threads`, storage of tasks: the thread's stack of contexts, as far as the probes have
  * seen it.
  */
-#define PF_GPU_CONTEXTS_MAX 8 /* a power of two */
+#define PF_GPU_CONTEXTS_MAX 8 /* contexts of a thread; deeper ones are unknown; a power of two */
 struct pf_gpu_thread {
 	uint64_t attached_ns; /* pf_mem_proc.attached_ns; another one: the stack is not valid */
 	uint32_t n, pad;
 	uint64_t contexts[PF_GPU_CONTEXTS_MAX]; /* the current one is the last of n */
 };
-#define PF_GPU_OBJECTS_MAX 131072
+#define PF_GPU_OBJECTS_MAX 131072 /* entries of map `gpu_objects` */
 
 _Static_assert(sizeof(struct pf_gpu_call) == 80, "abi");
 _Static_assert(sizeof(struct pf_gpu_object) == 32, "abi");

@@ -14,7 +14,7 @@
 #define PF_ARRAY_SPARSE	  0x40	       /* the array has no memory of its own */
 /* the array has no memory until cuMemMapArrayAsync gives it some */
 #define PF_ARRAY_DEFERRED 0x80
-#define PF_ARRAY_MAX	  (1ull << 20) /* limit of a dimension; CUDA's maxima are smaller */
+#define PF_ARRAY_MAX	  (1ull << 20) /* elements of one dimension; CUDA's maxima are smaller */
 
 struct pf_gpu_array {
 	uint64_t width, height, depth;

@@ -37,12 +37,12 @@ enum {
  * How many bytes below the C frame rsp may be in a trace or in the exit handler: spill slots, all
  * registers.
  */
-#define PF_LUAJIT_BELOW_MAX 1536
+#define PF_LUAJIT_BELOW_MAX 1536 /* bytes between rsp and the C frame */
 /*
  * Limit of PF_LUAJIT_TRIES. Else a hostile stack could make the walk find each frame only at the
  * last address.
  */
-#define PF_LUAJIT_TRIES_MAX 512
+#define PF_LUAJIT_TRIES_MAX 512 /* addresses that one walk tries */
 
 /* lua_State, up to the last member used. */
 struct pf_luajit_state {

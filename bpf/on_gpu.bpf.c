@@ -366,8 +366,8 @@ static __noinline void pf_gpu_reported(uint64_t at, uint32_t n, uint32_t n_max, 
 /* ---- the library's status ---- */
 
 /* More than a library can lose between two reports, or use: then it lies. */
-#define PF_GPU_LOSSES_MAX (1ull << 24)
-#define PF_GPU_OWN_NS_MAX (1ull << 40)
+#define PF_GPU_LOSSES_MAX (1ull << 24) /* losses between two reports; more are ignored */
+#define PF_GPU_OWN_NS_MAX (1ull << 40) /* own CPU time between two reports; more is ignored */
 
 /* Counts what the library has lost since its last report. */
 static __noinline void pf_gpu_add_lost(uint64_t was, uint64_t is, enum pf_drop reason)

@@ -28,8 +28,8 @@ enum pf_on_gpu_site_kind {
 
 #define PF_PARCAGPU_BATCH_MAX 128	   /* records that parcagpu reports at once */
 #define PF_GPU_PIECE_MAX      4096	   /* bytes of a reported piece of work */
-#define PF_GPU_LEVEL_MAX      20	   /* of a launch: the sample has one in 2^level */
-#define PF_GPU_NS_MAX	      (1ull << 56) /* of work, times 2^level: no work runs for 2 years */
+#define PF_GPU_LEVEL_MAX      20	   /* level of a launch: the sample has one in 2^level */
+#define PF_GPU_NS_MAX	      (1ull << 56) /* time of work, times 2^level: none runs for 2 years */
 
 /*
  * Map `gpu_launches`, hash: the calls that gave work to a GPU. The work of a launch ends later, and
@@ -51,7 +51,7 @@ struct pf_gpu_launch {
 	uint32_t form, pad;
 	uint64_t trace[4], span[2];
 };
-#define PF_GPU_LAUNCHES_MAX 131072
+#define PF_GPU_LAUNCHES_MAX 131072 /* entries of map `gpu_launches` */
 
 /* Map `gpu_status`, hash, key: struct pf_process_key. */
 struct pf_gpu_status {

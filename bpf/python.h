@@ -21,7 +21,7 @@ enum pf_python_pieces {
 	PF_PYTHON_SHIM,
 };
 
-#define PF_PYTHON_OUTSIDE_MAX 3
+#define PF_PYTHON_OUTSIDE_MAX 3	  /* parts of the loop's code without its frame */
 #define PF_PYTHON_READ	      256 /* the most bytes read of a thread state and of a frame */
 
 /* What agent/node/runtime/python/python.c gives the kernel about a process. Offsets in bytes. */

@@ -83,7 +83,7 @@ struct pf_rule {
  * points to is in that one chunk.
  */
 #define PF_CHUNK_BYTES	     65536u
-#define PF_CHUNKS_MAX	     4096u
+#define PF_CHUNKS_MAX	     4096u /* chunks of the tables of all files and processes */
 #define PF_REF(chunk, bytes) ((uint32_t)(chunk) << 14 | (uint32_t)(bytes) >> 2)
 #define PF_REF_CHUNK(ref)    ((ref) >> 14)
 #define PF_REF_BYTES(ref)    (((ref)&0x3fff) << 2)
@@ -94,7 +94,7 @@ struct pf_page {
 };
 
 /* Map `unwind_files`: an array. Mappings name a file by its index here, the slot. */
-#define PF_FILES_MAX	  8192u
+#define PF_FILES_MAX	  8192u /* slots of all files */
 #define PF_FILE_PAGES_MAX 8192u /* pages of a slot; a file with more has several slots */
 enum pf_file_state {
 	PF_FILE_PENDING = 0, /* the agent is making its table */
@@ -180,7 +180,7 @@ struct pf_mapping {
  * unwound by the rules of its file.
  */
 #define PF_MANAGED	     0x100u
-#define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 48)
+#define PF_PART_MAPPINGS_MAX (PF_CHUNK_BYTES / 48) /* mappings of one part of a process */
 #define PF_PARTS_MAX	     13
 
 #define PF_PROCESSES_MAX 16384u

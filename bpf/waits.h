@@ -7,7 +7,7 @@
 
 #include "maps.h"
 
-#define PF_WAIT_MAX_NS (3600ull * 1000000000) /* limit for the time for which a wait counts */
+#define PF_WAIT_MAX_NS (3600ull * 1000000000) /* of a longer wait, only this time counts */
 #define PF_NOT_WAITING (~0ull)
 
 /*

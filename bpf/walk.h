@@ -38,7 +38,7 @@ struct pf_runtime_walk {
 	uint64_t own[9];
 };
 
-#define PF_RETURNS_MAX 8
+#define PF_RETURNS_MAX 8 /* return addresses of a thread that probes have replaced */
 
 struct pf_walk {
 	/* The current frame. */
@@ -132,7 +132,7 @@ struct pf_labels {
 struct pf_noted {
 	uint64_t address, value;
 };
-#define PF_NOTES_MAX 64
+#define PF_NOTES_MAX 64 /* values of the stack that one walk notes, to compare them later */
 
 #define PF_STACK_WORDS (3 * PF_MAX_USER_FRAMES) /* a frame: a header and at most two words */
 

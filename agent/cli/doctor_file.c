@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define SECTIONS_MAX  4096
-#define NAMES_MAX     (1u << 20) /* bytes of all names; if a file has more, the check reports it */
+#define NAMES_MAX     (1u << 20) /* bytes of all section names; files with more are reported */
 #define DEBUG_COUNTER "podflame_debug_files_total"
 
 /* ---- sections: which of them could have names; the index has those that were parsed ---- */

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_DEPTH 4096
+#define MAX_DEPTH 4096 /* levels of a tree in a reply; a deeper one is refused */
 
 /*
  * An answer in the flat form. All indexes in it are checked once, so that later code can rely on

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define MAX_CGROUPS 8192
+#define MAX_CGROUPS 8192 /* cgroups below the chosen one; if there are more, record fails */
 
 /*
  * Finds the mounted hierarchy with this device number. Each hierarchy is a file system, with a

@@ -5,9 +5,9 @@
 #include <argp.h>
 #include <stdlib.h>
 
-#define MAX_HZ	       4999
-#define MAX_PIDS       256
-#define MAX_DURATION_S (7 * 24 * 3600)
+#define MAX_HZ	       4999	       /* samples per second and CPU, largest value of --hz */
+#define MAX_PIDS       256	       /* processes of --pid */
+#define MAX_DURATION_S (7 * 24 * 3600) /* seconds, largest value of --duration */
 
 static const struct argp_option option_list[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "profile these processes, with all of their threads", 0},

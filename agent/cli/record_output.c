@@ -9,7 +9,7 @@
 #include <uthash.h>
 #include <zlib.h>
 
-#define MAX_OUTPUT_BYTES (512u << 20)
+#define MAX_OUTPUT_BYTES (512u << 20) /* bytes of the file before compression */
 
 /* ---- merging ---- */
 

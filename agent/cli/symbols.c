@@ -15,8 +15,8 @@
 
 #define WHO	       "podflame symbols"
 #define PARSE_NS       (120 * NSEC_PER_SEC)
-#define MAX_INDEX      (256u << 20) /* the hub's limit */
-#define MAX_COMPRESSED (64u << 20)
+#define MAX_INDEX      (256u << 20) /* bytes of a file's symbols; the hub has the same limit */
+#define MAX_COMPRESSED (64u << 20)  /* bytes of an upload; a larger one is not sent */
 #define BUSY_TRIES     10 /* tries, one per second, while the hub is busy with other uploads */
 
 struct symbols_options {

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#define DWOS_MAX (PARSE_FDS_MAX - 2)
+#define DWOS_MAX (PARSE_FDS_MAX - 2) /* .dwo files of one file; further ones are not read */
 
 static int open_regular(const char *path, int *ret_fd)
 {

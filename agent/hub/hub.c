@@ -18,7 +18,7 @@
 /* limit for the bytes of uploads that wait for the worker */
 #define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20))
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
-#define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC)
+#define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if one deletion takes longer, /healthz fails */
 /* how often the hub checks the store's health, for the log */
 #define LOOK_NS (5 * NSEC_PER_SEC)
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#define MAX_TOKEN_BYTES (16 << 10)
+#define MAX_TOKEN_BYTES (16 << 10) /* bytes of a bearer token; a longer one is refused */
 #define NODE_CLAIM	"authentication.kubernetes.io/node-name"
 
 struct gate {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 /* If a query takes longer, /healthz fails. The store's own limit for a query is shorter. */
-#define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC)
+#define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC) /* time of one query */
 
 struct query_job {
 	struct job job;

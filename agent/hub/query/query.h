@@ -64,7 +64,7 @@ void query_values_request_done(struct values_request *r);
  * reports that some are missing.
  */
 #define QUERY_MAX_NODES	    200000
-#define QUERY_MAX_REPLY_BYTES (256u << 20)
+#define QUERY_MAX_REPLY_BYTES (256u << 20) /* bytes of one reply */
 struct tree;
 struct tree *query_tree_new(void);
 struct tree *query_tree_free(struct tree *t);

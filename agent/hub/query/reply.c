@@ -10,7 +10,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
-#define MAX_DEPTH (STACK_MAX_FRAMES + 4)
+#define MAX_DEPTH (STACK_MAX_FRAMES + 4) /* levels of a tree with its root */
 
 static void put_int(struct buf *b, int64_t v)
 {

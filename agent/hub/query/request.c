@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#define VALUES_DEFAULT_LIMIT 100
-#define VALUES_MAX_LIMIT     10000
+#define VALUES_DEFAULT_LIMIT 100   /* values in a reply, if the request sets no limit */
+#define VALUES_MAX_LIMIT     10000 /* values in a reply; a request for more is refused */
 /* for a tag's name in a message; any key of a Kubernetes label fits */
 #define TAG_BYTES 350
 

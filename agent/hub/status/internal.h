@@ -6,8 +6,8 @@
 #include "lib/reason/reason.h"
 
 #define STATUS_MAX_FAILURES 8
-#define STATUS_MAX_EXAMPLES 3
-#define STATUS_SHOWN_BYTES  800		   /* limit for the nodes' texts in a message */
+#define STATUS_MAX_EXAMPLES 3	/* nodes, and texts of nodes, in one problem */
+#define STATUS_SHOWN_BYTES  800 /* limit for the nodes' texts in a message */
 
 struct group { /* the nodes that give one reason; strings are borrowed */
 	enum reason reason; /* NONE: this version does not know the reason */

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define BACKOFF_MAX_NS (30 * NSEC_PER_SEC)
+#define BACKOFF_MAX_NS (30 * NSEC_PER_SEC) /* longest mean time between two tries */
 
 struct write_request {
 	struct status *status; /* NULL: the controller was freed while the request was under way */

@@ -109,7 +109,7 @@ int store_sq_errno(int rc);
 int store_sq_exec(sqlite3 *db, const char *sql);
 /* reported errors name no directory, because anybody may ask /healthz */
 #define FILE_NAME    "profiles.sqlite"
-#define SQ_MAX_VALUE (INT64_MAX / 2)
+#define SQ_MAX_VALUE (INT64_MAX / 2) /* largest value in the file; larger ones become this one */
 int64_t store_sq_clamp(double v); /* limits v to 0..SQ_MAX_VALUE */
 /* The integer in the first column of the first row; 0 if the query returns no row. */
 int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
@@ -334,7 +334,7 @@ int store_match_functions(sqlite3 *db, struct query_limit *l);
  * The result code for a pattern of pf_regexp that is over its limits. SQLite itself does not use
  * this code. store_sq_errno makes -ELOOP of it.
  */
-#define SQ_REGEXP_LIMIT SQLITE_FORMAT
+#define SQ_REGEXP_LIMIT SQLITE_FORMAT /* no limit: a result code */
 
 /* ---- sqlite_stack_sums.c: equal stacks of a query added up ---- */
 

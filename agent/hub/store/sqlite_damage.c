@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define MAX_SAME_SECOND 100
+#define MAX_SAME_SECOND 100 /* damaged files with the time of one second; the last is replaced */
 #define LEAST_FREE_BYTES                                                                           \
 	(64u << 10) /* SQLite makes a -shm of 32 KiB or more when it opens a file */
 #define DOUBT_NS (600 * NSEC_PER_SEC)

@@ -23,7 +23,7 @@
 /* how long a stack is kept after its last use; last_s of a stack is rounded to an hour */
 #define STACK_GRACE_S 3600
 #define SHORT_S	      (4 * STACK_GRACE_S)
-#define SLACK_MAX_S   600
+#define SLACK_MAX_S   600	  /* seconds for which expired profiles may stay */
 #define MAX_SILENT_S  (24 * 3600) /* profiles expire as if the newest one were at most this old */
 #define LINK_BYTES    192	  /* bytes that a row of `links` takes with its index, roughly */
 #define LINKS_SHARE   8		  /* links may take 1/8 of max_bytes */

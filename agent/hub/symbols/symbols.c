@@ -18,8 +18,8 @@
 
 #define SUFFIX		".pfindex"
 #define TEMPORARY	".upload-"
-#define BUILD_ID_MAX	64 /* bytes */
-#define OPEN_MAX	32
+#define BUILD_ID_MAX	64 /* bytes of a build id */
+#define OPEN_MAX	32 /* indexes that are open at once; the one used longest ago is closed */
 #define PIECE_BYTES	(64u << 10)
 #define ZSTD_WINDOW_LOG 27 /* 128 MiB, the largest window that zstd's own tools accept */
 

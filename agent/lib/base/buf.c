@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define BUF_DEFAULT_MAX (1u << 30)
+#define BUF_DEFAULT_MAX (1u << 30) /* bytes of a buffer that has no limit of its own */
 
 void buf_init(struct buf *b, size_t max_bytes)
 {

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#define MAX_COUNTERS 1024
+#define MAX_COUNTERS 1024 /* counters of the process */
 
 struct counter {
 	char *name, *label, *label_value;

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <yaml.h>
 
-#define MAX_TEXT_BYTES (16u << 20)
-#define MAX_DEPTH      64
-#define MAX_NODES      1000000
+#define MAX_TEXT_BYTES (16u << 20) /* bytes of one text; a longer one is refused */
+#define MAX_DEPTH      64	   /* levels of nesting; a deeper text is refused */
+#define MAX_NODES      1000000	   /* values of one text; a text with more is refused */
 #define MAX_PATH_BYTES                                                                             \
 	256 /* the longest path whose position is kept: each item's path has all keys above it */
 

@@ -90,7 +90,7 @@ struct child_rights {
 int child_begin(const char *verb, const char *process_name, const struct child_rights *rights);
 
 /* ---- messages: one datagram with at most CHILD_FDS_MAX descriptors ---- */
-#define CHILD_FDS_MAX 64
+#define CHILD_FDS_MAX 64 /* descriptors of one message */
 /*
  * -EPIPE: the other end has closed the socket. -EBADMSG: the message has more bytes or descriptors
  * than max.

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define MAX_FILE_BYTES (1u << 20)
+#define MAX_FILE_BYTES (1u << 20) /* bytes of the configuration file; a larger one is refused */
 #define OFF	       "static_config.ebpf."
 
 #define AT(member) offsetof(struct config, member)

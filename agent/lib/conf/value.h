@@ -4,7 +4,7 @@
 
 #include "lib/conf/conf.h"
 
-#define MAX_STRING_BYTES 4096
+#define MAX_STRING_BYTES 4096 /* bytes of one value; a longer one is refused */
 
 enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WARN };
 

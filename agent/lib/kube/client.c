@@ -8,7 +8,7 @@
 
 #include "lib/kube/kube_private.h"
 
-#define MAX_ANSWER_BYTES (64 << 20)
+#define MAX_ANSWER_BYTES (64 << 20) /* bytes of one answer; a larger one is an error */
 /* limit of the memory of one watch's objects: tenants create targets, and an agent has 1 GiB */
 #define MAX_KIND_BYTES	 (128 << 20)
 #define REQUEST_NS	 (30 * NSEC_PER_SEC)

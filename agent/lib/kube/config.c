@@ -11,7 +11,7 @@
 #include "lib/kube/kube_private.h"
 
 #define SERVICE_ACCOUNT	 "/var/run/secrets/kubernetes.io/serviceaccount"
-#define MAX_CONFIG_BYTES (4 << 20)
+#define MAX_CONFIG_BYTES (4 << 20) /* bytes of a kubeconfig; a larger one is refused */
 
 void kube_config_done(struct kube_config *c)
 {

@@ -9,8 +9,8 @@
 
 #include "lib/kube/kube_private.h"
 
-#define MAX_PEM_BYTES	(4 << 20)
-#define MAX_TOKEN_BYTES (48 << 10) /* the head of a request has at most 64 KiB */
+#define MAX_PEM_BYTES	(4 << 20)  /* bytes of a file of a CA, certificate or key */
+#define MAX_TOKEN_BYTES (48 << 10) /* bytes; the head of a request has at most 64 KiB */
 
 static kube_credentials_fn *on_credentials;
 

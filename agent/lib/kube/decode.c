@@ -6,8 +6,8 @@
  */
 #include "lib/kube/kube_private.h"
 
-#define MAX_SKELETON_BYTES (1 << 20) /* a list without its items: kind and metadata */
-#define MAX_KEY_BYTES	   256
+#define MAX_SKELETON_BYTES (1 << 20) /* bytes of a list without its items: kind and metadata */
+#define MAX_KEY_BYTES	   256	     /* bytes of a key at the list's top level */
 
 static struct counter *oversized_counter(void)
 {

@@ -12,9 +12,9 @@
 
 #include "lib/kube/watch_private.h"
 
-#define MAX_RETRY_AFTER_S 600
-#define MAX_ERROR_BYTES	  (64 << 10)
-#define MAX_HURRIED	  3 /* the most early retries in a row */
+#define MAX_RETRY_AFTER_S 600	     /* seconds; a longer Retry-After counts as this */
+#define MAX_ERROR_BYTES	  (64 << 10) /* bytes of the body of an error's answer */
+#define MAX_HURRIED	  3	     /* the most early retries in a row */
 
 static void go_on(void *arg);
 static void really_free(struct kube_watch *w);

@@ -81,7 +81,7 @@ void conn_pool_put(struct conn_pool *p, struct conn *c); /* takes ownership of c
 struct conn *conn_pool_take(struct conn_pool *p);	 /* NULL: the pool is empty */
 
 /* ---- names ---- */
-#define MAX_ADDRESSES 16
+#define MAX_ADDRESSES 16 /* addresses of one name; further ones are not tried */
 struct addresses {
 	unsigned n;
 	/* each address has the port; they are tried in this order */

@@ -8,7 +8,7 @@
 
 #include "lib/loop/conn.h"
 
-#define MAX_IDLE_CONNS 4
+#define MAX_IDLE_CONNS 4		   /* idle connections of a pool; a further one is closed */
 #define MAX_IDLE_NS    (15 * NSEC_PER_SEC) /* servers keep idle connections longer than this */
 
 struct idle_conn {

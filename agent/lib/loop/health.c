@@ -11,8 +11,8 @@
 #include "lib/loop/loop_private.h"
 
 #define MAX_CONNECTIONS 16
-#define MAX_BODY_BYTES	1 /* no request has a body */
-#define MAX_STATM_BYTES 256
+#define MAX_BODY_BYTES	1   /* no request has a body */
+#define MAX_STATM_BYTES 256 /* bytes of /proc/self/statm */
 
 /* ---- values that are read when /metrics is asked for ---- */
 

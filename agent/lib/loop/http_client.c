@@ -10,11 +10,11 @@
 #include "lib/loop/conn.h"
 #include "lib/loop/http_parse.h"
 
-#define MAX_REQUEST_BYTES  (65 << 20) /* the largest are uploads of symbols */
+#define MAX_REQUEST_BYTES  (65 << 20) /* bytes of a request; the largest are uploads of symbols */
 #define DEFAULT_CONNECT_NS (15 * NSEC_PER_SEC)
 #define MIN_CONNECT_NS	   (2 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS (30 * NSEC_PER_SEC)
-#define DEFAULT_MAX_BODY   (16 << 20)
+#define DEFAULT_MAX_BODY   (16 << 20) /* bytes of an answer's body, by default */
 
 struct http_client {
 	struct loop *loop;

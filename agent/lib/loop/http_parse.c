@@ -8,7 +8,7 @@
 
 #include "lib/loop/http_parse.h"
 
-#define MAX_TRAILER_BYTES 4096
+#define MAX_TRAILER_BYTES 4096 /* bytes of chunk extensions and trailers; more are refused */
 
 void http_msg_init(struct http_msg *m, bool is_request)
 {

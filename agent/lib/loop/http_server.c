@@ -9,7 +9,7 @@
 
 #include "lib/loop/http_server_private.h"
 
-#define DEFAULT_MAX_BODY	(1 << 20)
+#define DEFAULT_MAX_BODY	(1 << 20) /* bytes of a request's body, by default */
 #define DEFAULT_MAX_CONNECTIONS 256
 #define MAX_REFUSING		32 /* connections over the maximum that still get a 503 */
 #define ACCEPT_BATCH		16

@@ -12,7 +12,7 @@
 
 #include "lib/loop/conn.h"
 
-#define MAX_NAMES    64 /* names come from the configuration, which has a few */
+#define MAX_NAMES    64 /* names that are known; they come from the configuration */
 #define MAX_SEARCHES 8	/* limit for the searches at a time; each has a thread */
 
 struct resolve_config resolve_config = {

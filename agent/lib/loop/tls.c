@@ -10,7 +10,7 @@
 
 #include "lib/loop/conn.h"
 
-#define MAX_CA_CERTS 4096 /* a limit; the largest bundles of systems have a few hundred */
+#define MAX_CA_CERTS 4096 /* certificates of one CA file; the largest have a few hundred */
 #define MAX_TOLD     64	  /* limit of reported certificates; the counter counts all ignored ones */
 
 static int no_password(char *buf, int n, int rw, void *arg)

@@ -2,7 +2,7 @@
 /* An ExportProfilesServiceResponse: https://opentelemetry.io/docs/specs/otlp/#partial-success-1 */
 #include "lib/otlp/internal.h"
 
-#define MAX_ANSWER_BYTES (64u << 10)
+#define MAX_ANSWER_BYTES (64u << 10) /* bytes of an answer; a larger one counts as empty */
 
 static void *pool_alloc(void *pool, size_t n)
 {

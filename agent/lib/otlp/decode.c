@@ -7,11 +7,11 @@
 
 #include <math.h>
 
-#define UNPACK_MAX_BYTES (256u << 20)
-#define MAX_PROFILES	 65536
-#define MAX_SAMPLES	 2000000
-#define MAX_TAGS	 2000000 /* limit for the tags of all profiles of a request together */
-#define MAX_LOSSES	 500000
+#define UNPACK_MAX_BYTES (256u << 20) /* bytes of one request, unpacked */
+#define MAX_PROFILES	 65536	      /* profiles of one request; more are refused */
+#define MAX_SAMPLES	 2000000      /* samples of one request; more are refused */
+#define MAX_TAGS	 2000000      /* limit for the tags of all profiles of a request together */
+#define MAX_LOSSES	 500000	      /* reasons of loss in one request; more are refused */
 #define MAX_TIME_NS	 (UINT64_C(1) << 62) /* the latest time: the year 2116 */
 
 /*

@@ -44,7 +44,7 @@ struct decoder {
 	const char *attr_event;
 };
 
-#define MAX_RESOURCE_TAGS 256
+#define MAX_RESOURCE_TAGS 256 /* tags of one resource; a request with more is refused */
 /* What all profiles of one resource have in common. */
 struct decode_resource {
 	const char *app_service;

@@ -7,7 +7,7 @@
 #include "lib/otlp/decode.h"
 
 #define STACK_TODO	  (STACK_NONE - 1)
-#define MAX_FRAMES	  20000000 /* limit for all stacks together, for the time of one request */
+#define MAX_FRAMES	  20000000 /* frames of all stacks of a request */
 #define MAX_MAPPING_ATTRS 64	   /* small, because each location of a mapping reads them again */
 
 static int check_index(struct decoder *d, int32_t index, size_t n, const char *path,

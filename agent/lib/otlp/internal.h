@@ -97,8 +97,8 @@ const char *otlp_text_utf8(struct pool *pool, const char *s);
 
 /* ---- wire ---- */
 
-#define WIRE_MAX_DEPTH	  32
-#define WIRE_MAX_MESSAGES 4000000u
+#define WIRE_MAX_DEPTH	  32	   /* levels of messages; a deeper request is refused */
+#define WIRE_MAX_MESSAGES 4000000u /* messages of one request; a request with more is refused */
 /*
  * Checks bytes against a message description before protobuf-c parses them. protobuf-c recurses
  * without a limit, and its errors name no field. -EBADMSG: a field is wrong; -E2BIG: a limit is

@@ -82,7 +82,7 @@ void profile_label_text(enum profile_label l, uint64_t number, char ret[static L
 /*
  * The greatest value of a sample: every reader of JSON reads it exactly. Sums stop at this value.
  */
-#define PROFILE_MAX_VALUE (INT64_C(1) << 53)
+#define PROFILE_MAX_VALUE (INT64_C(1) << 53) /* value of a sample, in the event's unit */
 
 /* ---- frames ---- */
 enum frame_kind {			/* stores keep these numbers: add a new kind at the end */
@@ -156,7 +156,7 @@ void profile_stack_render(const struct stack_head *h, const struct frame *root_f
  * A batch owns everything in it: strings, frames and stacks are interned in its arena and freed
  * together. Its limits are BATCH_MAX_*; a function that would exceed one returns -E2BIG.
  */
-#define STACK_MAX_FRAMES 1024
+#define STACK_MAX_FRAMES 1024 /* frames of one stack */
 #define BATCH_MAX_BYTES (64u << 20)
 
 struct tag {
@@ -209,7 +209,7 @@ struct profile_link {
  * drain or a request), until it is in the window. All zero: nothing was lost. If there are more
  * than LOSSES_MAX kinds, the rest is counted as one kind: "other", of unknown events.
  */
-#define LOSSES_MAX 128
+#define LOSSES_MAX 128 /* kinds of loss; the rest counts as one kind, "other" */
 struct lost {
 	const char *reason; /* a constant */
 	unsigned event_mask; /* 1 << enum event for each event; 0: the events are not known */

@@ -9,13 +9,13 @@
 #include "lib/symbols/symbols.h"
 
 #define INDEX_MAGIC	   "pfindex3"
-#define INDEX_STRINGS_MAX  (64u << 20)
-#define INDEX_NAME_MAX	   16384 /* longer names are cut, and "..." is their end */
+#define INDEX_STRINGS_MAX  (64u << 20) /* bytes of the strings of one index */
+#define INDEX_NAME_MAX	   16384       /* longer names are cut, and "..." is their end */
 #define INDEX_BUILD_ID_MAX 64
 #define INDEX_SYMBOLS_MAX  (4u << 20)
-#define INDEX_SEGMENTS_MAX 1024
-#define INDEX_WANTED_MAX   4096
-#define INDEX_MARKS_MAX	   4096
+#define INDEX_SEGMENTS_MAX 1024	       /* segments of a file; a file with more is not parsed */
+#define INDEX_WANTED_MAX   4096	       /* debug files that a file names; the rest is not read */
+#define INDEX_MARKS_MAX	   4096	       /* marks of one file; further ones are left out */
 
 struct index_segment {
 	uint64_t address, offset, bytes; /* bytes: size in the file */

@@ -163,7 +163,7 @@ unsigned elf_index_flags(const struct elf_index *i);
 struct elf_lack {
 	const char *word, *text;
 };
-#define ELF_LACKS_MAX 12
+#define ELF_LACKS_MAX 12 /* kinds of what an index can lack */
 size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
 /* Returns the number of rows with PF_RULE_UNSUPPORTED. Reads all rows. */
 size_t elf_index_unsupported_rows(const struct elf_index *i);

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define MARKS_MAX 320
+#define MARKS_MAX 320  /* symbols of all allocators that the parser searches for */
 #define PADDING	  64   /* limit for the padding between two functions, in bytes */
 #define GAP_MAX	  4096 /* limit for the gap between pieces of one allocator, in bytes */
 

@@ -9,8 +9,8 @@
 #include "node/alloc/internal.h"
 
 #define ENTRY	      "InitializeInjection"
-#define PROBES_MAX    3
-#define ARGUMENTS_MAX 3
+#define PROBES_MAX    3 /* probes of one library */
+#define ARGUMENTS_MAX 3 /* arguments of one probe that are read */
 
 struct library_probe {
 	const char *mark; /* "%provider:probe " */

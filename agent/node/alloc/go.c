@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define NEWEST_MINOR	 27
-#define RATE_MAX	 (1ull << 40)
+#define RATE_MAX	 (1ull << 40) /* bytes; a larger MemProfileRate is taken for damaged data */
 #define CODE_BYTES	 512 /* bytes that are read of a function: the load is near its beginning */
 #define SIZE_CLASSES_MAX 67  /* number of Go's size classes: internal/runtime/gc */
 #define PROLOGUE_BYTES	 24

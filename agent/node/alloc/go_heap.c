@@ -12,8 +12,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define BUCKETS_MAX   65536
-#define ADDRESSES_MAX (2u << 20) /* limit on the addresses of all stacks */
+#define BUCKETS_MAX   65536	 /* buckets of one program; further ones are not read */
+#define ADDRESSES_MAX (2u << 20) /* addresses of all stacks of one program */
 /* limit on the words of all programs; above it, each one may have an equal share of half of it */
 #define ALL_WORDS_MAX  (4u << 20)
 #define BUCKET_WORDS   6    /* next, allnext, typ, hash, size, nstk, in all versions */
@@ -24,10 +24,10 @@
 #define ROOT	       "runtime.goexit" /* the root of each goroutine; also with .abi0 */
 /* counts of the active cycle, and a ring of three future ones */
 #define CYCLES		 4
-#define COUNTS_BYTES_MAX 32
-#define PASSES_MAX	 5
-#define RATE_MAX	 (1ull << 40)
-#define OBJECT_MAX	 (1ull << 47)
+#define COUNTS_BYTES_MAX 32	      /* bytes of one cycle's counts */
+#define PASSES_MAX	 5	      /* passes of one read; if no two agree, the read fails */
+#define RATE_MAX	 (1ull << 40) /* bytes; a larger MemProfileRate is damaged data */
+#define OBJECT_MAX	 (1ull << 47) /* bytes; a larger object is damaged data */
 #define WINDOW_BYTES	 (16u << 10)
 
 struct bucket {

@@ -13,7 +13,7 @@
 
 /* a new search begins after this time, because packages with debug files may be installed later */
 #define RETRY_NS (3600 * NSEC_PER_SEC)
-#define DWOS_MAX (PARSE_FDS_MAX - 2)
+#define DWOS_MAX (PARSE_FDS_MAX - 2) /* .dwo files of one file; further ones are counted */
 
 /* The search for the debug index of one file. */
 struct debug_search {

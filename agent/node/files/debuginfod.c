@@ -14,12 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define QUEUE_MAX	    256 /* each entry has an open descriptor */
+#define QUEUE_MAX	    256 /* downloads that wait; each has an open descriptor */
 #define NEGATIVE_NS	    (3600 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS  (60 * NSEC_PER_SEC)
 #define DEFAULT_CACHE_BYTES ((uint64_t)1 << 30)
 #define MEMORY_BYTES	    (64u << 20) /* limit of a file, if there is no directory */
-#define BUILD_ID_MAX	    128		/* hex digits */
+#define BUILD_ID_MAX	    128		/* hex digits of a build id */
 #define NONE_MAX                                                                                   \
 	4096 /* limit of empty notes "the server has no such file"; a pod can make up build ids */
 #define PART_NAME "part" /* the file that is being downloaded */

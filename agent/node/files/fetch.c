@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define CA_BYTES_MAX (8u << 20)
+#define CA_BYTES_MAX (8u << 20) /* bytes of the CA file */
 #define LOOK_NS                                                                                    \
 	(200 * NSEC_PER_MSEC) /* time between checks of the time limit and of the program's end */
 

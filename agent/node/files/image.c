@@ -11,8 +11,8 @@
  * Limits of the names that are kept with an index, because names of a hostile file may be long. If
  * a limit is reached, all names of the index are forgotten.
  */
-#define NAMES_MAX	65536
-#define NAMES_BYTES_MAX (16u << 20)
+#define NAMES_MAX	65536	    /* names of one index */
+#define NAMES_BYTES_MAX (16u << 20) /* bytes of the names of one index */
 
 /* ---- names ---- */
 

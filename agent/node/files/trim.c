@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define FILES_MAX 65536
+#define FILES_MAX 65536 /* files in the cache of the node */
 /*
  * Files are evicted until 1/16 of the limit is free, because adding up all files is slow and must
  * not be needed again soon.

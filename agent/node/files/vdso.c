@@ -8,7 +8,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
-#define VDSO_BYTES_MAX (64u << 10)
+#define VDSO_BYTES_MAX (64u << 10) /* bytes of the vDSO; a larger one has no names */
 
 static size_t vdso_size(const char *image)
 {

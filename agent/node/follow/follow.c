@@ -12,7 +12,7 @@
 #define MAX_TRACKED  32768
 #define MAX_TRIES    4 /* tries per file of a process: the cache may forget a parsed file */
 #define SET_AGAIN_NS (100 * NSEC_PER_MSEC)
-#define SET_LIMIT_NS (30 * NSEC_PER_SEC)
+#define SET_LIMIT_NS (30 * NSEC_PER_SEC) /* if a job of tables takes longer, /healthz fails */
 
 struct tracked *follow_find(const struct follow *f, struct process_id id)
 {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #define READ_NS	      (10 * NSEC_PER_SEC)
-#define READ_LIMIT_NS (5 * NSEC_PER_SEC)
+#define READ_LIMIT_NS (5 * NSEC_PER_SEC) /* a longer read of a heap profile is reported */
 
 struct go_reading {
 	struct process_task process;

@@ -11,8 +11,8 @@
 
 #define TRIES_MAX      5 /* tries in a row, if the problem may pass */
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
-#define MAILBOX_BYTES  (1u << 16)
-#define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* a request takes at most 20 s */
+#define MAILBOX_BYTES  (1u << 16)	   /* bytes of the requests to JVMs that wait */
+#define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* time of one request, which takes at most 20 s */
 #define ATTACH_COUNTER "podflame_java_attach_total"
 
 struct java_asking {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define COMPARE_NS    (10 * NSEC_PER_SEC)
-#define READ_LIMIT_NS (10 * NSEC_PER_SEC)
+#define READ_LIMIT_NS (10 * NSEC_PER_SEC) /* if a round of reads takes longer, /healthz fails */
 
 struct memory_item {
 	struct process_id id;

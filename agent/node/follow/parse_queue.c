@@ -12,7 +12,7 @@
 #define MAX_WANTED 32768
 /* limit for one cgroup, so that a pod with very many files does not fill the whole queue */
 #define MAX_EACH     4096
-#define MAX_COSTS    4096
+#define MAX_COSTS    4096 /* cgroups whose cost of parsing is known; the oldest makes room */
 #define COST_STEP_NS (100 * NSEC_PER_MSEC)
 #define ROUND_NS     (60 * NSEC_PER_SEC)
 

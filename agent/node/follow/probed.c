@@ -14,13 +14,13 @@
 
 #include <stdlib.h>
 
-#define LOOK_LIMIT_NS (5 * NSEC_PER_SEC)
+#define LOOK_LIMIT_NS (5 * NSEC_PER_SEC) /* a longer search for allocators is reported */
 /* limit for the processes to which a set is attached; each has a link per file */
 #define ATTACHED_MAX 1024
 /* limit of spans under way; other spans begin later and then count for more time */
-#define SPANS_MAX 8
+#define SPANS_MAX 8 /* spans under way, of all processes */
 #define AGAIN_NS  (200 * NSEC_PER_MSEC)
-#define AGAIN_MAX 50
+#define AGAIN_MAX 50 /* searches every AGAIN_NS; then the next ones are every LATER_NS */
 #define LATER_NS  (60 * NSEC_PER_SEC)
 
 /* ---- which events are asked for ---- */

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define LOOK_LIMIT_NS  (5 * NSEC_PER_SEC)
+#define LOOK_LIMIT_NS  (5 * NSEC_PER_SEC) /* a longer search for runtimes is reported */
 #define MAPPINGS_BYTES 4096
 
 struct runtimes_look {

@@ -9,7 +9,7 @@
 
 #include "lib/base/base.h"
 
-#define INSN_BYTES_MAX 15
+#define INSN_BYTES_MAX 15 /* bytes of one instruction of x86-64 */
 #define INSN_NO_REG    255
 
 enum insn_map { INSN_ONE, INSN_0F, INSN_0F38, INSN_0F3A, INSN_VEX };

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define WAKE_DELAY_NS  (5 * NSEC_PER_MSEC)
-#define DRAIN_LIMIT_NS (10 * NSEC_PER_SEC)
+#define DRAIN_LIMIT_NS (10 * NSEC_PER_SEC) /* if a drain takes longer, /healthz fails */
 #define ANNOUNCE_NS    (5 * NSEC_PER_SEC)
 
 struct draining {

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define LOOK_NS	    NSEC_PER_SEC
-#define MAX_LOOK_NS (30 * NSEC_PER_SEC)
+#define MAX_LOOK_NS (30 * NSEC_PER_SEC) /* longest pause between two searches of /proc */
 #define COST_FACTOR 100
 #define KEEP_NS	    (10 * NSEC_PER_SEC)
 #define MAX_HOSTS   16384

@@ -10,7 +10,7 @@
 #define READ_BUDGET (64u << 20) /* limit for one read, in bytes; 65,536 stacks need less */
 /* the id of the names of the process, which is the only one in the drain */
 #define NAMES		 1
-#define FRAMES_BYTES_MAX (64u << 20)
+#define FRAMES_BYTES_MAX (64u << 20) /* bytes of the frames of one read */
 
 struct heap_feed {
 	const struct go_process *who;

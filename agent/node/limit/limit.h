@@ -40,7 +40,7 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns);
  */
 void limit_usage(struct limit *l, const struct probe_usage *u, size_t n, uint64_t trap_ns);
 
-#define LIMIT_SHORT_SPAN_NS NSEC_PER_SEC
+#define LIMIT_SHORT_SPAN_NS NSEC_PER_SEC /* longest time of a short span */
 enum limit_mode {
 	LIMIT_STEADY,
 	/*

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define ROUND_NS      (2 * NSEC_PER_SEC)
-#define READ_LIMIT_NS (10 * NSEC_PER_SEC)
+#define READ_LIMIT_NS (10 * NSEC_PER_SEC) /* if a read of CPU times takes longer, /healthz fails */
 #define MAX_PAYERS    8192
 
 /* ---- payers ---- */

@@ -9,17 +9,17 @@
 #include "node/limit/limit.h"
 
 /* The value of limits.overheadPercent for these events if a target does not set it. */
-#define LIMIT_DEFAULT_PERCENT 1.0
+#define LIMIT_DEFAULT_PERCENT 1.0 /* overheadPercent, by default */
 /* The cost of a trap as long as probes_trap_ns() has no value. It is higher than usual. */
-#define LIMIT_TRAP_NS 2000
+#define LIMIT_TRAP_NS 2000 /* no limit: the cost of a trap, if not measured */
 /* The cost of the program that runs in a trap: filter, process, decision (probe/memory_bench.c). */
-#define LIMIT_PROGRAM_NS 250
+#define LIMIT_PROGRAM_NS 250 /* no limit: the cost of a trap's program */
 /* The cost of walking a stack with unwind tables, and of counting it (probe_bench). */
-#define LIMIT_WALK_NS 3000
+#define LIMIT_WALK_NS 3000 /* no limit: the cost of walking a stack */
 /*
  * If the probes take a larger share of a process's CPU time, the process hardly does its own work.
  */
-#define LIMIT_LOAD_MAX 0.75
+#define LIMIT_LOAD_MAX 0.75 /* share of a process's CPU time that probes take */
 
 /* ---- off-cpu ---- */
 struct switches { /* the switches of the threads of a container in one round */

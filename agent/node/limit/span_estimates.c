@@ -15,8 +15,8 @@
 #define SHARE_WEIGHT 0.5
 /* variance of the time from span to span, which is 0.5 to 1.5 times its mean */
 #define WAIT_VARIANCE  (1.0 / 12)
-#define TRAP_UNCERTAIN 0.3 /* a hit may cost this share more if caches are cold */
-#define MAX_ERROR_PPM  4000000000.0
+#define TRAP_UNCERTAIN 0.3	    /* a hit may cost this share more if caches are cold */
+#define MAX_ERROR_PPM  4000000000.0 /* largest error that is reported, in millionths */
 
 static double work(double cpu_ns, double traps_ns)
 {

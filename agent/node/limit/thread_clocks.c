@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAX_THREADS 512
+#define MAX_THREADS 512 /* threads of one process; if it has more, its time is not measured */
 
 static int open_one(pid_t tid)
 {

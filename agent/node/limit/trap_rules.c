@@ -11,8 +11,8 @@
 #define TICK_NS	      4e6
 #define TRIAL_NS      (10 * NSEC_PER_MSEC)
 #define SPAN_MIN_NS   (2 * NSEC_PER_MSEC)
-#define SPAN_MAX_NS   LIMIT_SHORT_SPAN_NS
-#define PERIOD_MIN_NS NSEC_PER_SEC /* attaching and detaching takes a tenth of this */
+#define SPAN_MAX_NS   LIMIT_SHORT_SPAN_NS /* longest short span */
+#define PERIOD_MIN_NS NSEC_PER_SEC	  /* attaching and detaching takes a tenth of this */
 #define DUTY_MIN      0.0005
 #define STEADY_INSIDE 0.7
 /*

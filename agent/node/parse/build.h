@@ -102,7 +102,7 @@ struct marks {
 };
 
 /* ---- elf.c: the file ---- */
-#define TEXTS_MAX 4096
+#define TEXTS_MAX 4096 /* executable sections of one file; a file with more is not parsed */
 struct range {
 	uint64_t start, end;
 };
@@ -136,7 +136,7 @@ struct elf_build {
 uint32_t parse_strings_put(struct buf *strings, const char *s, size_t n);
 
 /* ---- section.c: sections, decompressed ---- */
-#define SECTIONS_MAX 65536
+#define SECTIONS_MAX 65536 /* sections of one file; a file with more is not parsed */
 struct section {
 	const uint8_t *data;
 	size_t n;

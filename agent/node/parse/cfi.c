@@ -8,8 +8,8 @@
 #include <dwarf.h>
 #include <stdlib.h>
 
-#define CIES_MAX (1u << 18)
-#define FDES_MAX (2u << 20)
+#define CIES_MAX (1u << 18) /* CIEs of one file; if there are more, the index is marked as cut */
+#define FDES_MAX (2u << 20) /* FDEs of one file; if there are more, the index is marked as cut */
 
 uint64_t parse_bytes_leb(struct bytes *b, bool is_signed)
 {

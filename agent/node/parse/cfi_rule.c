@@ -22,7 +22,7 @@ struct value {
 	uint8_t reg;
 	int64_t offset, extra;
 };
-#define VALUES_MAX 8
+#define VALUES_MAX 8 /* values on an expression's stack; if it needs more, it gives no rule */
 struct values {
 	struct value items[VALUES_MAX];
 	size_t n;

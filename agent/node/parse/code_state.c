@@ -8,7 +8,7 @@
 
 #define RSP	  4
 #define RBP	  5
-#define DEPTH_MAX (1 << 28)
+#define DEPTH_MAX (1 << 28) /* bytes between the CFA and rsp or rbp; beyond it, they are unknown */
 
 const struct code_state parse_code_entered = {.bp_is = CODE_BP_CALLER, .sp_known = true, .sp = 8};
 

@@ -9,7 +9,7 @@
 #include <lzma.h>
 #include <stdlib.h>
 
-#define UNPACKED_MAX (64u << 20)
+#define UNPACKED_MAX (64u << 20) /* bytes of .gnu_debugdata; if it has more, it is not used */
 #define MEMORY_MAX   (64u << 20) /* limit on the memory of the decoder; xz -9 needs all of it */
 
 /*

@@ -14,8 +14,8 @@
  * Limits for one file with its .dwo files: 4 s for the walk, and 1 s more for the names of what it
  * has found.
  */
-#define WALK_NS_MAX  (4 * NSEC_PER_SEC)
-#define NAMES_NS_MAX NSEC_PER_SEC
+#define WALK_NS_MAX  (4 * NSEC_PER_SEC) /* CPU time for the walk of one file */
+#define NAMES_NS_MAX NSEC_PER_SEC	/* CPU time for the names of one file */
 #define CHECK_EVERY  4096 /* units of work between two looks at the clock; a DIE is about one */
 
 /* ---- budget ---- */

@@ -9,7 +9,7 @@
 #include "lib/symbols/format.h"
 #include "node/parse/parse.h"
 
-#define PARSE_FILE_MAX	(4ULL << 30)
+#define PARSE_FILE_MAX	(4ULL << 30)   /* bytes of a file; a larger one is not parsed */
 #define INDEX_BYTES_MAX (256ULL << 20) /* limit of the child's memfd */
 
 /* Why a file has no index. X(enum, word in counters, errno) */
@@ -38,7 +38,7 @@ enum parse_reason {
 
 _Static_assert(PARSE_FDS_MAX <= CHILD_FDS_MAX, "a request is one message");
 
-#define PARSE_MARKS_MAX 512 /* limit for patterns */
+#define PARSE_MARKS_MAX 512 /* patterns of symbols that one call searches for */
 #define PARSE_MARK_HITS 64  /* marks of one pattern in one file */
 
 enum parse_what { PARSE_MAIN, PARSE_DEBUG };

@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-#define NAME_MAX_BYTES 65536
+#define NAME_MAX_BYTES 65536 /* bytes of one name; a longer one is not read */
 #define NO_FILE	       UINT32_MAX
-#define PADDING_MAX    64 /* functions are aligned to 16, 32 or 64 bytes */
+#define PADDING_MAX    64 /* bytes between functions, which are aligned to 16, 32 or 64 bytes */
 
 /* ---- bytes ---- */
 

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define RELOCATIONS_MAX	  (64u << 20) /* 1.5 GiB; if there are more, the index is marked as cut */
+#define RELOCATIONS_MAX	  (64u << 20) /* of one file: 1.5 GiB; if it has more, the index is cut */
 #define CANDIDATES_MAX	  64	      /* limit for places that may be moduledata */
 #define FUNCTIONS_CHECKED 256	      /* functions whose inlined calls must fit go:func.* */
 

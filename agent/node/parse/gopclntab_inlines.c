@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define CALLS_MAX (1u << 16) /* limit for one function; the runtime's own limit is 1 << 20 */
+#define CALLS_MAX (1u << 16) /* inlined calls of one function; the runtime's limit is 1 << 20 */
 #define NO_NODE	  UINT32_MAX
 
 struct pc_value {

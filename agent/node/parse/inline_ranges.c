@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 /* An inlining takes about 48 bytes of the index and a file's index has 64 MiB. */
-#define NODES_MAX  (1u << 20)
-#define RANGES_MAX (2u << 20) /* n ranges become at most 2n - 1 disjoint ones */
+#define NODES_MAX  (1u << 20) /* inlinings of one file; if there are more, the index is cut */
+#define RANGES_MAX (2u << 20) /* ranges of inlinings of a file: n become at most 2n - 1 */
 #define NONE	   UINT32_MAX
 
 struct inline_node {

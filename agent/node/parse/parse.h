@@ -45,7 +45,7 @@ int parse_elf(struct parser *p, int main_fd, struct elf_index **ret);
  * in its order; -1: one is missing. The first call for a file with split DWARF passes none; then
  * the index says which are wanted.
  */
-#define PARSE_FDS_MAX 64
+#define PARSE_FDS_MAX 64 /* files of one request to the parser */
 struct parse_debug_files {
 	int main_fd, debug_fd;
 	const int *dwo_fds;

@@ -7,10 +7,10 @@
 
 #include <stdlib.h>
 
-#define RANGES_MAX (8u << 20) /* real files have up to 2.5 million */
-#define PAGES_MAX  (1u << 20)
-#define ROWS_MAX   (16u << 20)
-#define GAP_CLOSED 16 /* a gap of fewer bytes is padding between functions */
+#define RANGES_MAX (8u << 20)  /* ranges of code in one file; real files have up to 2.5 million */
+#define PAGES_MAX  (1u << 20)  /* pages of one file's unwind table; if there are more, it is cut */
+#define ROWS_MAX   (16u << 20) /* rows of one file's unwind table; if there are more, it is cut */
+#define GAP_CLOSED 16	       /* a gap of fewer bytes is padding between functions */
 #define RULE_SLOTS (4 * PF_RULES_MAX)
 
 struct rule_range {

@@ -7,7 +7,7 @@
 
 #define OWNER	   "stapsdt"
 #define NOTE_TYPE  3
-#define NOTES_MAX  16384 /* that are read in one file */
+#define NOTES_MAX  16384 /* USDT notes that are read in one file */
 #define TEXT_BYTES 256	 /* a note with a longer text is not read */
 
 /* How a note begins. Its texts follow. */

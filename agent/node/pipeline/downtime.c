@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define FILE_NAME      "node-state.json"
-#define MAX_FILE_BYTES 4096
-#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a stored offset that differs more is ignored */
+#define MAX_FILE_BYTES 4096			  /* bytes of the file; a larger one is ignored */
+#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a stored start that differs more is ignored */
 
 struct note {
 	struct task task;

@@ -66,7 +66,7 @@ struct missing { /* a process whose mappings must be read, because they are out 
 	uint32_t exec_id, stack; /* stack: see struct raw_proc */
 	uint64_t cgroup_id;
 };
-#define MAX_MISSING 256
+#define MAX_MISSING 256 /* programs whose mappings one drain asks for */
 struct taken { /* counts and sums of the samples of one cgroup in a drain that were folded */
 	uint64_t n_samples[_EVENT_MAX];
 	/* samples with a user stack; how many of these stacks are complete */

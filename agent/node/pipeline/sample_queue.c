@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_WAIT_NS    NSEC_PER_SEC
-#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* time to wait for files, after MAX_WAIT_NS */
+#define MAX_WAIT_NS    NSEC_PER_SEC	  /* time that a drain waits for mappings */
+#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
 #define MAX_WAITING    8		  /* limit for full drains that wait */
-#define MAX_EXEC_READS 50 /* limit in a second, for reading mappings at the exec of a process */
+#define MAX_EXEC_READS 50 /* reads of mappings per second at the exec of a process */
 
 struct feeding {
 	struct task task;

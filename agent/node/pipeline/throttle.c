@@ -11,8 +11,8 @@
 #include <uthash.h>
 
 #define READ_NS	       (2 * NSEC_PER_SEC)
-#define READ_LIMIT_NS  (10 * NSEC_PER_SEC)
-#define MAX_CONTAINERS 2048 /* the kubelet's own default limit is 110 pods */
+#define READ_LIMIT_NS  (10 * NSEC_PER_SEC) /* if a read takes longer, /healthz fails */
+#define MAX_CONTAINERS 2048		   /* the kubelet's own default limit is 110 pods */
 
 struct container {
 	uint64_t cgroup_id;

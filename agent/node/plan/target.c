@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define STOP_AFTER_MIN_NS (NSEC_PER_SEC)
-#define STOP_AFTER_MAX_NS (720 * 3600 * NSEC_PER_SEC)
+#define STOP_AFTER_MAX_NS (720 * 3600 * NSEC_PER_SEC) /* a longer spec.stopAfter is refused */
 
 struct unknown {
 	char text[256];	   /* names of all unknown members */

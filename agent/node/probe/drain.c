@@ -8,7 +8,7 @@
 
 #include "core.skel.h"
 
-#define MAX_FRAME_BYTES (64u << 20) /* limit for the frames of one generation */
+#define MAX_FRAME_BYTES (64u << 20) /* bytes of the frames of one generation */
 #define MAX_HELD_BYTES	(32u << 20)
 #define BATCH		4096
 

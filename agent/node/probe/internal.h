@@ -122,7 +122,7 @@ enum feature {
 	_FEATURE_MAX,
 };
 
-#define MAX_PROGRAM_LINKS 8
+#define MAX_PROGRAM_LINKS 8 /* links of programs that are of no event */
 
 /* ---- suspended.c: the last reading of the clocks ---- */
 struct slept {

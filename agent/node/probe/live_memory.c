@@ -197,7 +197,7 @@ static bool may_return(const struct probe_set_state *set, const struct pf_pendin
 	return false;
 }
 
-#define STALE_MAX 256
+#define STALE_MAX 256 /* entries that one pass deletes; the next pass deletes the rest */
 
 static size_t forget_some_pending(struct probe_set_state *set)
 {

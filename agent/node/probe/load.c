@@ -20,8 +20,8 @@
 /* The sizes of maps grow with the number of CPUs and the rate, up to these limits. */
 #define COUNTS_MAX     (1u << 20)
 #define RING_MAX_BYTES (64u << 20)
-#define SEEN_MAX       (1u << 20)
-#define TOTALS_MAX     16384 /* fixed size of the map, if `total` is on */
+#define SEEN_MAX       (1u << 20) /* stacks that the kernel remembers as sent */
+#define TOTALS_MAX     16384	  /* fixed size of the map, if `total` is on */
 
 /* ---- libbpf's warnings become the reasons of missing features ---- */
 

@@ -9,7 +9,7 @@
 
 #include "offcpu.skel.h"
 
-#define MAX_WAIT_US (3600ull * USEC_PER_SEC)
+#define MAX_WAIT_US (3600ull * USEC_PER_SEC) /* of a longer wait, only this time counts */
 
 _Static_assert((int)EVENT_OFF_CPU == (int)PF_EVENT_OFF_CPU, "abi");
 _Static_assert((int)_WAIT_MAX == (int)PF_WAIT_GPU + 1, "abi");

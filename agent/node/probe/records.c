@@ -6,7 +6,7 @@
  */
 #include "node/probe/internal.h"
 
-#define MAX_YOUNG 4096
+#define MAX_YOUNG 4096 /* stacks of young processes that one drain copies early */
 
 _Static_assert((int)RAW_WORK_KERNEL == (int)PODFLAME_CUDA_KERNEL, "abi");
 _Static_assert((int)RAW_WORK_COPY == (int)PODFLAME_CUDA_COPY, "abi");

@@ -4,7 +4,7 @@
 
 #include "core.skel.h"
 
-#define MAX_KEYS 16384 /* size of the map in bpf/maps.h */
+#define MAX_KEYS 16384 /* entries of the map of costs, as in bpf/maps.h */
 
 static struct pf_usage sum_of(const struct pf_usage *cpus, int n)
 {

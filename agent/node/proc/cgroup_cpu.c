@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define FILEID_KERNFS  0xfe
-#define MAX_STAT_BYTES 4096
+#define MAX_STAT_BYTES 4096 /* bytes of cpu.stat and of each file of v1 */
 
 static int open_by_id(const char *mount, uint64_t id, int *ret_fd)
 {

@@ -22,7 +22,7 @@
 /* a page with fewer bytes of the file does not count: these may be equal by chance */
 #define COMPARED_MIN 64
 /* the largest gap between parts of a file: two huge pages, because linkers align to these */
-#define GAP_MAX		(4u << 20)
+#define GAP_MAX		(4u << 20) /* bytes between two parts of a file */
 #define REFUSED_COUNTER "podflame_code_copies_refused_total"
 
 static uint64_t page_down(uint64_t x)

@@ -12,7 +12,7 @@
 #include <uthash.h>
 
 #define MAX_CGROUPS   65536
-#define MAX_ENDED     4096
+#define MAX_ENDED     4096 /* ended cgroups that are kept; beyond it, they are forgotten */
 #define KEEP_ENDED_NS (60 * NSEC_PER_SEC)
 
 int proc_containers_new(struct containers **ret)

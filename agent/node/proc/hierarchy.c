@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define CGROUP_ROOT    "/sys/fs/cgroup"
-#define MAX_PROC_BYTES (4u << 20)
+#define MAX_PROC_BYTES (4u << 20) /* bytes of /proc/self/mountinfo and of /proc/cgroups */
 
 static const char *const v1_controllers[] = {"memory", "cpu", "pids"};
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define STATUS_MAX (1u << 20) /* the text has up to 65,536 supplementary groups */
+#define STATUS_MAX (1u << 20) /* bytes of a process's status: up to 65,536 supplementary groups */
 
 /* Reads the number in a line "name: 123 kB". Returns false if there is no such line. */
 static bool field(const char *text, const char *name, uint64_t *ret)

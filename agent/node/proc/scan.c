@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #define SCAN_MAX_DIRS  65536
-#define SCAN_MAX_DEPTH 32
-#define SCAN_MAX_PATH  4096
+#define SCAN_MAX_DEPTH 32   /* levels of cgroups; deeper ones are not profiled */
+#define SCAN_MAX_PATH  4096 /* bytes of a cgroup's path; longer ones are not profiled */
 
 struct cgroup_walk {
 	struct cgroup_scan *scan;

@@ -12,8 +12,8 @@
  * more than STACKS_MAX, n_stacks and n_finished are halved.
  */
 #define STACKS_MIN 200
-#define STACKS_MAX 20000
-#define SHARE_STEP 10 /* per mille: a share is reported again if it has changed by this */
+#define STACKS_MAX 20000 /* samples of a target; above it, both counts are halved */
+#define SHARE_STEP 10	 /* per mille: a share is reported again if it has changed by this */
 
 #define uthash_fatal(msg) abort()
 #include <uthash.h>

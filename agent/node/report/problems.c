@@ -8,11 +8,11 @@
 
 #include <stdlib.h>
 
-#define MAX_TOLD    1024
+#define MAX_TOLD    1024 /* problems that are known; further ones are counted */
 #define NAMES_SHOWN 3
-#define NAMES_BYTES 400 /* limit for the names in a text: the name of one pod may have 253 bytes */
-#define TEXT_BYTES  300 /* limit of the text of a problem, and of a detail */
-#define MESSAGE_MAX 1000
+#define NAMES_BYTES 400	 /* limit for the names in a text: the name of one pod may have 253 bytes */
+#define TEXT_BYTES  300	 /* limit of the text of a problem, and of a detail */
+#define MESSAGE_MAX 1000 /* bytes of a message; longer ones are cut */
 /* if the message is this long, no more problems are added; a report has room for 1024 */
 #define MESSAGE_FULL 500
 

@@ -18,7 +18,7 @@
 #define COALESCE_NS    (5 * NSEC_PER_SEC)
 #define URGENT_BURST   10
 #define BACKOFF_MIN_NS NSEC_PER_SEC
-#define BACKOFF_MAX_NS (60 * NSEC_PER_SEC)
+#define BACKOFF_MAX_NS (60 * NSEC_PER_SEC) /* longest mean time between two tries to send */
 
 struct report {
 	struct loop *loop;

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MARKS_MAX 256 /* limit for all runtimes; the parser accepts no more */
+#define MARKS_MAX 256 /* symbols of all runtimes; the parser accepts no more */
 
 static const char *marks[MARKS_MAX + 1];
 

@@ -18,7 +18,7 @@ enum sign {
 	IS_STARTED, /* the runtime runs if the variable that is the mark is not 0 */
 	GENERATES,  /* the runtime runs if the process has generated code that is not writable */
 };
-#define ROW_MARKS_MAX 3
+#define ROW_MARKS_MAX 3 /* marks of one runtime */
 struct recognised_row {
 	struct runtime_recognised seen;
 	enum sign sign;

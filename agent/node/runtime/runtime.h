@@ -58,8 +58,8 @@ struct runtime_range {
 	/* PF_MANAGED: code that was made at run time; else the code is a part of a file */
 	bool managed;
 };
-#define RUNTIME_RANGES_MAX 256 /* limit for one process */
-#define RUNTIME_DATA_MAX   4096
+#define RUNTIME_RANGES_MAX 256	/* limit for one process */
+#define RUNTIME_DATA_MAX   4096 /* bytes of a runtime's data for the kernel's side */
 
 struct java_requests;
 struct pf_rdma_functions; /* defined in bpf/rdma_abi.h */
@@ -146,7 +146,7 @@ struct runtime_name {
 	uint32_t line; /* the line that the frame was running; 0: not known */
 	bool inlined;
 };
-#define RUNTIME_NAMES_MAX 64
+#define RUNTIME_NAMES_MAX 64 /* names of one frame; further ones are counted */
 /*
  * The functions of one frame, root first. An inlined function comes after the one that it is
  * inlined into.
@@ -260,7 +260,7 @@ struct runtime_recognised {
 	const char *text;	  /* for a user: what has no names, and which way to names works */
 	bool by_map;		  /* a perf map can name its functions */
 };
-#define RUNTIME_RECOGNISED_MAX 16
+#define RUNTIME_RECOGNISED_MAX 16 /* recognised runtimes of one process */
 size_t runtime_process_n_recognised(const struct runtime_process *p);
 const struct runtime_recognised *runtime_process_recognised(const struct runtime_process *p,
 							    size_t i);

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define ASK_BUDGET     (1u << 20) /* limit of the bytes that are read to name one frame */
-#define RESOLVE_BUDGET (4 * MEMORY_BUDGET)
+#define ASK_BUDGET     (1u << 20)	   /* limit of the bytes that are read to name one frame */
+#define RESOLVE_BUDGET (4 * MEMORY_BUDGET) /* bytes that one runtime_resolve() reads */
 /* limit for the names of one runtime_resolve(); other names are read in a later call */
 #define NAMES_BYTES  (8u << 20)
 #define READ_BYTES   "podflame_runtime_read_bytes_total"

@@ -12,7 +12,7 @@
 #include <utlist.h>
 
 #define BACKOFF_MIN_NS (NSEC_PER_SEC / 2)
-#define BACKOFF_MAX_NS (60 * NSEC_PER_SEC)
+#define BACKOFF_MAX_NS (60 * NSEC_PER_SEC) /* longest wait, unless the receiver asks for more */
 
 /* ---- sending ---- */
 

@@ -9,10 +9,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define MAX_TOKEN_BYTES	   (64u << 10)
-#define MAX_CA_BYTES	   (1u << 20)
-#define MAX_ANSWER_BYTES   (64u << 10)
-#define MAX_RETRY_AFTER_S  300
+#define MAX_TOKEN_BYTES	   (64u << 10) /* bytes of the token file */
+#define MAX_CA_BYTES	   (1u << 20)  /* bytes of the CA file */
+#define MAX_ANSWER_BYTES   (64u << 10) /* bytes of one answer */
+#define MAX_RETRY_AFTER_S  300	       /* seconds; a longer Retry-After counts as this */
 #define REQUEST_TIMEOUT_NS (30 * NSEC_PER_SEC)
 
 struct sink {

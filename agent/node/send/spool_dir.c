@@ -21,7 +21,7 @@
 #define CORRUPT_MAX    8     /* damaged files that are kept; further ones are deleted */
 #define ITEMS_MAX      65536 /* limit for files of an earlier run that become items */
 /* limit of the profiles of containers in the account; there is one for each container and event */
-#define OWNERS_MAX 4096
+#define OWNERS_MAX 4096 /* further containers count in the node's profiles */
 
 struct spool {
 	char *dir;

@@ -7,7 +7,7 @@
 
 /* the kind, and the CRC-32 and size of the body */
 #define HEADER	       "podflame-spool 1 %c %08lx %zu\n"
-#define FILE_MAX_BYTES (2 * (size_t)OTLP_MAX_BYTES)
+#define FILE_MAX_BYTES (2 * (size_t)OTLP_MAX_BYTES) /* bytes of a file; a larger one is damaged */
 
 int send_spool_file_write(const char *path, bool loss_only, const struct buf *body)
 {

@@ -7,7 +7,7 @@
 
 #include "lib/otlp/otlp.h"
 
-#define SPOOL_HEADER_MAX 64 /* bytes before the body */
+#define SPOOL_HEADER_MAX 64 /* bytes before the body of a file */
 
 /*
  * Writes a file. If there is one already, replaces it in one step. If this fails or the agent is

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /* If a limit is reached, all names are forgotten. */
-#define NAMES_MAX	65536
-#define NAMES_BYTES_MAX (16u << 20)
+#define NAMES_MAX	65536	    /* names of all processes */
+#define NAMES_BYTES_MAX (16u << 20) /* bytes of the names of all processes */
 
 struct gpu_name {
 	char *text;

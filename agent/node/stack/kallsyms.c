@@ -13,14 +13,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define KALLSYMS_BYTES_MAX   (256u << 20)
-#define KALLSYMS_SYMBOLS_MAX (4u << 20)
+#define KALLSYMS_BYTES_MAX   (256u << 20) /* bytes of all names; further functions have none */
+#define KALLSYMS_SYMBOLS_MAX (4u << 20)	  /* functions of the kernel; further ones have no name */
 #define KALLSYMS_PIECE	     (64u << 10)
 /*
  * The last function of a module or BPF program ends somewhere before the next module begins, but
  * kallsyms does not say where. The agent assumes that it has at most this many bytes.
  */
-#define LAST_SYMBOL_MAX (64u << 10)
+#define LAST_SYMBOL_MAX (64u << 10) /* bytes of a module's last function */
 
 /*
  * The code of a kernel and of its modules is within 2 GiB, so that relative branches reach all of

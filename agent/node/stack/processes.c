@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define PROCESSES_MAX 32768
+#define PROCESSES_MAX 32768 /* processes whose mappings are known; one that has ended makes room */
 #define MISS_EVERY_NS NSEC_PER_SEC
 /* mappings are new for this time: after it, follow has handled all their files */
 #define NEW_NS (5 * NSEC_PER_SEC)

@@ -19,7 +19,7 @@
  * half of this
  */
 #define NAMED_ALL_BYTES (64u << 20)
-#define ASKS_MAX	4096 /* limit for the asks of one struct names_wanted */
+#define ASKS_MAX	4096 /* names that one struct names_wanted asks for */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"

@@ -36,7 +36,7 @@ static inline size_t space_rounded(size_t bytes)
 }
 
 /* ---- table.c: files ---- */
-#define FILE_SLOTS_MAX 16 /* 8 GiB of code; only hostile files have more, or wider gaps in it */
+#define FILE_SLOTS_MAX 16 /* of a file: 8 GiB of code; only hostile ones have more, or wider gaps */
 
 struct table_file {
 	struct elf_index *index;

@@ -7,8 +7,8 @@
 #include "node/unwind/internal.h"
 
 #define OLD_BYTES_MAX	 (1u << 20) /* if more bytes than this are out of use, they are freed */
-#define OLD_EXTENTS_MAX	 1024
-#define FILE_SHARE	 4  /* one file gets at most 1/4 of the budget */
+#define OLD_EXTENTS_MAX	 1024	    /* if more extents than this are out of use, they are freed */
+#define FILE_SHARE	 4	    /* one file gets at most 1/4 of the budget */
 #define EVICT_SHARE	 16 /* 1/16 of the budget is evicted at once, with one wait for all of it */
 #define MAPPINGS_RESERVE 8  /* 1/8 of the budget is kept for mappings */
 #define INDEXES_SHARE	 3  /* all indexes together take at most 3 budgets, unused ones 1 */

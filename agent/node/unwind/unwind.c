@@ -5,11 +5,11 @@
  */
 #include "node/unwind/internal.h"
 
-#define DEFAULT_BUDGET	  (64u << 20)
-#define MIN_BUDGET	  (1u << 20)
-#define SMALL_MAPPINGS	  512 /* a process with more mappings counts as large */
-#define MAPPINGS_SHARE	  4   /* large process: all mappings get at most 1/4 of the budget */
-#define SMALL_SHARE	  2   /* small process: all mappings get at most 1/2 of the budget */
+#define DEFAULT_BUDGET	  (64u << 20) /* bytes of all tables, if the caller sets none */
+#define MIN_BUDGET	  (1u << 20)  /* bytes of all tables, if the caller sets less */
+#define SMALL_MAPPINGS	  512	      /* a process with more mappings counts as large */
+#define MAPPINGS_SHARE	  4 /* large process: all mappings get at most 1/4 of the budget */
+#define SMALL_SHARE	  2 /* small process: all mappings get at most 1/2 of the budget */
 #define REFUSED		  "podflame_unwind_processes_refused_total"
 #define PROCESS_KEY_BYTES offsetof(struct pf_process_key, exec_id)
 

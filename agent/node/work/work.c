@@ -10,9 +10,9 @@
 
 #define OS_MAILBOX     (64u << 20)
 #define FILES_MAILBOX  (16u << 20)
-#define PARSE_MAILBOX  (1u << 20)
+#define PARSE_MAILBOX  (1u << 20) /* bytes of the jobs of each parser that wait */
 #define PIPE_MAILBOX   (256u << 20)
-#define PROBES_MAILBOX (1u << 20)
+#define PROBES_MAILBOX (1u << 20) /* bytes of the jobs that wait to attach probes */
 
 static void unref(struct work *w)
 {

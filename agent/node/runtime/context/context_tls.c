@@ -9,12 +9,12 @@
 
 #include <stdlib.h>
 
-#define DYNAMIC_MAX	    512 /* limit for the entries; real sections have about 30 */
-#define RELOCATIONS_MAX	    (256u << 10)
+#define DYNAMIC_MAX	    512		 /* entries of a dynamic section; real ones have about 30 */
+#define RELOCATIONS_MAX	    (256u << 10) /* relocations that are read of one table */
 #define RELOCATIONS_AT_ONCE 256
-#define STATIC_TLS_MAX	    (64 << 20) /* limit for all modules; real processes have a few KiB */
-#define MODULES_MAX	    65536
-#define BLOCK_MAX	    (16u << 20) /* size of a module's TLS */
+#define STATIC_TLS_MAX	    (64 << 20)	/* bytes of all modules; real processes have a few KiB */
+#define MODULES_MAX	    65536	/* number of a TLS module; a larger one is not valid yet */
+#define BLOCK_MAX	    (16u << 20) /* bytes of one module's TLS */
 
 /* ---- the dynamic section ---- */
 

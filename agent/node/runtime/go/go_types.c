@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #define CODE_BYTES	64
-#define TYPES_BYTES_MAX (1ull << 30)
-#define NAME_MAX_BYTES	512
-#define LENGTH_BYTES	2 /* largest size of the varint before a name */
+#define TYPES_BYTES_MAX (1ull << 30) /* bytes of a program's types; those beyond have no name */
+#define NAME_MAX_BYTES	512	     /* bytes of the name of a type; a longer one is cut */
+#define LENGTH_BYTES	2	     /* largest size of the varint before a name */
 #define TFLAG		20
 /* the text begins with a '*', because the pointer type has the same text */
 #define TFLAG_EXTRA_STAR 2

@@ -11,7 +11,7 @@
 #define BUILD_INFO	 "\xff Go buildinf:" /* debug/buildinfo */
 #define BUILD_INFO_ALIGN 16
 #define BUILD_INFO_HEAD	 32
-#define SEARCH_MAX	 (4u << 20)
+#define SEARCH_MAX	 (4u << 20) /* bytes of a program that are searched */
 #define SEARCH_AT_ONCE	 (64u << 10)
 #define INLINE_VERSION	 2 /* flag in the head: the version follows; since Go 1.18 */
 

@@ -15,9 +15,9 @@
 #define LISTENER_NS (5 * NSEC_PER_SEC)
 #define REPLY_NS    (10 * NSEC_PER_SEC)
 #define SPARE_NS    (3 * NSEC_PER_SEC)
-#define WORDS_MAX   (1u << 20) /* limit for the command line and for the environment */
-#define STATUS_MAX  65536
-#define SLICES_MAX  (PERF_MAP_FILE_MAX / PERF_MAP_SLICE_BYTES + 1)
+#define WORDS_MAX   (1u << 20) /* bytes of the command line, and of the environment */
+#define STATUS_MAX  65536      /* bytes of the status file of a process */
+#define SLICES_MAX  (PERF_MAP_FILE_MAX / PERF_MAP_SLICE_BYTES + 1) /* slices of one perf map */
 
 static const char *const results[_ATTACH_RESULT_MAX] = {
 	[ATTACH_NO_USER] =

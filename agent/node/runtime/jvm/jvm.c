@@ -11,7 +11,7 @@
 #define MAJOR_MIN 8
 /* not exported, so libjvm has this symbol only if it has a symbol table */
 #define STUB_LIST	   "_ZN12StubCodeDesc5_listE"
-#define MAJOR_MAX	   25
+#define MAJOR_MAX	   25	/* newest version of Java that is known */
 #define HOPS_MAX	   4096 /* limit for steps in a segment map, when user space reads it */
 #define CODELETS_MAX	   4096 /* codelets of the interpreter; real JVMs have about 280 */
 #define VERSION_BYTES	   48

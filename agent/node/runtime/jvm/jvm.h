@@ -146,7 +146,7 @@ struct jvm_stub {
 	char *name;	  /* name of the field, such as "_jbyte_arraycopy" */
 	uint64_t address; /* address of the stub's code */
 };
-#define JVM_STUBS_MAX 512
+#define JVM_STUBS_MAX 512 /* stubs of one JVM; further ones have no name */
 
 struct jvm_structs {
 #define X(member, types, fields) uint64_t member;

@@ -9,7 +9,7 @@
 #include "node/insn/insn.h"
 #include "node/runtime/jvm/jvm_scopes.h"
 
-#define STEPS_MAX    256
+#define STEPS_MAX    256 /* instructions that are followed from one address */
 #define WINDOW_BYTES 128
 #define BACK_MAX     8 /* jumps back; each one is followed once */
 

@@ -9,14 +9,14 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-#define METHODS_MAX	 8192
-#define KEPT_BYTES_MAX	 (8u << 20) /* limit for all methods; a real one has about 400 */
-#define CONST_METHOD_MAX 128	    /* limit for the fixed part of a ConstMethod */
+#define METHODS_MAX	 8192	    /* methods kept of one JVM; at this limit, all are forgotten */
+#define KEPT_BYTES_MAX	 (8u << 20) /* bytes of the methods kept of a JVM; one has about 400 */
+#define CONST_METHOD_MAX 128	    /* bytes of the fixed part of a ConstMethod */
 #define LINES_MAX	 (128u << 10)
-#define SYMBOL_MAX	 1024
-#define ARRAY_DATA	 4 /* an Array<u1> is an int, then the data (array.hpp) */
-#define TAG_UTF8	 1 /* JVM_CONSTANT_Utf8 */
-#define HAS_LINE_NUMBERS 1 /* ConstMethod::_has_linenumber_table, in all versions */
+#define SYMBOL_MAX	 1024 /* bytes of one name; a longer one is cut */
+#define ARRAY_DATA	 4    /* an Array<u1> is an int, then the data (array.hpp) */
+#define TAG_UTF8	 1    /* JVM_CONSTANT_Utf8 */
+#define HAS_LINE_NUMBERS 1    /* ConstMethod::_has_linenumber_table, in all versions */
 /* the byte that ends the lines: see CompressedLineNumberReadStream::read_pair */
 #define LINES_END    0
 #define LINES_ESCAPE 0xff

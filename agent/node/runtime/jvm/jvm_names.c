@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define BLOB_NAME_MAX 128
+#define BLOB_NAME_MAX 128 /* bytes of the name of a CodeBlob; a longer one is cut */
 
 struct jvm_names {
 	struct jvm_methods *methods;

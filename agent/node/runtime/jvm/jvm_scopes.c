@@ -2,7 +2,7 @@
 /* Reads the debug information of HotSpot's compiled methods: see jvm_scopes.h. */
 #include "node/runtime/jvm/jvm_scopes.h"
 
-#define PCS_MAX	    (1u << 20) /* limit for one method; real methods have about 10,000 at most */
+#define PCS_MAX	    (1u << 20) /* entries of one method; real methods have at most about 10,000 */
 #define PCS_AT_ONCE 64
 #define U5_BYTES    5
 #define U5_HIGH	    192 /* if a byte of a number is this or larger, another byte follows */

@@ -43,7 +43,7 @@ struct jvm_scope {
 	uint64_t method; /* address of the Method */
 	int32_t bci;	 /* index of the bytecode; -1: at the method's entry */
 };
-#define JVM_SCOPES_MAX RUNTIME_NAMES_MAX
+#define JVM_SCOPES_MAX RUNTIME_NAMES_MAX /* scopes of one frame: the method, and those inlined */
 /* Finds the first entry at or after pc. pc is relative to the beginning of the code. */
 int runtime_jvm_pc_find(struct memory *m, const struct jvm_debug *d, uint32_t pc,
 			struct jvm_pc *ret);

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 #define PREFIX		 "gHotSpotVM"
-#define ENTRIES_MAX	 16384 /* limit for one table; JDK 8 to 25 have up to 2,900 */
-#define ENTRY_BYTES_MAX	 128
-#define TABLE_NAME_BYTES 160 /* for names such as "GrowableArray<Method*>" */
-#define COLUMNS_MAX	 6
+#define ENTRIES_MAX	 16384 /* entries of one table; JDK 8 to 25 have up to 2,900 */
+#define ENTRY_BYTES_MAX	 128   /* bytes of one entry; a table with larger ones is not read */
+#define TABLE_NAME_BYTES 160   /* for names such as "GrowableArray<Method*>" */
+#define COLUMNS_MAX	 6     /* columns of one table that are read */
 
 enum { COLUMN_TYPE, COLUMN_FIELD, COLUMN_TEXT, COLUMN_STATIC, COLUMN_OFFSET, COLUMN_ADDRESS };
 enum { COLUMN_NAME, COLUMN_VALUE };

@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-#define STUBS_MAX      2048 /* limit; JDK 25 has about 400 */
-#define STUB_BYTES_MAX (1u << 20)
-#define NAME_MAX_BYTES 96
+#define STUBS_MAX      2048	  /* stubs of one JVM; JDK 25 has about 400 */
+#define STUB_BYTES_MAX (1u << 20) /* bytes of one stub; a larger one is left out */
+#define NAME_MAX_BYTES 96	  /* bytes of a stub's name; a longer one is cut */
 
 /* StubCodeDesc, which is the same in JDK 9 to 25. */
 struct stub_code_desc {

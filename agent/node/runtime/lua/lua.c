@@ -13,7 +13,7 @@
 #define IDENT_BYTES 40
 #define LOOP	    "luaV_execute"
 #define RESUME	    "lua_resume"
-#define TEXT_MAX    (6u << 20) /* limit for a file's code; less than MEMORY_BUDGET */
+#define TEXT_MAX    (6u << 20) /* bytes of a file's code; less than MEMORY_BUDGET */
 #define TEXT_PIECE  65536
 
 /* ---- learn ---- */

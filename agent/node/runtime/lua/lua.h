@@ -102,7 +102,7 @@ struct lua_proto {
 	uint32_t *code;
 };
 #define LUA_CODE_MAX   (1u << 20) /* instructions read of a function; the language allows 2^25 */
-#define LUA_LOCALS_MAX 65536
+#define LUA_LOCALS_MAX 65536	  /* local variables of a function that are read */
 struct lua_state {
 	const struct lua_layout *layout;
 	struct lua_proto *protos; /* a direct-mapped cache */

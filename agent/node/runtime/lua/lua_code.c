@@ -13,10 +13,10 @@
 #define DISPATCH_BEFORE 96
 #define LOOP_BYTES_MIN	2000  /* the smallest compiled loop has 3 KiB */
 #define LOOP_HEAD_MAX	32768 /* bytes of the loop before its first jump by opcode */
-#define FUNCTION_MAX	65536
-#define CALLER_BYTES	512 /* how much of a caller is decoded */
-#define TAKEN_TO_CALL	40  /* bytes from the instruction that sets the argument to the call */
-#define ALIASES_MAX	8
+#define FUNCTION_MAX	65536 /* bytes of a function; calls behind them are not found */
+#define CALLER_BYTES	512   /* how much of a caller is decoded */
+#define TAKEN_TO_CALL	40    /* bytes from the instruction that sets the argument to the call */
+#define ALIASES_MAX	8     /* the loop, and functions that end with a jump to it */
 
 /* how a function was found: as the target of a call, or by an instruction that takes its address */
 enum { CALLED = 1, TAKEN = 2 };

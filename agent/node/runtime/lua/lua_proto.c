@@ -18,8 +18,8 @@
 #define TAG_STRING     4
 #define TAG_KIND       0x0f /* mask: a tag without the bits for variant and collectable */
 #define ABSLINE_MARKER (-0x80)
-#define LINES_WALK_MAX 4096 /* at most 128 lines are between two absolute ones */
-#define ABSLINES_MAX   65536
+#define LINES_WALK_MAX 4096  /* instructions from an absolute line; Lua has one in 128 */
+#define ABSLINES_MAX   65536 /* absolute lines of a function that are searched */
 
 void runtime_lua_protos_free(struct lua_state *s)
 {

@@ -13,8 +13,8 @@
 #define VERSION_MARK "\"LuaJIT 2."
 #define CALLER_BYTES 512	/* limit for lua_call, which has 60 to 100 bytes */
 #define TEXT_BYTES   65536	/* how much is read at a time */
-#define TEXT_MAX     (6u << 20) /* limit for a file without lua_call; less than MEMORY_BUDGET */
-#define AREAS_MAX    RUNTIME_RANGES_MAX
+#define TEXT_MAX     (6u << 20) /* bytes of a file without lua_call; less than MEMORY_BUDGET */
+#define AREAS_MAX    RUNTIME_RANGES_MAX /* pieces of traces of one process */
 #define PAGE	     4096
 
 /* the text does not contain VERSION_MARK: a file with this mark is taken for a LuaJIT */

@@ -9,7 +9,7 @@
 
 /* The code from lj_vm_asm_begin to its end has 16 to 24 KiB. Offsets in it have 16 bits. */
 #define LUAJIT_VM_MIN 4096
-#define LUAJIT_VM_MAX 65535
+#define LUAJIT_VM_MAX 65535 /* bytes of the interpreter's code */
 
 /* The interpreter's code, as the process has mapped it. */
 struct luajit_code {

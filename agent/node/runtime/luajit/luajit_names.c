@@ -16,7 +16,7 @@
 #define CHUNK_BYTES  4096
 #define TEXT_BYTES   24	    /* size of a GCstr; the text follows */
 #define LOCALS_BYTES 65536u /* limit for bytes of varinfo that are read */
-#define MOVES_MAX    64
+#define MOVES_MAX    64	    /* moves between slots that are followed for one name */
 
 /* All members of a GCproto. */
 struct proto {

@@ -22,7 +22,7 @@ enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R14 = 14 };
 #define EXIT_DECODE	512
 #define STRAIGHT_BYTES	256
 #define CALLBACK_BYTES	40
-#define STATE_MAX_BYTES (1 << 20) /* limit; GG_State has some KiB */
+#define STATE_MAX_BYTES (1 << 20) /* largest offset in a GG_State, which has some KiB */
 
 /*
  * lj_vm_call after saveregs: mov $FRAME_C,%ebx; mov %edx,8(%rsp); mov %rdi,%rbp; mov

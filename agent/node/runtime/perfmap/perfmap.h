@@ -35,8 +35,8 @@ size_t runtime_perf_map_n(const struct perf_map *m); /* number of functions */
 uint64_t runtime_perf_map_replaced(const struct perf_map *m);
 
 /* ---- perfmap_file.c: the file of a process ---- */
-#define PERF_MAP_FILE_MAX    (256ull << 20)
-#define PERF_MAP_SLICE_BYTES (8u << 20) /* how much is read at a time */
+#define PERF_MAP_FILE_MAX    (256ull << 20) /* bytes of a perf map; a larger one is not read */
+#define PERF_MAP_SLICE_BYTES (8u << 20)	    /* how much is read at a time */
 
 struct perf_file {
 	struct process_id id;

@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define NODE_BYTES   40 /* bytes of the tree for each function */
-#define ADDRESS_MAX  (1ull << 56)
+#define NODE_BYTES   40		  /* bytes of the tree for each function */
+#define ADDRESS_MAX  (1ull << 56) /* a line with a higher address is refused */
 #define FUNCTION_MAX (1ull << 30) /* bytes; a larger range is not a function */
 
 struct line_function {

@@ -135,7 +135,7 @@ void runtime_python_code_outside(const uint8_t *code, size_t n, unsigned thread_
 /* ---- the cold part, if it has no symbol ---- */
 
 #define COLD_GAP   1024 /* bytes of the cold part that may have no jump back to the function */
-#define TABLES_MAX 4
+#define TABLES_MAX 4	/* jump tables of one function */
 
 struct cold {
 	uint64_t hot_start, hot_end;

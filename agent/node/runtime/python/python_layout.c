@@ -125,7 +125,7 @@ struct words {
 };
 enum { COOKIE, VERSION, FREE_THREADED, RUNTIME, INTERPRETER = 6 };
 
-#define SIZE_LIMIT   (1u << 20) /* limit for a structure; an interpreter has 400 kB */
+#define SIZE_LIMIT   (1u << 20) /* bytes of a structure; an interpreter has 400 kB */
 #define PIECE_OFFSET 0xfff8u	/* the largest offset that fits into struct pf_python */
 
 /*
@@ -292,7 +292,7 @@ int runtime_python_layout_read(const uint8_t *offsets, size_t n, struct python_l
 /* ---- the live process ---- */
 
 #define INTERPRETERS_MAX 64 /* interpreters that are checked: the newest ones and the main one */
-#define THREADS_MAX	 64
+#define THREADS_MAX	 64 /* threads of one interpreter that are checked */
 
 struct layout_check {
 	const struct python_layout *l;
@@ -439,7 +439,7 @@ static int find_thread_id(const struct layout_check *c, uint16_t *ret)
 	return -EAGAIN;
 }
 
-#define CHECKS_MAX 20 /* the process runs on, so a check may read a frame that is just ending */
+#define CHECKS_MAX 20 /* checks in a row: the process may end a frame during one */
 
 int runtime_python_layout_check(const struct python_layout *l, const struct python_places *at,
 				struct memory *m, struct pf_python *ret)

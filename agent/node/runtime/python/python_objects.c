@@ -86,7 +86,7 @@ int runtime_python_string(struct memory *m, const struct python_layout *l, uint6
 #define DICT_KEYS	32
 #define DICT_VALUES	40
 #define DICT_HEAD_BYTES 48
-#define ENTRIES_MAX	16 /* "__name__" is the first entry of a module's dictionary */
+#define ENTRIES_MAX	16 /* entries that are searched for "__name__", which is a module's first */
 
 /* Where the entries of a dictionary are. */
 struct dict_entries {
