@@ -115,16 +115,24 @@ static __noinline bool pf_gpu_object_is_or_add(enum pf_gpu_space space, uint64_t
 	return err == -EEXIST;
 }
 
+/*
+ * The copy is made because the verifier of Linux 7.3 refuses a helper that reads the stack of the
+ * caller's caller ("slot poisoned by dead code elimination").
+ */
 static __noinline void pf_gpu_object_set(enum pf_gpu_space space, uint64_t number,
 					 const struct pf_gpu_object *o)
 {
 	struct pf_live_key key =
 		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+	struct pf_gpu_object copy;
 
-	if (!o || !pf_gpu_object_is_or_add(space, number, o))
+	if (!o)
 		return;
-	if (bpf_map_update_elem(&gpu_objects, &key, o, BPF_EXIST))
-		pf_gpu_object_is_or_add(space, number, o); /* user space has just removed it */
+	copy = *o;
+	if (!pf_gpu_object_is_or_add(space, number, &copy))
+		return;
+	if (bpf_map_update_elem(&gpu_objects, &key, &copy, BPF_EXIST))
+		pf_gpu_object_is_or_add(space, number, &copy); /* user space has just removed it */
 }
 
 /* Reads the value that a call has stored for its caller; 0: it cannot be read. */

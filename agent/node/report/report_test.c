@@ -657,15 +657,15 @@ static void test_reasons_that_find_no_room_are_named(void **state)
 
 	(void)state;
 	give_plan(r, &t, 1);
-	for (enum reason reason = first_reason; reason < first_reason + 11; reason++)
+	for (enum reason reason = first_reason; reason < first_reason + 13; reason++)
 		report_problem(r, "u1", reason, "is so", 1);
 	first = first_target(r);
 	assert_int_equal(json_array_size(json_at(first, "reasons")), 8);
-	assert_string_equal(reason_at(first, 6, "reason"), "UnwindTablesMissing");
+	assert_string_equal(reason_at(first, 6, "reason"), "RdmaNotSeen");
 	assert_string_equal(reason_at(first, 7, "reason"), "ReasonsOmitted");
 	assert_string_equal(reason_at(first, 7, "message"),
-			    "4 more: RuntimeNotWalked, JavaAttachFailed, RuntimeNotNamed, "
-			    "GoroutinesNotSeen");
+			    "6 more: ProcessUnreadable, UnwindTablesMissing, RuntimeNotWalked, "
+			    "JavaAttachFailed, RuntimeNotNamed, GoroutinesNotSeen");
 	json_decref(first);
 	report_free(r);
 }
