@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The disks of the hub and of the agent are full while windows go from the spool to the store:
- * spool -> send -> ingest -> store. Each disk is a small file system of the test, in a mount
- * namespace of its own. Each sample must be stored once, or counted as lost and reported to the
- * hub. When the disks have free space again, all windows must be stored again.
+ * The disks of the hub and of the agent are full while windows (profiles of 10 s) go from the spool
+ * to the store: spool -> send -> ingest -> store. Each disk is a small file system of the test, in
+ * a mount namespace of its own. Each sample must be stored once, or counted as lost and reported to
+ * the hub. When the disks have free space again, all windows must be stored again.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,7 +25,8 @@
 #define STORE_DISK "16m"
 #define SPOOL_DISK "256k"
 /*
- * the spool's limit is larger than its disk. The rest is kept in memory, which has the same limit
+ * limit of the spool's files, larger than its disk. The batches that do not fit on the disk are
+ * kept in memory, which has the same limit
  */
 #define SPOOL_BYTES  (384 << 10)
 #define N_PER_WINDOW 10
@@ -56,7 +57,7 @@ static char *small_disk(const struct world *w, const char *name, const char *byt
 	return path;
 }
 
-/* Fills the disk of dir, and the space of the file that is kept in reserve for a full disk. */
+/* Deletes the file that is kept in reserve for a full disk, and then fills the disk of dir. */
 static void fill(const char *dir)
 {
 	_cleanup_free_ char *reserve = xasprintf("%s/reserve", dir);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An hour of windows in a short time, from a drain to the store: drain -> fold -> names -> encode
- * -> spool -> send -> ingest -> store -> query. Old profiles are deleted meanwhile. The container
- * has a new process in each window. After each window, all memory that it used must be free. The
- * test runs 36 windows, or 360 with LONG=1. With AddressSanitizer (make test-asan), LeakSanitizer
- * checks, too. The test makes the samples itself, so it does not need the kernel's probes.
+ * An hour of profiling in a short time: drain -> fold -> names -> encode -> spool -> send -> ingest
+ * -> store -> query. A drain is the samples of one second, as the agent reads them from the kernel.
+ * The test makes the drains itself, so it does not need the kernel's probes. Ten drains are a
+ * window. Old profiles are deleted meanwhile. The container has a new process in each window. After
+ * each window, all memory that it used must be free. The test runs 36 windows, or 360 with LONG=1.
+ * With AddressSanitizer (make test-asan), LeakSanitizer checks, too.
  */
 #include "node/pipeline/testwindows.h"
 
@@ -31,7 +32,10 @@
 #define CGROUP	     77
 #define GUARD_NS     (300 * NSEC_PER_SEC)
 #define RETENTION_NS (N_WARM * WINDOW_NS)
-/* limit for all windows together: SQLite's cache, and memory that malloc keeps */
+/*
+ * bytes by which the memory in use may grow after the first windows, in all others together: for
+ * SQLite's cache, and for memory that malloc keeps
+ */
 #define MAX_GROWTH (1 << 20)
 
 struct world {

@@ -10,8 +10,8 @@
 #include <stdio.h>
 
 /*
- * Flushes standard output. Returns 0 if everything was written, else -errno. So an answer that is
- * cut because the disk is full is reported as a failure.
+ * Flushes standard output. Returns 0 if everything was written, else -errno, so that the caller can
+ * fail if the output was cut because the disk is full.
  */
 static inline int cli_flush(void)
 {

@@ -11,7 +11,7 @@
 #define MAX_TOKEN_BYTES	 (16 << 10)   /* bytes of the file of --token-file */
 #define MAX_PEM_BYTES	 (1 << 20)    /* bytes of the file of --ca-file */
 #define MAX_ANSWER_BYTES (300u << 20) /* bytes of one answer of the hub; a larger one is an error */
-#define TIMEOUT_NS	 (90 * NSEC_PER_SEC) /* longer than the hub's own limit of 30 s */
+#define TIMEOUT_NS	 (90 * NSEC_PER_SEC) /* of a request; the hub ends a query after 30 s */
 
 struct client {
 	const struct client_options *options;

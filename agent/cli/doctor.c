@@ -90,8 +90,8 @@ int cli_cmd_doctor(int argc, char **argv)
 	if (files_new(&fc, &files))
 		cli_doctor_tell(&d, "parse child", false, "podflame cannot start it");
 	/*
-	 * the checks of the machine run first: they measure the cost of a hit of a probe, and the
-	 * checks of the process show this cost
+	 * the checks of the machine run first, because they measure the cost of a hit of a probe,
+	 * which the checks of the process show
 	 */
 	d.checks = machine;
 	if (files)

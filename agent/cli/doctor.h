@@ -21,7 +21,7 @@ json_t *cli_doctor_tell(struct doctor *d, const char *check, bool ok, const char
 /* doctor_process.c: checks of the process */
 void cli_doctor_process(struct doctor *d, struct files *files);
 
-/* doctor_events.c: checks of off-cpu and of the memory events. go: the process has goroutines. */
+/* doctor_events.c: checks of the events besides on-cpu. go: the process has goroutines. */
 void cli_doctor_events(struct doctor *d, struct files *files, const struct mappings *m, bool go);
 
 /* doctor_machine.c: checks of the machine */

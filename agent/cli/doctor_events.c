@@ -90,7 +90,7 @@ static void add_file(struct buf *b, const json_t *file)
 	buf_puts(b, json_array_size(symbols) > SYMBOLS_SHOWN ? ", ...)" : ")");
 }
 
-/* Returns the largest number of probe hits that one call of any of these functions can cause. */
+/* Returns the largest number of probe hits that one call of a probed function can cause. */
 static unsigned hits_of_call(const struct alloc_sites *s, enum event e)
 {
 	unsigned n = 0;

@@ -13,7 +13,7 @@
 #define NAMES_MAX     (1u << 20) /* bytes of all section names; files with more are reported */
 #define DEBUG_COUNTER "podflame_debug_files_total"
 
-/* ---- sections: which of them could have names; the index has those that were parsed ---- */
+/* ---- sections that can have names of functions, whether or not the index was made of them ---- */
 
 struct sections {
 	bool symtab, dynsym, mini, dwarf; /* mini: .gnu_debugdata, a small .symtab */
@@ -27,7 +27,7 @@ static bool read_at(int fd, void *to, size_t n, uint64_t offset)
 
 static void note_section(struct sections *s, const Elf64_Shdr *h, const char *name)
 {
-	/* in a debug file, sections whose contents are only in the other file have this type */
+	/* in a debug file, sections whose contents are only in the program's file have this type */
 	if (h->sh_type == SHT_NOBITS)
 		return;
 	s->symtab |= h->sh_type == SHT_SYMTAB;
@@ -145,8 +145,9 @@ static void tell_lacks(struct buf *out, const struct elf_index *index, const cha
 }
 
 /*
- * Adds the source of lines and inlined functions, the build id, and what is missing. debug_index
- * has a list of its own of what it lacks, even if the debug information is in the same file.
+ * Adds the source of lines and inlined functions, the build id, and what could not be read. What
+ * debug_index (the index of the debug information) lacks is listed separately, even if the debug
+ * information is in the same file.
  */
 static void tell_rest(struct buf *out, const struct elf_index *index, const char *debug,
 		      const struct elf_index *debug_index)

@@ -254,8 +254,9 @@ static bool is_first(const struct mappings *m, size_t i)
 enum unsure { SURE, IN_COPY, IN_MEMORY_FILE };
 
 /*
- * error: the result of reading the file's index. If a file in memory is not an ELF program
- * (-ENOEXEC), its code was certainly made at run time, so the result is SURE.
+ * Returns whether the mapped code may differ from the file that gives it its names. error: the
+ * result of reading the file's index. If a file in memory is not an ELF program (-ENOEXEC), its
+ * code was made at run time. Its names do not come from the file, so the result is SURE.
  */
 static enum unsure unsure_of(const struct mapping *m, int error)
 {
@@ -265,8 +266,8 @@ static enum unsure unsure_of(const struct mapping *m, int error)
 }
 
 /*
- * Returns the bytes of all mappings that have the same file and kind as the k-th one. *ret_first:
- * no mapping before the k-th one has this file and kind.
+ * Returns the bytes of all mappings with the same file and the same result of unsure_of() as the
+ * k-th one. *ret_first: the k-th one is the first of them.
  */
 static uint64_t bytes_as(const struct mappings *m, const int *errors, size_t k, bool *ret_first)
 {

@@ -322,7 +322,7 @@ static void test_python(void **state)
 	stop(pid, &a);
 }
 
-/* Starts a program that is linked to a libcuda.so.1 of this source. */
+/* Builds a libcuda.so.1 from the source, and starts a program that is linked to it. */
 static struct answer ask_with_driver(const char *source, pid_t *ret_pid)
 {
 	write_program("cuda.c", source);
@@ -504,8 +504,8 @@ static void test_more_sections_than_are_read(void **state)
 }
 
 /*
- * Doctor reports which part of the debug information cannot be read. The file's own index is
- * complete.
+ * Damages the compressed debug information of a program. Doctor must report why it cannot be read.
+ * The check of the file succeeds, because the file's symbols are not damaged.
  */
 static void test_compressed_debug_information(void **state)
 {

@@ -150,8 +150,8 @@ static size_t read_rows(const struct flat *f, struct printed_row *rows)
 }
 
 /*
- * Prints the share of whole stacks, if the profile has stacks. The profile of a whole host has
- * none.
+ * Prints the share of complete stacks, if the profile has stacks. The profile of a whole host
+ * (Total) has none.
  */
 static void put_whole(const json_t *reply, const struct flat *f, struct buf *out)
 {

@@ -185,7 +185,7 @@ static void take_losses(struct recording *r, const struct drain *d)
 	add_losses(r, &d->lost_records);
 }
 
-/* Loads the unwind tables of processes that run already, before the first sample that is kept. */
+/* Loads the unwind tables of processes that run already. Discards the samples of this time. */
 static int prepare(struct recording *r)
 {
 	int e = probes_announce(r->probes);
@@ -355,8 +355,8 @@ static int run(struct recording *r, int signal_fd)
 #define MIB (1 << 20)
 
 /*
- * Returns the sum of the values that add up. *ret_rest: whether there are others, which do not: see
- * cli_record_adds_up().
+ * Returns the sum of the values for which cli_record_adds_up() is true. *ret_rest: whether there
+ * are values for which it is false.
  */
 static double sum_of(const struct recording *r, bool *ret_rest)
 {
@@ -393,7 +393,7 @@ static char *total_text(const struct recording *r)
 		       : xasprintf(", %.3f MiB,", sum / MIB);
 }
 
-/* Says what of rdma is no part of the sum. */
+/* Prints which values of the event rdma are not in the sum, if there are any. */
 static void print_rest(const struct recording *r)
 {
 	bool rest;

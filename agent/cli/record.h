@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to record*.c: the state of a recording, and the functions of each file. */
+/*
+ * Private to record*.c: the state of a recording, and the functions of each file. A drain is the
+ * samples and the news of processes that one reading of the kernel's maps returned.
+ */
 #pragma once
 
 #include "cli/cli.h"
@@ -75,7 +78,11 @@ bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 /* Takes ownership of d. Reads names and tables that its samples need and the recording lacks. */
 void cli_record_samples(struct recording *r, struct drain *d);
 
-/* record_output.c: whether the sample's value is added to those of others in text */
+/*
+ * record_output.c: whether the sample's value is part of the printed sum and of folded text. False
+ * for receive requests and registered memory of rdma, because their bytes are not those of the
+ * send queue.
+ */
 bool cli_record_adds_up(const struct profile *p, const struct profile_sample *s);
 
 /* record_debug.c */
@@ -135,7 +142,7 @@ void cli_record_print_stacks(const struct recording *r);
  */
 void cli_record_probed_look(struct recording *r, struct mappings *m);
 void cli_record_probed_forget(struct recording *r, struct process_id id);
-/* Whether the sample is the first one of a new snapshot of its process. */
+/* Whether the sample is the first one of a new snapshot of the memory in use by its process. */
 bool cli_record_probed_newer(struct recording *r, const struct raw_sample *s);
 void cli_record_probes_tick(struct recording *r);
 /* returns the time at which the caller must call this function again */
@@ -152,6 +159,6 @@ void cli_record_probes_free(struct recording *r);
 int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 		   uint32_t stack);
 int cli_record_write(struct recording *r);
-/* prints how many names stayed mangled because no child could read them */
+/* prints how many names stayed mangled because the child process that demangles them failed */
 void cli_record_print_mangled(void);
 void cli_record_rows_free(struct recording *r);

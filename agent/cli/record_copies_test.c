@@ -2,8 +2,8 @@
 /*
  * Programs that have copied their code into memory without a file. They are built without frame
  * pointers. Their stacks must be whole. If the memory gets other code later, the stacks must have a
- * marker. The programs are compiled here, so their chain of calls is known. All are recorded at
- * once.
+ * marker frame ("[unwind: code_differs_from_file]"). The programs are compiled here, so their chain
+ * of calls is known. All are recorded at once.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * record: reads debug files. Only the names of functions need these files, and a large file takes
- * seconds to read. So a thread reads them, and drains stay on time. Samples wait here until the
- * reading ends.
+ * seconds to read. So a second thread reads them, while the first one goes on to drain the kernel's
+ * maps each second. Samples wait here until the reading ends.
  */
 #include "cli/record.h"
 #include "lib/loop/loop.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drains must go on while debug files are read, and their samples must get the names. No file is
- * read: the test decides when a reading begins and ends.
+ * While a thread reads debug files, new drains must be accepted, and later their samples must be
+ * named. The test replaces the function that reads a file, and decides when each reading ends.
  */
 #include "cli/record.h"
 
@@ -24,7 +24,7 @@ static void read_file(struct files *f, const struct mapping *m, int root_fd)
 	(void)m;
 	(void)root_fd;
 	if (write(begun[1], &c, 1) == 1)
-		(void)!read(go[0], &c, 1); /* at the end of the test, all readings may finish */
+		(void)!read(go[0], &c, 1); /* also returns when the test closes the pipe */
 }
 
 static uint64_t named[16];

@@ -228,8 +228,8 @@ static void maps_itself(void)
 }
 
 /*
- * Grows by memory that probes see (malloc), and by memory that does not count: of a file, and
- * shared.
+ * Grows by memory that probes see (malloc), by a mapped file and by shared memory. Files and shared
+ * memory are not part of the growth that record compares with what its probes saw.
  */
 static void grows_otherwise(void)
 {

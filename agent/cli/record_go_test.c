@@ -57,7 +57,7 @@ static void sum_lines(const char *path, struct growing *ret)
 			continue;
 		/*
 		 * In such a sample, the goroutine was preempted and the scheduler runs on its own
-		 * stack, as after mcall. So the sample has no goroutine.
+		 * stack, as after mcall. So the stack has no function of the goroutine.
 		 */
 		if (strstr(line, "runtime.goschedImpl") || strstr(line, "runtime.gopreempt_m"))
 			continue;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A process maps and unmaps libraries at one address. Each sample must have the names and callers
- * of the library that was mapped at its time, or a marker. The program calls each library from a
- * function of its own, whose name shows which library it was.
+ * of the library that was mapped when it was taken, or a marker frame ("[unwind: ...]"). The
+ * program calls each library from a function of its own, whose name shows which library it was.
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"
@@ -154,7 +154,7 @@ static void check(const char *mode, unsigned right_percent)
 
 	pid_text = xasprintf("%d", pid);
 	run_begin(&r, pid_text, "997", out);
-	/* With many mappings, the first reading is not done when the first samples come. */
+	/* If the mappings are many, record still reads them when the first samples come. */
 	wait_cpu(pid, (streq(mode, "many") ? 4 : 2) * NSEC_PER_SEC);
 	kill(pid, SIGSTOP); /* stopped, so that record has time to read the last mappings */
 	run_stop(&r);
@@ -209,7 +209,7 @@ static void libraries_that_take_turns_among_60000_mappings(void **state)
 		print_message("skipped: vm.max_map_count is below 61,000 here\n");
 		skip();
 	}
-	check("many", 80); /* measured: 98 on an idle machine; 49 without images of the mappings */
+	check("many", 80); /* measured: 98 on an idle machine; 49 without the BPF map `images` */
 }
 
 /*
@@ -258,7 +258,7 @@ static void write_over(const char *from, const char *to)
 
 /*
  * alpha.so and betaa.so have the same code, but other names. The test overwrites the file while its
- * code runs. The program does nothing that would make the kernel report a change.
+ * code runs. The program maps and unmaps nothing, so the kernel reports no change to podflame.
  */
 static void a_library_that_is_written_over_while_it_runs(void **state)
 {

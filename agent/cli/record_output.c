@@ -78,7 +78,10 @@ static bool is_of(const struct record_row *row, const struct raw_sample *s)
 	return process_id_equal(row->key.process, process_id_of(s));
 }
 
-/* Removes the values of the older snapshot of the process: the newer one replaces it. */
+/*
+ * If the sample begins a newer snapshot of the process's memory in use, removes the values of the
+ * older one.
+ */
 static void begin_snapshot(struct recording *r, const struct raw_sample *s)
 {
 	struct record_row *row, *next;
@@ -294,8 +297,8 @@ int cli_record_write(struct recording *r)
 }
 
 /*
- * Prints how many names the child could not read. Names that stay mangled for another reason do not
- * count.
+ * Prints how many names stayed mangled because the child process that demangles names failed. Names
+ * that stay mangled for another reason do not count.
  */
 void cli_record_print_mangled(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What record writes of rdma, whose kinds of bytes are not added up. */
+/* What record writes of the event rdma: folded text has only the bytes of the send queue. */
 #include "cli/record.h"
 
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static void folded_text_has_the_send_queue(void **state)
 	_cleanup_free_ char *text = written("a.folded");
 
 	(void)state;
-	/* send, write, read, atomic, other; not receive and register */
+	/* 1 + 2 + 4 + 8 + 16: send, write, read, atomic, other; without receive and register */
 	assert_string_equal(text, "mpi;[p] mpi;post 31\n");
 }
 

@@ -149,8 +149,8 @@ static pid_t start_memfd(void)
 }
 
 /*
- * No file of this program has a mark of a runtime. Only its generated code shows that it may have a
- * perf map.
+ * No file of this program has the symbol or text by which podflame recognises a runtime. Only its
+ * generated code shows that it may have a perf map.
  */
 static void code_of_a_memfd_with_a_map(void **state)
 {

@@ -15,7 +15,7 @@ bool cli_record_probed_sites(struct record_probed *x, enum event event, struct a
 	_cleanup_free_ char *why = learn_sites_problem(s, 1u << event, NULL);
 
 	if (s->own_heap)
-		/* the probes do not see a process's own heap, so its growth is not compared */
+		/* probes do not see the heaps of Go and Java, so the growth is not compared */
 		x->unseen = (struct unseen){0};
 	if (x->sites && learn_sites_equal(s, m, x->sites, x->m)) {
 		if (!x->problem)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to record_probed.c and record_probes.c: the uprobes of one recorded process. */
+/*
+ * Private to record_probed.c and record_probes.c: the uprobes of one recorded process. A site is a
+ * place in the process's code to which a probe is attached.
+ */
 #pragma once
 
 #include "node/learn/sites.h"
@@ -25,7 +28,10 @@ struct record_probed {
 	uint32_t n_functions;
 	uint64_t snapshot_ns;
 	uint64_t attached_ns; /* CLOCK_MONOTONIC */
-	/* why the probes do not see all; NULL: they do. Kept after the process has ended */
+	/*
+	 * why the probes miss a part of what the event counts; NULL: they miss nothing. Kept after
+	 * the process has ended
+	 */
 	char *problem;
 	/*
 	 * how much memory the process got that its probes did not see. Kept after the process has

@@ -67,14 +67,17 @@ static void look_at_memory(const struct recording *r, struct record_probed *x)
 			     r->options->settings.alloc_sample_bytes);
 }
 
-/* Reads what the library that reports the work of GPUs says of itself. */
+/*
+ * on-gpu: a library in the process reports the work of its GPUs, and also its own status. This
+ * function reads the status and sets x->problem.
+ */
 static void look_at_library(const struct recording *r, struct record_probed *x)
 {
 	struct on_gpu_status s = {0};
 
 	if (set_of(r) != PROBES_GPU || !x->attached)
 		return;
-	(void)probes_attached_status(x->attached, &s); /* an error: it has told nothing */
+	(void)probes_attached_status(x->attached, &s); /* on an error: s stays "no status yet" */
 	free(x->problem);
 	x->problem = learn_library_problem(&s, now_mono_ns() - x->attached_ns);
 	if (!x->problem)
@@ -178,8 +181,8 @@ void cli_record_probes_read(struct recording *r)
 }
 
 /*
- * Changes the probes of a process if the thread by which it is probed has ended, or if the probes
- * of queries can go.
+ * Attaches the probes of a process again if the kernel cannot probe its new mappings any more
+ * (probes_attached_lost()), or if some probes are not needed any more (probes_attached_queried()).
  */
 uint64_t cli_record_probes_watch(struct recording *r)
 {
@@ -197,8 +200,8 @@ uint64_t cli_record_probes_watch(struct recording *r)
 }
 
 /*
- * Whether the process has mapped other code since its mappings were read because of the library
- * that it lacks.
+ * Whether the size of the process's mapped code (VmLib) has changed since its mappings were last
+ * searched for the library that it lacks.
  */
 static bool has_other_code(struct record_probed *x, uint64_t *ret_bytes)
 {
@@ -211,8 +214,9 @@ static bool has_other_code(struct record_probed *x, uint64_t *ret_bytes)
 }
 
 /*
- * Looks again for what may have come since. During the pause between two readings of mappings the
- * request would be dropped, so this function does nothing then.
+ * Reads the mappings again if the process may have loaded the library that it lacks, or if more
+ * functions of RDMA providers are known. Does nothing while cli_record_rests() is true, because
+ * cli_record_read_mappings() would refuse.
  */
 static void look_for_more(struct recording *r, struct record_probed *x)
 {

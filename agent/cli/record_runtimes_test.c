@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * podflame record looks for a runtime while the runtime's code moves, or cannot be executed for a
- * moment. The profile must have the runtime's functions, or a marker.
+ * moment. The profile must have the runtime's functions, or a marker frame ("[unwind: ...]").
  */
 #include "cli/testrun.h"
 #include "node/parse/parse.h"

@@ -15,8 +15,7 @@ void cli_record_open_tables(struct recording *r)
 }
 
 /*
- * Parses each file that the agent's code does not know yet, once. Meanwhile samples wait in the
- * kernel's maps.
+ * Parses the mapped files that were not parsed before. Meanwhile samples wait in the kernel's maps.
  */
 static bool parse_unknown(struct recording *r, const struct mappings *m, const struct applied *a)
 {
@@ -38,8 +37,8 @@ struct record_process {
 	 * runtime again. NULL: not needed
 	 */
 	struct mappings *m;
-	uint32_t exec_id; /* the exec of the mappings that were read last */
-	uint64_t rest_ns; /* what mappings_rest() returned */
+	uint32_t exec_id; /* exec_id of the process when its mappings were last read */
+	uint64_t rest_ns; /* CLOCK_MONOTONIC: when the pauses end, see mappings_rest() */
 };
 
 static struct record_process *find_process(struct recording *r, struct process_id id)

@@ -199,7 +199,10 @@ static void checked(int status, const char *node, const char *error, void *arg)
 		       text ? text : error);
 }
 
-/* The route with this path and method. If no route has the method, another route with this path. */
+/*
+ * Returns the route with this path and method, or else one with this path and another method (the
+ * caller compares the method), or NULL.
+ */
 static const struct route *find_route(const char *path, const char *method)
 {
 	const struct route *found = NULL;

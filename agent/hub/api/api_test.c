@@ -233,7 +233,7 @@ static void choices(void **state)
 	assert_int_equal(ask(f, "POST", "/v1/profile/values", NULL, "{\"tag\":\"nope\"}"), 400);
 	assert_int_equal(ask(f, "GET", "/v1/profile/tags", NULL, NULL), 200);
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
-	/* the page offers the tags of single events, by these members */
+	/* the page needs these members to offer the tags that only some events have */
 	assert_non_null(strstr(f->body, "{\"name\":\"gpu_device\",\"stored\":true,"
 					"\"type\":\"string\",\"same_as\":\"\","
 					"\"help\":\"number of the GPU\","

@@ -196,8 +196,8 @@ struct gate *api_gate_free(struct gate *g, bool answer)
 	if (!g)
 		return NULL;
 	/*
-	 * The tokens first: a request that waits for a token then asks for access, and so waits in
-	 * the second. A request that waits for access never asks for a token.
+	 * Frees the token reviews first. A request goes from the token review to the access review,
+	 * never back, so none asks reviews that are freed already.
 	 */
 	api_reviews_free(g->tokens, answer);
 	api_reviews_free(g->access, answer);

@@ -12,7 +12,7 @@
 
 #define KEEP_YES_NS (60 * NSEC_PER_SEC)
 #define KEEP_NO_NS  (10 * NSEC_PER_SEC)
-#define MAX_KEPT    4096 /* reviews that are kept; the oldest answer makes room */
+#define MAX_KEPT    4096 /* reviews in the cache; if it is full, the oldest is removed */
 #define MAX_OPEN    64	 /* reviews under way at once; a further one is answered 503 */
 #define MAX_WAITING 256	 /* requests that may wait for one answer */
 

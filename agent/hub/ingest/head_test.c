@@ -214,8 +214,8 @@ static void refused_by_the_sender(void **state)
 }
 
 /*
- * The body may come once the sender is known. The hub asks for the sender once per request, also on
- * a connection that is kept.
+ * The hub reads the body only after it knows the sender. It asks about the sender once per request,
+ * also if several requests come over one connection.
  */
 static void a_body_waits_for_its_sender(void **state)
 {
@@ -278,7 +278,10 @@ static void assert_room(struct world *w)
 	assert_false(full);
 }
 
-/* The announced lengths count before a byte of the bodies arrives: one byte more is refused. */
+/*
+ * The limit on accepted bodies counts each Content-Length before a byte of the body arrives. If the
+ * lengths reach the limit, a further request is refused.
+ */
 static void test_bodies_that_wait_have_a_limit(void **state)
 {
 	struct counter *refused = counter("podflame_ingest_requests_total", "code", "503");

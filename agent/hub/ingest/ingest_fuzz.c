@@ -3,9 +3,9 @@
  * Requests to the ingest with any head and body. The first three bytes choose the head, the
  * sender's rights, and what the writer does. The rest is the body, which is read only if the head
  * is accepted. Each request must be answered exactly once, unless its sender has left. A refusal
- * must give its reason in JSON. Profiles answered with 200 must be of that sender; SQLite must take
- * them, and a second time none of them may be new. The answer must say how many profiles were left
- * out.
+ * must give its reason in JSON. Profiles answered with 200 must be of the sender's node. The SQLite
+ * store must accept them, and must skip them all if they are written again. The answer must say how
+ * many profiles were left out.
  * Fuzzes: hub/ingest/ingest.c, lib/otlp/decode.c, lib/otlp/decode_dict.c,
  * lib/otlp/decode_resource.c, lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c,
  * lib/otlp/answer.c, hub/store/sqlite_write.c

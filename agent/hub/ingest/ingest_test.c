@@ -30,7 +30,10 @@ struct world {
 	/* the result of auth */
 	int auth_status;
 	const char *auth_node;
-	/* auth_late: auth does not call done; the test calls it later */
+	/*
+	 * auth_late: auth does not call done; the test calls it later. until_body: the loop stops
+	 * when the body has arrived
+	 */
 	bool auth_late, until_body;
 	struct {
 		void (*done)(int status, const char *node, const char *error, void *arg);
@@ -366,8 +369,8 @@ static void test_agent_speaks_for_its_node(void **state)
 	w->auth_status = 200;
 	w->auth_node = "node-a";
 	/*
-	 * 422, not 403: the agent drops the profiles from before its node had this name, instead of
-	 * sending them for ever
+	 * The answer is 422, so that an agent whose node was renamed drops the profiles with the
+	 * old name. After 403 it would send them again for ever.
 	 */
 	post(w, "node-b");
 	assert_int_equal(w->status, 422);

@@ -117,8 +117,8 @@ const struct tag_info *query_tag_table(size_t *ret_n);
 /* Returns the help of the tag and, if it has few values, all of them. The caller frees the text. */
 char *query_tag_help(const struct tag_info *t);
 /*
- * Returns what a query is about that does not name the tag; NULL: it is about all values. The page
- * shows it as a choice.
+ * Returns a text that says which values of the tag a query covers if its filter does not name the
+ * tag; NULL: all values. The page shows the text as a choice.
  */
 const char *query_tag_unset(const struct tag_info *t);
 /*

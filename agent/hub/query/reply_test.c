@@ -386,8 +386,8 @@ static void names_come_when_asked(void **state)
 }
 
 /*
- * The page needs the language for the colours. For DeepFlow, all of these are application
- * functions.
+ * The reply has the language of functions for which DeepFlow knows only the type "application". The
+ * page colours functions by their language.
  */
 static void languages_are_told(void **state)
 {
@@ -608,7 +608,10 @@ static void snapshots_and_estimates_say_so(void **state)
 	query_tree_free(nothing);
 }
 
-/* What of rdma an answer does not have is told, unless there is no profile of rdma at all. */
+/*
+ * An answer for the send queue has a note that the other values of rdma are missing in it, unless
+ * no profile of rdma is stored.
+ */
 static void the_rest_of_rdma_is_told(void **state)
 {
 	static const char note[] = "only requests for the send queue: receive requests and "
@@ -636,7 +639,7 @@ static void the_rest_of_rdma_is_told(void **state)
 	query_tree_free(nothing);
 }
 
-/* A row with the longest stack that is stored, and below it the cause of the wait. */
+/* A row that has the longest possible stack and, as its leaf, the cause of a wait. */
 static void deepest_wait(void **state)
 {
 	static const struct frame *frames[STACK_MAX_FRAMES];
@@ -659,7 +662,10 @@ static void deepest_wait(void **state)
 	query_tree_free(t);
 }
 
-/* Inlined frames never use up the level of a frame that follows. */
+/*
+ * Each frame of a stack of the maximum length stands for two functions, one of them inlined. The
+ * tree has no levels for all of them, but the leaf must get its level.
+ */
 static void inlined_names_leave_room(void **state)
 {
 	static const struct frame unknown = {.kind = FRAME_APP, .build_id = "known"};

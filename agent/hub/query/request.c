@@ -333,8 +333,8 @@ void query_values_request_done(struct values_request *v)
 }
 
 /*
- * The values of these tags are choices: which operations, and which events, the user can ask for.
- * So they must not depend on the operation.
+ * The values of these tags are the choices of the user: which operations, and which events, are
+ * stored. So the query for them covers all operations of rdma, not only those of the send queue.
  */
 static bool is_of_any_operation(const char *tag)
 {

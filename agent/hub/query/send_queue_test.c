@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queries of the event rdma: which operations an answer contains, by what its filter names. The
- * store has a sample of each operation, and one without a label.
+ * Queries of the event rdma: which operations an answer contains, depending on what the filter
+ * names. The store has a sample of each operation, and one without a label.
  */
 #include "hub/query/query.h"
 #include "hub/store/teststore.h"
@@ -94,7 +94,7 @@ static int add_name(const char *value, uint64_t n_samples, void *arg)
 	return 0;
 }
 
-/* A user must be able to choose operations that an answer does not have by itself. */
+/* A user must be able to choose the operations that an answer does not have by default, too. */
 static void choices_have_all_operations(void **state)
 {
 	static const struct {

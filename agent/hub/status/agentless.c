@@ -48,7 +48,7 @@ struct agentless {
 	struct agentless_ops ops;
 	void *arg;
 	bool opt_in_required, begun;
-	/* status_agentless_hurry was called, and since then some pods were always unknown */
+	/* status_agentless_hurry() was called, and not all pods have been known since then */
 	bool hurried;
 	uint64_t begun_ns;
 	struct lack *lacks;
@@ -59,9 +59,9 @@ struct agentless {
 
 	struct kube_watch *namespaces; /* the last list; NULL: not listed yet */
 	uint64_t namespaces_ns;
-	enum step step;		 /* the list that the hub makes now */
+	enum step step;		 /* which list the hub requests now */
 	struct lack *at;	 /* the node at which the hub looks now */
-	struct kube_watch *list; /* the list that step names */
+	struct kube_watch *list; /* the request for that list */
 	json_t *object;		 /* the object of the node `at` */
 	uint64_t step_ns;
 	unsigned n_looks; /* looks in this second */
@@ -284,8 +284,8 @@ static void fail_look(struct agentless *a, const char *error)
 }
 
 /*
- * The list of namespaces failed. No look can end without it, so this counts as a failed look for
- * each node that is due.
+ * The request for the namespaces failed. No look can end without their list, so this counts as a
+ * failed look for each node that is due.
  */
 static void fail_all(struct agentless *a, const char *error)
 {

@@ -129,8 +129,8 @@ static void expect_targets(const json_t *all, const struct world *w, const char 
 		_cleanup_json_ json_t *entry = target ? entry_of(w, target) : NULL;
 
 		/*
-		 * the built-in target has no object, and agents refuse these targets and report
-		 * that
+		 * The built-in target has no object from which the hub could make an entry. Of a
+		 * target that is not accepted, agents report only that.
 		 */
 		if (!target || !json_bool_at(want, "accepted", true))
 			continue;

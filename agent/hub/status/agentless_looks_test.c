@@ -63,7 +63,7 @@ static void test_work_is_bounded(void **state)
 	assert_int_equal(n_listed, 1 + 50 * 2);
 	assert_int_equal(n_changed, 50);
 	/*
-	 * the hub looks at each node at most once a minute, and not at all nodes at the same time
+	 * 8 to 11 looks at each node in about 10 minutes: one every 60 s, plus up to 10 s at random
 	 */
 	pass(600, NULL);
 	assert_in_range(n_listed, 1 + 50 * 2 * 8, 11 + 50 * 2 * 11);
@@ -157,7 +157,10 @@ static void test_namespaces_that_are_refused(void **state)
 	end();
 }
 
-/* Each call of ops.unseen writes every target, so there are few calls. */
+/*
+ * A call of ops.unseen causes a write of every target, so failures of many nodes must not cause
+ * many calls.
+ */
 static void test_refusals_of_many_nodes_are_told_once(void **state)
 {
 	(void)state;
@@ -216,7 +219,7 @@ static void test_nodes_that_are_not_looked_at_yet_are_told(void **state)
 	assert_int_equal(n_unseen, 2);
 	assert_null(status_agentless_unseen(a));
 	assert_true(status_agentless_settled(a, true));
-	/* a node that waits for its first look later is not reported */
+	/* after that, a node that waits for its first look is not reported */
 	status_agentless_node(a, "n1", NULL);
 	status_agentless_node(a, "n2", NULL);
 	add_node("n1", 0);

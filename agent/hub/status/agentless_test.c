@@ -255,8 +255,8 @@ static void test_a_watch_of_the_agents_pods_that_fails_later(void **state)
 }
 
 /*
- * A hub that starts reports at once an old node that lacks an agent. A new node gets some time
- * first.
+ * When the hub starts, it reports an old node that lacks an agent at once. A node that was made
+ * less than 90 s ago is reported only after these 90 s.
  */
 static void test_a_hub_that_starts(void **state)
 {

@@ -13,8 +13,8 @@
 /* time in which the hub must store samples; the longest window is 60 s */
 #define STORE_LATE_NS (90 * NSEC_PER_SEC)
 #define MESSAGE_BYTES 1024 /* limit of a condition's message, as in the CRD */
-#define NODES_BYTES   200  /* limit for the names of nodes in a message with other reasons */
-#define NAMES_BYTES   200  /* limit for the names of the other reasons */
+#define NODES_BYTES   200  /* limit for the names of nodes in a message that also has other texts */
+#define NAMES_BYTES   200  /* limit for the names of reasons whose texts are left out */
 #define NOTE_BYTES    600  /* limit for a note that is added to a message */
 #define NOTE	      ". Note: "
 
@@ -171,7 +171,7 @@ static struct computed_verdict no_entries(const struct subject *x)
 				       "know whether it is profiled there"));
 	if (g)
 		return verdict("False", REASON_NODE_WITHOUT_AGENT, without_agent_text(g));
-	/* nodes without an agent give a reason why these pods must not be profiled */
+	/* the target's pods are on nodes without an agent, and must not be profiled */
 	if (x->sum->n_groups)
 		return group_verdict("False", &x->sum->groups[0]);
 	return verdict(

@@ -6,7 +6,7 @@
 #include "lib/reason/reason.h"
 
 #define STATUS_MAX_FAILURES 8
-#define STATUS_MAX_EXAMPLES 3	/* nodes, and texts of nodes, in one problem */
+#define STATUS_MAX_EXAMPLES 3	/* nodes, and their texts, that a message about one reason shows */
 #define STATUS_SHOWN_BYTES  800 /* limit for the nodes' texts in a message */
 
 struct group { /* the nodes that give one reason; strings are borrowed */
@@ -30,8 +30,8 @@ struct status_sum {
 	/* stacks: samples; whole_stacks: how many of them have a complete user stack, estimated */
 	uint64_t stacks, whole_stacks;
 	/*
-	 * how many events the target has, how many of them some node has sampled, and how many some
-	 * node has stored
+	 * how many events the target has; for how many of them a node has taken samples; for how
+	 * many the hub has stored samples
 	 */
 	unsigned n_events, n_sampled, n_stored;
 	/*

@@ -53,7 +53,7 @@ static bool may_be_omitted(const struct status *s, const struct status_row *t)
 	return status_omitted_may_be(s->omitted, namespace_of(t));
 }
 
-/* Touches the targets for which may_be_omitted has changed. */
+/* Has the status computed again of the targets for which may_be_omitted has changed. */
 static void touch_omitted(struct status *s)
 {
 	for (struct status_row *t = s->all; t; t = t->hh.next)
@@ -64,7 +64,7 @@ static void touch_omitted(struct status *s)
 /*
  * Whether the hub may write. Before it has all lists, a target may look as if it selected nothing.
  * The pods of nodes without an agent may never be known. So the hub waits for them only for a
- * while, and then reports to the targets that they are unknown.
+ * while, and then writes into the status of each target that they are unknown.
  */
 static bool is_settled(struct status *s)
 {

@@ -96,8 +96,8 @@ static void upsert(const char *watch, const char *key, json_t *obj, const json_t
 }
 
 /*
- * Gives the object a new version. If only the version changes, the watch calls nobody, but its
- * object has the new version.
+ * Gives the object a new version. If only the version changes, the watch calls no function of the
+ * controller, but its object has the new version.
  */
 static void set_version(json_t *obj, const char *rv)
 {

@@ -61,8 +61,8 @@ static inline void end(void)
 }
 
 /*
- * The watch of the agents' pods, which are listed now. Only then does the hub notice that a node
- * lacks an agent.
+ * Marks the agents' pods as listed, and returns the watch of them. Before they are listed, no node
+ * counts as one without an agent.
  */
 static inline struct kube_watch *agents(void)
 {

@@ -208,8 +208,8 @@ static bool has_failed(struct store *s)
 /* ---- killed ---- */
 
 /*
- * Writes profiles from the n-th on, and reports each stored one with a byte to fd. Sometimes
- * expires. Does not return.
+ * Writes profiles from the n-th on, and reports each stored one with a byte to fd. Also calls
+ * store_expire() after every 16 profiles. Does not return.
  */
 _Noreturn static void write_until_killed(struct place *p, uint64_t n, int fd)
 {
@@ -240,7 +240,7 @@ static uint64_t write_and_kill(struct place *p, uint64_t n, uint64_t after_n, us
 	close(fds[1]);
 	while (said < after_n && read(fds[0], &one, 1) == 1)
 		said++;
-	usleep(after_us); /* this wait is for no event: it makes the moment of the kill random */
+	usleep(after_us); /* after_us is random, so the kill comes at any moment of a write */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status)); /* the writer was killed and did not exit with an error */
@@ -538,7 +538,7 @@ static void test_disk_smaller_than_the_store(void **state)
 		      (unsigned long long)n);
 }
 
-/* Fills the disk, also the room that the reserve has kept. */
+/* Deletes the file that the store keeps in reserve for a full disk, and then fills the disk. */
 static void fill_all(const struct place *p)
 {
 	_cleanup_free_ char *reserve = xasprintf("%s/reserve", p->dir);
@@ -617,7 +617,8 @@ static int mount_image(const struct place *p, const char *image)
 }
 
 /*
- * The file of the kernel that makes the file system at the directory fail, as after a disk error.
+ * Returns the path of a file in /sys. A write to it makes the file system at the directory fail, as
+ * after a disk error.
  */
 static char *trigger_of(const struct place *p)
 {

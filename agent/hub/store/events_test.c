@@ -90,7 +90,7 @@ static void snapshots_by_process(void **state)
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.n, 0);
 	sel.n_app_services = 0;
-	/* the same process id with another start time, and the same on another node */
+	/* other processes with the same id: one has another start time, one is on another node */
 	add_snapshot(b, "api", 10, T0 + 11, some)->process_start_ns = 5 * NSEC_PER_SEC;
 	profile_tag(b, add_snapshot(b, "api", 10, T0 + 12, some), "pod_node", "n2");
 	/* a snapshot without a process id replaces no other one */
@@ -120,7 +120,7 @@ static void losses_are_no_snapshot(void **state)
 	assert_int_equal(g.summary.losses[0].n_samples, 3);
 }
 
-/* After a clock was set back, a second window may end in the same second. */
+/* After a node's clock was set back, two snapshots of a process may end in the same second. */
 static void snapshots_of_one_second(void **state)
 {
 	static const struct live first[] = {{"cache", 100}, {"buffer", 50}, {0}},

@@ -75,7 +75,7 @@ static void retention_by_size(void **state)
 	store_close(s);
 }
 
-/* Links have a limit of their own: the oldest links are deleted, and the profiles stay. */
+/* Links (samples of traced requests) over their own limit are deleted; the profiles stay. */
 static void links_have_a_budget(void **state)
 {
 	struct store *s = open_at(":memory:", 0, 8 << 20); /* 1 MiB of links */
@@ -184,8 +184,8 @@ static uint64_t n_left(struct sqlite_store *s)
 }
 
 /*
- * Calls expire with a limit of no time, so each call deletes one slice. After each call the rest is
- * whole, and at most most_left profiles are left in the end.
+ * Calls store_sqlite_expire() with a time limit of 0, so each call deletes one slice, until at most
+ * most_left profiles are left. After each call the others must be complete.
  */
 static void slices(struct sqlite_store *s, uint64_t now_s, uint64_t most_left)
 {

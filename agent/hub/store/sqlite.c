@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The SQLite sink: its file and its health. Data that repeats is stored once, as a row of a
- * dictionary (strings, frames, stacks, tag sets, series). A profile is a row with its samples in a
- * blob. Profiles are stored in the order in which they arrive. If the file is damaged, the store
- * renames it (it never deletes it), starts an empty file and reports the damage.
+ * dictionary (strings, frames, stacks, tag sets, and series: processes with their tags). A profile
+ * is a row with its samples in a blob. Profiles are stored in the order in which they arrive. If
+ * the file is damaged, the store renames it (it never deletes it), starts an empty file and reports
+ * the damage.
  */
 #include "hub/store/sqlite.h"
 

@@ -2,6 +2,10 @@
 /*
  * Private to store/: shared by the sqlite_*.c files. One writer connection (the writer's worker),
  * one read-only connection (the query worker). Only these files include sqlite3.
+ *
+ * A series is a process with its tags. A link is a sample that was taken inside a traced request. A
+ * slice is the profiles that one transaction deletes or converts. A sweep deletes the rows of the
+ * dictionaries to which nothing refers.
  */
 #pragma once
 
@@ -76,7 +80,7 @@ struct sqlite_store {
 	 * PRAGMA data_version when `seen` was filled; it changes if another program writes the file
 	 */
 	int64_t data_version;
-	bool unswept;		  /* slices were deleted since the dictionaries were swept */
+	bool unswept;		  /* profiles were deleted since the last sweep (sqlite_expire.c) */
 	/* held while the reader connection is used or the file is replaced */
 	sqlite3_mutex *read_lock;
 	struct query_limit query_limit; /* limit of the query that runs now */
@@ -172,7 +176,10 @@ int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, c
 
 /* ---- sqlite_disk_full.c: writer's worker ---- */
 
-/* Makes the reserve if it does not exist and the disk has room for it. */
+/*
+ * Makes the reserve, a file that is deleted when the disk is full, if it does not exist and the
+ * disk has room for it.
+ */
 void store_room_keep(struct sqlite_store *s);
 /*
  * On a full disk: deletes the reserve, and then the oldest profiles until n_reserves reserves fit
@@ -207,7 +214,7 @@ struct seen_entry *store_seen_put(struct seen *seen, const struct seen_entry *e)
  */
 void store_seen_forget(struct sqlite_store *s);
 
-/* ---- sqlite_dictionaries.c: words of a batch -> row ids, inside the writer's transaction ---- */
+/* ---- sqlite_dictionaries.c: names, stacks -> row ids, inside the writer's transaction ---- */
 
 struct known_word {
 	const void *pointer; /* NULL: a free slot */
@@ -318,7 +325,7 @@ void store_where_newest(struct where *w, const struct selection *sel);
  */
 bool store_where_is_link_tag(const char *tag);
 bool store_where_wants_links(const struct selection *sel);
-/* Whether the selection uses a tag that is not one of the series. */
+/* Whether the selection uses a tag of samples. The other tags are those of their series. */
 bool store_where_wants_samples(const struct selection *sel);
 int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
 

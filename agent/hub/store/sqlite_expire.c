@@ -4,12 +4,13 @@
  * windows first. Then it deletes the entries of the dictionaries that nothing refers to. At the end
  * it gives free pages back to the file system.
  *
- * A slice is one transaction. If the slices take more than some seconds, the next call continues.
- * The sweep of the dictionaries is one transaction, however many entries they have. It waits until
- * no slice is due. But if the store is over its size, the sweep comes first, because the bytes that
- * it frees decide whether a slice is due. A stack is deleted an hour after its last use, without a
- * search for references to it. But if the store has room for a few hours only, stacks without a
- * reference are deleted at once. Else they would take the room of profiles.
+ * A slice is the profiles that one transaction deletes. If the slices take more than some seconds,
+ * the next call continues. The sweep of the dictionaries is one transaction, however many entries
+ * they have. It waits until no slice is due. But if the store is over its size, the sweep comes
+ * first, because the bytes that it frees decide whether a slice is due. A stack is deleted an hour
+ * after its last use, without a search for references to it. But if the store has room for a few
+ * hours only, stacks without a reference are deleted at once. Else they would take the room of
+ * profiles.
  */
 #include "hub/store/sqlite.h"
 
@@ -62,8 +63,9 @@ static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
 }
 
 /*
- * Deletes the rows with the ids that the query list returns, except the ids in keep. list has one
- * parameter, ?1, and returns ids greater than it. *last becomes the last id that it returned.
+ * Runs the query `list`, and runs the statement `remove` for each id that the query returns, except
+ * for those in `keep`. The query has one parameter, *last, and returns the ids that are greater.
+ * *last becomes the last id that it returned.
  */
 static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep,
 		     int64_t *last)

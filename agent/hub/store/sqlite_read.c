@@ -171,8 +171,8 @@ static void of_place(struct where *w, const char *condition)
 }
 
 /*
- * Adds FROM and WHERE for every query that reads samples. If each is false, a row of the result is
- * a profile; else it is a sample (`sa`). Of snapshots, only the newest of each process are read.
+ * Adds FROM and WHERE for every query that reads samples. `each`: a row of the result is a sample
+ * (`sa`), else a profile. Of snapshots, only the newest of each process are read.
  */
 static void samples_of(struct where *w, const struct selection *sel, bool each, bool all_events)
 {

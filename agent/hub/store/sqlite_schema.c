@@ -90,8 +90,9 @@ int store_schema_make(sqlite3 *db)
 /* ---- 3 -> 4 ---- */
 
 /*
- * The index of the table `before` by time has all columns that are needed. The query reads it in
- * its order, so SQLite need not sort. Sorting could need a temporary file.
+ * The last second of the next slice. If fewer profiles are left than a slice has, it is the largest
+ * integer. The index of the table `before` by time has the only column that this query needs. The
+ * query reads the index in its order, so SQLite need not sort. Sorting could need a temporary file.
  */
 #define BEFORE_UNTIL                                                                               \
 	"IFNULL((SELECT time FROM before ORDER BY time LIMIT 1 OFFSET " RAISE_SLICE                \

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define VALUE_MAX (1LL << 53) /* a double is exact up to here; no real value is larger */
+#define VALUE_MAX (1LL << 53) /* a double is exact up to here; no measured value is larger */
 
 /* Stores the sample in `links`, too, with the trace and span in which it was taken. */
 static int put_link(struct writing *w, const struct profile *p, int64_t series, int64_t time_s,
@@ -201,8 +201,8 @@ static void count_written(struct sqlite_store *s, const struct writing *w)
 }
 
 /*
- * The hub's lock keeps other hubs out of its directory. This function notices other programs that
- * change the file without that lock.
+ * Empties the cache of rows if another program has changed the file. Another hub cannot change it,
+ * because this hub holds a lock on the directory, but other programs do not look at that lock.
  */
 static void forget_others(struct sqlite_store *s)
 {

@@ -32,7 +32,10 @@ struct predicate *store_predicate_free(struct predicate *p);
 struct selection {
 	enum event event;
 	int64_t time_start_s, time_end_s;	/* both seconds are included */
-	/* n_app_services 0: all services except Total and Throttled */
+	/*
+	 * n_app_services 0: all processes, but not the pseudo services Total (a whole host) and
+	 * Throttled (the time for which CPU limits kept containers from running)
+	 */
 	char **app_services;
 	bool with_total; /* n_app_services 0: also Total and Throttled (for the lists of choices) */
 	size_t n_app_services;
@@ -52,15 +55,15 @@ struct selection {
 };
 struct selection *store_selection_free(struct selection *s);
 
-/* name of the frame of the row that adds up the remaining stacks */
+/* name of the frame of the row that adds up the smallest stacks, if an answer has too many */
 #define STORE_OTHERS "[others]"
 /* name of the frame that stands for a stack or a frame which the file lacks */
 #define STORE_LOST   "[stack trace lost]"
 /*
  * One folded row: the sum of equal stacks of the selection. The greatest value comes first,
  * [others] last. The row is valid during the callback only. But each frame stays at its address
- * until store_read returns. For an event whose profiles are snapshots, only the newest snapshot of
- * each process in the time counts, even if that one is empty.
+ * until store_read returns. For an event whose profiles are snapshots (of memory in use), only the
+ * newest snapshot of each process in the selection's time counts, even if that one is empty.
  */
 struct store_row {
 	const char *app_service;
@@ -75,7 +78,8 @@ struct store_row {
 	uint64_t n_samples;
 };
 struct store_summary {
-	uint64_t n_rows, n_samples, n_profiles;	/* n_profiles: profiles that may hold a match */
+	/* n_profiles: profiles that match, apart from the conditions on their single samples */
+	uint64_t n_rows, n_samples, n_profiles;
 	int64_t first_s, last_s;		/* oldest and newest row's time; 0 when none */
 	uint64_t query_ns;
 	/* the SQL statements that ran, with ? for values; for debugging; may be NULL */
@@ -87,9 +91,8 @@ struct store_summary {
 	 */
 	uint64_t short_by;
 	/*
-	 * Over the profiles that may hold a match: the smallest estimate_ppm of struct profile,
-	 * which is the share that was measured (0: everything was measured), and one standard error
-	 * of the sum.
+	 * Over the n_profiles profiles: the smallest estimate_ppm of struct profile, which is the
+	 * share that was measured (0: everything was measured), and one standard error of the sum.
 	 */
 	uint32_t estimate_ppm;
 	uint64_t estimate_error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * symbols: keeps uploaded symbol files by build id, and names frames that no node could name. A
+ * symbols: keeps uploaded symbol files by build id, and names frames that agents could not name. A
  * file is an index of lib/symbols. An uploader may be wrong or hostile, so every bound is checked
  * before a file is stored, and again when it is opened. All functions wait for the disk. Any thread
  * that may wait can call them.
@@ -58,7 +58,7 @@ struct symbols_names *symbols_names_free(struct symbols_names *n);
 /*
  * For a frame without a name: finds the function at its address and the functions inlined there,
  * outermost first. Returns how many they are; 0: not known. arg is a struct symbols_names. It
- * stores the answer by the address of *f, so *f must stay valid until arg is freed. The answer is
- * valid as long.
+ * stores the answer by the address of *f, so *f must stay valid until arg is freed. *ret is valid
+ * until then, too.
  */
 size_t symbols_name(const struct frame *f, void *arg, const struct frame **ret);

@@ -57,7 +57,7 @@ static int use(void *arg)
 	return r;
 }
 
-/* After a new start, the old file is whole. */
+/* After the next start, the hub must still have the complete old file. */
 static void check(void *arg)
 {
 	struct elf_index *index = NULL;

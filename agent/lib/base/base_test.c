@@ -187,8 +187,8 @@ static void test_yaml_types_and_positions(void **state)
 }
 
 /*
- * The position of an item with a long path is not kept: otherwise a text of a megabyte would need
- * gigabytes of memory.
+ * The position of an item with a long path is not kept, because otherwise a text of a megabyte
+ * would need gigabytes of memory.
  */
 static void test_yaml_keeps_no_long_positions(void **state)
 {
@@ -204,7 +204,7 @@ static void test_yaml_keeps_no_long_positions(void **state)
 	yaml_doc_free(d);
 }
 
-/* No value below a key that is longer than the limit of a path has a position. */
+/* If a key is longer than the limit of a path, no value below it has a position. */
 static void test_yaml_key_above_the_longest_path(void **state)
 {
 	_cleanup_free_ char *text = xasprintf("? \"k%01100000d\"\n: [a, {b: c}]\n", 0);

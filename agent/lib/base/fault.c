@@ -18,8 +18,8 @@
 
 #define FAULT_SHORT (-1) /* no error: the call does half of what was asked for */
 /*
- * how often a call is made to fail: after a first failure, a run may keep memory or descriptors for
- * good (a counter, a cache)
+ * how often one call is made to fail before what is left counts as a leak: after the first failure,
+ * a run may keep memory or descriptors for good (a counter, a cache)
  */
 #define FAULT_TRIES 3
 

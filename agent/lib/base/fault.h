@@ -68,7 +68,7 @@ struct fault_row {
 	 * of such a row.
 	 */
 	bool threads;
-	bool grows; /* a cache of a library grows with each run: allocations are not compared */
+	bool grows; /* a cache of a library grows with each run, so allocations are not compared */
 };
 /*
  * For every kind of call of the row, and every error of that kind (short reads and writes are such
