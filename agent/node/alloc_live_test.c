@@ -178,7 +178,8 @@ static bool is_exact(const struct scene *s, const struct function *f)
 }
 
 /*
- * Whether the allocator has an operator new that may throw. The probes do not see what it returns.
+ * Whether the allocator has an operator new that may throw. The return of such a function is not
+ * probed, so the probes do not see the address that it returns.
  */
 static bool has_throwing(const struct scene *s)
 {

@@ -347,7 +347,10 @@ static const char *const shapes[] = {
 	"cri-containerd-%C.scope",
 	"kubepods.slice/kubepods-pod%u.slice/crio-%C.scope/container",
 	"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod%u.slice/docker-%C.scope",
-	/* kind, a kubelet with its own cgroup root, containerd with the wrong cgroup driver */
+	/*
+	 * Kubernetes in Docker ("kind"), a kubelet with its own cgroup root, containerd with the
+	 * wrong cgroup driver
+	 */
 	"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
 	"kubelet-kubepods-burstable-pod%u.slice/cri-containerd-%C.scope",
 	"node2/kubepods/besteffort/pod%U/%C",

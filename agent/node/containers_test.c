@@ -360,7 +360,8 @@ static void test_crash_loop_keeps_nothing_92(void **state)
 	end_and_check(f, true);
 	/*
 	 * At any moment the number of living containers may differ by one or two, with eight
-	 * descriptors each. If one thing were left for each end, there would be 2 n of them.
+	 * descriptors each. If each container left one thing behind at its end, there would be 2 n
+	 * more.
 	 */
 	assert_true(late.n_fds <= early.n_fds + n / 2);
 	assert_true(late.n_entries <= early.n_entries + n / 2);

@@ -422,7 +422,10 @@ static void memory_of_an_unknown_context_may_end(void **state)
 	probed_close(&s.p);
 }
 
-/* From then on the memory has labels, and is known to end with its context. */
+/*
+ * Once the program has called a query, the memory that it then allocates has labels, and is known
+ * to end with its context.
+ */
 static void a_query_tells_the_context_and_its_device(void **state)
 {
 	struct scene s;
@@ -437,7 +440,7 @@ static void a_query_tells_the_context_and_its_device(void **state)
 	labels_are(&s, "device_queried", DEVICE | CONTEXT, 1);
 	labels_are(&s, "first_queried", DEVICE | CONTEXT, 0);
 	all_alive(&s, 6000 + 50 + 60 + 80);
-	run(&s, "destroyed"); /* the first one; the memory of the step "alloc" may belong to it */
+	run(&s, "destroyed"); /* ends the first context, which may own the memory of "alloc" */
 	all_alive(&s, 50 + 60);
 	assert_int_equal(s.lost[EVENT_HBM_INUSE], 3);
 	run(&s, "detached");

@@ -121,7 +121,7 @@ static bool is_asked(const struct slow_file *s)
 	return *(volatile const size_t *)&s->n_pending > 0;
 }
 
-/* Makes the slow file from zeros: as a frame record, zeros are the outermost one. */
+/* Makes the slow file from zeros, which a walk by frame pointers takes for the outermost frame. */
 static int slow_zeros(struct slow_file *s)
 {
 	_cleanup_close_ int zeros = memfd_create("zeros", MFD_CLOEXEC);

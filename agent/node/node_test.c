@@ -639,7 +639,7 @@ static void test_loaded_with_a_target(void **state)
 	assert_false(node_ready(&why, f->node));
 	assert_string_equal(why.data, "the API server does not know this node yet\n");
 	assert_int_equal(node_start(f->node, "node-uid"), 0);
-	/* the value is from an earlier test */
+	/* an earlier test has left a value */
 	counter_set(counter("podflame_bpf_programs", NULL, NULL), 0);
 	proc_containers_apply(f->node->containers, without_pods(testplan(UID, UID, ID_A, true)),
 			      now_boot_ns());

@@ -55,7 +55,7 @@ static char *library_path(void)
 	return xasprintf("%s/cuda/libpodflame-cuda.so", getenv("BUILD") ?: "build");
 }
 
-/* cupti: how its CUPTI is: see with_cupti(); "none": it has no CUPTI; NULL: all is well */
+/* cupti: the fault of CUPTI, see with_cupti(); "none": there is no CUPTI; NULL: no fault */
 static void begin_with(struct probed_program *p, const char *cupti, const char *library)
 {
 	const char *build = getenv("BUILD") ?: "build";
@@ -268,7 +268,10 @@ static void a_library_that_is_replaced_is_still_seen(void **state)
 	probed_close(&p);
 }
 
-/* Its work had not been reported yet. What it had launched is not taken for another's. */
+/*
+ * The process is killed before all of its work on the GPU was reported. The launches of this
+ * process must not count for the next process.
+ */
 static void a_process_that_is_killed_leaves_the_next_exact(void **state)
 {
 	struct gpu_sums sums = {};

@@ -311,7 +311,10 @@ static void forget_spans(struct fixture *f)
 	testpayers_one(f->node->limit)->of[EVENT_MEM_ALLOC].spans = (struct spans){0};
 }
 
-/* Does what the agent does if the kernel refuses the probes, for lack of memory or for good. */
+/*
+ * While the kernel refuses the probes, the process has no spans. What it does in that time must not
+ * be estimated from later spans.
+ */
 static void what_the_kernel_refuses_is_not_estimated(void **state)
 {
 	struct fixture *f = *state;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Off-cpu: containers whose waits are thinned, and their limits, which end with them. */
+/*
+ * Off-cpu: containers whose waits are thinned: of them the kernel records only a share, so that the
+ * cost stays below the limit. The share must be forgotten when the container ends.
+ */
 #include "node/testoverhead.h"
 
 /* ---- processes: they write what they do to memory that the test can read ---- */
@@ -177,8 +180,8 @@ static bool is_thinned(struct fixture *f)
 }
 
 /*
- * There is no room for the container's limit, so the kernel takes all of its switches. The report
- * must not say that they are thinned.
+ * The table of shares has no room for the container, so the kernel records all of its switches. The
+ * report must not say that they are thinned.
  */
 static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
 {

@@ -48,7 +48,7 @@ static void add(struct fuzz *f)
 		f->buckets[f->n++] = go_bucket(&f->image, stack, n, take(&f->in, 6));
 }
 
-/* A bucket whose depth is not damaged, so that its counts can be found; 0: none. */
+/* Returns a bucket whose depth is undamaged, because its counts are found by the depth. 0: none. */
 static uint64_t some_bucket(struct fuzz *f)
 {
 	uint64_t at = f->n ? f->buckets[take(&f->in, 1) % f->n] : 0;
@@ -98,7 +98,7 @@ static void between_reads(struct go_image *i, size_t n_reads)
 
 static volatile uint64_t sum;
 
-/* Reads each address, because they must be valid during the call. */
+/* Reads each address of the stack, because the array must be valid during the call. */
 static void on_record(const struct alloc_go_record *r, void *arg)
 {
 	(void)arg;

@@ -76,11 +76,11 @@ static uint64_t bucket_a(struct heap *h, uint64_t size)
 
 static const struct {
 	unsigned counts_bytes, cycle_shift;
-} layouts[] = {{32, 0}, {32, 1}, {16, 1}}; /* 1.18; 1.19; 1.27 */
+} layouts[] = {{32, 0}, {32, 1}, {16, 1}}; /* Go 1.18; 1.19; 1.27 */
 
 /*
- * What is allocated in cycle c is counted in the ring at c + 2. What the sweep of cycle c frees is
- * counted at c + 1.
+ * Go counts allocations of cycle c in future[(c + 2) % 3] of the bucket, and what the sweep of
+ * cycle c frees in future[(c + 1) % 3].
  */
 static void a_life_of_a_profile(void **state)
 {
@@ -150,7 +150,7 @@ static void what_was_before_is_nobody_s(void **state)
 	done(&h);
 }
 
-/* If no target asks for a while, allocations of that time are not reported. */
+/* If no target asks for mem-alloc for a while, allocations of that time are not reported. */
 static void what_was_meanwhile_is_nobody_s(void **state)
 {
 	struct heap h;
@@ -189,7 +189,10 @@ static void before_the_first_collection_all_is_live(void **state)
 	done(&h);
 }
 
-/* The factors, computed by hand: 1 - exp(-1) = 0.63212, 1 - exp(-1/16) = 0.060587. */
+/*
+ * Go samples these objects with the probabilities 1 - exp(-1) = 0.63212 and 1 - exp(-1/16) =
+ * 0.060587. So each sample counts for the bytes of its object, divided by this.
+ */
 static void samples_stand_for_more(void **state)
 {
 	struct heap h;
@@ -275,7 +278,7 @@ static void a_sweep_while_it_is_read(void **state)
 		make(&h, 32, 1);
 		go_set_cycle(&h.image, 3, true);
 		swept[0] = bucket_a(&h, 64);
-		h.image.used += 64 << 10; /* so that the two buckets are not read together */
+		h.image.used += 64 << 10; /* so that no read has both buckets */
 		swept[1] = go_bucket(&h.image, stack_b, 1, 64);
 		for (size_t k = 0; k < 2; k++) {
 			go_count(&h.image, swept[k], 0, 2, 0);
@@ -440,8 +443,8 @@ static void so_many_and_no_more(void **state)
 }
 
 /*
- * Many programs with large profiles: all together stay within the limit, and there is room for one
- * that comes late.
+ * Many programs have large profiles. What the agent keeps of all of them stays within the limit of
+ * memory, and there is room for a program that comes late.
  */
 static void all_programs_share(void **state)
 {

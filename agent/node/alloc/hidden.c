@@ -19,10 +19,11 @@ static const struct hidden_row {
 	const char *text, *allocator;
 	/* the families of the allocator's names in allocators.c, besides C's plain names */
 	unsigned families;
-	const char *own; /* a symbol that shows that the plain names are its own; NULL: none */
+	const char *own; /* if a file has it, malloc etc. are this allocator's; NULL: none */
 	/*
-	 * A file with this symbol has the allocator only for itself, and the finder of that runtime
-	 * handles it. NULL: there is no such symbol.
+	 * The symbol of a runtime that contains the allocator for its own use. If the file has it,
+	 * the allocator is not reported, because the runtime has a finder of its own. NULL: there
+	 * is no such runtime.
 	 */
 	const char *owner;
 } rows[] = {

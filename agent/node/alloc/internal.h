@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of alloc share. A finder is one file and one row of ALLOC_FINDERS: it looks for
- * one way to allocate in the process, and adds its sites; alloc.c joins them. Reader's thread.
+ * one way to allocate in the process, and adds its sites; alloc.c joins them. A mark is a symbol or
+ * text that the parser was asked to find in each file (parser_config.marks). Reader's thread.
  */
 #pragma once
 
@@ -23,7 +24,7 @@
 struct alloc_finder {
 	const char *name;	  /* "python" */
 	unsigned events;	  /* 1 << enum pf_event: the events for which the finder is used */
-	const char *const *marks; /* for parser_config.marks; NULL at the end */
+	const char *const *marks; /* what the parser must look for; NULL at the end */
 	/*
 	 * Adds sites, inner ranges and a problem to ret, by the functions below. -ENOENT: the
 	 * process does not allocate in this way. -EAGAIN: the process is just starting. Other
@@ -56,8 +57,8 @@ bool alloc_is_copied(const struct runtime_look *look, uint64_t address, struct a
  */
 void alloc_add_inner(struct alloc_sites *s, uint64_t start, uint64_t end);
 /*
- * Adds the problem that alloc_code_ways() was cut, so the agent does not know to which other sites
- * this one leads.
+ * Adds the problem that alloc_code_ways() reached a limit, so the agent does not know to which
+ * other sites this one leads.
  */
 void alloc_add_not_followed(struct alloc_sites *s, const char *symbol);
 /*
@@ -66,7 +67,7 @@ void alloc_add_not_followed(struct alloc_sites *s, const char *symbol);
  */
 bool alloc_begins_function(const struct runtime_look *look, uint64_t address);
 /* ---- file.c: about the file of a mapping ---- */
-/* Whether the file has an index, and this is the first of its mappings that follow one another. */
+/* Whether the file has an index, and the mapping before this one is not of the same file. */
 bool alloc_is_first(const struct runtime_look *look, size_t mapping);
 /* Finds where the process has a mark of the file. false: the mark lies in no code of this file. */
 bool alloc_mark_address(const struct runtime_look *look, size_t mapping,

@@ -3,6 +3,7 @@
  * C, C++ and Rust: finds which entry points of which allocators a process has. A file has an
  * allocator if it defines an ALLOC and a FREE of it. C++'s operators are sites only in such files,
  * because elsewhere they call malloc. Rust's shims are sites only if they lead to no other site.
+ * Until this is decided, an entry point is a candidate.
  *
  * Libraries are built in many ways, so the code is read to see which site leads to which other
  * site. A site that ends in a jump to another is left out or gets a flag. The code of a site that
@@ -204,7 +205,7 @@ static void add_inner(const struct candidate *c, const struct code_ways *w, stru
 	if (is_kind(c, PF_SITE_FREE) || !w->any_call)
 		return;
 	alloc_add_inner(ret, c->address, c->address + c->bytes);
-	/* Return addresses in code to which the function jumps count, too. */
+	/* Return addresses in code to which the function jumps are inner ranges, too. */
 	for (size_t i = 0; i < w->n_returns; i++)
 		if (w->returns[i] - c->address >= c->bytes)
 			alloc_add_inner(ret, w->returns[i], w->returns[i] + 1);

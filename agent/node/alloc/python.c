@@ -156,7 +156,10 @@ static int add(struct python *p, uint64_t address, const char *name, struct pf_s
 	return alloc_add_site(p->look, address, name, site, ret);
 }
 
-/* The flags of realloc, which say what of its new memory the probe of malloc also sees. */
+/*
+ * Returns the flags of realloc. They say in which cases realloc gets its memory from malloc, so
+ * that the probe of malloc sees the same memory.
+ */
 static uint16_t realloc_flags(struct python *p, const struct python_allocator *a,
 			      struct alloc_sites *ret)
 {
@@ -201,8 +204,8 @@ static int compare_addresses(const void *left, const void *right)
 }
 
 /*
- * Adds the functions, unless they lead to a mi_malloc that is a site already: in some builds,
- * mi_malloc has a symbol.
+ * Adds mimalloc's functions in the table, unless they call a mi_malloc that is a site already: in
+ * some builds, mi_malloc has a symbol.
  */
 static int add_mimalloc(struct python *p, const struct python_allocator *a, struct alloc_sites *ret)
 {
@@ -244,8 +247,8 @@ struct python_copies {
 _Static_assert(SMALL_BYTES < 1 << PF_SITE_FACTOR_BITS, "abi");
 
 /*
- * Finds one factor of the size. Returns the constant. If the factor is in a register, returns 1 and
- * sets *ret_register.
+ * Finds one factor of the size: calloc's size is the product of two arguments. If the argument is a
+ * constant, returns it. If it is in a register, returns 1 and sets *ret_register.
  */
 static uint64_t factor_of(const struct python_value *v, uint8_t *ret_register)
 {
@@ -280,7 +283,7 @@ static void take_copy(const struct python_copy *c, void *arg)
 		x->result = add(x->p, c->address, functions[c->function].name, site, x->sites);
 }
 
-/* Adds the functions themselves, to which calls go that the compiler has not replaced. */
+/* Adds the functions themselves, because the compiler has not replaced all calls by copies. */
 static int add_entries(struct python_copies *x, const uint64_t *addresses)
 {
 	int r = x->result;
@@ -296,7 +299,7 @@ static int add_entries(struct python_copies *x, const uint64_t *addresses)
 	return r;
 }
 
-/* Adds one sentence about the memory that both events do not see. */
+/* Adds one sentence about the Python objects that mem-alloc and mem-inuse do not see. */
 static void tell_copies(const struct python_copies *x, unsigned event_mask)
 {
 	bool inuse = event_mask & 1u << PF_EVENT_MEM_INUSE;

@@ -198,8 +198,8 @@ static void look_at(struct copies_scan *s, const uint8_t *bytes, uint64_t addres
 }
 
 /*
- * Reads the code from the file, which has the same bytes as memory, because reads of memory have a
- * budget.
+ * Reads the code from the file and not from memory, because reads of memory have a budget. Both
+ * have the same bytes.
  */
 static int scan_text(struct copies_scan *s, const struct mapping *m)
 {

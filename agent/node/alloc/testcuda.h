@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests only: a small CUDA driver, which has no device and no contexts, and a process that
- * calls it. It gives addresses that nobody may touch. e2e/gpu has a driver that does more.
+ * calls it. The addresses that it returns are not mapped. e2e/gpu has a driver that does more.
  */
 #pragma once
 

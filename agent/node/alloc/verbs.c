@@ -79,8 +79,8 @@ static const struct slot {
 	const char *name; /* NULL: its calls say nothing about bytes */
 	struct pf_site site;
 	/*
-	 * Older libraries do not have the slot. Then the memory behind the queue pair was read,
-	 * which is no function.
+	 * Older libraries do not have the slot. The BPF program has then read what follows the
+	 * queue pair in memory. If no function begins at that address, this is no problem.
 	 */
 	bool is_new;
 } slots[_PF_RDMA_SLOT_MAX] = {

@@ -197,7 +197,10 @@ static void addresses_without_a_function_are_refused(void **state)
 	assert_refused((uintptr_t)data, PF_RDMA_POST_SEND, true);
 	assert_refused(8, PF_RDMA_POST_SEND, true);
 	assert_refused(UINT64_MAX, PF_RDMA_POST_SEND, true);
-	/* older libraries have other memory where newer ones have these functions */
+	/*
+	 * an older library lacks these slots, so their values may be anything: no problem is
+	 * reported
+	 */
 	assert_refused((uintptr_t)data, PF_RDMA_WR_FLUSH, false);
 	assert_refused((uintptr_t)data, PF_RDMA_WR_ATOMIC_WRITE, false);
 	assert_refused(function(0), PF_RDMA_WR_SET_UD_ADDR, false); /* needs no probe */
@@ -223,7 +226,7 @@ static void the_middle_of_a_function_is_refused(void **state)
 		assert_refused(function(2) + i, PF_RDMA_WR_SEND, true);
 	dlclose(provider);
 	load("-fcf-protection=none -fno-asynchronous-unwind-tables -fno-unwind-tables");
-	assert_refused(function(0), PF_RDMA_POST_SEND, true); /* nothing shows that it begins */
+	assert_refused(function(0), PF_RDMA_POST_SEND, true); /* no sign of a function's start */
 	dlclose(provider);
 }
 
@@ -240,7 +243,10 @@ static void too_many_functions_are_told(void **state)
 	unload(&p, s);
 }
 
-/* As UCX does. The file is not linked with libmlx5, which programs may load later. */
+/*
+ * The library writes to its queues without libibverbs, as UCX does. It is not linked with libmlx5,
+ * which programs may load later.
+ */
 static void files_that_post_by_themselves_are_told(void **state)
 {
 	static const char source[] = "int mlx5dv_init_obj(void *, long);\n"

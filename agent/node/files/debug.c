@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file finds debug indexes. If an index was made from the file's own DWARF, from the host's
- * debug files or from debuginfod, it is used for every process with that file. An index of a
- * container's debug file is used only for the processes of that container. The search may block its
- * thread.
+ * This file finds debug indexes: a debug index has the names, lines and inlined functions that a
+ * file's DWARF or separate debug file adds to the file's own index. If an index was made from the
+ * file's own DWARF, from the host's debug files or from debuginfod, it is used for every process
+ * with that file. An index of a container's debug file is used only for the processes of that
+ * container. The search may block its thread.
  */
 #include "node/files/internal.h"
 

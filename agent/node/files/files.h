@@ -3,7 +3,8 @@
  * files: what the agent knows of the ELF files that are mapped on this node. Each file is parsed
  * once. A file is identified by device, inode and change time (ctime), and equal indexes are
  * shared. A pod that forges a build id gets no names of another pod's file. This module also finds
- * separate debug files. Any thread may call its functions.
+ * separate debug files, and makes a debug index of each, which adds names, lines and inlined
+ * functions. Any thread may call its functions.
  */
 #pragma once
 
@@ -86,9 +87,9 @@ int files_debug_index(struct files *f, const struct mapping *m, int root_fd,
 		      struct elf_index **ret);
 
 /*
- * Reads bytes of the file from which the index was made. For a memory file, these are the bytes of
- * the copy that was parsed. *ret_n: how many bytes there are, fewer than n at the end of the file.
- * -ENOENT: the file is not known; -errno. May block, like any read of a pod's file.
+ * Reads bytes of the file from which the index was made. For a memory file (a memfd), these are the
+ * bytes of the copy that was parsed. *ret_n: how many bytes there are, fewer than n at the end of
+ * the file. -ENOENT: the file is not known; -errno. May block, like any read of a pod's file.
  */
 int files_code(struct files *f, const struct mapping *m, uint64_t offset, void *to, size_t n,
 	       size_t *ret_n);

@@ -155,8 +155,8 @@ static void who_has_much_pushes_out_his_own(void **state)
 }
 
 /*
- * The cache has files of many containers that have ended. Each of these containers had only a small
- * share.
+ * The cache is full of files of containers that have ended. Each of them had only a small share,
+ * but a new container must be able to evict these files.
  */
 static void who_is_gone_leaves_room(void **state)
 {
@@ -769,8 +769,8 @@ static void memory_files_have_the_bytes_that_were_parsed(void **state)
 }
 
 /*
- * Another process has mapped the file as loaders do, and the file was parsed for that process
- * first.
+ * Another process has mapped the file as loaders do, so it was first parsed without a copy. For a
+ * process that may rewrite the file, the agent makes a copy then.
  */
 static void a_memory_file_to_some_has_a_copy(void **state)
 {

@@ -151,7 +151,9 @@ static void who_is_patient_gets_names_of_a_slow_child(void **state)
 	files_free(f);
 }
 
-/* A function that is only measured needs no name from the child. */
+/*
+ * files_function() returns where a function begins and ends. It must not ask the child for a name.
+ */
 static void a_function_is_measured_without_its_names(void **state)
 {
 	struct counter *no_child = counter("podflame_names_mangled_total", "reason", "no_child");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps how exact values are. fold_estimate() notes the error for one event of a container. When
- * the window ends, fold_apply_estimates() divides the error among the profiles of that container's
- * processes.
+ * Keeps the standard errors of values that are estimates. fold_estimate() notes the error for one
+ * event of a container. When the window ends, fold_apply_estimates() divides the error among the
+ * profiles of that container's processes.
  */
 #include "node/fold/internal.h"
 

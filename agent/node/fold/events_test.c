@@ -248,7 +248,7 @@ static void test_value_before(void **state)
 	assert_int_equal(fold_value_before(&s, NULL, 1010 * S), 700000);
 	assert_int_equal(fold_value_before(&s, o, 1011 * S), 1000000);
 	assert_int_equal(fold_value_before(&s, o, 1009 * S), 0);
-	/* one wait in ten is kept, so this value stands for a wait of a third of a second */
+	/* one wait in ten is recorded, and counts ten times: this one lasted a third of a second */
 	s.value = 3333333;
 	o->off_keep = UINT32_MAX / 10;
 	assert_in_range(fold_value_before(&s, o, 1010 * S), 333000, 334000);
@@ -387,7 +387,9 @@ static void add_allocation(struct fold *f, enum event event, uint64_t at_ns,
 	add_labelled(f, &p, &(struct added){event, WAIT_NONE, 1, 100, at_ns, "f"}, l);
 }
 
-/* Adds an allocation in one of o's streams, within o's share of the window. */
+/*
+ * Adds an allocation with the label of a GPU stream. Its bytes count for o's share of the window.
+ */
 static void add_in_share(struct fold *f, struct owner *o, uint32_t tgid, uint64_t stream)
 {
 	const struct raw_labels l = stream_of(0, stream);
@@ -442,7 +444,7 @@ static void test_samples_of_other_labels_are_kept_apart(void **state)
 	}
 }
 
-/* If the window is full, samples lose their labels, which is counted, and are not lost. */
+/* If the window is full, a sample loses its labels, which is counted, but is itself not lost. */
 static void test_a_full_window_takes_samples_without_their_labels(void **state)
 {
 	struct counter *c = counter("podflame_labels_dropped_total", "reason", "window_full");
@@ -470,8 +472,8 @@ static void test_a_full_window_takes_samples_without_their_labels(void **state)
 }
 
 /*
- * A container whose samples all have other labels cannot fill its share with them: it loses no
- * sample, and another container keeps its labels.
+ * A container whose samples all have different labels cannot fill its share with them. It loses
+ * labels but no sample, and another container keeps its labels.
  */
 static void test_a_container_loses_labels_before_samples(void **state)
 {

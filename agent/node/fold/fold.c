@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The open window: its batch, the clock that determines its end, and what is added to it: samples
- * (profiles.c finds their profiles), losses, and values of a whole node or container.
+ * (profiles.c finds their profiles), losses, and values of a whole node or container. A sample's
+ * link is the trace and span in which it was taken.
  */
 #include "node/fold/internal.h"
 

@@ -62,11 +62,11 @@ bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
  */
 uint64_t fold_value_before(const struct raw_sample *s, const struct owner *o, uint64_t boot_ns);
 /*
- * Notes how exact the values are that were added for this event of the owner since the last call.
- * ppm: the part of what happened that was seen (0: all of it). error: one standard error of the
- * sum, in the event's unit. Errors of one window add up; the error of a snapshot replaces that of
- * the last one. When the window ends, the errors are divided among the owner's profiles, in
- * proportion to their values.
+ * Notes the error of the values that were added for this event of the owner since the last call.
+ * ppm: which part of all occurrences of the event was measured, in millionths (0: all). error: one
+ * standard error of the sum, in the event's unit. Errors of one window add up; the error of a
+ * snapshot replaces that of the last one. When the window ends, the errors are divided among the
+ * owner's profiles, in proportion to their values.
  */
 void fold_estimate(struct fold *f, struct owner *owner, enum event event, uint32_t ppm,
 		   uint64_t error);

@@ -185,7 +185,7 @@ static void test_threads_of_one_name_merge(void **state)
 	add(f, &p, 43, "worker", 0, 2, "f", 1001 * S);
 	add(f, &p, 44, "worker", 1, 3, "f", 1002 * S);
 	add(f, &p, 44, "worker", 1, 4, "g", 1003 * S);
-	/* the main thread is another level in the profile than other threads with its name */
+	/* samples of the main thread are not added to those of other threads with the same name */
 	add(f, &p, 42, "worker", 1, 5, "f", 1003 * S);
 	b = flush(f, 1010 * S, false);
 	assert_int_equal(b->n_profiles, 1);

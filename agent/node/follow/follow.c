@@ -206,7 +206,10 @@ static void set_done(struct task *task)
 		t->go = s->out.go;
 		if (s->loaded && t->m == s->m && !f->config.work->closing) {
 			follow_runtimes_look(t, s->m, s->out.runs);
-			/* the unknown files may be parsed at the next search */
+			/*
+			 * another search is due: the files that are not parsed yet may be parsed by
+			 * then
+			 */
 			t->runs.due |= s->out.n_unknown > 0;
 		}
 	}

@@ -152,7 +152,10 @@ static struct task *run_next(void)
 	return t;
 }
 
-/* Sets the process in the kernel. Returns the task that parses its file, which has not run yet. */
+/*
+ * Loads the tables of the process, whose file is not parsed yet. Returns the task that parses the
+ * file and has not run yet.
+ */
 static struct task *wait_for_python(void)
 {
 	follow_process(follow, &first, 0);

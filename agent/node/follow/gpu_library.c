@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads what the library that reports the work of GPUs says of itself, and turns it into a problem
- * of its process: another profiler has CUPTI, there is no libcupti. Loop thread.
+ * Reads the status of the library that reports the work of GPUs. If the library cannot work, for
+ * example because another profiler has CUPTI or there is no libcupti, this is a problem of its
+ * process. Loop thread.
  */
 #include "node/follow/internal.h"
 
@@ -14,7 +15,7 @@ void follow_gpu_library_forget(struct tracked *t)
 	free(TAKE_PTR(t->library_problem));
 }
 
-/* Between two spans, the last problem stays. */
+/* Reads the status while probes are attached. Between two spans, the last problem stays. */
 static void look(struct tracked *t)
 {
 	const struct probed *x = &t->probed[PROBES_GPU];
@@ -24,7 +25,7 @@ static void look(struct tracked *t)
 	if (!x->attached)
 		return;
 	attached_ns = now_mono_ns() - x->attached_at_ns;
-	/* if the map cannot be read, the library has told nothing */
+	/* if the map cannot be read, the library counts as silent */
 	(void)t->follow->calls->probes->attached_status(x->attached, &s);
 	follow_gpu_library_forget(t);
 	t->library_problem = learn_library_problem(&s, attached_ns);

@@ -9,8 +9,7 @@
 
 /*
  * parse_queue.c: a queue of the files that a worker has to parse. Each file is in it once. The next
- * file is one of the cgroup whose files took the least time so far, and of these files the
- * smallest.
+ * file is the smallest one of the cgroup whose files took the least time so far.
  */
 struct follow_queue;
 /* Called for each process that waits for a file when the file is parsed, or could not be. */
@@ -145,7 +144,7 @@ struct probed {
 
 /* ---- go_heap.c: the heap profile of a Go program ---- */
 struct go_heap {
-	bool anew;	  /* mem-alloc was not asked for at some time since the last read */
+	bool anew;	  /* at some time since the last read, no target asked for mem-alloc */
 	uint64_t next_ns; /* the earliest time of the next read */
 };
 
@@ -281,8 +280,8 @@ void follow_problems_tell(struct follow *f); /* the caller calls this every seco
 
 /* ---- runtimes.c, java.c, probed.c ---- */
 /*
- * Starts a search for runtimes if mappings or parsed files are new. likely: `runs` of struct
- * applied.
+ * Starts a search for runtimes if mappings or parsed files are new. likely: the process may run
+ * more than native code.
  */
 void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely);
 /* Forgets the runtimes: the process has become another program, or is not followed any more. */
@@ -316,7 +315,7 @@ void follow_probed_close(struct follow *f);
 bool follow_probed_idle(const struct follow *f);
 /* Sets what the probes do not see, and why; why "": they see all. */
 void follow_probed_set_problem(struct probed *x, const char *what, const char *why);
-/* Sets the problem: what the probes, attached now or next, do not see. */
+/* Sets x->problem to what the probes do not see that are attached now or will be attached next. */
 void follow_probed_tell_not_seen(struct probed *x);
 
 /* ---- go_heap.c ---- */
@@ -365,7 +364,10 @@ void follow_gpu_library_forget(struct tracked *t);
 bool follow_long_span_runs(const struct probed *x);
 /* Begins a span that is longer than LIMIT_SHORT_SPAN_NS. */
 void follow_long_span_begin(struct probed *x, unsigned event_mask, const struct limit_span *span);
-/* To be called when probes stay attached: for a long span, its time begins. */
+/*
+ * To be called when probes were attached that stay. If they are those of a long span, the time of
+ * the span begins.
+ */
 void follow_long_span_attached(struct probed *x);
 /* Ends the span that is under way if its time is over. */
 void follow_long_span_advance(struct probed *x);
@@ -402,7 +404,10 @@ uint64_t follow_probed_later_ns(unsigned n_before);
 uint64_t follow_probed_moves(const struct follow *f); /* see probes_moves() */
 
 /* ---- probed_watch.c ---- */
-/* From now on x->attached is watched, until follow_probed_unwatch(). */
+/*
+ * From now on, until follow_probed_unwatch(), checks whether x->attached stalls the process or its
+ * thread has ended.
+ */
 void follow_probed_watch(struct probed *x);
 void follow_probed_unwatch(struct probed *x);
 /* the number of watched sets of all processes */

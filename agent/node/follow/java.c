@@ -12,7 +12,7 @@
 #define TRIES_MAX      5 /* tries in a row, if the problem may pass */
 #define TRY_AGAIN_NS   (60 * NSEC_PER_SEC)
 #define MAILBOX_BYTES  (1u << 16)	   /* bytes of the requests to JVMs that wait */
-#define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* time of one request, which takes at most 20 s */
+#define ASK_LIMIT_NS   (60 * NSEC_PER_SEC) /* deadline of a request, which takes at most 20 s */
 #define ATTACH_COUNTER "podflame_java_attach_total"
 
 struct java_asking {
@@ -47,7 +47,7 @@ static void ask_run(struct task *task)
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
 		return;
 	a->result = a->calls->ask_jvm(a->requests, a->id, version_of(a->runtimes), a->problem);
-	if (a->result == 0) /* if this fails, the next search still finds the perf map */
+	if (a->result == 0) /* if this fails, the next search for runtimes still finds the map */
 		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
 

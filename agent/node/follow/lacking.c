@@ -81,8 +81,8 @@ void follow_lacking_read(struct tracked *t, const struct proc_memory *now)
 }
 
 /*
- * Has the new mappings searched at once. If they contain a driver that is not parsed yet, this
- * search reports that the driver is there, and a later one finds its places.
+ * Has the new mappings searched for the driver at once. If they contain a driver that is not parsed
+ * yet, this search reports that the driver is there, and a later one finds its places.
  */
 void follow_lacking_mappings(struct tracked *t)
 {

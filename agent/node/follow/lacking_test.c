@@ -231,7 +231,9 @@ static void a_driver_of_before_is_remembered(void **state)
 	assert_string_equal(told(), NO_DRIVER);
 }
 
-/* Other processes begin to lack the driver meanwhile, one after another. */
+/*
+ * Before the timer fires, another process is found to lack the driver. The timer is not set anew.
+ */
 static void new_processes_do_not_put_off_the_reading(void **state)
 {
 	uint64_t due_ns;

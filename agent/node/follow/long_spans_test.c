@@ -70,7 +70,7 @@ static void cupti_starts(void)
 	status.told_ns = status.running_ns = now_boot_ns();
 }
 
-/* Has the limit say that on-gpu costs too much, as a library that takes 10 % of a CPU. */
+/* The library reports that it takes 10 % of a CPU, so on-gpu costs more than its limit allows. */
 static void too_much(void)
 {
 	static const struct cgroup_hierarchy no_hierarchy;
@@ -117,7 +117,10 @@ static void a_span_takes_seconds_and_not_the_worker(void **state)
 	(void)state;
 	begin_spans();
 	for (int i = 0; i < 3; i++) {
-		/* 1 % of 10 %: ten seconds in a hundred, at random from a half to one and a half */
+		/*
+		 * the limit is 1 %, the cost 10 %: ten seconds in a hundred, at random 50 to 150 s
+		 * apart
+		 */
 		assert_in_range(until_attached(true), 30, 151);
 		assert_int_equal(follow->n_attaching, 0);
 		cupti_starts();
@@ -126,7 +129,7 @@ static void a_span_takes_seconds_and_not_the_worker(void **state)
 	}
 }
 
-/* A span of ten seconds counts from when CUPTI ran to the last report. */
+/* Of a span of ten seconds, only the time from the start of CUPTI to the last report counts. */
 static void the_time_without_reports_does_not_count(void **state)
 {
 	const struct account *a;
@@ -145,7 +148,7 @@ static void the_time_without_reports_does_not_count(void **state)
 	a = testpayers_tried(limit, EVENT_ON_GPU);
 	assert_int_equal(a->mode, LIMIT_SPANS);
 	assert_true(a->spans.n == 1);
-	/* since the last steady probes, in parts of the time that was seen */
+	/* the time since the probes were attached steadily, divided by the time with reports */
 	times = (double)(library->span_end.mono_ns - steady_ns) /
 		(double)(library->span_end.mono_ns - cupti_ns);
 	assert_true(fabs(a->spans.stand_for / a->spans.hits - times) < 0.001);
@@ -230,7 +233,7 @@ static void a_library_that_is_silent_is_told(void **state)
 		pass(NSEC_PER_SEC);
 	assert_non_null(strstr(told(), "the library in it reports nothing"));
 	status_result = 0;
-	status.parcagpu = true; /* it has no status */
+	status.parcagpu = true; /* parcagpu's library reports no status */
 	pass(NSEC_PER_SEC);
 	pass(NSEC_PER_SEC);
 	assert_string_equal(told(), "");

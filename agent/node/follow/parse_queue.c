@@ -10,7 +10,7 @@
 #include <uthash.h>
 
 #define MAX_WANTED 32768
-/* limit for one cgroup, so that a pod with very many files does not fill the whole queue */
+/* waiting files of one cgroup, so that a pod with very many files does not fill the whole queue */
 #define MAX_EACH     4096
 #define MAX_COSTS    4096 /* cgroups whose cost of parsing is known; the oldest makes room */
 #define COST_STEP_NS (100 * NSEC_PER_MSEC)
@@ -154,7 +154,7 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 	key.root = q->debug ? q->ops->root(m->root_fd) : 0;
 	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
 	if (w) {
-		/* the file gets the place in the order of the cgroup that has cost least */
+		/* if two cgroups use a file, the one with the lower cost determines its place */
 		if (cost_of(q, cgroup_id) < cost_of(q, w->cgroup_id)) {
 			get_cost(q, w->cgroup_id)->n_wanted--;
 			get_cost(q, cgroup_id)->n_wanted++;

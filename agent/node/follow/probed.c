@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #define LOOK_LIMIT_NS (5 * NSEC_PER_SEC) /* a longer search for allocators is reported */
-/* limit for the processes to which a set is attached; each has a link per file */
+/* limit for the processes to which a set is attached; each has a BPF link per file */
 #define ATTACHED_MAX 1024
 /* limit of spans under way; other spans begin later and then count for more time */
 #define SPANS_MAX 8 /* spans under way, of all processes */
@@ -165,7 +165,10 @@ static void take_sites(struct probed *x, struct looking *l)
 		return;
 	follow_lacking_look(x, l->sites);
 	if (l->sites->own_heap)
-		/* processes with a heap of their own are not compared */
+		/*
+		 * with a heap of its own (Go, Java), its memory is not compared with what probes
+		 * saw
+		 */
 		follow_unseen_forget(x->tracked);
 	/*
 	 * Mappings change often, allocators seldom do. If the places are the same, the probes stay

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* a span takes 1 s at most, RCU 0.1 s */
+#define PROBES_LIMIT_NS (10 * NSEC_PER_SEC) /* job deadline: a span takes at most 1 s, RCU 0.1 s */
 #define PROBES_NICE	(-15)
 #define LATE_MAX	3.0 /* after a slow span, the next one is late by at most three periods */
 #define REFUSED_NS	(60 * NSEC_PER_SEC) /* the wait before the next try after a refusal */
@@ -118,7 +118,7 @@ static void wait_span(struct attaching *a, const struct probe_calls *calls,
  */
 static void hurry(void)
 {
-	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* lowers the priority of this thread only */
+	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* 0: this thread only */
 }
 
 static void attach_run(struct task *task)

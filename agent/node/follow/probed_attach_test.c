@@ -173,8 +173,8 @@ static uint64_t seconds_until_next(int result, const char *counted_as)
 }
 
 /*
- * A node lacks memory for a moment. Its processes do not all try each second, and the agent reports
- * for each why its memory is not seen.
+ * A node lacks memory for a moment, so no process can be probed. The agent does not try again for
+ * all of them each second. It reports for each process why its memory is not seen.
  */
 static void what_may_pass_is_tried_less_and_less_often_and_told(void **state)
 {

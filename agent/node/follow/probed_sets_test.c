@@ -59,7 +59,10 @@ static void a_storm_at(enum probe_set set)
 	posted_run_all();
 }
 
-/* Once, and the other set stays as it is. */
+/*
+ * The probes of the driver's query functions have shown enough. The agent removes them once, and
+ * the other set stays as it is.
+ */
 static void probes_of_queries_are_removed(void **state)
 {
 	(void)state;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Watches the probes that are attached as long as a process lives. The process may begin to
- * allocate much at any time. If its probes then stall it too long, this file detaches them. If the
- * thread by which the process is probed has ended, this file has the probes attached by another
- * thread. Loop thread.
+ * allocate much at any time. If its probes then stall it too long, this file detaches them. The
+ * kernel finds the memory of a probed process by one thread of the process. If that thread has
+ * ended, the probes may miss hits, so this file has them attached by another thread. Loop thread.
  */
 #include "node/follow/internal.h"
 
 #define WATCH_NS (10 * NSEC_PER_MSEC) /* half of maxStall's default */
 /* added for each watched set; a check takes 1.3 to 4 us */
 #define WATCH_EACH_NS (NSEC_PER_MSEC / 10)
-#define THREAD_NS     NSEC_PER_SEC /* between two checks of the thread of probes that outlive it */
+#define THREAD_NS     NSEC_PER_SEC /* between two checks, if the probes outlive the thread */
 #define LOST_OFTEN_NS (60 * NSEC_PER_SEC)
 
 static const struct probe_calls *calls_of(const struct probed *x)
@@ -92,7 +92,10 @@ static void look_for_thread(struct probed *x)
 	}
 }
 
-/* Has the probes of queries removed when they have shown enough. */
+/*
+ * Has the probes of functions that only query something (the context, the device) removed when they
+ * have been hit often enough.
+ */
 static void look_at_queries(struct probed *x)
 {
 	if (!calls_of(x)->attached_queried(x->attached))

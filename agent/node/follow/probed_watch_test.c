@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent does when the thread by which a process is probed ends. */
+/*
+ * What the agent does when the thread ends by which the kernel finds the memory of a probed
+ * process.
+ */
 #include "node/follow/testprobed.h"
 
 #include <pthread.h>
@@ -159,8 +162,8 @@ static void sites_may_be_lent_while_it_is_looked_at(void **state)
 }
 
 /*
- * The kernel has refused the probes. The next try comes at its time, even if the thread ends
- * before.
+ * The kernel has refused the probes. The next try comes at the planned time, and not earlier if the
+ * thread of the old probes ends.
  */
 static void who_cannot_be_probed_anew_waits(void **state)
 {

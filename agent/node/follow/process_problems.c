@@ -116,8 +116,8 @@ static void collect(struct follow *f, struct problem_list *now, problem_of *text
 }
 
 /*
- * Reports processes with goroutines that off-cpu cannot see. This is no failure: the targets get
- * the text because their users cannot see it otherwise.
+ * Reports processes with goroutines, because off-cpu does not see those that Go parks. This is no
+ * failure: the targets get the text because their users cannot see it otherwise.
  */
 static void tell_parked(struct follow *f)
 {

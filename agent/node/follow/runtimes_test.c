@@ -262,7 +262,7 @@ static void another_program_has_nothing_of_it(void **state)
 	assert_int_equal(n_sets, 0);
 	assert_false(timer_armed());
 	assert_null(tracked->runs.known);
-	look(&first); /* late mappings, of the program before */
+	look(&first); /* these mappings come late: they are of the program before the exec */
 	assert_int_equal(posted.n, 0);
 	assert_false(tracked->runs.looking);
 }

@@ -27,7 +27,7 @@ struct set_probes { /* counts for one set */
 static struct {
 	int result; /* the result of the next attaching */
 	bool lost, outlives;
-	bool queried; /* until the next change of probes */
+	bool queried; /* result of attached_queried(), until the probes change */
 	uint64_t moves;
 	unsigned n_functions; /* of RDMA providers, which the BPF programs know */
 	unsigned n_attached, n_detached, n_asked_for_thread;

@@ -129,7 +129,10 @@ static void some_are_not_looked_at(void **state)
 	assert_int_equal(n_reads, 0);
 }
 
-/* The process has ended or lost its probes while its memory was read, or the mailbox was full. */
+/*
+ * A result is ignored if the process has ended or lost its probes while its memory was read. If the
+ * mailbox was full, there is none.
+ */
 static void what_comes_too_late_is_left(void **state)
 {
 	(void)state;

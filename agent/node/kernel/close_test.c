@@ -14,7 +14,7 @@ static bool detach(void *arg)
 
 /*
  * The drain is still under way. Its thread may continue at any time and then needs the probes and
- * the struct, so they are not freed.
+ * the struct kernel, so they are not freed.
  */
 static void what_a_thread_uses_that_was_left_behind_stays(void **state)
 {

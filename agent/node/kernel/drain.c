@@ -93,7 +93,9 @@ static void drain_done(struct task *t)
 	if (d->drain) {
 		cgroups_take(k, d->drain);
 		k->drain_number = d->drain->number;
-		/* other features may work now, and a new filter change reports which */
+		/*
+		 * an event was attached again: a new filter change reports which features work now
+		 */
 		k->filter_stale |= d->drain->tried_again;
 		k->config.ops->drained(k->config.ops_arg, d->drain, d->full);
 	}

@@ -7,7 +7,7 @@
 
 #include "node/kernel/kernel.h"
 
-#define CHANGE_LIMIT_NS (30 * NSEC_PER_SEC) /* a longer load, scan or push makes /healthz fail */
+#define CHANGE_LIMIT_NS (30 * NSEC_PER_SEC) /* load, scan, filter push: if longer, /healthz fails */
 #define MAX_SUPPORT	24		    /* features that are reported */
 
 enum state { OFF, LOADING, ON, UNLOADING };

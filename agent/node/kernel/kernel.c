@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define SCAN_NS	      (30 * NSEC_PER_SEC)
-#define SCAN_BLIND_NS (5 * NSEC_PER_SEC) /* used if the kernel does not report new cgroups */
+#define SCAN_BLIND_NS (5 * NSEC_PER_SEC) /* time between scans if new cgroups are not reported */
 #define SCAN_EARLY_NS (200 * NSEC_PER_MSEC)
 
 void kernel_complain(struct kernel *k, const char *what, const char *why)

@@ -95,7 +95,8 @@ unsigned kernel_probe_sets(const struct kernel *k);
 /* Whether the kernel has done or refused everything that the plan asks for. */
 bool kernel_settled(const struct kernel *k);
 /*
- * Whether the agent has searched for all cgroups that the plan selects, and the filter holds them.
+ * Whether the agent has searched for all cgroups that the plan selects, and the filter contains
+ * them.
  */
 bool kernel_filtered(const struct kernel *k);
 /*

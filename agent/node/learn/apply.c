@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gives the kernel the unwind tables of those files of a process that are parsed, and makes the
- * text about a file that has no tables. It owns nothing. It parses no files and reads no memory of
- * the process. learn.h names the thread of each function.
+ * text about a file that has no tables. Gives each mapping its tag: the number by which frames name
+ * a file. It owns nothing. It parses no files and reads no memory of the process. learn.h names the
+ * thread of each function.
  */
 #include "node/learn/learn.h"
 

@@ -148,8 +148,8 @@ static void nothing_lives(void **state)
 }
 
 /*
- * Go records a limited number of frames per stack. One stack of the test has this number of frames,
- * the other one frame more.
+ * A drain has at most PF_MAX_USER_FRAMES frames per stack. One stack of the test has this number of
+ * frames, the other has one frame more.
  */
 static void deep_heap_stacks_are_cut_visibly(void **state)
 {

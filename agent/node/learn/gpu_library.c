@@ -5,7 +5,9 @@
  */
 #include "node/learn/sites.h"
 
-/* The library tells its status twice a second. */
+/*
+ * The library reports its status twice a second. After this time without a report, it is a problem.
+ */
 #define SILENT_NS (5 * NSEC_PER_SEC)
 
 #define OTHER_PROFILER 39 /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */

@@ -83,7 +83,8 @@ char *learn_runtimes_problem(const struct mappings *m, const struct runtime_proc
 		_cleanup_free_ char *path = NULL;
 
 		/*
-		 * without a context no function is missing; `podflame doctor` reports its problems
+		 * A runtime that is a trace context has no functions. `podflame doctor` reports its
+		 * problems.
 		 */
 		if (!v.learnt->problem[0] || !ops || runtime_is_context(v.kind))
 			continue;

@@ -98,7 +98,7 @@ bool learn_sites_may_come(enum probe_set set, const struct alloc_sites *s)
 	return needed[set] && !s->n;
 }
 
-/* If there is a problem, the process has loaded what is needed. */
+/* A problem comes from a finder that found the library. So then nothing is lacking. */
 const char *learn_sites_lack(enum probe_set set, const struct alloc_sites *s)
 {
 	return learn_sites_may_come(set, s) && !*s->problem ? needed[set] : NULL;

@@ -37,7 +37,7 @@ static void what_throws_is_told_for_mem_inuse(void **state)
 	items[1].site.flags = PF_SITE_THROWS;
 	assert_problem(&s, ALLOC, NULL, NULL);
 	assert_problem(&s, INUSE, NULL, "operator new");
-	items[1].site.kind = PF_SITE_INSIDE; /* flags are a size in units of 8 bytes */
+	items[1].site.kind = PF_SITE_INSIDE; /* flags is a factor of the size */
 	assert_problem(&s, INUSE, NULL, NULL);
 	items[1].site.kind = PF_SITE_ALLOC;
 	strcpy(s.problem, "another");

@@ -82,7 +82,7 @@ static char *refused_text(const struct limit *o, const struct payer *p, enum eve
 	double per_s = a->cost.attached_ns > 0 ? a->cost.hits / a->cost.attached_ns * 1e9 : 0;
 	uint64_t hit_ns = limit_hit_ns(o, p, probes_set_of(e));
 
-	if (a->cost.hits > 0) /* a library may say that all hits together cost more */
+	if (a->cost.hits > 0) /* a library may report a higher cost of all hits together */
 		hit_ns = MAX(hit_ns, (uint64_t)(a->cost.library_ns / a->cost.hits));
 	return xasprintf("its probes are hit %.0f times a second, at %llu ns each: %.3g %% of its "
 			 "CPU time, and overheadPercent allows %.3g; %s",

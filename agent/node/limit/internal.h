@@ -16,14 +16,17 @@ struct account {
 	 * the last round.
 	 */
 	struct probe_usage last, drain, round;
-	/* growth of the counter own_ns since the mode changed or a span ended */
+	/*
+	 * the time that a library in the processes says it has used, since the mode changed or a
+	 * span ended
+	 */
 	uint64_t library_ns;
 	enum limit_mode mode;
 	/* uprobes: trial spans have shown the cost of the event, so `mode` is decided */
 	bool tried;
 	/* until `tried`: spans that do not count, because the process hardly ran in them */
 	unsigned n_idle;
-	unsigned n_trials;	/* until `tried`: all other spans */
+	unsigned n_trials;	/* until `tried`: all other trial spans */
 	struct traps trials;	/* the cost of these spans together */
 	struct traps cost;	/* uprobes: the cost from which the mode was decided */
 	struct limit_span span; /* wait_ns: the whole period */

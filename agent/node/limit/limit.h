@@ -4,7 +4,8 @@
  * than its limit, the container is sampled at a lower rate (RateLowered). Off-cpu and uprobes: the
  * agent divides the cost of the container's hits by the CPU time that the container used. Then it
  * records the whole event, a part of it (off-cpu: a share of the switches, uprobes: short spans;
- * Estimated), or nothing (OverBudget). Runs on the loop thread. See docs/memory.md and
+ * Estimated), or nothing (OverBudget). Struct probe_set_info says which event of a set of uprobes
+ * is the counted one and which is the live one. Runs on the loop thread. See docs/memory.md and
  * docs/off-cpu.md.
  */
 #pragma once
@@ -87,9 +88,10 @@ struct limit_hits { /* the hits of the probes of one set in one process since th
 bool limit_stalled(struct limit *l, uint64_t cgroup_id, enum probe_set set,
 		   const struct limit_hits *x, double *stall_ns);
 /*
- * How exact the values of an event are. ppm: the share of all hits from which the values come (0:
- * all). error_ppm: one standard error of the sum, in ppm of the sum. The caller multiplies values
- * of the counted event of a set by 1e6 / ppm. Values of off-cpu are multiplied already.
+ * The error of an event's values, if they are an estimate. ppm: the share of all hits from which
+ * the values come (0: all). error_ppm: one standard error of the sum, in ppm of the sum. The caller
+ * multiplies values of the counted event of a set by 1e6 / ppm. Values of off-cpu are multiplied
+ * already.
  */
 struct estimate {
 	uint32_t ppm, error_ppm;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The rule of off-cpu: computes from the cost of a container's waits which share of them is noted
- * and which is kept. Pure functions: no clock and no I/O. Any thread may call them.
+ * and which is kept. Of a noted wait, the programs measure the time. A kept wait also gets a stack,
+ * and becomes a sample. Pure functions: no clock and no I/O. Any thread may call them.
  */
 #include "node/limit/rules.h"
 

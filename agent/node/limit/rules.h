@@ -2,7 +2,8 @@
 /*
  * rules: compute how much of an event the limit of a container allows, from the cost until now.
  * Pure functions: no clock and no I/O. payers.c keeps the accounts. docs/memory.md and
- * docs/off-cpu.md explain the cost of hits.
+ * docs/off-cpu.md explain the cost of hits. Struct probe_set_info explains the counted and the live
+ * event of a set of uprobes.
  */
 #pragma once
 
@@ -54,16 +55,18 @@ enum refusal {
 	REFUSAL_RARE,	   /* the part of the time that the limit allows is too small */
 };
 /*
- * Returns the share of the CPU time that traps, or the library that has them, take while probes are
- * attached, from 0 to 1.
+ * Returns the share of the CPU time, from 0 to 1, that traps take while probes are attached. If the
+ * library that has the probes says that it takes more, this counts instead.
  */
 double limit_load(const struct traps *t, uint64_t trap_ns);
-/* Returns the first span of a container, which is short for every container. */
+/*
+ * Returns the span for a trial, when no cost is known yet: a short one, unless l->span_ns is set.
+ */
 struct limit_span limit_trial(const struct trap_limit *l);
 /*
  * Returns the mode for a container with this cost. now: its mode until now. It changes back to
- * LIMIT_STEADY only if the cost is well below the limit. Sets ret_span with LIMIT_SPANS (wait_ns:
- * the whole period), and ret_why with LIMIT_REFUSED.
+ * LIMIT_STEADY only if the cost is well below the limit. If it returns LIMIT_SPANS, it sets
+ * ret_span (wait_ns: the whole period). If it returns LIMIT_REFUSED, it sets ret_why.
  */
 enum limit_mode limit_decide(enum event e, enum limit_mode now, const struct traps *t,
 			     const struct trap_limit *l, struct limit_span *ret_span,
@@ -77,7 +80,7 @@ bool limit_exceeded(const struct traps *recent, const struct traps *lately,
 /*
  * Returns whether probes that stay attached stall the process too long. The caller calls this a few
  * times in each max_stall. *stall_ns is the time by which the probes delayed the process recently,
- * less twice the limit. cpus: how many CPUs the container uses.
+ * minus twice the time that the limit allows. cpus: how many CPUs the container uses.
  */
 bool limit_stalls(double *stall_ns, uint64_t hits, uint64_t elapsed_ns, double cpus,
 		  const struct trap_limit *l);
@@ -123,8 +126,8 @@ struct planned_spans {
 struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
 				    unsigned n_spans);
 /*
- * Returns one standard error of a sum, in ppm of the sum. square: the sum of squares in units^2 >>
- * 20, as the kernel computes it.
+ * Returns one standard error of a sum, in ppm of the sum. square: the variance of the sum, in
+ * units^2 >> 20, as in struct pf_usage.
  */
 uint32_t limit_error_ppm(uint64_t value, uint64_t square);
 /* returns the error from two independent causes together */

@@ -167,7 +167,10 @@ static void what_is_allowed_for_what_is_paid(void **state)
 		check(&cases[i]);
 }
 
-/* A library that has the probes says that they and itself took more time than the traps alone. */
+/*
+ * The library that has the probes reports how much time they and its own code took. If that is more
+ * than the traps alone cost, it counts.
+ */
 static void what_a_library_takes_is_paid_too(void **state)
 {
 	struct traps t = TRAPS(SEC, 1000, SEC);
@@ -176,7 +179,7 @@ static void what_a_library_takes_is_paid_too(void **state)
 	assert_true(fabs(limit_load(&t, 1000) - 0.001) < 1e-9);
 	t.library_ns = 0.05 * SEC;
 	assert_true(fabs(limit_load(&t, 1000) - 0.05) < 1e-9);
-	t.library_ns = 10; /* it says less than its traps cost */
+	t.library_ns = 10; /* the library reports less than its traps cost */
 	assert_true(fabs(limit_load(&t, 1000) - 0.001) < 1e-9);
 }
 
@@ -196,7 +199,7 @@ static void long_spans_keep_their_length(void **state)
 	assert_int_equal(limit_decide(EVENT_ON_GPU, LIMIT_STEADY, &storm, &l, &span, &why),
 			 LIMIT_SPANS);
 	assert_int_equal(span.span_ns, l.span_ns);
-	assert_int_equal(span.wait_ns, 50 * l.span_ns); /* 1 % of a half */
+	assert_int_equal(span.wait_ns, 50 * l.span_ns); /* the limit is 1 %, the load 50 % */
 }
 
 static void the_first_span_cannot_stall_for_long(void **state)
@@ -496,7 +499,7 @@ static void what_is_less_sure_is_told_so(void **state)
 
 	(void)state;
 	assert_in_range(even.ppm, 99000, 101000);
-	/* the number of spans might have been one less */
+	/* all spans have equal hits, but the number of spans in a window varies */
 	assert_in_range(even.error_ppm, 250000, 300000);
 	assert_in_range(uneven.error_ppm, 900000, 1200000);
 	/* more spans give a smaller error */
@@ -506,7 +509,10 @@ static void what_is_less_sure_is_told_so(void **state)
 	assert_true(of_spans(1000, 1000, 1, 0.5).error_ppm > even.error_ppm + 100000);
 }
 
-/* A window adds the errors of its drains as squares, but all drains of a long span are one. */
+/*
+ * A window adds up the squared errors of its drains, as if they were independent. But all drains
+ * during a long span have the same error.
+ */
 static void a_long_span_has_one_error(void **state)
 {
 	const struct planned_spans one = {.duty = 0.1, .a_window = 1};

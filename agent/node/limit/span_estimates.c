@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Computes for how many hits the spans of an event stand, and how exact that number is. Pure
- * functions: no clock and no I/O. Any thread may call them.
+ * Computes for how many hits the spans of an event stand, and the error of that number. "The share"
+ * is the part of all hits that the spans saw. Pure functions: no clock and no I/O. Any thread may
+ * call them.
  */
 #include "node/limit/rules.h"
 
@@ -97,7 +98,10 @@ struct estimate limit_span_estimate(const struct spans *s, const struct planned_
 	return (struct estimate){
 		.ppm = (uint32_t)fmax(share * 1e6, 1),
 		.error_ppm = limit_errors_ppm(
-			/* All drains of a long span have the same error: as below. */
+			/*
+			 * All drains during a long span have the same error, so the root is as
+			 * below.
+			 */
 			error_ppm(spans_error(s, n_spans) * sqrt((1 - share) * fmax(p->drains, 1))),
 			/*
 			 * All spans of a window have the same error, but the errors of a window are

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides for each container whether the probes of an event stay attached, are attached in spans,
- * or are not attached. The decision comes from the cost of trials, spans and rounds. rules.h has
- * the rules, payers.c the accounts. This file attaches nothing. Loop thread.
+ * or are not attached. The decision comes from their cost: in a trial (a first span, which shows
+ * the cost), in each span, or in each round of two seconds if they stay attached. rules.h has the
+ * rules, payers.c the accounts. This file attaches nothing. Loop thread.
  */
 #include "node/limit/internal.h"
 
@@ -26,17 +27,17 @@
 static const struct {
 	/*
 	 * The probes of the set are attached without a trial, because the first calls matter most:
-	 * a program may allocate the memory of a GPU once, when it starts, and with many calls. So
-	 * it may register memory for RDMA, and its first calls show which functions post. The
-	 * agent decides from the cost of the last ten seconds, so a short burst may cost more than
-	 * the limit. If both events together cost too much, the agent uses their cost to decide
-	 * about the counted one, too. Alone, the counted one costs less, because functions that
-	 * free memory are not probed for it. Its spans then measure this cost.
+	 * a program may allocate the memory of a GPU once, when it starts, and with many calls. In
+	 * the same way it may register memory for RDMA, and its first calls show which functions
+	 * post requests. The agent decides from the cost of the last ten seconds, so a short burst
+	 * may cost more than the limit. If both events together cost too much, the agent uses their
+	 * cost to decide about the counted one, too. Alone, the counted one costs less, because
+	 * functions that free memory are not probed for it. Its spans then measure this cost.
 	 */
 	bool begins_steadily;
 	/*
-	 * The share of the hits that are taken. 0: sampleBytes decides. The entry of a function and
-	 * its return are two hits.
+	 * The share of the hits that are taken: whose stack is recorded. 0: sampleBytes decides.
+	 * The entry of a function and its return are two hits.
 	 */
 	double taken;
 	uint64_t max_stall_ns; /* 0: maxStall */
@@ -142,7 +143,7 @@ static void set_mode(struct limit *o, struct payer *p, enum event e, enum limit_
 	if (mode != LIMIT_SPANS)
 		a->spans = (struct spans){0};
 	if (mode != a->mode)
-		a->library_ns = 0; /* spans do not pay for what was before them */
+		a->library_ns = 0; /* what the library took before is not a cost of spans */
 	a->tried = true;
 	a->mode = mode;
 }

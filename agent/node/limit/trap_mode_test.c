@@ -221,7 +221,10 @@ static void a_storm_of_one_stalls_only_that_one(void **state)
 	assert_int_equal(mode_of(EVENT_HBM_INUSE), LIMIT_STEADY);
 }
 
-/* The spans take a tenth of the time of a process that allocates all the time. */
+/*
+ * mem-alloc is estimated from spans, which take a tenth of the time. The values of GPU memory stay
+ * complete.
+ */
 static void spans_of_one_are_no_estimate_of_the_other(void **state)
 {
 	const struct limit_spent x = {.attached_ns = 10 * NSEC_PER_MSEC,
@@ -243,7 +246,10 @@ static void spans_of_one_are_no_estimate_of_the_other(void **state)
 	assert_int_equal(limit_estimate(limit, TEST_CGROUP, EVENT_HBM_INUSE).ppm, 0);
 }
 
-/* The container uses eight CPUs, one of its processes in a span uses one. */
+/*
+ * The container uses eight CPUs. A span of mem-alloc shows a process that uses one CPU. That must
+ * not lower the number of CPUs with which stalls of GPU memory are judged.
+ */
 static void a_span_of_one_does_not_shrink_the_other(void **state)
 {
 	const struct limit_spent x = {
@@ -289,7 +295,7 @@ static void first_calls_are_seen(void **state)
 	assert_int_equal(mode_of(EVENT_RDMA), LIMIT_STEADY);
 }
 
-/* Of 200 hits a second, the library took far more time than a trap takes. */
+/* The container has only 50 hits a second, but the library says that it takes 5 % of a CPU. */
 static void the_time_of_the_library_counts(void **state)
 {
 	struct limit_span span;
@@ -300,7 +306,10 @@ static void the_time_of_the_library_counts(void **state)
 	for (int i = 0; i < 10; i++)
 		pass_gpu_round(5);
 	assert_int_equal(limit_mode(limit, TEST_CGROUP, EVENT_ON_GPU, &span), LIMIT_SPANS);
-	/* CUPTI starts and stops in each span. A span in five has its time: 1 % of 5 %. */
+	/*
+	 * CUPTI starts and stops in each span, so spans are long. The limit is 1 %, the cost 5 %:
+	 * spans take a fifth of the time.
+	 */
 	assert_int_equal(span.span_ns, 10 * NSEC_PER_SEC);
 	assert_in_range(span.wait_ns, 25 * NSEC_PER_SEC, 75 * NSEC_PER_SEC);
 }

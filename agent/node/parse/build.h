@@ -97,7 +97,7 @@ struct marks {
 	struct mark *items;
 	size_t n;
 	bool cut; /* a limit was reached */
-	char **names; /* those that only the marks have */
+	char **names; /* copies of the names of USDT probes */
 	size_t n_names, cap_names;
 };
 
