@@ -146,7 +146,7 @@ static void sends_are_counted(struct scene *s)
 	counted(s, "with_sends", PF_RDMA_SEND, RC, "standin_0", 1200);
 }
 
-/* The process has used its queue pairs, whose providers were not probed. */
+/* The process has used its queue pairs before their providers were probed, so there are losses. */
 static void used_too_early(struct scene *s)
 {
 	assert_true(s->lost > 0);

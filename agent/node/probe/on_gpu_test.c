@@ -140,7 +140,7 @@ static void a_launch_counts_for_those_that_are_not_reported(void **state)
 	uint64_t unread = lost("gpu_unread"), unlaunched = lost("gpu_unlaunched");
 	struct probe_usage before, now;
 	struct gpu_scene g = {};
-	/* (1 - 1/2) * (2 * 1 s)^2: the pieces of a launch are in the sample together */
+	/* (1 - p) * v^2 in us^2 >> 20: a launch of 1 s is sampled with p = 1/2, as v = 2 s */
 	double variance = 0.5 * 4e12 / 0x100000;
 
 	(void)state;
@@ -179,7 +179,7 @@ IN_SECTION(pf_loop) static void body_short_pieces(struct truth *t)
 	say_and_wait(t, 3);
 }
 
-/* The sum is right within 5 standard deviations. Rounded down or up, it would be 20 wrong. */
+/* The sum is right within 5 standard deviations. Pieces all rounded one way would make it 20. */
 static void the_sum_of_short_pieces_is_right(void **state)
 {
 	struct gpu_scene g = {};
@@ -188,7 +188,7 @@ static void the_sum_of_short_pieces_is_right(void **state)
 	gpu_begin(&g, body_short_pieces);
 	gpu_go(&g, 3);
 	assert_int_equal(g.w.n, N_SHORT);
-	/* a launch; and a report of 32 pieces costs as much as five launches */
+	/* one hit is the launch; each report of 32 pieces counts as five hits */
 	assert_int_equal(probes_attached_hits(g.s.a), 1 + N_SHORT / 32 * 5);
 	assert_near("microseconds", g.w.value, N_SHORT * 1.25, 5 * 0.433 * 45.3);
 	gpu_end(&g);
@@ -262,7 +262,7 @@ IN_SECTION(pf_loop) static void body_later(struct truth *t)
 	say_and_wait(t, 5);
 }
 
-/* Changes the times of the only launch, as if it had been made so much earlier. */
+/* Changes the times of the only launch, as if it had been made ns earlier. */
 static void make_older(const struct gpu_scene *g, uint64_t ns)
 {
 	int map = bpf_map__fd(gpu_programs(g)->maps.gpu_launches);
@@ -277,7 +277,7 @@ static void make_older(const struct gpu_scene *g, uint64_t ns)
 	scene_set(&g->s)->snapshot_ns = 0; /* the next drain looks at the launches */
 }
 
-/* Returns how many samples without work the event adds, so that stacks are kept. */
+/* Returns how many samples of value 0 the event adds: one for each stack of a waiting launch. */
 static size_t n_references(const struct gpu_scene *g)
 {
 	struct event_probe *e = &g->s.p->events[EVENT_ON_GPU];
@@ -418,7 +418,7 @@ static void body_execs(struct truth *t)
 	execl("/proc/self/exe", "on_gpu_test", AFTER_EXEC, (char *)NULL);
 }
 
-/* The program after the exec: its launch 1 is another one than the launch before. */
+/* The program after the exec: it must not get the launch 1 of the program before. */
 static int after_exec(void)
 {
 	report_kernel(1, "of_another_program", 1);

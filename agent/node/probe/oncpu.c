@@ -2,7 +2,8 @@
 /*
  * oncpu: samples by the CPU clock of every online CPU. The clock ticks only while something is
  * selected. Its period is fixed (software clock): 1e9 / hz ns of CPU time, without idle time. The
- * clock ticks at the highest rate that is asked for. Samples for lower rates are thinned.
+ * clock ticks at the highest rate that is asked for. A process that wants a lower rate gets only
+ * some of its samples, chosen at random.
  */
 #include "node/probe/internal.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A CPU's event stops or cannot be attached, and a kernel refuses on-cpu's programs. The test takes
- * no CPU offline: it stops the event as the kernel would do then, and makes system calls fail.
+ * The perf event of a CPU stops or cannot be attached, and a kernel refuses on-cpu's programs. The
+ * test takes no CPU offline. It stops the event, as the kernel does when a CPU goes offline, and
+ * makes system calls fail.
  */
 #include "lib/base/testclock.h"
 #include "node/probe/probe.h"
@@ -180,7 +181,7 @@ static uint64_t n_reattached(void)
 static void stop_cpu(void)
 {
 	assert_int_equal(ioctl(cpus[cpu].fd, PERF_EVENT_IOC_DISABLE, 0), 0);
-	/* so that the next check comes a second after this one */
+	/* for the next check, a second has passed in which the event did not tick */
 	test_clock.later_ns += NSEC_PER_SEC;
 }
 
@@ -272,7 +273,7 @@ static void a_cpu_that_cannot_be_attached_is_told_of(void **state)
 	assert_true(drain_tells());
 	assert_works(EVENT_ON_CPU);
 
-	/* as for a CPU that comes online while all others tick */
+	/* only one CPU has no event and gets none, like a CPU that has just come online */
 	stop_cpu();
 	refuse.error = ENOMEM;
 	refuse.n = 2;

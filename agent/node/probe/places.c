@@ -47,7 +47,10 @@ static uint64_t cookie_of(struct uprobes *u, int fd, uint64_t place, struct pf_s
 	return cookie;
 }
 
-/* Queries are not worth the places and the time that they would take in UPROBE_SINGLE. */
+/*
+ * Returns how the site is probed for these events. With UPROBE_SINGLE, functions that only query
+ * something (PROBED_AS_QUERY) are not probed: the number of places is limited, and each takes time.
+ */
 static enum site_probed probed_of(const struct attached *a, const struct pf_site *site,
 				  unsigned event_mask)
 {
@@ -120,7 +123,7 @@ void probes_places_free(struct places *all, size_t n)
 
 /* ---- the difference to what is attached ---- */
 
-/* Returns the cookie with PF_SITE_LINK as in `flags`. */
+/* Returns the cookie, but with the bit PF_SITE_LINK of `flags`. */
 static uint64_t with_link(uint64_t cookie, unsigned flags)
 {
 	struct pf_site site;
@@ -172,7 +175,9 @@ static void places_remove(struct places *b, const struct attached_link *l)
 }
 
 /*
- * Gives the places that this old link will still probe, until it is closed, the other PF_SITE_LINK.
+ * Until the old link l is closed, it and a new link may probe the same place. For each such place,
+ * sets PF_SITE_LINK in the new cookie if the old one lacks it, and clears it otherwise, so that the
+ * programs can tell the two links apart.
  */
 static void places_tell_apart(struct places *b, const struct attached_link *l)
 {

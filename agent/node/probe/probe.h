@@ -77,13 +77,13 @@ enum probe_set {
 struct probe_set_info {
 	const char *name; /* "memory", "gpu_memory" */
 	/*
-	 * The event whose samples are what calls allocate. If its cost is above the limit, its
-	 * probes are attached in spans, and its values are estimates.
+	 * The event that counts what calls do: allocate memory, launch work, post requests. If its
+	 * cost is above the limit, its probes are attached in spans, and its values are estimates.
 	 */
 	enum event counted;
 	/*
-	 * The event whose value is what lives now, a snapshot. It needs its probes all the time.
-	 * _EVENT_MAX: the set has no such event.
+	 * The event whose value is a snapshot of the memory that is allocated and not freed yet. It
+	 * needs its probes all the time. _EVENT_MAX: the set has no such event.
 	 */
 	enum event live;
 };
@@ -135,9 +135,9 @@ struct probes_refused {
  * file, or 0.3 ms a site with classic uprobes. All sites that can be probed are probed;
  * *ret_refused describes the others. A process may be attached in several sets at once.
  *
- * -EAGAIN: it cannot attach now: no filter has asked for these events yet, the agent still tries
- * whether probed returns are safe, or an urgent detach comes first. -EOPNOTSUPP: the events do not
- * work here. -EEXIST: the process is attached already in this set. -ENOENT: no site could be
+ * -EAGAIN: it cannot attach now: no filter has asked for these events yet, the agent does not know
+ * yet whether probed returns are safe, or an urgent detach comes first. -EOPNOTSUPP: the events do
+ * not work here. -EEXIST: the process is attached already in this set. -ENOENT: no site could be
  * probed. -ESRCH: the process has ended. Another error that may pass: what the machine lacked when
  * the programs were loaded.
  */
@@ -145,11 +145,11 @@ int probes_attach(struct probes *p, enum probe_set set, struct process_id id,
 		  const struct pf_mem_proc *proc, const struct probe_file *files, size_t n,
 		  struct attached **ret, struct probes_refused *ret_refused);
 /*
- * Changes the probed files, the inner code or the events of the same program; threads and errors as
- * of probes_attach(). It attaches and detaches only the difference, so the agent still knows the
- * living memory, as long as the live event is asked for. After a failure, either the old or the new
- * probes are attached. If the kernel refuses even that, some events do not count until the next
- * change that works.
+ * Changes the probed files, the allocators' own code (pf_mem_proc.inner) or the events, while the
+ * process executes the same program; threads and errors as of probes_attach(). It attaches and
+ * detaches only the difference, so the agent still knows the living memory, as long as the live
+ * event is asked for. After a failure, either the old or the new probes are attached. If the kernel
+ * refuses even that, some events do not count until the next change that works.
  */
 int probes_attach_change(struct probes *p, struct attached *a, const struct pf_mem_proc *proc,
 			 const struct probe_file *files, size_t n,
@@ -180,8 +180,8 @@ void probes_attached_wait(const struct attached *a, uint64_t max_ns, uint64_t ma
  */
 bool probes_attached_lost(const struct attached *a);
 /*
- * Returns what happens after probes_attached_lost() has become true. True: the probes are still hit
- * until a probe of another process is removed. Threads as for probes_attached_lost().
+ * Returns whether the probes are still hit after probes_attached_lost() has become true, until a
+ * probe of another process is removed. Threads as for probes_attached_lost().
  */
 bool probes_attached_outlives(const struct attached *a);
 /* Returns all hits so far. Any thread may call it while a is not being detached. */
@@ -230,8 +230,8 @@ struct on_gpu_status {
 	/* CLOCK_BOOTTIME of the library's last report of its status; 0: there was none yet */
 	uint64_t told_ns;
 	/*
-	 * CLOCK_BOOTTIME since when CUPTI has run: of the first report that said so, if all since
-	 * then did. 0: the last report says that it does not run.
+	 * CLOCK_BOOTTIME of the first report that said that CUPTI runs, if all later ones said so,
+	 * too. 0: the last report says that it does not run.
 	 */
 	uint64_t running_ns;
 	/* The process has parcagpu's library, which reports no status. */
@@ -304,7 +304,7 @@ int probes_announce(struct probes *p);
 struct support {
 	const char *feature; /* "on-cpu", "cgroup-events", "process-events", "kernel-stacks", ... */
 	bool ok;
-	const char *reason; /* if not ok: the reason; else what is missing, or NULL */
+	const char *reason; /* not ok: why; ok: the part of it that is missing, or NULL */
 };
 const struct support *probes_support(const struct probes *p, size_t *ret_n);
 struct probes_stats {

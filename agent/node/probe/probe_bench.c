@@ -23,9 +23,9 @@
 #define HZ	  999
 #define PAIRS	  51
 #define WINDOW_MS 120
-#define FILTERED  15 /* number of rounds */
+#define FILTERED  15 /* rounds of the bench of filtered-out ticks */
 #define ROUNDS	  5
-#define PAGE_ROWS 1000 /* as many rows as in a page of a real library; a page has at most 16,384 */
+#define PAGE_ROWS 1000 /* rows of one page of a table, as in a real library; at most 16,384 */
 
 static const unsigned depths[] = {8, 33, 128, 500};
 
@@ -228,7 +228,7 @@ static void rows_work_changing(void)
 
 static void rows_work_in_60000(void)
 {
-	for (int i = 0; i < 60000; i++) /* two kinds, so that none are merged */
+	for (int i = 0; i < 60000; i++) /* two protections in turn, or the kernel merges them */
 		(void)mmap(NULL, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
 			   -1, 0);
 	rows_work_changing();
@@ -248,8 +248,8 @@ static pid_t start_rows(unsigned depth, void (*work)(void))
 }
 
 /*
- * Gives the kernel the process's mappings, with its key and the number of its code pages at that
- * time.
+ * Waits until a drain reports the process, reads its mappings, and gives them to the kernel with
+ * the number of executable pages that were mapped when they were read.
  */
 static void rows_process_of(struct probes *p, pid_t pid)
 {

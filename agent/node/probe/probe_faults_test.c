@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bpf() and perf_event_open() fail at any moment. Then the state shows which features do not work,
- * and no object stays in the kernel.
+ * bpf() and perf_event_open() fail at any moment. Then probes_support() shows which features do not
+ * work, and after probes_free() no object stays in the kernel.
  */
 #include "lib/base/fault.h"
 #include "lib/base/testclock.h"
@@ -330,8 +330,8 @@ static bool works(const char *feature)
 }
 
 /*
- * The thread of long_waits.c starts when waits are first thinned. If the machine lacked something
- * for a moment, it starts soon.
+ * The thread of long_waits.c starts when the filter first wants only a share of the waits. If the
+ * machine lacked something for a moment, it starts soon.
  */
 static void long_waits_that_cannot_begin_do_later(void **state)
 {

@@ -101,7 +101,10 @@ int probes_rdma_functions(struct probes *p, struct process_id id, uint32_t exec_
 
 	if (r || f.exec_id != exec_id)
 		return r ? r : -ENOENT;
-	/* A function that is being written counts as new when the caller asks again. */
+	/*
+	 * A function without an address is just being written by a program. The result ends before
+	 * it, so the caller finds it as a new one next time.
+	 */
 	for (uint32_t i = 0; i < MIN(f.n, (uint32_t)PF_RDMA_FUNCTIONS_MAX); i++)
 		if (!f.items[i].address)
 			f.n = i;

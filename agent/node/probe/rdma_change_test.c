@@ -5,7 +5,7 @@
  */
 #include "node/probe/rdma_scene_test.h"
 
-/* Values of ready after the threads have begun. */
+/* Values of truth.ready, the step at which process and test are, once the threads post. */
 enum {
 	BEGIN = 2,
 	FIRST_THREAD_ENDS,
@@ -93,7 +93,9 @@ static uint64_t stop_posting(struct scene *s, struct posted_rows *rows)
 
 /* ---- tests ---- */
 
-/* The links whose sites are not all wanted any more are replaced, with all their sites. */
+/*
+ * If a site is not wanted any more, the link that probes it is replaced, with all its other sites.
+ */
 static void each_byte_counts_once_while_links_are_replaced(void **state)
 {
 	struct posted_rows rows = {};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The layouts that the BPF programs and the tests assume, compared with the installed
- * <infiniband/verbs.h>. Without that header, only those of the tests are compared.
+ * <infiniband/verbs.h>. Without that header, only the layouts of the programs are compared with
+ * those of the tests.
  */
 #include "lib/profile/profile.h"
 
@@ -124,7 +125,7 @@ static void numbers_are_those_of_the_header(void **state)
 		profile_label_text(LABEL_RDMA_QP_TYPE, numbers[i], text);
 		assert_string_equal(text, types[i]);
 	}
-	/* pf_rdma_operation_of() in bpf/rdma_list.h */
+	/* pf_rdma_operation_of() in bpf/rdma_list.h assumes these numbers */
 	assert_int_equal(IBV_WR_RDMA_WRITE, 0);
 	assert_int_equal(IBV_WR_RDMA_WRITE_WITH_IMM, 1);
 	assert_int_equal(IBV_WR_SEND, 2);

@@ -15,7 +15,7 @@
 
 #define RDMA (1u << EVENT_RDMA)
 
-static volatile int status; /* result of a call; a caller that stores it here stays on the stack */
+static volatile int status; /* result of a call; it is stored so that the call is no tail call */
 
 /* ---- the provider ---- */
 
@@ -159,7 +159,7 @@ IN_SECTION(pf_driver) static void *reg_mr(void *pd, void *addr, size_t length, i
 {
 	void *mr = reg_mr_iova(pd, addr, length, 0, access);
 
-	status++; /* so that the call above is no jump */
+	status++; /* so that the call above is no tail call */
 	return mr;
 }
 IN_SECTION(pf_driver) static int modify_qp(struct testverbs_queue *q)
@@ -281,7 +281,7 @@ static inline void rows_take(struct posted_rows *rows, const struct drain *d,
 	row->sum.stackless += none.stackless;
 }
 
-/* What was posted with these labels; device NULL: with any of them. */
+/* What was posted with these labels; device NULL: on any device. */
 static inline struct posted posted(const struct posted_rows *rows, unsigned operation,
 				   const char *device)
 {

@@ -252,7 +252,10 @@ IN_SECTION(pf_loop) static void body_lies(struct truth *t)
 	say_and_wait(t, 6);
 }
 
-/* What was read before the lie counts, and each lie is counted as a loss. */
+/*
+ * A list may have no end, a wrong pointer or a wrong count. What was read of it before that counts,
+ * and each such list is counted as a loss.
+ */
 static void lists_that_lie_are_bounded_and_counted(void **state)
 {
 	uint64_t unread = lost("rdma_unread"), too_long = lost("rdma_long"), was;
@@ -264,7 +267,10 @@ static void lists_that_lie_are_bounded_and_counted(void **state)
 	rdma_go(&s, 3, &rows);
 	assert_int_equal(lost("rdma_long") - too_long, 1);
 	was = posted(&rows, PF_RDMA_SEND, NULL).bytes;
-	/* of three steps, one finds a request without memory, and two a request with a piece */
+	/*
+	 * the endless list takes three steps each time: one for the request without pieces, and two
+	 * for the other one and its piece of 101 bytes
+	 */
 	assert_int_equal(was, 101 * (uint64_t)(PF_RDMA_STEPS_MAX / 3));
 	rdma_go(&s, 4, &rows);
 	assert_int_equal(lost("rdma_unread") - unread, 1);
@@ -386,7 +392,10 @@ IN_SECTION(pf_loop) static void body_between_spans(struct truth *t)
 	say_and_wait(t, 4);
 }
 
-/* The programs do not know how a batch ended that began in an earlier span. */
+/*
+ * A batch of requests begins in one span and completes in a later one. It does not count, because
+ * the programs do not know whether another batch began in between.
+ */
 static void a_batch_of_an_earlier_span_does_not_count(void **state)
 {
 	struct posted_rows rows = {};
@@ -490,7 +499,7 @@ static void threads_do_not_mix(void **state)
 IN_SECTION(pf_loop) static void body_functions(struct truth *t)
 {
 	say_and_wait(t, 1);
-	modify_qp(&queues[0].base); /* made before the probes */
+	modify_qp(&queues[0].base); /* a queue pair that is older than the probes */
 	say_and_wait(t, 3);
 	qp_to_qp_ex(&queues[1].base);
 	modify_qp(&queues[0].base);
@@ -507,7 +516,7 @@ static uint64_t known_function(const struct pf_rdma_functions *f, enum pf_rdma_s
 	for (uint32_t i = 0; i < f->n; i++) {
 		if (f->items[i].slot != slot)
 			continue;
-		assert_int_equal(address, 0); /* each is there once */
+		assert_int_equal(address, 0); /* each function is known only once */
 		address = f->items[i].address;
 	}
 	return address;
@@ -520,7 +529,7 @@ static int functions_of(const struct scene *s, struct pf_rdma_functions *ret)
 	return probes_rdma_functions(s->p, id, s->w.proc.exec_id, ret);
 }
 
-/* Opens a scene without probes of the provider, and lets the process work until this step. */
+/* Lets the process, which is at the step `was`, work until the step `until`. Drains the records. */
 static void functions_go(struct scene *s, uint32_t until, uint32_t was)
 {
 	s->w.known = false;
@@ -531,7 +540,10 @@ static void functions_go(struct scene *s, uint32_t until, uint32_t was)
 
 #define AT(function) ((uintptr_t)(function))
 
-/* A call with any object of libibverbs shows the functions of its device's provider. */
+/*
+ * When the process passes an object of libibverbs to a probed function, the programs find the
+ * functions of the device's provider in it.
+ */
 static void functions_are_learned_and_reported(void **state)
 {
 	struct pf_rdma_functions f;
@@ -552,7 +564,10 @@ static void functions_are_learned_and_reported(void **state)
 	functions_go(&s, 4, 2);
 	assert_true(s.w.known);
 	assert_int_equal(functions_of(&s, &f), 0);
-	/* and one word behind the structure of rdma-core 44, which newer libraries have */
+	/*
+	 * 3 of the context, 10 of the extended queue pair of rdma-core 44, and the word behind it:
+	 * in newer libraries that is wr_flush, here it is the beginning of the next queue
+	 */
 	assert_int_equal(f.n, 3 + 10 + 1);
 	assert_int_equal(known_function(&f, PF_RDMA_WR_FLUSH), AT(queues[2].base.context));
 	assert_int_equal(known_function(&f, PF_RDMA_WR_SEND), AT(wr_send));
@@ -577,7 +592,7 @@ static uint64_t lost_late(struct scene *s)
 
 /*
  * If a process uses a queue pair before the functions of its provider are probed, that is one loss.
- * The process shows 3 functions, and then 11 more.
+ * The process's first call shows 3 functions, and the second 11 more.
  */
 static void requests_before_the_probes_are_a_loss(void **state)
 {
@@ -610,7 +625,10 @@ static int functions_map(const struct scene *s)
 	return bpf_map__fd(o->maps.rdma_functions);
 }
 
-/* An entry of a program that the process ran before its exec is replaced; it takes no more room. */
+/*
+ * The map has functions of the program that the process executed before. The functions of the new
+ * program replace them in the same entry.
+ */
 static void the_functions_of_an_earlier_program_are_replaced(void **state)
 {
 	struct pf_rdma_functions f = {.n = 3, .items = {{8, PF_RDMA_POST_SEND}}};
@@ -631,7 +649,7 @@ static void the_functions_of_an_earlier_program_are_replaced(void **state)
 	assert_int_equal(f.n, 3);
 	assert_int_equal(known_function(&f, PF_RDMA_POST_SEND), AT(post_send));
 	assert_int_equal(map_count(functions_map(&s), sizeof(key)), before);
-	f.items[1].address = 0; /* as if a program were writing it now */
+	f.items[1].address = 0; /* as if a BPF program were just writing it */
 	assert_int_equal(bpf_map_update_elem(functions_map(&s), &key, &f, BPF_ANY), 0);
 	assert_int_equal(functions_of(&s, &f), 0);
 	assert_int_equal(f.n, 1);
@@ -639,8 +657,8 @@ static void the_functions_of_an_earlier_program_are_replaced(void **state)
 }
 
 /*
- * If the table is full, a process's functions stay unknown, as the finder tells. The next detach
- * makes room: the functions of processes that have ended are forgotten.
+ * If the map is full, the functions of a process stay unknown. The next detach makes room: it
+ * removes the functions of processes that have ended.
  */
 static void a_full_table_makes_room(void **state)
 {
@@ -669,7 +687,9 @@ static void a_full_table_makes_room(void **state)
 
 /* ---- a probe in the middle of an instruction ---- */
 
-/* mov $..., %rax: each byte of the number is a push, at which the kernel sets a probe */
+/*
+ * Each byte of the number, 0x50, is also the opcode of a push, so the kernel accepts a probe at it.
+ */
 __asm__(".pushsection pf_driver,\"ax\",@progbits\n"
 	"number_of_code: movabs $0x5050505050505050, %rax\nret\n"
 	".popsection\n");

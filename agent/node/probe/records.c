@@ -2,11 +2,12 @@
 /*
  * records: takes records out of the ring. Stacks, names, contexts and texts are kept until the
  * counts of their generation are taken. Processes and cgroups are passed on with the next drain,
- * which may be a quick one.
+ * which may be a quick one. So are copies of the stacks of young processes: a young process may end
+ * soon, and the names of some of its frames are in its memory.
  */
 #include "node/probe/internal.h"
 
-#define MAX_YOUNG 4096 /* stacks of young processes that one drain copies early */
+#define MAX_YOUNG 4096 /* copied stacks of young processes in one drain */
 
 _Static_assert((int)RAW_WORK_KERNEL == (int)PODFLAME_CUDA_KERNEL, "abi");
 _Static_assert((int)RAW_WORK_COPY == (int)PODFLAME_CUDA_COPY, "abi");
@@ -84,10 +85,7 @@ static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t 
 	return true;
 }
 
-/*
- * Copies a stack of a young process into the next drain, so that it need not wait for the end of
- * its generation.
- */
+/* If the stack is of a young process, copies it into the next drain, too. */
 static void on_young(struct pending *now, const struct pf_rec_stack *r,
 		     const struct raw_frame *frames, size_t n)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Takes records of stacks as the ring gives them; without BPF. */
+/*
+ * Records of stacks of a GPU's work, passed to probes_record_take() as the ring would do. No BPF
+ * program runs.
+ */
 #include "node/probe/internal.h"
 
 #include <setjmp.h>
@@ -16,7 +19,10 @@ struct record {
 	uint64_t words[WORDS_MAX];
 };
 
-/* A record of a kernel's work. All words of its name are filled, but only n bytes are its name. */
+/*
+ * Makes a record with a name of n bytes. The record's other bytes for a name, up to `words`, are
+ * filled, too.
+ */
 static struct record record_of(size_t n, size_t words, bool cut)
 {
 	struct record r = {.stack = {.h = {.type = PF_REC_STACK},
@@ -35,7 +41,9 @@ static struct record record_of(size_t n, size_t words, bool cut)
 	return r;
 }
 
-/* Gives the record to the reader, between two others. */
+/*
+ * Passes two other records and, between them, r. Checks that r has become a frame with this name.
+ */
 static void check_taken(const struct record *r, size_t n, bool cut)
 {
 	struct record other = record_of(40, 6, false);

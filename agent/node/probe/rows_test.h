@@ -19,7 +19,8 @@
  * pf_rows_enter(depth, work): saves rbp, overwrites it, and calls pf_rows_down. That function calls
  * itself until it has `depth` frames of 24 bytes and their return addresses. The innermost call
  * calls work. The code is in a section of its own, aligned, so that rows are known by the distance
- * from the start of the section.
+ * from the start of the section. The comments on the right give these distances, and the CFA from
+ * there on.
  */
 __asm__(".pushsection pf_rows,\"ax\",@progbits\n"
 	".balign 64\n"

@@ -124,7 +124,10 @@ int probes_set_missing(struct probes *p, enum probe_set set)
 	return !r ? -EAGAIN : probes_may_pass(r) ? r : -EOPNOTSUPP;
 }
 
-/* Chooses the programs for links of many places that this kernel has and the set uses. */
+/*
+ * Selects which programs for links of many places will be loaded: those that the form of probes on
+ * this kernel needs, as far as the set has them.
+ */
 static void choose_form(const struct set_object *o, enum uprobe_mode mode, bool has_entries)
 {
 	const bool used[] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The private header of probe sets: what sets.c, the file of each set (memory.c; gpu_memory.c
- * with gpu_ends.c and gpu_shares.c), places.c, attach.c, detach.c, uprobe.c, uprobe_try.c, spans.c
- * and live_memory.c share.
+ * The private header of probe sets: what sets.c, the file of each set (memory.c; gpu_memory.c with
+ * gpu_ends.c; on_gpu.c; rdma.c), gpu_shares.c, places.c, attach.c, detach.c, uprobe.c,
+ * uprobe_try.c, spans.c and live_memory.c share.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ enum uprobe_mode {
 #define UPROBE_MULTI_RETURN   1u
 #define UPROBE_NOT_SUPPORTED                                                                       \
 	524 /* the kernel's ENOTSUPP: an instruction that it cannot step over */
-#define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* each probe takes up to 0.1 s to detach */
+#define UPROBE_SINGLE_MAX_OF_ATTACH 128 /* probes of one set in a process; 0.1 s each to detach */
 
 /*
  * The programs of a set. They are attached in this order. Those for the end of an allocation come
@@ -50,9 +50,9 @@ enum site_probed {
 	PROBED_AS_QUERY,
 };
 
-/* A set's BPF object, with the parts of its skeleton by what they are for. */
+/* A set's BPF object, and the programs and maps of its skeleton, by their use. */
 struct set_object {
-	void *bpf; /* struct memory_bpf or gpu_memory_bpf; NULL: not opened */
+	void *bpf; /* struct memory_bpf, gpu_memory_bpf, on_gpu_bpf or rdma_bpf; NULL: not opened */
 	struct bpf_object_skeleton *skeleton;
 	struct bpf_object *obj;
 	/*
@@ -61,8 +61,8 @@ struct set_object {
 	 */
 	struct bpf_program *of_many[_PROGRAM_MAX], *of_one[_PROGRAM_MAX];
 	/*
-	 * See struct pf_mem_proc and below. A set without a live event has no live and no
-	 * live_stats. NULL: the set has no such map.
+	 * Maps: see struct pf_mem_proc and below it in bpf/abi.h. NULL: the set has no such map;
+	 * live and live_stats exist only in a set with a live event.
 	 */
 	struct bpf_map *procs, *pending, *live, *live_stats;
 };
@@ -72,11 +72,11 @@ struct probe_set_state;
 struct set_ops {
 	/* 1 << event, for each event that does not work without probed returns */
 	unsigned need_returns;
-	/* Some sites are PROBED_AT_ENTRY, even if all events of the set are asked for. */
+	/* The set needs PROGRAM_ENTRY even with sessions: some of its sites are PROBED_AT_ENTRY. */
 	bool has_entries;
 	/* If two links probe a place, each call counts once. */
 	bool twice_is_once;
-	/* A time that no probed call takes, if the machine is not suspended meanwhile. */
+	/* Any probed call takes less time than this, unless the machine is suspended meanwhile. */
 	uint64_t call_ns;
 	/* Opens s->object with this configuration. It is loaded later. */
 	int (*open)(struct probe_set_state *s, const struct pf_config *config);
@@ -113,14 +113,19 @@ struct set_ops {
 	bool (*has_ended)(struct probe_set_state *s, const struct pf_live_key *k,
 			  const struct pf_live *l);
 	void (*ends_done)(struct probe_set_state *s);
-	/* Returns pf_mem_proc.slot for a process; NULL: the set does not use it. As above. */
+	/*
+	 * Returns pf_mem_proc.slot for a process; NULL: the set does not use it. The caller holds
+	 * the lock.
+	 */
 	uint32_t (*slot)(struct probe_set_state *s);
 };
 extern const struct set_ops probes_memory_set, probes_gpu_memory_set, probes_gpu_set,
 	probes_rdma_set;
 
 struct gpu_ends; /* gpu_ends.c */
-/* The programs' variables pf_gpu_held_..., which this process shares; NULL: the set has none. */
+/*
+ * The programs' variables pf_gpu_held_..., mapped into the agent's memory; NULL: the set has none.
+ */
 struct gpu_held {
 	int32_t *objects, *live; /* PROBES_GPU_MEMORY */
 	int32_t *launches;	 /* PROBES_GPU */
@@ -141,7 +146,8 @@ struct probe_set_state {
 	unsigned n_links;
 	/* CLOCK_BOOTTIME of the last snapshot, or, of PROBES_GPU, search for old launches */
 	uint64_t snapshot_ns;
-	bool launches_crowded; /* PROBES_GPU, at that time */
+	/* PROBES_GPU: at that search, the map of launches was crowded (on_gpu.c) */
+	bool launches_crowded;
 	struct slept slept;   /* the clocks when entries of `pending` were last checked */
 	/* CLOCK_BOOTTIME: when the agent last noticed that the machine had been suspended */
 	uint64_t woke_ns;
@@ -159,12 +165,13 @@ struct uprobes {
 	int n_cpus;
 	bool returns_tried;
 	/*
-	 * 0: probed returns are safe; an error that may pass: it is not known yet whether they are
+	 * 0: probed returns are safe; an error that may pass: this is not known yet; any other
+	 * error: they are not safe, or this cannot be found out
 	 */
 	int returns;
 	/*
-	 * atomic: calls of probes_leave() whose detach has not begun, and of
-	 * probes_attach_no_more(); above 0: no process is attached
+	 * atomic: number of calls of probes_leave() whose detach has not begun, and of
+	 * probes_attach_no_more(); as long as it is above 0, no process gets attached
 	 */
 	unsigned n_leaving;
 	uint64_t n_moves; /* atomic: number of links that were made or closed so far */
@@ -195,7 +202,7 @@ struct attached {
 	bool no_queries; /* sites PROBED_AS_QUERY are not probed */
 	/* probes_leave() was called; counted in n_leaving until detaching begins */
 	bool leaving;
-	bool added; /* the process's entry in the map procs is of this struct */
+	bool added; /* this struct has added the process's entry in the map procs */
 	bool ended; /* the process has ended, or runs another program now */
 	/*
 	 * CLOCK_BOOTTIME: entries of living memory before this belong to an earlier struct attached
@@ -211,7 +218,10 @@ struct attached {
 /* ---- sets.c ---- */
 struct uprobes *probes_uprobes_new(int n_cpus);
 struct uprobes *probes_uprobes_free(struct uprobes *u);
-/* NULL: the set's events do not work here, or no target wants them */
+/*
+ * Returns the set once its object is loaded. NULL: the set's events do not work here, or no target
+ * wants them.
+ */
 struct probe_set_state *probes_set_loaded(struct probes *p, enum probe_set set);
 /*
  * Returns why probes_set_loaded() is NULL. -EAGAIN: a target has just asked for the event, and its
@@ -255,7 +265,10 @@ struct places {
 	enum set_program program;
 	uint64_t dev, ino;
 };
-/* Returns how the links that are made now are attached: see attach.c. */
+/*
+ * Returns the form of links that the process would get now: UPROBE_SINGLE once its first thread has
+ * ended.
+ */
 enum uprobe_mode probes_mode_of(const struct attached *a);
 /*
  * Returns the places of all n files for all programs, _PROGRAM_MAX * n, in the order of enum
@@ -276,8 +289,8 @@ bool probes_places_difference(struct attached *a, struct places *all, size_t n);
  */
 int probes_uprobe_try_return(enum uprobe_mode mode);
 /*
- * Returns how many hits' worth of time a hit takes in addition, if the kernel steps over its
- * instruction.
+ * If the kernel must step over the probed instruction, a hit costs more than one at an instruction
+ * that it emulates. Returns how much more, in hits of the cheaper kind.
  */
 unsigned probes_uprobe_stepped_more(enum uprobe_mode mode);
 /*
@@ -327,5 +340,8 @@ void probes_gpu_ends_done(struct probe_set_state *s);
 /* gpu_shares.c: how many entries each process has in the maps about GPUs; under the lock */
 /* Returns a slot that no attached process has. A member of struct set_ops. */
 uint32_t probes_gpu_slot(struct probe_set_state *s);
-/* Subtracts an entry that was removed from a table. held: a member of s->held */
+/*
+ * Reduces the slot's number of entries by one, after an entry was removed from a map. held: the
+ * member of s->held for that map.
+ */
 void probes_gpu_held_less(int32_t *held, uint32_t slot);

@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-#define QUERY_HITS_MAX 1000 /* hits of a process's GPU queries: some milliseconds of its time */
+#define QUERY_HITS_MAX 1000 /* GPU queries of a process that are probed: some ms of its time */
 
 uint64_t probes_attached_hits(const struct attached *a)
 {

@@ -121,7 +121,9 @@ static int chunk_get(struct probes *p, uint32_t chunk)
 	return 0;
 }
 
-/* Writes the buffer's chunk to the kernel, and loads this chunk into the buffer. */
+/*
+ * Writes the chunk that is in the buffer to the kernel, then fills the buffer with the other chunk.
+ */
 static int chunk_switch(struct probes *p, uint32_t chunk)
 {
 	struct chunk_writer *w = &p->writer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * unwind_image: bpf/unwind.h over an image: two pieces of memory (code and stack) and a few chunks.
- * Each of its tests and its fuzzer includes this header once.
+ * Each test of bpf/unwind.h, and its fuzzer, includes this header once.
  */
 #pragma once
 
@@ -21,8 +21,8 @@ static struct image {
 	struct pf_file files[4];
 	unsigned reads;
 	/*
-	 * With pf_config.sees_mappings: what is mapped at the addresses of `mapped`, and what the
-	 * kernel's map has for any file.
+	 * For pf_config.sees_mappings. found and mapped: the result of pf_find_vma() for an address
+	 * in `mapped`. known: what the kernel's map of images has for any tag; NULL: nothing.
 	 */
 	int found; /* enum pf_vma_found */
 	struct pf_vma mapped;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * types: the kernel's types (BTF), read once. Without this file, libbpf would read them for each
- * object: 6 MB with 150,000 types. And it would go through all of them for each structure that the
- * object names. This takes 25 ms of CPU time for an object. But libbpf can read another file
- * (btf_custom_path). This file makes one that contains only the types that the object names.
+ * types: the kernel's types (BTF), read once. By default, libbpf reads them for each object: 6 MB
+ * with 150,000 types. And it goes through all of them for each structure that the object names.
+ * This takes 25 ms of CPU time for an object. But libbpf can read the types from another file
+ * (btf_custom_path). The functions here write such a file, which contains only the types that the
+ * object names.
  */
 #include "node/probe/types.h"
 
@@ -102,8 +103,8 @@ struct part {
 	struct btf *some;
 	int *ids; /* index: an id in `all`; value: the id in `some`; 0: not added yet */
 	/*
-	 * id in `some` of a type that replaces every pointer: the object itself names the type that
-	 * the pointer points to, or does not need it
+	 * id in `some` of void *, which replaces every pointer: if the object needs the type behind
+	 * a pointer, it names that type itself
 	 */
 	int pointer;
 };

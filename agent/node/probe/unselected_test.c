@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
-#define AT_ONCE_NS    (150 * 1000000ull) /* CPU time: fewer ticks than PF_ASK_AGAIN */
+#define AT_ONCE_NS    (150 * 1000000ull) /* CPU time, with fewer ticks than PF_ASK_AGAIN, 256 */
 #define AT_ONCE_TICKS 40		 /* of 150 ticks: a virtual machine may miss some */
 #define TRIES	      5
 
@@ -150,8 +150,8 @@ static uint64_t ticks_of(struct scene *s)
 }
 
 /*
- * A move in the other hierarchy gives the process another css_set, but does not change whether it
- * is selected: neither before nor after it was selected.
+ * A move in the hierarchy that is not used gives the process another css_set, but does not change
+ * whether it is selected. The test moves it once before it is selected, and back afterwards.
  */
 static void a_move_in_another_hierarchy_is_nobodys_matter(void **state)
 {
@@ -172,7 +172,7 @@ static void a_move_in_another_hierarchy_is_nobodys_matter(void **state)
 	assert_true(sampled);
 }
 
-/* ---- additions: a new css_set may be at the address of an old one ---- */
+/* ---- the counter `additions`: a new css_set may be at the address of an old one ---- */
 
 /*
  * Returns whether the number `additions` of each CPU grew since the last call. Other programs that

@@ -77,8 +77,8 @@ static void prologue_and_epilogue_keep_the_caller(void **state)
 }
 
 /*
- * As musl's memcpy: it has no row and no frame. The call instruction before the return address
- * shows that the word on top of the stack is its caller.
+ * Like musl's memcpy, the leaf has no row and no frame, so its return address is on top of the
+ * stack. The walk trusts that word, because the instruction before that address calls the leaf.
  */
 static void a_leaf_that_never_touches_the_stack(void **state)
 {
@@ -100,7 +100,10 @@ static void a_leaf_that_never_touches_the_stack(void **state)
 	put_record(8, 0, at(START + 1));
 	walk(at(0x30020), stack_at(2), stack_at(8));
 	ASSERT_STACK(PF_END_ROOT, at(0x30020), at(0x30120), at(START + 1));
-	/* A call of another function: so the word on top is no return address of this function. */
+	/*
+	 * Now that instruction calls another function, so the word on top is not the leaf's return
+	 * address.
+	 */
 	to_leaf -= 0x4000;
 	memcpy(code + (at(0x3011c) - CODE_BASE), &to_leaf, 4);
 	walk(at(0x30020), stack_at(2), stack_at(8));
@@ -153,8 +156,8 @@ static void mixed_code(void **state)
 }
 
 /*
- * Go: rbp certainly points to a record, also from the system stack to the goroutine's stack, which
- * is at lower addresses.
+ * Go: rbp always points to a frame record. So the walk follows it even from the system stack to the
+ * goroutine's stack, which is at lower addresses.
  */
 static void frame_pointers_for_certain_may_switch_stacks(void **state)
 {
@@ -171,8 +174,8 @@ static void frame_pointers_for_certain_may_switch_stacks(void **state)
 }
 
 /*
- * Native images: rbp is a number, even if it seems to point to a record. At a function's entry the
- * caller is known nevertheless.
+ * Native images use rbp for any value, so the walk does not follow it, even if it seems to point to
+ * a frame record. At a function's entry the caller is known nevertheless.
  */
 static void lost_code_has_no_frame_pointer(void **state)
 {
@@ -200,7 +203,8 @@ static void a_number_in_rbp_is_no_end(void **state)
 	ASSERT_STACK(PF_END_FP, at(0x30010));
 	walk(at(0x30010), stack_at(2), 0);
 	ASSERT_STACK(PF_END_FP, at(0x30010));
-	put_record(8, stack_at(12), at(0x30100)); /* after a valid record, it is the end */
+	/* a return address of 0 after a valid record is the end */
+	put_record(8, stack_at(12), at(0x30100));
 	put_record(12, 0, 0);
 	walk(at(0x30010), stack_at(2), stack_at(8));
 	ASSERT_STACK(PF_END_ROOT, at(0x30010), at(0x30100));
@@ -268,7 +272,7 @@ static void the_goroutine_that_waits_goes_on(void **state)
 	/* The thread may be in morestack itself, after it has switched stacks. */
 	walk(at(0x30088), stack_at(1), 0);
 	ASSERT_STACK(PF_END_ROOT, at(0x30088), at(0x30110), at(0x30210), at(START + 1));
-	/* If the goroutine is not known, the stack's end shows that. */
+	/* If the walk cannot find the goroutine, the reason of its end says so. */
 	put_word(G, SCHED, stack_at(600)); /* not on its stack: Go is just changing the goroutine */
 	walk(at(0x30000), stack_at(0), 0);
 	ASSERT_STACK(PF_END_GOROUTINE, at(0x30000), at(0x30090));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * bpf/unwind.h over any tables, memory and registers: it must never read outside of them, and must
- * end. The first bytes of the input give sizes. The rest fills chunks, code and stack. More often,
- * tables are made from rows and rules that the input chooses, as the agent makes them.
+ * end. The first bytes of the input give sizes, and the rest fills chunks, code and stack. Most
+ * inputs, however, choose rows and rules, from which tables are made as the agent makes them.
  * Fuzzes: bpf/unwind.h, bpf/walk.h, bpf/unwind_tables.h, bpf/unwind_rules.h
  */
 #define PF_RECALL /* the walk also notes which words it depends on */
@@ -56,7 +56,10 @@ static uint8_t *fill(struct input *in, size_t n, size_t size)
 	return bytes;
 }
 
-/* Returns a reference. Most are near a chunk's beginning, where the input's bytes are. */
+/*
+ * Returns a reference to a place in a chunk. Most are near a chunk's beginning, where the input's
+ * bytes are.
+ */
 static uint32_t take_ref(struct input *in)
 {
 	uint8_t kind = take(in, 1);

@@ -107,7 +107,10 @@ IN_SECTION(pf_loop) static void body_rows(struct truth *t)
 
 struct rows_tally {
 	uint64_t n, in_work, whole, pending;
-	/* limits for the number of frames in pf_rows, in stacks from spin_forever */
+	/*
+	 * in the stacks whose leaf is spin_forever: the smallest and the largest number of frames
+	 * in pf_rows
+	 */
 	unsigned least, most;
 };
 
@@ -186,7 +189,9 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	assert_int_equal(t.pending, 0);
 	assert_int_equal(t.least, DEPTH + 1);
 	assert_int_equal(rows_are_verified(p),
-			 /* if so, a verified mapping stays verified until the next change */
+			 /*
+			  * the walk keeps the result of its check only if the kernel counts changes
+			  */
 			 changes_are_counted(p));
 
 	assert_int_equal(probes_process_remove(p, &key), 0);
@@ -196,7 +201,7 @@ static void rows_lead_where_frame_pointers_do_not(void **state)
 	watch_drain(p, &w, 1, true);
 	t = (struct rows_tally){};
 	watch_until(p, &w, &t.in_work, 100);
-	/* the process's files are known, wherever they are mapped */
+	/* without the list, the walk still finds the tables of the mapped files by their tags */
 	assert_int_equal(t.whole, t.in_work);
 	probes_free(p);
 	child_stop(&c);
@@ -240,7 +245,8 @@ static void a_fork_has_its_parents_tables(void **state)
 	list_pids(p, 2, c, (unsigned[]){999, 999});
 	w = (struct watch){.pid = c[1].pid, .each = tally_rows, .arg = &t};
 	watch_until(p, &w, &t.in_work, 200);
-	assert_int_equal(w.seen, 1); /* user space is still asked for the child's mappings */
+	/* the kernel still asks the agent to read the child's mappings */
+	assert_int_equal(w.seen, 1);
 	assert_int_equal(t.whole, t.in_work);
 	probes_free(p);
 	kill(c[1].pid, SIGKILL);
@@ -358,7 +364,10 @@ static void who_sleeps_is_announced(void **state)
 	child_stop(&other);
 }
 
-/* Changes the entry as if the last report had been ago_ns ago. */
+/*
+ * Changes the process's entry in the map procs as if the kernel had last reported its mappings
+ * ago_ns ago.
+ */
 static void told_long_ago(struct probes *p, const struct child *c, uint64_t ago_ns)
 {
 	int map = bpf_map__fd(p->core->maps.procs);
@@ -379,8 +388,8 @@ static void told_long_ago(struct probes *p, const struct child *c, uint64_t ago_
 }
 
 /*
- * User space has not read the mappings of the process. If the process has no samples, nothing else
- * may report it.
+ * The agent has not read the mappings of the process yet. While the process has no samples, only
+ * probes_announce() makes the kernel report it again.
  */
 static void who_is_not_known_is_announced_again(void **state)
 {
@@ -490,7 +499,7 @@ static void dropped_chunks_are_gone(void **state)
 	assert_int_equal(probes_chunk_flush(p), 0);
 	for (uint32_t i = 0; i < CHUNKS; i++)
 		ids[i] = map_id(chunk_map_of(p, i));
-	/* the chunk that is being written meanwhile */
+	/* this chunk is still being written when the others are dropped */
 	assert_int_equal(probes_chunk_write(p, CHUNKS, 12, &x, 4), 0);
 	for (uint32_t i = 0; i < CHUNKS; i++)
 		assert_int_equal(probes_chunk_drop(p, i), 0);
@@ -796,8 +805,9 @@ static bool is_on_stack(const struct bpf_insn *i)
 }
 
 /*
- * Counts the uprobe programs, and checks each: before its first call, pf_alone_begin(), and after
- * its last, pf_alone_end(), it must not use the BPF stack, because another task may run it there.
+ * Counts the uprobe programs, and checks that each uses the BPF stack only between its first call,
+ * pf_alone_begin(), and its last, pf_alone_end(). Outside of them, another task may run the same
+ * program on the same CPU and stack.
  */
 static unsigned count_alone(struct bpf_object *o)
 {

@@ -540,7 +540,10 @@ static void a_file_that_is_known_is_walked_and_asked_for(void **state)
 	walk_seen();
 	assert_int_equal(scratch.walk.end, PF_END_RUNTIME);
 	assert_int_equal(scratch.walk.n_frames, 3);
-	/* The kind of a piece in which the walk finds no frame does not matter. */
+	/*
+	 * It does not matter whether a runtime could have frames in a piece in which the walk finds
+	 * none.
+	 */
 	known.pieces[0] = (struct pf_piece){0, 0x100, ELF_TEXT, 1, 0};
 	known.pieces[1] = (struct pf_piece){0x100, 0xe000, ELF_TEXT, 1, 1};
 	known.pieces[2] = (struct pf_piece){0xe000, TEXT_SIZE, ELF_TEXT, 1, 0};
@@ -580,7 +583,7 @@ static void what_could_not_be_seen_is_no_file_s(void **state)
 	assert_int_equal(scratch.walk.n_frames, 1);
 	assert_frame(0, PF_FRAME_FILE, PF_TAG_UNKNOWN);
 	assert_int_equal(scratch.stack.words[1], at(0x30000));
-	/* user space cannot find out more either */
+	/* no request to read the mappings: the agent could not find out more either */
 	assert_int_equal(scratch.walk.unknown_tag, PF_TAG_NONE);
 }
 

@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 #define PMU_TYPE "/sys/bus/event_source/devices/uprobe/type"
-/* In config: the PMU's files format/retprobe and format/ref_ctr_offset. */
+/*
+ * Bits of perf_event_attr.config: see format/retprobe and format/ref_ctr_offset of the PMU in
+ * sysfs.
+ */
 #define PMU_RETURN	    1
 #define PMU_SEMAPHORE_SHIFT 32
 
@@ -71,7 +74,8 @@ static bool has_multi(int attach_type)
 }
 
 /*
- * Reads the type once and keeps it: if a later read failed, the places would seem to be the cause.
+ * Reads the PMU's type once and keeps it. If it were read for each place, a failed read would look
+ * like an error of that place.
  */
 static int pmu_type(void)
 {

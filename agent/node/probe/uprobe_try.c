@@ -212,7 +212,10 @@ int probes_uprobe_try_return(enum uprobe_mode mode)
 		return -errno;
 	link = attach_here(mode, pf_trap_here, pid, true);
 	if (link < 0)
-		/* an error of attaching does not prove that a probed return kills the process */
+		/*
+		 * -EPERM would mean that a probed return kills the process, but here only attaching
+		 * failed
+		 */
 		r = link == -EPERM ? -EACCES : link;
 	else if (write(to, "", 1) != 1)
 		r = -errno;

@@ -260,7 +260,10 @@ static void samples_say_what_was_mapped(void **state)
 	assert_int_equal(l.seen[MOVED].changed, l.seen[MOVED].n);
 	assert_int_equal(l.seen[RENAMED].changed, l.seen[RENAMED].n);
 
-	/* The agent could not open the listed file, so no mapped file is taken for it. */
+	/*
+	 * The list has the tag of a file that the agent could not open, so the walk takes no mapped
+	 * file for it.
+	 */
 	give_first(&l, PF_TAG_UNKNOWN);
 	look(&l);
 	check_tags(&l, tags);
@@ -268,7 +271,10 @@ static void samples_say_what_was_mapped(void **state)
 		assert_int_equal(l.seen[k].changed, k == ANONYMOUS ? 0 : l.seen[k].n);
 	give_first(&l, tags[FIRST]);
 
-	/* Known files are found wherever they are mapped, but not by an entry of another file. */
+	/*
+	 * Known files are found wherever they are mapped. An entry that has the tag of another
+	 * file, as that of RENAMED, is not used.
+	 */
 	give_image(&l, tags[FIRST], tags[FIRST]);
 	give_image(&l, tags[SECOND], tags[SECOND]);
 	give_image(&l, tags[RENAMED], tags[SECOND]);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define LIMIT_SHARE 4		 /* a budget has at most 1/4 of the memory limit */
-#define NO_LIMIT    (1ULL << 60) /* no limit: v1 writes a number near 2^63 */
+#define NO_LIMIT    (1ULL << 60) /* from this value on, no limit: v1 writes one near 2^63 */
 
 static uint64_t limit_in(const char *dir, const char *file)
 {

@@ -5,7 +5,8 @@
  * /proc/PID/maps shows no file for it. But other parts of the file are mapped beside the copy, and
  * the file's headers show the distance between them and the code. The memory is a copy only if its
  * bytes are equal to the file's: this file compares some pages, and stack/code_compare.c the pages
- * in which samples are. Runs on the thread that reads the mappings.
+ * in which samples are. A candidate is an executable mapping without a file. Its anchors are the
+ * nearest mappings of a file before and after it. Runs on the thread that reads the mappings.
  */
 #include "node/proc/maps.h"
 

@@ -3,8 +3,9 @@
  * The table of the node's cgroups. From the plan and the known cgroups, this file makes the
  * contents of the kernel's filter, and keeps the container that owns the samples of a cgroup
  * (cgroup_owner.c finds it). The key is the cgroup's id: kernfs never uses an id twice. So if a
- * container id or a PID is used again, another container does not get the samples. This file owns
- * the plan and the owners. It does not read cgroups. Loop thread.
+ * container id or a PID is used again, another container does not get the samples. To judge a
+ * cgroup means to find its owner and its entry in the filter. This file owns the plan and the
+ * owners. It does not read cgroups. Loop thread.
  */
 #include "node/proc/internal.h"
 
@@ -12,7 +13,7 @@
 #include <uthash.h>
 
 #define MAX_CGROUPS   65536
-#define MAX_ENDED     4096 /* ended cgroups that are kept; beyond it, they are forgotten */
+#define MAX_ENDED     4096 /* ended cgroups that are kept; above it, the oldest is forgotten */
 #define KEEP_ENDED_NS (60 * NSEC_PER_SEC)
 
 int proc_containers_new(struct containers **ret)
@@ -134,8 +135,8 @@ static void update_all(struct containers *p, uint64_t now_ns)
 /* ---- the plan ---- */
 
 /*
- * Makes a new owner for a planned container if off_keep changes. Owners of other containers are
- * made when cgroups are judged.
+ * Makes a new owner for a planned container if its share of recorded context switches (off_keep)
+ * changes. The owners of other containers are made when cgroups are judged.
  */
 static void tell_owner(struct containers *p, const char *container_id, uint32_t off_keep)
 {

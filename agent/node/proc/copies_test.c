@@ -27,7 +27,8 @@ struct image {
 	uint8_t *base;
 	size_t bytes; /* size of the whole image in memory */
 	size_t text, text_bytes, text_offset;
-	size_t data; /* address of the last segment, whose offset in the file is another one */
+	/* address of the last segment; its offset in the file is not the same number */
+	size_t data;
 	char path[256];
 };
 
@@ -337,8 +338,8 @@ static void text_that_was_moved_away(void **state)
 }
 
 /*
- * One anonymous mapping begins before the code. Of the file, only the mappings behind the code are
- * left.
+ * One anonymous mapping has the copy of the code, and before it other memory. Of the file, only the
+ * mappings behind the code are left.
  */
 static void memory_that_is_more_than_the_text(void **state)
 {

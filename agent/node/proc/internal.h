@@ -58,8 +58,8 @@ struct planned {
 	struct planned_pod *pods;
 };
 /*
- * Fills p from the plan, which may be NULL. p borrows from the plan. old: the same of the plan
- * before; its owners are used again if they are still right.
+ * Fills p from the plan, which may be NULL. p borrows from the plan. old: what this function filled
+ * from the plan before; an owner of it is used again if its content has not changed.
  */
 void proc_planned_fill(struct planned *p, const struct plan *plan, const struct planned *old,
 		  uint64_t now_ns);

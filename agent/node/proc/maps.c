@@ -13,7 +13,7 @@
 #define MAPS_LINES_MAX 1000000 /* lines of the maps of one process; further ones are not read */
 /* The most files that are held open for one process. Only an attacker maps more. */
 #define MAPS_FILES_MAX 1024 /* open files of one process */
-#define WRITTEN_MAX    256  /* limit for the files of one process */
+#define WRITTEN_MAX    256  /* files of one process that are mapped shared and writable */
 #define PAGE_BYTES     4096
 
 /*

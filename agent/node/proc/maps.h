@@ -101,7 +101,7 @@ void proc_open_files_use(struct open_files *f, struct mapping *m);
  */
 void proc_open_files_share(struct open_files *f, const struct mapping *m);
 void proc_open_files_leave(struct open_files *f, const struct mapping *m);
-/* Closes the files of which no mapping has the descriptor. */
+/* Closes the files whose descriptor no mapping uses. */
 void proc_open_files_done(struct open_files *f);
 
 /* ---- code_copies.c: code of files that was copied into memory without a file ---- */

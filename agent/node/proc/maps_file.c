@@ -80,8 +80,8 @@ static bool is_looked_at(const struct stat *st, int fd)
 }
 
 /*
- * Adds an opened file to the tables. If another thread has opened the same file meanwhile, this
- * descriptor gets a key that no other file finds.
+ * Adds an opened file to the tables. If another thread has added the same file meanwhile, this one
+ * gets a key that no look-up uses, so only its descriptor finds it.
  */
 static void share(const struct stat *st, int fd)
 {

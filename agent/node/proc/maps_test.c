@@ -349,8 +349,8 @@ static void wrong_process(void **state)
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
 	assert_true(start <= now_boot_ns());
 	/*
-	 * The time of BPF lies within the tick that stat shows. If it differs by a second, it is of
-	 * another process.
+	 * The start time from BPF lies within the clock tick that stat shows. A start time that
+	 * differs by a second is that of another process.
 	 */
 	assert_int_equal(proc_mappings_read((struct process_id){start + 9999999, getpid()}, 0, &m),
 			 0);

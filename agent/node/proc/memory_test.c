@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define BYTES (40u << 20)
-/* memory of the C library, and amounts that the kernel has not added up yet */
+/* allowed difference: memory of the C library, and amounts that the kernel has not added up yet */
 #define SLACK (4u << 20)
 
 /*

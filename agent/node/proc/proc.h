@@ -191,8 +191,8 @@ bool proc_mapping_file_was_written(const struct mapping *m);
 /*
  * After reading a process's mappings, the agent pauses for MAPPINGS_REST times the CPU time that it
  * took. So a program with 60,000 changing mappings does not cost more than one with few. A reading
- * may come up to MAPPINGS_ADVANCE_NS before the pauses end: a library that is loaded and unloaded
- * again and again is not mapped at each reading.
+ * may come up to MAPPINGS_ADVANCE_NS before the pauses end, so that a few can follow each other: a
+ * single one may miss a library that is loaded and unloaded again and again.
  */
 #define MAPPINGS_REST	    30
 #define MAPPINGS_ADVANCE_NS (8 * NSEC_PER_SEC)
@@ -284,7 +284,10 @@ struct proc_memory {
 	/* reserved addresses for such memory, without the first thread's stack */
 	uint64_t data_bytes;
 	unsigned n_threads;
-	/* addresses of code outside of the program's own file: libraries, and what a JIT makes */
+	/*
+	 * size of the mapped code outside of the program's own file: libraries, and what a JIT
+	 * makes
+	 */
 	uint64_t library_bytes;
 };
 /*

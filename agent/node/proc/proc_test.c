@@ -370,8 +370,8 @@ static const char *container_of(struct containers *p, uint64_t id, uint64_t *ret
 
 /*
  * If a target asks for trace contexts of a container, the filter entries of the container and of
- * all cgroups below it have this. The pod's own cgroup has it only if it holds for all of the pod's
- * containers.
+ * all cgroups below it have the flag `context`. The pod's own cgroup has it only if it holds for
+ * all of the pod's containers.
  */
 static void test_trace_context_reaches_the_filter(void **state)
 {
@@ -759,7 +759,7 @@ static void test_settings(void **state)
 	size_t n;
 
 	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	for (unsigned i = 0; i < 3; i++) { /* the second plan is equal; the third one differs */
+	for (unsigned i = 0; i < 3; i++) { /* the second plan equals the first; the third differs */
 		struct plan *plan = testplan(UID, UID, ID, false);
 
 		s.min_block_us += i == 2;

@@ -14,8 +14,8 @@
 
 #define WRITTEN_MAX 4096
 /*
- * how long a file is kept after it was last found: frames of it may come after its mappings are
- * released
+ * how long a file stays in the table after the agent last saw that it was written: the agent may
+ * get frames of the file even after it has released the mappings
  */
 #define KEPT_NS (60 * NSEC_PER_SEC)
 

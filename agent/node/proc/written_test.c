@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files that are written in place while a process has them mapped, and the limit of the table of
+ * such files.
+ */
 #include "node/proc/maps.h"
 #include "lib/base/testfolder.h"
 

@@ -156,7 +156,10 @@ static void it_does_not_search_for_nothing(void **state)
 	assert_int_equal(posted.n, 0);
 }
 
-/* Each process whose data a module may keep gets an exit at some time. */
+/*
+ * If the table is full, the oldest process counts as ended. So each process in the table gets an
+ * exit at some time.
+ */
 static void beyond_the_limit_the_oldest_counts_as_ended(void **state)
 {
 	struct counter *dropped =

@@ -7,7 +7,7 @@
 
 #include "node/plan/plan.h"
 
-#define REPORT_MAX_TARGETS 256 /* limit for the targets, as in crds/profilingnodereports.yaml */
+#define REPORT_MAX_TARGETS 256 /* targets in one report, as in crds/profilingnodereports.yaml */
 #define REPORT_MAX_REASONS 8
 #define REPORT_MAX_MESSAGE 1024
 
@@ -22,8 +22,8 @@ void report_entries_done(struct entries *e);
 /* Takes over the targets of the plan that concern this node. */
 void report_entries_plan(struct entries *e, const struct plan *p);
 /*
- * Note that this node has samples of the target's event, or that the hub has stored some. Return
- * true if that is new.
+ * Both functions keep a fact about a target's event: this node has samples of it; the hub has
+ * stored some. They return true if that is new.
  */
 bool report_entries_sampled(struct entries *e, const char *uid, enum event ev);
 bool report_entries_stored(struct entries *e, const char *uid, enum event ev);

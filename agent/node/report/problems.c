@@ -8,12 +8,12 @@
 
 #include <stdlib.h>
 
-#define MAX_TOLD    1024 /* problems that are known; further ones are counted */
+#define MAX_TOLD    1024 /* problems in one list; further ones are only counted */
 #define NAMES_SHOWN 3
-#define NAMES_BYTES 400	 /* limit for the names in a text: the name of one pod may have 253 bytes */
-#define TEXT_BYTES  300	 /* limit of the text of a problem, and of a detail */
+#define NAMES_BYTES 400	 /* bytes of the names in a text; the name of one pod may have 253 */
+#define TEXT_BYTES  300	 /* bytes of the text of a problem, and of its detail */
 #define MESSAGE_MAX 1000 /* bytes of a message; longer ones are cut */
-/* if the message is this long, no more problems are added; a report has room for 1024 */
+/* if the message has this many bytes, no more problems are added; a report takes 1,024 bytes */
 #define MESSAGE_FULL 500
 
 struct set {

@@ -9,7 +9,10 @@
 
 #include <stdatomic.h>
 
-/* limit for all processes together; half as much more is for processes that need a cache later */
+/*
+ * bytes of all processes' caches together. Above it, a process whose cache is small may still add
+ * to it, until all caches have 1.5 times this limit.
+ */
 #define CACHES_ALL_BYTES (64u << 20)
 
 static _Atomic size_t all_bytes, n_owners;

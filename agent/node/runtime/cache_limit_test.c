@@ -51,7 +51,10 @@ static void thousands_have_a_limit(void **state)
 	for (size_t i = 0; i < 8; i++)
 		all += fill(&others[i], PIECE, 8 * MIB);
 	assert_int_equal(all, 64 * MIB);
-	/* The other processes use all of it: this process gets its share, and no more. */
+	/*
+	 * The other processes use all of the common limit, so this process gets its small share,
+	 * and no more.
+	 */
 	assert_in_range(fill(&late, PIECE, 8 * MIB), MIB, 4 * MIB);
 	for (size_t i = 8; i < MANY; i++)
 		all += fill(&others[i], PIECE, 8 * MIB);

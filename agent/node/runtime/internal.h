@@ -29,7 +29,8 @@ int runtime_ranges_fit(const struct runtime_look *look, size_t most, struct runt
 void runtime_ranges_cut(struct runtime_learnt *l, const char *what);
 
 /*
- * recognised.c: writes the marks of the recognised runtimes to ret, at most max. Returns how many.
+ * recognised.c: runtimes that podflame recognises but does not walk. This function writes their
+ * marks to ret, at most max. Returns how many.
  */
 size_t runtime_recognised_marks(const char **ret, size_t max);
 /*

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds marks of files in a process, and code that was made at run time. */
+/*
+ * Finds the marks in the files of a process, and code that was made at run time. A mark is the name
+ * of a symbol by which a runtime is found.
+ */
 #include "node/runtime/internal.h"
 
 #include <pthread.h>

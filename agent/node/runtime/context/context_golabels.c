@@ -148,7 +148,7 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	return r < 0 ? r : learn_program(e, index, ret);
 }
 
-/* No marks are needed: the parser sets the flag ELF_INDEX_GO in the index of a Go program. */
+/* No symbol is needed as a mark: the parser sets the flag ELF_INDEX_GO in a Go program's index. */
 static const char *const marks[] = {NULL};
 
 const struct runtime_ops runtime_golabels_runtime = {

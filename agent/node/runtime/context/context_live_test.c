@@ -175,7 +175,7 @@ static void read_tids(int fd, int *ret, size_t n)
 
 /*
  * Checks the contexts of the program's threads. Returns whether the variable was found through the
- * thread's vector of modules.
+ * thread's vector of modules (the DTV).
  */
 static bool check_program(const char *line)
 {

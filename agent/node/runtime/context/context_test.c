@@ -305,7 +305,7 @@ static void a_record_behind_too_many_labels(void **state)
 	assert_true(host.labels.cut);
 }
 
-/* A module's block is found through the thread's vector, which may be older than the module. */
+/* A module's block is found through the thread's DTV, which may be older than the module. */
 static void blocks_of_modules(void **state)
 {
 	struct record r = {.trace = "0123456789abcde", .span = "1234567", .valid = 1};

@@ -81,7 +81,10 @@ static int read_dynamic(const struct loaded_elf *e, struct dynamic *ret)
 
 /* ---- relocations ---- */
 
-/* Kinds of slots in ascending order of quality: the best one is for the variable's name. */
+/*
+ * Kinds of slots, the worst first. SLOT_MODULE: for all variables of the module. SLOT_OFFSET: for
+ * the variable, by its offset. SLOT_NAME: for the variable, by its name.
+ */
 enum slot_rank { SLOT_NONE, SLOT_MODULE, SLOT_OFFSET, SLOT_NAME };
 struct slot {
 	enum slot_rank rank;

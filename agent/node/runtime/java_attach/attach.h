@@ -20,7 +20,10 @@ struct attach {
 	char trigger[32], socket[32], map[32]; /* names of the files in the process's /tmp */
 	/* how long to wait for the listener and for the reply */
 	uint64_t listener_ns, reply_ns;
-	/* how much longer the child may take; also how long the agent waits for its end */
+	/*
+	 * how much longer than both together the child may take to answer; also how long the agent
+	 * then waits for the child's end
+	 */
 	uint64_t spare_ns;
 };
 /* Opens what the other steps need. ret_text: if this fails, the reason, for a user. */

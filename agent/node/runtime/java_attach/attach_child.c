@@ -74,9 +74,9 @@ static void remove_file(const struct attach *a, const char *name, struct attach_
 }
 
 /*
- * Returns whether an earlier attempt that was killed has left the file, or a process that has
- * ended: then no process uses the file. Type, user and number of links show that it is not a trap
- * of the pod.
+ * Returns whether the file was left by an attempt that was killed, or by a process that has ended,
+ * so that no process uses it any more. Type, user and number of links show that it is not a trap of
+ * the pod.
  */
 static bool is_leftover(const struct attach *a, const char *name)
 {
@@ -246,8 +246,8 @@ static void remove_map(const struct attach *a, struct attach_answer *ret)
 
 /*
  * Removes the files of an attempt that was cut short. A map with content is not removed, unless it
- * is older than the process: it may be of another program. If it is the map that the agent has
- * asked for, the JVM has already written it.
+ * is older than the process. It may be of another program, or the JVM may have written it for the
+ * agent after all.
  */
 static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 {
@@ -263,9 +263,9 @@ static void remove_leftovers(const struct attach *a, struct attach_answer *ret)
 
 /*
  * Closes all descriptors except the three that the child uses. This child does not call exec, so
- * all descriptors of the agent would stay open in it as long as the pod makes it wait. When the
- * agent closes a descriptor to end something, for example a memory probe, that would not end.
- * Descriptors 0 to 2 do no harm.
+ * all descriptors of the agent would stay open in it as long as the pod makes it wait. If the agent
+ * closes a descriptor to end something, for example a memory probe, the child's copy would keep it
+ * alive. Descriptors 0 to 2 do no harm.
  */
 static void close_others(const struct attach *a, int to)
 {

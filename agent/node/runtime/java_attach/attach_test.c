@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which JVMs the agent asks for their perf maps, and how: with small processes that stand in for a
+ * JVM, and with real JVMs. Also the mailbox between the threads (attach_maps.c).
+ */
 #include "node/runtime/java_attach/attach.h"
 #include "node/parse/parse.h"
 #include "node/runtime/internal.h"
@@ -616,7 +620,8 @@ static void assert_wanted_with(const struct jvm *j, struct parser *parser, const
 	assert_int_equal(chown(path, 12345, 12346), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, *text ? t : NULL, 0), 0);
 	runtime_java_map_give(requests, (struct process_id){j->start, j->tgid},
-			      runtime_perf_map_new()); /* no JVM needs this map any more */
+			      /* so that this JVM does not wait for a map any more */
+			      runtime_perf_map_new());
 	runtime_perf_map_free(
 		runtime_java_map_take(requests, (struct process_id){j->start, j->tgid}));
 	assert_false(runtime_java_unnamed(requests, (struct process_id){j->start, j->tgid}));

@@ -12,7 +12,7 @@
 /* not exported, so libjvm has this symbol only if it has a symbol table */
 #define STUB_LIST	   "_ZN12StubCodeDesc5_listE"
 #define MAJOR_MAX	   25	/* newest version of Java that is known */
-#define HOPS_MAX	   4096 /* limit for steps in a segment map, when user space reads it */
+#define HOPS_MAX	   4096 /* steps through the segment map to find one blob, in user space */
 #define CODELETS_MAX	   4096 /* codelets of the interpreter; real JVMs have about 280 */
 #define VERSION_BYTES	   48
 #define CALL_STUB_BYTES	   192 /* bytes of the stub up to its call; real stubs have at most 190 */
@@ -335,8 +335,8 @@ void runtime_jvm_ranges(const struct runtime_look *look, const struct pf_jvm *d,
 			uint64_t end = MIN(m->end, d->heaps[k].end);
 
 			/*
-			 * A hostile process may claim that code of a file is generated. So parts of
-			 * files with an index are left out.
+			 * A hostile process may claim that code of a file is generated. So mappings
+			 * of files with an index never become ranges.
 			 */
 			if (start >= end || look->indexes[i])
 				continue;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds where interrupted code would have gone next. HotSpot itself uses the next entry by address
- * (nmethod::find_pc_desc, approximate). At the end of a loop that is the code after the loop, often
- * of another inlined method. So this file follows the instructions. It follows jumps back, because
- * loops do that. It does not follow other conditional jumps, because compilers move rare code away.
- * Runs on the reader's thread.
+ * Only some addresses of compiled code have debug information, an entry (PcDesc). So for
+ * interrupted code, this file finds the entry that the code would have reached next. HotSpot itself
+ * uses the next entry by address (nmethod::find_pc_desc, approximate). At the end of a loop that is
+ * the code after the loop, often of another inlined method. So this file follows the instructions.
+ * It follows jumps back, because loops do that. It does not follow other conditional jumps, because
+ * compilers move rare code away. Runs on the reader's thread.
  */
 #include "node/insn/insn.h"
 #include "node/runtime/jvm/jvm_scopes.h"

@@ -284,7 +284,7 @@ static void damage_is_no_name(void **state)
 		struct image_method c = method(i, "shop/Till", "add");
 		const uint8_t class_tag = 7;
 
-		/* the constant that should be its name is not a text */
+		/* the constant that should be the method's name is not a text */
 		image_put(i, a.tags + 4 + 1, &class_tag, 1);
 		assert_int_equal(name_interpreted(i, &a, 0, &n), -EBADMSG);
 		image_u32(i, b.pool + s->pool_length, 1);

@@ -140,7 +140,7 @@ static void places_are_in_their_scopes(void **state)
 		struct jvm_debug d;
 
 		build(i, no_zero, &d);
-		/* 32 is like the address to which a call returns */
+		/* 32 has an entry of its own, like the address to which a call returns */
 		assert_int_equal(at(i, &d, 32, s, &n), 0);
 		assert_int_equal(n, 3);
 		assert_int_equal(s[0].method, 0x333);
@@ -149,7 +149,8 @@ static void places_are_in_their_scopes(void **state)
 		assert_int_equal(s[1].bci, 9);
 		assert_int_equal(s[2].method, 0x111);
 		assert_int_equal(s[2].bci, 5);
-		assert_int_equal(at(i, &d, 33, s, &n), 0); /* 33: the next entry counts */
+		/* 33 has no entry, so the next one counts */
+		assert_int_equal(at(i, &d, 33, s, &n), 0);
 		assert_int_equal(n, 2);
 		assert_int_equal(at(i, &d, 0, s, &n), 0);
 		assert_int_equal(n, 1);

@@ -276,8 +276,8 @@ static void step_jvm(const char *java, const char *mode)
 		      live.learnt->version, mode, r.steps, r.ended, r.changed);
 	assert_true(r.steps > 1000);
 	/*
-	 * A blob deoptimizes C2's code, and has no frame of its own yet then (docs/java.md). Code
-	 * of any kind meets the blob of a safepoint once.
+	 * Steps at which the walk may end early: in the blob that deoptimizes C2's code, until it
+	 * has a frame of its own (docs/java.md); and once, in any mode, in the blob of a safepoint.
 	 */
 	r.ended -= MIN(r.ended, BLOB_STEPS);
 	assert_true(r.ended * (streq(mode, "-Xmixed") ? 100 : 1000) <= r.steps);

@@ -318,7 +318,10 @@ static void native_wrappers(void **state)
 	      {"49 81 bf 08 01 00 00 00 00 00 00", NONE}, {"0f 85 01 00 00 00", NONE}, {"c3", NONE})
 }
 
-/* Bytes such as 57 in c9 are no epilogues, whatever bytes are before them. */
+/*
+ * 5d (pop %rbp) and c9 (leave) inside of another instruction are no epilogues, whatever bytes are
+ * before them.
+ */
 static void constants_are_no_epilogues(void **state)
 {
 	(void)state;
@@ -333,7 +336,7 @@ static void words_pushed_below_a_frame(void **state)
 	{
 		struct blob inner = method(4, 12, INNER_ID, 0x100);
 
-		/* where the return address would be without the pushed words */
+		/* a wrong word, where the return address would be without the pushed words */
 		put64(SP + 3 * 8, 0x9999);
 		put64(SP + 7 * 8, outer_ra());
 		put64(SP + 6 * 8, 0x1234);
@@ -559,8 +562,8 @@ static void interpreted_frames_being_made(void **state)
 		host.walk.regs[PF_JVM_RBX] = METHOD;
 		host.walk.regs[PF_JVM_R13] = sender;
 		/*
-		 * The return address is on top; then it is in rax; then it is on top of the locals,
-		 * with rbp below it.
+		 * Three states of the entry. The return address is on top of the stack; then it is
+		 * in rax; then it is on top of the locals, with rbp below it.
 		 */
 		put64(sp, outer_ra());
 		host_walk(layout.entries + 0x10, sp, 0x5555);

@@ -153,7 +153,9 @@ static inline uint64_t image_symbol(struct image *i, const char *text, uint16_t 
 	return at;
 }
 
-/* A class of one method. Constant 1 is its name, and constant 2 is that of its source file. */
+/*
+ * A class of one method. Constant 1 is the method's name, and constant 2 that of the source file.
+ */
 struct image_method {
 	uint64_t method, const_method, pool, klass, tags;
 };
@@ -281,8 +283,8 @@ static inline uint64_t image_nmethod(struct image *i, uint64_t method, uint32_t 
 			return nm;
 		}
 		/*
-		 * An oop is in the data before the methods. The bytes after the offset are not a
-		 * part of it.
+		 * The data begins with an oop of 8 bytes, and the methods follow. Their offset has
+		 * 2 bytes; the 2 bytes after it must not be read as a part of it.
 		 */
 		image_u32(i, nm + s->blob_size,
 			  (uint32_t)(methods + d->n_methods * 8 - nm));

@@ -9,13 +9,13 @@
 
 #include <stdlib.h>
 
-/* bytes before the jump in which the opcode is masked, checked, looked up */
+/* the code that masks, checks and looks up the opcode is in this many bytes before the jump */
 #define DISPATCH_BEFORE 96
 #define LOOP_BYTES_MIN	2000  /* the smallest compiled loop has 3 KiB */
 #define LOOP_HEAD_MAX	32768 /* bytes of the loop before its first jump by opcode */
 #define FUNCTION_MAX	65536 /* bytes of a function; calls behind them are not found */
-#define CALLER_BYTES	512   /* how much of a caller is decoded */
-#define TAKEN_TO_CALL	40    /* bytes from the instruction that sets the argument to the call */
+#define CALLER_BYTES	512   /* bytes of a caller that are decoded */
+#define TAKEN_TO_CALL	40    /* bytes from where a function's address is taken to the call */
 #define ALIASES_MAX	8     /* the loop, and functions that end with a jump to it */
 
 /* how a function was found: as the target of a call, or by an instruction that takes its address */
@@ -175,7 +175,7 @@ static void begin_of_loop(struct lua_search *s)
 	s->out.settled = s->out.start + s->loop.bytes;
 	if (s->l->minor != 3)
 		return;
-	/* 5.3 marks its first call itself (lvm.c: ci->callstatus |= CIST_FRESH). */
+	/* In 5.3 the loop itself marks its first call (lvm.c: ci->callstatus |= CIST_FRESH). */
 	marked = runtime_lua_or_store(s->t->code + start, n, k->ci_status, k->entry_is);
 	if (marked)
 		s->out.settled = s->out.start + marked;

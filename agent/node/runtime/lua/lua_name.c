@@ -11,7 +11,7 @@
 
 #define DEPTH_MAX 32  /* limit for moves from register to register */
 #define IS_K	  256 /* in an operand of 9 bits: the operand is a constant (BITRK of 5.1 to 5.3) */
-#define SCAN_COST 4   /* how many instructions cost as much as one byte that is read */
+#define SCAN_COST 4   /* instructions whose scan costs as much as reading one byte */
 
 /*
  * The kinds of instructions in the order of lopcodes.h, one letter each. 'a' sets register A, '.'
@@ -178,7 +178,8 @@ static int64_t setter(const struct lua_reader *r, const struct lua_proto *p, uin
 	if (r->l->minor == 1)
 		return setter_5_1(r, p, last, reg);
 	if (last && letter_of(callers, r->l, p->code[last], ' ') == 'M')
-		last--; /* 5.4: the instruction before that one was not executed */
+		/* 5.4: `last` calls a metamethod, so the instruction before it set nothing */
+		last--;
 	for (uint32_t pc = 0; pc < last; pc++) {
 		uint32_t i = p->code[pc];
 		int64_t to = (int64_t)pc + 1 + arg_jump(r->l, i);

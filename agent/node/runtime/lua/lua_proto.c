@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define PROTOS_KEPT	256	   /* functions kept for a process */
-#define CODE_KEPT_BYTES (4u << 20) /* bytes of their code */
+#define CODE_KEPT_BYTES (4u << 20) /* bytes of the code of these functions */
 /* enough of a Proto: all members that are used are within these bytes */
 #define PROTO_BYTES    120
 #define NAME_BYTES     200 /* limit for a variable's name; longer names are cut */
@@ -18,7 +18,7 @@
 #define TAG_STRING     4
 #define TAG_KIND       0x0f /* mask: a tag without the bits for variant and collectable */
 #define ABSLINE_MARKER (-0x80)
-#define LINES_WALK_MAX 4096  /* instructions from an absolute line; Lua has one in 128 */
+#define LINES_WALK_MAX 4096  /* instructions since the last absolute line; Lua stores one in 128 */
 #define ABSLINES_MAX   65536 /* absolute lines of a function that are searched */
 
 void runtime_lua_protos_free(struct lua_state *s)
@@ -160,7 +160,10 @@ static uint32_t plain_line(const struct lua_reader *r, const struct lua_proto *p
 	return line < 0 ? 0 : (uint32_t)line;
 }
 
-/* Finds the last absolute line at or before pc; if there is none, the function's first line. */
+/*
+ * Finds the last absolute line (an entry of abslineinfo) at or before pc; if there is none, the
+ * function's first line.
+ */
 static int base_line(const struct lua_reader *r, const struct lua_proto *p, uint32_t pc,
 		     int64_t *ret_pc, int64_t *ret_line)
 {
