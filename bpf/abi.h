@@ -384,7 +384,7 @@ struct pf_vma {
 	uint64_t start, end, load, tag;
 	uint32_t sequence;
 	uint32_t runs;	   /* the mapping is executable */
-	uint64_t at;	   /* the node or mapping that the search has reached */
+	uint64_t at;	   /* the maple tree node or mapping that the search has reached */
 	uint64_t node[32]; /* the words of the node that `at` points to */
 };
 
@@ -419,8 +419,8 @@ struct pf_usage {
 	 */
 	uint64_t square;
 	/*
-	 * The time that a library of podflame says it has used in the processes, in ns, with the
-	 * hits of its probes. Only of on-gpu.
+	 * Only for on-gpu: the time in ns that podflame's library in the processes reports to have
+	 * used, including the time of the hits of its probes.
 	 */
 	uint64_t own_ns;
 };
@@ -455,12 +455,12 @@ struct pf_site {
 #define PF_SITE_FACTOR_BITS  10
 #define PF_SITE_FACTOR(site) ((site).flags & ((1u << PF_SITE_FACTOR_BITS) - 1))
 /*
- * How many more hits of another site a hit of this site costs: the kernel executes the replaced
- * instruction with a second trap.
+ * How much more a hit of this site costs than a usual hit, in usual hits: here the kernel executes
+ * the replaced instruction with a second trap.
  */
 #define PF_SITE_MORE(site) (((site).flags >> PF_SITE_FACTOR_BITS) & PF_SITE_MORE_MAX)
 #define PF_SITE_MORE_MAX   31 /* largest value of PF_SITE_MORE */
-/* If two links probe a place at once, this bit of the flags is set in the cookie of one of them. */
+/* If two BPF links probe one place, this bit of the flags is set in the cookie of one of them. */
 #define PF_SITE_LINK (1u << 15)
 enum pf_site_flags {
 	PF_SITE_NULL_IS_ALLOC =
@@ -500,12 +500,12 @@ struct pf_mem_proc {
 	uint32_t event_mask;
 	uint32_t n_inner;
 	/*
-	 * GPU: not 0 if, when the probes had been attached, the process had not used the driver yet
+	 * GPU: not 0: the process had not yet used the driver when its probes had been attached
 	 */
 	uint32_t unused_before;
 	/* GPU, for probes_attach(): not 0: the sites PF_SITE_IS_GPU_QUERY are not probed */
 	uint32_t no_queries;
-	uint32_t slot; /* GPU: PF_GPU_SLOTS */
+	uint32_t slot; /* GPU: index into the arrays of PF_GPU_SLOTS counters */
 	uint32_t n_functions; /* RDMA: pf_rdma_functions.n when the sites were found */
 	uint32_t pad;
 	struct {
@@ -516,7 +516,7 @@ struct pf_mem_proc {
 	uint64_t cgroup_id; /* cgroup of the process at its last hit */
 	uint64_t hits;
 	uint64_t query_hits; /* GPU: those of the hits whose site is PF_SITE_IS_GPU_QUERY */
-	uint64_t seen_bytes; /* bytes that the taken allocations count for, in one event */
+	uint64_t seen_bytes; /* bytes that the taken hits count for; two events count once */
 };
 /* Map `live`, LRU hash, and `gpu_live`, hash: sampled allocations that are not freed yet. */
 struct pf_live_key {
@@ -573,7 +573,7 @@ struct pf_live_stats {
 	X(COUNTS_BUSY, "counts_busy", 1)   /* not full, but refused: a lock or memory */          \
 	X(SCRATCH_BUSY, "scratch_busy", 1) /* the scratch of this CPU and context is in use */     \
 	X(TOTAL_FULL, "total_full", 1)                                                             \
-	X(NO_PID, "no_pid", 1)		   /* not visible from the agent's PID namespace */        \
+	X(NO_PID, "no_pid", 1)		   /* the agent's PID namespace lacks the process */       \
 	X(MAY_THROW, "may_throw", 1)	   /* call of a PF_SITE_THROWS: not in mem-inuse */        \
 	X(PENDING_FULL, "pending_full", 1) /* too many allocations between entry and return */     \
 	X(LIVE_EVICTED, "live_evicted", 1) /* no room for memory in use; user space counts it */   \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * capture: what happens to a sample that has passed the filter. Its stacks and names are sent once
- * per generation, and the sample itself is added to the counts. Every loss is counted.
+ * per generation (the time between two drains), and the sample itself is added to the counts. Every
+ * loss is counted.
  */
 #pragma once
 
@@ -88,8 +89,8 @@ static __always_inline void pf_alone_end(void)
 		return 0;                                                                          \
 	}
 /*
- * A session's program: runs at the entry and, unless `enter` returned false there, at the return.
- * At the entry, ip is the function's address; at the return it is not.
+ * The program of a uprobe session: runs at the entry and, unless `enter` returned false there, at
+ * the return. At the entry, ip is the function's address; at the return it is not.
  */
 #define PF_UPROBE_SESSION(name, enter, leave)                                                      \
 	SEC("uprobe")                                                                              \

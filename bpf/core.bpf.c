@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * core: has the shared maps. Its programs find the agent's PID namespace and the depth of that
- * namespace, which /proc does not show inside it, and what is mapped at an address of the agent.
+ * core: has the shared maps, and two programs that the agent runs on itself. One finds the agent's
+ * PID namespace and its depth, which /proc does not show from inside. The other finds what is
+ * mapped at an address.
  */
 #include "capture.h"
 

@@ -26,9 +26,9 @@ enum pf_gpu_site_kind {
 	PF_SITE_GPU_MAP,     /* cuMemMap: ptr_arg: address; size_arg: bytes; count_arg: handle */
 	PF_SITE_GPU_UNMAP,   /* cuMemUnmap: ptr_arg: address; size_arg: bytes */
 	/*
-	 * Gives memory in a way that podflame does not follow. With PF_GPU_IS_ARRAY, the call does
-	 * not give memory but keeps memory that was given before. size_arg: 0, or a pointer to
-	 * CUgraphNodeParams, which say whether the node gives memory.
+	 * Allocates memory in a way that podflame does not follow. With PF_GPU_IS_ARRAY, the call
+	 * allocates nothing, but keeps memory that was allocated before. size_arg: 0, or a pointer
+	 * to CUgraphNodeParams, which say whether the node allocates memory.
 	 */
 	PF_SITE_GPU_UNSEEN,
 	/* gives the handle of a pool; ptr_arg: where it is stored; size_arg: the device */
@@ -112,12 +112,12 @@ enum pf_gpu_space {
 	/*
 	 * in gpu_objects: what the number is, and the members of struct pf_gpu_object that are used
 	 */
-	PF_GPU_MAPPING, /* an address: handle, bytes, time_ns: that of the handle's memory */
+	PF_GPU_MAPPING, /* an address: handle, bytes, time_ns (that of the handle's memory) */
 	PF_GPU_CONTEXT, /* a context: owner, device, refs; time_ns: when it was made, or 0 */
 	PF_GPU_PRIMARY, /* a device: handle of its primary context, refs */
 	PF_GPU_GREEN,	/* a green context: device */
 	PF_GPU_POOL,	/* a pool: device, or PF_GPU_HOST; time_ns: when a call gave it */
-	PF_GPU_DRIVER,	/* 0: the probes have seen all calls so far */
+	PF_GPU_DRIVER,	/* the number 0: the probes have seen all calls so far */
 	PF_GPU_ENDED,	/* a context: time_ns. User space removes these entries. */
 };
 #define PF_GPU_KEY(space, number) ((uint64_t)(space) << 56 | ((number)&PF_GPU_ANY))
@@ -156,10 +156,9 @@ struct pf_gpu_object {
 /*
  * Variables `pf_gpu_held_objects`, `pf_gpu_held_live` and `pf_gpu_held_launches`: how many entries
  * of gpu_objects, gpu_live and gpu_launches a process has, by pf_mem_proc.slot; at 0: all processes
- * together. The programs count
- * what they add and remove, and user space subtracts what it removes. A process may have as many
- * entries as are free. So a process that fills a table leaves half of it to the others, two such
- * processes a third, and so on.
+ * together. The programs count what they add and remove, and user space subtracts what it removes.
+ * A process may have as many entries as are free. So a process that fills a table leaves half of it
+ * to the others, two such processes a third, and so on.
  */
 #define PF_GPU_SLOTS PF_MEM_PROCS_MAX /* a power of two */
 

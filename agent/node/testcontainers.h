@@ -20,7 +20,7 @@
 #include "node/testsink.h"
 
 #define HZ	      997
-/* how long after a container's start the plan has its id */
+/* time from a container's start until the plan has its id */
 #define PLAN_NS	      (300 * NSEC_PER_MSEC)
 #define LIMIT_NS      (600 * NSEC_PER_SEC)
 #define LONG_LIMIT_NS (3600 * NSEC_PER_SEC)

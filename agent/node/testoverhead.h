@@ -63,7 +63,7 @@ __attribute__((noinline, noclone)) static void leak(size_t n)
 	__atomic_add_fetch(&truth->leaked, n, __ATOMIC_RELAXED);
 }
 
-/* CPU time between allocations; so a trial of 10 ms has one or two traps */
+/* CPU time between allocations; a trial (10 ms) meets the traps of one of them at most */
 #define CALM_NS (20 * NSEC_PER_MSEC)
 
 static inline void calm(void)

@@ -158,7 +158,7 @@ static void the_first_thread_has_ended(void **state)
 	assert_int_equal(runtime_perf_file_root(&f, &root), 0);
 	close(root);
 	runtime_perf_file_done(&f);
-	/* All threads have ended: the process has only its PID. */
+	/* All threads have ended: the process is a zombie. */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
 	assert_int_equal(runtime_process_memory_open((struct process_id){start, pid}, &p), -ESRCH);
@@ -175,7 +175,7 @@ static void another_process_of_that_number_is_not_read(void **state)
 	assert_int_equal(proc_start_boottime(getpid(), &start), 0);
 	assert_int_equal(
 		runtime_process_memory_open((struct process_id){start + 9999999, getpid()}, &p),
-		0); /* the start time from BPF is exact */
+		0); /* BPF reports start times in ns, /proc in ticks of 10 ms */
 	runtime_process_memory_close(p);
 	assert_int_equal(runtime_process_memory_open(
 				 (struct process_id){start + NSEC_PER_SEC, getpid()}, &p),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runtimes that podflame recognises but does not walk, one row each. A row's text tells the user
- * that functions of the program have no names, and which way to names works. A program may link a
+ * that functions of the program have no names, and how to get names. A program may link a
  * runtime's library and never start the runtime. If the runtime has a variable that is 0 until the
  * program starts it, that variable decides. A runtime without such a variable counts as running if
  * it is mapped.
@@ -22,7 +22,7 @@ enum sign {
 struct recognised_row {
 	struct runtime_recognised seen;
 	enum sign sign;
-	const char *marks[ROW_MARKS_MAX]; /* the marks of the runtime; one of them is enough */
+	const char *marks[ROW_MARKS_MAX]; /* as runtime_ops.marks; one of them is enough */
 	/* prefix of the name of its library, used if no mark is found; NULL: none */
 	const char *file;
 	unsigned flag; /* enum elf_index_flag that a file of the runtime has; 0: none */

@@ -257,7 +257,7 @@ struct runtime_view runtime_process_at(const struct runtime_process *p, size_t i
  */
 struct runtime_recognised {
 	const char *name, *title; /* such as "ruby" and "Ruby" */
-	const char *text;	  /* for a user: what has no names, and which way to names works */
+	const char *text;	  /* for a user: what has no names, and how to get names */
 	bool by_map;		  /* a perf map can name its functions */
 };
 #define RUNTIME_RECOGNISED_MAX 16 /* recognised runtimes of one process */

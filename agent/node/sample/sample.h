@@ -2,7 +2,8 @@
 /*
  * sample: the plain data that node/probe takes from the kernel and that other modules read. It
  * holds samples, their stacks and names, and the processes and cgroups that began or ended. A
- * struct drain holds all that left the kernel since the drain before.
+ * struct drain holds all that left the kernel since the drain before. A quick drain has only
+ * processes, cgroups and stacks of young processes; samples wait for the next full drain.
  *
  * node/probe makes drains (probes_drain()). The reader of Go's heap profiles also makes some.
  * node/stack gives names to the frames of a drain, and node/fold makes profiles of its samples. A
@@ -138,7 +139,7 @@ enum raw_proc_what {
 struct raw_proc {
 	enum raw_proc_what what;
 	uint32_t tgid, tgid_root, tgid_own, exec_id;
-	uint32_t stack; /* stack of this exec, as in proc_mappings_read_of(); 0: not known */
+	uint32_t stack; /* low half of mm->start_stack, which each exec changes; 0: not known */
 	uint64_t start_boottime_ns, cgroup_id, time_ns;
 	char comm[16];
 };
@@ -187,10 +188,11 @@ struct drain {
 	 */
 	uint64_t asleep_ns;
 	/*
-	 * an event was attached again or its state changed: probes_support() may give other answers
+	 * an event was attached again or its state changed: probes_support() may return other
+	 * results
 	 */
 	bool tried_again;
-	/* samples that this drain should have contained; a quick drain has none */
+	/* lost samples that this drain should have contained; none in a quick drain */
 	struct losses lost;
 	/* records that did not reach this drain: a stack, a name, a process or a cgroup */
 	struct losses lost_records;

@@ -2,7 +2,8 @@
 /*
  * Private to send: the sender, and its jobs on the worker send_config.disk, because only that
  * worker uses the files of the spool. After send_free() a sender stays in memory until its last job
- * is done. Everything runs on the loop thread, except send_job.work.
+ * is done. An account of losses is a batch that reports dropped samples (spool.h). Everything runs
+ * on the loop thread, except send_job.work.
  */
 #pragma once
 

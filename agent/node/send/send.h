@@ -2,8 +2,8 @@
 /*
  * send: sends batches to a sink: the hub (otlp), a function of this process (direct), or nothing
  * (null). While the hub cannot be reached, a spool on disk keeps the batches. If the spool is full,
- * the oldest batches are lost. Everything runs on the loop thread, but the worker `disk` reads and
- * writes the files.
+ * the oldest batches are lost, and another batch, the account of losses, reports that to the sink.
+ * Everything runs on the loop thread, but the worker `disk` reads and writes the files.
  */
 #pragma once
 

@@ -21,7 +21,10 @@
 #define MOST_ITEMS   4
 #define MOST_BATCHES 100000
 
-/* What the agent reports to the test: it has spooled or sent a batch with these bytes. */
+/*
+ * What the agent reports to the test. SAID_PUT: it has spooled the batch of this number. SAID_SENT:
+ * it has sent these bytes.
+ */
 enum said { SAID_PUT, SAID_SENT };
 
 /* ---- the hub ---- */

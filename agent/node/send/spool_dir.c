@@ -254,7 +254,8 @@ int send_spool_scan(struct spool *s, struct spool_item **ret_items)
 static uint64_t samples_of(const struct profile *p)
 {
 	/*
-	 * a snapshot of a process without samples counts as one: it shows that no memory is in use
+	 * a snapshot of a process without samples counts as one sample: it shows that no memory is
+	 * in use
 	 */
 	uint64_t n = profile_event_info(p->event)->snapshot && p->process_id && !p->n_losses;
 

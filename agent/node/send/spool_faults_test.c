@@ -179,7 +179,7 @@ static int find(void *arg)
 		fault_disarm();
 		if (counted("unreadable") + counted("corrupt") == bad)
 			/*
-			 * There may be more: if a sent window could not be removed, it is sent
+			 * The sum may be larger: if a sent window could not be removed, it is sent
 			 * again, and the hub recognizes its id.
 			 */
 			assert_true(n + left_behind() >= 3 * N_SAMPLES);

@@ -2,13 +2,14 @@
 /*
  * This file handles code that may differ from its file at any time (mapping_is_unsure): code that a
  * program has copied into anonymous memory, and files in memory. At every drain, after the samples
- * were taken, the agent compares the pages in which the samples' addresses are with the file. If a
- * page is equal then, and was equal before, it counts as equal in between. (A file in memory was
- * equal when it was copied to be parsed.) A program may change a page and change it back, so that
- * the agent finds it equal only by chance. So after the agent has found a page different, it doubts
- * the page's functions for a long time. A stack is cut at the first frame whose code differs, since
- * from there the walk has used the file's rows. A file in memory that is not a program has no rows:
- * a just-in-time compiler has made its code, and nothing is compared.
+ * were taken, the agent compares the pages in which the samples' addresses are with the file (a
+ * round). If a page is equal then, and was equal before, it counts as equal in between. (A file in
+ * memory was equal when it was copied to be parsed.) A program may change a page and change it
+ * back, so that the agent finds it equal only by chance. So after the agent has found a page
+ * different, it doubts the page's functions for a long time. A stack is cut at the first frame
+ * whose code differs, since from there on the walk has used the unwind rows of the file. A file in
+ * memory that is not a program has no rows: a just-in-time compiler has made its code, and nothing
+ * is compared.
  *
  * Runs on the pipeline worker; only stacks_compared_read() runs on the reader's thread.
  */
@@ -20,13 +21,13 @@
 #define PAGE_BYTES	4096u
 #define DRAIN_PAGES_MAX 4096   /* pages of a process that are compared between two drains */
 #define ALL_PAGES_MAX	131072 /* pages of all processes that are kept */
-#define MAPS_MAX	64     /* limit for the pages of one process that have `differs` */
+#define MAPS_MAX	64 /* pages of one process whose bytes that differ are known one by one */
 /* a page that no stack needs in this number of rounds is forgotten */
 #define KEPT_ROUNDS  16
 #define KEPT_DOUBTED 600 /* as KEPT_ROUNDS, for a doubted page */
 /* a doubted page must be found equal this number of times in a row */
 #define DOUBT_ROUNDS 30
-/* a page with mapping.written has names after it was found equal so many times in a row */
+/* a page of a file that the process can write must be found equal this often in a row */
 #define WRITTEN_ROUNDS 3
 #define AROUND_BYTES   64 /* bytes compared on each side of an address that is in no function */
 #define BREAKPOINT     0xcc
@@ -42,13 +43,11 @@ struct compared_page {
 	uint64_t address;
 	enum code_state state;
 	uint32_t asked, answered; /* the rounds of the last request and of the last answer */
-	/*
-	 * CLOCK_BOOTTIME: when the copy of the memory file was made to which the page was compared
-	 */
+	/* CLOCK_BOOTTIME: when the agent made the copy of the memory file that it compares */
 	uint64_t parsed_ns;
 	unsigned n_equal; /* how many times in a row the page was equal to the copy of the file */
 	bool doubted;	  /* the page has differed from the file */
-	/* doubted: the page was equal again, while the file had the same bytes */
+	/* doubted: the page was found equal again, although the file had not changed */
 	bool comes_back;
 	/* doubted: a bit for each byte that has differed; NULL: all bytes count as different */
 	uint8_t *differs;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names pieces of work of GPUs: kernels by their demangled names, copies by their direction. It
- * owns the demangled names of all processes. A name is what a process says of itself, so a process
- * pays for its own names alone: if they take too long, they stay mangled, and no other's do.
+ * owns the demangled names of all processes. A process chooses its names, so slow names must not
+ * harm other processes: if demangling the names of a process takes too long, only that process's
+ * names stay mangled.
  */
 #include "lib/symbols/symbols.h"
 #include "node/stack/internal.h"
@@ -15,7 +16,7 @@
 
 struct gpu_name {
 	char *text;
-	uint64_t again_ns; /* from elf_demangler_text */
+	uint64_t again_ns; /* CLOCK_MONOTONIC: when to demangle again; 0: never */
 	UT_hash_handle hh;
 	char key[]; /* struct process_id, then the mangled name without NUL */
 };

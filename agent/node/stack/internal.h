@@ -23,13 +23,13 @@ struct exec {
 struct stacks_process {
 	struct process_id id;
 	struct exec execs[EXECS_MAX];		      /* newest first */
-	uint64_t miss_told_ns;			      /* CLOCK_MONOTONIC */
+	uint64_t miss_told_ns; /* CLOCK_MONOTONIC: when stacks_misses() last returned true */
 	/* stacks_misses() must ask for the process's mappings again */
 	bool reread;
 	uint64_t forget_ns;			      /* CLOCK_MONOTONIC; 0: the process lives */
 	uint64_t exited_ns;			      /* set if forget_ns is; CLOCK_BOOTTIME */
 	struct names_wanted *wanted;		      /* reads to be done; NULL: none */
-	/* files noted already; only the pointers are compared */
+	/* files noted for stacks_unparsed(); only the pointers are compared */
 	const struct mapping *unparsed[UNPARSED_MAX];
 	/* the round to which `unparsed` belongs; in another round, no file is noted */
 	uint64_t unparsed_round;

@@ -17,7 +17,10 @@ struct kernel_names {
 	struct kernel_symbols *symbols;
 	uint64_t fingerprint;
 	uint32_t newest_bpf;
-	/* whether something was loaded since the last read, perhaps between known BPF programs */
+	/*
+	 * something was loaded since the last read. BPF programs have no names until the next read,
+	 * because a new one may be between those that are known.
+	 */
 	bool stale;
 	uint64_t next_check_ns, next_reload_ns; /* CLOCK_MONOTONIC */
 	char problem[160];

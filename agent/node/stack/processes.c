@@ -10,7 +10,7 @@
 
 #define PROCESSES_MAX 32768 /* processes whose mappings are known; one that has ended makes room */
 #define MISS_EVERY_NS NSEC_PER_SEC
-/* mappings are new for this time: after it, follow has handled all their files */
+/* mappings count as new for this time; after it, the module follow has handled all their files */
 #define NEW_NS (5 * NSEC_PER_SEC)
 
 static void exec_done(struct exec *e)

@@ -73,8 +73,8 @@ static void over_budget_is_told_and_tried_again(void **state)
 	assert_int_equal(put(u, q), 0);
 	assert_mapping(p[0], 0, 9973);
 	/*
-	 * as many processes end as files have no table: each of these files gets its table, though
-	 * its process is not set again
+	 * as many processes end as files have no table: each of these files gets its table,
+	 * although unwind_process() is not called again for the process that uses it
 	 */
 	for (uint32_t i = 0; i < n_without; i++)
 		unwind_exited(u, p[i]->m.id);

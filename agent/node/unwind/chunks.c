@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file keeps account of which bytes of the chunks are in use: it has one bit for each granule,
- * set if the granule is taken. Tables consist of many extents of a few KiB, so taking the first run
- * that is long enough leaves little unused. This file writes nothing to the kernel.
+ * This file keeps account of which bytes of the chunks (bpf/unwind_tables.h) are in use: it has one
+ * bit for each granule of GRANULE_BYTES, set if the granule is taken. Tables consist of many
+ * extents of a few KiB, so taking the first run that is long enough leaves little unused. This file
+ * writes nothing to the kernel.
  */
 #include "node/unwind/internal.h"
 

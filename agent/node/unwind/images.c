@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This file fills the kernel's map `images`. The map leads from a file's tag to the slots with the
- * rules of the file's parts, wherever the file is mapped. With this map, a stack walk continues
- * through a library that was just mapped again, and in a process whose mappings the agent has not
- * read yet.
+ * This file fills the kernel's map `images`. The map leads from a file's tag to the slots (entries
+ * of the map unwind_files) with the rules of the file's parts, wherever the file is mapped. With
+ * this map, a stack walk continues through a library that was just mapped again, and in a process
+ * whose mappings the agent has not read yet.
  */
 #include "node/unwind/internal.h"
 

@@ -77,7 +77,7 @@ struct unwind {
 	uint64_t turn;
 	/*
 	 * Extents and slots that are out of use, but that BPF programs may still read. They are
-	 * free after the next grace.
+	 * free after the next grace period (unwind_ops.grace).
 	 */
 	struct extent *old_extents;
 	size_t n_old_extents, cap_old_extents, old_bytes;
@@ -151,7 +151,7 @@ void unwind_list_leave(struct unwind *u, struct list *l);
 /* ---- room: table.c ---- */
 /*
  * Reserves `bytes` bytes in one chunk. If needed, evicts files that no process uses, and waits for
- * a grace.
+ * a grace period.
  */
 int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret);
 void unwind_room_leave(struct unwind *u, struct extent e);

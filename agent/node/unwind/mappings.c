@@ -7,7 +7,8 @@
 #include "node/unwind/internal.h"
 
 #define PROCESS_MAPPINGS MAPPINGS_MAX
-#define GROWTH_BYTES	 (256u << 20) /* HotSpot's code cache is 240 MiB, V8's code range 128 MiB */
+/* how far generated code may grow: HotSpot's code cache has 240 MiB, V8's code range 128 MiB */
+#define GROWTH_BYTES (256u << 20)
 
 _Static_assert(PROCESS_MAPPINGS <= PF_PART_MAPPINGS_MAX * PF_PARTS_MAX, "they have room");
 

@@ -2,7 +2,7 @@
 /*
  * This file puts files' tables into the kernel and takes them out. An extent that is out of use is
  * overwritten only after all BPF programs that may still read it have ended. As many changes as
- * possible share one such wait (a grace).
+ * possible share one such wait (a grace period).
  */
 #include "node/unwind/internal.h"
 

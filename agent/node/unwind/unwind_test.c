@@ -301,7 +301,7 @@ static void runtimes_cut_mappings(void **state)
 	assert_int_equal(runtime_at(p, 0x410001), 1);
 	assert_int_equal(runtime_at(p, 0x411fff), 1);
 	assert_int_equal(runtime_at(p, 0x412000), 0);
-	/* the list has generated code only of a runtime */
+	/* generated code is in the list only where a runtime owns it */
 	assert_int_equal(look_up(&p->m, 0x701fff).what, NO_MAPPING);
 	assert_int_equal(look_up(&p->m, 0x702000).what, GAP);
 	assert_int_equal(runtime_at(p, 0x702fff), 2 | PF_MANAGED);

@@ -129,8 +129,8 @@ struct work *work_new(struct loop *l)
 }
 
 /*
- * Only logs, because windows wait in memory. A restart would lose them, and the disk would not
- * answer sooner.
+ * Only logs. The windows of profiles that the disk does not take wait in memory; a restart would
+ * lose them, and the disk would not answer sooner.
  */
 static void disk_stuck(struct worker *w, struct job *j, void *arg)
 {

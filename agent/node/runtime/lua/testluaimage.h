@@ -76,7 +76,7 @@ static inline uint64_t image_string(const char *text)
 	return at;
 }
 
-/* Returns an instruction {op, A, B, C}. c < 0: b is Bx. For Lua 5.1 to 5.3, and for 5.4. */
+/* Encodes {op, A, B, C} for the version of Lua in the image. c < 0: {op, A, Bx}, with b as Bx. */
 static inline uint32_t image_insn(unsigned op, unsigned a, unsigned b, int c)
 {
 	if (image.l->minor == 4)
@@ -156,7 +156,7 @@ static inline uint64_t image_function(uint64_t proto)
 	return value;
 }
 
-/* Makes the k-th call. pc: how many of its instructions were begun. */
+/* Makes the k-th call. pc: how many instructions of the called function were begun. */
 static inline void image_call(unsigned k, uint64_t proto, uint64_t code, unsigned pc, bool entry)
 {
 	const struct pf_lua *d = &image.kernel;

@@ -12,12 +12,15 @@
 
 #define VERSION_MARK "\"LuaJIT 2."
 #define CALLER_BYTES 512	/* limit for lua_call, which has 60 to 100 bytes */
-#define TEXT_BYTES   65536	/* how much is read at a time */
-#define TEXT_MAX     (6u << 20) /* bytes of a file without lua_call; less than MEMORY_BUDGET */
+#define TEXT_BYTES   65536	/* bytes that are read at a time */
+#define TEXT_MAX     (6u << 20) /* bytes of code searched without lua_call; under MEMORY_BUDGET */
 #define AREAS_MAX    RUNTIME_RANGES_MAX /* pieces of traces of one process */
 #define PAGE	     4096
 
-/* the text does not contain VERSION_MARK: a file with this mark is taken for a LuaJIT */
+/*
+ * ANOTHER must not contain the text of VERSION_MARK, because the agent's own file would be taken
+ * for a LuaJIT.
+ */
 #define ANOTHER	  "its interpreter is not that of version 2.1 for x86-64 with GC64"
 #define TOO_LARGE "the program is too large to look for its interpreter"
 
@@ -31,7 +34,8 @@ struct state {
 /* ---- the interpreter's code ---- */
 
 /*
- * If p is a call or jump to lj_vm_call, sets *ret to the address of its first bytes after saveregs.
+ * If p is a call or jump to lj_vm_call, sets *ret to the address in lj_vm_call behind saveregs, the
+ * macro that saves C's registers.
  */
 static bool leads_to_call(struct memory *m, const uint8_t *p, uint64_t address, uint64_t *ret)
 {
@@ -230,7 +234,8 @@ static bool still_mapped(const struct runtime_look *look, const struct state *s)
 
 /*
  * Finds the interpreter. -ENOEXEC: the process has LuaJIT, but in an unknown form. -E2BIG: the
- * process may have LuaJIT. In these two cases *ret_version is set.
+ * process may have LuaJIT, but the file has too much code to search. In these two cases
+ * *ret_version is set.
  */
 static int find_vm(const struct runtime_look *look, char *ret_version, struct state **ret)
 {

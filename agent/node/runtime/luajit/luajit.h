@@ -18,7 +18,8 @@ struct luajit_code {
 	uint64_t address;
 };
 /*
- * Finds lj_vm_call in p. It searches for the first bytes after saveregs; *ret_at is their offset.
+ * Finds lj_vm_call in p. It searches for the first bytes after saveregs, the macro that saves C's
+ * registers; *ret_at is their offset.
  */
 #define LUAJIT_CALL_BYTES 16
 bool runtime_luajit_find_call(const uint8_t *p, size_t n, size_t *ret_at);

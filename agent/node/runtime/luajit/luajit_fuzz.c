@@ -114,7 +114,7 @@ static void walk(uint64_t ip, uint64_t sp)
 
 /*
  * The code is in a buffer of its exact size, so that the sanitizer sees a read past its end.
- * Shorter code is filled up, because it would not be read.
+ * Code below LUAJIT_VM_MIN is padded, because runtime_luajit_read_vm() would refuse it at once.
  */
 static void read_code(const uint8_t *data, size_t n)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Tests LuaJIT's frames in made-up processes, the names of its functions, and the code of the
- * installed interpreter.
+ * installed interpreter. A link is the word in a frame that leads to the caller's frame.
  */
 #include "node/runtime/luajit/testluajitimage.h"
 
@@ -243,7 +243,7 @@ static void test_called_c(void **unused)
 }
 
 /*
- * If a metamethod is called, the instruction that needs the metamethod is noted two slots below.
+ * If a metamethod is called, the instruction that needs it is stored two slots below the link.
  * pcall is not shown as a function.
  */
 static void test_links(void **unused)

@@ -18,7 +18,7 @@ enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R14 = 14 };
 #define STATE_CFRAME	0x50
 #define TRACE_MCODE	0x58 /* offset in GCtrace */
 #define CF_PC		0x18 /* offset of SAVE_PC in a C frame */
-#define CALL_DECODE	128  /* in this many first bytes, lj_vm_call makes its frame */
+#define CALL_DECODE	128  /* bytes at the start of lj_vm_call, in which it makes its frame */
 #define EXIT_DECODE	512
 #define STRAIGHT_BYTES	256
 #define CALLBACK_BYTES	40
@@ -184,7 +184,7 @@ static bool is_jump(const struct insn *i)
 	       (i->map == INSN_0F && (i->opcode & 0xf0) == 0x80);
 }
 
-/* Returns whether another instruction than the next one runs after i: i is a jump or a return. */
+/* Returns whether i is an unconditional jump or a return: execution does not go on behind it. */
 static bool is_over(const struct insn *i)
 {
 	return insn_is(i, 0xe9) || insn_is(i, 0xeb) || insn_is(i, 0xc3) ||

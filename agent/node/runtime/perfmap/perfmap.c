@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define REFRESH_NS NSEC_PER_SEC /* after this time, a function may have been replaced */
-/* when to read the next slice of a large file, for all names that are missing */
+/* time between two slices of a large file; one slice is read for all names that are missing */
 #define NEXT_SLICE_NS (100 * NSEC_PER_MSEC)
 
 struct state {
@@ -112,9 +112,9 @@ static void tell_writer(const struct runtime_look *look, bool has_map, struct ru
 /* ---- learn ---- */
 
 /*
- * Returns whether the process has a map. HotSpot writes its whole map at one time, so an empty map
- * is a file that an earlier attempt of the agent to ask the JVM has left. Maps of other programs
- * are empty until their buffer is full.
+ * Returns whether the process has a map. HotSpot writes its whole map at one time. So an empty map
+ * of HotSpot is not one: an earlier request of the agent to the JVM has left the empty file. Maps
+ * of other programs are empty until their buffer is full.
  */
 static bool has_map(const struct state *s)
 {
@@ -124,8 +124,8 @@ static bool has_map(const struct state *s)
 }
 
 /*
- * Returns whether the map was written before the process began. Such a map counts as missing: a
- * user can do the same about it.
+ * Returns whether the map was written before the process began. Such a map counts as missing,
+ * because the user can do the same about both.
  */
 static bool is_older(const struct state *s)
 {

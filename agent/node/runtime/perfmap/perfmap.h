@@ -2,7 +2,8 @@
 /*
  * Private to runtime: perf maps. Programs with generated code write such files, with lines "START
  * SIZE NAME" (tools/perf/Documentation/jit-interface.txt). All of their content is hostile. Runs on
- * the reader's thread; attach uses its own struct perf_file on its own thread.
+ * the reader's thread. The module java_attach (below: attach) uses its own struct perf_file on its
+ * own thread.
  */
 #pragma once
 
@@ -13,7 +14,7 @@ struct stat;
 /* ---- perfmap_lines.c: the lines of a map ---- */
 /* limit for the functions of one map; further ones are refused */
 #define PERF_MAP_LIVE_BYTES (16u << 20)
-/* limit for all maps together; maps with less than their share may exceed it by half at most */
+/* limit for all maps together; above it, each map may still grow to an equal share of its half */
 #define PERF_MAP_ALL_BYTES (64u << 20)
 #define PERF_MAP_LINE_MAX 1024 /* longer lines are cut */
 
@@ -45,7 +46,7 @@ struct perf_file {
 	char tail[64];		     /* the last bytes before offset */
 	/* CLOCK_MONOTONIC: when the agent last began to read the file from its start */
 	uint64_t restarted_ns;
-	uint64_t generation; /* the part of the generation that comes from earlier maps */
+	uint64_t generation; /* what earlier maps add to runtime_perf_file_generation() */
 	struct perf_map *map;
 };
 /*

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tests perf maps: their lines and names, reading the file of a process, and naming generated code
+ * in a process, which is this one.
+ */
 #include "node/runtime/java_attach/attach.h"
 
 #include <fcntl.h>
@@ -245,7 +249,7 @@ static const struct {
 	{"JS:~f app.js:3:1", "f", "app.js", 3},
 	{"JS:~get f app.js:3:1", "get f", "app.js", 3},
 	{"JS:~get app.js:3:1", "get", "app.js", 3},
-	/* it is not clear where the name ends: no file is better than a wrong one */
+	/* it is not clear where the name ends, so no file is shown */
 	{"JS:*inVm2 rel name.js:1:16", "inVm2 rel name.js", NULL, 1},
 	/* WebAssembly has no file */
 	{"JS:wasm-function[0]-0-liftoff", "wasm-function[0]", NULL, 0},
@@ -498,7 +502,7 @@ static void test_file_older_than_its_process(void **state)
 	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
 }
 
-/* A JVM is being asked, and its map is empty until it writes. The old names stay. */
+/* The agent asks a JVM for a new map: the file is empty until the JVM writes. Old names stay. */
 static void test_empty_file_takes_nothing_away(void **state)
 {
 	struct place *p = *state;
@@ -690,9 +694,8 @@ static void test_map_grows(void **state)
 	p = learn(&c, NULL);
 	generation = ((const struct pf_perfmap *)runtime_process_at(p, 0).learnt->data)->generation;
 	write_lines(c.place, (uintptr_t)c.at + 0x100, "two", O_APPEND);
-	name = name_of(p, (uintptr_t)c.at +
-				  /* reads the file at once; else no name for 10 s */
-				  0x100);
+	/* must read the file at once: a missing name would be asked for again only after 10 s */
+	name = name_of(p, (uintptr_t)c.at + 0x100);
 	assert_non_null(name);
 	assert_string_equal(name, "two");
 	p = learn(&c, p);

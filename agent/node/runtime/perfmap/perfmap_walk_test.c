@@ -31,7 +31,10 @@ static bool read_image(uint64_t address, void *to, size_t n)
 	return true;
 }
 
-/* Walks in code that has made a call. rsp is STACK + 0x10, and rbp's record is at STACK + 0x80. */
+/*
+ * Walks in code that has made a call. rsp is STACK + 0x10, and rbp points to the frame record at
+ * STACK + 0x80.
+ */
 static int unwind(const void *bytes, size_t n, uint64_t trampolines)
 {
 	const struct pf_perfmap d = {.trampolines = trampolines};

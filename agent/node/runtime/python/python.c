@@ -10,7 +10,7 @@
 #include "node/parse/format.h"
 
 #define LOOP	   "_PyEval_EvalFrameDefault" /* Python/ceval.c, since 3.6 */
-#define RANGES_MAX (PARSE_MARK_HITS + 1)      /* ranges of one file: its marks, and a cold part */
+#define RANGES_MAX (PARSE_MARK_HITS + 1)      /* a file's ranges: loop symbols and a cold part */
 
 struct python_file {
 	const struct mapping *mapping; /* the first mapping of the file */

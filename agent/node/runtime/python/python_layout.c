@@ -129,8 +129,8 @@ enum { COOKIE, VERSION, FREE_THREADED, RUNTIME, INTERPRETER = 6 };
 #define PIECE_OFFSET 0xfff8u	/* the largest offset that fits into struct pf_python */
 
 /*
- * Returns whether the words from w on are the section. find_section() returns the index of the
- * first such word; 0: there is none.
+ * Returns whether a section of a certain kind begins at w. find_section() returns the index of the
+ * first word at which it does; 0: there is none.
  */
 typedef bool section_fn(const uint64_t *w);
 
@@ -439,7 +439,7 @@ static int find_thread_id(const struct layout_check *c, uint16_t *ret)
 	return -EAGAIN;
 }
 
-#define CHECKS_MAX 20 /* checks in a row: the process may end a frame during one */
+#define CHECKS_MAX 20 /* attempts: one fails if the process ends a frame meanwhile */
 
 int runtime_python_layout_check(const struct python_layout *l, const struct python_places *at,
 				struct memory *m, struct pf_python *ret)

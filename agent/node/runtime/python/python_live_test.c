@@ -139,7 +139,7 @@ static size_t count_named(const struct told *t, bool check_names)
 
 /*
  * Checks that all frames of the thread are found. The test does not know where the activations are
- * on the native stack, so the piece of each activation may be anywhere on the stack.
+ * on the native stack, so it lets each of them cover the whole stack.
  */
 static void check_thread(struct told *t)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Tests the walk over Python's frames, and the checks before it, in made-up processes of every
- * version.
+ * version. An activation is one running call of the evaluation loop; it has its own native frame.
  */
 #include <stdlib.h>
 
@@ -327,9 +327,8 @@ static void one_thread_in_many_interpreters(void **state)
 }
 
 /*
- * The activation of a third interpreter is the caller of the other activations. Before the walk
- * tries the thread state of that interpreter, it passes over that of g, whose activation was
- * already met.
+ * The outermost activation is of a third interpreter, whose thread state comes after that of g in
+ * the list. The walk skips the thread state of g, because it has already shown its frames.
  */
 static void what_was_told_is_passed_over(void **state)
 {
@@ -551,7 +550,8 @@ static void who_cannot_be_the_caller_of_a_call_just_made_is_not(void **state)
 		activation(OUTER, OUTER_CALLER);
 		assert_string_equal(letters(), "nhm");
 		/*
-		 * A generator's frame is elsewhere, so the end of its caller's frame is compared.
+		 * x is a generator, whose frame is elsewhere. So h's frame must begin where the
+		 * frame of x's caller f ends.
 		 */
 		generator = image_alloc(256);
 		put_stack_frame(generator, "x", 1, f_at);
@@ -568,7 +568,7 @@ static void an_activation_that_says_nothing_yet_is_not_believed(void **state)
 	{
 		const struct pf_python *k = &image.layout.kernel;
 
-		/* The list is right: f calls g, and the activation before runs f. */
+		/* The frames are right: f, which the outer activation runs, calls g. */
 		host_begin(THREAD_POINTER);
 		host_activation(&image.kernel, LOOP_AT + 0x60, INNER, INNER_CALLER);
 		activation(OUTER, OUTER_CALLER);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests and the fuzzer: bpf/python.h over testwalk.h. */
+/* For tests and the fuzzer: runs the walk of bpf/python.h as a plain program (testwalk.h). */
 #pragma once
 
 #include "node/runtime/testwalk.h"
