@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * gpu_array: the bytes of the elements of a CUDA array, from its descriptor (cuda.h,
+ * gpu_array: how many bytes the elements of a CUDA array have, by its descriptor (cuda.h,
  * CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR). The driver pads rows and levels, so the
  * memory of an array may be larger.
  */
@@ -22,9 +22,10 @@ struct pf_gpu_array {
 };
 
 /*
- * Bits of an element by enum CUarray_format. Formats below 0x40 have one channel's bits, which
- * NumChannels multiplies; the others have those of all channels, and for subsampled and compressed
- * formats the average. 0: not known.
+ * Bits of an element, by enum CUarray_format. For a format below 0x40, these are the bits of one
+ * channel, of which the element has NumChannels. For the other formats, they are the bits of all
+ * channels together; in subsampled and compressed formats, the average per element. 0: podflame
+ * does not know the format.
  */
 #define PF_BITS(bits, from, to) [from... to] = (bits)
 static const uint8_t pf_gpu_format_bits[256] = {
@@ -111,9 +112,9 @@ static __noinline uint64_t pf_gpu_level_bytes(const struct pf_gpu_array *a, uint
 }
 
 /*
- * Returns how many mipmap levels the array gets if the program asks for `asked`, an unsigned int of
- * the call. CUDA makes at least 1, and at most the maximum for the array's size. (With a variable
- * of 32 bits, the verifier of Linux 6.1 has too many states to look at.)
+ * Returns how many mipmap levels the array gets if the program asks for `asked`. CUDA makes at
+ * least 1, and at most the maximum for the array's size. `asked` is an unsigned int of the call,
+ * but has 64 bits here: with 32 bits, the verifier of Linux 6.1 has too many states to check.
  */
 static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint64_t asked)
 {
@@ -133,8 +134,8 @@ static __noinline uint32_t pf_gpu_levels(const struct pf_gpu_array *a, uint64_t 
 
 /*
  * Returns the bytes of an array. 0: the array has no memory of its own, or the call cannot succeed.
- * PF_GPU_BYTES_UNKNOWN: podflame does not know the format, or the kernel does not have the
- * descriptor's page.
+ * PF_GPU_BYTES_UNKNOWN: podflame does not know the format, or the descriptor's page is not in
+ * memory, so the program cannot read it.
  */
 #define PF_GPU_BYTES_UNKNOWN (~0ull)
 static __noinline uint64_t pf_gpu_array_bytes(uint64_t descriptor, uint64_t levels, uint32_t flags)

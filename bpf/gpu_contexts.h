@@ -94,9 +94,8 @@ static __noinline void pf_gpu_set_current(uint64_t context)
 
 /*
  * What is known of the current context when a call asks for memory. If the probes have not seen the
- * call that made the context, the process makes calls that they do not see, or has made such calls:
- * before the probes were attached, or from NVIDIA's runtime library through private tables of the
- * driver.
+ * call that made the context, they miss some calls of this process: those from before the probes
+ * were attached, or those that NVIDIA's runtime library makes through private tables of the driver.
  */
 struct pf_gpu_here {
 	uint64_t context; /* 0: not known */
@@ -130,8 +129,8 @@ static __always_inline void pf_gpu_ended(uint64_t number, uint64_t time_ns)
 }
 
 /*
- * Notes that the memory of a context has ended. If the probes may have missed the call that made
- * the context, memory whose context is not known may have ended, too.
+ * Notes that all memory of a context has been freed at once. If the probes may have missed the call
+ * that made the context, memory whose context is not known may have been freed, too.
  */
 static __always_inline void pf_gpu_end(uint64_t context, uint64_t time_ns)
 {
@@ -222,9 +221,9 @@ static __noinline void pf_gpu_primary_put(uint32_t device, uint64_t time_ns, uin
 }
 
 /*
- * Notes that a device's primary context was reset. This ends the memory, but not the context, which
- * stays retained. If it is not known which context the device has, memory whose context or device
- * is not known may have ended.
+ * Notes that a device's primary context was reset. This frees the memory, but does not end the
+ * context, which stays retained. If it is not known which context the device has, memory whose
+ * context or device is not known may have been freed.
  */
 static __noinline void pf_gpu_primary_reset(uint32_t device, uint64_t time_ns)
 {
@@ -278,7 +277,7 @@ static __noinline void pf_gpu_from_green(const struct pf_gpu_call *c)
 
 /* ---- queries ---- */
 
-/* Notes that the thread's stack of contexts is another one than the probes have seen. */
+/* Notes that the thread's stack of contexts differs from the one that the probes have recorded. */
 static __noinline void pf_gpu_unsure(void)
 {
 	struct pf_gpu_thread *t = pf_gpu_thread(false);
@@ -288,7 +287,7 @@ static __noinline void pf_gpu_unsure(void)
 	pf_gpu_missed();
 }
 
-/* cuCtxGetCurrent has told which context is current; 0: none. */
+/* cuCtxGetCurrent has returned the current context; 0: no context is current. */
 static __noinline void pf_gpu_current_told(uint64_t context)
 {
 	if (context == pf_gpu_current())
@@ -299,9 +298,9 @@ static __noinline void pf_gpu_current_told(uint64_t context)
 }
 
 /*
- * cuCtxGetDevice has told the device of a context; 0: of the current one. A context has the same
- * device as long as it lives. If the probes know another one, another context is current than they
- * know.
+ * cuCtxGetDevice has returned the device of context `of`; 0: of the current context. The device of
+ * a context never changes. So if the device differs from the recorded device of the context that
+ * was recorded as current, another context is current.
  */
 static __noinline void pf_gpu_device_told(uint64_t of, uint64_t at)
 {

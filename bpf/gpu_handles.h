@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * gpu_handles: device memory that the program maps itself (cuMemCreate, cuMemMap). The memory is in
- * use until its handle was released as often as it was given out, and no mapping of the memory is
- * left. The owner of the memory's entry in gpu_live has both numbers.
+ * use as long as its handle was given out more often than released, or a mapping of the memory
+ * exists. Both counts are in key.owner of the memory's entry in gpu_live.
  */
 #pragma once
 
@@ -26,9 +26,10 @@ static __noinline void pf_gpu_handle_more(uint64_t handle, uint64_t one)
 }
 
 /*
- * Subtracts one release or one mapping from what is due for a handle. Removes the memory's entry if
- * nothing is left. time_ns: that of the entry when the caller saw it. If the entry has another
- * time_ns now, the memory has ended, and the handle is that of new memory.
+ * Takes a released handle (one: 1) or a removed mapping (one: PF_GPU_MAPPED) off the counts of the
+ * handle's memory. Removes the memory's entry if both counts are 0 then. time_ns: time_ns of the
+ * entry when the caller saw it. If the entry has another time_ns now, that memory was freed, and
+ * the handle belongs to new memory.
  */
 static __noinline void pf_gpu_handle_less(uint64_t handle, uint64_t one, uint64_t time_ns)
 {
@@ -60,7 +61,7 @@ struct pf_gpu_unmap {
 
 /*
  * Removes the mapping at u->at. A mapping that was made before the probes were attached has no
- * object.
+ * object, so this function skips PF_GPU_PIECE bytes.
  */
 static long pf_gpu_unmap_step(uint32_t i, struct pf_gpu_unmap *u)
 {

@@ -3,8 +3,8 @@
  * gpu_memory: the programs of uprobes on the CUDA driver. At the entry of a call that asks for
  * memory they walk the stack and keep it in `gpu_pending`. When the call has succeeded, the event
  * hbm-alloc counts the memory, and the event hbm-inuse keeps it in `gpu_live` until it is freed. A
- * call that fails changes nothing. Each call is taken, because such calls are few. The programs
- * exist in two forms, as those of memory.bpf.c do.
+ * call that fails changes nothing. There is no sampling: every call is counted, because such calls
+ * are few. The programs exist in two forms, as those of memory.bpf.c do.
  */
 #include "capture.h"
 
@@ -52,7 +52,7 @@ struct {
 #include "gpu_handles.h"
 #include "gpu_request.h"
 
-/* Counts a call whose memory the events will lack. */
+/* Counts a loss: a call whose memory the events will lack. */
 static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
 {
 	if (events & 1 << PF_EVENT_HBM_ALLOC)
@@ -69,7 +69,7 @@ static __always_inline bool pf_gpu_is_32(struct pf_site site)
 	return site.flags & PF_GPU_32 && site.kind != PF_SITE_GPU_ARRAY;
 }
 
-/* Returns the address in gpu_live of what the call gives or ends. */
+/* Returns the address under which gpu_live has the memory that the call allocates or frees. */
 static __always_inline uint64_t pf_gpu_key_of(struct pf_site site, uint64_t number)
 {
 	uint32_t space =
@@ -81,8 +81,9 @@ static __always_inline uint64_t pf_gpu_key_of(struct pf_site site, uint64_t numb
 }
 
 /*
- * Returns time_ns of the entry at an address of gpu_live. Another thread may get the same address
- * before this call's return is seen. Then the entry is of new memory, and has another time.
+ * Returns time_ns of the entry at an address of gpu_live; 0: there is none. Between the moment when
+ * a call frees memory and its return, another thread may get the same address. Then the entry is
+ * that of new memory, and has another time_ns.
  */
 static __noinline uint64_t pf_gpu_since(uint64_t address)
 {
@@ -101,8 +102,8 @@ static __always_inline struct pf_pending_key pf_gpu_pending_key(uint32_t kind)
 }
 
 /*
- * Whether the call is made inside another one: some drivers' functions call each other. If the
- * other call has a higher stack pointer, it has not returned.
+ * Whether the call is made inside another call of this thread: in some drivers, the functions call
+ * each other. A pending call with a higher stack pointer has not returned yet.
  */
 static __noinline bool pf_gpu_is_nested(uint32_t kind, uint64_t sp)
 {
@@ -164,8 +165,8 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 }
 
 /*
- * Takes the memory's entry out of gpu_live: once the call has freed it, another thread may get the
- * same address. `live` keeps the entry, whose time_ns is in since_ns.
+ * Moves the memory's entry from gpu_live to p->live, and its time_ns to since_ns, before the call
+ * frees the memory: after that, another thread may get the same address.
  */
 static __noinline void pf_gpu_take(struct pf_pending *p)
 {
@@ -287,8 +288,8 @@ static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
 /* ---- return: a call has succeeded ---- */
 
 /*
- * Returns the bytes that the call gave. Of PF_SITE_GPU_PITCH (cuMemAllocPitch) that is pitch times
- * rows, and the driver stores the pitch only before the return.
+ * Returns how many bytes the call has allocated. For PF_SITE_GPU_PITCH (cuMemAllocPitch), that is
+ * the pitch times the rows, and the driver stores the pitch only during the call.
  */
 static __noinline uint64_t pf_gpu_given_bytes(const struct pf_pending *p)
 {
@@ -366,8 +367,9 @@ static __noinline void pf_gpu_given(struct pf_pending *p, const struct pf_mem_wh
 #define PF_NODE_MEM_ALLOC 10
 
 /*
- * Counts memory that is not followed. A node of a graph gets its memory when the graph runs. A
- * sparse array maps memory that cuMemCreate made, and that was counted then.
+ * Counts a loss for memory that the programs do not follow: the memory of a graph's node, which is
+ * allocated when the graph runs, and memory that is mapped into a sparse array. hbm-alloc has
+ * counted the latter at its cuMemCreate, so only hbm-inuse lacks it.
  */
 static __noinline void pf_gpu_unseen(const struct pf_gpu_call *c)
 {
@@ -428,7 +430,10 @@ static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
 	struct pf_mem_who who = pf_gpu_who_is(site, 1);
 	struct pf_pending *p = bpf_map_lookup_elem(&gpu_pending, &key);
 
-	/* The return has removed the address from the stack. Else it is a nested call's return. */
+	/*
+	 * A return pops the return address, so rsp is 8 more than at the entry. If it is not, a
+	 * nested call returns.
+	 */
 	if (!p || p->gpu.sp != PF_CONTEXT_REG(ctx, rsp) - 8)
 		return;
 	p->gpu.events &= who.events;

@@ -7,10 +7,13 @@
 
 #include "gpu_shares.h"
 
-/* Negative for a moment, if a program and user space count at the same time. */
+/*
+ * How many entries each process has in gpu_objects and in gpu_live, by slot. A count may be
+ * negative for a moment, if a program and user space change it at the same time.
+ */
 int32_t pf_gpu_held_objects[PF_GPU_SLOTS], pf_gpu_held_live[PF_GPU_SLOTS];
 
-/* Not static, so the verifier looks at them once, and not again at each of their calls. */
+/* The next four functions are not static, so the verifier checks each once, not at each call. */
 
 __noinline int pf_gpu_objects_have_room(void)
 {
@@ -81,8 +84,8 @@ static __always_inline void pf_gpu_missed(void)
 }
 
 /*
- * Counts a loss of hbm-inuse: there is no room for what hbm-inuse must know. hbm-alloc may only
- * lack labels then.
+ * Counts a loss of hbm-inuse: gpu_objects has no room for an object that hbm-inuse needs. Without
+ * the object, hbm-alloc may only lack labels.
  */
 static __always_inline void pf_gpu_full(void)
 {

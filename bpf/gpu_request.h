@@ -17,7 +17,7 @@
 
 /*
  * Returns the device of a location. PF_GPU_HOST: memory of the host. -1: the location cannot be
- * read. At the entry of a call, the kernel may not have the page of the location.
+ * read. At the entry of a call, the page of the location may not be in memory.
  */
 static __noinline int64_t pf_gpu_location_device(uint64_t at)
 {
@@ -53,7 +53,7 @@ static __noinline void pf_gpu_ask_pool(struct pt_regs *ctx, struct pf_gpu_call *
 	pf_gpu_know(c, PF_LABEL_GPU_DEVICE, pool != NULL);
 }
 
-/* Returns the bytes that a call asks for; of GPU_PITCH, the rows. */
+/* Returns the bytes that a call asks for; for PF_SITE_GPU_PITCH, the number of rows. */
 static __noinline uint64_t pf_gpu_bytes(const struct pf_gpu_call *c)
 {
 	if (!c || c->device == PF_GPU_HOST)
@@ -102,7 +102,7 @@ static __noinline void pf_gpu_label(struct pf_scratch *s, const struct pf_gpu_ca
 		pf_label(s, PF_LABEL_GPU_STREAM, c->stream);
 }
 
-/* A call has given the handle of a pool: stores of which device the pool is. */
+/* A call has returned the handle of a pool: stores which device the pool belongs to. */
 static __noinline void pf_gpu_pool(const struct pf_gpu_call *c)
 {
 	struct pf_gpu_object o = {};

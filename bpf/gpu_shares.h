@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * gpu_shares: how many entries each process has in a map about GPUs, and whether it may add one. So
- * a process, for example one with a false driver, cannot fill a map for all others. The maps and
- * their counts: PF_GPU_SLOTS.
+ * a process, for example one with a false driver, cannot fill a map for all others. PF_GPU_SLOTS
+ * (gpu_abi.h) describes the maps and their counts.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ static __always_inline uint32_t pf_gpu_slot(void)
 	return proc ? proc->slot & (PF_GPU_SLOTS - 1) : 0;
 }
 
-/* held: an array of PF_GPU_SLOTS; max: the entries of its map */
+/* held: how many entries of a map each slot has (PF_GPU_SLOTS); max: max_entries of that map */
 static __always_inline bool pf_gpu_has_room(const int32_t *held, int32_t max)
 {
 	return held[0] + held[pf_gpu_slot() & (PF_GPU_SLOTS - 1)] < max;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * hash: 64-bit hashes that stand for stacks, process names and trace contexts. A hash begins with a
- * seed that is random per load, and with the process. So a pod cannot make a stack whose hash is
- * that of another pod's stack. It could only make two of its own stacks collide.
+ * seed, which is random for each load of the programs, and with the process. So a pod cannot make a
+ * stack whose hash is that of another pod's stack. It could only make two of its own stacks
+ * collide.
  */
 #pragma once
 

@@ -39,8 +39,9 @@ struct pf_jvm {
 	uint16_t complete_short; /* 1: complete is an int16_t; 0: an int */
 	/* where the code begins: an address, or an offset from the blob */
 	uint16_t code_begin, code_offset;
-	uint16_t compile_id, orig_pc;	    /* in an nmethod; orig_pc is an offset from rsp */
-	uint16_t deopt_begin, deopt_offset; /* an address, or an offset from the blob */
+	uint16_t compile_id, orig_pc; /* in an nmethod; orig_pc is an offset from rsp */
+	/* where deoptimized frames return to: an address, or an offset from the blob */
+	uint16_t deopt_begin, deopt_offset;
 	/* as deopt_begin and deopt_offset, for deoptimized calls of method handles */
 	uint16_t deopt_mh_begin, deopt_mh_offset;
 	uint16_t method_const,
@@ -59,7 +60,7 @@ _Static_assert(PF_JVM_READ <= PF_PIECE_BYTES, "jvm");
 
 #define PF_JVM_HOPS	   16 /* steps in the segment map; each goes back over up to 254 segments */
 #define PF_JVM_PUSHED	   11 /* 1 + the most words that code pushes below its frame */
-#define PF_JVM_ENTRY_WORDS 24 /* words searched for the frame above a ContinuationEntry; real: 12 */
+#define PF_JVM_ENTRY_WORDS 24 /* words searched for the frame above a ContinuationEntry of 12 */
 #define PF_JVM_LOOP_FRAME  (1 << 20) /* bytes; the frame of an interpreted method is smaller */
 #define PF_JVM_CALL_STUB   448	     /* bytes of the call stub and of similar stubs behind it */
 #define PF_JVM_PARAMETERS  (1 << 14) /* bytes; the arguments of a method are smaller */

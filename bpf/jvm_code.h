@@ -420,7 +420,9 @@ static __noinline int pf_jvm_by_stub(struct pf_scratch *s, const struct pf_jvm *
 	if (place != PF_IN_BODY && pf_word(s, at, &ra) &&
 	    (ra == PF_JVM_NO_ADDRESS || pf_jvm_generated(d, ra) || pf_jvm_behind_call(ra)))
 		return pf_jvm_caller(s, at + 8, place != PF_AT_ENTRY);
-	/* The words on top of the stub that calls Java may look like a return address. */
+	/*
+	 * In the stub that calls Java, a word on top of the stack may look like a return address.
+	 */
 	if (!room && w->ip - d->call_stub >= PF_JVM_CALL_STUB && pf_jvm_is_called(s, d, c))
 		return pf_jvm_caller(s, w->sp + 8, false);
 	if (pf_jvm_keeps_record(c) && pf_jvm_has_record(s, d, c->text == PF_JVM_STUBROUTINES))

@@ -2,7 +2,8 @@
 /*
  * labels: the facts about a sample besides its stacks, for example the GPU's stream. The labels
  * travel in the record of the sample's trace context. Only programs of events whose samples have
- * labels include this file. The other programs send shorter records.
+ * labels include this file. The other programs send shorter records. A record is sent once in a
+ * generation, the time between two drains of the counts by user space.
  *
  * pf_labels_begin(s);
  * pf_label(s, PF_LABEL_GPU_DEVICE, device);
@@ -19,7 +20,7 @@ static __always_inline void pf_labels_begin(struct pf_scratch *s)
 	s->context.n_labels = 0;
 }
 
-/* Adds a label. A program with more than PF_SAMPLE_LABELS is wrong, and the label is left out. */
+/* Adds a label. A program must not add more than PF_SAMPLE_LABELS; further ones are ignored. */
 static __always_inline void pf_label(struct pf_scratch *s, enum pf_label_key key, uint64_t value)
 {
 	uint32_t n = s->context.n_labels;

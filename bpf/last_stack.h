@@ -9,13 +9,13 @@
 #include "walk_start.h"
 
 /*
- * bytes of the stack that are remembered, from rsp up. If a higher word decided the walk: no stack
- * is kept
+ * Words are remembered up to this many bytes above rsp. If a higher word decided the walk, the
+ * stack is not remembered.
  */
 #define PF_RECALL_BYTES 8192
 
-#define PF_RECALL_KERNEL       32   /* limit for the return addresses of the kernel's part */
-/* limit for the bytes of the kernel's stack in which these return addresses are */
+#define PF_RECALL_KERNEL       32   /* remembered return addresses of the kernel's part */
+/* bytes of the kernel's stack, within which these return addresses must lie */
 #define PF_RECALL_KERNEL_BYTES 4096
 
 struct pf_recall {
@@ -44,7 +44,7 @@ struct pf_recall {
 	uint16_t kernel_at[PF_RECALL_KERNEL];
 };
 
-#define PF_RECALL_SLOTS 4096 /* a power of two; 5 MiB */
+#define PF_RECALL_SLOTS 4096 /* a power of two; 4.2 MiB in all */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

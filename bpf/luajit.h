@@ -5,10 +5,10 @@
  * Its interpreter is hand-written assembler that runs in one C frame of fixed size. Traces (JIT
  * code) run in that frame, too, a few bytes further down. A Lua thread (lua_State L) keeps a chain
  * of these C frames: L->cframe, then CFRAME_OFS_PREV of each. Every C frame has its L. So the walk
- * accepts memory as a C frame only if the chain of the L in it leads to that memory next. The
- * frames of the Lua program are in L's own stack, in slots of 8 bytes. The slot below base[0] has
- * the link (a bytecode address or a size, with the type in its low bits), and the slot below that
- * the function.
+ * accepts memory as a C frame only if it holds an L whose chain has that memory as its next
+ * element. The frames of the Lua program are in L's own stack, in slots of 8 bytes. The slot below
+ * base[0] has the link (a bytecode address or a size, with the type in its low bits), and the slot
+ * below that the function.
  */
 #pragma once
 

@@ -147,8 +147,8 @@ struct {
 } images SEC(".maps");
 
 /*
- * What events cost, and how exact their sums are. Never drained: when a cgroup is removed, user
- * space removes its entries.
+ * What events cost, and the variances of their sums. A drain does not empty this map. When a cgroup
+ * is removed, user space removes its entries.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
@@ -237,8 +237,8 @@ static __noinline struct pf_usage *pf_usage_of(uint64_t cgroup_id, uint32_t even
 }
 
 /*
- * Returns a * b >> 20, in which unit `usage` has variances. Rounded at random, because most results
- * are smaller than 1.
+ * Returns a * b >> 20, because `usage` has variances in units of 2^20. The result is rounded at
+ * random, because most results are smaller than 1.
  */
 static __always_inline uint64_t pf_product(uint64_t a, uint64_t b)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * memory: the programs of uprobes on allocators. At the entry of a call they decide whether to take
- * the allocation. They walk the stack only if they take it. The event mem-alloc counts the
- * allocation at once. The event mem-inuse keeps it in `pending` until the return gives its address,
- * and then in `live` until it is freed. Each program exists in two forms. One is for a probe of
- * many addresses at once: a single program for entry and return (a session) if the kernel has that
- * (6.13). The other is for a probe of one address.
+ * the allocation as a sample. They walk the stack only if they take it. The event mem-alloc counts
+ * the allocation at once. The event mem-inuse keeps it in `pending` until the return gives its
+ * address, and then in `live` until it is freed. Each program exists in two forms. One is for a
+ * probe of many addresses at once: a single program for entry and return (a session) if the kernel
+ * has that (6.13). The other is for a probe of one address.
  */
 #include "capture.h"
 
@@ -54,7 +54,8 @@ struct {
 struct pf_mem_cpu {
 	struct pf_mem_points alloc, inuse;
 	/*
-	 * The decision at an entry. The program that uses it owns the CPU's scratch in that time.
+	 * The decision at the entry of a call. A program uses it only while it owns the CPU's
+	 * scratch.
 	 */
 	uint64_t alloc_value; /* 0: not taken */
 	struct pf_pending pending;

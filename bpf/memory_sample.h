@@ -9,7 +9,7 @@
 
 /* Which byte of the small allocations on this CPU is the next chosen one: see pf_mem_worth(). */
 struct pf_mem_points {
-	uint64_t each;
+	uint64_t each; /* bytes of a stretch */
 	uint64_t next; /* bytes until the next chosen one */
 	uint64_t rest; /* bytes from the next chosen byte to the end of its stretch */
 };

@@ -104,7 +104,7 @@ static __always_inline uint64_t pf_mem_size(struct pt_regs *ctx, struct pf_site 
 	if (site.kind == PF_SITE_INSIDE) {
 		size = pf_mem_register(ctx, site.size_arg);
 		count = pf_mem_register(ctx, site.count_arg);
-		if (size >> 16 || count >> 16) /* with the factor, the product is above the limit */
+		if (size >> 16 || count >> 16) /* above max_bytes, which has 16 bits */
 			return PF_MEM_SIZE_MAX;
 		return size * count * PF_SITE_FACTOR(site);
 	}

@@ -57,8 +57,9 @@ static __always_inline struct pf_mem_proc *pf_mem_proc_of(struct task_struct *ta
 }
 
 /*
- * Called first at every hit. hits: what the hit costs, in hits of sites without PF_SITE_MORE. The
- * cost counts for one of the wanted events: PF_COUNTED_EVENT if it is wanted, else PF_LIVE_EVENT.
+ * Called first at every hit. hits: the cost of this hit, as a multiple of a hit's cost at a site
+ * without PF_SITE_MORE. The cost counts for one of the wanted events: PF_COUNTED_EVENT if it is
+ * wanted, else PF_LIVE_EVENT.
  */
 static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t hits)
 {
@@ -77,8 +78,8 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 		return who;
 	proc->cgroup_id = who.cgroup_id;
 	/*
-	 * `hits` counts each hit, because a span of time in which the agent tries the probes may
-	 * have few.
+	 * Unlike `usage`, `hits` counts each hit: while the agent attaches the probes for a short
+	 * trial, there may be few.
 	 */
 	number = __sync_fetch_and_add(&proc->hits, hits);
 	added = pf_mem_added(number + hits) - pf_mem_added(number);
@@ -91,8 +92,8 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 
 /*
  * Adds a taken allocation to `usage`. Its part of the variance, (1 - p) * value^2, is value *
- * (value - size), because p = size / value. If two points are in one allocation, this is more than
- * the true variance.
+ * (value - size), because p = size / value. If one allocation has two chosen bytes
+ * (memory_sample.h), this is more than the true variance.
  */
 static __noinline void pf_mem_taken(uint64_t cgroup_id, uint32_t event, uint64_t value,
 				    uint64_t size)

@@ -2,7 +2,10 @@
 /*
  * offcpu: where threads of selected processes wait, and for how long. While any process is
  * selected, these programs run at every switch and every wake-up of the node, under the lock of a
- * CPU's run queue. So they allocate no memory and wake no task. docs/events.md.
+ * CPU's run queue. So they allocate no memory and wake no task. A wait is noted (its end is
+ * awaited) or, in addition, kept (its stacks are taken at once), both at random: off_note and
+ * off_keep of struct pf_filter. A noted wait that goes on for long may become whole: struct
+ * pf_waiting. docs/events.md.
  */
 #define PF_RECALL
 
@@ -277,8 +280,8 @@ static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct
  * Counts a loss if the end of the thread's last wait was not seen. A thread that leaves its CPU has
  * run, so its last wait has ended. If the kernel did not run pf_switch at that end, the time of the
  * end is not known: the part of the wait that no drain has counted is lost. The kernel does not run
- * a program that already runs on that CPU, and some machines run no program in the threads of their
- * supervisor.
+ * a program that already runs on that CPU, and on some machines (those of this project's CI) it
+ * runs no tracing program in process 1.
  */
 static __always_inline void pf_wait_unseen(struct task_struct *task)
 {

@@ -9,8 +9,8 @@
 #include "kernel.h"
 
 /*
- * Since 6.2. The state of the walk cannot hold a pointer to a task, so each read looks up the task
- * again.
+ * Kernel functions since Linux 6.2. The state of the walk cannot hold a pointer to a task, so each
+ * read looks up the task again.
  */
 extern struct task_struct *bpf_task_from_pid(int32_t pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *task) __ksym __weak;
@@ -37,7 +37,7 @@ static volatile int32_t walked_tid;
 #include "wait_cause.h"
 #include "waits.h"
 
-/* User space sets these two before each look: */
+/* User space sets these two before each look, which is one run of the iterator: */
 volatile uint32_t look_share; /* which share of the found waits becomes whole, as in off_keep */
 volatile uint32_t look_max;   /* how many waits become whole at most */
 /* The looks' results: numbers of waits. */

@@ -153,9 +153,8 @@ static long pf_gpu_name_hash(uint32_t i, struct pf_loop *loop)
 }
 
 /*
- * Copies a name into the words of s->stack, after the header. Returns how many words it has. 0: it
- * is empty, or cannot be read: the kernel does not have its page at the moment, or the address is
- * wrong.
+ * Copies a name into the words of s->stack, after the header. Returns how many words it has. 0: the
+ * name is empty, or cannot be read because its page is not in memory or the address is wrong.
  */
 static __noinline uint32_t pf_gpu_name(struct pf_scratch *s, uint64_t at, bool *ret_cut)
 {
@@ -170,7 +169,7 @@ static __noinline uint32_t pf_gpu_name(struct pf_scratch *s, uint64_t at, bool *
 	if (n <= 1 || n > most)
 		return 0;
 	*ret_cut = n == most && pf_read(&next, 1, at + most - 1) && next;
-	/* the rest of the last word, and maybe more words, which do not count */
+	/* zeros the rest of the last word, and maybe bytes behind it, which are not used */
 	*(uint64_t *)(name + n) = 0;
 	return (n + 7) / 8;
 }
@@ -242,7 +241,7 @@ static __noinline void pf_gpu_work_used(const struct pf_gpu_launch *l, uint64_t 
 
 /*
  * Returns the microseconds for which a piece of work counts. Rounded at random, so that the sum of
- * many short pieces is right. -1: a wrong time.
+ * many short pieces is right. -1: its times are impossible.
  */
 static __always_inline int64_t pf_gpu_work_value(const struct podflame_cuda_work *w, uint32_t level)
 {
@@ -293,7 +292,7 @@ static __noinline int pf_gpu_work_count(struct pf_scratch *s, const struct podfl
 struct pf_gpu_report {
 	struct pf_scratch *s;
 	uint64_t at;
-	uint32_t size; /* of a piece at `at`; 0: there are pointers to CUPTI's records */
+	uint32_t size; /* bytes of a piece at `at`; 0: `at` has pointers to CUPTI's records */
 	uint32_t generation;
 };
 
@@ -365,7 +364,7 @@ static __noinline void pf_gpu_reported(uint64_t at, uint32_t n, uint32_t n_max, 
 
 /* ---- the library's status ---- */
 
-/* More than a library can lose between two reports, or use: then it lies. */
+/* No real library loses or uses more than this between two reports of its status. */
 #define PF_GPU_LOSSES_MAX (1ull << 24) /* losses between two reports; more are ignored */
 #define PF_GPU_OWN_NS_MAX (1ull << 40) /* own CPU time between two reports; more is ignored */
 
@@ -402,7 +401,7 @@ static __always_inline struct pf_process_key pf_gpu_process(void)
 	};
 }
 
-/* Reads a report of `size` bytes to the library's status. A shorter one is an older library's. */
+/* Reads the library's status: `size` bytes at `at`. An older library has a shorter status. */
 static __always_inline bool pf_gpu_status_read(struct podflame_cuda_status *to, uint64_t at,
 					       uint32_t size)
 {
@@ -413,9 +412,10 @@ static __always_inline bool pf_gpu_status_read(struct podflame_cuda_status *to, 
 }
 
 /*
- * Takes a report of the status. It is built in the scratch, because the stack has no room for it.
- * If another task has the scratch, the next report has the same counts. The first report says what
- * happened before the probes were attached, which does not count.
+ * Takes a report of the status. The new entry of gpu_status is built in the scratch, because the
+ * BPF stack has no room for it. If another task uses the scratch, the report is skipped, because
+ * the next one includes its counts. The counts of the first report are from before the probes were
+ * attached, so they are not added.
  */
 static __noinline void pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint32_t size)
 {

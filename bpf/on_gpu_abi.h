@@ -56,7 +56,7 @@ struct pf_gpu_launch {
 /* Map `gpu_status`, hash, key: struct pf_process_key. */
 struct pf_gpu_status {
 	uint64_t told_ns;  /* CLOCK_BOOTTIME of the last report; 0: none yet */
-	/* CLOCK_BOOTTIME of the first report since when all say that CUPTI runs; 0: it does not */
+	/* CLOCK_BOOTTIME since which all reports say that CUPTI runs; 0: the last one does not */
 	uint64_t running_ns;
 	uint64_t parcagpu; /* 1: the process has parcagpu's library */
 	struct podflame_cuda_status library;

@@ -21,8 +21,8 @@ int BPF_PROG(pf_exec, struct task_struct *task)
 	if (!pf_send_proc(task, PF_PROC_EXEC, cgroup_id, set->generation))
 		return 0;
 	/*
-	 * `sampled` stays 0, so the first sample is reported again: then the dynamic linker has
-	 * mapped more files.
+	 * `sampled` stays 0, so the process is reported again at its first sample, when the dynamic
+	 * linker has mapped more files.
 	 */
 	now.exec_id = task->self_exec_id;
 	key = pf_proc_key_of(task);

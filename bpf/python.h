@@ -355,8 +355,8 @@ static __always_inline void pf_python_undo(struct pf_walk *w, struct pf_runtime_
 }
 
 /*
- * Whether the code at which the first activation stands has no frame of its own yet, or no longer.
- * Only needed up to 3.10.
+ * Whether the first activation is in a part of the loop's code where it has no Python frame of its
+ * own yet, or no longer. Only needed up to 3.10.
  */
 static __always_inline bool pf_python_outside(const struct pf_scratch *s, const struct pf_python *d)
 {
@@ -393,8 +393,8 @@ static __always_inline bool pf_python_piece(struct pf_scratch *s, const struct p
 	x->inner = x->cframe < w->frame_sp;
 	x->cframe = pf_python_word(s, d->cframe_previous);
 	/*
-	 * after a change of the thread state: not shown, because these frames may have been shown
-	 * before
+	 * After a change of the thread state, the frames of an activation that the native walk has
+	 * not met are not shown, because they may have been shown before.
 	 */
 	r->at = x->inner && x->tries ? 0 : pf_python_word(s, d->cframe_frame);
 	return true;
@@ -432,7 +432,9 @@ static __always_inline int pf_python_shim(struct pf_scratch *s, const struct pf_
 		return 1;
 	}
 	/*
-	 * The native walk has not met the activation of this piece, or has shown its frames before.
+	 * The shim is below the current native frame, so the native walk has not met the activation
+	 * of this piece. After a change of the thread state, these frames may have been shown
+	 * before, so they are removed.
 	 */
 	if (pf_python_walk(r)->tries)
 		pf_python_undo(w, r);

@@ -30,9 +30,9 @@ struct {
 /*
  * Returns whether the program of another link has handled this hit. While the agent changes the
  * probes of a process, an old link and a new one may probe the same place. The kernel runs their
- * programs for a hit one directly after the other. If a loop comes to the place again, the program
- * of the same link runs first, or those of both have run. If the whole change takes place between
- * two hits of one place, the second hit is lost.
+ * programs for a hit one directly after the other. So if a loop comes to the place again, the
+ * program of the same link runs first, or those of both links have run: this is a new hit. If the
+ * whole change takes place between two hits of one place, the second hit is lost.
  */
 static __noinline bool pf_rdma_is_again(struct pt_regs *ctx, struct pf_rdma_thread *t)
 {
@@ -50,7 +50,10 @@ static __noinline bool pf_rdma_is_again(struct pt_regs *ctx, struct pf_rdma_thre
 	return again;
 }
 
-/* Returns the batch of a queue pair; make: or an unused one. NULL: there is none. */
+/*
+ * Returns the batch of a queue pair or, if it has none and `make` is set, an unused batch. NULL:
+ * there is none.
+ */
 static __noinline struct pf_rdma_batch *pf_rdma_batch(struct pf_rdma_thread *t, uint64_t queue,
 						      bool make)
 {
@@ -69,7 +72,11 @@ static __noinline struct pf_rdma_batch *pf_rdma_batch(struct pf_rdma_thread *t, 
 	return make ? unused : NULL;
 }
 
-/* A thread that leaves batches unfinished for ever is one that lies: the first one ends. */
+/*
+ * Begins a batch of a queue pair. If all batches of the thread are in use, replaces the first one
+ * and counts a loss. Such a thread fills too many queue pairs at once, or leaves batches
+ * unfinished.
+ */
 static __noinline void pf_rdma_start(struct pf_rdma_thread *t, uint64_t queue)
 {
 	struct pf_rdma_batch *b = pf_rdma_batch(t, queue, true);
@@ -130,7 +137,7 @@ static __noinline void pf_rdma_take_batch(struct pf_rdma_thread *t)
 
 /* ---- entry: what a call asks for ---- */
 
-/* Sets t->bytes. */
+/* Sets t->bytes to what the call asks for, by operation. */
 static __noinline void pf_rdma_ask(struct pt_regs *ctx, struct pf_rdma_thread *t)
 {
 	struct pf_site site = pf_site_of(ctx);
@@ -168,7 +175,7 @@ static __noinline uint64_t pf_rdma_device(const struct pf_scratch *s, uint64_t o
 	return pf_intern_text(s, device + PF_RDMA_DEVICE_NAME, generation);
 }
 
-/* Sets t->ctx. */
+/* Sets t->ctx to the labels of each operation that has bytes. */
 static __noinline void pf_rdma_label(struct pf_scratch *s, struct pf_rdma_thread *t,
 				     uint32_t generation)
 {
@@ -245,7 +252,7 @@ static __always_inline bool pf_rdma_enter(struct pt_regs *ctx)
 		return false;
 	}
 	if (site.kind >= PF_SITE_RDMA_START && pf_rdma_is_again(ctx, t))
-		return true; /* if the first program needs the return, either link may see it */
+		return true; /* the return may be needed, and the other link may be gone by then */
 	if (site.kind == PF_SITE_RDMA_START)
 		pf_rdma_start(t, PF_CONTEXT_REG(ctx, rdi));
 	else if (site.kind >= PF_SITE_RDMA_ABORT)
@@ -259,7 +266,8 @@ static __always_inline bool pf_rdma_enter(struct pt_regs *ctx)
 
 /*
  * Sets t->bytes to what was posted before the request that failed. If the list does not have that
- * request, counts a loss; of a list that was not read to its end, the entry has counted it.
+ * request, counts a loss. If the list was not read to its end, the program at the entry has counted
+ * the loss already.
  */
 static __noinline void pf_rdma_posted_before_bad(struct pf_rdma_thread *t)
 {
@@ -328,7 +336,10 @@ static __always_inline void pf_rdma_leave(struct pt_regs *ctx)
 		return;
 	}
 	t = pf_rdma_thread(who.proc, false);
-	/* The return has removed the address from the stack. Else a call inside it replaced it. */
+	/*
+	 * A return pops the return address, so rsp is 8 more than at the entry. If it is not, a
+	 * nested call has replaced this one.
+	 */
 	if (!t || t->sp != PF_CONTEXT_REG(ctx, rsp) - 8 || t->site.kind != site.kind)
 		return;
 	t->sp = 0;

@@ -24,7 +24,7 @@ enum pf_rdma_site_kind {
 	PF_SITE_RDMA_REGISTER = 96, /* size_arg: bytes; returns NULL if it has failed */
 	PF_SITE_RDMA_CONTEXT,	    /* argument 1 is a context */
 	PF_SITE_RDMA_OBJECT,	    /* argument 1 is an object whose first member is its context */
-	/* the same; the process may have posted, or posts from now on */
+	/* the same; at such a call the process may have posted already, or posts from now on */
 	PF_SITE_RDMA_USED,
 	PF_SITE_RDMA_OPEN,	    /* returns a context */
 	PF_SITE_RDMA_EXTEND,	    /* ibv_qp_to_qp_ex: returns an extended queue pair */
@@ -76,8 +76,8 @@ enum pf_rdma_slot {
 	PF_RDMA_WR_START,
 	PF_RDMA_WR_COMPLETE,
 	PF_RDMA_WR_ABORT,
-	PF_RDMA_WR_ATOMIC_WRITE, /* rdma-core 44 */
-	PF_RDMA_WR_FLUSH,	 /* rdma-core 46 */
+	PF_RDMA_WR_ATOMIC_WRITE, /* since rdma-core 44 */
+	PF_RDMA_WR_FLUSH,	 /* since rdma-core 46 */
 	_PF_RDMA_SLOT_MAX,
 };
 #define PF_RDMA_SLOTS_OF_QP (_PF_RDMA_SLOT_MAX - PF_RDMA_WR_ATOMIC_CMP_SWP)
@@ -92,8 +92,9 @@ enum pf_rdma_slot {
 
 /*
  * Map `rdma_functions`, hash, key: struct pf_process_key with exec_id 0: addresses of functions of
- * the process, which the programs have read from its memory. The memory may lie. An entry with the
- * address 0 is being written. After an exec, the functions of the new program replace the old ones.
+ * the process, which the programs have read from its memory, so they may be false. An entry with
+ * the address 0 is being written. After an exec, the functions of the new program replace the old
+ * ones.
  */
 #define PF_RDMA_FUNCTIONS_MAX 96
 struct pf_rdma_function {
@@ -103,9 +104,9 @@ struct pf_rdma_function {
 };
 struct pf_rdma_functions {
 	uint32_t n;    /* more than PF_RDMA_FUNCTIONS_MAX: there are more than these */
-	uint32_t told; /* n of the last PF_PROC_FUNCTIONS */
+	uint32_t told; /* n when PF_PROC_FUNCTIONS was last sent */
 	uint32_t exec_id;
-	uint32_t late; /* n of the last PF_DROP_RDMA_LATE */
+	uint32_t late; /* n when PF_DROP_RDMA_LATE was last counted */
 	struct pf_rdma_function items[PF_RDMA_FUNCTIONS_MAX];
 };
 /* A list of requests is followed for this many requests and elements of their lists of memory. */

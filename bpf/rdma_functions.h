@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * rdma_functions: learns the functions of providers. ibv_post_send and others are inline: they call
- * a pointer in the queue pair or in its context. So no symbol names these functions, and they are
- * read there when a function of libibverbs gets such an object.
+ * a pointer in the queue pair or in its context. So no symbol names these functions. The programs
+ * read the pointers when a function of libibverbs gets such an object.
  */
 #pragma once
 
@@ -16,7 +16,10 @@ struct {
 	__type(value, struct pf_rdma_functions);
 } rdma_functions SEC(".maps");
 
-/* Nobody writes it: the first value of a process, which is too big for the BPF stack. */
+/*
+ * A value of zeros, which nothing changes: the first value of a process in rdma_functions. It is
+ * too big for the BPF stack.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -92,8 +95,8 @@ static __noinline void pf_rdma_wr_add(struct pf_rdma_functions *f, uint64_t queu
 /*
  * Learns the functions of a context, or of the context of an object. queue: also those of an
  * extended queue pair. Reports new ones to user space; a report that did not fit is sent again at
- * the next call. If the process uses a queue while there are more than were known when it was
- * probed, it may post unseen, which is a loss.
+ * the next call. If the process uses a queue while more functions are known than are probed, it may
+ * post unseen, which counts as a loss.
  */
 static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup_id,
 				     uint32_t generation, uint32_t n_probed)

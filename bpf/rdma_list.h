@@ -38,7 +38,7 @@ static __always_inline void pf_rdma_tell_end(uint32_t end)
 		pf_drop(PF_EVENT_RDMA, PF_DROP_RDMA_UNREAD);
 }
 
-/* Returns a size that the process gave; 0: no memory has this size. */
+/* Returns a size that the process has stated, or 0 if no memory can be so large. */
 static __always_inline uint64_t pf_rdma_bytes(uint64_t size)
 {
 	return size < PF_MEM_SIZE_MAX ? size : 0;
@@ -75,7 +75,7 @@ struct pf_rdma_loop {
 	struct pf_rdma_thread *t;
 };
 
-/* Goes on to the next request. Returns why the list ends. */
+/* Goes on to the next request. Returns PF_RDMA_GOES_ON, or why the list ends here. */
 static __always_inline uint32_t pf_rdma_next(struct pf_rdma_thread *t)
 {
 	bool receives = t->site.kind != PF_SITE_RDMA_POST_SEND;
@@ -121,7 +121,7 @@ static long pf_rdma_step(uint32_t i, struct pf_rdma_loop *loop)
 
 /*
  * Sets t->bytes to what the requests of the call's list ask for, up to the request `stop`; 0: all.
- * Returns where the list ended.
+ * Returns why the reading of the list ended: enum pf_rdma_end.
  */
 static __noinline uint32_t pf_rdma_sum(struct pf_rdma_thread *t, uint64_t stop)
 {

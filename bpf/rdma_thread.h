@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * rdma_thread: what a thread is doing: the call that it has entered, and the requests that it gives
- * to extended queue pairs. The kernel frees it with the thread.
+ * to extended queue pairs. This is task storage, which the kernel frees with the thread.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct pf_rdma_batch {
 #define PF_RDMA_BATCHES_MAX 4 /* of one thread: queue pairs that it fills at once */
 
 struct pf_rdma_thread {
-	uint64_t attached_ns; /* pf_mem_proc.attached_ns; another one: the rest is not valid */
+	uint64_t attached_ns; /* pf_mem_proc.attached_ns; if they differ, the rest is not valid */
 	/*
 	 * The call. A call inside another one replaces it: it has the same requests or the same
 	 * memory, and only one of the two must count. A call that never returns is replaced, too.
@@ -54,9 +54,9 @@ struct {
 } rdma_threads SEC(".maps");
 
 /*
- * Returns what the thread is doing since its process was attached. Between two spans the programs
- * see neither the ends of calls nor those of batches. NULL: make is false and the thread has done
- * nothing, or the kernel has no memory.
+ * Returns what the thread is doing since its process was last attached. While the process is not
+ * attached, the programs see neither the ends of calls nor those of batches, so older state is
+ * cleared. NULL: make is false and the thread has done nothing, or the kernel has no memory.
  */
 static __always_inline struct pf_rdma_thread *pf_rdma_thread(const struct pf_mem_proc *proc,
 							     bool make)

@@ -144,7 +144,8 @@ static __always_inline int pf_to_caller(struct pf_scratch *s)
 #define PF_STEPS (4 * PF_MAX_USER_FRAMES)
 
 /*
- * Pushes the current frame. address: the one to show. The search for its mapping was made before.
+ * Pushes the current frame. address: the one to show, whose mapping the caller has already searched
+ * for.
  */
 static __always_inline int pf_push_native(struct pf_scratch *s, uint64_t address)
 {
@@ -174,7 +175,7 @@ static __noinline int pf_real_return(struct pf_scratch *s)
 	for (uint32_t i = 0; i < PF_RETURNS_MAX; i++)
 		if (i < w->n_returns && w->returns[i].slot == slot) {
 			w->ip = w->returns[i].address;
-			pf_note_other(s); /* the word on the stack is the same for all callers */
+			pf_note_other(s); /* the word on the stack is the kernel's, whoever calls */
 		}
 	return 0;
 }

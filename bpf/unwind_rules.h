@@ -63,7 +63,7 @@ static __always_inline struct pf_mapping *pf_mapping_in_part(const struct pf_par
 
 	if (!chunk || !n)
 		return NULL;
-	for (int k = 0; k < 11 && n > 1; k++) { /* 2^11 == PF_PART_MAPPINGS_MAX */
+	for (int k = 0; k < 11 && n > 1; k++) { /* 2^11 > PF_PART_MAPPINGS_MAX */
 		uint64_t half = n / 2;
 		uint64_t next = at + half * sizeof(*m);
 

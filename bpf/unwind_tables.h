@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * unwind_tables: the unwind tables, which the parse child makes and the unwinder reads. All types
- * have a fixed width. The machine code of a file is cut into pages of 64 KiB. A page has rows; a
- * row says which rule holds from its address on; a rule says where the caller's frame is. Each rule
- * is stored once per file. A row has 4 bytes: address within the page, and rule. No other layout in
- * the field is denser.
+ * unwind_tables: the unwind tables, which the parse child (the agent's process that reads ELF
+ * files) makes and the unwinder reads. All types have a fixed width. The machine code of a file is
+ * cut into pages of 64 KiB. A page has rows; a row says which rule holds from its address on; a
+ * rule says where the caller's frame is. Each rule is stored once per file. A row has 4 bytes:
+ * address within the page, and rule. No other layout in the field is denser.
  */
 #pragma once
 
@@ -142,7 +142,7 @@ struct pf_piece {
 	uint64_t start, end; /* file offsets */
 	uint64_t delta;	     /* ELF virtual address - file offset, modulo 2^64 */
 	uint32_t file;	     /* slot of unwind_files */
-	/* not 0: code of a runtime, which shows its frames if the process's list has it */
+	/* not 0: code of a runtime; its frames are shown only if the process's list has it */
 	uint32_t runtime;
 };
 struct pf_image {
@@ -156,9 +156,9 @@ struct pf_image {
 };
 
 /*
- * An executable mapping of a file, or code of a runtime. The list is sorted by start, without
- * overlaps. Code that the list does not have is walked by frame pointers. A mapping is cut where
- * the code of a runtime begins and ends.
+ * An executable mapping of a file, or code of a runtime, in the list of a process. The list is
+ * sorted by start, without overlaps. Code that the list does not have is walked by frame pointers.
+ * A mapping is cut where the code of a runtime begins and ends.
  */
 struct pf_mapping {
 	uint64_t start, end; /* addresses in the process */
@@ -189,7 +189,7 @@ struct pf_mapping {
  * parent's entry.
  */
 struct pf_process_key {
-	uint64_t start_boottime_ns; /* start of the thread group leader, exact */
+	uint64_t start_boottime_ns; /* start of the thread group leader; not rounded as in /proc */
 	uint32_t tgid;		    /* in the agent's PID namespace */
 	uint32_t exec_id;	    /* task->self_exec_id */
 };

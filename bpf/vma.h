@@ -139,10 +139,10 @@ static __always_inline uint64_t pf_ctime_of(struct inode *inode)
 
 /*
  * Returns the tag of a file: a hash that stands for the file and its contents. A change of the
- * bytes changes the ctime, and if an inode number is used again, the generation differs. The tag of
- * a file in memory (memfd) leaves out the ctime: most changes of its bytes do not change the ctime,
- * and other changes, such as growth, change the ctime but no code. Instead, the agent compares the
- * code of such files (stack/code_compare.c). Returns 0 if the inode could not be read.
+ * bytes changes the ctime, and if an inode number is used again, the inode's generation differs.
+ * The tag of a file in memory (memfd) leaves out the ctime: most changes of its bytes do not change
+ * the ctime, and other changes, such as growth, change the ctime but no code. Instead, the agent
+ * compares the code of such files (stack/code_compare.c). Returns 0 if the inode could not be read.
  */
 static __noinline uint64_t pf_tag_of(struct file *file)
 {
@@ -199,8 +199,8 @@ static __noinline int pf_look_at_vma(struct pf_vma *l)
 
 /*
  * Finds the mapping at l->address of l->mm, and sets start, end, load, tag and runs of l.
- * l->sequence: the answer holds as long as pf_mm_sequence() returns this number; PF_UNVERIFIED: it
- * holds only for this moment.
+ * l->sequence: the result is valid as long as pf_mm_sequence() returns this number; PF_UNVERIFIED:
+ * it is valid only at this moment.
  */
 PF_ONCE int pf_find_vma(struct pf_vma *l)
 {

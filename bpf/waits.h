@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * waits: the threads of selected processes and their current waits. offcpu.bpf.c notes a wait at a
- * switch, and offcpu_walk.bpf.c looks at it while it goes on. docs/events.md.
+ * switch, and offcpu_walk.bpf.c looks at it while it goes on. Which waits are noted, and which of
+ * these are also kept, is decided at random: off_note and off_keep of struct pf_filter.
+ * docs/events.md.
  */
 #pragma once
 
@@ -20,8 +22,8 @@ static __always_inline uint64_t pf_wait_clock(void)
 }
 
 /*
- * Thinned waits that last longer than this may become whole (struct pf_waiting). Shorter ones end
- * soon, or count for little.
+ * If not all waits of a thread are kept, those that last longer than this may become whole (struct
+ * pf_waiting). Shorter ones end soon, or count for little.
  */
 #define PF_LOOK_MIN_NS 10000000ull
 

@@ -139,7 +139,7 @@ struct pf_noted {
 struct pf_scratch {
 	uint32_t busy;
 	uint32_t pad;
-	uint64_t woke_ns;	 /* when this CPU last woke the reader because of a young process */
+	uint64_t woke_ns;	 /* when this CPU last woke the agent for a young process */
 	struct pf_count_key key; /* key of the current sample */
 	uint64_t value;
 	struct pf_rec_context context;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Finds and opens libcupti, and defines the tables that cupti.h declares. Only the watcher's thread
- * calls cupti_open().
+ * Finds and opens libcupti, and defines the tables that cupti.h declares. Only the watcher, the
+ * library's own thread (inject.c), calls cupti_open().
  */
 #include "cupti.h"
 #include "glibc.h"

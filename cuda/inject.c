@@ -161,7 +161,7 @@ static void start_watcher(void)
 	sigset_t old;
 
 	block_signals(&old);
-	if (create_thread(STACK_BYTES) == EINVAL) /* thread-local data fills the stack */
+	if (create_thread(STACK_BYTES) == EINVAL) /* thread-local data is too large for it */
 		create_thread(0);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tests the library as a program uses it: it is loaded by its path, its probes are found by its
+ * Tests the library as a program uses it: it is loaded by its path, its probes are found by its ELF
  * notes, and it has its own thread. The stand-in libcupti is not loaded until the library opens it,
  * beside the stand-in libcudart.
  */

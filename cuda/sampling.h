@@ -10,10 +10,11 @@
  * that a regular pattern of calls does not always meet the same hashes.
  *
  * A report has a price in units: SAMPLING_CALL_UNITS for a call, whose stack is taken, and 1 for a
- * piece of work, which is copied. SAMPLING_UNITS_PER_S units are allowed a second, and at once
- * those of a quarter of a second. If more were spent, the level rises by 1. After a second in which
- * at most a quarter of the allowed units were spent, it falls by 1. The price of a graph is known
- * only when its work has ended, so the work of a graph is reported whole at any price.
+ * piece of work, which is copied. SAMPLING_UNITS_PER_S units are allowed a second, of which a burst
+ * may spend those of a quarter of a second at once. If more were spent, the level rises by 1. After
+ * a second in which at most a quarter of the allowed units were spent, it falls by 1. The price of
+ * a graph is known only when its work has ended, so the work of a graph is reported whole at any
+ * price.
  *
  * The table has the last million ids (2 MiB). Work of older calls counts as not seen. Any thread
  * may call any function at any time, except sampling_begin().

@@ -11,7 +11,10 @@
  * How long the library waits after a failure before it tries again: another profiler may have left.
  */
 #define RETRY_NS (60 * NSEC_PER_SEC)
-/* How long stop() asks for the buffers. Then it assumes that another profiler has them. */
+/*
+ * How long stop() asks CUPTI to give back the library's buffers. After this time, it assumes that
+ * another profiler has them.
+ */
 #define DISPLACED_NS (5 * NSEC_PER_SEC)
 
 /*
@@ -187,8 +190,8 @@ static bool is_removable(void)
 }
 
 /*
- * Asks for all buffers. Returns whether all have come back. If they have not come back after
- * DISPLACED_NS, another profiler has them, and this function ends the session.
+ * Asks CUPTI to give back all buffers. Returns whether all have come back. If they have not come
+ * back after DISPLACED_NS, another profiler has them, and this function ends the session.
  */
 static bool get_buffers_back(uint64_t now)
 {

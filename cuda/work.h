@@ -35,9 +35,10 @@ void work_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size
 			   size_t valid_size);
 
 /*
- * work_is_kept_since(): whether a buffer that CUPTI got before the mark has not come back. After a
- * forced flush all come back, unless another profiler has replaced our callbacks. A thread may be
- * asking for a buffer during the flush: this buffer comes back at one of the next flushes.
+ * work_mark(): a mark for the present moment. work_is_kept_since(): whether a buffer that CUPTI got
+ * before the mark has not come back yet. After a forced flush all come back, unless another
+ * profiler has replaced our callbacks. A thread may be asking for a buffer during the flush: this
+ * buffer comes back at one of the next flushes.
  */
 uint32_t work_mark(void);
 bool work_is_kept_since(uint32_t mark);

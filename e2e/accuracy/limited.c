@@ -132,8 +132,8 @@ struct decisions {
 };
 
 /*
- * Whether the node knows the cost of an event. off-cpu: a round is over; memory: the cost of a span
- * was measured.
+ * Whether the node knows the cost of an event. off-cpu: it has measured one round; memory: short
+ * trials, in which the probes were attached, have shown the cost.
  */
 static bool is_decided(const struct payer *p, enum event e)
 {

@@ -3,8 +3,8 @@
  * A stand-in for parcagpu's library, by the description of its probes
  * (https://github.com/parca-dev/parcagpu). Like it, this library subscribes when the driver loads
  * it, gives CUPTI buffers only while cuda_correlation's semaphore is raised, reports a call at its
- * end, and each kernel twice: in a batch and alone. It knows no copies and sets. It has no limit of
- * launches, so its kernels are exact.
+ * end, and each kernel twice: in a batch and alone. It reports no copies and sets. It reports every
+ * launch, so the sums of its kernels are exact.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -65,9 +65,9 @@ static void report(uint8_t *buffer, size_t valid)
 }
 
 /*
- * The driver is a stand-in, too: a kernel ends within its call, whose end has not been reported
- * then. So the library gets no records while a thread is in a call. If the call itself fills a
- * buffer, its thread reports the buffer after the call.
+ * With the stand-in driver, a kernel ends before the call that launches it returns, so before this
+ * library has reported that call. So the library gets no records while a thread is in a call. If
+ * the call itself fills a buffer, its thread reports the buffer after the call.
  */
 static pthread_rwlock_t calls = PTHREAD_RWLOCK_INITIALIZER;
 static __thread bool in_call;

@@ -77,7 +77,7 @@ void standin_set_work_ns(uint64_t ns);
 void standin_hook(const struct standin_hooks *hooks);
 /*
  * Each call that gives work to a device begins and ends with these functions. Returns the call's
- * correlation id; a call that begins inside of another one of the same thread has its id.
+ * correlation id; a call that begins inside another one of the same thread has the other call's id.
  */
 uint32_t standin_call_begin(struct standin_call *call);
 void standin_call_end(struct standin_call *call);

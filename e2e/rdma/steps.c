@@ -89,7 +89,10 @@ STEP(query)
 	query();
 }
 
-/* For a moment, the context says that memory without a file has the function that posts. */
+/*
+ * For a moment, the context's post_send points to what is no function of a file: anonymous memory,
+ * data, and address 1.
+ */
 STEP(lies)
 {
 	__typeof__(pair->context->ops.post_send) real = pair->context->ops.post_send;

@@ -181,7 +181,7 @@ static void *feeds(void *arg)
 	return arg;
 }
 
-/* A wait that is longer than a window: it is counted while it lasts. */
+/* A wait that is longer than a profile's window, so it must be counted while it lasts. */
 static void *sleeps_long(void *arg)
 {
 	for (;;)

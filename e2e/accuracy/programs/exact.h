@@ -57,8 +57,8 @@ static void *helps(void *arg)
 }
 
 /*
- * Asks the second thread for something. l: it holds the lock for a while; f: it frees `given`; p,
- * s: it writes a byte to the pipe, to the socket, after a while.
+ * Asks the second thread for something. l: it holds the lock for a while; f: it frees `given`; p:
+ * after a while, it writes a byte to the pipe; s: the same, to the socket.
  */
 static void ask(char what)
 {

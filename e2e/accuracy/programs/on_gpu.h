@@ -40,8 +40,8 @@ static void open_cupti(void)
 }
 
 /*
- * Waits until podflame's library, which looks twice a second, wants all records. parcagpu wants
- * those of kernels at any time.
+ * Waits until podflame's library, which looks twice a second whether it is profiled, has enabled
+ * all four kinds of records. parcagpu's library enables only those of kernels, and at once.
  */
 static void wait_until_profiled(void)
 {
@@ -59,8 +59,8 @@ static void wait_until_read(void)
 }
 
 /*
- * Runs a function of at most eight launches. It waits between the rounds, because the library tells
- * all launches only if there are at most about a thousand a second.
+ * Runs a function of at most eight launches. It waits between the rounds, because the library
+ * reports all launches only if there are at most about a thousand a second.
  */
 __attribute__((unused)) static void runs(void (*f)(void))
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * on_gpu_storm: launches 100,000 kernels a second, so podflame's library tells a part of them. A
- * round is a tenth of a second. The protocol is on_gpu.h's.
+ * on_gpu_storm: launches 100,000 kernels a second, so podflame's library reports only a part of
+ * them. A round is a tenth of a second. The protocol is on_gpu.h's.
  */
 #include "../../gpu/cuda_driver.h"
 #include "on_gpu.h"

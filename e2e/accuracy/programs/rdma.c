@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rdma: requests in C, by ibv_post_send() and ibv_post_recv(), and memory regions. Its queue pairs
- * are older than the order: podflame does not see how they are made.
+ * rdma: requests in C, by ibv_post_send() and ibv_post_recv(), and memory regions. It makes its
+ * queue pairs before podflame profiles it, so podflame does not see how they are made.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -206,7 +206,7 @@ FUNCTION(overflows)
 	post_until(rc, &l, 3, ENOMEM);
 }
 
-FUNCTION(cannot_be_read) /* not by UC */
+FUNCTION(cannot_be_read) /* a UC queue pair cannot read */
 {
 	struct list l = {.n = 0};
 

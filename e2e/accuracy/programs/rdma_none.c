@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rdma_none: calls the real libibverbs on a machine without an RDMA device. There is no queue pair,
- * so nothing may be counted. While podflame profiles, the calls must give the same as before. The
+ * so nothing may be counted. While podflame profiles, the calls must return the same as before. The
  * protocol is that of told.h.
  */
 #include <errno.h>

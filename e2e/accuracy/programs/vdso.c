@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vdso: asks for the time of day again and again. The code that answers is on the kernel's page in
- * the process.
+ * vdso: asks for the time of day again and again. The code that answers is the vdso, which the
+ * kernel maps into the process.
  */
 #include "burn.h"
 

@@ -355,7 +355,10 @@ static cudaError_t function_load(struct function *f)
 	return e ? e : driver.cuModuleGetFunction(&f->fn, module, f->name);
 }
 
-/* Returns the function for a function of the host, loaded; NULL: there is none, or it fails. */
+/*
+ * Returns the kernel for which a function of the host stands, and loads it; NULL: there is none, or
+ * it cannot be loaded.
+ */
 static const struct function *function_of(const void *host_fn)
 {
 	struct function *found = NULL;

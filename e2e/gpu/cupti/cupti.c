@@ -222,7 +222,10 @@ static void deliver(struct buffer b)
 	__atomic_fetch_sub(&standin_cupti.n_waiting, b.n, __ATOMIC_RELEASE);
 }
 
-/* Takes the full buffer. Returns it, to be given back now; or keeps it for the next flush. */
+/*
+ * Removes the current buffer, which is full. Returns it, so that the caller gives it back; or keeps
+ * it for the next flush, and returns no buffer.
+ */
 static struct buffer change_buffer(void)
 {
 	struct buffer old = current;

@@ -23,8 +23,8 @@ void driver_unlock(void *unused);
 
 /* ---- calls.c ---- */
 /*
- * A profiler learns of this call of the API, from here to the end of the function. id: the number
- * that CUPTI has for it; name: of the kernel that it launches, or NULL
+ * A profiler learns of this call of the API, from here to the end of the function. cbid: the number
+ * that CUPTI has for the call; name: that of the kernel that the call launches, or NULL
  */
 #define CALL_OF_API(cbid, name)                                                                   \
 	__attribute__((cleanup(standin_call_end))) struct standin_call call = {                   \
@@ -75,7 +75,7 @@ struct allocation {
 	uint64_t bytes;
 	enum kind kind;
 	CUdevice device;
-	/* the context whose end frees the allocation; NULL: no context's end does */
+	/* the context whose end frees the allocation; NULL: the end of no context frees it */
 	const struct CUctx_st *context;
 	/* PHYSICAL: numbers of its handles and mappings; the last one frees it */
 	unsigned int refs, maps;

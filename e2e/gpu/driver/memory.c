@@ -122,7 +122,7 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 	return release(ptr, FREED_BY_CUMEMFREE);
 }
 
-/* Returns the range of the memory that begins at ptr. Addresses inside of memory are not known. */
+/* Returns the range of the memory that begins at ptr. A ptr inside such a range is an error. */
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr ptr)
 {
 	LOCKED;

@@ -79,7 +79,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	return CUDA_SUCCESS;
 }
 
-/* ---- addresses; which ones are reserved is known to the kernel alone ---- */
+/* ---- addresses; only the kernel knows which ones are reserved ---- */
 
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t bytes, size_t alignment, CUdeviceptr wish,
 			     unsigned long long flags)

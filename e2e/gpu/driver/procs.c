@@ -9,7 +9,7 @@
 
 struct proc {
 	const char *name;
-	int since; /* first CUDA version; a name means the last of its rows that is not too new */
+	int since; /* first CUDA version; of a name's rows, the last that is not too new counts */
 	void *fn, *with_own_default;
 };
 /*

@@ -112,7 +112,7 @@ struct CUstream_st *stream_of(CUstream handle, bool own_default)
 	return handle->destroyed ? NULL : handle;
 }
 
-/* Runs a piece of work behind that which the stream has. */
+/* Runs a piece of work after all work that the stream already has. */
 static void run(struct CUstream_st *s, struct standin_work w)
 {
 	uint64_t now = now_ns();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The functions that libibverbs.so.1 exports: those that a program needs to find a device and to
- * make queue pairs. What posts and polls is the provider's.
+ * make queue pairs. The functions that post and poll are the provider's.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -175,7 +175,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 	return provider_of(pd->context)->reg_mr(pd, addr, length);
 }
 
-/* Two functions have two versions: the name in the library is not that of the C function. */
+/* Two exported functions have two versions each, so the C functions have other names. */
 #define VERSION(name) __attribute__((symver(name)))
 
 struct ibv_mr *reg_mr_1_1(struct ibv_pd *pd, void *addr, size_t length, int access);
@@ -212,8 +212,8 @@ int dereg_mr_1_1(struct ibv_mr *mr)
 }
 
 /*
- * Objects of version IBVERBS_1.0 refer to newer ones. As in the real library, the functions of that
- * version call the newer ones.
+ * An object of version IBVERBS_1.0 points to one of version 1.1. As in the real library, the
+ * functions of that version call the newer ones.
  */
 struct pd_1_0 {
 	void *context;
