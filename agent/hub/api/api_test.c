@@ -247,7 +247,7 @@ static void choices(void **state)
 				    "\"same_as\":\"\",\"help\":\"pod\",\"events\""));
 }
 
-/* The error for an unreadable store is the same for every user. */
+/* Every route that reads the store answers a damaged file with the same error. */
 static void a_file_that_goes_bad(void **state)
 {
 	struct fixture *f = *state;

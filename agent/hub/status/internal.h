@@ -39,7 +39,8 @@ struct status_sum {
 	 * "on-cpu, off-cpu"; or ""
 	 */
 	char *stored, *missing;
-	struct group *groups; /* owned; the reason that most nodes give is first */
+	/* owned; the reason of most nodes is first, REASON_REASONS_OMITTED last */
+	struct group *groups;
 	size_t n_groups;
 };
 /*

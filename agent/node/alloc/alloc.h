@@ -46,7 +46,7 @@ struct alloc_sites {
 	/* the process has Go's or Java's heap: the sites see only a part of its memory */
 	bool own_heap;
 	bool copied; /* in some functions no probe can be set; `problem` says so */
-	uint32_t n_functions; /* RDMA: pf_rdma_functions.n in this search */
+	uint32_t n_functions; /* RDMA: how many functions of providers this search was given */
 	/*
 	 * For a user: which allocations are not seen, and why ("libjvm.so has no .symtab: ...;
 	 * ..."). "": all are seen.

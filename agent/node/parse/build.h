@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the child's side of parse: an index while it is built. For each kind of section there
- * is a reader, a source file that fills some arrays of struct elf_build. write.c writes these
- * arrays. Every reader works on bytes of a hostile file. It stays within the bounds of its section
- * and the limits of lib/symbols/format.h.
+ * Private to the part of parse that runs in the child process: the index while it is built. For
+ * each kind of section there is a reader, a source file that fills some arrays of struct elf_build.
+ * write.c writes these arrays. Every reader works on bytes of a hostile file. It stays within the
+ * bounds of its section and the limits of lib/symbols/format.h.
  */
 #pragma once
 

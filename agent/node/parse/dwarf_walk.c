@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define LEVELS_MAX    512	 /* limit for nested DIEs */
-#define INLINED_MAX   64	 /* limit for nested inlined functions, as in answers */
+#define INLINED_MAX   64	 /* nested inlined functions; as ELF_INLINES_MAX */
 #define FUNCTIONS_MAX (2u << 20) /* ranges of functions: 64 MiB */
 #define NONE	      UINT32_MAX
 

@@ -438,7 +438,8 @@ static void exits_are_told_with_the_next_request(void **state)
 	assert_int_equal(n_fed, 2);
 	assert_int_equal(fed_exits[0], 4);
 	assert_int_equal(fed_exits[1], 0);
-	pipeline_queue_exited(queue, exits, 1); /* no request follows */
+	/* nothing is queued after these exits: freeing the queue frees them */
+	pipeline_queue_exited(queue, exits, 1);
 }
 
 /* The node ended before the worker could take these drains, so they are freed. */

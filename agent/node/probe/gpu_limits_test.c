@@ -146,7 +146,7 @@ static void calls_beyond_the_table_are_counted(void **state)
 	go(&s, 3);
 	assert_int_equal(s.w.alloc.n + s.w.inuse.n, 0);
 	assert_int_equal(lost("pending_full") - before, 2);
-	go(&s, 4); /* the drain has removed the calls of no process */
+	go(&s, 4); /* the drain has removed the calls of fill(), which belong to no process */
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	gpu_close(&s);
@@ -165,7 +165,7 @@ static void memory_beyond_the_table_is_counted(void **state)
 	assert_int_equal(s.w.alloc.bytes, 1000);
 	assert_int_equal(s.w.inuse.n, 0);
 	assert_int_equal(lost("live_evicted") - before, 1);
-	go(&s, 4); /* the drain has removed the memory of no process */
+	go(&s, 4); /* the drain has removed the memory of fill(), which belongs to no process */
 	assert_int_equal(s.w.inuse.bytes, 1000);
 	assert_int_equal(lost("live_evicted") - before, 1);
 	gpu_close(&s);

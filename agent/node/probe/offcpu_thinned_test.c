@@ -513,7 +513,10 @@ static void take_depths(struct depths *t, const struct drain *d)
 	}
 }
 
-/* Each wait has its own stack, whether or not the thread's wait before had the same one. */
+/*
+ * Each wait is reported with the stack that it had, whether the thread's wait before had the same
+ * stack (then it is recognised, not walked again) or another one.
+ */
 static void stacks_are_whole_and_their_own(void **state)
 {
 	struct child c = child_start(body_depths, NULL);
