@@ -4,7 +4,7 @@
 
 #include <dwarf.h>
 
-#define REMEMBERED_MAX 32 /* limit for states that are remembered; compilers nest 2 */
+#define REMEMBERED_MAX 32 /* limit for nested DW_CFA_remember_state; compilers nest 2 */
 
 struct run {
 	struct cfi *cfi;
@@ -78,7 +78,7 @@ static struct cfi_where *find_column(struct cfi_state *s, uint64_t reg)
 	return NULL;
 }
 
-/* Returns the column to change. NULL: the register is not followed. */
+/* Returns the register's place in the state, to be changed. NULL: it is not followed. */
 static struct cfi_where *column(struct run *r, uint64_t reg)
 {
 	struct cfi_where *w = find_column(&r->now, reg);
@@ -323,7 +323,7 @@ bool parse_cfi_initial(struct cfi *c, struct cfi_cie *cie, struct bytes program)
 
 void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct rows *rows)
 {
-	struct run r; /* not zeroed: the struct is large, and each function needs one */
+	struct run r; /* not zeroed, because it is large, and each function of a file needs one */
 
 	r.cfi = c;
 	r.cie = &c->cies[f->cie];
@@ -340,7 +340,8 @@ void parse_cfi_rows(struct cfi *c, const struct cfi_fde *f, uint64_t end, struct
 	if (!run(&r)) {
 		c->damaged++;
 		/*
-		 * The program is damaged: the instructions read last may give only half of a row.
+		 * The program is damaged, so its last instructions may have changed only a part of
+		 * the rule.
 		 */
 		r.now.cfa = (struct cfi_where){.how = CFI_UNSET};
 		r.now.ra = (struct cfi_where){.how = CFI_SAME};

@@ -15,7 +15,8 @@
 
 #define PARSE_DATA_BYTES (1ULL << 30)
 #define PARSE_DATA_MIN	 (64ULL << 20)
-#define DATA_SHARE	 4 /* 1/4 of the pod's memory; chromium (300 MB) needs less than 128 MiB */
+/* A child gets 1/4 of the pod's memory. For chromium's file (300 MB), it needs < 128 MiB. */
+#define DATA_SHARE 4
 
 /* ---- the child's rights ---- */
 
@@ -50,7 +51,7 @@ static int allow_with_arguments(void *filter)
 
 	if (!r)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, no_exec);
-	if (!r) /* fstat() of glibc */
+	if (!r) /* glibc's fstat() is this call */
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 1,
 				     SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, AT_EMPTY_PATH));
 	if (!r)
@@ -62,7 +63,7 @@ static int allow_with_arguments(void *filter)
 	if (!r)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
 				     SCMP_A1(SCMP_CMP_EQ, F_GETFL));
-	if (!r) /* elf_begin() of elfutils */
+	if (!r) /* elf_begin() checks the descriptor with it */
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
 				     SCMP_A1(SCMP_CMP_EQ, F_GETFD));
 	return r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests what a hostile file costs. For each kind of file, the child is killed or stopped, or the
- * file is truncated, while the child reads the file. The child also reads damaged files of each
- * kind. The test program is its own child (PARSE_CHILD_VERB).
+ * file is truncated (each a "blow"), while the child reads the file. The child also reads damaged
+ * files of each kind. The test program is its own child (PARSE_CHILD_VERB).
  */
 #include <malloc.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 #include "node/parse/testkinds.h"
 
 #define TIMEOUT_NS (300 * NSEC_PER_MSEC)
-#define HEAP_SLACK 16384 /* bytes; memory that malloc keeps counts as used. An index is larger. */
+#define HEAP_SLACK 16384 /* bytes that malloc may keep in caches; a leaked index is larger */
 #define CUTS	   20
 #define FLIPS	   200
 #define TRIES	   20 /* tries to hit the child before it has read the file, on a busy machine */
@@ -160,8 +160,8 @@ static int hit(const struct test_kind *k, struct test_files *t, uint64_t ns, enu
 }
 
 /*
- * A killed or stopped child costs one failure with one reason, and one child. The next file is read
- * as before.
+ * If the child is killed or stopped, only the file that it was reading fails, with one reason. The
+ * parser loses one child, and reads the next file as before.
  */
 static void costs_one_file(const struct test_kind *k, struct test_files *big,
 			   struct test_files *small, uint64_t ns, size_t found, enum test_blow blow)
@@ -210,9 +210,9 @@ static void hit_in_the_middle_it_costs_one_file(void **state)
 	parse_free(p);
 	ns = cpu_of(k, &big);
 	print_message("%s: %.1f ms of CPU time\n", k->name, ns / 1e6);
-	/* so after half of this time, the child is inside the reader of this kind */
+	/* all but this kind's reader takes < 1/3, so at half time the child is in that reader */
 	assert_true(ns > 3 * cpu_of(k, &small));
-	/* makes the counters, before the memory is measured */
+	/* creates the counters now, because owned_now() measures the heap next */
 	failures("child_died");
 	failures("timeout");
 	before = owned_now();
@@ -298,7 +298,7 @@ static void read_damaged(struct parser *p, const struct test_kind *k, const stru
 	assert_true(!lost || r == -ETIMEDOUT || r == -EPIPE ||
 		    streq(parse_reason(p), "answer_refused"));
 	assert_true(parse_restarts(p) <= restarts + 1);
-	assert_true(now_mono_ns() - start < 20 * TIMEOUT_NS); /* a limit for any machine */
+	assert_true(now_mono_ns() - start < 20 * TIMEOUT_NS); /* 6 s, for slow machines */
 	results[lost ? 2 : r < 0]++;
 	if (lost)
 		print_message("%s: a child lost: %s\n", k->name, parse_reason(p));

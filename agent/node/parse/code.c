@@ -148,8 +148,8 @@ static void add_program_start(struct follower *w)
 }
 
 /*
- * Keeps one entry for each address. If an entry is certain, its state is kept; else what is true in
- * the states of all entries at that address.
+ * Keeps one entry for each address. If an entry at the address is certain, keeps its state.
+ * Otherwise keeps what the states of all entries at the address have in common.
  */
 static void sort_entries(struct follower *w)
 {
@@ -177,7 +177,8 @@ static void add_piece(struct follower *w, uint64_t start, uint64_t end, bool gue
 
 /*
  * Adds a function with a known size. A guessed function may really be several functions, one right
- * after the other, so it is divided at certain entries. next: the first entry that may lie in f.
+ * after the other, so it is divided at each entry that is certain (code_entry.certain). next: the
+ * first entry that may lie in f.
  */
 static void add_sized(struct follower *w, const struct code_function *f, size_t next)
 {
@@ -454,7 +455,8 @@ enum parse_reason parse_build_code(struct elf_build *b)
 	if (gaps.n)
 		parse_code_follow(b, &gaps, frameless ? put_frameless_rows : put_rows, b->rows);
 	/*
-	 * These ranges do not replace the rows inside them: of overlapping ranges, the one that
+	 * Code without rows must not be unwound by rbp, which is no frame pointer here. These
+	 * ranges do not replace the rows inside them, because where ranges overlap, the one that
 	 * starts later holds.
 	 */
 	for (size_t k = 0; frameless && k < n_all; k++)

@@ -49,9 +49,9 @@ static enum outcome compare_state(const struct code_state *s, const struct pf_ru
 	if (!(r->cfa == PF_CFA_RSP && s->sp_known) &&
 	    !(r->cfa == PF_CFA_RBP && s->bp_is == CODE_BP_FRAME))
 		return NOT_COMPARED;
-	/* The caller's rbp was popped, but the slot below rsp still has it. */
 	if (r->fp == PF_FP_SAME)
 		return s->bp_is == CODE_BP_CALLER ? EQUAL : s->slot ? DIFFERENT : RBP_NOT_KNOWN;
+	/* The FDE may give the slot although rbp has the same value: after its push, or its pop. */
 	if (s->bp_is == CODE_BP_CALLER)
 		return slot ? EQUAL : NOT_COMPARED;
 	if (s->slot == 0)
@@ -230,12 +230,12 @@ static void print_outcomes(const struct compare *c, const char *how)
 static const struct {
 	const char *path;
 	size_t different;		  /* bytes, at most */
-	double covered, covered_stripped; /* percent, at least */
+	double covered, covered_stripped; /* percent of the code, at least */
 } known[] = {
 	{LIBRARIES "libc.so.6", 1000, 99, 70},
 	{"/usr/bin/bash", 50, 99, 85},
 	{"/usr/bin/python3", 50, 98, 35},
-	/* the rest is landing pads, to which only the C++ unwinder jumps */
+	/* the code without states is landing pads, to which only the C++ unwinder jumps */
 	{LIBRARIES "libstdc++.so.6", 50, 94, 85},
 	{"/usr/bin/redis-server", 50, 99, 90},
 };

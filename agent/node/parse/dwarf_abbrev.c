@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #define ABBREVS_MAX    65536u	  /* abbreviations of one table */
-#define SPECS_MAX      (1u << 20) /* limit for the specs of one table: 24 MiB */
-#define SPECS_KEPT_MAX (4u << 20) /* specs of all tables that are kept */
+#define SPECS_MAX      (1u << 20) /* attribute specifications of one table: 24 MiB */
+#define SPECS_KEPT_MAX (4u << 20) /* attribute specifications of all tables that are kept */
 
 static struct dw_abbrevs *table_free(struct dw_abbrevs *t)
 {

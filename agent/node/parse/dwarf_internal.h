@@ -84,7 +84,7 @@ struct dw_unit {
 	uint64_t abbrev_offset, dwo_id;
 	uint8_t version, offset_size, type;
 	bool has_dwo_id, has_lines, root_read;
-	bool done; /* not to be walked: its .dwo was, or it is not the wanted unit of a .dwo */
+	bool done; /* not to be walked, because its .dwo was, or it is an unwanted unit of a .dwo */
 	/* values from the root DIE, or inherited from the skeleton unit */
 	uint64_t low_pc, str_offsets_base, addr_base, rnglists_base, ranges_base, lines;
 	struct text comp_dir, dwo_name;
@@ -308,7 +308,7 @@ struct dw_names {
 	size_t n_scoped, cap_scoped;
 	struct dw_lines lines;
 };
-/* Returns a number for a DIE that will need a name. */
+/* Notes that a DIE will need a name, and returns its index in n->origins. */
 uint32_t parse_dw_names_want(struct dw_names *n, uint64_t die);
 void parse_dw_names_resolve(struct dw *d, struct dw_file *f, struct dw_names *n);
 void parse_dw_names_done(struct dw_names *n);

@@ -304,7 +304,7 @@ static void check_files(size_t n_dirs, size_t n_files, const char *path, bool cu
 static void files_over_the_limit_are_told(void **state)
 {
 	(void)state;
-	/* the directory of the unit is one more */
+	/* the unit's own directory is number 0, so the table may list one less */
 	check_files(FILES_MAX - 1, FILES_MAX, "/in.c", false);
 	check_files(1, FILES_MAX + 1, "/in.c", true);
 	check_files(FILES_MAX, 1, "", true);

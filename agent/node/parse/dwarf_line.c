@@ -173,8 +173,8 @@ static void read_lines(struct dw *d, struct dw_lines *l, const struct dw_unit *u
 }
 
 /*
- * Appends part to path, or replaces path if part begins with '/'. A path longer than a name is cut
- * anyway.
+ * Appends part to path, or replaces path if part begins with '/'. Does not append more bytes than
+ * INDEX_NAME_MAX + 1, because a longer path is cut to that limit anyway.
  */
 static void join(struct buf *path, struct text part)
 {

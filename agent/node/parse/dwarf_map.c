@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DWARF: maps from numbers of the file, and strings that are written only once. */
+/*
+ * DWARF: maps whose keys are numbers that the file contains, and a table of strings, so that each
+ * string is written to the index only once.
+ */
 #include "node/parse/dwarf_internal.h"
 
 #include <stdlib.h>

@@ -77,7 +77,7 @@ static bool walk_dwo_elf(struct dw *d, const struct dw_file *base, const struct 
 static bool walk_dwo(struct dw *d, const struct dw_file *base, const struct dw_unit *skeleton,
 		     int fd)
 {
-	struct elf_build *b = xcalloc(1, sizeof(*b)); /* of the struct, only the ELF file is used */
+	struct elf_build *b = xcalloc(1, sizeof(*b)); /* only b->elf is used */
 	bool found = false;
 
 	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
@@ -143,7 +143,7 @@ static bool has_build_id(struct elf_build *b, const struct alt_link *link)
 static bool open_alt(struct dw *d, struct dw_file *f, int fd, const struct alt_link *link,
 		     struct dw_others *others)
 {
-	struct elf_build *b = xcalloc(1, sizeof(*b)); /* of the struct, only the ELF file is used */
+	struct elf_build *b = xcalloc(1, sizeof(*b)); /* only b->elf is used */
 
 	others->b = b;
 	b->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);

@@ -101,7 +101,8 @@ static bool are_aliases(const char *file, const char *a, const char *b)
 }
 
 /*
- * Returns whether the names are the same. llvm-symbolizer does not add namespaces to a plain name.
+ * Returns whether the names are the same. Ours may also have namespaces in front, which
+ * llvm-symbolizer does not add to a plain name.
  */
 static bool same_name(const char *ours, const char *theirs)
 {
@@ -772,8 +773,8 @@ static void code_that_is_not_there_is_left_out(void **state)
 }
 
 /*
- * Each unit begins with a number that does not end: the file's budget must be spent before the
- * parent's timeout.
+ * All units share a table of abbreviations that begins with a number (LEB128) of 64 MiB. Each unit
+ * reads it again, so the file's budget must be spent before the parent's timeout.
  */
 static void long_numbers_cost_their_bytes(void **state)
 {
@@ -814,8 +815,8 @@ static void long_numbers_cost_their_bytes(void **state)
 }
 
 /*
- * The damage is behind the section's head, which says how the section is compressed. If a section
- * is absent, nothing is cut.
+ * The test damages the compressed bytes behind the section's header, which says how the section is
+ * compressed. The undamaged file has no flag, although it lacks some sections of DWARF.
  */
 static void a_section_that_cannot_be_read_is_told(void **state)
 {
@@ -847,8 +848,8 @@ static void a_section_that_cannot_be_read_is_told(void **state)
 }
 
 /*
- * If the file has DWARF that cannot be read, the index still says so: otherwise the agent would
- * search for a debug file.
+ * The index says that the file has DWARF, even if that DWARF cannot be read. Otherwise the agent
+ * would search for a debug file.
  */
 static void a_file_has_its_own_also_where_it_cannot_be_read(void **state)
 {

@@ -187,7 +187,7 @@ static enum parse_reason add_symbol(struct elf_build *b, const GElf_Sym *y, size
 	return PARSE_OK;
 }
 
-/* The versions of a table's symbols: an array of uint16_t. Without one, n is 0. */
+/* Returns the versions of a table's symbols, an array of uint16_t. n is 0 if it has none. */
 static struct section versions_of(struct elf_build *b, const Elf_Scn *table)
 {
 	Elf_Scn *section = NULL;
@@ -203,7 +203,10 @@ static struct section versions_of(struct elf_build *b, const Elf_Scn *table)
 
 #define VERSYM_HIDDEN 0x8000 /* the symbol is not the default one of its name: gABI, LSB */
 
-/* Whether programs that are linked now get another symbol of this name. */
+/*
+ * Returns whether the symbol has an old version: a program that is linked now gets another symbol
+ * with this name.
+ */
 static bool is_old(const struct section *versions, size_t i, const char *name)
 {
 	const char *at = strchr(name, '@');

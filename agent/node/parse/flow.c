@@ -2,8 +2,8 @@
 /*
  * Follows the instructions of one function from its entries, to find how far rsp is below the CFA,
  * and where the caller's rbp is. Each instruction gets one state. If two paths lead to an
- * instruction with different states, a call right before it does not return, or the function is
- * given up.
+ * instruction with different states, and one of them comes from a call right before it, that call
+ * is taken for one that does not return. Otherwise the function is given up.
  */
 #include "node/parse/code.h"
 
@@ -46,11 +46,11 @@ struct flow {
 	size_t n_out_from, cap_out_from;
 	struct flow_budget *budget;
 	struct code_state jump; /* the state at jumps through tables */
-	/* number of states at such jumps that differ: 0, 1, or 2 for more than one */
+	/* number of different states at such jumps; 2: more than one */
 	uint8_t jumps;
 	/*
-	 * the next attempt starts with this `jump`, because orphans were followed with a state that
-	 * had more in it than is true
+	 * the next attempt starts with this `jump`, because this attempt has found at the end that
+	 * follow_orphans() had used a state in which too much was known
 	 */
 	bool keep_jump;
 	bool again, give_up, no_orphans, returns;
@@ -355,8 +355,8 @@ static bool is_padding(const struct insn *i)
 }
 
 /*
- * If all indirect jumps have one state, follows code that nothing else has reached: indirect jumps
- * must lead to it.
+ * If all indirect jumps have one state, follows code that nothing else has reached, because only
+ * indirect jumps can lead to it.
  */
 static void follow_orphans(struct flow *f)
 {

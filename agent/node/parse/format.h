@@ -10,7 +10,7 @@
 #include "node/parse/parse.h"
 
 #define PARSE_FILE_MAX	(4ULL << 30)   /* bytes of a file; a larger one is not parsed */
-#define INDEX_BYTES_MAX (256ULL << 20) /* limit of the child's memfd */
+#define INDEX_BYTES_MAX (256ULL << 20) /* bytes that the child may write to a memfd */
 
 /* Why a file has no index. X(enum, word in counters, errno) */
 #define PARSE_REASONS(X)                                                                           \
@@ -39,7 +39,7 @@ enum parse_reason {
 _Static_assert(PARSE_FDS_MAX <= CHILD_FDS_MAX, "a request is one message");
 
 #define PARSE_MARKS_MAX 512 /* patterns of symbols that one call searches for */
-#define PARSE_MARK_HITS 64  /* marks of one pattern in one file */
+#define PARSE_MARK_HITS 64  /* limit for the matches of one pattern in one file */
 
 enum parse_what { PARSE_MAIN, PARSE_DEBUG };
 struct parse_request {

@@ -188,8 +188,8 @@ static void add_plts(struct elf_build *b, const struct cfi *c)
 /* ---- signal frames ---- */
 
 /*
- * mov $15, %rax; syscall. musl's __restore_rt has only these two instructions, and so has each
- * other stub that works.
+ * mov $15, %rax; syscall. musl's __restore_rt consists of these two instructions. A stub that
+ * works must be the same.
  */
 static const uint8_t restore_rt[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
 

@@ -132,7 +132,7 @@ static const struct known known[] = {
 	 ".cfi_val_offset rbp,-16",
 	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN},
 	 0},
-	/* the old form of offset: uleb 2, data alignment -8: +16 */
+	/* DW_CFA_GNU_negative_offset_extended rbp, 2: -2 * data alignment (-8) = +16 */
 	{"fp_negative",
 	 ".cfi_escape 0x2f,6,2",
 	 {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_CFA, .fp_offset = 16},
@@ -408,7 +408,7 @@ static void following_ends_in_time(void **state)
 	}
 }
 
-/* Returns whether the index is cut for n functions of this many bytes that are no instructions. */
+/* Returns whether the index of n functions is cut. Each function is `bytes` invalid opcodes. */
 static bool is_cut(size_t n, size_t bytes)
 {
 	_cleanup_buf_ struct buf source = {0};

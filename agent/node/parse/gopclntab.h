@@ -67,7 +67,7 @@ struct go_values {
 };
 struct go_values parse_go_values(const struct go_table *t, uint32_t offset);
 bool parse_go_values_next(struct go_values *v);
-/* Returns the value at an offset from the entry; -1: there is none. */
+/* Returns the value at pc, an offset from the function's entry; -1: there is none. */
 int32_t parse_go_value_at(const struct go_table *t, uint32_t offset, uint64_t pc);
 
 uint32_t parse_go_u32(struct span s, uint64_t offset); /* little endian; 0 if out of bounds */
@@ -89,7 +89,7 @@ bool parse_go_table_find(struct elf_build *b, struct go_table *ret);
 void parse_go_table_done(struct go_table *t);
 /* Reads function i. False: the function is damaged. */
 bool parse_go_function(const struct go_table *t, size_t i, struct go_function *ret);
-uint64_t parse_go_entry(const struct go_table *t, size_t i); /* i up to n_functions */
+uint64_t parse_go_entry(const struct go_table *t, size_t i); /* i may be n_functions: the end */
 
 /* Writes a name or path of the table once as a string of the index, and returns its offset. */
 uint32_t parse_go_intern(struct go_table *t, const char *s);

@@ -231,7 +231,10 @@ static bool find_code(struct go_table *t)
 	return false;
 }
 
-/* Returns whether s is go:func.*: then all that functions have in it are valid inlined calls. */
+/*
+ * Returns whether s is go:func.*: whether each function with inlined calls, of those that are
+ * checked, has valid calls at its offset in s.
+ */
 static bool is_gofunc(const struct go_table *t, struct span s)
 {
 	uint64_t covered = 0;

@@ -165,9 +165,9 @@ static bool in_chain(const struct chain *c, uint32_t index)
 
 /*
  * Collects the calls around the code at pc, innermost first. It stops at a call that already has a
- * node, and sets *ret_parent to that node. If no instruction of a caller is left, the call's
- * parent_pc is 0. The code at 0 may be of the same call (package init functions): then the function
- * is the parent.
+ * node, and sets *ret_parent to that node. If the compiler has left no instruction of the caller,
+ * the call's parent_pc is 0. The code at 0 may belong to a call that was collected already (package
+ * init functions). Then the parent is the function itself.
  */
 static bool collect(struct go_inlines *x, uint64_t pc, struct chain *c, uint32_t *ret_parent)
 {

@@ -29,7 +29,7 @@ struct made {
 	size_t n_functions; /* all functions except the first have no inlined calls */
 	/* inlined calls of "f", each inside the one before. Call k is at byte k of the code. */
 	uint8_t n_calls;
-	size_t n_decoys; /* pointers to the table before its moduledata */
+	size_t n_decoys; /* pointers to the table that lie before its moduledata and in none */
 };
 
 static void add_varint(struct buf *b, uint32_t value)

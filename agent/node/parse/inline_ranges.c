@@ -10,7 +10,7 @@
 
 /* An inlining takes about 48 bytes of the index and a file's index has 64 MiB. */
 #define NODES_MAX  (1u << 20) /* inlinings of one file; if there are more, the index is cut */
-#define RANGES_MAX (2u << 20) /* ranges of inlinings of a file: n become at most 2n - 1 */
+#define RANGES_MAX (2u << 20) /* ranges of inlinings of a file; made disjoint, n become < 2n */
 #define NONE	   UINT32_MAX
 
 struct inline_node {
@@ -117,7 +117,7 @@ static void leave_nameless_out(struct inlines *x)
 		if (r.node == NONE)
 			continue;
 		r.depth = x->nodes[r.node].depth;
-		x->cut = x->cut || r.depth >= ELF_INLINES_MAX; /* too deep for an answer */
+		x->cut = x->cut || r.depth >= ELF_INLINES_MAX; /* deeper than a look-up's result */
 		x->ranges[n++] = r;
 	}
 	x->n_ranges = n;
@@ -135,8 +135,9 @@ static int compare_starts(const void *left, const void *right)
 }
 
 /*
- * Returns whether a is inside b: its node is deeper. If both are equally deep (ranges that overlap
- * but do not nest), the one that starts later is inside, or else the one with the first node.
+ * Returns whether a counts as inside b: whether a's node is deeper. If both are equally deep
+ * (ranges that overlap but do not nest), the range that starts later is inside. If they also start
+ * at the same address, the range with the lower node number is inside.
  */
 static bool is_inside(const struct inlined *a, const struct inlined *b)
 {

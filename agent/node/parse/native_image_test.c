@@ -154,7 +154,7 @@ static void other_files_are_not_read_so(void **state)
 /* ---- a file whose segments map the same bytes ---- */
 
 #define STRETCH	    (1u << 20)
-#define N_FRAMED    64 /* number of stretches; no more than these are read of a file */
+#define N_FRAMED    64 /* stretches whose code keeps rbp, as many as CODE_BYTES_MAX allows */
 #define N_STRETCHES (N_FRAMED + 1)
 #define ADDRESS(k)  (((k) + 1ull) * 2 * STRETCH)
 
@@ -215,8 +215,9 @@ static void put_head(struct head *h)
 }
 
 /*
- * Without the limit, 1024 segments that all map the same few MiB would take minutes. The functions
- * that are read keep frame pointers, though most functions of the file do not.
+ * Without the limit CODE_BYTES_MAX (code.c), 1024 segments that all map the same few MiB would take
+ * minutes. The functions that are read keep frame pointers, though most functions of the file do
+ * not.
  */
 static void no_more_is_read_than_is_followed(void **state)
 {

@@ -565,7 +565,7 @@ static void check_gaps(struct file *f)
 			uint16_t number = our_rule(f, end);
 
 			f->gaps++;
-			/* a PLT without FDE may begin fewer than 16 bytes further */
+			/* a PLT without FDE has rows; it may begin up to 15 bytes later */
 			if (number != PF_RULE_GAP && number != PF_RULE_SIGNAL &&
 			    !in_plt(f, end + 15)) {
 				f->outcomes[NOT_GAP]++;

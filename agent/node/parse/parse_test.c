@@ -357,7 +357,7 @@ static struct elf_index *index_of_versions(const char *pattern, const char *flag
 	return i;
 }
 
-/* After a '@', only the version matches that programs get if they are linked now. */
+/* A pattern with '@' matches only the version that a program gets if it is linked now. */
 static void old_versions_can_be_left_out(void **state)
 {
 	struct elf_index *newest, *all = index_of_versions("f", "-s");
@@ -377,7 +377,7 @@ static void old_versions_can_be_left_out(void **state)
 	elf_index_unref(all);
 }
 
-/* After a '?', only a symbol matches that the file imports, and without one, only its own. */
+/* A pattern with '?' matches only imported symbols; one without '?', only the file's own. */
 static void imports_can_be_asked_for(void **state)
 {
 	static const char source[] = "int theirs(void);\n"

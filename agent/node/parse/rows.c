@@ -84,7 +84,7 @@ uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule)
 
 void parse_rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule)
 {
-	/* limit of elf_page.number */
+	/* the end of the addresses whose page has a number that fits into elf_page.number */
 	const uint64_t address_max = (uint64_t)1 << (32 + PF_PAGE_BITS);
 
 	if (start >= end)
@@ -187,7 +187,10 @@ struct pager {
 	uint16_t rule; /* rule of the last row */
 };
 
-/* Called when the page of the last row is complete: applies the limit of a page. */
+/*
+ * Called when the page of the last row is complete. If the page has too many rows, replaces all of
+ * them by one row without a usable rule.
+ */
 static void close_page(struct pager *p)
 {
 	struct elf_page *page;
@@ -251,8 +254,8 @@ static bool start_row(struct pager *p, uint64_t start, uint16_t rule)
 }
 
 /*
- * Ends the last row with a gap, because no rule is known from here on. If a page would begin here,
- * that page is not needed.
+ * Ends the last row with a gap, because no rule is known from here on. If the row ends where its
+ * page ends, no gap is needed.
  */
 static void end_rows(struct pager *p)
 {

@@ -222,7 +222,7 @@ static void several_frames_are_one_section(void **state)
 	assert_text(&b, ".debug_info", SHF_COMPRESSED, TEXT_SIZE);
 }
 
-/* The highest ratio of compression: a size that is possible is not refused. */
+/* Zeros compress better than anything else. Their size in the header must not be refused. */
 static void much_of_the_same_is_decompressed(void **state)
 {
 	const uint32_t types[] = {ZLIB, ZSTD};

@@ -30,7 +30,7 @@ static bool read_texts(const char *at, const char *end, const char *ret[_TEXTS])
 	return true;
 }
 
-/* Finds the file offset of data, as it is before the program changes it. */
+/* Finds where the file has the initial bytes of data. Returns false if it has none. */
 static bool data_offset(const struct elf_build *b, uint64_t address, uint64_t *ret)
 {
 	for (size_t i = 0; i < b->n_segments; i++) {

@@ -16,8 +16,8 @@ static const char *const marks[] = {"%test:*", NULL};
 /* ---- libraries with notes ---- */
 
 /*
- * Has code at `here`, and data: `counter`, which is in the file, and `zeros`, which is not. The
- * notes follow. The macro `probe` makes one of them.
+ * How the source of each library begins: code at `here`; data: `counter`, whose bytes are in the
+ * file, and `zeros`, whose bytes are not. The test appends notes; the macro `probe` makes one note.
  */
 static const char head[] = ".text\nhere: nop\nret\n"
 			   ".data\ncounter: .2byte 0\n"
@@ -109,7 +109,7 @@ static void moved_files_are_corrected(void **state)
 
 #define LAST "\nprobe here, base, 0, test, last, \"8@%%rdi\"\n"
 
-/* The notes give no mark, but the one behind them does. */
+/* Checks that these notes give no mark, but that the note behind them (LAST) does. */
 static void check_none(const char *notes)
 {
 	_cleanup_free_ char *all = xasprintf("%s" LAST, notes);

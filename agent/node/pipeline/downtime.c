@@ -14,7 +14,7 @@
 
 #define FILE_NAME      "node-state.json"
 #define MAX_FILE_BYTES 4096			  /* bytes of the file; a larger one is ignored */
-#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a stored start that differs more is ignored */
+#define OFFSET_MAX_NS  (24 * 3600 * NSEC_PER_SEC) /* a stored offset that differs more is ignored */
 
 struct note {
 	struct task task;
@@ -38,11 +38,10 @@ static uint64_t read_gap(const json_t *j, const char *boot_id)
 
 /*
  * Returns the difference of the wall clock and CLOCK_BOOTTIME that the first agent of this boot
- * measured. If none is stored, or it is more than a day off, returns the present difference. A
- * later measurement may differ,
- * because the wall clock was set, or because the two clocks are not read at the same moment. With
- * another offset, a process would get another start time. It would count as another process, and
- * its memory would be counted twice.
+ * measured. If none is stored, or it is more than a day off, returns the present difference. The
+ * present difference may be another one, because the wall clock was set, or because the two clocks
+ * are not read at the same moment. With another difference, a process would get another start time.
+ * It would count as another process, and its memory would be counted twice.
  */
 static uint64_t read_offset(const json_t *j, const char *boot_id)
 {

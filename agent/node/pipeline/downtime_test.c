@@ -157,8 +157,8 @@ static void test_kernel_refuses(void **state)
 	pipeline_downtime_note(n, false, false, true);
 	assert_int_equal(pipeline_downtime_take(n), 0);
 	/*
-	 * The programs load later. The time before is no downtime, because the targets know why
-	 * nothing was profiled.
+	 * The programs load later. The time before is no downtime, because the targets' conditions
+	 * have shown why nothing was profiled.
 	 */
 	pipeline_downtime_note(n, true, false, false);
 	assert_int_equal(pipeline_downtime_take(n), 0);
@@ -181,7 +181,7 @@ static void test_processes_keep_their_start(void **state)
 {
 	uint64_t now_ns = now_wall_ns() - now_boot_ns(), set_ns = now_ns - 600 * NSEC_PER_SEC;
 	static const uint64_t clocks_ns =
-		NSEC_PER_SEC; /* the two clocks are not read at the same moment */
+		NSEC_PER_SEC; /* tolerance: the two clocks are read one after the other */
 
 	(void)state;
 	assert_offset(node_after("{\"boot_id\": \"%s\", \"start_offset_ns\": %llu}", BOOT,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipeline: the way of samples from the kernel to the sender. A drain waits until the mappings and
- * files that its names need are read. Then its samples get frames and go into the windows of their
- * containers. When a window ends, it goes to the sender. The functions run on the loop thread.
- * Names and windows are made on the pipeline worker.
+ * pipeline: the way of samples from the kernel to the sender. A drain (node/sample) has all that
+ * left the kernel since the drain before. It waits until the mappings and files that its names need
+ * are read. Then its samples get frames and go into the windows of their containers. When a window
+ * ends, it goes to the sender. The functions run on the loop thread. Names and windows are made on
+ * the pipeline worker.
  */
 #pragma once
 

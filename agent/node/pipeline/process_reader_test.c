@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which processes' mappings are read: follow gets them, unless they were read a moment ago. This
- * thread stands in for the workers.
+ * Tests that a process's mappings are read and passed to the module follow, unless they were read a
+ * moment ago (follow_rests()). This thread stands in for the workers.
  */
 #include "node/pipeline/internal.h"
 #include "node/work/testworkers.h"
@@ -80,7 +80,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* The counter shows a user why samples of the process lack names. */
+/* The mappings are not read so soon again. A counter shows a user why samples lack names. */
 static void a_process_that_rests_is_not_read_and_counted(void **state)
 {
 	struct counter *c = counter("podflame_mappings_dropped_total", "reason", "resting");

@@ -29,9 +29,10 @@ struct sample_queue {
 	struct pipeline *pipeline;
 	const struct queue_ops *ops;
 	struct feeding *first, **last;
-	size_t n_waiting; /* number of drains of the kernel in the queue */
+	size_t n_waiting; /* drains in the queue, without those of pipeline_queue_add_whole() */
 	/*
-	 * how long the machine slept during refused drains; the next request takes it, and `lost`
+	 * how long the machine slept during drains that the worker refused (struct task); the next
+	 * request takes this time, and `lost`
 	 */
 	uint64_t asleep_ns;
 	struct losses lost;

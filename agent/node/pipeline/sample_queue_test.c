@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drains that wait for names: how long, how many, in which order, and what happens to them when the
- * node closes. The test's thread does the work of the workers.
+ * node closes. A drain is refused if the worker does not run its task (struct task). The test's
+ * thread does the work of the workers.
  */
 #include "node/pipeline/internal.h"
 #include "node/work/testworkers.h"

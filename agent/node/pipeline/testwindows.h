@@ -29,7 +29,7 @@ static inline void testwindows_read(struct windows *w, const struct missing *m)
 }
 
 /*
- * As sample_queue.c does: reads the mappings of new processes, and folds the drain. Takes ownership
+ * Reads the mappings of new processes, and folds the drain, as sample_queue.c does. Takes ownership
  * of d. exit: of a process that has ended since the last drain; NULL: no process has ended. Returns
  * the window if one ended, or NULL.
  */

@@ -56,7 +56,10 @@ static void note(struct throttle *t, const struct container *c)
 		HASH_ADD(hh, t->seen, cgroup_id, sizeof(s->cgroup_id), s);
 	}
 	s->alive = true;
-	/* no drain has taken the pending times yet: try again at the next reading */
+	/*
+	 * The kernel's count is smaller than before, or `pending` is full, because no drain has
+	 * taken the times yet. Then the next reading tries again.
+	 */
 	if (c->cpu.throttled_ns < s->throttled_ns || t->n_pending >= MAX_CONTAINERS)
 		return;
 	us = (c->cpu.throttled_ns - s->throttled_ns) / 1000;

@@ -206,8 +206,8 @@ static void test_a_wait_over_the_end_of_a_window(void **state)
 }
 
 /*
- * A drain is more than two windows late. The open window then ends with the drain, and contains a
- * wait up to the begin of the next window.
+ * A drain is two windows late. The open window is then three windows long: it ends at the last
+ * boundary before the drain. Of a wait over that boundary, it contains only the part before.
  */
 static void test_a_drain_that_is_late(void **state)
 {
@@ -223,7 +223,7 @@ static void test_a_drain_that_is_late(void **state)
 	p = find(w->answer.batch, EVENT_OFF_CPU, "unknown");
 	assert_non_null(p);
 	assert_int_equal(p->samples[0].value, 700000);
-	/* the agent has read the two clocks again */
+	/* MS: the agent has read the two clocks again, so their difference may have changed */
 	assert_in_range(p->end_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
 	assert_in_range(w->answer.left_ns, end_ns + w->offset_ns - MS, end_ns + w->offset_ns + MS);
 	assert_in_range(fold_next_flush_ns(w->p->fold), end_ns + 10 * NSEC_PER_SEC - MS,
@@ -382,8 +382,8 @@ static uint64_t told_in(const struct batch *b, unsigned event_mask, const char *
 }
 
 /*
- * Dropped samples are reported for the node. But those for which the sender adds a loss to the
- * container are not, because they would be reported twice.
+ * Dropped samples are reported as a loss of the node, except if the sender adds a loss to their
+ * container: then they would be reported twice.
  */
 static void test_dropped_samples_are_told_once(void **state)
 {
@@ -738,8 +738,8 @@ static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, 
 }
 
 /*
- * The names that runc 1.1.5 has in a container's cgroup before it becomes the container's program,
- * on Linux 6.18 and 6.1.
+ * Samples of runc's own code do not count. These are the names that runc 1.1.5 has in a container's
+ * cgroup before it becomes the container's program, on Linux 6.18 and 6.1.
  */
 static void test_runtimes_own_code_96(void **state)
 {

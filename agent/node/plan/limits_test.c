@@ -189,7 +189,7 @@ static void test_a_target_is_decoded_once(void **state)
 	next = json_deep_copy(t);
 	assert_int_equal(hz_of(&w, t), 50); /* the kept copy has the old value */
 	assert_int_equal(hz_of(&w, next), 60);
-	assert_int_equal(t->refcount, 1); /* the cache has dropped the object */
+	assert_int_equal(t->refcount, 1); /* the cache has dropped its reference */
 	assert_int_equal(hz_of(&w, t), 60);
 	assert_int_equal(hz_of(&w, NULL), 0);
 	assert_int_equal(t->refcount, 1);

@@ -10,8 +10,8 @@
 #define INUSE (1u << EVENT_MEM_INUSE)
 
 #define MIN_BLOCK "offCpu.minBlock"
-#define MAX_BLOCK "offCpu.maxBlock"   /* no limit: the name of a field */
-#define MAX_STALL "memAlloc.maxStall" /* no limit: the name of a field */
+#define MAX_BLOCK "offCpu.maxBlock"   /* not a limit, but the name of a field */
+#define MAX_STALL "memAlloc.maxStall" /* not a limit, but the name of a field */
 
 /* ---- reading ---- */
 

@@ -181,9 +181,9 @@ static void tell_unused(struct attached *a)
 }
 
 /*
- * Removes from the mask the events that need probed returns, if these are not safe; the node's
- * report then has the reason. -EAGAIN: another thread still tries whether they are safe. Another
- * error that may pass: what the machine lacked for that trial.
+ * If probed returns are not safe on this kernel (uprobe_try.c), removes the events that need them
+ * from the mask; the node's report then has the reason. Returns -EAGAIN while another thread still
+ * tries this out, or another error of probes_may_pass() if the machine lacked something for that.
  */
 static int events_work(const struct probe_set_state *s, unsigned *event_mask)
 {
@@ -285,9 +285,9 @@ static int attach_files(struct attached *a, const struct pf_mem_proc *proc,
 	int r = is_anothers(a) ? -EEXIST : 0;
 
 	/*
-	 * For a moment, a place may have an old link and a new one. The live event has one entry
-	 * for an allocation even if two probes see it, but the counted event of some sets would
-	 * count it twice.
+	 * For a moment, a place may have an old link and a new one, so two probes see a call. The
+	 * live event (such as mem-inuse) still has one entry for an allocation. But the counted
+	 * event of some sets (such as mem-alloc) would count the call twice, so it is off then.
 	 */
 	if (!r && probes_places_difference(a, all, n_all) && !a->set->ops->twice_is_once)
 		both &= ~counted_event(a);
@@ -341,8 +341,8 @@ static int attach_living(struct attached *a, const struct pf_mem_proc *proc,
 }
 
 /*
- * Keeps a descriptor of the thread, because probes_attached_lost() is called up to a thousand times
- * a second.
+ * Keeps a descriptor of the thread. With it, probes_attached_lost(), which is called up to a
+ * thousand times a second, finds out at little cost whether the thread still lives.
  */
 static void keep_thread(struct attached *a)
 {

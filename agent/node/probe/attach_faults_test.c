@@ -73,7 +73,7 @@ static int begin(void **state)
 	return 0;
 }
 
-/* All probed allocations are still counted, and one of the two is in use. */
+/* After all faults, the probes still count both allocations, and see that one was freed. */
 static int end(void **state)
 {
 	struct memory_watch *w = &scene.w;

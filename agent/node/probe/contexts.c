@@ -108,7 +108,7 @@ void probes_contexts_link(struct drain *d)
 		struct raw_sample *s = &d->samples[i];
 		const struct raw_context *c = s->ctx ? sample_drain_context(d, s->ctx) : NULL;
 
-		if (!c) { /* if the sample has a context, its record did not fit into the ring */
+		if (!c) { /* no context, or its record did not fit into the ring */
 			n_lost += s->ctx ? s->n : 0;
 			continue;
 		}

@@ -96,7 +96,7 @@ static struct raw_sample sample_of(const struct pf_rec_context *r, size_t n_byte
 	return s;
 }
 
-/* A sample with labels need not have a trace context. Then it lacks nothing. */
+/* A sample with labels but without a trace context is not counted as one with invalid ids. */
 static void labels_without_ids(void **state)
 {
 	const struct pf_rec_context r = {.hash = 4,
@@ -115,7 +115,7 @@ static void labels_without_ids(void **state)
 	assert_int_equal(failed("invalid_ids"), invalid);
 	assert_string_equal(l->values[LABEL_GPU_DEVICE], "7");
 	assert_string_equal(l->values[LABEL_GPU_STREAM], "per-thread");
-	assert_null(l->values[LABEL_GPU_CONTEXT]); /* not counted in n_labels */
+	assert_null(l->values[LABEL_GPU_CONTEXT]); /* the third one; n_labels is 2 */
 	free(d.contexts);
 }
 
@@ -176,7 +176,7 @@ static void a_lost_record_is_counted(void **state)
 	assert_int_equal(failed("record_lost") - lost, 4);
 }
 
-/* A sample whose label has lost its text has its other labels, and is counted. */
+/* If the text of a label was lost, the sample keeps its other labels, and is counted. */
 static void a_lost_text_is_counted(void **state)
 {
 	const struct pf_rec_context r = {.hash = 4,

@@ -87,8 +87,8 @@ void probes_links_close_from(struct attached *a, size_t from)
 }
 
 /*
- * Removes a from the table of attached processes. From now on hits of its probes do not count, and
- * no thread waits for a to be detached, however long that takes.
+ * Removes the process of `a` from the table of attached processes. From now on hits of its probes
+ * do not count, and no thread waits until its links are closed, however long that takes.
  */
 static void forget(struct attached *a)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * drain: takes the counts out of the generation that programs no longer write. It adds the stacks
- * and names that came with records of that generation (records.c) or of earlier ones
- * (drain_cache.c).
+ * drain: takes the counts of samples out of the kernel. There are two maps (slots) for them. Each
+ * full drain begins a new generation, whose counts the programs write into the other map, and
+ * empties the map of the old one. It adds the stacks and names that came with records of that
+ * generation (records.c) or of earlier ones (drain_cache.c).
  */
 #include "node/probe/internal.h"
 
@@ -268,7 +269,8 @@ static int drain_full(struct probes *p, struct drain **ret)
 	probes_stats_take_drops(p, d);
 	probes_live_take_lost(p, &d->lost);
 	/*
-	 * Counts that could not be taken come with the next drain of this slot, two drains later.
+	 * Counts that could not be taken stay in their map. The drain after the next one reads that
+	 * map again.
 	 */
 	if (r < 0 || r2)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);

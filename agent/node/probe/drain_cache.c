@@ -5,7 +5,7 @@
  * lives, refer to it in later generations, too. An item to which no sample has referred for 15 s is
  * dropped. An item that exceeds the memory limit is not kept, and is counted. A wait that will be
  * counted much later (minBlock) has an empty sample in each drain, which refers to its items. A
- * launch whose work has not ended has one in some drains. This file drops these samples.
+ * launch whose work has not ended has such a sample in some drains. This file drops these samples.
  */
 #include "node/probe/internal.h"
 
@@ -187,8 +187,8 @@ static void add(struct cache_pass *p, const struct cached_item *i)
 }
 
 /*
- * Notes that a sample refers to the item. If the sample's event may do so later, too, the item
- * stays in the cache. If the drain does not have the item, adds it to the drain.
+ * Notes that a sample refers to the item. If later samples of its event may refer to the item, too
+ * (`later`), the item stays in the cache. If the drain does not have the item, adds it.
  */
 static void refer(struct cache_pass *p, enum kind kind, uint64_t hash, bool is_there, bool later)
 {

@@ -80,7 +80,7 @@ static uint64_t pass(struct drain_cache *h, uint64_t *now, uint64_t stack,
 	return n_lost;
 }
 
-/* As for a thread that waits for two minutes: its stack was sent before its wait was counted. */
+/* A thread waits for two minutes. Its stack was sent once, and each drain refers to that stack. */
 static void found_while_something_refers_to_it(void **state)
 {
 	struct drain_cache *h = probes_cache_new(1 << 20);
@@ -149,7 +149,7 @@ static void an_empty_wait_keeps_its_stack(void **state)
 	probes_cache_free(h);
 }
 
-/* As for a kernel of a GPU that runs for a minute. */
+/* A kernel of a GPU runs for a minute. Until it ends, the launch has an empty sample. */
 static void a_launch_without_work_keeps_its_stack(void **state)
 {
 	(void)state;

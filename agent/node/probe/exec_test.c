@@ -11,8 +11,8 @@
 #define LOOP	  "exec-loop"
 #define PAGE(k)	  (0x10000000ull + (k)*0x100000ull)
 #define PAGE_END  4096
-#define IN_KERNEL 30 /* samples that are taken while the process has no program */
-/* one sample in this many is taken while the new program has no registers yet */
+#define IN_KERNEL 30 /* samples that must be taken in an exec: they have no user stack */
+/* at most one sample is counted for the wrong program per so many samples in an exec */
 #define MISSED 10
 
 typedef int exec_fn(const char *path, char *const *argv, char *const *envp);
@@ -47,7 +47,7 @@ static void body_loop(struct truth *t)
 }
 
 struct seen {
-	uint64_t of[2][2]; /* samples in each page, in programs of even and odd number */
+	uint64_t of[2][2]; /* samples in each page, in programs whose exec_id is even or odd */
 	uint64_t in_kernel;
 };
 

@@ -87,7 +87,7 @@ int probes_file_tag(int fd, uint64_t *ret_tag)
 
 	if (r < 0)
 		return r;
-	/* With MAP_NORESERVE, no huge page is reserved that a pod may need. */
+	/* MAP_NORESERVE: for a file of huge pages, none is reserved, because a pod may need it. */
 	at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;

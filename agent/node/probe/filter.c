@@ -77,8 +77,8 @@ static void told_remove(struct probes *p, uint64_t id)
 }
 
 /*
- * Takes a cgroup's record that goes into a drain. From now on the agent knows the cgroup, and
- * decides whether it is selected.
+ * Handles the record of a cgroup that was made or removed, which also goes into a drain. If the
+ * kernel has selected a new cgroup, from now on the agent decides whether it stays selected.
  */
 void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 {
@@ -147,8 +147,8 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 		if (wanted_find(&p->cgroups, keys[i]))
 			continue;
 		/*
-		 * The agent did not select this cgroup, and no drain has reported it in time: the
-		 * kernel has just selected it below a selected one.
+		 * The agent did not select this cgroup, and no drain has reported it in time. So
+		 * the kernel has just selected it, below a selected one, and it stays selected.
 		 */
 		if (!wanted_find(before, keys[i]) && !is_known(p, keys[i]))
 			continue;

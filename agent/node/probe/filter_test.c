@@ -141,7 +141,7 @@ static void children_are_selected_in_the_kernel(void **state)
 	cgroup_remove(parent);
 }
 
-/* A drain reports the child after the caller has made its filter. */
+/* A drain reports the child too late for the filter, so this filter must not deselect it. */
 static void a_child_that_the_filters_maker_did_not_know_stays(void **state)
 {
 	struct probe_config config = {

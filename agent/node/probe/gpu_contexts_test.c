@@ -90,7 +90,7 @@ static void memory_ends_with_its_context(void **state)
 	gpu_close(&s);
 }
 
-/* hbm-alloc alone makes no snapshot, but contexts end, too. */
+/* Without hbm-inuse there is no snapshot, but drains still remove contexts that have ended. */
 static void ended_contexts_are_forgotten_without_a_snapshot(void **state)
 {
 	struct scene s = {};
@@ -126,7 +126,10 @@ IN_SECTION(pf_loop) static void body_primary(struct truth *t)
 	say_and_wait(t, 4);
 }
 
-/* cuInit has opened a device before, so the cuInit that is seen is another one. */
+/*
+ * A file with the name of a device is open, as if cuInit was called before the probes were
+ * attached. So the cuInit that the probes see is not the first one.
+ */
 IN_SECTION(pf_loop) static void body_used_before(struct truth *t)
 {
 	(void)memfd_create("/nvidiactl", 0);
@@ -238,7 +241,7 @@ static void a_detach_forgets_which_context_is_current(void **state)
 #define AFTER	    0xb000
 #define CONTEXT_IS  (1u << LABEL_GPU_CONTEXT)
 #define BOTH_ARE    (CONTEXT_IS | 1u << LABEL_GPU_DEVICE)
-#define QUERIES_MAX 1000 /* QUERY_HITS_MAX */
+#define QUERIES_MAX 1000 /* as QUERY_HITS_MAX of the sources */
 
 static uint64_t context_told;
 static int device_told;
@@ -277,8 +280,8 @@ IN_SECTION(pf_loop) static void body_queries(struct truth *t)
 }
 
 /*
- * Queries show which context is current, and of which device it is. If they contradict what the
- * probes know, what they knew has no labels any more.
+ * Queries show which context is current, and of which device it is. If a query contradicts what the
+ * probes know, they forget it, so the next allocation has no labels.
  */
 static void queries_tell_of_contexts_from_before(void **state)
 {
@@ -338,7 +341,7 @@ static void many_queries_are_probed_no_longer(void **state)
 	}
 	hits = kernel_entry(&s).hits;
 	go(&s, 4);
-	assert_true(kernel_entry(&s).hits < hits + 100); /* of the allocation */
+	assert_true(kernel_entry(&s).hits < hits + 100); /* hits of the allocation's probes only */
 	assert_int_equal(s.w.inuse.bytes, 20);
 	assert_int_equal(s.w.labels.mask, CONTEXT_IS);
 	gpu_close(&s);

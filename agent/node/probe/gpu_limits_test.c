@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GPU memory events beyond their limits, and in odd calls: what the kernel's maps have no room for,
- * entries that call each other, a handle that is used again, a call that lasts. Functions of this
- * program stand in for the CUDA driver.
+ * driver functions that call each other, a handle that is used again, a call that lasts. Functions
+ * of this program stand in for the CUDA driver.
  */
 #include "node/probe/gpu_scene_test.h"
 
 #define HBM	       (HBM_ALLOC | HBM_INUSE)
-#define PIECE	       (2ull << 20) /* PF_GPU_PIECE */
-#define UNMAPS_MAX     8192	    /* PF_GPU_UNMAPS_MAX */
-#define NO_KIND_FORMAT 0x60	    /* no enum CUarray_format */
+#define PIECE	       (2ull << 20) /* as PF_GPU_PIECE */
+#define UNMAPS_MAX     8192	    /* as PF_GPU_UNMAPS_MAX */
+#define NO_KIND_FORMAT 0x60	    /* not a value of enum CUarray_format */
 
 /* ---- the driver ---- */
 
@@ -208,7 +208,10 @@ IN_SECTION(pf_loop) static void body_share(struct truth *t)
 	}
 }
 
-/* Sets how many entries of both tables the process has, and all together. */
+/*
+ * Sets the programs' counts of entries in each of the two maps (memory, objects): the process has
+ * `own` entries, and `free` entries of the map are free.
+ */
 static void hold(const struct scene *s, int32_t own, int32_t free)
 {
 	const struct gpu_held *h = &scene_set(s)->held;
@@ -344,8 +347,8 @@ IN_SECTION(pf_loop) static void body_changed(struct truth *t)
 }
 
 /*
- * The return of the release is not probed any more. Calls that the thread makes then are no part of
- * the release.
+ * hbm-inuse is removed during a call that releases memory, so the return of this call is not probed
+ * any more. Calls that the thread makes after it must not count as calls inside it.
  */
 static void a_call_in_a_change_of_events_hides_no_other(void **state)
 {
@@ -428,7 +431,7 @@ static void an_array_of_an_unknown_format_is_counted(void **state)
 static const struct {
 	uint64_t width, height, depth;
 	uint32_t format, channels, flags;
-} small = {64, 16, 0, 1, 1, 0}; /* of bytes */
+} small = {64, 16, 0, 1, 1, 0}; /* 64 * 16 elements of a byte */
 
 IN_SECTION(pf_loop) static void body_levels(struct truth *t)
 {
@@ -498,7 +501,7 @@ IN_SECTION(pf_loop) static void body_frees(struct truth *t)
 	say_and_wait(t, 6);
 }
 
-/* Memory is not in use from the entry of the call that frees it. It is again if the call fails. */
+/* Memory stops being in use when a call that frees it begins. If the call fails, it is again. */
 static void a_free_counts_from_its_entry(void **state)
 {
 	struct scene s = {};

@@ -129,7 +129,7 @@ static uint64_t cost_told(const struct scene *s)
 	return hits;
 }
 
-/* One hit in 16 is added to the costs. The sum is right after few calls, too. */
+/* The programs add up only one hit in 16, as 16 hits. The sum is right after few calls, too. */
 static void few_calls_cost_what_they_cost(void **state)
 {
 	struct scene s = {};

@@ -20,7 +20,7 @@
 #define INVALID_VALUE 1
 #define OUT_OF_MEMORY 2
 
-static volatile int status; /* result of a call; a caller that stores it here stays on the stack */
+static volatile int status; /* result of a call; storing it prevents a tail call */
 static uint64_t next_address = 0x7f0000000000, next_context = 0xc0ffee00;
 static volatile bool fails; /* the next call fails */
 

@@ -35,7 +35,7 @@ struct told_cgroup {
 	UT_hash_handle hh;
 };
 
-/* ---- drain: records of one generation, while more are added ---- */
+/* ---- drain: records of one generation (drain.c), while more are added ---- */
 struct pending {
 	/* the records; until the drain is finished, .frames of stacks are offsets into d->memory */
 	struct drain *d;
@@ -52,10 +52,10 @@ struct taking {
 struct raw_sample *probes_taking_sample(struct taking *t); /* returns a new sample of the drain */
 typedef void probes_map_fn(const void *key, const void *value, void *arg);
 /*
- * Calls each for all entries of a hash map, which are read in batches. value_bytes: the size of a
+ * Calls each() for all entries of a hash map, which are read in batches. value_bytes: the size of a
  * value in user space. take: also deletes the entries; then no program may write the map any more.
  * Without take, an entry that stays is seen once, and one that is removed and added again meanwhile
- * may be seen twice or not at all. If the function fails, each may have been called for some
+ * may be seen twice or not at all. If the function fails, each() may have been called for some
  * entries.
  */
 int probes_map_each(int map, size_t key_bytes, size_t value_bytes, bool take, probes_map_fn *each,
@@ -122,7 +122,7 @@ enum feature {
 	_FEATURE_MAX,
 };
 
-#define MAX_PROGRAM_LINKS 8 /* links of programs that are of no event */
+#define MAX_PROGRAM_LINKS 8 /* BPF links that do not belong to an event */
 
 /* ---- suspended.c: the last reading of the clocks ---- */
 struct slept {
@@ -169,8 +169,8 @@ struct probes {
 
 	struct wanted_set cgroups, list;
 	/*
-	 * writing the filter failed because of a lack that may pass; the next full drain tries
-	 * again
+	 * writing the filter failed because the machine lacked something for a moment; the next
+	 * full drain tries again
 	 */
 	bool filter_lacks;
 	struct told_cgroup *told;
@@ -280,7 +280,7 @@ void probes_tables_close(struct probes *p);
 uint64_t probes_tags_seed(void);
 /*
  * (os) To be called after core is loaded. If this kernel cannot read mappings, returns 0, and
- * FEATURE_MAPPINGS is missing. Else an error may pass.
+ * FEATURE_MAPPINGS is missing. An error that it returns is one of probes_may_pass().
  */
 int probes_tags_open(struct probes *p);
 void probes_tags_close(struct probes *p);
@@ -288,7 +288,7 @@ void probes_tags_close(struct probes *p);
 /* probe.c: adds up the statistics of all CPUs */
 int probes_stats_read(struct probes *p, struct pf_stats *ret);
 /*
- * Adds the samples and records that the programs have lost since the last call to d, and counts
- * them.
+ * Adds to d the samples and records that the programs have lost since this function was last
+ * called, and counts them.
  */
 void probes_stats_take_drops(struct probes *p, struct drain *d);

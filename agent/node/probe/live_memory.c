@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * live_memory: every few seconds, in a full drain, makes a snapshot of each set's map of living
- * memory, by stack. It removes entries that belong to no attached process: their process has ended,
- * runs another program now, or was detached.
+ * live_memory: every few seconds, in a full drain, makes a snapshot of each probe set's map of
+ * living memory, by stack. It removes entries that belong to no attached process: their process has
+ * ended, runs another program now, or was detached.
  */
 #include "node/probe/sets.h"
 
@@ -139,7 +139,7 @@ static int stale_remove_one(struct probe_set_state *set, const struct stale_entr
 	return 0;
 }
 
-/* Returns whether no entry is left. */
+/* Removes the entries that the walk found to be stale. Returns whether it could remove all. */
 static bool stale_remove(struct sorting *s)
 {
 	bool left = false;
@@ -151,7 +151,7 @@ static bool stale_remove(struct sorting *s)
 }
 
 /*
- * Walks the map, and removes entries of no attached process, and of memory that has ended. The
+ * Walks the map, and removes entries whose process is not attached or whose memory has ended. The
  * caller holds the lock.
  */
 static int sort_out(struct sorting *s)

@@ -21,7 +21,7 @@
 #define COUNTS_MAX     (1u << 20)
 #define RING_MAX_BYTES (64u << 20)
 #define SEEN_MAX       (1u << 20) /* stacks that the kernel remembers as sent */
-#define TOTALS_MAX     16384	  /* fixed size of the map, if `total` is on */
+#define TOTALS_MAX     16384	  /* entries of a map of totals, if probe_config.total is on */
 
 /* ---- libbpf's warnings become the reasons of missing features ---- */
 

@@ -35,7 +35,7 @@ static void count(const char *outcome, uint64_t n)
 
 /*
  * If too many waits were found, the program walks the stacks of only a share of them, drawn anew in
- * each look. The others stay thinned.
+ * each look. The other waits stay thinned (long_waits.h).
  */
 static void set_limit(struct offcpu_walk_bpf *b)
 {

@@ -58,9 +58,9 @@ static bool returns_memory(const struct pf_site *s)
 
 /*
  * Returns how a site is probed. mem-alloc needs no returns, so for mem-alloc alone none is probed.
- * The entry of a session can skip the return for its own process. But it cannot do so for other
- * processes that have the same place probed, nor for the child of a fork: for these the kernel does
- * not ask the program, and probes the return (uprobe_prog_run, kernel/trace/bpf_trace.c).
+ * The entry program of a uprobe session can tell the kernel not to probe the return, but only in
+ * its own process. In other processes that have the same place probed, and in the child of a fork,
+ * the kernel does not run that program, and probes the return (uprobe_prog_run, bpf_trace.c).
  */
 static enum site_probed memory_probed(const struct pf_site *s, unsigned event_mask)
 {

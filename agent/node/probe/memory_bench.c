@@ -67,7 +67,7 @@ static double ns_a_pair(void)
 
 	bench_nap(2);
 	n = shared->batches;
-	while (shared->batches < n + 2) /* skips batches that began before */
+	while (shared->batches < n + 2) /* skips batches that began before this call */
 		bench_nap(1);
 	shared->least_ns = UINT64_MAX;
 	bench_nap(WINDOW_MS);
@@ -91,7 +91,7 @@ static struct probes *open_probes(void)
 	return p;
 }
 
-/* Returns field 22 of /proc/PID/stat, in USER_HZ. */
+/* Returns when the process started: field 22 of /proc/PID/stat, in USER_HZ. */
 static uint64_t start_of(pid_t pid)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/%d/stat", pid), *text = NULL;
@@ -373,7 +373,7 @@ static void times(struct bench *b)
 	bench_rounds("memory.detach", detach_ms, TIMES, "ms", "", "20 to 70 a link");
 }
 
-/* Starts a program of these batches, which has the sites of b->probed. */
+/* Starts a process that runs these batches. It is probed at the sites of b->probed. */
 static void open_program(struct bench *b, batch_fn *batch)
 {
 	b->pid = start(batch);

@@ -13,8 +13,8 @@
 #include "memory.skel.h"
 
 /*
- * How far the clocks of this process, not of its children, are ahead: asleep_s: by a suspension of
- * the machine; later_s: by time that passed. from_mono_ns: if set, only from that time on.
+ * The clocks of this process, but not of its children, are ahead by these seconds: asleep_s, as if
+ * the machine was suspended; later_s, as if time had passed. from_mono_ns: only after that time.
  */
 static uint64_t asleep_s, later_s, from_mono_ns;
 
@@ -35,7 +35,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
 
 static char pool[1 << 20];
 static size_t pool_at;
-/* short_ns: number of calls; long_ns: calls that saw the kernel's return address */
+/* short_ns: number of calls; long_ns: of these, how many had their return probed */
 static struct truth *truth;
 
 IN_SECTION(pf_short) static void *pool_new(size_t n)
@@ -106,8 +106,8 @@ static void who_throws_returns_untouched(void **state)
 	check_returns((struct pf_site){PF_SITE_GO, 4, 0, 5, 0, 0}, ALLOC | INUSE, 0);
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, ALLOC, 0);
 	/*
-	 * The child's returns are probed, too, with links of many places. A perf event belongs to
-	 * one process.
+	 * Links of many places also probe the returns of the forked child. In the single mode they
+	 * are not probed, because a perf event belongs to one process.
 	 */
 	check_returns((struct pf_site){PF_SITE_ALLOC, 1, 0, 0, 0, 0}, INUSE,
 		      mode_at_most == UPROBE_SINGLE ? 10 : 20);
@@ -116,7 +116,7 @@ static void who_throws_returns_untouched(void **state)
 /* ---- signals, jumps, forks within an allocator ---- */
 
 static jmp_buf out;
-static volatile int inside; /* number of what the next call does before it returns */
+static volatile int inside; /* which odd thing the next pool_odd() does before it returns */
 
 IN_SECTION(pf_short) static void *pool_odd(size_t n)
 {

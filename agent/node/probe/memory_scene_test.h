@@ -33,7 +33,7 @@ struct memory_watch {
 	struct memory_watch *also;
 	struct raw_proc proc;
 	bool known;
-	/* the newest snapshot of the set's counted event, and of its live event */
+	/* all samples of the set's counted event; the newest snapshot of its live event */
 	struct seen alloc, inuse;
 	struct raw_labels labels; /* labels of the newest sample */
 	uint64_t snapshot_ns;
@@ -116,7 +116,7 @@ static inline void watch_all(struct probes *p, struct memory_watch *w)
 
 /* ---- a process and its probes ---- */
 
-/* Values of ready: 1: the process waits; 2: the test lets it go on; 3: its work is done. */
+/* Values of ready: 1: the process waits; 2: the test lets it go on; 3, 4, ...: a step is done. */
 static inline void say_and_wait(struct truth *t, uint32_t done)
 {
 	t->ready = done;
@@ -198,7 +198,7 @@ static inline void want(const struct scene *s, unsigned events, uint64_t bytes)
 	assert_int_equal(list(s, events, bytes), 0);
 }
 
-/* Waits until the kernel has reported the process, so that the scene has its exact key. */
+/* Waits until the kernel has reported the process, so that the scene has its key of the maps. */
 static inline void get_known(struct scene *s)
 {
 	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC;
@@ -290,7 +290,7 @@ static inline void scene_close(struct scene *s)
 	child_stop(&s->c);
 }
 
-/* Makes the programs find that another task on each CPU uses the scratch (1), or none (0). */
+/* busy 1: the programs find each CPU's scratch memory in use by another task. 0: they do not. */
 static inline void set_busy(const struct probe_set_state *set, uint32_t busy)
 {
 	const struct bpf_map *map = bpf_object__find_map_by_name(set->object.obj, "scratch");

@@ -631,7 +631,7 @@ static void a_semaphore_is_raised_while_its_place_is_probed(void **state)
 	scene_close(&s);
 }
 
-/* The kernel has one semaphore for a place, or none: that of whoever came first. */
+/* For a place, the kernel keeps the semaphore (or none) of the first probe, and refuses others. */
 static void a_place_that_is_probed_without_its_semaphore_is_refused(void **state)
 {
 	const struct pf_site site = {.kind = PF_SITE_INSIDE, .size_arg = 8 /* rdi */, .flags = 1};
@@ -907,8 +907,8 @@ static void a_trap_has_a_price(void **state)
 #define LONG_CALL_NS (20 * NSEC_PER_MSEC)
 
 /*
- * The 60th allocation takes as long, by a thread's clock, as one during which a hypervisor took the
- * CPU away.
+ * The 60th allocation takes 20 ms of the thread's CPU time, as if a hypervisor had taken the CPU
+ * away meanwhile.
  */
 static void one_is_long(void)
 {

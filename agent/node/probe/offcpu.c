@@ -201,7 +201,8 @@ static int offcpu_attach(struct probes *p, struct event_probe *e)
 		offcpu_detach(e);
 	probes_event_again_later(e, r);
 	/*
-	 * probes_event_try() has set the state, and the rest of the filter does not need this event
+	 * not r: probes_event_try() has set the event's state, and the rest of the filter works
+	 * without this event
 	 */
 	return 0;
 }

@@ -200,7 +200,7 @@ static int program_fd(struct probes *p, const char *name)
 		bpf_object__find_program_by_name(p->events[EVENT_OFF_CPU].obj, name));
 }
 
-/* Prints medians of rounds in which both programs run at the same switches. */
+/* Prints medians of rounds in which podflame's and the empty program run at the same switches. */
 static void bench_switches(struct probes *p, int empty, const char *name, const char *goal,
 			   const char *wake_goal, const char *note)
 {
@@ -239,8 +239,8 @@ static uint64_t pair_cpu_ns(const struct pair *pair)
 }
 
 /*
- * Returns CPU time, because other processes of the machine change it less than the time on the
- * clock.
+ * Returns the CPU time of a round trip, in ns. Other processes of the machine change it less than
+ * the elapsed time.
  */
 static double ns_a_trip(const struct pair *pair)
 {

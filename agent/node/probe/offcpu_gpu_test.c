@@ -14,7 +14,7 @@
 
 #include "lib/base/testdir.h"
 
-#define WAIT_MS	 100 /* the least that a read of a terminal can wait */
+#define WAIT_MS	 100 /* VTIME of a terminal counts in this unit */
 #define N_ROUNDS 3
 
 static char dir[TESTDIR_BYTES];
@@ -25,7 +25,7 @@ static unsigned terminal_major;
 /* How the waits on terminals count in the test that runs. */
 static enum wait polled_is, used_is;
 
-/* Makes the terminal: a read of it returns after 100 ms, whether there is something to read. */
+/* Makes the terminal: if there is nothing to read, a read of it returns after 100 ms. */
 static int begin_all(void **state)
 {
 	struct termios t;

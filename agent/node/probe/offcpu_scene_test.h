@@ -214,9 +214,9 @@ static inline uint64_t run_delay_ns(void)
 }
 
 /*
- * The waits of this cause are not longer than the workload measured. Nearly all of the missing time
- * was spent in run queues, waiting or preempted, as the kernel counts it. n: number of planned
- * waits. A thread that was not yet asleep when its event came did not wait.
+ * Asserts that the waits of this cause are not longer than the workload measured. If they are
+ * shorter, the thread spent nearly all of the difference in run queues, as the kernel counts it.
+ * k->n: number of planned waits. A thread that was not yet asleep when its event came did not wait.
  */
 static inline void check_cause(const struct waits *w, const struct known *k, enum wait cause)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Thinned waits: the reported waits add up to the sum of all. Long waits are reported whole, with
- * their stacks.
+ * Thinned waits: of all waits, a random part is noted, and a part of these is kept (off_note and
+ * off_keep in bpf/abi.h). The reported waits must add up to the sum of all. Long waits must be
+ * reported as if nothing was thinned, with their stacks.
  */
 #include "node/probe/offcpu_scene_test.h"
 #include "node/probe/rows_test.h"
@@ -62,8 +63,8 @@ static struct probes *watch_some(const struct child *c, uint32_t off_note, uint3
 }
 
 /*
- * Compares the sum with that of an observer that keeps all waits. The sums differ by less than four
- * times the reported error.
+ * Compares the sum of the waits with the sum from probes that keep all waits. The sums must differ
+ * by less than five times the reported standard error. kept: the share of waits that are kept.
  */
 static void adds_up_to_the_whole(uint32_t off_note, uint32_t off_keep, double kept)
 {
@@ -221,8 +222,8 @@ static void body_depths(struct truth *t)
 	struct known *k = known_of(t);
 
 	/*
-	 * The process is reported at its first wait. Then it waits until the test has given its
-	 * tables.
+	 * The process is reported at its first wait. Then it waits until the test has given the
+	 * kernel its unwind tables.
 	 */
 	while (!k->go)
 		usleep(1000);
@@ -275,8 +276,8 @@ static void body_long_and_short(struct truth *t)
 	unsigned seed = 1;
 
 	/*
-	 * The process is reported at its first wait. Then it waits until the test has given its
-	 * tables.
+	 * The process is reported at its first wait. Then it waits until the test has given the
+	 * kernel its unwind tables.
 	 */
 	while (!k->go)
 		usleep(1000);
@@ -347,8 +348,9 @@ static void drain_threads(struct probes *p, struct threads *t)
 }
 
 /*
- * The observer that keeps all waits has taken the same stacks at the switch. The kernel's part of
- * the stack may be shorter than the observer's: it lacks the frames of the scheduler.
+ * is: a long wait whose stack was taken while it went on. should: the same wait, from probes that
+ * keep all waits and take the stack when the thread is switched out. The stacks are the same, but
+ * the kernel's part of the first may lack the frames of the scheduler.
  */
 static void check_lasting(const struct by_thread *is, const struct by_thread *should)
 {

@@ -2,8 +2,8 @@
 /*
  * on_gpu: the event on-gpu: how long work ran on GPUs, under the stack that launched it. The BPF
  * programs keep each launch in a map until its work has ended (bpf/on_gpu.bpf.c). This file removes
- * launches of which no more work is expected, and reads what the library in a process says of
- * itself. A lock guards the table of attached processes; any thread may ask for a status.
+ * launches of which no more work is expected, and reads the status that libpodflame-cuda.so reports
+ * in a process. A lock guards the table of attached processes; any thread may ask for a status.
  */
 #include "node/probe/sets.h"
 
@@ -14,7 +14,7 @@ _Static_assert((int)EVENT_ON_GPU == (int)PF_EVENT_ON_GPU, "abi");
 /* ---- launches of which no more work is expected ---- */
 
 #define SWEEP_NS (2 * NSEC_PER_SEC)
-/* A launch that is older refers to its stack, so that drain_cache.c keeps the stack. */
+/* A launch that is older gets a sample without work, so that drain_cache.c keeps its stack. */
 #define REFERS_NS (5 * NSEC_PER_SEC)
 /*
  * How long a launch stays after a report of its work. CUPTI reports the pieces of a call in one
@@ -105,7 +105,7 @@ static void sweep_one(const void *key, const void *value, void *arg)
 	s->stale[s->n_stale++] = (struct stale_launch){*k, a ? a->slot : 0};
 }
 
-/* Walks the map, and removes what has ended. The caller holds the lock. */
+/* Walks the map, and removes launches that have ended. The caller holds the lock. */
 static void sweep_launches(struct sweep *s)
 {
 	const struct on_gpu_bpf *o = s->set->object.bpf;

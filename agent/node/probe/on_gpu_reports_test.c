@@ -201,7 +201,7 @@ IN_SECTION(pf_loop) static void body_two(struct truth *t)
 	say_and_wait(t, 4);
 }
 
-/* Adds launches until the map is full. Their age is that of launch 1. */
+/* Adds launches until the map is full. They are 31 s older than launch 1. */
 static void fill_launches(const struct gpu_scene *g)
 {
 	int map = bpf_map__fd(gpu_programs(g)->maps.gpu_launches);
@@ -231,7 +231,7 @@ static void launches_beyond_the_table_are_counted(void **state)
 	assert_int_equal(gpu_sum(&g, "short", "known").value, 1);
 	assert_int_equal(gpu_sum(&g, "short", "too_many").n, 0);
 	assert_int_equal(lost("gpu_unlaunched") - before, 1);
-	for (int i = 0; i < 2; i++) { /* of a table that is crowded, old launches go */
+	for (int i = 0; i < 2; i++) { /* old launches are removed, because the map is crowded */
 		scene_set(&g.s)->snapshot_ns = 0;
 		gpu_drain(&g);
 	}
@@ -252,7 +252,10 @@ IN_SECTION(pf_loop) static void body_share(struct truth *t)
 	say_and_wait(t, 4);
 }
 
-/* What one process may not have is left to the others. What it has, it may replace. */
+/*
+ * A process may not have more launches than there are free entries, so that other processes find
+ * room. It may still replace a launch of its own.
+ */
 static void a_process_has_at_most_as_many_launches_as_are_free(void **state)
 {
 	uint64_t before = lost("gpu_unlaunched");
@@ -337,7 +340,7 @@ IN_SECTION(pf_loop) static void body_status(struct truth *t)
 	s.n_unseen += 4;
 	s.own_ns += 700;
 	probe_status(&s, sizeof(s));
-	s.n_dropped -= 50; /* no count goes back */
+	s.n_dropped -= 50; /* wrong counts: one goes back, and two are too large */
 	s.n_unseen = UINT64_MAX;
 	s.own_ns = UINT64_MAX;
 	probe_status(&s, sizeof(s));

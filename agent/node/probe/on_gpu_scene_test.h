@@ -44,7 +44,7 @@ static inline void add_probes(struct probed *t)
 		 (struct pf_site){.kind = PF_SITE_ON_GPU_BATCH, .size_arg = RDI, .count_arg = RSI});
 }
 
-static volatile int after; /* a caller that sets it after a call stays on the stack */
+static volatile int after; /* set after a call, so that the call is no tail call */
 
 IN_SECTION(pf_short) static void launch_short(uint32_t correlation, uint32_t level, uint32_t kind)
 {
@@ -60,7 +60,7 @@ IN_SECTION(pf_long) static void launch_long(uint32_t correlation, uint32_t level
 
 /*
  * Returns a kernel that ran for so many microseconds on device 3, context 1, stream 7. As the
- * library does, it reads the name, so that the kernel has its page.
+ * library does, it reads the name, so that the BPF programs find the name's page in memory.
  */
 static inline struct podflame_cuda_work kernel(uint32_t correlation, const char *name, uint64_t us)
 {
@@ -97,7 +97,7 @@ struct gpu_row {
 	char name[4096];
 	bool cut;
 	unsigned work, copy;  /* as in struct raw_frame */
-	const char *launched; /* "short", "long", "loop"; "": there is no such function */
+	const char *launched; /* by pf_short: "short", "long", "loop"; "": by none of the three */
 	uint32_t tid;
 	struct raw_labels labels;
 	struct profile_link link;
