@@ -183,7 +183,7 @@ static const struct {
 	{"probes_stalls_total",
 	 "Times that the agent detached uprobes because they delayed a process "
 	 "for too long."},
-	/* windows on their way */
+	/* profiles on their way from the agent to the hub */
 	{"labels_dropped_total", "Labels of samples that were dropped."},
 	{"links_dropped_total", "Trace contexts of samples that were dropped."},
 	{"profiles_dropped_total", "Profiles that were lost."},

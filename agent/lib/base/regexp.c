@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MAX_GROUPS 50	  /* nested groups */
+#define MAX_GROUPS 50	  /* levels of nested groups in a pattern */
 #define MAX_STEPS  200000 /* steps of one match: 0.2 s at most, roughly */
 #define MAX_KIB	   16384  /* memory of one match, for backtracking */
 /*
@@ -24,7 +24,7 @@
 
 struct regexp {
 	pcre2_code *code;
-	pthread_mutex_t lock; /* held while a thread uses data */
+	pthread_mutex_t lock; /* held while a thread uses `data` */
 	pcre2_match_data *data;
 	pcre2_match_context *limits;
 };

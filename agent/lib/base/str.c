@@ -243,7 +243,10 @@ uint64_t hash_bytes(const void *p, size_t n, uint64_t seed)
 
 static uint64_t key_seed;
 
-/* Runs before the program makes a second thread, and before a child gives up its system calls. */
+/*
+ * Runs before main(), so before the program makes a second thread, and before a child restricts its
+ * system calls (seccomp).
+ */
 __attribute__((constructor)) static void draw_key_seed(void)
 {
 	random_bytes(&key_seed, sizeof(key_seed));

@@ -7,8 +7,8 @@
  * LIMIT_LONG_S if LONG is set, or what TEST_LIMIT_S says. So a wait in a test may be a plain loop.
  * until() of testwait.h fails earlier, and can print what the test waits for.
  *
- * The program fails if a pattern matches no test. Otherwise nobody would notice that a renamed test
- * does not run.
+ * A program can give cmocka_set_test_filter() a pattern of the names of the tests to run. It fails
+ * if the pattern matches no test. Otherwise nobody would notice that a renamed test does not run.
  */
 #include "lib/base/testprogram.h"
 
@@ -109,7 +109,7 @@ static void on_limit(int signal)
 	DIR *dir;
 
 	(void)signal;
-	/* the rest is not safe in a signal handler and may hang: if so, SIGALRM ends the program */
+	/* the calls below are unsafe in a signal handler; if they hang, SIGALRM ends the program */
 	alarm(30);
 	dprintf(2, "[  ERROR   ] --- %s: no end after %u s\n", current, limit_s);
 	print_where();

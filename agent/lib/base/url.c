@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parses the address of a server as users write it (RFC 3986). Refuses parts that a client would
- * ignore, or would send to the server unnoticed.
+ * Parses the address of a server as users write it (RFC 3986). Refuses a query, a fragment and a
+ * user name: a client would ignore these parts, or would send them to the server without the user's
+ * knowledge.
  */
 #include "lib/base/base.h"
 

@@ -15,7 +15,7 @@
 #define MAX_DEPTH      64	   /* levels of nesting; a deeper text is refused */
 #define MAX_NODES      1000000	   /* values of one text; a text with more is refused */
 #define MAX_PATH_BYTES                                                                             \
-	256 /* the longest path whose position is kept: each item's path has all keys above it */
+	256 /* bytes; longer paths get no position, because each path repeats all keys above it */
 
 struct position {
 	char *path;

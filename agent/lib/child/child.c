@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #define BACKOFF_MIN_NS (10 * NSEC_PER_MSEC)
-#define BACKOFF_MAX_NS (500 * NSEC_PER_MSEC) /* longest pause before a lost child starts again */
+#define BACKOFF_MAX_NS (500 * NSEC_PER_MSEC) /* longest pause before a new child is started */
 #define START_NS       (10 * NSEC_PER_SEC)   /* the time a child has to give up its rights */
 #define END_NS	       NSEC_PER_SEC
 /*

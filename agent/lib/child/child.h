@@ -2,8 +2,8 @@
 /*
  * child: a process without rights that reads hostile input. It executes the same program as its
  * owner, with a verb of its own. All it has is one socket. The owner asks, and waits for the answer
- * until a timeout. If a child hangs, dies or sends a wrong answer, the owner ends it and starts
- * another for the next question.
+ * until a timeout. A child that hangs, dies or sends a wrong answer is lost: the owner ends it, and
+ * starts another one for the next question.
  */
 #pragma once
 
@@ -45,9 +45,9 @@ struct child *child_free(struct child *c);
  * Starts the process unless it runs, and waits until it is ready. After two losses in a row, the
  * next start must wait: 40 ms, then twice as long each time, at most 500 ms. child_start sleeps for
  * this time. For an impatient owner, it returns -EAGAIN instead of sleeping. An impatient owner
- * also gets -EAGAIN while the new child is not ready (for 10 s) or the old one has not ended (for 1
- * s). The owner calls again at child_next_ns. -EPERM: the child could not give up its rights. Other
- * errors: -ETIMEDOUT, -EPIPE, -errno.
+ * also gets -EAGAIN while the new child is not ready (for at most 10 s) or the old one has not
+ * ended (for at most 1 s). The owner calls again at child_next_ns. -EPERM: the child could not give
+ * up its rights. Other errors: -ETIMEDOUT, -EPIPE, -errno.
  */
 int child_start(struct child *c);
 /*

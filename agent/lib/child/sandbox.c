@@ -113,7 +113,7 @@ static int give_up_rights(const struct child_rights *rights)
 	return SANITIZED ? 0 : filter_system_calls(rights);
 }
 
-/* ---- its start ---- */
+/* ---- the start of a child ---- */
 
 /*
  * Opens /dev/null as descriptors 0, 1 and 2, so that no file of a pod can become one of them.

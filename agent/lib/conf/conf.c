@@ -165,7 +165,7 @@ static void set_string(struct config *c, const struct key *k, const char *value)
 	*s = xstrdup(value);
 }
 
-/* Some keys of type CHOICE are a bool in struct config: the first choice means true. */
+/* One key of type CHOICE, opt_in, is a bool in struct config: "required" means true. */
 static void set_choice(struct config *c, const struct key *k, const char *value)
 {
 	if (k->offset == AT(opt_in_required))

@@ -37,10 +37,13 @@ struct config {
 	unsigned api_port, ingest_port, health_port;
 	char *tls_secret, *ca_configmap, *service_name;
 	char *log_level;
-	/* DeepFlow's keys (local) */
+	/*
+	 * DeepFlow's keys. Only `podflame local` uses them, apart from on_cpu_per_cpu and
+	 * java_refresh_ns, which `podflame agent` uses, too.
+	 */
 	bool on_cpu_disabled;
 	unsigned on_cpu_hz;
-	unsigned on_cpu_per_cpu;	/* 0 or 1 */
+	unsigned on_cpu_per_cpu;	/* 1: samples of each CPU are counted separately */
 	char *on_cpu_regex;		/* regexp_check() has accepted it */
 	bool off_cpu_disabled;
 	char *off_cpu_regex;

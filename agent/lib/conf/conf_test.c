@@ -93,14 +93,15 @@ static void test_urls(void **state)
 	}
 }
 
-/* good, bad: values with "|" between them. */
+/*
+ * in_chart: where the chart's schema has the value. key: the configuration that the chart makes of
+ * it. good, bad: values, separated by "|", that both must accept or refuse.
+ */
 struct chart_value {
 	const char *in_chart, *key, *good, *bad;
 };
 
-/*
- * Helm must refuse each value that the agent would refuse. The keys of a hub are in another table.
- */
+/* Helm must refuse each value that the agent or the hub would refuse. */
 static const struct chart_value chart_values[] = {
 	{"agent.properties.debuginfodUrl", "symbols: {debuginfod_url: '%s'}",
 	 "|http://d|https://d-1.example:8002/a/b@c|https://[fd00::1]:65535/a/|http://d:1|http://"

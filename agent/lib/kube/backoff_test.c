@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long a watch waits for a server that always gives the same answer. client.c and the watch
- * have their real times, with a clock that the test sets. The test replaces the HTTP client.
- * Numbers in names are those of docs/watch-cases.md.
+ * How long a watch waits for a server that always gives the same answer. client.c and the watch use
+ * their default waiting times; the test sets the clock and replaces the HTTP client. A stream makes
+ * progress if it brings a newer resourceVersion. After a short stream without progress, the watch
+ * waits. Numbers in names are those of docs/watch-cases.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -299,7 +300,7 @@ static void watch_17_streams_that_end_at_once_are_waited_for(void **state)
 	ten_minutes_of("", false);
 }
 
-/* Events without a newer version are no progress. */
+/* Events without a newer version are no progress, so the watch waits before the next stream. */
 static void watch_17_streams_that_repeat_themselves_are_waited_for(void **state)
 {
 	(void)state;
@@ -333,7 +334,10 @@ static void watch_17_streams_that_lead_back_are_waited_for(void **state)
 	}
 }
 
-/* A stream that goes back to an old version and then to the last one again is no progress. */
+/*
+ * A stream that goes back to an old version and then to the last one again makes no progress, so
+ * the watch waits.
+ */
 static void watch_17_streams_that_lead_back_and_forth_are_waited_for(void **state)
 {
 	(void)state;

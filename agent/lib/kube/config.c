@@ -66,12 +66,13 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 	c.address = xstrdup(host);
 	c.port = (uint16_t)n;
 	/*
-	 * Every API server's certificate has this name, but not every address. If a provider gives
-	 * a name for host, the certificate may have only that name.
+	 * Every API server's certificate has the name kubernetes.default.svc, but it may lack the
+	 * server's IP address. If a provider sets host to a name, the certificate may have only
+	 * that name.
 	 */
 	c.tls_name = xstrdup(is_address(host) ? "kubernetes.default.svc" : host);
 	r = file_read(AT_FDCWD, ns_file, 256, &ns, NULL);
-	/* after another error than ENOENT, the default would be a wrong namespace */
+	/* if the file exists but cannot be read, "default" would be a wrong namespace */
 	if (r < 0 && r != -ENOENT)
 		return field_error_set(reterr, ns_file, "%s", strerror(-r));
 	if (!r)
@@ -103,7 +104,7 @@ static int bad(struct config_reading *r, const char *field, const char *why)
 	return field_error_set(r->err, path, "%s", why);
 }
 
-/* Checks that the file exists. */
+/* Checks that this process may read the file. */
 static int check_file(struct config_reading *r, const char *field, const char *file)
 {
 	_cleanup_free_ char *why = NULL;

@@ -87,8 +87,8 @@ struct kube_watch_spec {
 	bool metadata_only;		/* PartialObjectMetadata */
 	bool once; /* only lists, and does not watch: no request follows the first complete list */
 	/*
-	 * status 404 counts as an empty list, because the CRD is not installed yet. The watch asks
-	 * again slowly
+	 * status 404 counts as an empty list, because the CRD may not be installed yet. The watch
+	 * asks again after 10 to 15 s
 	 */
 	bool optional;
 	/*
@@ -96,7 +96,10 @@ struct kube_watch_spec {
 	 * the object. Tenants may write large objects. NULL: removes nothing.
 	 */
 	void (*trim)(json_t *obj);
-	/* limit of the memory of all objects, and of the objects of one list; 0: 128 MiB */
+	/*
+	 * limit of the memory of the watch's objects; the objects of a list that is arriving have
+	 * the same limit a second time; 0: 128 MiB
+	 */
 	size_t max_bytes;
 	/* the first list is delayed by a random time up to this one; 0: it is not delayed */
 	uint64_t start_jitter_ns;
@@ -112,8 +115,9 @@ void kube_watch_each(const struct kube_watch *w,
 		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
 bool kube_watch_synced(const struct kube_watch *w);
 /*
- * The number of objects of the last list that the watch does not keep, because they were over a
- * limit or could not be read.
+ * The number of objects of the last list that the watch does not keep, because there were too many
+ * objects or bytes, or they could not be read. An object that alone is over the limit of 16 MiB is
+ * not in this number.
  */
 size_t kube_watch_left_out(const struct kube_watch *w);
 

@@ -146,7 +146,7 @@ static void world_done(struct world *w)
 	loop_free(w->loop);
 }
 
-/* Makes the server and the client, before a call may fail. Returns 0 or -errno. */
+/* Makes the server and the client. Their system calls may fail, too: returns 0 or -errno. */
 static int world_make(struct world *w)
 {
 	struct tls_config tls = {.cert_pem = cert.cert_pem, .key_pem = cert.key_pem};

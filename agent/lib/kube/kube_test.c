@@ -68,7 +68,7 @@ static void in_cluster_49(void **state)
 	assert_int_equal(kube_config_in_cluster_at(dir, &c, &e), 0);
 	assert_string_equal(c.address, "fd00::1");
 	assert_int_equal(c.port, 443);
-	/* tls_name is never an IPv6 address: no certificate has it */
+	/* tls_name is not the IPv6 address, because the certificate may lack it */
 	assert_string_equal(c.tls_name, "kubernetes.default.svc");
 	assert_string_equal(c.default_namespace, "podflame-system");
 	assert_text(c.ca_file, "/ca.crt");
@@ -447,7 +447,7 @@ static void token_52_is_read_again_when_it_changes(void **state)
 	set_good_token(f, "two");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
-	assert_int_equal(ts_n_requests(f->ts), 2); /* no request got a 401 */
+	assert_int_equal(ts_n_requests(f->ts), 2); /* no 401, so no request was repeated */
 	finish(f);
 }
 
@@ -481,7 +481,7 @@ static void token_53_missing_or_empty_for_a_moment(void **state)
 	set_good_token(f, "three");
 	ask(f, "GET", "/x", NULL);
 	assert_int_equal(f->status, 200);
-	assert_string_equal(told.data, want); /* each reason once */
+	assert_string_equal(told.data, want); /* each reason is reported once */
 	kube_on_credentials(NULL);
 	buf_done(&told);
 	finish(f);
@@ -675,9 +675,9 @@ static void go_on(void *arg)
 }
 
 /*
- * Waits between two tries, while the loop does its other work. Without this wait, the test would
- * send very many requests while the worker that reads files gets no CPU, and the server keeps all
- * requests.
+ * Waits between two tries, while the loop does its other work, such as reading the CA again.
+ * Without this wait, the test would send very many requests, and the test server keeps every
+ * request in memory.
  */
 static void pause_a_moment(struct fixture *f)
 {
@@ -716,7 +716,7 @@ static void ca_57_rotates(void **state)
 	write_file("ca.crt", both);
 	ask_until(f, 200);
 	write_file("ca.crt", new_ca.pem);
-	ts_set_cert(f->ts, &cert); /* the old CA has signed it */
+	ts_set_cert(f->ts, &cert); /* signed by the old CA */
 	ask_until(f, 0);
 	assert_text(f->error, "certificate");
 	ts_set_cert(f->ts, &new_cert);
@@ -754,7 +754,7 @@ static void ca_58_garbage_keeps_the_last_good_one(void **state)
 	write_file("ca.crt", ca.pem);
 	while (!strstr(told.data, "well again") && now_mono_ns() < until_ns)
 		pause_a_moment(f);
-	assert_string_equal(told.data, want); /* each reason once */
+	assert_string_equal(told.data, want); /* each reason is reported once */
 	kube_on_credentials(NULL);
 	buf_done(&told);
 	finish(f);

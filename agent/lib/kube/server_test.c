@@ -355,7 +355,7 @@ static void server_42_versions_of_a_kind_change(void **state)
 		 "{\"spec\":{\"versions\":[" VERSION("v1alpha1", "true", "false") "," VERSION(
 			 "v1beta1", "true", "true") "]}}");
 	do_write(f, "PATCH", THINGS "/a", "{\"spec\":{\"x\":2}}");
-	await(f, "~default/a "); /* the watch has not removed it */
+	await(f, "~default/a "); /* reported as changed, so it was not removed before */
 	do_write(f, "PATCH", crd,
 		 "{\"spec\":{\"versions\":[" VERSION("v1alpha1", "false", "false") "," VERSION(
 			 "v1beta1", "true", "true") "]}}");

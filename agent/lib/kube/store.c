@@ -23,8 +23,8 @@ struct kube_store {
 	uint64_t generation;
 	size_t n_bytes,
 		/*
-		 * n_bytes: memory of the objects of this generation; a new list removes the other
-		 * objects
+		 * n_bytes: memory of the objects of the current generation. Each list begins a new
+		 * generation, and in the end removes the objects of older ones
 		 */
 		max_bytes;
 	bool muted;

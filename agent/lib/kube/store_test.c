@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kind with more objects than any cluster has. Those beyond the limit are not kept and are
- * counted.
+ * More objects, or objects with more memory, than the store and a list may have. Those beyond a
+ * limit are not kept, and are counted as dropped.
  */
 #include "lib/kube/kube_private.h"
 #include "lib/loop/testserver.h"
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define OBJECTS 200000 /* MAX_OBJECTS, MAX_LISTED */
+#define OBJECTS 200000 /* as MAX_OBJECTS of store.c and MAX_LISTED of watch_list.c */
 
 static size_t n_told;
 

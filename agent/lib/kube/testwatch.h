@@ -49,7 +49,7 @@ enum act {
 	STREAM, /* a watch: sends the text, then a clean end */
 	HOLD,	/* a watch: sends the text, and stays open until the client closes */
 	CUT,	/* a watch: sends the text, then closes the connection */
-	RESET,	/* a watch: sends the text, then RST once the log ends with the text in headers */
+	RESET,	/* a watch: sends the text, then RST once the log ends with the text in `headers` */
 	BYTES,	/* as HOLD, with one chunk for each byte */
 	RAW,	/* sends the text as the whole answer, head included */
 	CLOSE,	/* closes without an answer */
@@ -281,7 +281,10 @@ static inline void synced(void *arg)
 	buf_puts(&f->log, f->log.len ? " synced" : "synced");
 }
 
-/* Logs the state. If the row's log has texts of errors, also logs the error without its path. */
+/*
+ * Logs "err" or "ok". If the row's expected log has texts of errors, also logs the error's text
+ * without the path before it.
+ */
 static inline void state(const char *error, void *arg)
 {
 	struct fixture *f = arg;
@@ -381,8 +384,8 @@ static inline void finish(struct fixture *f)
 }
 
 /*
- * Runs a row. If its script ends with HOLD, the row ends when the log is as expected and every step
- * was used.
+ * Runs a row. It ends when every step was used and the log is as expected. It fails at a request
+ * that was not expected, or after 20 s.
  */
 static inline void run_row(void **initial)
 {

@@ -32,7 +32,7 @@ static const struct row rows[] = {
 	  {REPLY, LIST("10", "")},
 	  {CLOSE},
 	  {HOLD, ADD("a", "11"), .expect = {"resourceVersion=10 "}}},
-	 /* the second CLOSE ends a kept connection: the request is sent again without a report */
+	 /* the second CLOSE ends a keep-alive connection, and the client silently asks again */
 	 "err(connection closed without an answer) synced ok +n/a=11",
 	 .min_backoffs = 1},
 	{"watch_46_list_that_stops_coming",
@@ -102,7 +102,7 @@ static void watch_46_sixty_seconds_to_headers_long(void **state)
 	run_slow(&kube_times_default, 60 * NSEC_PER_SEC);
 }
 
-/* ---- 19: packets are lost, and nobody says so ---- */
+/* ---- 19: packets are lost, and neither side gets an error ---- */
 
 struct half_open {
 	struct fixture *f;
@@ -247,8 +247,8 @@ static void watch_51_goes_on_without_dns(void **state)
 /* ---- 45: an outage ---- */
 
 /*
- * After an outage, the first watch that reaches the server ends the waits of the other watches.
- * Otherwise they would wait for an hour.
+ * After an outage, the first request that succeeds (here a ping) ends the waits of the watches that
+ * failed because of the outage. Otherwise they would wait for an hour.
  */
 static const char *const away_paths[] = {"/closed", "/unready", "/forbidden", "/busy"};
 enum { BUSY = 3, N_AWAY };
@@ -371,12 +371,15 @@ static void watch_45_all_come_back_with_the_first(void **state)
 	}
 	assert_int_equal(loop_run(o->f->loop), 0);
 	assert_int_equal(total("kube_watch_total", "event", "hurry") - before, N_AWAY - 1);
-	/* the watch that got a Retry-After still waits */
+	/* a watch that got 429 still waits, because the server was not away */
 	assert_false(kube_watch_synced(o->watches[BUSY]));
 	end_outage(o);
 }
 
-/* Sends pings until the watch has used its early retries, and 20 pings more. */
+/*
+ * Sends pings, which succeed and so end the waits of the watch early, until it has used its early
+ * retries (MAX_HURRIED), and then 20 pings more.
+ */
 static void ping_on(void *arg)
 {
 	struct outage *o = arg;

@@ -99,12 +99,12 @@ static void on_expired(struct kube_watch *w, bool listing)
 static void on_other_status(struct kube_watch *w, bool listing, const char *text)
 {
 	/*
-	 * the server would refuse the same watch again. So a list follows: it has another version,
-	 * or its error says more
+	 * the server would refuse the same watch again, so a list follows. It asks for another
+	 * version, or the answer to it says more about the error
 	 */
 	bool refused = w->status >= 400 && w->status < 500 && w->status != 429;
 
-	/* this server does not know the version */
+	/* status 400 for a list: the server may not know the version */
 	w->rv_useless |= listing && w->status == 400;
 	kube_watch_tell_state(w, text);
 	kube_watch_back_off(w, listing || refused);

@@ -3,8 +3,8 @@
  * A list and watch with a server that sends anything. The input is a script of what the server
  * sends (heads, any bytes, well-formed events and lists, ends, silence) and of how time passes. It
  * may free the watch in the callbacks of the watch. The reports must be consistent: no known object
- * is new, no unknown object is deleted, there are never two requests at once, no state is reported
- * twice, and in the end the watch has the objects that it reported.
+ * is reported as new, no unknown object as deleted, there are never two requests at once, no state
+ * is reported twice, and in the end the watch has the objects that it reported.
  * Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c, lib/kube/watch_stream.c,
  * lib/kube/watch_errors.c, lib/kube/store.c, lib/kube/decode.c
  */

@@ -153,7 +153,10 @@ static void list_done(int status, const char *body, size_t n, const char *error,
 	kube_watch_leave(w);
 }
 
-/* Ends a list if the server has been silent for too long. A list has no other deadline. */
+/*
+ * Ends a list if the server has been silent for too long. Once its answer has begun, a list has no
+ * other deadline.
+ */
 static void watch_list(void *arg)
 {
 	struct kube_watch *w = arg;

@@ -227,7 +227,8 @@ static void watch_36_ten_thousand_objects(void **state)
 }
 
 /*
- * Objects of a list or watch beyond the memory limit of a kind are left out, and the rest goes on.
+ * Objects that exceed the memory limit of a kind are not kept, whether a list or a stream brings
+ * them. The watch goes on.
  */
 static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 {
@@ -297,7 +298,7 @@ static void free_when_refused(const char *error, void *arg)
 	free_and_stop(arg);
 }
 
-/* The owner frees the watch inside either callback, as an owner of a single list does. */
+/* The owner frees the watch inside synced or state, as an owner of a single list does. */
 static void watch_list_once_is_freed_in_callbacks(void **state)
 {
 	static const struct kube_watch_ops freeing = {upsert, removed, free_when_synced,

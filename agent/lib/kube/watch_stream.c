@@ -105,9 +105,9 @@ static void watch_data(const void *p, size_t n, void *arg)
 
 /*
  * Chooses what follows after the end of a stream: at once a watch from the last version. But if the
- * stream was short and brought no newer version, a wait comes first. client-go only counts events,
- * so it would ask a server that repeats an event again and again; client-go has a limit for all of
- * its requests.
+ * stream was short and brought no newer version, or if an event was lost and so a list must follow,
+ * a wait comes first. client-go counts any event as progress, so it would ask a server that repeats
+ * an event again and again; only the rate limit of all its requests slows it down.
  */
 static void watch_ended(struct kube_watch *w, const char *error)
 {

@@ -5,8 +5,9 @@
  *
  * This file uses OpenSSL itself, and not libwebsockets 4.1.6, for these reasons
  * (docs/decisions.md). libwebsockets makes the SSL object of a raw client before there is a socket,
- * cuts the verified name at the first ':', and keeps an old CA by its file name. Its HTTP role cuts
- * request lines at 2 KiB and does not decode chunked request bodies.
+ * cuts the verified name at the first ':', and caches the CA by its path, so it would not see a new
+ * CA in the same file. Its HTTP role cuts request lines at 2 KiB and does not decode chunked
+ * request bodies.
  */
 #pragma once
 

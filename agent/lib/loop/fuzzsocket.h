@@ -16,7 +16,7 @@ struct conn {
 	const struct conn_ops *ops;
 	void *arg;
 	int fd;
-	bool reading, ends, ended; /* ends: ends once all is written; ended: the peer has ended */
+	bool reading, ends, ended; /* ends: closes once all is sent; ended: the peer has closed */
 	struct buf out;		   /* all bytes written */
 	size_t n_out;		   /* bytes of `out` that the peer has not taken */
 	uint64_t last_read_ns, last_write_ns;

@@ -65,8 +65,8 @@ struct http_request {
 	const void *body;
 	size_t body_bytes;
 	/*
-	 * limit of the time until the answer: until its head if on_data is set, else until its end.
-	 * 0: 30 s
+	 * limit of the time until the answer: until its head if on_data is set and the status is
+	 * 2xx, else until its end. 0: 30 s
 	 */
 	uint64_t timeout_ns;
 	/* limit of the answer's body, if on_data is not set; 0: 16 MiB */
@@ -131,8 +131,8 @@ struct http_server_config {
 	 */
 	bool brief;
 	/*
-	 * 0: 60 s. Limit of the time from a request's first byte to its last. A slower request gets
-	 * the answer 408
+	 * 0: 60 s. Limit of the time from a request's first byte to its last. If `head` is set, the
+	 * time begins again when it accepts the body. A slower request gets the answer 408
 	 */
 	uint64_t max_request_ns;
 	/*

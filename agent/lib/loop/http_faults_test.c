@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP server while its calls fail. Each request that its owner got must end once, by a reply
- * or because the peer left. After the outage, the next request must get a whole answer.
+ * The HTTP server while its system calls fail. Each request that the handler got must end once, by
+ * a reply or because the peer left. After the outage, the next request must get a whole answer.
  */
 #include "lib/base/fault.h"
 #include "lib/loop/conn.h"

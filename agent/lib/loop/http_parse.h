@@ -7,7 +7,7 @@
 
 #include "lib/loop/http.h"
 
-#define HTTP_MAX_HEAD_BYTES (64 << 10) /* a bearer token alone may have 16 KiB */
+#define HTTP_MAX_HEAD_BYTES (64 << 10) /* bytes of a head; a bearer token alone may have 16 KiB */
 #define HTTP_MAX_HEADERS    100	       /* headers of one message; a message with more is refused */
 
 enum http_event { HTTP_NEED_MORE, HTTP_HEAD, HTTP_BODY, HTTP_DONE, HTTP_BAD };

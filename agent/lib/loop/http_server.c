@@ -16,7 +16,7 @@
 #define ACCEPT_PAUSE_NS		(100 * NSEC_PER_MSEC)
 #define TICK_NS			(1 * NSEC_PER_SEC)
 #define HEAD_LIMIT_NS		(20 * NSEC_PER_SEC) /* from first byte or connect to end of head */
-#define REQUEST_LIMIT_NS	(60 * NSEC_PER_SEC) /* default, from end of head to end of body */
+#define REQUEST_LIMIT_NS	(60 * NSEC_PER_SEC) /* default; from first byte to end of body */
 #define RX_IDLE_NS		(30 * NSEC_PER_SEC) /* longest silence within a request */
 #define KEEP_ALIVE_NS		(75 * NSEC_PER_SEC)
 #define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* longest time without progress of a reply */

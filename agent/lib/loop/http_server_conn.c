@@ -145,9 +145,9 @@ void http_reply(struct http_conn *c, int status, const char *content_type,
 		return;
 	}
 	loop_assert(c->server->loop);
-	assert_se(c->phase == ASKING || c->phase == HANDLING); /* called exactly once */
+	assert_se(c->phase == ASKING || c->phase == HANDLING); /* the handler replies only once */
 	c->on_gone = NULL;
-	/* the rest of the request, its body, has not arrived */
+	/* the body has not arrived, so the next bytes would not be a new request */
 	c->close_after |= c->phase == ASKING;
 	write_reply(c, status, content_type, headers, body, n);
 }
@@ -346,7 +346,7 @@ static void on_data(const char *p, size_t n, void *arg)
 		if (c->phase == REPLYING) /* the request was refused */
 			return;
 	}
-	if (n) { /* bytes of a next request: one read is kept, and the rest stays in the kernel */
+	if (n) { /* the next request: bytes already read are kept, the rest waits in the kernel */
 		buf_add(&c->ahead, p, n);
 		read_enable(c, false);
 	}

@@ -41,7 +41,7 @@ struct http_server {
 };
 
 struct http_conn {
-	/* NULL: server and connection are freed, but the reply is still due */
+	/* NULL: server and connection are freed, but the handler must still call http_reply */
 	struct http_server *server;
 	struct conn *conn;
 	enum phase phase;

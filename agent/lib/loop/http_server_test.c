@@ -291,7 +291,7 @@ static void expect_100_continue(void **state)
 	assert_true(str_has_prefix(got, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200"));
 }
 
-/* ---- who asks before a body comes ---- */
+/* ---- handlers that see the head of a request before its body ---- */
 
 #define LARGE (8 << 20)
 
@@ -353,7 +353,7 @@ static void a_head_decides_how_large_the_body_may_be(void **state)
 	f->n_heads = 0;
 	get(f, "/no"); /* has no body */
 	assert_int_equal(f->status, 200);
-	/* only the head of the answer: judge_head() was not called */
+	/* only the client has counted a head, that of the answer: judge_head() was not called */
 	assert_int_equal(f->n_heads, 1);
 }
 
@@ -469,8 +469,8 @@ static void tls_wrong_name_refused(void **state)
 }
 
 /*
- * The subject of each certificate is CN=leaf. By default, OpenSSL uses a CN as a host name if there
- * is no other name.
+ * The subject of each certificate is CN=leaf. OpenSSL would accept a CN as a host name if there is
+ * no other name; the client must not.
  */
 static void tls_subject_is_no_name(void **state)
 {
@@ -665,14 +665,14 @@ static void tls_certificate_chain_that_is_cut(void **state)
 	assert_null(t);
 }
 
-/* ---- a CA bundle of which not all can be read ---- */
+/* ---- a CA bundle with certificates that cannot be read ---- */
 
 static struct buf skipped;
 
 static void note_skipped(const char *bundle, unsigned nr, const char *subject, const char *why)
 {
 	assert_true(*why);
-	/* OpenSSL's text for all blocks that are no certificate */
+	/* OpenSSL has this text for every block that is no certificate */
 	assert_string_not_equal(why, "nested asn1 error");
 	buf_printf(&skipped, "%s %u %s;", bundle, nr, subject);
 }
@@ -721,7 +721,7 @@ static void tls_ca_bundle_without_what_cannot_be_read(void **state)
 	assert_int_equal(f->status, 200);
 	http_client_free(TAKE_PTR(f->client));
 	tls_unref(TAKE_PTR(f->client_tls));
-	/* a certificate that is known already is counted, and not reported */
+	/* a certificate that was reported before is only counted */
 	buf_reset(&skipped);
 	make_client(f, "127.0.0.1", NULL, f->ts->port, bundle, NULL);
 	assert_int_equal(skipped.len, 0);

@@ -251,7 +251,7 @@ static void server_certificate_rotates(void **state)
 	assert_int_equal(tls_new(&t, true, &next, &e), 0);
 	http_server_set_tls(f->server, next);
 	tls_unref(next);
-	http_client_set_tls(f->client, f->client_tls); /* drops the kept connection */
+	http_client_set_tls(f->client, f->client_tls); /* drops the keep-alive connection */
 	get(f, "/");
 	assert_int_equal(f->status, 0);
 	assert_text(f->error, "certificate");
@@ -586,7 +586,10 @@ static void silent_stream_has_no_timeout_but_its_silence_is_known(void **state)
 	http_cancel(f->call);
 }
 
-/* An answer that has not begun has a time limit, and so has one with another status than 200. */
+/*
+ * A stream has a time limit until the head with its final status arrives (103 is not final). If
+ * that status is not 2xx, the limit holds until the end of the answer.
+ */
 static void silent_stream_that_was_not_granted_times_out(void **state)
 {
 	static const char *const before[] = {

@@ -274,7 +274,7 @@ static void names_51_a_hanging_resolver_stops_nothing(void **state)
 	resolver_says(HANGS, NULL, NULL);
 	for (int i = 0; i < PER_OUTAGE; i++)
 		assert_from(f, "one");
-	assert_int_equal(n_searches() - n, 1); /* all requests wait for one thread */
+	assert_int_equal(n_searches() - n, 1); /* all requests wait for the thread of one search */
 	assert_int_equal(total("name_last_known_total", "reason", "late") - before, PER_OUTAGE);
 	assert_told("[hangs.example: the resolver does not answer]");
 	resolve_config.late_ns = GUARD_NS;

@@ -115,7 +115,7 @@ _test_util_ void dns_enter(const char *dir, bool patient)
 	must(pthread_create(&thread, NULL, dns_main, NULL) == 0, "thread");
 }
 
-/* ---- the test that starts it ---- */
+/* ---- the test that starts such a program ---- */
 
 #define DNS_OUTAGE_S 600
 

@@ -54,8 +54,8 @@ void tls_on_skipped(tls_skipped_fn *fn)
 }
 
 /*
- * Returns true if this certificate is not reported yet. A bundle is read again and again, also by
- * several clients.
+ * Returns true if this certificate must be reported: it was not reported yet, and the limit is not
+ * reached. A bundle is read again and again, also by several clients.
  */
 static bool is_news(uint64_t hash)
 {

@@ -109,8 +109,8 @@ static void run_one(struct worker *w, struct job *j)
 }
 
 /*
- * A job that ends a replaced worker after its thread: adds the worker's counts to those of its
- * replacement.
+ * A job that runs on the loop when the thread of a replaced worker has ended: adds the worker's
+ * counts to those of its replacement, and frees the worker.
  */
 struct leaving_worker {
 	struct job job;

@@ -22,8 +22,8 @@ static const struct attr_name names[] = {
 };
 
 /*
- * The kinds of owners. If a pod has several, the first row of them counts: a pod of a Deployment
- * may also have its ReplicaSet, and a pod of a CronJob its Job.
+ * The kinds of owners. If a pod has several owners, the one whose row comes first counts: a pod of
+ * a Deployment may also have its ReplicaSet, and a pod of a CronJob its Job.
  */
 static const struct {
 	const char *kind, *attr;

@@ -24,7 +24,8 @@ struct otlp_reading {
 	const Otlp__Profile *in;
 	const char *path;
 	/*
-	 * what all profiles of the batch that are made of this one have in common; without samples
+	 * what all profiles of the batch have in common that are made from this one; without
+	 * samples
 	 */
 	struct profile base;
 	/* factor from a value to the event's unit; 0: values are counts of samples */
@@ -349,7 +350,7 @@ static int read_sample(struct otlp_reading *rd, const Otlp__Sample *in, const ch
 	out->stack = stack;
 	out->value = value;
 	out->n_samples = sample_count(rd, &s, in, value);
-	out->thread_comm = s.thread; /* the batch keeps the texts of all attributes */
+	out->thread_comm = s.thread; /* not copied: the batch owns the texts of all attributes */
 	out->process_comm = s.process_comm;
 	out->main_thread = s.main_thread;
 	out->cpu = s.cpu;

@@ -55,13 +55,16 @@ struct decode_resource {
 	unsigned owner_rank;
 };
 
-/* The attributes of one sample. Process, exe and container choose the profile that gets it. */
+/*
+ * The attributes of one sample. Process, exe and container choose the profile to which the sample
+ * is added.
+ */
 struct decode_sample {
 	const char *thread, *process_comm, *exe, *container, *wait;
 	uint32_t pid;
 	bool main_thread;
 	int32_t cpu;
-	int64_t count; /* -1: the sample has no such attribute; so has cpu */
+	int64_t count; /* cpu and count: -1 if the sample has no such attribute */
 	struct profile_labels labels;
 };
 

@@ -45,7 +45,7 @@ int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const s
 	return 0;
 }
 
-/* Interns the text. NULL: memory ran out, or the batch has reached its limit. */
+/* Interns the text. NULL: the memory limit of the request or of the batch is reached. */
 static const char *read_text(struct decoder *d, const char *s)
 {
 	d->pool.failed |= profile_batch_bytes(d->batch) > BATCH_MAX_BYTES;
@@ -312,7 +312,7 @@ static struct frame line_frame(const struct decoder *d, struct frame f, const Ot
 
 /*
  * Returns the frames of a location: one for each line, and one if it has no lines. The last frame
- * is the outermost caller. NULL: memory ran out.
+ * is the outermost caller. NULL: the memory limit of the request is reached.
  */
 static const struct frame **location_frames(struct decoder *d, int32_t index)
 {
@@ -355,7 +355,7 @@ static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct
 		const struct frame **frames;
 
 		if (index == 0 && !l->n_lines && !l->address)
-			continue; /* location 0 means that there is none */
+			continue; /* location 0 is empty: there is no frame */
 		frames = location_frames(d, index);
 		for (size_t j = 0; frames && j < MAX(l->n_lines, (size_t)1); j++) {
 			if (n == STACK_MAX_FRAMES) {

@@ -79,7 +79,7 @@ static int resource_attr(struct decoder *d, struct decode_resource *r, const cha
 	unsigned rank;
 
 	if (!a->text && !a->is_number)
-		return 0; /* the key is not used, so it may be long */
+		return 0; /* such an attribute is not used, so its key may be long */
 	kind = otlp_owner_of_attr(key, &rank);
 	if (!service && !kind)
 		tag = tag_key(d, key);

@@ -695,7 +695,10 @@ static void test_long_names_of_many_frames(void **state)
 	assert_string_equal(last->frames[0]->build_id, text);
 }
 
-/* Texts that are not used count for the limit, too, each with more than its bytes. */
+/*
+ * Strings that nothing refers to also count for the memory limit of a batch. Each counts with its
+ * overhead in the interning table: 2,000,000 short strings exceed the limit.
+ */
 static void test_many_texts_have_a_limit(void **state)
 {
 	(void)state;
@@ -794,7 +797,10 @@ static void test_truncated_everywhere(void **state)
 			assert_true(err.path[0] && err.reason[0]);
 		n_refused += r < 0;
 	}
-	/* two are valid: the one without bytes, and the one without the dictionary */
+	/*
+	 * two of the cut messages are valid: the empty one, and the one that lacks only the
+	 * dictionary
+	 */
 	assert_true(n_refused >= bytes.len - 2);
 }
 
@@ -856,7 +862,10 @@ static void test_nested_without_end(void **state)
 	assert_string_equal(err.reason, "messages are nested too deeply");
 }
 
-/* A message of two bytes needs much more memory: 32 MiB of them would need gigabytes. */
+/*
+ * An empty message has two bytes on the wire and needs much more memory once it is unpacked: a
+ * request of 32 MiB would need gigabytes.
+ */
 static void test_many_empty_messages(void **state)
 {
 	(void)state;

@@ -140,7 +140,7 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 	size_t n = 0;
 
 	out->stack_index = otlp_put_stack(e, s->stack);
-	out->link_index = (int32_t)s->link; /* in both tables, 0 means "none" */
+	out->link_index = (int32_t)s->link; /* 0 means "no link" in the batch and on the wire */
 	if (s->thread_comm)
 		attrs[n++] = otlp_put_attr(e, ATTR_THREAD, s->thread_comm, NULL);
 	if (s->main_thread)

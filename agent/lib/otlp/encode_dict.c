@@ -12,7 +12,7 @@ int32_t otlp_put_string(struct encoder *e, const char *s)
 	if (!s || !*s)
 		return 0;
 	id = otlp_ids_get(&e->strings, &e->pool, s, strlen(s));
-	if (!id->row) { /* needs no copy, because the batch is freed later */
+	if (!id->row) { /* the first use of this text */
 		const char *text = otlp_text_utf8(&e->pool, s);
 
 		id->row = text == s ? otlp_pool_str(&e->pool, s) : (char *)text;
@@ -142,7 +142,7 @@ static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[
 	if (!otlp_frame_type_is_kind(f->kind) || f->kind == FRAME_CUDA)
 		out[n++] =
 			otlp_put_attr(e, ATTR_FRAME_KIND, profile_frame_kind_name(f->kind), NULL);
-	if (f->inlined) /* the frame's caller is not in this stack */
+	if (f->inlined) /* inlined, but its caller is not in this location: no line shows it */
 		out[n++] = otlp_put_attr(e, ATTR_INLINED, NULL, NULL);
 	return n;
 }

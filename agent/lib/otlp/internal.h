@@ -32,7 +32,10 @@ struct id {
 struct ids {
 	struct id *head;
 };
-/* Finds or makes the entry of a key; a new one has row == NULL. Entries are memory of the pool. */
+/*
+ * Finds or makes the entry of a key; a new one has row == NULL. Entries are memory of the pool.
+ * NULL: pool is full.
+ */
 struct id *otlp_ids_get(struct ids *t, struct pool *pool, const void *key, size_t n);
 void otlp_ids_done(struct ids *t);
 
@@ -90,9 +93,9 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret);
 /* Returns the factor from `unit` to `to`. 0: the units do not fit together, or one is not known. */
 double otlp_unit_in(const char *unit, const char *to);
-/* Whether s is the decimal text of a number that gives the same text again. */
+/* Whether s is a number as podflame writes it: decimal, without a sign or leading zeros. */
 bool otlp_text_is_number(const char *s, int64_t *ret);
-/* s itself, or a copy in pool with U+FFFD for bytes that are not UTF-8. NULL: memory ran out. */
+/* s itself, or a copy in pool with U+FFFD for bytes that are not UTF-8. NULL: pool is full. */
 const char *otlp_text_utf8(struct pool *pool, const char *s);
 
 /* ---- wire ---- */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libFuzzer: a request body from outside. The first byte chooses the Content-Encoding. If the
- * decoder accepts a request, the batch must encode again, and decode to the same number of
- * profiles. Fuzzes: lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
+ * decoder accepts a request, and its batch can be encoded and decoded again, the number of profiles
+ * must be the same.
+ * Fuzzes: lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
  * lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c, lib/otlp/compress.c,
  * lib/otlp/encode.c, lib/otlp/encode_dict.c, lib/otlp/pool.c, lib/profile/batch.c
  */

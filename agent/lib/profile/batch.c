@@ -431,7 +431,7 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16])
 	buf_init(&b, 0);
 	for (size_t i = 0; i < n; i++)
 		buf_add(&b, parts[i], strlen(parts[i]) + (i + 1 < n));
-	/* without SHA256() the digest could be any bytes, and equal the id of another window */
+	/* after a failure, digest is not set, and could equal the id of another window */
 	if (!SHA256((const uint8_t *)b.data, b.len, digest))
 		out_of_memory();
 	memcpy(ret, digest, 16);

@@ -26,7 +26,7 @@ static void stream(uint64_t number, char ret[static LABEL_TEXT_BYTES])
 		snprintf(ret, LABEL_TEXT_BYTES, "%s", number == 2 ? "per-thread" : "default");
 }
 
-/* Writes the text of a number that has one; else the number. */
+/* Writes texts[number] if there is such a text, else the number. */
 static void text_of(const char *const *texts, size_t n, uint64_t number,
 		    char ret[static LABEL_TEXT_BYTES])
 {

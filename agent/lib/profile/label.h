@@ -9,8 +9,8 @@
  *	NAME		enum profile_label has LABEL_NAME
  *	tag		its name in queries, and its key in pprof
  *	attribute	the name of the sample's attribute in OTLP: docs/otlp.md
- *	form		the function of label.c that makes the value of a number; NULL: the value is
- *			a text, and not made of a number
+ *	form		samples have a number, and this function of label.c makes its text; NULL:
+ *			samples have the text itself
  *	events		the events that have it: 1 << enum event for each
  *	title		its name on the page
  *	help		what it is

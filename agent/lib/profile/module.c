@@ -55,8 +55,8 @@ static const char *const cuda_libraries[] = {
 };
 
 /*
- * Returns the rest of a name after a hash. Wheels of Python contain copies with a hash in the name:
- * "libcudart-d0da41ae.so.11.0".
+ * Skips "-" and a hash, if s begins with them. Wheels of Python contain copies of libraries with a
+ * hash in the name: "libcudart-d0da41ae.so.11.0".
  */
 static const char *behind_hash(const char *s)
 {

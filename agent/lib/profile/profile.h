@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * profile: the model that node and hub share: frames, stacks, profiles, and the one function that
- * makes text of a frame. Plain data, no I/O.
+ * makes text of a frame. A window is an interval of wall time and all profiles of a node in it.
+ * Plain data, no I/O.
  */
 #pragma once
 
@@ -24,7 +25,7 @@ struct event_info {
 	const char *name;		/* the name in queries (profile_event_type): "on-cpu" */
 	const char *spec_field;		/* in a target's spec.events: "onCpu" */
 	const char *unit;		/* "microseconds", "bytes" */
-	const char *otlp_sample_type;	/* the string of the type in sample_type */
+	const char *otlp_sample_type;	/* the name of the type in an OTLP profile */
 	/* the newest profile replaces older ones; values of several profiles are not added up */
 	bool snapshot;
 	const char *done;		/* what a process did that makes a sample: "used the CPU" */
@@ -74,13 +75,17 @@ const struct label_info *profile_label_info(enum profile_label l);
 enum profile_label profile_label_of_tag(const char *tag);
 enum profile_label profile_label_of_attr(const char *attr);
 #define LABEL_TEXT_BYTES 24
-/* Whether the value of the label is a text, and not made of a number. */
+/*
+ * Whether samples have the label's value as text; otherwise it is a number, and
+ * profile_label_text() makes its text.
+ */
 bool profile_label_is_text(enum profile_label l);
-/* Writes the value of a label that is not a text. */
+/* Writes the text of a number. The label must not be one of those whose values are text. */
 void profile_label_text(enum profile_label l, uint64_t number, char ret[static LABEL_TEXT_BYTES]);
 
 /*
- * The greatest value of a sample: every reader of JSON reads it exactly. Sums stop at this value.
+ * The greatest value of a sample, because every reader of JSON reads integers up to it exactly.
+ * Sums stop at this value.
  */
 #define PROFILE_MAX_VALUE (INT64_C(1) << 53) /* value of a sample, in the event's unit */
 
@@ -113,7 +118,7 @@ struct frame {
 	enum frame_kind kind;
 	bool inlined;
 	uint32_t line;			/* 0: not known */
-	/* user: ELF virtual address; kernel: its address; 0: not known */
+	/* user: ELF virtual address; kernel: address in the running kernel; 0: not known */
 	uint64_t address;
 	const char *name;		/* demangled; NULL: the address has no name */
 	/* user: path of the file as the process sees it; kernel: "[kernel]" or the kernel module */
@@ -205,9 +210,10 @@ struct profile_link {
 
 /*
  * The number of samples that were lost before they were in a profile, by kind: a pair of events and
- * reason. A struct losses is passed on with the data that should have contained the samples (a
- * drain or a request), until it is in the window. All zero: nothing was lost. If there are more
- * than LOSSES_MAX kinds, the rest is counted as one kind: "other", of unknown events.
+ * reason. A struct losses goes along with the data that should have contained the samples (what was
+ * read from the BPF maps, or a request to the worker), until it is part of a window. All zero:
+ * nothing was lost. If there are more than LOSSES_MAX kinds, the rest is counted as one kind:
+ * "other", of unknown events.
  */
 #define LOSSES_MAX 128 /* kinds of loss; the rest counts as one kind, "other" */
 struct lost {
@@ -270,7 +276,7 @@ struct batch {
 	size_t n_stacks, cap_stacks;
 	struct profile_link *links;	/* distinct */
 	size_t n_links, cap_links;
-	size_t n_skipped;		/* number of profiles of the input that this batch lacks */
+	size_t n_skipped;		/* number of profiles that the decoder has skipped */
 	const char *skipped_for;	/* why the first of them was skipped; a constant */
 	struct batch_arena *arena;
 };

@@ -113,8 +113,8 @@ static void on_tick(int signal)
 }
 
 /*
- * Stops the name if the fault is in the two STACK_BYTES below work.stack. Only this thread's stack
- * is mapped there, so such a fault means that the stack has reached its limit.
+ * Stops the name if the fault is less than 2 * STACK_BYTES below work.stack. Only this thread's
+ * stack is mapped there, so such a fault means that the stack has reached its limit.
  */
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
@@ -230,10 +230,11 @@ static bool by_llvm(const char *name)
  * In a local class, libc++abi does not know for which type a template parameter stands. In a
  * constraint, it does not know a parameter of the class around it. In these cases the name shows
  * the parameter itself, T or T0, as libc++abi does after "requires". To get this, name_parameters()
- * replaces "T_" and "T0_" by names of types that have the same length: "1\1" and "2\1" "0". The
- * caller then replaces the mark \1 by T. "T_" may also be part of another name: 7vect_T_ ->
- * 7vect_1\1. In this case the text has a digit before the mark, and the caller gives up. If a digit
- * stands before "T_", it may be the beginning of a name (2T_): then name_parameters() gives up.
+ * replaces "T_" and "T0_" by mangled names of types with the same number of bytes: "1\1" and "2\1"
+ * "0". The caller then replaces the mark \1 by T. "T_" may also be part of another name: 7vect_T_
+ * -> 7vect_1\1. In this case the text has a digit before the mark, and the caller gives up. If a
+ * digit stands before "T_", it may be the beginning of a name (2T_): then name_parameters() gives
+ * up.
  */
 #define LETTER_MARK '\1'
 static bool name_parameters(const char *name, char *ret)

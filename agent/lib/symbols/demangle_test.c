@@ -207,8 +207,8 @@ static void names_that_take_long_stay_mangled(void **state)
 	assert_int_equal(result_of(packs), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of(conversions), DEMANGLE_TOO_SLOW);
 	/*
-	 * Names with a large number of lifetimes: one in the path of an impl, which is not shown,
-	 * and one that needs memory.
+	 * Names with a large number of lifetimes, in the path of an impl, which is not shown. The
+	 * second also has a punycode identifier, which needs memory.
 	 */
 	assert_int_equal(result_of("_RMIC1aFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);
 	assert_int_equal(result_of("_RMINvC1au8gdel_5qaFGzzzzzzzzzz_EuEu"), DEMANGLE_TOO_SLOW);

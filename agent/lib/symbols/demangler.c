@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The owner's side of the child that demangles: sends names, and checks the length and the bytes of
- * the answers.
+ * the answers. It also adds up the CPU time of each file's slow names, the file's cost, and stops
+ * asking for the names of a file that costs too much.
  */
 #include "lib/child/child.h"
 #include "lib/symbols/demangle.h"
@@ -19,12 +20,12 @@
 /* pause for a file's names, after the first timeout at one of them */
 #define FILE_PAUSE_NS	  (10 * NSEC_PER_SEC)
 #define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC) /* each timeout doubles the pause */
-/* a child that lived longer was not killed by an attack: its loss is the first in a row */
+/* if a child that is older than this answers, the next loss is the first in a row */
 #define CALM_NS	      NSEC_PER_SEC
 #define SLOW_NAME_NS  (NSEC_PER_MSEC / 10)
 #define SLOW_NAMES_NS (200 * NSEC_PER_MSEC)
 #define SLOW_FILE_NS  (300 * NSEC_PER_SEC)
-#define FORGIVEN_PART 500 /* forgiven is 1/500 of the elapsed time: 2 ms per second */
+#define FORGIVEN_PART 500 /* a file's cost shrinks by 1/500 of the elapsed time: 2 ms per second */
 
 struct demangler {
 	pthread_mutex_t lock; /* also guards the callers' struct name_cost */
@@ -112,9 +113,9 @@ static void answered(struct demangler *d)
 }
 
 /*
- * Called after a late answer. The name may be the cause of one. If the next child, which was asked
- * for a name of another file, is late, too, the machine is too busy. Then an impatient owner asks
- * no child for a while.
+ * Called if a child did not answer in time. After one timeout, the name may be the cause. If the
+ * next child, which was asked for a name of another file, is late, too, the machine is too busy.
+ * Then an impatient owner asks no child for a while.
  */
 static const char *timed_out(struct demangler *d)
 {

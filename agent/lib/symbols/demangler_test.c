@@ -44,8 +44,8 @@ static void assert_shown(struct demangler *d, struct name_cost *cost, const char
 }
 
 /*
- * Checks that a failure was not added to the cost. The cost need not be 0: on a busy machine, any
- * name may be slow.
+ * Checks that a failure was not added to the file's cost. The cost need not be 0: on a busy
+ * machine, any name may be slow.
  */
 static void assert_not_charged(const struct name_cost *cost)
 {
@@ -557,7 +557,7 @@ static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 
 	(void)state;
 	assert_readable_in_the_end(d, &cost);
-	clock_stands_ns = now_mono_ns(); /* the owner must not give up the child meanwhile */
+	clock_stands_ns = now_mono_ns(); /* its clock stands, so the owner keeps waiting */
 	pid = child_pid();
 	tracer = testchild_hold_at_exit(pid);
 	assert_int_equal(kill(pid, SIGSTOP), 0);

@@ -2,7 +2,7 @@
 /*
  * The bytes of an index: the header, the sections in the order of INDEX_SECTIONS (each is an array
  * of its type), and the strings. Nothing else follows. The reader and the writer (node/parse)
- * include this file.
+ * include this file. A mark is a symbol, string or USDT probe that the parser was asked to find.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #define INDEX_BUILD_ID_MAX 64
 #define INDEX_SYMBOLS_MAX  (4u << 20)
 #define INDEX_SEGMENTS_MAX 1024	       /* segments of a file; a file with more is not parsed */
-#define INDEX_WANTED_MAX   4096	       /* debug files that a file names; the rest is not read */
+#define INDEX_WANTED_MAX   4096	       /* debug files (.dwo) of one file; others are not read */
 #define INDEX_MARKS_MAX	   4096	       /* marks of one file; further ones are left out */
 
 struct index_segment {

@@ -27,7 +27,7 @@ struct elf_index {
 	char build_id[2 * INDEX_BUILD_ID_MAX + 1];
 };
 
-/* ---- life ---- */
+/* ---- references ---- */
 
 struct elf_index *elf_index_ref(struct elf_index *i)
 {

@@ -19,8 +19,8 @@ struct elf_index *elf_index_unref(struct elf_index *i);
  */
 int elf_index_open(int memfd, struct elf_index **ret);
 /*
- * As elf_index_open(), for bytes of the caller. They must stay until the last unref has called
- * release(arg).
+ * As elf_index_open(), for bytes of the caller. They must stay until the last unref, or this
+ * function if it fails, has called release(arg).
  */
 int elf_index_borrow(const void *data, size_t n, void (*release)(void *arg), void *arg,
 		     struct elf_index **ret);
@@ -65,8 +65,8 @@ struct elf_symbol {
 };
 size_t elf_index_n_symbols(const struct elf_index *i);
 /*
- * Finds the symbol that contains the address. -ENOENT: there is none. A symbol beside the address
- * is never returned.
+ * Finds the symbol that contains the address. -ENOENT: there is none. A symbol that is only near
+ * the address is never returned.
  */
 int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret);
 /* Finds the first symbol with exactly this name. Reads all symbols. -ENOENT: there is none. */
@@ -88,9 +88,9 @@ size_t elf_index_inlines(const struct elf_index *i, uint64_t address,
 /* ---- marks: what the parser was asked to find in a file (parser_config.marks) ---- */
 struct elf_mark {
 	/*
-	 * the symbol's name; for a text, the pattern, with '"' as its first character; for a USDT
-	 * probe "%provider:probe arguments", with the arguments as its note has them: "4@%edi
-	 * 8@%rsi"
+	 * the symbol's name; for a string in read-only data, the pattern that asked for it, which
+	 * begins with '"'; for a USDT probe "%provider:probe arguments", with the arguments as its
+	 * note has them: "4@%edi 8@%rsi"
 	 */
 	const char *name;
 	/* ELF virtual address; for a thread-local symbol, its offset in the TLS image */
@@ -189,7 +189,8 @@ char *elf_text_clean(const char *s);
 struct demangler;
 /*
  * self_exe: the program to execute as the child; NULL: /proc/self/exe. impatient: its callers must
- * not be blocked long, because they hold a lock that others need, or others wait for them.
+ * not be blocked long, because they hold a lock that other threads need, or other threads wait for
+ * them.
  */
 struct demangler *elf_demangler_new(const char *self_exe, bool impatient);
 struct demangler *elf_demangler_free(struct demangler *d);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Joins what the finders find: sites, sorted by file; ranges of allocators' own code; and sentences
- * about what is not seen. Reader's thread.
+ * Calls the finders (internal.h) and joins what they find: sites, sorted by file; ranges of
+ * allocators' own code; and sentences for the user about allocations that are not seen. Reader's
+ * thread.
  */
 #include "node/alloc/internal.h"
 
@@ -122,7 +123,7 @@ static void sort_sites(struct alloc_sites *s)
 	s->n = n;
 }
 
-/* ---- inner ---- */
+/* ---- inner ranges: allocators' own code ---- */
 
 /* Joins range k and the next one. */
 static void join_inner(struct alloc_sites *s, size_t k)

@@ -17,7 +17,7 @@ struct alloc_site {
 	size_t mapping;	      /* index into maps->items: a mapping of the file */
 	uint64_t file_offset; /* the place of the probe in the file */
 	uint64_t address;     /* the probe's address in the process */
-	uint64_t semaphore;   /* struct probe_site */
+	uint64_t semaphore;   /* see struct probe_site; 0: none */
 	struct pf_site site;
 	char symbol[64]; /* to be shown to a user */
 };
@@ -32,15 +32,16 @@ struct alloc_sites {
 	struct alloc_site *items;
 	size_t n;
 	/*
-	 * Code of allocators in the process: if the caller of a probed function is in it, the hit
-	 * is part of another call.
+	 * Allocators' own code in the process. If a probed function was called from there, the hit
+	 * is part of an allocation that another probe sees.
 	 */
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX + 1];
 	size_t n_inner;
 	/*
-	 * Go's heap profile. NULL: no Go program, or its profile is off; then items has sites of Go
+	 * Go's heap profile. NULL: the process is no Go program, or its profile is off. If it is
+	 * off, items has sites of Go's functions
 	 */
 	struct alloc_go_heap *go;
 	/* the process has Go's or Java's heap: the sites see only a part of its memory */

@@ -29,7 +29,7 @@ static void the_c_library_has_its_entry_points(void **state)
 	assert_int_equal(alloc_site_of(s, "calloc")->site.count_arg, 1);
 	assert_int_equal(alloc_site_of(s, "posix_memalign")->site.kind, PF_SITE_OUT);
 	assert_true(alloc_site_of(s, "realloc")->site.flags & PF_SITE_NULL_IS_ALLOC);
-	assert_null(alloc_site_of(s, "reallocarray")); /* it calls realloc */
+	assert_null(alloc_site_of(s, "reallocarray")); /* it calls realloc, which has a site */
 	assert_string_equal(s->problem, "");
 	assert_true(s->n_inner);
 	for (size_t i = 1; i < s->n; i++)
@@ -108,7 +108,7 @@ static void an_allocator_with_names_is_not(void **state)
 		{jemalloc,
 		 "void *je_malloc(unsigned long n) { return 0; } void je_free(void *p) {}",
 		 "-static"},
-		/* jemalloc with plain names: mallocx shows that they are its own */
+		/* jemalloc under the names malloc and free: mallocx shows that these are its own */
 		{jemalloc, "void *mallocx(unsigned long n, int f) { return 0; }", "-static"},
 		{"TBBmalloc: VERSION",
 		 "void *scalable_malloc(unsigned long n) { return 0; } "
@@ -125,7 +125,10 @@ static void an_allocator_with_names_is_not(void **state)
 	}
 }
 
-/* Rust's code calls the allocator by these names, which are probed. */
+/*
+ * Rust's code calls the allocator by these names, which are probed. So the problem is the one of
+ * all such Rust programs, and does not name snmalloc.
+ */
 static void an_allocator_behind_rusts_names_is_not(void **state)
 {
 	_cleanup_free_ char *problem =
@@ -259,7 +262,10 @@ static void inner_ranges_are_apart_and_have_a_limit(void **state)
 		assert_true(s.inner[i - 1].end < s.inner[i].start);
 	assert_true(s.inner[s.n_inner - 1].end >= (39ull << 30) + 100);
 	assert_non_null(strstr(s.problem, "more than 12 pieces of code"));
-	/* As many pieces as fit, and then some that are inside of these or next to them. */
+	/*
+	 * As many pieces as fit, and then some that are inside of these or next to them and so need
+	 * no room.
+	 */
 	s = (struct alloc_sites){0};
 	for (uint64_t i = 1; i <= PF_MEM_INNER_MAX; i++)
 		alloc_add_inner(&s, i << 30, (i << 30) + 100);
@@ -332,7 +338,7 @@ static const struct {
 } codes[] = {
 	{ASM("malloc: .fill 1000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .fill 10000,1,0x90; ret\\nfree: ret\\ncalloc: ret"), true},
-	/* If a free may be seen twice, nothing is reported. */
+	/* If only a free may be seen twice, no problem is reported. */
 	{ASM("malloc: ret\\nfree: .fill 10000,1,0x90; ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 500; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), false},
 	{ASM("malloc: .rept 600; je 1f; .endr; 1: ret\\nfree: ret\\ncalloc: ret"), true},

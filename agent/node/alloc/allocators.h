@@ -39,7 +39,7 @@ const struct table_row *alloc_table_find(const char *symbol);
 extern const char *const alloc_table_marks[];
 /*
  * native_sites.c: returns a bit (1 << enum table_family) for each family with functions in the
- * mapping's file, whether they are probed or not (alloc_is_copied).
+ * mapping's file, also if they cannot be probed (alloc_is_copied).
  */
 unsigned alloc_native_families(const struct runtime_look *look, size_t mapping);
 /*

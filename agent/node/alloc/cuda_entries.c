@@ -20,7 +20,7 @@
 			  .flags = (flags_)})
 #define NOT_COUNTED ((struct pf_site){})
 
-/* X(name, site); the comments are the arguments */
+/* X(name, site). A comment shows the arguments of the entries that follow it. */
 #define MEMORY_ROWS(X)                                                                             \
 	/* (address *, bytes) */                                                                   \
 	X("cuMemAlloc_v2", SITE(ALLOC, 1, 2, 0, 0))                                                \

@@ -15,9 +15,9 @@
 struct library_probe {
 	const char *mark; /* "%provider:probe " */
 	uint8_t kind;	  /* enum pf_on_gpu_site_kind */
-	/* the only arguments that are known; NULL: each must be in a register of any name */
+	/* the only text of arguments that is accepted; NULL: any registers with the sizes below */
 	const char *arguments;
-	uint8_t bytes[ARGUMENTS_MAX]; /* of each such argument, at least; 0: no more arguments */
+	uint8_t bytes[ARGUMENTS_MAX]; /* if arguments is NULL, the least size of each; 0: no more */
 };
 struct library {
 	const char *provider; /* "%provider:" */
@@ -50,8 +50,8 @@ static const char *const marks[] = {ENTRY, "%podflame_cuda:*", "%parcagpu:cuda_c
 /* ---- arguments ---- */
 
 /*
- * Returns a register of 8 or 4 bytes, as in PF_SITE_INSIDE; 0: there is no such register, or it is
- * the stack pointer.
+ * Returns the number of a register, counted as in PF_SITE_INSIDE, by its 8-byte or 4-byte name. 0:
+ * there is no such register, or it is the stack pointer.
  */
 static uint8_t register_of(const char *name, size_t n)
 {
@@ -126,8 +126,8 @@ static int add_place(const struct runtime_look *look, size_t mapping, const stru
 
 /*
  * Adds a site for each place of a probe: a compiler may have copied the function that has it.
- * -ENOENT: the file has no such place, or one that podflame cannot read. A place that has no
- * semaphore would never be hit.
+ * -ENOENT: the file has no such place, or one that podflame cannot use: its arguments are unknown,
+ * it is not in the file's code, or it has no semaphore and so would never be hit.
  */
 static int add_probe(const struct runtime_look *look, size_t mapping, const struct library_probe *p,
 		     struct alloc_sites *ret)
@@ -147,7 +147,10 @@ static int add_probe(const struct runtime_look *look, size_t mapping, const stru
 	return r;
 }
 
-/* Adds the sites of all probes of a library, or none and a problem. */
+/*
+ * Adds the sites of all probes of a library. If podflame cannot use one of its probes, adds a
+ * problem and no site.
+ */
 static int add_library(const struct runtime_look *look, size_t mapping, const struct library *l,
 		       struct alloc_sites *ret)
 {
@@ -195,7 +198,10 @@ static bool has_library_name(const struct mapping *m)
 	       str_has_prefix(alloc_file_name(m), libraries[PARCAGPU].file);
 }
 
-/* Adds a problem for each file that may be such a library, but has no probes that are known. */
+/*
+ * Adds a problem for each file that looks like a library for profilers of CUDA, but cannot be read
+ * or has no probes that podflame knows.
+ */
 static void tell_unknown(const struct runtime_look *look, struct alloc_sites *ret)
 {
 	for (size_t i = 0; i < look->maps->n; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds the library that reports the work of GPUs: its probes, and what is told if they cannot be
- * read or are missing. Builds the libraries itself, that of podflame from its own notes.
+ * Finds the library that reports the work of GPUs: its probes, and the problem that is reported if
+ * they cannot be read or are missing. Builds the libraries itself, that of podflame from its own
+ * notes.
  */
 #include "node/alloc/testalloc.h"
 
@@ -131,7 +132,10 @@ static void parcagpu_is_found_with_its_registers(void **state)
 	close_source(&f);
 }
 
-/* Both report the same work. */
+/*
+ * If a process has podflame's library and parcagpu's, only one is probed, because both report the
+ * same work.
+ */
 static void of_two_libraries_one_is_probed(void **state)
 {
 	_cleanup_free_ char *source =
@@ -148,7 +152,7 @@ static void of_two_libraries_one_is_probed(void **state)
 	close_source(&f);
 }
 
-/* ---- what is told ---- */
+/* ---- problems that are reported ---- */
 
 static void check_told(const char *source, const char *problem)
 {
@@ -186,7 +190,7 @@ static void arguments_that_cannot_be_read_are_told(void **state)
 					"\"8@%rdi 4@%esi\");\n"));
 }
 
-/* Source of a note of a probe that lies there and has this semaphore. */
+/* Returns the source of the note of a USDT probe at `place`, with this semaphore. */
 static char *note_of(const char *provider, const char *name, const char *arguments,
 		     const char *place, const char *semaphore)
 {
@@ -198,7 +202,10 @@ static char *note_of(const char *provider, const char *name, const char *argumen
 			 place, semaphore, provider, name, arguments);
 }
 
-/* A library with the probes of podflame, of which `work` lies there and has this semaphore. */
+/*
+ * Returns the source of a library with podflame's probes; `work` is at `place`, with this
+ * semaphore.
+ */
 static char *work_at(const char *place, const char *semaphore)
 {
 	_cleanup_free_ char *work =

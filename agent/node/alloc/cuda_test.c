@@ -9,8 +9,9 @@
 #define ENTRIES "agent/node/alloc/testdata/cuda_entries.txt"
 
 /*
- * UPROBE_SINGLE_MAX_OF_ATTACH of node/probe: on kernels before 6.6, each entry that is no query
- * takes two of these. With more entries such a kernel has no hbm-inuse.
+ * UPROBE_SINGLE_MAX_OF_ATTACH of node/probe: the limit of attached uprobes on kernels before 6.6.
+ * Each entry that is no query needs two, for its call and its return. If a driver had more entries,
+ * such a kernel would have no hbm-inuse.
  */
 #define SINGLE_MAX 128
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What several finders ask about a mapped file, and tell of it. Reader's thread. */
+/* Functions about a mapped file that several finders use. Reader's thread. */
 #include "node/alloc/internal.h"
 
 bool alloc_is_first(const struct runtime_look *look, size_t mapping)

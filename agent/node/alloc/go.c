@@ -13,7 +13,7 @@
 
 #define NEWEST_MINOR	 27
 #define RATE_MAX	 (1ull << 40) /* bytes; a larger MemProfileRate is taken for damaged data */
-#define CODE_BYTES	 512 /* bytes that are read of a function: the load is near its beginning */
+#define CODE_BYTES	 512 /* bytes of a function in which the load of a variable is searched */
 #define SIZE_CLASSES_MAX 67  /* number of Go's size classes: internal/runtime/gc */
 #define PROLOGUE_BYTES	 24
 #define REX_W		 0x48
@@ -50,7 +50,8 @@ struct program {
 };
 
 /*
- * ---- variables, found by the code that loads them: a stripped program still names functions ----
+ * ---- variables, found by the code that loads them ----
+ * A stripped program lacks their symbols, but Go's own tables still name its functions.
  */
 
 static bool is_variable(const struct loaded_elf *e, uint64_t address)
@@ -72,7 +73,7 @@ static bool is_variable(const struct loaded_elf *e, uint64_t address)
 static uint64_t loaded_variable(const struct program *p, uint64_t at, const uint8_t *code,
 				bool wide)
 {
-	bool has_wide = (code[0] & 0xfb) == REX_W; /* any register */
+	bool has_wide = (code[0] & 0xfb) == REX_W; /* with or without REX.R: any register */
 	int32_t by;
 	uint64_t address;
 
@@ -241,7 +242,7 @@ static int add_probes(const struct program *p, struct alloc_sites *s)
 		"runtime.mallocgcTinySC",
 		"runtime.mallocgcTinySize",
 	};
-	/* These functions call other functions of this list. */
+	/* If one of these functions calls a probed function, the allocation is counted already. */
 	static const char *const callers[] = {"runtime.mallocgc", "runtime.mallocgcTinySlowPath"};
 	int r = add_function(p, "runtime.mallocgc", s);
 

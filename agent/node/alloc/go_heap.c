@@ -14,13 +14,16 @@
 
 #define BUCKETS_MAX   65536	 /* buckets of one program; further ones are not read */
 #define ADDRESSES_MAX (2u << 20) /* addresses of all stacks of one program */
-/* limit on the words of all programs; above it, each one may have an equal share of half of it */
+/*
+ * limit for the agent's copies of the buckets of all programs, in 8-byte words; if it is exceeded,
+ * a program may still have an equal share of half of it
+ */
 #define ALL_WORDS_MAX  (4u << 20)
 #define BUCKET_WORDS   6    /* next, allnext, typ, hash, size, nstk, in all versions */
 #define MEM_PROFILE    1    /* value of bucketType for a bucket of the heap profile */
 #define STACK_MAX      1100 /* maxProfStackDepth, and room for inlined frames */
 #define STACK_TOLD_MAX PF_MAX_USER_FRAMES
-#define GO_FRAMES_MIN  32		/* Go does not cut shorter stacks */
+#define GO_FRAMES_MIN  32		/* Go never cuts a stack that is shorter than this */
 #define ROOT	       "runtime.goexit" /* the root of each goroutine; also with .abi0 */
 /* counts of the active cycle, and a ring of three future ones */
 #define CYCLES		 4
@@ -301,8 +304,8 @@ static int see(const struct alloc_go_heap *g, struct window *w, const struct buc
 		s.allocs += counts[0];
 		s.frees += counts[1];
 		/*
-		 * The active counts, and those of a collection that has ended but was not added to
-		 * them yet.
+		 * The live counts: the active ones, and those of a collection that has ended but
+		 * that Go has not added to the active ones yet.
 		 */
 		if (i == 0 || i - 1 == p->cycle % (CYCLES - 1)) {
 			s.live_allocs += counts[0];
@@ -340,7 +343,7 @@ static int read_pass(const struct alloc_go_heap *g, struct window *w, struct pas
 }
 
 /*
- * Returns whether two passes agree: only in the live counts, a snapshot that does not change
+ * Returns whether two passes agree. Compares only the live counts, because they do not change
  * between collections.
  */
 static bool agree(const struct pass *a, const struct pass *b, size_t n)
@@ -431,7 +434,7 @@ static void tell(struct alloc_go_heap *g, const struct pass *p, uint64_t rate, a
 		/*
 		 * If there are fewer allocations than an earlier read has reported, that read came
 		 * in the middle of a change and counted some twice. Nothing is reported until the
-		 * count is higher again, so the sum gets right.
+		 * count is higher again, so the sum becomes right.
 		 */
 		if (g->told_once && s->allocs > b->told)
 			scale(s->allocs - b->told, b->size, rate, &r.alloc_objects, &r.alloc_bytes);
