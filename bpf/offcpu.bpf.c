@@ -2,7 +2,7 @@
 /*
  * offcpu: where threads of selected processes wait, and for how long. While any process is
  * selected, these programs run at every switch and every wake-up of the node, under the lock of a
- * CPU's run queue. So they allocate no memory and wake no task. A wait is noted (its end is
+ * CPU's run queue. So they wake no task. A wait is noted (its end is
  * awaited) or, in addition, kept (its stacks are taken at once), both at random: off_note and
  * off_keep of struct pf_filter. A noted wait that goes on for long may become whole: struct
  * pf_waiting. docs/events.md.

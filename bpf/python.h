@@ -465,10 +465,11 @@ static __always_inline uint64_t pf_python_unit(const struct pf_scratch *s,
  * cframe.current_frame and sets the new frame's `previous`. The compiler chooses the order of the
  * two stores, so between them `previous` may have an old value. And a new activation stores its
  * cframe in tstate->cframe some instructions before that cframe has values. Both can be seen only
- * if the leaf is the loop itself. So two things are checked. If the leaf frame has not begun, it
- * must lie where the frame of its caller ends. (A generator's frame lies elsewhere: then the frame
- * of the generator's caller counts.) And the caller of the last frame of a piece must be the frame
- * that the previous activation runs.
+ * if the innermost native frame is the loop itself. So two things are checked. First, if the
+ * innermost Python frame has not run an instruction yet, it must begin where its caller's frame
+ * ends, or at the beginning of a chunk. (Callers that are generators are skipped, because their
+ * frames lie elsewhere.) Second, the caller of the last frame of a piece must be the frame that the
+ * previous activation runs.
  */
 #define PF_PYTHON_CHECK_LEAF   1 /* the next frame read is the leaf */
 #define PF_PYTHON_CHECK_CALLER 2 /* the next frame must end at x->start */

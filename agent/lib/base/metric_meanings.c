@@ -133,7 +133,9 @@ static const struct {
 	{"memory_files_rewritten_total",
 	 "Files in memory (memfd) that were rewritten, so that the agent parses them again."},
 	{"names_mangled_total", "Names that stay mangled, by reason."},
-	{"parse_child_restarts_total", "Parse children that were killed because of a file."},
+	{"parse_child_restarts_total",
+	 "Times that the agent ended a child process that parses files, because the child took "
+	 "too long, died or gave a wrong answer."},
 	{"parse_children_stuck_total",
 	 "Killed parse children, which the kernel has not ended yet."},
 	{"parse_failures_total", "Files that could not be parsed."},

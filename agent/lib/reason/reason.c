@@ -155,7 +155,7 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.weight = WEIGHT_MINOR,
 			.audience = AUDIENCE_ADMINISTRATOR,
 			.meaning = "The id of a container has a form that the agent does not know.",
-			.about_pods = "the container id has no form that this agent knows in",
+			.about_pods = "this agent does not know the form of a container's id in",
 		},
 	[REASON_CONTAINERS_NOT_RUNNING] =
 		{

@@ -21,7 +21,7 @@ struct alloc_site {
 	struct pf_site site;
 	char symbol[64]; /* to be shown to a user */
 };
-#define ALLOC_SITES_MAX	    512 /* sites of one process */
+#define ALLOC_SITES_MAX	    512 /* sites of one process: places where the agent sets probes */
 #define ALLOC_PROBLEM_BYTES 512
 
 /* Go's own heap profile (runtime.mbuckets): the agent reads it instead of setting probes. */

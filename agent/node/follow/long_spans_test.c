@@ -204,7 +204,7 @@ static void what_the_library_says_is_told(void **state)
 		{{.state = PODFLAME_CUDA_REFUSED, .code = 39}, "another profiler has CUPTI"},
 		{{.state = PODFLAME_CUDA_REFUSED, .code = 38}, "CUPTI refuses (error 38)"},
 		{{.state = PODFLAME_CUDA_FAILED, .code = 999}, "CUPTI failed (error 999)"},
-		{{.state = 77}, "a state that podflame does not know (77)"},
+		{{.state = 77}, "a state that this agent does not know (77)"},
 		{{.state = PODFLAME_CUDA_IDLE}, NULL},
 	};
 
@@ -231,7 +231,7 @@ static void a_library_that_is_silent_is_told(void **state)
 	assert_string_equal(told(), "");
 	for (int i = 0; i < 4; i++)
 		pass(NSEC_PER_SEC);
-	assert_non_null(strstr(told(), "the library in it reports nothing"));
+	assert_non_null(strstr(told(), "podflame's library in the process reports nothing"));
 	status_result = 0;
 	status.parcagpu = true; /* parcagpu's library reports no status */
 	pass(NSEC_PER_SEC);

@@ -23,8 +23,9 @@ static char *silent(uint64_t attached_ns)
 {
 	if (attached_ns < SILENT_NS)
 		return NULL;
-	return xstrdup("its work on GPUs is not seen: the library in it reports nothing, so it "
-		       "could not start its thread, or the process is stopped");
+	return xstrdup("its work on GPUs is not seen: podflame's library in the process "
+		       "reports nothing, so it could not start its thread, or the process is "
+		       "stopped");
 }
 
 char *learn_library_problem(const struct on_gpu_status *s, uint64_t attached_ns)
@@ -41,8 +42,8 @@ char *learn_library_problem(const struct on_gpu_status *s, uint64_t attached_ns)
 	case PODFLAME_CUDA_STOPPING:
 		return NULL;
 	case PODFLAME_CUDA_NO_CUPTI:
-		return xstrdup("its work on GPUs is not seen: the library in it found no libcupti "
-			       "that it can use");
+		return xstrdup("its work on GPUs is not seen: podflame's library in the process "
+			       "found no libcupti that it can use");
 	case PODFLAME_CUDA_TOO_OLD:
 		return xasprintf("its work on GPUs is not seen: its libcupti (version %u) is older "
 				 "than CUDA 11",
@@ -52,7 +53,7 @@ char *learn_library_problem(const struct on_gpu_status *s, uint64_t attached_ns)
 	case PODFLAME_CUDA_FAILED:
 		return xasprintf("its work on GPUs is not seen: CUPTI failed (error %u)", l->code);
 	}
-	return xasprintf("its work on GPUs is not seen: the library in it reports a state that "
-			 "podflame does not know (%u)",
+	return xasprintf("its work on GPUs is not seen: podflame's library in the process reports "
+			 "a state that this agent does not know (%u)",
 			 l->state);
 }

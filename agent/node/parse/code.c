@@ -415,8 +415,8 @@ static void put_frameless_rows(uint64_t start, uint64_t end, const struct code_s
 }
 
 /*
- * Limits the gaps to as much code as is followed. Code beyond that has no rows, and the index is
- * marked as cut.
+ * Cuts the list of gaps (ranges of code without rows) to CODE_BYTES_MAX bytes in all. Code beyond
+ * that is not followed, and the index is marked as cut.
  */
 static size_t limit_gaps(struct elf_build *b, struct range *items, size_t n)
 {

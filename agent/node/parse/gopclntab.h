@@ -103,7 +103,7 @@ struct go_inlines *parse_go_inlines_new(struct go_table *t);
 struct go_inlines *parse_go_inlines_free(struct go_inlines *x);
 void parse_go_inlines_add(struct go_inlines *x, const struct go_function *f);
 /*
- * Returns whether all inlined calls of a function lie in s, with valid names and places in the
- * function.
+ * s: bytes that may be go:func.*. Returns whether s has a record for each inlined call of the
+ * function, with a whole name of the table and a parent_pc that lies in the function.
  */
 bool parse_go_inlines_valid(const struct go_table *t, const struct go_function *f, struct span s);

@@ -154,7 +154,7 @@ static void other_files_are_not_read_so(void **state)
 /* ---- a file whose segments map the same bytes ---- */
 
 #define STRETCH	    (1u << 20)
-#define N_FRAMED    64 /* stretches whose code keeps rbp, as many as CODE_BYTES_MAX allows */
+#define N_FRAMED    64 /* stretches of functions with frame pointers: CODE_BYTES_MAX in all */
 #define N_STRETCHES (N_FRAMED + 1)
 #define ADDRESS(k)  (((k) + 1ull) * 2 * STRETCH)
 

@@ -218,9 +218,9 @@ static void feed_handled(struct task *t)
 	pipeline_feed_done(&f->feed);
 	pipeline_feed_answer_done(&f->answer);
 	/*
-	 * This must be the last step. While the node closes, a task that is posted above ends
-	 * before work_post() returns. If feeding were false by then, the end of this task would
-	 * send the next request.
+	 * Only now, after all of the above: while the node closes, a task that was posted above has
+	 * ended before work_post() returns, and its end calls pipeline_queue_advance(). If feeding
+	 * were false by then, that call would post the next drain while this one is not done.
 	 */
 	d->feeding = false;
 	pipeline_queue_advance(d);

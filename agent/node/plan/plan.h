@@ -144,8 +144,9 @@ void plan_trim_pod(json_t *pod);
 void plan_trim_named(json_t *obj);		/* for a namespace or a node */
 /*
  * Calls fn with the uid of each target that selected a container. The container is given by its id,
- * or by its pod's uid if container_id is NULL or "". If a container runs before the API server has
- * reported its id, it counts as one of its pod's containers without an id. plan NULL: fn is not
+ * or by its pod's uid if container_id is NULL or "". If the plan does not know container_id (a
+ * container may run before the API server has reported its id), fn gets the targets of all
+ * containers of the pod whose id is not known yet. plan NULL: fn is not
  * called.
  */
 void plan_targets_of(const struct plan *plan, const char *container_id, const char *pod_uid,

@@ -151,8 +151,8 @@ static bool stale_remove(struct sorting *s)
 }
 
 /*
- * Walks the map, and removes entries whose process is not attached or whose memory has ended. The
- * caller holds the lock.
+ * Walks the map, and removes entries whose process is not attached or whose memory is gone
+ * without a call that freed it (has_ended() of sets.h). The caller holds the lock.
  */
 static int sort_out(struct sorting *s)
 {

@@ -19,7 +19,8 @@ enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
-	struct long_waits *long_waits; /* NULL: all waits were kept until now, or starting failed */
+	/* NULL: no filter has kept only a part of the waits yet, or the thread did not start */
+	struct long_waits *long_waits;
 	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after a failure; 0: never */
 };
 

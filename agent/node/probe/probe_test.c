@@ -259,8 +259,8 @@ static void another_process_of_that_pid_is_not_listed(void **state)
 }
 
 /*
- * Moves this process to another CPU. A CPU keeps the entries that it has made last, even if other
- * CPUs need room. So all CPUs must make some.
+ * Moves this process to another CPU. In an LRU map, each CPU keeps the entries that were added last
+ * on it, even if other CPUs need room. So, to evict an entry, a test must add entries on all CPUs.
  */
 static void go_to_cpu(const cpu_set_t *all, unsigned number)
 {
