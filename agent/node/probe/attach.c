@@ -71,7 +71,8 @@ static void refuse(const struct attached *a, const struct places *b, size_t from
 		struct pf_site site;
 
 		memcpy(&site, &b->u.cookies[i], sizeof(site));
-		refused->inuse |= a->set->ops->live_needs(&site);
+		if (a->set->ops->live_needs)
+			refused->inuse |= a->set->ops->live_needs(&site);
 	}
 }
 

@@ -39,7 +39,7 @@ static bool has_event(const struct wanted_set *s, enum event event)
 	return false;
 }
 
-bool probes_event_is_wanted(const struct probes *p, enum event event)
+static bool is_wanted(const struct probes *p, enum event event)
 {
 	return has_event(&p->cgroups, event) || has_event(&p->list, event);
 }
@@ -52,7 +52,8 @@ static struct pf_filter to_filter(const struct probes *p, const struct wanted_ev
 	};
 
 	for (size_t i = 0; i < _EVENT_MAX; i++)
-		p->events[i].ops->fill(&p->events[i], w, &f);
+		if (p->events[i].ops->fill)
+			p->events[i].ops->fill(&p->events[i], w, &f);
 	return f;
 }
 
@@ -272,7 +273,7 @@ static int apply(struct probes *p, const struct wanted_set *cgroups_before)
 	for (size_t i = 0; i < _EVENT_MAX; i++) {
 		struct event_probe *e = &p->events[i];
 
-		e->want_hz = e->ops->rate(p);
+		e->want_hz = e->ops->rate ? e->ops->rate(p) : is_wanted(p, i);
 		if (e->want_hz != e->hz)
 			probes_event_stop(e);
 	}

@@ -136,41 +136,11 @@ const struct set_ops probes_gpu_memory_set = {
 
 /* ---- the events ---- */
 
-static unsigned alloc_rate(const struct probes *p)
-{
-	return probes_event_is_wanted(p, EVENT_HBM_ALLOC);
-}
-
-static unsigned inuse_rate(const struct probes *p)
-{
-	return probes_event_is_wanted(p, EVENT_HBM_INUSE);
-}
-
-/* The events have no settings. */
-static void no_fill(const struct event_probe *e, const struct wanted_events *w, struct pf_filter *f)
-{
-	(void)e;
-	(void)w;
-	(void)f;
-}
-
 const struct probe_ops probes_hbm_alloc_ops = {
-	.load = probes_set_open,
-	.unload = probes_set_unload,
-	.rate = alloc_rate,
-	.fill = no_fill,
-	.attach = probes_set_attach,
-	.detach = probes_set_detach,
-	.check = probes_set_check,
+	PROBES_SET_EVENT,
 	.collect = probes_live_collect,
 };
 const struct probe_ops probes_hbm_inuse_ops = {
-	.load = probes_set_open,
-	.unload = probes_set_unload,
-	.rate = inuse_rate,
-	.fill = no_fill,
-	.attach = probes_set_attach,
-	.detach = probes_set_detach,
-	.check = probes_set_check,
+	PROBES_SET_EVENT,
 	.collect = probes_live_collect,
 };

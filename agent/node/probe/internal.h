@@ -81,11 +81,14 @@ struct probe_ops {
 	int (*load)(struct probes *p, struct event_probe *e);
 	void (*unload)(struct event_probe *e);
 	/*
-	 * Returns the rate that the wanted sets need, or 1 if the event has no rate. 0: no set
-	 * wants the event.
+	 * Returns the rate that the wanted sets need; 0: no set wants the event. NULL: the event
+	 * has no rate, which counts as 1.
 	 */
 	unsigned (*rate)(const struct probes *p);
-	/* Fills in the event's fields of the filter's entry. Rates become shares of want_hz. */
+	/*
+	 * Fills in the event's fields of the filter's entry; NULL: it has none. Rates become shares
+	 * of want_hz.
+	 */
 	void (*fill)(const struct event_probe *e, const struct wanted_events *w,
 		     struct pf_filter *f);
 	int (*attach)(struct probes *p, struct event_probe *e); /* attaches at the rate e->hz */
@@ -200,8 +203,6 @@ int probes_lend_maps(struct probes *p, struct bpf_object *to);
  * those known before stay, and the failure is counted.
  */
 void probes_gpu_majors_read(struct probes *p);
-/* filter.c: returns whether a selected cgroup or process asks for the event */
-bool probes_event_is_wanted(const struct probes *p, enum event event);
 
 /*
  * Runs an iterator's program once for each of its items. Output that the program writes to the

@@ -86,16 +86,6 @@ const struct set_ops probes_memory_set = {
 
 /* ---- the events ---- */
 
-static unsigned alloc_rate(const struct probes *p)
-{
-	return probes_event_is_wanted(p, EVENT_MEM_ALLOC);
-}
-
-static unsigned inuse_rate(const struct probes *p)
-{
-	return probes_event_is_wanted(p, EVENT_MEM_INUSE);
-}
-
 /* A sample stands for at most 2 GiB: with more, there would be hardly any samples. */
 static void alloc_fill(const struct event_probe *e, const struct wanted_events *w,
 		       struct pf_filter *f)
@@ -112,21 +102,11 @@ static void inuse_fill(const struct event_probe *e, const struct wanted_events *
 }
 
 const struct probe_ops probes_mem_alloc_ops = {
-	.load = probes_set_open,
-	.unload = probes_set_unload,
-	.rate = alloc_rate,
+	PROBES_SET_EVENT,
 	.fill = alloc_fill,
-	.attach = probes_set_attach,
-	.detach = probes_set_detach,
-	.check = probes_set_check,
 };
 const struct probe_ops probes_mem_inuse_ops = {
-	.load = probes_set_open,
-	.unload = probes_set_unload,
-	.rate = inuse_rate,
+	PROBES_SET_EVENT,
 	.fill = inuse_fill,
-	.attach = probes_set_attach,
-	.detach = probes_set_detach,
-	.check = probes_set_check,
 	.collect = probes_live_collect,
 };

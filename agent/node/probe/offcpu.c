@@ -63,11 +63,6 @@ static void offcpu_unload(struct event_probe *e)
 
 /* ---- settings ---- */
 
-static unsigned offcpu_rate(const struct probes *p)
-{
-	return probes_event_is_wanted(p, EVENT_OFF_CPU);
-}
-
 static void offcpu_fill(const struct event_probe *e, const struct wanted_events *w,
 			struct pf_filter *f)
 {
@@ -247,7 +242,6 @@ static int offcpu_check(struct probes *p, struct event_probe *e)
 const struct probe_ops probes_offcpu_ops = {
 	.load = offcpu_open,
 	.unload = offcpu_unload,
-	.rate = offcpu_rate,
 	.fill = offcpu_fill,
 	.attach = offcpu_attach,
 	.detach = offcpu_detach,

@@ -235,12 +235,6 @@ static enum site_probed on_gpu_probed(const struct pf_site *s, unsigned event_ma
 										 : PROBED_NOT;
 }
 
-static bool never(const struct pf_site *s)
-{
-	(void)s;
-	return false;
-}
-
 static void on_gpu_forget(struct probe_set_state *set)
 {
 	struct sweep s = {.set = set, .now_ns = now_boot_ns(), .waits_ns = WAITS_NS};
@@ -256,33 +250,13 @@ const struct set_ops probes_gpu_set = {
 	.open = on_gpu_open,
 	.destroy = on_gpu_destroy,
 	.probed = on_gpu_probed,
-	.live_needs = never,
 	.forget = on_gpu_forget,
 	.slot = probes_gpu_slot,
 };
 
 /* ---- the event ---- */
 
-static unsigned rate(const struct probes *p)
-{
-	return probes_event_is_wanted(p, EVENT_ON_GPU);
-}
-
-/* The event has no settings. */
-static void no_fill(const struct event_probe *e, const struct wanted_events *w, struct pf_filter *f)
-{
-	(void)e;
-	(void)w;
-	(void)f;
-}
-
 const struct probe_ops probes_on_gpu_ops = {
-	.load = probes_set_open,
-	.unload = probes_set_unload,
-	.rate = rate,
-	.fill = no_fill,
-	.attach = probes_set_attach,
-	.detach = probes_set_detach,
-	.check = probes_set_check,
+	PROBES_SET_EVENT,
 	.collect = collect,
 };

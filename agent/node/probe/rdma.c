@@ -52,13 +52,6 @@ static enum site_probed rdma_probed(const struct pf_site *s, unsigned event_mask
 	return PROBED_AT_BOTH;
 }
 
-/* The set has no live event. */
-static bool never(const struct pf_site *s)
-{
-	(void)s;
-	return false;
-}
-
 /* Removes the functions of processes that have ended. */
 static void rdma_forget(struct probe_set_state *s)
 {
@@ -87,7 +80,6 @@ const struct set_ops probes_rdma_set = {
 	.open = rdma_open,
 	.destroy = rdma_destroy,
 	.probed = rdma_probed,
-	.live_needs = never,
 };
 
 int probes_rdma_functions(struct probes *p, struct process_id id, uint32_t exec_id,
@@ -114,25 +106,6 @@ int probes_rdma_functions(struct probes *p, struct process_id id, uint32_t exec_
 
 /* ---- the event ---- */
 
-static unsigned rate(const struct probes *p)
-{
-	return probes_event_is_wanted(p, EVENT_RDMA);
-}
-
-/* The event has no settings. */
-static void no_fill(const struct event_probe *e, const struct wanted_events *w, struct pf_filter *f)
-{
-	(void)e;
-	(void)w;
-	(void)f;
-}
-
 const struct probe_ops probes_rdma_ops = {
-	.load = probes_set_open,
-	.unload = probes_set_unload,
-	.rate = rate,
-	.fill = no_fill,
-	.attach = probes_set_attach,
-	.detach = probes_set_detach,
-	.check = probes_set_check,
+	PROBES_SET_EVENT,
 };

@@ -85,7 +85,7 @@ struct set_ops {
 	enum site_probed (*probed)(const struct pf_site *site, unsigned event_mask);
 	/*
 	 * Returns whether the live event is wrong if the kernel refuses to probe the site: freed
-	 * memory would seem to live.
+	 * memory would seem to live. NULL: the set has no live event.
 	 */
 	bool (*live_needs)(const struct pf_site *site);
 	/*
@@ -235,6 +235,10 @@ void probes_set_unload(struct event_probe *e);
 int probes_set_attach(struct probes *p, struct event_probe *e);
 void probes_set_detach(struct event_probe *e);
 int probes_set_check(struct probes *p, struct event_probe *e);
+/* These members, as initializers. */
+#define PROBES_SET_EVENT                                                                           \
+	.load = probes_set_open, .unload = probes_set_unload, .attach = probes_set_attach,         \
+	.detach = probes_set_detach, .check = probes_set_check
 
 /* ---- uprobe.c ---- */
 enum uprobe_mode probes_uprobe_mode(void);
