@@ -22,6 +22,7 @@ struct provider {
 	struct ibv_cq *(*create_cq)(struct ibv_context *context, int cqe,
 				    struct ibv_comp_channel *channel, void *cq_context);
 	void (*destroy_cq)(struct ibv_cq *cq);
+	void (*await_cq)(struct ibv_cq *cq); /* until it has a completion, or will have none */
 	struct ibv_srq *(*create_srq)(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
 	void (*destroy_srq)(struct ibv_srq *srq);
 	struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
@@ -48,5 +49,8 @@ struct standin_channel {
 /* ---- verbs/counts.c ---- */
 /* Returns 0, or the error that the test has ordered for this request or registration. */
 int standin_rdma_failure(void);
+/* How long this thread's next request to send takes, and how it ends. */
+uint64_t standin_rdma_delay_ns(void);
+enum ibv_wc_status standin_rdma_end(void);
 void standin_rdma_add(const struct ibv_device *device, int qp_type,
 		      enum standin_operation operation, uint64_t bytes);

@@ -42,6 +42,19 @@ void standin_rdma_count(const char *device, int qp_type, struct standin_rdma_cou
  * them fails with this errno. Of ibv_wr_*(), all requests up to ibv_wr_complete() fail together.
  */
 void standin_rdma_fail_after(unsigned int passing, int error);
+/*
+ * Requests for send queues that this thread posts from now on end so long after the library has
+ * accepted them, but not before an earlier request of the queue. 0, as at the beginning: at once.
+ * If the program waits for an event of completions by poll() or epoll instead of
+ * ibv_get_cq_event(), the event comes before the completion does.
+ */
+void standin_rdma_set_delay(uint64_t ns);
+/*
+ * This thread's next `passing` requests for send queues succeed, and the one after them ends with
+ * this status (enum ibv_wc_status). All later requests of its queue pair are flushed, until the
+ * program resets it. A request that fails has a completion even if it is not signaled.
+ */
+void standin_rdma_end_with(unsigned int passing, int status);
 
 #ifdef __cplusplus
 }

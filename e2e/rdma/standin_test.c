@@ -11,12 +11,14 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "standin.h"
 
 #define PLACES 4
+#define NEVER  (3600 * 1000000000ULL) /* a request that takes so long does not end in a test */
 
 struct fabric {
 	struct ibv_context *contexts[2];
@@ -103,6 +105,16 @@ static uint64_t sent(int type)
 static void fail_after(unsigned int passing, int error)
 {
 	((__typeof__(&standin_rdma_fail_after))standin("standin_rdma_fail_after"))(passing, error);
+}
+
+static void set_delay(uint64_t ns)
+{
+	((__typeof__(&standin_rdma_set_delay))standin("standin_rdma_set_delay"))(ns);
+}
+
+static void end_with(unsigned int passing, enum ibv_wc_status status)
+{
+	((__typeof__(&standin_rdma_end_with))standin("standin_rdma_end_with"))(passing, status);
 }
 
 /* Posts n requests of 1, 2, 4, 8, ... bytes. The last one is signaled. Returns how many it took. */
@@ -253,6 +265,161 @@ static void test_receive_gets_a_message(void **state)
 	end(&f);
 }
 
+/* ---- how requests end ---- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void completed(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_status status)
+{
+	struct ibv_wc wc = {.opcode = IBV_WC_TSO};
+
+	assert_int_equal(ibv_poll_cq(cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.status, status);
+	/* A failed request has no opcode, so the member has the value from before the call. */
+	assert_int_equal(wc.opcode, status == IBV_WC_SUCCESS ? IBV_WC_SEND : IBV_WC_TSO);
+}
+
+static void nothing_completed(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	assert_int_equal(ibv_poll_cq(cq, 1, &wc), 0);
+}
+
+static void test_request_ends_after_the_ordered_time(void **state)
+{
+	uint64_t ns = 20 * 1000000, begin_ns;
+	struct ibv_cq *cq;
+	struct fabric f;
+	void *its;
+
+	(void)state;
+	begin(&f);
+	to_rts(f.qp);
+	set_delay(ns);
+	assert_int_equal(ibv_req_notify_cq(f.cq, 0), 0);
+	begin_ns = now_ns();
+	post(f.qp, 1, IBV_WR_SEND, 0);
+	assert_int_equal(ibv_get_cq_event(f.channel, &cq, &its), 0);
+	assert_true(now_ns() - begin_ns >= ns);
+	ibv_ack_cq_events(cq, 1);
+	completed(f.cq, 0, IBV_WC_SUCCESS);
+	set_delay(0);
+	end(&f);
+}
+
+static void test_requests_end_in_the_order_of_their_queue(void **state)
+{
+	struct fabric f;
+	struct ibv_qp *other;
+
+	(void)state;
+	begin(&f);
+	to_rts(f.qp);
+	other = make_pair(&f, IBV_QPT_RC, 0);
+	to_rts(other);
+	set_delay(NEVER);
+	post(f.qp, 1, IBV_WR_SEND, 0);
+	set_delay(0);
+	post(f.qp, 2, IBV_WR_SEND, 0);
+	nothing_completed(f.cq);
+	/* A request of another queue pair does not wait for them. */
+	post(other, 3, IBV_WR_SEND, 0);
+	completed(f.cq, 2, IBV_WC_SUCCESS);
+	nothing_completed(f.cq);
+	assert_int_equal(ibv_destroy_qp(other), 0);
+	end(&f);
+}
+
+static void test_an_error_flushes_the_queue_pair(void **state)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct fabric f;
+
+	(void)state;
+	begin(&f);
+	to_rts(f.qp);
+	end_with(1, IBV_WC_REM_ACCESS_ERR);
+	post(f.qp, 3, IBV_WR_SEND, 0);
+	completed(f.cq, 1, IBV_WC_REM_ACCESS_ERR);
+	completed(f.cq, 2, IBV_WC_WR_FLUSH_ERR);
+	nothing_completed(f.cq);
+	assert_int_equal(ibv_query_qp(f.qp, &attr, IBV_QP_STATE, &init), 0);
+	assert_int_equal(attr.qp_state, IBV_QPS_ERR);
+	post(f.qp, 1, IBV_WR_SEND, 0);
+	completed(f.cq, 0, IBV_WC_WR_FLUSH_ERR);
+	to_state(f.qp, IBV_QPS_RESET);
+	to_rts(f.qp);
+	post(f.qp, 1, IBV_WR_SEND, 0);
+	completed(f.cq, 0, IBV_WC_SUCCESS);
+	end(&f);
+}
+
+static void test_a_new_state_ends_what_is_in_flight(void **state)
+{
+	struct fabric f;
+
+	(void)state;
+	begin(&f);
+	to_rts(f.qp);
+	set_delay(NEVER);
+	post(f.qp, 2, IBV_WR_SEND, 0);
+	to_state(f.qp, IBV_QPS_ERR);
+	completed(f.cq, 0, IBV_WC_WR_FLUSH_ERR);
+	completed(f.cq, 1, IBV_WC_WR_FLUSH_ERR);
+	to_state(f.qp, IBV_QPS_RESET);
+	to_rts(f.qp);
+	post(f.qp, PLACES, IBV_WR_SEND, 0);
+	to_state(f.qp, IBV_QPS_RESET);
+	nothing_completed(f.cq);
+	set_delay(0);
+	end(&f);
+}
+
+static void test_extended_completion_queue(void **state)
+{
+	struct ibv_cq_init_attr_ex attr = {.cqe = PLACES, .wc_flags = IBV_WC_EX_WITH_QP_NUM};
+	struct ibv_poll_cq_attr none = {0};
+	struct fabric f;
+	struct ibv_cq_ex *ex;
+	struct ibv_qp *qp;
+
+	(void)state;
+	begin(&f);
+	ex = ibv_create_cq_ex(f.contexts[0], &attr);
+	assert_non_null(ex);
+	qp = ibv_create_qp(f.pd, &(struct ibv_qp_init_attr){.send_cq = ibv_cq_ex_to_cq(ex),
+							    .recv_cq = ibv_cq_ex_to_cq(ex),
+							    .cap = {PLACES, PLACES, 1, 1, 0},
+							    .qp_type = IBV_QPT_RC});
+	assert_non_null(qp);
+	to_rts(qp);
+	assert_int_equal(ibv_start_poll(ex, &none), ENOENT);
+	post(qp, 3, IBV_WR_SEND, 0);
+	post(qp, 1, IBV_WR_RDMA_WRITE, 0);
+	assert_int_equal(ibv_start_poll(ex, &none), 0);
+	assert_int_equal(ex->status, IBV_WC_SUCCESS);
+	assert_int_equal(ex->wr_id, 2);
+	assert_int_equal(ibv_wc_read_opcode(ex), IBV_WC_SEND);
+	assert_int_equal(ibv_wc_read_qp_num(ex), qp->qp_num);
+	assert_int_equal(ibv_next_poll(ex), 0);
+	assert_int_equal(ibv_wc_read_opcode(ex), IBV_WC_RDMA_WRITE);
+	assert_int_equal(ibv_next_poll(ex), ENOENT);
+	ibv_end_poll(ex);
+	nothing_completed(ibv_cq_ex_to_cq(ex));
+	assert_int_equal(ibv_destroy_qp(qp), 0);
+	assert_int_equal(ibv_destroy_cq(ibv_cq_ex_to_cq(ex)), 0);
+	end(&f);
+}
+
 /* ---- ibv_wr_*() ---- */
 
 static int build(struct ibv_qp_ex *ex, int n, uint32_t bytes)
@@ -300,6 +467,11 @@ int main(void)
 		cmocka_unit_test(test_state_and_type_limit_requests),
 		cmocka_unit_test(test_failure_is_at_the_ordered_request),
 		cmocka_unit_test(test_receive_gets_a_message),
+		cmocka_unit_test(test_request_ends_after_the_ordered_time),
+		cmocka_unit_test(test_requests_end_in_the_order_of_their_queue),
+		cmocka_unit_test(test_an_error_flushes_the_queue_pair),
+		cmocka_unit_test(test_a_new_state_ends_what_is_in_flight),
+		cmocka_unit_test(test_extended_completion_queue),
 		cmocka_unit_test(test_built_requests_are_posted_all_or_none),
 	};
 

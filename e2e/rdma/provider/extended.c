@@ -170,13 +170,13 @@ static void wr_start(struct ibv_qp_ex *ex)
 
 	pthread_mutex_lock(&q->lock);
 	q->n_built = 0;
-	q->error = q->qp.state == IBV_QPS_RTS ? 0 : EINVAL;
+	q->error = pair_sends(q) ? 0 : EINVAL;
 }
 
 static int wr_complete(struct ibv_qp_ex *ex)
 {
 	struct queue_pair *q = pair_of(ex);
-	int r = q->error ? q->error : queue_add(q, &q->sends, q->built, q->n_built);
+	int r = q->error ? q->error : queue_add(&q->sends, q->built, q->n_built);
 
 	pthread_mutex_unlock(&q->lock);
 	return r;

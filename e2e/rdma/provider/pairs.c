@@ -11,13 +11,6 @@ static bool type_is_known(enum ibv_qp_type type)
 	       type == IBV_QPT_XRC_SEND;
 }
 
-static void set_queue(struct work_queue *w, struct ibv_cq *cq, uint32_t capacity, uint32_t max_sge)
-{
-	w->cq = (struct completion_queue *)cq;
-	w->capacity = capacity;
-	w->max_sge = max_sge;
-}
-
 static void set_up(struct queue_pair *q, struct ibv_pd *pd, const struct ibv_qp_init_attr *attr)
 {
 	static _Atomic uint32_t last_number;
@@ -33,8 +26,30 @@ static void set_up(struct queue_pair *q, struct ibv_pd *pd, const struct ibv_qp_
 	q->qp.qp_type = attr->qp_type;
 	q->max_inline = attr->cap.max_inline_data;
 	q->all_signaled = attr->sq_sig_all;
-	set_queue(&q->sends, attr->send_cq, attr->cap.max_send_wr, attr->cap.max_send_sge);
-	set_queue(&q->receives, attr->recv_cq, attr->cap.max_recv_wr, attr->cap.max_recv_sge);
+	queue_set_pair(&q->sends, q, attr->send_cq);
+	queue_set_pair(&q->receives, q, attr->recv_cq);
+}
+
+static void release(struct queue_pair *q)
+{
+	queue_close(&q->sends);
+	queue_close(&q->receives);
+	free(q->built);
+	free(q);
+}
+
+static struct queue_pair *allocate(const struct ibv_qp_cap *cap)
+{
+	struct queue_pair *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	q->built = calloc(cap->max_send_wr + 1, sizeof(*q->built));
+	if (q->built && queue_open(&q->sends, cap->max_send_wr, cap->max_send_sge) &&
+	    queue_open(&q->receives, cap->max_recv_wr, cap->max_recv_sge))
+		return q;
+	release(q);
+	return NULL;
 }
 
 struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -45,14 +60,9 @@ struct ibv_qp *qp_create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 		errno = EINVAL;
 		return NULL;
 	}
-	q = calloc(1, sizeof(*q));
+	q = allocate(&attr->cap);
 	if (!q)
 		return NULL;
-	q->built = calloc(attr->cap.max_send_wr + 1, sizeof(*q->built));
-	if (!q->built) {
-		free(q);
-		return NULL;
-	}
 	set_up(q, pd, attr);
 	if (attr->srq)
 		srq_add_pair(attr->srq, q);
@@ -85,6 +95,11 @@ struct ibv_qp_ex *qp_extended(struct ibv_qp *qp)
 	return q->extended ? &q->ex : NULL;
 }
 
+bool pair_sends(const struct queue_pair *q)
+{
+	return q->qp.state == IBV_QPS_RTS || q->failed;
+}
+
 static bool may_follow(enum ibv_qp_state from, enum ibv_qp_state to)
 {
 	return to == IBV_QPS_RESET || to == IBV_QPS_ERR || to == from ||
@@ -108,7 +123,10 @@ int qp_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (qp->state == IBV_QPS_RESET) {
 		queue_empty(&q->sends);
 		queue_empty(&q->receives);
+		q->failed = false;
 	}
+	if (qp->state == IBV_QPS_ERR)
+		queue_flush(&q->sends);
 	pthread_mutex_unlock(&q->lock);
 	return r;
 }
@@ -121,8 +139,9 @@ void qp_query(struct ibv_qp *qp, struct ibv_qp_attr *attr, struct ibv_qp_init_at
 				       .max_send_sge = q->sends.max_sge,
 				       .max_recv_sge = q->receives.max_sge,
 				       .max_inline_data = q->max_inline};
+	const enum ibv_qp_state state = q->failed ? IBV_QPS_ERR : qp->state;
 
-	*attr = (struct ibv_qp_attr){.qp_state = qp->state, .cur_qp_state = qp->state, .cap = cap};
+	*attr = (struct ibv_qp_attr){.qp_state = state, .cur_qp_state = state, .cap = cap};
 	*init_attr = (struct ibv_qp_init_attr){.qp_context = qp->qp_context,
 					       .send_cq = qp->send_cq,
 					       .recv_cq = qp->recv_cq,
@@ -135,9 +154,6 @@ void qp_destroy(struct ibv_qp *qp)
 {
 	struct queue_pair *q = (struct queue_pair *)qp;
 
-	queue_empty(&q->sends);
-	queue_empty(&q->receives);
 	pthread_mutex_destroy(&q->lock);
-	free(q->built);
-	free(q);
+	release(q);
 }

@@ -52,11 +52,11 @@ static int send_one(struct queue_pair *q, const struct ibv_send_wr *wr)
 			    .operation = operation_of(wr->opcode),
 			    .signaled = q->all_signaled || wr->send_flags & IBV_SEND_SIGNALED};
 
-	if (q->qp.state != IBV_QPS_RTS || !can_do(q->qp.qp_type, r.operation) ||
+	if (!pair_sends(q) || !can_do(q->qp.qp_type, r.operation) ||
 	    !sum_up(wr->sg_list, wr->num_sge, q->sends.max_sge, &r.bytes) ||
 	    (wr->send_flags & IBV_SEND_INLINE && r.bytes > q->max_inline))
 		return EINVAL;
-	return queue_add(q, &q->sends, &r, 1);
+	return queue_add(&q->sends, &r, 1);
 }
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
@@ -86,7 +86,7 @@ static int receive_one(struct queue_pair *q, const struct ibv_recv_wr *wr)
 
 	if (q->qp.state == IBV_QPS_RESET || !receive_request(wr, q->receives.max_sge, &r))
 		return EINVAL;
-	return queue_add(q, &q->receives, &r, 1);
+	return queue_add(&q->receives, &r, 1);
 }
 
 static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)

@@ -34,13 +34,14 @@ static struct ibv_context *open_device(struct ibv_device *device)
 	v->sz = sizeof(*v);
 	v->priv = &private;
 	v->query_port = query_port;
+	v->create_cq_ex = cq_create_ex;
 	v->create_qp_ex = qp_create_ex;
 	v->context.device = device;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	v->context.num_comp_vectors = 1;
 	post_set_ops(&v->context.ops);
 	shared_set_ops(&v->context.ops);
-	queues_set_ops(&v->context.ops);
+	completions_set_ops(&v->context.ops);
 	return &v->context;
 }
 
@@ -75,6 +76,7 @@ const struct provider standin_provider = {
 	.reg_mr = reg_mr,
 	.create_cq = cq_create,
 	.destroy_cq = cq_destroy,
+	.await_cq = cq_await,
 	.create_srq = srq_create,
 	.destroy_srq = srq_destroy,
 	.create_qp = qp_create,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work queues, and the completion queues where their requests end. */
+/* Work queues: the requests that are in flight, and how they end. */
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "provider.h"
 
@@ -12,144 +12,182 @@ static const enum ibv_wc_opcode opcodes[_STANDIN_OPERATIONS] = {
 	[STANDIN_OTHER] = IBV_WC_LOCAL_INV, [STANDIN_RECEIVE] = IBV_WC_RECV,
 };
 
-/* ---- completion queues ---- */
-
-struct ibv_cq *cq_create(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel,
-			 void *cq_context)
+static uint64_t now_ns(void)
 {
-	struct completion_queue *c = calloc(1, sizeof(*c));
+	struct timespec t;
 
-	if (!c)
-		return NULL;
-	c->ring = calloc((size_t)cqe, sizeof(*c->ring));
-	if (!c->ring) {
-		free(c);
-		return NULL;
-	}
-	pthread_mutex_init(&c->lock, NULL);
-	c->cq.context = context;
-	c->cq.channel = channel;
-	c->cq.cq_context = cq_context;
-	c->cq.cqe = cqe;
-	return &c->cq;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-void cq_destroy(struct ibv_cq *cq)
+bool queue_open(struct work_queue *w, unsigned int capacity, unsigned int max_sge)
+{
+	w->capacity = capacity;
+	w->max_sge = max_sge;
+	w->flights = calloc(capacity + 1, sizeof(*w->flights));
+	return w->flights;
+}
+
+void queue_set_pair(struct work_queue *w, struct queue_pair *q, struct ibv_cq *cq)
 {
 	struct completion_queue *c = (struct completion_queue *)cq;
 
-	pthread_mutex_destroy(&c->lock);
-	free(c->ring);
-	free(c);
-}
-
-/* The caller holds the lock. */
-static struct completion *at(struct completion_queue *c, unsigned int i)
-{
-	return &c->ring[(c->first + i) % (unsigned int)c->cq.cqe];
-}
-
-/* Sends the event that the program has asked for. The caller holds the lock. */
-static void notify(struct completion_queue *c)
-{
-	struct standin_channel *channel = (struct standin_channel *)c->cq.channel;
-	const struct ibv_cq *cq = &c->cq;
-
-	if (!c->armed || !channel)
+	w->pair = q;
+	w->cq = c;
+	if (!c)
 		return;
-	c->armed = false;
-	if (write(channel->write_fd, &cq, sizeof(cq)) != sizeof(cq))
-		abort();
+	pthread_mutex_lock(&c->lock);
+	w->next = c->queues;
+	c->queues = w;
+	pthread_mutex_unlock(&c->lock);
 }
 
-static unsigned int n_signaled(const struct request *r, unsigned int n)
+static void leave(struct completion_queue *c, const struct work_queue *w)
 {
-	unsigned int signaled = 0;
+	struct work_queue **place = &c->queues;
 
-	for (unsigned int i = 0; i < n; i++)
-		signaled += r[i].signaled;
-	return signaled;
+	pthread_mutex_lock(&c->lock);
+	while (*place != w)
+		place = &(*place)->next;
+	*place = w->next;
+	pthread_mutex_unlock(&c->lock);
 }
 
-/* The caller holds the lock, and there is room. */
-static void complete(struct work_queue *w, uint32_t qp_num, const struct request *r)
+void queue_close(struct work_queue *w)
 {
-	struct completion_queue *c = w->cq;
+	queue_empty(w);
+	if (w->cq)
+		leave(w->cq, w);
+	free(w->flights);
+}
 
-	if (!r->signaled) {
-		w->unsignaled++;
-		return;
+/* ---- requests in flight; the caller holds the lock of the completion queue ---- */
+
+static struct flight *flight_at(const struct work_queue *w, unsigned int i)
+{
+	return &w->flights[(w->first + i) % w->capacity];
+}
+
+/* Without a completion, a program learns that a request has ended from the next completion. */
+static bool has_completion(const struct flight *f)
+{
+	return f->request.signaled || f->status != IBV_WC_SUCCESS;
+}
+
+/* Says when and how the request will end. */
+static void foresee(const struct work_queue *w, struct flight *f)
+{
+	f->end_ns = now_ns();
+	if (w->pair->failed) {
+		f->status = IBV_WC_WR_FLUSH_ERR;
+	} else if (f->request.operation != STANDIN_RECEIVE) {
+		f->end_ns += standin_rdma_delay_ns();
+		f->status = standin_rdma_end();
 	}
-	*at(c, c->n++) = (struct completion){
-		.wc = {.wr_id = r->wr_id,
-		       .status = IBV_WC_SUCCESS,
-		       .opcode = opcodes[r->operation],
-		       .byte_len = (uint32_t)r->bytes,
-		       .qp_num = qp_num},
-		.queue = w,
-		.places = w->unsignaled + 1,
-	};
-	w->unsignaled = 0;
-	notify(c);
 }
 
-static bool complete_all(struct work_queue *w, uint32_t qp_num, const struct request *r,
-			 unsigned int n)
+static void take_off(struct work_queue *w, const struct request *r)
+{
+	struct flight f = {.request = *r, .status = IBV_WC_SUCCESS};
+
+	foresee(w, &f);
+	*flight_at(w, w->n_flying++) = f;
+	w->cq->n_flying++;
+	if (has_completion(&f))
+		cq_notify(w->cq);
+}
+
+/* As with a device: after an error, all later requests of the queue pair end with an error, too. */
+static void fail(struct work_queue *w)
+{
+	uint64_t now = now_ns();
+
+	w->pair->failed = true;
+	for (unsigned int i = 0; i < w->n_flying; i++) {
+		flight_at(w, i)->status = IBV_WC_WR_FLUSH_ERR;
+		flight_at(w, i)->end_ns = now;
+	}
+}
+
+static void complete(struct work_queue *w, const struct flight *f)
+{
+	cq_add(w->cq, &(struct completion){
+			      .wc = {.wr_id = f->request.wr_id,
+				     .status = f->status,
+				     .opcode = opcodes[f->request.operation],
+				     .byte_len = (uint32_t)f->request.bytes,
+				     .qp_num = w->pair->qp.qp_num},
+			      .queue = w,
+			      .places = w->unsignaled + 1,
+		      });
+	w->unsignaled = 0;
+}
+
+static void end_first(struct work_queue *w)
+{
+	const struct flight *f = flight_at(w, 0);
+
+	w->first = (w->first + 1) % w->capacity;
+	w->n_flying--;
+	w->cq->n_flying--;
+	if (f->status != IBV_WC_SUCCESS)
+		fail(w);
+	if (has_completion(f))
+		complete(w, f);
+	else
+		w->unsignaled++;
+}
+
+/* Returns the queue whose request ends before all others, or NULL. */
+static struct work_queue *next_to_end(const struct completion_queue *c)
+{
+	struct work_queue *next = NULL;
+
+	for (struct work_queue *w = c->queues; w && c->n_flying; w = w->next)
+		if (w->n_flying && (!next || flight_at(w, 0)->end_ns < flight_at(next, 0)->end_ns))
+			next = w;
+	return next;
+}
+
+uint64_t queues_advance(struct completion_queue *c)
+{
+	struct work_queue *w;
+
+	while ((w = next_to_end(c))) {
+		if (flight_at(w, 0)->end_ns > now_ns())
+			return flight_at(w, 0)->end_ns;
+		end_first(w);
+	}
+	return UINT64_MAX;
+}
+
+bool queues_will_complete(const struct completion_queue *c)
+{
+	for (const struct work_queue *w = c->queues; w; w = w->next)
+		for (unsigned int i = 0; i < w->n_flying; i++)
+			if (has_completion(flight_at(w, i)))
+				return true;
+	return false;
+}
+
+/* ---- for the files of queue pairs and shared receive queues ---- */
+
+/* There must be room for a completion of each request: each may end with an error. */
+static bool take_off_all(struct work_queue *w, const struct request *r, unsigned int n)
 {
 	struct completion_queue *c = w->cq;
 	bool fit;
 
 	pthread_mutex_lock(&c->lock);
-	fit = c->n + n_signaled(r, n) <= (unsigned int)c->cq.cqe;
+	fit = c->n + c->n_flying + n <= (unsigned int)c->cq.cqe;
 	for (unsigned int i = 0; fit && i < n; i++)
-		complete(w, qp_num, &r[i]);
+		take_off(w, &r[i]);
+	queues_advance(c);
 	pthread_mutex_unlock(&c->lock);
 	return fit;
 }
 
-static int poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
-{
-	struct completion_queue *c = (struct completion_queue *)cq;
-	int n = 0;
-
-	pthread_mutex_lock(&c->lock);
-	while (n < max && c->n) {
-		struct completion *done = at(c, 0);
-
-		c->first = (c->first + 1) % (unsigned int)cq->cqe;
-		c->n--;
-		if (!done->queue)
-			continue;
-		done->queue->used -= done->places;
-		wc[n++] = done->wc;
-	}
-	pthread_mutex_unlock(&c->lock);
-	return n;
-}
-
-/* If there are completions already, the event comes at once: no other computer sends more. */
-static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
-{
-	struct completion_queue *c = (struct completion_queue *)cq;
-
-	(void)solicited_only;
-	pthread_mutex_lock(&c->lock);
-	c->armed = true;
-	if (c->n)
-		notify(c);
-	pthread_mutex_unlock(&c->lock);
-	return 0;
-}
-
-void queues_set_ops(struct ibv_context_ops *ops)
-{
-	ops->poll_cq = poll_cq;
-	ops->req_notify_cq = req_notify_cq;
-}
-
-/* ---- work queues ---- */
-
-int queue_add(struct queue_pair *q, struct work_queue *w, const struct request *r, unsigned int n)
+int queue_add(struct work_queue *w, const struct request *r, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		int error = standin_rdma_failure();
@@ -160,17 +198,16 @@ int queue_add(struct queue_pair *q, struct work_queue *w, const struct request *
 	if (w->used + n > w->capacity)
 		return ENOMEM;
 	w->used += n; /* before a completion can free the places */
-	if (!complete_all(w, q->qp.qp_num, r, n)) {
+	if (!take_off_all(w, r, n)) {
 		w->used -= n;
 		return ENOMEM;
 	}
 	for (unsigned int i = 0; i < n; i++)
-		standin_rdma_add(q->qp.context->device, (int)q->qp.qp_type, r[i].operation,
-				 r[i].bytes);
+		standin_rdma_add(w->pair->qp.context->device, (int)w->pair->qp.qp_type,
+				 r[i].operation, r[i].bytes);
 	return 0;
 }
 
-/* Removes all requests and the completions of the queue. */
 void queue_empty(struct work_queue *w)
 {
 	struct completion_queue *c = w->cq;
@@ -178,9 +215,20 @@ void queue_empty(struct work_queue *w)
 	if (!c)
 		return;
 	pthread_mutex_lock(&c->lock);
-	for (unsigned int i = 0; i < c->n; i++)
-		if (at(c, i)->queue == w)
-			at(c, i)->queue = NULL;
-	pthread_mutex_unlock(&c->lock);
+	cq_remove(c, w);
+	c->n_flying -= w->n_flying;
+	w->n_flying = 0;
 	w->used = w->unsignaled = 0;
+	pthread_mutex_unlock(&c->lock);
+}
+
+void queue_flush(struct work_queue *w)
+{
+	struct completion_queue *c = w->cq;
+
+	pthread_mutex_lock(&c->lock);
+	queues_advance(c);
+	fail(w);
+	queues_advance(c);
+	pthread_mutex_unlock(&c->lock);
 }

@@ -9,7 +9,6 @@ struct shared_queue {
 	struct ibv_srq srq;
 	pthread_mutex_t lock;
 	struct work_queue receives;
-	struct queue_pair *pair; /* NULL: none yet */
 };
 
 struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
@@ -22,16 +21,17 @@ struct ibv_srq *srq_create(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 	s->srq.context = pd->context;
 	s->srq.srq_context = attr->srq_context;
 	s->srq.pd = pd;
-	s->receives.capacity = attr->attr.max_wr;
-	s->receives.max_sge = attr->attr.max_sge;
-	return &s->srq;
+	if (queue_open(&s->receives, attr->attr.max_wr, attr->attr.max_sge))
+		return &s->srq;
+	srq_destroy(&s->srq);
+	return NULL;
 }
 
 void srq_destroy(struct ibv_srq *srq)
 {
 	struct shared_queue *s = (struct shared_queue *)srq;
 
-	queue_empty(&s->receives);
+	queue_close(&s->receives);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -41,10 +41,8 @@ void srq_add_pair(struct ibv_srq *srq, struct queue_pair *q)
 	struct shared_queue *s = (struct shared_queue *)srq;
 
 	pthread_mutex_lock(&s->lock);
-	if (!s->pair) {
-		s->pair = q;
-		s->receives.cq = q->receives.cq;
-	}
+	if (!s->receives.pair)
+		queue_set_pair(&s->receives, q, q->qp.recv_cq);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -53,9 +51,9 @@ static int receive_one(struct shared_queue *s, const struct ibv_recv_wr *wr)
 {
 	struct request r;
 
-	if (!s->pair || !receive_request(wr, s->receives.max_sge, &r))
+	if (!s->receives.pair || !receive_request(wr, s->receives.max_sge, &r))
 		return EINVAL;
-	return queue_add(s->pair, &s->receives, &r, 1);
+	return queue_add(&s->receives, &r, 1);
 }
 
 static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was posted and registered, and the failures that a test orders. */
+/* What was posted and registered, and what a test orders: failures, and when requests end. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,9 +17,12 @@ static struct row {
 	struct standin_rdma_counts counts;
 } rows[N_ROWS];
 static size_t n_rows;
-static __thread bool failure_is_ordered;
-static __thread unsigned int passing;
-static __thread int failure;
+static __thread struct order {
+	bool is_open;
+	unsigned int passing;
+	int value;
+} failure, end;
+static __thread uint64_t delay_ns;
 
 /* The caller holds the lock. */
 static struct row *row_of(const struct ibv_device *device, int qp_type)
@@ -81,17 +84,43 @@ __attribute__((destructor)) static void print_counts(void)
 	fclose(f);
 }
 
-void standin_rdma_fail_after(unsigned int n, int error)
+/* ---- what a test orders ---- */
+
+/* Returns the value of the order if this is the request that it is for; 0: it is not. */
+static int take(struct order *o)
 {
-	failure_is_ordered = true;
-	passing = n;
-	failure = error;
+	if (!o->is_open || o->passing--)
+		return 0;
+	o->is_open = false;
+	return o->value;
+}
+
+void standin_rdma_fail_after(unsigned int passing, int error)
+{
+	failure = (struct order){true, passing, error};
 }
 
 int standin_rdma_failure(void)
 {
-	if (!failure_is_ordered || passing--)
-		return 0;
-	failure_is_ordered = false;
-	return failure;
+	return take(&failure);
+}
+
+void standin_rdma_end_with(unsigned int passing, int status)
+{
+	end = (struct order){true, passing, status};
+}
+
+enum ibv_wc_status standin_rdma_end(void)
+{
+	return (enum ibv_wc_status)take(&end); /* 0 is IBV_WC_SUCCESS */
+}
+
+void standin_rdma_set_delay(uint64_t ns)
+{
+	delay_ns = ns;
+}
+
+uint64_t standin_rdma_delay_ns(void)
+{
+	return delay_ns;
 }

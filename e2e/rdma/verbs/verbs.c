@@ -302,6 +302,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **ret_cq, v
 {
 	if (read(channel->fd, ret_cq, sizeof(*ret_cq)) != sizeof(*ret_cq))
 		return -1;
+	provider_of((*ret_cq)->context)->await_cq(*ret_cq);
 	*ret_context = (*ret_cq)->cq_context;
 	return 0;
 }
