@@ -92,6 +92,7 @@ static void keep(struct list_split *s, char ch)
 		buf_putc(&s->skeleton, ch);
 	} else if (of_item && !s->skipping && buf_putc(&s->item, ch) < 0) {
 		s->skipping = true;
+		s->n_lost++;
 		counter_add(s->oversized, 1);
 	}
 }

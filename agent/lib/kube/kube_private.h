@@ -156,7 +156,7 @@ struct lines {
 	struct buf line;
 	bool skipping; /* the rest of a line that is too long is skipped */
 	struct counter *oversized;
-	uint64_t n_lost;
+	uint64_t n_lost; /* lines that were too long */
 };
 typedef bool line_fn(const char *line, size_t n, void *arg);
 void kube_lines_init(struct lines *l, size_t max_bytes);
@@ -174,6 +174,7 @@ struct list_split {
 	unsigned depth;
 	bool in_string, escaped, in_items, skipping;
 	struct counter *oversized;
+	uint64_t n_lost; /* items that were too long */
 };
 void kube_list_split_init(struct list_split *s, size_t max_item_bytes);
 void kube_list_split_done(struct list_split *s);

@@ -143,6 +143,7 @@ static void list_done(int status, const char *body, size_t n, const char *error,
 	} else {
 		const char *why = read_skeleton(w);
 
+		w->n_left_out += w->split.n_lost;
 		if (why)
 			kube_watch_fail(w, true, "list", why);
 		else if (w->next_page)

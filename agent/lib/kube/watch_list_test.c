@@ -281,6 +281,28 @@ static void watch_list_once(void **state)
 	finish(f);
 }
 
+/* Objects that are too long, each on its page, count as left out of the list as well. */
+static void watch_list_once_leaves_out_long_objects(void **state)
+{
+#define LONG OBJ("b", "u", "2", ",\"x\":\"a text that makes this object the longest one\"")
+	static const struct row row = {
+		"",
+		{{REPLY, LIST_PART("10", CONTINUE("t1"), POD("a", "1") "," LONG)},
+		 {REPLY, LIST("10", LONG "," POD("c", "3"))}},
+		"+n/a=1 +n/c=3 synced ok",
+		.once = true};
+	struct kube_times t = fast;
+	struct fixture *f;
+
+	(void)state;
+	t.max_object_bytes = strlen(LONG) - 1;
+	f = start(&row, &t);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_null(f->wrong);
+	assert_int_equal(kube_watch_left_out(f->watch), 2);
+	finish(f);
+}
+
 static void free_and_stop(struct fixture *f)
 {
 	f->watch = kube_watch_free(f->watch);
@@ -363,6 +385,7 @@ int main(void)
 		cmocka_unit_test(watch_36_bytes_of_a_kind_are_bounded),
 		cmocka_unit_test(watch_36_ten_thousand_objects),
 		cmocka_unit_test(watch_list_once),
+		cmocka_unit_test(watch_list_once_leaves_out_long_objects),
 		cmocka_unit_test(watch_list_once_is_freed_in_callbacks),
 	};
 
