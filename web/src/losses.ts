@@ -30,6 +30,8 @@ const words: Record<string, string> = {
     'what it posted until then is missing',
   rdma_batches: 'requests of a thread that fills more RDMA queue pairs at once than the agent ' +
     'follows',
+  labels_lost: "the kernel's buffer had no room for their labels: a query for a label lacks " +
+    'these samples, and so does one for rdma that names no operation',
   may_throw: "memory from an allocator's own operator new, whose return podflame does not probe",
   go_heap_full: "Go's heap profile has more stacks than podflame reads",
   window_full: "a window of the node, or the container's share of it, was full",

@@ -97,10 +97,26 @@ static bool link_texts(const struct drain *d, struct raw_context *c)
 	return all;
 }
 
+/*
+ * Counts a sample whose labels, or the texts of these, did not fit into the ring. If samples of its
+ * event have labels, a query for a label lacks the sample, so it counts as lost, although it has a
+ * value.
+ */
+static void lose_labels(struct drain *d, const struct raw_sample *s)
+{
+	unsigned with_labels = 0;
+
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+		with_labels |= profile_label_info(l)->event_mask;
+	if (with_labels & 1u << s->event)
+		profile_samples_lost(&d->lost, 1u << s->event, "labels_lost", s->n);
+	counter_add(counter("podflame_contexts_failed_total", "reason", "record_lost"), s->n);
+}
+
 void probes_contexts_link(struct drain *d)
 {
 	_cleanup_free_ bool *whole = xcalloc(d->n_contexts + 1, sizeof(*whole));
-	uint64_t n_lost = 0, n_invalid = 0;
+	uint64_t n_invalid = 0;
 
 	for (size_t i = 0; i < d->n_contexts; i++)
 		whole[i] = link_texts(d, &d->contexts[i]);
@@ -108,15 +124,13 @@ void probes_contexts_link(struct drain *d)
 		struct raw_sample *s = &d->samples[i];
 		const struct raw_context *c = s->ctx ? sample_drain_context(d, s->ctx) : NULL;
 
-		if (!c) { /* no context, or its record did not fit into the ring */
-			n_lost += s->ctx ? s->n : 0;
+		if (s->ctx && (!c || !whole[c - d->contexts]))
+			lose_labels(d, s);
+		if (!c)
 			continue;
-		}
 		s->link = is_none(&c->link) ? NULL : &c->link;
 		s->labels = c->labels.mask ? &c->labels : NULL;
 		n_invalid += c->invalid_ids ? s->n : 0;
-		n_lost += whole[c - d->contexts] ? 0 : s->n;
 	}
-	counter_add(counter("podflame_contexts_failed_total", "reason", "record_lost"), n_lost);
 	counter_add(counter("podflame_contexts_failed_total", "reason", "invalid_ids"), n_invalid);
 }

@@ -86,7 +86,7 @@ static void ids_as_bytes(void **state)
 static struct raw_sample sample_of(const struct pf_rec_context *r, size_t n_bytes, struct drain *d)
 {
 	struct pending g = {.d = d};
-	struct raw_sample s = {.ctx = r->hash, .n = 3};
+	struct raw_sample s = {.event = EVENT_RDMA, .ctx = r->hash, .n = 3};
 
 	probes_contexts_add(&g, r, n_bytes);
 	d->samples = &s;
@@ -161,6 +161,18 @@ static void wrong_labels_are_left_out(void **state)
 	free(d.contexts);
 }
 
+/* The losses of a drain must be n samples of one event that lack their labels; n 0: none. */
+static void lost_labels_are(struct drain *d, enum event event, uint64_t n)
+{
+	assert_int_equal(d->lost.n, n != 0);
+	if (n) {
+		assert_string_equal(d->lost.items[0].reason, "labels_lost");
+		assert_int_equal(d->lost.items[0].event_mask, 1u << event);
+		assert_int_equal(d->lost.items[0].n, n);
+	}
+	profile_losses_done(&d->lost);
+}
+
 static void a_lost_record_is_counted(void **state)
 {
 	struct raw_sample s[3] = {{.ctx = 5, .n = 2}, {.ctx = 6, .n = 4}, {.n = 8}};
@@ -174,6 +186,18 @@ static void a_lost_record_is_counted(void **state)
 	assert_null(s[1].link);
 	assert_null(s[2].link);
 	assert_int_equal(failed("record_lost") - lost, 4);
+	lost_labels_are(&d, EVENT_ON_CPU, 0); /* its samples have no labels */
+}
+
+static void samples_without_their_labels_are_lost(void **state)
+{
+	struct raw_sample s[2] = {{.event = EVENT_RDMA, .ctx = 6, .n = 4},
+				  {.event = EVENT_RDMA, .n = 8}};
+	struct drain d = {.samples = s, .n_samples = 2};
+
+	(void)state;
+	probes_contexts_link(&d);
+	lost_labels_are(&d, EVENT_RDMA, 4);
 }
 
 /* If the text of a label was lost, the sample keeps its other labels, and is counted. */
@@ -192,6 +216,7 @@ static void a_lost_text_is_counted(void **state)
 	assert_ptr_equal(s.labels->texts[LABEL_RDMA_DEVICE], text.text);
 	assert_null(s.labels->texts[LABEL_RDMA_QP_TYPE]);
 	assert_int_equal(failed("record_lost"), lost);
+	lost_labels_are(&d, EVENT_RDMA, 0);
 	free(d.contexts);
 	text.hash = 71;
 	d = (struct drain){.texts = &text, .n_texts = 1};
@@ -199,6 +224,7 @@ static void a_lost_text_is_counted(void **state)
 	assert_null(s.labels->texts[LABEL_RDMA_DEVICE]);
 	assert_int_equal(s.labels->numbers[LABEL_RDMA_QP_TYPE], 2);
 	assert_int_equal(failed("record_lost") - lost, 3);
+	lost_labels_are(&d, EVENT_RDMA, 3);
 	free(d.contexts);
 }
 
@@ -212,6 +238,7 @@ int main(void)
 		cmocka_unit_test(labels_are_read_from_long_records_only),
 		cmocka_unit_test(wrong_labels_are_left_out),
 		cmocka_unit_test(a_lost_record_is_counted),
+		cmocka_unit_test(samples_without_their_labels_are_lost),
 		cmocka_unit_test(a_lost_text_is_counted),
 	};
 
