@@ -18,7 +18,7 @@ static void label(struct batch *b, struct profile_sample *s, unsigned operation)
 	struct profile_labels l = {};
 	char text[LABEL_TEXT_BYTES];
 
-	profile_label_text(LABEL_RDMA_OPERATION, operation, text);
+	profile_label_text(LABEL_RDMA_OPERATION, EVENT_RDMA, operation, text);
 	l.values[LABEL_RDMA_OPERATION] = profile_batch_str(b, text);
 	s->labels = profile_batch_labels(b, &l);
 }

@@ -77,9 +77,14 @@ bool profile_label_is_text(enum profile_label l)
 	return !labels[l].form;
 }
 
-void profile_label_text(enum profile_label l, uint64_t number, char ret[static LABEL_TEXT_BYTES])
+void profile_label_text(enum profile_label l, enum event e, uint64_t number,
+			char ret[static LABEL_TEXT_BYTES])
 {
-	labels[l].form(number, ret);
+	/* on-gpu has CUPTI's numbers of devices, contexts and streams, not the driver's handles */
+	if (e == EVENT_ON_GPU)
+		decimal(number, ret);
+	else
+		labels[l].form(number, ret);
 }
 
 enum profile_label profile_label_of_tag(const char *tag)

@@ -9,8 +9,8 @@
  *	NAME		enum profile_label has LABEL_NAME
  *	tag		its name in queries, and its key in pprof
  *	attribute	the name of the sample's attribute in OTLP: docs/otlp.md
- *	form		samples have a number, and this function of label.c makes its text; NULL:
- *			samples have the text itself
+ *	form		samples have a number, and this function of label.c makes its text (except
+ *			for on-gpu); NULL: samples have the text itself
  *	events		the events that have it: 1 << enum event for each
  *	title		its name on the page
  *	help		what it is
@@ -24,9 +24,10 @@
 	X(GPU_DEVICE, "gpu_device", "podflame.gpu.device", decimal, LABEL_EVENTS_GPU, "GPU",       \
 	  "number of the GPU")                                                                     \
 	X(GPU_CONTEXT, "gpu_context", "podflame.gpu.context", handle, LABEL_EVENTS_GPU,            \
-	  "GPU context", "handle of the GPU context: 0x and hexadecimal digits")                   \
+	  "GPU context",                                                                           \
+	  "handle of the GPU context: 0x and hexadecimal digits; on-gpu: CUPTI's number")          \
 	X(GPU_STREAM, "gpu_stream", "podflame.gpu.stream", stream, LABEL_EVENTS_GPU, "GPU stream", \
-	  "stream of the GPU: default, per-thread, or its handle")                                 \
+	  "stream of the GPU: default, per-thread, or its handle; on-gpu: CUPTI's number")         \
 	X(RDMA_OPERATION, "rdma_operation", "podflame.rdma.operation", operation,                  \
 	  LABEL_EVENTS_RDMA, "RDMA operation",                                                     \
 	  "what the request does: send, write, read, atomic, other, receive or register")          \

@@ -5,12 +5,19 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-static void assert_text(enum profile_label l, uint64_t number, const char *want)
+static void assert_text_of(enum event e, enum profile_label l, uint64_t number, const char *want)
 {
 	char text[LABEL_TEXT_BYTES];
 
-	profile_label_text(l, number, text);
+	profile_label_text(l, e, number, text);
 	assert_string_equal(text, want);
+}
+
+static void assert_text(enum profile_label l, uint64_t number, const char *want)
+{
+	bool rdma = profile_label_info(l)->event_mask & 1u << EVENT_RDMA;
+
+	assert_text_of(rdma ? EVENT_RDMA : EVENT_HBM_ALLOC, l, number, want);
 }
 
 static void numbers_become_values(void **state)
@@ -26,6 +33,17 @@ static void numbers_become_values(void **state)
 	assert_text(LABEL_GPU_STREAM, 2, "per-thread");
 	assert_text(LABEL_GPU_STREAM, 3, "0x3");
 	assert_text(LABEL_GPU_STREAM, 0x7f0000001000, "0x7f0000001000");
+}
+
+/* on-gpu has numbers of CUPTI, which are no handles: its stream 2 may be any stream. */
+static void numbers_of_cupti_stay_numbers(void **state)
+{
+	(void)state;
+	assert_text_of(EVENT_ON_GPU, LABEL_GPU_DEVICE, 1, "1");
+	assert_text_of(EVENT_ON_GPU, LABEL_GPU_CONTEXT, 10, "10");
+	for (unsigned stream = 0; stream < 4; stream++)
+		assert_text_of(EVENT_ON_GPU, LABEL_GPU_STREAM, stream,
+			       (const char[]){(char)('0' + stream), '\0'});
 }
 
 static void numbers_of_rdma_become_values(void **state)
@@ -156,6 +174,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_become_values),
 		cmocka_unit_test(names_are_found),
+		cmocka_unit_test(numbers_of_cupti_stay_numbers),
 		cmocka_unit_test(numbers_of_rdma_become_values),
 		cmocka_unit_test(texts_are_not_made_of_numbers),
 		cmocka_unit_test(rows_are_complete),

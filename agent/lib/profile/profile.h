@@ -80,8 +80,12 @@ enum profile_label profile_label_of_attr(const char *attr);
  * profile_label_text() makes its text.
  */
 bool profile_label_is_text(enum profile_label l);
-/* Writes the text of a number. The label must not be one of those whose values are text. */
-void profile_label_text(enum profile_label l, uint64_t number, char ret[static LABEL_TEXT_BYTES]);
+/*
+ * Writes the text of a number that samples of the event have. The label must not be one of those
+ * whose values are text.
+ */
+void profile_label_text(enum profile_label l, enum event e, uint64_t number,
+			char ret[static LABEL_TEXT_BYTES]);
 
 /*
  * The greatest value of a sample, because every reader of JSON reads integers up to it exactly.

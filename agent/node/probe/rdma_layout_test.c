@@ -122,7 +122,7 @@ static void numbers_are_those_of_the_header(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
 		char text[LABEL_TEXT_BYTES];
 
-		profile_label_text(LABEL_RDMA_QP_TYPE, numbers[i], text);
+		profile_label_text(LABEL_RDMA_QP_TYPE, EVENT_RDMA, numbers[i], text);
 		assert_string_equal(text, types[i]);
 	}
 	/* pf_rdma_operation_of() in bpf/rdma_list.h assumes these numbers */

@@ -123,14 +123,15 @@ const struct raw_text *sample_drain_text(const struct drain *d, uint64_t hash)
 }
 
 /* Returns the label as a text of the batch; NULL: the sample does not have it. */
-static const char *label_of(struct batch *b, const struct raw_labels *labels, enum profile_label l)
+static const char *label_of(struct batch *b, const struct raw_sample *s, enum profile_label l)
 {
+	const struct raw_labels *labels = s->labels;
 	char text[MAX(LABEL_TEXT_BYTES, RAW_TEXT_BYTES)];
 
 	if (!(labels->mask & 1u << l))
 		return NULL;
 	if (!profile_label_is_text(l))
-		profile_label_text(l, labels->numbers[l], text);
+		profile_label_text(l, s->event, labels->numbers[l], text);
 	else if (labels->texts[l])
 		snprintf(text, sizeof(text), "%s", labels->texts[l]);
 	else
@@ -145,6 +146,6 @@ const struct profile_labels *sample_labels(struct batch *b, const struct raw_sam
 	if (!s->labels)
 		return NULL;
 	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
-		labels.values[l] = label_of(b, s->labels, l);
+		labels.values[l] = label_of(b, s, l);
 	return profile_batch_labels(b, &labels);
 }

@@ -141,7 +141,7 @@ static void labels_become_texts(void **state)
 	const struct raw_labels raw = {.mask = 1u << LABEL_GPU_DEVICE | 1u << LABEL_GPU_CONTEXT,
 				       .numbers = {3, 0x2a, 9}};
 	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
-	struct raw_sample s = {.labels = &raw}, plain = {0};
+	struct raw_sample s = {.event = EVENT_HBM_ALLOC, .labels = &raw}, plain = {0};
 	const struct profile_labels *l = sample_labels(b, &s);
 
 	(void)state;
@@ -149,6 +149,8 @@ static void labels_become_texts(void **state)
 	assert_string_equal(l->values[LABEL_GPU_CONTEXT], "0x2a");
 	assert_null(l->values[LABEL_GPU_STREAM]);
 	assert_ptr_equal(sample_labels(b, &s), l);
+	s.event = EVENT_ON_GPU;
+	assert_string_equal(sample_labels(b, &s)->values[LABEL_GPU_CONTEXT], "42");
 	assert_null(sample_labels(b, &plain));
 }
 
