@@ -29,7 +29,8 @@ enum pf_event {
 	PF_EVENT_HBM_INUSE,
 	PF_EVENT_ON_GPU,
 	PF_EVENT_RDMA,
-	_PF_EVENT_MAX = 8, /* a power of two, and at least _EVENT_MAX */
+	PF_EVENT_RDMA_LATENCY,
+	_PF_EVENT_MAX = 16, /* a power of two, and at least _EVENT_MAX */
 };
 
 /*
@@ -358,7 +359,7 @@ enum pf_proc_what {
 	PF_PROC_EXEC,
 	PF_PROC_EXIT,
 	PF_PROC_MAPS, /* its executable mappings are not those in unwind_procs any more */
-	PF_PROC_FUNCTIONS, /* its entry in rdma_functions has new functions */
+	PF_PROC_FUNCTIONS, /* its entry in a map rdma_functions has new functions */
 };
 struct pf_rec_proc {
 	struct pf_record h;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * rdma_abi: the part of abi.h for rdma: the functions of libibverbs and of its providers, which
- * drive the devices. Names, layouts and numbers are those of <infiniband/verbs.h>, rdma-core 44
- * (x86-64). agent/node/probe/rdma_layout_test.c compares them with the installed header.
+ * rdma_abi: the part of abi.h for rdma and rdma-latency: the functions of libibverbs and of its
+ * providers, which drive the devices. Names, layouts and numbers are those of
+ * <infiniband/verbs.h>, rdma-core 44 (x86-64). agent/node/probe/rdma_layout_test.c compares them
+ * with the installed header.
  */
 #pragma once
 

@@ -2,7 +2,8 @@
 /*
  * rdma_functions: learns the functions of providers. ibv_post_send and others are inline: they call
  * a pointer in the queue pair or in its context. So no symbol names these functions. The programs
- * read the pointers when a function of libibverbs gets such an object.
+ * read the pointers when a function of libibverbs gets such an object. The includer defines
+ * PF_COUNTED_EVENT, the event of its probe set.
  */
 #pragma once
 
@@ -120,6 +121,6 @@ static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup
 		f->told = n;
 	if (kind == PF_SITE_RDMA_USED && n > n_probed && n != f->late) {
 		f->late = n;
-		pf_drop(PF_EVENT_RDMA, PF_DROP_RDMA_LATE);
+		pf_drop(PF_COUNTED_EVENT, PF_DROP_RDMA_LATE);
 	}
 }

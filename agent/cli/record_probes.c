@@ -120,7 +120,7 @@ static void attach(struct recording *r, struct record_probed *x)
 static void get_functions(const struct recording *r, const struct record_probed *x,
 			  struct pf_rdma_functions *ret)
 {
-	if (set_of(r) != PROBES_RDMA || probes_rdma_functions(r->probes, x->id, x->exec_id, ret))
+	if (probes_rdma_functions(r->probes, set_of(r), x->id, x->exec_id, ret))
 		ret->n = 0;
 }
 

@@ -308,7 +308,7 @@ static void bad_options_are_named(void **state)
 	REFUSED(0, "what to measure: on-cpu, off-cpu", "--help");
 	REFUSED(2,
 		"--event: 'on-disk' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse, "
-		"hbm-alloc, hbm-inuse, on-gpu, rdma",
+		"hbm-alloc, hbm-inuse, on-gpu, rdma, rdma-latency",
 		"-e", "on-disk");
 	REFUSED(2, "--min-block: '2s' is not a time from 1 us to 1 s", "-b", "2s");
 	REFUSED(2, "--max-block: '2h' is not a time from 1000 us to 3600 s", "-B", "2h");

@@ -89,8 +89,9 @@ static void functions_of(const struct scene *s, struct pf_rdma_functions *ret)
 {
 	const struct raw_proc *p = &s->p.proc;
 
-	if (probes_rdma_functions(probes, (struct process_id){p->start_boottime_ns, s->p.pid},
-				  p->exec_id, ret))
+	if (probes_rdma_functions(probes, PROBES_RDMA,
+				  (struct process_id){p->start_boottime_ns, s->p.pid}, p->exec_id,
+				  ret))
 		ret->n = 0;
 }
 

@@ -184,7 +184,7 @@ static const struct {
 	 "\"time_end\":5}",
 	 400, "INVALID_POST_DATA",
 	 "'nonsense' is not known; known: on-cpu, off-cpu, mem-alloc, mem-inuse, hbm-alloc, "
-	 "hbm-inuse, on-gpu, rdma"},
+	 "hbm-inuse, on-gpu, rdma, rdma-latency"},
 	{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":9,"
 	 "\"time_end\":5}",
 	 400, "INVALID_POST_DATA", "time_end is before time_start"},

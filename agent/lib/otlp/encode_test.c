@@ -451,6 +451,7 @@ static void test_types_of_events(void **state)
 		[EVENT_HBM_INUSE] = {"hbm_inuse", "bytes"},
 		[EVENT_ON_GPU] = {"on_gpu", "microseconds"},
 		[EVENT_RDMA] = {"rdma", "bytes"},
+		[EVENT_RDMA_LATENCY] = {"rdma_latency", "microseconds"},
 	};
 
 	assert_int_equal(ARRAY_SIZE(want), _EVENT_MAX);

@@ -22,6 +22,8 @@ static const struct event_info events[_EVENT_MAX] = {
 			  "gave a GPU work that has ended", NULL},
 	[EVENT_RDMA] = {"rdma", "rdma", "bytes", "rdma", false, "posted requests to an RDMA device",
 			NULL},
+	[EVENT_RDMA_LATENCY] = {"rdma-latency", "rdmaLatency", "microseconds", "rdma_latency",
+				false, "took the completion of a request to an RDMA device", NULL},
 };
 
 const struct event_info *profile_event_info(enum event e)

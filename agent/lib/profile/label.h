@@ -18,7 +18,7 @@
 #pragma once
 
 #define LABEL_EVENTS_GPU  (1u << EVENT_HBM_ALLOC | 1u << EVENT_HBM_INUSE | 1u << EVENT_ON_GPU)
-#define LABEL_EVENTS_RDMA (1u << EVENT_RDMA)
+#define LABEL_EVENTS_RDMA (1u << EVENT_RDMA | 1u << EVENT_RDMA_LATENCY)
 
 #define PROFILE_LABELS(X)                                                                          \
 	X(GPU_DEVICE, "gpu_device", "podflame.gpu.device", decimal, LABEL_EVENTS_GPU, "GPU",       \

@@ -19,6 +19,7 @@ enum event {
 	EVENT_HBM_INUSE,
 	EVENT_ON_GPU,
 	EVENT_RDMA,
+	EVENT_RDMA_LATENCY,
 	_EVENT_MAX,
 };
 struct event_info {

@@ -248,8 +248,9 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.meaning = "All of an event would cost a container more than "
 				   "`limits.overheadPercent`. The agent takes a part, chosen at "
 				   "random, that stands for the rest: of off-cpu some of the "
-				   "waits, of mem-alloc, hbm-alloc, on-gpu and rdma spans of time "
-				   "(\"2 % duty\"). Profiles give the share and the error.",
+				   "waits, of mem-alloc, hbm-alloc, on-gpu, rdma and rdma-latency "
+				   "spans of time (\"2 % duty\"). Profiles give the share and the "
+				   "error.",
 			.advice = "Raise the limit, if the error is too large.",
 		},
 	[REASON_RATE_LOWERED] =

@@ -265,7 +265,7 @@ static int find(const struct runtime_look *look, unsigned event_mask, struct all
 
 const struct alloc_finder alloc_verbs_finder = {
 	.name = "verbs",
-	.events = 1u << PF_EVENT_RDMA,
+	.events = 1u << PF_EVENT_RDMA | 1u << PF_EVENT_RDMA_LATENCY,
 	.marks = marks,
 	.find = find,
 };

@@ -210,8 +210,8 @@ struct probe_calls {
 	bool (*attached_queried)(const struct attached *a);
 	uint64_t (*attached_bytes)(const struct attached *a);
 	int (*attached_status)(const struct attached *a, struct on_gpu_status *ret);
-	int (*rdma_functions)(struct probes *p, struct process_id id, uint32_t exec_id,
-			      struct pf_rdma_functions *ret);
+	int (*rdma_functions)(struct probes *p, enum probe_set set, struct process_id id,
+			      uint32_t exec_id, struct pf_rdma_functions *ret);
 	uint64_t (*moves)(struct probes *p);
 };
 /* The functions of other modules that the jobs call. A test sets its own. */

@@ -211,9 +211,9 @@ static void get_functions(const struct probed *x, struct pf_rdma_functions *ret)
 	const struct tracked *t = x->tracked;
 	const struct follow *f = t->follow;
 
-	if (x->set != PROBES_RDMA || !kernel_active(f->config.kernel) ||
-	    f->calls->probes->rdma_functions(kernel_probes(f->config.kernel), t->id, t->exec_id,
-					     ret))
+	if (!kernel_active(f->config.kernel) ||
+	    f->calls->probes->rdma_functions(kernel_probes(f->config.kernel), x->set, t->id,
+					     t->exec_id, ret))
 		ret->n = 0;
 }
 

@@ -56,6 +56,11 @@ static const char *rdma_not_probed(const struct tracked *t)
 	return t->probed[PROBES_RDMA].problem;
 }
 
+static const char *rdma_latency_not_probed(const struct tracked *t)
+{
+	return t->probed[PROBES_RDMA_LATENCY].problem;
+}
+
 static const char *not_seen(const struct tracked *t)
 {
 	return t->compared.text;
@@ -74,6 +79,7 @@ static void without_cuda_driver(const struct follow *f, struct problem_list *now
 static void without_verbs(const struct follow *f, struct problem_list *now)
 {
 	follow_lacking_tell(f, PROBES_RDMA, now);
+	follow_lacking_tell(f, PROBES_RDMA_LATENCY, now);
 }
 
 static const struct {
@@ -88,7 +94,7 @@ static const struct {
 	{REASON_MEMORY_NOT_SEEN, {not_probed, not_seen}, NULL},
 	{REASON_GPU_MEMORY_NOT_SEEN, {gpu_memory_not_probed}, without_driver},
 	{REASON_ON_GPU_NOT_SEEN, {gpu_not_probed, gpu_not_reported}, without_cuda_driver},
-	{REASON_RDMA_NOT_SEEN, {rdma_not_probed}, without_verbs},
+	{REASON_RDMA_NOT_SEEN, {rdma_not_probed, rdma_latency_not_probed}, without_verbs},
 };
 
 struct process_problems {

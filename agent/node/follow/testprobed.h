@@ -136,10 +136,11 @@ static uint64_t probes_n_moves(struct probes *p)
 	return probes.moves;
 }
 
-static int probes_functions(struct probes *p, struct process_id id, uint32_t exec_id,
-			    struct pf_rdma_functions *ret)
+static int probes_functions(struct probes *p, enum probe_set set, struct process_id id,
+			    uint32_t exec_id, struct pf_rdma_functions *ret)
 {
 	(void)p;
+	(void)set;
 	(void)id;
 	(void)exec_id;
 	ret->n = probes.n_functions;

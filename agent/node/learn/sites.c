@@ -91,6 +91,7 @@ static const char *const needed[_PROBES_SET_MAX] = {
 	[PROBES_GPU_MEMORY] = "a CUDA driver (libcuda.so.1)",
 	[PROBES_GPU] = "a CUDA driver (libcuda.so.1)",
 	[PROBES_RDMA] = "libibverbs (libibverbs.so.1)",
+	[PROBES_RDMA_LATENCY] = "libibverbs (libibverbs.so.1)",
 };
 
 bool learn_sites_may_come(enum probe_set set, const struct alloc_sites *s)
@@ -146,10 +147,10 @@ char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 		return xstrdup("on-gpu is not seen: the kernel refuses a probe of the library that "
 			       "reports it. Another profiler may probe the library there, but not "
 			       "raise its semaphores");
-	if (refused && refused->n && event_mask & 1u << EVENT_RDMA)
-		return xasprintf("not all requests of rdma are seen: the kernel refuses to probe "
-				 "%zu of the functions of libibverbs and of the RDMA device's "
-				 "provider",
+	if (refused && refused->n && event_mask & (1u << EVENT_RDMA | 1u << EVENT_RDMA_LATENCY))
+		return xasprintf("not all requests of %s are seen: the kernel refuses to probe %zu "
+				 "of the functions of libibverbs and of the RDMA device's provider",
+				 event_mask & 1u << EVENT_RDMA ? "rdma" : "rdma-latency",
 				 refused->n);
 	if (*s->problem)
 		return xstrdup(s->problem);

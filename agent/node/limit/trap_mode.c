@@ -56,6 +56,8 @@ static const struct {
 			.span_ns = 10 * NSEC_PER_SEC},
 	/* Programs post from loops that wait for a device, so a stall is as bad as in malloc. */
 	[PROBES_RDMA] = {true, .taken = 0.5, .max_stall_ns = STALL_NS},
+	/* Most hits are polls that find nothing. */
+	[PROBES_RDMA_LATENCY] = {true, .taken = 0.1, .max_stall_ns = STALL_NS},
 };
 
 static struct account *counted_of(struct payer *p, enum probe_set set)

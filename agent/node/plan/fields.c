@@ -49,6 +49,7 @@ static const struct field fields[] = {
 	F("events.hbmInuse", OBJECT),
 	F("events.onGpu", OBJECT),
 	F("events.rdma", OBJECT),
+	F("events.rdmaLatency", OBJECT),
 	F("podLabelTags", ARRAY, .max = 16),
 	F("podLabelTags[]", STRING, .min = 1, .max = 317, .format = FORMAT_LABEL_KEY),
 	F("stopAfter", STRING, .min = 2, .max = 16, .format = FORMAT_DURATION),

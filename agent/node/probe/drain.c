@@ -138,12 +138,12 @@ static int swap_generation(struct probes *p, uint32_t *ret_old)
 /*
  * Returns whether samples of the event may refer to stacks of earlier generations. A wait or
  * memory may live on. A call that allocates memory of a GPU, or posts a request of RDMA, counts
- * when it returns. The work of a GPU counts when it has ended.
+ * when it returns. The work of a GPU, and the latency of a request, count when they have ended.
  */
 static bool counts_later(enum event e)
 {
 	return e == EVENT_OFF_CPU || e == EVENT_HBM_ALLOC || e == EVENT_ON_GPU || e == EVENT_RDMA ||
-	       profile_event_info(e)->snapshot;
+	       e == EVENT_RDMA_LATENCY || profile_event_info(e)->snapshot;
 }
 
 static void finish(struct probes *p, struct drain *d)

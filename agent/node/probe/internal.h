@@ -111,7 +111,7 @@ struct probe_ops {
 };
 extern const struct probe_ops probes_oncpu_ops, probes_offcpu_ops, probes_mem_alloc_ops,
 	probes_mem_inuse_ops, probes_hbm_alloc_ops, probes_hbm_inuse_ops,
-	probes_on_gpu_ops, probes_rdma_ops;
+	probes_on_gpu_ops, probes_rdma_ops, probes_rdma_latency_ops;
 
 /* Each event is also a feature, with the event's number. */
 enum feature {

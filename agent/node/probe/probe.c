@@ -13,10 +13,15 @@
 
 /* The programs of each event. profile_event_info() has the names of events. */
 static const struct probe_ops *const table[] = {
-	[EVENT_ON_CPU] = &probes_oncpu_ops,	   [EVENT_OFF_CPU] = &probes_offcpu_ops,
-	[EVENT_MEM_ALLOC] = &probes_mem_alloc_ops, [EVENT_MEM_INUSE] = &probes_mem_inuse_ops,
-	[EVENT_HBM_ALLOC] = &probes_hbm_alloc_ops, [EVENT_HBM_INUSE] = &probes_hbm_inuse_ops,
-	[EVENT_ON_GPU] = &probes_on_gpu_ops,	   [EVENT_RDMA] = &probes_rdma_ops,
+	[EVENT_ON_CPU] = &probes_oncpu_ops,
+	[EVENT_OFF_CPU] = &probes_offcpu_ops,
+	[EVENT_MEM_ALLOC] = &probes_mem_alloc_ops,
+	[EVENT_MEM_INUSE] = &probes_mem_inuse_ops,
+	[EVENT_HBM_ALLOC] = &probes_hbm_alloc_ops,
+	[EVENT_HBM_INUSE] = &probes_hbm_inuse_ops,
+	[EVENT_ON_GPU] = &probes_on_gpu_ops,
+	[EVENT_RDMA] = &probes_rdma_ops,
+	[EVENT_RDMA_LATENCY] = &probes_rdma_latency_ops,
 };
 _Static_assert(ARRAY_SIZE(table) == _EVENT_MAX, "an event without a probe");
 

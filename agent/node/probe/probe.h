@@ -72,6 +72,7 @@ enum probe_set {
 	PROBES_GPU_MEMORY, /* the CUDA driver: hbm-alloc, hbm-inuse */
 	PROBES_GPU,	   /* the library in CUDA programs that reports their work: on-gpu */
 	PROBES_RDMA,	   /* libibverbs and its providers: rdma */
+	PROBES_RDMA_LATENCY, /* the same: rdma-latency */
 	_PROBES_SET_MAX,
 };
 struct probe_set_info {
@@ -201,11 +202,11 @@ bool probes_attached_queried(const struct attached *a);
 uint64_t probes_attached_bytes(const struct attached *a);
 struct pf_rdma_functions; /* defined in bpf/rdma_abi.h */
 /*
- * Gets the functions of RDMA providers that the programs of PROBES_RDMA have found in the process's
+ * Gets the functions of RDMA providers that the programs of the set have found in the process's
  * memory: addresses that no symbol names. -ENOENT: none are known. Any thread.
  */
-int probes_rdma_functions(struct probes *p, struct process_id id, uint32_t exec_id,
-			  struct pf_rdma_functions *ret);
+int probes_rdma_functions(struct probes *p, enum probe_set set, struct process_id id,
+			  uint32_t exec_id, struct pf_rdma_functions *ret);
 /*
  * Announces an urgent probes_detach(a). Until that call begins, all other spans end early, and no
  * process is attached in any set (-EAGAIN). Any thread may call this function while a is not being

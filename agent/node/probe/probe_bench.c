@@ -414,6 +414,7 @@ static void bench_programs(struct probes *p)
 	bench_verified(p->events[EVENT_HBM_ALLOC].obj);
 	bench_verified(p->events[EVENT_ON_GPU].obj);
 	bench_verified(p->events[EVENT_RDMA].obj);
+	bench_verified(p->events[EVENT_RDMA_LATENCY].obj);
 	bench_verified(p->proc->obj);
 }
 

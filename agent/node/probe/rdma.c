@@ -25,6 +25,7 @@ static int rdma_open(struct probe_set_state *s, const struct pf_config *config)
 		.of_one = {[PROGRAM_RETURN] = o->progs.pf_rdma_1_return,
 			   [PROGRAM_ENTRY] = o->progs.pf_rdma_1_entry},
 		.procs = o->maps.rdma_procs,
+		.functions = o->maps.rdma_functions,
 	};
 	return 0;
 }
@@ -52,11 +53,9 @@ static enum site_probed rdma_probed(const struct pf_site *s, unsigned event_mask
 	return PROBED_AT_BOTH;
 }
 
-/* Removes the functions of processes that have ended. */
-static void rdma_forget(struct probe_set_state *s)
+void probes_rdma_forget(struct probe_set_state *s)
 {
-	const struct rdma_bpf *o = s->object.bpf;
-	int map = bpf_map__fd(o->maps.rdma_functions);
+	int map = bpf_map__fd(s->object.functions);
 	struct pf_process_key at, key, *from = NULL;
 
 	while (!bpf_map_get_next_key(map, from, &key)) {
@@ -76,20 +75,20 @@ const struct set_ops probes_rdma_set = {
 	.need_returns = 1u << EVENT_RDMA,
 	.has_entries = true,
 	.twice_is_once = true,
-	.forget = rdma_forget,
+	.forget = probes_rdma_forget,
 	.open = rdma_open,
 	.destroy = rdma_destroy,
 	.probed = rdma_probed,
 };
 
-int probes_rdma_functions(struct probes *p, struct process_id id, uint32_t exec_id,
-			  struct pf_rdma_functions *ret)
+int probes_rdma_functions(struct probes *p, enum probe_set set, struct process_id id,
+			  uint32_t exec_id, struct pf_rdma_functions *ret)
 {
-	const struct probe_set_state *s = probes_set_loaded(p, PROBES_RDMA);
-	const struct rdma_bpf *o = s ? s->object.bpf : NULL;
+	const struct probe_set_state *s = probes_set_loaded(p, set);
+	const struct bpf_map *map = s ? s->object.functions : NULL;
 	struct pf_process_key key = {id.start_boottime_ns, (uint32_t)id.tgid, 0};
 	struct pf_rdma_functions f;
-	int r = o ? bpf_map_lookup_elem(bpf_map__fd(o->maps.rdma_functions), &key, &f) : -ENOENT;
+	int r = map ? bpf_map_lookup_elem(bpf_map__fd(map), &key, &f) : -ENOENT;
 
 	if (r || f.exec_id != exec_id)
 		return r ? r : -ENOENT;

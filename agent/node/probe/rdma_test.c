@@ -526,7 +526,7 @@ static int functions_of(const struct scene *s, struct pf_rdma_functions *ret)
 {
 	const struct process_id id = {s->w.proc.start_boottime_ns, s->c.pid};
 
-	return probes_rdma_functions(s->p, id, s->w.proc.exec_id, ret);
+	return probes_rdma_functions(s->p, s->set, id, s->w.proc.exec_id, ret);
 }
 
 /* Lets the process, which is at the step `was`, work until the step `until`. Drains the records. */

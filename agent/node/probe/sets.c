@@ -13,12 +13,14 @@ static const struct probe_set_info infos[_PROBES_SET_MAX] = {
 	[PROBES_GPU_MEMORY] = {"gpu_memory", EVENT_HBM_ALLOC, EVENT_HBM_INUSE},
 	[PROBES_GPU] = {"gpu", EVENT_ON_GPU, _EVENT_MAX},
 	[PROBES_RDMA] = {"rdma", EVENT_RDMA, _EVENT_MAX},
+	[PROBES_RDMA_LATENCY] = {"rdma_latency", EVENT_RDMA_LATENCY, _EVENT_MAX},
 };
 static const struct set_ops *const ops[_PROBES_SET_MAX] = {
 	[PROBES_MEMORY] = &probes_memory_set,
 	[PROBES_GPU_MEMORY] = &probes_gpu_memory_set,
 	[PROBES_GPU] = &probes_gpu_set,
 	[PROBES_RDMA] = &probes_rdma_set,
+	[PROBES_RDMA_LATENCY] = &probes_rdma_latency_set,
 };
 
 const struct probe_set_info *probes_set_info(enum probe_set s)

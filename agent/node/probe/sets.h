@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The private header of probe sets: what sets.c, the file of each set (memory.c; gpu_memory.c with
- * gpu_ends.c; on_gpu.c; rdma.c), gpu_shares.c, places.c, attach.c, detach.c, uprobe.c,
- * uprobe_try.c, spans.c and live_memory.c share.
+ * gpu_ends.c; on_gpu.c; rdma.c; rdma_latency.c), gpu_shares.c, places.c, attach.c, detach.c,
+ * uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
  */
 #pragma once
 
@@ -52,7 +52,7 @@ enum site_probed {
 
 /* A set's BPF object, and the programs and maps of its skeleton, by their use. */
 struct set_object {
-	void *bpf; /* struct memory_bpf, gpu_memory_bpf, on_gpu_bpf or rdma_bpf; NULL: not opened */
+	void *bpf; /* the skeleton's struct, such as struct memory_bpf; NULL: not opened */
 	struct bpf_object_skeleton *skeleton;
 	struct bpf_object *obj;
 	/*
@@ -65,6 +65,7 @@ struct set_object {
 	 * live and live_stats exist only in a set with a live event.
 	 */
 	struct bpf_map *procs, *pending, *live, *live_stats;
+	struct bpf_map *functions; /* rdma_functions; NULL: the set is not one of RDMA */
 };
 
 struct probe_set_state;
@@ -120,7 +121,7 @@ struct set_ops {
 	uint32_t (*slot)(struct probe_set_state *s);
 };
 extern const struct set_ops probes_memory_set, probes_gpu_memory_set, probes_gpu_set,
-	probes_rdma_set;
+	probes_rdma_set, probes_rdma_latency_set;
 
 struct gpu_ends; /* gpu_ends.c */
 /*
@@ -323,6 +324,9 @@ void probes_moved(struct uprobes *u);
 /* detach.c: the first function closes the marked links, the second those from index `from` on */
 void probes_links_close_going(struct attached **items, size_t n);
 void probes_links_close_from(struct attached *a, size_t from);
+
+/* rdma.c: removes the functions of processes that have ended. A member of struct set_ops. */
+void probes_rdma_forget(struct probe_set_state *s);
 
 /* ---- live_memory.c ---- */
 /* Removes what is known of the memory and the calls of processes that are not attached. */
