@@ -94,10 +94,27 @@ static __noinline void pf_rdma_wr_add(struct pf_rdma_functions *f, uint64_t queu
 }
 
 /*
+ * Returns whether the process may have posted by functions that are not probed, or may do so now:
+ * it uses a queue while more functions are known than are probed, or a device whose functions no
+ * earlier call has shown. n_before: the number of functions that were known before this call.
+ */
+static __always_inline bool pf_rdma_may_be_late(uint32_t kind, uint32_t n_before, uint32_t n,
+						uint32_t n_probed)
+{
+	switch (kind) {
+	case PF_SITE_RDMA_OPEN: /* the device, or the queue pair, has just been made */
+	case PF_SITE_RDMA_EXTEND:
+		return false;
+	case PF_SITE_RDMA_USED:
+		return n > n_probed;
+	}
+	return n > n_before;
+}
+
+/*
  * Learns the functions of a context, or of the context of an object. queue: also those of an
  * extended queue pair. Reports new ones to user space; a report that did not fit is sent again at
- * the next call. If the process uses a queue while more functions are known than are probed, it may
- * post unseen, which counts as a loss.
+ * the next call. If requests may be unseen, that counts as a loss.
  */
 static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup_id,
 				     uint32_t generation, uint32_t n_probed)
@@ -106,20 +123,21 @@ static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup
 	bool is_context = kind == PF_SITE_RDMA_CONTEXT || kind == PF_SITE_RDMA_OPEN;
 	struct pf_rdma_functions *f;
 	uint64_t context = at;
-	uint32_t n;
+	uint32_t n, n_before;
 
 	if (!at || (!is_context && !pf_read(&context, sizeof(context), at)))
 		return;
 	f = pf_rdma_functions(task);
 	if (!f)
 		return;
+	n_before = f->n;
 	pf_rdma_ops_add(f, context);
 	if (kind == PF_SITE_RDMA_EXTEND)
 		pf_rdma_wr_add(f, at);
 	n = f->n;
 	if (n != f->told && pf_send_proc(task, PF_PROC_FUNCTIONS, cgroup_id, generation))
 		f->told = n;
-	if (kind == PF_SITE_RDMA_USED && n > n_probed && n != f->late) {
+	if (n != f->late && pf_rdma_may_be_late(kind, n_before, n, n_probed)) {
 		f->late = n;
 		pf_drop(PF_COUNTED_EVENT, PF_DROP_RDMA_LATE);
 	}

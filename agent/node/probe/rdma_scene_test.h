@@ -167,6 +167,11 @@ IN_SECTION(pf_driver) static int modify_qp(struct testverbs_queue *q)
 	NOTHING;
 	return 0;
 }
+IN_SECTION(pf_driver) static int dereg_mr(struct testverbs_context *volatile *q)
+{
+	NOTHING;
+	return 0;
+}
 IN_SECTION(pf_driver) static struct testverbs_context *open_device(struct testverbs_device *q)
 {
 	NOTHING;
@@ -185,6 +190,7 @@ static inline void add_library(struct probed *t)
 	add_site(t, reg_mr, (struct pf_site){.kind = PF_SITE_RDMA_REGISTER, .size_arg = 3});
 	add_site(t, reg_mr_iova, (struct pf_site){.kind = PF_SITE_RDMA_REGISTER, .size_arg = 3});
 	add_site(t, modify_qp, (struct pf_site){.kind = PF_SITE_RDMA_USED});
+	add_site(t, dereg_mr, (struct pf_site){.kind = PF_SITE_RDMA_OBJECT});
 	add_site(t, open_device, (struct pf_site){.kind = PF_SITE_RDMA_OPEN});
 	add_site(t, qp_to_qp_ex, (struct pf_site){.kind = PF_SITE_RDMA_EXTEND});
 }

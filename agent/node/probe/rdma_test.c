@@ -618,6 +618,52 @@ static void requests_before_the_probes_are_a_loss(void **state)
 	}
 }
 
+IN_SECTION(pf_loop) static void body_object(struct truth *t)
+{
+	say_and_wait(t, 1);
+	dereg_mr(domain); /* memory of a device that is older than the probes */
+	say_and_wait(t, 3);
+	dereg_mr(domain);
+	say_and_wait(t, 4);
+}
+
+IN_SECTION(pf_loop) static void body_open(struct truth *t)
+{
+	say_and_wait(t, 1);
+	open_device(&devices[0]);
+	dereg_mr(domain);
+	say_and_wait(t, 3);
+	say_and_wait(t, 4);
+}
+
+/*
+ * If the first call that shows the functions of a device is not the one that opens it, the process
+ * may have posted before. That is one loss.
+ */
+static void requests_before_the_first_call_are_a_loss(void **state)
+{
+	static const struct {
+		body_fn *body;
+		uint64_t late;
+	} cases[] = {{body_object, 1}, {body_open, 0}};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct scene s = {.set = PROBES_RDMA};
+		uint64_t before;
+
+		add_library(&s.probed);
+		scene_open(&s, cases[i].body, RDMA, 0);
+		before = lost_late(&s);
+		functions_go(&s, 3, 2);
+		assert_true(s.w.known);
+		assert_int_equal(lost_late(&s) - before, cases[i].late);
+		functions_go(&s, 4, 2);
+		assert_int_equal(lost_late(&s) - before, cases[i].late);
+		scene_close(&s);
+	}
+}
+
 static int functions_map(const struct scene *s)
 {
 	const struct rdma_bpf *o = scene_set(s)->object.bpf;
@@ -754,6 +800,7 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(threads_do_not_mix),
 		cmocka_unit_test(functions_are_learned_and_reported),
 		cmocka_unit_test(requests_before_the_probes_are_a_loss),
+		cmocka_unit_test(requests_before_the_first_call_are_a_loss),
 		cmocka_unit_test(the_functions_of_an_earlier_program_are_replaced),
 		cmocka_unit_test(a_full_table_makes_room),
 		cmocka_unit_test(a_probe_in_the_middle_changes_one_process),
