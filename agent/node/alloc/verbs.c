@@ -171,6 +171,16 @@ static bool is_unread(const struct runtime_look *look, uint64_t address)
 	return !look->indexes[m - look->maps->items];
 }
 
+/* Whether the address has a site that is not this one. A place has one probe. */
+static bool has_other_site(const struct alloc_sites *s, uint64_t address,
+			   const struct pf_site *site)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->items[i].address == address)
+			return memcmp(&s->items[i].site, site, sizeof(*site)) != 0;
+	return false;
+}
+
 static int add_function(const struct runtime_look *look, const struct pf_rdma_function *f,
 			struct alloc_sites *ret)
 {
@@ -188,6 +198,9 @@ static int add_function(const struct runtime_look *look, const struct pf_rdma_fu
 				  s->name);
 		return 0;
 	}
+	if (has_other_site(ret, f->address, &s->site))
+		alloc_add_problem(ret, "its RDMA device's provider has one function for several "
+				       "kinds of requests: podflame cannot tell them apart");
 	return alloc_add_site(look, f->address, s->name, s->site, ret);
 }
 

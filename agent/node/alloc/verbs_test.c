@@ -230,6 +230,39 @@ static void the_middle_of_a_function_is_refused(void **state)
 	dlclose(provider);
 }
 
+/*
+ * A linker may make one function of two. It has one probe, and is a problem only if its calls count
+ * in different ways.
+ */
+static void a_function_for_several_requests_is_told(void **state)
+{
+	static const struct {
+		enum pf_rdma_slot first, second;
+		bool told;
+	} cases[] = {
+		{PF_RDMA_WR_SEND, PF_RDMA_WR_SEND_IMM, false},
+		{PF_RDMA_WR_SEND, PF_RDMA_WR_RDMA_WRITE, true},
+		{PF_RDMA_POST_SEND, PF_RDMA_POST_RECV, true},
+	};
+
+	(void)state;
+	load("");
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct pf_rdma_functions f = {.n = 2,
+					      .items = {{function(0), cases[i].first, 0},
+							{function(0), cases[i].second, 0}}};
+		struct alloc_process p;
+		struct alloc_sites *s = find_with(&p, &f);
+
+		assert_non_null(site_at(s, function(0)));
+		assert_int_equal(strstr(s->problem, "one function for several") != NULL,
+				 cases[i].told);
+		alloc_sites_free(s);
+		alloc_process_close(&p);
+	}
+	dlclose(provider);
+}
+
 static void too_many_functions_are_told(void **state)
 {
 	struct pf_rdma_functions f = {.n = PF_RDMA_FUNCTIONS_MAX + 1};
@@ -281,6 +314,7 @@ int main(void)
 		cmocka_unit_test(functions_without_symbols_are_probed),
 		cmocka_unit_test(addresses_without_a_function_are_refused),
 		cmocka_unit_test(the_middle_of_a_function_is_refused),
+		cmocka_unit_test(a_function_for_several_requests_is_told),
 		cmocka_unit_test(too_many_functions_are_told),
 		cmocka_unit_test(files_that_post_by_themselves_are_told),
 	};
