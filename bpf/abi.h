@@ -508,7 +508,8 @@ struct pf_mem_proc {
 	uint32_t no_queries;
 	uint32_t slot; /* GPU: index into the arrays of PF_GPU_SLOTS counters */
 	uint32_t n_functions; /* RDMA: pf_rdma_functions.n when the sites were found */
-	uint32_t pad;
+	/* on-gpu: launches count for so long after attached_ns, their work also later; 0: no end */
+	uint32_t launches_ms;
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
@@ -518,6 +519,8 @@ struct pf_mem_proc {
 	uint64_t hits;
 	uint64_t query_hits; /* GPU: those of the hits whose site is PF_SITE_IS_GPU_QUERY */
 	uint64_t seen_bytes; /* bytes that the taken hits count for; two events count once */
+	/* on-gpu: the id of the first launch after launches_ms, | PF_GPU_AFTER; 0: none yet */
+	uint64_t first_after;
 };
 /* Map `live`, LRU hash, and `gpu_live`, hash: sampled allocations that are not freed yet. */
 struct pf_live_key {
@@ -619,7 +622,7 @@ _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 40, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
-_Static_assert(sizeof(struct pf_mem_proc) == 264, "abi");
+_Static_assert(sizeof(struct pf_mem_proc) == 272, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

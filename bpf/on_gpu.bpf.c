@@ -141,6 +141,34 @@ static __always_inline void pf_gpu_launched(struct pt_regs *ctx, const struct pf
 	pf_scratch_put(s);
 }
 
+/* ---- launches after the end of a span: neither they nor their work count ---- */
+
+/* Whether id a is older than b. The ids of a process grow, and begin anew after 2^32. */
+static __always_inline bool pf_gpu_is_older(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+/* Whether the launch comes too late to count. If so, notes it. */
+static __always_inline bool pf_gpu_is_after(struct pf_mem_proc *proc, uint32_t correlation)
+{
+	uint64_t end_ns = proc->attached_ns + proc->launches_ms * 1000000ull;
+
+	if (!proc->launches_ms || bpf_ktime_get_boot_ns() <= end_ns)
+		return false;
+	if (!proc->first_after || pf_gpu_is_older(correlation, proc->first_after))
+		proc->first_after = PF_GPU_AFTER | correlation;
+	return true;
+}
+
+/* Whether work without a known launch is of a launch that came too late to count. */
+static __noinline bool pf_gpu_is_of_later(uint32_t correlation)
+{
+	const struct pf_mem_proc *proc = pf_mem_proc_of(bpf_get_current_task_btf());
+
+	return proc && proc->first_after && !pf_gpu_is_older(correlation, proc->first_after);
+}
+
 /* ---- a piece of work ---- */
 
 static long pf_gpu_name_hash(uint32_t i, struct pf_loop *loop)
@@ -265,6 +293,8 @@ static __noinline int pf_gpu_work_count(struct pf_scratch *s, const struct podfl
 		return 0;
 	key = pf_gpu_launch_key(w->correlation);
 	l = bpf_map_lookup_elem(&gpu_launches, &key);
+	if (!l && pf_gpu_is_of_later(w->correlation))
+		return 0;
 	PF_STAT(taken);
 	if (!l) {
 		pf_on_gpu_lost(PF_DROP_GPU_UNLAUNCHED, 1);
@@ -505,10 +535,10 @@ static __always_inline void pf_on_gpu_hit(struct pt_regs *ctx)
 		level = 0;
 		kind = PODFLAME_CUDA_GRAPH; /* of parcagpu it is not known */
 	}
-	if (site.kind == PF_SITE_ON_GPU_LAUNCH || site.kind == PF_SITE_ON_GPU_CORRELATION)
-		pf_gpu_launched(ctx, &who, correlation, level, kind);
-	else
+	if (site.kind != PF_SITE_ON_GPU_LAUNCH && site.kind != PF_SITE_ON_GPU_CORRELATION)
 		pf_on_gpu_ended(ctx, who.cgroup_id);
+	else if (!pf_gpu_is_after(who.proc, correlation))
+		pf_gpu_launched(ctx, &who, correlation, level, kind);
 }
 
 PF_UPROBE(pf_on_gpu_entry, pf_on_gpu_hit)

@@ -52,6 +52,7 @@ struct pf_gpu_launch {
 	uint64_t trace[4], span[2];
 };
 #define PF_GPU_LAUNCHES_MAX 131072 /* entries of map `gpu_launches` */
+#define PF_GPU_AFTER (1ull << 32) /* a bit that no correlation id has */
 
 /* Map `gpu_status`, hash, key: struct pf_process_key. */
 struct pf_gpu_status {

@@ -21,6 +21,8 @@ const words: Record<string, string> = {
   gpu_context: "a GPU's context ended, or may have ended, whose memory is not exactly known",
   gpu_full: "more contexts, mappings or threads that use GPUs than the kernel's tables hold",
   gpu_unlaunched: 'work of a GPU whose launch podflame did not see, or has forgotten',
+  gpu_unended: 'launches of GPUs without work until podflame detached from the process: the ' +
+    'work ended later, or there was none because the call failed or recorded a graph',
   gpu_unread: "reports of a GPU's work that could not be read, or that cannot be true",
   gpu_dropped: "work of a GPU for which NVIDIA's CUPTI had no room",
   gpu_untimed: "work of a GPU of which NVIDIA's CUPTI has no times",

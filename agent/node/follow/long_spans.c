@@ -4,8 +4,15 @@
  * probes worker cannot wait so long, because other processes need it. So the probes are attached as
  * if they stayed, probed_watch.c watches them, and this file detaches them when the span is over.
  * Loop thread.
+ *
+ * A span is a time of launches: what is launched in it counts, with all of its work. So the probes
+ * stay for some more time, in which work ends and further launches do not count. If the span ended
+ * for launches and work at the same time, work would be missing, and the more, the longer it takes.
  */
 #include "node/follow/internal.h"
+
+/* How long the probes stay after a span. Work that ends later is a lost sample, gpu_unended. */
+#define WORK_ENDS_NS (3 * NSEC_PER_SEC)
 
 bool follow_long_span_runs(const struct probed *x)
 {
@@ -29,14 +36,14 @@ void follow_long_span_attached(struct probed *x)
 	if (!x->long_span.span_ns)
 		return;
 	x->long_span.start = follow_span_end_now(x->tracked);
-	timer_set(x->tracked->follow->config.work->loop, &x->timer, x->long_span.span_ns,
-		  time_is_over, x);
+	timer_set(x->tracked->follow->config.work->loop, &x->timer,
+		  x->long_span.span_ns + WORK_ENDS_NS, time_is_over, x);
 }
 
 /*
- * Returns from when to when (CLOCK_MONOTONIC) the library in the process reported its work: CUPTI
- * starts up to half a second after the probes were attached, and the last report is up to half a
- * second old. false: CUPTI did not run.
+ * Returns from when to when (CLOCK_MONOTONIC) launches counted: CUPTI starts up to half a second
+ * after the probes were attached. If the span has ended early, it lasts until the library's last
+ * report, which is up to half a second old. false: CUPTI did not run.
  */
 static bool reported_time(const struct probed *x, uint64_t *ret_from_ns, uint64_t *ret_to_ns)
 {
@@ -44,11 +51,14 @@ static bool reported_time(const struct probed *x, uint64_t *ret_from_ns, uint64_
 	uint64_t mono_ns = now_mono_ns(), ahead_ns = now_boot_ns() - mono_ns;
 	struct on_gpu_status s;
 
-	if (calls->attached_status(x->attached, &s) || !s.running_ns || s.told_ns <= s.running_ns)
+	uint64_t to_ns;
+
+	if (calls->attached_status(x->attached, &s))
 		return false;
+	to_ns = MIN(s.told_ns, s.launches_until_ns);
 	*ret_from_ns = s.running_ns - MIN(ahead_ns, s.running_ns);
-	*ret_to_ns = s.told_ns - MIN(ahead_ns, s.told_ns);
-	return true;
+	*ret_to_ns = to_ns - MIN(ahead_ns, to_ns);
+	return s.running_ns && to_ns > s.running_ns;
 }
 
 /* Returns the CPU time at a moment of the span that ends now, as if it had passed evenly. */
@@ -102,6 +112,7 @@ void follow_long_span_end(struct probed *x)
 
 void follow_long_span_advance(struct probed *x)
 {
-	if (x->attached && now_mono_ns() >= x->long_span.start.mono_ns + x->long_span.span_ns)
+	if (x->attached &&
+	    now_mono_ns() >= x->long_span.start.mono_ns + x->long_span.span_ns + WORK_ENDS_NS)
 		follow_long_span_end(x);
 }

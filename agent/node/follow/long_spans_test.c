@@ -64,9 +64,13 @@ static void pass(uint64_t ns)
 	posted_run_all();
 }
 
+#define SPAN_NS	     (10 * NSEC_PER_SEC) /* launches count for so long */
+#define ATTACHED_MIN 13			 /* and their work for three seconds more */
+
 static void cupti_starts(void)
 {
 	status.library.state = PODFLAME_CUDA_RUNNING;
+	status.launches_until_ns = library->attached_at_ns + SPAN_NS;
 	status.told_ns = status.running_ns = now_boot_ns();
 }
 
@@ -124,16 +128,19 @@ static void a_span_takes_seconds_and_not_the_worker(void **state)
 		assert_in_range(until_attached(true), 30, 151);
 		assert_int_equal(follow->n_attaching, 0);
 		cupti_starts();
-		assert_in_range(until_attached(false), 10, 11);
+		assert_in_range(until_attached(false), ATTACHED_MIN, ATTACHED_MIN + 1);
 		status = (struct on_gpu_status){0};
 	}
 }
 
-/* Of a span of ten seconds, only the time from the start of CUPTI to the last report counts. */
-static void the_time_without_reports_does_not_count(void **state)
+/*
+ * A span counts from the start of CUPTI until launches do not count any more. In the time after
+ * that, which its work takes to end, the probes stay attached.
+ */
+static void a_span_is_the_time_in_which_launches_count(void **state)
 {
 	const struct account *a;
-	uint64_t steady_ns, cupti_ns;
+	uint64_t steady_ns, cupti_ns, end_ns;
 	double times;
 
 	(void)state;
@@ -144,15 +151,35 @@ static void the_time_without_reports_does_not_count(void **state)
 	test_clock.stands_ns += NSEC_PER_SEC / 5 * 2;
 	cupti_ns = now_mono_ns();
 	cupti_starts();
+	end_ns = library->attached_at_ns + SPAN_NS;
 	until_attached(false);
+	assert_true(now_mono_ns() >= end_ns + 3 * NSEC_PER_SEC);
+	assert_int_equal(library->span_end.mono_ns, end_ns);
 	a = testpayers_tried(limit, EVENT_ON_GPU);
 	assert_int_equal(a->mode, LIMIT_SPANS);
 	assert_true(a->spans.n == 1);
-	/* the time since the probes were attached steadily, divided by the time with reports */
-	times = (double)(library->span_end.mono_ns - steady_ns) /
-		(double)(library->span_end.mono_ns - cupti_ns);
+	/* the time since the probes were attached steadily, divided by that of the span */
+	times = (double)(end_ns - steady_ns) / (double)(end_ns - cupti_ns);
 	assert_true(fabs(a->spans.stand_for / a->spans.hits - times) < 0.001);
-	assert_true(library->span_end.mono_ns < now_mono_ns());
+}
+
+/* The library stops to report before the span is over: the span lasts until its last report. */
+static void a_span_ends_with_the_last_report(void **state)
+{
+	uint64_t told_ns;
+
+	(void)state;
+	begin_spans();
+	until_attached(true);
+	cupti_starts();
+	pass(4 * NSEC_PER_SEC);
+	told_ns = status.told_ns;
+	status.told_ns = 0; /* pass() does not move it on */
+	pass(4 * NSEC_PER_SEC);
+	status.told_ns = told_ns;
+	follow_long_span_end(library);
+	posted_run_all();
+	assert_int_equal(library->span_end.mono_ns, told_ns);
 }
 
 /* CUPTI is refused, or does not start. Such a span says nothing about what the event costs. */
@@ -244,7 +271,8 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		T(a_span_takes_seconds_and_not_the_worker),
-		T(the_time_without_reports_does_not_count),
+		T(a_span_is_the_time_in_which_launches_count),
+		T(a_span_ends_with_the_last_report),
 		T(a_span_without_reports_is_no_span),
 		T(a_stall_ends_a_span),
 		T(what_the_library_says_is_told),

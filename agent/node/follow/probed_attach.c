@@ -410,6 +410,7 @@ void follow_probed_attach(struct probed *x, unsigned event_mask, const struct li
 	a->old = take_away(x);
 	learn_site_files(x->sites, a->m, event_mask, &a->files);
 	a->files.process.no_queries = span != NULL;
+	a->files.process.launches_ms = (uint32_t)(x->long_span.span_ns / NSEC_PER_MSEC);
 	x->busy = true;
 	a->p.follow->n_spans += a->span.span_ns != 0;
 	post(&a->p);

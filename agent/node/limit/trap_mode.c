@@ -47,10 +47,11 @@ static const struct {
 	[PROBES_GPU_MEMORY] = {true, .taken = 0.5, .max_stall_ns = 100 * NSEC_PER_MSEC},
 	/*
 	 * Nearly all hits are launches, and each is taken. A span starts CUPTI in the process, and
-	 * its end removes CUPTI: the library looks at its probes twice a second, and reports work
-	 * twice a second. So the first and the last half second of a span may be lost, and a span
-	 * of one second may show nothing. Of ten seconds, nine or more are seen. A longer span
-	 * would make the time between two spans too long: at 2 % duty, it is eight minutes now.
+	 * its end removes CUPTI. The library looks at its probes twice a second, and the probes
+	 * stay after the span until work has ended (follow/long_spans.c). So the first half second
+	 * of a span may be lost, and a span of one second would show little for its cost. A longer
+	 * span would make the time between two spans too long: at 2 % duty, it is eight minutes
+	 * now.
 	 */
 	[PROBES_GPU] = {true, .taken = 1, .max_stall_ns = 100 * NSEC_PER_MSEC,
 			.span_ns = 10 * NSEC_PER_SEC},

@@ -144,7 +144,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	struct attached *other;
 	int r = 0;
 
-	v.cgroup_id = v.hits = v.query_hits = v.seen_bytes = 0;
+	v.cgroup_id = v.hits = v.query_hits = v.seen_bytes = v.first_after = 0;
 	v.unused_before = false;
 	v.event_mask = event_mask;
 	a->inuse = event_mask & live_event(a);
@@ -155,6 +155,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	if (s->ops->slot)
 		a->slot = v.slot = s->ops->slot(s);
 	a->since_ns = v.attached_ns = now_boot_ns();
+	a->launches_ms = v.launches_ms;
 	if (!r)
 		r = bpf_map_update_elem(s->procs, &a->key, &v, BPF_ANY);
 	if (!r) {
@@ -216,6 +217,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.slot = was.slot;
 	now.seen_bytes = was.seen_bytes;
 	now.unused_before = was.unused_before;
+	now.first_after = was.first_after;
 	return bpf_map_update_elem(a->set->procs, &a->key, &now, BPF_EXIST);
 }
 

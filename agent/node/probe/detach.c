@@ -87,6 +87,21 @@ void probes_links_close_from(struct attached *a, size_t from)
 }
 
 /*
+ * If the process has ended, forgets what the set knows of it while it is still in the table: only
+ * there the set sees that it has ended.
+ */
+static void forget_ended(const struct attached *a)
+{
+	bool ended;
+
+	pthread_mutex_lock(&a->set->lock);
+	ended = a->ended;
+	pthread_mutex_unlock(&a->set->lock);
+	if (ended && a->set->ops->forget)
+		a->set->ops->forget(a->set);
+}
+
+/*
  * Removes the process of `a` from the table of attached processes. From now on hits of its probes
  * do not count, and no thread waits until its links are closed, however long that takes.
  */
@@ -96,6 +111,7 @@ static void forget(struct attached *a)
 
 	if (a->leaving)
 		__atomic_fetch_sub(&s->uprobes->n_leaving, 1, __ATOMIC_RELAXED);
+	forget_ended(a);
 	pthread_mutex_lock(&s->lock);
 	HASH_DEL(s->attached, a);
 	s->n_links -= a->n_links;

@@ -50,6 +50,7 @@ struct sweep {
 	size_t n_kept;
 	struct stale_launch *stale;
 	size_t n_stale, cap_stale;
+	size_t n_unended; /* launches of detached processes that have had no work */
 	struct reference *references;
 };
 
@@ -101,11 +102,15 @@ static void sweep_one(const void *key, const void *value, void *arg)
 		refer(s, l);
 		return;
 	}
+	s->n_unended += !a && !l->work_ns;
 	GROW(s->stale, s->n_stale, s->cap_stale);
 	s->stale[s->n_stale++] = (struct stale_launch){*k, a ? a->slot : 0};
 }
 
-/* Walks the map, and removes launches that have ended. The caller holds the lock. */
+/*
+ * Walks the map, and removes launches that have ended. If a process was detached before the work of
+ * a launch had ended, the launch counts as lost. The caller holds the lock.
+ */
 static void sweep_launches(struct sweep *s)
 {
 	const struct on_gpu_bpf *o = s->set->object.bpf;
@@ -118,6 +123,7 @@ static void sweep_launches(struct sweep *s)
 		if (!bpf_map_delete_elem(map, &s->stale[i].key))
 			probes_gpu_held_less(s->set->held.launches, s->stale[i].slot);
 	free(s->stale);
+	profile_samples_lost(&s->set->lost, 1u << EVENT_ON_GPU, "gpu_unended", s->n_unended);
 }
 
 /* Adds samples without work, which only refer to the stacks and names. drain_cache.c drops them. */
@@ -174,6 +180,8 @@ int probes_attached_status(const struct attached *a, struct on_gpu_status *ret)
 	*ret = (struct on_gpu_status){
 		.told_ns = status.told_ns,
 		.running_ns = status.running_ns,
+		.launches_until_ns =
+			a->launches_ms ? a->since_ns + a->launches_ms * NSEC_PER_MSEC : UINT64_MAX,
 		.parcagpu = status.parcagpu,
 		.library = status.library,
 	};

@@ -235,6 +235,11 @@ struct on_gpu_status {
 	 * too. 0: the last report says that it does not run.
 	 */
 	uint64_t running_ns;
+	/*
+	 * CLOCK_BOOTTIME until which launches count (pf_mem_proc.launches_ms); UINT64_MAX: as long
+	 * as the process is attached
+	 */
+	uint64_t launches_until_ns;
 	/* The process has parcagpu's library, which reports no status. */
 	bool parcagpu;
 	/* as the process has written it, so any member may have any value */

@@ -99,8 +99,8 @@ struct set_ops {
 	 */
 	bool (*return_probed)(const struct pf_pending *call, unsigned event_mask);
 	/*
-	 * Forgets what the set knows of processes that are not attached; NULL: probes_live_forget()
-	 * does.
+	 * Forgets what the set knows of processes that are not attached, or have ended; NULL:
+	 * probes_live_forget() does.
 	 */
 	void (*forget)(struct probe_set_state *s);
 	/*
@@ -209,6 +209,7 @@ struct attached {
 	 * CLOCK_BOOTTIME: entries of living memory before this belong to an earlier struct attached
 	 */
 	uint64_t since_ns;
+	uint32_t launches_ms; /* pf_mem_proc.launches_ms when the process was attached */
 	uint64_t names; /* hash of the names in the last sample of the live event */
 	bool in_snapshot;
 	struct attached_link *links;
