@@ -49,7 +49,8 @@ class Target:
     causes: float = 0.95
     root: str = ""                  # the program runs in this root
     lacks: tuple = ()               # how leaves begin that podflame cannot see
-    hits: bool = False              # nothing is counted, but record says that its probes were hit
+    says: str = ""                  # nothing is counted, but record prints this (a pattern)
+    cuda: tuple = ()                # on-cpu has these functions as those of CUDA's libraries
     children: bool = False          # they are recorded, too: the cgroup of the program
     shows: bool = False             # it waits once more, until podflame counts: await_counts()
     sample: bool = False
@@ -128,17 +129,67 @@ def working(t, source="on_gpu", library=LIBRARY):
 
 # NVIDIA's own libraries, as `.ci/deps long` unpacks them; the drivers by their Debian suites.
 DRIVERS = {"bookworm": 535, "trixie": 550}
-RUNTIME = f"{NVIDIA}/cudart-12/lib"
+RUNTIME, CUPTI, BLAS = (f"{NVIDIA}/{name}-12/lib" for name in ("cudart", "cupti", "cublas"))
+NVCC = f"{NVIDIA}/nvcc-13/bin/nvcc"
+HIT, WHOLE = "probes were hit [1-9]", r"(100\.0|99\.\d) % of \d+ stacks are whole"
 
 
-def gpu_none(suite, name, runtime):
+def gpu_none(name, build, driver, needs, says=HIT, **more):
     """Nothing is counted, and nothing breaks, where calls fail for want of a GPU."""
-    return Target(f"no GPU, driver {DRIVERS[suite]}{name}", "C",
-                  f"gcc -O2 -g -o {{out}} {{src}}/gpu_none.c -L{RUNTIME} -l:{runtime} "
-                  f"-L{GPU}/thunk -l:libcuda.so.1 -lpthread -ldl -lrt",
-                  f"env LD_LIBRARY_PATH={NVIDIA}/{suite}:{RUNTIME} {{out}}", events=GPU_EVENTS,
-                  hits=True,
-                  needs=["gcc", f"{NVIDIA}/{suite}/libcuda.so.1", f"{RUNTIME}/{runtime}"])
+    return Target(f"no GPU, {name}", "C++" if NVCC in build else "C",
+                  f"{build} -L{RUNTIME} -L{GPU}/thunk -l:libcuda.so.1 -lpthread -ldl -lrt",
+                  f"env LD_LIBRARY_PATH={driver}:{RUNTIME}:{BLAS} {{out}}", events=GPU_EVENTS,
+                  says=says, needs=[build.split()[0], f"{driver}/libcuda.so.1", *needs], **more)
+
+
+def gpu_none_c(suite, name, runtime, **more):
+    return gpu_none(f"driver {DRIVERS[suite]}{name}",
+                    f"gcc -O2 -g -o {{out}} {{src}}/gpu_none.c -L{RUNTIME} -l:{runtime}",
+                    f"{NVIDIA}/{suite}", [f"{RUNTIME}/{runtime}"], **more)
+
+
+def gpu_none_nvcc(name, driver, source="gpu_none", flags="", needs=(), **more):
+    """A program of NVIDIA's compiler. Unless the flags say otherwise, a runtime of CUDA 13 is in
+    it, which refuses the drivers."""
+    return gpu_none(f"nvcc, {name}",
+                    f"{NVCC} -O2 -g -arch=sm_90 -o {{out}} {{src}}/{source}.cu {flags}", driver,
+                    needs, **more)
+
+
+SHARED = f"-cudart none -L{RUNTIME} -l:libcudart.so.12"
+STATIC = f"-cudart none -L{RUNTIME} -l:libcudart_static.a"
+WITH_BLAS = (f"{SHARED} -I{BLAS}/../include -L{BLAS} -l:libcublas.so.12 "
+             "-Xlinker --allow-shlib-undefined")
+GPU_NONE = [target for suite, version in DRIVERS.items() for target in (
+    gpu_none_c(suite, "", "libcudart.so.12", cuda=("cudaGetDeviceCount",)),
+    gpu_none_c(suite, ", static runtime", "libcudart_static.a"),
+    gpu_none_nvcc(f"driver {version}", f"{NVIDIA}/{suite}", flags=SHARED,
+                  needs=[f"{RUNTIME}/libcudart.so.12"], cuda=("cudaMalloc", "cudaGraphLaunch")),
+    gpu_none_nvcc(f"driver {version}, static runtime", f"{NVIDIA}/{suite}", flags=STATIC,
+                  needs=[f"{RUNTIME}/libcudart_static.a"]),
+    gpu_none_nvcc(f"driver {version}, cuBLAS", f"{NVIDIA}/{suite}", "gpu_none_blas", WITH_BLAS,
+                  [f"{BLAS}/libcublas.so.12"], cuda=("cublasCreate_v2", "cublasDgemm_v2")),
+)]
+# The runtime of CUDA 13 refuses these drivers; that of CUDA 12 refuses the stand-in, which lacks
+# cuGetExportTable(). Neither asks for memory.
+GPU_REFUSED = [
+    gpu_none_nvcc("driver 550, runtime 13", f"{NVIDIA}/trixie", says="probes were hit"),
+    gpu_none_nvcc("the stand-in driver", f"{GPU}/thunk", flags=SHARED,
+                  needs=[f"{RUNTIME}/libcudart.so.12"]),
+]
+
+
+def working_none(t):
+    """podflame's library in it says why it reports no work."""
+    return replace(working(t, "gpu_none"), says="found no libcupti that it can use", cuda=())
+
+
+def working_cupti(t):
+    """NVIDIA's CUPTI, too, does not work without a GPU: CUPTI_ERROR_NOT_INITIALIZED."""
+    t = working_none(t)
+    return replace(t, name=f"{t.name}, CUPTI", says=r"CUPTI failed \(error 15\)",
+                   run=t.run.replace(f":{RUNTIME}", f":{RUNTIME}:{CUPTI}"),
+                   needs=[*t.needs, f"{CUPTI}/libcupti.so.12"])
 
 
 def rdma(name, language, build, run="{out}", **more):
@@ -167,7 +218,7 @@ def pingpong(kind):
 # Debian's own libibverbs, where calls fail for want of a device.
 RDMA_NONE = (
     Target("no RDMA device", "C", "gcc -O2 -g -o {out} {src}/rdma_none.c -libverbs",
-           events=RDMA_EVENTS, hits=True, needs=["gcc"]),
+           events=RDMA_EVENTS, says=HIT, needs=["gcc"]),
     Target("no RDMA device, perftest", "C", "true", "{src}/rdma_none.sh", events=RDMA_EVENTS,
            needs=["ib_send_bw", "ib_write_lat", "ibv_devices", "ibv_devinfo"], children=True),
 )
@@ -188,8 +239,6 @@ GPU_TARGETS = [
     *(gpu_python(f"CPython 3.{minor}", "thunk", programs.of_pyenv(minor))
       for minor in range(8, 14)),
 ]
-GPU_NONE = [gpu_none(suite, name, runtime) for suite in DRIVERS for name, runtime in (
-    ("", "libcudart.so.12"), (", static runtime", "libcudart_static.a"))]
 STORM = gpu_c("100,000 launches a second", "thunk", "gcc -O2", error=0.15,
               noise="a sample of the launches")
 OTHER = gpu_c("parcagpu", "thunk", "gcc -O2", lacks=("memcpy", "memset"),
@@ -226,7 +275,9 @@ TARGETS = [
     working(STORM, "on_gpu_storm"),
     working(OTHER, library=f"{GPU}/libparcagpucupti.so"),
     *GPU_NONE,
-    *(working(t, "gpu_none") for t in GPU_NONE),
+    *GPU_REFUSED,
+    *(working_none(t) for t in GPU_NONE if t.language == "C"),
+    *(working_cupti(t) for t in GPU_NONE if t.language == "C++"),
     rdma_c("gcc -O2", "rdma.c", "gcc -O2", sample=True),
     rdma_c("gcc -O1, frame pointers", "rdma.c", "gcc -O1 -fno-omit-frame-pointer"),
     rdma_c("ibv_wr, gcc -O2", "rdma_ex.c", "gcc -O2", sample=True),
@@ -336,7 +387,7 @@ class Recording(known.Recording):
 
     def __init__(self, event, run):
         self.event = event
-        each = {"off-cpu": ["-b", "1us"], "mem-alloc": ["-s", "1"],
+        each = {"on-cpu": ["-F", "999"], "off-cpu": ["-b", "1us"], "mem-alloc": ["-s", "1"],
                 "mem-inuse": ["-s", "1"]}.get(event, [])
         form = "pb.gz" if event in RDMA_EVENTS else "folded"
         super().__init__(["-e", event, *each, *run.what], f"{run.folder}/{event}.{form}")
@@ -368,13 +419,16 @@ def watch(t, run, rounds):
                 watching[oracle.__name__] = oracle(run)
             except known.Skip as why:
                 skips.append((f"{oracle.__name__} beside {t.language}: {t.name}", str(why)))
-        for event in t.events:
+        for event in (*t.events, *(("on-cpu", "off-cpu") if t.cuda else ())):
             recordings.append(Recording(event, run))
         run.work(rounds)
         for r in recordings:
-            if "probes were hit" not in r.stop() and t.hits:
-                raise RuntimeError(f"{r.event}: no probe was hit")
-        seen = {event: rows for r in recordings for event, rows in r.seen().items()}
+            text = r.stop()
+            says = t.says if r.event in t.events else WHOLE
+            if not re.search(says, text):
+                raise RuntimeError(f"{r.event}: record did not print '{says}': {text}")
+        seen = {event: rows for r in recordings if r.event in t.events
+                for event, rows in r.seen().items()}
         return seen, {name: end() for name, end in watching.items()}, skips
     finally:
         for r in recordings:
@@ -451,6 +505,16 @@ def verdict(t, rows, ran, sample, preempted_us):
     return wrong
 
 
+def not_of_cuda(t, run):
+    """Functions of CUDA's libraries that on-cpu does not show as such."""
+    if t.cuda:
+        with open(f"{run.folder}/on-cpu.folded", encoding="utf-8") as f:
+            shown = f.read()
+        for name in t.cuda:
+            if not re.search(rf";\[c\] {name}[; ]", shown):
+                yield f"on-cpu has no function '[c] {name}'"
+
+
 def once(t, rounds, sample):
     run = Run(t, rounds)
     try:
@@ -461,7 +525,8 @@ def once(t, rounds, sample):
         run.end()
     return {"name": t.name, "language": t.language, "noise": t.noise, "rows": rows, "skips": skips,
             "preempted_us": us,
-            "wrong": [*verdict(t, rows, theirs, sample, us), *unexplained(rows, seen)]}
+            "wrong": [*verdict(t, rows, theirs, sample, us), *unexplained(rows, seen),
+                      *not_of_cuda(t, run)]}
 
 
 def test(t, rounds, sample):

@@ -244,8 +244,8 @@ each way that the driver has, also with calls that fail; a stand-in for the driv
 ([`e2e/gpu`](../e2e/gpu)) counts the same bytes. podflame may see no bytes besides. Those
 named *work* ([`on_gpu*`](../e2e/accuracy/programs)) launch kernels, copies, sets and graphs of
 known length, which podflame's library reports: for each function and each kernel, the microseconds
-must be equal. Those named *no GPU* call NVIDIA's own libraries, with the same errors whether
-podflame looks or not.
+must be equal. Those named *no GPU* call NVIDIA's own libraries, some of them compiled by NVIDIA's
+compiler, with the same errors whether podflame looks or not.
 
 The programs named *RDMA* ([`rdma*`](../e2e/accuracy/programs)) post requests to queue pairs of the
 two devices of a stand-in for libibverbs ([`e2e/rdma`](../e2e/rdma)), which counts the same bytes,

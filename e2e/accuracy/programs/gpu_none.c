@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * gpu_none: asks NVIDIA's own libraries for memory on a machine without a GPU. All calls fail, so
- * none may be counted. While podflame profiles, the calls must give the same errors as before. The
- * protocol is that of told.h.
- */
+/* Asks the runtime and the driver for memory in each way. */
 #include "../../gpu/cuda_driver.h"
 #include "../../gpu/cuda_runtime.h"
-#include "told.h"
-
-#define CALLS	     12
-#define CALL(name)   __attribute__((noinline)) static void name(int *ret)
-#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+#include "gpu_none.h"
 
 /* Calls the runtime, which asks the driver for all its functions. */
 CALL(of_runtime)
@@ -55,43 +47,9 @@ CALL(of_driver)
 	ret[11] = cuMemRelease(1);
 }
 
-static const struct call {
-	const char *name;
-	void (*call)(int *ret);
-} calls[] = {{"of_runtime", of_runtime}, {"of_driver", of_driver}};
-static int right[COUNT(calls)][CALLS]; /* the results before the order to begin */
-
-static void compare(size_t i)
-{
-	int now[CALLS] = {0};
-
-	calls[i].call(now);
-	for (size_t k = 0; k < CALLS; k++) {
-		if (now[k] == right[i][k])
-			continue;
-		fprintf(stderr, "%s: call %zu gave %d, and gives %d now\n", calls[i].name, k,
-			right[i][k], now[k]);
-		exit(1);
-	}
-}
+static const struct call calls[] = {{"of_runtime", of_runtime}, {"of_driver", of_driver}};
 
 int main(int argc, char **argv)
 {
-	static const char *const events[] = {"hbm-alloc", "hbm-inuse", "on-gpu"};
-
-	open_told(argc, argv);
-	for (size_t i = 0; i < COUNT(calls); i++)
-		calls[i].call(right[i]);
-	if (!right[0][0] || !right[1][0]) {
-		fputs("gpu_none: this machine has a GPU\n", stderr);
-		return 1;
-	}
-	wait_for_order();
-	for (unsigned n = 0; n < rounds; n++)
-		for (size_t i = 0; i < COUNT(calls); i++)
-			compare(i);
-	for (size_t i = 0; i < COUNT(calls); i++)
-		for (size_t e = 0; e < COUNT(events); e++)
-			fprintf(told, "%s %s 0\n", events[e], calls[i].name);
-	end();
+	run(argc, argv, calls, COUNT(calls));
 }
