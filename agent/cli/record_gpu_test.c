@@ -8,6 +8,7 @@
 #include "node/alloc/testcuda.h"
 #include "node/parse/parse.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 
 static void uses_gpu(void)
@@ -21,6 +22,19 @@ static void uses_gpu(void)
 
 static void has_no_driver(void)
 {
+	wait_for(BEGIN);
+	stay();
+}
+
+/* The library of on-gpu is loaded, but nobody has started its thread. */
+static void has_a_silent_library(void)
+{
+	_cleanup_free_ char *library =
+		xasprintf("%s/cuda/libpodflame-cuda.so", getenv("BUILD") ?: "build");
+
+	testcuda_load(dir);
+	if (!dlopen(library, RTLD_NOW))
+		_exit(3);
 	wait_for(BEGIN);
 	stay();
 }
@@ -82,9 +96,35 @@ static void without_a_driver_it_says_so(void **state)
 	assert_non_null(strstr(text, "no process had a CUDA driver (libcuda.so.1) loaded\n"));
 }
 
+/* The recording is short, so that it has ended before a silent library is noticed otherwise. */
+static void a_library_that_is_silent_is_told(void **state)
+{
+	_cleanup_free_ char *out = file_in_dir("gpu.folded"), *pid_text = NULL;
+	struct run r;
+	pid_t pid;
+
+	(void)state;
+	NEED_BPF();
+	assert_true(testcuda_build(dir));
+	steps[BEGIN] = steps[DONE] = 0;
+	pid = body_start("pf-work", has_a_silent_library);
+	say(BEGIN);
+	wait_for(DONE);
+	pid_text = xasprintf("%d", pid);
+	run_start(&r,
+		  (const char *[]){"-p", pid_text, "-e", "on-gpu", "-d", "2s", "-o", out, NULL});
+	assert_int_equal(run_end(&r), 0);
+	if (!strstr(r.text.data, "podflame's library in the process reports nothing"))
+		fail_msg("%s", r.text.data);
+	run_free(&r);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_library_that_is_silent_is_told),
 		cmocka_unit_test(bytes_of_the_gpu_are_exact),
 		cmocka_unit_test(without_a_driver_it_says_so),
 	};

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #define LACKS_SHOWN 8 /* number of processes that a message names */
+/* no further text is added then: a process that lies could have a new problem each second */
+#define LIBRARY_TEXT_MAX 512
 
 bool cli_record_probed_sites(struct record_probed *x, enum event event, struct alloc_sites *s,
 			     struct mappings *m)
@@ -33,6 +35,25 @@ bool cli_record_probed_sites(struct record_probed *x, enum event event, struct a
 	return true;
 }
 
+void cli_record_probed_library(struct record_probed *x, const struct on_gpu_status *s,
+			       uint64_t attached_ns)
+{
+	_cleanup_free_ char *problem = learn_library_problem(s, attached_ns);
+	_cleanup_free_ char *before = NULL;
+
+	if (!problem || (x->library_problems && (strstr(x->library_problems, problem) ||
+						 strlen(x->library_problems) > LIBRARY_TEXT_MAX)))
+		return;
+	before = TAKE_PTR(x->library_problems);
+	x->library_problems = before ? xasprintf("%s; %s", before, problem) : TAKE_PTR(problem);
+}
+
+void cli_record_probed_forgive(struct record_probed *x)
+{
+	free(TAKE_PTR(x->problem));
+	free(TAKE_PTR(x->library_problems));
+}
+
 void cli_record_probed_reset(struct record_probed *x)
 {
 	x->sites = alloc_sites_free(x->sites);
@@ -53,6 +74,19 @@ const char *cli_record_probes_all_lack(const struct record_probed *probed, size_
 	return n ? probed[0].lacks : NULL;
 }
 
+/* Returns what the profile of the process lacks; NULL: nothing is known to be missing. */
+static char *lack_text(const struct record_probed *x)
+{
+	_cleanup_free_ char *grown = learn_unseen_text(&x->unseen);
+	const char *parts[] = {x->again ? NULL : x->problem, x->library_problems, grown};
+	struct buf b = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+		if (parts[i])
+			buf_printf(&b, "%s%s", b.len ? "; " : "", parts[i]);
+	return b.len ? buf_steal(&b) : NULL;
+}
+
 void cli_record_probes_print_lack(const struct record_probed *probed, size_t n)
 {
 	const char *lacks = cli_record_probes_all_lack(probed, n);
@@ -61,17 +95,12 @@ void cli_record_probes_print_lack(const struct record_probed *probed, size_t n)
 	if (lacks)
 		fprintf(stderr, "podflame record: no process had %s loaded\n", lacks);
 	for (size_t i = 0; i < n; i++) {
-		const struct record_probed *x = &probed[i];
-		_cleanup_free_ char *grown = learn_unseen_text(&x->unseen);
-		const char *problem = x->problem && !x->again ? x->problem : NULL;
+		_cleanup_free_ char *text = lack_text(&probed[i]);
 
-		if ((!problem && !grown) || n_lacks++ >= LACKS_SHOWN)
+		if (!text || n_lacks++ >= LACKS_SHOWN)
 			continue;
-		fprintf(stderr,
-			"podflame record: process %u: the profile lacks a part of it: "
-			"%s%s%s\n",
-			(unsigned)x->id.tgid, problem ? problem : "", problem && grown ? "; " : "",
-			grown ? grown : "");
+		fprintf(stderr, "podflame record: process %u: the profile lacks a part of it: %s\n",
+			(unsigned)probed[i].id.tgid, text);
 	}
 	if (n_lacks > LACKS_SHOWN)
 		fprintf(stderr, "podflame record: the profile lacks a part of %zu more processes\n",

@@ -34,6 +34,11 @@ struct record_probed {
 	 */
 	char *problem;
 	/*
+	 * on-gpu: why the library in the process did not report its work, now or at an earlier
+	 * time; NULL: it did. Kept after the process has ended
+	 */
+	char *library_problems;
+	/*
 	 * how much memory the process got that its probes did not see. Kept after the process has
 	 * ended
 	 */
@@ -45,6 +50,14 @@ struct record_probed {
  */
 bool cli_record_probed_sites(struct record_probed *x, enum event event, struct alloc_sites *s,
 			   struct mappings *m);
+/*
+ * on-gpu: notes what keeps the library in the process from its work. What has passed stays noted,
+ * because the profile lacks that time. attached_ns: for how long the library has been probed.
+ */
+void cli_record_probed_library(struct record_probed *x, const struct on_gpu_status *s,
+			       uint64_t attached_ns);
+/* Forgets the problems. */
+void cli_record_probed_forgive(struct record_probed *x);
 /* Forgets the sites of the process. */
 void cli_record_probed_reset(struct record_probed *x);
 /*

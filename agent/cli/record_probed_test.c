@@ -83,9 +83,52 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 	free(x.problem);
 }
 
+/* All that kept the library of on-gpu from its work is printed, also if it has passed. */
+static void all_problems_of_the_library_are_printed(void **state)
+{
+	static const struct podflame_cuda_status reports[] = {
+		{.state = PODFLAME_CUDA_REFUSED, .code = 39},
+		{.state = PODFLAME_CUDA_REFUSED, .code = 39},
+		{.state = PODFLAME_CUDA_FAILED, .code = 27},
+		{.state = PODFLAME_CUDA_RUNNING},
+	};
+	struct record_probed x = {.problem = xstrdup("a refused place")};
+	struct on_gpu_status s = {.told_ns = 1};
+	_cleanup_free_ char *text = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(reports); i++) {
+		s.library = reports[i];
+		cli_record_probed_library(&x, &s, NSEC_PER_SEC);
+	}
+	text = printed(&x);
+	assert_non_null(strstr(text, "lacks a part of it: a refused place; its work on GPUs is not "
+				     "seen: another profiler has CUPTI; its work on GPUs is not "
+				     "seen: CUPTI failed (error 27)\n"));
+	cli_record_probed_forgive(&x);
+	free(TAKE_PTR(text));
+	text = printed(&x);
+	assert_string_equal(text, "");
+}
+
+/* A library may lie, and have another problem at each report. */
+static void problems_of_the_library_have_an_end(void **state)
+{
+	struct record_probed x = {0};
+	struct on_gpu_status s = {.told_ns = 1, .library.state = PODFLAME_CUDA_FAILED};
+
+	(void)state;
+	for (s.library.code = 1000; s.library.code < 2000; s.library.code++)
+		cli_record_probed_library(&x, &s, NSEC_PER_SEC);
+	assert_in_range(strlen(x.library_problems), 500, 600);
+	cli_record_probed_forgive(&x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_problems_of_the_library_are_printed),
+		cmocka_unit_test(problems_of_the_library_have_an_end),
 		cmocka_unit_test(a_jvm_that_comes_later_has_its_own_heap),
 	};
 

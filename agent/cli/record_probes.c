@@ -13,6 +13,7 @@
 #define GO_READ_NS  (5 * NSEC_PER_SEC)
 #define ANNOUNCE_NS (5 * NSEC_PER_SEC)
 #define WATCH_NS    (20 * NSEC_PER_MSEC)
+#define REPORTS_NS  NSEC_PER_SEC /* the library of on-gpu reports its status twice in this time */
 
 static enum probe_set set_of(const struct recording *r)
 {
@@ -44,7 +45,7 @@ static struct record_probed *get(struct recording *r, const struct mappings *m)
 
 	if (x && x->exec_id != m->exec_id) {
 		take_away(r, x);
-		free(TAKE_PTR(x->problem));
+		cli_record_probed_forgive(x);
 		learn_unseen_begin_anew(&x->unseen);
 	}
 	if (!x) {
@@ -69,19 +70,20 @@ static void look_at_memory(const struct recording *r, struct record_probed *x)
 
 /*
  * on-gpu: a library in the process reports the work of its GPUs, and also its own status. This
- * function reads the status and sets x->problem.
+ * function reads the status, and notes a problem.
  */
-static void look_at_library(const struct recording *r, struct record_probed *x)
+static void look_at_library(const struct recording *r, struct record_probed *x, bool is_last)
 {
 	struct on_gpu_status s = {0};
+	uint64_t attached_ns = now_mono_ns() - x->attached_ns;
 
 	if (set_of(r) != PROBES_GPU || !x->attached)
 		return;
+	/* after a short recording, a library without a status counts as silent earlier */
+	if (is_last && attached_ns > REPORTS_NS)
+		attached_ns = UINT64_MAX;
 	(void)probes_attached_status(x->attached, &s); /* on an error: s stays "no status yet" */
-	free(x->problem);
-	x->problem = learn_library_problem(&s, now_mono_ns() - x->attached_ns);
-	if (!x->problem)
-		x->problem = learn_sites_problem(x->sites, 1u << r->options->event, NULL);
+	cli_record_probed_library(x, &s, attached_ns);
 }
 
 /* Attaches probes at the process's sites. They replace those that are attached. */
@@ -243,7 +245,7 @@ void cli_record_probes_tick(struct recording *r)
 		struct record_probed *x = &r->probed[i];
 
 		look_at_memory(r, x);
-		look_at_library(r, x);
+		look_at_library(r, x, false);
 		if (x->again)
 			cli_record_read_mappings(r, x->id, x->exec_id, 0);
 		else
@@ -278,7 +280,7 @@ void cli_record_probes_free(struct recording *r)
 {
 	for (size_t i = 0; i < r->n_probed; i++) {
 		take_away(r, &r->probed[i]);
-		free(r->probed[i].problem);
+		cli_record_probed_forgive(&r->probed[i]);
 	}
 	free(r->probed);
 	r->probed = NULL;
@@ -314,6 +316,8 @@ void cli_record_probes_print(const struct recording *r)
 		fprintf(stderr,
 			"podflame record: the process has nothing to probe: it has ended or "
 			"is a kernel thread\n");
+	for (size_t i = 0; i < r->n_probed; i++)
+		look_at_library(r, &r->probed[i], true);
 	cli_record_probes_print_lack(r->probed, r->n_probed);
 	if (!has_probes(r) || !r->n_attached || probes_usage(r->probes, &u, &n) < 0)
 		return;

@@ -63,3 +63,4 @@ unit test-now: $(GPU_TEST)
 $(BUILD)/agent/node/gpu_live_test: | $(GPU_DRIVER)
 $(addprefix $(BUILD)/agent/node/,on_gpu_live_test overhead_on_gpu_test): | \
 		$(GPU_DRIVER) $(GPU_CUPTI) $(BUILD)/cuda/libpodflame-cuda.so
+$(BUILD)/agent/cli/record_gpu_test: | $(BUILD)/cuda/libpodflame-cuda.so
