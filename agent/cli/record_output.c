@@ -149,7 +149,8 @@ int cli_record_add(struct recording *r, const struct raw_sample *s, const struct
 		row = add_row(r, &key, p, p->n_samples - 1);
 	}
 	to = &row->profile->samples[row->sample];
-	to->value += (int64_t)s->value;
+	/* a process may claim any size */
+	to->value += (int64_t)MIN(s->value, (uint64_t)(PROFILE_MAX_VALUE - to->value));
 	to->n_samples += s->n;
 	return 0;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What record writes of the event rdma: folded text has only the bytes of the send queue. */
+/*
+ * What record writes of the event rdma: folded text has only the bytes of the send queue; a value
+ * has a limit.
+ */
 #include "cli/record.h"
 
 #include <fcntl.h>
@@ -28,8 +31,8 @@ static int dir_remove(void **state)
 	return testdir_remove(dir);
 }
 
-/* Adds a sample of 2^operation bytes. All operations have the same stack. */
-static void add(struct recording *r, unsigned operation)
+/* All operations have the same stack. */
+static void add(struct recording *r, unsigned operation, uint64_t bytes)
 {
 	const struct raw_labels labels = {.mask = 1u << LABEL_RDMA_OPERATION,
 					  .numbers = {[LABEL_RDMA_OPERATION] = operation}};
@@ -37,7 +40,7 @@ static void add(struct recording *r, unsigned operation)
 				     .tgid = 8,
 				     .tid = 8,
 				     .n = 1,
-				     .value = 1ull << operation,
+				     .value = bytes,
 				     .labels = &labels};
 	const struct frame frame = {.kind = FRAME_APP, .name = "post"};
 	const struct raw_names names = {.leader_comm = "mpi", .thread_comm = "mpi"};
@@ -47,7 +50,21 @@ static void add(struct recording *r, unsigned operation)
 	assert_int_equal(cli_record_add(r, &s, &names, stack), 0);
 }
 
-static char *written(const char *name)
+/* Adds 2^operation bytes of each operation. */
+static void add_each(struct recording *r)
+{
+	for (unsigned i = 0; i < OPERATIONS; i++)
+		add(r, i, 1ull << i);
+}
+
+/* Adds more than a value of a profile can be, as a process may claim. */
+static void add_too_much(struct recording *r)
+{
+	for (unsigned i = 0; i < 3; i++)
+		add(r, 0, UINT64_MAX / 2);
+}
+
+static char *written(const char *name, void (*add_samples)(struct recording *r))
 {
 	_cleanup_free_ char *path = xasprintf("%s/%s", dir, name);
 	struct record_options o = {.event = EVENT_RDMA, .output = path};
@@ -55,8 +72,7 @@ static char *written(const char *name)
 	char *text = NULL;
 	size_t n;
 
-	for (unsigned i = 0; i < OPERATIONS; i++)
-		add(&r, i);
+	add_samples(&r);
 	assert_int_equal(cli_record_write(&r), 0);
 	assert_int_equal(file_read(AT_FDCWD, path, 1 << 20, &text, &n), 0);
 	cli_record_rows_free(&r);
@@ -66,16 +82,25 @@ static char *written(const char *name)
 
 static void folded_text_has_the_send_queue(void **state)
 {
-	_cleanup_free_ char *text = written("a.folded");
+	_cleanup_free_ char *text = written("a.folded", add_each);
 
 	(void)state;
 	/* 1 + 2 + 4 + 8 + 16: send, write, read, atomic, other; without receive and register */
 	assert_string_equal(text, "mpi;[p] mpi;post 31\n");
 }
 
+static void values_stop_at_the_greatest(void **state)
+{
+	_cleanup_free_ char *text = written("b.folded", add_too_much);
+
+	(void)state;
+	assert_string_equal(text, "mpi;[p] mpi;post 9007199254740992\n"); /* PROFILE_MAX_VALUE */
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(folded_text_has_the_send_queue)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(folded_text_has_the_send_queue),
+					   cmocka_unit_test(values_stop_at_the_greatest)};
 
 	return cmocka_run_group_tests(tests, dir_make, dir_remove);
 }

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "lib/symbols/symbols.h"
+
 struct drain *sample_drain_new(size_t frame_bytes_max)
 {
 	struct drain *d = xcalloc(1, sizeof(*d));
@@ -122,20 +124,25 @@ const struct raw_text *sample_drain_text(const struct drain *d, uint64_t hash)
 	return find(hash, d->texts, d->n_texts, sizeof(*d->texts));
 }
 
+/* The process has written the text, so it may have any bytes. */
+static const char *text_label(struct batch *b, const char *text)
+{
+	_cleanup_free_ char *clean = text ? elf_text_clean(text) : NULL;
+
+	return clean ? profile_batch_str(b, clean) : NULL;
+}
+
 /* Returns the label as a text of the batch; NULL: the sample does not have it. */
 static const char *label_of(struct batch *b, const struct raw_sample *s, enum profile_label l)
 {
 	const struct raw_labels *labels = s->labels;
-	char text[MAX(LABEL_TEXT_BYTES, RAW_TEXT_BYTES)];
+	char text[LABEL_TEXT_BYTES];
 
 	if (!(labels->mask & 1u << l))
 		return NULL;
-	if (!profile_label_is_text(l))
-		profile_label_text(l, s->event, labels->numbers[l], text);
-	else if (labels->texts[l])
-		snprintf(text, sizeof(text), "%s", labels->texts[l]);
-	else
-		return NULL;
+	if (profile_label_is_text(l))
+		return text_label(b, labels->texts[l]);
+	profile_label_text(l, s->event, labels->numbers[l], text);
 	return profile_batch_str(b, text);
 }
 

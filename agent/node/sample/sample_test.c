@@ -169,6 +169,9 @@ static void a_label_may_be_a_text(void **state)
 	(void)state;
 	assert_string_equal(l->values[LABEL_RDMA_DEVICE], raw.texts[LABEL_RDMA_DEVICE]);
 	assert_string_equal(l->values[LABEL_RDMA_QP_TYPE], "RC");
+	raw.texts[LABEL_RDMA_DEVICE] = "mlx5\n\xff\x1b[31m"; /* a process may write any bytes */
+	l = sample_labels(b, &s);
+	assert_string_equal(l->values[LABEL_RDMA_DEVICE], "mlx5???[31m");
 	raw.texts[LABEL_RDMA_DEVICE] = NULL;
 	l = sample_labels(b, &s);
 	assert_null(l->values[LABEL_RDMA_DEVICE]);
