@@ -93,7 +93,7 @@ static void without_a_driver_it_says_so(void **state)
 	NEED_BPF();
 	text = record(has_no_driver, "hbm-alloc", out);
 	assert_non_null(strstr(text, "no process has a CUDA driver (libcuda.so.1) loaded yet\n"));
-	assert_non_null(strstr(text, "no process had a CUDA driver (libcuda.so.1) loaded\n"));
+	assert_non_null(strstr(text, "found a CUDA driver (libcuda.so.1) in no process\n"));
 }
 
 /* The recording is short, so that it has ended before a silent library is noticed otherwise. */

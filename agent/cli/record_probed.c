@@ -93,7 +93,7 @@ void cli_record_probes_print_lack(const struct record_probed *probed, size_t n)
 	size_t n_lacks = 0;
 
 	if (lacks)
-		fprintf(stderr, "podflame record: no process had %s loaded\n", lacks);
+		fprintf(stderr, "podflame record: podflame found %s in no process\n", lacks);
 	for (size_t i = 0; i < n; i++) {
 		_cleanup_free_ char *text = lack_text(&probed[i]);
 
