@@ -588,6 +588,7 @@ struct pf_live_stats {
 	X(GPU_FULL, "gpu_full", 1)	   /* too many contexts, mappings, pools of GPUs */        \
 	X(GPU_UNLAUNCHED, "gpu_unlaunched", 1) /* work of a GPU whose launch is not known */       \
 	X(GPU_UNREAD, "gpu_unread", 1) /* a report of work that could not be read, or is wrong */  \
+	X(GPU_MISSED, "gpu_missed", 1) /* work whose report did not reach the BPF program */       \
 	X(GPU_DROPPED, "gpu_dropped", 1) /* work for whose record CUPTI had no room */             \
 	X(GPU_UNTIMED, "gpu_untimed", 1) /* work of which CUPTI has no times */                    \
 	X(RDMA_UNREAD, "rdma_unread", 1)   /* a list of requests of RDMA could not be read */      \

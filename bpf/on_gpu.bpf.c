@@ -317,6 +317,17 @@ static __noinline int pf_gpu_work_count(struct pf_scratch *s, const struct podfl
 	return 0;
 }
 
+static __always_inline struct pf_process_key pf_gpu_process(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return (struct pf_process_key){
+		.start_boottime_ns = pf_start_of(task),
+		.tgid = pf_tgid_seen(task),
+		.exec_id = task->self_exec_id,
+	};
+}
+
 /* ---- reports of work: the pieces are counted one after the other ---- */
 
 struct pf_gpu_report {
@@ -372,6 +383,16 @@ static long pf_gpu_report_step(uint32_t i, struct pf_gpu_report *r)
 	return 0;
 }
 
+/* Notes that pieces have come, for the comparison with what the library says to have reported. */
+static __noinline void pf_gpu_note_pieces(uint32_t n)
+{
+	struct pf_process_key key = pf_gpu_process();
+	struct pf_gpu_status *status = bpf_map_lookup_elem(&gpu_status, &key);
+
+	if (status)
+		__sync_fetch_and_add(&status->n_untold, n);
+}
+
 /* size: as in struct pf_gpu_report. A report with impossible numbers counts as one loss. */
 static __noinline void pf_gpu_reported(uint64_t at, uint32_t n, uint32_t n_max, uint32_t size)
 {
@@ -382,6 +403,7 @@ static __noinline void pf_gpu_reported(uint64_t at, uint32_t n, uint32_t n_max, 
 		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 		return;
 	}
+	pf_gpu_note_pieces(n);
 	r.generation = set->generation;
 	r.s = pf_scratch_try(PF_CONTEXT_TASK);
 	if (!r.s) {
@@ -405,6 +427,30 @@ static __noinline void pf_gpu_add_lost(uint64_t was, uint64_t is, enum pf_drop r
 		pf_on_gpu_lost(reason, is - was);
 }
 
+/*
+ * Compares the pieces that the library says to have reported with those that have come here. Some
+ * have not come if the probes were not attached for a moment. The library counts a piece after it
+ * has reported it, so more may have come than it says.
+ */
+static __noinline void pf_gpu_add_missed(struct pf_gpu_status *was,
+					 const struct podflame_cuda_status *is)
+{
+	uint64_t told = 0, came;
+
+	if (!was || !is)
+		return;
+	for (int i = 0; i < PODFLAME_CUDA_WORK_KINDS; i++)
+		told += is->told[i].n - was->library.told[i].n;
+	if (told >= PF_GPU_LOSSES_MAX)
+		return;
+	came = was->n_untold;
+	if (told > came) {
+		pf_on_gpu_lost(PF_DROP_GPU_MISSED, told - came);
+		told = came;
+	}
+	__sync_fetch_and_add(&was->n_untold, -told);
+}
+
 static __noinline void pf_gpu_status_add(const struct podflame_cuda_status *was,
 					 const struct podflame_cuda_status *is, uint64_t cgroup_id)
 {
@@ -420,17 +466,6 @@ static __noinline void pf_gpu_status_add(const struct podflame_cuda_status *was,
 		__sync_fetch_and_add(&u->own_ns, is->own_ns - was->own_ns);
 }
 
-static __always_inline struct pf_process_key pf_gpu_process(void)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	return (struct pf_process_key){
-		.start_boottime_ns = pf_start_of(task),
-		.tgid = pf_tgid_seen(task),
-		.exec_id = task->self_exec_id,
-	};
-}
-
 /* Reads the library's status: `size` bytes at `at`. An older library has a shorter status. */
 static __always_inline bool pf_gpu_status_read(struct podflame_cuda_status *to, uint64_t at,
 					       uint32_t size)
@@ -439,6 +474,23 @@ static __always_inline bool pf_gpu_status_read(struct podflame_cuda_status *to, 
 		size = sizeof(*to);
 	return size >= __builtin_offsetof(struct podflame_cuda_status, all) &&
 	       !bpf_probe_read_user(to, size, (const void *)at);
+}
+
+/*
+ * Takes a report that follows an earlier one. It changes the entry in place, because another thread
+ * may add to n_untold.
+ */
+static __noinline void pf_gpu_status_again(struct pf_gpu_status *was,
+					   const struct pf_gpu_status *now, uint64_t cgroup_id)
+{
+	if (!was || !now)
+		return;
+	pf_gpu_status_add(&was->library, &now->library, cgroup_id);
+	pf_gpu_add_missed(was, &now->library);
+	was->told_ns = now->told_ns;
+	if (!now->running_ns || !was->running_ns)
+		was->running_ns = now->running_ns;
+	was->library = now->library;
 }
 
 /*
@@ -459,10 +511,11 @@ static __noinline void pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint3
 	*now = (struct pf_gpu_status){.told_ns = bpf_ktime_get_boot_ns()};
 	if (pf_gpu_status_read(&now->library, at, size)) {
 		if (now->library.state == PODFLAME_CUDA_RUNNING)
-			now->running_ns = was && was->running_ns ? was->running_ns : now->told_ns;
+			now->running_ns = now->told_ns;
 		if (was && was->told_ns)
-			pf_gpu_status_add(&was->library, &now->library, cgroup_id);
-		bpf_map_update_elem(&gpu_status, &key, now, BPF_ANY);
+			pf_gpu_status_again(was, now, cgroup_id);
+		else
+			bpf_map_update_elem(&gpu_status, &key, now, BPF_ANY);
 	} else {
 		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 	}

@@ -60,6 +60,8 @@ struct pf_gpu_status {
 	/* CLOCK_BOOTTIME since which all reports say that CUPTI runs; 0: the last one does not */
 	uint64_t running_ns;
 	uint64_t parcagpu; /* 1: the process has parcagpu's library */
+	/* pieces that the BPF program got from `work`, and that are not in library.told yet */
+	uint64_t n_untold;
 	struct podflame_cuda_status library;
 };
 

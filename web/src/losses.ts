@@ -24,6 +24,7 @@ const words: Record<string, string> = {
   gpu_unended: 'launches of GPUs without work until podflame detached from the process: the ' +
     'work ended later, or there was none because the call failed or recorded a graph',
   gpu_unread: "reports of a GPU's work that could not be read, or that cannot be true",
+  gpu_missed: "work of a GPU that podflame's library reported while its probes were not attached",
   gpu_dropped: "work of a GPU for which NVIDIA's CUPTI had no room",
   gpu_untimed: "work of a GPU of which NVIDIA's CUPTI has no times",
   rdma_unread: 'lists of RDMA requests that the agent could not read to their end',
