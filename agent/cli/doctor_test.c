@@ -319,6 +319,8 @@ static void test_python(void **state)
 	expect(&a, "process on-gpu", true,
 	       "the process has not loaded a CUDA driver (libcuda.so.1)");
 	expect(&a, "process rdma", true, "the process has not loaded libibverbs (libibverbs.so.1)");
+	expect(&a, "process rdma-latency", true,
+	       "the process has not loaded libibverbs (libibverbs.so.1)");
 	stop(pid, &a);
 }
 

@@ -239,7 +239,8 @@ static void choices(void **state)
 					"\"help\":\"number of the GPU\","
 					"\"events\":[\"hbm-alloc\",\"hbm-inuse\",\"on-gpu\"],"
 					"\"title\":\"GPU\"}"));
-	assert_non_null(strstr(f->body, "\"events\":[\"rdma\"],\"title\":\"RDMA operation\","
+	assert_non_null(strstr(f->body, "\"events\":[\"rdma\",\"rdma-latency\"],"
+					"\"title\":\"RDMA operation\","
 					"\"unset\":\"send queue\"}"));
 	assert_non_null(strstr(f->body, "\"help\":\"event: on-cpu, off-cpu, "));
 	assert_non_null(strstr(f->body, "waited for: runqueue, disk, lock, "));
