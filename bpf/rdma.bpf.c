@@ -59,7 +59,7 @@ static __noinline struct pf_rdma_batch *pf_rdma_batch(struct pf_rdma_thread *t, 
 {
 	struct pf_rdma_batch *unused = NULL;
 
-	if (!t)
+	if (!t || !queue) /* an unused batch has the queue 0 */
 		return NULL;
 	for (int i = 0; i < PF_RDMA_BATCHES_MAX; i++) {
 		struct pf_rdma_batch *b = &t->batches[i];

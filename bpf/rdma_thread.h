@@ -90,9 +90,14 @@ static __always_inline uint64_t pf_rdma_total(const uint64_t bytes[_PF_RDMA_OPER
 	return total;
 }
 
+/* No call posts PF_MEM_SIZE_MAX bytes or more, so the sum of a call that says so ends there. */
 static __always_inline void pf_rdma_add(uint64_t bytes[_PF_RDMA_OPERATION_MAX], uint32_t operation,
 					uint64_t more)
 {
-	if (operation < _PF_RDMA_OPERATION_MAX)
-		bytes[operation] += more;
+	uint64_t sum;
+
+	if (operation >= _PF_RDMA_OPERATION_MAX)
+		return;
+	sum = bytes[operation] + more;
+	bytes[operation] = sum < PF_MEM_SIZE_MAX ? sum : PF_MEM_SIZE_MAX;
 }
