@@ -351,7 +351,7 @@ static __noinline void pf_gpu_given(struct pf_pending *p, const struct pf_mem_wh
 
 	if (!p || !who || !bytes || pf_gpu_is_host(&p->gpu))
 		return;
-	if (bytes == PF_GPU_BYTES_UNKNOWN) {
+	if (bytes >= PF_MEM_SIZE_MAX) { /* not known, or not possible */
 		pf_gpu_lost(p->gpu.events, PF_DROP_GPU_UNSEEN);
 		return;
 	}
