@@ -510,6 +510,12 @@ struct pf_mem_proc {
 	uint32_t n_functions; /* RDMA: pf_rdma_functions.n when the sites were found */
 	/* on-gpu: launches count for so long after attached_ns, their work also later; 0: no end */
 	uint32_t launches_ms;
+	/*
+	 * RDMA: raised when calls may have been missed: by PF_RDMA_CHANGED at each change of the
+	 * process's probes, and by the programs, by 1
+	 */
+	uint32_t gaps;
+	uint32_t pad;
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
@@ -595,6 +601,8 @@ struct pf_live_stats {
 	X(RDMA_LONG, "rdma_long", 1)	   /* a list of requests is longer than is followed */     \
 	X(RDMA_BATCHES, "rdma_batches", 1) /* a thread fills too many queue pairs at once */       \
 	X(RDMA_LATE, "rdma_late", 1) /* a process may post before the provider is probed */        \
+	X(RDMA_UNMATCHED, "rdma_unmatched", 1) /* a completion whose request is not known */       \
+	X(RDMA_FULL, "rdma_full", 1) /* no room for a request that is under way */                 \
 	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
@@ -623,7 +631,7 @@ _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 40, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
-_Static_assert(sizeof(struct pf_mem_proc) == 272, "abi");
+_Static_assert(sizeof(struct pf_mem_proc) == 280, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

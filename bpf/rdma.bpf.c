@@ -28,29 +28,6 @@ struct {
 /* ---- the requests of an extended queue pair ---- */
 
 /*
- * Returns whether the program of another link has handled this hit. While the agent changes the
- * probes of a process, an old link and a new one may probe the same place. The kernel runs their
- * programs for a hit one directly after the other. So if a loop comes to the place again, the
- * program of the same link runs first, or those of both links have run: this is a new hit. If the
- * whole change takes place between two hits of one place, the second hit is lost.
- */
-static __noinline bool pf_rdma_is_again(struct pt_regs *ctx, struct pf_rdma_thread *t)
-{
-	uint32_t link = pf_site_of(ctx).flags & PF_SITE_LINK;
-	uint64_t ip = PF_CONTEXT_REG(ctx, rip), sp = PF_CONTEXT_REG(ctx, rsp);
-	bool again;
-
-	if (!t)
-		return false;
-	again = t->last.is_first && t->last.link != link && t->last.ip == ip && t->last.sp == sp;
-	t->last.ip = ip;
-	t->last.sp = sp;
-	t->last.link = link;
-	t->last.is_first = !again;
-	return again;
-}
-
-/*
  * Returns the batch of a queue pair or, if it has none and `make` is set, an unused batch. NULL:
  * there is none.
  */
@@ -163,18 +140,6 @@ static __always_inline bool pf_rdma_has_type(struct pf_site site)
 	return site.kind != PF_SITE_RDMA_REGISTER && site.kind != PF_SITE_RDMA_POST_SHARED;
 }
 
-/* Returns the label of the device of a queue or a protection domain; 0: it cannot be read. */
-static __noinline uint64_t pf_rdma_device(const struct pf_scratch *s, uint64_t object,
-					  uint32_t generation)
-{
-	uint64_t context, device;
-
-	if (!pf_read(&context, sizeof(context), object) ||
-	    !pf_read(&device, sizeof(device), context))
-		return 0;
-	return pf_intern_text(s, device + PF_RDMA_DEVICE_NAME, generation);
-}
-
 /* Sets t->ctx to the labels of each operation that has bytes. */
 static __noinline void pf_rdma_label(struct pf_scratch *s, struct pf_rdma_thread *t,
 				     uint32_t generation)
@@ -239,19 +204,19 @@ static __always_inline bool pf_rdma_enter(struct pt_regs *ctx)
 
 	if (!who.proc || !set || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64)
 		return false;
-	if (site.kind <= PF_SITE_RDMA_USED)
+	if (site.kind <= PF_SITE_RDMA_DESTROY)
 		pf_rdma_learn(PF_CONTEXT_REG(ctx, rdi), site.kind, who.cgroup_id, set->generation,
 			      who.proc->n_functions);
 	if (site.kind == PF_SITE_RDMA_OPEN || site.kind == PF_SITE_RDMA_EXTEND)
 		return true;
-	if (!who.events || (site.kind > PF_SITE_RDMA_REGISTER && site.kind <= PF_SITE_RDMA_USED))
+	if (!who.events || (site.kind > PF_SITE_RDMA_REGISTER && site.kind <= PF_SITE_RDMA_DESTROY))
 		return false;
 	t = pf_rdma_thread(who.proc, true);
 	if (!t) {
 		pf_drop(PF_EVENT_RDMA, PF_DROP_PENDING_FULL);
 		return false;
 	}
-	if (site.kind >= PF_SITE_RDMA_START && pf_rdma_is_again(ctx, t))
+	if (site.kind >= PF_SITE_RDMA_START && pf_rdma_is_again(ctx, &t->last))
 		return true; /* the return may be needed, and the other link may be gone by then */
 	if (site.kind == PF_SITE_RDMA_START)
 		pf_rdma_start(t, PF_CONTEXT_REG(ctx, rdi));

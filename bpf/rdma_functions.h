@@ -83,6 +83,32 @@ static __noinline void pf_rdma_ops_add(struct pf_rdma_functions *f, uint64_t con
 	pf_rdma_function_add(f, ops[PF_RDMA_OPS_SEND + 1], PF_RDMA_POST_RECV);
 }
 
+static __always_inline bool pf_rdma_is_pair(uint32_t kind)
+{
+	return kind == PF_SITE_RDMA_MODIFY || kind == PF_SITE_RDMA_DESTROY ||
+	       kind == PF_SITE_RDMA_EXTEND;
+}
+
+#define PF_RDMA_NEAR (1 << 20) /* bytes: the functions of a provider are closer to each other */
+
+/*
+ * Adds the functions that take completions. If the completion queue of a queue pair is not an
+ * extended one, what is read as its start_poll is data of the provider or 0, not a function.
+ */
+static __noinline void pf_rdma_polls_add(struct pf_rdma_functions *f, uint64_t context,
+					 uint64_t object, uint32_t kind)
+{
+	uint64_t poll, queue, start;
+
+	if (!pf_read(&poll, sizeof(poll), context + PF_RDMA_CONTEXT_POLL))
+		return;
+	pf_rdma_function_add(f, poll, PF_RDMA_POLL_CQ);
+	if (pf_rdma_is_pair(kind) && pf_read(&queue, sizeof(queue), object + PF_RDMA_QP_SEND_CQ) &&
+	    pf_read(&start, sizeof(start), queue + PF_RDMA_CQ_EX_START_POLL) &&
+	    start - poll + PF_RDMA_NEAR < 2 * PF_RDMA_NEAR)
+		pf_rdma_function_add(f, start, PF_RDMA_START_POLL);
+}
+
 static __noinline void pf_rdma_wr_add(struct pf_rdma_functions *f, uint64_t queue)
 {
 	uint64_t wr[PF_RDMA_SLOTS_OF_QP];
@@ -106,6 +132,8 @@ static __always_inline bool pf_rdma_may_be_late(uint32_t kind, uint32_t n_before
 	case PF_SITE_RDMA_EXTEND:
 		return false;
 	case PF_SITE_RDMA_USED:
+	case PF_SITE_RDMA_MODIFY:
+	case PF_SITE_RDMA_DESTROY:
 		return n > n_probed;
 	}
 	return n > n_before;
@@ -114,9 +142,10 @@ static __always_inline bool pf_rdma_may_be_late(uint32_t kind, uint32_t n_before
 /*
  * Learns the functions of a context, or of the context of an object. queue: also those of an
  * extended queue pair. Reports new ones to user space; a report that did not fit is sent again at
- * the next call. If requests may be unseen, that counts as a loss.
+ * the next call. If requests may be unseen, that counts as a loss. Returns whether all known
+ * functions are probed.
  */
-static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup_id,
+static __noinline bool pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup_id,
 				     uint32_t generation, uint32_t n_probed)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -126,12 +155,14 @@ static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup
 	uint32_t n, n_before;
 
 	if (!at || (!is_context && !pf_read(&context, sizeof(context), at)))
-		return;
+		return false;
 	f = pf_rdma_functions(task);
 	if (!f)
-		return;
+		return false;
 	n_before = f->n;
 	pf_rdma_ops_add(f, context);
+	if (PF_COUNTED_EVENT == PF_EVENT_RDMA_LATENCY)
+		pf_rdma_polls_add(f, context, at, kind);
 	if (kind == PF_SITE_RDMA_EXTEND)
 		pf_rdma_wr_add(f, at);
 	n = f->n;
@@ -141,4 +172,5 @@ static __noinline void pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup
 		f->late = n;
 		pf_drop(PF_COUNTED_EVENT, PF_DROP_RDMA_LATE);
 	}
+	return n <= n_probed;
 }

@@ -7,26 +7,12 @@
 
 #include "rdma_thread.h"
 
-/* The first members of struct ibv_send_wr. struct ibv_recv_wr ends before opcode. */
-struct pf_rdma_request {
-	uint64_t wr_id, next, sg_list;
-	int32_t num_sge;
-	uint32_t opcode;
-};
-#define PF_RDMA_OPCODE __builtin_offsetof(struct pf_rdma_request, opcode)
 struct pf_rdma_sge {
 	uint64_t address;
 	uint32_t length, lkey;
 };
 struct pf_rdma_buffer { /* struct ibv_data_buf */
 	uint64_t address, length;
-};
-
-enum pf_rdma_end {
-	PF_RDMA_GOES_ON,
-	PF_RDMA_ENDED,
-	PF_RDMA_STOPPED, /* at the request `stop` */
-	PF_RDMA_UNREADABLE,
 };
 
 /* Counts a list that was not read to its end. */
@@ -45,31 +31,6 @@ static __always_inline uint64_t pf_rdma_bytes(uint64_t size)
 }
 
 /* ---- a list of requests ---- */
-
-#define PF_RDMA_LOCAL_INV 7 /* enum ibv_wr_opcode: requests without data */
-#define PF_RDMA_BIND_MW	  8
-
-/* Returns the operation of a request; enum ibv_wr_opcode has the numbers. */
-static __always_inline uint32_t pf_rdma_operation_of(uint32_t opcode)
-{
-	switch (opcode) {
-	case 0: /* RDMA_WRITE, RDMA_WRITE_WITH_IMM */
-	case 1:
-		return PF_RDMA_WRITE;
-	case 2: /* SEND, SEND_WITH_IMM, SEND_WITH_INV, TSO */
-	case 3:
-	case 9:
-	case 10:
-		return PF_RDMA_SEND;
-	case 4: /* RDMA_READ */
-		return PF_RDMA_READ;
-	case 5: /* ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD, ATOMIC_WRITE */
-	case 6:
-	case 15:
-		return PF_RDMA_ATOMIC;
-	}
-	return PF_RDMA_OTHER;
-}
 
 struct pf_rdma_loop {
 	struct pf_rdma_thread *t;

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "labels.h"
+#include "rdma_verbs.h"
 
 /* The requests between ibv_wr_start and ibv_wr_complete. */
 struct pf_rdma_batch {
@@ -29,12 +29,7 @@ struct pf_rdma_thread {
 	uint64_t bytes[_PF_RDMA_OPERATION_MAX];
 	uint64_t ctx[_PF_RDMA_OPERATION_MAX]; /* pf_count_key.ctx of each operation */
 	struct pf_rdma_batch batches[PF_RDMA_BATCHES_MAX];
-	/* The last hit of a function of an extended queue pair: see pf_rdma_is_again(). */
-	struct {
-		uint64_t ip, sp;
-		uint32_t link; /* PF_SITE_LINK of the site */
-		bool is_first; /* false: no hit, or another link's program had counted it */
-	} last;
+	struct pf_rdma_hit last; /* of a function of an extended queue pair */
 	/* The state of rdma_list.h while it reads a list: bpf_loop() must not change the stack. */
 	struct {
 		uint64_t next, stop; /* requests */

@@ -33,6 +33,10 @@ const words: Record<string, string> = {
     'what it posted until then is missing',
   rdma_batches: 'requests of a thread that fills more RDMA queue pairs at once than the agent ' +
     'follows',
+  rdma_unmatched: 'completions of RDMA requests that podflame cannot assign to a post: it was ' +
+    'not seen, or the program gives several requests the same number',
+  rdma_full: 'RDMA requests that were under way and for which there was no more room, or whose ' +
+    'completions podflame does not see',
   labels_lost: "the kernel's buffer had no room for their labels: a query for a label lacks " +
     'these samples, and so does one for rdma that names no operation',
   may_throw: "memory from an allocator's own operator new, whose return podflame does not probe",

@@ -39,9 +39,9 @@ struct verbs_entry {
 	X("ibv_create_cq", SITE(CONTEXT), false)                                                   \
 	X("ibv_get_async_event", SITE(CONTEXT), false)                                             \
 	X("ibv_create_qp", SITE(OBJECT), false)                                                    \
-	X("ibv_modify_qp", SITE(USED), false)                                                      \
+	X("ibv_modify_qp", SITE(MODIFY), false)                                                    \
 	X("ibv_query_qp", SITE(USED), false)                                                       \
-	X("ibv_destroy_qp", SITE(USED), false)                                                     \
+	X("ibv_destroy_qp", SITE(DESTROY), false)                                                  \
 	X("ibv_create_srq", SITE(USED), false)                                                     \
 	X("ibv_modify_srq", SITE(USED), false)                                                     \
 	X("ibv_create_ah", SITE(OBJECT), false)                                                    \
@@ -84,6 +84,8 @@ static const struct slot {
 	 */
 	bool is_new;
 } slots[_PF_RDMA_SLOT_MAX] = {
+	/* (queue, n, list) */
+	[PF_RDMA_POLL_CQ] = {"poll_cq", SITE(POLL)},
 	[PF_RDMA_POST_SRQ_RECV] = {"post_srq_recv", SITE(POST_SHARED)},
 	[PF_RDMA_POST_SEND] = {"post_send", SITE(POST_SEND)},
 	[PF_RDMA_POST_RECV] = {"post_recv", SITE(POST_RECEIVE)},
@@ -181,11 +183,23 @@ static bool has_other_site(const struct alloc_sites *s, uint64_t address,
 	return false;
 }
 
+/* Adds a problem if the address is that of a function: ibv_start_poll() of a completion queue. */
+static void tell_extended(const struct runtime_look *look, uint64_t address,
+			  struct alloc_sites *ret)
+{
+	if (is_code(look, address) && !is_unread(look, address) &&
+	    alloc_begins_function(look, address))
+		alloc_add_problem(ret, "podflame does not see when it takes completions from its "
+				       "extended completion queues by ibv_start_poll");
+}
+
 static int add_function(const struct runtime_look *look, const struct pf_rdma_function *f,
 			struct alloc_sites *ret)
 {
 	const struct slot *s = f->slot < ARRAY_SIZE(slots) ? &slots[f->slot] : NULL;
 
+	if (f->address && f->slot == PF_RDMA_START_POLL)
+		tell_extended(look, f->address, ret);
 	if (!f->address || !s || !s->name)
 		return 0;
 	if (!is_code(look, f->address) && s->is_new)

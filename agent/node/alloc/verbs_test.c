@@ -25,7 +25,7 @@ static void the_real_library_is_found(void **state)
 		{"ibv_reg_mr_iova2", PF_SITE_RDMA_REGISTER},
 		{"ibv_open_device", PF_SITE_RDMA_OPEN},
 		{"ibv_qp_to_qp_ex", PF_SITE_RDMA_EXTEND},
-		{"ibv_modify_qp", PF_SITE_RDMA_USED},
+		{"ibv_modify_qp", PF_SITE_RDMA_MODIFY},
 		{"ibv_create_cq", PF_SITE_RDMA_CONTEXT},
 		{"ibv_get_cq_event", PF_SITE_RDMA_USED},
 	};

@@ -218,6 +218,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.seen_bytes = was.seen_bytes;
 	now.unused_before = was.unused_before;
 	now.first_after = was.first_after;
+	now.gaps = was.gaps + PF_RDMA_CHANGED;
 	return bpf_map_update_elem(a->set->procs, &a->key, &now, BPF_EXIST);
 }
 

@@ -42,6 +42,8 @@ static enum site_probed rdma_probed(const struct pf_site *s, unsigned event_mask
 	case PF_SITE_RDMA_CONTEXT:
 	case PF_SITE_RDMA_OBJECT:
 	case PF_SITE_RDMA_USED:
+	case PF_SITE_RDMA_MODIFY:
+	case PF_SITE_RDMA_DESTROY:
 	case PF_SITE_RDMA_START:
 	case PF_SITE_RDMA_ABORT:
 	case PF_SITE_RDMA_REQUEST:
@@ -49,6 +51,8 @@ static enum site_probed rdma_probed(const struct pf_site *s, unsigned event_mask
 	case PF_SITE_RDMA_SGES:
 	case PF_SITE_RDMA_BUFFERS:
 		return PROBED_AT_ENTRY;
+	case PF_SITE_RDMA_POLL:
+		return PROBED_NOT;
 	}
 	return PROBED_AT_BOTH;
 }

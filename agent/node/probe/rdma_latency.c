@@ -45,16 +45,72 @@ static enum site_probed latency_probed(const struct pf_site *s, unsigned event_m
 	switch (s->kind) {
 	case PF_SITE_RDMA_OPEN:
 	case PF_SITE_RDMA_EXTEND:
+	case PF_SITE_RDMA_POST_SEND:
+	case PF_SITE_RDMA_POLL:
+	case PF_SITE_RDMA_COMPLETE:
 		return PROBED_AT_BOTH;
+	case PF_SITE_RDMA_REGISTER:
+	case PF_SITE_RDMA_POST_RECEIVE:
+	case PF_SITE_RDMA_POST_SHARED:
+	case PF_SITE_RDMA_DATA:
+	case PF_SITE_RDMA_SGES:
+	case PF_SITE_RDMA_BUFFERS:
+		return PROBED_NOT;
 	}
 	return PROBED_AT_ENTRY;
+}
+
+/* ---- requests of processes that are not attached ---- */
+
+struct stale_keys {
+	struct probe_set_state *set;
+	struct pf_rdma_request_key *items;
+	size_t n, cap;
+};
+
+static void add_stale(const void *key, const void *value, void *arg)
+{
+	const struct pf_rdma_request_key *k = key;
+	struct stale_keys *stale = arg;
+	struct attached *a;
+
+	(void)value;
+	HASH_FIND(hh, stale->set->attached, &k->process, sizeof(k->process), a);
+	if (a && !a->ended)
+		return;
+	GROW(stale->items, stale->n, stale->cap);
+	stale->items[stale->n++] = *k;
+}
+
+/* Removes entries of processes that are not attached any more. The caller holds the lock. */
+static void remove_stale(struct probe_set_state *s, int map, size_t value_bytes)
+{
+	struct stale_keys stale = {.set = s};
+
+	if (probes_map_each(map, sizeof(struct pf_rdma_request_key), value_bytes, false, add_stale,
+			    &stale))
+		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
+	for (size_t i = 0; i < stale.n; i++)
+		bpf_map_delete_elem(map, &stale.items[i]);
+	free(stale.items);
+}
+
+static void latency_forget(struct probe_set_state *s)
+{
+	const struct rdma_latency_bpf *o = s->object.bpf;
+
+	probes_rdma_forget(s);
+	pthread_mutex_lock(&s->lock);
+	remove_stale(s, bpf_map__fd(o->maps.rdma_requests), sizeof(struct pf_rdma_pending));
+	remove_stale(s, bpf_map__fd(o->maps.rdma_queues), sizeof(struct pf_rdma_queue));
+	pthread_mutex_unlock(&s->lock);
 }
 
 const struct set_ops probes_rdma_latency_set = {
 	.need_returns = 1u << EVENT_RDMA_LATENCY,
 	.has_entries = true,
 	.twice_is_once = true,
-	.forget = probes_rdma_forget,
+	.forget = latency_forget,
 	.open = latency_open,
 	.destroy = latency_destroy,
 	.probed = latency_probed,

@@ -25,7 +25,13 @@ static void the_programs_and_the_tests_agree(void **state)
 			 offsetof(struct testverbs_context, ops.post_send));
 	assert_int_equal(PF_RDMA_CONTEXT_SRQ_RECV + 8 * (PF_RDMA_OPS_SEND + 1),
 			 offsetof(struct testverbs_context, ops.post_recv));
+	assert_int_equal(PF_RDMA_CONTEXT_POLL, offsetof(struct testverbs_context, ops.poll_cq));
+	assert_int_equal(PF_RDMA_QP_SEND_CQ, offsetof(struct testverbs_queue, send_cq));
+	assert_int_equal(PF_RDMA_QP_NUMBER, offsetof(struct testverbs_queue, qp_num));
+	assert_int_equal(PF_RDMA_QP_NUMBER + 4, offsetof(struct testverbs_queue, state));
 	assert_int_equal(PF_RDMA_QP_TYPE, offsetof(struct testverbs_queue, qp_type));
+	assert_int_equal(PF_RDMA_QP_EX_ID, offsetof(struct testverbs_queue_ex, wr_id));
+	assert_int_equal(PF_RDMA_QP_EX_ID + 8, offsetof(struct testverbs_queue_ex, wr_flags));
 	assert_int_equal(PF_RDMA_DEVICE_NAME, offsetof(struct testverbs_device, name));
 	assert_int_equal(PF_RDMA_QP_EX_WR, offsetof(struct testverbs_queue_ex, atomic_cmp_swp));
 	assert_int_equal(PF_TEXT_BYTES, sizeof(((struct testverbs_device *)0)->name));
@@ -42,6 +48,27 @@ static void the_programs_and_the_tests_agree(void **state)
 					 8 * (PF_RDMA_WR_##SLOT - PF_RDMA_WR_ATOMIC_CMP_SWP),      \
 				 offsetof(struct ibv_qp_ex, their_member));                        \
 	} while (0)
+
+static void completions_are_those_of_the_header(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct testverbs_completion), sizeof(struct ibv_wc));
+	SAME(testverbs_completion, status, ibv_wc, status);
+	SAME(testverbs_completion, opcode, ibv_wc, opcode);
+	SAME(testverbs_completion, qp_num, ibv_wc, qp_num);
+	SAME(testverbs_context, ops.poll_cq, ibv_context, ops.poll_cq);
+	assert_int_equal(offsetof(struct ibv_cq, context), 0);
+	assert_int_equal(offsetof(struct ibv_cq_ex, start_poll), PF_RDMA_CQ_EX_START_POLL);
+	assert_int_equal(offsetof(struct ibv_qp_attr, qp_state), 0);
+	/* bpf/rdma_latency.bpf.c assumes these numbers */
+	assert_int_equal(IBV_WC_RECV, 1 << 7);
+	assert_int_equal(IBV_SEND_SIGNALED, 2);
+	assert_int_equal(IBV_QP_STATE, 1);
+	assert_int_equal(IBV_QPS_RESET, 0);
+	assert_int_equal(IBV_QPS_INIT, 1);
+	assert_int_equal(IBV_QPS_RTR, 2);
+	assert_int_equal(IBV_QPS_ERR, 6);
+}
 
 static void requests_are_those_of_the_header(void **state)
 {
@@ -145,6 +172,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_programs_and_the_tests_agree),
 #ifdef INFINIBAND_VERBS_H
+		cmocka_unit_test(completions_are_those_of_the_header),
 		cmocka_unit_test(requests_are_those_of_the_header),
 		cmocka_unit_test(objects_are_those_of_the_header),
 		cmocka_unit_test(slots_are_those_of_the_header),

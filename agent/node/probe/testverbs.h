@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct testverbs_queue;
+struct testverbs_context;
 struct testverbs_sge {
 	uint64_t addr;
 	uint32_t length, lkey;
@@ -33,6 +34,13 @@ struct testverbs_receive {
 	struct testverbs_sge *sg_list;
 	int num_sge;
 };
+struct testverbs_completions { /* struct ibv_cq */
+	struct testverbs_context *context;
+};
+struct testverbs_completion { /* struct ibv_wc */
+	uint64_t wr_id;
+	uint32_t status, opcode, vendor_err, byte_len, imm_data, qp_num, rest[4];
+};
 struct testverbs_device {
 	void *ops[2];
 	uint32_t node_type, transport_type;
@@ -40,7 +48,9 @@ struct testverbs_device {
 	char rest[64 + 2 * 256];
 };
 struct testverbs_ops {
-	void *before[20];
+	void *before[11];
+	int (*poll_cq)(struct testverbs_completions *q, int n, struct testverbs_completion *list);
+	void *after_poll[8];
 	int (*post_srq_recv)(struct testverbs_queue *q, struct testverbs_receive *wr,
 			     struct testverbs_receive **bad);
 	void *between[4];

@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * rdma-latency in real processes: which requests count, under which stack, and for how long. The
+ * process measures itself how long its requests are under way. The tests run once for each way to
+ * attach uprobes that this kernel has.
+ */
+#include "node/probe/rdma_scene_test.h"
+
+#include <sys/mman.h>
+
+#include "rdma_latency.skel.h"
+
+#define LATENCY	 (1u << EVENT_RDMA_LATENCY)
+#define SEND	 2	  /* enum ibv_wr_opcode */
+#define SIGNALED 2	  /* enum ibv_send_flags */
+#define RECEIVED (1 << 7) /* enum ibv_wc_opcode */
+#define INIT	 1	  /* enum ibv_qp_state */
+#define RTR	 2
+#define RTS	 3
+#define ERR	 6
+
+/*
+ * What the process has measured: the time between the calls that post and take (inner) and the time
+ * that includes these calls (outer).
+ */
+static struct measured {
+	uint64_t n, inner_ns, outer_ns;
+} * measured;
+
+/* ---- the provider: a poll takes what the process has put into a list ---- */
+
+static struct testverbs_completion done[2048];
+static int n_done;
+
+IN_SECTION(pf_driver)
+static int poll_cq(struct testverbs_completions *q, int n, struct testverbs_completion *list)
+{
+	int taken = n_done < n ? n_done : n;
+
+	(void)q;
+	for (int i = 0; i < taken; i++)
+		list[i] = done[i];
+	n_done = 0;
+	return taken;
+}
+
+IN_SECTION(pf_driver) static int set_state(struct testverbs_queue *q, uint32_t *state, int mask)
+{
+	__asm__ volatile("" : : "r"(mask));
+	q->state = *state;
+	return 0;
+}
+
+IN_SECTION(pf_driver) static int destroy_qp(struct testverbs_queue *q)
+{
+	NOTHING;
+	return 0;
+}
+
+/* ---- the program ---- */
+
+static struct testverbs_completions completions[2] = {{&contexts[0]}, {&contexts[1]}};
+
+static void end(struct testverbs_queue_ex *q, uint64_t wr_id, uint32_t status_, uint32_t opcode)
+{
+	done[n_done++] = (struct testverbs_completion){
+		.wr_id = wr_id, .status = status_, .opcode = opcode, .qp_num = q->base.qp_num};
+}
+
+static void poll_of(struct testverbs_queue_ex *q)
+{
+	static struct testverbs_completion list[2048];
+
+	status = poll_cq(&completions[q->base.context - contexts], 2048, list);
+}
+
+static void post_one(struct testverbs_queue_ex *q, uint64_t wr_id, unsigned flags)
+{
+	struct testverbs_send wr = {.wr_id = wr_id, .opcode = SEND, .send_flags = flags}, *bad;
+
+	status = q->base.context->ops.post_send(&q->base, &wr, &bad);
+}
+
+/* Begins the queue anew, as a program does that connects it. */
+static void connect_queue(struct testverbs_queue_ex *q)
+{
+	for (uint32_t state = INIT; state <= RTS; state++)
+		set_state(&q->base, &state, 1);
+}
+
+/* Posts a request that is under way for this time, and takes its completion. */
+static void travel(struct testverbs_queue_ex *q, uint64_t wr_id, unsigned ms)
+{
+	uint64_t before = now_mono_ns(), after, taken;
+
+	post_one(q, wr_id, SIGNALED);
+	after = now_mono_ns();
+	nap(ms);
+	poll_of(q); /* finds nothing */
+	end(q, wr_id, 0, 0);
+	taken = now_mono_ns();
+	poll_of(q);
+	measured->n++;
+	measured->inner_ns += taken - after;
+	measured->outer_ns += now_mono_ns() - before;
+}
+
+IN_SECTION(pf_short) static void travel_short(struct testverbs_queue_ex *q, uint64_t wr_id)
+{
+	travel(q, wr_id, 3);
+	status++; /* so that the call above is no tail call */
+}
+
+IN_SECTION(pf_long) static void travel_long(struct testverbs_queue_ex *q, uint64_t wr_id)
+{
+	travel(q, wr_id, 30);
+	status++;
+}
+
+/* ---- scenes ---- */
+
+static void open_scene(struct scene *s, body_fn *body)
+{
+	s->set = PROBES_RDMA_LATENCY;
+	s->probed.proc.n_functions = PF_RDMA_FUNCTIONS_MAX; /* all are probed */
+	add_provider(&s->probed);
+	add_site(&s->probed, poll_cq, (struct pf_site){.kind = PF_SITE_RDMA_POLL});
+	add_site(&s->probed, set_state, (struct pf_site){.kind = PF_SITE_RDMA_MODIFY});
+	add_site(&s->probed, destroy_qp, (struct pf_site){.kind = PF_SITE_RDMA_DESTROY});
+	measured = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(measured != MAP_FAILED);
+	for (unsigned i = 0; i < ARRAY_SIZE(queues); i++)
+		queues[i].base.qp_num = 100; /* on different devices they may be the same */
+	queues[2].base.qp_num = 102;
+	scene_open(s, body, LATENCY, 0);
+}
+
+static unsigned n_entries(const struct bpf_map *map)
+{
+	return map_count(bpf_map__fd(map), sizeof(struct pf_rdma_request_key));
+}
+
+static unsigned n_under_way(const struct scene *s)
+{
+	const struct rdma_latency_bpf *o = scene_set(s)->object.bpf;
+
+	return n_entries(o->maps.rdma_requests);
+}
+
+static void close_scene(struct scene *s)
+{
+	const struct rdma_latency_bpf *o = scene_set(s)->object.bpf;
+
+	s->a = probes_detach(s->p, s->a);
+	assert_int_equal(n_entries(o->maps.rdma_requests), 0);
+	assert_int_equal(n_entries(o->maps.rdma_queues), 0);
+	munmap(measured, 4096);
+	scene_close(s);
+}
+
+/* What was counted so far is what the process has measured, to a microsecond for each request. */
+static void counted(const struct posted_rows *rows)
+{
+	struct posted all = posted(rows, PF_RDMA_SEND, NULL);
+
+	assert_int_equal(all.n, measured->n);
+	assert_in_range(all.bytes, measured->inner_ns / 1000 - all.n,
+			measured->outer_ns / 1000 + all.n);
+}
+
+/* ---- tests ---- */
+
+IN_SECTION(pf_loop) static void body_travels(struct truth *t)
+{
+	connect_queue(&queues[0]);
+	connect_queue(&queues[1]);
+	say_and_wait(t, 1);
+	connect_queue(&queues[0]);
+	connect_queue(&queues[1]);
+	for (int i = 0; i < 3; i++) {
+		travel_short(&queues[0], 7);
+		travel_long(&queues[1], 7);
+	}
+	say_and_wait(t, 3);
+}
+
+static void latencies_are_those_that_the_process_measures(void **state)
+{
+	uint64_t before = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_travels);
+	rdma_go(&s, 3, &rows);
+	counted(&rows);
+	assert_int_equal(rows.n, 2);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, "test_0").n, 3);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, "mlx5_7").n, 3);
+	assert_true(posted(&rows, PF_RDMA_SEND, "test_0").in_short >= 3 * 3000);
+	assert_true(posted(&rows, PF_RDMA_SEND, "mlx5_7").in_long >= 3 * 30000);
+	for (size_t i = 0; i < rows.n; i++)
+		assert_int_equal(rows.items[i].type,
+				 streq(rows.items[i].device, "test_0") ? RC : UD);
+	assert_int_equal(lost("rdma_unmatched"), before);
+	assert_int_equal(n_under_way(&s), 0);
+	close_scene(&s);
+}
+
+/* All requests of the queue have the same wr_id, and one in four is signaled. */
+IN_SECTION(pf_loop) static void body_unsignaled(struct truth *t)
+{
+	say_and_wait(t, 1);
+	connect_queue(&queues[0]);
+	for (int i = 0; i < 4; i++) {
+		for (int k = 0; k < 3; k++)
+			post_one(&queues[0], 7, 0);
+		nap(5);
+		travel_short(&queues[0], 7);
+	}
+	say_and_wait(t, 3);
+	connect_queue(&queues[0]); /* signals all: no request says so itself */
+	for (int i = 0; i < 20; i++)
+		post_one(&queues[0], 7, 0);
+	for (int i = 0; i < 20; i++)
+		end(&queues[0], 7, 0, 0);
+	poll_of(&queues[0]);
+	say_and_wait(t, 4);
+}
+
+static void requests_without_a_completion_do_not_count(void **state)
+{
+	uint64_t before = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_unsignaled);
+	rdma_go(&s, 3, &rows);
+	counted(&rows);
+	assert_int_equal(n_under_way(&s), 0);
+	rdma_go(&s, 4, &rows);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, NULL).n, measured->n + 20);
+	assert_int_equal(lost("rdma_unmatched"), before);
+	assert_int_equal(n_under_way(&s), 0);
+	close_scene(&s);
+}
+
+IN_SECTION(pf_loop) static void body_errors(struct truth *t)
+{
+	uint32_t failed = ERR;
+
+	say_and_wait(t, 1);
+	connect_queue(&queues[0]);
+	end(&queues[0], 7, 0, RECEIVED); /* of a receive request */
+	poll_of(&queues[0]);
+	for (int i = 0; i < 5; i++)
+		post_one(&queues[0], i, SIGNALED);
+	end(&queues[0], 1, 5, 77); /* IBV_WC_WR_FLUSH_ERR; the opcode is not valid */
+	poll_of(&queues[0]);
+	say_and_wait(t, 3);
+	connect_queue(&queues[0]);
+	post_one(&queues[0], 7, SIGNALED);
+	set_state(&queues[0].base, &failed, 1);
+	say_and_wait(t, 4);
+	post_one(&queues[0], 7, SIGNALED);
+	destroy_qp(&queues[0].base);
+	say_and_wait(t, 5);
+}
+
+/* Neither a receive request nor one that fails has a latency, nor what is flushed with it. */
+static void what_fails_does_not_count(void **state)
+{
+	uint64_t before = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_errors);
+	for (uint32_t step = 3; step <= 5; step++) {
+		rdma_go(&s, step, &rows);
+		assert_int_equal(rows.n, 0);
+		assert_int_equal(n_under_way(&s), 0);
+	}
+	assert_int_equal(lost("rdma_unmatched"), before);
+	close_scene(&s);
+}
+
+#define LIST 10
+
+IN_SECTION(pf_loop) static void body_lists(struct truth *t)
+{
+	struct testverbs_send list[LIST], *bad;
+
+	say_and_wait(t, 1);
+	connect_queue(&queues[0]);
+	for (int i = 0; i < LIST; i++)
+		list[i] = (struct testverbs_send){.wr_id = 7,
+						  .next = i + 1 < LIST ? &list[i + 1] : NULL,
+						  .opcode = i == 6 ? OPCODE_FAILS | SEND : SEND,
+						  .send_flags = SIGNALED};
+	status = contexts[0].ops.post_send(&queues[0].base, list, &bad);
+	say_and_wait(t, 3);
+	for (int i = 0; i < 6; i++)
+		end(&queues[0], 7, 0, 0);
+	poll_of(&queues[0]);
+	say_and_wait(t, 4);
+	list[6].opcode = SEND;
+	list[2].next = (void *)8; /* a list that lies */
+	status = contexts[0].ops.post_send(&queues[0].base, list, &bad);
+	say_and_wait(t, 5);
+}
+
+/* Of a post that fails, the requests before the bad one are under way. */
+static void a_list_counts_as_far_as_it_was_posted(void **state)
+{
+	uint64_t unread = lost("rdma_unread"), unmatched = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_lists);
+	rdma_go(&s, 3, &rows);
+	assert_int_equal(n_under_way(&s), 6);
+	rdma_go(&s, 4, &rows);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, NULL).n, 6);
+	assert_int_equal(n_under_way(&s), 0);
+	assert_int_equal(lost("rdma_unread"), unread);
+	rdma_go(&s, 5, &rows);
+	assert_int_equal(lost("rdma_unread") - unread, 1);
+	assert_int_equal(lost("rdma_unmatched"), unmatched);
+	close_scene(&s);
+}
+
+static void travel_extended(struct testverbs_queue_ex *q, uint64_t wr_id)
+{
+	uint64_t before, after, taken;
+
+	q->start(q);
+	q->wr_id = wr_id;
+	q->wr_flags = SIGNALED;
+	q->send(q);
+	q->set_sge(q, 0, 0, 100);
+	q->wr_id = wr_id + 1;
+	q->rdma_write(q, 0, 0);
+	nap(5); /* does not count: nothing is posted yet */
+	before = now_mono_ns();
+	status = q->complete(q);
+	after = now_mono_ns();
+	nap(3);
+	end(q, wr_id, 0, 0);
+	taken = now_mono_ns();
+	poll_of(q);
+	measured->n++;
+	measured->inner_ns += taken - after;
+	measured->outer_ns += now_mono_ns() - before;
+}
+
+IN_SECTION(pf_loop) static void body_extended(struct truth *t)
+{
+	say_and_wait(t, 1);
+	connect_queue(&queues[0]);
+	travel_extended(&queues[0], 50);
+	say_and_wait(t, 3);
+	queues[0].start(&queues[0]);
+	queues[0].send(&queues[0]);
+	queues[0].abort(&queues[0]);
+	queues[0].start(&queues[0]);
+	queues[0].send(&queues[0]);
+	fails = true;
+	status = queues[0].complete(&queues[0]);
+	end(&queues[0], 51, 0, 1); /* the write */
+	poll_of(&queues[0]);
+	say_and_wait(t, 4);
+}
+
+static void extended_queue_pairs_are_posted_when_they_complete(void **state)
+{
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_extended);
+	rdma_go(&s, 3, &rows);
+	counted(&rows);
+	assert_int_equal(n_under_way(&s), 1);
+	rdma_go(&s, 4, &rows);
+	counted(&rows);
+	assert_int_equal(posted(&rows, PF_RDMA_WRITE, NULL).n, 1);
+	assert_int_equal(n_under_way(&s), 0);
+	close_scene(&s);
+}
+
+/* The process has requests under way when it is attached: it gives all of them the same wr_id. */
+IN_SECTION(pf_loop) static void body_alike(struct truth *t)
+{
+	connect_queue(&queues[0]);
+	say_and_wait(t, 1);
+	for (int i = 0; i < 100; i++) {
+		post_one(&queues[0], 7, SIGNALED);
+		end(&queues[0], 7, 0, 0); /* of an earlier request */
+		poll_of(&queues[0]);
+	}
+	say_and_wait(t, 3);
+	connect_queue(&queues[0]);
+	for (int i = 0; i < 10; i++)
+		travel_short(&queues[0], 7);
+	say_and_wait(t, 4);
+	for (int i = 0; i < 10; i++) {
+		post_one(&queues[0], 7, SIGNALED);
+		end(&queues[0], 7, 0, 0);
+		poll_of(&queues[0]);
+	}
+	say_and_wait(t, 5);
+}
+
+/*
+ * The programs cannot tell a request from those that were under way before: then nothing counts.
+ * They can once they have seen the queue begin, until the probes change.
+ */
+static void requests_that_look_alike_count_if_all_were_seen(void **state)
+{
+	struct probes_refused refused;
+	uint64_t before = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_alike);
+	rdma_go(&s, 3, &rows);
+	assert_int_equal(rows.n, 0);
+	assert_int_equal(lost("rdma_unmatched") - before, 100);
+	rdma_go(&s, 4, &rows);
+	counted(&rows);
+	assert_int_equal(lost("rdma_unmatched") - before, 100);
+	assert_int_equal(
+		probes_attach_change(s.p, s.a, &s.probed.proc, &s.probed.file, 1, &refused), 0);
+	rdma_go(&s, 5, &rows);
+	counted(&rows);
+	assert_int_equal(lost("rdma_unmatched") - before, 110);
+	close_scene(&s);
+}
+
+/* Each request has a wr_id of its own; some are under way when the process is attached. */
+IN_SECTION(pf_loop) static void body_spans(struct truth *t)
+{
+	connect_queue(&queues[0]);
+	for (uint64_t id = 0; id < 10; id++)
+		post_one(&queues[0], id, SIGNALED);
+	say_and_wait(t, 1);
+	for (uint64_t id = 10; id < 20; id++)
+		post_one(&queues[0], id, SIGNALED);
+	for (uint64_t id = 0; id < 15; id++)
+		end(&queues[0], id, 0, 0);
+	poll_of(&queues[0]);
+	say_and_wait(t, 3);
+	for (uint64_t id = 20; id < 30; id++)
+		post_one(&queues[0], id, SIGNALED);
+	for (uint64_t id = 15; id < 30; id++)
+		end(&queues[0], id, 0, 0);
+	poll_of(&queues[0]);
+	say_and_wait(t, 4);
+}
+
+/* A request counts if it begins and ends in one span. */
+static void requests_are_matched_within_a_span(void **state)
+{
+	uint64_t before = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_spans);
+	rdma_go(&s, 3, &rows);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, NULL).n, 5);
+	assert_int_equal(lost("rdma_unmatched") - before, 10);
+	s.a = probes_detach(s.p, s.a);
+	assert_int_equal(n_under_way(&s), 0);
+	assert_int_equal(scene_attach(&s, LATENCY), 0);
+	rdma_go(&s, 4, &rows);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, NULL).n, 15);
+	assert_int_equal(lost("rdma_unmatched") - before, 15);
+	close_scene(&s);
+}
+
+IN_SECTION(pf_loop) static void body_unpolled(struct truth *t)
+{
+	say_and_wait(t, 1);
+	connect_queue(&queues[0]);
+	for (int i = 0; i < PF_RDMA_OF_QUEUE_MAX + 10; i++)
+		post_one(&queues[0], i, SIGNALED);
+	say_and_wait(t, 3);
+	end(&queues[0], 0, 0, 0);
+	poll_of(&queues[0]);
+	say_and_wait(t, 4);
+}
+
+static void more_requests_than_fit_are_a_loss(void **state)
+{
+	uint64_t full = lost("rdma_full"), unmatched = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_unpolled);
+	rdma_go(&s, 3, &rows);
+	assert_int_equal(lost("rdma_full") - full, 10);
+	assert_int_equal(n_under_way(&s), PF_RDMA_OF_QUEUE_MAX);
+	rdma_go(&s, 4, &rows);
+	assert_int_equal(lost("rdma_unmatched") - unmatched, 1); /* of the first one */
+	assert_int_equal(rows.n, 0);
+	close_scene(&s);
+}
+
+#define ROUNDS 300
+
+static void *travel_many(void *arg)
+{
+	struct testverbs_queue_ex *q = arg;
+	struct testverbs_send wr = {.opcode = SEND, .send_flags = SIGNALED}, *bad;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		wr.wr_id = i % 20;
+		status = q->base.context->ops.post_send(&q->base, &wr, &bad);
+	}
+	return NULL;
+}
+
+IN_SECTION(pf_loop) static void body_threads(struct truth *t)
+{
+	pthread_t threads[2];
+	struct testverbs_queue_ex *of[] = {&queues[0], &queues[2]};
+
+	say_and_wait(t, 1);
+	for (int i = 0; i < 2; i++) {
+		connect_queue(of[i]);
+		pthread_create(&threads[i], NULL, travel_many, of[i]);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	for (int k = 0; k < ROUNDS; k++)
+		for (int i = 0; i < 2; i++)
+			end(of[i], k % 20, 0, 0);
+	poll_of(&queues[0]); /* one completion queue for both */
+	say_and_wait(t, 3);
+}
+
+static void queues_and_threads_do_not_mix(void **state)
+{
+	uint64_t before = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_threads);
+	rdma_go(&s, 3, &rows);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, "test_0").n, 2 * ROUNDS);
+	assert_int_equal(lost("rdma_unmatched"), before);
+	assert_int_equal(n_under_way(&s), 0);
+	close_scene(&s);
+}
+
+static int run(const char *name, enum uprobe_mode mode)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(latencies_are_those_that_the_process_measures),
+		cmocka_unit_test(requests_without_a_completion_do_not_count),
+		cmocka_unit_test(what_fails_does_not_count),
+		cmocka_unit_test(a_list_counts_as_far_as_it_was_posted),
+		cmocka_unit_test(extended_queue_pairs_are_posted_when_they_complete),
+		cmocka_unit_test(requests_that_look_alike_count_if_all_were_seen),
+		cmocka_unit_test(requests_are_matched_within_a_span),
+		cmocka_unit_test(more_requests_than_fit_are_a_loss),
+		cmocka_unit_test(queues_and_threads_do_not_mix),
+	};
+
+	mode_at_most = mode;
+	share_probes = true;
+	return cmocka_run_group_tests_name(name, tests, NULL, close_shared);
+}
+
+int main(int argc, char **argv)
+{
+	return in_each_mode(argc, argv, run);
+}
