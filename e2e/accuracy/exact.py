@@ -2,8 +2,8 @@
 """Programs that wait, allocate and leak a known amount, and print to the microsecond and byte what
 each of their functions had (programs/told.h). `podflame record` records off-cpu, mem-alloc and
 mem-inuse at once, beside other tools that look at the same process (oracles.py); hbm-alloc and
-hbm-inuse, or on-gpu, of programs that use the stand-ins for a GPU (e2e/gpu); or rdma of programs
-that use the stand-in for libibverbs (e2e/rdma)."""
+hbm-inuse, or on-gpu, of programs that use the stand-ins for a GPU (e2e/gpu); or rdma or
+rdma-latency of programs that use the stand-in for libibverbs (e2e/rdma)."""
 import glob
 import os
 import re
@@ -20,11 +20,15 @@ import programs
 EVENTS = ("off-cpu", "mem-alloc", "mem-inuse")
 GPU_EVENTS = ("hbm-alloc", "hbm-inuse")
 WORK_EVENTS = ("on-gpu",)
-UNITS = {"off-cpu": "us", "on-gpu": "us"}      # of the others: bytes
 GPU = os.path.join(known.BUILD, "gpu")
-# An operation of rdma is an event of its own here: "rdma:send". The leaf of its stacks is the queue
-# pair's "TYPE@DEVICE".
+# An operation of these is an event of its own here: "rdma:send". The leaf of its stacks is the
+# queue pair's "TYPE@DEVICE".
 RDMA_EVENTS = ("rdma",)
+LATENCY_EVENTS = ("rdma-latency",)
+OF_RDMA = RDMA_EVENTS + LATENCY_EVENTS
+# The map in which the probes' programs have the processes that they count.
+PROCS = {"rdma": "rdma_procs", "rdma-latency": "latency_procs"}
+IN_US = ("off-cpu", "on-gpu", *LATENCY_EVENTS)      # the others are in bytes
 RDMA = os.path.join(known.BUILD, "rdma")
 NVIDIA = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
                       "podflame/nvidia")
@@ -194,7 +198,7 @@ def working_cupti(t):
 
 def rdma(name, language, build, run="{out}", **more):
     return Target(f"RDMA, {name}", language, build, f"env LD_LIBRARY_PATH={RDMA} {run}",
-                  events=RDMA_EVENTS, shows=True, **more)
+                  shows=True, **{"events": RDMA_EVENTS, **more})
 
 
 def rdma_c(name, source, compiler, **more):
@@ -203,8 +207,8 @@ def rdma_c(name, source, compiler, **more):
                 f"-libverbs -lpthread", needs=[compiler.split()[0]], **more)
 
 
-def rdma_python(name, command, **more):
-    return rdma(name, "Python", "true", f"{command} {{src}}/rdma.py", prefix="__main__.",
+def rdma_python(name, command, source="rdma.py", **more):
+    return rdma(name, "Python", "true", f"{command} {{src}}/{source}", prefix="__main__.",
                 needs=[command], **more)
 
 
@@ -290,6 +294,11 @@ TARGETS = [
     *(rdma_python(f"CPython 3.{minor}", programs.of_pyenv(minor)) for minor in range(8, 14)),
     *(pingpong(kind) for kind in ("RC", "UC", "UD")),
     *RDMA_NONE,
+    rdma_c("latency, gcc -O2", "rdma_latency.c", "gcc -O2", events=LATENCY_EVENTS, sample=True),
+    rdma_c("latency, g++ -O2", "rdma_latency.cc", "g++ -O2 -std=c++17", events=LATENCY_EVENTS),
+    *(rdma_python(f"latency, {name}", command, "rdma_latency.py", events=LATENCY_EVENTS)
+      for name, command in (("CPython, Debian's", "/usr/bin/python3"),
+                            ("CPython 3.13", programs.of_pyenv(13)))),
 ]
 
 
@@ -344,7 +353,7 @@ class Run:
         self.p.stdin.write(b"\n")
         if self.t.shows:
             shown = known.wait_line(self.p.stdout, b"shown \\d+", self.t.name, 120)
-            await_counts(int(shown.split()[-1]))
+            await_counts(int(shown.split()[-1]), PROCS[self.t.events[0]])
             self.p.stdin.write(b"\n")
         known.wait_line(self.p.stdout, b"done", self.t.name, 120 + 3 * rounds)
         self.was_late = max(0, self.late() - before)
@@ -362,23 +371,33 @@ class Run:
             known.end_cgroup(self.cgroup)
 
     def known(self):
-        """[(event, function, sum, leaf or "")]; the leaf of off-cpu is the wait's cause"""
+        """[(event, function, sum, how far from it, leaf or "")]; the leaf of off-cpu is the wait's
+        cause"""
         with open(self.told, encoding="utf-8") as f:
             rows = [(line.rstrip("\n").split(" ", 3) + [""])[:4] for line in f]
-        return [(event, name, 0 if leaf.startswith(self.t.lacks) else int(n), leaf)
+        return [(event, name, *self.sum_of(n, leaf), leaf)
                 for event, name, n, leaf in rows if event.split(":")[0] in self.t.events]
 
+    def sum_of(self, text, leaf):
+        n, _, distance = text.partition("~")
+        return (0, 0) if leaf.startswith(self.t.lacks) else (int(n), int(distance or 0))
 
-def await_counts(pid):
-    """Waits until the programs of rdma count the process. They do not while its probes change."""
-    end = time.monotonic() + 60
+
+def await_counts(pid, procs):
+    """Waits until the probes' programs count the process, and its entry in their map does not
+    change any more: while the agent changes its probes, the programs do not trust what they see of
+    new queue pairs."""
+    entry = re.compile(rf'"tgid":{pid},"exec_id":\d+}},"value":{{"exec_id":\d+,'
+                       r'"event_mask":[1-9][^{}]*')
+    end, before = time.monotonic() + 60, None
     while time.monotonic() < end:
-        done = subprocess.run(["bpftool", "-j", "map", "dump", "name", "rdma_procs"],
+        done = subprocess.run(["bpftool", "-j", "map", "dump", "name", procs],
                               capture_output=True, text=True, check=False)
-        if re.search(rf'"tgid":{pid},"exec_id":\d+}},"value":{{"exec_id":\d+,"event_mask":[1-9]',
-                     re.sub(r"\s", "", done.stdout)):
+        found = entry.search(re.sub(r"\s", "", done.stdout))
+        if found and before == found.group():
             return
-        time.sleep(0.01)
+        before = found and found.group()
+        time.sleep(0.5)
     raise RuntimeError(f"podflame does not count {pid}: {done.stdout[-500:]}")
 
 
@@ -389,22 +408,22 @@ class Recording(known.Recording):
         self.event = event
         each = {"on-cpu": ["-F", "999"], "off-cpu": ["-b", "1us"], "mem-alloc": ["-s", "1"],
                 "mem-inuse": ["-s", "1"]}.get(event, [])
-        form = "pb.gz" if event in RDMA_EVENTS else "folded"
+        form = "pb.gz" if event in OF_RDMA else "folded"
         super().__init__(["-e", event, *each, *run.what], f"{run.folder}/{event}.{form}")
 
     def seen(self):
         """{event: rows of frames and a number}"""
-        if self.event not in RDMA_EVENTS:
+        if self.event not in OF_RDMA:
             return {self.event: known.read_folded(self.output)}
-        return rdma_rows(pprof.read(self.output))
+        return rdma_rows(self.event, pprof.read(self.output))
 
 
-def rdma_rows(samples):
+def rdma_rows(event, samples):
     """Gives the stacks the queue pair as their leaf."""
     rows = {}
     for frames, n, labels in samples:
         queue = f"{labels.get('rdma_qp_type', '')}@{labels.get('rdma_device', '')}"
-        rows.setdefault(f"rdma:{labels.get('rdma_operation', '')}", []).append(
+        rows.setdefault(f"{event}:{labels.get('rdma_operation', '')}", []).append(
             ([re.sub(r"^\[[cl]\] ", "", f) for f in frames] + [queue], n))
     return rows
 
@@ -438,13 +457,15 @@ def watch(t, run, rounds):
 
 def compare(t, told, seen, theirs):
     rows = []
-    for event, name, value, leaf in told:
+    for event, name, value, distance, leaf in told:
         pattern = re.compile(known.frame_pattern(t.prefix + name, ""))
         mine = [(frames, n) for frames, n in seen.get(event, [])
                 if any(map(pattern.fullmatch, frames))
                 and (event == "off-cpu" or leaf in ("", frames[-1]))]
         r = {"event": event, "name": name, "told": value, "seen": sum(n for _, n in mine),
              "oracles": {}}
+        if distance:
+            r["distance"] = distance
         if event == "off-cpu" and leaf:
             its = sum(n for frames, n in mine if frames[-1] in (f"[wait: {leaf}]",
                                                                 "[wait: runqueue]"))
@@ -465,7 +486,8 @@ def unexplained(rows, seen):
     for event in sorted(set(seen) - set(EVENTS)):
         n = sum(n for _, n in seen[event]) - sum(r["seen"] for r in rows if r["event"] == event)
         if n:
-            yield f"{event}: {n} {UNITS.get(event, 'bytes')} of none of the functions"
+            unit = "us" if event.split(":")[0] in IN_US else "bytes"
+            yield f"{event}: {n} {unit} of none of the functions"
 
 
 def preempted(run, seen):
@@ -480,7 +502,7 @@ def allowed(t, r, sample):
     """How far podflame's value may be from the known one."""
     if r["event"] == "off-cpu":
         return 0.25 * r["told"] + 20000 if sample else 0.03 * r["told"] + 60000
-    return t.error * r["told"] + t.more
+    return t.error * r["told"] + t.more + r.get("distance", 0)
 
 
 # a sample of 16 KiB; it counts preempted threads, too
@@ -536,11 +558,11 @@ def test(t, rounds, sample):
 
 
 def told_in_short(r):
-    """For each event: how many functions, and the largest error."""
+    """For each event: how many functions, and the largest error, beyond what they know."""
     text = []
     for event in dict.fromkeys(x["event"] for x in r.get("rows", [])):
-        errors = [abs(x["seen"] - x["told"]) / max(x["told"], 1) for x in r.get("rows", [])
-                  if x["event"] == event]
+        errors = [max(0, abs(x["seen"] - x["told"]) - x.get("distance", 0)) / max(x["told"], 1)
+                  for x in r.get("rows", []) if x["event"] == event]
         if errors:
             text.append(f"{event} {len(errors)} functions, {100 * max(errors):.2f} % off at most")
     if r.get("preempted_us"):

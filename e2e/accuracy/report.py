@@ -6,6 +6,8 @@ import os
 import platform
 import subprocess
 
+import exact
+
 INTRO = """# Accuracy
 
 Who needs this page: people who want to know how far they can trust a stack or a share in a profile,
@@ -251,7 +253,11 @@ The programs named *RDMA* ([`rdma*`](../e2e/accuracy/programs)) post requests to
 two devices of a stand-in for libibverbs ([`e2e/rdma`](../e2e/rdma)), which counts the same bytes,
 and register memory; some of their requests fail. Each operation has a row, such as *rdma:send*. The
 type and the device of the queue pair must be right, too, and podflame may see no bytes besides.
-Debian's pingpong programs run as they are. Those named *no RDMA device* call Debian's libibverbs
+Debian's pingpong programs run as they are. The stand-in ends the requests of those named *latency*
+after a known time, in another order, with an error, or never. They look at the clock before and
+after each call that posts or polls, and podflame's latency must be between these limits
+(`accuracy.json` has the `distance` of the limits from the middle, which is what they say). Those
+named *no RDMA device* call Debian's libibverbs
 and perftest, with the same errors whether podflame looks or not.
 
 `accuracy.json` has each function.
@@ -261,7 +267,7 @@ and perftest, with the same errors whether podflame looks or not.
 
 
 def amount(event, n):
-    return f"{n / 1e6:.3f} s" if event in ("off-cpu", "on-gpu") else f"{n:,} bytes"
+    return f"{n / 1e6:.3f} s" if event.split(":")[0] in exact.IN_US else f"{n:,} bytes"
 
 
 def far(event, rows, seen, theirs):

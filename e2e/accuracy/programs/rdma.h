@@ -118,7 +118,7 @@ static void await_counts(void)
 }
 
 /* Shows podflame a queue pair, and waits until it probes the functions that post to it. */
-static void show(struct ibv_qp *qp)
+static inline void show(struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
@@ -151,7 +151,7 @@ static inline struct ibv_qp_ex *show_extended(struct ibv_qp *qp)
 }
 
 /* Polls all completions, so the queues are empty. */
-static void poll_all(void)
+static inline void poll_all(void)
 {
 	struct ibv_wc wc[16];
 
@@ -175,7 +175,7 @@ struct sums {
  * Runs a function that posts these bytes each time to queue pairs of this type and device, and
  * prints the sums of its operations. If there are none, a line says that nothing is sent.
  */
-static void posts(const char *name, void (*f)(void), const char *queue, struct sums p)
+static inline void posts(const char *name, void (*f)(void), const char *queue, struct sums p)
 {
 	uint64_t any = 0;
 
@@ -195,7 +195,7 @@ static void posts(const char *name, void (*f)(void), const char *queue, struct s
 }
 
 /* Ends the program if the library has counted other sums than the program. */
-static void compare_with_library(void)
+static inline void compare_with_library(void)
 {
 	struct standin_rdma_counts c;
 
