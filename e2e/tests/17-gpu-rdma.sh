@@ -124,7 +124,7 @@ check "c: gpu_device='1' has what was allocated there: $got bytes" near "$got" \
 check "c: ... and nothing else" test "$(value_in c hbm-alloc churns)" = 0
 on_gpu_check "$began" $((from + 1)) "$to"
 rdma_check $((from + 1)) "$to"
-for event in hbm-alloc hbm-inuse on-gpu rdma; do
+for event in hbm-alloc hbm-inuse on-gpu rdma rdma-latency; do
     check "neighbour: no sample of $event" \
         test "$(EVENT=$event profile "pod='neighbour'" "$began" "$(now)" | total_us)" = 0
 done

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # RDMA, for the test that has a pod of it (e2e/workloads/rdma), whose libibverbs is the stand-in of
 # e2e/rdma. The bytes of each operation must be those that the program posts, under the functions
-# that post, and a call that fails counts nothing. It needs measured.sh. The pod's name is rdma.
+# that post, and a call that fails counts nothing. The latency of requests that take long must be
+# what the program measures. It needs measured.sh. The pod's name is rdma.
 rdma_of() { # FUNCTION: its bytes in the answer that fetch() has put there
     value_of "$1" <"$W/rdma-rdma.json" | cut -d. -f1
 }
 rdma_begin() {
     # The target is made before the pod, so the agent sees how its queue pairs are made.
     target "${NAMESPACES[0]}" rdma '{"podSelector": {"matchLabels": {"app": "rdma"}},
-        "limits": {"overheadPercent": 100}, "events": {"rdma": {}}}'
+        "limits": {"overheadPercent": 100}, "events": {"rdma": {}, "rdmaLatency": {}}}'
     WORKLOAD=languages pod "${NAMESPACES[0]}" rdma node1 /bin/rdma
     running "${NAMESPACES[0]}" rdma
 }
@@ -34,7 +35,7 @@ rdma_is() {
 }
 # rdma_check FROM TO: what was stored in this time
 rdma_check() {
-    local calls
+    local calls us want
     EVENT=rdma until_ 60 "the last windows of rdma" stored_after rdma "$2" || true
     fetch_logs rdma
     rdma_is "" "$1" "$2" sends writes sends_datagrams builds
@@ -46,6 +47,11 @@ rdma_check() {
     rdma_is " AND rdma_operation='register'" "$1" "$2" registers
     rdma_is " AND rdma_qp_type='UD'" "$1" "$2" sends_datagrams
     rdma_is " AND rdma_device='standin_1'" "$1" "$2" writes
+    fetch rdma rdma-latency "$1" "$2"
+    us=$(value_of is_slow <"$W/rdma-rdma-latency.json" | cut -d. -f1)
+    want=$(true_value rdma is_slow "$1" "$2")
+    check "rdma-latency: requests of is_slow took $us us (the program says $want)" \
+        near "$us" "$want" $((want * 10 / 100))
     calls=$(true_value rdma fails "$1" "$2")
     check "rdma: $calls calls that fail are made, and count nothing" test "$calls" -gt 0
 }

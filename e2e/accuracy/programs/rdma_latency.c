@@ -104,6 +104,17 @@ ONE(reads, IBV_WR_RDMA_READ, 3000)
 ONE(adds, IBV_WR_ATOMIC_FETCH_AND_ADD, 500)
 ONE(sends_quickly, IBV_WR_SEND, 0)
 
+POSTS(sends_nothing)
+{
+	struct list l = {.n = 0};
+
+	takes_us(1000);
+	add(&l, IBV_WR_SEND, 1);
+	l.wr[0].num_sge = 0;
+	post(&of_sends_nothing, rc, &l);
+	take_all(cqs[0], 1);
+}
+
 POSTS(mixes)
 {
 	struct list l = {.n = 0};
@@ -339,6 +350,7 @@ static void post_all(void)
 	RUN(reads, reads, on_rc);
 	RUN(adds, adds, on_rc);
 	RUN(sends_quickly, sends_quickly, on_rc);
+	RUN(sends_nothing, sends_nothing, on_rc);
 	RUN(mixes, mixes, on_rc);
 	RUN(repeats_its_number, repeats_its_number, on_rc);
 	RUN(signals_the_last, signals_the_last, on_rc);

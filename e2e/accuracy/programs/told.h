@@ -3,8 +3,8 @@
  * told: the protocol of the programs of exact.py. PROGRAM TOLD ROUNDS prints "ready", waits for a
  * line, runs each of its functions ROUNDS times, and writes the known answers to the file TOLD.
  * Then it prints "done" and waits for the end of its input. A line of TOLD is EVENT FUNCTION SUM
- * [LEAF]. SUM is microseconds or bytes, and SUM~DISTANCE if the program knows two limits of it. LEAF
- * is the cause of the waits, the kernel, copy or set that a GPU ran, or the queue pair.
+ * [LEAF]. SUM is microseconds or bytes; SUM~DISTANCE if the program knows two limits of it. LEAF is
+ * the cause of the waits, the kernel, copy or set that a GPU ran, or the queue pair.
  */
 #pragma once
 

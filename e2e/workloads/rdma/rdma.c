@@ -2,9 +2,10 @@
 /*
  * Known answer in C: posts requests to queue pairs of two RDMA devices, each kind in a function of
  * its own. Once a second it prints "known SECONDS FUNCTION=SUM ...". SUM is the number of bytes
- * that the function has posted or registered since the program began, or the number of its calls
- * that failed.
+ * that the function has posted or registered since the program began, the number of its calls that
+ * failed, or for how many microseconds its requests were under way.
  */
+#include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../../rdma/standin.h"
 
 #define PLACES	 8
 #define PAUSE_MS 50
@@ -30,8 +33,11 @@ static void must(int is_right)
 
 static int post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t bytes)
 {
+	static _Atomic uint64_t number;
 	struct ibv_sge sge = {(uintptr_t)memory, bytes, 0};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = opcode}, *bad;
+	struct ibv_send_wr wr = {
+		.wr_id = number++, .sg_list = &sge, .num_sge = 1, .opcode = opcode};
+	struct ibv_send_wr *bad;
 
 	return ibv_post_send(qp, &wr, &bad);
 }
@@ -75,6 +81,29 @@ FUNCTION(fails)
 	return 1;
 }
 
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* The request has no bytes and takes 20 ms. Returns for how many microseconds it was under way. */
+FUNCTION(is_slow)
+{
+	__typeof__(&standin_rdma_set_delay) set_delay =
+		(__typeof__(set_delay))dlsym(RTLD_DEFAULT, "standin_rdma_set_delay");
+	uint64_t began = now_us();
+	struct ibv_wc wc;
+
+	set_delay(20000000);
+	must(post(qp, IBV_WR_RDMA_WRITE, 0) == 0);
+	while (ibv_poll_cq(qp->send_cq, 1, &wc) == 0)
+		nanosleep(&(struct timespec){0, 100000}, NULL);
+	return now_us() - began;
+}
+
 FUNCTION(receives)
 {
 	struct ibv_sge sge = {(uintptr_t)memory, 10000, 0};
@@ -105,6 +134,7 @@ static struct row {
 	{"sends_datagrams", sends_datagrams, 0, IBV_QPT_UD, 0, 0},
 	{"builds", builds, 0, IBV_QPT_RC, IBV_QP_EX_WITH_RDMA_READ, 0},
 	{"fails", fails, 0, IBV_QPT_RC, 0, 0},
+	{"is_slow", is_slow, 0, IBV_QPT_UC, 0, 0},
 	{"receives", receives, 0, IBV_QPT_RC, 0, 0},
 	{"registers", registers, 0, IBV_QPT_RC, 0, 0},
 };
