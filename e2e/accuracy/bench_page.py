@@ -85,6 +85,9 @@ PAGE = [
         Row("on-gpu: a launch that is reported", "on_gpu.launch"),
         Row("on-gpu: a piece of work, 32 in a report", "on_gpu.work"),
         Row("rdma: a call that posts one request", "rdma.post_send"),
+        Row("rdma-latency: a poll that finds nothing", "rdma_latency.empty"),
+        Row("rdma-latency: a post, and the poll that takes its completion",
+            "rdma_latency.request"),
     ]),
     ("The agent",
      "An agent and its parse child; its targets, its hub on the same machine, every CPU busy, 99 "

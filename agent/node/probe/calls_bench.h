@@ -87,8 +87,8 @@ static void probe_on_gpu(struct probed *t)
 }
 
 /*
- * Stand in for a provider of RDMA: post_send, and the functions ibv_wr_*. Like those of real
- * providers, they begin with a push, which the kernel emulates.
+ * Stand in for a provider of RDMA: post_send, poll_cq, and the functions ibv_wr_*. Like those of
+ * real providers, they begin with a push, which the kernel emulates.
  */
 #define BEGIN_WITH_PUSH __asm__ volatile("" : : : "rbx")
 
@@ -125,6 +125,17 @@ __attribute__((noinline)) static int wr_complete(struct testverbs_queue_ex *q)
 	return q->wr_flags != 1;
 }
 
+/* Gives the completion that is in the list, unless the caller asks for none. */
+__attribute__((noinline)) static int poll_cq(struct testverbs_completions *q, int n,
+					     struct testverbs_completion *list)
+{
+	BEGIN_WITH_PUSH;
+	if (!n || !q->context)
+		return 0;
+	list->status = 0;
+	return 1;
+}
+
 static struct testverbs_device device = {.name = "mlx5_0"};
 static struct testverbs_context context = {.device = &device};
 static struct testverbs_queue_ex queue = {.base = {.context = &context, .qp_type = 2}};
@@ -157,6 +168,36 @@ static __attribute__((noinline)) uint64_t post_list_batch(void)
 	return post_some(16);
 }
 
+static struct testverbs_completions completions = {.context = &context};
+
+/* As programs do that wait for a completion. */
+static __attribute__((noinline)) uint64_t empty_poll_batch(void)
+{
+	struct testverbs_completion none;
+	uint64_t start = now_mono_ns();
+
+	for (int i = 0; i < BATCH; i++)
+		if (poll_cq(&completions, 0, &none))
+			abort();
+	return now_mono_ns() - start;
+}
+
+/* Posts a request, and takes its completion. Each request has a number of its own. */
+static __attribute__((noinline)) uint64_t completed_batch(void)
+{
+	static struct testverbs_send request;
+	uint64_t start = now_mono_ns();
+	struct testverbs_send *bad;
+
+	for (int i = 0; i < BATCH; i++) {
+		struct testverbs_completion done = {.wr_id = ++request.wr_id};
+
+		if (post_send(&queue.base, &request, &bad) || poll_cq(&completions, 1, &done) != 1)
+			abort();
+	}
+	return now_mono_ns() - start;
+}
+
 static __attribute__((noinline)) uint64_t extended_batch(void)
 {
 	uint64_t start = now_mono_ns();
@@ -175,6 +216,7 @@ static void probe_rdma(struct probed *t)
 {
 	*t = (struct probed){};
 	add_site(t, post_send, (struct pf_site){.kind = PF_SITE_RDMA_POST_SEND});
+	add_site(t, poll_cq, (struct pf_site){.kind = PF_SITE_RDMA_POLL});
 	add_site(t, wr_start, (struct pf_site){.kind = PF_SITE_RDMA_START});
 	add_site(t, wr_send, (struct pf_site){.kind = PF_SITE_RDMA_REQUEST});
 	add_site(t, wr_set_sge, (struct pf_site){.kind = PF_SITE_RDMA_DATA, .size_arg = 4});

@@ -216,6 +216,23 @@ static struct row rdma_rows[] = {
 	{"rdma.post_list", "16 requests in a list", OURS, 1u << EVENT_RDMA, 0, 0},
 	{"rdma.extended_bare", "no probes", NOTHING, 0, 0, 0},
 	{"rdma.extended", "ibv_wr_start, _send, _set_sge, _complete", OURS, 1u << EVENT_RDMA, 0, 0},
+	{"rdma_latency.empty_bare", "no probes", NOTHING, 0, 0, 0},
+	{"rdma_latency.empty", "a poll that finds nothing", OURS, 1u << EVENT_RDMA_LATENCY, 0, 0},
+	{"rdma_latency.request_bare", "no probes", NOTHING, 0, 0, 0},
+	{"rdma_latency.request", "a post, and the poll that takes its completion", OURS,
+	 1u << EVENT_RDMA_LATENCY, 0, 0},
+};
+/* Two rows each. */
+static const struct {
+	enum probe_set set;
+	batch_fn *batch;
+	const char *unit;
+} rdma_batches[] = {
+	{PROBES_RDMA, post_batch, "ns/call"},
+	{PROBES_RDMA, post_list_batch, "ns/call"},
+	{PROBES_RDMA, extended_batch, "ns/call"},
+	{PROBES_RDMA_LATENCY, empty_poll_batch, "ns/poll"},
+	{PROBES_RDMA_LATENCY, completed_batch, "ns/request"},
 };
 
 static int empty(struct bench *b, const char *function, bool emulated, bool at_return)
@@ -414,14 +431,12 @@ static void bench_gpu(struct probes *p)
 
 static void bench_rdma(struct probes *p)
 {
-	static batch_fn *const batches[] = {post_batch, post_list_batch, extended_batch};
-
-	for (size_t i = 0; i < ARRAY_SIZE(batches); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(rdma_batches); i++) {
 		struct bench b = {
-			.p = p, .set = PROBES_RDMA, .rows = &rdma_rows[2 * i], .n_rows = 2};
+			.p = p, .set = rdma_batches[i].set, .rows = &rdma_rows[2 * i], .n_rows = 2};
 
 		probe_rdma(&b.probed);
-		bench_set(&b, batches[i], "ns/call");
+		bench_set(&b, rdma_batches[i].batch, rdma_batches[i].unit);
 	}
 }
 
