@@ -214,13 +214,14 @@ static void libraries_that_take_turns_among_60000_mappings(void **state)
 
 /*
  * Each time, another file gets the name of the library. podflame must parse this file first. Until
- * then, samples have a marker.
+ * then, samples have a marker. A turn lasts 0.4 s, and on a busy machine podflame needs half of it.
  */
+#define AFTER_PARSING_PERCENT 25
 static void a_library_that_is_replaced_under_its_name(void **state)
 {
 	(void)state;
 	NEED_BPF();
-	check("rename", 50);
+	check("rename", AFTER_PARSING_PERCENT);
 }
 
 /* The same file is overwritten with other bytes. */
@@ -228,7 +229,7 @@ static void a_library_that_is_written_over(void **state)
 {
 	(void)state;
 	NEED_BPF();
-	check("rewrite", 50);
+	check("rewrite", AFTER_PARSING_PERCENT);
 }
 
 /*
