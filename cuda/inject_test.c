@@ -499,8 +499,8 @@ static void the_driver_loads_it_at_cuinit(void **state)
 	(void)state;
 }
 
-/* NVIDIA's own drivers, if `.ci/deps long` has installed them. */
-static void nvidias_drivers_load_it(void **state)
+/* Finds NVIDIA's own drivers, if `.ci/deps long` has installed them. */
+static bool find_nvidias_drivers(glob_t *ret)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	_cleanup_free_ char *pattern = xasprintf("%s%s/podflame/nvidia/*/libcuda.so.1",
@@ -508,9 +508,15 @@ static void nvidias_drivers_load_it(void **state)
 						 : home ? home
 							: "",
 						 cache ? "" : "/.cache");
+
+	return glob(pattern, 0, NULL, ret) == 0;
+}
+
+static void nvidias_drivers_load_it(void **state)
+{
 	glob_t found;
 
-	if (glob(pattern, 0, NULL, &found) != 0) {
+	if (!find_nvidias_drivers(&found)) {
 		print_message("skipped: no driver of NVIDIA's here\n");
 		skip();
 	}
