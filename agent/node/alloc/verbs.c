@@ -57,10 +57,16 @@ static const struct verbs_entry entries[] = {
 };
 
 /*
- * Functions of libmlx5 that give a program the memory of a queue, so that it posts there by itself:
- * <infiniband/mlx5dv.h>. UCX does so.
+ * Functions of providers that give a program the memory of a queue, so that it posts there by
+ * itself: <infiniband/mlx5dv.h>, mlx4dv.h, manadv.h and efadv.h (rdma-core 57). UCX does so on
+ * mlx5, libfabric on EFA, DPDK on the others.
  */
-#define DIRECT(X) X("mlx5dv_init_obj") X("mlx5dv_devx_obj_create")
+#define DIRECT(X)                                                                                  \
+	X("mlx5dv_init_obj")                                                                       \
+	X("mlx5dv_devx_obj_create")                                                                \
+	X("mlx4dv_init_obj")                                                                       \
+	X("manadv_init_obj")                                                                       \
+	X("efadv_query_qp_wqs")
 
 static const char *const marks[] = {
 #define X(name, ...) "@" name,
@@ -254,8 +260,8 @@ static void tell_direct(const struct runtime_look *look, struct alloc_sites *ret
 	for (size_t i = 0; i < look->maps->n; i++)
 		if (alloc_is_first(look, i) && has_direct(look->indexes[i]))
 			alloc_add_file_problem(ret, &look->maps->items[i],
-					       "can post by mlx5's direct verbs: podflame does not "
-					       "see requests that do not go through libibverbs");
+					       "can post by direct verbs: podflame does not see "
+					       "requests that do not go through libibverbs");
 }
 
 static bool is_unread_library(const struct runtime_look *look, size_t mapping)

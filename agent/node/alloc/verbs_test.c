@@ -277,33 +277,45 @@ static void too_many_functions_are_told(void **state)
 }
 
 /*
- * The library writes to its queues without libibverbs, as UCX does. It is not linked with libmlx5,
- * which programs may load later.
+ * The library writes to its queues without libibverbs, as UCX does. It is not linked with the
+ * provider, which programs may load later.
  */
-static void files_that_post_by_themselves_are_told(void **state)
+static void check_direct(const char *import)
 {
-	static const char source[] = "int mlx5dv_init_obj(void *, long);\n"
-				     "int post(void *q) { return mlx5dv_init_obj(q, 1); }\n";
-	_cleanup_free_ char *path = file_in_dir("libuct_ib_mlx5.so.0"),
-			    *command = xasprintf("gcc -s -shared -fPIC -o %s -xc -", path);
+	_cleanup_free_ char *source = xasprintf("int %s(void *, long);\n"
+						"int post(void *q) { return %s(q, 1); }\n",
+						import, import),
+			    *name = xasprintf("libposts_by_%s.so", import),
+			    *path = file_in_dir(name),
+			    *command = xasprintf("gcc -s -shared -fPIC -o %s -xc -", path),
+			    *want = xasprintf("%s can post by direct verbs: podflame does not see "
+					      "requests that do not go through libibverbs",
+					      name);
 	struct pf_rdma_functions f = {.n = 1};
 	struct alloc_process p;
 	struct alloc_sites *s;
 	FILE *gcc = popen(command, "w");
 	void *library;
 
-	(void)state;
 	assert_true(fputs(source, gcc) >= 0);
 	assert_int_equal(pclose(gcc), 0);
 	load("");
 	library = dlopen(path, RTLD_LAZY);
 	assert_non_null(library);
 	s = find_with(&p, &f);
-	assert_string_equal(s->problem,
-			    "libuct_ib_mlx5.so.0 can post by mlx5's direct verbs: podflame does "
-			    "not see requests that do not go through libibverbs");
+	assert_string_equal(s->problem, want);
 	dlclose(library);
 	unload(&p, s);
+}
+
+static void files_that_post_by_themselves_are_told(void **state)
+{
+	(void)state;
+	check_direct("mlx5dv_init_obj");
+	check_direct("mlx5dv_devx_obj_create");
+	check_direct("mlx4dv_init_obj");
+	check_direct("manadv_init_obj");
+	check_direct("efadv_query_qp_wqs");
 }
 
 int main(void)
