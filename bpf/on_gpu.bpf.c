@@ -477,6 +477,27 @@ static __always_inline bool pf_gpu_status_read(struct podflame_cuda_status *to, 
 }
 
 /*
+ * Has user space read the process's mappings if the process has mapped code, as the samples of
+ * other events do. The library opens libcupti half a second before it starts CUPTI. So the tables
+ * of libcupti's code, which is on the stack of each launch, can be there before the first launch.
+ */
+static __noinline void pf_gpu_look_at_code(struct pf_scratch *s, uint64_t cgroup_id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct pf_settings *set = pf_settings_now();
+
+	if (!s || !set)
+		return;
+	s->key = (struct pf_count_key){
+		.start_boottime_ns = pf_start_of(task),
+		.cgroup_id = cgroup_id,
+		.tgid = pf_tgid_seen(task),
+	};
+	pf_find_process(s, task, set);
+	pf_note_proc(s, task, set->generation);
+}
+
+/*
  * Takes a report that follows an earlier one. It changes the entry in place, because another thread
  * may add to n_untold.
  */
@@ -516,6 +537,7 @@ static __noinline void pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint3
 			pf_gpu_status_again(was, now, cgroup_id);
 		else
 			bpf_map_update_elem(&gpu_status, &key, now, BPF_ANY);
+		pf_gpu_look_at_code(s, cgroup_id);
 	} else {
 		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 	}

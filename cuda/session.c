@@ -147,11 +147,17 @@ static int begin(uint64_t now)
 	return err;
 }
 
+/*
+ * Starts CUPTI, half a second after it was opened: libcupti's code is on the stack of each launch,
+ * so a profiler that walks stacks needs to know it. In this time it can learn of the new code: the
+ * status, which follows each step, tells it that the process has mapped some.
+ */
 static void start(uint64_t now)
 {
+	bool was_open = cupti;
 	int err;
 
-	if (!find_cupti(now))
+	if (!find_cupti(now) || !was_open)
 		return;
 	err = begin(now);
 	if (err == CUPTI_OTHER_SUBSCRIBER) {

@@ -103,6 +103,18 @@ static const struct podflame_cuda_work *work_of(uint32_t correlation)
 	return NULL;
 }
 
+/*
+ * The first test, because the library opens libcupti only once. A profiler may look at the code of
+ * libcupti before a launch has it on its stack.
+ */
+static void cupti_starts_a_step_after_it_was_opened(void **unused)
+{
+	(void)unused;
+	assert_int_equal(status().state, PODFLAME_CUDA_IDLE);
+	assert_true(seen.status.cupti_version > 0);
+	assert_int_equal(status().state, PODFLAME_CUDA_RUNNING);
+}
+
 /* ---- what is told ---- */
 
 static void a_kernel_has_its_launch_name_and_time(void **unused)
@@ -607,6 +619,7 @@ int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup(name, begin)
+		T(cupti_starts_a_step_after_it_was_opened),
 		T(a_kernel_has_its_launch_name_and_time),
 		T(a_call_of_the_driver_alone_is_told),
 		T(copies_and_sets_have_bytes_device_and_stream),

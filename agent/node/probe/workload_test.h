@@ -25,7 +25,7 @@
 #include "lib/base/testprogram.h"
 #include "node/probe/internal.h"
 
-#define IN_SECTION(name) __attribute__((noinline, noclone, section(#name)))
+#define IN_SECTION(name) __attribute__((noinline, noclone, used, section(#name)))
 /* The linker makes symbols for the bounds of each section whose name is a C identifier. */
 #define SECTION_BOUNDS(name) extern const char __start_##name[], __stop_##name[]
 #define IN_RANGE(a, name)    ((a) >= (uintptr_t)__start_##name && (a) <= (uintptr_t)__stop_##name)
