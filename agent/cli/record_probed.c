@@ -10,6 +10,7 @@
 #define LACKS_SHOWN 8 /* number of processes that a message names */
 /* no further text is added then: a process that lies could have a new problem each second */
 #define LIBRARY_TEXT_MAX 512
+#define YOUNG_NS	 (10 * NSEC_PER_SEC) /* how long a process is likely to load a library */
 
 bool cli_record_probed_sites(struct record_probed *x, enum event event, struct alloc_sites *s,
 			     struct mappings *m)
@@ -48,6 +49,21 @@ void cli_record_probed_library(struct record_probed *x, const struct on_gpu_stat
 	x->library_problems = before ? xasprintf("%s; %s", before, problem) : TAKE_PTR(problem);
 }
 
+void cli_record_probed_lacks(struct record_probed *x, enum probe_set set,
+			     const struct alloc_sites *s, uint64_t now_ns)
+{
+	x->lacks = learn_sites_lack(set, s);
+	if (!learn_sites_may_come(set, s))
+		x->lacks_ns = 0;
+	else if (!x->lacks_ns)
+		x->lacks_ns = now_ns;
+}
+
+bool cli_record_probed_loads_soon(const struct record_probed *x, uint64_t now_ns)
+{
+	return x->lacks_ns && now_ns < x->lacks_ns + YOUNG_NS;
+}
+
 void cli_record_probed_forgive(struct record_probed *x)
 {
 	free(TAKE_PTR(x->problem));
@@ -59,6 +75,7 @@ void cli_record_probed_reset(struct record_probed *x)
 	x->sites = alloc_sites_free(x->sites);
 	x->m = proc_mappings_unref(x->m);
 	x->again = false;
+	x->lacks_ns = x->library_bytes = 0;
 }
 
 bool cli_record_probed_is_compared(const struct record_probed *x)

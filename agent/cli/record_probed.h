@@ -24,6 +24,11 @@ struct record_probed {
 	 * VmLib of the process when its mappings were last read because of `lacks`; 0: not read yet
 	 */
 	uint64_t library_bytes;
+	/*
+	 * CLOCK_MONOTONIC: when the process was first found without anything to probe that it may
+	 * load at any time; 0: it is not so
+	 */
+	uint64_t lacks_ns;
 	/* how many functions of RDMA providers were known when `sites` were found */
 	uint32_t n_functions;
 	uint64_t snapshot_ns;
@@ -56,6 +61,14 @@ bool cli_record_probed_sites(struct record_probed *x, enum event event, struct a
  */
 void cli_record_probed_library(struct record_probed *x, const struct on_gpu_status *s,
 			       uint64_t attached_ns);
+/* Notes whether the process may load at any time what the set probes, and since when. */
+void cli_record_probed_lacks(struct record_probed *x, enum probe_set set,
+			     const struct alloc_sites *s, uint64_t now_ns);
+/*
+ * Whether the process is likely to load it soon: most programs load their libraries in the first
+ * seconds, and use them at once.
+ */
+bool cli_record_probed_loads_soon(const struct record_probed *x, uint64_t now_ns);
 /* Forgets the problems. */
 void cli_record_probed_forgive(struct record_probed *x);
 /* Forgets the sites of the process. */

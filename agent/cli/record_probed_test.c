@@ -83,6 +83,32 @@ static void a_jvm_that_comes_later_has_its_own_heap(void **state)
 	free(x.problem);
 }
 
+/* The process lacks a library at first. It is likely to load it in its first seconds. */
+static void a_young_process_loads_soon(void **state)
+{
+	static const struct alloc_sites none;
+	struct record_probed x = {0};
+	struct alloc_sites *s = found(false);
+	uint64_t start_ns = 1000 * NSEC_PER_SEC;
+
+	(void)state;
+	assert_false(cli_record_probed_loads_soon(&x, start_ns));
+	cli_record_probed_lacks(&x, PROBES_RDMA, &none, start_ns);
+	assert_string_equal(x.lacks, "libibverbs (libibverbs.so.1)");
+	assert_true(cli_record_probed_loads_soon(&x, start_ns + 9 * NSEC_PER_SEC));
+	/* a later search does not make it younger */
+	cli_record_probed_lacks(&x, PROBES_RDMA, &none, start_ns + 9 * NSEC_PER_SEC);
+	assert_false(cli_record_probed_loads_soon(&x, start_ns + 10 * NSEC_PER_SEC));
+	/* its probes are attached as soon as it has loaded the library */
+	cli_record_probed_lacks(&x, PROBES_RDMA, s, start_ns + NSEC_PER_SEC);
+	assert_null(x.lacks);
+	assert_false(cli_record_probed_loads_soon(&x, start_ns + NSEC_PER_SEC));
+	/* an allocator is there from the start */
+	cli_record_probed_lacks(&x, PROBES_MEMORY, &none, start_ns);
+	assert_false(cli_record_probed_loads_soon(&x, start_ns));
+	alloc_sites_free(s);
+}
+
 /* All that kept the library of on-gpu from its work is printed, also if it has passed. */
 static void all_problems_of_the_library_are_printed(void **state)
 {
@@ -129,6 +155,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_problems_of_the_library_are_printed),
 		cmocka_unit_test(problems_of_the_library_have_an_end),
+		cmocka_unit_test(a_young_process_loads_soon),
 		cmocka_unit_test(a_jvm_that_comes_later_has_its_own_heap),
 	};
 

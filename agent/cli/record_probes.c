@@ -148,7 +148,7 @@ void cli_record_probed_look(struct recording *r, struct mappings *m)
 	e = find_sites(r, x, m, &s);
 	x->again = e == -EAGAIN;
 	if (e == 0) {
-		x->lacks = learn_sites_lack(set_of(r), s);
+		cli_record_probed_lacks(x, set_of(r), s, now_mono_ns());
 		if (cli_record_probed_sites(x, r->options->event, s, m))
 			attach(r, x);
 	} else if (!x->sites && e != -ESRCH) {
@@ -183,25 +183,6 @@ void cli_record_probes_read(struct recording *r)
 }
 
 /*
- * Attaches the probes of a process again if the kernel cannot probe its new mappings any more
- * (probes_attached_lost()), or if some probes are not needed any more (probes_attached_queried()).
- */
-uint64_t cli_record_probes_watch(struct recording *r)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < r->n_probed; i++) {
-		struct record_probed *x = &r->probed[i];
-
-		any |= x->attached != NULL;
-		if (x->attached &&
-		    (probes_attached_lost(x->attached) || probes_attached_queried(x->attached)))
-			attach(r, x);
-	}
-	return any ? now_mono_ns() + WATCH_NS : UINT64_MAX;
-}
-
-/*
  * Whether the size of the process's mapped code (VmLib) has changed since its mappings were last
  * searched for the library that it lacks.
  */
@@ -233,6 +214,30 @@ static void look_for_more(struct recording *r, struct record_probed *x)
 		return;
 	if (cli_record_read_mappings(r, x->id, x->exec_id, 0))
 		x->library_bytes = bytes;
+}
+
+/*
+ * Attaches the probes of a process again if the kernel cannot probe its new mappings any more
+ * (probes_attached_lost()), or if some probes are not needed any more (probes_attached_queried()).
+ * Looks whether a young process has loaded what it lacks: it may use it at once.
+ */
+uint64_t cli_record_probes_watch(struct recording *r)
+{
+	uint64_t now_ns = now_mono_ns();
+	bool any = false;
+
+	for (size_t i = 0; i < r->n_probed; i++) {
+		struct record_probed *x = &r->probed[i];
+		bool soon = cli_record_probed_loads_soon(x, now_ns);
+
+		any |= x->attached || soon;
+		if (soon)
+			look_for_more(r, x);
+		if (x->attached &&
+		    (probes_attached_lost(x->attached) || probes_attached_queried(x->attached)))
+			attach(r, x);
+	}
+	return any ? now_mono_ns() + WATCH_NS : UINT64_MAX;
 }
 
 void cli_record_probes_tick(struct recording *r)
