@@ -257,8 +257,8 @@ Debian's pingpong programs run as they are. The stand-in ends the requests of th
 after a known time, in another order, with an error, or never. They look at the clock before and
 after each call that posts or polls, and podflame's latency must be between these limits
 (`accuracy.json` has the `distance` of the limits from the middle, which is what they say). Those
-named *no RDMA device* call Debian's libibverbs
-and perftest, with the same errors whether podflame looks or not.
+named *no RDMA device* call Debian's libibverbs and perftest, with the same errors whether podflame
+looks or not.
 
 `accuracy.json` has each function.
 
