@@ -103,6 +103,9 @@ static char *record(void (*body)(void), const char *event, const char *option, c
 		fail_msg("%s", r.text.data);
 	assert_non_null(strstr(r.text.data, streq(event, "off-cpu") ? " s, of 1 process\n"
 								    : " MiB, of 1 process\n"));
+	/* only samples of allocated bytes are estimates: one byte of several, chosen at random */
+	assert_int_equal(strstr(r.text.data, "the values are estimates") != NULL,
+			 streq(option, "-s") && !streq(value, "1"));
 	run_free(&r);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -145,6 +148,16 @@ static void bytes_are_exact(void **state)
 	 * recorded in part.
 	 */
 	assert_in_range(small, leaks - 3000, leaks + 3000);
+}
+
+static void estimates_say_their_error(void **state)
+{
+	_cleanup_free_ char *out = NULL;
+
+	(void)state;
+	NEED_BPF();
+	out = record(allocates, "mem-alloc", "-s", "4096");
+	assert_true(folded_sum(out, "record_test_leaks") > 0);
 }
 
 static void what_lives_is_what_leaked(void **state)
@@ -285,6 +298,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_have_causes),
 		cmocka_unit_test(bytes_are_exact),
+		cmocka_unit_test(estimates_say_their_error),
 		cmocka_unit_test(what_lives_is_what_leaked),
 		cmocka_unit_test(a_program_in_memory_is_probed),
 		cmocka_unit_test(memory_that_is_not_seen_is_told),

@@ -7,6 +7,7 @@
 #include "cli/record.h"
 #include "cli/record_probed.h"
 #include "node/learn/go_heap_drain.h"
+#include "node/limit/limit.h"
 
 #include <stdlib.h>
 
@@ -311,29 +312,58 @@ int cli_record_probes_check(const struct recording *r)
 	return n_unseen && !n_seen ? -EOPNOTSUPP : 0;
 }
 
-void cli_record_probes_print(const struct recording *r)
+/*
+ * The values of a counted event are estimates if they come from a random part of what happened: of
+ * the launches (on-gpu: podflame's library in the process chooses) or of the allocated bytes.
+ */
+static void print_error(uint64_t value, uint64_t square)
 {
-	uint64_t hits = 0, trap_ns;
-	struct probe_usage *u = NULL;
+	uint32_t ppm = limit_error_ppm(value, square);
+
+	if (ppm)
+		fprintf(stderr,
+			"podflame record: the values are estimates, made from a random part of "
+			"what happened: the standard error of their sum is %.2g %%\n",
+			ppm / 1e4);
+}
+
+/* Prints what the probes have cost, and how exact the values are. */
+static void print_usage(const struct recording *r)
+{
+	_cleanup_free_ struct probe_usage *u = NULL;
+	uint64_t hits = 0, value = 0, square = 0, trap_ns = probes_trap_ns(r->probes);
 	size_t n = 0;
 
-	if (has_probes(r) && r->n_pids && !r->n_probed)
+	if (probes_usage(r->probes, &u, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (u[i].event == r->options->event) {
+			hits += u[i].hits;
+			value += u[i].value;
+			square += u[i].square;
+		}
+	fprintf(stderr,
+		"podflame record: probes were hit %" PRIu64 " times, about %" PRIu64
+		" ns each: the recorded processes paid %" PRIu64 " ms of CPU time\n",
+		hits, trap_ns, (uint64_t)(hits * trap_ns / NSEC_PER_MSEC));
+	if (probes_set_info(set_of(r))->counted == r->options->event)
+		print_error(value, square);
+}
+
+void cli_record_probes_print(const struct recording *r)
+{
+	if (!has_probes(r))
+		return;
+	if (r->n_pids && !r->n_probed)
 		fprintf(stderr,
 			"podflame record: the process has nothing to probe: it has ended or "
 			"is a kernel thread\n");
 	for (size_t i = 0; i < r->n_probed; i++)
 		look_at_library(r, &r->probed[i], true);
 	cli_record_probes_print_lack(r->probed, r->n_probed);
-	if (!has_probes(r) || !r->n_attached || probes_usage(r->probes, &u, &n) < 0)
+	if (!r->n_attached)
 		return;
-	for (size_t i = 0; i < n; i++)
-		hits += u[i].event == r->options->event ? u[i].hits : 0;
-	free(u);
-	trap_ns = probes_trap_ns(r->probes);
-	fprintf(stderr,
-		"podflame record: probes were hit %" PRIu64 " times, about %" PRIu64
-		" ns each: the recorded processes paid %" PRIu64 " ms of CPU time\n",
-		hits, trap_ns, (uint64_t)(hits * trap_ns / NSEC_PER_MSEC));
+	print_usage(r);
 	if (r->n_refused_sites)
 		fprintf(stderr, "podflame record: the kernel refused to probe %zu places\n",
 			r->n_refused_sites);

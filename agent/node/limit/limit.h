@@ -101,3 +101,8 @@ struct estimate {
  * this drain before.
  */
 struct estimate limit_estimate(const struct limit *l, uint64_t cgroup_id, enum event e);
+/*
+ * Returns one standard error of a sum, in ppm of the sum. square: the variance of the sum, in
+ * units^2 >> 20, as in struct pf_usage.
+ */
+uint32_t limit_error_ppm(uint64_t value, uint64_t square);

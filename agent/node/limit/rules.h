@@ -125,10 +125,5 @@ struct planned_spans {
  */
 struct estimate limit_span_estimate(const struct spans *s, const struct planned_spans *p,
 				    unsigned n_spans);
-/*
- * Returns one standard error of a sum, in ppm of the sum. square: the variance of the sum, in
- * units^2 >> 20, as in struct pf_usage.
- */
-uint32_t limit_error_ppm(uint64_t value, uint64_t square);
 /* returns the error from two independent causes together */
 uint32_t limit_errors_ppm(uint32_t a, uint32_t b);
