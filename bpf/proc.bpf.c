@@ -205,11 +205,39 @@ int BPF_PROG(pf_cgroup_attach, struct cgroup *to)
 	return 0;
 }
 
+uint64_t pf_n_forks;	   /* how often a selected process has forked one with its own memory */
+uint32_t pf_fork_was_told; /* the agent has been woken for a fork, and has not answered yet */
+
+/*
+ * Wakes the agent, which answers by running pf_announce. By that time the child of a shell has
+ * called exec, and is reported once.
+ */
+static __always_inline void pf_tell_fork(void)
+{
+	void *none;
+
+	if (pf_fork_was_told)
+		return;
+	none = bpf_ringbuf_reserve(&ring, sizeof(uint64_t), 0);
+	if (!none)
+		return;
+	pf_fork_was_told = 1;
+	bpf_ringbuf_discard(none, BPF_RB_FORCE_WAKEUP);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(pf_fork, struct task_struct *parent, struct task_struct *child)
 {
+	uint64_t cgroup_id = 0;
+
 	if (PF_POINTER(parent, cgroups) != PF_POINTER(child, cgroups))
 		pf_filter_added();
+	/* threads and vfork's children have the parent's memory */
+	if (PF_POINTER(parent, mm) == PF_POINTER(child, mm) ||
+	    !pf_filter_task(child, PF_ANY_EVENT, &cgroup_id))
+		return 0;
+	__sync_fetch_and_add(&pf_n_forks, 1);
+	pf_tell_fork();
 	return 0;
 }
 

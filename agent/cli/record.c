@@ -287,8 +287,10 @@ static const struct record_debug_ops debug_ops = {.read = files_debug, .name = n
 static int take(struct recording *r, bool full)
 {
 	struct drain *d = NULL;
-	int e = probes_drain(r->probes, full, &d);
+	int e;
 
+	cli_record_probes_announce(r);
+	e = probes_drain(r->probes, full, &d);
 	if (e)
 		return e;
 	take_procs(r, d);
@@ -342,7 +344,7 @@ static int run(struct recording *r, int signal_fd)
 		if (now_mono_ns() >= drain_ns) {
 			e = take(r, true);
 			drain_ns = now_mono_ns() + DRAIN_NS;
-		} else if (p[1].revents) {
+		} else if (p[1].revents || r->forks_wait) {
 			e = take(r, false);
 		}
 	}

@@ -60,7 +60,8 @@ struct recording {
 	size_t n_processes, cap_processes;
 	struct record_probed *probed;
 	size_t n_probed, cap_probed, n_refused_sites, n_attached;
-	uint64_t next_go_ns, next_announce_ns;
+	uint64_t next_go_ns, announced_ns;
+	bool forks_wait;  /* a process has forked, and is not announced yet */
 	char *missing;	  /* a file without unwind tables, and the reason */
 	char *not_walked; /* a runtime that is not unwound, and the reason */
 	char *not_named;  /* runtimes whose functions get no names, and what the user can do */
@@ -145,6 +146,8 @@ void cli_record_probed_forget(struct recording *r, struct process_id id);
 /* Whether the sample is the first one of a new snapshot of the memory in use by its process. */
 bool cli_record_probed_newer(struct recording *r, const struct raw_sample *s);
 void cli_record_probes_tick(struct recording *r);
+/* Called before each drain. While r->forks_wait is true, the caller must drain often. */
+void cli_record_probes_announce(struct recording *r);
 /* returns the time at which the caller must call this function again */
 uint64_t cli_record_probes_watch(struct recording *r);
 /* Reads how much memory is in use. Called regularly, and before the last drain. */

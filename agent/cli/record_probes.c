@@ -13,8 +13,10 @@
 
 #define GO_READ_NS  (5 * NSEC_PER_SEC)
 #define ANNOUNCE_NS (5 * NSEC_PER_SEC)
-#define WATCH_NS    (20 * NSEC_PER_MSEC)
-#define REPORTS_NS  NSEC_PER_SEC /* the library of on-gpu reports its status twice in this time */
+/* least time between two lists of all processes because of forks: a list looks at all tasks */
+#define FORKS_REST_NS (200 * NSEC_PER_MSEC)
+#define WATCH_NS      (20 * NSEC_PER_MSEC)
+#define REPORTS_NS    NSEC_PER_SEC /* the library of on-gpu reports its status twice in this time */
 
 static enum probe_set set_of(const struct recording *r)
 {
@@ -238,7 +240,7 @@ uint64_t cli_record_probes_watch(struct recording *r)
 		    (probes_attached_lost(x->attached) || probes_attached_queried(x->attached)))
 			attach(r, x);
 	}
-	return any ? now_mono_ns() + WATCH_NS : UINT64_MAX;
+	return any || r->forks_wait ? now_mono_ns() + WATCH_NS : UINT64_MAX;
 }
 
 void cli_record_probes_tick(struct recording *r)
@@ -257,11 +259,21 @@ void cli_record_probes_tick(struct recording *r)
 		else
 			look_for_more(r, x);
 	}
-	if (now_mono_ns() < r->next_announce_ns)
+}
+
+/* podflame hears of a fork without exec only if the kernel lists the processes again. */
+void cli_record_probes_announce(struct recording *r)
+{
+	uint64_t ago_ns = now_mono_ns() - r->announced_ns;
+
+	if (!has_probes(r))
 		return;
-	/* podflame hears of a fork without exec only if the kernel lists the processes again. */
+	r->forks_wait = probes_forked(r->probes);
+	if (ago_ns < (r->forks_wait ? FORKS_REST_NS : ANNOUNCE_NS))
+		return;
 	(void)probes_announce(r->probes);
-	r->next_announce_ns = now_mono_ns() + ANNOUNCE_NS;
+	r->announced_ns = now_mono_ns();
+	r->forks_wait = false;
 }
 
 void cli_record_probed_forget(struct recording *r, struct process_id id)

@@ -12,11 +12,15 @@
 #define WAKE_DELAY_NS  (5 * NSEC_PER_MSEC)
 #define DRAIN_LIMIT_NS (10 * NSEC_PER_SEC) /* if a drain takes longer, /healthz fails */
 #define ANNOUNCE_NS    (5 * NSEC_PER_SEC)
+/* least time between two lists of all processes because of forks: a list looks at all tasks */
+#define FORKS_REST_NS (200 * NSEC_PER_MSEC)
 
 struct draining {
 	struct task task;
 	struct kernel *kernel;
-	bool full, announce, traps;
+	bool full, traps;
+	bool announce, announce_forks; /* forks: announces if a selected process has forked */
+	bool forks_wait;	       /* a process has forked, and has not been announced */
 	struct drain *drain;
 	struct probes_stats stats;
 	struct probe_usage *usage;
@@ -25,6 +29,16 @@ struct draining {
 	int result, stats_result;
 };
 
+static void announce(struct draining *d)
+{
+	d->forks_wait = probes_forked(d->kernel->probes);
+	d->announce |= d->announce_forks && d->forks_wait;
+	if (!d->announce)
+		return;
+	kernel_announce(d->kernel);
+	d->forks_wait = false;
+}
+
 static void drain_run(struct task *t)
 {
 	struct draining *d = (struct draining *)t;
@@ -32,8 +46,7 @@ static void drain_run(struct task *t)
 	_stage_("drain");
 
 	work_assert_on(t->work, os);
-	if (d->announce)
-		kernel_announce(d->kernel);
+	announce(d);
 	d->result = probes_drain(p, d->full, &d->drain);
 	d->stats_result = d->full ? probes_stats(p, &d->stats) : -ENODATA;
 	if (d->full && probes_usage(p, &d->usage, &d->n_usage) < 0)
@@ -72,6 +85,27 @@ static void cgroups_take(struct kernel *k, const struct drain *d)
 	}
 }
 
+static void wake_late(void *arg)
+{
+	struct kernel *k = arg;
+
+	if (k->state != ON)
+		return;
+	if (k->drain_busy)
+		kernel_watch_wake(k); /* the drain under way may have read the ring already */
+	else
+		kernel_drain(k, false);
+}
+
+/* Has the processes that were forked in the meantime announced when the rest is over. */
+static void announce_later(struct kernel *k, const struct draining *d)
+{
+	if (d->announce)
+		k->announced_ns = now_boot_ns();
+	else if (d->forks_wait && k->probed)
+		timer_set(k->config.work->loop, &k->wake_timer, FORKS_REST_NS, wake_late, k);
+}
+
 static void drain_done(struct task *t)
 {
 	struct draining *d = (struct draining *)t;
@@ -101,6 +135,8 @@ static void drain_done(struct task *t)
 	}
 	if (k->config.work->closing)
 		return;
+	if (k->state == ON)
+		announce_later(k, d);
 	if (k->state == ON && !k->wake)
 		kernel_watch_wake(k);
 	kernel_sync(k);
@@ -121,16 +157,20 @@ unsigned kernel_probe_sets(const struct kernel *kernel)
 }
 
 /*
- * Has all selected processes reported from time to time. The kernel reports a process when it calls
- * exec or has its first sample. A process that was forked and has not called exec gets uprobes only
- * after a report, and without uprobes it may have no sample.
+ * Has all selected processes reported soon after a fork, and from time to time in case the kernel
+ * cannot report forks. The kernel reports a process when it calls exec or has its first sample. A
+ * process that was forked and has not called exec gets uprobes only after a report, and without
+ * uprobes it may have no sample.
  */
 static void find_processes(struct kernel *k, struct draining *d)
 {
-	d->traps = d->full && kernel_probe_sets(k);
-	d->announce = d->traps && now_boot_ns() >= k->announced_ns + ANNOUNCE_NS;
-	if (d->announce)
-		k->announced_ns = now_boot_ns();
+	uint64_t ago_ns = now_boot_ns() - k->announced_ns;
+
+	if (d->full)
+		k->probed = kernel_probe_sets(k) != 0;
+	d->traps = d->full && k->probed;
+	d->announce = d->traps && ago_ns >= ANNOUNCE_NS;
+	d->announce_forks = k->probed && ago_ns >= FORKS_REST_NS;
 }
 
 void kernel_drain(struct kernel *k, bool full)
@@ -146,18 +186,6 @@ void kernel_drain(struct kernel *k, bool full)
 	d->task.job.deadline_ns = DRAIN_LIMIT_NS;
 	k->drain_busy = true;
 	work_post(k->config.work, k->config.work->os, &d->task, 0);
-}
-
-static void wake_late(void *arg)
-{
-	struct kernel *k = arg;
-
-	if (k->state != ON)
-		return;
-	if (k->drain_busy)
-		kernel_watch_wake(k); /* the drain under way may have read the ring already */
-	else
-		kernel_drain(k, false);
 }
 
 /*

@@ -25,7 +25,8 @@ struct kernel {
 	uint64_t drain_number;
 	uint64_t retry_ns, scanned_ns, announced_ns; /* CLOCK_BOOTTIME */
 	bool filter_stale, filter_busy, scan_busy, drain_busy;
-	bool blind; /* the kernel does not report new cgroups */
+	bool blind;  /* the kernel does not report new cgroups */
+	bool probed; /* at the last full drain, a target asked for an event that has uprobes */
 	/*
 	 * At the end of the agent, the os worker was blocked. Its thread may still use this struct,
 	 * so the struct is not freed.

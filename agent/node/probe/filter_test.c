@@ -7,6 +7,8 @@
 #include "node/probe/workload_test.h"
 
 #include <dirent.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include "core.skel.h"
@@ -314,6 +316,93 @@ static void listed_processes_of_a_cgroup(void **state)
 	cgroup_remove(dir);
 }
 
+/* ---- processes that were forked and have not called exec ---- */
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+static void step(struct truth *t, uint32_t done, uint32_t wait_for)
+{
+	t->ready = done;
+	while (t->ready != wait_for)
+		nap(1);
+}
+
+/* At step 2, has made a thread and a vfork; at step 4, a child, whose PID is short_ns. */
+static void body_forks(struct truth *t)
+{
+	pthread_t thread;
+	pid_t pid;
+
+	step(t, 0, 1);
+	assert_se(!pthread_create(&thread, NULL, nothing, NULL) && !pthread_join(thread, NULL));
+	pid = vfork();
+	if (pid == 0)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	step(t, 2, 3);
+	pid = fork();
+	if (pid == 0)
+		for (;;)
+			pause();
+	t->short_ns = pid;
+	step(t, 4, 5);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	t->ready = 6;
+}
+
+static bool is_reported(struct probes *p, pid_t pid)
+{
+	struct drain *d = NULL;
+	bool found = false;
+
+	assert_int_equal(probes_drain(p, false, &d), 0);
+	for (size_t i = 0; i < d->n_procs; i++)
+		found |= d->procs[i].tgid == (uint32_t)pid && d->procs[i].what == RAW_PROC_SEEN;
+	sample_drain_free(d);
+	return found;
+}
+
+static void step_of(const struct child *c, uint32_t begin, uint32_t end)
+{
+	c->truth->ready = begin;
+	while (c->truth->ready != end)
+		nap(1);
+}
+
+static void who_is_forked_is_reported(void **state)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
+	char *own = cgroup_make(mount_v1, "own");
+	struct child c = child_start(body_forks, NULL);
+	struct probes *p = open_probes(config);
+	struct pollfd wake = {.fd = probes_wake_fd(p), .events = POLLIN};
+	uint64_t id = cgroup_id(own);
+
+	(void)state;
+	cgroup_move(own, c.pid);
+	select_cgroups(p, &id, 1);
+	assert_int_equal(probes_announce(p), 0);
+	assert_true(is_reported(p, c.pid));
+	step_of(&c, 1, 2);
+	assert_false(probes_forked(p));
+	assert_false(is_reported(p, 0));
+	step_of(&c, 3, 4);
+	assert_true(probes_forked(p));
+	assert_int_equal(poll(&wake, 1, 10000), 1);
+	assert_int_equal(probes_announce(p), 0);
+	assert_false(probes_forked(p));
+	assert_true(is_reported(p, (pid_t)c.truth->short_ns));
+	step_of(&c, 5, 6);
+	child_stop(&c);
+	probes_free(p);
+	cgroup_remove(own);
+}
+
 /* ---- PID namespaces ---- */
 
 /*
@@ -474,6 +563,7 @@ int main(void)
 		cmocka_unit_test(a_child_without_room_is_counted),
 		cmocka_unit_test(pods_are_told_strangers_not),
 		cmocka_unit_test(listed_processes_of_a_cgroup),
+		cmocka_unit_test(who_is_forked_is_reported),
 		cmocka_unit_test(pids_are_the_agents_own),
 	};
 

@@ -161,6 +161,7 @@ struct probes {
 	struct bpf_link *links[MAX_PROGRAM_LINKS];
 	size_t n_links;
 	struct bpf_link *announce; /* NULL: this kernel cannot list processes */
+	uint64_t n_forks_announced; /* pf_n_forks when probes_announce() began last */
 	struct chunk_writer writer;
 	struct support support[_FEATURE_MAX];
 	char *reasons[_FEATURE_MAX];

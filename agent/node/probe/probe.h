@@ -305,6 +305,12 @@ int probes_grace(struct probes *p);
  * reported yet, with or without samples. So the agent loads its tables before its first sample.
  */
 int probes_announce(struct probes *p);
+/*
+ * (os) Returns whether a selected process has forked since probes_announce() began last. The first
+ * such fork makes probes_wake_fd() readable. False if the kernel cannot report forks or list
+ * processes, and without probe_config.use_cgroups.
+ */
+bool probes_forked(const struct probes *p);
 
 /* ---- what works here ---- */
 struct support {

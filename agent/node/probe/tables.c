@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core.skel.h"
+#include "proc.skel.h"
 
 #define NO_CHUNK UINT32_MAX
 
@@ -290,7 +291,21 @@ void probes_tables_close(struct probes *p)
 
 /* ---- processes that exist already ---- */
 
+static uint64_t n_forks(const struct probes *p)
+{
+	return __atomic_load_n(&p->proc->bss->pf_n_forks, __ATOMIC_RELAXED);
+}
+
 int probes_announce(struct probes *p)
 {
-	return p->announce ? probes_iterator_run(p->announce) : 0;
+	if (!p->announce)
+		return 0;
+	__atomic_store_n(&p->proc->bss->pf_fork_was_told, 0, __ATOMIC_SEQ_CST);
+	p->n_forks_announced = n_forks(p);
+	return probes_iterator_run(p->announce);
+}
+
+bool probes_forked(const struct probes *p)
+{
+	return p->announce && n_forks(p) != p->n_forks_announced;
 }
