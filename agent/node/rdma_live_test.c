@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rdma of a program that uses the stand-in libibverbs (e2e/rdma), from the search for libibverbs
- * and for the functions of its providers to the drains. The program is e2e/rdma/steps.c, and runs
- * one step of it after another.
+ * rdma and rdma-latency of a program that uses the stand-in libibverbs (e2e/rdma), from the search
+ * for libibverbs and for the functions of its providers to the drains. The program is
+ * e2e/rdma/steps.c, and runs one step of it after another.
  */
 #include "node/testprobed.h"
 
 #include "lib/base/testfolder.h"
 
-#define RDMA   (1u << EVENT_RDMA)
 #define SOURCE "e2e/rdma/steps.c"
 #define RC     2 /* enum ibv_qp_type */
 
@@ -19,6 +18,7 @@ struct row {
 	uint64_t operation, type, n, bytes; /* type 0: the sample has none */
 };
 struct scene {
+	enum event event;
 	struct probed_program p;
 	struct row rows[32];
 	size_t n;
@@ -48,7 +48,7 @@ static void take_drain(struct scene *s)
 		if ((pid_t)d->samples[i].tgid == s->p.pid)
 			take_sample(s, d, &d->samples[i]);
 	for (size_t i = 0; i < d->lost.n; i++)
-		if (d->lost.items[i].event_mask & RDMA)
+		if (d->lost.items[i].event_mask & 1u << s->event)
 			s->lost += d->lost.items[i].n;
 	sample_drain_free(d);
 }
@@ -68,28 +68,28 @@ static void run(struct scene *s, const char *step)
 	take_drain(s);
 }
 
-static void begin(struct scene *s, const char *title)
+static void begin(struct scene *s, enum event event, const char *title)
 {
 	const char *build = getenv("BUILD") ?: "build";
 	_cleanup_free_ char *libraries = xasprintf("%s/rdma", build);
 	_cleanup_free_ char *program = file_in_dir("program");
 	_cleanup_free_ char *compile = xasprintf(
-		"gcc -O1 -g -w -fno-omit-frame-pointer %s -o %s -libverbs", SOURCE, program);
+		"gcc -O1 -g -w -fno-omit-frame-pointer %s -o %s -libverbs -ldl", SOURCE, program);
 	char *const argv[] = {program, NULL};
 
-	*s = (struct scene){.p.title = title};
+	*s = (struct scene){.event = event, .p.title = title};
 	assert_int_equal(system(compile), 0);
 	probed_start(&s->p, argv, libraries, NULL);
 	probed_await(&s->p, "ready");
 	probed_open_probes();
-	probed_select(&s->p, &(struct listed_process){.event_mask = RDMA});
+	probed_select(&s->p, &(struct listed_process){.event_mask = 1u << event});
 }
 
 static void functions_of(const struct scene *s, struct pf_rdma_functions *ret)
 {
 	const struct raw_proc *p = &s->p.proc;
 
-	if (probes_rdma_functions(probes, PROBES_RDMA,
+	if (probes_rdma_functions(probes, probes_set_of(s->event),
 				  (struct process_id){p->start_boottime_ns, s->p.pid}, p->exec_id,
 				  ret))
 		ret->n = 0;
@@ -110,8 +110,8 @@ static void attach(struct scene *s)
 	look = alloc_process_look(&s->p.process);
 	functions_of(s, &functions);
 	look.rdma = &functions;
-	assert_int_equal(alloc_sites_find(&look, RDMA, &s->p.sites), 0);
-	probed_attach(&s->p, PROBES_RDMA, RDMA);
+	assert_int_equal(alloc_sites_find(&look, 1u << s->event, &s->p.sites), 0);
+	probed_attach(&s->p, probes_set_of(s->event), 1u << s->event);
 }
 
 /* ---- expectations ---- */
@@ -166,7 +166,7 @@ static void a_new_queue_pair_shows_its_provider(void **state)
 	struct scene s;
 
 	(void)state;
-	begin(&s, "new queue pair");
+	begin(&s, EVENT_RDMA, "new queue pair");
 	attach(&s);
 	provider_is_unknown(&s);
 	run(&s, "devices");
@@ -191,7 +191,7 @@ static void an_older_queue_pair_is_seen_when_it_is_queried(void **state)
 	struct scene s;
 
 	(void)state;
-	begin(&s, "older queue pair");
+	begin(&s, EVENT_RDMA, "older queue pair");
 	run(&s, "devices");
 	run(&s, "pair");
 	attach(&s);
@@ -211,7 +211,7 @@ static void two_providers_are_told_apart(void **state)
 	struct scene s;
 
 	(void)state;
-	begin(&s, "two providers");
+	begin(&s, EVENT_RDMA, "two providers");
 	attach(&s);
 	run(&s, "devices");
 	run(&s, "pair");
@@ -232,7 +232,7 @@ static void a_process_that_lies_is_told_and_goes_on(void **state)
 	struct scene s;
 
 	(void)state;
-	begin(&s, "lies");
+	begin(&s, EVENT_RDMA, "lies");
 	attach(&s);
 	run(&s, "devices");
 	run(&s, "pair");
@@ -241,6 +241,52 @@ static void a_process_that_lies_is_told_and_goes_on(void **state)
 	attach(&s);
 	assert_non_null(strstr(s.p.sites->problem, "post_send"));
 	sends_are_counted(&s);
+	probed_close(&s.p);
+}
+
+/* The probes see the queue pair from its beginning, so each request counts. */
+static void latencies_are_those_of_the_device(void **state)
+{
+	uint64_t before_ns;
+	struct scene s;
+
+	(void)state;
+	begin(&s, EVENT_RDMA_LATENCY, "latencies");
+	attach(&s);
+	provider_is_unknown(&s);
+	run(&s, "devices");
+	attach(&s);
+	assert_string_equal(s.p.sites->problem, "");
+	run(&s, "pair");
+	before_ns = now_mono_ns();
+	run(&s, "waits");
+	only(&s, 1);
+	assert_string_equal(s.rows[0].function, "with_sends");
+	assert_string_equal(s.rows[0].device, "standin_0");
+	assert_int_equal(s.rows[0].operation, PF_RDMA_SEND);
+	assert_int_equal(s.rows[0].type, RC);
+	assert_int_equal(s.rows[0].n, 2);
+	assert_in_range(s.rows[0].bytes, 2 * 10000 - 2, (now_mono_ns() - before_ns) / 1000 * 2);
+	run(&s, "polls");
+	only(&s, 0);
+	probed_close(&s.p);
+}
+
+static void extended_completion_queues_are_told(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	begin(&s, EVENT_RDMA_LATENCY, "extended completion queue");
+	attach(&s);
+	run(&s, "devices");
+	attach(&s);
+	run(&s, "pair");
+	attach(&s);
+	assert_string_equal(s.p.sites->problem, "");
+	run(&s, "readers");
+	attach(&s);
+	assert_non_null(strstr(s.p.sites->problem, "ibv_start_poll"));
 	probed_close(&s.p);
 }
 
@@ -257,6 +303,8 @@ int main(void)
 		cmocka_unit_test(an_older_queue_pair_is_seen_when_it_is_queried),
 		cmocka_unit_test(two_providers_are_told_apart),
 		cmocka_unit_test(a_process_that_lies_is_told_and_goes_on),
+		cmocka_unit_test(latencies_are_those_of_the_device),
+		cmocka_unit_test(extended_completion_queues_are_told),
 	};
 
 	signal(SIGPIPE, SIG_IGN);

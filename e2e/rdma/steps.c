@@ -4,6 +4,8 @@
  * from stdin, runs the function of each step, and prints the name when the step is done.
  * rdma_live_test.c knows what each step posts.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,11 +46,11 @@ STEP(devices)
 	ibv_free_device_list(list);
 }
 
-static struct ibv_qp *make_pair(int device, unsigned operations)
+static struct ibv_qp *make_pair_with(struct ibv_cq *cq, int device, unsigned operations)
 {
 	struct ibv_qp_init_attr_ex attr = {
-		.send_cq = cqs[device],
-		.recv_cq = cqs[device],
+		.send_cq = cq,
+		.recv_cq = cq,
 		.cap = {PLACES, PLACES, 2, 2, 64},
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
@@ -65,9 +67,23 @@ static struct ibv_qp *make_pair(int device, unsigned operations)
 	return qp;
 }
 
+static struct ibv_qp *make_pair(int device, unsigned operations)
+{
+	return make_pair_with(cqs[device], device, operations);
+}
+
 STEP(pair)
 {
 	pair = make_pair(0, 0);
+}
+
+/* A queue pair whose completions the program takes by ibv_start_poll(). */
+STEP(readers)
+{
+	struct ibv_cq_init_attr_ex attr = {.cqe = PLACES};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(contexts[0], &attr);
+
+	MUST(cq && make_pair_with(ibv_cq_ex_to_cq(cq), 0, 0));
 }
 
 STEP(extended)
@@ -147,12 +163,40 @@ STEP(registers)
 	MUST(mr && !ibv_dereg_mr(mr));
 }
 
-STEP(polls)
+static int poll_all(void)
 {
 	struct ibv_wc wc[4 * PLACES];
+	int n, all = 0;
 
-	for (int i = 0; i < 2; i++)
-		MUST(ibv_poll_cq(cqs[i], 4 * PLACES, wc) >= 0);
+	for (int i = 0; i < 2; i++) {
+		MUST((n = ibv_poll_cq(cqs[i], 4 * PLACES, wc)) >= 0);
+		all += n;
+	}
+	return all;
+}
+
+STEP(polls)
+{
+	poll_all();
+}
+
+/* Requests that this thread posts end so much later. */
+static void set_delay(uint64_t ns)
+{
+	void (*set)(uint64_t ns) = (__typeof__(set))dlsym(RTLD_DEFAULT, "standin_rdma_set_delay");
+
+	MUST(set);
+	set(ns);
+}
+
+/* Posts two requests, which end after 10 ms, and polls until they have ended. */
+STEP(waits)
+{
+	set_delay(10000000);
+	with_sends();
+	set_delay(0);
+	for (int n = 0; n < 2;)
+		n += poll_all();
 }
 
 static const struct {
@@ -163,8 +207,8 @@ static const struct {
 	{                                                                                          \
 #name, with_##name                                                                 \
 	}
-	X(devices), X(pair),	 X(extended), X(query),	    X(lies),
-	X(sends),   X(receives), X(builds),   X(registers), X(polls),
+	X(devices), X(pair),	 X(readers), X(extended),  X(query), X(lies),
+	X(sends),   X(receives), X(builds),  X(registers), X(polls), X(waits),
 #undef X
 };
 
