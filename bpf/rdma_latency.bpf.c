@@ -40,8 +40,12 @@ struct pf_latency_thread {
 	uint32_t operations;  /* 1 << enum pf_rdma_operation for each of its requests */
 	uint64_t list, bad;   /* arguments of PF_SITE_RDMA_POST_SEND */
 	struct pf_rdma_request_key queue; /* of the call */
-	struct pf_count_key sample;	  /* without ctx */
-	uint64_t ctx[PF_RDMA_RECEIVE];	  /* pf_count_key.ctx of each operation */
+	/* of the queue pair that was read last; the members of struct ibv_qp */
+	struct {
+		uint32_t number, state, type;
+	} pair;
+	struct pf_count_key sample;    /* without ctx */
+	uint64_t ctx[PF_RDMA_RECEIVE]; /* pf_count_key.ctx of each operation */
 	uint64_t posted_ns;
 	struct {
 		uint64_t sp, queue, list; /* sp: as above */
@@ -83,24 +87,29 @@ static __always_inline struct pf_latency_thread *pf_latency_thread(struct pf_mem
 
 /* ---- queue pairs ---- */
 
-/* The members of struct ibv_qp that are read, from PF_RDMA_QP_NUMBER on. */
-struct pf_rdma_pair {
-	uint32_t number, state, type;
-};
-
-/* Sets t->at.key to the queue of a queue pair. Returns whether both could be read. */
-static __noinline bool pf_latency_pair(struct pf_latency_thread *t, uint64_t pair,
-				       struct pf_rdma_pair *ret)
+/*
+ * Sets the process and the context in t->at.key. object: a queue pair or a completion queue; both
+ * begin with their context.
+ */
+static __noinline bool pf_latency_context(struct pf_latency_thread *t, uint64_t object)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!t || !ret || !pf_read(ret, sizeof(*ret), pair + PF_RDMA_QP_NUMBER) ||
-	    !pf_read(&t->at.key.context, sizeof(t->at.key.context), pair))
+	if (!t || !pf_read(&t->at.key.context, sizeof(t->at.key.context), object))
 		return false;
 	t->at.key.process.start_boottime_ns = pf_start_of(task);
 	t->at.key.process.tgid = pf_tgid_seen(task);
 	t->at.key.process.exec_id = task->self_exec_id;
-	t->at.key.queue = ret->number;
+	return true;
+}
+
+/* Sets t->pair, and t->at.key to its queue. Returns whether they could be read. */
+static __noinline bool pf_latency_pair(struct pf_latency_thread *t, uint64_t pair)
+{
+	if (!t || !pf_latency_context(t, pair) ||
+	    !pf_read(&t->pair, sizeof(t->pair), pair + PF_RDMA_QP_NUMBER))
+		return false;
+	t->at.key.queue = t->pair.number;
 	return true;
 }
 
@@ -120,10 +129,9 @@ static __noinline void pf_latency_modify(struct pt_regs *ctx, struct pf_latency_
 {
 	bool destroys = pf_site_of(ctx).kind == PF_SITE_RDMA_DESTROY;
 	struct pf_rdma_queue *q;
-	struct pf_rdma_pair pair;
 	uint32_t state = PF_RDMA_ERR;
 
-	if (!t || !proc || !pf_latency_pair(t, PF_CONTEXT_REG(ctx, rdi), &pair))
+	if (!t || !proc || !pf_latency_pair(t, PF_CONTEXT_REG(ctx, rdi)))
 		return;
 	if (!destroys && (!(PF_CONTEXT_REG(ctx, rdx) & PF_RDMA_STATE_MASK) ||
 			  !pf_read(&state, sizeof(state), PF_CONTEXT_REG(ctx, rsi))))
@@ -132,7 +140,7 @@ static __noinline void pf_latency_modify(struct pt_regs *ctx, struct pf_latency_
 		return;
 	q = pf_rdma_queue(&t->at, proc, !destroys);
 	pf_rdma_queue_begin(&t->at, q, proc,
-			    probed && pair.state <= PF_RDMA_INIT && state != PF_RDMA_RESET &&
+			    probed && t->pair.state <= PF_RDMA_INIT && state != PF_RDMA_RESET &&
 				    state != PF_RDMA_ERR);
 	t->at.key.number = 0;
 	if (destroys)
@@ -203,7 +211,7 @@ static __noinline void pf_latency_list(struct pf_latency_thread *t, struct pf_rd
 
 /* Sets t->ctx to the labels of the operations of the call. */
 static __noinline void pf_latency_label(struct pf_scratch *s, struct pf_latency_thread *t,
-					uint64_t pair, uint32_t type)
+					uint64_t pair)
 {
 	const struct pf_settings *set = pf_settings_now();
 	uint64_t device;
@@ -217,7 +225,7 @@ static __noinline void pf_latency_label(struct pf_scratch *s, struct pf_latency_
 			continue;
 		pf_labels_begin(s);
 		pf_label(s, PF_LABEL_RDMA_OPERATION, i);
-		pf_label(s, PF_LABEL_RDMA_QP_TYPE, type);
+		pf_label(s, PF_LABEL_RDMA_QP_TYPE, t->pair.type);
 		if (device)
 			pf_label(s, PF_LABEL_RDMA_DEVICE, device);
 		t->ctx[i] = pf_intern_labels(s, true, set->generation);
@@ -257,7 +265,7 @@ static __noinline void pf_latency_posted(struct pf_latency_thread *t)
 
 /* Walks the stack of a call that posts. Returns whether there is a sample for its requests. */
 static __always_inline bool pf_latency_walk(struct pt_regs *ctx, const struct pf_mem_who *who,
-					    struct pf_latency_thread *t, uint32_t type,
+					    struct pf_latency_thread *t,
 					    const struct pf_settings *set)
 {
 	uint32_t generation = set->generation;
@@ -274,7 +282,7 @@ static __always_inline bool pf_latency_walk(struct pt_regs *ctx, const struct pf
 			     pf_hash_start(s->key.start_boottime_ns, who->task->tgid), true, false);
 	pf_intern_stack(s, s->key.ustack, generation);
 	pf_note_proc(s, who->task, generation);
-	pf_latency_label(s, t, PF_CONTEXT_REG(ctx, rdi), type);
+	pf_latency_label(s, t, PF_CONTEXT_REG(ctx, rdi));
 	t->sample = s->key;
 	pf_scratch_put(s);
 	u = pf_usage_of(who->cgroup_id, PF_EVENT_RDMA_LATENCY);
@@ -341,15 +349,13 @@ static __always_inline bool pf_latency_post(struct pt_regs *ctx, const struct pf
 					    const struct pf_settings *set)
 {
 	uint32_t kind = pf_site_of(ctx).kind;
-	struct pf_rdma_pair pair = {};
 	struct pf_rdma_queue *q;
 
 	if (pf_rdma_is_again(ctx, &t->last))
 		return true; /* the return may be needed, and the other link may be gone by then */
 	t->sp = 0;
-	q = pf_latency_pair(t, PF_CONTEXT_REG(ctx, rdi), &pair)
-		    ? pf_rdma_queue(&t->at, who->proc, true)
-		    : NULL;
+	q = pf_latency_pair(t, PF_CONTEXT_REG(ctx, rdi)) ? pf_rdma_queue(&t->at, who->proc, true)
+							 : NULL;
 	if (!q) {
 		pf_drop(PF_EVENT_RDMA_LATENCY, PF_DROP_RDMA_FULL);
 		return false;
@@ -361,7 +367,7 @@ static __always_inline bool pf_latency_post(struct pt_regs *ctx, const struct pf
 	}
 	if (!pf_latency_ask(ctx, t, q, who->proc))
 		return false;
-	if (!pf_latency_walk(ctx, who, t, pair.type, set)) {
+	if (!pf_latency_walk(ctx, who, t, set)) {
 		pf_rdma_remove(&t->at, t->from, t->until, 0);
 		pf_rdma_gap(who->proc);
 		return false;
@@ -498,12 +504,8 @@ static __noinline void pf_latency_polled(struct pf_latency_thread *t, struct pf_
 					 uint32_t n, uint32_t generation)
 {
 	struct pf_latency_loop loop = {t, NULL, proc, generation};
-	struct pf_rdma_pair pair;
 
-	if (!t || !proc)
-		return;
-	/* A completion queue begins with its context, as a queue pair does. */
-	if (!pf_latency_pair(t, t->poll.queue, &pair))
+	if (!t || !proc || !pf_latency_context(t, t->poll.queue))
 		return;
 	t->read.next = t->poll.list;
 	t->read.stop = bpf_ktime_get_ns();

@@ -99,6 +99,17 @@ static __noinline void pf_rdma_queue_begin(struct pf_rdma_at *at, struct pf_rdma
 	q->n_distinct = 0;
 }
 
+/* Makes a queue; a function of its own, because the value is large for the stack. */
+static __noinline struct pf_rdma_queue *pf_rdma_queue_make(struct pf_rdma_at *at)
+{
+	struct pf_rdma_queue none = {};
+
+	if (!at)
+		return NULL;
+	bpf_map_update_elem(&rdma_queues, &at->key, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&rdma_queues, &at->key);
+}
+
 /*
  * Returns the queue of at->key, as far as the programs have seen it without a gap. NULL: it is not
  * known (and make is false), or there is no room.
@@ -106,16 +117,14 @@ static __noinline void pf_rdma_queue_begin(struct pf_rdma_at *at, struct pf_rdma
 static __noinline struct pf_rdma_queue *pf_rdma_queue(struct pf_rdma_at *at,
 						      const struct pf_mem_proc *proc, bool make)
 {
-	struct pf_rdma_queue *q, none = {};
+	struct pf_rdma_queue *q;
 
 	if (!at || !proc)
 		return NULL;
 	at->key.number = 0;
 	q = bpf_map_lookup_elem(&rdma_queues, &at->key);
-	if (!q && make) {
-		bpf_map_update_elem(&rdma_queues, &at->key, &none, BPF_NOEXIST);
-		q = bpf_map_lookup_elem(&rdma_queues, &at->key);
-	}
+	if (!q && make)
+		q = pf_rdma_queue_make(at);
 	if (q && (q->attached_ns != proc->attached_ns || q->gaps != proc->gaps))
 		pf_rdma_queue_begin(at, q, proc, false);
 	return q;

@@ -82,7 +82,8 @@ gpu_contexts_test memory_ends*
 gpu_limits_test a_*
 on_gpu_test times_are*
 rdma_test bytes_of*
-rdma_test extended*"
+rdma_test extended*
+rdma_latency_test *"
 PROBE=agent/node/probe
 
 add() { # FILE PATH: copies the file into the initramfs

@@ -344,20 +344,26 @@ static void long_spans_tell_the_share_and_end_when_it_is_cheap(void **state)
 	assert_int_equal(limit_estimate(limit, TEST_CGROUP, EVENT_ON_GPU).ppm, 0);
 }
 
-/* A loop that posts is held up no longer than a loop that allocates. */
+/* A loop that posts or polls is held up no longer than a loop that allocates. */
 static void a_storm_of_rdma_is_taken_in_short_spans(void **state)
 {
 	const struct limit_hits storm = {20000, 10 * NSEC_PER_MSEC};
-	struct limit_span span;
-	double stall_ns = 0;
+	static const enum event events[] = {EVENT_RDMA, EVENT_RDMA_LATENCY};
 
 	(void)state;
-	begin(RDMA, 1);
-	assert_int_equal(mode_of(EVENT_RDMA), LIMIT_STEADY);
-	assert_true(limit_stalled(limit, TEST_CGROUP, PROBES_RDMA, &storm, &stall_ns));
-	assert_int_equal(limit_mode(limit, TEST_CGROUP, EVENT_RDMA, &span), LIMIT_SPANS);
-	assert_true(span.span_ns <= LIMIT_SHORT_SPAN_NS);
-	assert_true(span.max_hits * (TRAP_NS + 250) <= 20 * NSEC_PER_MSEC);
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+		enum event e = events[i];
+		struct limit_span span;
+		double stall_ns = 0;
+
+		begin(1u << e, 1);
+		assert_int_equal(mode_of(e), LIMIT_STEADY);
+		assert_true(limit_stalled(limit, TEST_CGROUP, probes_set_of(e), &storm, &stall_ns));
+		assert_int_equal(limit_mode(limit, TEST_CGROUP, e, &span), LIMIT_SPANS);
+		assert_true(span.span_ns <= LIMIT_SHORT_SPAN_NS);
+		assert_true(span.max_hits * (TRAP_NS + 250) <= 20 * NSEC_PER_MSEC);
+		end(NULL);
+	}
 }
 
 int main(void)
