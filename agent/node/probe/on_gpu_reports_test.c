@@ -138,56 +138,6 @@ static void larger_pieces_are_understood(void **state)
 	gpu_end(&g);
 }
 
-/* ---- the trace context of a launch ---- */
-
-IN_SECTION(pf_loop) static void body_request(struct truth *t)
-{
-	say_and_wait(t, 1);
-	launch_short(1, 0, PODFLAME_CUDA_KERNEL);
-	say_and_wait(t, 3);
-	launch_long(2, 0, PODFLAME_CUDA_KERNEL);
-	report_kernel(1, "of_request", 1);
-	report_kernel(2, "of_no_request", 1);
-	say_and_wait(t, 4);
-}
-
-/* The only launch was made for this request: as if the program published its trace context. */
-static void add_request(const struct gpu_scene *g, uint8_t trace, uint8_t span)
-{
-	int map = bpf_map__fd(gpu_programs(g)->maps.gpu_launches);
-	struct pf_gpu_launch_key key;
-	struct pf_gpu_launch l;
-
-	assert_int_equal(bpf_map_get_next_key(map, NULL, &key), 0);
-	assert_int_equal(bpf_map_lookup_elem(map, &key, &l), 0);
-	assert_int_equal(l.form, 0);
-	l.form = PF_IDS_BYTES;
-	memset(l.trace, trace, 16);
-	memset(l.span, span, 8);
-	assert_int_equal(bpf_map_update_elem(map, &key, &l, BPF_EXIST), 0);
-}
-
-static void work_belongs_to_the_request_of_its_launch(void **state)
-{
-	static const struct profile_link none;
-	struct gpu_scene g = {};
-	struct gpu_row r;
-
-	(void)state;
-	gpu_begin(&g, body_request);
-	gpu_go(&g, 3);
-	add_request(&g, 7, 9);
-	gpu_go(&g, 4);
-	r = gpu_sum(&g, "short", "of_request");
-	assert_int_equal(r.link.trace_id[15], 7);
-	assert_int_equal(r.link.span_id[7], 9);
-	assert_int_equal(r.labels.numbers[LABEL_GPU_STREAM], 7);
-	r = gpu_sum(&g, "long", "of_no_request");
-	assert_int_equal(r.n, 1);
-	assert_memory_equal(&r.link, &none, sizeof(none));
-	gpu_end(&g);
-}
-
 /* ---- too many launches ---- */
 
 IN_SECTION(pf_loop) static void body_two(struct truth *t)
@@ -480,7 +430,6 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(long_names_are_cut_and_unreadable_ones_left_out),
 		cmocka_unit_test(lies_are_counted_as_losses),
 		cmocka_unit_test(larger_pieces_are_understood),
-		cmocka_unit_test(work_belongs_to_the_request_of_its_launch),
 		cmocka_unit_test(launches_beyond_the_table_are_counted),
 		cmocka_unit_test(a_process_has_at_most_as_many_launches_as_are_free),
 		cmocka_unit_test(each_piece_that_meets_a_busy_cpu_is_counted),
