@@ -50,7 +50,6 @@ static bool reported_time(const struct probed *x, uint64_t *ret_from_ns, uint64_
 	const struct probe_calls *calls = x->tracked->follow->calls->probes;
 	uint64_t mono_ns = now_mono_ns(), ahead_ns = now_boot_ns() - mono_ns;
 	struct on_gpu_status s;
-
 	uint64_t to_ns;
 
 	if (calls->attached_status(x->attached, &s))
