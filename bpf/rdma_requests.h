@@ -19,6 +19,11 @@
  *   wr_ids.
  * All other completions count as lost (rdma_unmatched).
  *
+ * Two programs get wrong latencies, and nothing shows that: one whose wr_ids repeat in a cycle of
+ * more than PF_RDMA_DISTINCT posts, with more than a cycle under way when the probes begin; and one
+ * that gives several requests the same wr_id and sets IBV_SEND_SIGNALED in a part of them, although
+ * its queue signals all. The latter also has completions that count as lost.
+ *
  * What is in these maps belongs to one time in which the process is attached (a span). If it is
  * older, the queue begins anew. User space removes the entries of processes that are not attached.
  * Threads that post to one queue pair, or poll one completion queue, at the same time may get
