@@ -523,7 +523,8 @@ struct pf_mem_proc {
 	/* Only the BPF programs write these: */
 	uint64_t cgroup_id; /* cgroup of the process at its last hit */
 	uint64_t hits;
-	uint64_t query_hits; /* GPU: those of the hits whose site is PF_SITE_IS_GPU_QUERY */
+	uint64_t query_hits;  /* GPU: those of the hits whose site is PF_SITE_IS_GPU_QUERY */
+	uint64_t object_hits; /* GPU: those of the hits whose site is PF_SITE_IS_GPU_OBJECT */
 	uint64_t seen_bytes; /* bytes that the taken hits count for; two events count once */
 	/* on-gpu: the id of the first launch after launches_ms, | PF_GPU_AFTER; 0: none yet */
 	uint64_t first_after;
@@ -631,7 +632,7 @@ _Static_assert(sizeof(struct pf_site) == 8, "abi");
 _Static_assert(sizeof(struct pf_usage) == 40, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
-_Static_assert(sizeof(struct pf_mem_proc) == 280, "abi");
+_Static_assert(sizeof(struct pf_mem_proc) == 288, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

@@ -35,6 +35,15 @@ enum pf_gpu_site_kind {
 	PF_SITE_GPU_POOL,
 	PF_SITE_GPU_POOL_DESTROY, /* ptr_arg: the pool */
 
+	/*
+	 * ---- objects in the memory of an allocator that keeps it in a cache ----
+	 * Only instructions are probed, no returns: an exception may leave the function.
+	 */
+	/* its entry; ptr_arg: where the address is stored; size_arg: bytes; count_arg: stream */
+	PF_SITE_GPU_OBJECT,
+	PF_SITE_GPU_OBJECT_DONE, /* each instruction of it that returns */
+	PF_SITE_GPU_OBJECT_FREE, /* an entry; ptr_arg: the address */
+
 	/* ---- contexts; ptr_arg: the context, or where it is stored; size_arg: the device ---- */
 	PF_SITE_GPU_INIT,	     /* cuInit */
 	PF_SITE_GPU_TABLE,	     /* cuGetExportTable: gives functions that are not probed */
@@ -57,6 +66,9 @@ enum pf_gpu_site_kind {
 	PF_SITE_GPU_DEVICE,
 	_PF_SITE_GPU_MAX,
 };
+#define PF_SITE_IS_GPU_OBJECT(kind)                                                                \
+	((kind) >= PF_SITE_GPU_OBJECT && (kind) <= PF_SITE_GPU_OBJECT_FREE)
+#define PF_GPU_OBJECT_BYTES	   (1u << 20) /* smaller objects are not followed */
 #define PF_SITE_IS_GPU_QUERY(kind)   ((kind) >= PF_SITE_GPU_CURRENT)
 #define PF_SITE_IS_GPU_CONTEXT(kind) ((kind) >= PF_SITE_GPU_INIT && !PF_SITE_IS_GPU_QUERY(kind))
 enum pf_gpu_flags {
@@ -77,7 +89,10 @@ enum pf_gpu_flags {
  * Part of struct pf_pending: a call. Its key has PF_SITE_GPU_GROUP instead of the stack pointer: of
  * the nested calls of a thread, only the outermost one of each group counts.
  */
-#define PF_SITE_GPU_GROUP(kind) (((kind) >= PF_SITE_GPU_INIT) + PF_SITE_IS_GPU_QUERY(kind))
+#define PF_SITE_GPU_GROUP(kind)                                                                    \
+	(PF_SITE_IS_GPU_OBJECT(kind)                                                               \
+		 ? 3                                                                               \
+		 : ((kind) >= PF_SITE_GPU_INIT) + PF_SITE_IS_GPU_QUERY(kind))
 struct pf_gpu_call {
 	struct pf_site site;
 	uint64_t sp;		   /* stack pointer at the entry */
@@ -119,6 +134,8 @@ enum pf_gpu_space {
 	PF_GPU_POOL,	/* a pool: device, or PF_GPU_HOST; time_ns: when a call gave it */
 	PF_GPU_DRIVER,	/* the number 0: the probes have seen all calls so far */
 	PF_GPU_ENDED,	/* a context: time_ns. User space removes these entries. */
+	/* in gpu_live: an object at an address, in memory that other entries have, too */
+	PF_GPU_OBJECT,
 };
 #define PF_GPU_KEY(space, number) ((uint64_t)(space) << 56 | ((number)&PF_GPU_ANY))
 #define PF_GPU_ANY		  ((1ull << 56) - 1)

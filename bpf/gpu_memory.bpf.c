@@ -72,10 +72,12 @@ static __always_inline bool pf_gpu_is_32(struct pf_site site)
 /* Returns the address under which gpu_live has the memory that the call allocates or frees. */
 static __always_inline uint64_t pf_gpu_key_of(struct pf_site site, uint64_t number)
 {
-	uint32_t space =
-		site.kind == PF_SITE_GPU_HANDLE || site.kind == PF_SITE_GPU_RELEASE ? PF_GPU_HANDLE
-		: site.kind == PF_SITE_GPU_ARRAY || site.flags & PF_GPU_IS_ARRAY    ? PF_GPU_ARRAY
-										 : PF_GPU_ADDRESS;
+	uint32_t space = PF_SITE_IS_GPU_OBJECT(site.kind) ? PF_GPU_OBJECT
+			 : site.kind == PF_SITE_GPU_HANDLE || site.kind == PF_SITE_GPU_RELEASE
+				 ? PF_GPU_HANDLE
+			 : site.kind == PF_SITE_GPU_ARRAY || site.flags & PF_GPU_IS_ARRAY
+				 ? PF_GPU_ARRAY
+				 : PF_GPU_ADDRESS;
 
 	return PF_GPU_KEY(space, number);
 }
@@ -116,7 +118,8 @@ static __noinline bool pf_gpu_is_nested(uint32_t kind, uint64_t sp)
 
 static __always_inline bool pf_gpu_gives(uint32_t kind)
 {
-	return kind >= PF_SITE_GPU_ALLOC && kind <= PF_SITE_GPU_HANDLE;
+	return (kind >= PF_SITE_GPU_ALLOC && kind <= PF_SITE_GPU_HANDLE) ||
+	       kind == PF_SITE_GPU_OBJECT;
 }
 
 /* Returns the events whose values are wrong if the programs do not see the call. */
@@ -235,12 +238,75 @@ static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, u
 
 static __always_inline struct pf_mem_who pf_gpu_who_is(struct pf_site site, uint32_t hits)
 {
-	struct pf_mem_who who = pf_mem_who_is(PF_GPU_EVENTS, hits);
+	struct pf_mem_who who = pf_mem_who_is(
+		PF_SITE_IS_GPU_OBJECT(site.kind) ? 1 << PF_EVENT_HBM_INUSE : PF_GPU_EVENTS, hits);
 
 	if (who.events && PF_SITE_IS_GPU_QUERY(site.kind))
 		__sync_fetch_and_add(&who.proc->query_hits, hits);
+	if (who.events && PF_SITE_IS_GPU_OBJECT(site.kind))
+		__sync_fetch_and_add(&who.proc->object_hits, hits);
 	return who;
 }
+
+static __noinline void pf_gpu_lives(struct pf_pending *p, uint64_t cgroup_id, uint64_t bytes)
+{
+	uint64_t number = p ? pf_gpu_stored(p->gpu.ptr, pf_gpu_is_32(p->gpu.site)) : 0;
+
+	if (!p)
+		return;
+	if (!number) {
+		pf_gpu_lost(1 << PF_EVENT_HBM_INUSE, PF_DROP_GPU_UNSEEN);
+		return;
+	}
+	pf_mem_taken(cgroup_id, PF_EVENT_HBM_INUSE, bytes, bytes);
+	p->live.key.event = PF_EVENT_HBM_INUSE;
+	p->live.value = bytes;
+	p->live.time_ns = bpf_ktime_get_boot_ns();
+	pf_live_add(&p->live, pf_gpu_key_of(p->gpu.site, number));
+}
+
+/* ---- objects of an allocator ---- */
+
+/* An object's address is stored when the allocator's function returns. */
+static __noinline void pf_gpu_object_done(struct pt_regs *ctx, const struct pf_mem_who *who)
+{
+	struct pf_pending_key key = pf_gpu_pending_key(PF_SITE_GPU_OBJECT);
+	struct pf_pending *p = bpf_map_lookup_elem(&gpu_pending, &key);
+
+	if (!p || !who || p->gpu.sp != PF_CONTEXT_REG(ctx, rsp))
+		return;
+	if (p->live.value)
+		pf_gpu_lives(p, who->cgroup_id, p->live.value);
+	bpf_map_delete_elem(&gpu_pending, &key);
+}
+
+/*
+ * Returns whether the call that begins is for an object that is large enough. An exception may have
+ * ended the thread's call before: it is forgotten.
+ */
+static __noinline bool pf_gpu_object_wanted(struct pt_regs *ctx)
+{
+	struct pf_pending_key key = pf_gpu_pending_key(PF_SITE_GPU_OBJECT);
+
+	bpf_map_delete_elem(&gpu_pending, &key);
+	return pf_mem_arg(ctx, pf_site_of(ctx).size_arg, false) >= PF_GPU_OBJECT_BYTES;
+}
+
+/* Handles a hit for objects. Returns whether it is the entry of a call that is followed. */
+static __noinline bool pf_gpu_object_begins(struct pt_regs *ctx, const struct pf_mem_who *who)
+{
+	struct pf_site site = pf_site_of(ctx);
+
+	if (site.kind == PF_SITE_GPU_OBJECT)
+		return pf_gpu_object_wanted(ctx);
+	if (site.kind == PF_SITE_GPU_OBJECT_DONE)
+		pf_gpu_object_done(ctx, who);
+	else
+		pf_live_remove(pf_gpu_key_of(site, pf_mem_arg(ctx, site.ptr_arg, false)), NULL);
+	return false;
+}
+
+/* ---- entry: all ---- */
 
 /* Handles the entry of a call. Returns whether the return must be probed. */
 static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
@@ -253,12 +319,15 @@ static __always_inline bool pf_gpu_enter(struct pt_regs *ctx)
 	struct pf_scratch *s;
 
 	if (!who.events) {
-		if (who.proc)
+		if (who.proc && !PF_SITE_IS_GPU_OBJECT(site.kind))
 			pf_gpu_missed();
 		return false;
 	}
-	if (!set || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64 ||
-	    pf_gpu_is_nested(site.kind, PF_CONTEXT_REG(ctx, rsp)))
+	if (!set || PF_CONTEXT_REG(ctx, cs) != PF_USER_CS_64)
+		return false;
+	if (PF_SITE_IS_GPU_OBJECT(site.kind)
+		    ? !pf_gpu_object_begins(ctx, &who)
+		    : pf_gpu_is_nested(site.kind, PF_CONTEXT_REG(ctx, rsp)))
 		return false;
 	if (pf_gpu_is_taken(ctx))
 		return true;
@@ -319,23 +388,6 @@ static __noinline void pf_gpu_count(struct pf_pending *p, uint64_t cgroup_id, ui
 	key.kstack = 0;
 	if (pf_count_key(&key, 1, bytes, set->generation))
 		PF_STAT(delivered);
-}
-
-static __noinline void pf_gpu_lives(struct pf_pending *p, uint64_t cgroup_id, uint64_t bytes)
-{
-	uint64_t number = p ? pf_gpu_stored(p->gpu.ptr, pf_gpu_is_32(p->gpu.site)) : 0;
-
-	if (!p)
-		return;
-	if (!number) {
-		pf_gpu_lost(1 << PF_EVENT_HBM_INUSE, PF_DROP_GPU_UNSEEN);
-		return;
-	}
-	pf_mem_taken(cgroup_id, PF_EVENT_HBM_INUSE, bytes, bytes);
-	p->live.key.event = PF_EVENT_HBM_INUSE;
-	p->live.value = bytes;
-	p->live.time_ns = bpf_ktime_get_boot_ns();
-	pf_live_add(&p->live, pf_gpu_key_of(p->gpu.site, number));
 }
 
 /* Whether cuMemCreate gave memory of the host, which was not known at its entry. */

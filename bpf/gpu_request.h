@@ -76,7 +76,10 @@ static __noinline void pf_gpu_ask(struct pt_regs *ctx, struct pf_pending *p)
 	p->gpu.device = here.device;
 	pf_gpu_know(&p->gpu, PF_LABEL_GPU_CONTEXT, here.context != 0);
 	pf_gpu_know(&p->gpu, PF_LABEL_GPU_DEVICE, here.has_device);
-	if (p->gpu.site.kind == PF_SITE_GPU_ASYNC) {
+	if (p->gpu.site.kind == PF_SITE_GPU_OBJECT) {
+		p->gpu.stream = p->gpu.count;
+		pf_gpu_know(&p->gpu, PF_LABEL_GPU_STREAM, true);
+	} else if (p->gpu.site.kind == PF_SITE_GPU_ASYNC) {
 		p->live.key.owner = PF_GPU_POOLED;
 		pf_gpu_ask_pool(ctx, &p->gpu);
 	} else if (p->gpu.site.kind == PF_SITE_GPU_HANDLE) {

@@ -114,7 +114,7 @@ static void attach(struct recording *r, struct record_probed *x)
 	if (e == 0)
 		x->attached_ns = now_mono_ns();
 	look_at_memory(r, x);
-	if (e == -ESRCH || (e == 0 && !refused.inuse && !refused.too_many))
+	if (e == -ESRCH || (e == 0 && !refused.inuse && !refused.too_many && !refused.objects))
 		return;
 	free(x->problem);
 	x->problem = e ? xasprintf("cannot attach probes: %s", strerror(-e))

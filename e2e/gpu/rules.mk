@@ -47,6 +47,14 @@ $(GPU_PARCAGPU): e2e/gpu/parcagpu.c cuda/cupti.c cuda/cupti.h cuda/usdt.h $(GPU_
 		$(GPU_CUPTI) $(GPU)/push/libcuda.so.1
 test-now accuracy: $(GPU_DRIVER) $(GPU_RUNTIME) $(GPU_CUPTI) $(GPU_PARCAGPU) $(CUDA_LIB)
 
+# PyTorch's allocator, whose functions must be whole, as they are in the real one
+GPU_PYTORCH := $(GPU)/libc10_cuda.so
+$(GPU_PYTORCH): e2e/gpu/pytorch.cc e2e/gpu/pytorch.h e2e/gpu/cuda_driver.h e2e/gpu/rules.mk
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)g++ -std=c++17 -Wall -Wextra -O2 -fPIC -fno-omit-frame-pointer -fno-partial-inlining \
+		-fno-reorder-blocks-and-partition -shared -Wl,-soname,$(@F) -o $@ $<
+
 $(GPU)/injected.so: e2e/gpu/injected.c e2e/gpu/rules.mk
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
@@ -61,6 +69,7 @@ BESIDE += $(GPU_TEST)
 unit test-now: $(GPU_TEST)
 # tests in C that run a program with the stand-in
 $(BUILD)/agent/node/gpu_live_test: | $(GPU_DRIVER)
+$(BUILD)/agent/node/gpu_objects_live_test: | $(GPU_DRIVER) $(GPU_PYTORCH)
 $(addprefix $(BUILD)/agent/node/,on_gpu_live_test overhead_on_gpu_test): | \
 		$(GPU_DRIVER) $(GPU_CUPTI) $(BUILD)/cuda/libpodflame-cuda.so
 $(BUILD)/agent/cli/record_gpu_test: | $(BUILD)/cuda/libpodflame-cuda.so

@@ -16,6 +16,7 @@
 	X(jvm)		/* Java's heap */                                                          \
 	X(hidden)	/* allocators that the finders above cannot find */                        \
 	X(cuda)		/* memory of GPUs */                                                       \
+	X(pytorch)	/* objects in it; after cuda */                                            \
 	X(cuda_library) /* work of GPUs */                                                         \
 	X(verbs)	/* RDMA */
 

@@ -335,6 +335,7 @@ static void take_attached(struct probed *x, struct attaching *a)
 	}
 	if (x->refused || x->refused_sites.n != a->refused.n ||
 	    x->refused_sites.inuse != a->refused.inuse ||
+	    x->refused_sites.objects != a->refused.objects ||
 	    x->refused_sites.too_many != a->refused.too_many) {
 		x->refused_sites = a->refused;
 		forget_refusal(x);

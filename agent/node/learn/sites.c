@@ -154,6 +154,9 @@ char *learn_sites_problem(const struct alloc_sites *s, unsigned event_mask,
 				 refused->n);
 	if (*s->problem)
 		return xstrdup(s->problem);
+	if (refused && refused->objects)
+		return xstrdup("hbm-inuse shows the memory that PyTorch keeps as a whole, without "
+			       "its objects: the process allocates them too often for probes");
 	for (size_t i = 0; i < s->n && live == EVENT_MEM_INUSE; i++)
 		if (throws(&s->items[i].site))
 			return xstrdup("mem-inuse does not see what the allocator's own operator "

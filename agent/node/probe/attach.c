@@ -144,7 +144,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	struct attached *other;
 	int r = 0;
 
-	v.cgroup_id = v.hits = v.query_hits = v.seen_bytes = v.first_after = 0;
+	v.cgroup_id = v.hits = v.query_hits = v.object_hits = v.seen_bytes = v.first_after = 0;
 	v.unused_before = false;
 	v.event_mask = event_mask;
 	a->inuse = event_mask & live_event(a);
@@ -213,6 +213,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.cgroup_id = was.cgroup_id;
 	now.hits = was.hits;
 	now.query_hits = was.query_hits;
+	now.object_hits = was.object_hits;
 	now.attached_ns = was.attached_ns;
 	now.slot = was.slot;
 	now.seen_bytes = was.seen_bytes;
@@ -424,7 +425,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 		r = bpf_map_lookup_elem(a->set->procs, &a->key, &was);
 	if (r)
 		return r;
-	a->no_queries |= probes_attached_queried(a);
+	probes_note_often(a);
 	r = attach_living(a, proc, files, n, &event_mask, was.event_mask & event_mask, &refused);
 	if (is_hopeless(r)) {
 		set_back(a, &was, event_mask, n_before);
@@ -436,6 +437,7 @@ int probes_attach_change(struct probes *p, struct attached *a, const struct pf_m
 	keep_thread(a);
 	if (had_inuse && !a->inuse)
 		probes_live_forget(a->set);
+	refused.objects = a->no_objects;
 	if (!r)
 		*ret_refused = refused;
 	return r;

@@ -16,6 +16,8 @@ struct gpu_ends {
 	struct bpf_map *objects; /* the map gpu_objects */
 	/* the ends that have not been compared with all living memory */
 	struct ended_context *ended;
+	struct gpu_mapping *mappings;
+	size_t n_mappings, cap_mappings;
 };
 
 struct gpu_ends *probes_gpu_ends_new(struct bpf_map *objects)
@@ -38,8 +40,10 @@ static void ended_clear(struct gpu_ends *e)
 
 struct gpu_ends *probes_gpu_ends_free(struct gpu_ends *e)
 {
-	if (e)
+	if (e) {
 		ended_clear(e);
+		free(e->mappings);
+	}
 	free(e);
 	return NULL;
 }
@@ -94,6 +98,19 @@ static void reading_done(struct reading *r)
 	free(r->taken);
 }
 
+static void keep_mapping(struct gpu_ends *e, const struct pf_live_key *key,
+			 const struct pf_gpu_object *o)
+{
+	GROW(e->mappings, e->n_mappings, e->cap_mappings);
+	e->mappings[e->n_mappings++] = (struct gpu_mapping){*key, o->handle, o->bytes};
+}
+
+const struct gpu_mapping *probes_gpu_mappings(const struct gpu_ends *e, size_t *ret_n)
+{
+	*ret_n = e->n_mappings;
+	return e->mappings;
+}
+
 static void read_one(const void *key, const void *value, void *arg)
 {
 	const struct pf_live_key *entry = key;
@@ -101,8 +118,9 @@ static void read_one(const void *key, const void *value, void *arg)
 	struct reading *r = arg;
 	struct known_program *k;
 
-	(void)value;
 	HASH_FIND(hh, r->attached, &p, sizeof(p), k);
+	if (k && entry->address >> 56 == PF_GPU_MAPPING)
+		keep_mapping(r->set->gpu_ends, entry, value);
 	if (k && entry->address >> 56 != PF_GPU_ENDED)
 		return;
 	GROW(r->taken, r->n_taken, r->cap_taken);
@@ -144,6 +162,7 @@ int probes_gpu_ends_read(struct probe_set_state *s)
 	struct reading r = {.set = s};
 	int err;
 
+	s->gpu_ends->n_mappings = 0;
 	attached_add(&r);
 	err = probes_map_each(bpf_map__fd(s->gpu_ends->objects), sizeof(struct pf_live_key),
 			      sizeof(struct pf_gpu_object), false, read_one, &r);
@@ -166,13 +185,15 @@ static uint64_t ended_ns(const struct gpu_ends *e, const struct pf_live_key *k, 
 	return c ? c->time_ns : 0;
 }
 
-bool probes_gpu_has_ended(struct probe_set_state *s, const struct pf_live_key *k,
-			  const struct pf_live *l)
+bool probes_gpu_has_ended(struct probe_set_state *s, const struct attached *a,
+			  const struct pf_live_key *k, const struct pf_live *l)
 {
 	const struct gpu_ends *e = s->gpu_ends;
 	uint64_t owner = l->key.owner, context = owner & PF_GPU_ANY;
 	bool may_have;
 
+	if (k->address >> 56 == PF_GPU_OBJECT && a->no_objects)
+		return true; /* calls that free objects are not seen any more */
 	if (k->address >> 56 == PF_GPU_HANDLE || owner & PF_GPU_POOLED)
 		return false;
 	if (context && ended_ns(e, k, context) > l->time_ns)

@@ -61,6 +61,8 @@ static enum site_probed gpu_memory_probed(const struct pf_site *s, unsigned even
 {
 	if (PF_SITE_IS_GPU_QUERY(s->kind))
 		return PROBED_AS_QUERY;
+	if (PF_SITE_IS_GPU_OBJECT(s->kind))
+		return event_mask & INUSE ? PROBED_AS_OBJECT : PROBED_NOT;
 	switch (s->kind) {
 	case PF_SITE_GPU_FREE:
 	case PF_SITE_GPU_RELEASE:
@@ -119,6 +121,7 @@ static bool gpu_memory_return_probed(const struct pf_pending *call, unsigned eve
 
 const struct set_ops probes_gpu_memory_set = {
 	.need_returns = 1u << EVENT_HBM_ALLOC | INUSE,
+	.has_entries = true,
 	.twice_is_once = true,
 	/* cuMemFree waits for the kernels that run on the device */
 	.call_ns = 600 * NSEC_PER_SEC,
@@ -128,6 +131,7 @@ const struct set_ops probes_gpu_memory_set = {
 	.live_needs = gpu_memory_live_needs,
 	.is_unused = gpu_memory_is_unused,
 	.return_probed = gpu_memory_return_probed,
+	.carve = probes_gpu_carve,
 	.ends_read = probes_gpu_ends_read,
 	.has_ended = probes_gpu_has_ended,
 	.ends_done = probes_gpu_ends_done,

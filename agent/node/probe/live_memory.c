@@ -23,7 +23,7 @@ static bool lives(struct probe_set_state *set, const struct attached *a,
 		  const struct pf_live_key *k, const struct pf_live *l)
 {
 	return a && a->inuse && !a->ended &&
-	       !(set->ops->has_ended && set->ops->has_ended(set, k, l));
+	       !(set->ops->has_ended && set->ops->has_ended(set, a, k, l));
 }
 
 static void sum_stats(struct probe_set_state *set, struct pf_live_stats *ret)
@@ -56,8 +56,9 @@ struct sorting {
 	struct probe_set_state *set;
 	bool wants_rows;
 	struct live_row *rows;
+	struct live_piece *pieces; /* for carve() of sets.h */
 	struct stale_entry *stale;
-	size_t n_seen, n_stale, cap_stale;
+	size_t n_seen, n_pieces, cap_pieces, n_stale, cap_stale;
 };
 
 /*
@@ -102,6 +103,10 @@ static void sort_one(const void *key, const void *value, void *arg)
 	row->n++;
 	row->value += l->value;
 	row->oldest_ns = MIN(row->oldest_ns, l->time_ns);
+	if (!s->set->ops->carve)
+		return;
+	GROW(s->pieces, s->n_pieces, s->cap_pieces);
+	s->pieces[s->n_pieces++] = (struct live_piece){*k, l->value, &row->value};
 }
 
 /*
@@ -244,6 +249,7 @@ static void rows_free(struct sorting *s)
 {
 	struct live_row *row, *next;
 
+	free(s->pieces);
 	HASH_ITER (hh, s->rows, row, next) {
 		HASH_DEL(s->rows, row);
 		free(row);
@@ -255,6 +261,8 @@ static void rows_add(const struct sorting *s, struct taking *t, uint64_t now)
 	for (const struct live_row *row = s->rows; row; row = row->hh.next) {
 		const struct pf_count_key *k = &row->key;
 
+		if (!row->value)
+			continue; /* other rows have all of it: carve() */
 		*probes_taking_sample(t) = (struct raw_sample){
 			.event = s->set->info->live,
 			.start_boottime_ns = k->start_boottime_ns,
@@ -305,6 +313,8 @@ static void snapshot_take(struct sorting *s, struct taking *t, uint64_t now)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 		return;
 	}
+	if (s->n_pieces)
+		s->set->ops->carve(s->set, s->pieces, s->n_pieces);
 	rows_add(s, t, now);
 	for (struct attached *a = s->set->attached; a; a = a->hh.next)
 		if (a->inuse && !a->ended && !a->in_snapshot)

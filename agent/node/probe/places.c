@@ -49,16 +49,20 @@ static uint64_t cookie_of(struct uprobes *u, int fd, uint64_t place, struct pf_s
 
 /*
  * Returns how the site is probed for these events. With UPROBE_SINGLE, functions that only query
- * something (PROBED_AS_QUERY) are not probed: the number of places is limited, and each takes time.
+ * something (PROBED_AS_QUERY) and objects (PROBED_AS_OBJECT) are not probed: the number of places
+ * is limited, and each takes time.
  */
 static enum site_probed probed_of(const struct attached *a, const struct pf_site *site,
 				  unsigned event_mask)
 {
 	enum site_probed probed = a->set->ops->probed(site, event_mask);
+	bool few = probes_mode_of(a) == UPROBE_SINGLE;
 
-	if (probed != PROBED_AS_QUERY)
-		return probed;
-	return a->no_queries || probes_mode_of(a) == UPROBE_SINGLE ? PROBED_NOT : PROBED_AT_BOTH;
+	if (probed == PROBED_AS_QUERY)
+		return a->no_queries || few ? PROBED_NOT : PROBED_AT_BOTH;
+	if (probed == PROBED_AS_OBJECT)
+		return a->no_objects || few ? PROBED_NOT : PROBED_AT_ENTRY;
+	return probed;
 }
 
 static void places_add(struct places *b, uint64_t offset, uint64_t cookie, uint64_t semaphore)

@@ -128,6 +128,8 @@ struct probes_refused {
 	 */
 	bool inuse;
 	bool too_many; /* the process has more sites than can be probed one by one */
+	/* PROBES_GPU_MEMORY: objects are not probed any more, because they come too often */
+	bool objects;
 };
 /*
  * Attaches the probes of a set to a process. proc->event_mask has events of the set only; a filter
@@ -189,8 +191,9 @@ bool probes_attached_outlives(const struct attached *a);
 uint64_t probes_attached_hits(const struct attached *a);
 /*
  * Returns whether the process has called functions that only query something so often that their
- * probes have shown what they can show, and would only cost time from now on. The next
- * probes_attach_change() removes these probes. Any thread may call this function while a is not
+ * probes have shown what they can show, and would only cost time from now on; or functions of an
+ * allocator of objects so often that their probes cost too much. The next probes_attach_change()
+ * removes these probes. Any thread may call this function while a is not
  * being changed or detached.
  */
 bool probes_attached_queried(const struct attached *a);

@@ -50,6 +50,7 @@ unsigned probes_site_hits(enum probe_set s, const struct pf_site *site, unsigned
 		return 0;
 	case PROBED_BY_FREE:
 	case PROBED_AT_ENTRY:
+	case PROBED_AS_OBJECT:
 		return 1;
 	case PROBED_AT_BOTH:
 	case PROBED_AS_QUERY:

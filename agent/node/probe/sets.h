@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The private header of probe sets: what sets.c, the file of each set (memory.c; gpu_memory.c with
- * gpu_ends.c; on_gpu.c; rdma.c; rdma_latency.c), gpu_shares.c, places.c, attach.c, detach.c,
- * uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
+ * gpu_ends.c and gpu_carve.c; on_gpu.c; rdma.c; rdma_latency.c), gpu_shares.c, places.c, attach.c,
+ * detach.c, uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
  */
 #pragma once
 
@@ -48,6 +48,8 @@ enum site_probed {
 	PROBED_AT_BOTH,
 	/* PROBED_AT_BOTH until probes_attached_queried(); PROBED_NOT with UPROBE_SINGLE */
 	PROBED_AS_QUERY,
+	/* PROBED_AT_ENTRY until probes_attached_queried(); PROBED_NOT with UPROBE_SINGLE */
+	PROBED_AS_OBJECT,
 };
 
 /* A set's BPF object, and the programs and maps of its skeleton, by their use. */
@@ -69,6 +71,12 @@ struct set_object {
 };
 
 struct probe_set_state;
+/* A piece of living memory in a snapshot. */
+struct live_piece {
+	struct pf_live_key key;
+	uint64_t bytes;
+	uint64_t *row; /* the value of the snapshot's row that the piece is part of */
+};
 /* The settings and functions in which sets differ. */
 struct set_ops {
 	/* 1 << event, for each event that does not work without probed returns */
@@ -104,6 +112,11 @@ struct set_ops {
 	 */
 	void (*forget)(struct probe_set_state *s);
 	/*
+	 * Changes the values of a snapshot's rows, before they become samples; NULL: the set does
+	 * not. pieces: all living memory of attached processes. The caller holds the lock.
+	 */
+	void (*carve)(struct probe_set_state *s, struct live_piece *pieces, size_t n);
+	/*
 	 * The functions for memory that ends without a call that frees it; NULL: the set has no
 	 * such memory. ends_read() is called before the map of living memory is read, and
 	 * ends_done() once all entries were read and those that have ended were removed.
@@ -111,8 +124,8 @@ struct set_ops {
 	 * caller holds the lock.
 	 */
 	int (*ends_read)(struct probe_set_state *s);
-	bool (*has_ended)(struct probe_set_state *s, const struct pf_live_key *k,
-			  const struct pf_live *l);
+	bool (*has_ended)(struct probe_set_state *s, const struct attached *a,
+			  const struct pf_live_key *k, const struct pf_live *l);
 	void (*ends_done)(struct probe_set_state *s);
 	/*
 	 * Returns pf_mem_proc.slot for a process; NULL: the set does not use it. The caller holds
@@ -201,6 +214,7 @@ struct attached {
 	uint32_t slot; /* pf_mem_proc.slot */
 	bool inuse;    /* the set's live event is attached */
 	bool no_queries; /* sites PROBED_AS_QUERY are not probed */
+	bool no_objects; /* sites PROBED_AS_OBJECT are not probed */
 	/* probes_leave() was called; counted in n_leaving until detaching begins */
 	bool leaving;
 	bool added; /* this struct has added the process's entry in the map procs */
@@ -319,6 +333,12 @@ bool probes_is_emulated(const uint8_t code[static 2]);
  */
 bool probes_is_urgent(const struct uprobes *u);
 
+/*
+ * spans.c: sets no_queries and no_objects, if these were hit often. The next change of the probes
+ * removes theirs.
+ */
+void probes_note_often(struct attached *a);
+
 /* spans.c: counts a link that was made or closed */
 void probes_moved(struct uprobes *u);
 
@@ -342,9 +362,19 @@ void probes_live_collect(struct probes *p, struct event_probe *e, struct taking 
 struct gpu_ends *probes_gpu_ends_new(struct bpf_map *objects);
 struct gpu_ends *probes_gpu_ends_free(struct gpu_ends *e);
 int probes_gpu_ends_read(struct probe_set_state *s);
-bool probes_gpu_has_ended(struct probe_set_state *s, const struct pf_live_key *k,
-			  const struct pf_live *l);
+bool probes_gpu_has_ended(struct probe_set_state *s, const struct attached *a,
+			  const struct pf_live_key *k, const struct pf_live *l);
 void probes_gpu_ends_done(struct probe_set_state *s);
+/* Where a process maps memory that cuMemCreate() made. */
+struct gpu_mapping {
+	struct pf_live_key key; /* that of the map gpu_objects */
+	uint64_t handle, bytes;
+};
+/* Returns the mappings that the last probes_gpu_ends_read() saw; borrowed until the next one. */
+const struct gpu_mapping *probes_gpu_mappings(const struct gpu_ends *e, size_t *ret_n);
+
+/* gpu_carve.c: objects in the memory of the driver; a member of struct set_ops */
+void probes_gpu_carve(struct probe_set_state *s, struct live_piece *pieces, size_t n);
 
 /* gpu_shares.c: how many entries each process has in the maps about GPUs; under the lock */
 /* Returns a slot that no attached process has. A member of struct set_ops. */

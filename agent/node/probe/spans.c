@@ -7,7 +7,8 @@
 
 #include <time.h>
 
-#define QUERY_HITS_MAX 1000 /* GPU queries of a process that are probed: some ms of its time */
+#define QUERY_HITS_MAX	     1000 /* GPU queries of a process: some ms of its time */
+#define OBJECT_HITS_A_SECOND 4000 /* of a process: 2 ms of its time */
 
 uint64_t probes_attached_hits(const struct attached *a)
 {
@@ -17,13 +18,35 @@ uint64_t probes_attached_hits(const struct attached *a)
 	return v.hits;
 }
 
+static bool queries_often(const struct attached *a, const struct pf_mem_proc *v)
+{
+	return !a->no_queries && v->query_hits > QUERY_HITS_MAX;
+}
+
+/* Whether objects cost more than they may, on average since the process was attached. */
+static bool objects_often(const struct attached *a, const struct pf_mem_proc *v)
+{
+	uint64_t seconds = 1 + (now_boot_ns() - v->attached_ns) / NSEC_PER_SEC;
+
+	return !a->no_objects && v->object_hits > seconds * OBJECT_HITS_A_SECOND;
+}
+
 bool probes_attached_queried(const struct attached *a)
 {
 	struct pf_mem_proc v = {};
 
-	if (!a->no_queries)
+	if (!a->no_queries || !a->no_objects)
 		bpf_map_lookup_elem(a->set->procs, &a->key, &v);
-	return v.query_hits > QUERY_HITS_MAX;
+	return queries_often(a, &v) || objects_often(a, &v);
+}
+
+void probes_note_often(struct attached *a)
+{
+	struct pf_mem_proc v = {};
+
+	bpf_map_lookup_elem(a->set->procs, &a->key, &v);
+	a->no_queries |= queries_often(a, &v);
+	a->no_objects |= objects_often(a, &v);
 }
 
 uint64_t probes_attached_bytes(const struct attached *a)
