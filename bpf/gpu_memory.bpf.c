@@ -238,13 +238,10 @@ static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, u
 
 static __always_inline struct pf_mem_who pf_gpu_who_is(struct pf_site site, uint32_t hits)
 {
-	struct pf_mem_who who = pf_mem_who_is(
-		PF_SITE_IS_GPU_OBJECT(site.kind) ? 1 << PF_EVENT_HBM_INUSE : PF_GPU_EVENTS, hits);
+	struct pf_mem_who who = pf_mem_who_is(PF_GPU_EVENTS, hits);
 
 	if (who.events && PF_SITE_IS_GPU_QUERY(site.kind))
 		__sync_fetch_and_add(&who.proc->query_hits, hits);
-	if (who.events && PF_SITE_IS_GPU_OBJECT(site.kind))
-		__sync_fetch_and_add(&who.proc->object_hits, hits);
 	return who;
 }
 
@@ -293,10 +290,16 @@ static __noinline bool pf_gpu_object_wanted(struct pt_regs *ctx)
 }
 
 /* Handles a hit for objects. Returns whether it is the entry of a call that is followed. */
-static __noinline bool pf_gpu_object_begins(struct pt_regs *ctx, const struct pf_mem_who *who)
+static __noinline bool pf_gpu_object_begins(struct pt_regs *ctx, struct pf_mem_who *who)
 {
 	struct pf_site site = pf_site_of(ctx);
 
+	if (!who || !who->proc)
+		return false;
+	__sync_fetch_and_add(&who->proc->object_hits, 1 + PF_SITE_MORE(site));
+	who->events &= 1 << PF_EVENT_HBM_INUSE;
+	if (!who->events)
+		return false;
 	if (site.kind == PF_SITE_GPU_OBJECT)
 		return pf_gpu_object_wanted(ctx);
 	if (site.kind == PF_SITE_GPU_OBJECT_DONE)
