@@ -416,7 +416,7 @@ static void summary(const struct recording *r, bool written)
 		written ? r->options->output : "not written", r->n_samples, total,
 		r->batch->n_profiles, r->batch->n_profiles == 1 ? "" : "es");
 	if (!r->n_samples)
-		fprintf(stderr, "podflame record: no process %s in that time\n",
+		fprintf(stderr, "podflame record: no process was seen that %s in that time\n",
 			profile_event_info(r->options->event)->done);
 	print_rest(r);
 	cli_record_print_stacks(r);

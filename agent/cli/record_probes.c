@@ -355,9 +355,10 @@ static void print_usage(const struct recording *r)
 			square += u[i].square;
 		}
 	fprintf(stderr,
-		"podflame record: probes were hit %" PRIu64 " times, about %" PRIu64
-		" ns each: the recorded processes paid %" PRIu64 " ms of CPU time\n",
-		hits, trap_ns, (uint64_t)(hits * trap_ns / NSEC_PER_MSEC));
+		"podflame record: the probes took about %" PRIu64
+		" ms of CPU time from the recorded processes, as much as %" PRIu64
+		" hits of a simple probe (%" PRIu64 " ns)\n",
+		(uint64_t)(hits * trap_ns / NSEC_PER_MSEC), hits, trap_ns);
 	if (probes_set_info(set_of(r))->counted == r->options->event)
 		print_error(value, square);
 }

@@ -135,7 +135,7 @@ def working(t, source="on_gpu", library=LIBRARY):
 DRIVERS = {"bookworm": 535, "trixie": 550}
 RUNTIME, CUPTI, BLAS = (f"{NVIDIA}/{name}-12/lib" for name in ("cudart", "cupti", "cublas"))
 NVCC = f"{NVIDIA}/nvcc-13/bin/nvcc"
-HIT, WHOLE = "probes were hit [1-9]", r"(100\.0|99\.\d) % of \d+ stacks are whole"
+HIT, WHOLE = "as much as [1-9]", r"(100\.0|99\.\d) % of \d+ stacks are whole"
 
 
 def gpu_none(name, build, driver, needs, says=HIT, **more):
@@ -177,7 +177,7 @@ GPU_NONE = [target for suite, version in DRIVERS.items() for target in (
 # The runtime of CUDA 13 refuses these drivers; that of CUDA 12 refuses the stand-in, which lacks
 # cuGetExportTable(). Neither asks for memory.
 GPU_REFUSED = [
-    gpu_none_nvcc("driver 550, runtime 13", f"{NVIDIA}/trixie", says="probes were hit"),
+    gpu_none_nvcc("driver 550, runtime 13", f"{NVIDIA}/trixie", says="as much as"),
     gpu_none_nvcc("the stand-in driver", f"{GPU}/thunk", flags=SHARED,
                   needs=[f"{RUNTIME}/libcudart.so.12"]),
 ]
