@@ -80,6 +80,7 @@ memory_test places_that*
 gpu_memory_test bytes_are*
 gpu_contexts_test memory_ends*
 gpu_limits_test a_*
+gpu_calls_test a_*
 on_gpu_test times_are*
 rdma_test bytes_of*
 rdma_test extended*
