@@ -506,7 +506,7 @@ struct pf_mem_proc {
 	uint32_t unused_before;
 	/* GPU, for probes_attach(): not 0: the sites PF_SITE_IS_GPU_QUERY are not probed */
 	uint32_t no_queries;
-	uint32_t slot; /* GPU: index into the arrays of PF_GPU_SLOTS counters */
+	uint32_t slot; /* GPU, RDMA: index into the arrays of PF_GPU_SLOTS counters */
 	uint32_t n_functions; /* RDMA: pf_rdma_functions.n when the sites were found */
 	/* on-gpu: launches count for so long after attached_ns, their work also later; 0: no end */
 	uint32_t launches_ms;

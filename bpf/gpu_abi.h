@@ -171,11 +171,12 @@ struct pf_gpu_object {
 	int32_t refs;
 };
 /*
- * Variables `pf_gpu_held_objects`, `pf_gpu_held_live` and `pf_gpu_held_launches`: how many entries
- * of gpu_objects, gpu_live and gpu_launches a process has, by pf_mem_proc.slot; at 0: all processes
- * together. The programs count what they add and remove, and user space subtracts what it removes.
- * A process may have as many entries as are free. So a process that fills a table leaves half of it
- * to the others, two such processes a third, and so on.
+ * Variables `pf_gpu_held_objects`, `pf_gpu_held_live`, `pf_gpu_held_launches`,
+ * `pf_rdma_held_requests` and `pf_rdma_held_queues`: how many entries of gpu_objects, gpu_live,
+ * gpu_launches, rdma_requests and rdma_queues a process has, by pf_mem_proc.slot; at 0: all
+ * processes together. The programs count what they add and remove, and user space subtracts what it
+ * removes. A process may have as many entries as are free. So a process that fills a table leaves
+ * half of it to the others, two such processes a third, and so on.
  */
 #define PF_GPU_SLOTS PF_MEM_PROCS_MAX /* a power of two */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * gpu_shares: how many entries each process has in a map about GPUs, and whether it may add one. So
- * a process, for example one with a false driver, cannot fill a map for all others. PF_GPU_SLOTS
- * (gpu_abi.h) describes the maps and their counts.
+ * gpu_shares: how many entries each process has in a map about GPUs or RDMA, and whether it may add
+ * one. So a process, for example one with a false driver, cannot fill a map for all others.
+ * PF_GPU_SLOTS (gpu_abi.h) describes the maps and their counts.
  */
 #pragma once
 
@@ -17,16 +17,26 @@ static __always_inline uint32_t pf_gpu_slot(void)
 }
 
 /* held: how many entries of a map each slot has (PF_GPU_SLOTS); max: max_entries of that map */
+static __always_inline bool pf_gpu_slot_has_room(const int32_t *held, uint32_t slot, int32_t max)
+{
+	return held[0] + held[slot & (PF_GPU_SLOTS - 1)] < max;
+}
+
+static __always_inline void pf_gpu_slot_holds(int32_t *held, uint32_t slot, int32_t more)
+{
+	slot &= PF_GPU_SLOTS - 1;
+	__sync_fetch_and_add(&held[0], more);
+	if (slot)
+		__sync_fetch_and_add(&held[slot], more);
+}
+
+/* The same, for the slot of the current process. */
 static __always_inline bool pf_gpu_has_room(const int32_t *held, int32_t max)
 {
-	return held[0] + held[pf_gpu_slot() & (PF_GPU_SLOTS - 1)] < max;
+	return pf_gpu_slot_has_room(held, pf_gpu_slot(), max);
 }
 
 static __always_inline void pf_gpu_holds(int32_t *held, int32_t more)
 {
-	uint32_t slot = pf_gpu_slot() & (PF_GPU_SLOTS - 1);
-
-	__sync_fetch_and_add(&held[0], more);
-	if (slot)
-		__sync_fetch_and_add(&held[slot], more);
+	pf_gpu_slot_holds(held, pf_gpu_slot(), more);
 }

@@ -142,9 +142,8 @@ static __noinline void pf_latency_modify(struct pt_regs *ctx, struct pf_latency_
 	pf_rdma_queue_begin(&t->at, q, proc,
 			    probed && t->pair.state <= PF_RDMA_INIT && state != PF_RDMA_RESET &&
 				    state != PF_RDMA_ERR);
-	t->at.key.number = 0;
 	if (destroys)
-		bpf_map_delete_elem(&rdma_queues, &t->at.key);
+		pf_rdma_queue_remove(&t->at);
 }
 
 /* ---- posts: requests are added first, and get their stack and time when that is known ---- */
@@ -349,6 +348,7 @@ static __always_inline bool pf_latency_post(struct pt_regs *ctx, const struct pf
 					    const struct pf_settings *set)
 {
 	uint32_t kind = pf_site_of(ctx).kind;
+	bool posts = kind == PF_SITE_RDMA_POST_SEND || kind == PF_SITE_RDMA_COMPLETE;
 	struct pf_rdma_queue *q;
 
 	if (pf_rdma_is_again(ctx, &t->last))
@@ -357,11 +357,12 @@ static __always_inline bool pf_latency_post(struct pt_regs *ctx, const struct pf
 	q = pf_latency_pair(t, PF_CONTEXT_REG(ctx, rdi)) ? pf_rdma_queue(&t->at, who->proc, true)
 							 : NULL;
 	if (!q) {
-		pf_drop(PF_EVENT_RDMA_LATENCY, PF_DROP_RDMA_FULL);
+		if (posts)
+			pf_drop(PF_EVENT_RDMA_LATENCY, PF_DROP_RDMA_FULL);
 		return false;
 	}
 	t->at.request.key.tid = pf_tid_seen(who->task);
-	if (kind != PF_SITE_RDMA_POST_SEND && kind != PF_SITE_RDMA_COMPLETE) {
+	if (!posts) {
 		pf_latency_fill(ctx, t, q);
 		return false;
 	}
@@ -476,7 +477,12 @@ static __noinline void pf_latency_complete(struct pf_latency_thread *t, struct p
 		pf_rdma_queue_begin(&t->at, q, proc, false);
 		return;
 	}
-	if (!pf_rdma_pop(&t->at, q, c->wr_id) || !pf_rdma_is_sure(q))
+	/*
+	 * A request that was posted after the poll (read.stop) is not the one that it took: another
+	 * thread has taken that, or the process lies.
+	 */
+	if (!pf_rdma_pop(&t->at, q, c->wr_id) || !pf_rdma_is_sure(q) ||
+	    t->at.request.posted_ns > t->read.stop)
 		pf_drop(PF_EVENT_RDMA_LATENCY, PF_DROP_RDMA_UNMATCHED);
 	else
 		pf_latency_count(t, generation);

@@ -32,7 +32,7 @@
  */
 #pragma once
 
-#include "memory_task.h"
+#include "gpu_shares.h"
 #include "rdma_verbs.h"
 
 struct {
@@ -51,6 +51,9 @@ struct {
 	__type(value, struct pf_rdma_queue);
 } rdma_queues SEC(".maps");
 
+/* How many entries each process has in these maps, by slot (PF_GPU_SLOTS). */
+int32_t pf_rdma_held_requests[PF_GPU_SLOTS], pf_rdma_held_queues[PF_GPU_SLOTS];
+
 /* What a program is doing with a queue. It lies in task storage, not on the stack. */
 struct pf_rdma_at {
 	struct pf_rdma_request_key key;
@@ -58,7 +61,7 @@ struct pf_rdma_at {
 	uint32_t until; /* the number of a request, before which a loop ends */
 	uint32_t found; /* whether a loop has found a request, at key.number */
 	uint32_t kept;	/* how many requests of the thread a loop still keeps */
-	uint32_t pad;
+	uint32_t slot;	/* pf_mem_proc.slot */
 };
 struct pf_rdma_at_loop {
 	struct pf_rdma_at *at;
@@ -71,6 +74,29 @@ static __always_inline void pf_rdma_gap(struct pf_mem_proc *proc)
 	__sync_fetch_and_add(&proc->gaps, 1);
 }
 
+/* ---- entries of the maps ---- */
+
+/* Adds at->request as at->key. Returns whether there is room. */
+static __always_inline bool pf_rdma_request_add(const struct pf_rdma_at *at)
+{
+	if (bpf_map_lookup_elem(&rdma_requests, &at->key)) /* of a queue that was destroyed */
+		return !bpf_map_update_elem(&rdma_requests, &at->key, &at->request, BPF_EXIST);
+	if (!pf_gpu_slot_has_room(pf_rdma_held_requests, at->slot, PF_RDMA_REQUESTS_MAX) ||
+	    bpf_map_update_elem(&rdma_requests, &at->key, &at->request, BPF_NOEXIST))
+		return false;
+	pf_gpu_slot_holds(pf_rdma_held_requests, at->slot, 1);
+	return true;
+}
+
+/* Removes the request at->key. Returns whether there was one. */
+static __always_inline bool pf_rdma_request_remove(const struct pf_rdma_at *at)
+{
+	if (bpf_map_delete_elem(&rdma_requests, &at->key))
+		return false;
+	pf_gpu_slot_holds(pf_rdma_held_requests, at->slot, -1);
+	return true;
+}
+
 /* ---- queues ---- */
 
 static long pf_rdma_forget_step(uint32_t i, struct pf_rdma_at_loop *loop)
@@ -79,7 +105,7 @@ static long pf_rdma_forget_step(uint32_t i, struct pf_rdma_at_loop *loop)
 
 	if (at->key.number == at->until)
 		return 1;
-	bpf_map_delete_elem(&rdma_requests, &at->key);
+	pf_rdma_request_remove(at);
 	at->key.number++;
 	return 0;
 }
@@ -109,10 +135,19 @@ static __noinline struct pf_rdma_queue *pf_rdma_queue_make(struct pf_rdma_at *at
 {
 	struct pf_rdma_queue none = {};
 
-	if (!at)
+	if (!at || !pf_gpu_slot_has_room(pf_rdma_held_queues, at->slot, PF_RDMA_QUEUES_MAX))
 		return NULL;
-	bpf_map_update_elem(&rdma_queues, &at->key, &none, BPF_NOEXIST);
+	if (!bpf_map_update_elem(&rdma_queues, &at->key, &none, BPF_NOEXIST))
+		pf_gpu_slot_holds(pf_rdma_held_queues, at->slot, 1);
 	return bpf_map_lookup_elem(&rdma_queues, &at->key);
+}
+
+/* Removes the queue of at->key, which is destroyed. */
+static __always_inline void pf_rdma_queue_remove(struct pf_rdma_at *at)
+{
+	at->key.number = 0;
+	if (!bpf_map_delete_elem(&rdma_queues, &at->key))
+		pf_gpu_slot_holds(pf_rdma_held_queues, at->slot, -1);
 }
 
 /*
@@ -126,6 +161,7 @@ static __noinline struct pf_rdma_queue *pf_rdma_queue(struct pf_rdma_at *at,
 
 	if (!at || !proc)
 		return NULL;
+	at->slot = proc->slot;
 	at->key.number = 0;
 	q = bpf_map_lookup_elem(&rdma_queues, &at->key);
 	if (!q && make)
@@ -164,7 +200,7 @@ static __noinline void pf_rdma_push(struct pf_rdma_at *at, struct pf_rdma_queue 
 	number = __sync_fetch_and_add(&q->next, 1);
 	if (number - q->first >= PF_RDMA_OF_QUEUE_MAX) {
 		at->key.number = number - PF_RDMA_OF_QUEUE_MAX;
-		if (!bpf_map_delete_elem(&rdma_requests, &at->key))
+		if (pf_rdma_request_remove(at))
 			pf_drop(PF_COUNTED_EVENT, PF_DROP_RDMA_FULL);
 		q->first = number - PF_RDMA_OF_QUEUE_MAX + 1;
 		q->whole = false;
@@ -172,7 +208,7 @@ static __noinline void pf_rdma_push(struct pf_rdma_at *at, struct pf_rdma_queue 
 	q->flagged |= at->request.signaled;
 	pf_rdma_note_id(q, at->request.wr_id, number);
 	at->key.number = number;
-	if (bpf_map_update_elem(&rdma_requests, &at->key, &at->request, BPF_ANY)) {
+	if (!pf_rdma_request_add(at)) {
 		pf_drop(PF_COUNTED_EVENT, PF_DROP_RDMA_FULL);
 		q->whole = false;
 	}
@@ -195,7 +231,7 @@ static long pf_rdma_remove_step(uint32_t i, struct pf_rdma_at_loop *loop)
 		if (at->kept)
 			at->kept--;
 		else
-			bpf_map_delete_elem(&rdma_requests, &at->key);
+			pf_rdma_request_remove(at);
 	}
 	at->key.number++;
 	return 0;
@@ -231,7 +267,7 @@ static long pf_rdma_find_step(uint32_t i, struct pf_rdma_at_loop *loop)
 		return 1;
 	}
 	if (!r && at->key.number == q->first)
-		q->first++;
+		q->first = at->key.number + 1; /* no q->first++: another thread may do this, too */
 	at->key.number++;
 	return 0;
 }
@@ -245,7 +281,7 @@ static long pf_rdma_drop_step(uint32_t i, struct pf_rdma_at_loop *loop)
 		return 1;
 	r = bpf_map_lookup_elem(&rdma_requests, &at->key);
 	if (r && !r->signaled && r->posted_ns)
-		bpf_map_delete_elem(&rdma_requests, &at->key);
+		pf_rdma_request_remove(at);
 	at->key.number++;
 	return 0;
 }
@@ -270,7 +306,7 @@ static __noinline bool pf_rdma_pop(struct pf_rdma_at *at, struct pf_rdma_queue *
 	if (!r)
 		return false;
 	at->request = *r;
-	if (bpf_map_delete_elem(&rdma_requests, &at->key))
+	if (!pf_rdma_request_remove(at))
 		return false; /* another thread has taken it */
 	if (q->flagged) {
 		at->until = at->key.number;

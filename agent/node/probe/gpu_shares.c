@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gpu_shares: how many entries each process has in the maps about GPUs (bpf/gpu_shares.h). The
- * programs count too, at the same time. This file gives slots to processes, and subtracts the
- * entries that user space removes.
+ * gpu_shares: how many entries each process has in the maps about GPUs and RDMA
+ * (bpf/gpu_shares.h). The programs count too, at the same time. This file gives slots to processes,
+ * and subtracts the entries that user space removes.
  */
 #include "node/probe/sets.h"
 
 uint32_t probes_gpu_slot(struct probe_set_state *s)
 {
 	bool used[PF_GPU_SLOTS] = {true}; /* slot 0 is that of all processes together */
-	int32_t *const counts[] = {s->held.objects, s->held.live, s->held.launches};
+	int32_t *const counts[] = {s->held.objects, s->held.live, s->held.launches,
+				   s->held.requests, s->held.queues};
 	uint32_t slot = 0;
 
 	for (const struct attached *a = s->attached; a; a = a->hh.next)

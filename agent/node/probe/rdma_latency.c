@@ -31,11 +31,14 @@ static int latency_open(struct probe_set_state *s, const struct pf_config *confi
 		.procs = o->maps.latency_procs,
 		.functions = o->maps.rdma_functions,
 	};
+	s->held = (struct gpu_held){.requests = o->bss->pf_rdma_held_requests,
+				    .queues = o->bss->pf_rdma_held_queues};
 	return 0;
 }
 
 static void latency_destroy(struct probe_set_state *s)
 {
+	s->held = (struct gpu_held){};
 	rdma_latency_bpf__destroy(s->object.bpf);
 }
 
@@ -62,9 +65,14 @@ static enum site_probed latency_probed(const struct pf_site *s, unsigned event_m
 
 /* ---- requests of processes that are not attached ---- */
 
+struct stale_key {
+	struct pf_rdma_request_key key;
+	uint32_t slot; /* of its process; 0: the process is not attached */
+};
+
 struct stale_keys {
 	struct probe_set_state *set;
-	struct pf_rdma_request_key *items;
+	struct stale_key *items;
 	size_t n, cap;
 };
 
@@ -79,11 +87,14 @@ static void add_stale(const void *key, const void *value, void *arg)
 	if (a && !a->ended)
 		return;
 	GROW(stale->items, stale->n, stale->cap);
-	stale->items[stale->n++] = *k;
+	stale->items[stale->n++] = (struct stale_key){*k, a ? a->slot : 0};
 }
 
-/* Removes entries of processes that are not attached any more. The caller holds the lock. */
-static void remove_stale(struct probe_set_state *s, int map, size_t value_bytes)
+/*
+ * Removes entries of processes that are not attached any more. held: the member of s->held for the
+ * map. The caller holds the lock.
+ */
+static void remove_stale(struct probe_set_state *s, int map, size_t value_bytes, int32_t *held)
 {
 	struct stale_keys stale = {.set = s};
 
@@ -91,7 +102,8 @@ static void remove_stale(struct probe_set_state *s, int map, size_t value_bytes)
 			    &stale))
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	for (size_t i = 0; i < stale.n; i++)
-		bpf_map_delete_elem(map, &stale.items[i]);
+		if (!bpf_map_delete_elem(map, &stale.items[i].key))
+			probes_gpu_held_less(held, stale.items[i].slot);
 	free(stale.items);
 }
 
@@ -101,8 +113,10 @@ static void latency_forget(struct probe_set_state *s)
 
 	probes_rdma_forget(s);
 	pthread_mutex_lock(&s->lock);
-	remove_stale(s, bpf_map__fd(o->maps.rdma_requests), sizeof(struct pf_rdma_pending));
-	remove_stale(s, bpf_map__fd(o->maps.rdma_queues), sizeof(struct pf_rdma_queue));
+	remove_stale(s, bpf_map__fd(o->maps.rdma_requests), sizeof(struct pf_rdma_pending),
+		     s->held.requests);
+	remove_stale(s, bpf_map__fd(o->maps.rdma_queues), sizeof(struct pf_rdma_queue),
+		     s->held.queues);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -114,6 +128,7 @@ const struct set_ops probes_rdma_latency_set = {
 	.open = latency_open,
 	.destroy = latency_destroy,
 	.probed = latency_probed,
+	.slot = probes_gpu_slot,
 };
 
 /* ---- the event ---- */

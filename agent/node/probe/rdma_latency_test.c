@@ -144,6 +144,8 @@ static unsigned n_under_way(const struct scene *s)
 {
 	const struct rdma_latency_bpf *o = scene_set(s)->object.bpf;
 
+	assert_int_equal(n_entries(o->maps.rdma_requests), scene_set(s)->held.requests[0]);
+	assert_int_equal(n_entries(o->maps.rdma_queues), scene_set(s)->held.queues[0]);
 	return n_entries(o->maps.rdma_requests);
 }
 
@@ -154,6 +156,8 @@ static void close_scene(struct scene *s)
 	s->a = probes_detach(s->p, s->a);
 	assert_int_equal(n_entries(o->maps.rdma_requests), 0);
 	assert_int_equal(n_entries(o->maps.rdma_queues), 0);
+	assert_int_equal(scene_set(s)->held.requests[0], 0);
+	assert_int_equal(scene_set(s)->held.queues[0], 0);
 	munmap(measured, 4096);
 	scene_close(s);
 }
@@ -512,6 +516,105 @@ static void more_requests_than_fit_are_a_loss(void **state)
 	close_scene(&s);
 }
 
+IN_SECTION(pf_loop) static void body_share(struct truth *t)
+{
+	say_and_wait(t, 1);
+	connect_queue(&queues[0]);
+	for (int i = 0; i < 3; i++)
+		post_one(&queues[0], i, SIGNALED);
+	say_and_wait(t, 3);
+	connect_queue(&queues[2]);
+	connect_queue(&queues[1]);
+	post_one(&queues[1], 0, SIGNALED);
+	queues[1].start(&queues[1]);
+	queues[1].send(&queues[1]);
+	status = queues[1].complete(&queues[1]);
+	say_and_wait(t, 4);
+}
+
+/*
+ * A process may not have more requests and queues than there are free entries, so that other
+ * processes find room.
+ */
+static void a_process_has_at_most_as_many_entries_as_are_free(void **state)
+{
+	uint64_t full = lost("rdma_full");
+	struct posted_rows rows = {};
+	struct scene s = {};
+	struct gpu_held h;
+	uint32_t slot;
+
+	(void)state;
+	open_scene(&s, body_share);
+	h = scene_set(&s)->held;
+	slot = s.a->slot;
+	assert_in_range(slot, 1, PF_GPU_SLOTS - 1);
+	h.requests[0] = PF_RDMA_REQUESTS_MAX - 102;
+	h.requests[slot] = 100;
+	rdma_go(&s, 3, &rows);
+	assert_int_equal(lost("rdma_full") - full, 2);
+	assert_int_equal(h.requests[slot], 101);
+	h.requests[0] = h.requests[slot] = 1;
+	h.queues[0] = PF_RDMA_QUEUES_MAX - 2; /* one is free, and the process has one */
+	rdma_go(&s, 4, &rows);
+	assert_int_equal(lost("rdma_full") - full, 4); /* two posts of a queue without an entry */
+	assert_int_equal(h.queues[slot], 2);
+	h.queues[0] = 2;
+	close_scene(&s);
+}
+
+#define RACING 900 /* less than PF_RDMA_OF_QUEUE_MAX, which ends what is known of the queue */
+
+static volatile bool racing;
+
+static void *post_racing(void *arg)
+{
+	for (unsigned i = 0; i < RACING; i++)
+		post_one(arg, 7, SIGNALED);
+	racing = false;
+	return NULL;
+}
+
+IN_SECTION(pf_loop) static void body_racing(struct truth *t)
+{
+	uint64_t before;
+	pthread_t thread;
+
+	say_and_wait(t, 1);
+	before = now_mono_ns();
+	for (int i = 0; i < 10; i++) {
+		connect_queue(&queues[0]);
+		racing = true;
+		pthread_create(&thread, NULL, post_racing, &queues[0]);
+		while (racing) {
+			while (n_done < PF_RDMA_OF_QUEUE_MAX)
+				end(&queues[0], 7, 0, 0);
+			poll_of(&queues[0]);
+		}
+		pthread_join(thread, NULL);
+	}
+	measured->outer_ns = now_mono_ns() - before;
+	say_and_wait(t, 3);
+}
+
+/* The program of a poll may find requests that another thread has posted while it runs. */
+static void what_is_posted_after_a_poll_was_not_taken_by_it(void **state)
+{
+	uint64_t before = lost("rdma_unmatched");
+	struct posted_rows rows = {};
+	struct scene s = {};
+	struct posted all;
+
+	(void)state;
+	open_scene(&s, body_racing);
+	rdma_go(&s, 3, &rows);
+	all = posted(&rows, PF_RDMA_SEND, NULL);
+	assert_in_range(all.n, 0, 10 * RACING);
+	assert_in_range(all.bytes, 0, all.n * (measured->outer_ns / 1000 + 1));
+	assert_true(lost("rdma_unmatched") > before);
+	close_scene(&s);
+}
+
 #define ROUNDS 300
 
 static void *travel_many(void *arg)
@@ -571,6 +674,8 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(requests_that_look_alike_count_if_all_were_seen),
 		cmocka_unit_test(requests_are_matched_within_a_span),
 		cmocka_unit_test(more_requests_than_fit_are_a_loss),
+		cmocka_unit_test(a_process_has_at_most_as_many_entries_as_are_free),
+		cmocka_unit_test(what_is_posted_after_a_poll_was_not_taken_by_it),
 		cmocka_unit_test(queues_and_threads_do_not_mix),
 	};
 

@@ -138,11 +138,13 @@ extern const struct set_ops probes_memory_set, probes_gpu_memory_set, probes_gpu
 
 struct gpu_ends; /* gpu_ends.c */
 /*
- * The programs' variables pf_gpu_held_..., mapped into the agent's memory; NULL: the set has none.
+ * The programs' variables pf_gpu_held_... and pf_rdma_held_..., mapped into the agent's memory;
+ * NULL: the set has none.
  */
 struct gpu_held {
 	int32_t *objects, *live; /* PROBES_GPU_MEMORY */
 	int32_t *launches;	 /* PROBES_GPU */
+	int32_t *requests, *queues; /* PROBES_RDMA_LATENCY */
 };
 struct probe_set_state {
 	const struct probe_set_info *info;
@@ -376,7 +378,7 @@ const struct gpu_mapping *probes_gpu_mappings(const struct gpu_ends *e, size_t *
 /* gpu_carve.c: objects in the memory of the driver; a member of struct set_ops */
 void probes_gpu_carve(struct probe_set_state *s, struct live_piece *pieces, size_t n);
 
-/* gpu_shares.c: how many entries each process has in the maps about GPUs; under the lock */
+/* gpu_shares.c: entries that each process has in the maps about GPUs and RDMA; under the lock */
 /* Returns a slot that no attached process has. A member of struct set_ops. */
 uint32_t probes_gpu_slot(struct probe_set_state *s);
 /*
