@@ -481,10 +481,11 @@ static __always_inline bool pf_gpu_status_read(struct podflame_cuda_status *to, 
  * other events do. The library opens libcupti half a second before it starts CUPTI. So the tables
  * of libcupti's code, which is on the stack of each launch, can be there before the first launch.
  */
-static __noinline void pf_gpu_look_at_code(struct pf_scratch *s, uint64_t cgroup_id)
+static __noinline void pf_gpu_look_at_code(uint64_t cgroup_id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct pf_settings *set = pf_settings_now();
+	struct pf_scratch *s = set ? pf_scratch_try(PF_CONTEXT_TASK) : NULL;
 
 	if (!s || !set)
 		return;
@@ -495,6 +496,7 @@ static __noinline void pf_gpu_look_at_code(struct pf_scratch *s, uint64_t cgroup
 	};
 	pf_find_process(s, task, set);
 	pf_note_proc(s, task, set->generation);
+	pf_scratch_put(s);
 }
 
 /*
@@ -518,30 +520,32 @@ static __noinline void pf_gpu_status_again(struct pf_gpu_status *was,
  * Takes a report of the status. The new entry of gpu_status is built in the scratch, because the
  * BPF stack has no room for it. If another task uses the scratch, the report is skipped, because
  * the next one includes its counts. The counts of the first report are from before the probes were
- * attached, so they are not added.
+ * attached, so they are not added. Returns whether the report was taken.
  */
-static __noinline void pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint32_t size)
+static __noinline bool pf_gpu_status_told(uint64_t cgroup_id, uint64_t at, uint32_t size)
 {
 	struct pf_process_key key = pf_gpu_process();
 	struct pf_gpu_status *was = bpf_map_lookup_elem(&gpu_status, &key), *now;
 	struct pf_scratch *s = pf_scratch_try(PF_CONTEXT_TASK);
+	bool taken;
 
 	if (!s)
-		return;
+		return false;
 	now = (struct pf_gpu_status *)s->stack.words;
 	*now = (struct pf_gpu_status){.told_ns = bpf_ktime_get_boot_ns()};
-	if (pf_gpu_status_read(&now->library, at, size)) {
+	taken = pf_gpu_status_read(&now->library, at, size);
+	if (taken) {
 		if (now->library.state == PODFLAME_CUDA_RUNNING)
 			now->running_ns = now->told_ns;
 		if (was && was->told_ns)
 			pf_gpu_status_again(was, now, cgroup_id);
 		else
 			bpf_map_update_elem(&gpu_status, &key, now, BPF_ANY);
-		pf_gpu_look_at_code(s, cgroup_id);
 	} else {
 		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
 	}
 	pf_scratch_put(s);
+	return taken;
 }
 
 static const struct pf_gpu_status pf_gpu_of_parcagpu = {.parcagpu = 1};
@@ -579,20 +583,26 @@ static __always_inline uint32_t pf_on_gpu_hits(struct pt_regs *ctx, struct pf_si
 	return 1 + PF_SITE_MORE(site) + n / PF_GPU_PIECES_OF_A_HIT;
 }
 
+/*
+ * Takes a report of the library. The look at code is a call of its own and not one of
+ * pf_gpu_status_told(), because kernels before 6.13 add up the stacks of nested calls.
+ */
 static __noinline void pf_on_gpu_ended(struct pt_regs *ctx, uint64_t cgroup_id)
 {
 	struct pf_site site = pf_site_of(ctx);
 	uint32_t n = pf_gpu_arg(ctx, 2), size = pf_gpu_arg(ctx, 3);
 
-	if (site.kind == PF_SITE_ON_GPU_STATUS)
-		pf_gpu_status_told(cgroup_id, pf_mem_arg(ctx, 1, false), n);
-	else if (site.kind == PF_SITE_ON_GPU_BATCH)
+	if (site.kind == PF_SITE_ON_GPU_STATUS) {
+		if (pf_gpu_status_told(cgroup_id, pf_mem_arg(ctx, 1, false), n))
+			pf_gpu_look_at_code(cgroup_id);
+	} else if (site.kind == PF_SITE_ON_GPU_BATCH) {
 		pf_gpu_reported(pf_mem_register(ctx, site.size_arg),
 				pf_mem_register(ctx, site.count_arg), PF_PARCAGPU_BATCH_MAX, 0);
-	else if (size < sizeof(struct podflame_cuda_work))
+	} else if (size < sizeof(struct podflame_cuda_work)) {
 		pf_on_gpu_lost(PF_DROP_GPU_UNREAD, 1);
-	else
+	} else {
 		pf_gpu_reported(pf_mem_arg(ctx, 1, false), n, PODFLAME_CUDA_WORK_MAX, size);
+	}
 }
 
 static __always_inline void pf_on_gpu_hit(struct pt_regs *ctx)
