@@ -76,7 +76,7 @@ $(BUILD)/gen/demanglers.o: agent/lib/symbols/demanglers.sh
 	$(Q)agent/lib/symbols/demanglers.sh $@ "$(CC)"
 
 # ---- the page: built by npm, embedded ----------------------------------------
-WEB_SRC := $(wildcard web/*.json web/*.mjs web/src/* web/index.html)
+WEB_SRC := $(wildcard web/*.json web/*.mjs web/index.html) $(shell find web/src -type f)
 $(BUILD)/gen/page.h: $(WEB_SRC) web/build.sh
 	$(call msg,WEB,$@)
 	@mkdir -p $(@D)
@@ -142,7 +142,8 @@ bench: $(BUILD)/podflame $(BENCHBIN)
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh \
 		web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
-		-- .ci/check $(BESIDE) $(SANITIZED) $(REPLAYBIN) -- e2e/kernels/run.sh
+		-- .ci/check web/unit_test.mjs web/flame_test.mjs $(BESIDE) $(SANITIZED) \
+		$(REPLAYBIN) -- e2e/kernels/run.sh
 
 -include $(wildcard */rules.mk .ci/rules.mk)
 .SECONDARY:

@@ -19,12 +19,8 @@ const text = (ending) =>
     .filter((f) => f.path.endsWith(ending))
     .map((f) => f.text)
     .join('');
-const style = readFileSync(
-  new URL('node_modules/d3-flame-graph/dist/d3-flamegraph.css', import.meta.url),
-  'utf8',
-);
 const page = readFileSync(new URL('index.html', import.meta.url), 'utf8')
-  .replace('/*STYLE*/', () => style + text('.css'))
+  .replace('/*STYLE*/', () => text('.css'))
   .replace('/*SCRIPT*/', () => text('.js').replaceAll('</script', '<\\/script'));
 const bytes = Buffer.from(page);
 

@@ -6,6 +6,7 @@ set -euo pipefail
 dir=$1 header=$2
 src=$(dirname "$0")
 mkdir -p "$dir"
+rm -rf "$dir/src"
 cp -r "$src"/{package.json,package-lock.json,.npmrc,tsconfig.json,build.mjs,index.html,src} "$dir/"
 sum=$(sha256sum "$dir/package-lock.json")
 if [ "$(cat "$dir/.installed" 2>/dev/null)" != "$sum" ]; then

@@ -3,33 +3,32 @@
 // Tests of the page, in a real Chromium over a real `podflame local` that profiles a real busy
 // process. Needs root, Chromium and the built page: `make all && web/page_test.mjs`.
 import assert from 'node:assert/strict';
+import { launch, run, until, within } from './chromium.mjs';
 import {
   answersAre,
+  boxes,
   buildWorkload,
   choicesAre,
+  clickFrame,
   functionsWithoutFile,
+  hoverFrame,
   isStale,
-  launch,
   names,
   open,
+  pixelOf,
   replyOf,
+  shows,
   startLocal,
   stopAll,
   table,
   tableIs,
-  until,
   waitForData,
-  within,
+  widest,
 } from './page_testing.mjs';
 
 const tests = {
   async 'the graph shows the functions of the process'(page) {
-    await page.waitForSelector('#chart rect');
-    await page.waitForFunction(() =>
-      [...document.querySelectorAll('#chart .d3-flame-graph-label')].some(
-        (e) => e.textContent === 'hot_function',
-      ),
-    );
+    await shows(page, 'hot_function');
     const found = await names(page);
     for (const want of ['pagework', 'main', 'hot_function', 'cold_function'])
       assert.ok(found.includes(want), `${want} in ${found}`);
@@ -42,6 +41,7 @@ const tests = {
     assert.ok(at('hot_function') >= 0 && at('hot_function') < at('cold_function'));
     const share = parseFloat(rows[at('hot_function')][2]);
     assert.ok(share > 60 && share < 90, `hot_function has ${share} % itself, 75 expected`);
+    if (process.env.SCREENSHOT) await page.screenshot({ path: process.env.SCREENSHOT });
   },
   async 'unit, samples and the store note are said'(page) {
     assert.match(
@@ -58,28 +58,12 @@ const tests = {
     assert.ok((await page.$$('#functions tr')).length > 1);
   },
   async 'a click zooms in, reset zooms out'(page) {
-    // the widest frame of that name: the first samples, without tables, have a tower of their own
-    const widest = (click) => page.evaluate((click) => {
-      const width = (e) => Number(e.getAttribute('width'));
-      const g = [...document.querySelectorAll('#chart g.frame')]
-        .filter((e) => e.querySelector('.d3-flame-graph-label')?.textContent === 'cold_function')
-        .sort((a, b) => width(b) - width(a))[0];
-      const now = width(g);
-      if (click) g.dispatchEvent(new MouseEvent('click', { bubbles: true }));
-      return now;
-    }, click);
-    const becomes = async (right) => {
-      for (
-        const end = Date.now() + 60_000;
-        !right(await widest());
-        await new Promise((done) => setTimeout(done, 100))
-      )
-        assert.ok(Date.now() < end, 'the width of cold_function');
-    };
-    const before = await widest(true);
-    await becomes((w) => w > 2 * before);
+    const width = async () => (await widest(page, 'cold_function')).width;
+    const before = await width();
+    await clickFrame(page, 'cold_function');
+    await until(async () => (await width()) > 2 * before);
     await page.click('#reset');
-    await becomes((w) => Math.abs(w - before) < 2);
+    await until(async () => Math.abs((await width()) - before) < 2);
   },
   async 'choices come from the data and narrow it'(page) {
     const processes = await page.$$eval('#choice-app_service option', (all) =>
@@ -87,20 +71,10 @@ const tests = {
     );
     assert.ok(processes.includes('pagework') && processes.includes('Total'), processes.join());
     await page.selectOption('#choice-app_service', 'Total');
-    await page.waitForFunction(
-      () =>
-        document.querySelector('#chart .d3-flame-graph-label')?.textContent === 'Total' ||
-        [...document.querySelectorAll('#chart .d3-flame-graph-label')].some(
-          (e) => e.textContent === 'Total',
-        ),
-    );
+    await shows(page, 'Total');
     assert.ok((await names(page)).includes('[p] pagework'));
     await page.selectOption('#choice-app_service', '');
-    await page.waitForFunction(() =>
-      [...document.querySelectorAll('#chart .d3-flame-graph-label')].some(
-        (e) => e.textContent === 'hot_function',
-      ),
-    );
+    await shows(page, 'hot_function');
   },
   async 'a time without data says why and where to look'(page) {
     await page.selectOption('#choice-range', 'custom');
@@ -109,7 +83,7 @@ const tests = {
     await page.dispatchEvent('#to', 'change');
     await page.waitForSelector('#empty:not([hidden])');
     await page.selectOption('#choice-range', '900');
-    await page.waitForSelector('#chart rect');
+    await page.waitForSelector('#chart canvas');
   },
   async 'a refused token asks to sign in and shows the command'(page, origin) {
     await page.route('**/v1/profile/*', (r) =>
@@ -190,22 +164,11 @@ const tests = {
     assert.deepEqual(await shown(), [...full].sort());
     await page.check('#short');
     assert.deepEqual(await shown(), [...short].sort());
-    await page.waitForFunction(
-      (want) =>
-        [...document.querySelectorAll('#chart .d3-flame-graph-label')].some(
-          (e) => e.textContent === want,
-        ),
-      short[0],
-    );
+    await shows(page, short[0]);
     await page.fill('#search', 'allocator<int>');
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 1);
     assert.equal(await page.$eval('#functions td', (e) => e.title), `${full[0]}\nstl_vector.h:42`);
-    await page.evaluate((name) => {
-      const g = [...document.querySelectorAll('#chart g.frame')].find(
-        (e) => e.querySelector('.d3-flame-graph-label')?.textContent === name,
-      );
-      g.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
-    }, short[0]);
+    await hoverFrame(page, short[0]);
     await page.waitForFunction(
       (text) => document.querySelector('#details').textContent.startsWith(text),
       `${full[0]} (inlined, stl_vector.h:42) — `,
@@ -574,7 +537,7 @@ const tests = {
   },
   async 'an error is told, and what is older than it is no answer'(page, origin) {
     await open(page, `${origin}/#`);
-    await page.waitForSelector('#chart rect');
+    await page.waitForSelector('#chart canvas');
     await page.route('**/v1/profile/ProfileTracing', (r) =>
       r.fulfill({ status: 500, json: { OPT_STATUS: 'FAIL', DESCRIPTION: 'it took too long' } }),
     );
@@ -926,23 +889,12 @@ const tests = {
   async 'the zoom outlives a newer answer, not another choice'(page, origin) {
     let n = 0;
     await answersAre(page, () => replyOf({ big: 9000 - n, [`call${n++}`]: 3000 }));
-    const width = () =>
-      page.$$eval('#chart g.frame', (all) =>
-        Number(
-          all
-            .find((e) => e.querySelector('.d3-flame-graph-label')?.textContent === 'big')
-            ?.getAttribute('width') ?? 0,
-        ),
-      );
+    const width = async () => (await widest(page, 'big'))?.width ?? 0;
     await open(page, `${origin}/#`);
     await tableIs(page, 'big', 'call0');
     const full = await page.$eval('#chart', (e) => e.clientWidth);
     await until(async () => Math.abs((await width()) / full - 0.75) < 0.01);
-    await page.evaluate(() =>
-      [...document.querySelectorAll('#chart g.frame')]
-        .find((e) => e.querySelector('.d3-flame-graph-label')?.textContent === 'big')
-        .dispatchEvent(new MouseEvent('click', { bubbles: true })),
-    );
+    await clickFrame(page, 'big');
     await until(async () => (await width()) > 0.99 * full);
     await page.click('#reload');
     await tableIs(page, 'big', 'call1');
@@ -950,6 +902,54 @@ const tests = {
     await page.selectOption('#choice-range', '3600');
     await tableIs(page, 'big', 'call2');
     await until(async () => Math.abs((await width()) / full - 0.75) < 0.01);
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'frames are walked to with the keyboard; the line above says each, and its colour is drawn'(
+    page,
+    origin,
+  ) {
+    await answersAre(page, () => replyOf({ big: 9000, small: 3000 }));
+    await open(page, `${origin}/#`);
+    await shows(page, 'small');
+    await page.focus('.flame-frames');
+    for (const key of ['ArrowDown', 'ArrowDown', 'ArrowRight']) await page.keyboard.press(key);
+    assert.equal(await page.textContent('#details'), 'small — 3.00 ms (25.0 %), itself 3.00 ms');
+    const colour = await pixelOf(page, 'small');
+    await page.fill('#search', 'small');
+    await until(async () => (await pixelOf(page, 'small')) === 'rgb(230, 0, 230)');
+    assert.equal(await page.textContent('#details'), 'found: 3.00 ms (25.0 %)');
+    await page.click('#reset');
+    await until(async () => (await pixelOf(page, 'small')) === colour);
+    await page.check('#upward');
+    assert.deepEqual((await boxes(page)).map((b) => [b.name, b.y]), [
+      ['p', 18],
+      ['big', 0],
+      ['small', 0],
+    ]);
+    await page.uncheck('#upward');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'a name of a process is shown as text, and short'(page, origin) {
+    const hostile = {
+      '<img src=x onerror="window.hit = 1">': 9000,
+      'safe\u202egpj.exe\n': 8000,
+      [`std::map<${'x'.repeat(65536)}>`]: 7000,
+    };
+    const shown = ['<img src=x onerror="window.hit = 1">', 'safe\ufffdgpj.exe\ufffd'];
+    await answersAre(page, () => replyOf(hostile));
+    await open(page, `${origin}/#`);
+    await until(async () => (await table(page)).length === 3);
+    for (const found of [await table(page), (await names(page)).slice(1)]) {
+      assert.deepEqual(found.slice(0, 2), shown);
+      assert.equal(found[2].length, 1001);
+    }
+    assert.ok((await page.$eval('#functions tr:last-child td', (e) => e.title.length)) < 1100);
+    for (const name of (await names(page)).slice(1)) {
+      await hoverFrame(page, name);
+      await until(async () => (await page.textContent('#details')).startsWith(`${name} — `));
+    }
+    assert.equal(await page.evaluate(() => window.hit), undefined);
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
     await page.unroute('**/v1/profile/ProfileTracing');
   },
   async 'a narrow window has all of the page'(page, origin) {
@@ -962,7 +962,7 @@ const tests = {
       page.evaluate(
         () =>
           document.documentElement.scrollWidth <= 400 &&
-          Number(document.querySelector('#chart svg').getAttribute('width')) <= 400,
+          document.querySelector('#chart canvas').clientWidth <= 400,
       ),
     );
     assert.ok((await page.$eval('#functions td', (e) => e.clientWidth)) > 150);
@@ -973,8 +973,11 @@ const tests = {
   },
   async 'as large an answer as there is can be searched'(page, origin) {
     const n = 200_000;
+    const parent = (i) => (i < 500 ? 0 : (i % 499) + 1);
+    const total = new Array(n).fill(1);
+    for (let i = 500; i < n; i++) total[parent(i)]++;
     const row = (i) =>
-      i === 0 ? [0, -1, 0, n - 1] : [i % 50_000, i < 500 ? 0 : (i % 499) + 1, 1, i < 500 ? n : 1];
+      i === 0 ? [0, -1, 0, n - 1] : [i % 50_000, parent(i), 1, total[i]];
     const functions = Array.from({ length: 50_000 }, (_, i) => `name_${i}`);
     const errors = [];
     const onError = (e) => errors.push(e);
@@ -991,14 +994,14 @@ const tests = {
     await open(page, `${origin}/#`);
     await until(async () => (await table(page)).length === 500);
     await page.fill('#search', 'name');
-    await until(async () => (await page.textContent('#details')).startsWith('found: '));
+    await until(async () => (await page.textContent('#details')) === 'found: 200 ms (100.0 %)');
     assert.deepEqual(errors, []);
     page.off('pageerror', onError);
     await page.unroute('**/v1/profile/ProfileTracing');
   },
 };
 
-let passed = 0, failed = 0;
+let count = { passed: 0, failed: 0 };
 try {
   buildWorkload();
   const origin = await startLocal();
@@ -1008,24 +1011,13 @@ try {
   page.setDefaultTimeout(60_000);
   page.on('pageerror', (e) => console.log(`page error: ${e}`));
   await page.goto(origin);
-  for (const [name, test] of Object.entries(tests)) {
-    try {
-      await within(180, name, test(page, origin));
-      console.log(`ok ${name}`);
-      passed++;
-    } catch (e) {
-      console.log(`not ok ${name}: ${e.stack}`);
-      failed++;
-    }
-    if (process.env.SCREENSHOT && name.startsWith('the table'))
-      await page.screenshot({ path: process.env.SCREENSHOT });
-  }
+  count = await run(tests, page, origin);
   await within(60, 'the end of the browser', browser.close());
 } catch (e) {
   console.log(`not ok ${e.stack}`);
-  failed++;
+  count.failed++;
 } finally {
   await stopAll();
 }
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+console.log(`${count.passed} passed, ${count.failed} failed`);
+process.exit(count.failed ? 1 : 0);

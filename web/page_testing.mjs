@@ -5,22 +5,9 @@
 import { spawn, execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve as absolute } from 'node:path';
-import { createRequire } from 'node:module';
-import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { BUILD, until, within } from './chromium.mjs';
 
-const build = process.env.BUILD ?? 'build';
-const require = createRequire(absolute(build, 'web/package.json'));
-const { chromium } = require('playwright-core');
-const flags = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-];
 const dir = mkdtempSync(join(tmpdir(), 'podflame-page-'));
 const children = [];
 
@@ -30,26 +17,11 @@ function start(command, args, options) {
   return child;
 }
 
-export const launch = () =>
-  chromium.launch({ executablePath: '/usr/bin/chromium', args: flags });
-
 // Ends what was started here, and removes its files.
 export async function stopAll() {
   for (const c of children) c.kill('SIGTERM');
   await new Promise((done) => setTimeout(done, 300));
   rmSync(dir, { recursive: true, force: true });
-}
-
-// Gives what the promise gives, or an error if that takes longer than so many seconds.
-export function within(seconds, what, promise) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(
-      () => reject(new Error(`${what}: no end after ${seconds} s`)),
-      seconds * 1000,
-    );
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
 export function buildWorkload() {
@@ -70,7 +42,7 @@ export function startLocal() {
       'static_config: {ebpf: {on-cpu-profile: {frequency: 199, regex: ^pagework}}}\n',
   );
   const local = start(
-    join(build, 'podflame'),
+    join(BUILD, 'podflame'),
     ['local', '--config', join(dir, 'c.yaml'), '--data', join(dir, 'data')],
     { stdio: ['ignore', 'ignore', 'pipe'] },
   );
@@ -117,8 +89,34 @@ export async function waitForData(origin) {
   throw new Error(`${samples} samples of pagework within 180 s`);
 }
 
-export const names = (page) =>
-  page.$$eval('#chart .d3-flame-graph-label', (all) => all.map((e) => e.textContent));
+// The frames that the graph shows.
+export const boxes = (page) => page.$eval('#chart', (e) => e.flame.boxes());
+export const names = async (page) => (await boxes(page)).map((b) => b.name);
+export const shows = (page, name) => until(async () => (await names(page)).includes(name));
+// The widest frame of a name; null: there is none. The first samples, without tables, have a tower
+// of their own.
+export const widest = async (page, name) =>
+  (await boxes(page)).filter((b) => b.name === name).sort((a, b) => b.width - a.width)[0] ?? null;
+const middleOf = async (page, name) => {
+  const { x, y, width, height } = await widest(page, name);
+  return { position: { x: x + width / 2, y: y + height / 2 } };
+};
+// The colour at the right end of a frame.
+export const pixelOf = async (page, name) => {
+  const { x, y, width } = await widest(page, name);
+  return page.$eval(
+    '#chart canvas',
+    (canvas, at) => {
+      const [r, g, b] = canvas.getContext('2d').getImageData(...at, 1, 1).data;
+      return `rgb(${r}, ${g}, ${b})`;
+    },
+    [x + width - 4, y + 2],
+  );
+};
+export const clickFrame = async (page, name) =>
+  page.click('#chart canvas', await middleOf(page, name));
+export const hoverFrame = async (page, name) =>
+  page.hover('#chart canvas', await middleOf(page, name));
 export const functionsWithoutFile = (n) => Array.from({ length: n }, () => [-1, 0]);
 export const choicesAre = (page, values) =>
   page.route('**/v1/profile/values', (r) =>
@@ -157,11 +155,3 @@ export const table = (page) =>
 export const tableIs = (page, ...names) =>
   until(async () => (await table(page)).join() === names.join());
 export const isStale = (page) => page.$eval('body', (e) => e.classList.contains('stale'));
-export const until = async (right) => {
-  for (
-    const end = Date.now() + 60_000;
-    !(await right());
-    await new Promise((done) => setTimeout(done, 50))
-  )
-    assert.ok(Date.now() < end, `${right}`);
-};

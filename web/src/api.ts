@@ -1,6 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hub's HTTP API. The token lives in this tab only.
-import type { Reply } from './profile';
+import type { FlatResult, Sources } from './profile/flat';
+
+export interface Loss {
+  reason: string;
+  samples: number;
+  time_ns?: number;
+}
+
+export interface Summary {
+  samples: number;
+  profiles?: number;
+  estimated?: { share: number; error: number }; // of what happened; one standard error, in the unit
+  throttled_us?: number; // off-cpu: that containers were not let run
+  finished_percent?: number | null; // samples whose stack is whole
+  truncated?: boolean;
+  cut_stacks?: number; // whose ends are not there: there were too many functions
+  // only if there were too many stacks: the value of a stack is too small by at most that
+  short_by?: number;
+  losses?: Loss[];
+  notes?: string[];
+}
+
+export interface Reply {
+  OPT_STATUS: string;
+  DESCRIPTION: string;
+  result: FlatResult;
+  unit?: string;
+  summary?: Summary;
+  sources?: Sources;
+}
 
 export interface Info {
   version: string;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The texts of losses: what is missing and why. The codes are those of
 // podflame_samples_dropped_total and of the wire. The page shows an unknown code as it is.
-import type { Loss } from './profile';
+import type { Loss } from './api';
 
 const words: Record<string, string> = {
   agent_down: 'no agent ran on the node',

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: choices -> query -> flame graph, table, and notes on what the data lacks.
 import * as api from './api';
-import { Chart, color, kinds, matcher, percent } from './chart';
 import { Choices } from './choices';
-import { growth } from './growth';
+import { colour, css, kinds } from './flame/colours';
+import { FlameGraph } from './flame/flame';
 import { lossText } from './losses';
-import {
-  formatValue,
-  functionTable,
-  toTree,
-  type FunctionRow,
-  type Node,
-  type Reply,
-} from './profile';
+import type { Columns } from './profile/columns';
+import { fromFlat } from './profile/flat';
+import { growth } from './profile/growth';
+import { inert, shorten } from './profile/names';
+import { functionTable, matcher, type FunctionRow } from './profile/table';
+import { formatValue, percent } from './profile/values';
 import './style.css';
 
 const MAX_TABLE_ROWS = 500;
@@ -26,25 +24,31 @@ const say = (id: string, text: string): void => {
 
 /** What the query was about: a stretch of time, or the growth between two moments. */
 interface View {
-  reply: Reply;
-  before?: Reply;
+  reply: api.Reply;
+  before?: api.Reply;
   times: [number, number] | null;
 }
 
-const chart = new Chart(element('chart'), (text) => say('details', text || ' '));
+const details = (text: string): void => say('details', text || ' ');
+const graph = new FlameGraph(element('chart'), {
+  value: (value) => formatValue(value, unit),
+  onHover: (frame) => details(frame ? graph.text(frame) : foundText()),
+  onSelect: (node) => details(graph.text({ node, rest: 0 })),
+});
 const choices = new Choices(() => {
   document.body.classList.add('stale'); // what stands there answers another question
-  chart.forgetZoom();
+  graph.forgetZoom();
   void load();
 });
 let about: api.Info | null = null;
 let offered = false; // the choices of tags that only some events have
-let graph: Node | null = null;
+let columns: Columns | null = null; // of the graph
 let rows: FunctionRow[] = [];
 let unit = 'microseconds';
 let total = 0;
 let order: 'self' | 'total' = 'self';
 let sought = '';
+let isShort = false;
 let current: AbortController | null = null; // null: nothing is under way
 
 /** Only the newest query counts: an earlier one is aborted, and its answer changes nothing. */
@@ -114,37 +118,31 @@ function signIn(why: string): void {
 
 function show(view: View): void {
   const { reply } = view;
-  const tree = toTree(reply.result, reply.sources);
-  let root = tree;
+  const answer = fromFlat(reply.result, reply.sources);
+  const value = answer?.total[0] ?? 0;
 
   document.body.classList.remove('stale');
   say('error', '');
   unit = reply.unit ?? unit;
-  rows = root ? functionTable(root) : [];
-  if (view.before) root = showGrowth(view, view.before, tree);
-  else say('total', tree ? totalText(reply, tree.value) : '');
-  total = root?.value ?? 0;
+  rows = answer ? functionTable(answer) : [];
+  columns = view.before ? showGrowth(view, view.before, answer) : answer;
+  if (!view.before) say('total', answer ? totalText(reply, value) : '');
+  total = columns?.total[0] ?? 0;
   say('losses', ofBoth(view, missing));
-  say('estimated', estimatedText(view, tree?.value ?? 0));
+  say('estimated', estimatedText(view, value));
   say('throttled', throttledText(reply));
   say('notes', noteText(view));
-  element('empty').hidden = tree !== null || rows.length > 0;
-  legend(root);
-  graph = root;
-  draw();
+  element('empty').hidden = answer !== null || rows.length > 0;
+  legend();
+  graph.show(columns);
+  details(foundText());
+  showTable();
   showLinks();
 }
 
-/** Draws the graph and the table of an answer. */
-function draw(): void {
-  if (graph) chart.draw(graph, unit);
-  else chart.clear();
-  search(sought);
-}
-
 /** The graph shows only what grew; the table also shows what shrank. */
-function showGrowth(view: View, before: Reply, after: Node | null): Node | null {
-  const g = growth(toTree(before.result, before.sources), after);
+function showGrowth(view: View, before: api.Reply, after: Columns | null): Columns | null {
+  const g = growth(fromFlat(before.result, before.sources), after);
   const at = (i: number): string => new Date(view.times![i] * 1000).toLocaleString();
 
   rows = g.rows;
@@ -153,10 +151,10 @@ function showGrowth(view: View, before: Reply, after: Node | null): Node | null 
     `${formatValue(g.grown, unit)} grown, ${formatValue(g.shrunk, unit)} shrunk, ` +
       `from ${at(0)} to ${at(1)}`,
   );
-  return g.root;
+  return g.columns;
 }
 
-function totalText(reply: Reply, value: number): string {
+function totalText(reply: api.Reply, value: number): string {
   const samples = reply.summary?.samples ?? 0;
 
   return `${formatValue(value, unit)} in ${samples.toLocaleString()} samples${wholeText(reply)}`;
@@ -176,7 +174,7 @@ function estimatedText(view: View, value: number): string {
   return `estimated: ${share} of what happened was measured${range}`;
 }
 
-function throttledText(reply: Reply): string {
+function throttledText(reply: api.Reply): string {
   const us = reply.summary?.throttled_us ?? 0;
 
   return us
@@ -188,7 +186,7 @@ function throttledText(reply: Reply): string {
  * The notes of an answer. The leak view has two answers: a note of only one says which time it is
  * about.
  */
-function ofBoth({ before, reply }: View, said: (reply: Reply) => string[]): string {
+function ofBoth({ before, reply }: View, said: (reply: api.Reply) => string[]): string {
   const second = said(reply);
   const first = before ? said(before) : second;
   const only = (when: string, own: string[], other: string[]): string[] =>
@@ -229,7 +227,7 @@ function showLinks(): void {
 }
 
 /** An answer about a whole host has processes and threads, but no stacks. */
-function wholeText(reply: Reply): string {
+function wholeText(reply: api.Reply): string {
   const percent = reply.summary?.finished_percent;
 
   return percent == null || reply.result.function_types?.[0] === 'H'
@@ -237,7 +235,7 @@ function wholeText(reply: Reply): string {
     : `, ${percent.toFixed(2)} % with a whole stack`;
 }
 
-function missing(reply: Reply): string[] {
+function missing(reply: api.Reply): string[] {
   const { losses = [], cut_stacks: cut, short_by: short } = reply.summary ?? {};
   const parts = losses.map(lossText);
 
@@ -258,9 +256,12 @@ function missing(reply: Reply): string[] {
 
 /** The rows with the greatest values, also of what shrank. */
 function showTable(): void {
+  const matches = matcher(sought);
   const found = rows
-    .filter(matcher(sought))
-    .sort((a, b) => Math.abs(b[order]) - Math.abs(a[order]));
+    .filter((r) => matches(r.name, r.kind))
+    .sort(
+      (a, b) => Math.abs(b[order]) - Math.abs(a[order]) || Math.abs(b.total) - Math.abs(a.total),
+    );
   const body = element('functions');
 
   body.replaceChildren(
@@ -281,9 +282,9 @@ function tableRow(r: FunctionRow): HTMLTableRowElement {
   const row = document.createElement('tr');
   const name = row.insertCell();
 
-  name.textContent = chart.short ? r.short : r.name;
-  name.title = r.source ? `${r.name}\n${r.source}` : r.name;
-  name.style.borderLeft = `6px solid ${color(r.kind, r.name)}`;
+  name.textContent = inert(isShort ? shorten(r.name) : r.name);
+  name.title = [r.name, r.source].filter(Boolean).map(inert).join('\n');
+  name.style.borderLeft = `6px solid ${css(colour(r.kind, r.name))}`;
   for (const value of [r.self, r.total]) {
     row.insertCell().textContent = formatValue(value, unit);
     row.insertCell().textContent = percent(value, total);
@@ -299,8 +300,15 @@ function search(term: string): void {
 
   sought = term;
   if (input.value !== term) input.value = term;
-  chart.search(term);
+  graph.search(term === '' ? null : matcher(term));
+  details(foundText());
   showTable();
+}
+
+function foundText(): string {
+  const sum = graph.foundSum();
+
+  return sought && columns ? `found: ${formatValue(sum, unit)} (${percent(sum, total)})` : '';
 }
 
 function wire(): void {
@@ -309,7 +317,7 @@ function wire(): void {
   element('search').addEventListener('input', (e) => search((e.target as HTMLInputElement).value));
   element('reset').addEventListener('click', () => {
     search('');
-    chart.resetZoom();
+    graph.zoom(0);
   });
   element('reload').addEventListener('click', () => void load());
   for (const key of ['self', 'total'] as const)
@@ -325,41 +333,26 @@ function wire(): void {
     void load();
   });
   element<HTMLInputElement>('short').addEventListener('change', (e) => {
-    chart.short = (e.target as HTMLInputElement).checked;
-    draw();
+    isShort = (e.target as HTMLInputElement).checked;
+    graph.set({ short: isShort });
+    showTable();
   });
+  element<HTMLInputElement>('upward').addEventListener('change', (e) =>
+    graph.set({ upward: (e.target as HTMLInputElement).checked }),
+  );
   window.setInterval(() => live.checked && !document.hidden && !current && void load(), REFRESH_MS);
-  drawAtWidth();
-}
-
-/** Draws the graph again if the window has become wider or narrower. */
-function drawAtWidth(): void {
-  const chart = element('chart');
-  let width = chart.clientWidth;
-  let timer = 0;
-
-  new ResizeObserver(() => {
-    if (chart.clientWidth === width) return;
-    width = chart.clientWidth;
-    clearTimeout(timer);
-    timer = window.setTimeout(draw, 100);
-  }).observe(chart);
 }
 
 /** Shows the colours that the graph uses. */
-function legend(root: Node | null): void {
-  const found = new Set<string>();
-  const visit = (n: Node): void => {
-    found.add(n.kind);
-    n.children.forEach(visit);
-  };
+function legend(): void {
+  const used = new Set<string>();
 
-  if (root) visit(root);
+  columns?.fn.forEach((fn) => used.add(columns!.functions.kinds[fn]));
   element('legend').replaceChildren(
-    ...Object.entries(kinds).filter(([kind]) => found.has(kind)).map(([kind, { label }]) => {
+    ...Object.entries(kinds).filter(([kind]) => used.has(kind)).map(([kind, { label }]) => {
       const item = document.createElement('span');
       item.textContent = label;
-      item.style.borderLeft = `12px solid ${color(kind, label)}`;
+      item.style.borderLeft = `12px solid ${css(colour(kind, label))}`;
       return item;
     }),
   );

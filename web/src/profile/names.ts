@@ -7,6 +7,29 @@ const OPERATOR = /\boperator(?:<=>|<<=|>>=|->\*|<<|>>|<=|>=|->|<|>) ?/y;
 const closer: Record<string, string> = { '<': '>', '[': ']', '(': ')', '{': '}' };
 const isWord = (c: string | undefined): boolean => c !== undefined && /\w/.test(c);
 
+/** The most characters of a name that the page shows: a template may have 64 KiB. */
+const MAX_SHOWN = 1000;
+const RIGHT_TO_LEFT =
+  /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const PILED_MARKS = /(\p{M}{2})\p{M}+/gu;
+
+/**
+ * A name as the page may show it. A process chooses its names: characters that control the text
+ * around them (line ends, right-to-left marks) become U+FFFD, accents do not pile up over other
+ * lines, and the end of a very long name is left out.
+ */
+export function inert(name: string): string {
+  const shown = name.length > MAX_SHOWN ? `${name.slice(0, MAX_SHOWN)}…` : name;
+
+  return shown.replace(UNSEEN, '\ufffd').replace(PILED_MARKS, '$1');
+}
+
+/** An inert name beside other text, which letters that are written from the right do not move. */
+export function isolated(name: string): string {
+  return RIGHT_TO_LEFT.test(name) ? `\u2068${name}\u2069` : name;
+}
+
 /** The API's `java/lang/String::hashCode` as Java writes it; other names stay. */
 export function inOwnForm(name: string, language?: string): string {
   return language === 'jvm' ? name.replaceAll('/', '.').replace('::', '.') : name;

@@ -1,0 +1,345 @@
+#!/usr/bin/env node
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the flame graph alone, in a real Chromium: boxes, colours and text at known points.
+// Needs Chromium and the installed packages: `make all && web/flame_test.mjs`.
+import assert from 'node:assert/strict';
+import { launch, run, until } from './chromium.mjs';
+import { openGraph } from './flame_testing.mjs';
+
+const ROW = 18;
+// main has 100: "work" 60 (of that "inner" 40), "read" 30, and 10 itself.
+const SMALL = ['main', 10, ['read', 30], ['work', 20, ['inner', 40]]];
+const show = (page, tree) =>
+  page.evaluate(async (tree) => {
+    graph.show(profileOf(tree));
+    await drawn();
+  }, tree);
+const drawn = (page) => page.evaluate(() => drawn());
+const places = (page) =>
+  page.evaluate(() =>
+    graph.boxes().map(({ name, x, y, width }) => [name, ...[x, y, width].map(Math.round)]),
+  );
+const names = async (page) => (await places(page)).map(([name]) => name);
+const said = (page) => page.textContent('.flame-read p');
+const rows = (page) =>
+  page.$$eval('.flame-read tbody tr', (all) =>
+    all.map((r) => [...r.cells].map((c) => c.textContent).join(' ')),
+  );
+
+const tests = {
+  async 'frames lie where their values say, the greatest first'(browser) {
+    const page = await openGraph(browser);
+    await show(page, SMALL);
+    assert.deepEqual(await places(page), [
+      ['main', 0, 0, 800],
+      ['work', 0, ROW, 480],
+      ['inner', 0, 2 * ROW, 320],
+      ['read', 480, ROW, 240],
+    ]);
+    assert.equal(await page.$eval('.flame-frames', (e) => e.clientHeight), 3 * ROW);
+    const colours = await page.evaluate(() =>
+      graph.boxes().map((b) => [pixel(b.x + b.width - 8, b.y + 9), rgb(b.colour)]),
+    );
+    for (const [is, want] of colours) assert.equal(is, want);
+    assert.ok(new Set(colours.map(([is]) => is)).size > 1);
+    const white = 'rgb(255, 255, 255)'; // nothing: main itself, work itself, the gap of two rows
+    for (const point of [[790, 27], [470, 45], [479, 27], [100, 17]])
+      assert.equal(await page.evaluate((p) => pixel(...p), point), white, `at ${point}`);
+    assert.ok((await page.evaluate(() => ink(box('inner')))) > 20);
+    await page.context().close();
+  },
+  async 'upward, the root is at the bottom'(browser) {
+    const page = await openGraph(browser);
+    await show(page, SMALL);
+    await page.evaluate(async () => (graph.set({ upward: true }), await drawn()));
+    assert.deepEqual(await places(page), [
+      ['main', 0, 2 * ROW, 800],
+      ['work', 0, ROW, 480],
+      ['inner', 0, 0, 320],
+      ['read', 480, ROW, 240],
+    ]);
+    assert.equal(
+      await page.evaluate(() => pixel(500, 27)),
+      await page.evaluate(() => rgb(box('read').colour)),
+    );
+    await page.mouse.click(100, 9);
+    await drawn(page);
+    assert.match(await said(page), /^inner/);
+    await page.context().close();
+  },
+  async 'a click zooms in, its callers stay, Escape zooms out'(browser) {
+    const page = await openGraph(browser);
+    await show(page, SMALL);
+    const before = await page.evaluate(() => pixel(700, 9));
+    await page.mouse.click(200, 27); // work
+    await drawn(page);
+    assert.deepEqual(await places(page), [
+      ['main', 0, 0, 800],
+      ['work', 0, ROW, 800],
+      ['inner', 0, 2 * ROW, 533],
+    ]);
+    assert.notEqual(await page.evaluate(() => pixel(700, 9)), before); // a caller is faded
+    await page.mouse.click(600, 9); // main
+    await drawn(page);
+    assert.equal((await names(page)).length, 4);
+    await page.mouse.click(200, 45); // inner
+    await page.keyboard.press('Escape');
+    await drawn(page);
+    assert.equal((await names(page)).length, 4);
+    await page.context().close();
+  },
+  async 'a zoom moves, and ends where it should'(browser) {
+    const page = await openGraph(browser, { reducedMotion: 'no-preference' });
+    await show(page, SMALL);
+    await page.evaluate(() => {
+      window.widths = [];
+      graph.zoom(3); // read
+      const look = () => {
+        widths.push(box('read').width);
+        if (widths.at(-1) < 799.9) requestAnimationFrame(look);
+      };
+      requestAnimationFrame(look);
+    });
+    await until(() => page.evaluate(() => box('read').width > 799.9));
+    const widths = await page.evaluate(() => widths);
+    assert.ok(widths.every((w, i) => w >= (widths[i - 1] ?? 240)), widths.join());
+    assert.deepEqual(await places(page), [['main', 0, 0, 800], ['read', 0, ROW, 800]]);
+    await page.context().close();
+  },
+  async 'frames too narrow to draw are one box, and a click on it shows them'(browser) {
+    const page = await openGraph(browser);
+    const small = Array.from({ length: 5000 }, (_, i) => [`f${i}`, 1, [`leaf${i}`, 1]]);
+    await show(page, ['main', 0, ['large', 10_000], ...small]);
+    assert.deepEqual(await places(page), [
+      ['main', 0, 0, 800],
+      ['large', 0, ROW, 400],
+      ['10,000 smaller', 400, ROW, 400],
+    ]);
+    await page.mouse.move(600, 27);
+    assert.equal(
+      await page.evaluate(() => graph.text(graph.frameAt(600, 27))),
+      '10,000 frames too narrow to draw — 10,000 (50.0 %); a click zooms in',
+    );
+    await page.mouse.click(600, 27);
+    await drawn(page);
+    // in a picture of 800 pixels each has 0.16
+    assert.deepEqual((await places(page))[1], ['10,000 smaller', 0, ROW, 800]);
+    assert.equal(
+      await page.evaluate(() => graph.text(graph.frameAt(600, 27))),
+      '10,000 frames too narrow to draw — 10,000 (50.0 %)',
+    );
+    await page.setViewportSize({ width: 5000, height: 300 });
+    await until(async () => (await names(page)).filter((n) => /^f\d+$/.test(n)).length === 5000);
+    await page.context().close();
+  },
+  async 'a search marks its frames and gives their sum, each stack once'(browser) {
+    const page = await openGraph(browser);
+    const small = Array.from({ length: 5000 }, (_, i) => [`f${i}`, 1]);
+    await show(page, ['main', 0, ['work', 0, ['work', 9_000]], ['read', 6000], ...small]);
+    const sum = (name) =>
+      page.evaluate(async (name) => {
+        graph.search((of) => of === name);
+        await drawn();
+        return graph.foundSum();
+      }, name);
+    assert.equal(await sum('work'), 9000);
+    const magenta = 'rgb(230, 0, 230)';
+    assert.equal(await page.evaluate(() => pixel(200, 27)), magenta);
+    assert.equal(await page.evaluate(() => pixel(200, 45)), magenta);
+    assert.notEqual(await page.evaluate(() => pixel(500, 27)), magenta);
+    const grey = await page.evaluate(() => pixel(790, 27));
+    assert.equal(await sum('f77'), 1); // it is too narrow to draw, but the box that has it says so
+    assert.notEqual(await page.evaluate(() => pixel(790, 27)), grey);
+    await page.evaluate(async () => (graph.search(null), await drawn()));
+    assert.equal(await page.evaluate(() => pixel(790, 27)), grey);
+    await page.context().close();
+  },
+  async 'the keyboard walks, and a screen reader is told'(browser) {
+    const page = await openGraph(browser);
+    await show(page, SMALL);
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.className), 'flame-frames');
+    const walk = async (key, name) => {
+      await page.keyboard.press(key);
+      assert.match(await said(page), new RegExp(`^${name} — `), key);
+    };
+    await walk('ArrowDown', 'main');
+    await walk('ArrowDown', 'work');
+    await walk('ArrowRight', 'read');
+    await walk('ArrowRight', 'read'); // the last one
+    await walk('ArrowLeft', 'work');
+    await walk('ArrowDown', 'inner');
+    await walk('ArrowUp', 'work');
+    assert.equal(await said(page), 'work — 60 (60.0 %), itself 20');
+    assert.deepEqual(await rows(page), [
+      'caller main 100 100.0 %',
+      'selected work 60 60.0 %',
+      'callee inner 40 40.0 %',
+    ]);
+    await page.keyboard.press('Enter');
+    await drawn(page);
+    assert.deepEqual(await names(page), ['main', 'work', 'inner']);
+    await walk('ArrowRight', 'read'); // is not in view: it zooms out
+    await drawn(page);
+    assert.equal((await names(page)).length, 4);
+    assert.ok(await page.isVisible('.flame-selected'));
+    await page.context().close();
+  },
+  async 'a newer profile keeps zoom and selection by name, until they are forgotten'(browser) {
+    const page = await openGraph(browser);
+    await show(page, SMALL);
+    await page.mouse.click(600, 27); // read
+    await show(page, ['main', 0, ['more', 900], ['read', 100, ['deep', 10]]]);
+    assert.deepEqual(await places(page), [
+      ['main', 0, 0, 800],
+      ['read', 0, ROW, 800],
+      ['deep', 0, 2 * ROW, 73],
+    ]);
+    assert.equal(await page.$eval('.flame-selected', (e) => e.style.top), `${ROW}px`);
+    await show(page, ['main', 0, ['more', 900]]); // does not have it
+    assert.deepEqual(await names(page), ['main', 'more']);
+    await show(page, SMALL);
+    assert.deepEqual(await names(page), ['main', 'read']);
+    await page.evaluate(() => graph.forgetZoom());
+    await show(page, SMALL);
+    assert.equal((await names(page)).length, 4);
+    await page.context().close();
+  },
+  async 'no name breaks out of its frame'(browser) {
+    const page = await openGraph(browser);
+    const hostile = {
+      html: '<img src=x onerror="window.hit = 1">',
+      lines: 'a\nb\r\0c\u001b[31md\u2028e',
+      reversed: 'safe\u202egpj.exe\u2066x',
+      long: `std::vector<${'x'.repeat(65536)}>`,
+      piled: `z${'\u0301'.repeat(500)}y`,
+      half: 'a\ud800b',
+      hebrew: 'שלום',
+    };
+    await show(page, ['p', 0, ...Object.values(hostile).map((name) => [name, 10])]);
+    const boxes = await page.evaluate(() => graph.boxes());
+    for (const { name } of boxes) {
+      assert.ok(name.length <= 1001, `${name.length} characters`);
+      assert.doesNotMatch(name, /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u);
+    }
+    assert.ok(boxes.some((b) => b.name === 'safe\ufffdgpj.exe\ufffdx'));
+    assert.ok(boxes.some((b) => b.name === 'z\u0301\u0301y'));
+    const text = async (name) =>
+      page.evaluate((name) => graph.text(graph.boxes().find((b) => b.name.includes(name))), name);
+    assert.ok((await text('std::vector')).length < 1100);
+    assert.equal(await text('שלום'), '\u2068שלום\u2069 — 10 (14.3 %), itself 10');
+    // each label is within its frame: the last four pixels of a frame have no text
+    for (const { x, y, width } of boxes)
+      assert.equal(
+        await page.evaluate((part) => ink(part), { x: x + width - 4, y, width: 4, height: ROW }),
+        0,
+      );
+    for (const b of boxes) await page.evaluate((node) => graph.select(node), b.node);
+    assert.deepEqual(await page.$$eval('#graph img, #graph b', (all) => all.length), 0);
+    assert.equal(await page.evaluate(() => window.hit), undefined);
+    if (process.env.SCREENSHOT)
+      await page.screenshot({ path: `${process.env.SCREENSHOT}.hostile.png` });
+    await page.context().close();
+  },
+  async 'short names are drawn, full ones said'(browser) {
+    const page = await openGraph(browser);
+    await show(page, ['p', 0, ['std::vector<int, std::allocator<int> >::push_back', 10]]);
+    await page.evaluate(async () => (graph.set({ short: true }), await drawn()));
+    assert.deepEqual(await names(page), ['p', 'std::vector<…>::push_back']);
+    assert.match(
+      await page.evaluate(() => graph.text({ node: 1, rest: 0 })),
+      /^std::vector<int, std::allocator<int> >::push_back — /,
+    );
+    await page.context().close();
+  },
+  async 'a stack of 2,000 frames is drawn as far as it is scrolled'(browser) {
+    const page = await openGraph(browser);
+    await page.evaluate(async () => {
+      let tree = ['leaf', 1];
+      for (let i = 1999; i > 0; i--) tree = [`f${i}`, 0, tree];
+      graph.show(profileOf(tree));
+      await drawn();
+    });
+    const height = () => page.$eval('canvas', (e) => e.clientHeight);
+    assert.equal(await page.$eval('.flame-frames', (e) => e.clientHeight), 2000 * ROW);
+    assert.ok((await height()) < 2000);
+    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+    await until(() => page.evaluate(() => scrollY + innerHeight > 2000 * 18 - 2));
+    await drawn(page);
+    assert.ok((await height()) < 2000);
+    assert.equal(
+      await page.evaluate(() => pixel(400, 2000 * 18 - 9)),
+      await page.evaluate(() => rgb(box('leaf').colour)),
+    );
+    await page.context().close();
+  },
+  async 'a window that changes its width, and pixels of half the size'(browser) {
+    const page = await openGraph(browser, { deviceScaleFactor: 2 });
+    await show(page, SMALL);
+    assert.equal(await page.$eval('canvas', (e) => e.width), 1600);
+    await page.setViewportSize({ width: 400, height: 600 });
+    await until(() => page.$eval('canvas', (e) => e.width === 800 && e.clientWidth === 400));
+    assert.deepEqual((await places(page))[3], ['read', 240, ROW, 120]);
+    assert.equal(
+      await page.evaluate(() => pixel(340, 27)),
+      await page.evaluate(() => rgb(box('read').colour)),
+    );
+    await page.context().close();
+  },
+  async '1,000,000 nodes: each zoom shows the right frames, and few of them'(browser) {
+    const page = await openGraph(browser, { width: 1200, height: 800 });
+    const found = await page.evaluate(async () => {
+      const shown = largeProfile(1e6);
+      const { n, fn, depth, end, total, functions } = shown;
+      const wrong = [];
+      graph.show(shown);
+      await drawn();
+      for (let node = 0; ; ) {
+        const boxes = graph.boxes();
+        const scale = 1200 / total[node];
+        const perRow = new Map();
+        for (const b of boxes) {
+          const isCaller = b.node < node;
+          const width = isCaller ? 1200 : b.rest ? b.width : total[b.node] * scale;
+          perRow.set(b.y, (perRow.get(b.y) ?? 0) + b.width);
+          if (Math.abs(b.width - width) > 1e-6) wrong.push(`width ${b.width}, not ${width}`);
+          if (b.y !== depth[b.node] * 18) wrong.push(`row ${b.y} of depth ${depth[b.node]}`);
+          if (!b.rest && b.name !== functions.names[fn[b.node]]) wrong.push(`name ${b.name}`);
+          if (isCaller && end[b.node] < end[node]) wrong.push(`${b.node} is no caller of ${node}`);
+          if (!isCaller && b.node >= end[node]) wrong.push(`${b.node} is not below ${node}`);
+        }
+        for (const [y, width] of perRow) if (width > 1200.001) wrong.push(`row ${y} has ${width}`);
+        if (boxes.length > 100_000) wrong.push(`${boxes.length} boxes`);
+        // all children of the zoomed frame that are wide enough are there
+        for (let i = node + 1; i < end[node] && total[i] * scale >= 0.5; i = end[i])
+          if (!boxes.some((b) => b.node === i)) wrong.push(`${i} is missing`);
+        const mark = boxes.find((b) => b.node === node);
+        if (pixel(1190, mark.y + 9) !== rgb(mark.colour)) wrong.push(`colour of ${node}`);
+        if (end[node] === node + 1) break;
+        node = node + 1;
+        graph.zoom(node);
+        await drawn();
+      }
+      graph.search((name) => name === functions.names[fn[1]]);
+      return { n, wrong, sum: graph.foundSum(), root: total[0] };
+    });
+    assert.equal(found.n, 1_000_000);
+    assert.deepEqual(found.wrong.slice(0, 10), []);
+    assert.ok(found.sum > 0 && found.sum < found.root);
+    await page.context().close();
+  },
+  async 'nothing is left of a graph that is destroyed'(browser) {
+    const page = await openGraph(browser);
+    await show(page, SMALL);
+    await page.evaluate(() => graph.destroy());
+    assert.equal(await page.$eval('#graph', (e) => e.outerHTML), '<div id="graph" class=""></div>');
+    await page.setViewportSize({ width: 300, height: 300 });
+    await page.context().close();
+  },
+};
+
+const browser = await launch();
+const { passed, failed } = await run(tests, browser);
+await browser.close();
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The colours of frames, and their words in a legend.
+
+/** The kind of a frame gives its hue, and the name its lightness. */
+export const kinds: Record<string, { label: string; hue: number; saturation: number }> = {
+  app: { label: 'program', hue: 110, saturation: 45 },
+  library: { label: 'library', hue: 48, saturation: 80 },
+  kernel: { label: 'kernel', hue: 16, saturation: 80 },
+  jvm: { label: 'Java', hue: 150, saturation: 45 },
+  python: { label: 'Python', hue: 220, saturation: 65 },
+  lua: { label: 'Lua', hue: 255, saturation: 50 },
+  cuda: { label: 'CUDA', hue: 280, saturation: 50 },
+  object: { label: 'object', hue: 190, saturation: 50 },
+  'wait: runqueue': { label: 'ready, but no CPU', hue: 0, saturation: 75 },
+  'wait: lock': { label: 'lock', hue: 300, saturation: 55 },
+  'wait: disk': { label: 'disk', hue: 30, saturation: 55 },
+  'wait: socket': { label: 'socket', hue: 200, saturation: 75 },
+  'wait: pipe': { label: 'pipe', hue: 175, saturation: 55 },
+  'wait: poll': { label: 'poll, epoll', hue: 235, saturation: 40 },
+  'wait: sleep': { label: 'sleep', hue: 70, saturation: 35 },
+  'wait: gpu': { label: 'GPU', hue: 140, saturation: 65 },
+  'wait: other': { label: 'other waits', hue: 0, saturation: 20 },
+  process: { label: 'process, thread', hue: 210, saturation: 30 },
+  unknown: { label: 'not resolved', hue: 0, saturation: 0 },
+  marker: { label: 'incomplete', hue: 330, saturation: 60 },
+};
+
+/** Degrees, and two percentages. */
+export interface Colour {
+  hue: number;
+  saturation: number;
+  lightness: number;
+}
+
+export const FOUND: Colour = { hue: 300, saturation: 100, lightness: 45 };
+/** Frames that are too narrow to draw, together; and the same if some of them are found. */
+export const REST: Colour = { hue: 0, saturation: 0, lightness: 87 };
+export const REST_FOUND: Colour = { hue: 300, saturation: 100, lightness: 80 };
+
+export function colour(kind: string, name: string): Colour {
+  const { hue, saturation } = kinds[kind] ?? kinds.process;
+  let hash = 0;
+
+  for (let i = 0; i < Math.min(name.length, 256); i++) hash = (hash * 31 + name.charCodeAt(i)) | 0;
+  return { hue, saturation, lightness: 66 + (Math.abs(hash) % 16) };
+}
+
+/** For the callers of the frame that the graph is zoomed to. */
+export const faded = ({ hue, saturation, lightness }: Colour): Colour => ({
+  hue,
+  saturation,
+  lightness: 50 + lightness / 2,
+});
+
+export const css = ({ hue, saturation, lightness }: Colour): string =>
+  `hsl(${hue} ${saturation}% ${lightness}%)`;
+
+/** As a canvas keeps it: one byte each of alpha, blue, green, red. */
+export function packed({ hue, saturation, lightness }: Colour): number {
+  const l = lightness / 100;
+  const spread = (saturation / 100) * Math.min(l, 1 - l);
+  const byte = (n: number): number => {
+    const k = (n + hue / 30) % 12;
+    return Math.round(255 * (l - spread * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
+  };
+
+  return ((255 << 24) | (byte(4) << 16) | (byte(8) << 8) | byte(0)) >>> 0;
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profile while it is shown: where the camera is in it, what a search has found in it, and the
+// colours and words of its frames.
+import type { Columns } from '../profile/columns';
+import { inert, isolated } from '../profile/names';
+import { percent } from '../profile/values';
+import { Camera } from './camera';
+import { colour, faded, FOUND, packed, REST, REST_FOUND, type Colour } from './colours';
+import { Found, type Matches } from './found';
+import { Layout, type Part } from './layout';
+
+/** A frame; or, if `rest` > 0, so many frames that are too narrow to draw, `node` the first. */
+export interface Frame {
+  node: number;
+  rest: number;
+}
+
+/** The names and kinds of the frames from below the root to a frame. */
+export type Path = [name: string, kind: string][];
+
+export class Scene {
+  readonly layout: Layout;
+  readonly camera: Camera;
+  found: Found | null = null;
+  private readonly pixels: Uint32Array; // of functions; 0: not made yet
+  private readonly labels: { short: string[]; full: string[] } = { short: [], full: [] };
+
+  /** The camera is at the frame of a path, or shows all if the profile does not have it. */
+  constructor(
+    readonly columns: Columns,
+    zoomedTo: Path,
+    matches: Matches | null,
+  ) {
+    this.layout = new Layout(columns);
+    this.camera = new Camera(this.layout, this.at(zoomedTo) ?? 0);
+    this.pixels = new Uint32Array(columns.functions.names.length);
+    this.search(matches);
+  }
+
+  search(matches: Matches | null): void {
+    this.found = matches && new Found(this.columns, matches);
+  }
+
+  /** Visits the frames that are in view now. `x` and `width` are as layout.ts gives them. */
+  visit(part: Part, visit: (frame: Frame, x: number, width: number) => void): void {
+    this.layout.visit(this.camera.view, part, (node, rest, x, width) =>
+      visit({ node, rest }, x, width),
+    );
+  }
+
+  // ---- frames by name ----
+
+  path(node: number): Path {
+    const { fn, parent, functions } = this.columns;
+    const path: Path = [];
+
+    for (let i = node; parent[i] >= 0; i = parent[i])
+      path.push([functions.names[fn[i]], functions.kinds[fn[i]]]);
+    return path.reverse();
+  }
+
+  /** The frame at the end of a path; null: the profile does not have it. */
+  at(path: Path): number | null {
+    const { fn, functions } = this.columns;
+    let node = 0;
+
+    for (const [name, kind] of path) {
+      node = this.layout.child(
+        node,
+        (child) => functions.names[fn[child]] === name && functions.kinds[fn[child]] === kind,
+      );
+      if (node < 0) return null;
+    }
+    return node;
+  }
+
+  // ---- colours ----
+
+  colour({ node, rest }: Frame): Colour {
+    const { fn, end, parent, functions } = this.columns;
+
+    if (rest) return this.found?.within(node, end[parent[node]]) ? REST_FOUND : REST;
+    if (this.found?.has(fn[node])) return FOUND;
+    const own = colour(functions.kinds[fn[node]], functions.names[fn[node]]);
+    return node < this.camera.view.top ? faded(own) : own;
+  }
+
+  /** The colour as a pixel. Those of most frames are kept. */
+  pixel(frame: Frame): number {
+    const f = this.columns.fn[frame.node];
+
+    if (frame.rest || frame.node < this.camera.view.top || this.found?.has(f))
+      return packed(this.colour(frame));
+    return (this.pixels[f] ||= packed(this.colour(frame)));
+  }
+
+  // ---- words ----
+
+  /** What is drawn in a frame, as far as it fits. */
+  label({ node, rest }: Frame, isShort: boolean): string {
+    const { fn, functions } = this.columns;
+    const f = fn[node];
+
+    if (rest) return `${rest.toLocaleString()} smaller`;
+    if (isShort) return (this.labels.short[f] ??= inert(functions.short(f)));
+    return (this.labels.full[f] ??= inert(functions.names[f]));
+  }
+
+  text({ node, rest }: Frame, value: (value: number) => string): string {
+    const { total, self } = this.columns;
+    const shared = (v: number): string => `${value(v)} (${percent(v, total[0])})`;
+
+    if (!rest)
+      return `${this.fullName(node)} — ${shared(total[node])}, itself ${value(self[node])}`;
+    const isZoomed = this.layout.viewOfRest(node).from === this.camera.target.from;
+    return (
+      `${rest.toLocaleString()} ${rest === 1 ? 'frame' : 'frames'} too narrow to draw — ` +
+      `${shared(this.layout.rest(node))}${isZoomed ? '' : '; a click zooms in'}`
+    );
+  }
+
+  /** "f (inlined, work.cc:7)" */
+  private fullName(node: number): string {
+    const { fn, inlined, functions } = this.columns;
+    const where = [inlined[node] ? 'inlined' : '', inert(functions.source(fn[node]))]
+      .filter(Boolean)
+      .join(', ');
+
+    return `${isolated(inert(functions.names[fn[node]]))}${where && ` (${where})`}`;
+  }
+}

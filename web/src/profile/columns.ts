@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profile as columns: one array for each property of its nodes, and of its functions. All that is
+// computed from a profile takes time in proportion to its nodes and does not recurse, because a
+// profile may have 1,000,000 nodes and stacks of any depth.
+import { shorten } from './names';
+
+/** The functions of a profile: columns, too. A name comes from a process and may hold anything. */
+export class Functions {
+  private readonly shortNames: string[] = [];
+
+  constructor(
+    readonly names: readonly string[],
+    readonly kinds: readonly string[], // those of colours.ts, and root
+    readonly files: readonly string[], // '': not known
+    readonly lines: Uint32Array, // 0: not known
+  ) {}
+
+  /** The name without type arguments, made when it is first needed. */
+  short(fn: number): string {
+    return (this.shortNames[fn] ??= shorten(this.names[fn]));
+  }
+
+  /** "file:line", "file", or "" if the file is not known. */
+  source(fn: number): string {
+    const file = this.files[fn];
+
+    return file && this.lines[fn] ? `${file}:${this.lines[fn]}` : file;
+  }
+}
+
+/**
+ * A profile. Its nodes are in preorder: the subtree of node i is [i, end[i]), and node 0 is the
+ * root. The children of a node are sorted: the greatest total first, then by name.
+ */
+export interface Columns {
+  readonly n: number;
+  readonly fn: Uint32Array; // node -> its function
+  readonly parent: Int32Array; // -1: the root
+  readonly depth: Uint32Array;
+  readonly end: Uint32Array; // the first node behind the subtree
+  readonly self: Float64Array;
+  /** More than self and the totals of the children where the hub has cut children. */
+  readonly total: Float64Array;
+  readonly inlined: Uint8Array; // 1: the compiler inlined the function here
+  readonly functions: Functions;
+}
+
+/** Nodes in any order, but for node 0, which is the root. */
+export type Nodes = Pick<Columns, 'fn' | 'parent' | 'self' | 'total' | 'inlined' | 'functions'>;
+
+/** Whether a kind is that of a function, not of the process or thread that ran it. */
+export const isFunction = (kind: string): boolean => kind !== 'process' && kind !== 'root';
+
+/** Sorts nodes into a profile. Throws an error if they are not one tree. */
+export function arrange(nodes: Nodes): Columns {
+  const order = preorder(nodes);
+  const n = order.length;
+  const place = new Uint32Array(n);
+  const columns = {
+    n,
+    fn: new Uint32Array(n),
+    parent: new Int32Array(n).fill(-1),
+    depth: new Uint32Array(n),
+    end: new Uint32Array(n),
+    self: new Float64Array(n),
+    total: new Float64Array(n),
+    inlined: new Uint8Array(n),
+    functions: nodes.functions,
+  };
+  const { parent, depth, end } = columns;
+
+  for (let i = 0; i < n; i++) {
+    const node = order[i];
+
+    place[node] = i;
+    columns.fn[i] = nodes.fn[node];
+    columns.self[i] = nodes.self[node];
+    columns.total[i] = nodes.total[node];
+    columns.inlined[i] = nodes.inlined[node];
+    if (i === 0) continue;
+    parent[i] = place[nodes.parent[node]];
+    depth[i] = depth[parent[i]] + 1;
+  }
+  for (let i = n - 1; i >= 0; i--) {
+    end[i] = Math.max(end[i], i + 1);
+    if (i > 0) end[parent[i]] = Math.max(end[parent[i]], end[i]);
+  }
+  return columns;
+}
+
+/** The nodes in preorder. */
+function preorder(nodes: Nodes): Uint32Array {
+  const n = nodes.parent.length;
+  const { children, first } = childLists(nodes);
+  const order = new Uint32Array(n);
+  const waiting = [0];
+  let found = 0;
+
+  while (waiting.length) {
+    const node = waiting.pop()!;
+
+    order[found++] = node;
+    for (let i = first[node + 1]; i-- > first[node]; ) waiting.push(children[i]);
+  }
+  if (found < n) throw new Error('the answer of the hub is damaged: its nodes are not one tree');
+  return order;
+}
+
+/** The children of node i, sorted, are children[first[i]] to children[first[i + 1] - 1]. */
+function childLists({ parent, total, fn, functions }: Nodes) {
+  const n = parent.length;
+  const first = new Uint32Array(n + 1);
+  const children = new Uint32Array(Math.max(n - 1, 0));
+  const name = (node: number): string => functions.names[fn[node]];
+  const greatestFirst = (a: number, b: number): number =>
+    total[b] - total[a] || Number(name(a) > name(b)) - Number(name(a) < name(b));
+
+  for (let i = 1; i < n; i++) if (parent[i] >= 0 && parent[i] < n) first[parent[i] + 1]++;
+  for (let i = 0; i < n; i++) first[i + 1] += first[i];
+  const next = first.slice();
+  for (let i = 1; i < n; i++)
+    if (parent[i] >= 0 && parent[i] < n) children[next[parent[i]]++] = i;
+  for (let i = 0; i < n; i++) sort(children, first[i], first[i + 1], greatestFirst);
+  return { children, first };
+}
+
+/** Sorts a part of an array. An answer of the hub is sorted already. */
+function sort(
+  all: Uint32Array,
+  from: number,
+  to: number,
+  compare: (a: number, b: number) => number,
+): void {
+  for (let i = from + 1; i < to; i++)
+    if (compare(all[i - 1], all[i]) > 0) {
+      all.subarray(from, to).sort(compare);
+      return;
+    }
+}

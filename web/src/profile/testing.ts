@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Profiles for tests, written as a person reads them.
+import { arrange, Functions, type Columns } from './columns';
+
+/** A frame: its name, its value without its callees, and its callees. */
+export type Tree = [name: string, self: number, ...callees: Tree[]];
+
+interface Growing {
+  fn: number[];
+  parent: number[];
+  self: number[];
+  total: number[];
+}
+
+/** "[k] f" is of kind kernel, and the root of kind process; all others are of kind app. */
+export function profileOf(tree: Tree): Columns {
+  const names: string[] = [];
+  const nodes: Growing = { fn: [], parent: [], self: [], total: [] };
+  const add = ([name, self, ...callees]: Tree, parent: number): number => {
+    const node = nodes.fn.length;
+
+    if (!names.includes(name)) names.push(name);
+    push(nodes, names.indexOf(name), parent, self);
+    for (const callee of callees) nodes.total[node] += add(callee, node);
+    return nodes.total[node];
+  };
+
+  add(tree, -1);
+  return columnsOf(nodes, names);
+}
+
+/**
+ * A profile of so many nodes, the same each time. Its stacks have up to 60 frames, and each next
+ * one leaves the one before it at random. Leaves have values of which a few are large.
+ */
+export function largeProfile(n: number): Columns {
+  const names = Array.from({ length: 50_000 }, (_, i) => `name_of_function_${i}`);
+  const nodes: Growing = { fn: [], parent: [], self: [], total: [] };
+  const stack = [0];
+  const random = randomNumbers();
+
+  push(nodes, 0, -1, 0);
+  while (nodes.fn.length < n) {
+    for (let more = 1 + random(12); more > 0 && nodes.fn.length < n && stack.length < 60; more--) {
+      push(nodes, 1 + random(names.length - 1), stack.at(-1)!, 0);
+      stack.push(nodes.fn.length - 1);
+    }
+    const leaf = stack.at(-1)!;
+    nodes.self[leaf] = nodes.total[leaf] = Math.ceil(1e6 / (1 + random(1e5)));
+    stack.length = Math.max(1, stack.length - 1 - Math.min(random(12), random(60)));
+  }
+  for (let i = n - 1; i > 0; i--) nodes.total[nodes.parent[i]] += nodes.total[i];
+  return columnsOf(nodes, names);
+}
+
+/** The answer of the hub that a profile comes from. */
+export function flatOf({ n, fn, parent, self, total, functions }: Columns) {
+  const { names, kinds } = functions;
+
+  return {
+    result: {
+      functions: names,
+      function_types: kinds.map((kind) => (kind === 'process' ? 'P' : 'A')),
+      node_values: {
+        values: Array.from({ length: n }, (_, i) => [fn[i], parent[i], self[i], total[i]]),
+      },
+    },
+    sources: { files: [], values: names.map(() => [-1, 0]), inlined_nodes: [] },
+  };
+}
+
+/** Numbers from 0 to below a bound, the same ones each time. */
+function randomNumbers(): (below: number) => number {
+  let seed = 1;
+
+  return (below) => (seed = (seed * 48271) % 2147483647) % below;
+}
+
+function push(nodes: Growing, fn: number, parent: number, self: number): void {
+  nodes.fn.push(fn);
+  nodes.parent.push(parent);
+  nodes.self.push(self);
+  nodes.total.push(self);
+}
+
+function columnsOf({ fn, parent, self, total }: Growing, names: string[]): Columns {
+  return arrange({
+    fn: Uint32Array.from(fn),
+    parent: Int32Array.from(parent),
+    self: Float64Array.from(self),
+    total: Float64Array.from(total),
+    inlined: new Uint8Array(fn.length),
+    functions: new Functions(
+      names,
+      names.map((name, i) => (i === 0 ? 'process' : name.startsWith('[k] ') ? 'kernel' : 'app')),
+      names.map(() => ''),
+      new Uint32Array(names.length),
+    ),
+  });
+}
+
+/** The names of the nodes, each below as many dots as it is deep. */
+export const outline = ({ fn, depth, functions }: Columns): string[] =>
+  [...fn].map((f, i) => '.'.repeat(depth[i]) + functions.names[f]);

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { formatValue, percent } from './values';
+
+test('times and sizes have three digits and a unit that fits', () => {
+  const times = [0, 1, 999, 1500, 12e6, 90e6, 7200e6].map((v) => formatValue(v, 'microseconds'));
+  const sizes = [0, 512, 1536, 1.5 * 2 ** 30, -1024].map((v) => formatValue(v, 'bytes'));
+
+  assert.deepEqual(times, [
+    '0 µs', '1.00 µs', '999 µs', '1.50 ms', '12.0 s', '1.50 min', '2.00 h',
+  ]);
+  assert.deepEqual(sizes, ['0 B', '512 B', '1.50 KiB', '1.50 GiB', '−1.00 KiB']);
+});
+
+test('a share of nothing is none', () => {
+  assert.deepEqual([percent(1, 3), percent(-1, 4), percent(1, 0)], ['33.3 %', '−25.0 %', '0 %']);
+});
