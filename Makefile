@@ -137,7 +137,7 @@ bench: $(BUILD)/podflame $(BENCHBIN)
 	$(Q).ci/deps long >&2 || echo "bench: tools that it compares with may be missing" >&2
 	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) \
 		e2e/accuracy/sample_cost.py e2e/accuracy/perf.py \
-		e2e/crash/busy.py e2e/crash/start.py
+		e2e/crash/busy.py e2e/crash/start.py web/flame_bench.mjs
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flame graph alone, without a hub, in a page of Chromium: what its tests share.
+// The flame graph alone, without a hub, in a page of Chromium: what its tests and its bench share.
 import { esbuild, SOURCE } from './chromium.mjs';
 
 // A page with an empty graph. In it are `graph`, what profile/testing.ts exports, and the functions
