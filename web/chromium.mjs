@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all tests in Chromium share. The packages are those that build.sh has installed.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { resolve as absolute } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -43,6 +44,13 @@ export const until = async (right) => {
   )
     assert.ok(Date.now() < end, `${right}`);
 };
+
+// What axe says is wrong for people who use a page without a mouse, or without seeing it.
+export async function complaints(page) {
+  await page.evaluate(readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8'));
+  const { violations } = await page.evaluate(() => axe.run());
+  return violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.target).join(', ')}`);
+}
 
 // Runs tests one after another, each with the same arguments. Returns how many passed and failed.
 export async function run(tests, ...args) {

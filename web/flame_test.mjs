@@ -128,6 +128,14 @@ const tests = {
       await page.evaluate(() => graph.text(graph.frameAt(600, 27))),
       '10,000 frames too narrow to draw — 10,000 (50.0 %)',
     );
+    await page.evaluate(() => graph.select(0));
+    const read = await rows(page);
+    assert.equal(read.length, 1 + 100 + 1);
+    assert.deepEqual(read.slice(0, 2), [
+      'selected main 20,000 100.0 %',
+      'callee large 10,000 50.0 %',
+    ]);
+    assert.match(read.at(-1), /^callee 4,901 smaller ones/);
     await page.setViewportSize({ width: 5000, height: 300 });
     await until(async () => (await names(page)).filter((n) => /^f\d+$/.test(n)).length === 5000);
     await page.context().close();
@@ -273,11 +281,11 @@ const tests = {
     );
     await page.context().close();
   },
-  async 'a window that changes its width, and pixels of half the size'(browser) {
+  async 'an element that changes its width, and pixels of half the size'(browser) {
     const page = await openGraph(browser, { deviceScaleFactor: 2 });
     await show(page, SMALL);
     assert.equal(await page.$eval('canvas', (e) => e.width), 1600);
-    await page.setViewportSize({ width: 400, height: 600 });
+    await page.$eval('#graph', (e) => (e.style.width = '400px'));
     await until(() => page.$eval('canvas', (e) => e.width === 800 && e.clientWidth === 400));
     assert.deepEqual((await places(page))[3], ['read', 240, ROW, 120]);
     assert.equal(

@@ -3,7 +3,7 @@
 // Tests of the page, in a real Chromium over a real `podflame local` that profiles a real busy
 // process. Needs root, Chromium and the built page: `make all && web/page_test.mjs`.
 import assert from 'node:assert/strict';
-import { launch, run, until, within } from './chromium.mjs';
+import { complaints, launch, run, until, within } from './chromium.mjs';
 import {
   answersAre,
   boxes,
@@ -927,6 +927,21 @@ const tests = {
       ['small', 0],
     ]);
     await page.uncheck('#upward');
+    await page.unroute('**/v1/profile/ProfileTracing');
+  },
+  async 'axe finds nothing, with a profile and without'(page, origin) {
+    await answersAre(page, () => replyOf({ big: 9000, small: 3000 }));
+    await open(page, `${origin}/#`);
+    await shows(page, 'small');
+    await clickFrame(page, 'small');
+    assert.deepEqual(await complaints(page), []);
+    await answersAre(page, () => ({
+      ...replyOf({}),
+      result: { functions: null, function_types: null, node_values: { values: null } },
+    }));
+    await open(page, `${origin}/#`);
+    await page.waitForSelector('#empty:not([hidden])');
+    assert.deepEqual(await complaints(page), []);
     await page.unroute('**/v1/profile/ProfileTracing');
   },
   async 'a name of a process is shown as text, and short'(page, origin) {

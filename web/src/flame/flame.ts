@@ -14,6 +14,7 @@ import { Picture } from './paint';
 import { Reader, type Words } from './reader';
 import { Scene, type Frame, type Path } from './scene';
 
+const MAX_CALLEES = 100; // that a screen reader is told
 const OVERSCAN_PX = 400; // what is drawn above and below the window, so that it can be scrolled
 
 export type { Frame };
@@ -352,14 +353,20 @@ export class FlameGraph {
   private read({ columns, layout }: Scene, node: number): void {
     const callers: Words[] = [];
     const callees: Words[] = [];
+    let more = 0;
 
     for (let i = columns.parent[node]; i >= 0; i = columns.parent[i]) callers.push(this.words(i));
-    layout.child(node, (child) => (callees.push(this.words(child)), false));
+    layout.child(node, (child) => {
+      if (callees.length < MAX_CALLEES) callees.push(this.words(child));
+      else more++;
+      return false;
+    });
     this.reader.show(
       this.text({ node, rest: 0 }),
       callers.reverse(),
       this.words(node),
       callees,
+      more,
     );
   }
 

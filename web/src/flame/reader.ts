@@ -2,8 +2,6 @@
 // What a screen reader finds beside the canvas: a line that says each newly selected frame, and a
 // table of this frame, its callers and its callees.
 
-const MAX_CALLEES = 100;
-
 /** A frame in words. */
 export interface Words {
   name: string;
@@ -23,16 +21,18 @@ export class Reader {
     this.clear();
   }
 
-  /** Says a frame, and lists it below its callers, the root first, and above its callees. */
-  show(said: string, callers: Words[], frame: Words, callees: Words[]): void {
-    const rest = callees.length - MAX_CALLEES;
-
+  /**
+   * Says a frame, and lists it below its callers, the root first, and above its greatest callees.
+   * It has so many more callees.
+   */
+  show(said: string, callers: Words[], frame: Words, callees: Words[], more: number): void {
     this.said.textContent = said;
     this.head();
     callers.forEach((w) => this.row('caller', w));
     this.row('selected', frame);
-    callees.slice(0, MAX_CALLEES).forEach((w) => this.row('callee', w));
-    if (rest > 0) this.row('callee', { name: `${rest} smaller ones`, value: '', share: '' });
+    callees.forEach((w) => this.row('callee', w));
+    if (more)
+      this.row('callee', { name: `${more.toLocaleString()} smaller ones`, value: '', share: '' });
   }
 
   clear(): void {

@@ -35,6 +35,16 @@ test('the same name under another caller is another stack', () => {
   assert.deepEqual([g.grown, g.shrunk], [5, 5]);
 });
 
+test('a function that a caller calls newly is new there, even if others have called it', () => {
+  const g = growth(
+    profileOf(['p', 0, ['a', 9, ['f', 5]], ['b', 3]]),
+    profileOf(['p', 0, ['a', 9, ['f', 5]], ['b', 3, ['f', 5]]]),
+  );
+
+  assert.deepEqual(outline(g.columns!), ['p', '.b', '..f']);
+  assert.equal(g.grown, 5);
+});
+
 test('without one of the times all grew, or all shrank', () => {
   const one = profileOf(['p', 0, ['f', 5]]);
 
