@@ -72,9 +72,9 @@ export class Picture {
       this.pixels = new Uint32Array(this.image.data.buffer);
       this.canvas.width = w;
       this.canvas.height = h;
-      this.canvas.style.width = `${w / this.ratio}px`;
-      this.canvas.style.height = `${h / this.ratio}px`;
     }
+    this.canvas.style.width = `${w / this.ratio}px`;
+    this.canvas.style.height = `${h / this.ratio}px`;
     this.pixels.fill(WHITE);
     this.labels = [];
     // a canvas forgets all of this when its size changes
