@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define INGEST_AUDIENCE "podflame-ingest"
 #define WRITER_BYTES	(128u << 20)
@@ -30,7 +31,9 @@ struct hub {
 	struct store *store;
 	int lock_fd; /* holds the lock on data_dir: only one hub may use it */
 	struct symbols *symbols;
-	struct worker *writer, *query, *uploads;
+	struct worker *writer, *choices, *uploads;
+	struct worker *query[STORE_MAX_READERS - 1];
+	size_t n_query;
 	struct ingest *ingest;
 	struct api *api;
 	struct gate *gate; /* checks the agents that send profiles */
@@ -88,13 +91,28 @@ static void look_at_store(void *arg)
 
 /* ---- the right to send profiles ---- */
 
-static void auth(const char *authorization, gate_fn *done, void *done_arg, void *arg)
+struct sender_check {
+	void (*done)(int status, const char *node, const char *error, void *arg);
+	void *done_arg;
+};
+
+static void sender_checked(const struct gate_answer *a, void *arg)
 {
-	struct hub *h = arg;
+	struct sender_check *c = arg;
 
+	c->done(a->status, a->node, a->error, c->done_arg);
+	free(c);
+}
+
+static void auth(const char *authorization,
+		 void (*done)(int status, const char *node, const char *error, void *arg),
+		 void *done_arg, void *arg)
+{
 	static const struct gate_right send = {"create", "profiles"};
+	struct sender_check *c = xcalloc(1, sizeof(*c));
 
-	api_gate_check(h->gate, authorization, &send, done, done_arg);
+	*c = (struct sender_check){done, done_arg};
+	api_gate_check(((struct hub *)arg)->gate, authorization, &send, sender_checked, c);
 }
 
 /* ---- servers ---- */
@@ -215,6 +233,23 @@ static int open_store(struct hub *h, struct field_error *reterr)
 	return r ? r : open_symbols(h, reterr);
 }
 
+/*
+ * As many workers run queries as there are CPUs; at least three, so that one user's two queries
+ * leave one to others.
+ */
+static int open_query_workers(struct hub *h)
+{
+	size_t n = (size_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 3L);
+	char name[16];
+	int r = worker_new(h->loop, "choices", QUERY_BYTES, &h->choices);
+
+	for (n = MIN(n, ARRAY_SIZE(h->query)); !r && h->n_query < n; h->n_query += !r) {
+		snprintf(name, sizeof(name), "query-%zu", h->n_query + 1);
+		r = worker_new(h->loop, name, QUERY_BYTES, &h->query[h->n_query]);
+	}
+	return r;
+}
+
 static int open_modules(struct hub *h)
 {
 	const struct ingest_config ic = {
@@ -226,6 +261,9 @@ static int open_modules(struct hub *h)
 	const struct api_config ac = {
 		.store = h->store,
 		.query = h->query,
+		.n_query = h->n_query,
+		.choices = h->choices,
+		.query_bytes = QUERY_BYTES,
 		.symbols = h->symbols,
 		.uploads = h->uploads,
 		.kube = h->local ? NULL : h->kube,
@@ -298,7 +336,7 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	if (!r)
 		r = worker_new(l, "store-writer", WRITER_BYTES, &h->writer);
 	if (!r)
-		r = worker_new(l, "query", QUERY_BYTES, &h->query);
+		r = open_query_workers(h);
 	if (!r)
 		r = worker_new(l, "uploads", UPLOAD_BYTES, &h->uploads);
 	if (!r)
@@ -328,7 +366,9 @@ struct hub *hub_free(struct hub *h)
 	status_free(h->status);
 	http_server_free(h->api_server);
 	http_server_free(h->ingest_server);
-	worker_free(h->query);
+	for (size_t i = 0; i < h->n_query; i++)
+		worker_free(h->query[i]);
+	worker_free(h->choices);
 	worker_free(h->uploads);
 	worker_free(h->writer);
 	api_free(h->api);

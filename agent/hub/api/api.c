@@ -73,6 +73,7 @@ void api_call_free(struct call *c)
 {
 	free(c->path);
 	free(c->body);
+	free(c->user);
 	free(c);
 }
 
@@ -175,28 +176,28 @@ static void handle(struct call *c)
 	api_call_error(c, "RESOURCE_NOT_FOUND", "there is nothing at this path");
 }
 
-static void checked(int status, const char *node, const char *error, void *arg)
+static void checked(const struct gate_answer *a, void *arg)
 {
 	struct call *c = arg;
 	_cleanup_free_ char *text = NULL;
 
-	(void)node;
-	if (status == 200) {
+	if (a->status == 200) {
+		c->user = xstrdup(a->user);
 		handle(c);
 		return;
 	}
 	counter_add(counter("api_refused_total", "reason",
-			    status == 401   ? "no_sign_in"
-			    : status == 403 ? "not_allowed"
-					    : "sign_in_unavailable"),
+			    a->status == 401   ? "no_sign_in"
+			    : a->status == 403 ? "not_allowed"
+					       : "sign_in_unavailable"),
 		    1);
-	if (status == 401 && *c->api->config.token_hint)
-		text = xasprintf("%s; make one with: %s", error, c->api->config.token_hint);
+	if (a->status == 401 && *c->api->config.token_hint)
+		text = xasprintf("%s; make one with: %s", a->error, c->api->config.token_hint);
 	api_call_error(c,
-		       status == 401   ? "UNAUTHORIZED"
-		       : status == 403 ? "FORBIDDEN"
-				       : "UNAVAILABLE",
-		       text ? text : error);
+		       a->status == 401	  ? "UNAUTHORIZED"
+		       : a->status == 403 ? "FORBIDDEN"
+					  : "UNAVAILABLE",
+		       text ? text : a->error);
 }
 
 /*
@@ -238,7 +239,7 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 /*
  * Checks the Host (without sign-in), the method and the caller's right. If the Host or the method
  * is wrong, this function answers the request. Else it calls done with the result of the check of
- * the right: 200, 401, 403 or 503.
+ * the right.
  */
 static void check(struct call *c, const struct http_in *in, gate_fn *done)
 {
@@ -256,7 +257,7 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 		api_call_error(c, "METHOD_NOT_ALLOWED",
 			       "this path takes other methods: see the header Allow");
 	else if (!a->gate || (c->route && !c->route->right))
-		done(200, "", NULL, c);
+		done(&(struct gate_answer){200, "", "", NULL}, c);
 	else
 		api_gate_check(a->gate, in->authorization,
 			       c->route ? c->route->right : &read_profiles, done, c);
@@ -294,12 +295,12 @@ static void uploader_left(void *arg)
 	*slot = NULL;
 }
 
-static void head_checked(int status, const char *node, const char *error, void *arg)
+static void head_checked(const struct gate_answer *answer, void *arg)
 {
 	struct call *c = arg;
 
-	if (status != 200) {
-		checked(status, node, error, c);
+	if (answer->status != 200) {
+		checked(answer, c);
 		return;
 	}
 	for (size_t i = 0; i < MAX_UPLOADS; i++) {
@@ -335,6 +336,12 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 
 	a->loop = l;
 	a->config = *f;
+	a->queue = api_queue_new(&(struct query_queue_config){
+		.workers = f->query,
+		.n_workers = f->n_query,
+		.choices = f->choices,
+		.max_bytes = f->query_bytes,
+	});
 	a->config.version = xstrdup(f->version ? f->version : "");
 	a->config.cluster_name = xstrdup(f->cluster_name ? f->cluster_name : "");
 	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
@@ -352,6 +359,7 @@ struct api *api_free(struct api *a)
 	if (!a)
 		return NULL;
 	api_gate_free(a->gate, true);
+	api_queue_free(a->queue);
 	for (size_t i = 0; i < a->n_pages; i++)
 		free(a->pages[i].path);
 	free(a->pages);

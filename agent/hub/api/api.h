@@ -10,7 +10,11 @@
 struct api;
 struct api_config {
 	struct store *store;
-	struct worker *query;		/* the worker that runs queries */
+	/* the workers that run queries, and one that runs only queries for choices: queue.h */
+	struct worker *const *query;
+	size_t n_query;
+	struct worker *choices;		/* NULL: none */
+	size_t query_bytes;		/* limit for the bytes of the queries that wait */
 	struct symbols *symbols;	/* uploaded symbol files; NULL: uploads are refused */
 	struct worker *uploads;		/* the worker that checks and writes uploads */
 	/*
@@ -59,7 +63,13 @@ struct gate_right {			/* static, because the gate uses it until fn is called */
 struct gate *api_gate_new(const struct gate_config *c);
 /* Frees the gate. Requests that still wait get 503 if answer is true, else no answer. */
 struct gate *api_gate_free(struct gate *g, bool answer);
-typedef void gate_fn(int status, const char *node, const char *error, void *arg);
+struct gate_answer {			/* the strings are valid only while fn runs */
+	int status;			/* 200, 401, 403 or 503 */
+	const char *user;		/* the user's name; "" if the status is not 200 */
+	const char *node;		/* the node in the token; "": the token names none */
+	const char *error;		/* NULL if the status is 200 */
+};
+typedef void gate_fn(const struct gate_answer *a, void *arg);
 void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
 		gate_fn *fn,
 		void *arg);

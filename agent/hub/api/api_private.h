@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hub/api/auth.h"
+#include "hub/api/queue.h"
 #include "hub/query/query.h"
 #include "hub/symbols/symbols.h"
 
@@ -17,6 +18,7 @@ struct api {
 	struct loop *loop;
 	struct api_config config; /* strings copied */
 	struct gate *gate;	  /* NULL: no sign-in */
+	struct query_queue *queue;
 	/* the connections whose upload is being received; NULL: a free slot */
 	struct http_conn *uploads[MAX_UPLOADS];
 	struct debug_page *pages;
@@ -33,6 +35,7 @@ struct call {
 	const struct route *route;
 	char *path, *body;
 	size_t n_body;
+	char *user; /* the name of the user; "": nobody signs in here */
 };
 struct route {
 	/* path of the request; if it ends in '/', the request has one more part after it */

@@ -22,7 +22,7 @@ struct gate_call {
 	const struct gate_right *right;
 	gate_fn *fn;
 	void *arg;
-	char *node;
+	char *user, *node;
 };
 
 /* ---- sign-in ---- */
@@ -131,7 +131,10 @@ static void finish(const struct auth_verdict *v, void *arg)
 		forbidden = xasprintf("this user may not do that: a ClusterRole with verb %s on "
 				      "%s.podflame.io is needed",
 				      c->right->verb, c->right->resource);
-	c->fn(v->status, c->node ? c->node : "", forbidden ? forbidden : v->error, c->arg);
+	c->fn(&(struct gate_answer){v->status, v->status == 200 ? c->user : "", c->node ?: "",
+				    forbidden ?: v->error},
+	      c->arg);
+	free(c->user);
 	free(c->node);
 	free(c);
 }
@@ -150,6 +153,7 @@ static void user_known(const struct auth_verdict *v, void *arg)
 		finish(v->status == 200 ? &odd : v, c);
 		return;
 	}
+	c->user = xstrdup(json_str_at(v->user, "username", ""));
 	c->node = xstrdup(json_string_value(json_array_get(claim, 0)));
 	api_reviews_ask(c->gate->access, key, strlen(key), object, finish, c);
 }
@@ -162,11 +166,12 @@ void api_gate_check(struct gate *g, const char *authorization, const struct gate
 	struct gate_call *c;
 
 	if (!object) {
-		fn(401, "", token ? "the bearer token is not text" : error, arg);
+		fn(&(struct gate_answer){401, "", "", token ? "the bearer token is not text" : error},
+		   arg);
 		return;
 	}
 	c = xcalloc(1, sizeof(*c));
-	*c = (struct gate_call){g, right, fn, arg, NULL};
+	*c = (struct gate_call){.gate = g, .right = right, .fn = fn, .arg = arg};
 	api_reviews_ask(g->tokens, token, strlen(token), object, user_known, c);
 }
 

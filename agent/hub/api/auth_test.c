@@ -107,16 +107,16 @@ static void what_was_allowed_ages_asleep(void **state)
 struct gate_got {
 	struct loop *loop;
 	int status;
-	char node[64];
+	char node[64], user[64];
 };
 
-static void gate_got(int status, const char *node, const char *error, void *arg)
+static void gate_got(const struct gate_answer *a, void *arg)
 {
 	struct gate_got *g = arg;
 
-	(void)error;
-	g->status = status;
-	snprintf(g->node, sizeof(g->node), "%s", node);
+	g->status = a->status;
+	snprintf(g->node, sizeof(g->node), "%s", a->node);
+	snprintf(g->user, sizeof(g->user), "%s", a->user);
 	loop_stop(g->loop, 0);
 }
 
@@ -132,6 +132,7 @@ static void audience_right_and_node(void **state)
 	loop_run(f->loop);
 	assert_int_equal(g.status, 200);
 	assert_string_equal(g.node, "n1");
+	assert_string_equal(g.user, "agent");
 	/* a valid token, but made for another audience */
 	api_gate_check(gate, "Bearer viewer", &send, gate_got, &g);
 	loop_run(f->loop);

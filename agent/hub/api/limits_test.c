@@ -39,6 +39,7 @@ static bool await_more(struct fixture *f, const struct counter *c, uint64_t befo
 		timer_set(f->loop, &t, NSEC_PER_MSEC, stop_waiting, f->loop);
 		loop_run(f->loop);
 	}
+	timer_cancel(&t);
 	return counter_get(c) > before;
 }
 
@@ -74,8 +75,43 @@ static void callers_may_leave(void **state)
 }
 
 /*
- * The queue of queries is full: the next query is refused at once and counted. The worker then
- * answers further ones.
+ * Sends a query whose body has so many bytes, and returns when the API has it. The answer is in
+ * f->status, once it comes.
+ */
+static struct http_call *send_query(struct fixture *f, size_t n_bytes)
+{
+	struct counter *asked = counter("api_requests_total", "path", TRACING);
+	uint64_t before = counter_get(asked);
+	_cleanup_free_ char *body = xasprintf("%s}%*s", QUERY, (int)n_bytes, "");
+	struct http_request r = {.method = "POST",
+				 .path = TRACING,
+				 .body = body,
+				 .body_bytes = strlen(body),
+				 .timeout_ns = 300 * NSEC_PER_SEC,
+				 .on_done = done,
+				 .arg = f};
+	struct http_call *call;
+
+	assert_int_equal(http_send(f->client, &r, &call), 0);
+	assert_true(await_more(f, asked, before));
+	return call;
+}
+
+/* Waits for the answer of a query that was sent. Returns its status. */
+static int next_answer(struct fixture *f)
+{
+	int status;
+
+	while (!f->status)
+		loop_run(f->loop);
+	status = f->status;
+	f->status = 0;
+	return status;
+}
+
+/*
+ * The worker has a query, and as many others wait as may: the next one is refused at once and
+ * counted. The worker then answers those that wait.
  */
 static void too_many_queries_are_refused(void **state)
 {
@@ -83,23 +119,21 @@ static void too_many_queries_are_refused(void **state)
 	struct counter *busy = counter("api_refused_total", "reason", "queries_busy");
 	uint64_t n_busy = counter_get(busy);
 	struct blocker b = {.job = {.run = block, .done = nothing}};
-	struct job filler = {.run = nothing, .done = nothing, .n_bytes = QUERY_MAILBOX};
-	int status, r;
+	int status;
 
 	sem_init(&b.release, 0, 0);
 	assert_int_equal(worker_post(f->query, &b.job), 0);
-	r = worker_post(f->query, &filler);
-	status = query(f, NULL);
+	send_query(f, 0);
+	send_query(f, QUERY_MAILBOX - 4096);
+	send_query(f, 8192);
+	status = next_answer(f);
 	/* release the worker before any assertion can fail, because the teardown waits for it */
 	sem_post(&b.release);
-	assert_int_equal(r, 0);
 	assert_int_equal(status, 503);
 	assert_non_null(strstr(f->body, "UNAVAILABLE"));
 	assert_int_equal(counter_get(busy), n_busy + 1);
-	do
-		status = query(f, NULL);
-	while (status == 503); /* until the worker has taken the jobs from its queue */
-	assert_int_equal(status, 200);
+	assert_int_equal(next_answer(f), 200);
+	assert_int_equal(next_answer(f), 200);
 	sem_destroy(&b.release);
 }
 

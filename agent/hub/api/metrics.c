@@ -26,15 +26,28 @@ static void set_store(struct store *store)
 	set("store_healthy", !s.failed);
 }
 
-static void set_queries(struct worker *query)
+static void add_stats(struct worker *w, struct worker_stats *sum)
 {
 	struct worker_stats s;
 
-	worker_stats(query, &s);
-	set("queries_total", s.n_done);
-	set("queries_waiting", s.n_queued);
-	set("queries_refused_total", s.n_refused);
-	set("queries_busy_ns_total", s.busy_ns);
+	worker_stats(w, &s);
+	sum->n_done += s.n_done;
+	sum->busy_ns += s.busy_ns;
+}
+
+static void set_queries(const struct api *a)
+{
+	struct worker_stats sum = {0};
+
+	for (size_t i = 0; i < a->config.n_query; i++)
+		add_stats(a->config.query[i], &sum);
+	if (a->config.choices)
+		add_stats(a->config.choices, &sum);
+	set("queries_total", sum.n_done);
+	set("queries_waiting", api_queue_waiting(a->queue));
+	set("queries_refused_total",
+	    counter_get(counter("api_refused_total", "reason", "queries_busy")));
+	set("queries_busy_ns_total", sum.busy_ns);
 }
 
 void api_handle_metrics(struct call *c)
@@ -42,7 +55,7 @@ void api_handle_metrics(struct call *c)
 	_cleanup_buf_ struct buf b = {0};
 
 	set_store(c->api->config.store);
-	set_queries(c->api->config.query);
+	set_queries(c->api);
 	health_metrics(c->api->loop, &b);
 	api_call_reply(c, 200, METRICS_CONTENT_TYPE, b.data, b.len);
 }

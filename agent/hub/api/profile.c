@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests that read the store. Each request is one job on the query worker, which parses the
+ * The requests that read the store. Each request is one job on a query worker, which parses the
  * body and makes the whole reply: compiling a filter's regular expressions may take a second. The
  * loop thread only sends the reply. If the queue is full, the answer is 503. If the client closes
  * the connection, its query ends early.
@@ -14,7 +14,7 @@
 #define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC) /* time of one query */
 
 struct query_job {
-	struct job job;
+	struct queued queued;
 	struct call *call;
 	struct store *store;
 	struct symbols *symbols; /* NULL: no uploaded symbols */
@@ -30,6 +30,7 @@ static void query_done(struct job *job)
 {
 	struct query_job *q = (struct query_job *)job;
 
+	api_queue_ended(&q->queued);
 	if (atomic_load(&q->given_up))
 		api_call_free(q->call);
 	else
@@ -46,27 +47,33 @@ static void caller_left(void *arg)
 
 	atomic_store(&q->given_up, true);
 	counter_add(counter("api_refused_total", "reason", "caller_left"), 1);
+	if (api_queue_remove(&q->queued))
+		query_done(&q->queued.job);
 }
 
-static void post(struct call *c, void (*run)(struct job *))
+static void post(struct call *c, void (*run)(struct job *), bool choices)
 {
 	struct query_job *q = xcalloc(1, sizeof(*q));
 
-	q->job = (struct job){.run = run,
-			      .done = query_done,
-			      .n_bytes = sizeof(*q) + c->n_body,
-			      .deadline_ns = QUERY_LIMIT_NS};
+	q->queued = (struct queued){
+		.job = {.run = run,
+			.done = query_done,
+			.n_bytes = sizeof(*q) + c->n_body,
+			.deadline_ns = QUERY_LIMIT_NS},
+		.user = c->user,
+		.choices = choices,
+	};
 	q->call = c;
 	q->store = c->api->config.store;
 	q->symbols = c->api->config.symbols;
-	if (worker_post(c->api->config.query, &q->job) == 0) {
+	if (api_queue_post(c->api->queue, &q->queued) == 0) {
 		http_conn_on_gone(c->conn, caller_left, q);
 		return;
 	}
 	counter_add(counter("api_refused_total", "reason", "queries_busy"), 1);
 	q->reply = query_tracing_error("UNAVAILABLE", "too many queries are waiting; try again",
 				       NULL, &q->http, &q->n_reply);
-	query_done(&q->job);
+	query_done(&q->queued.job);
 }
 
 static void refuse(struct query_job *q, const struct field_error *e)
@@ -96,7 +103,6 @@ static void run_tracing(struct job *job)
 	struct symbols_names *names = NULL;
 	struct adding a;
 
-	worker_assert(q->call->api->config.query);
 	if (atomic_load(&q->given_up))
 		return;
 	if (query_tracing_parse(q->call->body, q->call->n_body, &q->tracing, &e)) {
@@ -121,7 +127,7 @@ static void run_tracing(struct job *job)
 
 void api_handle_tracing(struct call *c)
 {
-	post(c, run_tracing);
+	post(c, run_tracing, false);
 }
 
 /* ---- values ---- */
@@ -159,7 +165,6 @@ static void run_values(struct job *job)
 	struct field_error e = {0};
 	int r = 0;
 
-	worker_assert(q->call->api->config.query);
 	if (atomic_load(&q->given_up))
 		return;
 	if (query_values_parse(q->call->body, q->call->n_body, &q->values, &e)) {
@@ -189,7 +194,7 @@ static void run_values(struct job *job)
 
 void api_handle_values(struct call *c)
 {
-	post(c, run_values);
+	post(c, run_values, true);
 }
 
 /* ---- tags ---- */

@@ -222,7 +222,9 @@ static inline int setup_with(void **state, struct fixture *f, struct kube *kube,
 	ac.health_arg = f->store;
 	ac.symbols = f->symbols;
 	ac.uploads = f->uploads;
-	ac.query = f->query;
+	ac.query = &f->query;
+	ac.n_query = 1;
+	ac.query_bytes = QUERY_MAILBOX;
 	assert_int_equal(api_new(f->loop, &ac, &f->api), 0);
 	server.arg = f->api;
 	assert_int_equal(http_server_new(f->loop, &server, &f->server, &e), 0);

@@ -16,6 +16,7 @@
 /* time per minute for deletions; writes wait for them */
 #define EXPIRE_NS	(10 * NSEC_PER_SEC)
 #define NAMES_BYTES	(256u << 20)
+#define LARGE_BYTES	(64u << 20) /* one query at a time may take more memory than this */
 #define CHECK_MAX_BYTES (128LL << 20) /* a larger file is not checked at the start */
 
 static const char *const statements[_ST_MAX] = {
@@ -203,7 +204,7 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 	return 0;
 }
 
-static int connection_open(const char *file, int flags, sqlite3 **ret)
+int store_sq_open(const char *file, int flags, sqlite3 **ret)
 {
 	sqlite3 *db = NULL;
 	int r = store_sq_errno(sqlite3_open_v2(file, &db, flags | SQLITE_OPEN_FULLMUTEX, NULL));
@@ -226,10 +227,9 @@ void store_sq_disconnect(struct sqlite_store *s)
 		sqlite3_finalize(s->st[i]);
 		s->st[i] = NULL;
 	}
-	if (s->reader != s->writer)
-		sqlite3_close_v2(s->reader);
+	store_readers_close(s);
 	sqlite3_close_v2(s->writer);
-	s->reader = s->writer = NULL;
+	s->writer = NULL;
 	store_seen_forget(s);
 }
 
@@ -261,7 +261,7 @@ static int file_make(const char *file)
 		return -errno;
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
 		unlink_with(file, suffixes[i]);
-	r = connection_open(tmp, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db);
+	r = store_sq_open(tmp, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db);
 	if (!r)
 		r = store_schema_make(db);
 	if (sqlite3_close_v2(db) != SQLITE_OK && !r)
@@ -279,7 +279,7 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 	int r = s->file ? file_make(s->file) : 0;
 
 	if (!r)
-		r = connection_open(s->file ? s->file : ":memory:", flags, &s->writer);
+		r = store_sq_open(s->file ? s->file : ":memory:", flags, &s->writer);
 	if (r)
 		return r;
 	/*
@@ -294,11 +294,7 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 	for (int i = 0; !r && i < _ST_MAX; i++)
 		r = store_sq_errno(sqlite3_prepare_v3(s->writer, statements[i], -1,
 						      SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL));
-	if (!r && !s->file)
-		s->reader = s->writer;
-	else if (!r)
-		r = connection_open(s->file, SQLITE_OPEN_READONLY, &s->reader);
-	return r ? r : store_match_functions(s->reader, &s->query_limit);
+	return r;
 }
 
 void store_sq_set_failed(struct sqlite_store *s, bool failed)
@@ -356,7 +352,7 @@ static void sqlite_close(void *sink)
 	struct sqlite_store *s = sink;
 
 	store_sq_disconnect(s);
-	sqlite3_mutex_free(s->read_lock);
+	store_readers_done(s);
 	sqlite3_mutex_free(s->stats_lock);
 	free(s->file);
 	free(s);
@@ -402,14 +398,15 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	s->max_bytes = c->max_bytes;
 	s->expire_ns = EXPIRE_NS;
 	s->names_bytes = NAMES_BYTES;
+	s->large_bytes = LARGE_BYTES;
 	store_seen_forget(s); /* empties the cache and draws its seeds */
-	s->read_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	if (!memory) {
 		s->file = xasprintf("%s/%s", c->path, FILE_NAME);
 		r = mkdir_parents(c->path, 0700);
 		temp_files_in(c->path);
 	}
+	store_readers_init(s);
 	if (!r)
 		r = store_sq_connect(s, reterr);
 	if (r == -EBADMSG)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to store/: shared by the sqlite_*.c files. One writer connection (the writer's worker),
- * one read-only connection (the query worker). Only these files include sqlite3.
+ * Private to store/: shared by the sqlite_*.c files. One connection writes (the writer's worker). A
+ * query has a read-only connection of its own. Only these files include sqlite3.
  *
  * A series is a process with its tags. A link is a sample that was taken inside a traced request. A
  * slice is the profiles that one transaction deletes or converts. A sweep deletes the rows of the
@@ -11,6 +11,7 @@
 
 #include "hub/store/sink.h"
 
+#include <pthread.h>
 #include <sqlite3.h>
 
 enum writer_statement {
@@ -62,13 +63,29 @@ struct query_limit {
 	const atomic_bool *given_up; /* set when the caller does not wait any more; may be NULL */
 };
 
+/* A connection that only reads. sqlite_readers.c. */
+struct reader {
+	sqlite3 *db;		  /* NULL: not open */
+	struct query_limit limit; /* limit of the query that uses it */
+	bool in_use, large;	  /* large: it may use much memory */
+};
+struct readers {
+	pthread_mutex_t lock; /* guards paused, and in_use and large of all */
+	pthread_cond_t changed;
+	struct reader all[STORE_MAX_READERS];
+	unsigned n;
+	bool paused; /* no query may begin */
+};
+
 struct sqlite_store {
 	char *file; /* path of the file; NULL: in memory, and one connection reads and writes */
 	uint64_t retention_ns, max_bytes;
 	uint64_t expire_ns; /* after this time, a call of expire begins no further slice */
 	size_t names_bytes; /* limit for the names of the stacks in one answer */
+	size_t large_bytes; /* one query at a time may take more memory than this */
 	uint64_t seed;	    /* for the hashes of stacks in the file */
-	sqlite3 *writer, *reader;
+	sqlite3 *writer;
+	struct readers readers;
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's statements */
 	/*
 	 * the writer's cache; it has only rows that are committed or in the writer's open
@@ -81,9 +98,6 @@ struct sqlite_store {
 	 */
 	int64_t data_version;
 	bool unswept;		  /* profiles were deleted since the last sweep (sqlite_expire.c) */
-	/* held while the reader connection is used or the file is replaced */
-	sqlite3_mutex *read_lock;
-	struct query_limit query_limit; /* limit of the query that runs now */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
 	/*
@@ -121,12 +135,35 @@ int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 int store_sq_run(sqlite3_stmt *st);
 /* for _cleanup_(): finalizes *st */
 void store_sq_finalize(sqlite3_stmt **st);
+/* Opens a connection with the functions that all connections have. flags are SQLITE_OPEN_... */
+int store_sq_open(const char *file, int flags, sqlite3 **ret);
 /* Sets stats.error; fmt NULL clears it: the store is healthy. */
 void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3);
 void store_sq_set_failed(struct sqlite_store *s, bool failed); /* whether the last write failed */
 void store_sq_tell_notes(struct sqlite_store *s);		 /* sets stats.error to the notes */
 void store_sq_disconnect(struct sqlite_store *s);
 int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
+
+/* ---- sqlite_readers.c ---- */
+
+void store_readers_init(struct sqlite_store *s);
+void store_readers_done(struct sqlite_store *s);
+/*
+ * Waits for a connection and gives it to the caller, which gives it back. -ENOTCONN: the store's
+ * file is not open.
+ */
+int store_reader_take(struct sqlite_store *s, struct reader **ret);
+void store_reader_give_back(struct sqlite_store *s, struct reader *r);
+/*
+ * Call it before the query takes much memory. At most one query at a time does: it waits until no
+ * other one does, or returns -ETIME if it must end before that.
+ */
+int store_reader_large(struct sqlite_store *s, struct reader *r);
+/* Waits until no query runs. None begins until the writer's worker calls store_readers_resume(). */
+void store_readers_pause(struct sqlite_store *s);
+void store_readers_resume(struct sqlite_store *s);
+/* Closes all connections that read. The caller makes sure that no query runs. */
+void store_readers_close(struct sqlite_store *s);
 
 /* ---- sqlite_schema.c ---- */
 

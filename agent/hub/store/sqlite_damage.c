@@ -171,9 +171,9 @@ int store_damage_ready(struct sqlite_store *s)
 		return r;
 	if (s->writer && !s->stale && !atomic_load(&s->damaged))
 		return 0;
-	sqlite3_mutex_enter(s->read_lock); /* no query may hold the old file open */
+	store_readers_pause(s);
 	r = atomic_load(&s->damaged) ? store_damage_found(s) : connect_again(s);
-	sqlite3_mutex_leave(s->read_lock);
+	store_readers_resume(s);
 	return r;
 }
 
@@ -185,8 +185,8 @@ int store_damage_recover(struct sqlite_store *s, int error)
 	s->stale |= (error == -EROFS || error == -EIO) && s->file;
 	if (error != -EBADMSG || !s->writer)
 		return error;
-	sqlite3_mutex_enter(s->read_lock);
+	store_readers_pause(s);
 	r = store_damage_found(s);
-	sqlite3_mutex_leave(s->read_lock);
+	store_readers_resume(s);
 	return r;
 }

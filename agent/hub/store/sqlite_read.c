@@ -17,13 +17,14 @@
 
 /* The strings and frames that this query has read so far, by row id. */
 struct store_reading {
-	sqlite3 *db;
+	struct sqlite_store *s;
+	struct reader *reader; /* NULL: the query has none */
+	sqlite3 *db;	       /* the reader's connection */
 	sqlite3_stmt *get_stack, *get_frame, *get_string;
 	struct id_map strings, frames;
 	size_t bytes; /* memory of strings and frames together */
 	const struct frame *list[STACK_MAX_FRAMES];
 	int error; /* the first error of a look-up in a dictionary; 0: none */
-	struct query_limit *limit;
 	struct store_summary summary;
 };
 
@@ -233,17 +234,27 @@ static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, 
 			      .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
 }
 
+/* If the query takes much memory: waits until it may. */
+static int wait_for_memory(struct store_reading *r, const struct sums *sums)
+{
+	bool large = sums->cap * sizeof(*sums->items) + r->bytes > r->s->large_bytes;
+
+	return large ? store_reader_large(r->s, r->reader) : 0;
+}
+
 /* Adds up the rows of a query; each row is (app, time, one sample). */
 static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
-	int rc;
+	int rc, e = 0;
 
-	while ((rc = sqlite3_step(st)) == SQLITE_ROW)
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
 		add_sample(r, sums, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
 			   &(struct stored_sample){.stack = sqlite3_column_int64(st, 2),
 						   .value = sqlite3_column_int64(st, 3),
 						   .n = sqlite3_column_int64(st, 4)});
-	return store_sq_errno(rc);
+		e = wait_for_memory(r, sums);
+	}
+	return e ? e : store_sq_errno(rc);
 }
 
 /*
@@ -252,7 +263,7 @@ static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums
  */
 static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
-	int rc;
+	int rc, e;
 
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
 		int64_t app = sqlite3_column_int64(st, 0), time_s = sqlite3_column_int64(st, 1);
@@ -264,10 +275,13 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		 * SQLite checks the deadline after a number of its steps. Such a row is few steps
 		 * for SQLite, but much work here, so this loop checks the deadline, too.
 		 */
-		if (store_query_must_end(r->limit))
+		if (store_query_must_end(&r->reader->limit))
 			return -ETIME;
 		while (store_samples_get(&p, end, &x))
 			add_sample(r, sums, app, time_s, &x);
+		e = wait_for_memory(r, sums);
+		if (e)
+			return e;
 	}
 	return store_sq_errno(rc);
 }
@@ -293,7 +307,9 @@ static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes
 			.n_samples = (uint64_t)x->n_samples,
 		};
 
-		e = read_stack(r, x->stack, &row);
+		e = wait_for_memory(r, sums);
+		if (!e)
+			e = read_stack(r, x->stack, &row);
 		if (!e)
 			e = fn(&row, arg);
 		r->summary.n_rows++;
@@ -349,19 +365,21 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	return e ? e : hand_out_others(r, &sums, fn, arg);
 }
 
-/*
- * Begins a transaction on the reader, with a deadline. end() ends the transaction and the deadline.
- */
+/* Takes a reader and begins a transaction on it, with a deadline. end() ends all of these. */
 static int begin(struct sqlite_store *s, const struct selection *sel, struct store_reading *r)
 {
-	if (!s->reader)
-		return -ENOTCONN;
-	r->db = s->reader;
-	r->limit = &s->query_limit;
-	r->limit->deadline_ns =
-		now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS);
-	r->limit->given_up = sel->given_up;
-	sqlite3_progress_handler(r->db, PROGRESS_STEPS, store_query_must_end, r->limit);
+	int e = store_reader_take(s, &r->reader);
+
+	if (e)
+		return e;
+	r->s = s;
+	r->db = r->reader->db;
+	r->reader->limit = (struct query_limit){
+		.deadline_ns =
+			now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS),
+		.given_up = sel->given_up,
+	};
+	sqlite3_progress_handler(r->db, PROGRESS_STEPS, store_query_must_end, &r->reader->limit);
 	/*
 	 * A store in memory has one connection. The writer may have a transaction open on it, so no
 	 * other can begin.
@@ -374,12 +392,12 @@ static int begin(struct sqlite_store *s, const struct selection *sel, struct sto
 static void end(struct sqlite_store *s, struct store_reading *r)
 {
 	reading_done(r);
-	if (!r->db)
+	if (!r->reader)
 		return;
 	sqlite3_progress_handler(r->db, 0, NULL, NULL);
-	*r->limit = (struct query_limit){0};
 	if (s->file && !sqlite3_get_autocommit(r->db))
 		(void)store_sq_exec(r->db, "ROLLBACK");
+	store_reader_give_back(s, r->reader);
 }
 
 static void note_damage(struct sqlite_store *s, int e)
@@ -427,7 +445,6 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 	uint64_t start_ns = now_mono_ns();
 	int e;
 
-	sqlite3_mutex_enter(s->read_lock);
 	e = begin(s, sel, &r);
 	if (!e)
 		e = read_samples(&r, sel, s->names_bytes, fn, arg);
@@ -440,7 +457,6 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 	}
 	note_damage(s, e);
 	end(s, &r);
-	sqlite3_mutex_leave(s->read_lock);
 	return e ? read_error(s, e, sel, reterr) : 0;
 }
 
@@ -519,12 +535,10 @@ int store_sqlite_values(void *sink, const struct selection *sel, const char *tag
 	struct store_reading r = {0};
 	int e;
 
-	sqlite3_mutex_enter(s->read_lock);
 	e = begin(s, sel, &r);
 	if (!e)
 		e = read_values(&r, sel, tag, limit, fn, arg);
 	note_damage(s, e);
 	end(s, &r);
-	sqlite3_mutex_leave(s->read_lock);
 	return e ? read_error(s, e, sel, reterr) : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * store: keeps profiles and answers queries. A sink is a kind of store: sqlite (default) or null.
- * store_write runs on the writer's worker, store_read on a query worker with its own read-only
- * connection.
+ * store_write runs on the writer's worker. store_read and store_values may run on several query
+ * workers at once; one more than STORE_MAX_READERS waits.
  */
 #pragma once
 
@@ -104,6 +104,7 @@ struct store_summary {
 };
 void store_summary_done(struct store_summary *s);
 
+#define STORE_MAX_READERS 17 /* queries that read at once */
 struct store;
 struct store_config {
 	const char *kind;			/* "sqlite", "null" */
