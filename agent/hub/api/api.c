@@ -101,7 +101,8 @@ static char *allowed_methods(const char *path)
 void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
 		    size_t n)
 {
-	const char *all[N_HEADERS + 3];
+	const char *all[N_HEADERS + 4];
+	_cleanup_free_ char *encoding = NULL;
 	_cleanup_free_ char *allow = status == 405 ? allowed_methods(c->path) : NULL;
 	size_t i = N_HEADERS;
 
@@ -110,6 +111,10 @@ void api_call_reply(struct call *c, int status, const char *content_type, const 
 		all[i++] = "WWW-Authenticate: Bearer realm=\"podflame\"";
 	if (allow)
 		all[i++] = allow;
+	if (c->encoded != ENCODING_NONE) {
+		encoding = xasprintf("Content-Encoding: %s", api_encoding_name(c->encoded));
+		all[i++] = encoding;
+	}
 	all[i] = NULL;
 	http_reply(c->conn, status, content_type, all, body, n);
 	api_call_free(c);
@@ -229,6 +234,7 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 		.path = xstrdup(in->path),
 		.body = xmalloc(in->body_bytes + 1),
 		.n_body = in->body_bytes,
+		.accepts = api_encoding_of(in->accept_encoding),
 	};
 	if (in->body_bytes)
 		memcpy(c->body, in->body, in->body_bytes);

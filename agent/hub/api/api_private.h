@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hub/api/auth.h"
+#include "hub/api/encoding.h"
 #include "hub/api/queue.h"
 #include "hub/query/query.h"
 #include "hub/symbols/symbols.h"
@@ -36,6 +37,8 @@ struct call {
 	char *path, *body;
 	size_t n_body;
 	char *user; /* the name of the user; "": nobody signs in here */
+	enum api_encoding accepts;
+	enum api_encoding encoded; /* the encoding of the reply's body */
 };
 struct route {
 	/* path of the request; if it ends in '/', the request has one more part after it */

@@ -300,6 +300,26 @@ static void debug_pages(void **state)
 	assert_string_equal(f->body, "null");
 }
 
+/* A long answer is compressed in the way that the client names; a short one is not. */
+static void answers_are_compressed(void **state)
+{
+	struct fixture *f = *state;
+	/* the answer contains the SQL of all conditions */
+	static const char long_query[] = QUERY
+		", \"debug\": true, \"tag_filter\": \"pod != 'a' AND pod_ns != 'b' AND pod_node"
+		" != 'c' AND container != 'd' AND image != 'e' AND pod_cluster != 'f'\"}";
+
+	/* the client of this test reads no compressed answer, and says so */
+	assert_int_equal(ask(f, "POST", TRACING, "Accept-Encoding: gzip, zstd", long_query), 0);
+	assert_non_null(strstr(f->error, "compressed with zstd"));
+	assert_int_equal(ask(f, "POST", TRACING, "Accept-Encoding: gzip", long_query), 0);
+	assert_non_null(strstr(f->error, "compressed with gzip"));
+	assert_int_equal(ask(f, "POST", TRACING, "Accept-Encoding: br", long_query), 200);
+	assert_non_null(f->json);
+	assert_int_equal(query(f, "Accept-Encoding: zstd"), 200);
+	assert_non_null(f->json);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -315,6 +335,7 @@ int main(void)
 		IN_FILE(a_file_that_goes_bad),
 		LOCAL(metrics),
 		LOCAL(debug_pages),
+		LOCAL(answers_are_compressed),
 		CLUSTER(pages_without_sign_in),
 		CLUSTER(health),
 	};

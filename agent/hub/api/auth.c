@@ -166,7 +166,8 @@ void api_gate_check(struct gate *g, const char *authorization, const struct gate
 	struct gate_call *c;
 
 	if (!object) {
-		fn(&(struct gate_answer){401, "", "", token ? "the bearer token is not text" : error},
+		fn(&(struct gate_answer){401, "", "",
+					 token ? "the bearer token is not text" : error},
 		   arg);
 		return;
 	}

@@ -15,6 +15,7 @@
 
 struct query_job {
 	struct queued queued;
+	void (*make_reply)(struct query_job *q);
 	struct call *call;
 	struct store *store;
 	struct symbols *symbols; /* NULL: no uploaded symbols */
@@ -51,7 +52,17 @@ static void caller_left(void *arg)
 		query_done(&q->queued.job);
 }
 
-static void post(struct call *c, void (*run)(struct job *), bool choices)
+static void run(struct job *job)
+{
+	struct query_job *q = (struct query_job *)job;
+
+	if (atomic_load(&q->given_up))
+		return;
+	q->make_reply(q);
+	q->call->encoded = api_encode(q->call->accepts, &q->reply, &q->n_reply);
+}
+
+static void post(struct call *c, void (*make_reply)(struct query_job *q), bool choices)
 {
 	struct query_job *q = xcalloc(1, sizeof(*q));
 
@@ -63,6 +74,7 @@ static void post(struct call *c, void (*run)(struct job *), bool choices)
 		.user = c->user,
 		.choices = choices,
 	};
+	q->make_reply = make_reply;
 	q->call = c;
 	q->store = c->api->config.store;
 	q->symbols = c->api->config.symbols;
@@ -95,16 +107,13 @@ static int add_row(const struct store_row *row, void *arg)
 	return query_tree_add(a->tree, row, a->max_kernel_stack_depth);
 }
 
-static void run_tracing(struct job *job)
+static void make_tracing(struct query_job *q)
 {
-	struct query_job *q = (struct query_job *)job;
 	struct store_summary s = {0};
 	struct field_error e = {0};
 	struct symbols_names *names = NULL;
 	struct adding a;
 
-	if (atomic_load(&q->given_up))
-		return;
 	if (query_tracing_parse(q->call->body, q->call->n_body, &q->tracing, &e)) {
 		refuse(q, &e);
 		return;
@@ -127,7 +136,7 @@ static void run_tracing(struct job *job)
 
 void api_handle_tracing(struct call *c)
 {
-	post(c, run_tracing, false);
+	post(c, make_tracing, false);
 }
 
 /* ---- values ---- */
@@ -156,17 +165,14 @@ static int add_value(const char *value, uint64_t n_samples, void *arg)
 	return 0;
 }
 
-static void run_values(struct job *job)
+static void make_values(struct query_job *q)
 {
-	struct query_job *q = (struct query_job *)job;
 	const struct values_request *v = &q->values;
 	_cleanup_buf_ struct buf b = {0};
 	struct values_adding a = {.b = &b};
 	struct field_error e = {0};
 	int r = 0;
 
-	if (atomic_load(&q->given_up))
-		return;
 	if (query_values_parse(q->call->body, q->call->n_body, &q->values, &e)) {
 		refuse(q, &e);
 		return;
@@ -194,7 +200,7 @@ static void run_values(struct job *job)
 
 void api_handle_values(struct call *c)
 {
-	post(c, run_values, true);
+	post(c, make_values, true);
 }
 
 /* ---- tags ---- */

@@ -142,7 +142,7 @@ static void fewest_running_first(void **state)
 	assert_int_equal(post(f, "a", false, 1), 0); /* query 3 waits */
 	assert_int_equal(post(f, "b", false, 1), 0); /* query 4 waits */
 	assert_int_equal(post(f, "c", false, 1), 0); /* query 5 waits */
-	end(f, 0); /* a and b have one each, c has none */
+	end(f, 0);				     /* a and b have one each, c has none */
 	await_begun(f, 4);
 	assert_true(api_queue_remove(&f->queries[3].queued));
 	assert_true(api_queue_remove(&f->queries[4].queued));

@@ -31,7 +31,8 @@ struct fixture {
 	struct http_server *server;
 	struct http_client *client;
 	struct timer guard;
-	int status;
+	int status;	 /* 0: no answer */
+	char error[128]; /* why there is no answer */
 	char *body;
 	json_t *json;
 };
@@ -282,8 +283,8 @@ static inline void done(int status, const char *body, size_t n, const char *erro
 {
 	struct fixture *f = arg;
 
-	(void)error;
 	f->status = status;
+	snprintf(f->error, sizeof(f->error), "%s", error ?: "");
 	free(f->body);
 	f->body = xstrndup(body ? body : "", n);
 	json_decref(f->json);

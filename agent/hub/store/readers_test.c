@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries that run at once: each has a connection of its own, and one at a time takes much memory. */
+/* Queries that run at once. Each has a connection of its own. One at a time takes much memory. */
 #include "hub/store/teststore.h"
 
 #include <pthread.h>

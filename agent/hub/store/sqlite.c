@@ -16,7 +16,7 @@
 /* time per minute for deletions; writes wait for them */
 #define EXPIRE_NS	(10 * NSEC_PER_SEC)
 #define NAMES_BYTES	(256u << 20)
-#define LARGE_BYTES	(64u << 20) /* one query at a time may take more memory than this */
+#define LARGE_BYTES	(64u << 20)   /* one query at a time may take more memory than this */
 #define CHECK_MAX_BYTES (128LL << 20) /* a larger file is not checked at the start */
 
 static const char *const statements[_ST_MAX] = {

@@ -240,6 +240,7 @@ static void fill_in(struct http_conn *c)
 		.authorization = http_header(h, "Authorization") ?: "",
 		.content_type = http_header(h, "Content-Type") ?: "",
 		.content_encoding = http_header(h, "Content-Encoding") ?: "",
+		.accept_encoding = http_header(h, "Accept-Encoding") ?: "",
 		.host = http_header(h, "Host") ?: "",
 		.origin = http_header(h, "Origin") ?: "",
 		.peer = c->peer,

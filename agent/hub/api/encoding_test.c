@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/api/encoding.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cmocka.h>
+
+static void headers(void **state)
+{
+	static const struct {
+		const char *header;
+		enum api_encoding want;
+	} cases[] = {
+		{"", ENCODING_NONE},
+		{"gzip", ENCODING_GZIP},
+		{"gzip, deflate, br, zstd", ENCODING_ZSTD},
+		{" GZip ;q=0.5", ENCODING_GZIP},
+		{"zstd;q=0, gzip;q=0.001", ENCODING_GZIP},
+		{"zstd; q=0.000,gzip;q=0", ENCODING_NONE},
+		{"gzipped, xzstd, identity, *", ENCODING_NONE},
+		{",,,gzip", ENCODING_GZIP},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		if (api_encoding_of(cases[i].header) != cases[i].want)
+			fail_msg("'%s'", cases[i].header);
+}
+
+static char *long_text(size_t n)
+{
+	char *text = xmalloc(n);
+
+	for (size_t i = 0; i < n; i++)
+		text[i] = "function"[i % 8];
+	return text;
+}
+
+/* Each encoding gives back what it got. */
+static void round_trips(void **state)
+{
+	enum { N = 100000 };
+	_cleanup_free_ char *want = long_text(N), *got = xmalloc(N);
+	char *text = long_text(N);
+	size_t n = N;
+	z_stream z = {.next_out = (Bytef *)got, .avail_out = N};
+
+	(void)state;
+	assert_int_equal(api_encode(ENCODING_ZSTD, &text, &n), ENCODING_ZSTD);
+	assert_true(n < N / 10);
+	assert_int_equal(ZSTD_decompress(got, N, text, n), N);
+	assert_memory_equal(got, want, N);
+	free(text);
+
+	text = long_text(N);
+	n = N;
+	memset(got, 0, N);
+	assert_int_equal(api_encode(ENCODING_GZIP, &text, &n), ENCODING_GZIP);
+	assert_true(n < N / 10);
+	z.next_in = (Bytef *)text;
+	z.avail_in = (uInt)n;
+	assert_int_equal(inflateInit2(&z, 15 + 16), Z_OK);
+	assert_int_equal(inflate(&z, Z_FINISH), Z_STREAM_END);
+	inflateEnd(&z);
+	assert_memory_equal(got, want, N);
+	free(text);
+}
+
+/* Short texts, and texts that do not get shorter, stay as they are. */
+static void stays(void **state)
+{
+	char *text = long_text(100);
+	size_t n = 100;
+
+	(void)state;
+	assert_int_equal(api_encode(ENCODING_ZSTD, &text, &n), ENCODING_NONE);
+	assert_int_equal(n, 100);
+	text = xrealloc(text, 5000);
+	random_bytes(text, 5000);
+	n = 5000;
+	assert_int_equal(api_encode(ENCODING_ZSTD, &text, &n), ENCODING_NONE);
+	assert_int_equal(api_encode(ENCODING_GZIP, &text, &n), ENCODING_NONE);
+	assert_int_equal(n, 5000);
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(headers),
+		cmocka_unit_test(round_trips),
+		cmocka_unit_test(stays),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
