@@ -46,6 +46,7 @@ static const struct route routes[] = {
 	{"/v1/info", "GET", NULL, handle_info, false},
 	{"/v1/profile/ProfileTracing", "POST", &read_profiles, api_handle_tracing, false},
 	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, false},
+	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, false},
 	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, false},
 	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, false},
 	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, true},

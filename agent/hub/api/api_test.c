@@ -231,6 +231,18 @@ static void choices(void **state)
 		200);
 	assert_non_null(strstr(f->body, "on-cpu"));
 	assert_int_equal(ask(f, "POST", "/v1/profile/values", NULL, "{\"tag\":\"nope\"}"), 400);
+	assert_int_equal(ask(f, "POST", "/v1/profile/choices", NULL,
+			     "{\"tags\":[\"pod_ns\",\"app_service\",\"region\"],\"limit\":1,"
+			     "\"tag_filter\":\"pod_ns='app'\"}"),
+			 200);
+	assert_string_equal(
+		f->body,
+		"{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{"
+		"\"pod_ns\":{\"values\":[{\"value\":\"app\",\"samples\":1}],\"truncated\":false},"
+		"\"app_service\":{\"values\":[{\"value\":\"api\",\"samples\":1}],"
+		"\"truncated\":false},"
+		"\"region\":{\"values\":[],\"truncated\":false}},\"debug\":null}");
+	assert_int_equal(ask(f, "POST", "/v1/profile/choices", NULL, "{\"tags\":[\"nope\"]}"), 400);
 	assert_int_equal(ask(f, "GET", "/v1/profile/tags", NULL, NULL), 200);
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
 	/* the page needs these members to offer the tags that only some events have */

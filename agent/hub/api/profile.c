@@ -21,6 +21,7 @@ struct query_job {
 	struct symbols *symbols; /* NULL: no uploaded symbols */
 	struct tracing_request tracing;
 	struct values_request values;
+	struct choices_request choices;
 	char *reply;
 	size_t n_reply;
 	int http;
@@ -38,6 +39,7 @@ static void query_done(struct job *job)
 		api_call_reply(q->call, q->http, "application/json", q->reply, q->n_reply);
 	query_tracing_request_done(&q->tracing);
 	query_values_request_done(&q->values);
+	query_choices_request_done(&q->choices);
 	free(q->reply);
 	free(q);
 }
@@ -139,68 +141,130 @@ void api_handle_tracing(struct call *c)
 	post(c, make_tracing, false);
 }
 
-/* ---- values ---- */
+/* ---- values, choices ---- */
 
-struct values_adding {
-	struct buf *b;
+/* The values of one tag, as JSON without the brackets around them. */
+struct tag_values {
+	struct buf json;
 	size_t n, limit;
 	bool truncated;
 };
+struct choices_adding {
+	const struct store_choice *choices;
+	struct tag_values **of; /* for each choice */
+};
 
-static int add_value(const char *value, uint64_t n_samples, void *arg)
+/* One value more than the limit shows that there are more values. */
+static int add_value(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
 {
-	struct values_adding *a = arg;
-	struct buf *b = a->b;
+	const struct choices_adding *a = arg;
+	struct tag_values *v = a->of[c - a->choices];
 
-	if (a->n == a->limit) {
-		a->truncated = true;
+	if (v->n == v->limit) {
+		v->truncated = true;
 		return 0;
 	}
-	a->n++;
-	if (b->data[b->len - 1] == '}')
-		buf_putc(b, ',');
-	buf_puts(b, "{\"value\":");
-	buf_json_string(b, value);
-	buf_printf(b, ",\"samples\":%" PRIu64 "}", n_samples);
+	buf_puts(&v->json, v->n++ ? ",{\"value\":" : "{\"value\":");
+	buf_json_string(&v->json, value);
+	buf_printf(&v->json, ",\"samples\":%" PRIu64 "}", n_samples);
 	return 0;
 }
 
+/* Reads the values of the tags into ret. A tag that is not stored has none. */
+static int read_values(struct query_job *q, const struct values_request *tags, size_t n,
+		       struct tag_values *ret, struct field_error *reterr)
+{
+	struct store_choice choices[QUERY_MAX_CHOICES];
+	struct tag_values *of[QUERY_MAX_CHOICES];
+	struct choices_adding a = {choices, of};
+	size_t n_choices = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		ret[i].limit = tags[i].limit;
+		if (!tags[i].stored)
+			continue;
+		tags[i].tracing.selection->given_up = &q->given_up;
+		of[n_choices] = &ret[i];
+		choices[n_choices++] = (struct store_choice){tags[i].tag, tags[i].tracing.selection,
+							     tags[i].limit + 1};
+	}
+	return n_choices ? store_choices(q->store, choices, n_choices, add_value, &a, reterr) : 0;
+}
+
+static void answer(struct query_job *q, struct buf *b)
+{
+	q->http = 200;
+	q->n_reply = b->len;
+	q->reply = buf_steal(b);
+}
+
+static void fail(struct query_job *q, const struct field_error *e)
+{
+	q->reply = query_tracing_error("FAIL", e->reason, NULL, &q->http, &q->n_reply);
+}
+
+#define SUCCESS "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":"
+
 static void make_values(struct query_job *q)
 {
-	const struct values_request *v = &q->values;
+	struct tag_values v = {0};
 	_cleanup_buf_ struct buf b = {0};
-	struct values_adding a = {.b = &b};
 	struct field_error e = {0};
-	int r = 0;
 
 	if (query_values_parse(q->call->body, q->call->n_body, &q->values, &e)) {
 		refuse(q, &e);
 		return;
 	}
-	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":[");
-	if (v->stored) {
-		v->tracing.selection->given_up = &q->given_up;
-		a.limit = v->limit;
-		/*
-		 * One value more than the limit shows that there are more values. One row may be
-		 * the row of profiles without the tag, so the query asks for two rows more.
-		 */
-		r = store_values(q->store, v->tracing.selection, v->tag, v->limit + 2, add_value,
-				 &a, &e);
+	if (read_values(q, &q->values, 1, &v, &e)) {
+		fail(q, &e);
+	} else {
+		buf_printf(&b, SUCCESS "[%s],\"debug\":null,\"truncated\":%s}", v.json.data ?: "",
+			   v.truncated ? "true" : "false");
+		answer(q, &b);
 	}
-	buf_printf(&b, "],\"debug\":null,\"truncated\":%s}", a.truncated ? "true" : "false");
-	if (r) {
-		q->reply = query_tracing_error("FAIL", e.reason, NULL, &q->http, &q->n_reply);
+	buf_done(&v.json);
+}
+
+static void put_choices(struct buf *b, const struct choices_request *c, const struct tag_values *v)
+{
+	buf_puts(b, SUCCESS "{");
+	for (size_t i = 0; i < c->n_tags; i++) {
+		buf_puts(b, i ? "," : "");
+		buf_json_string(b, c->tags[i].tag);
+		buf_printf(b, ":{\"values\":[%s],\"truncated\":%s}", v[i].json.data ?: "",
+			   v[i].truncated ? "true" : "false");
+	}
+	buf_puts(b, "},\"debug\":null}");
+}
+
+static void make_choices(struct query_job *q)
+{
+	struct tag_values v[QUERY_MAX_CHOICES] = {0};
+	_cleanup_buf_ struct buf b = {0};
+	struct field_error e = {0};
+
+	if (query_choices_parse(q->call->body, q->call->n_body, &q->choices, &e)) {
+		refuse(q, &e);
 		return;
 	}
-	q->http = 200;
-	q->n_reply = b.len;
-	q->reply = buf_steal(&b);
+	if (read_values(q, q->choices.tags, q->choices.n_tags, v, &e)) {
+		fail(q, &e);
+	} else {
+		put_choices(&b, &q->choices, v);
+		answer(q, &b);
+	}
+	for (size_t i = 0; i < q->choices.n_tags; i++)
+		buf_done(&v[i].json);
 }
 
 void api_handle_values(struct call *c)
 {
 	post(c, make_values, true);
+}
+
+void api_handle_choices(struct call *c)
+{
+	post(c, make_choices, true);
 }
 
 /* ---- tags ---- */

@@ -22,6 +22,11 @@
 #define FILTER_MAX_VALUES     8000
 #define FILTER_MAX_REGEXPS    50	/* regular expressions; each needs up to 64 KiB of memory */
 int query_filter_parse(const char *text, struct predicate **ret, struct field_error *reterr);
+/*
+ * Returns the filter without its conditions on the tag, if all of them must hold: a choice of
+ * values offers the others, too. Takes ownership of p. NULL: nothing is left.
+ */
+struct predicate *query_filter_without(struct predicate *p, const char *tag);
 
 enum result_format { RESULT_LIST, RESULT_FLAT };
 struct tracing_request {
@@ -55,7 +60,19 @@ struct values_request {
 };
 int query_values_parse(const char *body, size_t n, struct values_request *ret,
 		 struct field_error *reterr);
-void query_values_request_done(struct values_request *r);
+void query_values_request_done(struct values_request *v);
+/*
+ * The body of POST /v1/profile/choices: a selection, and the tags whose values are wanted, each
+ * under the selection without the conditions on that tag.
+ */
+#define QUERY_MAX_CHOICES 64 /* tags in one request */
+struct choices_request {
+	struct values_request *tags;
+	size_t n_tags;
+};
+int query_choices_parse(const char *body, size_t n, struct choices_request *ret,
+			struct field_error *reterr);
+void query_choices_request_done(struct choices_request *c);
 
 /*
  * Makes a reply of rows. The caller adds the row with the greatest value first. Once the tree has

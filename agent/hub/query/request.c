@@ -296,9 +296,8 @@ static bool is_given(const json_t *body, const char *name)
 	return j && !json_is_null(j);
 }
 
-static int take_tag(const json_t *body, struct values_request *v, struct field_error *reterr)
+static int take_tag(const char *name, struct values_request *v, struct field_error *reterr)
 {
-	const char *name = json_str_at(body, "tag", "");
 	const struct tag_info *t = query_tag_lookup(name);
 
 	if (!*name)
@@ -341,6 +340,34 @@ static bool is_of_any_operation(const char *tag)
 	return streq(tag, "rdma_operation") || streq(tag, "profile_event_type");
 }
 
+/* Only the tag is required. By default, the time ends now, and the event is the first one. */
+static void default_selection(json_t *body)
+{
+	if (!is_given(body, "profile_event_type"))
+		json_object_set_new(body, "profile_event_type",
+				    json_string(profile_event_info(0)->name));
+	if (!is_given(body, "time_end"))
+		json_object_set_new(body, "time_end", json_integer(INT64_MAX));
+}
+
+/* Reads the selection for the values of a tag. */
+static int take_values(const json_t *body, const char *tag, struct values_request *v,
+		       struct field_error *reterr)
+{
+	int e = take_tag(tag, v, reterr);
+
+	if (!e)
+		e = take_limit(body, v, reterr);
+	if (!e)
+		e = take_selection(body, &v->tracing, reterr);
+	if (e)
+		return e;
+	if (!is_of_any_operation(v->tag))
+		v->tracing.send_queue_only = query_send_queue_only(v->tracing.selection);
+	v->tracing.selection->with_total = streq(v->tag, "app_service");
+	return 0;
+}
+
 int query_values_parse(const char *body, size_t n, struct values_request *ret,
 		       struct field_error *reterr)
 {
@@ -350,28 +377,78 @@ int query_values_parse(const char *body, size_t n, struct values_request *ret,
 
 	if (!e)
 		e = check_types(j, reterr);
-	/*
-	 * Only the tag is required. By default, the time ends now, and the event is the first one.
-	 */
-	if (!e && !is_given(j, "profile_event_type"))
-		json_object_set_new(j, "profile_event_type",
-				    json_string(profile_event_info(0)->name));
-	if (!e && !is_given(j, "time_end"))
-		json_object_set_new(j, "time_end", json_integer(INT64_MAX));
-	if (!e)
-		e = take_tag(j, &v, reterr);
-	if (!e)
-		e = take_limit(j, &v, reterr);
-	if (!e)
-		e = take_selection(j, &v.tracing, reterr);
-	if (!e && !is_of_any_operation(v.tag))
-		v.tracing.send_queue_only = query_send_queue_only(v.tracing.selection);
-	if (!e)
-		v.tracing.selection->with_total = streq(v.tag, "app_service");
+	if (!e) {
+		default_selection(j);
+		e = take_values(j, json_str_at(j, "tag", ""), &v, reterr);
+	}
 	if (e) {
 		query_values_request_done(&v);
 		return e;
 	}
 	*ret = v;
+	return 0;
+}
+
+/* ---- choices ---- */
+
+/* Takes the conditions on the tag out of its own choice, so that it offers the other values. */
+static void forget_own(struct values_request *v)
+{
+	struct selection *s = v->tracing.selection;
+
+	s->where = query_filter_without(s->where, v->tag);
+	if (!streq(v->tag, "app_service"))
+		return;
+	for (size_t i = 0; i < s->n_app_services; i++)
+		free(s->app_services[i]);
+	s->n_app_services = 0;
+}
+
+static int take_choices(const json_t *body, struct choices_request *c, struct field_error *reterr)
+{
+	const json_t *tags = json_object_get(body, "tags");
+	size_t n = json_array_size(tags);
+	int e = 0;
+
+	if (n < 1 || n > QUERY_MAX_CHOICES)
+		return field_error_set(reterr, "tags", "tags: expected a list of 1 to %d tags",
+				       QUERY_MAX_CHOICES);
+	c->tags = xcalloc(n, sizeof(*c->tags));
+	for (size_t i = 0; !e && i < n; i++) {
+		struct values_request *v = &c->tags[c->n_tags++];
+
+		e = take_values(body, json_string_value(json_array_get(tags, i)) ?: "", v, reterr);
+		if (!e)
+			forget_own(v);
+	}
+	return e;
+}
+
+void query_choices_request_done(struct choices_request *c)
+{
+	for (size_t i = 0; i < c->n_tags; i++)
+		query_values_request_done(&c->tags[i]);
+	free(c->tags);
+	*c = (struct choices_request){0};
+}
+
+int query_choices_parse(const char *body, size_t n, struct choices_request *ret,
+			struct field_error *reterr)
+{
+	struct choices_request c = {0};
+	_cleanup_json_ json_t *j = NULL;
+	int e = parse_body(body, n, &j, reterr);
+
+	if (!e)
+		e = check_types(j, reterr);
+	if (!e) {
+		default_selection(j);
+		e = take_choices(j, &c, reterr);
+	}
+	if (e) {
+		query_choices_request_done(&c);
+		return e;
+	}
+	*ret = c;
 	return 0;
 }

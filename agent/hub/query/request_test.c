@@ -248,6 +248,40 @@ static void values_bodies(void **state)
 		assert_int_equal(query_values_parse(bad[i], strlen(bad[i]), &v, &e), -EINVAL);
 }
 
+/* Each tag has its own conditions taken out, if all of the filter must hold. */
+static void choices_bodies(void **state)
+{
+	static const char good[] =
+		"{\"tags\":[\"pod\",\"pod_ns\",\"comm\"],\"app_service\":\"web\",\"limit\":7,"
+		"\"tag_filter\":\"pod='a' AND (pod_ns='n' OR pod_ns='m') AND (pod='b' OR cpu=1)\"}";
+	static const char *const bad[] = {"{}",
+					  "{\"tags\":[]}",
+					  "{\"tags\":\"pod\"}",
+					  "{\"tags\":[\"pod\",7]}",
+					  "{\"tags\":[\"x\"]}",
+					  "{\"tags\":[\"pod\"],\"limit\":0}"};
+	struct choices_request c;
+	struct field_error e;
+
+	(void)state;
+	assert_int_equal(query_choices_parse(good, strlen(good), &c, &e), 0);
+	assert_int_equal(c.n_tags, 3);
+	/* pod: without pod='a'; the last condition is not about pod alone, so it stays */
+	assert_string_equal(c.tags[0].tag, "pod");
+	assert_int_equal(c.tags[0].limit, 7);
+	assert_int_equal(c.tags[0].tracing.selection->where->n_children, 2);
+	assert_int_equal(c.tags[0].tracing.selection->n_app_services, 1);
+	assert_int_equal(c.tags[1].tracing.selection->where->n_children, 2);
+	assert_string_equal(c.tags[1].tracing.selection->where->children[0]->tag, "pod");
+	assert_string_equal(c.tags[2].tag, "app_service");
+	assert_int_equal(c.tags[2].tracing.selection->where->n_children, 3);
+	assert_int_equal(c.tags[2].tracing.selection->n_app_services, 0);
+	assert_true(c.tags[2].tracing.selection->with_total);
+	query_choices_request_done(&c);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(query_choices_parse(bad[i], strlen(bad[i]), &c, &e), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -259,6 +293,7 @@ int main(void)
 		cmocka_unit_test(all_notes_are_there),
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(values_bodies),
+		cmocka_unit_test(choices_bodies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

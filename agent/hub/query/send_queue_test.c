@@ -86,8 +86,9 @@ static void an_answer_has_the_send_queue_or_what_is_named(void **state)
 	}
 }
 
-static int add_name(const char *value, uint64_t n_samples, void *arg)
+static int add_name(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
 {
+	(void)c;
 	(void)n_samples;
 	if (*value)
 		buf_printf(arg, "%s ", value);
@@ -115,7 +116,7 @@ static void choices_have_all_operations(void **state)
 
 		assert_int_equal(query_values_parse(body, strlen(body), &v, &e), 0);
 		assert_int_equal(
-			store_values(*state, v.tracing.selection, v.tag, 20, add_name, &names, &e),
+			read_values(*state, v.tracing.selection, v.tag, 20, add_name, &names, &e),
 			0);
 		assert_string_equal(names.data ? names.data : "", cases[i].values);
 		query_values_request_done(&v);

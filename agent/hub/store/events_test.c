@@ -35,7 +35,7 @@ static void waits_are_kept_apart(void **state)
 	assert_int_equal(g.sum, 110);
 	store_predicate_free(sel.where);
 	sel.where = NULL;
-	store_values(s, &sel, "wait", 10, take_value, &v, NULL);
+	read_values(s, &sel, "wait", 10, take_value, &v, NULL);
 	assert_string_equal(v.text, "lock=22 runqueue=11 ");
 	/* a profile of another event has no such tag */
 	write_batch(s, two_services(), 2);

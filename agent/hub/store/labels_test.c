@@ -70,11 +70,11 @@ static void labels_have_values(void **state)
 	struct values v = {0};
 
 	write_batch(s, allocations("a", T0), 1);
-	assert_int_equal(store_values(s, &sel, "gpu_device", 10, take_value, &v, NULL), 0);
+	assert_int_equal(read_values(s, &sel, "gpu_device", 10, take_value, &v, NULL), 0);
 	assert_string_equal(v.text, "9=16 1=14 0=1 ");
 	v.text[0] = '\0';
 	sel.where = leaf(PRED_EQ, "gpu_device", "1");
-	assert_int_equal(store_values(s, &sel, "gpu_stream", 10, take_value, &v, NULL), 0);
+	assert_int_equal(read_values(s, &sel, "gpu_stream", 10, take_value, &v, NULL), 0);
 	assert_string_equal(v.text, "default=10 ");
 	store_predicate_free(sel.where);
 }

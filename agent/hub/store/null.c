@@ -40,13 +40,12 @@ static int null_read(void *sink, const struct selection *sel, store_row_fn *fn, 
 	return 0;
 }
 
-static int null_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
-		       store_value_fn *fn, void *arg, struct field_error *reterr)
+static int null_choices(void *sink, const struct store_choice *choices, size_t n,
+			store_choice_fn *fn, void *arg, struct field_error *reterr)
 {
 	(void)sink;
-	(void)sel;
-	(void)tag;
-	(void)limit;
+	(void)choices;
+	(void)n;
 	(void)fn;
 	(void)arg;
 	(void)reterr;
@@ -71,5 +70,5 @@ static void null_stats(void *sink, struct store_stats *ret)
 }
 
 const struct sink_ops store_null_sink = {
-	"null", null_open, free, null_write, null_read, null_values, null_expire, null_stats,
+	"null", null_open, free, null_write, null_read, null_choices, null_expire, null_stats,
 };

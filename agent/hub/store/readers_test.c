@@ -6,7 +6,7 @@
 #include <semaphore.h>
 
 /* A query on a thread of its own, which stops in its first row until it is released. */
-struct query {
+struct running {
 	struct sqlite_store *s;
 	atomic_bool given_up;
 	sem_t reached, release;
@@ -17,7 +17,7 @@ struct query {
 
 static int stop_in_row(const struct store_row *row, void *arg)
 {
-	struct query *q = arg;
+	struct running *q = arg;
 
 	(void)row;
 	if (q->n_rows++)
@@ -30,7 +30,7 @@ static int stop_in_row(const struct store_row *row, void *arg)
 
 static void *run(void *arg)
 {
-	struct query *q = arg;
+	struct running *q = arg;
 	const struct selection sel = {.time_end_s = T0 + 1000, .given_up = &q->given_up};
 	struct store_summary summary = {0};
 	struct field_error e;
@@ -41,22 +41,22 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void begin_query(struct query *q, struct sqlite_store *s)
+static void begin_query(struct running *q, struct sqlite_store *s)
 {
-	*q = (struct query){.s = s};
+	*q = (struct running){.s = s};
 	sem_init(&q->reached, 0, 0);
 	sem_init(&q->release, 0, 0);
 	assert_int_equal(pthread_create(&q->thread, NULL, run, q), 0);
 }
 
 /* Waits until the query is in its first row, or has ended. */
-static void await_query(struct query *q)
+static void await_query(struct running *q)
 {
 	while (sem_wait(&q->reached) && errno == EINTR)
 		;
 }
 
-static int end_query(struct query *q)
+static int end_query(struct running *q)
 {
 	sem_post(&q->release);
 	assert_int_equal(pthread_join(q->thread, NULL), 0);
@@ -84,7 +84,7 @@ static struct sqlite_store *open_two_services(const char *dir)
 static void queries_run_at_once(void **state)
 {
 	struct sqlite_store *s = open_two_services(*state);
-	struct query one, other;
+	struct running one, other;
 
 	begin_query(&one, s);
 	await_query(&one);
@@ -102,7 +102,7 @@ static void queries_run_at_once(void **state)
 static void one_query_takes_much_memory(void **state)
 {
 	struct sqlite_store *s = open_two_services(*state);
-	struct query one, second, third;
+	struct running one, second, third;
 
 	s->large_bytes = 0;
 	begin_query(&one, s);
@@ -137,7 +137,7 @@ static void *write_more(void *arg)
 static void the_file_is_replaced_between_queries(void **state)
 {
 	struct sqlite_store *s = open_two_services(*state);
-	struct query one, next, last;
+	struct running one, next, last;
 	pthread_t writer;
 
 	begin_query(&one, s);

@@ -11,8 +11,8 @@ struct sink_ops {
 	int (*write)(void *sink, const struct batch *b, size_t *ret_n_new);
 	int (*read)(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		    struct store_summary *ret, struct field_error *reterr);
-	int (*values)(void *sink, const struct selection *sel, const char *tag, size_t limit,
-		      store_value_fn *fn, void *arg, struct field_error *reterr);
+	int (*choices)(void *sink, const struct store_choice *choices, size_t n,
+		       store_choice_fn *fn, void *arg, struct field_error *reterr);
 	int (*expire)(void *sink, uint64_t now_wall_ns);
 	void (*stats)(void *sink, struct store_stats *ret);
 };

@@ -436,6 +436,6 @@ void store_sqlite_stats(void *sink, struct store_stats *ret)
 }
 
 const struct sink_ops store_sqlite_sink = {
-	"sqlite",	   sqlite_open,		sqlite_close,	     store_sqlite_write,
-	store_sqlite_read, store_sqlite_values, store_sqlite_expire, store_sqlite_stats,
+	"sqlite",	   sqlite_open,		 sqlite_close,	      store_sqlite_write,
+	store_sqlite_read, store_sqlite_choices, store_sqlite_expire, store_sqlite_stats,
 };

@@ -233,8 +233,8 @@ int store_sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new);
 int store_sqlite_expire(void *sink, uint64_t now_wall_ns);
 int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		struct store_summary *ret, struct field_error *reterr);
-int store_sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
-		  store_value_fn *fn, void *arg, struct field_error *reterr);
+int store_sqlite_choices(void *sink, const struct store_choice *choices, size_t n,
+			 store_choice_fn *fn, void *arg, struct field_error *reterr);
 
 /* ---- sqlite_writer_cache.c: writer's worker ---- */
 
@@ -365,6 +365,27 @@ bool store_where_wants_links(const struct selection *sel);
 /* Whether the selection uses a tag of samples. The other tags are those of their series. */
 bool store_where_wants_samples(const struct selection *sel);
 int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
+
+/* ---- sqlite_query.c: what every query does ---- */
+
+struct query {
+	struct sqlite_store *s;
+	struct reader *reader; /* NULL: the query has none */
+	sqlite3 *db;	       /* the reader's connection */
+};
+/*
+ * Takes a reader and begins a transaction on it, with the deadline of sel. The caller calls
+ * store_query_end(), also after an error.
+ */
+int store_query_begin(struct query *q, struct sqlite_store *s, const struct selection *sel);
+/* Ends a query whose statements are finalized. e is its result. Returns e, with a text for it. */
+int store_query_end(struct query *q, const struct selection *sel, int e,
+		    struct field_error *reterr);
+/*
+ * Adds FROM and WHERE for every query that reads samples. `each`: a row of the result is a sample
+ * (`sa`), else a profile (`p`). Of snapshots, only the newest of each process are read.
+ */
+void store_where_samples(struct where *w, const struct selection *sel, bool each, bool all_events);
 
 /* ---- sqlite_functions.c: LIKE and REGEXP, and when a query must end ---- */
 

@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading: adds up the equal stacks of a selection and passes them to the caller with their frames,
- * the greatest first. A query is one read transaction, so the rows and the dictionaries that it
- * reads belong together.
+ * the greatest first.
  */
 #include "hub/store/sqlite.h"
 
 #include <stdlib.h>
 
-#define DEFAULT_MAX_ROWS    4000000
-#define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
-/* after this many steps of its virtual machine, SQLite checks whether the query must end */
-#define PROGRESS_STEPS 20000
+#define DEFAULT_MAX_ROWS 4000000
 /* memory that a string or a frame needs besides its own bytes: for malloc and for the map */
 #define WORD_BYTES 48
 
 /* The strings and frames that this query has read so far, by row id. */
 struct store_reading {
-	struct sqlite_store *s;
-	struct reader *reader; /* NULL: the query has none */
-	sqlite3 *db;	       /* the reader's connection */
+	struct query query;
 	sqlite3_stmt *get_stack, *get_frame, *get_string;
 	struct id_map strings, frames;
 	size_t bytes; /* memory of strings and frames together */
@@ -150,73 +144,18 @@ static int read_stack(struct store_reading *r, int64_t id, struct store_row *row
 static int prepare_dictionaries(struct store_reading *r)
 {
 	int rc = sqlite3_prepare_v2(
-		r->db, "SELECT process, thread, main, frames, wait FROM stacks WHERE id=?", -1,
-		&r->get_stack, NULL);
+		r->query.db, "SELECT process, thread, main, frames, wait FROM stacks WHERE id=?",
+		-1, &r->get_stack, NULL);
 
 	if (rc == SQLITE_OK)
-		rc = sqlite3_prepare_v2(r->db,
+		rc = sqlite3_prepare_v2(r->query.db,
 					"SELECT name, module, build_id, address, file, line, kind, "
 					"inlined FROM frames WHERE id=?",
 					-1, &r->get_frame, NULL);
 	if (rc == SQLITE_OK)
-		rc = sqlite3_prepare_v2(r->db, "SELECT s FROM strings WHERE id=?", -1,
+		rc = sqlite3_prepare_v2(r->query.db, "SELECT s FROM strings WHERE id=?", -1,
 					&r->get_string, NULL);
 	return store_sq_errno(rc);
-}
-
-/* Adds a condition on the table that holds the samples. */
-static void of_place(struct where *w, const char *condition)
-{
-	store_where_text(w, w->links ? " AND sa." : " AND p.");
-	store_where_text(w, condition);
-}
-
-/*
- * Adds FROM and WHERE for every query that reads samples. `each`: a row of the result is a sample
- * (`sa`), else a profile. Of snapshots, only the newest of each process are read.
- */
-static void samples_of(struct where *w, const struct selection *sel, bool each, bool all_events)
-{
-	bool snapshot = profile_event_info(sel->event)->snapshot && !all_events;
-
-	/* a query with a condition on a trace reads only the samples that belong to a trace */
-	store_where_text(w, w->links ? " FROM links sa CROSS JOIN series se" : " FROM ");
-	if (snapshot) {
-		store_where_text(w, w->links ? " CROSS JOIN " : "");
-		store_where_newest(w, sel);
-		store_where_text(w, w->links ? " nw" : " nw CROSS JOIN ");
-	}
-	if (!w->links)
-		store_where_text(w, "series se CROSS JOIN profiles p");
-	if (!w->links && each)
-		store_where_text(w, " CROSS JOIN pf_samples(p.samples, p.time) sa");
-	store_where_text(w, " WHERE se.last_s>=");
-	store_where_int(w, sel->time_start_s);
-	store_where_text(w, " AND se.first_s<=");
-	store_where_int(w, sel->time_end_s);
-	of_place(w, "series=se.id");
-	if (!all_events) {
-		of_place(w, "event=");
-		store_where_int(w, sel->event);
-	}
-	of_place(w, "time>=");
-	store_where_int(w, sel->time_start_s);
-	of_place(w, "time<=");
-	store_where_int(w, sel->time_end_s);
-	if (snapshot) {
-		store_where_text(w, " AND se.id=nw.series");
-		of_place(w, "time=nw.time");
-		/*
-		 * If a clock was set back, two profiles may end in the same second. Take the one
-		 * that was stored last.
-		 */
-		if (!w->links)
-			store_where_text(w,
-					 " AND NOT EXISTS (SELECT 1 FROM profiles y WHERE "
-					 "y.event=p.event AND y.series=p.series AND y.time=p.time "
-					 "AND y.key>p.key AND y.n>0)");
-	}
-	store_where_selection(w, sel);
 }
 
 static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, int64_t time_s,
@@ -237,9 +176,9 @@ static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, 
 /* If the query takes much memory: waits until it may. */
 static int wait_for_memory(struct store_reading *r, const struct sums *sums)
 {
-	bool large = sums->cap * sizeof(*sums->items) + r->bytes > r->s->large_bytes;
+	bool large = sums->cap * sizeof(*sums->items) + r->bytes > r->query.s->large_bytes;
 
-	return large ? store_reader_large(r->s, r->reader) : 0;
+	return large ? store_reader_large(r->query.s, r->query.reader) : 0;
 }
 
 /* Adds up the rows of a query; each row is (app, time, one sample). */
@@ -275,7 +214,7 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		 * SQLite checks the deadline after a number of its steps. Such a row is few steps
 		 * for SQLite, but much work here, so this loop checks the deadline, too.
 		 */
-		if (store_query_must_end(&r->reader->limit))
+		if (store_query_must_end(&r->query.reader->limit))
 			return -ETIME;
 		while (store_samples_get(&p, end, &x))
 			add_sample(r, sums, app, time_s, &x);
@@ -352,8 +291,8 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
 	store_where_text(&w, each ? "SELECT se.app, sa.time, sa.stack, sa.value, sa.n"
 				  : "SELECT se.app, p.time, p.samples");
-	samples_of(&w, sel, each, false);
-	e = store_where_prepare(&w, r->db, &st);
+	store_where_samples(&w, sel, each, false);
+	e = store_where_prepare(&w, r->query.db, &st);
 	if (e)
 		return e;
 	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
@@ -365,78 +304,6 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	return e ? e : hand_out_others(r, &sums, fn, arg);
 }
 
-/* Takes a reader and begins a transaction on it, with a deadline. end() ends all of these. */
-static int begin(struct sqlite_store *s, const struct selection *sel, struct store_reading *r)
-{
-	int e = store_reader_take(s, &r->reader);
-
-	if (e)
-		return e;
-	r->s = s;
-	r->db = r->reader->db;
-	r->reader->limit = (struct query_limit){
-		.deadline_ns =
-			now_mono_ns() + (sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS),
-		.given_up = sel->given_up,
-	};
-	sqlite3_progress_handler(r->db, PROGRESS_STEPS, store_query_must_end, &r->reader->limit);
-	/*
-	 * A store in memory has one connection. The writer may have a transaction open on it, so no
-	 * other can begin.
-	 */
-	if (s->file)
-		(void)store_sq_exec(r->db, "BEGIN");
-	return prepare_dictionaries(r);
-}
-
-static void end(struct sqlite_store *s, struct store_reading *r)
-{
-	reading_done(r);
-	if (!r->reader)
-		return;
-	sqlite3_progress_handler(r->db, 0, NULL, NULL);
-	if (s->file && !sqlite3_get_autocommit(r->db))
-		(void)store_sq_exec(r->db, "ROLLBACK");
-	store_reader_give_back(s, r->reader);
-}
-
-static void note_damage(struct sqlite_store *s, int e)
-{
-	if (e == -EBADMSG && s->file)
-		atomic_store(&s->damaged, true);
-}
-
-static int read_error(struct sqlite_store *s, int e, const struct selection *sel,
-		      struct field_error *reterr)
-{
-	uint64_t limit_ns = sel->max_time_ns ? sel->max_time_ns : DEFAULT_MAX_TIME_NS;
-	struct store_stats stats;
-
-	if (e == -EBADMSG)
-		field_error_set(reterr, "store",
-				"the file is damaged; if the hub finds the damage again within 10 "
-				"minutes, it renames the file at the next write and begins an "
-				"empty store");
-	else if (e == -ENOTCONN) {
-		store_sqlite_stats(s, &stats);
-		field_error_set(reterr, "store", "is not open: %s", stats.error);
-	} else if (e == -ETIME)
-		field_error_set(reterr, "store",
-				"the query took longer than %.1f s; ask for less time or name the "
-				"process with app_service",
-				(double)limit_ns / (double)NSEC_PER_SEC);
-	else if (e == -E2BIG)
-		field_error_set(reterr, "store",
-				"the filter is nested too deep or has too many conditions");
-	else if (e == -ELOOP)
-		field_error_set(reterr, "store",
-				"a REGEXP takes too many steps on one of the values; nest fewer "
-				"repetitions");
-	else
-		field_error_set(reterr, "store", "cannot be read: %s", strerror(-e));
-	return e;
-}
-
 int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		      struct store_summary *ret, struct field_error *reterr)
 {
@@ -445,100 +312,18 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 	uint64_t start_ns = now_mono_ns();
 	int e;
 
-	e = begin(s, sel, &r);
+	e = store_query_begin(&r.query, s, sel);
+	if (!e)
+		e = prepare_dictionaries(&r);
 	if (!e)
 		e = read_samples(&r, sel, s->names_bytes, fn, arg);
 	if (!e)
-		e = store_summary_read(r.db, sel, &r.summary);
+		e = store_summary_read(r.query.db, sel, &r.summary);
 	if (!e) {
 		r.summary.query_ns = now_mono_ns() - start_ns;
 		*ret = r.summary;
 		r.summary = (struct store_summary){0};
 	}
-	note_damage(s, e);
-	end(s, &r);
-	return e ? read_error(s, e, sel, reterr) : 0;
-}
-
-/* Adds the query for the values of a tag. If it is a tag of series, no samples are read. */
-static void values_where(struct where *w, const struct selection *sel, const char *tag)
-{
-	bool events = streq(tag, "profile_event_type");
-
-	store_where_text(w, "SELECT ");
-	if (events)
-		store_where_text(w, w->links ? "sa.event" : "p.event");
-	else
-		store_where_tag(w, tag);
-	if (w->needs_samples || w->links || store_where_wants_samples(sel)) {
-		store_where_text(w, " AS value, TOTAL(sa.n)");
-		samples_of(w, sel, true, events);
-		return;
-	}
-	w->series_only = true;
-	store_where_text(
-		w, " AS value, TOTAL(p.n) FROM profiles p JOIN series se ON se.id=p.series WHERE "
-		   "p.time BETWEEN ");
-	store_where_int(w, sel->time_start_s);
-	store_where_text(w, " AND ");
-	store_where_int(w, sel->time_end_s);
-	store_where_text(w, " AND p.n>0");
-	if (!events) {
-		store_where_text(w, " AND p.event=");
-		store_where_int(w, sel->event);
-	}
-	store_where_selection(w, sel);
-}
-
-static const char *value_text(sqlite3_stmt *st, bool events)
-{
-	int event = sqlite3_column_int(st, 0);
-
-	if (!events)
-		return (const char *)sqlite3_column_text(st, 0);
-	return event >= 0 && event < _EVENT_MAX ? profile_event_info((enum event)event)->name
-						: NULL;
-}
-
-static int read_values(struct store_reading *r, const struct selection *sel, const char *tag,
-		       size_t limit, store_value_fn *fn, void *arg)
-{
-	_cleanup_(store_where_done) struct where w = {
-		.event = sel->event,
-		.links = store_where_is_link_tag(tag) || store_where_wants_links(sel),
-	};
-	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
-	int rc, e;
-
-	values_where(&w, sel, tag);
-	/* columns by number, because "value" is also a column of the samples */
-	store_where_text(&w, " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ");
-	store_where_int(&w, (int64_t)limit);
-	e = store_where_prepare(&w, r->db, &st);
-	if (e)
-		return e;
-	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		const char *value = value_text(st, streq(tag, "profile_event_type"));
-
-		e = value ? fn(value, (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1)), arg)
-			  : 0;
-		if (e)
-			return e;
-	}
-	return store_sq_errno(rc);
-}
-
-int store_sqlite_values(void *sink, const struct selection *sel, const char *tag, size_t limit,
-			store_value_fn *fn, void *arg, struct field_error *reterr)
-{
-	struct sqlite_store *s = sink;
-	struct store_reading r = {0};
-	int e;
-
-	e = begin(s, sel, &r);
-	if (!e)
-		e = read_values(&r, sel, tag, limit, fn, arg);
-	note_damage(s, e);
-	end(s, &r);
-	return e ? read_error(s, e, sel, reterr) : 0;
+	reading_done(&r);
+	return store_query_end(&r.query, sel, e, reterr);
 }

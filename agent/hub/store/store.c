@@ -59,10 +59,12 @@ int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, v
 	return s->ops->read(s->sink, sel, fn, arg, ret, reterr);
 }
 
-int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit,
-		 store_value_fn *fn, void *arg, struct field_error *reterr)
+int store_choices(struct store *s, const struct store_choice *choices, size_t n,
+		  store_choice_fn *fn, void *arg, struct field_error *reterr)
 {
-	return s->ops->values(s->sink, sel, tag, limit, fn, arg, reterr);
+	_stage_("store_choices");
+
+	return s->ops->choices(s->sink, choices, n, fn, arg, reterr);
 }
 
 int store_expire(struct store *s, uint64_t now_wall_ns)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * store: keeps profiles and answers queries. A sink is a kind of store: sqlite (default) or null.
- * store_write runs on the writer's worker. store_read and store_values may run on several query
+ * store_write runs on the writer's worker. store_read and store_choices may run on several query
  * workers at once; one more than STORE_MAX_READERS waits.
  */
 #pragma once
@@ -124,14 +124,23 @@ typedef int store_row_fn(const struct store_row *row, void *arg);
 int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
 	       struct store_summary *ret, struct field_error *reterr);
 /*
- * Calls fn for each distinct value of a tag within the selection, the value with most samples
- * first. The page shows the values as choices. For the tag "profile_event_type" the selection's
- * event is ignored.
+ * The values of a tag within a selection, which the page offers as choices. For the tag
+ * "profile_event_type" the selection's event is ignored.
  */
-typedef int store_value_fn(const char *value, uint64_t n_samples, void *arg);
-int store_values(struct store *s, const struct selection *sel, const char *tag, size_t limit,
-		 store_value_fn *fn, void *arg,
-		 struct field_error *reterr);
+struct store_choice {
+	const char *tag;
+	const struct selection *sel;
+	size_t limit;			/* of the values */
+};
+/*
+ * Calls fn for each value of the first choice, the value with most samples first, then for those of
+ * the next choice, and so on. They are read in one transaction, with the deadline of the first one.
+ * Choices of the same time take little longer together than one alone. n is at least 1.
+ */
+typedef int store_choice_fn(const struct store_choice *c, const char *value, uint64_t n_samples,
+			    void *arg);
+int store_choices(struct store *s, const struct store_choice *choices, size_t n,
+		  store_choice_fn *fn, void *arg, struct field_error *reterr);
 /*
  * Runs on the writer's worker, every minute. After 10 s it begins no further deletion; the next
  * call continues. It deletes all names that nothing refers to in one transaction, however long that

@@ -125,26 +125,26 @@ static void values(void **state)
 	struct batch *more = profile_batch_new();
 
 	write_batch(s, two_services(), 3);
-	store_values(s, &sel, "pod_ns", 10, take_value, &v, NULL);
-	store_values(s, &sel, "profile_event_type", 10, take_value, &v, NULL);
-	store_values(s, &sel, "thread", 10, take_value, &v, NULL);
-	store_values(s, &sel, "app_service", 1, take_value, &v, NULL);
+	read_values(s, &sel, "pod_ns", 10, take_value, &v, NULL);
+	read_values(s, &sel, "profile_event_type", 10, take_value, &v, NULL);
+	read_values(s, &sel, "thread", 10, take_value, &v, NULL);
+	read_values(s, &sel, "app_service", 1, take_value, &v, NULL);
 	assert_string_equal(v.text, "app=17 data=7 on-cpu=24 worker=15 db=7 api=2 api=17 ");
 	v.text[0] = '\0';
 	sel.with_total = true;
-	store_values(s, &sel, "app_service", 10, take_value, &v, NULL);
+	read_values(s, &sel, "app_service", 10, take_value, &v, NULL);
 	assert_non_null(strstr(v.text, "Total="));
 	/* each thread is listed once, whatever the values of its samples are */
 	add_sample(more, add_profile(more, "more", "api", 10, "app", T0 + 30), "worker", false, "z",
 		   30);
 	write_batch(s, more, 1);
 	v.text[0] = '\0';
-	store_values(s, &sel, "thread", 1, take_value, &v, NULL);
-	store_values(s, &sel, "cpu", 10, take_value, &v, NULL);
+	read_values(s, &sel, "thread", 1, take_value, &v, NULL);
+	read_values(s, &sel, "cpu", 10, take_value, &v, NULL);
 	assert_string_equal(v.text, "x=100 ");
 	v.text[0] = '\0';
 	sel.with_total = false;
-	store_values(s, &sel, "thread", 10, take_value, &v, NULL);
+	read_values(s, &sel, "thread", 10, take_value, &v, NULL);
 	assert_string_equal(v.text, "worker=18 db=7 api=2 ");
 }
 
@@ -247,7 +247,7 @@ static void hundred_thousand_rows(void **state)
 	assert_int_equal(g.n, 2000 + 49 * 7);
 	sel.max_time_ns = 1;
 	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), -ETIME);
-	assert_int_equal(store_values(s, &sel, "thread", 10, take_value, &v, &e), -ETIME);
+	assert_int_equal(read_values(s, &sel, "thread", 10, take_value, &v, &e), -ETIME);
 	assert_true(str_has_prefix(e.reason, "the query took longer than 0.0 s; "));
 	sel.max_time_ns = 0;
 	sel.given_up = &given_up;

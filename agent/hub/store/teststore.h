@@ -204,6 +204,17 @@ static inline struct predicate *nested(const char *tag, const char *value)
 
 /* ---- what is read ---- */
 
+/* The values of one tag. */
+static inline int read_values(struct store *s, const struct selection *sel, const char *tag,
+			      size_t limit, store_choice_fn *fn, void *arg,
+			      struct field_error *reterr)
+{
+	const struct store_choice c = {tag, sel, limit};
+
+	return store_choices(s, &c, 1, fn, arg, reterr);
+}
+
+
 struct got {
 	struct {
 		char text[512];
@@ -276,11 +287,13 @@ struct values {
 	char text[512];
 };
 
-static inline int take_value(const char *value, uint64_t n, void *arg)
+static inline int take_value(const struct store_choice *c, const char *value, uint64_t n,
+			     void *arg)
 {
 	struct values *v = arg;
 	size_t at = strlen(v->text);
 
+	(void)c;
 	snprintf(v->text + at, sizeof(v->text) - at, "%s=%lu ", value, n);
 	return 0;
 }

@@ -197,8 +197,10 @@ static int64_t value_and_rows(struct store *s, struct predicate *where, size_t w
 	return g.sum;
 }
 
-static int count_value(const char *value, uint64_t n_samples, void *arg)
+static int count_value(const struct store_choice *c, const char *value, uint64_t n_samples,
+		       void *arg)
 {
+	(void)c;
 	(void)n_samples;
 	assert_int_equal(strlen(value), 32);
 	++*(size_t *)arg;
@@ -225,14 +227,16 @@ static void traces(void **state)
 			 0);
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "profile_id", "0000000000000008")), 30);
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", "0")), 0);
-	assert_int_equal(store_values(s, &sel, "trace_id", 10, count_value, &n_traces, NULL), 0);
+	assert_int_equal(read_values(s, &sel, "trace_id", 10, count_value, &n_traces, NULL), 0);
 	assert_int_equal(n_traces, 2);
 	assert_int_equal(store_expire(s, (uint64_t)(T0 + 10) * NSEC_PER_SEC), 0);
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", TRACE_1)), 70);
 }
 
-static int join_values(const char *value, uint64_t n_samples, void *arg)
+static int join_values(const struct store_choice *c, const char *value, uint64_t n_samples,
+		       void *arg)
 {
+	(void)c;
 	(void)n_samples;
 	buf_printf(arg, "%s%s", ((struct buf *)arg)->len ? " " : "", value);
 	return 0;
@@ -249,7 +253,7 @@ static void assert_values(struct store *s, const char *tag, struct predicate *wh
 	_cleanup_buf_ struct buf all = {0};
 
 	buf_init(&all, 0);
-	assert_int_equal(store_values(s, &sel, tag, 10, join_values, &all, NULL), 0);
+	assert_int_equal(read_values(s, &sel, tag, 10, join_values, &all, NULL), 0);
 	assert_string_equal(all.data ? all.data : "", expected);
 	store_predicate_free(where);
 }
@@ -267,15 +271,17 @@ static void values_where_samples_are(void **state)
 	write_batch(s, b, 3);
 	assert_values(s, "profile_event_type", leaf(PRED_EQ, "trace_id", TRACE_1), "on-cpu");
 	assert_values(s, "profile_event_type", leaf(PRED_EQ, "thread", "flusher"),
-		      "on-cpu off-cpu");
+		      "off-cpu on-cpu");
 	assert_values(s, "profile_event_type", NULL, "on-cpu off-cpu");
 	assert_values(s, "pod_ns", leaf(PRED_EQ, "thread", "flusher"), "data");
 	assert_values(s, "pod_ns", leaf(PRED_EQ, "trace_id", TRACE_1), "app");
 	assert_values(s, "pod_ns", NULL, "app data");
 }
 
-static int keep_value(const char *value, uint64_t n_samples, void *arg)
+static int keep_value(const struct store_choice *c, const char *value, uint64_t n_samples,
+		      void *arg)
 {
+	(void)c;
 	(void)n_samples;
 	snprintf(arg, 33, "%s", value);
 	return 0;
@@ -289,7 +295,7 @@ static void samples_have_an_identity(void **state)
 	char last[33] = "";
 
 	write_batch(s, two_calls(), 1);
-	assert_int_equal(store_values(s, &sel, "sample_id", 1, keep_value, last, NULL), 0);
+	assert_int_equal(read_values(s, &sel, "sample_id", 1, keep_value, last, NULL), 0);
 	assert_int_equal(strlen(last), 16);
 	assert_int_equal(value_and_rows(s, leaf(PRED_EQ, "sample_id", last), 1), 180);
 }

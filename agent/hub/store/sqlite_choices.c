@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The values that tags have within selections, with their samples. Most tags belong to series. For
+ * these, one scan of an index counts the samples of each series and event, and all tags of the
+ * request use these counts. A tag of samples, or a condition on one, needs all samples.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+struct value {
+	char *text;
+	uint64_t n_samples;
+	UT_hash_handle hh;
+};
+
+struct choosing {
+	struct query query;
+	int64_t start_s, end_s; /* the time of `counts`; end before start: they are not read yet */
+	struct id_map counts;	/* series -> struct counts */
+};
+/* The samples of a series. */
+struct counts {
+	uint64_t of[_EVENT_MAX];
+};
+
+/* ---- values and their sums ---- */
+
+static void add_value(struct value **values, const char *text, uint64_t n_samples)
+{
+	struct value *v;
+
+	if (!text || !n_samples)
+		return;
+	HASH_FIND_STR(*values, text, v);
+	if (!v) {
+		v = xcalloc(1, sizeof(*v));
+		v->text = xstrdup(text);
+		HASH_ADD_KEYPTR(hh, *values, v->text, strlen(v->text), v);
+	}
+	v->n_samples += n_samples;
+}
+
+static int by_samples(struct value *a, struct value *b)
+{
+	if (a->n_samples != b->n_samples)
+		return a->n_samples > b->n_samples ? -1 : 1;
+	return strcmp(a->text, b->text);
+}
+
+/* Passes the values with most samples to fn, and frees all. */
+static int hand_out(struct value *values, const struct store_choice *c, store_choice_fn *fn,
+		    void *arg)
+{
+	struct value *v, *next;
+	size_t n = 0;
+	int e = 0;
+
+	HASH_SORT(values, by_samples);
+	HASH_ITER (hh, values, v, next) {
+		if (!e && n++ < c->limit)
+			e = fn(c, v->text, v->n_samples, arg);
+		HASH_DEL(values, v);
+		free(v->text);
+		free(v);
+	}
+	return e;
+}
+
+/* ---- tags of series ---- */
+
+static struct counts *counts_of(struct choosing *c, int64_t series)
+{
+	struct counts *counts = store_id_map_get(&c->counts, series);
+
+	if (!counts) {
+		counts = xcalloc(1, sizeof(*counts));
+		store_id_map_put(&c->counts, series, counts);
+	}
+	return counts;
+}
+
+/* Counts the samples in the selection's time. The index of profiles by time has all columns. */
+static int count_samples(struct choosing *c, const struct selection *sel)
+{
+	_cleanup_(store_where_done) struct where w = {0};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	int rc, e;
+
+	if (c->start_s == sel->time_start_s && c->end_s == sel->time_end_s)
+		return 0;
+	store_id_map_free(&c->counts);
+	store_where_text(&w, "SELECT event, series, n FROM profiles WHERE time BETWEEN ");
+	store_where_int(&w, c->start_s = sel->time_start_s);
+	store_where_text(&w, " AND ");
+	store_where_int(&w, c->end_s = sel->time_end_s);
+	e = store_where_prepare(&w, c->query.db, &st);
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		int event = sqlite3_column_int(st, 0);
+		int64_t series = sqlite3_column_int64(st, 1), n = sqlite3_column_int64(st, 2);
+
+		if (event >= 0 && event < _EVENT_MAX && series > 0 && n > 0)
+			counts_of(c, series)->of[event] += (uint64_t)MIN(n, SQ_MAX_VALUE);
+	}
+	return e ? e : store_sq_errno(rc);
+}
+
+static void add_events(struct value **values, const struct counts *counts)
+{
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		add_value(values, profile_event_info(e)->name, counts->of[e]);
+}
+
+/* Adds up the samples of each series of the selection under the series' value of the tag. */
+static int add_series(struct choosing *c, const struct store_choice *choice, struct value **values)
+{
+	const struct selection *sel = choice->sel;
+	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	bool events = streq(choice->tag, "profile_event_type");
+	int rc, e;
+
+	store_where_text(&w, "SELECT se.id, ");
+	store_where_tag(&w, events ? "pod" : choice->tag);
+	store_where_text(&w, " FROM series se WHERE se.last_s>=");
+	store_where_int(&w, sel->time_start_s);
+	store_where_text(&w, " AND se.first_s<=");
+	store_where_int(&w, sel->time_end_s);
+	store_where_selection(&w, sel);
+	e = store_where_prepare(&w, c->query.db, &st);
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		const struct counts *counts =
+			store_id_map_get(&c->counts, sqlite3_column_int64(st, 0));
+
+		if (counts && events)
+			add_events(values, counts);
+		else if (counts)
+			add_value(values, (const char *)sqlite3_column_text(st, 1),
+				  counts->of[sel->event]);
+	}
+	return e ? e : store_sq_errno(rc);
+}
+
+/* ---- tags of samples ---- */
+
+/* Whether the choice must be answered from samples. */
+static bool needs_samples(const struct store_choice *c)
+{
+	_cleanup_(store_where_done) struct where w = {.event = c->sel->event};
+
+	store_where_tag(&w, c->tag);
+	return w.needs_samples || store_where_is_link_tag(c->tag) ||
+	       store_where_wants_links(c->sel) || store_where_wants_samples(c->sel);
+}
+
+/* Adds up samples under their value of the tag. */
+static int add_samples(struct choosing *c, const struct store_choice *choice, struct value **values)
+{
+	const struct selection *sel = choice->sel;
+	_cleanup_(store_where_done) struct where w = {
+		.event = sel->event,
+		.links = store_where_is_link_tag(choice->tag) || store_where_wants_links(sel),
+	};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	bool events = streq(choice->tag, "profile_event_type");
+	int rc, e;
+
+	store_where_text(&w, "SELECT ");
+	if (events)
+		store_where_text(&w, w.links ? "sa.event" : "p.event");
+	else
+		store_where_tag(&w, choice->tag);
+	store_where_text(&w, ", TOTAL(sa.n)");
+	store_where_samples(&w, sel, true, events);
+	store_where_text(&w, " GROUP BY 1");
+	e = store_where_prepare(&w, c->query.db, &st);
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		uint64_t n = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1));
+		int event = sqlite3_column_int(st, 0);
+
+		if (!events)
+			add_value(values, (const char *)sqlite3_column_text(st, 0), n);
+		else if (event >= 0 && event < _EVENT_MAX)
+			add_value(values, profile_event_info((enum event)event)->name, n);
+	}
+	return e ? e : store_sq_errno(rc);
+}
+
+static int read_choice(struct choosing *c, const struct store_choice *choice, store_choice_fn *fn,
+		       void *arg)
+{
+	struct value *values = NULL;
+	int e, handed;
+
+	if (needs_samples(choice)) {
+		e = add_samples(c, choice, &values);
+	} else {
+		e = count_samples(c, choice->sel);
+		if (!e)
+			e = add_series(c, choice, &values);
+	}
+	handed = hand_out(values, choice, fn, arg);
+	return e ? e : handed;
+}
+
+int store_sqlite_choices(void *sink, const struct store_choice *choices, size_t n,
+			 store_choice_fn *fn, void *arg, struct field_error *reterr)
+{
+	struct choosing c = {.end_s = -1};
+	size_t i = 0;
+	int e = store_query_begin(&c.query, sink, choices[0].sel);
+
+	for (; !e && i < n; i++)
+		e = read_choice(&c, &choices[i], fn, arg);
+	store_id_map_free(&c.counts);
+	return store_query_end(&c.query, choices[i ? i - 1 : 0].sel, e, reterr);
+}
