@@ -64,6 +64,7 @@ void api_call_json(struct call *c, int status, json_t *body); /* takes ownership
 void api_handle_tracing(struct call *c);
 void api_handle_values(struct call *c);
 void api_handle_choices(struct call *c);
+void api_handle_series(struct call *c);
 void api_handle_tags(struct call *c);
 /* symbols.c: uploaded symbol files */
 void api_handle_symbols_list(struct call *c);

@@ -243,6 +243,15 @@ static void choices(void **state)
 		"\"truncated\":false},"
 		"\"region\":{\"values\":[],\"truncated\":false}},\"debug\":null}");
 	assert_int_equal(ask(f, "POST", "/v1/profile/choices", NULL, "{\"tags\":[\"nope\"]}"), 400);
+	assert_int_equal(ask(f, "POST", "/v1/profile/series", NULL,
+			     QUERY ",\"step\":1000,\"group_by\":\"pod_ns\"}"),
+			 200);
+	assert_string_equal(f->body,
+			    "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{"
+			    "\"unit\":\"microseconds\",\"start\":1699999000,\"step\":1000,"
+			    "\"steps\":3,\"groups\":[{\"value\":\"app\",\"values\":[10101,0,0]}],"
+			    "\"others\":null,\"losses\":[],\"starts\":[],\"more_starts\":false,"
+			    "\"notes\":[]},\"debug\":null}");
 	assert_int_equal(ask(f, "GET", "/v1/profile/tags", NULL, NULL), 200);
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
 	/* the page needs these members to offer the tags that only some events have */

@@ -22,6 +22,7 @@ struct query_job {
 	struct tracing_request tracing;
 	struct values_request values;
 	struct choices_request choices;
+	struct series_query series;
 	char *reply;
 	size_t n_reply;
 	int http;
@@ -40,6 +41,7 @@ static void query_done(struct job *job)
 	query_tracing_request_done(&q->tracing);
 	query_values_request_done(&q->values);
 	query_choices_request_done(&q->choices);
+	query_series_done(&q->series);
 	free(q->reply);
 	free(q);
 }
@@ -265,6 +267,35 @@ void api_handle_values(struct call *c)
 void api_handle_choices(struct call *c)
 {
 	post(c, make_choices, true);
+}
+
+/* ---- series ---- */
+
+static void make_series(struct query_job *q)
+{
+	struct store_series s = {0};
+	struct field_error e = {0};
+
+	if (query_series_parse(q->call->body, q->call->n_body, &q->series, &e)) {
+		refuse(q, &e);
+		return;
+	}
+	q->series.tracing.selection->given_up = &q->given_up;
+	if (store_series(q->store,
+			 &(struct series_request){q->series.tracing.selection, q->series.step_s,
+						  q->series.group_by, q->series.limit},
+			 &s, &e)) {
+		fail(q, &e);
+		return;
+	}
+	q->http = 200;
+	q->reply = query_series_reply(&q->series, &s, &q->n_reply);
+	store_series_done(&s);
+}
+
+void api_handle_series(struct call *c)
+{
+	post(c, make_series, false);
 }
 
 /* ---- tags ---- */

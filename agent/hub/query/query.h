@@ -74,6 +74,21 @@ int query_choices_parse(const char *body, size_t n, struct choices_request *ret,
 			struct field_error *reterr);
 void query_choices_request_done(struct choices_request *c);
 
+/* The body of POST /v1/profile/series: a selection, the step, and the tag to group by. */
+#define QUERY_MAX_GROUPS 1000 /* groups that a request may ask for */
+struct series_query {
+	struct tracing_request tracing;
+	char *group_by;			/* canonical name; NULL: one group */
+	uint32_t step_s;
+	size_t limit;
+};
+int query_series_parse(const char *body, size_t n, struct series_query *ret,
+		       struct field_error *reterr);
+void query_series_done(struct series_query *q);
+/* The answer to it. The caller frees it. */
+char *query_series_reply(const struct series_query *q, const struct store_series *s,
+			 size_t *ret_n);
+
 /*
  * Makes a reply of rows. The caller adds the row with the greatest value first. Once the tree has
  * QUERY_MAX_NODES nodes, a row counts only for the nodes that exist already, and the rest of its

@@ -4,12 +4,10 @@
  * server/querier/profile. Like DeepFlow, it ignores unknown fields. podflame adds the field
  * result_format.
  */
-#include "hub/query/query.h"
+#include "hub/query/request.h"
 
 #include <stdlib.h>
 
-#define VALUES_DEFAULT_LIMIT 100   /* values in a reply, if the request sets no limit */
-#define VALUES_MAX_LIMIT     10000 /* values in a reply; a request for more is refused */
 /* for a tag's name in a message; any key of a Kubernetes label fits */
 #define TAG_BYTES 350
 
@@ -84,6 +82,15 @@ static int check_type(const json_t *body, const struct request_field *f, struct 
 		json_is_real(j) ? "fractional number" : json_word(j), f->name, go_types[f->type]);
 }
 
+static int check_types(const json_t *body, struct field_error *reterr)
+{
+	int e = 0;
+
+	for (size_t i = 0; !e && i < ARRAY_SIZE(fields); i++)
+		e = check_type(body, &fields[i], reterr);
+	return e;
+}
+
 static bool is_zero(const json_t *j, enum field_type type)
 {
 	return type == TEXT ? !*(json_string_value(j) ?: "") : json_integer_value(j) == 0;
@@ -92,7 +99,7 @@ static bool is_zero(const json_t *j, enum field_type type)
 /*
  * Like DeepFlow (Go), treats 0 and "" as missing. The error names all missing fields, one per line.
  */
-static int check_required(const json_t *body, struct field_error *reterr)
+int query_body_required(const json_t *body, struct field_error *reterr)
 {
 	_cleanup_buf_ struct buf text = {0};
 
@@ -109,7 +116,7 @@ static int check_required(const json_t *body, struct field_error *reterr)
 	return text.len ? field_error_set(reterr, "body", "%s", text.data) : 0;
 }
 
-static int parse_body(const char *body, size_t n, json_t **ret, struct field_error *reterr)
+static int parse_object(const char *body, size_t n, json_t **ret, struct field_error *reterr)
 {
 	json_error_t e;
 	json_t *j;
@@ -134,6 +141,18 @@ static int parse_body(const char *body, size_t n, json_t **ret, struct field_err
 	}
 	*ret = j;
 	return 0;
+}
+
+int query_body_parse(const char *body, size_t n, json_t **ret, struct field_error *reterr)
+{
+	_cleanup_json_ json_t *j = NULL;
+	int e = parse_object(body, n, &j, reterr);
+
+	if (!e)
+		e = check_types(j, reterr);
+	if (!e)
+		*ret = TAKE_PTR(j);
+	return e;
 }
 
 /*
@@ -216,7 +235,7 @@ static int take_times(const json_t *body, struct selection *s, struct field_erro
 }
 
 /* Reads the fields that ProfileTracing and values share. The caller has checked their types. */
-static int take_selection(const json_t *body, struct tracing_request *r, struct field_error *reterr)
+int query_body_selection(const json_t *body, struct tracing_request *r, struct field_error *reterr)
 {
 	struct selection *s = r->selection = xcalloc(1, sizeof(*s));
 	const char *language = json_str_at(body, "profile_language_type", "eBPF");
@@ -241,15 +260,6 @@ static int take_selection(const json_t *body, struct tracing_request *r, struct 
 	return take_event(body, r, reterr);
 }
 
-static int check_types(const json_t *body, struct field_error *reterr)
-{
-	int e = 0;
-
-	for (size_t i = 0; !e && i < ARRAY_SIZE(fields); i++)
-		e = check_type(body, &fields[i], reterr);
-	return e;
-}
-
 void query_tracing_request_done(struct tracing_request *r)
 {
 	store_selection_free(r->selection);
@@ -266,16 +276,14 @@ int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 	struct tracing_request r = {0};
 	_cleanup_json_ json_t *j = NULL;
 	int64_t depth;
-	int e = parse_body(body, n, &j, reterr);
+	int e = query_body_parse(body, n, &j, reterr);
 
 	if (!e)
-		e = check_types(j, reterr);
-	if (!e)
-		e = check_required(j, reterr);
+		e = query_body_required(j, reterr);
 	if (!e)
 		e = take_format(j, &r, reterr);
 	if (!e)
-		e = take_selection(j, &r, reterr);
+		e = query_body_selection(j, &r, reterr);
 	if (e) {
 		query_tracing_request_done(&r);
 		return e;
@@ -285,170 +293,5 @@ int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 	r.max_kernel_stack_depth = depth < 0 ? -1 : (int)MIN(depth, (int64_t)STACK_MAX_FRAMES);
 	r.debug = json_bool_at(j, "debug", false);
 	*ret = r;
-	return 0;
-}
-
-/* Whether the body has the field. null counts as absent. */
-static bool is_given(const json_t *body, const char *name)
-{
-	const json_t *j = json_object_get(body, name);
-
-	return j && !json_is_null(j);
-}
-
-static int take_tag(const char *name, struct values_request *v, struct field_error *reterr)
-{
-	const struct tag_info *t = query_tag_lookup(name);
-
-	if (!*name)
-		return field_error_set(reterr, "tag", "tag: expected the name of a tag");
-	if (!t)
-		return field_error_set(reterr, "tag", "tag: unknown tag '%.100s'", name);
-	v->tag = xstrdup(query_tag_canonical(t, name));
-	v->stored = t->stored;
-	return 0;
-}
-
-static int take_limit(const json_t *body, struct values_request *v, struct field_error *reterr)
-{
-	const json_t *j = json_object_get(body, "limit");
-
-	v->limit = VALUES_DEFAULT_LIMIT;
-	if (!is_given(body, "limit"))
-		return 0;
-	if (!json_is_integer(j) || json_integer_value(j) < 1 ||
-	    json_integer_value(j) > VALUES_MAX_LIMIT)
-		return field_error_set(reterr, "limit", "limit: expected a number in 1..%d",
-				       VALUES_MAX_LIMIT);
-	v->limit = (size_t)json_integer_value(j);
-	return 0;
-}
-
-void query_values_request_done(struct values_request *v)
-{
-	query_tracing_request_done(&v->tracing);
-	free(v->tag);
-	*v = (struct values_request){0};
-}
-
-/*
- * The values of these tags are the choices of the user: which operations, and which events, are
- * stored. So the query for them covers all operations of rdma, not only those of the send queue.
- */
-static bool is_of_any_operation(const char *tag)
-{
-	return streq(tag, "rdma_operation") || streq(tag, "profile_event_type");
-}
-
-/* Only the tag is required. By default, the time ends now, and the event is the first one. */
-static void default_selection(json_t *body)
-{
-	if (!is_given(body, "profile_event_type"))
-		json_object_set_new(body, "profile_event_type",
-				    json_string(profile_event_info(0)->name));
-	if (!is_given(body, "time_end"))
-		json_object_set_new(body, "time_end", json_integer(INT64_MAX));
-}
-
-/* Reads the selection for the values of a tag. */
-static int take_values(const json_t *body, const char *tag, struct values_request *v,
-		       struct field_error *reterr)
-{
-	int e = take_tag(tag, v, reterr);
-
-	if (!e)
-		e = take_limit(body, v, reterr);
-	if (!e)
-		e = take_selection(body, &v->tracing, reterr);
-	if (e)
-		return e;
-	if (!is_of_any_operation(v->tag))
-		v->tracing.send_queue_only = query_send_queue_only(v->tracing.selection);
-	v->tracing.selection->with_total = streq(v->tag, "app_service");
-	return 0;
-}
-
-int query_values_parse(const char *body, size_t n, struct values_request *ret,
-		       struct field_error *reterr)
-{
-	struct values_request v = {0};
-	_cleanup_json_ json_t *j = NULL;
-	int e = parse_body(body, n, &j, reterr);
-
-	if (!e)
-		e = check_types(j, reterr);
-	if (!e) {
-		default_selection(j);
-		e = take_values(j, json_str_at(j, "tag", ""), &v, reterr);
-	}
-	if (e) {
-		query_values_request_done(&v);
-		return e;
-	}
-	*ret = v;
-	return 0;
-}
-
-/* ---- choices ---- */
-
-/* Takes the conditions on the tag out of its own choice, so that it offers the other values. */
-static void forget_own(struct values_request *v)
-{
-	struct selection *s = v->tracing.selection;
-
-	s->where = query_filter_without(s->where, v->tag);
-	if (!streq(v->tag, "app_service"))
-		return;
-	for (size_t i = 0; i < s->n_app_services; i++)
-		free(s->app_services[i]);
-	s->n_app_services = 0;
-}
-
-static int take_choices(const json_t *body, struct choices_request *c, struct field_error *reterr)
-{
-	const json_t *tags = json_object_get(body, "tags");
-	size_t n = json_array_size(tags);
-	int e = 0;
-
-	if (n < 1 || n > QUERY_MAX_CHOICES)
-		return field_error_set(reterr, "tags", "tags: expected a list of 1 to %d tags",
-				       QUERY_MAX_CHOICES);
-	c->tags = xcalloc(n, sizeof(*c->tags));
-	for (size_t i = 0; !e && i < n; i++) {
-		struct values_request *v = &c->tags[c->n_tags++];
-
-		e = take_values(body, json_string_value(json_array_get(tags, i)) ?: "", v, reterr);
-		if (!e)
-			forget_own(v);
-	}
-	return e;
-}
-
-void query_choices_request_done(struct choices_request *c)
-{
-	for (size_t i = 0; i < c->n_tags; i++)
-		query_values_request_done(&c->tags[i]);
-	free(c->tags);
-	*c = (struct choices_request){0};
-}
-
-int query_choices_parse(const char *body, size_t n, struct choices_request *ret,
-			struct field_error *reterr)
-{
-	struct choices_request c = {0};
-	_cleanup_json_ json_t *j = NULL;
-	int e = parse_body(body, n, &j, reterr);
-
-	if (!e)
-		e = check_types(j, reterr);
-	if (!e) {
-		default_selection(j);
-		e = take_choices(j, &c, reterr);
-	}
-	if (e) {
-		query_choices_request_done(&c);
-		return e;
-	}
-	*ret = c;
 	return 0;
 }

@@ -282,6 +282,47 @@ static void choices_bodies(void **state)
 		assert_int_equal(query_choices_parse(bad[i], strlen(bad[i]), &c, &e), -EINVAL);
 }
 
+#define SELECTION                                                                                  \
+	"\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\","                    \
+	"\"time_start\":1000,\"time_end\":4599"
+
+static void series_bodies(void **state)
+{
+	static const char plain[] = "{" SELECTION "}";
+	static const char given[] = "{" SELECTION ",\"step\":7,\"limit\":3,\"group_by\":\"comm\"}";
+	static const struct {
+		const char *body, *field;
+	} bad[] = {
+		{"{}", "body"},
+		{"{" SELECTION ",\"step\":1}", "step"},
+		{"{" SELECTION ",\"step\":-1}", "step"},
+		{"{" SELECTION ",\"step\":\"1\"}", "step"},
+		{"{" SELECTION ",\"group_by\":\"nope\"}", "group_by"},
+		{"{" SELECTION ",\"group_by\":\"cpu\"}", "group_by"},
+		{"{" SELECTION ",\"group_by\":7}", "group_by"},
+		{"{" SELECTION ",\"limit\":1001}", "limit"},
+	};
+	struct series_query q;
+	struct field_error e;
+
+	(void)state;
+	assert_int_equal(query_series_parse(plain, strlen(plain), &q, &e), 0);
+	assert_null(q.group_by);
+	assert_int_equal(q.step_s, 10); /* an hour has 360 such steps */
+	assert_int_equal(q.limit, 10);
+	query_series_done(&q);
+	assert_int_equal(query_series_parse(given, strlen(given), &q, &e), 0);
+	assert_string_equal(q.group_by, "app_service");
+	assert_int_equal(q.step_s, 7);
+	assert_int_equal(q.limit, 3);
+	query_series_done(&q);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(query_series_parse(bad[i].body, strlen(bad[i].body), &q, &e),
+				 -EINVAL);
+		assert_string_equal(e.path, bad[i].field);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -294,6 +335,7 @@ int main(void)
 		cmocka_unit_test(refusals),
 		cmocka_unit_test(values_bodies),
 		cmocka_unit_test(choices_bodies),
+		cmocka_unit_test(series_bodies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,6 +40,16 @@ static int null_read(void *sink, const struct selection *sel, store_row_fn *fn, 
 	return 0;
 }
 
+static int null_series(void *sink, const struct series_request *r, struct store_series *ret,
+		       struct field_error *reterr)
+{
+	(void)sink;
+	(void)r;
+	(void)reterr;
+	*ret = (struct store_series){0};
+	return 0;
+}
+
 static int null_choices(void *sink, const struct store_choice *choices, size_t n,
 			store_choice_fn *fn, void *arg, struct field_error *reterr)
 {
@@ -70,5 +80,6 @@ static void null_stats(void *sink, struct store_stats *ret)
 }
 
 const struct sink_ops store_null_sink = {
-	"null", null_open, free, null_write, null_read, null_choices, null_expire, null_stats,
+	"null",	     null_open,	   free,	null_write, null_read,
+	null_series, null_choices, null_expire, null_stats,
 };

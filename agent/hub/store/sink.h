@@ -11,6 +11,8 @@ struct sink_ops {
 	int (*write)(void *sink, const struct batch *b, size_t *ret_n_new);
 	int (*read)(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		    struct store_summary *ret, struct field_error *reterr);
+	int (*series)(void *sink, const struct series_request *r, struct store_series *ret,
+		      struct field_error *reterr);
 	int (*choices)(void *sink, const struct store_choice *choices, size_t n,
 		       store_choice_fn *fn, void *arg, struct field_error *reterr);
 	int (*expire)(void *sink, uint64_t now_wall_ns);

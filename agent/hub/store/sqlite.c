@@ -16,7 +16,8 @@
 /* time per minute for deletions; writes wait for them */
 #define EXPIRE_NS	(10 * NSEC_PER_SEC)
 #define NAMES_BYTES	(256u << 20)
-#define LARGE_BYTES	(64u << 20)   /* one query at a time may take more memory than this */
+#define LARGE_BYTES	(64u << 20) /* one query at a time may take more memory than this */
+#define SERIES_VALUES	4000000
 #define CHECK_MAX_BYTES (128LL << 20) /* a larger file is not checked at the start */
 
 static const char *const statements[_ST_MAX] = {
@@ -399,6 +400,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	s->expire_ns = EXPIRE_NS;
 	s->names_bytes = NAMES_BYTES;
 	s->large_bytes = LARGE_BYTES;
+	s->series_values = SERIES_VALUES;
 	store_seen_forget(s); /* empties the cache and draws its seeds */
 	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	if (!memory) {
@@ -436,6 +438,7 @@ void store_sqlite_stats(void *sink, struct store_stats *ret)
 }
 
 const struct sink_ops store_sqlite_sink = {
-	"sqlite",	   sqlite_open,		 sqlite_close,	      store_sqlite_write,
-	store_sqlite_read, store_sqlite_choices, store_sqlite_expire, store_sqlite_stats,
+	"sqlite",	    sqlite_open,	 sqlite_close,	       store_sqlite_write,
+	store_sqlite_read,  store_sqlite_series, store_sqlite_choices, store_sqlite_expire,
+	store_sqlite_stats,
 };

@@ -83,6 +83,8 @@ struct sqlite_store {
 	uint64_t expire_ns; /* after this time, a call of expire begins no further slice */
 	size_t names_bytes; /* limit for the names of the stacks in one answer */
 	size_t large_bytes; /* one query at a time may take more memory than this */
+	/* limit for the values of steps, and of snapshots, in memory for values over time */
+	size_t series_values;
 	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer;
 	struct readers readers;
@@ -233,6 +235,8 @@ int store_sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new);
 int store_sqlite_expire(void *sink, uint64_t now_wall_ns);
 int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		struct store_summary *ret, struct field_error *reterr);
+int store_sqlite_series(void *sink, const struct series_request *r, struct store_series *ret,
+			struct field_error *reterr);
 int store_sqlite_choices(void *sink, const struct store_choice *choices, size_t n,
 			 store_choice_fn *fn, void *arg, struct field_error *reterr);
 
@@ -452,7 +456,37 @@ void store_id_set_add(struct id_set *s, int64_t id);
 bool store_id_set_has(struct id_set *s, int64_t id);
 void store_id_set_done(struct id_set *s);
 
+/* ---- sqlite_groups.c: groups of samples by a tag ---- */
+
+struct groups {
+	sqlite3 *db;
+	const char *tag;	/* NULL: there is one group */
+	bool of_stacks;		/* the tag belongs to stacks, not to series */
+	struct group_name *names;
+	size_t n;		/* groups so far; they are numbered from 0 */
+	struct id_map series;	/* those of the selection */
+	struct id_map stacks;	/* those that were looked up so far */
+	sqlite3_stmt *get_stack;
+};
+/*
+ * Looks up the series of the selection, apart from conditions on samples. tag is no tag of single
+ * samples (time, cpu, trace_id, ...). The caller calls store_groups_done(), also after an error.
+ */
+int store_groups_begin(struct groups *g, const struct query *q, const struct selection *sel,
+		       const char *tag);
+bool store_groups_has(const struct groups *g, int64_t series); /* whether it is selected */
+/* The group of a stack in a series. -ENOENT: the series is not in the selection. */
+int store_groups_of(struct groups *g, int64_t series, int64_t stack, size_t *ret);
+/*
+ * The value of each group; NULL: samples without the tag. The caller frees the list and each text.
+ */
+char **store_groups_names(const struct groups *g);
+void store_groups_done(struct groups *g);
+
 /* ---- sqlite_summary.c ---- */
+
+/* Adds FROM and WHERE for the losses (`l`) of the selection. */
+void store_summary_losses(struct where *w, const struct selection *sel);
 
 /* Reads the summary of a selection's answer. The caller reads the rows. */
 int store_summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s);

@@ -55,6 +55,10 @@ static int read_error(struct sqlite_store *s, int e, const struct selection *sel
 				"the query took longer than %.1f s; ask for less time or name the "
 				"process with app_service",
 				(double)time_limit_ns(sel) / (double)NSEC_PER_SEC);
+	else if (e == -EFBIG)
+		field_error_set(reterr, "store",
+				"there are too many snapshots in this time; ask for less time or "
+				"name the process with app_service");
 	else if (e == -E2BIG)
 		field_error_set(reterr, "store",
 				"the filter is nested too deep or has too many conditions");

@@ -116,11 +116,9 @@ static void of_its_containers(struct where *w, const struct selection *sel)
 	store_where_text(w, ")");
 }
 
-static void losses_where(struct where *w, const struct selection *sel)
+void store_summary_losses(struct where *w, const struct selection *sel)
 {
-	store_where_text(w, "SELECT (SELECT s FROM strings WHERE id=l.reason), TOTAL(l.n), "
-			    "TOTAL(l.time_ns) FROM losses l JOIN series se "
-			    "ON se.id=l.series WHERE l.event=");
+	store_where_text(w, " FROM losses l JOIN series se ON se.id=l.series WHERE l.event=");
 	store_where_int(w, sel->event);
 	store_where_text(w, " AND l.time>=");
 	store_where_int(w, sel->time_start_s);
@@ -156,7 +154,7 @@ static void losses_where(struct where *w, const struct selection *sel)
 		store_where_selection(w, sel);
 		store_where_text(w, "))");
 	}
-	store_where_text(w, ") GROUP BY l.reason ORDER BY 2 DESC, 3 DESC");
+	store_where_text(w, ")");
 }
 
 static int read_losses(sqlite3 *db, const struct selection *sel, struct store_summary *s)
@@ -166,7 +164,10 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 	size_t cap = 0;
 	int rc, e;
 
-	losses_where(&w, sel);
+	store_where_text(&w, "SELECT (SELECT s FROM strings WHERE id=l.reason), TOTAL(l.n), "
+			     "TOTAL(l.time_ns)");
+	store_summary_losses(&w, sel);
+	store_where_text(&w, " GROUP BY l.reason ORDER BY 2 DESC, 3 DESC");
 	e = store_where_prepare(&w, db, &st);
 	if (e)
 		return e;

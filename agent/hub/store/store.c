@@ -59,6 +59,14 @@ int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, v
 	return s->ops->read(s->sink, sel, fn, arg, ret, reterr);
 }
 
+int store_series(struct store *s, const struct series_request *r, struct store_series *ret,
+		 struct field_error *reterr)
+{
+	_stage_("store_series");
+
+	return s->ops->series(s->sink, r, ret, reterr);
+}
+
 int store_choices(struct store *s, const struct store_choice *choices, size_t n,
 		  store_choice_fn *fn, void *arg, struct field_error *reterr)
 {
@@ -110,6 +118,24 @@ struct selection *store_selection_free(struct selection *s)
 	store_predicate_free(s->where);
 	free(s);
 	return NULL;
+}
+
+void store_series_done(struct store_series *s)
+{
+	for (size_t i = 0; i < s->n_groups; i++) {
+		free(s->groups[i].value);
+		free(s->groups[i].values);
+	}
+	for (size_t i = 0; i < s->n_losses; i++) {
+		free(s->losses[i].reason);
+		free(s->losses[i].n_samples);
+		free(s->losses[i].time_ns);
+	}
+	free(s->groups);
+	free(s->others);
+	free(s->losses);
+	free(s->starts);
+	*s = (struct store_series){0};
 }
 
 void store_summary_done(struct store_summary *s)

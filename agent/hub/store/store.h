@@ -124,6 +124,43 @@ typedef int store_row_fn(const struct store_row *row, void *arg);
 int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
 	       struct store_summary *ret, struct field_error *reterr);
 /*
+ * The value of a selection over time, by a tag. Step i is of the seconds from start_s + i * step_s
+ * on; the last one may be shorter. A window counts in the step in which it ends. For an event whose
+ * profiles are snapshots, a step has the newest snapshot of each process at the step's end, if that
+ * one is at most STORE_SNAPSHOT_S (or a step, if that is longer) old.
+ */
+#define STORE_SNAPSHOT_S 90	/* the longest window, and its way to the hub */
+#define STORE_MAX_STEPS	 2000	/* in one answer; more are refused */
+#define STORE_MAX_STARTS 1000	/* of processes, in one answer; the oldest ones */
+struct series_request {
+	const struct selection *sel;
+	uint32_t step_s;
+	const char *group_by;		/* a tag; NULL: all in one group */
+	size_t limit;			/* of groups; those with the smallest sums are added up */
+};
+struct series_group {
+	char *value;			/* of the tag; NULL: what does not have the tag */
+	int64_t *values;		/* one for each step */
+};
+struct series_loss {
+	char *reason;
+	uint64_t *n_samples, *time_ns;	/* one for each step */
+};
+struct store_series {
+	size_t n_steps;
+	struct series_group *groups;	/* the one with the greatest sum first */
+	size_t n_groups;
+	int64_t *others;		/* the sum of the other groups; NULL: there are none */
+	struct series_loss *losses;
+	size_t n_losses;
+	int64_t *starts;		/* when processes of the selection began, in s; ascending */
+	size_t n_starts;
+	bool more_starts;		/* not all are in `starts` */
+};
+int store_series(struct store *s, const struct series_request *r, struct store_series *ret,
+		 struct field_error *reterr);
+void store_series_done(struct store_series *s);
+/*
  * The values of a tag within a selection, which the page offers as choices. For the tag
  * "profile_event_type" the selection's event is ignored.
  */

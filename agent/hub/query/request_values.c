@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies of podflame's own queries: values of tags, choices, and values over time. */
+#include "hub/query/request.h"
+
+#include <stdlib.h>
+
+#define VALUES_MAX_LIMIT     10000 /* values in a reply; a request for more is refused */
+#define VALUES_DEFAULT_LIMIT 100   /* values in a reply, if the request sets no limit */
+/* Whether the body has the field. null counts as absent. */
+static bool is_given(const json_t *body, const char *name)
+{
+	const json_t *j = json_object_get(body, name);
+
+	return j && !json_is_null(j);
+}
+
+static int take_tag(const char *name, struct values_request *v, struct field_error *reterr)
+{
+	const struct tag_info *t = query_tag_lookup(name);
+
+	if (!*name)
+		return field_error_set(reterr, "tag", "tag: expected the name of a tag");
+	if (!t)
+		return field_error_set(reterr, "tag", "tag: unknown tag '%.100s'", name);
+	v->tag = xstrdup(query_tag_canonical(t, name));
+	v->stored = t->stored;
+	return 0;
+}
+
+/* Reads the number of values or groups that the answer may have. */
+static int take_count(const json_t *body, const char *name, size_t otherwise, size_t most,
+		      size_t *ret, struct field_error *reterr)
+{
+	const json_t *j = json_object_get(body, name);
+
+	*ret = otherwise;
+	if (!is_given(body, name))
+		return 0;
+	if (!json_is_integer(j) || json_integer_value(j) < 1 ||
+	    json_integer_value(j) > (json_int_t)most)
+		return field_error_set(reterr, name, "%s: expected a number in 1..%zu", name, most);
+	*ret = (size_t)json_integer_value(j);
+	return 0;
+}
+
+void query_values_request_done(struct values_request *v)
+{
+	query_tracing_request_done(&v->tracing);
+	free(v->tag);
+	*v = (struct values_request){0};
+}
+
+/*
+ * The values of these tags are the choices of the user: which operations, and which events, are
+ * stored. So the query for them covers all operations of rdma, not only those of the send queue.
+ */
+static bool is_of_any_operation(const char *tag)
+{
+	return streq(tag, "rdma_operation") || streq(tag, "profile_event_type");
+}
+
+/* Only the tag is required. By default, the time ends now, and the event is the first one. */
+static void default_selection(json_t *body)
+{
+	if (!is_given(body, "profile_event_type"))
+		json_object_set_new(body, "profile_event_type",
+				    json_string(profile_event_info(0)->name));
+	if (!is_given(body, "time_end"))
+		json_object_set_new(body, "time_end", json_integer(INT64_MAX));
+}
+
+/* Reads the selection for the values of a tag. */
+static int take_values(const json_t *body, const char *tag, struct values_request *v,
+		       struct field_error *reterr)
+{
+	int e = take_tag(tag, v, reterr);
+
+	if (!e)
+		e = take_count(body, "limit", VALUES_DEFAULT_LIMIT, VALUES_MAX_LIMIT, &v->limit,
+			       reterr);
+	if (!e)
+		e = query_body_selection(body, &v->tracing, reterr);
+	if (e)
+		return e;
+	if (!is_of_any_operation(v->tag))
+		v->tracing.send_queue_only = query_send_queue_only(v->tracing.selection);
+	v->tracing.selection->with_total = streq(v->tag, "app_service");
+	return 0;
+}
+
+int query_values_parse(const char *body, size_t n, struct values_request *ret,
+		       struct field_error *reterr)
+{
+	struct values_request v = {0};
+	_cleanup_json_ json_t *j = NULL;
+	int e = query_body_parse(body, n, &j, reterr);
+
+	if (!e) {
+		default_selection(j);
+		e = take_values(j, json_str_at(j, "tag", ""), &v, reterr);
+	}
+	if (e) {
+		query_values_request_done(&v);
+		return e;
+	}
+	*ret = v;
+	return 0;
+}
+
+/* ---- choices ---- */
+
+/* Takes the conditions on the tag out of its own choice, so that it offers the other values. */
+static void forget_own(struct values_request *v)
+{
+	struct selection *s = v->tracing.selection;
+
+	s->where = query_filter_without(s->where, v->tag);
+	if (!streq(v->tag, "app_service"))
+		return;
+	for (size_t i = 0; i < s->n_app_services; i++)
+		free(s->app_services[i]);
+	s->n_app_services = 0;
+}
+
+static int take_choices(const json_t *body, struct choices_request *c, struct field_error *reterr)
+{
+	const json_t *tags = json_object_get(body, "tags");
+	size_t n = json_array_size(tags);
+	int e = 0;
+
+	if (n < 1 || n > QUERY_MAX_CHOICES)
+		return field_error_set(reterr, "tags", "tags: expected a list of 1 to %d tags",
+				       QUERY_MAX_CHOICES);
+	c->tags = xcalloc(n, sizeof(*c->tags));
+	for (size_t i = 0; !e && i < n; i++) {
+		struct values_request *v = &c->tags[c->n_tags++];
+
+		e = take_values(body, json_string_value(json_array_get(tags, i)) ?: "", v, reterr);
+		if (!e)
+			forget_own(v);
+	}
+	return e;
+}
+
+void query_choices_request_done(struct choices_request *c)
+{
+	for (size_t i = 0; i < c->n_tags; i++)
+		query_values_request_done(&c->tags[i]);
+	free(c->tags);
+	*c = (struct choices_request){0};
+}
+
+int query_choices_parse(const char *body, size_t n, struct choices_request *ret,
+			struct field_error *reterr)
+{
+	struct choices_request c = {0};
+	_cleanup_json_ json_t *j = NULL;
+	int e = query_body_parse(body, n, &j, reterr);
+
+	if (!e) {
+		default_selection(j);
+		e = take_choices(j, &c, reterr);
+	}
+	if (e) {
+		query_choices_request_done(&c);
+		return e;
+	}
+	*ret = c;
+	return 0;
+}
+
+/* ---- series ---- */
+
+#define SERIES_STEPS  500 /* if the request names no step: at most this many */
+#define SERIES_GROUPS 10  /* if the request sets no limit */
+
+/* Whether samples can be grouped by the tag: single samples have values of the others. */
+static bool can_group(const char *tag)
+{
+	static const char *const not_grouped[] = {"time",	"cpu",	     "trace_id",
+						  "profile_id", "sample_id", "profile_event_type"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(not_grouped); i++)
+		if (streq(not_grouped[i], tag))
+			return false;
+	return true;
+}
+
+/* *ret is the canonical name of the tag group_by; NULL: the body has none. */
+static int take_group_by(const json_t *body, char **ret, struct field_error *reterr)
+{
+	const char *name = json_str_at(body, "group_by", "");
+	const struct tag_info *t = query_tag_lookup(name);
+
+	if (!*name)
+		return 0;
+	if (!t)
+		return field_error_set(reterr, "group_by", "group_by: unknown tag '%.100s'", name);
+	if (!can_group(query_tag_canonical(t, name)))
+		return field_error_set(reterr, "group_by", "group_by: %.100s cannot be grouped by",
+				       name);
+	*ret = xstrdup(query_tag_canonical(t, name));
+	return 0;
+}
+
+/* A step of a round length, so that the answer has at most SERIES_STEPS steps. */
+static uint32_t step_for(uint64_t all_s)
+{
+	static const uint32_t steps[] = {10,  15,   30,	  60,	120,   300,   600,
+					 900, 1800, 3600, 7200, 10800, 21600, 43200};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
+		if (all_s / steps[i] < SERIES_STEPS)
+			return steps[i];
+	return 86400;
+}
+
+static int take_step(const json_t *body, struct series_query *q, struct field_error *reterr)
+{
+	const struct selection *s = q->tracing.selection;
+	const uint64_t all_s = (uint64_t)s->time_end_s - (uint64_t)s->time_start_s + 1;
+	int64_t step_s = json_int_at(body, "step", 0);
+
+	if (is_given(body, "step") && !json_is_integer(json_object_get(body, "step")))
+		return field_error_set(reterr, "step", "step: expected a number of seconds");
+	if (step_s < 0 || step_s > INT32_MAX)
+		return field_error_set(reterr, "step", "step: expected 1..%d seconds", INT32_MAX);
+	q->step_s = step_s ? (uint32_t)step_s : step_for(all_s);
+	if ((all_s - 1) / q->step_s >= STORE_MAX_STEPS)
+		return field_error_set(reterr, "step", "step: more than %d steps", STORE_MAX_STEPS);
+	return 0;
+}
+
+void query_series_done(struct series_query *q)
+{
+	query_tracing_request_done(&q->tracing);
+	free(q->group_by);
+	*q = (struct series_query){0};
+}
+
+int query_series_parse(const char *body, size_t n, struct series_query *ret,
+		       struct field_error *reterr)
+{
+	struct series_query q = {0};
+	_cleanup_json_ json_t *j = NULL;
+	int e = query_body_parse(body, n, &j, reterr);
+
+	if (!e)
+		e = query_body_required(j, reterr);
+	if (!e)
+		e = take_count(j, "limit", SERIES_GROUPS, QUERY_MAX_GROUPS, &q.limit, reterr);
+	if (!e)
+		e = take_group_by(j, &q.group_by, reterr);
+	if (!e)
+		e = query_body_selection(j, &q.tracing, reterr);
+	if (!e)
+		e = take_step(j, &q, reterr);
+	if (e) {
+		query_series_done(&q);
+		return e;
+	}
+	q.tracing.send_queue_only = query_send_queue_only(q.tracing.selection);
+	*ret = q;
+	return 0;
+}
