@@ -48,6 +48,7 @@ static const struct route routes[] = {
 	{"/v1/profile/series", "POST", &read_profiles, api_handle_series, false},
 	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, false},
 	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, false},
+	{"/v1/profile/tree", "POST", &read_profiles, api_handle_tree, false},
 	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, false},
 	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, false},
 	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, true},

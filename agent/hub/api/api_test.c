@@ -213,6 +213,30 @@ static void errors(void **state)
 	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "RESOURCE_NOT_FOUND");
 }
 
+static void series_and_trees(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "POST", "/v1/profile/series", NULL,
+			     QUERY ",\"step\":1000,\"group_by\":\"pod_ns\"}"),
+			 200);
+	assert_string_equal(f->body,
+			    "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{"
+			    "\"unit\":\"microseconds\",\"start\":1699999000,\"step\":1000,"
+			    "\"steps\":3,\"groups\":[{\"value\":\"app\",\"values\":[10101,0,0]}],"
+			    "\"others\":null,\"losses\":[],\"starts\":[],\"more_starts\":false,"
+			    "\"notes\":[]},\"debug\":null}");
+	assert_int_equal(ask(f, "POST", "/v1/profile/tree", NULL,
+			     QUERY ",\"group_by\":\"pod_ns\",\"before\":{\"time_start\":1700004000,"
+				   "\"time_end\":1700006000}}"),
+			 200);
+	assert_non_null(strstr(f->body,
+			       "\"nodes\":{\"function\":[0,6,2,5,4,3,2,1],"
+			       "\"depth\":[0,1,2,3,1,2,3,4],\"self\":[0,0,0,0,0,0,0,10101],"
+			       "\"samples\":[0,0,0,0,0,0,0,1],\"before\":[0,0,0,20202,0,0,0,0],"
+			       "\"before_samples\":[0,0,0,2,0,0,0,0]}"));
+}
+
 static void choices(void **state)
 {
 	struct fixture *f = *state;
@@ -243,15 +267,6 @@ static void choices(void **state)
 		"\"truncated\":false},"
 		"\"region\":{\"values\":[],\"truncated\":false}},\"debug\":null}");
 	assert_int_equal(ask(f, "POST", "/v1/profile/choices", NULL, "{\"tags\":[\"nope\"]}"), 400);
-	assert_int_equal(ask(f, "POST", "/v1/profile/series", NULL,
-			     QUERY ",\"step\":1000,\"group_by\":\"pod_ns\"}"),
-			 200);
-	assert_string_equal(f->body,
-			    "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{"
-			    "\"unit\":\"microseconds\",\"start\":1699999000,\"step\":1000,"
-			    "\"steps\":3,\"groups\":[{\"value\":\"app\",\"values\":[10101,0,0]}],"
-			    "\"others\":null,\"losses\":[],\"starts\":[],\"more_starts\":false,"
-			    "\"notes\":[]},\"debug\":null}");
 	assert_int_equal(ask(f, "GET", "/v1/profile/tags", NULL, NULL), 200);
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);
 	/* the page needs these members to offer the tags that only some events have */
@@ -353,6 +368,7 @@ int main(void)
 		LOCAL(events),
 		LOCAL(errors),
 		LOCAL(choices),
+		LOCAL(series_and_trees),
 		IN_FILE(a_file_that_goes_bad),
 		LOCAL(metrics),
 		LOCAL(debug_pages),

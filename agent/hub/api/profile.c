@@ -23,6 +23,7 @@ struct query_job {
 	struct values_request values;
 	struct choices_request choices;
 	struct series_query series;
+	struct tree_query tree;
 	char *reply;
 	size_t n_reply;
 	int http;
@@ -42,6 +43,7 @@ static void query_done(struct job *job)
 	query_values_request_done(&q->values);
 	query_choices_request_done(&q->choices);
 	query_series_done(&q->series);
+	query_tree_query_done(&q->tree);
 	free(q->reply);
 	free(q);
 }
@@ -97,6 +99,11 @@ static void refuse(struct query_job *q, const struct field_error *e)
 	q->reply = query_tracing_refused(e, &q->http, &q->n_reply);
 }
 
+static void fail(struct query_job *q, const struct field_error *e)
+{
+	q->reply = query_tracing_error("FAIL", e->reason, NULL, &q->http, &q->n_reply);
+}
+
 /* ---- ProfileTracing ---- */
 
 struct adding {
@@ -111,36 +118,91 @@ static int add_row(const struct store_row *row, void *arg)
 	return query_tree_add(a->tree, row, a->max_kernel_stack_depth);
 }
 
+/* Reads the rows of a selection into a tree, with the names that uploaded symbols have. */
+static int read_tree(struct query_job *q, struct selection *s, struct adding *a,
+		     struct store_summary *ret, struct field_error *reterr)
+{
+	struct symbols_names *names = NULL;
+	int e;
+
+	s->given_up = &q->given_up;
+	if (q->symbols && symbols_any(q->symbols))
+		names = symbols_names_new(q->symbols);
+	query_tree_set_names(a->tree, names ? symbols_name : NULL, names);
+	e = store_read(q->store, s, add_row, a, ret, reterr);
+	symbols_names_free(names);
+	return e;
+}
+
 static void make_tracing(struct query_job *q)
 {
 	struct store_summary s = {0};
 	struct field_error e = {0};
-	struct symbols_names *names = NULL;
 	struct adding a;
 
 	if (query_tracing_parse(q->call->body, q->call->n_body, &q->tracing, &e)) {
 		refuse(q, &e);
 		return;
 	}
-	q->tracing.selection->given_up = &q->given_up;
-	a = (struct adding){query_tree_new(), q->tracing.max_kernel_stack_depth};
-	if (q->symbols && symbols_any(q->symbols)) {
-		names = symbols_names_new(q->symbols);
-		query_tree_set_names(a.tree, symbols_name, names);
-	}
-	if (store_read(q->store, q->tracing.selection, add_row, &a, &s, &e))
+	a = (struct adding){query_tree_new(&query_deepflow_form),
+			    q->tracing.max_kernel_stack_depth};
+	if (read_tree(q, q->tracing.selection, &a, &s, &e))
 		q->reply =
 			query_tracing_error("FAIL", e.reason, &q->tracing, &q->http, &q->n_reply);
 	else
 		q->reply = query_tracing_reply(a.tree, &q->tracing, &s, &q->http, &q->n_reply);
 	store_summary_done(&s);
 	query_tree_free(a.tree);
-	symbols_names_free(names);
 }
 
 void api_handle_tracing(struct call *c)
 {
 	post(c, make_tracing, false);
+}
+
+/* ---- trees as columns ---- */
+
+/* Reads the selection, and then the one before it, if there is one. */
+static int read_trees(struct query_job *q, struct tree *tree, struct store_summary s[2],
+		      struct field_error *reterr)
+{
+	struct adding a = {tree, -1};
+	int e = read_tree(q, q->tree.tracing.selection, &a, &s[0], reterr);
+
+	if (e || !q->tree.before.selection)
+		return e;
+	query_tree_before(tree);
+	return read_tree(q, q->tree.before.selection, &a, &s[1], reterr);
+}
+
+static void make_tree(struct query_job *q)
+{
+	struct store_summary s[2] = {0};
+	struct field_error e = {0};
+	struct tree *tree;
+
+	if (query_tree_parse(q->call->body, q->call->n_body, &q->tree, &e)) {
+		refuse(q, &e);
+		return;
+	}
+	tree = query_tree_new(&(struct tree_form){.columns = true,
+						  .by_line = q->tree.by_line,
+						  .grouped = q->tree.group_by != NULL,
+						  .max_nodes = q->tree.max_nodes});
+	if (read_trees(q, tree, s, &e))
+		fail(q, &e);
+	else
+		q->reply = query_columns_reply(tree, &q->tree, &s[0],
+					       q->tree.before.selection ? &s[1] : NULL, &q->http,
+					       &q->n_reply);
+	store_summary_done(&s[0]);
+	store_summary_done(&s[1]);
+	query_tree_free(tree);
+}
+
+void api_handle_tree(struct call *c)
+{
+	post(c, make_tree, false);
 }
 
 /* ---- values, choices ---- */
@@ -198,11 +260,6 @@ static void answer(struct query_job *q, struct buf *b)
 	q->http = 200;
 	q->n_reply = b->len;
 	q->reply = buf_steal(b);
-}
-
-static void fail(struct query_job *q, const struct field_error *e)
-{
-	q->reply = query_tracing_error("FAIL", e->reason, NULL, &q->http, &q->n_reply);
 }
 
 #define SUCCESS "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":"

@@ -89,16 +89,43 @@ void query_series_done(struct series_query *q);
 char *query_series_reply(const struct series_query *q, const struct store_series *s,
 			 size_t *ret_n);
 
+/* The body of POST /v1/profile/tree. */
+struct tree_query {
+	struct tracing_request tracing;
+	struct tracing_request before;	/* selection NULL: none */
+	char *group_by;			/* canonical name; NULL: none */
+	bool by_line;
+	size_t max_nodes;
+};
+int query_tree_parse(const char *body, size_t n, struct tree_query *ret,
+		     struct field_error *reterr);
+void query_tree_query_done(struct tree_query *q);
+
 /*
  * Makes a reply of rows. The caller adds the row with the greatest value first. Once the tree has
- * QUERY_MAX_NODES nodes, a row counts only for the nodes that exist already, and the rest of its
+ * as many nodes as it may, a row counts only for the nodes that exist already, and the rest of its
  * stack is left out. So the smallest leaves are missing, the totals stay right, and the reply
  * reports that some are missing.
  */
-#define QUERY_MAX_NODES	    200000
+#define QUERY_MAX_NODES	    200000  /* nodes of a reply in one of DeepFlow's forms */
+#define QUERY_MAX_COLUMNS   1000000 /* nodes of a reply as columns */
 #define QUERY_MAX_REPLY_BYTES (256u << 20) /* bytes of one reply */
 struct tree;
-struct tree *query_tree_new(void);
+/* What a node of the tree is. */
+struct tree_form {
+	/*
+	 * false: nodes with the same text are the same, as in DeepFlow. true: nodes are the same if
+	 * their functions have the same name, kind and module; the reply is one of columns.
+	 */
+	bool columns;
+	bool by_line;	  /* with columns: and the same file and line */
+	bool grouped;	  /* with columns: the first level is the row's group */
+	size_t max_nodes;
+};
+struct tree *query_tree_new(const struct tree_form *form);
+extern const struct tree_form query_deepflow_form;
+/* The rows from now on belong to the selection before, with which the first one is compared. */
+void query_tree_before(struct tree *t);
 struct tree *query_tree_free(struct tree *t);
 /*
  * Called for each frame without a name. Returns the number of frames that replace it, and sets *ret
@@ -116,6 +143,13 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
 		    const struct store_summary *s,
 		    int *ret_http, size_t *ret_n);
+/*
+ * The reply to POST /v1/profile/tree, as columns; docs/api.md describes it. before: the summary of
+ * the selection before; NULL: there is none.
+ */
+char *query_columns_reply(const struct tree *t, const struct tree_query *q,
+			  const struct store_summary *s, const struct store_summary *before,
+			  int *ret_http, size_t *ret_n);
 /* status is for example "INVALID_POST_DATA" or "FAIL". *ret_http is the HTTP status for it. */
 char *query_tracing_error(const char *status, const char *description,
 			  const struct tracing_request *r,

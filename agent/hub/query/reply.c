@@ -10,9 +10,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 
-#define MAX_DEPTH (STACK_MAX_FRAMES + 4) /* levels of a tree with its root */
-
-static void put_int(struct buf *b, int64_t v)
+void query_put_int(struct buf *b, int64_t v)
 {
 	char digits[24];
 	char *p = digits + sizeof(digits);
@@ -33,71 +31,21 @@ static const char *function_name(const struct tree *t, uint32_t function, const 
 	return function == ROOT ? root : t->functions[function].name;
 }
 
-/* ---- a walk over the tree: parents before children, the greatest total first ---- */
-
-struct reply_walk {
-	const struct tree *t;
-	uint32_t *first, *next;
-	uint32_t path[MAX_DEPTH]; /* nodes from the root to the current one */
-	size_t depth;		  /* depth of the current node; the root has 0 */
-	/* called after all nodes below the node; may be NULL */
-	void (*leave)(uint32_t node, void *arg);
-	void *arg;
-};
-
-static void walk_done(struct reply_walk *w)
-{
-	free(w->first);
-	free(w->next);
-}
-
-static uint32_t walk_first(struct reply_walk *w, const struct tree *t)
-{
-	w->t = t;
-	query_tree_order(t, &w->first, &w->next);
-	w->path[0] = ROOT;
-	w->depth = 0;
-	return ROOT;
-}
-
-static uint32_t walk_next(struct reply_walk *w)
-{
-	uint32_t here = w->path[w->depth], to = w->first[here];
-
-	if (to != NO_NODE && w->depth + 1 < MAX_DEPTH) {
-		w->path[++w->depth] = to;
-		return to;
-	}
-	for (;;) {
-		here = w->path[w->depth];
-		if (w->leave)
-			w->leave(here, w->arg);
-		if (w->depth == 0)
-			return NO_NODE;
-		to = w->next[here];
-		w->depth--;
-		if (to != NO_NODE) {
-			w->path[++w->depth] = to;
-			return to;
-		}
-	}
-}
-
 /* ---- node ids: UUIDv5 in the OID name space, of the path "a;b;c" without the root ---- */
 
 struct frame_ids {
 	EVP_MD *sha1;
 	/* for each depth: the unfinished hash of the path down to that depth */
-	EVP_MD_CTX *at[MAX_DEPTH];
+	EVP_MD_CTX *at[TREE_MAX_DEPTH];
 	EVP_MD_CTX *last;
-	char text[MAX_DEPTH][37];
+	char text[TREE_MAX_DEPTH][37];
 };
 
 static void ids_free(struct frame_ids **ids)
 {
 	if (!*ids)
 		return;
-	for (size_t i = 0; i < MAX_DEPTH; i++)
+	for (size_t i = 0; i < TREE_MAX_DEPTH; i++)
 		EVP_MD_CTX_free((*ids)->at[i]);
 	EVP_MD_CTX_free((*ids)->last);
 	EVP_MD_free((*ids)->sha1);
@@ -157,11 +105,12 @@ static const char *ids_make(struct frame_ids *ids, size_t depth, const char *nam
 static int put_list(struct buf *b, const struct tree *t, const char *root)
 {
 	_cleanup_(ids_free) struct frame_ids *ids = ids_new();
-	_cleanup_(walk_done) struct reply_walk w = {0};
+	_cleanup_(query_walk_done) struct tree_walk w = {0};
 
 	if (!ids)
 		return -EIO;
-	for (uint32_t i = walk_first(&w, t); i != NO_NODE && !b->failed; i = walk_next(&w)) {
+	for (uint32_t i = query_walk_first(&w, t); i != NO_NODE && !b->failed;
+	     i = query_walk_next(&w)) {
 		const struct tree_node *n = &t->nodes[i];
 		const char *name = function_name(t, n->function, root);
 
@@ -173,9 +122,9 @@ static int put_list(struct buf *b, const struct tree *t, const char *root)
 		buf_puts(b, "\",\"parent_node_id\":\"");
 		buf_puts(b, w.depth == 0 ? "-1" : w.depth == 1 ? "" : ids->text[w.depth - 1]);
 		buf_puts(b, "\",\"self_value\":");
-		put_int(b, n->self);
+		query_put_int(b, n->self);
 		buf_puts(b, ",\"total_value\":");
-		put_int(b, n->total);
+		query_put_int(b, n->total);
 		buf_putc(b, '}');
 	}
 	buf_putc(b, ']');
@@ -234,13 +183,13 @@ static void leave_function(uint32_t node, void *arg)
  */
 static void sum_functions(const struct tree *t, struct totals *x)
 {
-	_cleanup_(walk_done) struct reply_walk w = {.leave = leave_function, .arg = x};
+	_cleanup_(query_walk_done) struct tree_walk w = {.leave = leave_function, .arg = x};
 
 	x->t = t;
 	x->self = xcalloc(t->n_functions, sizeof(*x->self));
 	x->total = xcalloc(t->n_functions, sizeof(*x->total));
 	x->open = xcalloc(t->n_functions, sizeof(*x->open));
-	for (uint32_t i = walk_first(&w, t); i != NO_NODE; i = walk_next(&w)) {
+	for (uint32_t i = query_walk_first(&w, t); i != NO_NODE; i = query_walk_next(&w)) {
 		const struct tree_node *n = &t->nodes[i];
 		int64_t *total = &x->total[n->function], *self = &x->self[n->function];
 
@@ -253,9 +202,9 @@ static void sum_functions(const struct tree *t, struct totals *x)
 
 static void put_pair(struct buf *b, int64_t first, int64_t second)
 {
-	put_int(b, first);
+	query_put_int(b, first);
 	buf_putc(b, ',');
-	put_int(b, second);
+	query_put_int(b, second);
 }
 
 static void put_flat(struct buf *b, const struct tree *t, enum event event, const char *root)
@@ -393,19 +342,21 @@ static void put_finished(struct buf *b, uint64_t n, uint64_t n_marked)
 			   100.0 * (double)(n - n_marked) / (double)n);
 }
 
-static void put_summary(struct buf *b, const struct tree *t, const struct tracing_request *r,
-			const struct store_summary *s)
+void query_put_summary(struct buf *b, const char *name, const struct tree *t,
+		       const struct tracing_request *r, const struct store_summary *s, bool before)
 {
-	buf_printf(b, ",\"unit\":\"%s\",\"summary\":{\"samples\":%" PRIu64 ",\"stacks\":%" PRIu64,
-		   profile_event_info(r->selection->event)->unit, s->n_samples, s->n_rows);
+	const struct tree_counts *n = &t->counts[before];
+
+	buf_printf(b, ",\"%s\":{\"samples\":%" PRIu64 ",\"stacks\":%" PRIu64, name, s->n_samples,
+		   s->n_rows);
 	buf_printf(b, ",\"profiles\":%" PRIu64 ",\"first\":%" PRId64 ",\"last\":%" PRId64,
 		   s->n_profiles, s->first_s, s->last_s);
 	buf_printf(b, ",\"processes\":%zu,\"nodes\":%zu", t->n_apps, t->n_nodes);
 	buf_printf(b, ",\"unnamed_samples\":%" PRIu64 ",\"incomplete_samples\":%" PRIu64,
-		   t->n_unnamed, t->n_marked);
-	put_finished(b, s->n_samples, t->n_marked);
+		   n->n_unnamed, n->n_marked);
+	put_finished(b, s->n_samples, n->n_marked);
 	buf_printf(b, ",\"truncated\":%s,\"cut_stacks\":%" PRIu64,
-		   s->truncated || t->n_cut_rows || t->more_apps ? "true" : "false", t->n_cut_rows);
+		   s->truncated || n->n_cut_rows || t->more_apps ? "true" : "false", n->n_cut_rows);
 	put_limits(b, r->selection->event, s);
 	put_losses(b, s);
 	put_notes(b, r, s);
@@ -427,7 +378,8 @@ char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
 		put_debug(&b, s->statement, s->query_ns, "");
 	else
 		buf_puts(&b, "null");
-	put_summary(&b, t, r, s);
+	buf_printf(&b, ",\"unit\":\"%s\"", profile_event_info(r->selection->event)->unit);
+	query_put_summary(&b, "summary", t, r, s, false);
 	if (r->format == RESULT_FLAT)
 		query_put_sources(&b, t);
 	buf_putc(&b, '}');

@@ -52,7 +52,7 @@ static void add(struct tree *t, const char *app, const char *text, int64_t value
 
 static struct tree *golden_tree(void)
 {
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	static const char *const rows[] = {
 		"[t] worker;[unknown start_thread?];main_loop;[l] write;[k] do_syscall_64",
 		"[t] worker;[unknown start_thread?];main_loop",
@@ -64,7 +64,7 @@ static struct tree *golden_tree(void)
 	add(t, "api", rows[2], 10101, -1);
 	add(t, "api", rows[0], 10101, -1);
 	/* n_unnamed counts samples, not rows: as if the second row had two samples */
-	t->n_unnamed = 4;
+	t->counts[0].n_unnamed = 4;
 	return t;
 }
 
@@ -141,7 +141,7 @@ static const char *id_of(const json_t *reply, const char *name)
 static void total_of_the_documentation(void **state)
 {
 	struct tracing_request r = request(RESULT_LIST, "Total");
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	_cleanup_json_ json_t *j = NULL;
 
 	(void)state;
@@ -165,7 +165,7 @@ static void total_of_the_documentation(void **state)
 static void recursion_counts_once(void **state)
 {
 	struct tracing_request r = request(RESULT_FLAT, "api");
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	_cleanup_json_ json_t *j = NULL;
 	const json_t *values;
 
@@ -186,7 +186,7 @@ static void kernel_depth_keeps_n_frames(void **state)
 	(void)state;
 	for (int depth = 0; depth < 4; depth++) {
 		struct tracing_request r = request(RESULT_LIST, "api");
-		struct tree *t = query_tree_new();
+		struct tree *t = query_tree_new(&query_deepflow_form);
 		_cleanup_json_ json_t *j = NULL;
 
 		add(t, "api", "[t] w;main;[k] a;[k] b", 7, depth);
@@ -199,7 +199,7 @@ static void kernel_depth_keeps_n_frames(void **state)
 static const char *root_name(int n_apps, const char *asked)
 {
 	static char name[512];
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	_cleanup_free_ char *got = NULL;
 
 	for (int i = n_apps; i-- > 0;) {
@@ -227,7 +227,7 @@ static void root_names(void **state)
 static void names_of_processes_have_a_limit(void **state)
 {
 	struct tracing_request r = request(RESULT_FLAT, "");
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	_cleanup_json_ json_t *all = NULL, *cut = NULL;
 	_cleanup_free_ char *name = NULL;
 	char app[16];
@@ -254,7 +254,7 @@ static void names_of_processes_have_a_limit(void **state)
 static void empty_replies(void **state)
 {
 	struct store_summary s = {0};
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	_cleanup_free_ char *list = NULL, *flat = NULL;
 	struct tracing_request r = request(RESULT_LIST, "");
 	int http = 0;
@@ -276,7 +276,7 @@ static void empty_replies(void **state)
 static void bad_utf8_and_debug(void **state)
 {
 	struct tracing_request r = request(RESULT_LIST, "a\"b\n");
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	_cleanup_json_ json_t *j = NULL;
 
 	(void)state;
@@ -296,7 +296,7 @@ static void bad_utf8_and_debug(void **state)
  */
 static void node_limit(void **state)
 {
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	char text[64];
 
 	(void)state;
@@ -306,13 +306,13 @@ static void node_limit(void **state)
 	}
 	assert_int_equal(t->n_nodes, QUERY_MAX_NODES);
 	assert_int_equal(t->nodes[0].total, QUERY_MAX_NODES + 100);
-	assert_int_equal(t->n_cut_rows, 102);
+	assert_int_equal(t->counts[0].n_cut_rows, 102);
 	assert_int_equal(t->n_functions, QUERY_MAX_NODES); /* each node has its own function */
 	add(t, "api", "[t] w;f0", 3, -1);
-	assert_int_equal(t->n_cut_rows, 102);
+	assert_int_equal(t->counts[0].n_cut_rows, 102);
 	/* the functions are in the tree, but the path is new */
 	add(t, "api", "[t] w;f0;f1", 5, -1);
-	assert_int_equal(t->n_cut_rows, 103);
+	assert_int_equal(t->counts[0].n_cut_rows, 103);
 	assert_string_equal(t->functions[t->nodes[1].function].name, "f0");
 	assert_int_equal(t->nodes[1].self, 4);
 	assert_int_equal(t->nodes[1].total, 9);
@@ -323,7 +323,7 @@ static void deep_stack(void **state)
 {
 	struct tracing_request r = request(RESULT_LIST, "api");
 	_cleanup_buf_ struct buf b = {0};
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	_cleanup_json_ json_t *j = NULL;
 
 	(void)state;
@@ -358,7 +358,7 @@ static void names_come_when_asked(void **state)
 	const struct frame *const first[] = {&known, &named}, *const second[] = {&named, &other};
 	struct store_row row = {.app_service = "a", .frames = first, .n_frames = 2, .value = 1};
 	_cleanup_buf_ struct buf b = {0};
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	unsigned n_asked = 0;
 
 	(void)state;
@@ -374,7 +374,7 @@ static void names_come_when_asked(void **state)
 	assert_string_equal(t->functions[2].name, "inner");
 	assert_string_equal(t->functions[3].name, "outer");
 	assert_string_equal(t->functions[4].name, "[/bin/b]");
-	assert_int_equal(t->n_unnamed, 7);
+	assert_int_equal(t->counts[0].n_unnamed, 7);
 	/* the paths are outer;inner;main and main;[/bin/b] */
 	assert_int_equal(t->n_nodes, 6);
 	assert_int_equal(t->nodes[t->nodes[1].parent].function, 2);
@@ -399,7 +399,7 @@ static void languages_are_told(void **state)
 	const struct frame *const frames[] = {&native, &python, &later, &java};
 	struct store_row row = {.app_service = "a", .frames = frames, .n_frames = 4, .value = 1};
 	_cleanup_buf_ struct buf b = {0};
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 
 	(void)state;
 	assert_int_equal(query_tree_add(t, &row, -1), 0);
@@ -465,7 +465,7 @@ static void waits_are_leaves(void **state)
 
 	(void)state;
 	for (int depth = -1; depth < 2; depth++) {
-		struct tree *t = query_tree_new();
+		struct tree *t = query_tree_new(&query_deepflow_form);
 		_cleanup_free_ char *flat = NULL, *list = NULL;
 
 		add_row_of(t, frames, 3, WAIT_LOCK, 70, depth);
@@ -501,7 +501,7 @@ static void others_are_not_incomplete(void **state)
 	const struct frame *const rows[][1] = {{&main_frame}, {&main_frame}, {&cut}, {&others}};
 	struct store_summary s = {.n_rows = 3, .n_samples = 4, .truncated = true};
 	_cleanup_free_ char *flat = NULL;
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -521,7 +521,7 @@ static void cuda_has_its_letter(void **state)
 	const struct frame *const frames[] = {&main_frame, &named, &unnamed};
 	struct store_summary s = {.n_rows = 1, .n_samples = 1};
 	_cleanup_free_ char *flat = NULL;
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 
 	(void)state;
 	add_row_of(t, frames, ARRAY_SIZE(frames), WAIT_NONE, 10, -1);
@@ -538,7 +538,7 @@ static void bytes_are_of_objects(void **state)
 	const struct frame *const java[] = {&main_frame, &object, &new_frame};
 	struct store_summary s = {.n_rows = 2, .n_samples = 2};
 	_cleanup_free_ char *alloc = NULL, *time = NULL;
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 
 	(void)state;
 	add_row_of(t, c, 2, WAIT_NONE, 100, -1);
@@ -576,7 +576,7 @@ static void an_empty_answer_says_how_there_is_more(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct tree *t = query_tree_new();
+		struct tree *t = query_tree_new(&query_deepflow_form);
 		_cleanup_free_ char *said = answer(t, cases[i].event, RESULT_LIST, &none);
 		_cleanup_free_ char *want = xasprintf("\"notes\":[\"%s\"]", cases[i].note);
 
@@ -592,7 +592,8 @@ static void snapshots_and_estimates_say_so(void **state)
 		.n_rows = 1, .n_samples = 1, .estimate_ppm = 120000, .estimate_error = 345};
 	struct store_summary none = {.n_profiles = 1};
 	_cleanup_free_ char *full = NULL, *empty = NULL, *alloc = NULL;
-	struct tree *t = query_tree_new(), *nothing = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form),
+		    *nothing = query_tree_new(&query_deepflow_form);
 
 	(void)state;
 	add_row_of(t, frames, 1, WAIT_NONE, 100, -1);
@@ -622,7 +623,7 @@ static void the_rest_of_rdma_is_told(void **state)
 	} cases[] = {{1, note}, {0, "no rdma profile is stored"}};
 	struct selection selection = {.event = EVENT_RDMA};
 	struct tracing_request r = request(RESULT_LIST, "");
-	struct tree *nothing = query_tree_new();
+	struct tree *nothing = query_tree_new(&query_deepflow_form);
 
 	(void)state;
 	r.selection = &selection;
@@ -647,7 +648,7 @@ static void deepest_wait(void **state)
 	static char names[STACK_MAX_FRAMES][8];
 	struct store_summary s = {.n_rows = 1, .n_samples = 1};
 	_cleanup_free_ char *list = NULL;
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 
 	(void)state;
 	for (unsigned i = 0; i < STACK_MAX_FRAMES; i++) {
@@ -673,7 +674,7 @@ static void inlined_names_leave_room(void **state)
 	static const struct frame *frames[STACK_MAX_FRAMES];
 	struct store_row row = {
 		.app_service = "a", .frames = frames, .n_frames = STACK_MAX_FRAMES, .value = 1};
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	unsigned n_asked = 0;
 
 	(void)state;
@@ -683,7 +684,7 @@ static void inlined_names_leave_room(void **state)
 	assert_int_equal(query_tree_add(t, &row, -1), 0);
 	assert_int_equal(n_asked, STACK_MAX_FRAMES - 1);
 	assert_string_equal(t->functions[1].name, "leaf");
-	assert_int_equal(t->n_nodes, 1 + STACK_MAX_FRAMES + 2);
+	assert_int_equal(t->n_nodes, 1 + STACK_MAX_FRAMES + 3); /* a group has a level, too */
 	query_tree_free(t);
 }
 

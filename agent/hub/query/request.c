@@ -82,7 +82,7 @@ static int check_type(const json_t *body, const struct request_field *f, struct 
 		json_is_real(j) ? "fractional number" : json_word(j), f->name, go_types[f->type]);
 }
 
-static int check_types(const json_t *body, struct field_error *reterr)
+int query_body_check(const json_t *body, struct field_error *reterr)
 {
 	int e = 0;
 
@@ -149,7 +149,7 @@ int query_body_parse(const char *body, size_t n, json_t **ret, struct field_erro
 	int e = parse_object(body, n, &j, reterr);
 
 	if (!e)
-		e = check_types(j, reterr);
+		e = query_body_check(j, reterr);
 	if (!e)
 		*ret = TAKE_PTR(j);
 	return e;

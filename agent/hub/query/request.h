@@ -8,6 +8,8 @@
  * Parses a body, and checks the types of the fields that requests share. The caller frees *ret.
  */
 int query_body_parse(const char *body, size_t n, json_t **ret, struct field_error *reterr);
+/* Checks the types of the fields that requests share. */
+int query_body_check(const json_t *body, struct field_error *reterr);
 /* Checks that the fields are there that DeepFlow demands. */
 int query_body_required(const json_t *body, struct field_error *reterr);
 /* Reads the fields that describe the selection. The caller frees r, also after an error. */

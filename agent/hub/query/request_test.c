@@ -323,6 +323,46 @@ static void series_bodies(void **state)
 	}
 }
 
+static void tree_bodies(void **state)
+{
+	static const char plain[] = "{" SELECTION "}";
+	static const char given[] =
+		"{" SELECTION ",\"max_nodes\":7,\"by_line\":true,\"group_by\":\"pod\","
+		"\"before\":{\"time_start\":5,\"time_end\":6,\"tag_filter\":\"pod='x'\"}}";
+	static const struct {
+		const char *body, *field;
+	} bad[] = {
+		{"{" SELECTION ",\"max_nodes\":1000001}", "max_nodes"},
+		{"{" SELECTION ",\"by_line\":1}", "by_line"},
+		{"{" SELECTION ",\"group_by\":\"trace_id\"}", "group_by"},
+		{"{" SELECTION ",\"before\":[]}", "before"},
+		{"{" SELECTION ",\"before\":{}}", "body"},
+		{"{" SELECTION ",\"before\":{\"time_start\":9,\"time_end\":6}}", "time_end"},
+	};
+	struct tree_query q;
+	struct field_error e;
+
+	(void)state;
+	assert_int_equal(query_tree_parse(plain, strlen(plain), &q, &e), 0);
+	assert_int_equal(q.max_nodes, QUERY_MAX_COLUMNS);
+	assert_false(q.by_line);
+	assert_null(q.before.selection);
+	query_tree_query_done(&q);
+	assert_int_equal(query_tree_parse(given, strlen(given), &q, &e), 0);
+	assert_int_equal(q.max_nodes, 7);
+	assert_true(q.by_line);
+	assert_string_equal(q.tracing.selection->group_by, "pod");
+	assert_string_equal(q.before.selection->group_by, "pod");
+	assert_int_equal(q.before.selection->time_end_s, 6);
+	assert_int_equal(q.before.selection->event, EVENT_ON_CPU);
+	query_tree_query_done(&q);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(query_tree_parse(bad[i].body, strlen(bad[i].body), &q, &e),
+				 -EINVAL);
+		assert_string_equal(e.path, bad[i].field);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +376,7 @@ int main(void)
 		cmocka_unit_test(values_bodies),
 		cmocka_unit_test(choices_bodies),
 		cmocka_unit_test(series_bodies),
+		cmocka_unit_test(tree_bodies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,3 +263,86 @@ int query_series_parse(const char *body, size_t n, struct series_query *ret,
 	*ret = q;
 	return 0;
 }
+
+/* ---- trees ---- */
+
+/* The event and language of the selection before are those of the first one. */
+static int take_before(const json_t *body, struct tree_query *q, struct field_error *reterr)
+{
+	static const char *const same[] = {"profile_event_type", "profile_language_type"};
+	_cleanup_json_ json_t *before = json_copy(json_object_get(body, "before"));
+	int e;
+
+	if (!is_given(body, "before"))
+		return 0;
+	if (!json_is_object(before))
+		return field_error_set(reterr, "before", "before: expected a selection");
+	for (size_t i = 0; i < ARRAY_SIZE(same); i++)
+		json_object_set(before, same[i], json_object_get(body, same[i]));
+	e = query_body_check(before, reterr);
+	if (!e)
+		e = query_body_required(before, reterr);
+	if (!e)
+		e = query_body_selection(before, &q->before, reterr);
+	if (!e)
+		q->before.send_queue_only = query_send_queue_only(q->before.selection);
+	return e;
+}
+
+static int take_by_line(const json_t *body, struct tree_query *q, struct field_error *reterr)
+{
+	const json_t *j = json_object_get(body, "by_line");
+
+	if (is_given(body, "by_line") && !json_is_boolean(j))
+		return field_error_set(reterr, "by_line", "by_line: expected true or false");
+	q->by_line = json_is_true(j);
+	return 0;
+}
+
+void query_tree_query_done(struct tree_query *q)
+{
+	query_tracing_request_done(&q->tracing);
+	query_tracing_request_done(&q->before);
+	free(q->group_by);
+	*q = (struct tree_query){0};
+}
+
+static int take_tree(const json_t *body, struct tree_query *q, struct field_error *reterr)
+{
+	int e = query_body_required(body, reterr);
+
+	if (!e)
+		e = take_count(body, "max_nodes", QUERY_MAX_COLUMNS, QUERY_MAX_COLUMNS,
+			       &q->max_nodes, reterr);
+	if (!e)
+		e = take_by_line(body, q, reterr);
+	if (!e)
+		e = take_group_by(body, &q->group_by, reterr);
+	if (!e)
+		e = query_body_selection(body, &q->tracing, reterr);
+	if (!e)
+		e = take_before(body, q, reterr);
+	if (e)
+		return e;
+	q->tracing.send_queue_only = query_send_queue_only(q->tracing.selection);
+	q->tracing.selection->group_by = q->group_by;
+	if (q->before.selection)
+		q->before.selection->group_by = q->group_by;
+	return 0;
+}
+
+int query_tree_parse(const char *body, size_t n, struct tree_query *ret, struct field_error *reterr)
+{
+	struct tree_query q = {0};
+	_cleanup_json_ json_t *j = NULL;
+	int e = query_body_parse(body, n, &j, reterr);
+
+	if (!e)
+		e = take_tree(j, &q, reterr);
+	if (e) {
+		query_tree_query_done(&q);
+		return e;
+	}
+	*ret = q;
+	return 0;
+}

@@ -210,7 +210,7 @@ static int add_row(const struct store_row *row, void *arg)
 /* Does what the query worker does with a request body. */
 static char *ask(struct store *s, const char *body, uint64_t *ret_samples)
 {
-	struct adding a = {.tree = query_tree_new()};
+	struct adding a = {.tree = query_tree_new(&query_deepflow_form)};
 	struct store_summary summary = {};
 	struct tracing_request r = {};
 	struct field_error e = {};

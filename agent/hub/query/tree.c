@@ -8,10 +8,9 @@
 
 #include <stdlib.h>
 
-/* levels for the frames of a stack, for the process and for the thread */
-#define FRAME_LEVELS (STACK_MAX_FRAMES + 2)
+/* levels for the frames of a stack, and for its group, process and thread */
+#define FRAME_LEVELS (STACK_MAX_FRAMES + 3)
 #define MAX_LEVELS   (FRAME_LEVELS + 1) /* levels for the frames, and one for the cause of a wait */
-#define NO_FUNCTION  UINT32_MAX
 
 static int64_t add_saturated(int64_t a, int64_t b)
 {
@@ -20,16 +19,19 @@ static int64_t add_saturated(int64_t a, int64_t b)
 	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-struct tree *query_tree_new(void)
+const struct tree_form query_deepflow_form = {.max_nodes = QUERY_MAX_NODES};
+
+struct tree *query_tree_new(const struct tree_form *form)
 {
 	struct tree *t = xcalloc(1, sizeof(*t));
 
+	t->form = *form;
 	random_bytes(&t->seed, sizeof(t->seed));
 	t->n_child_slots = t->n_name_slots = 1024;
 	t->child_slots = xcalloc(t->n_child_slots, sizeof(*t->child_slots));
 	t->name_slots = xcalloc(t->n_name_slots, sizeof(*t->name_slots));
 	GROW(t->functions, t->n_functions, t->cap_functions);
-	t->functions[t->n_functions++] = (struct function){0};
+	t->functions[t->n_functions++] = (struct function){.level = LEVEL_ROOT};
 	GROW(t->nodes, t->n_nodes, t->cap_nodes);
 	t->nodes[t->n_nodes++] = (struct tree_node){.function = ROOT, .parent = NO_NODE};
 	return t;
@@ -42,6 +44,7 @@ struct tree *query_tree_free(struct tree *t)
 	for (size_t i = 0; i < t->n_functions; i++) {
 		free(t->functions[i].name);
 		free(t->functions[i].file);
+		free(t->functions[i].module);
 	}
 	for (size_t i = 0; i < t->n_apps; i++)
 		free(t->apps[i]);
@@ -53,92 +56,6 @@ struct tree *query_tree_free(struct tree *t)
 	free(t->frame_slots);
 	free(t);
 	return NULL;
-}
-
-/* ---- functions: name -> number ---- */
-
-static uint64_t name_hash(const struct tree *t, const char *name, size_t n)
-{
-	return hash_bytes(name, n, t->seed);
-}
-
-static void grow_names(struct tree *t)
-{
-	size_t n = t->n_name_slots * 2;
-	uint32_t *slots = xcalloc(n, sizeof(*slots));
-
-	for (size_t i = 1; i < t->n_functions; i++) {
-		const char *name = t->functions[i].name;
-		size_t at = name_hash(t, name, strlen(name)) & (n - 1);
-
-		while (slots[at])
-			at = (at + 1) & (n - 1);
-		slots[at] = (uint32_t)i + 1;
-	}
-	free(t->name_slots);
-	t->name_slots = slots;
-	t->n_name_slots = n;
-}
-
-/*
- * Finds the number of a function. If the tree does not have it: adds it if make is set, else
- * returns NO_FUNCTION.
- */
-static uint32_t function_of(struct tree *t, const char *name, size_t n, bool make)
-{
-	size_t at;
-
-	if (t->n_functions * 2 > t->n_name_slots)
-		grow_names(t);
-	at = name_hash(t, name, n) & (t->n_name_slots - 1);
-	for (; t->name_slots[at]; at = (at + 1) & (t->n_name_slots - 1)) {
-		uint32_t i = t->name_slots[at] - 1;
-
-		if (strncmp(t->functions[i].name, name, n) == 0 && !t->functions[i].name[n])
-			return i;
-	}
-	if (!make)
-		return NO_FUNCTION;
-	GROW(t->functions, t->n_functions, t->cap_functions);
-	t->functions[t->n_functions] = (struct function){.name = xstrndup(name, n)};
-	t->name_slots[at] = (uint32_t)t->n_functions + 1;
-	return (uint32_t)t->n_functions++;
-}
-
-static void learn_source(struct function *function, const struct frame *f)
-{
-	if (function->kind == FRAME_APP)
-		function->kind = f->kind;
-	if (function->file || !f->file)
-		return;
-	function->file = xstrdup(f->file);
-	function->line = f->line;
-}
-
-/* ---- frames: address of the frame -> function ---- */
-
-static struct frame_slot *frame_slot(const struct tree *t, const struct frame *f, bool outermost)
-{
-	const uint64_t key = ((uintptr_t)f >> 3) + outermost;
-	size_t at = key * 0x9e3779b97f4a7c15ULL >> 20 & (t->n_frame_slots - 1);
-
-	while (t->frame_slots[at].frame &&
-	       (t->frame_slots[at].frame != f || t->frame_slots[at].outermost != outermost))
-		at = (at + 1) & (t->n_frame_slots - 1);
-	return &t->frame_slots[at];
-}
-
-static void grow_frames(struct tree *t)
-{
-	struct frame_slot *old = t->frame_slots;
-	size_t n = t->n_frame_slots;
-
-	t->n_frame_slots = n ? n * 2 : 1024;
-	t->frame_slots = xcalloc(t->n_frame_slots, sizeof(*old));
-	for (size_t i = 0; i < n; i++)
-		if (old[i].frame)
-			*frame_slot(t, old[i].frame, old[i].outermost) = old[i];
-	free(old);
 }
 
 /* ---- nodes: (parent, function) -> number ---- */
@@ -171,7 +88,7 @@ static void grow_children(struct tree *t)
 
 /* A level of a row's stack, and the source of its name. The root is first. */
 struct tree_level {
-	const struct frame *frame; /* NULL: a process or thread, whose name is text[start..end] */
+	const struct frame *frame; /* NULL: no frame; its key is text[start..end] */
 	bool outermost;
 	size_t start, end;
 };
@@ -191,15 +108,26 @@ static void put_level(struct levels *l, const struct frame *f, bool outermost)
 	l->items[l->n++] = (struct tree_level){.frame = f, .outermost = outermost};
 }
 
-static void put_head_level(struct levels *l, const struct stack_head *h)
+/* Adds a level that is no frame. */
+static void put_text_level(struct levels *l, size_t start)
 {
-	size_t start = l->text.len;
-
-	profile_stack_render(h, NULL, 0, &l->text);
 	l->items[l->n++] = (struct tree_level){.start = start, .end = l->text.len};
 }
 
-static void put_head(struct levels *l, const struct stack_head *h)
+/* Adds the level of a process or a thread. */
+static void put_comm(const struct tree *t, struct levels *l, const struct stack_head *h)
+{
+	size_t start = l->text.len;
+
+	if (t->form.columns)
+		query_tree_key(&l->text, h->process_comm ?: h->thread_comm,
+			       h->process_comm || h->main_thread ? LEVEL_PROCESS : LEVEL_THREAD);
+	else
+		profile_stack_render(h, NULL, 0, &l->text);
+	put_text_level(l, start);
+}
+
+static void put_head(const struct tree *t, struct levels *l, const struct stack_head *h)
 {
 	/*
 	 * A head with both names would be one level. Two heads, one for each name, make two levels.
@@ -208,11 +136,20 @@ static void put_head(struct levels *l, const struct stack_head *h)
 	struct stack_head thread = {.thread_comm = h->thread_comm};
 
 	if (h->process_comm)
-		put_head_level(l, &process);
+		put_comm(t, l, &process);
 	if (h->thread_comm && !(h->process_comm && h->main_thread)) {
 		thread.main_thread = !h->process_comm && h->main_thread;
-		put_head_level(l, &thread);
+		put_comm(t, l, &thread);
 	}
+}
+
+/* Adds the level of a group: the value of the tag; "" for samples without it. */
+static void put_group(struct levels *l, const char *group)
+{
+	size_t start = l->text.len;
+
+	query_tree_key(&l->text, group ?: "", LEVEL_GROUP);
+	put_text_level(l, start);
 }
 
 /*
@@ -257,8 +194,8 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 			continue;
 		put_level(l, f, outermost);
 	}
-	t->n_marked += marked ? row->n_samples : 0;
-	t->n_unnamed += unnamed ? row->n_samples : 0;
+	t->counts[t->before].n_marked += marked ? row->n_samples : 0;
+	t->counts[t->before].n_unnamed += unnamed ? row->n_samples : 0;
 }
 
 /* Adds the cause of a wait as the leaf, so that the graph shows it with its own colour. */
@@ -270,41 +207,14 @@ static void put_wait(struct levels *l, enum wait wait)
 		put_level(l, f, false);
 }
 
-/*
- * Returns the function of a frame; if the tree does not have it and make is not set, NO_FUNCTION.
- * The result is stored by the frame's address, so each frame is turned into its name only once,
- * even if many stacks have it.
- */
-static uint32_t function_of_frame(struct tree *t, const struct frame *f, bool outermost, bool make,
-				  struct buf *scratch)
-{
-	struct frame_slot *slot;
-	uint32_t function;
-
-	if (t->n_frames * 2 >= t->n_frame_slots)
-		grow_frames(t);
-	slot = frame_slot(t, f, outermost);
-	if (slot->frame)
-		return slot->function;
-	buf_reset(scratch);
-	profile_frame_render(f, outermost, scratch);
-	function = function_of(t, scratch->data, scratch->len, make);
-	if (function == NO_FUNCTION)
-		return function;
-	learn_source(&t->functions[function], f);
-	*slot = (struct frame_slot){f, function, outermost};
-	t->n_frames++;
-	return function;
-}
-
 static uint32_t function_of_level(struct tree *t, const struct levels *l, size_t i, bool make,
 				  struct buf *scratch)
 {
 	const struct tree_level *v = &l->items[i];
 
 	if (v->frame)
-		return function_of_frame(t, v->frame, v->outermost, make, scratch);
-	return function_of(t, l->text.data + v->start, v->end - v->start, make);
+		return query_tree_frame(t, v->frame, v->outermost, make, scratch);
+	return query_tree_function(t, l->text.data + v->start, v->end - v->start, make);
 }
 
 /* Adds the functions of a row from the leaf up, because they are numbered in that order. */
@@ -397,6 +307,29 @@ void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg)
 	t->names_arg = arg;
 }
 
+void query_tree_before(struct tree *t)
+{
+	t->before = true;
+	/* the frames of the first selection are gone, and others may have their addresses */
+	memset(t->frame_slots, 0, t->n_frame_slots * sizeof(*t->frame_slots));
+	t->n_frames = 0;
+}
+
+static void add_total(const struct tree *t, struct tree_node *n, int64_t value)
+{
+	int64_t *total = t->before ? &n->before_total : &n->total;
+
+	*total = add_saturated(*total, value);
+}
+
+static void add_self(const struct tree *t, struct tree_node *n, const struct store_row *row)
+{
+	int64_t *self = t->before ? &n->before_self : &n->self;
+
+	*self = add_saturated(*self, row->value);
+	*(t->before ? &n->n_before_samples : &n->n_samples) += row->n_samples;
+}
+
 int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth)
 {
 	uint32_t functions[MAX_LEVELS], path[MAX_LEVELS];
@@ -405,26 +338,25 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 
 	buf_init(&l.text, 0);
 	l.n = 0;
-	put_head(&l, &row->head);
+	if (t->form.grouped)
+		put_group(&l, row->group);
+	put_head(t, &l, &row->head);
 	put_frames(t, &l, row, max_kernel_stack_depth);
 	put_wait(&l, row->head.wait);
 	add_app(t, row->app_service);
 	found = find_path(t, &l, path);
-	keep = t->n_nodes + (l.n - found) <= QUERY_MAX_NODES ? l.n : found;
+	keep = t->n_nodes + (l.n - found) <= t->form.max_nodes ? l.n : found;
 	if (keep > found) {
 		make_functions(t, &l, functions);
 		make_path(t, &l, functions, found, keep, path);
 	}
 	for (size_t i = 0; i < keep; i++)
-		t->nodes[path[i]].total = add_saturated(t->nodes[path[i]].total, row->value);
-	t->nodes[ROOT].total = add_saturated(t->nodes[ROOT].total, row->value);
-	if (keep < l.n) {
-		t->n_cut_rows++;
-	} else {
-		struct tree_node *leaf = &t->nodes[keep ? path[keep - 1] : ROOT];
-
-		leaf->self = add_saturated(leaf->self, row->value);
-	}
+		add_total(t, &t->nodes[path[i]], row->value);
+	add_total(t, &t->nodes[ROOT], row->value);
+	if (keep < l.n)
+		t->counts[t->before].n_cut_rows++;
+	else
+		add_self(t, &t->nodes[keep ? path[keep - 1] : ROOT], row);
 	return 0;
 }
 
@@ -446,10 +378,12 @@ static int by_total(const void *a, const void *b, void *arg)
 	const struct tree *t = arg;
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 	const struct tree_node *m = &t->nodes[x], *n = &t->nodes[y];
+	int64_t left = add_saturated(m->total, m->before_total);
+	int64_t right = add_saturated(n->total, n->before_total);
 
 	/* the smallest first, because the caller puts each one at the front of its parent's list */
-	if (m->total != n->total)
-		return m->total < n->total ? -1 : 1;
+	if (left != right)
+		return left < right ? -1 : 1;
 	return strcmp(t->functions[n->function].name, t->functions[m->function].name);
 }
 

@@ -13,13 +13,34 @@ struct tree_node {
 	uint32_t function : 31, inlined : 1;
 	uint32_t parent;		     /* NO_NODE for the root */
 	int64_t self, total;
+	uint64_t n_samples;		     /* of self */
+	/* the same of the selection before */
+	int64_t before_self, before_total;
+	uint64_t n_before_samples;
 };
 #define NO_NODE UINT32_MAX
 /* The function of the root. It gets its name when all rows are added. */
 #define ROOT 0
 
+/* The kinds of functions in a reply as columns: those of frames, and these. */
+enum level_kind {
+	LEVEL_ROOT = _FRAME_KIND_MAX,
+	LEVEL_GROUP,   /* a value of the tag by which the samples are grouped */
+	LEVEL_PROCESS,
+	LEVEL_THREAD,
+	LEVEL_UNNAMED, /* a frame without a name */
+	_LEVEL_KIND_MAX,
+};
+
 struct function {
-	char *name; /* the name in the reply; NULL for the root */
+	/*
+	 * The name in the reply, with a NUL; NULL for the root. In a reply as columns, the key of
+	 * the function goes on behind the NUL.
+	 */
+	char *name;
+	size_t n_key;  /* bytes of the key; without columns, the name is the key */
+	char *module;  /* columns only; NULL: not known */
+	uint8_t level; /* columns only: an enum frame_kind or an enum level_kind */
 	char *file; /* the file of the first frame that has one; NULL: not known */
 	/*
 	 * The line of that frame. For a native function it is where the function is declared. For a
@@ -49,21 +70,26 @@ struct tree {
 	size_t n_child_slots, n_name_slots;
 	struct frame_slot *frame_slots;
 	size_t n_frames, n_frame_slots;
+	struct tree_form form;
 	char **apps; /* distinct app_services, at most TREE_MAX_APPS */
 	size_t n_apps;
 	/* the app_services are more than TREE_MAX_APPS, so `apps` does not have all */
 	bool more_apps;
-	uint64_t n_cut_rows;	      /* rows of which only a part is in the tree */
-	/*
-	 * n_marked: samples with a marker frame; n_unnamed: samples with a frame that has no name
-	 */
-	uint64_t n_marked, n_unnamed;
+	/* of the selection [0], and of the one before it [1] */
+	struct tree_counts {
+		uint64_t n_cut_rows; /* rows of which only a part is in the tree */
+		uint64_t n_marked;   /* samples with a marker frame */
+		uint64_t n_unnamed;  /* samples with a frame that has no name */
+	} counts[2];
+	bool before; /* the rows that are added belong to the selection before */
 	uint64_t seed;
 	tree_names_fn *names; /* returns the names of frames that have none; NULL: not used */
 	void *names_arg;
 };
 #define TREE_MAX_NAMES 10 /* names of processes in the root's name */
 #define TREE_MAX_APPS  100000
+/* the marker in a reply as columns for the smallest stacks, if there are too many nodes */
+#define TREE_LEFT_OUT  "[smaller stacks]"
 
 /*
  * The root's name: app_service, or the processes joined by ", ", or "N processes". The caller frees
@@ -79,6 +105,45 @@ void query_put_sources(struct buf *b, const struct tree *t);
 #define REPLY_NOTE_BYTES 256
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);
+/* ---- tree_functions.c ---- */
+
+#define NO_FUNCTION UINT32_MAX
+/* Adds the key of a level that is no frame. level: an enum level_kind. */
+void query_tree_key(struct buf *key, const char *name, uint8_t level);
+/*
+ * Finds the number of the function with this key. If the tree does not have it: adds it if make is
+ * set, else returns NO_FUNCTION.
+ */
+uint32_t query_tree_function(struct tree *t, const char *key, size_t n, bool make);
+/*
+ * The same for a frame. The result is stored by the frame's address, so each frame is turned into
+ * its key only once, even if many stacks have it.
+ */
+uint32_t query_tree_frame(struct tree *t, const struct frame *f, bool outermost, bool make,
+			  struct buf *scratch);
+
+/* ---- replies ---- */
+
+/* Adds ,"NAME":{...}: the summary of the selection, or of the one before it. */
+void query_put_summary(struct buf *b, const char *name, const struct tree *t,
+		       const struct tracing_request *r, const struct store_summary *s, bool before);
+void query_put_int(struct buf *b, int64_t v);
+
+#define TREE_MAX_DEPTH (STACK_MAX_FRAMES + 5) /* levels of a tree with its root */
+/* A walk over the tree: parents before children, the greatest total first. */
+struct tree_walk {
+	const struct tree *t;
+	uint32_t *first, *next;
+	uint32_t path[TREE_MAX_DEPTH]; /* nodes from the root to the current one */
+	size_t depth;		       /* depth of the current node; the root has 0 */
+	/* called after all nodes below the node; may be NULL */
+	void (*leave)(uint32_t node, void *arg);
+	void *arg;
+};
+/* Return the next node; NO_NODE: there is none. */
+uint32_t query_walk_first(struct tree_walk *w, const struct tree *t);
+uint32_t query_walk_next(struct tree_walk *w);
+void query_walk_done(struct tree_walk *w);
 /*
  * Returns for each node the list of its children, the one with the greatest total first:
  * first[node] begins the list, and next[child] continues it. NO_NODE ends the list.

@@ -51,7 +51,7 @@ static void bench_tree(const char *name, bool unnamed, tree_names_fn *names, con
 {
 	const struct frame *frames[DEPTH];
 	struct rows *r = make_rows(unnamed);
-	struct tree *t = query_tree_new();
+	struct tree *t = query_tree_new(&query_deepflow_form);
 	size_t n_asked = 0;
 	uint64_t from;
 

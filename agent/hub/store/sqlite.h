@@ -410,6 +410,7 @@ int store_match_functions(sqlite3 *db, struct query_limit *l);
 struct stored_sum {
 	int64_t stack, app; /* row ids; stack 0: a free slot */
 	int64_t value, n_samples;
+	size_t group; /* its number; 0 if there are no groups */
 };
 struct sums {
 	/* a hash table with open addressing; store_sums_sort makes it a list */

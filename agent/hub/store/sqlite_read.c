@@ -14,6 +14,8 @@
 /* The strings and frames that this query has read so far, by row id. */
 struct store_reading {
 	struct query query;
+	struct groups groups;
+	char **group_names; /* for each group; NULL: there are no groups */
 	sqlite3_stmt *get_stack, *get_frame, *get_string;
 	struct id_map strings, frames;
 	size_t bytes; /* memory of strings and frames together */
@@ -30,6 +32,10 @@ static void reading_done(struct store_reading *r)
 	sqlite3_finalize(r->get_frame);
 	sqlite3_finalize(r->get_string);
 	store_summary_done(&r->summary);
+	for (size_t i = 0; r->group_names && i < r->groups.n; i++)
+		free(r->group_names[i]);
+	free(r->group_names);
+	store_groups_done(&r->groups);
 }
 
 /* Runs the statement one step. Returns whether it has a row. Keeps an error in r->error. */
@@ -158,19 +164,31 @@ static int prepare_dictionaries(struct store_reading *r)
 	return store_sq_errno(rc);
 }
 
-static void add_sample(struct store_reading *r, struct sums *sums, int64_t app, int64_t time_s,
-		       const struct stored_sample *x)
+/* The process and the window of samples. */
+struct of_profile {
+	int64_t app, series, time_s;
+};
+
+static int add_sample(struct store_reading *r, struct sums *sums, const struct of_profile *of,
+		      const struct stored_sample *x)
 {
 	struct store_summary *s = &r->summary;
+	struct stored_sum sum = {.app = of->app,
+				 .stack = x->stack > 0 ? x->stack : INT64_MAX, /* no such row */
+				 .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+				 .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)};
+	int e = 0;
 
-	s->first_s = s->first_s ? MIN(s->first_s, time_s) : time_s;
-	s->last_s = MAX(s->last_s, time_s);
-	store_sums_add(
-		sums, &(struct stored_sum){
-			      .app = app,
-			      .stack = x->stack > 0 ? x->stack : INT64_MAX, /* no row has this id */
-			      .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
-			      .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)});
+	if (r->groups.tag)
+		e = store_groups_of(&r->groups, of->series, sum.stack, &sum.group);
+	if (e == -ENOENT) /* the series was added after the groups were looked up */
+		return 0;
+	if (e)
+		return e;
+	s->first_s = s->first_s ? MIN(s->first_s, of->time_s) : of->time_s;
+	s->last_s = MAX(s->last_s, of->time_s);
+	store_sums_add(sums, &sum);
+	return 0;
 }
 
 /* If the query takes much memory: waits until it may. */
@@ -181,33 +199,43 @@ static int wait_for_memory(struct store_reading *r, const struct sums *sums)
 	return large ? store_reader_large(r->query.s, r->query.reader) : 0;
 }
 
-/* Adds up the rows of a query; each row is (app, time, one sample). */
+static struct of_profile profile_of(sqlite3_stmt *st)
+{
+	return (struct of_profile){.app = sqlite3_column_int64(st, 0),
+				   .series = sqlite3_column_int64(st, 1),
+				   .time_s = sqlite3_column_int64(st, 2)};
+}
+
+/* Adds up the rows of a query; each row is (app, series, time, one sample). */
 static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
 	int rc, e = 0;
 
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		add_sample(r, sums, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
-			   &(struct stored_sample){.stack = sqlite3_column_int64(st, 2),
-						   .value = sqlite3_column_int64(st, 3),
-						   .n = sqlite3_column_int64(st, 4)});
-		e = wait_for_memory(r, sums);
+		const struct of_profile of = profile_of(st);
+
+		e = add_sample(r, sums, &of,
+			       &(struct stored_sample){.stack = sqlite3_column_int64(st, 3),
+						       .value = sqlite3_column_int64(st, 4),
+						       .n = sqlite3_column_int64(st, 5)});
+		if (!e)
+			e = wait_for_memory(r, sums);
 	}
 	return e ? e : store_sq_errno(rc);
 }
 
 /*
- * Adds up the rows of a query; each row is (app, time, all samples of a profile). This is ten times
- * as fast as add_each, and is used if the query has no condition on single samples.
+ * Adds up the rows of a query; each row is (app, series, time, all samples of a profile). This is
+ * ten times as fast as add_each, and is used if the query has no condition on single samples.
  */
 static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
-	int rc, e;
+	int rc, e = 0;
 
-	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-		int64_t app = sqlite3_column_int64(st, 0), time_s = sqlite3_column_int64(st, 1);
-		const uint8_t *p = sqlite3_column_blob(st, 2);
-		const uint8_t *end = p + sqlite3_column_bytes(st, 2);
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		const struct of_profile of = profile_of(st);
+		const uint8_t *p = sqlite3_column_blob(st, 3);
+		const uint8_t *end = p + sqlite3_column_bytes(st, 3);
 		struct stored_sample x;
 
 		/*
@@ -216,13 +244,12 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		 */
 		if (store_query_must_end(&r->query.reader->limit))
 			return -ETIME;
-		while (store_samples_get(&p, end, &x))
-			add_sample(r, sums, app, time_s, &x);
-		e = wait_for_memory(r, sums);
-		if (e)
-			return e;
+		while (!e && store_samples_get(&p, end, &x))
+			e = add_sample(r, sums, &of, &x);
+		if (!e)
+			e = wait_for_memory(r, sums);
 	}
-	return store_sq_errno(rc);
+	return e ? e : store_sq_errno(rc);
 }
 
 /*
@@ -242,6 +269,7 @@ static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes
 		const struct stored_sum *x = &sums->items[i];
 		struct store_row row = {
 			.app_service = read_string(r, x->app),
+			.group = r->group_names ? r->group_names[x->group] : NULL,
 			.value = x->value,
 			.n_samples = (uint64_t)x->n_samples,
 		};
@@ -289,10 +317,12 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	int e;
 
 	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
-	store_where_text(&w, each ? "SELECT se.app, sa.time, sa.stack, sa.value, sa.n"
-				  : "SELECT se.app, p.time, p.samples");
+	store_where_text(&w, each ? "SELECT se.app, se.id, sa.time, sa.stack, sa.value, sa.n"
+				  : "SELECT se.app, se.id, p.time, p.samples");
 	store_where_samples(&w, sel, each, false);
 	e = store_where_prepare(&w, r->query.db, &st);
+	if (!e && sel->group_by)
+		e = store_groups_begin(&r->groups, &r->query, sel, sel->group_by);
 	if (e)
 		return e;
 	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
@@ -300,6 +330,8 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	if (e)
 		return e;
 	store_sums_sort(&sums);
+	if (sel->group_by)
+		r->group_names = store_groups_names(&r->groups);
 	e = hand_out(r, &sums, max_bytes, fn, arg);
 	return e ? e : hand_out_others(r, &sums, fn, arg);
 }

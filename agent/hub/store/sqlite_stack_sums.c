@@ -23,12 +23,18 @@ void store_sums_done(struct sums *s)
 	free(s->items);
 }
 
-static struct stored_sum *slot(const struct sums *s, int64_t app, int64_t stack)
+static bool is_same(const struct stored_sum *a, const struct stored_sum *b)
 {
-	const uint64_t key = (uint64_t)app << 40 ^ (uint64_t)stack;
+	return a->stack == b->stack && a->app == b->app && a->group == b->group;
+}
+
+/* The slot of the stack, application and group of x. */
+static struct stored_sum *slot(const struct sums *s, const struct stored_sum *x)
+{
+	const uint64_t key = (uint64_t)x->app << 40 ^ (uint64_t)x->group << 28 ^ (uint64_t)x->stack;
 	size_t i = key * 0x9e3779b97f4a7c15ULL >> 20 & (s->cap - 1);
 
-	while (s->items[i].stack && (s->items[i].stack != stack || s->items[i].app != app))
+	while (s->items[i].stack && !is_same(&s->items[i], x))
 		i = (i + 1) & (s->cap - 1);
 	return &s->items[i];
 }
@@ -41,7 +47,7 @@ static void grow(struct sums *s)
 	s->items = xcalloc(s->cap, sizeof(*s->items));
 	for (size_t i = 0; i < old.cap; i++)
 		if (old.items[i].stack)
-			*slot(s, old.items[i].app, old.items[i].stack) = old.items[i];
+			*slot(s, &old.items[i]) = old.items[i];
 	free(old.items);
 }
 
@@ -54,7 +60,9 @@ static int by_value(const void *a, const void *b)
 		return x->value > y->value ? -1 : 1;
 	if (x->stack != y->stack)
 		return x->stack < y->stack ? -1 : 1;
-	return x->app < y->app ? -1 : x->app > y->app;
+	if (x->app != y->app)
+		return x->app < y->app ? -1 : 1;
+	return x->group < y->group ? -1 : x->group > y->group;
 }
 
 /* Adds `from` to `to`. No sum overflows: each operand is at most half of the type's range. */
@@ -101,7 +109,7 @@ static void cut(struct sums *s)
 	for (size_t i = 0; i < s->n; i++) {
 		if (kept.n * 4 >= kept.cap * 3)
 			grow(&kept);
-		*slot(&kept, s->items[i].app, s->items[i].stack) = s->items[i];
+		*slot(&kept, &s->items[i]) = s->items[i];
 		kept.n++;
 	}
 	free(s->items);
@@ -116,7 +124,7 @@ void store_sums_add(struct sums *s, const struct stored_sum *sum)
 		cut(s);
 	if (s->n * 4 >= s->cap * 3)
 		grow(s);
-	to = slot(s, sum->app, sum->stack);
+	to = slot(s, sum);
 	if (!to->stack) {
 		*to = *sum;
 		s->n++;

@@ -47,6 +47,11 @@ struct selection {
 	 * the sum of the rest.
 	 */
 	size_t max_rows;
+	/*
+	 * For store_read: rows of samples with different values of this tag are different rows.
+	 * NULL: none. Not a tag of single samples (time, cpu, trace_id, ...).
+	 */
+	const char *group_by;
 	uint64_t max_time_ns;			/* 0: 30 s; a longer query fails with -ETIME */
 	/*
 	 * set when the caller does not wait any more: the query then fails with -ETIME; may be NULL
@@ -72,6 +77,7 @@ struct store_row {
 	 * with different labels
 	 */
 	struct stack_head head;
+	const char *group;	/* with group_by: the tag's value; NULL: the tag is not there */
 	const struct frame *const *frames;	/* root first */
 	size_t n_frames;
 	int64_t value;

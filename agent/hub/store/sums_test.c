@@ -12,7 +12,8 @@
 
 static void add(struct sums *s, int64_t stack, int64_t app, int64_t value)
 {
-	store_sums_add(s, &(struct stored_sum){stack, app, value, 1});
+	store_sums_add(s, &(struct stored_sum){
+				  .stack = stack, .app = app, .value = value, .n_samples = 1});
 }
 
 /*
@@ -22,7 +23,7 @@ static void add(struct sums *s, int64_t stack, int64_t app, int64_t value)
 static void known_sums(void **state)
 {
 	static const struct stored_sum want[] = {
-		{7, 1, 12, 2}, {7, 2, 11, 1}, {8, 1, 5, 1}, {9, 1, 5, 1}};
+		{7, 1, 12, 2, 0}, {7, 2, 11, 1, 0}, {8, 1, 5, 1, 0}, {9, 1, 5, 1, 0}};
 	_cleanup_(store_sums_done) struct sums s;
 
 	(void)state;

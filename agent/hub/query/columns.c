@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reply as columns: one list for each property of the nodes, and of their functions. */
+#include "hub/query/tree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <uthash.h>
+
+/* ---- strings: each text once ---- */
+
+struct text {
+	const char *text; /* points into the tree */
+	size_t index;
+	UT_hash_handle hh;
+};
+
+/* Returns the text's place in the list, to which it is added if it is new. -1: text is NULL. */
+static int64_t text_index(struct text **texts, const char *text, struct buf *list)
+{
+	struct text *t;
+
+	if (!text)
+		return -1;
+	HASH_FIND_STR(*texts, text, t);
+	if (!t) {
+		t = xcalloc(1, sizeof(*t));
+		t->text = text;
+		t->index = HASH_COUNT(*texts);
+		HASH_ADD_KEYPTR(hh, *texts, t->text, strlen(t->text), t);
+		buf_puts(list, t->index ? "," : "");
+		buf_json_string(list, text);
+	}
+	return (int64_t)t->index;
+}
+
+static void texts_free(struct text **texts)
+{
+	struct text *t, *next;
+
+	HASH_ITER (hh, *texts, t, next) {
+		HASH_DEL(*texts, t);
+		free(t);
+	}
+}
+
+/* ---- functions ---- */
+
+static const char *level_name(uint8_t level)
+{
+	static const char *const names[_LEVEL_KIND_MAX] = {[LEVEL_ROOT] = "root",
+							   [LEVEL_GROUP] = "group",
+							   [LEVEL_PROCESS] = "process",
+							   [LEVEL_THREAD] = "thread",
+							   [LEVEL_UNNAMED] = "unnamed"};
+
+	return level < _FRAME_KIND_MAX ? profile_frame_kind_name((enum frame_kind)level)
+				       : names[level];
+}
+
+static void put_levels(struct buf *b)
+{
+	buf_puts(b, ",\"kinds\":[");
+	for (uint8_t l = 0; l < _LEVEL_KIND_MAX; l++)
+		buf_printf(b, "%s\"%s\"", l ? "," : "", level_name(l));
+	buf_puts(b, "]");
+}
+
+static void put_item(struct buf *b, int64_t v)
+{
+	if (b->len)
+		buf_putc(b, ',');
+	query_put_int(b, v);
+}
+
+/* Adds the functions. The last one is the marker of stacks that were left out. */
+static void put_functions(struct buf *b, const struct tree *t, const char *root)
+{
+	_cleanup_(texts_free) struct text *texts = NULL;
+	_cleanup_buf_ struct buf list = {0}, names = {0}, kinds = {0}, modules = {0}, files = {0},
+				 lines = {0};
+
+	for (uint32_t i = 0; i <= t->n_functions; i++) {
+		static const struct function left_out = {.name = (char *)(uintptr_t)TREE_LEFT_OUT,
+							 .level = FRAME_MARKER};
+		const struct function *f = i < t->n_functions ? &t->functions[i] : &left_out;
+
+		put_item(&names, text_index(&texts, i == ROOT ? root : f->name, &list));
+		put_item(&kinds, f->level);
+		put_item(&modules, text_index(&texts, f->module, &list));
+		put_item(&files, text_index(&texts, f->file, &list));
+		put_item(&lines, f->file ? f->line : 0);
+	}
+	buf_printf(b, "{\"strings\":[%s]", list.data);
+	put_levels(b);
+	buf_printf(b, ",\"functions\":{\"name\":[%s],\"kind\":[%s],\"module\":[%s],", names.data,
+		   kinds.data, modules.data);
+	buf_printf(b, "\"file\":[%s],\"line\":[%s]}", files.data, lines.data);
+}
+
+/* ---- nodes ---- */
+
+struct node_columns {
+	struct buf function, depth, self, samples, before, before_samples, inlined;
+	size_t n;
+};
+
+static void columns_done(struct node_columns *c)
+{
+	buf_done(&c->function);
+	buf_done(&c->depth);
+	buf_done(&c->self);
+	buf_done(&c->samples);
+	buf_done(&c->before);
+	buf_done(&c->before_samples);
+	buf_done(&c->inlined);
+}
+
+static void put_node(struct node_columns *c, const struct tree_node *n, size_t depth)
+{
+	put_item(&c->function, n->function);
+	put_item(&c->depth, (int64_t)depth);
+	put_item(&c->self, n->self);
+	put_item(&c->samples, (int64_t)MIN(n->n_samples, (uint64_t)INT64_MAX));
+	put_item(&c->before, n->before_self);
+	put_item(&c->before_samples, (int64_t)MIN(n->n_before_samples, (uint64_t)INT64_MAX));
+	if (n->inlined)
+		put_item(&c->inlined, (int64_t)c->n);
+	c->n++;
+}
+
+/* What is missing below a node, because the tree had no room for more nodes. */
+static struct tree_node left_out(const struct tree *t, const struct tree_walk *w, uint32_t node)
+{
+	const struct tree_node *n = &t->nodes[node];
+	struct tree_node missing = {.function = (uint32_t)t->n_functions,
+				    .self = n->total - n->self,
+				    .before_self = n->before_total - n->before_self};
+
+	for (uint32_t c = w->first[node]; c != NO_NODE; c = w->next[c]) {
+		missing.self -= t->nodes[c].total;
+		missing.before_self -= t->nodes[c].before_total;
+	}
+	return missing;
+}
+
+static void put_nodes(struct buf *b, const struct tree *t)
+{
+	_cleanup_(query_walk_done) struct tree_walk w = {0};
+	_cleanup_(columns_done) struct node_columns c = {0};
+
+	for (uint32_t i = query_walk_first(&w, t); i != NO_NODE; i = query_walk_next(&w)) {
+		const struct tree_node missing = left_out(t, &w, i);
+
+		put_node(&c, &t->nodes[i], w.depth);
+		if (missing.self > 0 || missing.before_self > 0)
+			put_node(&c, &missing, w.depth + 1);
+	}
+	buf_printf(b, ",\"nodes\":{\"function\":[%s],\"depth\":[%s],\"self\":[%s],\"samples\":[%s]",
+		   c.function.data, c.depth.data, c.self.data, c.samples.data);
+	if (t->before)
+		buf_printf(b, ",\"before\":[%s],\"before_samples\":[%s]", c.before.data,
+			   c.before_samples.data);
+	buf_printf(b, "},\"inlined\":[%s]}", c.inlined.data ?: "");
+}
+
+char *query_columns_reply(const struct tree *t, const struct tree_query *q,
+			  const struct store_summary *s, const struct store_summary *before,
+			  int *ret_http, size_t *ret_n)
+{
+	_cleanup_free_ char *root = query_tree_root_name(t, q->tracing.app_service);
+	_cleanup_buf_ struct buf b;
+
+	buf_init(&b, QUERY_MAX_REPLY_BYTES);
+	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
+	if (t->n_nodes > 1 || s->n_rows || (before && before->n_rows)) {
+		put_functions(&b, t, root ?: "");
+		put_nodes(&b, t);
+	} else {
+		buf_puts(&b, "null");
+	}
+	buf_printf(&b, ",\"debug\":null,\"unit\":\"%s\"",
+		   profile_event_info(q->tracing.selection->event)->unit);
+	query_put_summary(&b, "summary", t, &q->tracing, s, false);
+	if (before)
+		query_put_summary(&b, "before_summary", t, &q->before, before, true);
+	buf_putc(&b, '}');
+	if (b.failed)
+		return query_tracing_error("FAIL", "the answer is too large: ask for less",
+					   &q->tracing, ret_http, ret_n);
+	*ret_http = 200;
+	*ret_n = b.len;
+	return buf_steal(&b);
+}

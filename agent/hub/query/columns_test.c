@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Replies as columns: what is one function, differences, groups, and what did not fit. */
+#include "hub/query/tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const struct frame f_main = {.kind = FRAME_APP, .name = "main", .module = "/bin/web"};
+static const struct frame f_read = {
+	.kind = FRAME_LIBRARY, .name = "read", .module = "/lib/libc.so", .file = "r.c", .line = 7};
+static const struct frame f_other_read = {
+	.kind = FRAME_APP, .name = "read", .module = "/bin/web", .file = "w.c", .line = 9};
+static const struct frame f_later_line = {
+	.kind = FRAME_APP, .name = "read", .module = "/bin/web", .file = "w.c", .line = 10};
+static const struct frame f_unnamed = {.kind = FRAME_APP, .module = "/bin/web", .address = 16};
+static const struct frame f_kernel = {.kind = FRAME_KERNEL, .address = 0x20};
+
+struct test {
+	struct tree *tree;
+	struct tree_query query;
+	json_t *reply;
+};
+
+static void begin(struct test *t, const struct tree_form *form)
+{
+	*t = (struct test){.tree = query_tree_new(form)};
+	t->query.tracing.selection = xcalloc(1, sizeof(struct selection));
+	t->query.tracing.app_service = xstrdup("web");
+}
+
+static void add(struct test *t, const char *group, const struct frame *leaf, int64_t value)
+{
+	const struct frame *frames[] = {&f_main, leaf};
+	const struct store_row row = {.app_service = "web",
+				      .head = {.thread_comm = "worker"},
+				      .group = group,
+				      .frames = frames,
+				      .n_frames = 2,
+				      .value = value,
+				      .n_samples = (uint64_t)value / 10};
+
+	assert_int_equal(query_tree_add(t->tree, &row, -1), 0);
+}
+
+/* Makes the reply, and keeps its result. */
+static void finish(struct test *t)
+{
+	const struct store_summary s = {.n_rows = 1};
+	size_t n;
+	int http;
+	_cleanup_free_ char *text =
+		query_columns_reply(t->tree, &t->query, &s, t->tree->before ? &s : NULL, &http, &n);
+	_cleanup_json_ json_t *all = json_loadb(text, n, 0, NULL);
+
+	assert_int_equal(http, 200);
+	t->reply = json_incref(json_object_get(all, "result"));
+	assert_non_null(t->reply);
+}
+
+static void end(struct test *t)
+{
+	json_decref(t->reply);
+	query_tree_free(t->tree);
+	query_tree_query_done(&t->query);
+}
+
+static int64_t number(const json_t *reply, const char *list, const char *column, size_t i)
+{
+	return json_integer_value(
+		json_array_get(json_object_get(json_object_get(reply, list), column), i));
+}
+
+static const char *string(const json_t *reply, int64_t i)
+{
+	return i < 0 ? "-"
+		     : json_string_value(
+			       json_array_get(json_object_get(reply, "strings"), (size_t)i));
+}
+
+/* Each node as "DEPTH KIND NAME module SELF/SAMPLES", with a difference "(BEFORE/SAMPLES)". */
+static char *nodes(const struct test *t)
+{
+	const json_t *r = t->reply, *kinds = json_object_get(r, "kinds");
+	size_t n = json_array_size(json_object_get(json_object_get(r, "nodes"), "self"));
+	struct buf b = {0};
+
+	for (size_t i = 0; i < n; i++) {
+		size_t f = (size_t)number(r, "nodes", "function", i);
+		size_t kind = (size_t)number(r, "functions", "kind", f);
+
+		buf_printf(&b, "%lld %s %s %s %lld/%lld", (long long)number(r, "nodes", "depth", i),
+			   json_string_value(json_array_get(kinds, kind)),
+			   string(r, number(r, "functions", "name", f)),
+			   string(r, number(r, "functions", "module", f)),
+			   (long long)number(r, "nodes", "self", i),
+			   (long long)number(r, "nodes", "samples", i));
+		if (t->tree->before)
+			buf_printf(&b, " (%lld/%lld)", (long long)number(r, "nodes", "before", i),
+				   (long long)number(r, "nodes", "before_samples", i));
+		buf_puts(&b, "\n");
+	}
+	return buf_steal(&b);
+}
+
+static void assert_nodes(struct test *t, const char *expected)
+{
+	_cleanup_free_ char *got = NULL;
+
+	finish(t);
+	got = nodes(t);
+	assert_string_equal(got, expected);
+	end(t);
+}
+
+/* Functions of one name are two if their module or kind differs; lines count if asked for. */
+static void what_is_one_function(void **state)
+{
+	struct tree_form form = {.columns = true, .max_nodes = 100};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	add(&t, NULL, &f_read, 100);
+	add(&t, NULL, &f_other_read, 50);
+	add(&t, NULL, &f_later_line, 40);
+	add(&t, NULL, &f_unnamed, 30);
+	add(&t, NULL, &f_kernel, 20);
+	assert_nodes(&t, "0 root web - 0/0\n"
+			 "1 thread worker - 0/0\n"
+			 "2 app main /bin/web 0/0\n"
+			 "3 library read /lib/libc.so 100/10\n"
+			 "3 app read /bin/web 90/9\n"
+			 "3 unnamed [/bin/web] /bin/web 30/3\n"
+			 "3 unnamed [unknown] 0x0000000000000020 - 20/2\n");
+	form.by_line = true;
+	begin(&t, &form);
+	add(&t, NULL, &f_other_read, 50);
+	add(&t, NULL, &f_later_line, 40);
+	finish(&t);
+	assert_int_equal(number(t.reply, "nodes", "self", 3), 50);
+	assert_int_equal(number(t.reply, "functions", "line",
+				(size_t)number(t.reply, "nodes", "function", 3)),
+			 9);
+	assert_int_equal(number(t.reply, "functions", "line",
+				(size_t)number(t.reply, "nodes", "function", 4)),
+			 10);
+	end(&t);
+}
+
+/* Nodes of both selections are there, sorted by both totals. */
+static void differences(void **state)
+{
+	const struct tree_form form = {.columns = true, .max_nodes = 100};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	add(&t, NULL, &f_read, 100);
+	t.query.before.selection = xcalloc(1, sizeof(struct selection));
+	query_tree_before(t.tree);
+	add(&t, NULL, &f_other_read, 150);
+	add(&t, NULL, &f_read, 10);
+	assert_nodes(&t, "0 root web - 0/0 (0/0)\n"
+			 "1 thread worker - 0/0 (0/0)\n"
+			 "2 app main /bin/web 0/0 (0/0)\n"
+			 "3 app read /bin/web 0/0 (150/15)\n"
+			 "3 library read /lib/libc.so 100/10 (10/1)\n");
+}
+
+static void groups(void **state)
+{
+	const struct tree_form form = {.columns = true, .grouped = true, .max_nodes = 100};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	add(&t, "web-1", &f_read, 100);
+	add(&t, NULL, &f_read, 10);
+	assert_nodes(&t, "0 root web - 0/0\n"
+			 "1 group web-1 - 0/0\n"
+			 "2 thread worker - 0/0\n"
+			 "3 app main /bin/web 0/0\n"
+			 "4 library read /lib/libc.so 100/10\n"
+			 "1 group  - 0/0\n"
+			 "2 thread worker - 0/0\n"
+			 "3 app main /bin/web 0/0\n"
+			 "4 library read /lib/libc.so 10/1\n");
+}
+
+/* What did not fit is a marker in its place, so that the sums are right. */
+static void what_does_not_fit(void **state)
+{
+	const struct tree_form form = {.columns = true, .max_nodes = 4};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	add(&t, NULL, &f_read, 100);
+	add(&t, NULL, &f_other_read, 50);
+	add(&t, NULL, &f_unnamed, 30);
+	assert_nodes(&t, "0 root web - 0/0\n"
+			 "1 thread worker - 0/0\n"
+			 "2 app main /bin/web 0/0\n"
+			 "3 marker [smaller stacks] - 80/0\n"
+			 "3 library read /lib/libc.so 100/10\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_one_function),
+		cmocka_unit_test(differences),
+		cmocka_unit_test(groups),
+		cmocka_unit_test(what_does_not_fit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
