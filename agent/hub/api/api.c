@@ -45,6 +45,7 @@ static const struct route routes[] = {
 	{"/metrics", "GET", &read_profiles, api_handle_metrics, false},
 	{"/v1/info", "GET", NULL, handle_info, false},
 	{"/v1/profile/ProfileTracing", "POST", &read_profiles, api_handle_tracing, false},
+	{"/v1/profile/groups", "POST", &read_profiles, api_handle_groups, false},
 	{"/v1/profile/series", "POST", &read_profiles, api_handle_series, false},
 	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, false},
 	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, false},

@@ -66,6 +66,7 @@ void api_handle_values(struct call *c);
 void api_handle_choices(struct call *c);
 void api_handle_series(struct call *c);
 void api_handle_tree(struct call *c);
+void api_handle_groups(struct call *c);
 void api_handle_tags(struct call *c);
 /* symbols.c: uploaded symbol files */
 void api_handle_symbols_list(struct call *c);

@@ -24,6 +24,7 @@ struct query_job {
 	struct choices_request choices;
 	struct series_query series;
 	struct tree_query tree;
+	struct groups_query groups;
 	char *reply;
 	size_t n_reply;
 	int http;
@@ -44,6 +45,7 @@ static void query_done(struct job *job)
 	query_choices_request_done(&q->choices);
 	query_series_done(&q->series);
 	query_tree_query_done(&q->tree);
+	query_groups_done(&q->groups);
 	free(q->reply);
 	free(q);
 }
@@ -175,6 +177,14 @@ static int read_trees(struct query_job *q, struct tree *tree, struct store_summa
 	return read_tree(q, q->tree.before.selection, &a, &s[1], reterr);
 }
 
+static struct tree *tree_for(const struct tree_query *q)
+{
+	return query_tree_new(&(struct tree_form){.columns = true,
+						  .by_line = q->by_line,
+						  .grouped = q->group_by != NULL,
+						  .max_nodes = q->max_nodes});
+}
+
 static void make_tree(struct query_job *q)
 {
 	struct store_summary s[2] = {0};
@@ -185,10 +195,7 @@ static void make_tree(struct query_job *q)
 		refuse(q, &e);
 		return;
 	}
-	tree = query_tree_new(&(struct tree_form){.columns = true,
-						  .by_line = q->tree.by_line,
-						  .grouped = q->tree.group_by != NULL,
-						  .max_nodes = q->tree.max_nodes});
+	tree = tree_for(&q->tree);
 	if (read_trees(q, tree, s, &e))
 		fail(q, &e);
 	else
@@ -203,6 +210,32 @@ static void make_tree(struct query_job *q)
 void api_handle_tree(struct call *c)
 {
 	post(c, make_tree, false);
+}
+
+static void make_groups(struct query_job *q)
+{
+	struct store_summary s = {0};
+	struct field_error e = {0};
+	struct adding a = {.max_kernel_stack_depth = -1};
+
+	if (query_groups_parse(q->call->body, q->call->n_body, &q->groups, &e)) {
+		refuse(q, &e);
+		return;
+	}
+	a.tree = tree_for(&q->groups.tree);
+	if (read_tree(q, q->groups.tree.tracing.selection, &a, &s, &e)) {
+		fail(q, &e);
+	} else {
+		q->http = 200;
+		q->reply = query_groups_reply(a.tree, &q->groups, &s, &q->n_reply);
+	}
+	store_summary_done(&s);
+	query_tree_free(a.tree);
+}
+
+void api_handle_groups(struct call *c)
+{
+	post(c, make_groups, false);
 }
 
 /* ---- values, choices ---- */

@@ -45,7 +45,7 @@ static void texts_free(struct text **texts)
 
 /* ---- functions ---- */
 
-static const char *level_name(uint8_t level)
+const char *query_level_name(uint8_t level)
 {
 	static const char *const names[_LEVEL_KIND_MAX] = {[LEVEL_ROOT] = "root",
 							   [LEVEL_GROUP] = "group",
@@ -61,7 +61,7 @@ static void put_levels(struct buf *b)
 {
 	buf_puts(b, ",\"kinds\":[");
 	for (uint8_t l = 0; l < _LEVEL_KIND_MAX; l++)
-		buf_printf(b, "%s\"%s\"", l ? "," : "", level_name(l));
+		buf_printf(b, "%s\"%s\"", l ? "," : "", query_level_name(l));
 	buf_puts(b, "]");
 }
 

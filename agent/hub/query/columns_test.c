@@ -208,6 +208,63 @@ static void what_does_not_fit(void **state)
 			 "3 library read /lib/libc.so 100/10\n");
 }
 
+/* How much of a function each group has, with and without its kind; groups beyond the limit. */
+static void a_function_by_group(void **state)
+{
+	const struct tree_form form = {.columns = true, .grouped = true, .max_nodes = 100};
+	struct groups_query q = {.function = (char *)(uintptr_t) "read", .limit = 2};
+	const struct store_summary s = {.n_rows = 1};
+	_cleanup_free_ char *both = NULL, *library = NULL, *whole = NULL;
+	struct test t;
+	size_t n;
+
+	(void)state;
+	begin(&t, &form);
+	q.tree.tracing = t.query.tracing;
+	add(&t, "a", &f_read, 100);
+	add(&t, "a", &f_unnamed, 500);
+	add(&t, "b", &f_other_read, 200);
+	add(&t, "c", &f_read, 50);
+	add(&t, "read", &f_unnamed, 10); /* a group of the same name is no function */
+	both = query_groups_reply(t.tree, &q, &s, &n);
+	assert_non_null(strstr(both,
+			       "\"groups\":[{\"value\":\"b\",\"total\":200,"
+			       "\"function_total\":200},{\"value\":\"a\",\"total\":600,"
+			       "\"function_total\":100}],\"total\":860,\"function_total\":350,"
+			       "\"others\":{\"groups\":2,\"total\":60,"
+			       "\"function_total\":50}}"));
+	q.kind = (char *)(uintptr_t) "library";
+	library = query_groups_reply(t.tree, &q, &s, &n);
+	assert_non_null(strstr(library, "\"groups\":[{\"value\":\"a\",\"total\":600,"
+					"\"function_total\":100},{\"value\":\"c\",\"total\":50,"
+					"\"function_total\":50}]"));
+	q.function = NULL;
+	whole = query_groups_reply(t.tree, &q, &s, &n);
+	assert_non_null(strstr(whole, "\"groups\":[{\"value\":\"a\",\"total\":600},"
+				      "{\"value\":\"b\",\"total\":200}],\"total\":860,"
+				      "\"others\":{\"groups\":2,\"total\":60}"));
+	end(&t);
+}
+
+/* A recursive function counts once in each stack. */
+static void a_recursive_function_by_group(void **state)
+{
+	const struct tree_form form = {.columns = true, .grouped = true, .max_nodes = 100};
+	struct groups_query q = {.function = (char *)(uintptr_t) "main", .limit = 9};
+	const struct store_summary s = {.n_rows = 1};
+	_cleanup_free_ char *got = NULL;
+	struct test t;
+	size_t n;
+
+	(void)state;
+	begin(&t, &form);
+	q.tree.tracing = t.query.tracing;
+	add(&t, "a", &f_main, 100);
+	got = query_groups_reply(t.tree, &q, &s, &n);
+	assert_non_null(strstr(got, "\"total\":100,\"function_total\":100}"));
+	end(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -215,6 +272,8 @@ int main(void)
 		cmocka_unit_test(differences),
 		cmocka_unit_test(groups),
 		cmocka_unit_test(what_does_not_fit),
+		cmocka_unit_test(a_function_by_group),
+		cmocka_unit_test(a_recursive_function_by_group),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

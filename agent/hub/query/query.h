@@ -100,6 +100,15 @@ struct tree_query {
 int query_tree_parse(const char *body, size_t n, struct tree_query *ret,
 		     struct field_error *reterr);
 void query_tree_query_done(struct tree_query *q);
+/* The body of POST /v1/profile/groups: which values of a tag have a profile, or a function. */
+struct groups_query {
+	struct tree_query tree;		/* grouped */
+	char *function, *kind;		/* NULL: the whole profile; functions of all kinds */
+	size_t limit;
+};
+int query_groups_parse(const char *body, size_t n, struct groups_query *ret,
+		       struct field_error *reterr);
+void query_groups_done(struct groups_query *q);
 
 /*
  * Makes a reply of rows. The caller adds the row with the greatest value first. Once the tree has
@@ -150,6 +159,11 @@ char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
 char *query_columns_reply(const struct tree *t, const struct tree_query *q,
 			  const struct store_summary *s, const struct store_summary *before,
 			  int *ret_http, size_t *ret_n);
+/* The reply to POST /v1/profile/groups, of a tree with columns and groups. */
+char *query_groups_reply(const struct tree *t, const struct groups_query *q,
+			 const struct store_summary *s, size_t *ret_n);
+/* The name of a level_kind or frame_kind in replies: "app", "process", ... */
+const char *query_level_name(uint8_t level);
 /* status is for example "INVALID_POST_DATA" or "FAIL". *ret_http is the HTTP status for it. */
 char *query_tracing_error(const char *status, const char *description,
 			  const struct tracing_request *r,

@@ -346,3 +346,55 @@ int query_tree_parse(const char *body, size_t n, struct tree_query *ret, struct 
 	*ret = q;
 	return 0;
 }
+
+/* ---- groups ---- */
+
+#define GROUPS_LIMIT 100 /* if the request sets no limit */
+
+/* Reads function: {"name": ..., "kind": ...}. */
+static int take_function(const json_t *body, struct groups_query *q, struct field_error *reterr)
+{
+	const json_t *j = json_object_get(body, "function");
+	const char *name = json_string_value(json_object_get(j, "name"));
+	const json_t *kind = json_object_get(j, "kind");
+
+	if (!is_given(body, "function"))
+		return 0;
+	if (!name || (kind && !json_is_string(kind)))
+		return field_error_set(reterr, "function",
+				       "function: expected {\"name\": ..., \"kind\": ...}");
+	q->function = xstrdup(name);
+	q->kind = kind ? xstrdup(json_string_value(kind)) : NULL;
+	return 0;
+}
+
+void query_groups_done(struct groups_query *q)
+{
+	query_tree_query_done(&q->tree);
+	free(q->function);
+	free(q->kind);
+	*q = (struct groups_query){0};
+}
+
+int query_groups_parse(const char *body, size_t n, struct groups_query *ret,
+		       struct field_error *reterr)
+{
+	struct groups_query q = {0};
+	_cleanup_json_ json_t *j = NULL;
+	int e = query_body_parse(body, n, &j, reterr);
+
+	if (!e)
+		e = take_tree(j, &q.tree, reterr);
+	if (!e && !q.tree.group_by)
+		e = field_error_set(reterr, "group_by", "group_by: expected the name of a tag");
+	if (!e)
+		e = take_function(j, &q, reterr);
+	if (!e)
+		e = take_count(j, "limit", GROUPS_LIMIT, QUERY_MAX_GROUPS, &q.limit, reterr);
+	if (e) {
+		query_groups_done(&q);
+		return e;
+	}
+	*ret = q;
+	return 0;
+}

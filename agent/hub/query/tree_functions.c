@@ -76,7 +76,7 @@ void query_tree_key(struct buf *key, const char *name, uint8_t level)
 	buf_putc(key, (char)level);
 }
 
-/* Adds the key of a frame. Its name is without the prefix of its kind, because the level says it. */
+/* Adds the key of a frame. The name lacks the prefix of its kind, because the level says it. */
 static void frame_key(const struct tree *t, const struct frame *f, bool outermost, struct buf *key)
 {
 	_cleanup_buf_ struct buf name = {0};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which values of a tag have a profile, or a function of it: the sums of a tree with groups. */
+#include "hub/query/tree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct group {
+	uint32_t node; /* the group's node; NO_NODE: the sum of several groups */
+	int64_t total, function_total;
+};
+struct grouping {
+	const struct tree *t;
+	const struct groups_query *q;
+	struct group *groups;
+	size_t n;
+	bool *inside; /* for each node: whether a node above it has the function */
+};
+
+static bool is_function(const struct grouping *g, uint32_t node)
+{
+	const struct function *f = &g->t->functions[g->t->nodes[node].function];
+
+	return g->q->function && f->level != LEVEL_GROUP && f->name &&
+	       streq(f->name, g->q->function) &&
+	       (!g->q->kind || streq(query_level_name(f->level), g->q->kind));
+}
+
+/* Adds up the groups in the order of their totals. A recursive function counts once in a stack. */
+static void add_up(struct grouping *g)
+{
+	_cleanup_(query_walk_done) struct tree_walk w = {0};
+
+	query_walk_first(&w, g->t);
+	for (uint32_t i = query_walk_next(&w); i != NO_NODE; i = query_walk_next(&w)) {
+		const struct tree_node *n = &g->t->nodes[i];
+		bool is = is_function(g, i);
+
+		if (w.depth == 1)
+			g->groups[g->n++] = (struct group){.node = i, .total = n->total};
+		else if (is && !g->inside[n->parent])
+			g->groups[g->n - 1].function_total += n->total;
+		g->inside[i] = is || (w.depth > 1 && g->inside[n->parent]);
+	}
+}
+
+/* The group with most of the function first, or, without a function, the greatest group. */
+static int by_function(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+
+	if (x->function_total != y->function_total)
+		return x->function_total > y->function_total ? -1 : 1;
+	if (x->total != y->total)
+		return x->total > y->total ? -1 : 1;
+	return x->node < y->node ? -1 : 1;
+}
+
+static void put_totals(struct buf *b, const struct grouping *g, const struct group *x)
+{
+	buf_printf(b, "\"total\":%" PRId64, x->total);
+	if (g->q->function)
+		buf_printf(b, ",\"function_total\":%" PRId64, x->function_total);
+}
+
+static struct group sum_of(const struct group *groups, size_t n)
+{
+	struct group sum = {.node = NO_NODE};
+
+	for (size_t i = 0; i < n; i++) {
+		sum.total += groups[i].total;
+		sum.function_total += groups[i].function_total;
+	}
+	return sum;
+}
+
+static void put_groups(struct buf *b, const struct grouping *g)
+{
+	const size_t n = MIN(g->n, g->q->limit);
+	const struct group all = sum_of(g->groups, g->n), others = sum_of(g->groups + n, g->n - n);
+
+	buf_puts(b, "\"groups\":[");
+	for (size_t i = 0; i < n; i++) {
+		const struct tree_node *node = &g->t->nodes[g->groups[i].node];
+
+		buf_puts(b, i ? ",{\"value\":" : "{\"value\":");
+		buf_json_string(b, g->t->functions[node->function].name);
+		buf_putc(b, ',');
+		put_totals(b, g, &g->groups[i]);
+		buf_putc(b, '}');
+	}
+	buf_puts(b, "],");
+	put_totals(b, g, &all);
+	buf_printf(b, ",\"others\":{\"groups\":%zu,", g->n - n);
+	put_totals(b, g, &others);
+	buf_putc(b, '}');
+}
+
+char *query_groups_reply(const struct tree *t, const struct groups_query *q,
+			 const struct store_summary *s, size_t *ret_n)
+{
+	_cleanup_free_ struct group *groups = xcalloc(t->n_nodes, sizeof(*groups));
+	_cleanup_free_ bool *inside = xcalloc(t->n_nodes, sizeof(*inside));
+	struct grouping g = {.t = t, .q = q, .groups = groups, .inside = inside};
+	struct buf b = {0};
+
+	add_up(&g);
+	if (g.n)
+		qsort(groups, g.n, sizeof(*groups), by_function);
+	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{");
+	put_groups(&b, &g);
+	buf_printf(&b, "},\"debug\":null,\"unit\":\"%s\"",
+		   profile_event_info(q->tree.tracing.selection->event)->unit);
+	query_put_summary(&b, "summary", t, &q->tree.tracing, s, false);
+	buf_putc(&b, '}');
+	*ret_n = b.len;
+	return buf_steal(&b);
+}
