@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* podflame query: asks a hub over its API and prints folded stacks, a table, or the API's JSON. */
+/*
+ * podflame query: asks a hub over its API and prints folded stacks, a table, the API's JSON, or a
+ * file as the hub makes it.
+ */
 #include "cli/cli.h"
 
 #include "cli/client.h"
@@ -8,7 +11,18 @@
 
 #include <stdlib.h>
 
-enum format { FORMAT_TABLE, FORMAT_FOLDED, FORMAT_JSON };
+enum format { FORMAT_TABLE, FORMAT_FOLDED, FORMAT_JSON, FORMAT_PPROF, FORMAT_SPEEDSCOPE };
+
+static const struct {
+	const char *name, *path;
+	bool file; /* the answer is printed as it is */
+} formats[] = {
+	[FORMAT_TABLE] = {"table", "/v1/profile/ProfileTracing", false},
+	[FORMAT_FOLDED] = {"folded", "/v1/profile/ProfileTracing", false},
+	[FORMAT_JSON] = {"json", "/v1/profile/ProfileTracing", false},
+	[FORMAT_PPROF] = {"pprof", "/v1/profile/pprof", true},
+	[FORMAT_SPEEDSCOPE] = {"speedscope", "/v1/profile/speedscope", true},
+};
 
 struct query_options {
 	struct client_options hub;
@@ -25,21 +39,21 @@ static const struct argp_option option_list[] = {
 	{"app-service", 'a', "NAME", 0, "name of a process (default: all)", 0},
 	{"tag-filter", 'q', "TEXT", 0, "a filter, such as pod_ns='app' AND pod LIKE 'web-*'", 0},
 	{"filter", 0, NULL, OPTION_ALIAS, NULL, 0},
-	{"format", 'F', "FORMAT", 0, "table, folded or json (default: table)", 0},
+	{"format", 'F', "FORMAT", 0, "table, folded, json, pprof or speedscope (default: table)",
+	 0},
 	{"limit", 'n', "N", 0, "rows of the table; 0 shows all (default: 50)", 0},
 	{0},
 };
 
 static void parse_format(struct argp_state *state, struct query_options *o, const char *arg)
 {
-	static const char *const names[] = {"table", "folded", "json"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (streq(names[i], arg)) {
+	for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
+		if (streq(formats[i].name, arg)) {
 			o->format = (enum format)i;
 			return;
 		}
-	argp_error(state, "--format: '%s' is not one of table, folded, json", arg);
+	argp_error(state, "--format: '%s' is not one of table, folded, json, pprof, speedscope",
+		   arg);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -131,7 +145,7 @@ static int send_question(const struct query_options *o, struct client **ret_clie
 {
 	_cleanup_free_ char *body = NULL;
 	struct client_question q = {.method = "POST",
-				    .path = "/v1/profile/ProfileTracing",
+				    .path = formats[o->format].path,
 				    .content_type = "application/json"};
 	int r = make_body(o, &body, reterr);
 
@@ -185,8 +199,10 @@ static int finish(const struct client *c, const struct client_answer *a,
 		cli_client_print_refusal(c, a, "podflame query");
 		return 1;
 	}
-	reply = json_loadb(a->body, a->n, 0, NULL);
-	r = reply ? print_answer(a, o, reply) : -EBADMSG;
+	reply = formats[o->format].file ? NULL : json_loadb(a->body, a->n, 0, NULL);
+	r = formats[o->format].file ? print(a->body, a->n)
+	    : reply		    ? print_answer(a, o, reply)
+				    : -EBADMSG;
 	if (r == -EBADMSG)
 		fprintf(stderr,
 			"podflame query: %s: the answer does not come from podflame's API\n",

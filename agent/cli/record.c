@@ -357,7 +357,7 @@ static int run(struct recording *r, int signal_fd)
 #define MIB (1 << 20)
 
 /*
- * Returns the sum of the values for which cli_record_adds_up() is true. *ret_rest: whether there
+ * Returns the sum of the values for which profile_adds_up() is true. *ret_rest: whether there
  * are values for which it is false.
  */
 static double sum_of(const struct recording *r, bool *ret_rest)
@@ -369,7 +369,7 @@ static double sum_of(const struct recording *r, bool *ret_rest)
 		const struct profile *p = r->batch->profiles[i];
 
 		for (size_t k = 0; k < p->n_samples; k++)
-			if (cli_record_adds_up(p, &p->samples[k]))
+			if (profile_adds_up(p, &p->samples[k]))
 				sum += (double)p->samples[k].value;
 			else
 				rest = true;

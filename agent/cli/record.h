@@ -79,13 +79,6 @@ bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 /* Takes ownership of d. Reads names and tables that its samples need and the recording lacks. */
 void cli_record_samples(struct recording *r, struct drain *d);
 
-/*
- * record_output.c: whether the sample's value is part of the printed sum and of folded text. False
- * for receive requests and registered memory of rdma, because their bytes are not those of the
- * send queue.
- */
-bool cli_record_adds_up(const struct profile *p, const struct profile_sample *s);
-
 /* record_debug.c */
 #define RECORD_WAIT_NS (60 * NSEC_PER_SEC) /* the longest time that samples wait for debug files */
 struct record_debug_ops {

@@ -165,90 +165,6 @@ void cli_record_rows_free(struct recording *r)
 	}
 }
 
-/* ---- folded ---- */
-
-struct output_line {
-	char *text;
-	uint64_t n;
-};
-
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(((const struct output_line *)a)->text, ((const struct output_line *)b)->text);
-}
-
-/* Replaces ';' and newlines in a name, because they separate frames and lines. */
-static void put_name(struct buf *b, const char *name)
-{
-	for (; *name; name++)
-		buf_putc(b, *name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name);
-}
-
-static char *render_line(const struct recording *r, const struct profile *p,
-			 const struct profile_sample *s)
-{
-	const struct stack_head head = {
-		.thread_comm = s->thread_comm, .main_thread = s->main_thread, .wait = s->wait};
-	const struct stack_ref *stack = &r->batch->stacks[s->stack];
-	_cleanup_free_ struct frame *frames = xcalloc(stack->n + 1, sizeof(*frames));
-	struct buf b;
-
-	buf_init(&b, 1 << 20);
-	put_name(&b, p->app_service);
-	buf_putc(&b, ';');
-	for (size_t i = 0; i < stack->n; i++)
-		frames[i] = *stack->frames[i];
-	profile_stack_render(&head, frames, stack->n, &b);
-	for (size_t i = 0; i < b.len; i++)
-		if ((unsigned char)b.data[i] < ' ')
-			b.data[i] = ' ';
-	return buf_steal(&b);
-}
-
-bool cli_record_adds_up(const struct profile *p, const struct profile_sample *s)
-{
-	return p->event != EVENT_RDMA || profile_is_send_queue(s->labels);
-}
-
-static size_t render_all(const struct recording *r, struct output_line **ret)
-{
-	struct output_line *lines = NULL;
-	size_t n = 0, cap = 0;
-
-	for (size_t i = 0; i < r->batch->n_profiles; i++) {
-		const struct profile *p = r->batch->profiles[i];
-
-		for (size_t j = 0; j < p->n_samples; j++) {
-			if (!cli_record_adds_up(p, &p->samples[j]))
-				continue;
-			GROW(lines, n, cap);
-			lines[n++] = (struct output_line){render_line(r, p, &p->samples[j]),
-							  p->event == EVENT_ON_CPU
-								  ? p->samples[j].n_samples
-								  : (uint64_t)p->samples[j].value};
-		}
-	}
-	*ret = lines;
-	return n;
-}
-
-static void write_folded(const struct recording *r, struct buf *out)
-{
-	_cleanup_free_ struct output_line *lines = NULL;
-	size_t n = render_all(r, &lines);
-
-	if (n)
-		qsort(lines, n, sizeof(*lines), by_text);
-	for (size_t i = 0; i < n; i++) {
-		/* two processes with the same name have the same lines: adds their values up */
-		if (i + 1 < n && streq(lines[i].text, lines[i + 1].text))
-			lines[i + 1].n += lines[i].n;
-		else
-			buf_printf(out, "%s %" PRIu64 "\n", lines[i].text, lines[i].n);
-		free(lines[i].text);
-	}
-}
-
 /* ---- pprof ---- */
 
 static int gzip(const struct buf *in, struct buf *out)
@@ -288,10 +204,10 @@ int cli_record_write(struct recording *r)
 
 	buf_init(&out, MAX_OUTPUT_BYTES);
 	if (str_has_suffix(r->options->output, ".folded"))
-		write_folded(r, &out);
+		e = profile_write_folded(r->batch, true, &out);
 	else
 		e = write_pprof(r, &out);
-	if (!e && out.failed)
+	if (e == -E2BIG || (!e && out.failed))
 		e = -EFBIG;
 	return e ? e
 		 : file_write_atomic(r->options->output, out.data ? out.data : "", out.len, 0644);

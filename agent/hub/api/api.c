@@ -45,6 +45,12 @@ static const struct route routes[] = {
 	{"/metrics", "GET", &read_profiles, api_handle_metrics, false},
 	{"/v1/info", "GET", NULL, handle_info, false},
 	{"/v1/profile/ProfileTracing", "POST", &read_profiles, api_handle_tracing, false},
+	{"/v1/profile/folded", "GET", &read_profiles, api_handle_file, false},
+	{"/v1/profile/folded", "POST", &read_profiles, api_handle_file, false},
+	{"/v1/profile/pprof", "GET", &read_profiles, api_handle_file, false},
+	{"/v1/profile/pprof", "POST", &read_profiles, api_handle_file, false},
+	{"/v1/profile/speedscope", "GET", &read_profiles, api_handle_file, false},
+	{"/v1/profile/speedscope", "POST", &read_profiles, api_handle_file, false},
 	{"/v1/profile/groups", "POST", &read_profiles, api_handle_groups, false},
 	{"/v1/profile/series", "POST", &read_profiles, api_handle_series, false},
 	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, false},
@@ -77,6 +83,7 @@ void api_call_free(struct call *c)
 {
 	free(c->path);
 	free(c->body);
+	free(c->parameters);
 	free(c->user);
 	free(c);
 }
@@ -105,8 +112,8 @@ static char *allowed_methods(const char *path)
 void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
 		    size_t n)
 {
-	const char *all[N_HEADERS + 4];
-	_cleanup_free_ char *encoding = NULL;
+	const char *all[N_HEADERS + 5];
+	_cleanup_free_ char *encoding = NULL, *disposition = NULL;
 	_cleanup_free_ char *allow = status == 405 ? allowed_methods(c->path) : NULL;
 	size_t i = N_HEADERS;
 
@@ -118,6 +125,11 @@ void api_call_reply(struct call *c, int status, const char *content_type, const 
 	if (c->encoded != ENCODING_NONE) {
 		encoding = xasprintf("Content-Encoding: %s", api_encoding_name(c->encoded));
 		all[i++] = encoding;
+	}
+	if (c->file_name) {
+		disposition =
+			xasprintf("Content-Disposition: attachment; filename=\"%s\"", c->file_name);
+		all[i++] = disposition;
 	}
 	all[i] = NULL;
 	http_reply(c->conn, status, content_type, all, body, n);
@@ -236,6 +248,7 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 		.conn = conn,
 		.route = find_route(in->path, in->method),
 		.path = xstrdup(in->path),
+		.parameters = xstrdup(in->query),
 		.body = xmalloc(in->body_bytes + 1),
 		.n_body = in->body_bytes,
 		.accepts = api_encoding_of(in->accept_encoding),

@@ -35,8 +35,10 @@ struct call {
 	struct http_conn *conn;
 	const struct route *route;
 	char *path, *body;
+	char *parameters; /* the part of the URL behind '?', as sent; "": none */
 	size_t n_body;
 	char *user; /* the name of the user; "": nobody signs in here */
+	const char *file_name; /* the name under which a browser keeps the answer; NULL: none */
 	enum api_encoding accepts;
 	enum api_encoding encoded; /* the encoding of the reply's body */
 };
@@ -67,6 +69,7 @@ void api_handle_choices(struct call *c);
 void api_handle_series(struct call *c);
 void api_handle_tree(struct call *c);
 void api_handle_groups(struct call *c);
+void api_handle_file(struct call *c);
 void api_handle_tags(struct call *c);
 /* symbols.c: uploaded symbol files */
 void api_handle_symbols_list(struct call *c);

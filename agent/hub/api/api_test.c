@@ -213,6 +213,27 @@ static void errors(void **state)
 	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "RESOURCE_NOT_FOUND");
 }
 
+/* The same selection as a file, by POST and by GET. */
+static void files(void **state)
+{
+	struct fixture *f = *state;
+	static const char get[] = "/v1/profile/folded?profile_event_type=on-cpu&"
+				  "time_start=1699999000&time_end=1700001000";
+
+	assert_int_equal(ask(f, "POST", "/v1/profile/folded", NULL, QUERY "}"), 200);
+	assert_string_equal(f->body, "api;[t] worker;main;[l] write 10101\n");
+	assert_int_equal(ask(f, "GET", get, NULL, NULL), 200);
+	assert_string_equal(f->body, "api;[t] worker;main;[l] write 10101\n");
+	assert_int_equal(ask(f, "GET", "/v1/profile/folded?time_start=x", NULL, NULL), 400);
+	assert_int_equal(ask(f, "GET", "/v1/profile/folded", NULL, NULL), 400);
+	assert_int_equal(ask(f, "POST", "/v1/profile/speedscope", NULL, QUERY "}"), 200);
+	assert_int_equal(
+		json_int_at(json_array_get(json_object_get(f->json, "profiles"), 0), "endValue", 0),
+		10101);
+	assert_int_equal(ask(f, "POST", "/v1/profile/pprof", NULL, QUERY "}"), 200);
+	assert_memory_equal(f->body, "\x1f\x8b", 2); /* a gzip file: RFC 1952 */
+}
+
 static void series_and_trees(void **state)
 {
 	struct fixture *f = *state;
@@ -378,6 +399,7 @@ int main(void)
 		LOCAL(errors),
 		LOCAL(choices),
 		LOCAL(series_and_trees),
+		LOCAL(files),
 		IN_FILE(a_file_that_goes_bad),
 		LOCAL(metrics),
 		LOCAL(debug_pages),

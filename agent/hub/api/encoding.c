@@ -78,6 +78,16 @@ static size_t gzip(char *to, size_t room, const char *from, size_t n)
 	return r == Z_STREAM_END ? (size_t)z.total_out : 0;
 }
 
+void api_gzip(char **bytes, size_t *n)
+{
+	size_t room = compressBound(*n) + 64; /* gzip's head and end are longer than zlib's */
+	char *to = xmalloc(room);
+
+	*n = gzip(to, room, *bytes, *n);
+	free(*bytes);
+	*bytes = to;
+}
+
 enum api_encoding api_encode(enum api_encoding e, char **text, size_t *n)
 {
 	char *to;

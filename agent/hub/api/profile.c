@@ -25,6 +25,7 @@ struct query_job {
 	struct series_query series;
 	struct tree_query tree;
 	struct groups_query groups;
+	const char *content_type; /* NULL: JSON */
 	char *reply;
 	size_t n_reply;
 	int http;
@@ -39,7 +40,8 @@ static void query_done(struct job *job)
 	if (atomic_load(&q->given_up))
 		api_call_free(q->call);
 	else
-		api_call_reply(q->call, q->http, "application/json", q->reply, q->n_reply);
+		api_call_reply(q->call, q->http, q->content_type ?: "application/json", q->reply,
+			       q->n_reply);
 	query_tracing_request_done(&q->tracing);
 	query_values_request_done(&q->values);
 	query_choices_request_done(&q->choices);
@@ -106,6 +108,13 @@ static void fail(struct query_job *q, const struct field_error *e)
 	q->reply = query_tracing_error("FAIL", e->reason, NULL, &q->http, &q->n_reply);
 }
 
+static void answer(struct query_job *q, struct buf *b)
+{
+	q->http = 200;
+	q->n_reply = b->len;
+	q->reply = buf_steal(b);
+}
+
 /* ---- ProfileTracing ---- */
 
 struct adding {
@@ -160,6 +169,86 @@ static void make_tracing(struct query_job *q)
 void api_handle_tracing(struct call *c)
 {
 	post(c, make_tracing, false);
+}
+
+/* ---- files ---- */
+
+static const struct {
+	const char *path_end, *content_type, *file_name;
+	enum file_format format;
+} files[] = {
+	{"folded", "text/plain; charset=utf-8", "profile.folded", FILE_FOLDED},
+	{"pprof", "application/octet-stream", "profile.pb.gz", FILE_PPROF},
+	{"speedscope", "application/json", "profile.speedscope.json", FILE_SPEEDSCOPE},
+};
+
+static size_t file_of(const struct call *c)
+{
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(files) && !str_has_suffix(c->path, files[i].path_end))
+		i++;
+	return i;
+}
+
+/* Reads the selection from the body, or from the parameters of a GET. */
+static int parse_file(struct query_job *q, struct field_error *reterr)
+{
+	const struct call *c = q->call;
+	_cleanup_free_ char *body =
+		streq(c->route->method, "GET") ? query_parameters(c->parameters, reterr) : NULL;
+
+	if (streq(c->route->method, "POST"))
+		return query_tracing_parse(c->body, c->n_body, &q->tracing, reterr);
+	return body ? query_tracing_parse(body, strlen(body), &q->tracing, reterr) : -EINVAL;
+}
+
+static int read_file(struct query_job *q, struct buf *out, struct field_error *reterr)
+{
+	struct symbols_names *names = NULL;
+	struct store_summary s = {0};
+	struct query_file *f;
+	int e;
+
+	if (q->symbols && symbols_any(q->symbols))
+		names = symbols_names_new(q->symbols);
+	f = query_file_new(q->tracing.selection, names ? symbols_name : NULL, names);
+	e = store_read(q->store, q->tracing.selection, query_file_add, f, &s, reterr);
+	if (!e)
+		e = query_file_write(f, files[file_of(q->call)].format, out);
+	if (e == -E2BIG)
+		field_error_set(reterr, "file", "the file would be too large: ask for less");
+	query_file_free(f);
+	symbols_names_free(names);
+	store_summary_done(&s);
+	return e;
+}
+
+static void make_file(struct query_job *q)
+{
+	_cleanup_buf_ struct buf out;
+	struct field_error e = {0};
+
+	buf_init(&out, QUERY_MAX_REPLY_BYTES);
+	if (parse_file(q, &e)) {
+		refuse(q, &e);
+		return;
+	}
+	q->tracing.selection->given_up = &q->given_up;
+	if (read_file(q, &out, &e)) {
+		fail(q, &e);
+		return;
+	}
+	q->call->file_name = files[file_of(q->call)].file_name;
+	q->content_type = files[file_of(q->call)].content_type;
+	answer(q, &out);
+	if (files[file_of(q->call)].format == FILE_PPROF)
+		api_gzip(&q->reply, &q->n_reply);
+}
+
+void api_handle_file(struct call *c)
+{
+	post(c, make_file, false);
 }
 
 /* ---- trees as columns ---- */
@@ -286,13 +375,6 @@ static int read_values(struct query_job *q, const struct values_request *tags, s
 							     tags[i].limit + 1};
 	}
 	return n_choices ? store_choices(q->store, choices, n_choices, add_value, &a, reterr) : 0;
-}
-
-static void answer(struct query_job *q, struct buf *b)
-{
-	q->http = 200;
-	q->n_reply = b->len;
-	q->reply = buf_steal(b);
 }
 
 #define SUCCESS "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":"

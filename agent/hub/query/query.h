@@ -174,6 +174,23 @@ char *query_tracing_error(const char *status, const char *description,
  */
 char *query_tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
+/* ---- files.c: a selection as a file ---- */
+
+enum file_format { FILE_FOLDED, FILE_PPROF, FILE_SPEEDSCOPE };
+struct query_file;
+/* sel and arg must stay valid. names as in query_tree_set_names(); NULL: frames stay. */
+struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg);
+struct query_file *query_file_free(struct query_file *f);
+/* A store_row_fn; arg is a struct query_file. -E2BIG: the file would be too large. */
+int query_file_add(const struct store_row *row, void *arg);
+/* Writes the file; pprof without compression. -E2BIG: it is too large. */
+int query_file_write(const struct query_file *f, enum file_format format, struct buf *out);
+/*
+ * The parameters of a GET as the body of a POST: "time_start=1&tag_filter=pod%3D'x'". Returns NULL
+ * with *reterr if they are no selection. The caller frees the text.
+ */
+char *query_parameters(const char *text, struct field_error *reterr);
+
 /* The tags of tag_filter: the name, whether podflame stores the tag, and how its values compare. */
 struct tag_info {
 	const char *name;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arbitrary bytes as a request body; a refusal must be a JSON reply. Fuzzes: hub/query/request.c */
+/*
+ * Arbitrary bytes as a request body, and as parameters; a refusal must be a JSON reply. Fuzzes:
+ * hub/query/request.c, hub/query/request_values.c, hub/query/parameters.c
+ */
 #include "hub/query/query.h"
 
 #include <stdlib.h>
@@ -17,17 +20,61 @@ static void refuse(const struct field_error *e)
 		abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+static void read_values(const char *body, size_t n)
 {
-	struct tracing_request t = {0};
 	struct values_request v = {0};
+	struct choices_request c = {0};
 	struct field_error e = {0};
 
-	if (query_tracing_parse((const char *)data, n, &t, &e))
-		refuse(&e);
-	query_tracing_request_done(&t);
-	if (query_values_parse((const char *)data, n, &v, &e))
+	if (query_values_parse(body, n, &v, &e))
 		refuse(&e);
 	query_values_request_done(&v);
+	if (query_choices_parse(body, n, &c, &e))
+		refuse(&e);
+	query_choices_request_done(&c);
+}
+
+static void read_trees(const char *body, size_t n)
+{
+	struct series_query s = {0};
+	struct tree_query t = {0};
+	struct groups_query g = {0};
+	struct field_error e = {0};
+
+	if (query_series_parse(body, n, &s, &e))
+		refuse(&e);
+	query_series_done(&s);
+	if (query_tree_parse(body, n, &t, &e))
+		refuse(&e);
+	query_tree_query_done(&t);
+	if (query_groups_parse(body, n, &g, &e))
+		refuse(&e);
+	query_groups_done(&g);
+}
+
+static void read_tracing(const char *body, size_t n)
+{
+	struct tracing_request t = {0};
+	struct field_error e = {0};
+
+	if (query_tracing_parse(body, n, &t, &e))
+		refuse(&e);
+	query_tracing_request_done(&t);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	const char *body = (const char *)data;
+	_cleanup_free_ char *text = xstrndup(body, n), *parameters = NULL;
+	struct field_error e = {0};
+
+	read_tracing(body, n);
+	read_values(body, n);
+	read_trees(body, n);
+	parameters = query_parameters(text, &e);
+	if (parameters)
+		read_tracing(parameters, strlen(parameters));
+	else
+		refuse(&e);
 	return 0;
 }

@@ -326,5 +326,20 @@ void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64
  */
 void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
 
+/*
+ * Whether the sample's value is part of the sum of its profile. False for receive requests and
+ * registered memory of rdma, because their bytes are not those of the send queue.
+ */
+bool profile_adds_up(const struct profile *p, const struct profile_sample *s);
+/*
+ * Writes folded stacks of the samples that add up. ticks: the numbers of on-cpu count the samples,
+ * not microseconds. -E2BIG: out is full.
+ */
+int profile_write_folded(const struct batch *b, bool ticks, struct buf *out);
+/*
+ * Writes a "sampled" profile of speedscope: github.com/jlfwong/speedscope, file-format-spec.ts.
+ * name: the profile's name in the program. -E2BIG: out is full.
+ */
+int profile_write_speedscope(const struct batch *b, const char *name, struct buf *out);
 /* Writes pprof, which the caller may compress: github.com/google/pprof proto/profile.proto. */
 int profile_write_pprof(const struct batch *b, struct buf *out);

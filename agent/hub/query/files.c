@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A selection as a file: folded stacks, pprof, speedscope. Its rows become a batch of profiles. */
+#include "hub/query/query.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+/* The profile of a process name. */
+struct file_profile {
+	const char *app; /* interned */
+	struct profile *profile;
+	UT_hash_handle hh;
+};
+
+struct query_file {
+	struct batch *batch;
+	struct file_profile *profiles;
+	const struct selection *sel;
+	tree_names_fn *names; /* NULL: frames without a name stay */
+	void *names_arg;
+};
+
+struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg)
+{
+	struct query_file *f = xcalloc(1, sizeof(*f));
+
+	*f = (struct query_file){
+		.batch = profile_batch_new(), .sel = sel, .names = names, .names_arg = arg};
+	return f;
+}
+
+struct query_file *query_file_free(struct query_file *f)
+{
+	struct file_profile *p, *next;
+
+	if (!f)
+		return NULL;
+	HASH_ITER (hh, f->profiles, p, next) {
+		HASH_DEL(f->profiles, p);
+		free(p);
+	}
+	profile_batch_free(f->batch);
+	free(f);
+	return NULL;
+}
+
+static struct profile *profile_of(struct query_file *f, const char *app_service)
+{
+	const char *app = profile_batch_str(f->batch, app_service ?: "");
+	struct file_profile *p;
+
+	HASH_FIND_PTR(f->profiles, &app, p);
+	if (p)
+		return p->profile;
+	p = xcalloc(1, sizeof(*p));
+	*p = (struct file_profile){.app = app, .profile = profile_batch_profile(f->batch)};
+	p->profile->event = f->sel->event;
+	p->profile->start_ns = (uint64_t)f->sel->time_start_s * NSEC_PER_SEC;
+	p->profile->end_ns = ((uint64_t)f->sel->time_end_s + 1) * NSEC_PER_SEC;
+	p->profile->app_service = app;
+	HASH_ADD_PTR(f->profiles, app, p);
+	return p->profile;
+}
+
+/* Fills list with the frames of the row, and with names for those without. Returns how many. */
+static size_t named_frames(struct query_file *f, const struct store_row *row,
+			   struct frame list[static STACK_MAX_FRAMES])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < row->n_frames && n < STACK_MAX_FRAMES; i++) {
+		const struct frame *frame = row->frames[i], *named = NULL;
+		size_t n_named =
+			!frame->name && f->names ? f->names(frame, f->names_arg, &named) : 0;
+
+		if (!n_named)
+			list[n++] = *frame;
+		for (size_t k = 0; k < n_named && n < STACK_MAX_FRAMES; k++)
+			list[n++] = named[k];
+	}
+	return n;
+}
+
+int query_file_add(const struct store_row *row, void *arg)
+{
+	struct query_file *f = arg;
+	_cleanup_free_ struct frame *list = xcalloc(STACK_MAX_FRAMES, sizeof(*list));
+	struct profile_sample *s;
+	uint32_t stack;
+	int e = profile_batch_stack(f->batch, list, named_frames(f, row, list), &stack);
+
+	if (e)
+		return e;
+	s = profile_add(f->batch, profile_of(f, row->app_service));
+	if (!s)
+		return -E2BIG;
+	*s = (struct profile_sample){
+		.stack = stack,
+		.value = row->value,
+		.n_samples = row->n_samples,
+		.process_comm = profile_batch_str(f->batch, row->head.process_comm),
+		.thread_comm = profile_batch_str(f->batch, row->head.thread_comm),
+		.main_thread = row->head.main_thread,
+		.cpu = -1,
+		.wait = row->head.wait,
+	};
+	return 0;
+}
+
+int query_file_write(const struct query_file *f, enum file_format format, struct buf *out)
+{
+	const char *event = profile_event_info(f->sel->event)->name;
+
+	switch (format) {
+	case FILE_FOLDED:
+		return profile_write_folded(f->batch, false, out);
+	case FILE_PPROF:
+		return profile_write_pprof(f->batch, out);
+	default:
+		return profile_write_speedscope(f->batch, event, out);
+	}
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A selection as a file, and the parameters of a GET. */
+#include "hub/query/query.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const struct frame f_main = {.kind = FRAME_APP, .name = "main", .module = "/bin/web"};
+static const struct frame f_write = {
+	.kind = FRAME_LIBRARY, .name = "write", .module = "/lib/libc.so", .file = "w.c", .line = 7};
+static const struct frame f_unnamed = {.kind = FRAME_APP, .module = "/bin/web", .build_id = "ab"};
+static const struct frame f_evil = {.kind = FRAME_APP, .name = "a;b\n\"c\""};
+
+static const struct selection sel = {
+	.event = EVENT_OFF_CPU, .time_start_s = 100, .time_end_s = 109};
+
+static size_t names(const struct frame *f, void *arg, const struct frame **ret)
+{
+	static const struct frame named = {.kind = FRAME_APP, .name = "found"};
+
+	(void)arg;
+	*ret = &named;
+	return f == &f_unnamed;
+}
+
+static void add(struct query_file *f, const struct frame *leaf, enum wait wait, int64_t value)
+{
+	const struct frame *frames[] = {&f_main, leaf};
+	const struct store_row row = {.app_service = "web",
+				      .head = {.thread_comm = "worker", .wait = wait},
+				      .frames = frames,
+				      .n_frames = 2,
+				      .value = value,
+				      .n_samples = 1};
+
+	assert_int_equal(query_file_add(&row, f), 0);
+}
+
+static struct query_file *some_rows(void)
+{
+	struct query_file *f = query_file_new(&sel, names, NULL);
+
+	add(f, &f_write, WAIT_LOCK, 100);
+	add(f, &f_unnamed, WAIT_NONE, 20);
+	add(f, &f_evil, WAIT_NONE, 3);
+	return f;
+}
+
+static char *written(enum file_format format, size_t *ret_n)
+{
+	struct query_file *f = some_rows();
+	struct buf b = {0};
+
+	buf_init(&b, 1 << 20);
+	assert_int_equal(query_file_write(f, format, &b), 0);
+	query_file_free(f);
+	*ret_n = b.len;
+	return buf_steal(&b);
+}
+
+static void folded(void **state)
+{
+	size_t n;
+	_cleanup_free_ char *text = written(FILE_FOLDED, &n);
+
+	(void)state;
+	assert_string_equal(text, "web;[t] worker;main;[l] write;[wait: lock] 100\n"
+				  "web;[t] worker;main;a:b \"c\" 3\n"
+				  "web;[t] worker;main;found 20\n");
+}
+
+static void speedscope(void **state)
+{
+	size_t n;
+	_cleanup_free_ char *text = written(FILE_SPEEDSCOPE, &n);
+	_cleanup_json_ json_t *j = json_loadb(text, n, 0, NULL);
+	const json_t *p = json_array_get(json_object_get(j, "profiles"), 0);
+	_cleanup_free_ char *samples = json_dumps(json_object_get(p, "samples"), JSON_COMPACT);
+	_cleanup_free_ char *weights = json_dumps(json_object_get(p, "weights"), JSON_COMPACT);
+	const json_t *frame = json_array_get(json_at(j, "shared.frames"), 3);
+
+	(void)state;
+	assert_string_equal(samples, "[[0,1,2,3,4],[0,1,2,5],[0,1,2,6]]");
+	assert_string_equal(weights, "[100,20,3]");
+	assert_string_equal(json_str_at(p, "unit", ""), "microseconds");
+	assert_int_equal(json_int_at(p, "endValue", 0), 123);
+	assert_string_equal(json_str_at(frame, "name", ""), "[l] write");
+	assert_string_equal(json_str_at(frame, "file", ""), "w.c");
+	assert_int_equal(json_int_at(frame, "line", 0), 7);
+}
+
+static void pprof(void **state)
+{
+	size_t n;
+	_cleanup_free_ char *bytes = written(FILE_PPROF, &n);
+
+	(void)state;
+	assert_non_null(memmem(bytes, n, "off-cpu", strlen("off-cpu")));
+	assert_non_null(memmem(bytes, n, "found", strlen("found")));
+}
+
+/* What does not fit is an error, and no shorter file. */
+static void a_file_has_a_limit(void **state)
+{
+	struct query_file *f = some_rows();
+
+	(void)state;
+	for (enum file_format format = FILE_FOLDED; format <= FILE_SPEEDSCOPE; format++) {
+		_cleanup_buf_ struct buf b;
+
+		buf_init(&b, 50);
+		assert_int_equal(query_file_write(f, format, &b), -E2BIG);
+	}
+	query_file_free(f);
+}
+
+static void parameters(void **state)
+{
+	static const char *const bad[] = {"time_start=x", "a=%",	 "a=%2",  "a=%zz",
+					  "a=%00",	  "time_end=-1", "a=%ff", "a"};
+	struct field_error e;
+	_cleanup_free_ char *none = query_parameters("", &e);
+	_cleanup_free_ char *all = query_parameters(
+		"time_start=1&&time_end=2&tag_filter=pod%3D'a+b%26c'&app_service=", &e);
+
+	(void)state;
+	assert_string_equal(none, "{\"profile_language_type\":\"eBPF\"}");
+	assert_string_equal(all, "{\"profile_language_type\":\"eBPF\",\"time_start\":1,"
+				 "\"time_end\":2,\"tag_filter\":\"pod='a b&c'\","
+				 "\"app_service\":\"\"}");
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_null(query_parameters(bad[i], &e));
+		assert_string_equal(e.path, "parameters");
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(folded),     cmocka_unit_test(speedscope),
+		cmocka_unit_test(pprof),      cmocka_unit_test(a_file_has_a_limit),
+		cmocka_unit_test(parameters),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parameters of a GET ("a=1&b=x%20y") as the JSON of a POST. */
+#include "hub/query/query.h"
+
+#include <stdlib.h>
+
+/* The value of a hexadecimal digit; -1: it is none. */
+static int digit(char c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
+}
+
+/* Decodes n bytes: %XX and '+'. Returns NULL if they are wrong. The caller frees the text. */
+static char *decode(const char *s, size_t n)
+{
+	_cleanup_buf_ struct buf b;
+
+	buf_init(&b, QUERY_MAX_BODY_BYTES);
+	for (size_t i = 0; i < n; i++) {
+		int high, low;
+
+		if (s[i] != '%') {
+			buf_putc(&b, s[i] == '+' ? ' ' : s[i]);
+			continue;
+		}
+		high = i + 2 < n ? digit(s[i + 1]) : -1;
+		low = i + 2 < n ? digit(s[i + 2]) : -1;
+		if (high < 0 || low < 0 || !(high || low))
+			return NULL;
+		buf_putc(&b, (char)(high << 4 | low));
+		i += 2;
+	}
+	return b.failed ? NULL : xstrdup(b.data ?: "");
+}
+
+/* The value as JSON: times are numbers, everything else is text. */
+static json_t *value_of(const char *name, const char *text)
+{
+	uint64_t n;
+
+	if (streq(name, "time_start") || streq(name, "time_end"))
+		return str_to_u64(text, INT64_MAX, &n) ? NULL : json_integer((json_int_t)n);
+	return json_string(text);
+}
+
+/* Adds one parameter: NAME=VALUE. */
+static int add(json_t *body, const char *s, size_t n, struct field_error *reterr)
+{
+	size_t n_name = strcspn(s, "=&");
+	_cleanup_free_ char *name = decode(s, MIN(n_name, n));
+	_cleanup_free_ char *text = n_name < n ? decode(s + n_name + 1, n - n_name - 1) : NULL;
+	json_t *value = name && text ? value_of(name, text) : NULL;
+
+	if (!value)
+		return field_error_set(reterr, "parameters", "wrong parameter: %.*s",
+				       (int)MIN(n, (size_t)100), s);
+	json_object_set_new(body, name, value);
+	return 0;
+}
+
+char *query_parameters(const char *text, struct field_error *reterr)
+{
+	_cleanup_json_ json_t *body = json_object();
+
+	json_object_set_new(body, "profile_language_type", json_string("eBPF"));
+	for (size_t n; *text; text += n + (text[n] == '&')) {
+		n = strcspn(text, "&");
+		if (n && add(body, text, n, reterr))
+			return NULL;
+	}
+	return json_dumps(body, JSON_COMPACT);
+}
