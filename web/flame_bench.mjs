@@ -24,10 +24,9 @@ function tell(name, values, unit, goal = '', what = '') {
 // From the text of an answer to its picture, with the table of functions.
 const answer = (page) =>
   page.evaluate(async (n) => {
-    const text = JSON.stringify(flatOf(largeProfile(n)));
+    const text = JSON.stringify(treeOf(largeProfile(n)));
     const began = performance.now();
-    const { result, sources } = JSON.parse(text);
-    const columns = fromFlat(result, sources);
+    const columns = fromTree(JSON.parse(text));
 
     graph.show(columns);
     functionTable(columns);

@@ -169,7 +169,7 @@ const tests = {
     assert.equal(await page.evaluate(() => document.activeElement.className), 'flame-frames');
     const walk = async (key, name) => {
       await page.keyboard.press(key);
-      assert.match(await said(page), new RegExp(`^${name} — `), key);
+      assert.match(await said(page), new RegExp(`^${name} (\\(program\\) )?— `), key);
     };
     await walk('ArrowDown', 'main');
     await walk('ArrowDown', 'work');
@@ -178,7 +178,7 @@ const tests = {
     await walk('ArrowLeft', 'work');
     await walk('ArrowDown', 'inner');
     await walk('ArrowUp', 'work');
-    assert.equal(await said(page), 'work — 60 (60.0 %), itself 20');
+    assert.equal(await said(page), 'work (program) — 60 (60.0 %), itself 20');
     assert.deepEqual(await rows(page), [
       'caller main 100 100.0 %',
       'selected work 60 60.0 %',
@@ -235,7 +235,7 @@ const tests = {
     const text = async (name) =>
       page.evaluate((name) => graph.text(graph.boxes().find((b) => b.name.includes(name))), name);
     assert.ok((await text('std::vector')).length < 1100);
-    assert.equal(await text('שלום'), '\u2068שלום\u2069 — 10 (14.3 %), itself 10');
+    assert.equal(await text('שלום'), '\u2068שלום\u2069 (program) — 10 (14.3 %), itself 10');
     // each label is within its frame: the last four pixels of a frame have no text
     for (const { x, y, width } of boxes)
       assert.equal(
@@ -256,7 +256,7 @@ const tests = {
     assert.deepEqual(await names(page), ['p', 'std::vector<…>::push_back']);
     assert.match(
       await page.evaluate(() => graph.text({ node: 1, rest: 0 })),
-      /^std::vector<int, std::allocator<int> >::push_back — /,
+      /^std::vector<int, std::allocator<int> >::push_back \(program\) — /,
     );
     await page.context().close();
   },

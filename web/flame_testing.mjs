@@ -14,7 +14,7 @@ export async function openGraph(browser, { width = 800, height = 600, ...context
   ).newPage();
   const { outputFiles } = await esbuild.build({
     stdin: {
-      contents: ['flame/flame', 'profile/flat', 'profile/table', 'profile/testing']
+      contents: ['flame/flame', 'profile/table', 'profile/testing', 'profile/tree']
         .map((file) => `export * from './${file}';`)
         .join(''),
       resolveDir: SOURCE,

@@ -9,14 +9,16 @@ import {
   boxes,
   buildWorkload,
   choicesAre,
+  choicesOf,
   clickFrame,
-  functionsWithoutFile,
+  differenceOf,
   hoverFrame,
   isStale,
   names,
   open,
   pixelOf,
   replyOf,
+  replyOfTree,
   shows,
   startLocal,
   stopAll,
@@ -72,7 +74,7 @@ const tests = {
     assert.ok(processes.includes('pagework') && processes.includes('Total'), processes.join());
     await page.selectOption('#choice-app_service', 'Total');
     await shows(page, 'Total');
-    assert.ok((await names(page)).includes('[p] pagework'));
+    assert.ok((await names(page)).includes('pagework'));
     await page.selectOption('#choice-app_service', '');
     await shows(page, 'hot_function');
   },
@@ -136,25 +138,12 @@ const tests = {
       page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].textContent).sort());
     await page.unroute('**/v1/profile/*');
     await page.unroute('**/v1/info');
-    await page.route('**/v1/profile/ProfileTracing', (r) =>
-      r.fulfill({
-        json: {
-          OPT_STATUS: 'SUCCESS',
-          DESCRIPTION: '',
-          unit: 'microseconds',
-          summary: { samples: 9 },
-          result: {
-            functions: ['p', ...full],
-            function_types: ['P', ...full.map(() => 'A')],
-            node_values: { values: [[0, -1, 0, 90], ...full.map((_, i) => [i + 1, 0, 10, 10])] },
-          },
-          sources: {
-            files: ['stl_vector.h'],
-            values: [[-1, 0], [0, 42], ...full.slice(1).map(() => [-1, 0])],
-            inlined_nodes: [1],
-          },
-        },
-      }),
+    await answersAre(page, () =>
+      replyOfTree(
+        ['p', 'root', 0,
+          [full[0], 'app', 10, { file: 'stl_vector.h', line: 42, inlined: true }],
+          ...full.slice(1).map((name) => [name, 'app', 10])],
+      ),
     );
     await open(page, `${origin}/#`);
     await page.waitForFunction(
@@ -167,63 +156,31 @@ const tests = {
     await shows(page, short[0]);
     await page.fill('#search', 'allocator<int>');
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 1);
-    assert.equal(await page.$eval('#functions td', (e) => e.title), `${full[0]}\nstl_vector.h:42`);
+    assert.equal(
+      await page.$eval('#functions td', (e) => e.title),
+      `${full[0]}\nprogram\nstl_vector.h:42`,
+    );
     await hoverFrame(page, short[0]);
     await page.waitForFunction(
       (text) => document.querySelector('#details').textContent.startsWith(text),
-      `${full[0]} (inlined, stl_vector.h:42) — `,
+      `${full[0]} (inlined, program, stl_vector.h:42) — `,
     );
     await page.uncheck('#short');
     await page.click('#reset');
     assert.deepEqual(await shown(), [...full].sort());
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a trace from the address, its links, and languages in their own form'(page, origin) {
     const trace = '0af7651916cd43dd8448eb211c80319c';
     let asked = '';
-    await page.route('**/v1/profile/ProfileTracing', (r) => {
-      asked = r.request().postDataJSON().tag_filter;
-      return r.fulfill({
-        json: {
-          OPT_STATUS: 'SUCCESS',
-          DESCRIPTION: '',
-          unit: 'microseconds',
-          summary: { samples: 9 },
-          result: {
-            functions: ['java', 'java/util/HashMap::get', 'json.loads', 'fib'],
-            function_types: ['P', 'A', 'A', 'A'],
-            node_values: {
-              values: [
-                [0, -1, 0, 90],
-                [1, 0, 30, 30],
-                [2, 0, 30, 30],
-                [3, 0, 30, 30],
-              ],
-            },
-          },
-          sources: {
-            files: [],
-            values: [
-              [-1, 0],
-              [-1, 0],
-              [-1, 0],
-              [-1, 0],
-            ],
-            inlined_nodes: [],
-            languages: { jvm: [1], python: [2], lua: [3] },
-          },
-        },
-      });
+    await answersAre(page, (body) => {
+      asked = body.tag_filter;
+      return replyOfTree(
+        ['java', 'root', 0, ['java/util/HashMap::get', 'jvm', 30], ['json.loads', 'python', 30],
+          ['fib', 'lua', 30]],
+      );
     });
-    await page.route('**/v1/profile/values', (r) =>
-      r.fulfill({
-        json: {
-          result: [
-            { value: r.request().postDataJSON().tag === 'trace_id' ? trace : 'x', samples: 9 },
-          ],
-        },
-      }),
-    );
+    await choicesAre(page, { trace_id: [trace], pod: ['x'] });
     await page.route('**/v1/info', async (r) => {
       const answer = await r.fetch();
       await r.fulfill({
@@ -267,47 +224,18 @@ const tests = {
       await page.textContent('#choice-profile_event_type option:checked'),
       'on-cpu (no data)',
     );
-    await page.unroute('**/v1/profile/values');
+    await page.unroute('**/v1/profile/choices');
   },
   async 'waits have a colour each; throttled and estimated stand beside them'(page, origin) {
     const asked = [];
-    await page.route('**/v1/profile/ProfileTracing', (r) => {
-      asked.push(r.request().postDataJSON());
-      return r.fulfill({
-        json: {
-          OPT_STATUS: 'SUCCESS',
-          DESCRIPTION: '',
-          unit: 'microseconds',
-          summary: { samples: 9, throttled_us: 1_500_000, estimated: { share: 0.12, error: 3000 } },
-          result: {
-            functions: [
-              'web',
-              'main',
-              '[k] futex',
-              '[wait: lock]',
-              '[wait: disk]',
-              '[c] cuStreamSynchronize',
-            ],
-            function_types: ['P', 'A', 'K', '?', '?', 'C'],
-            node_values: {
-              values: [
-                [0, -1, 0, 100_000],
-                [1, 0, 0, 100_000],
-                [2, 1, 0, 70_000],
-                [3, 2, 70_000, 70_000],
-                [5, 1, 0, 30_000],
-                [4, 4, 30_000, 30_000],
-              ],
-            },
-          },
-          sources: {
-            files: [],
-            values: functionsWithoutFile(6),
-            inlined_nodes: [],
-            languages: { wait: [3, 4] },
-          },
-        },
-      });
+    await answersAre(page, (body) => {
+      asked.push(body);
+      return replyOfTree(
+        ['web', 'root', 0, ['main', 'app', 0,
+          ['futex', 'kernel', 0, ['[wait: lock]', 'wait', 70_000]],
+          ['cuStreamSynchronize', 'cuda', 0, ['[wait: disk]', 'wait', 30_000]]]],
+        { summary: { throttled_us: 1_500_000, estimated: { share: 0.12, error: 3000 } } },
+      );
     });
     await choicesAre(page, { profile_event_type: ['on-cpu', 'off-cpu'], wait: ['lock', 'disk'] });
     await open(page, `${origin}/#profile_event_type=off-cpu`);
@@ -322,7 +250,6 @@ const tests = {
       'CUDA',
       'lock',
       'disk',
-      'process, thread',
     ]);
     assert.match(await page.textContent('#total'), /^100 ms in 9 samples/);
     assert.equal(
@@ -346,33 +273,12 @@ const tests = {
     await page.unroute('**/v1/profile/*');
   },
   async 'bytes have units of memory, and leaves their own colours'(page, origin) {
-    await page.route('**/v1/profile/ProfileTracing', (r) =>
-      r.fulfill({
-        json: {
-          OPT_STATUS: 'SUCCESS',
-          DESCRIPTION: '',
-          unit: 'bytes',
-          summary: { samples: 9 },
-          result: {
-            functions: ['web', 'main', '[l] malloc', 'java/lang/String'],
-            function_types: ['P', 'A', 'O', 'O'],
-            node_values: {
-              values: [
-                [0, -1, 0, 1.5 * 2 ** 30],
-                [1, 0, 0, 1.5 * 2 ** 30],
-                [2, 1, 2 ** 30, 2 ** 30],
-                [3, 1, 2 ** 29, 2 ** 29],
-              ],
-            },
-          },
-          sources: {
-            files: [],
-            values: functionsWithoutFile(4),
-            inlined_nodes: [],
-            languages: { object: [3] },
-          },
-        },
-      }),
+    await answersAre(page, () =>
+      replyOfTree(
+        ['web', 'root', 0, ['web', 'thread', 0, ['main', 'app', 0,
+          ['malloc', 'library', 2 ** 30], ['java/lang/String', 'object', 2 ** 29]]]],
+        { unit: 'bytes' },
+      ),
     );
     await open(page, `${origin}/#profile_event_type=mem-alloc`);
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 3);
@@ -381,7 +287,7 @@ const tests = {
       all.map((r) => [r.cells[0].textContent, r.cells[1].textContent]),
     );
     assert.deepEqual(rows, [
-      ['[l] malloc', '1.00 GiB'],
+      ['malloc', '1.00 GiB'],
       ['java/lang/String', '512 MiB'],
       ['main', '0 B'],
     ]);
@@ -389,39 +295,24 @@ const tests = {
       'program',
       'library',
       'object',
-      'process, thread',
+      'thread',
     ]);
     assert.equal(await page.isVisible('#growth'), false);
     await page.unroute('**/v1/profile/*');
   },
   async 'the leak view: what grew between two times, from the address and by choice'(page, origin) {
     const MiB = 2 ** 20;
-    const live = (functions) => {
-      const names = Object.keys(functions), bytes = Object.values(functions);
-      const all = bytes.reduce((a, b) => a + b, 0);
-      return {
-        OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'bytes', summary: { samples: 9, profiles: 1 },
-        result: {
-          functions: ['web', 'main', ...names],
-          function_types: ['P', 'A', ...names.map(() => 'O')],
-          node_values: {
-            values: [[0, -1, 0, all], [1, 0, 0, all], ...bytes.map((b, i) => [i + 2, 1, b, b])],
-          },
-        },
-      };
-    };
     const from = '2026-11-21T10:00:03', to = '2026-11-21T10:05:07';
     const seconds = (t) => Date.parse(t) / 1000;
     const asked = [];
-    await page.route('**/v1/profile/ProfileTracing', (r) => {
-      const body = r.request().postDataJSON();
+    await answersAre(page, (body) => {
       asked.push(body);
-      return r.fulfill({
-        json:
-          body.time_end === seconds(from)
-            ? live({ cache: 100 * MiB, buffer: 50 * MiB })
-            : live({ cache: 160 * MiB, table: 20 * MiB }),
-      });
+      if (!body.before) return replyOf({ cache: 160 * MiB, table: 20 * MiB }, { unit: 'bytes' });
+      return body.before.time_end === seconds(from)
+        ? differenceOf({
+            cache: [100 * MiB, 160 * MiB], buffer: [50 * MiB, 0], table: [0, 20 * MiB],
+          })
+        : differenceOf({ cache: [MiB, MiB] });
     });
     const rows = () =>
       page.$$eval('#functions tr', (all) =>
@@ -435,10 +326,11 @@ const tests = {
       `${origin}/#profile_event_type=mem-inuse&growth=1&grown_from=${from}&grown_to=${to}`,
     );
     await total('80.0 MiB grown, 50.0 MiB shrunk, from ');
-    assert.deepEqual(asked.map((b) => b.time_end).sort(), [seconds(from), seconds(to)]);
-    assert.ok(
-      asked.every((b) => b.time_start < b.time_end && b.profile_event_type === 'mem-inuse'),
-    );
+    assert.equal(asked.length, 1);
+    const { before, ...after } = asked[0];
+    assert.deepEqual([before.time_end, after.time_end], [seconds(from), seconds(to)]);
+    assert.deepEqual([before, after].map((s) => s.time_end - s.time_start), [90, 90]);
+    assert.equal(after.profile_event_type, 'mem-inuse');
     assert.deepEqual(await rows(), [
       ['cache', '60.0 MiB', '60.0 MiB'],
       ['table', '20.0 MiB', '20.0 MiB'],
@@ -458,7 +350,7 @@ const tests = {
     await page.fill('#grown_from', ''); // the start of the window
     await page.dispatchEvent('#grown_from', 'change');
     await total('0 B grown, 0 B shrunk');
-    assert.ok(Math.abs(asked.at(-2).time_end - (Date.now() / 1000 - 900)) < 600);
+    assert.ok(Math.abs(asked.at(-1).before.time_end - (Date.now() / 1000 - 900)) < 600);
     assert.deepEqual(await rows(), []);
     await page.fill('#grown_from', from);
     await page.dispatchEvent('#grown_from', 'change');
@@ -470,7 +362,7 @@ const tests = {
     await page.unroute('**/v1/profile/*');
   },
   async 'losses are shown'(page, origin) {
-    await page.route('**/v1/profile/ProfileTracing', async (r) => {
+    await page.route('**/v1/profile/tree', async (r) => {
       const answer = await r.fetch();
       const body = await answer.json();
       body.summary.losses = [
@@ -488,7 +380,7 @@ const tests = {
         "more different stacks in a second than the kernel's table holds (counts_full) · " +
         '2.5 s without data: no agent ran on the node (agent_down) · 2 samples lost: new',
     );
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a link has its time in UTC: it is the same in every time zone'(page, origin) {
     const tokyo = await (
@@ -503,7 +395,7 @@ const tests = {
           asked.at(-1).time_end === Date.parse(to) / 1000,
       );
 
-    tokyo.on('request', (r) => r.url().endsWith('ProfileTracing') && asked.push(r.postDataJSON()));
+    tokyo.on('request', (r) => r.url().endsWith('/tree') && asked.push(r.postDataJSON()));
     await tokyo.goto(`${origin}/#range=custom&from=2026-11-21T10:00:03Z&to=2026-11-21T11:00:00Z`);
     await isAt('2026-11-21T10:00:03Z', '2026-11-21T11:00:00Z');
     assert.equal(await tokyo.inputValue('#from'), '2026-11-21T19:00:03');
@@ -532,13 +424,13 @@ const tests = {
     await page.keyboard.press('Tab');
     const name = await page.$eval('#functions tr', (e) => e.cells[0].textContent);
     await page.keyboard.press('Enter');
-    assert.equal(await page.inputValue('#search'), `"${name}"`);
+    assert.match(await page.inputValue('#search'), new RegExp(`^"${name}" \\w+$`));
     await page.click('#reset');
   },
   async 'an error is told, and what is older than it is no answer'(page, origin) {
     await open(page, `${origin}/#`);
     await page.waitForSelector('#chart canvas');
-    await page.route('**/v1/profile/ProfileTracing', (r) =>
+    await page.route('**/v1/profile/tree', (r) =>
       r.fulfill({ status: 500, json: { OPT_STATUS: 'FAIL', DESCRIPTION: 'it took too long' } }),
     );
     await page.click('#reload');
@@ -550,7 +442,7 @@ const tests = {
     await page.check('#short'); // no answer either
     await page.uncheck('#short');
     assert.ok((await isStale(page)) && (await page.isVisible('#error')));
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
     await page.click('#reload');
     await page.waitForSelector('body:not(.stale) #error', { state: 'hidden' });
   },
@@ -559,7 +451,7 @@ const tests = {
     const held = [];
     let asked = 0;
     await own.clock.install();
-    await own.route('**/v1/profile/ProfileTracing', (r) =>
+    await own.route('**/v1/profile/tree', (r) =>
       ++asked === 1 ? r.fulfill({ json: replyOf({ first: 1 }) }) : held.push(r),
     );
     await open(own, `${origin}/#`);
@@ -596,18 +488,18 @@ const tests = {
     page.on('requestfailed', onFailed);
     await page.route('**/v1/profile/*', (r) => (slow ? held.push(r) : r.fallback()));
     await page.selectOption('#choice-range', '3600');
-    await until(() => held.length === 9);
+    await until(() => held.length === 2);
     assert.ok(await isStale(page));
     slow = false;
     await page.selectOption('#choice-range', '21600');
     await until(async () => !(await isStale(page)) && !(await page.isVisible('#busy')));
     // they must have ended by now, and not by their own timeout
-    assert.deepEqual(failed.sort(), ['ProfileTracing', ...Array(8).fill('values')]);
+    assert.deepEqual(failed.sort(), ['choices', 'tree']);
     for (const r of held)
       await r
         .fulfill({
-          json: r.request().url().endsWith('values')
-            ? { result: [{ value: 'old', samples: 1 }] }
+          json: r.request().url().endsWith('choices')
+            ? choicesOf({ pod: ['old'] })
             : replyOf({ old: 1 }),
         })
         .catch(() => {});
@@ -619,8 +511,8 @@ const tests = {
     assert.equal(await page.isVisible('#error'), false);
     page.off('requestfailed', onFailed);
     await page.unroute('**/v1/profile/*');
-    await page.unroute('**/v1/profile/values');
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/choices');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a link that is pasted into an open page is followed'(page, origin) {
     let asked;
@@ -649,55 +541,48 @@ const tests = {
         asked.tag_filter === "pod_ns='shop' AND pod='p1'",
     );
     await page.unroute('**/v1/profile/*');
-    await page.unroute('**/v1/profile/values');
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/choices');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'the leak view says what both of its snapshots lack'(page, origin) {
     const from = '2026-11-21T10:00:00Z', to = '2026-11-21T10:05:00Z';
     const same = { reason: 'live_evicted', samples: 3 };
-    await answersAre(page, (body) =>
-      body.time_end === Date.parse(from) / 1000
-        ? replyOf(
-            { f: 1 << 20 },
-            {
-              unit: 'bytes',
-              summary: {
-                losses: [same, { reason: 'resolve', samples: 7 }],
-                short_by: 2048,
-                truncated: true,
-                notes: ['no such tag', 'early'],
-                estimated: { share: 0.5, error: 3072 },
-              },
-            },
-          )
-        : replyOf(
-            { f: 3 << 20 },
-            {
-              unit: 'bytes',
-              summary: {
-                losses: [same],
-                notes: ['no such tag'],
-                estimated: { share: 0.8, error: 4096 },
-              },
-            },
-          ),
+    await answersAre(page, () =>
+      differenceOf(
+        { f: [1 << 20, 3 << 20] },
+        {
+          before_summary: {
+            profiles: 1,
+            losses: [same, { reason: 'resolve', samples: 7 }],
+            short_by: 2048,
+            truncated: true,
+            notes: ['no such tag', 'early'],
+            estimated: { share: 0.5, error: 3072 },
+          },
+          summary: {
+            losses: [same],
+            notes: ['no such tag'],
+            estimated: { share: 0.8, error: 4096 },
+          },
+        },
+      ),
     );
     let choices;
     await page.route(
-      '**/v1/profile/values',
+      '**/v1/profile/choices',
       (r) => ((choices = r.request().postDataJSON()), r.continue()),
     );
     await open(
       page,
       `${origin}/#profile_event_type=mem-inuse&growth=1&grown_from=${from}&grown_to=${to}`,
     );
-    await tableIs(page, 'f');
+    await tableIs(page, 'f', 'main');
     await until(() => choices);
     assert.deepEqual(
       [choices.time_start + 90, choices.time_end],
       [from, to].map((t) => Date.parse(t) / 1000),
     );
-    await page.unroute('**/v1/profile/values');
+    await page.unroute('**/v1/profile/choices');
     assert.equal(
       await page.textContent('#losses'),
       "3 samples lost: more blocks were in use than the kernel's table holds (live_evicted) · " +
@@ -710,15 +595,13 @@ const tests = {
       await page.textContent('#estimated'),
       'estimated: 50 % of what happened was measured, ±5.00 KiB',
     );
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'what shrank is in the table, however much grew'(page, origin) {
     const from = '2026-11-21T10:00:00Z';
-    const grown = Object.fromEntries(Array.from({ length: 600 }, (_, i) => [`g${i}`, 1000 + i]));
-    await answersAre(page, (body) =>
-      replyOf(body.time_end === Date.parse(from) / 1000 ? { shrunk: 5000 } : grown, {
-        unit: 'bytes',
-      }),
+    const grown = Array.from({ length: 600 }, (_, i) => [`g${i}`, [0, 1000 + i]]);
+    await answersAre(page, () =>
+      differenceOf({ shrunk: [5000, 0], ...Object.fromEntries(grown) }),
     );
     await open(
       page,
@@ -727,38 +610,28 @@ const tests = {
     await until(async () => (await table(page)).length === 500);
     const found = await table(page);
     assert.deepEqual([found[0], found.at(-1)], ['g599', 'shrunk']);
-    assert.equal(await page.textContent('#more'), '101 more: search for them');
-    await page.unroute('**/v1/profile/ProfileTracing');
+    assert.equal(await page.textContent('#more'), '102 more: search for them');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a choice beyond those that are offered is not called without data'(page, origin) {
-    let n = 501;
-    await page.route('**/v1/profile/values', (r) => {
-      const { limit } = r.request().postDataJSON();
-      return r.fulfill({
-        json: {
-          result: Array.from({ length: Math.min(n, limit) }, (_, i) => ({
-            value: `pod-${i}`,
-            samples: 1,
-          })),
-        },
-      });
-    });
+    const pods = Array.from({ length: 500 }, (_, i) => `pod-${i}`);
+    await choicesAre(page, { pod: pods }, true);
     await open(page, `${origin}/#pod=rare`);
     const texts = () => page.$$eval('#choice-pod option', (all) => all.map((o) => o.text));
     await until(async () => (await texts()).length === 503);
     assert.deepEqual((await texts()).slice(0, 3), ['all', 'rare', 'pod-0']);
     assert.equal((await texts()).at(-1), '… 500 of more: choose a workload or a namespace first');
-    n = 500;
+    await choicesAre(page, { pod: pods });
     await page.click('#reload');
     await until(async () => (await texts()).length === 502);
     assert.equal((await texts())[1], 'rare (no data)');
     assert.equal((await texts()).at(-1), 'pod-499');
-    await page.unroute('**/v1/profile/values');
+    await page.unroute('**/v1/profile/choices');
   },
   async 'tags of single events are choices of these events only'(page, origin) {
     const filters = [];
     await choicesAre(page, { gpu_device: ['0', '1'], gpu_stream: ['default'], wait: ['lock'] });
-    await page.route('**/v1/profile/ProfileTracing', (r) => {
+    await page.route('**/v1/profile/tree', (r) => {
       filters.push(r.request().postDataJSON().tag_filter);
       return r.fulfill({ json: replyOf({ f: 1 }, { unit: 'bytes' }) });
     });
@@ -777,13 +650,13 @@ const tests = {
     await until(() => filters.at(-1) === "wait='lock'");
     assert.deepEqual((await shown()).slice(-3), ['Waits for', 'Event', 'Time']);
     await page.unroute('**/v1/profile/*');
-    await page.unroute('**/v1/profile/values');
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/choices');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'rdma is the send queue until an operation is chosen'(page, origin) {
     const filters = [];
     await choicesAre(page, { rdma_operation: ['send', 'receive'] });
-    await page.route('**/v1/profile/ProfileTracing', (r) => {
+    await page.route('**/v1/profile/tree', (r) => {
       filters.push(r.request().postDataJSON().tag_filter);
       return r.fulfill({ json: replyOf({ f: 1 }, { unit: 'bytes' }) });
     });
@@ -795,8 +668,8 @@ const tests = {
     assert.equal(filters.at(-1), '');
     await page.selectOption('#choice-rdma_operation', 'receive');
     await until(() => filters.at(-1) === "rdma_operation='receive'");
-    await page.unroute('**/v1/profile/values');
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/choices');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a click on a row finds that function, no other'(page, origin) {
     await answersAre(page, () =>
@@ -810,7 +683,7 @@ const tests = {
     await page.fill('#search', 'read'); // a part of the process's name, too
     await tableIs(page, 'read_all', 'read', 'Read');
     assert.equal(await page.textContent('#details'), 'found: 10.0 ms (100.0 %)');
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a cut answer says what of it is wrong, and by how much'(page, origin) {
     let summary = { truncated: true, cut_stacks: 0, short_by: 1500 };
@@ -827,10 +700,10 @@ const tests = {
     summary = { truncated: true, cut_stacks: 1234 };
     await page.click('#reload');
     await says(
-      'too many functions: 1,234 of the smallest stacks are cut; ' +
-        'the totals of their callers are complete',
+      'too many frames: 1,234 of the smallest stacks end in [smaller stacks]; ' +
+        'all totals are complete',
     );
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a hub that is away, and what is no hub, are told; when it is back the page is whole'(
     page,
@@ -844,19 +717,19 @@ const tests = {
     await page.click('#reload');
     await until(async () => !(await page.isVisible('#error')) && !(await isStale(page)));
     assert.equal(await page.textContent('#store-note'), 'kept for this test only');
-    await page.route('**/v1/profile/ProfileTracing', (r) =>
+    await page.route('**/v1/profile/tree', (r) =>
       r.fulfill({ body: '<html>welcome</html>' }),
     );
     await page.click('#reload');
     await says('the answer does not come from a hub');
-    await page.unroute('**/v1/profile/ProfileTracing');
-    await page.route('**/v1/profile/values', (r) =>
+    await page.unroute('**/v1/profile/tree');
+    await page.route('**/v1/profile/choices', (r) =>
       r.fulfill({ status: 503, json: { DESCRIPTION: 'too many at once' } }),
     );
     await page.click('#reload'); // only what else could be chosen is not known
     await says('too many at once');
     assert.equal(await isStale(page), false);
-    await page.unroute('**/v1/profile/values');
+    await page.unroute('**/v1/profile/choices');
   },
   async 'what cannot be a token is asked for again'(page, origin) {
     await page.route('**/v1/info', (r) =>
@@ -883,7 +756,7 @@ const tests = {
     await page.keyboard.press('Enter');
     await tableIs(page, 'f');
     await page.evaluate(() => sessionStorage.clear());
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
     await page.unroute('**/v1/info');
   },
   async 'the zoom outlives a newer answer, not another choice'(page, origin) {
@@ -902,7 +775,7 @@ const tests = {
     await page.selectOption('#choice-range', '3600');
     await tableIs(page, 'big', 'call2');
     await until(async () => Math.abs((await width()) / full - 0.75) < 0.01);
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'frames are walked to with the keyboard; the line above says each, and its colour is drawn'(
     page,
@@ -913,7 +786,10 @@ const tests = {
     await shows(page, 'small');
     await page.focus('.flame-frames');
     for (const key of ['ArrowDown', 'ArrowDown', 'ArrowRight']) await page.keyboard.press(key);
-    assert.equal(await page.textContent('#details'), 'small — 3.00 ms (25.0 %), itself 3.00 ms');
+    assert.equal(
+      await page.textContent('#details'),
+      'small (program) — 3.00 ms (25.0 %), itself 3.00 ms',
+    );
     const colour = await pixelOf(page, 'small');
     await page.fill('#search', 'small');
     await until(async () => (await pixelOf(page, 'small')) === 'rgb(230, 0, 230)');
@@ -927,7 +803,7 @@ const tests = {
       ['small', 0],
     ]);
     await page.uncheck('#upward');
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'axe finds nothing, with a profile and without'(page, origin) {
     await answersAre(page, () => replyOf({ big: 9000, small: 3000 }));
@@ -935,14 +811,11 @@ const tests = {
     await shows(page, 'small');
     await clickFrame(page, 'small');
     assert.deepEqual(await complaints(page), []);
-    await answersAre(page, () => ({
-      ...replyOf({}),
-      result: { functions: null, function_types: null, node_values: { values: null } },
-    }));
+    await answersAre(page, () => ({ ...replyOf({}), result: null }));
     await open(page, `${origin}/#`);
     await page.waitForSelector('#empty:not([hidden])');
     assert.deepEqual(await complaints(page), []);
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a name of a process is shown as text, and short'(page, origin) {
     const hostile = {
@@ -961,11 +834,13 @@ const tests = {
     assert.ok((await page.$eval('#functions tr:last-child td', (e) => e.title.length)) < 1100);
     for (const name of (await names(page)).slice(1)) {
       await hoverFrame(page, name);
-      await until(async () => (await page.textContent('#details')).startsWith(`${name} — `));
+      await until(async () =>
+        (await page.textContent('#details')).startsWith(`${name} (program) — `),
+      );
     }
     assert.equal(await page.evaluate(() => window.hit), undefined);
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'a narrow window has all of the page'(page, origin) {
     const size = page.viewportSize();
@@ -984,24 +859,32 @@ const tests = {
     if (process.env.SCREENSHOT)
       await page.screenshot({ path: `${process.env.SCREENSHOT}.narrow.png` });
     await page.setViewportSize(size);
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
   async 'as large an answer as there is can be searched'(page, origin) {
-    const n = 200_000;
-    const parent = (i) => (i < 500 ? 0 : (i % 499) + 1);
-    const total = new Array(n).fill(1);
-    for (let i = 500; i < n; i++) total[parent(i)]++;
-    const row = (i) =>
-      i === 0 ? [0, -1, 0, n - 1] : [i % 50_000, parent(i), 1, total[i]];
-    const functions = Array.from({ length: 50_000 }, (_, i) => `name_${i}`);
+    const strings = Array.from({ length: 50_000 }, (_, i) => `name_${i}`);
+    const column = (value) => strings.map(value);
+    const nodes = { function: [0], depth: [0], self: [0], samples: [0] };
+    const add = (node, depth) => {
+      nodes.function.push(node % strings.length);
+      nodes.depth.push(depth);
+      nodes.self.push(1);
+      nodes.samples.push(1);
+    };
     const errors = [];
     const onError = (e) => errors.push(e);
+    for (let i = 1; i < 1000; i++) {
+      add(i, 1);
+      for (let j = 1; j <= 1000; j++) add(1000 * i + j, 2);
+    }
     const big = {
       ...replyOf({}),
       result: {
-        functions,
-        function_types: functions.map((_, i) => (i ? 'A' : 'P')),
-        node_values: { values: Array.from({ length: n }, (_, i) => row(i)) },
+        strings, kinds: ['root', 'app'], nodes, inlined: [],
+        functions: {
+          name: column((_, i) => i), kind: column((_, i) => (i ? 1 : 0)), module: column(() => -1),
+          file: column(() => -1), line: column(() => 0),
+        },
       },
     };
     page.on('pageerror', onError);
@@ -1009,10 +892,10 @@ const tests = {
     await open(page, `${origin}/#`);
     await until(async () => (await table(page)).length === 500);
     await page.fill('#search', 'name');
-    await until(async () => (await page.textContent('#details')) === 'found: 200 ms (100.0 %)');
+    await until(async () => (await page.textContent('#details')) === 'found: 1000 ms (100.0 %)');
     assert.deepEqual(errors, []);
     page.off('pageerror', onError);
-    await page.unroute('**/v1/profile/ProfileTracing');
+    await page.unroute('**/v1/profile/tree');
   },
 };
 

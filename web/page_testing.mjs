@@ -117,39 +117,71 @@ export const clickFrame = async (page, name) =>
   page.click('#chart canvas', await middleOf(page, name));
 export const hoverFrame = async (page, name) =>
   page.hover('#chart canvas', await middleOf(page, name));
-export const functionsWithoutFile = (n) => Array.from({ length: n }, () => [-1, 0]);
-export const choicesAre = (page, values) =>
-  page.route('**/v1/profile/values', (r) =>
-    r.fulfill({
-      json: {
-        result: (values[r.request().postDataJSON().tag] ?? []).map((value) => ({
-          value,
-          samples: 1,
-        })),
-      },
-    }),
-  );
+// What can be chosen, by tag; the hub says that there is more.
+export const choicesAre = (page, values, truncated = false) =>
+  page.route('**/v1/profile/choices', (r) => r.fulfill({ json: choicesOf(values, truncated) }));
+export const choicesOf = (values, truncated = false) => ({
+  result: Object.fromEntries(
+    Object.entries(values).map(([tag, all]) => [
+      tag,
+      { values: all.map((value) => ({ value, samples: 1 })), truncated },
+    ]),
+  ),
+});
 // goto() alone does not load a page again whose address differs only behind the #.
 export const open = async (page, address) => {
   await page.goto('about:blank');
   await page.goto(address);
 };
-// An answer of the hub: a process with functions side by side, each with its own value.
-export const replyOf = (functions, { summary = {}, unit = 'microseconds', process = 'p' } = {}) => {
-  const names = Object.keys(functions), values = Object.values(functions);
-  const all = values.reduce((a, b) => a + b, 0);
+// An answer of the hub. A frame is [name, kind, self, ...callees]; an object among its callees has
+// more about it: file, line, inlined, and before (self in the other selection of a difference).
+export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
+  const strings = [], kinds = [], inlined = [];
+  const functions = { name: [], kind: [], module: [], file: [], line: [] };
+  const nodes = { function: [], depth: [], self: [], samples: [], before: [] };
+  const index = (list, text) => (list.includes(text) ? list.indexOf(text) : list.push(text) - 1);
+  const add = ([name, kind, self, ...more], depth) => {
+    const callees = more.filter(Array.isArray);
+    const about = Object.assign({}, ...more.filter((m) => !Array.isArray(m)));
+    if (about.inlined) inlined.push(nodes.self.length);
+    nodes.function.push(functions.name.length);
+    nodes.depth.push(depth);
+    nodes.self.push(self);
+    nodes.samples.push(1);
+    nodes.before.push(about.before ?? 0);
+    functions.name.push(index(strings, name));
+    functions.kind.push(index(kinds, kind));
+    functions.module.push(-1);
+    functions.file.push(about.file ? index(strings, about.file) : -1);
+    functions.line.push(about.line ?? 0);
+    for (const callee of callees) add(callee, depth + 1);
+  };
+  add(tree, 0);
+  if (!members.before_summary) delete nodes.before;
   return {
-    OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit, summary: { samples: 9, profiles: 1, ...summary },
-    result: {
-      functions: [process, ...names], function_types: ['P', ...names.map(() => 'A')],
-      node_values: { values: [[0, -1, 0, all], ...values.map((v, i) => [i + 1, 0, v, v])] },
-    },
+    OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds',
+    result: { strings, kinds, functions, nodes, inlined },
+    summary: { samples: 9, profiles: 1, ...summary },
+    ...members,
   };
 };
-export const answersAre = (page, answer) =>
-  page.route('**/v1/profile/ProfileTracing', (r) =>
-    r.fulfill({ json: answer(r.request().postDataJSON()) }),
+// The same of a process with functions side by side, each with its own value.
+export const replyOf = (functions, { process = 'p', ...members } = {}) =>
+  replyOfTree(
+    [process, 'root', 0, ...Object.entries(functions).map(([name, self]) => [name, 'app', self])],
+    members,
   );
+// A difference: of each function its value in the first and in the second selection.
+export const differenceOf = (functions, members) =>
+  replyOfTree(
+    ['web', 'root', 0,
+      ['main', 'app', 0,
+        ...Object.entries(functions).map(([name, [before, self]]) =>
+          [name, 'app', self, { before }])]],
+    { unit: 'bytes', before_summary: { samples: 9, profiles: 1 }, ...members },
+  );
+export const answersAre = (page, answer) =>
+  page.route('**/v1/profile/tree', (r) => r.fulfill({ json: answer(r.request().postDataJSON()) }));
 export const table = (page) =>
   page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].textContent));
 export const tableIs = (page, ...names) =>

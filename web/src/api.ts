@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hub's HTTP API. The token lives in this tab only.
-import type { FlatResult, Sources } from './profile/flat';
+import type { TreeResult } from './profile/tree';
 
 export interface Loss {
   reason: string;
@@ -15,7 +15,7 @@ export interface Summary {
   throttled_us?: number; // off-cpu: that containers were not let run
   finished_percent?: number | null; // samples whose stack is whole
   truncated?: boolean;
-  cut_stacks?: number; // whose ends are not there: there were too many functions
+  cut_stacks?: number; // whose ends are in [smaller stacks]: there were too many nodes
   // only if there were too many stacks: the value of a stack is too small by at most that
   short_by?: number;
   losses?: Loss[];
@@ -25,10 +25,10 @@ export interface Summary {
 export interface Reply {
   OPT_STATUS: string;
   DESCRIPTION: string;
-  result: FlatResult;
+  result: TreeResult | null; // null: nothing was found
   unit?: string;
   summary?: Summary;
-  sources?: Sources;
+  before_summary?: Summary; // of the other selection of a difference
 }
 
 export interface Info {
@@ -43,6 +43,12 @@ export interface Info {
 export interface Choice {
   value: string;
   samples: number;
+}
+
+/** The values of a tag. */
+export interface Values {
+  values: Choice[];
+  truncated: boolean; // there are more
 }
 
 /** A tag that only some events have. */
@@ -139,15 +145,18 @@ export const info = (signal: AbortSignal): Promise<Info> => call<Info>('/v1/info
 export const SNAPSHOT_S = 90;
 
 /** The snapshot of live memory at a time. */
-export const snapshot = (s: Selection, time: number, signal: AbortSignal): Promise<Reply> =>
-  profile({ ...s, time_start: time - SNAPSHOT_S, time_end: time }, signal);
+export const snapshot = (s: Selection, time: number): Selection => ({
+  ...s,
+  time_start: time - SNAPSHOT_S,
+  time_end: time,
+});
 
-export const profile = (s: Selection, signal: AbortSignal): Promise<Reply> =>
-  call<Reply>('/v1/profile/ProfileTracing', signal, {
+/** With `before`, the difference from that selection to the other one. */
+export const profile = (s: Selection, before: Selection | null, signal: AbortSignal) =>
+  call<Reply>('/v1/profile/tree', signal, {
     ...s,
-    app_service: s.app_service || undefined,
+    before: before ?? undefined,
     profile_language_type: 'eBPF',
-    result_format: 'flat',
   });
 
 export async function tagsOfEvents(signal: AbortSignal): Promise<TagOfEvents[]> {
@@ -156,18 +165,18 @@ export async function tagsOfEvents(signal: AbortSignal): Promise<TagOfEvents[]> 
   return (reply.result ?? []).filter((t): t is TagOfEvents => t.events !== undefined);
 }
 
-/** The values of a tag with the most samples, at most so many. */
-export async function values(
-  tag: string,
+/** The values of each tag with the most samples, at most so many, among which a user can choose. */
+export async function choices(
+  tags: string[],
   s: Selection,
   limit: number,
   signal: AbortSignal,
-): Promise<Choice[]> {
-  const reply = await call<{ result: Choice[] | null }>('/v1/profile/values', signal, {
-    tag,
-    ...s,
-    limit,
-  });
+): Promise<Record<string, Values>> {
+  const reply = await call<{ result: Record<string, Values> | null }>(
+    '/v1/profile/choices',
+    signal,
+    { ...s, tags, limit },
+  );
 
-  return reply.result ?? [];
+  return reply.result ?? {};
 }

@@ -125,7 +125,7 @@ export class Choices {
     return {
       profile_event_type: this.event(),
       app_service: this.state.get('app_service') ?? '',
-      tag_filter: this.filter(null),
+      tag_filter: this.filter(),
       time_start,
       time_end,
     };
@@ -144,21 +144,8 @@ export class Choices {
     };
 
     this.showControls();
-
-    await Promise.all(
-      all.map(async (tag) => {
-        const app_service = tag === 'app_service' ? '' : s.app_service;
-        this.fill(
-          tag,
-          await api.values(
-            tag,
-            { ...s, app_service, tag_filter: this.filter(tag) },
-            MAX_VALUES + 1,
-            signal,
-          ),
-        );
-      }),
-    );
+    const found = await api.choices(all, s, MAX_VALUES, signal);
+    for (const tag of all) this.fill(tag, found[tag] ?? { values: [], truncated: false });
   }
 
   /** The words that a link's template may have; '' if nothing is chosen. */
@@ -196,9 +183,9 @@ export class Choices {
     return this.dimensions.filter((d) => !d.events || d.events.includes(this.event()));
   }
 
-  private filter(except: string | null): string {
+  private filter(): string {
     return this.ofEvent()
-      .filter((d) => d.tag !== 'app_service' && d.tag !== except && this.state.get(d.tag))
+      .filter((d) => d.tag !== 'app_service' && this.state.get(d.tag))
       .map((d) => `${d.tag}='${this.state.get(d.tag)!.replace(/[\\']/g, '\\$&')}'`)
       .join(' AND ');
   }
@@ -263,14 +250,10 @@ export class Choices {
     return picker;
   }
 
-  private fill(tag: string, found: api.Choice[]): void {
+  private fill(tag: string, { values, truncated: more }: api.Values): void {
     const picker = element<HTMLSelectElement>(`choice-${tag}`);
     const chosen = this.chosen(tag);
-    const more = found.length > MAX_VALUES;
-    const options = found
-      .slice(0, MAX_VALUES)
-      .filter((c) => c.value)
-      .map((c) => new Option(c.value, c.value));
+    const options = values.filter((c) => c.value).map((c) => new Option(c.value, c.value));
     const text = (all: Iterable<HTMLOptionElement>): string =>
       [...all].map((o) => o.text).join('\n');
 

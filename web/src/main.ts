@@ -6,10 +6,10 @@ import { colour, css, kinds } from './flame/colours';
 import { FlameGraph } from './flame/flame';
 import { lossText } from './losses';
 import type { Columns } from './profile/columns';
-import { fromFlat } from './profile/flat';
 import { growth } from './profile/growth';
 import { inert, shorten } from './profile/names';
-import { functionTable, matcher, type FunctionRow } from './profile/table';
+import { functionTable, matcher, termOf, type FunctionRow } from './profile/table';
+import { fromTree } from './profile/tree';
 import { formatValue, percent } from './profile/values';
 import './style.css';
 
@@ -25,7 +25,7 @@ const say = (id: string, text: string): void => {
 /** What the query was about: a stretch of time, or the growth between two moments. */
 interface View {
   reply: api.Reply;
-  before?: api.Reply;
+  selection: api.Selection;
   times: [number, number] | null;
 }
 
@@ -91,11 +91,10 @@ async function introduce(signal: AbortSignal): Promise<void> {
 
 async function ask(signal: AbortSignal): Promise<View> {
   const times = choices.growth();
-  const s = choices.selection();
+  const selection = choices.selection();
+  const [before, after] = times?.map((t) => api.snapshot(selection, t)) ?? [null, selection];
 
-  if (!times) return { reply: await api.profile(s, signal), times };
-  const [before, reply] = await Promise.all(times.map((t) => api.snapshot(s, t, signal)));
-  return { reply, before, times };
+  return { reply: await api.profile(after!, before, signal), selection, times };
 }
 
 function fail(e: unknown): void {
@@ -117,22 +116,19 @@ function signIn(why: string): void {
 }
 
 function show(view: View): void {
-  const { reply } = view;
-  const answer = fromFlat(reply.result, reply.sources);
-  const value = answer?.total[0] ?? 0;
+  const { reply, times } = view;
+  const answer = fromTree(reply.result);
 
   document.body.classList.remove('stale');
   say('error', '');
   unit = reply.unit ?? unit;
-  rows = answer ? functionTable(answer) : [];
-  columns = view.before ? showGrowth(view, view.before, answer) : answer;
-  if (!view.before) say('total', answer ? totalText(reply, value) : '');
+  columns = times ? showGrowth(times, answer) : showAll(view, answer);
   total = columns?.total[0] ?? 0;
   say('losses', ofBoth(view, missing));
-  say('estimated', estimatedText(view, value));
+  say('estimated', estimatedText(view, answer?.total[0] ?? 0));
   say('throttled', throttledText(reply));
   say('notes', noteText(view));
-  element('empty').hidden = answer !== null || rows.length > 0;
+  element('empty').hidden = answer !== null;
   legend();
   graph.show(columns);
   details(foundText());
@@ -140,35 +136,45 @@ function show(view: View): void {
   showLinks();
 }
 
+function showAll(view: View, answer: Columns | null): Columns | null {
+  rows = answer ? functionTable(answer) : [];
+  say('total', answer ? totalText(view, answer.total[0]) : '');
+  return answer;
+}
+
 /** The graph shows only what grew; the table also shows what shrank. */
-function showGrowth(view: View, before: api.Reply, after: Columns | null): Columns | null {
-  const g = growth(fromFlat(before.result, before.sources), after);
-  const at = (i: number): string => new Date(view.times![i] * 1000).toLocaleString();
+function showGrowth(times: [number, number], answer: Columns | null): Columns | null {
+  const g = growth(answer);
+  const [from, to] = times.map((t) => new Date(t * 1000).toLocaleString());
 
   rows = g.rows;
   say(
     'total',
     `${formatValue(g.grown, unit)} grown, ${formatValue(g.shrunk, unit)} shrunk, ` +
-      `from ${at(0)} to ${at(1)}`,
+      `from ${from} to ${to}`,
   );
   return g.columns;
 }
 
-function totalText(reply: api.Reply, value: number): string {
-  const samples = reply.summary?.samples ?? 0;
+function totalText({ reply, selection }: View, value: number): string {
+  const { samples = 0, finished_percent: whole } = reply.summary ?? {};
+  const isHost = selection.app_service === 'Total'; // which has processes, but no stacks
 
-  return `${formatValue(value, unit)} in ${samples.toLocaleString()} samples${wholeText(reply)}`;
+  return (
+    `${formatValue(value, unit)} in ${samples.toLocaleString()} samples` +
+    (whole == null || isHost ? '' : `, ${whole.toFixed(2)} % with a whole stack`)
+  );
 }
 
-/** A difference has the errors of both answers, and no share. */
-function estimatedText(view: View, value: number): string {
-  const all = [view.reply, view.before].flatMap((r) => r?.summary?.estimated ?? []);
+/** A difference has the errors of both selections, and no share. */
+function estimatedText({ reply, times }: View, value: number): string {
+  const all = [reply.summary, reply.before_summary].flatMap((s) => s?.estimated ?? []);
   const error = Math.hypot(...all.map((e) => e.error));
   const round = (n: number): string => `${Number((100 * n).toPrecision(2))} %`;
   let range = '';
 
   if (all.length === 0) return '';
-  if (view.before) range = `, ±${formatValue(error, unit)}`;
+  if (times) range = `, ±${formatValue(error, unit)}`;
   else if (value) range = `, ±${round(error / value)}`;
   const share = round(Math.min(...all.map((e) => e.share)));
   return `estimated: ${share} of what happened was measured${range}`;
@@ -182,13 +188,10 @@ function throttledText(reply: api.Reply): string {
     : '';
 }
 
-/**
- * The notes of an answer. The leak view has two answers: a note of only one says which time it is
- * about.
- */
-function ofBoth({ before, reply }: View, said: (reply: api.Reply) => string[]): string {
-  const second = said(reply);
-  const first = before ? said(before) : second;
+/** The notes of an answer. In the leak view, a note of only one time says which one. */
+function ofBoth({ reply }: View, said: (summary: api.Summary) => string[]): string {
+  const second = reply.summary ? said(reply.summary) : [];
+  const first = reply.before_summary ? said(reply.before_summary) : second;
   const only = (when: string, own: string[], other: string[]): string[] =>
     own.filter((t) => !other.includes(t)).map((t) => `${when} time: ${t}`);
 
@@ -201,11 +204,12 @@ function ofBoth({ before, reply }: View, said: (reply: api.Reply) => string[]): 
 
 /** Notes of the leak view: no data for a time does not mean that no memory was live then. */
 function noteText(view: View): string {
-  const notes = [ofBoth(view, (r) => r.summary?.notes ?? [])];
+  const { before_summary: first, summary: second } = view.reply;
+  const notes = [ofBoth(view, (s) => s.notes ?? [])];
 
-  if (view.before && !view.before.summary?.profiles)
+  if (first && !first.profiles)
     notes.push('nothing is stored for the first time: everything counts as grown');
-  else if (view.before && !view.reply.summary?.profiles)
+  else if (first && !second?.profiles)
     notes.push('nothing is stored for the second time: everything counts as shrunk');
   return notes.filter(Boolean).join(' · ');
 }
@@ -226,17 +230,7 @@ function showLinks(): void {
   }
 }
 
-/** An answer about a whole host has processes and threads, but no stacks. */
-function wholeText(reply: api.Reply): string {
-  const percent = reply.summary?.finished_percent;
-
-  return percent == null || reply.result.function_types?.[0] === 'H'
-    ? ''
-    : `, ${percent.toFixed(2)} % with a whole stack`;
-}
-
-function missing(reply: api.Reply): string[] {
-  const { losses = [], cut_stacks: cut, short_by: short } = reply.summary ?? {};
+function missing({ losses = [], cut_stacks: cut, short_by: short }: api.Summary): string[] {
   const parts = losses.map(lossText);
 
   if (short !== undefined)
@@ -248,8 +242,8 @@ function missing(reply: api.Reply): string[] {
     );
   if (cut)
     parts.push(
-      `too many functions: ${cut.toLocaleString()} of the smallest stacks are cut; ` +
-        'the totals of their callers are complete',
+      `too many frames: ${cut.toLocaleString()} of the smallest stacks end in [smaller stacks]; ` +
+        'all totals are complete',
     );
   return parts;
 }
@@ -283,15 +277,17 @@ function tableRow(r: FunctionRow): HTMLTableRowElement {
   const name = row.insertCell();
 
   name.textContent = inert(isShort ? shorten(r.name) : r.name);
-  name.title = [r.name, r.source].filter(Boolean).map(inert).join('\n');
+  name.title = [r.name, kinds[r.kind]?.label, r.source]
+    .flatMap((text) => (text ? inert(text) : []))
+    .join('\n');
   name.style.borderLeft = `6px solid ${css(colour(r.kind, r.name))}`;
   for (const value of [r.self, r.total]) {
     row.insertCell().textContent = formatValue(value, unit);
     row.insertCell().textContent = percent(value, total);
   }
   row.tabIndex = 0;
-  row.addEventListener('click', () => search(`"${r.name}"`));
-  row.addEventListener('keydown', (e) => e.key === 'Enter' && search(`"${r.name}"`));
+  row.addEventListener('click', () => search(termOf(r)));
+  row.addEventListener('keydown', (e) => e.key === 'Enter' && search(termOf(r)));
   return row;
 }
 

@@ -20,8 +20,10 @@ export const kinds: Record<string, { label: string; hue: number; saturation: num
   'wait: sleep': { label: 'sleep', hue: 70, saturation: 35 },
   'wait: gpu': { label: 'GPU', hue: 140, saturation: 65 },
   'wait: other': { label: 'other waits', hue: 0, saturation: 20 },
-  process: { label: 'process, thread', hue: 210, saturation: 30 },
-  unknown: { label: 'not resolved', hue: 0, saturation: 0 },
+  process: { label: 'process', hue: 210, saturation: 30 },
+  thread: { label: 'thread', hue: 210, saturation: 30 },
+  group: { label: 'group', hue: 210, saturation: 10 },
+  unnamed: { label: 'not resolved', hue: 0, saturation: 0 },
   marker: { label: 'incomplete', hue: 330, saturation: 60 },
 };
 

@@ -5,7 +5,7 @@ import type { Columns } from '../profile/columns';
 import { inert, isolated } from '../profile/names';
 import { percent } from '../profile/values';
 import { Camera } from './camera';
-import { colour, faded, FOUND, packed, REST, REST_FOUND, type Colour } from './colours';
+import { colour, faded, FOUND, kinds, packed, REST, REST_FOUND, type Colour } from './colours';
 import { Found, type Matches } from './found';
 import { Layout, type Part } from './layout';
 
@@ -119,13 +119,17 @@ export class Scene {
     );
   }
 
-  /** "f (inlined, work.cc:7)" */
+  /** "f (inlined, program, /usr/bin/web, work.cc:7)" */
   private fullName(node: number): string {
     const { fn, inlined, functions } = this.columns;
-    const where = [inlined[node] ? 'inlined' : '', inert(functions.source(fn[node]))]
-      .filter(Boolean)
-      .join(', ');
+    const f = fn[node];
+    const about = [
+      inlined[node] ? 'inlined' : '',
+      kinds[functions.kinds[f]]?.label ?? '',
+      inert(functions.modules[f]),
+      inert(functions.source(f)),
+    ].filter(Boolean);
 
-    return `${isolated(inert(functions.names[fn[node]]))}${where && ` (${where})`}`;
+    return `${isolated(inert(functions.names[f]))}${about.length ? ` (${about.join(', ')})` : ''}`;
   }
 }

@@ -23,8 +23,8 @@ test('a parent may come after its children, and each node keeps what belongs to 
     self: Float64Array.of(0, 3, 4),
     total: Float64Array.of(7, 3, 7),
     inlined: Uint8Array.of(0, 1, 0),
-    functions: new Functions(['p', 'leaf', 'f'], ['process', 'app', 'app'], ['', '', ''],
-      new Uint32Array(3)),
+    functions: new Functions(['p', 'leaf', 'f'], ['root', 'app', 'app'], ['', '', ''],
+      ['', '', ''], new Uint32Array(3)),
   });
 
   assert.deepEqual(outline(c), ['p', '.f', '..leaf']);
@@ -41,7 +41,7 @@ test('what is not one tree is refused', () => {
           fn: new Uint32Array(3),
           parent: Int32Array.from(parent),
           total: new Float64Array(3),
-          functions: new Functions(['p'], ['process'], [''], new Uint32Array(1)),
+          functions: new Functions(['p'], ['root'], [''], [''], new Uint32Array(1)),
         }),
       /not one tree/,
       `${parent}`,
@@ -50,7 +50,7 @@ test('what is not one tree is refused', () => {
 
 test('a stack of 100,000 frames, and 100,000 frames side by side', () => {
   const n = 100_000;
-  const functions = new Functions(['f'], ['app'], [''], new Uint32Array(1));
+  const functions = new Functions(['f'], ['app'], [''], [''], new Uint32Array(1));
   const nodes = { ...none(n), fn: new Uint32Array(n), total: new Float64Array(n), functions };
   const withParents = (parent: (i: number) => number) =>
     arrange({ ...nodes, parent: Int32Array.from({ length: n }, (_, i) => parent(i)) });
@@ -64,7 +64,7 @@ test('a stack of 100,000 frames, and 100,000 frames side by side', () => {
 });
 
 test('where a function is defined', () => {
-  const f = new Functions(['a', 'b', 'c'], [], ['', 'b.c', 'c.c'], Uint32Array.of(0, 0, 7));
+  const f = new Functions(['a', 'b', 'c'], [], [], ['', 'b.c', 'c.c'], Uint32Array.of(0, 0, 7));
 
   assert.deepEqual([0, 1, 2].map((fn) => f.source(fn)), ['', 'b.c', 'c.c:7']);
 });

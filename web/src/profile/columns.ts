@@ -11,6 +11,7 @@ export class Functions {
   constructor(
     readonly names: readonly string[],
     readonly kinds: readonly string[], // those of colours.ts, and root
+    readonly modules: readonly string[], // '': not known
     readonly files: readonly string[], // '': not known
     readonly lines: Uint32Array, // 0: not known
   ) {}
@@ -28,28 +29,35 @@ export class Functions {
   }
 }
 
+/** The values of nodes. */
+export interface Values {
+  readonly self: Float64Array;
+  readonly total: Float64Array; // self, and the totals of the children
+}
+
 /**
  * A profile. Its nodes are in preorder: the subtree of node i is [i, end[i]), and node 0 is the
- * root. The children of a node are sorted: the greatest total first, then by name.
+ * root. The children of a node are sorted: the greatest total (of a difference: both totals
+ * together) first, then by name.
  */
-export interface Columns {
+export interface Columns extends Values {
   readonly n: number;
   readonly fn: Uint32Array; // node -> its function
   readonly parent: Int32Array; // -1: the root
   readonly depth: Uint32Array;
   readonly end: Uint32Array; // the first node behind the subtree
-  readonly self: Float64Array;
-  /** More than self and the totals of the children where the hub has cut children. */
-  readonly total: Float64Array;
+  readonly before?: Values; // of a difference: those of the other selection
   readonly inlined: Uint8Array; // 1: the compiler inlined the function here
   readonly functions: Functions;
 }
 
 /** Nodes in any order, but for node 0, which is the root. */
-export type Nodes = Pick<Columns, 'fn' | 'parent' | 'self' | 'total' | 'inlined' | 'functions'>;
+export type Nodes = Omit<Columns, 'n' | 'depth' | 'end'>;
+
+const notFunctions = ['root', 'group', 'process', 'thread'];
 
 /** Whether a kind is that of a function, not of the process or thread that ran it. */
-export const isFunction = (kind: string): boolean => kind !== 'process' && kind !== 'root';
+export const isFunction = (kind: string): boolean => !notFunctions.includes(kind);
 
 /** Sorts nodes into a profile. Throws an error if they are not one tree. */
 export function arrange(nodes: Nodes): Columns {
@@ -62,8 +70,8 @@ export function arrange(nodes: Nodes): Columns {
     parent: new Int32Array(n).fill(-1),
     depth: new Uint32Array(n),
     end: new Uint32Array(n),
-    self: new Float64Array(n),
-    total: new Float64Array(n),
+    ...inOrder(nodes, order),
+    before: nodes.before && inOrder(nodes.before, order),
     inlined: new Uint8Array(n),
     functions: nodes.functions,
   };
@@ -74,8 +82,6 @@ export function arrange(nodes: Nodes): Columns {
 
     place[node] = i;
     columns.fn[i] = nodes.fn[node];
-    columns.self[i] = nodes.self[node];
-    columns.total[i] = nodes.total[node];
     columns.inlined[i] = nodes.inlined[node];
     if (i === 0) continue;
     parent[i] = place[nodes.parent[node]];
@@ -86,6 +92,16 @@ export function arrange(nodes: Nodes): Columns {
     if (i > 0) end[parent[i]] = Math.max(end[parent[i]], end[i]);
   }
   return columns;
+}
+
+function inOrder({ self, total }: Values, order: Uint32Array): Values {
+  const values = { self: new Float64Array(order.length), total: new Float64Array(order.length) };
+
+  for (let i = 0; i < order.length; i++) {
+    values.self[i] = self[order[i]];
+    values.total[i] = total[order[i]];
+  }
+  return values;
 }
 
 /** The nodes in preorder. */
@@ -107,13 +123,14 @@ function preorder(nodes: Nodes): Uint32Array {
 }
 
 /** The children of node i, sorted, are children[first[i]] to children[first[i + 1] - 1]. */
-function childLists({ parent, total, fn, functions }: Nodes) {
+function childLists({ parent, total, before, fn, functions }: Nodes) {
   const n = parent.length;
   const first = new Uint32Array(n + 1);
   const children = new Uint32Array(Math.max(n - 1, 0));
+  const size = before ? total.map((t, node) => t + before.total[node]) : total;
   const name = (node: number): string => functions.names[fn[node]];
   const greatestFirst = (a: number, b: number): number =>
-    total[b] - total[a] || Number(name(a) > name(b)) - Number(name(a) < name(b));
+    size[b] - size[a] || Number(name(a) > name(b)) - Number(name(a) < name(b));
 
   for (let i = 1; i < n; i++) if (parent[i] >= 0 && parent[i] < n) first[parent[i] + 1]++;
   for (let i = 0; i < n; i++) first[i + 1] += first[i];

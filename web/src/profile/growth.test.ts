@@ -2,15 +2,17 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { growth } from './growth';
-import { outline, profileOf } from './testing';
+import { differenceOf, outline } from './testing';
 
 const rows = (g: ReturnType<typeof growth>) =>
   g.rows.map(({ name, self, total }) => [name, self, total]);
 
 test('the graph has what grew, stack by stack; the table also has what shrank', () => {
   const g = growth(
-    profileOf(['p', 0, ['main', 0, ['cache', 100], ['buffer', 50]], ['[k] cache', 7]]),
-    profileOf(['p', 0, ['[k] cache', 7], ['main', 0, ['table', 20], ['cache', 160]]]),
+    differenceOf(
+      ['p', 0, ['main', 0, ['cache', 100], ['buffer', 50], ['table', 0]], ['[k] cache', 7]],
+      ['p', 0, ['main', 0, ['cache', 160], ['buffer', 0], ['table', 20]], ['[k] cache', 7]],
+    ),
   );
 
   assert.deepEqual(outline(g.columns!), ['p', '.main', '..cache', '..table']);
@@ -25,32 +27,30 @@ test('the graph has what grew, stack by stack; the table also has what shrank', 
   ]);
 });
 
+test('what grew is sorted by how much it grew', () => {
+  const g = growth(differenceOf(['p', 0, ['a', 100], ['b', 5]], ['p', 0, ['a', 101], ['b', 50]]));
+
+  assert.deepEqual(outline(g.columns!), ['p', '.b', '.a']);
+  assert.equal(g.columns!.before, undefined);
+});
+
 test('the same name under another caller is another stack', () => {
   const g = growth(
-    profileOf(['p', 0, ['a', 0, ['f', 5]]]),
-    profileOf(['p', 0, ['b', 0, ['f', 5]]]),
+    differenceOf(
+      ['p', 0, ['a', 0, ['f', 5]], ['b', 0, ['f', 0]]],
+      ['p', 0, ['a', 0, ['f', 0]], ['b', 0, ['f', 5]]],
+    ),
   );
 
   assert.deepEqual(outline(g.columns!), ['p', '.b', '..f']);
   assert.deepEqual([g.grown, g.shrunk], [5, 5]);
 });
 
-test('a function that a caller calls newly is new there, even if others have called it', () => {
-  const g = growth(
-    profileOf(['p', 0, ['a', 9, ['f', 5]], ['b', 3]]),
-    profileOf(['p', 0, ['a', 9, ['f', 5]], ['b', 3, ['f', 5]]]),
-  );
+test('all grew, all shrank, nothing did, and an empty answer', () => {
+  const none = growth(differenceOf(['p', 0, ['f', 5]], ['p', 0, ['f', 0]]));
 
-  assert.deepEqual(outline(g.columns!), ['p', '.b', '..f']);
-  assert.equal(g.grown, 5);
-});
-
-test('without one of the times all grew, or all shrank', () => {
-  const one = profileOf(['p', 0, ['f', 5]]);
-
-  assert.equal(growth(null, one).grown, 5);
-  assert.deepEqual([growth(one, null).columns, growth(one, null).shrunk], [null, 5]);
-  assert.deepEqual(rows(growth(one, null)), [['f', -5, -5]]);
-  assert.equal(growth(one, one).columns, null);
-  assert.deepEqual(growth(null, null), { columns: null, rows: [], grown: 0, shrunk: 0 });
+  assert.equal(growth(differenceOf(['p', 0, ['f', 0]], ['p', 0, ['f', 5]])).grown, 5);
+  assert.deepEqual([none.columns, none.shrunk, rows(none)], [null, 5, [['f', -5, -5]]]);
+  assert.equal(growth(differenceOf(['p', 0, ['f', 5]], ['p', 0, ['f', 5]])).columns, null);
+  assert.deepEqual(growth(null), { columns: null, rows: [], grown: 0, shrunk: 0 });
 });

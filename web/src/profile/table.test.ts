@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { functionTable, matcher } from './table';
+import { functionTable, matcher, termOf } from './table';
 import { profileOf, type Tree } from './testing';
 
 const table = (tree: Tree) =>
@@ -9,6 +9,10 @@ const table = (tree: Tree) =>
 
 test('self and total; no row for a process', () => {
   assert.deepEqual(table(['p', 5, ['f', 1, ['g', 7]], ['g', 2]]), [['f', 1, 8], ['g', 9, 9]]);
+});
+
+test('functions of one name are two if their kinds differ', () => {
+  assert.deepEqual(table(['p', 0, ['read', 1, ['[k] read', 2]]]), [['read', 1, 3], ['read', 2, 2]]);
 });
 
 test('a recursive function counts once in each stack', () => {
@@ -20,11 +24,13 @@ test('a recursive function counts once in each stack', () => {
 
 test('a term finds a part of a name, or in quotes exactly a function', () => {
   const found = (term: string) =>
-    [['read', 'app'], ['Read_all', 'app'], ['read', 'process'], ['write', 'app']]
+    [['read', 'app'], ['Read_all', 'app'], ['read', 'process'], ['read', 'kernel'], ['a" b', 'app']]
       .filter(([name, kind]) => matcher(term)(name, kind))
-      .map(([name]) => name);
+      .map(([name, kind]) => `${name} ${kind}`);
 
-  assert.deepEqual(found('READ'), ['read', 'Read_all', 'read']);
-  assert.deepEqual(found('"read"'), ['read']);
-  assert.deepEqual(found('"'), []);
+  assert.deepEqual(found('READ'), ['read app', 'Read_all app', 'read process', 'read kernel']);
+  assert.deepEqual(found('"read"'), ['read app', 'read kernel']);
+  assert.deepEqual(found('"read" kernel'), ['read kernel']);
+  assert.deepEqual(found(termOf({ name: 'a" b', kind: 'app' })), ['a" b app']);
+  assert.deepEqual(found('"'), ['a" b app']);
 });

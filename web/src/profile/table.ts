@@ -29,21 +29,24 @@ export function functionTable({ n, fn, end, self, total, functions }: Columns): 
   return rows.filter((_, row) => used[row]);
 }
 
-/** An empty row for each name, and the row of each function; -1: it is a process or a thread. */
+/**
+ * An empty row for each name and kind, whatever the module, and the row of each function; -1: it is
+ * a process or a thread.
+ */
 function rowsOf(functions: Columns['functions']) {
   const { names, kinds } = functions;
   const rows: FunctionRow[] = [];
   const rowOf = new Int32Array(names.length).fill(-1);
-  const ofName = new Map<string, number>();
+  const known = new Map<string, number>();
 
   names.forEach((name, fn) => {
     const kind = kinds[fn];
-    let row = ofName.get(name);
+    let row = known.get(`${kind} ${name}`);
 
     if (!isFunction(kind)) return;
     if (row === undefined) {
       row = rows.push({ name, kind, source: functions.source(fn), self: 0, total: 0 }) - 1;
-      ofName.set(name, row);
+      known.set(`${kind} ${name}`, row);
     }
     rowOf[fn] = row;
   });
@@ -52,12 +55,18 @@ function rowsOf(functions: Columns['functions']) {
 
 /**
  * Whether a term finds a function. A term finds the names that it is a part of, in upper or lower
- * case; a term in quotes finds the functions of exactly that name.
+ * case; a term in quotes finds the functions of exactly that name, and of the kind behind it if
+ * there is one.
  */
 export function matcher(term: string): (name: string, kind: string) => boolean {
-  const exact = /^"(.+)"$/s.exec(term)?.[1];
+  const [, exact, only] = /^"(.+)"(?: (.+))?$/s.exec(term) ?? [];
   const part = term.toLowerCase();
 
-  if (exact !== undefined) return (name, kind) => name === exact && isFunction(kind);
+  if (exact !== undefined)
+    return (name, kind) => name === exact && (only ? kind === only : isFunction(kind));
   return (name) => name.toLowerCase().includes(part);
 }
+
+/** The term that finds a function. */
+export const termOf = ({ name, kind }: { name: string; kind: string }): string =>
+  `"${name}" ${kind}`;

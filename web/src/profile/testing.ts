@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Profiles for tests, written as a person reads them.
-import { arrange, Functions, type Columns } from './columns';
+import { arrange, Functions, type Columns, type Nodes } from './columns';
+import type { TreeResult } from './tree';
 
 /** A frame: its name, its value without its callees, and its callees. */
 export type Tree = [name: string, self: number, ...callees: Tree[]];
@@ -12,8 +13,22 @@ interface Growing {
   total: number[];
 }
 
-/** "[k] f" is of kind kernel, and the root of kind process; all others are of kind app. */
+/** "[k] f" is f of kind kernel, and the root of kind root; all others are of kind app. */
 export function profileOf(tree: Tree): Columns {
+  const { nodes, names } = nodesOf(tree);
+
+  return arrange(columnsOf(nodes, names));
+}
+
+/** A difference of two trees of the same frames. */
+export function differenceOf(before: Tree, after: Tree): Columns {
+  const { nodes, names } = nodesOf(after);
+  const { self, total } = columnsOf(nodesOf(before).nodes, names);
+
+  return arrange({ ...columnsOf(nodes, names), before: { self, total } });
+}
+
+function nodesOf(tree: Tree): { nodes: Growing; names: string[] } {
   const names: string[] = [];
   const nodes: Growing = { fn: [], parent: [], self: [], total: [] };
   const add = ([name, self, ...callees]: Tree, parent: number): number => {
@@ -26,7 +41,7 @@ export function profileOf(tree: Tree): Columns {
   };
 
   add(tree, -1);
-  return columnsOf(nodes, names);
+  return { nodes, names };
 }
 
 /**
@@ -50,22 +65,24 @@ export function largeProfile(n: number): Columns {
     stack.length = Math.max(1, stack.length - 1 - Math.min(random(12), random(60)));
   }
   for (let i = n - 1; i > 0; i--) nodes.total[nodes.parent[i]] += nodes.total[i];
-  return columnsOf(nodes, names);
+  return arrange(columnsOf(nodes, names));
 }
 
-/** The answer of the hub that a profile comes from. */
-export function flatOf({ n, fn, parent, self, total, functions }: Columns) {
-  const { names, kinds } = functions;
+/** The answer of the hub that a profile comes from, whose functions have no module and file. */
+export function treeOf({ fn, depth, self, functions }: Columns): TreeResult {
+  const { names } = functions;
+  const kinds = [...new Set(functions.kinds)];
+  const unknown = names.map(() => -1);
 
   return {
-    result: {
-      functions: names,
-      function_types: kinds.map((kind) => (kind === 'process' ? 'P' : 'A')),
-      node_values: {
-        values: Array.from({ length: n }, (_, i) => [fn[i], parent[i], self[i], total[i]]),
-      },
+    strings: [...names],
+    kinds,
+    functions: {
+      name: names.map((_, i) => i), kind: functions.kinds.map((kind) => kinds.indexOf(kind)),
+      module: unknown, file: unknown, line: names.map(() => 0),
     },
-    sources: { files: [], values: names.map(() => [-1, 0]), inlined_nodes: [] },
+    nodes: { function: [...fn], depth: [...depth], self: [...self] },
+    inlined: [],
   };
 }
 
@@ -83,20 +100,21 @@ function push(nodes: Growing, fn: number, parent: number, self: number): void {
   nodes.total.push(self);
 }
 
-function columnsOf({ fn, parent, self, total }: Growing, names: string[]): Columns {
-  return arrange({
+function columnsOf({ fn, parent, self, total }: Growing, names: string[]): Nodes {
+  return {
     fn: Uint32Array.from(fn),
     parent: Int32Array.from(parent),
     self: Float64Array.from(self),
     total: Float64Array.from(total),
     inlined: new Uint8Array(fn.length),
     functions: new Functions(
-      names,
-      names.map((name, i) => (i === 0 ? 'process' : name.startsWith('[k] ') ? 'kernel' : 'app')),
+      names.map((name) => name.replace('[k] ', '')),
+      names.map((name, i) => (i === 0 ? 'root' : name.startsWith('[k] ') ? 'kernel' : 'app')),
+      names.map(() => ''),
       names.map(() => ''),
       new Uint32Array(names.length),
     ),
-  });
+  };
 }
 
 /** The names of the nodes, each below as many dots as it is deep. */

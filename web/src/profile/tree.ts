@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answer of POST /v1/profile/tree as columns.
+import { arrange, Functions, type Columns } from './columns';
+import { inOwnForm } from './names';
+
+/** Lists of one property each. docs/api.md describes them. */
+export interface TreeResult {
+  strings: string[];
+  kinds: string[];
+  functions: Record<'name' | 'kind' | 'module' | 'file' | 'line', number[]>;
+  nodes: {
+    function: number[];
+    depth: number[];
+    self: number[];
+    before?: number[]; // self of the other selection
+  };
+  inlined: number[];
+}
+
+/** null: the answer is empty. */
+export function fromTree(result: TreeResult | null): Columns | null {
+  if (!result) return null;
+  const { nodes } = result;
+  const parent = parents(nodes.depth);
+  const inlined = new Uint8Array(parent.length);
+
+  for (const node of result.inlined) inlined[node] = 1;
+  return arrange({
+    fn: Uint32Array.from(nodes.function),
+    parent,
+    ...sums(nodes.self, parent),
+    before: nodes.before && sums(nodes.before, parent),
+    inlined,
+    functions: functionsOf(result),
+  });
+}
+
+/** The parents of nodes in preorder; -1: there is none. */
+function parents(depths: number[]): Int32Array {
+  const parent = new Int32Array(depths.length);
+  const open: number[] = []; // the node before, below its callers
+
+  for (let node = 0; node < depths.length; node++) {
+    open.length = Math.min(open.length, depths[node]);
+    parent[node] = open.length < depths[node] ? -1 : (open.at(-1) ?? -1);
+    open.push(node);
+  }
+  return parent;
+}
+
+function sums(values: number[], parent: Int32Array): { self: Float64Array; total: Float64Array } {
+  const self = Float64Array.from(values);
+  const total = self.slice();
+
+  for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
+  return { self, total };
+}
+
+function functionsOf({ strings, kinds, functions }: TreeResult): Functions {
+  const text = (i: number): string => strings[i] ?? '';
+  const kind = (fn: number): string => kinds[functions.kind[fn]];
+
+  return new Functions(
+    functions.name.map((name, fn) => inOwnForm(text(name), kind(fn))),
+    functions.name.map((name, fn) => ownKind(text(name), kind(fn))),
+    functions.module.map(text),
+    functions.file.map(text),
+    Uint32Array.from(functions.line),
+  );
+}
+
+/** Each cause of waiting has a colour: "[wait: lock]" is of kind "wait: lock". */
+const ownKind = (name: string, kind: string): string =>
+  kind === 'wait' ? name.slice(1, -1) : kind;
