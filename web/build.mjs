@@ -19,7 +19,13 @@ const text = (ending) =>
     .filter((f) => f.path.endsWith(ending))
     .map((f) => f.text)
     .join('');
-const page = readFileSync(new URL('index.html', import.meta.url), 'utf8')
+const read = (file) => readFileSync(new URL(file, import.meta.url), 'utf8');
+// licences of packages in the bundle have to be in each copy of it
+const licences = Object.keys(JSON.parse(read('package.json')).dependencies)
+  .map((name) => `${name}:\n${read(`node_modules/${name}/LICENSE`)}`)
+  .join('\n');
+const page = read('index.html')
+  .replace('LICENCES', () => licences.replaceAll('--', '- -'))
   .replace('/*STYLE*/', () => text('.css'))
   .replace('/*SCRIPT*/', () => text('.js').replaceAll('</script', '<\\/script'));
 const bytes = Buffer.from(page);

@@ -180,6 +180,14 @@ export const differenceOf = (functions, members) =>
           [name, 'app', self, { before }])]],
     { unit: 'bytes', before_summary: { samples: 9, profiles: 1 }, ...members },
   );
+// Values over time, by the values of a tag.
+export const seriesOf = (groups, members) => ({
+  result: {
+    unit: 'microseconds', start: 0, step: 1, steps: Object.values(groups)[0].length,
+    groups: Object.entries(groups).map(([value, values]) => ({ value, values })), others: null,
+    losses: [], starts: [], more_starts: false, notes: [], ...members,
+  },
+});
 export const answersAre = (page, answer) =>
   page.route('**/v1/profile/tree', (r) => r.fulfill({ json: answer(r.request().postDataJSON()) }));
 export const table = (page) =>

@@ -78,6 +78,9 @@ export function setToken(token: string): void {
 
 export const hasToken = (): boolean => sessionStorage.getItem(TOKEN) !== null;
 
+/** How many groups the time line shows; the others are one. */
+const MAX_GROUPS = 8;
+
 /** A query has 30 s in the hub: no answer for twice that time means that there is no hub. */
 const SILENCE_MS = 60_000;
 
@@ -164,6 +167,26 @@ export async function tagsOfEvents(signal: AbortSignal): Promise<TagOfEvents[]> 
 
   return (reply.result ?? []).filter((t): t is TagOfEvents => t.events !== undefined);
 }
+
+/** Values of steps of time. docs/api.md describes it. */
+export interface Series {
+  unit: string;
+  start: number; // Unix seconds
+  step: number; // seconds
+  steps: number;
+  groups: { value: string | null; values: number[] }[]; // null: what does not have the tag
+  others: number[] | null;
+  losses: { reason: string; samples: number[]; time_ns: number[] }[];
+  starts: number[]; // Unix seconds when processes began
+  more_starts: boolean;
+}
+
+/** With a tag, the greatest groups of its values. */
+export const series = async (s: Selection, tag: string, signal: AbortSignal): Promise<Series> => {
+  const body = { ...s, group_by: tag, limit: MAX_GROUPS, profile_language_type: 'eBPF' };
+
+  return (await call<{ result: Series }>('/v1/profile/series', signal, body)).result;
+};
 
 /** The values of each tag with the most samples, at most so many, among which a user can choose. */
 export async function choices(

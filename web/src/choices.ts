@@ -22,6 +22,13 @@ const common: Dimension[] = [
   { tag: 'trace_id', label: 'Trace', rare: true },
 ];
 
+/** More tags by whose values the time line can be split, which all events have. */
+const more: Dimension[] = [
+  { tag: 'container', label: 'Container' },
+  { tag: 'image', label: 'Image' },
+  { tag: 'thread', label: 'Thread' },
+];
+
 /** The most values that a choice offers. */
 const MAX_VALUES = 500;
 
@@ -131,20 +138,50 @@ export class Choices {
     };
   }
 
+  /** The stretch of time that the page shows, or that lies between the times of the leak view. */
+  times(): [number, number] {
+    const times = this.growth();
+
+    return times ? [Math.min(...times), Math.max(...times)] : this.interval();
+  }
+
+  /** The same with the time of the snapshots of the leak view. */
+  span(): api.Selection {
+    const [from, time_end] = this.times();
+    const time_start = this.growth() ? from - api.SNAPSHOT_S : from;
+
+    return { ...this.selection(), time_start, time_end };
+  }
+
+  /** Shows another time, to which the address is bound. The browser goes back to the one before. */
+  setTimes(from: number, to: number): void {
+    const names = this.growth() ? ['grown_from', 'grown_to'] : ['from', 'to'];
+
+    if (!this.growth()) this.state.set('range', 'custom');
+    [from, to].forEach((t, i) => this.state.set(names[i], utc(t)));
+    history.pushState(null, '', `#${this.state}`);
+    this.showState();
+    this.changed();
+  }
+
+  /** The tags by whose values the time line can be split, and the chosen one; '': none. */
+  groupings(): { tags: Dimension[]; tag: string } {
+    const tags = [...this.ofEvent().filter((d) => !d.rare), ...more];
+    const tag = this.state.get('by') ?? '';
+
+    return { tags, tag: tags.some((d) => d.tag === tag) ? tag : '' };
+  }
+
+  has(tag: string): boolean {
+    return this.dimensions.some((d) => d.tag === tag);
+  }
+
   /** Fills every choice with the values that the data has for the other choices. */
   async refresh(signal: AbortSignal): Promise<void> {
     const all = [...this.ofEvent().map((d) => d.tag), 'profile_event_type'];
-    const times = this.growth();
-    const s = {
-      ...this.selection(),
-      ...(times && {
-        time_start: Math.min(...times) - api.SNAPSHOT_S,
-        time_end: Math.max(...times),
-      }),
-    };
 
     this.showControls();
-    const found = await api.choices(all, s, MAX_VALUES, signal);
+    const found = await api.choices(all, this.span(), MAX_VALUES, signal);
     for (const tag of all) this.fill(tag, found[tag] ?? { values: [], truncated: false });
   }
 
@@ -190,7 +227,7 @@ export class Choices {
       .join(' AND ');
   }
 
-  private set(key: string, value: string): void {
+  set(key: string, value: string): void {
     if (key === 'range' && value === 'custom') this.keepInterval();
     if (value) this.state.set(key, value);
     else this.state.delete(key);

@@ -12,6 +12,7 @@ import { functionTable, matcher, termOf, type FunctionRow } from './profile/tabl
 import { fromTree } from './profile/tree';
 import { formatValue, percent } from './profile/values';
 import './style.css';
+import { Timeline } from './timeline/timeline';
 
 const MAX_TABLE_ROWS = 500;
 const REFRESH_MS = 10_000;
@@ -40,6 +41,12 @@ const choices = new Choices(() => {
   graph.forgetZoom();
   void load();
 });
+const timeline = new Timeline(element('timeline'), {
+  onGroup: (tag) => choices.set('by', tag),
+  onTimes: (from, to) => choices.setTimes(from, to),
+  canNarrow: (tag) => choices.has(tag),
+  onNarrow: (tag, value) => choices.set(tag, value),
+});
 let about: api.Info | null = null;
 let offered = false; // the choices of tags that only some events have
 let columns: Columns | null = null; // of the graph
@@ -62,8 +69,9 @@ async function load(): Promise<void> {
     await introduce(turn.signal);
     const answer = ask(turn.signal);
     const filled = choices.refresh(turn.signal).catch((e) => e);
+    const drawn = showTimeline(turn.signal).catch((e) => e);
     show(await answer);
-    const failed = await filled;
+    const failed = (await filled) ?? (await drawn);
     if (current === turn) tell(failed);
   } catch (e) {
     if (current === turn) fail(e);
@@ -95,6 +103,13 @@ async function ask(signal: AbortSignal): Promise<View> {
   const [before, after] = times?.map((t) => api.snapshot(selection, t)) ?? [null, selection];
 
   return { reply: await api.profile(after!, before, signal), selection, times };
+}
+
+async function showTimeline(signal: AbortSignal): Promise<void> {
+  const { tags, tag } = choices.groupings();
+  const times = choices.times();
+
+  timeline.show(await api.series(choices.span(), tag, signal), times, tags, tag);
 }
 
 function fail(e: unknown): void {
