@@ -53,6 +53,25 @@ const tests = {
     );
     assert.equal(await page.textContent('#store-note'), 'kept for this test only');
   },
+  async 'the browser runs and styles only what the page came with'(page, origin) {
+    const answer = await fetch(origin);
+    const violations = () => page.evaluate(() => window.violations);
+    assert.doesNotMatch(answer.headers.get('content-security-policy'), /unsafe/);
+    assert.deepEqual(await violations(), []);
+    await page.evaluate(() => {
+      const script = document.createElement('script');
+      script.textContent = 'window.hit = 1';
+      document.body.append(script);
+      document.body.insertAdjacentHTML('beforeend', '<b style="color: red" onclick="">b</b>');
+    });
+    await until(async () => (await violations()).length === 3);
+    assert.deepEqual((await violations()).sort(), [
+      'script-src-attr', 'script-src-elem', 'style-src-attr',
+    ]);
+    assert.equal(await page.evaluate(() => window.hit), undefined);
+    await page.reload();
+    await shows(page, 'hot_function');
+  },
   async 'search marks frames and narrows the table'(page) {
     await page.fill('#search', 'COLD_func');
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 1);
@@ -1015,6 +1034,11 @@ try {
   const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
   page.setDefaultTimeout(60_000);
   page.on('pageerror', (e) => console.log(`page error: ${e}`));
+  await page.addInitScript(() => {
+    window.violations = [];
+    document.addEventListener('securitypolicyviolation', (e) =>
+      window.violations.push(e.effectiveDirective));
+  });
   await page.goto(origin);
   count = await run(tests, page, origin);
   await within(60, 'the end of the browser', browser.close());

@@ -65,12 +65,12 @@ static const struct route routes[] = {
 /* ---- replies ---- */
 
 /*
- * The page is one file with its script and style. This policy keeps the browser from loading
- * anything else.
+ * The page is one file with its script and style, which the browser knows by their hashes. This
+ * policy keeps the browser from loading or running anything else.
  */
 static const char *const headers[] = {
-	"Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; "
-	"style-src 'unsafe-inline'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
+	"Content-Security-Policy: default-src 'none'; script-src " PAGE_SCRIPT_HASH "; "
+	"style-src " PAGE_STYLE_HASH "; connect-src 'self'; img-src data:; base-uri 'none'; "
 	"form-action 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options: nosniff",
 	"Referrer-Policy: no-referrer",
