@@ -968,6 +968,7 @@ const tests = {
     await timesAre(540, 600);
     await page.selectOption('#by', 'pod');
     await until(() => asked.at(-1).group_by === 'pod');
+    assert.equal(await isStale(page), false);
     await page.click('.timeline-legend button');
     await until(() => asked.at(-1).tag_filter === "pod='web-1'");
     await page.unroute('**/v1/profile/*');

@@ -172,6 +172,11 @@ export class Choices {
     return { tags, tag: tags.some((d) => d.tag === tag) ? tag : '' };
   }
 
+  /** Splits the time line by another tag, which changes nothing else. */
+  group(tag: string): void {
+    this.keep('by', tag);
+  }
+
   has(tag: string): boolean {
     return this.dimensions.some((d) => d.tag === tag);
   }
@@ -229,11 +234,16 @@ export class Choices {
 
   set(key: string, value: string): void {
     if (key === 'range' && value === 'custom') this.keepInterval();
+    this.keep(key, value);
+    this.showControls();
+    this.changed();
+  }
+
+  /** Lets the address have a value. */
+  private keep(key: string, value: string): void {
     if (value) this.state.set(key, value);
     else this.state.delete(key);
     history.replaceState(null, '', `#${this.state}`);
-    this.showControls();
-    this.changed();
   }
 
   /** Sets "from … to …" to the time that the page shows. */

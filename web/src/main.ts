@@ -42,7 +42,10 @@ const choices = new Choices(() => {
   void load();
 });
 const timeline = new Timeline(element('timeline'), {
-  onGroup: (tag) => choices.set('by', tag),
+  onGroup: (tag) => {
+    choices.group(tag);
+    void load();
+  },
   onTimes: (from, to) => choices.setTimes(from, to),
   canNarrow: (tag) => choices.has(tag),
   onNarrow: (tag, value) => choices.set(tag, value),
