@@ -247,6 +247,10 @@ static void series_and_trees(void **state)
 			       "\"function_total\":10101}],\"total\":10101,"
 			       "\"function_total\":10101,\"others\":{\"groups\":0,"));
 	assert_int_equal(ask(f, "POST", "/v1/profile/groups", NULL, QUERY "}"), 400);
+	assert_int_equal(ask(f, "POST", "/v1/profile/groups", NULL,
+			     QUERY ",\"group_by\":\"pod_ns\",\"function\":{\"name\":\"write\","
+				   "\"kind\":\"libary\"}}"),
+			 400);
 	assert_int_equal(ask(f, "POST", "/v1/profile/series", NULL,
 			     QUERY ",\"step\":1000,\"group_by\":\"pod_ns\"}"),
 			 200);
@@ -254,8 +258,8 @@ static void series_and_trees(void **state)
 			    "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{"
 			    "\"unit\":\"microseconds\",\"start\":1699999000,\"step\":1000,"
 			    "\"steps\":3,\"groups\":[{\"value\":\"app\",\"values\":[10101,0,0]}],"
-			    "\"others\":null,\"losses\":[],\"starts\":[],\"more_starts\":false,"
-			    "\"notes\":[]},\"debug\":null}");
+			    "\"others\":null,\"cut_groups\":false,\"losses\":[],\"starts\":[],"
+			    "\"more_starts\":false,\"notes\":[]},\"debug\":null}");
 	assert_int_equal(ask(f, "POST", "/v1/profile/tree", NULL,
 			     QUERY ",\"group_by\":\"pod_ns\",\"before\":{\"time_start\":1700004000,"
 				   "\"time_end\":1700006000}}"),

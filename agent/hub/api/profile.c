@@ -414,9 +414,10 @@ static void put_choices(struct buf *b, const struct choices_request *c, const st
 static void make_choices(struct query_job *q)
 {
 	struct tag_values v[QUERY_MAX_CHOICES] = {0};
-	_cleanup_buf_ struct buf b = {0};
+	_cleanup_buf_ struct buf b;
 	struct field_error e = {0};
 
+	buf_init(&b, QUERY_MAX_REPLY_BYTES);
 	if (query_choices_parse(q->call->body, q->call->n_body, &q->choices, &e)) {
 		refuse(q, &e);
 		return;
@@ -425,7 +426,12 @@ static void make_choices(struct query_job *q)
 		fail(q, &e);
 	} else {
 		put_choices(&b, &q->choices, v);
-		answer(q, &b);
+		if (b.failed) {
+			field_error_set(&e, "limit", "the answer is too large: ask for less");
+			fail(q, &e);
+		} else {
+			answer(q, &b);
+		}
 	}
 	for (size_t i = 0; i < q->choices.n_tags; i++)
 		buf_done(&v[i].json);

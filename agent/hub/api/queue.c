@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* while others wait, no query of a user begins who has this many running */
+/* so many queries of one user may run at once, even if that is more than all workers but one */
 #define FAIR_SHARE 2
 /* limit for the queries that wait: each holds a connection of the server, which has 256 */
 #define MAX_WAITING 1024

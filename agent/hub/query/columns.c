@@ -128,6 +128,12 @@ static void put_node(struct node_columns *c, const struct tree_node *n, size_t d
 	c->n++;
 }
 
+/* Takes a part from a sum. The parts are more than the sum if that was too large for a number. */
+static void take(int64_t *from, int64_t part)
+{
+	*from = *from > part ? *from - part : 0;
+}
+
 /* What is missing below a node, because the tree had no room for more nodes. */
 static struct tree_node left_out(const struct tree *t, const struct tree_walk *w, uint32_t node)
 {
@@ -137,8 +143,8 @@ static struct tree_node left_out(const struct tree *t, const struct tree_walk *w
 				    .before_self = n->before_total - n->before_self};
 
 	for (uint32_t c = w->first[node]; c != NO_NODE; c = w->next[c]) {
-		missing.self -= t->nodes[c].total;
-		missing.before_self -= t->nodes[c].before_total;
+		take(&missing.self, t->nodes[c].total);
+		take(&missing.before_self, t->nodes[c].before_total);
 	}
 	return missing;
 }

@@ -265,12 +265,64 @@ static void a_recursive_function_by_group(void **state)
 	end(&t);
 }
 
+/* The smallest stacks belong to no group. Sums stay the largest number. */
+static void others_and_large_values_by_group(void **state)
+{
+	static const struct frame others = {.kind = FRAME_MARKER, .name = STORE_OTHERS};
+	const struct frame *const list[] = {&others};
+	const struct tree_form form = {.columns = true, .grouped = true, .max_nodes = 100};
+	const struct groups_query all = {.limit = 9};
+	const struct store_row row = {.frames = list, .n_frames = 1, .value = 7, .n_samples = 1};
+	const struct store_summary s = {.n_rows = 1};
+	_cleanup_free_ char *got = NULL, *large = NULL;
+	struct groups_query q = all;
+	struct test t;
+	size_t n;
+
+	(void)state;
+	begin(&t, &form);
+	q.tree.tracing = t.query.tracing;
+	add(&t, "a", &f_main, 100);
+	assert_int_equal(query_tree_add(t.tree, &row, -1), 0);
+	got = query_groups_reply(t.tree, &q, &s, &n);
+	assert_non_null(strstr(got, "\"groups\":[{\"value\":\"a\",\"total\":100}],\"total\":107,"
+				    "\"others\":{\"groups\":0,\"total\":7}"));
+	for (int i = 0; i < 3; i++)
+		add(&t, i ? "b" : "a", &f_read, INT64_MAX);
+	q.limit = 1;
+	q.function = (char *)(uintptr_t) "read";
+	large = query_groups_reply(t.tree, &q, &s, &n);
+	assert_non_null(strstr(large, "\"total\":9223372036854775807,"
+				      "\"function_total\":9223372036854775807"));
+	assert_null(strstr(large, ":-"));
+	end(&t);
+}
+
+/* Three children whose totals are the largest number are not more than their parent's. */
+static void large_values(void **state)
+{
+	const struct tree_form form = {.columns = true, .max_nodes = 100};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	add(&t, NULL, &f_main, INT64_MAX);
+	add(&t, NULL, &f_read, INT64_MAX);
+	add(&t, NULL, &f_other_read, INT64_MAX);
+	finish(&t);
+	for (size_t i = 0; i < 6; i++)
+		assert_true(number(t.reply, "nodes", "self", i) >= 0);
+	end(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_one_function),
 		cmocka_unit_test(differences),
 		cmocka_unit_test(groups),
+		cmocka_unit_test(others_and_large_values_by_group),
+		cmocka_unit_test(large_values),
 		cmocka_unit_test(what_does_not_fit),
 		cmocka_unit_test(a_function_by_group),
 		cmocka_unit_test(a_recursive_function_by_group),

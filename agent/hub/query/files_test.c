@@ -117,6 +117,24 @@ static void a_file_has_a_limit(void **state)
 	query_file_free(f);
 }
 
+/* The rows of rdma are the operations of the selection, and have no label that names them. */
+static void rdma_has_what_is_selected(void **state)
+{
+	static const struct selection rdma = {.event = EVENT_RDMA, .time_end_s = 9};
+
+	(void)state;
+	for (enum file_format format = FILE_FOLDED; format <= FILE_SPEEDSCOPE; format++) {
+		struct query_file *f = query_file_new(&rdma, names, NULL);
+		_cleanup_buf_ struct buf b;
+
+		buf_init(&b, 1 << 20);
+		add(f, &f_write, WAIT_NONE, 100);
+		assert_int_equal(query_file_write(f, format, &b), 0);
+		assert_non_null(memmem(b.data, b.len, "write", strlen("write")));
+		query_file_free(f);
+	}
+}
+
 static void parameters(void **state)
 {
 	static const char *const bad[] = {"time_start=x", "a=%",	 "a=%2",  "a=%zz",
@@ -140,8 +158,11 @@ static void parameters(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(folded),     cmocka_unit_test(speedscope),
-		cmocka_unit_test(pprof),      cmocka_unit_test(a_file_has_a_limit),
+		cmocka_unit_test(folded),
+		cmocka_unit_test(speedscope),
+		cmocka_unit_test(pprof),
+		cmocka_unit_test(a_file_has_a_limit),
+		cmocka_unit_test(rdma_has_what_is_selected),
 		cmocka_unit_test(parameters),
 	};
 

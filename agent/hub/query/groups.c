@@ -9,6 +9,14 @@ struct group {
 	uint32_t node; /* the group's node; NO_NODE: the sum of several groups */
 	int64_t total, function_total;
 };
+/* Sums of hostile values may be larger than a number. */
+static int64_t add(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 struct grouping {
 	const struct tree *t;
 	const struct groups_query *q;
@@ -36,10 +44,13 @@ static void add_up(struct grouping *g)
 		const struct tree_node *n = &g->t->nodes[i];
 		bool is = is_function(g, i);
 
+		if (w.depth == 1 && g->t->functions[n->function].level != LEVEL_GROUP)
+			continue; /* [others]: of no group */
 		if (w.depth == 1)
 			g->groups[g->n++] = (struct group){.node = i, .total = n->total};
 		else if (is && !g->inside[n->parent])
-			g->groups[g->n - 1].function_total += n->total;
+			g->groups[g->n - 1].function_total =
+				add(g->groups[g->n - 1].function_total, n->total);
 		g->inside[i] = is || (w.depth > 1 && g->inside[n->parent]);
 	}
 }
@@ -68,8 +79,8 @@ static struct group sum_of(const struct group *groups, size_t n)
 	struct group sum = {.node = NO_NODE};
 
 	for (size_t i = 0; i < n; i++) {
-		sum.total += groups[i].total;
-		sum.function_total += groups[i].function_total;
+		sum.total = add(sum.total, groups[i].total);
+		sum.function_total = add(sum.function_total, groups[i].function_total);
 	}
 	return sum;
 }
@@ -77,8 +88,12 @@ static struct group sum_of(const struct group *groups, size_t n)
 static void put_groups(struct buf *b, const struct grouping *g)
 {
 	const size_t n = MIN(g->n, g->q->limit);
-	const struct group all = sum_of(g->groups, g->n), others = sum_of(g->groups + n, g->n - n);
+	const int64_t listed = sum_of(g->groups, n).total;
+	struct group all = sum_of(g->groups, g->n), others = sum_of(g->groups + n, g->n - n);
 
+	/* the stacks that belong to no group are in both, too: [others], and what did not fit */
+	all.total = g->t->nodes[ROOT].total;
+	others.total = MAX(all.total - listed, others.total);
 	buf_puts(b, "\"groups\":[");
 	for (size_t i = 0; i < n; i++) {
 		const struct tree_node *node = &g->t->nodes[g->groups[i].node];

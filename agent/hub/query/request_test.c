@@ -259,6 +259,7 @@ static void choices_bodies(void **state)
 					  "{\"tags\":\"pod\"}",
 					  "{\"tags\":[\"pod\",7]}",
 					  "{\"tags\":[\"x\"]}",
+					  "{\"tags\":[\"pod_node\",\"agent\"]}",
 					  "{\"tags\":[\"pod\"],\"limit\":0}"};
 	struct choices_request c;
 	struct field_error e;
@@ -323,6 +324,26 @@ static void series_bodies(void **state)
 	}
 }
 
+/* An answer about the send queue only says so. */
+static void series_notes(void **state)
+{
+	static const char body[] = "{\"profile_event_type\":\"rdma\",\"time_start\":1,"
+				   "\"time_end\":9,\"profile_language_type\":\"eBPF\"}";
+	int64_t values[1] = {7};
+	struct series_group group = {.values = values};
+	const struct store_series s = {.n_steps = 1, .groups = &group, .n_groups = 1};
+	_cleanup_free_ char *text = NULL;
+	struct series_query q;
+	struct field_error e;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(query_series_parse(body, strlen(body), &q, &e), 0);
+	text = query_series_reply(&q, &s, &n);
+	assert_non_null(strstr(text, "\"notes\":[\"only requests for the send queue"));
+	query_series_done(&q);
+}
+
 static void tree_bodies(void **state)
 {
 	static const char plain[] = "{" SELECTION "}";
@@ -376,6 +397,7 @@ int main(void)
 		cmocka_unit_test(values_bodies),
 		cmocka_unit_test(choices_bodies),
 		cmocka_unit_test(series_bodies),
+		cmocka_unit_test(series_notes),
 		cmocka_unit_test(tree_bodies),
 	};
 

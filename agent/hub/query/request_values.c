@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies of podflame's own queries: values of tags, choices, and values over time. */
 #include "hub/query/request.h"
+#include "hub/query/tree.h"
 
 #include <stdlib.h>
 
 #define VALUES_MAX_LIMIT     10000 /* values in a reply; a request for more is refused */
 #define VALUES_DEFAULT_LIMIT 100   /* values in a reply, if the request sets no limit */
+
 /* Whether the body has the field. null counts as absent. */
 static bool is_given(const json_t *body, const char *name)
 {
@@ -136,6 +138,9 @@ static int take_choices(const json_t *body, struct choices_request *c, struct fi
 		struct values_request *v = &c->tags[c->n_tags++];
 
 		e = take_values(body, json_string_value(json_array_get(tags, i)) ?: "", v, reterr);
+		for (size_t k = 0; !e && k < i; k++)
+			if (streq(c->tags[k].tag, v->tag))
+				e = field_error_set(reterr, "tags", "tags: %s twice", v->tag);
 		if (!e)
 			forget_own(v);
 	}
@@ -271,6 +276,7 @@ static int take_before(const json_t *body, struct tree_query *q, struct field_er
 {
 	static const char *const same[] = {"profile_event_type", "profile_language_type"};
 	_cleanup_json_ json_t *before = json_copy(json_object_get(body, "before"));
+	struct field_error wrong;
 	int e;
 
 	if (!is_given(body, "before"))
@@ -279,14 +285,15 @@ static int take_before(const json_t *body, struct tree_query *q, struct field_er
 		return field_error_set(reterr, "before", "before: expected a selection");
 	for (size_t i = 0; i < ARRAY_SIZE(same); i++)
 		json_object_set(before, same[i], json_object_get(body, same[i]));
-	e = query_body_check(before, reterr);
+	e = query_body_check(before, &wrong);
 	if (!e)
-		e = query_body_required(before, reterr);
+		e = query_body_required(before, &wrong);
 	if (!e)
-		e = query_body_selection(before, &q->before, reterr);
-	if (!e)
-		q->before.send_queue_only = query_send_queue_only(q->before.selection);
-	return e;
+		e = query_body_selection(before, &q->before, &wrong);
+	if (e)
+		return field_error_set(reterr, wrong.path, "before: %.480s", wrong.reason);
+	q->before.send_queue_only = query_send_queue_only(q->before.selection);
+	return 0;
 }
 
 static int take_by_line(const json_t *body, struct tree_query *q, struct field_error *reterr)
@@ -351,6 +358,15 @@ int query_tree_parse(const char *body, size_t n, struct tree_query *ret, struct 
 
 #define GROUPS_LIMIT 100 /* if the request sets no limit */
 
+static bool is_kind(const char *name)
+{
+	uint8_t l = 0;
+
+	while (l < _LEVEL_KIND_MAX && !streq(query_level_name(l), name))
+		l++;
+	return l < _LEVEL_KIND_MAX;
+}
+
 /* Reads function: {"name": ..., "kind": ...}. */
 static int take_function(const json_t *body, struct groups_query *q, struct field_error *reterr)
 {
@@ -363,6 +379,9 @@ static int take_function(const json_t *body, struct groups_query *q, struct fiel
 	if (!name || (kind && !json_is_string(kind)))
 		return field_error_set(reterr, "function",
 				       "function: expected {\"name\": ..., \"kind\": ...}");
+	if (kind && !is_kind(json_string_value(kind)))
+		return field_error_set(reterr, "function", "function: unknown kind '%.100s'",
+				       json_string_value(kind));
 	q->function = xstrdup(name);
 	q->kind = kind ? xstrdup(json_string_value(kind)) : NULL;
 	return 0;

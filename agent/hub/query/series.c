@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The answer to a request for values over time, as JSON. */
-#include "hub/query/query.h"
+#include "hub/query/tree.h"
 
 #include <inttypes.h>
 
@@ -38,6 +38,7 @@ static void put_groups(struct buf *b, const struct store_series *s)
 		put_values(b, s->others, s->n_steps);
 	else
 		buf_puts(b, "null");
+	buf_printf(b, ",\"cut_groups\":%s", s->cut_groups ? "true" : "false");
 }
 
 static void put_losses(struct buf *b, const struct store_series *s)
@@ -58,8 +59,12 @@ static void put_losses(struct buf *b, const struct store_series *s)
 char *query_series_reply(const struct series_query *q, const struct store_series *s, size_t *ret_n)
 {
 	const struct selection *sel = q->tracing.selection;
+	const struct store_summary found = {.n_rows = s->n_groups, .n_profiles = s->n_groups};
+	char note[REPLY_NOTE_BYTES] = "";
 	struct buf b = {0};
 
+	if (s->n_groups)
+		query_reply_note(&q->tracing, &found, note);
 	buf_printf(&b,
 		   "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{\"unit\":\"%s\","
 		   "\"start\":%" PRId64 ",\"step\":%" PRIu32 ",\"steps\":%zu",
@@ -72,6 +77,10 @@ char *query_series_reply(const struct series_query *q, const struct store_series
 	for (size_t i = 0; i < q->tracing.n_notes; i++) {
 		buf_puts(&b, i ? "," : "");
 		buf_json_string(&b, q->tracing.notes[i]);
+	}
+	if (*note) {
+		buf_puts(&b, q->tracing.n_notes ? "," : "");
+		buf_json_string(&b, note);
 	}
 	buf_puts(&b, "]},\"debug\":null}");
 	*ret_n = b.len;

@@ -330,6 +330,13 @@ static void add_self(const struct tree *t, struct tree_node *n, const struct sto
 	*(t->before ? &n->n_before_samples : &n->n_samples) += row->n_samples;
 }
 
+/* The row of the smallest stacks, which belong to no group. */
+static bool is_others(const struct store_row *row)
+{
+	return row->n_frames == 1 && row->frames[0]->kind == FRAME_MARKER &&
+	       str_equal(row->frames[0]->name, STORE_OTHERS);
+}
+
 int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth)
 {
 	uint32_t functions[MAX_LEVELS], path[MAX_LEVELS];
@@ -338,7 +345,7 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 
 	buf_init(&l.text, 0);
 	l.n = 0;
-	if (t->form.grouped)
+	if (t->form.grouped && !is_others(row))
 		put_group(&l, row->group);
 	put_head(t, &l, &row->head);
 	put_frames(t, &l, row, max_kernel_stack_depth);

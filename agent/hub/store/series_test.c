@@ -104,6 +104,50 @@ static void snapshots(void **state)
 	assert_string_equal(one, "app: 100 0 0 0; starts: 5 5");
 }
 
+/*
+ * A profile that only reports a loss is no snapshot, so it does not end one. Of two snapshots of a
+ * second, the one that was stored last counts.
+ */
+static void what_is_no_snapshot(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = profile_batch_new();
+	_cleanup_free_ char *all = NULL, *by_thread = NULL;
+
+	add_sample(b, versioned(b, "1", 10, "1", T0), "a", false, "x", 100);
+	add_sample(b, versioned(b, "2", 10, "1", T0), "a", false, "x", 60);
+	profile_lose(b, versioned(b, "3", 10, "1", T0 + 10), "ring_full", 3, 0);
+	write_batch(s, b, 3);
+	all = series_of(s, EVENT_MEM_INUSE, NULL, 9, 3, NULL);
+	assert_string_equal(all, "none: 60 60 60; lost ring_full: 0 3 0; starts: 5");
+	by_thread = series_of(s, EVENT_MEM_INUSE, "pod_ns", 9, 3, leaf(PRED_EQ, "thread", "a"));
+	assert_string_equal(by_thread, "app: 60 60 60; lost ring_full: 0 3 0; starts: 5");
+}
+
+/* Reasons of losses come from agents: of many, the rest is one. */
+static void many_reasons(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = profile_batch_new();
+	const struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 19};
+	const struct series_request r = {&sel, 10, NULL, 1};
+	struct store_series got;
+	struct field_error e;
+
+	for (uint32_t i = 0; i < LOSSES_MAX + 9; i++) {
+		_cleanup_free_ char *text = xasprintf("%u", i);
+
+		profile_lose(b, add_profile(b, text, "web", i + 1, "app", T0), text, 1, 0);
+	}
+	write_batch(s, b, LOSSES_MAX + 9);
+	assert_int_equal(store_series(s, &r, &got, &e), 0);
+	assert_int_equal(got.n_losses, LOSSES_MAX + 1);
+	assert_string_equal(got.losses[LOSSES_MAX].reason, "other");
+	assert_int_equal(got.losses[LOSSES_MAX].n_samples[0], 9);
+	store_series_done(&got);
+}
+
 /* Snapshots from before the time count at its begin. */
 static void snapshots_before_the_time(void **state)
 {
@@ -143,6 +187,7 @@ static void memory_has_a_limit(void **state)
 	assert_int_equal(store_sqlite_series(s, &r, &got, &e), 0);
 	assert_int_equal(got.n_groups, 1);
 	assert_non_null(got.others);
+	assert_true(got.cut_groups);
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(got.groups[0].values[i] + got.others[i], i == 0   ? 170
 									  : i == 1 ? 70
@@ -195,6 +240,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_MEMORY(by_tag),
 		IN_MEMORY(snapshots),
+		IN_MEMORY(what_is_no_snapshot),
+		IN_MEMORY(many_reasons),
 		IN_MEMORY(snapshots_before_the_time),
 		ON_DISK(memory_has_a_limit),
 		IN_MEMORY(many_starts),

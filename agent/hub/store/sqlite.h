@@ -361,6 +361,11 @@ void store_where_selection(struct where *w, const struct selection *sel);
  */
 void store_where_newest(struct where *w, const struct selection *sel);
 /*
+ * Adds a condition on snapshots named `p`. If a clock was set back, two of a series may end in the
+ * same second: only the one that was stored last counts.
+ */
+void store_where_stored_last(struct where *w);
+/*
  * store_where_is_link_tag: whether only rows of `links` have the tag. store_where_wants_links:
  * whether the selection uses such a tag.
  */
@@ -382,6 +387,8 @@ struct query {
  * store_query_end(), also after an error.
  */
 int store_query_begin(struct query *q, struct sqlite_store *s, const struct selection *sel);
+/* Call it when the query has n_bytes in memory. If that is much: store_reader_large(). */
+int store_query_takes(struct query *q, size_t n_bytes);
 /* Ends a query whose statements are finalized. e is its result. Returns e, with a text for it. */
 int store_query_end(struct query *q, const struct selection *sel, int e,
 		    struct field_error *reterr);
@@ -465,6 +472,7 @@ struct groups {
 	bool of_stacks;		/* the tag belongs to stacks, not to series */
 	struct group_name *names;
 	size_t n;		/* groups so far; they are numbered from 0 */
+	size_t bytes;		/* memory of all, estimated */
 	struct id_map series;	/* those of the selection */
 	struct id_map stacks;	/* those that were looked up so far */
 	sqlite3_stmt *get_stack;

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <uthash.h>
 
+/* memory of a group, and of an item of the maps, besides the group's text */
+#define ITEM_BYTES 128
+
 struct group_name {
 	char *text;   /* NULL: samples without the tag */
 	size_t group; /* its number */
@@ -28,6 +31,7 @@ static size_t group_named(struct groups *g, const char *text)
 		name = xcalloc(1, sizeof(*name));
 		name->text = text ? xstrdup(text) : NULL;
 		name->group = g->n++;
+		g->bytes += ITEM_BYTES + (text ? strlen(text) : 0);
 		HASH_ADD_KEYPTR(hh, g->names, text ? name->text : "", text ? strlen(text) : 0,
 				name);
 	}
@@ -39,6 +43,7 @@ static void put(struct groups *g, struct id_map *map, int64_t id, const char *te
 	struct member *m = xcalloc(1, sizeof(*m));
 
 	m->group = group_named(g, text);
+	g->bytes += ITEM_BYTES;
 	store_id_map_put(map, id, m);
 }
 
@@ -117,7 +122,8 @@ static int look_up(struct groups *g, int64_t stack)
 int store_groups_of(struct groups *g, int64_t series, int64_t stack, size_t *ret)
 {
 	struct id_map *map = g->of_stacks ? &g->stacks : &g->series;
-	int64_t id = g->of_stacks ? MAX(stack, 1) : series;
+	/* a stack that is no row id has no tag, like one that the file lacks */
+	int64_t id = !g->of_stacks ? series : stack > 0 ? stack : INT64_MAX;
 	const struct member *m = store_id_map_get(map, id);
 	int e = 0;
 

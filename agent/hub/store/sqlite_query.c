@@ -37,6 +37,11 @@ int store_query_begin(struct query *q, struct sqlite_store *s, const struct sele
 	return 0;
 }
 
+int store_query_takes(struct query *q, size_t n_bytes)
+{
+	return n_bytes > q->s->large_bytes ? store_reader_large(q->s, q->reader) : 0;
+}
+
 static int read_error(struct sqlite_store *s, int e, const struct selection *sel,
 		      struct field_error *reterr)
 {
@@ -93,6 +98,12 @@ static void of_place(struct where *w, const char *condition)
 	store_where_text(w, condition);
 }
 
+void store_where_stored_last(struct where *w)
+{
+	store_where_text(w, " AND NOT EXISTS (SELECT 1 FROM profiles y WHERE y.event=p.event AND "
+			    "y.series=p.series AND y.time=p.time AND y.key>p.key AND y.n>0)");
+}
+
 void store_where_samples(struct where *w, const struct selection *sel, bool each, bool all_events)
 {
 	bool snapshot = profile_event_info(sel->event)->snapshot && !all_events;
@@ -124,15 +135,8 @@ void store_where_samples(struct where *w, const struct selection *sel, bool each
 	if (snapshot) {
 		store_where_text(w, " AND se.id=nw.series");
 		of_place(w, "time=nw.time");
-		/*
-		 * If a clock was set back, two profiles may end in the same second. Take the one
-		 * that was stored last.
-		 */
 		if (!w->links)
-			store_where_text(w,
-					 " AND NOT EXISTS (SELECT 1 FROM profiles y WHERE "
-					 "y.event=p.event AND y.series=p.series AND y.time=p.time "
-					 "AND y.key>p.key AND y.n>0)");
+			store_where_stored_last(w);
 	}
 	store_where_selection(w, sel);
 }

@@ -194,9 +194,8 @@ static int add_sample(struct store_reading *r, struct sums *sums, const struct o
 /* If the query takes much memory: waits until it may. */
 static int wait_for_memory(struct store_reading *r, const struct sums *sums)
 {
-	bool large = sums->cap * sizeof(*sums->items) + r->bytes > r->query.s->large_bytes;
-
-	return large ? store_reader_large(r->query.s, r->query.reader) : 0;
+	return store_query_takes(&r->query,
+				 sums->cap * sizeof(*sums->items) + r->bytes + r->groups.bytes);
 }
 
 static struct of_profile profile_of(sqlite3_stmt *st)

@@ -69,7 +69,7 @@ static int add_live(struct summing *s, const struct live_value *v)
 		return -EFBIG;
 	GROW(s->live, s->n_live, s->cap_live);
 	s->live[s->n_live++] = *v;
-	return 0;
+	return store_query_takes(&s->query, s->cap_live * sizeof(*s->live) + s->groups.bytes);
 }
 
 /* The number of the series' process. A series that began since read_processes() has none. */
@@ -90,10 +90,13 @@ static int add(struct summing *s, int64_t series, int64_t stack, int64_t time_s,
 	value = MIN(MAX(value, 0), SQ_MAX_VALUE);
 	if (e)
 		return e == -ENOENT ? 0 : e;
+	/* an empty snapshot, which read_snapshots() adds, or losses without a snapshot */
+	if (!value)
+		return 0;
 	if (s->snapshot)
 		return add_live(s,
 				&(struct live_value){process_of(s, series), time_s, value, group});
-	if (value && step >= 0 && (size_t)step < s->n_steps)
+	if (step >= 0 && (size_t)step < s->n_steps)
 		add_at(s, group, (size_t)step, value);
 	return 0;
 }
@@ -146,6 +149,8 @@ static int read_profiles(struct summing *s, const struct selection *sel)
 	store_where_int(&w, sel->time_start_s);
 	store_where_text(&w, " AND p.time<=");
 	store_where_int(&w, sel->time_end_s);
+	if (s->snapshot)
+		store_where_stored_last(&w);
 	store_where_selection(&w, sel);
 	e = store_where_prepare(&w, s->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -173,6 +178,8 @@ static int read_samples(struct summing *s, const struct selection *sel)
 	store_where_samples(&w, sel, true, true);
 	store_where_text(&w, w.links ? " AND sa.event=" : " AND p.event=");
 	store_where_int(&w, sel->event);
+	if (s->snapshot && !w.links)
+		store_where_stored_last(&w);
 	e = store_where_prepare(&w, s->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
 		e = add(s, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 2),
@@ -333,6 +340,7 @@ static void hand_out(struct summing *s, struct store_series *ret)
 	size_t n;
 	_cleanup_free_ struct group_sum *order = order_groups(s, &n);
 
+	ret->cut_groups = s->others != NULL;
 	ret->others = TAKE_PTR(s->others);
 	ret->groups = xcalloc(MIN(n, s->r->limit) + 1, sizeof(*ret->groups));
 	for (size_t i = 0; i < n; i++) {
@@ -354,6 +362,8 @@ static void hand_out(struct summing *s, struct store_series *ret)
 
 static struct series_loss *loss_of(struct store_series *ret, size_t *cap, const char *reason)
 {
+	if (ret->n_losses >= LOSSES_MAX)
+		reason = "other";
 	for (size_t i = 0; i < ret->n_losses; i++)
 		if (streq(ret->losses[i].reason, reason))
 			return &ret->losses[i];
@@ -364,6 +374,11 @@ static struct series_loss *loss_of(struct store_series *ret, size_t *cap, const 
 		.time_ns = xcalloc(ret->n_steps, sizeof(uint64_t)),
 	};
 	return &ret->losses[ret->n_losses++];
+}
+
+static void add_loss(uint64_t *sum, int64_t n)
+{
+	*sum = MIN(*sum + (uint64_t)MIN(MAX(n, 0), SQ_MAX_VALUE), (uint64_t)SQ_MAX_VALUE);
 }
 
 static int read_losses(struct summing *s, struct store_series *ret)
@@ -386,8 +401,8 @@ static int read_losses(struct summing *s, struct store_series *ret)
 		struct series_loss *l = loss_of(ret, &cap, reason ? reason : "unknown");
 		size_t step = (size_t)step_of(s, time_s);
 
-		l->n_samples[step] += (uint64_t)MAX(sqlite3_column_int64(st, 2), 0);
-		l->time_ns[step] += (uint64_t)MAX(sqlite3_column_int64(st, 3), 0);
+		add_loss(&l->n_samples[step], sqlite3_column_int64(st, 2));
+		add_loss(&l->time_ns[step], sqlite3_column_int64(st, 3));
 	}
 	return e ? e : store_sq_errno(rc);
 }

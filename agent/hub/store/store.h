@@ -133,7 +133,7 @@ int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, v
  * The value of a selection over time, by a tag. Step i is of the seconds from start_s + i * step_s
  * on; the last one may be shorter. A window counts in the step in which it ends. For an event whose
  * profiles are snapshots, a step has the newest snapshot of each process at the step's end, if that
- * one is at most STORE_SNAPSHOT_S (or a step, if that is longer) old.
+ * one is less than STORE_SNAPSHOT_S (or a step, if that is longer) old.
  */
 #define STORE_SNAPSHOT_S 90	/* the longest window, and its way to the hub */
 #define STORE_MAX_STEPS	 2000	/* in one answer; more are refused */
@@ -157,6 +157,8 @@ struct store_series {
 	struct series_group *groups;	/* the one with the greatest sum first */
 	size_t n_groups;
 	int64_t *others;		/* the sum of the other groups; NULL: there are none */
+	/* there was no memory for all groups: one of the others may be greater than some here */
+	bool cut_groups;
 	struct series_loss *losses;
 	size_t n_losses;
 	int64_t *starts;		/* when processes of the selection began, in s; ascending */

@@ -53,18 +53,20 @@ static char *render(const struct batch *batch, const struct profile *p,
 
 bool profile_adds_up(const struct profile *p, const struct profile_sample *s)
 {
-	return p->event != EVENT_RDMA || profile_is_send_queue(s->labels);
+	return p->event != EVENT_RDMA || !s->labels || profile_is_send_queue(s->labels);
 }
 
-static size_t render_all(const struct batch *b, bool ticks, struct line **ret)
+/* Renders lines until they have more than max_bytes. *ret_bytes: the bytes of all lines. */
+static size_t render_all(const struct batch *b, bool ticks, size_t max_bytes, struct line **ret,
+			 size_t *ret_bytes)
 {
 	struct line *lines = NULL;
-	size_t n = 0, cap = 0;
+	size_t n = 0, cap = 0, n_bytes = 0;
 
 	for (size_t i = 0; i < b->n_profiles; i++) {
 		const struct profile *p = b->profiles[i];
 
-		for (size_t j = 0; j < p->n_samples; j++) {
+		for (size_t j = 0; j < p->n_samples && n_bytes <= max_bytes; j++) {
 			const struct profile_sample *s = &p->samples[j];
 
 			if (!profile_adds_up(p, s))
@@ -74,16 +76,19 @@ static size_t render_all(const struct batch *b, bool ticks, struct line **ret)
 				(struct line){render(b, p, s), ticks && p->event == EVENT_ON_CPU
 								       ? s->n_samples
 								       : (uint64_t)s->value};
+			n_bytes += strlen(lines[n - 1].text);
 		}
 	}
 	*ret = lines;
+	*ret_bytes = n_bytes;
 	return n;
 }
 
 int profile_write_folded(const struct batch *b, bool ticks, struct buf *out)
 {
 	_cleanup_free_ struct line *lines = NULL;
-	size_t n = render_all(b, ticks, &lines);
+	size_t max_bytes = out->max_bytes ? out->max_bytes : SIZE_MAX, n_bytes;
+	size_t n = render_all(b, ticks, max_bytes, &lines, &n_bytes);
 
 	if (n)
 		qsort(lines, n, sizeof(*lines), by_text);
@@ -95,5 +100,5 @@ int profile_write_folded(const struct batch *b, bool ticks, struct buf *out)
 			buf_printf(out, "%s %" PRIu64 "\n", lines[i].text, lines[i].n);
 		free(lines[i].text);
 	}
-	return out->failed ? -E2BIG : 0;
+	return out->failed || n_bytes > max_bytes ? -E2BIG : 0;
 }

@@ -328,12 +328,13 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
 
 /*
  * Whether the sample's value is part of the sum of its profile. False for receive requests and
- * registered memory of rdma, because their bytes are not those of the send queue.
+ * registered memory of rdma, because their bytes are not those of the send queue. True for a sample
+ * without labels: it is a sum that the hub has made of the operations of a query.
  */
 bool profile_adds_up(const struct profile *p, const struct profile_sample *s);
 /*
  * Writes folded stacks of the samples that add up. ticks: the numbers of on-cpu count the samples,
- * not microseconds. -E2BIG: out is full.
+ * not microseconds. -E2BIG: out is full, or would be if equal lines were not added up.
  */
 int profile_write_folded(const struct batch *b, bool ticks, struct buf *out);
 /*

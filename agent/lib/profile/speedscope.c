@@ -119,8 +119,11 @@ int profile_write_speedscope(const struct batch *b, const char *name, struct buf
 	const struct event_info *e =
 		profile_event_info(b->n_profiles ? b->profiles[0]->event : EVENT_ON_CPU);
 
+	buf_init(&w.frames, out->max_bytes);
+	buf_init(&w.samples, out->max_bytes);
+	buf_init(&w.weights, out->max_bytes);
 	for (size_t i = 0; i < b->n_profiles; i++)
-		for (size_t j = 0; j < b->profiles[i]->n_samples; j++)
+		for (size_t j = 0; j < b->profiles[i]->n_samples && !w.samples.failed; j++)
 			if (profile_adds_up(b->profiles[i], &b->profiles[i]->samples[j]))
 				put_sample(&w, b, b->profiles[i], &b->profiles[i]->samples[j]);
 	buf_puts(out, "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\","
