@@ -133,6 +133,16 @@ static void *write_more(void *arg)
 	return NULL;
 }
 
+static bool is_paused(struct sqlite_store *s)
+{
+	bool paused;
+
+	pthread_mutex_lock(&s->readers.lock);
+	paused = s->readers.paused;
+	pthread_mutex_unlock(&s->readers.lock);
+	return paused;
+}
+
 /* The writer opens the file again only when no query has it open; a query may wait meanwhile. */
 static void the_file_is_replaced_between_queries(void **state)
 {
@@ -144,7 +154,7 @@ static void the_file_is_replaced_between_queries(void **state)
 	await_query(&one);
 	atomic_store(&s->damaged, true);
 	assert_int_equal(pthread_create(&writer, NULL, write_more, s), 0);
-	while (atomic_load(&s->damaged) && !s->readers.paused)
+	while (atomic_load(&s->damaged) && !is_paused(s))
 		sched_yield();
 	begin_query(&next, s); /* it waits for the writer */
 	assert_true(atomic_load(&s->damaged));
