@@ -3,6 +3,9 @@
 // Tests of the page, in a real Chromium over a real `podflame local` that profiles a real busy
 // process. Needs root, Chromium and the built page: `make all && web/page_test.mjs`.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { complaints, launch, run, until, within } from './chromium.mjs';
 import {
   answersAre,
@@ -107,6 +110,13 @@ const tests = {
     await page.selectOption('#choice-range', '900');
     await page.waitForSelector('#chart canvas');
   },
+  async 'podflame query writes a whole pprof file'(_page, origin) {
+    const url = ['--url', origin, '--from', '-10m', '--format', 'pprof'];
+    const file = execFileSync(join(process.env.BUILD ?? 'build', 'podflame'), ['query', ...url]);
+
+    assert.ok(gunzipSync(file).includes('hot_function'));
+  },
+
   async 'a refused token asks to sign in and shows the command'(page, origin) {
     await page.route('**/v1/profile/*', (r) =>
       r.fulfill({ status: 401, body: '{"OPT_STATUS":"UNAUTHORIZED","DESCRIPTION":"no token"}' }),

@@ -192,11 +192,13 @@ struct client *cli_client_free(struct client *c)
 static void answered(int status, const char *body, size_t n, const char *error, void *arg)
 {
 	struct client *c = arg;
+	char *copy = xmalloc(n + 1); /* not xstrndup(): a file may have NULs */
 
-	*c->answer = (struct client_answer){.status = status,
-					    .body = xstrndup(body ? body : "", n),
-					    .n = n,
-					    .error = xstrdup(error)};
+	if (n)
+		memcpy(copy, body, n);
+	copy[n] = '\0';
+	*c->answer = (struct client_answer){
+		.status = status, .body = copy, .n = n, .error = xstrdup(error)};
 	loop_stop(c->loop, 0);
 }
 
