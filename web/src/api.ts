@@ -134,7 +134,7 @@ async function exchange(
   }
 }
 
-function parse(text: string): any {
+function parse(text: string): { DESCRIPTION?: string } | null {
   try {
     return JSON.parse(text);
   } catch {
