@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // SPDX-License-Identifier: Apache-2.0
-// Runs the unit tests of the page, which lie beside their files (x.test.ts, x.test.tsx in src), with
+// Runs the unit tests of the page, which lie beside their files (x.test.ts and .tsx in src), with
 // Node's own runner. A pattern as argument chooses some of them. Needs the installed packages:
 // `make all`.
 import { spawnSync } from 'node:child_process';

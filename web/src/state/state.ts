@@ -44,6 +44,7 @@ export interface State {
   fold: Fold;
   hidden: FunctionId[];
   focus: string[]; // names from below the root to the frame whose subtree is the whole
+  zoom: string[]; // names from below the root to the frame that fills the graph's width
   byLine: boolean; // functions are told apart by file and line
   colours: 'kind' | 'module' | 'difference';
   per: 'all' | 'second' | 'cpu-second';
@@ -67,6 +68,7 @@ export const defaults: State = {
   fold: { threads: 'pools', recursion: false, libraries: false, runtimes: false },
   hidden: [],
   focus: [],
+  zoom: [],
   byLine: false,
   colours: 'kind',
   per: 'all',

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The leak view: a comparison of the memory that lived at two moments.
+import type { State } from './state';
+import { intervalOf, type Interval } from './times';
+
+/** How far before a moment its snapshot may lie: the longest window, and its way to the hub. */
+const SNAPSHOT_S = 90;
+
+/** Whether values are of a moment (live memory), not of a stretch of time. */
+export const isSnapshot = (event: string): boolean => event.endsWith('-inuse');
+
+/** The two moments of the leak view; null: it is not chosen. */
+export const leakOf = ({ event, times, compare }: State, now: number): Interval | null =>
+  compare && isSnapshot(event)
+    ? [intervalOf(compare.times, now)[1], intervalOf(times, now)[1]]
+    : null;
+
+/** Compares the snapshots of two moments. */
+export function withLeak({ process, filter, compare }: State, at: Interval): Partial<State> {
+  const [before, times] = at.map((t) => ({ from: t - SNAPSHOT_S, to: t }));
+
+  return { times, compare: { process, filter, ...compare, times: before } };
+}
+
+/** The stretch of time between the two moments, without a comparison. */
+export function withoutLeak(state: State, now: number): Partial<State> {
+  const [a, b] = leakOf(state, now)!;
+
+  return { times: { from: Math.min(a, b), to: Math.max(a, b) }, compare: null };
+}
+
+/** Another event. The leak view is only of live memory. */
+export const withEvent = (state: State, event: string, now: number): Partial<State> => ({
+  event,
+  ...(leakOf(state, now) && !isSnapshot(event) && withoutLeak(state, now)),
+});
