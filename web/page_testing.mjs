@@ -138,7 +138,7 @@ export const open = async (page, address) => {
 export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
   const strings = [], kinds = [], inlined = [];
   const functions = { name: [], kind: [], module: [], file: [], line: [] };
-  const nodes = { function: [], depth: [], self: [], samples: [], before: [] };
+  const nodes = { function: [], depth: [], self: [], samples: [], before: [], before_samples: [] };
   const index = (list, text) => (list.includes(text) ? list.indexOf(text) : list.push(text) - 1);
   const add = ([name, kind, self, ...more], depth) => {
     const callees = more.filter(Array.isArray);
@@ -149,6 +149,7 @@ export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
     nodes.self.push(self);
     nodes.samples.push(1);
     nodes.before.push(about.before ?? 0);
+    nodes.before_samples.push(1);
     functions.name.push(index(strings, name));
     functions.kind.push(index(kinds, kind));
     functions.module.push(-1);
@@ -157,7 +158,7 @@ export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
     for (const callee of callees) add(callee, depth + 1);
   };
   add(tree, 0);
-  if (!members.before_summary) delete nodes.before;
+  if (!members.before_summary) delete nodes.before, delete nodes.before_samples;
   return {
     OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds',
     result: { strings, kinds, functions, nodes, inlined },

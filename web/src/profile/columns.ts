@@ -35,18 +35,23 @@ export interface Values {
   readonly total: Float64Array; // self, and the totals of the children
 }
 
+/** Values, and the numbers of samples that they come from. */
+export interface Measured extends Values {
+  readonly samples: Values;
+}
+
 /**
  * A profile. Its nodes are in preorder: the subtree of node i is [i, end[i]), and node 0 is the
  * root. The children of a node are sorted: the greatest total (of a difference: both totals
  * together) first, then by name.
  */
-export interface Columns extends Values {
+export interface Columns extends Measured {
   readonly n: number;
   readonly fn: Uint32Array; // node -> its function
   readonly parent: Int32Array; // -1: the root
   readonly depth: Uint32Array;
   readonly end: Uint32Array; // the first node behind the subtree
-  readonly before?: Values; // of a difference: those of the other selection
+  readonly before?: Measured; // of a difference: what the other selection has
   readonly inlined: Uint8Array; // 1: the compiler inlined the function here
   readonly functions: Functions;
 }
@@ -70,8 +75,8 @@ export function arrange(nodes: Nodes): Columns {
     parent: new Int32Array(n).fill(-1),
     depth: new Uint32Array(n),
     end: new Uint32Array(n),
-    ...inOrder(nodes, order),
-    before: nodes.before && inOrder(nodes.before, order),
+    ...measuredInOrder(nodes, order),
+    before: nodes.before && measuredInOrder(nodes.before, order),
     inlined: new Uint8Array(n),
     functions: nodes.functions,
   };
@@ -93,6 +98,11 @@ export function arrange(nodes: Nodes): Columns {
   }
   return columns;
 }
+
+const measuredInOrder = (measured: Measured, order: Uint32Array): Measured => ({
+  ...inOrder(measured, order),
+  samples: inOrder(measured.samples, order),
+});
 
 function inOrder({ self, total }: Values, order: Uint32Array): Values {
   const values = { self: new Float64Array(order.length), total: new Float64Array(order.length) };

@@ -13,7 +13,10 @@ interface Growing {
   total: number[];
 }
 
-/** "[k] f" is f of kind kernel, and the root of kind root; all others are of kind app. */
+/**
+ * "[k] f" is f of kind kernel, and the root of kind root; all others are of kind app. Each sample
+ * has the value 1.
+ */
 export function profileOf(tree: Tree): Columns {
   const { nodes, names } = nodesOf(tree);
 
@@ -23,9 +26,9 @@ export function profileOf(tree: Tree): Columns {
 /** A difference of two trees of the same frames. */
 export function differenceOf(before: Tree, after: Tree): Columns {
   const { nodes, names } = nodesOf(after);
-  const { self, total } = columnsOf(nodesOf(before).nodes, names);
+  const { self, total, samples } = columnsOf(nodesOf(before).nodes, names);
 
-  return arrange({ ...columnsOf(nodes, names), before: { self, total } });
+  return arrange({ ...columnsOf(nodes, names), before: { self, total, samples } });
 }
 
 function nodesOf(tree: Tree): { nodes: Growing; names: string[] } {
@@ -69,7 +72,7 @@ export function largeProfile(n: number): Columns {
 }
 
 /** The answer of the hub that a profile comes from, whose functions have no module and file. */
-export function treeOf({ fn, depth, self, functions }: Columns): TreeResult {
+export function treeOf({ fn, depth, self, samples, functions }: Columns): TreeResult {
   const { names } = functions;
   const kinds = [...new Set(functions.kinds)];
   const unknown = names.map(() => -1);
@@ -81,7 +84,9 @@ export function treeOf({ fn, depth, self, functions }: Columns): TreeResult {
       name: names.map((_, i) => i), kind: functions.kinds.map((kind) => kinds.indexOf(kind)),
       module: unknown, file: unknown, line: names.map(() => 0),
     },
-    nodes: { function: [...fn], depth: [...depth], self: [...self] },
+    nodes: {
+      function: [...fn], depth: [...depth], self: [...self], samples: [...samples.self],
+    },
     inlined: [],
   };
 }
@@ -101,11 +106,13 @@ function push(nodes: Growing, fn: number, parent: number, self: number): void {
 }
 
 function columnsOf({ fn, parent, self, total }: Growing, names: string[]): Nodes {
+  const values = { self: Float64Array.from(self), total: Float64Array.from(total) };
+
   return {
     fn: Uint32Array.from(fn),
     parent: Int32Array.from(parent),
-    self: Float64Array.from(self),
-    total: Float64Array.from(total),
+    ...values,
+    samples: values,
     inlined: new Uint8Array(fn.length),
     functions: new Functions(
       names.map((name) => name.replace('[k] ', '')),
