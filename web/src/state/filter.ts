@@ -173,6 +173,10 @@ function printCondition({ tag, op, values }: Condition): string {
   return `${printTag(tag)}${spaced}${quote(values[0])}`;
 }
 
+/** The text of a condition that the values of a tag have a part, in upper or lower case. */
+export const printContains = (tag: string, part: string): string =>
+  `${printTag(tag)} LIKE ${quote(`%${part.replace(/[%*_\\]/g, '\\$&')}%`)}`;
+
 export function printFilter(filter: Filter): string {
   return 'text' in filter ? filter.text : filter.conditions.map(printCondition).join(' AND ');
 }
