@@ -162,6 +162,24 @@ const tests = {
     assert.equal(await page.evaluate(() => pixel(790, 27)), grey);
     await page.context().close();
   },
+  async 'time that nobody measured is hatched, nothing else is'(browser) {
+    const page = await openGraph(browser);
+    await page.evaluate(async () => {
+      const columns = profileOf(['request', 0, ['not seen', 50], ['main', 50]]);
+      columns.functions.kinds[columns.functions.names.indexOf('not seen')] = 'missing';
+      graph.show(columns);
+      await drawn();
+    });
+    const coloursOf = (name) =>
+      page.evaluate((name) => {
+        const { x, y, width } = box(name);
+        const right = Array.from({ length: 100 }, (_, i) => x + width - 4 - i);
+        return [...new Set(right.map((at) => pixel(at, y + 9)))];
+      }, name);
+    assert.equal((await coloursOf('main')).length, 1);
+    assert.ok((await coloursOf('not seen')).length > 1);
+    await page.context().close();
+  },
   async 'the keyboard walks, and a screen reader is told'(browser) {
     const page = await openGraph(browser);
     await show(page, SMALL);

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The colours of frames, and their words in a legend.
 
+interface Kind {
+  label: string;
+  hue: number;
+  saturation: number;
+  hatched?: boolean; // it is not a part of what was measured
+}
+
 /** The kind of a frame gives its hue, and the name its lightness. */
-export const kinds: Record<string, { label: string; hue: number; saturation: number }> = {
+export const kinds: Record<string, Kind> = {
   app: { label: 'program', hue: 110, saturation: 45 },
   library: { label: 'library', hue: 48, saturation: 80 },
   kernel: { label: 'kernel', hue: 16, saturation: 80 },
@@ -11,6 +18,8 @@ export const kinds: Record<string, { label: string; hue: number; saturation: num
   lua: { label: 'Lua', hue: 255, saturation: 50 },
   cuda: { label: 'CUDA', hue: 280, saturation: 50 },
   object: { label: 'object', hue: 190, saturation: 50 },
+  cpu: { label: 'CPU time', hue: 95, saturation: 60 },
+  missing: { label: 'missing', hue: 0, saturation: 0, hatched: true },
   'wait: runqueue': { label: 'ready, but no CPU', hue: 0, saturation: 75 },
   'wait: lock': { label: 'lock', hue: 300, saturation: 55 },
   'wait: disk': { label: 'disk', hue: 30, saturation: 55 },

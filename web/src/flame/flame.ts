@@ -291,8 +291,13 @@ export class FlameGraph {
       : { first, last: end - 1 };
     this.picture.begin(width, end - first);
     scene.visit({ width, ...depths }, (frame, x, w) =>
-      this.picture.frame(x, w, this.rowOf(frame.node) - first, scene.pixel(frame), () =>
-        scene.label(frame, this.options.short),
+      this.picture.frame(
+        x,
+        w,
+        this.rowOf(frame.node) - first,
+        scene.pixel(frame),
+        () => scene.label(frame, this.options.short),
+        scene.isHatched(frame),
       ),
     );
     this.picture.end();

@@ -6,6 +6,8 @@ const FONT = '12px system-ui, sans-serif';
 const PADDING = 4; // px beside a label
 const NARROWEST_LABEL = 24; // px
 const GAP = 1; // px between frames
+const HATCH = 'rgb(0 0 0 / 22%)';
+const HATCH_DISTANCE = 7; // px from line to line
 const WHITE = 0xffffffff;
 
 /** Fits texts into widths. It measures each character once. */
@@ -47,6 +49,7 @@ export class Picture {
   private image = new ImageData(1, 1);
   private pixels = new Uint32Array(1);
   private labels: [text: string, x: number, row: number][] = [];
+  private hatched: [left: number, right: number, row: number][] = [];
   private ratio = 1;
   private rowPixels = 1; // the height of a row in pixels of the device
 
@@ -77,6 +80,7 @@ export class Picture {
     this.canvas.style.height = `${h / this.ratio}px`;
     this.pixels.fill(WHITE);
     this.labels = [];
+    this.hatched = [];
     // a canvas forgets all of this when its size changes
     this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     this.context.font = FONT;
@@ -86,7 +90,14 @@ export class Picture {
   }
 
   /** Adds a frame, or the part of it that is in the picture. */
-  frame(x: number, width: number, row: number, colour: number, label: () => string): void {
+  frame(
+    x: number,
+    width: number,
+    row: number,
+    colour: number,
+    label: () => string,
+    isHatched = false,
+  ): void {
     const line = this.image.width;
     const left = Math.max(0, Math.round(x * this.ratio));
     const right = Math.min(line, Math.max(Math.round((x + width) * this.ratio), left + 1));
@@ -94,6 +105,7 @@ export class Picture {
     const at = row * this.rowPixels * line;
 
     this.pixels.fill(colour, at + left, at + right - gap);
+    if (isHatched) this.hatched.push([left / this.ratio, (right - gap) / this.ratio, row]);
     const seen = (right - left) / this.ratio;
     if (seen >= NARROWEST_LABEL) {
       const text = this.ruler.fit(label(), seen - 2 * PADDING);
@@ -109,7 +121,27 @@ export class Picture {
       for (let next = 1; next < this.rowPixels - GAP; next++)
         this.pixels.copyWithin((y + next) * width, y * width, (y + 1) * width);
     this.context.putImageData(this.image, 0, 0);
+    for (const [left, right, row] of this.hatched) this.hatch(left, right, row);
     for (const [text, x, row] of this.labels)
       this.context.fillText(text, x, ((row + 0.5) * this.rowPixels) / this.ratio);
+  }
+
+  /** Draws slanted lines over a frame. */
+  private hatch(left: number, right: number, row: number): void {
+    const top = (row * this.rowPixels) / this.ratio;
+    const height = (this.rowPixels - GAP) / this.ratio;
+
+    this.context.save();
+    this.context.beginPath();
+    this.context.rect(left, top, right - left, height);
+    this.context.clip();
+    this.context.beginPath();
+    for (let x = left - height; x < right; x += HATCH_DISTANCE) {
+      this.context.moveTo(x, top + height);
+      this.context.lineTo(x + height, top);
+    }
+    this.context.strokeStyle = HATCH;
+    this.context.stroke();
+    this.context.restore();
   }
 }

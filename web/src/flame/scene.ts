@@ -94,6 +94,12 @@ export class Scene {
     return (this.pixels[f] ||= packed(this.colour(frame)));
   }
 
+  isHatched({ node, rest }: Frame): boolean {
+    const { fn, functions } = this.columns;
+
+    return !rest && kinds[functions.kinds[fn[node]]]?.hatched === true;
+  }
+
   // ---- words ----
 
   /** What is drawn in a frame, as far as it fits. */

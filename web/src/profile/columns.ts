@@ -59,9 +59,9 @@ export interface Columns extends Measured {
 /** Nodes in any order, but for node 0, which is the root. */
 export type Nodes = Omit<Columns, 'n' | 'depth' | 'end'>;
 
-const notFunctions = ['root', 'group', 'process', 'thread'];
+const notFunctions = ['root', 'group', 'process', 'thread', 'cpu', 'missing'];
 
-/** Whether a kind is that of a function, not of the process or thread that ran it. */
+/** Whether a kind is that of a function, not of what ran it, or of time that nobody saw. */
 export const isFunction = (kind: string): boolean => !notFunctions.includes(kind);
 
 /** Sorts nodes into a profile. Throws an error if they are not one tree. */
