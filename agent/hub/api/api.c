@@ -57,6 +57,7 @@ static const struct route routes[] = {
 	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, false},
 	{"/v1/profile/tree", "POST", &read_profiles, api_handle_tree, false},
 	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, false},
+	{"/v1/profile/why", "POST", &read_profiles, api_handle_why, false},
 	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, false},
 	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, true},
 	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, false},
@@ -369,6 +370,7 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 	a->config.cluster_name = xstrdup(f->cluster_name ? f->cluster_name : "");
 	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
 	a->config.store_note = xstrdup(f->store_note ? f->store_note : "");
+	a->config.ns = xstrdup(f->ns ? f->ns : "");
 	a->config.link_trace = xstrdup(f->link_trace ? f->link_trace : "");
 	a->config.link_logs = xstrdup(f->link_logs ? f->link_logs : "");
 	if (f->kube)
@@ -390,6 +392,7 @@ struct api *api_free(struct api *a)
 	free((char *)a->config.cluster_name);
 	free((char *)a->config.token_hint);
 	free((char *)a->config.store_note);
+	free((char *)a->config.ns);
 	free((char *)a->config.link_trace);
 	free((char *)a->config.link_logs);
 	free(a);

@@ -71,6 +71,8 @@ void api_handle_tree(struct call *c);
 void api_handle_groups(struct call *c);
 void api_handle_file(struct call *c);
 void api_handle_tags(struct call *c);
+/* why.c: why a selection has no data */
+void api_handle_why(struct call *c);
 /* symbols.c: uploaded symbol files */
 void api_handle_symbols_list(struct call *c);
 void api_handle_symbols_put(struct call *c);
