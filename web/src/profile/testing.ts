@@ -92,10 +92,10 @@ export function treeOf({ fn, depth, self, samples, functions }: Columns): TreeRe
 }
 
 /** Numbers from 0 to below a bound, the same ones each time. */
-function randomNumbers(): (below: number) => number {
-  let seed = 1;
+export function randomNumbers(seed = 1): (below: number) => number {
+  let last = seed;
 
-  return (below) => (seed = (seed * 48271) % 2147483647) % below;
+  return (below) => (last = (last * 48271) % 2147483647) % below;
 }
 
 function push(nodes: Growing, fn: number, parent: number, self: number): void {
