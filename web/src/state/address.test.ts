@@ -148,6 +148,20 @@ test('both selections of a comparison have the same filter unless the address sa
   });
 });
 
+test('the link of a tracing system shows its request, unless the address names a view', () => {
+  const link =
+    'trace_id=0af7651916cd43dd8448eb211c80319c&duration_us=350000' +
+    '&from=2026-11-21T10:00:03.5Z&to=2026-11-21T11:00:00Z';
+  const state = parse(link, NOW);
+
+  assert.deepEqual([state.view, state.durationUs], ['request', 350_000]);
+  assert.deepEqual(state.times, other.times);
+  for (const view of ['graph', 'table', 'request'] as const)
+    assert.equal(parse(print({ ...state, view }), NOW).view, view);
+  assert.equal(parse('trace_id=0af7651916cd43dd8448eb211c80319c', NOW).view, 'graph');
+  assert.equal(parse('duration_us=350000', NOW).view, 'graph');
+});
+
 test('what the page does not know has no effect', () => {
   assert.deepEqual(
     of('nonsense=1&range=never&view=none&colours=&sort=x&threads=&fold=a,b&duration_us=-1&pod='),

@@ -3,7 +3,8 @@
 // and what is no choice of the page's has no effect.
 import { parseFilter, printFilter, type Condition, type Filter } from './filter';
 import { isSnapshot, withLeak } from './leak';
-import { defaults, type FunctionId, type State, type Times } from './state';
+import { valueOf } from './narrow';
+import { defaults, type FunctionId, type State, type Times, type ViewName } from './state';
 import { isStored } from './tags';
 import { intervalOf, parseTime, utc } from './times';
 
@@ -247,12 +248,18 @@ const parts: Part[] = [
   durationUs,
 ];
 
+/** Of an address that names none: the link of a tracing system shows its request. */
+const usualView = (state: State): ViewName =>
+  state.durationUs !== null && valueOf(state, 'trace_id') ? 'request' : defaults.view;
+
 /** The state of an address, of its text behind the #. */
 export function parse(hash: string, now: number): State {
   const words = new URLSearchParams(hash.replace(/^#/, ''));
   const state = parts.reduce((all, part) => ({ ...all, ...part.parse(words, now) }), defaults);
 
-  return { ...state, ...ofGrowth(words, state, now) };
+  const view = words.has('view') ? state.view : usualView(state);
+
+  return { ...state, view, ...ofGrowth(words, state, now) };
 }
 
 /** The text behind the # of the address of a state. */
@@ -260,5 +267,6 @@ export function print(state: State): string {
   const words = new URLSearchParams();
 
   for (const part of parts) part.print(words, state);
+  if (!words.has('view') && state.view !== usualView(state)) words.set('view', state.view);
   return words.toString();
 }
