@@ -27,6 +27,20 @@ export class Functions {
 
     return file && this.lines[fn] ? `${file}:${this.lines[fn]}` : file;
   }
+
+  /** These functions, and behind them others that have no source. */
+  with(others: { name: string; kind: string; module: string }[]): Functions {
+    const lines = new Uint32Array(this.names.length + others.length);
+
+    lines.set(this.lines);
+    return new Functions(
+      this.names.concat(others.map((f) => f.name)),
+      this.kinds.concat(others.map((f) => f.kind)),
+      this.modules.concat(others.map((f) => f.module)),
+      this.files.concat(others.map(() => '')),
+      lines,
+    );
+  }
 }
 
 /** The values of nodes. */
@@ -38,6 +52,20 @@ export interface Values {
 /** Values, and the numbers of samples that they come from. */
 export interface Measured extends Values {
   readonly samples: Values;
+}
+
+/** The same done with the values and with the samples. */
+export const eachValues = (of: Measured, change: (values: Values) => Values): Measured => ({
+  ...change(of),
+  samples: change(of.samples),
+});
+
+/** Values of nodes that come after their parents. */
+export function valuesOf(self: Float64Array, parent: Int32Array): Values {
+  const total = self.slice();
+
+  for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
+  return { self, total };
 }
 
 /**
@@ -75,8 +103,8 @@ export function arrange(nodes: Nodes): Columns {
     parent: new Int32Array(n).fill(-1),
     depth: new Uint32Array(n),
     end: new Uint32Array(n),
-    ...measuredInOrder(nodes, order),
-    before: nodes.before && measuredInOrder(nodes.before, order),
+    ...eachValues(nodes, (values) => inOrder(values, order)),
+    before: nodes.before && eachValues(nodes.before, (values) => inOrder(values, order)),
     inlined: new Uint8Array(n),
     functions: nodes.functions,
   };
@@ -98,11 +126,6 @@ export function arrange(nodes: Nodes): Columns {
   }
   return columns;
 }
-
-const measuredInOrder = (measured: Measured, order: Uint32Array): Measured => ({
-  ...inOrder(measured, order),
-  samples: inOrder(measured.samples, order),
-});
 
 function inOrder({ self, total }: Values, order: Uint32Array): Values {
   const values = { self: new Float64Array(order.length), total: new Float64Array(order.length) };

@@ -14,8 +14,8 @@ interface Growing {
 }
 
 /**
- * "[k] f" is f of kind kernel, and the root of kind root; all others are of kind app. Each sample
- * has the value 1.
+ * The name "[k] f" is f of kind kernel, "f @/lib/m.so" is f of that module, and the root is of kind
+ * root. Without a mark, kinds are app. Each sample has the value 1.
  */
 export function profileOf(tree: Tree): Columns {
   const { nodes, names } = nodesOf(tree);
@@ -114,16 +114,31 @@ function columnsOf({ fn, parent, self, total }: Growing, names: string[]): Nodes
     ...values,
     samples: values,
     inlined: new Uint8Array(fn.length),
-    functions: new Functions(
-      names.map((name) => name.replace('[k] ', '')),
-      names.map((name, i) => (i === 0 ? 'root' : name.startsWith('[k] ') ? 'kernel' : 'app')),
-      names.map(() => ''),
-      names.map(() => ''),
-      new Uint32Array(names.length),
-    ),
+    functions: functionsOf(names),
   };
+}
+
+const marks: Record<string, string> = {
+  '[k] ': 'kernel', '[l] ': 'library', '[j] ': 'jvm', '[u] ': 'unnamed', '[t] ': 'thread',
+  '[p] ': 'process',
+};
+
+function functionsOf(names: string[]): Functions {
+  const parts = names.map((text) => /^(\[\w\] )?(.*?)(?: @(.*))?$/s.exec(text)!);
+
+  return new Functions(
+    parts.map(([, , name]) => name),
+    parts.map(([, mark], i) => (i === 0 ? 'root' : (marks[mark] ?? 'app'))),
+    parts.map(([, , , module]) => module ?? ''),
+    names.map(() => ''),
+    new Uint32Array(names.length),
+  );
 }
 
 /** The names of the nodes, each below as many dots as it is deep. */
 export const outline = ({ fn, depth, functions }: Columns): string[] =>
   [...fn].map((f, i) => '.'.repeat(depth[i]) + functions.names[f]);
+
+/** The same with the total of each node, and what it has itself. */
+export const outlineWithValues = (columns: Columns): string[] =>
+  outline(columns).map((line, i) => `${line} ${columns.total[i]} ${columns.self[i]}`);

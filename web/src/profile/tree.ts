@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answer of POST /v1/profile/tree as columns.
-import { arrange, Functions, type Columns, type Measured, type Values } from './columns';
+import { arrange, Functions, valuesOf, type Columns, type Measured } from './columns';
 import { inOwnForm } from './names';
 
 /** Lists of one property each. docs/api.md describes them. */
@@ -51,17 +51,9 @@ function parents(depths: number[]): Int32Array {
 }
 
 const measured = (values: number[], samples: number[], parent: Int32Array): Measured => ({
-  ...sums(values, parent),
-  samples: sums(samples, parent),
+  ...valuesOf(Float64Array.from(values), parent),
+  samples: valuesOf(Float64Array.from(samples), parent),
 });
-
-function sums(values: number[], parent: Int32Array): Values {
-  const self = Float64Array.from(values);
-  const total = self.slice();
-
-  for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
-  return { self, total };
-}
 
 function functionsOf({ strings, kinds, functions }: TreeResult): Functions {
   const text = (i: number): string => strings[i] ?? '';

@@ -8,11 +8,16 @@ export function formatValue(value: number, unit: string): string {
       ? [[2 ** 40, 'TiB'], [2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB'], [1, 'B']]
       : [[3600e6, 'h'], [60e6, 'min'], [1e6, 's'], [1e3, 'ms'], [1, 'µs']];
 
-  for (const [size, name] of steps) if (value >= size) return `${trim(value / size)} ${name}`;
-  return `0 ${steps[steps.length - 1][1]}`;
+  for (const [size, name] of steps) if (value >= size) return `${digits(value / size)} ${name}`;
+  return `${digits(value)} ${steps[steps.length - 1][1]}`;
 }
 
-function trim(n: number): string {
+/** A number as three digits, or fewer if it is small. */
+export function digits(n: number): string {
+  if (n < 0) return `−${digits(-n)}`;
+  if (n === 0) return '0';
+  if (n < 0.0005) return '<0.001';
+  if (n < 0.1) return n.toFixed(3);
   return n >= 100 ? n.toFixed(0) : n >= 10 ? n.toFixed(1) : n.toFixed(2);
 }
 
