@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 #include <uthash.h>
-#include <zlib.h>
 
 #define MAX_OUTPUT_BYTES (512u << 20) /* bytes of the file before compression */
+#define GZIP_LEVEL	 6
 
 /* ---- merging ---- */
 
@@ -167,24 +167,6 @@ void cli_record_rows_free(struct recording *r)
 
 /* ---- pprof ---- */
 
-static int gzip(const struct buf *in, struct buf *out)
-{
-	z_stream z = {.next_in = (Bytef *)in->data, .avail_in = (uInt)in->len};
-	char block[65536];
-	int r = deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-
-	if (r != Z_OK)
-		return -ENOMEM;
-	do {
-		z.next_out = (Bytef *)block;
-		z.avail_out = sizeof(block);
-		r = deflate(&z, Z_FINISH);
-		buf_add(out, block, sizeof(block) - z.avail_out);
-	} while (r == Z_OK);
-	deflateEnd(&z);
-	return r == Z_STREAM_END ? 0 : -EIO;
-}
-
 static int write_pprof(struct recording *r, struct buf *out)
 {
 	_cleanup_buf_ struct buf plain = {0};
@@ -194,7 +176,7 @@ static int write_pprof(struct recording *r, struct buf *out)
 	for (size_t i = 0; i < r->batch->n_profiles; i++)
 		r->batch->profiles[i]->end_ns = r->end_ns;
 	e = profile_write_pprof(r->batch, &plain);
-	return e ? e : gzip(&plain, out);
+	return e ? e : buf_add_gzip(out, plain.data, plain.len, GZIP_LEVEL);
 }
 
 int cli_record_write(struct recording *r)

@@ -29,8 +29,8 @@ const token = new RegExp(
     /(?<word>[A-Za-z_][\w./:-]*)/,
     /`(?<tag>(?:``|[^`])*)`(?!`)/,
     /(?<number>-?\d+(?:\.\d+)?)/,
-    /'(?<single>(?:\\[^]|''|[^'\\])*)'(?!')/,
-    /"(?<double>(?:\\[^]|""|[^"\\])*)"(?!")/,
+    /'(?<single>(?:\\[\s\S]|''|[^'\\])*)'(?!')/,
+    /"(?<double>(?:\\[\s\S]|""|[^"\\])*)"(?!")/,
     /(?<sign>!=|<>|<=|>=|[=<>(),])/,
   ].map((r) => r.source).join('|'),
   'y',
@@ -44,7 +44,7 @@ const escapes: Record<string, string> =
 /** What the inside of quotes stands for. */
 const unquote = (inside: string, quote: string): string =>
   inside
-    .replaceAll(/\\([^])|''|""/g, (all, escaped: string | undefined) =>
+    .replaceAll(/\\([\s\S])|''|""/g, (all, escaped: string | undefined) =>
       escaped === undefined ? (all[0] === quote ? quote : all) : (escapes[escaped] ?? all));
 
 function tokenOf({ word, tag, number, single, double, sign }: Record<string, string>): Token {
