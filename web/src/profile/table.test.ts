@@ -31,9 +31,9 @@ test('a row of a difference has the values of both', () => {
   );
 
   assert.deepEqual(rows.map(({ name, self, total, before }) => [name, self, total, before]), [
-    ['f', 3, 3, { self: 5, total: 7 }],
-    ['g', 0, 3, { self: 2, total: 6 }],
-    ['h', 0, 0, { self: 8, total: 8 }],
+    ['f', 3, 3, { self: 5, total: 7, samples: 7 }],
+    ['g', 0, 3, { self: 2, total: 6, samples: 6 }],
+    ['h', 0, 0, { self: 8, total: 8, samples: 8 }],
   ]);
 });
 

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of functions of a profile, and which of them a term of a search finds.
-import { isFunction, type Columns, type Values } from './columns';
+import { isFunction, type Columns, type Measured } from './columns';
 
-export interface FunctionRow {
+/** What a selection has of a function. */
+interface Sums {
+  self: number;
+  total: number;
+  samples: number; // of the total
+}
+
+export interface FunctionRow extends Sums {
   name: string;
   kind: string;
   source: string; // "file:line", "" if not known
-  self: number;
-  total: number;
-  before?: { self: number; total: number }; // of a difference: those of the other selection
+  before?: Sums; // of a difference: those of the other selection
 }
 
-/** How the rows are sorted. A difference is that of the totals' shares. */
+/** How the rows are sorted. */
 export interface Order {
   column: 'self' | 'total' | 'difference' | 'name';
   descending: boolean;
@@ -37,15 +42,14 @@ export function functionTable(columns: Columns): FunctionRow[] {
   return rows.filter((_, row) => used[row]);
 }
 
-function add(
-  sum: { self: number; total: number },
-  { self, total }: Values,
-  node: number,
-  isOutermost: boolean,
-): void {
-  sum.self += self[node];
-  if (isOutermost) sum.total += total[node];
+function add(sums: Sums, of: Measured, node: number, isOutermost: boolean): void {
+  sums.self += of.self[node];
+  if (!isOutermost) return;
+  sums.total += of.total[node];
+  sums.samples += of.samples.total[node];
 }
+
+const nothing: Sums = { self: 0, total: 0, samples: 0 };
 
 /**
  * An empty row for each name and kind, whatever the module, and the row of each function; -1: it is
@@ -63,8 +67,8 @@ function rowsOf(functions: Columns['functions'], isDifference: boolean) {
 
     if (!isFunction(kind)) return;
     if (row === undefined) {
-      row = rows.push({ name, kind, source: functions.source(fn), self: 0, total: 0 }) - 1;
-      if (isDifference) rows[row].before = { self: 0, total: 0 };
+      row = rows.push({ name, kind, source: functions.source(fn), ...nothing }) - 1;
+      if (isDifference) rows[row].before = { ...nothing };
       known.set(`${kind} ${name}`, row);
     }
     rowOf[fn] = row;
