@@ -4,7 +4,7 @@ import * as api from './api';
 import { Choices } from './choices';
 import { colour, css, kinds } from './flame/colours';
 import { FlameGraph } from './flame/flame';
-import { lossText } from './losses';
+import { lossText } from './words/losses';
 import type { Columns } from './profile/columns';
 import { growth } from './profile/growth';
 import { inert, shorten } from './profile/names';

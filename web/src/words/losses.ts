@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The texts of losses: what is missing and why. The codes are those of
 // podflame_samples_dropped_total and of the wire. The page shows an unknown code as it is.
-import type { Loss } from './api';
+import { sentence } from './sentence';
 
-const words: Record<string, string> = {
+interface Loss {
+  reason: string;
+  samples: number;
+  time_ns?: number;
+}
+
+export const losses: Record<string, string> = {
   agent_down: 'no agent ran on the node',
   asleep: 'the machine was suspended',
   counts_full: "more different stacks in a second than the kernel's table holds",
@@ -57,6 +63,7 @@ export function lossText({ reason, samples, time_ns }: Loss): string {
   const what = samples
     ? `${samples.toLocaleString()} samples lost`
     : `${((time_ns ?? 0) / 1e9).toFixed(1)} s without data`;
+  const why = sentence(losses, reason);
 
-  return words[reason] ? `${what}: ${words[reason]} (${reason})` : `${what}: ${reason}`;
+  return why ? `${what}: ${why} (${reason})` : `${what}: ${reason}`;
 }
