@@ -354,6 +354,89 @@ const tests = {
     assert.ok(found.sum > 0 && found.sum < found.root);
     await page.context().close();
   },
+  async 'a difference: more, less, new, gone and noise have colours and words'(browser) {
+    const page = await openGraph(browser);
+    await page.evaluate(async () => {
+      const hour = { seconds: 3600 };
+      const terms = termsOf('on-cpu', false, hour, hour);
+      // a tenth of the samples before, so the colours are of shares
+      const difference = new Difference(
+        differenceOf(
+          ['main', 0, ['same', 400], ['more', 200], ['less', 400], ['gone', 200], ['new', 0]],
+          ['main', 0, ['same', 4050], ['more', 4000], ['less', 2000], ['gone', 0], ['new', 1950]],
+        ),
+        terms,
+      );
+      const { columns } = difference;
+      graph.set({ colours: 'difference' });
+      graph.show(columns, {
+        of: (node) => difference.ofNode(columns, node),
+        text: (change) => changeText(change, { ...terms, unit: 'microseconds' }),
+      });
+      await drawn();
+    });
+    // of 24,000 (both are as large as the second): 800 pixels
+    assert.deepEqual(await places(page), [
+      ['main', 0, 0, 800],
+      ['same', 0, ROW, 268],
+      ['less', 268, ROW, 200],
+      ['more', 468, ROW, 200],
+      ['gone', 668, ROW, 67],
+      ['new', 735, ROW, 65],
+    ]);
+    const hue = (name) =>
+      page.evaluate((name) => {
+        const { x, y, colour } = box(name);
+        if (pixel(x + 4, y + 2) !== rgb(colour)) return `${colour} is not drawn`;
+        return colour;
+      }, name);
+    assert.match(await hue('main'), /^hsl\(0 0% 80%\)$/);
+    assert.match(await hue('same'), /^hsl\(0 0% 80%\)$/);
+    assert.match(await hue('more'), /^hsl\(22 /);
+    assert.match(await hue('less'), /^hsl\(213 /);
+    assert.equal(await hue('gone'), 'hsl(213 80% 62%)');
+    assert.equal(await hue('new'), 'hsl(22 90% 62%)');
+    const text = (name) => page.evaluate((name) => graph.text(box(name)), name);
+    assert.equal(
+      await text('gone'),
+      'gone (program) — 0 (0.0 %), itself 0; now 0.00 %, before 16.7 %: −16.7 points ± 0.37 points',
+    );
+    assert.match(
+      await text('same'),
+      /now 33\.8 %, before 33\.3 %: .*, not distinguishable from noise$/,
+    );
+    if (process.env.SCREENSHOT)
+      await page.screenshot({ path: `${process.env.SCREENSHOT}.difference.png` });
+    await page.evaluate(() => graph.select(box('new').node));
+    assert.match((await rows(page))[1], /^selected new 1,950 16\.3 % now 16\.3 %, before 0\.00 %/);
+    await page.evaluate(() => graph.zoom(box('gone').node));
+    await drawn(page);
+    assert.deepEqual((await places(page))[1], ['gone', 0, ROW, 800]);
+    await page.context().close();
+  },
+  async 'colours by module: one hue for each, kinds for what has none'(browser) {
+    const page = await openGraph(browser);
+    const colours = await page.evaluate(async () => {
+      const columns = profileOf(['p', 0, ['[k] read', 10], ['f', 20], ['g', 30]]);
+      const { names } = columns.functions;
+      const modules = names.map((name) => (name === 'f' || name === 'g' ? '/lib/m.so' : ''));
+      const functions = Object.assign(Object.create(columns.functions), { modules });
+      graph.show({ ...columns, functions });
+      const all = [];
+      for (const by of ['kind', 'module', 'difference']) {
+        graph.set({ colours: by });
+        await drawn();
+        all.push(graph.boxes().map((b) => [b.name, parseInt(/\d+/.exec(b.colour)[0], 10)]));
+      }
+      return all.map(Object.fromEntries);
+    });
+    assert.equal(colours[0].f, colours[0].g);
+    assert.equal(colours[1].f, colours[1].g);
+    assert.notEqual(colours[1].f, colours[0].f);
+    assert.equal(colours[1].read, colours[0].read);
+    assert.deepEqual(colours[2], colours[0]); // it is no difference
+    await page.context().close();
+  },
   async 'nothing is left of a graph that is destroyed'(browser) {
     const page = await openGraph(browser);
     await show(page, SMALL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { colour, packed } from './colours';
+import { changeColour, colour, moduleColour, packed } from './colours';
 
 test('a colour as a pixel', () => {
   const red = { hue: 0, saturation: 100, lightness: 50 };
@@ -21,4 +21,22 @@ test('a function has the same colour each time, and black text can be read on it
     assert.equal(hue, 110);
     assert.ok(lightness >= 66 && lightness < 82);
   }
+});
+
+test('a module has one hue, and its functions differ in lightness', () => {
+  const [a, b] = ['malloc', 'free'].map((name) => moduleColour('/lib/libc.so.6', name));
+
+  assert.equal(a.hue, b.hue);
+  assert.notEqual(a.lightness, b.lightness);
+  assert.notEqual(moduleColour('/bin/web', 'malloc').hue, a.hue);
+});
+
+test('a difference is orange or blue, stronger the greater it is, and noise is grey', () => {
+  const of = (before: number, now: number) =>
+    changeColour({ before, now, error: 0, isNoise: before === now });
+  const all = [of(0, 1), of(1, 2), of(0.9, 1), of(1, 1), of(1, 0.9), of(2, 1), of(1, 0)];
+
+  assert.deepEqual(all.map((c) => c.hue), [22, 22, 22, 0, 213, 213, 213]);
+  assert.deepEqual(all.map((c) => Math.round(c.lightness)), [62, 77, 88, 80, 88, 77, 62]);
+  assert.equal(of(1, 1).saturation, 0);
 });

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The colours of frames, and their words in a legend.
+import type { Change } from '../profile/difference';
+
+/** What the colour of a frame says. */
+export type Colouring = 'kind' | 'module' | 'difference';
 
 interface Kind {
   label: string;
@@ -48,12 +52,39 @@ export const FOUND: Colour = { hue: 300, saturation: 100, lightness: 45 };
 export const REST: Colour = { hue: 0, saturation: 0, lightness: 87 };
 export const REST_FOUND: Colour = { hue: 300, saturation: 100, lightness: 80 };
 
+function hash(text: string): number {
+  let sum = 0;
+
+  for (let i = 0; i < Math.min(text.length, 256); i++) sum = (sum * 31 + text.charCodeAt(i)) | 0;
+  return Math.abs(sum);
+}
+
+const lightness = (name: string): number => 66 + (hash(name) % 16);
+
 export function colour(kind: string, name: string): Colour {
   const { hue, saturation } = kinds[kind] ?? kinds.process;
-  let hash = 0;
 
-  for (let i = 0; i < Math.min(name.length, 256); i++) hash = (hash * 31 + name.charCodeAt(i)) | 0;
-  return { hue, saturation, lightness: 66 + (Math.abs(hash) % 16) };
+  return { hue, saturation, lightness: lightness(name) };
+}
+
+/** A module has one of 24 hues, the same in each profile. */
+export const moduleColour = (module: string, name: string): Colour => ({
+  hue: 15 * (hash(module) % 24),
+  saturation: 55,
+  lightness: lightness(name),
+});
+
+/** Light enough for black text. Blue and orange differ for colour-blind people, too. */
+const MORE = { hue: 22, saturation: 90 };
+const LESS = { hue: 213, saturation: 80 };
+const NOISE: Colour = { hue: 0, saturation: 0, lightness: 80 };
+
+/** The greater a change is beside the value itself, the stronger is the colour. */
+export function changeColour({ now, before, isNoise }: Change): Colour {
+  const part = (now - before) / Math.max(now, before);
+
+  if (isNoise) return NOISE;
+  return { ...(part > 0 ? MORE : LESS), lightness: 91 - 29 * Math.abs(part) };
 }
 
 /** For the callers of the frame that the graph is zoomed to. */

@@ -5,19 +5,19 @@
 import type { Columns } from '../profile/columns';
 import { percent } from '../profile/values';
 import type { Camera } from './camera';
-import { css } from './colours';
+import { css, type Colouring } from './colours';
 import './flame.css';
 import type { Matches } from './found';
 import { listen } from './input';
 import type { View } from './layout';
 import { Picture } from './paint';
 import { Reader, type Words } from './reader';
-import { Scene, type Frame, type Path } from './scene';
+import { Scene, type Changes, type Frame, type Path } from './scene';
 
 const MAX_CALLEES = 100; // that a screen reader is told
 const OVERSCAN_PX = 400; // what is drawn above and below the window, so that it can be scrolled
 
-export type { Frame };
+export type { Changes, Colouring, Frame };
 
 /** A frame that is shown. Lengths are in CSS pixels from the left upper corner of the graph. */
 export interface Box extends Frame {
@@ -36,6 +36,7 @@ export interface Options {
   short: boolean;
   /** The root is at the bottom. */
   upward: boolean;
+  colours: Colouring;
   /** null: the pointer has left the frames. */
   onHover: (frame: Frame | null) => void;
   /** The user has selected another frame. */
@@ -47,6 +48,7 @@ const defaults: Options = {
   value: (value) => value.toLocaleString(),
   short: false,
   upward: false,
+  colours: 'kind',
   onHover: () => {},
   onSelect: () => {},
   onZoom: () => {},
@@ -93,17 +95,19 @@ export class FlameGraph {
 
   set(options: Partial<Options>): void {
     this.options = { ...this.options, ...options };
+    this.scene?.colourBy(this.options.colours);
     this.draw();
   }
 
   /**
-   * Shows a profile; null: none. The zoom and the selection stay at the frames of the same stacks,
-   * if the profile has them. A search goes on in it.
+   * Shows a profile; null: none. With `changes`, a difference. The zoom and the selection stay at
+   * the frames of the same stacks, if the profile has them. A search goes on in it.
    */
-  show(columns: Columns | null): void {
+  show(columns: Columns | null, changes: Changes | null = null): void {
     const selected = this.selected !== null ? this.scene!.path(this.selected) : null;
 
-    this.scene = columns && new Scene(columns, this.zoomedTo, this.matches);
+    this.scene = columns && new Scene(columns, changes, this.zoomedTo, this.matches);
+    this.scene?.colourBy(this.options.colours);
     this.frames.hidden = !columns;
     this.hovered = this.selected = null;
     this.reader.clear();
@@ -113,9 +117,9 @@ export class FlameGraph {
     this.draw();
   }
 
-  /** Zooms to a frame; 0: shows all. A frame without a value cannot fill the width. */
+  /** Zooms to a frame; 0: shows all. A frame without a size cannot fill the width. */
   zoom(node: number): void {
-    if (!this.scene?.columns.total[node]) return;
+    if (!this.scene?.layout.size[node]) return;
     this.move(this.scene.layout.viewOf(node));
   }
 
@@ -382,6 +386,7 @@ export class FlameGraph {
       name: this.scene!.label({ node, rest: 0 }, this.options.short),
       value: this.options.value(total[node]),
       share: percent(total[node], total[0]),
+      change: this.scene!.changeText(node),
     };
   }
 }

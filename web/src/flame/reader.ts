@@ -7,6 +7,7 @@ export interface Words {
   name: string;
   value: string;
   share: string;
+  change?: string; // "": the profile is no difference
 }
 
 export class Reader {
@@ -27,7 +28,7 @@ export class Reader {
    */
   show(said: string, callers: Words[], frame: Words, callees: Words[], more: number): void {
     this.said.textContent = said;
-    this.head();
+    this.head(frame.change ? ['Difference'] : []);
     callers.forEach((w) => this.row('caller', w));
     this.row('selected', frame);
     callees.forEach((w) => this.row('callee', w));
@@ -40,11 +41,11 @@ export class Reader {
     this.head();
   }
 
-  private head(): void {
+  private head(more: string[] = []): void {
     this.table.replaceChildren();
     this.table.createCaption().textContent = 'the selected frame, its callers and its callees';
     const row = this.table.createTHead().insertRow();
-    for (const title of ['Role', 'Frame', 'Value', 'Share']) {
+    for (const title of ['Role', 'Frame', 'Value', 'Share', ...more]) {
       const cell = document.createElement('th');
       cell.scope = 'col';
       cell.textContent = title;
@@ -53,9 +54,10 @@ export class Reader {
     this.table.createTBody();
   }
 
-  private row(role: string, { name, value, share }: Words): void {
+  private row(role: string, { name, value, share, change }: Words): void {
     const row = this.table.tBodies[0].insertRow();
+    const cells = [role, name, value, share, ...(change ? [change] : [])];
 
-    for (const text of [role, name, value, share]) row.insertCell().textContent = text;
+    for (const text of cells) row.insertCell().textContent = text;
   }
 }

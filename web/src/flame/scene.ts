@@ -2,10 +2,23 @@
 // A profile while it is shown: where the camera is in it, what a search has found in it, and the
 // colours and words of its frames.
 import type { Columns } from '../profile/columns';
+import type { Change } from '../profile/difference';
 import { inert, isolated } from '../profile/names';
 import { percent } from '../profile/values';
 import { Camera } from './camera';
-import { colour, faded, FOUND, kinds, packed, REST, REST_FOUND, type Colour } from './colours';
+import {
+  changeColour,
+  colour,
+  faded,
+  FOUND,
+  kinds,
+  moduleColour,
+  packed,
+  REST,
+  REST_FOUND,
+  type Colour,
+  type Colouring,
+} from './colours';
 import { Found, type Matches } from './found';
 import { Layout, type Part } from './layout';
 
@@ -15,6 +28,12 @@ export interface Frame {
   rest: number;
 }
 
+/** How the frames of a difference have changed, and that in words. */
+export interface Changes {
+  of(node: number): Change;
+  text(change: Change): string;
+}
+
 /** The names and kinds of the frames from below the root to a frame. */
 export type Path = [name: string, kind: string][];
 
@@ -22,18 +41,20 @@ export class Scene {
   readonly layout: Layout;
   readonly camera: Camera;
   found: Found | null = null;
-  private readonly pixels: Uint32Array; // of functions; 0: not made yet
+  private colouring: Colouring = 'kind';
+  private pixels = new Uint32Array(0); // of functions, or of nodes; 0: not made yet
   private readonly labels: { short: string[]; full: string[] } = { short: [], full: [] };
 
   /** The camera is at the frame of a path, or shows all if the profile does not have it. */
   constructor(
     readonly columns: Columns,
+    private readonly changes: Changes | null,
     zoomedTo: Path,
     matches: Matches | null,
   ) {
     this.layout = new Layout(columns);
     this.camera = new Camera(this.layout, this.at(zoomedTo) ?? 0);
-    this.pixels = new Uint32Array(columns.functions.names.length);
+    this.colourBy('kind');
     this.search(matches);
   }
 
@@ -76,22 +97,44 @@ export class Scene {
 
   // ---- colours ----
 
+  /** Only a difference can be coloured by differences. */
+  colourBy(colouring: Colouring): void {
+    const { n, functions } = this.columns;
+
+    this.colouring = colouring;
+    this.pixels = new Uint32Array(this.isByChange ? n : functions.names.length);
+  }
+
   colour({ node, rest }: Frame): Colour {
-    const { fn, end, parent, functions } = this.columns;
+    const { fn, end, parent } = this.columns;
 
     if (rest) return this.found?.within(node, end[parent[node]]) ? REST_FOUND : REST;
     if (this.found?.has(fn[node])) return FOUND;
-    const own = colour(functions.kinds[fn[node]], functions.names[fn[node]]);
-    return node < this.camera.view.top ? faded(own) : own;
+    return node < this.camera.view.top ? faded(this.own(node)) : this.own(node);
+  }
+
+  private get isByChange(): boolean {
+    return this.colouring === 'difference' && this.changes !== null;
+  }
+
+  private own(node: number): Colour {
+    const { fn, functions } = this.columns;
+    const name = functions.names[fn[node]];
+    const module = functions.modules[fn[node]];
+
+    if (this.isByChange) return changeColour(this.changes!.of(node));
+    if (this.colouring === 'module' && module) return moduleColour(module, name);
+    return colour(functions.kinds[fn[node]], name);
   }
 
   /** The colour as a pixel. Those of most frames are kept. */
   pixel(frame: Frame): number {
     const f = this.columns.fn[frame.node];
+    const at = this.isByChange ? frame.node : f;
 
     if (frame.rest || frame.node < this.camera.view.top || this.found?.has(f))
       return packed(this.colour(frame));
-    return (this.pixels[f] ||= packed(this.colour(frame)));
+    return (this.pixels[at] ||= packed(this.colour(frame)));
   }
 
   isHatched({ node, rest }: Frame): boolean {
@@ -114,15 +157,32 @@ export class Scene {
 
   text({ node, rest }: Frame, value: (value: number) => string): string {
     const { total, self } = this.columns;
-    const shared = (v: number): string => `${value(v)} (${percent(v, total[0])})`;
 
-    if (!rest)
-      return `${this.fullName(node)} — ${shared(total[node])}, itself ${value(self[node])}`;
-    const isZoomed = this.layout.viewOfRest(node).from === this.camera.target.from;
+    if (rest) return this.restText(node, rest, value);
+    const change = this.changeText(node);
     return (
-      `${rest.toLocaleString()} ${rest === 1 ? 'frame' : 'frames'} too narrow to draw — ` +
-      `${shared(this.layout.rest(node))}${isZoomed ? '' : '; a click zooms in'}`
+      `${this.fullName(node)} — ${this.shared(total[node], value)}, itself ${value(self[node])}` +
+      (change && `; ${change}`)
     );
+  }
+
+  /** "": the profile is no difference. */
+  changeText(node: number): string {
+    return this.changes ? this.changes.text(this.changes.of(node)) : '';
+  }
+
+  private restText(node: number, rest: number, value: (value: number) => string): string {
+    const isZoomed = this.layout.viewOfRest(node).from === this.camera.target.from;
+    const sum = this.changes ? '' : ` — ${this.shared(this.layout.rest(node), value)}`;
+
+    return (
+      `${rest.toLocaleString()} ${rest === 1 ? 'frame' : 'frames'} too narrow to draw` +
+      `${sum}${isZoomed ? '' : '; a click zooms in'}`
+    );
+  }
+
+  private shared(v: number, value: (value: number) => string): string {
+    return `${value(v)} (${percent(v, this.columns.total[0])})`;
   }
 
   /** "f (inlined, program, /usr/bin/web, work.cc:7)" */

@@ -87,6 +87,10 @@ export interface Columns extends Measured {
 /** Nodes in any order, but for node 0, which is the root. */
 export type Nodes = Omit<Columns, 'n' | 'depth' | 'end'>;
 
+/** By what the children of a node are sorted: the total, or of a difference both together. */
+export const sizes = ({ total, before }: Pick<Columns, 'total' | 'before'>): Float64Array =>
+  before ? total.map((value, node) => value + before.total[node]) : total;
+
 const notFunctions = ['root', 'group', 'process', 'thread', 'cpu', 'missing'];
 
 /** Whether a kind is that of a function, not of what ran it, or of time that nobody saw. */
@@ -156,11 +160,11 @@ function preorder(nodes: Nodes): Uint32Array {
 }
 
 /** The children of node i, sorted, are children[first[i]] to children[first[i + 1] - 1]. */
-function childLists({ parent, total, before, fn, functions }: Nodes) {
+function childLists({ parent, fn, functions, ...values }: Nodes) {
   const n = parent.length;
   const first = new Uint32Array(n + 1);
   const children = new Uint32Array(Math.max(n - 1, 0));
-  const size = before ? total.map((t, node) => t + before.total[node]) : total;
+  const size = sizes(values);
   const name = (node: number): string => functions.names[fn[node]];
   const greatestFirst = (a: number, b: number): number =>
     size[b] - size[a] || Number(name(a) > name(b)) - Number(name(a) < name(b));
