@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { changeText, differenceText } from './change';
+import { changeText, differenceText, wholesText } from './change';
+import { Difference, termsOf } from './difference';
+import { differenceOf } from './testing';
 
 const known = { by: 'share', errors: 'known', unit: 'microseconds' } as const;
 
@@ -35,4 +37,22 @@ test('what is the same, and what has nothing to be compared with', () => {
     'now 1.00 KiB, before 1.00 KiB: 0 B, no difference');
   assert.equal(changeText({ now: 0.5, before: 0, error: null, isNoise: true }, known),
     'now 50.0 %, before 0.00 %: +50.0 points, but one selection has nothing to compare with');
+});
+
+test('the wholes of both selections', () => {
+  const text = (before: number, now: number, seconds = 900, event = 'on-cpu') =>
+    wholesText(
+      new Difference(differenceOf(['p', before], ['p', now]),
+        termsOf(event, false, { seconds: 900 }, { seconds })),
+      event === 'on-cpu' ? 'microseconds' : 'bytes',
+    );
+
+  assert.equal(text(12.3e6, 15.1e6), '12.3 s before, 15.1 s now: +23 %');
+  assert.equal(text(10e6, 9.5e6), '10.0 s before, 9.50 s now: −5.0 %');
+  assert.equal(text(10e6, 10e6), '10.0 s before, 10.0 s now: as much');
+  assert.equal(text(1e6, 25e6), '1.00 s before, 25.0 s now: 25 times as much');
+  assert.equal(text(0, 25e6), '0 µs before, 25.0 s now');
+  assert.equal(text(40e6, 12e6, 3600),
+    '40.0 s before (in 1.00 h), 12.0 s now (in 15.0 min): +20 % per second');
+  assert.equal(text(1024, 2048, 60, 'mem-inuse'), '1.00 KiB before, 2.00 KiB now: +100 %');
 });

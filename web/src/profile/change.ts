@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Differences in words.
-import type { Change, Terms } from './difference';
+import type { Change, Difference, Terms } from './difference';
 import { formatValue } from './values';
 
 /** What is compared, and the unit of the values. */
@@ -43,6 +43,31 @@ export const noiseText = ({ now, before, error }: Change, { errors }: Compared):
     : error === null && errors !== 'none'
       ? 'but one selection has nothing to compare with'
       : 'not distinguishable from noise';
+
+/** "12.3 s before, 15.1 s now: +23 %": the wholes of both selections. */
+export function wholesText(difference: Difference, unit: string): string {
+  const { wholes, terms } = difference;
+  const isRate = terms.by !== 'value' && terms.now.seconds !== terms.before.seconds;
+  const side = (name: 'before' | 'now'): string => {
+    const length = isRate ? ` (in ${formatValue(terms[name].seconds * 1e6, 'microseconds')})` : '';
+    return `${formatValue(wholes[name], unit)} ${name}${length}`;
+  };
+  const scale = isRate ? terms.now.seconds / terms.before.seconds : 1;
+
+  return (
+    `${side('before')}, ${side('now')}` +
+    (wholes.before ? `: ${growthText(wholes.now / (wholes.before * scale), isRate)}` : '')
+  );
+}
+
+function growthText(factor: number, isRate: boolean): string {
+  const what = isRate ? ' per second' : '';
+
+  if (factor >= 10) return `${factor.toFixed(0)} times as much${what}`;
+  const percent = (100 * (factor - 1)).toFixed(Math.abs(factor - 1) < 0.095 ? 1 : 0);
+  if (Number(percent) === 0) return `as much${what}`;
+  return `${factor > 1 ? '+' : ''}${percent.replace('-', '−')} %${what}`;
+}
 
 const amountText = (value: number, compared: Compared): string =>
   compared.by === 'share' ? `${digits(100 * value)} %` : sizeText(value, compared);

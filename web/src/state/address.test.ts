@@ -35,6 +35,7 @@ const other: State = {
     process: '',
     filter: { text: "pod='x' OR pod='y'" },
   },
+  grown: true,
   view: 'sandwich',
   by: 'pod',
   fn: { name: 'read(int, "x")', kind: 'wait: lock' },
@@ -129,11 +130,13 @@ test('the leak view of earlier versions is a comparison of two snapshots', () =>
     event: 'mem-inuse',
     times: snapshot(at(to)),
     compare: { ...none, times: snapshot(at(from)) },
+    grown: true,
   });
   assert.deepEqual(of(`${growth}&range=300`), {
     event: 'mem-inuse',
     times: snapshot(NOW),
     compare: { ...none, times: snapshot(NOW - 300) },
+    grown: true,
   });
   assert.deepEqual(of('#growth=1'), {});
 });

@@ -231,6 +231,7 @@ const parts: Part[] = [
   text('app_service', 'process'),
   filter,
   compare,
+  flag('grown', 'grown'),
   text('view', 'view', ['graph', 'sandwich', 'table', 'breakdown', 'request']),
   text('by', 'by'),
   fn,

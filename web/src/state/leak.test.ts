@@ -13,7 +13,12 @@ test('the leak view compares two snapshots, and leaves the time between them', (
   assert.equal(leakOf(live, NOW), null);
   assert.deepEqual(leakOf(leak, NOW), [1000, 5000]);
   assert.equal(leak.compare?.process, 'web');
-  assert.deepEqual(withoutLeak(leak, NOW), { times: { from: 1000, to: 5000 }, compare: null });
+  assert.equal(leak.grown, true);
+  assert.deepEqual(withoutLeak(leak, NOW), {
+    times: { from: 1000, to: 5000 },
+    compare: null,
+    grown: false,
+  });
 });
 
 test('an event that is not of live memory has no leak view', () => {
@@ -24,5 +29,6 @@ test('an event that is not of live memory has no leak view', () => {
     event: 'on-cpu',
     times: { from: 1000, to: 5000 },
     compare: null,
+    grown: false,
   });
 });

@@ -15,18 +15,18 @@ export const leakOf = ({ event, times, compare }: State, now: number): Interval 
     ? [intervalOf(compare.times, now)[1], intervalOf(times, now)[1]]
     : null;
 
-/** Compares the snapshots of two moments. */
+/** Compares the snapshots of two moments, and shows what has grown. */
 export function withLeak({ process, filter, compare }: State, at: Interval): Partial<State> {
   const [before, times] = at.map((t) => ({ from: t - SNAPSHOT_S, to: t }));
 
-  return { times, compare: { process, filter, ...compare, times: before } };
+  return { times, compare: { process, filter, ...compare, times: before }, grown: true };
 }
 
 /** The stretch of time between the two moments, without a comparison. */
 export function withoutLeak(state: State, now: number): Partial<State> {
   const [a, b] = leakOf(state, now)!;
 
-  return { times: { from: Math.min(a, b), to: Math.max(a, b) }, compare: null };
+  return { times: { from: Math.min(a, b), to: Math.max(a, b) }, compare: null, grown: false };
 }
 
 /** Another event. The leak view is only of live memory. */

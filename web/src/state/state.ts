@@ -38,6 +38,7 @@ export interface State {
   process: string; // app_service; '': all
   filter: Filter;
   compare: Compare | null;
+  grown: boolean; // of a comparison: the graph has only what is more than before, by how much
   view: ViewName;
   by: string; // the tag by whose values time line and breakdown are split; '': none
   fn: FunctionId | null; // the function that sandwich, table and breakdown are about
@@ -62,6 +63,7 @@ export const defaults: State = {
   process: '',
   filter: { conditions: [] },
   compare: null,
+  grown: false,
   view: 'graph',
   by: '',
   fn: null,
