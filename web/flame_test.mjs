@@ -88,6 +88,22 @@ const tests = {
     assert.equal((await names(page)).length, 4);
     await page.context().close();
   },
+  async 'a dark graph has a dark background, and callers recede into it'(browser) {
+    const page = await openGraph(browser);
+    const read = (x, y) => page.evaluate(([left, top]) => pixel(left, top), [x, y]);
+    await page.evaluate(() => graph.set({ dark: true }));
+    await show(page, SMALL);
+    assert.equal(await read(790, 2 * ROW + 9), 'rgb(28, 28, 28)'); // right of "inner"
+    const bright = await read(700, 9);
+    await page.mouse.click(200, 27); // work
+    await drawn(page);
+    const brightness = (rgb) => Math.max(...rgb.match(/\d+/g).map(Number));
+    assert.ok(brightness(await read(700, 9)) < brightness(bright));
+    await page.evaluate(() => graph.set({ dark: false }));
+    await drawn(page);
+    assert.equal(await read(790, 2 * ROW + 9), 'rgb(255, 255, 255)');
+    await page.context().close();
+  },
   async 'a zoom moves, and ends where it should'(browser) {
     const page = await openGraph(browser, { reducedMotion: 'no-preference' });
     await show(page, SMALL);

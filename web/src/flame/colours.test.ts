@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { changeColour, colour, moduleColour, packed } from './colours';
+import {
+  changeColour, colour, css, DARK, FOUND, kinds, LIGHT, luminance, moduleColour, packed, REST_FOUND,
+  textOn,
+} from './colours';
 
 test('a colour as a pixel', () => {
   const red = { hue: 0, saturation: 100, lightness: 50 };
@@ -39,4 +42,36 @@ test('a difference is orange or blue, stronger the greater it is, and noise is g
   assert.deepEqual(all.map((c) => c.hue), [22, 22, 22, 0, 213, 213, 213]);
   assert.deepEqual(all.map((c) => Math.round(c.lightness)), [62, 77, 88, 80, 88, 77, 62]);
   assert.equal(of(1, 1).saturation, 0);
+});
+
+/** The contrast of two luminances (WCAG 2.2). */
+const contrast = (a: number, b: number): number =>
+  (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+
+test('text can be read on each colour, in both themes, also where frames are faded', () => {
+  const names = Array.from({ length: 40 }, (_, i) => `function_${i}`);
+  const frames = [
+    ...Object.keys(kinds).flatMap((kind) => names.map((name) => colour(kind, name))),
+    ...names.flatMap((name) => names.map((module) => moduleColour(module, name))),
+    ...[0, 0.5, 0.9, 1.1, 2].map((before) =>
+      changeColour({ before, now: 1, error: 0, isNoise: false })),
+    FOUND,
+    REST_FOUND,
+  ];
+
+  for (const theme of [LIGHT, DARK])
+    for (const c of [...frames, theme.rest, ...frames.map(theme.faded)]) {
+      const text = textOn(packed(c)) === '#000' ? 0 : 1;
+      assert.ok(contrast(luminance(packed(c)), text) >= 4.5, css(c));
+    }
+});
+
+test('frames stand out from the background, faded ones less', () => {
+  for (const theme of [LIGHT, DARK]) {
+    const away = (c: typeof FOUND): number =>
+      contrast(luminance(packed(c)), luminance(packed(theme.background)));
+    const app = colour('app', 'main');
+
+    assert.ok(away(app) > away(theme.faded(app)) && away(theme.faded(app)) > 1.1);
+  }
 });

@@ -48,9 +48,28 @@ export interface Colour {
 }
 
 export const FOUND: Colour = { hue: 300, saturation: 100, lightness: 45 };
-/** Frames that are too narrow to draw, together; and the same if some of them are found. */
-export const REST: Colour = { hue: 0, saturation: 0, lightness: 87 };
+/** Frames that are too narrow to draw, together, if a search has found some of them. */
 export const REST_FOUND: Colour = { hue: 300, saturation: 100, lightness: 80 };
+
+const grey = (lightness: number): Colour => ({ hue: 0, saturation: 0, lightness });
+
+/** What is around the frames. */
+export interface Theme {
+  background: Colour;
+  rest: Colour; // of frames that are too narrow to draw, together
+  /** For the callers of the frame that the graph is zoomed to: nearer to the background. */
+  faded(colour: Colour): Colour;
+}
+export const LIGHT: Theme = {
+  background: grey(100),
+  rest: grey(87),
+  faded: (colour) => ({ ...colour, lightness: 50 + colour.lightness / 2 }),
+};
+export const DARK: Theme = {
+  background: grey(11),
+  rest: grey(30),
+  faded: (colour) => ({ ...colour, lightness: 0.45 * colour.lightness }),
+};
 
 function hash(text: string): number {
   let sum = 0;
@@ -87,13 +106,6 @@ export function changeColour({ now, before, isNoise }: Change): Colour {
   return { ...(part > 0 ? MORE : LESS), lightness: 91 - 29 * Math.abs(part) };
 }
 
-/** For the callers of the frame that the graph is zoomed to. */
-export const faded = ({ hue, saturation, lightness }: Colour): Colour => ({
-  hue,
-  saturation,
-  lightness: 50 + lightness / 2,
-});
-
 export const css = ({ hue, saturation, lightness }: Colour): string =>
   `hsl(${hue} ${saturation}% ${lightness}%)`;
 
@@ -108,3 +120,15 @@ export function packed({ hue, saturation, lightness }: Colour): number {
 
   return ((255 << 24) | (byte(4) << 16) | (byte(8) << 8) | byte(0)) >>> 0;
 }
+
+const linear = (byte: number): number =>
+  byte <= 10 ? byte / 3294 : ((byte / 255 + 0.055) / 1.055) ** 2.4;
+
+/** How bright a pixel is, from 0 to 1 (WCAG 2.2, relative luminance). */
+export const luminance = (pixel: number): number =>
+  0.2126 * linear(pixel & 255) +
+  0.7152 * linear((pixel >>> 8) & 255) +
+  0.0722 * linear((pixel >>> 16) & 255);
+
+/** Black or white, whichever can be read better on a pixel: its contrast is 4.58 or more. */
+export const textOn = (pixel: number): string => (luminance(pixel) > 0.179 ? '#000' : '#fff');

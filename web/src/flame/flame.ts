@@ -37,6 +37,8 @@ export interface Options {
   /** The root is at the bottom. */
   upward: boolean;
   colours: Colouring;
+  /** The page is dark. */
+  dark: boolean;
   /** null: the pointer has left the frames. */
   onHover: (frame: Frame | null) => void;
   /** The user has selected another frame. */
@@ -49,6 +51,7 @@ const defaults: Options = {
   short: false,
   upward: false,
   colours: 'kind',
+  dark: false,
   onHover: () => {},
   onSelect: () => {},
   onZoom: () => {},
@@ -95,7 +98,7 @@ export class FlameGraph {
 
   set(options: Partial<Options>): void {
     this.options = { ...this.options, ...options };
-    this.scene?.colourBy(this.options.colours);
+    this.scene?.colourBy(this.options.colours, this.options.dark);
     this.draw();
   }
 
@@ -107,7 +110,7 @@ export class FlameGraph {
     const selected = this.selected !== null ? this.scene!.path(this.selected) : null;
 
     this.scene = columns && new Scene(columns, changes, this.zoomedTo, this.matches);
-    this.scene?.colourBy(this.options.colours);
+    this.scene?.colourBy(this.options.colours, this.options.dark);
     this.frames.hidden = !columns;
     this.hovered = this.selected = null;
     this.reader.clear();
@@ -293,7 +296,7 @@ export class FlameGraph {
     const depths = this.options.upward
       ? { first: this.rows - end, last: this.rows - 1 - first }
       : { first, last: end - 1 };
-    this.picture.begin(width, end - first);
+    this.picture.begin(width, end - first, scene.background);
     scene.visit({ width, ...depths }, (frame, x, w) =>
       this.picture.frame(
         x,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Paints frames on a canvas. The boxes are written as pixels, of which a frame costs a few and a
 // row is copied; only labels that fit are drawn as text.
+import { textOn } from './colours';
 
 const FONT = '12px system-ui, sans-serif';
 const PADDING = 4; // px beside a label
@@ -8,7 +9,6 @@ const NARROWEST_LABEL = 24; // px
 const GAP = 1; // px between frames
 const HATCH = 'rgb(0 0 0 / 22%)';
 const HATCH_DISTANCE = 7; // px from line to line
-const WHITE = 0xffffffff;
 
 /** Fits texts into widths. It measures each character once. */
 class Ruler {
@@ -48,7 +48,7 @@ export class Picture {
   private readonly ruler: Ruler;
   private image = new ImageData(1, 1);
   private pixels = new Uint32Array(1);
-  private labels: [text: string, x: number, row: number][] = [];
+  private labels: [text: string, colour: string, x: number, row: number][] = [];
   private hatched: [left: number, right: number, row: number][] = [];
   private ratio = 1;
   private rowPixels = 1; // the height of a row in pixels of the device
@@ -64,7 +64,7 @@ export class Picture {
   }
 
   /** Begins an empty picture. */
-  begin(width: number, rows: number): void {
+  begin(width: number, rows: number, background: number): void {
     this.ratio = devicePixelRatio;
     this.rowPixels = Math.round(Picture.rowHeight() * this.ratio);
     const w = Math.max(1, Math.round(width * this.ratio));
@@ -78,7 +78,7 @@ export class Picture {
     }
     this.canvas.style.width = `${w / this.ratio}px`;
     this.canvas.style.height = `${h / this.ratio}px`;
-    this.pixels.fill(WHITE);
+    this.pixels.fill(background);
     this.labels = [];
     this.hatched = [];
     // a canvas forgets all of this when its size changes
@@ -86,7 +86,6 @@ export class Picture {
     this.context.font = FONT;
     this.context.direction = 'ltr';
     this.context.textBaseline = 'middle';
-    this.context.fillStyle = '#000';
   }
 
   /** Adds a frame, or the part of it that is in the picture. */
@@ -109,7 +108,7 @@ export class Picture {
     const seen = (right - left) / this.ratio;
     if (seen >= NARROWEST_LABEL) {
       const text = this.ruler.fit(label(), seen - 2 * PADDING);
-      if (text) this.labels.push([text, left / this.ratio + PADDING, row]);
+      if (text) this.labels.push([text, textOn(colour), left / this.ratio + PADDING, row]);
     }
   }
 
@@ -122,8 +121,10 @@ export class Picture {
         this.pixels.copyWithin((y + next) * width, y * width, (y + 1) * width);
     this.context.putImageData(this.image, 0, 0);
     for (const [left, right, row] of this.hatched) this.hatch(left, right, row);
-    for (const [text, x, row] of this.labels)
+    for (const [text, colour, x, row] of this.labels) {
+      this.context.fillStyle = colour;
       this.context.fillText(text, x, ((row + 0.5) * this.rowPixels) / this.ratio);
+    }
   }
 
   /** Draws slanted lines over a frame. */

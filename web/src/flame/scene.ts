@@ -9,12 +9,12 @@ import { Camera } from './camera';
 import {
   changeColour,
   colour,
-  faded,
+  DARK,
   FOUND,
   kinds,
+  LIGHT,
   moduleColour,
   packed,
-  REST,
   REST_FOUND,
   type Colour,
   type Colouring,
@@ -42,6 +42,7 @@ export class Scene {
   readonly camera: Camera;
   found: Found | null = null;
   private colouring: Colouring = 'kind';
+  private theme = LIGHT;
   private pixels = new Uint32Array(0); // of functions, or of nodes; 0: not made yet
   private readonly labels: { short: string[]; full: string[] } = { short: [], full: [] };
 
@@ -54,7 +55,7 @@ export class Scene {
   ) {
     this.layout = new Layout(columns);
     this.camera = new Camera(this.layout, this.at(zoomedTo) ?? 0);
-    this.colourBy('kind');
+    this.colourBy('kind', false);
     this.search(matches);
   }
 
@@ -98,19 +99,24 @@ export class Scene {
   // ---- colours ----
 
   /** Only a difference can be coloured by differences. */
-  colourBy(colouring: Colouring): void {
+  colourBy(colouring: Colouring, isDark: boolean): void {
     const { n, functions } = this.columns;
 
     this.colouring = colouring;
+    this.theme = isDark ? DARK : LIGHT;
     this.pixels = new Uint32Array(this.isByChange ? n : functions.names.length);
   }
 
   colour({ node, rest }: Frame): Colour {
     const { fn, end, parent } = this.columns;
 
-    if (rest) return this.found?.within(node, end[parent[node]]) ? REST_FOUND : REST;
+    if (rest) return this.found?.within(node, end[parent[node]]) ? REST_FOUND : this.theme.rest;
     if (this.found?.has(fn[node])) return FOUND;
-    return node < this.camera.view.top ? faded(this.own(node)) : this.own(node);
+    return node < this.camera.view.top ? this.theme.faded(this.own(node)) : this.own(node);
+  }
+
+  get background(): number {
+    return packed(this.theme.background);
   }
 
   private get isByChange(): boolean {
