@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { parseFilter, printFilter } from './filter';
-import { narrowed, valueOf } from './narrow';
+import { hasTag, narrowed, valueOf, withoutTag } from './narrow';
 import { defaults, type State } from './state';
 
 const withFilter = (text: string): State => ({ ...defaults, filter: parseFilter(text) });
@@ -24,4 +24,17 @@ test('text that is more than conditions stays, in brackets', () => {
 test('the process is a choice of its own', () => {
   assert.deepEqual(narrowed(defaults, 'app_service', 'web'), { process: 'web' });
   assert.equal(valueOf({ ...defaults, process: 'web' }, 'app_service'), 'web');
+});
+
+test('all conditions on a tag are taken out, and the others stay', () => {
+  const state = { ...withFilter("pod!='a' AND pod IN ('b', 'c') AND image='x'"), process: 'web' };
+
+  assert.equal(printFilter(withoutTag(state, 'pod').filter!), "image='x'");
+  assert.equal(withoutTag(state, 'pod').process, 'web');
+  assert.equal(withoutTag(state, 'app_service').process, '');
+  assert.deepEqual(
+    ['pod', 'image', 'app_service', 'pod_ns'].map((tag) => hasTag(state, tag)),
+    [true, true, true, false],
+  );
+  assert.equal(hasTag(withFilter("pod='a' OR pod='b'"), 'pod'), false); // only text can say it
 });

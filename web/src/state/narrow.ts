@@ -31,3 +31,20 @@ function withValue(filter: Filter, tag: string, value: string): Filter {
   if (value) conditions.splice(at < 0 ? conditions.length : at, 0, condition);
   return { conditions };
 }
+
+/** Whether the selection has conditions on a tag that can be taken out one by one. */
+export const hasTag = ({ process, filter }: State, tag: string): boolean =>
+  (tag === 'app_service' && process !== '') ||
+  ('conditions' in filter && filter.conditions.some((c) => c.tag === tag));
+
+/** Takes out all conditions on a tag. */
+export function withoutTag(state: State, tag: string): Partial<State> {
+  const { process, filter } = state;
+
+  return {
+    process: tag === 'app_service' ? '' : process,
+    filter: 'text' in filter
+      ? filter
+      : { conditions: filter.conditions.filter((c) => c.tag !== tag) },
+  };
+}
