@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { conditionsOf, offeredBy, slotsOf, valuesFor, withCondition } from './conditions';
+import {
+  askedOf, conditionsOf, offeredBy, slotsOf, valuesFor, withAsked, withCondition,
+} from './conditions';
 import { parseFilter, printFilter } from './filter';
 
 const selected = (text: string, process = '') => ({ process, filter: parseFilter(text) });
@@ -87,4 +89,17 @@ test('values are offered under the other conditions, and for what is typed', () 
     asks(selected("pod='a' OR pod='b'"), 'app_service', '=', 'x'),
     ['', "(pod='a' OR pod='b') AND app_service LIKE '%x%'"],
   );
+});
+
+test('a condition on a tag that the event does not have waits for another event', () => {
+  const tags = [{ tag: 'wait', label: 'Waits for', events: ['off-cpu'] }];
+  const { filter } = selected("wait='lock' AND pod='a'");
+  const asked = (event: string): string => printFilter(askedOf(filter, tags, event));
+  const typed = (text: string): string =>
+    printFilter(withAsked(filter, tags, 'on-cpu', parseFilter(text)));
+
+  assert.equal(asked('off-cpu'), "wait='lock' AND pod='a'");
+  assert.equal(asked('on-cpu'), "pod='a'");
+  assert.equal(typed("pod='b'"), "pod='b' AND wait='lock'");
+  assert.equal(typed('pod IS NULL'), 'pod IS NULL');
 });

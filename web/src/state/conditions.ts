@@ -5,6 +5,7 @@ import {
   isList, printContains, printFilter, type Condition, type Filter, type Operator,
 } from './filter';
 import type { State } from './state';
+import { isOfEvent, tagOf, type Tag } from './tags';
 
 /** What a row of conditions is made of. */
 export type Selected = Pick<State, 'process' | 'filter'>;
@@ -47,6 +48,23 @@ export function withCondition(
     return { process: next.values[0] };
   const own = next ? [next] : [];
   return { filter: { conditions: [...all.slice(0, place), ...own, ...all.slice(place + 1)] } };
+}
+
+/** Whether an event has the tag of a condition: else the condition waits for another event. */
+const hasTag = (tags: Tag[], event: string) => ({ tag }: Condition): boolean =>
+  isOfEvent(tagOf(tags, tag), event);
+
+/** The part of a filter that the hub is asked for an event. */
+export function askedOf(filter: Filter, tags: Tag[], event: string): Filter {
+  if ('text' in filter) return filter;
+  return { conditions: filter.conditions.filter(hasTag(tags, event)) };
+}
+
+/** Another filter in the place of the part that the hub is asked. */
+export function withAsked(old: Filter, tags: Tag[], event: string, asked: Filter): Filter {
+  const waiting = ofFilter(old).filter((c) => !hasTag(tags, event)(c));
+
+  return 'text' in asked ? asked : { conditions: [...asked.conditions, ...waiting] };
 }
 
 /** The usual tags in their order, each with its conditions; then the conditions on others. */

@@ -3,7 +3,8 @@
 
 export interface Tag {
   tag: string;
-  label: string;
+  label: string; // its name, if it has no label of its own
+  help?: string;
   events?: string[]; // only these have it
   unset?: string; // the text of the choice of no value
   rare?: boolean; // a choice is shown where there is something to choose
@@ -27,10 +28,39 @@ const more: Tag[] = [
   { tag: 'thread', label: 'Thread' },
 ];
 
+/** A tag as the hub describes it. */
+export interface StoredTag {
+  name: string;
+  help: string;
+  events?: string[];
+  title?: string; // its label, if only some events have it
+  unset?: string; // what a query without the tag is about, unless it is everything
+}
+
+/** All tags that the hub stores. First come those with a label, which more people know. */
+export function labelled(stored: StoredTag[]): Tag[] {
+  const own = [...common, ...more];
+  const isOwn = (name: string): boolean => own.some((t) => t.tag === name);
+  const help = (tag: string): string | undefined => stored.find((t) => t.name === tag)?.help;
+  const others = stored
+    .filter((t) => !isOwn(t.name))
+    .map(({ name, title, ...about }): Tag => ({ tag: name, label: title ?? name, ...about }));
+
+  return [
+    ...own.map((t) => ({ ...t, help: help(t.tag) })),
+    ...others.filter((t) => t.events),
+    ...others.filter((t) => !t.events),
+  ];
+}
+
+/** The tag of a name, which may be a label of pods or no tag at all. */
+export const tagOf = (tags: Tag[], name: string): Tag =>
+  tags.find((t) => t.tag === name) ?? { tag: name, label: name };
+
 /** Those of all events, then those of some events. */
-export const choiceTags = (ofEvents: Tag[]): Tag[] => [
+export const choiceTags = (tags: Tag[]): Tag[] => [
   ...common.filter((t) => !t.rare),
-  ...ofEvents,
+  ...tags.filter((t) => t.events),
   ...common.filter((t) => t.rare),
 ];
 
@@ -38,8 +68,8 @@ export const isOfEvent = ({ events }: Tag, event: string): boolean =>
   !events || events.includes(event);
 
 /** The tags by whose values a profile of an event can be split. */
-export const groupTags = (ofEvents: Tag[], event: string): Tag[] => [
-  ...choiceTags(ofEvents).filter((t) => !t.rare && isOfEvent(t, event)),
+export const groupTags = (tags: Tag[], event: string): Tag[] => [
+  ...choiceTags(tags).filter((t) => !t.rare && isOfEvent(t, event)),
   ...more,
 ];
 
