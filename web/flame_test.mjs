@@ -227,6 +227,67 @@ const tests = {
     assert.ok(await page.isVisible('.flame-selected'));
     await page.context().close();
   },
+  async 'a frame says its shares of all and of its caller, or of what it calls'(browser) {
+    const page = await openGraph(browser);
+    await show(page, SMALL);
+    const text = (name) =>
+      page.evaluate((name) => graph.text({ node: box(name).node, rest: 0 }), name);
+    assert.equal(
+      await text('inner'),
+      'inner (program) — 40 (40.0 %, 66.7 % of its caller), itself 40',
+    );
+    assert.equal(await text('work'), 'work (program) — 60 (60.0 %), itself 20');
+    await page.evaluate(() => graph.set({ callers: true, whole: 400 }));
+    assert.equal(await text('inner'), 'inner (program) — 40 (10.0 %, 66.7 % of its callee)');
+    await page.evaluate(() => graph.select(1));
+    assert.deepEqual(await rows(page), [
+      'callee main 100 25.0 %',
+      'selected work 60 15.0 %',
+      'caller inner 40 10.0 %',
+    ]);
+    await page.context().close();
+  },
+  async 'a menu of a frame: right button, keyboard, a finger that rests'(browser) {
+    const page = await openGraph(browser, { hasTouch: true });
+    await show(page, SMALL);
+    const asked = () => page.evaluate(() => window.asked);
+    await page.evaluate(() => {
+      window.asked = [];
+      window.isShown = [];
+      addEventListener('contextmenu', (e) => isShown.push(!e.defaultPrevented));
+    });
+    await page.mouse.click(200, 27, { button: 'right' }); // the graph has no menu
+    assert.deepEqual(await page.evaluate(() => isShown), [true]);
+    await page.evaluate(() =>
+      graph.set({ onMenu: (node, { x, y }) => asked.push([node, Math.round(x), Math.round(y)]) }),
+    );
+    await page.mouse.click(200, 27, { button: 'right' }); // work
+    await page.mouse.click(780, 27, { button: 'right' }); // no frame
+    assert.deepEqual(await page.evaluate(() => isShown), [true, false, true]);
+    assert.deepEqual(await asked(), [[1, 200, 27]]);
+    assert.equal((await names(page)).length, 4); // it does not zoom
+    await page.focus('.flame-frames');
+    await page.keyboard.press('ArrowRight'); // read
+    await page.keyboard.press('Shift+F10');
+    await page.keyboard.press('ContextMenu');
+    assert.deepEqual((await asked()).slice(1), [[3, 480, 2 * ROW], [3, 480, 2 * ROW]]);
+    const touch = (type, x) =>
+      page.dispatchEvent('.flame-frames', type, {
+        pointerType: 'touch', clientX: x, clientY: 27, bubbles: true,
+      });
+    await touch('pointerdown', 200);
+    await touch('pointermove', 240); // a scroll
+    await touch('pointerup', 240);
+    await touch('pointerdown', 300);
+    await touch('pointermove', 302);
+    await until(async () => (await asked()).length === 4);
+    await touch('pointerup', 302);
+    await page.dispatchEvent('.flame-frames', 'click', { clientX: 302, clientY: 27 });
+    await drawn(page);
+    assert.deepEqual((await asked())[3], [1, 300, 27]);
+    assert.equal((await names(page)).length, 4); // the click that ends the rest zooms nowhere
+    await page.context().close();
+  },
   async 'a newer profile keeps zoom and selection by name, until they are forgotten'(browser) {
     const page = await openGraph(browser);
     await show(page, SMALL);

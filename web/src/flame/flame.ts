@@ -3,21 +3,22 @@
 // selected and hovered. scene.ts is the profile that is shown, layout.ts says where its frames are,
 // paint.ts draws them, reader.ts is for screen readers, and input.ts is what the user does.
 import type { Columns } from '../profile/columns';
-import { percent } from '../profile/values';
 import type { Camera } from './camera';
 import { css, type Colouring } from './colours';
 import './flame.css';
 import type { Matches } from './found';
 import { listen } from './input';
 import type { View } from './layout';
+import type { Asked } from './menu';
+import { defaults, type Options } from './options';
 import { Picture } from './paint';
-import { Reader, type Words } from './reader';
+import { Reader } from './reader';
 import { Scene, type Changes, type Frame, type Path } from './scene';
+import { textOf } from './words';
 
-const MAX_CALLEES = 100; // that a screen reader is told
 const OVERSCAN_PX = 400; // what is drawn above and below the window, so that it can be scrolled
 
-export type { Changes, Colouring, Frame };
+export type { Changes, Colouring, Frame, Options };
 
 /** A frame that is shown. Lengths are in CSS pixels from the left upper corner of the graph. */
 export interface Box extends Frame {
@@ -29,36 +30,8 @@ export interface Box extends Frame {
   colour: string; // of CSS
 }
 
-export interface Options {
-  /** A value in words, with its unit. */
-  value: (value: number) => string;
-  /** Draws names without type arguments. Colours and text() use the full name. */
-  short: boolean;
-  /** The root is at the bottom. */
-  upward: boolean;
-  colours: Colouring;
-  /** The page is dark. */
-  dark: boolean;
-  /** null: the pointer has left the frames. */
-  onHover: (frame: Frame | null) => void;
-  /** The user has selected another frame. */
-  onSelect: (node: number) => void;
-  onZoom: (node: number) => void;
-}
-
-const defaults: Options = {
-  value: (value) => value.toLocaleString(),
-  short: false,
-  upward: false,
-  colours: 'kind',
-  dark: false,
-  onHover: () => {},
-  onSelect: () => {},
-  onZoom: () => {},
-};
-
 export class FlameGraph {
-  private options: Options;
+  private options = defaults;
   private scene: Scene | null = null;
   private rows = 0;
   private selected: number | null = null;
@@ -79,12 +52,9 @@ export class FlameGraph {
     private readonly element: HTMLElement & { flame?: FlameGraph },
     options: Partial<Options> = {},
   ) {
-    this.options = { ...defaults, ...options };
     this.frames.className = 'flame-frames';
     this.frames.tabIndex = 0;
     this.frames.role = 'application';
-    this.frames.ariaLabel =
-      'flame graph: the arrow keys walk the frames, Enter zooms in, Escape zooms out';
     this.selectedMark.className = 'flame-mark flame-selected';
     this.hoveredMark.className = 'flame-mark flame-hovered';
     this.frames.append(this.canvas, this.hoveredMark, this.selectedMark);
@@ -93,11 +63,14 @@ export class FlameGraph {
     element.flame = this;
     listen(this, this.frames, this.end.signal);
     this.watch();
+    this.set(options);
     this.show(null);
   }
 
   set(options: Partial<Options>): void {
     this.options = { ...this.options, ...options };
+    this.frames.ariaLabel =
+      `${this.options.label}: the arrow keys walk the frames, Enter zooms in, Escape zooms out`;
     this.scene?.colourBy(this.options.colours, this.options.dark);
     this.draw();
   }
@@ -144,7 +117,7 @@ export class FlameGraph {
     this.selected = node;
     if (!camera.has(node)) this.zoom(layout.common(node, camera.target.top));
     this.placeMarks();
-    this.read(this.scene, node);
+    this.reader.tell(this.scene, node, this.options);
     this.options.onSelect(node);
   }
 
@@ -160,9 +133,9 @@ export class FlameGraph {
     return this.scene?.found?.sum ?? 0;
   }
 
-  /** A frame in words: its full name, where it is defined, its value and its share of the whole. */
+  /** A frame in words: its full name, where it is defined, its value and shares. */
   text(frame: Frame): string {
-    return this.scene?.text(frame, this.options.value) ?? '';
+    return this.scene ? textOf(this.scene, frame, this.options) : '';
   }
 
   /** What is shown, of all rows, whether they are scrolled into the window or not. */
@@ -220,6 +193,20 @@ export class FlameGraph {
     if (rest) return this.zoomRest(node);
     this.select(node);
     this.zoom(node);
+  }
+
+  /**
+   * Asks for the menu of a frame; null: of the selected one. Returns whether there is one.
+   */
+  openMenu(frame: Frame | null, asked: Asked): boolean {
+    const { onMenu } = this.options;
+    const node = asked ? frame?.node : this.selected;
+
+    if (!onMenu || frame?.rest || typeof node !== 'number') return false;
+    if (asked) this.select(node);
+    const { left, bottom } = this.selectedMark.getBoundingClientRect();
+    onMenu(node, asked ?? { x: left, y: bottom });
+    return true;
   }
 
   zoomToSelected(): void {
@@ -359,37 +346,5 @@ export class FlameGraph {
         passive: true,
         signal: this.end.signal,
       });
-  }
-
-  /** Tells a screen reader about a frame, its callers and its callees. */
-  private read({ columns, layout }: Scene, node: number): void {
-    const callers: Words[] = [];
-    const callees: Words[] = [];
-    let more = 0;
-
-    for (let i = columns.parent[node]; i >= 0; i = columns.parent[i]) callers.push(this.words(i));
-    layout.child(node, (child) => {
-      if (callees.length < MAX_CALLEES) callees.push(this.words(child));
-      else more++;
-      return false;
-    });
-    this.reader.show(
-      this.text({ node, rest: 0 }),
-      callers.reverse(),
-      this.words(node),
-      callees,
-      more,
-    );
-  }
-
-  private words(node: number): Words {
-    const { total } = this.scene!.columns;
-
-    return {
-      name: this.scene!.label({ node, rest: 0 }, this.options.short),
-      value: this.options.value(total[node]),
-      share: percent(total[node], total[0]),
-      change: this.scene!.changeText(node),
-    };
   }
 }

@@ -3,8 +3,7 @@
 // colours and words of its frames.
 import type { Columns } from '../profile/columns';
 import type { Change } from '../profile/difference';
-import { inert, isolated } from '../profile/names';
-import { percent } from '../profile/values';
+import { inert } from '../profile/names';
 import { Camera } from './camera';
 import {
   changeColour,
@@ -49,7 +48,7 @@ export class Scene {
   /** The camera is at the frame of a path, or shows all if the profile does not have it. */
   constructor(
     readonly columns: Columns,
-    private readonly changes: Changes | null,
+    readonly changes: Changes | null,
     zoomedTo: Path,
     matches: Matches | null,
   ) {
@@ -161,47 +160,8 @@ export class Scene {
     return (this.labels.full[f] ??= inert(functions.names[f]));
   }
 
-  text({ node, rest }: Frame, value: (value: number) => string): string {
-    const { total, self } = this.columns;
-
-    if (rest) return this.restText(node, rest, value);
-    const change = this.changeText(node);
-    return (
-      `${this.fullName(node)} — ${this.shared(total[node], value)}, itself ${value(self[node])}` +
-      (change && `; ${change}`)
-    );
-  }
-
   /** "": the profile is no difference. */
   changeText(node: number): string {
     return this.changes ? this.changes.text(this.changes.of(node)) : '';
-  }
-
-  private restText(node: number, rest: number, value: (value: number) => string): string {
-    const isZoomed = this.layout.viewOfRest(node).from === this.camera.target.from;
-    const sum = this.changes ? '' : ` — ${this.shared(this.layout.rest(node), value)}`;
-
-    return (
-      `${rest.toLocaleString()} ${rest === 1 ? 'frame' : 'frames'} too narrow to draw` +
-      `${sum}${isZoomed ? '' : '; a click zooms in'}`
-    );
-  }
-
-  private shared(v: number, value: (value: number) => string): string {
-    return `${value(v)} (${percent(v, this.columns.total[0])})`;
-  }
-
-  /** "f (inlined, program, /usr/bin/web, work.cc:7)" */
-  private fullName(node: number): string {
-    const { fn, inlined, functions } = this.columns;
-    const f = fn[node];
-    const about = [
-      inlined[node] ? 'inlined' : '',
-      kinds[functions.kinds[f]]?.label ?? '',
-      inert(functions.modules[f]),
-      inert(functions.source(f)),
-    ].filter(Boolean);
-
-    return `${isolated(inert(functions.names[f]))}${about.length ? ` (${about.join(', ')})` : ''}`;
   }
 }
