@@ -381,13 +381,13 @@ json_t *why_of_local(const struct why_question *q)
 	json_t *list = json_array();
 
 	if (e->local_key)
-		why_add(list, "local",
+		why_add(list, "event_not_asked",
 			xasprintf("podflame local records %s only if its configuration says %s: "
 				  "false.",
 				  e->name, e->local_key),
 			NULL);
 	else if (!by_default)
-		why_add(list, "local",
+		why_add(list, "event_not_asked",
 			xasprintf("podflame local does not record %s: podflame record does.",
 				  e->name),
 			xasprintf("podflame record --pid PID --event %s --output %s.folded",

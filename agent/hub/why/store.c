@@ -113,6 +113,22 @@ static void say_condition(struct storing *s, const char *tag, const struct found
 	json_object_set(r, "values", f->values);
 }
 
+/* No condition alone is the reason; n_samples: those without any condition. */
+static void say_conditions(struct storing *s, uint64_t n_samples)
+{
+	const char *event = profile_event_info(s->q->tracing.selection->event)->name;
+	json_t *r;
+
+	if (!n_samples)
+		return;
+	r = why_add(s->reasons, "condition",
+		    xasprintf("No condition alone is the reason. Without all of them, there are "
+			      "%" PRIu64 " samples of %s.",
+			      n_samples, event),
+		    NULL);
+	json_object_set_new(r, "samples", json_integer((json_int_t)n_samples));
+}
+
 static void say_other_events(struct storing *s, const struct found *f)
 {
 	const char *event = profile_event_info(s->q->tracing.selection->event)->name;
@@ -126,12 +142,28 @@ static void say_other_events(struct storing *s, const struct found *f)
 	json_object_set(r, "events", f->values);
 }
 
+static int without_conditions(struct storing *s)
+{
+	_cleanup_json_ json_t *body = json_copy(s->q->body),
+			      *tags = json_pack("[s]", "profile_event_type");
+	struct found found = {0};
+	int e;
+
+	json_object_del(body, "tag_filter");
+	json_object_del(body, "app_service");
+	e = count_tags(s, body, tags, &found);
+	if (!e)
+		say_conditions(s, found.of_event);
+	json_decref(found.values);
+	return e;
+}
+
 static int conditions(struct storing *s)
 {
 	_cleanup_json_ json_t *tags = json_array(), *body = json_copy(s->q->body);
 	struct found found[TAGS_MAX + 2] = {0};
 	const struct predicate *where = s->q->tracing.selection->where;
-	size_t n;
+	size_t n, n_said = 0;
 	int e;
 
 	if (where)
@@ -142,8 +174,10 @@ static int conditions(struct storing *s)
 	json_array_append_new(tags, json_string("profile_event_type"));
 	e = count_tags(s, body, tags, found);
 	for (size_t i = 0; !e && i < n; i++)
-		if (found[i].n_samples)
+		if (found[i].n_samples && ++n_said)
 			say_condition(s, json_string_value(json_array_get(tags, i)), &found[i]);
+	if (!e && n && !n_said)
+		e = without_conditions(s);
 	if (!e)
 		say_other_events(s, &found[n]);
 	for (size_t i = 0; i <= n; i++)

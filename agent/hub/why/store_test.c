@@ -62,6 +62,19 @@ static void a_process_that_the_namespace_lacks(void **state)
 	assert_int_equal(json_int_at(json_array_get(r, 1), "samples", 0), 17);
 }
 
+/* A condition that nothing matches hides behind another one. */
+static void two_conditions_that_match_nothing(void **state)
+{
+	struct store *s = filled(state);
+	_cleanup_json_ json_t *r =
+		why(s, "on-cpu", T0 - 10, T0 + 10, "pod_ns='ap'", ",\"app_service\":\"ap\"");
+
+	assert_codes(r, "condition");
+	assert_string_equal(text_of(r, "condition"),
+			    "No condition alone is the reason. Without all of them, there are 24 "
+			    "samples of on-cpu.");
+}
+
 static void another_event(void **state)
 {
 	struct store *s = filled(state);
@@ -151,6 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_MEMORY(a_condition_that_matches_nothing),
 		IN_MEMORY(a_process_that_the_namespace_lacks),
+		IN_MEMORY(two_conditions_that_match_nothing),
 		IN_MEMORY(another_event),
 		IN_MEMORY(another_time),
 		IN_MEMORY(a_later_time),
