@@ -79,6 +79,8 @@ static int make_text(const struct query *q, const json_t *reply, struct buf *out
 		return make_table(q, reply, out);
 	case FORMAT_CSV:
 		return cli_query_print_csv(reply, o, out);
+	case FORMAT_SVG:
+		return cli_query_print_svg(reply, o, &q->times, out);
 	default:
 		return cli_query_mode(o) == QUERY_PROFILE
 			       ? cli_query_print_folded(reply, out)

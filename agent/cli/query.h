@@ -79,3 +79,6 @@ int cli_query_print_difference(const json_t *reply, const struct query_times *t,
 			       struct buf *out);
 /* Stacks with their value; difference: with the value before, then the value now. */
 int cli_query_print_stacks(const json_t *reply, bool difference, struct buf *out);
+/* query_svg.c: a flame graph */
+int cli_query_print_svg(const json_t *reply, const struct query_options *o,
+			const struct query_times *t, struct buf *out);

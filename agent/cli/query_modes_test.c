@@ -228,6 +228,25 @@ static void a_difference_is_folded(void **state)
 	asked_done(&a);
 }
 
+static void trees_are_pictures(void **state)
+{
+	struct asked a = ask(tree_answer, ARGS("-F", "svg"));
+
+	(void)state;
+	assert_int_equal(a.status, 0);
+	assert_string_equal(a.path, "/v1/profile/tree");
+	assert_int_equal(json_int_at(a.body, "max_nodes", 0), 200000);
+	assert_non_null(strstr(a.text, "<title>on-cpu of web: 10.00 ms in 100 samples, from 20"));
+	assert_non_null(strstr(a.text, "<title>[l] malloc: 3.00 ms (30.00 %)</title>"));
+	asked_done(&a);
+	a = ask(tree_answer, ARGS("-F", "svg", NOW_AND_BEFORE));
+	assert_non_null(strstr(a.text, "<title>on-cpu of web: now 10.00 ms in 100 samples, from "
+				       "2023-11-15T00:13:20Z to 2023-11-15T01:13:19Z; before "));
+	assert_non_null(strstr(a.text, "<title>gone: 0.00 us (0.00 %) now, 2.00 ms (40.00 %) "
+				       "before</title>"));
+	asked_done(&a);
+}
+
 static void nothing_before_or_now(void **state)
 {
 	struct asked a = ask("{\"result\":null,\"unit\":\"bytes\",\"summary\":{\"notes\":[\"no "
@@ -369,6 +388,7 @@ int main(void)
 		cmocka_unit_test(csv_has_a_row_for_each_value),
 		cmocka_unit_test(a_difference_is_a_table),
 		cmocka_unit_test(a_difference_is_folded),
+		cmocka_unit_test(trees_are_pictures),
 		cmocka_unit_test(nothing_before_or_now),
 		cmocka_unit_test(wrong_options_are_named),
 		cmocka_unit_test(the_hub_says_what_is_wrong),

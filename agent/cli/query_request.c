@@ -29,14 +29,19 @@ const char *cli_query_path(enum query_mode mode, enum query_format format)
 		[QUERY_PROFILE] = {[FORMAT_TABLE] = tracing,
 				   [FORMAT_FOLDED] = tracing,
 				   [FORMAT_JSON] = tracing,
+				   [FORMAT_SVG] = tree,
 				   [FORMAT_PPROF] = "/v1/profile/pprof",
 				   [FORMAT_SPEEDSCOPE] = "/v1/profile/speedscope"},
-		[QUERY_GROUPS] =
-			{[FORMAT_TABLE] = groups, [FORMAT_FOLDED] = tree, [FORMAT_JSON] = groups},
+		[QUERY_GROUPS] = {[FORMAT_TABLE] = groups,
+				  [FORMAT_FOLDED] = tree,
+				  [FORMAT_JSON] = groups,
+				  [FORMAT_SVG] = tree},
 		[QUERY_SERIES] =
 			{[FORMAT_TABLE] = series, [FORMAT_JSON] = series, [FORMAT_CSV] = series},
-		[QUERY_DIFFERENCE] =
-			{[FORMAT_TABLE] = tree, [FORMAT_FOLDED] = tree, [FORMAT_JSON] = tree},
+		[QUERY_DIFFERENCE] = {[FORMAT_TABLE] = tree,
+				      [FORMAT_FOLDED] = tree,
+				      [FORMAT_JSON] = tree,
+				      [FORMAT_SVG] = tree},
 	};
 
 	return paths[mode][format];
