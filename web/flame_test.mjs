@@ -26,6 +26,16 @@ const rows = (page) =>
     all.map((r) => [...r.cells].map((c) => c.textContent).join(' ')),
   );
 
+// The hue of "#rrggbb" in degrees.
+function hueOf(colour) {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const most = Math.max(r, g, b);
+  const range = most - Math.min(r, g, b);
+
+  if (most === r) return (360 + (60 * (g - b)) / range) % 360;
+  return most === g ? 120 + (60 * (b - r)) / range : 240 + (60 * (r - g)) / range;
+}
+
 const tests = {
   async 'frames lie where their values say, the greatest first'(browser) {
     const page = await openGraph(browser);
@@ -461,18 +471,19 @@ const tests = {
       ['gone', 668, ROW, 67],
       ['new', 735, ROW, 65],
     ]);
-    const hue = (name) =>
+    const colour = (name) =>
       page.evaluate((name) => {
         const { x, y, colour } = box(name);
         if (pixel(x + 4, y + 2) !== rgb(colour)) return `${colour} is not drawn`;
         return colour;
       }, name);
-    assert.match(await hue('main'), /^hsl\(0 0% 80%\)$/);
-    assert.match(await hue('same'), /^hsl\(0 0% 80%\)$/);
-    assert.match(await hue('more'), /^hsl\(22 /);
-    assert.match(await hue('less'), /^hsl\(213 /);
-    assert.equal(await hue('gone'), 'hsl(213 80% 62%)');
-    assert.equal(await hue('new'), 'hsl(22 90% 62%)');
+    const hue = async (name) => Math.round(hueOf(await colour(name)));
+    assert.equal(await colour('main'), '#cccccc');
+    assert.equal(await colour('same'), '#cccccc');
+    assert.equal(await hue('more'), 22);
+    assert.equal(await hue('less'), 213);
+    assert.equal(await colour('gone'), '#5196ec');
+    assert.equal(await colour('new'), '#f58547');
     const text = (name) => page.evaluate((name) => graph.text(box(name)), name);
     assert.equal(
       await text('gone'),
@@ -503,13 +514,14 @@ const tests = {
       for (const by of ['kind', 'module', 'difference']) {
         graph.set({ colours: by });
         await drawn();
-        all.push(graph.boxes().map((b) => [b.name, parseInt(/\d+/.exec(b.colour)[0], 10)]));
+        all.push(graph.boxes().map((b) => [b.name, b.colour]));
       }
       return all.map(Object.fromEntries);
     });
-    assert.equal(colours[0].f, colours[0].g);
-    assert.equal(colours[1].f, colours[1].g);
-    assert.notEqual(colours[1].f, colours[0].f);
+    const hue = (by, name) => Math.round(hueOf(colours[by][name]));
+    assert.equal(hue(0, 'f'), hue(0, 'g'));
+    assert.equal(hue(1, 'f'), hue(1, 'g'));
+    assert.notEqual(hue(1, 'f'), hue(0, 'f'));
     assert.equal(colours[1].read, colours[0].read);
     assert.deepEqual(colours[2], colours[0]); // it is no difference
     await page.context().close();

@@ -16,6 +16,11 @@ test('a colour as a pixel', () => {
   assert.equal(packed(grey), 0xff333333);
 });
 
+test('a colour of CSS is that of the pixel', () => {
+  assert.equal(css({ hue: 0, saturation: 100, lightness: 50 }), '#ff0000');
+  assert.equal(css({ hue: 210, saturation: 100, lightness: 10 }), '#001a33');
+});
+
 test('a function has the same colour each time, and black text can be read on it', () => {
   for (const name of ['main', 'x'.repeat(65536), '']) {
     const { hue, lightness } = colour('app', name);

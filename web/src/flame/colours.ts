@@ -106,9 +106,6 @@ export function changeColour({ now, before, isNoise }: Change): Colour {
   return { ...(part > 0 ? MORE : LESS), lightness: 91 - 29 * Math.abs(part) };
 }
 
-export const css = ({ hue, saturation, lightness }: Colour): string =>
-  `hsl(${hue} ${saturation}% ${lightness}%)`;
-
 /** As a canvas keeps it: one byte each of alpha, blue, green, red. */
 export function packed({ hue, saturation, lightness }: Colour): number {
   const l = lightness / 100;
@@ -132,3 +129,11 @@ export const luminance = (pixel: number): number =>
 
 /** Black or white, whichever can be read better on a pixel: its contrast is 4.58 or more. */
 export const textOn = (pixel: number): string => (luminance(pixel) > 0.179 ? '#000' : '#fff');
+
+/** "#rrggbb", which programs that show SVG know, too. */
+export function css(of: Colour): string {
+  const pixel = packed(of);
+  const bytes = [pixel, pixel >> 8, pixel >> 16].map((byte) => byte & 255);
+
+  return `#${bytes.map((byte) => byte.toString(16).padStart(2, '0')).join('')}`;
+}

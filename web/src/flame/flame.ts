@@ -4,7 +4,7 @@
 // paint.ts draws them, reader.ts is for screen readers, and input.ts is what the user does.
 import type { Columns } from '../profile/columns';
 import type { Camera } from './camera';
-import { css, type Colouring } from './colours';
+import { css, packed, textOn, type Colouring } from './colours';
 import './flame.css';
 import type { Matches } from './found';
 import { listen } from './input';
@@ -28,6 +28,8 @@ export interface Box extends Frame {
   width: number;
   height: number;
   colour: string; // of CSS
+  textColour: string;
+  hatched: boolean;
 }
 
 export class FlameGraph {
@@ -146,6 +148,8 @@ export class FlameGraph {
 
     this.scene?.visit({ width }, (frame, x, w) => {
       const left = Math.max(0, x);
+      const colour = this.scene!.colour(frame);
+
       boxes.push({
         ...frame,
         name: this.scene!.label(frame, this.options.short),
@@ -153,7 +157,9 @@ export class FlameGraph {
         y: this.rowOf(frame.node) * height,
         width: Math.min(width, x + w) - left,
         height,
-        colour: css(this.scene!.colour(frame)),
+        colour: css(colour),
+        textColour: textOn(packed(colour)),
+        hatched: this.scene!.isHatched(frame),
       });
     });
     return boxes;
