@@ -483,7 +483,7 @@ const tests = {
     assert.equal(await hue('more'), 22);
     assert.equal(await hue('less'), 213);
     assert.equal(await colour('gone'), '#5196ec');
-    assert.equal(await colour('new'), '#f58547');
+    assert.equal(await colour('new'), '#f58747');
     const text = (name) => page.evaluate((name) => graph.text(box(name)), name);
     assert.equal(
       await text('gone'),
