@@ -9,7 +9,7 @@ import { gzipSync } from 'node:zlib';
 
 const [html, header] = process.argv.slice(2);
 const out = await build({
-  entryPoints: [new URL('src/main.ts', import.meta.url).pathname],
+  entryPoints: [new URL('src/main.tsx', import.meta.url).pathname],
   bundle: true,
   minify: true,
   format: 'esm',

@@ -298,7 +298,7 @@ const tests = {
     assert.equal((await names(page)).length, 4); // the click that ends the rest zooms nowhere
     await page.context().close();
   },
-  async 'a newer profile keeps zoom and selection by name, until they are forgotten'(browser) {
+  async 'a newer profile keeps zoom and selection by name; a path zooms, too'(browser) {
     const page = await openGraph(browser);
     await show(page, SMALL);
     await page.mouse.click(600, 27); // read
@@ -313,9 +313,12 @@ const tests = {
     assert.deepEqual(await names(page), ['main', 'more']);
     await show(page, SMALL);
     assert.deepEqual(await names(page), ['main', 'read']);
-    await page.evaluate(() => graph.forgetZoom());
-    await show(page, SMALL);
+    await page.evaluate(() => graph.zoomTo([]));
+    await drawn(page);
     assert.equal((await names(page)).length, 4);
+    await page.evaluate(() => graph.zoomTo([['work', 'app'], ['inner']]));
+    await drawn(page);
+    assert.deepEqual((await names(page)).sort(), ['inner', 'main', 'work']);
     await page.context().close();
   },
   async 'no name breaks out of its frame'(browser) {

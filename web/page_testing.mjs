@@ -90,7 +90,7 @@ export async function waitForData(origin) {
 }
 
 // The frames that the graph shows.
-export const boxes = (page) => page.$eval('#chart', (e) => e.flame.boxes());
+export const boxes = (page) => page.$$eval('#chart', ([e]) => e?.flame.boxes() ?? []);
 export const names = async (page) => (await boxes(page)).map((b) => b.name);
 export const shows = (page, name) => until(async () => (await names(page)).includes(name));
 // The widest frame of a name; null: there is none. The first samples, without tables, have a tower
@@ -195,4 +195,4 @@ export const table = (page) =>
   page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].textContent));
 export const tableIs = (page, ...names) =>
   until(async () => (await table(page)).join() === names.join());
-export const isStale = (page) => page.$eval('body', (e) => e.classList.contains('stale'));
+export const isStale = (page) => page.$eval('main', (e) => e.classList.contains('stale'));

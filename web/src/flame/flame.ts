@@ -18,7 +18,7 @@ import { textOf } from './words';
 
 const OVERSCAN_PX = 400; // what is drawn above and below the window, so that it can be scrolled
 
-export type { Changes, Colouring, Frame, Options };
+export type { Changes, Colouring, Frame, Options, Path };
 
 /** A frame that is shown. Lengths are in CSS pixels from the left upper corner of the graph. */
 export interface Box extends Frame {
@@ -78,13 +78,19 @@ export class FlameGraph {
   }
 
   /**
-   * Shows a profile; null: none. With `changes`, a difference. The zoom and the selection stay at
-   * the frames of the same stacks, if the profile has them. A search goes on in it.
+   * Shows a profile; null: none. With `changes`, a difference. It is zoomed to the frame of a path,
+   * if it has one. The selection stays at the frame of the same stack, if the profile has it. A
+   * search goes on in it.
    */
-  show(columns: Columns | null, changes: Changes | null = null): void {
+  show(
+    columns: Columns | null,
+    changes: Changes | null = null,
+    zoomTo: Path = this.zoomedTo,
+  ): void {
     const selected = this.selected !== null ? this.scene!.path(this.selected) : null;
 
-    this.scene = columns && new Scene(columns, changes, this.zoomedTo, this.matches);
+    this.zoomedTo = zoomTo;
+    this.scene = columns && new Scene(columns, changes, zoomTo, this.matches);
     this.scene?.colourBy(this.options.colours, this.options.dark);
     this.frames.hidden = !columns;
     this.hovered = this.selected = null;
@@ -106,9 +112,16 @@ export class FlameGraph {
     if (this.scene) this.move(this.scene.layout.viewOfRest(node));
   }
 
-  /** Shows the next profile whole. */
-  forgetZoom(): void {
-    this.zoomedTo = [];
+  /** Zooms to the frame of a path, or shows all if the profile does not have it. */
+  zoomTo(path: Path): void {
+    const node = this.scene?.at(path) ?? 0;
+
+    if (node !== this.scene?.camera.target.top) this.zoom(node);
+  }
+
+  /** The names and kinds of the frames from below the root to a frame. */
+  path(node: number): Path {
+    return this.scene?.path(node) ?? [];
   }
 
   /** Selects a frame, zooms out as far as it takes to see it, and lets a screen reader say it. */

@@ -33,8 +33,8 @@ export interface Changes {
   text(change: Change): string;
 }
 
-/** The names and kinds of the frames from below the root to a frame. */
-export type Path = [name: string, kind: string][];
+/** The names and kinds of the frames from below the root to a frame; no kind: any. */
+export type Path = [name: string, kind?: string][];
 
 export class Scene {
   readonly layout: Layout;
@@ -88,7 +88,9 @@ export class Scene {
     for (const [name, kind] of path) {
       node = this.layout.child(
         node,
-        (child) => functions.names[fn[child]] === name && functions.kinds[fn[child]] === kind,
+        (child) =>
+          functions.names[fn[child]] === name &&
+          (kind === undefined || functions.kinds[fn[child]] === kind),
       );
       if (node < 0) return null;
     }

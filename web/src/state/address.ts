@@ -3,7 +3,7 @@
 // and what is no choice of the page's has no effect.
 import { parseFilter, printFilter, type Condition, type Filter } from './filter';
 import { isSnapshot, withLeak } from './leak';
-import { valueOf } from './narrow';
+import { chosenValue } from './narrow';
 import { defaults, type FunctionId, type State, type Times, type ViewName } from './state';
 import { isStored } from './tags';
 import { intervalOf, parseTime, utc } from './times';
@@ -251,16 +251,16 @@ const parts: Part[] = [
 
 /** Of an address that names none: the link of a tracing system shows its request. */
 const usualView = (state: State): ViewName =>
-  state.durationUs !== null && valueOf(state, 'trace_id') ? 'request' : defaults.view;
+  state.durationUs !== null && chosenValue(state, 'trace_id') ? 'request' : defaults.view;
 
 /** The state of an address, of its text behind the #. */
 export function parse(hash: string, now: number): State {
   const words = new URLSearchParams(hash.replace(/^#/, ''));
-  const state = parts.reduce((all, part) => ({ ...all, ...part.parse(words, now) }), defaults);
+  const state = { ...defaults };
 
-  const view = words.has('view') ? state.view : usualView(state);
-
-  return { ...state, view, ...ofGrowth(words, state, now) };
+  for (const part of parts) Object.assign(state, part.parse(words, now));
+  if (!words.has('view')) state.view = usualView(state);
+  return { ...state, ...ofGrowth(words, state, now) };
 }
 
 /** The text behind the # of the address of a state. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { parseFilter, printFilter } from './filter';
-import { hasTag, narrowed, valueOf, withoutTag } from './narrow';
+import { chosenValue, hasTag, narrowed, withoutTag } from './narrow';
 import { defaults, type State } from './state';
 
 const withFilter = (text: string): State => ({ ...defaults, filter: parseFilter(text) });
@@ -13,7 +13,7 @@ test('a value takes the place of another one of its tag, and goes again', () => 
   assert.equal(narrow("pod='a' AND image!='x'", 'pod', 'b'), "pod='b' AND image!='x'");
   assert.equal(narrow("pod!='a'", 'pod', 'b'), "pod!='a' AND pod='b'");
   assert.equal(narrow("pod='a' AND image!='x'", 'pod', ''), "image!='x'");
-  assert.equal(valueOf(withFilter("pod!='a' AND pod='b'"), 'pod'), 'b');
+  assert.equal(chosenValue(withFilter("pod!='a' AND pod='b'"), 'pod'), 'b');
 });
 
 test('text that is more than conditions stays, in brackets', () => {
@@ -23,7 +23,7 @@ test('text that is more than conditions stays, in brackets', () => {
 
 test('the process is a choice of its own', () => {
   assert.deepEqual(narrowed(defaults, 'app_service', 'web'), { process: 'web' });
-  assert.equal(valueOf({ ...defaults, process: 'web' }, 'app_service'), 'web');
+  assert.equal(chosenValue({ ...defaults, process: 'web' }, 'app_service'), 'web');
 });
 
 test('all conditions on a tag are taken out, and the others stay', () => {

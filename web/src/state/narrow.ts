@@ -6,7 +6,7 @@ import type { State } from './state';
 const isValueOf = (tag: string) => (c: Condition): boolean => c.tag === tag && c.op === '=';
 
 /** The value that a filter requires of a tag; '': none. */
-export function valueOf({ process, filter }: State, tag: string): string {
+export function chosenValue({ process, filter }: State, tag: string): string {
   if (tag === 'app_service') return process;
   if ('text' in filter) return '';
   return filter.conditions.find(isValueOf(tag))?.values[0] ?? '';

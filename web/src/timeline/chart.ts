@@ -2,7 +2,7 @@
 // The layers of the time line as a picture, by uPlot.
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import type { Series } from '../api';
+import type { Series } from '../api/types';
 import type { Layer } from './steps';
 
 const HEIGHT_PX = 130;
@@ -36,12 +36,19 @@ export interface Actions {
 
 export class Chart {
   private plot: uPlot | null = null;
+  private readonly resized: ResizeObserver;
 
   constructor(
     private readonly element: HTMLElement,
     private readonly actions: Actions,
   ) {
-    new ResizeObserver(() => this.plot?.setSize(this.size())).observe(element);
+    this.resized = new ResizeObserver(() => this.plot?.setSize(this.size()));
+    this.resized.observe(element);
+  }
+
+  destroy(): void {
+    this.resized.disconnect();
+    this.plot?.destroy();
   }
 
   /** How many pixels wide the steps are together. */

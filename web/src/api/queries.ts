@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the page asks the hub.
+import { call } from './hub';
+import type * as types from './types';
+
+/** How many groups the time line shows; the others are one. */
+const MAX_GROUPS = 8;
+
+/** The most values that a choice offers. */
+export const MAX_VALUES = 500;
+
+const language = { profile_language_type: 'eBPF' };
+
+async function result<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T | null> {
+  return (await call<{ result: T | null }>(path, signal, body)).result;
+}
+
+export const hub = {
+  info: (signal: AbortSignal) => call<types.Info>('/v1/info', signal),
+
+  async tagsOfEvents(signal: AbortSignal): Promise<types.TagOfEvents[]> {
+    const all = await result<Partial<types.TagOfEvents>[]>('/v1/profile/tags', signal);
+
+    return (all ?? []).filter((t): t is types.TagOfEvents => t.events !== undefined);
+  },
+
+  profile: (question: types.ProfileQuestion, signal: AbortSignal) =>
+    call<types.Reply>('/v1/profile/tree', signal, { ...question, ...language }),
+
+  /** With a tag, the greatest groups of its values. */
+  series: async (question: types.SeriesQuestion, signal: AbortSignal): Promise<types.Series> =>
+    (await result<types.Series>('/v1/profile/series', signal, {
+      ...question,
+      limit: MAX_GROUPS,
+      ...language,
+    }))!,
+
+  /** The values of each tag, among which a user can choose. */
+  choices: async (
+    question: types.ChoicesQuestion,
+    signal: AbortSignal,
+  ): Promise<Record<string, types.Values>> =>
+    (await result<Record<string, types.Values>>('/v1/profile/choices', signal, {
+      ...question,
+      limit: MAX_VALUES,
+    })) ?? {},
+};
+
+export type Hub = typeof hub;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions to the hub and its answers. docs/api.md describes them.
+import type { TreeResult } from '../profile/tree';
+
+export interface Loss {
+  reason: string;
+  samples: number;
+  time_ns?: number;
+}
+
+export interface Summary {
+  samples: number;
+  profiles?: number;
+  estimated?: { share: number; error: number }; // of what happened; one standard error, in the unit
+  throttled_us?: number; // off-cpu: that containers were not let run
+  finished_percent?: number | null; // samples whose stack is whole
+  truncated?: boolean;
+  cut_stacks?: number; // whose ends are in [smaller stacks]: there were too many nodes
+  // only if there were too many stacks: the value of a stack is too small by at most that
+  short_by?: number;
+  losses?: Loss[];
+  notes?: string[];
+}
+
+export interface Info {
+  version: string;
+  cluster_name: string;
+  auth_required: boolean;
+  token_hint: string;
+  store_note: string;
+  time?: number; // Unix seconds by the hub's clock; hubs of earlier versions do not say it
+  links?: { trace: string; logs: string };
+}
+
+/** A tag that only some events have. */
+export interface TagOfEvents {
+  name: string;
+  title: string;
+  events: string[];
+  unset?: string; // what a query without the tag is about, unless it is everything
+}
+
+export interface Selection {
+  profile_event_type: string;
+  app_service: string;
+  tag_filter: string;
+  time_start: number;
+  time_end: number;
+}
+
+/** With `before`, the difference from that selection to the other one. */
+export interface ProfileQuestion extends Selection {
+  before?: Selection;
+  by_line?: boolean;
+}
+
+export interface Reply {
+  OPT_STATUS: string;
+  DESCRIPTION: string;
+  result: TreeResult | null; // null: nothing was found
+  unit?: string;
+  summary?: Summary;
+  before_summary?: Summary; // of the other selection of a difference
+}
+
+/** `group_by`: the tag by whose values the answer is split; '': none. */
+export interface SeriesQuestion extends Selection {
+  group_by: string;
+}
+
+/** Values of steps of time. */
+export interface Series {
+  unit: string;
+  start: number; // Unix seconds
+  step: number; // seconds
+  steps: number;
+  groups: { value: string | null; values: number[] }[]; // null: what does not have the tag
+  others: number[] | null;
+  losses: { reason: string; samples: number[]; time_ns: number[] }[];
+  starts: number[]; // Unix seconds when processes began
+  more_starts: boolean;
+}
+
+export interface ChoicesQuestion extends Selection {
+  tags: string[];
+}
+
+export interface Choice {
+  value: string;
+  samples: number;
+}
+
+/** The values of a tag with the most samples. */
+export interface Values {
+  values: Choice[];
+  truncated: boolean; // there are more
+}

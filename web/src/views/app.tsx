@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: choices, the time line, and one of the views of the profile.
+import type { ComponentType } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
+import type { ViewName } from '../state/state';
+import { Banners } from './banners';
+import { Choices } from './choices';
+import { Empty } from './empty';
+import { Graph } from './graph';
+import { Header } from './header';
+import { LeakChoice } from './leak';
+import { totalText } from './notes';
+import { shownOf } from './shown';
+import { SignIn } from './sign_in';
+import { TimelineView } from './timeline';
+import { RangeChoice, TimeInputs } from './times';
+import { Tools } from './tools';
+import { useAddress } from './use_address';
+import { useAnswers } from './use_answers';
+import { useLive } from './use_live';
+import type { ViewProps } from './view';
+import { ViewTabs } from './view_tabs';
+
+/** The views of a profile, as their tabs are in a row. */
+const views: { name: ViewName; title: string; component: ComponentType<ViewProps> }[] = [
+  { name: 'graph', title: 'Flame graph', component: Graph },
+];
+
+export function App() {
+  const [state, change] = useAddress();
+  const { answers, reload } = useAnswers(state);
+  const [isLive, setLive] = useState(false);
+  const { info, profile, now } = answers;
+  const shown = useMemo(() => profile.answer && shownOf(profile.answer), [profile.answer]);
+  const { component: View } = views.find((v) => v.name === state.view) ?? views[0];
+
+  useLive(isLive, answers.isBusy || answers.signIn !== null, reload);
+  return (
+    <>
+      <Header info={info} isBusy={answers.isBusy} />
+      <main class={profile.isStale ? 'stale' : ''}>
+        <div id="choices">
+          <Choices state={state} change={change} answers={answers} />
+          <RangeChoice state={state} change={change} now={now} />
+        </div>
+        <TimeInputs state={state} change={change} now={now} />
+        <LeakChoice state={state} change={change} now={now} />
+        <Tools
+          state={state}
+          change={change}
+          answers={answers}
+          reload={reload}
+          isLive={isLive}
+          setLive={setLive}
+          total={shown ? totalText(shown) : ''}
+        />
+        <TimelineView state={state} change={change} answers={answers} />
+        <Banners error={answers.error} storeNote={info?.store_note ?? ''} shown={shown} />
+        <ViewTabs views={views} state={state} change={change} />
+        <div id="view">
+          {shown?.answer.columns && (
+            <View state={state} change={change} shown={shown} answers={answers} />
+          )}
+          {shown && !shown.answer.columns && <Empty isLocal={!info?.auth_required} />}
+        </div>
+      </main>
+      <SignIn why={answers.signIn} hint={info?.token_hint ?? ''} onSignIn={reload} />
+    </>
+  );
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { SignInError } from '../api/hub';
+import type { Hub } from '../api/queries';
+import { parse } from '../state/address';
+import { Asker } from './asker';
+
+type Name = keyof Hub;
+
+interface Call {
+  name: Name;
+  question: { tag_filter: string; time_start: number; time_end: number };
+  signal: AbortSignal;
+  answer: (value: unknown) => void;
+  fail: (error: unknown) => void;
+}
+
+const INFO = { auth_required: false, token_hint: '', time: 5000 };
+
+/** A hub that answers when the test wants it to, except about itself. */
+function held() {
+  const calls: Call[] = [];
+  const ask = (name: Name) => (question: Call['question'], signal: AbortSignal) =>
+    new Promise((answer, fail) => calls.push({ name, question, signal, answer, fail }));
+  const hub = {
+    info: async () => INFO,
+    tagsOfEvents: async () => [
+      { name: 'wait', title: 'Waits for', events: ['off-cpu'] },
+    ],
+    profile: ask('profile'),
+    series: ask('series'),
+    choices: ask('choices'),
+  } as unknown as Hub;
+  const asker = new Asker(hub, () => {});
+  /** The newest calls, once there are so many. */
+  const newest = async (n: number): Promise<Record<string, Call>> => {
+    while (calls.length < n) await new Promise((done) => setImmediate(done));
+    return Object.fromEntries(calls.slice(-3).map((c) => [c.name, c]));
+  };
+
+  return { asker, calls, hub, newest };
+}
+
+const at = (hash: string) => parse(hash, 0);
+const profile = (text: string) => ({ result: null, DESCRIPTION: text });
+
+test("all questions are of one moment by the hub's clock", async () => {
+  const { asker, calls, newest } = held();
+
+  void asker.ask(at('range=300'));
+  await newest(3);
+  assert.deepEqual(calls.map((c) => c.name), ['profile', 'series', 'choices']);
+  for (const { question: q } of calls) {
+    assert.equal(q.time_end - q.time_start, 300);
+    assert.ok(Math.abs(q.time_end - INFO.time) < 60);
+  }
+});
+
+test('a new choice aborts what nobody waits for, whose answer then changes nothing', async () => {
+  const { asker, newest } = held();
+
+  void asker.ask(at('pod=old'));
+  const old = await newest(3);
+  void asker.ask(at('pod=new'));
+  const now = await newest(6);
+  assert.deepEqual(Object.values(old).map((c) => c.signal.aborted), [true, true, true]);
+  assert.equal(now.profile.question.tag_filter, "pod='new'");
+  now.profile.answer(profile('new'));
+  old.profile.answer(profile('old'));
+  await new Promise((done) => setImmediate(done));
+  const { profile: part, isBusy } = asker.answers();
+  assert.equal(part.answer?.reply.DESCRIPTION, 'new');
+  assert.deepEqual(part.answer?.state, at('pod=new'));
+  assert.deepEqual([part.isStale, isBusy], [false, true]);
+});
+
+test('an answer is stale while another question is under way, and after an error', async () => {
+  const { asker, newest } = held();
+  const stale = (): boolean[] => {
+    const { profile: p, series } = asker.answers();
+    return [p.isStale, series.isStale];
+  };
+  const first = asker.ask(at('pod=a'));
+  const calls = await newest(3);
+
+  calls.profile.answer(profile('a'));
+  calls.series.answer({ groups: [] });
+  calls.choices.answer({});
+  await first;
+  assert.deepEqual(stale(), [false, false]);
+  void asker.ask(at('pod=a&by=pod')); // only the time line has another question
+  const { series } = await newest(4);
+  assert.deepEqual(stale(), [false, true]);
+  series.fail(new Error('it took too long'));
+  await new Promise((done) => setImmediate(done));
+  assert.deepEqual(stale(), [false, true]);
+  assert.equal(asker.answers().error, 'it took too long');
+  assert.equal(asker.answers().isBusy, false);
+});
+
+test('another way to show a profile asks nothing; a reload asks all', async () => {
+  const { asker, calls, newest } = held();
+
+  void asker.ask(at('pod=a'));
+  await newest(3);
+  await asker.ask(at('pod=a&short=1&view=table&search=x&zoom=main'));
+  assert.equal(calls.length, 3);
+  void asker.ask(at('pod=a'), true);
+  await newest(6);
+});
+
+test('a token that expires is asked for, and what was answered stays', async () => {
+  const { asker, newest } = held();
+  const first = asker.ask(at(''));
+  const good = await newest(3);
+
+  good.profile.answer(profile('good'));
+  good.series.answer({});
+  good.choices.answer({});
+  await first;
+  const second = asker.ask(at(''), true);
+  for (const call of Object.values(await newest(6))) call.fail(new SignInError('expired'));
+  await second;
+  assert.deepEqual([asker.answers().signIn, asker.answers().error], ['expired', '']);
+  assert.equal(asker.answers().profile.answer?.reply.DESCRIPTION, 'good');
+  void asker.ask(at(''), true); // with another token
+  await newest(9);
+  assert.equal(asker.answers().signIn, null);
+});
+
+test('a hub that is away is asked again what it says about itself', async () => {
+  const { asker, hub, newest } = held();
+  const { info } = hub;
+
+  hub.info = () => Promise.reject(new Error('away'));
+  await asker.ask(at(''));
+  assert.equal(asker.answers().error, 'away');
+  assert.equal(asker.answers().profile.isStale, true);
+  hub.info = info;
+  void asker.ask(at(''), true);
+  await newest(3);
+  assert.equal(asker.answers().error, '');
+});

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks the hub what a state needs: what it says about itself first, then each question whose form
+// is new.
+import { hasToken, SignInError } from '../api/hub';
+import type { Hub } from '../api/queries';
+import type { Info, Reply, Series, TagOfEvents, Values } from '../api/types';
+import type { Columns } from '../profile/columns';
+import { fromTree } from '../profile/tree';
+import type { State } from '../state/state';
+import type { Tag } from '../state/tags';
+import { Clock } from '../state/times';
+import { Question } from './question';
+import { questionsOf } from './questions';
+
+/** A profile, and what it is the answer to. */
+export interface Answer {
+  reply: Reply;
+  columns: Columns | null; // null: nothing was found
+  state: State;
+  now: number; // when it was asked, by the hub's clock
+}
+
+/** The newest answer; null: there is none yet. `isStale`: it is that to an earlier question. */
+export interface Part<T> {
+  answer: T | null;
+  isStale: boolean;
+}
+
+/** All that the hub has answered so far. */
+export interface Answers {
+  info: Info | null;
+  tags: Tag[]; // of some events only
+  now: number; // when the newest questions were asked, by the hub's clock
+  profile: Part<Answer>;
+  series: Part<Series>;
+  choices: Part<Record<string, Values>>;
+  isBusy: boolean;
+  signIn: string | null; // why the user has to sign in; null: no need
+  error: string; // why there is no answer; ''
+}
+
+const tagOf = ({ name, title, ...more }: TagOfEvents): Tag => ({
+  tag: name,
+  label: title,
+  ...more,
+});
+
+export class Asker {
+  private readonly clock = new Clock();
+  private readonly info: Question<'', Info>;
+  private readonly tags: Question<'', Tag[]>;
+  private readonly profile;
+  private readonly series;
+  private readonly choices;
+  private state: State | null = null; // the newest
+  private now = this.clock.now(); // of the newest questions
+
+  constructor(
+    private readonly hub: Hub,
+    onChange: () => void,
+  ) {
+    this.info = new Question((_, signal) => this.introduce(signal), onChange);
+    this.tags = new Question((_, signal) => this.tagsOfEvents(signal), onChange);
+    this.profile = new Question(this.profileOf.bind(this), onChange);
+    this.series = new Question(hub.series, onChange);
+    this.choices = new Question(hub.choices, onChange);
+  }
+
+  private all() {
+    return [this.info, this.tags, this.profile, this.series, this.choices];
+  }
+
+  /** Asks what is new in a state; `again`: all of it. Ends when all have their answers. */
+  async ask(state: State, again = false): Promise<void> {
+    this.state = state;
+    for (const first of [this.info, this.tags]) {
+      if (!first.answer) await first.put('', true);
+      if (!first.answer || this.state !== state) return;
+    }
+    const { profile, series, choices } = this.questions(state, again);
+
+    await Promise.all([
+      this.profile.put(profile, again),
+      this.series.put(series, again),
+      this.choices.put(choices, again),
+    ]);
+  }
+
+  /** What there is to show. */
+  answers(): Answers {
+    const errors = this.all().flatMap((q) => q.error ?? []);
+    const error = errors.find((e) => !(e instanceof SignInError));
+    const part = <T>({ answer, isStale }: Question<never, T>): Part<T> => ({
+      answer,
+      isStale: isStale || this.hasNoIntroduction(),
+    });
+
+    return {
+      info: this.info.answer,
+      tags: this.tags.answer ?? [],
+      now: this.now,
+      profile: part(this.profile),
+      series: part(this.series),
+      choices: part(this.choices),
+      isBusy: this.all().some((q) => q.isBusy),
+      signIn: this.refusal(),
+      error: error instanceof Error ? error.message : String(error ?? ''),
+    };
+  }
+
+  /** Aborts all questions. */
+  end(): void {
+    for (const question of this.all()) question.end();
+  }
+
+  /** Why the newest questions were refused; null: they were not, or are under way. */
+  private refusal(): string | null {
+    for (const { error, isBusy } of this.all())
+      if (error instanceof SignInError && !isBusy) return error.message;
+    return null;
+  }
+
+  private hasNoIntroduction(): boolean {
+    return this.info.error !== null || this.tags.error !== null;
+  }
+
+  /** All questions are of one moment, which is a new one when the profile is asked for. */
+  private questions(state: State, again: boolean) {
+    const same = questionsOf(state, this.tags.answer!, this.now);
+
+    if (!again && !this.profile.isNew(same.profile)) return same;
+    this.now = this.clock.now();
+    return questionsOf(state, this.tags.answer!, this.now);
+  }
+
+  private async introduce(signal: AbortSignal): Promise<Info> {
+    const info = await this.hub.info(signal);
+
+    if (info.time) this.clock.set(info.time);
+    return info;
+  }
+
+  private async tagsOfEvents(signal: AbortSignal): Promise<Tag[]> {
+    if (this.info.answer!.auth_required && !hasToken()) throw new SignInError('');
+    return (await this.hub.tagsOfEvents(signal)).map(tagOf);
+  }
+
+  private async profileOf(
+    question: Parameters<Hub['profile']>[0],
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const { now, state } = this;
+    const reply = await this.hub.profile(question, signal);
+
+    return { reply, columns: fromTree(reply.result), state: state!, now };
+  }
+}

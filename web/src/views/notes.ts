@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an answer says about itself: its sum, and what it lacks.
+import type { Reply, Summary } from '../api/types';
+import { lossText } from '../words/losses';
+import { formatValue } from '../profile/values';
+import { leakOf } from '../state/leak';
+import type { Shown } from './shown';
+
+export function totalText({ answer, growth, unit, total }: Shown): string {
+  const { samples = 0, finished_percent: whole } = answer.reply.summary ?? {};
+  const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
+
+  if (growth) return grownText(growth.grown, growth.shrunk, answer, unit);
+  if (!answer.columns) return '';
+  return (
+    `${formatValue(total, unit)} in ${samples.toLocaleString()} samples` +
+    (whole == null || isHost ? '' : `, ${whole.toFixed(2)} % with a whole stack`)
+  );
+}
+
+function grownText(
+  grown: number,
+  shrunk: number,
+  { state, now }: Shown['answer'],
+  unit: string,
+): string {
+  const [from, to] = leakOf(state, now)!.map((t) => new Date(t * 1000).toLocaleString());
+
+  return (
+    `${formatValue(grown, unit)} grown, ${formatValue(shrunk, unit)} shrunk, ` +
+    `from ${from} to ${to}`
+  );
+}
+
+/** A difference has the errors of both selections, and no share. */
+export function estimatedText({ answer, growth, unit }: Shown): string {
+  const { summary, before_summary: before } = answer.reply;
+  const value = answer.columns?.total[0] ?? 0;
+  const all = [summary, before].flatMap((s) => s?.estimated ?? []);
+  const error = Math.hypot(...all.map((e) => e.error));
+  const round = (n: number): string => `${Number((100 * n).toPrecision(2))} %`;
+  let range = '';
+
+  if (all.length === 0) return '';
+  if (growth) range = `, ±${formatValue(error, unit)}`;
+  else if (value) range = `, ±${round(error / value)}`;
+  const share = round(Math.min(...all.map((e) => e.share)));
+  return `estimated: ${share} of what happened was measured${range}`;
+}
+
+export function throttledText({ answer }: Shown): string {
+  const us = answer.reply.summary?.throttled_us ?? 0;
+
+  return us
+    ? `throttled: the containers' CPU limits held them back for ${formatValue(us, 'microseconds')}`
+    : '';
+}
+
+export const lossesText = ({ answer, unit }: Shown): string =>
+  ofBoth(answer.reply, (summary) => missing(summary, unit)).join(' · ');
+
+/** No data for a time of the leak view does not mean that no memory was live then. */
+export function notesText({ answer: { reply } }: Shown): string {
+  const { before_summary: first, summary: second } = reply;
+  const notes = ofBoth(reply, (s) => s.notes ?? []);
+
+  if (first && !first.profiles)
+    notes.push('nothing is stored for the first time: everything counts as grown');
+  else if (first && !second?.profiles)
+    notes.push('nothing is stored for the second time: everything counts as shrunk');
+  return notes.join(' · ');
+}
+
+/** The notes of an answer. Of two selections, a note of only one says which one. */
+function ofBoth(reply: Reply, said: (summary: Summary) => string[]): string[] {
+  const second = reply.summary ? said(reply.summary) : [];
+  const first = reply.before_summary ? said(reply.before_summary) : second;
+  const only = (when: string, own: string[], other: string[]): string[] =>
+    own.filter((t) => !other.includes(t)).map((t) => `${when} time: ${t}`);
+
+  return [
+    ...second.filter((t) => first.includes(t)),
+    ...only('first', first, second),
+    ...only('second', second, first),
+  ];
+}
+
+function missing(
+  { losses = [], cut_stacks: cut, short_by: short }: Summary,
+  unit: string,
+): string[] {
+  const parts = losses.map(lossText);
+
+  if (short !== undefined)
+    parts.push(
+      'too many stacks: the smallest are added up as [others]' +
+        (short
+          ? `, and another stack's value is too small by at most ${formatValue(short, unit)}`
+          : ''),
+    );
+  if (cut)
+    parts.push(
+      `too many frames: ${cut.toLocaleString()} of the smallest stacks end in [smaller stacks]; ` +
+        'all totals are complete',
+    );
+  return parts;
+}
