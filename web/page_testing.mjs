@@ -89,6 +89,19 @@ export async function waitForData(origin) {
   throw new Error(`${samples} samples of pagework within 180 s`);
 }
 
+// A page of a browser of its own, that notes what its Content-Security-Policy forbids.
+export async function newPage(browser) {
+  const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
+
+  page.setDefaultTimeout(60_000);
+  page.on('pageerror', (e) => console.log(`page error: ${e}`));
+  await page.addInitScript(() => {
+    window.violations = [];
+    document.addEventListener('securitypolicyviolation', (e) =>
+      window.violations.push(e.effectiveDirective));
+  });
+  return page;
+}
 // The frames that the graph shows.
 export const boxes = (page) => page.$$eval('#chart', ([e]) => e?.flame.boxes() ?? []);
 export const names = async (page) => (await boxes(page)).map((b) => b.name);
