@@ -51,6 +51,7 @@ export interface Selection {
 /** With `before`, the difference from that selection to the other one. */
 export interface ProfileQuestion extends Selection {
   before?: Selection;
+  group_by?: string; // the tag whose values are the first level
   by_line?: boolean;
 }
 

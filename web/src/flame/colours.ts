@@ -81,9 +81,9 @@ function hash(text: string): number {
 const lightness = (name: string): number => 66 + (hash(name) % 16);
 
 export function colour(kind: string, name: string): Colour {
-  const { hue, saturation } = kinds[kind] ?? kinds.process;
+  const { hue, saturation, hatched } = kinds[kind] ?? kinds.process;
 
-  return { hue, saturation, lightness: lightness(name) };
+  return { hue, saturation, lightness: hatched ? 92 : lightness(name) };
 }
 
 /** A module has one of 24 hues, the same in each profile. */

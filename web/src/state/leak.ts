@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The leak view: a comparison of the memory that lived at two moments.
 import type { State } from './state';
-import { intervalOf, type Interval } from './times';
-
-/** How far before a moment its snapshot may lie: the longest window, and its way to the hub. */
-const SNAPSHOT_S = 90;
+import { intervalOf, WINDOW_S, type Interval } from './times';
 
 /** Whether values are of a moment (live memory), not of a stretch of time. */
 export const isSnapshot = (event: string): boolean => event.endsWith('-inuse');
@@ -17,7 +14,7 @@ export const leakOf = ({ event, times, compare }: State, now: number): Interval 
 
 /** Compares the snapshots of two moments, and shows what has grown. */
 export function withLeak({ process, filter, compare }: State, at: Interval): Partial<State> {
-  const [before, times] = at.map((t) => ({ from: t - SNAPSHOT_S, to: t }));
+  const [before, times] = at.map((t) => ({ from: t - WINDOW_S, to: t }));
 
   return { times, compare: { process, filter, ...compare, times: before }, grown: true };
 }

@@ -2,6 +2,9 @@
 // Times to choose, and their texts. All are in seconds; a moment is in Unix seconds.
 import type { Times } from './state';
 
+/** The longest window of profiles, which are stored at its end, and its way to the hub. */
+export const WINDOW_S = 90;
+
 /** From and to, both in Unix seconds. */
 export type Interval = [from: number, to: number];
 

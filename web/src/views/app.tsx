@@ -2,7 +2,7 @@
 // The page: choices, the time line, and one of the views of the profile.
 import type { ComponentType } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import type { ViewName } from '../state/state';
+import type { State, ViewName } from '../state/state';
 import { Banners } from './banners';
 import { Choices } from './choices';
 import { Empty } from './empty';
@@ -10,6 +10,8 @@ import { Graph } from './graph';
 import { Header } from './header';
 import { LeakChoice } from './leak';
 import { totalText } from './notes';
+import { hasTrace } from './questions';
+import { RequestView } from './request';
 import { shownOf } from './shown';
 import { SignIn } from './sign_in';
 import { TimelineView } from './timeline';
@@ -21,9 +23,17 @@ import { useLive } from './use_live';
 import type { ViewProps } from './view';
 import { ViewTabs } from './view_tabs';
 
+interface View {
+  name: ViewName;
+  title: string;
+  component: ComponentType<ViewProps>;
+  isOf?: (state: State) => boolean; // whether it can be chosen
+}
+
 /** The views of a profile, as their tabs are in a row. */
-const views: { name: ViewName; title: string; component: ComponentType<ViewProps> }[] = [
+const views: View[] = [
   { name: 'graph', title: 'Flame graph', component: Graph },
+  { name: 'request', title: 'One request', component: RequestView, isOf: hasTrace },
 ];
 
 export function App() {
@@ -32,7 +42,9 @@ export function App() {
   const [isLive, setLive] = useState(false);
   const { info, profile, now } = answers;
   const shown = useMemo(() => profile.answer && shownOf(profile.answer), [profile.answer]);
-  const { component: View } = views.find((v) => v.name === state.view) ?? views[0];
+  const offered = views.filter(({ isOf }) => !isOf || isOf(state));
+  const { name, component: View } = offered.find((v) => v.name === state.view) ?? views[0];
+  const hasView = shown?.answer.columns || name === 'request';
 
   useLive(isLive, answers.isBusy || answers.signIn !== null, reload);
   return (
@@ -56,12 +68,12 @@ export function App() {
         />
         <TimelineView state={state} change={change} answers={answers} />
         <Banners error={answers.error} storeNote={info?.store_note ?? ''} shown={shown} />
-        <ViewTabs views={views} state={state} change={change} />
+        <ViewTabs views={offered} state={state} change={change} />
         <div id="view">
-          {shown?.answer.columns && (
+          {shown && hasView && (
             <View state={state} change={change} shown={shown} answers={answers} />
           )}
-          {shown && !shown.answer.columns && <Empty isLocal={!info?.auth_required} />}
+          {shown && !hasView && <Empty isLocal={!info?.auth_required} />}
         </div>
       </main>
       <SignIn why={answers.signIn} hint={info?.token_hint ?? ''} onSignIn={reload} />

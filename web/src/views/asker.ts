@@ -10,7 +10,8 @@ import type { State } from '../state/state';
 import type { Tag } from '../state/tags';
 import { Clock } from '../state/times';
 import { Question } from './question';
-import { questionsOf } from './questions';
+import { isRequest, questionsOf, type RequestQuestion } from './questions';
+import type { Summaries } from './request_words';
 
 /** A profile, and what it is the answer to. */
 export interface Answer {
@@ -18,6 +19,13 @@ export interface Answer {
   columns: Columns | null; // null: nothing was found
   state: State;
   now: number; // when it was asked, by the hub's clock
+}
+
+/** What was seen of one request. */
+export interface RequestAnswer {
+  cpu: Columns | null; // null: nothing was found
+  waits: Columns | null;
+  summaries: Summaries;
 }
 
 /** The newest answer; null: there is none yet. `isStale`: it is that to an earlier question. */
@@ -32,6 +40,7 @@ export interface Answers {
   tags: Tag[]; // of some events only
   now: number; // when the newest questions were asked, by the hub's clock
   profile: Part<Answer>;
+  request: Part<RequestAnswer>;
   series: Part<Series>;
   choices: Part<Record<string, Values>>;
   isBusy: boolean;
@@ -50,6 +59,7 @@ export class Asker {
   private readonly info: Question<'', Info>;
   private readonly tags: Question<'', Tag[]>;
   private readonly profile;
+  private readonly request;
   private readonly series;
   private readonly choices;
   private state: State | null = null; // the newest
@@ -62,12 +72,18 @@ export class Asker {
     this.info = new Question((_, signal) => this.introduce(signal), onChange);
     this.tags = new Question((_, signal) => this.tagsOfEvents(signal), onChange);
     this.profile = new Question(this.profileOf.bind(this), onChange);
+    this.request = new Question(this.requestOf.bind(this), onChange);
     this.series = new Question(hub.series, onChange);
     this.choices = new Question(hub.choices, onChange);
   }
 
   private all() {
-    return [this.info, this.tags, this.profile, this.series, this.choices];
+    return [this.info, this.tags, this.profile, this.request, this.series, this.choices];
+  }
+
+  /** Those whose answers the newest state needs. */
+  private needed() {
+    return this.all().filter((q) => q !== this.request || (this.state && isRequest(this.state)));
   }
 
   /** Asks what is new in a state; `again`: all of it. Ends when all have their answers. */
@@ -77,10 +93,11 @@ export class Asker {
       if (!first.answer) await first.put('', true);
       if (!first.answer || this.state !== state) return;
     }
-    const { profile, series, choices } = this.questions(state, again);
+    const { profile, request, series, choices } = this.questions(state, again);
 
     await Promise.all([
       this.profile.put(profile, again),
+      request && this.request.put(request, again),
       this.series.put(series, again),
       this.choices.put(choices, again),
     ]);
@@ -88,7 +105,7 @@ export class Asker {
 
   /** What there is to show. */
   answers(): Answers {
-    const errors = this.all().flatMap((q) => q.error ?? []);
+    const errors = this.needed().flatMap((q) => q.error ?? []);
     const error = errors.find((e) => !(e instanceof SignInError));
     const part = <T>({ answer, isStale }: Question<never, T>): Part<T> => ({
       answer,
@@ -100,9 +117,10 @@ export class Asker {
       tags: this.tags.answer ?? [],
       now: this.now,
       profile: part(this.profile),
+      request: part(this.request),
       series: part(this.series),
       choices: part(this.choices),
-      isBusy: this.all().some((q) => q.isBusy),
+      isBusy: this.needed().some((q) => q.isBusy),
       signIn: this.refusal(),
       error: error instanceof Error ? error.message : String(error ?? ''),
     };
@@ -115,7 +133,7 @@ export class Asker {
 
   /** Why the newest questions were refused; null: they were not, or are under way. */
   private refusal(): string | null {
-    for (const { error, isBusy } of this.all())
+    for (const { error, isBusy } of this.needed())
       if (error instanceof SignInError && !isBusy) return error.message;
     return null;
   }
@@ -153,5 +171,21 @@ export class Asker {
     const reply = await this.hub.profile(question, signal);
 
     return { reply, columns: fromTree(reply.result), state: state!, now };
+  }
+
+  private async requestOf(
+    question: RequestQuestion,
+    signal: AbortSignal,
+  ): Promise<RequestAnswer> {
+    const [cpu, waits] = await Promise.all([
+      this.hub.profile(question.cpu, signal),
+      this.hub.profile(question.waits, signal),
+    ]);
+
+    return {
+      cpu: fromTree(cpu.result),
+      waits: fromTree(waits.result),
+      summaries: { cpu: cpu.summary, waits: waits.summary },
+    };
   }
 }

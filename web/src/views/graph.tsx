@@ -6,6 +6,7 @@ import { matcher } from '../profile/table';
 import { formatValue, percent } from '../profile/values';
 import { useLatest } from './latest';
 import { Legend } from './legend';
+import type { Shown } from './shown';
 import { Table } from './table';
 import type { ViewProps } from './view';
 
@@ -24,7 +25,11 @@ export function Graph(props: ViewProps) {
   );
 }
 
-function Flame({ state, change, shown: { columns, unit, total } }: ViewProps) {
+interface FlameProps extends Pick<ViewProps, 'state' | 'change'> {
+  shown: Pick<Shown, 'columns' | 'unit' | 'total'>;
+}
+
+export function Flame({ state, change, shown: { columns, unit, total } }: FlameProps) {
   const element = useRef<HTMLDivElement>(null);
   const graph = useRef<FlameGraph | null>(null);
   const { search, short, upward, zoom } = state;

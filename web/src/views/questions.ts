@@ -5,14 +5,22 @@ import type {
 } from '../api/types';
 import { printFilter, type Filter } from '../state/filter';
 import { leakOf } from '../state/leak';
+import { chosenValue } from '../state/narrow';
 import type { Compare, State } from '../state/state';
 import { choiceTags, groupTags, isOfEvent, type Tag } from '../state/tags';
-import { intervalOf, type Interval } from '../state/times';
+import { intervalOf, WINDOW_S, type Interval } from '../state/times';
 
 export interface Questions {
   profile: ProfileQuestion;
+  request: RequestQuestion | null;
   series: SeriesQuestion;
   choices: ChoicesQuestion;
+}
+
+/** Of one request: both events of its threads, by span. */
+export interface RequestQuestion {
+  cpu: ProfileQuestion;
+  waits: ProfileQuestion;
 }
 
 export function questionsOf(state: State, ofEvents: Tag[], now: number): Questions {
@@ -24,6 +32,12 @@ export function questionsOf(state: State, ofEvents: Tag[], now: number): Questio
 
   return {
     profile: { ...selection, before, by_line: state.byLine || undefined },
+    request: isRequest(state)
+      ? {
+          cpu: ofSpans('on-cpu', state, ofEvents, now),
+          waits: ofSpans('off-cpu', state, ofEvents, now),
+        }
+      : null,
     series: { ...around, group_by: groupOf(state, ofEvents) },
     choices: { ...around, tags: choiceTagsOf(state, ofEvents) },
   };
@@ -48,6 +62,18 @@ function spanOf(state: State, now: number): Interval {
   const first = state.compare ? intervalOf(state.compare.times, now)[0] : start;
 
   return leakOf(state, now) ? [Math.min(start, first), to] : [from, to];
+}
+
+export const hasTrace = (state: State): boolean => chosenValue(state, 'trace_id') !== '';
+
+/** Whether the state shows one request. */
+export const isRequest = (state: State): boolean => state.view === 'request' && hasTrace(state);
+
+/** The samples of a request's last window are stored after its end. */
+function ofSpans(event: string, state: State, ofEvents: Tag[], now: number): ProfileQuestion {
+  const selection = selectionOf({ ...state, event }, state, ofEvents, now);
+
+  return { ...selection, time_end: selection.time_end + WINDOW_S, group_by: 'profile_id' };
 }
 
 function selectionOf(
