@@ -142,3 +142,27 @@ test('a hub that is away is asked again what it says about itself', async () => 
   await newest(3);
   assert.equal(asker.answers().error, '');
 });
+
+test('one request has the answers of two events; a failure counts only in its view', async () => {
+  const { asker, calls, newest } = held();
+  const asked = asker.ask(at('trace_id=0a&view=request'));
+
+  await newest(5);
+  const [first, cpu, waits, ...others] = calls;
+  first.answer(profile(''));
+  cpu.answer({ result: null, summary: { samples: 1 } });
+  waits.answer({ result: null, summary: { samples: 2 } });
+  for (const { answer } of others) answer({});
+  await asked;
+  assert.deepEqual(asker.answers().request, {
+    answer: { cpu: null, waits: null, summaries: { cpu: { samples: 1 }, waits: { samples: 2 } } },
+    isStale: false,
+  });
+  void asker.ask(at('trace_id=0b&view=request'));
+  await newest(10);
+  calls[6].fail(new Error('it took too long'));
+  await new Promise((done) => setImmediate(done));
+  assert.equal(asker.answers().error, 'it took too long');
+  void asker.ask(at('trace_id=0b'));
+  assert.equal(asker.answers().error, '');
+});
