@@ -303,7 +303,10 @@ static const struct {
 } tools[] = {
 	{"record", cli_cmd_record,
 	 "Profiles processes and writes the profile to a file. Needs no hub."},
-	{"query", cli_cmd_query, "Asks a hub for a profile: folded stacks, a table, or JSON."},
+	{"query", cli_cmd_query,
+	 "Asks a hub for a profile, its groups, its series or a difference: as text, a file, a "
+	 "picture."},
+	{"top", cli_cmd_top, "Shows the greatest functions of the last minute, as top does."},
 	{"symbols", cli_cmd_symbols, "Stores symbols of stripped programs at a hub."},
 	{"doctor", cli_cmd_doctor, "Says what podflame can profile here, and why not more."},
 	{"version", version, "Prints the version."},

@@ -35,5 +35,6 @@ char *cli_event_help(int key, const char *text, void *input);
 
 int cli_cmd_record(int argc, char **argv);
 int cli_cmd_query(int argc, char **argv);
+int cli_cmd_top(int argc, char **argv);
 int cli_cmd_symbols(int argc, char **argv);
 int cli_cmd_doctor(int argc, char **argv);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a stand-in hub that gives one answer to every request, and `podflame query` run
- * against it as a user runs it.
+ * For tests only: a stand-in hub, and verbs that are run against it as a user runs them.
  */
 #pragma once
 
+#include "cli/cli.h"
 #include "lib/base/base.h"
 
 #include <setjmp.h>
@@ -19,18 +19,26 @@
 
 static struct test_server *hub;
 static const char *hub_answer = "";  /* the body of each answer */
-static int hub_status = 200;	     /* its status */
+static const char *hub_path;	     /* if set, the request for this path */
+static const char *hub_path_answer;  /* has another answer */
+static const char *hub_token;	     /* if set, requests without it get 401 */
+static int hub_status = 200;	     /* of each answer */
 static bool hub_cuts;		     /* the hub closes the connection in the middle of its answer */
 static const char *locale = "C";     /* the locale of the verb */
 
 static inline void hub_answers(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
+	bool other = hub_path && strstr(r->line, hub_path);
 	_cleanup_free_ char *head = NULL;
 
-	(void)r;
 	(void)arg;
+	if (hub_token && !strstr(r->head, hub_token)) {
+		ts_reply(c, 401, "", "{\"DESCRIPTION\":\"the token has expired\"}");
+		return;
+	}
 	if (!hub_cuts) {
-		ts_reply(c, hub_status, "Content-Type: application/json\r\n", hub_answer);
+		ts_reply(c, hub_status, "Content-Type: application/json\r\n",
+			 other ? hub_path_answer : hub_answer);
 		return;
 	}
 	head = xasprintf("HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
@@ -64,22 +72,23 @@ struct asked {
 
 #define ARGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* Runs the verb in this process's child. args: options; NULL ends them. */
-static inline void run_query(const char *const *args, int out)
+typedef int verb_fn(int argc, char **argv);
+
+/* Runs the verb in this process's child, which then ends. args: options; NULL ends them. */
+static inline void run_verb(verb_fn *verb, const char *const *args)
 {
 	_cleanup_free_ char *url = xasprintf("http://127.0.0.1:%u", hub->port);
-	char *argv[16] = {(char *)"query", (char *)"--url", url};
+	char *argv[16] = {(char *)"verb", (char *)"--url", url};
 	int argc = 3;
 
 	for (; *args; args++)
 		argv[argc++] = (char *)*args;
-	dup2(out, 1);
-	dup2(out, 2);
 	setenv("LC_ALL", locale, 1);
-	exit(cli_cmd_query(argc, argv));
+	exit(verb(argc, argv));
 }
 
-static inline struct asked ask(const char *answer, const char *const *args)
+/* Runs the verb without a terminal while the hub gives this answer. */
+static inline struct asked ask_verb(verb_fn *verb, const char *answer, const char *const *args)
 {
 	struct asked a = {0};
 	struct buf text = {0};
@@ -92,8 +101,11 @@ static inline struct asked ask(const char *answer, const char *const *args)
 	assert_int_equal(pipe(fds), 0);
 	fflush(stdout);
 	pid = fork();
-	if (pid == 0)
-		run_query(args, fds[1]);
+	if (pid == 0) {
+		dup2(fds[1], 1);
+		dup2(fds[1], 2);
+		run_verb(verb, args);
+	}
 	close(fds[1]);
 	while ((n = read(fds[0], piece, sizeof(piece))) > 0)
 		buf_add(&text, piece, (size_t)n);
@@ -109,6 +121,11 @@ static inline struct asked ask(const char *answer, const char *const *args)
 		a.body = json_loads(r->body, 0, NULL);
 	}
 	return a;
+}
+
+static inline struct asked ask(const char *answer, const char *const *args)
+{
+	return ask_verb(cli_cmd_query, answer, args);
 }
 
 static inline void asked_done(struct asked *a)
