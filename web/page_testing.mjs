@@ -6,6 +6,7 @@ import { spawn, execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { BUILD, until, within } from './chromium.mjs';
 
 const dir = mkdtempSync(join(tmpdir(), 'podflame-page-'));
@@ -35,11 +36,29 @@ export function buildWorkload() {
   start(join(dir, 'pagework'), [], { stdio: 'ignore' });
 }
 
+// Builds and starts e2e/trace/request.c. `serve` lets it serve its request, and gives how many
+// microseconds that took.
+export function startRequest() {
+  const program = join(dir, 'pagecall');
+  const source = fileURLToPath(new URL('../e2e/trace/request.c', import.meta.url));
+  execFileSync('gcc', ['-rdynamic', '-mtls-dialect=gnu2', '-o', program, source, '-lpthread']);
+  const child = start(program, [], { stdio: ['pipe', 'pipe', 'ignore'] });
+  return {
+    serve: () =>
+      within(60, 'a request', new Promise((done) => {
+        child.stdout.on('data', (said) => done(Number(said)));
+        child.stdin.end('\n');
+      })),
+  };
+}
+
 export function startLocal() {
   writeFileSync(
     join(dir, 'c.yaml'),
     'window: 2s\napi: {port: 0}\nstore: {note: "kept for this test only"}\n' +
-      'static_config: {ebpf: {on-cpu-profile: {frequency: 199, regex: ^pagework}}}\n',
+      'trace_context: true\nstatic_config: {ebpf: {' +
+      'on-cpu-profile: {frequency: 199, regex: ^page(work|call)}, ' +
+      'off-cpu-profile: {disabled: false, regex: ^pagecall}}}\n',
   );
   const local = start(
     join(BUILD, 'podflame'),
@@ -147,7 +166,8 @@ export const open = async (page, address) => {
   await page.goto(address);
 };
 // An answer of the hub. A frame is [name, kind, self, ...callees]; an object among its callees has
-// more about it: file, line, inlined, and before (self in the other selection of a difference).
+// more about it: file, line, inlined, samples, and before (self in the other selection of a
+// difference).
 export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
   const strings = [], kinds = [], inlined = [];
   const functions = { name: [], kind: [], module: [], file: [], line: [] };
@@ -160,7 +180,7 @@ export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
     nodes.function.push(functions.name.length);
     nodes.depth.push(depth);
     nodes.self.push(self);
-    nodes.samples.push(1);
+    nodes.samples.push(about.samples ?? (self ? 1 : 0));
     nodes.before.push(about.before ?? 0);
     nodes.before_samples.push(1);
     functions.name.push(index(strings, name));
