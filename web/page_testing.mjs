@@ -25,6 +25,13 @@ export async function stopAll() {
   rmSync(dir, { recursive: true, force: true });
 }
 
+// Kills the hub, as a crash would.
+export async function stopLocal() {
+  const end = new Promise((done) => local.once('exit', done));
+  local.kill('SIGKILL');
+  await end;
+}
+
 export function buildWorkload() {
   writeFileSync(join(dir, 'w.c'), `
     static volatile unsigned long sink;
@@ -52,15 +59,18 @@ export function startRequest() {
   };
 }
 
-export function startLocal() {
+let local = null;
+
+// Starts the hub, with what it has stored so far. Port 0: any.
+export function startLocal(port = 0) {
   writeFileSync(
     join(dir, 'c.yaml'),
-    'window: 2s\napi: {port: 0}\nstore: {note: "kept for this test only"}\n' +
+    `window: 2s\napi: {port: ${port}}\nstore: {note: "kept for this test only"}\n` +
       'trace_context: true\nstatic_config: {ebpf: {' +
       'on-cpu-profile: {frequency: 199, regex: ^page(work|call)}, ' +
       'off-cpu-profile: {disabled: false, regex: ^pagecall}}}\n',
   );
-  const local = start(
+  local = start(
     join(BUILD, 'podflame'),
     ['local', '--config', join(dir, 'c.yaml'), '--data', join(dir, 'data')],
     { stdio: ['ignore', 'ignore', 'pipe'] },

@@ -7,9 +7,13 @@ import {
   choicesAre,
   choicesOf,
   isStale,
+  names,
   open,
   replyOf,
   seriesOf,
+  shows,
+  startLocal,
+  stopLocal,
   table,
   tableIs,
 } from '../page_testing.mjs';
@@ -163,5 +167,38 @@ export const tests = {
       'too many frames: 1,234 of the smallest stacks end in [smaller stacks]; ' +
         'all totals are complete',
     );
+  },
+  async 'an answer that is cut off is said, and nothing typed is lost'(page, origin) {
+    await answersAre(page, () => replyOf({ f: 100 }));
+    await open(page, `${origin}/#`);
+    await shows(page, 'f');
+    await page.fill('#search', 'typed');
+    await page.unroute('**/v1/profile/tree');
+    await page.route('**/v1/profile/tree', (r) =>
+      r.fulfill({ contentType: 'application/json', body: '{"OPT_STATUS": "SUCC' }));
+    await page.click('#reload');
+    await page.waitForSelector('#error:has-text("not JSON")');
+    assert.deepEqual((await names(page)).slice(0, 2), ['p', 'f']); // the old answer, as such
+    assert.ok(await isStale(page));
+    assert.equal(await page.inputValue('#search'), 'typed');
+  },
+  async 'a hub that ends is said, what is typed stays, and the next hub goes on with its data'(
+    page, origin,
+  ) {
+    await open(page, `${origin}/#app_service=pagework`);
+    await shows(page, 'hot_function');
+    await page.fill('#search', 'hot_');
+    await stopLocal();
+    await page.click('#reload');
+    await page.waitForSelector('#error:has-text("cannot be reached")');
+    assert.equal(await page.inputValue('#search'), 'hot_');
+    assert.ok((await names(page)).includes('hot_function')); // the old answer, as such
+    assert.ok(await isStale(page));
+    assert.equal(await startLocal(Number(new URL(origin).port)), origin);
+    await page.click('#reload');
+    await until(async () => !(await isStale(page)));
+    assert.equal(await page.$('#error'), null);
+    assert.equal(await page.inputValue('#search'), 'hot_');
+    await shows(page, 'hot_function'); // which the store has kept
   },
 };

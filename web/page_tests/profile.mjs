@@ -94,7 +94,7 @@ export const tests = {
       all.map((r) => r.cells[0].style.borderLeftColor),
     );
     assert.equal(new Set(colours).size, 5);
-    assert.deepEqual(await page.$$eval('#legend span', (all) => all.map((e) => e.textContent)), [
+    assert.deepEqual(await page.$$eval('#legend > span', (all) => all.map((e) => e.textContent)), [
       'program',
       'kernel',
       'CUDA',
@@ -140,7 +140,7 @@ export const tests = {
       ['java/lang/String', '512 MiB'],
       ['main', '0 B'],
     ]);
-    assert.deepEqual(await page.$$eval('#legend span', (all) => all.map((e) => e.textContent)), [
+    assert.deepEqual(await page.$$eval('#legend > span', (all) => all.map((e) => e.textContent)), [
       'program',
       'library',
       'object',

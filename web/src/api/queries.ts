@@ -35,6 +35,10 @@ export const hub = {
       ...language,
     }))!,
 
+  /** Why a selection has no data, the likely reasons first. */
+  why: async (question: types.Selection, signal: AbortSignal): Promise<types.Reason[]> =>
+    (await result<types.Reason[]>('/v1/profile/why', signal, { ...question, ...language })) ?? [],
+
   /** The values of each tag, among which a user can choose. */
   choices: async (
     question: types.ChoicesQuestion,

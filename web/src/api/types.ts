@@ -82,6 +82,20 @@ export interface Series {
   more_starts: boolean;
 }
 
+/** Why a selection has no data, and what to do or to choose instead. */
+export interface Reason {
+  reason: string;
+  text: string;
+  command: string | null;
+  tag?: string; // without the conditions on it there is data, for example of these values
+  values?: string[];
+  samples?: number; // that there are without the conditions
+  events?: string[]; // that have data
+  time_start?: number; // a time that has data
+  time_end?: number;
+  losses?: Loss[];
+}
+
 export interface ChoicesQuestion extends Selection {
   tags: string[];
 }

@@ -9,6 +9,8 @@ export interface Options {
   value: (value: number) => string;
   /** The value that shares are of; null: that of the root. */
   whole: number | null;
+  /** More words about a function; '': none. */
+  about: (name: string, kind: string) => string;
   /** Draws names without type arguments. Colours and text() use the full name. */
   short: boolean;
   /** The root is at the bottom. */
@@ -30,6 +32,7 @@ export interface Options {
 export const defaults: Options = {
   label: 'flame graph',
   value: (value) => value.toLocaleString(),
+  about: () => '',
   whole: null,
   short: false,
   upward: false,

@@ -6,7 +6,7 @@ import { kinds } from './colours';
 import type { Options } from './options';
 import type { Frame, Scene } from './scene';
 
-type How = Pick<Options, 'value' | 'whole' | 'short' | 'callers'>;
+type How = Pick<Options, 'value' | 'about' | 'whole' | 'short' | 'callers'>;
 
 /** A frame in a table. */
 export interface Words {
@@ -32,13 +32,19 @@ export function textOf(scene: Scene, { node, rest }: Frame, how: How): string {
   const { self, total } = scene.columns;
   const change = scene.changeText(node);
   const shares = [share(scene, total[node], how), ...shareOfParent(scene, node, how)].join(', ');
+  const more = aboutOf(scene, node, how);
   const itself = how.callers ? '' : `, itself ${how.value(self[node])}`;
 
   if (rest) return restText(scene, node, rest, how);
   return (
     `${fullName(scene, node)} — ${how.value(total[node])} (${shares})${itself}` +
-    (change && `; ${change}`)
+    (change && `; ${change}`) +
+    (more && `. ${more}`)
   );
+}
+
+function aboutOf({ columns: { fn, functions } }: Scene, node: number, how: How): string {
+  return how.about(functions.names[fn[node]], functions.kinds[fn[node]]);
 }
 
 const share = ({ columns }: Scene, value: number, { whole }: How): string =>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { absolute, Clock, intervalOf, localTime, parseTime, utc } from './times';
+import {
+  absolute, Clock, intervalOf, localTime, longer, parseTime, previous, utc,
+} from './times';
 
 test('"last" counts back from now, and a time that is shared does not', () => {
   assert.deepEqual(intervalOf({ last: 900 }, 10_000), [9100, 10_000]);
@@ -24,4 +26,12 @@ test("now is by the hub's clock, however wrong this machine's is", () => {
 
   clock.set(hub);
   assert.ok(Math.abs(clock.now() - hub) <= 1);
+});
+
+test('a time becomes three times as long, and not later than now; another one is before it', () => {
+  assert.deepEqual(longer([100, 200], 1000), [0, 300]);
+  assert.deepEqual(longer([900, 1000], 1000), [700, 1000]);
+  assert.deepEqual(longer([900, 1000], 1050), [750, 1050]);
+  assert.deepEqual(longer([900, 1000], 500), [700, 1000]); // a clock that is behind
+  assert.deepEqual(previous([900, 1000]), [800, 900]);
 });

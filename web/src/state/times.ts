@@ -27,6 +27,17 @@ export function absolute(times: Times, now: number): Times {
   return { from, to };
 }
 
+/** Three times as long, with the old times in the middle, but not later than now. */
+export function longer([from, to]: Interval, now: number): Interval {
+  const length = to - from;
+  const end = Math.max(to, Math.min(to + length, now));
+
+  return [end - 3 * length, end];
+}
+
+/** The time before, which is as long. */
+export const previous = ([from, to]: Interval): Interval => [from - (to - from), from];
+
 /** The form of the address: UTC, so that a link means the same time everywhere. */
 export const utc = (s: number): string => `${new Date(s * 1000).toISOString().slice(0, 19)}Z`;
 

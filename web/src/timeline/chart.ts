@@ -9,6 +9,9 @@ const HEIGHT_PX = 130;
 /** The room for values, and for the half of the last time; style.css has the same. */
 const AXIS_PX = 64;
 const RIGHT_PX = 28;
+/** Of texts, and of the lines behind the layers. */
+const LIGHT = { text: '#222', line: '#ddd' };
+const DARK = { text: '#e4e4e4', line: '#444' };
 
 export const colourOf = (layer: number, { name }: Layer): string =>
   name === 'others' ? 'hsl(0 0% 70%)' : `hsl(${(205 + 137 * layer) % 360} 55% 62%)`;
@@ -36,6 +39,7 @@ export interface Actions {
 
 export class Chart {
   private plot: uPlot | null = null;
+  private inks = LIGHT;
   private readonly resized: ResizeObserver;
 
   constructor(
@@ -73,8 +77,14 @@ export class Chart {
           y: { range: (_, __, max) => [0, max || 1] },
         },
         axes: [
-          { size: 30, space: 100, values: (_, all, __, ___, step) => clocks(all, step) },
           {
+            ...this.lines(),
+            size: 30,
+            space: 100,
+            values: (_, all, __, ___, step) => clocks(all, step),
+          },
+          {
+            ...this.lines(),
             size: AXIS_PX, // values are whole numbers
             values: (_, all) => all.map((v) => (v % 1 ? '' : this.actions.value(v))),
           },
@@ -97,6 +107,17 @@ export class Chart {
       [times, ...drawn.map(({ layer: { tops } }) => [...tops, tops[steps - 1]])],
       this.element,
     );
+  }
+
+  /** Whether the page is dark; the next picture follows. */
+  setDark(isDark: boolean): void {
+    this.inks = isDark ? DARK : LIGHT;
+  }
+
+  private lines() {
+    const line = { stroke: this.inks.line, width: 1 };
+
+    return { stroke: this.inks.text, grid: line, ticks: line };
   }
 
   private size(): { width: number; height: number } {

@@ -113,6 +113,12 @@ export class Timeline {
     this.showTable();
   }
 
+  /** Draws for a dark page, or for a light one. */
+  setDark(isDark: boolean): void {
+    this.chart.setDark(isDark);
+    if (this.series) this.chart.show(this.series, this.layers);
+  }
+
   private offer(tags: Tag[]): void {
     const offered = [...this.by.options].map((o) => o.value);
 

@@ -13,13 +13,16 @@ import { totalText } from './notes';
 import { hasTrace } from './questions';
 import { RequestView } from './request';
 import { shownOf } from './shown';
+import { Shortcuts } from './shortcuts';
 import { SignIn } from './sign_in';
+import { ThemeChoice } from './theme';
 import { TimelineView } from './timeline';
 import { RangeChoice, TimeInputs } from './times';
 import { Tools } from './tools';
 import { useAddress } from './use_address';
 import { useAnswers } from './use_answers';
 import { useLive } from './use_live';
+import { IsDark, useTheme } from './use_theme';
 import type { ViewProps } from './view';
 import { ViewTabs } from './view_tabs';
 
@@ -40,6 +43,7 @@ export function App() {
   const [state, change] = useAddress();
   const { answers, reload } = useAnswers(state);
   const [isLive, setLive] = useState(false);
+  const themes = useTheme();
   const { info, profile, now } = answers;
   const shown = useMemo(() => profile.answer && shownOf(profile.answer), [profile.answer]);
   const offered = views.filter(({ isOf }) => !isOf || isOf(state));
@@ -48,8 +52,18 @@ export function App() {
 
   useLive(isLive, answers.isBusy || answers.signIn !== null, reload);
   return (
-    <>
-      <Header info={info} isBusy={answers.isBusy} />
+    <IsDark.Provider value={themes.isDark}>
+      <Header info={info} isBusy={answers.isBusy}>
+        <ThemeChoice {...themes} />
+        <Shortcuts
+          state={state}
+          change={change}
+          now={now}
+          views={offered.map((v) => v.name)}
+          reload={reload}
+          themes={themes}
+        />
+      </Header>
       <main class={profile.isStale ? 'stale' : ''}>
         <div id="choices">
           <Choices state={state} change={change} answers={answers} />
@@ -64,7 +78,7 @@ export function App() {
           reload={reload}
           isLive={isLive}
           setLive={setLive}
-          total={shown ? totalText(shown) : ''}
+          total={shown ? totalText(shown) : []}
         />
         <TimelineView state={state} change={change} answers={answers} />
         <Banners error={answers.error} storeNote={info?.store_note ?? ''} shown={shown} />
@@ -73,10 +87,10 @@ export function App() {
           {shown && hasView && (
             <View state={state} change={change} shown={shown} answers={answers} />
           )}
-          {shown && !hasView && <Empty isLocal={!info?.auth_required} />}
+          {shown && !hasView && <Empty state={state} change={change} why={answers.why} />}
         </div>
       </main>
       <SignIn why={answers.signIn} hint={info?.token_hint ?? ''} onSignIn={reload} />
-    </>
+    </IsDark.Provider>
   );
 }

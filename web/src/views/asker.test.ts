@@ -19,7 +19,7 @@ interface Call {
 const INFO = { auth_required: false, token_hint: '', time: 5000 };
 
 /** A hub that answers when the test wants it to, except about itself. */
-function held() {
+function held(why: (question: unknown) => Promise<unknown> = async () => []) {
   const calls: Call[] = [];
   const ask = (name: Name) => (question: Call['question'], signal: AbortSignal) =>
     new Promise((answer, fail) => calls.push({ name, question, signal, answer, fail }));
@@ -31,6 +31,7 @@ function held() {
     profile: ask('profile'),
     series: ask('series'),
     choices: ask('choices'),
+    why,
   } as unknown as Hub;
   const asker = new Asker(hub, () => {});
   /** The newest calls, once there are so many. */
@@ -165,4 +166,48 @@ test('one request has the answers of two events; a failure counts only in its vi
   assert.equal(asker.answers().error, 'it took too long');
   void asker.ask(at('trace_id=0b'));
   assert.equal(asker.answers().error, '');
+});
+
+test('why is asked of the selection once its profile is empty', async () => {
+  const asked: unknown[] = [];
+  const { asker, newest } = held(async (question) => {
+    asked.push(question);
+    return [{ reason: 'no_target', text: 'No target.', command: null }];
+  });
+  const ask = async (hash: string, n: number, result: unknown): Promise<void> => {
+    const end = asker.ask(at(hash));
+    const { profile: call, series, choices } = await newest(n);
+
+    call.answer({ ...profile(''), result });
+    series.answer({});
+    choices.answer({});
+    await end;
+  };
+  const full = {
+    strings: ['p'], kinds: ['root'], inlined: [],
+    functions: { name: [0], kind: [0], module: [-1], file: [-1], line: [0] },
+    nodes: { function: [0], depth: [0], self: [1], samples: [1] },
+  };
+
+  await ask('pod=a', 3, full);
+  assert.deepEqual(asked, []);
+  await ask('pod=b', 6, null);
+  assert.deepEqual(Object.keys(asked[0] as object).sort(), [
+    'app_service', 'profile_event_type', 'tag_filter', 'time_end', 'time_start',
+  ]);
+  assert.equal(asker.answers().why.answer?.[0].reason, 'no_target');
+  assert.deepEqual([asker.answers().why.isStale, asker.answers().error], [false, '']);
+});
+
+test('a hub that cannot say why is no error of the page', async () => {
+  const { asker, newest } = held(() => Promise.reject(new Error('nothing at this path')));
+  const end = asker.ask(at(''));
+  const calls = await newest(3);
+
+  calls.profile.answer(profile(''));
+  calls.series.answer({});
+  calls.choices.answer({});
+  await end;
+  assert.equal(asker.answers().error, '');
+  assert.equal(asker.answers().why.error, 'nothing at this path');
 });

@@ -3,7 +3,7 @@
 // is new.
 import { hasToken, SignInError } from '../api/hub';
 import type { Hub } from '../api/queries';
-import type { Info, Reply, Series, TagOfEvents, Values } from '../api/types';
+import type { Info, Reason, Reply, Selection, Series, TagOfEvents, Values } from '../api/types';
 import type { Columns } from '../profile/columns';
 import { fromTree } from '../profile/tree';
 import type { State } from '../state/state';
@@ -43,6 +43,7 @@ export interface Answers {
   request: Part<RequestAnswer>;
   series: Part<Series>;
   choices: Part<Record<string, Values>>;
+  why: Part<Reason[]> & { error: string }; // the profile is empty; error: the hub cannot say it
   isBusy: boolean;
   signIn: string | null; // why the user has to sign in; null: no need
   error: string; // why there is no answer; ''
@@ -54,6 +55,9 @@ const tagOf = ({ name, title, ...more }: TagOfEvents): Tag => ({
   ...more,
 });
 
+const textOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error ?? '');
+
 export class Asker {
   private readonly clock = new Clock();
   private readonly info: Question<'', Info>;
@@ -62,6 +66,7 @@ export class Asker {
   private readonly request;
   private readonly series;
   private readonly choices;
+  private readonly why;
   private state: State | null = null; // the newest
   private now = this.clock.now(); // of the newest questions
 
@@ -75,15 +80,18 @@ export class Asker {
     this.request = new Question(this.requestOf.bind(this), onChange);
     this.series = new Question(hub.series, onChange);
     this.choices = new Question(hub.choices, onChange);
+    this.why = new Question(hub.why, onChange);
   }
 
   private all() {
-    return [this.info, this.tags, this.profile, this.request, this.series, this.choices];
+    return [this.info, this.tags, this.profile, this.request, this.series, this.choices, this.why];
   }
 
   /** Those whose answers the newest state needs. */
   private needed() {
-    return this.all().filter((q) => q !== this.request || (this.state && isRequest(this.state)));
+    return this.all().filter(
+      (q) => q !== this.why && (q !== this.request || (this.state && isRequest(this.state))),
+    );
   }
 
   /** Asks what is new in a state; `again`: all of it. Ends when all have their answers. */
@@ -96,11 +104,20 @@ export class Asker {
     const { profile, request, series, choices } = this.questions(state, again);
 
     await Promise.all([
-      this.profile.put(profile, again),
+      this.profile.put(profile, again).then(() => this.askWhy(state, profile, again)),
       request && this.request.put(request, again),
       this.series.put(series, again),
       this.choices.put(choices, again),
     ]);
+  }
+
+  /** Asks why a profile is empty, unless something else is asked by now. */
+  private async askWhy(state: State, profile: Selection, again: boolean): Promise<void> {
+    const { profile_event_type, app_service, tag_filter, time_start, time_end } = profile;
+    const question = { profile_event_type, app_service, tag_filter, time_start, time_end };
+
+    if (this.state !== state || this.profile.isStale || this.profile.answer!.columns) return;
+    await this.why.put(question, again);
   }
 
   /** What there is to show. */
@@ -120,9 +137,10 @@ export class Asker {
       request: part(this.request),
       series: part(this.series),
       choices: part(this.choices),
-      isBusy: this.needed().some((q) => q.isBusy),
+      why: { ...part(this.why), error: textOf(this.why.error) },
+      isBusy: [...this.needed(), this.why].some((q) => q.isBusy),
       signIn: this.refusal(),
-      error: error instanceof Error ? error.message : String(error ?? ''),
+      error: textOf(error),
     };
   }
 

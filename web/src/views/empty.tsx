@@ -1,27 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
 // Why nothing was found, and what to do next.
+import { useState } from 'preact/hooks';
+import type { Reason } from '../api/types';
+import { inert } from '../profile/names';
+import { hasTag, narrowed, withoutTag } from '../state/narrow';
+import type { Change, State } from '../state/state';
+import { lossText } from '../words/losses';
+import type { Answers } from './asker';
 
-export function Empty({ isLocal }: { isLocal: boolean }) {
+interface Props {
+  state: State;
+  change: Change;
+  why: Answers['why'];
+}
+
+export function Empty({ state, change, why: { answer, isStale, error } }: Props) {
   return (
-    <div id="empty">
-      <p>No sample in this time for these choices.</p>
-      {isLocal ? <LocalHelp /> : <ClusterHelp />}
-    </div>
+    <section id="empty" aria-label="why there is nothing to show">
+      <h2>No sample in this time for these choices</h2>
+      {error && <p>The hub does not say why: {error}</p>}
+      {!answer && !error && <p class="muted">The page asks the hub why …</p>}
+      {answer && !error && (
+        <ol class={isStale ? 'stale' : ''}>
+          {answer.map((reason) => (
+            <li key={reason.text}>
+              <p>{inert(reason.text)}</p>
+              <Details reason={reason} state={state} change={change} />
+              {reason.command && <Command text={reason.command} />}
+            </li>
+          ))}
+        </ol>
+      )}
+      {answer?.length === 0 && !isStale && (
+        <p>The hub knows no reason: perhaps nothing that this event measures has happened.</p>
+      )}
+    </section>
   );
 }
 
-const ClusterHelp = () => (
-  <p>
-    Is there a target (<code>kubectl get ptgt,cptgt -A</code>), or does the namespace have the
-    label <code>podflame.io/profiling=enabled</code>? Is the target Ready (if not,{' '}
-    <code>kubectl describe ptgt</code> says why)? Does it ask for this event? Does its workload do
-    anything that the event measures?
-  </p>
-);
+interface DetailsProps {
+  reason: Reason;
+  state: State;
+  change: Change;
+}
 
-const LocalHelp = () => (
-  <p>
-    Does the configuration select the process (<code>static_config.ebpf</code>), and does the
-    process run? <code>podflame doctor --pid PID</code> says what podflame can see of it.
-  </p>
-);
+/** What the user can choose instead. */
+function Details({ reason, state, change }: DetailsProps) {
+  const { tag, values = [], events = [], losses = [], time_start: from, time_end: to } = reason;
+
+  return (
+    <>
+      {losses.length > 0 && <ul>{losses.map((l) => <li key={l.reason}>{lossText(l)}</li>)}</ul>}
+      <p class="offers">
+        {tag && hasTag(state, tag) && (
+          <button onClick={() => change(withoutTag(state, tag), 'push')}>
+            remove the condition on {tag}
+          </button>
+        )}
+        {reason.reason === 'condition' && !tag && reason.samples && (
+          <button onClick={() => change({ filter: { conditions: [] }, process: '' }, 'push')}>
+            remove all conditions
+          </button>
+        )}
+        {tag && values.map((value) => (
+          <button
+            key={value}
+            onClick={() =>
+              change(narrowed({ ...state, ...withoutTag(state, tag) }, tag, value), 'push')}
+          >
+            {tag} = {inert(value)}
+          </button>
+        ))}
+        {events.map((event) => (
+          <button key={event} onClick={() => change({ event }, 'push')}>show {event}</button>
+        ))}
+        {from !== undefined && to !== undefined && (
+          <button onClick={() => change({ times: { from, to } }, 'push')}>
+            show {new Date(from * 1000).toLocaleString()} to {new Date(to * 1000).toLocaleString()}
+          </button>
+        )}
+      </p>
+    </>
+  );
+}
+
+/** A command line, which may have several lines, to be copied. */
+function Command({ text }: { text: string }) {
+  const [isCopied, setCopied] = useState(false);
+
+  return (
+    <div class="command">
+      <code>{text}</code>
+      <button
+        onClick={() => void navigator.clipboard?.writeText(text).then(() => setCopied(true))}
+      >
+        copy
+      </button>
+      <span role="status">{isCopied ? 'copied' : ''}</span>
+    </div>
+  );
+}

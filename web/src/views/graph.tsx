@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flame graph (flame/), with the line above it that says what the pointer or the focus is on.
-import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useContext, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { FlameGraph, type Path } from '../flame/flame';
 import { matcher } from '../profile/table';
 import { formatValue, percent } from '../profile/values';
+import { frameSentence } from '../words/frames';
 import { useLatest } from './latest';
 import { Legend } from './legend';
 import type { Shown } from './shown';
 import { Table } from './table';
+import { IsDark } from './use_theme';
 import type { ViewProps } from './view';
 
 const pathOf = (names: string[]): Path => names.map((name) => [name]);
@@ -32,6 +34,7 @@ interface FlameProps extends Pick<ViewProps, 'state' | 'change'> {
 export function Flame({ state, change, shown: { columns, unit, total } }: FlameProps) {
   const element = useRef<HTMLDivElement>(null);
   const graph = useRef<FlameGraph | null>(null);
+  const isDark = useContext(IsDark);
   const { search, short, upward, zoom } = state;
   const latest = useLatest({ change, unit, zoom });
   const [frame, setFrame] = useState('');
@@ -40,6 +43,7 @@ export function Flame({ state, change, shown: { columns, unit, total } }: FlameP
   useLayoutEffect(() => {
     const made = new FlameGraph(element.current!, {
       value: (value) => formatValue(value, latest.current.unit),
+      about: frameSentence,
       onHover: (at) => setFrame(at ? made.text(at) : ''),
       onSelect: (node) => setFrame(made.text({ node, rest: 0 })),
       onZoom: (node) => latest.current.change({ zoom: made.path(node).map(([name]) => name) }),
@@ -48,7 +52,9 @@ export function Flame({ state, change, shown: { columns, unit, total } }: FlameP
     graph.current = made;
     return () => made.destroy();
   }, []);
-  useLayoutEffect(() => graph.current!.set({ short, upward }), [short, upward]);
+  useLayoutEffect(() => graph.current!.set({ short, upward, dark: isDark }), [
+    short, upward, isDark,
+  ]);
   useLayoutEffect(() => {
     graph.current!.show(columns, null, pathOf(latest.current.zoom));
     setFrame('');

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+import type { ComponentChildren } from 'preact';
 import type { Info } from '../api/types';
 
-export function Header({ info, isBusy }: { info: Info | null; isBusy: boolean }) {
+interface Props {
+  info: Info | null;
+  isBusy: boolean;
+  children: ComponentChildren; // choices about the page itself
+}
+
+export function Header({ info, isBusy, children }: Props) {
   const { version = '', cluster_name: cluster } = info ?? {};
 
   return (
@@ -9,6 +16,7 @@ export function Header({ info, isBusy }: { info: Info | null; isBusy: boolean })
       <h1>podflame</h1>
       <span id="version" class="muted">{cluster ? `${version} · ${cluster}` : version}</span>
       <span id="busy" class="muted" role="status">{isBusy ? 'loading …' : ''}</span>
+      {children}
     </header>
   );
 }

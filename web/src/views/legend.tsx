@@ -2,6 +2,8 @@
 // The colours that the graph uses.
 import { colour, css, kinds } from '../flame/colours';
 import type { Columns } from '../profile/columns';
+import { kindSentence } from '../words/kinds';
+import { Explained } from './explained';
 
 export function Legend({ columns }: { columns: Columns }) {
   const used = new Set<string>();
@@ -13,7 +15,7 @@ export function Legend({ columns }: { columns: Columns }) {
         .filter(([kind]) => used.has(kind))
         .map(([kind, { label }]) => (
           <span key={kind} style={{ borderLeft: `12px solid ${css(colour(kind, label))}` }}>
-            {label}
+            <Explained text={kindSentence(kind, label)}>{label}</Explained>
           </span>
         ))}
     </div>

@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an answer says about itself: its sum, and what it lacks.
 import type { Reply, Summary } from '../api/types';
-import { lossText } from '../words/losses';
 import { formatValue } from '../profile/values';
 import { leakOf } from '../state/leak';
+import { events } from '../words/events';
+import { lossText } from '../words/losses';
+import { summary as words } from '../words/numbers';
+import { sentence } from '../words/sentence';
 import type { Shown } from './shown';
 
-export function totalText({ answer, growth, unit, total }: Shown): string {
+/** A part of a text, and the sentence that explains it; '': it explains itself. */
+export interface Said {
+  text: string;
+  about: string;
+}
+
+const plain = (text: string): Said => ({ text, about: '' });
+
+export function totalText({ answer, growth, unit, total }: Shown): Said[] {
   const { samples = 0, finished_percent: whole } = answer.reply.summary ?? {};
   const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
 
-  if (growth) return grownText(growth.grown, growth.shrunk, answer, unit);
-  if (!answer.columns) return '';
-  return (
-    `${formatValue(total, unit)} in ${samples.toLocaleString()} samples` +
-    (whole == null || isHost ? '' : `, ${whole.toFixed(2)} % with a whole stack`)
-  );
+  if (growth) return [plain(grownText(growth.grown, growth.shrunk, answer, unit))];
+  if (!answer.columns) return [];
+  const stacks = {
+    text: `${whole?.toFixed(2)} % with a whole stack`,
+    about: words.finished_percent,
+  };
+  return [
+    { text: formatValue(total, unit), about: sentence(events, answer.state.event) },
+    plain(' in '),
+    { text: `${samples.toLocaleString()} samples`, about: words.samples },
+    ...(whole == null || isHost ? [] : [plain(', '), stacks]),
+  ];
 }
 
 function grownText(
@@ -33,7 +50,7 @@ function grownText(
 }
 
 /** A difference has the errors of both selections, and no share. */
-export function estimatedText({ answer, growth, unit }: Shown): string {
+export function estimatedText({ answer, growth, unit }: Shown): Said[] {
   const { summary, before_summary: before } = answer.reply;
   const value = answer.columns?.total[0] ?? 0;
   const all = [summary, before].flatMap((s) => s?.estimated ?? []);
@@ -41,26 +58,34 @@ export function estimatedText({ answer, growth, unit }: Shown): string {
   const round = (n: number): string => `${Number((100 * n).toPrecision(2))} %`;
   let range = '';
 
-  if (all.length === 0) return '';
+  if (all.length === 0) return [];
   if (growth) range = `, ±${formatValue(error, unit)}`;
   else if (value) range = `, ±${round(error / value)}`;
   const share = round(Math.min(...all.map((e) => e.share)));
-  return `estimated: ${share} of what happened was measured${range}`;
+  return [
+    { text: 'estimated', about: words.estimated },
+    plain(`: ${share} of what happened was measured${range}`),
+  ];
 }
 
-export function throttledText({ answer }: Shown): string {
+export function throttledText({ answer }: Shown): Said[] {
   const us = answer.reply.summary?.throttled_us ?? 0;
 
-  return us
-    ? `throttled: the containers' CPU limits held them back for ${formatValue(us, 'microseconds')}`
-    : '';
+  if (!us) return [];
+  return [
+    { text: 'throttled', about: words.throttled_us },
+    plain(`: the containers' CPU limits held them back for ${formatValue(us, 'microseconds')}`),
+  ];
 }
 
-export const lossesText = ({ answer, unit }: Shown): string =>
-  ofBoth(answer.reply, (summary) => missing(summary, unit)).join(' · ');
+export function lossesText({ answer, unit }: Shown): Said[] {
+  const all = ofBoth(answer.reply, (summary) => missing(summary, unit));
+
+  return all.length ? [plain(all.join(' · '))] : [];
+}
 
 /** No data for a time of the leak view does not mean that no memory was live then. */
-export function notesText({ answer: { reply } }: Shown): string {
+export function notesText({ answer: { reply } }: Shown): Said[] {
   const { before_summary: first, summary: second } = reply;
   const notes = ofBoth(reply, (s) => s.notes ?? []);
 
@@ -68,7 +93,7 @@ export function notesText({ answer: { reply } }: Shown): string {
     notes.push('nothing is stored for the first time: everything counts as grown');
   else if (first && !second?.profiles)
     notes.push('nothing is stored for the second time: everything counts as shrunk');
-  return notes.join(' · ');
+  return notes.length ? [plain(notes.join(' · '))] : [];
 }
 
 /** The notes of an answer. Of two selections, a note of only one says which one. */

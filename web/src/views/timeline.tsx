@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time line (timeline/).
-import { useLayoutEffect, useRef } from 'preact/hooks';
+import { useContext, useLayoutEffect, useRef } from 'preact/hooks';
 import { leakOf, withLeak } from '../state/leak';
 import { narrowed } from '../state/narrow';
 import type { Change, State } from '../state/state';
@@ -9,6 +9,7 @@ import { Timeline } from '../timeline/timeline';
 import type { Answers } from './asker';
 import { useLatest } from './latest';
 import { groupOf, timesOf } from './questions';
+import { IsDark } from './use_theme';
 
 interface Props {
   state: State;
@@ -18,6 +19,7 @@ interface Props {
 
 export function TimelineView(props: Props) {
   const { series } = props.answers;
+  const isDark = useContext(IsDark);
   const element = useRef<HTMLElement>(null);
   const timeline = useRef<Timeline | null>(null);
   const latest = useLatest(props);
@@ -44,6 +46,7 @@ export function TimelineView(props: Props) {
         groupOf(state, tags),
       );
   }, [series.answer, series.isStale]);
+  useLayoutEffect(() => timeline.current!.setDark(isDark), [isDark]);
   return (
     <section
       id="timeline"

@@ -4,6 +4,8 @@ import type { ComponentChildren } from 'preact';
 import type { Change, State } from '../state/state';
 import type { Answers } from './asker';
 import { Links } from './links';
+import type { Said } from './notes';
+import { Sentence } from './sentence';
 import { Share } from './share';
 
 interface Props {
@@ -13,7 +15,7 @@ interface Props {
   reload: () => void;
   isLive: boolean;
   setLive: (isLive: boolean) => void;
-  total: string;
+  total: Said[];
 }
 
 export function Tools({ state, change, answers, reload, isLive, setLive, total }: Props) {
@@ -51,7 +53,7 @@ export function Tools({ state, change, answers, reload, isLive, setLive, total }
       </Check>
       <Share state={state} now={answers.now} />
       <Links state={state} templates={answers.info?.links} now={answers.now} />
-      <strong id="total">{total}</strong>
+      <strong id="total"><Sentence said={total} /></strong>
     </div>
   );
 }

@@ -20,6 +20,12 @@ export const kinds: Record<string, string> = {
   unnamed: 'Code whose function has no name.',
 };
 
+/** Kinds that the page makes itself, for one request. */
+const ofRequest: Record<string, string> = {
+  cpu: 'Time of the request on a CPU.',
+  missing: 'Time of the request that nobody measured.',
+};
+
 /** What a thread waited for: `[wait: cause]`, and the tag `wait`. */
 export const waits: Record<string, string> = {
   runqueue: 'The thread could run, and had no CPU: others had it, or the CPU limit was reached.',
@@ -33,9 +39,10 @@ export const waits: Record<string, string> = {
   other: 'The thread waited for something that podflame does not tell apart.',
 };
 
-/** The sentence for a frame's kind; for a wait, the one for its cause. */
+/** The sentence for a frame's kind ("wait: lock" is one, too); for a wait, that for its cause. */
 export function kindSentence(kind: string, name: string): string {
-  const [, cause = ''] = /^\[wait: (\w+)\]$/.exec(name) ?? [];
+  const [, cause = ''] = /^wait: (\w+)$/.exec(kind) ?? /^\[wait: (\w+)\]$/.exec(name) ?? [];
 
-  return (kind === 'wait' && sentence(waits, cause)) || sentence(kinds, kind);
+  if (kind.startsWith('wait')) return sentence(waits, cause) || kinds.wait;
+  return sentence(kinds, kind) || sentence(ofRequest, kind);
 }

@@ -34,6 +34,8 @@ test('a name that only looks like a marker has none', () => {
 test('a wait is said by its cause, another kind as a kind', () => {
   assert.match(kindSentence('wait', '[wait: runqueue]'), /had no CPU/);
   assert.match(kindSentence('wait', '[wait: new]'), /What the thread waited for/);
+  assert.match(kindSentence('wait: lock', 'lock'), /another thread/);
+  assert.match(kindSentence('missing', 'missing'), /nobody measured/);
   assert.match(kindSentence('kernel', 'do_syscall_64'), /Linux kernel/);
   assert.equal(kindSentence('new', 'x'), '');
 });

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { isDark, keepTheme, KEY, readTheme } from './theme';
+import { isDark, keep, readKept, THEME } from './kept';
 
 function storageWith(text: string | null) {
   let kept = text;
 
   return {
-    getItem: (key: string) => (key === KEY ? kept : null),
+    getItem: (key: string) => (key === THEME.key ? kept : null),
     setItem: (_: string, value: string) => {
       kept = value;
     },
   };
 }
 
-test('the theme is what the browser has kept', () => {
+test('a choice is what the browser has kept', () => {
   const storage = storageWith(null);
 
-  assert.equal(readTheme(storage), 'system');
-  keepTheme(storage, 'dark');
-  assert.equal(readTheme(storage), 'dark');
-  assert.equal(readTheme(storageWith('<b>')), 'system');
+  assert.equal(readKept(THEME, storage), 'system');
+  keep(THEME, 'dark', storage);
+  assert.equal(readKept(THEME, storage), 'dark');
+  assert.equal(readKept(THEME, storageWith('<b>')), 'system');
 });
 
 test('a browser that keeps nothing does no harm', () => {
@@ -29,8 +29,8 @@ test('a browser that keeps nothing does no harm', () => {
   };
   const storage = { getItem: refuse, setItem: refuse };
 
-  keepTheme(storage, 'dark');
-  assert.equal(readTheme(storage), 'system');
+  keep(THEME, 'dark', storage);
+  assert.equal(readKept(THEME, storage), 'system');
 });
 
 test('the system decides unless the user has chosen', () => {
