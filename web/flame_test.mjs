@@ -543,4 +543,4 @@ const browser = await launch();
 const { passed, failed } = await run(tests, browser);
 await browser.close();
 console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+process.exit(passed && !failed ? 0 : 1);

@@ -40,4 +40,4 @@ try {
   await stopAll();
 }
 console.log(`${count.passed} passed, ${count.failed} failed`);
-process.exit(count.failed ? 1 : 0);
+process.exit(count.passed && !count.failed ? 0 : 1);

@@ -29,8 +29,10 @@ static void health(void **state)
 static void info(void **state)
 {
 	struct fixture *f = *state;
+	int64_t before = (int64_t)(now_wall_ns() / NSEC_PER_SEC);
 
 	assert_int_equal(ask(f, "GET", "/v1/info", NULL, NULL), 200);
+	assert_in_range(json_int_at(f->json, "time", 0), before, now_wall_ns() / NSEC_PER_SEC);
 	assert_string_equal(json_str_at(f->json, "version", ""), "9.9.9");
 	assert_string_equal(json_str_at(f->json, "store_note", ""), "in memory");
 	assert_false(json_bool_at(f->json, "auth_required", true));
