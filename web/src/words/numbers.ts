@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sentences for the numbers of an answer, the columns of tables and the marks of the time line.
+// Sentences for the numbers of an answer and the columns of tables.
 
 /** The members of an answer's summary. */
 export const summary: Record<string, string> = {
@@ -47,10 +47,4 @@ export const columns: Record<string, string> = {
     'noise.',
   per_second: 'The value divided by the seconds of the time.',
   per_cpu_second: 'The value divided by the seconds of CPU time that the selection used.',
-};
-
-/** Marks of the time line. */
-export const marks: Record<string, string> = {
-  loss: 'Something was lost in this time. A click shows this time.',
-  start: 'Processes began here. A click shows this time.',
 };
