@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page asks the hub.
-import { call } from './hub';
+import { call, file } from './hub';
 import type * as types from './types';
 
 /** How many groups the time line shows; the others are one. */
@@ -26,6 +26,10 @@ export const hub = {
 
   profile: (question: types.ProfileQuestion, signal: AbortSignal) =>
     call<types.Reply>('/v1/profile/tree', signal, { ...question, ...language }),
+
+  /** The profile of a selection as a file. */
+  file: (format: types.FileFormat, question: types.Selection, signal: AbortSignal) =>
+    file(`/v1/profile/${format}`, signal, { ...question, ...language }),
 
   /** With a tag, the greatest groups of its values. */
   series: async (question: types.SeriesQuestion, signal: AbortSignal): Promise<types.Series> =>

@@ -55,6 +55,8 @@ export interface ProfileQuestion extends Selection {
   by_line?: boolean;
 }
 
+export type FileFormat = 'folded' | 'pprof' | 'speedscope';
+
 export interface Reply {
   OPT_STATUS: string;
   DESCRIPTION: string;

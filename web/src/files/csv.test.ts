@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import type { Columns } from '../profile/columns';
+import { functionTable } from '../profile/table';
 import { differenceOf, profileOf, type Tree } from '../profile/testing';
 import { csvOf } from './csv';
+
+const csv = (profile: Columns): string =>
+  csvOf(functionTable(profile), 'bytes', {
+    now: profile.total[0],
+    before: profile.before?.total[0] ?? 0,
+  });
 
 const lines = (text: string): string[] => {
   assert.ok(text.endsWith('\r\n'));
   return text.slice(0, -2).split('\r\n');
 };
 const nameOf = (name: string): string =>
-  lines(csvOf(profileOf(['root', 0, [name, 1]]), 'bytes'))[1].replace(/,"app",.*/, '');
+  lines(csv(profileOf(['root', 0, [name, 1]])))[1].replace(/,"app",.*/, '');
 
 test('the functions with their values, the greatest first', () => {
   const profile = profileOf(['root', 0, ['main', 1, ['[k] read', 3], ['work', 4]]]);
 
-  assert.deepEqual(lines(csvOf(profile, 'bytes')), [
+  assert.deepEqual(lines(csv(profile)), [
     '"function","kind","source","self (bytes)","self (%)","total (bytes)","total (%)"',
     '"work","app","",4,50,4,50',
     '"read","kernel","",3,37.5,3,37.5',
@@ -24,7 +32,7 @@ test('the functions with their values, the greatest first', () => {
 
 test('a difference has the values of both selections', () => {
   const tree = (self: number): Tree => ['root', 0, ['main', self]];
-  const [head, main] = lines(csvOf(differenceOf(tree(2), tree(6)), 'bytes'));
+  const [head, main] = lines(csv(differenceOf(tree(2), tree(6))));
 
   assert.match(head, /"self before \(bytes\)","self before \(%\)","total before \(bytes\)"/);
   assert.equal(main, '"main","app","",6,100,6,100,2,100,2,100');

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of a profile as a table for spreadsheets (RFC 4180).
-import type { Columns } from '../profile/columns';
 import { inert } from '../profile/names';
-import { functionTable, type FunctionRow } from '../profile/table';
+import type { FunctionRow } from '../profile/table';
 
 type Cell = string | number;
 /** A column: its title, and what it has of a row. */
@@ -39,20 +38,26 @@ function valuesOf(
   ];
 }
 
-/** All functions, the greatest self first. A difference has the values of both selections. */
-export function csvOf(profile: Columns, unit: string): string {
-  const rows = functionTable(profile).sort((a, b) => b.self - a.self || b.total - a.total);
+/** What the values of a table are shares of. */
+export interface Wholes {
+  now: number;
+  before: number; // of the other selection of a difference
+}
+
+/** The greatest self first. The rows of a difference have the values of both selections. */
+export function csvOf(rows: readonly FunctionRow[], unit: string, wholes: Wholes): string {
+  const sorted = [...rows].sort((a, b) => b.self - a.self || b.total - a.total);
   const columns: Column[] = [
     ['function', (row) => row.name],
     ['kind', (row) => row.kind],
     ['source', (row) => row.source],
-    ...valuesOf((row) => row, profile.total[0], unit),
+    ...valuesOf((row) => row, wholes.now, unit),
   ];
 
-  if (profile.before)
-    columns.push(...valuesOf((row) => row.before!, profile.before.total[0], unit, ' before'));
+  if (rows[0]?.before)
+    columns.push(...valuesOf((row) => row.before!, wholes.before, unit, ' before'));
   return [
     line(columns.map(([title]) => title)),
-    ...rows.map((row) => line(columns.map(([, cell]) => cell(row)))),
+    ...sorted.map((row) => line(columns.map(([, cell]) => cell(row)))),
   ].join('');
 }

@@ -79,6 +79,7 @@ export function App() {
           isLive={isLive}
           setLive={setLive}
           total={shown ? totalText(shown) : []}
+          shown={shown}
         />
         <TimelineView state={state} change={change} answers={answers} />
         <Banners error={answers.error} storeNote={info?.store_note ?? ''} shown={shown} />

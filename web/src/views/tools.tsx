@@ -3,10 +3,12 @@
 import type { ComponentChildren } from 'preact';
 import type { Change, State } from '../state/state';
 import type { Answers } from './asker';
+import { Download } from './download';
 import { Links } from './links';
 import type { Said } from './notes';
 import { Sentence } from './sentence';
 import { Share } from './share';
+import type { Shown } from './shown';
 
 interface Props {
   state: State;
@@ -16,9 +18,10 @@ interface Props {
   isLive: boolean;
   setLive: (isLive: boolean) => void;
   total: Said[];
+  shown: Shown | null;
 }
 
-export function Tools({ state, change, answers, reload, isLive, setLive, total }: Props) {
+export function Tools({ state, change, answers, reload, isLive, setLive, shown, total }: Props) {
   return (
     <div id="tools">
       <input
@@ -52,6 +55,9 @@ export function Tools({ state, change, answers, reload, isLive, setLive, total }
         flames upward
       </Check>
       <Share state={state} now={answers.now} />
+      {shown?.answer.columns && (
+        <Download shown={shown} tags={answers.tags} reload={reload} />
+      )}
       <Links state={state} templates={answers.info?.links} now={answers.now} />
       <strong id="total"><Sentence said={total} /></strong>
     </div>
