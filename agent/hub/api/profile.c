@@ -206,7 +206,7 @@ static int parse_file(struct query_job *q, struct field_error *reterr)
 /* A pprof file is compressed with gzip. */
 static int write_file(struct query_file *f, enum file_format format, struct buf *out)
 {
-	_cleanup_buf_ struct buf plain;
+	_cleanup_buf_ struct buf plain = {0};
 	int e;
 
 	if (format != FILE_PPROF)
