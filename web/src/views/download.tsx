@@ -9,7 +9,7 @@ import { chosenValue } from '../state/narrow';
 import type { Tag } from '../state/tags';
 import { utc } from '../state/times';
 import './download.css';
-import { formats, type Format, type Source } from './formats';
+import { groups, type Format, type Source } from './formats';
 import { totalText } from './notes';
 import { questionsOf } from './questions';
 import type { Shown } from './shown';
@@ -22,6 +22,7 @@ interface Props {
 
 export function Download({ shown, tags, reload }: Props) {
   const menu = useRef<HTMLDetailsElement>(null);
+  const panel = useRef<HTMLDivElement>(null);
   const [said, setSaid] = useState('');
   const download = async (format: Format): Promise<void> => {
     const source = sourceOf(shown, tags);
@@ -40,17 +41,20 @@ export function Download({ shown, tags, reload }: Props) {
   useEffect(() => closeOutside(menu.current!), []);
   return (
     <>
-      <details id="download" ref={menu}>
+      <details id="download" ref={menu} onToggle={() => keepInWindow(panel.current!)}>
         <summary>download</summary>
-        <ul>
-          {formats.map((format) => (
-            <li key={format.ending}>
-              <button onClick={() => void download(format)}>
-                {format.title} <small class="muted">{format.about}</small>
-              </button>
-            </li>
+        <div ref={panel}>
+          {groups.map(({ heading, formats }) => (
+            <section key={heading} aria-label={heading}>
+              <p class="muted">{heading}</p>
+              {formats.map((format) => (
+                <button key={format.ending} onClick={() => void download(format)}>
+                  {format.title} <small class="muted">{format.about}</small>
+                </button>
+              ))}
+            </section>
           ))}
-        </ul>
+        </div>
       </details>
       <span role="status" class="muted">{said}</span>
     </>
@@ -72,6 +76,13 @@ function closeOutside(menu: HTMLDetailsElement): () => void {
     e.stopPropagation();
   }, options);
   return () => end.abort();
+}
+
+function keepInWindow(panel: HTMLElement): void {
+  panel.style.translate = '';
+  const { right } = panel.getBoundingClientRect();
+
+  panel.style.translate = `${Math.min(0, document.body.clientWidth - right)}px`;
 }
 
 function sourceOf(shown: Shown, tags: Tag[]): Source {

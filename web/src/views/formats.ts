@@ -34,19 +34,17 @@ function picture({ graph, heading }: Source, mostHeight?: number): Picture {
 const ofHub = (format: FileFormat) => (source: Source): Promise<Blob> =>
   hub.file(format, source.selection, AbortSignal.timeout(120_000));
 
-const whole = 'all stacks of the selection, whatever is hidden or folded here';
-
-export const formats: Format[] = [
+const ofPage: Format[] = [
   {
     ending: 'svg',
     title: 'SVG',
-    about: 'the flame graph as it is shown; each frame has its words as a title',
+    about: 'the flame graph, with the words of each frame',
     make: (source) => svgOf(picture(source)),
   },
   {
     ending: 'png',
     title: 'PNG',
-    about: 'the flame graph as it is shown, as a picture for chats and documents',
+    about: 'the flame graph, for chats and documents',
     make: (source) => pngOf(picture(source, MOST_HEIGHT)),
     lacks: (source) => {
       const { leftOut } = picture(source, MOST_HEIGHT);
@@ -59,29 +57,32 @@ export const formats: Format[] = [
   {
     ending: 'csv',
     title: 'CSV',
-    about: 'the functions with their values, for a spreadsheet',
+    about: 'the functions, for a spreadsheet',
     make: ({ shown }) =>
       csvOf(shown.rows, shown.unit, {
         now: shown.total,
         before: shown.columns?.before?.total[0] ?? 0,
       }),
   },
+];
+
+const ofTheHub: Format[] = [
   {
     ending: 'folded.txt',
     title: 'Folded stacks',
-    about: `${whole}, one in each line (for flamegraph.pl)`,
+    about: 'for flamegraph.pl: a line for each stack',
     make: ofHub('folded'),
   },
-  {
-    ending: 'pb.gz',
-    title: 'pprof',
-    about: `${whole} (for go tool pprof)`,
-    make: ofHub('pprof'),
-  },
+  { ending: 'pb.gz', title: 'pprof', about: 'for go tool pprof', make: ofHub('pprof') },
   {
     ending: 'speedscope.json',
     title: 'speedscope',
-    about: `${whole} (for speedscope.app)`,
+    about: 'for speedscope.app',
     make: ofHub('speedscope'),
   },
+];
+
+export const groups: { heading: string; formats: Format[] }[] = [
+  { heading: 'What is shown', formats: ofPage },
+  { heading: 'The selection, also what is hidden or folded here', formats: ofTheHub },
 ];
