@@ -43,7 +43,6 @@ struct query_times {
 };
 
 /* ---- query_options.c ---- */
-extern const struct argp cli_query_argp;
 /* If the options are wrong, or the user asks for help, ends the program. */
 void cli_query_parse(int argc, char **argv, struct query_options *ret);
 

@@ -13,7 +13,6 @@ struct top_options {
 	uint64_t delay_ns;	    /* from an answer to the next request */
 };
 /* top_options.c: if the options are wrong, or the user asks for help, ends the program */
-extern const struct argp cli_top_argp;
 void cli_top_parse(int argc, char **argv, struct top_options *ret);
 
 /*

@@ -179,11 +179,7 @@ int query_choices_parse(const char *body, size_t n, struct choices_request *ret,
 #define SERIES_STEPS  500 /* if the request names no step: at most this many */
 #define SERIES_GROUPS 10  /* if the request sets no limit */
 
-/*
- * Whether samples can be grouped by the tag: single samples have values of the others. Values over
- * time cannot be grouped by calls.
- */
-static bool can_group(const char *tag, bool over_time)
+bool query_tag_can_group(const char *tag, bool over_time)
 {
 	static const char *const not_grouped[] = {"time", "cpu", "sample_id", "profile_event_type"};
 
@@ -203,7 +199,7 @@ static int take_group_by(const json_t *body, bool over_time, char **ret, struct 
 		return 0;
 	if (!t)
 		return field_error_set(reterr, "group_by", "group_by: unknown tag '%.100s'", name);
-	if (!can_group(query_tag_canonical(t, name), over_time))
+	if (!query_tag_can_group(query_tag_canonical(t, name), over_time))
 		return field_error_set(reterr, "group_by", "group_by: %.100s cannot be grouped by",
 				       name);
 	*ret = xstrdup(query_tag_canonical(t, name));
