@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: answers that are late, cut, wrong or missing.
 import assert from 'node:assert/strict';
-import { until } from '../chromium.mjs';
+import { complaints, until } from '../chromium.mjs';
 import {
   answersAre,
   choicesAre,
@@ -31,6 +31,7 @@ export const tests = {
     await until(
       async () => (await page.$eval('#chart', (e) => getComputedStyle(e).opacity)) === '0.35',
     );
+    assert.deepEqual(await complaints(page), []); // what is faded can be read
     await page.check('#short'); // no answer either
     await page.uncheck('#short');
     assert.ok((await isStale(page)) && (await page.isVisible('#error')));

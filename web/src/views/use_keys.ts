@@ -5,11 +5,12 @@ import { useLatest } from './latest';
 
 export type KeyActions = Record<KeyAction, () => void>;
 
-/** Keys that the user types into a field, or presses in a dialog, are not the page's. */
+/** Keys that the user types into a field, or presses in a dialog or menu, are not the page's. */
 const isTaken = (target: EventTarget | null): boolean =>
   document.querySelector('dialog[open]') !== null ||
   (target instanceof HTMLElement &&
-    (target.isContentEditable || target.matches('input:not([type=checkbox]), textarea, select')));
+    (target.isContentEditable ||
+      target.closest('input:not([type=checkbox]), textarea, select, [role=menu]') !== null));
 
 /** Does what the keys of words/keys.ts say. */
 export function useKeys(isOn: boolean, actions: KeyActions): void {
