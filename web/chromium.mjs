@@ -45,10 +45,11 @@ export const until = async (right) => {
     assert.ok(Date.now() < end, `${right}`);
 };
 
-// What axe says is wrong for people who use a page without a mouse, or without seeing it.
-export async function complaints(page) {
+// What axe says is wrong for people who use a page, or a part of it, without a mouse or without
+// seeing it.
+export async function complaints(page, part) {
   await page.evaluate(readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8'));
-  const { violations } = await page.evaluate(() => axe.run());
+  const { violations } = await page.evaluate((within) => axe.run(within ?? document), part);
   return violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.target).join(', ')}`);
 }
 

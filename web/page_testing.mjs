@@ -170,6 +170,37 @@ export const choicesOf = (values, truncated = false) => ({
     ]),
   ),
 });
+// The chip of a tag: what it says of its value.
+export const chipOf = (page, tag) => page.textContent(`#choice-${tag} .chip-value`);
+// Chooses a value in the list below the chip of its tag.
+export const choose = async (page, tag, value) => {
+  await page.click(`#choice-${tag}`);
+  await page.click(`.popup .combobox-text:text-is("${value}")`);
+};
+// The values in the list that is open, with their samples.
+export const offered = (page) =>
+  page.$$eval('.popup [role=option]', (all) =>
+    all.map((o) => [...o.children].map((e) => e.textContent).join(' ')));
+// The values of a tag while a user types. Returns the questions; `hold` may keep an answer back.
+export const valuesAre = async (page, values, hold = () => false) => {
+  const questions = [];
+  await page.route('**/v1/profile/values', (r) => {
+    const question = r.request().postDataJSON();
+    const found = values(question.tag_filter);
+    questions.push(question);
+    if (hold(r)) return undefined;
+    return r.fulfill({
+      json: {
+        result: found.slice(0, 500).map((value) => ({ value, samples: 1 })),
+        truncated: found.length > 500,
+      },
+    });
+  });
+  return questions;
+};
+// A picture of what the page shows, if somebody wants to see it.
+export const picture = (page, name) =>
+  process.env.SCREENSHOT && page.screenshot({ path: `${process.env.SCREENSHOT}.${name}.png` });
 // goto() alone does not load a page again whose address differs only behind the #.
 export const open = async (page, address) => {
   await page.goto('about:blank');

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { until } from '../chromium.mjs';
 import {
   answersAre,
+  chipOf,
   choicesAre,
   clickFrame,
   open,
@@ -38,7 +39,7 @@ export const tests = {
     await open(page, `${origin}/#trace_id=${trace}`);
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 3);
     assert.equal(asked, `trace_id='${trace}'`);
-    assert.equal(await page.inputValue('#choice-trace_id'), trace);
+    assert.equal(await chipOf(page, 'trace_id'), trace);
     assert.match(
       await page.getAttribute('#link-trace', 'href'),
       new RegExp(`^https://traces.test/t/${trace}\\?from=\\d+$`),
@@ -96,11 +97,10 @@ export const tests = {
     assert.equal(asked.time_end - asked.time_start, 3600);
     for (const [choice, value] of Object.entries({
       range: '3600',
-      pod_ns: 'shop',
-      pod: 'p1',
       profile_event_type: 'off-cpu',
     }))
       assert.equal(await page.inputValue(`#choice-${choice}`), value);
+    assert.deepEqual([await chipOf(page, 'pod_ns'), await chipOf(page, 'pod')], ['shop', 'p1']);
     assert.ok(await page.isVisible('#choice-wait'));
     await page.selectOption('#choice-range', '300'); // of what the link says only this
     await until(

@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { until } from '../chromium.mjs';
-import { clickFrame, names, shows, widest } from '../page_testing.mjs';
+import { choose, clickFrame, names, shows, widest } from '../page_testing.mjs';
 
 export const tests = {
   async 'the graph shows the functions of the process'(page, origin) {
@@ -77,14 +77,10 @@ export const tests = {
   async 'choices come from the data and narrow it'(page, origin) {
     await page.goto(origin);
     await shows(page, 'hot_function');
-    const processes = await page.$$eval('#choice-app_service option', (all) =>
-      all.map((o) => o.value),
-    );
-    assert.ok(processes.includes('pagework') && processes.includes('Total'), processes.join());
-    await page.selectOption('#choice-app_service', 'Total');
+    await choose(page, 'app_service', 'Total');
     await shows(page, 'Total');
     assert.ok((await names(page)).includes('pagework'));
-    await page.selectOption('#choice-app_service', '');
+    await choose(page, 'app_service', 'all');
     await shows(page, 'hot_function');
   },
   async 'a time without data says why and where to look'(page, origin) {

@@ -18,10 +18,11 @@ async function result<T>(path: string, signal: AbortSignal, body?: unknown): Pro
 export const hub = {
   info: (signal: AbortSignal) => call<types.Info>('/v1/info', signal),
 
-  async tagsOfEvents(signal: AbortSignal): Promise<types.TagOfEvents[]> {
-    const all = await result<Partial<types.TagOfEvents>[]>('/v1/profile/tags', signal);
+  /** The tags that have values, each once. */
+  async tags(signal: AbortSignal): Promise<types.StoredTag[]> {
+    const all = await result<types.StoredTag[]>('/v1/profile/tags', signal);
 
-    return (all ?? []).filter((t): t is types.TagOfEvents => t.events !== undefined);
+    return (all ?? []).filter((t) => t.stored && !t.same_as);
   },
 
   profile: (question: types.ProfileQuestion, signal: AbortSignal) =>
@@ -52,6 +53,19 @@ export const hub = {
       ...question,
       limit: MAX_VALUES,
     })) ?? {},
+
+  values: async (
+    question: types.ValuesQuestion,
+    signal: AbortSignal,
+  ): Promise<types.Values> => {
+    const { result: values, truncated } = await call<types.ValuesReply>(
+      '/v1/profile/values',
+      signal,
+      { ...question, limit: MAX_VALUES },
+    );
+
+    return { values, truncated };
+  },
 };
 
 export type Hub = typeof hub;

@@ -32,11 +32,14 @@ export interface Info {
   links?: { trace: string; logs: string };
 }
 
-/** A tag that only some events have. */
-export interface TagOfEvents {
+/** A tag of `tag_filter`. */
+export interface StoredTag {
   name: string;
-  title: string;
-  events: string[];
+  stored: boolean;
+  same_as: string; // another name of the tag, under which it is stored
+  help: string;
+  events?: string[]; // only these have it
+  title?: string; // which people know better than the name
   unset?: string; // what a query without the tag is about, unless it is everything
 }
 
@@ -100,6 +103,16 @@ export interface Reason {
 
 export interface ChoicesQuestion extends Selection {
   tags: string[];
+}
+
+/** `tag`: the one whose values are asked for. */
+export interface ValuesQuestion extends Selection {
+  tag: string;
+}
+
+export interface ValuesReply {
+  result: Choice[];
+  truncated: boolean; // there are more
 }
 
 export interface Choice {

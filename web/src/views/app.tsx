@@ -4,8 +4,11 @@ import type { ComponentType } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import type { State, ViewName } from '../state/state';
 import { Banners } from './banners';
-import { Choices } from './choices';
 import { Empty } from './empty';
+import { EventChoice } from './event';
+import { Favourites } from './favourites';
+import './filters.css';
+import { Filters, mistakeIn } from './filters';
 import { Graph } from './graph';
 import { Header } from './header';
 import { LeakChoice } from './leak';
@@ -41,7 +44,7 @@ const views: View[] = [
 
 export function App() {
   const [state, change] = useAddress();
-  const { answers, reload } = useAnswers(state);
+  const { answers, reload, offer } = useAnswers(state);
   const [isLive, setLive] = useState(false);
   const themes = useTheme();
   const { info, profile, now } = answers;
@@ -66,10 +69,12 @@ export function App() {
       </Header>
       <main class={profile.isStale ? 'stale' : ''}>
         <div id="choices">
-          <Choices state={state} change={change} answers={answers} />
+          <EventChoice state={state} change={change} answers={answers} />
           <RangeChoice state={state} change={change} now={now} />
+          <Favourites state={state} change={change} now={now} />
         </div>
         <TimeInputs state={state} change={change} now={now} />
+        <Filters state={state} change={change} answers={answers} offer={offer} />
         <LeakChoice state={state} change={change} now={now} />
         <Tools
           state={state}
@@ -82,7 +87,11 @@ export function App() {
           shown={shown}
         />
         <TimelineView state={state} change={change} answers={answers} />
-        <Banners error={answers.error} storeNote={info?.store_note ?? ''} shown={shown} />
+        <Banners
+          error={mistakeIn(state, answers) ? '' : answers.error}
+          storeNote={info?.store_note ?? ''}
+          shown={shown}
+        />
         <ViewTabs views={offered} state={state} change={change} />
         <div id="view">
           {shown && hasView && (

@@ -25,13 +25,14 @@ function held(why: (question: unknown) => Promise<unknown> = async () => []) {
     new Promise((answer, fail) => calls.push({ name, question, signal, answer, fail }));
   const hub = {
     info: async () => INFO,
-    tagsOfEvents: async () => [
-      { name: 'wait', title: 'Waits for', events: ['off-cpu'] },
+    tags: async () => [
+      { name: 'wait', title: 'Waits for', events: ['off-cpu'], help: '' },
     ],
     profile: ask('profile'),
     series: ask('series'),
     choices: ask('choices'),
     why,
+    values: ask('values'),
   } as unknown as Hub;
   const asker = new Asker(hub, () => {});
   /** The newest calls, once there are so many. */
@@ -210,4 +211,18 @@ test('a hub that cannot say why is no error of the page', async () => {
   await end;
   assert.equal(asker.answers().error, '');
   assert.equal(asker.answers().why.error, 'nothing at this path');
+});
+
+test('values are offered for what a user types, under the other conditions', async () => {
+  const { asker, calls, newest } = held();
+
+  void asker.ask(at('pod_ns=app&pod=a&wait=lock&app_service=java&range=300'));
+  await newest(3);
+  const offered = asker.offer('pod', '=', 'we', new AbortController().signal);
+  const { name, question } = calls.at(-1)!;
+  assert.equal(name, 'values');
+  assert.equal(question.tag_filter, "pod_ns='app' AND pod LIKE '%we%'");
+  assert.equal(question.time_end - question.time_start, 300);
+  calls.at(-1)!.answer({ values: [], truncated: false });
+  assert.deepEqual(await offered, { values: [], truncated: false });
 });

@@ -3,14 +3,15 @@
 // is new.
 import { hasToken, SignInError } from '../api/hub';
 import type { Hub } from '../api/queries';
-import type { Info, Reason, Reply, Selection, Series, TagOfEvents, Values } from '../api/types';
+import type { Info, Reason, Reply, Selection, Series, Values } from '../api/types';
 import type { Columns } from '../profile/columns';
 import { fromTree } from '../profile/tree';
 import type { State } from '../state/state';
-import type { Tag } from '../state/tags';
+import type { Operator } from '../state/filter';
+import { labelled, type Tag } from '../state/tags';
 import { Clock } from '../state/times';
 import { Question } from './question';
-import { isRequest, questionsOf, type RequestQuestion } from './questions';
+import { isRequest, offeredQuestion, questionsOf, type RequestQuestion } from './questions';
 import type { Summaries } from './request_words';
 
 /** A profile, and what it is the answer to. */
@@ -37,7 +38,7 @@ export interface Part<T> {
 /** All that the hub has answered so far. */
 export interface Answers {
   info: Info | null;
-  tags: Tag[]; // of some events only
+  tags: Tag[]; // all that the hub stores
   now: number; // when the newest questions were asked, by the hub's clock
   profile: Part<Answer>;
   request: Part<RequestAnswer>;
@@ -48,12 +49,6 @@ export interface Answers {
   signIn: string | null; // why the user has to sign in; null: no need
   error: string; // why there is no answer; ''
 }
-
-const tagOf = ({ name, title, ...more }: TagOfEvents): Tag => ({
-  tag: name,
-  label: title,
-  ...more,
-});
 
 const textOf = (error: unknown): string =>
   error instanceof Error ? error.message : String(error ?? '');
@@ -75,7 +70,7 @@ export class Asker {
     onChange: () => void,
   ) {
     this.info = new Question((_, signal) => this.introduce(signal), onChange);
-    this.tags = new Question((_, signal) => this.tagsOfEvents(signal), onChange);
+    this.tags = new Question((_, signal) => this.storedTags(signal), onChange);
     this.profile = new Question(this.profileOf.bind(this), onChange);
     this.request = new Question(this.requestOf.bind(this), onChange);
     this.series = new Question(hub.series, onChange);
@@ -118,6 +113,16 @@ export class Asker {
 
     if (this.state !== state || this.profile.isStale || this.profile.answer!.columns) return;
     await this.why.put(question, again);
+  }
+
+  /** The values of a tag that the other conditions leave, for what a user types. */
+  offer(tag: string, op: Operator, typed: string, signal: AbortSignal): Promise<Values> {
+    const tags = this.tags.answer ?? [];
+
+    return this.hub.values(
+      offeredQuestion(this.state!, tags, this.now, tag, op, typed),
+      signal,
+    );
   }
 
   /** What there is to show. */
@@ -176,9 +181,9 @@ export class Asker {
     return info;
   }
 
-  private async tagsOfEvents(signal: AbortSignal): Promise<Tag[]> {
+  private async storedTags(signal: AbortSignal): Promise<Tag[]> {
     if (this.info.answer!.auth_required && !hasToken()) throw new SignInError('');
-    return (await this.hub.tagsOfEvents(signal)).map(tagOf);
+    return labelled(await this.hub.tags(signal));
   }
 
   private async profileOf(

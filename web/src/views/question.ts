@@ -41,6 +41,7 @@ export class Question<Q, A> {
 
     this.turn?.abort();
     this.turn = turn;
+    if (form !== this.asked) this.error = null; // which is about another question
     this.asked = form;
     this.onChange();
     try {

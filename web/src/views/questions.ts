@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page has to ask the hub for a state.
 import type {
-  ChoicesQuestion, ProfileQuestion, Selection, SeriesQuestion,
+  ChoicesQuestion, ProfileQuestion, Selection, SeriesQuestion, ValuesQuestion,
 } from '../api/types';
-import { printFilter, type Filter } from '../state/filter';
+import { askedOf, conditionsOf, offeredBy } from '../state/conditions';
+import { printFilter, type Operator } from '../state/filter';
 import { leakOf } from '../state/leak';
 import { chosenValue } from '../state/narrow';
 import type { Compare, State } from '../state/state';
-import { choiceTags, groupTags, isOfEvent, type Tag } from '../state/tags';
+import { choiceTags, groupTags, isOfEvent, isStored, type Tag } from '../state/tags';
 import { intervalOf, WINDOW_S, type Interval } from '../state/times';
+
+/** The most tags in one question for choices, beside the events. */
+const MAX_CHOICES = 63;
 
 export interface Questions {
   profile: ProfileQuestion;
@@ -23,10 +27,10 @@ export interface RequestQuestion {
   waits: ProfileQuestion;
 }
 
-export function questionsOf(state: State, ofEvents: Tag[], now: number): Questions {
+export function questionsOf(state: State, tags: Tag[], now: number): Questions {
   const { compare } = state;
-  const selection = selectionOf(state, state, ofEvents, now);
-  const before = compare ? selectionOf(state, compare, ofEvents, now) : undefined;
+  const selection = selectionOf(state, state, tags, now);
+  const before = compare ? selectionOf(state, compare, tags, now) : undefined;
   const [time_start, time_end] = spanOf(state, now);
   const around = { ...selection, time_start, time_end };
 
@@ -34,18 +38,28 @@ export function questionsOf(state: State, ofEvents: Tag[], now: number): Questio
     profile: { ...selection, before, by_line: state.byLine || undefined },
     request: isRequest(state)
       ? {
-          cpu: ofSpans('on-cpu', state, ofEvents, now),
-          waits: ofSpans('off-cpu', state, ofEvents, now),
+          cpu: ofSpans('on-cpu', state, tags, now),
+          waits: ofSpans('off-cpu', state, tags, now),
         }
       : null,
-    series: { ...around, group_by: groupOf(state, ofEvents) },
-    choices: { ...around, tags: choiceTagsOf(state, ofEvents) },
+    series: { ...around, group_by: groupOf(state, tags) },
+    choices: { ...around, tags: choiceTagsOf(state, tags) },
   };
 }
 
+/** What a user can choose for a condition on a tag, or is typing. */
+export function offeredQuestion(
+  state: State, tags: Tag[], now: number, tag: string, op: Operator, typed: string,
+): ValuesQuestion {
+  const { choices: { tags: _, ...around } } = questionsOf(state, tags, now);
+  const asked = { process: state.process, filter: askedOf(state.filter, tags, state.event) };
+
+  return { ...around, ...offeredBy(asked, tag, op, typed), tag };
+}
+
 /** The tag by whose values the time line is split; '': none, or the event does not have it. */
-export function groupOf({ by, event }: State, ofEvents: Tag[]): string {
-  return groupTags(ofEvents, event).some((t) => t.tag === by) ? by : '';
+export function groupOf({ by, event }: State, tags: Tag[]): string {
+  return groupTags(tags, event).some((t) => t.tag === by) ? by : '';
 }
 
 /** The stretch of time that the page is about: in the leak view, between its moments. */
@@ -70,8 +84,8 @@ export const hasTrace = (state: State): boolean => chosenValue(state, 'trace_id'
 export const isRequest = (state: State): boolean => state.view === 'request' && hasTrace(state);
 
 /** The samples of a request's last window are stored after its end. */
-function ofSpans(event: string, state: State, ofEvents: Tag[], now: number): ProfileQuestion {
-  const selection = selectionOf({ ...state, event }, state, ofEvents, now);
+function ofSpans(event: string, state: State, tags: Tag[], now: number): ProfileQuestion {
+  const selection = selectionOf({ ...state, event }, state, tags, now);
 
   return { ...selection, time_end: selection.time_end + WINDOW_S, group_by: 'profile_id' };
 }
@@ -79,7 +93,7 @@ function ofSpans(event: string, state: State, ofEvents: Tag[], now: number): Pro
 function selectionOf(
   { event }: State,
   { times, process, filter }: Compare,
-  ofEvents: Tag[],
+  tags: Tag[],
   now: number,
 ): Selection {
   const [time_start, time_end] = intervalOf(times, now);
@@ -87,22 +101,16 @@ function selectionOf(
   return {
     profile_event_type: event,
     app_service: process,
-    tag_filter: printFilter(ofEvent(filter, event, ofEvents)),
+    tag_filter: printFilter(askedOf(filter, tags, event)),
     time_start,
     time_end,
   };
 }
 
-/** A condition on a tag that the event does not have waits for another event. */
-function ofEvent(filter: Filter, event: string, ofEvents: Tag[]): Filter {
-  const isOther = (name: string): boolean =>
-    ofEvents.some((t) => t.tag === name && !isOfEvent(t, event));
+/** The usual tags, those of the conditions, and the events. */
+function choiceTagsOf(state: State, tags: Tag[]): string[] {
+  const usual = choiceTags(tags).filter((t) => isOfEvent(t, state.event)).map((t) => t.tag);
+  const chosen = conditionsOf(state).map((c) => c.tag).filter(isStored);
 
-  if ('text' in filter) return filter;
-  return { conditions: filter.conditions.filter((c) => !isOther(c.tag)) };
+  return [...new Set([...usual, ...chosen])].slice(0, MAX_CHOICES).concat('profile_event_type');
 }
-
-const choiceTagsOf = ({ event }: State, ofEvents: Tag[]): string[] => [
-  ...choiceTags(ofEvents).filter((t) => isOfEvent(t, event)).map((t) => t.tag),
-  'profile_event_type',
-];

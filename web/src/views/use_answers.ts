@@ -6,7 +6,9 @@ import type { State } from '../state/state';
 import { Asker, type Answers } from './asker';
 
 /** The hub's answers to what is chosen. `reload` asks all of it again, of now. */
-export function useAnswers(state: State): { answers: Answers; reload: () => void } {
+export function useAnswers(
+  state: State,
+): { answers: Answers; reload: () => void; offer: Asker['offer'] } {
   const asker = useRef<Asker | null>(null);
   const newest = useRef(state);
   const [answers, setAnswers] = useState<Answers>(() => {
@@ -14,9 +16,10 @@ export function useAnswers(state: State): { answers: Answers; reload: () => void
     return asker.current.answers();
   });
   const reload = useCallback(() => void asker.current!.ask(newest.current, true), []);
+  const offer = useCallback<Asker['offer']>((...args) => asker.current!.offer(...args), []);
 
   newest.current = state;
   useLayoutEffect(() => void asker.current!.ask(state), [state]);
   useLayoutEffect(() => () => asker.current!.end(), []);
-  return { answers, reload };
+  return { answers, reload, offer };
 }
