@@ -28,7 +28,7 @@ static const struct argp_option option_list[] = {
 	 "524288)",
 	 0},
 	{"output", 'o', "FILE", 0,
-	 "the file to write; its name ends in .folded or in .pb.gz (pprof)", 0},
+	 "the file to write; its name ends in .folded, .svg (a flame graph) or .pb.gz (pprof)", 0},
 	{0},
 };
 
@@ -135,8 +135,9 @@ static void check_together(struct argp_state *state, const struct record_options
 	check_settings(state, o);
 	if (!o->output)
 		argp_error(state, "--output is missing");
-	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".pb.gz"))
-		argp_error(state, "--output: '%s' must end in .folded or in .pb.gz", o->output);
+	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".svg") &&
+	    !str_has_suffix(o->output, ".pb.gz"))
+		argp_error(state, "--output: '%s' must end in .folded, .svg or .pb.gz", o->output);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

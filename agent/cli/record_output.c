@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Merges record's samples into profiles during the recording. At the end, writes them as folded
- * text or as pprof.
+ * text, as pprof or as a picture.
  */
 #include "cli/record.h"
+
+#include "cli/svg.h"
 
 #include <stdlib.h>
 #include <uthash.h>
@@ -179,6 +181,25 @@ static int write_pprof(struct recording *r, struct buf *out)
 	return e ? e : buf_add_gzip(out, plain.data, plain.len, GZIP_LEVEL);
 }
 
+static int write_svg(const struct recording *r, struct buf *out)
+{
+	const struct event_info *event = profile_event_info(r->options->event);
+	_cleanup_buf_ struct buf folded = {0};
+	_cleanup_free_ char *title = NULL;
+	char from[32], to[32], none[] = "";
+	int e;
+
+	buf_init(&folded, MAX_OUTPUT_BYTES);
+	e = profile_write_folded(r->batch, false, &folded);
+	if (e)
+		return e;
+	time_format(r->start_ns, from);
+	time_format(r->end_ns, to);
+	title = xasprintf("%s, from %s to %s", event->name, from, to);
+	cli_svg_write_folded(folded.data ?: none, title, streq(event->unit, "bytes"), out);
+	return 0;
+}
+
 int cli_record_write(struct recording *r)
 {
 	_cleanup_buf_ struct buf out = {0};
@@ -187,6 +208,8 @@ int cli_record_write(struct recording *r)
 	buf_init(&out, MAX_OUTPUT_BYTES);
 	if (str_has_suffix(r->options->output, ".folded"))
 		e = profile_write_folded(r->batch, true, &out);
+	else if (str_has_suffix(r->options->output, ".svg"))
+		e = write_svg(r, &out);
 	else
 		e = write_pprof(r, &out);
 	if (e == -E2BIG || (!e && out.failed))

@@ -273,10 +273,12 @@ void cli_svg_write(const struct svg_picture *p, struct buf *out)
 	put_escaped(out, title.data ?: "");
 	buf_puts(out, "</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
 	put_line(out, 20, title.data ?: "");
-	if (p->difference)
+	if (p->difference && p->n)
 		put_line(out, 40,
 			 "Red: a greater share than before. Blue: a smaller one. The width is the "
 			 "mean of both shares.");
+	if (!p->n)
+		put_line(out, 40, "There are no samples.");
 	put_frames(&d, out);
 	put_left_out(&d, bottom + 18, out);
 	buf_puts(out, "</svg>\n");

@@ -23,3 +23,5 @@ struct svg_picture {
  * 20,000 of them, and says how many are left out.
  */
 void cli_svg_write(const struct svg_picture *p, struct buf *out);
+/* Draws folded stacks, a line for each: "web;main;[l] write 17". The text is changed. */
+void cli_svg_write_folded(char *folded, const char *title, bool bytes, struct buf *out);

@@ -186,6 +186,24 @@ static void a_difference_has_colours(void **state)
 	assert_has(svg, "Red: a greater share than before.");
 }
 
+/* "a;x" is of the same frame as "a"; "a b" is another one, although it lies between the two. */
+static void folded_stacks_are_drawn(void **state)
+{
+	char folded[] = "web;a b 100\nweb;a;[k] x 300\nweb;a 400\nother;a;[k] x 200\nbroken\n";
+	struct buf b = {0};
+
+	(void)state;
+	cli_svg_write_folded(folded, "t", false, &b);
+	assert_int_equal(count(b.data, "<g>"), 8);
+	assert_has(b.data, "<title>all: 1.00 ms (100.00 %)</title>");
+	assert_has(b.data, "<title>other: 200.00 us (20.00 %)</title><rect x=\"10.00\" y=\"73\"");
+	assert_has(b.data, "<title>web: 800.00 us (80.00 %)</title><rect x=\"250.00\" y=\"73\"");
+	assert_has(b.data, "<title>a: 700.00 us (70.00 %)</title><rect x=\"250.00\" y=\"90\"");
+	assert_has(b.data, "<title>[k] x: 300.00 us (30.00 %)</title><rect x=\"250.00\" y=\"107\"");
+	assert_has(b.data, "<title>a b: 100.00 us (10.00 %)</title><rect x=\"1090.00\" y=\"90\"");
+	buf_done(&b);
+}
+
 static void nothing_is_a_picture_too(void **state)
 {
 	_cleanup_free_ char *svg = draw(NULL, 0, true);
@@ -193,6 +211,7 @@ static void nothing_is_a_picture_too(void **state)
 	(void)state;
 	assert_true(str_has_suffix(svg, "</svg>\n"));
 	assert_int_equal(count(svg, "<g>"), 0);
+	assert_has(svg, ">There are no samples.</text>");
 }
 
 int main(void)
@@ -205,6 +224,7 @@ int main(void)
 		cmocka_unit_test(a_picture_has_at_most_20000_frames),
 		cmocka_unit_test(hostile_names_are_text),
 		cmocka_unit_test(a_difference_has_colours),
+		cmocka_unit_test(folded_stacks_are_drawn),
 		cmocka_unit_test(nothing_is_a_picture_too),
 	};
 
