@@ -202,7 +202,7 @@ static void test_nothing_before_the_reports_are_known(void **state)
 	sent.fn(200, NULL, NULL, sent.arg); /* the answer arrives after the controller was freed */
 }
 
-/* What others read of the targets: nothing before they are known, then the hub's own last status. */
+/* What others read of the targets: nothing before they are known, then the hub's last status. */
 static void test_targets_for_others(void **state)
 {
 	struct status *s = start(false);
