@@ -12,7 +12,7 @@ import { Filters, mistakeIn } from './filters';
 import { Graph } from './graph';
 import { Header } from './header';
 import { LeakChoice } from './leak';
-import { totalText } from './notes';
+import { Look } from './look';
 import { hasTrace } from './questions';
 import { RequestView } from './request';
 import { shownOf } from './shown';
@@ -78,13 +78,10 @@ export function App() {
         <LeakChoice state={state} change={change} now={now} />
         <Tools
           state={state}
-          change={change}
           answers={answers}
           reload={reload}
           isLive={isLive}
           setLive={setLive}
-          total={shown ? totalText(shown) : []}
-          shown={shown}
         />
         <TimelineView state={state} change={change} answers={answers} />
         <Banners
@@ -93,6 +90,7 @@ export function App() {
           shown={shown}
         />
         <ViewTabs views={offered} state={state} change={change} />
+        <Look state={state} change={change} answers={answers} reload={reload} shown={shown} />
         <div id="view">
           {shown && hasView && (
             <View state={state} change={change} shown={shown} answers={answers} />
