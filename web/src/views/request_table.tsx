@@ -3,6 +3,9 @@
 import { colour, css } from '../flame/colours';
 import type { Request, Span, Spent } from '../profile/request';
 import { formatValue, percent } from '../profile/values';
+import { kindSentence } from '../words/kinds';
+import { request as sentences } from '../words/numbers';
+import { Explained } from './explained';
 import { exactText, spanText } from './request_words';
 
 const MAX_SPANS = 50;
@@ -19,9 +22,15 @@ export function RequestTable({ request: { spans, ways, seen, missing }, whole }:
         <tr>
           <th>How time was spent</th>
           <th>Time</th>
-          <th>Share</th>
-          <th>Samples</th>
-          <th>Error</th>
+          <th>
+            <Explained text={sentences.share}>Share</Explained>
+          </th>
+          <th>
+            <Explained text={sentences.samples}>Samples</Explained>
+          </th>
+          <th>
+            <Explained text={sentences.error}>Error</Explained>
+          </th>
         </tr>
       </thead>
       {spans.length > 1 && <Part title="all spans" value={seen} ways={ways} whole={whole} />}
@@ -64,7 +73,9 @@ const Part = ({ title, value, ways, whole }: PartProps) => (
     </tr>
     {ways.map((way) => (
       <tr key={way.kind}>
-        <td style={{ borderLeft: `6px solid ${css(colour(way.kind, way.name))}` }}>{way.name}</td>
+        <td style={{ borderLeft: `6px solid ${css(colour(way.kind, way.name))}` }}>
+          <Explained text={kindSentence(way.kind, way.name)}>{way.name}</Explained>
+        </td>
         <Time value={way.value} whole={whole} />
         <td>{way.samples.toLocaleString()}</td>
         <td>{exactText(way)}</td>

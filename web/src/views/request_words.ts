@@ -70,7 +70,7 @@ function waitsText({ ways }: Request, waits?: Summary): string {
 
 function lossText(...summaries: (Summary | undefined)[]): string {
   return summaries.some((s) => s?.losses?.length)
-    ? 'Samples or waits of this time were lost, so more of the request may be missing.'
+    ? 'Some samples or waits of this time were lost.'
     : '';
 }
 

@@ -48,3 +48,14 @@ export const columns: Record<string, string> = {
   per_second: 'The value divided by the seconds of the time.',
   per_cpu_second: 'The value divided by the seconds of CPU time that the selection used.',
 };
+
+/** Columns of the table of one request. */
+export const request: Record<string, string> = {
+  share: 'The part of how long the request took; without its duration, of what was seen.',
+  samples:
+    'How often podflame found a thread of the request here. A wait that lasts for several ' +
+    'windows counts in each.',
+  error:
+    'One standard error of the time on a CPU, from the number of its samples. Waits are ' +
+    'measured: the kernel reports when they begin and end.',
+};
