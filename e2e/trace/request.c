@@ -10,8 +10,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -21,7 +19,6 @@
 #define IDS(trace, span) ((const uint8_t[24]){[15] = trace, [23] = span})
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool held;
 static volatile unsigned long sink;
 static int ours, helpers; /* the ends of a socket */
 
@@ -38,6 +35,13 @@ static void pass(long ms)
 	nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
 }
 
+/* Sends a letter to the helper, and waits for its answer. */
+static void ask(char c)
+{
+	send(ours, &c, 1, 0);
+	recv(ours, &c, 1, 0);
+}
+
 FUNCTION parse_input(uint64_t us)
 {
 	uint64_t end = us_of(CLOCK_THREAD_CPUTIME_ID) + us;
@@ -49,19 +53,14 @@ FUNCTION parse_input(uint64_t us)
 
 FUNCTION take_lock(void)
 {
-	send(ours, "L", 1, 0);
-	while (!held)
-		;
+	ask('L'); /* the helper has the lock then */
 	pthread_mutex_lock(&lock);
 	pthread_mutex_unlock(&lock);
 }
 
 FUNCTION read_answer(void)
 {
-	char c;
-
-	send(ours, "A", 1, 0);
-	recv(ours, &c, 1, 0);
+	ask('A');
 }
 
 /* A thread that holds the lock for 500 ms, or answers after 400 ms. */
@@ -76,7 +75,7 @@ static void *help(void *arg)
 			continue;
 		}
 		pthread_mutex_lock(&lock);
-		held = true;
+		send(helpers, &c, 1, 0);
 		pass(500);
 		pthread_mutex_unlock(&lock);
 	}
