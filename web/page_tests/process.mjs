@@ -107,8 +107,15 @@ export const tests = {
     await page.focus('#sort-total');
     await page.keyboard.press('Enter');
     assert.equal(await page.$eval('th[aria-sort]', (e) => e.textContent), 'Total');
-    await page.keyboard.press('Tab');
-    const name = await page.$eval('#functions tr', (e) => e.cells[0].textContent);
+    await page.keyboard.press('Enter');
+    assert.equal(await page.getAttribute('th[aria-sort]', 'aria-sort'), 'ascending');
+    await page.focus('#table');
+    await page.keyboard.press('ArrowDown');
+    const [name, id] = await page.$eval('#functions tr:nth-child(2)', (e) => [
+      e.cells[0].textContent,
+      e.id,
+    ]);
+    assert.equal(await page.getAttribute('#table', 'aria-activedescendant'), id);
     await page.keyboard.press('Enter');
     assert.match(await page.inputValue('#search'), new RegExp(`^"${name}" \\w+$`));
   },

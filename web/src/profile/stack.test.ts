@@ -10,4 +10,5 @@ test('a stack as a line: what would end a frame or the line is replaced', () => 
   assert.equal(foldedLine(c, 2), 'p;main;a:b c 4');
   assert.equal(foldedLine(c, 1), 'p;main 7');
   assert.equal(foldedLine(c, 0), 'p 8');
+  assert.equal(foldedLine(c, 1, true), 'main;p 7');
 });

@@ -80,7 +80,7 @@ function rowsOf(functions: Columns['functions'], isDifference: boolean) {
 export function sorted(
   rows: readonly FunctionRow[],
   { column, descending }: Order,
-  difference: (row: FunctionRow) => number,
+  difference: (row: FunctionRow) => number = () => 0,
 ): FunctionRow[] {
   const way = descending ? -1 : 1;
   const byName = (a: FunctionRow, b: FunctionRow): number =>

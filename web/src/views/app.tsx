@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: choices, the time line, and one of the views of the profile.
 import type { ComponentType } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { State, ViewName } from '../state/state';
 import { Banners } from './banners';
+import { Chosen } from './chosen';
 import { Empty } from './empty';
 import { EventChoice } from './event';
 import { Favourites } from './favourites';
 import './filters.css';
 import { Filters, mistakeIn } from './filters';
+import { FoldChoice } from './fold';
 import { Graph } from './graph';
 import { Header } from './header';
 import { LeakChoice } from './leak';
 import { Look } from './look';
 import { hasTrace } from './questions';
 import { RequestView } from './request';
-import { shownOf } from './shown';
+import { Sandwich } from './sandwich';
 import { Shortcuts } from './shortcuts';
+import { useShown } from './shown';
 import { SignIn } from './sign_in';
+import { Table } from './table';
 import { ThemeChoice } from './theme';
 import { TimelineView } from './timeline';
 import { RangeChoice, TimeInputs } from './times';
@@ -39,6 +43,8 @@ interface View {
 /** The views of a profile, as their tabs are in a row. */
 const views: View[] = [
   { name: 'graph', title: 'Flame graph', component: Graph },
+  { name: 'sandwich', title: 'Callers and callees', component: Sandwich },
+  { name: 'table', title: 'Table', component: Table },
   { name: 'request', title: 'One request', component: RequestView, isOf: hasTrace },
 ];
 
@@ -48,7 +54,7 @@ export function App() {
   const [isLive, setLive] = useState(false);
   const themes = useTheme();
   const { info, profile, now } = answers;
-  const shown = useMemo(() => profile.answer && shownOf(profile.answer), [profile.answer]);
+  const shown = useShown(profile.answer, state, answers.cpuSeconds);
   const offered = views.filter(({ isOf }) => !isOf || isOf(state));
   const { name, component: View } = offered.find((v) => v.name === state.view) ?? views[0];
   const hasView = shown?.answer.columns || name === 'request';
@@ -91,6 +97,12 @@ export function App() {
         />
         <ViewTabs views={offered} state={state} change={change} />
         <Look state={state} change={change} answers={answers} reload={reload} shown={shown} />
+        {name !== 'request' && (
+          <>
+            <FoldChoice state={state} change={change} />
+            <Chosen state={state} change={change} columns={shown?.columns ?? null} />
+          </>
+        )}
         <div id="view">
           {shown && hasView && (
             <View state={state} change={change} shown={shown} answers={answers} />

@@ -3,7 +3,9 @@
 // is new.
 import { hasToken, SignInError } from '../api/hub';
 import type { Hub } from '../api/queries';
-import type { Info, Reason, Reply, Selection, Series, Values } from '../api/types';
+import type {
+  Info, Reason, Reply, Selection, Series, SeriesQuestion, Values,
+} from '../api/types';
 import type { Columns } from '../profile/columns';
 import { fromTree } from '../profile/tree';
 import type { State } from '../state/state';
@@ -44,6 +46,7 @@ export interface Answers {
   request: Part<RequestAnswer>;
   series: Part<Series>;
   choices: Part<Record<string, Values>>;
+  cpuSeconds: number | null; // that the selection has used; null: not known, or not asked for
   why: Part<Reason[]> & { error: string }; // the profile is empty; error: the hub cannot say it
   isBusy: boolean;
   signIn: string | null; // why the user has to sign in; null: no need
@@ -61,6 +64,7 @@ export class Asker {
   private readonly request;
   private readonly series;
   private readonly choices;
+  private readonly cpu;
   private readonly why;
   private state: State | null = null; // the newest
   private now = this.clock.now(); // of the newest questions
@@ -75,11 +79,14 @@ export class Asker {
     this.request = new Question(this.requestOf.bind(this), onChange);
     this.series = new Question(hub.series, onChange);
     this.choices = new Question(hub.choices, onChange);
+    this.cpu = new Question(this.cpuSecondsOf.bind(this), onChange);
     this.why = new Question(hub.why, onChange);
   }
 
   private all() {
-    return [this.info, this.tags, this.profile, this.request, this.series, this.choices, this.why];
+    const { info, tags, profile, request, series, choices, cpu, why } = this;
+
+    return [info, tags, profile, request, series, choices, cpu, why];
   }
 
   /** Those whose answers the newest state needs. */
@@ -96,13 +103,14 @@ export class Asker {
       if (!first.answer) await first.put('', true);
       if (!first.answer || this.state !== state) return;
     }
-    const { profile, request, series, choices } = this.questions(state, again);
+    const { profile, request, series, choices, cpu } = this.questions(state, again);
 
     await Promise.all([
       this.profile.put(profile, again).then(() => this.askWhy(state, profile, again)),
       request && this.request.put(request, again),
       this.series.put(series, again),
       this.choices.put(choices, again),
+      this.cpu.put(cpu, again),
     ]);
   }
 
@@ -142,6 +150,7 @@ export class Asker {
       request: part(this.request),
       series: part(this.series),
       choices: part(this.choices),
+      cpuSeconds: this.cpu.isStale ? null : this.cpu.answer,
       why: { ...part(this.why), error: textOf(this.why.error) },
       isBusy: [...this.needed(), this.why].some((q) => q.isBusy),
       signIn: this.refusal(),
@@ -210,5 +219,15 @@ export class Asker {
       waits: fromTree(waits.result),
       summaries: { cpu: cpu.summary, waits: waits.summary },
     };
+  }
+
+  private async cpuSecondsOf(
+    question: SeriesQuestion | null,
+    signal: AbortSignal,
+  ): Promise<number | null> {
+    if (!question) return null;
+    const { groups } = await this.hub.series(question, signal);
+
+    return groups.flatMap((g) => g.values).reduce((sum, us) => sum + us, 0) / 1e6;
   }
 }

@@ -3,6 +3,7 @@
 import type {
   ChoicesQuestion, ProfileQuestion, Selection, SeriesQuestion, ValuesQuestion,
 } from '../api/types';
+import { canBePer } from '../profile/per';
 import { askedOf, conditionsOf, offeredBy } from '../state/conditions';
 import { printFilter, type Operator } from '../state/filter';
 import { leakOf } from '../state/leak';
@@ -19,6 +20,7 @@ export interface Questions {
   request: RequestQuestion | null;
   series: SeriesQuestion;
   choices: ChoicesQuestion;
+  cpu: SeriesQuestion | null; // the CPU time of the same selection, if values are divided by it
 }
 
 /** Of one request: both events of its threads, by span. */
@@ -44,6 +46,7 @@ export function questionsOf(state: State, tags: Tag[], now: number): Questions {
       : null,
     series: { ...around, group_by: groupOf(state, tags) },
     choices: { ...around, tags: choiceTagsOf(state, tags) },
+    cpu: cpuQuestion(state, tags, now),
   };
 }
 
@@ -55,6 +58,11 @@ export function offeredQuestion(
   const asked = { process: state.process, filter: askedOf(state.filter, tags, state.event) };
 
   return { ...around, ...offeredBy(asked, tag, op, typed), tag };
+}
+
+function cpuQuestion(state: State, tags: Tag[], now: number): SeriesQuestion | null {
+  if (state.per !== 'cpu-second' || !canBePer(state.event).includes(state.per)) return null;
+  return { ...selectionOf({ ...state, event: 'on-cpu' }, state, tags, now), group_by: '' };
 }
 
 /** The tag by whose values the time line is split; '': none, or the event does not have it. */

@@ -2,16 +2,17 @@
 // One request: where its time went, by its spans and by what was seen of them.
 import { useMemo } from 'preact/hooks';
 import { requestOf, type Request } from '../profile/request';
+import { formatValue } from '../profile/values';
 import type { State } from '../state/state';
 import type { RequestAnswer } from './asker';
 import { Duration } from './duration';
-import { Flame } from './graph';
+import { MainGraph } from './graph';
 import { Legend } from './legend';
 import { RequestTable } from './request_table';
 import { emptyReasons, reasons, seenText, trustTexts } from './request_words';
 import type { ViewProps } from './view';
 
-const UNIT = 'microseconds';
+const shown = { value: (us: number) => formatValue(us, 'microseconds') };
 
 export function RequestView({ state, change, answers }: Omit<ViewProps, 'shown'>) {
   const { answer } = answers.request;
@@ -29,11 +30,7 @@ export function RequestView({ state, change, answers }: Omit<ViewProps, 'shown'>
       {columns ? <Trust request={request} answer={answer} state={state} /> : <NothingSeen />}
       {columns && (
         <>
-          <Flame
-            state={state}
-            change={change}
-            shown={{ columns, unit: UNIT, total: columns.total[0] }}
-          />
+          <MainGraph state={state} change={change} columns={columns} shown={shown} />
           <Legend columns={columns} />
           <RequestTable request={request} whole={columns.total[0]} />
           <Reasons answer={answer} />
