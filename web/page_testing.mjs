@@ -213,22 +213,32 @@ export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
   const strings = [], kinds = [], inlined = [];
   const functions = { name: [], kind: [], module: [], file: [], line: [] };
   const nodes = { function: [], depth: [], self: [], samples: [], before: [], before_samples: [] };
-  const index = (list, text) => (list.includes(text) ? list.indexOf(text) : list.push(text) - 1);
+  const known = new Map(); // the place of each text and of each function
+  const place = (list, key, add) => {
+    const name = `${list} ${key}`;
+    if (!known.has(name)) known.set(name, add());
+    return known.get(name);
+  };
+  const string = (text) => place('string', text, () => strings.push(text) - 1);
+  const kindOf = (text) => place('kind', text, () => kinds.push(text) - 1);
+  const functionOf = (name, kind, { file, line = 0 }) =>
+    place('function', JSON.stringify([name, kind, file, line]), () => {
+      functions.kind.push(kindOf(kind));
+      functions.module.push(-1);
+      functions.file.push(file ? string(file) : -1);
+      functions.line.push(line);
+      return functions.name.push(string(name)) - 1;
+    });
   const add = ([name, kind, self, ...more], depth) => {
     const callees = more.filter(Array.isArray);
     const about = Object.assign({}, ...more.filter((m) => !Array.isArray(m)));
     if (about.inlined) inlined.push(nodes.self.length);
-    nodes.function.push(functions.name.length);
+    nodes.function.push(functionOf(name, kind, about));
     nodes.depth.push(depth);
     nodes.self.push(self);
     nodes.samples.push(about.samples ?? (self ? 1 : 0));
     nodes.before.push(about.before ?? 0);
     nodes.before_samples.push(1);
-    functions.name.push(index(strings, name));
-    functions.kind.push(index(kinds, kind));
-    functions.module.push(-1);
-    functions.file.push(about.file ? index(strings, about.file) : -1);
-    functions.line.push(about.line ?? 0);
     for (const callee of callees) add(callee, depth + 1);
   };
   add(tree, 0);

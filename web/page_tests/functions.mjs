@@ -16,13 +16,14 @@ import {
   tableIs,
 } from '../page_testing.mjs';
 
+const READ = { file: 'read.c', line: 7 };
 // Two threads of a pool; `parse` calls itself; `read` is called by two functions. 100 s in all.
 const TREE = [
   'web', 'root', 0,
   ['exec-1', 'thread', 0,
     ['serve', 'app', 10e6,
-      ['parse', 'app', 10e6, ['parse', 'app', 20e6, ['read', 'library', 5e6]]],
-      ['read', 'library', 15e6, { file: 'read.c', line: 7 }]]],
+      ['parse', 'app', 10e6, ['parse', 'app', 20e6, ['read', 'library', 5e6, READ]]],
+      ['read', 'library', 15e6, READ]]],
   ['exec-2', 'thread', 0, ['serve', 'app', 40e6]],
 ];
 
@@ -158,6 +159,7 @@ export const tests = {
     });
     await answersAre(page, () => replyOf({ f: 8 << 20 }, { unit: 'bytes' }));
     await open(page, `${origin}/#profile_event_type=mem-alloc&app_service=web&per=cpu-second`);
+    await page.waitForSelector('#functions tr');
     await until(async () => (await cells())[1] === '2.00 MiB per CPU second');
     const { app_service, group_by } = asked.find((a) => a.profile_event_type === 'on-cpu');
     assert.deepEqual([app_service, group_by], ['web', '']);
@@ -212,7 +214,10 @@ export const tests = {
       await page.waitForSelector('#functions tr');
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 390), view);
       if (process.env.SCREENSHOT)
-        await page.screenshot({ path: `${process.env.SCREENSHOT}.${view}-narrow.png`, fullPage: true });
+        await page.screenshot({
+          path: `${process.env.SCREENSHOT}.${view}-narrow.png`,
+          fullPage: true,
+        });
     }
   },
 };

@@ -25,11 +25,14 @@ interface Props {
 }
 
 export function FunctionGrid({ state, change, shown, rows }: Props) {
-  const { fn, sort, short } = state;
+  const { fn, sort, search, short } = state;
   const { element, first, end, reveal } = useRows(rows.length, HEAD_PX);
-  const [active, setActive] = useState(0); // the row that the keyboard is at
+  const [activeRow, setActive] = useState(0); // the row that the keyboard is at
+  const active = Math.max(0, Math.min(activeRow, rows.length - 1));
   const { open, menu } = useMenu({ state, change });
   const grid = useRef<HTMLTableElement>(null);
+  const placed = useRef('');
+  const asked = JSON.stringify([sort, fn, search]);
   const selected = rows.findIndex((row) => fn?.name === row.name && fn.kind === row.kind);
   const latest = useLatest({ rows, active, open });
   const choose = (row: FunctionRow): void =>
@@ -45,10 +48,13 @@ export function FunctionGrid({ state, change, shown, rows }: Props) {
     reveal(to);
   };
 
+  // newer values of the same functions leave the user in the place where they are
   useLayoutEffect(() => {
+    if (placed.current === asked) return;
+    placed.current = asked;
     setActive(Math.max(0, selected));
-    if (selected >= 0) reveal(selected);
-  }, [selected, reveal]);
+    reveal(Math.max(0, selected));
+  }, [asked, selected, reveal]);
   useLayoutEffect(() => {
     const end = new AbortController();
     const openAt = (asked: Asked): boolean => {
