@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { complaints, until } from '../chromium.mjs';
 import {
   answersAre,
-  clickFrame,
   hoverFrame,
   names,
   open,
