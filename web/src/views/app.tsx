@@ -107,7 +107,7 @@ export function App() {
           {shown && hasView && (
             <View state={state} change={change} shown={shown} answers={answers} />
           )}
-          {shown && !hasView && <Empty state={state} change={change} why={answers.why} />}
+          {shown && !hasView && <Empty state={state} change={change} answers={answers} />}
         </div>
       </main>
       <SignIn why={answers.signIn} hint={info?.token_hint ?? ''} onSignIn={reload} />

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 
 export interface Option {
@@ -8,7 +9,7 @@ export interface Option {
 
 interface Props {
   id: string;
-  label: string;
+  label: ComponentChildren;
   value: string;
   options: Option[];
   onChoose: (value: string) => void;

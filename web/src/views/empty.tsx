@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { Reason } from '../api/types';
 import { inert } from '../profile/names';
+import { withEvent } from '../state/leak';
 import { hasTag, narrowed, withoutTag } from '../state/narrow';
 import type { Change, State } from '../state/state';
 import { lossText } from '../words/losses';
@@ -11,10 +12,12 @@ import type { Answers } from './asker';
 interface Props {
   state: State;
   change: Change;
-  why: Answers['why'];
+  answers: Answers;
 }
 
-export function Empty({ state, change, why: { answer, isStale, error } }: Props) {
+export function Empty({ state, change, answers: { now, why } }: Props) {
+  const { answer, isStale, error } = why;
+
   return (
     <section id="empty" aria-label="why there is nothing to show">
       <h2>No sample in this time for these choices</h2>
@@ -25,7 +28,7 @@ export function Empty({ state, change, why: { answer, isStale, error } }: Props)
           {answer.map((reason) => (
             <li key={reason.text}>
               <p>{inert(reason.text)}</p>
-              <Details reason={reason} state={state} change={change} />
+              <Details reason={reason} state={state} change={change} now={now} />
               {reason.command && <Command text={reason.command} />}
             </li>
           ))}
@@ -42,10 +45,11 @@ interface DetailsProps {
   reason: Reason;
   state: State;
   change: Change;
+  now: number;
 }
 
 /** What the user can choose instead. */
-function Details({ reason, state, change }: DetailsProps) {
+function Details({ reason, state, change, now }: DetailsProps) {
   const { tag, values = [], events = [], losses = [], time_start: from, time_end: to } = reason;
 
   return (
@@ -72,7 +76,9 @@ function Details({ reason, state, change }: DetailsProps) {
           </button>
         ))}
         {events.map((event) => (
-          <button key={event} onClick={() => change({ event }, 'push')}>show {event}</button>
+          <button key={event} onClick={() => change(withEvent(state, event, now), 'push')}>
+            show {event}
+          </button>
         ))}
         {from !== undefined && to !== undefined && (
           <button onClick={() => change({ times: { from, to } }, 'push')}>

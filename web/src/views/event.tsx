@@ -2,8 +2,11 @@
 // The event that the profile is of, among those that the data has.
 import { withEvent } from '../state/leak';
 import type { Change, State } from '../state/state';
+import { events } from '../words/events';
+import { sentence } from '../words/sentence';
 import type { Answers } from './asker';
 import { Choice, type Option } from './choice';
+import { Explained } from './explained';
 
 interface Props {
   state: State;
@@ -21,7 +24,7 @@ export function EventChoice({ state, change, answers: { now, choices } }: Props)
   return (
     <Choice
       id="choice-profile_event_type"
-      label="Event"
+      label={<Explained text={sentence(events, event)}>Event</Explained>}
       value={event}
       options={options}
       onChoose={(value) => change(withEvent(state, value, now))}
