@@ -24,6 +24,7 @@ static const char *hub_path_answer;  /* has another answer */
 static const char *hub_token;	     /* if set, requests without it get 401 */
 static int hub_status = 200;	     /* of each answer */
 static bool hub_cuts;		     /* the hub closes the connection in the middle of its answer */
+static bool hub_holds;		     /* answers wait for hub_release() */
 static const char *locale = "C";     /* the locale of the verb */
 
 static inline void hub_answers(struct ts_conn *c, const struct ts_request *r, void *arg)
@@ -32,6 +33,8 @@ static inline void hub_answers(struct ts_conn *c, const struct ts_request *r, vo
 	_cleanup_free_ char *head = NULL;
 
 	(void)arg;
+	if (hub_holds)
+		ts_await_flag(c, 1);
 	if (hub_token && !strstr(r->head, hub_token)) {
 		ts_reply(c, 401, "", "{\"DESCRIPTION\":\"the token has expired\"}");
 		return;
@@ -45,6 +48,22 @@ static inline void hub_answers(struct ts_conn *c, const struct ts_request *r, vo
 			 strlen(hub_answer) + 1000, hub_answer);
 	ts_puts(c, head);
 	c->over = true;
+}
+
+static inline void hub_release(void)
+{
+	hub_holds = false;
+	ts_set_flag(hub, 1);
+}
+
+/* How many requests had this text in their bodies. */
+static inline size_t hub_asked(const char *text)
+{
+	size_t n = 0;
+
+	for (int i = 0; i < ts_n_requests(hub); i++)
+		n += strstr(hub->requests[i].body, text) != NULL;
+	return n;
 }
 
 static inline int hub_start(void **state)

@@ -207,6 +207,28 @@ static void a_pause_asks_no_more(void **state)
 	quit(&t);
 }
 
+/* The pause holds, too, if an answer comes in it. A second `top` measures the time. */
+static void a_pause_begins_before_an_answer(void **state)
+{
+	struct terminal t, clock;
+
+	(void)state;
+	hub_holds = true;
+	start(&t, 24, ARGS("-d", "1s", "-a", "paused"));
+	while (!hub_asked("\"paused\""))
+		usleep(1000);
+	terminal_press(&t, " ");
+	terminal_wait(&t, "PAUSED");
+	hub_release();
+	terminal_wait(&t, "main\x1b[K");
+	start(&clock, 24, ARGS("-d", "1s", "-a", "clock"));
+	while (hub_asked("\"clock\"") < 4)
+		terminal_read(&clock);
+	assert_int_equal(hub_asked("\"paused\""), 1);
+	quit(&clock);
+	quit(&t);
+}
+
 static void rows_follow_the_size(void **state)
 {
 	struct terminal t;
@@ -351,6 +373,7 @@ int main(void)
 		cmocka_unit_test(keys_sort),
 		cmocka_unit_test(keys_go_through_groups),
 		cmocka_unit_test(a_pause_asks_no_more),
+		cmocka_unit_test(a_pause_begins_before_an_answer),
 		cmocka_unit_test(rows_follow_the_size),
 		cmocka_unit_test(a_hub_that_is_away_is_asked_again),
 		cmocka_unit_test(a_new_token_is_read),
