@@ -74,21 +74,23 @@ export function App() {
         />
       </Header>
       <main class={profile.isStale ? 'stale' : ''}>
-        <div id="choices">
-          <EventChoice state={state} change={change} answers={answers} />
-          <RangeChoice state={state} change={change} now={now} />
-          <Favourites state={state} change={change} now={now} />
+        <div id="asked">
+          <div id="choices">
+            <EventChoice state={state} change={change} answers={answers} />
+            <RangeChoice state={state} change={change} now={now} />
+            <Favourites state={state} change={change} now={now} />
+          </div>
+          <Tools
+            state={state}
+            answers={answers}
+            reload={reload}
+            isLive={isLive}
+            setLive={setLive}
+          />
         </div>
         <TimeInputs state={state} change={change} now={now} />
         <Filters state={state} change={change} answers={answers} offer={offer} />
         <LeakChoice state={state} change={change} now={now} />
-        <Tools
-          state={state}
-          answers={answers}
-          reload={reload}
-          isLive={isLive}
-          setLive={setLive}
-        />
         <TimelineView state={state} change={change} answers={answers} />
         <Banners
           error={mistakeIn(state, answers) ? '' : answers.error}
