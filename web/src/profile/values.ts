@@ -12,6 +12,22 @@ export function formatValue(value: number, unit: string): string {
   return `${digits(value)} ${steps[steps.length - 1][1]}`;
 }
 
+/** Distances of an axis's values, the least first, whose values are round numbers of some unit. */
+export function roundSteps(unit: string): number[] {
+  const decimal = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+  const sixtieths = [1, 2, 5, 10, 15, 30];
+  const times = (size: number, all: number[]): number[] => all.map((n) => n * size);
+
+  if (unit === 'bytes') return Array.from({ length: 53 }, (_, power) => 2 ** power);
+  return [
+    ...decimal,
+    ...times(1e3, decimal),
+    ...times(1e6, sixtieths),
+    ...times(60e6, sixtieths),
+    ...[1, 1e3, 1e6].flatMap((many) => times(3600e6 * many, decimal)),
+  ];
+}
+
 /** A number as three digits, or fewer if it is small. */
 export function digits(n: number): string {
   if (n < 0) return `−${digits(-n)}`;

@@ -3,11 +3,12 @@
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import type { Series } from '../api/types';
+import { roundSteps } from '../profile/values';
 import type { Layer } from './steps';
 
 const HEIGHT_PX = 130;
 /** The room for values, and for the half of the last time; style.css has the same. */
-const AXIS_PX = 64;
+const AXIS_PX = 72;
 const RIGHT_PX = 28;
 /** Of texts, and of the lines behind the layers. */
 const LIGHT = { text: '#222', line: '#ddd' };
@@ -85,8 +86,9 @@ export class Chart {
           },
           {
             ...this.lines(),
-            size: AXIS_PX, // values are whole numbers
-            values: (_, all) => all.map((v) => (v % 1 ? '' : this.actions.value(v))),
+            size: AXIS_PX,
+            incrs: roundSteps(series.unit),
+            values: (_, all) => all.map((v) => this.actions.value(v)),
           },
         ],
         series: [

@@ -20,7 +20,7 @@ export function Chosen({ state: { hidden, focus }, change, columns }: Props) {
   return (
     <ul id="chosen" aria-label="what is left out">
       {focus.length > 0 && (
-        <Chip
+        <LeftOut
           text={`only ${nameOfStep(focus.at(-1)!)}${isLost ? ' (this profile does not have it)' : ''}`}
           title={focus.map((step) => inert(nameOfStep(step))).join(' › ')}
           undo="show all again"
@@ -28,7 +28,7 @@ export function Chosen({ state: { hidden, focus }, change, columns }: Props) {
         />
       )}
       {hidden.map((fn) => (
-        <Chip
+        <LeftOut
           key={`${fn.kind} ${fn.name}`}
           text={`without ${fn.name}`}
           title={inert(fn.name)}
@@ -40,15 +40,15 @@ export function Chosen({ state: { hidden, focus }, change, columns }: Props) {
   );
 }
 
-interface ChipProps {
+interface LeftOutProps {
   text: string;
   title: string;
   undo: string;
   onUndo: () => void;
 }
 
-const Chip = ({ text, title, undo, onUndo }: ChipProps) => (
-  <li class="chip" title={title}>
+const LeftOut = ({ text, title, undo, onUndo }: LeftOutProps) => (
+  <li class="left-out" title={title}>
     <span>{inert(text)}</span>
     <button aria-label={undo} title={undo} onClick={onUndo}>×</button>
   </li>
