@@ -43,14 +43,15 @@ export function buildWorkload() {
   start(join(dir, 'pagework'), [], { stdio: 'ignore' });
 }
 
-// Builds and starts e2e/trace/request.c. `serve` lets it serve its request, and gives how many
-// microseconds that took.
+// Builds and starts e2e/trace/request.c. `trace` gives the id of one of its traces. `serve` lets it
+// serve its request, and gives how many microseconds that took.
 export function startRequest() {
   const program = join(dir, 'pagecall');
   const source = fileURLToPath(new URL('../e2e/trace/request.c', import.meta.url));
   execFileSync('gcc', ['-rdynamic', '-mtls-dialect=gnu2', '-o', program, source, '-lpthread']);
   const child = start(program, [], { stdio: ['pipe', 'pipe', 'ignore'] });
   return {
+    trace: (n) => child.pid.toString(16).padStart(8, '0') + String(n).padStart(24, '0'),
     serve: () =>
       within(60, 'a request', new Promise((done) => {
         child.stdout.on('data', (said) => done(Number(said)));

@@ -163,26 +163,24 @@ export const tests = {
     await page.waitForSelector('#request-table');
   },
   async 'a real request spent its time where its program did'(page, origin) {
-    const WARM = '1'.padStart(32, '0');
-    const SERVED = '2'.padStart(32, '0');
+    const request = startRequest();
     const has = async (event, trace, text) => {
       const now = Math.floor(Date.now() / 1000);
       const reply = await fetch(`${origin}/v1/profile/tree`, {
         method: 'POST',
         body: JSON.stringify({
           profile_event_type: event, profile_language_type: 'eBPF', time_start: now - 600,
-          time_end: now, tag_filter: `trace_id='${trace}'`,
+          time_end: now, tag_filter: `trace_id='${request.trace(trace)}'`,
         }),
       });
       return (await reply.text()).includes(text);
     };
-    const request = startRequest();
-    await until(() => has('on-cpu', WARM, 'parse_input'));
-    await until(() => has('off-cpu', WARM, 'wait: poll'));
+    await until(() => has('on-cpu', 1, 'parse_input'));
+    await until(() => has('off-cpu', 1, 'wait: poll'));
     const durationUs = await request.serve();
-    await until(() => has('on-cpu', SERVED, 'parse_input'));
-    await until(() => has('off-cpu', SERVED, 'wait: socket'));
-    await open(page, `${origin}/#trace_id=${SERVED}&duration_us=${durationUs}`);
+    await until(() => has('on-cpu', 2, 'parse_input'));
+    await until(() => has('off-cpu', 2, 'wait: socket'));
+    await open(page, `${origin}/#trace_id=${request.trace(2)}&duration_us=${durationUs}`);
     await page.waitForSelector('#request-table');
     const all = await rows(page);
     const ms = (what, from = 0) => {
