@@ -45,11 +45,10 @@ export const until = async (right) => {
     assert.ok(Date.now() < end, `${right}`);
 };
 
-// What axe says is wrong for people who use a page, or a part of it, without a mouse or without
-// seeing it.
-export async function complaints(page, part) {
+// What axe says is wrong for people who use a page without a mouse, or without seeing it.
+export async function complaints(page) {
   await page.evaluate(readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8'));
-  const { violations } = await page.evaluate((within) => axe.run(within ?? document), part);
+  const { violations } = await page.evaluate(() => axe.run());
   return violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.target).join(', ')}`);
 }
 

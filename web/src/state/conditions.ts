@@ -31,7 +31,10 @@ export const conditionsOf = ({ process, filter }: Selected): Condition[] => [
 const isProcess = ({ tag, op, values: [value] }: Condition): boolean =>
   tag === PROCESS && op === '=' && value !== '';
 
-/** Another condition in the place of one; null: none. Behind the last place, it is a new one. */
+/**
+ * Another condition in the place of one; null: none. Behind the last place, it is a new one. While
+ * the filter is text, only the process has a place.
+ */
 export function withCondition(
   selected: Selected,
   at: number,

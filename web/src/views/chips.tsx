@@ -4,7 +4,7 @@
 import { useRef, useState } from 'preact/hooks';
 import type { Values } from '../api/types';
 import { slotsOf, type Slot } from '../state/conditions';
-import type { Condition } from '../state/filter';
+import { operators, type Condition } from '../state/filter';
 import { isOfEvent, tagOf, type Tag } from '../state/tags';
 import { Chip } from './chip';
 import { ConditionEditor } from './condition';
@@ -19,6 +19,7 @@ export type Known = Record<string, Values>;
 interface Props {
   conditions: Condition[];
   usual: Tag[];
+  isText: boolean; // the filter is text, to which no condition can be added here
   tags: Tag[]; // all that the hub stores
   event: string;
   known: Known;
@@ -37,7 +38,7 @@ interface Open {
 const ADD = 'add-filter';
 
 export function Chips(props: Props) {
-  const { conditions, usual, tags, event, known, isKnown, offer, onChange } = props;
+  const { conditions, usual, isText, tags, event, known, isKnown, offer, onChange } = props;
   const [open, setOpen] = useState<Open | null>(null);
   const add = useRef<HTMLButtonElement>(null);
   const isUsual = (name: string): boolean => usual.some((t) => t.tag === name);
@@ -57,6 +58,7 @@ export function Chips(props: Props) {
       <ConditionEditor
         tag={tag} label={tagOf(tags, tag).label} unset={tagOf(tags, tag).unset}
         condition={isThere ? conditions[at] : null} known={known[tag]} offer={offer}
+        operators={isText ? ['='] : operators}
         onChange={(next) => onChange(isThere ? at : conditions.length, next)}
         onClose={() => close(true)}
       />
@@ -80,20 +82,22 @@ export function Chips(props: Props) {
   return (
     <div class="chips">
       {withIds(slotsOf(conditions, usual.map((t) => t.tag))).map(chip)}
-      <span class="chip">
-        <button
-          id={ADD} ref={add} class="chip-open" aria-haspopup="dialog"
-          aria-expanded={open?.by === ADD}
-          onClick={() => toggle({ by: ADD, tag: '', at: conditions.length })}
-        >+ add a filter</button>
-        {open?.by === ADD && (
-          <Popup label="add a filter" onClose={close}>
-            {open.tag
-              ? editor(open)
-              : <TagPicker tags={tags} onPick={(tag) => setOpen({ ...open, tag })} />}
-          </Popup>
-        )}
-      </span>
+      {!isText && (
+        <span class="chip">
+          <button
+            id={ADD} ref={add} class="chip-open" aria-haspopup="dialog"
+            aria-expanded={open?.by === ADD}
+            onClick={() => toggle({ by: ADD, tag: '', at: conditions.length })}
+          >+ add a filter</button>
+          {open?.by === ADD && (
+            <Popup label="add a filter" onClose={close}>
+              {open.tag
+                ? editor(open)
+                : <TagPicker tags={tags} onPick={(tag) => setOpen({ ...open, tag })} />}
+            </Popup>
+          )}
+        </span>
+      )}
     </div>
   );
 }

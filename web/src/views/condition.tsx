@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { Values } from '../api/types';
 import { valuesFor } from '../state/conditions';
-import { isList, operators, type Condition, type Operator } from '../state/filter';
+import { isList, type Condition, type Operator } from '../state/filter';
 import { Combobox, type Option } from './combobox';
 import { operatorWords, shown } from './filter_words';
 import { useOffered, type Offer, type Offered } from './offered';
@@ -14,6 +14,7 @@ interface Props {
   unset?: string; // what it means that there is no condition, unless it is everything
   condition: Condition | null;
   known?: Values;
+  operators: readonly Operator[]; // those that can be chosen
   offer: Offer;
   onChange: (next: Condition | null) => void;
   onClose: () => void;
@@ -26,7 +27,8 @@ interface ValueOption extends Option {
 const isPattern = (op: Operator): boolean => op === 'REGEXP' || op === 'NOT REGEXP';
 
 export function ConditionEditor(props: Props) {
-  const { tag, label, unset = 'all', condition, known, offer, onChange, onClose } = props;
+  const { tag, label, unset = 'all', condition, known, operators, offer, onChange } = props;
+  const { onClose } = props;
   const values = condition?.values ?? [];
   const [op, setOp] = useState<Operator>(condition?.op ?? '=');
   const [typed, setTyped] = useState(isPattern(op) ? (values[0] ?? '') : '');
@@ -60,6 +62,7 @@ export function ConditionEditor(props: Props) {
     <>
       <select
         class="condition-operator" aria-label={`how ${label} is compared`} value={op}
+        hidden={operators.length === 1}
         onChange={(e) => changeOperator(e.currentTarget.value as Operator)}
       >
         {operators.map((o) => <option key={o} value={o}>{operatorWords[o]}</option>)}

@@ -32,7 +32,7 @@ export function Filters({ state, change, answers, offer }: Props) {
       <Chips
         conditions={conditionsOf(state)} tags={tags} event={event} known={known}
         usual={isText ? usual.filter((t) => t.tag === 'app_service') : usual}
-        isKnown={!choices.isStale} offer={offer}
+        isText={isText} isKnown={!choices.isStale} offer={offer}
         onChange={(at, next) => change(withCondition(state, at, next))}
       />
       {isText && <TextOnly onClear={() => change({ filter: { conditions: [] } })} />}
