@@ -377,7 +377,7 @@ static void names_are_plain_text(void **state)
 	asked_done(&a);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(groups_of_a_tag),
@@ -397,5 +397,6 @@ int main(void)
 		cmocka_unit_test(names_are_plain_text),
 	};
 
+	be_verb(argc, argv);
 	return cmocka_run_group_tests(tests, hub_start, hub_stop);
 }

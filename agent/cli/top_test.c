@@ -35,7 +35,7 @@ static const char groups_answer[] =
 
 static void without_a_terminal_it_prints_once(void **state)
 {
-	struct asked a = ask_verb(cli_cmd_top, tree_answer, ARGS("-q", "pod='a'", "--last", "2m"));
+	struct asked a = ask_verb("top", tree_answer, ARGS("-q", "pod='a'", "--last", "2m"));
 
 	(void)state;
 	assert_int_equal(a.status, 0);
@@ -56,10 +56,10 @@ static void without_a_terminal_it_prints_once(void **state)
 				  "estimated from 50 % of what happened, +-1 %\n"
 				  "lost: ring_full, 3 samples\n");
 	asked_done(&a);
-	a = ask_verb(cli_cmd_top, tree_answer, ARGS("-n", "2"));
+	a = ask_verb("top", tree_answer, ARGS("-n", "2"));
 	assert_true(str_has_prefix(a.text, TABLE "... and 1 more (--limit)\n"));
 	asked_done(&a);
-	a = ask_verb(cli_cmd_top, groups_answer, ARGS("-g", "thread"));
+	a = ask_verb("top", groups_answer, ARGS("-g", "thread"));
 	assert_string_equal(a.path, "/v1/profile/groups");
 	assert_non_null(strstr(a.text, "   12.00 ms  100.00  worker\n"));
 	asked_done(&a);
@@ -84,7 +84,7 @@ static void what_is_wrong_is_named(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
-		struct asked a = ask_verb(cli_cmd_top, "{\"result\":{}}", t[i].args);
+		struct asked a = ask_verb("top", "{\"result\":{}}", t[i].args);
 
 		assert_int_equal(a.status, t[i].status);
 		if (!strstr(a.text, t[i].why))
@@ -101,7 +101,7 @@ static void start(struct terminal *t, unsigned short rows, const char *const *ar
 	hub_path = "/v1/profile/groups";
 	hub_path_answer = groups_answer;
 	if (terminal_fork(t, rows))
-		run_verb(cli_cmd_top, args);
+		run_verb("top", args);
 }
 
 static void quit(struct terminal *t)
@@ -355,7 +355,7 @@ static void a_dumb_terminal_gets_one_table(void **state)
 	hub_answer = tree_answer;
 	if (terminal_fork(&t, 24)) {
 		setenv("TERM", "dumb", 1);
-		run_verb(cli_cmd_top, ARGS("-d", "1h"));
+		run_verb("top", ARGS("-d", "1h"));
 	}
 	assert_int_equal(terminal_end(&t), 0);
 	assert_null(strchr(t.seen.data, '\x1b'));
@@ -363,7 +363,7 @@ static void a_dumb_terminal_gets_one_table(void **state)
 	buf_done(&t.seen);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_a_terminal_it_prints_once),
@@ -383,5 +383,6 @@ int main(void)
 		cmocka_unit_test(a_dumb_terminal_gets_one_table),
 	};
 
+	be_verb(argc, argv);
 	return cmocka_run_group_tests(tests, hub_start, hub_stop);
 }
