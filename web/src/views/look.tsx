@@ -24,7 +24,7 @@ export function Look({ state, change, answers, reload, shown }: Props) {
         id="search"
         placeholder="search functions"
         aria-label="search functions"
-        title="a part of the name; in quotes, exactly that function"
+        title="a part of the name, or a regular expression; in quotes, exactly that function"
         value={state.search}
         onInput={(e) => change({ search: e.currentTarget.value })}
       />

@@ -34,6 +34,7 @@ export const graphKeys: Key[] = [
   { key: 'Home', action: '', text: 'selects the outermost frame' },
   { key: 'Enter', action: '', text: 'zooms to the selected frame' },
   { key: 'Escape', action: '', text: 'zooms out' },
+  { key: 'ContextMenu', action: '', text: 'opens the menu of the frame; so do Shift and F10' },
 ];
 
 /** What stands on the key. */

@@ -57,6 +57,14 @@ export const markers: Record<string, string> = {
     'The smallest stacks below this caller, added up: there were too many frames.',
 };
 
+/** Frames that the page makes of others. */
+const made: Record<string, string> = {
+  '[more callers]': 'The other callers: the function is called in too many ways to show all.',
+  '[runtime stubs]': 'Code that a runtime generates for itself, folded into one frame.',
+};
+
+const folded = 'Functions of the runtime, folded into one frame.';
+
 const unknown =
   'The address has no name: the file has no symbols. You can upload them (podflame symbols ' +
   'upload).';
@@ -67,6 +75,8 @@ export function markerSentence(name: string): string {
   const trouble = sentence(troubles, why);
 
   if (/^\[unknown\b/.test(name)) return unknown;
+  if (/^\[.* runtime\]$/.test(name)) return folded;
   if (who === 'unwind') return `The stack is not whole. ${sentence(ends, why)}`.trim();
-  return trouble ? `Functions are missing here. ${trouble}` : sentence(markers, name);
+  if (trouble) return `Functions are missing here. ${trouble}`;
+  return sentence(markers, name) || sentence(made, name);
 }

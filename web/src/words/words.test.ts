@@ -21,6 +21,8 @@ test('a marker has a sentence, whoever wrote it', () => {
   assert.match(markerSentence('[python: no_name]'), /before the agent could read its name/);
   assert.match(markerSentence('[jvm: frames_in_heap]'), /in the heap/);
   assert.match(markerSentence('[unknown] 0x0000000000401000'), /has no name/);
+  assert.match(markerSentence('[Go runtime]'), /folded into one frame/);
+  assert.match(markerSentence('[more callers]'), /too many ways/);
   assert.equal(markerSentence('[unwind: a_new_reason]'), 'The stack is not whole.');
   assert.equal(markerSentence('[python: a_new_trouble]'), '');
 });
