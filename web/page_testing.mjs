@@ -239,7 +239,7 @@ export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
     nodes.self.push(self);
     nodes.samples.push(about.samples ?? (self ? 1 : 0));
     nodes.before.push(about.before ?? 0);
-    nodes.before_samples.push(1);
+    nodes.before_samples.push(about.before_samples ?? (about.before ? 1 : 0));
     for (const callee of callees) add(callee, depth + 1);
   };
   add(tree, 0);
@@ -257,13 +257,14 @@ export const replyOf = (functions, { process = 'p', ...members } = {}) =>
     [process, 'root', 0, ...Object.entries(functions).map(([name, self]) => [name, 'app', self])],
     members,
   );
-// A difference: of each function its value in the first and in the second selection.
+// A difference: of each function its value in the first and in the second selection. Each sample
+// has the value 1.
 export const differenceOf = (functions, members) =>
   replyOfTree(
     ['web', 'root', 0,
       ['main', 'app', 0,
         ...Object.entries(functions).map(([name, [before, self]]) =>
-          [name, 'app', self, { before }])]],
+          [name, 'app', self, { before, samples: self, before_samples: before }])]],
     { unit: 'bytes', before_summary: { samples: 9, profiles: 1 }, ...members },
   );
 // Values over time, by the values of a tag.

@@ -117,11 +117,11 @@ export const tests = {
     assert.equal(
       await page.textContent('#losses'),
       "3 samples lost: more blocks were in use than the kernel's table holds (live_evicted) · " +
-        'first time: 7 samples lost: the agent could not name the stacks (resolve) · ' +
-        'first time: too many stacks: the smallest are added up as [others], ' +
+        'before: 7 samples lost: the agent could not name the stacks (resolve) · ' +
+        'before: too many stacks: the smallest are added up as [others], ' +
         "and another stack's value is too small by at most 2.00 KiB",
     );
-    assert.equal(await page.textContent('#notes'), 'no such tag · first time: early');
+    assert.equal(await page.textContent('#notes'), 'no such tag · before: early');
     assert.equal(
       await page.textContent('#estimated'),
       'estimated: 50 % of what happened was measured, ±5.00 KiB',

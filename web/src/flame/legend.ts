@@ -9,7 +9,8 @@ const MAX_MODULES = 12;
 export interface Meaning {
   label: string;
   colour: string; // of CSS
-  about?: string; // more words
+  kind?: string; // of a colour for a kind
+  about: string; // the same in a sentence; '': the label says all
 }
 
 /** The meanings that a graph of the profile needs, in the order in which a legend lists them. */
@@ -22,12 +23,18 @@ export function legend(columns: Columns, colouring: Colouring): Meaning[] {
 const change = (before: number, now: number, isNoise = false): string =>
   css(changeColour({ before, now, error: 0, isNoise }));
 
+const STRENGTH = 'The stronger the colour, the greater the difference beside the value itself.';
+
 const differences: Meaning[] = [
-  { label: 'less, or gone', colour: change(1, 0) },
-  { label: 'a little less', colour: change(1, 0.9) },
-  { label: 'not distinguishable from noise', colour: change(0, 0, true) },
-  { label: 'a little more', colour: change(0.9, 1) },
-  { label: 'more, or new', colour: change(0, 1) },
+  { label: 'less, or gone', colour: change(1, 0), about: `Less than before. ${STRENGTH}` },
+  { label: 'a little less', colour: change(1, 0.9), about: `Less than before. ${STRENGTH}` },
+  {
+    label: 'not distinguishable from noise',
+    colour: change(0, 0, true),
+    about: 'Samples are taken by chance, which explains so small a difference.',
+  },
+  { label: 'a little more', colour: change(0.9, 1), about: `More than before. ${STRENGTH}` },
+  { label: 'more, or new', colour: change(0, 1), about: `More than before. ${STRENGTH}` },
 ];
 
 /** The kinds that functions of the profile have, if `is` is true of a function. */
@@ -37,7 +44,7 @@ function ofKinds({ fn, functions }: Columns, is: (fn: number) => boolean): Meani
   for (const f of fn) if (is(f)) used.add(functions.kinds[f]);
   return Object.entries(kinds)
     .filter(([kind]) => used.has(kind))
-    .map(([kind, { label }]) => ({ label, colour: css(colour(kind, label)) }));
+    .map(([kind, { label }]) => ({ label, colour: css(colour(kind, label)), kind, about: '' }));
 }
 
 /** The modules with the greatest values of their own, and the kinds of what has no module. */

@@ -14,6 +14,7 @@ const filters = ({ filter, compare }: Partial<State>) =>
 
 test('the same, a day before', () => {
   assert.deepEqual(withEarlier(web, 86400, NOW), {
+    times: { from: NOW - 900, to: NOW },
     compare: {
       times: { from: NOW - 86400 - 900, to: NOW - 86400 }, process: 'web', filter: web.filter,
     },
@@ -47,6 +48,6 @@ test('what is not said stays as it is, and selections can be swapped', () => {
 test('without a comparison there is nothing of it', () => {
   const state = { ...web, ...withEarlier(web, 3600, NOW), grown: true };
 
-  assert.deepEqual({ ...state, ...ended(state) }, web);
+  assert.deepEqual({ ...state, ...ended(state), times: web.times }, web);
   assert.equal(ended({ ...state, colours: 'module' }).colours, 'module');
 });

@@ -18,13 +18,12 @@ export function comparedWith(state: State, other: Partial<Compare>): Partial<Sta
   return { compare: { times, process, filter, ...compare, ...other }, colours: 'difference' };
 }
 
-/** The same at an earlier time of the same length. */
+/** The same at an earlier time of the same length. Both times stay what they are now. */
 export function withEarlier(state: State, seconds: number, now: number): Partial<State> {
   const [from, to] = intervalOf(state.times, now);
+  const times = { from: from - seconds, to: to - seconds };
 
-  return comparedWith({ ...state, compare: null }, {
-    times: { from: from - seconds, to: to - seconds },
-  });
+  return { times: { from, to }, ...comparedWith({ ...state, compare: null }, { times }) };
 }
 
 /** One value of a tag, compared with all others at the same time. */

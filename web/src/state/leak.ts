@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The leak view: a comparison of the memory that lived at two moments.
+// The leak view: what has grown of the memory that lived at two moments.
 import type { State } from './state';
 import { intervalOf, WINDOW_S, type Interval } from './times';
 
@@ -7,8 +7,8 @@ import { intervalOf, WINDOW_S, type Interval } from './times';
 export const isSnapshot = (event: string): boolean => event.endsWith('-inuse');
 
 /** The two moments of the leak view; null: it is not chosen. */
-export const leakOf = ({ event, times, compare }: State, now: number): Interval | null =>
-  compare && isSnapshot(event)
+export const leakOf = ({ event, times, compare, grown }: State, now: number): Interval | null =>
+  compare && grown && isSnapshot(event)
     ? [intervalOf(compare.times, now)[1], intervalOf(times, now)[1]]
     : null;
 

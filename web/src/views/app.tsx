@@ -5,6 +5,7 @@ import { useState } from 'preact/hooks';
 import type { State, ViewName } from '../state/state';
 import { Banners } from './banners';
 import { Chosen } from './chosen';
+import { CompareChoice } from './compare';
 import { Empty } from './empty';
 import { EventChoice } from './event';
 import { Favourites } from './favourites';
@@ -13,7 +14,6 @@ import { Filters, mistakeIn } from './filters';
 import { FoldChoice } from './fold';
 import { Graph } from './graph';
 import { Header } from './header';
-import { LeakChoice } from './leak';
 import { Look } from './look';
 import { hasTrace } from './questions';
 import { RequestView } from './request';
@@ -90,7 +90,7 @@ export function App() {
         </div>
         <TimeInputs state={state} change={change} now={now} />
         <Filters state={state} change={change} answers={answers} offer={offer} />
-        <LeakChoice state={state} change={change} now={now} />
+        <CompareChoice state={state} change={change} answers={answers} />
         <TimelineView state={state} change={change} answers={answers} />
         <Banners
           error={mistakeIn(state, answers) ? '' : answers.error}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A flame graph (flame/) in a view, and the menu of its frames.
 import { useContext, useLayoutEffect, useRef } from 'preact/hooks';
-import { FlameGraph, type Options, type Path } from '../flame/flame';
+import { FlameGraph, type Changes, type Options, type Path } from '../flame/flame';
 import type { Columns } from '../profile/columns';
 import { pathTo } from '../profile/focus';
 import { foldedLine } from '../profile/stack';
@@ -16,6 +16,8 @@ interface Props extends Pick<ViewProps, 'state' | 'change'> {
   id: string;
   columns: Columns;
   value: (value: number) => string; // in words
+  /** How its frames have changed; null: it is no difference. */
+  changesOf: (columns: Columns) => Changes | null;
   options: Partial<Options>; // the same object as long as they are the same
   /** The user is told what the pointer or the keyboard is at; '': nothing. */
   onSay: (text: string) => void;
@@ -31,8 +33,8 @@ interface Props extends Pick<ViewProps, 'state' | 'change'> {
 const pathOf = (names: string[]): Path => names.map((name) => [name]);
 
 export function Flame(props: Props) {
-  const { id, state, change, value, columns, options, isMain = false } = props;
-  const { search, short, zoom } = state;
+  const { id, state, change, value, columns, changesOf, options, isMain = false } = props;
+  const { search, short, colours, zoom } = state;
   const isDark = useContext(IsDark);
   const element = useRef<HTMLDivElement>(null);
   const graph = useRef<FlameGraph | null>(null);
@@ -59,13 +61,15 @@ export function Flame(props: Props) {
     return () => made.destroy();
   }, []);
   useLayoutEffect(
-    () => graph.current!.set({ ...options, short, value, dark: isDark }),
-    [options, short, value, isDark],
+    () => graph.current!.set({ ...options, short, value, colours, dark: isDark }),
+    [options, short, value, colours, isDark],
   );
   useLayoutEffect(() => {
-    graph.current!.show(columns, null, isMain ? pathOf(latest.current.state.zoom) : undefined);
+    const at = isMain ? pathOf(latest.current.state.zoom) : undefined;
+
+    graph.current!.show(columns, changesOf(columns), at);
     latest.current.tell();
-  }, [columns, isMain]);
+  }, [columns, changesOf, isMain]);
   useLayoutEffect(() => {
     graph.current!.search(search ? matcher(search) : null);
     latest.current.tell();

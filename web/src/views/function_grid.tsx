@@ -81,7 +81,7 @@ export function FunctionGrid({ state, change, shown, rows }: Props) {
           aria-activedescendant={active >= first && active < end ? `row-${active}` : undefined}
           onKeyDown={onKey}
         >
-          <Head sort={sort} change={change} />
+          <Head sort={sort} change={change} isDifference={shown.changeOf !== null} />
           <Spacer rows={first} />
           <tbody id="functions">
             {rows.slice(first, end).map((row, i) => (

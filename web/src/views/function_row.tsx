@@ -5,15 +5,16 @@ import { inert, shorten } from '../profile/names';
 import type { FunctionRow } from '../profile/table';
 import { percent } from '../profile/values';
 import type { Change, Sort } from '../state/state';
-import type { Shown } from './shown';
+import type { RowChange, Shown } from './shown';
 
 interface HeadProps {
   sort: Sort;
   change: Change;
+  isDifference: boolean;
 }
 
 /** A click on the title of a column sorts by it; on that of the sorted one, the other way round. */
-export function Head({ sort, change }: HeadProps) {
+export function Head({ sort, change, isDifference }: HeadProps) {
   const title = (column: Sort['column'], text: string) => {
     const isSorted = sort.column === column;
     const descending = isSorted ? !sort.descending : column !== 'name';
@@ -36,6 +37,7 @@ export function Head({ sort, change }: HeadProps) {
         <th scope="col">Share</th>
         {title('total', 'Total')}
         <th scope="col">Share</th>
+        {isDifference && title('difference', 'Difference')}
       </tr>
     </thead>
   );
@@ -72,6 +74,12 @@ export function Row({ row, at, isActive, isSelected, shown, isShort, onChoose }:
       <td>{percent(row.self, shown.total)}</td>
       <td>{shown.value(row.total)}</td>
       <td>{percent(row.total, shown.total)}</td>
+      {shown.changeOf && <Difference {...shown.changeOf(row)} />}
     </tr>
   );
 }
+
+/** Of the total. */
+const Difference = ({ short, text, isNoise }: RowChange) => (
+  <td title={text} class={isNoise ? 'muted' : ''}>{isNoise ? `${short}, noise` : short}</td>
+);

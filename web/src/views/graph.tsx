@@ -16,7 +16,7 @@ export function Graph(props: ViewProps) {
       {columns && (
         <>
           <MainGraph {...props} columns={columns} isProfile />
-          <Legend columns={columns} />
+          <Legend state={props.state} change={props.change} columns={columns} />
         </>
       )}
       <Table {...props} />
@@ -26,12 +26,13 @@ export function Graph(props: ViewProps) {
 
 interface Props extends Pick<ViewProps, 'state' | 'change'> {
   columns: NonNullable<Shown['columns']>;
-  shown: Pick<Shown, 'value'>;
+  shown: Pick<Shown, 'value' | 'changesOf'>;
   isProfile?: boolean;
 }
 
 /** The graph whose zoom is in the state, below a line that says what the user points at. */
-export function MainGraph({ state, change, columns, shown: { value }, isProfile }: Props) {
+export function MainGraph({ state, change, columns, shown, isProfile }: Props) {
+  const { value, changesOf } = shown;
   const [frame, setFrame] = useState('');
   const [found, setFound] = useState(0);
   const { search, upward } = state;
@@ -47,6 +48,7 @@ export function MainGraph({ state, change, columns, shown: { value }, isProfile 
         change={change}
         columns={columns}
         value={value}
+        changesOf={changesOf}
         options={options}
         onSay={setFrame}
         onFound={setFound}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The leak view's two moments.
-import { isSnapshot, leakOf, withLeak, withoutLeak } from '../state/leak';
+import { leakOf, withLeak, withoutLeak } from '../state/leak';
 import type { Change, State } from '../state/state';
 import { intervalOf } from '../state/times';
 import { TimeInput } from './time_input';
@@ -14,7 +14,6 @@ interface Props {
 export function LeakChoice({ state, change, now }: Props) {
   const moments = leakOf(state, now);
 
-  if (!isSnapshot(state.event)) return null;
   return (
     <div id="growth-choice">
       <label

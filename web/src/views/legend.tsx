@@ -1,23 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// The colours that the graph uses.
-import { colour, css, kinds } from '../flame/colours';
+// What the colours of the graph say, and what they mean.
+import { legend } from '../flame/legend';
 import type { Columns } from '../profile/columns';
+import type { Change, State } from '../state/state';
 import { kindSentence } from '../words/kinds';
+import { Choice, type Option } from './choice';
 import { Explained } from './explained';
 
-export function Legend({ columns }: { columns: Columns }) {
-  const used = new Set<string>();
+interface Props {
+  state: State;
+  change: Change;
+  columns: Columns;
+}
 
-  for (const fn of columns.fn) used.add(columns.functions.kinds[fn]);
+export function Legend({ state: { colours }, change, columns }: Props) {
+  const options: Option[] = [
+    { value: 'kind', text: 'kind' },
+    { value: 'module', text: 'module' },
+  ];
+
+  if (columns.before) options.push({ value: 'difference', text: 'difference' });
   return (
     <div id="legend">
-      {Object.entries(kinds)
-        .filter(([kind]) => used.has(kind))
-        .map(([kind, { label }]) => (
-          <span key={kind} style={{ borderLeft: `12px solid ${css(colour(kind, label))}` }}>
-            <Explained text={kindSentence(kind, label)}>{label}</Explained>
-          </span>
-        ))}
+      <Choice
+        id="colours"
+        label="colours by "
+        value={options.some((o) => o.value === colours) ? colours : 'kind'}
+        options={options}
+        onChoose={(value) => change({ colours: value as State['colours'] })}
+      />
+      {legend(columns, colours).map(({ label, colour, kind, about }) => (
+        <span key={label} style={{ borderLeft: `12px solid ${colour}` }}>
+          <Explained text={kind ? kindSentence(kind, label) : about}>{label}</Explained>
+        </span>
+      ))}
     </div>
   );
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an answer says about itself: its sum, and what it lacks.
 import type { Reply, Summary } from '../api/types';
+import { wholesText } from '../profile/change';
 import { formatValue } from '../profile/values';
-import { leakOf } from '../state/leak';
+import type { Times } from '../state/state';
+import { intervalOf } from '../state/times';
 import { events } from '../words/events';
 import { lossText } from '../words/losses';
 import { summary as words } from '../words/numbers';
@@ -17,11 +19,12 @@ export interface Said {
 
 const plain = (text: string): Said => ({ text, about: '' });
 
-export function totalText({ answer, growth, unit, total }: Shown): Said[] {
+export function totalText({ answer, difference, growth, unit, total }: Shown): Said[] {
   const { samples = 0, finished_percent: whole } = answer.reply.summary ?? {};
   const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
 
   if (growth) return [plain(grownText(growth.grown, growth.shrunk, answer, unit))];
+  if (difference) return [plain(wholesText(difference, unit))];
   if (!answer.columns) return [];
   const stacks = {
     text: `${whole?.toFixed(2)} % with a whole stack`,
@@ -41,16 +44,17 @@ function grownText(
   { state, now }: Shown['answer'],
   unit: string,
 ): string {
-  const [from, to] = leakOf(state, now)!.map((t) => new Date(t * 1000).toLocaleString());
+  const moment = (times: Times): string =>
+    new Date(intervalOf(times, now)[1] * 1000).toLocaleString();
 
   return (
     `${formatValue(grown, unit)} grown, ${formatValue(shrunk, unit)} shrunk, ` +
-    `from ${from} to ${to}`
+    `from ${moment(state.compare!.times)} to ${moment(state.times)}`
   );
 }
 
 /** A difference has the errors of both selections, and no share. */
-export function estimatedText({ answer, growth, unit }: Shown): Said[] {
+export function estimatedText({ answer, unit }: Shown): Said[] {
   const { summary, before_summary: before } = answer.reply;
   const value = answer.columns?.total[0] ?? 0;
   const all = [summary, before].flatMap((s) => s?.estimated ?? []);
@@ -59,7 +63,7 @@ export function estimatedText({ answer, growth, unit }: Shown): Said[] {
   let range = '';
 
   if (all.length === 0) return [];
-  if (growth) range = `, ±${formatValue(error, unit)}`;
+  if (answer.state.compare) range = `, ±${formatValue(error, unit)}`;
   else if (value) range = `, ±${round(error / value)}`;
   const share = round(Math.min(...all.map((e) => e.share)));
   return [
@@ -84,15 +88,17 @@ export function lossesText({ answer, unit }: Shown): Said[] {
   return all.length ? [plain(all.join(' · '))] : [];
 }
 
-/** No data for a time of the leak view does not mean that no memory was live then. */
-export function notesText({ answer: { reply } }: Shown): Said[] {
-  const { before_summary: first, summary: second } = reply;
+export function notesText({ answer: { reply }, difference }: Shown): Said[] {
+  const { before_summary: before, summary: now } = reply;
   const notes = ofBoth(reply, (s) => s.notes ?? []);
+  const hasShares = difference?.terms.by === 'share';
+  const result = (what: string): string =>
+    hasShares ? 'there is nothing to compare with' : `everything counts as ${what}`;
 
-  if (first && !first.profiles)
-    notes.push('nothing is stored for the first time: everything counts as grown');
-  else if (first && !second?.profiles)
-    notes.push('nothing is stored for the second time: everything counts as shrunk');
+  if (before && !before.profiles)
+    notes.push(`before: nothing is stored for this selection, so ${result('grown')}`);
+  else if (before && !now?.profiles)
+    notes.push(`now: nothing is stored for this selection, so ${result('shrunk')}`);
   return notes.length ? [plain(notes.join(' · '))] : [];
 }
 
@@ -101,12 +107,12 @@ function ofBoth(reply: Reply, said: (summary: Summary) => string[]): string[] {
   const second = reply.summary ? said(reply.summary) : [];
   const first = reply.before_summary ? said(reply.before_summary) : second;
   const only = (when: string, own: string[], other: string[]): string[] =>
-    own.filter((t) => !other.includes(t)).map((t) => `${when} time: ${t}`);
+    own.filter((t) => !other.includes(t)).map((t) => `${when}: ${t}`);
 
   return [
     ...second.filter((t) => first.includes(t)),
-    ...only('first', first, second),
-    ...only('second', second, first),
+    ...only('before', first, second),
+    ...only('now', second, first),
   ];
 }
 

@@ -12,7 +12,10 @@ import { RequestTable } from './request_table';
 import { emptyReasons, reasons, seenText, trustTexts } from './request_words';
 import type { ViewProps } from './view';
 
-const shown = { value: (us: number) => formatValue(us, 'microseconds') };
+const shown = {
+  value: (us: number) => formatValue(us, 'microseconds'),
+  changesOf: () => null,
+};
 
 export function RequestView({ state, change, answers }: Omit<ViewProps, 'shown'>) {
   const { answer } = answers.request;
@@ -31,7 +34,7 @@ export function RequestView({ state, change, answers }: Omit<ViewProps, 'shown'>
       {columns && (
         <>
           <MainGraph state={state} change={change} columns={columns} shown={shown} />
-          <Legend columns={columns} />
+          <Legend state={state} change={change} columns={columns} />
           <RequestTable request={request} whole={columns.total[0]} />
           <Reasons answer={answer} />
         </>

@@ -9,12 +9,12 @@ import type { ViewProps } from './view';
 
 export function Sandwich(props: ViewProps) {
   const { state, change } = props;
-  const { columns, total: whole, value } = props.shown;
+  const { columns, total: whole, value, changesOf } = props.shown;
   const { fn } = state;
   const [frame, setFrame] = useState('');
   const above = useMemo(() => columns && fn && callers(columns, fn), [columns, fn]);
   const below = useMemo(() => columns && fn && callees(columns, fn), [columns, fn]);
-  const graph = { state, change, value, onSay: setFrame, canHide: true };
+  const graph = { state, change, value, changesOf, onSay: setFrame, canHide: true };
   const name = fn ? inert(fn.name) : '';
   const options = useMemo(
     () => ({

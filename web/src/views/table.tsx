@@ -9,7 +9,7 @@ import type { ViewProps } from './view';
 export function Table({ state, change, shown }: ViewProps) {
   const { search, sort, fn } = state;
   const found = useMemo(() => foundOf(shown.rows, search, fn), [shown.rows, search, fn]);
-  const rows = useMemo(() => sorted(found, sort), [found, sort]);
+  const rows = useMemo(() => sorted(found, sort, differenceOf), [found, sort]);
   const problem = problemOf(search);
 
   if (shown.rows.length === 0) return null;
@@ -24,6 +24,8 @@ export function Table({ state, change, shown }: ViewProps) {
     </section>
   );
 }
+
+const differenceOf = ({ total, before }: FunctionRow): number => total - (before?.total ?? 0);
 
 /** What a search finds. The search for the selected function leaves the others in the table. */
 function foundOf(rows: FunctionRow[], search: string, fn: FunctionId | null): FunctionRow[] {
