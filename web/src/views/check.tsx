@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import type { ComponentChildren } from 'preact';
+import { Explained } from './explained';
 
 interface Props {
   id: string;
@@ -9,14 +10,16 @@ interface Props {
   children: ComponentChildren;
 }
 
-export const Check = ({ id, isOn, onChange, title, children }: Props) => (
-  <label title={title}>
-    <input
-      type="checkbox"
-      id={id}
-      checked={isOn}
-      onChange={(e) => onChange(e.currentTarget.checked)}
-    />{' '}
-    {children}
-  </label>
+export const Check = ({ id, isOn, onChange, title = '', children }: Props) => (
+  <Explained text={title}>
+    <label>
+      <input
+        type="checkbox"
+        id={id}
+        checked={isOn}
+        onChange={(e) => onChange(e.currentTarget.checked)}
+      />{' '}
+      {children}
+    </label>
+  </Explained>
 );

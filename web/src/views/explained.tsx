@@ -45,7 +45,10 @@ export function Explained({ text, children }: Props) {
     >
       {described(children, isOpen ? id : undefined)}
       {isOpen && (
-        <span id={id} role="tooltip" class="explanation" ref={sentence}>{text}</span>
+        // hidden as a part of what is around it; the description of the control it stays
+        <span id={id} role="tooltip" class="explanation" ref={sentence} aria-hidden="true">
+          {text}
+        </span>
       )}
     </span>
   );

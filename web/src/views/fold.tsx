@@ -2,6 +2,8 @@
 // How the profile is shown: what is folded, and what values are divided by.
 import { canBePer } from '../profile/per';
 import type { Change, Fold, State } from '../state/state';
+import { columns as words } from '../words/numbers';
+import { Explained } from './explained';
 import './fold.css';
 
 interface Props {
@@ -31,60 +33,74 @@ const pers: Record<State['per'], string> = {
   'cpu-second': 'per CPU second',
 };
 
+const perTexts: Record<State['per'], string> = {
+  all: 'what the values are divided by',
+  second: words.per_second,
+  'cpu-second': words.per_cpu_second,
+};
+
 export function FoldChoice({ state, change }: Props) {
   const { fold, byLine, per, event } = state;
 
   return (
     <div id="fold">
-      <label title="exec-17 and exec-4 are threads of the pool exec-N">
-        threads{' '}
-        <select
-          id="threads"
-          value={fold.threads}
-          onChange={(e) =>
-            change({ fold: { ...fold, threads: e.currentTarget.value as Fold['threads'] } })
-          }
-        >
-          {Object.entries(threads).map(([value, title]) => (
-            <option key={value} value={value}>{title}</option>
-          ))}
-        </select>
-      </label>
+      <Explained text="exec-17 and exec-4 are threads of the pool exec-N">
+        <label>
+          threads{' '}
+          <select
+            id="threads"
+            value={fold.threads}
+            onChange={(e) =>
+              change({ fold: { ...fold, threads: e.currentTarget.value as Fold['threads'] } })
+            }
+          >
+            {Object.entries(threads).map(([value, title]) => (
+              <option key={value} value={value}>{title}</option>
+            ))}
+          </select>
+        </label>
+      </Explained>
       <fieldset>
         <legend>fold</legend>
         {(['recursion', 'libraries', 'runtimes'] as const).map((key) => (
-          <label key={key} title={folds[key].hint}>
-            <input
-              type="checkbox"
-              id={`fold-${key}`}
-              checked={fold[key]}
-              onChange={(e) => change({ fold: { ...fold, [key]: e.currentTarget.checked } })}
-            />{' '}
-            {folds[key].title}
-          </label>
+          <Explained key={key} text={folds[key].hint}>
+            <label>
+              <input
+                type="checkbox"
+                id={`fold-${key}`}
+                checked={fold[key]}
+                onChange={(e) => change({ fold: { ...fold, [key]: e.currentTarget.checked } })}
+              />{' '}
+              {folds[key].title}
+            </label>
+          </Explained>
         ))}
       </fieldset>
-      <label title="functions of one name are apart if they are declared in other files or lines">
-        <input
-          type="checkbox"
-          id="by-line"
-          checked={byLine}
-          onChange={(e) => change({ byLine: e.currentTarget.checked })}
-        />{' '}
-        by line
-      </label>
-      <label title="what the values are divided by">
-        values{' '}
-        <select
-          id="per"
-          value={canBePer(event).includes(per) ? per : 'all'}
-          onChange={(e) => change({ per: e.currentTarget.value as State['per'] })}
-        >
-          {canBePer(event).map((value) => (
-            <option key={value} value={value}>{pers[value]}</option>
-          ))}
-        </select>
-      </label>
+      <Explained text="functions of one name are apart if they are declared in other files or lines">
+        <label>
+          <input
+            type="checkbox"
+            id="by-line"
+            checked={byLine}
+            onChange={(e) => change({ byLine: e.currentTarget.checked })}
+          />{' '}
+          by line
+        </label>
+      </Explained>
+      <Explained text={perTexts[per]}>
+        <label>
+          values{' '}
+          <select
+            id="per"
+            value={canBePer(event).includes(per) ? per : 'all'}
+            onChange={(e) => change({ per: e.currentTarget.value as State['per'] })}
+          >
+            {canBePer(event).map((value) => (
+              <option key={value} value={value}>{pers[value]}</option>
+            ))}
+          </select>
+        </label>
+      </Explained>
     </div>
   );
 }

@@ -5,6 +5,8 @@ import { inert, shorten } from '../profile/names';
 import type { FunctionRow } from '../profile/table';
 import { percent } from '../profile/values';
 import type { Change, Sort } from '../state/state';
+import { columns as words } from '../words/numbers';
+import { Explained } from './explained';
 import type { RowChange, Shown } from './shown';
 
 interface HeadProps {
@@ -22,9 +24,11 @@ export function Head({ sort, change, isDifference }: HeadProps) {
 
     return (
       <th scope="col" aria-sort={isSorted ? way : undefined}>
-        <button id={`sort-${column}`} onClick={() => change({ sort: { column, descending } })}>
-          {text}
-        </button>
+        <Explained text={words[column]}>
+          <button id={`sort-${column}`} onClick={() => change({ sort: { column, descending } })}>
+            {text}
+          </button>
+        </Explained>
       </th>
     );
   };
@@ -34,9 +38,9 @@ export function Head({ sort, change, isDifference }: HeadProps) {
       <tr aria-rowindex={1}>
         {title('name', 'Function')}
         {title('self', 'Self')}
-        <th scope="col">Share</th>
+        <th scope="col"><Explained text={words.share}>Share</Explained></th>
         {title('total', 'Total')}
-        <th scope="col">Share</th>
+        <th scope="col"><Explained text={words.share}>Share</Explained></th>
         {isDifference && title('difference', 'Difference')}
       </tr>
     </thead>
