@@ -36,15 +36,8 @@ export const columns: Record<string, string> = {
   self: 'What the function did itself, without the functions that it called.',
   total: 'What the function did, with all functions that it called.',
   share: 'The part of everything that is shown.',
-  parent_share: 'The part of what the caller has.',
   difference:
     'How much more the share is in the selection than in the one that it is compared with.',
-  error:
-    'One standard error of the difference: two equal selections differ by more than twice of it ' +
-    'only once in twenty times.',
-  noise:
-    'The difference is so small that chance alone explains it: it is not distinguishable from ' +
-    'noise.',
   per_second: 'The value divided by the seconds of the time.',
   per_cpu_second: 'The value divided by the seconds of CPU time that the selection used.',
 };
