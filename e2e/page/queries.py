@@ -100,7 +100,8 @@ class User:
 
     def __init__(self, hub):
         self.selection = hub.selection()
-        self.questions = {"/v1/profile/tree": {}, "/v1/profile/series": {"group_by": "", "limit": 8},
+        self.questions = {"/v1/profile/tree": {},
+                          "/v1/profile/series": {"group_by": "", "limit": 8},
                           "/v1/profile/choices": {"tags": CHOICES, "limit": 500}}
         self.connections = {path: http.client.HTTPConnection("127.0.0.1", hub.port, timeout=120)
                             for path in self.questions}
