@@ -137,13 +137,14 @@ bench: $(BUILD)/podflame $(BENCHBIN)
 	$(Q).ci/deps long >&2 || echo "bench: tools that it compares with may be missing" >&2
 	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) \
 		e2e/accuracy/sample_cost.py e2e/accuracy/perf.py \
-		e2e/crash/busy.py e2e/crash/start.py web/flame_bench.mjs
+		e2e/crash/busy.py e2e/crash/start.py e2e/page/queries.py web/flame_bench.mjs \
+		web/peers_bench.mjs
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh \
 		web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
-		-- .ci/check web/unit_test.mjs web/flame_test.mjs $(BESIDE) $(SANITIZED) \
-		$(REPLAYBIN) -- e2e/kernels/run.sh
+		-- .ci/check web/unit_test.mjs web/flame_test.mjs e2e/page/queries_test.py \
+		$(BESIDE) $(SANITIZED) $(REPLAYBIN) -- e2e/kernels/run.sh
 
 -include $(wildcard */rules.mk .ci/rules.mk)
 .SECONDARY:

@@ -296,18 +296,39 @@ static int version(int argc, char **argv)
 	return 0;
 }
 
-static const struct {
-	const char *verb;
-	int (*run)(int argc, char **argv);
-	const char *help;
-} tools[] = {
+static int completion(int argc, char **argv);
+
+static const struct cli_verb tools[] = {
 	{"record", cli_cmd_record,
-	 "Profiles processes and writes the profile to a file. Needs no hub."},
-	{"query", cli_cmd_query, "Asks a hub for a profile: folded stacks, a table, or JSON."},
-	{"symbols", cli_cmd_symbols, "Stores symbols of stripped programs at a hub."},
-	{"doctor", cli_cmd_doctor, "Says what podflame can profile here, and why not more."},
-	{"version", version, "Prints the version."},
+	 "Profiles processes and writes the profile to a file. Needs no hub.", &cli_record_argp},
+	{"query", cli_cmd_query,
+	 "Asks a hub for a profile, its groups, its series or a difference: as text, a file, a "
+	 "picture.",
+	 &cli_query_argp},
+	{"top", cli_cmd_top, "Shows the greatest functions of the last minute, as top does.",
+	 &cli_top_argp},
+	{"symbols", cli_cmd_symbols, "Stores symbols of stripped programs at a hub.",
+	 &cli_symbols_argp},
+	{"doctor", cli_cmd_doctor, "Says what podflame can profile here, and why not more.",
+	 &cli_doctor_argp},
+	{"completion", completion, "Prints a script that completes commands in bash or zsh.",
+	 &cli_completion_argp},
+	{"version", version, "Prints the version.", NULL},
 };
+
+static int completion(int argc, char **argv)
+{
+	static const struct argp role_argp = {option_list, parse_option, "",  NULL,
+					      NULL,	   NULL,	 NULL};
+	struct cli_verb verbs[ARRAY_SIZE(roles) + ARRAY_SIZE(tools)];
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
+		verbs[n++] = (struct cli_verb){roles[i].verb, NULL, roles[i].doc, &role_argp};
+	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
+		verbs[n++] = tools[i];
+	return cli_cmd_completion(argc, argv, verbs, n);
+}
 
 static int usage(int code)
 {
@@ -315,10 +336,10 @@ static int usage(int code)
 
 	fprintf(f, "Usage: podflame VERB [OPTION...]   (more: podflame VERB --help)\n\n");
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
-		fprintf(f, "  %-8s %.*s\n", roles[i].verb, (int)strcspn(roles[i].doc, "\v"),
+		fprintf(f, "  %-10s %.*s\n", roles[i].verb, (int)strcspn(roles[i].doc, "\v"),
 			roles[i].doc);
 	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
-		fprintf(f, "  %-8s %s\n", tools[i].verb, tools[i].help);
+		fprintf(f, "  %-10s %s\n", tools[i].name, tools[i].help);
 	return code;
 }
 
@@ -345,7 +366,7 @@ int main(int argc, char **argv)
 		if (streq(verb, roles[i].verb))
 			return run_role(&roles[i], argc - 1, argv + 1);
 	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
-		if (streq(verb, tools[i].verb))
+		if (streq(verb, tools[i].name))
 			return tools[i].run(argc - 1, argv + 1);
 	fprintf(stderr, "podflame: there is no verb '%s'\n", verb);
 	return usage(2);

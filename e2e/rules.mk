@@ -60,6 +60,15 @@ crash: ## S=60: kill node, parse child and hub at moments drawn by chance, for S
 crash: $(BUILD)/podflame $(BURNER)
 	$(Q)BUILD=$(BUILD) e2e/crash/run.py --seconds $(or $(S),60)
 
+# A store full of profiles, for the speed of queries and of the page: e2e/page/queries.py.
+FILL := $(BUILD)/page/fill
+$(FILL): e2e/page/fill.c agent/hub/query/benchload.h $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+test-now: $(FILL)
+bench: $(FILL)
+
 # What profiling costs the profiled programs: e2e/accuracy/slowdown.py, languages.py.
 LIMITED := $(BUILD)/accuracy/limited
 $(LIMITED): e2e/accuracy/limited.c $(BUILD)/libpodflame.a

@@ -26,6 +26,16 @@ const rows = (page) =>
     all.map((r) => [...r.cells].map((c) => c.textContent).join(' ')),
   );
 
+// The hue of "#rrggbb" in degrees.
+function hueOf(colour) {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const most = Math.max(r, g, b);
+  const range = most - Math.min(r, g, b);
+
+  if (most === r) return (360 + (60 * (g - b)) / range) % 360;
+  return most === g ? 120 + (60 * (b - r)) / range : 240 + (60 * (r - g)) / range;
+}
+
 const tests = {
   async 'frames lie where their values say, the greatest first'(browser) {
     const page = await openGraph(browser);
@@ -86,6 +96,22 @@ const tests = {
     await page.keyboard.press('Escape');
     await drawn(page);
     assert.equal((await names(page)).length, 4);
+    await page.context().close();
+  },
+  async 'a dark graph has a dark background, and callers recede into it'(browser) {
+    const page = await openGraph(browser);
+    const read = (x, y) => page.evaluate(([left, top]) => pixel(left, top), [x, y]);
+    await page.evaluate(() => graph.set({ dark: true }));
+    await show(page, SMALL);
+    assert.equal(await read(790, 2 * ROW + 9), 'rgb(28, 28, 28)'); // right of "inner"
+    const bright = await read(700, 9);
+    await page.mouse.click(200, 27); // work
+    await drawn(page);
+    const brightness = (rgb) => Math.max(...rgb.match(/\d+/g).map(Number));
+    assert.ok(brightness(await read(700, 9)) < brightness(bright));
+    await page.evaluate(() => graph.set({ dark: false }));
+    await drawn(page);
+    assert.equal(await read(790, 2 * ROW + 9), 'rgb(255, 255, 255)');
     await page.context().close();
   },
   async 'a zoom moves, and ends where it should'(browser) {
@@ -162,6 +188,24 @@ const tests = {
     assert.equal(await page.evaluate(() => pixel(790, 27)), grey);
     await page.context().close();
   },
+  async 'time that nobody measured is hatched, nothing else is'(browser) {
+    const page = await openGraph(browser);
+    await page.evaluate(async () => {
+      const columns = profileOf(['request', 0, ['not seen', 50], ['main', 50]]);
+      columns.functions.kinds[columns.functions.names.indexOf('not seen')] = 'missing';
+      graph.show(columns);
+      await drawn();
+    });
+    const coloursOf = (name) =>
+      page.evaluate((name) => {
+        const { x, y, width } = box(name);
+        const right = Array.from({ length: 100 }, (_, i) => x + width - 4 - i);
+        return [...new Set(right.map((at) => pixel(at, y + 9)))];
+      }, name);
+    assert.equal((await coloursOf('main')).length, 1);
+    assert.ok((await coloursOf('not seen')).length > 1);
+    await page.context().close();
+  },
   async 'the keyboard walks, and a screen reader is told'(browser) {
     const page = await openGraph(browser);
     await show(page, SMALL);
@@ -193,7 +237,68 @@ const tests = {
     assert.ok(await page.isVisible('.flame-selected'));
     await page.context().close();
   },
-  async 'a newer profile keeps zoom and selection by name, until they are forgotten'(browser) {
+  async 'a frame says its shares of all and of its caller, or of what it calls'(browser) {
+    const page = await openGraph(browser);
+    await show(page, SMALL);
+    const text = (name) =>
+      page.evaluate((name) => graph.text({ node: box(name).node, rest: 0 }), name);
+    assert.equal(
+      await text('inner'),
+      'inner (program) — 40 (40.0 %, 66.7 % of its caller), itself 40',
+    );
+    assert.equal(await text('work'), 'work (program) — 60 (60.0 %), itself 20');
+    await page.evaluate(() => graph.set({ callers: true, whole: 400 }));
+    assert.equal(await text('inner'), 'inner (program) — 40 (10.0 %, 66.7 % of its callee)');
+    await page.evaluate(() => graph.select(1));
+    assert.deepEqual(await rows(page), [
+      'callee main 100 25.0 %',
+      'selected work 60 15.0 %',
+      'caller inner 40 10.0 %',
+    ]);
+    await page.context().close();
+  },
+  async 'a menu of a frame: right button, keyboard, a finger that rests'(browser) {
+    const page = await openGraph(browser, { hasTouch: true });
+    await show(page, SMALL);
+    const asked = () => page.evaluate(() => window.asked);
+    await page.evaluate(() => {
+      window.asked = [];
+      window.isShown = [];
+      addEventListener('contextmenu', (e) => isShown.push(!e.defaultPrevented));
+    });
+    await page.mouse.click(200, 27, { button: 'right' }); // the graph has no menu
+    assert.deepEqual(await page.evaluate(() => isShown), [true]);
+    await page.evaluate(() =>
+      graph.set({ onMenu: (node, { x, y }) => asked.push([node, Math.round(x), Math.round(y)]) }),
+    );
+    await page.mouse.click(200, 27, { button: 'right' }); // work
+    await page.mouse.click(780, 27, { button: 'right' }); // no frame
+    assert.deepEqual(await page.evaluate(() => isShown), [true, false, true]);
+    assert.deepEqual(await asked(), [[1, 200, 27]]);
+    assert.equal((await names(page)).length, 4); // it does not zoom
+    await page.focus('.flame-frames');
+    await page.keyboard.press('ArrowRight'); // read
+    await page.keyboard.press('Shift+F10');
+    await page.keyboard.press('ContextMenu');
+    assert.deepEqual((await asked()).slice(1), [[3, 480, 2 * ROW], [3, 480, 2 * ROW]]);
+    const touch = (type, x) =>
+      page.dispatchEvent('.flame-frames', type, {
+        pointerType: 'touch', clientX: x, clientY: 27, bubbles: true,
+      });
+    await touch('pointerdown', 200);
+    await touch('pointermove', 240); // a scroll
+    await touch('pointerup', 240);
+    await touch('pointerdown', 300);
+    await touch('pointermove', 302);
+    await until(async () => (await asked()).length === 4);
+    await touch('pointerup', 302);
+    await page.dispatchEvent('.flame-frames', 'click', { clientX: 302, clientY: 27 });
+    await drawn(page);
+    assert.deepEqual((await asked())[3], [1, 300, 27]);
+    assert.equal((await names(page)).length, 4); // the click that ends the rest zooms nowhere
+    await page.context().close();
+  },
+  async 'a newer profile keeps zoom and selection by name; a path zooms, too'(browser) {
     const page = await openGraph(browser);
     await show(page, SMALL);
     await page.mouse.click(600, 27); // read
@@ -208,9 +313,12 @@ const tests = {
     assert.deepEqual(await names(page), ['main', 'more']);
     await show(page, SMALL);
     assert.deepEqual(await names(page), ['main', 'read']);
-    await page.evaluate(() => graph.forgetZoom());
-    await show(page, SMALL);
+    await page.evaluate(() => graph.zoomTo([]));
+    await drawn(page);
     assert.equal((await names(page)).length, 4);
+    await page.evaluate(() => graph.zoomTo([['work', 'app'], ['inner']]));
+    await drawn(page);
+    assert.deepEqual((await names(page)).sort(), ['inner', 'main', 'work']);
     await page.context().close();
   },
   async 'no name breaks out of its frame'(browser) {
@@ -336,6 +444,91 @@ const tests = {
     assert.ok(found.sum > 0 && found.sum < found.root);
     await page.context().close();
   },
+  async 'a difference: more, less, new, gone and noise have colours and words'(browser) {
+    const page = await openGraph(browser);
+    await page.evaluate(async () => {
+      const hour = { seconds: 3600 };
+      const terms = termsOf('on-cpu', false, hour, hour);
+      // a tenth of the samples before, so the colours are of shares
+      const difference = new Difference(
+        differenceOf(
+          ['main', 0, ['same', 400], ['more', 200], ['less', 400], ['gone', 200], ['new', 0]],
+          ['main', 0, ['same', 4050], ['more', 4000], ['less', 2000], ['gone', 0], ['new', 1950]],
+        ),
+        terms,
+      );
+      const { columns } = difference;
+      graph.set({ colours: 'difference' });
+      graph.show(columns, {
+        of: (node) => difference.ofNode(columns, node),
+        text: (change) => changeText(change, { ...terms, unit: 'microseconds' }),
+      });
+      await drawn();
+    });
+    // of 24,000 (both are as large as the second): 800 pixels
+    assert.deepEqual(await places(page), [
+      ['main', 0, 0, 800],
+      ['same', 0, ROW, 268],
+      ['less', 268, ROW, 200],
+      ['more', 468, ROW, 200],
+      ['gone', 668, ROW, 67],
+      ['new', 735, ROW, 65],
+    ]);
+    const colour = (name) =>
+      page.evaluate((name) => {
+        const { x, y, colour } = box(name);
+        if (pixel(x + 4, y + 2) !== rgb(colour)) return `${colour} is not drawn`;
+        return colour;
+      }, name);
+    const hue = async (name) => Math.round(hueOf(await colour(name)));
+    assert.equal(await colour('main'), '#cccccc');
+    assert.equal(await colour('same'), '#cccccc');
+    assert.equal(await hue('more'), 22);
+    assert.equal(await hue('less'), 213);
+    assert.equal(await colour('gone'), '#5196ec');
+    assert.equal(await colour('new'), '#f58747');
+    const text = (name) => page.evaluate((name) => graph.text(box(name)), name);
+    assert.equal(
+      await text('gone'),
+      'gone (program) — 0 (0.0 %), itself 0; now 0.00 %, before 16.7 %: −16.7 points ± 0.37 points',
+    );
+    assert.match(
+      await text('same'),
+      /now 33\.8 %, before 33\.3 %: .*, not distinguishable from noise$/,
+    );
+    if (process.env.SCREENSHOT)
+      await page.screenshot({ path: `${process.env.SCREENSHOT}.difference.png` });
+    await page.evaluate(() => graph.select(box('new').node));
+    assert.match((await rows(page))[1], /^selected new 1,950 16\.3 % now 16\.3 %, before 0\.00 %/);
+    await page.evaluate(() => graph.zoom(box('gone').node));
+    await drawn(page);
+    assert.deepEqual((await places(page))[1], ['gone', 0, ROW, 800]);
+    await page.context().close();
+  },
+  async 'colours by module: one hue for each, kinds for what has none'(browser) {
+    const page = await openGraph(browser);
+    const colours = await page.evaluate(async () => {
+      const columns = profileOf(['p', 0, ['[k] read', 10], ['f', 20], ['g', 30]]);
+      const { names } = columns.functions;
+      const modules = names.map((name) => (name === 'f' || name === 'g' ? '/lib/m.so' : ''));
+      const functions = Object.assign(Object.create(columns.functions), { modules });
+      graph.show({ ...columns, functions });
+      const all = [];
+      for (const by of ['kind', 'module', 'difference']) {
+        graph.set({ colours: by });
+        await drawn();
+        all.push(graph.boxes().map((b) => [b.name, b.colour]));
+      }
+      return all.map(Object.fromEntries);
+    });
+    const hue = (by, name) => Math.round(hueOf(colours[by][name]));
+    assert.equal(hue(0, 'f'), hue(0, 'g'));
+    assert.equal(hue(1, 'f'), hue(1, 'g'));
+    assert.notEqual(hue(1, 'f'), hue(0, 'f'));
+    assert.equal(colours[1].read, colours[0].read);
+    assert.deepEqual(colours[2], colours[0]); // it is no difference
+    await page.context().close();
+  },
   async 'nothing is left of a graph that is destroyed'(browser) {
     const page = await openGraph(browser);
     await show(page, SMALL);
@@ -350,4 +543,4 @@ const browser = await launch();
 const { passed, failed } = await run(tests, browser);
 await browser.close();
 console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+process.exit(passed && !failed ? 0 : 1);

@@ -14,7 +14,14 @@ export async function openGraph(browser, { width = 800, height = 600, ...context
   ).newPage();
   const { outputFiles } = await esbuild.build({
     stdin: {
-      contents: ['flame/flame', 'profile/table', 'profile/testing', 'profile/tree']
+      contents: [
+        'flame/flame',
+        'profile/change',
+        'profile/difference',
+        'profile/table',
+        'profile/testing',
+        'profile/tree',
+      ]
         .map((file) => `export * from './${file}';`)
         .join(''),
       resolveDir: SOURCE,

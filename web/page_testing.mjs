@@ -6,6 +6,7 @@ import { spawn, execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { BUILD, until, within } from './chromium.mjs';
 
 const dir = mkdtempSync(join(tmpdir(), 'podflame-page-'));
@@ -24,6 +25,13 @@ export async function stopAll() {
   rmSync(dir, { recursive: true, force: true });
 }
 
+// Kills the hub, as a crash would.
+export async function stopLocal() {
+  const end = new Promise((done) => local.once('exit', done));
+  local.kill('SIGKILL');
+  await end;
+}
+
 export function buildWorkload() {
   writeFileSync(join(dir, 'w.c'), `
     static volatile unsigned long sink;
@@ -35,13 +43,35 @@ export function buildWorkload() {
   start(join(dir, 'pagework'), [], { stdio: 'ignore' });
 }
 
-export function startLocal() {
+// Builds and starts e2e/trace/request.c. `trace` gives the id of one of its traces. `serve` lets it
+// serve its request, and gives how many microseconds that took.
+export function startRequest() {
+  const program = join(dir, 'pagecall');
+  const source = fileURLToPath(new URL('../e2e/trace/request.c', import.meta.url));
+  execFileSync('gcc', ['-rdynamic', '-mtls-dialect=gnu2', '-o', program, source, '-lpthread']);
+  const child = start(program, [], { stdio: ['pipe', 'pipe', 'ignore'] });
+  return {
+    trace: (n) => child.pid.toString(16).padStart(8, '0') + String(n).padStart(24, '0'),
+    serve: () =>
+      within(60, 'a request', new Promise((done) => {
+        child.stdout.on('data', (said) => done(Number(said)));
+        child.stdin.end('\n');
+      })),
+  };
+}
+
+let local = null;
+
+// Starts the hub, with what it has stored so far. Port 0: any.
+export function startLocal(port = 0) {
   writeFileSync(
     join(dir, 'c.yaml'),
-    'window: 2s\napi: {port: 0}\nstore: {note: "kept for this test only"}\n' +
-      'static_config: {ebpf: {on-cpu-profile: {frequency: 199, regex: ^pagework}}}\n',
+    `window: 2s\napi: {port: ${port}}\nstore: {note: "kept for this test only"}\n` +
+      'trace_context: true\nstatic_config: {ebpf: {' +
+      'on-cpu-profile: {frequency: 199, regex: ^page(work|call)}, ' +
+      'off-cpu-profile: {disabled: false, regex: ^pagecall}}}\n',
   );
-  const local = start(
+  local = start(
     join(BUILD, 'podflame'),
     ['local', '--config', join(dir, 'c.yaml'), '--data', join(dir, 'data')],
     { stdio: ['ignore', 'ignore', 'pipe'] },
@@ -89,8 +119,21 @@ export async function waitForData(origin) {
   throw new Error(`${samples} samples of pagework within 180 s`);
 }
 
+// A page of a browser of its own, that notes what its Content-Security-Policy forbids.
+export async function newPage(browser) {
+  const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
+
+  page.setDefaultTimeout(60_000);
+  page.on('pageerror', (e) => console.log(`page error: ${e}`));
+  await page.addInitScript(() => {
+    window.violations = [];
+    document.addEventListener('securitypolicyviolation', (e) =>
+      window.violations.push(e.effectiveDirective));
+  });
+  return page;
+}
 // The frames that the graph shows.
-export const boxes = (page) => page.$eval('#chart', (e) => e.flame.boxes());
+export const boxes = (page) => page.$$eval('#chart', ([e]) => e?.flame.boxes() ?? []);
 export const names = async (page) => (await boxes(page)).map((b) => b.name);
 export const shows = (page, name) => until(async () => (await names(page)).includes(name));
 // The widest frame of a name; null: there is none. The first samples, without tables, have a tower
@@ -128,36 +171,79 @@ export const choicesOf = (values, truncated = false) => ({
     ]),
   ),
 });
+// The chip of a tag: what it says of its value.
+export const chipOf = (page, tag) => page.textContent(`#choice-${tag} .chip-value`);
+// Chooses a value in the list below the chip of its tag.
+export const choose = async (page, tag, value) => {
+  await page.click(`#choice-${tag}`);
+  await page.click(`.popup .combobox-text:text-is("${value}")`);
+};
+// The values in the list that is open, with their samples.
+export const offered = (page) =>
+  page.$$eval('.popup [role=option]', (all) =>
+    all.map((o) => [...o.children].map((e) => e.textContent).join(' ')));
+// The values of a tag while a user types. Returns the questions; `hold` may keep an answer back.
+export const valuesAre = async (page, values, hold = () => false) => {
+  const questions = [];
+  await page.route('**/v1/profile/values', (r) => {
+    const question = r.request().postDataJSON();
+    const found = values(question.tag_filter);
+    questions.push(question);
+    if (hold(r)) return undefined;
+    return r.fulfill({
+      json: {
+        result: found.slice(0, 500).map((value) => ({ value, samples: 1 })),
+        truncated: found.length > 500,
+      },
+    });
+  });
+  return questions;
+};
+// A picture of what the page shows, if somebody wants to see it.
+export const picture = (page, name) =>
+  process.env.SCREENSHOT && page.screenshot({ path: `${process.env.SCREENSHOT}.${name}.png` });
 // goto() alone does not load a page again whose address differs only behind the #.
 export const open = async (page, address) => {
   await page.goto('about:blank');
   await page.goto(address);
 };
 // An answer of the hub. A frame is [name, kind, self, ...callees]; an object among its callees has
-// more about it: file, line, inlined, and before (self in the other selection of a difference).
+// more about it: file, line, inlined, samples, and before (self in the other selection of a
+// difference).
 export const replyOfTree = (tree, { summary = {}, ...members } = {}) => {
   const strings = [], kinds = [], inlined = [];
   const functions = { name: [], kind: [], module: [], file: [], line: [] };
-  const nodes = { function: [], depth: [], self: [], samples: [], before: [] };
-  const index = (list, text) => (list.includes(text) ? list.indexOf(text) : list.push(text) - 1);
+  const nodes = { function: [], depth: [], self: [], samples: [], before: [], before_samples: [] };
+  const known = new Map(); // the place of each text and of each function
+  const place = (list, key, add) => {
+    const name = `${list} ${key}`;
+    if (!known.has(name)) known.set(name, add());
+    return known.get(name);
+  };
+  const string = (text) => place('string', text, () => strings.push(text) - 1);
+  const kindOf = (text) => place('kind', text, () => kinds.push(text) - 1);
+  const functionOf = (name, kind, { file, line = 0 }) =>
+    place('function', JSON.stringify([name, kind, file, line]), () => {
+      functions.kind.push(kindOf(kind));
+      functions.module.push(-1);
+      functions.file.push(file ? string(file) : -1);
+      functions.line.push(line);
+      return functions.name.push(string(name)) - 1;
+    });
   const add = ([name, kind, self, ...more], depth) => {
     const callees = more.filter(Array.isArray);
     const about = Object.assign({}, ...more.filter((m) => !Array.isArray(m)));
     if (about.inlined) inlined.push(nodes.self.length);
-    nodes.function.push(functions.name.length);
+    nodes.function.push(functionOf(name, kind, about));
     nodes.depth.push(depth);
     nodes.self.push(self);
-    nodes.samples.push(1);
+    nodes.samples.push(about.samples ?? (self ? 1 : 0));
     nodes.before.push(about.before ?? 0);
-    functions.name.push(index(strings, name));
-    functions.kind.push(index(kinds, kind));
-    functions.module.push(-1);
-    functions.file.push(about.file ? index(strings, about.file) : -1);
-    functions.line.push(about.line ?? 0);
+    nodes.before_samples.push(about.before_samples ?? (about.before ? 1 : 0));
     for (const callee of callees) add(callee, depth + 1);
   };
   add(tree, 0);
-  if (!members.before_summary) delete nodes.before;
+  if (!members.before_summary) delete nodes.before, delete nodes.before_samples;
   return {
     OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds',
     result: { strings, kinds, functions, nodes, inlined },
@@ -171,13 +257,14 @@ export const replyOf = (functions, { process = 'p', ...members } = {}) =>
     [process, 'root', 0, ...Object.entries(functions).map(([name, self]) => [name, 'app', self])],
     members,
   );
-// A difference: of each function its value in the first and in the second selection.
+// A difference: of each function its value in the first and in the second selection. Each sample
+// has the value 1.
 export const differenceOf = (functions, members) =>
   replyOfTree(
     ['web', 'root', 0,
       ['main', 'app', 0,
         ...Object.entries(functions).map(([name, [before, self]]) =>
-          [name, 'app', self, { before }])]],
+          [name, 'app', self, { before, samples: self, before_samples: before }])]],
     { unit: 'bytes', before_summary: { samples: 9, profiles: 1 }, ...members },
   );
 // Values over time, by the values of a tag.
@@ -194,4 +281,4 @@ export const table = (page) =>
   page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].textContent));
 export const tableIs = (page, ...names) =>
   until(async () => (await table(page)).join() === names.join());
-export const isStale = (page) => page.$eval('body', (e) => e.classList.contains('stale'));
+export const isStale = (page) => page.$eval('main', (e) => e.classList.contains('stale'));

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <argp.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,7 +34,24 @@ uint32_t cli_process_of(uint32_t pid);
  */
 char *cli_event_help(int key, const char *text, void *input);
 
+/*
+ * A verb, as --help and the completion of shells know it. The name of an option's value in argp
+ * says what the value is: FILE, DIR, EVENT, FORMAT and TAG have completions.
+ */
+struct cli_verb {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help;	 /* a sentence */
+	const struct argp *argp; /* NULL: it has no options */
+};
+/* What each verb takes; defined beside the verb. */
+extern const struct argp cli_record_argp, cli_query_argp, cli_top_argp, cli_symbols_argp,
+	cli_doctor_argp, cli_completion_argp;
+
 int cli_cmd_record(int argc, char **argv);
 int cli_cmd_query(int argc, char **argv);
+int cli_cmd_top(int argc, char **argv);
 int cli_cmd_symbols(int argc, char **argv);
 int cli_cmd_doctor(int argc, char **argv);
+/* Prints the script that completes these verbs and their options in a shell. */
+int cli_cmd_completion(int argc, char **argv, const struct cli_verb *verbs, size_t n);

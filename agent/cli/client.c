@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks a hub: options, sign-in, and requests, one at a time, on a loop of its own. */
+/*
+ * Asks a hub: options, sign-in, and requests, one at a time, on a loop of its own. A caller waits
+ * for the answer, or runs the loop itself and gets the answer in a callback.
+ */
 #include "cli/client.h"
 
 #include "lib/loop/http.h"
@@ -19,7 +22,8 @@ struct client {
 	struct http_client *http;
 	struct tls *tls;
 	char *authorization; /* NULL: no header */
-	struct client_answer *answer;
+	client_fn *fn;	     /* of the request that is under way */
+	void *arg;
 };
 
 /* ---- options ---- */
@@ -157,6 +161,31 @@ static int connect_hub(struct client *c, struct field_error *reterr)
 	return r;
 }
 
+static void forget_hub(struct client *c)
+{
+	c->http = http_client_free(c->http);
+	c->tls = tls_unref(c->tls);
+	free(TAKE_PTR(c->authorization));
+}
+
+int cli_client_renew(struct client *c, struct field_error *reterr)
+{
+	int r;
+
+	forget_hub(c);
+	r = make_authorization(c->options, &c->authorization, reterr);
+	if (!r)
+		r = connect_hub(c, reterr);
+	if (r)
+		forget_hub(c);
+	return r;
+}
+
+struct loop *cli_client_loop(struct client *c)
+{
+	return c->loop;
+}
+
 int cli_client_new(const struct client_options *o, struct client **ret, struct field_error *reterr)
 {
 	struct client *c = xcalloc(1, sizeof(*c));
@@ -165,10 +194,8 @@ int cli_client_new(const struct client_options *o, struct client **ret, struct f
 	c->options = o;
 	if (r)
 		field_error_set(reterr, "loop", "%s", strerror(-r));
-	if (!r)
-		r = make_authorization(o, &c->authorization, reterr);
-	if (!r)
-		r = connect_hub(c, reterr);
+	else
+		r = cli_client_renew(c, reterr);
 	if (r) {
 		cli_client_free(c);
 		return r;
@@ -181,10 +208,8 @@ struct client *cli_client_free(struct client *c)
 {
 	if (!c)
 		return NULL;
-	http_client_free(c->http);
-	tls_unref(c->tls);
+	forget_hub(c);
 	loop_free(c->loop);
-	free(c->authorization);
 	free(c);
 	return NULL;
 }
@@ -192,18 +217,18 @@ struct client *cli_client_free(struct client *c)
 static void answered(int status, const char *body, size_t n, const char *error, void *arg)
 {
 	struct client *c = arg;
-	char *copy = xmalloc(n + 1); /* not xstrndup(): a file may have NULs */
+	struct client_answer a = {.status = status, .n = n, .error = xstrdup(error)};
 
+	a.body = xmalloc(n + 1); /* not xstrndup(): a file may have NULs */
 	if (n)
-		memcpy(copy, body, n);
-	copy[n] = '\0';
-	*c->answer = (struct client_answer){
-		.status = status, .body = copy, .n = n, .error = xstrdup(error)};
-	loop_stop(c->loop, 0);
+		memcpy(a.body, body, n);
+	a.body[n] = '\0';
+	c->fn(&a, c->arg);
+	cli_client_answer_done(&a);
 }
 
-int cli_client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
-		   struct field_error *reterr)
+int cli_client_send(struct client *c, const struct client_question *q, client_fn *fn, void *arg,
+		    struct field_error *reterr)
 {
 	_cleanup_free_ char *type =
 		q->content_type ? xasprintf("Content-Type: %s", q->content_type) : NULL;
@@ -221,10 +246,35 @@ int cli_client_ask(struct client *c, const struct client_question *q, struct cli
 	struct http_call *call;
 	int r;
 
-	c->answer = ret;
-	r = http_send(c->http, &h, &call);
-	if (!r)
-		r = loop_run(c->loop);
+	c->fn = fn;
+	c->arg = arg;
+	r = c->http ? http_send(c->http, &h, &call) : -ENOTCONN;
+	return r ? field_error_set(reterr, c->options->url, "%s", strerror(-r)) : 0;
+}
+
+struct waiting {
+	struct client *client;
+	struct client_answer *answer;
+};
+
+static void end_waiting(struct client_answer *a, void *arg)
+{
+	struct waiting *w = arg;
+
+	*w->answer = *a;
+	*a = (struct client_answer){0};
+	loop_stop(w->client->loop, 0);
+}
+
+int cli_client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,
+		   struct field_error *reterr)
+{
+	struct waiting w = {c, ret};
+	int r = cli_client_send(c, q, end_waiting, &w, reterr);
+
+	if (r)
+		return r;
+	r = loop_run(c->loop);
 	return r ? field_error_set(reterr, c->options->url, "%s", strerror(-r)) : 0;
 }
 
@@ -235,22 +285,28 @@ void cli_client_answer_done(struct client_answer *a)
 	*a = (struct client_answer){0};
 }
 
-void cli_client_print_refusal(const struct client *c, const struct client_answer *a,
-			      const char *who)
+char *cli_client_refusal(const struct client *c, const struct client_answer *a)
 {
-	_cleanup_json_ json_t *reply = json_loadb(a->body, a->n, 0, NULL);
+	_cleanup_json_ json_t *reply = json_loadb(a->body ?: "", a->n, 0, NULL);
 	const char *why = json_str_at(reply, "DESCRIPTION", NULL);
 
 	if (!why)
 		why = json_str_at(reply, "error", NULL);
-	if (a->status && !why)
-		fprintf(stderr, "%s: %s: the answer does not come from podflame's API (HTTP %d)\n",
-			who, c->options->url, a->status);
-	else if (!a->status)
-		fprintf(stderr, "%s: %s: %s\n", who, c->options->url,
-			a->error ? a->error : "no answer");
-	else
-		fprintf(stderr, "%s: %s (HTTP %d)\n", who, why, a->status);
-	if (a->status == 401 && !c->options->token_file)
-		fprintf(stderr, "%s: give the token with --token-file\n", who);
+	if (!a->status)
+		return xasprintf("%s: %s", c->options->url, a->error ? a->error : "no answer");
+	if (!why)
+		return xasprintf("%s: the answer does not come from podflame's API (HTTP %d)",
+				 c->options->url, a->status);
+	return xasprintf("%s (HTTP %d)%s", why, a->status,
+			 a->status == 401 && !c->options->token_file
+				 ? "; give the token with --token-file"
+				 : "");
+}
+
+void cli_client_print_refusal(const struct client *c, const struct client_answer *a,
+			      const char *who)
+{
+	_cleanup_free_ char *text = cli_client_refusal(c, a);
+
+	fprintf(stderr, "%s: %s\n", who, text);
 }

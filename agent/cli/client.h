@@ -28,6 +28,12 @@ struct client;
 /* o must stay valid as long as the client */
 int cli_client_new(const struct client_options *o, struct client **ret, struct field_error *reterr);
 struct client *cli_client_free(struct client *c);
+/*
+ * Reads the files of token and CA again, and makes new connections. Afterwards, no callback of an
+ * older request is called.
+ */
+int cli_client_renew(struct client *c, struct field_error *reterr);
+struct loop *cli_client_loop(struct client *c);
 
 struct client_question {
 	const char *method, *path;
@@ -47,8 +53,17 @@ int cli_client_ask(struct client *c, const struct client_question *q, struct cli
 	       struct field_error *reterr);
 void cli_client_answer_done(struct client_answer *a);
 /*
- * Prints `who` and the hub's own message on standard error: "WHO: tag_filter: position 5: ... (HTTP
- * 500)".
+ * Sends the request and returns. While the caller runs the loop, fn is called with the answer. The
+ * answer is freed when fn returns. One request at a time.
  */
+typedef void client_fn(struct client_answer *a, void *arg);
+int cli_client_send(struct client *c, const struct client_question *q, client_fn *fn, void *arg,
+		    struct field_error *reterr);
+/*
+ * Why there is no answer, or the hub's own message: "tag_filter: position 5: ... (HTTP 500)". The
+ * caller frees it.
+ */
+char *cli_client_refusal(const struct client *c, const struct client_answer *a);
+/* Prints `who` and the refusal on standard error. */
 void cli_client_print_refusal(const struct client *c, const struct client_answer *a,
 			      const char *who);

@@ -62,19 +62,21 @@ static void print(const struct doctor *d)
 		       json_str_at(c, "check", ""), json_str_at(c, "detail", ""));
 }
 
+const struct argp cli_doctor_argp = {
+	option_list,
+	parse_option,
+	"",
+	"Says what podflame can profile on this machine, or with --pid in one process, and why not "
+	"more.\v"
+	"Exit status: 0 every check is ok, 1 one is not, 2 bad usage. What the checks say: "
+	"docs/doctor.md.",
+	NULL,
+	NULL,
+	NULL};
+
 int cli_cmd_doctor(int argc, char **argv)
 {
 	static char name[] = "podflame doctor";
-	const struct argp argp = {option_list,
-				  parse_option,
-				  "",
-				  "Says what podflame can profile on this machine, or with --pid "
-				  "in one process, and why not more.\v"
-				  "Exit status: 0 every check is ok, 1 one is not, 2 bad usage. "
-				  "What the checks say: docs/doctor.md.",
-				  NULL,
-				  NULL,
-				  NULL};
 	const struct files_config fc = {.parser.marks = learn_markers(),
 					.host_debug_dir = "/usr/lib/debug",
 					.patient = true};
@@ -85,7 +87,7 @@ int cli_cmd_doctor(int argc, char **argv)
 
 	argv[0] = name;
 	argp_err_exit_status = 2;
-	argp_parse(&argp, argc, argv, 0, NULL, &d);
+	argp_parse(&cli_doctor_argp, argc, argv, 0, NULL, &d);
 	d.checks = process = json_array();
 	if (files_new(&fc, &files))
 		cli_doctor_tell(&d, "parse child", false, "podflame cannot start it");

@@ -1,161 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * podflame query: asks a hub over its API and prints folded stacks, a table, the API's JSON, or a
- * file as the hub makes it.
+ * podflame query: asks a hub over its API and prints text, the API's JSON, or a file as the hub
+ * makes it.
  */
+#include "cli/query.h"
+
 #include "cli/cli.h"
 
-#include "cli/client.h"
-#include "cli/query.h"
-#include "lib/profile/profile.h"
-
+#include <langinfo.h>
+#include <locale.h>
 #include <stdlib.h>
 
-enum format { FORMAT_TABLE, FORMAT_FOLDED, FORMAT_JSON, FORMAT_PPROF, FORMAT_SPEEDSCOPE };
+#define DEFAULT_ROWS 50 /* rows of a table, if the user does not say */
 
-static const struct {
-	const char *name, *path;
-	bool file; /* the answer is printed as it is */
-} formats[] = {
-	[FORMAT_TABLE] = {"table", "/v1/profile/ProfileTracing", false},
-	[FORMAT_FOLDED] = {"folded", "/v1/profile/ProfileTracing", false},
-	[FORMAT_JSON] = {"json", "/v1/profile/ProfileTracing", false},
-	[FORMAT_PPROF] = {"pprof", "/v1/profile/pprof", true},
-	[FORMAT_SPEEDSCOPE] = {"speedscope", "/v1/profile/speedscope", true},
+struct query {
+	struct query_options options;
+	struct query_times times;
+	struct client *client;
+	struct client_answer answer;
 };
 
-struct query_options {
-	struct client_options hub;
-	const char *event, *app_service, *filter, *from, *to;
-	enum format format;
-	uint64_t limit;
-};
-
-static const struct argp_option option_list[] = {
-	{"from", 'f', "TIME", 0,
-	 "begin: -15m, 2026-11-21T13:00:00Z or Unix seconds (default: -15m)", 0},
-	{"to", 'T', "TIME", 0, "end: the same forms, or now (default: now)", 0},
-	{"event", 'e', "EVENT", 0, "which event", 0},
-	{"app-service", 'a', "NAME", 0, "name of a process (default: all)", 0},
-	{"tag-filter", 'q', "TEXT", 0, "a filter, such as pod_ns='app' AND pod LIKE 'web-*'", 0},
-	{"filter", 0, NULL, OPTION_ALIAS, NULL, 0},
-	{"format", 'F', "FORMAT", 0, "table, folded, json, pprof or speedscope (default: table)",
-	 0},
-	{"limit", 'n', "N", 0, "rows of the table; 0 shows all (default: 50)", 0},
-	{0},
-};
-
-static void parse_format(struct argp_state *state, struct query_options *o, const char *arg)
+static int send_question(struct query *q, struct field_error *reterr)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(formats); i++)
-		if (streq(formats[i].name, arg)) {
-			o->format = (enum format)i;
-			return;
-		}
-	argp_error(state, "--format: '%s' is not one of table, folded, json, pprof, speedscope",
-		   arg);
-}
-
-static error_t parse_option(int key, char *arg, struct argp_state *state)
-{
-	struct query_options *o = state->input;
-	const struct {
-		int key;
-		const char **to;
-	} texts[] = {
-		{'f', &o->from},	{'T', &o->to},	   {'e', &o->event},
-		{'a', &o->app_service}, {'q', &o->filter},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		if (texts[i].key == key) {
-			*texts[i].to = arg;
-			return 0;
-		}
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &o->hub;
-		return 0;
-	case 'F':
-		parse_format(state, o, arg);
-		return 0;
-	case 'n':
-		if (str_to_u64(arg, 1000000, &o->limit))
-			argp_error(state, "--limit: '%s' is not a number from 0 to 1000000", arg);
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not expected here", arg);
-		return EINVAL;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-/* ---- values of options ---- */
-
-int cli_query_time_parse(const char *s, uint64_t now_wall_ns, int64_t *ret_s)
-{
-	uint64_t v;
-
-	if (streq(s, "now"))
-		v = now_wall_ns;
-	else if (*s == '-' && str_to_duration_ns(s + 1, &v) == 0 && v < now_wall_ns)
-		v = now_wall_ns - v;
-	else if (str_to_u64(s, INT64_MAX / NSEC_PER_SEC, &v) == 0)
-		v *= NSEC_PER_SEC;
-	else if (time_parse(s, &v))
-		return -EINVAL;
-	/* not before second 1, because the API takes 0 as a missing value */
-	*ret_s = (int64_t)MAX(v / NSEC_PER_SEC, (uint64_t)1);
-	return 0;
-}
-
-static int make_body(const struct query_options *o, char **ret, struct field_error *reterr)
-{
-	_cleanup_json_ json_t *body = NULL;
-	uint64_t now_ns = now_wall_ns();
-	int64_t from, to;
-
-	if (cli_query_time_parse(o->from, now_ns, &from))
-		return field_error_set(reterr, "--from",
-				       "'%.100s' is not a time (such as -15m, now, Unix seconds, "
-				       "2026-11-21T13:00:00Z)",
-				       o->from);
-	if (cli_query_time_parse(o->to, now_ns, &to))
-		return field_error_set(reterr, "--to",
-				       "'%.100s' is not a time (such as -15m, now, Unix seconds, "
-				       "2026-11-21T13:00:00Z)",
-				       o->to);
-	body = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s}", "app_service", o->app_service,
-			 "profile_event_type", o->event, "profile_language_type", "eBPF",
-			 "tag_filter", o->filter, "time_start", (json_int_t)from, "time_end",
-			 (json_int_t)to, "result_format",
-			 o->format == FORMAT_JSON ? "list" : "flat");
-	if (!body)
-		return field_error_set(reterr, "--tag-filter, --app-service or --event",
-				       "is not UTF-8");
-	*ret = json_dumps(body, JSON_COMPACT);
-	return 0;
-}
-
-/* ---- requests ---- */
-
-static int send_question(const struct query_options *o, struct client **ret_client,
-			 struct client_answer *ret, struct field_error *reterr)
-{
+	const struct query_options *o = &q->options;
 	_cleanup_free_ char *body = NULL;
-	struct client_question q = {.method = "POST",
-				    .path = formats[o->format].path,
-				    .content_type = "application/json"};
-	int r = make_body(o, &body, reterr);
+	struct client_question question = {.method = "POST",
+					   .path = cli_query_path(cli_query_mode(o), o->format),
+					   .content_type = "application/json"};
+	int r = cli_query_body(o, now_wall_ns(), &body, &q->times, reterr);
 
 	if (!r)
-		r = cli_client_new(&o->hub, ret_client, reterr);
+		r = cli_client_new(&o->hub, &q->client, reterr);
 	if (r)
 		return r;
-	q.body = body;
-	q.n_body = strlen(body);
-	return cli_client_ask(*ret_client, &q, ret, reterr);
+	question.body = body;
+	question.n_body = strlen(body);
+	return cli_client_ask(q->client, &question, &q->answer, reterr);
 }
 
 /* ---- answers ---- */
@@ -168,20 +48,54 @@ static int print(const void *text, size_t n)
 	return cli_flush();
 }
 
-static int print_answer(const struct client_answer *a, const struct query_options *o,
-			const json_t *reply)
+static bool terminal_has_utf8(void)
 {
-	_cleanup_buf_ struct buf out = {0}, notes = {0};
-	int r;
+	return setlocale(LC_CTYPE, "") && streq(nl_langinfo(CODESET), "UTF-8");
+}
 
-	if (o->format == FORMAT_JSON) {
-		r = print(a->body, a->n);
-		return r ? r : print("\n", 1);
+static int make_table(const struct query *q, const json_t *reply, struct buf *out)
+{
+	const struct query_options *o = &q->options;
+	size_t rows = o->limit == QUERY_DEFAULT_LIMIT ? DEFAULT_ROWS : o->limit;
+
+	switch (cli_query_mode(o)) {
+	case QUERY_GROUPS:
+		return cli_query_print_groups(reply, o, out);
+	case QUERY_SERIES:
+		return cli_query_print_series(reply, o, terminal_has_utf8(), out);
+	case QUERY_DIFFERENCE:
+		return cli_query_print_difference(reply, &q->times, rows, out);
+	default:
+		return cli_query_print_table(reply, rows, out);
 	}
-	r = o->format == FORMAT_TABLE ? cli_query_print_table(reply, o->limit, &out)
-				      : cli_query_print_folded(reply, &out);
+}
+
+static int make_text(const struct query *q, const json_t *reply, struct buf *out)
+{
+	const struct query_options *o = &q->options;
+
+	switch (o->format) {
+	case FORMAT_TABLE:
+		return make_table(q, reply, out);
+	case FORMAT_CSV:
+		return cli_query_print_csv(reply, o, out);
+	case FORMAT_SVG:
+		return cli_query_print_svg(reply, o, &q->times, out);
+	default:
+		return cli_query_mode(o) == QUERY_PROFILE
+			       ? cli_query_print_folded(reply, out)
+			       : cli_query_print_stacks(reply, o->difference, out);
+	}
+}
+
+static int print_text(const struct query *q)
+{
+	_cleanup_json_ json_t *reply = json_loadb(q->answer.body, q->answer.n, 0, NULL);
+	_cleanup_buf_ struct buf out = {0}, notes = {0};
+	int r = reply ? make_text(q, reply, &out) : -EBADMSG;
+
 	if (!r)
-		r = print(out.data, out.len);
+		r = out.failed ? -EFBIG : print(out.data, out.len);
 	if (r)
 		return r;
 	cli_query_print_notes(reply, &notes);
@@ -189,24 +103,38 @@ static int print_answer(const struct client_answer *a, const struct query_option
 	return 0;
 }
 
-static int finish(const struct client *c, const struct client_answer *a,
-		  const struct query_options *o)
+static int print_answer(const struct query *q)
 {
+	const struct client_answer *a = &q->answer;
 	_cleanup_json_ json_t *reply = NULL;
 	int r;
 
-	if (a->status != 200) {
-		cli_client_print_refusal(c, a, "podflame query");
+	switch (q->options.format) {
+	case FORMAT_PPROF:
+	case FORMAT_SPEEDSCOPE:
+		return print(a->body, a->n);
+	case FORMAT_JSON:
+		reply = json_loadb(a->body, a->n, 0, NULL);
+		r = reply ? print(a->body, a->n) : -EBADMSG;
+		return r ? r : print("\n", 1);
+	default:
+		return print_text(q);
+	}
+}
+
+static int finish(const struct query *q)
+{
+	int r;
+
+	if (q->answer.status != 200) {
+		cli_client_print_refusal(q->client, &q->answer, "podflame query");
 		return 1;
 	}
-	reply = formats[o->format].file ? NULL : json_loadb(a->body, a->n, 0, NULL);
-	r = formats[o->format].file ? print(a->body, a->n)
-	    : reply		    ? print_answer(a, o, reply)
-				    : -EBADMSG;
+	r = print_answer(q);
 	if (r == -EBADMSG)
 		fprintf(stderr,
 			"podflame query: %s: the answer does not come from podflame's API\n",
-			o->hub.url);
+			q->options.hub.url);
 	else if (r && r != -EPIPE) /* EPIPE: the reader has closed the pipe, which is no failure */
 		fprintf(stderr, "podflame query: cannot print: %s\n", strerror(-r));
 	return r ? 1 : 0;
@@ -214,39 +142,16 @@ static int finish(const struct client *c, const struct client_answer *a,
 
 int cli_cmd_query(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&cli_client_argp, 0, "The hub:", 0}, {0}};
-	static const struct argp argp = {
-		option_list,
-		parse_option,
-		NULL,
-		"Asks a hub for a profile and prints it.\v"
-		"Example: podflame query --from -1h --tag-filter \"pod_ns='app'\"\nWaits for "
-		"locks: podflame query -e off-cpu --tag-filter \"wait='lock'\"\nExit status: 0 the "
-		"hub answered, 1 it did not, 2 bad usage. API and filters: docs/api.md.",
-		children,
-		cli_event_help,
-		NULL};
-	struct query_options o = {.hub = {.url = CLIENT_DEFAULT_URL},
-				  .event = "on-cpu",
-				  .app_service = "",
-				  .filter = "",
-				  .from = "-15m",
-				  .to = "now",
-				  .limit = 50};
-	static char name[] = "podflame query";
-	struct client_answer answer = {0};
-	struct client *client = NULL;
+	struct query q = {0};
 	struct field_error e = {0};
 	int r;
 
-	argv[0] = name;
-	argp_err_exit_status = 2;
-	argp_parse(&argp, argc, argv, 0, NULL, &o);
-	r = send_question(&o, &client, &answer, &e);
+	cli_query_parse(argc, argv, &q.options);
+	r = send_question(&q, &e);
 	if (r)
 		fprintf(stderr, "podflame query: %s: %s\n", e.path, e.reason);
-	r = r ? 2 : finish(client, &answer, &o);
-	cli_client_answer_done(&answer);
-	cli_client_free(client);
+	r = r ? 2 : finish(&q);
+	cli_client_answer_done(&q.answer);
+	cli_client_free(q.client);
 	return r;
 }

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints answers of ProfileTracing (flat form) as folded stacks and as a table of functions. */
+/*
+ * Prints answers of ProfileTracing (flat form) as folded stacks and as a table of functions, and
+ * the notes of every answer.
+ */
 #include "cli/query.h"
+
+#include "cli/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,12 +54,6 @@ static int read_flat(const json_t *reply, struct flat *ret)
 	return 0;
 }
 
-static void put_frame(const char *name, struct buf *out)
-{
-	for (; *name; name++)
-		buf_putc(out, *name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name);
-}
-
 int cli_query_print_folded(const json_t *reply, struct buf *out)
 {
 	int64_t path[MAX_DEPTH];
@@ -74,7 +73,7 @@ int cli_query_print_folded(const json_t *reply, struct buf *out)
 			path[depth++] = cell(f.nodes, (size_t)at, 0);
 		}
 		while (depth-- > 0) {
-			put_frame(text(f.functions, (size_t)path[depth]), out);
+			cli_put_folded(out, text(f.functions, (size_t)path[depth]));
 			buf_putc(out, depth ? ';' : ' ');
 		}
 		buf_printf(out, "%" PRId64 "\n", cell(f.nodes, i, 2));
@@ -98,26 +97,6 @@ static int by_self(const void *a, const void *b)
 	if (x->total != y->total)
 		return x->total < y->total ? 1 : -1;
 	return strcmp(x->name, y->name);
-}
-
-static void put_value(struct buf *out, int64_t v, bool bytes)
-{
-	static const struct {
-		double size;
-		const char *unit;
-	} times[] = {{3600e6, "h"}, {60e6, "min"}, {1e6, "s"}, {1e3, "ms"}, {1, "us"}},
-	  sizes[] = {{1099511627776., "TiB"},
-		     {1073741824., "GiB"},
-		     {1048576., "MiB"},
-		     {1024., "KiB"},
-		     {1, "B"}};
-	size_t i = 0;
-
-	for (; i < 4; i++)
-		if ((double)v >= (bytes ? sizes : times)[i].size)
-			break;
-	buf_printf(out, "%8.2f %-3s", (double)v / (bytes ? sizes : times)[i].size,
-		   (bytes ? sizes : times)[i].unit);
 }
 
 /*
@@ -177,74 +156,21 @@ int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 	n = read_rows(&f, rows);
 	qsort(rows, n, sizeof(*rows), by_self);
 	whole = f.n_nodes ? MAX(cell(f.nodes, 0, 3), (int64_t)1) : 1;
-	put_frame(f.n_functions ? text(f.functions, 0) : "nothing", out);
+	cli_put_name(out, f.n_functions ? text(f.functions, 0) : "nothing");
 	buf_puts(out, ": ");
-	put_value(out, f.n_nodes ? cell(f.nodes, 0, 3) : 0, bytes);
+	cli_put_value(out, f.n_nodes ? cell(f.nodes, 0, 3) : 0, bytes);
 	buf_printf(out, " in %" PRId64 " samples", json_int_at(reply, "summary.samples", 0));
 	put_whole(reply, &f, out);
 	buf_printf(out, "%12s %6s  %12s %6s  %s\n", "SELF", "%", "TOTAL", "%", row_title(&f));
 	for (size_t i = 0; i < n && (!max_rows || i < max_rows); i++) {
-		put_value(out, rows[i].self, bytes);
-		buf_printf(out, " %6.2f  ", 100. * (double)rows[i].self / (double)whole);
-		put_value(out, rows[i].total, bytes);
-		buf_printf(out, " %6.2f  ", 100. * (double)rows[i].total / (double)whole);
-		put_frame(rows[i].name, out);
+		cli_put_value(out, rows[i].self, bytes);
+		buf_printf(out, " %6.2f  ", cli_percent(rows[i].self, whole));
+		cli_put_value(out, rows[i].total, bytes);
+		buf_printf(out, " %6.2f  ", cli_percent(rows[i].total, whole));
+		cli_put_name(out, rows[i].name);
 		buf_putc(out, '\n');
 	}
 	if (max_rows && n > max_rows)
 		buf_printf(out, "... and %zu more (--limit)\n", n - max_rows);
 	return 0;
-}
-
-/*
- * If the values are estimates, prints which part of all events they were estimated from, and the
- * standard error of the sum.
- */
-static void put_estimated(const json_t *reply, struct buf *out)
-{
-	double share = json_number_value(json_at(reply, "summary.estimated.share"));
-	const json_t *nodes = json_at(reply, "result.node_values.values");
-	int64_t total = cell(nodes, 0, 3);
-
-	if (share <= 0)
-		return;
-	buf_printf(out, "estimated from %.3g %% of what happened", 100 * share);
-	if (total > 0)
-		buf_printf(out, ", +-%.2g %%",
-			   100. * (double)json_int_at(reply, "summary.estimated.error", 0) /
-				   (double)total);
-	buf_putc(out, '\n');
-}
-
-static void put_throttled(const json_t *reply, struct buf *out)
-{
-	int64_t us = json_int_at(reply, "summary.throttled_us", 0);
-
-	if (us <= 0)
-		return;
-	buf_printf(out, "throttled: CPU limits held the containers back for %.3f s\n",
-		   (double)us / 1e6);
-}
-
-void cli_query_print_notes(const json_t *reply, struct buf *out)
-{
-	const json_t *item;
-	size_t i;
-
-	put_estimated(reply, out);
-	put_throttled(reply, out);
-	json_array_foreach ((json_t *)json_at(reply, "summary.losses"), i, item) {
-		int64_t n = json_int_at(item, "samples", 0), ns = json_int_at(item, "time_ns", 0);
-
-		buf_printf(out, "lost: %s", json_str_at(item, "reason", "?"));
-		if (n)
-			buf_printf(out, ", %" PRId64 " samples", n);
-		if (ns)
-			buf_printf(out, ", %.1f s", (double)ns / (double)NSEC_PER_SEC);
-		buf_putc(out, '\n');
-	}
-	if (json_bool_at(reply, "summary.truncated", false))
-		buf_puts(out, "too many stacks: the answer lacks the smallest\n");
-	json_array_foreach ((json_t *)json_at(reply, "summary.notes"), i, item)
-		buf_printf(out, "note: %s\n", json_string_value(item));
 }

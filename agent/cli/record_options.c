@@ -11,14 +11,14 @@
 
 static const struct argp_option option_list[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "profile these processes, with all of their threads", 0},
-	{"cgroup", 'c', "PATH", 0,
-	 "profile a cgroup and all cgroups below it. PATH is its directory, or its path in the "
+	{"cgroup", 'c', "DIR", 0,
+	 "profile a cgroup and all cgroups below it. DIR is its directory, or its path in the "
 	 "hierarchy by which podflame tells containers apart",
 	 0},
 	{"hz", 'F', "N", 0, "on-cpu: samples per second on each CPU, 1 to 4999 (default: 99)", 0},
 	{"duration", 'd', "S", 0,
 	 "how long to record: seconds, or 500ms, 2m, 1h (default: until SIGINT)", 0},
-	{"event", 'e', "E", 0, "what to measure", 0},
+	{"event", 'e', "EVENT", 0, "what to measure", 0},
 	{"min-block", 'b', "T", 0, "off-cpu: leave out shorter waits, 1us to 1s (default: 50us)",
 	 0},
 	{"max-block", 'B', "T", 0,
@@ -28,7 +28,7 @@ static const struct argp_option option_list[] = {
 	 "524288)",
 	 0},
 	{"output", 'o', "FILE", 0,
-	 "the file to write; its name ends in .folded or in .pb.gz (pprof)", 0},
+	 "the file to write; its name ends in .folded, .svg (a flame graph) or .pb.gz (pprof)", 0},
 	{0},
 };
 
@@ -135,8 +135,9 @@ static void check_together(struct argp_state *state, const struct record_options
 	check_settings(state, o);
 	if (!o->output)
 		argp_error(state, "--output is missing");
-	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".pb.gz"))
-		argp_error(state, "--output: '%s' must end in .folded or in .pb.gz", o->output);
+	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".svg") &&
+	    !str_has_suffix(o->output, ".pb.gz"))
+		argp_error(state, "--output: '%s' must end in .folded, .svg or .pb.gz", o->output);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -200,37 +201,38 @@ static void set_defaults(struct record_options *o)
 		s->alloc_sample_bytes = s->inuse_sample_bytes = 512 * 1024;
 }
 
+const struct argp cli_record_argp = {
+	option_list,
+	parse_option,
+	"",
+	"Profiles processes or a cgroup and writes the profile to a file. Needs no hub.\v"
+	"Prints \"recording\" on standard error when sampling has begun. Ends on SIGINT or "
+	"SIGTERM, after the duration, or when all processes of --pid have ended, and then "
+	"writes the complete file. A second signal ends the reading of debug files, so "
+	"some names are missing.\n\n--pid follows a process through exec, but does not "
+	"profile its children. --cgroup profiles all processes in the cgroup and below it, "
+	"also in cgroups that are made later.\n\n"
+	"A line of a .folded file is PROCESS;THREAD;FRAME;... and a number. The number is "
+	"in samples for on-cpu, in microseconds for off-cpu and on-gpu, in allocated bytes "
+	"for mem-alloc and hbm-alloc, for mem-inuse and hbm-inuse in bytes that are still "
+	"allocated at the end, and in posted bytes for rdma. A .pb.gz file has the samples "
+	"and the unit of the event.\n\nThe memory events (mem-...) put probes on the "
+	"allocator of the process, those of GPU memory (hbm-...) on its CUDA driver, "
+	"on-gpu on libpodflame-cuda.so, and rdma on libibverbs and the driver of the "
+	"device. Each call of these then takes about a microsecond more; `record` has no "
+	"limit for that.",
+	NULL,
+	cli_event_help,
+	NULL};
+
 void cli_record_parse(int argc, char **argv, struct record_options *ret)
 {
 	static char name[] = "podflame record";
-	const struct argp argp = {
-		option_list,
-		parse_option,
-		"",
-		"Profiles processes or a cgroup and writes the profile to a file. Needs no hub.\v"
-		"Prints \"recording\" on standard error when sampling has begun. Ends on SIGINT or "
-		"SIGTERM, after the duration, or when all processes of --pid have ended, and then "
-		"writes the complete file. A second signal ends the reading of debug files, so "
-		"some names are missing.\n\n--pid follows a process through exec, but does not "
-		"profile its children. --cgroup profiles all processes in the cgroup and below it, "
-		"also in cgroups that are made later.\n\n"
-		"A line of a .folded file is PROCESS;THREAD;FRAME;... and a number. The number is "
-		"in samples for on-cpu, in microseconds for off-cpu and on-gpu, in allocated bytes "
-		"for mem-alloc and hbm-alloc, for mem-inuse and hbm-inuse in bytes that are still "
-		"allocated at the end, and in posted bytes for rdma. A .pb.gz file has the samples "
-		"and the unit of the event.\n\nThe memory events (mem-...) put probes on the "
-		"allocator of the process, those of GPU memory (hbm-...) on its CUDA driver, "
-		"on-gpu on libpodflame-cuda.so, and rdma on libibverbs and the driver of the "
-		"device. Each call of these then takes about a microsecond more; `record` has no "
-		"limit for that.",
-		NULL,
-		cli_event_help,
-		NULL};
 
 	*ret = (struct record_options){.event = EVENT_ON_CPU};
 	argv[0] = name;
 	argp_err_exit_status = 2;
-	argp_parse(&argp, argc, argv, 0, NULL, ret);
+	argp_parse(&cli_record_argp, argc, argv, 0, NULL, ret);
 	set_defaults(ret);
 }
 

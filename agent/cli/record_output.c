@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Merges record's samples into profiles during the recording. At the end, writes them as folded
- * text or as pprof.
+ * text, as pprof or as a picture.
  */
 #include "cli/record.h"
 
+#include "cli/svg.h"
+
 #include <stdlib.h>
 #include <uthash.h>
-#include <zlib.h>
 
 #define MAX_OUTPUT_BYTES (512u << 20) /* bytes of the file before compression */
+#define GZIP_LEVEL	 6
 
 /* ---- merging ---- */
 
@@ -167,24 +169,6 @@ void cli_record_rows_free(struct recording *r)
 
 /* ---- pprof ---- */
 
-static int gzip(const struct buf *in, struct buf *out)
-{
-	z_stream z = {.next_in = (Bytef *)in->data, .avail_in = (uInt)in->len};
-	char block[65536];
-	int r = deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-
-	if (r != Z_OK)
-		return -ENOMEM;
-	do {
-		z.next_out = (Bytef *)block;
-		z.avail_out = sizeof(block);
-		r = deflate(&z, Z_FINISH);
-		buf_add(out, block, sizeof(block) - z.avail_out);
-	} while (r == Z_OK);
-	deflateEnd(&z);
-	return r == Z_STREAM_END ? 0 : -EIO;
-}
-
 static int write_pprof(struct recording *r, struct buf *out)
 {
 	_cleanup_buf_ struct buf plain = {0};
@@ -194,7 +178,26 @@ static int write_pprof(struct recording *r, struct buf *out)
 	for (size_t i = 0; i < r->batch->n_profiles; i++)
 		r->batch->profiles[i]->end_ns = r->end_ns;
 	e = profile_write_pprof(r->batch, &plain);
-	return e ? e : gzip(&plain, out);
+	return e ? e : buf_add_gzip(out, plain.data, plain.len, GZIP_LEVEL);
+}
+
+static int write_svg(const struct recording *r, struct buf *out)
+{
+	const struct event_info *event = profile_event_info(r->options->event);
+	_cleanup_buf_ struct buf folded = {0};
+	_cleanup_free_ char *title = NULL;
+	char from[32], to[32], none[] = "";
+	int e;
+
+	buf_init(&folded, MAX_OUTPUT_BYTES);
+	e = profile_write_folded(r->batch, false, &folded);
+	if (e)
+		return e;
+	time_format(r->start_ns, from);
+	time_format(r->end_ns, to);
+	title = xasprintf("%s, from %s to %s", event->name, from, to);
+	cli_svg_write_folded(folded.data ?: none, title, streq(event->unit, "bytes"), out);
+	return 0;
 }
 
 int cli_record_write(struct recording *r)
@@ -205,6 +208,8 @@ int cli_record_write(struct recording *r)
 	buf_init(&out, MAX_OUTPUT_BYTES);
 	if (str_has_suffix(r->options->output, ".folded"))
 		e = profile_write_folded(r->batch, true, &out);
+	else if (str_has_suffix(r->options->output, ".svg"))
+		e = write_svg(r, &out);
 	else
 		e = write_pprof(r, &out);
 	if (e == -E2BIG || (!e && out.failed))

@@ -89,6 +89,17 @@ static void folded_text_has_the_send_queue(void **state)
 	assert_string_equal(text, "mpi;[p] mpi;post 31\n");
 }
 
+static void a_picture_has_the_stacks(void **state)
+{
+	_cleanup_free_ char *text = written("a.svg", add_each);
+
+	(void)state;
+	assert_non_null(strstr(text, "<title>rdma, from "));
+	assert_non_null(strstr(text, "<title>all: 31.00 B (100.00 %)</title>"));
+	assert_non_null(strstr(text, "<title>[p] mpi: 31.00 B (100.00 %)</title>"));
+	assert_non_null(strstr(text, "<title>post: 31.00 B (100.00 %)</title>"));
+}
+
 static void values_stop_at_the_greatest(void **state)
 {
 	_cleanup_free_ char *text = written("b.folded", add_too_much);
@@ -100,6 +111,7 @@ static void values_stop_at_the_greatest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(folded_text_has_the_send_queue),
+					   cmocka_unit_test(a_picture_has_the_stacks),
 					   cmocka_unit_test(values_stop_at_the_greatest)};
 
 	return cmocka_run_group_tests(tests, dir_make, dir_remove);

@@ -195,22 +195,22 @@ static bool delete (struct client *c, const struct symbols_options *o)
 	return all;
 }
 
+static const struct argp_child children[] = {{&cli_client_argp, 0, "The hub:", 0}, {0}};
+const struct argp cli_symbols_argp = {
+	NULL,
+	parse_option,
+	"upload FILE...\nlist\ndelete BUILD_ID...",
+	"Stores symbols of programs at a hub, by build id. The hub then names the functions of "
+	"stripped images, also in profiles that it has stored before.\v"
+	"FILE is the program or library before it was stripped, or its debug file. This command "
+	"reads it here and sends names, files and lines to the hub, but no code.\n"
+	"Exit status: 0 done, 1 not everything was done, 2 bad usage. Rights: docs/symbols.md.",
+	children,
+	NULL,
+	NULL};
+
 int cli_cmd_symbols(int argc, char **argv)
 {
-	static const struct argp_child children[] = {{&cli_client_argp, 0, "The hub:", 0}, {0}};
-	static const struct argp argp = {
-		NULL,
-		parse_option,
-		"upload FILE...\nlist\ndelete BUILD_ID...",
-		"Stores symbols of programs at a hub, by build id. The hub then names the "
-		"functions of stripped images, also in profiles that it has stored before.\v"
-		"FILE is the program or library before it was stripped, or its debug file. This "
-		"command reads it here and sends names, files and lines to the hub, but no "
-		"code.\nExit status: 0 done, 1 not everything was done, 2 bad usage. Rights: "
-		"docs/symbols.md.",
-		children,
-		NULL,
-		NULL};
 	struct symbols_options o = {.hub = {.url = CLIENT_DEFAULT_URL}};
 	static char name[] = WHO;
 	struct client *client = NULL;
@@ -220,7 +220,7 @@ int cli_cmd_symbols(int argc, char **argv)
 
 	argv[0] = name;
 	argp_err_exit_status = 2;
-	argp_parse(&argp, argc, argv, 0, NULL, &o);
+	argp_parse(&cli_symbols_argp, argc, argv, 0, NULL, &o);
 	if (cli_client_new(&o.hub, &client, &e)) {
 		fprintf(stderr, WHO ": %s: %s\n", e.path, e.reason);
 		return 2;

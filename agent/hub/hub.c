@@ -186,6 +186,13 @@ static json_t *health(void *arg)
 			 h->certs ? hub_certs_problem(h->certs) : "");
 }
 
+static json_t *targets(void *arg)
+{
+	const struct hub *h = arg;
+
+	return h->status ? status_targets(h->status) : NULL;
+}
+
 /* ---- start and end ---- */
 
 /*
@@ -275,6 +282,10 @@ static int open_modules(struct hub *h)
 		.link_logs = h->conf->link_logs,
 		.health = health,
 		.health_arg = h,
+		.targets = targets,
+		.targets_arg = h,
+		.ns = h->ns,
+		.opt_in_required = h->conf->opt_in_required,
 	};
 	int r = ingest_new(h->loop, &ic, &h->ingest);
 

@@ -40,6 +40,11 @@ def beside(what, prefix, *peers):
                *((peer.replace("_", " "), f"{prefix}.{peer}") for peer in peers))
 
 
+def peers(what, name):
+    """A row of the page in the browser beside the flame graphs of others."""
+    return Row(what, name, *((peer, f"{name}.{peer}") for peer in ("speedscope", "grafana")))
+
+
 FP, OMITTED = "built with frame pointers", "built without"
 PAGE = [
     ("A sample",
@@ -138,17 +143,29 @@ PAGE = [
              Row(f"{short}: a namespace, CPU", f"store.namespace_{n}_{load}"),
              Row(f"{short}: a namespace, latency", f"store.namespace_latency_{n}_{load}"),
              Row(f"{short}: a service, a tenth of the time, CPU", f"store.service_{n}_{load}"),
-         )] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"),
+         )] + [
+         Row(f"{n.replace('e+0', 'e')} rows: {what}", f"queries.{n}.{name}")
+         for n in ("1e+06", "1e+07")
+         for what, name in (
+             ("a load of the page, p50", "p50_1"), ("a load of the page, p99", "p99_1"),
+             ("20 users at once, p50", "p50_20"), ("20 users at once, p99", "p99_20"),
+             ("p99 of 20 users over that of one", "crowd"))
+         ] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"),
                Row("an uploaded name, first look-up", "symbols.name")]),
     ("The page",
      "The flame graph in Chromium, without a GPU, in a window of 1280 by 800 pixels. 95 of 100 "
-     "frames take at most as long as is shown.", [
+     "frames take at most as long as is shown. Beside it are speedscope, and the flame graph of "
+     "Grafana and Pyroscope (`@grafana/flamegraph`), with the same profile in the same browser.", [
         Row("the page, compressed", "page.size"),
         Row("an answer of 200,000 nodes: from its JSON to the picture", "page.answer"),
+        peers("100,000 distinct stacks: from JSON to the picture", "page.stacks"),
+        peers("1,000,000 nodes: from JSON to the picture", "page.million"),
         Row("1,000,000 nodes: the first picture", "page.first_draw"),
         Row("1,000,000 nodes: from frame to frame while it zooms", "page.zoom_frame"),
         Row("1,000,000 nodes: our part of that", "page.zoom_script"),
-        Row("1,000,000 nodes: memory of the renderer", "page.memory"),
+        peers("1,000,000 nodes: memory of the renderer", "page.memory"),
+        *(Row(f"{n.replace('e+0', 'e')} rows: an hour of a namespace, from the address to the "
+              "picture", f"page.picture_{n}") for n in ("1e+06", "1e+07")),
     ]),
 ]
 

@@ -12,9 +12,23 @@
 #include <stdlib.h>
 #include <strings.h>
 
+/*
+ * The browser keeps the page, but asks each time whether it is still the same. So a reload costs
+ * one small answer, and the page of an upgraded hub is seen at once.
+ */
+static const char *const page_caching[] = {"Cache-Control: no-cache", "ETag: W/" PAGE_ETAG,
+					   "Vary: Accept-Encoding", NULL};
+
 static void handle_page(struct call *c)
 {
-	api_call_reply(c, 200, "text/html; charset=utf-8", page_html, page_html_len);
+	c->caching = page_caching;
+	if (c->has_page) {
+		api_call_reply(c, 304, NULL, NULL, 0);
+		return;
+	}
+	c->encoded = c->accepts_gzip ? ENCODING_GZIP : ENCODING_NONE;
+	api_call_reply(c, 200, "text/html; charset=utf-8", c->accepts_gzip ? page_gzip : page_html,
+		       c->accepts_gzip ? sizeof(page_gzip) : sizeof(page_html));
 }
 
 static void handle_info(struct call *c)
@@ -26,11 +40,12 @@ static void handle_info(struct call *c)
 	store_stats(f->store, &store);
 	api_call_json(
 		c, 200,
-		json_pack("{s:s, s:s, s:b, s:s, s:s, s:{s:s, s:s}}", "version", f->version,
+		json_pack("{s:s, s:s, s:b, s:s, s:s, s:I, s:{s:s, s:s}}", "version", f->version,
 			  "cluster_name", f->cluster_name, "auth_required", c->api->gate != NULL,
 			  "token_hint", f->token_hint, "store_note",
 			  *store.error ? "The store has a problem: see /healthz." : f->store_note,
-			  "links", "trace", f->link_trace, "logs", f->link_logs));
+			  "time", (json_int_t)(now_wall_ns() / NSEC_PER_SEC), "links", "trace",
+			  f->link_trace, "logs", f->link_logs));
 }
 
 static const struct gate_right read_profiles = {"get", "profiles"},
@@ -57,6 +72,7 @@ static const struct route routes[] = {
 	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, false},
 	{"/v1/profile/tree", "POST", &read_profiles, api_handle_tree, false},
 	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, false},
+	{"/v1/profile/why", "POST", &read_profiles, api_handle_why, false},
 	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, false},
 	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, true},
 	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, false},
@@ -74,10 +90,9 @@ static const char *const headers[] = {
 	"form-action 'none'; frame-ancestors 'none'",
 	"X-Content-Type-Options: nosniff",
 	"Referrer-Policy: no-referrer",
-	"Cache-Control: no-store",
-	NULL,
 };
-#define N_HEADERS (ARRAY_SIZE(headers) - 1)
+static const char *const not_kept[] = {"Cache-Control: no-store", NULL};
+#define ROOM_FOR_MORE 8 /* headers of one reply, with the NULL at their end */
 
 void api_call_free(struct call *c)
 {
@@ -112,12 +127,14 @@ static char *allowed_methods(const char *path)
 void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
 		    size_t n)
 {
-	const char *all[N_HEADERS + 5];
+	const char *all[ARRAY_SIZE(headers) + ROOM_FOR_MORE];
 	_cleanup_free_ char *encoding = NULL, *disposition = NULL;
 	_cleanup_free_ char *allow = status == 405 ? allowed_methods(c->path) : NULL;
-	size_t i = N_HEADERS;
+	size_t i = ARRAY_SIZE(headers);
 
 	memcpy(all, headers, sizeof(headers));
+	for (const char *const *h = c->caching ?: not_kept; *h; h++)
+		all[i++] = *h;
 	if (status == 401)
 		all[i++] = "WWW-Authenticate: Bearer realm=\"podflame\"";
 	if (allow)
@@ -252,6 +269,8 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 		.body = xmalloc(in->body_bytes + 1),
 		.n_body = in->body_bytes,
 		.accepts = api_encoding_of(in->accept_encoding),
+		.accepts_gzip = api_accepts(in->accept_encoding, ENCODING_GZIP),
+		.has_page = strstr(in->if_none_match, PAGE_ETAG) != NULL,
 	};
 	if (in->body_bytes)
 		memcpy(c->body, in->body, in->body_bytes);
@@ -369,6 +388,7 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 	a->config.cluster_name = xstrdup(f->cluster_name ? f->cluster_name : "");
 	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
 	a->config.store_note = xstrdup(f->store_note ? f->store_note : "");
+	a->config.ns = xstrdup(f->ns ? f->ns : "");
 	a->config.link_trace = xstrdup(f->link_trace ? f->link_trace : "");
 	a->config.link_logs = xstrdup(f->link_logs ? f->link_logs : "");
 	if (f->kube)
@@ -390,6 +410,7 @@ struct api *api_free(struct api *a)
 	free((char *)a->config.cluster_name);
 	free((char *)a->config.token_hint);
 	free((char *)a->config.store_note);
+	free((char *)a->config.ns);
 	free((char *)a->config.link_trace);
 	free((char *)a->config.link_logs);
 	free(a);

@@ -36,6 +36,14 @@ struct api_config {
 	 */
 	json_t *(*health)(void *arg);
 	void *health_arg;
+	/*
+	 * Returns a list of the targets, as status_targets() does, for the question why a selection
+	 * has no data. Not called without kube.
+	 */
+	json_t *(*targets)(void *arg);
+	void *targets_arg;
+	const char *ns;			/* the namespace of podflame */
+	bool opt_in_required;		/* as in struct status_config */
 };
 int api_new(struct loop *l, const struct api_config *c, struct api **ret);
 struct api *api_free(struct api *a);

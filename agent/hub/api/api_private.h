@@ -41,6 +41,9 @@ struct call {
 	const char *file_name; /* the name under which a browser keeps the answer; NULL: none */
 	enum api_encoding accepts;
 	enum api_encoding encoded; /* the encoding of the reply's body */
+	bool accepts_gzip;
+	bool has_page;		     /* the browser has kept the page of this hub */
+	const char *const *caching; /* headers that say how long the reply is kept; NULL: not */
 };
 struct route {
 	/* path of the request; if it ends in '/', the request has one more part after it */
@@ -71,6 +74,8 @@ void api_handle_tree(struct call *c);
 void api_handle_groups(struct call *c);
 void api_handle_file(struct call *c);
 void api_handle_tags(struct call *c);
+/* why.c: why a selection has no data */
+void api_handle_why(struct call *c);
 /* symbols.c: uploaded symbol files */
 void api_handle_symbols_list(struct call *c);
 void api_handle_symbols_put(struct call *c);

@@ -29,8 +29,10 @@ static void health(void **state)
 static void info(void **state)
 {
 	struct fixture *f = *state;
+	int64_t before = (int64_t)(now_wall_ns() / NSEC_PER_SEC);
 
 	assert_int_equal(ask(f, "GET", "/v1/info", NULL, NULL), 200);
+	assert_in_range(json_int_at(f->json, "time", 0), before, now_wall_ns() / NSEC_PER_SEC);
 	assert_string_equal(json_str_at(f->json, "version", ""), "9.9.9");
 	assert_string_equal(json_str_at(f->json, "store_note", ""), "in memory");
 	assert_false(json_bool_at(f->json, "auth_required", true));
@@ -390,6 +392,80 @@ static void answers_are_compressed(void **state)
 	assert_non_null(f->json);
 }
 
+/* ---- the page ---- */
+
+static struct {
+	char etag[128], caching[64], vary[64], policy[512];
+} page_head;
+
+static void keep(char *to, size_t n, const struct http_headers *h, const char *name)
+{
+	snprintf(to, n, "%s", http_header(h, name) ?: "");
+}
+
+static void keep_head(int status, const struct http_headers *h, void *arg)
+{
+	(void)status;
+	(void)arg;
+	keep(page_head.etag, sizeof(page_head.etag), h, "ETag");
+	keep(page_head.caching, sizeof(page_head.caching), h, "Cache-Control");
+	keep(page_head.vary, sizeof(page_head.vary), h, "Vary");
+	keep(page_head.policy, sizeof(page_head.policy), h, "Content-Security-Policy");
+}
+
+static int ask_page(struct fixture *f, const char *header)
+{
+	const char *const all[] = {header, NULL};
+	const struct http_request r = {.method = "GET",
+				       .path = "/",
+				       .headers = all,
+				       .on_head = keep_head,
+				       .on_done = done,
+				       .arg = f};
+	struct http_call *call;
+
+	memset(&page_head, 0, sizeof(page_head));
+	assert_int_equal(http_send(f->client, &r, &call), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	return f->status;
+}
+
+static void the_page(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask_page(f, NULL), 200);
+	assert_true(str_has_prefix(f->body, "<!doctype html>"));
+	assert_true(str_has_suffix(f->body, "</html>\n"));
+	assert_true(str_has_prefix(page_head.policy, "default-src 'none'; script-src 'sha256-"));
+	/* the client of this test reads no compressed answer, and says so */
+	assert_int_equal(ask_page(f, "Accept-Encoding: gzip, deflate, br, zstd"), 0);
+	assert_non_null(strstr(f->error, "compressed with gzip"));
+	assert_int_equal(ask_page(f, "Accept-Encoding: zstd, gzip;q=0"), 200);
+	assert_true(str_has_prefix(f->body, "<!doctype html>"));
+}
+
+/* A browser asks each time, but gets the page only if it is another one. */
+static void the_page_once_more(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *kept = NULL, *others = NULL;
+
+	assert_int_equal(ask_page(f, NULL), 200);
+	assert_string_equal(page_head.caching, "no-cache");
+	assert_string_equal(page_head.vary, "Accept-Encoding");
+	kept = xasprintf("If-None-Match: %s", page_head.etag);
+	others = xasprintf("If-None-Match: \"of another hub\", %s", page_head.etag);
+	assert_int_equal(ask_page(f, kept), 304);
+	assert_string_equal(f->body, "");
+	assert_string_equal(page_head.caching, "no-cache");
+	assert_true(str_has_prefix(page_head.policy, "default-src 'none'"));
+	assert_int_equal(ask_page(f, others), 304);
+	assert_int_equal(ask_page(f, "If-None-Match: W/\"of another hub\""), 200);
+	/* what the page shows is not kept */
+	assert_int_equal(ask(f, "GET", "/v1/info", kept, NULL), 200);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -408,6 +484,8 @@ int main(void)
 		LOCAL(metrics),
 		LOCAL(debug_pages),
 		LOCAL(answers_are_compressed),
+		LOCAL(the_page),
+		LOCAL(the_page_once_more),
 		CLUSTER(pages_without_sign_in),
 		CLUSTER(health),
 	};

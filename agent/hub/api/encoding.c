@@ -7,13 +7,10 @@
 
 #include <stdlib.h>
 #include <strings.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #define LEAST_BYTES 1024 /* a smaller answer is not compressed: it fits a packet or two */
 #define ZSTD_LEVEL  3
-#define GZIP_LEVEL  2
-#define GZIP_WINDOW (15 + 16) /* 15: zlib's largest window; 16: with gzip's head and end */
 
 static const char *const names[] = {
 	[ENCODING_NONE] = NULL, [ENCODING_GZIP] = "gzip", [ENCODING_ZSTD] = "zstd"};
@@ -33,7 +30,7 @@ static bool is_refused(const char *item, size_t n)
 }
 
 /* Whether the header names the encoding without refusing it. */
-static bool accepts(const char *header, const char *name)
+static bool names_it(const char *header, const char *name)
 {
 	while (*header) {
 		size_t n = strcspn(header, ","), word;
@@ -47,63 +44,41 @@ static bool accepts(const char *header, const char *name)
 	return false;
 }
 
+bool api_accepts(const char *accept_encoding, enum api_encoding e)
+{
+	return names_it(accept_encoding + strspn(accept_encoding, " \t"), names[e]);
+}
+
 enum api_encoding api_encoding_of(const char *accept_encoding)
 {
 	for (enum api_encoding e = ENCODING_ZSTD; e > ENCODING_NONE; e--)
-		if (accepts(accept_encoding + strspn(accept_encoding, " \t"), names[e]))
+		if (api_accepts(accept_encoding, e))
 			return e;
 	return ENCODING_NONE;
 }
 
-static size_t zstd(char *to, size_t room, const char *from, size_t n)
+static int add_encoded(struct buf *b, enum api_encoding e, const char *text, size_t n)
 {
-	size_t written = ZSTD_compress(to, room, from, n, ZSTD_LEVEL);
+	_cleanup_free_ char *to = NULL;
+	size_t written;
 
-	return ZSTD_isError(written) ? 0 : written;
-}
-
-static size_t gzip(char *to, size_t room, const char *from, size_t n)
-{
-	z_stream z = {.next_in = (Bytef *)(uintptr_t)from,
-		      .avail_in = (uInt)n,
-		      .next_out = (Bytef *)to,
-		      .avail_out = (uInt)room};
-	int r = deflateInit2(&z, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, MAX_MEM_LEVEL,
-			     Z_DEFAULT_STRATEGY);
-
-	if (r != Z_OK)
-		return 0;
-	r = deflate(&z, Z_FINISH);
-	deflateEnd(&z);
-	return r == Z_STREAM_END ? (size_t)z.total_out : 0;
-}
-
-void api_gzip(char **bytes, size_t *n)
-{
-	size_t room = compressBound(*n) + 64; /* gzip's head and end are longer than zlib's */
-	char *to = xmalloc(room);
-
-	*n = gzip(to, room, *bytes, *n);
-	free(*bytes);
-	*bytes = to;
+	if (e == ENCODING_GZIP)
+		return buf_add_gzip(b, text, n, API_GZIP_LEVEL);
+	to = xmalloc(n);
+	written = ZSTD_compress(to, n, text, n, ZSTD_LEVEL);
+	return ZSTD_isError(written) ? -E2BIG : buf_add(b, to, written);
 }
 
 enum api_encoding api_encode(enum api_encoding e, char **text, size_t *n)
 {
-	char *to;
-	size_t written;
+	_cleanup_buf_ struct buf b;
 
-	if (e == ENCODING_NONE || *n < LEAST_BYTES || *n > UINT32_MAX)
-		return ENCODING_NONE;
 	/* an answer that does not get smaller stays as it is */
-	to = xmalloc(*n);
-	written = e == ENCODING_ZSTD ? zstd(to, *n, *text, *n) : gzip(to, *n, *text, *n);
-	if (!written) {
-		free(to);
+	buf_init(&b, *n);
+	if (e == ENCODING_NONE || *n < LEAST_BYTES || add_encoded(&b, e, *text, *n))
 		return ENCODING_NONE;
-	}
 	free(*text);
-	*text = xrealloc(to, written);
-	*n = written;
+	*n = b.len;
+	*text = buf_steal(&b);
 	return e;
 }

@@ -4,12 +4,14 @@
 
 #include "lib/base/base.h"
 
+#define API_GZIP_LEVEL 2 /* of answers, which are made while a user waits */
+
 enum api_encoding { ENCODING_NONE, ENCODING_GZIP, ENCODING_ZSTD };
 const char *api_encoding_name(enum api_encoding e); /* NULL for ENCODING_NONE */
-/* The best encoding that the header Accept-Encoding names; "": the request has no such header. */
+/* Whether the header Accept-Encoding allows an encoding; "": the request has no such header. */
+bool api_accepts(const char *accept_encoding, enum api_encoding e);
+/* The best encoding that the header allows. */
 enum api_encoding api_encoding_of(const char *accept_encoding);
-/* Replaces allocated bytes by a gzip file of them. */
-void api_gzip(char **bytes, size_t *n);
 /*
  * Replaces an allocated text by its encoded form. Returns the encoding that it then has:
  * ENCODING_NONE if it is short, or would not get shorter. Takes time: it runs on a worker.

@@ -203,6 +203,19 @@ static int parse_file(struct query_job *q, struct field_error *reterr)
 	return body ? query_tracing_parse(body, strlen(body), &q->tracing, reterr) : -EINVAL;
 }
 
+/* A pprof file is compressed with gzip. */
+static int write_file(struct query_file *f, enum file_format format, struct buf *out)
+{
+	_cleanup_buf_ struct buf plain = {0};
+	int e;
+
+	if (format != FILE_PPROF)
+		return query_file_write(f, format, out);
+	buf_init(&plain, out->max_bytes);
+	e = query_file_write(f, format, &plain);
+	return e ? e : buf_add_gzip(out, plain.data, plain.len, API_GZIP_LEVEL);
+}
+
 static int read_file(struct query_job *q, struct buf *out, struct field_error *reterr)
 {
 	struct symbols_names *names = NULL;
@@ -215,7 +228,7 @@ static int read_file(struct query_job *q, struct buf *out, struct field_error *r
 	f = query_file_new(q->tracing.selection, names ? symbols_name : NULL, names);
 	e = store_read(q->store, q->tracing.selection, query_file_add, f, &s, reterr);
 	if (!e)
-		e = query_file_write(f, files[file_of(q->call)].format, out);
+		e = write_file(f, files[file_of(q->call)].format, out);
 	if (e == -E2BIG)
 		field_error_set(reterr, "file", "the file would be too large: ask for less");
 	query_file_free(f);
@@ -242,8 +255,6 @@ static void make_file(struct query_job *q)
 	q->call->file_name = files[file_of(q->call)].file_name;
 	q->content_type = files[file_of(q->call)].content_type;
 	answer(q, &out);
-	if (files[file_of(q->call)].format == FILE_PPROF)
-		api_gzip(&q->reply, &q->n_reply);
 }
 
 void api_handle_file(struct call *c)

@@ -43,6 +43,7 @@ static struct {
 	struct loop *loop;
 	bool down;
 	unsigned n_token, n_access;
+	json_t *targets; /* a list; NULL: the hub does not know them yet */
 } cluster;
 
 struct asked {
@@ -185,6 +186,12 @@ static inline json_t *say_health(void *arg)
 	return json_pack("{s:s, s:s}", "store", s.error, "certificate", "");
 }
 
+static inline json_t *say_targets(void *arg)
+{
+	(void)arg;
+	return json_incref(cluster.targets);
+}
+
 /* Opens a new connection. Requests then have host in their header Host; NULL: the address. */
 static inline void connect_to(struct fixture *f, const char *host)
 {
@@ -208,7 +215,9 @@ static inline int setup_with(void **state, struct fixture *f, struct kube *kube,
 				.cluster_name = "c1",
 				.token_hint = kube ? "kubectl create token x" : "",
 				.store_note = "in memory",
-				.health = say_health};
+				.health = say_health,
+				.targets = say_targets,
+				.ns = "podflame-system"};
 	struct field_error e = {0};
 
 	assert_int_equal(loop_new(&f->loop), 0);
@@ -268,6 +277,8 @@ static inline int teardown(void **state)
 	store_close(f->store);
 	assert_int_equal(testdir_remove(f->dir), 0);
 	loop_free(f->loop);
+	json_decref(cluster.targets);
+	cluster.targets = NULL;
 	json_decref(f->json);
 	free(f->body);
 	free(f);

@@ -225,5 +225,10 @@ const char *query_tag_unset(const struct tag_info *t);
 bool query_send_queue_only(struct selection *s);
 /* Returns the tag's name in the store. */
 const char *query_tag_canonical(const struct tag_info *t, const char *name);
+/*
+ * Whether samples can be grouped by the tag of this name in the store: single samples have values
+ * of the others. Values over time cannot be grouped by calls.
+ */
+bool query_tag_can_group(const char *canonical, bool over_time);
 /* Returns the known name that is most similar; NULL: no name is similar. */
 const char *query_tag_suggest(const char *name);

@@ -300,6 +300,7 @@ static void series_bodies(void **state)
 		{"{" SELECTION ",\"step\":\"1\"}", "step"},
 		{"{" SELECTION ",\"group_by\":\"nope\"}", "group_by"},
 		{"{" SELECTION ",\"group_by\":\"cpu\"}", "group_by"},
+		{"{" SELECTION ",\"group_by\":\"span_id\"}", "group_by"},
 		{"{" SELECTION ",\"group_by\":7}", "group_by"},
 		{"{" SELECTION ",\"limit\":1001}", "limit"},
 	};
@@ -347,6 +348,7 @@ static void series_notes(void **state)
 static void tree_bodies(void **state)
 {
 	static const char plain[] = "{" SELECTION "}";
+	static const char calls[] = "{" SELECTION ",\"group_by\":\"span_id\"}";
 	static const char given[] =
 		"{" SELECTION ",\"max_nodes\":7,\"by_line\":true,\"group_by\":\"pod\","
 		"\"before\":{\"time_start\":5,\"time_end\":6,\"tag_filter\":\"pod='x'\"}}";
@@ -355,7 +357,7 @@ static void tree_bodies(void **state)
 	} bad[] = {
 		{"{" SELECTION ",\"max_nodes\":1000001}", "max_nodes"},
 		{"{" SELECTION ",\"by_line\":1}", "by_line"},
-		{"{" SELECTION ",\"group_by\":\"trace_id\"}", "group_by"},
+		{"{" SELECTION ",\"group_by\":\"sample_id\"}", "group_by"},
 		{"{" SELECTION ",\"before\":[]}", "before"},
 		{"{" SELECTION ",\"before\":{}}", "body"},
 		{"{" SELECTION ",\"before\":{\"time_start\":9,\"time_end\":6}}", "time_end"},
@@ -376,6 +378,9 @@ static void tree_bodies(void **state)
 	assert_string_equal(q.before.selection->group_by, "pod");
 	assert_int_equal(q.before.selection->time_end_s, 6);
 	assert_int_equal(q.before.selection->event, EVENT_ON_CPU);
+	query_tree_query_done(&q);
+	assert_int_equal(query_tree_parse(calls, strlen(calls), &q, &e), 0);
+	assert_string_equal(q.tracing.selection->group_by, "profile_id");
 	query_tree_query_done(&q);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		assert_int_equal(query_tree_parse(bad[i].body, strlen(bad[i].body), &q, &e),

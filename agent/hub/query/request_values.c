@@ -179,20 +179,18 @@ int query_choices_parse(const char *body, size_t n, struct choices_request *ret,
 #define SERIES_STEPS  500 /* if the request names no step: at most this many */
 #define SERIES_GROUPS 10  /* if the request sets no limit */
 
-/* Whether samples can be grouped by the tag: single samples have values of the others. */
-static bool can_group(const char *tag)
+bool query_tag_can_group(const char *tag, bool over_time)
 {
-	static const char *const not_grouped[] = {"time",	"cpu",	     "trace_id",
-						  "profile_id", "sample_id", "profile_event_type"};
+	static const char *const not_grouped[] = {"time", "cpu", "sample_id", "profile_event_type"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(not_grouped); i++)
 		if (streq(not_grouped[i], tag))
 			return false;
-	return true;
+	return !over_time || !(streq(tag, "trace_id") || streq(tag, "profile_id"));
 }
 
 /* *ret is the canonical name of the tag group_by; NULL: the body has none. */
-static int take_group_by(const json_t *body, char **ret, struct field_error *reterr)
+static int take_group_by(const json_t *body, bool over_time, char **ret, struct field_error *reterr)
 {
 	const char *name = json_str_at(body, "group_by", "");
 	const struct tag_info *t = query_tag_lookup(name);
@@ -201,7 +199,7 @@ static int take_group_by(const json_t *body, char **ret, struct field_error *ret
 		return 0;
 	if (!t)
 		return field_error_set(reterr, "group_by", "group_by: unknown tag '%.100s'", name);
-	if (!can_group(query_tag_canonical(t, name)))
+	if (!query_tag_can_group(query_tag_canonical(t, name), over_time))
 		return field_error_set(reterr, "group_by", "group_by: %.100s cannot be grouped by",
 				       name);
 	*ret = xstrdup(query_tag_canonical(t, name));
@@ -255,7 +253,7 @@ int query_series_parse(const char *body, size_t n, struct series_query *ret,
 	if (!e)
 		e = take_count(j, "limit", SERIES_GROUPS, QUERY_MAX_GROUPS, &q.limit, reterr);
 	if (!e)
-		e = take_group_by(j, &q.group_by, reterr);
+		e = take_group_by(j, true, &q.group_by, reterr);
 	if (!e)
 		e = query_body_selection(j, &q.tracing, reterr);
 	if (!e)
@@ -324,7 +322,7 @@ static int take_tree(const json_t *body, struct tree_query *q, struct field_erro
 	if (!e)
 		e = take_by_line(body, q, reterr);
 	if (!e)
-		e = take_group_by(body, &q->group_by, reterr);
+		e = take_group_by(body, false, &q->group_by, reterr);
 	if (!e)
 		e = query_body_selection(body, &q->tracing, reterr);
 	if (!e)

@@ -7,158 +7,16 @@
  * programs, whose stacks have little in common (100,000 stacks of 37 frames), like the load with
  * which other profilers were measured.
  */
+#include "hub/query/benchload.h"
 #include "hub/query/query.h"
-#include "lib/base/bench.h"
 #include "lib/base/testdir.h"
 
-#include <math.h>
 #include <unistd.h>
 
 #define T0		1700000000
-#define WINDOW_S	10
-#define PODS		200
-#define PODS_A_NODE	20
-#define ROWS_A_PROFILE	50
-#define FUNCTIONS	2000 /* functions in each program */
-#define MEAN_DEPTH	37
-#define MAX_DEPTH	56
-#define MAX_STACKS	1000
 #define N_SNAPSHOTS	100
 #define SNAPSHOT_STACKS 20
 #define REPEATS		3
-
-struct load {
-	const char *name;
-	unsigned pods_a_program, stacks_a_program;
-	bool random_leaves; /* after the first 16 frames, stacks share nothing */
-	/* sums of what was written */
-	uint64_t windows, cpu_ns, text_bytes, n_stacks, n_rows;
-	uint64_t samples, value; /* sums of namespace "app" */
-	bool seen[PODS][MAX_STACKS];
-};
-
-static uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
-{
-	const uint64_t key[] = {a, b, c};
-
-	return hash_bytes(key, sizeof(key), 1);
-}
-
-/* The function at a depth of a stack. The closer to the leaf, the fewer stacks share it. */
-static unsigned function_at(const struct load *l, unsigned stack, unsigned depth)
-{
-	unsigned bits = depth < 6 ? 0 : MIN((depth - 6) / 2, 10u);
-
-	if (l->random_leaves && depth >= 16)
-		return (unsigned)(mix(stack, depth, 0) % FUNCTIONS);
-	return (unsigned)(mix(stack >> (10 - bits), depth, 1) % FUNCTIONS);
-}
-
-static uint32_t make_stack(struct load *l, struct batch *b, unsigned program, unsigned stack)
-{
-	unsigned depth = MEAN_DEPTH * 2 - MAX_DEPTH +
-			 (unsigned)(mix(program, stack, 2) % ((MAX_DEPTH - MEAN_DEPTH) * 2 + 1));
-	struct frame frames[MAX_DEPTH];
-	char names[MAX_DEPTH][48];
-	uint32_t index;
-
-	for (unsigned i = 0; i < depth; i++) {
-		int n = snprintf(names[i], sizeof(names[i]), "program_%03u::part::function_%u",
-				 program * l->pods_a_program / 10, function_at(l, stack, i));
-
-		frames[i] = (struct frame){
-			.kind = FRAME_APP, .name = names[i], .module = "/usr/bin/program"};
-		if (!l->seen[program][stack])
-			l->text_bytes += (unsigned)n + 1;
-	}
-	l->n_stacks += !l->seen[program][stack];
-	l->seen[program][stack] = true;
-	if (profile_batch_stack(b, frames, depth, &index))
-		bench_die("a batch of its stacks", ENOMEM);
-	return index;
-}
-
-/*
- * Adds n samples to the profile. Few stacks get most of the samples. Each stack appears once,
- * because an agent adds up equal stacks.
- */
-static void add_rows(struct load *l, struct batch *b, struct profile *p, unsigned program,
-		     uint64_t window, unsigned n)
-{
-	const char *thread = profile_batch_str(b, "worker");
-	bool taken[MAX_STACKS] = {};
-
-	for (unsigned k = 0, draw = 0; k < n; draw++) {
-		double u = (double)(mix(window, p->process_id, draw) % 1000003) / 1000003;
-		unsigned stack = (unsigned)(l->stacks_a_program * u * sqrt(u));
-		struct profile_sample *s;
-
-		if (taken[stack])
-			continue;
-		taken[stack] = true;
-		s = profile_add(b, p);
-		s->thread_comm = thread;
-		s->cpu = -1;
-		s->n_samples = draw % 7 + 1;
-		s->value = (int64_t)s->n_samples * 10101;
-		s->stack = make_stack(l, b, program, stack);
-		k++;
-	}
-}
-
-static void add_profile(struct load *l, struct batch *b, enum event event, uint64_t window,
-			unsigned pod, unsigned n)
-{
-	struct profile *p = profile_batch_profile(b);
-	unsigned program = pod / l->pods_a_program;
-	char text[32];
-	const char *parts[] = {text};
-
-	snprintf(text, sizeof(text), "%d/%u/%u", event, (unsigned)window, pod);
-	profile_id_make(parts, 1, p->id);
-	p->event = event;
-	p->start_ns = (T0 + window * WINDOW_S) * NSEC_PER_SEC;
-	p->end_ns = p->start_ns + WINDOW_S * NSEC_PER_SEC;
-	snprintf(text, sizeof(text), "service-%u", pod / 10);
-	p->app_service = profile_batch_str(b, text);
-	profile_tag(b, p, "pod_group", text);
-	snprintf(text, sizeof(text), "service-%u-%u", pod / 10, pod);
-	profile_tag(b, p, "pod", text);
-	snprintf(text, sizeof(text), "node-%u", pod / PODS_A_NODE);
-	profile_tag(b, p, "pod_node", text);
-	profile_tag(b, p, "pod_cluster", "c1");
-	profile_tag(b, p, "pod_ns", pod % 2 ? "app" : "data");
-	p->process_id = pod + 1;
-	p->process_start_ns = NSEC_PER_SEC;
-	add_rows(l, b, p, program, window, n);
-	for (size_t i = 0; pod % 2 && event == EVENT_ON_CPU && i < p->n_samples; i++) {
-		l->samples += p->samples[i].n_samples;
-		l->value += (uint64_t)p->samples[i].value;
-	}
-	l->n_rows += event == EVENT_ON_CPU ? n : 0;
-}
-
-/* Writes windows. A batch has one window of all pods of a node. */
-static void write_windows(struct load *l, struct store *s, enum event event, uint64_t n_windows,
-			  unsigned n)
-{
-	for (uint64_t i = 0; i < n_windows * (PODS / PODS_A_NODE); i++) {
-		unsigned pod = (unsigned)(i % (PODS / PODS_A_NODE)) * PODS_A_NODE;
-		struct batch *b = profile_batch_new();
-		uint64_t from;
-		size_t n_new;
-		int r;
-
-		for (unsigned k = 0; k < PODS_A_NODE; k++)
-			add_profile(l, b, event, i / (PODS / PODS_A_NODE), pod + k, n);
-		from = thread_cpu_ns();
-		r = store_write(s, b, &n_new);
-		l->cpu_ns += thread_cpu_ns() - from;
-		if (r || n_new != PODS_A_NODE)
-			bench_die("write", r ? r : EEXIST);
-		profile_batch_free(b);
-	}
-}
 
 /* ---- names of results: they contain the load and the number of rows ---- */
 
@@ -337,11 +195,11 @@ static void bench_load(struct load *l, uint64_t n_rows)
 
 int main(void)
 {
-	static struct load life = {.name = "life", .pods_a_program = 10, .stacks_a_program = 1000},
-			   hard = {.name = "hard",
-				   .pods_a_program = 1,
-				   .stacks_a_program = 500,
-				   .random_leaves = true};
+	static struct load life = LOAD_LIFE(T0), hard = {.name = "hard",
+							 .start_s = T0,
+							 .pods_a_program = 1,
+							 .stacks_a_program = 500,
+							 .random_leaves = true};
 	uint64_t n_rows = (uint64_t)strtod(getenv("ROWS") ?: "1e6", NULL);
 
 	bench_load(&life, n_rows);

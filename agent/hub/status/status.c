@@ -110,6 +110,19 @@ static json_t *as_written(const struct status_row *t)
 	return o;
 }
 
+json_t *status_targets(const struct status *s)
+{
+	json_t *list;
+
+	if (!kube_watch_synced(s->targets) || !kube_watch_synced(s->cluster_targets))
+		return NULL;
+	list = json_array();
+	for (const struct status_row *t = s->all; t; t = t->hh.next)
+		if (t->object)
+			json_array_append_new(list, as_written(t));
+	return list;
+}
+
 static const char *ready_of(const json_t *status)
 {
 	const json_t *c;

@@ -15,6 +15,11 @@ struct status_config {
 };
 int status_new(struct loop *l, struct kube *k, const struct status_config *c, struct status **ret);
 struct status *status_free(struct status *s);
+/*
+ * Returns a list of all targets, with the status that the hub wrote last. NULL: the hub does not
+ * know them yet. The result is a new reference.
+ */
+json_t *status_targets(const struct status *s);
 /* What status_compute needs besides the target's entries. */
 struct status_seen {
 	unsigned n_reports;		/* nodes that have a report */

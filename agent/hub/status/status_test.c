@@ -202,6 +202,34 @@ static void test_nothing_before_the_reports_are_known(void **state)
 	sent.fn(200, NULL, NULL, sent.arg); /* the answer arrives after the controller was freed */
 }
 
+/* What others read of the targets: nothing before they are known, then the hub's last status. */
+static void test_targets_for_others(void **state)
+{
+	struct status *s = start(false);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "u1", true),
+			      *list = NULL, *after = NULL;
+
+	(void)state;
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	assert_null(status_targets(s));
+	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
+		watches[i].synced = true;
+	list = status_targets(s);
+	assert_int_equal(json_array_size(list), 1);
+	assert_string_equal(json_str_at(json_array_get(list, 0), "metadata.name", ""), "web");
+	run(false);
+	json_decref(answer(200, t, "11"));
+	after = status_targets(s);
+	assert_true(json_equal(json_object_get(json_array_get(after, 0), "status"),
+			       json_object_get(sent.body, "status")));
+	removed("/profilingtargets", "app/web", t);
+	json_decref(after);
+	after = status_targets(s);
+	assert_int_equal(json_array_size(after), 0);
+	status_free(s);
+}
+
 static void test_from_new_to_ready(void **state)
 {
 	struct status *s = start(true);
@@ -892,6 +920,7 @@ int main(void)
 		cmocka_unit_test(test_watches),
 		cmocka_unit_test(test_annotations_of_targets_are_not_kept),
 		cmocka_unit_test(test_nothing_before_the_reports_are_known),
+		cmocka_unit_test(test_targets_for_others),
 		cmocka_unit_test(test_from_new_to_ready),
 		cmocka_unit_test(test_full_reports),
 		cmocka_unit_test(test_full_of_others),

@@ -367,7 +367,7 @@ void store_where_newest(struct where *w, const struct selection *sel);
 void store_where_stored_last(struct where *w);
 /*
  * store_where_is_link_tag: whether only rows of `links` have the tag. store_where_wants_links:
- * whether the selection uses such a tag.
+ * whether the selection uses such a tag, in a condition or to group by.
  */
 bool store_where_is_link_tag(const char *tag);
 bool store_where_wants_links(const struct selection *sel);
@@ -469,7 +469,8 @@ void store_id_set_done(struct id_set *s);
 struct groups {
 	sqlite3 *db;
 	const char *tag;	/* NULL: there is one group */
-	bool of_stacks;		/* the tag belongs to stacks, not to series */
+	/* to what the tag belongs; neither: to series */
+	bool of_stacks, of_calls;
 	struct group_name *names;
 	size_t n;		/* groups so far; they are numbered from 0 */
 	size_t bytes;		/* memory of all, estimated */
@@ -479,12 +480,16 @@ struct groups {
 };
 /*
  * Looks up the series of the selection, apart from conditions on samples. tag is no tag of single
- * samples (time, cpu, trace_id, ...). The caller calls store_groups_done(), also after an error.
+ * samples (time, cpu, sample_id). The caller calls store_groups_done(), also after an error.
  */
 int store_groups_begin(struct groups *g, const struct query *q, const struct selection *sel,
 		       const char *tag);
 bool store_groups_has(const struct groups *g, int64_t series); /* whether it is selected */
-/* The group of a stack in a series. -ENOENT: the series is not in the selection. */
+/* With a tag of calls: the group of samples whose call has this value. */
+size_t store_groups_named(struct groups *g, const char *value);
+/*
+ * With another tag: the group of a stack in a series. -ENOENT: the series is not in the selection.
+ */
 int store_groups_of(struct groups *g, int64_t series, int64_t stack, size_t *ret);
 /*
  * The value of each group; NULL: samples without the tag. The caller frees the list and each text.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Groups of samples by a tag. A tag of series is looked up once for each series of the selection; a
- * tag of stacks (thread, wait, labels) once for each stack.
+ * tag of stacks (thread, wait, labels) once for each stack. Samples of calls come with the tag of
+ * their call (trace_id, profile_id).
  */
 #include "hub/store/sqlite.h"
 
@@ -22,7 +23,7 @@ struct member {
 	size_t group;
 };
 
-static size_t group_named(struct groups *g, const char *text)
+size_t store_groups_named(struct groups *g, const char *text)
 {
 	struct group_name *name;
 
@@ -42,7 +43,7 @@ static void put(struct groups *g, struct id_map *map, int64_t id, const char *te
 {
 	struct member *m = xcalloc(1, sizeof(*m));
 
-	m->group = group_named(g, text);
+	m->group = store_groups_named(g, text);
 	g->bytes += ITEM_BYTES;
 	store_id_map_put(map, id, m);
 }
@@ -90,7 +91,10 @@ int store_groups_begin(struct groups *g, const struct query *q, const struct sel
 	_cleanup_(store_where_done) struct where w = {.event = sel->event};
 	int e;
 
-	*g = (struct groups){.db = q->db, .tag = tag};
+	*g = (struct groups){
+		.db = q->db, .tag = tag, .of_calls = tag && store_where_is_link_tag(tag)};
+	if (g->of_calls)
+		return 0;
 	if (tag) {
 		store_where_tag(&w, tag);
 		g->of_stacks = w.needs_samples;

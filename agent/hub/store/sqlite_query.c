@@ -64,6 +64,10 @@ static int read_error(struct sqlite_store *s, int e, const struct selection *sel
 		field_error_set(reterr, "store",
 				"there are too many snapshots in this time; ask for less time or "
 				"name the process with app_service");
+	else if (e == -ENOBUFS)
+		field_error_set(reterr, "store",
+				"there are too many values of the tag group_by; ask for less time "
+				"or name the process with app_service");
 	else if (e == -E2BIG)
 		field_error_set(reterr, "store",
 				"the filter is nested too deep or has too many conditions");

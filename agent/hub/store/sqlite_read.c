@@ -164,9 +164,10 @@ static int prepare_dictionaries(struct store_reading *r)
 	return store_sq_errno(rc);
 }
 
-/* The process and the window of samples. */
+/* The process and the window of samples, and the call to whose group they belong. */
 struct of_profile {
 	int64_t app, series, time_s;
+	const char *call; /* the value of a tag of calls */
 };
 
 static int add_sample(struct store_reading *r, struct sums *sums, const struct of_profile *of,
@@ -179,7 +180,9 @@ static int add_sample(struct store_reading *r, struct sums *sums, const struct o
 				 .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)};
 	int e = 0;
 
-	if (r->groups.tag)
+	if (r->groups.of_calls)
+		sum.group = store_groups_named(&r->groups, of->call);
+	else if (r->groups.tag)
 		e = store_groups_of(&r->groups, of->series, sum.stack, &sum.group);
 	if (e == -ENOENT) /* the series was added after the groups were looked up */
 		return 0;
@@ -191,9 +194,11 @@ static int add_sample(struct store_reading *r, struct sums *sums, const struct o
 	return 0;
 }
 
-/* If the query takes much memory: waits until it may. */
+/* If the query takes much memory: waits until it may. -ENOBUFS: it has too many groups. */
 static int wait_for_memory(struct store_reading *r, const struct sums *sums)
 {
+	if (r->groups.bytes > r->query.s->names_bytes)
+		return -ENOBUFS;
 	return store_query_takes(&r->query,
 				 sums->cap * sizeof(*sums->items) + r->bytes + r->groups.bytes);
 }
@@ -205,14 +210,19 @@ static struct of_profile profile_of(sqlite3_stmt *st)
 				   .time_s = sqlite3_column_int64(st, 2)};
 }
 
-/* Adds up the rows of a query; each row is (app, series, time, one sample). */
+/*
+ * Adds up the rows of a query; each row is (app, series, time, one sample), and if the groups are
+ * of calls, the call's tag.
+ */
 static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
 	int rc, e = 0;
 
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		const struct of_profile of = profile_of(st);
+		struct of_profile of = profile_of(st);
 
+		if (r->groups.of_calls)
+			of.call = (const char *)sqlite3_column_text(st, 6);
 		e = add_sample(r, sums, &of,
 			       &(struct stored_sample){.stack = sqlite3_column_int64(st, 3),
 						       .value = sqlite3_column_int64(st, 4),
@@ -318,6 +328,10 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
 	store_where_text(&w, each ? "SELECT se.app, se.id, sa.time, sa.stack, sa.value, sa.n"
 				  : "SELECT se.app, se.id, p.time, p.samples");
+	if (sel->group_by && store_where_is_link_tag(sel->group_by)) {
+		store_where_text(&w, ", ");
+		store_where_tag(&w, sel->group_by);
+	}
 	store_where_samples(&w, sel, each, false);
 	e = store_where_prepare(&w, r->query.db, &st);
 	if (!e && sel->group_by)

@@ -329,7 +329,8 @@ static bool has_tag(const struct predicate *p, bool (*is)(const char *tag))
 
 bool store_where_wants_links(const struct selection *sel)
 {
-	return sel->where && has_tag(sel->where, store_where_is_link_tag);
+	return (sel->group_by && store_where_is_link_tag(sel->group_by)) ||
+	       (sel->where && has_tag(sel->where, store_where_is_link_tag));
 }
 
 bool store_where_wants_samples(const struct selection *sel)

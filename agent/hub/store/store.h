@@ -49,7 +49,8 @@ struct selection {
 	size_t max_rows;
 	/*
 	 * For store_read: rows of samples with different values of this tag are different rows.
-	 * NULL: none. Not a tag of single samples (time, cpu, trace_id, ...).
+	 * NULL: none. Not a tag of single samples (time, cpu, sample_id). With trace_id or
+	 * profile_id, only samples that were taken in a call are read, as with a condition on them.
 	 */
 	const char *group_by;
 	uint64_t max_time_ns;			/* 0: 30 s; a longer query fails with -ETIME */

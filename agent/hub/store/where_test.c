@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a filter selects: each operator, the deepest nesting, hostile values, the trace and span of
- * a request.
+ * a request, also as groups.
  */
 #include "hub/store/teststore.h"
+
+#include <inttypes.h>
 
 /* The samples: api has 170 (worker 150, main 20), db 70. Only api has the label. */
 static void predicates(void **state)
@@ -233,6 +235,69 @@ static void traces(void **state)
 	assert_int_equal(value_where(s, leaf(PRED_EQ, "trace_id", TRACE_1)), 70);
 }
 
+/* The group of each row and its value. Of the group, the last digit is enough. */
+static int join_groups(const struct store_row *row, void *arg)
+{
+	buf_printf(arg, "%s:%" PRId64 " ", row->group + strlen(row->group) - 1, row->value);
+	return 0;
+}
+
+/* Equal stacks in different calls are different rows. Samples of no call are in no group. */
+static void calls_are_groups(void **state)
+{
+	static const struct {
+		const char *group_by, *trace, *want;
+	} cases[] = {
+		{"profile_id", TRACE_1, "7:50 9:20 "},
+		{"trace_id", NULL, "1:50 2:30 1:20 "},
+		{"profile_id", NULL, "7:50 8:30 9:20 "},
+	};
+	struct store *s = *state;
+
+	write_batch(s, two_calls(), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct selection sel = {.event = EVENT_ON_CPU,
+					.time_start_s = T0 - 10,
+					.time_end_s = T0 + 10,
+					.group_by = cases[i].group_by};
+		_cleanup_buf_ struct buf got = {0};
+		struct store_summary summary;
+		struct field_error e;
+
+		if (cases[i].trace)
+			sel.where = leaf(PRED_EQ, "trace_id", cases[i].trace);
+		assert_int_equal(store_read(s, &sel, join_groups, &got, &summary, &e), 0);
+		assert_string_equal(got.data, cases[i].want);
+		store_summary_done(&summary);
+		store_predicate_free(sel.where);
+	}
+}
+
+/* More groups than there is memory for are an error that says what to do. */
+static void groups_have_a_limit(void **state)
+{
+	const struct store_config c = {.path = ":memory:"};
+	const struct selection sel = {.event = EVENT_ON_CPU,
+				      .time_start_s = T0 - 10,
+				      .time_end_s = T0 + 10,
+				      .group_by = "profile_id"};
+	struct batch *b = two_calls();
+	_cleanup_buf_ struct buf got = {0};
+	struct store_summary summary;
+	struct field_error e;
+	size_t n_new;
+	void *sink;
+
+	(void)state;
+	assert_int_equal(store_sqlite_sink.open(&c, &sink, &e), 0);
+	assert_int_equal(store_sqlite_write(sink, b, &n_new), 0);
+	profile_batch_free(b);
+	((struct sqlite_store *)sink)->names_bytes = 300; /* two groups */
+	assert_int_equal(store_sqlite_read(sink, &sel, join_groups, &got, &summary, &e), -ENOBUFS);
+	assert_non_null(strstr(e.reason, "too many values of the tag group_by"));
+	store_sqlite_sink.close(sink);
+}
+
 static int join_values(const struct store_choice *c, const char *value, uint64_t n_samples,
 		       void *arg)
 {
@@ -310,6 +375,8 @@ int main(void)
 		IN_MEMORY(a_pattern_of_too_many_steps_is_told),
 		IN_MEMORY(a_match_ends_with_its_query),
 		IN_MEMORY(traces),
+		IN_MEMORY(calls_are_groups),
+		cmocka_unit_test(groups_have_a_limit),
 		IN_MEMORY(samples_have_an_identity),
 		IN_MEMORY(values_where_samples_are),
 	};

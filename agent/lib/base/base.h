@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * base: memory, strings, growable buffers, errors, log, time and small files. All other modules use
- * it. It uses only libc, jansson and libyaml.
+ * it. It uses only libc, jansson, libyaml, PCRE2 and zlib.
  *
  * Conventions of the whole agent: functions return 0 or -errno. Outputs come last, are named
  * ret_... and stay untouched on failure. Library functions do not log. If a small allocation fails,
@@ -140,6 +140,11 @@ char *buf_steal(struct buf *b);
  * U+FFFD.
  */
 void buf_json_string(struct buf *b, const char *s);
+/*
+ * Adds a gzip file of n bytes at p. level: 1 (fast) to 9 (small). -E2BIG: the file does not fit, or
+ * there are more than 4 GiB of bytes.
+ */
+int buf_add_gzip(struct buf *b, const void *p, size_t n, int level);
 
 /* ---- strings -------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <uthash.h>
+#include <zlib.h>
 
 static void test_buf_keeps_its_limit(void **state)
 {
@@ -24,6 +25,59 @@ static void test_buf_keeps_its_limit(void **state)
 	buf_reset(&b);
 	assert_int_equal(buf_printf(&b, "%d", 42), 0);
 	assert_string_equal(b.data, "42");
+}
+
+/* What a gzip file holds: n bytes, of which there are fewer than `most`. */
+static char *content_of(const char *file, size_t n_file, size_t most, size_t *ret_n)
+{
+	char *bytes = xmalloc(most);
+	z_stream z = {.next_in = (Bytef *)(uintptr_t)file,
+		      .avail_in = (uInt)n_file,
+		      .next_out = (Bytef *)bytes,
+		      .avail_out = (uInt)most};
+
+	assert_int_equal(inflateInit2(&z, 15 + 16), Z_OK); /* 16: only files of gzip */
+	assert_int_equal(inflate(&z, Z_FINISH), Z_STREAM_END);
+	assert_int_equal(z.avail_in, 0);
+	*ret_n = z.total_out;
+	inflateEnd(&z);
+	return bytes;
+}
+
+static void test_gzip_files(void **state)
+{
+	enum { N = 300000 };
+	_cleanup_free_ char *random = xmalloc(N);
+	static const size_t lengths[] = {0, 1, 1000, N};
+
+	(void)state;
+	random_bytes(random, N);
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		_cleanup_buf_ struct buf b = {0};
+		_cleanup_free_ char *got = NULL;
+		size_t n;
+
+		buf_puts(&b, "head");
+		assert_int_equal(buf_add_gzip(&b, random, lengths[i], 6), 0);
+		got = content_of(b.data + 4, b.len - 4, N + 1, &n);
+		assert_int_equal(n, lengths[i]);
+		assert_memory_equal(got, random, n);
+	}
+}
+
+static void test_a_gzip_file_that_does_not_fit(void **state)
+{
+	enum { N = 300000 };
+	_cleanup_free_ char *random = xmalloc(N);
+	_cleanup_buf_ struct buf b;
+
+	(void)state;
+	random_bytes(random, N);
+	buf_init(&b, N);
+	buf_puts(&b, "head");
+	assert_int_equal(buf_add_gzip(&b, random, N, 1), -E2BIG);
+	assert_true(b.failed);
+	assert_string_equal(b.data, "head");
 }
 
 static void test_json_string_is_escaped(void **state)
@@ -572,6 +626,8 @@ int main(void)
 		cmocka_unit_test(test_memory_of_json),
 		cmocka_unit_test(test_what_is_kept_of_json),
 		cmocka_unit_test(test_buf_keeps_its_limit),
+		cmocka_unit_test(test_gzip_files),
+		cmocka_unit_test(test_a_gzip_file_that_does_not_fit),
 		cmocka_unit_test(test_json_string_is_escaped),
 		cmocka_unit_test(test_text_is_cut_between_characters),
 		cmocka_unit_test(test_numbers),

@@ -99,7 +99,7 @@ struct http_in {
 	const char *method, *path, *query;	/* path: decoded; query: as sent, "" if none */
 	/* values of headers; "" if absent */
 	const char *authorization, *content_type, *content_encoding, *accept_encoding, *host,
-		*origin;
+		*origin, *if_none_match;
 	const char *peer;			/* the peer's address as text */
 	const char *body;
 	size_t body_bytes;

@@ -243,6 +243,7 @@ static void fill_in(struct http_conn *c)
 		.accept_encoding = http_header(h, "Accept-Encoding") ?: "",
 		.host = http_header(h, "Host") ?: "",
 		.origin = http_header(h, "Origin") ?: "",
+		.if_none_match = http_header(h, "If-None-Match") ?: "",
 		.peer = c->peer,
 		.body = c->body.data ?: "",
 		.body_bytes = c->body.len,

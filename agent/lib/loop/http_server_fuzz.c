@@ -71,7 +71,7 @@ static void check_request(const struct http_in *r, bool at_head)
 {
 	check(r->method[0] && (r->path[0] == '/' || streq(r->path, "*")) && r->query && r->host);
 	check(r->authorization && r->content_type && r->content_encoding && r->accept_encoding &&
-	      r->origin);
+	      r->origin && r->if_none_match);
 	check(r->body && r->body_bytes <= (at_head ? 0 : 2 * MAX_BODY));
 	check(streq(r->peer, "127.0.0.1"));
 }

@@ -150,6 +150,11 @@ void profile_frame_render(const struct frame *f, bool outermost_user, struct buf
 /* As profile_frame_render(), but ';' stays, because the text of one frame needs no separator. */
 void profile_frame_name(const struct frame *f, bool outermost_user, struct buf *out);
 /*
+ * Appends a name, which may have any bytes, as text that cannot control a terminal or change the
+ * text around it, on one line. A name of more than max_bytes (at least 3) is cut and ends in "...".
+ */
+void profile_put_plain(const char *name, size_t max_bytes, struct buf *out);
+/*
  * Returns the leaf that shows the cause of a wait: "[wait: lock]". NULL for WAIT_NONE. The frame is
  * a constant.
  */

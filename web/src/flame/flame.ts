@@ -3,21 +3,22 @@
 // selected and hovered. scene.ts is the profile that is shown, layout.ts says where its frames are,
 // paint.ts draws them, reader.ts is for screen readers, and input.ts is what the user does.
 import type { Columns } from '../profile/columns';
-import { percent } from '../profile/values';
 import type { Camera } from './camera';
-import { css } from './colours';
+import { css, packed, textOn, type Colouring } from './colours';
 import './flame.css';
 import type { Matches } from './found';
 import { listen } from './input';
 import type { View } from './layout';
+import type { Asked } from './menu';
+import { defaults, type Options } from './options';
 import { Picture } from './paint';
-import { Reader, type Words } from './reader';
-import { Scene, type Frame, type Path } from './scene';
+import { Reader } from './reader';
+import { Scene, type Changes, type Frame, type Path } from './scene';
+import { textOf } from './words';
 
-const MAX_CALLEES = 100; // that a screen reader is told
 const OVERSCAN_PX = 400; // what is drawn above and below the window, so that it can be scrolled
 
-export type { Frame };
+export type { Changes, Colouring, Frame, Options, Path };
 
 /** A frame that is shown. Lengths are in CSS pixels from the left upper corner of the graph. */
 export interface Box extends Frame {
@@ -27,33 +28,12 @@ export interface Box extends Frame {
   width: number;
   height: number;
   colour: string; // of CSS
+  textColour: string;
+  hatched: boolean;
 }
-
-export interface Options {
-  /** A value in words, with its unit. */
-  value: (value: number) => string;
-  /** Draws names without type arguments. Colours and text() use the full name. */
-  short: boolean;
-  /** The root is at the bottom. */
-  upward: boolean;
-  /** null: the pointer has left the frames. */
-  onHover: (frame: Frame | null) => void;
-  /** The user has selected another frame. */
-  onSelect: (node: number) => void;
-  onZoom: (node: number) => void;
-}
-
-const defaults: Options = {
-  value: (value) => value.toLocaleString(),
-  short: false,
-  upward: false,
-  onHover: () => {},
-  onSelect: () => {},
-  onZoom: () => {},
-};
 
 export class FlameGraph {
-  private options: Options;
+  private options = defaults;
   private scene: Scene | null = null;
   private rows = 0;
   private selected: number | null = null;
@@ -74,12 +54,9 @@ export class FlameGraph {
     private readonly element: HTMLElement & { flame?: FlameGraph },
     options: Partial<Options> = {},
   ) {
-    this.options = { ...defaults, ...options };
     this.frames.className = 'flame-frames';
     this.frames.tabIndex = 0;
     this.frames.role = 'application';
-    this.frames.ariaLabel =
-      'flame graph: the arrow keys walk the frames, Enter zooms in, Escape zooms out';
     this.selectedMark.className = 'flame-mark flame-selected';
     this.hoveredMark.className = 'flame-mark flame-hovered';
     this.frames.append(this.canvas, this.hoveredMark, this.selectedMark);
@@ -88,22 +65,33 @@ export class FlameGraph {
     element.flame = this;
     listen(this, this.frames, this.end.signal);
     this.watch();
+    this.set(options);
     this.show(null);
   }
 
   set(options: Partial<Options>): void {
     this.options = { ...this.options, ...options };
+    this.frames.ariaLabel =
+      `${this.options.label}: the arrow keys walk the frames, Enter zooms in, Escape zooms out`;
+    this.scene?.colourBy(this.options.colours, this.options.dark);
     this.draw();
   }
 
   /**
-   * Shows a profile; null: none. The zoom and the selection stay at the frames of the same stacks,
-   * if the profile has them. A search goes on in it.
+   * Shows a profile; null: none. With `changes`, a difference. It is zoomed to the frame of a path,
+   * if it has one. The selection stays at the frame of the same stack, if the profile has it. A
+   * search goes on in it.
    */
-  show(columns: Columns | null): void {
+  show(
+    columns: Columns | null,
+    changes: Changes | null = null,
+    zoomTo: Path = this.zoomedTo,
+  ): void {
     const selected = this.selected !== null ? this.scene!.path(this.selected) : null;
 
-    this.scene = columns && new Scene(columns, this.zoomedTo, this.matches);
+    this.zoomedTo = zoomTo;
+    this.scene = columns && new Scene(columns, changes, zoomTo, this.matches);
+    this.scene?.colourBy(this.options.colours, this.options.dark);
     this.frames.hidden = !columns;
     this.hovered = this.selected = null;
     this.reader.clear();
@@ -113,9 +101,9 @@ export class FlameGraph {
     this.draw();
   }
 
-  /** Zooms to a frame; 0: shows all. A frame without a value cannot fill the width. */
+  /** Zooms to a frame; 0: shows all. A frame without a size cannot fill the width. */
   zoom(node: number): void {
-    if (!this.scene?.columns.total[node]) return;
+    if (!this.scene?.layout.size[node]) return;
     this.move(this.scene.layout.viewOf(node));
   }
 
@@ -124,9 +112,16 @@ export class FlameGraph {
     if (this.scene) this.move(this.scene.layout.viewOfRest(node));
   }
 
-  /** Shows the next profile whole. */
-  forgetZoom(): void {
-    this.zoomedTo = [];
+  /** Zooms to the frame of a path, or shows all if the profile does not have it. */
+  zoomTo(path: Path): void {
+    const node = this.scene?.at(path) ?? 0;
+
+    if (node !== this.scene?.camera.target.top) this.zoom(node);
+  }
+
+  /** The names and kinds of the frames from below the root to a frame. */
+  path(node: number): Path {
+    return this.scene?.path(node) ?? [];
   }
 
   /** Selects a frame, zooms out as far as it takes to see it, and lets a screen reader say it. */
@@ -137,7 +132,7 @@ export class FlameGraph {
     this.selected = node;
     if (!camera.has(node)) this.zoom(layout.common(node, camera.target.top));
     this.placeMarks();
-    this.read(this.scene, node);
+    this.reader.tell(this.scene, node, this.options);
     this.options.onSelect(node);
   }
 
@@ -153,9 +148,9 @@ export class FlameGraph {
     return this.scene?.found?.sum ?? 0;
   }
 
-  /** A frame in words: its full name, where it is defined, its value and its share of the whole. */
+  /** A frame in words: its full name, where it is defined, its value and shares. */
   text(frame: Frame): string {
-    return this.scene?.text(frame, this.options.value) ?? '';
+    return this.scene ? textOf(this.scene, frame, this.options) : '';
   }
 
   /** What is shown, of all rows, whether they are scrolled into the window or not. */
@@ -166,6 +161,8 @@ export class FlameGraph {
 
     this.scene?.visit({ width }, (frame, x, w) => {
       const left = Math.max(0, x);
+      const colour = this.scene!.colour(frame);
+
       boxes.push({
         ...frame,
         name: this.scene!.label(frame, this.options.short),
@@ -173,7 +170,9 @@ export class FlameGraph {
         y: this.rowOf(frame.node) * height,
         width: Math.min(width, x + w) - left,
         height,
-        colour: css(this.scene!.colour(frame)),
+        colour: css(colour),
+        textColour: textOn(packed(colour)),
+        hatched: this.scene!.isHatched(frame),
       });
     });
     return boxes;
@@ -213,6 +212,20 @@ export class FlameGraph {
     if (rest) return this.zoomRest(node);
     this.select(node);
     this.zoom(node);
+  }
+
+  /**
+   * Asks for the menu of a frame; null: of the selected one. Returns whether there is one.
+   */
+  openMenu(frame: Frame | null, asked: Asked): boolean {
+    const { onMenu } = this.options;
+    const node = asked ? frame?.node : this.selected;
+
+    if (!onMenu || frame?.rest || typeof node !== 'number') return false;
+    if (asked) this.select(node);
+    const { left, bottom } = this.selectedMark.getBoundingClientRect();
+    onMenu(node, asked ?? { x: left, y: bottom });
+    return true;
   }
 
   zoomToSelected(): void {
@@ -289,10 +302,15 @@ export class FlameGraph {
     const depths = this.options.upward
       ? { first: this.rows - end, last: this.rows - 1 - first }
       : { first, last: end - 1 };
-    this.picture.begin(width, end - first);
+    this.picture.begin(width, end - first, scene.background);
     scene.visit({ width, ...depths }, (frame, x, w) =>
-      this.picture.frame(x, w, this.rowOf(frame.node) - first, scene.pixel(frame), () =>
-        scene.label(frame, this.options.short),
+      this.picture.frame(
+        x,
+        w,
+        this.rowOf(frame.node) - first,
+        scene.pixel(frame),
+        () => scene.label(frame, this.options.short),
+        scene.isHatched(frame),
       ),
     );
     this.picture.end();
@@ -347,36 +365,5 @@ export class FlameGraph {
         passive: true,
         signal: this.end.signal,
       });
-  }
-
-  /** Tells a screen reader about a frame, its callers and its callees. */
-  private read({ columns, layout }: Scene, node: number): void {
-    const callers: Words[] = [];
-    const callees: Words[] = [];
-    let more = 0;
-
-    for (let i = columns.parent[node]; i >= 0; i = columns.parent[i]) callers.push(this.words(i));
-    layout.child(node, (child) => {
-      if (callees.length < MAX_CALLEES) callees.push(this.words(child));
-      else more++;
-      return false;
-    });
-    this.reader.show(
-      this.text({ node, rest: 0 }),
-      callers.reverse(),
-      this.words(node),
-      callees,
-      more,
-    );
-  }
-
-  private words(node: number): Words {
-    const { total } = this.scene!.columns;
-
-    return {
-      name: this.scene!.label({ node, rest: 0 }, this.options.short),
-      value: this.options.value(total[node]),
-      share: percent(total[node], total[0]),
-    };
   }
 }

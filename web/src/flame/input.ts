@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the user does with the pointer and the keyboard.
 import type { FlameGraph, Frame } from './flame';
+import { listenForMenu } from './menu';
 
 export function listen(graph: FlameGraph, frames: HTMLElement, signal: AbortSignal): void {
-  const at = (e: MouseEvent): Frame | null => {
+  const at = (x: number, y: number): Frame | null => {
     const { left, top } = frames.getBoundingClientRect();
-    return graph.frameAt(e.clientX - left, e.clientY - top);
+    return graph.frameAt(x - left, y - top);
   };
 
-  frames.addEventListener('pointermove', (e) => graph.hover(at(e)), { signal });
+  frames.addEventListener('pointermove', (e) => graph.hover(at(e.clientX, e.clientY)), { signal });
   frames.addEventListener('pointerleave', () => graph.hover(null), { signal });
   frames.addEventListener(
     'click',
     (e) => {
-      const frame = at(e);
+      const frame = at(e.clientX, e.clientY);
       if (frame) graph.press(frame);
     },
     { signal },
   );
   frames.addEventListener('keydown', (e) => onKey(graph, e), { signal });
+  listenForMenu(frames, (asked) => graph.openMenu(asked && at(asked.x, asked.y), asked), signal);
 }
 
 function onKey(graph: FlameGraph, e: KeyboardEvent): void {

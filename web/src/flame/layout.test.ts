@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { outline, profileOf, type Tree } from '../profile/testing';
+import { differenceOf, outline, profileOf, type Tree } from '../profile/testing';
 import { between } from './camera';
 import { Layout, type Part, type View } from './layout';
 
@@ -24,6 +24,19 @@ test('frames lie side by side below their caller', () => {
     found: [['p', 0, 100], ['a', 0, 60], ['b', 0, 40], ['c', 40, 20], ['d', 60, 30], ['e', 60, 10]],
     deepest: 2,
   });
+});
+
+test('a frame of a difference is as wide as both selections make it, also if it is gone', () => {
+  const l = new Layout(differenceOf(
+    ['p', 0, ['gone', 40], ['same', 60], ['new', 0]],
+    ['p', 0, ['gone', 0], ['same', 60], ['new', 40]],
+  ));
+
+  assert.deepEqual(visited(l, { width: 100 }).found, [
+    ['p', 0, 100], ['same', 0, 60], ['gone', 60, 20], ['new', 80, 20],
+  ]);
+  assert.deepEqual(visited(l, { width: 100 }, l.viewOf(nodeOf(l, 'gone'))).found[1],
+    ['gone', 0, 100]);
 });
 
 test('a frame that is zoomed to fills the width, and so do its callers', () => {

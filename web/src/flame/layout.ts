@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the frames of a profile are. It visits only the frames that a picture shows, so that its
 // time depends on the pixels and not on the profile.
-import type { Columns } from '../profile/columns';
+import { sizes, type Columns } from '../profile/columns';
 
 /** The narrowest frame that is drawn, in pixels. */
 export const NARROWEST = 0.5;
 
 /**
- * The part of a profile that fills the width: values from `from` to `to`, counted from the left
- * edge of the root. It lies in the frame `top`, whose callers fill the width, too.
+ * The part of a profile that fills the width: sizes from `from` to `to`, counted from the left edge
+ * of the root. It lies in the frame `top`, whose callers fill the width, too.
  */
 export interface View {
   readonly top: number;
@@ -31,19 +31,21 @@ export interface Part {
  */
 export type Visit = (node: number, rest: number, x: number, width: number) => void;
 
-/** The edges of all frames of a profile. */
+/** The edges of all frames of a profile. A frame is as wide as its size in columns.ts. */
 export class Layout {
+  readonly size: Float64Array;
   private readonly start: Float64Array; // the left edge of each node
   private readonly inner: Float64Array; // what the children of each node add up to
 
   constructor(readonly columns: Columns) {
-    const { n, parent, total } = columns;
+    const { n, parent } = columns;
 
+    this.size = sizes(columns);
     this.start = new Float64Array(n);
     this.inner = new Float64Array(n);
     for (let i = 1; i < n; i++) {
       this.start[i] = this.start[parent[i]] + this.inner[parent[i]];
-      this.inner[parent[i]] += total[i];
+      this.inner[parent[i]] += this.size[i];
     }
   }
 
@@ -51,7 +53,7 @@ export class Layout {
   viewOf(node: number): View {
     const from = this.start[node];
 
-    return { top: node, from, to: from + this.columns.total[node] };
+    return { top: node, from, to: from + this.size[node] };
   }
 
   /** The view of a frame and its later siblings. */
@@ -72,13 +74,13 @@ export class Layout {
   place(node: number, view: View, width: number): [number, number] {
     const scale = width / (view.to - view.from);
 
-    return [(this.start[node] - view.from) * scale, this.columns.total[node] * scale];
+    return [(this.start[node] - view.from) * scale, this.size[node] * scale];
   }
 
   /** Visits the frames of a part of a view. Returns the greatest depth of them; -1: none. */
   visit(view: View, part: Part, visit: Visit): number {
     const { width, left = 0, right = width, first = 0, last = Infinity } = part;
-    const { parent, depth, end, total } = this.columns;
+    const { parent, depth, end } = this.columns;
     const scale = width / (view.to - view.from);
     let deepest = -1;
 
@@ -88,7 +90,7 @@ export class Layout {
     for (let i = view.top; i < end[view.top]; ) {
       let rest = 0;
       let x = (this.start[i] - view.from) * scale;
-      let w = total[i] * scale;
+      let w = this.size[i] * scale;
 
       if (w < NARROWEST && i !== view.top) {
         // so are its later siblings

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Paints frames on a canvas. The boxes are written as pixels, of which a frame costs a few and a
 // row is copied; only labels that fit are drawn as text.
+import { textOn } from './colours';
 
 const FONT = '12px system-ui, sans-serif';
 const PADDING = 4; // px beside a label
 const NARROWEST_LABEL = 24; // px
 const GAP = 1; // px between frames
-const WHITE = 0xffffffff;
+const HATCH = 'rgb(0 0 0 / 22%)';
+const HATCH_DISTANCE = 7; // px from line to line
 
 /** Fits texts into widths. It measures each character once. */
 class Ruler {
@@ -46,7 +48,8 @@ export class Picture {
   private readonly ruler: Ruler;
   private image = new ImageData(1, 1);
   private pixels = new Uint32Array(1);
-  private labels: [text: string, x: number, row: number][] = [];
+  private labels: [text: string, colour: string, x: number, row: number][] = [];
+  private hatched: [left: number, right: number, row: number][] = [];
   private ratio = 1;
   private rowPixels = 1; // the height of a row in pixels of the device
 
@@ -61,7 +64,7 @@ export class Picture {
   }
 
   /** Begins an empty picture. */
-  begin(width: number, rows: number): void {
+  begin(width: number, rows: number, background: number): void {
     this.ratio = devicePixelRatio;
     this.rowPixels = Math.round(Picture.rowHeight() * this.ratio);
     const w = Math.max(1, Math.round(width * this.ratio));
@@ -75,18 +78,25 @@ export class Picture {
     }
     this.canvas.style.width = `${w / this.ratio}px`;
     this.canvas.style.height = `${h / this.ratio}px`;
-    this.pixels.fill(WHITE);
+    this.pixels.fill(background);
     this.labels = [];
+    this.hatched = [];
     // a canvas forgets all of this when its size changes
     this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     this.context.font = FONT;
     this.context.direction = 'ltr';
     this.context.textBaseline = 'middle';
-    this.context.fillStyle = '#000';
   }
 
   /** Adds a frame, or the part of it that is in the picture. */
-  frame(x: number, width: number, row: number, colour: number, label: () => string): void {
+  frame(
+    x: number,
+    width: number,
+    row: number,
+    colour: number,
+    label: () => string,
+    isHatched = false,
+  ): void {
     const line = this.image.width;
     const left = Math.max(0, Math.round(x * this.ratio));
     const right = Math.min(line, Math.max(Math.round((x + width) * this.ratio), left + 1));
@@ -94,10 +104,11 @@ export class Picture {
     const at = row * this.rowPixels * line;
 
     this.pixels.fill(colour, at + left, at + right - gap);
+    if (isHatched) this.hatched.push([left / this.ratio, (right - gap) / this.ratio, row]);
     const seen = (right - left) / this.ratio;
     if (seen >= NARROWEST_LABEL) {
       const text = this.ruler.fit(label(), seen - 2 * PADDING);
-      if (text) this.labels.push([text, left / this.ratio + PADDING, row]);
+      if (text) this.labels.push([text, textOn(colour), left / this.ratio + PADDING, row]);
     }
   }
 
@@ -109,7 +120,29 @@ export class Picture {
       for (let next = 1; next < this.rowPixels - GAP; next++)
         this.pixels.copyWithin((y + next) * width, y * width, (y + 1) * width);
     this.context.putImageData(this.image, 0, 0);
-    for (const [text, x, row] of this.labels)
+    for (const [left, right, row] of this.hatched) this.hatch(left, right, row);
+    for (const [text, colour, x, row] of this.labels) {
+      this.context.fillStyle = colour;
       this.context.fillText(text, x, ((row + 0.5) * this.rowPixels) / this.ratio);
+    }
+  }
+
+  /** Draws slanted lines over a frame. */
+  private hatch(left: number, right: number, row: number): void {
+    const top = (row * this.rowPixels) / this.ratio;
+    const height = (this.rowPixels - GAP) / this.ratio;
+
+    this.context.save();
+    this.context.beginPath();
+    this.context.rect(left, top, right - left, height);
+    this.context.clip();
+    this.context.beginPath();
+    for (let x = left - height; x < right; x += HATCH_DISTANCE) {
+      this.context.moveTo(x, top + height);
+      this.context.lineTo(x + height, top);
+    }
+    this.context.strokeStyle = HATCH;
+    this.context.stroke();
+    this.context.restore();
   }
 }

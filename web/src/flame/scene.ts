@@ -2,10 +2,22 @@
 // A profile while it is shown: where the camera is in it, what a search has found in it, and the
 // colours and words of its frames.
 import type { Columns } from '../profile/columns';
-import { inert, isolated } from '../profile/names';
-import { percent } from '../profile/values';
+import type { Change } from '../profile/difference';
+import { inert } from '../profile/names';
 import { Camera } from './camera';
-import { colour, faded, FOUND, kinds, packed, REST, REST_FOUND, type Colour } from './colours';
+import {
+  changeColour,
+  colour,
+  DARK,
+  FOUND,
+  kinds,
+  LIGHT,
+  moduleColour,
+  packed,
+  REST_FOUND,
+  type Colour,
+  type Colouring,
+} from './colours';
 import { Found, type Matches } from './found';
 import { Layout, type Part } from './layout';
 
@@ -15,25 +27,34 @@ export interface Frame {
   rest: number;
 }
 
-/** The names and kinds of the frames from below the root to a frame. */
-export type Path = [name: string, kind: string][];
+/** How the frames of a difference have changed, and that in words. */
+export interface Changes {
+  of(node: number): Change;
+  text(change: Change): string;
+}
+
+/** The names and kinds of the frames from below the root to a frame; no kind: any. */
+export type Path = [name: string, kind?: string][];
 
 export class Scene {
   readonly layout: Layout;
   readonly camera: Camera;
   found: Found | null = null;
-  private readonly pixels: Uint32Array; // of functions; 0: not made yet
+  private colouring: Colouring = 'kind';
+  private theme = LIGHT;
+  private pixels = new Uint32Array(0); // of functions, or of nodes; 0: not made yet
   private readonly labels: { short: string[]; full: string[] } = { short: [], full: [] };
 
   /** The camera is at the frame of a path, or shows all if the profile does not have it. */
   constructor(
     readonly columns: Columns,
+    readonly changes: Changes | null,
     zoomedTo: Path,
     matches: Matches | null,
   ) {
     this.layout = new Layout(columns);
     this.camera = new Camera(this.layout, this.at(zoomedTo) ?? 0);
-    this.pixels = new Uint32Array(columns.functions.names.length);
+    this.colourBy('kind', false);
     this.search(matches);
   }
 
@@ -67,7 +88,9 @@ export class Scene {
     for (const [name, kind] of path) {
       node = this.layout.child(
         node,
-        (child) => functions.names[fn[child]] === name && functions.kinds[fn[child]] === kind,
+        (child) =>
+          functions.names[fn[child]] === name &&
+          (kind === undefined || functions.kinds[fn[child]] === kind),
       );
       if (node < 0) return null;
     }
@@ -76,22 +99,55 @@ export class Scene {
 
   // ---- colours ----
 
-  colour({ node, rest }: Frame): Colour {
-    const { fn, end, parent, functions } = this.columns;
+  /** Only a difference can be coloured by differences. */
+  colourBy(colouring: Colouring, isDark: boolean): void {
+    const { n, functions } = this.columns;
 
-    if (rest) return this.found?.within(node, end[parent[node]]) ? REST_FOUND : REST;
+    this.colouring = colouring;
+    this.theme = isDark ? DARK : LIGHT;
+    this.pixels = new Uint32Array(this.isByChange ? n : functions.names.length);
+  }
+
+  colour({ node, rest }: Frame): Colour {
+    const { fn, end, parent } = this.columns;
+
+    if (rest) return this.found?.within(node, end[parent[node]]) ? REST_FOUND : this.theme.rest;
     if (this.found?.has(fn[node])) return FOUND;
-    const own = colour(functions.kinds[fn[node]], functions.names[fn[node]]);
-    return node < this.camera.view.top ? faded(own) : own;
+    return node < this.camera.view.top ? this.theme.faded(this.own(node)) : this.own(node);
+  }
+
+  get background(): number {
+    return packed(this.theme.background);
+  }
+
+  private get isByChange(): boolean {
+    return this.colouring === 'difference' && this.changes !== null;
+  }
+
+  private own(node: number): Colour {
+    const { fn, functions } = this.columns;
+    const name = functions.names[fn[node]];
+    const module = functions.modules[fn[node]];
+
+    if (this.isByChange) return changeColour(this.changes!.of(node));
+    if (this.colouring === 'module' && module) return moduleColour(module, name);
+    return colour(functions.kinds[fn[node]], name);
   }
 
   /** The colour as a pixel. Those of most frames are kept. */
   pixel(frame: Frame): number {
     const f = this.columns.fn[frame.node];
+    const at = this.isByChange ? frame.node : f;
 
     if (frame.rest || frame.node < this.camera.view.top || this.found?.has(f))
       return packed(this.colour(frame));
-    return (this.pixels[f] ||= packed(this.colour(frame)));
+    return (this.pixels[at] ||= packed(this.colour(frame)));
+  }
+
+  isHatched({ node, rest }: Frame): boolean {
+    const { fn, functions } = this.columns;
+
+    return !rest && kinds[functions.kinds[fn[node]]]?.hatched === true;
   }
 
   // ---- words ----
@@ -106,30 +162,8 @@ export class Scene {
     return (this.labels.full[f] ??= inert(functions.names[f]));
   }
 
-  text({ node, rest }: Frame, value: (value: number) => string): string {
-    const { total, self } = this.columns;
-    const shared = (v: number): string => `${value(v)} (${percent(v, total[0])})`;
-
-    if (!rest)
-      return `${this.fullName(node)} — ${shared(total[node])}, itself ${value(self[node])}`;
-    const isZoomed = this.layout.viewOfRest(node).from === this.camera.target.from;
-    return (
-      `${rest.toLocaleString()} ${rest === 1 ? 'frame' : 'frames'} too narrow to draw — ` +
-      `${shared(this.layout.rest(node))}${isZoomed ? '' : '; a click zooms in'}`
-    );
-  }
-
-  /** "f (inlined, program, /usr/bin/web, work.cc:7)" */
-  private fullName(node: number): string {
-    const { fn, inlined, functions } = this.columns;
-    const f = fn[node];
-    const about = [
-      inlined[node] ? 'inlined' : '',
-      kinds[functions.kinds[f]]?.label ?? '',
-      inert(functions.modules[f]),
-      inert(functions.source(f)),
-    ].filter(Boolean);
-
-    return `${isolated(inert(functions.names[f]))}${about.length ? ` (${about.join(', ')})` : ''}`;
+  /** "": the profile is no difference. */
+  changeText(node: number): string {
+    return this.changes ? this.changes.text(this.changes.of(node)) : '';
   }
 }

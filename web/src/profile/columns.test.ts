@@ -4,7 +4,8 @@ import test from 'node:test';
 import { arrange, Functions } from './columns';
 import { outline, profileOf } from './testing';
 
-const none = (n: number) => ({ self: new Float64Array(n), inlined: new Uint8Array(n) });
+const empty = (n: number) => ({ self: new Float64Array(n), total: new Float64Array(n) });
+const none = (n: number) => ({ ...empty(n), samples: empty(n), inlined: new Uint8Array(n) });
 
 test('nodes come in preorder: the greatest child first, then by name', () => {
   const c = profileOf(['p', 0, ['small', 1, ['x', 2]], ['b', 5], ['large', 9], ['a', 5]]);
@@ -22,6 +23,7 @@ test('a parent may come after its children, and each node keeps what belongs to 
     parent: Int32Array.of(-1, 2, 0),
     self: Float64Array.of(0, 3, 4),
     total: Float64Array.of(7, 3, 7),
+    samples: { self: Float64Array.of(0, 1, 2), total: Float64Array.of(3, 1, 3) },
     inlined: Uint8Array.of(0, 1, 0),
     functions: new Functions(['p', 'leaf', 'f'], ['root', 'app', 'app'], ['', '', ''],
       ['', '', ''], new Uint32Array(3)),
@@ -30,6 +32,8 @@ test('a parent may come after its children, and each node keeps what belongs to 
   assert.deepEqual(outline(c), ['p', '.f', '..leaf']);
   assert.deepEqual([...c.inlined], [0, 0, 1]);
   assert.deepEqual([...c.self], [0, 4, 3]);
+  assert.deepEqual([...c.samples.self], [0, 2, 1]);
+  assert.deepEqual([...c.samples.total], [3, 3, 1]);
 });
 
 test('what is not one tree is refused', () => {
@@ -40,7 +44,6 @@ test('what is not one tree is refused', () => {
           ...none(3),
           fn: new Uint32Array(3),
           parent: Int32Array.from(parent),
-          total: new Float64Array(3),
           functions: new Functions(['p'], ['root'], [''], [''], new Uint32Array(1)),
         }),
       /not one tree/,
@@ -51,7 +54,7 @@ test('what is not one tree is refused', () => {
 test('a stack of 100,000 frames, and 100,000 frames side by side', () => {
   const n = 100_000;
   const functions = new Functions(['f'], ['app'], [''], [''], new Uint32Array(1));
-  const nodes = { ...none(n), fn: new Uint32Array(n), total: new Float64Array(n), functions };
+  const nodes = { ...none(n), fn: new Uint32Array(n), functions };
   const withParents = (parent: (i: number) => number) =>
     arrange({ ...nodes, parent: Int32Array.from({ length: n }, (_, i) => parent(i)) });
   const deep = withParents((i) => i - 1);

@@ -27,6 +27,20 @@ export class Functions {
 
     return file && this.lines[fn] ? `${file}:${this.lines[fn]}` : file;
   }
+
+  /** These functions, and behind them others that have no source. */
+  with(others: { name: string; kind: string; module: string }[]): Functions {
+    const lines = new Uint32Array(this.names.length + others.length);
+
+    lines.set(this.lines);
+    return new Functions(
+      this.names.concat(others.map((f) => f.name)),
+      this.kinds.concat(others.map((f) => f.kind)),
+      this.modules.concat(others.map((f) => f.module)),
+      this.files.concat(others.map(() => '')),
+      lines,
+    );
+  }
 }
 
 /** The values of nodes. */
@@ -35,18 +49,37 @@ export interface Values {
   readonly total: Float64Array; // self, and the totals of the children
 }
 
+/** Values, and the numbers of samples that they come from. */
+export interface Measured extends Values {
+  readonly samples: Values;
+}
+
+/** The same done with the values and with the samples. */
+export const eachValues = (of: Measured, change: (values: Values) => Values): Measured => ({
+  ...change(of),
+  samples: change(of.samples),
+});
+
+/** Values of nodes that come after their parents. */
+export function valuesOf(self: Float64Array, parent: Int32Array): Values {
+  const total = self.slice();
+
+  for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
+  return { self, total };
+}
+
 /**
  * A profile. Its nodes are in preorder: the subtree of node i is [i, end[i]), and node 0 is the
  * root. The children of a node are sorted: the greatest total (of a difference: both totals
  * together) first, then by name.
  */
-export interface Columns extends Values {
+export interface Columns extends Measured {
   readonly n: number;
   readonly fn: Uint32Array; // node -> its function
   readonly parent: Int32Array; // -1: the root
   readonly depth: Uint32Array;
   readonly end: Uint32Array; // the first node behind the subtree
-  readonly before?: Values; // of a difference: those of the other selection
+  readonly before?: Measured; // of a difference: what the other selection has
   readonly inlined: Uint8Array; // 1: the compiler inlined the function here
   readonly functions: Functions;
 }
@@ -54,9 +87,13 @@ export interface Columns extends Values {
 /** Nodes in any order, but for node 0, which is the root. */
 export type Nodes = Omit<Columns, 'n' | 'depth' | 'end'>;
 
-const notFunctions = ['root', 'group', 'process', 'thread'];
+/** By what the children of a node are sorted: the total, or of a difference both together. */
+export const sizes = ({ total, before }: Pick<Columns, 'total' | 'before'>): Float64Array =>
+  before ? total.map((value, node) => value + before.total[node]) : total;
 
-/** Whether a kind is that of a function, not of the process or thread that ran it. */
+const notFunctions = ['root', 'group', 'process', 'thread', 'cpu', 'missing'];
+
+/** Whether a kind is that of a function, not of what ran it, or of time that nobody saw. */
 export const isFunction = (kind: string): boolean => !notFunctions.includes(kind);
 
 /** Sorts nodes into a profile. Throws an error if they are not one tree. */
@@ -70,8 +107,8 @@ export function arrange(nodes: Nodes): Columns {
     parent: new Int32Array(n).fill(-1),
     depth: new Uint32Array(n),
     end: new Uint32Array(n),
-    ...inOrder(nodes, order),
-    before: nodes.before && inOrder(nodes.before, order),
+    ...eachValues(nodes, (values) => inOrder(values, order)),
+    before: nodes.before && eachValues(nodes.before, (values) => inOrder(values, order)),
     inlined: new Uint8Array(n),
     functions: nodes.functions,
   };
@@ -123,11 +160,11 @@ function preorder(nodes: Nodes): Uint32Array {
 }
 
 /** The children of node i, sorted, are children[first[i]] to children[first[i + 1] - 1]. */
-function childLists({ parent, total, before, fn, functions }: Nodes) {
+function childLists({ parent, fn, functions, ...values }: Nodes) {
   const n = parent.length;
   const first = new Uint32Array(n + 1);
   const children = new Uint32Array(Math.max(n - 1, 0));
-  const size = before ? total.map((t, node) => t + before.total[node]) : total;
+  const size = sizes(values);
   const name = (node: number): string => functions.names[fn[node]];
   const greatestFirst = (a: number, b: number): number =>
     size[b] - size[a] || Number(name(a) > name(b)) - Number(name(a) < name(b));

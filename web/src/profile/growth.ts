@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The leak view: what has grown from one selection of live memory to the other.
-import { arrange, type Columns } from './columns';
+import { arrange, type Columns, type Values } from './columns';
 import { functionTable, type FunctionRow } from './table';
 
 export interface Growth {
@@ -26,24 +26,36 @@ export function growth(both: Columns | null): Growth {
 
 /** The stacks that have more bytes than before, with the difference. null: there are none. */
 function grownStacks({ n, parent, fn, inlined, functions, ...both }: Columns): Columns | null {
-  const self = both.self.map((now, i) => Math.max(0, now - both.before!.self[i]));
-  const total = self.slice();
+  const { self, total } = increase(both, both.before!, parent);
+  const samples = increase(both.samples, both.before!.samples, parent);
   const place = new Int32Array(n);
   let grew = 0;
 
-  for (let i = n - 1; i > 0; i--) total[parent[i]] += total[i];
   for (let i = 0; i < n; i++) place[i] = total[i] > 0 ? grew++ : -1;
   const isKept = (_: unknown, i: number): boolean => place[i] >= 0;
+  const kept = (values: Values): Values => ({
+    self: values.self.filter(isKept),
+    total: values.total.filter(isKept),
+  });
   return grew === 0
     ? null
     : arrange({
         fn: fn.filter(isKept),
         parent: parent.filter(isKept).map((p) => (p < 0 ? -1 : place[p])),
-        self: self.filter(isKept),
-        total: total.filter(isKept),
+        ...kept({ self, total }),
+        samples: kept(samples),
         inlined: inlined.filter(isKept),
         functions,
       });
+}
+
+/** How much more the nodes have themselves than before. What is less does not count. */
+function increase(now: Values, before: Values, parent: Int32Array): Values {
+  const self = now.self.map((value, i) => Math.max(0, value - before.self[i]));
+  const total = self.slice();
+
+  for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
+  return { self, total };
 }
 
 /** functionTable() gives the same functions for both, in the same order. */

@@ -13,7 +13,10 @@ interface Growing {
   total: number[];
 }
 
-/** "[k] f" is f of kind kernel, and the root of kind root; all others are of kind app. */
+/**
+ * The name "[k] f" is f of kind kernel, "f @/lib/m.so" is f of that module, and the root is of kind
+ * root. Without a mark, kinds are app. Each sample has the value 1.
+ */
 export function profileOf(tree: Tree): Columns {
   const { nodes, names } = nodesOf(tree);
 
@@ -23,9 +26,9 @@ export function profileOf(tree: Tree): Columns {
 /** A difference of two trees of the same frames. */
 export function differenceOf(before: Tree, after: Tree): Columns {
   const { nodes, names } = nodesOf(after);
-  const { self, total } = columnsOf(nodesOf(before).nodes, names);
+  const { self, total, samples } = columnsOf(nodesOf(before).nodes, names);
 
-  return arrange({ ...columnsOf(nodes, names), before: { self, total } });
+  return arrange({ ...columnsOf(nodes, names), before: { self, total, samples } });
 }
 
 function nodesOf(tree: Tree): { nodes: Growing; names: string[] } {
@@ -69,7 +72,7 @@ export function largeProfile(n: number): Columns {
 }
 
 /** The answer of the hub that a profile comes from, whose functions have no module and file. */
-export function treeOf({ fn, depth, self, functions }: Columns): TreeResult {
+export function treeOf({ fn, depth, self, samples, functions }: Columns): TreeResult {
   const { names } = functions;
   const kinds = [...new Set(functions.kinds)];
   const unknown = names.map(() => -1);
@@ -81,16 +84,18 @@ export function treeOf({ fn, depth, self, functions }: Columns): TreeResult {
       name: names.map((_, i) => i), kind: functions.kinds.map((kind) => kinds.indexOf(kind)),
       module: unknown, file: unknown, line: names.map(() => 0),
     },
-    nodes: { function: [...fn], depth: [...depth], self: [...self] },
+    nodes: {
+      function: [...fn], depth: [...depth], self: [...self], samples: [...samples.self],
+    },
     inlined: [],
   };
 }
 
 /** Numbers from 0 to below a bound, the same ones each time. */
-function randomNumbers(): (below: number) => number {
-  let seed = 1;
+export function randomNumbers(seed = 1): (below: number) => number {
+  let last = seed;
 
-  return (below) => (seed = (seed * 48271) % 2147483647) % below;
+  return (below) => (last = (last * 48271) % 2147483647) % below;
 }
 
 function push(nodes: Growing, fn: number, parent: number, self: number): void {
@@ -101,22 +106,39 @@ function push(nodes: Growing, fn: number, parent: number, self: number): void {
 }
 
 function columnsOf({ fn, parent, self, total }: Growing, names: string[]): Nodes {
+  const values = { self: Float64Array.from(self), total: Float64Array.from(total) };
+
   return {
     fn: Uint32Array.from(fn),
     parent: Int32Array.from(parent),
-    self: Float64Array.from(self),
-    total: Float64Array.from(total),
+    ...values,
+    samples: values,
     inlined: new Uint8Array(fn.length),
-    functions: new Functions(
-      names.map((name) => name.replace('[k] ', '')),
-      names.map((name, i) => (i === 0 ? 'root' : name.startsWith('[k] ') ? 'kernel' : 'app')),
-      names.map(() => ''),
-      names.map(() => ''),
-      new Uint32Array(names.length),
-    ),
+    functions: functionsOf(names),
   };
+}
+
+const marks: Record<string, string> = {
+  '[k] ': 'kernel', '[l] ': 'library', '[j] ': 'jvm', '[u] ': 'unnamed', '[t] ': 'thread',
+  '[p] ': 'process',
+};
+
+function functionsOf(names: string[]): Functions {
+  const parts = names.map((text) => /^(\[\w\] )?(.*?)(?: @(.*))?$/s.exec(text)!);
+
+  return new Functions(
+    parts.map(([, , name]) => name),
+    parts.map(([, mark], i) => (i === 0 ? 'root' : (marks[mark] ?? 'app'))),
+    parts.map(([, , , module]) => module ?? ''),
+    names.map(() => ''),
+    new Uint32Array(names.length),
+  );
 }
 
 /** The names of the nodes, each below as many dots as it is deep. */
 export const outline = ({ fn, depth, functions }: Columns): string[] =>
   [...fn].map((f, i) => '.'.repeat(depth[i]) + functions.names[f]);
+
+/** The same with the total of each node, and what it has itself. */
+export const outlineWithValues = (columns: Columns): string[] =>
+  outline(columns).map((line, i) => `${line} ${columns.total[i]} ${columns.self[i]}`);

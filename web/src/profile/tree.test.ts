@@ -13,7 +13,7 @@ test('depths that are not those of one tree are refused', () => {
   for (const depth of [[1, 2, 3], [0, 2, 1], [0, 1, 0]])
     assert.throws(
       () => fromTree({ ...treeOf(profileOf(['p', 0, ['f', 1], ['g', 1]])),
-        nodes: { function: [0, 1, 2], depth, self: [0, 1, 1] } }),
+        nodes: { function: [0, 1, 2], depth, self: [0, 1, 1], samples: [0, 1, 1] } }),
       /not one tree/,
       `${depth}`,
     );
@@ -30,7 +30,10 @@ test('names, kinds, modules, sources and inlined nodes', () => {
       file: [-1, 6, -1, -1, -1],
       line: [0, 12, 0, 0, 0],
     },
-    nodes: { function: [0, 1, 2, 3, 4], depth: [0, 1, 2, 3, 2], self: [0, 1, 0, 5, 3] },
+    nodes: {
+      function: [0, 1, 2, 3, 4], depth: [0, 1, 2, 3, 2], self: [0, 1, 0, 5, 3],
+      samples: [0, 1, 0, 1, 1],
+    },
     inlined: [2],
   })!;
 
@@ -53,7 +56,9 @@ test('the hub puts the marker of smaller stacks first: it is sorted as any other
       name: [0, 1, 2, 3], kind: [0, 1, 1, 2], module: [-1, -1, -1, -1], file: [-1, -1, -1, -1],
       line: [0, 0, 0, 0],
     },
-    nodes: { function: [0, 3, 1, 2], depth: [0, 1, 1, 2], self: [0, 40, 60, 7] },
+    nodes: {
+      function: [0, 3, 1, 2], depth: [0, 1, 1, 2], self: [0, 40, 60, 7], samples: [0, 0, 6, 2],
+    },
     inlined: [3],
   })!;
 
@@ -69,13 +74,18 @@ test('a difference has the sums of both selections, sorted by both together', ()
     functions: {
       name: [0, 1, 2], kind: [0, 1, 1], module: [-1, -1, -1], file: [-1, -1, -1], line: [0, 0, 0],
     },
-    nodes: { function: [0, 2, 1], depth: [0, 1, 1], self: [0, 2, 6], before: [0, 9, 1] },
+    nodes: {
+      function: [0, 2, 1], depth: [0, 1, 1], self: [0, 2, 6], samples: [0, 1, 3],
+      before: [0, 9, 1], before_samples: [0, 4, 2],
+    },
     inlined: [],
   })!;
 
   assert.deepEqual(outline(c), ['p', '.g', '.f']);
   assert.deepEqual([...c.total], [8, 2, 6]);
   assert.deepEqual([...c.before!.total], [10, 9, 1]);
+  assert.deepEqual([...c.samples.total], [4, 1, 3]);
+  assert.deepEqual([...c.before!.samples.total], [6, 4, 2]);
 });
 
 test('the same name in two modules is two nodes and one row of the table', () => {
@@ -85,7 +95,7 @@ test('the same name in two modules is two nodes and one row of the table', () =>
     functions: {
       name: [0, 1, 1], kind: [0, 1, 1], module: [-1, 2, 3], file: [-1, -1, -1], line: [0, 0, 0],
     },
-    nodes: { function: [0, 1, 2], depth: [0, 1, 1], self: [0, 2, 1] },
+    nodes: { function: [0, 1, 2], depth: [0, 1, 1], self: [0, 2, 1], samples: [0, 2, 1] },
     inlined: [],
   })!;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The answer of POST /v1/profile/tree as columns.
-import { arrange, Functions, type Columns } from './columns';
+import { arrange, Functions, valuesOf, type Columns, type Measured } from './columns';
 import { inOwnForm } from './names';
 
 /** Lists of one property each. docs/api.md describes them. */
@@ -12,7 +12,9 @@ export interface TreeResult {
     function: number[];
     depth: number[];
     self: number[];
+    samples: number[]; // those of self
     before?: number[]; // self of the other selection
+    before_samples?: number[];
   };
   inlined: number[];
 }
@@ -28,8 +30,8 @@ export function fromTree(result: TreeResult | null): Columns | null {
   return arrange({
     fn: Uint32Array.from(nodes.function),
     parent,
-    ...sums(nodes.self, parent),
-    before: nodes.before && sums(nodes.before, parent),
+    ...measured(nodes.self, nodes.samples, parent),
+    before: nodes.before && measured(nodes.before, nodes.before_samples!, parent),
     inlined,
     functions: functionsOf(result),
   });
@@ -48,13 +50,10 @@ function parents(depths: number[]): Int32Array {
   return parent;
 }
 
-function sums(values: number[], parent: Int32Array): { self: Float64Array; total: Float64Array } {
-  const self = Float64Array.from(values);
-  const total = self.slice();
-
-  for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
-  return { self, total };
-}
+const measured = (values: number[], samples: number[], parent: Int32Array): Measured => ({
+  ...valuesOf(Float64Array.from(values), parent),
+  samples: valuesOf(Float64Array.from(samples), parent),
+});
 
 function functionsOf({ strings, kinds, functions }: TreeResult): Functions {
   const text = (i: number): string => strings[i] ?? '';

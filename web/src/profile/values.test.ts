@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { formatValue, percent } from './values';
+import { formatValue, percent, roundSteps } from './values';
 
 test('times and sizes have three digits and a unit that fits', () => {
   const times = [0, 1, 999, 1500, 12e6, 90e6, 7200e6].map((v) => formatValue(v, 'microseconds'));
@@ -15,4 +15,15 @@ test('times and sizes have three digits and a unit that fits', () => {
 
 test('a share of nothing is none', () => {
   assert.deepEqual([percent(1, 3), percent(-1, 4), percent(1, 0)], ['33.3 %', '−25.0 %', '0 %']);
+});
+
+test('the values of an axis are round in the unit in which they are shown', () => {
+  for (const unit of ['microseconds', 'bytes']) {
+    const steps = roundSteps(unit);
+
+    assert.deepEqual(steps, [...steps].sort((a, b) => a - b));
+    for (const step of steps.filter((s) => s < (unit === 'bytes' ? 2 ** 50 : 3600e9)))
+      assert.match(formatValue(step, unit), /^\d+(\.[05]0?)? /);
+  }
+  assert.ok(roundSteps('microseconds').includes(15 * 60e6));
 });

@@ -2,13 +2,17 @@
 // The layers of the time line as a picture, by uPlot.
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import type { Series } from '../api';
+import type { Series } from '../api/types';
+import { roundSteps } from '../profile/values';
 import type { Layer } from './steps';
 
 const HEIGHT_PX = 130;
 /** The room for values, and for the half of the last time; style.css has the same. */
-const AXIS_PX = 64;
+const AXIS_PX = 72;
 const RIGHT_PX = 28;
+/** Of texts, and of the lines behind the layers. */
+const LIGHT = { text: '#222', line: '#ddd' };
+const DARK = { text: '#e4e4e4', line: '#444' };
 
 export const colourOf = (layer: number, { name }: Layer): string =>
   name === 'others' ? 'hsl(0 0% 70%)' : `hsl(${(205 + 137 * layer) % 360} 55% 62%)`;
@@ -36,12 +40,20 @@ export interface Actions {
 
 export class Chart {
   private plot: uPlot | null = null;
+  private inks = LIGHT;
+  private readonly resized: ResizeObserver;
 
   constructor(
     private readonly element: HTMLElement,
     private readonly actions: Actions,
   ) {
-    new ResizeObserver(() => this.plot?.setSize(this.size())).observe(element);
+    this.resized = new ResizeObserver(() => this.plot?.setSize(this.size()));
+    this.resized.observe(element);
+  }
+
+  destroy(): void {
+    this.resized.disconnect();
+    this.plot?.destroy();
   }
 
   /** How many pixels wide the steps are together. */
@@ -66,10 +78,17 @@ export class Chart {
           y: { range: (_, __, max) => [0, max || 1] },
         },
         axes: [
-          { size: 30, space: 100, values: (_, all, __, ___, step) => clocks(all, step) },
           {
-            size: AXIS_PX, // values are whole numbers
-            values: (_, all) => all.map((v) => (v % 1 ? '' : this.actions.value(v))),
+            ...this.lines(),
+            size: 30,
+            space: 100,
+            values: (_, all, __, ___, step) => clocks(all, step),
+          },
+          {
+            ...this.lines(),
+            size: AXIS_PX,
+            incrs: roundSteps(series.unit),
+            values: (_, all) => all.map((v) => this.actions.value(v)),
           },
         ],
         series: [
@@ -90,6 +109,17 @@ export class Chart {
       [times, ...drawn.map(({ layer: { tops } }) => [...tops, tops[steps - 1]])],
       this.element,
     );
+  }
+
+  /** Whether the page is dark; the next picture follows. */
+  setDark(isDark: boolean): void {
+    this.inks = isDark ? DARK : LIGHT;
+  }
+
+  private lines() {
+    const line = { stroke: this.inks.line, width: 1 };
+
+    return { stroke: this.inks.text, grid: line, ticks: line };
   }
 
   private size(): { width: number; height: number } {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Series } from '../api';
+import type { Series } from '../api/types';
 import { layers, marks } from './steps';
 
 const series = (members: Partial<Series>): Series => ({

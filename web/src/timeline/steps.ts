@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the time line is drawn from: layers on top of each other, and marks. No DOM.
-import type { Series } from '../api';
-import { lossText } from '../losses';
+import type { Series } from '../api/types';
+import { lossText } from '../words/losses';
 
 /** The values of a group, on top of those of the layers before. */
 export interface Layer {

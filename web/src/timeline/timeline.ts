@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time line: values over time, what is missing, when processes began, and other times to
 // choose.
-import type { Series } from '../api';
+import type { Series } from '../api/types';
 import { inert } from '../profile/names';
 import { formatValue } from '../profile/values';
 import { Chart, colourOf } from './chart';
@@ -19,9 +19,10 @@ export interface Actions {
   onGroup: (tag: string) => void;
   /** Another time: Unix seconds. */
   onTimes: (from: number, to: number) => void;
-  /** Whether the user can choose a value of the tag. */
-  canNarrow: (tag: string) => boolean;
+  /** The user has chosen a value of the tag. */
   onNarrow: (tag: string, value: string) => void;
+  /** Unix seconds by the hub's clock. */
+  now: () => number;
 }
 
 const earlier: [seconds: number, text: string][] = [
@@ -49,6 +50,7 @@ export class Timeline {
   private readonly legend: HTMLElement;
   private readonly table: HTMLTableElement;
   private readonly chart: Chart;
+  private readonly resized: ResizeObserver;
   private series: Series | null = null;
   private layers: Layer[] = [];
   private times: [number, number] = [0, 0];
@@ -85,12 +87,19 @@ export class Timeline {
       onHover: (step) => this.say(step === null ? '' : this.stepText(step)),
       onSelect: (from, to) => this.choose([from, to]),
     });
-    new ResizeObserver(() => this.showMarks()).observe(this.picture);
+    this.resized = new ResizeObserver(() => this.showMarks());
+    this.resized.observe(this.picture);
+  }
+
+  /** Removes all that it has added to its element. */
+  destroy(): void {
+    this.resized.disconnect();
+    this.chart.destroy();
+    this.element.replaceChildren();
   }
 
   /** Shows the values of a stretch of time, by one of the tags; '': all together. */
   show(series: Series, times: [number, number], tags: Tag[], tag: string): void {
-    this.element.hidden = false;
     this.series = series;
     this.times = times;
     this.layers = layers(series, tag !== '');
@@ -102,6 +111,12 @@ export class Timeline {
     this.showMarks();
     this.showLegend(tag);
     this.showTable();
+  }
+
+  /** Draws for a dark page, or for a light one. */
+  setDark(isDark: boolean): void {
+    this.chart.setDark(isDark);
+    if (this.series) this.chart.show(this.series, this.layers);
   }
 
   private offer(tags: Tag[]): void {
@@ -125,7 +140,7 @@ export class Timeline {
 
   /** Lets the page show another time, of whole seconds and not later than now. */
   private choose([from, to]: number[]): void {
-    const end = Math.min(Math.ceil(to), Math.floor(Date.now() / 1000));
+    const end = Math.min(Math.ceil(to), this.actions.now());
 
     this.actions.onTimes(Math.min(Math.floor(from), end - 1), end);
   }
@@ -220,13 +235,12 @@ export class Timeline {
     if (!tag) return;
     this.layers.forEach((layer, i) => {
       const { value } = layer;
-      const canNarrow = value && this.actions.canNarrow(tag);
-      const entry = add(this.legend, canNarrow ? 'button' : 'span', {
+      const entry = add(this.legend, value ? 'button' : 'span', {
         textContent: inert(layer.name),
       });
 
       entry.style.borderLeft = `12px solid ${colourOf(i, layer)}`;
-      if (!canNarrow) return;
+      if (!value) return;
       entry.title = 'choose it';
       entry.addEventListener('click', () => this.actions.onNarrow(tag, value));
     });

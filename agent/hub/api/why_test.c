@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* POST /v1/profile/why over HTTP: in `podflame local`, and with an API server of Kubernetes. */
+#include "hub/api/testapi.h"
+#include "lib/kube/testwatches.h"
+
+#define WHY "/v1/profile/why"
+
+static json_t *object; /* what the API server has under each name; NULL: nothing */
+static bool answers;   /* the API server answers lists; else it says that it cannot */
+static unsigned n_lists;
+static struct timer later;
+
+/* Answers all lists, on the loop. */
+static void answer_lists(void *arg)
+{
+	(void)arg;
+	for (size_t i = 0; i < ARRAY_SIZE(watches); i++) {
+		struct kube_watch *w = &watches[i];
+
+		if (!w->used)
+			continue;
+		assert_true(w->once);
+		assert_true(w->metadata_only);
+		keep(w, "x", object);
+		n_lists++;
+		if (answers)
+			w->ops.synced(w->arg);
+		else
+			w->ops.state("refused", w->arg);
+	}
+	timer_set(cluster.loop, &later, NSEC_PER_MSEC, answer_lists, NULL);
+}
+
+static int setup_kube(void **state)
+{
+	int r = setup_with(state, fixture_new(), testwatches(ask_cluster), ":memory:");
+
+	object = NULL;
+	answers = true;
+	n_lists = 0;
+	timer_set(cluster.loop, &later, 0, answer_lists, NULL);
+	return r;
+}
+
+static int teardown_kube(void **state)
+{
+	timer_cancel(&later);
+	json_decref(object);
+	object = NULL;
+	return teardown(state);
+}
+
+#define KUBE(t) cmocka_unit_test_setup_teardown(t, setup_kube, teardown_kube)
+
+static const json_t *first(const struct fixture *f)
+{
+	return json_array_get(json_object_get(f->json, "result"), 0);
+}
+
+static void in_local(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "POST", WHY, NULL, QUERY ",\"tag_filter\":\"pod_ns='x'\"}"), 200);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "SUCCESS");
+	assert_string_equal(json_str_at(first(f), "reason", ""), "condition");
+	assert_string_equal(json_str_at(first(f), "tag", ""), "pod_ns");
+	assert_int_equal(json_int_at(first(f), "samples", 0), 1);
+	assert_non_null(strstr(f->body, "podflame doctor --pid PID"));
+}
+
+static void bodies_are_checked(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "POST", WHY, NULL, "{}"), 400);
+	assert_int_equal(ask(f, "POST", WHY, NULL, QUERY ",\"tag_filter\":\"pod_ns=\"}"), 500);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "FAIL");
+}
+
+static void a_user_without_the_right_is_told_nothing(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(ask(f, "POST", WHY, NULL, QUERY "}"), 401);
+	assert_int_equal(ask(f, "POST", WHY, BEARER "nobody", QUERY "}"), 403);
+	assert_int_equal(n_lists, 0);
+}
+
+/* The hub asks for the namespace, and its label says that no target may select it. */
+static void the_namespace_is_looked_up(void **state)
+{
+	struct fixture *f = *state;
+
+	cluster.targets = json_array();
+	object = json_pack("{s:{s:s, s:{s:s}}}", "metadata", "name", "shop", "labels",
+			   "podflame.io/profiling", "disabled");
+	json_array_append_new(cluster.targets,
+			      json_pack("{s:{s:s, s:s}, s:{s:{}}}", "metadata", "name", "web",
+					"namespace", "shop", "spec", "podSelector"));
+	assert_int_equal(
+		ask(f, "POST", WHY, BEARER "viewer", QUERY ",\"tag_filter\":\"pod_ns='shop'\"}"),
+		200);
+	assert_int_equal(n_lists, 1);
+	assert_string_equal(json_str_at(first(f), "reason", ""), "namespace");
+}
+
+static void the_pod_is_looked_up(void **state)
+{
+	struct fixture *f = *state;
+
+	cluster.targets = json_array();
+	assert_int_equal(ask(f, "POST", WHY, BEARER "viewer",
+			     QUERY ",\"tag_filter\":\"pod_ns='shop' AND pod='web-1'\"}"),
+			 200);
+	assert_int_equal(n_lists, 2);
+	assert_non_null(strstr(f->body, "\"no_namespace\""));
+	/* a name that no namespace may have is not asked for */
+	assert_int_equal(ask(f, "POST", WHY, BEARER "viewer",
+			     QUERY ",\"tag_filter\":\"pod_ns='a/b?c' AND pod='web-1'\"}"),
+			 200);
+	assert_int_equal(n_lists, 2);
+	assert_non_null(strstr(f->body, "\"no_namespace\""));
+}
+
+/* What the API server does not answer is not known, and the rest is said. */
+static void an_api_server_that_fails(void **state)
+{
+	struct fixture *f = *state;
+
+	answers = false;
+	assert_int_equal(
+		ask(f, "POST", WHY, BEARER "viewer", QUERY ",\"tag_filter\":\"pod_ns='shop'\"}"),
+		200);
+	assert_string_equal(json_str_at(first(f), "reason", ""), "condition");
+	assert_non_null(strstr(f->body, "\"starting\""));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LOCAL(in_local),
+		LOCAL(bodies_are_checked),
+		KUBE(a_user_without_the_right_is_told_nothing),
+		KUBE(the_namespace_is_looked_up),
+		KUBE(the_pod_is_looked_up),
+		KUBE(an_api_server_that_fails),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the page: for everybody, on every screen.
+import assert from 'node:assert/strict';
+import { complaints, until } from '../chromium.mjs';
+import { answersAre, clickFrame, open, replyOf, shows, table } from '../page_testing.mjs';
+
+export const tests = {
+  async 'axe finds nothing, with a profile and without'(page, origin) {
+    await answersAre(page, () => replyOf({ big: 9000, small: 3000 }));
+    await open(page, `${origin}/#`);
+    await shows(page, 'small');
+    await clickFrame(page, 'small');
+    assert.deepEqual(await complaints(page), []);
+    await answersAre(page, () => ({ ...replyOf({}), result: null }));
+    await open(page, `${origin}/#`);
+    await page.waitForSelector('#empty');
+    assert.deepEqual(await complaints(page), []);
+  },
+  async 'a narrow window has all of the page'(page, origin) {
+    await answersAre(page, () => replyOf({ a_function_with_a_name_of_some_length: 9000, g: 3000 }));
+    await open(page, `${origin}/#`);
+    await until(async () => (await table(page)).length === 2);
+    await page.setViewportSize({ width: 400, height: 800 });
+    await until(() =>
+      page.evaluate(
+        () =>
+          document.documentElement.scrollWidth <= 400 &&
+          document.querySelector('#chart canvas').clientWidth <= 400,
+      ),
+    );
+    assert.ok((await page.$eval('#functions td', (e) => e.clientWidth)) > 150);
+    if (process.env.SCREENSHOT)
+      await page.screenshot({ path: `${process.env.SCREENSHOT}.narrow.png` });
+  },
+};

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the page: signing in.
+import assert from 'node:assert/strict';
+import { until } from '../chromium.mjs';
+import { answersAre, isStale, open, replyOf, table, tableIs } from '../page_testing.mjs';
+
+export const tests = {
+  async 'a refused token asks to sign in and shows the command'(page, origin) {
+    await page.route('**/v1/profile/*', (r) =>
+      r.fulfill({ status: 401, body: '{"OPT_STATUS":"UNAUTHORIZED","DESCRIPTION":"no token"}' }),
+    );
+    await page.route('**/v1/info', (r) =>
+      r.fulfill({
+        status: 200,
+        json: {
+          version: 'x',
+          cluster_name: 'c',
+          auth_required: true,
+          token_hint: 'kubectl create token t',
+          store_note: '',
+        },
+      }),
+    );
+    await page.goto(origin);
+    await page.waitForSelector('#sign-in[open]');
+    assert.equal(await page.textContent('#token-hint'), 'kubectl create token t');
+    await page.fill('#token', 'wrong');
+    await page.click('#sign-in-form button');
+    await page.waitForSelector('#sign-in[open] #sign-in-why');
+    assert.equal(await page.textContent('#sign-in-why'), 'no token');
+  },
+  async 'a token that expires: what is shown and typed stays, and the next token goes on'(
+    page,
+    origin,
+  ) {
+    let isExpired = false;
+    await answersAre(page, () => replyOf({ big: 9000, small: 3000 }));
+    await page.route('**/v1/profile/*', (r) =>
+      isExpired ? r.fulfill({ status: 401, json: { DESCRIPTION: 'expired' } }) : r.fallback());
+    await open(page, `${origin}/#`);
+    await tableIs(page, 'big', 'small');
+    await page.fill('#search', 'sma');
+    await page.selectOption('#choice-range', 'custom');
+    await page.waitForSelector('#from');
+    isExpired = true;
+    await page.fill('#from', '2026-11-21T10:00:01');
+    await page.waitForSelector('#sign-in[open]');
+    assert.equal(await page.textContent('#sign-in-why'), 'expired');
+    assert.deepEqual(await table(page), ['small']);
+    assert.equal(await isStale(page), true);
+    await page.fill('#token', 'new');
+    isExpired = false;
+    await page.keyboard.press('Enter');
+    await until(async () => !(await isStale(page)) && !(await page.isVisible('#sign-in')));
+    assert.equal(await page.inputValue('#search'), 'sma');
+    assert.equal(await page.inputValue('#from'), '2026-11-21T10:00:01');
+  },
+  async 'what cannot be a token is asked for again'(page, origin) {
+    await page.route('**/v1/info', (r) =>
+      r.fulfill({
+        json: {
+          version: 'x',
+          cluster_name: 'c',
+          auth_required: true,
+          token_hint: 't',
+          store_note: '',
+        },
+      }),
+    );
+    await answersAre(page, () => replyOf({ f: 1 }));
+    await open(page, `${origin}/#`);
+    await page.waitForSelector('#sign-in[open]');
+    await page.fill('#token', 'schlüssel');
+    await page.keyboard.press('Enter');
+    await until(async () =>
+      (await page.textContent('#sign-in-why')).startsWith('this is not a token'),
+    );
+    await page.fill('#token', ' abc ');
+    await page.keyboard.press('Enter');
+    await tableIs(page, 'f');
+  },
+};

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One request to the hub, and its answer or error. The token lives in this tab only.
+
+/** The hub needs a token, or refuses the one that it got. */
+export class SignInError extends Error {}
+
+const TOKEN = 'podflame-token';
+
+export function setToken(token: string): void {
+  sessionStorage.setItem(TOKEN, token.trim());
+}
+
+export const hasToken = (): boolean => sessionStorage.getItem(TOKEN) !== null;
+
+/** A query has 30 s in the hub: no answer for twice that time means that there is no hub. */
+const SILENCE_MS = 60_000;
+
+/** What the hub says: JSON. */
+export async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T> {
+  const [answer, text] = await exchange(path, signal, requestOf(body), (a) => a.text());
+  const said = parse(text);
+
+  if (!answer.ok) throw refusal(answer.status, said);
+  if (said === null) throw new Error('the answer does not come from a hub: it is not JSON');
+  return said as T;
+}
+
+/** A file that the hub makes. */
+export async function file(path: string, signal: AbortSignal, body: unknown): Promise<Blob> {
+  const [{ ok, status }, blob] = await exchange(path, signal, requestOf(body), (a) => a.blob());
+
+  if (!ok) throw refusal(status, parse(await blob.text()));
+  return blob;
+}
+
+function requestOf(body: unknown): RequestInit {
+  const headers: Record<string, string> = {};
+  const token = sessionStorage.getItem(TOKEN);
+
+  if (token && /[^!-~]/.test(token))
+    throw new SignInError('this is not a token: it has blanks or characters that no token has');
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (!body) return { method: 'GET', headers };
+  headers['Content-Type'] = 'application/json';
+  return { method: 'POST', headers, body: JSON.stringify(body) };
+}
+
+function refusal(status: number, said: Said): Error {
+  if (status === 401 || status === 403) return new SignInError(said?.DESCRIPTION ?? 'sign in');
+  return new Error(said?.DESCRIPTION || `the hub answered ${status}`);
+}
+
+/** A failure throws an error that the hub is away; an abort by the signal throws the abort. */
+async function exchange<T>(
+  path: string,
+  signal: AbortSignal,
+  request: RequestInit,
+  read: (answer: Response) => Promise<T>,
+): Promise<[Response, T]> {
+  const silent = new AbortController();
+  const timer = setTimeout(() => silent.abort(), SILENCE_MS);
+
+  try {
+    const answer = await fetch(path, {
+      ...request,
+      signal: AbortSignal.any([signal, silent.signal]),
+    });
+    clearTimeout(timer); // how long a large answer is under way is its line's affair
+    const content = await read(answer);
+    signal.throwIfAborted();
+    return [answer, content];
+  } catch (e) {
+    signal.throwIfAborted();
+    if (silent.signal.aborted)
+      throw new Error(`the hub did not answer within ${SILENCE_MS / 1000} s`);
+    throw new Error(`the hub cannot be reached: ${e instanceof Error ? e.message : e}`);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+type Said = { DESCRIPTION?: string } | null; // null: it is not JSON
+
+function parse(text: string): Said {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

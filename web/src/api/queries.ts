@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the page asks the hub.
+import { call, file } from './hub';
+import type * as types from './types';
+
+/** How many groups the time line shows; the others are one. */
+const MAX_GROUPS = 8;
+
+/** The most values that a choice offers. */
+export const MAX_VALUES = 500;
+
+const language = { profile_language_type: 'eBPF' };
+
+async function result<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T | null> {
+  return (await call<{ result: T | null }>(path, signal, body)).result;
+}
+
+export const hub = {
+  info: (signal: AbortSignal) => call<types.Info>('/v1/info', signal),
+
+  /** The tags that have values, each once. */
+  async tags(signal: AbortSignal): Promise<types.StoredTag[]> {
+    const all = await result<types.StoredTag[]>('/v1/profile/tags', signal);
+
+    return (all ?? []).filter((t) => t.stored && !t.same_as);
+  },
+
+  profile: (question: types.ProfileQuestion, signal: AbortSignal) =>
+    call<types.Reply>('/v1/profile/tree', signal, { ...question, ...language }),
+
+  /** The profile of a selection as a file. */
+  file: (format: types.FileFormat, question: types.Selection, signal: AbortSignal) =>
+    file(`/v1/profile/${format}`, signal, { ...question, ...language }),
+
+  /** With a tag, the greatest groups of its values. */
+  series: async (question: types.SeriesQuestion, signal: AbortSignal): Promise<types.Series> =>
+    (await result<types.Series>('/v1/profile/series', signal, {
+      ...question,
+      limit: MAX_GROUPS,
+      ...language,
+    }))!,
+
+  /** Why a selection has no data, the likely reasons first. */
+  why: async (question: types.Selection, signal: AbortSignal): Promise<types.Reason[]> =>
+    (await result<types.Reason[]>('/v1/profile/why', signal, { ...question, ...language })) ?? [],
+
+  /** The values of each tag, among which a user can choose. */
+  choices: async (
+    question: types.ChoicesQuestion,
+    signal: AbortSignal,
+  ): Promise<Record<string, types.Values>> =>
+    (await result<Record<string, types.Values>>('/v1/profile/choices', signal, {
+      ...question,
+      limit: MAX_VALUES,
+    })) ?? {},
+
+  values: async (
+    question: types.ValuesQuestion,
+    signal: AbortSignal,
+  ): Promise<types.Values> => {
+    const { result: values, truncated } = await call<types.ValuesReply>(
+      '/v1/profile/values',
+      signal,
+      { ...question, limit: MAX_VALUES },
+    );
+
+    return { values, truncated };
+  },
+};
+
+export type Hub = typeof hub;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions to the hub and its answers. docs/api.md describes them.
+import type { TreeResult } from '../profile/tree';
+
+export interface Loss {
+  reason: string;
+  samples: number;
+  time_ns?: number;
+}
+
+export interface Summary {
+  samples: number;
+  profiles?: number;
+  estimated?: { share: number; error: number }; // of what happened; one standard error, in the unit
+  throttled_us?: number; // off-cpu: that containers were not let run
+  finished_percent?: number | null; // samples whose stack is whole
+  truncated?: boolean;
+  cut_stacks?: number; // whose ends are in [smaller stacks]: there were too many nodes
+  // only if there were too many stacks: the value of a stack is too small by at most that
+  short_by?: number;
+  losses?: Loss[];
+  notes?: string[];
+}
+
+export interface Info {
+  version: string;
+  cluster_name: string;
+  auth_required: boolean;
+  token_hint: string;
+  store_note: string;
+  time?: number; // Unix seconds by the hub's clock; hubs of earlier versions do not say it
+  links?: { trace: string; logs: string };
+}
+
+/** A tag of `tag_filter`. */
+export interface StoredTag {
+  name: string;
+  stored: boolean;
+  same_as: string; // another name of the tag, under which it is stored
+  help: string;
+  events?: string[]; // only these have it
+  title?: string; // which people know better than the name
+  unset?: string; // what a query without the tag is about, unless it is everything
+}
+
+export interface Selection {
+  profile_event_type: string;
+  app_service: string;
+  tag_filter: string;
+  time_start: number;
+  time_end: number;
+}
+
+/** With `before`, the difference from that selection to the other one. */
+export interface ProfileQuestion extends Selection {
+  before?: Selection;
+  group_by?: string; // the tag whose values are the first level
+  by_line?: boolean;
+}
+
+export type FileFormat = 'folded' | 'pprof' | 'speedscope';
+
+export interface Reply {
+  OPT_STATUS: string;
+  DESCRIPTION: string;
+  result: TreeResult | null; // null: nothing was found
+  unit?: string;
+  summary?: Summary;
+  before_summary?: Summary; // of the other selection of a difference
+}
+
+/** `group_by`: the tag by whose values the answer is split; '': none. */
+export interface SeriesQuestion extends Selection {
+  group_by: string;
+}
+
+/** Values of steps of time. */
+export interface Series {
+  unit: string;
+  start: number; // Unix seconds
+  step: number; // seconds
+  steps: number;
+  groups: { value: string | null; values: number[] }[]; // null: what does not have the tag
+  others: number[] | null;
+  losses: { reason: string; samples: number[]; time_ns: number[] }[];
+  starts: number[]; // Unix seconds when processes began
+  more_starts: boolean;
+}
+
+/** Why a selection has no data, and what to do or to choose instead. */
+export interface Reason {
+  reason: string;
+  text: string;
+  command: string | null;
+  tag?: string; // without the conditions on it there is data, for example of these values
+  values?: string[];
+  samples?: number; // that there are without the conditions
+  events?: string[]; // that have data
+  time_start?: number; // a time that has data
+  time_end?: number;
+  losses?: Loss[];
+}
+
+export interface ChoicesQuestion extends Selection {
+  tags: string[];
+}
+
+/** `tag`: the one whose values are asked for. */
+export interface ValuesQuestion extends Selection {
+  tag: string;
+}
+
+export interface ValuesReply {
+  result: Choice[];
+  truncated: boolean; // there are more
+}
+
+export interface Choice {
+  value: string;
+  samples: number;
+}
+
+/** The values of a tag with the most samples. */
+export interface Values {
+  values: Choice[];
+  truncated: boolean; // there are more
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The other selection of a comparison: ways to choose it, and to end it.
+import { parseFilter, printFilter, type Filter } from './filter';
+import { narrowed } from './narrow';
+import type { Compare, State } from './state';
+import { intervalOf } from './times';
+
+export const earlier: [seconds: number, text: string][] = [
+  [3600, 'an hour before'],
+  [86400, 'a day before'],
+  [7 * 86400, 'a week before'],
+];
+
+/** What the other selection does not say, it has from the one before it, or from the first one. */
+export function comparedWith(state: State, other: Partial<Compare>): Partial<State> {
+  const { times, process, filter, compare } = state;
+
+  return { compare: { times, process, filter, ...compare, ...other }, colours: 'difference' };
+}
+
+/** The same at an earlier time of the same length. Both times stay what they are now. */
+export function withEarlier(state: State, seconds: number, now: number): Partial<State> {
+  const [from, to] = intervalOf(state.times, now);
+  const times = { from: from - seconds, to: to - seconds };
+
+  return { times: { from, to }, ...comparedWith({ ...state, compare: null }, { times }) };
+}
+
+/** One value of a tag, compared with all others at the same time. */
+export function withOthers(state: State, tag: string, value: string): Partial<State> {
+  const all = { ...state, ...narrowed(state, tag, ''), compare: null };
+  const one = narrowed(all, tag, value);
+
+  return { ...one, ...comparedWith(all, { filter: without(all.filter, tag, value) }) };
+}
+
+function without(filter: Filter, tag: string, value: string): Filter {
+  const condition = { tag, op: '!=' as const, values: [value] };
+
+  if ('conditions' in filter) return { conditions: [...filter.conditions, condition] };
+  return parseFilter(`(${filter.text}) AND ${printFilter({ conditions: [condition] })}`);
+}
+
+/** Each selection takes the place of the other one. */
+export function swapped({ times, process, filter, compare }: State): Partial<State> {
+  return compare ? { ...compare, compare: { times, process, filter } } : {};
+}
+
+export const ended = ({ colours }: State): Partial<State> => ({
+  compare: null,
+  grown: false,
+  colours: colours === 'difference' ? 'kind' : colours,
+});

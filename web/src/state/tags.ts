@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tags that have a place on the page of their own.
+
+export interface Tag {
+  tag: string;
+  label: string; // its name, if it has no label of its own
+  help?: string;
+  events?: string[]; // only these have it
+  unset?: string; // the text of the choice of no value
+  rare?: boolean; // a choice is shown where there is something to choose
+}
+
+/** Choices for all events. Workload comes first, because a person on call knows it. */
+export const common: Tag[] = [
+  { tag: 'pod_group', label: 'Workload' },
+  { tag: 'pod_cluster', label: 'Cluster' },
+  { tag: 'pod_ns', label: 'Namespace' },
+  { tag: 'pod', label: 'Pod' },
+  { tag: 'app_service', label: 'Process' },
+  { tag: 'pod_node', label: 'Node' },
+  { tag: 'trace_id', label: 'Trace', rare: true },
+];
+
+/** More tags of all events, by whose values a profile can be split. */
+const more: Tag[] = [
+  { tag: 'container', label: 'Container' },
+  { tag: 'image', label: 'Image' },
+  { tag: 'thread', label: 'Thread' },
+];
+
+/** A tag as the hub describes it. */
+export interface StoredTag {
+  name: string;
+  help: string;
+  events?: string[];
+  title?: string; // its label, if only some events have it
+  unset?: string; // what a query without the tag is about, unless it is everything
+}
+
+/** All tags that the hub stores. First come those with a label, which more people know. */
+export function labelled(stored: StoredTag[]): Tag[] {
+  const own = [...common, ...more];
+  const isOwn = (name: string): boolean => own.some((t) => t.tag === name);
+  const help = (tag: string): string | undefined => stored.find((t) => t.name === tag)?.help;
+  const others = stored
+    .filter((t) => !isOwn(t.name))
+    .map(({ name, title, ...about }): Tag => ({ tag: name, label: title ?? name, ...about }));
+
+  return [
+    ...own.map((t) => ({ ...t, help: help(t.tag) })),
+    ...others.filter((t) => t.events),
+    ...others.filter((t) => !t.events),
+  ];
+}
+
+/** The tag of a name, which may be a label of pods or no tag at all. */
+export const tagOf = (tags: Tag[], name: string): Tag =>
+  tags.find((t) => t.tag === name) ?? { tag: name, label: name };
+
+/** Those of all events, then those of some events. */
+export const choiceTags = (tags: Tag[]): Tag[] => [
+  ...common.filter((t) => !t.rare),
+  ...tags.filter((t) => t.events),
+  ...common.filter((t) => t.rare),
+];
+
+export const isOfEvent = ({ events }: Tag, event: string): boolean =>
+  !events || events.includes(event);
+
+/** The tags by whose values a profile of an event can be split. */
+export const groupTags = (tags: Tag[], event: string): Tag[] => [
+  ...choiceTags(tags).filter((t) => !t.rare && isOfEvent(t, event)),
+  ...more,
+];
+
+/** What else the hub stores of a profile or a sample, without the tags of some events only. */
+const others = [
+  'pod_group_type', 'pod_gpu', 'container_id', 'container_pid', 'process_id',
+  'process_start_time', 'cpu', 'time', 'profile_language_type', 'profile_value_unit',
+  'profile_id', 'sample_id',
+];
+
+const ofEvents = [
+  'wait', 'gpu_device', 'gpu_context', 'gpu_stream', 'rdma_operation', 'rdma_qp_type',
+  'rdma_device',
+];
+
+const stored = new Set([...[...common, ...more].map((t) => t.tag), ...others, ...ofEvents]);
+
+/** Whether the hub stores a tag of this name. */
+export const isStored = (name: string): boolean =>
+  stored.has(name) || /^k8s\.label\../.test(name);

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks the hub what a state needs: what it says about itself first, then each question whose form
+// is new.
+import { hasToken, SignInError } from '../api/hub';
+import type { Hub } from '../api/queries';
+import type {
+  Info, Reason, Reply, Selection, Series, SeriesQuestion, Values,
+} from '../api/types';
+import type { Columns } from '../profile/columns';
+import { fromTree } from '../profile/tree';
+import type { State } from '../state/state';
+import type { Operator } from '../state/filter';
+import { labelled, type Tag } from '../state/tags';
+import { Clock } from '../state/times';
+import { Question } from './question';
+import { isRequest, offeredQuestion, questionsOf, type RequestQuestion } from './questions';
+import type { Summaries } from './request_words';
+
+/** A profile, and what it is the answer to. */
+export interface Answer {
+  reply: Reply;
+  columns: Columns | null; // null: nothing was found
+  state: State;
+  now: number; // when it was asked, by the hub's clock
+}
+
+/** What was seen of one request. */
+export interface RequestAnswer {
+  cpu: Columns | null; // null: nothing was found
+  waits: Columns | null;
+  summaries: Summaries;
+}
+
+/** The newest answer; null: there is none yet. `isStale`: it is that to an earlier question. */
+export interface Part<T> {
+  answer: T | null;
+  isStale: boolean;
+}
+
+/** All that the hub has answered so far. */
+export interface Answers {
+  info: Info | null;
+  tags: Tag[]; // all that the hub stores
+  now: number; // when the newest questions were asked, by the hub's clock
+  profile: Part<Answer>;
+  request: Part<RequestAnswer>;
+  series: Part<Series>;
+  choices: Part<Record<string, Values>>;
+  cpuSeconds: number | null; // that the selection has used; null: not known, or not asked for
+  why: Part<Reason[]> & { error: string }; // the profile is empty; error: the hub cannot say it
+  isBusy: boolean;
+  signIn: string | null; // why the user has to sign in; null: no need
+  error: string; // why there is no answer; ''
+}
+
+const textOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error ?? '');
+
+export class Asker {
+  private readonly clock = new Clock();
+  private readonly info: Question<'', Info>;
+  private readonly tags: Question<'', Tag[]>;
+  private readonly profile;
+  private readonly request;
+  private readonly series;
+  private readonly choices;
+  private readonly cpu;
+  private readonly why;
+  private state: State | null = null; // the newest
+  private now = this.clock.now(); // of the newest questions
+
+  constructor(
+    private readonly hub: Hub,
+    onChange: () => void,
+  ) {
+    this.info = new Question((_, signal) => this.introduce(signal), onChange);
+    this.tags = new Question((_, signal) => this.storedTags(signal), onChange);
+    this.profile = new Question(this.profileOf.bind(this), onChange);
+    this.request = new Question(this.requestOf.bind(this), onChange);
+    this.series = new Question(hub.series, onChange);
+    this.choices = new Question(hub.choices, onChange);
+    this.cpu = new Question(this.cpuSecondsOf.bind(this), onChange);
+    this.why = new Question(hub.why, onChange);
+  }
+
+  private all() {
+    const { info, tags, profile, request, series, choices, cpu, why } = this;
+
+    return [info, tags, profile, request, series, choices, cpu, why];
+  }
+
+  /** Those whose answers the newest state needs. */
+  private needed() {
+    return this.all().filter(
+      (q) => q !== this.why && (q !== this.request || (this.state && isRequest(this.state))),
+    );
+  }
+
+  /** Asks what is new in a state; `again`: all of it. Ends when all have their answers. */
+  async ask(state: State, again = false): Promise<void> {
+    this.state = state;
+    for (const first of [this.info, this.tags]) {
+      if (!first.answer) await first.put('', true);
+      if (!first.answer || this.state !== state) return;
+    }
+    const { profile, request, series, choices, cpu } = this.questions(state, again);
+
+    await Promise.all([
+      this.profile.put(profile, again).then(() => this.askWhy(state, profile, again)),
+      request && this.request.put(request, again),
+      this.series.put(series, again),
+      this.choices.put(choices, again),
+      this.cpu.put(cpu, again),
+    ]);
+  }
+
+  /** Asks why a profile is empty, unless something else is asked by now. */
+  private async askWhy(state: State, profile: Selection, again: boolean): Promise<void> {
+    const { profile_event_type, app_service, tag_filter, time_start, time_end } = profile;
+    const question = { profile_event_type, app_service, tag_filter, time_start, time_end };
+
+    if (this.state !== state || this.profile.isStale || this.profile.answer!.columns) return;
+    await this.why.put(question, again);
+  }
+
+  /** The values of a tag that the other conditions leave, for what a user types. */
+  offer(tag: string, op: Operator, typed: string, signal: AbortSignal): Promise<Values> {
+    const tags = this.tags.answer ?? [];
+
+    return this.hub.values(
+      offeredQuestion(this.state!, tags, this.now, tag, op, typed),
+      signal,
+    );
+  }
+
+  /** What there is to show. */
+  answers(): Answers {
+    const errors = this.needed().flatMap((q) => q.error ?? []);
+    const error = errors.find((e) => !(e instanceof SignInError));
+    const part = <T>({ answer, isStale }: Question<never, T>): Part<T> => ({
+      answer,
+      isStale: isStale || this.hasNoIntroduction(),
+    });
+
+    return {
+      info: this.info.answer,
+      tags: this.tags.answer ?? [],
+      now: this.now,
+      profile: part(this.profile),
+      request: part(this.request),
+      series: part(this.series),
+      choices: part(this.choices),
+      cpuSeconds: this.cpu.isStale ? null : this.cpu.answer,
+      why: { ...part(this.why), error: textOf(this.why.error) },
+      isBusy: [...this.needed(), this.why].some((q) => q.isBusy),
+      signIn: this.refusal(),
+      error: textOf(error),
+    };
+  }
+
+  /** Aborts all questions. */
+  end(): void {
+    for (const question of this.all()) question.end();
+  }
+
+  /** Why the newest questions were refused; null: they were not, or are under way. */
+  private refusal(): string | null {
+    for (const { error, isBusy } of this.needed())
+      if (error instanceof SignInError && !isBusy) return error.message;
+    return null;
+  }
+
+  private hasNoIntroduction(): boolean {
+    return this.info.error !== null || this.tags.error !== null;
+  }
+
+  /** All questions are of one moment, which is a new one when the profile is asked for. */
+  private questions(state: State, again: boolean) {
+    const same = questionsOf(state, this.tags.answer!, this.now);
+
+    if (!again && !this.profile.isNew(same.profile)) return same;
+    this.now = this.clock.now();
+    return questionsOf(state, this.tags.answer!, this.now);
+  }
+
+  private async introduce(signal: AbortSignal): Promise<Info> {
+    const info = await this.hub.info(signal);
+
+    if (info.time) this.clock.set(info.time);
+    return info;
+  }
+
+  private async storedTags(signal: AbortSignal): Promise<Tag[]> {
+    if (this.info.answer!.auth_required && !hasToken()) throw new SignInError('');
+    return labelled(await this.hub.tags(signal));
+  }
+
+  private async profileOf(
+    question: Parameters<Hub['profile']>[0],
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const { now, state } = this;
+    const reply = await this.hub.profile(question, signal);
+
+    return { reply, columns: fromTree(reply.result), state: state!, now };
+  }
+
+  private async requestOf(
+    question: RequestQuestion,
+    signal: AbortSignal,
+  ): Promise<RequestAnswer> {
+    const [cpu, waits] = await Promise.all([
+      this.hub.profile(question.cpu, signal),
+      this.hub.profile(question.waits, signal),
+    ]);
+
+    return {
+      cpu: fromTree(cpu.result),
+      waits: fromTree(waits.result),
+      summaries: { cpu: cpu.summary, waits: waits.summary },
+    };
+  }
+
+  private async cpuSecondsOf(
+    question: SeriesQuestion | null,
+    signal: AbortSignal,
+  ): Promise<number | null> {
+    if (!question) return null;
+    const { groups } = await this.hub.series(question, signal);
+
+    return groups.flatMap((g) => g.values).reduce((sum, us) => sum + us, 0) / 1e6;
+  }
+}

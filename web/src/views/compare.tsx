@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The other selection, with which the page compares.
+import { inert } from '../profile/names';
+import { comparedWith, earlier, ended, swapped, withEarlier } from '../state/compare';
+import { parseFilter, printFilter } from '../state/filter';
+import { isSnapshot, leakOf } from '../state/leak';
+import type { Change, Compare, State } from '../state/state';
+import { absolute, intervalOf } from '../state/times';
+import type { Answers } from './asker';
+import { Choice, type Option } from './choice';
+import './compare.css';
+import { LeakChoice } from './leak';
+import { TimeInput } from './time_input';
+
+interface Props {
+  state: State;
+  change: Change;
+  answers: Answers;
+}
+
+const OTHER = 'other';
+
+export function CompareChoice(props: Props) {
+  const { state, change, answers: { now } } = props;
+  const { compare } = state;
+  const options: Option[] = [
+    { value: '', text: 'nothing' },
+    ...earlier.map(([seconds, text]) => ({ value: `${seconds}`, text })),
+    { value: OTHER, text: 'another selection' },
+  ];
+
+  return (
+    <div id="compare">
+      <Choice
+        id="compare-with"
+        label="compare with "
+        value={compare ? offsetOf(state, compare, now) : ''}
+        options={options}
+        onChoose={(value) => change(chosen(state, value, now), 'push')}
+      />
+      {isSnapshot(state.event) && <LeakChoice state={state} change={change} now={now} />}
+      {compare && !leakOf(state, now) && <Before {...props} compare={compare} />}
+      {compare && (
+        <>
+          <label title="only stacks that have more than before, as wide as how much more it is">
+            <input
+              type="checkbox"
+              id="grown"
+              checked={state.grown}
+              onChange={(e) => change({ grown: e.currentTarget.checked })}
+            />{' '}
+            only what grew
+          </label>
+          <button
+            id="swap"
+            title="what is before becomes now"
+            onClick={() => change(swapped(state), 'push')}
+          >
+            swap
+          </button>
+        </>
+      )}
+    </div>
+  );
+}
+
+/** By how much both selections are apart, if nothing else tells them apart. */
+function offsetOf(state: State, compare: Compare, now: number): string {
+  const [from, to] = intervalOf(state.times, now);
+  const before = intervalOf(compare.times, now);
+  const isSame =
+    compare.process === state.process && printFilter(compare.filter) === printFilter(state.filter);
+  const found = earlier.find(([s]) => from - before[0] === s && to - before[1] === s);
+
+  return isSame && found ? `${found[0]}` : OTHER;
+}
+
+function chosen(state: State, value: string, now: number): Partial<State> {
+  if (!value) return ended(state);
+  if (value !== OTHER) return withEarlier(state, Number(value), now);
+  return comparedWith(state, { times: absolute(state.times, now) });
+}
+
+/** Time, process and filter of the other selection. */
+function Before({ state, change, answers, compare }: Props & { compare: Compare }) {
+  const { now, choices } = answers;
+  const [from, to] = intervalOf(compare.times, now);
+  const put = (other: Partial<Compare>): void => change(comparedWith(state, other), 'push');
+  const processes = choices.answer?.app_service?.values.map((v) => v.value) ?? [];
+
+  return (
+    <fieldset id="before">
+      <legend>before</legend>
+      <TimeInput
+        id="before_from"
+        label="from"
+        value={from}
+        onChoose={(t) => put({ times: { from: t, to } })}
+      />
+      <TimeInput
+        id="before_to"
+        label="to"
+        value={to}
+        onChoose={(t) => put({ times: { from, to: t } })}
+      />
+      <Choice
+        id="before_process"
+        label="process "
+        value={compare.process}
+        options={[
+          { value: '', text: 'all' },
+          ...[...new Set([...processes, compare.process])]
+            .filter(Boolean)
+            .map((value) => ({ value, text: inert(value) })),
+        ]}
+        onChoose={(process) => put({ process })}
+      />
+      <label class="before-filter" title="in the language of tag_filter (docs/api.md)">
+        filter{' '}
+        <input
+          id="before_filter"
+          value={printFilter(compare.filter)}
+          placeholder="everything"
+          spellcheck={false}
+          onChange={(e) => put({ filter: parseFilter(e.currentTarget.value) })}
+        />
+      </label>
+    </fieldset>
+  );
+}

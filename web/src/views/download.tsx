@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves what is shown as a file.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { SignInError } from '../api/hub';
+import type { Selection } from '../api/types';
+import { fileName } from '../files/name';
+import type { FlameGraph } from '../flame/flame';
+import { chosenValue } from '../state/narrow';
+import type { Tag } from '../state/tags';
+import { utc } from '../state/times';
+import './download.css';
+import { groups, type Format, type Source } from './formats';
+import { totalText } from './notes';
+import { questionsOf } from './questions';
+import type { Shown } from './shown';
+
+interface Props {
+  shown: Shown;
+  tags: Tag[]; // of some events only
+  reload: () => void;
+}
+
+export function Download({ shown, tags, reload }: Props) {
+  const menu = useRef<HTMLDetailsElement>(null);
+  const panel = useRef<HTMLDivElement>(null);
+  const [said, setSaid] = useState('');
+  const download = async (format: Format): Promise<void> => {
+    const source = sourceOf(shown, tags);
+
+    menu.current!.open = false;
+    setSaid('making the file …');
+    try {
+      save(await format.make(source), nameOf(source, format.ending));
+      setSaid(format.lacks?.(source) ?? '');
+    } catch (e) {
+      setSaid(e instanceof Error ? e.message : String(e));
+      if (e instanceof SignInError) reload(); // the page then asks the user to sign in
+    }
+  };
+
+  useEffect(() => closeOutside(menu.current!), []);
+  return (
+    <>
+      <details id="download" ref={menu} onToggle={() => keepInWindow(panel.current!)}>
+        <summary>download</summary>
+        <div ref={panel}>
+          {groups.map(({ heading, formats }) => (
+            <section key={heading} aria-label={heading}>
+              <p class="muted">{heading}</p>
+              {formats.map((format) => (
+                <button key={format.ending} onClick={() => void download(format)}>
+                  {format.title} <small class="muted">{format.about}</small>
+                </button>
+              ))}
+            </section>
+          ))}
+        </div>
+      </details>
+      <span role="status" class="muted">{said}</span>
+    </>
+  );
+}
+
+/** Closes the menu when the user presses Escape in it, or does something elsewhere. */
+function closeOutside(menu: HTMLDetailsElement): () => void {
+  const end = new AbortController();
+  const options = { signal: end.signal };
+  const isInside = (e: Event): boolean => menu.contains(e.target as Node);
+
+  addEventListener('pointerdown', (e) => isInside(e) || menu.removeAttribute('open'), options);
+  addEventListener('focusin', (e) => isInside(e) || menu.removeAttribute('open'), options);
+  menu.addEventListener('keydown', (e) => {
+    if (e.key !== 'Escape' || !menu.open) return;
+    menu.open = false;
+    menu.querySelector('summary')!.focus();
+    e.stopPropagation();
+  }, options);
+  return () => end.abort();
+}
+
+function keepInWindow(panel: HTMLElement): void {
+  panel.style.translate = '';
+  const { right } = panel.getBoundingClientRect();
+
+  panel.style.translate = `${Math.min(0, document.body.clientWidth - right)}px`;
+}
+
+function sourceOf(shown: Shown, tags: Tag[]): Source {
+  const { state, now } = shown.answer;
+  const { before, by_line, ...selection } = questionsOf(state, tags, now).profile;
+  const element = document.querySelector<HTMLElement & { flame?: FlameGraph }>('#view .flame');
+
+  return {
+    shown,
+    selection,
+    heading: [...aboutOf(shown), timesOf(selection), sumOf(shown)].filter(Boolean).join(' · '),
+    graph: element?.flame ?? null,
+  };
+}
+
+/** The event, the namespace, and the workload or the process. */
+function aboutOf({ answer: { state } }: Shown): string[] {
+  const [namespace, workload] = ['pod_ns', 'pod_group'].map((tag) => chosenValue(state, tag));
+
+  return [state.event, namespace, workload || state.process];
+}
+
+const sumOf = (shown: Shown): string =>
+  totalText(shown)
+    .map(({ text }) => text)
+    .join('');
+
+const timesOf = ({ time_start: from, time_end: to }: Selection): string =>
+  `${utc(from)} to ${utc(to)}`;
+
+const nameOf = ({ shown, selection }: Source, ending: string): string =>
+  fileName(aboutOf(shown), selection.time_start, selection.time_end, ending);
+
+function save(content: BlobPart, name: string): void {
+  const link = document.createElement('a');
+
+  link.href = URL.createObjectURL(new Blob([content]));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // by then it is saved
+}

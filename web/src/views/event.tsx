@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The event that the profile is of, among those that the data has.
+import { withEvent } from '../state/leak';
+import type { Change, State } from '../state/state';
+import { events } from '../words/events';
+import { sentence } from '../words/sentence';
+import type { Answers } from './asker';
+import { Choice, type Option } from './choice';
+import { Explained } from './explained';
+
+interface Props {
+  state: State;
+  change: Change;
+  answers: Answers;
+}
+
+export function EventChoice({ state, change, answers: { now, choices } }: Props) {
+  const { event } = state;
+  const found = choices.answer?.profile_event_type?.values;
+  const options: Option[] = (found ?? []).map(({ value }) => ({ value, text: value }));
+
+  if (!options.some((o) => o.value === event))
+    options.unshift({ value: event, text: found ? `${event} (no data)` : event });
+  return (
+    <Choice
+      id="choice-profile_event_type"
+      label={<Explained text={sentence(events, event)}>Event</Explained>}
+      value={event}
+      options={options}
+      onChoose={(value) => change(withEvent(state, value, now))}
+    />
+  );
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flame graph of the profile, and its functions in a table below.
+import { useMemo, useState } from 'preact/hooks';
+import { percent } from '../profile/values';
+import { Flame } from './flame';
+import { Legend } from './legend';
+import type { Shown } from './shown';
+import { Table } from './table';
+import type { ViewProps } from './view';
+
+export function Graph(props: ViewProps) {
+  const { columns } = props.shown;
+
+  return (
+    <>
+      {columns && (
+        <>
+          <MainGraph {...props} columns={columns} isProfile />
+          <Legend state={props.state} change={props.change} columns={columns} />
+        </>
+      )}
+      <Table {...props} />
+    </>
+  );
+}
+
+interface Props extends Pick<ViewProps, 'state' | 'change'> {
+  columns: NonNullable<Shown['columns']>;
+  shown: Pick<Shown, 'value' | 'changesOf'>;
+  isProfile?: boolean;
+}
+
+/** The graph whose zoom is in the state, below a line that says what the user points at. */
+export function MainGraph({ state, change, columns, shown, isProfile }: Props) {
+  const { value, changesOf } = shown;
+  const [frame, setFrame] = useState('');
+  const [found, setFound] = useState(0);
+  const { search, upward } = state;
+  const options = useMemo(() => ({ upward }), [upward]);
+  const foundText = search && `found: ${value(found)} (${percent(found, columns.total[0])})`;
+
+  return (
+    <>
+      <div id="details" class="muted">{frame || foundText || '\u00a0'}</div>
+      <Flame
+        id="chart"
+        state={state}
+        change={change}
+        columns={columns}
+        value={value}
+        changesOf={changesOf}
+        options={options}
+        onSay={setFrame}
+        onFound={setFound}
+        isMain
+        canFocus={isProfile}
+        canHide={isProfile}
+      />
+    </>
+  );
+}

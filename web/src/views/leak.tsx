@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The leak view's two moments.
+import { leakOf, withLeak, withoutLeak } from '../state/leak';
+import type { Change, State } from '../state/state';
+import { intervalOf } from '../state/times';
+import { TimeInput } from './time_input';
+
+interface Props {
+  state: State;
+  change: Change;
+  now: number;
+}
+
+export function LeakChoice({ state, change, now }: Props) {
+  const moments = leakOf(state, now);
+
+  return (
+    <div id="growth-choice">
+      <label
+        title={
+          'how much more memory is in use at the second time than at the first, stack by stack'
+        }
+      >
+        <input
+          type="checkbox"
+          id="growth"
+          checked={moments !== null}
+          onChange={() =>
+            change(
+              moments
+                ? withoutLeak(state, now)
+                : withLeak(state, intervalOf(state.times, now)),
+            )
+          }
+        />{' '}
+        growth between two times
+      </label>
+      {moments && (
+        <span id="growth-times">
+          <TimeInput
+            id="grown_from"
+            label="from"
+            value={moments[0]}
+            onChoose={(t) => change(withLeak(state, [t, moments[1]]))}
+          />{' '}
+          <TimeInput
+            id="grown_to"
+            label="to"
+            value={moments[1]}
+            onChoose={(t) => change(withLeak(state, [moments[0], t]))}
+          />
+        </span>
+      )}
+    </div>
+  );
+}

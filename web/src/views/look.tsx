@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sum of what is shown, and ways to look at it that all views have.
+import type { Change, State } from '../state/state';
+import { Check } from './check';
+import { Download } from './download';
+import { totalText } from './notes';
+import { Sentence } from './sentence';
+import type { Shown } from './shown';
+import type { Answers } from './asker';
+
+interface Props {
+  state: State;
+  change: Change;
+  answers: Answers;
+  reload: () => void;
+  shown: Shown | null;
+}
+
+export function Look({ state, change, answers, reload, shown }: Props) {
+  return (
+    <div id="look">
+      <input
+        type="search"
+        id="search"
+        placeholder="search functions"
+        aria-label="search functions"
+        title="a part of the name, or a regular expression; in quotes, exactly that function"
+        value={state.search}
+        onInput={(e) => change({ search: e.currentTarget.value })}
+      />
+      <button id="reset" onClick={() => change({ search: '', zoom: [] })}>
+        reset zoom and search
+      </button>
+      <Check
+        id="short"
+        isOn={state.short}
+        onChange={(short) => change({ short })}
+        title={'std::vector<…>; the full name stays in the line above the graph and for the search'}
+      >
+        short names
+      </Check>
+      <Check
+        id="upward"
+        isOn={state.upward}
+        onChange={(upward) => change({ upward })}
+        title="callers below what they call"
+      >
+        flames upward
+      </Check>
+      {shown?.answer.columns && <Download shown={shown} tags={answers.tags} reload={reload} />}
+      <strong id="total">{shown && <Sentence said={totalText(shown)} />}</strong>
+    </div>
+  );
+}

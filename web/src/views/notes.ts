@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an answer says about itself: its sum, and what it lacks.
+import type { Reply, Summary } from '../api/types';
+import { wholesText } from '../profile/change';
+import { formatValue } from '../profile/values';
+import type { Times } from '../state/state';
+import { intervalOf } from '../state/times';
+import { events } from '../words/events';
+import { lossText } from '../words/losses';
+import { summary as words } from '../words/numbers';
+import { sentence } from '../words/sentence';
+import type { Shown } from './shown';
+
+/** A part of a text, and the sentence that explains it; '': it explains itself. */
+export interface Said {
+  text: string;
+  about: string;
+}
+
+const plain = (text: string): Said => ({ text, about: '' });
+
+export function totalText({ answer, difference, growth, unit, total }: Shown): Said[] {
+  const { samples = 0, finished_percent: whole } = answer.reply.summary ?? {};
+  const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
+
+  if (growth) return [plain(grownText(growth.grown, growth.shrunk, answer, unit))];
+  if (difference) return [plain(wholesText(difference, unit))];
+  if (!answer.columns) return [];
+  const stacks = {
+    text: `${whole?.toFixed(2)} % with a whole stack`,
+    about: words.finished_percent,
+  };
+  return [
+    { text: formatValue(total, unit), about: sentence(events, answer.state.event) },
+    plain(' in '),
+    { text: `${samples.toLocaleString()} samples`, about: words.samples },
+    ...(whole == null || isHost ? [] : [plain(', '), stacks]),
+  ];
+}
+
+function grownText(
+  grown: number,
+  shrunk: number,
+  { state, now }: Shown['answer'],
+  unit: string,
+): string {
+  const moment = (times: Times): string =>
+    new Date(intervalOf(times, now)[1] * 1000).toLocaleString();
+
+  return (
+    `${formatValue(grown, unit)} grown, ${formatValue(shrunk, unit)} shrunk, ` +
+    `from ${moment(state.compare!.times)} to ${moment(state.times)}`
+  );
+}
+
+/** A difference has the errors of both selections, and no share. */
+export function estimatedText({ answer, unit }: Shown): Said[] {
+  const { summary, before_summary: before } = answer.reply;
+  const value = answer.columns?.total[0] ?? 0;
+  const all = [summary, before].flatMap((s) => s?.estimated ?? []);
+  const error = Math.hypot(...all.map((e) => e.error));
+  const round = (n: number): string => `${Number((100 * n).toPrecision(2))} %`;
+  let range = '';
+
+  if (all.length === 0) return [];
+  if (answer.state.compare) range = `, ±${formatValue(error, unit)}`;
+  else if (value) range = `, ±${round(error / value)}`;
+  const share = round(Math.min(...all.map((e) => e.share)));
+  return [
+    { text: 'estimated', about: words.estimated },
+    plain(`: ${share} of what happened was measured${range}`),
+  ];
+}
+
+export function throttledText({ answer }: Shown): Said[] {
+  const us = answer.reply.summary?.throttled_us ?? 0;
+
+  if (!us) return [];
+  return [
+    { text: 'throttled', about: words.throttled_us },
+    plain(`: the containers' CPU limits held them back for ${formatValue(us, 'microseconds')}`),
+  ];
+}
+
+export function lossesText({ answer, unit }: Shown): Said[] {
+  const all = ofBoth(answer.reply, (summary) => missing(summary, unit));
+
+  return all.length ? [plain(all.join(' · '))] : [];
+}
+
+export function notesText({ answer: { reply }, difference }: Shown): Said[] {
+  const { before_summary: before, summary: now } = reply;
+  const notes = ofBoth(reply, (s) => s.notes ?? []);
+  const hasShares = difference?.terms.by === 'share';
+  const result = (what: string): string =>
+    hasShares ? 'there is nothing to compare with' : `everything counts as ${what}`;
+
+  if (before && !before.profiles)
+    notes.push(`before: nothing is stored for this selection, so ${result('grown')}`);
+  else if (before && !now?.profiles)
+    notes.push(`now: nothing is stored for this selection, so ${result('shrunk')}`);
+  return notes.length ? [plain(notes.join(' · '))] : [];
+}
+
+/** The notes of an answer. Of two selections, a note of only one says which one. */
+function ofBoth(reply: Reply, said: (summary: Summary) => string[]): string[] {
+  const second = reply.summary ? said(reply.summary) : [];
+  const first = reply.before_summary ? said(reply.before_summary) : second;
+  const only = (when: string, own: string[], other: string[]): string[] =>
+    own.filter((t) => !other.includes(t)).map((t) => `${when}: ${t}`);
+
+  return [
+    ...second.filter((t) => first.includes(t)),
+    ...only('before', first, second),
+    ...only('now', second, first),
+  ];
+}
+
+function missing(
+  { losses = [], cut_stacks: cut, short_by: short }: Summary,
+  unit: string,
+): string[] {
+  const parts = losses.map(lossText);
+
+  if (short !== undefined)
+    parts.push(
+      'too many stacks: the smallest are added up as [others]' +
+        (short
+          ? `, and another stack's value is too small by at most ${formatValue(short, unit)}`
+          : ''),
+    );
+  if (cut)
+    parts.push(
+      `too many frames: ${cut.toLocaleString()} of the smallest stacks end in [smaller stacks]; ` +
+        'all totals are complete',
+    );
+  return parts;
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small window below the button that opens it, within the nearest element with a position. It
+// closes by Escape, and when the user goes on elsewhere.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
+
+interface Props {
+  label: string;
+  /** `isDone`: the user is done here, so the focus goes back to the button. */
+  onClose: (isDone: boolean) => void;
+  children: ComponentChildren;
+}
+
+/** Its parent holds the button, too, which is no "elsewhere". */
+export function Popup({ label, onClose, children }: Props) {
+  const popup = useRef<HTMLDivElement>(null);
+  const close = useRef(onClose);
+
+  close.current = onClose;
+  useLayoutEffect(() => placeBelow(popup.current!), []);
+  useEffect(() => {
+    const own = popup.current!.parentElement!;
+    const leave = (e: Event): void => {
+      if (e.target instanceof Node && !own.contains(e.target)) close.current(false);
+    };
+    document.addEventListener('pointerdown', leave);
+    document.addEventListener('focusin', leave);
+    return () => {
+      document.removeEventListener('pointerdown', leave);
+      document.removeEventListener('focusin', leave);
+    };
+  }, []);
+  const onKeyDown = (e: KeyboardEvent): void => {
+    e.stopPropagation(); // the page's own keys are for elsewhere
+    if (e.key === 'Escape') onClose(true);
+  };
+
+  return (
+    <div ref={popup} class="popup" role="dialog" aria-label={label} onKeyDown={onKeyDown}>
+      {children}
+    </div>
+  );
+}
+
+/** How far a popup stays away from the button and from the sides. */
+const GAP = 4;
+
+function placeBelow(popup: HTMLElement): void {
+  const { offsetLeft, offsetTop, offsetHeight } = popup.parentElement!;
+  const room = (popup.offsetParent as HTMLElement).clientWidth - popup.offsetWidth - GAP;
+
+  popup.style.top = `${offsetTop + offsetHeight + GAP}px`;
+  popup.style.left = `${Math.max(GAP, Math.min(offsetLeft, room))}px`;
+}

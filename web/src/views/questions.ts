@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the page has to ask the hub for a state.
+import type {
+  ChoicesQuestion, ProfileQuestion, Selection, SeriesQuestion, ValuesQuestion,
+} from '../api/types';
+import { canBePer } from '../profile/per';
+import { askedOf, conditionsOf, offeredBy } from '../state/conditions';
+import { printFilter, type Operator } from '../state/filter';
+import { leakOf } from '../state/leak';
+import { chosenValue } from '../state/narrow';
+import type { Compare, State } from '../state/state';
+import { choiceTags, groupTags, isOfEvent, isStored, type Tag } from '../state/tags';
+import { intervalOf, WINDOW_S, type Interval } from '../state/times';
+
+/** The most tags in one question for choices, beside the events. */
+const MAX_CHOICES = 63;
+
+export interface Questions {
+  profile: ProfileQuestion;
+  request: RequestQuestion | null;
+  series: SeriesQuestion;
+  choices: ChoicesQuestion;
+  cpu: SeriesQuestion | null; // the CPU time of the same selection, if values are divided by it
+}
+
+/** Of one request: both events of its threads, by span. */
+export interface RequestQuestion {
+  cpu: ProfileQuestion;
+  waits: ProfileQuestion;
+}
+
+export function questionsOf(state: State, tags: Tag[], now: number): Questions {
+  const { compare } = state;
+  const selection = selectionOf(state, state, tags, now);
+  const before = compare ? selectionOf(state, compare, tags, now) : undefined;
+  const [time_start, time_end] = spanOf(state, now);
+  const around = { ...selection, time_start, time_end };
+
+  return {
+    profile: { ...selection, before, by_line: state.byLine || undefined },
+    request: isRequest(state)
+      ? {
+          cpu: ofSpans('on-cpu', state, tags, now),
+          waits: ofSpans('off-cpu', state, tags, now),
+        }
+      : null,
+    series: { ...around, group_by: groupOf(state, tags) },
+    choices: { ...around, tags: choiceTagsOf(state, tags) },
+    cpu: cpuQuestion(state, tags, now),
+  };
+}
+
+/** What a user can choose for a condition on a tag, or is typing. */
+export function offeredQuestion(
+  state: State, tags: Tag[], now: number, tag: string, op: Operator, typed: string,
+): ValuesQuestion {
+  const { choices: { tags: _, ...around } } = questionsOf(state, tags, now);
+  const asked = { process: state.process, filter: askedOf(state.filter, tags, state.event) };
+
+  return { ...around, ...offeredBy(asked, tag, op, typed), tag };
+}
+
+function cpuQuestion(state: State, tags: Tag[], now: number): SeriesQuestion | null {
+  if (state.per !== 'cpu-second' || !canBePer(state.event).includes(state.per)) return null;
+  return { ...selectionOf({ ...state, event: 'on-cpu' }, state, tags, now), group_by: '' };
+}
+
+/** The tag by whose values the time line is split; '': none, or the event does not have it. */
+export function groupOf({ by, event }: State, tags: Tag[]): string {
+  return groupTags(tags, event).some((t) => t.tag === by) ? by : '';
+}
+
+/** The stretch of time that the page is about: in the leak view, between its moments. */
+export function timesOf(state: State, now: number): Interval {
+  const moments = leakOf(state, now);
+
+  return moments ? [Math.min(...moments), Math.max(...moments)] : intervalOf(state.times, now);
+}
+
+/** The same with the time of the snapshots of the leak view. */
+function spanOf(state: State, now: number): Interval {
+  const [from, to] = timesOf(state, now);
+  const [start] = intervalOf(state.times, now);
+  const first = state.compare ? intervalOf(state.compare.times, now)[0] : start;
+
+  return leakOf(state, now) ? [Math.min(start, first), to] : [from, to];
+}
+
+export const hasTrace = (state: State): boolean => chosenValue(state, 'trace_id') !== '';
+
+/** Whether the state shows one request. */
+export const isRequest = (state: State): boolean => state.view === 'request' && hasTrace(state);
+
+/** The samples of a request's last window are stored after its end. */
+function ofSpans(event: string, state: State, tags: Tag[], now: number): ProfileQuestion {
+  const selection = selectionOf({ ...state, event }, state, tags, now);
+
+  return { ...selection, time_end: selection.time_end + WINDOW_S, group_by: 'profile_id' };
+}
+
+function selectionOf(
+  { event }: State,
+  { times, process, filter }: Compare,
+  tags: Tag[],
+  now: number,
+): Selection {
+  const [time_start, time_end] = intervalOf(times, now);
+
+  return {
+    profile_event_type: event,
+    app_service: process,
+    tag_filter: printFilter(askedOf(filter, tags, event)),
+    time_start,
+    time_end,
+  };
+}
+
+/** The usual tags, those of the conditions, and the events. */
+function choiceTagsOf(state: State, tags: Tag[]): string[] {
+  const usual = choiceTags(tags).filter((t) => isOfEvent(t, state.event)).map((t) => t.tag);
+  const chosen = conditionsOf(state).map((c) => c.tag).filter(isStored);
+
+  return [...new Set([...usual, ...chosen])].slice(0, MAX_CHOICES).concat('profile_event_type');
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the keys do, and the button that lists them.
+import { useState } from 'preact/hooks';
+import { KEYS } from '../state/kept';
+import type { Change, State, ViewName } from '../state/state';
+import { intervalOf, longer, previous, type Interval } from '../state/times';
+import { Keys } from './keys';
+import { useKept } from './use_kept';
+import { useKeys } from './use_keys';
+import type { Themes } from './use_theme';
+
+interface Props {
+  state: State;
+  change: Change;
+  now: number;
+  views: ViewName[];
+  reload: () => void;
+  themes: Themes;
+}
+
+const element = (id: string): HTMLElement | null => document.getElementById(id);
+
+export function Shortcuts({ state, change, now, views, reload, themes }: Props) {
+  const [isOpen, setOpen] = useState(false);
+  const [kept, keep] = useKept(KEYS);
+  const show = (view: ViewName) => () => {
+    if (views.includes(view)) change({ view });
+  };
+  const to = ([from, end]: Interval): void => change({ times: { from, to: end } });
+  const shown = intervalOf(state.times, now);
+
+  useKeys(kept === 'on', {
+    keys: () => setOpen(true),
+    search: () => element('search')?.focus(),
+    graph: show('graph'),
+    table: show('table'),
+    sandwich: show('sandwich'),
+    breakdown: show('breakdown'),
+    request: show('request'),
+    reload,
+    'zoom-out': () => to(longer(shown, now)),
+    previous: () => to(previous(shown)),
+    share: () => element('share')?.click(),
+    theme: () => themes.setTheme(themes.isDark ? 'light' : 'dark'),
+  });
+  return (
+    <>
+      <button id="show-keys" aria-label="keys" onClick={() => setOpen(true)}>?</button>
+      <Keys
+        isOpen={isOpen}
+        onClose={() => setOpen(false)}
+        isOn={kept === 'on'}
+        setOn={(isOn) => keep(isOn ? 'on' : 'off')}
+      />
+    </>
+  );
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of an answer is shown.
+import { useMemo } from 'preact/hooks';
+import type { Changes } from '../flame/flame';
+import { changeText, differenceText } from '../profile/change';
+import type { Columns } from '../profile/columns';
+import { Difference, termsOf } from '../profile/difference';
+import { growth, type Growth } from '../profile/growth';
+import { valueFormat } from '../profile/per';
+import { functionTable, type FunctionRow } from '../profile/table';
+import { transform } from '../profile/transform';
+import type { State, Times } from '../state/state';
+import { intervalOf } from '../state/times';
+import type { Answer } from './asker';
+
+export interface Shown {
+  answer: Answer;
+  columns: Columns | null; // of the graph
+  rows: FunctionRow[];
+  unit: string;
+  total: number;
+  growth: Growth | null; // of a comparison of which only that is shown
+  difference: Difference | null; // of a comparison that has found something
+  value: (value: number) => string; // in words
+  changesOf: (columns: Columns) => Changes | null; // null: they are no difference
+  changeOf: ((row: FunctionRow) => RowChange) | null;
+}
+
+/** The difference of a row in words. */
+export interface RowChange {
+  short: string;
+  text: string;
+  isNoise: boolean;
+}
+
+/** The part of a state that says what of an answer is shown. */
+export type Chosen = Pick<State, 'fold' | 'hidden' | 'focus' | 'per' | 'grown'>;
+
+/** `cpuSeconds`: what the same selection has used; null: it is not known. */
+export function useShown(
+  answer: Answer | null,
+  { fold, hidden, focus, per, grown }: Chosen,
+  cpuSeconds: number | null,
+): Shown | null {
+  const perSecond = per === 'second';
+  const difference = useMemo(() => answer && differenceOf(answer, perSecond), [answer, perSecond]);
+  const made = useMemo(
+    () => answer && shownOf(answer, difference, { fold, hidden, focus, grown }),
+    [answer, difference, fold, hidden, focus, grown],
+  );
+
+  return useMemo(
+    () => made && { ...made, value: formatOf(made, per, cpuSeconds) },
+    [made, per, cpuSeconds],
+  );
+}
+
+function shownOf(
+  answer: Answer,
+  difference: Difference | null,
+  { grown: isGrown, ...chosen }: Omit<Chosen, 'per'>,
+): Omit<Shown, 'value'> {
+  const { reply, state } = answer;
+  const unit = reply.unit ?? 'microseconds';
+  const all = difference?.columns ?? answer.columns;
+  const columns = all && transform(all, chosen);
+  const grown = isGrown && state.compare ? growth(columns) : null;
+  const drawn = grown ? grown.columns : columns;
+
+  return {
+    answer,
+    columns: drawn,
+    rows: grown ? grown.rows : columns ? functionTable(columns) : [],
+    unit,
+    total: drawn?.total[0] ?? 0,
+    growth: grown,
+    difference,
+    changesOf: changesOf(difference, unit),
+    changeOf: difference && !grown ? changeOf(difference, unit) : null,
+  };
+}
+
+function formatOf(
+  { answer: { state, now }, unit }: Omit<Shown, 'value'>,
+  per: State['per'],
+  cpuSeconds: number | null,
+): Shown['value'] {
+  const [from, to] = intervalOf(state.times, now);
+
+  return valueFormat(state.event, unit, { per, seconds: to - from, cpuSeconds });
+}
+
+/** null: there is nothing to compare. */
+function differenceOf(answer: Answer, perSecond: boolean): Difference | null {
+  const { columns, reply, state, now } = answer;
+  const seconds = (times: Times): number => {
+    const [from, to] = intervalOf(times, now);
+    return Math.max(1, to - from);
+  };
+
+  if (!columns?.before || !state.compare) return null;
+  return new Difference(
+    columns,
+    termsOf(
+      state.event,
+      perSecond,
+      { seconds: seconds(state.times), error: reply.summary?.estimated?.error },
+      { seconds: seconds(state.compare.times), error: reply.before_summary?.estimated?.error },
+    ),
+  );
+}
+
+const changesOf = (difference: Difference | null, unit: string): Shown['changesOf'] => (columns) =>
+  difference && columns.before
+    ? {
+        of: (node) => difference.ofNode(columns, node),
+        text: (change) => changeText(change, { ...difference.terms, unit }),
+      }
+    : null;
+
+const changeOf = (difference: Difference, unit: string) => (row: FunctionRow): RowChange => {
+  const { total: value, samples, before } = row;
+  const change = difference.of(
+    { value, samples },
+    { value: before!.total, samples: before!.samples },
+  );
+  const compared = { ...difference.terms, unit };
+
+  return {
+    short: differenceText(change, compared),
+    text: changeText(change, compared),
+    isNoise: change.isNoise,
+  };
+};

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of the tag that a new condition is about.
+import { useState } from 'preact/hooks';
+import type { Tag } from '../state/tags';
+import { Combobox, type Option } from './combobox';
+
+interface Props {
+  tags: Tag[];
+  onPick: (tag: string) => void;
+}
+
+/** Behind it comes the name of any label of pods. */
+const LABEL = 'k8s.label.';
+
+export function TagPicker({ tags, onPick }: Props) {
+  const [typed, setTyped] = useState('');
+  const options = optionsOf(tags, typed);
+  const enter = (): void => {
+    if (options.length === 1 || options[0]?.key === typed) pick(options[0]);
+  };
+  const pick = ({ key }: Option): void => (key === LABEL ? setTyped(LABEL) : onPick(key));
+
+  return (
+    <Combobox
+      label="tag of the new filter" hint="type a part of the tag" typed={typed} onTyped={setTyped}
+      options={options} status={statusOf(options, typed)} onPick={pick} onEnter={enter}
+    />
+  );
+}
+
+function optionsOf(tags: Tag[], typed: string): Option[] {
+  const part = typed.toLowerCase();
+  const isLike = ({ tag, label, help = '' }: Tag): boolean =>
+    [tag, label, help].some((text) => text.toLowerCase().includes(part));
+  const option = ({ tag, label, help }: Tag): Option =>
+    ({ key: tag, text: label, note: label === tag ? help : tag });
+
+  if (typed.startsWith(LABEL) && typed !== LABEL)
+    return [option({ tag: typed, label: typed, help: 'label of the pod' })];
+  return tags
+    .filter(isLike)
+    .sort((a, b) => Number(b.tag === typed) - Number(a.tag === typed))
+    .map(option);
+}
+
+function statusOf(options: Option[], typed: string): string {
+  if (typed.startsWith(LABEL)) return 'Type the name of a label that the target keeps.';
+  return options.length ? '' : 'No tag has this name.';
+}

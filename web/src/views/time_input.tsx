@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+import { useLayoutEffect, useRef } from 'preact/hooks';
+import { localTime, parseTime } from '../state/times';
+
+interface Props {
+  id: string;
+  label: string;
+  value: number; // Unix seconds
+  onChoose: (seconds: number) => void;
+}
+
+/** A moment. What is typed stays until it is a time. */
+export function TimeInput({ id, label, value, onChoose }: Props) {
+  const input = useRef<HTMLInputElement>(null);
+
+  useLayoutEffect(() => {
+    if (input.current !== document.activeElement) input.current!.value = localTime(value);
+  }, [value]);
+  return (
+    <label title="your local time; the address has it in UTC">
+      {label}{' '}
+      <input
+        type="datetime-local"
+        id={id}
+        ref={input}
+        step="1"
+        onChange={(e) => {
+          const seconds = parseTime(e.currentTarget.value);
+          if (seconds !== null) onChoose(seconds);
+        }}
+        onBlur={(e) => {
+          e.currentTarget.value = localTime(value);
+        }}
+      />
+    </label>
+  );
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time line (timeline/).
+import { useContext, useLayoutEffect, useRef } from 'preact/hooks';
+import { leakOf, withLeak } from '../state/leak';
+import { narrowed } from '../state/narrow';
+import type { Change, State } from '../state/state';
+import { groupTags } from '../state/tags';
+import { Timeline } from '../timeline/timeline';
+import type { Answers } from './asker';
+import { useLatest } from './latest';
+import { groupOf, timesOf } from './questions';
+import { IsDark } from './use_theme';
+
+interface Props {
+  state: State;
+  change: Change;
+  answers: Answers;
+}
+
+export function TimelineView(props: Props) {
+  const { series } = props.answers;
+  const isDark = useContext(IsDark);
+  const element = useRef<HTMLElement>(null);
+  const timeline = useRef<Timeline | null>(null);
+  const latest = useLatest(props);
+
+  useLayoutEffect(() => {
+    timeline.current = new Timeline(element.current!, {
+      onGroup: (tag) => latest.current.change({ by: tag }),
+      onTimes: (from, to) => latest.current.change(withTimes(latest.current, from, to)),
+      onNarrow: (tag, value) =>
+        latest.current.change(narrowed(latest.current.state, tag, value)),
+      now: () => latest.current.answers.now,
+    });
+    return () => timeline.current!.destroy();
+  }, []);
+  useLayoutEffect(() => {
+    const { state, answers: { tags, now } } = latest.current;
+    const times = timesOf(state, now);
+
+    if (series.answer && !series.isStale)
+      timeline.current!.show(
+        series.answer,
+        times,
+        groupTags(tags, state.event),
+        groupOf(state, tags),
+      );
+  }, [series.answer, series.isStale]);
+  useLayoutEffect(() => timeline.current!.setDark(isDark), [isDark]);
+  return (
+    <section
+      id="timeline"
+      ref={element}
+      aria-label="time line"
+      class={series.isStale ? 'stale' : ''}
+      hidden={!series.answer}
+    />
+  );
+}
+
+/** In the leak view, its moments are the ends of the time. */
+const withTimes = ({ state, answers: { now } }: Props, from: number, to: number): Partial<State> =>
+  leakOf(state, now) ? withLeak(state, [from, to]) : { times: { from, to } };

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The time that the page is about.
+import { leakOf } from '../state/leak';
+import type { Change, State } from '../state/state';
+import { absolute, intervalOf, ranges } from '../state/times';
+import { Choice, type Option } from './choice';
+import { TimeInput } from './time_input';
+
+interface Props {
+  state: State;
+  change: Change;
+  now: number;
+}
+
+const CUSTOM = 'custom';
+
+export function RangeChoice({ state: { times }, change, now }: Props) {
+  const value = 'last' in times ? `${times.last}` : CUSTOM;
+  const options: Option[] = ranges.map(([last, text]) => ({ value: `${last}`, text }));
+
+  if ('last' in times && !options.some((o) => o.value === value))
+    options.push({ value, text: `last ${times.last} s` });
+  options.push({ value: CUSTOM, text: 'from … to …' });
+  return (
+    <Choice
+      id="choice-range"
+      label="Time"
+      value={value}
+      options={options}
+      onChoose={(chosen) =>
+        change({
+          times: chosen === CUSTOM ? absolute(times, now) : { last: Number(chosen) },
+        })
+      }
+    />
+  );
+}
+
+export function TimeInputs({ state, change, now }: Props) {
+  const [from, to] = intervalOf(state.times, now);
+
+  if ('last' in state.times || leakOf(state, now)) return null;
+  return (
+    <div id="custom">
+      <TimeInput
+        id="from"
+        label="from"
+        value={from}
+        onChoose={(t) => change({ times: { from: t, to } })}
+      />{' '}
+      <TimeInput
+        id="to"
+        label="to"
+        value={to}
+        onChoose={(t) => change({ times: { from, to: t } })}
+      />
+    </div>
+  );
+}
