@@ -28,7 +28,7 @@ export const tests = {
           document.querySelector('#chart canvas').clientWidth <= 400,
       ),
     );
-    assert.ok((await page.$eval('#functions td', (e) => e.clientWidth)) > 150);
+    assert.ok((await page.$eval('#functions td', (e) => e.clientWidth)) >= 150);
     if (process.env.SCREENSHOT)
       await page.screenshot({ path: `${process.env.SCREENSHOT}.narrow.png` });
   },
