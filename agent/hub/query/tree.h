@@ -57,16 +57,22 @@ struct frame_slot {
 	bool outermost;
 };
 
+/* A slot of the table of nodes. */
+struct child_slot {
+	uint32_t parent, function;
+	uint32_t number; /* of the node, + 1; 0: the slot is free */
+};
+
 struct tree {
 	struct tree_node *nodes;
 	size_t n_nodes, cap_nodes;
 	struct function *functions;
 	size_t n_functions, cap_functions;
 	/*
-	 * hash tables with open addressing: (parent, function) -> node, name -> function; entries
-	 * are index + 1
+	 * hash tables with open addressing: (parent, function) -> node, name -> function + 1
 	 */
-	uint32_t *child_slots, *name_slots;
+	struct child_slot *child_slots;
+	uint32_t *name_slots;
 	size_t n_child_slots, n_name_slots;
 	struct frame_slot *frame_slots;
 	size_t n_frames, n_frame_slots;
