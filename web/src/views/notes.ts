@@ -2,9 +2,9 @@
 // What an answer says about itself: its sum, and what it lacks.
 import type { Reply, Summary } from '../api/types';
 import { wholesText } from '../profile/change';
+import type { Growth } from '../profile/growth';
 import { formatValue } from '../profile/values';
-import type { Times } from '../state/state';
-import { intervalOf } from '../state/times';
+import { leakOf } from '../state/leak';
 import { events } from '../words/events';
 import { lossText } from '../words/losses';
 import { summary as words } from '../words/numbers';
@@ -23,7 +23,7 @@ export function totalText({ answer, difference, growth, unit, total }: Shown): S
   const { samples = 0, finished_percent: whole } = answer.reply.summary ?? {};
   const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
 
-  if (growth) return [plain(grownText(growth.grown, growth.shrunk, answer, unit))];
+  if (growth) return [plain(grownText(growth, answer, difference, unit))];
   if (difference) return [plain(wholesText(difference, unit))];
   if (!answer.columns) return [];
   const stacks = {
@@ -39,18 +39,22 @@ export function totalText({ answer, difference, growth, unit, total }: Shown): S
 }
 
 function grownText(
-  grown: number,
-  shrunk: number,
+  { grown, shrunk }: Growth,
   { state, now }: Shown['answer'],
+  difference: Shown['difference'],
   unit: string,
 ): string {
-  const moment = (times: Times): string =>
-    new Date(intervalOf(times, now)[1] * 1000).toLocaleString();
+  const values = `${formatValue(grown, unit)} grown, ${formatValue(shrunk, unit)} shrunk`;
+  const moment = (time: number): string => new Date(time * 1000).toLocaleString();
+  const [from, to] = leakOf(state, now) ?? [];
+  const scales = {
+    value: '',
+    share: ', both selections taken to be equally large',
+    second: ', both selections taken to be equally long',
+  };
 
-  return (
-    `${formatValue(grown, unit)} grown, ${formatValue(shrunk, unit)} shrunk, ` +
-    `from ${moment(state.compare!.times)} to ${moment(state.times)}`
-  );
+  if (from && to) return `${values}, from ${moment(from)} to ${moment(to)}`;
+  return values + (difference ? scales[difference.terms.by] : '');
 }
 
 /** A difference has the errors of both selections, and no share. */
