@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 /* for a tag's name in a message; any key of a Kubernetes label fits */
-#define TAG_BYTES 350
+#define TAG_BYTES  350
+#define TIME_MAX_S (1LL << 40)
 
 enum field_type { TEXT, NUMBER, FLAG };
 
@@ -225,12 +226,21 @@ static int take_format(const json_t *body, struct tracing_request *r, struct fie
 	return 0;
 }
 
+/* No profile has another time, and arithmetic on these seconds does not overflow. */
+static int64_t within_range(int64_t time_s)
+{
+	return MIN(MAX(time_s, (int64_t)0), (int64_t)TIME_MAX_S);
+}
+
 static int take_times(const json_t *body, struct selection *s, struct field_error *reterr)
 {
-	s->time_start_s = json_int_at(body, "time_start", 0);
-	s->time_end_s = json_int_at(body, "time_end", 0);
-	if (s->time_end_s < s->time_start_s)
+	int64_t start_s = json_int_at(body, "time_start", 0);
+	int64_t end_s = json_int_at(body, "time_end", 0);
+
+	if (end_s < start_s)
 		return field_error_set(reterr, "time_end", "time_end is before time_start");
+	s->time_start_s = within_range(start_s);
+	s->time_end_s = within_range(end_s);
 	return 0;
 }
 

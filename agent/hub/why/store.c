@@ -200,6 +200,12 @@ static int read_series(struct storing *s, int64_t start_s, int64_t end_s, uint32
 			    s->reterr);
 }
 
+/* A step that makes at most STEPS steps, or a few more of very long ones. */
+static uint32_t step_for(int64_t start_s, int64_t end_s)
+{
+	return (uint32_t)MIN((end_s - start_s) / STEPS + 1, (int64_t)INT32_MAX);
+}
+
 /* The first or last step with a value; -1: none. */
 static int64_t step_with_data(const struct store_series *x, bool last)
 {
@@ -218,7 +224,7 @@ struct stretch { /* of time, with data; end_s 0: none */
 /* Finds the first or last step of [start_s, end_s] that has data. */
 static int search(struct storing *s, int64_t start_s, int64_t end_s, bool last, struct stretch *ret)
 {
-	uint32_t step_s = (uint32_t)MIN((end_s - start_s) / STEPS + 1, (int64_t)INT32_MAX);
+	uint32_t step_s = step_for(start_s, end_s);
 	struct store_series x = {0};
 	int64_t step;
 	int e = read_series(s, start_s, end_s, step_s, &x);
@@ -238,7 +244,8 @@ static void say_time(struct storing *s, const struct stretch *data, bool before)
 {
 	const struct selection *sel = s->q->tracing.selection;
 	int64_t length_s = sel->time_end_s - sel->time_start_s;
-	int64_t start_s = before ? MIN(data->start_s, data->end_s - length_s) : data->start_s;
+	int64_t start_s = before ? MIN(data->start_s, MAX(data->end_s - length_s, (int64_t)1))
+				 : data->start_s;
 	int64_t end_s = before ? data->end_s : MAX(data->end_s, data->start_s + length_s);
 	char when[32];
 	json_t *r;
@@ -310,9 +317,8 @@ static int losses(struct storing *s)
 {
 	const struct selection *sel = s->q->tracing.selection;
 	struct store_series x = {0};
-	int64_t step_s = (sel->time_end_s - sel->time_start_s) / STEPS + 1;
 	int e = read_series(s, sel->time_start_s, sel->time_end_s,
-			    (uint32_t)MIN(step_s, (int64_t)INT32_MAX), &x);
+			    step_for(sel->time_start_s, sel->time_end_s), &x);
 
 	if (e)
 		return e;

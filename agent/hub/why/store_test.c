@@ -152,6 +152,28 @@ static void a_tag_that_is_not_stored(void **state)
 				   "tag_filter: pod_ns_id matches nothing here"));
 }
 
+/* Differences of such times do not fit in 64 bits. */
+static void times_out_of_all_bounds(void **state)
+{
+	static const int64_t times[][2] = {
+		{-9223370490666548889, INT64_MAX},
+		{INT64_MIN, INT64_MAX},
+		{INT64_MIN, INT64_MIN + 1},
+		{INT64_MAX - 1, INT64_MAX},
+		{1, INT64_MAX},
+	};
+	static const char *const events[] = {"on-cpu", "mem-inuse"};
+	struct store *s = filled(state);
+
+	for (size_t i = 0; i < ARRAY_SIZE(times) * 2; i++) {
+		const int64_t *t = times[i / 2];
+		_cleanup_json_ json_t *r =
+			why(s, events[i % 2], t[0], t[1], "pod_ns='app' AND pod='x'", "");
+
+		assert_non_null(r);
+	}
+}
+
 static void an_empty_store(void **state)
 {
 	_cleanup_json_ json_t *r = why(*state, "on-cpu", T0, T0 + 60, "pod_ns='app'", "");
@@ -170,6 +192,7 @@ int main(void)
 		IN_MEMORY(a_later_time),
 		IN_MEMORY(losses),
 		IN_MEMORY(a_tag_that_is_not_stored),
+		IN_MEMORY(times_out_of_all_bounds),
 		IN_MEMORY(an_empty_store),
 	};
 
