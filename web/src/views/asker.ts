@@ -4,7 +4,7 @@
 import { hasToken, SignInError } from '../api/hub';
 import type { Hub } from '../api/queries';
 import type {
-  GroupsReply, Info, Reason, Reply, Selection, Series, SeriesQuestion, Values,
+  GroupsReply, Info, ProfileQuestion, Reason, Reply, Series, SeriesQuestion, Values,
 } from '../api/types';
 import type { Columns } from '../profile/columns';
 import { fromTree } from '../profile/tree';
@@ -123,7 +123,7 @@ export class Asker {
     const { profile, request, breakdown, series, choices, cpu } = this.questions(state, again);
 
     await Promise.all([
-      this.profile.put(profile, again).then(() => this.askWhy(state, profile, again)),
+      this.profile.put(profile, again).then(() => this.askWhy(profile, again)),
       request && this.request.put(request, again),
       breakdown && this.breakdown.put(breakdown, again),
       this.series.put(series, again),
@@ -133,11 +133,12 @@ export class Asker {
   }
 
   /** Asks why a profile is empty, unless something else is asked by now. */
-  private async askWhy(state: State, profile: Selection, again: boolean): Promise<void> {
+  private async askWhy(profile: ProfileQuestion, again: boolean): Promise<void> {
     const { profile_event_type, app_service, tag_filter, time_start, time_end } = profile;
     const question = { profile_event_type, app_service, tag_filter, time_start, time_end };
+    const isNewest = !this.profile.isNew(profile) && !this.profile.isStale;
 
-    if (this.state !== state || this.profile.isStale || this.profile.answer!.columns) return;
+    if (!isNewest || this.profile.answer!.columns) return;
     await this.why.put(question, again);
   }
 
