@@ -102,4 +102,19 @@ export const tests = {
     await until(() => questions.at(-1).tag_filter === "pod='b' OR pod='c'");
     assert.equal(questions.at(-1).before.tag_filter, "pod='a'");
   },
+  async 'what is typed as a filter stays when an answer arrives'(page, origin) {
+    const questions = await asked(page, FUNCTIONS);
+    await open(page, `${origin}/#range=300&before_range=600`);
+    await shows(page, 'gone');
+    await page.focus('#before_filter');
+    await page.keyboard.type("pod='a'");
+    const before = questions.length;
+    await page.evaluate(() => document.querySelector('#reload').click());
+    await until(async () =>
+      questions.length > before && (await page.getAttribute('main', 'class')) === '');
+    assert.equal(await page.inputValue('#before_filter'), "pod='a'");
+    await page.keyboard.press('Enter');
+    await until(() => questions.at(-1).before.tag_filter === "pod='a'");
+    assert.equal(await page.inputValue('#before_filter'), "pod='a'");
+  },
 };

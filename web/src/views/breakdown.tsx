@@ -11,6 +11,7 @@ import './breakdown.css';
 import { GroupTable } from './breakdown_table';
 import { Choice } from './choice';
 import { breakdownTag } from './questions';
+import { useDraft } from './use_draft';
 import type { ViewProps } from './view';
 
 const LABEL = 'k8s.label.';
@@ -57,21 +58,29 @@ function TagChoice({ state, change, answers: { tags } }: ViewProps) {
         onChoose={choose}
       />
       {isLabel && (
-        <input
-          id="breakdown-label"
-          aria-label="label of the pod"
-          placeholder="app.kubernetes.io/version"
-          title="labels that targets keep (podLabelTags)"
-          value={tag.startsWith(LABEL) ? tag.slice(LABEL.length) : ''}
-          onChange={(e) => {
-            const label = e.currentTarget.value.trim();
-            if (label) change({ by: LABEL + label });
-          }}
+        <LabelInput
+          label={tag.startsWith(LABEL) ? tag.slice(LABEL.length) : ''}
+          onChoose={(label) => change({ by: LABEL + label })}
         />
       )}
     </>
   );
 }
+
+interface LabelProps {
+  label: string;
+  onChoose: (label: string) => void;
+}
+
+const LabelInput = ({ label, onChoose }: LabelProps) => (
+  <input
+    id="breakdown-label"
+    aria-label="label of the pod"
+    placeholder="app.kubernetes.io/version"
+    title="labels that targets keep (podLabelTags)"
+    {...useDraft(label, (text) => text.trim() && onChoose(text.trim()))}
+  />
+);
 
 function offeredTags(tags: Tag[], { event }: State, chosen: string): Tag[] {
   const usual = groupTags(tags, event);
