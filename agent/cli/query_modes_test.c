@@ -364,6 +364,28 @@ static void an_answer_that_is_cut_off_is_an_error(void **state)
 	asked_done(&a);
 }
 
+/* Not only a hub answers at a --url, and a message may quote what a pod has chosen. */
+static void a_refusal_is_plain_text(void **state)
+{
+	static const char *const answers[] = {
+		"{\"DESCRIPTION\":\"\\u001b]0;x\\u0007\\u009b1m\"}",
+		"{\"error\":\"\\u001b]0;x\\u0007\\u009b1m\"}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		struct asked a;
+
+		hub_status = 400;
+		a = ask(answers[i], ARGS("-g", "pod"));
+		hub_status = 200;
+		assert_int_equal(a.status, 1);
+		assert_string_equal(a.text, "podflame query:  ]0;x \xef\xbf\xbd"
+					    "1m (HTTP 400)\n");
+		asked_done(&a);
+	}
+}
+
 /* A process chooses names. They must not control the terminal. */
 static void names_are_plain_text(void **state)
 {
@@ -392,6 +414,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nothing_before_or_now),
 		cmocka_unit_test(wrong_options_are_named),
 		cmocka_unit_test(the_hub_says_what_is_wrong),
+		cmocka_unit_test(a_refusal_is_plain_text),
 		cmocka_unit_test(other_answers_are_refused),
 		cmocka_unit_test(an_answer_that_is_cut_off_is_an_error),
 		cmocka_unit_test(names_are_plain_text),
