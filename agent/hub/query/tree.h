@@ -108,7 +108,7 @@ char *query_tree_root_name(const struct tree *t, const char *app_service);
  */
 void query_put_sources(struct buf *b, const struct tree *t);
 /* note.c: a note for the reader of this answer; "" if there is none. */
-#define REPLY_NOTE_BYTES 256
+#define REPLY_NOTE_BYTES 512
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);
 /* ---- tree_functions.c ---- */
