@@ -153,6 +153,32 @@ static void csv_has_a_row_for_each_value(void **state)
 	asked_done(&a);
 }
 
+/* A process chooses names. A spreadsheet must not compute them. */
+static void csv_has_no_formulas(void **state)
+{
+	static const struct {
+		const char *value, *cell;
+	} t[] = {
+		{"=1+2", "\"'=1+2\""},	 {"+1", "\"'+1\""},   {"-1", "\"'-1\""},  {"@a", "\"'@a\""},
+		{"\\t =a", "\"'  =a\""}, {"＝a", "\"'＝a\""}, {"a=1", "\"a=1\""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		_cleanup_free_ char *answer = xasprintf(SERIES("microseconds",
+							       "{\"value\":\"%s\",\"values\":"
+							       "[1,2,3,4]}",
+							       "null"),
+							t[i].value),
+				    *row = xasprintf("\n2023-11-14T22:13:20Z,%s,1\n", t[i].cell);
+		struct asked a = ask(answer, ARGS("--series", "-g", "thread", "-F", "csv"));
+
+		if (!strstr(a.text, row))
+			fail_msg("%s is not in %s", row, a.text);
+		asked_done(&a);
+	}
+}
+
 /* ---- differences ---- */
 
 static const char tree_answer[] =
@@ -408,6 +434,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(groups_have_a_row_each),
 		cmocka_unit_test(snapshots_are_not_added_up),
 		cmocka_unit_test(csv_has_a_row_for_each_value),
+		cmocka_unit_test(csv_has_no_formulas),
 		cmocka_unit_test(a_difference_is_a_table),
 		cmocka_unit_test(a_difference_is_folded),
 		cmocka_unit_test(trees_are_pictures),
