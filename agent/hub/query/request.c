@@ -10,7 +10,7 @@
 
 /* for a tag's name in a message; any key of a Kubernetes label fits */
 #define TAG_BYTES  350
-#define TIME_MAX_S (1LL << 40)
+#define TIME_MAX_S (1LL << 40) /* seconds; a later time of a request counts as this one */
 
 enum field_type { TEXT, NUMBER, FLAG };
 
