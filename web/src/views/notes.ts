@@ -19,13 +19,15 @@ export interface Said {
 
 const plain = (text: string): Said => ({ text, about: '' });
 
-export function totalText({ answer, difference, growth, unit, total }: Shown): Said[] {
+export function totalText({ answer, columns, difference, growth, unit, total }: Shown): Said[] {
   const { samples = 0, finished_percent: whole } = answer.reply.summary ?? {};
   const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
 
   if (growth) return [plain(grownText(growth, answer, difference, unit))];
   if (difference) return [plain(wholesText(difference, unit))];
-  if (!answer.columns) return [];
+  if (!answer.columns || !columns) return [];
+  const isPart = total < answer.columns.total[0]; // one subtree is shown
+  const shownSamples = isPart ? columns.samples.total[0] : samples;
   const stacks = {
     text: `${whole?.toFixed(2)} % with a whole stack`,
     about: words.finished_percent,
@@ -33,8 +35,8 @@ export function totalText({ answer, difference, growth, unit, total }: Shown): S
   return [
     { text: formatValue(total, unit), about: sentence(events, answer.state.event) },
     plain(' in '),
-    { text: `${samples.toLocaleString()} samples`, about: words.samples },
-    ...(whole == null || isHost ? [] : [plain(', '), stacks]),
+    { text: `${shownSamples.toLocaleString()} samples`, about: words.samples },
+    ...(whole == null || isHost || isPart ? [] : [plain(', '), stacks]),
   ];
 }
 

@@ -7,7 +7,7 @@ import { inHubForm } from '../profile/names';
 import { canBePer } from '../profile/per';
 import { askedOf, conditionsOf, offeredBy } from '../state/conditions';
 import { printFilter, type Operator } from '../state/filter';
-import { leakOf } from '../state/leak';
+import { leakOf, timesOf } from '../state/leak';
 import { chosenValue } from '../state/narrow';
 import type { Compare, State } from '../state/state';
 import { choiceTags, groupTags, isOfEvent, isStored, tagOf, type Tag } from '../state/tags';
@@ -101,14 +101,7 @@ export function groupOf({ by, event }: State, tags: Tag[]): string {
   return groupTags(tags, event).some((t) => t.tag === by) ? by : '';
 }
 
-/** The stretch of time that the page is about: in the leak view, between its moments. */
-export function timesOf(state: State, now: number): Interval {
-  const moments = leakOf(state, now);
-
-  return moments ? [Math.min(...moments), Math.max(...moments)] : intervalOf(state.times, now);
-}
-
-/** The same with the time of the snapshots of the leak view. */
+/** The stretch of time that the page is about, with the time of the snapshots of the leak view. */
 function spanOf(state: State, now: number): Interval {
   const [from, to] = timesOf(state, now);
   const [start] = intervalOf(state.times, now);
@@ -122,9 +115,17 @@ export const hasTrace = (state: State): boolean => chosenValue(state, 'trace_id'
 /** Whether the state shows one request. */
 export const isRequest = (state: State): boolean => state.view === 'request' && hasTrace(state);
 
-/** The samples of a request's last window are stored after its end. */
+/** Whether the state has conditions that a request is not narrowed by. */
+export const hasMoreThanTrace = (state: State): boolean => conditionsOf(state).length > 1;
+
+/**
+ * All of a request, because what is left out would count as missing. The samples of its last window
+ * are stored after its end.
+ */
 function ofSpans(event: string, state: State, tags: Tag[], now: number): ProfileQuestion {
-  const selection = selectionOf({ ...state, event }, state, tags, now);
+  const trace = { tag: 'trace_id', op: '=' as const, values: [chosenValue(state, 'trace_id')] };
+  const request = { times: state.times, process: '', filter: { conditions: [trace] } };
+  const selection = selectionOf({ ...state, event }, request, tags, now);
 
   return { ...selection, time_end: selection.time_end + WINDOW_S, group_by: 'profile_id' };
 }
