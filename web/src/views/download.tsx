@@ -27,7 +27,7 @@ export function Download({ shown, tags, reload }: Props) {
   const download = async (format: Format): Promise<void> => {
     const source = sourceOf(shown, tags);
 
-    menu.current!.open = false;
+    close(menu.current!);
     setSaid('making the file …');
     try {
       save(await format.make(source), nameOf(source, format.ending));
@@ -61,6 +61,12 @@ export function Download({ shown, tags, reload }: Props) {
   );
 }
 
+/** The focus goes back to what opens the menu. */
+function close(menu: HTMLDetailsElement): void {
+  menu.querySelector('summary')!.focus();
+  menu.open = false;
+}
+
 /** Closes the menu when the user presses Escape in it, or does something elsewhere. */
 function closeOutside(menu: HTMLDetailsElement): () => void {
   const end = new AbortController();
@@ -71,8 +77,7 @@ function closeOutside(menu: HTMLDetailsElement): () => void {
   addEventListener('focusin', (e) => isInside(e) || menu.removeAttribute('open'), options);
   menu.addEventListener('keydown', (e) => {
     if (e.key !== 'Escape' || !menu.open) return;
-    menu.open = false;
-    menu.querySelector('summary')!.focus();
+    close(menu);
     e.stopPropagation();
   }, options);
   return () => end.abort();

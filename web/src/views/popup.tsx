@@ -23,20 +23,22 @@ export function Popup({ label, onClose, children }: Props) {
     const leave = (e: Event): void => {
       if (e.target instanceof Node && !own.contains(e.target)) close.current(false);
     };
+    const onKeyDown = (e: KeyboardEvent): void => {
+      e.stopPropagation(); // the page's own keys are for elsewhere
+      if (e.key === 'Escape') close.current(true);
+    };
+    own.addEventListener('keydown', onKeyDown);
     document.addEventListener('pointerdown', leave);
     document.addEventListener('focusin', leave);
     return () => {
+      own.removeEventListener('keydown', onKeyDown);
       document.removeEventListener('pointerdown', leave);
       document.removeEventListener('focusin', leave);
     };
   }, []);
-  const onKeyDown = (e: KeyboardEvent): void => {
-    e.stopPropagation(); // the page's own keys are for elsewhere
-    if (e.key === 'Escape') onClose(true);
-  };
 
   return (
-    <div ref={popup} class="popup" role="dialog" aria-label={label} onKeyDown={onKeyDown}>
+    <div ref={popup} class="popup" role="dialog" aria-label={label}>
       {children}
     </div>
   );
