@@ -117,7 +117,7 @@ export class Asker {
   async ask(state: State, again = false): Promise<void> {
     this.state = state;
     for (const first of [this.info, this.tags]) {
-      if (!first.answer) await first.put('', true);
+      if (again || !first.answer) await first.put('', true);
       if (!first.answer || this.state !== state) return;
     }
     const { profile, request, breakdown, series, choices, cpu } = this.questions(state, again);
