@@ -9,8 +9,9 @@
 #include <stdlib.h>
 
 /* for a tag's name in a message; any key of a Kubernetes label fits */
-#define TAG_BYTES  350
-#define TIME_MAX_S (1LL << 40) /* seconds; a later time of a request counts as this one */
+#define TAG_BYTES      350
+#define LANGUAGE_BYTES 100
+#define TIME_MAX_S     (1LL << 40) /* seconds; a later time of a request counts as this one */
 
 enum field_type { TEXT, NUMBER, FLAG };
 
@@ -169,6 +170,7 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	text[utf8_cut(text, sizeof(text))] = 0; /* no part of a character at the end */
 	for (size_t i = 0; i < r->n_notes; i++)
 		if (streq(r->notes[i], text))
 			return;
@@ -249,6 +251,7 @@ int query_body_selection(const json_t *body, struct tracing_request *r, struct f
 {
 	struct selection *s = r->selection = xcalloc(1, sizeof(*s));
 	const char *language = json_str_at(body, "profile_language_type", "eBPF");
+	_cleanup_free_ char *shown = utf8_shorten(language, LANGUAGE_BYTES);
 	int e;
 
 	r->app_service = xstrdup(json_str_at(body, "app_service", ""));
@@ -265,7 +268,7 @@ int query_body_selection(const json_t *body, struct tracing_request *r, struct f
 		note_tags(r, s->where);
 	if (!streq(language, "eBPF")) {
 		nothing(r);
-		note(r, "profile_language_type: only eBPF is recorded, not %.100s", language);
+		note(r, "profile_language_type: only eBPF is recorded, not %s", shown);
 	}
 	return take_event(body, r, reterr);
 }

@@ -97,20 +97,11 @@ static const struct {
 	const char *reason;
 	unsigned char rank, rank_if_unseen;
 } ranks[] = {
-	{"has_data", 0, 0},
-	{"no_namespace", 1, 1},
-	{"namespace", 2, 3},
-	{"no_target", 2, 3},
-	{"pod_not_selected", 2, 3},
-	{"pod_opted_out", 2, 3},
-	{"event_not_asked", 3, 4},
-	{"not_ready", 4, 5},
-	{"condition", 5, 2},
-	{"no_pod", 6, 3},
-	{"lost", 7, 6},
-	{"other_time", 8, 7},
-	{"other_event", 9, 8},
-	{"no_agent", 10, 9},
+	{"has_data", 0, 0},	 {"no_namespace", 1, 1},     {"namespace", 2, 3},
+	{"no_target", 2, 3},	 {"namespace_unread", 2, 3}, {"pod_not_selected", 2, 3},
+	{"pod_opted_out", 2, 3}, {"event_not_asked", 3, 4},  {"not_ready", 4, 5},
+	{"condition", 5, 2},	 {"no_pod", 6, 3},	     {"lost", 7, 6},
+	{"other_time", 8, 7},	 {"other_event", 9, 8},	     {"no_agent", 10, 9},
 };
 #define RANK_LAST 11
 
