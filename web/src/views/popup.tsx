@@ -2,7 +2,7 @@
 // A small window below the button that opens it, within the nearest element with a position. It
 // closes by Escape, and when the user goes on elsewhere.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 
 interface Props {
   label: string;
@@ -18,7 +18,8 @@ export function Popup({ label, onClose, children }: Props) {
 
   close.current = onClose;
   useLayoutEffect(() => placeBelow(popup.current!), []);
-  useEffect(() => {
+  // before the popup is painted, so that no key is too early for it
+  useLayoutEffect(() => {
     const own = popup.current!.parentElement!;
     const leave = (e: Event): void => {
       if (e.target instanceof Node && !own.contains(e.target)) close.current(false);
