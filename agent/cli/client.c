@@ -5,6 +5,7 @@
  */
 #include "cli/client.h"
 
+#include "cli/text.h"
 #include "lib/loop/http.h"
 
 #include <ctype.h>
@@ -288,6 +289,7 @@ void cli_client_answer_done(struct client_answer *a)
 char *cli_client_refusal(const struct client *c, const struct client_answer *a)
 {
 	_cleanup_json_ json_t *reply = json_loadb(a->body ?: "", a->n, 0, NULL);
+	_cleanup_buf_ struct buf plain = {0};
 	const char *why = json_str_at(reply, "DESCRIPTION", NULL);
 
 	if (!why)
@@ -297,7 +299,8 @@ char *cli_client_refusal(const struct client *c, const struct client_answer *a)
 	if (!why)
 		return xasprintf("%s: the answer does not come from podflame's API (HTTP %d)",
 				 c->options->url, a->status);
-	return xasprintf("%s (HTTP %d)%s", why, a->status,
+	cli_put_name(&plain, why);
+	return xasprintf("%s (HTTP %d)%s", plain.data ?: "", a->status,
 			 a->status == 401 && !c->options->token_file
 				 ? "; give the token with --token-file"
 				 : "");

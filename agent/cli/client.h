@@ -60,8 +60,8 @@ typedef void client_fn(struct client_answer *a, void *arg);
 int cli_client_send(struct client *c, const struct client_question *q, client_fn *fn, void *arg,
 		    struct field_error *reterr);
 /*
- * Why there is no answer, or the hub's own message: "tag_filter: position 5: ... (HTTP 500)". The
- * caller frees it.
+ * Why there is no answer, or the hub's own message: "tag_filter: position 5: ... (HTTP 500)",
+ * without characters that control a terminal. The caller frees it.
  */
 char *cli_client_refusal(const struct client *c, const struct client_answer *a);
 /* Prints `who` and the refusal on standard error. */

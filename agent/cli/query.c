@@ -56,7 +56,7 @@ static bool terminal_has_utf8(void)
 static int make_table(const struct query *q, const json_t *reply, struct buf *out)
 {
 	const struct query_options *o = &q->options;
-	size_t rows = o->limit == QUERY_DEFAULT_LIMIT ? DEFAULT_ROWS : o->limit;
+	size_t rows = o->limit == QUERY_NOT_GIVEN ? DEFAULT_ROWS : o->limit;
 
 	switch (cli_query_mode(o)) {
 	case QUERY_GROUPS:

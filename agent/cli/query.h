@@ -29,9 +29,9 @@ struct query_options {
 	const char *group_by, *function, *difference, *step; /* NULL: not given */
 	bool series;
 	enum query_format format;
-	uint64_t limit; /* QUERY_DEFAULT_LIMIT: not given; 0: all */
+	uint64_t limit; /* QUERY_NOT_GIVEN: not given; 0: all */
 };
-#define QUERY_DEFAULT_LIMIT UINT64_MAX
+#define QUERY_NOT_GIVEN UINT64_MAX
 enum query_mode cli_query_mode(const struct query_options *o);
 
 /* Unix seconds, both inclusive */

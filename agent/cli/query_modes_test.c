@@ -153,6 +153,32 @@ static void csv_has_a_row_for_each_value(void **state)
 	asked_done(&a);
 }
 
+/* A process chooses names. A spreadsheet must not compute them. */
+static void csv_has_no_formulas(void **state)
+{
+	static const struct {
+		const char *value, *cell;
+	} t[] = {
+		{"=1+2", "\"'=1+2\""},	 {"+1", "\"'+1\""},   {"-1", "\"'-1\""},  {"@a", "\"'@a\""},
+		{"\\t =a", "\"'  =a\""}, {"＝a", "\"'＝a\""}, {"a=1", "\"a=1\""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		_cleanup_free_ char *answer = xasprintf(SERIES("microseconds",
+							       "{\"value\":\"%s\",\"values\":"
+							       "[1,2,3,4]}",
+							       "null"),
+							t[i].value),
+				    *row = xasprintf("\n2023-11-14T22:13:20Z,%s,1\n", t[i].cell);
+		struct asked a = ask(answer, ARGS("--series", "-g", "thread", "-F", "csv"));
+
+		if (!strstr(a.text, row))
+			fail_msg("%s is not in %s", row, a.text);
+		asked_done(&a);
+	}
+}
+
 /* ---- differences ---- */
 
 static const char tree_answer[] =
@@ -364,6 +390,28 @@ static void an_answer_that_is_cut_off_is_an_error(void **state)
 	asked_done(&a);
 }
 
+/* Not only a hub answers at a --url, and a message may quote what a pod has chosen. */
+static void a_refusal_is_plain_text(void **state)
+{
+	static const char *const answers[] = {
+		"{\"DESCRIPTION\":\"\\u001b]0;x\\u0007\\u009b1m\"}",
+		"{\"error\":\"\\u001b]0;x\\u0007\\u009b1m\"}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
+		struct asked a;
+
+		hub_status = 400;
+		a = ask(answers[i], ARGS("-g", "pod"));
+		hub_status = 200;
+		assert_int_equal(a.status, 1);
+		assert_string_equal(a.text, "podflame query:  ]0;x \xef\xbf\xbd"
+					    "1m (HTTP 400)\n");
+		asked_done(&a);
+	}
+}
+
 /* A process chooses names. They must not control the terminal. */
 static void names_are_plain_text(void **state)
 {
@@ -386,12 +434,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(groups_have_a_row_each),
 		cmocka_unit_test(snapshots_are_not_added_up),
 		cmocka_unit_test(csv_has_a_row_for_each_value),
+		cmocka_unit_test(csv_has_no_formulas),
 		cmocka_unit_test(a_difference_is_a_table),
 		cmocka_unit_test(a_difference_is_folded),
 		cmocka_unit_test(trees_are_pictures),
 		cmocka_unit_test(nothing_before_or_now),
 		cmocka_unit_test(wrong_options_are_named),
 		cmocka_unit_test(the_hub_says_what_is_wrong),
+		cmocka_unit_test(a_refusal_is_plain_text),
 		cmocka_unit_test(other_answers_are_refused),
 		cmocka_unit_test(an_answer_that_is_cut_off_is_an_error),
 		cmocka_unit_test(names_are_plain_text),

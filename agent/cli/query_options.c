@@ -179,7 +179,7 @@ void cli_query_parse(int argc, char **argv, struct query_options *ret)
 				      .filter = "",
 				      .from = "-15m",
 				      .to = "now",
-				      .limit = QUERY_DEFAULT_LIMIT};
+				      .limit = QUERY_NOT_GIVEN};
 	argv[0] = name;
 	argp_err_exit_status = 2;
 	argp_parse(&cli_query_argp, argc, argv, 0, NULL, ret);

@@ -134,7 +134,7 @@ static json_t *function_of(const char *text)
 /* How many groups the hub shall list. */
 static json_t *group_limit(const struct query_options *o, uint64_t otherwise)
 {
-	uint64_t n = o->limit == QUERY_DEFAULT_LIMIT ? otherwise : o->limit;
+	uint64_t n = o->limit == QUERY_NOT_GIVEN ? otherwise : o->limit;
 
 	return json_integer((json_int_t)(n && n < MAX_GROUPS ? n : MAX_GROUPS));
 }

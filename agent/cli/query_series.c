@@ -219,9 +219,24 @@ int cli_query_print_series(const json_t *reply, const struct query_options *o, b
 
 /* ---- CSV: RFC 4180 ---- */
 
+/*
+ * A spreadsheet would compute a text that begins as a formula does, behind spaces, too. An
+ * apostrophe makes it a text.
+ */
+static bool is_formula(const char *text)
+{
+	static const char *const signs[] = {"=", "+", "-", "@", "＝", "＋", "－", "＠"};
+
+	text += strspn(text, " ");
+	for (size_t i = 0; i < ARRAY_SIZE(signs); i++)
+		if (str_has_prefix(text, signs[i]))
+			return true;
+	return false;
+}
+
 static void put_cell(struct buf *out, const char *text)
 {
-	buf_putc(out, '"');
+	buf_puts(out, is_formula(text) ? "\"'" : "\"");
 	for (; *text; text++) {
 		if (*text == '"')
 			buf_putc(out, '"');

@@ -100,7 +100,7 @@ void cli_top_parse(int argc, char **argv, struct top_options *ret)
 					      .app_service = "",
 					      .filter = "",
 					      .to = "now",
-					      .limit = QUERY_DEFAULT_LIMIT},
+					      .limit = QUERY_NOT_GIVEN},
 				    .last_s = 60,
 				    .delay_ns = 3 * NSEC_PER_SEC};
 	argv[0] = name;

@@ -156,6 +156,7 @@ export const tests = {
     // a page that came by plain http may not copy
     await page.evaluate(() => {
       navigator.clipboard.writeText = () => Promise.reject(new Error('no'));
+      document.execCommand = () => false;
     });
     await page.click('#share');
     await page.waitForSelector('#shared');

@@ -57,4 +57,64 @@ export const tests = {
     await page.goBack();
     await shows(page, 'gone');
   },
+  async 'only what grew: as wide as how much more it is'(page, origin) {
+    await asked(page, FUNCTIONS);
+    await open(page, `${origin}/#before_range=300&grown=1`);
+    await shows(page, 'fresh');
+    assert.deepEqual((await names(page)).sort(), ['fresh', 'main', 'more', 'same', 'web']);
+    // 10 of "same", 2000 of "more", 1990 of "fresh"
+    const { width } = (await boxes(page)).find((b) => b.name === 'web');
+    const more = (await boxes(page)).find((b) => b.name === 'more');
+    assert.ok(Math.abs(more.width / width - 0.5) < 0.01, `${more.width} of ${width}`);
+    assert.equal(
+      await page.textContent('#total'),
+      '4.00 ms grown, 4.00 ms shrunk, both selections taken to be equally large',
+    );
+    await page.uncheck('#grown');
+    await shows(page, 'gone');
+  },
+  async 'the table says which differences are noise, and sorts by them'(page, origin) {
+    await asked(page, FUNCTIONS);
+    await open(page, `${origin}/#before_range=300&colours=difference`);
+    await page.click('#sort-difference');
+    const rows = () => page.$$eval('#functions tr', (all) =>
+      all.map((r) => [r.cells[0].textContent, r.cells[5].textContent]));
+    await until(async () => (await rows())[0]?.[0] === 'more');
+    assert.deepEqual(await rows(), [
+      ['more', '+16.7 points'], ['fresh', '+16.6 points'], ['same', '+0.08 points, noise'],
+      ['main', '0.00 points, noise'], ['less', '−16.7 points'], ['gone', '−16.7 points'],
+    ]);
+  },
+  async 'another selection: time, process and filter, which can be swapped'(page, origin) {
+    const questions = await asked(page, FUNCTIONS);
+    await open(page, `${origin}/#from=2026-11-21T10:00:00Z&to=2026-11-21T10:05:00Z&pod=a`);
+    await shows(page, 'fresh');
+    await page.selectOption('#compare-with', 'another selection');
+    await page.fill('#before_filter', "pod='b' OR pod='c'");
+    await page.press('#before_filter', 'Enter');
+    await until(() => questions.at(-1).before?.tag_filter === "pod='b' OR pod='c'");
+    assert.equal(questions.at(-1).tag_filter, "pod='a'");
+    assert.equal(questions.at(-1).before.time_start, questions.at(-1).time_start);
+    await page.reload();
+    await shows(page, 'gone');
+    assert.equal(await page.inputValue('#before_filter'), "pod='b' OR pod='c'");
+    await page.click('#swap');
+    await until(() => questions.at(-1).tag_filter === "pod='b' OR pod='c'");
+    assert.equal(questions.at(-1).before.tag_filter, "pod='a'");
+  },
+  async 'what is typed as a filter stays when an answer arrives'(page, origin) {
+    const questions = await asked(page, FUNCTIONS);
+    await open(page, `${origin}/#range=300&before_range=600`);
+    await shows(page, 'gone');
+    await page.focus('#before_filter');
+    await page.keyboard.type("pod='a'");
+    const before = questions.length;
+    await page.evaluate(() => document.querySelector('#reload').click());
+    await until(async () =>
+      questions.length > before && (await page.getAttribute('main', 'class')) === '');
+    assert.equal(await page.inputValue('#before_filter'), "pod='a'");
+    await page.keyboard.press('Enter');
+    await until(() => questions.at(-1).before.tag_filter === "pod='a'");
+    assert.equal(await page.inputValue('#before_filter'), "pod='a'");
+  },
 };

@@ -10,6 +10,7 @@ export const tests = {
     await page.waitForFunction(
       () => document.querySelectorAll('#choice-profile_event_type option').length === 2,
     );
+    assert.equal(await page.getByLabel('Event').inputValue(), 'on-cpu');
     assert.equal(await page.inputValue('#choice-profile_event_type'), 'on-cpu');
     await choicesAre(page, { profile_event_type: ['off-cpu'] });
     await page.reload();

@@ -35,8 +35,19 @@ export const tests = {
     await page.fill('[name=favourite]', 'the shop');
     assert.equal(await page.textContent('.popup form button'), 'replace');
     await page.keyboard.press('Enter');
-    await page.click('[aria-label="remove the favourite the shop"]');
+    await keep('another');
+    await page.click('[aria-label="remove the favourite another"]');
+    await until(async () => (await kept(page)).length === 1);
+    assert.equal(
+      await page.getAttribute(':focus', 'aria-label'), 'remove the favourite the shop');
+    await page.keyboard.press('Enter');
     await until(async () => (await kept(page)).length === 0);
+    assert.equal(await page.getAttribute(':focus', 'name'), 'favourite');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Enter'); // the focus is on what opens it, also right after that
+    await page.waitForSelector('.popup');
+    await page.keyboard.press('Escape');
+    await page.waitForSelector('.popup', { state: 'detached' });
   },
   async 'favourites that cannot be read are told and not lost'(page, origin) {
     await open(page, `${origin}/#`);

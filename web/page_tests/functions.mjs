@@ -159,7 +159,7 @@ export const tests = {
     await answersAre(page, () => replyOf({ f: 8 << 20 }, { unit: 'bytes' }));
     await open(page, `${origin}/#profile_event_type=mem-alloc&app_service=web&per=cpu-second`);
     await page.waitForSelector('#functions tr');
-    await until(async () => (await cells())[1] === '2.00 MiB per CPU second');
+    await until(async () => (await cells())[1] === '2.00 MiB/CPU s');
     const { app_service, group_by } = asked.find((a) => a.profile_event_type === 'on-cpu');
     assert.deepEqual([app_service, group_by], ['web', '']);
   },

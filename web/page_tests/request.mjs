@@ -97,6 +97,20 @@ export const tests = {
     assert.match(await page.textContent('#request-reasons'), /between two samples/);
     assert.deepEqual(await complaints(page), []);
   },
+  async 'the request is faded until its own answer is there, and is all of it'(page, origin) {
+    const asked = await answer(page);
+    await open(page, `${origin}/#trace_id=${TRACE}&duration_us=350000&pod=x&app_service=web`);
+    await page.waitForSelector('#request-table');
+    const { tag_filter, app_service } = asked.find(isOf('on-cpu'));
+    assert.deepEqual([tag_filter, app_service], [`trace_id='${TRACE}'`, '']);
+    assert.match(await page.textContent('#request-all'), /all of the request/);
+    assert.equal(await page.getAttribute('#request', 'class'), '');
+    await page.route('**/v1/profile/tree', (r) =>
+      r.request().postDataJSON().group_by ? r.fulfill({ status: 500, json: {} }) : r.fallback());
+    await page.click('#reload');
+    await page.waitForSelector('main:not(.stale) #request.stale');
+    assert.match(await seen(page), /^210 ms/);
+  },
   async 'without its duration the page says so, and takes it'(page, origin) {
     await answer(page);
     await open(page, `${origin}/#trace_id=${TRACE}&view=request`);

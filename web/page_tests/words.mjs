@@ -29,6 +29,9 @@ export const tests = {
     const { x, width } = await tooltip.boundingBox();
     assert.ok(x >= 0 && x + width <= 1200);
     assert.deepEqual(await complaints(page), []);
+    await page.focus('#per');
+    const told = await page.getAttribute('#per', 'aria-describedby');
+    await until(async () => (await tooltip.getAttribute('id')) === told);
     await page.keyboard.press('Escape');
     await until(async () => (await tooltip.count()) === 0);
     const phone = await (await page.context().browser().newContext({

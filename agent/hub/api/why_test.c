@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/profile/why over HTTP: in `podflame local`, and with an API server of Kubernetes. */
 #include "hub/api/testapi.h"
+#include "hub/why/testwhy.h"
 #include "lib/kube/testwatches.h"
 
 #define WHY "/v1/profile/why"
@@ -123,6 +124,32 @@ static void the_pod_is_looked_up(void **state)
 	assert_non_null(strstr(f->body, "\"no_namespace\""));
 }
 
+static void looked(const struct why_seen *seen, void *arg)
+{
+	assert_false(seen->ns.known);
+	loop_stop(arg, 0);
+}
+
+/* The hub does not ask the API server for what the user may not be told. */
+static void what_may_not_be_told_is_not_looked_up(void **state)
+{
+	static char *allowed[] = {"shop"};
+	struct why_question q;
+	struct why_look *look;
+
+	(void)state;
+	ask_why(&q, "on-cpu", T0, T0 + 60, "pod_ns='app' AND pod='web-1'", "");
+	q.tracing.selection->allowed_namespaces = allowed;
+	q.tracing.selection->n_allowed_namespaces = 1;
+	look = why_look_new(cluster.loop, cluster_kube(), &q, looked, cluster.loop);
+	assert_int_equal(loop_run(cluster.loop), 0);
+	assert_int_equal(n_lists, 0);
+	why_look_free(look);
+	q.tracing.selection->allowed_namespaces = NULL;
+	q.tracing.selection->n_allowed_namespaces = 0;
+	why_question_done(&q);
+}
+
 /* What the API server does not answer is not known, and the rest is said. */
 static void an_api_server_that_fails(void **state)
 {
@@ -144,6 +171,7 @@ int main(void)
 		KUBE(a_user_without_the_right_is_told_nothing),
 		KUBE(the_namespace_is_looked_up),
 		KUBE(the_pod_is_looked_up),
+		KUBE(what_may_not_be_told_is_not_looked_up),
 		KUBE(an_api_server_that_fails),
 	};
 

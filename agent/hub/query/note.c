@@ -17,11 +17,45 @@ static void nothing_stored(const struct event_info *e, bool asked_for,
 			 ", or the configuration of podflame local say %s: false", e->local_key);
 }
 
+static bool is_tag_of_calls(const char *tag)
+{
+	return streq(tag, "trace_id") || streq(tag, "profile_id");
+}
+
+static bool names_calls(const struct predicate *p)
+{
+	bool names = p->tag && is_tag_of_calls(p->tag);
+
+	for (size_t i = 0; !names && i < p->n_children; i++)
+		names = names_calls(p->children[i]);
+	return names;
+}
+
+/*
+ * Whether group_by leaves out the samples outside of calls. A filter that names a call does so by
+ * itself, and its reader knows it.
+ */
+static bool groups_leave_out(const struct selection *s)
+{
+	return s->group_by && is_tag_of_calls(s->group_by) && !(s->where && names_calls(s->where));
+}
+
+static void add_calls(const char *tag, char ret[static REPLY_NOTE_BYTES])
+{
+	size_t n = strlen(ret);
+
+	snprintf(ret + n, REPLY_NOTE_BYTES - n,
+		 "%sthe answer has only samples that were taken in a call, because others have "
+		 "no %s",
+		 n ? "; " : "", tag);
+}
+
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		      char ret[static REPLY_NOTE_BYTES])
 {
 	enum event event = r->selection->event;
 	const struct event_info *e = profile_event_info(event);
+	const bool only_calls = groups_leave_out(r->selection);
 
 	*ret = 0;
 	if (s->n_rows && e->snapshot)
@@ -37,9 +71,11 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 		nothing_stored(e, event != EVENT_ON_CPU, ret);
 	else if (e->snapshot)
 		snprintf(ret, REPLY_NOTE_BYTES, "nothing that was seen allocated is still in use");
-	else
+	else if (!only_calls)
 		snprintf(ret, REPLY_NOTE_BYTES,
 			 "profiles of this selection were stored, but without samples: no process "
 			 "%s, or every sample was lost",
 			 e->done);
+	if (only_calls)
+		add_calls(r->selection->group_by, ret);
 }

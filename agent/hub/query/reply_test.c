@@ -640,6 +640,48 @@ static void the_rest_of_rdma_is_told(void **state)
 	query_tree_free(nothing);
 }
 
+/*
+ * Groups by call leave out the samples outside of calls, and the answer says so, unless the filter
+ * names a call.
+ */
+static void samples_outside_of_calls_are_told(void **state)
+{
+	static const char told[] = "the answer has only samples that were taken in a call, because "
+				   "others have no ";
+	static const struct {
+		const char *group_by, *filter;
+		bool told;
+	} cases[] = {
+		{"trace_id", "pod='a'", true},
+		{"profile_id", "", true},
+		{"pod", "", false},
+		{"profile_id", "pod='a' AND trace_id='x'", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct selection selection = {.event = EVENT_ON_CPU, .group_by = cases[i].group_by};
+		struct tracing_request r = request(RESULT_LIST, "");
+		const struct store_summary found = {.n_rows = 1, .n_profiles = 1}, none = {0};
+		char note[REPLY_NOTE_BYTES];
+		struct field_error e;
+
+		r.selection = &selection;
+		assert_int_equal(query_filter_parse(cases[i].filter, &selection.where, &e), 0);
+		query_reply_note(&r, &found, note);
+		if (cases[i].told) {
+			assert_true(str_has_prefix(note, told));
+			assert_string_equal(note + strlen(told), cases[i].group_by);
+			query_reply_note(&r, &none, note);
+			assert_true(str_has_prefix(note, "no on-cpu profile is stored"));
+			ASSERT_HAS(note, told);
+		} else {
+			assert_string_equal(note, "");
+		}
+		store_predicate_free(selection.where);
+	}
+}
+
 /* A row that has the longest possible stack and, as its leaf, the cause of a wait. */
 static void deepest_wait(void **state)
 {
@@ -712,6 +754,7 @@ int main(void)
 		cmocka_unit_test(an_empty_answer_says_how_there_is_more),
 		cmocka_unit_test(snapshots_and_estimates_say_so),
 		cmocka_unit_test(the_rest_of_rdma_is_told),
+		cmocka_unit_test(samples_outside_of_calls_are_told),
 		cmocka_unit_test(deepest_wait),
 	};
 

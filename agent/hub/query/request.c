@@ -9,7 +9,9 @@
 #include <stdlib.h>
 
 /* for a tag's name in a message; any key of a Kubernetes label fits */
-#define TAG_BYTES 350
+#define TAG_BYTES      350
+#define LANGUAGE_BYTES 100
+#define TIME_MAX_S     (1LL << 40) /* seconds; a later time of a request counts as this one */
 
 enum field_type { TEXT, NUMBER, FLAG };
 
@@ -168,6 +170,7 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	text[utf8_cut(text, sizeof(text))] = 0; /* no part of a character at the end */
 	for (size_t i = 0; i < r->n_notes; i++)
 		if (streq(r->notes[i], text))
 			return;
@@ -225,12 +228,21 @@ static int take_format(const json_t *body, struct tracing_request *r, struct fie
 	return 0;
 }
 
+/* No profile has another time, and arithmetic on these seconds does not overflow. */
+static int64_t within_range(int64_t time_s)
+{
+	return MIN(MAX(time_s, (int64_t)0), (int64_t)TIME_MAX_S);
+}
+
 static int take_times(const json_t *body, struct selection *s, struct field_error *reterr)
 {
-	s->time_start_s = json_int_at(body, "time_start", 0);
-	s->time_end_s = json_int_at(body, "time_end", 0);
-	if (s->time_end_s < s->time_start_s)
+	int64_t start_s = json_int_at(body, "time_start", 0);
+	int64_t end_s = json_int_at(body, "time_end", 0);
+
+	if (end_s < start_s)
 		return field_error_set(reterr, "time_end", "time_end is before time_start");
+	s->time_start_s = within_range(start_s);
+	s->time_end_s = within_range(end_s);
 	return 0;
 }
 
@@ -239,6 +251,7 @@ int query_body_selection(const json_t *body, struct tracing_request *r, struct f
 {
 	struct selection *s = r->selection = xcalloc(1, sizeof(*s));
 	const char *language = json_str_at(body, "profile_language_type", "eBPF");
+	_cleanup_free_ char *shown = utf8_shorten(language, LANGUAGE_BYTES);
 	int e;
 
 	r->app_service = xstrdup(json_str_at(body, "app_service", ""));
@@ -255,7 +268,7 @@ int query_body_selection(const json_t *body, struct tracing_request *r, struct f
 		note_tags(r, s->where);
 	if (!streq(language, "eBPF")) {
 		nothing(r);
-		note(r, "profile_language_type: only eBPF is recorded, not %.100s", language);
+		note(r, "profile_language_type: only eBPF is recorded, not %s", shown);
 	}
 	return take_event(body, r, reterr);
 }

@@ -85,6 +85,25 @@ static void events(void **state)
 	}
 }
 
+/* The queries compute with times, which fit in 64 bits then. */
+static void times_are_within_bounds(void **state)
+{
+	static const char body[] =
+		"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\","
+		"\"time_start\":-9223372036854775808,\"time_end\":9223372036854775807}";
+	struct tracing_request r;
+	struct series_query q;
+	struct field_error e = {0};
+
+	(void)state;
+	assert_int_equal(query_tracing_parse(body, strlen(body), &r, &e), 0);
+	assert_int_equal(r.selection->time_start_s, 0);
+	assert_int_equal(r.selection->time_end_s, 1LL << 40);
+	query_tracing_request_done(&r);
+	assert_int_equal(query_series_parse(body, strlen(body), &q, &e), -EINVAL);
+	assert_string_equal(e.path, "step");
+}
+
 static void nothing_to_find_is_said(void **state)
 {
 	static const struct {
@@ -395,6 +414,7 @@ int main(void)
 		cmocka_unit_test(defaults),
 		cmocka_unit_test(everything),
 		cmocka_unit_test(events),
+		cmocka_unit_test(times_are_within_bounds),
 		cmocka_unit_test(nothing_to_find_is_said),
 		cmocka_unit_test(each_tag_has_its_note),
 		cmocka_unit_test(all_notes_are_there),

@@ -60,18 +60,23 @@ struct tree *query_tree_free(struct tree *t)
 
 /* ---- nodes: (parent, function) -> number ---- */
 
-static size_t child_slot(const struct tree *t, uint32_t parent, uint32_t function)
+/* A slot has its key, because the node itself is seldom in a cache of the CPU. */
+static struct child_slot *child_slot(const struct tree *t, uint32_t parent, uint32_t function)
 {
 	const uint32_t key[2] = {parent, function};
 	size_t at = hash_bytes(key, sizeof(key), t->seed) & (t->n_child_slots - 1);
 
-	for (; t->child_slots[at]; at = (at + 1) & (t->n_child_slots - 1)) {
-		const struct tree_node *n = &t->nodes[t->child_slots[at] - 1];
+	while (t->child_slots[at].number &&
+	       (t->child_slots[at].parent != parent || t->child_slots[at].function != function))
+		at = (at + 1) & (t->n_child_slots - 1);
+	return &t->child_slots[at];
+}
 
-		if (n->parent == parent && n->function == function)
-			break;
-	}
-	return at;
+static void enter_child(struct tree *t, uint32_t node)
+{
+	uint32_t parent = t->nodes[node].parent, function = t->nodes[node].function;
+
+	*child_slot(t, parent, function) = (struct child_slot){parent, function, node + 1};
 }
 
 static void grow_children(struct tree *t)
@@ -80,8 +85,7 @@ static void grow_children(struct tree *t)
 	t->n_child_slots *= 2;
 	t->child_slots = xcalloc(t->n_child_slots, sizeof(*t->child_slots));
 	for (size_t i = 1; i < t->n_nodes; i++)
-		t->child_slots[child_slot(t, t->nodes[i].parent, t->nodes[i].function)] =
-			(uint32_t)i + 1;
+		enter_child(t, (uint32_t)i);
 }
 
 /* ---- rows ---- */
@@ -268,7 +272,7 @@ static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 
 		if (function == NO_FUNCTION)
 			return i;
-		found = t->child_slots[child_slot(t, parent, function)];
+		found = child_slot(t, parent, function)->number;
 		if (!found)
 			return i;
 		parent = path[i] = found - 1;
@@ -297,7 +301,7 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 			grow_children(t);
 			continue;
 		}
-		t->child_slots[child_slot(t, t->nodes[path[i]].parent, functions[i])] = path[i] + 1;
+		enter_child(t, path[i]);
 	}
 }
 
@@ -388,30 +392,51 @@ static int by_total(const void *a, const void *b, void *arg)
 	int64_t left = add_saturated(m->total, m->before_total);
 	int64_t right = add_saturated(n->total, n->before_total);
 
-	/* the smallest first, because the caller puts each one at the front of its parent's list */
 	if (left != right)
-		return left < right ? -1 : 1;
-	return strcmp(t->functions[n->function].name, t->functions[m->function].name);
+		return left > right ? -1 : 1;
+	return strcmp(t->functions[m->function].name, t->functions[n->function].name);
 }
 
+/*
+ * The children of each node, together: those of node i are children[ends[i - 1]] to
+ * children[ends[i] - 1] (from 0 on for the root).
+ */
+static void gather_children(const struct tree *t, uint32_t *children, uint32_t *ends)
+{
+	uint32_t sum = 0;
+
+	memset(ends, 0, t->n_nodes * sizeof(*ends));
+	for (size_t i = 1; i < t->n_nodes; i++)
+		ends[t->nodes[i].parent]++;
+	for (size_t i = 0; i < t->n_nodes; i++) {
+		uint32_t n = ends[i];
+
+		ends[i] = sum; /* where the next child of this node goes */
+		sum += n;
+	}
+	for (size_t i = 1; i < t->n_nodes; i++)
+		children[ends[t->nodes[i].parent]++] = (uint32_t)i;
+}
+
+/* Siblings are sorted among themselves: most nodes have one child, and many have equal totals. */
 void query_tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next)
 {
 	uint32_t *first = xmalloc(t->n_nodes * sizeof(*first));
 	uint32_t *next = xmalloc(t->n_nodes * sizeof(*next));
-	uint32_t *order = xmalloc(t->n_nodes * sizeof(*order));
+	_cleanup_free_ uint32_t *children = xmalloc(t->n_nodes * sizeof(*children));
+	_cleanup_free_ uint32_t *ends = xmalloc(t->n_nodes * sizeof(*ends));
 
-	memset(first, 0xff, t->n_nodes * sizeof(*first));
+	gather_children(t, children, ends);
 	next[ROOT] = NO_NODE;
-	for (size_t i = 1; i < t->n_nodes; i++)
-		order[i - 1] = (uint32_t)i;
-	qsort_r(order, t->n_nodes - 1, sizeof(*order), by_total, (void *)t);
-	for (size_t i = 0; i + 1 < t->n_nodes; i++) {
-		uint32_t parent = t->nodes[order[i]].parent;
+	for (size_t i = 0; i < t->n_nodes; i++) {
+		uint32_t from = i ? ends[i - 1] : 0, n = ends[i] - from;
 
-		next[order[i]] = first[parent];
-		first[parent] = order[i];
+		if (n > 1)
+			qsort_r(children + from, n, sizeof(*children), by_total, (void *)t);
+		first[i] = n ? children[from] : NO_NODE;
+		for (uint32_t k = from; k < ends[i]; k++)
+			next[children[k]] = k + 1 < ends[i] ? children[k + 1] : NO_NODE;
 	}
-	free(order);
 	*ret_first = first;
 	*ret_next = next;
 }

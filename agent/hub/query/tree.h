@@ -57,16 +57,22 @@ struct frame_slot {
 	bool outermost;
 };
 
+/* A slot of the table of nodes. */
+struct child_slot {
+	uint32_t parent, function;
+	uint32_t number; /* of the node, + 1; 0: the slot is free */
+};
+
 struct tree {
 	struct tree_node *nodes;
 	size_t n_nodes, cap_nodes;
 	struct function *functions;
 	size_t n_functions, cap_functions;
 	/*
-	 * hash tables with open addressing: (parent, function) -> node, name -> function; entries
-	 * are index + 1
+	 * hash tables with open addressing: (parent, function) -> node, name -> function + 1
 	 */
-	uint32_t *child_slots, *name_slots;
+	struct child_slot *child_slots;
+	uint32_t *name_slots;
 	size_t n_child_slots, n_name_slots;
 	struct frame_slot *frame_slots;
 	size_t n_frames, n_frame_slots;
@@ -102,7 +108,7 @@ char *query_tree_root_name(const struct tree *t, const char *app_service);
  */
 void query_put_sources(struct buf *b, const struct tree *t);
 /* note.c: a note for the reader of this answer; "" if there is none. */
-#define REPLY_NOTE_BYTES 256
+#define REPLY_NOTE_BYTES 512
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);
 /* ---- tree_functions.c ---- */

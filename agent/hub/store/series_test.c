@@ -201,6 +201,22 @@ static void memory_has_a_limit(void **state)
 	store_sqlite_sink.close(s);
 }
 
+/* Neither a step of no length nor a time that no step divides into few steps ends the hub. */
+static void steps_that_are_refused(void **state)
+{
+	const struct selection all = {
+		.event = EVENT_ON_CPU, .time_start_s = INT64_MIN, .time_end_s = INT64_MAX};
+	struct store_series got;
+	struct field_error e;
+
+	for (uint32_t step_s = 0; step_s <= 2; step_s++) {
+		const struct series_request r = {&all, step_s, NULL, 1};
+
+		assert_int_equal(store_series(*state, &r, &got, &e), -EINVAL);
+		assert_string_equal(e.path, "step");
+	}
+}
+
 /* Of many processes that began, the answer has the first ones, and says that there are more. */
 static void many_starts(void **state)
 {
@@ -245,6 +261,7 @@ int main(void)
 		IN_MEMORY(snapshots_before_the_time),
 		ON_DISK(memory_has_a_limit),
 		IN_MEMORY(many_starts),
+		IN_MEMORY(steps_that_are_refused),
 		IN_MEMORY(too_many_steps),
 	};
 

@@ -459,15 +459,15 @@ int store_sqlite_series(void *sink, const struct series_request *r, struct store
 			struct field_error *reterr)
 {
 	const uint64_t last_s = (uint64_t)r->sel->time_end_s - (uint64_t)r->sel->time_start_s;
-	struct summing s = {.r = r,
-			    .snapshot = profile_event_info(r->sel->event)->snapshot,
-			    .n_steps = (size_t)(last_s / r->step_s + 1)};
-	struct store_series got = {.n_steps = s.n_steps};
+	struct summing s = {.r = r, .snapshot = profile_event_info(r->sel->event)->snapshot};
+	struct store_series got = {0};
 	int e;
 
-	if (s.n_steps > STORE_MAX_STEPS)
-		return field_error_set(reterr, "step", "step: %zu steps, more than %d", s.n_steps,
-				       STORE_MAX_STEPS);
+	if (!r->step_s)
+		return field_error_set(reterr, "step", "step: expected at least 1 second");
+	if (last_s / r->step_s >= STORE_MAX_STEPS)
+		return field_error_set(reterr, "step", "step: more than %d steps", STORE_MAX_STEPS);
+	got.n_steps = s.n_steps = (size_t)(last_s / r->step_s + 1);
 	e = store_query_begin(&s.query, sink, r->sel);
 	if (!e)
 		e = read_series(&s, &got);

@@ -7,6 +7,7 @@
 
 #define SHOWN	   3	/* targets or failures that reasons of one kind are about */
 #define TEXT_BYTES 1000 /* of a message of a target */
+#define NAME_SHOWN 300	/* bytes of a name of the filter */
 
 struct asking {
 	const struct why_question *q;
@@ -19,6 +20,7 @@ struct asking {
 	enum reason refusal;	   /* the rule that forbids it */
 	const json_t *refused;	   /* a target whose pods the rule keeps from being profiled */
 	const json_t *without_pod; /* a target of the namespace that does not select the pod */
+	const json_t *unclear; /* a target that goes by labels of a namespace that is not known */
 };
 
 /* ---- texts ---- */
@@ -85,6 +87,12 @@ static struct target_selection selection_of(const json_t *target)
 	};
 }
 
+/* Whether labels of the namespace decide if the target selects it. */
+static bool goes_by_labels(const struct target_selection *s)
+{
+	return s->cluster && s->namespaces && json_object_size(s->namespaces);
+}
+
 static void judge(struct asking *a, const json_t *target)
 {
 	const struct why_seen *seen = a->c->seen;
@@ -96,6 +104,10 @@ static void judge(struct asking *a, const json_t *target)
 
 	if (!why_may_tell(a->q->tracing.selection, s.cluster ? NULL : s.ns))
 		return;
+	if (a->q->ns && goes_by_labels(&s) && !seen->ns.known) {
+		a->unclear = target;
+		return;
+	}
 	if (a->q->ns && !select_takes_namespace(&s, a->q->ns, p.ns_labels))
 		return;
 	if (seen->pod.object && !select_selector_matches(s.pods, p.labels)) {
@@ -180,12 +192,26 @@ static void pod_not_selected(struct asking *a)
 		xasprintf("kubectl -n %s get pod %s --show-labels", a->q->ns, a->q->pod));
 }
 
+static void namespace_unread(struct asking *a)
+{
+	_cleanup_free_ char *target = target_text(a->unclear);
+	_cleanup_free_ char *ns = utf8_shorten(a->q->ns, NAME_SHOWN);
+
+	why_add(a->reasons, "namespace_unread",
+		xasprintf("The API server did not answer with the labels of the namespace %s. So "
+			  "it is not known whether %s selects it.",
+			  ns, target),
+		describe(a->unclear));
+}
+
 static void nothing_selects(struct asking *a)
 {
 	if (a->refused)
 		refused(a);
 	else if (a->without_pod)
 		pod_not_selected(a);
+	else if (a->unclear)
+		namespace_unread(a);
 	else
 		no_target(a);
 }
@@ -300,8 +326,14 @@ static void nothing_happened(struct asking *a, const json_t *t)
 
 	why_add(a->reasons, "ready",
 		xasprintf("%s is Ready (%.64s): %s Perhaps nothing that %s measures has happened "
-			  "there.",
-			  target, ready_reason(t), message, a->event->name),
+			  "there.%s%s",
+			  target, ready_reason(t), message, a->event->name,
+			  json_object_size(json_at(t, "spec.nodeSelector"))
+				  ? " It selects only some nodes."
+				  : "",
+			  json_object_size(json_at(t, "spec.containers"))
+				  ? " It selects only some containers."
+				  : ""),
 		describe(t));
 }
 
@@ -329,13 +361,22 @@ static void something_selects(struct asking *a)
 
 /* ---- all ---- */
 
+static void no_namespace(struct asking *a)
+{
+	_cleanup_free_ char *name = utf8_shorten(a->q->ns, NAME_SHOWN);
+
+	why_add(a->reasons, "no_namespace", xasprintf("The cluster has no namespace %s now.", name),
+		xstrdup("kubectl get namespaces"));
+}
+
 static void no_pod(struct asking *a)
 {
 	const struct why_object *pod = &a->c->seen->pod;
+	_cleanup_free_ char *name = utf8_shorten(a->q->pod ?: "", NAME_SHOWN);
 
 	if (pod->known && !pod->object)
 		why_add(a->reasons, "no_pod",
-			xasprintf("The namespace %s has no pod %.300s now.", a->q->ns, a->q->pod),
+			xasprintf("The namespace %s has no pod %s now.", a->q->ns, name),
 			xasprintf("kubectl -n %s get pods", a->q->ns));
 }
 
@@ -351,9 +392,7 @@ json_t *why_of_cluster(const struct why_question *q, const struct why_cluster *c
 	if (!why_may_tell(q->tracing.selection, q->ns))
 		return a.reasons;
 	if (c->seen->ns.known && !c->seen->ns.object) {
-		why_add(a.reasons, "no_namespace",
-			xasprintf("The cluster has no namespace %.300s now.", q->ns),
-			xstrdup("kubectl get namespaces"));
+		no_namespace(&a);
 		return a.reasons;
 	}
 	if (!c->targets) {

@@ -253,6 +253,55 @@ static void nodes_without_an_agent_and_failures(void **state)
 			    "ask for a coarser event.");
 }
 
+/* The API server has not answered: nothing is claimed of labels that the hub does not know. */
+static void namespace_that_was_not_read(void **state)
+{
+	_cleanup_json_ json_t *r = why(&(struct world){
+		.targets = "[{'metadata': {'name': 'all'}, 'spec': {'podSelector': {}, "
+			   "'namespaceSelector': {'matchLabels': {'team': 'a'}}}}]",
+		.filter = "pod_ns='app'"});
+
+	(void)state;
+	assert_codes(r, "namespace_unread");
+	assert_string_equal(text_of(r, "namespace_unread"),
+			    "The API server did not answer with the labels of the namespace app. "
+			    "So it is not known whether ClusterProfilingTarget all selects it.");
+}
+
+static void some_nodes_and_some_containers(void **state)
+{
+	_cleanup_json_ json_t *r = why(&(struct world){
+		.targets = "[" WEB("'spec': {'podSelector': {}, 'nodeSelector': {'matchLabels': "
+				   "{'a': 'b'}}, 'containers': {'names': ['x']}}, 'status': "
+				   "{'conditions': [" READY "]}") "]",
+		.filter = "pod_ns='app'",
+		.ns = "{'name': 'app'}"});
+
+	(void)state;
+	assert_codes(r, "ready");
+	assert_true(
+		str_has_suffix(text_of(r, "ready"),
+			       " It selects only some nodes. It selects only some containers."));
+}
+
+/* A long name is cut between characters; "" is no name. */
+static void odd_names(void **state)
+{
+	_cleanup_buf_ struct buf filter = {0};
+	_cleanup_json_ json_t *r = NULL, *empty = NULL;
+
+	(void)state;
+	buf_puts(&filter, "pod_ns='x");
+	for (int i = 0; i < 300; i++)
+		buf_puts(&filter, "\\u00e9");
+	buf_puts(&filter, "'");
+	r = why(&(struct world){.targets = "[]", .filter = filter.data, .ns = ""});
+	assert_codes(r, "no_namespace");
+	assert_true(str_has_prefix(text_of(r, "no_namespace"), "The cluster has no namespace x"));
+	empty = why(&(struct world){.targets = "[]", .filter = "pod_ns='' AND pod=''"});
+	assert_true(str_has_prefix(text_of(empty, "no_target"), "There is no target."));
+}
+
 static void hub_that_starts(void **state)
 {
 	_cleanup_json_ json_t *r = why(&(struct world){.filter = "pod_ns='app'"});
@@ -360,6 +409,9 @@ int main(void)
 		cmocka_unit_test(event_that_nobody_asks_for),
 		cmocka_unit_test(target_that_is_not_ready),
 		cmocka_unit_test(nodes_without_an_agent_and_failures),
+		cmocka_unit_test(namespace_that_was_not_read),
+		cmocka_unit_test(some_nodes_and_some_containers),
+		cmocka_unit_test(odd_names),
 		cmocka_unit_test(hub_that_starts),
 		cmocka_unit_test(names_that_are_no_names),
 		cmocka_unit_test(other_namespaces_are_not_told),

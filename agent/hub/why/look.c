@@ -102,6 +102,7 @@ struct why_look *why_look_new(struct loop *loop, struct kube *k, const struct wh
 {
 	struct why_look *l = xcalloc(1, sizeof(*l));
 	_cleanup_free_ char *pods = NULL;
+	bool may_tell = why_may_tell(q->tracing.selection, q->ns);
 
 	l->loop = loop;
 	l->fn = fn;
@@ -112,10 +113,10 @@ struct why_look *why_look_new(struct loop *loop, struct kube *k, const struct wh
 	l->seen.ns.known = q->ns && !why_is_name(q->ns);
 	l->seen.pod.known = q->ns && q->pod && (l->seen.ns.known || !why_is_name(q->pod));
 	timer_set(loop, &l->timer, LOOK_LIMIT_NS, finish, l);
-	if (q->ns && !l->seen.ns.known)
+	if (may_tell && q->ns && !l->seen.ns.known)
 		start(&l->ns, k, "/api/v1/namespaces", q->ns);
 	pods = xasprintf("/api/v1/namespaces/%s/pods", q->ns ?: "");
-	if (q->ns && q->pod && !l->seen.pod.known)
+	if (may_tell && q->ns && q->pod && !l->seen.pod.known)
 		start(&l->pod, k, pods, q->pod);
 	if (!l->ns.watch && !l->pod.watch)
 		timer_set(loop, &l->timer, 0, finish, l);

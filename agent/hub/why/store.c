@@ -8,22 +8,27 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define VALUES_READ  10000 /* of a tag */
+#define VALUES_READ  100 /* of a tag */
 #define VALUES_SHOWN 3
-#define VALUE_BYTES  100
-#define TAGS_MAX     16			/* conditions on more tags are not looked at */
-#define STEPS	     360		/* of a search for another time */
-#define SEARCH_NS    (5 * NSEC_PER_SEC) /* time of one search */
-#define FIRST_S	     3600		/* how far back the first search goes */
+#define VALUE_BYTES  100		 /* a longer value is not shown */
+#define TAGS_MAX     16			 /* conditions on more tags are not looked at */
+#define STEPS	     360		 /* of a search for another time */
+#define SEARCH_NS    (5 * NSEC_PER_SEC)	 /* time of one search */
+#define COUNT_NS     (20 * NSEC_PER_SEC) /* time for all conditions */
+#define FIRST_S	     3600		 /* how far back the first search goes */
 
-struct found { /* the values of a tag */
-	uint64_t n_samples, of_event;
-	json_t *values;
+static const char event_tag[] = "profile_event_type";
+
+struct found {		   /* without the conditions on a tag */
+	uint64_t of_event; /* samples of the question's event */
+	json_t *values;	   /* of the tag, those with most samples */
 };
 struct storing {
 	struct store *store;
 	const struct why_question *q;
+	int64_t now_s;
 	json_t *reasons;
+	bool has_data; /* the selection has data, unlike before */
 	struct field_error *reterr;
 };
 
@@ -40,20 +45,21 @@ static bool has(const json_t *tags, const char *tag)
 	return false;
 }
 
-/* Collects the tags of the filter that podflame stores. */
+/* Collects the tags of the filter that podflame stores. The event's tag has a choice anyway. */
 static void collect(json_t *tags, const struct predicate *p)
 {
 	const struct tag_info *t = p->tag ? query_tag_lookup(p->tag) : NULL;
 
 	for (size_t i = 0; i < p->n_children; i++)
 		collect(tags, p->children[i]);
-	if (t && t->stored && json_array_size(tags) < TAGS_MAX && !has(tags, p->tag))
+	if (t && t->stored && !streq(p->tag, event_tag) && !has(tags, p->tag))
 		json_array_append_new(tags, json_string(p->tag));
 }
 
+/* For each tag two choices: its own one, and that of events, which counts all samples. */
+#define CHOICES_MAX (2 * (TAGS_MAX + 1))
 struct counting {
-	const struct why_question *q;
-	const struct choices_request *request;
+	const char *event;
 	const struct store_choice *choices;
 	struct found *found;
 };
@@ -61,24 +67,46 @@ struct counting {
 static int count(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
 {
 	const struct counting *k = arg;
-	struct found *f = &k->found[c - k->choices];
-	_cleanup_free_ char *shown = utf8_shorten(value, VALUE_BYTES);
+	size_t i = (size_t)(c - k->choices);
+	struct found *f = &k->found[i / 2];
 
-	f->n_samples += n_samples;
-	if (streq(value, profile_event_info(k->q->tracing.selection->event)->name))
+	if (i % 2 && streq(value, k->event))
 		f->of_event = n_samples;
-	if (json_array_size(f->values) < VALUES_SHOWN)
-		json_array_append_new(f->values, json_string(shown));
+	/* a part of a value matches nothing */
+	if (i % 2 == 0 && json_array_size(f->values) < VALUES_SHOWN && strlen(value) <= VALUE_BYTES)
+		json_array_append_new(f->values, json_string(value));
 	return 0;
 }
 
-/* Reads the values of the tags, each without the conditions on that tag. */
+static const char *event_of(const struct storing *s)
+{
+	return profile_event_info(s->q->tracing.selection->event)->name;
+}
+
+/* Gives sel the rights of the question. As in the question, Total is not counted. */
+static void restrict_to(struct selection *sel, const struct selection *question)
+{
+	sel->with_total = false;
+	sel->given_up = question->given_up;
+	sel->max_time_ns = COUNT_NS;
+	if (!question->allowed_namespaces)
+		return;
+	sel->n_allowed_namespaces = question->n_allowed_namespaces;
+	sel->allowed_namespaces = xcalloc(sel->n_allowed_namespaces + 1, sizeof(char *));
+	for (size_t i = 0; i < sel->n_allowed_namespaces; i++)
+		sel->allowed_namespaces[i] = xstrdup(question->allowed_namespaces[i]);
+}
+
+/*
+ * Reads the values of the tags and counts the samples, for each tag without the conditions on it.
+ * body is changed.
+ */
 static int count_tags(struct storing *s, json_t *body, json_t *tags, struct found *ret)
 {
 	_cleanup_free_ char *text = NULL;
 	struct choices_request request = {0};
-	struct store_choice choices[TAGS_MAX + 2];
-	struct counting k = {s->q, &request, choices, ret};
+	struct store_choice choices[CHOICES_MAX];
+	struct counting k = {event_of(s), choices, ret};
 	int e;
 
 	json_object_set(body, "tags", tags);
@@ -90,62 +118,61 @@ static int count_tags(struct storing *s, json_t *body, json_t *tags, struct foun
 	for (size_t i = 0; i < request.n_tags; i++) {
 		struct selection *sel = request.tags[i].tracing.selection;
 
-		sel->given_up = s->q->tracing.selection->given_up;
+		restrict_to(sel, s->q->tracing.selection);
 		ret[i].values = json_array();
-		choices[i] = (struct store_choice){request.tags[i].tag, sel, VALUES_READ};
+		choices[2 * i] = (struct store_choice){request.tags[i].tag, sel, VALUES_READ};
+		choices[2 * i + 1] = (struct store_choice){event_tag, sel, VALUES_READ};
 	}
-	e = store_choices(s->store, choices, request.n_tags, count, &k, s->reterr);
+	e = store_choices(s->store, choices, 2 * request.n_tags, count, &k, s->reterr);
 	query_choices_request_done(&request);
 	return e;
 }
 
 static void say_condition(struct storing *s, const char *tag, const struct found *f)
 {
-	const char *event = profile_event_info(s->q->tracing.selection->event)->name;
 	json_t *r = why_add(s->reasons, "condition",
 			    xasprintf("Nothing matches the condition on %s together with the "
 				      "others. Without it, there are %" PRIu64 " samples of %s.",
-				      tag, f->n_samples, event),
+				      tag, f->of_event, event_of(s)),
 			    NULL);
 
 	json_object_set_new(r, "tag", json_string(tag));
-	json_object_set_new(r, "samples", json_integer((json_int_t)f->n_samples));
+	json_object_set_new(r, "samples", json_integer((json_int_t)f->of_event));
 	json_object_set(r, "values", f->values);
 }
 
-/* No condition alone is the reason; n_samples: those without any condition. */
-static void say_conditions(struct storing *s, uint64_t n_samples)
+/* all: each condition was looked at, and none alone is the reason. */
+static void say_conditions(struct storing *s, bool all, uint64_t n_samples)
 {
-	const char *event = profile_event_info(s->q->tracing.selection->event)->name;
 	json_t *r;
 
 	if (!n_samples)
 		return;
 	r = why_add(s->reasons, "condition",
-		    xasprintf("No condition alone is the reason. Without all of them, there are "
-			      "%" PRIu64 " samples of %s.",
-			      n_samples, event),
+		    xasprintf("%s, there are %" PRIu64 " samples of %s.",
+			      all ? "No condition alone is the reason. Without all of them"
+				  : "Without all conditions",
+			      n_samples, event_of(s)),
 		    NULL);
 	json_object_set_new(r, "samples", json_integer((json_int_t)n_samples));
 }
 
 static void say_other_events(struct storing *s, const struct found *f)
 {
-	const char *event = profile_event_info(s->q->tracing.selection->event)->name;
 	json_t *r;
 
-	if (f->of_event || !f->n_samples)
+	if (f->of_event || !json_array_size(f->values))
 		return;
 	r = why_add(s->reasons, "other_event",
-		    xasprintf("For this selection other events have data, and %s has none.", event),
+		    xasprintf("For this selection other events have data, and %s has none.",
+			      event_of(s)),
 		    NULL);
 	json_object_set(r, "events", f->values);
 }
 
-static int without_conditions(struct storing *s)
+static int without_conditions(struct storing *s, bool all)
 {
-	_cleanup_json_ json_t *body = json_copy(s->q->body),
-			      *tags = json_pack("[s]", "profile_event_type");
+	_cleanup_json_ json_t *body = json_copy(s->q->body), *tags = json_pack("[s]", event_tag);
 	struct found found = {0};
 	int e;
 
@@ -153,35 +180,74 @@ static int without_conditions(struct storing *s)
 	json_object_del(body, "app_service");
 	e = count_tags(s, body, tags, &found);
 	if (!e)
-		say_conditions(s, found.of_event);
+		say_conditions(s, all, found.of_event);
 	json_decref(found.values);
 	return e;
 }
 
+/* The tags with conditions. *ret_all: they are all of them, and each is stored. */
+static json_t *conditioned(const struct storing *s, bool *ret_all)
+{
+	const struct tracing_request *t = &s->q->tracing;
+	json_t *tags = json_array();
+
+	if (t->selection->where)
+		collect(tags, t->selection->where);
+	if (*t->app_service && !has(tags, "app_service"))
+		json_array_append_new(tags, json_string("app_service"));
+	*ret_all = json_array_size(tags) <= TAGS_MAX && !t->n_notes;
+	while (json_array_size(tags) > TAGS_MAX)
+		json_array_remove(tags, json_array_size(tags) - 1);
+	return tags;
+}
+
 static int conditions(struct storing *s)
 {
-	_cleanup_json_ json_t *tags = json_array(), *body = json_copy(s->q->body);
-	struct found found[TAGS_MAX + 2] = {0};
-	const struct predicate *where = s->q->tracing.selection->where;
-	size_t n, n_said = 0;
+	bool all;
+	_cleanup_json_ json_t *tags = conditioned(s, &all), *body = json_copy(s->q->body);
+	struct found found[TAGS_MAX + 1] = {0};
+	size_t n = json_array_size(tags), n_said = 0;
 	int e;
 
-	if (where)
-		collect(tags, where);
-	if (*s->q->tracing.app_service && !has(tags, "app_service"))
-		json_array_append_new(tags, json_string("app_service"));
-	n = json_array_size(tags);
-	json_array_append_new(tags, json_string("profile_event_type"));
+	json_array_append_new(tags, json_string(event_tag));
 	e = count_tags(s, body, tags, found);
 	for (size_t i = 0; !e && i < n; i++)
-		if (found[i].n_samples && ++n_said)
+		if (found[i].of_event && ++n_said)
 			say_condition(s, json_string_value(json_array_get(tags, i)), &found[i]);
-	if (!e && n && !n_said)
-		e = without_conditions(s);
 	if (!e)
 		say_other_events(s, &found[n]);
+	if (!e && n && !n_said)
+		e = without_conditions(s, all);
 	for (size_t i = 0; i <= n; i++)
 		json_decref(found[i].values);
+	return e;
+}
+
+/* ---- data that came since ---- */
+
+static int count_own(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
+{
+	struct storing *s = arg;
+
+	(void)c;
+	(void)n_samples;
+	s->has_data = s->has_data || streq(value, event_of(s));
+	return 0;
+}
+
+static int data(struct storing *s)
+{
+	struct selection sel = *s->q->tracing.selection;
+	const struct store_choice own = {event_tag, &sel, VALUES_READ};
+	int e;
+
+	sel.max_time_ns = SEARCH_NS;
+	e = store_choices(s->store, &own, 1, count_own, s, s->reterr);
+	if (s->has_data)
+		why_add(s->reasons, "has_data",
+			xasprintf("This selection has data of %s now. Ask for it again.",
+				  event_of(s)),
+			NULL);
 	return e;
 }
 
@@ -198,6 +264,12 @@ static int read_series(struct storing *s, int64_t start_s, int64_t end_s, uint32
 	sel.max_time_ns = SEARCH_NS;
 	return store_series(s->store, &(struct series_request){&sel, step_s, NULL, 1}, ret,
 			    s->reterr);
+}
+
+/* A step that makes at most STEPS steps, or a few more of very long ones. */
+static uint32_t step_for(int64_t start_s, int64_t end_s)
+{
+	return (uint32_t)MIN((end_s - start_s) / STEPS + 1, (int64_t)INT32_MAX);
 }
 
 /* The first or last step with a value; -1: none. */
@@ -218,7 +290,7 @@ struct stretch { /* of time, with data; end_s 0: none */
 /* Finds the first or last step of [start_s, end_s] that has data. */
 static int search(struct storing *s, int64_t start_s, int64_t end_s, bool last, struct stretch *ret)
 {
-	uint32_t step_s = (uint32_t)MIN((end_s - start_s) / STEPS + 1, (int64_t)INT32_MAX);
+	uint32_t step_s = step_for(start_s, end_s);
 	struct store_series x = {0};
 	int64_t step;
 	int e = read_series(s, start_s, end_s, step_s, &x);
@@ -238,7 +310,8 @@ static void say_time(struct storing *s, const struct stretch *data, bool before)
 {
 	const struct selection *sel = s->q->tracing.selection;
 	int64_t length_s = sel->time_end_s - sel->time_start_s;
-	int64_t start_s = before ? MIN(data->start_s, data->end_s - length_s) : data->start_s;
+	int64_t start_s = before ? MIN(data->start_s, MAX(data->end_s - length_s, (int64_t)1))
+				 : data->start_s;
 	int64_t end_s = before ? data->end_s : MAX(data->end_s, data->start_s + length_s);
 	char when[32];
 	json_t *r;
@@ -272,11 +345,11 @@ static int before(struct storing *s)
 	return e;
 }
 
-static int after(struct storing *s, int64_t now_s)
+static int after(struct storing *s)
 {
 	int64_t start_s = s->q->tracing.selection->time_end_s + 1;
 	struct stretch data = {0};
-	int e = start_s < now_s ? search(s, start_s, now_s, false, &data) : 0;
+	int e = start_s < s->now_s ? search(s, start_s, s->now_s, false, &data) : 0;
 
 	if (data.end_s)
 		say_time(s, &data, false);
@@ -310,9 +383,8 @@ static int losses(struct storing *s)
 {
 	const struct selection *sel = s->q->tracing.selection;
 	struct store_series x = {0};
-	int64_t step_s = (sel->time_end_s - sel->time_start_s) / STEPS + 1;
 	int e = read_series(s, sel->time_start_s, sel->time_end_s,
-			    (uint32_t)MIN(step_s, (int64_t)INT32_MAX), &x);
+			    step_for(sel->time_start_s, sel->time_end_s), &x);
 
 	if (e)
 		return e;
@@ -324,23 +396,46 @@ static int losses(struct storing *s)
 
 /* ---- all ---- */
 
+/* Whether the request itself, not its filter, excludes everything: the notes say why. */
+static bool excludes_all(const struct tracing_request *t)
+{
+	const struct predicate *where = t->selection->where;
+
+	return where && where->op == PRED_FALSE && t->n_notes;
+}
+
+/* Takes each step. What is found without those that take too long is an answer, too. */
+static int take_steps(struct storing *s)
+{
+	static int (*const steps[])(struct storing *) = {data, conditions, losses, before, after};
+	bool finished = true;
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps) && !s->has_data; i++) {
+		int e = steps[i](s);
+
+		if (e && e != -ETIME && e != -EFBIG)
+			return e;
+		finished = finished && !e;
+	}
+	if (!finished && !s->has_data)
+		why_add(s->reasons, "not_finished",
+			xstrdup("The hub has not searched for all reasons, because that takes too "
+				"long or too much memory. Ask for less time or name the process."),
+			NULL);
+	return 0;
+}
+
 int why_of_store(struct store *store, const struct why_question *q, int64_t now_s, json_t **ret,
 		 struct field_error *reterr)
 {
-	struct storing s = {store, q, json_array(), reterr};
+	struct storing s = {
+		.store = store, .q = q, .now_s = now_s, .reasons = json_array(), .reterr = reterr};
 	int e;
 
 	for (size_t i = 0; i < q->tracing.n_notes; i++)
 		why_add(s.reasons, "condition", xstrdup(q->tracing.notes[i]), NULL);
-	e = conditions(&s);
-	if (!e)
-		e = losses(&s);
-	if (!e)
-		e = before(&s);
-	if (!e)
-		e = after(&s, now_s);
-	/* what was found until the time was over is an answer, too */
-	if (e && e != -ETIME) {
+	e = excludes_all(&q->tracing) ? 0 : take_steps(&s);
+	if (e) {
 		json_decref(s.reasons);
 		return e;
 	}

@@ -152,6 +152,151 @@ static void a_tag_that_is_not_stored(void **state)
 				   "tag_filter: pod_ns_id matches nothing here"));
 }
 
+/* ", there are N samples" counts what lacks the tag, too. */
+static void a_tag_that_the_data_lacks(void **state)
+{
+	static const char *const filters[][2] = {
+		{"trace_id='0123456789abcdef0123456789abcdef'", "trace_id"},
+		{"k8s.label.app='web'", "k8s.label.app"},
+		{"wait='lock'", "wait"},
+		{"pod_ns='app' AND container='x'", "container"},
+	};
+	struct store *s = filled(state);
+
+	for (size_t i = 0; i < ARRAY_SIZE(filters); i++) {
+		_cleanup_json_ json_t *r = why(s, "on-cpu", T0 - 10, T0 + 10, filters[i][0], "");
+		const json_t *c = reason_of(r, "condition");
+
+		assert_string_equal(json_str_at(c, "tag", ""), filters[i][1]);
+		assert_int_equal(json_int_at(c, "samples", 0), i == 3 ? 17 : 24);
+	}
+}
+
+/* The condition on the event is no reason of its own: the other events are named. */
+static void a_condition_on_the_event(void **state)
+{
+	struct store *s = filled(state);
+	_cleanup_json_ json_t *r = why(s, "on-cpu", T0 - 10, T0 + 10,
+				       "profile_event_type='on-cpu' AND pod_ns='ap'", "");
+
+	assert_codes(r, "condition");
+	assert_string_equal(json_str_at(reason_of(r, "condition"), "tag", ""), "pod_ns");
+}
+
+/* A value that is too long for a button is not cut: it would match nothing. */
+static void long_values(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = two_services();
+	_cleanup_json_ json_t *r = NULL;
+	const json_t *values;
+	char name[150];
+
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	for (int i = 0; i < 40; i++)
+		add_sample(b, b->profiles[0], name, false, "write", 1);
+	write_batch(s, b, 3);
+	r = why(s, "on-cpu", T0 - 10, T0 + 10, "thread='x'", "");
+	values = json_at(reason_of(r, "condition"), "values");
+	assert_int_equal(json_array_size(values), 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(strlen(json_string_value(json_array_get(values, i))) < 10);
+}
+
+/* Data that came after the question's answer: nothing else is said. */
+static void data_now(void **state)
+{
+	struct store *s = filled(state);
+	_cleanup_json_ json_t *r = why(s, "on-cpu", T0 - 10, T0 + 10, "pod_ns='app'", "");
+
+	assert_codes(r, "has_data");
+	assert_true(why_has_data(r));
+}
+
+/* No filter is to blame if the hub does not record the event. */
+static void events_of_deepflow(void **state)
+{
+	struct store *s = filled(state);
+	_cleanup_json_ json_t *r = why(s, "goroutines", T0 - 10, T0 + 10, "pod_ns='ap'", "");
+
+	assert_codes(r, "condition");
+	assert_true(str_has_prefix(text_of(r, "condition"), "profile_event_type: goroutines"));
+}
+
+/* It is not claimed of conditions that were not looked at that they are no reason. */
+static void many_conditions(void **state)
+{
+	struct store *s = filled(state);
+	_cleanup_buf_ struct buf filter = {0};
+	_cleanup_json_ json_t *r = NULL;
+
+	for (int i = 0; i < 17; i++)
+		buf_printf(&filter, "%sk8s.label.l%d='x'", i ? " AND " : "", i);
+	r = why(s, "on-cpu", T0 - 10, T0 + 10, filter.data, "");
+	assert_codes(r, "condition");
+	assert_string_equal(text_of(r, "condition"),
+			    "Without all conditions, there are 24 samples of on-cpu.");
+}
+
+/* Each step that takes too long is left out, and the answer says so. */
+static void what_takes_too_long(void **state)
+{
+	static const atomic_bool given_up = true;
+	struct store *s = filled(state);
+	struct why_question q;
+	struct field_error e;
+	_cleanup_json_ json_t *r = NULL;
+
+	ask_why(&q, "on-cpu", T0 + 5, T0 + 20, "pod_ns='app'", "");
+	q.tracing.selection->given_up = &given_up;
+	assert_int_equal(why_of_store(s, &q, NOW, &r, &e), 0);
+	why_question_done(&q);
+	assert_codes(r, "condition not_finished");
+}
+
+/* A user who may read one namespace is not told of data of others. */
+static void other_namespaces(void **state)
+{
+	static char *allowed[] = {"data"};
+	struct store *s = filled(state);
+	struct why_question q;
+	struct field_error e;
+	_cleanup_json_ json_t *r = NULL;
+
+	ask_why(&q, "on-cpu", T0 - 10, T0 + 10, "pod_ns='ap'", "");
+	q.tracing.selection->allowed_namespaces = allowed;
+	q.tracing.selection->n_allowed_namespaces = 1;
+	assert_int_equal(why_of_store(s, &q, NOW, &r, &e), 0);
+	q.tracing.selection->allowed_namespaces = NULL;
+	q.tracing.selection->n_allowed_namespaces = 0;
+	why_question_done(&q);
+	assert_int_equal(json_int_at(reason_of(r, "condition"), "samples", 0), 7);
+	assert_int_equal(json_array_size(json_at(reason_of(r, "condition"), "values")), 1);
+}
+
+/* Differences of such times do not fit in 64 bits. */
+static void times_out_of_all_bounds(void **state)
+{
+	static const int64_t times[][2] = {
+		{-9223370490666548889, INT64_MAX},
+		{INT64_MIN, INT64_MAX},
+		{INT64_MIN, INT64_MIN + 1},
+		{INT64_MAX - 1, INT64_MAX},
+		{1, INT64_MAX},
+	};
+	static const char *const events[] = {"on-cpu", "mem-inuse"};
+	struct store *s = filled(state);
+
+	for (size_t i = 0; i < ARRAY_SIZE(times) * 2; i++) {
+		const int64_t *t = times[i / 2];
+		_cleanup_json_ json_t *r =
+			why(s, events[i % 2], t[0], t[1], "pod_ns='app' AND pod='x'", "");
+
+		assert_non_null(r);
+	}
+}
+
 static void an_empty_store(void **state)
 {
 	_cleanup_json_ json_t *r = why(*state, "on-cpu", T0, T0 + 60, "pod_ns='app'", "");
@@ -170,6 +315,15 @@ int main(void)
 		IN_MEMORY(a_later_time),
 		IN_MEMORY(losses),
 		IN_MEMORY(a_tag_that_is_not_stored),
+		IN_MEMORY(a_tag_that_the_data_lacks),
+		IN_MEMORY(a_condition_on_the_event),
+		IN_MEMORY(long_values),
+		IN_MEMORY(data_now),
+		IN_MEMORY(events_of_deepflow),
+		IN_MEMORY(many_conditions),
+		IN_MEMORY(what_takes_too_long),
+		IN_MEMORY(other_namespaces),
+		IN_MEMORY(times_out_of_all_bounds),
 		IN_MEMORY(an_empty_store),
 	};
 

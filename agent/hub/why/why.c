@@ -8,7 +8,10 @@
 
 /* ---- the question ---- */
 
-/* Returns the only value that the filter allows for the tag (borrowed); NULL: it allows several. */
+/*
+ * Returns the only value that the filter allows for the tag (borrowed). NULL: it allows several, or
+ * only "", which is no name.
+ */
 static const char *required(const struct predicate *p, const char *tag)
 {
 	const char *value = NULL;
@@ -16,7 +19,7 @@ static const char *required(const struct predicate *p, const char *tag)
 	if (!p)
 		return NULL;
 	if (p->op == PRED_EQ || (p->op == PRED_IN && p->n_values == 1))
-		return streq(p->tag, tag) ? p->values[0] : NULL;
+		return streq(p->tag, tag) && *p->values[0] ? p->values[0] : NULL;
 	for (size_t i = 0; p->op == PRED_AND && !value && i < p->n_children; i++)
 		value = required(p->children[i], tag);
 	return value;
@@ -76,6 +79,17 @@ bool why_may_tell(const struct selection *s, const char *ns)
 	return false;
 }
 
+bool why_has_data(const json_t *of_store)
+{
+	const json_t *r;
+	size_t i;
+
+	json_array_foreach (of_store, i, r)
+		if (streq(json_str_at(r, "reason", ""), "has_data"))
+			return true;
+	return false;
+}
+
 /* ---- their order ---- */
 
 /* How soon a reason is named: those of the cluster, where it is known well, and the store's. */
@@ -83,13 +97,11 @@ static const struct {
 	const char *reason;
 	unsigned char rank, rank_if_unseen;
 } ranks[] = {
-	{"no_namespace", 1, 1},	 {"namespace", 2, 3},
-	{"no_target", 2, 3},	 {"pod_not_selected", 2, 3},
-	{"pod_opted_out", 2, 3}, {"event_not_asked", 3, 4},
-	{"not_ready", 4, 5},	 {"condition", 5, 2},
-	{"no_pod", 6, 3},	 {"lost", 7, 6},
-	{"other_time", 8, 7},	 {"other_event", 9, 8},
-	{"no_agent", 10, 9},
+	{"has_data", 0, 0},	 {"no_namespace", 1, 1},     {"namespace", 2, 3},
+	{"no_target", 2, 3},	 {"namespace_unread", 2, 3}, {"pod_not_selected", 2, 3},
+	{"pod_opted_out", 2, 3}, {"event_not_asked", 3, 4},  {"not_ready", 4, 5},
+	{"condition", 5, 2},	 {"no_pod", 6, 3},	     {"lost", 7, 6},
+	{"other_time", 8, 7},	 {"other_event", 9, 8},	     {"no_agent", 10, 9},
 };
 #define RANK_LAST 11
 

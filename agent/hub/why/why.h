@@ -25,10 +25,13 @@ void why_question_done(struct why_question *q);
 
 /*
  * What the store knows: which condition matches nothing, which other events and times have data,
- * and what was lost. Returns a new reference in *ret.
+ * and what was lost. A step that takes too long is left out, and a reason says so. Returns a new
+ * reference in *ret.
  */
 int why_of_store(struct store *s, const struct why_question *q, int64_t now_s, json_t **ret,
 		 struct field_error *reterr);
+/* Whether this answer says that the selection has data now; then no other reason is sought. */
+bool why_has_data(const json_t *of_store);
 
 /* An object that the API server was asked for. */
 struct why_object {

@@ -136,8 +136,8 @@ void buf_consume(struct buf *b, size_t n);	   /* drops n bytes from the front */
  */
 char *buf_steal(struct buf *b);
 /*
- * Adds a JSON string, quoted and escaped. A byte that is not UTF-8 (names come from pods) becomes
- * U+FFFD.
+ * Adds a JSON string. Control characters are escaped, also U+007F to U+009F, which a terminal
+ * obeys. A byte that is not UTF-8 (names come from pods) becomes U+FFFD.
  */
 void buf_json_string(struct buf *b, const char *s);
 /*

@@ -88,6 +88,11 @@ static void test_json_string_is_escaped(void **state)
 	buf_init(&b, 0);
 	buf_json_string(&b, "a\"b\\c\n\x01z");
 	assert_string_equal(b.data, "\"a\\\"b\\\\c\\n\\u0001z\"");
+	/* DEL, and the first and the last control character above ASCII: a terminal obeys them */
+	buf_reset(&b);
+	buf_json_string(&b, "\x7f \xc2\x80 \xc2\x9b \xc2\x9f \xc2\xa0 \xc2");
+	assert_string_equal(b.data,
+			    "\"\\u007f \\u0080 \\u009b \\u009f \xc2\xa0 " UTF8_REPLACEMENT "\"");
 	/*
 	 * a single byte, a cut character, an overlong one, a surrogate, a code point above U+10FFFF
 	 */

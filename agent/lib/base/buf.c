@@ -108,18 +108,30 @@ char *buf_steal(struct buf *b)
 	return s;
 }
 
-static void put_escaped(struct buf *b, unsigned char c)
+/* A quote, a backslash, or a control character: U+0000 to U+001F and U+007F to U+009F. */
+static bool is_escaped(const char *s)
 {
-	if (c == '"' || c == '\\')
+	const unsigned char c = (unsigned char)*s;
+
+	return c < 0x20 || c == '"' || c == '\\' || c == 0x7f ||
+	       (c == 0xc2 && (unsigned char)s[1] < 0xa0);
+}
+
+/* n: bytes of the character at s; 0: it is no character */
+static void put_escaped(struct buf *b, const char *s, size_t n)
+{
+	const unsigned char c = (unsigned char)s[n == 2];
+
+	if (!n)
+		buf_puts(b, UTF8_REPLACEMENT);
+	else if (c == '"' || c == '\\')
 		buf_printf(b, "\\%c", c);
 	else if (c == '\n')
 		buf_puts(b, "\\n");
 	else if (c == '\t')
 		buf_puts(b, "\\t");
-	else if (c < 0x20)
-		buf_printf(b, "\\u%04x", c);
 	else
-		buf_puts(b, UTF8_REPLACEMENT);
+		buf_printf(b, "\\u%04x", c);
 }
 
 void buf_json_string(struct buf *b, const char *s)
@@ -128,16 +140,16 @@ void buf_json_string(struct buf *b, const char *s)
 
 	buf_putc(b, '"');
 	while (*s) {
-		unsigned char c = (unsigned char)*s;
-		size_t n = c < 0x20 || c == '"' || c == '\\' ? 0 : utf8_len(s);
+		size_t n = utf8_len(s);
 
-		if (n) {
+		if (n && !is_escaped(s)) {
 			s += n;
 			continue;
 		}
 		buf_add(b, plain, (size_t)(s - plain));
-		put_escaped(b, c);
-		plain = ++s;
+		put_escaped(b, s, n);
+		s += n ? n : 1;
+		plain = s;
 	}
 	buf_add(b, plain, (size_t)(s - plain));
 	buf_putc(b, '"');

@@ -6,11 +6,27 @@ export class SignInError extends Error {}
 
 const TOKEN = 'podflame-token';
 
-export function setToken(token: string): void {
-  sessionStorage.setItem(TOKEN, token.trim());
+let token = keptToken(); // null: there is none
+
+/** A browser that blocks its storage has the token until the user leaves the page. */
+export function setToken(text: string): void {
+  token = text.trim();
+  try {
+    sessionStorage.setItem(TOKEN, token);
+  } catch {
+    // the user signs in again after a reload
+  }
 }
 
-export const hasToken = (): boolean => sessionStorage.getItem(TOKEN) !== null;
+export const hasToken = (): boolean => token !== null;
+
+function keptToken(): string | null {
+  try {
+    return sessionStorage.getItem(TOKEN);
+  } catch {
+    return null;
+  }
+}
 
 /** A query has 30 s in the hub: no answer for twice that time means that there is no hub. */
 const SILENCE_MS = 60_000;
@@ -35,7 +51,6 @@ export async function file(path: string, signal: AbortSignal, body: unknown): Pr
 
 function requestOf(body: unknown): RequestInit {
   const headers: Record<string, string> = {};
-  const token = sessionStorage.getItem(TOKEN);
 
   if (token && /[^!-~]/.test(token))
     throw new SignInError('this is not a token: it has blanks or characters that no token has');

@@ -28,6 +28,9 @@ export const hub = {
   profile: (question: types.ProfileQuestion, signal: AbortSignal) =>
     call<types.Reply>('/v1/profile/tree', signal, { ...question, ...language }),
 
+  groups: (question: types.GroupsQuestion, signal: AbortSignal) =>
+    call<types.GroupsReply>('/v1/profile/groups', signal, { ...question, ...language }),
+
   /** The profile of a selection as a file. */
   file: (format: types.FileFormat, question: types.Selection, signal: AbortSignal) =>
     file(`/v1/profile/${format}`, signal, { ...question, ...language }),

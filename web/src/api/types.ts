@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions to the hub and its answers. docs/api.md describes them.
+import type { GroupsResult } from '../profile/groups';
 import type { TreeResult } from '../profile/tree';
 
 export interface Loss {
@@ -67,6 +68,18 @@ export interface Reply {
   unit?: string;
   summary?: Summary;
   before_summary?: Summary; // of the other selection of a difference
+}
+
+/** Which values of a tag have the selection, or a function of it. */
+export interface GroupsQuestion extends Selection {
+  group_by: string;
+  function?: { name: string; kind?: string };
+}
+
+export interface GroupsReply {
+  result: GroupsResult;
+  unit: string;
+  summary: Summary;
 }
 
 /** `group_by`: the tag by whose values the answer is split; '': none. */

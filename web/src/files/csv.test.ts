@@ -2,14 +2,17 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Columns } from '../profile/columns';
+import { Difference, termsOf } from '../profile/difference';
 import { functionTable } from '../profile/table';
 import { differenceOf, profileOf, type Tree } from '../profile/testing';
 import { csvOf } from './csv';
 
-const csv = (profile: Columns): string =>
-  csvOf(functionTable(profile), 'bytes', {
-    now: profile.total[0],
-    before: profile.before?.total[0] ?? 0,
+const csv = (profile: Columns, scale = 1, isGrowth = false): string =>
+  csvOf(functionTable(profile), {
+    unit: 'bytes',
+    now: { whole: profile.total[0] },
+    before: { whole: profile.before?.total[0] ?? 0, scale },
+    isGrowth,
   });
 
 const lines = (text: string): string[] => {
@@ -36,6 +39,24 @@ test('a difference has the values of both selections', () => {
 
   assert.match(head, /"self before \(bytes\)","self before \(%\)","total before \(bytes\)"/);
   assert.equal(main, '"main","app","",6,100,6,100,2,100,2,100');
+});
+
+test('the other selection of a difference has the values that were measured', () => {
+  const tree = (f: number, g: number): Tree => ['root', 0, ['f', f], ['g', g]];
+  const hour = { seconds: 3600 };
+  const measured = differenceOf(tree(1, 6), tree(2, 1));
+  const { columns, scale } = new Difference(measured, termsOf('on-cpu', false, hour, hour));
+
+  assert.deepEqual(lines(csv(columns, scale)).slice(1), [
+    '"f","app","",2,66.667,2,66.667,1,14.286,1,14.286',
+    '"g","app","",1,33.333,1,33.333,6,85.714,6,85.714',
+  ]);
+});
+
+test('the titles say that values are growth', () => {
+  const [head] = lines(csv(profileOf(['root', 0, ['main', 1]]), 1, true));
+
+  assert.match(head, /"self growth \(bytes\)","self growth \(%\)","total growth \(bytes\)"/);
 });
 
 test('a name with quotes, commas or line ends is one cell', () => {

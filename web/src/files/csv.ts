@@ -26,36 +26,45 @@ const percent = (part: number, whole: number): number =>
 
 function valuesOf(
   of: (row: FunctionRow) => { self: number; total: number },
-  whole: number,
+  { whole, scale = 1 }: Side,
   unit: string,
-  before = '',
+  what = '',
 ): Column[] {
+  const measured = (value: number): number => Math.round(value / scale);
+
   return [
-    [`self${before} (${unit})`, (row) => of(row).self],
-    [`self${before} (%)`, (row) => percent(of(row).self, whole)],
-    [`total${before} (${unit})`, (row) => of(row).total],
-    [`total${before} (%)`, (row) => percent(of(row).total, whole)],
+    [`self${what} (${unit})`, (row) => measured(of(row).self)],
+    [`self${what} (%)`, (row) => percent(of(row).self, whole)],
+    [`total${what} (${unit})`, (row) => measured(of(row).total)],
+    [`total${what} (%)`, (row) => percent(of(row).total, whole)],
   ];
 }
 
-/** What the values of a table are shares of. */
-export interface Wholes {
-  now: number;
-  before: number; // of the other selection of a difference
+/** What a selection has. */
+interface Side {
+  whole: number; // what its values are shares of
+  scale?: number; // from the values as they were measured, which are whole numbers
+}
+
+export interface About {
+  unit: string;
+  now: Side;
+  before: Side; // the other selection of a difference
+  isGrowth: boolean; // the rows have what grew from one selection to the other
 }
 
 /** The greatest self first. The rows of a difference have the values of both selections. */
-export function csvOf(rows: readonly FunctionRow[], unit: string, wholes: Wholes): string {
+export function csvOf(rows: readonly FunctionRow[], about: About): string {
+  const { unit, now, before, isGrowth } = about;
   const sorted = [...rows].sort((a, b) => b.self - a.self || b.total - a.total);
   const columns: Column[] = [
     ['function', (row) => row.name],
     ['kind', (row) => row.kind],
     ['source', (row) => row.source],
-    ...valuesOf((row) => row, wholes.now, unit),
+    ...valuesOf((row) => row, now, unit, isGrowth ? ' growth' : ''),
   ];
 
-  if (rows[0]?.before)
-    columns.push(...valuesOf((row) => row.before!, wholes.before, unit, ' before'));
+  if (rows[0]?.before) columns.push(...valuesOf((row) => row.before!, before, unit, ' before'));
   return [
     line(columns.map(([title]) => title)),
     ...sorted.map((row) => line(columns.map(([, cell]) => cell(row)))),

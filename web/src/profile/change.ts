@@ -30,14 +30,14 @@ export function differenceText({ now, before }: Change, compared: Compared): str
 }
 
 /** " ± 0.30 points"; "" if the error is not known. */
-export function errorText({ error }: Change, compared: Compared): string {
+function errorText({ error }: Change, compared: Compared): string {
   const least = compared.errors === 'least' ? 'at least ' : '';
 
   return error === null ? '' : ` ± ${least}${sizeText(error, compared)}`;
 }
 
 /** Why a difference is none. */
-export const noiseText = ({ now, before, error }: Change, { errors }: Compared): string =>
+const noiseText = ({ now, before, error }: Change, { errors }: Compared): string =>
   now === before
     ? 'no difference'
     : error === null && errors !== 'none'

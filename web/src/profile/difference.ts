@@ -73,8 +73,9 @@ export class Difference {
   readonly columns: Columns;
   /** The wholes of the selections, as they were measured. */
   readonly wholes: Both;
+  /** From `before` as it was measured to that of `columns`. */
+  readonly scale: number;
   private readonly size: number; // of each selection in `columns`
-  private readonly scale: number; // from `before` as measured to that of `columns`
   private readonly dispersion: Both;
 
   /** Of a profile with `before`. */

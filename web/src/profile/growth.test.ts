@@ -25,6 +25,7 @@ test('the graph has what grew, stack by stack; the table also has what shrank', 
     ['main', 0, 30],
     ['table', 20, 20],
   ]);
+  assert.ok(g.rows.every((row) => row.before === undefined));
 });
 
 test('what grew is sorted by how much it grew', () => {

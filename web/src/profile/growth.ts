@@ -5,7 +5,7 @@ import { functionTable, type FunctionRow } from './table';
 
 export interface Growth {
   columns: Columns | null; // growth only; null: nothing grew
-  rows: FunctionRow[]; // signed: what shrank is negative
+  rows: FunctionRow[]; // differences: what shrank is negative
   grown: number;
   shrunk: number;
 }
@@ -61,6 +61,11 @@ function increase(now: Values, before: Values, parent: Int32Array): Values {
 /** functionTable() gives the same functions for both, in the same order. */
 function differences(before: FunctionRow[], after: FunctionRow[]): FunctionRow[] {
   return after
-    .map((r, i) => ({ ...r, self: r.self - before[i].self, total: r.total - before[i].total }))
+    .map((r, i) => ({
+      ...r,
+      self: r.self - before[i].self,
+      total: r.total - before[i].total,
+      before: undefined,
+    }))
     .filter((r) => r.self || r.total);
 }

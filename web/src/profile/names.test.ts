@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { inert, inOwnForm, isolated, shorten } from './names';
+import { inert, inHubForm, inOwnForm, isolated, shorten } from './names';
 
 test('a name cannot control the text around it', () => {
   assert.equal(inert('a\nb\0c\u001b[31m'), 'a\ufffdb\ufffdc\ufffd[31m');
@@ -35,4 +35,6 @@ test('type arguments are left out', () => {
 test('a name of Java is written as Java does', () => {
   assert.equal(inOwnForm('java/lang/String::hashCode', 'jvm'), 'java.lang.String.hashCode');
   assert.equal(inOwnForm('a/b::c', 'python'), 'a/b::c');
+  assert.equal(inHubForm('java.lang.String.hashCode', 'jvm'), 'java/lang/String::hashCode');
+  assert.equal(inHubForm('a.b.c', 'python'), 'a.b.c');
 });

@@ -35,6 +35,14 @@ export function inOwnForm(name: string, language?: string): string {
   return language === 'jvm' ? name.replaceAll('/', '.').replace('::', '.') : name;
 }
 
+/** The reverse: a name of Java as the API has it. */
+export function inHubForm(name: string, language?: string): string {
+  const method = name.lastIndexOf('.');
+
+  if (language !== 'jvm' || method < 0) return name;
+  return `${name.slice(0, method).replaceAll('.', '/')}::${name.slice(method + 1)}`;
+}
+
 /** `std::vector<int, std::allocator<int> >::push_back` -> `std::vector<…>::push_back`. */
 export function shorten(name: string): string {
   const s = name.replace(/::h[0-9a-f]{16}(?=$|[.\s])/, '');

@@ -18,7 +18,7 @@ test('waits and bytes per second, and per second of CPU time', () => {
   assert.equal(said('off-cpu', 'microseconds', 'second', 90e6), '1.50 s/s');
   assert.equal(said('off-cpu', 'microseconds', 'second', 30), '0.50 µs/s');
   assert.equal(said('mem-alloc', 'bytes', 'second', 60 * 1536), '1.50 KiB/s');
-  assert.equal(said('mem-alloc', 'bytes', 'cpu-second', 4 * 2 ** 20), '1.00 MiB per CPU second');
+  assert.equal(said('mem-alloc', 'bytes', 'cpu-second', 4 * 2 ** 20), '1.00 MiB/CPU s');
 });
 
 test('what cannot be divided is written as it is', () => {

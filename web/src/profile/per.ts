@@ -24,7 +24,7 @@ export function valueFormat(
 
   if (per === 'all' || !by || !canBePer(event).includes(per))
     return (value) => formatValue(value, unit);
-  if (per === 'cpu-second') return (value) => `${formatValue(value / by, unit)} per CPU second`;
+  if (per === 'cpu-second') return (value) => `${formatValue(value / by, unit)}/CPU s`;
   if (event === 'on-cpu') return (value) => `${digits(value / by / 1e6)} CPUs`;
   return (value) => `${formatValue(value / by, unit)}/s`;
 }

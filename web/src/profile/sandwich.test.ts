@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { callees, callers } from './sandwich';
 import { functionTable } from './table';
-import { differenceOf, largeProfile, outlineWithValues, profileOf } from './testing';
+import { differenceOf, largeProfile, outlineWithValues, profileOf, type Tree } from './testing';
 
 const f = { name: 'f', kind: 'app' };
 
@@ -58,6 +58,15 @@ test('of too many callers, the greatest go on, and a marker stands for the other
 
   assert.deepEqual(outlineWithValues(callers(c, f, 10)!), [
     'f 3 0', '.e 2 0', '..d 2 0', '...[more callers] 2 2', '.b 1 0', '..[more callers] 1 1',
+  ]);
+});
+
+test('of more calls than steps, only the direct callers are known', () => {
+  const call = (i: number): Tree => [`a${i}`, 0, ['b', 0, ['f', 1]]];
+  const c = profileOf(['p', 0, ...Array.from({ length: 12 }, (_, i) => call(i))]);
+
+  assert.deepEqual(outlineWithValues(callers(c, f, 10)!), [
+    'f 12 0', '.b 12 0', '..[more callers] 12 12',
   ]);
 });
 

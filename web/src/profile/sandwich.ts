@@ -49,7 +49,7 @@ export function callers(columns: Columns, of: FunctionId, maxSteps = MAX_STEPS):
   }
   for (let open = calls; open.length > 0; ) {
     open = open.filter((call) => parent[at[call]] > 0);
-    const most = left === maxSteps ? open.length : left >> 3;
+    const most = left === maxSteps ? open.length : Math.max(0, left) >> 3;
     for (const call of open.subarray(most))
       place[call] = tree.child(place[call], functions.names.length, 0);
     open = open.subarray(0, most);

@@ -53,6 +53,11 @@ const other: State = {
   durationUs: 1500,
 };
 
+test('a time that cannot be shown is none', () => {
+  assert.deepEqual(of('range=9000000000000'), {});
+  assert.deepEqual(of('before_range=9000000000000'), {});
+});
+
 test('nothing is written of what is as it is by default', () => {
   assert.equal(print(defaults), '');
   assert.deepEqual(parse('', NOW), defaults);

@@ -6,7 +6,7 @@ import { isSnapshot, withLeak } from './leak';
 import { chosenValue } from './narrow';
 import { defaults, type FunctionId, type State, type Times, type ViewName } from './state';
 import { isStored } from './tags';
-import { intervalOf, parseTime, utc } from './times';
+import { intervalOf, parseLast, parseTime, utc } from './times';
 
 type Words = URLSearchParams;
 
@@ -50,10 +50,10 @@ function list(key: string, member: 'focus' | 'zoom'): Part {
 // ---- times ----
 
 function parseTimes(words: Words, prefix: string, now: number): Times | null {
-  const last = Number(words.get(`${prefix}range`));
+  const last = parseLast(words.get(`${prefix}range`));
   const [from, to] = ['from', 'to'].map((key) => parseTime(words.get(prefix + key)));
 
-  if (Number.isInteger(last) && last > 0) return { last };
+  if (last !== null) return { last };
   if (from === null && to === null) return null;
   return { from: from ?? now - 900, to: to ?? now };
 }

@@ -54,6 +54,14 @@ test('one process is the process of the selection, anything else about it is in 
   );
 });
 
+test('to remove a condition that is not there changes nothing', () => {
+  const text = "pod='a' OR pod='b'";
+
+  assert.deepEqual(after(text, '', 0, null), ['', text]);
+  assert.deepEqual(after(text, 'java', 0, null), ['', text]);
+  assert.deepEqual(after("pod='a'", '', 1, null), ['', "pod='a'"]);
+});
+
 test('usual tags have a place each, in their order; conditions on others follow', () => {
   const { filter } = selected("image='i' AND pod!='b' AND pod!='c'");
   const slots = slotsOf(conditionsOf({ process: '', filter }), ['pod_ns', 'pod']);

@@ -49,6 +49,7 @@ export function withCondition(
   }
   if (place === all.length && next && isProcess(next) && !selected.process)
     return { process: next.values[0] };
+  if (!next && place >= all.length) return {};
   const own = next ? [next] : [];
   return { filter: { conditions: [...all.slice(0, place), ...own, ...all.slice(place + 1)] } };
 }

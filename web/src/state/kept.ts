@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Choices about the page itself, which the browser keeps for this origin.
 
-type Storage = Pick<globalThis.Storage, 'getItem' | 'setItem'>;
+/** Gives the browser's localStorage. A browser that blocks it throws when it is named. */
+type Give = () => Pick<Storage, 'getItem' | 'setItem'>;
 
 /** A choice: its key in the browser's localStorage, and its values, the first by default. */
 export interface Kept<T extends string> {
@@ -17,18 +18,18 @@ export const THEME: Kept<Theme> = { key: 'podflame-theme', values: ['system', 'l
 export const KEYS: Kept<'on' | 'off'> = { key: 'podflame-keys', values: ['on', 'off'] };
 
 /** The choice. Of a browser that keeps nothing, or something else, it is the first. */
-export function readKept<T extends string>({ key, values }: Kept<T>, storage: Storage): T {
+export function readKept<T extends string>({ key, values }: Kept<T>, storage: Give): T {
   try {
-    const kept = storage.getItem(key);
+    const kept = storage().getItem(key);
     return values.find((value) => value === kept) ?? values[0];
   } catch {
     return values[0];
   }
 }
 
-export function keep<T extends string>({ key }: Kept<T>, value: T, storage: Storage): void {
+export function keep<T extends string>({ key }: Kept<T>, value: T, storage: Give): void {
   try {
-    storage.setItem(key, value);
+    storage().setItem(key, value);
   } catch {
     // the choice lasts until the user leaves the page
   }

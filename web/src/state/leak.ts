@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The leak view: what has grown of the memory that lived at two moments.
-import type { State } from './state';
-import { intervalOf, WINDOW_S, type Interval } from './times';
+import type { State, Times } from './state';
+import { intervalOf, longer, WINDOW_S, type Interval } from './times';
 
 /** Whether values are of a moment (live memory), not of a stretch of time. */
 export const isSnapshot = (event: string): boolean => event.endsWith('-inuse');
@@ -21,9 +21,27 @@ export function withLeak({ process, filter, compare }: State, at: Interval): Par
 
 /** The stretch of time between the two moments, without a comparison. */
 export function withoutLeak(state: State, now: number): Partial<State> {
-  const [a, b] = leakOf(state, now)!;
+  const [from, to] = timesOf(state, now);
 
-  return { times: { from: Math.min(a, b), to: Math.max(a, b) }, compare: null, grown: false };
+  return { times: { from, to }, compare: null, grown: false };
+}
+
+/** The stretch of time that the page is about: in the leak view, between its moments. */
+export function timesOf(state: State, now: number): Interval {
+  const moments = leakOf(state, now);
+
+  return moments ? [Math.min(...moments), Math.max(...moments)] : intervalOf(state.times, now);
+}
+
+/** Another stretch of time: in the leak view, between its moments. */
+export const withTimes = (state: State, times: Times, now: number): Partial<State> =>
+  leakOf(state, now) ? withLeak(state, intervalOf(times, now)) : { times };
+
+/** A longer stretch of time. */
+export function zoomedOut(state: State, now: number): Partial<State> {
+  const [from, to] = longer(timesOf(state, now), now);
+
+  return withTimes(state, { from, to }, now);
 }
 
 /** Another event. The leak view is only of live memory. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import {
-  absolute, Clock, intervalOf, localTime, longer, parseTime, previous, utc,
+  absolute, Clock, intervalOf, localTime, longer, parseLast, parseTime, previous, utc,
 } from './times';
 
 test('"last" counts back from now, and a time that is shared does not', () => {
@@ -18,6 +18,20 @@ test('a moment is the same in the address and in an input', () => {
   assert.equal(parseTime(utc(t)), t);
   assert.equal(parseTime(localTime(t)), t);
   assert.deepEqual(['', null, 'soon'].map(parseTime), [null, null, null]);
+});
+
+test('a time that no profile can have is none', () => {
+  const texts = [
+    '1969-12-31T23:59:59Z', '1970-01-01T00:00:00Z',
+    '9999-12-31T23:59:59Z', '+010000-01-01T00:00:00Z',
+  ];
+  const lasts = ['900', '3153600000', '3153600001', '9000000000000', '0', '-1', '1.5', 'x', null];
+
+  assert.deepEqual(texts.map(parseTime), [null, 0, 253_402_300_799, null]);
+  assert.deepEqual(
+    lasts.map(parseLast),
+    [900, 3_153_600_000, null, null, null, null, null, null, null],
+  );
 });
 
 test("now is by the hub's clock, however wrong this machine's is", () => {

@@ -45,11 +45,23 @@ export const utc = (s: number): string => `${new Date(s * 1000).toISOString().sl
 export const localTime = (s: number): string =>
   utc(s - new Date(s * 1000).getTimezoneOffset() * 60).slice(0, 19);
 
-/** Unix seconds of a text in either form; null: it is no time. */
-export function parseTime(text: string | null): number | null {
-  const ms = Date.parse(text ?? '');
+/** The year 10000, whose moments have no such text. */
+const END_S = Date.UTC(10_000, 0) / 1000;
 
-  return Number.isNaN(ms) ? null : Math.floor(ms / 1000);
+/** Unix seconds of a text in either form; null: it is no time that profiles can have. */
+export function parseTime(text: string | null): number | null {
+  const s = Math.floor(Date.parse(text ?? '') / 1000);
+
+  return s >= 0 && s < END_S ? s : null;
+}
+
+const MAX_LAST_S = 100 * 365 * 86400;
+
+/** Seconds back from now; null: it is no such number, or far longer than profiles are kept. */
+export function parseLast(text: string | null): number | null {
+  const s = Number(text);
+
+  return Number.isInteger(s) && s > 0 && s <= MAX_LAST_S ? s : null;
 }
 
 /** The hub's clock, by which it stores profiles. Until it is known, it is this machine's. */

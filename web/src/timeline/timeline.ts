@@ -19,6 +19,8 @@ export interface Actions {
   onGroup: (tag: string) => void;
   /** Another time: Unix seconds. */
   onTimes: (from: number, to: number) => void;
+  /** A time that is three times as long. */
+  onZoomOut: () => void;
   /** The user has chosen a value of the tag. */
   onNarrow: (tag: string, value: string) => void;
   /** Unix seconds by the hub's clock. */
@@ -64,13 +66,10 @@ export class Timeline {
 
     this.by = add(label, 'select', { id: 'by' });
     this.by.addEventListener('change', () => actions.onGroup(this.by.value));
-    this.button(tools, 'zoom out', 'three times as long', ([from, to]) => [
-      from - (to - from),
-      to + (to - from),
-    ]);
+    this.button(tools, 'zoom out', 'three times as long', () => actions.onZoomOut());
     for (const [seconds, unit] of earlier)
-      this.button(tools, `previous ${unit}`, `the same time, one ${unit} earlier`, (times) =>
-        times.map((t) => t - seconds),
+      this.button(tools, `previous ${unit}`, `the same time, one ${unit} earlier`, () =>
+        this.choose(this.times.map((t) => t - seconds)),
       );
     this.marksRow = add(element, 'div', { className: 'timeline-marks', role: 'toolbar' });
     this.marksRow.ariaLabel = 'losses and starts of processes: the arrow keys walk';
@@ -127,15 +126,8 @@ export class Timeline {
       this.by.replaceChildren(...tags.map((t) => new Option(t.label, t.tag)));
   }
 
-  private button(
-    to: HTMLElement,
-    textContent: string,
-    title: string,
-    other: (times: [number, number]) => number[],
-  ): void {
-    add(to, 'button', { textContent, title }).addEventListener('click', () =>
-      this.choose(other(this.times)),
-    );
+  private button(to: HTMLElement, textContent: string, title: string, act: () => void): void {
+    add(to, 'button', { textContent, title }).addEventListener('click', act);
   }
 
   /** Lets the page show another time, of whole seconds and not later than now. */

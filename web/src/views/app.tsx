@@ -4,6 +4,7 @@ import type { ComponentType } from 'preact';
 import { useState } from 'preact/hooks';
 import type { State, ViewName } from '../state/state';
 import { Banners } from './banners';
+import { Breakdown } from './breakdown';
 import { Chosen } from './chosen';
 import { CompareChoice } from './compare';
 import { Empty } from './empty';
@@ -45,6 +46,7 @@ const views: View[] = [
   { name: 'graph', title: 'Flame graph', component: Graph },
   { name: 'sandwich', title: 'Callers and callees', component: Sandwich },
   { name: 'table', title: 'Table', component: Table },
+  { name: 'breakdown', title: 'Breakdown', component: Breakdown },
   { name: 'request', title: 'One request', component: RequestView, isOf: hasTrace },
 ];
 

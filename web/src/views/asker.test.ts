@@ -200,6 +200,24 @@ test('why is asked of the selection once its profile is empty', async () => {
   assert.deepEqual([asker.answers().why.isStale, asker.answers().error], [false, '']);
 });
 
+test('why is asked also if the profile is shown in another way while it is under way', async () => {
+  const asked: unknown[] = [];
+  const { asker, newest } = held(async (question) => {
+    asked.push(question);
+    return [];
+  });
+  const first = asker.ask(at('pod=a'));
+  const calls = await newest(3);
+
+  await asker.ask(at('pod=a&short=1'));
+  calls.profile.answer(profile(''));
+  calls.series.answer({});
+  calls.choices.answer({});
+  await first;
+  assert.deepEqual(asked.map((q) => (q as Call['question']).tag_filter), ["pod='a'"]);
+  assert.deepEqual(asker.answers().why.answer, []);
+});
+
 test('a hub that cannot say why is no error of the page', async () => {
   const { asker, newest } = held(() => Promise.reject(new Error('nothing at this path')));
   const end = asker.ask(at(''));

@@ -4,7 +4,7 @@
 import { hasToken, SignInError } from '../api/hub';
 import type { Hub } from '../api/queries';
 import type {
-  Info, Reason, Reply, Selection, Series, SeriesQuestion, Values,
+  GroupsReply, Info, ProfileQuestion, Reason, Reply, Series, SeriesQuestion, Values,
 } from '../api/types';
 import type { Columns } from '../profile/columns';
 import { fromTree } from '../profile/tree';
@@ -13,7 +13,10 @@ import type { Operator } from '../state/filter';
 import { labelled, type Tag } from '../state/tags';
 import { Clock } from '../state/times';
 import { Question } from './question';
-import { isRequest, offeredQuestion, questionsOf, type RequestQuestion } from './questions';
+import {
+  isBreakdown, isRequest, offeredQuestion, questionsOf, type BreakdownQuestion,
+  type RequestQuestion,
+} from './questions';
 import type { Summaries } from './request_words';
 
 /** A profile, and what it is the answer to. */
@@ -31,6 +34,13 @@ export interface RequestAnswer {
   summaries: Summaries;
 }
 
+/** Which values of a tag have the selection, or a function of it. */
+export interface BreakdownAnswer {
+  question: BreakdownQuestion;
+  now: GroupsReply;
+  before: GroupsReply | null; // of the other selection of a comparison
+}
+
 /** The newest answer; null: there is none yet. `isStale`: it is that to an earlier question. */
 export interface Part<T> {
   answer: T | null;
@@ -44,6 +54,7 @@ export interface Answers {
   now: number; // when the newest questions were asked, by the hub's clock
   profile: Part<Answer>;
   request: Part<RequestAnswer>;
+  breakdown: Part<BreakdownAnswer>;
   series: Part<Series>;
   choices: Part<Record<string, Values>>;
   cpuSeconds: number | null; // that the selection has used; null: not known, or not asked for
@@ -62,6 +73,7 @@ export class Asker {
   private readonly tags: Question<'', Tag[]>;
   private readonly profile;
   private readonly request;
+  private readonly breakdown;
   private readonly series;
   private readonly choices;
   private readonly cpu;
@@ -77,6 +89,7 @@ export class Asker {
     this.tags = new Question((_, signal) => this.storedTags(signal), onChange);
     this.profile = new Question(this.profileOf.bind(this), onChange);
     this.request = new Question(this.requestOf.bind(this), onChange);
+    this.breakdown = new Question(this.breakdownOf.bind(this), onChange);
     this.series = new Question(hub.series, onChange);
     this.choices = new Question(hub.choices, onChange);
     this.cpu = new Question(this.cpuSecondsOf.bind(this), onChange);
@@ -84,30 +97,35 @@ export class Asker {
   }
 
   private all() {
-    const { info, tags, profile, request, series, choices, cpu, why } = this;
+    const { info, tags, profile, request, breakdown, series, choices, cpu, why } = this;
 
-    return [info, tags, profile, request, series, choices, cpu, why];
+    return [info, tags, profile, request, breakdown, series, choices, cpu, why];
   }
 
   /** Those whose answers the newest state needs. */
   private needed() {
-    return this.all().filter(
-      (q) => q !== this.why && (q !== this.request || (this.state && isRequest(this.state))),
-    );
+    const { state } = this;
+
+    return this.all().filter((q) => {
+      if (q === this.request) return state && isRequest(state);
+      if (q === this.breakdown) return state && isBreakdown(state);
+      return q !== this.why;
+    });
   }
 
   /** Asks what is new in a state; `again`: all of it. Ends when all have their answers. */
   async ask(state: State, again = false): Promise<void> {
     this.state = state;
     for (const first of [this.info, this.tags]) {
-      if (!first.answer) await first.put('', true);
+      if (again || !first.answer) await first.put('', true);
       if (!first.answer || this.state !== state) return;
     }
-    const { profile, request, series, choices, cpu } = this.questions(state, again);
+    const { profile, request, breakdown, series, choices, cpu } = this.questions(state, again);
 
     await Promise.all([
-      this.profile.put(profile, again).then(() => this.askWhy(state, profile, again)),
+      this.profile.put(profile, again).then(() => this.askWhy(profile, again)),
       request && this.request.put(request, again),
+      breakdown && this.breakdown.put(breakdown, again),
       this.series.put(series, again),
       this.choices.put(choices, again),
       this.cpu.put(cpu, again),
@@ -115,11 +133,12 @@ export class Asker {
   }
 
   /** Asks why a profile is empty, unless something else is asked by now. */
-  private async askWhy(state: State, profile: Selection, again: boolean): Promise<void> {
+  private async askWhy(profile: ProfileQuestion, again: boolean): Promise<void> {
     const { profile_event_type, app_service, tag_filter, time_start, time_end } = profile;
     const question = { profile_event_type, app_service, tag_filter, time_start, time_end };
+    const isNewest = !this.profile.isNew(profile) && !this.profile.isStale;
 
-    if (this.state !== state || this.profile.isStale || this.profile.answer!.columns) return;
+    if (!isNewest || this.profile.answer!.columns) return;
     await this.why.put(question, again);
   }
 
@@ -148,6 +167,7 @@ export class Asker {
       now: this.now,
       profile: part(this.profile),
       request: part(this.request),
+      breakdown: part(this.breakdown),
       series: part(this.series),
       choices: part(this.choices),
       cpuSeconds: this.cpu.isStale ? null : this.cpu.answer,
@@ -219,6 +239,18 @@ export class Asker {
       waits: fromTree(waits.result),
       summaries: { cpu: cpu.summary, waits: waits.summary },
     };
+  }
+
+  private async breakdownOf(
+    question: BreakdownQuestion,
+    signal: AbortSignal,
+  ): Promise<BreakdownAnswer> {
+    const [now, before] = await Promise.all([
+      this.hub.groups(question.now, signal),
+      question.before && this.hub.groups(question.before, signal),
+    ]);
+
+    return { question, now, before };
   }
 
   private async cpuSecondsOf(

@@ -24,7 +24,7 @@ export function Choice({ id, label, value, options, onChoose }: Props) {
     select.current!.value = value;
   });
   return (
-    <label>
+    <label for={id}>
       {label}
       <select
         id={id}

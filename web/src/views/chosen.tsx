@@ -6,6 +6,7 @@ import type { Columns } from '../profile/columns';
 import { inert } from '../profile/names';
 import type { Change, State } from '../state/state';
 import './chosen.css';
+import { focusNeighbour } from './focus_neighbour';
 
 interface Props {
   state: State;
@@ -47,9 +48,16 @@ interface LeftOutProps {
   onUndo: () => void;
 }
 
-const LeftOut = ({ text, title, undo, onUndo }: LeftOutProps) => (
-  <li class="left-out" title={title}>
-    <span>{inert(text)}</span>
-    <button aria-label={undo} title={undo} onClick={onUndo}>×</button>
-  </li>
-);
+function LeftOut({ text, title, undo, onUndo }: LeftOutProps) {
+  const undone = (e: Event & { currentTarget: Element }): void => {
+    focusNeighbour(e.currentTarget, () => document.querySelector('#views [aria-current]'));
+    onUndo();
+  };
+
+  return (
+    <li class="left-out" title={title}>
+      <span>{inert(text)}</span>
+      <button aria-label={undo} title={undo} onClick={undone}>×</button>
+    </li>
+  );
+}

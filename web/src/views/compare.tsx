@@ -11,6 +11,7 @@ import { Choice, type Option } from './choice';
 import './compare.css';
 import { LeakChoice } from './leak';
 import { TimeInput } from './time_input';
+import { useDraft } from './use_draft';
 
 interface Props {
   state: State;
@@ -86,6 +87,10 @@ function Before({ state, change, answers, compare }: Props & { compare: Compare 
   const { now, choices } = answers;
   const [from, to] = intervalOf(compare.times, now);
   const put = (other: Partial<Compare>): void => change(comparedWith(state, other), 'push');
+  const filter = useDraft(
+    printFilter(compare.filter),
+    (text) => put({ filter: parseFilter(text) }),
+  );
   const processes = choices.answer?.app_service?.values.map((v) => v.value) ?? [];
 
   return (
@@ -119,10 +124,9 @@ function Before({ state, change, answers, compare }: Props & { compare: Compare 
         filter{' '}
         <input
           id="before_filter"
-          value={printFilter(compare.filter)}
+          {...filter}
           placeholder="everything"
           spellcheck={false}
-          onChange={(e) => put({ filter: parseFilter(e.currentTarget.value) })}
         />
       </label>
     </fieldset>

@@ -5,29 +5,32 @@ import { SignInError } from '../api/hub';
 import type { Selection } from '../api/types';
 import { fileName } from '../files/name';
 import type { FlameGraph } from '../flame/flame';
+import { inert } from '../profile/names';
 import { chosenValue } from '../state/narrow';
+import type { State } from '../state/state';
 import type { Tag } from '../state/tags';
 import { utc } from '../state/times';
 import './download.css';
 import { groups, type Format, type Source } from './formats';
 import { totalText } from './notes';
-import { questionsOf } from './questions';
+import { isRequest, questionsOf } from './questions';
 import type { Shown } from './shown';
 
 interface Props {
+  state: State; // of the view
   shown: Shown;
   tags: Tag[]; // of some events only
   reload: () => void;
 }
 
-export function Download({ shown, tags, reload }: Props) {
+export function Download({ state, shown, tags, reload }: Props) {
   const menu = useRef<HTMLDetailsElement>(null);
   const panel = useRef<HTMLDivElement>(null);
   const [said, setSaid] = useState('');
   const download = async (format: Format): Promise<void> => {
-    const source = sourceOf(shown, tags);
+    const source = sourceOf(state, shown, tags);
 
-    menu.current!.open = false;
+    close(menu.current!);
     setSaid('making the file …');
     try {
       save(await format.make(source), nameOf(source, format.ending));
@@ -47,7 +50,7 @@ export function Download({ shown, tags, reload }: Props) {
           {groups.map(({ heading, formats }) => (
             <section key={heading} aria-label={heading}>
               <p class="muted">{heading}</p>
-              {formats.map((format) => (
+              {formats.filter((f) => f.ending !== 'csv' || !isRequest(state)).map((format) => (
                 <button key={format.ending} onClick={() => void download(format)}>
                   {format.title} <small class="muted">{format.about}</small>
                 </button>
@@ -61,6 +64,12 @@ export function Download({ shown, tags, reload }: Props) {
   );
 }
 
+/** The focus goes back to what opens the menu. */
+function close(menu: HTMLDetailsElement): void {
+  menu.querySelector('summary')!.focus();
+  menu.open = false;
+}
+
 /** Closes the menu when the user presses Escape in it, or does something elsewhere. */
 function closeOutside(menu: HTMLDetailsElement): () => void {
   const end = new AbortController();
@@ -71,8 +80,7 @@ function closeOutside(menu: HTMLDetailsElement): () => void {
   addEventListener('focusin', (e) => isInside(e) || menu.removeAttribute('open'), options);
   menu.addEventListener('keydown', (e) => {
     if (e.key !== 'Escape' || !menu.open) return;
-    menu.open = false;
-    menu.querySelector('summary')!.focus();
+    close(menu);
     e.stopPropagation();
   }, options);
   return () => end.abort();
@@ -85,17 +93,27 @@ function keepInWindow(panel: HTMLElement): void {
   panel.style.translate = `${Math.min(0, document.body.clientWidth - right)}px`;
 }
 
-function sourceOf(shown: Shown, tags: Tag[]): Source {
-  const { state, now } = shown.answer;
-  const { before, by_line, ...selection } = questionsOf(state, tags, now).profile;
+function sourceOf(state: State, shown: Shown, tags: Tag[]): Source {
+  const { answer } = shown;
+  const { before, by_line, ...selection } = questionsOf(answer.state, tags, answer.now).profile;
   const element = document.querySelector<HTMLElement & { flame?: FlameGraph }>('#view .flame');
 
   return {
     shown,
     selection,
-    heading: [...aboutOf(shown), timesOf(selection), sumOf(shown)].filter(Boolean).join(' · '),
+    heading: headingOf(state, shown, selection).filter(Boolean).join(' · '),
     graph: element?.flame ?? null,
   };
+}
+
+/** What a picture is of, which in some views is not the whole profile. */
+function headingOf(state: State, shown: Shown, selection: Selection): string[] {
+  const [event, ...others] = aboutOf(shown);
+  const times = timesOf(selection);
+
+  if (isRequest(state)) return ['one request', ...others, times];
+  if (state.view !== 'sandwich' || !state.fn) return [event, ...others, times, sumOf(shown)];
+  return [`${event}, callers of ${inert(state.fn.name)}`, ...others, times];
 }
 
 /** The event, the namespace, and the workload or the process. */

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the request took, which only the tracing system knows.
 import type { Change, State } from '../state/state';
+import { useDraft } from './use_draft';
 
-export const Duration = ({ state: { durationUs }, change }: { state: State; change: Change }) => (
+interface Props {
+  state: State;
+  change: Change;
+}
+
+export const Duration = ({ state: { durationUs }, change }: Props) => (
   <p id="request-duration">
     <label>
       The request took{' '}
@@ -11,8 +17,10 @@ export const Duration = ({ state: { durationUs }, change }: { state: State; chan
         id="duration"
         min="0"
         step="any"
-        value={durationUs === null ? '' : durationUs / 1000}
-        onChange={(e) => change({ durationUs: microseconds(e.currentTarget.value) })}
+        {...useDraft(
+          durationUs === null ? '' : `${durationUs / 1000}`,
+          (ms) => change({ durationUs: microseconds(ms) }),
+        )}
       />{' '}
       ms
     </label>

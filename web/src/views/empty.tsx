@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Why nothing was found, and what to do next.
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import type { Reason } from '../api/types';
 import { inert } from '../profile/names';
 import { withEvent } from '../state/leak';
@@ -8,6 +8,7 @@ import { hasTag, narrowed, withoutTag } from '../state/narrow';
 import type { Change, State } from '../state/state';
 import { lossText } from '../words/losses';
 import type { Answers } from './asker';
+import { copy } from './copy';
 
 interface Props {
   state: State;
@@ -92,17 +93,20 @@ function Details({ reason, state, change, now }: DetailsProps) {
 
 /** A command line, which may have several lines, to be copied. */
 function Command({ text }: { text: string }) {
-  const [isCopied, setCopied] = useState(false);
+  const [said, setSaid] = useState('');
+  const code = useRef<HTMLElement>(null);
+  const copied = async (): Promise<void> => {
+    const isCopied = await copy(text);
+
+    if (!isCopied) getSelection()!.selectAllChildren(code.current!);
+    setSaid(isCopied ? 'copied' : 'The browser does not let a page copy: it is selected.');
+  };
 
   return (
     <div class="command">
-      <code>{text}</code>
-      <button
-        onClick={() => void navigator.clipboard?.writeText(text).then(() => setCopied(true))}
-      >
-        copy
-      </button>
-      <span role="status">{isCopied ? 'copied' : ''}</span>
+      <code ref={code}>{text}</code>
+      <button onClick={() => void copied()}>copy</button>
+      <span role="status">{said}</span>
     </div>
   );
 }

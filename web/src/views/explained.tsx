@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A word or a control with a sentence that explains it: with the pointer, the keyboard's focus or a
 // touch. Escape closes the sentence, and the pointer may move onto it.
-import { cloneElement, type ComponentChildren, isValidElement, type VNode } from 'preact';
+import { type ComponentChildren, isValidElement } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
 const MARGIN_PX = 8; // to the edge of the window
 
 interface Props {
   text: string; // '': there is nothing to explain
-  /** A control, which has the focus itself; anything else gets it here. */
+  /** A control, also in its label, which has the focus itself; a text gets it here. */
   children: ComponentChildren;
 }
 
@@ -19,8 +19,10 @@ export function Explained({ text, children }: Props) {
   const [isOpen, setOpen] = useState(false);
 
   useLayoutEffect(() => {
-    if (isOpen) place(sentence.current!, whole.current!.getBoundingClientRect());
-  }, [isOpen]);
+    if (!isOpen) return;
+    place(sentence.current!, whole.current!.getBoundingClientRect());
+    return describe(whole.current!.querySelector('button, input, select')!, id);
+  }, [isOpen, id]);
   useLayoutEffect(() => {
     const onKey = (e: KeyboardEvent): void => {
       if (e.key !== 'Escape') return;
@@ -43,7 +45,9 @@ export function Explained({ text, children }: Props) {
       onFocusIn={() => setOpen(true)}
       onFocusOut={() => setOpen(false)}
     >
-      {described(children, isOpen ? id : undefined)}
+      {isValidElement(children)
+        ? children
+        : <button type="button" class="explained-word">{children}</button>}
       {isOpen && (
         // hidden as a part of what is around it; the description of the control it stays
         <span id={id} role="tooltip" class="explanation" ref={sentence} aria-hidden="true">
@@ -54,13 +58,9 @@ export function Explained({ text, children }: Props) {
   );
 }
 
-function described(children: ComponentChildren, id: string | undefined): VNode {
-  if (isValidElement(children)) return cloneElement(children, { 'aria-describedby': id });
-  return (
-    <button type="button" class="explained-word" aria-describedby={id}>
-      {children}
-    </button>
-  );
+function describe(control: Element, id: string): () => void {
+  control.setAttribute('aria-describedby', id);
+  return () => control.removeAttribute('aria-describedby');
 }
 
 /** Below the word, or above it where there is no room, and inside the window. */

@@ -8,6 +8,7 @@ import {
 } from '../state/favourites';
 import type { Change, State } from '../state/state';
 import { shown } from './filter_words';
+import { focusNeighbour } from './focus_neighbour';
 import { Popup } from './popup';
 
 interface Props {
@@ -76,6 +77,7 @@ function useKept(): { kept: Kept; error: string; attempt: (change: () => void) =
 function FavouriteList({ address, onChoose }: ListProps) {
   const { kept: { favourites, isDamaged }, error, attempt } = useKept();
   const [name, setName] = useState('');
+  const input = useRef<HTMLInputElement>(null);
   const isThere = favourites.some((f) => f.name === name.trim());
 
   const save = (e: Event): void => {
@@ -84,6 +86,11 @@ function FavouriteList({ address, onChoose }: ListProps) {
       keep(localStorage, name.trim(), address);
       setName('');
     });
+  };
+
+  const remove = (button: Element, gone: string): void => {
+    focusNeighbour(button, () => input.current);
+    attempt(() => forget(localStorage, gone));
   };
 
   return (
@@ -97,14 +104,14 @@ function FavouriteList({ address, onChoose }: ListProps) {
             >{inert(f.name)}</button>
             <button
               class="chip-remove" aria-label={`remove the favourite ${inert(f.name)}`}
-              onClick={() => attempt(() => forget(localStorage, f.name))}
+              onClick={(e) => remove(e.currentTarget, f.name)}
             >×</button>
           </li>
         ))}
       </ul>
       <form onSubmit={save}>
         <input
-          name="favourite" aria-label="name for what is chosen now" required maxLength={MAX_NAME}
+          ref={input} name="favourite" aria-label="name for what is chosen now" required maxLength={MAX_NAME}
           placeholder="name for what is chosen now" value={name} autocomplete="off"
           onInput={(e) => setName(e.currentTarget.value)}
         />

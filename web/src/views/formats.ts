@@ -58,10 +58,12 @@ const ofPage: Format[] = [
     ending: 'csv',
     title: 'CSV',
     about: 'the functions, for a spreadsheet',
-    make: ({ shown }) =>
-      csvOf(shown.rows, shown.unit, {
-        now: shown.total,
-        before: shown.columns?.before?.total[0] ?? 0,
+    make: ({ shown: { rows, unit, total, columns, difference, growth } }) =>
+      csvOf(rows, {
+        unit,
+        now: { whole: total },
+        before: { whole: columns?.before?.total[0] ?? 0, scale: difference?.scale },
+        isGrowth: growth !== null,
       }),
   },
 ];

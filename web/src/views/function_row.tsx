@@ -5,6 +5,7 @@ import { inert, shorten } from '../profile/names';
 import type { FunctionRow } from '../profile/table';
 import { percent } from '../profile/values';
 import type { Change, Sort } from '../state/state';
+import { frameSentence } from '../words/frames';
 import { columns as words } from '../words/numbers';
 import { Explained } from './explained';
 import type { RowChange, Shown } from './shown';
@@ -58,7 +59,9 @@ interface RowProps {
 }
 
 export function Row({ row, at, isActive, isSelected, shown, isShort, onChoose }: RowProps) {
-  const about = [row.name, kinds[row.kind]?.label, row.source];
+  const about = [
+    row.name, kinds[row.kind]?.label, row.source, frameSentence(row.name, row.kind),
+  ];
 
   return (
     <tr

@@ -47,7 +47,9 @@ export function Look({ state, change, answers, reload, shown }: Props) {
       >
         flames upward
       </Check>
-      {shown?.answer.columns && <Download shown={shown} tags={answers.tags} reload={reload} />}
+      {shown?.answer.columns && (
+        <Download state={state} shown={shown} tags={answers.tags} reload={reload} />
+      )}
       <strong id="total">{shown && <Sentence said={totalText(shown)} />}</strong>
     </div>
   );

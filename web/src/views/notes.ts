@@ -2,9 +2,9 @@
 // What an answer says about itself: its sum, and what it lacks.
 import type { Reply, Summary } from '../api/types';
 import { wholesText } from '../profile/change';
+import type { Growth } from '../profile/growth';
 import { formatValue } from '../profile/values';
-import type { Times } from '../state/state';
-import { intervalOf } from '../state/times';
+import { leakOf } from '../state/leak';
 import { events } from '../words/events';
 import { lossText } from '../words/losses';
 import { summary as words } from '../words/numbers';
@@ -19,13 +19,15 @@ export interface Said {
 
 const plain = (text: string): Said => ({ text, about: '' });
 
-export function totalText({ answer, difference, growth, unit, total }: Shown): Said[] {
+export function totalText({ answer, columns, difference, growth, unit, total }: Shown): Said[] {
   const { samples = 0, finished_percent: whole } = answer.reply.summary ?? {};
   const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
 
-  if (growth) return [plain(grownText(growth.grown, growth.shrunk, answer, unit))];
+  if (growth) return [plain(grownText(growth, answer, difference, unit))];
   if (difference) return [plain(wholesText(difference, unit))];
-  if (!answer.columns) return [];
+  if (!answer.columns || !columns) return [];
+  const isPart = total < answer.columns.total[0]; // one subtree is shown
+  const shownSamples = isPart ? columns.samples.total[0] : samples;
   const stacks = {
     text: `${whole?.toFixed(2)} % with a whole stack`,
     about: words.finished_percent,
@@ -33,24 +35,28 @@ export function totalText({ answer, difference, growth, unit, total }: Shown): S
   return [
     { text: formatValue(total, unit), about: sentence(events, answer.state.event) },
     plain(' in '),
-    { text: `${samples.toLocaleString()} samples`, about: words.samples },
-    ...(whole == null || isHost ? [] : [plain(', '), stacks]),
+    { text: `${shownSamples.toLocaleString()} samples`, about: words.samples },
+    ...(whole == null || isHost || isPart ? [] : [plain(', '), stacks]),
   ];
 }
 
 function grownText(
-  grown: number,
-  shrunk: number,
+  { grown, shrunk }: Growth,
   { state, now }: Shown['answer'],
+  difference: Shown['difference'],
   unit: string,
 ): string {
-  const moment = (times: Times): string =>
-    new Date(intervalOf(times, now)[1] * 1000).toLocaleString();
+  const values = `${formatValue(grown, unit)} grown, ${formatValue(shrunk, unit)} shrunk`;
+  const moment = (time: number): string => new Date(time * 1000).toLocaleString();
+  const [from, to] = leakOf(state, now) ?? [];
+  const scales = {
+    value: '',
+    share: ', both selections taken to be equally large',
+    second: ', both selections taken to be equally long',
+  };
 
-  return (
-    `${formatValue(grown, unit)} grown, ${formatValue(shrunk, unit)} shrunk, ` +
-    `from ${moment(state.compare!.times)} to ${moment(state.times)}`
-  );
+  if (from && to) return `${values}, from ${moment(from)} to ${moment(to)}`;
+  return values + (difference ? scales[difference.terms.by] : '');
 }
 
 /** A difference has the errors of both selections, and no share. */

@@ -2,7 +2,7 @@
 // A small window below the button that opens it, within the nearest element with a position. It
 // closes by Escape, and when the user goes on elsewhere.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 
 interface Props {
   label: string;
@@ -18,25 +18,28 @@ export function Popup({ label, onClose, children }: Props) {
 
   close.current = onClose;
   useLayoutEffect(() => placeBelow(popup.current!), []);
-  useEffect(() => {
+  // before the popup is painted, so that no key is too early for it
+  useLayoutEffect(() => {
     const own = popup.current!.parentElement!;
     const leave = (e: Event): void => {
       if (e.target instanceof Node && !own.contains(e.target)) close.current(false);
     };
+    const onKeyDown = (e: KeyboardEvent): void => {
+      e.stopPropagation(); // the page's own keys are for elsewhere
+      if (e.key === 'Escape') close.current(true);
+    };
+    own.addEventListener('keydown', onKeyDown);
     document.addEventListener('pointerdown', leave);
     document.addEventListener('focusin', leave);
     return () => {
+      own.removeEventListener('keydown', onKeyDown);
       document.removeEventListener('pointerdown', leave);
       document.removeEventListener('focusin', leave);
     };
   }, []);
-  const onKeyDown = (e: KeyboardEvent): void => {
-    e.stopPropagation(); // the page's own keys are for elsewhere
-    if (e.key === 'Escape') onClose(true);
-  };
 
   return (
-    <div ref={popup} class="popup" role="dialog" aria-label={label} onKeyDown={onKeyDown}>
+    <div ref={popup} class="popup" role="dialog" aria-label={label}>
       {children}
     </div>
   );

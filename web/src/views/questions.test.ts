@@ -64,20 +64,18 @@ test('the leak view is about the time between its moments, and their snapshots',
   ]);
 });
 
-test('one request is both events of its threads, by span, until its last window is stored', () => {
-  const { profile, request } = of('trace_id=0a&duration_us=5&wait=lock&pod=a&range=300');
+test('one request is both events of all its threads, until its last window is stored', () => {
+  const { profile, request } = of(
+    'trace_id=0a&duration_us=5&wait=lock&pod=a&app_service=b&range=300',
+  );
   const selection = {
-    app_service: '', time_start: 9700, time_end: 10_090, group_by: 'profile_id',
+    app_service: '', tag_filter: "trace_id='0a'", time_start: 9700, time_end: 10_090,
+    group_by: 'profile_id',
   };
 
   assert.deepEqual(request, {
-    cpu: {
-      ...selection, profile_event_type: 'on-cpu', tag_filter: "trace_id='0a' AND pod='a'",
-    },
-    waits: {
-      ...selection, profile_event_type: 'off-cpu',
-      tag_filter: "trace_id='0a' AND wait='lock' AND pod='a'",
-    },
+    cpu: { ...selection, profile_event_type: 'on-cpu' },
+    waits: { ...selection, profile_event_type: 'off-cpu' },
   });
   assert.deepEqual([profile.group_by, profile.time_end], [undefined, 10_000]);
 });

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page has to ask the hub for a state.
 import type {
-  ChoicesQuestion, ProfileQuestion, Selection, SeriesQuestion, ValuesQuestion,
+  ChoicesQuestion, GroupsQuestion, ProfileQuestion, Selection, SeriesQuestion, ValuesQuestion,
 } from '../api/types';
+import { inHubForm } from '../profile/names';
 import { canBePer } from '../profile/per';
 import { askedOf, conditionsOf, offeredBy } from '../state/conditions';
 import { printFilter, type Operator } from '../state/filter';
-import { leakOf } from '../state/leak';
+import { leakOf, timesOf } from '../state/leak';
 import { chosenValue } from '../state/narrow';
 import type { Compare, State } from '../state/state';
-import { choiceTags, groupTags, isOfEvent, isStored, type Tag } from '../state/tags';
+import { choiceTags, groupTags, isOfEvent, isStored, tagOf, type Tag } from '../state/tags';
 import { intervalOf, WINDOW_S, type Interval } from '../state/times';
 
 /** The most tags in one question for choices, beside the events. */
@@ -18,6 +19,7 @@ const MAX_CHOICES = 63;
 export interface Questions {
   profile: ProfileQuestion;
   request: RequestQuestion | null;
+  breakdown: BreakdownQuestion | null;
   series: SeriesQuestion;
   choices: ChoicesQuestion;
   cpu: SeriesQuestion | null; // the CPU time of the same selection, if values are divided by it
@@ -27,6 +29,12 @@ export interface Questions {
 export interface RequestQuestion {
   cpu: ProfileQuestion;
   waits: ProfileQuestion;
+}
+
+/** By a tag: of both selections, if two are compared. */
+export interface BreakdownQuestion {
+  now: GroupsQuestion;
+  before: GroupsQuestion | null;
 }
 
 export function questionsOf(state: State, tags: Tag[], now: number): Questions {
@@ -42,6 +50,12 @@ export function questionsOf(state: State, tags: Tag[], now: number): Questions {
       ? {
           cpu: ofSpans('on-cpu', state, tags, now),
           waits: ofSpans('off-cpu', state, tags, now),
+        }
+      : null,
+    breakdown: isBreakdown(state)
+      ? {
+          now: groupsQuestion(state, selection, tags),
+          before: before ? groupsQuestion(state, before, tags) : null,
         }
       : null,
     series: { ...around, group_by: groupOf(state, tags) },
@@ -65,19 +79,29 @@ function cpuQuestion(state: State, tags: Tag[], now: number): SeriesQuestion | n
   return { ...selectionOf({ ...state, event: 'on-cpu' }, state, tags, now), group_by: '' };
 }
 
+export const isBreakdown = ({ view }: State): boolean => view === 'breakdown';
+
+/** The tag of the breakdown, which may be a label of pods. */
+export const breakdownTag = ({ by, event }: State, tags: Tag[]): string =>
+  isStored(by) && isOfEvent(tagOf(tags, by), event) ? by : 'pod';
+
+function groupsQuestion(state: State, selection: Selection, tags: Tag[]): GroupsQuestion {
+  const { fn } = state;
+  const kind = fn?.kind.replace(/:.*/, ''); // each cause of a wait is a kind of its own here
+
+  return {
+    ...selection,
+    group_by: breakdownTag(state, tags),
+    function: fn ? { name: inHubForm(fn.name, fn.kind), kind: kind || undefined } : undefined,
+  };
+}
+
 /** The tag by whose values the time line is split; '': none, or the event does not have it. */
 export function groupOf({ by, event }: State, tags: Tag[]): string {
   return groupTags(tags, event).some((t) => t.tag === by) ? by : '';
 }
 
-/** The stretch of time that the page is about: in the leak view, between its moments. */
-export function timesOf(state: State, now: number): Interval {
-  const moments = leakOf(state, now);
-
-  return moments ? [Math.min(...moments), Math.max(...moments)] : intervalOf(state.times, now);
-}
-
-/** The same with the time of the snapshots of the leak view. */
+/** The stretch of time that the page is about, with the time of the snapshots of the leak view. */
 function spanOf(state: State, now: number): Interval {
   const [from, to] = timesOf(state, now);
   const [start] = intervalOf(state.times, now);
@@ -91,9 +115,17 @@ export const hasTrace = (state: State): boolean => chosenValue(state, 'trace_id'
 /** Whether the state shows one request. */
 export const isRequest = (state: State): boolean => state.view === 'request' && hasTrace(state);
 
-/** The samples of a request's last window are stored after its end. */
+/** Whether the state has conditions that a request is not narrowed by. */
+export const hasMoreThanTrace = (state: State): boolean => conditionsOf(state).length > 1;
+
+/**
+ * All of a request, because what is left out would count as missing. The samples of its last window
+ * are stored after its end.
+ */
 function ofSpans(event: string, state: State, tags: Tag[], now: number): ProfileQuestion {
-  const selection = selectionOf({ ...state, event }, state, tags, now);
+  const trace = { tag: 'trace_id', op: '=' as const, values: [chosenValue(state, 'trace_id')] };
+  const request = { times: state.times, process: '', filter: { conditions: [trace] } };
+  const selection = selectionOf({ ...state, event }, request, tags, now);
 
   return { ...selection, time_end: selection.time_end + WINDOW_S, group_by: 'profile_id' };
 }

@@ -8,6 +8,7 @@ import type { RequestAnswer } from './asker';
 import { Duration } from './duration';
 import { MainGraph } from './graph';
 import { Legend } from './legend';
+import { hasMoreThanTrace } from './questions';
 import { RequestTable } from './request_table';
 import { emptyReasons, reasons, seenText, trustTexts } from './request_words';
 import type { ViewProps } from './view';
@@ -18,7 +19,7 @@ const shown = {
 };
 
 export function RequestView({ state, change, answers }: Omit<ViewProps, 'shown'>) {
-  const { answer } = answers.request;
+  const { answer, isStale } = answers.request;
   const { durationUs } = state;
   const request = useMemo(
     () => answer && requestOf(answer.cpu, answer.waits, durationUs),
@@ -28,8 +29,13 @@ export function RequestView({ state, change, answers }: Omit<ViewProps, 'shown'>
   if (!answer || !request) return null;
   const { columns } = request;
   return (
-    <section id="request" aria-label="one request">
+    <section id="request" aria-label="one request" class={isStale ? 'stale' : ''}>
       <Duration state={state} change={change} />
+      {hasMoreThanTrace(state) && (
+        <p id="request-all" class="muted">
+          This is all of the request: here the filter’s other conditions do not narrow it.
+        </p>
+      )}
       {columns ? <Trust request={request} answer={answer} state={state} /> : <NothingSeen />}
       {columns && (
         <>

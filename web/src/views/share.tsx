@@ -4,6 +4,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { print } from '../state/address';
 import type { State } from '../state/state';
 import { absolute } from '../state/times';
+import { copy } from './copy';
 
 interface Props {
   state: State;
@@ -58,14 +59,4 @@ export function Share({ state, now }: Props) {
       )}
     </>
   );
-}
-
-/** Browsers copy only for pages of https and of this machine: else the user copies. */
-async function copy(text: string): Promise<boolean> {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return false;
-  }
 }

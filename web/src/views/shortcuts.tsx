@@ -2,8 +2,9 @@
 // What the keys do, and the button that lists them.
 import { useState } from 'preact/hooks';
 import { KEYS } from '../state/kept';
+import { timesOf, withTimes, zoomedOut } from '../state/leak';
 import type { Change, State, ViewName } from '../state/state';
-import { intervalOf, longer, previous, type Interval } from '../state/times';
+import { previous } from '../state/times';
 import { Keys } from './keys';
 import { useKept } from './use_kept';
 import { useKeys } from './use_keys';
@@ -26,8 +27,10 @@ export function Shortcuts({ state, change, now, views, reload, themes }: Props) 
   const show = (view: ViewName) => () => {
     if (views.includes(view)) change({ view });
   };
-  const to = ([from, end]: Interval): void => change({ times: { from, to: end } });
-  const shown = intervalOf(state.times, now);
+  const showPrevious = (): void => {
+    const [from, to] = previous(timesOf(state, now));
+    change(withTimes(state, { from, to }, now));
+  };
 
   useKeys(kept === 'on', {
     keys: () => setOpen(true),
@@ -38,8 +41,8 @@ export function Shortcuts({ state, change, now, views, reload, themes }: Props) 
     breakdown: show('breakdown'),
     request: show('request'),
     reload,
-    'zoom-out': () => to(longer(shown, now)),
-    previous: () => to(previous(shown)),
+    'zoom-out': () => change(zoomedOut(state, now)),
+    previous: showPrevious,
     share: () => element('share')?.click(),
     theme: () => themes.setTheme(themes.isDark ? 'light' : 'dark'),
   });

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time line (timeline/).
 import { useContext, useLayoutEffect, useRef } from 'preact/hooks';
-import { leakOf, withLeak } from '../state/leak';
+import { timesOf, withTimes, zoomedOut } from '../state/leak';
 import { narrowed } from '../state/narrow';
 import type { Change, State } from '../state/state';
 import { groupTags } from '../state/tags';
 import { Timeline } from '../timeline/timeline';
 import type { Answers } from './asker';
 import { useLatest } from './latest';
-import { groupOf, timesOf } from './questions';
+import { groupOf } from './questions';
 import { IsDark } from './use_theme';
 
 interface Props {
@@ -27,7 +27,14 @@ export function TimelineView(props: Props) {
   useLayoutEffect(() => {
     timeline.current = new Timeline(element.current!, {
       onGroup: (tag) => latest.current.change({ by: tag }),
-      onTimes: (from, to) => latest.current.change(withTimes(latest.current, from, to)),
+      onTimes: (from, to) => {
+        const { state, change, answers } = latest.current;
+        change(withTimes(state, { from, to }, answers.now));
+      },
+      onZoomOut: () => {
+        const { state, change, answers } = latest.current;
+        change(zoomedOut(state, answers.now));
+      },
       onNarrow: (tag, value) =>
         latest.current.change(narrowed(latest.current.state, tag, value)),
       now: () => latest.current.answers.now,
@@ -57,7 +64,3 @@ export function TimelineView(props: Props) {
     />
   );
 }
-
-/** In the leak view, its moments are the ends of the time. */
-const withTimes = ({ state, answers: { now } }: Props, from: number, to: number): Partial<State> =>
-  leakOf(state, now) ? withLeak(state, [from, to]) : { times: { from, to } };

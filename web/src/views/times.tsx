@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time that the page is about.
-import { leakOf } from '../state/leak';
+import { leakOf, timesOf, withTimes } from '../state/leak';
 import type { Change, State } from '../state/state';
-import { absolute, intervalOf, ranges } from '../state/times';
+import { intervalOf, ranges } from '../state/times';
 import { Choice, type Option } from './choice';
 import { TimeInput } from './time_input';
 
@@ -14,7 +14,9 @@ interface Props {
 
 const CUSTOM = 'custom';
 
-export function RangeChoice({ state: { times }, change, now }: Props) {
+export function RangeChoice({ state, change, now }: Props) {
+  const { times } = state;
+  const [from, to] = timesOf(state, now);
   const value = 'last' in times ? `${times.last}` : CUSTOM;
   const options: Option[] = ranges.map(([last, text]) => ({ value: `${last}`, text }));
 
@@ -28,9 +30,7 @@ export function RangeChoice({ state: { times }, change, now }: Props) {
       value={value}
       options={options}
       onChoose={(chosen) =>
-        change({
-          times: chosen === CUSTOM ? absolute(times, now) : { last: Number(chosen) },
-        })
+        change(withTimes(state, chosen === CUSTOM ? { from, to } : { last: Number(chosen) }, now))
       }
     />
   );

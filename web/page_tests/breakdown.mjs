@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the page: which values of a tag have the profile, or a function of it.
+import assert from 'node:assert/strict';
+import { complaints, until } from '../chromium.mjs';
+import { answersAre, differenceOf, open, replyOf, shows } from '../page_testing.mjs';
+
+const words = (page) => new URLSearchParams(new URL(page.url()).hash.slice(1));
+const rows = (page) =>
+  page.$$eval('#groups tbody tr', (all) =>
+    all.map((r) => [...r.cells].map((c) => c.textContent.trim())));
+// What is asked; `groups` of { time_start, ... } gives [value, total, function_total] each.
+async function groupsAre(page, groups, others = { groups: 0, total: 0 }) {
+  const questions = [];
+  await page.route('**/v1/profile/groups', (r) => {
+    const question = r.request().postDataJSON();
+    const all = groups(question).map(([value, total, of]) => ({
+      value, total, ...(question.function && { function_total: of }),
+    }));
+    const sum = (key) => all.reduce((a, g) => a + g[key], others[key] ?? 0);
+    questions.push(question);
+    return r.fulfill({ json: {
+      OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds', summary: { samples: 9 },
+      result: {
+        groups: all, others, total: sum('total'),
+        ...(question.function && { function_total: sum('function_total') }),
+      },
+    } });
+  });
+  return questions;
+}
+
+export const tests = {
+  async 'pods with their values and shares; a click narrows the filter'(page, origin) {
+    await answersAre(page, () => replyOf({ f: 1000 }));
+    const questions = await groupsAre(
+      page,
+      () => [['web-1', 6_000_000], ['<b>\u202eweb-2', 3_000_000], ['', 500_000]],
+      { groups: 3, total: 500_000 },
+    );
+    await open(page, `${origin}/#view=breakdown`);
+    await until(async () => (await rows(page)).length === 4);
+    assert.deepEqual(await rows(page), [
+      ['web-1', '6.00 s', '60.0 %', 'compare'],
+      ['<b>\ufffdweb-2', '3.00 s', '30.0 %', 'compare'],
+      ['without this tag', '500 ms', '5.0 %', ''],
+      ['3 others', '500 ms', '5.0 %', ''],
+    ]);
+    assert.equal(questions[0].group_by, 'pod');
+    assert.equal(questions[0].function, undefined);
+    const widths = await page.$$eval('.group-bar', (all) => all.map((e) => e.clientWidth));
+    assert.ok(Math.abs(widths[1] / widths[0] - 0.5) < 0.01, widths.join());
+    assert.deepEqual(await complaints(page), []);
+    if (process.env.SCREENSHOT)
+      await page.screenshot({ path: `${process.env.SCREENSHOT}.breakdown.png` });
+    await page.selectOption('#breakdown-by', 'image');
+    await until(() => questions.at(-1).group_by === 'image');
+    await page.selectOption('#breakdown-by', 'a label of the pod');
+    await page.fill('#breakdown-label', 'version');
+    await page.press('#breakdown-label', 'Enter');
+    await until(() => questions.at(-1).group_by === 'k8s.label.version');
+    await page.selectOption('#breakdown-by', 'pod');
+    await page.click('.group-value');
+    await until(() => words(page).get('pod') === 'web-1');
+    await until(() => questions.at(-1).tag_filter === "pod='web-1'");
+  },
+  async 'of a function: its share of all and of each pod'(page, origin) {
+    await answersAre(page, () => replyOf({ f: 1000 }));
+    const questions = await groupsAre(page, () => [['a', 50, 9], ['b', 900, 1]]);
+    await open(
+      page,
+      `${origin}/#view=breakdown&function=java.lang.String.hash&function_kind=jvm`,
+    );
+    await until(async () => (await rows(page)).length === 2);
+    assert.deepEqual(questions.at(-1).function, { name: 'java/lang/String::hash', kind: 'jvm' });
+    assert.deepEqual((await rows(page)).map((r) => r.slice(0, 4)), [
+      ['a', '9.00 µs', '90.0 %', '18.0 %'], ['b', '1.00 µs', '10.0 %', '0.1 %'],
+    ]);
+    assert.match(
+      await page.textContent('#breakdown [role=status]'),
+      /^10\.0 µs of java\.lang\.String\.hash|^10\.0 µs of java\/lang/,
+    );
+    await page.click('#breakdown-all');
+    await until(() => questions.at(-1).function === undefined);
+  },
+  async 'one pod compared with all others'(page, origin) {
+    const profiles = [];
+    await answersAre(page, (question) => {
+      profiles.push(question);
+      if (!question.before) return replyOf({ f: 1000 });
+      return differenceOf({ f: [900, 100] }, { unit: 'microseconds' });
+    });
+    await groupsAre(page, ({ tag_filter: f }) =>
+      f.includes('!=') ? [['slow', 10], ['b', 90]] : [['slow', 60], ['b', 40]]);
+    await open(page, `${origin}/#view=breakdown`);
+    await until(async () => (await rows(page)).length === 2);
+    await page.click('.group-action button');
+    await shows(page, 'f');
+    await until(() => profiles.at(-1).before);
+    assert.equal(profiles.at(-1).tag_filter, "pod='slow'");
+    assert.equal(profiles.at(-1).before.tag_filter, "pod!='slow'");
+    assert.equal(words(page).get('colours'), 'difference');
+    await page.click('#view-breakdown');
+    await until(async () => (await rows(page))[0]?.[3] === '10.0 %');
+    assert.deepEqual((await rows(page))[1].slice(0, 4), ['b', '40.0 µs', '40.0 %', '90.0 %']);
+  },
+};

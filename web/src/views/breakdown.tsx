@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The breakdown: which pods (images, nodes, threads, ...) have the profile, or a function of it.
+// A click on one narrows the filter to it.
+import { useState } from 'preact/hooks';
+import { groupRows } from '../profile/groups';
+import { inert } from '../profile/names';
+import type { State } from '../state/state';
+import { groupTags, tagOf, type Tag } from '../state/tags';
+import type { BreakdownAnswer } from './asker';
+import './breakdown.css';
+import { GroupTable } from './breakdown_table';
+import { Choice } from './choice';
+import { breakdownTag } from './questions';
+import { useDraft } from './use_draft';
+import type { ViewProps } from './view';
+
+const LABEL = 'k8s.label.';
+
+export function Breakdown(props: ViewProps) {
+  const { state, change, answers: { breakdown: { answer, isStale } } } = props;
+
+  return (
+    <section id="breakdown" aria-label="breakdown" class={isStale ? 'stale' : ''}>
+      <div class="breakdown-tools">
+        <TagChoice {...props} />
+        <span>
+          of {state.fn ? <b>{inert(state.fn.name)}</b> : 'everything'}
+        </span>
+        {state.fn
+          ? <button id="breakdown-all" onClick={() => change({ fn: null })}>of everything</button>
+          : <span class="muted">To see it of one function, select that in the table.</span>}
+      </div>
+      {answer && <Groups {...props} answer={answer} />}
+    </section>
+  );
+}
+
+/** A tag, or a label of pods, whose name the user types. */
+function TagChoice({ state, change, answers: { tags } }: ViewProps) {
+  const tag = breakdownTag(state, tags);
+  const [isTyping, setTyping] = useState(false);
+  const isLabel = isTyping || tag.startsWith(LABEL);
+  const choose = (value: string): void => {
+    setTyping(value === LABEL);
+    if (value !== LABEL) change({ by: value });
+  };
+
+  return (
+    <>
+      <Choice
+        id="breakdown-by"
+        label="by "
+        value={isLabel ? LABEL : tag}
+        options={[
+          ...offeredTags(tags, state, tag).map((t) => ({ value: t.tag, text: t.label })),
+          { value: LABEL, text: 'a label of the pod' },
+        ]}
+        onChoose={choose}
+      />
+      {isLabel && (
+        <LabelInput
+          label={tag.startsWith(LABEL) ? tag.slice(LABEL.length) : ''}
+          onChoose={(label) => change({ by: LABEL + label })}
+        />
+      )}
+    </>
+  );
+}
+
+interface LabelProps {
+  label: string;
+  onChoose: (label: string) => void;
+}
+
+const LabelInput = ({ label, onChoose }: LabelProps) => (
+  <input
+    id="breakdown-label"
+    aria-label="label of the pod"
+    placeholder="app.kubernetes.io/version"
+    title="labels that targets keep (podLabelTags)"
+    {...useDraft(label, (text) => text.trim() && onChoose(text.trim()))}
+  />
+);
+
+function offeredTags(tags: Tag[], { event }: State, chosen: string): Tag[] {
+  const usual = groupTags(tags, event);
+  const isOffered = chosen.startsWith(LABEL) || usual.some((t) => t.tag === chosen);
+
+  return isOffered ? usual : [...usual, tagOf(tags, chosen)];
+}
+
+function Groups(props: ViewProps & { answer: BreakdownAnswer }) {
+  const { answer: { question, now, before }, shown } = props;
+  const rows = groupRows(now.result, before?.result ?? null);
+  const whole = now.result.function_total ?? now.result.total;
+  const name = question.now.function?.name;
+
+  return (
+    <>
+      <p class="muted" role="status">
+        {shown.value(whole)}
+        {name ? ` of ${inert(name)}, of ${shown.value(now.result.total)} in all` : ' in all'}
+        {name && whole === 0 && ': the selection does not have this function by this name'}
+        {now.summary.truncated &&
+          '; there are too many stacks: the smallest are among the others, whatever their value'}
+      </p>
+      {rows.length > 0 && <GroupTable {...props} rows={rows} tag={question.now.group_by} />}
+    </>
+  );
+}
