@@ -42,12 +42,10 @@ static bool has_text(const json_t *list, const char *text)
 
 static json_t *files_file_of(json_t *list, const char *path)
 {
-	size_t i;
-	json_t *f;
+	json_t *f = json_with(list, "path", path);
 
-	json_array_foreach (list, i, f)
-		if (streq(json_str_at(f, "path", ""), path))
-			return f;
+	if (f)
+		return f;
 	f = json_pack("{s:s, s:i, s:[]}", "path", path, "places", 0, "symbols");
 	json_array_append_new(list, f);
 	return f;

@@ -11,8 +11,6 @@
 #include <locale.h>
 #include <stdlib.h>
 
-#define DEFAULT_ROWS 50 /* rows of a table, if the user does not say */
-
 struct query {
 	struct query_options options;
 	struct query_times times;
@@ -56,7 +54,7 @@ static bool terminal_has_utf8(void)
 static int make_table(const struct query *q, const json_t *reply, struct buf *out)
 {
 	const struct query_options *o = &q->options;
-	size_t rows = o->limit == QUERY_NOT_GIVEN ? DEFAULT_ROWS : o->limit;
+	size_t rows = o->limit == QUERY_NOT_GIVEN ? QUERY_TABLE_ROWS : o->limit;
 
 	switch (cli_query_mode(o)) {
 	case QUERY_GROUPS:
@@ -64,7 +62,7 @@ static int make_table(const struct query *q, const json_t *reply, struct buf *ou
 	case QUERY_SERIES:
 		return cli_query_print_series(reply, o, terminal_has_utf8(), out);
 	case QUERY_DIFFERENCE:
-		return cli_query_print_difference(reply, &q->times, rows, out);
+		return cli_query_print_difference(reply, o, &q->times, rows, out);
 	default:
 		return cli_query_print_table(reply, rows, out);
 	}

@@ -31,7 +31,8 @@ struct query_options {
 	enum query_format format;
 	uint64_t limit; /* QUERY_NOT_GIVEN: not given; 0: all */
 };
-#define QUERY_NOT_GIVEN UINT64_MAX
+#define QUERY_NOT_GIVEN	 UINT64_MAX
+#define QUERY_TABLE_ROWS 50 /* rows of a table, if the user does not say */
 enum query_mode cli_query_mode(const struct query_options *o);
 
 /* Unix seconds, both inclusive */
@@ -59,6 +60,8 @@ int cli_query_body(const struct query_options *o, uint64_t now_wall_ns, char **r
  * ---- answers as text ----
  * Each function appends to out. -EBADMSG: the answer is not one of this kind.
  */
+/* query_print.c: a span, as "from TIME to TIME" */
+void cli_query_put_span(const struct query_span *s, struct buf *out);
 /* query_print.c: ProfileTracing's flat form, as folded stacks or as a table of max_rows (0: all) */
 int cli_query_print_folded(const json_t *reply, struct buf *out);
 int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out);
@@ -74,8 +77,8 @@ int cli_query_print_series(const json_t *reply, const struct query_options *o, b
 			   struct buf *out);
 int cli_query_print_csv(const json_t *reply, const struct query_options *o, struct buf *out);
 /* query_tree.c: answers of tree */
-int cli_query_print_difference(const json_t *reply, const struct query_times *t, size_t max_rows,
-			       struct buf *out);
+int cli_query_print_difference(const json_t *reply, const struct query_options *o,
+			       const struct query_times *t, size_t max_rows, struct buf *out);
 /* Stacks with their value; difference: with the value before, then the value now. */
 int cli_query_print_stacks(const json_t *reply, bool difference, struct buf *out);
 /* query_svg.c: a flame graph */

@@ -224,7 +224,7 @@ static void a_difference_is_a_table(void **state)
 		" 40.00    0.00   -40.00    40.00    0.00   -40.00  gone\n"
 		" 40.00   30.00   -10.00~   40.00   30.00   -10.00  [l] malloc\n"
 		" 11.00   10.00    -1.00~  100.00  100.00    +0.00  main\n"
-		"~ This change is less than twice its standard error, so it is not "
+		"~ This change is at most three standard errors, so it is not "
 		"distinguishable from noise.\n"
 		"now: lost: ring_full, 3 samples\n"
 		"before: note: a note\n");

@@ -10,8 +10,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_DEPTH 4096 /* levels of a tree in a reply; a deeper one is refused */
-
 /*
  * An answer in the flat form. All indexes in it are checked once, so that later code can rely on
  * them.
@@ -54,9 +52,18 @@ static int read_flat(const json_t *reply, struct flat *ret)
 	return 0;
 }
 
+void cli_query_put_span(const struct query_span *s, struct buf *out)
+{
+	char from[32], to[32];
+
+	time_format((uint64_t)s->from_s * NSEC_PER_SEC, from);
+	time_format((uint64_t)s->to_s * NSEC_PER_SEC, to);
+	buf_printf(out, "from %s to %s", from, to);
+}
+
 int cli_query_print_folded(const json_t *reply, struct buf *out)
 {
-	int64_t path[MAX_DEPTH];
+	int64_t path[COLUMNS_MAX_DEPTH];
 	struct flat f;
 	int r = read_flat(reply, &f);
 
@@ -68,7 +75,7 @@ int cli_query_print_folded(const json_t *reply, struct buf *out)
 		if (!cell(f.nodes, i, 2))
 			continue;
 		for (int64_t at = (int64_t)i; at >= 0; at = cell(f.nodes, (size_t)at, 1)) {
-			if (depth == MAX_DEPTH) /* the parents form a circle */
+			if (depth == COLUMNS_MAX_DEPTH) /* the parents form a circle */
 				return -EBADMSG;
 			path[depth++] = cell(f.nodes, (size_t)at, 0);
 		}

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #define MAX_GROUPS    1000 /* groups of an answer, the hub's limit */
-#define DEFAULT_ROWS  50   /* groups of a table, if the user does not say */
 #define SERIES_GROUPS 10   /* groups of a series, if the user does not say */
 #define TABLE_STEPS   60   /* steps of a table of a series, if the user gives no length */
 
@@ -206,7 +205,7 @@ static int add_rest(json_t *body, const struct query_options *o, const struct qu
 	if (streq(cli_query_path(mode, o->format), TREE))
 		json_object_set_new(body, "max_nodes", json_integer(COLUMNS_MAX_NODES));
 	else if (mode == QUERY_GROUPS)
-		json_object_set_new(body, "limit", group_limit(o, DEFAULT_ROWS));
+		json_object_set_new(body, "limit", group_limit(o, QUERY_TABLE_ROWS));
 	if (mode != QUERY_SERIES)
 		return 0;
 	json_object_set_new(body, "limit", group_limit(o, SERIES_GROUPS));

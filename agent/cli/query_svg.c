@@ -11,12 +11,9 @@
 static void put_side(const struct query_span *s, int64_t total, int64_t n_samples, bool bytes,
 		     struct buf *out)
 {
-	char from[32], to[32];
-
-	time_format((uint64_t)s->from_s * NSEC_PER_SEC, from);
-	time_format((uint64_t)s->to_s * NSEC_PER_SEC, to);
 	cli_put_short_value(out, total, bytes);
-	buf_printf(out, " in %" PRId64 " samples, from %s to %s", n_samples, from, to);
+	buf_printf(out, " in %" PRId64 " samples, ", n_samples);
+	cli_query_put_span(s, out);
 }
 
 static void put_title(const struct query_options *o, const struct query_times *t,

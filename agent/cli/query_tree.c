@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define NOISE_ERRORS 3 /* that of the page */
+
 /* ---- folded ---- */
 
 int cli_query_print_stacks(const json_t *reply, bool difference, struct buf *out)
@@ -39,13 +41,16 @@ struct side {
 	const char *name;
 	const struct query_span *span;
 	int64_t total, n_samples;
+	/* how many times greater the variance of the total is than that of so many samples */
+	double spread;
+	bool has_errors; /* snapshots have none: the same memory is in both */
 };
 
 /* Shares in percent. */
 struct changed {
 	const char *name;
 	double self, self_before, total, total_before;
-	bool noise; /* the change of self is not distinguishable from noise */
+	bool noise; /* chance explains the change of self */
 };
 
 static double change(const struct changed *c)
@@ -66,17 +71,41 @@ static int by_change(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/*
- * The standard error of a share, in percent, which n samples of a function have. A share of 0 is
- * that of less than one sample. Infinite: not known, because there are no samples.
- */
-static double error_of(double share, int64_t n, const struct side *of)
+/* What one sample of the function adds to its share, which is from 0 to 1. 0: it has no sample. */
+static double step_of(int64_t self, int64_t n_samples, const struct side *of)
 {
-	if (of->n_samples <= 0)
-		return INFINITY;
-	if (share == 0)
-		return 100. / (double)of->n_samples;
-	return n > 0 ? share * sqrt((1 - MIN(share / 100, 1.)) / (double)n) : INFINITY;
+	if (self <= 0 || n_samples <= 0 || of->total <= 0)
+		return 0;
+	return of->spread * (double)self / (double)n_samples / (double)of->total;
+}
+
+/*
+ * Whether chance explains the change of a function's share. The rule is that of the page, which
+ * says where it comes from (web/src/profile/difference.ts): the change is at most NOISE_ERRORS
+ * standard errors. If one side has no sample, a sample has the same value there as on the other.
+ */
+static bool is_noise(const struct columns_sum *s, const struct side *now, const struct side *before)
+{
+	double step = step_of(s->self, s->n_samples, now),
+	       step_before = step_of(s->before_self, s->n_before_samples, before), share, share_before,
+	       pooled, rest, variance, whole;
+
+	if (now->total <= 0 || before->total <= 0)
+		return true;
+	if (!step)
+		step = step_before * (double)before->total / (double)now->total;
+	if (!step_before)
+		step_before = step * (double)now->total / (double)before->total;
+	if (!step || !now->n_samples || !before->n_samples)
+		return true;
+	share = (double)s->self / (double)now->total;
+	share_before = (double)s->before_self / (double)before->total;
+	pooled = (share * step_before + share_before * step) / (step + step_before);
+	rest = MAX(0., 1 - pooled);
+	whole = now->spread / (double)now->n_samples + before->spread / (double)before->n_samples;
+	variance = pooled * rest * (rest * (step + step_before) + pooled * whole);
+	return fabs(share - share_before) - (step + step_before) / 2 <=
+	       NOISE_ERRORS * sqrt(variance);
 }
 
 static struct changed changed_of(const struct columns_sum *s, const struct side *now,
@@ -87,20 +116,16 @@ static struct changed changed_of(const struct columns_sum *s, const struct side 
 			    .self_before = cli_percent(s->before_self, before->total),
 			    .total = cli_percent(s->total, now->total),
 			    .total_before = cli_percent(s->before_total, before->total)};
-	double error = hypot(error_of(c.self, s->n_samples, now),
-			     error_of(c.self_before, s->n_before_samples, before));
 
-	c.noise = change(&c) != 0 && fabs(change(&c)) < 2 * error;
+	c.noise = now->has_errors && change(&c) != 0 && is_noise(s, now, before);
 	return c;
 }
 
 static void put_side(const struct side *s, bool bytes, struct buf *out)
 {
-	char from[32], to[32];
-
-	time_format((uint64_t)s->span->from_s * NSEC_PER_SEC, from);
-	time_format((uint64_t)s->span->to_s * NSEC_PER_SEC, to);
-	buf_printf(out, "%s, from %s to %s: ", s->name, from, to);
+	buf_printf(out, "%s, ", s->name);
+	cli_query_put_span(s->span, out);
+	buf_puts(out, ": ");
 	cli_put_short_value(out, s->total, bytes);
 	buf_printf(out, " in %" PRId64 " samples\n", s->n_samples);
 }
@@ -142,28 +167,43 @@ static void put_rows(struct changed *rows, size_t n, size_t max_rows, struct buf
 	if (max_rows && n > max_rows)
 		buf_printf(out, "... and %zu more (--limit)\n", n - max_rows);
 	if (noise)
-		buf_puts(out, "~ This change is less than twice its standard error, so it is not "
+		buf_puts(out, "~ This change is at most three standard errors, so it is not "
 			      "distinguishable from noise.\n");
 }
 
-int cli_query_print_difference(const json_t *reply, const struct query_times *t, size_t max_rows,
-			       struct buf *out)
+static struct side side_of(const char *name, const struct query_span *span, int64_t total,
+			   const json_t *summary, bool has_errors)
+{
+	int64_t n = json_int_at(summary, "samples", 0);
+	double error = (double)json_int_at(summary, "estimated.error", 0),
+	       of_samples = n > 0 ? (double)total * (double)total / (double)n : 0;
+
+	return (struct side){.name = name,
+			     .span = span,
+			     .total = total,
+			     .n_samples = n,
+			     .spread = of_samples > 0 ? MAX(1., error * error / of_samples) : 1,
+			     .has_errors = has_errors};
+}
+
+int cli_query_print_difference(const json_t *reply, const struct query_options *o,
+			       const struct query_times *t, size_t max_rows, struct buf *out)
 {
 	_cleanup_(cli_columns_done) struct columns c = {0};
 	_cleanup_free_ struct columns_sum *sums = NULL;
 	_cleanup_free_ struct changed *rows = NULL;
 	bool bytes = streq(json_str_at(reply, "unit", ""), "bytes");
-	struct side now = {.name = "now", .span = &t->now},
-		    before = {.name = "before", .span = &t->before};
+	bool has_errors = !str_has_suffix(o->event, "-inuse");
+	struct side now, before;
 	size_t n;
 	int r = cli_columns_read(reply, &c);
 
 	if (r)
 		return r;
-	now.total = c.n_nodes ? c.nodes[0].total : 0;
-	before.total = c.n_nodes ? c.nodes[0].before_total : 0;
-	now.n_samples = json_int_at(reply, "summary.samples", 0);
-	before.n_samples = json_int_at(reply, "before_summary.samples", 0);
+	now = side_of("now", &t->now, c.n_nodes ? c.nodes[0].total : 0,
+		      json_object_get(reply, "summary"), has_errors);
+	before = side_of("before", &t->before, c.n_nodes ? c.nodes[0].before_total : 0,
+			 json_object_get(reply, "before_summary"), has_errors);
 	n = cli_columns_sums(&c, &sums);
 	rows = xcalloc(n + 1, sizeof(*rows));
 	for (size_t i = 0; i < n; i++)

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define WHO	     "podflame top"
-#define DEFAULT_ROWS 50 /* without a terminal, if the user does not say */
 #define MAX_VIEWS    16 /* functions, and the tags that `g` goes through */
 
 struct top {
@@ -378,7 +377,7 @@ static void print_once(struct client_answer *a, void *arg)
 	if (a->status != 200) {
 		cli_client_print_refusal(t->client, a, WHO);
 	} else if (!take(t, a) ||
-		   put_table(t, limit == QUERY_NOT_GIVEN ? DEFAULT_ROWS : limit, &table)) {
+		   put_table(t, limit == QUERY_NOT_GIVEN ? QUERY_TABLE_ROWS : limit, &table)) {
 		fprintf(stderr, WHO ": %s: the answer does not come from podflame's API\n",
 			t->options.query.hub.url);
 	} else {

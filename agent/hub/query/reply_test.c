@@ -129,13 +129,9 @@ static void golden_flat(void **state)
 
 static const char *id_of(const json_t *reply, const char *name)
 {
-	const json_t *node;
-	size_t i;
+	const json_t *nodes = json_object_get(reply, "result");
 
-	json_array_foreach (json_object_get(reply, "result"), i, node)
-		if (streq(json_str_at(node, "profile_location_str", ""), name))
-			return json_str_at(node, "node_id", "");
-	return "none";
+	return json_str_at(json_with(nodes, "profile_location_str", name), "node_id", "none");
 }
 
 static void total_of_the_documentation(void **state)

@@ -394,19 +394,6 @@ static void on_state(const char *error, void *arg)
 	next_look(a);
 }
 
-static void ignore(const char *key, const json_t *obj, void *arg)
-{
-	(void)key;
-	(void)obj;
-	(void)arg;
-}
-
-static void ignore_upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
-{
-	(void)old;
-	ignore(key, obj, arg);
-}
-
 /* How many bytes of memory are left for the pods of this node. */
 static size_t room_for(const struct agentless *a, const struct lack *l)
 {
@@ -417,7 +404,7 @@ static size_t room_for(const struct agentless *a, const struct lack *l)
 
 static void start_step(struct agentless *a, enum step step)
 {
-	static const struct kube_watch_ops ops = {ignore_upsert, ignore, on_listed, on_state};
+	static const struct kube_watch_ops ops = {.synced = on_listed, .state = on_state};
 	const char *node = a->at->node;
 	_cleanup_free_ char *name = xasprintf("metadata.name=%s", node),
 			    *pods = xasprintf("spec.nodeName=%s,status.phase!=Succeeded,"

@@ -186,16 +186,10 @@ static const char *meant_for(const json_t *pod)
 	const json_t *terms = json_at(pod, "spec.affinity.nodeAffinity."
 					   "requiredDuringSchedulingIgnoredDuringExecution."
 					   "nodeSelectorTerms"),
-		     *field;
-	size_t i;
+		     *fields = json_object_get(json_array_get(terms, 0), "matchFields"),
+		     *name = json_with(fields, "key", "metadata.name");
 
-	json_array_foreach (json_object_get(json_array_get(terms, 0), "matchFields"), i, field) {
-		const json_t *values = json_object_get(field, "values");
-
-		if (streq(json_str_at(field, "key", ""), "metadata.name"))
-			return json_string_value(json_array_get(values, 0));
-	}
-	return NULL;
+	return json_string_value(json_array_get(json_object_get(name, "values"), 0));
 }
 
 /*
@@ -204,26 +198,15 @@ static const char *meant_for(const json_t *pod)
  */
 static const json_t *container_of(const json_t *pod)
 {
-	const json_t *all = json_at(pod, "status.containerStatuses"), *c;
-	size_t i;
+	const json_t *all = json_at(pod, "status.containerStatuses"),
+		     *own = json_with(all, "name", CONTAINER);
 
-	json_array_foreach (all, i, c) {
-		if (streq(json_str_at(c, "name", ""), CONTAINER))
-			return c;
-	}
-	return json_array_get(all, 0);
+	return own ?: json_array_get(all, 0);
 }
 
 static const json_t *condition(const json_t *pod, const char *type)
 {
-	const json_t *c;
-	size_t i;
-
-	json_array_foreach (json_at(pod, "status.conditions"), i, c) {
-		if (streq(json_str_at(c, "type", ""), type))
-			return c;
-	}
-	return NULL;
+	return json_with(json_at(pod, "status.conditions"), "type", type);
 }
 
 static uint64_t started_ns(const json_t *pod)

@@ -37,14 +37,7 @@ struct subject {
 
 static const json_t *condition(const json_t *target, const char *type)
 {
-	const json_t *c;
-	size_t i;
-
-	json_array_foreach (json_at(target, "status.conditions"), i, c) {
-		if (streq(json_str_at(c, "type", ""), type))
-			return c;
-	}
-	return NULL;
+	return json_with(json_at(target, "status.conditions"), "type", type);
 }
 
 /* Whether the condition has the status and the reason. REASON_NONE: any reason. */

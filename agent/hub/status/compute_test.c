@@ -256,14 +256,7 @@ static json_t *compute(const char *target_text, const char *entries_text, unsign
 
 static const json_t *condition(const json_t *status, const char *type)
 {
-	const json_t *c;
-	size_t i;
-
-	json_array_foreach (json_object_get(status, "conditions"), i, c) {
-		if (streq(json_str_at(c, "type", ""), type))
-			return c;
-	}
-	return NULL;
+	return json_with(json_object_get(status, "conditions"), "type", type);
 }
 
 static void check(const struct status_row *r, const json_t *status, const char *type,

@@ -125,14 +125,9 @@ json_t *status_targets(const struct status *s)
 
 static const char *ready_of(const json_t *status)
 {
-	const json_t *c;
-	size_t i;
+	const json_t *conditions = json_object_get(status, "conditions");
 
-	json_array_foreach (json_object_get(status, "conditions"), i, c) {
-		if (streq(json_str_at(c, "type", ""), "Ready"))
-			return json_str_at(c, "reason", "");
-	}
-	return "";
+	return json_str_at(json_with(conditions, "type", "Ready"), "reason", "");
 }
 
 static json_t *compute(struct status *s, struct status_row *t, const json_t *object)
@@ -349,14 +344,7 @@ static void unhear(struct status *s, const char *node, const char *uid)
 
 static bool names(const json_t *report, const char *uid)
 {
-	const json_t *e;
-	size_t i;
-
-	json_array_foreach (json_at(report, "status.targets"), i, e) {
-		if (streq(json_str_at(e, "uid", ""), uid))
-			return true;
-	}
-	return false;
+	return json_with(json_at(report, "status.targets"), "uid", uid) != NULL;
 }
 
 static void unhear_all(struct status *s, const json_t *old, const json_t *still)

@@ -133,14 +133,9 @@ static json_t *answer(int http, json_t *obj, const char *rv)
 
 static const char *sent_ready(const char *member)
 {
-	const json_t *c;
-	size_t i;
+	const json_t *conditions = json_at(sent.body, "status.conditions");
 
-	json_array_foreach (json_at(sent.body, "status.conditions"), i, c) {
-		if (streq(json_str_at(c, "type", ""), "Ready"))
-			return json_str_at(c, member, "");
-	}
-	return "";
+	return json_str_at(json_with(conditions, "type", "Ready"), member, "");
 }
 
 static const char *sent_reason(void)

@@ -65,19 +65,6 @@ static void on_state(const char *error, void *arg)
 		end(x);
 }
 
-static void ignore(const char *key, const json_t *obj, void *arg)
-{
-	(void)key;
-	(void)obj;
-	(void)arg;
-}
-
-static void ignore_upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
-{
-	(void)old;
-	ignore(key, obj, arg);
-}
-
 static void trim(json_t *obj)
 {
 	json_keep(obj, "metadata", "name namespace uid resourceVersion labels annotations");
@@ -85,7 +72,7 @@ static void trim(json_t *obj)
 
 static void start(struct list *x, struct kube *k, const char *path, const char *name)
 {
-	static const struct kube_watch_ops ops = {ignore_upsert, ignore, on_listed, on_state};
+	static const struct kube_watch_ops ops = {.synced = on_listed, .state = on_state};
 	_cleanup_free_ char *selector = xasprintf("metadata.name=%s", name);
 	const struct kube_watch_spec spec = {.path = path,
 					     .field_selector = selector,

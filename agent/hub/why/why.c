@@ -81,13 +81,7 @@ bool why_may_tell(const struct selection *s, const char *ns)
 
 bool why_has_data(const json_t *of_store)
 {
-	const json_t *r;
-	size_t i;
-
-	json_array_foreach (of_store, i, r)
-		if (streq(json_str_at(r, "reason", ""), "has_data"))
-			return true;
-	return false;
+	return json_with(of_store, "reason", "has_data") != NULL;
 }
 
 /* ---- their order ---- */

@@ -335,6 +335,8 @@ const json_t *json_at(const json_t *j, const char *path);
 const char *json_str_at(const json_t *j, const char *path, const char *def);
 int64_t json_int_at(const json_t *j, const char *path, int64_t def);
 bool json_bool_at(const json_t *j, const char *path, bool def);
+/* Returns the first object of an array that has the text as a member. NULL: there is none. */
+json_t *json_with(const json_t *array, const char *member, const char *text);
 /*
  * Keeps only some members of the object at key (of each object, if the value is an array), and
  * frees the memory of the others. words: the names of the members to keep, "a b c".

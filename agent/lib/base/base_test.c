@@ -226,6 +226,19 @@ static void test_file_limit(void **state)
 	assert_int_equal(mkdir_parents("/proc/self", 0700), 0);
 }
 
+static void test_an_object_is_found_by_a_member(void **state)
+{
+	json_t *all = json_loads("[1, {}, {\"a\": 5}, {\"a\": \"x\", \"n\": 1}, "
+				 "{\"a\": \"x\", \"n\": 2}]",
+				 0, NULL);
+
+	(void)state;
+	assert_int_equal(json_int_at(json_with(all, "a", "x"), "n", 0), 1);
+	assert_null(json_with(all, "a", ""));
+	assert_null(json_with(NULL, "a", "x"));
+	json_decref(all);
+}
+
 static void test_yaml_types_and_positions(void **state)
 {
 	static const char text[] = "a: 1\nb:\n  c: [x, 'y', 2.5, true, null]\n  d: \"5\"\n";
@@ -642,6 +655,7 @@ int main(void)
 		cmocka_unit_test(test_urls_refused),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_file_limit),
+		cmocka_unit_test(test_an_object_is_found_by_a_member),
 		cmocka_unit_test(test_yaml_types_and_positions),
 		cmocka_unit_test(test_yaml_keeps_no_long_positions),
 		cmocka_unit_test(test_yaml_key_above_the_longest_path),

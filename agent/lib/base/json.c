@@ -29,6 +29,20 @@ const char *json_str_at(const json_t *j, const char *path, const char *def)
 	return s ? s : def;
 }
 
+json_t *json_with(const json_t *array, const char *member, const char *text)
+{
+	json_t *object;
+	size_t i;
+
+	json_array_foreach (array, i, object) {
+		const char *value = json_string_value(json_object_get(object, member));
+
+		if (value && streq(value, text))
+			return object;
+	}
+	return NULL;
+}
+
 int64_t json_int_at(const json_t *j, const char *path, int64_t def)
 {
 	const json_t *v = json_at(j, path);

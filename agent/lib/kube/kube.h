@@ -73,13 +73,13 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
  * or changed object (old is NULL for a new one), and remove for a deleted one, with its last known
  * state. If an object has the name of a deleted one and another UID, it calls remove and then
  * upsert. It calls synced once, after the first complete list. It calls state when its health
- * changes: error is NULL if the stream works, else a text for people.
+ * changes: error is NULL if the stream works, else a text for people. Each of them may be NULL.
  */
 struct kube_watch_ops {
 	void (*upsert)(const char *key, const json_t *obj, const json_t *old, void *arg);
 	void (*remove)(const char *key, const json_t *last, void *arg);
 	void (*synced)(void *arg);
-	void (*state)(const char *error, void *arg);	/* may be NULL */
+	void (*state)(const char *error, void *arg);
 };
 struct kube_watch_spec {
 	const char *path; /* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */

@@ -102,7 +102,7 @@ static void remove_entry(struct kube_store *s, struct stored_object *e)
 	HASH_DEL(s->entries, e);
 	json_decref(e->obj);
 	free(e);
-	if (!s->muted)
+	if (!s->muted && s->ops->remove)
 		s->ops->remove(key, last, s->arg);
 	json_decref(last);
 }
@@ -158,7 +158,8 @@ static int add_entry(struct kube_store *s, const char *key, json_t *obj, size_t 
 	e->obj = json_incref(obj);
 	count_bytes(s, e, n_bytes);
 	HASH_ADD_KEYPTR(hh, s->entries, e->key, strlen(e->key), e);
-	s->ops->upsert(key, obj, NULL, s->arg);
+	if (s->ops->upsert)
+		s->ops->upsert(key, obj, NULL, s->arg);
 	return 0;
 }
 
@@ -197,7 +198,8 @@ int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
 	}
 	old = e->obj;
 	e->obj = json_incref(obj);
-	s->ops->upsert(key, obj, old, s->arg);
+	if (s->ops->upsert)
+		s->ops->upsert(key, obj, old, s->arg);
 	json_decref(old);
 	return 0;
 }

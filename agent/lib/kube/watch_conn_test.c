@@ -324,13 +324,6 @@ static void too_late(void *arg)
 	loop_stop(((struct outage *)arg)->f->loop, -ETIMEDOUT);
 }
 
-static void nobody(const char *key, const json_t *obj, void *arg)
-{
-	(void)key;
-	(void)obj;
-	(void)arg;
-}
-
 static struct outage *start_outage(void)
 {
 	struct outage *o = xcalloc(1, sizeof(*o));
@@ -357,8 +350,8 @@ static void end_outage(struct outage *o)
 
 static void watch_45_all_come_back_with_the_first(void **state)
 {
-	static const struct kube_watch_ops outage_ops = {
-		.remove = nobody, .synced = outage_synced, .state = outage_state};
+	static const struct kube_watch_ops outage_ops = {.synced = outage_synced,
+							 .state = outage_state};
 	uint64_t before = total("kube_watch_total", "event", "hurry");
 	struct outage *o = start_outage();
 
@@ -396,7 +389,7 @@ static void ping_on(void *arg)
 
 static void watch_45_a_failure_of_its_own_is_not_hurried_for_good(void **state)
 {
-	static const struct kube_watch_ops quiet = {.remove = nobody};
+	static const struct kube_watch_ops quiet = {0};
 	static const struct kube_watch_spec spec = {.path = "/unready"};
 	struct outage *o = start_outage();
 

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a flame graph shows, as a picture to be saved: a heading, and the frames below it.
-import type { FlameGraph } from '../flame/flame';
+import type { Box, FlameGraph } from '../flame/flame';
 import { inert } from '../profile/names';
 
 /** A frame of a picture. Lengths are in CSS pixels, from the left upper corner of the picture. */
-export interface PictureFrame {
-  x: number;
-  y: number;
-  width: number;
-  height: number;
-  colour: string; // of CSS
-  textColour: string;
-  hatched: boolean;
+export interface PictureFrame extends Omit<Box, 'name' | 'node' | 'rest'> {
   label: string; // as much of the name as fits
   title: string; // the frame in words
 }
