@@ -231,6 +231,30 @@ static void a_difference_is_a_table(void **state)
 	asked_done(&a);
 }
 
+/* 20 % now and 8 % before of 100 samples each is more than two standard errors, and less than 3. */
+static const char close_answer[] =
+	"{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{"
+	"\"strings\":[\"web\",\"f\",\"g\"],\"kinds\":[\"root\",\"app\"],"
+	"\"functions\":{\"name\":[0,1,2],\"kind\":[0,1,1],\"module\":[-1,-1,-1],"
+	"\"file\":[-1,-1,-1],\"line\":[0,0,0]},\"nodes\":{\"function\":[0,2,1],"
+	"\"depth\":[0,1,1],\"self\":[0,8000,2000],\"samples\":[0,80,20],"
+	"\"before\":[0,9200,800],\"before_samples\":[0,92,8]},\"inlined\":[]},"
+	"\"unit\":\"microseconds\",\"summary\":{\"samples\":100,\"losses\":[],"
+	"\"notes\":[]},\"before_summary\":{\"samples\":100,\"losses\":[],\"notes\":[]}}";
+
+static void noise_is_at_most_three_standard_errors(void **state)
+{
+	struct asked a = ask(close_answer, ARGS(NOW_AND_BEFORE));
+
+	(void)state;
+	assert_non_null(strstr(a.text, "  8.00   20.00   +12.00~ "));
+	asked_done(&a);
+	a = ask(close_answer, ARGS(NOW_AND_BEFORE, "-e", "mem-inuse"));
+	assert_non_null(strstr(a.text, "  8.00   20.00   +12.00  "));
+	assert_null(strchr(a.text, '~'));
+	asked_done(&a);
+}
+
 /* Two columns, before and now, as the script difffolded.pl of FlameGraph writes them. */
 static void a_difference_is_folded(void **state)
 {
@@ -436,6 +460,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(csv_has_a_row_for_each_value),
 		cmocka_unit_test(csv_has_no_formulas),
 		cmocka_unit_test(a_difference_is_a_table),
+		cmocka_unit_test(noise_is_at_most_three_standard_errors),
 		cmocka_unit_test(a_difference_is_folded),
 		cmocka_unit_test(trees_are_pictures),
 		cmocka_unit_test(nothing_before_or_now),
