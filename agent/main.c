@@ -57,11 +57,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'd':
 		o->data = arg;
 		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not expected here", arg);
-		return EINVAL;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cli_parse_other(key, arg, state);
 	}
 }
 

@@ -29,6 +29,12 @@ static inline int cli_flush(void)
 uint32_t cli_process_of(uint32_t pid);
 
 /*
+ * What argp's parser of a verb without arguments returns for a key that is none of its own. An
+ * argument is an error, which names it.
+ */
+error_t cli_parse_other(int key, const char *arg, struct argp_state *state);
+
+/*
  * The help_filter of argp for a command with the option --event, -e: appends the names of the
  * events to its text.
  */

@@ -44,6 +44,9 @@ struct query_times {
 };
 
 /* ---- query_options.c ---- */
+/* Parses what `podflame query` and `podflame top` both have: the selection and the limit. */
+error_t cli_query_parse_shared(int key, char *arg, struct argp_state *state,
+			       struct query_options *o);
 /* If the options are wrong, or the user asks for help, ends the program. */
 void cli_query_parse(int argc, char **argv, struct query_options *ret);
 

@@ -93,6 +93,34 @@ static void check_together(struct argp_state *state, const struct query_options 
 			   "svg have them");
 }
 
+error_t cli_query_parse_shared(int key, char *arg, struct argp_state *state,
+			       struct query_options *o)
+{
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &o->hub;
+		return 0;
+	case 'e':
+		o->event = arg;
+		return 0;
+	case 'a':
+		o->app_service = arg;
+		return 0;
+	case 'q':
+		o->filter = arg;
+		return 0;
+	case 'g':
+		o->group_by = arg;
+		return 0;
+	case 'n':
+		if (str_to_u64(arg, 1000000, &o->limit))
+			argp_error(state, "--limit: '%s' is not a number from 0 to 1000000", arg);
+		return 0;
+	default:
+		return cli_parse_other(key, arg, state);
+	}
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct query_options *o = state->input;
@@ -102,10 +130,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	} texts[] = {
 		{'f', &o->from},
 		{'T', &o->to},
-		{'e', &o->event},
-		{'a', &o->app_service},
-		{'q', &o->filter},
-		{'g', &o->group_by},
 		{KEY_STEP, &o->step},
 		{KEY_DIFF, &o->difference},
 		{KEY_FUNCTION, &o->function},
@@ -117,27 +141,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 			return 0;
 		}
 	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &o->hub;
-		return 0;
 	case 'F':
 		parse_format(state, o, arg);
-		return 0;
-	case 'n':
-		if (str_to_u64(arg, 1000000, &o->limit))
-			argp_error(state, "--limit: '%s' is not a number from 0 to 1000000", arg);
 		return 0;
 	case KEY_SERIES:
 		o->series = true;
 		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not expected here", arg);
-		return EINVAL;
 	case ARGP_KEY_END:
 		check_together(state, o);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cli_query_parse_shared(key, arg, state, o);
 	}
 }
 

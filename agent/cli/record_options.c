@@ -176,14 +176,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'o':
 		o->output = arg;
 		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not expected here", arg);
-		return EINVAL;
 	case ARGP_KEY_END:
 		check_together(state, o);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cli_parse_other(key, arg, state);
 	}
 }
 

@@ -42,36 +42,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	struct top_options *o = state->input;
 
 	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &o->query.hub;
-		return 0;
-	case 'e':
-		o->query.event = arg;
-		return 0;
-	case 'a':
-		o->query.app_service = arg;
-		return 0;
-	case 'q':
-		o->query.filter = arg;
-		return 0;
-	case 'g':
-		o->query.group_by = arg;
-		return 0;
 	case 'l':
 		o->last_s = parse_seconds(state, "last", arg, MAX_LAST_S) / NSEC_PER_SEC;
 		return 0;
 	case 'd':
 		o->delay_ns = parse_seconds(state, "delay", arg, MAX_DELAY_S);
 		return 0;
-	case 'n':
-		if (str_to_u64(arg, 1000000, &o->query.limit))
-			argp_error(state, "--limit: '%s' is not a number from 0 to 1000000", arg);
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not expected here", arg);
-		return EINVAL;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return cli_query_parse_shared(key, arg, state, &o->query);
 	}
 }
 

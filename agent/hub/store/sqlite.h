@@ -474,6 +474,7 @@ struct groups {
 	struct group_name *names;
 	size_t n;		/* groups so far; they are numbered from 0 */
 	size_t bytes;		/* memory of all, estimated */
+	size_t names_bytes;	/* that of the groups without the maps */
 	struct id_map series;	/* those of the selection */
 	struct id_map stacks;	/* those that were looked up so far */
 	sqlite3_stmt *get_stack;

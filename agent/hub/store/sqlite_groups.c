@@ -32,6 +32,7 @@ size_t store_groups_named(struct groups *g, const char *text)
 		name = xcalloc(1, sizeof(*name));
 		name->text = text ? xstrdup(text) : NULL;
 		name->group = g->n++;
+		g->names_bytes += ITEM_BYTES + (text ? strlen(text) : 0);
 		g->bytes += ITEM_BYTES + (text ? strlen(text) : 0);
 		HASH_ADD_KEYPTR(hh, g->names, text ? name->text : "", text ? strlen(text) : 0,
 				name);

@@ -197,7 +197,7 @@ static int add_sample(struct store_reading *r, struct sums *sums, const struct o
 /* If the query takes much memory: waits until it may. -ENOBUFS: it has too many groups. */
 static int wait_for_memory(struct store_reading *r, const struct sums *sums)
 {
-	if (r->groups.bytes > r->query.s->names_bytes)
+	if (r->groups.names_bytes > r->query.s->names_bytes)
 		return -ENOBUFS;
 	return store_query_takes(&r->query,
 				 sums->cap * sizeof(*sums->items) + r->bytes + r->groups.bytes);

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The help of the option --event, which lists the events. */
+/* What the parsers of the verbs' options share. */
 #include "cli/cli.h"
 #include "lib/profile/profile.h"
+
+error_t cli_parse_other(int key, const char *arg, struct argp_state *state)
+{
+	if (key != ARGP_KEY_ARG)
+		return ARGP_ERR_UNKNOWN;
+	argp_error(state, "'%s' is not expected here", arg);
+	return EINVAL;
+}
 
 char *cli_event_help(int key, const char *text, void *input)
 {
