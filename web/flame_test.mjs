@@ -316,7 +316,7 @@ const tests = {
     await page.evaluate(() => graph.zoomTo([]));
     await drawn(page);
     assert.equal((await names(page)).length, 4);
-    await page.evaluate(() => graph.zoomTo([['work', 'app'], ['inner']]));
+    await page.evaluate(() => graph.zoomTo(['work', 'inner']));
     await drawn(page);
     assert.deepEqual((await names(page)).sort(), ['inner', 'main', 'work']);
     await page.context().close();

@@ -13,12 +13,12 @@ import type { Asked } from './menu';
 import { defaults, type Options } from './options';
 import { Picture } from './paint';
 import { Reader } from './reader';
-import { Scene, type Changes, type Frame, type Path } from './scene';
+import { Scene, type Changes, type Frame } from './scene';
 import { textOf } from './words';
 
 const OVERSCAN_PX = 400; // what is drawn above and below the window, so that it can be scrolled
 
-export type { Changes, Colouring, Frame, Options, Path };
+export type { Changes, Colouring, Frame, Options };
 
 /** A frame that is shown. Lengths are in CSS pixels from the left upper corner of the graph. */
 export interface Box extends Frame {
@@ -38,7 +38,7 @@ export class FlameGraph {
   private rows = 0;
   private selected: number | null = null;
   private hovered: number | null = null;
-  private zoomedTo: Path = [];
+  private zoomedTo: readonly string[] = [];
   private matches: Matches | null = null;
   private drawing = 0; // the request of the next animation frame
 
@@ -85,7 +85,7 @@ export class FlameGraph {
   show(
     columns: Columns | null,
     changes: Changes | null = null,
-    zoomTo: Path = this.zoomedTo,
+    zoomTo: readonly string[] = this.zoomedTo,
   ): void {
     const selected = this.selected !== null ? this.scene!.path(this.selected) : null;
 
@@ -113,14 +113,14 @@ export class FlameGraph {
   }
 
   /** Zooms to the frame of a path, or shows all if the profile does not have it. */
-  zoomTo(path: Path): void {
+  zoomTo(path: readonly string[]): void {
     const node = this.scene?.at(path) ?? 0;
 
     if (node !== this.scene?.camera.target.top) this.zoom(node);
   }
 
-  /** The names and kinds of the frames from below the root to a frame. */
-  path(node: number): Path {
+  /** Where a frame is, as pathTo() of profile/path.ts gives it. */
+  path(node: number): string[] {
     return this.scene?.path(node) ?? [];
   }
 

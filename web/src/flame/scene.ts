@@ -4,6 +4,7 @@
 import type { Columns } from '../profile/columns';
 import type { Change } from '../profile/difference';
 import { inert } from '../profile/names';
+import { nodeAt, pathTo } from '../profile/path';
 import { Camera } from './camera';
 import {
   changeColour,
@@ -33,9 +34,6 @@ export interface Changes {
   text(change: Change): string;
 }
 
-/** The names and kinds of the frames from below the root to a frame; no kind: any. */
-export type Path = [name: string, kind?: string][];
-
 export class Scene {
   readonly layout: Layout;
   readonly camera: Camera;
@@ -49,7 +47,7 @@ export class Scene {
   constructor(
     readonly columns: Columns,
     readonly changes: Changes | null,
-    zoomedTo: Path,
+    zoomedTo: readonly string[],
     matches: Matches | null,
   ) {
     this.layout = new Layout(columns);
@@ -71,30 +69,15 @@ export class Scene {
 
   // ---- frames by name ----
 
-  path(node: number): Path {
-    const { fn, parent, functions } = this.columns;
-    const path: Path = [];
-
-    for (let i = node; parent[i] >= 0; i = parent[i])
-      path.push([functions.names[fn[i]], functions.kinds[fn[i]]]);
-    return path.reverse();
+  path(node: number): string[] {
+    return pathTo(this.columns, node);
   }
 
   /** The frame at the end of a path; null: the profile does not have it. */
-  at(path: Path): number | null {
-    const { fn, functions } = this.columns;
-    let node = 0;
+  at(path: readonly string[]): number | null {
+    const node = nodeAt(this.columns, path);
 
-    for (const [name, kind] of path) {
-      node = this.layout.child(
-        node,
-        (child) =>
-          functions.names[fn[child]] === name &&
-          (kind === undefined || functions.kinds[fn[child]] === kind),
-      );
-      if (node < 0) return null;
-    }
-    return node;
+    return node < 0 ? null : node;
   }
 
   // ---- colours ----

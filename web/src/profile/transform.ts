@@ -2,14 +2,15 @@
 // A profile as the user wants to see it. Whatever is folded or hidden, the root's total stays; a
 // focus makes the subtree's total the whole.
 import type { Columns } from './columns';
-import { focus, nodeAt } from './focus';
+import { focus } from './focus';
+import { nodeAt } from './path';
 import { foldFunctions, GONE, type Fold, type FunctionId } from './folds';
 import { rebuilt, Tree } from './rebuild';
 
 export interface Chosen {
   fold: Fold;
   hidden: readonly FunctionId[];
-  focus: readonly string[]; // as pathTo() of focus.ts gives it
+  focus: readonly string[]; // as pathTo() of path.ts gives it
 }
 
 /** If the profile does not have the frame that is in focus, all of it is shown. */

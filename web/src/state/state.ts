@@ -44,8 +44,9 @@ export interface State {
   fn: FunctionId | null; // the function that sandwich, table and breakdown are about
   fold: Fold;
   hidden: FunctionId[];
-  focus: string[]; // names from below the root to the frame whose subtree is the whole
-  zoom: string[]; // names from below the root to the frame that fills the graph's width
+  // paths, as profile/path.ts makes them
+  focus: string[]; // to the frame whose subtree is the whole
+  zoom: string[]; // to the frame that fills the graph's width
   byLine: boolean; // functions are told apart by file and line
   colours: 'kind' | 'module' | 'difference';
   per: 'all' | 'second' | 'cpu-second';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is left out of the profile: the functions that are hidden, and all but the subtree that has
 // the focus. A click takes it back.
-import { nameOfStep, nodeAt } from '../profile/focus';
+import { nameOfStep, nodeAt } from '../profile/path';
 import type { Columns } from '../profile/columns';
 import { inert } from '../profile/names';
 import type { Change, State } from '../state/state';

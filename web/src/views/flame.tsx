@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A flame graph (flame/) in a view, and the menu of its frames.
 import { useContext, useLayoutEffect, useRef } from 'preact/hooks';
-import { FlameGraph, type Changes, type Options, type Path } from '../flame/flame';
+import { FlameGraph, type Changes, type Options } from '../flame/flame';
 import type { Columns } from '../profile/columns';
-import { pathTo } from '../profile/focus';
+import { pathTo } from '../profile/path';
 import { foldedLine } from '../profile/stack';
 import { matcher } from '../profile/table';
 import { frameSentence } from '../words/frames';
@@ -30,8 +30,6 @@ interface Props extends Pick<ViewProps, 'state' | 'change'> {
   canHide?: boolean;
 }
 
-const pathOf = (names: string[]): Path => names.map((name) => [name]);
-
 export function Flame(props: Props) {
   const { id, state, change, value, columns, changesOf, options, isMain = false } = props;
   const { search, short, colours, zoom } = state;
@@ -51,8 +49,7 @@ export function Flame(props: Props) {
       onHover: (at) => latest.current.onSay(at ? made.text(at) : ''),
       onSelect: (node) => latest.current.onSay(made.text({ node, rest: 0 })),
       onZoom: (node) => {
-        const path = made.path(node).map(([name]) => name);
-        if (latest.current.isMain) latest.current.change({ zoom: path });
+        if (latest.current.isMain) latest.current.change({ zoom: made.path(node) });
       },
       onMenu: (node, at) => latest.current.open(targetOf(latest.current, node), at),
     });
@@ -65,7 +62,7 @@ export function Flame(props: Props) {
     [options, short, value, colours, isDark],
   );
   useLayoutEffect(() => {
-    const at = isMain ? pathOf(latest.current.state.zoom) : undefined;
+    const at = isMain ? latest.current.state.zoom : undefined;
 
     graph.current!.show(columns, changesOf(columns), at);
     latest.current.tell();
@@ -75,7 +72,7 @@ export function Flame(props: Props) {
     latest.current.tell();
   }, [search]);
   useLayoutEffect(() => {
-    if (isMain) graph.current!.zoomTo(pathOf(zoom));
+    if (isMain) graph.current!.zoomTo(zoom);
   }, [zoom, isMain]);
   return (
     <>
