@@ -87,8 +87,8 @@ static double step_of(int64_t self, int64_t n_samples, const struct side *of)
 static bool is_noise(const struct columns_sum *s, const struct side *now, const struct side *before)
 {
 	double step = step_of(s->self, s->n_samples, now),
-	       step_before = step_of(s->before_self, s->n_before_samples, before), share, share_before,
-	       pooled, rest, variance, whole;
+	       step_before = step_of(s->before_self, s->n_before_samples, before), share,
+	       share_before, pooled, rest, variance, whole;
 
 	if (now->total <= 0 || before->total <= 0)
 		return true;

@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WHO	     "podflame top"
-#define MAX_VIEWS    16 /* functions, and the tags that `g` goes through */
+#define WHO	  "podflame top"
+#define MAX_VIEWS 16 /* functions, and the tags that `g` goes through */
 
 struct top {
 	struct top_options options;

@@ -39,15 +39,19 @@ interface View {
   title: string;
   component: ComponentType<ViewProps>;
   isOf?: (state: State) => boolean; // whether it can be chosen
+  /** What a user can change of it: what is sought and how it is drawn; also what is folded. */
+  tools: 'none' | 'look' | 'look and fold';
 }
 
 /** The views of a profile, as their tabs are in a row. */
 const views: View[] = [
-  { name: 'graph', title: 'Flame graph', component: Graph },
-  { name: 'sandwich', title: 'Callers and callees', component: Sandwich },
-  { name: 'table', title: 'Table', component: Table },
-  { name: 'breakdown', title: 'Breakdown', component: Breakdown },
-  { name: 'request', title: 'One request', component: RequestView, isOf: hasTrace },
+  { name: 'graph', title: 'Flame graph', component: Graph, tools: 'look and fold' },
+  { name: 'sandwich', title: 'Callers and callees', component: Sandwich, tools: 'look and fold' },
+  { name: 'table', title: 'Table', component: Table, tools: 'look and fold' },
+  { name: 'breakdown', title: 'Breakdown', component: Breakdown, tools: 'none' },
+  {
+    name: 'request', title: 'One request', component: RequestView, isOf: hasTrace, tools: 'look',
+  },
 ];
 
 export function App() {
@@ -58,7 +62,7 @@ export function App() {
   const { info, profile, now } = answers;
   const shown = useShown(profile.answer, state, answers.cpuSeconds);
   const offered = views.filter(({ isOf }) => !isOf || isOf(state));
-  const { name, component: View } = offered.find((v) => v.name === state.view) ?? views[0];
+  const { name, component: View, tools } = offered.find((v) => v.name === state.view) ?? views[0];
   const hasView = shown?.answer.columns || name === 'request';
 
   useLive(isLive, answers.isBusy || answers.signIn !== null, reload);
@@ -100,8 +104,15 @@ export function App() {
           shown={shown}
         />
         <ViewTabs views={offered} state={state} change={change} />
-        <Look state={state} change={change} answers={answers} reload={reload} shown={shown} />
-        {name !== 'request' && (
+        <Look
+          state={state}
+          change={change}
+          answers={answers}
+          reload={reload}
+          shown={shown}
+          hasFrames={tools !== 'none'}
+        />
+        {tools === 'look and fold' && (
           <>
             <FoldChoice state={state} change={change} />
             <Chosen state={state} change={change} columns={shown?.columns ?? null} />

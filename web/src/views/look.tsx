@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum of what is shown, and ways to look at it that all views have.
+// The sum of what is shown, and ways to look at its frames.
 import type { Change, State } from '../state/state';
 import { Check } from './check';
 import { Download } from './download';
@@ -14,11 +14,23 @@ interface Props {
   answers: Answers;
   reload: () => void;
   shown: Shown | null;
+  hasFrames: boolean; // what is shown has frames or functions
 }
 
-export function Look({ state, change, answers, reload, shown }: Props) {
+export function Look({ state, change, answers, reload, shown, hasFrames }: Props) {
   return (
     <div id="look">
+      {hasFrames && <Ways state={state} change={change} />}
+      {shown?.answer.columns && (
+        <Download state={state} shown={shown} tags={answers.tags} reload={reload} />
+      )}
+      <strong id="total">{shown && <Sentence said={totalText(shown)} />}</strong>
+    </div>
+  );
+}
+
+const Ways = ({ state, change }: Pick<Props, 'state' | 'change'>) => (
+  <>
       <input
         type="search"
         id="search"
@@ -47,10 +59,5 @@ export function Look({ state, change, answers, reload, shown }: Props) {
       >
         flames upward
       </Check>
-      {shown?.answer.columns && (
-        <Download state={state} shown={shown} tags={answers.tags} reload={reload} />
-      )}
-      <strong id="total">{shown && <Sentence said={totalText(shown)} />}</strong>
-    </div>
-  );
-}
+  </>
+);
