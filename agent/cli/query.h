@@ -34,6 +34,8 @@ struct query_options {
 #define QUERY_NOT_GIVEN	 UINT64_MAX
 #define QUERY_TABLE_ROWS 50 /* rows of a table, if the user does not say */
 enum query_mode cli_query_mode(const struct query_options *o);
+/* Whether values of the event are of a moment, such as live memory. false: an unknown event. */
+bool cli_query_is_snapshot(const char *name);
 
 /* Unix seconds, both inclusive */
 struct query_span {

@@ -3,6 +3,7 @@
 #include "cli/query.h"
 
 #include "cli/cli.h"
+#include "lib/profile/profile.h"
 
 #include <stdlib.h>
 
@@ -93,6 +94,13 @@ static void check_together(struct argp_state *state, const struct query_options 
 			   "svg have them");
 }
 
+bool cli_query_is_snapshot(const char *name)
+{
+	enum event event;
+
+	return profile_event_from_name(name, &event) == 0 && profile_event_info(event)->snapshot;
+}
+
 error_t cli_query_parse_shared(int key, char *arg, struct argp_state *state,
 			       struct query_options *o)
 {
@@ -178,7 +186,7 @@ const struct argp cli_query_argp = {
 	"Since when: podflame query --from -6h --series --group-by pod\n"
 	"What has changed: podflame query --from -10m --diff -70m..-60m\n"
 	"A flame graph: podflame query --format svg >web.svg\n"
-	"Exit status: 0 the hub answered, 1 it did not, 2 bad usage. More: docs/cli.md.",
+	"Exit status: 0 the answer was printed, 1 it was not, 2 bad usage. More: docs/cli.md.",
 	children,
 	help,
 	NULL};

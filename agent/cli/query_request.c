@@ -2,11 +2,12 @@
 /* Requests of `podflame query`: times, and bodies for the hub's API. */
 #include "cli/query.h"
 
+#include "hub/query/query.h"
+
 #include <stdlib.h>
 
-#define MAX_GROUPS    1000 /* groups of an answer, the hub's limit */
-#define SERIES_GROUPS 10   /* groups of a series, if the user does not say */
-#define TABLE_STEPS   60   /* steps of a table of a series, if the user gives no length */
+#define SERIES_GROUPS 10 /* groups of a series, if the user does not say */
+#define TABLE_STEPS   60 /* steps of a table of a series, if the user gives no length */
 
 #define TIME_FORMS "(such as -15m, now, Unix seconds, 2026-11-21T13:00:00Z)"
 
@@ -135,7 +136,7 @@ static json_t *group_limit(const struct query_options *o, uint64_t otherwise)
 {
 	uint64_t n = o->limit == QUERY_NOT_GIVEN ? otherwise : o->limit;
 
-	return json_integer((json_int_t)(n && n < MAX_GROUPS ? n : MAX_GROUPS));
+	return json_integer((json_int_t)(n && n < QUERY_MAX_GROUPS ? n : QUERY_MAX_GROUPS));
 }
 
 /* The shortest step of a round length with which a table has few rows. */

@@ -6,12 +6,12 @@
 #include "cli/query.h"
 
 #include "cli/text.h"
-#include "lib/profile/profile.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 
-#define BAR_WIDTH 40 /* columns of the bar of the greatest value */
+#define BAR_WIDTH 40	/* columns of the bar of the greatest value */
+#define MAX_STEPS 10000 /* steps of an answer; more are refused */
 
 struct series {
 	const json_t *result, *groups, *others; /* others: NULL if there are none */
@@ -77,13 +77,11 @@ static int read_series(const json_t *reply, const struct query_options *o, struc
 		.step_s = json_int_at(result, "step", 0),
 		.n_steps = (size_t)json_int_at(result, "steps", 0),
 	};
-	enum event event;
 	size_t i;
 
-	if (!json_is_array(s.groups) || s.step_s < 1 || s.start_s < 0 || s.n_steps > 10000)
+	if (!json_is_array(s.groups) || s.step_s < 1 || s.start_s < 0 || s.n_steps > MAX_STEPS)
 		return -EBADMSG;
-	s.snapshot = profile_event_from_name(o->event, &event) == 0 &&
-		     profile_event_info(event)->snapshot;
+	s.snapshot = cli_query_is_snapshot(o->event);
 	json_array_foreach ((json_t *)s.groups, i, group) {
 		const json_t *values = json_object_get(group, "values");
 

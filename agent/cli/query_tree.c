@@ -43,7 +43,6 @@ struct side {
 	int64_t total, n_samples;
 	/* how many times greater the variance of the total is than that of so many samples */
 	double spread;
-	bool has_errors; /* snapshots have none: the same memory is in both */
 };
 
 /* Shares in percent. */
@@ -91,7 +90,7 @@ static bool is_noise(const struct columns_sum *s, const struct side *now, const 
 	       share_before, pooled, rest, variance, whole;
 
 	if (now->total <= 0 || before->total <= 0)
-		return true;
+		return false; /* there is nothing to compare with */
 	if (!step)
 		step = step_before * (double)before->total / (double)now->total;
 	if (!step_before)
@@ -108,8 +107,9 @@ static bool is_noise(const struct columns_sum *s, const struct side *now, const 
 	       NOISE_ERRORS * sqrt(variance);
 }
 
+/* has_errors: samples are random. In two snapshots of memory the same memory lives. */
 static struct changed changed_of(const struct columns_sum *s, const struct side *now,
-				 const struct side *before)
+				 const struct side *before, bool has_errors)
 {
 	struct changed c = {.name = s->text,
 			    .self = cli_percent(s->self, now->total),
@@ -117,7 +117,7 @@ static struct changed changed_of(const struct columns_sum *s, const struct side 
 			    .total = cli_percent(s->total, now->total),
 			    .total_before = cli_percent(s->before_total, before->total)};
 
-	c.noise = now->has_errors && change(&c) != 0 && is_noise(s, now, before);
+	c.noise = has_errors && change(&c) != 0 && is_noise(s, now, before);
 	return c;
 }
 
@@ -172,7 +172,7 @@ static void put_rows(struct changed *rows, size_t n, size_t max_rows, struct buf
 }
 
 static struct side side_of(const char *name, const struct query_span *span, int64_t total,
-			   const json_t *summary, bool has_errors)
+			   const json_t *summary)
 {
 	int64_t n = json_int_at(summary, "samples", 0);
 	double error = (double)json_int_at(summary, "estimated.error", 0),
@@ -182,8 +182,7 @@ static struct side side_of(const char *name, const struct query_span *span, int6
 			     .span = span,
 			     .total = total,
 			     .n_samples = n,
-			     .spread = of_samples > 0 ? MAX(1., error * error / of_samples) : 1,
-			     .has_errors = has_errors};
+			     .spread = of_samples > 0 ? MAX(1., error * error / of_samples) : 1};
 }
 
 int cli_query_print_difference(const json_t *reply, const struct query_options *o,
@@ -193,7 +192,7 @@ int cli_query_print_difference(const json_t *reply, const struct query_options *
 	_cleanup_free_ struct columns_sum *sums = NULL;
 	_cleanup_free_ struct changed *rows = NULL;
 	bool bytes = streq(json_str_at(reply, "unit", ""), "bytes");
-	bool has_errors = !str_has_suffix(o->event, "-inuse");
+	bool has_errors = !cli_query_is_snapshot(o->event);
 	struct side now, before;
 	size_t n;
 	int r = cli_columns_read(reply, &c);
@@ -201,13 +200,13 @@ int cli_query_print_difference(const json_t *reply, const struct query_options *
 	if (r)
 		return r;
 	now = side_of("now", &t->now, c.n_nodes ? c.nodes[0].total : 0,
-		      json_object_get(reply, "summary"), has_errors);
+		      json_object_get(reply, "summary"));
 	before = side_of("before", &t->before, c.n_nodes ? c.nodes[0].before_total : 0,
-			 json_object_get(reply, "before_summary"), has_errors);
+			 json_object_get(reply, "before_summary"));
 	n = cli_columns_sums(&c, &sums);
 	rows = xcalloc(n + 1, sizeof(*rows));
 	for (size_t i = 0; i < n; i++)
-		rows[i] = changed_of(&sums[i], &now, &before);
+		rows[i] = changed_of(&sums[i], &now, &before, has_errors);
 	put_side(&before, bytes, out);
 	put_side(&now, bytes, out);
 	put_ratio(&now, &before, out);

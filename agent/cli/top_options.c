@@ -60,11 +60,11 @@ const struct argp cli_top_argp = {
 	NULL,
 	"Shows which functions of the last minute have most, again and again, as top does.\v"
 	"Keys: q ends, s sorts by the next column, g goes on to the values of the next tag "
-	"(process, "
-	"thread, pod, ...) and back to functions, the space bar pauses.\n"
+	"(process, thread, pod, ...) and back to functions, the space bar pauses.\n"
 	"CHANGE is that of the share of self against the same time before.\n"
-	"Without a terminal, prints one table and ends. Exit status: 0 the hub answered, 1 it did "
-	"not, 2 bad usage. More: docs/cli.md.",
+	"Without a terminal, prints one table and ends. Exit status: 0 the answer was printed, 1 "
+	"it "
+	"was not, 2 bad usage. More: docs/cli.md.",
 	children,
 	cli_event_help,
 	NULL};

@@ -154,7 +154,7 @@ def first_picture(hub, rows):
            for k in ("time_start", "time_end")]
     address = f"http://127.0.0.1:{hub.port}/#pod_ns=app&from={utc[0]}&to={utc[1]}"
     subprocess.run([os.path.join(HERE, "../../web/picture_bench.mjs"), address, f"{rows:.0e}"],
-                   check=False)
+                   check=True)
 
 
 def main():

@@ -19,7 +19,6 @@ struct why_job {
 	struct field_error error;
 	bool refused; /* the body is wrong */
 	struct why_look *look;
-	bool ran;
 	atomic_bool given_up; /* the client has closed the connection */
 };
 
@@ -96,7 +95,6 @@ static void store_asked(struct job *job)
 	const struct api *a = w->call->api;
 
 	api_queue_ended(&w->queued);
-	w->ran = true;
 	if (atomic_load(&w->given_up))
 		leave(w);
 	else if (!w->of_store)
@@ -115,7 +113,7 @@ static void caller_left(void *arg)
 
 	atomic_store(&w->given_up, true);
 	counter_add(counter("api_refused_total", "reason", "caller_left"), 1);
-	if (w->ran || api_queue_remove(&w->queued))
+	if (w->look || api_queue_remove(&w->queued))
 		leave(w);
 }
 

@@ -17,14 +17,9 @@ static void nothing_stored(const struct event_info *e, bool asked_for,
 			 ", or the configuration of podflame local say %s: false", e->local_key);
 }
 
-static bool is_tag_of_calls(const char *tag)
-{
-	return streq(tag, "trace_id") || streq(tag, "profile_id");
-}
-
 static bool names_calls(const struct predicate *p)
 {
-	bool names = p->tag && is_tag_of_calls(p->tag);
+	bool names = p->tag && store_is_tag_of_calls(p->tag);
 
 	for (size_t i = 0; !names && i < p->n_children; i++)
 		names = names_calls(p->children[i]);
@@ -37,7 +32,8 @@ static bool names_calls(const struct predicate *p)
  */
 static bool groups_leave_out(const struct selection *s)
 {
-	return s->group_by && is_tag_of_calls(s->group_by) && !(s->where && names_calls(s->where));
+	return s->group_by && store_is_tag_of_calls(s->group_by) &&
+	       !(s->where && names_calls(s->where));
 }
 
 static void add_calls(const char *tag, char ret[static REPLY_NOTE_BYTES])

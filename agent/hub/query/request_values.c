@@ -186,7 +186,7 @@ bool query_tag_can_group(const char *tag, bool over_time)
 	for (size_t i = 0; i < ARRAY_SIZE(not_grouped); i++)
 		if (streq(not_grouped[i], tag))
 			return false;
-	return !over_time || !(streq(tag, "trace_id") || streq(tag, "profile_id"));
+	return !over_time || !store_is_tag_of_calls(tag);
 }
 
 /* *ret is the canonical name of the tag group_by; NULL: the body has none. */

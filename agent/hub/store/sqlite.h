@@ -366,10 +366,9 @@ void store_where_newest(struct where *w, const struct selection *sel);
  */
 void store_where_stored_last(struct where *w);
 /*
- * store_where_is_link_tag: whether only rows of `links` have the tag. store_where_wants_links:
- * whether the selection uses such a tag, in a condition or to group by.
+ * Whether the selection uses a tag of calls, in a condition or to group by. Only rows of `links`
+ * have such tags.
  */
-bool store_where_is_link_tag(const char *tag);
 bool store_where_wants_links(const struct selection *sel);
 /* Whether the selection uses a tag of samples. The other tags are those of their series. */
 bool store_where_wants_samples(const struct selection *sel);

@@ -150,7 +150,7 @@ static bool needs_samples(const struct store_choice *c)
 	_cleanup_(store_where_done) struct where w = {.event = c->sel->event};
 
 	store_where_tag(&w, c->tag);
-	return w.needs_samples || store_where_is_link_tag(c->tag) ||
+	return w.needs_samples || store_is_tag_of_calls(c->tag) ||
 	       store_where_wants_links(c->sel) || store_where_wants_samples(c->sel);
 }
 
@@ -160,7 +160,7 @@ static int add_samples(struct choosing *c, const struct store_choice *choice, st
 	const struct selection *sel = choice->sel;
 	_cleanup_(store_where_done) struct where w = {
 		.event = sel->event,
-		.links = store_where_is_link_tag(choice->tag) || store_where_wants_links(sel),
+		.links = store_is_tag_of_calls(choice->tag) || store_where_wants_links(sel),
 	};
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	bool events = streq(choice->tag, "profile_event_type");

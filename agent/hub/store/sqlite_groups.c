@@ -93,7 +93,7 @@ int store_groups_begin(struct groups *g, const struct query *q, const struct sel
 	int e;
 
 	*g = (struct groups){
-		.db = q->db, .tag = tag, .of_calls = tag && store_where_is_link_tag(tag)};
+		.db = q->db, .tag = tag, .of_calls = tag && store_is_tag_of_calls(tag)};
 	if (g->of_calls)
 		return 0;
 	if (tag) {

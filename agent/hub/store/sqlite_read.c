@@ -328,7 +328,7 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
 	store_where_text(&w, each ? "SELECT se.app, se.id, sa.time, sa.stack, sa.value, sa.n"
 				  : "SELECT se.app, se.id, p.time, p.samples");
-	if (sel->group_by && store_where_is_link_tag(sel->group_by)) {
+	if (sel->group_by && store_is_tag_of_calls(sel->group_by)) {
 		store_where_text(&w, ", ");
 		store_where_tag(&w, sel->group_by);
 	}

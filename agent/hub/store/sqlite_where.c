@@ -56,11 +56,6 @@ static const struct {
 	{"profile_id", "sa.span", true},
 };
 
-bool store_where_is_link_tag(const char *tag)
-{
-	return streq(tag, "trace_id") || streq(tag, "profile_id");
-}
-
 static bool where_constant(struct where *w, const char *tag)
 {
 	const char *value = NULL;
@@ -103,7 +98,7 @@ void store_where_tag(struct where *w, const char *tag)
 			continue;
 		w->needs_samples |= columns[i].of_sample;
 		if ((columns[i].of_sample && w->series_only) ||
-		    (store_where_is_link_tag(tag) && !w->links))
+		    (store_is_tag_of_calls(tag) && !w->links))
 			store_where_text(w, "NULL");
 		else
 			store_where_text(w, columns[i].sql);
@@ -329,8 +324,8 @@ static bool has_tag(const struct predicate *p, bool (*is)(const char *tag))
 
 bool store_where_wants_links(const struct selection *sel)
 {
-	return (sel->group_by && store_where_is_link_tag(sel->group_by)) ||
-	       (sel->where && has_tag(sel->where, store_where_is_link_tag));
+	return (sel->group_by && store_is_tag_of_calls(sel->group_by)) ||
+	       (sel->where && has_tag(sel->where, store_is_tag_of_calls));
 }
 
 bool store_where_wants_samples(const struct selection *sel)

@@ -28,6 +28,11 @@ struct predicate {
 	size_t n_values;
 };
 struct predicate *store_predicate_free(struct predicate *p);
+/* Whether a tag is that of the call in which a sample was taken. Few samples were. */
+static inline bool store_is_tag_of_calls(const char *tag)
+{
+	return streq(tag, "trace_id") || streq(tag, "profile_id");
+}
 
 struct selection {
 	enum event event;
