@@ -35,6 +35,12 @@ uint32_t cli_process_of(uint32_t pid);
 error_t cli_parse_other(int key, const char *arg, struct argp_state *state);
 
 /*
+ * Parses the time of an option: a number of seconds, or a duration (500ms, 5m). Returns an error if
+ * it is neither, or is longer than max_s.
+ */
+int cli_parse_seconds(const char *text, uint64_t max_s, uint64_t *ret_ns);
+
+/*
  * The help_filter of argp for a command with the option --event, -e: appends the names of the
  * events to its text.
  */

@@ -18,18 +18,7 @@ static int64_t item(const json_t *list, size_t i)
 /* The name with the prefix of its kind, as the other queries and files have it. */
 static char *text_of(const char *name, const char *kind)
 {
-	struct frame f = {.name = name};
-	struct buf b = {0};
-
-	if (profile_frame_kind_from_name(kind, &f.kind) == 0)
-		profile_frame_name(&f, false, &b);
-	else
-		buf_printf(&b, "%s%s",
-			   streq(kind, "process")  ? "[p] "
-			   : streq(kind, "thread") ? "[t] "
-						   : "",
-			   name);
-	return buf_steal(&b);
+	return xasprintf("%s%s", profile_kind_prefix(kind), name);
 }
 
 static int read_functions(const json_t *result, struct columns *c)

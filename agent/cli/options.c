@@ -11,6 +11,18 @@ error_t cli_parse_other(int key, const char *arg, struct argp_state *state)
 	return EINVAL;
 }
 
+int cli_parse_seconds(const char *text, uint64_t max_s, uint64_t *ret_ns)
+{
+	uint64_t s, ns;
+
+	if (str_to_u64(text, max_s, &s) == 0)
+		ns = s * NSEC_PER_SEC;
+	else if (str_to_duration_ns(text, &ns) || ns > max_s * NSEC_PER_SEC)
+		return -EINVAL;
+	*ret_ns = ns;
+	return 0;
+}
+
 char *cli_event_help(int key, const char *text, void *input)
 {
 	_cleanup_free_ char *names = NULL;

@@ -120,6 +120,19 @@ static void groups_have_a_row_each(void **state)
 	asked_done(&a);
 }
 
+static void a_step_is_a_number_of_seconds_or_a_duration(void **state)
+{
+	static const char *const same[] = {"90", "90s", "1m30s"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(same); i++) {
+		struct asked a = ask(pods_series, ARGS("--series", "--step", same[i]));
+
+		assert_int_equal(json_int_at(a.body, "step", 0), 90);
+		asked_done(&a);
+	}
+}
+
 /* What is in use is not added up over time: the last value counts. */
 static void snapshots_are_not_added_up(void **state)
 {
@@ -323,6 +336,7 @@ static void wrong_options_are_named(void **state)
 		{{"--from", "-1h", "--to", "-2h"}, "--to: '-2h' is before --from, '-1h'"},
 		{{"--from", "late"}, "--from: 'late' is not a time"},
 		{{"--series", "--step", "5ms"}, "--step: '5ms' is not a number of seconds"},
+		{{"--series", "--step", "2147483648"}, "--step: '2147483648' is not a number"},
 		{{"--series", "--step", "0"}, "--step: must be longer than 0"},
 		{{"--step", "5"}, "--step needs --series"},
 		{{"--series", "--diff", "-2h..-1h"}, "--series and --diff do not go together"},
@@ -456,6 +470,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(groups_of_a_function),
 		cmocka_unit_test(a_series_has_bars),
 		cmocka_unit_test(groups_have_a_row_each),
+		cmocka_unit_test(a_step_is_a_number_of_seconds_or_a_duration),
 		cmocka_unit_test(snapshots_are_not_added_up),
 		cmocka_unit_test(csv_has_a_row_for_each_value),
 		cmocka_unit_test(csv_has_no_formulas),

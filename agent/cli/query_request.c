@@ -2,7 +2,9 @@
 /* Requests of `podflame query`: times, and bodies for the hub's API. */
 #include "cli/query.h"
 
+#include "cli/cli.h"
 #include "hub/query/query.h"
+#include "lib/profile/profile.h"
 
 #include <stdlib.h>
 
@@ -116,19 +118,10 @@ static int parse_times(const struct query_options *o, uint64_t now_ns, struct qu
 /* A function as tables print it: the prefix says its kind. */
 static json_t *function_of(const char *text)
 {
-	static const struct {
-		const char *prefix, *kind;
-	} prefixes[] = {{"[k] ", "kernel"},
-			{"[l] ", "library"},
-			{"[c] ", "cuda"},
-			{"[p] ", "process"},
-			{"[t] ", "thread"}};
+	const char *name, *kind = profile_kind_of_text(text, &name);
 
-	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
-		if (str_has_prefix(text, prefixes[i].prefix))
-			return json_pack("{s:s, s:s}", "name", text + strlen(prefixes[i].prefix),
-					 "kind", prefixes[i].kind);
-	return json_pack("{s:s}", "name", text);
+	return kind ? json_pack("{s:s, s:s}", "name", name, "kind", kind)
+		    : json_pack("{s:s}", "name", name);
 }
 
 /* How many groups the hub shall list. */
@@ -157,9 +150,8 @@ static int add_step(json_t *body, const struct query_options *o, const struct qu
 {
 	uint64_t step_s = o->format == FORMAT_TABLE ? table_step(s) : 0, ns;
 
-	if (o->step && str_to_u64(o->step, INT32_MAX, &step_s)) {
-		if (str_to_duration_ns(o->step, &ns) || ns % NSEC_PER_SEC ||
-		    ns / NSEC_PER_SEC > INT32_MAX)
+	if (o->step) {
+		if (cli_parse_seconds(o->step, INT32_MAX, &ns) || ns % NSEC_PER_SEC)
 			return field_error_set(reterr, "--step",
 					       "'%.100s' is not a number of seconds (such as 10, "
 					       "30s, 5m)",

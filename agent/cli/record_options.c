@@ -53,11 +53,7 @@ static void parse_pids(struct argp_state *state, struct record_options *o, char 
 
 static void parse_duration(struct argp_state *state, struct record_options *o, const char *arg)
 {
-	uint64_t max_ns = MAX_DURATION_S * NSEC_PER_SEC, s;
-
-	if (!str_to_u64(arg, MAX_DURATION_S, &s))
-		o->duration_ns = s * NSEC_PER_SEC;
-	else if (str_to_duration_ns(arg, &o->duration_ns) || o->duration_ns > max_ns)
+	if (cli_parse_seconds(arg, MAX_DURATION_S, &o->duration_ns))
 		argp_error(state,
 			   "--duration: '%s' is not a time of at most %d s (such as 10, 500ms, 2m)",
 			   arg, MAX_DURATION_S);

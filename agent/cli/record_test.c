@@ -305,6 +305,8 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "--pid: '' is not a process id", "-p", "1,");
 	REFUSED(2, "--pid: '' is not a process id", "-p", "");
 	REFUSED(2, "--duration: 'soon' is not a time", "-d", "soon");
+	REFUSED(2, "--duration: '604801' is not a time of at most 604800 s", "-d", "604801");
+	REFUSED(2, "--duration: '169h' is not a time of at most 604800 s", "-d", "169h");
 	REFUSED(2, "--duration: must be longer than 0", "-d", "0");
 	REFUSED(0, "what to measure: on-cpu, off-cpu", "--help");
 	REFUSED(2,

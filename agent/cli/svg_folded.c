@@ -4,6 +4,7 @@
 
 #include "cli/columns.h"
 #include "cli/text.h"
+#include "lib/profile/profile.h"
 
 #include <stdlib.h>
 
@@ -53,18 +54,15 @@ static size_t read_lines(char *folded, struct line **ret)
 	return n;
 }
 
-/* The kind that the prefix of a frame says. Java, Python and Lua have none. */
+/* The kind of a frame, as far as its text says it. Java, Python and Lua have no prefix. */
 static const char *kind_of(const char *frame)
 {
-	static const char *const kinds[][2] = {
-		{"[k] ", "kernel"}, {"[l] ", "library"}, {"[c] ", "cuda"}, {"[p] ", "process"},
-		{"[t] ", "thread"}, {"[wait: ", "wait"}, {"[", "unnamed"},
-	};
+	const char *name, *kind = profile_kind_of_text(frame, &name);
 
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-		if (str_has_prefix(frame, kinds[i][0]))
-			return kinds[i][1];
-	return "app";
+	return kind				  ? kind
+	       : str_has_prefix(frame, "[wait: ") ? "wait"
+	       : *frame == '['			  ? "unnamed"
+						  : "app";
 }
 
 /* The frames of a tree that is made of one stack after another. */

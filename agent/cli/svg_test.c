@@ -61,6 +61,15 @@ static void frames_lie_below_their_callers(void **state)
 	assert_null(strstr(svg, "<script"));
 }
 
+static void colour_of(const char *svg, const char *name, unsigned *r, unsigned *g, unsigned *b)
+{
+	_cleanup_free_ char *title = xasprintf("<title>%s:", name);
+	const char *at = strstr(svg, title);
+
+	assert_non_null(at);
+	assert_int_equal(sscanf(strstr(at, "fill="), "fill=\"#%2x%2x%2x\"", r, g, b), 3);
+}
+
 /* The colour of a frame is that of its kind, as on the page; of waits, that of the cause. */
 static void kinds_have_colours(void **state)
 {
@@ -71,17 +80,14 @@ static void kinds_have_colours(void **state)
 		{"c", "kernel", 1, 500, 0},
 	};
 	_cleanup_free_ char *svg = draw(frames, ARRAY_SIZE(frames), false);
-	const char *at = strstr(svg, "<title>b:");
 	unsigned r, g, b;
 
 	(void)state;
-	assert_int_equal(sscanf(strstr(at, "fill="), "fill=\"#%2x%2x%2x\"", &r, &g, &b), 3);
+	colour_of(svg, "b", &r, &g, &b);
 	assert_true(r == g && g == b); /* grey */
-	at = strstr(svg, "<title>[wait: lock]:");
-	assert_int_equal(sscanf(strstr(at, "fill="), "fill=\"#%2x%2x%2x\"", &r, &g, &b), 3);
+	colour_of(svg, "[wait: lock]", &r, &g, &b);
 	assert_true(r == b && r > g); /* hue 300: magenta */
-	at = strstr(svg, "<title>c:");
-	assert_int_equal(sscanf(strstr(at, "fill="), "fill=\"#%2x%2x%2x\"", &r, &g, &b), 3);
+	colour_of(svg, "c", &r, &g, &b);
 	assert_true(r > g && g > b); /* hue 16: orange */
 }
 
@@ -204,6 +210,22 @@ static void folded_stacks_are_drawn(void **state)
 	buf_done(&b);
 }
 
+/* The prefix of a folded frame says its kind, and so its colour. */
+static void folded_frames_have_the_colours_of_their_kinds(void **state)
+{
+	char folded[] = "web;[k] read 300\nweb;[module] 300\n";
+	struct buf svg = {0};
+	unsigned r, g, b;
+
+	(void)state;
+	cli_svg_write_folded(folded, "t", false, &svg);
+	colour_of(svg.data, "[k] read", &r, &g, &b);
+	assert_true(r > g && g > b); /* orange */
+	colour_of(svg.data, "[module]", &r, &g, &b);
+	assert_true(r == g && g == b); /* grey: it has no name */
+	buf_done(&svg);
+}
+
 static void nothing_is_a_picture_too(void **state)
 {
 	_cleanup_free_ char *svg = draw(NULL, 0, true);
@@ -225,6 +247,7 @@ int main(void)
 		cmocka_unit_test(hostile_names_are_text),
 		cmocka_unit_test(a_difference_has_colours),
 		cmocka_unit_test(folded_stacks_are_drawn),
+		cmocka_unit_test(folded_frames_have_the_colours_of_their_kinds),
 		cmocka_unit_test(nothing_is_a_picture_too),
 	};
 

@@ -226,7 +226,7 @@ static int send_question(struct top *t, client_fn *fn, struct field_error *reter
 
 	if (r)
 		return r;
-	question.path = q.group_by ? "/v1/profile/groups" : "/v1/profile/tree";
+	question.path = cli_query_path(cli_query_mode(&q), q.format);
 	question.body = body;
 	question.n_body = strlen(body);
 	return cli_client_send(t->client, &question, fn, t, reterr);

@@ -21,17 +21,12 @@ static const struct argp_option option_list[] = {
 	{0},
 };
 
-/* Parses a number of seconds or a duration. */
-static uint64_t parse_seconds(struct argp_state *state, const char *option, const char *arg,
-			      uint64_t max_s)
+static uint64_t parse_time(struct argp_state *state, const char *option, const char *arg,
+			   uint64_t max_s)
 {
-	uint64_t s, ns;
+	uint64_t ns = 0;
 
-	if (str_to_u64(arg, max_s, &s) == 0)
-		ns = s * NSEC_PER_SEC;
-	else if (str_to_duration_ns(arg, &ns))
-		ns = 0;
-	if (ns < NSEC_PER_SEC || ns > max_s * NSEC_PER_SEC)
+	if (cli_parse_seconds(arg, max_s, &ns) || ns < NSEC_PER_SEC)
 		argp_error(state, "--%s: '%s' is not a time from 1s to %llus (such as 30s, 5m)",
 			   option, arg, (unsigned long long)max_s);
 	return ns;
@@ -43,10 +38,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'l':
-		o->last_s = parse_seconds(state, "last", arg, MAX_LAST_S) / NSEC_PER_SEC;
+		o->last_s = parse_time(state, "last", arg, MAX_LAST_S) / NSEC_PER_SEC;
 		return 0;
 	case 'd':
-		o->delay_ns = parse_seconds(state, "delay", arg, MAX_DELAY_S);
+		o->delay_ns = parse_time(state, "delay", arg, MAX_DELAY_S);
 		return 0;
 	default:
 		return cli_query_parse_shared(key, arg, state, &o->query);

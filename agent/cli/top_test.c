@@ -74,6 +74,7 @@ static void what_is_wrong_is_named(void **state)
 		{{"--last", "0"}, "--last: '0' is not a time from 1s to 86400s", 2},
 		{{"--last", "x"}, "--last: 'x' is not a time", 2},
 		{{"--last", "25h"}, "--last: '25h' is not a time", 2},
+		{{"--last", "86401"}, "--last: '86401' is not a time", 2},
 		{{"--delay", "10ms"}, "--delay: '10ms' is not a time from 1s to 3600s", 2},
 		{{"--limit", "-1"}, "--limit: '-1' is not a number", 2},
 		{{"x"}, "'x' is not expected here", 2},

@@ -162,16 +162,24 @@ void api_call_error(struct call *c, const char *status, const char *description)
 	api_call_reply(c, http, "application/json", body, n);
 }
 
-void api_call_json(struct call *c, int status, json_t *body)
+char *api_json_text(json_t *body, int *status, size_t *ret_n)
 {
 	_cleanup_json_ json_t *owned = body;
-	_cleanup_free_ char *text = json_dumps(owned, JSON_COMPACT | JSON_ENCODE_ANY);
+	char *text = json_dumps(owned, JSON_COMPACT | JSON_ENCODE_ANY);
 
-	if (!text) {
-		api_call_error(c, "SERVER_ERROR", "the answer is not text");
-		return;
-	}
-	api_call_reply(c, status, "application/json", text, strlen(text));
+	if (!text)
+		return query_tracing_error("SERVER_ERROR", "the answer is not text", NULL, status,
+					   ret_n);
+	*ret_n = strlen(text);
+	return text;
+}
+
+void api_call_json(struct call *c, int status, json_t *body)
+{
+	size_t n;
+	_cleanup_free_ char *text = api_json_text(body, &status, &n);
+
+	api_call_reply(c, status, "application/json", text, n);
 }
 
 /* ---- the check of the caller ---- */

@@ -64,15 +64,24 @@ void api_call_reply(struct call *c, int status, const char *content_type, const 
  */
 void api_call_error(struct call *c, const char *status, const char *description);
 void api_call_json(struct call *c, int status, json_t *body); /* takes ownership of body */
+/*
+ * Returns the body of a reply as text, and takes ownership of it. If it has no text, returns an
+ * error and sets *status to that of the error. The caller frees the text.
+ */
+char *api_json_text(json_t *body, int *status, size_t *ret_n);
 
-/* profile.c: requests that read the store */
+/* trees.c: answers that are made of a tree */
 void api_handle_tracing(struct call *c);
-void api_handle_values(struct call *c);
-void api_handle_choices(struct call *c);
-void api_handle_series(struct call *c);
 void api_handle_tree(struct call *c);
 void api_handle_groups(struct call *c);
+/* files.c: profiles as files */
 void api_handle_file(struct call *c);
+/* choices.c: the values of tags */
+void api_handle_values(struct call *c);
+void api_handle_choices(struct call *c);
+/* series.c: values over time */
+void api_handle_series(struct call *c);
+/* tags.c: which tags there are */
 void api_handle_tags(struct call *c);
 /* why.c: why a selection has no data */
 void api_handle_why(struct call *c);

@@ -15,7 +15,7 @@
 
 /* A query in the queue: the first member of its job. */
 struct queued {
-	struct job job;		/* job.done must call api_queue_ended() */
+	struct job job;		/* job.done, or what it starts, must call api_queue_ended() */
 	const char *user;	/* the user's name; must stay valid until the job is done */
 	bool choices;		/* a query for choices, which takes little time */
 	/* private to the queue */
@@ -35,7 +35,10 @@ struct query_queue *api_queue_new(const struct query_queue_config *c);
 struct query_queue *api_queue_free(struct query_queue *q);
 /* Returns -ENOBUFS if too many queries wait. Then the caller keeps the job. */
 int api_queue_post(struct query_queue *q, struct queued *e);
-/* Call it in job.done: the worker is free for another query. */
+/*
+ * The worker is free for another query. A query that goes on without its worker after job.done, but
+ * shall count as running, calls it later.
+ */
 void api_queue_ended(struct queued *e);
 /* Removes a query that waits. Returns false if it runs already. */
 bool api_queue_remove(struct queued *e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* POST /v1/profile/why over HTTP: in `podflame local`, and with an API server of Kubernetes. */
 #include "hub/api/testapi.h"
+#include "hub/api/api_private.h"
 #include "hub/why/testwhy.h"
 #include "lib/kube/testwatches.h"
 
@@ -8,6 +9,7 @@
 
 static json_t *object; /* what the API server has under each name; NULL: nothing */
 static bool answers;   /* the API server answers lists; else it says that it cannot */
+static bool held;      /* it answers nothing yet */
 static unsigned n_lists;
 static struct timer later;
 
@@ -15,7 +17,7 @@ static struct timer later;
 static void answer_lists(void *arg)
 {
 	(void)arg;
-	for (size_t i = 0; i < ARRAY_SIZE(watches); i++) {
+	for (size_t i = 0; !held && i < ARRAY_SIZE(watches); i++) {
 		struct kube_watch *w = &watches[i];
 
 		if (!w->used)
@@ -38,6 +40,7 @@ static int setup_kube(void **state)
 
 	object = NULL;
 	answers = true;
+	held = false;
 	n_lists = 0;
 	timer_set(cluster.loop, &later, 0, answer_lists, NULL);
 	return r;
@@ -163,6 +166,104 @@ static void an_api_server_that_fails(void **state)
 	assert_non_null(strstr(f->body, "\"starting\""));
 }
 
+/* ---- many questions at once ---- */
+
+#define N_ASKED 6
+static unsigned n_answered, n_good;
+
+static void one_answered(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	(void)body, (void)n, (void)error, (void)arg;
+	n_answered++;
+	n_good += status == 200;
+}
+
+static struct http_call *send_why(struct fixture *f)
+{
+	static const char body[] = QUERY ",\"tag_filter\":\"pod_ns='shop'\"}";
+	const char *const headers[] = {BEARER "viewer", NULL};
+	const struct http_request r = {.method = "POST",
+				       .path = WHY,
+				       .headers = headers,
+				       .body = body,
+				       .body_bytes = strlen(body),
+				       .on_done = one_answered,
+				       .arg = f};
+	struct http_call *call;
+
+	assert_int_equal(http_send(f->client, &r, &call), 0);
+	return call;
+}
+
+static unsigned n_looking(void)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
+		n += watches[i].used;
+	return n;
+}
+
+static void stop_waiting(void *arg)
+{
+	loop_stop(arg, 0);
+}
+
+static void turn(struct fixture *f)
+{
+	struct timer t = {0};
+
+	timer_set(f->loop, &t, NSEC_PER_MSEC, stop_waiting, f->loop);
+	assert_int_equal(loop_run(f->loop), 0);
+	timer_cancel(&t);
+}
+
+/*
+ * A question that waits for the API server counts as a query that runs: the hub has one worker
+ * here, so it looks for one question at a time, and the others wait.
+ */
+static void questions_that_look_are_limited(void **state)
+{
+	struct fixture *f = *state;
+	unsigned most = 0;
+
+	n_answered = n_good = 0;
+	held = true;
+	for (int i = 0; i < N_ASKED; i++)
+		send_why(f);
+	while (n_answered + n_looking() + api_queue_waiting(f->api->queue) < N_ASKED)
+		turn(f);
+	while (n_answered < N_ASKED) {
+		most = MAX(most, n_looking());
+		held = false;
+		turn(f);
+	}
+	assert_int_equal(most, 1);
+	assert_int_equal(n_good, N_ASKED);
+}
+
+/* A client that leaves while the hub looks makes room for the next question. */
+static void who_leaves_makes_room(void **state)
+{
+	struct fixture *f = *state;
+	const unsigned made = n_watches_made;
+	struct http_call *first;
+
+	n_answered = n_good = 0;
+	held = true;
+	first = send_why(f);
+	while (n_looking() < 1)
+		turn(f);
+	send_why(f);
+	http_cancel(first);
+	while (n_watches_made < made + 2) /* the second one's look */
+		turn(f);
+	held = false;
+	while (n_answered < 1)
+		turn(f);
+	assert_int_equal(n_good, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +274,8 @@ int main(void)
 		KUBE(the_pod_is_looked_up),
 		KUBE(what_may_not_be_told_is_not_looked_up),
 		KUBE(an_api_server_that_fails),
+		KUBE(questions_that_look_are_limited),
+		KUBE(who_leaves_makes_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

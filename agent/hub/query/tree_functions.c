@@ -79,14 +79,15 @@ void query_tree_key(struct buf *key, const char *name, uint8_t level)
 /* Adds the key of a frame. The name lacks the prefix of its kind, because the level says it. */
 static void frame_key(const struct tree *t, const struct frame *f, bool outermost, struct buf *key)
 {
-	_cleanup_buf_ struct buf name = {0};
+	_cleanup_buf_ struct buf text = {0};
+	const char *name;
 
 	if (f->name) {
 		query_tree_key(key, f->name, (uint8_t)f->kind);
 	} else {
-		profile_frame_name(f, outermost, &name);
-		query_tree_key(key, name.data + (str_has_prefix(name.data, "[k] ") ? 4 : 0),
-			       LEVEL_UNNAMED);
+		profile_frame_name(f, outermost, &text);
+		profile_kind_of_text(text.data, &name);
+		query_tree_key(key, name, LEVEL_UNNAMED);
 	}
 	buf_puts(key, f->module ?: "");
 	if (t->form.by_line)

@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames as text. Only this file makes the prefixes ("[k] ") and the text of a frame without a
- * name.
+ * Frames as text. Only this file knows the prefixes of kinds ("[k] "), and makes the text of a frame
+ * without a name.
  */
 #include "lib/profile/profile.h"
 
 #include <inttypes.h>
 
+/* Process and thread are kinds of names, but of no frames. */
+enum { NAME_PROCESS = _FRAME_KIND_MAX, NAME_THREAD };
 static const struct {
 	const char *name, *prefix;
-} kinds[_FRAME_KIND_MAX] = {
-	[FRAME_APP] = {"app", ""},	     [FRAME_LIBRARY] = {"library", "[l] "},
-	[FRAME_KERNEL] = {"kernel", "[k] "}, [FRAME_JVM] = {"jvm", ""},
-	[FRAME_PYTHON] = {"python", ""},     [FRAME_LUA] = {"lua", ""},
-	[FRAME_CUDA] = {"cuda", "[c] "},     [FRAME_OBJECT] = {"object", ""},
-	[FRAME_WAIT] = {"wait", ""},	     [FRAME_MARKER] = {"marker", ""},
+} kinds[] = {
+	[FRAME_APP] = {"app", ""},
+	[FRAME_LIBRARY] = {"library", "[l] "},
+	[FRAME_KERNEL] = {"kernel", "[k] "},
+	[FRAME_JVM] = {"jvm", ""},
+	[FRAME_PYTHON] = {"python", ""},
+	[FRAME_LUA] = {"lua", ""},
+	[FRAME_CUDA] = {"cuda", "[c] "},
+	[FRAME_OBJECT] = {"object", ""},
+	[FRAME_WAIT] = {"wait", ""},
+	[FRAME_MARKER] = {"marker", ""},
+	[NAME_PROCESS] = {"process", "[p] "},
+	[NAME_THREAD] = {"thread", "[t] "},
 };
 
 const char *profile_frame_kind_name(enum frame_kind k)
@@ -31,6 +40,25 @@ int profile_frame_kind_from_name(const char *s, enum frame_kind *ret)
 		return 0;
 	}
 	return -ENOENT;
+}
+
+const char *profile_kind_prefix(const char *kind)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (streq(kinds[i].name, kind))
+			return kinds[i].prefix;
+	return "";
+}
+
+const char *profile_kind_of_text(const char *text, const char **ret_name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (*kinds[i].prefix && str_has_prefix(text, kinds[i].prefix)) {
+			*ret_name = text + strlen(kinds[i].prefix);
+			return kinds[i].name;
+		}
+	*ret_name = text;
+	return NULL;
 }
 
 /* Replaces each ';' in a name by ':', as DeepFlow does, because ';' separates frames. */
@@ -51,8 +79,8 @@ void profile_frame_name(const struct frame *f, bool outermost_user, struct buf *
 	} else if (outermost_user && f->kind != FRAME_KERNEL) {
 		buf_puts(out, "[unknown start_thread?]");
 	} else {
-		buf_printf(out, "%s[unknown] 0x%016" PRIx64, f->kind == FRAME_KERNEL ? "[k] " : "",
-			   f->address);
+		buf_printf(out, "%s[unknown] 0x%016" PRIx64,
+			   f->kind == FRAME_KERNEL ? kinds[FRAME_KERNEL].prefix : "", f->address);
 	}
 }
 
@@ -82,7 +110,7 @@ static void put_comm(bool process, const char *comm, struct buf *out)
 {
 	size_t from = out->len;
 
-	buf_puts(out, process ? "[p] " : "[t] ");
+	buf_puts(out, kinds[process ? NAME_PROCESS : NAME_THREAD].prefix);
 	buf_puts(out, comm);
 	replace_separators(out, from);
 }

@@ -90,6 +90,39 @@ static void test_the_file_of_a_frame_says_its_kind(void **state)
 				 profile_frame_kind_name(files[i].kind));
 }
 
+/* A text that a user copies from a table leads back to the kind and the name. */
+static void test_the_prefix_of_a_text_says_its_kind(void **state)
+{
+	static const struct {
+		const char *text, *kind, *name;
+	} texts[] = {
+		{"[k] read", "kernel", "read"},
+		{"[l] read", "library", "read"},
+		{"[c] launch", "cuda", "launch"},
+		{"[p] api", "process", "api"},
+		{"[t] worker", "thread", "worker"},
+		/* no prefix, or none of these */
+		{"main", NULL, "main"},
+		{"[k]", NULL, "[k]"},
+		{"[x] main", NULL, "[x] main"},
+		{"[wait: lock]", NULL, "[wait: lock]"},
+		{"", NULL, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		const char *name, *kind = profile_kind_of_text(texts[i].text, &name);
+		_cleanup_free_ char *text = NULL;
+
+		assert_string_equal(kind ?: "", texts[i].kind ?: "");
+		assert_string_equal(name, texts[i].name);
+		text = xasprintf("%s%s", profile_kind_prefix(kind ?: ""), name);
+		assert_string_equal(text, texts[i].text);
+	}
+	assert_string_equal(profile_kind_prefix("app"), "");
+	assert_string_equal(profile_kind_prefix("unnamed"), "");
+}
+
 static void test_total_has_three_levels(void **state)
 {
 	const struct stack_head thread = {.process_comm = "redis", .thread_comm = "bio"};
@@ -370,6 +403,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms_of_the_documents),
 		cmocka_unit_test(test_the_file_of_a_frame_says_its_kind),
+		cmocka_unit_test(test_the_prefix_of_a_text_says_its_kind),
 		cmocka_unit_test(test_total_has_three_levels),
 		cmocka_unit_test(test_what_was_waited_for_is_the_leaf),
 		cmocka_unit_test(test_each_event_has_a_row),

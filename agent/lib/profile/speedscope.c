@@ -66,9 +66,9 @@ static void put_frame(struct writing *w, const struct frame *f, bool outermost, 
 }
 
 /* Adds a process or a thread. */
-static void put_comm(struct writing *w, const char *prefix, const char *comm, bool *first)
+static void put_comm(struct writing *w, const char *kind, const char *comm, bool *first)
 {
-	_cleanup_free_ char *name = xasprintf("%s%s", prefix, comm);
+	_cleanup_free_ char *name = xasprintf("%s%s", profile_kind_prefix(kind), comm);
 	const struct frame f = {.kind = FRAME_APP, .name = name};
 
 	put_frame(w, &f, false, first);
@@ -82,9 +82,9 @@ static void put_sample(struct writing *w, const struct batch *b, const struct pr
 	buf_puts(&w->samples, w->weights.len ? ",[" : "[");
 	put_comm(w, "", p->app_service, &first);
 	if (s->process_comm)
-		put_comm(w, "[p] ", s->process_comm, &first);
+		put_comm(w, "process", s->process_comm, &first);
 	if (s->thread_comm)
-		put_comm(w, s->main_thread ? "[p] " : "[t] ", s->thread_comm, &first);
+		put_comm(w, s->main_thread ? "process" : "thread", s->thread_comm, &first);
 	for (size_t i = 0; s->stack != STACK_NONE && i < b->stacks[s->stack].n; i++) {
 		const struct frame *f = b->stacks[s->stack].frames[i];
 		bool user = f->kind != FRAME_KERNEL && f->kind != FRAME_MARKER;

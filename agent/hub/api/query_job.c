@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/api/query_job.h"
+
+#include <stdlib.h>
+
+/* If a query takes longer, /healthz fails. The store's own limit for a query is shorter. */
+#define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC) /* time of one query */
+
+void api_query_end(struct query_job *q)
+{
+	api_queue_ended(&q->queued);
+	if (atomic_load(&q->given_up))
+		api_call_free(q->call);
+	else
+		api_call_reply(q->call, q->http, q->content_type ?: "application/json", q->reply,
+			       q->n_reply);
+	q->kind->done(q);
+	free(q->reply);
+	free(q);
+}
+
+static void run_done(struct job *job)
+{
+	struct query_job *q = (struct query_job *)job;
+
+	q->goes_on = q->kind->go_on && !q->reply && !atomic_load(&q->given_up);
+	if (q->goes_on)
+		q->kind->go_on(q);
+	else
+		api_query_end(q);
+}
+
+static void caller_left(void *arg)
+{
+	struct query_job *q = arg;
+
+	atomic_store(&q->given_up, true);
+	counter_add(counter("api_refused_total", "reason", "caller_left"), 1);
+	if (q->goes_on || api_queue_remove(&q->queued))
+		api_query_end(q);
+}
+
+static void run(struct job *job)
+{
+	struct query_job *q = (struct query_job *)job;
+
+	if (atomic_load(&q->given_up))
+		return;
+	q->kind->make_reply(q);
+	q->call->encoded = api_encode(q->call->accepts, &q->reply, &q->n_reply);
+}
+
+void api_query_post(struct call *c, const struct query_kind *kind)
+{
+	struct query_job *q = xcalloc(1, kind->bytes);
+
+	q->queued = (struct queued){
+		.job = {.run = run,
+			.done = run_done,
+			.n_bytes = kind->bytes + c->n_body,
+			.deadline_ns = QUERY_LIMIT_NS},
+		.user = c->user,
+		.choices = kind->choices,
+	};
+	q->kind = kind;
+	q->call = c;
+	q->store = c->api->config.store;
+	if (api_queue_post(c->api->queue, &q->queued) == 0) {
+		http_conn_on_gone(c->conn, caller_left, q);
+		return;
+	}
+	counter_add(counter("api_refused_total", "reason", "queries_busy"), 1);
+	q->reply = query_tracing_error("UNAVAILABLE", "too many queries are waiting; try again",
+				       NULL, &q->http, &q->n_reply);
+	api_query_end(q);
+}
+
+void api_query_refuse(struct query_job *q, const struct field_error *e)
+{
+	q->reply = query_tracing_refused(e, &q->http, &q->n_reply);
+}
+
+void api_query_fail(struct query_job *q, const struct field_error *e)
+{
+	q->reply = query_tracing_error("FAIL", e->reason, NULL, &q->http, &q->n_reply);
+}
+
+void api_query_answer(struct query_job *q, struct buf *b)
+{
+	q->http = 200;
+	q->n_reply = b->len;
+	q->reply = buf_steal(b);
+}
+
+void api_query_json(struct query_job *q, json_t *body)
+{
+	q->http = 200;
+	q->reply = api_json_text(body, &q->http, &q->n_reply);
+}
+
+struct symbols_names *api_query_names(const struct query_job *q)
+{
+	struct symbols *s = q->call->api->config.symbols;
+
+	return s && symbols_any(s) ? symbols_names_new(s) : NULL;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to api/: a request that reads the store. It is one job on a query worker, which parses
+ * the body and makes the whole reply: compiling a filter's regular expressions may take a second.
+ * The loop thread only sends the reply. If the queue is full, the answer is 503. If the client
+ * closes the connection, its query ends early.
+ */
+#pragma once
+
+#include "hub/api/api_private.h"
+
+/* The first member of the struct of each request. */
+struct query_job {
+	struct queued queued;
+	const struct query_kind *kind;
+	struct call *call;
+	struct store *store;
+	char *reply;		 /* owned */
+	size_t n_reply;
+	int http;		 /* status of the reply */
+	const char *content_type; /* NULL: JSON */
+	bool goes_on;		 /* on the loop thread: kind->go_on was called */
+	atomic_bool given_up;	 /* the client has closed the connection */
+};
+
+struct query_kind {
+	size_t bytes; /* of the request's struct */
+	/* Parses the body and makes the reply. Runs on a query worker. */
+	void (*make_reply)(struct query_job *q);
+	/*
+	 * Called on the loop thread if make_reply has made no reply: does the rest, and then calls
+	 * api_query_end. Until then the request counts as a query that runs. NULL: make_reply
+	 * always makes a reply.
+	 */
+	void (*go_on)(struct query_job *q);
+	/* Frees what the request's struct has besides the query_job. It may still go on. */
+	void (*done)(struct query_job *q);
+	bool choices; /* it takes little time: queue.h */
+};
+
+/* Makes the job of a call and puts it into the queue, or refuses the call. */
+void api_query_post(struct call *c, const struct query_kind *kind);
+/* Sends the reply, unless the client has left, and frees the job. Loop thread. */
+void api_query_end(struct query_job *q);
+
+/* ---- replies ---- */
+void api_query_refuse(struct query_job *q, const struct field_error *e); /* the body is wrong */
+void api_query_fail(struct query_job *q, const struct field_error *e);
+/* Takes what the buffer has. */
+void api_query_answer(struct query_job *q, struct buf *b);
+void api_query_json(struct query_job *q, json_t *body); /* takes ownership of body */
+
+/* Names that uploaded symbols have. NULL: there are none. The caller frees them. */
+struct symbols_names *api_query_names(const struct query_job *q);

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers that are made of a tree of the selection: ProfileTracing, trees as columns, groups. */
+#include "hub/api/query_job.h"
+
+struct adding {
+	struct tree *tree;
+	int max_kernel_stack_depth;
+};
+
+static int add_row(const struct store_row *row, void *arg)
+{
+	struct adding *a = arg;
+
+	return query_tree_add(a->tree, row, a->max_kernel_stack_depth);
+}
+
+/* Reads the rows of a selection into a tree, with the names that uploaded symbols have. */
+static int read_tree(struct query_job *q, struct selection *s, struct adding *a,
+		     struct store_summary *ret, struct field_error *reterr)
+{
+	struct symbols_names *names = api_query_names(q);
+	int e;
+
+	s->given_up = &q->given_up;
+	query_tree_set_names(a->tree, names ? symbols_name : NULL, names);
+	e = store_read(q->store, s, add_row, a, ret, reterr);
+	symbols_names_free(names);
+	return e;
+}
+
+/* ---- ProfileTracing ---- */
+
+struct tracing_job {
+	struct query_job q;
+	struct tracing_request request;
+};
+
+static void make_tracing(struct query_job *q)
+{
+	struct tracing_request *r = &((struct tracing_job *)q)->request;
+	struct store_summary s = {0};
+	struct field_error e = {0};
+	struct adding a;
+
+	if (query_tracing_parse(q->call->body, q->call->n_body, r, &e)) {
+		api_query_refuse(q, &e);
+		return;
+	}
+	a = (struct adding){query_tree_new(&query_deepflow_form), r->max_kernel_stack_depth};
+	if (read_tree(q, r->selection, &a, &s, &e))
+		q->reply = query_tracing_error("FAIL", e.reason, r, &q->http, &q->n_reply);
+	else
+		q->reply = query_tracing_reply(a.tree, r, &s, &q->http, &q->n_reply);
+	store_summary_done(&s);
+	query_tree_free(a.tree);
+}
+
+static void tracing_done(struct query_job *q)
+{
+	query_tracing_request_done(&((struct tracing_job *)q)->request);
+}
+
+void api_handle_tracing(struct call *c)
+{
+	static const struct query_kind kind = {.bytes = sizeof(struct tracing_job),
+					       .make_reply = make_tracing,
+					       .done = tracing_done};
+
+	api_query_post(c, &kind);
+}
+
+/* ---- trees as columns ---- */
+
+struct tree_job {
+	struct query_job q;
+	struct tree_query request;
+};
+
+/* Reads the selection, and then the one before it, if there is one. */
+static int read_trees(struct tree_job *j, struct tree *tree, struct store_summary s[2],
+		      struct field_error *reterr)
+{
+	struct adding a = {tree, -1};
+	int e = read_tree(&j->q, j->request.tracing.selection, &a, &s[0], reterr);
+
+	if (e || !j->request.before.selection)
+		return e;
+	query_tree_before(tree);
+	return read_tree(&j->q, j->request.before.selection, &a, &s[1], reterr);
+}
+
+static struct tree *tree_for(const struct tree_query *q)
+{
+	return query_tree_new(&(struct tree_form){.columns = true,
+						  .by_line = q->by_line,
+						  .grouped = q->group_by != NULL,
+						  .max_nodes = q->max_nodes});
+}
+
+static void make_tree(struct query_job *q)
+{
+	struct tree_job *j = (struct tree_job *)q;
+	struct store_summary s[2] = {0};
+	struct field_error e = {0};
+	struct tree *tree;
+
+	if (query_tree_parse(q->call->body, q->call->n_body, &j->request, &e)) {
+		api_query_refuse(q, &e);
+		return;
+	}
+	tree = tree_for(&j->request);
+	if (read_trees(j, tree, s, &e))
+		api_query_fail(q, &e);
+	else
+		q->reply = query_columns_reply(tree, &j->request, &s[0],
+					       j->request.before.selection ? &s[1] : NULL, &q->http,
+					       &q->n_reply);
+	store_summary_done(&s[0]);
+	store_summary_done(&s[1]);
+	query_tree_free(tree);
+}
+
+static void tree_done(struct query_job *q)
+{
+	query_tree_query_done(&((struct tree_job *)q)->request);
+}
+
+void api_handle_tree(struct call *c)
+{
+	static const struct query_kind kind = {
+		.bytes = sizeof(struct tree_job), .make_reply = make_tree, .done = tree_done};
+
+	api_query_post(c, &kind);
+}
+
+/* ---- groups ---- */
+
+struct groups_job {
+	struct query_job q;
+	struct groups_query request;
+};
+
+static void make_groups(struct query_job *q)
+{
+	struct groups_query *r = &((struct groups_job *)q)->request;
+	struct store_summary s = {0};
+	struct field_error e = {0};
+	struct adding a = {.max_kernel_stack_depth = -1};
+
+	if (query_groups_parse(q->call->body, q->call->n_body, r, &e)) {
+		api_query_refuse(q, &e);
+		return;
+	}
+	a.tree = tree_for(&r->tree);
+	if (read_tree(q, r->tree.tracing.selection, &a, &s, &e)) {
+		api_query_fail(q, &e);
+	} else {
+		q->http = 200;
+		q->reply = query_groups_reply(a.tree, r, &s, &q->n_reply);
+	}
+	store_summary_done(&s);
+	query_tree_free(a.tree);
+}
+
+static void groups_done(struct query_job *q)
+{
+	query_groups_done(&((struct groups_job *)q)->request);
+}
+
+void api_handle_groups(struct call *c)
+{
+	static const struct query_kind kind = {
+		.bytes = sizeof(struct groups_job), .make_reply = make_groups, .done = groups_done};
+
+	api_query_post(c, &kind);
+}
