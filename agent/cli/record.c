@@ -124,27 +124,6 @@ static int begin(struct recording *r)
 
 /* ---- during the recording ---- */
 
-bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
-			      uint32_t stack)
-{
-	struct mappings *m = NULL;
-
-	if (cli_record_rests(r, id, exec_id)) {
-		r->n_resting++;
-		return false;
-	}
-	if (proc_mappings_read_of(id, exec_id, stack, &m)) {
-		r->n_unmapped++;
-		return false;
-	}
-	learn_tags(r->files, m);
-	stacks_mappings(r->stacks, m);
-	cli_record_give_tables(r, m);
-	cli_record_probed_look(r, m);
-	proc_mappings_unref(m);
-	return true;
-}
-
 /*
  * Keeps the mappings of ended processes for some more time. The last samples of these processes may
  * wait for debug files, so the caller calls cli_record_debug_wait() first.
@@ -203,19 +182,6 @@ static int prepare(struct recording *r)
 	return e;
 }
 
-/*
- * Reads the mappings again if the sample has an address in a file that the process has mapped since
- * they were read (dlopen). If samples of one process follow each other in a drain, the mappings are
- * read again only once.
- */
-static void read_again(struct recording *r, const struct raw_sample *s, const struct raw_stack *u)
-{
-	if (r->last_reread == s->tgid || !u->n || !stacks_misses(r->stacks, process_id_of(s), u))
-		return;
-	r->last_reread = s->tgid;
-	cli_record_read_mappings(r, process_id_of(s), u->frames[0].exec_id, 0);
-}
-
 static void take_sample(struct recording *r, const struct drain *d, const struct raw_sample *s)
 {
 	const struct raw_stack *u = s->ustack ? sample_drain_stack(d, s->ustack) : NULL;
@@ -246,7 +212,7 @@ static void read_missing(struct recording *r, const struct drain *d)
 		const struct raw_stack *u = s->ustack ? sample_drain_stack(d, s->ustack) : NULL;
 
 		if (u)
-			read_again(r, s, u);
+			cli_record_read_again(r, process_id_of(s), u);
 	}
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
@@ -268,7 +234,6 @@ static void read_missing(struct recording *r, const struct drain *d)
 
 void cli_record_samples(struct recording *r, struct drain *d)
 {
-	r->last_reread = 0;
 	take_losses(r, d);
 	read_missing(r, d);
 	hold_exited(r, d);
@@ -421,11 +386,7 @@ static void summary(const struct recording *r, bool written)
 	print_rest(r);
 	cli_record_print_stacks(r);
 	cli_record_probes_print(r);
-	if (r->n_unmapped)
-		fprintf(stderr,
-			"podflame record: the mappings of %u processes could not be read: they "
-			"have ended or are kernel threads\n",
-			r->n_unmapped);
+	cli_record_print_unmapped(r);
 	if (r->n_too_many)
 		fprintf(stderr, "podflame record: lost: %" PRIu64 " too many different stacks\n",
 			r->n_too_many);
@@ -509,6 +470,7 @@ static void recording_done(struct recording *r)
 {
 	cli_record_debug_free(r->debug);
 	cli_record_probes_free(r);
+	cli_record_unmapped_free(r);
 	cli_record_tables_free(r);
 	probes_free(r->probes);
 	stacks_free(r->stacks);

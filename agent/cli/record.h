@@ -32,6 +32,7 @@ struct watched_pid {
 	struct listed_process listed;
 };
 
+struct record_unmapped; /* processes whose mappings could not be read: record_mappings.c */
 struct record_process; /* which runtimes a process has: record_tables.c */
 struct record_row;     /* which sample of a profile a raw sample adds to: record_output.c */
 struct record_probed;    /* the uprobes of a process: record_probed.h */
@@ -65,17 +66,27 @@ struct recording {
 	char *missing;	  /* a file without unwind tables, and the reason */
 	char *not_walked; /* a runtime that is not unwound, and the reason */
 	char *not_named;  /* runtimes whose functions get no names, and what the user can do */
-	unsigned n_unmapped;
-	uint32_t last_reread; /* the last process whose mappings were read again in this drain */
+	struct record_unmapped *unmapped;
+	unsigned n_unmapped; /* processes whose mappings could not be read */
 };
 
-/* ---- record.c ---- */
+/* ---- record_mappings.c ---- */
 /*
  * Reads the mappings of a process, and what depends on them. Returns false if the mappings cannot
  * be read, or if cli_record_rests() says that they must not be read yet.
  */
 bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
 			      uint32_t stack);
+/*
+ * Reads them again if the stack of a sample has an address in a file that the process has mapped
+ * since (dlopen), or if they were not read before. At most once a second for a process.
+ */
+void cli_record_read_again(struct recording *r, struct process_id id, const struct raw_stack *u);
+/* Prints of how many processes the mappings could not be read, if there are any. */
+void cli_record_print_unmapped(const struct recording *r);
+void cli_record_unmapped_free(struct recording *r);
+
+/* ---- record.c ---- */
 /* Takes ownership of d. Reads names and tables that its samples need and the recording lacks. */
 void cli_record_samples(struct recording *r, struct drain *d);
 
