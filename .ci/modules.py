@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The modules of agent/, as agent/DEPS lists them. This is the only parser of that file, for all
-checks. They run in the root of the checkout.
+The modules of agent/, as agent/DEPS lists them, and the rows of web/DEPS. This is the only parser
+of these files, for all checks. They run in the root of the checkout.
 """
 import os
 import re
@@ -18,7 +18,7 @@ class Module:
         self.uses = []                  # modules; "bpf" means the headers of bpf/
 
 
-def rows(path):
+def lines(path):
     """(line number, text) of each row: without comments, and with the lines below it that begin
     with a blank."""
     found = []
@@ -31,16 +31,25 @@ def rows(path):
     return found
 
 
+def rows(path, form, bad):
+    """{name: (line number, the words behind the name, the words behind the colon)}, in the order
+    of the file. Adds to bad what is not a row of this form."""
+    found = {}
+    for number, text in lines(path):
+        left, colon, right = text.partition(":")
+        name, *words = left.split() or [""]
+        if not colon or not name or name in found:
+            bad.append(f"{path}:{number}: not a row of its own: {form}")
+        else:
+            found[name] = number, words, right.split()
+    return found
+
+
 def load(path="agent/DEPS"):
     """Name -> Module. Ends the program where a row is wrong."""
     modules, bad = {}, []
-    for number, text in rows(path):
-        left, colon, right = text.partition(":")
-        name, *words = left.split() or [""]
-        if not colon or not name or name in modules:
-            bad.append(f"{path}:{number}: not a row of its own: "
-                       "MODULE [HEADER.h ...] [PREFIX_ ...]: OTHER ...")
-            continue
+    form = "MODULE [HEADER.h ...] [PREFIX_ ...]: OTHER ..."
+    for name, (number, words, uses) in rows(path, form, bad).items():
         m = modules[name] = Module(name, number)
         for word in words:
             if word.endswith(".h"):
@@ -49,7 +58,7 @@ def load(path="agent/DEPS"):
                     bad.append(f"{path}:{number}: there is no agent/{name}/{word}")
             else:
                 m.prefixes.append(word)
-        m.uses = right.split()
+        m.uses = uses
     for m in modules.values():
         bad += [f"{path}:{m.line}: {m.name} lists {other}, which has no row" for other in m.uses
                 if other not in modules and other != "bpf"]
