@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that are years old (row ids beyond 2^32), profiles of the second 0, and numbers that are
- * stored as text.
+ * Files that are years old (row ids beyond 2^32), ids that come again, profiles of the second 0, and
+ * numbers that are stored as text.
  */
 #include "hub/store/sqlite.h"
 #include "lib/base/testdir.h"
@@ -146,6 +146,33 @@ static void ids_of_years(void **state)
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
+/*
+ * A connection keeps the names that it has read for its next query. After a sweep, a new name may
+ * have the id of one that was deleted: the query finds the new one.
+ */
+static void an_id_that_a_new_name_gets(void **state)
+{
+	struct sqlite_store *s;
+	int64_t before = 0, after = 0;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, (T0 - 5 * RETAIN_S) * NSEC_PER_SEC, "gone", NULL);
+	assert_matches(s, NULL, "gone/worker: main gone\n");
+	assert_int_equal(store_sq_int(s->writer, "SELECT id FROM strings WHERE s='gone'", &before),
+			 0);
+	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	assert_int_equal(count(s, "strings"), 0);
+	put(s, T0 * NSEC_PER_SEC, "come", NULL);
+	assert_int_equal(store_sq_int(s->writer, "SELECT id FROM strings WHERE s='come'", &after),
+			 0);
+	assert_int_equal(after, before);
+	assert_matches(s, NULL, "come/worker: main come\n");
+	store_sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
 /* A frame that the file lacks is shown as lost; the other frames of its stack stay. */
 static void a_lost_frame(void **state)
 {
@@ -282,6 +309,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ids_of_years),
+		cmocka_unit_test(an_id_that_a_new_name_gets),
 		cmocka_unit_test(a_lost_frame),
 		cmocka_unit_test(the_second_0),
 		cmocka_unit_test(the_second_0_by_size),

@@ -208,7 +208,7 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 int store_sq_open(const char *file, int flags, sqlite3 **ret)
 {
 	sqlite3 *db = NULL;
-	int r = store_sq_errno(sqlite3_open_v2(file, &db, flags | SQLITE_OPEN_FULLMUTEX, NULL));
+	int r = store_sq_errno(sqlite3_open_v2(file, &db, flags, NULL));
 
 	if (!r)
 		r = store_sq_errno(sqlite3_busy_timeout(db, BUSY_MS));
@@ -276,7 +276,8 @@ static int file_make(const char *file)
 
 static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 {
-	int flags = SQLITE_OPEN_READWRITE | (s->file ? 0 : SQLITE_OPEN_CREATE);
+	int flags =
+		SQLITE_OPEN_READWRITE | SQLITE_OPEN_FULLMUTEX | (s->file ? 0 : SQLITE_OPEN_CREATE);
 	int r = s->file ? file_make(s->file) : 0;
 
 	if (!r)

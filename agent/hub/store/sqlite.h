@@ -63,9 +63,31 @@ struct query_limit {
 	const atomic_bool *given_up; /* set when the caller does not wait any more; may be NULL */
 };
 
+struct id_slot {
+	int64_t id; /* 0: free */
+	void *item;
+};
+struct id_map {
+	struct id_slot *slots; /* open addressing; cap is a power of two */
+	size_t n, cap;
+};
+
+/* The strings and frames that a connection has read, by row id: sqlite_names.c. */
+struct names {
+	struct id_map strings, frames;
+	sqlite3_stmt *get_string, *get_frame;
+	size_t bytes;	    /* memory of all */
+	size_t kept_bytes;  /* what of it is counted in the store's kept_bytes */
+	uint64_t n_sweeps;  /* all were read after so many sweeps, or later */
+	uint64_t query;	    /* number of the query that runs, or ran last */
+	size_t query_bytes; /* memory of what this query has used so far */
+	int error;	    /* its first error, as -errno; 0: none */
+};
+
 /* A connection that only reads. sqlite_readers.c. */
 struct reader {
-	sqlite3 *db;		  /* NULL: not open */
+	sqlite3 *db; /* NULL: not open */
+	struct names names;
 	struct query_limit limit; /* limit of the query that uses it */
 	bool in_use, large;	  /* large: it may use much memory */
 };
@@ -88,6 +110,8 @@ struct sqlite_store {
 	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer;
 	struct readers readers;
+	_Atomic uint64_t n_sweeps;  /* sweeps that were begun */
+	_Atomic size_t kept_bytes;  /* memory of the names that readers keep between queries */
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's statements */
 	/*
 	 * the writer's cache; it has only rows that are committed or in the writer's open
@@ -380,6 +404,7 @@ struct query {
 	struct sqlite_store *s;
 	struct reader *reader; /* NULL: the query has none */
 	sqlite3 *db;	       /* the reader's connection */
+	uint64_t n_sweeps;     /* of the store before the query began */
 };
 /*
  * Takes a reader and begins a transaction on it, with the deadline of sel. The caller calls
@@ -391,6 +416,27 @@ int store_query_takes(struct query *q, size_t n_bytes);
 /* Ends a query whose statements are finalized. e is its result. Returns e, with a text for it. */
 int store_query_end(struct query *q, const struct selection *sel, int e,
 		    struct field_error *reterr);
+
+/* ---- sqlite_names.c: strings and frames ---- */
+
+/*
+ * Call it after store_query_begin(), before the query has read anything. Nothing that a query has
+ * got from here may be used after its store_names_end().
+ */
+int store_names_begin(struct names *n, const struct query *q);
+/*
+ * NULL: the file has no such row, or it cannot be read (n->error). The text and the frame belong
+ * to n.
+ */
+const char *store_names_string(struct names *n, int64_t id);
+const struct frame *store_names_frame(struct names *n, int64_t id);
+/* Keeps what was read for the connection's next query, unless that is too much. */
+void store_names_end(struct names *n, struct sqlite_store *s);
+/* Call it before the connection is closed. */
+void store_names_done(struct names *n, struct sqlite_store *s);
+
+/* ---- samples of a selection ---- */
+
 /*
  * Adds FROM and WHERE for every query that reads samples. `each`: a row of the result is a sample
  * (`sa`), else a profile (`p`). Of snapshots, only the newest of each process are read.
@@ -444,14 +490,6 @@ void store_sums_cut(struct sums *s, size_t n);
 
 /* ---- sqlite_ids.c: maps and sets of row ids ---- */
 
-struct id_slot {
-	int64_t id; /* 0: free */
-	void *item;
-};
-struct id_map {
-	struct id_slot *slots; /* open addressing; cap is a power of two */
-	size_t n, cap;
-};
 void *store_id_map_get(const struct id_map *m, int64_t id); /* NULL: the map has no such id */
 void store_id_map_put(struct id_map *m, int64_t id, void *item);
 void store_id_map_free(struct id_map *m); /* also calls free() on each item */

@@ -212,6 +212,7 @@ static int sweep(struct sqlite_store *s)
 
 	if (r || !s->unswept)
 		return r;
+	atomic_fetch_add(&s->n_sweeps, 1);
 	r = end_transaction(s, sweep_dictionaries(s->writer));
 	s->unswept = r != 0;
 	return r;

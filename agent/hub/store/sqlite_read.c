@@ -8,92 +8,27 @@
 #include <stdlib.h>
 
 #define DEFAULT_MAX_ROWS 4000000
-/* memory that a string or a frame needs besides its own bytes: for malloc and for the map */
-#define WORD_BYTES 48
 
-/* The strings and frames that this query has read so far, by row id. */
 struct store_reading {
 	struct query query;
+	struct names *names; /* those of the query's connection */
 	struct groups groups;
 	char **group_names; /* for each group; NULL: there are no groups */
-	sqlite3_stmt *get_stack, *get_frame, *get_string;
-	struct id_map strings, frames;
-	size_t bytes; /* memory of strings and frames together */
+	sqlite3_stmt *get_stack;
 	const struct frame *list[STACK_MAX_FRAMES];
-	int error; /* the first error of a look-up in a dictionary; 0: none */
 	struct store_summary summary;
 };
 
 static void reading_done(struct store_reading *r)
 {
-	store_id_map_free(&r->strings);
-	store_id_map_free(&r->frames);
+	if (r->names)
+		store_names_end(r->names, r->query.s);
 	sqlite3_finalize(r->get_stack);
-	sqlite3_finalize(r->get_frame);
-	sqlite3_finalize(r->get_string);
 	store_summary_done(&r->summary);
 	for (size_t i = 0; r->group_names && i < r->groups.n; i++)
 		free(r->group_names[i]);
 	free(r->group_names);
 	store_groups_done(&r->groups);
-}
-
-/* Runs the statement one step. Returns whether it has a row. Keeps an error in r->error. */
-static bool has_row(struct store_reading *r, sqlite3_stmt *st)
-{
-	int rc = sqlite3_step(st);
-
-	if (store_sq_errno(rc) && !r->error)
-		r->error = store_sq_errno(rc);
-	return rc == SQLITE_ROW;
-}
-
-static const char *read_string(struct store_reading *r, int64_t id)
-{
-	char *text = id > 0 ? store_id_map_get(&r->strings, id) : NULL;
-
-	if (text || id <= 0)
-		return text;
-	sqlite3_bind_int64(r->get_string, 1, id);
-	if (has_row(r, r->get_string)) {
-		text = xstrdup((const char *)sqlite3_column_text(r->get_string, 0));
-		store_id_map_put(&r->strings, id, text);
-		r->bytes += WORD_BYTES + (text ? strlen(text) : 0);
-	}
-	sqlite3_reset(r->get_string);
-	return text;
-}
-
-static struct frame *make_frame(struct store_reading *r, sqlite3_stmt *st)
-{
-	struct frame *f = xcalloc(1, sizeof(*f));
-	int kind = sqlite3_column_int(st, 6);
-
-	f->name = read_string(r, sqlite3_column_int64(st, 0));
-	f->module = read_string(r, sqlite3_column_int64(st, 1));
-	f->build_id = read_string(r, sqlite3_column_int64(st, 2));
-	f->address = (uint64_t)sqlite3_column_int64(st, 3);
-	f->file = read_string(r, sqlite3_column_int64(st, 4));
-	f->line = (uint32_t)sqlite3_column_int64(st, 5);
-	f->kind = kind >= 0 && kind < _FRAME_KIND_MAX ? (enum frame_kind)kind : FRAME_APP;
-	f->inlined = sqlite3_column_int(st, 7);
-	return f;
-}
-
-static const struct frame *read_frame(struct store_reading *r, int64_t id)
-{
-	struct frame *f = id > 0 ? store_id_map_get(&r->frames, id) : NULL;
-
-	if (f || id <= 0)
-		return f;
-	sqlite3_bind_int64(r->get_frame, 1, id);
-	if (has_row(r, r->get_frame)) {
-		f = make_frame(r, r->get_frame);
-		store_id_map_put(&r->frames, id, f);
-		r->bytes += WORD_BYTES + sizeof(*f);
-	}
-	sqlite3_reset(r->get_frame);
-	return f;
 }
 
 static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
@@ -129,8 +64,8 @@ static int read_stack(struct store_reading *r, int64_t id, struct store_row *row
 	}
 	wait = sqlite3_column_int(st, 4);
 	row->head = (struct stack_head){
-		.process_comm = read_string(r, sqlite3_column_int64(st, 0)),
-		.thread_comm = read_string(r, sqlite3_column_int64(st, 1)),
+		.process_comm = store_names_string(r->names, sqlite3_column_int64(st, 0)),
+		.thread_comm = store_names_string(r->names, sqlite3_column_int64(st, 1)),
 		.main_thread = sqlite3_column_int(st, 2),
 		.wait = wait >= 0 && wait < _WAIT_MAX ? (enum wait)wait : WAIT_OTHER,
 	};
@@ -139,29 +74,25 @@ static int read_stack(struct store_reading *r, int64_t id, struct store_row *row
 	row->frames = r->list;
 	row->n_frames = 0;
 	while (row->n_frames < STACK_MAX_FRAMES && store_varint_get(&p, end, &frame)) {
-		const struct frame *f = read_frame(r, (int64_t)frame);
+		const struct frame *f = store_names_frame(r->names, (int64_t)frame);
 
 		r->list[row->n_frames++] = f ? f : &lost;
 	}
 	sqlite3_reset(st);
-	return r->error;
+	return r->names->error;
 }
 
 static int prepare_dictionaries(struct store_reading *r)
 {
-	int rc = sqlite3_prepare_v2(
-		r->query.db, "SELECT process, thread, main, frames, wait FROM stacks WHERE id=?",
-		-1, &r->get_stack, NULL);
+	struct names *names = &r->query.reader->names;
+	int e = store_names_begin(names, &r->query);
 
-	if (rc == SQLITE_OK)
-		rc = sqlite3_prepare_v2(r->query.db,
-					"SELECT name, module, build_id, address, file, line, kind, "
-					"inlined FROM frames WHERE id=?",
-					-1, &r->get_frame, NULL);
-	if (rc == SQLITE_OK)
-		rc = sqlite3_prepare_v2(r->query.db, "SELECT s FROM strings WHERE id=?", -1,
-					&r->get_string, NULL);
-	return store_sq_errno(rc);
+	if (e)
+		return e;
+	r->names = names;
+	return store_sq_errno(sqlite3_prepare_v2(
+		r->query.db, "SELECT process, thread, main, frames, wait FROM stacks WHERE id=?",
+		-1, &r->get_stack, NULL));
 }
 
 /* The process and the window of samples, and the call to whose group they belong. */
@@ -199,8 +130,8 @@ static int wait_for_memory(struct store_reading *r, const struct sums *sums)
 {
 	if (r->groups.names_bytes > r->query.s->names_bytes)
 		return -ENOBUFS;
-	return store_query_takes(&r->query,
-				 sums->cap * sizeof(*sums->items) + r->bytes + r->groups.bytes);
+	return store_query_takes(&r->query, sums->cap * sizeof(*sums->items) +
+						    r->names->query_bytes + r->groups.bytes);
 }
 
 static struct of_profile profile_of(sqlite3_stmt *st)
@@ -271,13 +202,13 @@ static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes
 	int e = 0;
 
 	for (size_t i = 0; !e && i < sums->n; i++) {
-		if (r->bytes > max_bytes)
+		if (r->names->query_bytes > max_bytes)
 			store_sums_cut(sums, i);
 		if (i == sums->n)
 			break;
 		const struct stored_sum *x = &sums->items[i];
 		struct store_row row = {
-			.app_service = read_string(r, x->app),
+			.app_service = store_names_string(r->names, x->app),
 			.group = r->group_names ? r->group_names[x->group] : NULL,
 			.value = x->value,
 			.n_samples = (uint64_t)x->n_samples,

@@ -31,7 +31,9 @@ void store_readers_done(struct sqlite_store *s)
 static int connect_reader(struct sqlite_store *s, struct reader *r)
 {
 	sqlite3 *db = s->writer;
-	int e = s->file ? store_sq_open(s->file, SQLITE_OPEN_READONLY, &db) : 0;
+	/* one query at a time uses the connection, so it needs no lock */
+	int e = s->file ? store_sq_open(s->file, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, &db)
+			: 0;
 
 	if (!e)
 		e = store_match_functions(db, &r->limit);
@@ -156,6 +158,7 @@ void store_readers_close(struct sqlite_store *s)
 	for (unsigned i = 0; i < s->readers.n; i++) {
 		struct reader *r = &s->readers.all[i];
 
+		store_names_done(&r->names, s);
 		if (r->db != s->writer)
 			sqlite3_close_v2(r->db);
 		r->db = NULL;

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The strings and frames that a connection has read. They stay for its next query, because reading
+ * them is a third of the work for a flame graph. A row of a dictionary never changes. But a sweep
+ * deletes rows, and a new row may then have the id of a deleted one, so after a sweep the connection
+ * forgets what it has.
+ */
+#include "hub/store/sqlite.h"
+
+#include <stdlib.h>
+
+/* what all connections together keep between queries */
+#define KEEP_BYTES (32u << 20)
+/* memory that a string or a frame needs besides its own bytes: for malloc and for the map */
+#define WORD_BYTES 48
+
+struct kept_string {
+	uint64_t query; /* the number of the last query that used it */
+	size_t bytes;	/* its memory */
+	char text[];
+};
+struct kept_frame {
+	uint64_t query;
+	struct frame frame; /* its strings are the texts of kept strings */
+};
+
+static void forget(struct names *n)
+{
+	store_id_map_free(&n->strings);
+	store_id_map_free(&n->frames);
+	n->bytes = 0;
+}
+
+/* ---- a query ---- */
+
+static int prepare(struct names *n, sqlite3 *db)
+{
+	int rc = n->get_string
+			 ? SQLITE_OK
+			 : sqlite3_prepare_v3(db, "SELECT s FROM strings WHERE id=?", -1,
+					      SQLITE_PREPARE_PERSISTENT, &n->get_string, NULL);
+
+	if (rc == SQLITE_OK && !n->get_frame)
+		rc = sqlite3_prepare_v3(db,
+					"SELECT name, module, build_id, address, file, line, kind, "
+					"inlined FROM frames WHERE id=?",
+					-1, SQLITE_PREPARE_PERSISTENT, &n->get_frame, NULL);
+	return store_sq_errno(rc);
+}
+
+int store_names_begin(struct names *n, const struct query *q)
+{
+	int r = prepare(n, q->db);
+
+	/* from this first row on, the transaction sees one state of the file */
+	if (!r)
+		r = store_sq_exec(q->db, "SELECT 1 FROM meta LIMIT 1");
+	if (r)
+		return r;
+	/*
+	 * The writer counts a sweep before it commits it, so this state is older than each sweep
+	 * that is not counted yet. What the query adds may be older than the sweeps that were
+	 * counted since it began, so it keeps their number of that time.
+	 */
+	if (n->n_sweeps != atomic_load(&q->s->n_sweeps))
+		forget(n);
+	n->n_sweeps = q->n_sweeps;
+	n->query++;
+	n->query_bytes = 0;
+	n->error = 0;
+	return 0;
+}
+
+void store_names_end(struct names *n, struct sqlite_store *s)
+{
+	atomic_fetch_sub(&s->kept_bytes, n->kept_bytes);
+	n->kept_bytes = n->bytes;
+	if (atomic_fetch_add(&s->kept_bytes, n->bytes) + n->bytes <= KEEP_BYTES)
+		return;
+	atomic_fetch_sub(&s->kept_bytes, n->bytes);
+	n->kept_bytes = 0;
+	forget(n);
+}
+
+void store_names_done(struct names *n, struct sqlite_store *s)
+{
+	forget(n);
+	store_names_end(n, s);
+	sqlite3_finalize(n->get_string);
+	sqlite3_finalize(n->get_frame);
+	*n = (struct names){0};
+}
+
+/* ---- strings and frames ---- */
+
+/* Counts the memory of an item once in a query. */
+static void use(struct names *n, uint64_t *query, size_t bytes)
+{
+	n->query_bytes += *query == n->query ? 0 : bytes;
+	*query = n->query;
+}
+
+static void use_string(struct names *n, const char *text)
+{
+	struct kept_string *s;
+
+	if (!text)
+		return;
+	s = (struct kept_string *)(text - offsetof(struct kept_string, text));
+	use(n, &s->query, s->bytes);
+}
+
+/* Runs the statement for this id. Returns whether it has a row. */
+static bool has_row(struct names *n, sqlite3_stmt *st, int64_t id)
+{
+	int rc;
+
+	sqlite3_bind_int64(st, 1, id);
+	rc = sqlite3_step(st);
+	if (store_sq_errno(rc) && !n->error)
+		n->error = store_sq_errno(rc);
+	return rc == SQLITE_ROW;
+}
+
+static struct kept_string *read_string(struct names *n, int64_t id)
+{
+	struct kept_string *x = NULL;
+
+	if (has_row(n, n->get_string, id)) {
+		const char *text = (const char *)sqlite3_column_text(n->get_string, 0) ?: "";
+		size_t len = strlen(text) + 1;
+
+		x = xmalloc(sizeof(*x) + len);
+		*x = (struct kept_string){.bytes = sizeof(*x) + len + WORD_BYTES};
+		memcpy(x->text, text, len);
+		store_id_map_put(&n->strings, id, x);
+		n->bytes += x->bytes;
+	}
+	sqlite3_reset(n->get_string);
+	return x;
+}
+
+const char *store_names_string(struct names *n, int64_t id)
+{
+	struct kept_string *x = id > 0 ? store_id_map_get(&n->strings, id) : NULL;
+
+	if (!x && id > 0)
+		x = read_string(n, id);
+	if (!x)
+		return NULL;
+	use(n, &x->query, x->bytes);
+	return x->text;
+}
+
+static struct kept_frame *read_frame(struct names *n, int64_t id)
+{
+	sqlite3_stmt *st = n->get_frame;
+	struct kept_frame *x = NULL;
+
+	if (has_row(n, st, id)) {
+		int kind = sqlite3_column_int(st, 6);
+
+		x = xcalloc(1, sizeof(*x));
+		x->frame = (struct frame){
+			.name = store_names_string(n, sqlite3_column_int64(st, 0)),
+			.module = store_names_string(n, sqlite3_column_int64(st, 1)),
+			.build_id = store_names_string(n, sqlite3_column_int64(st, 2)),
+			.address = (uint64_t)sqlite3_column_int64(st, 3),
+			.file = store_names_string(n, sqlite3_column_int64(st, 4)),
+			.line = (uint32_t)sqlite3_column_int64(st, 5),
+			.kind = kind >= 0 && kind < _FRAME_KIND_MAX ? (enum frame_kind)kind
+								    : FRAME_APP,
+			.inlined = sqlite3_column_int(st, 7),
+		};
+		store_id_map_put(&n->frames, id, x);
+		n->bytes += sizeof(*x) + WORD_BYTES;
+	}
+	sqlite3_reset(st);
+	return x;
+}
+
+const struct frame *store_names_frame(struct names *n, int64_t id)
+{
+	struct kept_frame *x = id > 0 ? store_id_map_get(&n->frames, id) : NULL;
+
+	if (!x && id > 0)
+		x = read_frame(n, id);
+	if (!x)
+		return NULL;
+	if (x->query != n->query) {
+		use(n, &x->query, sizeof(*x) + WORD_BYTES);
+		use_string(n, x->frame.name);
+		use_string(n, x->frame.module);
+		use_string(n, x->frame.build_id);
+		use_string(n, x->frame.file);
+	}
+	return &x->frame;
+}
