@@ -89,11 +89,18 @@ static int read_trees(struct tree_job *j, struct tree *tree, struct store_summar
 	return read_tree(&j->q, j->request.before.selection, &a, &s[1], reterr);
 }
 
+/* Whether the answer may have several processes. The root of one process has its name. */
+static bool has_processes(const struct tree_query *q)
+{
+	return !*q->tracing.app_service || (q->before.selection && !*q->before.app_service);
+}
+
 static struct tree *tree_for(const struct tree_query *q)
 {
 	return query_tree_new(&(struct tree_form){.columns = true,
 						  .by_line = q->by_line,
 						  .grouped = q->group_by != NULL,
+						  .by_process = has_processes(q),
 						  .max_nodes = q->max_nodes});
 }
 

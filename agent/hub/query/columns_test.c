@@ -190,6 +190,43 @@ static void groups(void **state)
 			 "4 library read /lib/libc.so 10/1\n");
 }
 
+static void add_thread(struct test *t, const char *process, const char *thread, bool is_main)
+{
+	const struct frame *frames[] = {&f_main};
+	const struct store_row row = {.app_service = process,
+				      .head = {.thread_comm = thread, .main_thread = is_main},
+				      .frames = frames,
+				      .n_frames = 1,
+				      .value = 10,
+				      .n_samples = 1};
+
+	assert_int_equal(query_tree_add(t->tree, &row, -1), 0);
+}
+
+/* Of several processes, each thread is below its process, and a main thread is its process. */
+static void threads_are_below_their_process(void **state)
+{
+	const struct tree_form form = {.columns = true, .by_process = true, .max_nodes = 100};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	add_thread(&t, "java", "java", true);
+	add_thread(&t, "java", "HTTP-Dispatcher", false);
+	add_thread(&t, "postgres", "checkpointer", true);
+	add_thread(&t, "redis", NULL, false);
+	assert_nodes(&t, "0 root web - 0/0\n"
+			 "1 process java - 0/0\n"
+			 "2 thread HTTP-Dispatcher - 0/0\n"
+			 "3 app main /bin/web 10/1\n"
+			 "2 app main /bin/web 10/1\n"
+			 "1 process postgres - 0/0\n"
+			 "2 thread checkpointer - 0/0\n"
+			 "3 app main /bin/web 10/1\n"
+			 "1 process redis - 0/0\n"
+			 "2 app main /bin/web 10/1\n");
+}
+
 /* What did not fit is a marker in its place, so that the sums are right. */
 static void what_does_not_fit(void **state)
 {
@@ -321,6 +358,7 @@ int main(void)
 		cmocka_unit_test(what_is_one_function),
 		cmocka_unit_test(differences),
 		cmocka_unit_test(groups),
+		cmocka_unit_test(threads_are_below_their_process),
 		cmocka_unit_test(others_and_large_values_by_group),
 		cmocka_unit_test(large_values),
 		cmocka_unit_test(what_does_not_fit),

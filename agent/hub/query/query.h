@@ -129,6 +129,7 @@ struct tree_form {
 	bool columns;
 	bool by_line;	  /* with columns: and the same file and line */
 	bool grouped;	  /* with columns: the first level is the row's group */
+	bool by_process;  /* with columns: a thread has the level of its process above it */
 	size_t max_nodes;
 };
 struct tree *query_tree_new(const struct tree_form *form);

@@ -118,33 +118,40 @@ static void put_text_level(struct levels *l, size_t start)
 	l->items[l->n++] = (struct tree_level){.start = start, .end = l->text.len};
 }
 
-/* Adds the level of a process or a thread. */
-static void put_comm(const struct tree *t, struct levels *l, const struct stack_head *h)
+/* Adds the level of a process or a thread, if it has a name. */
+static void put_comm(const struct tree *t, struct levels *l, const char *comm, enum level_kind kind)
 {
+	const struct stack_head h = {.process_comm = kind == LEVEL_PROCESS ? comm : NULL,
+				     .thread_comm = kind == LEVEL_THREAD ? comm : NULL};
 	size_t start = l->text.len;
 
+	if (!comm)
+		return;
 	if (t->form.columns)
-		query_tree_key(&l->text, h->process_comm ?: h->thread_comm,
-			       h->process_comm || h->main_thread ? LEVEL_PROCESS : LEVEL_THREAD);
+		query_tree_key(&l->text, comm, kind);
 	else
-		profile_stack_render(h, NULL, 0, &l->text);
+		profile_stack_render(&h, NULL, 0, &l->text);
 	put_text_level(l, start);
 }
 
-static void put_head(const struct tree *t, struct levels *l, const struct stack_head *h)
+/*
+ * A main thread is the level of its process, so it has none of its own, unless the process is known
+ * by another name.
+ */
+static void put_head(const struct tree *t, struct levels *l, const struct store_row *row)
 {
-	/*
-	 * A head with both names would be one level. Two heads, one for each name, make two levels.
-	 */
-	struct stack_head process = {.process_comm = h->process_comm};
-	struct stack_head thread = {.thread_comm = h->thread_comm};
+	const struct stack_head *h = &row->head;
+	const char *process = h->process_comm;
 
-	if (h->process_comm)
-		put_comm(t, l, &process);
-	if (h->thread_comm && !(h->process_comm && h->main_thread)) {
-		thread.main_thread = !h->process_comm && h->main_thread;
-		put_comm(t, l, &thread);
-	}
+	if (!process && t->form.by_process && row->app_service && *row->app_service)
+		process = row->app_service;
+	put_comm(t, l, process, LEVEL_PROCESS);
+	if (!h->main_thread)
+		put_comm(t, l, h->thread_comm, LEVEL_THREAD);
+	else if (!process)
+		put_comm(t, l, h->thread_comm, LEVEL_PROCESS);
+	else if (!h->process_comm && !str_equal(process, h->thread_comm))
+		put_comm(t, l, h->thread_comm, LEVEL_THREAD);
 }
 
 /* Adds the level of a group: the value of the tag; "" for samples without it. */
@@ -351,7 +358,7 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 	l.n = 0;
 	if (t->form.grouped && !is_others(row))
 		put_group(&l, row->group);
-	put_head(t, &l, &row->head);
+	put_head(t, &l, row);
 	put_frames(t, &l, row, max_kernel_stack_depth);
 	put_wait(&l, row->head.wait);
 	add_app(t, row->app_service);
