@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other selection, with which the page compares.
 import { inert } from '../profile/names';
+import { isSnapshot } from '../profile/values';
 import { comparedWith, earlier, ended, swapped, withEarlier } from '../state/compare';
 import { parseFilter, printFilter } from '../state/filter';
-import { isSnapshot, leakOf } from '../state/leak';
+import { leakOf } from '../state/leak';
 import type { Change, Compare, State } from '../state/state';
 import { absolute, intervalOf } from '../state/times';
 import type { Answers } from './asker';

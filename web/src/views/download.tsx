@@ -10,6 +10,7 @@ import { chosenValue } from '../state/narrow';
 import type { State } from '../state/state';
 import type { Tag } from '../state/tags';
 import { utc } from '../state/times';
+import { errorText } from '../words/error';
 import './download.css';
 import { groups, type Format, type Source } from './formats';
 import { totalText } from './notes';
@@ -36,7 +37,7 @@ export function Download({ state, shown, tags, reload }: Props) {
       save(await format.make(source), nameOf(source, format.ending));
       setSaid(format.lacks?.(source) ?? '');
     } catch (e) {
-      setSaid(e instanceof Error ? e.message : String(e));
+      setSaid(errorText(e));
       if (e instanceof SignInError) reload(); // the page then asks the user to sign in
     }
   };

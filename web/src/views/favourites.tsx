@@ -7,6 +7,7 @@ import {
   DAMAGED_KEY, forget, keep, KEY, MAX_NAME, readFavourites, type Kept,
 } from '../state/favourites';
 import type { Change, State } from '../state/state';
+import { errorText } from '../words/error';
 import { shown } from './filter_words';
 import { focusNeighbour } from './focus_neighbour';
 import { Popup } from './popup';
@@ -61,7 +62,7 @@ function useKept(): { kept: Kept; error: string; attempt: (change: () => void) =
       setKept(readFavourites(localStorage));
       setError('');
     } catch (e) {
-      setError(e instanceof Error ? e.message : String(e));
+      setError(errorText(e));
     }
   }, []);
 

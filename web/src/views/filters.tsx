@@ -4,7 +4,7 @@ import { askedOf, conditionsOf, withAsked, withCondition } from '../state/condit
 import { parseFilter, printFilter } from '../state/filter';
 import { mistakeOf, type Mistake } from '../state/mistake';
 import type { Change, State } from '../state/state';
-import { choiceTags, isOfEvent, type Tag } from '../state/tags';
+import { choiceTags, isOfEvent, PROCESS, type Tag } from '../state/tags';
 import type { Answers } from './asker';
 import { Chips } from './chips';
 import { FilterText } from './filter_text';
@@ -31,7 +31,7 @@ export function Filters({ state, change, answers, offer }: Props) {
     <section id="filters" aria-label="filters">
       <Chips
         conditions={conditionsOf(state)} tags={tags} event={event} known={known}
-        usual={isText ? usual.filter((t) => t.tag === 'app_service') : usual}
+        usual={isText ? usual.filter((t) => t.tag === PROCESS) : usual}
         isText={isText} isKnown={!choices.isStale} offer={offer}
         onChange={(at, next) => change(withCondition(state, at, next))}
       />

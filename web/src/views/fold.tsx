@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the profile is shown: what is folded, and what values are divided by.
+import type { Fold } from '../profile/folds';
 import { canBePer } from '../profile/per';
-import type { Change, Fold, State } from '../state/state';
+import type { Change, State } from '../state/state';
 import { columns as words } from '../words/numbers';
 import { Explained } from './explained';
 import './fold.css';

@@ -3,6 +3,7 @@
 // closes by Escape, and when the user goes on elsewhere.
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
+import { useLatest } from './latest';
 
 interface Props {
   label: string;
@@ -14,9 +15,8 @@ interface Props {
 /** Its parent holds the button, too, which is no "elsewhere". */
 export function Popup({ label, onClose, children }: Props) {
   const popup = useRef<HTMLDivElement>(null);
-  const close = useRef(onClose);
+  const close = useLatest(onClose);
 
-  close.current = onClose;
   useLayoutEffect(() => placeBelow(popup.current!), []);
   // before the popup is painted, so that no key is too early for it
   useLayoutEffect(() => {
