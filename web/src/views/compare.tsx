@@ -8,6 +8,7 @@ import { leakOf } from '../state/leak';
 import type { Change, Compare, State } from '../state/state';
 import { absolute, intervalOf } from '../state/times';
 import type { Answers } from './asker';
+import { Check } from './check';
 import { Choice, type Option } from './choice';
 import './compare.css';
 import { LeakChoice } from './leak';
@@ -44,15 +45,14 @@ export function CompareChoice(props: Props) {
       {compare && !leakOf(state, now) && <Before {...props} compare={compare} />}
       {compare && (
         <>
-          <label title="only stacks that have more than before, as wide as how much more it is">
-            <input
-              type="checkbox"
-              id="grown"
-              checked={state.grown}
-              onChange={(e) => change({ grown: e.currentTarget.checked })}
-            />{' '}
+          <Check
+            id="grown"
+            isOn={state.grown}
+            onChange={(grown) => change({ grown })}
+            title="only stacks that have more than before, as wide as how much more it is"
+          >
             only what grew
-          </label>
+          </Check>
           <button
             id="swap"
             title="what is before becomes now"
