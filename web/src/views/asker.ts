@@ -140,14 +140,13 @@ export class Asker {
     await this.why.put(question, again);
   }
 
-  /** The values of a tag that the other conditions leave, for what a user types. */
-  offer(tag: string, op: Operator, typed: string, signal: AbortSignal): Promise<Values> {
+  /** The values of a tag that the other conditions of a state leave, for what a user types. */
+  offer(
+    state: State, tag: string, op: Operator, typed: string, signal: AbortSignal,
+  ): Promise<Values> {
     const tags = this.tags.answer ?? [];
 
-    return this.hub.values(
-      offeredQuestion(this.state!, tags, this.now, tag, op, typed),
-      signal,
-    );
+    return this.hub.values(offeredQuestion(state, tags, this.now, tag, op, typed), signal);
   }
 
   /** What there is to show. */

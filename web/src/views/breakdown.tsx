@@ -7,9 +7,11 @@ import { inert, inOwnForm } from '../profile/names';
 import type { State } from '../state/state';
 import { groupTags, LABEL, labelOf, tagOf, type Tag } from '../state/tags';
 import type { BreakdownAnswer } from './asker';
+import { Notes } from './banners';
 import './breakdown.css';
 import { GroupTable } from './breakdown_table';
 import { Choice } from './choice';
+import type { Noted } from './notes';
 import { breakdownTag } from './questions';
 import { useDraft } from './use_draft';
 import type { ViewProps } from './view';
@@ -28,10 +30,20 @@ export function Breakdown(props: ViewProps) {
           ? <button id="breakdown-all" onClick={() => change({ fn: null })}>of everything</button>
           : <span class="muted">To see it of one function, select that in the table.</span>}
       </div>
+      {answer && <Notes noted={notedOf(answer)} />}
       {answer && <Groups {...props} answer={answer} />}
     </section>
   );
 }
+
+/** The shares of both selections of a comparison are beside each other. */
+const notedOf = ({ now, before }: BreakdownAnswer): Noted => ({
+  summary: now.summary,
+  before: before?.summary,
+  unit: now.unit,
+  total: now.result.total,
+  hasShares: true,
+});
 
 /** A tag, or a label of pods, whose name the user types. */
 function TagChoice({ state, change, answers: { tags } }: ViewProps) {
