@@ -90,14 +90,14 @@ export const tests = {
     await open(page, `${origin}/#from=2026-11-21T10:00:00Z&to=2026-11-21T10:05:00Z&pod=a`);
     await shows(page, 'fresh');
     await page.selectOption('#compare-with', 'another selection');
-    await page.fill('#before_filter', "pod='b' OR pod='c'");
-    await page.press('#before_filter', 'Enter');
+    await page.fill('[name=before_filter]', "pod='b' OR pod='c'");
+    await page.press('[name=before_filter]', 'Enter');
     await until(() => questions.at(-1).before?.tag_filter === "pod='b' OR pod='c'");
     assert.equal(questions.at(-1).tag_filter, "pod='a'");
     assert.equal(questions.at(-1).before.time_start, questions.at(-1).time_start);
     await page.reload();
     await shows(page, 'gone');
-    assert.equal(await page.inputValue('#before_filter'), "pod='b' OR pod='c'");
+    assert.equal(await page.inputValue('[name=before_filter]'), "pod='b' OR pod='c'");
     await page.click('#swap');
     await until(() => questions.at(-1).tag_filter === "pod='b' OR pod='c'");
     assert.equal(questions.at(-1).before.tag_filter, "pod='a'");
@@ -106,15 +106,15 @@ export const tests = {
     const questions = await asked(page, FUNCTIONS);
     await open(page, `${origin}/#range=300&before_range=600`);
     await shows(page, 'gone');
-    await page.focus('#before_filter');
+    await page.focus('[name=before_filter]');
     await page.keyboard.type("pod='a'");
     const before = questions.length;
     await page.evaluate(() => document.querySelector('#reload').click());
     await until(async () =>
       questions.length > before && (await page.getAttribute('main', 'class')) === '');
-    assert.equal(await page.inputValue('#before_filter'), "pod='a'");
+    assert.equal(await page.inputValue('[name=before_filter]'), "pod='a'");
     await page.keyboard.press('Enter');
     await until(() => questions.at(-1).before.tag_filter === "pod='a'");
-    assert.equal(await page.inputValue('#before_filter'), "pod='a'");
+    assert.equal(await page.inputValue('[name=before_filter]'), "pod='a'");
   },
 };

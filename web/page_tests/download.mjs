@@ -13,15 +13,15 @@ const CHOSEN = `#pod_ns=app&pod_group=web&${TIMES}`;
 
 // Saves what is shown, and gives the file.
 async function saved(page, title) {
-  await page.click('#download summary');
+  await page.click('#download');
   const [download] = await Promise.all([
     page.waitForEvent('download'),
-    page.click(`#download button:text-matches("^${title}\\\\b")`),
+    page.click(`.formats button:text-matches("^${title}\\\\b")`),
   ]);
   const path = await download.path();
   return { name: download.suggestedFilename(), path, bytes: readFileSync(path) };
 }
-const said = (page) => page.textContent('#download + [role=status]');
+const said = (page) => page.textContent('#download-said');
 // The program that reads a pprof file; null: it is not on this machine.
 function pprof(file) {
   try {
@@ -90,17 +90,17 @@ export const tests = {
     await tableIs(page, 'f');
     for (const width of [1200, 390]) {
       await page.setViewportSize({ width, height: 900 });
-      await page.focus('#download summary');
+      await page.focus('#download');
       await page.keyboard.press('Enter');
-      await page.waitForSelector('#download div');
-      const { x, width: w } = await page.locator('#download div').boundingBox();
+      await page.waitForSelector('.popup');
+      const { x, width: w } = await page.locator('.popup').boundingBox();
       assert.ok(x >= 0 && x + w <= width, `${x} to ${x + w} of ${width}`);
       assert.deepEqual(await complaints(page), []);
       if (process.env.SCREENSHOT)
         await page.screenshot({ path: `${process.env.SCREENSHOT}.download-${width}.png` });
       await page.keyboard.press('Tab');
       await page.keyboard.press('Escape');
-      assert.equal(await page.isVisible('#download div'), false);
+      assert.equal(await page.isVisible('.popup'), false);
       assert.equal(await page.evaluate(() => document.activeElement.textContent), 'download');
     }
   },
@@ -158,9 +158,9 @@ export const tests = {
       r.fulfill({ status: 500, json: { DESCRIPTION: 'the file would be too large' } }));
     await open(page, `${origin}/${CHOSEN}`);
     await tableIs(page, 'f');
-    await page.click('#download summary');
-    await page.click('#download button:text("Folded stacks")');
+    await page.click('#download');
+    await page.click('.formats button:text("Folded stacks")');
     await until(async () => (await said(page)) === 'the file would be too large');
-    assert.equal(await page.isVisible('#download div'), false);
+    assert.equal(await page.isVisible('.popup'), false);
   },
 };

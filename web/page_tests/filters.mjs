@@ -46,7 +46,7 @@ export const tests = {
     await page.keyboard.press('Enter');
     await conditionsAre(page, 'Process: pagework');
     await page.click('#choice-pod_ns');
-    await page.selectOption('.condition-operator', 'REGEXP');
+    await page.selectOption('#condition-operator', 'REGEXP');
     await page.fill('.popup input', '(a');
     await until(async () => /^bad regular expression/.test(await status(page)));
     await page.keyboard.press('Escape');
@@ -118,9 +118,9 @@ export const tests = {
     await valuesAre(page, (filter) => (filter.includes('REGEXP') ? ['web-1', 'web-2'] : []));
     await open(page, `${origin}/#pod=a`);
     await page.click('#choice-pod');
-    await page.selectOption('.condition-operator', '!=');
+    await page.selectOption('#condition-operator', '!=');
     await filterIs(asked, "pod!='a'");
-    await page.selectOption('.condition-operator', 'IN');
+    await page.selectOption('#condition-operator', 'IN');
     await pick(page, 'c');
     await filterIs(asked, "pod IN ('a', 'c')");
     assert.deepEqual(await page.$$eval('.popup [aria-selected=true]', (all) =>
@@ -133,7 +133,7 @@ export const tests = {
     await page.click('.condition-done');
     await conditionsAre(page, 'Pod is one of c, typed (no data: typed)');
     await page.click('#choice-pod');
-    await page.selectOption('.condition-operator', 'NOT REGEXP');
+    await page.selectOption('#condition-operator', 'NOT REGEXP');
     await page.fill('.popup input', '^web-\\d');
     await until(async () => (await status(page)) === '2 values match.');
     assert.deepEqual(await complaints(page), []);
@@ -170,7 +170,7 @@ export const tests = {
     assert.equal(await page.isVisible('#choice-pod'), false);
     assert.equal(await page.isVisible('#add-filter'), false);
     await page.click('#choice-app_service');
-    assert.equal(await page.isVisible('.condition-operator'), false);
+    assert.equal(await page.isVisible('#condition-operator'), false);
     await page.fill('.popup input', 'java');
     await page.keyboard.press('Enter');
     await until(() => asked.at(-1).app_service === 'java' && asked.at(-1).tag_filter === filter);

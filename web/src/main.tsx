@@ -2,5 +2,6 @@
 import { render } from 'preact';
 import './style.css';
 import { App } from './views/app';
+import { Guard } from './views/guard';
 
-render(<App />, document.getElementById('app')!);
+render(<Guard what="what it has"><App /></Guard>, document.getElementById('app')!);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One request to the hub, and its answer or error. The token lives in this tab only.
+import { errorText } from '../words/error';
 
 /** The hub needs a token, or refuses the one that it got. */
 export class SignInError extends Error {}
@@ -88,7 +89,7 @@ async function exchange<T>(
     signal.throwIfAborted();
     if (silent.signal.aborted)
       throw new Error(`the hub did not answer within ${SILENCE_MS / 1000} s`);
-    throw new Error(`the hub cannot be reached: ${e instanceof Error ? e.message : e}`);
+    throw new Error(`the hub cannot be reached: ${errorText(e)}`);
   } finally {
     clearTimeout(timer);
   }

@@ -2,12 +2,8 @@
 // Questions to the hub and its answers. docs/api.md describes them.
 import type { GroupsResult } from '../profile/groups';
 import type { TreeResult } from '../profile/tree';
-
-export interface Loss {
-  reason: string;
-  samples: number;
-  time_ns?: number;
-}
+import type { Described } from '../state/tags';
+import type { Loss } from '../words/losses';
 
 export interface Summary {
   samples: number;
@@ -34,14 +30,9 @@ export interface Info {
 }
 
 /** A tag of `tag_filter`. */
-export interface StoredTag {
-  name: string;
+export interface StoredTag extends Described {
   stored: boolean;
   same_as: string; // another name of the tag, under which it is stored
-  help: string;
-  events?: string[]; // only these have it
-  title?: string; // which people know better than the name
-  unset?: string; // what a query without the tag is about, unless it is everything
 }
 
 export interface Selection {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of a profile as a table for spreadsheets (RFC 4180).
 import { inert } from '../profile/names';
-import type { FunctionRow } from '../profile/table';
+import { sorted, type FunctionRow } from '../profile/table';
 
 type Cell = string | number;
 /** A column: its title, and what it has of a row. */
@@ -24,7 +24,7 @@ const line = (cells: Cell[]): string =>
 const percent = (part: number, whole: number): number =>
   whole ? Number(((100 * part) / whole).toFixed(3)) : 0;
 
-function valuesOf(
+function columnsOf(
   of: (row: FunctionRow) => { self: number; total: number },
   { whole, scale = 1 }: Side,
   unit: string,
@@ -56,17 +56,16 @@ export interface About {
 /** The greatest self first. The rows of a difference have the values of both selections. */
 export function csvOf(rows: readonly FunctionRow[], about: About): string {
   const { unit, now, before, isGrowth } = about;
-  const sorted = [...rows].sort((a, b) => b.self - a.self || b.total - a.total);
   const columns: Column[] = [
     ['function', (row) => row.name],
     ['kind', (row) => row.kind],
     ['source', (row) => row.source],
-    ...valuesOf((row) => row, now, unit, isGrowth ? ' growth' : ''),
+    ...columnsOf((row) => row, now, unit, isGrowth ? ' growth' : ''),
   ];
 
-  if (rows[0]?.before) columns.push(...valuesOf((row) => row.before!, before, unit, ' before'));
+  if (rows[0]?.before) columns.push(...columnsOf((row) => row.before!, before, unit, ' before'));
   return [
     line(columns.map(([title]) => title)),
-    ...sorted.map((row) => line(columns.map(([, cell]) => cell(row)))),
+    ...sorted(rows, { column: 'self', descending: true }).map((row) => line(columns.map(([, cell]) => cell(row)))),
   ].join('');
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the colours of a flame graph mean.
 import type { Columns } from '../profile/columns';
-import { inert } from '../profile/names';
+import { fileOf, inert } from '../profile/names';
 import { changeColour, colour, css, kinds, moduleColour, type Colouring } from './colours';
 
 const MAX_MODULES = 12;
@@ -59,7 +59,7 @@ function ofModules(columns: Columns): Meaning[] {
   const greatest = [...sums].sort((a, b) => b[1] - a[1]).slice(0, MAX_MODULES);
   return [
     ...greatest.map(([module]) => ({
-      label: inert(module.slice(module.lastIndexOf('/') + 1) || module),
+      label: inert(fileOf(module) || module),
       colour: css(moduleColour(module, module)),
       about: inert(module),
     })),

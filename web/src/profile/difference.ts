@@ -8,6 +8,7 @@
 // both variances, with the s of both together (the pooled test of two proportions). So a part that
 // has no samples in one of them has an error, too.
 import { arrange, type Columns, type Measured } from './columns';
+import { isSnapshot } from './values';
 
 /**
  * A difference is no noise if it is more than so many standard errors. The usual 1.96 is for one
@@ -53,7 +54,7 @@ interface Side {
 /** How two selections of an event are compared. */
 export function termsOf(event: string, perSecond: boolean, now: Side, before: Side): Terms {
   // the same memory is in both snapshots, so their errors are not those of two samples
-  if (event.endsWith('-inuse')) return { by: 'value', errors: 'none', now, before };
+  if (isSnapshot(event)) return { by: 'value', errors: 'none', now, before };
   return {
     by: perSecond ? 'second' : 'share',
     errors: event === 'on-cpu' ? 'known' : 'least',

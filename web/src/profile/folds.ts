@@ -2,14 +2,16 @@
 // What becomes of the functions of a profile if threads, libraries and runtimes are folded, and if
 // functions are hidden. transform.ts applies it to the frames.
 import { isFunction, type Functions } from './columns';
+import { fileOf } from './names';
 
+/** A function, whatever its module. */
 export interface FunctionId {
   name: string;
-  kind: string;
+  kind: string; // docs/api.md has all kinds
 }
 
 export interface Fold {
-  threads: 'pools' | 'each' | 'none';
+  threads: 'pools' | 'each' | 'none'; // pools: exec-17 is one of exec-N
   recursion: boolean;
   libraries: boolean;
   runtimes: boolean;
@@ -46,8 +48,6 @@ const runtimes: Runtime[] = [
   { name: '[Go runtime]', fn: /^(runtime\.|runtime\/internal\/|internal\/runtime\/)/ },
 ];
 const native = ['app', 'library', 'unnamed'];
-
-const fileOf = (module: string): string => module.slice(module.lastIndexOf('/') + 1);
 
 const runtimeOf: Row = ({ names, kinds, modules }, fn) => {
   const file = fileOf(modules[fn]);

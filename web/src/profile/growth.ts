@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The leak view: what has grown from one selection of live memory to the other.
-import { arrange, type Columns, type Values } from './columns';
+import { arrange, valuesOf, type Columns, type Values } from './columns';
 import { functionTable, type FunctionRow } from './table';
 
 export interface Growth {
@@ -52,10 +52,8 @@ function grownStacks({ n, parent, fn, inlined, functions, ...both }: Columns): C
 /** How much more the nodes have themselves than before. What is less does not count. */
 function increase(now: Values, before: Values, parent: Int32Array): Values {
   const self = now.self.map((value, i) => Math.max(0, value - before.self[i]));
-  const total = self.slice();
 
-  for (let i = total.length - 1; i > 0; i--) total[parent[i]] += total[i];
-  return { self, total };
+  return valuesOf(self, parent);
 }
 
 /** functionTable() gives the same functions for both, in the same order. */

@@ -25,6 +25,9 @@ export function inert(name: string): string {
   return shown.replace(UNSEEN, '\ufffd').replace(PILED_MARKS, '$1');
 }
 
+/** The file of a module: its path without the directories. */
+export const fileOf = (module: string): string => module.slice(module.lastIndexOf('/') + 1);
+
 /** An inert name beside other text, which letters that are written from the right do not move. */
 export function isolated(name: string): string {
   return RIGHT_TO_LEFT.test(name) ? `\u2068${name}\u2069` : name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values in words: as they are, per second, or per second of CPU time.
-import { digits, formatValue } from './values';
+import { digits, formatValue, isSnapshot } from './values';
 
 export interface Per {
   per: 'all' | 'second' | 'cpu-second';
@@ -10,7 +10,7 @@ export interface Per {
 
 /** What values of an event can be divided by. A snapshot of memory is not made in a time. */
 export function canBePer(event: string): Per['per'][] {
-  if (event.endsWith('-inuse')) return ['all'];
+  if (isSnapshot(event)) return ['all'];
   return event === 'on-cpu' ? ['all', 'second'] : ['all', 'second', 'cpu-second'];
 }
 

@@ -2,7 +2,7 @@
 // One request, by what was seen of it: its samples on a CPU and its waits become one profile of the
 // request, its spans, the ways in which they spent time (on a CPU, waiting for a lock, ...), and
 // their stacks. If the duration of the request is known, what is missing is a part of it, too.
-import { arrange, Functions, type Columns, type Values } from './columns';
+import { arrange, Functions, valuesOf, type Columns } from './columns';
 
 /** Microseconds that were spent in one way. */
 export interface Spent {
@@ -140,24 +140,17 @@ class Draft {
   /** The whole, with time that nobody saw. */
   columns(missing: number): Columns {
     if (missing > 0) this.self[this.level('not seen', 'missing', 0)] = missing;
+    const parent = Int32Array.from(this.parent);
     return arrange({
       fn: Uint32Array.from(this.fn),
-      parent: Int32Array.from(this.parent),
-      ...this.sums(this.self),
-      samples: this.sums(this.samples),
+      parent,
+      ...valuesOf(Float64Array.from(this.self), parent),
+      samples: valuesOf(Float64Array.from(this.samples), parent),
       inlined: Uint8Array.from(this.inlined),
       functions: new Functions(
         this.names, this.kinds, this.modules, this.files, Uint32Array.from(this.lines),
       ),
     });
-  }
-
-  private sums(values: number[]): Values {
-    const self = Float64Array.from(values);
-    const total = self.slice();
-
-    for (let i = total.length - 1; i > 0; i--) total[this.parent[i]] += total[i];
-    return { self, total };
   }
 
   private way(id: string, kind: string): Way {

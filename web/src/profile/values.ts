@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values and shares in words.
 
+/** Whether values of an event are of a moment (live memory), not of a stretch of time. */
+export const isSnapshot = (event: string): boolean => event.endsWith('-inuse');
+
 export function formatValue(value: number, unit: string): string {
   if (value < 0) return `−${formatValue(-value, unit)}`;
   const steps: [number, string][] =

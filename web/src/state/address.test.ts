@@ -92,7 +92,7 @@ test('two values that one tag must have at once stay two', () => {
 
 test('readable conditions beside text that is more than conditions are required, too', () => {
   assert.deepEqual(of("pod_ns=a&filter=pod='x' OR pod='y'"), {
-    filter: { text: "pod_ns='a' AND (pod='x' OR pod='y')" },
+    filter: { text: "(pod='x' OR pod='y') AND pod_ns='a'" },
   });
 });
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The address: what is chosen, as the text behind its #. What is as it is by default is not in it,
 // and what is no choice of the page's has no effect.
-import { parseFilter, printFilter, type Condition, type Filter } from './filter';
-import { isSnapshot, withLeak } from './leak';
+import type { FunctionId } from '../profile/folds';
+import { isSnapshot } from '../profile/values';
+import { and, parseFilter, printFilter, type Condition, type Filter } from './filter';
+import { withLeak } from './leak';
 import { chosenValue } from './narrow';
-import { defaults, type FunctionId, type State, type Times, type ViewName } from './state';
-import { isStored } from './tags';
+import { defaults, type State, type Times, type ViewName } from './state';
+import { isStored, PROCESS } from './tags';
 import { intervalOf, parseLast, parseTime, utc } from './times';
 
 type Words = URLSearchParams;
@@ -82,7 +84,9 @@ const filter: Part = {
       .map(([tag, value]) => ({ tag, op: '=', values: [value] }));
     const more = parseFilter(words.get('filter') ?? '');
 
-    return { filter: joined(simple, more) };
+    return {
+      filter: 'text' in more ? and(more, simple) : and({ conditions: simple }, more.conditions),
+    };
   },
   print: (words, state) => {
     const rest = printFilter(withoutSimple(state.filter, words));
@@ -92,14 +96,7 @@ const filter: Part = {
 };
 
 /** The event and the process are no part of the filter. */
-const isPlain = (tag: string): boolean =>
-  isStored(tag) && tag !== 'app_service';
-
-function joined(simple: Condition[], more: Filter): Filter {
-  if ('conditions' in more) return { conditions: [...simple, ...more.conditions] };
-  if (simple.length === 0) return more;
-  return { text: `${printFilter({ conditions: simple })} AND (${more.text})` };
-}
+const isPlain = (tag: string): boolean => isStored(tag) && tag !== PROCESS;
 
 /** Writes the simple conditions, and returns the others. */
 function withoutSimple(all: Filter, words: Words): Filter {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other selection of a comparison: ways to choose it, and to end it.
-import { parseFilter, printFilter, type Filter } from './filter';
+import { and } from './filter';
 import { narrowed } from './narrow';
 import type { Compare, State } from './state';
 import { intervalOf } from './times';
@@ -31,14 +31,9 @@ export function withOthers(state: State, tag: string, value: string): Partial<St
   const all = { ...state, ...narrowed(state, tag, ''), compare: null };
   const one = narrowed(all, tag, value);
 
-  return { ...one, ...comparedWith(all, { filter: without(all.filter, tag, value) }) };
-}
+  const others = and(all.filter, [{ tag, op: '!=', values: [value] }]);
 
-function without(filter: Filter, tag: string, value: string): Filter {
-  const condition = { tag, op: '!=' as const, values: [value] };
-
-  if ('conditions' in filter) return { conditions: [...filter.conditions, condition] };
-  return parseFilter(`(${filter.text}) AND ${printFilter({ conditions: [condition] })}`);
+  return { ...one, ...comparedWith(all, { filter: others }) };
 }
 
 /** Each selection takes the place of the other one. */

@@ -2,10 +2,10 @@
 // The conditions of a selection as a row that a user edits one by one. A chosen process, which is
 // no part of the filter, is the first of them.
 import {
-  isList, printContains, printFilter, type Condition, type Filter, type Operator,
+  isList, printContains, printFilter, printWith, type Condition, type Filter, type Operator,
 } from './filter';
 import type { State } from './state';
-import { isOfEvent, tagOf, type Tag } from './tags';
+import { isOfEvent, PROCESS, tagOf, type Tag } from './tags';
 
 /** What a row of conditions is made of. */
 export type Selected = Pick<State, 'process' | 'filter'>;
@@ -16,8 +16,6 @@ export interface Slot {
   at: number; // of the condition, or of a new one
   condition: Condition | null;
 }
-
-const PROCESS = 'app_service';
 
 /** Of a filter that only text can say: none. */
 const ofFilter = (filter: Filter): Condition[] => ('conditions' in filter ? filter.conditions : []);
@@ -55,18 +53,18 @@ export function withCondition(
 }
 
 /** Whether an event has the tag of a condition: else the condition waits for another event. */
-const hasTag = (tags: Tag[], event: string) => ({ tag }: Condition): boolean =>
+const isAsked = (tags: Tag[], event: string) => ({ tag }: Condition): boolean =>
   isOfEvent(tagOf(tags, tag), event);
 
 /** The part of a filter that the hub is asked for an event. */
 export function askedOf(filter: Filter, tags: Tag[], event: string): Filter {
   if ('text' in filter) return filter;
-  return { conditions: filter.conditions.filter(hasTag(tags, event)) };
+  return { conditions: filter.conditions.filter(isAsked(tags, event)) };
 }
 
 /** Another filter in the place of the part that the hub is asked. */
 export function withAsked(old: Filter, tags: Tag[], event: string, asked: Filter): Filter {
-  const waiting = ofFilter(old).filter((c) => !hasTag(tags, event)(c));
+  const waiting = ofFilter(old).filter((c) => !isAsked(tags, event)(c));
 
   return 'text' in asked ? asked : { conditions: [...asked.conditions, ...waiting] };
 }
@@ -97,14 +95,14 @@ export function offeredBy(
   typed: string,
 ): { app_service: string; tag_filter: string } {
   const others = 'text' in filter
-    ? `(${filter.text})`
-    : printFilter({ conditions: filter.conditions.filter((c) => c.tag !== tag) });
+    ? filter
+    : { conditions: filter.conditions.filter((c) => c.tag !== tag) };
   const own = op === 'REGEXP' || op === 'NOT REGEXP'
     ? printFilter({ conditions: [{ tag, op: 'REGEXP', values: [typed] }] })
     : printContains(tag, typed);
 
   return {
     app_service: tag === PROCESS ? '' : process,
-    tag_filter: [others, typed && own].filter(Boolean).join(' AND '),
+    tag_filter: printWith(others, typed && own),
   };
 }

@@ -180,3 +180,16 @@ export const printContains = (tag: string, part: string): string =>
 export function printFilter(filter: Filter): string {
   return 'text' in filter ? filter.text : filter.conditions.map(printCondition).join(' AND ');
 }
+
+/** The text of a filter that requires what another text says, too. */
+export function printWith(filter: Filter, more: string): string {
+  const own = 'text' in filter && more ? `(${filter.text})` : printFilter(filter);
+
+  return [own, more].filter(Boolean).join(' AND ');
+}
+
+/** A filter that requires other conditions, too. */
+export const and = (filter: Filter, more: Condition[]): Filter =>
+  'text' in filter
+    ? { text: printWith(filter, printFilter({ conditions: more })) }
+    : { conditions: [...filter.conditions, ...more] };

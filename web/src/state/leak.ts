@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The leak view: what has grown of the memory that lived at two moments.
+import { isSnapshot } from '../profile/values';
 import type { State, Times } from './state';
 import { intervalOf, longer, WINDOW_S, type Interval } from './times';
-
-/** Whether values are of a moment (live memory), not of a stretch of time. */
-export const isSnapshot = (event: string): boolean => event.endsWith('-inuse');
 
 /** The two moments of the leak view; null: it is not chosen. */
 export const leakOf = ({ event, times, compare, grown }: State, now: number): Interval | null =>

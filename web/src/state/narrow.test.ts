@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { parse, print } from './address';
 import { parseFilter, printFilter } from './filter';
 import { chosenValue, hasTag, narrowed, withoutTag } from './narrow';
 import { defaults, type State } from './state';
@@ -19,6 +20,16 @@ test('a value takes the place of another one of its tag, and goes again', () => 
 test('text that is more than conditions stays, in brackets', () => {
   assert.equal(narrow("pod='a' OR pod='b'", 'image', 'x'), "(pod='a' OR pod='b') AND image='x'");
   assert.equal(narrow("pod='a' OR pod='b'", 'image', ''), "pod='a' OR pod='b'");
+});
+
+test('a value that needs quotes stays what it is, also in the address', () => {
+  for (const value of ["it's", '"a" OR pod=\'b\'', 'back\\slash', 'line\nend', 'x) AND (y', '`']) {
+    const state = { ...defaults, ...narrowed(defaults, 'image', value) };
+    const text = printFilter(narrowed(withFilter('cpu=1 OR cpu=2'), 'image', value).filter!);
+
+    assert.equal(chosenValue(parse(print(state), 0), 'image'), value);
+    assert.equal(chosenValue(withFilter(text.replace(/^.*\) AND (?=image)/s, '')), 'image'), value);
+  }
 });
 
 test('the process is a choice of its own', () => {

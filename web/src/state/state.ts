@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the user has chosen. The address holds all of it (address.ts).
+import type { Fold, FunctionId } from '../profile/folds';
+import type { Per } from '../profile/per';
+import type { Order } from '../profile/table';
 import type { Filter } from './filter';
 
 /** Seconds back from now, or a stretch of time in Unix seconds. */
@@ -12,25 +15,7 @@ export interface Compare {
   filter: Filter;
 }
 
-/** A function, whatever its module. */
-export interface FunctionId {
-  name: string;
-  kind: string; // docs/api.md has all kinds
-}
-
-export interface Fold {
-  threads: 'pools' | 'each' | 'none'; // pools: exec-17 is one of exec-N
-  recursion: boolean;
-  libraries: boolean;
-  runtimes: boolean;
-}
-
 export type ViewName = 'graph' | 'sandwich' | 'table' | 'breakdown' | 'request';
-
-export interface Sort {
-  column: 'self' | 'total' | 'difference' | 'name';
-  descending: boolean;
-}
 
 export interface State {
   event: string; // profile_event_type
@@ -49,11 +34,11 @@ export interface State {
   zoom: string[]; // to the frame that fills the graph's width
   byLine: boolean; // functions are told apart by file and line
   colours: 'kind' | 'module' | 'difference';
-  per: 'all' | 'second' | 'cpu-second';
+  per: Per['per'];
   search: string;
   upward: boolean; // the root is at the bottom
   short: boolean; // names without type arguments
-  sort: Sort;
+  sort: Order;
   durationUs: number | null; // of the one request
 }
 

@@ -10,13 +10,16 @@ export interface Tag {
   rare?: boolean; // a choice is shown where there is something to choose
 }
 
+/** The name of a process, which a state has beside its filter. */
+export const PROCESS = 'app_service';
+
 /** Choices for all events. Workload comes first, because a person on call knows it. */
-export const common: Tag[] = [
+const common: Tag[] = [
   { tag: 'pod_group', label: 'Workload' },
   { tag: 'pod_cluster', label: 'Cluster' },
   { tag: 'pod_ns', label: 'Namespace' },
   { tag: 'pod', label: 'Pod' },
-  { tag: 'app_service', label: 'Process' },
+  { tag: PROCESS, label: 'Process' },
   { tag: 'pod_node', label: 'Node' },
   { tag: 'trace_id', label: 'Trace', rare: true },
 ];
@@ -29,16 +32,16 @@ const more: Tag[] = [
 ];
 
 /** A tag as the hub describes it. */
-export interface StoredTag {
+export interface Described {
   name: string;
   help: string;
-  events?: string[];
-  title?: string; // its label, if only some events have it
+  events?: string[]; // only these have it
+  title?: string; // its label, which people know better than the name
   unset?: string; // what a query without the tag is about, unless it is everything
 }
 
 /** All tags that the hub stores. First come those with a label, which more people know. */
-export function labelled(stored: StoredTag[]): Tag[] {
+export function labelled(stored: Described[]): Tag[] {
   const own = [...common, ...more];
   const isOwn = (name: string): boolean => own.some((t) => t.tag === name);
   const help = (tag: string): string | undefined => stored.find((t) => t.name === tag)?.help;
@@ -87,6 +90,12 @@ const ofEvents = [
 
 const stored = new Set([...[...common, ...more].map((t) => t.tag), ...others, ...ofEvents]);
 
+/** Behind it comes the name of any label of pods. */
+export const LABEL = 'k8s.label.';
+
+/** The label of pods that a tag is; '': it is none. */
+export const labelOf = (tag: string): string =>
+  tag.startsWith(LABEL) ? tag.slice(LABEL.length) : '';
+
 /** Whether the hub stores a tag of this name. */
-export const isStored = (name: string): boolean =>
-  stored.has(name) || /^k8s\.label\../.test(name);
+export const isStored = (name: string): boolean => stored.has(name) || labelOf(name) !== '';

@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: choices, the time line, and one of the views of the profile.
-import type { ComponentType } from 'preact';
 import { useState } from 'preact/hooks';
-import type { State, ViewName } from '../state/state';
 import { Banners } from './banners';
 import { Breakdown } from './breakdown';
-import { Chosen } from './chosen';
 import { CompareChoice } from './compare';
-import { Empty } from './empty';
 import { EventChoice } from './event';
 import { Favourites } from './favourites';
 import './filters.css';
-import { Filters, mistakeIn } from './filters';
-import { FoldChoice } from './fold';
+import { Filters, hasMistake } from './filters';
 import { Graph } from './graph';
+import { Guard } from './guard';
 import { Header } from './header';
-import { Look } from './look';
 import { hasTrace } from './questions';
 import { RequestView } from './request';
 import { Sandwich } from './sandwich';
 import { Shortcuts } from './shortcuts';
-import { useShown } from './shown';
+import { Showing } from './showing';
 import { SignIn } from './sign_in';
 import { Table } from './table';
 import { ThemeChoice } from './theme';
@@ -31,24 +26,17 @@ import { useAddress } from './use_address';
 import { useAnswers } from './use_answers';
 import { useLive } from './use_live';
 import { IsDark, useTheme } from './use_theme';
-import type { ViewProps } from './view';
+import type { View } from './view';
 import { ViewTabs } from './view_tabs';
-
-interface View {
-  name: ViewName;
-  title: string;
-  component: ComponentType<ViewProps>;
-  isOf?: (state: State) => boolean; // whether it can be chosen
-  /** What a user can change of it: what is sought and how it is drawn; also what is folded. */
-  tools: 'none' | 'look' | 'look and fold';
-}
 
 /** The views of a profile, as their tabs are in a row. */
 const views: View[] = [
   { name: 'graph', title: 'Flame graph', component: Graph, tools: 'look and fold' },
   { name: 'sandwich', title: 'Callers and callees', component: Sandwich, tools: 'look and fold' },
   { name: 'table', title: 'Table', component: Table, tools: 'look and fold' },
-  { name: 'breakdown', title: 'Breakdown', component: Breakdown, tools: 'none' },
+  {
+    name: 'breakdown', title: 'Breakdown', component: Breakdown, tools: 'none', hasNotes: true,
+  },
   {
     name: 'request', title: 'One request', component: RequestView, isOf: hasTrace, tools: 'look',
   },
@@ -60,10 +48,9 @@ export function App() {
   const [isLive, setLive] = useState(false);
   const themes = useTheme();
   const { info, profile, now } = answers;
-  const shown = useShown(profile.answer, state, answers.cpuSeconds);
   const offered = views.filter(({ isOf }) => !isOf || isOf(state));
-  const { name, component: View, tools } = offered.find((v) => v.name === state.view) ?? views[0];
-  const hasView = shown?.answer.columns || name === 'request';
+  const view = offered.find((v) => v.name === state.view) ?? views[0];
+  const chosen = { state, change, answers };
 
   useLive(isLive, answers.isBusy || answers.signIn !== null, reload);
   return (
@@ -80,50 +67,36 @@ export function App() {
         />
       </Header>
       <main class={profile.isStale ? 'stale' : ''}>
-        <div id="asked">
-          <div id="choices">
-            <EventChoice state={state} change={change} answers={answers} />
-            <RangeChoice state={state} change={change} now={now} />
-            <Favourites state={state} change={change} now={now} />
+        <Guard what="the choices" of={[state, answers]}>
+          <div id="asked">
+            <div id="choices">
+              <EventChoice {...chosen} />
+              <RangeChoice state={state} change={change} now={now} />
+              <Favourites state={state} change={change} now={now} />
+            </div>
+            <Tools
+              state={state}
+              answers={answers}
+              reload={reload}
+              isLive={isLive}
+              setLive={setLive}
+            />
           </div>
-          <Tools
-            state={state}
-            answers={answers}
-            reload={reload}
-            isLive={isLive}
-            setLive={setLive}
-          />
-        </div>
-        <TimeInputs state={state} change={change} now={now} />
-        <Filters state={state} change={change} answers={answers} offer={offer} />
-        <CompareChoice state={state} change={change} answers={answers} />
-        <TimelineView state={state} change={change} answers={answers} />
+          <TimeInputs state={state} change={change} now={now} />
+        </Guard>
+        <Guard what="the filters" of={[state, answers]}>
+          <Filters {...chosen} offer={offer} />
+          <CompareChoice {...chosen} offer={offer} />
+        </Guard>
+        <Guard what="the time line" of={[state, answers.series.answer]}>
+          <TimelineView {...chosen} />
+        </Guard>
         <Banners
-          error={mistakeIn(state, answers) ? '' : answers.error}
+          error={hasMistake(state, answers) ? '' : answers.error}
           storeNote={info?.store_note ?? ''}
-          shown={shown}
         />
         <ViewTabs views={offered} state={state} change={change} />
-        <Look
-          state={state}
-          change={change}
-          answers={answers}
-          reload={reload}
-          shown={shown}
-          hasFrames={tools !== 'none'}
-        />
-        {tools === 'look and fold' && (
-          <>
-            <FoldChoice state={state} change={change} />
-            <Chosen state={state} change={change} columns={shown?.columns ?? null} />
-          </>
-        )}
-        <div id="view">
-          {shown && hasView && (
-            <View state={state} change={change} shown={shown} answers={answers} />
-          )}
-          {shown && !hasView && <Empty state={state} change={change} answers={answers} />}
-        </div>
+        <Showing {...chosen} view={view} reload={reload} />
       </main>
       <SignIn why={answers.signIn} hint={info?.token_hint ?? ''} onSignIn={reload} />
     </IsDark.Provider>

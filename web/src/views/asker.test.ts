@@ -234,9 +234,10 @@ test('a hub that cannot say why is no error of the page', async () => {
 test('values are offered for what a user types, under the other conditions', async () => {
   const { asker, calls, newest } = held();
 
-  void asker.ask(at('pod_ns=app&pod=a&wait=lock&app_service=java&range=300'));
+  const state = at('pod_ns=app&pod=a&wait=lock&app_service=java&range=300');
+  void asker.ask(state);
   await newest(3);
-  const offered = asker.offer('pod', '=', 'we', new AbortController().signal);
+  const offered = asker.offer(state, 'pod', '=', 'we', new AbortController().signal);
   const { name, question } = calls.at(-1)!;
   assert.equal(name, 'values');
   assert.equal(question.tag_filter, "pod_ns='app' AND pod LIKE '%we%'");

@@ -12,6 +12,7 @@ import type { State } from '../state/state';
 import type { Operator } from '../state/filter';
 import { labelled, type Tag } from '../state/tags';
 import { Clock } from '../state/times';
+import { errorText } from '../words/error';
 import { Question } from './question';
 import {
   isBreakdown, isRequest, offeredQuestion, questionsOf, type BreakdownQuestion,
@@ -63,9 +64,6 @@ export interface Answers {
   signIn: string | null; // why the user has to sign in; null: no need
   error: string; // why there is no answer; ''
 }
-
-const textOf = (error: unknown): string =>
-  error instanceof Error ? error.message : String(error ?? '');
 
 export class Asker {
   private readonly clock = new Clock();
@@ -142,14 +140,13 @@ export class Asker {
     await this.why.put(question, again);
   }
 
-  /** The values of a tag that the other conditions leave, for what a user types. */
-  offer(tag: string, op: Operator, typed: string, signal: AbortSignal): Promise<Values> {
+  /** The values of a tag that the other conditions of a state leave, for what a user types. */
+  offer(
+    state: State, tag: string, op: Operator, typed: string, signal: AbortSignal,
+  ): Promise<Values> {
     const tags = this.tags.answer ?? [];
 
-    return this.hub.values(
-      offeredQuestion(this.state!, tags, this.now, tag, op, typed),
-      signal,
-    );
+    return this.hub.values(offeredQuestion(state, tags, this.now, tag, op, typed), signal);
   }
 
   /** What there is to show. */
@@ -171,10 +168,10 @@ export class Asker {
       series: part(this.series),
       choices: part(this.choices),
       cpuSeconds: this.cpu.isStale ? null : this.cpu.answer,
-      why: { ...part(this.why), error: textOf(this.why.error) },
+      why: { ...part(this.why), error: errorText(this.why.error) },
       isBusy: [...this.needed(), this.why].some((q) => q.isBusy),
       signIn: this.refusal(),
-      error: textOf(error),
+      error: errorText(error),
     };
   }
 

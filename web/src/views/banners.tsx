@@ -1,29 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Banners: an error, and what the answer lacks.
-import { estimatedText, lossesText, notesText, throttledText, type Said } from './notes';
+// Banners: an error, and what an answer lacks.
+import {
+  estimatedText, lossesText, notesText, throttledText, type Noted, type Said,
+} from './notes';
 import { Sentence } from './sentence';
-import type { Shown } from './shown';
 
 interface Props {
   error: string;
   storeNote: string;
-  shown: Shown | null;
 }
 
-export function Banners({ error, storeNote, shown }: Props) {
-  return (
-    <>
-      <div role="alert">
-        <Banner id="error" said={ofText(error)} />
-      </div>
-      <Banner id="losses" said={shown ? lossesText(shown) : []} />
-      <Banner id="estimated" said={shown ? estimatedText(shown) : []} />
-      <Banner id="notes" said={shown ? notesText(shown) : []} />
-      <Banner id="store-note" said={ofText(storeNote)} />
-      <Banner id="throttled" said={shown ? throttledText(shown) : []} />
-    </>
-  );
-}
+/** What concerns all that is shown. */
+export const Banners = ({ error, storeNote }: Props) => (
+  <>
+    <div role="alert">
+      <Banner id="error" said={ofText(error)} />
+    </div>
+    <Banner id="store-note" said={ofText(storeNote)} />
+  </>
+);
+
+/** What concerns an answer. */
+export const Notes = ({ noted }: { noted: Noted }) => (
+  <>
+    <Banner id="losses" said={lossesText(noted)} />
+    <Banner id="estimated" said={estimatedText(noted)} />
+    <Banner id="notes" said={notesText(noted)} />
+    <Banner id="throttled" said={throttledText(noted)} />
+  </>
+);
 
 const ofText = (text: string): Said[] => (text ? [{ text, about: '' }] : []);
 

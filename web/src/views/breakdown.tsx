@@ -3,18 +3,18 @@
 // A click on one narrows the filter to it.
 import { useState } from 'preact/hooks';
 import { groupRows } from '../profile/groups';
-import { inert } from '../profile/names';
+import { inert, inOwnForm } from '../profile/names';
 import type { State } from '../state/state';
-import { groupTags, tagOf, type Tag } from '../state/tags';
+import { groupTags, LABEL, labelOf, tagOf, type Tag } from '../state/tags';
 import type { BreakdownAnswer } from './asker';
+import { Notes } from './banners';
 import './breakdown.css';
 import { GroupTable } from './breakdown_table';
 import { Choice } from './choice';
+import type { Noted } from './notes';
 import { breakdownTag } from './questions';
 import { useDraft } from './use_draft';
 import type { ViewProps } from './view';
-
-const LABEL = 'k8s.label.';
 
 export function Breakdown(props: ViewProps) {
   const { state, change, answers: { breakdown: { answer, isStale } } } = props;
@@ -30,16 +30,27 @@ export function Breakdown(props: ViewProps) {
           ? <button id="breakdown-all" onClick={() => change({ fn: null })}>of everything</button>
           : <span class="muted">To see it of one function, select that in the table.</span>}
       </div>
+      {answer && <Notes noted={notedOf(answer)} />}
       {answer && <Groups {...props} answer={answer} />}
     </section>
   );
 }
 
+/** The shares of both selections of a comparison are beside each other. */
+const notedOf = ({ now, before }: BreakdownAnswer): Noted => ({
+  summary: now.summary,
+  before: before?.summary,
+  unit: now.unit,
+  total: now.result.total,
+  hasShares: true,
+});
+
 /** A tag, or a label of pods, whose name the user types. */
 function TagChoice({ state, change, answers: { tags } }: ViewProps) {
   const tag = breakdownTag(state, tags);
   const [isTyping, setTyping] = useState(false);
-  const isLabel = isTyping || tag.startsWith(LABEL);
+  const label = labelOf(tag);
+  const isLabel = isTyping || label !== '';
   const choose = (value: string): void => {
     setTyping(value === LABEL);
     if (value !== LABEL) change({ by: value });
@@ -59,8 +70,8 @@ function TagChoice({ state, change, answers: { tags } }: ViewProps) {
       />
       {isLabel && (
         <LabelInput
-          label={tag.startsWith(LABEL) ? tag.slice(LABEL.length) : ''}
-          onChoose={(label) => change({ by: LABEL + label })}
+          label={label}
+          onChoose={(name) => change({ by: LABEL + name })}
         />
       )}
     </>
@@ -84,7 +95,7 @@ const LabelInput = ({ label, onChoose }: LabelProps) => (
 
 function offeredTags(tags: Tag[], { event }: State, chosen: string): Tag[] {
   const usual = groupTags(tags, event);
-  const isOffered = chosen.startsWith(LABEL) || usual.some((t) => t.tag === chosen);
+  const isOffered = labelOf(chosen) !== '' || usual.some((t) => t.tag === chosen);
 
   return isOffered ? usual : [...usual, tagOf(tags, chosen)];
 }
@@ -93,13 +104,14 @@ function Groups(props: ViewProps & { answer: BreakdownAnswer }) {
   const { answer: { question, now, before }, shown } = props;
   const rows = groupRows(now.result, before?.result ?? null);
   const whole = now.result.function_total ?? now.result.total;
-  const name = question.now.function?.name;
+  const { function: fn } = question.now;
+  const name = fn && inert(inOwnForm(fn.name, fn.kind));
 
   return (
     <>
       <p class="muted" role="status">
         {shown.value(whole)}
-        {name ? ` of ${inert(name)}, of ${shown.value(now.result.total)} in all` : ' in all'}
+        {name ? ` of ${name}, of ${shown.value(now.result.total)} in all` : ' in all'}
         {name && whole === 0 && ': the selection does not have this function by this name'}
         {now.summary.truncated &&
           '; there are too many stacks: the smallest are among the others, whatever their value'}

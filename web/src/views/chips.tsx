@@ -17,6 +17,7 @@ import { TagPicker } from './tag_picker';
 export type Known = Record<string, Values>;
 
 interface Props {
+  id: string; // which those of its buttons begin with
   conditions: Condition[];
   usual: Tag[];
   isText: boolean; // the filter is text, to which no condition can be added here
@@ -35,11 +36,10 @@ interface Open {
   at: number;
 }
 
-const ADD = 'add-filter';
-
 export function Chips(props: Props) {
-  const { conditions, usual, isText, tags, event, known, isKnown, offer, onChange } = props;
+  const { id: prefix, conditions, usual, isText, tags, event, known, isKnown, offer, onChange } = props;
   const [open, setOpen] = useState<Open | null>(null);
+  const adding = `${prefix}add-filter`;
   const add = useRef<HTMLButtonElement>(null);
   const isUsual = (name: string): boolean => usual.some((t) => t.tag === name);
 
@@ -81,15 +81,15 @@ export function Chips(props: Props) {
 
   return (
     <div class="chips">
-      {withIds(slotsOf(conditions, usual.map((t) => t.tag))).map(chip)}
+      {withIds(prefix, slotsOf(conditions, usual.map((t) => t.tag))).map(chip)}
       {!isText && (
         <span class="chip">
           <button
-            id={ADD} ref={add} class="chip-open" aria-haspopup="dialog"
-            aria-expanded={open?.by === ADD}
-            onClick={() => toggle({ by: ADD, tag: '', at: conditions.length })}
+            id={adding} ref={add} class="chip-open" aria-haspopup="dialog"
+            aria-expanded={open?.by === adding}
+            onClick={() => toggle({ by: adding, tag: '', at: conditions.length })}
           >+ add a filter</button>
-          {open?.by === ADD && (
+          {open?.by === adding && (
             <Popup label="add a filter" onClose={close}>
               {open.tag
                 ? editor(open)
@@ -103,13 +103,13 @@ export function Chips(props: Props) {
 }
 
 /** The first place of a tag has the tag in its id, so that links and tests find it. */
-function withIds(slots: Slot[]): (Slot & { id: string })[] {
+function withIds(prefix: string, slots: Slot[]): (Slot & { id: string })[] {
   const seen = new Map<string, number>();
 
   return slots.map((slot) => {
     const n = (seen.get(slot.tag) ?? 0) + 1;
     seen.set(slot.tag, n);
-    return { ...slot, id: `choice-${slot.tag}${n > 1 ? `-${n}` : ''}` };
+    return { ...slot, id: `${prefix}choice-${slot.tag}${n > 1 ? `-${n}` : ''}` };
   });
 }
 

@@ -2,21 +2,21 @@
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 
-export interface Option {
-  value: string | null; // null: it cannot be chosen
+export interface Option<T extends string = string> {
+  value: T;
   text: string;
 }
 
-interface Props {
+interface Props<T extends string> {
   id: string;
   label: ComponentChildren;
-  value: string;
-  options: Option[];
-  onChoose: (value: string) => void;
+  value: T;
+  options: Option<T>[];
+  onChoose: (value: T) => void;
 }
 
 /** A list of which one entry is chosen. */
-export function Choice({ id, label, value, options, onChoose }: Props) {
+export function Choice<T extends string>({ id, label, value, options, onChoose }: Props<T>) {
   const select = useRef<HTMLSelectElement>(null);
 
   // an option that has come only now can be the chosen one
@@ -29,13 +29,10 @@ export function Choice({ id, label, value, options, onChoose }: Props) {
       <select
         id={id}
         ref={select}
-        title={value}
-        onChange={(e) => onChoose(e.currentTarget.value)}
+        onChange={(e) => onChoose(e.currentTarget.value as T)}
       >
         {options.map((o) => (
-          <option key={o.value} value={o.value ?? ''} disabled={o.value === null}>
-            {o.text}
-          </option>
+          <option key={o.value} value={o.value}>{o.text}</option>
         ))}
       </select>
     </label>

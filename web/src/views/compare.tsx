@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other selection, with which the page compares.
-import { inert } from '../profile/names';
+import { isSnapshot } from '../profile/values';
 import { comparedWith, earlier, ended, swapped, withEarlier } from '../state/compare';
-import { parseFilter, printFilter } from '../state/filter';
-import { isSnapshot, leakOf } from '../state/leak';
+import { printFilter } from '../state/filter';
+import { leakOf } from '../state/leak';
 import type { Change, Compare, State } from '../state/state';
+import { PROCESS, tagOf } from '../state/tags';
 import { absolute, intervalOf } from '../state/times';
-import type { Answers } from './asker';
+import type { Answers, Asker } from './asker';
+import { Check } from './check';
 import { Choice, type Option } from './choice';
 import './compare.css';
+import { Conditions, mistakeBefore } from './filters';
 import { LeakChoice } from './leak';
 import { TimeInput } from './time_input';
-import { useDraft } from './use_draft';
 
 interface Props {
   state: State;
   change: Change;
   answers: Answers;
+  offer: Asker['offer'];
 }
 
 const OTHER = 'other';
@@ -43,15 +46,14 @@ export function CompareChoice(props: Props) {
       {compare && !leakOf(state, now) && <Before {...props} compare={compare} />}
       {compare && (
         <>
-          <label title="only stacks that have more than before, as wide as how much more it is">
-            <input
-              type="checkbox"
-              id="grown"
-              checked={state.grown}
-              onChange={(e) => change({ grown: e.currentTarget.checked })}
-            />{' '}
+          <Check
+            id="grown"
+            isOn={state.grown}
+            onChange={(grown) => change({ grown })}
+            title="only stacks that have more than before, as wide as how much more it is"
+          >
             only what grew
-          </label>
+          </Check>
           <button
             id="swap"
             title="what is before becomes now"
@@ -83,52 +85,40 @@ function chosen(state: State, value: string, now: number): Partial<State> {
 }
 
 /** Time, process and filter of the other selection. */
-function Before({ state, change, answers, compare }: Props & { compare: Compare }) {
-  const { now, choices } = answers;
+function Before({ state, change, answers, offer, compare }: Props & { compare: Compare }) {
+  const { now, tags } = answers;
   const [from, to] = intervalOf(compare.times, now);
   const put = (other: Partial<Compare>): void => change(comparedWith(state, other), 'push');
-  const filter = useDraft(
-    printFilter(compare.filter),
-    (text) => put({ filter: parseFilter(text) }),
-  );
-  const processes = choices.answer?.app_service?.values.map((v) => v.value) ?? [];
 
   return (
     <fieldset id="before">
       <legend>before</legend>
-      <TimeInput
-        id="before_from"
-        label="from"
-        value={from}
-        onChoose={(t) => put({ times: { from: t, to } })}
-      />
-      <TimeInput
-        id="before_to"
-        label="to"
-        value={to}
-        onChoose={(t) => put({ times: { from, to: t } })}
-      />
-      <Choice
-        id="before_process"
-        label="process "
-        value={compare.process}
-        options={[
-          { value: '', text: 'all' },
-          ...[...new Set([...processes, compare.process])]
-            .filter(Boolean)
-            .map((value) => ({ value, text: inert(value) })),
-        ]}
-        onChoose={(process) => put({ process })}
-      />
-      <label class="before-filter" title="in the language of tag_filter (docs/api.md)">
-        filter{' '}
-        <input
-          id="before_filter"
-          {...filter}
-          placeholder="everything"
-          spellcheck={false}
+      <div class="before-times">
+        <TimeInput
+          id="before_from"
+          label="from"
+          value={from}
+          onChoose={(t) => put({ times: { from: t, to } })}
         />
-      </label>
+        <TimeInput
+          id="before_to"
+          label="to"
+          value={to}
+          onChoose={(t) => put({ times: { from, to: t } })}
+        />
+      </div>
+      <Conditions
+        id="before-"
+        name="before_filter"
+        state={{ ...state, ...compare, compare: null }}
+        tags={tags}
+        usual={[tagOf(tags, PROCESS)]}
+        known={{}}
+        isKnown={false}
+        mistake={mistakeBefore(state, answers)}
+        offer={offer}
+        onChange={put}
+      />
     </fieldset>
   );
 }

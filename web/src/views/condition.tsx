@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import type { Values } from '../api/types';
 import { valuesFor } from '../state/conditions';
 import { isList, type Condition, type Operator } from '../state/filter';
+import { Choice } from './choice';
 import { Combobox, type Option } from './combobox';
 import { operatorWords, shown } from './filter_words';
 import { useOffered, type Offer, type Offered } from './offered';
@@ -60,13 +61,15 @@ export function ConditionEditor(props: Props) {
 
   return (
     <>
-      <select
-        class="condition-operator" aria-label={`how ${label} is compared`} value={op}
-        hidden={operators.length === 1}
-        onChange={(e) => changeOperator(e.currentTarget.value as Operator)}
-      >
-        {operators.map((o) => <option key={o} value={o}>{operatorWords[o]}</option>)}
-      </select>
+      {operators.length > 1 && (
+        <Choice
+          id="condition-operator"
+          label={<span class="unseen">how {label} is compared</span>}
+          value={op}
+          options={operators.map((value) => ({ value, text: operatorWords[value] }))}
+          onChoose={changeOperator}
+        />
+      )}
       <Combobox
         label={isPattern(op) ? `regular expression for ${label}` : `value of ${label}`}
         hint={isPattern(op) ? 'a regular expression' : 'type a part of the value'}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves what is shown as a file.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { SignInError } from '../api/hub';
 import type { Selection } from '../api/types';
 import { fileName } from '../files/name';
@@ -10,9 +10,11 @@ import { chosenValue } from '../state/narrow';
 import type { State } from '../state/state';
 import type { Tag } from '../state/tags';
 import { utc } from '../state/times';
+import { errorText } from '../words/error';
 import './download.css';
-import { groups, type Format, type Source } from './formats';
+import { groupsOf, type Format, type Source } from './formats';
 import { totalText } from './notes';
+import { PopupButton } from './popup';
 import { isRequest, questionsOf } from './questions';
 import type { Shown } from './shown';
 
@@ -24,73 +26,44 @@ interface Props {
 }
 
 export function Download({ state, shown, tags, reload }: Props) {
-  const menu = useRef<HTMLDetailsElement>(null);
-  const panel = useRef<HTMLDivElement>(null);
   const [said, setSaid] = useState('');
   const download = async (format: Format): Promise<void> => {
     const source = sourceOf(state, shown, tags);
 
-    close(menu.current!);
     setSaid('making the file …');
     try {
-      save(await format.make(source), nameOf(source, format.ending));
-      setSaid(format.lacks?.(source) ?? '');
+      const { content, lacks } = await format.make(source);
+      save(content, nameOf(source, format.ending));
+      setSaid(lacks);
     } catch (e) {
-      setSaid(e instanceof Error ? e.message : String(e));
+      setSaid(errorText(e));
       if (e instanceof SignInError) reload(); // the page then asks the user to sign in
     }
   };
 
-  useEffect(() => closeOutside(menu.current!), []);
   return (
     <>
-      <details id="download" ref={menu} onToggle={() => keepInWindow(panel.current!)}>
-        <summary>download</summary>
-        <div ref={panel}>
-          {groups.map(({ heading, formats }) => (
-            <section key={heading} aria-label={heading}>
-              <p class="muted">{heading}</p>
-              {formats.filter((f) => f.ending !== 'csv' || !isRequest(state)).map((format) => (
-                <button key={format.ending} onClick={() => void download(format)}>
-                  {format.title} <small class="muted">{format.about}</small>
-                </button>
-              ))}
-            </section>
-          ))}
-        </div>
-      </details>
-      <span role="status" class="muted">{said}</span>
+      <PopupButton id="download" text="download">
+        {(close) => groupsOf(state).map(({ heading, formats }) => (
+          <section key={heading} class="formats" aria-label={heading}>
+            <p class="muted">{heading}</p>
+            {formats.map((format) => (
+              <button
+                key={format.ending}
+                onClick={() => {
+                  close();
+                  void download(format);
+                }}
+              >
+                {format.title} <small class="muted">{format.about}</small>
+              </button>
+            ))}
+          </section>
+        ))}
+      </PopupButton>
+      <span id="download-said" role="status" class="muted">{said}</span>
     </>
   );
-}
-
-/** The focus goes back to what opens the menu. */
-function close(menu: HTMLDetailsElement): void {
-  menu.querySelector('summary')!.focus();
-  menu.open = false;
-}
-
-/** Closes the menu when the user presses Escape in it, or does something elsewhere. */
-function closeOutside(menu: HTMLDetailsElement): () => void {
-  const end = new AbortController();
-  const options = { signal: end.signal };
-  const isInside = (e: Event): boolean => menu.contains(e.target as Node);
-
-  addEventListener('pointerdown', (e) => isInside(e) || menu.removeAttribute('open'), options);
-  addEventListener('focusin', (e) => isInside(e) || menu.removeAttribute('open'), options);
-  menu.addEventListener('keydown', (e) => {
-    if (e.key !== 'Escape' || !menu.open) return;
-    close(menu);
-    e.stopPropagation();
-  }, options);
-  return () => end.abort();
-}
-
-function keepInWindow(panel: HTMLElement): void {
-  panel.style.translate = '';
-  const { right } = panel.getBoundingClientRect();
-
-  panel.style.translate = `${Math.min(0, document.body.clientWidth - right)}px`;
 }
 
 function sourceOf(state: State, shown: Shown, tags: Tag[]): Source {

@@ -7,9 +7,10 @@ import {
   DAMAGED_KEY, forget, keep, KEY, MAX_NAME, readFavourites, type Kept,
 } from '../state/favourites';
 import type { Change, State } from '../state/state';
+import { errorText } from '../words/error';
 import { shown } from './filter_words';
 import { focusNeighbour } from './focus_neighbour';
-import { Popup } from './popup';
+import { PopupButton } from './popup';
 
 interface Props {
   state: State;
@@ -25,29 +26,18 @@ interface ListProps {
 const none: Kept = { favourites: [], isDamaged: false };
 
 export function Favourites({ state, change, now }: Props) {
-  const [isOpen, setOpen] = useState(false);
-  const button = useRef<HTMLButtonElement>(null);
-  const close = (isDone: boolean): void => {
-    if (isDone) button.current!.focus();
-    setOpen(false);
-  };
-  const choose = (address: string): void => {
-    close(true);
-    change(parse(address, now), 'push');
-  };
-
   return (
-    <span class="favourites">
-      <button
-        id="favourites" ref={button} aria-haspopup="dialog" aria-expanded={isOpen}
-        onClick={() => setOpen(!isOpen)}
-      >favourites</button>
-      {isOpen && (
-        <Popup label="favourites" onClose={close}>
-          <FavouriteList address={print(state)} onChoose={choose} />
-        </Popup>
+    <PopupButton id="favourites" text="favourites">
+      {(close) => (
+        <FavouriteList
+          address={print(state)}
+          onChoose={(address) => {
+            close();
+            change(parse(address, now), 'push');
+          }}
+        />
       )}
-    </span>
+    </PopupButton>
   );
 }
 
@@ -61,7 +51,7 @@ function useKept(): { kept: Kept; error: string; attempt: (change: () => void) =
       setKept(readFavourites(localStorage));
       setError('');
     } catch (e) {
-      setError(e instanceof Error ? e.message : String(e));
+      setError(errorText(e));
     }
   }, []);
 

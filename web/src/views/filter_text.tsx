@@ -6,6 +6,7 @@ import { inert } from '../profile/names';
 import type { Mistake } from '../state/mistake';
 
 interface Props {
+  name: string;
   text: string;
   mistake: Mistake | null;
   onText: (text: string) => void;
@@ -14,7 +15,7 @@ interface Props {
 /** How much of the text is shown on each side of a mistake. */
 const AROUND = 40;
 
-export function FilterText({ text, mistake, onText }: Props) {
+export function FilterText({ name, text, mistake, onText }: Props) {
   const id = useId();
   const [draft, setDraft] = useState<string | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
@@ -37,7 +38,7 @@ export function FilterText({ text, mistake, onText }: Props) {
     <div class="filter-text">
       <label for={`${id}-field`}>Filter as text</label>
       <textarea
-        id={`${id}-field`} ref={field} name="tag_filter" rows={1} spellcheck={false}
+        id={`${id}-field`} ref={field} name={name} rows={1} spellcheck={false}
         autocapitalize="off" autocomplete="off" value={draft ?? text}
         placeholder="pod_ns='app' AND pod REGEXP '^web-'" aria-invalid={mistake !== null}
         aria-describedby={mistake ? `${id}-mistake` : undefined}

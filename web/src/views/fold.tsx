@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the profile is shown: what is folded, and what values are divided by.
+import type { Fold } from '../profile/folds';
 import { canBePer } from '../profile/per';
-import type { Change, Fold, State } from '../state/state';
+import type { Change, State } from '../state/state';
 import { columns as words } from '../words/numbers';
+import { Check } from './check';
+import { Choice, type Option } from './choice';
 import { Explained } from './explained';
 import './fold.css';
 
@@ -11,95 +14,74 @@ interface Props {
   change: Change;
 }
 
-const threads: Record<Fold['threads'], string> = {
-  pools: 'by pool',
-  each: 'each',
-  none: 'none',
-};
-const folds = {
-  recursion: {
-    title: 'recursion',
-    hint: 'a function that calls itself, also through one other function, is one frame',
+const threads: Option<Fold['threads']>[] = [
+  { value: 'pools', text: 'by pool' },
+  { value: 'each', text: 'each' },
+  { value: 'none', text: 'none' },
+];
+const folds = [
+  {
+    key: 'recursion',
+    about: 'a function that calls itself, also through one other function, is one frame',
   },
-  libraries: { title: 'libraries', hint: 'frames of a library in a row are one frame' },
-  runtimes: {
-    title: 'runtimes',
-    hint: 'frames of the Go runtime, of an interpreter or of a virtual machine are one frame',
+  { key: 'libraries', about: 'frames of a library in a row are one frame' },
+  {
+    key: 'runtimes',
+    about: 'frames of the Go runtime, of an interpreter or of a virtual machine are one frame',
   },
-};
-const pers: Record<State['per'], string> = {
-  all: 'in all',
-  second: 'per second',
-  'cpu-second': 'per CPU second',
-};
-
-const perTexts: Record<State['per'], string> = {
-  all: 'what the values are divided by',
-  second: words.per_second,
-  'cpu-second': words.per_cpu_second,
+] as const;
+const pers: Record<State['per'], { text: string; about: string }> = {
+  all: { text: 'in all', about: 'what the values are divided by' },
+  second: { text: 'per second', about: words.per_second },
+  'cpu-second': { text: 'per CPU second', about: words.per_cpu_second },
 };
 
 export function FoldChoice({ state, change }: Props) {
-  const { fold, byLine, per, event } = state;
+  const { fold, byLine, event } = state;
+  const offered = canBePer(event);
+  const per = offered.includes(state.per) ? state.per : 'all';
 
   return (
     <div id="fold">
       <Explained text="exec-17 and exec-4 are threads of the pool exec-N">
-        <label>
-          threads{' '}
-          <select
-            id="threads"
-            value={fold.threads}
-            onChange={(e) =>
-              change({ fold: { ...fold, threads: e.currentTarget.value as Fold['threads'] } })
-            }
-          >
-            {Object.entries(threads).map(([value, title]) => (
-              <option key={value} value={value}>{title}</option>
-            ))}
-          </select>
-        </label>
+        <Choice
+          id="threads"
+          label="threads "
+          value={fold.threads}
+          options={threads}
+          onChoose={(value) => change({ fold: { ...fold, threads: value } })}
+        />
       </Explained>
       <fieldset>
         <legend>fold</legend>
-        {(['recursion', 'libraries', 'runtimes'] as const).map((key) => (
-          <Explained key={key} text={folds[key].hint}>
-            <label>
-              <input
-                type="checkbox"
-                id={`fold-${key}`}
-                checked={fold[key]}
-                onChange={(e) => change({ fold: { ...fold, [key]: e.currentTarget.checked } })}
-              />{' '}
-              {folds[key].title}
-            </label>
-          </Explained>
+        {folds.map(({ key, about }) => (
+          <Check
+            key={key}
+            id={`fold-${key}`}
+            isOn={fold[key]}
+            onChange={(isOn) => change({ fold: { ...fold, [key]: isOn } })}
+            title={about}
+          >
+            {key}
+          </Check>
         ))}
       </fieldset>
-      <Explained text="functions of one name are apart if they are declared in other files or lines">
-        <label>
-          <input
-            type="checkbox"
-            id="by-line"
-            checked={byLine}
-            onChange={(e) => change({ byLine: e.currentTarget.checked })}
-          />{' '}
-          by line
-        </label>
-      </Explained>
-      <Explained text={perTexts[per]}>
-        <label>
-          values{' '}
-          <select
-            id="per"
-            value={canBePer(event).includes(per) ? per : 'all'}
-            onChange={(e) => change({ per: e.currentTarget.value as State['per'] })}
-          >
-            {canBePer(event).map((value) => (
-              <option key={value} value={value}>{pers[value]}</option>
-            ))}
-          </select>
-        </label>
+      <Check
+        id="by-line"
+        isOn={byLine}
+        onChange={(isOn) => change({ byLine: isOn })}
+        title="functions of one name are apart if they are declared in other files or lines"
+      >
+        by line
+      </Check>
+      <Explained text={pers[per].about}>
+        <Choice
+          id="per"
+          label="values "
+          value={per}
+          options={offered.map((value) => ({ value, text: pers[value].text }))}
+          onChoose={(value) => change({ per: value })}
+        />
       </Explained>
     </div>
   );

@@ -7,6 +7,8 @@ import { pictureOf, type Picture } from '../files/picture';
 import { MOST_HEIGHT, pngOf } from '../files/png';
 import { svgOf } from '../files/svg';
 import type { FlameGraph } from '../flame/flame';
+import type { State } from '../state/state';
+import { isBreakdown, isRequest } from './questions';
 import type { Shown } from './shown';
 
 /** What a file is made of. */
@@ -17,74 +19,98 @@ export interface Source {
   graph: FlameGraph | null; // null: none is on the page
 }
 
+/** The content of a file. */
+interface Made {
+  content: BlobPart;
+  lacks: string; // what is not in it; '': nothing
+}
+
 export interface Format {
   ending: string;
   title: string;
   about: string;
-  make: (source: Source) => Promise<Blob | string> | string;
-  /** What the file lacks; '': nothing. */
-  lacks?: (source: Source) => string;
+  /** Whether the view of a state shows what the file has. */
+  isOf: (state: State) => boolean;
+  make: (source: Source) => Promise<Made> | Made;
 }
+
+const whole = (content: BlobPart): Made => ({ content, lacks: '' });
 
 function picture({ graph, heading }: Source, mostHeight?: number): Picture {
   if (!graph) throw new Error('There is no flame graph in this view. Choose one that has it.');
   return pictureOf(graph, heading, mostHeight);
 }
 
-const ofHub = (format: FileFormat) => (source: Source): Promise<Blob> =>
-  hub.file(format, source.selection, AbortSignal.timeout(120_000));
+const hasGraph = ({ view }: State): boolean => view !== 'table' && view !== 'breakdown';
+const hasFunctions = (state: State): boolean => !isRequest(state) && !isBreakdown(state);
 
 const ofPage: Format[] = [
   {
     ending: 'svg',
     title: 'SVG',
     about: 'the flame graph, with the words of each frame',
-    make: (source) => svgOf(picture(source)),
+    isOf: hasGraph,
+    make: (source) => whole(svgOf(picture(source))),
   },
   {
     ending: 'png',
     title: 'PNG',
     about: 'the flame graph, for chats and documents',
-    make: (source) => pngOf(picture(source, MOST_HEIGHT)),
-    lacks: (source) => {
-      const { leftOut } = picture(source, MOST_HEIGHT);
-      return leftOut
-        ? `The picture lacks the ${leftOut.toLocaleString()} rows that are farthest from the ` +
-            'root: browsers make no higher one. The SVG has all rows.'
-        : '';
+    isOf: hasGraph,
+    make: async (source) => {
+      const drawn = picture(source, MOST_HEIGHT);
+      const { leftOut } = drawn;
+      const lacks =
+        `The picture lacks the ${leftOut.toLocaleString()} rows that are farthest from the ` +
+        'root: browsers make no higher one. The SVG has all rows.';
+
+      return { content: await pngOf(drawn), lacks: leftOut ? lacks : '' };
     },
   },
   {
     ending: 'csv',
     title: 'CSV',
     about: 'the functions, for a spreadsheet',
+    isOf: hasFunctions,
     make: ({ shown: { rows, unit, total, columns, difference, growth } }) =>
-      csvOf(rows, {
+      whole(csvOf(rows, {
         unit,
         now: { whole: total },
         before: { whole: columns?.before?.total[0] ?? 0, scale: difference?.scale },
         isGrowth: growth !== null,
-      }),
+      })),
   },
 ];
+
+const ofHub = (format: FileFormat): Pick<Format, 'isOf' | 'make'> => ({
+  isOf: () => true,
+  make: async ({ selection }) =>
+    whole(await hub.file(format, selection, AbortSignal.timeout(120_000))),
+});
 
 const ofTheHub: Format[] = [
   {
     ending: 'folded.txt',
     title: 'Folded stacks',
     about: 'for flamegraph.pl: a line for each stack',
-    make: ofHub('folded'),
+    ...ofHub('folded'),
   },
-  { ending: 'pb.gz', title: 'pprof', about: 'for go tool pprof', make: ofHub('pprof') },
+  { ending: 'pb.gz', title: 'pprof', about: 'for go tool pprof', ...ofHub('pprof') },
   {
     ending: 'speedscope.json',
     title: 'speedscope',
     about: 'for speedscope.app',
-    make: ofHub('speedscope'),
+    ...ofHub('speedscope'),
   },
 ];
 
-export const groups: { heading: string; formats: Format[] }[] = [
+const groups: { heading: string; formats: Format[] }[] = [
   { heading: 'What is shown', formats: ofPage },
   { heading: 'The selection, also what is hidden or folded here', formats: ofTheHub },
 ];
+
+/** The files that can be made in the view of a state. */
+export const groupsOf = (state: State): typeof groups =>
+  groups
+    .map(({ heading, formats }) => ({ heading, formats: formats.filter((f) => f.isOf(state)) }))
+    .filter(({ formats }) => formats.length > 0);

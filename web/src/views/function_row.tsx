@@ -2,23 +2,23 @@
 // The rows of the table of functions.
 import { colour, css, kinds } from '../flame/colours';
 import { inert, shorten } from '../profile/names';
-import type { FunctionRow } from '../profile/table';
+import type { FunctionRow, Order } from '../profile/table';
 import { percent } from '../profile/values';
-import type { Change, Sort } from '../state/state';
+import type { Change } from '../state/state';
 import { frameSentence } from '../words/frames';
 import { columns as words } from '../words/numbers';
 import { Explained } from './explained';
 import type { RowChange, Shown } from './shown';
 
 interface HeadProps {
-  sort: Sort;
+  sort: Order;
   change: Change;
   isDifference: boolean;
 }
 
 /** A click on the title of a column sorts by it; on that of the sorted one, the other way round. */
 export function Head({ sort, change, isDifference }: HeadProps) {
-  const title = (column: Sort['column'], text: string) => {
+  const title = (column: Order['column'], text: string) => {
     const isSorted = sort.column === column;
     const descending = isSorted ? !sort.descending : column !== 'name';
     const way = sort.descending ? 'descending' : 'ascending';

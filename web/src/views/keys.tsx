@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A dialog that lists all keys.
 import { useLayoutEffect, useRef } from 'preact/hooks';
+import { Check } from './check';
 import { graphKeys, keyLabel, pageKeys, type Key } from '../words/keys';
 
 interface Props {
@@ -22,14 +23,7 @@ export function Keys({ isOpen, onClose, isOn, setOn }: Props) {
       <h2 id="keys-title">Keys</h2>
       <KeyTable title="Everywhere" keys={pageKeys} />
       <KeyTable title="In the flame graph" keys={graphKeys} />
-      <label>
-        <input
-          type="checkbox"
-          checked={isOn}
-          onChange={(e) => setOn(e.currentTarget.checked)}
-        />{' '}
-        single keys act (“?” always does)
-      </label>
+      <Check id="single-keys" isOn={isOn} onChange={setOn}>single keys act (“?” always does)</Check>
       <p>
         <button onClick={onClose}>close</button>
       </p>

@@ -3,6 +3,7 @@
 import { leakOf, withLeak, withoutLeak } from '../state/leak';
 import type { Change, State } from '../state/state';
 import { intervalOf } from '../state/times';
+import { Check } from './check';
 import { TimeInput } from './time_input';
 
 interface Props {
@@ -16,25 +17,18 @@ export function LeakChoice({ state, change, now }: Props) {
 
   return (
     <div id="growth-choice">
-      <label
-        title={
-          'how much more memory is in use at the second time than at the first, stack by stack'
+      <Check
+        id="growth"
+        isOn={moments !== null}
+        onChange={(isOn) =>
+          change(
+            isOn ? withLeak(state, intervalOf(state.times, now)) : withoutLeak(state, now),
+          )
         }
+        title="how much more memory is in use at the second time than at the first, stack by stack"
       >
-        <input
-          type="checkbox"
-          id="growth"
-          checked={moments !== null}
-          onChange={() =>
-            change(
-              moments
-                ? withoutLeak(state, now)
-                : withLeak(state, intervalOf(state.times, now)),
-            )
-          }
-        />{' '}
         growth between two times
-      </label>
+      </Check>
       {moments && (
         <span id="growth-times">
           <TimeInput

@@ -14,7 +14,7 @@ interface Props {
 }
 
 export function Legend({ state: { colours }, change, columns }: Props) {
-  const options: Option[] = [
+  const options: Option<State['colours']>[] = [
     { value: 'kind', text: 'kind' },
     { value: 'module', text: 'module' },
   ];
@@ -27,7 +27,7 @@ export function Legend({ state: { colours }, change, columns }: Props) {
         label="colours by "
         value={options.some((o) => o.value === colours) ? colours : 'kind'}
         options={options}
-        onChoose={(value) => change({ colours: value as State['colours'] })}
+        onChoose={(value) => change({ colours: value })}
       />
       {legend(columns, colours).map(({ label, colour, kind, about }) => (
         <span key={label} style={{ borderLeft: `12px solid ${colour}` }}>

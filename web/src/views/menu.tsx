@@ -2,9 +2,10 @@
 // What can be done with a function or with a frame: a menu where the user asks for it.
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isFunction } from '../profile/columns';
+import type { FunctionId } from '../profile/folds';
 import { inert } from '../profile/names';
 import { termOf } from '../profile/table';
-import type { Change, FunctionId, State } from '../state/state';
+import type { Change, State } from '../state/state';
 import { copy } from './copy';
 import './menu.css';
 

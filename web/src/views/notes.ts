@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an answer says about itself: its sum, and what it lacks.
-import type { Reply, Summary } from '../api/types';
+import type { Summary } from '../api/types';
 import { wholesText } from '../profile/change';
 import type { Growth } from '../profile/growth';
 import { formatValue } from '../profile/values';
@@ -16,6 +16,23 @@ export interface Said {
   text: string;
   about: string;
 }
+
+/** What an answer says of itself, beside its values. */
+export interface Noted {
+  summary?: Summary;
+  before?: Summary; // of the other selection of a comparison
+  unit: string;
+  total: number; // of the values
+  hasShares: boolean; // a comparison is one of shares
+}
+
+export const notedOf = ({ answer: { reply, columns }, difference, unit }: Shown): Noted => ({
+  summary: reply.summary,
+  before: reply.before_summary,
+  unit,
+  total: columns?.total[0] ?? 0,
+  hasShares: difference?.terms.by === 'share',
+});
 
 const plain = (text: string): Said => ({ text, about: '' });
 
@@ -60,17 +77,15 @@ function grownText(
 }
 
 /** A difference has the errors of both selections, and no share. */
-export function estimatedText({ answer, unit }: Shown): Said[] {
-  const { summary, before_summary: before } = answer.reply;
-  const value = answer.columns?.total[0] ?? 0;
+export function estimatedText({ summary, before, unit, total }: Noted): Said[] {
   const all = [summary, before].flatMap((s) => s?.estimated ?? []);
   const error = Math.hypot(...all.map((e) => e.error));
   const round = (n: number): string => `${Number((100 * n).toPrecision(2))} %`;
   let range = '';
 
   if (all.length === 0) return [];
-  if (answer.state.compare) range = `, ±${formatValue(error, unit)}`;
-  else if (value) range = `, ±${round(error / value)}`;
+  if (before) range = `, ±${formatValue(error, unit)}`;
+  else if (total) range = `, ±${round(error / total)}`;
   const share = round(Math.min(...all.map((e) => e.share)));
   return [
     { text: 'estimated', about: words.estimated },
@@ -78,8 +93,8 @@ export function estimatedText({ answer, unit }: Shown): Said[] {
   ];
 }
 
-export function throttledText({ answer }: Shown): Said[] {
-  const us = answer.reply.summary?.throttled_us ?? 0;
+export function throttledText({ summary }: Noted): Said[] {
+  const us = summary?.throttled_us ?? 0;
 
   if (!us) return [];
   return [
@@ -88,16 +103,15 @@ export function throttledText({ answer }: Shown): Said[] {
   ];
 }
 
-export function lossesText({ answer, unit }: Shown): Said[] {
-  const all = ofBoth(answer.reply, (summary) => missing(summary, unit));
+export function lossesText(noted: Noted): Said[] {
+  const all = ofBoth(noted, (summary) => missing(summary, noted.unit));
 
   return all.length ? [plain(all.join(' · '))] : [];
 }
 
-export function notesText({ answer: { reply }, difference }: Shown): Said[] {
-  const { before_summary: before, summary: now } = reply;
-  const notes = ofBoth(reply, (s) => s.notes ?? []);
-  const hasShares = difference?.terms.by === 'share';
+export function notesText(noted: Noted): Said[] {
+  const { before, summary: now, hasShares } = noted;
+  const notes = ofBoth(noted, (s) => s.notes ?? []);
   const result = (what: string): string =>
     hasShares ? 'there is nothing to compare with' : `everything counts as ${what}`;
 
@@ -109,9 +123,9 @@ export function notesText({ answer: { reply }, difference }: Shown): Said[] {
 }
 
 /** The notes of an answer. Of two selections, a note of only one says which one. */
-function ofBoth(reply: Reply, said: (summary: Summary) => string[]): string[] {
-  const second = reply.summary ? said(reply.summary) : [];
-  const first = reply.before_summary ? said(reply.before_summary) : second;
+function ofBoth({ summary, before }: Noted, said: (summary: Summary) => string[]): string[] {
+  const second = summary ? said(summary) : [];
+  const first = before ? said(before) : second;
   const only = (when: string, own: string[], other: string[]): string[] =>
     own.filter((t) => !other.includes(t)).map((t) => `${when}: ${t}`);
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The values that the hub has for what the user is typing.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import type { Values } from '../api/types';
 import type { Operator } from '../state/filter';
+import { errorText } from '../words/error';
+import { useLatest } from './latest';
 
 /** Asks for the values of a tag that the other conditions leave. */
 export type Offer = (
@@ -24,11 +26,10 @@ export function useOffered(
   offer: Offer, tag: string, op: Operator, typed: string, known?: Values,
 ): Offered {
   const [found, setFound] = useState<Offered>(nothing);
-  const ask = useRef(offer);
+  const ask = useLatest(offer);
   const same: Operator = op.endsWith('REGEXP') ? 'REGEXP' : '='; // it is offered the same values
   const isKnown = typed === '' && known !== undefined;
 
-  ask.current = offer;
   useEffect(() => {
     if (isKnown) return setFound(nothing);
     const turn = new AbortController();
@@ -37,8 +38,8 @@ export function useOffered(
         const values = await ask.current(tag, same, typed, turn.signal);
         setFound({ ...values, isBusy: false, error: '' });
       } catch (e) {
-        const error = e instanceof Error ? e.message : String(e);
-        if (!turn.signal.aborted) setFound((old) => ({ ...old, isBusy: false, error }));
+        if (!turn.signal.aborted)
+          setFound((old) => ({ ...old, isBusy: false, error: errorText(e) }));
       }
     };
     const timer = setTimeout(() => void asking(), typed ? PAUSE_MS : 0);

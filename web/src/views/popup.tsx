@@ -2,7 +2,8 @@
 // A small window below the button that opens it, within the nearest element with a position. It
 // closes by Escape, and when the user goes on elsewhere.
 import type { ComponentChildren } from 'preact';
-import { useLayoutEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLatest } from './latest';
 
 interface Props {
   label: string;
@@ -14,9 +15,8 @@ interface Props {
 /** Its parent holds the button, too, which is no "elsewhere". */
 export function Popup({ label, onClose, children }: Props) {
   const popup = useRef<HTMLDivElement>(null);
-  const close = useRef(onClose);
+  const close = useLatest(onClose);
 
-  close.current = onClose;
   useLayoutEffect(() => placeBelow(popup.current!), []);
   // before the popup is painted, so that no key is too early for it
   useLayoutEffect(() => {
@@ -42,6 +42,33 @@ export function Popup({ label, onClose, children }: Props) {
     <div ref={popup} class="popup" role="dialog" aria-label={label}>
       {children}
     </div>
+  );
+}
+
+interface ButtonProps {
+  id: string;
+  text: string;
+  /** What the popup has; `close` ends it, and the focus goes back to the button. */
+  children: (close: () => void) => ComponentChildren;
+}
+
+/** A button with a popup. */
+export function PopupButton({ id, text, children }: ButtonProps) {
+  const [isOpen, setOpen] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const close = (isDone: boolean): void => {
+    if (isDone) button.current!.focus();
+    setOpen(false);
+  };
+
+  return (
+    <span>
+      <button
+        id={id} ref={button} aria-haspopup="dialog" aria-expanded={isOpen}
+        onClick={() => setOpen(!isOpen)}
+      >{text}</button>
+      {isOpen && <Popup label={text} onClose={close}>{children(() => close(true))}</Popup>}
+    </span>
   );
 }
 

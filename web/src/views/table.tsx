@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of a profile, or those that a search finds, as a table.
 import { useMemo } from 'preact/hooks';
+import type { FunctionId } from '../profile/folds';
 import { matcher, problemOf, sorted, termOf, type FunctionRow } from '../profile/table';
-import type { FunctionId } from '../state/state';
 import { FunctionGrid } from './function_grid';
 import type { ViewProps } from './view';
 

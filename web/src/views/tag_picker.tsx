@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of the tag that a new condition is about.
 import { useState } from 'preact/hooks';
-import type { Tag } from '../state/tags';
+import { LABEL, labelOf, type Tag } from '../state/tags';
 import { Combobox, type Option } from './combobox';
 
 interface Props {
   tags: Tag[];
   onPick: (tag: string) => void;
 }
-
-/** Behind it comes the name of any label of pods. */
-const LABEL = 'k8s.label.';
 
 export function TagPicker({ tags, onPick }: Props) {
   const [typed, setTyped] = useState('');
@@ -35,7 +32,7 @@ function optionsOf(tags: Tag[], typed: string): Option[] {
   const option = ({ tag, label, help }: Tag): Option =>
     ({ key: tag, text: label, note: label === tag ? help : tag });
 
-  if (typed.startsWith(LABEL) && typed !== LABEL)
+  if (labelOf(typed))
     return [option({ tag: typed, label: typed, help: 'label of the pod' })];
   return tags
     .filter(isLike)

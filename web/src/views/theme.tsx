@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 import { THEME, type Theme } from '../state/kept';
+import { Choice } from './choice';
 import type { Themes } from './use_theme';
 
 const titles: Record<Theme, string> = { system: 'as the system', light: 'light', dark: 'dark' };
 
 export const ThemeChoice = ({ theme, setTheme }: Themes) => (
-  <select
+  <Choice
     id="theme"
-    aria-label="colours of the page"
+    label={<span class="unseen">colours of the page</span>}
     value={theme}
-    onChange={(e) => setTheme(e.currentTarget.value as Theme)}
-  >
-    {THEME.values.map((name) => <option key={name} value={name}>{titles[name]}</option>)}
-  </select>
+    options={THEME.values.map((value) => ({ value, text: titles[value] }))}
+    onChoose={setTheme}
+  />
 );

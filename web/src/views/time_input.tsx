@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { localTime, parseTime } from '../state/times';
+import { Explained } from './explained';
 
 interface Props {
   id: string;
@@ -17,21 +18,23 @@ export function TimeInput({ id, label, value, onChoose }: Props) {
     if (input.current !== document.activeElement) input.current!.value = localTime(value);
   }, [value]);
   return (
-    <label title="your local time; the address has it in UTC">
-      {label}{' '}
-      <input
-        type="datetime-local"
-        id={id}
-        ref={input}
-        step="1"
-        onChange={(e) => {
-          const seconds = parseTime(e.currentTarget.value);
-          if (seconds !== null) onChoose(seconds);
-        }}
-        onBlur={(e) => {
-          e.currentTarget.value = localTime(value);
-        }}
-      />
-    </label>
+    <Explained text="your local time; the address has it in UTC">
+      <label>
+        {label}{' '}
+        <input
+          type="datetime-local"
+          id={id}
+          ref={input}
+          step="1"
+          onChange={(e) => {
+            const seconds = parseTime(e.currentTarget.value);
+            if (seconds !== null) onChoose(seconds);
+          }}
+          onBlur={(e) => {
+            e.currentTarget.value = localTime(value);
+          }}
+        />
+      </label>
+    </Explained>
   );
 }

@@ -36,7 +36,7 @@ export function TimelineView(props: Props) {
         change(zoomedOut(state, answers.now));
       },
       onNarrow: (tag, value) =>
-        latest.current.change(narrowed(latest.current.state, tag, value)),
+        latest.current.change(narrowed(latest.current.state, tag, value), 'push'),
       now: () => latest.current.answers.now,
     });
     return () => timeline.current!.destroy();

@@ -3,6 +3,7 @@
 import { useCallback, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { hub } from '../api/queries';
 import type { State } from '../state/state';
+import { useLatest } from './latest';
 import { Asker, type Answers } from './asker';
 
 /** The hub's answers to what is chosen. `reload` asks all of it again, of now. */
@@ -10,7 +11,7 @@ export function useAnswers(
   state: State,
 ): { answers: Answers; reload: () => void; offer: Asker['offer'] } {
   const asker = useRef<Asker | null>(null);
-  const newest = useRef(state);
+  const newest = useLatest(state);
   const [answers, setAnswers] = useState<Answers>(() => {
     asker.current = new Asker(hub, () => setAnswers(asker.current!.answers()));
     return asker.current.answers();
@@ -18,7 +19,6 @@ export function useAnswers(
   const reload = useCallback(() => void asker.current!.ask(newest.current, true), []);
   const offer = useCallback<Asker['offer']>((...args) => asker.current!.offer(...args), []);
 
-  newest.current = state;
   useLayoutEffect(() => void asker.current!.ask(state), [state]);
   useLayoutEffect(() => () => asker.current!.end(), []);
   return { answers, reload, offer };

@@ -3,7 +3,8 @@
 // podflame_samples_dropped_total and of the wire. The page shows an unknown code as it is.
 import { sentence } from './sentence';
 
-interface Loss {
+/** What is missing for a reason. docs/api.md describes it. */
+export interface Loss {
   reason: string;
   samples: number;
   time_ns?: number;
