@@ -35,20 +35,29 @@ export function layers({ groups, others, steps }: Series, isGrouped: boolean): L
   });
 }
 
-/** Losses and starts of processes. Those of `width` steps are one mark. */
+/**
+ * Losses and starts of processes. Those of `width` steps are one mark, and so are losses, or starts,
+ * that go on in the steps after them.
+ */
 export function marks(series: Series, width: number, clock: (s: number) => string): Mark[] {
-  const places = Math.ceil(series.steps / width);
+  const at = (step: number): number => series.start + step * series.step;
+  const found: { first: number; end: number; isLoss: boolean }[] = [];
 
-  return Array.from({ length: places }, (_, place) => {
-    const from = series.start + place * width * series.step;
-    const end = Math.min(series.steps, (place + 1) * width);
-    const to = series.start + end * series.step;
-    const lost = losses(series, place * width, end);
-    const said = [...lost, ...starts(series, from, to)];
-    const text = `${clock(from)} to ${clock(to)}: ${said.join(' · ')}`;
+  for (let first = 0; first < series.steps; first += width) {
+    const end = Math.min(series.steps, first + width);
+    const isLoss = losses(series, first, end).length > 0;
+    const last = found[found.length - 1];
 
-    return said.length ? [{ from, to, isLoss: lost.length > 0, text }] : [];
-  }).flat();
+    if (!isLoss && !starts(series, at(first), at(end)).length) continue;
+    if (last?.end === first && last.isLoss === isLoss) last.end = end;
+    else found.push({ first, end, isLoss });
+  }
+  return found.map(({ first, end, isLoss }) => {
+    const [from, to] = [at(first), at(end)];
+    const said = [...losses(series, first, end), ...starts(series, from, to)];
+
+    return { from, to, isLoss, text: `${clock(from)} to ${clock(to)}: ${said.join(' · ')}` };
+  });
 }
 
 function losses({ losses: all }: Series, first: number, end: number): string[] {

@@ -75,9 +75,11 @@ export class Timeline {
     this.marksRow.ariaLabel = 'losses and starts of processes: the arrow keys walk';
     this.marksRow.addEventListener('keydown', (e) => this.walk(e));
     this.picture = add(element, 'div', { className: 'timeline-chart', role: 'img' });
-    this.said = add(element, 'p', { className: 'timeline-said muted', role: 'status' });
-    this.legend = add(element, 'div', { className: 'timeline-legend' });
-    const details = add(element, 'details', { className: 'timeline-table' });
+    const foot = add(element, 'div', { className: 'timeline-foot' });
+    const words = add(foot, 'div', { className: 'timeline-words' });
+    this.said = add(words, 'p', { className: 'timeline-said muted', role: 'status' });
+    this.legend = add(words, 'div', { className: 'timeline-legend' });
+    const details = add(foot, 'details', { className: 'timeline-table' });
     add(details, 'summary', { textContent: 'the time line as a table' });
     this.table = add(details, 'table');
     details.addEventListener('toggle', () => this.showTable());
@@ -139,8 +141,11 @@ export class Timeline {
 
   // ---- words ----
 
+  /** Says what the user points at; '': nothing, so how long a bar of the picture is. */
   private say(text: string): void {
-    this.said.textContent = text || '\u00a0';
+    const bar = this.series && formatValue(this.series.step * 1e6, 'us').replace(/\.0+ /, ' ');
+
+    this.said.textContent = text || (bar ? `each bar is ${bar}` : '\u00a0');
   }
 
   private value(v: number): string {
@@ -190,8 +195,11 @@ export class Timeline {
     this.marksRow.replaceChildren();
     this.marksRow.hidden = all.length === 0;
     for (const mark of all) {
-      const middle = (mark.from + mark.to) / 2;
-      this.mark(mark).style.left = `${(100 * (middle - start)) / (steps * step)}%`;
+      const percent = (seconds: number): string => `${(100 * seconds) / (steps * step)}%`;
+      const { style } = this.mark(mark);
+
+      style.left = percent((mark.from + mark.to) / 2 - start);
+      style.width = `max(${MARK_PX}px, ${percent(mark.to - mark.from)} - 2px)`;
     }
     this.marksRow.firstElementChild?.setAttribute('tabindex', '0');
     (this.marksRow.children[focused] as HTMLElement | undefined)?.focus();

@@ -15,8 +15,8 @@ export function Graph(props: ViewProps) {
     <>
       {columns && (
         <>
-          <MainGraph {...props} columns={columns} isProfile />
           <Legend state={props.state} change={props.change} columns={columns} />
+          <MainGraph {...props} columns={columns} isProfile />
         </>
       )}
       <Table {...props} />

@@ -39,8 +39,8 @@ export function RequestView({ state, change, answers }: Omit<ViewProps, 'shown'>
       {columns ? <Trust request={request} answer={answer} state={state} /> : <NothingSeen />}
       {columns && (
         <>
-          <MainGraph state={state} change={change} columns={columns} shown={shown} />
           <Legend state={state} change={change} columns={columns} />
+          <MainGraph state={state} change={change} columns={columns} shown={shown} />
           <RequestTable request={request} whole={columns.total[0]} />
           <Reasons answer={answer} />
         </>
