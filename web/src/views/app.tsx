@@ -24,6 +24,7 @@ import { RangeChoice, TimeInputs } from './times';
 import { Tools } from './tools';
 import { useAddress } from './use_address';
 import { useAnswers } from './use_answers';
+import { useBegun } from './use_begun';
 import { useLive } from './use_live';
 import { IsDark, useTheme } from './use_theme';
 import type { View } from './view';
@@ -51,9 +52,10 @@ export function App() {
   const offered = views.filter(({ isOf }) => !isOf || isOf(state));
   const view = offered.find((v) => v.name === state.view) ?? views[0];
   const chosen = { state, change, answers };
+  const isBegun = useBegun(answers);
 
   useLive(isLive, answers.isBusy || answers.signIn !== null, reload);
-  return (
+  return isBegun && (
     <IsDark.Provider value={themes.isDark}>
       <Header info={info} isBusy={answers.isBusy}>
         <ThemeChoice {...themes} />

@@ -73,7 +73,7 @@ const ofPage: Format[] = [
     about: 'the functions, for a spreadsheet',
     isOf: hasFunctions,
     make: ({ shown: { rows, unit, total, columns, difference, growth } }) =>
-      whole(csvOf(rows, {
+      whole(csvOf(rows(), {
         unit,
         now: { whole: total },
         before: { whole: columns?.before?.total[0] ?? 0, scale: difference?.scale },

@@ -2,6 +2,7 @@
 // The flame graph of the profile, and its functions in a table below.
 import { useMemo, useState } from 'preact/hooks';
 import { percent } from '../profile/values';
+import { useAfterPaint } from './after_paint';
 import { Flame } from './flame';
 import { Legend } from './legend';
 import type { Shown } from './shown';
@@ -10,6 +11,7 @@ import type { ViewProps } from './view';
 
 export function Graph(props: ViewProps) {
   const { columns } = props.shown;
+  const below = useAfterPaint(props.shown);
 
   return (
     <>
@@ -19,7 +21,7 @@ export function Graph(props: ViewProps) {
           <MainGraph {...props} columns={columns} isProfile />
         </>
       )}
-      <Table {...props} />
+      {below && <Table {...props} shown={below} />}
     </>
   );
 }

@@ -20,7 +20,7 @@ const shownOf = (all: Columns, columns: Columns): Shown => ({
     now: 0,
   },
   columns,
-  rows: [],
+  rows: () => [],
   unit: 'bytes',
   total: columns.total[0],
   growth: null,

@@ -16,7 +16,7 @@ import type { Answer } from './asker';
 export interface Shown {
   answer: Answer;
   columns: Columns | null; // of the graph
-  rows: FunctionRow[];
+  rows: () => FunctionRow[]; // made when they are first needed
   unit: string;
   total: number;
   growth: Growth | null; // of a comparison of which only that is shown
@@ -70,7 +70,7 @@ function shownOf(
   return {
     answer,
     columns: drawn,
-    rows: grown ? grown.rows : columns ? functionTable(columns) : [],
+    rows: once(() => grown?.rows ?? (columns ? functionTable(columns) : [])),
     unit,
     total: drawn?.total[0] ?? 0,
     growth: grown,
@@ -78,6 +78,12 @@ function shownOf(
     changesOf: changesOf(difference, unit),
     changeOf: difference && !grown ? changeOf(difference, unit) : null,
   };
+}
+
+function once<T>(make: () => T): () => T {
+  let made: T | null = null;
+
+  return () => (made ??= make());
 }
 
 function formatOf(

@@ -8,16 +8,17 @@ import type { ViewProps } from './view';
 
 export function Table({ state, change, shown }: ViewProps) {
   const { search, sort, fn } = state;
-  const found = useMemo(() => foundOf(shown.rows, search, fn), [shown.rows, search, fn]);
+  const all = useMemo(() => shown.rows(), [shown.rows]);
+  const found = useMemo(() => foundOf(all, search, fn), [all, search, fn]);
   const rows = useMemo(() => sorted(found, sort, differenceOf), [found, sort]);
   const problem = problemOf(search);
 
-  if (shown.rows.length === 0) return null;
+  if (all.length === 0) return null;
   return (
     <section class="functions" aria-label="functions">
       <p class="muted" role="status">
-        {rows.length === shown.rows.length ? '' : `${rows.length.toLocaleString()} of `}
-        {shown.rows.length.toLocaleString()} functions
+        {rows.length === all.length ? '' : `${rows.length.toLocaleString()} of `}
+        {all.length.toLocaleString()} functions
         {problem && `; the search is no regular expression (${problem}): the page seeks the text`}
       </p>
       <FunctionGrid state={state} change={change} shown={shown} rows={rows} />

@@ -12,14 +12,21 @@ export function useAnswers(
 ): { answers: Answers; reload: () => void; offer: Asker['offer'] } {
   const asker = useRef<Asker | null>(null);
   const newest = useLatest(state);
+  const first = useRef<State | null>(state);
   const [answers, setAnswers] = useState<Answers>(() => {
-    asker.current = new Asker(hub, () => setAnswers(asker.current!.answers()));
-    return asker.current.answers();
+    const made = new Asker(hub, () => queueMicrotask(() => setAnswers(made.answers())));
+
+    asker.current = made;
+    void made.ask(state); // so that the answers come while the page is first rendered
+    return made.answers();
   });
   const reload = useCallback(() => void asker.current!.ask(newest.current, true), []);
   const offer = useCallback<Asker['offer']>((...args) => asker.current!.offer(...args), []);
 
-  useLayoutEffect(() => void asker.current!.ask(state), [state]);
+  useLayoutEffect(() => {
+    if (state !== first.current) void asker.current!.ask(state);
+    first.current = null;
+  }, [state]);
   useLayoutEffect(() => () => asker.current!.end(), []);
   return { answers, reload, offer };
 }
