@@ -72,13 +72,13 @@ struct id_map {
 	size_t n, cap;
 };
 
-/* The strings and frames that a connection has read, by row id: sqlite_names.c. */
+/* The strings, frames and stacks that a connection has read, by row id: sqlite_names.c. */
 struct names {
-	struct id_map strings, frames;
-	sqlite3_stmt *get_string, *get_frame;
+	struct id_map strings, frames, stacks;
+	sqlite3_stmt *get_string, *get_frame, *get_stack;
 	size_t bytes;	    /* memory of all */
 	size_t kept_bytes;  /* what of it is counted in the store's kept_bytes */
-	uint64_t n_sweeps;  /* all were read after so many sweeps, or later */
+	uint64_t n_deletions; /* all were read after so many deletions, or later */
 	uint64_t query;	    /* number of the query that runs, or ran last */
 	size_t query_bytes; /* memory of what this query has used so far */
 	int error;	    /* its first error, as -errno; 0: none */
@@ -110,7 +110,7 @@ struct sqlite_store {
 	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer;
 	struct readers readers;
-	_Atomic uint64_t n_sweeps;  /* sweeps that were begun */
+	_Atomic uint64_t n_deletions; /* transactions that delete rows of dictionaries */
 	_Atomic size_t kept_bytes;  /* memory of the names that readers keep between queries */
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's statements */
 	/*
@@ -404,7 +404,7 @@ struct query {
 	struct sqlite_store *s;
 	struct reader *reader; /* NULL: the query has none */
 	sqlite3 *db;	       /* the reader's connection */
-	uint64_t n_sweeps;     /* of the store before the query began */
+	uint64_t n_deletions;  /* of the store before the query began */
 };
 /*
  * Takes a reader and begins a transaction on it, with the deadline of sel. The caller calls
@@ -417,19 +417,20 @@ int store_query_takes(struct query *q, size_t n_bytes);
 int store_query_end(struct query *q, const struct selection *sel, int e,
 		    struct field_error *reterr);
 
-/* ---- sqlite_names.c: strings and frames ---- */
+/* ---- sqlite_names.c: strings, frames and stacks ---- */
 
 /*
  * Call it after store_query_begin(), before the query has read anything. Nothing that a query has
  * got from here may be used after its store_names_end().
  */
 int store_names_begin(struct names *n, const struct query *q);
-/*
- * NULL: the file has no such row, or it cannot be read (n->error). The text and the frame belong
- * to n.
- */
+/* NULL: the file has no such string, or it cannot be read (n->error). The text belongs to n. */
 const char *store_names_string(struct names *n, int64_t id);
-const struct frame *store_names_frame(struct names *n, int64_t id);
+/*
+ * Gives row the head and the frames of a stack, which belong to n. A stack or a frame that the file
+ * lacks is the marker STORE_LOST. Returns -errno if the file cannot be read.
+ */
+int store_names_stack(struct names *n, int64_t id, struct store_row *row);
 /* Keeps what was read for the connection's next query, unless that is too much. */
 void store_names_end(struct names *n, struct sqlite_store *s);
 /* Call it before the connection is closed. */

@@ -167,6 +167,7 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 
 static int end_transaction(struct sqlite_store *s, int r)
 {
+	atomic_fetch_add(&s->n_deletions, 1);
 	if (!r)
 		r = store_sq_run(s->st[ST_COMMIT]);
 	if (r && !sqlite3_get_autocommit(s->writer))
@@ -212,7 +213,6 @@ static int sweep(struct sqlite_store *s)
 
 	if (r || !s->unswept)
 		return r;
-	atomic_fetch_add(&s->n_sweeps, 1);
 	r = end_transaction(s, sweep_dictionaries(s->writer));
 	s->unswept = r != 0;
 	return r;

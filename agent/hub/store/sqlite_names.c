@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strings and frames that a connection has read. They stay for its next query, because reading
- * them is a third of the work for a flame graph. A row of a dictionary never changes. But a sweep
- * deletes rows, and a new row may then have the id of a deleted one, so after a sweep the connection
- * forgets what it has.
+ * The strings, frames and stacks that a connection has read. They stay for its next query, because
+ * reading them is a third of the work for a flame graph. A row of a dictionary never changes. But
+ * the writer deletes rows, and a new row may then have the id of a deleted one. So the connection
+ * forgets what it has after each deletion.
  */
 #include "hub/store/sqlite.h"
 
@@ -23,29 +23,48 @@ struct kept_frame {
 	uint64_t query;
 	struct frame frame; /* its strings are the texts of kept strings */
 };
+struct kept_stack {
+	uint64_t query;
+	size_t bytes;
+	struct stack_head head; /* as those of frames */
+	size_t n;
+	const struct frame *frames[]; /* of kept frames, or `lost` */
+};
+
+static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
+static const struct frame *const lost_frames[] = {&lost};
 
 static void forget(struct names *n)
 {
 	store_id_map_free(&n->strings);
 	store_id_map_free(&n->frames);
+	store_id_map_free(&n->stacks);
 	n->bytes = 0;
 }
 
 /* ---- a query ---- */
 
+static int prepare_one(sqlite3 *db, const char *sql, sqlite3_stmt **st)
+{
+	if (*st)
+		return 0;
+	return store_sq_errno(sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL));
+}
+
 static int prepare(struct names *n, sqlite3 *db)
 {
-	int rc = n->get_string
-			 ? SQLITE_OK
-			 : sqlite3_prepare_v3(db, "SELECT s FROM strings WHERE id=?", -1,
-					      SQLITE_PREPARE_PERSISTENT, &n->get_string, NULL);
+	int r = prepare_one(db, "SELECT s FROM strings WHERE id=?", &n->get_string);
 
-	if (rc == SQLITE_OK && !n->get_frame)
-		rc = sqlite3_prepare_v3(db,
-					"SELECT name, module, build_id, address, file, line, kind, "
-					"inlined FROM frames WHERE id=?",
-					-1, SQLITE_PREPARE_PERSISTENT, &n->get_frame, NULL);
-	return store_sq_errno(rc);
+	if (!r)
+		r = prepare_one(db,
+				"SELECT name, module, build_id, address, file, line, kind, inlined "
+				"FROM frames WHERE id=?",
+				&n->get_frame);
+	if (!r)
+		r = prepare_one(db,
+				"SELECT process, thread, main, frames, wait FROM stacks WHERE id=?",
+				&n->get_stack);
+	return r;
 }
 
 int store_names_begin(struct names *n, const struct query *q)
@@ -58,13 +77,13 @@ int store_names_begin(struct names *n, const struct query *q)
 	if (r)
 		return r;
 	/*
-	 * The writer counts a sweep before it commits it, so this state is older than each sweep
-	 * that is not counted yet. What the query adds may be older than the sweeps that were
-	 * counted since it began, so it keeps their number of that time.
+	 * The writer counts a deletion before it commits it, so this state is older than each one
+	 * that is not counted yet. What the query adds may be older than those that were counted
+	 * since it began, so it keeps their number of that time.
 	 */
-	if (n->n_sweeps != atomic_load(&q->s->n_sweeps))
+	if (n->n_deletions != atomic_load(&q->s->n_deletions))
 		forget(n);
-	n->n_sweeps = q->n_sweeps;
+	n->n_deletions = q->n_deletions;
 	n->query++;
 	n->query_bytes = 0;
 	n->error = 0;
@@ -88,10 +107,11 @@ void store_names_done(struct names *n, struct sqlite_store *s)
 	store_names_end(n, s);
 	sqlite3_finalize(n->get_string);
 	sqlite3_finalize(n->get_frame);
+	sqlite3_finalize(n->get_stack);
 	*n = (struct names){0};
 }
 
-/* ---- strings and frames ---- */
+/* ---- strings, frames, stacks ---- */
 
 /* Counts the memory of an item once in a query. */
 static void use(struct names *n, uint64_t *query, size_t bytes)
@@ -179,20 +199,101 @@ static struct kept_frame *read_frame(struct names *n, int64_t id)
 	return x;
 }
 
-const struct frame *store_names_frame(struct names *n, int64_t id)
+static void use_frame(struct names *n, struct kept_frame *x)
+{
+	if (x->query == n->query)
+		return;
+	use(n, &x->query, sizeof(*x) + WORD_BYTES);
+	use_string(n, x->frame.name);
+	use_string(n, x->frame.module);
+	use_string(n, x->frame.build_id);
+	use_string(n, x->frame.file);
+}
+
+static const struct frame *frame_of(struct names *n, int64_t id)
 {
 	struct kept_frame *x = id > 0 ? store_id_map_get(&n->frames, id) : NULL;
 
 	if (!x && id > 0)
 		x = read_frame(n, id);
 	if (!x)
-		return NULL;
-	if (x->query != n->query) {
-		use(n, &x->query, sizeof(*x) + WORD_BYTES);
-		use_string(n, x->frame.name);
-		use_string(n, x->frame.module);
-		use_string(n, x->frame.build_id);
-		use_string(n, x->frame.file);
-	}
+		return &lost;
+	use_frame(n, x);
 	return &x->frame;
+}
+
+/*
+ * Makes a stack of the row that st is at. If the head has no process or thread name, the file has
+ * "" or no string. Such a name is no level in the graph.
+ */
+static struct kept_stack *stack_of_row(struct names *n, sqlite3_stmt *st)
+{
+	const struct frame *frames[STACK_MAX_FRAMES];
+	const uint8_t *p = sqlite3_column_blob(st, 3);
+	const uint8_t *end = p + sqlite3_column_bytes(st, 3);
+	int wait = sqlite3_column_int(st, 4);
+	struct kept_stack *x;
+	size_t n_frames = 0, bytes;
+	uint64_t id;
+
+	while (n_frames < STACK_MAX_FRAMES && store_varint_get(&p, end, &id))
+		frames[n_frames++] = frame_of(n, (int64_t)id);
+	bytes = sizeof(*x) + n_frames * sizeof(*frames);
+	x = xmalloc(bytes);
+	*x = (struct kept_stack){
+		.bytes = bytes + WORD_BYTES,
+		.head = {.process_comm = store_names_string(n, sqlite3_column_int64(st, 0)),
+			 .thread_comm = store_names_string(n, sqlite3_column_int64(st, 1)),
+			 .main_thread = sqlite3_column_int(st, 2),
+			 .wait = wait >= 0 && wait < _WAIT_MAX ? (enum wait)wait : WAIT_OTHER},
+		.n = n_frames,
+	};
+	memcpy(x->frames, frames, n_frames * sizeof(*frames));
+	return x;
+}
+
+static struct kept_stack *read_stack(struct names *n, int64_t id)
+{
+	struct kept_stack *x = NULL;
+
+	if (has_row(n, n->get_stack, id)) {
+		x = stack_of_row(n, n->get_stack);
+		store_id_map_put(&n->stacks, id, x);
+		n->bytes += x->bytes;
+	}
+	sqlite3_reset(n->get_stack);
+	return x;
+}
+
+static void use_stack(struct names *n, struct kept_stack *x)
+{
+	if (x->query == n->query)
+		return;
+	use(n, &x->query, x->bytes);
+	use_string(n, x->head.process_comm);
+	use_string(n, x->head.thread_comm);
+	for (size_t i = 0; i < x->n; i++)
+		if (x->frames[i] != &lost)
+			use_frame(n, (struct kept_frame *)((char *)x->frames[i] -
+							   offsetof(struct kept_frame, frame)));
+}
+
+int store_names_stack(struct names *n, int64_t id, struct store_row *row)
+{
+	struct kept_stack *x = store_id_map_get(&n->stacks, id);
+
+	if (!x)
+		x = read_stack(n, id);
+	if (n->error)
+		return n->error;
+	if (!x) {
+		row->frames = lost_frames;
+		row->n_frames = 1;
+		return 0;
+	}
+	use_stack(n, x);
+	row->head = x->head;
+	row->frames = x->frames;
+	row->n_frames = x->n;
+	return 0;
 }

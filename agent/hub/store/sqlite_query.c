@@ -18,7 +18,7 @@ int store_query_begin(struct query *q, struct sqlite_store *s, const struct sele
 {
 	int e;
 
-	*q = (struct query){.s = s, .n_sweeps = atomic_load(&s->n_sweeps)};
+	*q = (struct query){.s = s, .n_deletions = atomic_load(&s->n_deletions)};
 	e = store_reader_take(s, &q->reader);
 	if (e)
 		return e;

@@ -14,8 +14,6 @@ struct store_reading {
 	struct names *names; /* those of the query's connection */
 	struct groups groups;
 	char **group_names; /* for each group; NULL: there are no groups */
-	sqlite3_stmt *get_stack;
-	const struct frame *list[STACK_MAX_FRAMES];
 	struct store_summary summary;
 };
 
@@ -23,76 +21,11 @@ static void reading_done(struct store_reading *r)
 {
 	if (r->names)
 		store_names_end(r->names, r->query.s);
-	sqlite3_finalize(r->get_stack);
 	store_summary_done(&r->summary);
 	for (size_t i = 0; r->group_names && i < r->groups.n; i++)
 		free(r->group_names[i]);
 	free(r->group_names);
 	store_groups_done(&r->groups);
-}
-
-static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
-
-/*
- * Makes the row for a stack that the file lacks. The value of this row counts like that of any row.
- */
-static void put_lost(struct store_reading *r, struct store_row *row)
-{
-	r->list[0] = &lost;
-	row->frames = r->list;
-	row->n_frames = 1;
-}
-
-/*
- * Reads the stack with this id. If the head of the stack has no process or thread name, the file
- * has "" or no string. Such a name is no level in the graph.
- */
-static int read_stack(struct store_reading *r, int64_t id, struct store_row *row)
-{
-	sqlite3_stmt *st = r->get_stack;
-	const uint8_t *p, *end;
-	uint64_t frame;
-	int rc, wait;
-
-	sqlite3_bind_int64(st, 1, id);
-	rc = sqlite3_step(st);
-	if (rc != SQLITE_ROW) {
-		sqlite3_reset(st);
-		if (rc == SQLITE_DONE)
-			put_lost(r, row);
-		return store_sq_errno(rc);
-	}
-	wait = sqlite3_column_int(st, 4);
-	row->head = (struct stack_head){
-		.process_comm = store_names_string(r->names, sqlite3_column_int64(st, 0)),
-		.thread_comm = store_names_string(r->names, sqlite3_column_int64(st, 1)),
-		.main_thread = sqlite3_column_int(st, 2),
-		.wait = wait >= 0 && wait < _WAIT_MAX ? (enum wait)wait : WAIT_OTHER,
-	};
-	p = sqlite3_column_blob(st, 3);
-	end = p + sqlite3_column_bytes(st, 3);
-	row->frames = r->list;
-	row->n_frames = 0;
-	while (row->n_frames < STACK_MAX_FRAMES && store_varint_get(&p, end, &frame)) {
-		const struct frame *f = store_names_frame(r->names, (int64_t)frame);
-
-		r->list[row->n_frames++] = f ? f : &lost;
-	}
-	sqlite3_reset(st);
-	return r->names->error;
-}
-
-static int prepare_dictionaries(struct store_reading *r)
-{
-	struct names *names = &r->query.reader->names;
-	int e = store_names_begin(names, &r->query);
-
-	if (e)
-		return e;
-	r->names = names;
-	return store_sq_errno(sqlite3_prepare_v2(
-		r->query.db, "SELECT process, thread, main, frames, wait FROM stacks WHERE id=?",
-		-1, &r->get_stack, NULL));
 }
 
 /* The process and the window of samples, and the call to whose group they belong. */
@@ -216,7 +149,7 @@ static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes
 
 		e = wait_for_memory(r, sums);
 		if (!e)
-			e = read_stack(r, x->stack, &row);
+			e = store_names_stack(r->names, x->stack, &row);
 		if (!e)
 			e = fn(&row, arg);
 		r->summary.n_rows++;
@@ -290,9 +223,11 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 
 	e = store_query_begin(&r.query, s, sel);
 	if (!e)
-		e = prepare_dictionaries(&r);
-	if (!e)
+		e = store_names_begin(&r.query.reader->names, &r.query);
+	if (!e) {
+		r.names = &r.query.reader->names;
 		e = read_samples(&r, sel, s->names_bytes, fn, arg);
+	}
 	if (!e)
 		e = store_summary_read(r.query.db, sel, &r.summary);
 	if (!e) {
