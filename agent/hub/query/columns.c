@@ -72,6 +72,14 @@ static void put_item(struct buf *b, int64_t v)
 	query_put_int(b, v);
 }
 
+/* Adds a list with what is before it. buf_printf() would read the list, which may be long, twice. */
+static void put_list(struct buf *b, const char *before, const struct buf *items)
+{
+	buf_puts(b, before);
+	buf_add(b, items->data, items->len);
+	buf_putc(b, ']');
+}
+
 /* Adds the functions. The last one is the marker of stacks that were left out. */
 static void put_functions(struct buf *b, const struct tree *t, const char *root)
 {
@@ -90,11 +98,14 @@ static void put_functions(struct buf *b, const struct tree *t, const char *root)
 		put_item(&files, text_index(&texts, f->file, &list));
 		put_item(&lines, f->file ? f->line : 0);
 	}
-	buf_printf(b, "{\"strings\":[%s]", list.data);
+	put_list(b, "{\"strings\":[", &list);
 	put_levels(b);
-	buf_printf(b, ",\"functions\":{\"name\":[%s],\"kind\":[%s],\"module\":[%s],", names.data,
-		   kinds.data, modules.data);
-	buf_printf(b, "\"file\":[%s],\"line\":[%s]}", files.data, lines.data);
+	put_list(b, ",\"functions\":{\"name\":[", &names);
+	put_list(b, ",\"kind\":[", &kinds);
+	put_list(b, ",\"module\":[", &modules);
+	put_list(b, ",\"file\":[", &files);
+	put_list(b, ",\"line\":[", &lines);
+	buf_putc(b, '}');
 }
 
 /* ---- nodes ---- */
@@ -115,14 +126,18 @@ static void columns_done(struct node_columns *c)
 	buf_done(&c->inlined);
 }
 
-static void put_node(struct node_columns *c, const struct tree_node *n, size_t depth)
+static void put_node(struct node_columns *c, const struct tree *t, const struct tree_node *n,
+		     size_t depth)
 {
 	put_item(&c->function, n->function);
 	put_item(&c->depth, (int64_t)depth);
 	put_item(&c->self, n->self);
 	put_item(&c->samples, (int64_t)MIN(n->n_samples, (uint64_t)INT64_MAX));
-	put_item(&c->before, n->before_self);
-	put_item(&c->before_samples, (int64_t)MIN(n->n_before_samples, (uint64_t)INT64_MAX));
+	if (t->before) {
+		put_item(&c->before, n->before_self);
+		put_item(&c->before_samples,
+			 (int64_t)MIN(n->n_before_samples, (uint64_t)INT64_MAX));
+	}
 	if (n->inlined)
 		put_item(&c->inlined, (int64_t)c->n);
 	c->n++;
@@ -157,16 +172,20 @@ static void put_nodes(struct buf *b, const struct tree *t)
 	for (uint32_t i = query_walk_first(&w, t); i != NO_NODE; i = query_walk_next(&w)) {
 		const struct tree_node missing = left_out(t, &w, i);
 
-		put_node(&c, &t->nodes[i], w.depth);
+		put_node(&c, t, &t->nodes[i], w.depth);
 		if (missing.self > 0 || missing.before_self > 0)
-			put_node(&c, &missing, w.depth + 1);
+			put_node(&c, t, &missing, w.depth + 1);
 	}
-	buf_printf(b, ",\"nodes\":{\"function\":[%s],\"depth\":[%s],\"self\":[%s],\"samples\":[%s]",
-		   c.function.data, c.depth.data, c.self.data, c.samples.data);
-	if (t->before)
-		buf_printf(b, ",\"before\":[%s],\"before_samples\":[%s]", c.before.data,
-			   c.before_samples.data);
-	buf_printf(b, "},\"inlined\":[%s]}", c.inlined.data ?: "");
+	put_list(b, ",\"nodes\":{\"function\":[", &c.function);
+	put_list(b, ",\"depth\":[", &c.depth);
+	put_list(b, ",\"self\":[", &c.self);
+	put_list(b, ",\"samples\":[", &c.samples);
+	if (t->before) {
+		put_list(b, ",\"before\":[", &c.before);
+		put_list(b, ",\"before_samples\":[", &c.before_samples);
+	}
+	put_list(b, "},\"inlined\":[", &c.inlined);
+	buf_putc(b, '}');
 }
 
 char *query_columns_reply(const struct tree *t, const struct tree_query *q,
