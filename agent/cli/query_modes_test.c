@@ -268,6 +268,49 @@ static void noise_is_at_most_three_standard_errors(void **state)
 	asked_done(&a);
 }
 
+/*
+ * One side has no samples, so there is nothing to compare the other side's shares with: none is
+ * marked as noise.
+ */
+#define ONE_SIDED_ANSWER(self, samples, before, before_samples, n, n_before)                       \
+	"{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{"                            \
+	"\"strings\":[\"web\",\"f\",\"g\"],\"kinds\":[\"root\",\"app\"],"                          \
+	"\"functions\":{\"name\":[0,1,2],\"kind\":[0,1,1],\"module\":[-1,-1,-1],"                  \
+	"\"file\":[-1,-1,-1],\"line\":[0,0,0]},\"nodes\":{\"function\":[0,2,1],"                   \
+	"\"depth\":[0,1,1],\"self\":" self ",\"samples\":" samples ",\"before\":" before           \
+	",\"before_samples\":" before_samples "},\"inlined\":[]},\"unit\":\"microseconds\","       \
+	"\"summary\":{\"samples\":" n ",\"losses\":[],\"notes\":[]},\"before_summary\":{"          \
+	"\"samples\":" n_before ",\"losses\":[],\"notes\":[]}}"
+
+#define NOTHING "[0,0,0]"
+#define VALUES	"[0,8000,20]"
+#define COUNTS	"[0,80,1]"
+
+static void an_empty_side_has_no_noise(void **state)
+{
+	static const struct {
+		const char *answer, *row, *says;
+	} t[] = {
+		{ONE_SIDED_ANSWER(VALUES, COUNTS, NOTHING, NOTHING, "81", "0"),
+		 "  0.00    0.25    +0.25     0.00    0.25    +0.25  f\n",
+		 "There is no profile of the time before.\n"},
+		{ONE_SIDED_ANSWER(NOTHING, NOTHING, VALUES, COUNTS, "0", "81"),
+		 "  0.25    0.00    -0.25     0.25    0.00    -0.25  f\n",
+		 "There is no profile of the time now.\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct asked a = ask(t[i].answer, ARGS(NOW_AND_BEFORE));
+
+		assert_int_equal(a.status, 0);
+		assert_non_null(strstr(a.text, t[i].says));
+		assert_non_null(strstr(a.text, t[i].row));
+		assert_null(strchr(a.text, '~'));
+		asked_done(&a);
+	}
+}
+
 /* Two columns, before and now, as the script difffolded.pl of FlameGraph writes them. */
 static void a_difference_is_folded(void **state)
 {
@@ -476,6 +519,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(csv_has_no_formulas),
 		cmocka_unit_test(a_difference_is_a_table),
 		cmocka_unit_test(noise_is_at_most_three_standard_errors),
+		cmocka_unit_test(an_empty_side_has_no_noise),
 		cmocka_unit_test(a_difference_is_folded),
 		cmocka_unit_test(trees_are_pictures),
 		cmocka_unit_test(nothing_before_or_now),
