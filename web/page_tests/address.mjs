@@ -14,6 +14,11 @@ import {
   widest,
 } from '../page_testing.mjs';
 
+// There is one clipboard.
+export const alone = [
+  'an address that is shared shows the same time whenever it is opened',
+];
+
 export const tests = {
   async 'a trace from the address, its links, and languages in their own form'(page, origin) {
     const trace = '0af7651916cd43dd8448eb211c80319c';
@@ -51,10 +56,8 @@ export const tests = {
     assert.deepEqual(rows.map((r) => r[0]).sort(), ['fib', 'java.util.HashMap.get', 'json.loads']);
     assert.equal(new Set(rows.map((r) => r[1])).size, 3);
   },
-  async 'a link has its time in UTC: it is the same in every time zone'(page, origin) {
-    const tokyo = await (
-      await page.context().browser().newContext({ timezoneId: 'Asia/Tokyo' })
-    ).newPage();
+  async 'a link has its time in UTC: it is the same in every time zone'(_, origin, newPage) {
+    const tokyo = await newPage({ timezoneId: 'Asia/Tokyo' });
     const asked = [];
     const hash = () => new URLSearchParams(new URL(tokyo.url()).hash.slice(1));
     const isAt = (from, to) =>
@@ -81,7 +84,6 @@ export const tests = {
       Math.abs(Date.parse(hash().get('from')) / 1000 - time_start) < 600,
       hash().get('from'),
     );
-    await tokyo.context().close();
   },
   async 'a link that is pasted into an open page is followed'(page, origin) {
     let asked;

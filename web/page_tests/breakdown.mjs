@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: which values of a tag have the profile, or a function of it.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
 import { answersAre, differenceOf, open, replyOf, shows } from '../page_testing.mjs';
 
 const words = (page) => new URLSearchParams(new URL(page.url()).hash.slice(1));
@@ -50,8 +50,7 @@ export const tests = {
     const widths = await page.$$eval('.group-bar', (all) => all.map((e) => e.clientWidth));
     assert.ok(Math.abs(widths[1] / widths[0] - 0.5) < 0.01, widths.join());
     assert.deepEqual(await complaints(page), []);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.breakdown.png` });
+    await picture(page, 'breakdown');
     await page.selectOption('#breakdown-by', 'image');
     await until(() => questions.at(-1).group_by === 'image');
     await page.selectOption('#breakdown-by', 'a label of the pod');

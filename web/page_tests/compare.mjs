@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: the comparison of two selections.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
 import {
   answersAre, boxes, differenceOf, hoverFrame, names, open, pixelOf, replyOf, shows,
 } from '../page_testing.mjs';
@@ -48,8 +48,7 @@ export const tests = {
       await page.textContent('#details'),
       /^more .*; now 33\.3 %, before 16\.7 %: \+16\.7 points ± [\d.]+ points$/,
     );
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.compare.png` });
+    await picture(page, 'compare');
     assert.deepEqual(await complaints(page), []);
     await page.selectOption('#compare-with', '');
     await until(async () => !(await names(page)).includes('gone'));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: favourites, which the browser keeps.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
-import { answersAre, open, picture, replyOf } from '../page_testing.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
+import { answersAre, open, replyOf } from '../page_testing.mjs';
 
 const kept = (page) => page.$$eval('.favourite', (all) => all.map((e) => e.textContent));
 

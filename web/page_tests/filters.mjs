@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: filters, as conditions and as text.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, expectError, picture, until } from '../chromium.mjs';
 import {
-  answersAre, chipOf, choicesAre, choose, offered, open, picture, replyOf, shows, valuesAre,
+  answersAre, chipOf, choicesAre, choose, offered, open, replyOf, shows, valuesAre,
 } from '../page_testing.mjs';
 
 const conditions = (page) =>
@@ -33,6 +33,7 @@ const filterIs = (asked, filter) => until(() => asked.at(-1)?.tag_filter === fil
 
 export const tests = {
   async 'values of a real hub, with their samples, are offered and found by a part'(page, origin) {
+    expectError(page, /status of 400/);
     await open(page, `${origin}/#`);
     await shows(page, 'hot_function');
     await page.click('#choice-app_service');
@@ -183,6 +184,7 @@ export const tests = {
     assert.ok(await page.isVisible('#choice-pod'));
   },
   async 'a mistake is marked where the hub found it, and what was typed stays'(page, origin) {
+    expectError(page, /status of 400/);
     const filter = "pod='中' OR pod_nss='x'";
     const marked = () => page.textContent('.filter-mistake mark');
     await open(page, `${origin}/#`);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: the leak view.
 import assert from 'node:assert/strict';
-import { until } from '../chromium.mjs';
+import { picture, until } from '../chromium.mjs';
 import {
   answersAre,
   differenceOf,
@@ -51,8 +51,7 @@ export const tests = {
       ['buffer', '−50.0 MiB', '−50.0 MiB'],
     ]);
     await until(async () => (await names(page)).sort().join() === 'cache,main,table,web');
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.growth.png` });
+    await picture(page, 'growth');
 
     await page.uncheck('#growth');
     await total('180 MiB in 9 samples');

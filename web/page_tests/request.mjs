@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: one request: its spans, what was seen of them, and what is missing.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, expectError, picture, until } from '../chromium.mjs';
 import {
   answersAre,
   boxes,
@@ -91,13 +91,13 @@ export const tests = {
       ['waiting: socket', '30.0 ms', '8.6 %', '1', 'measured'],
       ['missing', '140 ms', '40.0 %', '', ''],
     ]);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.request.png`, fullPage: true });
+    await picture(page, 'request', { fullPage: true });
     await page.click('#request-reasons summary');
     assert.match(await page.textContent('#request-reasons'), /between two samples/);
     assert.deepEqual(await complaints(page), []);
   },
   async 'the request is faded until its own answer is there, and is all of it'(page, origin) {
+    expectError(page, /status of 500/);
     const asked = await answer(page);
     await open(page, `${origin}/#trace_id=${TRACE}&duration_us=350000&pod=x&app_service=web`);
     await page.waitForSelector('#request-table');
@@ -214,7 +214,6 @@ export const tests = {
     assert.ok(ms('missing') > 700 - 220, `${ms('missing')} ms are missing`);
     for (const name of ['parse_input', 'take_lock', 'read_answer', 'not seen'])
       assert.ok((await names(page)).includes(name), name);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.served.png`, fullPage: true });
+    await picture(page, 'served', { fullPage: true });
   },
 };
