@@ -193,7 +193,7 @@ export const tests = {
     await until(() => has('off-cpu', 1, 'wait: poll'));
     const durationUs = await request.serve();
     await until(() => has('on-cpu', 2, 'parse_input'));
-    await until(() => has('off-cpu', 2, 'wait: socket'));
+    await until(() => has('off-cpu', 2, 'read_answer')); // the last that the request does
     await open(page, `${origin}/#trace_id=${request.trace(2)}&duration_us=${durationUs}`);
     await page.waitForSelector('#request-table');
     const all = await rows(page);
