@@ -2,12 +2,9 @@
 // Tests of the page: which values of a tag have the profile, or a function of it.
 import assert from 'node:assert/strict';
 import { complaints, picture, until } from '../chromium.mjs';
-import { answersAre, differenceOf, open, replyOf, shows } from '../page_testing.mjs';
+import { answersAre, cells, differenceOf, open, replyOf, shows, wordOf } from '../page_testing.mjs';
 
-const words = (page) => new URLSearchParams(new URL(page.url()).hash.slice(1));
-const rows = (page) =>
-  page.$$eval('#groups tbody tr', (all) =>
-    all.map((r) => [...r.cells].map((c) => c.textContent.trim())));
+const rows = (page) => cells(page, '#groups tbody tr');
 // What is asked; `groups` of { time_start, ... } gives [value, total, function_total] each.
 async function groupsAre(page, groups, others = { groups: 0, total: 0 }) {
   const questions = [];
@@ -59,7 +56,7 @@ export const tests = {
     await until(() => questions.at(-1).group_by === 'k8s.label.version');
     await page.selectOption('#breakdown-by', 'pod');
     await page.click('.group-value');
-    await until(() => words(page).get('pod') === 'web-1');
+    await until(() => wordOf(page, 'pod') === 'web-1');
     await until(() => questions.at(-1).tag_filter === "pod='web-1'");
   },
   async 'of a function: its share of all and of each pod'(page, origin) {
@@ -97,7 +94,7 @@ export const tests = {
     await until(() => profiles.at(-1).before);
     assert.equal(profiles.at(-1).tag_filter, "pod='slow'");
     assert.equal(profiles.at(-1).before.tag_filter, "pod!='slow'");
-    assert.equal(words(page).get('colours'), 'difference');
+    assert.equal(wordOf(page, 'colours'), 'difference');
     await page.click('#view-breakdown');
     await until(async () => (await rows(page))[0]?.[3] === '10.0 %');
     assert.deepEqual((await rows(page))[1].slice(0, 4), ['b', '40.0 µs', '40.0 %', '90.0 %']);

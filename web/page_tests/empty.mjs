@@ -2,7 +2,7 @@
 // Tests of the page: why an answer is empty, and what to choose instead.
 import assert from 'node:assert/strict';
 import { complaints, expectError, picture, until } from '../chromium.mjs';
-import { answersAre, open, shows } from '../page_testing.mjs';
+import { answersAre, hash, open, shows } from '../page_testing.mjs';
 
 const EMPTY = {
   OPT_STATUS: 'SUCCESS', DESCRIPTION: '', result: null, unit: 'microseconds',
@@ -16,7 +16,6 @@ const emptyWith = async (page, reasons) => {
   await answersAre(page, () => EMPTY);
   await reasonsAre(page, reasons);
 };
-const hash = async (page) => decodeURIComponent(await page.evaluate(() => location.hash));
 
 const HOSTILE = '<img src=x onerror="window.hacked = 1">\u202egpj';
 const REASONS = [

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { complaints, picture, until } from '../chromium.mjs';
 import {
   answersAre,
+  fits,
   hoverFrame,
   names,
   open,
@@ -213,7 +214,7 @@ export const tests = {
     for (const view of ['table', 'sandwich']) {
       await openTree(page, origin, `&view=${view}&function=read&function_kind=library`);
       await page.waitForSelector('#functions tr');
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 390), view);
+      assert.ok(await fits(page), view);
       await picture(page, `${view}-narrow`, { fullPage: true });
     }
   },

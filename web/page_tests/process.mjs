@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { expectError, picture, until } from '../chromium.mjs';
-import { choose, clickFrame, names, shows, widest } from '../page_testing.mjs';
+import { cells, choose, clickFrame, names, shows, widest } from '../page_testing.mjs';
 
 export const tests = {
   async 'the graph shows the functions of the process'(page, origin) {
@@ -18,9 +18,7 @@ export const tests = {
   async 'the table has self and total, hot before cold'(page, origin) {
     await page.goto(origin);
     await shows(page, 'hot_function');
-    const rows = await page.$$eval('#functions tr', (all) =>
-      all.map((r) => [...r.cells].map((c) => c.textContent)),
-    );
+    const rows = await cells(page, '#functions tr');
     const at = (name) => rows.findIndex((r) => r[0] === name);
     assert.ok(at('hot_function') >= 0 && at('hot_function') < at('cold_function'));
     const share = parseFloat(rows[at('hot_function')][2]);

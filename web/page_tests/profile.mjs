@@ -8,7 +8,9 @@ import {
   choicesAre,
   choose,
   clickFrame,
+  fits,
   hoverFrame,
+  legend,
   names,
   open,
   pixelOf,
@@ -78,16 +80,14 @@ export const tests = {
     assert.deepEqual(await shown(), [...full].sort());
   },
   async 'waits have a colour each; throttled and estimated stand beside them'(page, origin) {
-    const asked = [];
-    await answersAre(page, (body) => {
-      asked.push(body);
-      return replyOfTree(
+    const asked = await answersAre(page, () =>
+      replyOfTree(
         ['web', 'root', 0, ['main', 'app', 0,
           ['futex', 'kernel', 0, ['[wait: lock]', 'wait', 70_000]],
           ['cuStreamSynchronize', 'cuda', 0, ['[wait: disk]', 'wait', 30_000]]]],
         { summary: { throttled_us: 1_500_000, estimated: { share: 0.12, error: 3000 } } },
-      );
-    });
+      ),
+    );
     await choicesAre(page, { profile_event_type: ['on-cpu', 'off-cpu'], wait: ['lock', 'disk'] });
     await open(page, `${origin}/#profile_event_type=off-cpu`);
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 5);
@@ -95,7 +95,7 @@ export const tests = {
       all.map((r) => r.cells[0].style.borderLeftColor),
     );
     assert.equal(new Set(colours).size, 5);
-    assert.deepEqual(await page.$$eval('#legend > span', (all) => all.map((e) => e.textContent)), [
+    assert.deepEqual(await legend(page), [
       'program',
       'kernel',
       'CUDA',
@@ -139,7 +139,7 @@ export const tests = {
       ['java/lang/String', '512 MiB'],
       ['main', '0 B'],
     ]);
-    assert.deepEqual(await page.$$eval('#legend > span', (all) => all.map((e) => e.textContent)), [
+    assert.deepEqual(await legend(page), [
       'program',
       'library',
       'object',
@@ -228,7 +228,7 @@ export const tests = {
       );
     }
     assert.equal(await page.evaluate(() => window.hit), undefined);
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+    assert.ok(await fits(page));
   },
   async 'as large an answer as there is can be searched'(page, origin) {
     const strings = Array.from({ length: 50_000 }, (_, i) => `name_${i}`);

@@ -5,6 +5,7 @@ import { complaints, expectError, picture, until } from '../chromium.mjs';
 import {
   answersAre,
   boxes,
+  cells,
   names,
   open,
   pixelOf,
@@ -37,19 +38,12 @@ const isOf = (event) => ({ group_by: tag, profile_event_type: own }) =>
   tag === 'profile_id' && own === event;
 
 // Lets the hub answer about the request, and returns what it was asked.
-async function answer(page, { cpu: ofCpu = cpu(), waits: ofWaits = waits() } = {}) {
-  const asked = [];
-  await answersAre(page, (body) => {
-    asked.push(body);
+const answer = (page, { cpu: ofCpu = cpu(), waits: ofWaits = waits() } = {}) =>
+  answersAre(page, (body) => {
     if (!body.group_by) return NOTHING;
     return isOf('on-cpu')(body) ? ofCpu : ofWaits;
   });
-  return asked;
-}
-const rows = (page) =>
-  page.$$eval('#request-table tbody tr', (all) =>
-    all.map((r) => [...r.cells].map((c) => c.textContent)),
-  );
+const rows = (page) => cells(page, '#request-table tbody tr');
 const seen = (page) => page.textContent('#request-seen');
 
 export const tests = {

@@ -2,7 +2,9 @@
 // Tests of the page: the time line.
 import assert from 'node:assert/strict';
 import { complaints, picture, until } from '../chromium.mjs';
-import { answersAre, choicesAre, isStale, open, replyOf, seriesOf } from '../page_testing.mjs';
+import {
+  answersAre, choicesAre, fits, isStale, open, replyOf, seriesOf,
+} from '../page_testing.mjs';
 
 export const tests = {
   async 'the time line: values by pod, losses and starts, another time to choose'(page, origin) {
@@ -100,7 +102,7 @@ export const tests = {
     await until(async () =>
       (await page.$$eval('.timeline-legend > *', (all) => all.map((e) => e.textContent))).includes(
         'pagework'));
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 390));
+    assert.ok(await fits(page));
     assert.ok((await page.$eval('.u-over', (e) => e.clientWidth)) > 200);
     await picture(page, 'timeline-narrow');
   },

@@ -2,11 +2,10 @@
 // Tests of the page: sentences that explain, keys, dark and light.
 import assert from 'node:assert/strict';
 import { complaints, picture, until } from '../chromium.mjs';
-import { answersAre, open, replyOfTree, shows } from '../page_testing.mjs';
+import { answersAre, hash, open, replyOfTree, shows } from '../page_testing.mjs';
 
 const focusIsOn = (page, id) =>
   until(() => page.evaluate((i) => document.activeElement.id === i, id));
-const hash = async (page) => decodeURIComponent(await page.evaluate(() => location.hash));
 const themeOf = (page) => page.evaluate(() => document.documentElement.dataset.theme);
 
 export const tests = {
