@@ -71,7 +71,8 @@ const rounds = {
 };
 for (let i = 0; i < ROUNDS; i++) {
   const browser = await launch();
-  const page = await openGraph(browser, { ...SIZE, reducedMotion: 'no-preference' });
+  const newPage = (options) => browser.newPage(options);
+  const page = await openGraph(newPage, { ...SIZE, reducedMotion: 'no-preference' });
 
   rounds.answer.push(await answer(page, ANSWER));
   rounds.first.push(await firstDraw(page));
@@ -80,7 +81,7 @@ for (let i = 0; i < ROUNDS; i++) {
   rounds.script.push(script);
   rounds.memory.push(await memory(browser, page));
   await page.context().close();
-  const other = await openGraph(browser, SIZE);
+  const other = await openGraph(newPage, SIZE);
   rounds.stacks.push(await answer(other, NODES.stacks));
   rounds.million.push(await answer(other, NODES.million));
   await browser.close();

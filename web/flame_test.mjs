@@ -3,7 +3,7 @@
 // Tests of the flame graph alone, in a real Chromium: boxes, colours and text at known points.
 // Needs Chromium and the installed packages: `make all && web/flame_test.mjs`.
 import assert from 'node:assert/strict';
-import { launch, run, until } from './chromium.mjs';
+import { launch, picture, run, until } from './chromium.mjs';
 import { openGraph } from './flame_testing.mjs';
 
 const ROW = 18;
@@ -37,8 +37,8 @@ function hueOf(colour) {
 }
 
 const tests = {
-  async 'frames lie where their values say, the greatest first'(browser) {
-    const page = await openGraph(browser);
+  async 'frames lie where their values say, the greatest first'(newPage) {
+    const page = await openGraph(newPage);
     await show(page, SMALL);
     assert.deepEqual(await places(page), [
       ['main', 0, 0, 800],
@@ -56,10 +56,9 @@ const tests = {
     for (const point of [[790, 27], [470, 45], [479, 27], [100, 17]])
       assert.equal(await page.evaluate((p) => pixel(...p), point), white, `at ${point}`);
     assert.ok((await page.evaluate(() => ink(box('inner')))) > 20);
-    await page.context().close();
   },
-  async 'upward, the root is at the bottom'(browser) {
-    const page = await openGraph(browser);
+  async 'upward, the root is at the bottom'(newPage) {
+    const page = await openGraph(newPage);
     await show(page, SMALL);
     await page.evaluate(async () => (graph.set({ upward: true }), await drawn()));
     assert.deepEqual(await places(page), [
@@ -75,10 +74,9 @@ const tests = {
     await page.mouse.click(100, 9);
     await drawn(page);
     assert.match(await said(page), /^inner/);
-    await page.context().close();
   },
-  async 'a click zooms in, its callers stay, Escape zooms out'(browser) {
-    const page = await openGraph(browser);
+  async 'a click zooms in, its callers stay, Escape zooms out'(newPage) {
+    const page = await openGraph(newPage);
     await show(page, SMALL);
     const before = await page.evaluate(() => pixel(700, 9));
     await page.mouse.click(200, 27); // work
@@ -96,10 +94,9 @@ const tests = {
     await page.keyboard.press('Escape');
     await drawn(page);
     assert.equal((await names(page)).length, 4);
-    await page.context().close();
   },
-  async 'a dark graph has a dark background, and callers recede into it'(browser) {
-    const page = await openGraph(browser);
+  async 'a dark graph has a dark background, and callers recede into it'(newPage) {
+    const page = await openGraph(newPage);
     const read = (x, y) => page.evaluate(([left, top]) => pixel(left, top), [x, y]);
     await page.evaluate(() => graph.set({ dark: true }));
     await show(page, SMALL);
@@ -112,10 +109,9 @@ const tests = {
     await page.evaluate(() => graph.set({ dark: false }));
     await drawn(page);
     assert.equal(await read(790, 2 * ROW + 9), 'rgb(255, 255, 255)');
-    await page.context().close();
   },
-  async 'a zoom moves, and ends where it should'(browser) {
-    const page = await openGraph(browser, { reducedMotion: 'no-preference' });
+  async 'a zoom moves, and ends where it should'(newPage) {
+    const page = await openGraph(newPage, { reducedMotion: 'no-preference' });
     await show(page, SMALL);
     await page.evaluate(() => {
       window.widths = [];
@@ -130,10 +126,9 @@ const tests = {
     const widths = await page.evaluate(() => widths);
     assert.ok(widths.every((w, i) => w >= (widths[i - 1] ?? 240)), widths.join());
     assert.deepEqual(await places(page), [['main', 0, 0, 800], ['read', 0, ROW, 800]]);
-    await page.context().close();
   },
-  async 'frames too narrow to draw are one box, and a click on it shows them'(browser) {
-    const page = await openGraph(browser);
+  async 'frames too narrow to draw are one box, and a click on it shows them'(newPage) {
+    const page = await openGraph(newPage);
     const small = Array.from({ length: 5000 }, (_, i) => [`f${i}`, 1, [`leaf${i}`, 1]]);
     await show(page, ['main', 0, ['large', 10_000], ...small]);
     assert.deepEqual(await places(page), [
@@ -164,10 +159,9 @@ const tests = {
     assert.match(read.at(-1), /^callee 4,901 smaller ones/);
     await page.setViewportSize({ width: 5000, height: 300 });
     await until(async () => (await names(page)).filter((n) => /^f\d+$/.test(n)).length === 5000);
-    await page.context().close();
   },
-  async 'a search marks its frames and gives their sum, each stack once'(browser) {
-    const page = await openGraph(browser);
+  async 'a search marks its frames and gives their sum, each stack once'(newPage) {
+    const page = await openGraph(newPage);
     const small = Array.from({ length: 5000 }, (_, i) => [`f${i}`, 1]);
     await show(page, ['main', 0, ['work', 0, ['work', 9_000]], ['read', 6000], ...small]);
     const sum = (name) =>
@@ -186,10 +180,9 @@ const tests = {
     assert.notEqual(await page.evaluate(() => pixel(790, 27)), grey);
     await page.evaluate(async () => (graph.search(null), await drawn()));
     assert.equal(await page.evaluate(() => pixel(790, 27)), grey);
-    await page.context().close();
   },
-  async 'time that nobody measured is hatched, nothing else is'(browser) {
-    const page = await openGraph(browser);
+  async 'time that nobody measured is hatched, nothing else is'(newPage) {
+    const page = await openGraph(newPage);
     await page.evaluate(async () => {
       const columns = profileOf(['request', 0, ['not seen', 50], ['main', 50]]);
       columns.functions.kinds[columns.functions.names.indexOf('not seen')] = 'missing';
@@ -204,10 +197,9 @@ const tests = {
       }, name);
     assert.equal((await coloursOf('main')).length, 1);
     assert.ok((await coloursOf('not seen')).length > 1);
-    await page.context().close();
   },
-  async 'the keyboard walks, and a screen reader is told'(browser) {
-    const page = await openGraph(browser);
+  async 'the keyboard walks, and a screen reader is told'(newPage) {
+    const page = await openGraph(newPage);
     await show(page, SMALL);
     await page.keyboard.press('Tab');
     assert.equal(await page.evaluate(() => document.activeElement.className), 'flame-frames');
@@ -235,10 +227,9 @@ const tests = {
     await drawn(page);
     assert.equal((await names(page)).length, 4);
     assert.ok(await page.isVisible('.flame-selected'));
-    await page.context().close();
   },
-  async 'a frame says its shares of all and of its caller, or of what it calls'(browser) {
-    const page = await openGraph(browser);
+  async 'a frame says its shares of all and of its caller, or of what it calls'(newPage) {
+    const page = await openGraph(newPage);
     await show(page, SMALL);
     const text = (name) =>
       page.evaluate((name) => graph.text({ node: box(name).node, rest: 0 }), name);
@@ -255,10 +246,9 @@ const tests = {
       'selected work 60 15.0 %',
       'caller inner 40 10.0 %',
     ]);
-    await page.context().close();
   },
-  async 'a menu of a frame: right button, keyboard, a finger that rests'(browser) {
-    const page = await openGraph(browser, { hasTouch: true });
+  async 'a menu of a frame: right button, keyboard, a finger that rests'(newPage) {
+    const page = await openGraph(newPage, { hasTouch: true });
     await show(page, SMALL);
     const asked = () => page.evaluate(() => window.asked);
     await page.evaluate(() => {
@@ -296,10 +286,9 @@ const tests = {
     await drawn(page);
     assert.deepEqual((await asked())[3], [1, 300, 27]);
     assert.equal((await names(page)).length, 4); // the click that ends the rest zooms nowhere
-    await page.context().close();
   },
-  async 'a newer profile keeps zoom and selection by name; a path zooms, too'(browser) {
-    const page = await openGraph(browser);
+  async 'a newer profile keeps zoom and selection by name; a path zooms, too'(newPage) {
+    const page = await openGraph(newPage);
     await show(page, SMALL);
     await page.mouse.click(600, 27); // read
     await show(page, ['main', 0, ['more', 900], ['read', 100, ['deep', 10]]]);
@@ -319,10 +308,9 @@ const tests = {
     await page.evaluate(() => graph.zoomTo(['work', 'inner']));
     await drawn(page);
     assert.deepEqual((await names(page)).sort(), ['inner', 'main', 'work']);
-    await page.context().close();
   },
-  async 'no name breaks out of its frame'(browser) {
-    const page = await openGraph(browser);
+  async 'no name breaks out of its frame'(newPage) {
+    const page = await openGraph(newPage);
     const hostile = {
       html: '<img src=x onerror="window.hit = 1">',
       lines: 'a\nb\r\0c\u001b[31md\u2028e',
@@ -353,12 +341,10 @@ const tests = {
     for (const b of boxes) await page.evaluate((node) => graph.select(node), b.node);
     assert.deepEqual(await page.$$eval('#graph img, #graph b', (all) => all.length), 0);
     assert.equal(await page.evaluate(() => window.hit), undefined);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.hostile.png` });
-    await page.context().close();
+    await picture(page, 'hostile');
   },
-  async 'short names are drawn, full ones said'(browser) {
-    const page = await openGraph(browser);
+  async 'short names are drawn, full ones said'(newPage) {
+    const page = await openGraph(newPage);
     await show(page, ['p', 0, ['std::vector<int, std::allocator<int> >::push_back', 10]]);
     await page.evaluate(async () => (graph.set({ short: true }), await drawn()));
     assert.deepEqual(await names(page), ['p', 'std::vector<…>::push_back']);
@@ -366,10 +352,9 @@ const tests = {
       await page.evaluate(() => graph.text({ node: 1, rest: 0 })),
       /^std::vector<int, std::allocator<int> >::push_back \(program\) — /,
     );
-    await page.context().close();
   },
-  async 'a stack of 2,000 frames is drawn as far as it is scrolled'(browser) {
-    const page = await openGraph(browser);
+  async 'a stack of 2,000 frames is drawn as far as it is scrolled'(newPage) {
+    const page = await openGraph(newPage);
     await page.evaluate(async () => {
       let tree = ['leaf', 1];
       for (let i = 1999; i > 0; i--) tree = [`f${i}`, 0, tree];
@@ -387,10 +372,9 @@ const tests = {
       await page.evaluate(() => pixel(400, 2000 * 18 - 9)),
       await page.evaluate(() => rgb(box('leaf').colour)),
     );
-    await page.context().close();
   },
-  async 'an element that changes its width, and pixels of half the size'(browser) {
-    const page = await openGraph(browser, { deviceScaleFactor: 2 });
+  async 'an element that changes its width, and pixels of half the size'(newPage) {
+    const page = await openGraph(newPage, { deviceScaleFactor: 2 });
     await show(page, SMALL);
     assert.equal(await page.$eval('canvas', (e) => e.width), 1600);
     await page.$eval('#graph', (e) => (e.style.width = '400px'));
@@ -400,10 +384,9 @@ const tests = {
       await page.evaluate(() => pixel(340, 27)),
       await page.evaluate(() => rgb(box('read').colour)),
     );
-    await page.context().close();
   },
-  async '1,000,000 nodes: each zoom shows the right frames, and few of them'(browser) {
-    const page = await openGraph(browser, { width: 1200, height: 800 });
+  async '1,000,000 nodes: each zoom shows the right frames, and few of them'(newPage) {
+    const page = await openGraph(newPage, { width: 1200, height: 800 });
     const found = await page.evaluate(async () => {
       const shown = largeProfile(1e6);
       const { n, fn, depth, end, total, functions } = shown;
@@ -442,10 +425,9 @@ const tests = {
     assert.equal(found.n, 1_000_000);
     assert.deepEqual(found.wrong.slice(0, 10), []);
     assert.ok(found.sum > 0 && found.sum < found.root);
-    await page.context().close();
   },
-  async 'a difference: more, less, new, gone and noise have colours and words'(browser) {
-    const page = await openGraph(browser);
+  async 'a difference: more, less, new, gone and noise have colours and words'(newPage) {
+    const page = await openGraph(newPage);
     await page.evaluate(async () => {
       const hour = { seconds: 3600 };
       const terms = termsOf('on-cpu', false, hour, hour);
@@ -496,17 +478,15 @@ const tests = {
       await text('same'),
       /now 33\.8 %, before 33\.3 %: .*, not distinguishable from noise$/,
     );
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.difference.png` });
+    await picture(page, 'difference');
     await page.evaluate(() => graph.select(box('new').node));
     assert.match((await rows(page))[1], /^selected new 1,950 16\.3 % now 16\.3 %, before 0\.00 %/);
     await page.evaluate(() => graph.zoom(box('gone').node));
     await drawn(page);
     assert.deepEqual((await places(page))[1], ['gone', 0, ROW, 800]);
-    await page.context().close();
   },
-  async 'colours by module: one hue for each, kinds for what has none'(browser) {
-    const page = await openGraph(browser);
+  async 'colours by module: one hue for each, kinds for what has none'(newPage) {
+    const page = await openGraph(newPage);
     const colours = await page.evaluate(async () => {
       const columns = profileOf(['p', 0, ['[k] read', 10], ['f', 20], ['g', 30]]);
       const { names } = columns.functions;
@@ -527,20 +507,18 @@ const tests = {
     assert.notEqual(hue(1, 'f'), hue(0, 'f'));
     assert.equal(colours[1].read, colours[0].read);
     assert.deepEqual(colours[2], colours[0]); // it is no difference
-    await page.context().close();
   },
-  async 'nothing is left of a graph that is destroyed'(browser) {
-    const page = await openGraph(browser);
+  async 'nothing is left of a graph that is destroyed'(newPage) {
+    const page = await openGraph(newPage);
     await show(page, SMALL);
     await page.evaluate(() => graph.destroy());
     assert.equal(await page.$eval('#graph', (e) => e.outerHTML), '<div id="graph" class=""></div>');
     await page.setViewportSize({ width: 300, height: 300 });
-    await page.context().close();
   },
 };
 
 const browser = await launch();
-const { passed, failed } = await run(tests, browser);
+const { passed, failed } = await run(browser, tests);
 await browser.close();
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(passed && !failed ? 0 : 1);

@@ -2,40 +2,34 @@
 // The flame graph alone, without a hub, in a page of Chromium: what its tests and its bench share.
 import { esbuild, SOURCE } from './chromium.mjs';
 
-// A page with an empty graph. In it are `graph`, what profile/testing.ts exports, and the functions
-// below.
-export async function openGraph(browser, { width = 800, height = 600, ...context } = {}) {
-  const page = await (
-    await browser.newContext({
-      viewport: { width, height },
-      reducedMotion: 'reduce',
-      ...context,
-    })
-  ).newPage();
-  const { outputFiles } = await esbuild.build({
-    stdin: {
-      contents: [
-        'flame/flame',
-        'profile/change',
-        'profile/difference',
-        'profile/table',
-        'profile/testing',
-        'profile/tree',
-      ]
-        .map((file) => `export * from './${file}';`)
-        .join(''),
-      resolveDir: SOURCE,
-    },
-    bundle: true,
-    format: 'iife',
-    globalName: 'module',
-    target: 'es2022',
-    outdir: 'out',
-    write: false,
-  });
-  const text = (ending) => outputFiles.find((f) => f.path.endsWith(ending)).text;
+const { outputFiles } = await esbuild.build({
+  stdin: {
+    contents: [
+      'flame/flame',
+      'profile/change',
+      'profile/difference',
+      'profile/table',
+      'profile/testing',
+      'profile/tree',
+    ]
+      .map((file) => `export * from './${file}';`)
+      .join(''),
+    resolveDir: SOURCE,
+  },
+  bundle: true,
+  format: 'iife',
+  globalName: 'module',
+  target: 'es2022',
+  outdir: 'out',
+  write: false,
+});
+const text = (ending) => outputFiles.find((f) => f.path.endsWith(ending)).text;
 
-  page.setDefaultTimeout(60_000);
+// A page with an empty graph, which `newPage` opens. In it are `graph`, what profile/testing.ts
+// exports, and the functions below.
+export async function openGraph(newPage, { width = 800, height = 600, ...context } = {}) {
+  const page = await newPage({ viewport: { width, height }, reducedMotion: 'reduce', ...context });
+
   await page.setContent(
     `<!doctype html><style>body { margin: 0 } ${text('.css')}</style><div id="graph"></div>`,
   );

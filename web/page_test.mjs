@@ -2,36 +2,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the tests of the page (page_tests/TOPIC.mjs), in a real Chromium over a real `podflame
 // local` that profiles a real busy process. An argument chooses those with this text in "TOPIC:
-// NAME". Needs root, Chromium and the built page: `make all && web/page_test.mjs`.
+// NAME". Needs root, Chromium, Go and the built page: `make all && web/page_test.mjs`.
+import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { launch, run, within } from './chromium.mjs';
-import { buildWorkload, newPage, startLocal, stopAll, waitForData } from './page_testing.mjs';
+import { buildWorkload, startLocal, stopAll, VIEW, waitForData } from './page_testing.mjs';
 
-const tests = {};
 const folder = new URL('page_tests/', import.meta.url);
-let browser;
-
-// A test in a page of its own.
-const alone = (test) => async (origin) => {
-  const page = await newPage(browser);
-
-  await test(page, origin);
-  await page.context().close();
-};
-
-for (const file of readdirSync(folder)) {
-  const topic = await import(new URL(file, folder));
-  for (const [name, test] of Object.entries(topic.tests))
-    tests[`${file.replace('.mjs', '')}: ${name}`] = alone(test);
-}
+const beside = {}, alone = {};
 
 let count = { passed: 0, failed: 0 };
 try {
   buildWorkload();
   const origin = await startLocal();
+  for (const file of readdirSync(folder)) {
+    const topic = await import(new URL(file, folder));
+    for (const name of topic.alone ?? []) assert.ok(topic.tests[name], `no test: ${name}`);
+    for (const [name, test] of Object.entries(topic.tests)) {
+      const tests = topic.alone?.includes(name) ? alone : beside;
+      tests[`${file.replace('.mjs', '')}: ${name}`] = async (newPage) =>
+        test(await newPage(VIEW), origin, newPage);
+    }
+  }
   await waitForData(origin);
-  browser = await launch();
-  count = await run(tests, origin);
+  const browser = await launch();
+  for (const [tests, atOnce] of [[beside, 2], [alone, 1]]) {
+    const { passed, failed } = await run(browser, tests, atOnce);
+    count.passed += passed;
+    count.failed += failed;
+  }
   await within(60, 'the end of the browser', browser.close());
 } catch (e) {
   console.log(`not ok ${e.stack}`);

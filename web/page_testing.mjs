@@ -4,7 +4,7 @@
 // directory under /tmp.
 import { spawn, execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { constants, setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BUILD, until, within } from './chromium.mjs';
@@ -18,19 +18,29 @@ function start(command, args, options) {
   return child;
 }
 
+// Ends a child.
+async function end(child, signal) {
+  const ended = new Promise((done) => child.once('exit', done));
+
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill(signal);
+  await within(30, `the end of ${child.spawnfile}`, ended);
+}
+
 // Ends what was started here, and removes its files.
 export async function stopAll() {
-  for (const c of children) c.kill('SIGTERM');
-  await new Promise((done) => setTimeout(done, 300));
-  rmSync(dir, { recursive: true, force: true });
+  try {
+    await Promise.all(children.map((c) => end(c, 'SIGTERM')));
+  } finally {
+    for (const c of children) c.kill('SIGKILL');
+    rmSync(dir, { recursive: true, force: true });
+  }
 }
 
 // Kills the hub, as a crash would.
-export async function stopLocal() {
-  const end = new Promise((done) => local.once('exit', done));
-  local.kill('SIGKILL');
-  await end;
-}
+export const stopLocal = () => end(local, 'SIGKILL');
+
+let workload = null;
 
 export function buildWorkload() {
   writeFileSync(join(dir, 'w.c'), `
@@ -40,7 +50,7 @@ export function buildWorkload() {
     FUNCTION cold_function(void) { for (int i = 0; i < 1000000; i++) sink ^= i; sink++; }
     int main(void) { for (;;) { hot_function(); cold_function(); } }`);
   execFileSync('gcc', ['-O0', '-o', join(dir, 'pagework'), join(dir, 'w.c')]);
-  start(join(dir, 'pagework'), [], { stdio: 'ignore' });
+  workload = start(join(dir, 'pagework'), [], { stdio: 'ignore' });
 }
 
 // Builds and starts e2e/trace/request.c. `trace` gives the id of one of its traces. `serve` lets it
@@ -90,6 +100,7 @@ export function startLocal(port = 0) {
 
 // Waits until the page's own query answers with some CPU seconds of the workload, so that shares
 // mean something. The first windows have samples from before the files of the process were read.
+// From then on the workload has only what CPU time is left.
 export async function waitForData(origin) {
   let samples = 0;
   for (const end = Date.now() + 180_000; Date.now() < end; ) {
@@ -113,25 +124,14 @@ export async function waitForData(origin) {
         reply.result.some((n) => n.profile_location_str === f),
       )
     )
-      return;
+      return setPriority(workload.pid, constants.priority.PRIORITY_LOW);
     await new Promise((done) => setTimeout(done, 500));
   }
   throw new Error(`${samples} samples of pagework within 180 s`);
 }
 
-// A page of a browser of its own, that notes what its Content-Security-Policy forbids.
-export async function newPage(browser) {
-  const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
-
-  page.setDefaultTimeout(60_000);
-  page.on('pageerror', (e) => console.log(`page error: ${e}`));
-  await page.addInitScript(() => {
-    window.violations = [];
-    document.addEventListener('securitypolicyviolation', (e) =>
-      window.violations.push(e.effectiveDirective));
-  });
-  return page;
-}
+// The window of a test's page.
+export const VIEW = { viewport: { width: 1200, height: 900 } };
 // The frames that the graph shows.
 export const boxes = (page) => page.$$eval('#chart', ([e]) => e?.flame.boxes() ?? []);
 export const names = async (page) => (await boxes(page)).map((b) => b.name);
@@ -199,9 +199,6 @@ export const valuesAre = async (page, values, hold = () => false) => {
   });
   return questions;
 };
-// A picture of what the page shows, if somebody wants to see it.
-export const picture = (page, name) =>
-  process.env.SCREENSHOT && page.screenshot({ path: `${process.env.SCREENSHOT}.${name}.png` });
 // goto() alone does not load a page again whose address differs only behind the #.
 export const open = async (page, address) => {
   await page.goto('about:blank');
@@ -275,8 +272,29 @@ export const seriesOf = (groups, members) => ({
     losses: [], starts: [], more_starts: false, notes: [], ...members,
   },
 });
-export const answersAre = (page, answer) =>
-  page.route('**/v1/profile/tree', (r) => r.fulfill({ json: answer(r.request().postDataJSON()) }));
+// Answers each question for a profile. Returns the questions.
+export const answersAre = async (page, answer) => {
+  const asked = [];
+  await page.route('**/v1/profile/tree', (r) => {
+    const question = r.request().postDataJSON();
+    asked.push(question);
+    return r.fulfill({ json: answer(question) });
+  });
+  return asked;
+};
+export const filterIs = (asked, filter) => until(() => asked.at(-1)?.tag_filter === filter);
+// What follows the # in the address, and one of its words.
+export const hash = async (page) => decodeURIComponent(await page.evaluate(() => location.hash));
+export const wordOf = (page, word) =>
+  new URLSearchParams(new URL(page.url()).hash.slice(1)).get(word);
+// The texts of the rows of a table.
+export const cells = (page, rows) =>
+  page.$$eval(rows, (all) => all.map((r) => [...r.cells].map((c) => c.textContent.trim())));
+export const legend = (page) =>
+  page.$$eval('#legend > span', (all) => all.map((e) => e.textContent));
+// Nothing of the page is beside the window.
+export const fits = (page) =>
+  page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
 export const table = (page) =>
   page.$$eval('#functions tr', (all) => all.map((r) => r.cells[0].textContent));
 export const tableIs = (page, ...names) =>

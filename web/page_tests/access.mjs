@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: for everybody, on every screen.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, expectError, picture, until } from '../chromium.mjs';
 import { answersAre, clickFrame, open, replyOf, shows, table } from '../page_testing.mjs';
 
 export const tests = {
@@ -17,6 +17,7 @@ export const tests = {
     assert.deepEqual(await complaints(page), []);
   },
   async 'a browser that blocks its storage shows the page, and has the token'(page, origin) {
+    expectError(page, /status of 401/);
     const tokens = [];
     await page.addInitScript(() => {
       const get = () => { throw new DOMException('blocked', 'SecurityError'); };
@@ -48,7 +49,6 @@ export const tests = {
       ),
     );
     assert.ok((await page.$eval('#functions td', (e) => e.clientWidth)) >= 150);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.narrow.png` });
+    await picture(page, 'narrow');
   },
 };

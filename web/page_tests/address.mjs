@@ -12,7 +12,13 @@ import {
   replyOfTree,
   tableIs,
   widest,
+  wordOf,
 } from '../page_testing.mjs';
+
+// There is one clipboard.
+export const alone = [
+  'an address that is shared shows the same time whenever it is opened',
+];
 
 export const tests = {
   async 'a trace from the address, its links, and languages in their own form'(page, origin) {
@@ -51,12 +57,9 @@ export const tests = {
     assert.deepEqual(rows.map((r) => r[0]).sort(), ['fib', 'java.util.HashMap.get', 'json.loads']);
     assert.equal(new Set(rows.map((r) => r[1])).size, 3);
   },
-  async 'a link has its time in UTC: it is the same in every time zone'(page, origin) {
-    const tokyo = await (
-      await page.context().browser().newContext({ timezoneId: 'Asia/Tokyo' })
-    ).newPage();
+  async 'a link has its time in UTC: it is the same in every time zone'(_, origin, newPage) {
+    const tokyo = await newPage({ timezoneId: 'Asia/Tokyo' });
     const asked = [];
-    const hash = () => new URLSearchParams(new URL(tokyo.url()).hash.slice(1));
     const isAt = (from, to) =>
       until(
         () =>
@@ -71,17 +74,16 @@ export const tests = {
     await tokyo.fill('#from', '2026-11-21T19:30:01');
     await tokyo.dispatchEvent('#from', 'change');
     await isAt('2026-11-21T10:30:01Z', '2026-11-21T11:00:00Z');
-    assert.equal(hash().get('from'), '2026-11-21T10:30:01Z');
+    assert.equal(wordOf(tokyo, 'from'), '2026-11-21T10:30:01Z');
     await open(tokyo, `${origin}/#`); // a time that is chosen begins with the one that is shown
     await until(() => asked.at(-1).time_end - asked.at(-1).time_start === 900);
     const { time_start } = asked.at(-1);
     await tokyo.selectOption('#choice-range', 'custom');
     await tokyo.waitForFunction(() => location.hash.includes('from='));
     assert.ok(
-      Math.abs(Date.parse(hash().get('from')) / 1000 - time_start) < 600,
-      hash().get('from'),
+      Math.abs(Date.parse(wordOf(tokyo, 'from')) / 1000 - time_start) < 600,
+      wordOf(tokyo, 'from'),
     );
-    await tokyo.context().close();
   },
   async 'a link that is pasted into an open page is followed'(page, origin) {
     let asked;

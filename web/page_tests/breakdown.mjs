@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: which values of a tag have the profile, or a function of it.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
-import { answersAre, differenceOf, open, replyOf, shows } from '../page_testing.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
+import { answersAre, cells, differenceOf, open, replyOf, shows, wordOf } from '../page_testing.mjs';
 
-const words = (page) => new URLSearchParams(new URL(page.url()).hash.slice(1));
-const rows = (page) =>
-  page.$$eval('#groups tbody tr', (all) =>
-    all.map((r) => [...r.cells].map((c) => c.textContent.trim())));
+const rows = (page) => cells(page, '#groups tbody tr');
 // What is asked; `groups` of { time_start, ... } gives [value, total, function_total] each.
 async function groupsAre(page, groups, others = { groups: 0, total: 0 }) {
   const questions = [];
@@ -50,8 +47,7 @@ export const tests = {
     const widths = await page.$$eval('.group-bar', (all) => all.map((e) => e.clientWidth));
     assert.ok(Math.abs(widths[1] / widths[0] - 0.5) < 0.01, widths.join());
     assert.deepEqual(await complaints(page), []);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.breakdown.png` });
+    await picture(page, 'breakdown');
     await page.selectOption('#breakdown-by', 'image');
     await until(() => questions.at(-1).group_by === 'image');
     await page.selectOption('#breakdown-by', 'a label of the pod');
@@ -60,7 +56,7 @@ export const tests = {
     await until(() => questions.at(-1).group_by === 'k8s.label.version');
     await page.selectOption('#breakdown-by', 'pod');
     await page.click('.group-value >> nth=1');
-    await until(() => words(page).get('pod') === "<b>\u202eit's-2");
+    await until(() => wordOf(page, 'pod') === "<b>\u202eit's-2");
     await until(() => questions.at(-1).tag_filter === "pod='<b>\u202eit\\'s-2'");
     await page.goBack();
     await until(() => questions.at(-1).tag_filter === '');
@@ -100,7 +96,7 @@ export const tests = {
     await until(() => profiles.at(-1).before);
     assert.equal(profiles.at(-1).tag_filter, "pod='slow'");
     assert.equal(profiles.at(-1).before.tag_filter, "pod!='slow'");
-    assert.equal(words(page).get('colours'), 'difference');
+    assert.equal(wordOf(page, 'colours'), 'difference');
     await page.click('#view-breakdown');
     await until(async () => (await rows(page))[0]?.[3] === '10.0 %');
     assert.deepEqual((await rows(page))[1].slice(0, 4), ['b', '40.0 µs', '40.0 %', '90.0 %']);

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: the comparison of two selections.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
 import {
-  answersAre, boxes, differenceOf, hoverFrame, names, open, pixelOf, replyOf, shows,
+  answersAre, boxes, cells, differenceOf, hoverFrame, legend, names, open, pixelOf, replyOf, shows,
 } from '../page_testing.mjs';
 
 // What the page asked last; the answers are a difference if it asks for one.
-async function asked(page, functions) {
-  const questions = [];
-  await answersAre(page, (question) => {
-    questions.push(question);
+const asked = (page, functions) =>
+  answersAre(page, (question) => {
     if (question.before) return differenceOf(functions, { unit: 'microseconds' });
     return replyOf(Object.fromEntries(Object.entries(functions).map(([f, [, now]]) => [f, now])));
   });
-  return questions;
-}
 const FUNCTIONS = {
   same: [4000, 4010], more: [2000, 4000], less: [4000, 2000], gone: [2000, 0], fresh: [0, 1990],
 };
@@ -39,7 +35,7 @@ export const tests = {
     assert.ok(part(colours.less, 1) < part(colours.less, 5), colours.less);
     assert.equal(await pixelOf(page, 'same'), 'rgb(204, 204, 204)');
     assert.equal(await page.textContent('#total'), '12.0 ms before, 12.0 ms now: as much');
-    assert.deepEqual(await page.$$eval('#legend > span', (all) => all.map((e) => e.textContent)), [
+    assert.deepEqual(await legend(page), [
       'less, or gone', 'a little less', 'not distinguishable from noise', 'a little more',
       'more, or new',
     ]);
@@ -48,8 +44,7 @@ export const tests = {
       await page.textContent('#details'),
       /^more .*; now 33\.3 %, before 16\.7 %: \+16\.7 points ± [\d.]+ points$/,
     );
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.compare.png` });
+    await picture(page, 'compare');
     assert.deepEqual(await complaints(page), []);
     await page.selectOption('#compare-with', '');
     await until(async () => !(await names(page)).includes('gone'));
@@ -77,8 +72,8 @@ export const tests = {
     await asked(page, FUNCTIONS);
     await open(page, `${origin}/#before_range=300&colours=difference`);
     await page.click('#sort-difference');
-    const rows = () => page.$$eval('#functions tr', (all) =>
-      all.map((r) => [r.cells[0].textContent, r.cells[5].textContent]));
+    const rows = async () =>
+      (await cells(page, '#functions tr')).map((row) => [row[0], row[5]]);
     await until(async () => (await rows())[0]?.[0] === 'more');
     assert.deepEqual(await rows(), [
       ['more', '+16.7 points'], ['fresh', '+16.6 points'], ['same', '+0.08 points, noise'],

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: why an answer is empty, and what to choose instead.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
-import { answersAre, open, shows } from '../page_testing.mjs';
+import { complaints, expectError, picture, until } from '../chromium.mjs';
+import { answersAre, hash, open, shows } from '../page_testing.mjs';
 
 const EMPTY = {
   OPT_STATUS: 'SUCCESS', DESCRIPTION: '', result: null, unit: 'microseconds',
@@ -16,9 +16,6 @@ const emptyWith = async (page, reasons) => {
   await answersAre(page, () => EMPTY);
   await reasonsAre(page, reasons);
 };
-const hash = async (page) => decodeURIComponent(await page.evaluate(() => location.hash));
-const picture = (page, name) =>
-  process.env.SCREENSHOT && page.screenshot({ path: `${process.env.SCREENSHOT}.${name}.png` });
 
 const HOSTILE = '<img src=x onerror="window.hacked = 1">\u202egpj';
 const REASONS = [
@@ -76,6 +73,7 @@ export const tests = {
     await until(async () => !(await hash(page)).includes('from='));
   },
   async 'a hub that cannot say why does no harm'(page, origin) {
+    expectError(page, /status of 404/);
     await answersAre(page, () => EMPTY);
     await page.route('**/v1/profile/why', (r) =>
       r.fulfill({ status: 404, json: { DESCRIPTION: 'there is nothing at this path' } }));

@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: favourites, which the browser keeps.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
-import { answersAre, open, picture, replyOf } from '../page_testing.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
+import { answersAre, filterIs, open, replyOf } from '../page_testing.mjs';
 
 const kept = (page) => page.$$eval('.favourite', (all) => all.map((e) => e.textContent));
 
 export const tests = {
   async 'favourites are kept, found again, replaced and removed'(page, origin) {
-    const asked = [];
-    const filterIs = (filter) => until(() => asked.at(-1)?.tag_filter === filter);
+    const asked = await answersAre(page, () => replyOf({ f: 1 }));
     const keep = async (name) => {
       await page.fill('[name=favourite]', name);
       await page.keyboard.press('Enter');
       await until(async () => (await kept(page)).includes(name));
     };
-    await answersAre(page, (body) => (asked.push(body), replyOf({ f: 1 })));
     await open(page, `${origin}/#pod_ns=shop&range=3600&profile_event_type=off-cpu`);
     await page.click('#favourites');
     await keep('the shop');
     await page.keyboard.press('Escape');
     await open(page, `${origin}/#`);
-    await filterIs('');
+    await filterIs(asked, '');
     await page.click('#favourites');
     assert.deepEqual(await complaints(page), []);
     await picture(page, 'favourites');
     await page.click('.favourite');
-    await filterIs("pod_ns='shop'");
+    await filterIs(asked, "pod_ns='shop'");
     assert.equal(asked.at(-1).time_end - asked.at(-1).time_start, 3600);
     assert.equal(asked.at(-1).profile_event_type, 'off-cpu');
     await page.goBack();
-    await filterIs('');
+    await filterIs(asked, '');
     await page.click('#favourites');
     await page.fill('[name=favourite]', 'the shop');
     assert.equal(await page.textContent('.popup form button'), 'replace');

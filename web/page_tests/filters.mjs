@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: filters, as conditions and as text.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, expectError, picture, until } from '../chromium.mjs';
 import {
-  answersAre, chipOf, choicesAre, choose, offered, open, picture, replyOf, shows, valuesAre,
+  answersAre, chipOf, choicesAre, choose, filterIs, fits, offered, open, replyOf, shows, valuesAre,
 } from '../page_testing.mjs';
 
 const conditions = (page) =>
@@ -20,19 +20,11 @@ const offeredAre = (page, ...texts) =>
   until(async () => (await offered(page)).join() === texts.join());
 const status = (page) => page.textContent('.popup [role=status]');
 const focused = (page) => page.evaluate(() => document.activeElement.id);
-// Answers each question for a profile, and notes what was asked.
-const asking = async (page) => {
-  const asked = [];
-  await answersAre(page, (body) => {
-    asked.push(body);
-    return replyOf({ f: 1 });
-  });
-  return asked;
-};
-const filterIs = (asked, filter) => until(() => asked.at(-1)?.tag_filter === filter);
+const asking = (page) => answersAre(page, () => replyOf({ f: 1 }));
 
 export const tests = {
   async 'values of a real hub, with their samples, are offered and found by a part'(page, origin) {
+    expectError(page, /status of 400/);
     await open(page, `${origin}/#`);
     await shows(page, 'hot_function');
     await page.click('#choice-app_service');
@@ -183,6 +175,7 @@ export const tests = {
     assert.ok(await page.isVisible('#choice-pod'));
   },
   async 'a mistake is marked where the hub found it, and what was typed stays'(page, origin) {
+    expectError(page, /status of 400/);
     const filter = "pod='中' OR pod_nss='x'";
     const marked = () => page.textContent('.filter-mistake mark');
     await open(page, `${origin}/#`);
@@ -311,7 +304,7 @@ export const tests = {
     assert.doesNotMatch((await offered(page)).join(''), /[\u202e\n]/);
     assert.deepEqual(await complaints(page), []);
     assert.equal(await page.evaluate(() => window.hit), undefined);
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+    assert.ok(await fits(page));
   },
   async 'a narrow window has room for the filters and their editors'(page, origin) {
     await asking(page);
@@ -324,7 +317,7 @@ export const tests = {
       await page.click(`#${id}`);
       const { left, right } = await page.$eval('.popup', (e) => e.getBoundingClientRect().toJSON());
       assert.ok(left >= 0 && right <= 390, `${id}: ${left} to ${right}`);
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 390), id);
+      assert.ok(await fits(page), id);
       await picture(page, `narrow-${id}`);
       await page.keyboard.press('Escape');
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: what is folded, hidden and in focus; callers and callees, the table, the menu.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
 import {
   answersAre,
+  fits,
   hoverFrame,
   names,
   open,
@@ -44,6 +45,9 @@ const menuOf = async (page, name) => {
   await page.waitForSelector('[role=menu]');
 };
 const choose = (page, title) => page.click(`[role=menuitem]:text-is("${title}")`);
+
+// There is one clipboard.
+export const alone = ['the menu: keyboard, copies, and where the focus goes'];
 
 export const tests = {
   async 'threads of a pool are one, each, or none; the address says which'(page, origin) {
@@ -137,8 +141,7 @@ export const tests = {
     await until(async () => (await frames(page, 'callees')).join() ===
       'parse,100,parse,71,read,14');
     assert.deepEqual(await complaints(page), []);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.sandwich.png` });
+    await picture(page, 'sandwich');
     await page.goBack();
     await until(async () => (await page.textContent('.sandwich-between')).includes('read'));
   },
@@ -211,12 +214,8 @@ export const tests = {
     for (const view of ['table', 'sandwich']) {
       await openTree(page, origin, `&view=${view}&function=read&function_kind=library`);
       await page.waitForSelector('#functions tr');
-      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 390), view);
-      if (process.env.SCREENSHOT)
-        await page.screenshot({
-          path: `${process.env.SCREENSHOT}.${view}-narrow.png`,
-          fullPage: true,
-        });
+      assert.ok(await fits(page), view);
+      await picture(page, `${view}-narrow`, { fullPage: true });
     }
   },
 };

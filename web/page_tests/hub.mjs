@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: answers that are late, cut, wrong or missing.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, expectError, until } from '../chromium.mjs';
 import {
   answersAre,
   choicesAre,
@@ -19,8 +19,14 @@ import {
   tableIs,
 } from '../page_testing.mjs';
 
+// The hub ends for all pages.
+export const alone = [
+  'a hub that ends is said, what is typed stays, and the next hub goes on with its data',
+];
+
 export const tests = {
   async 'an error is told, and what is older than it is no answer'(page, origin) {
+    expectError(page, /status of 500/);
     await open(page, `${origin}/#`);
     await page.waitForSelector('#chart canvas');
     await page.route('**/v1/profile/tree', (r) =>
@@ -41,31 +47,29 @@ export const tests = {
     await page.waitForSelector('main.stale', { state: 'detached' });
   },
   async 'every 10 s: an answer that takes longer is waited for'(page, origin) {
-    const own = await (await page.context().browser().newContext()).newPage();
     const held = [];
     let asked = 0;
-    await own.clock.install();
-    await own.route('**/v1/profile/tree', (r) =>
+    await page.clock.install();
+    await page.route('**/v1/profile/tree', (r) =>
       ++asked === 1 ? r.fulfill({ json: replyOf({ first: 1 }) }) : held.push(r),
     );
-    await open(own, `${origin}/#`);
-    await tableIs(own, 'first');
-    await own.check('#live');
-    await own.clock.runFor(10_000);
+    await open(page, `${origin}/#`);
+    await tableIs(page, 'first');
+    await page.check('#live');
+    await page.clock.runFor(10_000);
     await until(() => held.length === 1);
-    await own.clock.runFor(35_000);
+    await page.clock.runFor(35_000);
     await held[0].fulfill({ json: replyOf({ slow: 1 }) });
-    await tableIs(own, 'slow');
+    await tableIs(page, 'slow');
     assert.equal(asked, 2);
-    await until(async () => !(await own.isVisible('#busy')));
-    await own.clock.runFor(10_000);
+    await until(async () => !(await page.isVisible('#busy')));
+    await page.clock.runFor(10_000);
     await until(() => held.length === 2);
-    await own.clock.runFor(60_000); // and one that never comes
+    await page.clock.runFor(60_000); // and one that never comes
     await until(
-      async () => (await own.textContent('#error')) === 'the hub did not answer within 60 s',
+      async () => (await page.textContent('#error')) === 'the hub did not answer within 60 s',
     );
-    assert.ok(await isStale(own));
-    await own.context().close();
+    assert.ok(await isStale(page));
   },
   async 'a new choice ends the old question; the old answer is faded until the new one is there'(
     page,
@@ -108,6 +112,8 @@ export const tests = {
     page,
     origin,
   ) {
+    expectError(page, /ERR_CONNECTION_REFUSED/);
+    expectError(page, /status of 503/);
     const says = (text) => until(async () => (await page.textContent('#error')).startsWith(text));
     await page.route('**/v1/**', (r) => r.abort('connectionrefused'));
     await open(page, `${origin}/#`);
@@ -185,6 +191,7 @@ export const tests = {
   async 'a hub that ends is said, what is typed stays, and the next hub goes on with its data'(
     page, origin,
   ) {
+    expectError(page, /ERR_CONNECTION_(REFUSED|RESET)/);
     await open(page, `${origin}/#app_service=pagework`);
     await shows(page, 'hot_function');
     await page.fill('#search', 'hot_');

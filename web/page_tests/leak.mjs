@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: the leak view.
 import assert from 'node:assert/strict';
-import { until } from '../chromium.mjs';
+import { picture, until } from '../chromium.mjs';
 import {
   answersAre,
+  cells,
   differenceOf,
   names,
   open,
   replyOf,
   table,
   tableIs,
+  wordOf,
 } from '../page_testing.mjs';
 
 export const tests = {
@@ -27,10 +29,8 @@ export const tests = {
           })
         : differenceOf({ cache: [MiB, MiB] });
     });
-    const rows = () =>
-      page.$$eval('#functions tr', (all) =>
-        all.map((r) => [0, 1, 3].map((i) => r.cells[i].textContent)),
-      );
+    const rows = async () =>
+      (await cells(page, '#functions tr')).map((row) => [0, 1, 3].map((i) => row[i]));
     const total = (text) =>
       page.waitForFunction((t) => document.querySelector('#total').textContent.startsWith(t), text);
 
@@ -51,8 +51,7 @@ export const tests = {
       ['buffer', '−50.0 MiB', '−50.0 MiB'],
     ]);
     await until(async () => (await names(page)).sort().join() === 'cache,main,table,web');
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.growth.png` });
+    await picture(page, 'growth');
 
     await page.uncheck('#growth');
     await total('180 MiB in 9 samples');
@@ -71,7 +70,7 @@ export const tests = {
     await page.dispatchEvent('#grown_from', 'change');
     await total('80.0 MiB grown');
     assert.equal(
-      new URLSearchParams(new URL(page.url()).hash.slice(1)).get('before_to'),
+      wordOf(page, 'before_to'),
       `${new Date(from).toISOString().slice(0, 19)}Z`,
     );
   },

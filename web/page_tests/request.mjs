@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: one request: its spans, what was seen of them, and what is missing.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, expectError, picture, until } from '../chromium.mjs';
 import {
   answersAre,
   boxes,
+  cells,
   names,
   open,
   pixelOf,
@@ -37,19 +38,12 @@ const isOf = (event) => ({ group_by: tag, profile_event_type: own }) =>
   tag === 'profile_id' && own === event;
 
 // Lets the hub answer about the request, and returns what it was asked.
-async function answer(page, { cpu: ofCpu = cpu(), waits: ofWaits = waits() } = {}) {
-  const asked = [];
-  await answersAre(page, (body) => {
-    asked.push(body);
+const answer = (page, { cpu: ofCpu = cpu(), waits: ofWaits = waits() } = {}) =>
+  answersAre(page, (body) => {
     if (!body.group_by) return NOTHING;
     return isOf('on-cpu')(body) ? ofCpu : ofWaits;
   });
-  return asked;
-}
-const rows = (page) =>
-  page.$$eval('#request-table tbody tr', (all) =>
-    all.map((r) => [...r.cells].map((c) => c.textContent)),
-  );
+const rows = (page) => cells(page, '#request-table tbody tr');
 const seen = (page) => page.textContent('#request-seen');
 
 export const tests = {
@@ -91,13 +85,13 @@ export const tests = {
       ['waiting: socket', '30.0 ms', '8.6 %', '1', 'measured'],
       ['missing', '140 ms', '40.0 %', '', ''],
     ]);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.request.png`, fullPage: true });
+    await picture(page, 'request', { fullPage: true });
     await page.click('#request-reasons summary');
     assert.match(await page.textContent('#request-reasons'), /between two samples/);
     assert.deepEqual(await complaints(page), []);
   },
   async 'the request is faded until its own answer is there, and is all of it'(page, origin) {
+    expectError(page, /status of 500/);
     const asked = await answer(page);
     await open(page, `${origin}/#trace_id=${TRACE}&duration_us=350000&pod=x&app_service=web`);
     await page.waitForSelector('#request-table');
@@ -193,7 +187,7 @@ export const tests = {
     await until(() => has('off-cpu', 1, 'wait: poll'));
     const durationUs = await request.serve();
     await until(() => has('on-cpu', 2, 'parse_input'));
-    await until(() => has('off-cpu', 2, 'wait: socket'));
+    await until(() => has('off-cpu', 2, 'read_answer')); // the last that the request does
     await open(page, `${origin}/#trace_id=${request.trace(2)}&duration_us=${durationUs}`);
     await page.waitForSelector('#request-table');
     const all = await rows(page);
@@ -214,7 +208,6 @@ export const tests = {
     assert.ok(ms('missing') > 700 - 220, `${ms('missing')} ms are missing`);
     for (const name of ['parse_input', 'take_lock', 'read_answer', 'not seen'])
       assert.ok((await names(page)).includes(name), name);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.served.png`, fullPage: true });
+    await picture(page, 'served', { fullPage: true });
   },
 };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: signing in.
 import assert from 'node:assert/strict';
-import { until } from '../chromium.mjs';
+import { expectError, until } from '../chromium.mjs';
 import { answersAre, isStale, open, replyOf, table, tableIs } from '../page_testing.mjs';
 
 export const tests = {
   async 'a refused token asks to sign in and shows the command'(page, origin) {
+    expectError(page, /status of 401/);
     await page.route('**/v1/profile/*', (r) =>
       r.fulfill({ status: 401, body: '{"OPT_STATUS":"UNAUTHORIZED","DESCRIPTION":"no token"}' }),
     );
@@ -33,6 +34,7 @@ export const tests = {
     page,
     origin,
   ) {
+    expectError(page, /status of 401/);
     let isExpired = false;
     await answersAre(page, () => replyOf({ big: 9000, small: 3000 }));
     await page.route('**/v1/profile/*', (r) =>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: the time line.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
-import { answersAre, choicesAre, isStale, open, replyOf, seriesOf } from '../page_testing.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
+import {
+  answersAre, choicesAre, fits, isStale, open, replyOf, seriesOf,
+} from '../page_testing.mjs';
 
 export const tests = {
   async 'the time line: values by pod, losses and starts, another time to choose'(page, origin) {
@@ -61,8 +63,7 @@ export const tests = {
     await page.keyboard.press('ArrowRight');
     assert.match(await said(), /: 2 processes began$/);
     assert.deepEqual(await complaints(page), []);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.timeline.png` });
+    await picture(page, 'timeline');
 
     await page.mouse.move(...at(2)); // drawn over a stretch of time
     await page.mouse.down();
@@ -101,9 +102,8 @@ export const tests = {
     await until(async () =>
       (await page.$$eval('.timeline-legend > *', (all) => all.map((e) => e.textContent))).includes(
         'pagework'));
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= 390));
+    assert.ok(await fits(page));
     assert.ok((await page.$eval('.u-over', (e) => e.clientWidth)) > 200);
-    if (process.env.SCREENSHOT)
-      await page.screenshot({ path: `${process.env.SCREENSHOT}.timeline-narrow.png` });
+    await picture(page, 'timeline-narrow');
   },
 };

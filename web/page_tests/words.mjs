@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the page: sentences that explain, keys, dark and light.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
-import { answersAre, open, replyOfTree, shows } from '../page_testing.mjs';
+import { complaints, picture, until } from '../chromium.mjs';
+import { answersAre, hash, open, replyOfTree, shows } from '../page_testing.mjs';
 
 const focusIsOn = (page, id) =>
   until(() => page.evaluate((i) => document.activeElement.id === i, id));
-const hash = async (page) => decodeURIComponent(await page.evaluate(() => location.hash));
 const themeOf = (page) => page.evaluate(() => document.documentElement.dataset.theme);
-const picture = (page, name) =>
-  process.env.SCREENSHOT && page.screenshot({ path: `${process.env.SCREENSHOT}.${name}.png` });
 
 export const tests = {
-  async 'a word is explained by pointer, keyboard and touch, and Escape ends it'(page, origin) {
+  async 'a word is explained by pointer, keyboard and touch, and Escape ends it'(
+    page, origin, newPage,
+  ) {
     await open(page, `${origin}/#app_service=pagework`);
     await shows(page, 'hot_function');
     const word = page.locator('#total .explained-word').nth(1); // "N samples"
@@ -34,16 +33,13 @@ export const tests = {
     await until(async () => (await tooltip.getAttribute('id')) === told);
     await page.keyboard.press('Escape');
     await until(async () => (await tooltip.count()) === 0);
-    const phone = await (await page.context().browser().newContext({
-      viewport: { width: 390, height: 800 }, hasTouch: true,
-    })).newPage();
+    const phone = await newPage({ viewport: { width: 390, height: 800 }, hasTouch: true });
     await open(phone, `${origin}/#app_service=pagework`);
     await shows(phone, 'hot_function');
     await phone.locator('#total .explained-word').last().tap();
     const box = await phone.locator('[role=tooltip]').boundingBox();
     assert.ok(box.x >= 0 && box.x + box.width <= 390, JSON.stringify(box));
     await picture(phone, 'phone');
-    await phone.context().close();
   },
   async 'a marker and a wait are explained beside their frame'(page, origin) {
     await answersAre(page, () => replyOfTree(['p', 'root', 0,
