@@ -24,7 +24,7 @@ async function end(child, signal) {
 
   if (child.exitCode !== null || child.signalCode !== null) return;
   child.kill(signal);
-  await within(30, `the end of ${child.spawnfile}`, ended);
+  await within(120, `the end of ${child.spawnfile}`, ended);
 }
 
 // Ends what was started here, and removes its files.
