@@ -2,9 +2,9 @@
 // Tests of the page: an answer of the hub that is damaged, although it is JSON, leaves the rest of
 // the page as it is.
 import assert from 'node:assert/strict';
-import { complaints, until } from '../chromium.mjs';
+import { complaints, expectError, picture, until } from '../chromium.mjs';
 import {
-  answersAre, choicesAre, open, picture, replyOf, seriesOf, shows, tableIs,
+  answersAre, choicesAre, open, replyOf, seriesOf, shows, tableIs,
 } from '../page_testing.mjs';
 
 const failed = (page) => page.$$eval('.failed p', (all) => all.map((e) => e.textContent));
@@ -22,6 +22,7 @@ const damaged = () => {
 
 export const tests = {
   async 'a damaged profile is said in the place of its view, and the rest lives'(page, origin) {
+    expectError(page, /TypeError/);
     let reply = damaged();
     await answersAre(page, () => reply);
     await choicesAre(page, { pod: ['web-1'] });
@@ -42,6 +43,7 @@ export const tests = {
     await failedAre(page);
   },
   async 'a time line that cannot be shown leaves the profile'(page, origin) {
+    expectError(page, /TypeError/);
     let series = { result: { ...seriesOf({ all: [1] }).result, losses: null } };
     await answersAre(page, () => replyOf({ f: 1000 }));
     await page.route('**/v1/profile/series', (r) => r.fulfill({ json: series }));
@@ -54,6 +56,7 @@ export const tests = {
     await failedAre(page);
   },
   async 'a view that fails leaves its tools and the other views'(page, origin) {
+    expectError(page, /TypeError/);
     await answersAre(page, () => replyOf({ f: 1000 }));
     let groups = {};
     await page.route('**/v1/profile/groups', (r) =>

@@ -24,7 +24,7 @@ const asking = (page) => answersAre(page, () => replyOf({ f: 1 }));
 
 export const tests = {
   async 'values of a real hub, with their samples, are offered and found by a part'(page, origin) {
-    expectError(page, /status of 400/);
+    expectError(page, /status of 500/);
     await open(page, `${origin}/#`);
     await shows(page, 'hot_function');
     await page.click('#choice-app_service');
@@ -175,7 +175,7 @@ export const tests = {
     assert.ok(await page.isVisible('#choice-pod'));
   },
   async 'a mistake is marked where the hub found it, and what was typed stays'(page, origin) {
-    expectError(page, /status of 400/);
+    expectError(page, /status of 500/);
     const filter = "pod='中' OR pod_nss='x'";
     const marked = () => page.textContent('.filter-mistake mark');
     await open(page, `${origin}/#`);

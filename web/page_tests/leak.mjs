@@ -44,6 +44,7 @@ export const tests = {
     assert.deepEqual([before.time_end, after.time_end], [seconds(from), seconds(to)]);
     assert.deepEqual([before, after].map((s) => s.time_end - s.time_start), [90, 90]);
     assert.equal(after.profile_event_type, 'mem-inuse');
+    await page.waitForSelector('#functions tr'); // after the graph
     assert.deepEqual(await rows(), [
       ['cache', '60.0 MiB', '60.0 MiB'],
       ['table', '20.0 MiB', '20.0 MiB'],

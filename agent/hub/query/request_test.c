@@ -309,6 +309,9 @@ static void choices_bodies(void **state)
 static void series_bodies(void **state)
 {
 	static const char plain[] = "{" SELECTION "}";
+	static const char years[] = "{\"profile_event_type\":\"on-cpu\","
+				    "\"profile_language_type\":\"eBPF\","
+				    "\"time_start\":1577836800,\"time_end\":1767225600}";
 	static const char given[] = "{" SELECTION ",\"step\":7,\"limit\":3,\"group_by\":\"comm\"}";
 	static const struct {
 		const char *body, *field;
@@ -331,6 +334,9 @@ static void series_bodies(void **state)
 	assert_null(q.group_by);
 	assert_int_equal(q.step_s, 10); /* an hour has 360 such steps */
 	assert_int_equal(q.limit, 10);
+	query_series_done(&q);
+	assert_int_equal(query_series_parse(years, strlen(years), &q, &e), 0);
+	assert_int_equal(q.step_s, 5 * 86400);
 	query_series_done(&q);
 	assert_int_equal(query_series_parse(given, strlen(given), &q, &e), 0);
 	assert_string_equal(q.group_by, "app_service");

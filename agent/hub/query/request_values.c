@@ -176,6 +176,7 @@ int query_choices_parse(const char *body, size_t n, struct choices_request *ret,
 
 /* ---- series ---- */
 
+#define DAY_S	      86400
 #define SERIES_STEPS  500 /* if the request names no step: at most this many */
 #define SERIES_GROUPS 10  /* if the request sets no limit */
 
@@ -215,7 +216,7 @@ static uint32_t step_for(uint64_t all_s)
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
 		if (all_s / steps[i] < SERIES_STEPS)
 			return steps[i];
-	return 86400;
+	return (uint32_t)(all_s / SERIES_STEPS / DAY_S + 1) * DAY_S;
 }
 
 static int take_step(const json_t *body, struct series_query *q, struct field_error *reterr)
