@@ -216,7 +216,7 @@ static uint32_t step_for(uint64_t all_s)
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
 		if (all_s / steps[i] < SERIES_STEPS)
 			return steps[i];
-	return (uint32_t)(all_s / SERIES_STEPS / DAY_S + 1) * DAY_S;
+	return (uint32_t)MIN((all_s / SERIES_STEPS / DAY_S + 1) * DAY_S, (uint64_t)INT32_MAX);
 }
 
 static int take_step(const json_t *body, struct series_query *q, struct field_error *reterr)
