@@ -93,6 +93,17 @@ export const tests = {
     await page.reload();
     await shows(page, 'gone');
     assert.equal(await page.inputValue('[name=before_filter]'), "pod='b' OR pod='c'");
+    await page.fill('[name=before_filter]', "pod='b'");
+    await page.press('[name=before_filter]', 'Enter');
+    await page.click('#before-choice-pod');
+    await page.selectOption('#condition-operator', '!=');
+    await until(() => questions.at(-1).before?.tag_filter === "pod!='b'");
+    assert.deepEqual(await complaints(page), []);
+    await picture(page, 'before');
+    await page.click('.condition-done');
+    await page.fill('[name=before_filter]', "pod='b' OR pod='c'");
+    await page.press('[name=before_filter]', 'Enter');
+    await until(() => questions.at(-1).before?.tag_filter === "pod='b' OR pod='c'");
     await page.click('#swap');
     await until(() => questions.at(-1).tag_filter === "pod='b' OR pod='c'");
     assert.equal(questions.at(-1).before.tag_filter, "pod='a'");

@@ -7,7 +7,7 @@ import type * as types from './types';
 const MAX_GROUPS = 8;
 
 /** The most values that a choice offers. */
-export const MAX_VALUES = 500;
+const MAX_VALUES = 500;
 
 const language = { profile_language_type: 'eBPF' };
 

@@ -46,7 +46,7 @@ interface Side {
   scale?: number; // from the values as they were measured, which are whole numbers
 }
 
-export interface About {
+interface About {
   unit: string;
   now: Side;
   before: Side; // the other selection of a difference

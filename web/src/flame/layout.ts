@@ -4,7 +4,7 @@
 import { sizes, type Columns } from '../profile/columns';
 
 /** The narrowest frame that is drawn, in pixels. */
-export const NARROWEST = 0.5;
+const NARROWEST = 0.5;
 
 /**
  * The part of a profile that fills the width: sizes from `from` to `to`, counted from the left edge
@@ -29,7 +29,7 @@ export interface Part {
  * Takes a frame, or (`rest` > 0) so many frames that are too narrow: `node` is the first of them.
  * `x` and `width` are in pixels, and may reach beyond the picture.
  */
-export type Visit = (node: number, rest: number, x: number, width: number) => void;
+type Visit = (node: number, rest: number, x: number, width: number) => void;
 
 /** The edges of all frames of a profile. A frame is as wide as its size in columns.ts. */
 export class Layout {

@@ -6,7 +6,7 @@ import { changeColour, colour, css, kinds, moduleColour, type Colouring } from '
 
 const MAX_MODULES = 12;
 
-export interface Meaning {
+interface Meaning {
   label: string;
   colour: string; // of CSS
   kind?: string; // of a colour for a kind

@@ -4,7 +4,7 @@ import type { Change, Difference, Terms } from './difference';
 import { formatValue } from './values';
 
 /** What is compared, and the unit of the values. */
-export interface Compared {
+interface Compared {
   by: Terms['by'];
   errors: Terms['errors'];
   unit: string;

@@ -15,10 +15,10 @@ import { isSnapshot } from './values';
  * test. Here are thousands, and it would mark one of 20 parts that have not changed; 3, the rule of
  * control charts (W. Shewhart, 1931), marks one of 370.
  */
-export const NOISE_ERRORS = 3;
+const NOISE_ERRORS = 3;
 
 /** What one selection has of a part of the profile: of a node, of a function. */
-export interface Amount {
+interface Amount {
   value: number;
   samples: number;
 }

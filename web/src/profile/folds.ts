@@ -20,7 +20,7 @@ export interface Fold {
 /** The frames of such a function leave, and their callees move up. */
 export const GONE = -1;
 
-export interface Folded {
+interface Folded {
   functions: Functions; // those of the profile, then new ones
   to: Int32Array; // of each function of the profile: what it becomes, or GONE
   joins: Uint8Array; // 1: a frame of this function below another one of it is a part of that

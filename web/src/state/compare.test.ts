@@ -32,7 +32,7 @@ test('a value of a tag and all others, whatever value was chosen', () => {
 
   assert.deepEqual([process.process, process.compare?.process], ['api', '']);
   assert.deepEqual(filters(process),
-    [undefined, "pod_ns='shop' AND pod='a' AND app_service!='api'"]);
+    ["pod_ns='shop' AND pod='a'", "pod_ns='shop' AND pod='a' AND app_service!='api'"]);
 });
 
 test('what is not said stays as it is, and selections can be swapped', () => {

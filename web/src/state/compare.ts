@@ -5,11 +5,19 @@ import { narrowed } from './narrow';
 import type { Compare, State } from './state';
 import { intervalOf } from './times';
 
-export const earlier: [seconds: number, text: string][] = [
+const earlier: [seconds: number, text: string][] = [
   [3600, 'an hour before'],
   [86400, 'a day before'],
   [7 * 86400, 'a week before'],
 ];
+
+/** How much earlier another time of the same length may be, from the time just before. */
+export function offsetsOf(state: State, now: number): [seconds: number, text: string][] {
+  const [from, to] = intervalOf(state.times, now);
+  const others = earlier.filter(([seconds]) => seconds !== to - from);
+
+  return [[to - from, 'the time just before'], ...others];
+}
 
 /** What the other selection does not say, it has from the one before it, or from the first one. */
 export function comparedWith(state: State, other: Partial<Compare>): Partial<State> {

@@ -50,7 +50,7 @@ test('one process is the process of the selection, anything else about it is in 
   );
   assert.deepEqual(
     after("app_service='x'", '', 0, "app_service='y'"),
-    ['', "app_service='y'"],
+    ['y', ''],
   );
 });
 

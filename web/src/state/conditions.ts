@@ -30,26 +30,24 @@ const isProcess = ({ tag, op, values: [value] }: Condition): boolean =>
   tag === PROCESS && op === '=' && value !== '';
 
 /**
- * Another condition in the place of one; null: none. Behind the last place, it is a new one. While
- * the filter is text, only the process has a place.
+ * The selection of a row of conditions. The first one that is a process is the process of the
+ * selection. A filter that only text can say stays.
  */
-export function withCondition(
-  selected: Selected,
-  at: number,
-  next: Condition | null,
-): Partial<Selected> {
-  const all = ofFilter(selected.filter);
-  const place = selected.process ? at - 1 : at;
+export function selectedOf(row: Condition[], filter: Filter): Selected {
+  const process = row.find(isProcess);
 
-  if (place < 0) {
-    if (!next || isProcess(next)) return { process: next?.values[0] ?? '' };
-    return { process: '', filter: { conditions: [next, ...all] } };
-  }
-  if (place === all.length && next && isProcess(next) && !selected.process)
-    return { process: next.values[0] };
-  if (!next && place >= all.length) return {};
-  const own = next ? [next] : [];
-  return { filter: { conditions: [...all.slice(0, place), ...own, ...all.slice(place + 1)] } };
+  return {
+    process: process?.values[0] ?? '',
+    filter: 'text' in filter ? filter : { conditions: row.filter((c) => c !== process) },
+  };
+}
+
+/** Another condition in the place of one; null: none. Behind the last place, it is a new one. */
+export function withCondition(selected: Selected, at: number, next: Condition | null): Selected {
+  const row = conditionsOf(selected);
+
+  row.splice(at, 1, ...(next ? [next] : []));
+  return selectedOf(row, selected.filter);
 }
 
 /** Whether an event has the tag of a condition: else the condition waits for another event. */

@@ -2,7 +2,7 @@
 // Selections that the user has given a name. The browser keeps them for this origin, each as the
 // text behind the # of its address.
 
-export interface Favourite {
+interface Favourite {
   name: string;
   address: string;
 }
@@ -14,7 +14,7 @@ export interface Kept {
 }
 
 /** What favourites need of the browser's localStorage. */
-export type Storage = Pick<globalThis.Storage, 'getItem' | 'setItem'>;
+type Storage = Pick<globalThis.Storage, 'getItem' | 'setItem'>;
 
 export const KEY = 'podflame-favourites';
 /** Where damaged text goes before it is written over. */

@@ -1,48 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// One value of a tag, chosen or taken back, whatever else the filter says.
-import { and, type Condition, type Filter } from './filter';
-import type { State } from './state';
+// One value of a tag, chosen or taken back, whatever else a selection says.
+import { conditionsOf, selectedOf, type Selected } from './conditions';
+import { and, type Condition } from './filter';
 import { PROCESS } from './tags';
 
 const isValueOf = (tag: string) => (c: Condition): boolean => c.tag === tag && c.op === '=';
 
-/** The value that a filter requires of a tag; '': none. */
-export function chosenValue({ process, filter }: State, tag: string): string {
-  if (tag === PROCESS) return process;
-  if ('text' in filter) return '';
-  return filter.conditions.find(isValueOf(tag))?.values[0] ?? '';
-}
+/** The value that a selection requires of a tag; '': none. */
+export const chosenValue = (selected: Selected, tag: string): string =>
+  conditionsOf(selected).find(isValueOf(tag))?.values[0] ?? '';
 
 /** Requires a value of a tag; '': any. Text that is not conditions is required as well. */
-export function narrowed(state: State, tag: string, value: string): Partial<State> {
-  if (tag === PROCESS) return { process: value };
-  return { filter: withValue(state.filter, tag, value) };
+export function narrowed(selected: Selected, tag: string, value: string): Selected {
+  const { process, filter } = selected;
+  const row = conditionsOf(selected);
+  const own: Condition[] = value ? [{ tag, op: '=', values: [value] }] : [];
+  const at = row.findIndex(isValueOf(tag));
+  const others = row.filter((c) => !isValueOf(tag)(c));
+
+  if ('text' in filter && tag !== PROCESS) return { process, filter: and(filter, own) };
+  others.splice(at < 0 ? others.length : at, 0, ...own);
+  return selectedOf(others, filter);
 }
 
-function withValue(filter: Filter, tag: string, value: string): Filter {
-  const condition: Condition = { tag, op: '=', values: [value] };
-
-  if ('text' in filter) return value ? and(filter, [condition]) : filter;
-  const at = filter.conditions.findIndex(isValueOf(tag));
-  const conditions = filter.conditions.filter((c) => !isValueOf(tag)(c));
-
-  if (value) conditions.splice(at < 0 ? conditions.length : at, 0, condition);
-  return { conditions };
-}
-
-/** Whether the selection has conditions on a tag that can be taken out one by one. */
-export const hasTag = ({ process, filter }: State, tag: string): boolean =>
-  (tag === PROCESS && process !== '') ||
-  ('conditions' in filter && filter.conditions.some((c) => c.tag === tag));
+/** Whether a selection has conditions on a tag that can be taken out one by one. */
+export const hasTag = (selected: Selected, tag: string): boolean =>
+  conditionsOf(selected).some((c) => c.tag === tag);
 
 /** Takes out all conditions on a tag. */
-export function withoutTag(state: State, tag: string): Partial<State> {
-  const { process, filter } = state;
-
-  return {
-    process: tag === PROCESS ? '' : process,
-    filter: 'text' in filter
-      ? filter
-      : { conditions: filter.conditions.filter((c) => c.tag !== tag) },
-  };
-}
+export const withoutTag = (selected: Selected, tag: string): Selected =>
+  selectedOf(conditionsOf(selected).filter((c) => c.tag !== tag), selected.filter);

@@ -29,7 +29,7 @@ function clocks(times: number[], step: number): string[] {
   return times.map((t) => format.format(t * 1000));
 }
 
-export interface Actions {
+interface Actions {
   /** A value in words, with its unit. */
   value: (value: number) => string;
   /** The pointer is at a step; null: it has left. */

@@ -15,7 +15,7 @@ export interface Tag {
   label: string;
 }
 
-export interface Actions {
+interface Actions {
   onGroup: (tag: string) => void;
   /** Another time: Unix seconds. */
   onTimes: (from: number, to: number) => void;

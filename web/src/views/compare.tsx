@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other selection, with which the page compares.
 import { isSnapshot } from '../profile/values';
-import { comparedWith, earlier, ended, swapped, withEarlier } from '../state/compare';
+import { comparedWith, ended, offsetsOf, swapped, withEarlier } from '../state/compare';
 import { printFilter } from '../state/filter';
 import { leakOf } from '../state/leak';
 import type { Change, Compare, State } from '../state/state';
@@ -29,7 +29,7 @@ export function CompareChoice(props: Props) {
   const { compare } = state;
   const options: Option[] = [
     { value: '', text: 'nothing' },
-    ...earlier.map(([seconds, text]) => ({ value: `${seconds}`, text })),
+    ...offsetsOf(state, now).map(([seconds, text]) => ({ value: `${seconds}`, text })),
     { value: OTHER, text: 'another selection' },
   ];
 
@@ -73,7 +73,7 @@ function offsetOf(state: State, compare: Compare, now: number): string {
   const before = intervalOf(compare.times, now);
   const isSame =
     compare.process === state.process && printFilter(compare.filter) === printFilter(state.filter);
-  const found = earlier.find(([s]) => from - before[0] === s && to - before[1] === s);
+  const found = offsetsOf(state, now).find(([s]) => from - before[0] === s && to - before[1] === s);
 
   return isSame && found ? `${found[0]}` : OTHER;
 }

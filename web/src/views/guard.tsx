@@ -2,8 +2,9 @@
 // A part of the page that may fail, for example because of an answer that is damaged: then its
 // place says so, and the rest of the page lives.
 import type { ComponentChildren } from 'preact';
-import { useErrorBoundary, useLayoutEffect } from 'preact/hooks';
+import { useErrorBoundary, useRef } from 'preact/hooks';
 import { errorText } from '../words/error';
+import { useLatest } from './latest';
 
 interface Props {
   what: string; // "the time line"
@@ -15,11 +16,16 @@ interface Props {
 }
 
 export function Guard({ what, of = [], otherwise, children }: Props) {
-  const [error, again] = useErrorBoundary((e) => console.error(e));
+  const newest = useLatest(of);
+  const failed = useRef(of); // what it was made of when it failed
+  const [error, again] = useErrorBoundary((e) => {
+    failed.current = newest.current;
+    console.error(e);
+  });
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: they are what the part is made of
-  useLayoutEffect(again, of);
-  if (error === undefined) return <>{children}</>;
+  // no effect resets it: an error that comes while one is handled would go to the Guard above
+  if (error === undefined || of.some((part, i) => part !== failed.current[i]))
+    return <>{children}</>;
   return (
     <div role="alert" class="banner failed">
       <p>The page cannot show {what}: {errorText(error)}</p>

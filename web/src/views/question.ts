@@ -2,7 +2,7 @@
 // One of the page's questions to the hub, asked again and again. Only its newest form counts: an
 // earlier one is aborted, and its answer changes nothing.
 
-export type Ask<Q, A> = (question: Q, signal: AbortSignal) => Promise<A>;
+type Ask<Q, A> = (question: Q, signal: AbortSignal) => Promise<A>;
 
 export class Question<Q, A> {
   /** The newest answer, which may be to an earlier form. */

@@ -16,7 +16,7 @@ import { intervalOf, WINDOW_S, type Interval } from '../state/times';
 /** The most tags in one question for choices, beside the events. */
 const MAX_CHOICES = 63;
 
-export interface Questions {
+interface Questions {
   profile: ProfileQuestion;
   request: RequestQuestion | null;
   breakdown: BreakdownQuestion | null;

@@ -5,7 +5,7 @@ import { useCallback, useLayoutEffect, useRef, useState } from 'preact/hooks';
 export const ROW_PX = 24;
 const OVERSCAN = 10; // rows above and below
 
-export interface Rows {
+interface Rows {
   element: { current: HTMLDivElement | null }; // the one that scrolls
   first: number;
   end: number; // behind the last

@@ -3,7 +3,7 @@ import { useLayoutEffect } from 'preact/hooks';
 import { actionOf, type KeyAction } from '../words/keys';
 import { useLatest } from './latest';
 
-export type KeyActions = Record<KeyAction, () => void>;
+type KeyActions = Record<KeyAction, () => void>;
 
 /** Keys that the user types into a field, or presses in a dialog or menu, are not the page's. */
 const isTaken = (target: EventTarget | null): boolean =>

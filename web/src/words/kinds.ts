@@ -27,7 +27,7 @@ const ofRequest: Record<string, string> = {
 };
 
 /** What a thread waited for: `[wait: cause]`, and the tag `wait`. */
-export const waits: Record<string, string> = {
+const waits: Record<string, string> = {
   runqueue: 'The thread could run, and had no CPU: others had it, or the CPU limit was reached.',
   disk: 'The thread waited in the kernel where no signal wakes it, mostly for a disk.',
   lock: 'The thread waited for another thread: a lock, a condition, or the end of a thread.',

@@ -10,7 +10,7 @@ export interface Loss {
   time_ns?: number;
 }
 
-export const losses: Record<string, string> = {
+const losses: Record<string, string> = {
   agent_down: 'no agent ran on the node',
   asleep: 'the machine was suspended',
   counts_full: "more different stacks in a second than the kernel's table holds",

@@ -3,7 +3,7 @@
 import { sentence } from './sentence';
 
 /** Why the walk of a stack ended early: `[unwind: reason]`. */
-export const ends: Record<string, string> = {
+const ends: Record<string, string> = {
   read: 'The kernel could not read the memory of the stack.',
   no_frame_pointer:
     'The code has no unwind rows, and its frame pointer leads nowhere: for example code of a ' +
@@ -33,7 +33,7 @@ export const ends: Record<string, string> = {
 };
 
 /** Why a runtime's functions are missing: `[python: trouble]`. */
-export const troubles: Record<string, string> = {
+const troubles: Record<string, string> = {
   not_in_memory:
     'A page that names the function was not in memory. The agent has it read, and the next ' +
     'sample finds it.',
@@ -49,7 +49,7 @@ export const troubles: Record<string, string> = {
 };
 
 /** Other frames in brackets. */
-export const markers: Record<string, string> = {
+const markers: Record<string, string> = {
   '[truncated]': 'The stack has more frames than podflame takes: its outer end is missing.',
   '[stack trace lost]': 'The sample was counted, and its stack was lost on the way.',
   '[others]': 'The smallest stacks, added up: there were more than one answer may have.',

@@ -37,7 +37,8 @@ export const columns: Record<string, string> = {
   total: 'What the function did, with all functions that it called.',
   share: 'The part of everything that is shown.',
   difference:
-    'How much more the share is in the selection than in the one that it is compared with.',
+    'How much more the function has in the selection than in the one that it is compared with. ' +
+    'The pointer on a row shows both, and the error.',
   per_second: 'The value divided by the seconds of the time.',
   per_cpu_second: 'The value divided by the seconds of CPU time that the selection used.',
 };
