@@ -7,6 +7,7 @@ const FONT = '12px system-ui, sans-serif';
 const PADDING = 4; // px beside a label
 const NARROWEST_LABEL = 24; // px
 const GAP = 1; // px between frames
+const LEAST_BEGIN = 5; // characters of a label's begin before any of its end
 const HATCH = 'rgb(0 0 0 / 22%)';
 const HATCH_DISTANCE = 7; // px from line to line
 
@@ -24,8 +25,8 @@ class Ruler {
   constructor(private readonly context: CanvasRenderingContext2D) {}
 
   /**
-   * As much of the text as fits: its begin and its end, because many names differ only at their end
-   * (those of one Java package). "": less than three characters of it do.
+   * As much of the text as fits: its begin, and if there is room also its end, because many names
+   * differ only there (those of one Java package). "": less than three characters of it do.
    */
   fit(text: string, width: number): string {
     const most = width - this.width('…');
@@ -35,7 +36,7 @@ class Ruler {
 
     if (this.fits(text, width)) return text;
     for (; ; kept++) {
-      const isBegin = kept % 2 === 0;
+      const isBegin = kept < LEAST_BEGIN || kept % 2 === 1;
       const c = isBegin ? characterAt(text, first) : characterBefore(text, last);
 
       used += this.width(c);
