@@ -7,8 +7,16 @@ const FONT = '12px system-ui, sans-serif';
 const PADDING = 4; // px beside a label
 const NARROWEST_LABEL = 24; // px
 const GAP = 1; // px between frames
+const LEAST_BEGIN = 5; // characters of a label's begin before any of its end
 const HATCH = 'rgb(0 0 0 / 22%)';
 const HATCH_DISTANCE = 7; // px from line to line
+
+const characterAt = (text: string, at: number): string =>
+  String.fromCodePoint(text.codePointAt(at)!);
+
+/** The character that ends at a place of the text. */
+const characterBefore = (text: string, end: number): string =>
+  [...text.slice(Math.max(0, end - 2), end)].at(-1)!;
 
 /** Fits texts into widths. It measures each character once. */
 class Ruler {
@@ -16,22 +24,34 @@ class Ruler {
 
   constructor(private readonly context: CanvasRenderingContext2D) {}
 
-  /** As much of the text as fits; "": less than three characters of it do. */
+  /**
+   * As much of the text as fits: its begin, and if there is room also its end, because many names
+   * differ only there (those of one Java package). "": less than three characters of it do.
+   */
   fit(text: string, width: number): string {
-    let used = 0;
-    let keep = 0; // so much fits beside "…"
-    let characters = 0;
     const most = width - this.width('…');
+    let [first, last] = [0, text.length]; // what is kept ends and begins there
+    let used = 0;
+    let kept = 0;
 
-    for (const c of text) {
+    if (this.fits(text, width)) return text;
+    for (; ; kept++) {
+      const isBegin = kept < LEAST_BEGIN || kept % 2 === 1;
+      const c = isBegin ? characterAt(text, first) : characterBefore(text, last);
+
       used += this.width(c);
-      if (used > width) return characters < 3 ? '' : `${text.slice(0, keep)}…`;
-      if (used <= most) {
-        keep += c.length;
-        characters++;
-      }
+      if (used > most) break;
+      if (isBegin) first += c.length;
+      else last -= c.length;
     }
-    return text;
+    return kept < 3 ? '' : `${text.slice(0, first)}…${text.slice(last)}`;
+  }
+
+  private fits(text: string, width: number): boolean {
+    let used = 0;
+
+    for (const c of text) if ((used += this.width(c)) > width) return false;
+    return true;
   }
 
   private width(c: string): number {

@@ -36,7 +36,7 @@ export function layers({ groups, others, steps }: Series, isGrouped: boolean): L
 }
 
 /**
- * Losses and starts of processes. Those of `width` steps are one mark, and so are losses, or starts,
+ * Losses and starts of processes. Those of `width` steps are one mark, and so are those of a kind
  * that go on in the steps after them.
  */
 export function marks(series: Series, width: number, clock: (s: number) => string): Mark[] {

@@ -43,7 +43,7 @@ export function MainGraph({ state, change, columns, shown, isProfile }: Props) {
 
   return (
     <>
-      <div id="details" class="muted">{frame || foundText || '\u00a0'}</div>
+      <div id="details" class="muted">{frame || foundText}</div>
       <Flame
         id="chart"
         state={state}

@@ -26,7 +26,7 @@ export function Sandwich(props: ViewProps) {
 
   return (
     <>
-      <div id="details" class="muted">{frame || '\u00a0'}</div>
+      <div id="details" class="muted">{frame}</div>
       {above && below ? (
         <>
           <Flame

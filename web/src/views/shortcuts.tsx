@@ -35,7 +35,12 @@ export function Shortcuts({ state, change, now, views, reload, themes }: Props) 
   useKeys(kept === 'on', {
     keys: () => setOpen(true),
     search: () => element('search')?.focus(),
-    graph: show('graph'),
+    graph: () => {
+      show('graph')();
+      // once it is there
+      requestAnimationFrame(() =>
+        document.querySelector<HTMLElement>('#chart .flame-frames')?.focus());
+    },
     table: show('table'),
     sandwich: show('sandwich'),
     breakdown: show('breakdown'),

@@ -11,7 +11,7 @@ export interface Key {
 export const pageKeys = [
   { key: '?', action: 'keys', text: 'shows these keys' },
   { key: '/', action: 'search', text: 'goes to the search for functions' },
-  { key: 'g', action: 'graph', text: 'shows the flame graph' },
+  { key: 'g', action: 'graph', text: 'shows the flame graph and goes to its frames' },
   { key: 't', action: 'table', text: 'shows the table' },
   { key: 's', action: 'sandwich', text: 'shows callers and callees of the chosen function' },
   { key: 'b', action: 'breakdown', text: 'shows which pods, images or nodes have it' },
