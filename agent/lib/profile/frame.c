@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames as text. Only this file knows the prefixes of kinds ("[k] "), and makes the text of a frame
- * without a name.
+ * Frames as text. Only this file knows the prefixes of kinds ("[k] "), and makes the text of a
+ * frame without a name.
  */
 #include "lib/profile/profile.h"
 

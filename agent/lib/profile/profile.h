@@ -112,9 +112,9 @@ enum frame_kind {			/* stores keep these numbers: add a new kind at the end */
 const char *profile_frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
 int profile_frame_kind_from_name(const char *s, enum frame_kind *ret);
 /*
- * In texts, names of some kinds have a prefix: "[k] do_syscall_64" is a name of the kernel, and "[t]
- * worker" one of a thread. A kind is a word here, as in answers of the API: a name of a frame kind,
- * "process" or "thread".
+ * In texts, names of some kinds have a prefix: "[k] do_syscall_64" is a name of the kernel, and
+ * "[t] worker" one of a thread. A kind is a word here, as in answers of the API: a name of a frame
+ * kind, "process" or "thread".
  */
 const char *profile_kind_prefix(const char *kind);	/* "": such names have no prefix */
 /* Returns the kind that a text begins with, and the name behind it. NULL: it has no prefix. */
