@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: choices, the time line, and one of the views of the profile.
 import type { ComponentType } from 'preact';
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
+import type { Values } from '../api/types';
 import type { State, ViewName } from '../state/state';
 import { Banners } from './banners';
 import { Breakdown } from './breakdown';
@@ -16,6 +17,7 @@ import { FoldChoice } from './fold';
 import { Graph } from './graph';
 import { Header } from './header';
 import { Look } from './look';
+import { Nodes } from './menu';
 import { hasTrace } from './questions';
 import { RequestView } from './request';
 import { Sandwich } from './sandwich';
@@ -59,7 +61,8 @@ export function App() {
   const { answers, reload, offer } = useAnswers(state);
   const [isLive, setLive] = useState(false);
   const themes = useTheme();
-  const { info, profile, now } = answers;
+  const { info, profile, choices, now } = answers;
+  const nodes = useMemo(() => nodesOf(choices.answer?.pod_node), [choices.answer]);
   const shown = useShown(profile.answer, state, answers.cpuSeconds);
   const offered = views.filter(({ isOf }) => !isOf || isOf(state));
   const { name, component: View, tools } = offered.find((v) => v.name === state.view) ?? views[0];
@@ -120,7 +123,9 @@ export function App() {
         )}
         <div id="view">
           {shown && hasView && (
-            <View state={state} change={change} shown={shown} answers={answers} />
+            <Nodes.Provider value={nodes}>
+              <View state={state} change={change} shown={shown} answers={answers} />
+            </Nodes.Provider>
           )}
           {shown && !hasView && <Empty state={state} change={change} answers={answers} />}
         </div>
@@ -129,3 +134,7 @@ export function App() {
     </IsDark.Provider>
   );
 }
+
+/** The nodes that the hub offers; none, if these are only the first ones. */
+const nodesOf = (known: Values | undefined): string[] =>
+  known && !known.truncated ? known.values.flatMap((v) => v.value || []) : [];
