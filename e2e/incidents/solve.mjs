@@ -149,9 +149,9 @@ const incidents = {
     const asking = await shareOf(page, 'ask_warehouse', { chart: 'callees' });
     await frame(page, '[wait: socket]', { chart: 'callees', below: 'ask_warehouse' });
     const said = `reserve_stock ${whole}, its lock ${waiting}, ask_warehouse ${asking}`;
-    // seven of eight threads wait for the one that asks
-    assert.ok(waiting > 0.7 * whole, said);
-    assert.ok(asking > 0.05 * whole && asking < 0.25 * whole, said);
+    // seven of eight threads wait for the one that asks; some of the time they are ready to run
+    assert.ok(waiting > 0.6 * whole, said);
+    assert.ok(asking > 0.02 * whole && asking < 0.3 * whole, said);
     const row = await page.textContent('#functions tr[aria-selected=true]');
     assert.match(row, /^reserve_stock/);
   },
