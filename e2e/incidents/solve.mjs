@@ -183,7 +183,7 @@ const incidents = {
     const [pod, value, share] = table[0];
     const search = table.find((r) => r[0] === 'search');
     assert.equal(pod, 'batch-export', `${table}`);
-    assert.ok(secondsOf(value) > 3 * secondsOf(search[1]), `${value}; search has ${search[1]}`);
+    assert.ok(secondsOf(value) > 2 * secondsOf(search[1]), `${value}; search has ${search[1]}`);
     assert.match(share, /^\d\d\.\d %$/);
     assert.match(await page.textContent('#choice-pod_node'), /node/);
   },
