@@ -17,7 +17,7 @@ e2e: cluster-bin $(IMAGE) $(CUDA_IMAGE) $(WORKLOADS) $(LANGUAGES)
 cluster-bin:
 	$(Q)e2e/cluster/build.sh 2>&1 >/dev/null &
 workloads: $(WORKLOADS) $(LANGUAGES)
-$(WORKLOADS): $(wildcard e2e/workloads/*) e2e/cluster/mkimage.sh
+$(WORKLOADS): $(wildcard e2e/workloads/* e2e/workloads/incidents/*) e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
 $(LANGUAGES): $(wildcard e2e/workloads/languages/* e2e/workloads/gpu/* \

@@ -83,7 +83,8 @@ namespace() { # NAME...
     done
 }
 # pod NAMESPACE NAME NODE "COMMAND ARGUMENT" [MORE_YAML_OF_METADATA]: a pod that uses half a CPU at
-# most. $WORKLOAD, $CPU, $MEMORY and $RESTART choose its image, limits and restartPolicy.
+# most. $WORKLOAD, $REQUEST, $CPU, $MEMORY and $RESTART choose its image, the CPU that it
+# asks for, limits and restartPolicy.
 pod() {
     local words word
     read -ra words <<<"$4"
@@ -103,7 +104,9 @@ spec:
     - name: main
       image: localhost/podflame-${WORKLOAD:-workloads}:1
       command: [${word%,}]
-      resources: {requests: {cpu: 100m}, limits: {cpu: ${CPU:-500m}, memory: ${MEMORY:-64Mi}}}
+      resources:
+        requests: {cpu: ${REQUEST:-100m}}
+        limits: {cpu: ${CPU:-500m}, memory: ${MEMORY:-64Mi}}
 END
 }
 # running NAMESPACE POD...: waits until the pods are ready

@@ -11,8 +11,10 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root/bin"
 cd "$here"
-for f in *.c; do
-    gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall -o "$root/bin/${f%.c}" "$f"
+for f in *.c incidents/*.c; do
+    program=${f##*/}
+    gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall \
+        -o "$root/bin/${program%.c}" "$f"
 done
 gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -no-pie -Wall \
     -o "$root/bin/shares-no-pie" shares.c

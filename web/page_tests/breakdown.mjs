@@ -2,7 +2,9 @@
 // Tests of the page: which values of a tag have the profile, or a function of it.
 import assert from 'node:assert/strict';
 import { complaints, picture, until } from '../chromium.mjs';
-import { answersAre, cells, differenceOf, open, replyOf, shows, wordOf } from '../page_testing.mjs';
+import {
+  answersAre, cells, choicesAre, differenceOf, open, replyOf, replyOfTree, shows, widest, wordOf,
+} from '../page_testing.mjs';
 
 const rows = (page) => cells(page, '#groups tbody tr');
 // What is asked; `groups` of { time_start, ... } gives [value, total, function_total] each.
@@ -100,5 +102,27 @@ export const tests = {
     await page.click('#view-breakdown');
     await until(async () => (await rows(page))[0]?.[3] === '10.0 %');
     assert.deepEqual((await rows(page))[1].slice(0, 4), ['b', '40.0 µs', '40.0 %', '90.0 %']);
+  },
+  async 'from a thread that was ready but had no CPU to who had the CPUs'(page, origin) {
+    await answersAre(page, () =>
+      replyOfTree(['search', 'root', 0, ['serve', 'app', 0, ['[wait: runqueue]', 'wait', 900]]]));
+    await choicesAre(page, { pod_node: ['n1', 'n2'], profile_event_type: ['on-cpu', 'off-cpu'] });
+    const questions = await groupsAre(page, () => [['noisy', 900], ['search', 100]]);
+    await open(page, `${origin}/#profile_event_type=off-cpu&pod_ns=shop&app_service=search`);
+    await shows(page, '[wait: runqueue]');
+    await page.waitForSelector('#choice-profile_event_type option[value=on-cpu]', {
+      state: 'attached', // the choices are answered, so the nodes are known
+    });
+    const { x, y, width, height } = await widest(page, '[wait: runqueue]');
+    const position = { x: x + width / 2, y: y + height / 2 };
+    await page.click('#chart canvas', { position, button: 'right' });
+    await page.click('[role=menuitem]:text-is("Who had the CPUs")');
+    await until(async () => (await rows(page)).length === 2);
+    const { profile_event_type: event, app_service: process, ...question } = questions.at(-1);
+    assert.deepEqual([event, process, question.group_by], ['on-cpu', '', 'pod']);
+    assert.equal(question.tag_filter, "pod_node IN ('n1', 'n2')");
+    await page.goBack();
+    await shows(page, '[wait: runqueue]');
+    assert.equal(wordOf(page, 'app_service'), 'search');
   },
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: choices, the time line, and one of the views of the profile.
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
+import type { Values } from '../api/types';
 import { Banners } from './banners';
 import { Breakdown } from './breakdown';
 import { CompareChoice } from './compare';
@@ -11,6 +12,7 @@ import { Filters, hasMistake } from './filters';
 import { Graph } from './graph';
 import { Guard } from './guard';
 import { Header } from './header';
+import { Nodes } from './menu';
 import { hasTrace } from './questions';
 import { RequestView } from './request';
 import { Sandwich } from './sandwich';
@@ -48,7 +50,8 @@ export function App() {
   const { answers, reload, offer } = useAnswers(state);
   const [isLive, setLive] = useState(false);
   const themes = useTheme();
-  const { info, profile, now } = answers;
+  const { info, profile, choices, now } = answers;
+  const nodes = useMemo(() => nodesOf(choices.answer?.pod_node), [choices.answer]);
   const offered = views.filter(({ isOf }) => !isOf || isOf(state));
   const view = offered.find((v) => v.name === state.view) ?? views[0];
   const chosen = { state, change, answers };
@@ -98,9 +101,15 @@ export function App() {
           storeNote={info?.store_note ?? ''}
         />
         <ViewTabs views={offered} state={state} change={change} />
-        <Showing {...chosen} view={view} reload={reload} />
+        <Nodes.Provider value={nodes}>
+          <Showing {...chosen} view={view} reload={reload} />
+        </Nodes.Provider>
       </main>
       <SignIn why={answers.signIn} hint={info?.token_hint ?? ''} onSignIn={reload} />
     </IsDark.Provider>
   );
 }
+
+/** The nodes that the hub offers; none, if these are only the first ones. */
+const nodesOf = (known: Values | undefined): string[] =>
+  known && !known.truncated ? known.values.flatMap((v) => v.value || []) : [];

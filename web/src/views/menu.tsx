@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What can be done with a function or with a frame: a menu where the user asks for it.
-import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { createContext } from 'preact';
+import {
+  useCallback, useContext, useEffect, useLayoutEffect, useRef, useState,
+} from 'preact/hooks';
 import { isFunction } from '../profile/columns';
 import type { FunctionId } from '../profile/folds';
 import { inert } from '../profile/names';
 import { termOf } from '../profile/table';
+import { cpuUsers } from '../state/cpu_users';
 import type { Change, State } from '../state/state';
 import { copy } from './copy';
 import './menu.css';
@@ -23,6 +27,9 @@ export interface Point {
   y: number;
 }
 
+/** The nodes that the selection ran on. */
+export const Nodes = createContext<string[]>([]);
+
 interface Props {
   state: State;
   change: Change;
@@ -39,6 +46,7 @@ const SAID_MS = 4000;
 export function useMenu({ state, change }: Props) {
   const [asked, setAsked] = useState<{ target: Target; at: Point } | null>(null);
   const [said, setSaid] = useState('');
+  const nodes = useContext(Nodes);
   const open = useCallback((target: Target, at: Point) => setAsked({ target, at }), []);
   const close = useCallback(() => setAsked(null), []);
   const copied = async (what: string, text: string): Promise<void> =>
@@ -56,7 +64,7 @@ export function useMenu({ state, change }: Props) {
           <Menu
             name={asked.target.name}
             at={asked.at}
-            items={itemsOf(asked.target, state, change, copied)}
+            items={itemsOf(asked.target, state, nodes, change, copied)}
             onClose={close}
           />
         )}
@@ -68,13 +76,18 @@ export function useMenu({ state, change }: Props) {
 
 function itemsOf(
   target: Target,
-  { hidden }: State,
+  state: State,
+  nodes: string[],
   change: Change,
   copied: (what: string, text: string) => Promise<void>,
 ): Item[] {
   const { name, kind, source, stack, path, canHide } = target;
   const fn = { name, kind };
   const items: (Item | false)[] = [
+    kind === 'wait: runqueue' && {
+      title: 'Who had the CPUs',
+      run: () => change(cpuUsers(state, nodes), 'push'),
+    },
     isFunction(kind) && {
       title: 'Callers and callees',
       run: () => change({ fn, view: 'sandwich' }),
@@ -85,7 +98,7 @@ function itemsOf(
     },
     canHide && {
       title: 'Hide this function',
-      run: () => change({ hidden: [...hidden, fn] }, 'push'),
+      run: () => change({ hidden: [...state.hidden, fn] }, 'push'),
     },
     { title: 'Search for it', run: () => change({ search: termOf(fn) }) },
     isFunction(kind) && {
