@@ -110,7 +110,7 @@ export const tests = {
     const questions = await groupsAre(page, () => [['noisy', 900], ['search', 100]]);
     await open(page, `${origin}/#profile_event_type=off-cpu&pod_ns=shop&app_service=search`);
     await shows(page, '[wait: runqueue]');
-    await page.waitForSelector('#choice-profile_event_type option[value=on-cpu]', {
+    await page.waitForSelector('#choice-profile_event_type option:text-is("on-cpu")', {
       state: 'attached', // the choices are answered, so the nodes are known
     });
     const { x, y, width, height } = await widest(page, '[wait: runqueue]');
