@@ -18,7 +18,8 @@ async function groupsAre(page, groups, others = { groups: 0, total: 0 }) {
     const sum = (key) => all.reduce((a, g) => a + g[key], others[key] ?? 0);
     questions.push(question);
     return r.fulfill({ json: {
-      OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds', summary: { samples: 9 },
+      OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds',
+      summary: { samples: 9, losses: [{ reason: 'no_pid', samples: 7 }] },
       result: {
         groups: all, others, total: sum('total'),
         ...(question.function && { function_total: sum('function_total') }),
@@ -44,6 +45,7 @@ export const tests = {
       ['without this tag', '500 ms', '5.0 %', ''],
       ['3 others', '500 ms', '5.0 %', ''],
     ]);
+    assert.match(await page.textContent('#breakdown #losses'), /^7 samples lost: /);
     assert.equal(questions[0].group_by, 'pod');
     assert.equal(questions[0].function, undefined);
     const widths = await page.$$eval('.group-bar', (all) => all.map((e) => e.clientWidth));
