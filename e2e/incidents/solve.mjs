@@ -212,7 +212,10 @@ async function signIn(page) {
 async function pictures(page, name) {
   for (const [width, height] of [[390, 844], [1280, 900]]) {
     await page.setViewportSize({ width, height });
-    await page.screenshot({ path: `${PICTURES}/${name.replaceAll(' ', '-')}-${width}.png` });
+    await page.screenshot({
+      path: `${PICTURES}/${name.replaceAll(' ', '-')}-${width}.png`,
+      fullPage: width < 500, // what is below the choices is to be seen, too
+    });
   }
 }
 
@@ -221,7 +224,7 @@ const solved = (name, solve) => async (page) => {
 
   await page.goto('about:blank');
   await page.goto(START);
-  await frame(page, 'serve_checkout');
+  await until(async () => (await frames(page)).length > 0);
   try {
     await solve(person, page);
   } finally {
