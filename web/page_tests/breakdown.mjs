@@ -112,9 +112,9 @@ export const tests = {
     const questions = await groupsAre(page, () => [['noisy', 900], ['search', 100]]);
     await open(page, `${origin}/#profile_event_type=off-cpu&pod_ns=shop&app_service=search`);
     await shows(page, '[wait: runqueue]');
-    await page.waitForSelector('#choice-profile_event_type option[value=on-cpu]', {
-      state: 'attached', // the choices are answered, so the nodes are known
-    });
+    await page.waitForFunction( // the choices are answered, so the nodes are known
+      () => document.querySelectorAll('#choice-profile_event_type option').length === 2,
+    );
     const { x, y, width, height } = await widest(page, '[wait: runqueue]');
     const position = { x: x + width / 2, y: y + height / 2 };
     await page.click('#chart canvas', { position, button: 'right' });
