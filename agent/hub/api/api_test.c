@@ -266,13 +266,12 @@ static void series_and_trees(void **state)
 			     QUERY ",\"group_by\":\"pod_ns\",\"before\":{\"time_start\":1700004000,"
 				   "\"time_end\":1700006000}}"),
 			 200);
-	assert_non_null(strstr(f->body,
-			       "\"nodes\":{\"function\":[0,8,7,2,6,5,4,3,2,1],"
-			       "\"depth\":[0,1,2,3,4,1,2,3,4,5],"
-			       "\"self\":[0,0,0,0,0,0,0,0,0,10101],"
-			       "\"samples\":[0,0,0,0,0,0,0,0,0,1],"
-			       "\"before\":[0,0,0,0,20202,0,0,0,0,0],"
-			       "\"before_samples\":[0,0,0,0,2,0,0,0,0,0]}"));
+	assert_non_null(strstr(f->body, "\"nodes\":{\"function\":[0,8,7,2,6,5,4,3,2,1],"
+					"\"depth\":[0,1,2,3,4,1,2,3,4,5],"
+					"\"self\":[0,0,0,0,0,0,0,0,0,10101],"
+					"\"samples\":[0,0,0,0,0,0,0,0,0,1],"
+					"\"before\":[0,0,0,0,20202,0,0,0,0,0],"
+					"\"before_samples\":[0,0,0,0,2,0,0,0,0,0]}"));
 }
 
 static void choices(void **state)

@@ -72,7 +72,7 @@ static void put_item(struct buf *b, int64_t v)
 	query_put_int(b, v);
 }
 
-/* Adds a list with what is before it. buf_printf() would read the list, which may be long, twice. */
+/* Adds a list with what is before it. It may be long, and buf_printf() would read it twice. */
 static void put_list(struct buf *b, const char *before, const struct buf *items)
 {
 	buf_puts(b, before);

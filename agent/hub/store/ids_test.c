@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files that are years old (row ids beyond 2^32), ids that come again, profiles of the second 0, and
- * numbers that are stored as text.
+ * Files that are years old (row ids beyond 2^32), ids that come again, profiles of the second 0,
+ * and numbers that are stored as text.
  */
 #include "hub/store/sqlite.h"
 #include "lib/base/testdir.h"

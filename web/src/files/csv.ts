@@ -66,6 +66,7 @@ export function csvOf(rows: readonly FunctionRow[], about: About): string {
   if (rows[0]?.before) columns.push(...columnsOf((row) => row.before!, before, unit, ' before'));
   return [
     line(columns.map(([title]) => title)),
-    ...sorted(rows, { column: 'self', descending: true }).map((row) => line(columns.map(([, cell]) => cell(row)))),
+    ...sorted(rows, { column: 'self', descending: true }).map((row) =>
+      line(columns.map(([, cell]) => cell(row)))),
   ].join('');
 }
