@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { comparedWith, ended, swapped, withEarlier, withOthers } from './compare';
+import { comparedWith, ended, offsetsOf, swapped, withEarlier, withOthers } from './compare';
 import { parseFilter, printFilter } from './filter';
 import { defaults, type State } from './state';
 
@@ -20,6 +20,14 @@ test('the same, a day before', () => {
     },
     colours: 'difference',
   });
+});
+
+test('earlier times of the same length: first the one that ends where this one begins', () => {
+  const offsets = (times: State['times']) =>
+    offsetsOf({ ...web, times }, NOW).map(([seconds]) => seconds);
+
+  assert.deepEqual(offsets({ from: NOW - 420, to: NOW }), [420, 3600, 86400, 604800]);
+  assert.deepEqual(offsets({ from: NOW - 3600, to: NOW }), [3600, 86400, 604800]);
 });
 
 test('a value of a tag and all others, whatever value was chosen', () => {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The event that the profile is of, among those that the data has.
+// The event that the profile is of. Those without data can be chosen, too: the page then says why
+// there is none.
 import { withEvent } from '../state/leak';
 import type { Change, State } from '../state/state';
 import { events } from '../words/events';
@@ -16,11 +17,15 @@ interface Props {
 
 export function EventChoice({ state, change, answers: { now, choices } }: Props) {
   const { event } = state;
-  const found = choices.answer?.profile_event_type?.values;
-  const options: Option[] = (found ?? []).map(({ value }) => ({ value, text: value }));
+  const found = choices.answer?.profile_event_type?.values.map(({ value }) => value);
+  const others = found
+    ? Object.keys(events).filter((name) => !found.includes(name))
+    : [event]; // the hub has not said yet what there is
+  const options: Option[] = [
+    ...(found ?? []).map((value) => ({ value, text: value })),
+    ...others.map((value) => ({ value, text: found ? `${value} (no data)` : value })),
+  ];
 
-  if (!options.some((o) => o.value === event))
-    options.unshift({ value: event, text: found ? `${event} (no data)` : event });
   return (
     <Choice
       id="choice-profile_event_type"
