@@ -44,7 +44,7 @@ all_seen() {
 # So much of each that shares mean something, and that the leak is many samples.
 enough() {
     ask "$from"
-    has on-cpu round_price 800000 && has on-cpu round_slowly 4000000 &&
+    has on-cpu round_price 800000 && has on-cpu round_slowly 3000000 &&
         has on-cpu compress_rows 8000000 && has off-cpu reserve_stock 60000000 &&
         has ready wait_for_query 10000000 && throttled 10000000 &&
         has mem-inuse remember_session $((leaked + 12 * 1048576))
