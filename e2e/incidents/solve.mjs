@@ -194,7 +194,8 @@ const incidents = {
     await page.waitForSelector('#throttled');
     const said = await page.textContent('#throttled');
     assert.match(said, /^throttled: the containers' CPU limits held them back for [\d.]+ (s|min)$/);
-    assert.ok(secondsOf(said) > SECONDS / 2 && secondsOf(said) <= 1.1 * SECONDS, said);
+    // 18-incidents.sh has waited for 5 s of it
+    assert.ok(secondsOf(said) >= 5 && secondsOf(said) <= 1.1 * SECONDS, said);
     assert.equal(await page.textContent('#choice-app_service .chip-value'), 'thumbnails');
   },
 };

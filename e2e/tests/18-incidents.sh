@@ -21,7 +21,7 @@ MEMORY=512Mi pod incidents sessions node2 /bin/sessions
 # search asks for too little, and batch-export for much and takes all that it gets
 REQUEST=20m pod incidents search node1 /bin/search
 REQUEST=500m CPU=4 pod incidents batch-export node1 /bin/batch-export
-CPU=100m pod incidents thumbnails node2 /bin/thumbnails
+REQUEST=20m CPU=30m pod incidents thumbnails node2 /bin/thumbnails
 running incidents checkout-{v1-a,v1-b,v2} orders sessions search batch-export thumbnails
 
 # ask FROM: fetches each event of the namespace since then
@@ -44,9 +44,9 @@ all_seen() {
 # So much of each that shares mean something, and that the leak is many samples.
 enough() {
     ask "$from"
-    has on-cpu round_price 800000 && has on-cpu round_slowly 4000000 &&
+    has on-cpu round_price 400000 && has on-cpu round_slowly 2000000 &&
         has on-cpu compress_rows 8000000 && has off-cpu reserve_stock 60000000 &&
-        has ready wait_for_query 10000000 && throttled 10000000 &&
+        has ready wait_for_query 10000000 && throttled 5000000 &&
         has mem-inuse remember_session $((leaked + 12 * 1048576))
 }
 began=$(now)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes small pictures, and could use a whole CPU: its limit is a tenth of one. It rests for a
+ * Makes small pictures, and could use a whole CPU. Its limit is far below. It rests for a
  * moment after each picture.
  */
 #include "work.h"
