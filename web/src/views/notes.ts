@@ -86,11 +86,10 @@ export function estimatedText({ summary, before, unit, total }: Noted): Said[] {
   if (all.length === 0) return [];
   if (before) range = `, ±${formatValue(error, unit)}`;
   else if (total) range = `, ±${round(error / total)}`;
-  const share = round(Math.min(...all.map((e) => e.share)));
-  return [
-    { text: 'estimated', about: words.estimated },
-    plain(`: ${share} of what happened was measured${range}`),
-  ];
+  const share = Math.min(...all.map((e) => e.share));
+  const how = share < 0.995 ? `${round(share)} of what happened was measured` : 'from random samples';
+
+  return [{ text: 'estimated', about: words.estimated }, plain(`: ${how}${range}`)];
 }
 
 export function throttledText({ summary }: Noted): Said[] {
