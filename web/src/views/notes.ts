@@ -87,7 +87,8 @@ export function estimatedText({ summary, before, unit, total }: Noted): Said[] {
   if (before) range = `, ±${formatValue(error, unit)}`;
   else if (total) range = `, ±${round(error / total)}`;
   const share = Math.min(...all.map((e) => e.share));
-  const how = share < 0.995 ? `${round(share)} of what happened was measured` : 'from random samples';
+  const how =
+    share < 0.995 ? `${round(share)} of what happened was measured` : 'from random samples';
 
   return [{ text: 'estimated', about: words.estimated }, plain(`: ${how}${range}`)];
 }

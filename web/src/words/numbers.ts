@@ -14,9 +14,9 @@ export const summary: Record<string, string> = {
   incomplete_samples: 'Samples whose stack lacks frames. A frame in brackets says why.',
   finished_percent: 'The share of samples whose stack is whole, down to the first function.',
   estimated:
-    'The agent measured only a part of what happened, chosen at random: allocations by their bytes, ' +
-    'and only for a share of the time if all of it would have cost the pod more than its limit ' +
-    '(limits.overheadPercent). The values are scaled up. ± is one standard error of the sum.',
+    'The agent measured only a part of what happened, chosen at random: allocations by their ' +
+    'bytes, and only for a share of the time if all of it would have cost the pod more than its ' +
+    'limit (limits.overheadPercent). The values are scaled up. ± is one standard error of the sum.',
   throttled_us:
     'How long CPU limits held back the containers. No stack has this time: the thread is in the ' +
     'queue of its CPU and does not wait.',
