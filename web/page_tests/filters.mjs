@@ -273,7 +273,9 @@ export const tests = {
     await filterIs(asked, "pod='b'");
     await choicesAre(page, { profile_event_type: ['on-cpu', 'off-cpu'], wait: ['lock'] });
     await page.click('#reload');
-    await until(async () => (await page.$$('#choice-profile_event_type option')).length === 2);
+    await page.waitForSelector('#choice-profile_event_type option:text-is("off-cpu")', {
+      state: 'attached',
+    });
     await page.selectOption('#choice-profile_event_type', 'off-cpu');
     await filterIs(asked, "pod='b' AND wait='lock'");
   },
