@@ -4,8 +4,8 @@
 # noisy neighbour, a throttled pod. incidents/solve.mjs solves each on the hub's page in a real
 # Chromium, in at most four clicks. docs/page.md tells the same as a tutorial.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-if [ ! -x /usr/bin/chromium ]; then
-    echo "skip: incidents: there is no /usr/bin/chromium"
+if [ ! -x /usr/bin/chromium-headless-shell ]; then
+    echo "skip: incidents: there is no /usr/bin/chromium-headless-shell"
     exit 0
 fi
 namespace incidents
