@@ -2,16 +2,16 @@
 // The flame graph of the profile, and its functions in a table below.
 import { useMemo, useState } from 'preact/hooks';
 import { percent } from '../profile/values';
-import { useAfterPaint } from './after_paint';
 import { Flame } from './flame';
 import { Legend } from './legend';
 import type { Shown } from './shown';
 import { Table } from './table';
+import { usePainted } from './use_painted';
 import type { ViewProps } from './view';
 
 export function Graph(props: ViewProps) {
   const { columns } = props.shown;
-  const below = useAfterPaint(props.shown);
+  const isPainted = usePainted();
 
   return (
     <>
@@ -21,7 +21,7 @@ export function Graph(props: ViewProps) {
           <MainGraph {...props} columns={columns} isProfile />
         </>
       )}
-      {below && <Table {...props} shown={below} />}
+      {isPainted && <Table {...props} />}
     </>
   );
 }
