@@ -173,6 +173,35 @@ static void an_id_that_a_new_name_gets(void **state)
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
+/* What a query could not read is not kept, because the next one may be able to read it. */
+static void nothing_of_a_failed_query_is_kept(void **state)
+{
+	const struct selection sel = {.time_end_s = T0 * 2LL};
+	struct store_row row = {0};
+	struct field_error e;
+	struct sqlite_store *s;
+	struct query q;
+	int64_t stack = 0;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, T0 * NSEC_PER_SEC, "web", NULL);
+	assert_int_equal(store_sq_int(s->writer, "SELECT id FROM stacks", &stack), 0);
+	for (int error = 0; error >= -EIO; error -= EIO) {
+		assert_int_equal(store_query_begin(&q, s, &sel), 0);
+		assert_int_equal(store_names_begin(&q.reader->names, &q), 0);
+		assert_int_equal(store_names_stack(&q.reader->names, stack, &row), 0);
+		assert_int_equal(row.n_frames, 2);
+		q.reader->names.error = error;
+		store_names_end(&q.reader->names, s);
+		assert_true((atomic_load(&s->kept_bytes) > 0) == (error == 0));
+		assert_int_equal(store_query_end(&q, &sel, 0, &e), 0);
+	}
+	store_sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
 /* A frame that the file lacks is shown as lost; the other frames of its stack stay. */
 static void a_lost_frame(void **state)
 {
@@ -310,6 +339,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ids_of_years),
 		cmocka_unit_test(an_id_that_a_new_name_gets),
+		cmocka_unit_test(nothing_of_a_failed_query_is_kept),
 		cmocka_unit_test(a_lost_frame),
 		cmocka_unit_test(the_second_0),
 		cmocka_unit_test(the_second_0_by_size),

@@ -92,6 +92,9 @@ int store_names_begin(struct names *n, const struct query *q)
 
 void store_names_end(struct names *n, struct sqlite_store *s)
 {
+	/* what could not be read stands in stacks as lost; the next query may be able to read it */
+	if (n->error)
+		forget(n);
 	atomic_fetch_sub(&s->kept_bytes, n->kept_bytes);
 	n->kept_bytes = n->bytes;
 	if (atomic_fetch_add(&s->kept_bytes, n->bytes) + n->bytes <= KEEP_BYTES)
