@@ -132,23 +132,11 @@ static json_t *group_limit(const struct query_options *o, uint64_t otherwise)
 	return json_integer((json_int_t)(n && n < QUERY_MAX_GROUPS ? n : QUERY_MAX_GROUPS));
 }
 
-/* The shortest step of a round length with which a table has few rows. */
-static uint64_t table_step(const struct query_span *s)
-{
-	static const uint32_t steps[] = {10,  15,   20,	  30,	60,   120,   300,  600,
-					 900, 1200, 1800, 3600, 7200, 10800, 21600};
-	const uint64_t all_s = (uint64_t)(s->to_s - s->from_s) + 1;
-
-	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
-		if (all_s <= (uint64_t)steps[i] * TABLE_STEPS)
-			return steps[i];
-	return (all_s / TABLE_STEPS / 86400 + 1) * 86400;
-}
-
 static int add_step(json_t *body, const struct query_options *o, const struct query_span *s,
 		    struct field_error *reterr)
 {
-	uint64_t step_s = o->format == FORMAT_TABLE ? table_step(s) : 0, ns;
+	const uint64_t all_s = (uint64_t)(s->to_s - s->from_s) + 1;
+	uint64_t step_s = o->format == FORMAT_TABLE ? query_round_step(all_s, TABLE_STEPS) : 0, ns;
 
 	if (o->step) {
 		if (cli_parse_seconds(o->step, INT32_MAX, &ns) || ns % NSEC_PER_SEC)

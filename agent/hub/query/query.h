@@ -82,6 +82,11 @@ struct series_query {
 	uint32_t step_s;
 	size_t limit;
 };
+/*
+ * The shortest step of a round length, in seconds, of which at most `most` cover so much time; at
+ * most INT32_MAX.
+ */
+uint32_t query_round_step(uint64_t all_s, uint32_t most);
 int query_series_parse(const char *body, size_t n, struct series_query *ret,
 		       struct field_error *reterr);
 void query_series_done(struct series_query *q);

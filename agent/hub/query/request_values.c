@@ -207,16 +207,15 @@ static int take_group_by(const json_t *body, bool over_time, char **ret, struct 
 	return 0;
 }
 
-/* A step of a round length, so that the answer has at most SERIES_STEPS steps. */
-static uint32_t step_for(uint64_t all_s)
+uint32_t query_round_step(uint64_t all_s, uint32_t most)
 {
-	static const uint32_t steps[] = {10,  15,   30,	  60,	120,   300,   600,
-					 900, 1800, 3600, 7200, 10800, 21600, 43200};
+	static const uint32_t steps[] = {10,  15,   20,	  30,	60,   120,   300,   600,
+					 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
-		if (all_s / steps[i] < SERIES_STEPS)
+		if (all_s <= (uint64_t)steps[i] * most)
 			return steps[i];
-	return (uint32_t)MIN((all_s / SERIES_STEPS / DAY_S + 1) * DAY_S, (uint64_t)INT32_MAX);
+	return (uint32_t)MIN((all_s / most / DAY_S + 1) * DAY_S, (uint64_t)INT32_MAX);
 }
 
 static int take_step(const json_t *body, struct series_query *q, struct field_error *reterr)
@@ -229,7 +228,7 @@ static int take_step(const json_t *body, struct series_query *q, struct field_er
 		return field_error_set(reterr, "step", "step: expected a number of seconds");
 	if (step_s < 0 || step_s > INT32_MAX)
 		return field_error_set(reterr, "step", "step: expected 1..%d seconds", INT32_MAX);
-	q->step_s = step_s ? (uint32_t)step_s : step_for(all_s);
+	q->step_s = step_s ? (uint32_t)step_s : query_round_step(all_s, SERIES_STEPS);
 	if ((all_s - 1) / q->step_s >= STORE_MAX_STEPS)
 		return field_error_set(reterr, "step", "step: more than %d steps", STORE_MAX_STEPS);
 	return 0;

@@ -13,7 +13,7 @@ import { Choice, type Option } from './choice';
 import './compare.css';
 import { Conditions, mistakeBefore } from './filters';
 import { LeakChoice } from './leak';
-import { TimeInput } from './time_input';
+import { SpanInput } from './time_input';
 
 interface Props {
   state: State;
@@ -87,24 +87,16 @@ function chosen(state: State, value: string, now: number): Partial<State> {
 /** Time, process and filter of the other selection. */
 function Before({ state, change, answers, offer, compare }: Props & { compare: Compare }) {
   const { now, tags } = answers;
-  const [from, to] = intervalOf(compare.times, now);
   const put = (other: Partial<Compare>): void => change(comparedWith(state, other), 'push');
 
   return (
     <fieldset id="before">
       <legend>before</legend>
       <div class="before-times">
-        <TimeInput
-          id="before_from"
-          label="from"
-          value={from}
-          onChoose={(t) => put({ times: { from: t, to } })}
-        />
-        <TimeInput
-          id="before_to"
-          label="to"
-          value={to}
-          onChoose={(t) => put({ times: { from, to: t } })}
+        <SpanInput
+          id="before_"
+          span={intervalOf(compare.times, now)}
+          onChoose={(from, to) => put({ times: { from, to } })}
         />
       </div>
       <Conditions

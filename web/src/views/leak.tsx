@@ -4,7 +4,7 @@ import { leakOf, withLeak, withoutLeak } from '../state/leak';
 import type { Change, State } from '../state/state';
 import { intervalOf } from '../state/times';
 import { Check } from './check';
-import { TimeInput } from './time_input';
+import { SpanInput } from './time_input';
 
 interface Props {
   state: State;
@@ -31,17 +31,10 @@ export function LeakChoice({ state, change, now }: Props) {
       </Check>
       {moments && (
         <span id="growth-times">
-          <TimeInput
-            id="grown_from"
-            label="from"
-            value={moments[0]}
-            onChoose={(t) => change(withLeak(state, [t, moments[1]]))}
-          />{' '}
-          <TimeInput
-            id="grown_to"
-            label="to"
-            value={moments[1]}
-            onChoose={(t) => change(withLeak(state, [moments[0], t]))}
+          <SpanInput
+            id="grown_"
+            span={moments}
+            onChoose={(from, to) => change(withLeak(state, [from, to]))}
           />
         </span>
       )}

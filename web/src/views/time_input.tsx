@@ -11,7 +11,7 @@ interface Props {
 }
 
 /** A moment. What is typed stays until it is a time. */
-export function TimeInput({ id, label, value, onChoose }: Props) {
+function TimeInput({ id, label, value, onChoose }: Props) {
   const input = useRef<HTMLInputElement>(null);
 
   useLayoutEffect(() => {
@@ -36,5 +36,22 @@ export function TimeInput({ id, label, value, onChoose }: Props) {
         />
       </label>
     </Explained>
+  );
+}
+
+interface SpanProps {
+  id: string; // what the ids of both begin with
+  span: [from: number, to: number]; // Unix seconds
+  onChoose: (from: number, to: number) => void;
+}
+
+/** Two moments, each of which can be changed. */
+export function SpanInput({ id, span: [from, to], onChoose }: SpanProps) {
+  return (
+    <>
+      <TimeInput id={`${id}from`} label="from" value={from} onChoose={(t) => onChoose(t, to)} />
+      {' '}
+      <TimeInput id={`${id}to`} label="to" value={to} onChoose={(t) => onChoose(from, t)} />
+    </>
   );
 }

@@ -4,7 +4,7 @@ import { leakOf, timesOf, withTimes } from '../state/leak';
 import type { Change, State } from '../state/state';
 import { intervalOf, ranges } from '../state/times';
 import { Choice, type Option } from './choice';
-import { TimeInput } from './time_input';
+import { SpanInput } from './time_input';
 
 interface Props {
   state: State;
@@ -37,22 +37,13 @@ export function RangeChoice({ state, change, now }: Props) {
 }
 
 export function TimeInputs({ state, change, now }: Props) {
-  const [from, to] = intervalOf(state.times, now);
-
   if ('last' in state.times || leakOf(state, now)) return null;
   return (
     <div id="custom">
-      <TimeInput
-        id="from"
-        label="from"
-        value={from}
-        onChoose={(t) => change({ times: { from: t, to } })}
-      />{' '}
-      <TimeInput
-        id="to"
-        label="to"
-        value={to}
-        onChoose={(t) => change({ times: { from, to: t } })}
+      <SpanInput
+        id=""
+        span={intervalOf(state.times, now)}
+        onChoose={(from, to) => change({ times: { from, to } })}
       />
     </div>
   );
