@@ -201,7 +201,7 @@ static __noinline void pf_latency_list(struct pf_latency_thread *t, struct pf_rd
 	t->read.end = PF_RDMA_GOES_ON;
 	bpf_loop(PF_RDMA_STEPS_MAX, pf_latency_list_step, &loop, 0);
 	t->until = q->next;
-	if (t->read.end == PF_RDMA_ENDED)
+	if (t->read.end == PF_RDMA_ENDED || (t->read.end == PF_RDMA_GOES_ON && !t->read.next))
 		return;
 	pf_drop(PF_EVENT_RDMA_LATENCY,
 		t->read.end == PF_RDMA_GOES_ON ? PF_DROP_RDMA_LONG : PF_DROP_RDMA_UNREAD);
@@ -407,7 +407,7 @@ static __noinline uint32_t pf_latency_good(struct pf_latency_thread *t, struct p
 	t->read.n = 0;
 	t->read.end = PF_RDMA_UNREADABLE;
 	if (pf_read(&t->read.stop, sizeof(t->read.stop), t->bad) && t->read.stop)
-		bpf_loop(PF_RDMA_STEPS_MAX, pf_latency_bad_step, &loop, 0);
+		bpf_loop(PF_RDMA_STEPS_MAX + 1, pf_latency_bad_step, &loop, 0);
 	if (t->read.end == PF_RDMA_STOPPED)
 		return t->read.n;
 	pf_drop(PF_EVENT_RDMA_LATENCY, PF_DROP_RDMA_UNREAD);

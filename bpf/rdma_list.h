@@ -36,16 +36,23 @@ struct pf_rdma_loop {
 	struct pf_rdma_thread *t;
 };
 
+/* Returns PF_RDMA_GOES_ON if the list has another request, or why it ends here. */
+static __always_inline uint32_t pf_rdma_has_next(const struct pf_rdma_thread *t)
+{
+	if (!t->read.next)
+		return PF_RDMA_ENDED;
+	return t->read.next == t->read.stop ? PF_RDMA_STOPPED : PF_RDMA_GOES_ON;
+}
+
 /* Goes on to the next request. Returns PF_RDMA_GOES_ON, or why the list ends here. */
 static __always_inline uint32_t pf_rdma_next(struct pf_rdma_thread *t)
 {
 	bool receives = t->site.kind != PF_SITE_RDMA_POST_SEND;
+	uint32_t end = pf_rdma_has_next(t);
 	struct pf_rdma_request r = {};
 
-	if (!t->read.next)
-		return PF_RDMA_ENDED;
-	if (t->read.next == t->read.stop)
-		return PF_RDMA_STOPPED;
+	if (end != PF_RDMA_GOES_ON)
+		return end;
 	if (!pf_read(&r, PF_RDMA_OPCODE, t->read.next))
 		return PF_RDMA_UNREADABLE;
 	if (!receives && !pf_read(&r.opcode, sizeof(r.opcode), t->read.next + PF_RDMA_OPCODE))
@@ -96,6 +103,8 @@ static __noinline uint32_t pf_rdma_sum(struct pf_rdma_thread *t, uint64_t stop)
 	t->read.n = 0;
 	t->read.end = PF_RDMA_GOES_ON;
 	bpf_loop(PF_RDMA_STEPS_MAX, pf_rdma_step, &loop, 0);
+	if (t->read.end == PF_RDMA_GOES_ON && !t->read.n)
+		t->read.end = pf_rdma_has_next(t);
 	return t->read.end;
 }
 
@@ -132,11 +141,13 @@ static __noinline uint64_t pf_rdma_sum_array(struct pf_rdma_thread *t, uint64_t 
 	if (!t)
 		return 0;
 	t->read.at = at;
-	t->read.n = n < PF_RDMA_STEPS_MAX ? n : PF_RDMA_STEPS_MAX;
+	t->read.n = n <= PF_RDMA_STEPS_MAX ? n : PF_RDMA_STEPS_MAX + 1;
 	t->read.sum = 0;
 	t->read.operation = buffers;
 	t->read.end = PF_RDMA_GOES_ON;
 	bpf_loop(PF_RDMA_STEPS_MAX, pf_rdma_array_step, &loop, 0);
+	if (!t->read.n)
+		t->read.end = PF_RDMA_ENDED;
 	pf_rdma_tell_end(t->read.end);
 	return t->read.sum;
 }

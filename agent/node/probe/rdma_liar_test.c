@@ -69,7 +69,7 @@ static struct sum sum_of(uint64_t at, uint64_t stop, bool receives)
 	uint32_t left = 0;
 	uint64_t piece = 0;
 
-	for (unsigned step = 0; step < PF_RDMA_STEPS_MAX; step++) {
+	for (unsigned step = 0; step < PF_RDMA_STEPS_MAX || !left; step++) {
 		if (left) {
 			if (!get(&sge, sizeof(sge), piece)) {
 				sum.unread = true;
@@ -82,7 +82,7 @@ static struct sum sum_of(uint64_t at, uint64_t stop, bool receives)
 		}
 		sum.ended = !at;
 		sum.stopped = at && at == stop;
-		if (sum.ended || sum.stopped)
+		if (sum.ended || sum.stopped || step == PF_RDMA_STEPS_MAX)
 			break;
 		if (!get(&r, receives ? 28 : 32, at)) {
 			sum.unread = true;
@@ -104,9 +104,9 @@ static struct sum sum_of_array(uint64_t at, uint64_t n, bool buffers)
 	struct testverbs_sge sge;
 	struct sum sum = {};
 
-	for (unsigned step = 0; step < PF_RDMA_STEPS_MAX; step++, at += sizeof(sge)) {
+	for (unsigned step = 0;; step++, at += sizeof(sge)) {
 		sum.ended = step == n;
-		if (sum.ended)
+		if (sum.ended || step == PF_RDMA_STEPS_MAX)
 			break;
 		if (!get(&buffer, sizeof(buffer), at)) {
 			sum.unread = true;

@@ -283,6 +283,50 @@ static void lists_that_lie_are_bounded_and_counted(void **state)
 	scene_close(&s);
 }
 
+/* ---- the longest list ---- */
+
+/* Posts a list of n requests of one piece of 10 bytes, so that podflame takes two steps for each. */
+IN_SECTION(pf_short) static void post_pieces(unsigned n)
+{
+	static struct testverbs_send list[PF_RDMA_STEPS_MAX / 2 + 1];
+	static struct testverbs_sge piece = {.length = 10};
+
+	for (unsigned i = 0; i < n; i++)
+		list[i] = (struct testverbs_send){.next = i + 1 < n ? &list[i + 1] : NULL,
+						  .sg_list = &piece,
+						  .num_sge = 1,
+						  .opcode = SEND};
+	post(list);
+}
+
+IN_SECTION(pf_loop) static void body_longest(struct truth *t)
+{
+	say_and_wait(t, 1);
+	post_pieces(PF_RDMA_STEPS_MAX / 2);
+	say_and_wait(t, 3);
+	post_pieces(PF_RDMA_STEPS_MAX / 2 + 1);
+	say_and_wait(t, 4);
+}
+
+/* A list that takes exactly as many steps as podflame goes is whole; one of more is not. */
+static void only_a_list_of_more_steps_is_too_long(void **state)
+{
+	const uint64_t longest = 10 * (uint64_t)(PF_RDMA_STEPS_MAX / 2);
+	uint64_t too_long = lost("rdma_long");
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	rdma_open_scene(&s, body_longest);
+	rdma_go(&s, 3, &rows);
+	assert_int_equal(lost("rdma_long"), too_long);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, NULL).bytes, longest);
+	rdma_go(&s, 4, &rows);
+	assert_int_equal(lost("rdma_long") - too_long, 1);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, NULL).bytes, 2 * longest);
+	scene_close(&s);
+}
+
 /* ---- extended queue pairs ---- */
 
 static void write_some(struct testverbs_queue_ex *q, uint32_t bytes)
@@ -502,6 +546,7 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(receive_requests_are_an_operation),
 		cmocka_unit_test(a_failed_post_counts_what_was_posted),
 		cmocka_unit_test(lists_that_lie_are_bounded_and_counted),
+		cmocka_unit_test(only_a_list_of_more_steps_is_too_long),
 		cmocka_unit_test(extended_queue_pairs_count_when_they_complete),
 		cmocka_unit_test(a_batch_of_an_earlier_span_does_not_count),
 		cmocka_unit_test(registrations_count_once_if_they_succeed),
