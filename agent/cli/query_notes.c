@@ -55,14 +55,21 @@ static void put_throttled(const json_t *summary, const char *of, struct buf *out
 			   (double)us / 1e6);
 }
 
-static void put_loss(const char *reason, int64_t n, int64_t ns, const char *of, struct buf *out)
+struct told_loss {
+	const char *reason;
+	int64_t n, ns;
+	bool of_node;
+};
+
+static void put_loss(const struct told_loss *l, const char *of, struct buf *out)
 {
 	buf_printf(out, "%slost: ", of);
-	cli_put_name(out, reason);
-	if (n)
-		buf_printf(out, ", %" PRId64 " samples", n);
-	if (ns)
-		buf_printf(out, ", %.1f s", (double)ns / (double)NSEC_PER_SEC);
+	cli_put_name(out, l->reason);
+	if (l->n)
+		buf_printf(out, ", %" PRId64 " samples%s", l->n,
+			   l->of_node ? " of some process on the nodes of the selection" : "");
+	if (l->ns)
+		buf_printf(out, ", %.1f s", (double)l->ns / (double)NSEC_PER_SEC);
 	buf_putc(out, '\n');
 }
 
@@ -86,8 +93,11 @@ static void put_summary(const json_t *summary, int64_t total, const char *of, st
 	put_estimated(summary, total, of, out);
 	put_throttled(summary, of, out);
 	json_array_foreach ((json_t *)json_at(summary, "losses"), i, item)
-		put_loss(json_str_at(item, "reason", "?"), json_int_at(item, "samples", 0),
-			 json_int_at(item, "time_ns", 0), of, out);
+		put_loss(&(struct told_loss){json_str_at(item, "reason", "?"),
+					     json_int_at(item, "samples", 0),
+					     json_int_at(item, "time_ns", 0),
+					     json_bool_at(item, "of_node", false)},
+			 of, out);
 	if (json_bool_at(summary, "truncated", false))
 		buf_printf(out, "%stoo many stacks: the answer lacks the smallest\n", of);
 	put_notes(json_at(summary, "notes"), of, out);
@@ -100,8 +110,10 @@ static void put_series(const json_t *result, struct buf *out)
 	size_t i;
 
 	json_array_foreach ((json_t *)json_at(result, "losses"), i, item)
-		put_loss(json_str_at(item, "reason", "?"), sum_of(json_at(item, "samples")),
-			 sum_of(json_at(item, "time_ns")), "", out);
+		put_loss(&(struct told_loss){.reason = json_str_at(item, "reason", "?"),
+					     .n = sum_of(json_at(item, "samples")),
+					     .ns = sum_of(json_at(item, "time_ns"))},
+			 "", out);
 	if (json_bool_at(result, "cut_groups", false))
 		buf_puts(out, "too many groups: a group among the others may be greater than one "
 			      "that is shown; ask for a longer --step\n");

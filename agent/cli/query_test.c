@@ -203,7 +203,9 @@ static void table(void **state)
 			    "   20.20 ms   40.00     20.20 ms   40.00  [k] do_syscall_64\n"
 			    "... and 3 more (--limit)\n");
 	cli_query_print_notes(reply, &notes);
-	assert_string_equal(notes.data, "lost: ring_full, 3 samples\n");
+	assert_string_equal(
+		notes.data,
+		"lost: ring_full, 3 samples of some process on the nodes of the selection\n");
 }
 
 /* The profile of a whole host has no functions. The rows of its table are processes and threads. */

@@ -174,6 +174,46 @@ export const tests = {
         'all totals are complete',
     );
   },
+  async 'a large profile is drawn before all of it has come'(page, origin) {
+    const lines = [
+      replyOf({ large: 9000 }, { preview: true }), replyOf({ large: 9000, tiny: 1 }),
+    ];
+    await page.addInitScript((texts) => {
+      const real = window.fetch;
+      const encoder = new TextEncoder();
+      window.fetch = async (path, ...more) => {
+        if (path !== '/v1/profile/tree') return real(path, ...more);
+        const { preview } = JSON.parse(more[0].body);
+        const body = new ReadableStream({
+          start(stream) {
+            if (preview) stream.enqueue(encoder.encode(`${texts[0]}\n`));
+            window.goOn = () => {
+              stream.enqueue(encoder.encode(texts[1]));
+              stream.close();
+            };
+          },
+        });
+        return new Response(body, {
+          headers: { 'Content-Type': `application/${preview ? 'x-ndjson' : 'json'}` },
+        });
+      };
+    }, lines.map((line) => JSON.stringify(line)));
+    await open(page, `${origin}/#`);
+    await shows(page, 'large');
+    assert.equal(await isStale(page), false);
+    assert.match(await page.textContent('#total'), /^9\.00 ms in /);
+    // what would be wrong of a part
+    assert.deepEqual([await page.$('#functions'), await page.$('#download')], [null, null]);
+    await page.evaluate(() => window.goOn());
+    await tableIs(page, 'large', 'tiny');
+    assert.ok(await page.isVisible('#download'));
+    await page.evaluate(() => (window.goOn = null));
+    await page.click('#reload');
+    await page.waitForFunction(() => window.goOn); // the hub is asked, and has not answered
+    assert.deepEqual(await table(page), ['large', 'tiny']); // more than a preview has
+    await page.evaluate(() => window.goOn());
+    await until(async () => !(await isStale(page)));
+  },
   async 'an answer that is cut off is said, and nothing typed is lost'(page, origin) {
     await answersAre(page, () => replyOf({ f: 100 }));
     await open(page, `${origin}/#`);

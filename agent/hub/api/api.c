@@ -124,8 +124,11 @@ static char *allowed_methods(const char *path)
 	return buf_steal(&b);
 }
 
-void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
-		    size_t n)
+typedef void reply_fn(struct http_conn *c, int status, const char *content_type,
+		      const char *const *headers, const void *body, size_t n);
+
+static void reply_with(reply_fn *fn, const struct call *c, int status, const char *content_type,
+		       const void *body, size_t n)
 {
 	const char *all[ARRAY_SIZE(headers) + ROOM_FOR_MORE];
 	_cleanup_free_ char *encoding = NULL, *disposition = NULL;
@@ -149,7 +152,25 @@ void api_call_reply(struct call *c, int status, const char *content_type, const 
 		all[i++] = disposition;
 	}
 	all[i] = NULL;
-	http_reply(c->conn, status, content_type, all, body, n);
+	fn(c->conn, status, content_type, all, body, n);
+}
+
+void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
+		    size_t n)
+{
+	reply_with(http_reply, c, status, content_type, body, n);
+	api_call_free(c);
+}
+
+void api_call_reply_first(struct call *c, int status, const char *content_type, const void *body,
+			  size_t n)
+{
+	reply_with(http_reply_first, c, status, content_type, body, n);
+}
+
+void api_call_reply_last(struct call *c, const void *body, size_t n)
+{
+	http_reply_last(c->conn, body, n);
 	api_call_free(c);
 }
 

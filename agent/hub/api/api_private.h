@@ -58,6 +58,10 @@ struct route {
 void api_call_free(struct call *c);
 void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
 		    size_t n);
+/* The same in two pieces: http_reply_first. */
+void api_call_reply_first(struct call *c, int status, const char *content_type, const void *body,
+			  size_t n);
+void api_call_reply_last(struct call *c, const void *body, size_t n);
 /*
  * Replies with an error in the form that query/ defines. status is for example
  * "RESOURCE_NOT_FOUND".

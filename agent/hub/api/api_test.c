@@ -236,6 +236,15 @@ static void files(void **state)
 	assert_memory_equal(f->body, "\x1f\x8b", 2); /* a gzip file: RFC 1952 */
 }
 
+static void leave(const void *p, size_t n, void *arg)
+{
+	struct fixture *f = arg;
+
+	(void)p, (void)n;
+	http_cancel(TAKE_PTR(f->leaving));
+	loop_stop(f->loop, 0);
+}
+
 static void series_and_trees(void **state)
 {
 	struct fixture *f = *state;
@@ -266,12 +275,94 @@ static void series_and_trees(void **state)
 			     QUERY ",\"group_by\":\"pod_ns\",\"before\":{\"time_start\":1700004000,"
 				   "\"time_end\":1700006000}}"),
 			 200);
-	assert_non_null(strstr(f->body, "\"nodes\":{\"function\":[0,8,7,2,6,5,4,3,2,1],"
+	assert_non_null(strstr(f->body, "\"nodes\":{\"function\":[0,1,2,3,4,5,6,7,3,8],"
 					"\"depth\":[0,1,2,3,4,1,2,3,4,5],"
 					"\"self\":[0,0,0,0,0,0,0,0,0,10101],"
 					"\"samples\":[0,0,0,0,0,0,0,0,0,1],"
 					"\"before\":[0,0,0,0,20202,0,0,0,0,0],"
 					"\"before_samples\":[0,0,0,0,2,0,0,0,0,0]}"));
+}
+
+/* Adds a profile of more than 20,000 nodes, of which one stack has nearly all. */
+static void fill_large(struct store *s)
+{
+	enum { STACKS = 1000, DEPTH = 30 };
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
+	size_t n_new;
+
+	p->event = EVENT_ON_CPU;
+	p->id[0] = 2;
+	p->end_ns = (T0 + 20000) * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = profile_batch_str(b, "large");
+	p->process_id = 9;
+	for (unsigned i = 0; i < STACKS; i++) {
+		struct frame frames[DEPTH] = {};
+		struct profile_sample *sample = profile_add(b, p);
+
+		for (unsigned d = 0; d < DEPTH; d++) {
+			_cleanup_free_ char *name = xasprintf("f%u_%u", i, d);
+
+			frames[d] = (struct frame){.kind = FRAME_APP,
+						   .name = profile_batch_str(b, name)};
+		}
+		sample->cpu = -1;
+		sample->value = i ? 1 : 1000 * STACKS;
+		sample->n_samples = 1;
+		assert_int_equal(profile_batch_stack(b, frames, DEPTH, &sample->stack), 0);
+	}
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	profile_batch_free(b);
+}
+
+#define LARGE                                                                                      \
+	"{\"app_service\":\"large\",\"tag_filter\":\"\",\"profile_event_type\":\"on-cpu\","        \
+	"\"profile_language_type\":\"eBPF\",\"time_start\":1700019000,\"time_end\":1700021000,"
+
+/* The first line has only the largest nodes; the second one is the answer without a preview. */
+static void a_preview_before_a_large_tree(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *whole = NULL;
+	_cleanup_json_ json_t *first = NULL;
+	const char *rest;
+
+	fill_large(f->store);
+	assert_int_equal(ask(f, "POST", "/v1/profile/tree", NULL, LARGE "\"preview\":false}"), 200);
+	whole = TAKE_PTR(f->body);
+	assert_null(strchr(whole, '\n'));
+	assert_int_equal(ask(f, "POST", "/v1/profile/tree", NULL, LARGE "\"preview\":true}"), 200);
+	rest = strchr(f->body, '\n');
+	assert_non_null(rest);
+	assert_string_equal(rest + 1, whole);
+	first = json_loadb(f->body, (size_t)(rest - f->body), 0, NULL);
+	assert_true(json_is_true(json_object_get(first, "preview")));
+	/* the root, the largest stack, and what is left out */
+	assert_int_equal(json_array_size(json_at(first, "result.nodes.self")), 1 + 30 + 1);
+	assert_string_equal(json_str_at(first, "OPT_STATUS", ""), "SUCCESS");
+}
+
+/* A client that leaves after the preview ends its query, and the worker serves the next one. */
+static void after_a_preview_a_client_may_leave(void **state)
+{
+	struct fixture *f = *state;
+	struct http_request r = {.method = "POST",
+				 .path = "/v1/profile/tree",
+				 .body = LARGE "\"preview\":true}",
+				 .on_data = leave,
+				 .on_done = done,
+				 .arg = f};
+
+	fill_large(f->store);
+	r.body_bytes = strlen(r.body);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(http_send(f->client, &r, &f->leaving), 0);
+		assert_int_equal(loop_run(f->loop), 0);
+		assert_null(f->leaving);
+	}
+	assert_int_equal(ask(f, "POST", "/v1/profile/tree", NULL, LARGE "\"preview\":true}"), 200);
+	assert_non_null(strchr(f->body, '\n'));
 }
 
 static void choices(void **state)
@@ -480,6 +571,8 @@ int main(void)
 		LOCAL(errors),
 		LOCAL(choices),
 		LOCAL(series_and_trees),
+		LOCAL(a_preview_before_a_large_tree),
+		LOCAL(after_a_preview_a_client_may_leave),
 		LOCAL(files),
 		IN_FILE(a_file_that_goes_bad),
 		LOCAL(metrics),

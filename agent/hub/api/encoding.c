@@ -57,25 +57,86 @@ enum api_encoding api_encoding_of(const char *accept_encoding)
 	return ENCODING_NONE;
 }
 
-static int add_encoded(struct buf *b, enum api_encoding e, const char *text, size_t n)
+/* ---- in pieces ---- */
+
+struct api_encoder {
+	struct gzip *gzip; /* NULL: not this encoding */
+	ZSTD_CCtx *zstd;
+};
+
+struct api_encoder *api_encoder_new(enum api_encoding e)
 {
-	_cleanup_free_ char *to = NULL;
-	size_t written;
+	struct api_encoder *x = xcalloc(1, sizeof(*x));
 
 	if (e == ENCODING_GZIP)
-		return buf_add_gzip(b, text, n, API_GZIP_LEVEL);
-	to = xmalloc(n);
-	written = ZSTD_compress(to, n, text, n, ZSTD_LEVEL);
-	return ZSTD_isError(written) ? -E2BIG : buf_add(b, to, written);
+		x->gzip = gzip_new(API_GZIP_LEVEL);
+	if (e == ENCODING_ZSTD) {
+		x->zstd = ZSTD_createCCtx();
+		if (!x->zstd)
+			out_of_memory();
+		ZSTD_CCtx_setParameter(x->zstd, ZSTD_c_compressionLevel, ZSTD_LEVEL);
+	}
+	return x;
 }
+
+struct api_encoder *api_encoder_free(struct api_encoder *x)
+{
+	if (!x)
+		return NULL;
+	gzip_free(x->gzip);
+	ZSTD_freeCCtx(x->zstd);
+	free(x);
+	return NULL;
+}
+
+static void add_zstd(ZSTD_CCtx *zstd, struct buf *b, const char *text, size_t n, bool last)
+{
+	ZSTD_inBuffer in = {text, n, 0};
+	char block[65536];
+	size_t left;
+
+	do {
+		ZSTD_outBuffer out = {block, sizeof(block), 0};
+
+		left = ZSTD_compressStream2(zstd, &out, &in, last ? ZSTD_e_end : ZSTD_e_flush);
+		assert_se(!ZSTD_isError(left)); /* only if it has no memory */
+		buf_add(b, block, out.pos);
+	} while (left);
+}
+
+static void encode(struct api_encoder *x, struct buf *b, const char *text, size_t n, bool last)
+{
+	if (x->gzip)
+		gzip_add(x->gzip, b, text, n, last);
+	else if (x->zstd)
+		add_zstd(x->zstd, b, text, n, last);
+	else
+		buf_add(b, text, n);
+}
+
+void api_encoder_add(struct api_encoder *x, char **text, size_t *n, bool last)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	encode(x, &b, *text, *n, last);
+	free(*text);
+	*n = b.len;
+	*text = buf_steal(&b);
+}
+
+/* ---- in one piece ---- */
 
 enum api_encoding api_encode(enum api_encoding e, char **text, size_t *n)
 {
-	_cleanup_buf_ struct buf b;
+	_cleanup_buf_ struct buf b = {0};
+	struct api_encoder *x;
 
-	/* an answer that does not get smaller stays as it is */
-	buf_init(&b, *n);
-	if (e == ENCODING_NONE || *n < LEAST_BYTES || add_encoded(&b, e, *text, *n))
+	if (e == ENCODING_NONE || *n < LEAST_BYTES)
+		return ENCODING_NONE;
+	x = api_encoder_new(e);
+	encode(x, &b, *text, *n, true);
+	api_encoder_free(x);
+	if (b.len >= *n) /* an answer that does not get smaller stays as it is */
 		return ENCODING_NONE;
 	free(*text);
 	*n = b.len;

@@ -17,3 +17,10 @@ enum api_encoding api_encoding_of(const char *accept_encoding);
  * ENCODING_NONE if it is short, or would not get shorter. Takes time: it runs on a worker.
  */
 enum api_encoding api_encode(enum api_encoding e, char **text, size_t *n);
+
+/* The encoding of a text in pieces, of which the client can decode each without the next one. */
+struct api_encoder;
+struct api_encoder *api_encoder_new(enum api_encoding e);
+struct api_encoder *api_encoder_free(struct api_encoder *x);
+/* Replaces an allocated piece by its encoded form. last: no piece follows. Takes time. */
+void api_encoder_add(struct api_encoder *x, char **text, size_t *n, bool last);

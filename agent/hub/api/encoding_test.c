@@ -70,6 +70,66 @@ static void round_trips(void **state)
 	free(text);
 }
 
+/* What has come of gzip so far. Returns its length. */
+static size_t gunzip(const struct buf *b, char *to, size_t n)
+{
+	z_stream z = {.next_in = (Bytef *)b->data,
+		      .avail_in = (uInt)b->len,
+		      .next_out = (Bytef *)to,
+		      .avail_out = (uInt)n};
+
+	assert_int_equal(inflateInit2(&z, 15 + 16), Z_OK);
+	inflate(&z, Z_SYNC_FLUSH);
+	inflateEnd(&z);
+	return n - z.avail_out;
+}
+
+static size_t unzstd(const struct buf *b, char *to, size_t n)
+{
+	ZSTD_inBuffer in = {b->data, b->len, 0};
+	ZSTD_outBuffer out = {to, n, 0};
+	ZSTD_DCtx *zstd = ZSTD_createDCtx();
+
+	while (in.pos < in.size)
+		assert_false(ZSTD_isError(ZSTD_decompressStream(zstd, &out, &in)));
+	ZSTD_freeDCtx(zstd);
+	return out.pos;
+}
+
+static size_t as_it_is(const struct buf *b, char *to, size_t n)
+{
+	assert_true(b->len <= n);
+	memcpy(to, b->data, b->len);
+	return b->len;
+}
+
+/* The client has all of the first piece before the second one comes. */
+static void pieces(void **state)
+{
+	static size_t (*const decode[])(const struct buf *b, char *to, size_t n) = {
+		[ENCODING_NONE] = as_it_is, [ENCODING_GZIP] = gunzip, [ENCODING_ZSTD] = unzstd};
+	enum { N = 300000 };
+	_cleanup_free_ char *want = long_text(N), *got = xmalloc(2 * N);
+
+	(void)state;
+	for (enum api_encoding e = ENCODING_NONE; e <= ENCODING_ZSTD; e++) {
+		struct api_encoder *x = api_encoder_new(e);
+		_cleanup_buf_ struct buf sent = {0};
+
+		for (size_t piece = 1; piece <= 2; piece++) {
+			char *text = long_text(N);
+			size_t n = N;
+
+			api_encoder_add(x, &text, &n, piece == 2);
+			buf_add(&sent, text, n);
+			free(text);
+			assert_int_equal(decode[e](&sent, got, 2 * N), piece * N);
+			assert_memory_equal(got + (piece - 1) * N, want, N);
+		}
+		api_encoder_free(x);
+	}
+}
+
 /* Short texts, and texts that do not get shorter, stay as they are. */
 static void stays(void **state)
 {
@@ -93,6 +153,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(headers),
 		cmocka_unit_test(round_trips),
+		cmocka_unit_test(pieces),
 		cmocka_unit_test(stays),
 	};
 

@@ -11,18 +11,35 @@ void api_query_end(struct query_job *q)
 	api_queue_ended(&q->queued);
 	if (atomic_load(&q->given_up))
 		api_call_free(q->call);
+	else if (q->encoder)
+		api_call_reply_last(q->call, q->reply, q->n_reply);
 	else
 		api_call_reply(q->call, q->http, q->content_type ?: "application/json", q->reply,
 			       q->n_reply);
 	q->kind->done(q);
+	api_encoder_free(q->encoder);
 	free(q->reply);
 	free(q);
+}
+
+/* Sends the first piece of the reply, and lets the worker make the last one. */
+static void send_first(struct query_job *q)
+{
+	api_call_reply_first(q->call, q->http, q->content_type ?: "application/json", q->reply,
+			     q->n_reply);
+	free(TAKE_PTR(q->reply));
+	q->has_rest = false;
+	api_queue_again(&q->queued);
 }
 
 static void run_done(struct job *job)
 {
 	struct query_job *q = (struct query_job *)job;
 
+	if (q->has_rest && !atomic_load(&q->given_up)) {
+		send_first(q);
+		return;
+	}
 	q->goes_on = q->kind->go_on && !q->reply && !atomic_load(&q->given_up);
 	if (q->goes_on)
 		q->kind->go_on(q);
@@ -46,8 +63,19 @@ static void run(struct job *job)
 
 	if (atomic_load(&q->given_up))
 		return;
+	if (q->encoder) {
+		q->kind->make_rest(q);
+		api_encoder_add(q->encoder, &q->reply, &q->n_reply, true);
+		return;
+	}
 	q->kind->make_reply(q);
-	q->call->encoded = api_encode(q->call->accepts, &q->reply, &q->n_reply);
+	if (!q->has_rest) {
+		q->call->encoded = api_encode(q->call->accepts, &q->reply, &q->n_reply);
+		return;
+	}
+	q->call->encoded = q->call->accepts;
+	q->encoder = api_encoder_new(q->call->accepts);
+	api_encoder_add(q->encoder, &q->reply, &q->n_reply, false);
 }
 
 void api_query_post(struct call *c, const struct query_kind *kind)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to api/: a request that reads the store. It is one job on a query worker, which parses
- * the body and makes the whole reply: compiling a filter's regular expressions may take a second.
- * The loop thread only sends the reply. If the queue is full, the answer is 503. If the client
- * closes the connection, its query ends early.
+ * Private to api/: a request that reads the store. It is a job on a query worker, which parses the
+ * body and makes the reply, in one piece or two: compiling a filter's regular expressions may take
+ * a second. The loop thread only sends the reply. If the queue is full, the answer is 503. If the
+ * client closes the connection, its query ends early.
  */
 #pragma once
 
@@ -19,6 +19,8 @@ struct query_job {
 	size_t n_reply;
 	int http;		 /* status of the reply */
 	const char *content_type; /* NULL: JSON */
+	bool has_rest;		 /* the reply is the first of two pieces */
+	struct api_encoder *encoder; /* of the pieces; NULL: the reply is one */
 	bool goes_on;		 /* on the loop thread: kind->go_on was called */
 	atomic_bool given_up;	 /* the client has closed the connection */
 };
@@ -27,6 +29,11 @@ struct query_kind {
 	size_t bytes; /* of the request's struct */
 	/* Parses the body and makes the reply. Runs on a query worker. */
 	void (*make_reply)(struct query_job *q);
+	/*
+	 * Makes the last piece of the reply, if make_reply has set has_rest. It runs on the worker
+	 * when the first piece was sent. NULL: all replies are one piece.
+	 */
+	void (*make_rest)(struct query_job *q);
 	/*
 	 * Called on the loop thread if make_reply has made no reply: does the rest, and then calls
 	 * api_query_end. Until then the request counts as a query that runs. NULL: make_reply

@@ -112,17 +112,33 @@ int api_queue_post(struct query_queue *q, struct queued *e)
 	return 0;
 }
 
-void api_queue_ended(struct queued *e)
+/* The lane that runs the query; NULL: none does, or the queue was freed. */
+static struct lane *lane_of(const struct queued *e)
 {
 	struct query_queue *q = e->queue;
 
-	for (size_t i = 0; q && i < q->n_lanes; i++) {
-		if (q->lanes[i].running != e)
-			continue;
-		q->lanes[i].running = NULL;
-		fill_lanes(q);
+	for (size_t i = 0; q && i < q->n_lanes; i++)
+		if (q->lanes[i].running == e)
+			return &q->lanes[i];
+	return NULL;
+}
+
+void api_queue_again(struct queued *e)
+{
+	struct lane *l = lane_of(e);
+
+	/* the worker had room for this job before, and has no other one */
+	assert_se(l && worker_post(l->worker, &e->job) == 0);
+}
+
+void api_queue_ended(struct queued *e)
+{
+	struct lane *l = lane_of(e);
+
+	if (!l)
 		return;
-	}
+	l->running = NULL;
+	fill_lanes(e->queue);
 }
 
 bool api_queue_remove(struct queued *e)

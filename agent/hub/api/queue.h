@@ -40,6 +40,11 @@ int api_queue_post(struct query_queue *q, struct queued *e);
  * shall count as running, calls it later.
  */
 void api_queue_ended(struct queued *e);
+/*
+ * Called in job.done, before the queue is freed: the query's worker runs its job again, before any
+ * other query.
+ */
+void api_queue_again(struct queued *e);
 /* Removes a query that waits. Returns false if it runs already. */
 bool api_queue_remove(struct queued *e);
 size_t api_queue_waiting(const struct query_queue *q);

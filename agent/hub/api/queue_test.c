@@ -17,6 +17,7 @@ struct query {
 	struct queued queued;
 	struct fixture *f;
 	sem_t end;
+	unsigned n_again; /* how many times more it runs */
 	bool ended;
 };
 
@@ -43,10 +44,15 @@ static void done(struct job *job)
 {
 	struct query *q = (struct query *)job;
 
+	loop_stop(q->f->loop, 0);
+	if (q->n_again) {
+		q->n_again--;
+		api_queue_again(&q->queued);
+		return;
+	}
 	api_queue_ended(&q->queued);
 	q->ended = true;
 	q->f->n_ended++;
-	loop_stop(q->f->loop, 0);
 }
 
 static int setup(void **state)
@@ -168,6 +174,27 @@ static void choices_do_not_wait(void **state)
 	await_begun(f, 5);
 }
 
+/* A query that runs once more keeps its worker: no query that waits comes before it. */
+static void again_before_all_others(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(post(f, "a", false, 1), 0);
+	f->queries[0].n_again = 1;
+	assert_int_equal(post(f, "b", false, 1), 0);
+	assert_int_equal(post(f, "c", false, 1), 0);
+	await_begun(f, 3);
+	assert_int_equal(post(f, "d", false, 1), 0);
+	sem_post(&f->queries[0].end);
+	while (f->queries[0].n_again)
+		loop_run(f->loop);
+	await_begun(f, 4);
+	assert_int_equal(api_queue_waiting(f->queue), 1);
+	end(f, 0);
+	await_begun(f, 5);
+	assert_int_equal(api_queue_waiting(f->queue), 0);
+}
+
 /* The bytes of queries that wait have a limit. One that is removed makes room. */
 static void waiting_has_a_limit(void **state)
 {
@@ -204,8 +231,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(one_user_leaves_a_worker), TEST(fewest_running_first),
-		TEST(choices_do_not_wait),	TEST(waiting_has_a_limit),
-		TEST(ends_with_queries),
+		TEST(choices_do_not_wait),	TEST(again_before_all_others),
+		TEST(waiting_has_a_limit),	TEST(ends_with_queries),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

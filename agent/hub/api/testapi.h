@@ -33,6 +33,7 @@ struct fixture {
 	struct timer guard;
 	int status;	 /* 0: no answer */
 	char error[128]; /* why there is no answer */
+	struct http_call *leaving; /* a request whose client leaves before its end */
 	char *body;
 	json_t *json;
 };

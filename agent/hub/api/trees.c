@@ -74,19 +74,20 @@ void api_handle_tracing(struct call *c)
 struct tree_job {
 	struct query_job q;
 	struct tree_query request;
+	struct tree *tree;
+	struct store_summary summaries[2]; /* of the selection, and of the one before it */
 };
 
 /* Reads the selection, and then the one before it, if there is one. */
-static int read_trees(struct tree_job *j, struct tree *tree, struct store_summary s[2],
-		      struct field_error *reterr)
+static int read_trees(struct tree_job *j, struct field_error *reterr)
 {
-	struct adding a = {tree, -1};
-	int e = read_tree(&j->q, j->request.tracing.selection, &a, &s[0], reterr);
+	struct adding a = {j->tree, -1};
+	int e = read_tree(&j->q, j->request.tracing.selection, &a, &j->summaries[0], reterr);
 
 	if (e || !j->request.before.selection)
 		return e;
-	query_tree_before(tree);
-	return read_tree(&j->q, j->request.before.selection, &a, &s[1], reterr);
+	query_tree_before(j->tree);
+	return read_tree(&j->q, j->request.before.selection, &a, &j->summaries[1], reterr);
 }
 
 /* Whether the answer may have several processes. The root of one process has its name. */
@@ -104,38 +105,65 @@ static struct tree *tree_for(const struct tree_query *q)
 						  .max_nodes = q->max_nodes});
 }
 
+static void reply_columns(struct tree_job *j, bool preview)
+{
+	j->q.reply = query_columns_reply(j->tree, &j->request, &j->summaries[0],
+					 j->request.before.selection ? &j->summaries[1] : NULL,
+					 preview, &j->q.http, &j->q.n_reply);
+}
+
+/* The tree is freed here: that takes too long for the loop thread. */
+static void reply_whole(struct tree_job *j)
+{
+	reply_columns(j, false);
+	j->tree = query_tree_free(j->tree);
+}
+
+/* A preview is a line, and the whole follows it. */
 static void make_tree(struct query_job *q)
 {
 	struct tree_job *j = (struct tree_job *)q;
-	struct store_summary s[2] = {0};
 	struct field_error e = {0};
-	struct tree *tree;
 
 	if (query_tree_parse(q->call->body, q->call->n_body, &j->request, &e)) {
 		api_query_refuse(q, &e);
 		return;
 	}
-	tree = tree_for(&j->request);
-	if (read_trees(j, tree, s, &e))
+	j->tree = tree_for(&j->request);
+	if (read_trees(j, &e)) {
 		api_query_fail(q, &e);
-	else
-		q->reply = query_columns_reply(tree, &j->request, &s[0],
-					       j->request.before.selection ? &s[1] : NULL, &q->http,
-					       &q->n_reply);
-	store_summary_done(&s[0]);
-	store_summary_done(&s[1]);
-	query_tree_free(tree);
+		return;
+	}
+	if (query_columns_has_preview(j->tree, &j->request)) {
+		reply_columns(j, true);
+		q->has_rest = q->http == 200;
+		q->content_type = q->has_rest ? "application/x-ndjson" : NULL;
+	} else {
+		reply_whole(j);
+	}
+}
+
+static void make_rest_of_tree(struct query_job *q)
+{
+	reply_whole((struct tree_job *)q);
 }
 
 static void tree_done(struct query_job *q)
 {
-	query_tree_query_done(&((struct tree_job *)q)->request);
+	struct tree_job *j = (struct tree_job *)q;
+
+	query_tree_free(j->tree);
+	for (size_t i = 0; i < ARRAY_SIZE(j->summaries); i++)
+		store_summary_done(&j->summaries[i]);
+	query_tree_query_done(&j->request);
 }
 
 void api_handle_tree(struct call *c)
 {
-	static const struct query_kind kind = {
-		.bytes = sizeof(struct tree_job), .make_reply = make_tree, .done = tree_done};
+	static const struct query_kind kind = {.bytes = sizeof(struct tree_job),
+					       .make_reply = make_tree,
+					       .make_rest = make_rest_of_tree,
+					       .done = tree_done};
 
 	api_query_post(c, &kind);
 }

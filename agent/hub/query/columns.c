@@ -80,19 +80,46 @@ static void put_list(struct buf *b, const char *before, const struct buf *items)
 	buf_putc(b, ']');
 }
 
-/* Adds the functions. The last one is the marker of stacks that were left out. */
-static void put_functions(struct buf *b, const struct tree *t, const char *root)
+/* The functions of the nodes of a reply, in the order of the nodes that have them first. */
+struct used_functions {
+	uint32_t *numbers; /* of each function of the tree: its number in the reply, + 1; 0: none */
+	uint32_t *functions;
+	size_t n;
+};
+
+static void used_done(struct used_functions *u)
+{
+	free(u->numbers);
+	free(u->functions);
+}
+
+static uint32_t number_of(struct used_functions *u, uint32_t function)
+{
+	if (!u->numbers[function]) {
+		u->functions[u->n++] = function;
+		u->numbers[function] = (uint32_t)u->n;
+	}
+	return u->numbers[function] - 1;
+}
+
+/* left_out() has this function, which has the number behind those of the tree. */
+static const struct function smaller_stacks = {.name = (char *)(uintptr_t)TREE_LEFT_OUT,
+					       .level = FRAME_MARKER};
+
+static void put_functions(struct buf *b, const struct tree *t, const struct used_functions *u,
+			  const char *root)
 {
 	_cleanup_(texts_free) struct text *texts = NULL;
 	_cleanup_buf_ struct buf list = {0}, names = {0}, kinds = {0}, modules = {0}, files = {0},
 				 lines = {0};
 
-	for (uint32_t i = 0; i <= t->n_functions; i++) {
-		static const struct function left_out = {.name = (char *)(uintptr_t)TREE_LEFT_OUT,
-							 .level = FRAME_MARKER};
-		const struct function *f = i < t->n_functions ? &t->functions[i] : &left_out;
+	for (size_t i = 0; i < u->n; i++) {
+		const struct function *f = u->functions[i] < t->n_functions
+						   ? &t->functions[u->functions[i]]
+						   : &smaller_stacks;
 
-		put_item(&names, text_index(&texts, i == ROOT ? root : f->name, &list));
+		put_item(&names,
+			 text_index(&texts, u->functions[i] == ROOT ? root : f->name, &list));
 		put_item(&kinds, f->level);
 		put_item(&modules, text_index(&texts, f->module, &list));
 		put_item(&files, text_index(&texts, f->file, &list));
@@ -127,9 +154,9 @@ static void columns_done(struct node_columns *c)
 }
 
 static void put_node(struct node_columns *c, const struct tree *t, const struct tree_node *n,
-		     size_t depth)
+		     uint32_t function, size_t depth)
 {
-	put_item(&c->function, n->function);
+	put_item(&c->function, function);
 	put_item(&c->depth, (int64_t)depth);
 	put_item(&c->self, n->self);
 	put_item(&c->samples, (int64_t)MIN(n->n_samples, (uint64_t)INT64_MAX));
@@ -149,7 +176,7 @@ static void take(int64_t *from, int64_t part)
 	*from = *from > part ? *from - part : 0;
 }
 
-/* What is missing below a node, because the tree had no room for more nodes. */
+/* What is below a node but not in the walk, or not in the tree, which had no room for it. */
 static struct tree_node left_out(const struct tree *t, const struct tree_walk *w, uint32_t node)
 {
 	const struct tree_node *n = &t->nodes[node];
@@ -157,49 +184,79 @@ static struct tree_node left_out(const struct tree *t, const struct tree_walk *w
 				    .self = n->total - n->self,
 				    .before_self = n->before_total - n->before_self};
 
-	for (uint32_t c = w->first[node]; c != NO_NODE; c = w->next[c]) {
+	for (uint32_t c = query_walk_child(w, node); c != NO_NODE; c = query_walk_sibling(w, c)) {
 		take(&missing.self, t->nodes[c].total);
 		take(&missing.before_self, t->nodes[c].before_total);
 	}
 	return missing;
 }
 
-static void put_nodes(struct buf *b, const struct tree *t)
+/* Adds the nodes whose totals are at least `least`. */
+static void put_nodes(struct node_columns *c, struct tree *t, struct used_functions *u,
+		      int64_t least)
 {
-	_cleanup_(query_walk_done) struct tree_walk w = {0};
-	_cleanup_(columns_done) struct node_columns c = {0};
+	bool is_cut = least || t->counts[0].n_cut_rows || t->counts[1].n_cut_rows;
+	struct tree_walk w = {.least = least};
 
 	for (uint32_t i = query_walk_first(&w, t); i != NO_NODE; i = query_walk_next(&w)) {
-		const struct tree_node missing = left_out(t, &w, i);
+		const struct tree_node *n = &t->nodes[i];
+		struct tree_node missing = is_cut ? left_out(t, &w, i) : (struct tree_node){0};
 
-		put_node(&c, t, &t->nodes[i], w.depth);
+		put_node(c, t, n, number_of(u, n->function), w.depth);
 		if (missing.self > 0 || missing.before_self > 0)
-			put_node(&c, t, &missing, w.depth + 1);
+			put_node(c, t, &missing, number_of(u, missing.function), w.depth + 1);
 	}
-	put_list(b, ",\"nodes\":{\"function\":[", &c.function);
-	put_list(b, ",\"depth\":[", &c.depth);
-	put_list(b, ",\"self\":[", &c.self);
-	put_list(b, ",\"samples\":[", &c.samples);
+}
+
+static void put_columns(struct buf *b, const struct tree *t, const struct node_columns *c)
+{
+	put_list(b, ",\"nodes\":{\"function\":[", &c->function);
+	put_list(b, ",\"depth\":[", &c->depth);
+	put_list(b, ",\"self\":[", &c->self);
+	put_list(b, ",\"samples\":[", &c->samples);
 	if (t->before) {
-		put_list(b, ",\"before\":[", &c.before);
-		put_list(b, ",\"before_samples\":[", &c.before_samples);
+		put_list(b, ",\"before\":[", &c->before);
+		put_list(b, ",\"before_samples\":[", &c->before_samples);
 	}
-	put_list(b, "},\"inlined\":[", &c.inlined);
+	put_list(b, "},\"inlined\":[", &c->inlined);
 	buf_putc(b, '}');
 }
 
-char *query_columns_reply(const struct tree *t, const struct tree_query *q,
-			  const struct store_summary *s, const struct store_summary *before,
-			  int *ret_http, size_t *ret_n)
+static void put_result(struct buf *b, struct tree *t, const char *root, int64_t least)
 {
+	_cleanup_(used_done) struct used_functions u = {
+		.numbers = xcalloc(t->n_functions + 1, sizeof(*u.numbers)),
+		.functions = xmalloc((t->n_functions + 1) * sizeof(*u.functions)),
+	};
+	_cleanup_(columns_done) struct node_columns c = {0};
+
+	put_nodes(&c, t, &u, least);
+	put_functions(b, t, &u, root);
+	put_columns(b, t, &c);
+}
+
+/* A node of a preview has at least this part of the whole: as wide as a pixel in most windows. */
+#define PREVIEW_PART  2000
+#define PREVIEW_NODES 20000 /* a reply with fewer nodes is made as fast as a preview */
+
+bool query_columns_has_preview(const struct tree *t, const struct tree_query *q)
+{
+	return q->preview && !t->before && t->n_nodes > PREVIEW_NODES &&
+	       t->nodes[ROOT].total > PREVIEW_PART;
+}
+
+char *query_columns_reply(struct tree *t, const struct tree_query *q, const struct store_summary *s,
+			  const struct store_summary *before, bool preview, int *ret_http,
+			  size_t *ret_n)
+{
+	int64_t least = preview ? t->nodes[ROOT].total / PREVIEW_PART : 0;
 	_cleanup_free_ char *root = query_tree_root_name(t, q->tracing.app_service);
 	_cleanup_buf_ struct buf b;
 
 	buf_init(&b, QUERY_MAX_REPLY_BYTES);
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
 	if (t->n_nodes > 1 || s->n_rows || (before && before->n_rows)) {
-		put_functions(&b, t, root ?: "");
-		put_nodes(&b, t);
+		put_result(&b, t, root ?: "", least);
 	} else {
 		buf_puts(&b, "null");
 	}
@@ -208,7 +265,7 @@ char *query_columns_reply(const struct tree *t, const struct tree_query *q,
 	query_put_summary(&b, "summary", t, &q->tracing, s, false);
 	if (before)
 		query_put_summary(&b, "before_summary", t, &q->before, before, true);
-	buf_putc(&b, '}');
+	buf_puts(&b, preview ? ",\"preview\":true}\n" : "}");
 	if (b.failed)
 		return query_tracing_error("FAIL", "the answer is too large: ask for less",
 					   &q->tracing, ret_http, ret_n);

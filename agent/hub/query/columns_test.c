@@ -22,6 +22,7 @@ struct test {
 	struct tree *tree;
 	struct tree_query query;
 	json_t *reply;
+	bool preview;
 };
 
 static void begin(struct test *t, const struct tree_form *form)
@@ -51,8 +52,8 @@ static void finish(struct test *t)
 	const struct store_summary s = {.n_rows = 1};
 	size_t n;
 	int http;
-	_cleanup_free_ char *text =
-		query_columns_reply(t->tree, &t->query, &s, t->tree->before ? &s : NULL, &http, &n);
+	_cleanup_free_ char *text = query_columns_reply(
+		t->tree, &t->query, &s, t->tree->before ? &s : NULL, t->preview, &http, &n);
 	_cleanup_json_ json_t *all = json_loadb(text, n, 0, NULL);
 
 	assert_int_equal(http, 200);
@@ -245,6 +246,57 @@ static void what_does_not_fit(void **state)
 			 "3 library read /lib/libc.so 100/10\n");
 }
 
+/* A preview lacks what is less than a part in 2,000 of the whole, which a marker has. */
+static void previews(void **state)
+{
+	const struct tree_form form = {.columns = true, .max_nodes = 100};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	add(&t, NULL, &f_read, 1998010);
+	add(&t, NULL, &f_other_read, 1000); /* as small as a node of it may be */
+	add(&t, NULL, &f_unnamed, 990);
+	t.preview = true;
+	assert_nodes(&t, "0 root web - 0/0\n"
+			 "1 thread worker - 0/0\n"
+			 "2 app main /bin/web 0/0\n"
+			 "3 marker [smaller stacks] - 990/0\n"
+			 "3 library read /lib/libc.so 1998010/199801\n"
+			 "3 app read /bin/web 1000/100\n");
+}
+
+/* The whole is the same before a preview and after it, and with rows that come after it. */
+static void a_preview_changes_nothing(void **state)
+{
+	const struct tree_form form = {.columns = true, .max_nodes = 100};
+	_cleanup_free_ char *before = NULL, *after = NULL;
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	add(&t, NULL, &f_read, 100000);
+	add(&t, NULL, &f_unnamed, 10);
+	finish(&t);
+	before = nodes(&t);
+	json_decref(t.reply);
+	t.preview = true;
+	finish(&t);
+	json_decref(t.reply);
+	t.preview = false;
+	finish(&t);
+	after = nodes(&t);
+	assert_string_equal(before, after);
+	json_decref(t.reply);
+	add(&t, NULL, &f_other_read, 200000);
+	assert_nodes(&t, "0 root web - 0/0\n"
+			 "1 thread worker - 0/0\n"
+			 "2 app main /bin/web 0/0\n"
+			 "3 app read /bin/web 200000/20000\n"
+			 "3 library read /lib/libc.so 100000/10000\n"
+			 "3 unnamed [/bin/web] /bin/web 10/1\n");
+}
+
 /* How much of a function each group has, with and without its kind; groups beyond the limit. */
 static void a_function_by_group(void **state)
 {
@@ -362,6 +414,8 @@ int main(void)
 		cmocka_unit_test(others_and_large_values_by_group),
 		cmocka_unit_test(large_values),
 		cmocka_unit_test(what_does_not_fit),
+		cmocka_unit_test(previews),
+		cmocka_unit_test(a_preview_changes_nothing),
 		cmocka_unit_test(a_function_by_group),
 		cmocka_unit_test(a_recursive_function_by_group),
 	};

@@ -18,7 +18,7 @@ static int64_t add(int64_t a, int64_t b)
 }
 
 struct grouping {
-	const struct tree *t;
+	struct tree *t;
 	const struct groups_query *q;
 	struct group *groups;
 	size_t n;
@@ -37,7 +37,7 @@ static bool is_function(const struct grouping *g, uint32_t node)
 /* Adds up the groups in the order of their totals. A recursive function counts once in a stack. */
 static void add_up(struct grouping *g)
 {
-	_cleanup_(query_walk_done) struct tree_walk w = {0};
+	struct tree_walk w = {0};
 
 	query_walk_first(&w, g->t);
 	for (uint32_t i = query_walk_next(&w); i != NO_NODE; i = query_walk_next(&w)) {
@@ -111,7 +111,7 @@ static void put_groups(struct buf *b, const struct grouping *g)
 	buf_putc(b, '}');
 }
 
-char *query_groups_reply(const struct tree *t, const struct groups_query *q,
+char *query_groups_reply(struct tree *t, const struct groups_query *q,
 			 const struct store_summary *s, size_t *ret_n)
 {
 	_cleanup_free_ struct group *groups = xcalloc(t->n_nodes, sizeof(*groups));

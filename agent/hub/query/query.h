@@ -99,7 +99,7 @@ struct tree_query {
 	struct tracing_request tracing;
 	struct tracing_request before;	/* selection NULL: none */
 	char *group_by;			/* canonical name; NULL: none */
-	bool by_line;
+	bool by_line, preview;
 	size_t max_nodes;
 };
 int query_tree_parse(const char *body, size_t n, struct tree_query *ret,
@@ -155,18 +155,24 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
  * Makes the reply {"OPT_STATUS","DESCRIPTION","result","debug", + podflame's own keys
  * "unit","summary"}. The caller frees it.
  */
-char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
+char *query_tracing_reply(struct tree *t, const struct tracing_request *r,
 		    const struct store_summary *s,
 		    int *ret_http, size_t *ret_n);
 /*
  * The reply to POST /v1/profile/tree, as columns; docs/api.md describes it. before: the summary of
- * the selection before; NULL: there is none.
+ * the selection before; NULL: there is none. preview: only of the nodes that have a width in a
+ * picture; it ends with a newline.
  */
-char *query_columns_reply(const struct tree *t, const struct tree_query *q,
+char *query_columns_reply(struct tree *t, const struct tree_query *q,
 			  const struct store_summary *s, const struct store_summary *before,
-			  int *ret_http, size_t *ret_n);
+			  bool preview, int *ret_http, size_t *ret_n);
+/*
+ * Whether the query gets a preview: it asks for one, and the tree has many nodes. A comparison gets
+ * none, because a node that is small in both selections together may be large in one.
+ */
+bool query_columns_has_preview(const struct tree *t, const struct tree_query *q);
 /* The reply to POST /v1/profile/groups, of a tree with columns and groups. */
-char *query_groups_reply(const struct tree *t, const struct groups_query *q,
+char *query_groups_reply(struct tree *t, const struct groups_query *q,
 			 const struct store_summary *s, size_t *ret_n);
 /* The name of a level_kind or frame_kind in replies: "app", "process", ... */
 const char *query_level_name(uint8_t level);

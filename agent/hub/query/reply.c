@@ -102,10 +102,10 @@ static const char *ids_make(struct frame_ids *ids, size_t depth, const char *nam
 
 /* ---- the list form and the flat form ---- */
 
-static int put_list(struct buf *b, const struct tree *t, const char *root)
+static int put_list(struct buf *b, struct tree *t, const char *root)
 {
 	_cleanup_(ids_free) struct frame_ids *ids = ids_new();
-	_cleanup_(query_walk_done) struct tree_walk w = {0};
+	struct tree_walk w = {0};
 
 	if (!ids)
 		return -EIO;
@@ -181,9 +181,9 @@ static void leave_function(uint32_t node, void *arg)
  * Adds up self and total of each function. If it is recursive, only its outermost node adds to the
  * total.
  */
-static void sum_functions(const struct tree *t, struct totals *x)
+static void sum_functions(struct tree *t, struct totals *x)
 {
-	_cleanup_(query_walk_done) struct tree_walk w = {.leave = leave_function, .arg = x};
+	struct tree_walk w = {.leave = leave_function, .arg = x};
 
 	x->t = t;
 	x->self = xcalloc(t->n_functions, sizeof(*x->self));
@@ -207,7 +207,7 @@ static void put_pair(struct buf *b, int64_t first, int64_t second)
 	query_put_int(b, second);
 }
 
-static void put_flat(struct buf *b, const struct tree *t, enum event event, const char *root)
+static void put_flat(struct buf *b, struct tree *t, enum event event, const char *root)
 {
 	_cleanup_(totals_done) struct totals x = {0};
 
@@ -252,7 +252,7 @@ static void put_flat(struct buf *b, const struct tree *t, enum event event, cons
 	"{\"functions\":null,\"function_types\":null,\"function_values\":{\"columns\":null,"       \
 	"\"values\":null},\"node_values\":{\"columns\":null,\"values\":null}}"
 
-static int put_result(struct buf *b, const struct tree *t, const struct tracing_request *r,
+static int put_result(struct buf *b, struct tree *t, const struct tracing_request *r,
 		      const struct store_summary *s)
 {
 	_cleanup_free_ char *root = NULL;
@@ -293,8 +293,9 @@ static void put_losses(struct buf *b, const struct store_summary *s)
 	for (size_t i = 0; i < s->n_losses; i++) {
 		buf_puts(b, i ? ",{\"reason\":" : "{\"reason\":");
 		buf_json_string(b, s->losses[i].reason);
-		buf_printf(b, ",\"samples\":%" PRIu64 ",\"time_ns\":%" PRIu64 "}",
-			   s->losses[i].n_samples, s->losses[i].time_ns);
+		buf_printf(b, ",\"samples\":%" PRIu64 ",\"time_ns\":%" PRIu64 ",\"of_node\":%s}",
+			   s->losses[i].n_samples, s->losses[i].time_ns,
+			   s->losses[i].of_node ? "true" : "false");
 	}
 	buf_putc(b, ']');
 }
@@ -363,7 +364,7 @@ void query_put_summary(struct buf *b, const char *name, const struct tree *t,
 	buf_putc(b, '}');
 }
 
-char *query_tracing_reply(const struct tree *t, const struct tracing_request *r,
+char *query_tracing_reply(struct tree *t, const struct tracing_request *r,
 			  const struct store_summary *s, int *ret_http, size_t *ret_n)
 {
 	_cleanup_buf_ struct buf b;

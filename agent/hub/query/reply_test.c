@@ -94,7 +94,8 @@ static json_t *reply_of(struct tree *t, struct tracing_request *r)
 static void golden(enum result_format format, const char *file)
 {
 	struct tracing_request r = request(format, "api");
-	struct loss loss = {.reason = "ring_full", .n_samples = 3};
+	struct store_loss loss = {
+		.reason = (char *)(uintptr_t) "ring_full", .n_samples = 3, .of_node = true};
 	struct store_summary s = {.n_rows = 4,
 				  .n_samples = 5,
 				  .n_profiles = 2,

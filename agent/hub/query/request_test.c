@@ -376,13 +376,15 @@ static void tree_bodies(void **state)
 	static const char plain[] = "{" SELECTION "}";
 	static const char calls[] = "{" SELECTION ",\"group_by\":\"span_id\"}";
 	static const char given[] =
-		"{" SELECTION ",\"max_nodes\":7,\"by_line\":true,\"group_by\":\"pod\","
+		"{" SELECTION
+		",\"max_nodes\":7,\"by_line\":true,\"preview\":true,\"group_by\":\"pod\","
 		"\"before\":{\"time_start\":5,\"time_end\":6,\"tag_filter\":\"pod='x'\"}}";
 	static const struct {
 		const char *body, *field;
 	} bad[] = {
 		{"{" SELECTION ",\"max_nodes\":1000001}", "max_nodes"},
 		{"{" SELECTION ",\"by_line\":1}", "by_line"},
+		{"{" SELECTION ",\"preview\":\"yes\"}", "preview"},
 		{"{" SELECTION ",\"group_by\":\"sample_id\"}", "group_by"},
 		{"{" SELECTION ",\"before\":[]}", "before"},
 		{"{" SELECTION ",\"before\":{}}", "body"},
@@ -395,11 +397,13 @@ static void tree_bodies(void **state)
 	assert_int_equal(query_tree_parse(plain, strlen(plain), &q, &e), 0);
 	assert_int_equal(q.max_nodes, QUERY_MAX_COLUMNS);
 	assert_false(q.by_line);
+	assert_false(q.preview);
 	assert_null(q.before.selection);
 	query_tree_query_done(&q);
 	assert_int_equal(query_tree_parse(given, strlen(given), &q, &e), 0);
 	assert_int_equal(q.max_nodes, 7);
 	assert_true(q.by_line);
+	assert_true(q.preview);
 	assert_string_equal(q.tracing.selection->group_by, "pod");
 	assert_string_equal(q.before.selection->group_by, "pod");
 	assert_int_equal(q.before.selection->time_end_s, 6);

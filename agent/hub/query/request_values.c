@@ -294,13 +294,13 @@ static int take_before(const json_t *body, struct tree_query *q, struct field_er
 	return 0;
 }
 
-static int take_by_line(const json_t *body, struct tree_query *q, struct field_error *reterr)
+static int take_bool(const json_t *body, const char *field, bool *ret, struct field_error *reterr)
 {
-	const json_t *j = json_object_get(body, "by_line");
+	const json_t *j = json_object_get(body, field);
 
-	if (is_given(body, "by_line") && !json_is_boolean(j))
-		return field_error_set(reterr, "by_line", "by_line: expected true or false");
-	q->by_line = json_is_true(j);
+	if (is_given(body, field) && !json_is_boolean(j))
+		return field_error_set(reterr, field, "%s: expected true or false", field);
+	*ret = json_is_true(j);
 	return 0;
 }
 
@@ -320,7 +320,9 @@ static int take_tree(const json_t *body, struct tree_query *q, struct field_erro
 		e = take_count(body, "max_nodes", QUERY_MAX_COLUMNS, QUERY_MAX_COLUMNS,
 			       &q->max_nodes, reterr);
 	if (!e)
-		e = take_by_line(body, q, reterr);
+		e = take_bool(body, "by_line", &q->by_line, reterr);
+	if (!e)
+		e = take_bool(body, "preview", &q->preview, reterr);
 	if (!e)
 		e = take_group_by(body, false, &q->group_by, reterr);
 	if (!e)

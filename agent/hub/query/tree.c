@@ -33,7 +33,8 @@ struct tree *query_tree_new(const struct tree_form *form)
 	GROW(t->functions, t->n_functions, t->cap_functions);
 	t->functions[t->n_functions++] = (struct function){.level = LEVEL_ROOT};
 	GROW(t->nodes, t->n_nodes, t->cap_nodes);
-	t->nodes[t->n_nodes++] = (struct tree_node){.function = ROOT, .parent = NO_NODE};
+	t->nodes[t->n_nodes++] =
+		(struct tree_node){.function = ROOT, .parent = NO_NODE, .first_child = NO_NODE};
 	return t;
 }
 
@@ -54,6 +55,8 @@ struct tree *query_tree_free(struct tree *t)
 	free(t->child_slots);
 	free(t->name_slots);
 	free(t->frame_slots);
+	free(t->order.first);
+	free(t->order.next);
 	free(t);
 	return NULL;
 }
@@ -72,20 +75,41 @@ static struct child_slot *child_slot(const struct tree *t, uint32_t parent, uint
 	return &t->child_slots[at];
 }
 
+static void grow_children(struct tree *t)
+{
+	_cleanup_free_ struct child_slot *old = t->child_slots;
+	size_t n = t->n_child_slots;
+
+	t->n_child_slots *= 2;
+	t->child_slots = xcalloc(t->n_child_slots, sizeof(*t->child_slots));
+	for (size_t i = 0; i < n; i++)
+		if (old[i].number)
+			*child_slot(t, old[i].parent, old[i].function) = old[i];
+}
+
+/* Most nodes have one child, so most children are found without the table. */
 static void enter_child(struct tree *t, uint32_t node)
 {
 	uint32_t parent = t->nodes[node].parent, function = t->nodes[node].function;
 
+	if (t->nodes[parent].first_child == NO_NODE) {
+		t->nodes[parent].first_child = node;
+		return;
+	}
+	if (++t->n_later_children * 2 > t->n_child_slots)
+		grow_children(t);
 	*child_slot(t, parent, function) = (struct child_slot){parent, function, node + 1};
 }
 
-static void grow_children(struct tree *t)
+/* Returns NO_NODE if the parent has no child of this function. */
+static uint32_t find_child(const struct tree *t, uint32_t parent, uint32_t function)
 {
-	free(t->child_slots);
-	t->n_child_slots *= 2;
-	t->child_slots = xcalloc(t->n_child_slots, sizeof(*t->child_slots));
-	for (size_t i = 1; i < t->n_nodes; i++)
-		enter_child(t, (uint32_t)i);
+	uint32_t first = t->nodes[parent].first_child, number;
+
+	if (first == NO_NODE || t->nodes[first].function == function)
+		return first;
+	number = child_slot(t, parent, function)->number;
+	return number ? number - 1 : NO_NODE;
 }
 
 /* ---- rows ---- */
@@ -275,14 +299,13 @@ static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 	uint32_t parent = ROOT;
 
 	for (size_t i = 0; i < l->n; i++) {
-		uint32_t function = function_of_level(t, l, i, false, &scratch), found;
+		uint32_t function = function_of_level(t, l, i, false, &scratch);
 
 		if (function == NO_FUNCTION)
 			return i;
-		found = child_slot(t, parent, function)->number;
-		if (!found)
+		parent = path[i] = find_child(t, parent, function);
+		if (parent == NO_NODE)
 			return i;
-		parent = path[i] = found - 1;
 	}
 	return l->n;
 }
@@ -296,18 +319,14 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 	for (size_t i = n; i-- > from;) {
 		path[i] = (uint32_t)(first + (n - 1 - i));
 		GROW(t->nodes, t->n_nodes, t->cap_nodes);
-		t->nodes[t->n_nodes++] = (struct tree_node){.function = functions[i],
-							    .inlined = l->items[i].frame &&
-								       l->items[i].frame->inlined};
+		t->nodes[t->n_nodes++] = (struct tree_node){
+			.function = functions[i],
+			.inlined = l->items[i].frame && l->items[i].frame->inlined,
+			.first_child = NO_NODE,
+		};
 	}
-	for (size_t i = from; i < n; i++)
-		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
 	for (size_t i = from; i < n; i++) {
-		if (t->n_nodes * 2 > t->n_child_slots) {
-			/* grow_children() enters all nodes in the table, also the new ones */
-			grow_children(t);
-			continue;
-		}
+		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
 		enter_child(t, path[i]);
 	}
 }
@@ -354,6 +373,8 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 	_cleanup_(levels_done) struct levels l;
 	size_t found, keep;
 
+	free(TAKE_PTR(t->order.first));
+	free(TAKE_PTR(t->order.next));
 	buf_init(&l.text, 0);
 	l.n = 0;
 	if (t->form.grouped && !is_others(row))
@@ -391,17 +412,21 @@ char *query_tree_root_name(const struct tree *t, const char *app_service)
 	return buf_steal(&b);
 }
 
+int64_t query_tree_total(const struct tree *t, uint32_t node)
+{
+	return add_saturated(t->nodes[node].total, t->nodes[node].before_total);
+}
+
 static int by_total(const void *a, const void *b, void *arg)
 {
 	const struct tree *t = arg;
 	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	const struct tree_node *m = &t->nodes[x], *n = &t->nodes[y];
-	int64_t left = add_saturated(m->total, m->before_total);
-	int64_t right = add_saturated(n->total, n->before_total);
+	int64_t left = query_tree_total(t, x), right = query_tree_total(t, y);
 
 	if (left != right)
 		return left > right ? -1 : 1;
-	return strcmp(t->functions[m->function].name, t->functions[n->function].name);
+	return strcmp(t->functions[t->nodes[x].function].name,
+		      t->functions[t->nodes[y].function].name);
 }
 
 /*
@@ -426,24 +451,25 @@ static void gather_children(const struct tree *t, uint32_t *children, uint32_t *
 }
 
 /* Siblings are sorted among themselves: most nodes have one child, and many have equal totals. */
-void query_tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next)
+void query_tree_order(struct tree *t)
 {
-	uint32_t *first = xmalloc(t->n_nodes * sizeof(*first));
-	uint32_t *next = xmalloc(t->n_nodes * sizeof(*next));
-	_cleanup_free_ uint32_t *children = xmalloc(t->n_nodes * sizeof(*children));
-	_cleanup_free_ uint32_t *ends = xmalloc(t->n_nodes * sizeof(*ends));
+	_cleanup_free_ uint32_t *children = NULL, *ends = NULL;
 
+	if (t->order.first)
+		return;
+	children = xmalloc(t->n_nodes * sizeof(*children));
+	ends = xmalloc(t->n_nodes * sizeof(*ends));
+	t->order.first = xmalloc(t->n_nodes * sizeof(*t->order.first));
+	t->order.next = xmalloc(t->n_nodes * sizeof(*t->order.next));
 	gather_children(t, children, ends);
-	next[ROOT] = NO_NODE;
+	t->order.next[ROOT] = NO_NODE;
 	for (size_t i = 0; i < t->n_nodes; i++) {
 		uint32_t from = i ? ends[i - 1] : 0, n = ends[i] - from;
 
 		if (n > 1)
-			qsort_r(children + from, n, sizeof(*children), by_total, (void *)t);
-		first[i] = n ? children[from] : NO_NODE;
+			qsort_r(children + from, n, sizeof(*children), by_total, t);
+		t->order.first[i] = n ? children[from] : NO_NODE;
 		for (uint32_t k = from; k < ends[i]; k++)
-			next[children[k]] = k + 1 < ends[i] ? children[k + 1] : NO_NODE;
+			t->order.next[children[k]] = k + 1 < ends[i] ? children[k + 1] : NO_NODE;
 	}
-	*ret_first = first;
-	*ret_next = next;
 }

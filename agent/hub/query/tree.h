@@ -12,6 +12,7 @@ struct tree_node {
 	/* inlined: the compiler inlined it into the parent's function */
 	uint32_t function : 31, inlined : 1;
 	uint32_t parent;		     /* NO_NODE for the root */
+	uint32_t first_child;		     /* the one found first; NO_NODE: there is none */
 	int64_t self, total;
 	uint64_t n_samples;		     /* of self */
 	/* the same of the selection before */
@@ -57,7 +58,7 @@ struct frame_slot {
 	bool outermost;
 };
 
-/* A slot of the table of nodes. */
+/* A slot of the table of the nodes that are not the first child of their parent. */
 struct child_slot {
 	uint32_t parent, function;
 	uint32_t number; /* of the node, + 1; 0: the slot is free */
@@ -73,7 +74,7 @@ struct tree {
 	 */
 	struct child_slot *child_slots;
 	uint32_t *name_slots;
-	size_t n_child_slots, n_name_slots;
+	size_t n_child_slots, n_later_children, n_name_slots;
 	struct frame_slot *frame_slots;
 	size_t n_frames, n_frame_slots;
 	struct tree_form form;
@@ -88,6 +89,13 @@ struct tree {
 		uint64_t n_unnamed;  /* samples with a frame that has no name */
 	} counts[2];
 	bool before; /* the rows that are added belong to the selection before */
+	/*
+	 * for each node the list of its children, the one with the greatest total first:
+	 * order.first[node] begins the list, and order.next[child] continues it. NO_NODE ends it.
+	 */
+	struct {
+		uint32_t *first, *next; /* NULL: there was no walk since the last row */
+	} order;
 	uint64_t seed;
 	tree_names_fn *names; /* returns the names of frames that have none; NULL: not used */
 	void *names_arg;
@@ -139,7 +147,7 @@ void query_put_int(struct buf *b, int64_t v);
 /* A walk over the tree: parents before children, the greatest total first. */
 struct tree_walk {
 	const struct tree *t;
-	uint32_t *first, *next;
+	int64_t least; /* nodes with less, in both selections together, are left out */
 	uint32_t path[TREE_MAX_DEPTH]; /* nodes from the root to the current one */
 	size_t depth;		       /* depth of the current node; the root has 0 */
 	/* called after all nodes below the node; may be NULL */
@@ -147,11 +155,12 @@ struct tree_walk {
 	void *arg;
 };
 /* Return the next node; NO_NODE: there is none. */
-uint32_t query_walk_first(struct tree_walk *w, const struct tree *t);
+uint32_t query_walk_first(struct tree_walk *w, struct tree *t);
 uint32_t query_walk_next(struct tree_walk *w);
-void query_walk_done(struct tree_walk *w);
-/*
- * Returns for each node the list of its children, the one with the greatest total first:
- * first[node] begins the list, and next[child] continues it. NO_NODE ends the list.
- */
-void query_tree_order(const struct tree *t, uint32_t **ret_first, uint32_t **ret_next);
+/* The children of a node in the walk: the first one, and the one after a child. NO_NODE: none. */
+uint32_t query_walk_child(const struct tree_walk *w, uint32_t node);
+uint32_t query_walk_sibling(const struct tree_walk *w, uint32_t child);
+/* Sets t->order, if a walk has not set it. */
+void query_tree_order(struct tree *t);
+/* The total of a node in both selections together. */
+int64_t query_tree_total(const struct tree *t, uint32_t node);

@@ -2,18 +2,26 @@
 /* A walk over a tree from its root: parents before children, the greatest total first. */
 #include "hub/query/tree.h"
 
-#include <stdlib.h>
-
-void query_walk_done(struct tree_walk *w)
+static uint32_t in_walk(const struct tree_walk *w, uint32_t node)
 {
-	free(w->first);
-	free(w->next);
+	return node != NO_NODE && query_tree_total(w->t, node) >= w->least ? node : NO_NODE;
 }
 
-uint32_t query_walk_first(struct tree_walk *w, const struct tree *t)
+uint32_t query_walk_child(const struct tree_walk *w, uint32_t node)
 {
+	return in_walk(w, w->t->order.first[node]);
+}
+
+/* The siblings after one that is left out are not greater. */
+uint32_t query_walk_sibling(const struct tree_walk *w, uint32_t child)
+{
+	return in_walk(w, w->t->order.next[child]);
+}
+
+uint32_t query_walk_first(struct tree_walk *w, struct tree *t)
+{
+	query_tree_order(t);
 	w->t = t;
-	query_tree_order(t, &w->first, &w->next);
 	w->path[0] = ROOT;
 	w->depth = 0;
 	return ROOT;
@@ -21,7 +29,7 @@ uint32_t query_walk_first(struct tree_walk *w, const struct tree *t)
 
 uint32_t query_walk_next(struct tree_walk *w)
 {
-	uint32_t here = w->path[w->depth], to = w->first[here];
+	uint32_t here = w->path[w->depth], to = query_walk_child(w, here);
 
 	if (to != NO_NODE && w->depth + 1 < TREE_MAX_DEPTH) {
 		w->path[++w->depth] = to;
@@ -33,7 +41,7 @@ uint32_t query_walk_next(struct tree_walk *w)
 			w->leave(here, w->arg);
 		if (w->depth == 0)
 			return NO_NODE;
-		to = w->next[here];
+		to = query_walk_sibling(w, here);
 		w->depth--;
 		if (to != NO_NODE) {
 			w->path[++w->depth] = to;

@@ -40,6 +40,14 @@ static void of_selection(struct where *w, const struct selection *sel)
 	store_where_selection(w, sel);
 }
 
+/* Adds the condition that a series has what some process of a node has lost. */
+static void of_some_process(struct where *w)
+{
+	store_where_text(w, "(se.pid=0 AND ");
+	store_where_tag(w, "pod_ns");
+	store_where_text(w, " IS NULL)");
+}
+
 static int count_profiles(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
@@ -53,10 +61,9 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	 * A loss of a whole node, such as the time without an agent, is stored as a profile per
 	 * event. It is not a window, so it is not counted.
 	 */
-	store_where_text(
-		&w, " AND NOT (se.pid=0 AND se.app IS (SELECT id FROM strings WHERE s='') AND ");
-	store_where_tag(&w, "pod_ns");
-	store_where_text(&w, " IS NULL)");
+	store_where_text(&w, " AND NOT (se.app IS (SELECT id FROM strings WHERE s='') AND ");
+	of_some_process(&w);
+	store_where_text(&w, ")");
 	e = first_row(&w, db, &st);
 	if (!e)
 		s->n_profiles = (uint64_t)sqlite3_column_int64(st, 0);
@@ -140,9 +147,9 @@ void store_summary_losses(struct where *w, const struct selection *sel)
 		 * a loss of a node without a namespace concerns all containers of that node,
 		 * because the agent does not know which container it was
 		 */
-		store_where_text(w, " OR (se.pid=0 AND ");
-		store_where_tag(w, "pod_ns");
-		store_where_text(w, " IS NULL AND ");
+		store_where_text(w, " OR (");
+		of_some_process(w);
+		store_where_text(w, " AND ");
 		store_where_tag(w, "pod_node");
 		store_where_text(
 			w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
@@ -165,9 +172,11 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 	int rc, e;
 
 	store_where_text(&w, "SELECT (SELECT s FROM strings WHERE id=l.reason), TOTAL(l.n), "
-			     "TOTAL(l.time_ns)");
+			     "TOTAL(l.time_ns), ");
+	of_some_process(&w);
+	store_where_text(&w, " AS of_node");
 	store_summary_losses(&w, sel);
-	store_where_text(&w, " GROUP BY l.reason ORDER BY 2 DESC, 3 DESC");
+	store_where_text(&w, " GROUP BY l.reason, of_node ORDER BY 2 DESC, 3 DESC, 4");
 	e = store_where_prepare(&w, db, &st);
 	if (e)
 		return e;
@@ -175,10 +184,11 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 		const char *reason = (const char *)sqlite3_column_text(st, 0);
 
 		GROW(s->losses, s->n_losses, cap);
-		s->losses[s->n_losses++] = (struct loss){
+		s->losses[s->n_losses++] = (struct store_loss){
 			.reason = xstrdup(reason ? reason : "unknown"),
 			.n_samples = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1)),
 			.time_ns = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 2)),
+			.of_node = sqlite3_column_int(st, 3),
 		};
 	}
 	return store_sq_errno(rc);

@@ -141,7 +141,7 @@ void store_series_done(struct store_series *s)
 void store_summary_done(struct store_summary *s)
 {
 	for (size_t i = 0; i < s->n_losses; i++)
-		free((char *)s->losses[i].reason);
+		free(s->losses[i].reason);
 	free(s->losses);
 	free(s->statement);
 	*s = (struct store_summary){0};

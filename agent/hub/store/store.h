@@ -89,6 +89,14 @@ struct store_row {
 	int64_t value;
 	uint64_t n_samples;
 };
+/* What was lost for a reason, as in struct loss. */
+struct store_loss {
+	char *reason;
+	uint64_t n_samples, time_ns;
+	/* some process of a node of the selection has lost it: the agent does not know which */
+	bool of_node;
+};
+
 struct store_summary {
 	/* n_profiles: profiles that match, apart from the conditions on their single samples */
 	uint64_t n_rows, n_samples, n_profiles;
@@ -111,7 +119,7 @@ struct store_summary {
 	/* off-cpu: for how long CPU limits kept the containers of the selection from running */
 	uint64_t throttled_us;
 	/* what was lost in the time and the scope of the selection, by reason */
-	struct loss *losses;
+	struct store_loss *losses;
 	size_t n_losses;
 };
 void store_summary_done(struct store_summary *s);

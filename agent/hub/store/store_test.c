@@ -168,6 +168,25 @@ static void node_losses(void **state)
 	assert_int_equal(g.summary.n_losses, 1);
 	assert_string_equal(g.summary.losses[0].reason, "agent_down");
 	assert_int_equal(g.summary.losses[0].time_ns, 5 * NSEC_PER_SEC);
+	assert_true(g.summary.losses[0].of_node);
+}
+
+/* For one reason, what the selection lost is apart from what any process of its nodes lost. */
+static void losses_of_the_node_are_told_apart(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = two_services();
+	_cleanup_(got_done) struct got g = {0};
+
+	profile_lose(b, add_profile(b, "node", "", 0, NULL, T0 + 5), "counts_full", 70, 0);
+	profile_lose(b, add_profile(b, "pod", "", 0, "data", T0 + 5), "counts_full", 3, 0);
+	write_batch(s, b, 5);
+	read_where(s, leaf(PRED_EQ, "pod_ns", "data"), &g);
+	assert_int_equal(g.summary.n_losses, 2);
+	assert_int_equal(g.summary.losses[0].n_samples, 70);
+	assert_true(g.summary.losses[0].of_node);
+	assert_int_equal(g.summary.losses[1].n_samples, 3);
+	assert_false(g.summary.losses[1].of_node);
 }
 
 /*
@@ -311,19 +330,13 @@ static void bad_config(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		IN_MEMORY(known_answer),
-		IN_MEMORY(bounds_and_services),
-		IN_MEMORY(process_named_total),
-		IN_MEMORY(truncation),
-		IN_MEMORY(duplicates),
-		IN_MEMORY(values),
-		IN_MEMORY(node_losses),
-		IN_MEMORY(container_losses),
-		IN_MEMORY(node_losses_are_no_profiles),
-		ON_DISK(hundred_thousand_rows),
-		ON_DISK(survives_reopening),
-		IN_MEMORY(out_of_range_values),
-		cmocka_unit_test(bad_config),
+		IN_MEMORY(known_answer),	IN_MEMORY(bounds_and_services),
+		IN_MEMORY(process_named_total), IN_MEMORY(truncation),
+		IN_MEMORY(duplicates),		IN_MEMORY(values),
+		IN_MEMORY(node_losses),		IN_MEMORY(losses_of_the_node_are_told_apart),
+		IN_MEMORY(container_losses),	IN_MEMORY(node_losses_are_no_profiles),
+		ON_DISK(hundred_thousand_rows), ON_DISK(survives_reopening),
+		IN_MEMORY(out_of_range_values), cmocka_unit_test(bad_config),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -145,6 +145,14 @@ void buf_json_string(struct buf *b, const char *s);
  * there are more than 4 GiB of bytes.
  */
 int buf_add_gzip(struct buf *b, const void *p, size_t n, int level);
+/*
+ * The same in pieces. The reader of the file can read each piece when it has it, without the next
+ * one.
+ */
+struct gzip;
+struct gzip *gzip_new(int level);
+struct gzip *gzip_free(struct gzip *g);
+int gzip_add(struct gzip *g, struct buf *b, const void *p, size_t n, bool last);
 
 /* ---- strings -------------------------------------------------------------- */
 

@@ -107,7 +107,7 @@ struct http_in {
 	uint64_t content_length;
 };
 /*
- * Called when the whole request has arrived. The handler calls http_reply exactly once, now or
+ * Called when the whole request has arrived. The handler replies exactly once, now or
  * later, on the loop thread. The server itself answers 413 if the body is too large, and 400 to a
  * bad request.
  */
@@ -154,9 +154,16 @@ void http_server_set_tls(struct http_server *s, struct tls *tls);
 void http_reply(struct http_conn *c, int status, const char *content_type,
 		const char *const *headers,
 		const void *body, size_t n);
+/*
+ * The same in two pieces, for an answer whose first part is known earlier. The handler calls both
+ * instead of http_reply. The second piece may be empty.
+ */
+void http_reply_first(struct http_conn *c, int status, const char *content_type,
+		      const char *const *headers, const void *body, size_t n);
+void http_reply_last(struct http_conn *c, const void *body, size_t n);
 void http_accept_body(struct http_conn *c, size_t max_body_bytes);
 /*
- * fn is called if the peer closes before the reply, or if the server itself has answered because
- * the body was too large or too late. Then http_reply must not be called.
+ * fn is called if the peer closes before the reply or its last piece, or if the server itself has
+ * answered because the body was too large or too late. Then the handler must not reply any more.
  */
 void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg);

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One connection of the server. It collects a request, passes it to the handler, and writes the one
- * reply, now or later. Requests that the client sends before the reply wait.
+ * The requests of one connection of the server. It collects a request and passes it to the handler,
+ * which replies now or later. Requests that the client sends before the reply wait.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>
-#include <time.h>
 #include <utlist.h>
 
 #include "lib/loop/http_server_private.h"
 
-static void enter(struct http_conn *c, enum phase phase)
+void http_conn_enter(struct http_conn *c, enum phase phase)
 {
 	c->phase = phase;
 	c->since_ns = now_mono_ns();
 }
 
-static void read_enable(struct http_conn *c, bool on)
+void http_conn_read_enable(struct http_conn *c, bool on)
 {
 	c->server->socket->read_enable(c->conn, on);
 }
 
 /* ---- ending ---- */
 
-static void destroy(struct http_conn *c)
+void http_conn_destroy(struct http_conn *c)
 {
 	http_msg_done(&c->msg);
 	buf_done(&c->body);
@@ -50,107 +49,10 @@ void http_conn_drop(struct http_conn *c)
 		c->on_gone(c->gone_arg);
 	else if (owed)
 		return;
-	destroy(c);
+	http_conn_destroy(c);
 }
 
-/* ---- replying ---- */
-
-static const char *status_text(int status)
-{
-	static const struct {
-		int status;
-		const char *text;
-	} table[] = {
-		{200, "OK"},
-		{201, "Created"},
-		{202, "Accepted"},
-		{204, "No Content"},
-		{301, "Moved Permanently"},
-		{302, "Found"},
-		{304, "Not Modified"},
-		{400, "Bad Request"},
-		{401, "Unauthorized"},
-		{403, "Forbidden"},
-		{404, "Not Found"},
-		{405, "Method Not Allowed"},
-		{406, "Not Acceptable"},
-		{408, "Request Timeout"},
-		{409, "Conflict"},
-		{411, "Length Required"},
-		{413, "Content Too Large"},
-		{415, "Unsupported Media Type"},
-		{422, "Unprocessable Content"},
-		{429, "Too Many Requests"},
-		{431, "Request Header Fields Too Large"},
-		{500, "Internal Server Error"},
-		{501, "Not Implemented"},
-		{503, "Service Unavailable"},
-		{504, "Gateway Timeout"},
-		{505, "HTTP Version Not Supported"},
-		{507, "Insufficient Storage"},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-		if (table[i].status == status)
-			return table[i].text;
-	return "Status";
-}
-
-static void format_date(char out[40])
-{
-	time_t now = (time_t)(now_wall_ns() / NSEC_PER_SEC);
-	struct tm tm;
-
-	gmtime_r(&now, &tm);
-	strftime(out, 40, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-}
-
-static void write_reply(struct http_conn *c, int status, const char *content_type,
-			const char *const *headers, const void *body, size_t n)
-{
-	bool head_only = c->msg.method && streq(c->msg.method, "HEAD");
-	bool no_body = status == 204 || status == 304 || status / 100 == 1;
-	char date[40];
-	struct buf b;
-
-	format_date(date);
-	buf_init(&b, 0);
-	buf_printf(&b, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, status_text(status), date);
-	if (content_type)
-		buf_printf(&b, "Content-Type: %s\r\n", content_type);
-	if (!no_body)
-		buf_printf(&b, "Content-Length: %zu\r\n", n);
-	if (c->close_after)
-		buf_puts(&b, "Connection: close\r\n");
-	else if (c->msg.minor == 0)
-		buf_puts(&b, "Connection: keep-alive\r\n");
-	for (; headers && *headers; headers++)
-		if (!(*headers)[strcspn(*headers, "\r\n")])
-			buf_printf(&b, "%s\r\n", *headers);
-	buf_puts(&b, "\r\n");
-	if (!head_only && !no_body && n)
-		buf_add(&b, body, n);
-	enter(c, REPLYING);
-	read_enable(c, c->close_after);
-	c->server->socket->write(c->conn, &b);
-	if (c->close_after)
-		c->server->socket->shutdown(c->conn);
-}
-
-void http_reply(struct http_conn *c, int status, const char *content_type,
-		const char *const *headers, const void *body, size_t n)
-{
-	if (!c->server) { /* the peer has closed, and the handler has no on_gone */
-		destroy(c);
-		return;
-	}
-	loop_assert(c->server->loop);
-	assert_se(c->phase == ASKING || c->phase == HANDLING); /* the handler replies only once */
-	c->on_gone = NULL;
-	/* the body has not arrived, so the next bytes would not be a new request */
-	c->close_after |= c->phase == ASKING;
-	write_reply(c, status, content_type, headers, body, n);
-}
+/* ---- requests that are refused ---- */
 
 void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg)
 {
@@ -169,7 +71,7 @@ void http_conn_refuse(struct http_conn *c, int status, const char *why)
 	buf_json_string(&b, why);
 	buf_puts(&b, "}\n");
 	c->close_after = true;
-	write_reply(c, status, "application/json", NULL, b.data, b.len);
+	http_conn_write_reply(c, status, "application/json", NULL, b.data, b.len);
 }
 
 /* ---- requests ---- */
@@ -183,7 +85,7 @@ static void next_request(struct http_conn *c)
 	free(TAKE_PTR(c->path));
 	c->on_gone = NULL;
 	c->served = true;
-	enter(c, IDLE);
+	http_conn_enter(c, IDLE);
 }
 
 static bool decode_path(const char *raw, size_t n, char **ret)
@@ -254,8 +156,8 @@ static void fill_in(struct http_conn *c)
 static void dispatch(struct http_conn *c)
 {
 	fill_in(c);
-	enter(c, HANDLING);
-	read_enable(c, c->ahead.len == 0);
+	http_conn_enter(c, HANDLING);
+	http_conn_read_enable(c, c->ahead.len == 0);
 	c->server->config.handler(c, &c->in, c->server->config.arg);
 }
 
@@ -285,13 +187,13 @@ static bool ask_head(struct http_conn *c)
 	bool now;
 
 	fill_in(c);
-	enter(c, ASKING);
+	http_conn_enter(c, ASKING);
 	c->in_head = true;
 	c->server->config.head(c, &c->in, c->server->config.arg);
 	c->in_head = false;
 	now = c->phase == READING;
 	if (c->phase == ASKING)
-		read_enable(c, false);
+		http_conn_read_enable(c, false);
 	return now && accept_body(c);
 }
 
@@ -316,7 +218,7 @@ static void read_request(struct http_conn *c, const char **p, size_t *n)
 {
 	while (c->phase == IDLE || c->phase == READING) {
 		if (c->phase == IDLE && *n)
-			enter(c, READING);
+			http_conn_enter(c, READING);
 		switch (http_msg_feed(&c->msg, p, n)) {
 		case HTTP_NEED_MORE:
 			return;
@@ -350,7 +252,7 @@ static void on_data(const char *p, size_t n, void *arg)
 	}
 	if (n) { /* the next request: bytes already read are kept, the rest waits in the kernel */
 		buf_add(&c->ahead, p, n);
-		read_enable(c, false);
+		http_conn_read_enable(c, false);
 	}
 	if (c->phase == READING && c->msg.state == ST_DONE)
 		dispatch(c);
@@ -361,7 +263,7 @@ static void serve_ahead(struct http_conn *c)
 	_cleanup_buf_ struct buf b = c->ahead;
 
 	c->ahead = (struct buf){0};
-	read_enable(c, true);
+	http_conn_read_enable(c, true);
 	on_data(b.data ?: "", b.len, c);
 }
 
@@ -370,12 +272,12 @@ void http_accept_body(struct http_conn *c, size_t max_body_bytes)
 	if (!c->server) { /* the peer has closed meanwhile */
 		if (c->on_gone)
 			c->on_gone(c->gone_arg);
-		destroy(c);
+		http_conn_destroy(c);
 		return;
 	}
 	loop_assert(c->server->loop);
 	assert_se(c->phase == ASKING);
-	enter(c, READING);
+	http_conn_enter(c, READING);
 	c->body.max_bytes = max_body_bytes;
 	if (!c->in_head && accept_body(c))
 		serve_ahead(c);
@@ -386,12 +288,12 @@ static void on_drained(void *arg)
 	struct http_conn *c = arg;
 
 	if (c->phase != REPLYING)
-		return; /* the data that was written is 100 Continue, not the reply */
+		return; /* the data that was written is 100 Continue, or a first piece */
 	if (c->close_after) {
 		if (c->eof)
 			http_conn_drop(c);
 		else
-			enter(c, LINGERING);
+			http_conn_enter(c, LINGERING);
 		return;
 	}
 	next_request(c);
@@ -444,7 +346,7 @@ void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storag
 	c->refuse = refuse;
 	http_msg_init(&c->msg, true);
 	buf_init(&c->body, s->config.max_body_bytes);
-	enter(c, IDLE);
+	http_conn_enter(c, IDLE);
 	DL_APPEND(s->conns, c);
 	s->n_conns++;
 	s->n_refused += refuse;

@@ -5,7 +5,7 @@
  * handler answers now, later, or when the client has left. Each request that the handler got must
  * be answered once, or the server must call its on_gone. Nothing may be written after an end, no
  * body may be larger than its limit, and no memory may be lost.
- * Fuzzes: lib/loop/http_server.c, lib/loop/http_server_conn.c
+ * Fuzzes: lib/loop/http_server.c, lib/loop/http_server_conn.c, lib/loop/http_server_reply.c
  */
 #include "lib/loop/fuzzsocket.h"
 
@@ -25,6 +25,7 @@ static struct owed {
 	struct http_conn *c;
 	bool at_head, told; /* told: the handler has set on_gone */
 	bool reading;	    /* the request's body was accepted and is being read */
+	bool begun;	    /* the first piece of the answer was sent */
 } owed[MAX_OWED];
 
 static void forget(struct owed *o)
@@ -59,7 +60,7 @@ static void reply_later(struct http_conn *c, bool at_head, bool told)
 	for (size_t i = 0; i < MAX_OWED; i++) {
 		if (owed[i].c)
 			continue;
-		owed[i] = (struct owed){c, at_head, told, false};
+		owed[i] = (struct owed){.c = c, .at_head = at_head, .told = told};
 		if (told)
 			http_conn_on_gone(c, on_gone, &owed[i]);
 		return;
@@ -116,6 +117,16 @@ static void answer(struct owed *o)
 
 	if (!c || o->reading)
 		return;
+	if (o->begun) {
+		forget(o);
+		http_reply_last(c, "last", how & 16 ? 4 : 0);
+		return;
+	}
+	if (!o->at_head && how & 8) {
+		o->begun = true;
+		http_reply_first(c, 200, "text/plain", NULL, "first", how & 16 ? 5 : 0);
+		return;
+	}
 	if (accepts && o->told && how & 2) {
 		o->reading = true;
 		http_accept_body(c, MAX_BODY);
@@ -317,7 +328,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	check(!conns);
 	for (size_t i = 0; i < MAX_OWED; i++) { /* handlers without on_gone answer later */
 		check(!owed[i].told);
-		answer(&owed[i]);
+		while (owed[i].c)
+			answer(&owed[i]);
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to http_server.c (listening, limits, times) and http_server_conn.c (one
- * connection: requests and replies).
+ * Private to http_server.c (listening, limits, times), http_server_conn.c (the requests of a
+ * connection) and http_server_reply.c (its replies).
  */
 #pragma once
 
@@ -41,12 +41,13 @@ struct http_server {
 };
 
 struct http_conn {
-	/* NULL: server and connection are freed, but the handler must still call http_reply */
+	/* NULL: server and connection are freed, but the handler must still reply */
 	struct http_server *server;
 	struct conn *conn;
 	enum phase phase;
 	uint64_t since_ns;
 	bool refuse, close_after, eof, served, in_head;
+	bool continues; /* the first of two pieces of the reply was written */
 	char peer[64];
 	struct http_msg msg;
 	struct buf body, ahead; /* ahead: bytes of the next request */
@@ -68,5 +69,11 @@ void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storag
  * on_gone, or keeps c until it replies.
  */
 void http_conn_drop(struct http_conn *c);
+void http_conn_enter(struct http_conn *c, enum phase phase);
+void http_conn_read_enable(struct http_conn *c, bool on);
+void http_conn_destroy(struct http_conn *c);
+/* Sends the reply: http_reply, or an answer of the server itself. */
+void http_conn_write_reply(struct http_conn *c, int status, const char *content_type,
+			   const char *const *headers, const void *body, size_t n);
 /* Sends an answer of the server itself; the connection ends after the answer. */
 void http_conn_refuse(struct http_conn *c, int status, const char *why);

@@ -267,6 +267,66 @@ static void half_closed_client_still_gets_its_answer(void **state)
 	assert_text(got, "late");
 }
 
+static void last_piece(void *arg)
+{
+	struct fixture *f = arg;
+
+	f->hold = false;
+	http_reply_last(TAKE_PTR(f->held), "last", 4);
+}
+
+static void first_piece(void *arg)
+{
+	struct fixture *f = arg;
+
+	if (f->held)
+		http_reply_first(f->held, 200, "text/plain", NULL, "first,", 6);
+	timer_set(f->loop, &f->step, NSEC_PER_MSEC, f->held ? last_piece : first_piece, f);
+}
+
+/* The body is in chunks; for HTTP/1.0, it ends with the connection; for HEAD, there is none. */
+static void a_reply_may_come_in_two_pieces(void **state)
+{
+	static const struct {
+		const char *request, *framing, *body;
+	} cases[] = {
+		{"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+		 "\r\nTransfer-Encoding: chunked\r\n",
+		 "\r\n\r\n6\r\nfirst,\r\n4\r\nlast\r\n0\r\n\r\n"},
+		{"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "\r\nConnection: close\r\n",
+		 "\r\n\r\nfirst,last"},
+		{"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n",
+		 "\r\n\r\n"},
+	};
+	struct fixture *f = *state;
+
+	start_server(f, NULL, 0, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *got = NULL;
+
+		f->hold = true;
+		timer_set(f->loop, &f->step, NSEC_PER_MSEC, first_piece, f);
+		got = raw_talk(f, cases[i].request, strlen(cases[i].request), false);
+		assert_text(got, cases[i].framing);
+		assert_string_equal(strstr(got, "\r\n\r\n"), cases[i].body);
+	}
+}
+
+/* After the last piece, the connection serves the next request. */
+static void a_request_after_two_pieces(void **state)
+{
+	static const char text[] = "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.0\r\n\r\n";
+	struct fixture *f = *state;
+	_cleanup_free_ char *got = NULL;
+
+	start_server(f, NULL, 0, 0);
+	f->hold = true;
+	timer_set(f->loop, &f->step, NSEC_PER_MSEC, first_piece, f);
+	got = raw_talk(f, text, strlen(text), false);
+	assert_text(got, "0\r\n\r\nHTTP/1.1 200");
+	assert_string_equal(f->in_path, "/2");
+}
+
 static void cut_request_is_dropped(void **state)
 {
 	static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc";
@@ -853,6 +913,8 @@ static const struct CMUnitTest tests[] = {
 	T(chunked_request_above_the_limit_gets_413),
 	T(pipelined_requests_are_answered_in_order),
 	T(half_closed_client_still_gets_its_answer),
+	T(a_reply_may_come_in_two_pieces),
+	T(a_request_after_two_pieces),
 	T(cut_request_is_dropped),
 	T(expect_100_continue),
 	T(a_head_decides_how_large_the_body_may_be),

@@ -285,7 +285,7 @@ static void lists_that_lie_are_bounded_and_counted(void **state)
 
 /* ---- the longest list ---- */
 
-/* Posts a list of n requests of one piece of 10 bytes, so that podflame takes two steps for each. */
+/* Posts n requests of one piece of 10 bytes as a list: podflame takes two steps for each. */
 IN_SECTION(pf_short) static void post_pieces(unsigned n)
 {
 	static struct testverbs_send list[PF_RDMA_STEPS_MAX / 2 + 1];

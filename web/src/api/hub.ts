@@ -35,6 +35,61 @@ const SILENCE_MS = 60_000;
 /** What the hub says: JSON. */
 export async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T> {
   const [answer, text] = await exchange(path, signal, requestOf(body), (a) => a.text());
+
+  return content<T>(answer, text);
+}
+
+/**
+ * The same, of an answer that may have a preview of it on a line before it. What is wrong with the
+ * preview is no error.
+ */
+export async function callWithPreview<T>(
+  path: string,
+  signal: AbortSignal,
+  body: unknown,
+  onPreview: (said: T) => void,
+): Promise<T> {
+  const [answer, text] = await exchange(path, signal, requestOf(body), (a) =>
+    a.headers.get('Content-Type') === 'application/x-ndjson'
+      ? lastLine(a, (line) => {
+          const said = parse(line);
+
+          if (said !== null && !signal.aborted) onPreview(said as T);
+        })
+      : a.text(),
+  );
+
+  return content<T>(answer, text);
+}
+
+/** Gives the first line when it has come. Ends with what comes behind it. */
+async function lastLine(answer: Response, onFirst: (line: string) => void): Promise<string> {
+  const reader = answer.body!.getReader();
+  let pieces: BlobPart[] = [];
+  let isFirst = true;
+
+  for (;;) {
+    const { done, value } = await reader.read();
+    const end = isFirst ? (value?.indexOf(NEW_LINE) ?? -1) : -1;
+
+    if (done) return new Blob(pieces).text();
+    if (end < 0) {
+      pieces.push(value);
+      continue;
+    }
+    try {
+      onFirst(await new Blob([...pieces, value.subarray(0, end)]).text());
+    } catch {
+      // if the whole is wrong, too, its error is told
+    }
+    pieces = [value.subarray(end + 1)];
+    isFirst = false;
+  }
+}
+
+const NEW_LINE = 10;
+
+function content<T>(answer: Response, text: string): T {
   const said = parse(text);
 
   if (!answer.ok) throw refusal(answer.status, said);

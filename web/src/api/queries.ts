@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page asks the hub.
-import { call, file } from './hub';
+import { call, callWithPreview, file } from './hub';
 import type * as types from './types';
 
 /** How many groups the time line shows; the others are one. */
@@ -25,8 +25,21 @@ export const hub = {
     return (all ?? []).filter((t) => t.stored && !t.same_as);
   },
 
-  profile: (question: types.ProfileQuestion, signal: AbortSignal) =>
-    call<types.Reply>('/v1/profile/tree', signal, { ...question, ...language }),
+  /** Before a large profile, onPreview gets a preview of it. */
+  async profile(
+    question: types.ProfileQuestion,
+    signal: AbortSignal,
+    onPreview?: (preview: types.Reply) => void,
+  ): Promise<types.Reply> {
+    const body = { ...question, ...language };
+    const reply = onPreview
+      ? await callWithPreview('/v1/profile/tree', signal, { ...body, preview: true }, onPreview)
+      : await call<types.Reply>('/v1/profile/tree', signal, body);
+
+    // the hub has sent its status before it made the whole
+    if (reply.OPT_STATUS !== 'SUCCESS') throw new Error(reply.DESCRIPTION);
+    return reply;
+  },
 
   groups: (question: types.GroupsQuestion, signal: AbortSignal) =>
     call<types.GroupsReply>('/v1/profile/groups', signal, { ...question, ...language }),

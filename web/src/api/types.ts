@@ -52,6 +52,7 @@ export interface ProfileQuestion extends Selection {
 
 export type FileFormat = 'folded' | 'pprof' | 'speedscope';
 
+/** A preview has only the nodes that have a width in a picture. */
 export interface Reply {
   OPT_STATUS: string;
   DESCRIPTION: string;
@@ -59,6 +60,7 @@ export interface Reply {
   unit?: string;
   summary?: Summary;
   before_summary?: Summary; // of the other selection of a difference
+  preview?: boolean;
 }
 
 /** Which values of a tag have the selection, or a function of it. */

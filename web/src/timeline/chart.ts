@@ -6,7 +6,7 @@ import type { Series } from '../api/types';
 import { roundSteps } from '../profile/values';
 import type { Layer } from './steps';
 
-const HEIGHT_PX = 130;
+const HEIGHT_PX = 110;
 /** The room for values, and for the half of the last time; style.css has the same. */
 const AXIS_PX = 72;
 const RIGHT_PX = 28;

@@ -29,12 +29,15 @@ import { useAnswers } from './use_answers';
 import { useBegun } from './use_begun';
 import { useLive } from './use_live';
 import { IsDark, useTheme } from './use_theme';
-import type { View } from './view';
+import { previewOf, type View } from './view';
 import { ViewTabs } from './view_tabs';
 
 /** The views of a profile, as their tabs are in a row. */
 const views: View[] = [
-  { name: 'graph', title: 'Flame graph', component: Graph, tools: 'look and fold' },
+  {
+    name: 'graph', title: 'Flame graph', component: Graph, tools: 'look and fold',
+    hasPreview: true,
+  },
   { name: 'sandwich', title: 'Callers and callees', component: Sandwich, tools: 'look and fold' },
   { name: 'table', title: 'Table', component: Table, tools: 'look and fold' },
   {
@@ -71,7 +74,7 @@ export function App() {
           themes={themes}
         />
       </Header>
-      <main class={profile.isStale ? 'stale' : ''}>
+      <main class={profile.isStale && !previewOf(view, answers) ? 'stale' : ''}>
         <Guard what="the choices" of={[state, answers]}>
           <div id="asked">
             <div id="choices">

@@ -12,6 +12,7 @@ interface Call {
   name: Name;
   question: { tag_filter: string; time_start: number; time_end: number };
   signal: AbortSignal;
+  onPreview?: (preview: unknown) => void;
   answer: (value: unknown) => void;
   fail: (error: unknown) => void;
 }
@@ -21,8 +22,11 @@ const INFO = { auth_required: false, token_hint: '', time: 5000 };
 /** A hub that answers when the test wants it to, except about itself. */
 function held(why: (question: unknown) => Promise<unknown> = async () => []) {
   const calls: Call[] = [];
-  const ask = (name: Name) => (question: Call['question'], signal: AbortSignal) =>
-    new Promise((answer, fail) => calls.push({ name, question, signal, answer, fail }));
+  const ask =
+    (name: Name) =>
+    (question: Call['question'], signal: AbortSignal, onPreview?: Call['onPreview']) =>
+      new Promise((answer, fail) =>
+        calls.push({ name, question, signal, onPreview, answer, fail }));
   const hub = {
     info: async () => INFO,
     tags: async () => [
@@ -57,6 +61,33 @@ test("all questions are of one moment by the hub's clock", async () => {
     assert.equal(q.time_end - q.time_start, 300);
     assert.ok(Math.abs(q.time_end - INFO.time) < 60);
   }
+});
+
+test('a preview is there until the whole answer is, and only of new choices', async () => {
+  const { asker, newest } = held();
+
+  void asker.ask(at('pod=a'));
+  const { profile: asked } = await newest(3);
+  asked.onPreview!({ ...profile('preview'), preview: true });
+  const { profile: early } = asker.answers();
+  assert.deepEqual(
+    [early.preview?.reply.DESCRIPTION, early.answer, early.isStale], ['preview', null, true],
+  );
+  asked.answer(profile('whole'));
+  await new Promise((done) => setImmediate(done));
+  const { profile: whole } = asker.answers();
+  assert.deepEqual([whole.preview, whole.answer?.reply.DESCRIPTION], [null, 'whole']);
+
+  void asker.ask(at('pod=a'), true);
+  const { profile: again } = await newest(6);
+  assert.equal(again.onPreview, undefined);
+});
+
+test('a profile of which a part is shown has no preview, which may lack that part', async () => {
+  const { asker, newest } = held();
+
+  void asker.ask(at('zoom=main'));
+  assert.equal((await newest(3)).profile.onPreview, undefined);
 });
 
 test('a new choice aborts what nobody waits for, whose answer then changes nothing', async () => {

@@ -53,7 +53,7 @@ export interface Answers {
   info: Info | null;
   tags: Tag[]; // all that the hub stores
   now: number; // when the newest questions were asked, by the hub's clock
-  profile: Part<Answer>;
+  profile: Part<Answer> & { preview: Answer | null };
   request: Part<RequestAnswer>;
   breakdown: Part<BreakdownAnswer>;
   series: Part<Series>;
@@ -162,7 +162,7 @@ export class Asker {
       info: this.info.answer,
       tags: this.tags.answer ?? [],
       now: this.now,
-      profile: part(this.profile),
+      profile: { ...part(this.profile), preview: this.profile.preview },
       request: part(this.request),
       breakdown: part(this.breakdown),
       series: part(this.series),
@@ -215,11 +215,30 @@ export class Asker {
   private async profileOf(
     question: Parameters<Hub['profile']>[0],
     signal: AbortSignal,
+    onPreview: (preview: Answer) => void,
   ): Promise<Answer> {
-    const { now, state } = this;
-    const reply = await this.hub.profile(question, signal);
+    const { now } = this;
+    const state = this.state!;
+    const answerOf = (reply: Reply): Answer =>
+      ({ reply, columns: fromTree(reply.result), state, now });
 
-    return { reply, columns: fromTree(reply.result), state: state!, now };
+    return answerOf(
+      await this.hub.profile(
+        question,
+        signal,
+        this.wantsPreview(state) ? (reply) => onPreview(answerOf(reply)) : undefined,
+      ),
+    );
+  }
+
+  /** What is shown of the same choices, or of one subtree, may be more than a preview has. */
+  private wantsPreview(state: State): boolean {
+    const choices = (of: State): string =>
+      JSON.stringify(questionsOf(of, this.tags.answer!, 0).profile);
+    const shown = this.profile.answer?.state;
+    const isAgain = shown && choices(shown) === choices(state);
+
+    return !isAgain && state.zoom.length === 0 && state.focus.length === 0;
   }
 
   private async requestOf(

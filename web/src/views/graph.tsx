@@ -10,7 +10,7 @@ import { usePainted } from './use_painted';
 import type { ViewProps } from './view';
 
 export function Graph(props: ViewProps) {
-  const { columns } = props.shown;
+  const { columns, answer } = props.shown;
   const isPainted = usePainted();
 
   return (
@@ -18,10 +18,10 @@ export function Graph(props: ViewProps) {
       {columns && (
         <>
           <Legend state={props.state} change={props.change} columns={columns} />
-          <MainGraph {...props} columns={columns} isProfile />
+          <MainGraph {...props} columns={columns} isProfile isPreview={answer.reply.preview} />
         </>
       )}
-      {isPainted && <Table {...props} />}
+      {isPainted && !answer.reply.preview && <Table {...props} />}
     </>
   );
 }
@@ -30,16 +30,17 @@ interface Props extends Pick<ViewProps, 'state' | 'change'> {
   columns: NonNullable<Shown['columns']>;
   shown: Pick<Shown, 'value' | 'changesOf'>;
   isProfile?: boolean;
+  isPreview?: boolean;
 }
 
 /** The graph whose zoom is in the state, below a line that says what the user points at. */
-export function MainGraph({ state, change, columns, shown, isProfile }: Props) {
+export function MainGraph({ state, change, columns, shown, isProfile, isPreview }: Props) {
   const { value, changesOf } = shown;
   const [frame, setFrame] = useState('');
   const [found, setFound] = useState(0);
   const { search, upward } = state;
   const options = useMemo(() => ({ upward }), [upward]);
-  const foundText = search && `found: ${value(found)} (${percent(found, columns.total[0])})`;
+  const foundText = search && !isPreview && `found: ${value(found)} (${percent(found, columns.total[0])})`;
 
   return (
     <>

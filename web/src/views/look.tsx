@@ -21,7 +21,7 @@ export function Look({ state, change, answers, reload, shown, hasFrames }: Props
   return (
     <div id="look">
       {hasFrames && <Ways state={state} change={change} />}
-      {shown?.answer.columns && (
+      {shown?.answer.columns && !shown.answer.reply.preview && (
         <Download state={state} shown={shown} tags={answers.tags} reload={reload} />
       )}
       <strong id="total">{shown && <Sentence said={totalText(shown)} />}</strong>

@@ -2,11 +2,17 @@
 // One of the page's questions to the hub, asked again and again. Only its newest form counts: an
 // earlier one is aborted, and its answer changes nothing.
 
-type Ask<Q, A> = (question: Q, signal: AbortSignal) => Promise<A>;
+type Ask<Q, A> = (
+  question: Q,
+  signal: AbortSignal,
+  onPreview: (preview: A) => void,
+) => Promise<A>;
 
 export class Question<Q, A> {
   /** The newest answer, which may be to an earlier form. */
   answer: A | null = null;
+  /** Of the answer to the newest form, until that has come. */
+  preview: A | null = null;
   /** Why the newest form has no answer. */
   error: unknown = null;
   private asked = '';
@@ -41,16 +47,22 @@ export class Question<Q, A> {
 
     this.turn?.abort();
     this.turn = turn;
+    this.preview = null;
     if (form !== this.asked) this.error = null; // which is about another question
     this.asked = form;
     this.onChange();
     try {
-      answer = await this.ask(question, turn.signal);
+      answer = await this.ask(question, turn.signal, (preview) => {
+        if (this.turn !== turn) return;
+        this.preview = preview;
+        this.onChange();
+      });
     } catch (e) {
       error = e;
     }
     if (this.turn !== turn) return;
     this.turn = null;
+    this.preview = null;
     this.error = error;
     if (error === null) [this.answer, this.answered] = [answer, form];
     this.onChange();

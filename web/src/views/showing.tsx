@@ -13,7 +13,7 @@ import { Look } from './look';
 import { notedOf } from './notes';
 import { isRequest } from './questions';
 import { useShown } from './shown';
-import type { View } from './view';
+import { previewOf, type View } from './view';
 
 interface Props {
   view: View;
@@ -38,7 +38,7 @@ function ViewGuard({ view, state, change, answers, children }: Guarded) {
   return (
     <Guard
       what={`the view “${view.title}”`}
-      of={[state, profile.answer, request.answer, breakdown.answer, cpuSeconds]}
+      of={[state, profile.answer, profile.preview, request.answer, breakdown.answer, cpuSeconds]}
       otherwise={
         <button onClick={() => change(asItCame, 'push')}>show it with nothing chosen in it</button>
       }
@@ -56,7 +56,9 @@ export const Showing = (props: Props) => (
 function Content(props: Props) {
   const { view, state, change, answers, reload } = props;
   const { component: View, tools } = view;
-  const shown = useShown(answers.profile.answer, state, answers.cpuSeconds);
+  const shown = useShown(
+    previewOf(view, answers) ?? answers.profile.answer, state, answers.cpuSeconds,
+  );
   const hasView = shown?.answer.columns || isRequest(state);
 
   return (

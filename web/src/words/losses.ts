@@ -8,6 +8,7 @@ export interface Loss {
   reason: string;
   samples: number;
   time_ns?: number;
+  of_node?: boolean; // some process of a node of the selection has lost it
 }
 
 const losses: Record<string, string> = {
@@ -60,9 +61,11 @@ const losses: Record<string, string> = {
   hub_refused: 'the hub refused the window; its log says why',
 };
 
-export function lossText({ reason, samples, time_ns }: Loss): string {
+const BY_ANYONE = 'by some process on the nodes of the selection';
+
+export function lossText({ reason, samples, time_ns, of_node }: Loss): string {
   const what = samples
-    ? `${samples.toLocaleString()} samples lost`
+    ? `${samples.toLocaleString()} samples lost${of_node ? ` ${BY_ANYONE}` : ''}`
     : `${((time_ns ?? 0) / 1e9).toFixed(1)} s without data`;
   const why = sentence(losses, reason);
 

@@ -54,7 +54,8 @@ const markers: Record<string, string> = {
   '[stack trace lost]': 'The sample was counted, and its stack was lost on the way.',
   '[others]': 'The smallest stacks, added up: there were more than one answer may have.',
   '[smaller stacks]':
-    'The smallest stacks below this caller, added up: there were too many frames.',
+    'The smallest stacks below this caller, added up: there were too many frames, or the rest of ' +
+    'the answer is still under way.',
 };
 
 /** Frames that the page makes of others. */

@@ -27,6 +27,8 @@ export const summary: Record<string, string> = {
   short_by:
     'By how much the value of another stack may be too small: the missing part is in [others].',
   losses: 'What is missing in this time for this selection, and why.',
+  of_node:
+    'Some process on the nodes of the selection has lost it: the agent does not know which one.',
   notes: 'What you should know to read this answer.',
 };
 

@@ -13,6 +13,10 @@ test('a loss is said with its number, its reason in words and the code', () => {
   );
   assert.match(lossText({ reason: 'mailbox_full', samples: 3 }), /^3 samples lost: the node's/);
   assert.equal(lossText({ reason: 'new_one', samples: 3 }), '3 samples lost: new_one');
+  assert.equal(
+    lossText({ reason: 'new_one', samples: 3, of_node: true }),
+    '3 samples lost by some process on the nodes of the selection: new_one',
+  );
 });
 
 test('a marker has a sentence, whoever wrote it', () => {
