@@ -32,7 +32,9 @@ export const tests = {
     const rows = async () =>
       (await cells(page, '#functions tr')).map((row) => [0, 1, 3].map((i) => row[i]));
     const total = (text) =>
-      page.waitForFunction((t) => document.querySelector('#total').textContent.startsWith(t), text);
+      page.waitForFunction(
+        (t) => document.querySelector('#total')?.textContent.startsWith(t), text,
+      );
 
     await open(
       page,

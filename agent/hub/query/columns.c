@@ -236,7 +236,7 @@ static void put_result(struct buf *b, struct tree *t, const char *root, int64_t 
 }
 
 /* A node of a preview has at least this part of the whole: as wide as a pixel in most windows. */
-#define PREVIEW_PART  2000
+#define PREVIEW_PART  1000
 #define PREVIEW_NODES 20000 /* a reply with fewer nodes is made as fast as a preview */
 
 bool query_columns_has_preview(const struct tree *t, const struct tree_query *q)

@@ -246,7 +246,7 @@ static void what_does_not_fit(void **state)
 			 "3 library read /lib/libc.so 100/10\n");
 }
 
-/* A preview lacks what is less than a part in 2,000 of the whole, which a marker has. */
+/* A preview lacks what is less than a part in 1,000 of the whole, which a marker has. */
 static void previews(void **state)
 {
 	const struct tree_form form = {.columns = true, .max_nodes = 100};
@@ -254,7 +254,7 @@ static void previews(void **state)
 
 	(void)state;
 	begin(&t, &form);
-	add(&t, NULL, &f_read, 1998010);
+	add(&t, NULL, &f_read, 998010);
 	add(&t, NULL, &f_other_read, 1000); /* as small as a node of it may be */
 	add(&t, NULL, &f_unnamed, 990);
 	t.preview = true;
@@ -262,7 +262,7 @@ static void previews(void **state)
 			 "1 thread worker - 0/0\n"
 			 "2 app main /bin/web 0/0\n"
 			 "3 marker [smaller stacks] - 990/0\n"
-			 "3 library read /lib/libc.so 1998010/199801\n"
+			 "3 library read /lib/libc.so 998010/99801\n"
 			 "3 app read /bin/web 1000/100\n");
 }
 

@@ -335,7 +335,15 @@ int store_words_labels(struct writing *w, const struct profile_labels *labels, i
 
 /* Stacks in the file: frame ids as LEB128 varints, root first. */
 void store_varint_put(struct buf *b, uint64_t v);
-bool store_varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret);
+bool store_varint_get_long(const uint8_t **p, const uint8_t *end, uint64_t *ret);
+/* Returns false if there is no whole number. Inline, because a query reads millions of them. */
+static inline bool store_varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+{
+	if (*p == end || **p & 0x80)
+		return store_varint_get_long(p, end, ret);
+	*ret = *(*p)++;
+	return true;
+}
 
 /* ---- sqlite_samples.c: the samples of a profile in the file ---- */
 
@@ -541,5 +549,10 @@ void store_groups_done(struct groups *g);
 /* Adds FROM and WHERE for the losses (`l`) of the selection. */
 void store_summary_losses(struct where *w, const struct selection *sel);
 
-/* Reads the summary of a selection's answer. The caller reads the rows. */
-int store_summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s);
+void store_summary_is_window(struct where *w);
+/*
+ * Reads the summary of a selection's answer. The caller reads the rows. counted: it has set
+ * n_profiles.
+ */
+int store_summary_read(sqlite3 *db, const struct selection *sel, bool counted,
+		       struct store_summary *s);

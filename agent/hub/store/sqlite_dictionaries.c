@@ -17,7 +17,7 @@ void store_varint_put(struct buf *b, uint64_t v)
 	buf_putc(b, (char)v);
 }
 
-bool store_varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+bool store_varint_get_long(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 {
 	uint64_t v = 0;
 

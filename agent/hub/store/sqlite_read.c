@@ -12,6 +12,7 @@
 struct store_reading {
 	struct query query;
 	struct names *names; /* those of the query's connection */
+	bool counted;	     /* n_profiles of the summary is known */
 	struct groups groups;
 	char **group_names; /* for each group; NULL: there are no groups */
 	struct store_summary summary;
@@ -98,8 +99,9 @@ static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums
 }
 
 /*
- * Adds up the rows of a query; each row is (app, series, time, all samples of a profile). This is
- * ten times as fast as add_each, and is used if the query has no condition on single samples.
+ * Adds up the rows of a query; each row is (app, series, time, all samples of a profile, whether it
+ * is a window). This is ten times as fast as add_each, and is used if the query has no condition on
+ * single samples.
  */
 static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
@@ -111,6 +113,7 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		const uint8_t *end = p + sqlite3_column_bytes(st, 3);
 		struct stored_sample x;
 
+		r->summary.n_profiles += (uint64_t)sqlite3_column_int64(st, 4);
 		/*
 		 * SQLite checks the deadline after a number of its steps. Such a row is few steps
 		 * for SQLite, but much work here, so this loop checks the deadline, too.
@@ -191,7 +194,9 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 
 	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
 	store_where_text(&w, each ? "SELECT se.app, se.id, sa.time, sa.stack, sa.value, sa.n"
-				  : "SELECT se.app, se.id, p.time, p.samples");
+				  : "SELECT se.app, se.id, p.time, p.samples, ");
+	if (!each)
+		store_summary_is_window(&w);
 	if (sel->group_by && store_is_tag_of_calls(sel->group_by)) {
 		store_where_text(&w, ", ");
 		store_where_tag(&w, sel->group_by);
@@ -204,6 +209,7 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 		return e;
 	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
 	e = each ? add_each(r, st, &sums) : add_profiles(r, st, &sums);
+	r->counted = !each;
 	if (e)
 		return e;
 	store_sums_sort(&sums);
@@ -229,7 +235,7 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 		e = read_samples(&r, sel, s->names_bytes, fn, arg);
 	}
 	if (!e)
-		e = store_summary_read(r.query.db, sel, &r.summary);
+		e = store_summary_read(r.query.db, sel, r.counted, &r.summary);
 	if (!e) {
 		r.summary.query_ns = now_mono_ns() - start_ns;
 		*ret = r.summary;

@@ -48,6 +48,18 @@ static void of_some_process(struct where *w)
 	store_where_text(w, " IS NULL)");
 }
 
+/*
+ * Adds 1 for a profile of series `se` that is a window, else 0. A loss of a whole node, such as the
+ * time without an agent, is stored as a profile per event. It is not a window.
+ */
+void store_summary_is_window(struct where *w)
+{
+	store_where_text(w, "CASE WHEN se.pid=0 THEN NOT (se.app IS (SELECT id FROM strings WHERE "
+			    "s='') AND ");
+	of_some_process(w);
+	store_where_text(w, ") ELSE 1 END");
+}
+
 static int count_profiles(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
@@ -57,13 +69,8 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	store_where_text(&w,
 			 "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
-	/*
-	 * A loss of a whole node, such as the time without an agent, is stored as a profile per
-	 * event. It is not a window, so it is not counted.
-	 */
-	store_where_text(&w, " AND NOT (se.app IS (SELECT id FROM strings WHERE s='') AND ");
-	of_some_process(&w);
-	store_where_text(&w, ")");
+	store_where_text(&w, " AND ");
+	store_summary_is_window(&w);
 	e = first_row(&w, db, &st);
 	if (!e)
 		s->n_profiles = (uint64_t)sqlite3_column_int64(st, 0);
@@ -238,9 +245,10 @@ static int read_throttled(sqlite3 *db, const struct selection *sel, struct store
 	return e;
 }
 
-int store_summary_read(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+int store_summary_read(sqlite3 *db, const struct selection *sel, bool counted,
+		       struct store_summary *s)
 {
-	int e = count_profiles(db, sel, s);
+	int e = counted ? 0 : count_profiles(db, sel, s);
 
 	if (!e)
 		e = read_estimates(db, sel, s);
