@@ -72,7 +72,7 @@ export const tests = {
     );
     await hoverFrame(page, short[0]);
     await page.waitForFunction(
-      (text) => document.querySelector('#details').textContent.startsWith(text),
+      (text) => document.querySelector('#details')?.textContent.startsWith(text),
       `${full[0]} (inlined, program, stl_vector.h:42) — `,
     );
     await page.uncheck('#short');
