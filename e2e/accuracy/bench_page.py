@@ -188,7 +188,9 @@ def number(x):
 
 
 def spread(r):
-    return f"{number(r['least'])} to {number(r['most'])}" if r.get("rounds", 1) > 1 else "—"
+    """A median over many answers has no least and most."""
+    has_spread = r.get("rounds", 1) > 1 and "least" in r
+    return f"{number(r['least'])} to {number(r['most'])}" if has_spread else "—"
 
 
 def change(r):
