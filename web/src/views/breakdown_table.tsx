@@ -32,7 +32,9 @@ export function GroupTable(props: Props) {
       </thead>
       <tbody>
         {rows.map((row) => (
-          <Group key={row.value} {...props} row={row} scale={greatest} isOfFunction={isOfFunction} />
+          <Group
+            key={row.value} {...props} row={row} scale={greatest} isOfFunction={isOfFunction}
+          />
         ))}
       </tbody>
     </table>

@@ -37,7 +37,9 @@ interface Open {
 }
 
 export function Chips(props: Props) {
-  const { id: prefix, conditions, usual, isText, tags, event, known, isKnown, offer, onChange } = props;
+  const {
+    id: prefix, conditions, usual, isText, tags, event, known, isKnown, offer, onChange,
+  } = props;
   const [open, setOpen] = useState<Open | null>(null);
   const adding = `${prefix}add-filter`;
   const add = useRef<HTMLButtonElement>(null);

@@ -14,6 +14,8 @@ interface Props {
   columns: Columns | null; // what is shown
 }
 
+const LOST = ' (this profile does not have it)';
+
 export function Chosen({ state: { hidden, focus }, change, columns }: Props) {
   const isLost = columns !== null && nodeAt(columns, focus) < 0;
 
@@ -22,7 +24,7 @@ export function Chosen({ state: { hidden, focus }, change, columns }: Props) {
     <ul id="chosen" aria-label="what is left out">
       {focus.length > 0 && (
         <LeftOut
-          text={`only ${nameOfStep(focus.at(-1)!)}${isLost ? ' (this profile does not have it)' : ''}`}
+          text={`only ${nameOfStep(focus.at(-1)!)}${isLost ? LOST : ''}`}
           title={focus.map((step) => inert(nameOfStep(step))).join(' › ')}
           undo="show all again"
           onUndo={() => change({ focus: [], zoom: [] }, 'push')}

@@ -101,8 +101,9 @@ function FavouriteList({ address, onChoose }: ListProps) {
       </ul>
       <form onSubmit={save}>
         <input
-          ref={input} name="favourite" aria-label="name for what is chosen now" required maxLength={MAX_NAME}
-          placeholder="name for what is chosen now" value={name} autocomplete="off"
+          ref={input} name="favourite" aria-label="name for what is chosen now" required
+          maxLength={MAX_NAME} placeholder="name for what is chosen now" value={name}
+          autocomplete="off"
           onInput={(e) => setName(e.currentTarget.value)}
         />
         <button>{isThere ? 'replace' : 'keep'}</button>

@@ -40,11 +40,11 @@ export function MainGraph({ state, change, columns, shown, isProfile, isPreview 
   const [found, setFound] = useState(0);
   const { search, upward } = state;
   const options = useMemo(() => ({ upward }), [upward]);
-  const foundText = search && !isPreview && `found: ${value(found)} (${percent(found, columns.total[0])})`;
+  const foundText = `found: ${value(found)} (${percent(found, columns.total[0])})`;
 
   return (
     <>
-      <div id="details" class="muted">{frame || foundText}</div>
+      <div id="details" class="muted">{frame || (search && !isPreview && foundText)}</div>
       <Flame
         id="chart"
         state={state}

@@ -44,7 +44,8 @@ export function totalText({ answer, columns, difference, growth, unit, total }: 
   if (difference) return [plain(wholesText(difference, unit))];
   if (!answer.columns || !columns) return [];
   const isPart = total < answer.columns.total[0]; // one subtree is shown
-  const isAbout = isPart && answer.reply.preview; // not of all samples of the subtree
+  // a preview does not have all samples of the subtree
+  const hasSamples = !(isPart && answer.reply.preview);
   const shownSamples = isPart ? columns.samples.total[0] : samples;
   const stacks = {
     text: `${whole?.toFixed(2)} % with a whole stack`,
@@ -52,10 +53,12 @@ export function totalText({ answer, columns, difference, growth, unit, total }: 
   };
   return [
     { text: formatValue(total, unit), about: sentence(events, answer.state.event) },
-    ...(isAbout ? [] : [
-      plain(' in '),
-      { text: `${shownSamples.toLocaleString()} samples`, about: words.samples },
-    ]),
+    ...(hasSamples
+      ? [
+          plain(' in '),
+          { text: `${shownSamples.toLocaleString()} samples`, about: words.samples },
+        ]
+      : []),
     ...(whole == null || isHost || isPart ? [] : [plain(', '), stacks]),
   ];
 }
