@@ -19,6 +19,7 @@ export const tests = {
           auth_required: true,
           token_hint: 'kubectl create token t',
           store_note: '',
+          tags: [],
         },
       }),
     );
@@ -66,6 +67,7 @@ export const tests = {
           auth_required: true,
           token_hint: 't',
           store_note: '',
+          tags: [],
         },
       }),
     );

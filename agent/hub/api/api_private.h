@@ -87,6 +87,7 @@ void api_handle_choices(struct call *c);
 void api_handle_series(struct call *c);
 /* tags.c: which tags there are */
 void api_handle_tags(struct call *c);
+json_t *api_tags_json(void); /* a list, which the caller owns */
 /* why.c: why a selection has no data */
 void api_handle_why(struct call *c);
 /* symbols.c: uploaded symbol files */

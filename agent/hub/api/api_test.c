@@ -36,6 +36,7 @@ static void info(void **state)
 	assert_string_equal(json_str_at(f->json, "version", ""), "9.9.9");
 	assert_string_equal(json_str_at(f->json, "store_note", ""), "in memory");
 	assert_false(json_bool_at(f->json, "auth_required", true));
+	assert_true(json_array_size(json_object_get(f->json, "tags")) > 40);
 }
 
 /* ---- a store whose file is damaged ---- */

@@ -23,7 +23,7 @@ static json_t *tag_json(const struct tag_info *t)
 	return j;
 }
 
-void api_handle_tags(struct call *c)
+json_t *api_tags_json(void)
 {
 	json_t *list = json_array();
 	const struct tag_info *t;
@@ -32,7 +32,12 @@ void api_handle_tags(struct call *c)
 	t = query_tag_table(&n);
 	for (size_t i = 0; i < n; i++)
 		json_array_append_new(list, tag_json(&t[i]));
+	return list;
+}
+
+void api_handle_tags(struct call *c)
+{
 	api_call_json(c, 200,
 		      json_pack("{s:s, s:s, s:o, s:n}", "OPT_STATUS", "SUCCESS", "DESCRIPTION", "",
-				"result", list, "debug"));
+				"result", api_tags_json(), "debug"));
 }

@@ -149,7 +149,10 @@ struct tree *query_tree_free(struct tree *t);
  */
 typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
 void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
-/* The frames of row must stay at their addresses as long as rows are added. */
+/*
+ * The frames and the names of row must stay at their addresses as long as rows of its selection are
+ * added.
+ */
 int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
 /*
  * Makes the reply {"OPT_STATUS","DESCRIPTION","result","debug", + podflame's own keys

@@ -54,7 +54,7 @@ struct tree *query_tree_free(struct tree *t)
 	free(t->nodes);
 	free(t->child_slots);
 	free(t->name_slots);
-	free(t->frame_slots);
+	free(t->level_slots);
 	free(t->order.first);
 	free(t->order.next);
 	free(t);
@@ -114,48 +114,23 @@ static uint32_t find_child(const struct tree *t, uint32_t parent, uint32_t funct
 
 /* ---- rows ---- */
 
-/* A level of a row's stack, and the source of its name. The root is first. */
-struct tree_level {
-	const struct frame *frame; /* NULL: no frame; its key is text[start..end] */
-	bool outermost;
-	size_t start, end;
-};
+/* The levels of a row's stack. The root is first. */
 struct levels {
-	struct buf text;
 	struct tree_level items[MAX_LEVELS];
 	size_t n;
 };
 
-static void levels_done(struct levels *l)
+static void put_level(const struct tree *t, struct levels *l, const void *what, enum level_form as)
 {
-	buf_done(&l->text);
-}
-
-static void put_level(struct levels *l, const struct frame *f, bool outermost)
-{
-	l->items[l->n++] = (struct tree_level){.frame = f, .outermost = outermost};
-}
-
-/* Adds a level that is no frame. */
-static void put_text_level(struct levels *l, size_t start)
-{
-	l->items[l->n++] = (struct tree_level){.start = start, .end = l->text.len};
+	l->items[l->n] = (struct tree_level){what, as};
+	query_tree_fetch(t, &l->items[l->n++]);
 }
 
 /* Adds the level of a process or a thread, if it has a name. */
-static void put_comm(const struct tree *t, struct levels *l, const char *comm, enum level_kind kind)
+static void put_comm(const struct tree *t, struct levels *l, const char *comm, enum level_form as)
 {
-	const struct stack_head h = {.process_comm = kind == LEVEL_PROCESS ? comm : NULL,
-				     .thread_comm = kind == LEVEL_THREAD ? comm : NULL};
-	size_t start = l->text.len;
-
-	if (!comm)
-		return;
-	if (t->form.columns)
-		query_tree_key(&l->text, comm, kind);
-	else
-		profile_stack_render(&h, NULL, 0, &l->text);
-	put_text_level(l, start);
+	if (comm)
+		put_level(t, l, comm, as);
 }
 
 /*
@@ -169,22 +144,13 @@ static void put_head(const struct tree *t, struct levels *l, const struct store_
 
 	if (!process && t->form.by_process && row->app_service && *row->app_service)
 		process = row->app_service;
-	put_comm(t, l, process, LEVEL_PROCESS);
+	put_comm(t, l, process, AS_PROCESS);
 	if (!h->main_thread)
-		put_comm(t, l, h->thread_comm, LEVEL_THREAD);
+		put_comm(t, l, h->thread_comm, AS_THREAD);
 	else if (!process)
-		put_comm(t, l, h->thread_comm, LEVEL_PROCESS);
+		put_comm(t, l, h->thread_comm, AS_PROCESS);
 	else if (!h->process_comm && !str_equal(process, h->thread_comm))
-		put_comm(t, l, h->thread_comm, LEVEL_THREAD);
-}
-
-/* Adds the level of a group: the value of the tag; "" for samples without it. */
-static void put_group(struct levels *l, const char *group)
-{
-	size_t start = l->text.len;
-
-	query_tree_key(&l->text, group ?: "", LEVEL_GROUP);
-	put_text_level(l, start);
+		put_comm(t, l, h->thread_comm, AS_THREAD);
 }
 
 /*
@@ -202,7 +168,7 @@ static bool put_named(struct tree *t, struct levels *l, const struct frame *f, s
 		n = room;
 	}
 	for (size_t i = 0; i < n; i++)
-		put_level(l, &named[i], false);
+		put_level(t, l, &named[i], AS_FRAME);
 	return n > 0;
 }
 
@@ -227,38 +193,31 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 		unnamed |= !f->name;
 		if (f->kind == FRAME_KERNEL && max_kernel >= 0 && n_kernel++ >= max_kernel)
 			continue;
-		put_level(l, f, outermost);
+		put_level(t, l, f, outermost ? AS_OUTERMOST_FRAME : AS_FRAME);
 	}
 	t->counts[t->before].n_marked += marked ? row->n_samples : 0;
 	t->counts[t->before].n_unnamed += unnamed ? row->n_samples : 0;
 }
 
 /* Adds the cause of a wait as the leaf, so that the graph shows it with its own colour. */
-static void put_wait(struct levels *l, enum wait wait)
+static void put_wait(const struct tree *t, struct levels *l, enum wait wait)
 {
 	const struct frame *f = profile_wait_frame(wait);
 
 	if (f)
-		put_level(l, f, false);
+		put_level(t, l, f, AS_FRAME);
 }
 
-static uint32_t function_of_level(struct tree *t, const struct levels *l, size_t i, bool make,
-				  struct buf *scratch)
-{
-	const struct tree_level *v = &l->items[i];
-
-	if (v->frame)
-		return query_tree_frame(t, v->frame, v->outermost, make, scratch);
-	return query_tree_function(t, l->text.data + v->start, v->end - v->start, make);
-}
-
-/* Adds the functions of a row from the leaf up, because they are numbered in that order. */
-static void make_functions(struct tree *t, const struct levels *l, uint32_t *functions)
+/*
+ * Adds the functions of the levels from..n-1 from the leaf up, because they are numbered in that
+ * order. Those of the other levels exist.
+ */
+static void make_functions(struct tree *t, const struct levels *l, size_t from, uint32_t *functions)
 {
 	_cleanup_buf_ struct buf scratch = {0};
 
-	for (size_t i = l->n; i-- > 0;)
-		functions[i] = function_of_level(t, l, i, true, &scratch);
+	for (size_t i = l->n; i-- > from;)
+		functions[i] = query_tree_function(t, &l->items[i], true, &scratch);
 }
 
 /* Adds the name to a sorted array without duplicates. */
@@ -299,7 +258,7 @@ static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 	uint32_t parent = ROOT;
 
 	for (size_t i = 0; i < l->n; i++) {
-		uint32_t function = function_of_level(t, l, i, false, &scratch);
+		uint32_t function = query_tree_function(t, &l->items[i], false, &scratch);
 
 		if (function == NO_FUNCTION)
 			return i;
@@ -308,6 +267,11 @@ static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 			return i;
 	}
 	return l->n;
+}
+
+static bool is_inlined(const struct tree_level *l)
+{
+	return query_level_is_frame(l) && ((const struct frame *)l->what)->inlined;
 }
 
 /* Adds nodes for the levels from..n-1, numbered from the leaf up. */
@@ -321,7 +285,7 @@ static void make_path(struct tree *t, const struct levels *l, const uint32_t *fu
 		GROW(t->nodes, t->n_nodes, t->cap_nodes);
 		t->nodes[t->n_nodes++] = (struct tree_node){
 			.function = functions[i],
-			.inlined = l->items[i].frame && l->items[i].frame->inlined,
+			.inlined = is_inlined(&l->items[i]),
 			.first_child = NO_NODE,
 		};
 	}
@@ -340,9 +304,9 @@ void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg)
 void query_tree_before(struct tree *t)
 {
 	t->before = true;
-	/* the frames of the first selection are gone, and others may have their addresses */
-	memset(t->frame_slots, 0, t->n_frame_slots * sizeof(*t->frame_slots));
-	t->n_frames = 0;
+	/* what the first selection had is gone, and something else may have its address */
+	memset(t->level_slots, 0, t->n_level_slots * sizeof(*t->level_slots));
+	t->n_levels = 0;
 }
 
 static void add_total(const struct tree *t, struct tree_node *n, int64_t value)
@@ -370,23 +334,22 @@ static bool is_others(const struct store_row *row)
 int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth)
 {
 	uint32_t functions[MAX_LEVELS], path[MAX_LEVELS];
-	_cleanup_(levels_done) struct levels l;
+	struct levels l;
 	size_t found, keep;
 
 	free(TAKE_PTR(t->order.first));
 	free(TAKE_PTR(t->order.next));
-	buf_init(&l.text, 0);
 	l.n = 0;
 	if (t->form.grouped && !is_others(row))
-		put_group(&l, row->group);
+		put_level(t, &l, row->group ?: "", AS_GROUP); /* "": samples without the tag */
 	put_head(t, &l, row);
 	put_frames(t, &l, row, max_kernel_stack_depth);
-	put_wait(&l, row->head.wait);
+	put_wait(t, &l, row->head.wait);
 	add_app(t, row->app_service);
 	found = find_path(t, &l, path);
 	keep = t->n_nodes + (l.n - found) <= t->form.max_nodes ? l.n : found;
 	if (keep > found) {
-		make_functions(t, &l, functions);
+		make_functions(t, &l, found, functions);
 		make_path(t, &l, functions, found, keep, path);
 	}
 	for (size_t i = 0; i < keep; i++)

@@ -51,11 +51,26 @@ struct function {
 	enum frame_kind kind; /* kind of the first frame that is not FRAME_APP; else FRAME_APP */
 };
 
-/* The function of a frame. It depends on whether the frame is the outermost one of its stack. */
-struct frame_slot {
-	const struct frame *frame; /* the frame, identified by its address; NULL: a free slot */
+/* What a level of a row's stack is. */
+enum level_form {
+	AS_FRAME,
+	AS_OUTERMOST_FRAME, /* the outermost one of user code */
+	AS_GROUP,
+	AS_PROCESS,
+	AS_THREAD,
+};
+struct tree_level {
+	const void *what; /* a struct frame, or the name of the group, process or thread */
+	enum level_form as;
+};
+static inline bool query_level_is_frame(const struct tree_level *l)
+{
+	return l->as == AS_FRAME || l->as == AS_OUTERMOST_FRAME;
+}
+/* The function of a level, which is known by the address of what it is. */
+struct level_slot {
+	struct tree_level level; /* what is NULL: a free slot */
 	uint32_t function;
-	bool outermost;
 };
 
 /* A slot of the table of the nodes that are not the first child of their parent. */
@@ -75,8 +90,8 @@ struct tree {
 	struct child_slot *child_slots;
 	uint32_t *name_slots;
 	size_t n_child_slots, n_later_children, n_name_slots;
-	struct frame_slot *frame_slots;
-	size_t n_frames, n_frame_slots;
+	struct level_slot *level_slots;
+	size_t n_levels, n_level_slots;
 	struct tree_form form;
 	char **apps; /* distinct app_services, at most TREE_MAX_APPS */
 	size_t n_apps;
@@ -122,19 +137,15 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 /* ---- tree_functions.c ---- */
 
 #define NO_FUNCTION UINT32_MAX
-/* Adds the key of a level that is no frame. level: an enum level_kind. */
-void query_tree_key(struct buf *key, const char *name, uint8_t level);
 /*
- * Finds the number of the function with this key. If the tree does not have it: adds it if make is
- * set, else returns NO_FUNCTION.
+ * Finds the number of the function of a level. If the tree does not have it: adds it if make is
+ * set, else returns NO_FUNCTION. The result is stored, so each frame is turned into its key only
+ * once, even if many stacks have it.
  */
-uint32_t query_tree_function(struct tree *t, const char *key, size_t n, bool make);
-/*
- * The same for a frame. The result is stored by the frame's address, so each frame is turned into
- * its key only once, even if many stacks have it.
- */
-uint32_t query_tree_frame(struct tree *t, const struct frame *f, bool outermost, bool make,
-			  struct buf *scratch);
+uint32_t query_tree_function(struct tree *t, const struct tree_level *l, bool make,
+			     struct buf *scratch);
+/* The function of the level is about to be asked for. */
+void query_tree_fetch(const struct tree *t, const struct tree_level *l);
 
 /* ---- replies ---- */
 

@@ -32,7 +32,7 @@ static void grow_names(struct tree *t)
 	t->n_name_slots = n;
 }
 
-uint32_t query_tree_function(struct tree *t, const char *key, size_t n, bool make)
+static uint32_t function_of_key(struct tree *t, const char *key, size_t n, bool make)
 {
 	size_t at;
 
@@ -57,10 +57,13 @@ uint32_t query_tree_function(struct tree *t, const char *key, size_t n, bool mak
 	return (uint32_t)t->n_functions++;
 }
 
-static void learn_source(struct function *function, const struct frame *f)
+/* Keeps what the function's first frames tell of it. */
+static void learn_source(const struct tree *t, struct function *function, const struct frame *f)
 {
 	if (function->kind == FRAME_APP)
 		function->kind = f->kind;
+	if (t->form.columns && f->module && !function->module)
+		function->module = xstrdup(f->module);
 	if (function->file || !f->file)
 		return;
 	function->file = xstrdup(f->file);
@@ -69,7 +72,8 @@ static void learn_source(struct function *function, const struct frame *f)
 
 /* ---- keys ---- */
 
-void query_tree_key(struct buf *key, const char *name, uint8_t level)
+/* level: an enum frame_kind or an enum level_kind */
+static void put_key(struct buf *key, const char *name, uint8_t level)
 {
 	buf_puts(key, name);
 	buf_putc(key, '\0');
@@ -77,72 +81,108 @@ void query_tree_key(struct buf *key, const char *name, uint8_t level)
 }
 
 /* Adds the key of a frame. The name lacks the prefix of its kind, because the level says it. */
-static void frame_key(const struct tree *t, const struct frame *f, bool outermost, struct buf *key)
+static void put_frame_key(const struct tree *t, const struct frame *f, bool outermost,
+			  struct buf *key)
 {
 	_cleanup_buf_ struct buf text = {0};
 	const char *name;
 
 	if (f->name) {
-		query_tree_key(key, f->name, (uint8_t)f->kind);
+		put_key(key, f->name, (uint8_t)f->kind);
 	} else {
 		profile_frame_name(f, outermost, &text);
 		profile_kind_of_text(text.data, &name);
-		query_tree_key(key, name, LEVEL_UNNAMED);
+		put_key(key, name, LEVEL_UNNAMED);
 	}
 	buf_puts(key, f->module ?: "");
 	if (t->form.by_line)
 		buf_printf(key, "%c%s:%u", '\0', f->file ?: "", f->line);
 }
 
-/* ---- frames: address of the frame -> function ---- */
-
-static struct frame_slot *frame_slot(const struct tree *t, const struct frame *f, bool outermost)
+/* Adds the key of a level with columns. */
+static void put_level_key(const struct tree *t, const struct tree_level *l, struct buf *key)
 {
-	const uint64_t key = ((uintptr_t)f >> 3) + outermost;
-	size_t at = key * 0x9e3779b97f4a7c15ULL >> 20 & (t->n_frame_slots - 1);
+	static const uint8_t kinds[] = {
+		[AS_GROUP] = LEVEL_GROUP, [AS_PROCESS] = LEVEL_PROCESS, [AS_THREAD] = LEVEL_THREAD};
 
-	while (t->frame_slots[at].frame &&
-	       (t->frame_slots[at].frame != f || t->frame_slots[at].outermost != outermost))
-		at = (at + 1) & (t->n_frame_slots - 1);
-	return &t->frame_slots[at];
+	if (query_level_is_frame(l))
+		put_frame_key(t, l->what, l->as == AS_OUTERMOST_FRAME, key);
+	else
+		put_key(key, l->what, kinds[l->as]);
 }
 
-static void grow_frames(struct tree *t)
+/* Adds the key of a level without columns, which have no groups. */
+static void put_level_text(const struct tree_level *l, struct buf *key)
 {
-	struct frame_slot *old = t->frame_slots;
-	size_t n = t->n_frame_slots;
+	const struct stack_head h = {.process_comm = l->as == AS_PROCESS ? l->what : NULL,
+				     .thread_comm = l->as == AS_THREAD ? l->what : NULL};
 
-	t->n_frame_slots = n ? n * 2 : 1024;
-	t->frame_slots = xcalloc(t->n_frame_slots, sizeof(*old));
+	if (query_level_is_frame(l))
+		profile_frame_render(l->what, l->as == AS_OUTERMOST_FRAME, key);
+	else
+		profile_stack_render(&h, NULL, 0, key);
+}
+
+/* ---- levels: address of what it is -> function ---- */
+
+static size_t first_slot(const struct tree *t, const struct tree_level *l)
+{
+	const uint64_t key = ((uintptr_t)l->what >> 3) + l->as;
+
+	return key * 0x9e3779b97f4a7c15ULL >> 20 & (t->n_level_slots - 1);
+}
+
+static struct level_slot *level_slot(const struct tree *t, const struct tree_level *l)
+{
+	size_t at = first_slot(t, l);
+
+	while (t->level_slots[at].level.what &&
+	       (t->level_slots[at].level.what != l->what || t->level_slots[at].level.as != l->as))
+		at = (at + 1) & (t->n_level_slots - 1);
+	return &t->level_slots[at];
+}
+
+static void grow_levels(struct tree *t)
+{
+	struct level_slot *old = t->level_slots;
+	size_t n = t->n_level_slots;
+
+	t->n_level_slots = n ? n * 2 : 1024;
+	t->level_slots = xcalloc(t->n_level_slots, sizeof(*old));
 	for (size_t i = 0; i < n; i++)
-		if (old[i].frame)
-			*frame_slot(t, old[i].frame, old[i].outermost) = old[i];
+		if (old[i].level.what)
+			*level_slot(t, &old[i].level) = old[i];
 	free(old);
 }
 
-uint32_t query_tree_frame(struct tree *t, const struct frame *f, bool outermost, bool make,
-			  struct buf *scratch)
+void query_tree_fetch(const struct tree *t, const struct tree_level *l)
 {
-	struct frame_slot *slot;
+	if (t->level_slots)
+		__builtin_prefetch(&t->level_slots[first_slot(t, l)]);
+}
+
+uint32_t query_tree_function(struct tree *t, const struct tree_level *l, bool make,
+			     struct buf *scratch)
+{
+	struct level_slot *slot;
 	uint32_t function;
 
-	if (t->n_frames * 2 >= t->n_frame_slots)
-		grow_frames(t);
-	slot = frame_slot(t, f, outermost);
-	if (slot->frame)
+	if (t->n_levels * 2 >= t->n_level_slots)
+		grow_levels(t);
+	slot = level_slot(t, l);
+	if (slot->level.what)
 		return slot->function;
 	buf_reset(scratch);
 	if (t->form.columns)
-		frame_key(t, f, outermost, scratch);
+		put_level_key(t, l, scratch);
 	else
-		profile_frame_render(f, outermost, scratch);
-	function = query_tree_function(t, scratch->data, scratch->len, make);
+		put_level_text(l, scratch);
+	function = function_of_key(t, scratch->data, scratch->len, make);
 	if (function == NO_FUNCTION)
 		return function;
-	learn_source(&t->functions[function], f);
-	if (t->form.columns && f->module && !t->functions[function].module)
-		t->functions[function].module = xstrdup(f->module);
-	*slot = (struct frame_slot){f, function, outermost};
-	t->n_frames++;
+	if (query_level_is_frame(l))
+		learn_source(t, &t->functions[function], l->what);
+	*slot = (struct level_slot){*l, function};
+	t->n_levels++;
 	return function;
 }

@@ -173,6 +173,25 @@ static void an_id_that_a_new_name_gets(void **state)
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
+/* Other deletions let the connections keep what they have. */
+static void names_outlive_deletions_of_older_ones(void **state)
+{
+	struct sqlite_store *s;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, (T0 - 5 * RETAIN_S) * NSEC_PER_SEC, "gone", NULL);
+	put(s, T0 * NSEC_PER_SEC, "web", NULL);
+	assert_matches(s, NULL, "gone/worker: main gone\nweb/worker: main web\n");
+	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	assert_int_equal(count(s, "strings WHERE s='gone'"), 0);
+	assert_int_equal(atomic_load(&s->n_reused), 0);
+	assert_matches(s, NULL, "web/worker: main web\n");
+	store_sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
 /* What a query could not read is not kept, because the next one may be able to read it. */
 static void nothing_of_a_failed_query_is_kept(void **state)
 {
@@ -339,6 +358,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ids_of_years),
 		cmocka_unit_test(an_id_that_a_new_name_gets),
+		cmocka_unit_test(names_outlive_deletions_of_older_ones),
 		cmocka_unit_test(nothing_of_a_failed_query_is_kept),
 		cmocka_unit_test(a_lost_frame),
 		cmocka_unit_test(the_second_0),

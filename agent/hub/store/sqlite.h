@@ -78,7 +78,7 @@ struct names {
 	sqlite3_stmt *get_string, *get_frame, *get_stack;
 	size_t bytes;	    /* memory of all */
 	size_t kept_bytes;  /* what of it is counted in the store's kept_bytes */
-	uint64_t n_deletions; /* all were read after so many deletions, or later */
+	uint64_t n_reused; /* all were read when the store had counted so many, or later */
 	uint64_t query;	    /* number of the query that runs, or ran last */
 	size_t query_bytes; /* memory of what this query has used so far */
 	int error;	    /* its first error, as -errno; 0: none */
@@ -110,7 +110,8 @@ struct sqlite_store {
 	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer;
 	struct readers readers;
-	_Atomic uint64_t n_deletions; /* transactions that delete rows of dictionaries */
+	/* transactions that deleted ids of dictionaries which new rows may get */
+	_Atomic uint64_t n_reused;
 	_Atomic size_t kept_bytes;  /* memory of the names that readers keep between queries */
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's statements */
 	/*
@@ -412,7 +413,7 @@ struct query {
 	struct sqlite_store *s;
 	struct reader *reader; /* NULL: the query has none */
 	sqlite3 *db;	       /* the reader's connection */
-	uint64_t n_deletions;  /* of the store before the query began */
+	uint64_t n_reused;  /* of the store before the query began */
 };
 /*
  * Takes a reader and begins a transaction on it, with the deadline of sel. The caller calls
@@ -487,8 +488,11 @@ struct sums {
 };
 void store_sums_init(struct sums *s, uint64_t max_rows);
 void store_sums_done(struct sums *s);
-/* Adds to the sum of a stack. The values must be from 0 to SQ_MAX_VALUE. */
-void store_sums_add(struct sums *s, const struct stored_sum *add);
+/*
+ * Adds to the sums of stacks, which may be the same ones. Their values must be from 0 to
+ * SQ_MAX_VALUE.
+ */
+void store_sums_add(struct sums *s, const struct stored_sum *list, size_t n);
 /*
  * Turns the table into a list of at most max_rows stacks, the greatest first, and adds the rest to
  * others. After that, nothing can be added.

@@ -165,9 +165,43 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 	return r;
 }
 
-static int end_transaction(struct sqlite_store *s, int r)
+/* The greatest ids of the dictionaries that readers keep. SQLite gives a new row a greater one. */
+struct greatest {
+	int64_t strings, frames, stacks;
+};
+
+static int greatest_ids(struct sqlite_store *s, struct greatest *ret)
 {
-	atomic_fetch_add(&s->n_deletions, 1);
+	int r = store_sq_int(s->writer, "SELECT IFNULL(MAX(id), 0) FROM strings", &ret->strings);
+
+	if (!r)
+		r = store_sq_int(s->writer, "SELECT IFNULL(MAX(id), 0) FROM frames", &ret->frames);
+	return r ?: store_sq_int(s->writer, "SELECT IFNULL(MAX(id), 0) FROM stacks", &ret->stacks);
+}
+
+/* Begins a transaction that deletes. */
+static int begin_transaction(struct sqlite_store *s, struct greatest *ret)
+{
+	int r = store_sq_run(s->st[ST_BEGIN]);
+
+	if (r)
+		return r;
+	r = greatest_ids(s, ret);
+	if (r)
+		(void)store_sq_run(s->st[ST_ROLLBACK]);
+	return r;
+}
+
+/* Ends the transaction, which had these greatest ids when it began. */
+static int end_transaction(struct sqlite_store *s, int r, const struct greatest *before)
+{
+	struct greatest now = {0};
+
+	if (!r)
+		r = greatest_ids(s, &now);
+	if (now.strings < before->strings || now.frames < before->frames ||
+	    now.stacks < before->stacks)
+		atomic_fetch_add(&s->n_reused, 1);
 	if (!r)
 		r = store_sq_run(s->st[ST_COMMIT]);
 	if (r && !sqlite3_get_autocommit(s->writer))
@@ -179,12 +213,13 @@ static int end_transaction(struct sqlite_store *s, int r)
 /* Deletes what ended at second cut_s or before, in one transaction. */
 static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reason)
 {
+	struct greatest before;
 	uint64_t n_profiles = 0;
-	int r = store_sq_run(s->st[ST_BEGIN]);
+	int r = begin_transaction(s, &before);
 
 	if (r)
 		return r;
-	r = end_transaction(s, delete_until(s->writer, cut_s, &n_profiles));
+	r = end_transaction(s, delete_until(s->writer, cut_s, &n_profiles), &before);
 	if (r)
 		return r;
 	s->unswept = true;
@@ -209,11 +244,12 @@ static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
 
 static int sweep(struct sqlite_store *s)
 {
-	int r = s->unswept ? store_sq_run(s->st[ST_BEGIN]) : 0;
+	struct greatest before;
+	int r = s->unswept ? begin_transaction(s, &before) : 0;
 
 	if (r || !s->unswept)
 		return r;
-	r = end_transaction(s, sweep_dictionaries(s->writer));
+	r = end_transaction(s, sweep_dictionaries(s->writer), &before);
 	s->unswept = r != 0;
 	return r;
 }
@@ -241,6 +277,7 @@ static int is_short_lived(struct sqlite_store *s, bool *ret)
 static int sweep_stacks(struct sqlite_store *s)
 {
 	_cleanup_(store_id_set_done) struct id_set used = {0};
+	struct greatest greatest;
 	int64_t last = 0, before;
 	char list[80];
 	int r = ids_collect(s->writer, "SELECT stack FROM links", &used);
@@ -254,11 +291,13 @@ static int sweep_stacks(struct sqlite_store *s)
 		 SLICE);
 	for (before = -1; !r && last > before;) {
 		before = last;
-		r = store_sq_run(s->st[ST_BEGIN]);
+		r = begin_transaction(s, &greatest);
 		if (!r)
-			r = end_transaction(s, ids_sweep(s->writer, list,
-							 "DELETE FROM stacks WHERE id=?", &used,
-							 &last));
+			r = end_transaction(s,
+					    ids_sweep(s->writer, list,
+						      "DELETE FROM stacks WHERE id=?", &used,
+						      &last),
+					    &greatest);
 	}
 	return r;
 }

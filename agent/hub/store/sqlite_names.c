@@ -2,8 +2,9 @@
 /*
  * The strings, frames and stacks that a connection has read. They stay for its next query, because
  * reading them is a third of the work for a flame graph. A row of a dictionary never changes. But
- * the writer deletes rows, and a new row may then have the id of a deleted one. So the connection
- * forgets what it has after each deletion.
+ * the writer deletes rows, and SQLite gives a new row the id above the greatest one. If the row
+ * with the greatest id was deleted, a new row may get its id, so the connection forgets what it
+ * has.
  */
 #include "hub/store/sqlite.h"
 
@@ -77,13 +78,13 @@ int store_names_begin(struct names *n, const struct query *q)
 	if (r)
 		return r;
 	/*
-	 * The writer counts a deletion before it commits it, so this state is older than each one
-	 * that is not counted yet. What the query adds may be older than those that were counted
-	 * since it began, so it keeps their number of that time.
+	 * The writer counts such a deletion before it commits it, so this state is older than each
+	 * one that is not counted yet. What the query adds may be older than those that were
+	 * counted since it began, so it keeps their number of that time.
 	 */
-	if (n->n_deletions != atomic_load(&q->s->n_deletions))
+	if (n->n_reused != atomic_load(&q->s->n_reused))
 		forget(n);
-	n->n_deletions = q->n_deletions;
+	n->n_reused = q->n_reused;
 	n->query++;
 	n->query_bytes = 0;
 	n->error = 0;

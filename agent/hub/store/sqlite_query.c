@@ -18,7 +18,7 @@ int store_query_begin(struct query *q, struct sqlite_store *s, const struct sele
 {
 	int e;
 
-	*q = (struct query){.s = s, .n_deletions = atomic_load(&s->n_deletions)};
+	*q = (struct query){.s = s, .n_reused = atomic_load(&s->n_reused)};
 	e = store_reader_take(s, &q->reader);
 	if (e)
 		return e;

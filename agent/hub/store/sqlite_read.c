@@ -35,28 +35,35 @@ struct of_profile {
 	const char *call; /* the value of a tag of calls */
 };
 
-static int add_sample(struct store_reading *r, struct sums *sums, const struct of_profile *of,
-		      const struct stored_sample *x)
+/*
+ * Makes the sum to which a sample is added. -ENOENT: to none, because its series was added after
+ * the groups were looked up.
+ */
+static int sum_of(struct store_reading *r, const struct of_profile *of,
+		  const struct stored_sample *x, struct stored_sum *ret)
+{
+	*ret = (struct stored_sum){.app = of->app,
+				   .stack = x->stack > 0 ? x->stack : INT64_MAX, /* no such row */
+				   .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
+				   .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)};
+	if (r->groups.of_calls)
+		ret->group = store_groups_named(&r->groups, of->call);
+	else if (r->groups.tag)
+		return store_groups_of(&r->groups, of->series, ret->stack, &ret->group);
+	return 0;
+}
+
+/* Adds the sums of samples of one profile. */
+static void add_sums(struct store_reading *r, struct sums *sums, const struct of_profile *of,
+		     const struct stored_sum *list, size_t n)
 {
 	struct store_summary *s = &r->summary;
-	struct stored_sum sum = {.app = of->app,
-				 .stack = x->stack > 0 ? x->stack : INT64_MAX, /* no such row */
-				 .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
-				 .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)};
-	int e = 0;
 
-	if (r->groups.of_calls)
-		sum.group = store_groups_named(&r->groups, of->call);
-	else if (r->groups.tag)
-		e = store_groups_of(&r->groups, of->series, sum.stack, &sum.group);
-	if (e == -ENOENT) /* the series was added after the groups were looked up */
-		return 0;
-	if (e)
-		return e;
+	if (!n)
+		return;
 	s->first_s = s->first_s ? MIN(s->first_s, of->time_s) : of->time_s;
 	s->last_s = MAX(s->last_s, of->time_s);
-	store_sums_add(sums, &sum);
-	return 0;
+	store_sums_add(sums, list, n);
 }
 
 /* If the query takes much memory: waits until it may. -ENOBUFS: it has too many groups. */
@@ -85,17 +92,43 @@ static int add_each(struct store_reading *r, sqlite3_stmt *st, struct sums *sums
 
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
 		struct of_profile of = profile_of(st);
+		const struct stored_sample x = {.stack = sqlite3_column_int64(st, 3),
+						.value = sqlite3_column_int64(st, 4),
+						.n = sqlite3_column_int64(st, 5)};
+		struct stored_sum sum;
 
 		if (r->groups.of_calls)
 			of.call = (const char *)sqlite3_column_text(st, 6);
-		e = add_sample(r, sums, &of,
-			       &(struct stored_sample){.stack = sqlite3_column_int64(st, 3),
-						       .value = sqlite3_column_int64(st, 4),
-						       .n = sqlite3_column_int64(st, 5)});
+		e = sum_of(r, &of, &x, &sum);
 		if (!e)
+			add_sums(r, sums, &of, &sum, 1);
+		if (!e || e == -ENOENT)
 			e = wait_for_memory(r, sums);
 	}
 	return e ? e : store_sq_errno(rc);
+}
+
+/* Adds up the samples of a profile, some at a time. */
+static int add_profile(struct store_reading *r, struct sums *sums, const struct of_profile *of,
+		       const uint8_t *p, const uint8_t *end)
+{
+	struct stored_sum some[64];
+	struct stored_sample x;
+	size_t n = 0;
+
+	while (store_samples_get(&p, end, &x)) {
+		int e = sum_of(r, of, &x, &some[n]);
+
+		if (e && e != -ENOENT)
+			return e;
+		n += !e;
+		if (n == ARRAY_SIZE(some)) {
+			add_sums(r, sums, of, some, n);
+			n = 0;
+		}
+	}
+	add_sums(r, sums, of, some, n);
+	return 0;
 }
 
 /*
@@ -111,7 +144,6 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		const struct of_profile of = profile_of(st);
 		const uint8_t *p = sqlite3_column_blob(st, 3);
 		const uint8_t *end = p + sqlite3_column_bytes(st, 3);
-		struct stored_sample x;
 
 		r->summary.n_profiles += (uint64_t)sqlite3_column_int64(st, 4);
 		/*
@@ -120,8 +152,7 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 		 */
 		if (store_query_must_end(&r->query.reader->limit))
 			return -ETIME;
-		while (!e && store_samples_get(&p, end, &x))
-			e = add_sample(r, sums, &of, &x);
+		e = add_profile(r, sums, &of, p, end);
 		if (!e)
 			e = wait_for_memory(r, sums);
 	}

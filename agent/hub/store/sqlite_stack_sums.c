@@ -28,11 +28,18 @@ static bool is_same(const struct stored_sum *a, const struct stored_sum *b)
 	return a->stack == b->stack && a->app == b->app && a->group == b->group;
 }
 
+/* The index at which the search for the slot of x begins. */
+static size_t first_slot(const struct sums *s, const struct stored_sum *x)
+{
+	const uint64_t key = (uint64_t)x->app << 40 ^ (uint64_t)x->group << 28 ^ (uint64_t)x->stack;
+
+	return key * 0x9e3779b97f4a7c15ULL >> 20 & (s->cap - 1);
+}
+
 /* The slot of the stack, application and group of x. */
 static struct stored_sum *slot(const struct sums *s, const struct stored_sum *x)
 {
-	const uint64_t key = (uint64_t)x->app << 40 ^ (uint64_t)x->group << 28 ^ (uint64_t)x->stack;
-	size_t i = key * 0x9e3779b97f4a7c15ULL >> 20 & (s->cap - 1);
+	size_t i = first_slot(s, x);
 
 	while (s->items[i].stack && !is_same(&s->items[i], x))
 		i = (i + 1) & (s->cap - 1);
@@ -116,7 +123,7 @@ static void cut(struct sums *s)
 	*s = kept;
 }
 
-void store_sums_add(struct sums *s, const struct stored_sum *sum)
+static void add_one(struct sums *s, const struct stored_sum *sum)
 {
 	struct stored_sum *to;
 
@@ -131,4 +138,16 @@ void store_sums_add(struct sums *s, const struct stored_sum *sum)
 		return;
 	}
 	add(to, sum);
+}
+
+/*
+ * The table is larger than the near caches of the CPU, so the slots are fetched before they are
+ * needed.
+ */
+void store_sums_add(struct sums *s, const struct stored_sum *list, size_t n)
+{
+	for (size_t i = 0; s->cap && i < n; i++)
+		__builtin_prefetch(&s->items[first_slot(s, &list[i])], 1);
+	for (size_t i = 0; i < n; i++)
+		add_one(s, &list[i]);
 }

@@ -12,8 +12,9 @@
 
 static void add(struct sums *s, int64_t stack, int64_t app, int64_t value)
 {
-	store_sums_add(s, &(struct stored_sum){
-				  .stack = stack, .app = app, .value = value, .n_samples = 1});
+	store_sums_add(
+		s, &(struct stored_sum){.stack = stack, .app = app, .value = value, .n_samples = 1},
+		1);
 }
 
 /*

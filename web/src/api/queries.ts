@@ -18,13 +18,6 @@ async function result<T>(path: string, signal: AbortSignal, body?: unknown): Pro
 export const hub = {
   info: (signal: AbortSignal) => call<types.Info>('/v1/info', signal),
 
-  /** The tags that have values, each once. */
-  async tags(signal: AbortSignal): Promise<types.StoredTag[]> {
-    const all = await result<types.StoredTag[]>('/v1/profile/tags', signal);
-
-    return (all ?? []).filter((t) => t.stored && !t.same_as);
-  },
-
   /** Before a large profile, onPreview gets a preview of it. */
   async profile(
     question: types.ProfileQuestion,

@@ -27,6 +27,7 @@ export interface Info {
   store_note: string;
   time?: number; // Unix seconds by the hub's clock; hubs of earlier versions do not say it
   links?: { trace: string; logs: string };
+  tags: StoredTag[];
 }
 
 /** A tag of `tag_filter`. */

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { SignInError } from '../api/hub';
 import type { Hub } from '../api/queries';
+import type { Info } from '../api/types';
 import { parse } from '../state/address';
 import { Asker } from './asker';
 
@@ -17,7 +18,14 @@ interface Call {
   fail: (error: unknown) => void;
 }
 
-const INFO = { auth_required: false, token_hint: '', time: 5000 };
+const INFO = {
+  auth_required: false, token_hint: '', time: 5000,
+  tags: [
+    { name: 'wait', title: 'Waits for', events: ['off-cpu'], help: '', stored: true, same_as: '' },
+    { name: 'comm', help: '', stored: true, same_as: 'app_service' },
+    { name: 'region', help: '', stored: false, same_as: '' },
+  ],
+};
 
 /** A hub that answers when the test wants it to, except about itself. */
 function held(why: (question: unknown) => Promise<unknown> = async () => []) {
@@ -29,9 +37,6 @@ function held(why: (question: unknown) => Promise<unknown> = async () => []) {
         calls.push({ name, question, signal, onPreview, answer, fail }));
   const hub = {
     info: async () => INFO,
-    tags: async () => [
-      { name: 'wait', title: 'Waits for', events: ['off-cpu'], help: '' },
-    ],
     profile: ask('profile'),
     series: ask('series'),
     choices: ask('choices'),
@@ -61,6 +66,24 @@ test("all questions are of one moment by the hub's clock", async () => {
     assert.equal(q.time_end - q.time_start, 300);
     assert.ok(Math.abs(q.time_end - INFO.time) < 60);
   }
+});
+
+test('the tags are those that the hub stores, each once', async () => {
+  const { asker, newest } = held();
+
+  void asker.ask(at(''));
+  await newest(3);
+  const names = asker.answers().tags.map((t) => t.tag);
+  assert.ok(names.includes('wait') && !names.includes('comm') && !names.includes('region'));
+});
+
+test('without the token that the hub needs nothing is asked', async () => {
+  const { asker, calls, hub } = held();
+
+  hub.info = async () => ({ ...INFO, auth_required: true }) as Info;
+  await asker.ask(at(''));
+  assert.deepEqual([calls.length, asker.answers().signIn, asker.answers().error], [0, '', '']);
+  assert.equal(asker.answers().info?.auth_required, true);
 });
 
 test('a preview is there until the whole answer is, and only of new choices', async () => {

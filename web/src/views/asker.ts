@@ -68,7 +68,6 @@ export interface Answers {
 export class Asker {
   private readonly clock = new Clock();
   private readonly info: Question<'', Info>;
-  private readonly tags: Question<'', Tag[]>;
   private readonly profile;
   private readonly request;
   private readonly breakdown;
@@ -76,6 +75,7 @@ export class Asker {
   private readonly choices;
   private readonly cpu;
   private readonly why;
+  private tags: Tag[] = []; // those that have values
   private state: State | null = null; // the newest
   private now = this.clock.now(); // of the newest questions
 
@@ -84,7 +84,6 @@ export class Asker {
     onChange: () => void,
   ) {
     this.info = new Question((_, signal) => this.introduce(signal), onChange);
-    this.tags = new Question((_, signal) => this.storedTags(signal), onChange);
     this.profile = new Question(this.profileOf.bind(this), onChange);
     this.request = new Question(this.requestOf.bind(this), onChange);
     this.breakdown = new Question(this.breakdownOf.bind(this), onChange);
@@ -95,9 +94,9 @@ export class Asker {
   }
 
   private all() {
-    const { info, tags, profile, request, breakdown, series, choices, cpu, why } = this;
+    const { info, profile, request, breakdown, series, choices, cpu, why } = this;
 
-    return [info, tags, profile, request, breakdown, series, choices, cpu, why];
+    return [info, profile, request, breakdown, series, choices, cpu, why];
   }
 
   /** Those whose answers the newest state needs. */
@@ -114,10 +113,8 @@ export class Asker {
   /** Asks what is new in a state; `again`: all of it. Ends when all have their answers. */
   async ask(state: State, again = false): Promise<void> {
     this.state = state;
-    for (const first of [this.info, this.tags]) {
-      if (again || !first.answer) await first.put('', true);
-      if (!first.answer || this.state !== state) return;
-    }
+    if (again || !this.info.answer) await this.info.put('', true);
+    if (!this.info.answer || this.lacksToken() || this.state !== state) return;
     const { profile, request, breakdown, series, choices, cpu } = this.questions(state, again);
 
     await Promise.all([
@@ -144,9 +141,7 @@ export class Asker {
   offer(
     state: State, tag: string, op: Operator, typed: string, signal: AbortSignal,
   ): Promise<Values> {
-    const tags = this.tags.answer ?? [];
-
-    return this.hub.values(offeredQuestion(state, tags, this.now, tag, op, typed), signal);
+    return this.hub.values(offeredQuestion(state, this.tags, this.now, tag, op, typed), signal);
   }
 
   /** What there is to show. */
@@ -155,12 +150,12 @@ export class Asker {
     const error = errors.find((e) => !(e instanceof SignInError));
     const part = <T>({ answer, isStale }: Question<never, T>): Part<T> => ({
       answer,
-      isStale: isStale || this.hasNoIntroduction(),
+      isStale: isStale || this.info.error !== null || this.lacksToken(),
     });
 
     return {
       info: this.info.answer,
-      tags: this.tags.answer ?? [],
+      tags: this.tags,
       now: this.now,
       profile: { ...part(this.profile), preview: this.profile.preview },
       request: part(this.request),
@@ -182,34 +177,31 @@ export class Asker {
 
   /** Why the newest questions were refused; null: they were not, or are under way. */
   private refusal(): string | null {
+    if (this.lacksToken()) return '';
     for (const { error, isBusy } of this.needed())
       if (error instanceof SignInError && !isBusy) return error.message;
     return null;
   }
 
-  private hasNoIntroduction(): boolean {
-    return this.info.error !== null || this.tags.error !== null;
+  private lacksToken(): boolean {
+    return this.info.answer?.auth_required === true && !hasToken();
   }
 
   /** All questions are of one moment, which is a new one when the profile is asked for. */
   private questions(state: State, again: boolean) {
-    const same = questionsOf(state, this.tags.answer!, this.now);
+    const same = questionsOf(state, this.tags, this.now);
 
     if (!again && !this.profile.isNew(same.profile)) return same;
     this.now = this.clock.now();
-    return questionsOf(state, this.tags.answer!, this.now);
+    return questionsOf(state, this.tags, this.now);
   }
 
   private async introduce(signal: AbortSignal): Promise<Info> {
     const info = await this.hub.info(signal);
 
     if (info.time) this.clock.set(info.time);
+    this.tags = labelled(info.tags.filter((t) => t.stored && !t.same_as));
     return info;
-  }
-
-  private async storedTags(signal: AbortSignal): Promise<Tag[]> {
-    if (this.info.answer!.auth_required && !hasToken()) throw new SignInError('');
-    return labelled(await this.hub.tags(signal));
   }
 
   private async profileOf(
@@ -234,7 +226,7 @@ export class Asker {
   /** What is shown of the same choices, or of one subtree, may be more than a preview has. */
   private wantsPreview(state: State): boolean {
     const choices = (of: State): string =>
-      JSON.stringify(questionsOf(of, this.tags.answer!, 0).profile);
+      JSON.stringify(questionsOf(of, this.tags, 0).profile);
     const shown = this.profile.answer?.state;
     const isAgain = shown && choices(shown) === choices(state);
 

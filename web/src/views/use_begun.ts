@@ -9,7 +9,7 @@ const PATIENCE_MS = 50;
  * Whether to render the page: once it has asked for the profile, so that the hub works meanwhile,
  * or after a moment.
  */
-export function useBegun({ tags, error, signIn }: Answers): boolean {
+export function useBegun({ info, error, signIn }: Answers): boolean {
   const [isLate, setLate] = useState(false);
 
   useEffect(() => {
@@ -17,5 +17,5 @@ export function useBegun({ tags, error, signIn }: Answers): boolean {
 
     return () => clearTimeout(timer);
   }, []);
-  return isLate || tags.length > 0 || error !== '' || signIn !== null;
+  return isLate || info !== null || error !== '' || signIn !== null;
 }
