@@ -50,4 +50,4 @@ test-now: $(SANITIZERS)
 test-asan: asan ## unit tests and the fuzzers' corpora under AddressSanitizer and UBSan
 test-tsan: tsan ## those that have threads under ThreadSanitizer
 test-asan test-tsan:
-	$(Q)BUILD=$(BUILD)/$< .ci/test -- $(call sanitized,$<)
+	$(Q)BUILD=$(BUILD) .ci/test -- $(call sanitized,$<)

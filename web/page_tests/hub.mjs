@@ -201,7 +201,7 @@ export const tests = {
     await open(page, `${origin}/#`);
     await shows(page, 'large');
     assert.equal(await isStale(page), false);
-    assert.match(await page.textContent('#total'), /^9\.00 ms in /);
+    assert.match(await page.textContent('#total'), /^9\.00 ms of CPU time in /);
     // what would be wrong of a part
     assert.deepEqual([await page.$('#functions'), await page.$('#download')], [null, null]);
     await page.evaluate(() => window.goOn());

@@ -57,7 +57,7 @@ export const tests = {
     await picture(page, 'growth');
 
     await page.uncheck('#growth');
-    await total('180 MiB in 9 samples');
+    await total('180 MiB in use in 9 samples');
     assert.doesNotMatch(page.url(), /growth|before/);
     assert.equal(await page.isVisible('#grown_from'), false);
     await page.check('#growth');

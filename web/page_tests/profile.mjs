@@ -102,7 +102,7 @@ export const tests = {
       'lock',
       'disk',
     ]);
-    assert.match(await page.textContent('#total'), /^100 ms in 9 samples/);
+    assert.match(await page.textContent('#total'), /^100 ms of waiting in 9 samples/);
     assert.equal(
       await page.textContent('#throttled'),
       "throttled: the containers' CPU limits held them back for 1.50 s",
@@ -120,6 +120,21 @@ export const tests = {
       () => asked.at(-1).profile_event_type === 'on-cpu' && asked.at(-1).tag_filter === '',
     );
   },
+  async 'in a wide window the table stands beside the graph, else below it'(page, origin) {
+    const places = async () => {
+      const [graph, table] = await Promise.all(
+        ['#chart', '.functions'].map((s) => page.locator(s).boundingBox()));
+
+      return { isBeside: table.x >= graph.x + graph.width, isBelow: table.y > graph.y + 20 };
+    };
+
+    await answersAre(page, () => replyOf({ big: 9000, small: 3000 }));
+    await open(page, `${origin}/#`);
+    await tableIs(page, 'big', 'small');
+    assert.deepEqual(await places(), { isBeside: false, isBelow: true });
+    await page.setViewportSize({ width: 1800, height: 900 });
+    assert.deepEqual(await places(), { isBeside: true, isBelow: false });
+  },
   async 'bytes have units of memory, and leaves their own colours'(page, origin) {
     await answersAre(page, () =>
       replyOfTree(
@@ -130,7 +145,7 @@ export const tests = {
     );
     await open(page, `${origin}/#profile_event_type=mem-alloc`);
     await page.waitForFunction(() => document.querySelectorAll('#functions tr').length === 3);
-    assert.match(await page.textContent('#total'), /^1.50 GiB in 9 samples/);
+    assert.match(await page.textContent('#total'), /^1.50 GiB allocated in 9 samples/);
     const rows = await page.$$eval('#functions tr', (all) =>
       all.map((r) => [r.cells[0].textContent, r.cells[1].textContent]),
     );

@@ -80,6 +80,7 @@ export function App() {
             <div id="choices">
               <EventChoice {...chosen} />
               <RangeChoice state={state} change={change} now={now} />
+              <TimeInputs state={state} change={change} now={now} />
               <Favourites state={state} change={change} now={now} />
             </div>
             <Tools
@@ -90,11 +91,12 @@ export function App() {
               setLive={setLive}
             />
           </div>
-          <TimeInputs state={state} change={change} now={now} />
         </Guard>
         <Guard what="the filters" of={[state, answers]}>
-          <Filters {...chosen} offer={offer} />
-          <CompareChoice {...chosen} offer={offer} />
+          <div id="narrowed">
+            <Filters {...chosen} offer={offer} />
+            <CompareChoice {...chosen} offer={offer} />
+          </div>
         </Guard>
         <Guard what="the time line" of={[state, answers.series.answer]}>
           <TimelineView {...chosen} />

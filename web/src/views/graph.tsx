@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flame graph of the profile, and its functions in a table below.
+// The flame graph of the profile, and its functions in a table below it, or beside it in a wide
+// window.
 import { useMemo, useState } from 'preact/hooks';
 import { percent } from '../profile/values';
 import { Flame } from './flame';
@@ -14,15 +15,17 @@ export function Graph(props: ViewProps) {
   const isPainted = usePainted();
 
   return (
-    <>
-      {columns && (
-        <>
-          <Legend state={props.state} change={props.change} columns={columns} />
-          <MainGraph {...props} columns={columns} isProfile isPreview={answer.reply.preview} />
-        </>
-      )}
+    <div id="graph">
+      <div>
+        {columns && (
+          <>
+            <Legend state={props.state} change={props.change} columns={columns} />
+            <MainGraph {...props} columns={columns} isProfile isPreview={answer.reply.preview} />
+          </>
+        )}
+      </div>
       {isPainted && !answer.reply.preview && <Table {...props} />}
-    </>
+    </div>
   );
 }
 

@@ -40,8 +40,12 @@ const Ways = ({ state, change }: Pick<Props, 'state' | 'change'>) => (
         value={state.search}
         onInput={(e) => change({ search: e.currentTarget.value })}
       />
-      <button id="reset" onClick={() => change({ search: '', zoom: [] })}>
-        reset zoom and search
+      <button
+        id="reset"
+        title="the search and the zoom"
+        onClick={() => change({ search: '', zoom: [] })}
+      >
+        reset
       </button>
       <Check
         id="short"

@@ -36,6 +36,8 @@ test('the samples of a subtree are its own', () => {
   const all = profileOf(['p', 0, ['a', 3], ['b', 5]]);
   const a = transform(all, { ...defaults, focus: ['a'] });
 
-  assert.equal(textOf(shownOf(all, all)), '8.00 B in 8 samples, 99.00 % with a whole stack');
-  assert.equal(textOf(shownOf(all, a)), '3.00 B in 3 samples');
+  assert.equal(
+    textOf(shownOf(all, all)), '8.00 B of CPU time in 8 samples, 99.00 % with a whole stack',
+  );
+  assert.equal(textOf(shownOf(all, a)), '3.00 B of CPU time in 3 samples');
 });

@@ -5,7 +5,7 @@ import { wholesText } from '../profile/change';
 import type { Growth } from '../profile/growth';
 import { formatValue } from '../profile/values';
 import { leakOf } from '../state/leak';
-import { events } from '../words/events';
+import { amounts, events } from '../words/events';
 import { lossText } from '../words/losses';
 import { summary as words } from '../words/numbers';
 import { sentence } from '../words/sentence';
@@ -52,7 +52,10 @@ export function totalText({ answer, columns, difference, growth, unit, total }: 
     about: words.finished_percent,
   };
   return [
-    { text: formatValue(total, unit), about: sentence(events, answer.state.event) },
+    {
+      text: `${formatValue(total, unit)} ${sentence(amounts, answer.state.event)}`.trim(),
+      about: sentence(events, answer.state.event),
+    },
     ...(hasSamples
       ? [
           plain(' in '),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sentence for each event: what the width of a frame is.
+// For each event a sentence, what the width of a frame is, and words for behind a sum of it.
 
 export const events: Record<string, string> = {
   'on-cpu': 'Time on a CPU: what costs CPU.',
@@ -18,4 +18,17 @@ export const events: Record<string, string> = {
   rdma: 'Bytes posted to RDMA devices: those of the send queue, until you choose an operation.',
   'rdma-latency':
     'Time that requests to RDMA devices were under way, which adds up over requests.',
+};
+
+/** "3 s" of what. */
+export const amounts: Record<string, string> = {
+  'on-cpu': 'of CPU time',
+  'off-cpu': 'of waiting',
+  'mem-alloc': 'allocated',
+  'mem-inuse': 'in use',
+  'hbm-alloc': 'of GPU memory allocated',
+  'hbm-inuse': 'of GPU memory in use',
+  'on-gpu': 'of GPU time',
+  rdma: 'posted',
+  'rdma-latency': 'under way',
 };
