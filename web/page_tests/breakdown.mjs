@@ -37,6 +37,7 @@ export const tests = {
       () => [['web-1', 6_000_000], ["<b>\u202eit's-2", 3_000_000], ['', 500_000]],
       { groups: 3, total: 500_000 },
     );
+    await choicesAre(page, { 'k8s.label.': ['version'] });
     await open(page, `${origin}/#view=breakdown`);
     await until(async () => (await rows(page)).length === 4);
     assert.deepEqual(await rows(page), [
@@ -54,9 +55,7 @@ export const tests = {
     await picture(page, 'breakdown');
     await page.selectOption('#breakdown-by', 'image');
     await until(() => questions.at(-1).group_by === 'image');
-    await page.selectOption('#breakdown-by', 'a label of the pod');
-    await page.fill('#breakdown-label', 'version');
-    await page.press('#breakdown-label', 'Enter');
+    await page.selectOption('#breakdown-by', 'k8s.label.version');
     await until(() => questions.at(-1).group_by === 'k8s.label.version');
     await page.selectOption('#breakdown-by', 'pod');
     await page.click('.group-value >> nth=1');

@@ -232,6 +232,31 @@ export const tests = {
     await press('Enter', 'Shift+Tab', 'Shift+Tab', 'Shift+Tab'); // away from the editor
     await until(async () => (await page.$('.popup')) === null);
   },
+  async 'labels of the selected pods are offered, for filters and to split by'(page, origin) {
+    const asked = await asking(page);
+    const names = ['app', 'app.kubernetes.io/version', 'tier'];
+    const byLabel = (list) => page.$$eval(`${list} option`, (all) =>
+      all.map((o) => o.textContent).filter((text) => text.startsWith('k8s.label.')));
+    await choicesAre(page, { 'k8s.label.': names });
+    await valuesAre(page, () => ['1.2']);
+    await open(page, `${origin}/#`);
+    await page.click('#add-filter');
+    await page.keyboard.type('k8s.label.app');
+    await offeredAre(page, 'k8s.label.app label of the pod',
+      'k8s.label.app.kubernetes.io/version label of the pod');
+    await pick(page, 'k8s.label.app.kubernetes.io/version');
+    await until(async () => (await page.getAttribute('.popup input', 'aria-label'))
+      === 'value of k8s.label.app.kubernetes.io/version');
+    await page.keyboard.type('1.2');
+    await page.keyboard.press('Enter');
+    await filterIs(asked, "k8s.label.app.kubernetes.io/version='1.2'");
+    assert.deepEqual(await byLabel('#by'), names.map((name) => `k8s.label.${name}`));
+    await page.selectOption('#by', 'k8s.label.tier');
+    await page.waitForFunction(() => location.hash.includes('by=k8s.label.tier'));
+    await page.goto(`${origin}/#by=k8s.label.gone&view=breakdown`);
+    await until(async () => (await byLabel('#breakdown-by')).includes('k8s.label.gone'));
+    await until(async () => (await page.inputValue('#by')) === 'k8s.label.gone');
+  },
   async 'every tag that the hub stores can be chosen'(page, origin) {
     await open(page, `${origin}/#`);
     const { result } = await (await fetch(`${origin}/v1/profile/tags`)).json();

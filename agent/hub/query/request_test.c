@@ -250,6 +250,7 @@ static void values_bodies(void **state)
 					  "{\"tag\":\"pod\",\"limit\":\"1\"}",
 					  "[",
 					  "{\"tag\":7}"};
+	static const char labels[] = "{\"tag\":\"k8s.label.\"}";
 	static const char nulls[] = "{\"tag\":\"pod\",\"limit\":null,\"time_end\":null,"
 				    "\"profile_event_type\":null}";
 	struct values_request v;
@@ -260,6 +261,9 @@ static void values_bodies(void **state)
 	assert_string_equal(v.tag, "app_service");
 	assert_int_equal(v.tracing.selection->time_start_s, 5);
 	assert_int_equal(v.limit, 100);
+	query_values_request_done(&v);
+	assert_int_equal(query_values_parse(labels, strlen(labels), &v, &e), 0);
+	assert_true(v.stored);
 	query_values_request_done(&v);
 	assert_int_equal(query_values_parse(nulls, strlen(nulls), &v, &e), 0);
 	assert_int_equal(v.limit, 100);

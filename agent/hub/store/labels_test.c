@@ -62,6 +62,36 @@ static void samples_are_found_by_their_labels(void **state)
 	assert_int_equal(g.n, 1); /* equal labels are one row */
 }
 
+/* The names of the labels of pods, with the samples that match the filter. */
+static void labels_of_pods_have_names(void **state)
+{
+	struct store *s = *state;
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	struct batch *b = profile_batch_new();
+	struct profile *p = add_profile(b, "web", "web", 20, "ml", T0);
+	struct values v = {0};
+
+	profile_tag(b, p, "k8s.label.app.kubernetes.io/version", "1.2");
+	profile_tag(b, p, "k8s.label.tier", "front");
+	add_sample(b, p, "worker", false, "read", 10);
+	write_batch(s, b, 1);
+	write_batch(s, two_services(), 3);
+	assert_int_equal(read_values(s, &sel, STORE_LABELS, 10, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "tier=18 app.kubernetes.io/version=1 ");
+	v.text[0] = '\0';
+	sel.where = leaf(PRED_EQ, "pod_ns", "ml");
+	assert_int_equal(read_values(s, &sel, STORE_LABELS, 10, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "app.kubernetes.io/version=1 tier=1 ");
+	store_predicate_free(sel.where);
+	/* a condition on samples */
+	v.text[0] = '\0';
+	sel.where = leaf(PRED_EQ, "thread", "api");
+	assert_int_equal(read_values(s, &sel, STORE_LABELS, 10, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "tier=2 ");
+	store_predicate_free(sel.where);
+}
+
 static void labels_have_values(void **state)
 {
 	struct store *s = *state;
@@ -151,6 +181,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		IN_MEMORY(samples_are_found_by_their_labels),
+		IN_MEMORY(labels_of_pods_have_names),
 		IN_MEMORY(labels_have_values),
 		IN_MEMORY(labels_and_traces),
 		ON_DISK(a_stack_is_stored_once_for_equal_labels),

@@ -2,7 +2,8 @@
 /*
  * The values that tags have within selections, with their samples. Most tags belong to series. For
  * these, one scan of an index counts the samples of each series and event, and all tags of the
- * request use these counts. A tag of samples, or a condition on one, needs all samples.
+ * request use these counts. A tag of samples, or a condition on one, needs all samples. The names
+ * of labels are counted as values are.
  */
 #include "hub/store/sqlite.h"
 
@@ -81,6 +82,13 @@ static struct counts *counts_of(struct choosing *c, int64_t series)
 	return counts;
 }
 
+static void forget_counts(struct choosing *c)
+{
+	store_id_map_free(&c->counts);
+	c->start_s = 0;
+	c->end_s = -1;
+}
+
 /* Counts the samples in the selection's time. The index of profiles by time has all columns. */
 static int count_samples(struct choosing *c, const struct selection *sel)
 {
@@ -90,7 +98,7 @@ static int count_samples(struct choosing *c, const struct selection *sel)
 
 	if (c->start_s == sel->time_start_s && c->end_s == sel->time_end_s)
 		return 0;
-	store_id_map_free(&c->counts);
+	forget_counts(c);
 	store_where_text(&w, "SELECT event, series, n FROM profiles WHERE time BETWEEN ");
 	store_where_int(&w, c->start_s = sel->time_start_s);
 	store_where_text(&w, " AND ");
@@ -187,13 +195,78 @@ static int add_samples(struct choosing *c, const struct store_choice *choice, st
 	return e ? e : store_sq_errno(rc);
 }
 
+/* ---- names of labels ---- */
+
+/* Counts the samples of each series by reading all samples. */
+static int count_each_sample(struct choosing *c, const struct selection *sel)
+{
+	_cleanup_(store_where_done) struct where w = {.event = sel->event,
+						      .links = store_where_wants_links(sel)};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	int rc, e;
+
+	forget_counts(c);
+	store_where_text(&w, "SELECT se.id, TOTAL(sa.n)");
+	store_where_samples(&w, sel, true, false);
+	store_where_text(&w, " GROUP BY 1");
+	e = store_where_prepare(&w, c->query.db, &st);
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
+		counts_of(c, sqlite3_column_int64(st, 0))->of[sel->event] =
+			(uint64_t)store_sq_clamp(sqlite3_column_double(st, 1));
+	return e ? e : store_sq_errno(rc);
+}
+
+/* Adds up the samples that were counted under each label of their series. */
+static int add_counted_labels(struct choosing *c, const struct selection *sel,
+			      struct value **values)
+{
+	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	int rc, e;
+
+	store_where_text(&w, "SELECT se.id, (SELECT SUBSTR(s, ");
+	store_where_int(&w, sizeof(STORE_LABELS));
+	store_where_text(&w, ") FROM strings WHERE id=t.key) FROM series se CROSS JOIN tags t"
+			     " WHERE t.tagset=se.tagset AND t.key IN"
+			     " (SELECT id FROM strings WHERE s GLOB '" STORE_LABELS "*')"
+			     " AND se.last_s>=");
+	store_where_int(&w, sel->time_start_s);
+	store_where_text(&w, " AND se.first_s<=");
+	store_where_int(&w, sel->time_end_s);
+	store_where_selection(&w, sel);
+	e = store_where_prepare(&w, c->query.db, &st);
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		const struct counts *counts =
+			store_id_map_get(&c->counts, sqlite3_column_int64(st, 0));
+
+		if (counts)
+			add_value(values, (const char *)sqlite3_column_text(st, 1),
+				  counts->of[sel->event]);
+	}
+	return e ? e : store_sq_errno(rc);
+}
+
+static int add_labels(struct choosing *c, const struct store_choice *choice, struct value **values)
+{
+	bool each = needs_samples(choice);
+	int e = each ? count_each_sample(c, choice->sel) : count_samples(c, choice->sel);
+
+	if (!e)
+		e = add_counted_labels(c, choice->sel, values);
+	if (each) /* they are not those of the whole time */
+		forget_counts(c);
+	return e;
+}
+
 static int read_choice(struct choosing *c, const struct store_choice *choice, store_choice_fn *fn,
 		       void *arg)
 {
 	struct value *values = NULL;
 	int e, handed;
 
-	if (needs_samples(choice)) {
+	if (streq(choice->tag, STORE_LABELS)) {
+		e = add_labels(c, choice, &values);
+	} else if (needs_samples(choice)) {
 		e = add_samples(c, choice, &values);
 	} else {
 		e = count_samples(c, choice->sel);

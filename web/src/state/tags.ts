@@ -70,10 +70,11 @@ export const choiceTags = (tags: Tag[]): Tag[] => [
 export const isOfEvent = ({ events }: Tag, event: string): boolean =>
   !events || events.includes(event);
 
-/** The tags by whose values a profile of an event can be split. */
-export const groupTags = (tags: Tag[], event: string): Tag[] => [
+/** The tags by whose values a profile of an event can be split, with labels of pods. */
+export const groupTags = (tags: Tag[], event: string, labels: string[]): Tag[] => [
   ...choiceTags(tags).filter((t) => !t.rare && isOfEvent(t, event)),
   ...more,
+  ...labelTags(labels),
 ];
 
 /** What else the hub stores of a profile or a sample, without the tags of some events only. */
@@ -90,8 +91,11 @@ const ofEvents = [
 
 const stored = new Set([...[...common, ...more].map((t) => t.tag), ...others, ...ofEvents]);
 
-/** Behind it comes the name of any label of pods. */
+/** Behind it comes the name of any label of pods. Its own values are those names. */
 export const LABEL = 'k8s.label.';
+
+export const labelTags = (names: string[]): Tag[] =>
+  names.map((name) => ({ tag: LABEL + name, label: LABEL + name, help: 'label of the pod' }));
 
 /** The label of pods that a tag is; '': it is none. */
 export const labelOf = (tag: string): string =>

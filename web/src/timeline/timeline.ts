@@ -99,13 +99,11 @@ export class Timeline {
     this.element.replaceChildren();
   }
 
-  /** Shows the values of a stretch of time, by one of the tags; '': all together. */
-  show(series: Series, times: [number, number], tags: Tag[], tag: string): void {
+  /** Shows the values of a stretch of time, by a tag; '': all together. */
+  show(series: Series, times: [number, number], tag: string): void {
     this.series = series;
     this.times = times;
     this.layers = layers(series, tag !== '');
-    this.offer([{ tag: '', label: 'all together' }, ...tags]);
-    this.by.value = tag;
     this.picture.ariaLabel = this.summary();
     this.chart.show(series, this.layers);
     this.say('');
@@ -120,12 +118,15 @@ export class Timeline {
     if (this.series) this.chart.show(this.series, this.layers);
   }
 
-  private offer(tags: Tag[]): void {
+  /** Offers tags, of which one is chosen; '': none. */
+  offer(tags: Tag[], tag: string): void {
+    const all = [{ tag: '', label: 'all together' }, ...tags];
     const offered = [...this.by.options].map((o) => o.value);
 
     // changing an open list would close it
-    if (tags.map((t) => t.tag).join() !== offered.join())
-      this.by.replaceChildren(...tags.map((t) => new Option(t.label, t.tag)));
+    if (all.map((t) => t.tag).join() !== offered.join())
+      this.by.replaceChildren(...all.map((t) => new Option(inert(t.label), t.tag)));
+    this.by.value = tag;
   }
 
   private button(to: HTMLElement, textContent: string, title: string, act: () => void): void {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The breakdown: which pods (images, nodes, threads, ...) have the profile, or a function of it.
 // A click on one narrows the filter to it.
-import { useState } from 'preact/hooks';
 import { groupRows } from '../profile/groups';
 import { inert, inOwnForm } from '../profile/names';
-import type { State } from '../state/state';
-import { groupTags, LABEL, labelOf, tagOf, type Tag } from '../state/tags';
+import { groupTags, tagOf } from '../state/tags';
 import type { BreakdownAnswer } from './asker';
 import { Notes } from './banners';
 import './breakdown.css';
 import { GroupTable } from './breakdown_table';
+import { labelNames } from './chips';
 import { Choice } from './choice';
+import { shown } from './filter_words';
 import type { Noted } from './notes';
 import { breakdownTag } from './questions';
-import { useDraft } from './use_draft';
 import type { ViewProps } from './view';
 
 export function Breakdown(props: ViewProps) {
@@ -45,59 +44,21 @@ const notedOf = ({ now, before }: BreakdownAnswer): Noted => ({
   hasShares: true,
 });
 
-/** A tag, or a label of pods, whose name the user types. */
-function TagChoice({ state, change, answers: { tags } }: ViewProps) {
+/** The tag that is chosen is offered also if nothing has it. */
+function TagChoice({ state, change, answers: { tags, choices } }: ViewProps) {
   const tag = breakdownTag(state, tags);
-  const [isTyping, setTyping] = useState(false);
-  const label = labelOf(tag);
-  const isLabel = isTyping || label !== '';
-  const choose = (value: string): void => {
-    setTyping(value === LABEL);
-    if (value !== LABEL) change({ by: value });
-  };
+  const usual = groupTags(tags, state.event, labelNames(choices.answer));
+  const offered = usual.some((t) => t.tag === tag) ? usual : [...usual, tagOf(tags, tag)];
 
   return (
-    <>
-      <Choice
-        id="breakdown-by"
-        label="by "
-        value={isLabel ? LABEL : tag}
-        options={[
-          ...offeredTags(tags, state, tag).map((t) => ({ value: t.tag, text: t.label })),
-          { value: LABEL, text: 'a label of the pod' },
-        ]}
-        onChoose={choose}
-      />
-      {isLabel && (
-        <LabelInput
-          label={label}
-          onChoose={(name) => change({ by: LABEL + name })}
-        />
-      )}
-    </>
+    <Choice
+      id="breakdown-by"
+      label="by "
+      value={tag}
+      options={offered.map((t) => ({ value: t.tag, text: shown(t.label) }))}
+      onChoose={(by) => change({ by })}
+    />
   );
-}
-
-interface LabelProps {
-  label: string;
-  onChoose: (label: string) => void;
-}
-
-const LabelInput = ({ label, onChoose }: LabelProps) => (
-  <input
-    id="breakdown-label"
-    aria-label="label of the pod"
-    placeholder="app.kubernetes.io/version"
-    title="labels that targets keep (podLabelTags)"
-    {...useDraft(label, (text) => text.trim() && onChoose(text.trim()))}
-  />
-);
-
-function offeredTags(tags: Tag[], { event }: State, chosen: string): Tag[] {
-  const usual = groupTags(tags, event);
-  const isOffered = labelOf(chosen) !== '' || usual.some((t) => t.tag === chosen);
-
-  return isOffered ? usual : [...usual, tagOf(tags, chosen)];
 }
 
 function Groups(props: ViewProps & { answer: BreakdownAnswer }) {

@@ -5,7 +5,7 @@ import { useRef, useState } from 'preact/hooks';
 import type { Values } from '../api/types';
 import { slotsOf, type Slot } from '../state/conditions';
 import { operators, type Condition } from '../state/filter';
-import { isOfEvent, tagOf, type Tag } from '../state/tags';
+import { isOfEvent, LABEL, labelTags, tagOf, type Tag } from '../state/tags';
 import { Chip } from './chip';
 import { ConditionEditor } from './condition';
 import { shown } from './filter_words';
@@ -15,6 +15,10 @@ import { TagPicker } from './tag_picker';
 
 /** The values of tags that are known already. */
 export type Known = Record<string, Values>;
+
+/** The names of the labels that the selected pods have. */
+export const labelNames = (known: Known | null): string[] =>
+  known?.[LABEL]?.values.map((v) => v.value) ?? [];
 
 interface Props {
   id: string; // which those of its buttons begin with
@@ -95,7 +99,10 @@ export function Chips(props: Props) {
             <Popup label="add a filter" onClose={close}>
               {open.tag
                 ? editor(open)
-                : <TagPicker tags={tags} onPick={(tag) => setOpen({ ...open, tag })} />}
+                : <TagPicker
+                    tags={[...tags, ...labelTags(labelNames(known))]}
+                    onPick={(tag) => setOpen({ ...open, tag })}
+                  />}
             </Popup>
           )}
         </span>

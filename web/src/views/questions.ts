@@ -10,11 +10,13 @@ import { printFilter, type Operator } from '../state/filter';
 import { leakOf, timesOf } from '../state/leak';
 import { chosenValue } from '../state/narrow';
 import type { Compare, State } from '../state/state';
-import { choiceTags, groupTags, isOfEvent, isStored, tagOf, type Tag } from '../state/tags';
+import {
+  choiceTags, groupTags, isOfEvent, isStored, LABEL, labelOf, tagOf, type Tag,
+} from '../state/tags';
 import { intervalOf, WINDOW_S, type Interval } from '../state/times';
 
-/** The most tags in one question for choices, beside the events. */
-const MAX_CHOICES = 63;
+/** The most tags in one question for choices, beside the events and the names of labels. */
+const MAX_CHOICES = 62;
 
 interface Questions {
   profile: ProfileQuestion;
@@ -98,7 +100,7 @@ function groupsQuestion(state: State, selection: Selection, tags: Tag[]): Groups
 
 /** The tag by whose values the time line is split; '': none, or the event does not have it. */
 export function groupOf({ by, event }: State, tags: Tag[]): string {
-  return groupTags(tags, event).some((t) => t.tag === by) ? by : '';
+  return labelOf(by) || groupTags(tags, event, []).some((t) => t.tag === by) ? by : '';
 }
 
 /** The stretch of time that the page is about, with the time of the snapshots of the leak view. */
@@ -147,10 +149,12 @@ function selectionOf(
   };
 }
 
-/** The usual tags, those of the conditions, and the events. */
+/** The usual tags, those of the conditions, the names of labels, and the events. */
 function choiceTagsOf(state: State, tags: Tag[]): string[] {
   const usual = choiceTags(tags).filter((t) => isOfEvent(t, state.event)).map((t) => t.tag);
   const chosen = conditionsOf(state).map((c) => c.tag).filter(isStored);
 
-  return [...new Set([...usual, ...chosen])].slice(0, MAX_CHOICES).concat('profile_event_type');
+  return [...new Set([...usual, ...chosen])]
+    .slice(0, MAX_CHOICES)
+    .concat(LABEL, 'profile_event_type');
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of the tag that a new condition is about.
 import { useState } from 'preact/hooks';
-import { LABEL, labelOf, type Tag } from '../state/tags';
+import { LABEL, labelOf, labelTags, type Tag } from '../state/tags';
 import { Combobox, type Option } from './combobox';
+import { shown } from './filter_words';
 
 interface Props {
-  tags: Tag[];
+  tags: Tag[]; // with the labels of pods that are known
   onPick: (tag: string) => void;
 }
 
@@ -30,14 +31,15 @@ function optionsOf(tags: Tag[], typed: string): Option[] {
   const isLike = ({ tag, label, help = '' }: Tag): boolean =>
     [tag, label, help].some((text) => text.toLowerCase().includes(part));
   const option = ({ tag, label, help }: Tag): Option =>
-    ({ key: tag, text: label, note: label === tag ? help : tag });
+    ({ key: tag, text: shown(label), note: label === tag ? help : tag });
 
-  if (labelOf(typed))
-    return [option({ tag: typed, label: typed, help: 'label of the pod' })];
-  return tags
+  const found = tags
     .filter(isLike)
-    .sort((a, b) => Number(b.tag === typed) - Number(a.tag === typed))
-    .map(option);
+    .sort((a, b) => Number(b.tag === typed) - Number(a.tag === typed));
+
+  // no sample of now has a label that is not known, but others may
+  if (labelOf(typed) && found[0]?.tag !== typed) found.unshift(...labelTags([labelOf(typed)]));
+  return found.map(option);
 }
 
 function statusOf(options: Option[], typed: string): string {

@@ -4,9 +4,10 @@ import { useContext, useLayoutEffect, useRef } from 'preact/hooks';
 import { timesOf, withTimes, zoomedOut } from '../state/leak';
 import { narrowed } from '../state/narrow';
 import type { Change, State } from '../state/state';
-import { groupTags } from '../state/tags';
+import { groupTags, tagOf } from '../state/tags';
 import { Timeline } from '../timeline/timeline';
 import type { Answers } from './asker';
+import { labelNames } from './chips';
 import { useLatest } from './latest';
 import { groupOf } from './questions';
 import { IsDark } from './use_theme';
@@ -18,7 +19,9 @@ interface Props {
 }
 
 export function TimelineView(props: Props) {
-  const { series } = props.answers;
+  const { state, answers: { series, tags, choices } } = props;
+  const { event } = state;
+  const by = groupOf(state, tags);
   const isDark = useContext(IsDark);
   const element = useRef<HTMLElement>(null);
   const timeline = useRef<Timeline | null>(null);
@@ -43,16 +46,17 @@ export function TimelineView(props: Props) {
   }, []);
   useLayoutEffect(() => {
     const { state, answers: { tags, now } } = latest.current;
-    const times = timesOf(state, now);
 
     if (series.answer && !series.isStale)
-      timeline.current!.show(
-        series.answer,
-        times,
-        groupTags(tags, state.event),
-        groupOf(state, tags),
-      );
+      timeline.current!.show(series.answer, timesOf(state, now), groupOf(state, tags));
   }, [series.answer, series.isStale]);
+  useLayoutEffect(() => {
+    const usual = groupTags(tags, event, labelNames(choices.answer));
+
+    timeline.current!.offer(
+      !by || usual.some((t) => t.tag === by) ? usual : [...usual, tagOf(tags, by)], by,
+    );
+  }, [event, by, tags, choices.answer]);
   useLayoutEffect(() => timeline.current!.setDark(isDark), [isDark]);
   return (
     <section
