@@ -284,10 +284,10 @@ static void series_and_trees(void **state)
 					"\"before_samples\":[0,0,0,0,2,0,0,0,0,0]}"));
 }
 
-/* Adds a profile of more than 20,000 nodes, of which one stack has nearly all. */
+/* Adds a profile of more than 100,000 frames, of which one stack has nearly all. */
 static void fill_large(struct store *s)
 {
-	enum { STACKS = 1000, DEPTH = 30 };
+	enum { STACKS = 4000, DEPTH = 30 };
 	struct batch *b = profile_batch_new();
 	struct profile *p = profile_batch_profile(b);
 	size_t n_new;

@@ -96,12 +96,14 @@ static bool has_processes(const struct tree_query *q)
 	return !*q->tracing.app_service || (q->before.selection && !*q->before.app_service);
 }
 
-static struct tree *tree_for(const struct tree_query *q)
+/* preview: a preview of it may be asked for. */
+static struct tree *tree_for(const struct tree_query *q, bool preview)
 {
 	return query_tree_new(&(struct tree_form){.columns = true,
 						  .by_line = q->by_line,
 						  .grouped = q->group_by != NULL,
 						  .by_process = has_processes(q),
+						  .preview = preview,
 						  .max_nodes = q->max_nodes});
 }
 
@@ -119,6 +121,15 @@ static void reply_whole(struct tree_job *j)
 	j->tree = query_tree_free(j->tree);
 }
 
+/*
+ * A comparison gets no preview, because a node that is small in both selections together may be
+ * large in one; an answer of fewer nodes neither, because its preview could have more.
+ */
+static bool wants_preview(const struct tree_query *q)
+{
+	return q->preview && !q->before.selection && q->max_nodes == QUERY_MAX_COLUMNS;
+}
+
 /* A preview is a line, and the whole follows it. */
 static void make_tree(struct query_job *q)
 {
@@ -129,12 +140,12 @@ static void make_tree(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
-	j->tree = tree_for(&j->request);
+	j->tree = tree_for(&j->request, wants_preview(&j->request));
 	if (read_trees(j, &e)) {
 		api_query_fail(q, &e);
 		return;
 	}
-	if (query_columns_has_preview(j->tree, &j->request)) {
+	if (query_columns_has_preview(j->tree)) {
 		reply_columns(j, true);
 		q->has_rest = q->http == 200;
 		q->content_type = q->has_rest ? "application/x-ndjson" : NULL;
@@ -186,7 +197,7 @@ static void make_groups(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
-	a.tree = tree_for(&r->tree);
+	a.tree = tree_for(&r->tree, false);
 	if (read_tree(q, r->tree.tracing.selection, &a, &s, &e)) {
 		api_query_fail(q, &e);
 	} else {

@@ -237,22 +237,32 @@ static void put_result(struct buf *b, struct tree *t, const char *root, int64_t 
 
 /* A node of a preview has at least this part of the whole: as wide as a pixel in most windows. */
 #define PREVIEW_PART  1000
-#define PREVIEW_NODES 20000 /* a reply with fewer nodes is made as fast as a preview */
+#define PREVIEW_STEPS 100000 /* frames of all stacks; of fewer, the whole is there as soon */
 
-bool query_columns_has_preview(const struct tree *t, const struct tree_query *q)
+bool query_columns_has_preview(const struct tree *t)
 {
-	return q->preview && !t->before && t->n_nodes > PREVIEW_NODES &&
-	       t->nodes[ROOT].total > PREVIEW_PART;
+	return t->kept.n_steps > PREVIEW_STEPS && t->kept.total > PREVIEW_PART;
+}
+
+/* Makes the nodes of a preview. Returns the least total that they have. */
+static int64_t make_preview(struct tree *t)
+{
+	int64_t least = t->kept.total / PREVIEW_PART;
+
+	query_rows_preview(t, least);
+	return least;
 }
 
 char *query_columns_reply(struct tree *t, const struct tree_query *q, const struct store_summary *s,
 			  const struct store_summary *before, bool preview, int *ret_http,
 			  size_t *ret_n)
 {
-	int64_t least = preview ? t->nodes[ROOT].total / PREVIEW_PART : 0;
+	int64_t least = preview ? make_preview(t) : 0;
 	_cleanup_free_ char *root = query_tree_root_name(t, q->tracing.app_service);
 	_cleanup_buf_ struct buf b;
 
+	if (!preview)
+		query_rows_finish(t);
 	buf_init(&b, QUERY_MAX_REPLY_BYTES);
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
 	if (t->n_nodes > 1 || s->n_rows || (before && before->n_rows)) {

@@ -249,7 +249,7 @@ static void what_does_not_fit(void **state)
 /* A preview lacks what is less than a part in 1,000 of the whole, which a marker has. */
 static void previews(void **state)
 {
-	const struct tree_form form = {.columns = true, .max_nodes = 100};
+	const struct tree_form form = {.columns = true, .preview = true, .max_nodes = 100};
 	struct test t;
 
 	(void)state;
@@ -266,27 +266,31 @@ static void previews(void **state)
 			 "3 app read /bin/web 1000/100\n");
 }
 
-/* The whole is the same before a preview and after it, and with rows that come after it. */
+/* The whole is the same with a preview before it as without one, and rows may come after both. */
 static void a_preview_changes_nothing(void **state)
 {
-	const struct tree_form form = {.columns = true, .max_nodes = 100};
-	_cleanup_free_ char *before = NULL, *after = NULL;
+	_cleanup_free_ char *without = NULL, *with = NULL;
 	struct test t;
 
 	(void)state;
-	begin(&t, &form);
-	add(&t, NULL, &f_read, 100000);
-	add(&t, NULL, &f_unnamed, 10);
-	finish(&t);
-	before = nodes(&t);
-	json_decref(t.reply);
-	t.preview = true;
-	finish(&t);
-	json_decref(t.reply);
-	t.preview = false;
-	finish(&t);
-	after = nodes(&t);
-	assert_string_equal(before, after);
+	for (int i = 0; i < 2; i++) {
+		const struct tree_form form = {.columns = true, .preview = i > 0, .max_nodes = 100};
+
+		begin(&t, &form);
+		add(&t, NULL, &f_read, 100000);
+		add(&t, NULL, &f_unnamed, 10);
+		t.preview = i > 0;
+		if (t.preview) {
+			finish(&t);
+			json_decref(t.reply);
+			t.preview = false;
+		}
+		finish(&t);
+		*(i ? &with : &without) = nodes(&t);
+		if (i == 0)
+			end(&t);
+	}
+	assert_string_equal(without, with);
 	json_decref(t.reply);
 	add(&t, NULL, &f_other_read, 200000);
 	assert_nodes(&t, "0 root web - 0/0\n"
@@ -295,6 +299,93 @@ static void a_preview_changes_nothing(void **state)
 			 "3 app read /bin/web 200000/20000\n"
 			 "3 library read /lib/libc.so 100000/10000\n"
 			 "3 unnamed [/bin/web] /bin/web 10/1\n");
+}
+
+/*
+ * The nodes of the whole that a preview of it should have, in the form of nodes(): those of at
+ * least a part in 1,000, each followed by what is left out below it.
+ */
+static char *large_nodes(const struct test *t)
+{
+	const json_t *r = t->reply, *kinds = json_object_get(r, "kinds");
+	size_t n = json_array_size(json_object_get(json_object_get(r, "nodes"), "self"));
+	_cleanup_free_ int64_t *totals = xcalloc(n + 1, sizeof(*totals));
+	_cleanup_free_ int64_t *missing = xcalloc(n + 1, sizeof(*missing));
+	int64_t path[TREE_MAX_DEPTH + 1] = {0};
+	struct buf b = {0};
+
+	/* the totals, and of each node the children that are too small */
+	for (size_t i = 0; i < n; i++) {
+		size_t depth = (size_t)number(r, "nodes", "depth", i);
+
+		path[depth] = (int64_t)i;
+		for (size_t d = 0; d <= depth; d++)
+			totals[path[d]] += number(r, "nodes", "self", i);
+	}
+	for (size_t i = 0; i < n; i++) {
+		size_t depth = (size_t)number(r, "nodes", "depth", i);
+
+		path[depth] = (int64_t)i;
+		if (depth && totals[i] < totals[0] / 1000)
+			missing[path[depth - 1]] += totals[i];
+	}
+	for (size_t i = 0; i < n; i++) {
+		size_t f = (size_t)number(r, "nodes", "function", i);
+		size_t kind = (size_t)number(r, "functions", "kind", f);
+		long long depth = (long long)number(r, "nodes", "depth", i);
+
+		if (totals[i] < totals[0] / 1000)
+			continue;
+		buf_printf(&b, "%lld %s %s %s %lld/%lld\n", depth,
+			   json_string_value(json_array_get(kinds, kind)),
+			   string(r, number(r, "functions", "name", f)),
+			   string(r, number(r, "functions", "module", f)),
+			   (long long)number(r, "nodes", "self", i),
+			   (long long)number(r, "nodes", "samples", i));
+		if (missing[i])
+			buf_printf(&b, "%lld marker [smaller stacks] - %lld/0\n", depth + 1,
+				   (long long)missing[i]);
+	}
+	return buf_steal(&b);
+}
+
+/* Stacks of any form: a preview has exactly the large nodes of the whole, with the same values. */
+static void a_preview_has_all_large_nodes(void **state)
+{
+	enum { NAMES = 5, STACKS = 3000, DEPTH = 12 };
+	const struct tree_form form = {.columns = true, .preview = true, .max_nodes = 1000000};
+	static struct frame frames[NAMES];
+	_cleanup_free_ char *preview = NULL, *large = NULL;
+	struct test t;
+	unsigned seed = 1;
+
+	(void)state;
+	for (unsigned i = 0; i < NAMES; i++)
+		frames[i] = (struct frame){.kind = FRAME_APP,
+					   .name = (const char *[]){"a", "b", "c", "d", "e"}[i]};
+	begin(&t, &form);
+	for (int i = 0; i < STACKS; i++) {
+		const struct frame *stack[DEPTH];
+		struct store_row row = {.app_service = "web",
+					.frames = stack,
+					.n_frames = (size_t)rand_r(&seed) % (DEPTH + 1),
+					.value = 100 * STACKS / (i + 1),
+					.n_samples = 1};
+
+		for (size_t d = 0; d < row.n_frames; d++)
+			stack[d] = &frames[rand_r(&seed) % (d < 3 ? 2 : NAMES)];
+		assert_int_equal(query_tree_add(t.tree, &row, -1), 0);
+	}
+	t.preview = true;
+	finish(&t);
+	preview = nodes(&t);
+	json_decref(t.reply);
+	t.preview = false;
+	finish(&t);
+	large = large_nodes(&t);
+	assert_true(strlen(large) > 1000);
+	assert_string_equal(preview, large);
+	end(&t);
 }
 
 /* How much of a function each group has, with and without its kind; groups beyond the limit. */
@@ -416,6 +507,7 @@ int main(void)
 		cmocka_unit_test(what_does_not_fit),
 		cmocka_unit_test(previews),
 		cmocka_unit_test(a_preview_changes_nothing),
+		cmocka_unit_test(a_preview_has_all_large_nodes),
 		cmocka_unit_test(a_function_by_group),
 		cmocka_unit_test(a_recursive_function_by_group),
 	};

@@ -135,6 +135,7 @@ struct tree_form {
 	bool by_line;	  /* with columns: and the same file and line */
 	bool grouped;	  /* with columns: the first level is the row's group */
 	bool by_process;  /* with columns: a thread has the level of its process above it */
+	bool preview;	  /* with columns, of one selection: a preview may be asked for */
 	size_t max_nodes;
 };
 struct tree *query_tree_new(const struct tree_form *form);
@@ -164,16 +165,13 @@ char *query_tracing_reply(struct tree *t, const struct tracing_request *r,
 /*
  * The reply to POST /v1/profile/tree, as columns; docs/api.md describes it. before: the summary of
  * the selection before; NULL: there is none. preview: only of the nodes that have a width in a
- * picture; it ends with a newline.
+ * picture; it ends with a newline, and no reply for the whole was made before it.
  */
 char *query_columns_reply(struct tree *t, const struct tree_query *q,
 			  const struct store_summary *s, const struct store_summary *before,
 			  bool preview, int *ret_http, size_t *ret_n);
-/*
- * Whether the query gets a preview: it asks for one, and the tree has many nodes. A comparison gets
- * none, because a node that is small in both selections together may be large in one.
- */
-bool query_columns_has_preview(const struct tree *t, const struct tree_query *q);
+/* Whether a preview is worth it: the tree's form allows one, and the whole would take long. */
+bool query_columns_has_preview(const struct tree *t);
 /* The reply to POST /v1/profile/groups, of a tree with columns and groups. */
 char *query_groups_reply(struct tree *t, const struct groups_query *q,
 			 const struct store_summary *s, size_t *ret_n);

@@ -12,13 +12,6 @@
 #define FRAME_LEVELS (STACK_MAX_FRAMES + 3)
 #define MAX_LEVELS   (FRAME_LEVELS + 1) /* levels for the frames, and one for the cause of a wait */
 
-static int64_t add_saturated(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-
 const struct tree_form query_deepflow_form = {.max_nodes = QUERY_MAX_NODES};
 
 struct tree *query_tree_new(const struct tree_form *form)
@@ -57,6 +50,7 @@ struct tree *query_tree_free(struct tree *t)
 	free(t->level_slots);
 	free(t->order.first);
 	free(t->order.next);
+	query_rows_done(&t->kept);
 	free(t);
 	return NULL;
 }
@@ -101,8 +95,7 @@ static void enter_child(struct tree *t, uint32_t node)
 	*child_slot(t, parent, function) = (struct child_slot){parent, function, node + 1};
 }
 
-/* Returns NO_NODE if the parent has no child of this function. */
-static uint32_t find_child(const struct tree *t, uint32_t parent, uint32_t function)
+uint32_t query_tree_child(const struct tree *t, uint32_t parent, uint32_t function)
 {
 	uint32_t first = t->nodes[parent].first_child, number;
 
@@ -110,6 +103,39 @@ static uint32_t find_child(const struct tree *t, uint32_t parent, uint32_t funct
 		return first;
 	number = child_slot(t, parent, function)->number;
 	return number ? number - 1 : NO_NODE;
+}
+
+static void add_node(struct tree *t, struct tree_step step)
+{
+	GROW(t->nodes, t->n_nodes, t->cap_nodes);
+	t->nodes[t->n_nodes++] = (struct tree_node){
+		.function = step.function, .inlined = step.inlined, .first_child = NO_NODE};
+}
+
+uint32_t query_tree_add_child(struct tree *t, uint32_t parent, struct tree_step step)
+{
+	uint32_t node = (uint32_t)t->n_nodes;
+
+	add_node(t, step);
+	t->nodes[node].parent = parent;
+	enter_child(t, node);
+	return node;
+}
+
+static void forget_order(struct tree *t)
+{
+	free(TAKE_PTR(t->order.first));
+	free(TAKE_PTR(t->order.next));
+}
+
+void query_tree_clear(struct tree *t)
+{
+	forget_order(t);
+	t->n_nodes = 1;
+	t->nodes[ROOT] =
+		(struct tree_node){.function = ROOT, .parent = NO_NODE, .first_child = NO_NODE};
+	memset(t->child_slots, 0, t->n_child_slots * sizeof(*t->child_slots));
+	t->n_later_children = 0;
 }
 
 /* ---- rows ---- */
@@ -208,16 +234,24 @@ static void put_wait(const struct tree *t, struct levels *l, enum wait wait)
 		put_level(t, l, f, AS_FRAME);
 }
 
+static bool is_inlined(const struct tree_level *l)
+{
+	return query_level_is_frame(l) && ((const struct frame *)l->what)->inlined;
+}
+
 /*
  * Adds the functions of the levels from..n-1 from the leaf up, because they are numbered in that
  * order. Those of the other levels exist.
  */
-static void make_functions(struct tree *t, const struct levels *l, size_t from, uint32_t *functions)
+static void make_steps(struct tree *t, const struct levels *l, size_t from, struct tree_step *steps)
 {
 	_cleanup_buf_ struct buf scratch = {0};
 
 	for (size_t i = l->n; i-- > from;)
-		functions[i] = query_tree_function(t, &l->items[i], true, &scratch);
+		steps[i] = (struct tree_step){
+			.function = query_tree_function(t, &l->items[i], true, &scratch),
+			.inlined = is_inlined(&l->items[i]),
+		};
 }
 
 /* Adds the name to a sorted array without duplicates. */
@@ -262,32 +296,22 @@ static size_t find_path(struct tree *t, const struct levels *l, uint32_t *path)
 
 		if (function == NO_FUNCTION)
 			return i;
-		parent = path[i] = find_child(t, parent, function);
+		parent = path[i] = query_tree_child(t, parent, function);
 		if (parent == NO_NODE)
 			return i;
 	}
 	return l->n;
 }
 
-static bool is_inlined(const struct tree_level *l)
-{
-	return query_level_is_frame(l) && ((const struct frame *)l->what)->inlined;
-}
-
-/* Adds nodes for the levels from..n-1, numbered from the leaf up. */
-static void make_path(struct tree *t, const struct levels *l, const uint32_t *functions,
-		      size_t from, size_t n, uint32_t *path)
+/* Adds nodes for the steps from..n-1, numbered from the leaf up. */
+static void make_path(struct tree *t, const struct tree_step *steps, size_t from, size_t n,
+		      uint32_t *path)
 {
 	size_t first = t->n_nodes;
 
 	for (size_t i = n; i-- > from;) {
 		path[i] = (uint32_t)(first + (n - 1 - i));
-		GROW(t->nodes, t->n_nodes, t->cap_nodes);
-		t->nodes[t->n_nodes++] = (struct tree_node){
-			.function = functions[i],
-			.inlined = is_inlined(&l->items[i]),
-			.first_child = NO_NODE,
-		};
+		add_node(t, steps[i]);
 	}
 	for (size_t i = from; i < n; i++) {
 		t->nodes[path[i]].parent = i ? path[i - 1] : ROOT;
@@ -313,15 +337,61 @@ static void add_total(const struct tree *t, struct tree_node *n, int64_t value)
 {
 	int64_t *total = t->before ? &n->before_total : &n->total;
 
-	*total = add_saturated(*total, value);
+	*total = query_saturated(*total, value);
 }
 
-static void add_self(const struct tree *t, struct tree_node *n, const struct store_row *row)
+static void add_self(const struct tree *t, struct tree_node *n, const struct kept_row *row)
 {
 	int64_t *self = t->before ? &n->before_self : &n->self;
 
-	*self = add_saturated(*self, row->value);
+	*self = query_saturated(*self, row->value);
 	*(t->before ? &n->n_before_samples : &n->n_samples) += row->n_samples;
+}
+
+/* How many of the levels of a row get nodes, if so many have nodes already. */
+static size_t n_to_keep(const struct tree *t, size_t found, size_t n)
+{
+	return t->n_nodes + (n - found) <= t->form.max_nodes ? n : found;
+}
+
+/* Adds the values of a row of n levels, of which the first have nodes. */
+static void add_values(struct tree *t, const uint32_t *path, size_t keep, size_t n,
+		       const struct kept_row *row)
+{
+	for (size_t i = 0; i < keep; i++)
+		add_total(t, &t->nodes[path[i]], row->value);
+	add_total(t, &t->nodes[ROOT], row->value);
+	if (keep < n)
+		t->counts[t->before].n_cut_rows++;
+	else
+		add_self(t, &t->nodes[keep ? path[keep - 1] : ROOT], row);
+}
+
+void query_tree_add_steps(struct tree *t, const struct tree_step *steps, size_t n,
+			  const struct kept_row *row)
+{
+	uint32_t path[MAX_LEVELS], node = ROOT;
+	size_t found = 0, keep;
+
+	while (found < n && (node = query_tree_child(t, node, steps[found].function)) != NO_NODE)
+		path[found++] = node;
+	keep = n_to_keep(t, found, n);
+	make_path(t, steps, found, keep, path);
+	add_values(t, path, keep, n, row);
+}
+
+/* Adds a row. If there is no room for its nodes, its functions are not added. */
+static void add_levels(struct tree *t, const struct levels *l, const struct kept_row *row)
+{
+	struct tree_step steps[MAX_LEVELS];
+	uint32_t path[MAX_LEVELS];
+	size_t found = find_path(t, l, path), keep = n_to_keep(t, found, l->n);
+
+	if (keep > found) {
+		make_steps(t, l, found, steps);
+		make_path(t, steps, found, keep, path);
+	}
+	add_values(t, path, keep, l->n, row);
 }
 
 /* The row of the smallest stacks, which belong to no group. */
@@ -333,12 +403,11 @@ static bool is_others(const struct store_row *row)
 
 int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth)
 {
-	uint32_t functions[MAX_LEVELS], path[MAX_LEVELS];
+	const struct kept_row values = {.value = row->value, .n_samples = row->n_samples};
+	struct tree_step steps[MAX_LEVELS];
 	struct levels l;
-	size_t found, keep;
 
-	free(TAKE_PTR(t->order.first));
-	free(TAKE_PTR(t->order.next));
+	forget_order(t);
 	l.n = 0;
 	if (t->form.grouped && !is_others(row))
 		put_level(t, &l, row->group ?: "", AS_GROUP); /* "": samples without the tag */
@@ -346,19 +415,13 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 	put_frames(t, &l, row, max_kernel_stack_depth);
 	put_wait(t, &l, row->head.wait);
 	add_app(t, row->app_service);
-	found = find_path(t, &l, path);
-	keep = t->n_nodes + (l.n - found) <= t->form.max_nodes ? l.n : found;
-	if (keep > found) {
-		make_functions(t, &l, found, functions);
-		make_path(t, &l, functions, found, keep, path);
+	if (!t->form.preview) {
+		add_levels(t, &l, &values);
+		return 0;
 	}
-	for (size_t i = 0; i < keep; i++)
-		add_total(t, &t->nodes[path[i]], row->value);
-	add_total(t, &t->nodes[ROOT], row->value);
-	if (keep < l.n)
-		t->counts[t->before].n_cut_rows++;
-	else
-		add_self(t, &t->nodes[keep ? path[keep - 1] : ROOT], row);
+	make_steps(t, &l, 0, steps);
+	if (!query_rows_keep(t, steps, l.n, &values))
+		query_tree_add_steps(t, steps, l.n, &values);
 	return 0;
 }
 
@@ -377,7 +440,7 @@ char *query_tree_root_name(const struct tree *t, const char *app_service)
 
 int64_t query_tree_total(const struct tree *t, uint32_t node)
 {
-	return add_saturated(t->nodes[node].total, t->nodes[node].before_total);
+	return query_saturated(t->nodes[node].total, t->nodes[node].before_total);
 }
 
 static int by_total(const void *a, const void *b, void *arg)

@@ -51,6 +51,25 @@ struct function {
 	enum frame_kind kind; /* kind of the first frame that is not FRAME_APP; else FRAME_APP */
 };
 
+/* A level of a row's stack as its function. */
+struct tree_step {
+	/* inlined: the compiler inlined it into the function of the level above */
+	uint32_t function : 31, inlined : 1;
+};
+/* A row without its stack: tree_rows.c keeps it, and its nodes are made later. */
+struct kept_row {
+	int64_t value;
+	uint64_t n_samples;
+	uint32_t first, n; /* its steps, if it is kept */
+};
+struct kept_rows {
+	struct kept_row *items;
+	size_t n, cap;
+	struct tree_step *steps;
+	size_t n_steps, cap_steps;
+	int64_t total;
+};
+
 /* What a level of a row's stack is. */
 enum level_form {
 	AS_FRAME,
@@ -112,6 +131,7 @@ struct tree {
 		uint32_t *first, *next; /* NULL: there was no walk since the last row */
 	} order;
 	uint64_t seed;
+	struct kept_rows kept;
 	tree_names_fn *names; /* returns the names of frames that have none; NULL: not used */
 	void *names_arg;
 };
@@ -134,6 +154,40 @@ void query_put_sources(struct buf *b, const struct tree *t);
 #define REPLY_NOTE_BYTES 512
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);
+/* ---- nodes: tree.c ---- */
+
+/* The sum, at most the greatest number. */
+static inline int64_t query_saturated(int64_t a, int64_t b)
+{
+	int64_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+/* Forgets all nodes but the root, whose values become 0. */
+void query_tree_clear(struct tree *t);
+/* Returns NO_NODE if the parent has no child of this function. */
+uint32_t query_tree_child(const struct tree *t, uint32_t parent, uint32_t function);
+/* Adds a child, which the parent does not have. */
+uint32_t query_tree_add_child(struct tree *t, uint32_t parent, struct tree_step step);
+/* Adds a row of n levels. */
+void query_tree_add_steps(struct tree *t, const struct tree_step *steps, size_t n,
+			  const struct kept_row *row);
+
+/* ---- rows whose nodes are made later: tree_rows.c ---- */
+
+/* Keeps a row. false: there is no room for it, so all kept ones have become nodes. */
+bool query_rows_keep(struct tree *t, const struct tree_step *steps, size_t n,
+		     const struct kept_row *row);
+/*
+ * Makes only the nodes that have at least `least`, of the rows that are kept, and some of their
+ * children. So the totals of these nodes are right, but not those of the others.
+ */
+void query_rows_preview(struct tree *t, int64_t least);
+/* Makes all nodes of the rows, and does not keep them any more. */
+void query_rows_finish(struct tree *t);
+void query_rows_done(struct kept_rows *k);
+
 /* ---- tree_functions.c ---- */
 
 #define NO_FUNCTION UINT32_MAX
