@@ -9,13 +9,6 @@ struct group {
 	uint32_t node; /* the group's node; NO_NODE: the sum of several groups */
 	int64_t total, function_total;
 };
-/* Sums of hostile values may be larger than a number. */
-static int64_t add(int64_t a, int64_t b)
-{
-	int64_t sum;
-
-	return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
 
 struct grouping {
 	struct tree *t;
@@ -50,7 +43,7 @@ static void add_up(struct grouping *g)
 			g->groups[g->n++] = (struct group){.node = i, .total = n->total};
 		else if (is && !g->inside[n->parent])
 			g->groups[g->n - 1].function_total =
-				add(g->groups[g->n - 1].function_total, n->total);
+				query_saturated(g->groups[g->n - 1].function_total, n->total);
 		g->inside[i] = is || (w.depth > 1 && g->inside[n->parent]);
 	}
 }
@@ -79,8 +72,8 @@ static struct group sum_of(const struct group *groups, size_t n)
 	struct group sum = {.node = NO_NODE};
 
 	for (size_t i = 0; i < n; i++) {
-		sum.total = add(sum.total, groups[i].total);
-		sum.function_total = add(sum.function_total, groups[i].function_total);
+		sum.total = query_saturated(sum.total, groups[i].total);
+		sum.function_total = query_saturated(sum.function_total, groups[i].function_total);
 	}
 	return sum;
 }

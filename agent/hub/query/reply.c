@@ -193,10 +193,9 @@ static void sum_functions(struct tree *t, struct totals *x)
 		const struct tree_node *n = &t->nodes[i];
 		int64_t *total = &x->total[n->function], *self = &x->self[n->function];
 
-		if (__builtin_add_overflow(*self, n->self, self))
-			*self = INT64_MAX;
-		if (x->open[n->function]++ == 0 && __builtin_add_overflow(*total, n->total, total))
-			*total = INT64_MAX;
+		*self = query_saturated(*self, n->self);
+		if (x->open[n->function]++ == 0)
+			*total = query_saturated(*total, n->total);
 	}
 }
 

@@ -156,7 +156,7 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 		char ret[static REPLY_NOTE_BYTES]);
 /* ---- nodes: tree.c ---- */
 
-/* The sum, at most the greatest number. */
+/* The sum, at most the greatest number: hostile values may add up to more. */
 static inline int64_t query_saturated(int64_t a, int64_t b)
 {
 	int64_t sum;
