@@ -58,6 +58,17 @@ export const tests = {
     assert.equal(await page.inputValue('#search'), 'sma');
     assert.equal(await page.inputValue('#from'), '2026-11-21T10:00:01');
   },
+  async 'what the hub says about itself is asked for once, with a token, too'(page, origin) {
+    const asked = [];
+    page.on('request', (r) => {
+      if (r.url().endsWith('/v1/info')) asked.push(r.headers().authorization);
+    });
+    await page.addInitScript(() => sessionStorage.setItem('podflame-token', 'abc'));
+    await answersAre(page, () => replyOf({ f: 1 }));
+    await open(page, `${origin}/#`);
+    await tableIs(page, 'f');
+    assert.deepEqual(asked, [undefined]);
+  },
   async 'what cannot be a token is asked for again'(page, origin) {
     await page.route('**/v1/info', (r) =>
       r.fulfill({

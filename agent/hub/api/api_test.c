@@ -395,6 +395,10 @@ static void choices(void **state)
 		"\"app_service\":{\"values\":[{\"value\":\"api\",\"samples\":1}],"
 		"\"truncated\":false},"
 		"\"region\":{\"values\":[],\"truncated\":false}},\"debug\":null}");
+	/* the page finds the names of labels under this key */
+	assert_int_equal(ask(f, "POST", "/v1/profile/choices", NULL, "{\"tags\":[\"k8s.label.\"]}"),
+			 200);
+	assert_non_null(strstr(f->body, "{\"k8s.label.\":{\"values\":[],\"truncated\":false}}"));
 	assert_int_equal(ask(f, "POST", "/v1/profile/choices", NULL, "{\"tags\":[\"nope\"]}"), 400);
 	assert_int_equal(ask(f, "GET", "/v1/profile/tags", NULL, NULL), 200);
 	assert_true(json_array_size(json_object_get(f->json, "result")) > 40);

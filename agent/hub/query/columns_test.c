@@ -349,24 +349,24 @@ static char *large_nodes(const struct test *t)
 	return buf_steal(&b);
 }
 
-/* Stacks of any form: a preview has exactly the large nodes of the whole, with the same values. */
-static void a_preview_has_all_large_nodes(void **state)
+/* Adds stacks of few functions, so that they share many nodes. */
+static void add_stacks(struct test *t)
 {
 	enum { NAMES = 5, STACKS = 3000, DEPTH = 12 };
-	const struct tree_form form = {.columns = true, .preview = true, .max_nodes = 1000000};
 	static struct frame frames[NAMES];
-	_cleanup_free_ char *preview = NULL, *large = NULL;
-	struct test t;
 	unsigned seed = 1;
 
-	(void)state;
 	for (unsigned i = 0; i < NAMES; i++)
 		frames[i] = (struct frame){.kind = FRAME_APP,
-					   .name = (const char *[]){"a", "b", "c", "d", "e"}[i]};
-	begin(&t, &form);
+					   .name = (const char *[]){"a", "b", "c", "d", "e"}[i],
+					   .file = "f.c",
+					   .line = i};
 	for (int i = 0; i < STACKS; i++) {
+		static const char *const groups[] = {"g", "h", NULL};
 		const struct frame *stack[DEPTH];
-		struct store_row row = {.app_service = "web",
+		struct store_row row = {.app_service = i % 3 ? "web" : "api",
+					.group = groups[i % 3],
+					.head = {.thread_comm = i % 2 ? "worker" : "main"},
 					.frames = stack,
 					.n_frames = (size_t)rand_r(&seed) % (DEPTH + 1),
 					.value = 100 * STACKS / (i + 1),
@@ -374,18 +374,58 @@ static void a_preview_has_all_large_nodes(void **state)
 
 		for (size_t d = 0; d < row.n_frames; d++)
 			stack[d] = &frames[rand_r(&seed) % (d < 3 ? 2 : NAMES)];
-		assert_int_equal(query_tree_add(t.tree, &row, -1), 0);
+		assert_int_equal(query_tree_add(t->tree, &row, -1), 0);
 	}
-	t.preview = true;
-	finish(&t);
-	preview = nodes(&t);
-	json_decref(t.reply);
-	t.preview = false;
-	finish(&t);
-	large = large_nodes(&t);
-	assert_true(strlen(large) > 1000);
-	assert_string_equal(preview, large);
-	end(&t);
+}
+
+/* A preview has exactly the large nodes of the whole, with the same values. */
+static void a_preview_has_all_large_nodes(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 8; i++) {
+		const struct tree_form form = {.columns = true,
+					       .preview = true,
+					       .grouped = i & 1,
+					       .by_process = i & 2,
+					       .by_line = i & 4,
+					       .max_nodes = 1000000};
+		_cleanup_free_ char *preview = NULL, *large = NULL;
+		struct test t;
+
+		begin(&t, &form);
+		add_stacks(&t);
+		t.preview = true;
+		finish(&t);
+		preview = nodes(&t);
+		json_decref(t.reply);
+		t.preview = false;
+		finish(&t);
+		large = large_nodes(&t);
+		assert_true(strlen(large) > 1000);
+		assert_string_equal(preview, large);
+		end(&t);
+	}
+}
+
+/* Of too many stacks there is no preview, and each counts once. */
+static void too_many_stacks_for_a_preview(void **state)
+{
+	enum { MOST = 1 << 20 };
+	const struct tree_form form = {.columns = true, .preview = true, .max_nodes = 100};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	for (int i = 0; i < MOST; i++)
+		add(&t, NULL, &f_read, 10);
+	assert_true(query_columns_has_preview(t.tree));
+	add(&t, NULL, &f_read, 10);
+	assert_false(query_columns_has_preview(t.tree));
+	add(&t, NULL, &f_read, 10);
+	assert_nodes(&t, "0 root web - 0/0\n"
+			 "1 thread worker - 0/0\n"
+			 "2 app main /bin/web 0/0\n"
+			 "3 library read /lib/libc.so 10485780/1048578\n");
 }
 
 /* How much of a function each group has, with and without its kind; groups beyond the limit. */
@@ -508,6 +548,7 @@ int main(void)
 		cmocka_unit_test(previews),
 		cmocka_unit_test(a_preview_changes_nothing),
 		cmocka_unit_test(a_preview_has_all_large_nodes),
+		cmocka_unit_test(too_many_stacks_for_a_preview),
 		cmocka_unit_test(a_function_by_group),
 		cmocka_unit_test(a_recursive_function_by_group),
 	};

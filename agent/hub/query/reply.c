@@ -346,17 +346,22 @@ void query_put_summary(struct buf *b, const char *name, const struct tree *t,
 		       const struct tracing_request *r, const struct store_summary *s, bool before)
 {
 	const struct tree_counts *n = &t->counts[before];
+	bool is_whole = !t->form.preview; /* a preview cannot know what the tree has no room for */
 
 	buf_printf(b, ",\"%s\":{\"samples\":%" PRIu64 ",\"stacks\":%" PRIu64, name, s->n_samples,
 		   s->n_rows);
 	buf_printf(b, ",\"profiles\":%" PRIu64 ",\"first\":%" PRId64 ",\"last\":%" PRId64,
 		   s->n_profiles, s->first_s, s->last_s);
-	buf_printf(b, ",\"processes\":%zu,\"nodes\":%zu", t->n_apps, t->n_nodes);
+	buf_printf(b, ",\"processes\":%zu", t->n_apps);
+	if (is_whole)
+		buf_printf(b, ",\"nodes\":%zu", t->n_nodes);
 	buf_printf(b, ",\"unnamed_samples\":%" PRIu64 ",\"incomplete_samples\":%" PRIu64,
 		   n->n_unnamed, n->n_marked);
 	put_finished(b, s->n_samples, n->n_marked);
-	buf_printf(b, ",\"truncated\":%s,\"cut_stacks\":%" PRIu64,
-		   s->truncated || n->n_cut_rows || t->more_apps ? "true" : "false", n->n_cut_rows);
+	if (is_whole)
+		buf_printf(b, ",\"truncated\":%s,\"cut_stacks\":%" PRIu64,
+			   s->truncated || n->n_cut_rows || t->more_apps ? "true" : "false",
+			   n->n_cut_rows);
 	put_limits(b, r->selection->event, s);
 	put_losses(b, s);
 	put_notes(b, r, s);

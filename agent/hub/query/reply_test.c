@@ -15,13 +15,29 @@
 
 #define TESTDATA "agent/hub/query/testdata/"
 
+/* A copy that stays until the program ends. */
+static char *kept_text(const char *text)
+{
+	static struct kept {
+		struct kept *next;
+		char text[];
+	} * all;
+	size_t n = strlen(text) + 1;
+	struct kept *k = xmalloc(sizeof(*k) + n);
+
+	k->next = all;
+	all = k;
+	return memcpy(k->text, text, n);
+}
+
 /* Adds a row from its text form. The prefixes give the kinds of the frames. */
 static void add(struct tree *t, const char *app, const char *text, int64_t value, int max_kernel)
 {
-	static struct frame frames[1 << 19]; /* never freed, because a tree refers to its frames */
+	/* never freed, because a tree knows frames and names by their addresses */
+	static struct frame frames[1 << 19];
 	static const struct frame *list[600];
 	static size_t n_frames;
-	_cleanup_free_ char *copy = xstrdup(text);
+	char *copy = kept_text(text);
 	struct store_row row = {.app_service = app, .frames = list, .value = value, .n_samples = 1};
 	char *save = NULL;
 

@@ -22,7 +22,7 @@ static int take_tag(const char *name, struct values_request *v, struct field_err
 
 	if (!*name)
 		return field_error_set(reterr, "tag", "tag: expected the name of a tag");
-	if (streq(name, STORE_LABELS)) { /* no filter knows it, but it has values */
+	if (streq(name, POD_LABEL)) { /* no filter knows it, but it has values */
 		v->tag = xstrdup(name);
 		v->stored = true;
 		return 0;

@@ -51,7 +51,7 @@ static const struct tag_info table[] = {
 	 .values = profile_event_names},
 	TEXT("profile_language_type", "always eBPF"),
 	TEXT("profile_value_unit", "microseconds or bytes"),
-	TEXT("k8s.label.", "k8s.label.X: label X of the pod, if the target keeps it"),
+	TEXT(POD_LABEL, POD_LABEL "X: label X of the pod, if the target keeps it"),
 	TEXT("trace_id", "trace of the call, 32 hexadecimal digits"),
 	TEXT("profile_id", "span of the call, 16 hexadecimal digits"),
 	ALIAS("span_id", "profile_id"),

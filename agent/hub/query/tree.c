@@ -149,7 +149,7 @@ struct levels {
 static void put_level(const struct tree *t, struct levels *l, const void *what, enum level_form as)
 {
 	l->items[l->n] = (struct tree_level){what, as};
-	query_tree_fetch(t, &l->items[l->n++]);
+	query_tree_prefetch(t, &l->items[l->n++]);
 }
 
 /* Adds the level of a process or a thread, if it has a name. */

@@ -180,8 +180,8 @@ void query_tree_add_steps(struct tree *t, const struct tree_step *steps, size_t 
 bool query_rows_keep(struct tree *t, const struct tree_step *steps, size_t n,
 		     const struct kept_row *row);
 /*
- * Makes only the nodes that have at least `least`, of the rows that are kept, and some of their
- * children. So the totals of these nodes are right, but not those of the others.
+ * Makes only the nodes of the kept rows that have at least `least`, and their children. Children
+ * that are too small have their totals, but neither values of their own nor children.
  */
 void query_rows_preview(struct tree *t, int64_t least);
 /* Makes all nodes of the rows, and does not keep them any more. */
@@ -198,8 +198,8 @@ void query_rows_done(struct kept_rows *k);
  */
 uint32_t query_tree_function(struct tree *t, const struct tree_level *l, bool make,
 			     struct buf *scratch);
-/* The function of the level is about to be asked for. */
-void query_tree_fetch(const struct tree *t, const struct tree_level *l);
+/* Lets the CPU fetch what query_tree_function() will read first of the level. */
+void query_tree_prefetch(const struct tree *t, const struct tree_level *l);
 
 /* ---- replies ---- */
 

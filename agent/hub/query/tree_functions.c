@@ -155,7 +155,7 @@ static void grow_levels(struct tree *t)
 	free(old);
 }
 
-void query_tree_fetch(const struct tree *t, const struct tree_level *l)
+void query_tree_prefetch(const struct tree *t, const struct tree_level *l)
 {
 	if (t->level_slots)
 		__builtin_prefetch(&t->level_slots[first_slot(t, l)]);

@@ -7,8 +7,9 @@
 
 #include <stdlib.h>
 
-#define MAX_STEPS (16u << 20) /* frames of all rows that are kept: 64 MiB */
-#define MAX_ROWS  (1u << 20)  /* that are kept */
+/* of more, there is no preview: the nodes are made at once */
+#define MAX_STEPS (16u << 20) /* frames of a profile that has a preview; they take 64 MiB */
+#define MAX_ROWS  (1u << 20)  /* stacks of a profile that has a preview */
 
 static const struct tree_step *steps_of(const struct kept_rows *k, const struct kept_row *row)
 {
@@ -82,7 +83,7 @@ static void walk(struct tree *t, const struct kept_row *row, size_t depth, uint3
 
 /*
  * All rows take their steps together, from the root. A row whose node turns out to be too small
- * takes no further one.
+ * takes no further one. So it has at most one such node, and there are at most as many as rows.
  */
 void query_rows_preview(struct tree *t, int64_t least)
 {

@@ -173,8 +173,30 @@ static void an_id_that_a_new_name_gets(void **state)
 	assert_int_equal(testdir_remove(dir), 0);
 }
 
-/* Other deletions let the connections keep what they have. */
-static void names_outlive_deletions_of_older_ones(void **state)
+/* A query that begins just before a deletion is committed still reads what is deleted. */
+static int ask_before_commit(void *arg)
+{
+	struct sqlite_store *s = arg;
+
+	sqlite3_commit_hook(s->writer, NULL, NULL);
+	assert_matches(s, NULL, "gone/worker: main gone\n");
+	return 0;
+}
+
+/* The next transaction, which deletes strings, finds that what the query has read counts as old. */
+static void look_after_commit(void *arg, int what, const char *db, const char *table,
+			      sqlite3_int64 id)
+{
+	struct sqlite_store *s = arg;
+
+	(void)what, (void)db, (void)id;
+	if (!streq(table, "strings"))
+		return;
+	assert_true(s->readers.all[0].names.strings.n > 0);
+	assert_true(s->readers.all[0].names.n_reused != atomic_load(&s->n_reused));
+}
+
+static void a_query_while_a_deletion_is_committed(void **state)
 {
 	struct sqlite_store *s;
 
@@ -182,12 +204,36 @@ static void names_outlive_deletions_of_older_ones(void **state)
 	assert_int_equal(testdir_make(dir), 0);
 	s = open_store(0);
 	put(s, (T0 - 5 * RETAIN_S) * NSEC_PER_SEC, "gone", NULL);
+	sqlite3_commit_hook(s->writer, ask_before_commit, s);
+	sqlite3_update_hook(s->writer, look_after_commit, s);
+	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
+	sqlite3_update_hook(s->writer, NULL, NULL);
+	assert_int_equal(count(s, "strings"), 0);
+	put(s, T0 * NSEC_PER_SEC, "come", NULL);
+	assert_matches(s, NULL, "come/worker: main come\n");
+	store_sqlite_sink.close(s);
+	assert_int_equal(testdir_remove(dir), 0);
+}
+
+/* Other deletions let the connections keep what they have. */
+static void names_outlive_deletions_of_older_ones(void **state)
+{
+	struct sqlite_store *s;
+	int64_t gone = 0;
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	s = open_store(0);
+	put(s, (T0 - 5 * RETAIN_S) * NSEC_PER_SEC, "gone", NULL);
 	put(s, T0 * NSEC_PER_SEC, "web", NULL);
 	assert_matches(s, NULL, "gone/worker: main gone\nweb/worker: main web\n");
+	assert_int_equal(store_sq_int(s->writer, "SELECT id FROM strings WHERE s='gone'", &gone),
+			 0);
 	assert_int_equal(store_sqlite_expire(s, T0 * NSEC_PER_SEC), 0);
 	assert_int_equal(count(s, "strings WHERE s='gone'"), 0);
-	assert_int_equal(atomic_load(&s->n_reused), 0);
 	assert_matches(s, NULL, "web/worker: main web\n");
+	/* which no query has asked for since they were deleted */
+	assert_non_null(store_id_map_get(&s->readers.all[0].names.strings, gone));
 	store_sqlite_sink.close(s);
 	assert_int_equal(testdir_remove(dir), 0);
 }
@@ -358,6 +404,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ids_of_years),
 		cmocka_unit_test(an_id_that_a_new_name_gets),
+		cmocka_unit_test(a_query_while_a_deletion_is_committed),
 		cmocka_unit_test(names_outlive_deletions_of_older_ones),
 		cmocka_unit_test(nothing_of_a_failed_query_is_kept),
 		cmocka_unit_test(a_lost_frame),

@@ -77,19 +77,37 @@ static void labels_of_pods_have_names(void **state)
 	add_sample(b, p, "worker", false, "read", 10);
 	write_batch(s, b, 1);
 	write_batch(s, two_services(), 3);
-	assert_int_equal(read_values(s, &sel, STORE_LABELS, 10, take_value, &v, NULL), 0);
+	assert_int_equal(read_values(s, &sel, POD_LABEL, 10, take_value, &v, NULL), 0);
 	assert_string_equal(v.text, "tier=18 app.kubernetes.io/version=1 ");
 	v.text[0] = '\0';
 	sel.where = leaf(PRED_EQ, "pod_ns", "ml");
-	assert_int_equal(read_values(s, &sel, STORE_LABELS, 10, take_value, &v, NULL), 0);
+	assert_int_equal(read_values(s, &sel, POD_LABEL, 10, take_value, &v, NULL), 0);
 	assert_string_equal(v.text, "app.kubernetes.io/version=1 tier=1 ");
 	store_predicate_free(sel.where);
-	/* a condition on samples */
+	sel.where = NULL;
+	sel.allowed_namespaces = (char *[]){"app"};
+	sel.n_allowed_namespaces = 1;
 	v.text[0] = '\0';
-	sel.where = leaf(PRED_EQ, "thread", "api");
-	assert_int_equal(read_values(s, &sel, STORE_LABELS, 10, take_value, &v, NULL), 0);
-	assert_string_equal(v.text, "tier=2 ");
-	store_predicate_free(sel.where);
+	assert_int_equal(read_values(s, &sel, POD_LABEL, 10, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "tier=17 ");
+}
+
+/* A condition on samples counts for the names of labels, and not for the choices around them. */
+static void labels_of_pods_between_other_choices(void **state)
+{
+	struct store *s = *state;
+	struct selection all = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	struct selection of_thread = all;
+	const struct store_choice choices[] = {
+		{"app_service", &all, 10}, {POD_LABEL, &of_thread, 10}, {"pod_ns", &all, 10}};
+	struct values v = {0};
+
+	write_batch(s, two_services(), 3);
+	of_thread.where = leaf(PRED_EQ, "thread", "api");
+	assert_int_equal(store_choices(s, choices, 3, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "api=17 db=7 tier=2 app=17 data=7 ");
+	store_predicate_free(of_thread.where);
 }
 
 static void labels_have_values(void **state)
@@ -182,6 +200,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_MEMORY(samples_are_found_by_their_labels),
 		IN_MEMORY(labels_of_pods_have_names),
+		IN_MEMORY(labels_of_pods_between_other_choices),
 		IN_MEMORY(labels_have_values),
 		IN_MEMORY(labels_and_traces),
 		ON_DISK(a_stack_is_stored_once_for_equal_labels),

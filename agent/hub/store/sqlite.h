@@ -78,7 +78,7 @@ struct names {
 	sqlite3_stmt *get_string, *get_frame, *get_stack;
 	size_t bytes;	    /* memory of all */
 	size_t kept_bytes;  /* what of it is counted in the store's kept_bytes */
-	uint64_t n_reused; /* all were read when the store had counted so many, or later */
+	uint64_t n_reused; /* the store's, of a state as old as the oldest of them */
 	uint64_t query;	    /* number of the query that runs, or ran last */
 	size_t query_bytes; /* memory of what this query has used so far */
 	int error;	    /* its first error, as -errno; 0: none */
@@ -110,7 +110,7 @@ struct sqlite_store {
 	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer;
 	struct readers readers;
-	/* transactions that deleted ids of dictionaries which new rows may get */
+	/* changes whenever ids of dictionaries are free again, so that new rows may get them */
 	_Atomic uint64_t n_reused;
 	_Atomic size_t kept_bytes;  /* memory of the names that readers keep between queries */
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's statements */
@@ -489,8 +489,8 @@ struct sums {
 void store_sums_init(struct sums *s, uint64_t max_rows);
 void store_sums_done(struct sums *s);
 /*
- * Adds to the sums of stacks, which may be the same ones. Their values must be from 0 to
- * SQ_MAX_VALUE.
+ * Adds each item to the sum of its stack; several may be of one stack. Their values must be from 0
+ * to SQ_MAX_VALUE.
  */
 void store_sums_add(struct sums *s, const struct stored_sum *list, size_t n);
 /*

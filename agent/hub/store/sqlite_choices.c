@@ -197,7 +197,7 @@ static int add_samples(struct choosing *c, const struct store_choice *choice, st
 
 /* ---- names of labels ---- */
 
-/* Counts the samples of each series by reading all samples. */
+/* Counts the samples of each series by reading all samples. No other choice uses these counts. */
 static int count_each_sample(struct choosing *c, const struct selection *sel)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event,
@@ -225,10 +225,10 @@ static int add_counted_labels(struct choosing *c, const struct selection *sel,
 	int rc, e;
 
 	store_where_text(&w, "SELECT se.id, (SELECT SUBSTR(s, ");
-	store_where_int(&w, sizeof(STORE_LABELS));
+	store_where_int(&w, sizeof(POD_LABEL));
 	store_where_text(&w, ") FROM strings WHERE id=t.key) FROM series se CROSS JOIN tags t"
 			     " WHERE t.tagset=se.tagset AND t.key IN"
-			     " (SELECT id FROM strings WHERE s GLOB '" STORE_LABELS "*')"
+			     " (SELECT id FROM strings WHERE s GLOB '" POD_LABEL "*')"
 			     " AND se.last_s>=");
 	store_where_int(&w, sel->time_start_s);
 	store_where_text(&w, " AND se.first_s<=");
@@ -248,14 +248,10 @@ static int add_counted_labels(struct choosing *c, const struct selection *sel,
 
 static int add_labels(struct choosing *c, const struct store_choice *choice, struct value **values)
 {
-	bool each = needs_samples(choice);
-	int e = each ? count_each_sample(c, choice->sel) : count_samples(c, choice->sel);
+	int e = needs_samples(choice) ? count_each_sample(c, choice->sel)
+				      : count_samples(c, choice->sel);
 
-	if (!e)
-		e = add_counted_labels(c, choice->sel, values);
-	if (each) /* they are not those of the whole time */
-		forget_counts(c);
-	return e;
+	return e ? e : add_counted_labels(c, choice->sel, values);
 }
 
 static int read_choice(struct choosing *c, const struct store_choice *choice, store_choice_fn *fn,
@@ -264,7 +260,7 @@ static int read_choice(struct choosing *c, const struct store_choice *choice, st
 	struct value *values = NULL;
 	int e, handed;
 
-	if (streq(choice->tag, STORE_LABELS)) {
+	if (streq(choice->tag, POD_LABEL)) {
 		e = add_labels(c, choice, &values);
 	} else if (needs_samples(choice)) {
 		e = add_samples(c, choice, &values);

@@ -196,16 +196,19 @@ static int begin_transaction(struct sqlite_store *s, struct greatest *ret)
 static int end_transaction(struct sqlite_store *s, int r, const struct greatest *before)
 {
 	struct greatest now = {0};
+	bool reused;
 
 	if (!r)
 		r = greatest_ids(s, &now);
-	if (now.strings < before->strings || now.frames < before->frames ||
-	    now.stacks < before->stacks)
-		atomic_fetch_add(&s->n_reused, 1);
+	reused = now.strings < before->strings || now.frames < before->frames ||
+		 now.stacks < before->stacks;
+	/* before, for queries that see the new state, and after, for those that see the old one */
+	atomic_fetch_add(&s->n_reused, reused);
 	if (!r)
 		r = store_sq_run(s->st[ST_COMMIT]);
 	if (r && !sqlite3_get_autocommit(s->writer))
 		(void)store_sq_run(s->st[ST_ROLLBACK]);
+	atomic_fetch_add(&s->n_reused, reused);
 	store_seen_forget(s);
 	return r;
 }

@@ -78,9 +78,9 @@ int store_names_begin(struct names *n, const struct query *q)
 	if (r)
 		return r;
 	/*
-	 * The writer counts such a deletion before it commits it, so this state is older than each
-	 * one that is not counted yet. What the query adds may be older than those that were
-	 * counted since it began, so it keeps their number of that time.
+	 * The writer counts such a deletion before it commits it and after it. So if the count is
+	 * that of the names, they are of this state. What the query adds may be older than the
+	 * deletions that were counted since it began, so it keeps the count of that time.
 	 */
 	if (n->n_reused != atomic_load(&q->s->n_reused))
 		forget(n);

@@ -236,6 +236,8 @@ static int write_some(struct sqlite_store *s, const struct batch *b, size_t firs
 		(void)store_sq_run(s->st[ST_ROLLBACK]);
 	store_words_done(&w);
 	if (r) {
+		/* in memory, a query may have seen ids that the next write gives to other rows */
+		atomic_fetch_add(&s->n_reused, 1);
 		store_seen_forget(s);
 		return r;
 	}

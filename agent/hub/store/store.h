@@ -184,10 +184,9 @@ int store_series(struct store *s, const struct series_request *r, struct store_s
 void store_series_done(struct store_series *s);
 /*
  * The values of a tag within a selection, which the page offers as choices. For the tag
- * "profile_event_type" the selection's event is ignored. The values of STORE_LABELS are the names
- * of the labels that pods have: with it before them, they are tags.
+ * "profile_event_type" the selection's event is ignored. The values of POD_LABEL are the names of
+ * the labels that the pods have.
  */
-#define STORE_LABELS "k8s.label."
 struct store_choice {
 	const char *tag;
 	const struct selection *sel;

@@ -48,7 +48,7 @@ static const char *tag_key(struct decoder *d, const char *attr)
 	if (name)
 		return name->tag;
 	if (str_has_prefix(attr, ATTR_LABEL)) {
-		label = xasprintf(TAG_LABEL "%s", attr + strlen(ATTR_LABEL));
+		label = xasprintf(POD_LABEL "%s", attr + strlen(ATTR_LABEL));
 		return profile_batch_str(d->batch, label);
 	}
 	return str_has_prefix(attr, ATTR_TAG) ? profile_batch_str(d->batch, attr + strlen(ATTR_TAG))
@@ -62,7 +62,7 @@ static const char *tag_key(struct decoder *d, const char *attr)
 static int put_checked(struct decoder *d, struct decode_resource *r, const char *tag,
 		       const char *text, const char *path)
 {
-	if (strlen(tag) > sizeof(TAG_LABEL) - 1 + MAX_TAG_KEY_BYTES)
+	if (strlen(tag) > sizeof(POD_LABEL) - 1 + MAX_TAG_KEY_BYTES)
 		return otlp_decode_wrong(d, -E2BIG, path, "a key longer than %d bytes",
 					 MAX_TAG_KEY_BYTES);
 	if (r->n_tags + 2 >= MAX_RESOURCE_TAGS)

@@ -28,8 +28,8 @@ static void add_tag(struct encoder *e, Otlp__Resource *r, const struct tag *t)
 	} else if (name && otlp_text_is_number(t->value, &number)) {
 		add_attr(e, r, name->attr, otlp_encode_int(e, number));
 	} else {
-		if (str_has_prefix(t->key, TAG_LABEL))
-			key = xasprintf(ATTR_LABEL "%s", t->key + strlen(TAG_LABEL));
+		if (str_has_prefix(t->key, POD_LABEL))
+			key = xasprintf(ATTR_LABEL "%s", t->key + strlen(POD_LABEL));
 		else
 			key = xasprintf(ATTR_TAG "%s", t->key);
 		add_attr(e, r, key, otlp_encode_text(e, t->value));

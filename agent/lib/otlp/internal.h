@@ -62,11 +62,10 @@ void otlp_ids_done(struct ids *t);
 #define ATTR_ERROR	 "podflame.estimate.error"
 #define ATTR_LOSS_N	 "podflame.loss.samples." /* prefix; the reason of the loss follows */
 #define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* prefix; the reason of the loss follows */
-/* prefix; the label's key follows. The tag of such a label is k8s.label.KEY. */
+/* prefix; the label's name follows, as in a tag behind POD_LABEL */
 #define ATTR_LABEL	 "k8s.pod.label."
 /* prefix for tags without an attribute of their own; the tag's key follows */
 #define ATTR_TAG	 "podflame.tag."
-#define TAG_LABEL	 "k8s.label."
 
 /* A tag and the resource attribute of the same meaning. */
 struct attr_name {

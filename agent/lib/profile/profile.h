@@ -182,6 +182,8 @@ void profile_stack_render(const struct stack_head *h, const struct frame *root_f
 #define STACK_MAX_FRAMES 1024 /* frames of one stack */
 #define BATCH_MAX_BYTES (64u << 20)
 
+/* The key of a tag that is a label of the pod is this and the label's name. */
+#define POD_LABEL "k8s.label."
 struct tag {
 	const char *key, *value;	/* key: "pod_ns", "pod", "k8s.label.app", ... */
 };

@@ -239,7 +239,7 @@ static void add_label_tags(const struct target *t, const struct pod_view *p, str
 
 	json_array_foreach (t->label_tags, i, key) {
 		const char *k = json_string_value(key);
-		_cleanup_free_ char *name = xasprintf("k8s.label.%s", k);
+		_cleanup_free_ char *name = xasprintf(POD_LABEL "%s", k);
 
 		plan_tags_set(tags, name, json_string_value(json_object_get(p->labels, k)));
 	}

@@ -25,9 +25,10 @@ export interface Info {
   auth_required: boolean;
   token_hint: string;
   store_note: string;
-  time?: number; // Unix seconds by the hub's clock; hubs of earlier versions do not say it
+  // hubs of earlier versions do not say these
+  time?: number; // Unix seconds by the hub's clock
   links?: { trace: string; logs: string };
-  tags: StoredTag[];
+  tags?: StoredTag[];
 }
 
 /** A tag of `tag_filter`. */

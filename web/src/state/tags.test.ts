@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { labelled, tagOf } from './tags';
+import { labelled, offeredGroups, tagOf } from './tags';
 
 const stored = [
   { name: 'pod_cluster', help: 'cluster' },
@@ -18,6 +18,15 @@ test('tags with a label come first, then those of some events, then the others',
   assert.deepEqual(tags.slice(-2).map((t) => [t.label, t.help]),
     [['Waits for', 'what the thread waited for'], ['container_id', 'container id']]);
   assert.equal(tags.filter((t) => t.tag === 'pod').length, 1);
+});
+
+test('labels of pods are offered to split by, and what is chosen is, also without data', () => {
+  const of = (chosen: string): string[] =>
+    offeredGroups(labelled(stored), 'on-cpu', ['app', 'tier'], chosen).map((t) => t.tag);
+
+  assert.deepEqual(of('').slice(-2), ['k8s.label.app', 'k8s.label.tier']);
+  assert.deepEqual(of('k8s.label.tier'), of(''));
+  assert.deepEqual(of('k8s.label.gone'), [...of(''), 'k8s.label.gone']);
 });
 
 test('a tag that the page does not know has its name as the label', () => {

@@ -70,12 +70,22 @@ export const choiceTags = (tags: Tag[]): Tag[] => [
 export const isOfEvent = ({ events }: Tag, event: string): boolean =>
   !events || events.includes(event);
 
-/** The tags by whose values a profile of an event can be split, with labels of pods. */
-export const groupTags = (tags: Tag[], event: string, labels: string[]): Tag[] => [
+/** The tags by whose values a profile of an event can be split, without the labels of pods. */
+export const groupTags = (tags: Tag[], event: string): Tag[] => [
   ...choiceTags(tags).filter((t) => !t.rare && isOfEvent(t, event)),
   ...more,
-  ...labelTags(labels),
 ];
+
+/** The same with labels, and with the one that is chosen, also if nothing has it; '': none is. */
+export function offeredGroups(
+  tags: Tag[], event: string, labels: string[], chosen: string,
+): Tag[] {
+  const offered = [...groupTags(tags, event), ...labelTags(labels)];
+
+  return !chosen || offered.some((t) => t.tag === chosen)
+    ? offered
+    : [...offered, tagOf(tags, chosen)];
+}
 
 /** What else the hub stores of a profile or a sample, without the tags of some events only. */
 const others = [

@@ -118,14 +118,14 @@ export class Timeline {
     if (this.series) this.chart.show(this.series, this.layers);
   }
 
-  /** Offers tags, of which one is chosen; '': none. */
+  /** Offers tags, whose labels are inert, and of which one is chosen; '': none. */
   offer(tags: Tag[], tag: string): void {
     const all = [{ tag: '', label: 'all together' }, ...tags];
     const offered = [...this.by.options].map((o) => o.value);
 
     // changing an open list would close it
     if (all.map((t) => t.tag).join() !== offered.join())
-      this.by.replaceChildren(...all.map((t) => new Option(inert(t.label), t.tag)));
+      this.by.replaceChildren(...all.map((t) => new Option(t.label, t.tag)));
     this.by.value = tag;
   }
 

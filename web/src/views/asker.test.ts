@@ -199,6 +199,22 @@ test('a hub that is away is asked again what it says about itself', async () => 
   assert.equal(asker.answers().error, '');
 });
 
+test('after a reload that failed, the next choice asks the hub about itself again', async () => {
+  const { asker, hub, newest } = held();
+  const { info } = hub;
+
+  void asker.ask(at('pod=a'));
+  await newest(3);
+  hub.info = () => Promise.reject(new Error('away'));
+  void asker.ask(at('pod=a'), true);
+  await newest(6);
+  assert.equal(asker.answers().error, 'away');
+  hub.info = info;
+  void asker.ask(at('pod=b'));
+  await newest(9);
+  assert.equal(asker.answers().error, '');
+});
+
 test('one request has the answers of two events; a failure counts only in its view', async () => {
   const { asker, calls, newest } = held();
   const asked = asker.ask(at('trace_id=0a&view=request'));

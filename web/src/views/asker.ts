@@ -75,7 +75,7 @@ export class Asker {
   private readonly choices;
   private readonly cpu;
   private readonly why;
-  private tags: Tag[] = []; // those that have values
+  private tags: Tag[] = []; // all that the hub stores
   private state: State | null = null; // the newest
   private now = this.clock.now(); // of the newest questions
 
@@ -113,7 +113,7 @@ export class Asker {
   /** Asks what is new in a state; `again`: all of it. Ends when all have their answers. */
   async ask(state: State, again = false): Promise<void> {
     this.state = state;
-    if (again || !this.info.answer) await this.info.put('', true);
+    if (again || !this.info.answer || this.info.error) await this.info.put('', true);
     if (!this.info.answer || this.lacksToken() || this.state !== state) return;
     const { profile, request, breakdown, series, choices, cpu } = this.questions(state, again);
 
@@ -200,7 +200,7 @@ export class Asker {
     const info = await this.hub.info(signal);
 
     if (info.time) this.clock.set(info.time);
-    this.tags = labelled(info.tags.filter((t) => t.stored && !t.same_as));
+    this.tags = labelled((info.tags ?? []).filter((t) => t.stored && !t.same_as));
     return info;
   }
 

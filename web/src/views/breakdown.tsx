@@ -3,7 +3,7 @@
 // A click on one narrows the filter to it.
 import { groupRows } from '../profile/groups';
 import { inert, inOwnForm } from '../profile/names';
-import { groupTags, tagOf } from '../state/tags';
+import { offeredGroups } from '../state/tags';
 import type { BreakdownAnswer } from './asker';
 import { Notes } from './banners';
 import './breakdown.css';
@@ -44,11 +44,9 @@ const notedOf = ({ now, before }: BreakdownAnswer): Noted => ({
   hasShares: true,
 });
 
-/** The tag that is chosen is offered also if nothing has it. */
 function TagChoice({ state, change, answers: { tags, choices } }: ViewProps) {
   const tag = breakdownTag(state, tags);
-  const usual = groupTags(tags, state.event, labelNames(choices.answer));
-  const offered = usual.some((t) => t.tag === tag) ? usual : [...usual, tagOf(tags, tag)];
+  const offered = offeredGroups(tags, state.event, labelNames(choices.answer), tag);
 
   return (
     <Choice

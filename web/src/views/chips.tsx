@@ -16,9 +16,9 @@ import { TagPicker } from './tag_picker';
 /** The values of tags that are known already. */
 export type Known = Record<string, Values>;
 
-/** The names of the labels that the selected pods have. */
+/** The names of the labels that the selected pods have, in an order that stays. */
 export const labelNames = (known: Known | null): string[] =>
-  known?.[LABEL]?.values.map((v) => v.value) ?? [];
+  (known?.[LABEL]?.values ?? []).map((v) => v.value).sort();
 
 interface Props {
   id: string; // which those of its buttons begin with
@@ -62,7 +62,7 @@ export function Chips(props: Props) {
     const isThere = conditions[at]?.tag === tag;
     return (
       <ConditionEditor
-        tag={tag} label={tagOf(tags, tag).label} unset={tagOf(tags, tag).unset}
+        tag={tag} label={shown(tagOf(tags, tag).label)} unset={tagOf(tags, tag).unset}
         condition={isThere ? conditions[at] : null} known={known[tag]} offer={offer}
         operators={isText ? ['='] : operators}
         onChange={(next) => onChange(isThere ? at : conditions.length, next)}

@@ -5,10 +5,11 @@ import { comparedWith, ended, offsetsOf, swapped, withEarlier } from '../state/c
 import { printFilter } from '../state/filter';
 import { leakOf } from '../state/leak';
 import type { Change, Compare, State } from '../state/state';
-import { PROCESS, tagOf } from '../state/tags';
+import { LABEL, PROCESS, tagOf } from '../state/tags';
 import { absolute, intervalOf } from '../state/times';
 import type { Answers, Asker } from './asker';
 import { Check } from './check';
+import type { Known } from './chips';
 import { Choice, type Option } from './choice';
 import './compare.css';
 import { Conditions, mistakeBefore } from './filters';
@@ -84,6 +85,10 @@ function chosen(state: State, value: string, now: number): Partial<State> {
   return comparedWith(state, { times: absolute(state.times, now) });
 }
 
+/** Of what is known of the values, the names of labels, which also others than these may have. */
+const labelsOf = (known: Known | null): Known =>
+  known?.[LABEL] ? { [LABEL]: known[LABEL] } : {};
+
 /** Time, process and filter of the other selection. */
 function Before({ state, change, answers, offer, compare }: Props & { compare: Compare }) {
   const { now, tags } = answers;
@@ -105,7 +110,7 @@ function Before({ state, change, answers, offer, compare }: Props & { compare: C
         state={{ ...state, ...compare, compare: null }}
         tags={tags}
         usual={[tagOf(tags, PROCESS)]}
-        known={{}}
+        known={labelsOf(answers.choices.answer)}
         isKnown={false}
         mistake={mistakeBefore(state, answers)}
         offer={offer}

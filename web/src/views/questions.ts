@@ -100,7 +100,7 @@ function groupsQuestion(state: State, selection: Selection, tags: Tag[]): Groups
 
 /** The tag by whose values the time line is split; '': none, or the event does not have it. */
 export function groupOf({ by, event }: State, tags: Tag[]): string {
-  return labelOf(by) || groupTags(tags, event, []).some((t) => t.tag === by) ? by : '';
+  return labelOf(by) || groupTags(tags, event).some((t) => t.tag === by) ? by : '';
 }
 
 /** The stretch of time that the page is about, with the time of the snapshots of the leak view. */

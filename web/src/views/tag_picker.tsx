@@ -37,12 +37,13 @@ function optionsOf(tags: Tag[], typed: string): Option[] {
     .filter(isLike)
     .sort((a, b) => Number(b.tag === typed) - Number(a.tag === typed));
 
-  // no sample of now has a label that is not known, but others may
+  // other pods may have a label that the selected ones do not have
   if (labelOf(typed) && found[0]?.tag !== typed) found.unshift(...labelTags([labelOf(typed)]));
   return found.map(option);
 }
 
 function statusOf(options: Option[], typed: string): string {
-  if (typed.startsWith(LABEL)) return 'Type the name of a label that the target keeps.';
+  if (typed.startsWith(LABEL) && options.length < 2)
+    return 'Type the name of a label that the target keeps.';
   return options.length ? '' : 'No tag has this name.';
 }

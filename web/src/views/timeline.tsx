@@ -4,10 +4,11 @@ import { useContext, useLayoutEffect, useRef } from 'preact/hooks';
 import { timesOf, withTimes, zoomedOut } from '../state/leak';
 import { narrowed } from '../state/narrow';
 import type { Change, State } from '../state/state';
-import { groupTags, tagOf } from '../state/tags';
+import { offeredGroups } from '../state/tags';
 import { Timeline } from '../timeline/timeline';
 import type { Answers } from './asker';
 import { labelNames } from './chips';
+import { shown } from './filter_words';
 import { useLatest } from './latest';
 import { groupOf } from './questions';
 import { IsDark } from './use_theme';
@@ -51,11 +52,9 @@ export function TimelineView(props: Props) {
       timeline.current!.show(series.answer, timesOf(state, now), groupOf(state, tags));
   }, [series.answer, series.isStale]);
   useLayoutEffect(() => {
-    const usual = groupTags(tags, event, labelNames(choices.answer));
+    const offered = offeredGroups(tags, event, labelNames(choices.answer), by);
 
-    timeline.current!.offer(
-      !by || usual.some((t) => t.tag === by) ? usual : [...usual, tagOf(tags, by)], by,
-    );
+    timeline.current!.offer(offered.map((t) => ({ ...t, label: shown(t.label) })), by);
   }, [event, by, tags, choices.answer]);
   useLayoutEffect(() => timeline.current!.setDark(isDark), [isDark]);
   return (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For each event a sentence, what the width of a frame is, and words for behind a sum of it.
+// For each event, a sentence says what the width of a frame is, and words say of what a sum is.
 
 export const events: Record<string, string> = {
   'on-cpu': 'Time on a CPU: what costs CPU.',
