@@ -63,7 +63,9 @@ export const tests = {
     page.on('request', (r) => {
       if (r.url().endsWith('/v1/info')) asked.push(r.headers().authorization);
     });
-    await page.addInitScript(() => sessionStorage.setItem('podflame-token', 'abc'));
+    await page.addInitScript(() => {
+      if (location.protocol === 'http:') sessionStorage.setItem('podflame-token', 'abc');
+    });
     await answersAre(page, () => replyOf({ f: 1 }));
     await open(page, `${origin}/#`);
     await tableIs(page, 'f');
