@@ -32,13 +32,6 @@ function keptToken(): string | null {
 /** A query has 30 s in the hub: no answer for twice that time means that there is no hub. */
 const SILENCE_MS = 60_000;
 
-/** What the hub says to anybody: JSON. */
-export async function callOpen<T>(path: string, signal: AbortSignal): Promise<T> {
-  const [answer, text] = await exchange(path, signal, {}, (a) => a.text());
-
-  return content<T>(answer, text);
-}
-
 /** What the hub says: JSON. */
 export async function call<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T> {
   const [answer, text] = await exchange(path, signal, requestOf(body), (a) => a.text());

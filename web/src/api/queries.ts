@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page asks the hub.
-import { call, callOpen, callWithPreview, file } from './hub';
+import { call, callWithPreview, file } from './hub';
 import type * as types from './types';
 
 /** How many groups the time line shows; the others are one. */
@@ -16,8 +16,8 @@ async function result<T>(path: string, signal: AbortSignal, body?: unknown): Pro
 }
 
 export const hub = {
-  // without the token: the browser asks for it as the page itself begins (index.html)
-  info: (signal: AbortSignal) => callOpen<types.Info>('/v1/info', signal),
+  // the browser has asked for it when the page began (index.html)
+  info: (signal: AbortSignal) => call<types.Info>('/v1/info', signal),
 
   /** Before a large profile, onPreview gets a preview of it. */
   async profile(
