@@ -8,12 +8,14 @@ import {
 
 const rows = (page) => cells(page, '#groups tbody tr');
 // What is asked; `groups` of { time_start, ... } gives [value, total, function_total] each.
-async function groupsAre(page, groups, others = { groups: 0, total: 0 }) {
+async function groupsAre(page, groups, others = { groups: 0, total: 0, samples: 0 }) {
   const questions = [];
   await page.route('**/v1/profile/groups', (r) => {
     const question = r.request().postDataJSON();
+    // a sample is 10 ms
     const all = groups(question).map(([value, total, of]) => ({
-      value, total, ...(question.function && { function_total: of }),
+      value, total, samples: total / 10_000,
+      ...(question.function && { function_total: of, function_samples: of / 10_000 }),
     }));
     const sum = (key) => all.reduce((a, g) => a + g[key], others[key] ?? 0);
     questions.push(question);
@@ -21,8 +23,10 @@ async function groupsAre(page, groups, others = { groups: 0, total: 0 }) {
       OPT_STATUS: 'SUCCESS', DESCRIPTION: '', unit: 'microseconds',
       summary: { samples: 9, losses: [{ reason: 'no_pid', samples: 7 }] },
       result: {
-        groups: all, others, total: sum('total'),
-        ...(question.function && { function_total: sum('function_total') }),
+        groups: all, others, total: sum('total'), samples: sum('samples'),
+        ...(question.function && {
+          function_total: sum('function_total'), function_samples: sum('function_samples'),
+        }),
       },
     } });
   });
@@ -91,9 +95,11 @@ export const tests = {
       return differenceOf({ f: [900, 100] }, { unit: 'microseconds' });
     });
     await groupsAre(page, ({ tag_filter: f }) =>
-      f.includes('!=') ? [['slow', 10], ['b', 90]] : [['slow', 60], ['b', 40]]);
+      f.includes('!=')
+        ? [['slow', 1_000_000], ['b', 8_900_000], ['c', 100_000]]
+        : [['slow', 5_900_000], ['b', 4_000_000], ['c', 110_000]]);
     await open(page, `${origin}/#view=breakdown`);
-    await until(async () => (await rows(page)).length === 2);
+    await until(async () => (await rows(page)).length === 3);
     await page.click('.group-action button');
     await shows(page, 'f');
     await until(() => profiles.at(-1).before);
@@ -102,7 +108,13 @@ export const tests = {
     assert.equal(wordOf(page, 'colours'), 'difference');
     await page.click('#view-breakdown');
     await until(async () => (await rows(page))[0]?.[3] === '10.0 %');
-    assert.deepEqual((await rows(page))[1].slice(0, 4), ['b', '40.0 µs', '40.0 %', '90.0 %']);
+    assert.deepEqual((await rows(page)).map((r) => r.slice(0, 5)), [
+      ['slow', '5.90 s', '58.9 %', '10.0 %', '+48.9 points'],
+      ['b', '4.00 s', '40.0 %', '89.0 %', '−49.0 points'],
+      ['c', '110 ms', '1.1 %', '1.0 %', '+0.10 points, noise'],
+    ]);
+    assert.match(await page.getAttribute('#groups tr:nth-child(3) td:nth-child(5)', 'title'),
+      /^now 1\.10 %, before 1\.00 %: \+0\.10 points ± .* not distinguishable from noise$/);
   },
   async 'from a thread that was ready but had no CPU to who had the CPUs'(page, origin) {
     await answersAre(page, () =>

@@ -256,8 +256,10 @@ static void series_and_trees(void **state)
 			 200);
 	assert_non_null(strstr(f->body,
 			       "\"result\":{\"groups\":[{\"value\":\"app\",\"total\":10101,"
-			       "\"function_total\":10101}],\"total\":10101,"
-			       "\"function_total\":10101,\"others\":{\"groups\":0,"));
+			       "\"samples\":1,\"function_total\":10101,\"function_samples\":1}],"
+			       "\"total\":10101,\"samples\":1,"
+			       "\"function_total\":10101,\"function_samples\":1,"
+			       "\"others\":{\"groups\":0,"));
 	assert_int_equal(ask(f, "POST", "/v1/profile/groups", NULL, QUERY "}"), 400);
 	assert_int_equal(ask(f, "POST", "/v1/profile/groups", NULL,
 			     QUERY ",\"group_by\":\"pod_ns\",\"function\":{\"name\":\"write\","

@@ -8,6 +8,7 @@
 struct group {
 	uint32_t node; /* the group's node; NO_NODE: the sum of several groups */
 	int64_t total, function_total;
+	uint64_t n_samples, n_function_samples; /* of both totals */
 };
 
 struct grouping {
@@ -36,15 +37,18 @@ static void add_up(struct grouping *g)
 	for (uint32_t i = query_walk_next(&w); i != NO_NODE; i = query_walk_next(&w)) {
 		const struct tree_node *n = &g->t->nodes[i];
 		bool is = is_function(g, i);
+		struct group *x;
 
 		if (w.depth == 1 && g->t->functions[n->function].level != LEVEL_GROUP)
 			continue; /* [others]: of no group */
 		if (w.depth == 1)
 			g->groups[g->n++] = (struct group){.node = i, .total = n->total};
-		else if (is && !g->inside[n->parent])
-			g->groups[g->n - 1].function_total =
-				query_saturated(g->groups[g->n - 1].function_total, n->total);
+		x = &g->groups[g->n - 1];
+		if (w.depth > 1 && is && !g->inside[n->parent])
+			x->function_total = query_saturated(x->function_total, n->total);
 		g->inside[i] = is || (w.depth > 1 && g->inside[n->parent]);
+		x->n_samples += n->n_samples;
+		x->n_function_samples += g->inside[i] ? n->n_samples : 0;
 	}
 }
 
@@ -62,9 +66,10 @@ static int by_function(const void *a, const void *b)
 
 static void put_totals(struct buf *b, const struct grouping *g, const struct group *x)
 {
-	buf_printf(b, "\"total\":%" PRId64, x->total);
+	buf_printf(b, "\"total\":%" PRId64 ",\"samples\":%" PRIu64, x->total, x->n_samples);
 	if (g->q->function)
-		buf_printf(b, ",\"function_total\":%" PRId64, x->function_total);
+		buf_printf(b, ",\"function_total\":%" PRId64 ",\"function_samples\":%" PRIu64,
+			   x->function_total, x->n_function_samples);
 }
 
 static struct group sum_of(const struct group *groups, size_t n)
@@ -74,19 +79,23 @@ static struct group sum_of(const struct group *groups, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		sum.total = query_saturated(sum.total, groups[i].total);
 		sum.function_total = query_saturated(sum.function_total, groups[i].function_total);
+		sum.n_samples += groups[i].n_samples;
+		sum.n_function_samples += groups[i].n_function_samples;
 	}
 	return sum;
 }
 
-static void put_groups(struct buf *b, const struct grouping *g)
+static void put_groups(struct buf *b, const struct grouping *g, uint64_t n_samples)
 {
 	const size_t n = MIN(g->n, g->q->limit);
-	const int64_t listed = sum_of(g->groups, n).total;
+	const struct group listed = sum_of(g->groups, n);
 	struct group all = sum_of(g->groups, g->n), others = sum_of(g->groups + n, g->n - n);
 
 	/* the stacks that belong to no group are in both, too: [others], and what did not fit */
 	all.total = g->t->nodes[ROOT].total;
-	others.total = MAX(all.total - listed, others.total);
+	others.total = MAX(all.total - listed.total, others.total);
+	all.n_samples = MAX(n_samples, all.n_samples);
+	others.n_samples = all.n_samples - listed.n_samples;
 	buf_puts(b, "\"groups\":[");
 	for (size_t i = 0; i < n; i++) {
 		const struct tree_node *node = &g->t->nodes[g->groups[i].node];
@@ -116,7 +125,7 @@ char *query_groups_reply(struct tree *t, const struct groups_query *q,
 	if (g.n)
 		qsort(groups, g.n, sizeof(*groups), by_function);
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":{");
-	put_groups(&b, &g);
+	put_groups(&b, &g, s->n_samples);
 	buf_printf(&b, "},\"debug\":null,\"unit\":\"%s\"",
 		   profile_event_info(q->tree.tracing.selection->event)->unit);
 	query_put_summary(&b, "summary", t, &q->tree.tracing, s, false);

@@ -17,8 +17,8 @@ import { isSnapshot } from './values';
  */
 const NOISE_ERRORS = 3;
 
-/** What one selection has of a part of the profile: of a node, of a function. */
-interface Amount {
+/** What one selection has of a part of the profile: of a node, of a function, of a pod. */
+export interface Amount {
   value: number;
   samples: number;
 }
@@ -69,24 +69,23 @@ interface Both {
   before: number;
 }
 
-export class Difference {
-  /** The profile in which `before` has as many values as if both selections were equally large. */
-  readonly columns: Columns;
-  /** The wholes of the selections, as they were measured. */
+/** Parts of two selections, of which only the wholes are known. */
+export class Comparison {
+  /** The value of each selection. */
   readonly wholes: Both;
-  /** From `before` as it was measured to that of `columns`. */
+  /** By it a value of `before` is as if both selections were equally large. */
   readonly scale: number;
-  private readonly size: number; // of each selection in `columns`
+  private readonly size: number; // of each selection, when `before` is scaled
+  private readonly all: { now: Amount; before: Amount }; // `before` is scaled
   private readonly dispersion: Both;
 
-  /** Of a profile with `before`. */
   constructor(
-    measured: Columns,
+    all: { now: Amount; before: Amount },
     readonly terms: Terms,
   ) {
     const { by, now, before } = terms;
 
-    this.wholes = { now: measured.total[0], before: measured.before!.total[0] };
+    this.wholes = { now: all.now.value, before: all.before.value };
     const sizes = {
       share: this.wholes,
       second: { now: now.seconds, before: before.seconds },
@@ -94,10 +93,13 @@ export class Difference {
     }[by];
     this.size = sizes.now || sizes.before;
     this.scale = sizes.now && sizes.before ? sizes.now / sizes.before : 1;
-    this.columns = this.scale === 1 ? measured : withBefore(measured, this.scale);
+    this.all = {
+      now: all.now,
+      before: { value: all.before.value * this.scale, samples: all.before.samples },
+    };
     this.dispersion = {
-      now: dispersion(measured, now.error),
-      before: dispersion(measured.before!, before.error),
+      now: dispersion(all.now, now.error),
+      before: dispersion(all.before, before.error),
     };
   }
 
@@ -106,15 +108,7 @@ export class Difference {
     return this.terms.by !== 'share' || (this.wholes.now > 0 && this.wholes.before > 0);
   }
 
-  /** How a node of `columns`, or of what was made from it, has changed. */
-  ofNode({ total, samples, before }: Columns, node: number): Change {
-    return this.of(
-      { value: total[node], samples: samples.total[node] },
-      { value: before!.total[node], samples: before!.samples.total[node] },
-    );
-  }
-
-  /** How a part has changed that has so much of `columns`. */
+  /** How a part has changed that has so much; what it had before is scaled. */
   of(now: Amount, before: Amount): Change {
     const change = { now: now.value / this.size, before: before.value / this.size };
     const difference = Math.abs(change.now - change.before);
@@ -129,8 +123,7 @@ export class Difference {
   }
 
   private error({ now, before }: Both, own: Both): number {
-    const { columns } = this;
-    const all = this.steps(amountOf(columns), amountOf(columns.before!));
+    const all = this.steps(this.all.now, this.all.before);
     // the selection with the smaller steps says more about what both have in common
     const pooled = (now * own.before + before * own.now) / (own.now + own.before) || 0;
     const rest = this.terms.by === 'share' ? Math.max(0, 1 - pooled) : 1;
@@ -155,6 +148,25 @@ export class Difference {
   }
 }
 
+export class Difference extends Comparison {
+  /** The profile in which `before` has as many values as if both selections were equally large. */
+  readonly columns: Columns;
+
+  /** Of a profile with `before`. */
+  constructor(measured: Columns, terms: Terms) {
+    super({ now: amountOf(measured), before: amountOf(measured.before!) }, terms);
+    this.columns = this.scale === 1 ? measured : withBefore(measured, this.scale);
+  }
+
+  /** How a node of `columns`, or of what was made from it, has changed. */
+  ofNode({ total, samples, before }: Columns, node: number): Change {
+    return this.of(
+      { value: total[node], samples: samples.total[node] },
+      { value: before!.total[node], samples: before!.samples.total[node] },
+    );
+  }
+}
+
 const amountOf = ({ total, samples }: Measured): Amount => ({
   value: total[0],
   samples: samples.total[0],
@@ -172,8 +184,8 @@ function withBefore(columns: Columns, scale: number): Columns {
 }
 
 /** How many times greater the variance of the whole is, by the hub's estimate, than of so many. */
-function dispersion({ total, samples }: Measured, error = 0): number {
-  const ofSamples = total[0] ** 2 / samples.total[0];
+function dispersion({ value, samples }: Amount, error = 0): number {
+  const ofSamples = value ** 2 / samples;
 
   return Math.max(1, error ** 2 / ofSamples || 1);
 }

@@ -2,18 +2,19 @@
 // Which values of a tag have a profile, or a function of it: the answer of POST /v1/profile/groups
 // as rows.
 
+import type { Amount } from './difference';
+
 /** docs/api.md describes it. */
-export interface GroupsResult {
-  groups: Sums[];
-  total: number;
-  function_total?: number; // of a question about a function
-  others: Omit<Sums, 'value'> & { groups: number };
+export interface GroupsResult extends Sums {
+  groups: (Sums & { value: string })[]; // '': what does not have the tag
+  others: Sums & { groups: number };
 }
 
 interface Sums {
-  value: string; // '': what does not have the tag
   total: number;
-  function_total?: number;
+  samples: number; // of the total
+  function_total?: number; // of a question about a function
+  function_samples?: number;
 }
 
 export interface GroupRow {
@@ -23,6 +24,7 @@ export interface GroupRow {
   total: number; // what it has of everything
   share: number | null; // of the amounts of all rows
   before: number | null; // the same of the other selection; null: not known, or there is none
+  amounts: { now: Amount; before: Amount } | null; // if both are known
 }
 
 /** With the answer for another selection, its shares, too. The greatest amounts come first. */
@@ -39,6 +41,7 @@ export function groupRows(now: GroupsResult, before: GroupsResult | null): Group
     total: sums?.total ?? 0,
     share: sums ? shareNow(value) : rest,
     before: shareBefore ? shareBefore(value) : null,
+    amounts: amountsOf(value, now, before),
   });
   const { others } = now;
 
@@ -59,8 +62,29 @@ function othersRow(now: GroupsResult): GroupRow {
     total: now.others.total,
     share: part(amount, amountOf(now)),
     before: null,
+    amounts: null,
   };
 }
+
+function amountsOf(
+  value: string, now: GroupsResult, before: GroupsResult | null,
+): GroupRow['amounts'] {
+  const of = (all: GroupsResult): Amount | null => {
+    const sums = all.groups.find((g) => g.value === value);
+
+    if (sums) return measured(sums);
+    return all.others.groups > 0 ? null : { value: 0, samples: 0 };
+  };
+  const both = { now: of(now), before: before && of(before) };
+
+  return both.now && both.before ? { now: both.now, before: both.before } : null;
+}
+
+/** Of a function, or of everything. */
+export const measured = (sums: Sums): Amount => ({
+  value: amountOf(sums),
+  samples: sums.function_samples ?? sums.samples,
+});
 
 /** The shares of groups; null: the group may be one of the others. */
 function shares(all: GroupsResult): (value: string) => number | null {
@@ -71,5 +95,5 @@ function shares(all: GroupsResult): (value: string) => number | null {
 
 const part = (amount: number, whole: number): number => (whole ? amount / whole : 0);
 
-const amountOf = (sums: { total: number; function_total?: number }): number =>
+const amountOf = (sums: Pick<Sums, 'total' | 'function_total'>): number =>
   sums.function_total ?? sums.total;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The breakdown: which pods (images, nodes, threads, ...) have the profile, or a function of it.
 // A click on one narrows the filter to it.
-import { groupRows } from '../profile/groups';
+import type { Selection, Summary } from '../api/types';
+import { Comparison, termsOf } from '../profile/difference';
+import { groupRows, measured, type GroupRow } from '../profile/groups';
 import { inert, inOwnForm } from '../profile/names';
 import { offeredGroups } from '../state/tags';
 import type { BreakdownAnswer } from './asker';
@@ -13,6 +15,7 @@ import { Choice } from './choice';
 import { shown } from './filter_words';
 import type { Noted } from './notes';
 import { breakdownTag } from './questions';
+import { inWords, type RowChange } from './shown';
 import type { ViewProps } from './view';
 
 export function Breakdown(props: ViewProps) {
@@ -59,7 +62,11 @@ function TagChoice({ state, change, answers: { tags, choices } }: ViewProps) {
   );
 }
 
-function Groups(props: ViewProps & { answer: BreakdownAnswer }) {
+interface GroupsProps extends ViewProps {
+  answer: BreakdownAnswer;
+}
+
+function Groups(props: GroupsProps) {
   const { answer: { question, now, before }, shown } = props;
   const rows = groupRows(now.result, before?.result ?? null);
   const whole = now.result.function_total ?? now.result.total;
@@ -75,7 +82,33 @@ function Groups(props: ViewProps & { answer: BreakdownAnswer }) {
         {now.summary.truncated &&
           '; there are too many stacks: the smallest are among the others, whatever their value'}
       </p>
-      {rows.length > 0 && <GroupTable {...props} rows={rows} tag={question.now.group_by} />}
+      {rows.length > 0 && (
+        <GroupTable
+          {...props} rows={rows} tag={question.now.group_by} changeOf={changesOf(props)}
+        />
+      )}
     </>
   );
+}
+
+/** How rows have changed, of which both selections are known; null: two are not compared. */
+function changesOf({ state, answer: { question, now, before } }: GroupsProps) {
+  if (!before || !question.before) return null;
+  const side = ({ time_start, time_end }: Selection, { estimated }: Summary) =>
+    ({ seconds: Math.max(1, time_end - time_start), error: estimated?.error });
+  const terms = termsOf(
+    question.now.profile_event_type, state.per === 'second',
+    side(question.now, now.summary), side(question.before, before.summary),
+  );
+  const compared = new Comparison(
+    { now: measured(now.result), before: measured(before.result) }, terms,
+  );
+
+  return ({ amounts }: GroupRow): RowChange | null =>
+    amounts && inWords(
+      compared.of(amounts.now, {
+        ...amounts.before, value: amounts.before.value * compared.scale,
+      }),
+      terms, now.unit,
+    );
 }

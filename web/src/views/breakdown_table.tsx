@@ -6,15 +6,18 @@ import { percent } from '../profile/values';
 import { withOthers } from '../state/compare';
 import { narrowed } from '../state/narrow';
 import { tagOf } from '../state/tags';
+import { ChangeCell } from './function_row';
+import type { RowChange } from './shown';
 import type { ViewProps } from './view';
 
 interface Props extends ViewProps {
   rows: GroupRow[];
   tag: string;
+  changeOf: ((row: GroupRow) => RowChange | null) | null; // of two selections
 }
 
 export function GroupTable(props: Props) {
-  const { rows, tag, state, answers: { tags } } = props;
+  const { rows, tag, changeOf, state, answers: { tags } } = props;
   const greatest = Math.max(...rows.map((r) => Math.max(r.share ?? 0, r.before ?? 0)));
   const isOfFunction = state.fn !== null;
 
@@ -26,6 +29,7 @@ export function GroupTable(props: Props) {
           <th scope="col">Value</th>
           <th scope="col">Share</th>
           {state.compare && <th scope="col">Before</th>}
+          {changeOf && <th scope="col">Difference</th>}
           {isOfFunction && <th scope="col" title="of what the row has in all">Of its own</th>}
           <th scope="col" class="group-action"><span class="unseen">Compare</span></th>
         </tr>
@@ -47,8 +51,11 @@ interface GroupProps extends Props {
   isOfFunction: boolean;
 }
 
-function Group({ row, scale, isOfFunction, tag, state, change, shown }: GroupProps) {
+function Group({
+  row, scale, isOfFunction, tag, changeOf, state, change, shown,
+}: GroupProps) {
   const { value, others, amount, total, share, before } = row;
+  const changed = changeOf?.(row);
   const shareText = (part: number | null): string => (part === null ? '?' : percent(part, 1));
 
   return (
@@ -70,6 +77,7 @@ function Group({ row, scale, isOfFunction, tag, state, change, shown }: GroupPro
       <td>{amount === null ? 'among the others' : shown.value(amount)}</td>
       <td>{shareText(share)}</td>
       {state.compare && <td>{value === null ? '' : shareText(before)}</td>}
+      {changeOf && (changed ? <ChangeCell {...changed} /> : <td>{value === null ? '' : '?'}</td>)}
       {isOfFunction && <td>{amount === null ? '' : percent(amount, total)}</td>}
       <td class="group-action">
         {value && !state.compare && (

@@ -81,12 +81,11 @@ export function Row({ row, at, isActive, isSelected, shown, isShort, onChoose }:
       <td>{percent(row.self, shown.total)}</td>
       <td>{shown.value(row.total)}</td>
       <td>{percent(row.total, shown.total)}</td>
-      {shown.changeOf && <Difference {...shown.changeOf(row)} />}
+      {shown.changeOf && <ChangeCell {...shown.changeOf(row)} />}
     </tr>
   );
 }
 
-/** Of the total. */
-const Difference = ({ short, text, isNoise }: RowChange) => (
+export const ChangeCell = ({ short, text, isNoise }: RowChange) => (
   <td title={text} class={isNoise ? 'muted' : ''}>{isNoise ? `${short}, noise` : short}</td>
 );

@@ -4,7 +4,7 @@ import { useMemo } from 'preact/hooks';
 import type { Changes } from '../flame/flame';
 import { changeText, differenceText } from '../profile/change';
 import type { Columns } from '../profile/columns';
-import { Difference, termsOf } from '../profile/difference';
+import { Difference, termsOf, type Change, type Terms } from '../profile/difference';
 import { growth, type Growth } from '../profile/growth';
 import { valueFormat } from '../profile/per';
 import { functionTable, type FunctionRow } from '../profile/table';
@@ -130,11 +130,16 @@ const changeOf = (difference: Difference, unit: string) => (row: FunctionRow): R
     { value, samples },
     { value: before!.total, samples: before!.samples },
   );
-  const compared = { ...difference.terms, unit };
+
+  return inWords(change, difference.terms, unit);
+};
+
+export function inWords(change: Change, terms: Terms, unit: string): RowChange {
+  const compared = { ...terms, unit };
 
   return {
     short: differenceText(change, compared),
     text: changeText(change, compared),
     isNoise: change.isNoise,
   };
-};
+}
