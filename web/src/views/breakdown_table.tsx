@@ -22,7 +22,7 @@ export function GroupTable(props: Props) {
   const isOfFunction = state.fn !== null;
 
   return (
-    <table id="groups">
+    <table id="groups" class={changeOf ? 'compared' : ''}>
       <thead>
         <tr>
           <th scope="col">{inert(tagOf(tags, tag).label)}</th>
@@ -31,7 +31,9 @@ export function GroupTable(props: Props) {
           {state.compare && <th scope="col">Before</th>}
           {changeOf && <th scope="col">Difference</th>}
           {isOfFunction && <th scope="col" title="of what the row has in all">Of its own</th>}
-          <th scope="col" class="group-action"><span class="unseen">Compare</span></th>
+          {!state.compare && (
+            <th scope="col" class="group-action"><span class="unseen">Compare</span></th>
+          )}
         </tr>
       </thead>
       <tbody>
@@ -79,16 +81,18 @@ function Group({
       {state.compare && <td>{value === null ? '' : shareText(before)}</td>}
       {changeOf && (changed ? <ChangeCell {...changed} /> : <td>{value === null ? '' : '?'}</td>)}
       {isOfFunction && <td>{amount === null ? '' : percent(amount, total)}</td>}
-      <td class="group-action">
-        {value && !state.compare && (
-          <button
-            title="with all others at the same time"
-            onClick={() => change({ ...withOthers(state, tag, value), view: 'graph' }, 'push')}
-          >
-            compare
-          </button>
-        )}
-      </td>
+      {!state.compare && (
+        <td class="group-action">
+          {value && (
+            <button
+              title="with all others at the same time"
+              onClick={() => change({ ...withOthers(state, tag, value), view: 'graph' }, 'push')}
+            >
+              compare
+            </button>
+          )}
+        </td>
+      )}
     </tr>
   );
 }
