@@ -286,7 +286,10 @@ static void series_and_trees(void **state)
 					"\"before_samples\":[0,0,0,0,2,0,0,0,0,0]}"));
 }
 
-/* Adds a profile of more than 100,000 frames, of which one stack has nearly all. */
+/*
+ * Adds a profile of more than 100,000 frames, of which one stack has nearly all. The others differ
+ * in their leaves, so that few names are read.
+ */
 static void fill_large(struct store *s)
 {
 	enum { STACKS = 4000, DEPTH = 30 };
@@ -305,7 +308,9 @@ static void fill_large(struct store *s)
 		struct profile_sample *sample = profile_add(b, p);
 
 		for (unsigned d = 0; d < DEPTH; d++) {
-			_cleanup_free_ char *name = xasprintf("f%u_%u", i, d);
+			_cleanup_free_ char *name =
+				d + 1 == DEPTH ? xasprintf("leaf%u", i)
+					       : xasprintf("%s%u", i ? "f" : "large", d);
 
 			frames[d] = (struct frame){.kind = FRAME_APP,
 						   .name = profile_batch_str(b, name)};

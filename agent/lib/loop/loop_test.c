@@ -71,8 +71,9 @@ static void timers_fire_in_order(void **state)
 {
 	struct fixture *f = *state;
 
-	timer_set(f->loop, &f->c, 30 * NSEC_PER_MSEC, add_c_and_stop, f);
-	timer_set(f->loop, &f->b, 20 * NSEC_PER_MSEC, add_b, f);
+	/* far apart: a slow machine may stop this thread between two of these lines */
+	timer_set(f->loop, &f->c, 400 * NSEC_PER_MSEC, add_c_and_stop, f);
+	timer_set(f->loop, &f->b, 200 * NSEC_PER_MSEC, add_b, f);
 	timer_set(f->loop, &f->a, 0, add_a, f);
 	assert_string_equal(f->order, ""); /* the callback never runs inside timer_set */
 	assert_int_equal(loop_run(f->loop), 7);
