@@ -511,12 +511,16 @@ static __noinline void pf_latency_polled(struct pf_latency_thread *t, struct pf_
 {
 	struct pf_latency_loop loop = {t, NULL, proc, generation};
 
-	if (!t || !proc || !pf_latency_context(t, t->poll.queue))
+	if (!t || !proc)
 		return;
 	t->read.next = t->poll.list;
 	t->read.stop = bpf_ktime_get_ns();
-	t->read.end = PF_RDMA_ENDED;
-	bpf_loop(n < PF_RDMA_POLL_MAX ? n : PF_RDMA_POLL_MAX, pf_latency_poll_step, &loop, 0);
+	t->read.end = PF_RDMA_UNREADABLE;
+	if (pf_latency_context(t, t->poll.queue)) {
+		t->read.end = PF_RDMA_ENDED;
+		bpf_loop(n < PF_RDMA_POLL_MAX ? n : PF_RDMA_POLL_MAX, pf_latency_poll_step, &loop,
+			 0);
+	}
 	if (n <= PF_RDMA_POLL_MAX && t->read.end == PF_RDMA_ENDED)
 		return;
 	pf_drop(PF_EVENT_RDMA_LATENCY,

@@ -31,6 +31,7 @@ static struct measured {
 
 static struct testverbs_completion done[2048];
 static int n_done;
+static int lie; /* what a poll says instead of that; 0: the truth */
 
 IN_SECTION(pf_driver)
 static int poll_cq(struct testverbs_completions *q, int n, struct testverbs_completion *list)
@@ -38,6 +39,8 @@ static int poll_cq(struct testverbs_completions *q, int n, struct testverbs_comp
 	int taken = n_done < n ? n_done : n;
 
 	(void)q;
+	if (lie)
+		return lie;
 	for (int i = 0; i < taken; i++)
 		list[i] = done[i];
 	n_done = 0;
@@ -663,6 +666,68 @@ static void queues_and_threads_do_not_mix(void **state)
 	close_scene(&s);
 }
 
+/* A poll says that it has taken so many completions, and that they are at this address. */
+static const struct {
+	int n;
+	uint64_t queue, list; /* 0: those that are there */
+	const char *lost;     /* the reason; NULL: nothing is */
+} lies[] = {
+	{-5, 0, 0, NULL},
+	{INT32_MIN, 0, 0, NULL},
+	{5, 0, 16, "rdma_unread"},
+	{2, 0, 0xffff888000000000, "rdma_unread"},
+	{1, 0, UINT64_MAX, "rdma_unread"},
+	{1, 16, 0, "rdma_unread"},
+	{1, 0xffff888000000000, 0, "rdma_unread"},
+	{INT32_MAX, 0, 0, "rdma_long"},
+};
+
+IN_SECTION(pf_loop) static void body_lies(struct truth *t)
+{
+	static struct testverbs_completion list[2048]; /* of a queue pair that is not there */
+
+	say_and_wait(t, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		uint64_t queue = lies[i].queue ?: (uintptr_t)&completions[0];
+		uint64_t at = lies[i].list ?: (uintptr_t)list;
+
+		connect_queue(&queues[0]);
+		post_one(&queues[0], 7, SIGNALED);
+		lie = lies[i].n;
+		status = poll_cq((void *)queue, 16, (void *)at);
+		lie = 0;
+		say_and_wait(t, 3 + (int)i);
+	}
+	connect_queue(&queues[0]);
+	for (int i = 0; i < 3; i++)
+		travel_short(&queues[0], 7);
+	say_and_wait(t, 3 + (int)ARRAY_SIZE(lies));
+}
+
+/* What such a poll seems to have taken is lost, and told. The queue counts when it begins anew. */
+static void polls_that_lie(void **state)
+{
+	struct posted_rows rows = {};
+	struct scene s = {};
+
+	(void)state;
+	open_scene(&s, body_lies);
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		uint64_t unread = lost("rdma_unread"), too_long = lost("rdma_long");
+		bool is_unread = lies[i].lost && streq(lies[i].lost, "rdma_unread");
+		bool is_long = lies[i].lost && streq(lies[i].lost, "rdma_long");
+
+		rdma_go(&s, 3 + (int)i, &rows);
+		assert_int_equal(lost("rdma_unread"), unread + is_unread);
+		assert_int_equal(lost("rdma_long"), too_long + is_long);
+	}
+	assert_int_equal(rows.n, 0);
+	rdma_go(&s, 3 + (int)ARRAY_SIZE(lies), &rows);
+	counted(&rows);
+	assert_int_equal(posted(&rows, PF_RDMA_SEND, "test_0").n, 3);
+	close_scene(&s);
+}
+
 static int run(const char *name, enum uprobe_mode mode)
 {
 	const struct CMUnitTest tests[] = {
@@ -677,6 +742,7 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(a_process_has_at_most_as_many_entries_as_are_free),
 		cmocka_unit_test(what_is_posted_after_a_poll_was_not_taken_by_it),
 		cmocka_unit_test(queues_and_threads_do_not_mix),
+		cmocka_unit_test(polls_that_lie),
 	};
 
 	mode_at_most = mode;
