@@ -40,11 +40,14 @@ test('what is the same, and what has nothing to be compared with', () => {
 });
 
 test('the wholes of both selections', () => {
-  const text = (before: number, now: number, seconds = 900, event = 'on-cpu') =>
+  const text = (
+    before: number, now: number, seconds = 900, event = 'on-cpu', isSame = true,
+  ) =>
     wholesText(
       new Difference(differenceOf(['p', before], ['p', now]),
         termsOf(event, false, { seconds: 900 }, { seconds })),
       event === 'on-cpu' ? 'microseconds' : 'bytes',
+      isSame,
     );
 
   assert.equal(text(12.3e6, 15.1e6), '12.3 s before, 15.1 s now: +23 %');
@@ -52,6 +55,7 @@ test('the wholes of both selections', () => {
   assert.equal(text(10e6, 10e6), '10.0 s before, 10.0 s now: as much');
   assert.equal(text(1e6, 25e6), '1.00 s before, 25.0 s now: 25 times as much');
   assert.equal(text(0, 25e6), '0 µs before, 25.0 s now');
+  assert.equal(text(10e6, 9e6, 900, 'on-cpu', false), '10.0 s before, 9.00 s now'); // one of two
   assert.equal(text(40e6, 12e6, 3600),
     '40.0 s before (in 1.00 h), 12.0 s now (in 15.0 min): +20 % per second');
   assert.equal(text(1024, 2048, 60, 'mem-inuse'), '1.00 KiB before, 2.00 KiB now: +100 %');

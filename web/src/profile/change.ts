@@ -44,8 +44,11 @@ const noiseText = ({ now, before, error }: Change, { errors }: Compared): string
       ? 'but one selection has nothing to compare with'
       : 'not distinguishable from noise';
 
-/** "12.3 s before, 15.1 s now: +23 %": the wholes of both selections. */
-export function wholesText(difference: Difference, unit: string): string {
+/**
+ * "12.3 s before, 15.1 s now: +23 %": the wholes of both selections. The last part is there only if
+ * both are of the same thing: one pod has not grown from what three others use.
+ */
+export function wholesText(difference: Difference, unit: string, isSame: boolean): string {
   const { wholes, terms } = difference;
   const isRate = terms.by !== 'value' && terms.now.seconds !== terms.before.seconds;
   const side = (name: 'before' | 'now'): string => {
@@ -56,7 +59,7 @@ export function wholesText(difference: Difference, unit: string): string {
 
   return (
     `${side('before')}, ${side('now')}` +
-    (wholes.before ? `: ${growthText(wholes.now / (wholes.before * scale), isRate)}` : '')
+    (isSame && wholes.before ? `: ${growthText(wholes.now / (wholes.before * scale), isRate)}` : '')
   );
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other selection of a comparison: ways to choose it, and to end it.
-import { and } from './filter';
+import { and, printFilter } from './filter';
 import { narrowed } from './narrow';
 import type { Compare, State } from './state';
 import { intervalOf } from './times';
@@ -43,6 +43,10 @@ export function withOthers(state: State, tag: string, value: string): Partial<St
 
   return { ...one, ...comparedWith(all, { filter: others }) };
 }
+
+/** Whether the selections differ at most in their times. */
+export const isSameAt = ({ process, filter }: State, other: Compare): boolean =>
+  other.process === process && printFilter(other.filter) === printFilter(filter);
 
 /** Each selection takes the place of the other one. */
 export function swapped({ times, process, filter, compare }: State): Partial<State> {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other selection, with which the page compares.
 import { isSnapshot } from '../profile/values';
-import { comparedWith, ended, offsetsOf, swapped, withEarlier } from '../state/compare';
-import { printFilter } from '../state/filter';
+import {
+  comparedWith, ended, isSameAt, offsetsOf, swapped, withEarlier,
+} from '../state/compare';
 import { leakOf } from '../state/leak';
 import type { Change, Compare, State } from '../state/state';
 import { LABEL, PROCESS, tagOf } from '../state/tags';
@@ -72,11 +73,9 @@ export function CompareChoice(props: Props) {
 function offsetOf(state: State, compare: Compare, now: number): string {
   const [from, to] = intervalOf(state.times, now);
   const before = intervalOf(compare.times, now);
-  const isSame =
-    compare.process === state.process && printFilter(compare.filter) === printFilter(state.filter);
   const found = offsetsOf(state, now).find(([s]) => from - before[0] === s && to - before[1] === s);
 
-  return isSame && found ? `${found[0]}` : OTHER;
+  return isSameAt(state, compare) && found ? `${found[0]}` : OTHER;
 }
 
 function chosen(state: State, value: string, now: number): Partial<State> {

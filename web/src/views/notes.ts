@@ -4,6 +4,7 @@ import type { Summary } from '../api/types';
 import { wholesText } from '../profile/change';
 import type { Growth } from '../profile/growth';
 import { formatValue } from '../profile/values';
+import { isSameAt } from '../state/compare';
 import { leakOf } from '../state/leak';
 import { amounts, events } from '../words/events';
 import { lossText } from '../words/losses';
@@ -41,7 +42,11 @@ export function totalText({ answer, columns, difference, growth, unit, total }: 
   const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
 
   if (growth) return [plain(grownText(growth, answer, difference, unit))];
-  if (difference) return [plain(wholesText(difference, unit))];
+  if (difference) {
+    const { compare } = answer.state;
+    const isSame = compare !== null && isSameAt(answer.state, compare);
+    return [plain(wholesText(difference, unit, isSame))];
+  }
   if (!answer.columns || !columns) return [];
   const isPart = total < answer.columns.total[0]; // one subtree is shown
   // a preview does not have all samples of the subtree
