@@ -47,7 +47,9 @@ export const tests = {
       const script = document.createElement('script');
       script.textContent = 'window.hit = 1';
       document.body.append(script);
-      document.body.insertAdjacentHTML('beforeend', '<b style="color: red" onclick="hit = 2">b</b>');
+      document.body.insertAdjacentHTML(
+        'beforeend', '<b style="color: red" onclick="hit = 2">b</b>',
+      );
     });
     const violations = () => page.evaluate(() => window.violations);
     await until(async () => (await violations()).length === 3);
