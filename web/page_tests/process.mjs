@@ -51,11 +51,12 @@ export const tests = {
         'beforeend', '<b style="color: red" onclick="hit = 2">b</b>',
       );
     });
-    const violations = () => page.evaluate(() => window.violations);
-    await until(async () => (await violations()).length === 3);
-    assert.deepEqual((await violations()).sort(), [
-      'script-src-attr', 'script-src-elem', 'style-src-attr',
-    ]);
+    // Chromium 150 does not report a handler of an event, but does not run it either
+    const violations = async () =>
+      (await page.evaluate(() => window.violations)).filter((v) => v !== 'script-src-attr').sort();
+    await until(async () => (await violations()).length === 2);
+    assert.deepEqual(await violations(), ['script-src-elem', 'style-src-attr']);
+    await page.$eval('body > b', (e) => e.click());
     assert.equal(await page.evaluate(() => window.hit), undefined);
   },
   async 'search marks frames and narrows the table'(page, origin) {
