@@ -40,12 +40,12 @@ static void handle_info(struct call *c)
 	store_stats(f->store, &store);
 	api_call_json(
 		c, 200,
-		json_pack("{s:s, s:s, s:b, s:s, s:s, s:I, s:o, s:{s:s, s:s}}", "version",
+		json_pack("{s:s, s:s, s:b, s:s, s:s, s:I, s:O, s:{s:s, s:s}}", "version",
 			  f->version, "cluster_name", f->cluster_name, "auth_required",
 			  c->api->gate != NULL, "token_hint", f->token_hint, "store_note",
 			  *store.error ? "The store has a problem: see /healthz." : f->store_note,
-			  "time", (json_int_t)(now_wall_ns() / NSEC_PER_SEC), "tags",
-			  api_tags_json(), "links", "trace", f->link_trace, "logs", f->link_logs));
+			  "time", (json_int_t)(now_wall_ns() / NSEC_PER_SEC), "tags", c->api->tags,
+			  "links", "trace", f->link_trace, "logs", f->link_logs));
 }
 
 static const struct gate_right read_profiles = {"get", "profiles"},
@@ -413,6 +413,7 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 		.choices = f->choices,
 		.max_bytes = f->query_bytes,
 	});
+	a->tags = api_tags_new();
 	a->config.version = xstrdup(f->version ? f->version : "");
 	a->config.cluster_name = xstrdup(f->cluster_name ? f->cluster_name : "");
 	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
@@ -432,6 +433,7 @@ struct api *api_free(struct api *a)
 		return NULL;
 	api_gate_free(a->gate, true);
 	api_queue_free(a->queue);
+	json_decref(a->tags);
 	for (size_t i = 0; i < a->n_pages; i++)
 		free(a->pages[i].path);
 	free(a->pages);

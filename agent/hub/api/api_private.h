@@ -20,6 +20,7 @@ struct api {
 	struct api_config config; /* strings copied */
 	struct gate *gate;	  /* NULL: no sign-in */
 	struct query_queue *queue;
+	json_t *tags;		  /* a list, made once: anybody may ask for /v1/info */
 	/* the connections whose upload is being received; NULL: a free slot */
 	struct http_conn *uploads[MAX_UPLOADS];
 	struct debug_page *pages;
@@ -87,7 +88,7 @@ void api_handle_choices(struct call *c);
 void api_handle_series(struct call *c);
 /* tags.c: which tags there are */
 void api_handle_tags(struct call *c);
-json_t *api_tags_json(void); /* a list, which the caller owns */
+json_t *api_tags_new(void); /* the list of all tags; the caller owns it */
 /* why.c: why a selection has no data */
 void api_handle_why(struct call *c);
 /* symbols.c: uploaded symbol files */

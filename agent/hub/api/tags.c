@@ -23,7 +23,7 @@ static json_t *tag_json(const struct tag_info *t)
 	return j;
 }
 
-json_t *api_tags_json(void)
+json_t *api_tags_new(void)
 {
 	json_t *list = json_array();
 	const struct tag_info *t;
@@ -38,6 +38,6 @@ json_t *api_tags_json(void)
 void api_handle_tags(struct call *c)
 {
 	api_call_json(c, 200,
-		      json_pack("{s:s, s:s, s:o, s:n}", "OPT_STATUS", "SUCCESS", "DESCRIPTION", "",
-				"result", api_tags_json(), "debug"));
+		      json_pack("{s:s, s:s, s:O, s:n}", "OPT_STATUS", "SUCCESS", "DESCRIPTION", "",
+				"result", c->api->tags, "debug"));
 }

@@ -244,12 +244,15 @@ bool query_columns_has_preview(const struct tree *t)
 	return t->kept.n_steps > PREVIEW_STEPS && t->kept.total > PREVIEW_PART;
 }
 
-/* Makes the nodes of a preview. Returns the least total that they have. */
-static int64_t make_preview(struct tree *t)
+/* Makes the nodes of a reply. Returns the least total that they have. */
+static int64_t make_nodes(struct tree *t, bool preview)
 {
-	int64_t least = t->kept.total / PREVIEW_PART;
+	int64_t least = preview ? t->kept.total / PREVIEW_PART : 0;
 
-	query_rows_preview(t, least);
+	if (preview)
+		query_rows_preview(t, least);
+	else
+		query_rows_finish(t);
 	return least;
 }
 
@@ -257,12 +260,10 @@ char *query_columns_reply(struct tree *t, const struct tree_query *q, const stru
 			  const struct store_summary *before, bool preview, int *ret_http,
 			  size_t *ret_n)
 {
-	int64_t least = preview ? make_preview(t) : 0;
+	int64_t least = make_nodes(t, preview);
 	_cleanup_free_ char *root = query_tree_root_name(t, q->tracing.app_service);
 	_cleanup_buf_ struct buf b;
 
-	if (!preview)
-		query_rows_finish(t);
 	buf_init(&b, QUERY_MAX_REPLY_BYTES);
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
 	if (t->n_nodes > 1 || s->n_rows || (before && before->n_rows)) {

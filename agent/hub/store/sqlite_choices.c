@@ -2,8 +2,8 @@
 /*
  * The values that tags have within selections, with their samples. Most tags belong to series. For
  * these, one scan of an index counts the samples of each series and event, and all tags of the
- * request use these counts. A tag of samples, or a condition on one, needs all samples. The names
- * of labels are counted as values are.
+ * request use these counts. A tag of samples, or a condition on one, needs all samples. A series
+ * has a value for each of its labels: the label's name.
  */
 #include "hub/store/sqlite.h"
 
@@ -120,7 +120,22 @@ static void add_events(struct value **values, const struct counts *counts)
 		add_value(values, profile_event_info(e)->name, counts->of[e]);
 }
 
-/* Adds up the samples of each series of the selection under the series' value of the tag. */
+/* Adds the value of the tag, and the tables that it is in: a series, or each of its labels. */
+static void put_value(struct where *w, const char *tag)
+{
+	if (!streq(tag, POD_LABEL)) {
+		store_where_tag(w, tag);
+		store_where_text(w, " FROM series se WHERE ");
+		return;
+	}
+	store_where_text(w, "(SELECT SUBSTR(s, ");
+	store_where_int(w, sizeof(POD_LABEL));
+	store_where_text(w, ") FROM strings WHERE id=t.key) FROM series se CROSS JOIN tags t"
+			    " WHERE t.tagset=se.tagset AND t.key IN"
+			    " (SELECT id FROM strings WHERE s GLOB '" POD_LABEL "*') AND ");
+}
+
+/* Adds up the samples that were counted of each series of the selection under its values. */
 static int add_series(struct choosing *c, const struct store_choice *choice, struct value **values)
 {
 	const struct selection *sel = choice->sel;
@@ -130,8 +145,8 @@ static int add_series(struct choosing *c, const struct store_choice *choice, str
 	int rc, e;
 
 	store_where_text(&w, "SELECT se.id, ");
-	store_where_tag(&w, events ? "pod" : choice->tag);
-	store_where_text(&w, " FROM series se WHERE se.last_s>=");
+	put_value(&w, events ? "pod" : choice->tag);
+	store_where_text(&w, "se.last_s>=");
 	store_where_int(&w, sel->time_start_s);
 	store_where_text(&w, " AND se.first_s<=");
 	store_where_int(&w, sel->time_end_s);
@@ -195,9 +210,10 @@ static int add_samples(struct choosing *c, const struct store_choice *choice, st
 	return e ? e : store_sq_errno(rc);
 }
 
-/* ---- names of labels ---- */
-
-/* Counts the samples of each series by reading all samples. No other choice uses these counts. */
+/*
+ * Counts the samples of each series by reading all samples, for the names of labels under a
+ * condition on samples. No other choice uses these counts.
+ */
 static int count_each_sample(struct choosing *c, const struct selection *sel)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event,
@@ -216,56 +232,17 @@ static int count_each_sample(struct choosing *c, const struct selection *sel)
 	return e ? e : store_sq_errno(rc);
 }
 
-/* Adds up the samples that were counted under each label of their series. */
-static int add_counted_labels(struct choosing *c, const struct selection *sel,
-			      struct value **values)
-{
-	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
-	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
-	int rc, e;
-
-	store_where_text(&w, "SELECT se.id, (SELECT SUBSTR(s, ");
-	store_where_int(&w, sizeof(POD_LABEL));
-	store_where_text(&w, ") FROM strings WHERE id=t.key) FROM series se CROSS JOIN tags t"
-			     " WHERE t.tagset=se.tagset AND t.key IN"
-			     " (SELECT id FROM strings WHERE s GLOB '" POD_LABEL "*')"
-			     " AND se.last_s>=");
-	store_where_int(&w, sel->time_start_s);
-	store_where_text(&w, " AND se.first_s<=");
-	store_where_int(&w, sel->time_end_s);
-	store_where_selection(&w, sel);
-	e = store_where_prepare(&w, c->query.db, &st);
-	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		const struct counts *counts =
-			store_id_map_get(&c->counts, sqlite3_column_int64(st, 0));
-
-		if (counts)
-			add_value(values, (const char *)sqlite3_column_text(st, 1),
-				  counts->of[sel->event]);
-	}
-	return e ? e : store_sq_errno(rc);
-}
-
-static int add_labels(struct choosing *c, const struct store_choice *choice, struct value **values)
-{
-	int e = needs_samples(choice) ? count_each_sample(c, choice->sel)
-				      : count_samples(c, choice->sel);
-
-	return e ? e : add_counted_labels(c, choice->sel, values);
-}
-
 static int read_choice(struct choosing *c, const struct store_choice *choice, store_choice_fn *fn,
 		       void *arg)
 {
 	struct value *values = NULL;
 	int e, handed;
 
-	if (streq(choice->tag, POD_LABEL)) {
-		e = add_labels(c, choice, &values);
-	} else if (needs_samples(choice)) {
+	if (needs_samples(choice) && !streq(choice->tag, POD_LABEL)) {
 		e = add_samples(c, choice, &values);
 	} else {
-		e = count_samples(c, choice->sel);
+		e = needs_samples(choice) ? count_each_sample(c, choice->sel)
+					  : count_samples(c, choice->sel);
 		if (!e)
 			e = add_series(c, choice, &values);
 	}

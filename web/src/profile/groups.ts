@@ -29,26 +29,29 @@ export interface GroupRow {
 
 /** With the answer for another selection, its shares, too. The greatest amounts come first. */
 export function groupRows(now: GroupsResult, before: GroupsResult | null): GroupRow[] {
-  const shareNow = shares(now);
-  const shareBefore = before && shares(before);
+  const ofNow = amountsIn(now);
+  const ofBefore = before && amountsIn(before);
   const listed = new Set(now.groups.map((g) => g.value));
   const gone = before?.groups.filter((g) => !listed.has(g.value)) ?? [];
-  const rest = now.others.groups > 0 ? null : 0; // of a group that is not listed
-  const row = (value: string, sums: Sums | null): GroupRow => ({
-    value,
-    others: 0,
-    amount: sums ? amountOf(sums) : rest,
-    total: sums?.total ?? 0,
-    share: sums ? shareNow(value) : rest,
-    before: shareBefore ? shareBefore(value) : null,
-    amounts: amountsOf(value, now, before),
-  });
-  const { others } = now;
+  const row = (value: string, total: number): GroupRow => {
+    const mine = ofNow(value);
+    const other = ofBefore && ofBefore(value);
+
+    return {
+      value,
+      others: 0,
+      amount: mine && mine.value,
+      total,
+      share: mine && part(mine.value, amountOf(now)),
+      before: other && part(other.value, amountOf(before!)),
+      amounts: mine && other && { now: mine, before: other },
+    };
+  };
 
   return [
-    ...now.groups.map((g) => row(g.value, g)),
-    ...gone.map((g) => row(g.value, null)),
-    ...(others.total > 0 ? [othersRow(now)] : []),
+    ...now.groups.map((g) => row(g.value, g.total)),
+    ...gone.map((g) => row(g.value, 0)),
+    ...(now.others.total > 0 ? [othersRow(now)] : []),
   ];
 }
 
@@ -66,18 +69,11 @@ function othersRow(now: GroupsResult): GroupRow {
   };
 }
 
-function amountsOf(
-  value: string, now: GroupsResult, before: GroupsResult | null,
-): GroupRow['amounts'] {
-  const of = (all: GroupsResult): Amount | null => {
-    const sums = all.groups.find((g) => g.value === value);
+/** What each group has; null: it may be one of the others. */
+function amountsIn(all: GroupsResult): (value: string) => Amount | null {
+  const known = new Map(all.groups.map((g) => [g.value, measured(g)]));
 
-    if (sums) return measured(sums);
-    return all.others.groups > 0 ? null : { value: 0, samples: 0 };
-  };
-  const both = { now: of(now), before: before && of(before) };
-
-  return both.now && both.before ? { now: both.now, before: both.before } : null;
+  return (value) => known.get(value) ?? (all.others.groups > 0 ? null : { value: 0, samples: 0 });
 }
 
 /** Of a function, or of everything. */
@@ -85,13 +81,6 @@ export const measured = (sums: Sums): Amount => ({
   value: amountOf(sums),
   samples: sums.function_samples ?? sums.samples,
 });
-
-/** The shares of groups; null: the group may be one of the others. */
-function shares(all: GroupsResult): (value: string) => number | null {
-  const known = new Map(all.groups.map((g) => [g.value, part(amountOf(g), amountOf(all))]));
-
-  return (value) => known.get(value) ?? (all.others.groups > 0 ? null : 0);
-}
 
 const part = (amount: number, whole: number): number => (whole ? amount / whole : 0);
 
