@@ -274,6 +274,8 @@ static int unknown_tag(struct filter_parser *p)
 
 	if (is_keyword(p, "and") || is_keyword(p, "or"))
 		return expected(p, "a tag");
+	if (str_equal(close, name))
+		return fail_at(p, p->start, "tag '%.100s' needs a name behind it", name);
 	if (close)
 		return fail_at(p, p->start, "unknown tag '%.100s'; did you mean %s?", name, close);
 	return fail_at(p, p->start,

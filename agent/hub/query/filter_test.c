@@ -116,6 +116,7 @@ static const struct {
 	{"(pod_ns='app'", "tag_filter:14", "expected AND, OR or ')'"},
 	{"()", "tag_filter:2", "expected a tag"},
 	{"pod_nss='app'", "tag_filter:1", "did you mean pod_ns?"},
+	{"k8s.label.='app'", "tag_filter:1", "tag 'k8s.label.' needs a name behind it"},
 	{"a='x'", "tag_filter:1", "unknown tag 'a'"},
 	{"pod='x' OR 1=1", "tag_filter:12", "expected a tag"},
 	{"'a'='a'", "tag_filter:1", "expected a tag"},
