@@ -85,6 +85,45 @@ export const tests = {
     await page.goBack();
     await until(async () => !(await page.$('#chosen')));
   },
+  async 'stacks with a function, and idle waits, are left out of all that is shown'(page, origin) {
+    const wait = (cause, us) => [`[wait: ${cause}]`, 'wait', us];
+    const tree = [
+      'web', 'root', 0,
+      ['pool', 'thread', 0,
+        ['java/util/concurrent/ThreadPoolExecutor::getTask', 'jvm', 0, wait('lock', 90e6)],
+        ['App::load', 'jvm', 0, wait('lock', 6e6), wait('disk', 2e6)],
+        ['App::store', 'jvm', 0, wait('lock', 2e6)]],
+    ];
+    await answersAre(page, () => replyOfTree(tree));
+    await open(
+      page,
+      `${origin}/#profile_event_type=off-cpu&from=2026-11-21T10:00:00Z&to=2026-11-21T10:01:40Z`,
+    );
+    await shows(page, 'java.util.concurrent.ThreadPoolExecutor.getTask');
+    await page.check('#no-idle');
+    await until(async () => !(await names(page)).some((n) => n.endsWith('getTask')));
+    assert.match(await page.textContent('#total'), /^10\.0 s/);
+    assert.equal(
+      await page.textContent('#chosen'), 'without idle waits×90.0 % of the selection is left out',
+    );
+    await menuOf(page, 'App.load');
+    await choose(page, 'Leave out all stacks with it');
+    await until(async () => (await page.textContent('#total')).startsWith('2.00 s'));
+    assert.deepEqual(await names(page), ['web', 'pool', 'App.store', '[wait: lock]']);
+    assert.match(await page.textContent('#chosen'), /without stacks with App\.load×98\.0 %/);
+    await page.reload();
+    await until(async () => (await page.textContent('#total')).startsWith('2.00 s'));
+    await picture(page, 'left-out');
+    await menuOf(page, 'App.store');
+    await choose(page, 'Leave out all stacks with it');
+    await until(async () => (await page.textContent('#total')).startsWith('0'));
+    assert.deepEqual(await complaints(page), []);
+    for (let left = 3; left > 0; left--) {
+      await page.click('#chosen button');
+      await until(async () => (await page.$$('#chosen button')).length === left - 1);
+    }
+    await until(async () => (await page.textContent('#total')).startsWith('1.67 min'));
+  },
   async 'the menu: keyboard, copies, and where the focus goes'(page, origin) {
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin });
     await openTree(page, origin);

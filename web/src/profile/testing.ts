@@ -14,8 +14,9 @@ interface Growing {
 }
 
 /**
- * The name "[k] f" is f of kind kernel, "f @/lib/m.so" is f of that module, and the root is of kind
- * root. Without a mark, kinds are app. Each sample has the value 1.
+ * The name "[k] f" is f of kind kernel, "f @/lib/m.so" is f of that module, "[wait: lock]" is a
+ * cause of waiting, and the root is of kind root. Without a mark, kinds are app. Each sample has
+ * the value 1.
  */
 export function profileOf(tree: Tree): Columns {
   const { nodes, names } = nodesOf(tree);
@@ -119,16 +120,19 @@ function columnsOf({ fn, parent, self, total }: Growing, names: string[]): Nodes
 }
 
 const marks: Record<string, string> = {
-  '[k] ': 'kernel', '[l] ': 'library', '[j] ': 'jvm', '[u] ': 'unnamed', '[t] ': 'thread',
-  '[p] ': 'process',
+  '[k] ': 'kernel', '[l] ': 'library', '[j] ': 'jvm', '[y] ': 'python', '[u] ': 'unnamed',
+  '[t] ': 'thread', '[p] ': 'process',
 };
+
+const kindOf = (mark: string, name: string): string =>
+  /^\[wait: /.test(name) ? name.slice(1, -1) : (marks[mark] ?? 'app');
 
 function functionsOf(names: string[]): Functions {
   const parts = names.map((text) => /^(\[\w\] )?(.*?)(?: @(.*))?$/s.exec(text)!);
 
   return new Functions(
     parts.map(([, , name]) => name),
-    parts.map(([, mark], i) => (i === 0 ? 'root' : (marks[mark] ?? 'app'))),
+    parts.map(([, mark, name], i) => (i === 0 ? 'root' : kindOf(mark, name))),
     parts.map(([, , , module]) => module ?? ''),
     names.map(() => ''),
     new Uint32Array(names.length),

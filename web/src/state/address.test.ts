@@ -41,6 +41,8 @@ const other: State = {
   fn: { name: 'read(int, "x")', kind: 'wait: lock' },
   fold: { threads: 'none', recursion: true, libraries: false, runtimes: true },
   hidden: [{ name: 'a', kind: 'app' }, { name: 'b;c,d', kind: 'kernel' }],
+  without: [{ name: 'e&f', kind: 'jvm' }],
+  withoutIdle: true,
   focus: ['web', 'main', 'f<int, g&>'],
   zoom: ['web', 'main'],
   byLine: true,

@@ -166,10 +166,10 @@ const fn: Part = {
   print: (words, state) => state.fn && printFunction(words, 'function', state.fn),
 };
 
-const hidden: Part = {
-  parse: (words) => ({ hidden: functionsOf(words, 'hide') }),
-  print: (words, state) => state.hidden.forEach((f) => printFunction(words, 'hide', f)),
-};
+const functions = (key: string, member: 'hidden' | 'without'): Part => ({
+  parse: (words) => ({ [member]: functionsOf(words, key) }),
+  print: (words, state) => state[member].forEach((f) => printFunction(words, key, f)),
+});
 
 // ---- the rest ----
 
@@ -233,7 +233,9 @@ const parts: Part[] = [
   text('by', 'by'),
   fn,
   fold,
-  hidden,
+  functions('hide', 'hidden'),
+  functions('without', 'without'),
+  flag('no_idle', 'withoutIdle'),
   list('focus', 'focus'),
   list('zoom', 'zoom'),
   flag('lines', 'byLine'),

@@ -29,6 +29,8 @@ export interface State {
   fn: FunctionId | null; // the function that sandwich, table and breakdown are about
   fold: Fold;
   hidden: FunctionId[];
+  without: FunctionId[]; // stacks that have one of these are left out
+  withoutIdle: boolean; // off-cpu: waits of threads that had nothing to do are left out
   // paths, as profile/path.ts makes them
   focus: string[]; // to the frame whose subtree is the whole
   zoom: string[]; // to the frame that fills the graph's width
@@ -55,6 +57,8 @@ export const defaults: State = {
   fn: null,
   fold: { threads: 'pools', recursion: false, libraries: false, runtimes: false },
   hidden: [],
+  without: [],
+  withoutIdle: false,
   focus: [],
   zoom: [],
   byLine: false,

@@ -223,14 +223,14 @@ export class Asker {
     );
   }
 
-  /** What is shown of the same choices, or of one subtree, may be more than a preview has. */
+  /** What is shown of the same choices, or of some stacks, may be more than a preview has. */
   private wantsPreview(state: State): boolean {
     const choices = (of: State): string =>
       JSON.stringify(questionsOf(of, this.tags, 0).profile);
     const shown = this.profile.answer?.state;
     const isAgain = shown && choices(shown) === choices(state);
 
-    return !isAgain && state.zoom.length === 0 && state.focus.length === 0;
+    return !isAgain && !state.withoutIdle && isAll(state.zoom, state.focus, state.without);
   }
 
   private async requestOf(
@@ -271,3 +271,5 @@ export class Asker {
     return groups.flatMap((g) => g.values).reduce((sum, us) => sum + us, 0) / 1e6;
   }
 }
+
+const isAll = (...chosen: unknown[][]): boolean => chosen.every((of) => of.length === 0);

@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left out of the profile: the functions that are hidden, and all but the subtree that has
-// the focus. A click takes it back.
+// What is left out of the profile: the functions that are hidden, stacks, and all but the subtree
+// that has the focus. A click takes it back.
 import { nameOfStep, nodeAt } from '../profile/path';
-import type { Columns } from '../profile/columns';
+import { hasIdle } from '../profile/idle';
 import { inert } from '../profile/names';
+import { percent } from '../profile/values';
 import type { Change, State } from '../state/state';
 import './chosen.css';
 import { focusNeighbour } from './focus_neighbour';
+import type { Shown } from './shown';
 
 interface Props {
   state: State;
   change: Change;
-  columns: Columns | null; // what is shown
+  shown: Shown | null;
 }
 
 const LOST = ' (this profile does not have it)';
 
-export function Chosen({ state: { hidden, focus }, change, columns }: Props) {
+export function Chosen({ state, change, shown }: Props) {
+  const { hidden, without, focus } = state;
+  const withoutIdle = state.withoutIdle && hasIdle(state.event);
+  const columns = shown?.columns ?? null;
   const isLost = columns !== null && nodeAt(columns, focus) < 0;
+  const share = shareText(shown);
 
-  if (hidden.length === 0 && focus.length === 0) return null;
+  if (!withoutIdle && [hidden, without, focus].every((all) => all.length === 0)) return null;
   return (
     <ul id="chosen" aria-label="what is left out">
       {focus.length > 0 && (
@@ -30,6 +36,24 @@ export function Chosen({ state: { hidden, focus }, change, columns }: Props) {
           onUndo={() => change({ focus: [], zoom: [] }, 'push')}
         />
       )}
+      {withoutIdle && (
+        <LeftOut
+          text="without idle waits"
+          title="waits for work, in event loops and worker pools that podflame knows"
+          undo="show idle waits again"
+          onUndo={() => change({ withoutIdle: false }, 'push')}
+        />
+      )}
+      {without.map((fn) => (
+        <LeftOut
+          key={`stacks ${fn.kind} ${fn.name}`}
+          text={`without stacks with ${fn.name}`}
+          title={inert(fn.name)}
+          undo={`show stacks with ${inert(fn.name)} again`}
+          onUndo={() => change({ without: without.filter((other) => other !== fn) }, 'push')}
+        />
+      ))}
+      {share && <li id="left-out-share" class="muted">{share}</li>}
       {hidden.map((fn) => (
         <LeftOut
           key={`${fn.kind} ${fn.name}`}
@@ -41,6 +65,13 @@ export function Chosen({ state: { hidden, focus }, change, columns }: Props) {
       ))}
     </ul>
   );
+}
+
+/** What of the selection is left out with stacks; '': nothing. */
+function shareText(shown: Shown | null): string {
+  const all = shown?.answer.columns?.total[0] ?? 0;
+
+  return shown?.leftOut ? `${percent(shown.leftOut, all)} of the selection is left out` : '';
 }
 
 interface LeftOutProps {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the profile is shown: what is folded, and what values are divided by.
 import type { Fold } from '../profile/folds';
+import { hasIdle } from '../profile/idle';
 import { canBePer } from '../profile/per';
 import type { Change, State } from '../state/state';
 import { columns as words } from '../words/numbers';
@@ -66,6 +67,16 @@ export function FoldChoice({ state, change }: Props) {
           </Check>
         ))}
       </fieldset>
+      {hasIdle(event) && (
+        <Check
+          id="no-idle"
+          isOn={state.withoutIdle}
+          onChange={(withoutIdle) => change({ withoutIdle })}
+          title="waits for work, in event loops and worker pools that podflame knows, are left out"
+        >
+          without idle waits
+        </Check>
+      )}
       <Check
         id="by-line"
         isOn={byLine}

@@ -100,6 +100,10 @@ function itemsOf(
       title: 'Hide this function',
       run: () => change({ hidden: [...state.hidden, fn] }, 'push'),
     },
+    canHide && {
+      title: 'Leave out all stacks with it',
+      run: () => change({ without: [...state.without, fn] }, 'push'),
+    },
     { title: 'Search for it', run: () => change({ search: termOf(fn) }) },
     isFunction(kind) && {
       title: 'Show it in the table',

@@ -23,6 +23,7 @@ const shownOf = (all: Columns, columns: Columns): Shown => ({
   rows: () => [],
   unit: 'bytes',
   total: columns.total[0],
+  leftOut: 0,
   growth: null,
   difference: null,
   value: String,

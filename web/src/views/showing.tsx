@@ -24,8 +24,12 @@ interface Props {
 }
 
 /** How a profile is shown where the user has chosen nothing of that. */
-const { fold, hidden, focus, zoom, byLine, per, search, grown } = defaults;
-const asItCame: Partial<State> = { fold, hidden, focus, zoom, byLine, per, search, grown };
+const {
+  fold, hidden, without, withoutIdle, focus, zoom, byLine, per, search, grown,
+} = defaults;
+const asItCame: Partial<State> = {
+  fold, hidden, without, withoutIdle, focus, zoom, byLine, per, search, grown,
+};
 
 interface Guarded extends Props {
   children: ComponentChildren;
@@ -75,7 +79,7 @@ function Content(props: Props) {
       {tools === 'look and fold' && (
         <>
           <FoldChoice state={state} change={change} />
-          <Chosen state={state} change={change} columns={shown?.columns ?? null} />
+          <Chosen state={state} change={change} shown={shown} />
         </>
       )}
       <div id="view">

@@ -7,6 +7,8 @@ import type { Columns } from '../profile/columns';
 import { Difference, termsOf, type Change, type Terms } from '../profile/difference';
 import { growth, type Growth } from '../profile/growth';
 import { valueFormat } from '../profile/per';
+import { hasIdle } from '../profile/idle';
+import { leaveOut } from '../profile/leave_out';
 import { functionTable, type FunctionRow } from '../profile/table';
 import { transform } from '../profile/transform';
 import type { State, Times } from '../state/state';
@@ -19,6 +21,7 @@ export interface Shown {
   rows: () => FunctionRow[]; // made when they are first needed
   unit: string;
   total: number;
+  leftOut: number; // of the value, by the stacks that are left out
   growth: Growth | null; // of a comparison of which only that is shown
   difference: Difference | null; // of a comparison that has found something
   value: (value: number) => string; // in words
@@ -34,19 +37,28 @@ export interface RowChange {
 }
 
 /** The part of a state that says what of an answer is shown. */
-export type Chosen = Pick<State, 'fold' | 'hidden' | 'focus' | 'per' | 'grown'>;
+export type Chosen = Pick<
+  State, 'without' | 'withoutIdle' | 'fold' | 'hidden' | 'focus' | 'per' | 'grown'
+>;
 
 /** `cpuSeconds`: what the same selection has used; null: it is not known. */
 export function useShown(
   answer: Answer | null,
-  { fold, hidden, focus, per, grown }: Chosen,
+  { without, withoutIdle: noIdle, fold, hidden, focus, per, grown }: Chosen,
   cpuSeconds: number | null,
 ): Shown | null {
   const perSecond = per === 'second';
-  const difference = useMemo(() => answer && differenceOf(answer, perSecond), [answer, perSecond]);
+  const withoutIdle = noIdle && answer !== null && hasIdle(answer.state.event);
+  const kept = useMemo(
+    () => answer?.columns ? leaveOut(answer.columns, { without, withoutIdle }) : null,
+    [answer, without, withoutIdle],
+  );
+  const difference = useMemo(
+    () => answer && differenceOf(answer, kept, perSecond), [answer, kept, perSecond],
+  );
   const made = useMemo(
-    () => answer && shownOf(answer, difference, { fold, hidden, focus, grown }),
-    [answer, difference, fold, hidden, focus, grown],
+    () => answer && shownOf(answer, kept, difference, { fold, hidden, focus, grown }),
+    [answer, kept, difference, fold, hidden, focus, grown],
   );
 
   return useMemo(
@@ -55,14 +67,16 @@ export function useShown(
   );
 }
 
+/** `kept`: what of the answer is not left out. */
 function shownOf(
   answer: Answer,
+  kept: Columns | null,
   difference: Difference | null,
-  { grown: isGrown, ...chosen }: Omit<Chosen, 'per'>,
+  { grown: isGrown, ...chosen }: Pick<Chosen, 'fold' | 'hidden' | 'focus' | 'grown'>,
 ): Omit<Shown, 'value'> {
   const { reply, state } = answer;
   const unit = reply.unit ?? 'microseconds';
-  const all = difference?.columns ?? answer.columns;
+  const all = difference?.columns ?? kept;
   const columns = all && transform(all, chosen);
   const grown = isGrown && state.compare ? growth(columns) : null;
   const drawn = grown ? grown.columns : columns;
@@ -73,6 +87,7 @@ function shownOf(
     rows: once(() => grown?.rows ?? (columns ? functionTable(columns) : [])),
     unit,
     total: drawn?.total[0] ?? 0,
+    leftOut: kept ? answer.columns!.total[0] - kept.total[0] : 0,
     growth: grown,
     difference,
     changesOf: changesOf(difference, unit),
@@ -97,8 +112,11 @@ function formatOf(
 }
 
 /** null: there is nothing to compare. */
-function differenceOf(answer: Answer, perSecond: boolean): Difference | null {
-  const { columns, reply, state, now } = answer;
+function differenceOf(
+  { reply, state, now }: Answer,
+  columns: Columns | null,
+  perSecond: boolean,
+): Difference | null {
   const seconds = (times: Times): number => {
     const [from, to] = intervalOf(times, now);
     return Math.max(1, to - from);
