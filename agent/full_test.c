@@ -155,7 +155,8 @@ static uint64_t look_at_store(struct world *w)
 	uint64_t n = 0;
 
 	w->n_rows = 0;
-	assert_int_equal(store_read(w->wire.store, &sel, count_row, w, &sum, NULL), 0);
+	assert_int_equal(
+		store_read(w->wire.store, &store_scope_all, &sel, count_row, w, &sum, NULL), 0);
 	for (size_t i = 0; i < sum.n_losses; i++)
 		if (streq(sum.losses[i].reason, "spool_full"))
 			n += sum.losses[i].n_samples;

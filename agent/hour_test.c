@@ -217,7 +217,8 @@ static void look_at_store(struct world *w)
 	struct store_summary sum = {0};
 
 	w->n_rows = w->n_named = 0;
-	assert_int_equal(store_read(w->wire.store, &sel, on_row, w, &sum, NULL), 0);
+	assert_int_equal(store_read(w->wire.store, &store_scope_all, &sel, on_row, w, &sum, NULL),
+			 0);
 	assert_true(w->n_rows > 0);
 	assert_int_equal(w->n_named, w->n_rows / 4); /* a quarter of the frames is in crc32 */
 	store_summary_done(&sum);

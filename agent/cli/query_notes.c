@@ -58,7 +58,7 @@ static void put_throttled(const json_t *summary, const char *of, struct buf *out
 struct told_loss {
 	const char *reason;
 	int64_t n, ns;
-	bool of_node;
+	bool of_node, hidden;
 };
 
 static void put_loss(const struct told_loss *l, const char *of, struct buf *out)
@@ -70,6 +70,9 @@ static void put_loss(const struct told_loss *l, const char *of, struct buf *out)
 			   l->of_node ? " of some process on the nodes of the selection" : "");
 	if (l->ns)
 		buf_printf(out, ", %.1f s", (double)l->ns / (double)NSEC_PER_SEC);
+	if (l->hidden)
+		buf_puts(out, ", by some process on the nodes of the selection; how much is told "
+			      "only to users who may see all namespaces");
 	buf_putc(out, '\n');
 }
 
@@ -96,7 +99,8 @@ static void put_summary(const json_t *summary, int64_t total, const char *of, st
 		put_loss(&(struct told_loss){json_str_at(item, "reason", "?"),
 					     json_int_at(item, "samples", 0),
 					     json_int_at(item, "time_ns", 0),
-					     json_bool_at(item, "of_node", false)},
+					     json_bool_at(item, "of_node", false),
+					     json_bool_at(item, "hidden", false)},
 			 of, out);
 	if (json_bool_at(summary, "truncated", false))
 		buf_printf(out, "%stoo many stacks: the answer lacks the smallest\n", of);

@@ -54,28 +54,28 @@ static const struct gate_right read_profiles = {"get", "profiles"},
 			       delete_symbols = {"delete", "symbols"};
 
 static const struct route routes[] = {
-	{"/", "GET", NULL, handle_page, false},
-	{"/healthz", "GET", NULL, api_handle_alive, false},
-	{"/readyz", "GET", NULL, api_handle_ready, false},
-	{"/metrics", "GET", &read_profiles, api_handle_metrics, false},
-	{"/v1/info", "GET", NULL, handle_info, false},
-	{"/v1/profile/ProfileTracing", "POST", &read_profiles, api_handle_tracing, false},
-	{"/v1/profile/folded", "GET", &read_profiles, api_handle_file, false},
-	{"/v1/profile/folded", "POST", &read_profiles, api_handle_file, false},
-	{"/v1/profile/pprof", "GET", &read_profiles, api_handle_file, false},
-	{"/v1/profile/pprof", "POST", &read_profiles, api_handle_file, false},
-	{"/v1/profile/speedscope", "GET", &read_profiles, api_handle_file, false},
-	{"/v1/profile/speedscope", "POST", &read_profiles, api_handle_file, false},
-	{"/v1/profile/groups", "POST", &read_profiles, api_handle_groups, false},
-	{"/v1/profile/series", "POST", &read_profiles, api_handle_series, false},
-	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, false},
-	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, false},
-	{"/v1/profile/tree", "POST", &read_profiles, api_handle_tree, false},
-	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, false},
-	{"/v1/profile/why", "POST", &read_profiles, api_handle_why, false},
-	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, false},
-	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, true},
-	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, false},
+	{"/", "GET", NULL, handle_page, 0},
+	{"/healthz", "GET", NULL, api_handle_alive, 0},
+	{"/readyz", "GET", NULL, api_handle_ready, 0},
+	{"/metrics", "GET", &read_profiles, api_handle_metrics, 0},
+	{"/v1/info", "GET", NULL, handle_info, 0},
+	{"/v1/profile/ProfileTracing", "POST", &read_profiles, api_handle_tracing, BY_NAMESPACE},
+	{"/v1/profile/folded", "GET", &read_profiles, api_handle_file, BY_NAMESPACE},
+	{"/v1/profile/folded", "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
+	{"/v1/profile/pprof", "GET", &read_profiles, api_handle_file, BY_NAMESPACE},
+	{"/v1/profile/pprof", "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
+	{"/v1/profile/speedscope", "GET", &read_profiles, api_handle_file, BY_NAMESPACE},
+	{"/v1/profile/speedscope", "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
+	{"/v1/profile/groups", "POST", &read_profiles, api_handle_groups, BY_NAMESPACE},
+	{"/v1/profile/series", "POST", &read_profiles, api_handle_series, BY_NAMESPACE},
+	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, BY_NAMESPACE},
+	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, BY_NAMESPACE},
+	{"/v1/profile/tree", "POST", &read_profiles, api_handle_tree, BY_NAMESPACE},
+	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, BY_NAMESPACE},
+	{"/v1/profile/why", "POST", &read_profiles, api_handle_why, BY_NAMESPACE},
+	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, 0},
+	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, UPLOAD},
+	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, 0},
 };
 
 /* ---- replies ---- */
@@ -100,6 +100,9 @@ void api_call_free(struct call *c)
 	free(c->body);
 	free(c->parameters);
 	free(c->user);
+	json_decref(c->user_info);
+	store_scope_done(&c->scope);
+	free(c->scope_note);
 	free(c);
 }
 
@@ -248,8 +251,11 @@ static void checked(const struct gate_answer *a, void *arg)
 	struct call *c = arg;
 	_cleanup_free_ char *text = NULL;
 
-	if (a->status == 200) {
+	if (a->status == 200 ||
+	    (a->status == 403 && c->route && c->route->flags & BY_NAMESPACE && a->user_info)) {
 		c->user = xstrdup(a->user);
+		c->user_info = json_incref((json_t *)a->user_info);
+		c->scope.all = a->status == 200;
 		handle(c);
 		return;
 	}
@@ -328,7 +334,7 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 		api_call_error(c, "METHOD_NOT_ALLOWED",
 			       "this path takes other methods: see the header Allow");
 	else if (!a->gate || (c->route && !c->route->right))
-		done(&(struct gate_answer){200, "", "", NULL}, c);
+		done(&(struct gate_answer){.status = 200, .user = "", .node = ""}, c);
 	else
 		api_gate_check(a->gate, in->authorization,
 			       c->route ? c->route->right : &read_profiles, done, c);
@@ -393,7 +399,7 @@ void api_http_head(struct http_conn *conn, const struct http_in *in, void *arg)
 {
 	const struct route *r = find_route(in->path, in->method);
 
-	if (r && r->upload && streq(r->method, in->method))
+	if (r && r->flags & UPLOAD && streq(r->method, in->method))
 		check(call_new(arg, conn, in), in, head_checked);
 	else
 		http_accept_body(conn, QUERY_MAX_BODY_BYTES);

@@ -73,7 +73,9 @@ struct gate *api_gate_new(const struct gate_config *c);
 struct gate *api_gate_free(struct gate *g, bool answer);
 struct gate_answer {			/* the strings are valid only while fn runs */
 	int status;			/* 200, 401, 403 or 503 */
-	const char *user;		/* the user's name; "" if the status is not 200 */
+	const char *user;		/* the user's name; "": not known */
+	/* TokenReview: status.user, if the status is 200 or 403; else NULL */
+	const json_t *user_info;
 	const char *node;		/* the node in the token; "": the token names none */
 	const char *error;		/* NULL if the status is 200 */
 };

@@ -39,6 +39,11 @@ struct call {
 	char *parameters; /* the part of the URL behind '?', as sent; "": none */
 	size_t n_body;
 	char *user; /* the name of the user; "": nobody signs in here */
+	json_t *user_info; /* TokenReview: status.user; NULL: nobody signs in here */
+	/* what the user may see; if that is not all, a query finds it: has_scope */
+	struct scope scope;
+	bool has_scope;
+	char *scope_note; /* what is not in the answer because of that; NULL: nothing */
 	const char *file_name; /* the name under which a browser keeps the answer; NULL: none */
 	enum api_encoding accepts;
 	enum api_encoding encoded; /* the encoding of the reply's body */
@@ -52,7 +57,8 @@ struct route {
 	const char *method;
 	const struct gate_right *right; /* NULL: no sign-in */
 	void (*handle)(struct call *c);
-	bool upload;
+	/* UPLOAD: the body is large. BY_NAMESPACE: the right in some namespaces suffices */
+	enum { UPLOAD = 1, BY_NAMESPACE = 2 } flags;
 };
 
 /* Frees a call without a reply, because its client has closed the connection. */

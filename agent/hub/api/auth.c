@@ -11,11 +11,8 @@
 
 #define MAX_TOKEN_BYTES (16 << 10) /* bytes of a bearer token; a longer one is refused */
 #define NODE_CLAIM	"authentication.kubernetes.io/node-name"
-
-struct gate {
-	struct gate_config config;
-	struct reviews *tokens, *access;
-};
+#define MAX_TOKENS	4096  /* tokens in the cache */
+#define MAX_RIGHTS	32768 /* rights in the cache: a user has one for each namespace */
 
 struct gate_call {
 	struct gate *gate;
@@ -23,6 +20,7 @@ struct gate_call {
 	gate_fn *fn;
 	void *arg;
 	char *user, *node;
+	json_t *info;
 };
 
 /* ---- sign-in ---- */
@@ -98,14 +96,14 @@ static void judge_access(const json_t *status, struct auth_verdict *v, void *arg
 }
 
 /*
- * Makes a SubjectAccessReview from the user of a TokenReview. The field "username" is named "user"
- * in the SubjectAccessReview; the other fields have the same names.
+ * The field "username" of the TokenReview is named "user" in the SubjectAccessReview; the other
+ * fields have the same names.
  */
-static json_t *access_review(const json_t *user, const struct gate_right *right)
+json_t *api_access_review(const json_t *user, const struct gate_right *right, const char *ns)
 {
-	json_t *spec = json_pack("{s:{s:s, s:s, s:s}, s:O}", "resourceAttributes", "group",
+	json_t *spec = json_pack("{s:{s:s, s:s, s:s, s:s*}, s:O}", "resourceAttributes", "group",
 				 "podflame.io", "resource", right->resource, "verb", right->verb,
-				 "user", json_object_get(user, "username"));
+				 "namespace", ns, "user", json_object_get(user, "username"));
 	static const char *const same[] = {"uid", "groups", "extra"};
 
 	for (size_t i = 0; spec && i < ARRAY_SIZE(same); i++) {
@@ -131,9 +129,16 @@ static void finish(const struct auth_verdict *v, void *arg)
 		forbidden = xasprintf("this user may not do that: a ClusterRole with verb %s on "
 				      "%s.podflame.io is needed",
 				      c->right->verb, c->right->resource);
-	c->fn(&(struct gate_answer){v->status, v->status == 200 ? c->user : "", c->node ?: "",
-				    forbidden ?: v->error},
-	      c->arg);
+	c->fn(
+		&(struct gate_answer){
+			.status = v->status,
+			.user = v->status == 200 || v->status == 403 ? c->user : "",
+			.user_info = v->status == 200 || v->status == 403 ? c->info : NULL,
+			.node = c->node ?: "",
+			.error = forbidden ?: v->error,
+		},
+		c->arg);
+	json_decref(c->info);
 	free(c->user);
 	free(c->node);
 	free(c);
@@ -143,7 +148,7 @@ static void user_known(const struct auth_verdict *v, void *arg)
 {
 	struct gate_call *c = arg;
 	const json_t *claim = json_object_get(json_object_get(v->user, "extra"), NODE_CLAIM);
-	json_t *object = v->status == 200 ? access_review(v->user, c->right) : NULL;
+	json_t *object = v->status == 200 ? api_access_review(v->user, c->right, NULL) : NULL;
 	_cleanup_free_ char *key = object ? json_dumps(object, JSON_SORT_KEYS) : NULL;
 	const struct auth_verdict odd = {.status = 503,
 					 .error = "the API server named no user for the token"};
@@ -154,6 +159,7 @@ static void user_known(const struct auth_verdict *v, void *arg)
 		return;
 	}
 	c->user = xstrdup(json_str_at(v->user, "username", ""));
+	c->info = json_incref((json_t *)v->user);
 	c->node = xstrdup(json_string_value(json_array_get(claim, 0)));
 	api_reviews_ask(c->gate->access, key, strlen(key), object, finish, c);
 }
@@ -166,8 +172,10 @@ void api_gate_check(struct gate *g, const char *authorization, const struct gate
 	struct gate_call *c;
 
 	if (!object) {
-		fn(&(struct gate_answer){401, "", "",
-					 token ? "the bearer token is not text" : error},
+		fn(&(struct gate_answer){.status = 401,
+					 .user = "",
+					 .node = "",
+					 .error = token ? "the bearer token is not text" : error},
 		   arg);
 		return;
 	}
@@ -184,11 +192,13 @@ struct gate *api_gate_new(const struct gate_config *c)
 		.path = "/apis/authentication.k8s.io/v1/tokenreviews",
 		.judge = judge_token,
 		.judge_arg = g,
+		.max_kept = MAX_TOKENS,
 	};
 	const struct reviews_config access = {
 		.kube = c->kube,
 		.path = "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 		.judge = judge_access,
+		.max_kept = MAX_RIGHTS,
 	};
 
 	g->config = *c;

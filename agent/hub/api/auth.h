@@ -29,6 +29,7 @@ struct reviews_config {
 	 */
 	void (*judge)(const json_t *status, struct auth_verdict *v, void *judge_arg);
 	void *judge_arg;
+	unsigned max_kept; /* reviews in the cache; if it is full, the oldest is removed */
 };
 struct reviews *api_reviews_new(const struct reviews_config *c);
 /* Frees the reviews. Requests that still wait get 503 if answer is true, else no answer. */
@@ -40,3 +41,34 @@ struct reviews *api_reviews_free(struct reviews *r, bool answer);
  */
 void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
 		 void *arg);
+/* The status that the cache has for the key; 0: none. */
+int api_reviews_kept(struct reviews *r, const void *key, size_t n);
+
+struct gate {
+	struct gate_config config;
+	struct reviews *tokens, *access;
+	unsigned n_asking; /* rights.c: how many questions about namespaces are under way */
+};
+/*
+ * A SubjectAccessReview of the user of a TokenReview. ns: the namespace; NULL: all of them. The
+ * caller owns it. NULL: the user has no name.
+ */
+json_t *api_access_review(const json_t *user, const struct gate_right *right, const char *ns);
+
+/* ---- rights.c: in which namespaces a user has a right ---- */
+
+struct asking;
+/*
+ * status: 200 or 503. error: NULL if the status is 200. may[i]: whether the user has the right in
+ * the namespace i. All are valid only while the function runs.
+ */
+typedef void asking_fn(int status, const char *error, const bool *may, void *arg);
+/*
+ * Asks for each of the namespaces, several at a time: all questions together have a limit, which
+ * they share. *ret is set first, and NULL before fn is called, once, maybe before this function
+ * returns. names must stay valid until then.
+ */
+void api_rights_ask(struct gate *g, const json_t *user, const struct gate_right *right,
+		    char *const *names, size_t n, asking_fn *fn, void *arg, struct asking **ret);
+/* Ends a question without a call of fn. NULL is allowed. */
+void api_rights_end(struct asking *a);

@@ -58,7 +58,9 @@ static int read_values(struct query_job *q, const struct values_request *tags, s
 		choices[n_choices++] = (struct store_choice){tags[i].tag, tags[i].tracing.selection,
 							     tags[i].limit + 1};
 	}
-	return n_choices ? store_choices(q->store, choices, n_choices, add_value, &a, reterr) : 0;
+	return n_choices ? store_choices(q->store, &q->call->scope, choices, n_choices, add_value,
+					 &a, reterr)
+			 : 0;
 }
 
 #define SUCCESS "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":"
@@ -148,7 +150,8 @@ void api_handle_choices(struct call *c)
 	static const struct query_kind kind = {.bytes = sizeof(struct choices_job),
 					       .make_reply = make_choices,
 					       .done = choices_done,
-					       .choices = true};
+					       .choices = true,
+					       .offers = true};
 
 	api_query_post(c, &kind);
 }

@@ -58,7 +58,8 @@ static int read_file(struct file_job *j, struct buf *out, struct field_error *re
 	int e;
 
 	f = query_file_new(j->request.selection, names ? symbols_name : NULL, names);
-	e = store_read(j->q.store, j->request.selection, query_file_add, f, &s, reterr);
+	e = store_read(j->q.store, &j->q.call->scope, j->request.selection, query_file_add, f, &s,
+		       reterr);
 	if (!e)
 		e = write_file(f, files[file_of(j->q.call)].format, out);
 	if (e == -E2BIG)

@@ -6,6 +6,14 @@
 /* If a query takes longer, /healthz fails. The store's own limit for a query is shorter. */
 #define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC) /* time of one query */
 
+static void job_free(struct query_job *q)
+{
+	q->kind->done(q);
+	api_encoder_free(q->encoder);
+	free(q->reply);
+	free(q);
+}
+
 void api_query_end(struct query_job *q)
 {
 	api_queue_ended(&q->queued);
@@ -16,10 +24,17 @@ void api_query_end(struct query_job *q)
 	else
 		api_call_reply(q->call, q->http, q->content_type ?: "application/json", q->reply,
 			       q->n_reply);
-	q->kind->done(q);
-	api_encoder_free(q->encoder);
-	free(q->reply);
-	free(q);
+	job_free(q);
+}
+
+void api_query_hand_over(struct query_job *q, const struct query_kind *then)
+{
+	struct call *c = q->call;
+
+	api_queue_ended(&q->queued);
+	http_conn_on_gone(c->conn, NULL, NULL);
+	job_free(q);
+	api_query_post(c, then);
 }
 
 /* Sends the first piece of the reply, and lets the worker make the last one. */
@@ -78,7 +93,7 @@ static void run(struct job *job)
 	api_encoder_add(q->encoder, &q->reply, &q->n_reply, false);
 }
 
-void api_query_post(struct call *c, const struct query_kind *kind)
+struct query_job *api_query_new(struct call *c, const struct query_kind *kind)
 {
 	struct query_job *q = xcalloc(1, kind->bytes);
 
@@ -93,6 +108,13 @@ void api_query_post(struct call *c, const struct query_kind *kind)
 	q->kind = kind;
 	q->call = c;
 	q->store = c->api->config.store;
+	return q;
+}
+
+void api_query_queue(struct query_job *q)
+{
+	struct call *c = q->call;
+
 	if (api_queue_post(c->api->queue, &q->queued) == 0) {
 		http_conn_on_gone(c->conn, caller_left, q);
 		return;
@@ -101,6 +123,14 @@ void api_query_post(struct call *c, const struct query_kind *kind)
 	q->reply = query_tracing_error("UNAVAILABLE", "too many queries are waiting; try again",
 				       NULL, &q->http, &q->n_reply);
 	api_query_end(q);
+}
+
+void api_query_post(struct call *c, const struct query_kind *kind)
+{
+	if (c->scope.all || c->has_scope)
+		api_query_queue(api_query_new(c, kind));
+	else
+		api_scope_find(c, kind);
 }
 
 void api_query_refuse(struct query_job *q, const struct field_error *e)

@@ -43,10 +43,21 @@ struct query_kind {
 	/* Frees what the request's struct has besides the query_job. It may still go on. */
 	void (*done)(struct query_job *q);
 	bool choices; /* it takes little time: queue.h */
+	bool offers;  /* the answer names namespaces that the request does not name */
 };
 
-/* Makes the job of a call and puts it into the queue, or refuses the call. */
+/*
+ * Makes the job of a call and puts it into the queue, or refuses the call. If it is not known yet
+ * what the user may see, that is found first.
+ */
 void api_query_post(struct call *c, const struct query_kind *kind);
+/* The two parts of it: the caller may set members of the job in between. */
+struct query_job *api_query_new(struct call *c, const struct query_kind *kind);
+void api_query_queue(struct query_job *q);
+/* Ends a job without a reply: a job of another kind replies. Loop thread. */
+void api_query_hand_over(struct query_job *q, const struct query_kind *then);
+/* scope.c: finds what the user of a call may see, then posts the call as one of this kind. */
+void api_scope_find(struct call *c, const struct query_kind *then);
 /* Sends the reply, unless the client has left, and frees the job. Loop thread. */
 void api_query_end(struct query_job *q);
 

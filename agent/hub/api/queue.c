@@ -138,7 +138,7 @@ void api_queue_ended(struct queued *e)
 	if (!l)
 		return;
 	l->running = NULL;
-	fill_lanes(e->queue);
+	fill_lanes(TAKE_PTR(e->queue));
 }
 
 bool api_queue_remove(struct queued *e)

@@ -37,7 +37,7 @@ struct query_queue *api_queue_free(struct query_queue *q);
 int api_queue_post(struct query_queue *q, struct queued *e);
 /*
  * The worker is free for another query. A query that goes on without its worker after job.done, but
- * shall count as running, calls it later.
+ * shall count as running, calls it later. A second call does nothing.
  */
 void api_queue_ended(struct queued *e);
 /*

@@ -12,9 +12,8 @@
 
 #define KEEP_YES_NS (60 * NSEC_PER_SEC)
 #define KEEP_NO_NS  (10 * NSEC_PER_SEC)
-#define MAX_KEPT    4096 /* reviews in the cache; if it is full, the oldest is removed */
-#define MAX_OPEN    64	 /* reviews under way at once; a further one is answered 503 */
-#define MAX_WAITING 256	 /* requests that may wait for one answer */
+#define MAX_OPEN    64	/* reviews under way at once; a further one is answered 503 */
+#define MAX_WAITING 256 /* requests that may wait for one answer */
 
 struct waiter {
 	verdict_fn *fn;
@@ -111,29 +110,19 @@ static void refuse(verdict_fn *fn, void *arg, int status, const char *error)
 	fn(&v, arg);
 }
 
-/* Makes room for one answer: removes all expired ones; if there are none, removes the oldest. */
+/* Makes room for one answer: removes the oldest one. */
 static void make_room(struct reviews *r)
 {
-	uint64_t now_ns = now_boot_ns();
-	struct review *v, *next, *oldest = NULL;
+	struct review *v, *next;
 
-	if (HASH_COUNT(r->kept) < MAX_KEPT)
+	if (HASH_COUNT(r->kept) < r->config.max_kept)
 		return;
 	HASH_ITER (hh, r->kept, v, next) {
 		if (v->open)
 			continue;
-		if (!oldest)
-			oldest = v;
-		if (v->until_ns > now_ns)
-			continue;
 		HASH_DEL(r->kept, v);
-		if (v == oldest)
-			oldest = NULL;
 		review_free(v);
-	}
-	if (HASH_COUNT(r->kept) >= MAX_KEPT && oldest) {
-		HASH_DEL(r->kept, oldest);
-		review_free(oldest);
+		return;
 	}
 }
 
@@ -219,6 +208,17 @@ static void ask(struct reviews *r, const uint8_t key[SHA256_DIGEST_LENGTH], cons
 	e = kube_request(r->config.kube, "POST", r->config.path, NULL, object, answered, v);
 	if (e)
 		answered(0, NULL, strerror(-e), v);
+}
+
+int api_reviews_kept(struct reviews *r, const void *key, size_t n)
+{
+	uint8_t hash[SHA256_DIGEST_LENGTH];
+	struct review *v;
+
+	if (!SHA256(key, n, hash))
+		out_of_memory();
+	HASH_FIND(hh, r->kept, hash, sizeof(hash), v);
+	return v && !v->open && v->until_ns > now_boot_ns() ? v->verdict.status : 0;
 }
 
 void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,

@@ -38,14 +38,20 @@ struct fixture {
 	json_t *json;
 };
 
-/* ---- an API server of Kubernetes that knows five tokens ---- */
+/* ---- an API server of Kubernetes that knows six tokens; tenant may see app ---- */
 
 static struct {
 	struct loop *loop;
 	bool down;
-	unsigned n_token, n_access;
+	unsigned n_token, n_access, n_namespaces; /* reviews, and those of one namespace */
+	unsigned n_open, most_open;		  /* requests that are not answered yet */
 	json_t *targets; /* a list; NULL: the hub does not know them yet */
+	const char *refuses; /* no answer about this namespace; NULL: about all */
 } cluster;
+
+/* What is in the store at the start of a test. */
+static void fill(struct store *s);
+static void (*fill_store)(struct store *s) = fill;
 
 struct asked {
 	struct timer timer;
@@ -58,6 +64,7 @@ static inline void answer(void *arg)
 {
 	struct asked *a = arg;
 
+	cluster.n_open--;
 	if (a->answer)
 		a->fn(201, a->answer, NULL, a->arg);
 	else
@@ -71,7 +78,7 @@ static inline json_t *review(const char *path, const json_t *body)
 	const char *token = json_str_at(body, "spec.token", "");
 	const char *audience =
 		json_string_value(json_array_get(json_at(body, "spec.audiences"), 0));
-	const char *user = json_str_at(body, "spec.user", ""), *verb, *resource;
+	const char *user = json_str_at(body, "spec.user", ""), *verb, *resource, *ns;
 	bool for_ingest = streq(token, "agent") || streq(token, "stranger");
 
 	if (cluster.down)
@@ -87,12 +94,19 @@ static inline json_t *review(const char *path, const json_t *body)
 		if (streq(resource, "symbols"))
 			return json_pack("{s:{s:b}}", "status", "allowed", streq(user, "uploader"));
 		assert_string_equal(resource, "profiles");
+		ns = json_str_at(body, "spec.resourceAttributes.namespace", "");
+		if (*ns && str_equal(cluster.refuses, ns))
+			return NULL;
+		if (*ns)
+			cluster.n_namespaces++;
+		if (streq(user, "tenant"))
+			return json_pack("{s:{s:b}}", "status", "allowed", streq(ns, "app"));
 		return json_pack("{s:{s:b}}", "status", "allowed",
 				 streq(user, streq(verb, "get") ? "viewer" : "agent"));
 	}
 	cluster.n_token++;
 	if (!streq(token, "viewer") && !streq(token, "uploader") && !streq(token, "nobody") &&
-	    !for_ingest)
+	    !streq(token, "tenant") && !for_ingest)
 		return json_pack("{s:{s:s}}", "status", "error", "token is unknown");
 	if (audience)
 		return json_pack("{s:{s:b, s:[s*], s:{s:s, s:{s:[s]}}}}", "status", "authenticated",
@@ -115,6 +129,8 @@ static int ask_cluster(struct kube *k, const char *method, const char *path,
 	assert_string_equal(method, "POST");
 	assert_null(content_type);
 	*a = (struct asked){.fn = fn, .arg = arg, .answer = review(path, body)};
+	cluster.n_open++;
+	cluster.most_open = MAX(cluster.most_open, cluster.n_open);
 	timer_set(cluster.loop, &a->timer, 0, answer, a);
 	return 0;
 }
@@ -136,7 +152,7 @@ static inline void timed_out(void *arg)
 	loop_stop(f->loop, -ETIMEDOUT);
 }
 
-static inline void fill(struct store *s)
+static void fill(struct store *s)
 {
 	struct frame frames[] = {{.kind = FRAME_APP, .name = "main"},
 				 {.kind = FRAME_LIBRARY, .name = "write"}};
@@ -225,7 +241,7 @@ static inline int setup_with(void **state, struct fixture *f, struct kube *kube,
 	memset(&cluster, 0, sizeof(cluster));
 	cluster.loop = f->loop;
 	assert_int_equal(store_open(&sc, &f->store, &e), 0);
-	fill(f->store);
+	fill_store(f->store);
 	assert_int_equal(worker_new(f->loop, "query", QUERY_MAILBOX, &f->query), 0);
 	assert_int_equal(worker_new(f->loop, "uploads", 2 * SYMBOLS_UPLOAD_BYTES, &f->uploads), 0);
 	assert_int_equal(symbols_open(&symbols, &f->symbols, &e), 0);

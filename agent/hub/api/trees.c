@@ -23,7 +23,7 @@ static int read_tree(struct query_job *q, struct selection *s, struct adding *a,
 
 	s->given_up = &q->given_up;
 	query_tree_set_names(a->tree, names ? symbols_name : NULL, names);
-	e = store_read(q->store, s, add_row, a, ret, reterr);
+	e = store_read(q->store, &q->call->scope, s, add_row, a, ret, reterr);
 	symbols_names_free(names);
 	return e;
 }
@@ -46,6 +46,7 @@ static void make_tracing(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
+	query_tracing_note(r, q->call->scope_note);
 	a = (struct adding){query_tree_new(&query_deepflow_form), r->max_kernel_stack_depth};
 	if (read_tree(q, r->selection, &a, &s, &e))
 		q->reply = query_tracing_error("FAIL", e.reason, r, &q->http, &q->n_reply);
@@ -140,6 +141,7 @@ static void make_tree(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
+	query_tracing_note(&j->request.tracing, q->call->scope_note);
 	j->tree = tree_for(&j->request, wants_preview(&j->request));
 	if (read_trees(j, &e)) {
 		api_query_fail(q, &e);
@@ -197,6 +199,7 @@ static void make_groups(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
+	query_tracing_note(&r->tree.tracing, q->call->scope_note);
 	a.tree = tree_for(&r->tree, false);
 	if (read_tree(q, r->tree.tracing.selection, &a, &s, &e)) {
 		api_query_fail(q, &e);

@@ -28,7 +28,7 @@ static void make_why(struct query_job *q)
 	struct why_job *w = (struct why_job *)q;
 	struct field_error e = {0};
 
-	if (why_parse(q->call->body, q->call->n_body, &w->question, &e)) {
+	if (why_parse(q->call->body, q->call->n_body, &q->call->scope, &w->question, &e)) {
 		api_query_refuse(q, &e);
 		return;
 	}
@@ -75,6 +75,7 @@ void api_handle_why(struct call *c)
 	static const struct query_kind kind = {.bytes = sizeof(struct why_job),
 					       .make_reply = make_why,
 					       .go_on = look,
+					       .offers = true,
 					       .done = why_done};
 
 	api_query_post(c, &kind);

@@ -136,20 +136,18 @@ static void looked(const struct why_seen *seen, void *arg)
 /* The hub does not ask the API server for what the user may not be told. */
 static void what_may_not_be_told_is_not_looked_up(void **state)
 {
-	static char *allowed[] = {"shop"};
+	static char *names[] = {"shop"};
+	static const struct scope shop = {.namespaces = names, .n_namespaces = 1};
 	struct why_question q;
 	struct why_look *look;
 
 	(void)state;
 	ask_why(&q, "on-cpu", T0, T0 + 60, "pod_ns='app' AND pod='web-1'", "");
-	q.tracing.selection->allowed_namespaces = allowed;
-	q.tracing.selection->n_allowed_namespaces = 1;
+	q.scope = &shop;
 	look = why_look_new(cluster.loop, cluster_kube(), &q, looked, cluster.loop);
 	assert_int_equal(loop_run(cluster.loop), 0);
 	assert_int_equal(n_lists, 0);
 	why_look_free(look);
-	q.tracing.selection->allowed_namespaces = NULL;
-	q.tracing.selection->n_allowed_namespaces = 0;
 	why_question_done(&q);
 }
 

@@ -28,6 +28,19 @@ int query_filter_parse(const char *text, struct predicate **ret, struct field_er
  */
 struct predicate *query_filter_without(struct predicate *p, const char *tag);
 
+/* Names of namespaces. */
+struct query_names {
+	char **names;
+	size_t n, cap;
+};
+void query_names_add(struct query_names *n, const char *name);
+void query_names_done(struct query_names *n);
+/*
+ * The namespaces that the selections of a body name, sorted: rows of others cannot match. Returns
+ * false, and no names, if a selection does not name any, or if the body is wrong.
+ */
+bool query_names_of_body(const char *body, size_t n, struct query_names *ret);
+
 enum result_format { RESULT_LIST, RESULT_FLAT };
 struct tracing_request {
 	struct selection *selection;
@@ -48,6 +61,8 @@ struct tracing_request {
 int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 		  struct field_error *reterr);
 void query_tracing_request_done(struct tracing_request *r);
+/* Adds a text for summary.notes. NULL adds none. */
+void query_tracing_note(struct tracing_request *r, const char *text);
 /*
  * The body of POST /v1/profile/values: a selection like that of ProfileTracing, and the tag whose
  * values are wanted.

@@ -292,9 +292,10 @@ static void put_losses(struct buf *b, const struct store_summary *s)
 	for (size_t i = 0; i < s->n_losses; i++) {
 		buf_puts(b, i ? ",{\"reason\":" : "{\"reason\":");
 		buf_json_string(b, s->losses[i].reason);
-		buf_printf(b, ",\"samples\":%" PRIu64 ",\"time_ns\":%" PRIu64 ",\"of_node\":%s}",
+		buf_printf(b, ",\"samples\":%" PRIu64 ",\"time_ns\":%" PRIu64 ",\"of_node\":%s%s}",
 			   s->losses[i].n_samples, s->losses[i].time_ns,
-			   s->losses[i].of_node ? "true" : "false");
+			   s->losses[i].of_node ? "true" : "false",
+			   s->losses[i].hidden ? ",\"hidden\":true" : "");
 	}
 	buf_putc(b, ']');
 }

@@ -78,7 +78,9 @@ static void an_answer_has_the_send_queue_or_what_is_named(void **state)
 
 		assert_int_equal(query_tracing_parse(body, strlen(body), &r, &e), 0);
 		assert_int_equal(r.send_queue_only, cases[i].only);
-		assert_int_equal(store_read(*state, r.selection, add_value, &bytes, &s, &e), 0);
+		assert_int_equal(store_read(*state, &store_scope_all, r.selection, add_value,
+					    &bytes, &s, &e),
+				 0);
 		if (bytes != cases[i].bytes)
 			fail_msg("%s: %lld bytes", cases[i].filter, (long long)bytes);
 		store_summary_done(&s);

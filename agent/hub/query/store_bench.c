@@ -77,7 +77,7 @@ static char *ask(struct store *s, const char *body, uint64_t *ret_samples)
 	int http;
 
 	if (query_tracing_parse(body, strlen(body), &r, &e) ||
-	    store_read(s, r.selection, add_row, &a, &summary, &e))
+	    store_read(s, &store_scope_all, r.selection, add_row, &a, &summary, &e))
 		bench_die(e.reason, EINVAL);
 	reply = query_tracing_reply(a.tree, &r, &summary, &http, &n);
 	store_summary_done(&summary);

@@ -153,7 +153,7 @@ static int look(struct store *s, uint64_t *ret_n, struct field_error *reterr)
 		.event = EVENT_ON_CPU, .time_start_s = 1, .time_end_s = T0 + MOST_BATCHES * 10};
 	struct store_summary summary = {0};
 	struct there t = {0};
-	int r = store_read(s, &sel, count_row, &t, &summary, reterr);
+	int r = store_read(s, &store_scope_all, &sel, count_row, &t, &summary, reterr);
 
 	store_summary_done(&summary);
 	if (r)

@@ -197,13 +197,13 @@ static void add_off_cpu(struct batch *b, const char *app, uint32_t pid, const ch
 static uint64_t throttled(struct store *s, const char *app, const char *ns, struct predicate *where)
 {
 	char *apps[] = {(char *)app}, *namespaces[] = {(char *)ns};
+	const struct scope scope = {.namespaces = namespaces, .n_namespaces = 1};
 	struct selection sel = {.event = EVENT_OFF_CPU,
 				.time_start_s = T0 - 10,
 				.time_end_s = T0 + 10,
 				.app_services = apps,
 				.n_app_services = app ? 1 : 0,
-				.allowed_namespaces = namespaces,
-				.n_allowed_namespaces = ns ? 1 : 0,
+				.scope = ns ? &scope : NULL,
 				.where = where};
 	_cleanup_(got_done) struct got g = {0};
 	uint64_t us;

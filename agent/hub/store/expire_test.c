@@ -172,7 +172,8 @@ static int add_value(const struct store_row *row, void *arg)
 
 static uint64_t n_left(struct sqlite_store *s)
 {
-	const struct selection sel = {.time_start_s = 1, .time_end_s = T0 * 2LL};
+	const struct selection sel = {
+		.scope = &store_scope_all, .time_start_s = 1, .time_end_s = T0 * 2LL};
 	struct store_summary summary;
 	struct field_error e;
 	uint64_t n = 0;

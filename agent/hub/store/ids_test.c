@@ -74,7 +74,8 @@ static int add_text(const struct store_row *row, void *arg)
 /* All matching rows, one per line. The caller frees the string. */
 static char *matches(struct sqlite_store *s, struct predicate *where)
 {
-	const struct selection sel = {.time_end_s = T0 * 2LL, .where = where};
+	const struct selection sel = {
+		.scope = &store_scope_all, .time_end_s = T0 * 2LL, .where = where};
 	struct store_summary summary;
 	struct field_error e;
 	struct buf b = {0};
@@ -371,7 +372,7 @@ static int add_up(const struct store_row *row, void *arg)
  */
 static void names_of_an_answer_have_a_limit(void **state)
 {
-	const struct selection sel = {.time_end_s = T0 * 2LL};
+	const struct selection sel = {.scope = &store_scope_all, .time_end_s = T0 * 2LL};
 	struct store_summary summary;
 	struct sqlite_store *s;
 	int64_t sum = 0;

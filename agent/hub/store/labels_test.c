@@ -85,8 +85,7 @@ static void labels_of_pods_have_names(void **state)
 	assert_string_equal(v.text, "app.kubernetes.io/version=1 tier=1 ");
 	store_predicate_free(sel.where);
 	sel.where = NULL;
-	sel.allowed_namespaces = (char *[]){"app"};
-	sel.n_allowed_namespaces = 1;
+	sel.scope = &(struct scope){.namespaces = (char *[]){"app"}, .n_namespaces = 1};
 	v.text[0] = '\0';
 	assert_int_equal(read_values(s, &sel, POD_LABEL, 10, take_value, &v, NULL), 0);
 	assert_string_equal(v.text, "tier=17 ");
@@ -105,7 +104,7 @@ static void labels_of_pods_between_other_choices(void **state)
 
 	write_batch(s, two_services(), 3);
 	of_thread.where = leaf(PRED_EQ, "thread", "api");
-	assert_int_equal(store_choices(s, choices, 3, take_value, &v, NULL), 0);
+	assert_int_equal(store_choices(s, &store_scope_all, choices, 3, take_value, &v, NULL), 0);
 	assert_string_equal(v.text, "api=17 db=7 tier=2 app=17 data=7 ");
 	store_predicate_free(of_thread.where);
 }

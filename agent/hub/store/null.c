@@ -62,6 +62,16 @@ static int null_choices(void *sink, const struct store_choice *choices, size_t n
 	return 0;
 }
 
+static int null_namespaces(void *sink, store_namespace_fn *fn, void *arg,
+			   struct field_error *reterr)
+{
+	(void)sink;
+	(void)fn;
+	(void)arg;
+	(void)reterr;
+	return 0;
+}
+
 static int null_expire(void *sink, uint64_t now_wall_ns)
 {
 	(void)sink;
@@ -80,6 +90,14 @@ static void null_stats(void *sink, struct store_stats *ret)
 }
 
 const struct sink_ops store_null_sink = {
-	"null",	     null_open,	   free,	null_write, null_read,
-	null_series, null_choices, null_expire, null_stats,
+	.kind = "null",
+	.open = null_open,
+	.close = free,
+	.write = null_write,
+	.read = null_read,
+	.series = null_series,
+	.choices = null_choices,
+	.namespaces = null_namespaces,
+	.expire = null_expire,
+	.stats = null_stats,
 };

@@ -96,7 +96,7 @@ static struct parts read_until(struct store *s, int64_t end_s)
 	struct store_summary summary = {};
 	struct parts g = {};
 
-	assert_int_equal(store_read(s, &sel, take_parts, &g, &summary, NULL), 0);
+	assert_int_equal(store_read(s, &store_scope_all, &sel, take_parts, &g, &summary, NULL), 0);
 	store_summary_done(&summary);
 	return g;
 }

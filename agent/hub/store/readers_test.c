@@ -31,7 +31,8 @@ static int stop_in_row(const struct store_row *row, void *arg)
 static void *run(void *arg)
 {
 	struct running *q = arg;
-	const struct selection sel = {.time_end_s = T0 + 1000, .given_up = &q->given_up};
+	const struct selection sel = {
+		.scope = &store_scope_all, .time_end_s = T0 + 1000, .given_up = &q->given_up};
 	struct store_summary summary = {0};
 	struct field_error e;
 

@@ -66,7 +66,7 @@ static int64_t value_since(struct store *s, unsigned window)
 	struct store_summary summary;
 	int64_t sum = 0;
 
-	assert_int_equal(store_read(s, &sel, add_value, &sum, &summary, NULL), 0);
+	assert_int_equal(store_read(s, &store_scope_all, &sel, add_value, &sum, &summary, NULL), 0);
 	store_summary_done(&summary);
 	return sum;
 }

@@ -18,7 +18,7 @@ static char *series_of(struct store *s, enum event event, const char *group_by, 
 	struct buf b = {0};
 
 	buf_init(&b, 0);
-	if (store_series(s, &r, &got, &e))
+	if (store_series(s, &store_scope_all, &r, &got, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	assert_int_equal(got.n_steps, n_steps);
 	for (size_t g = 0; g < got.n_groups; g++) {
@@ -141,7 +141,7 @@ static void many_reasons(void **state)
 		profile_lose(b, add_profile(b, text, "web", i + 1, "app", T0), text, 1, 0);
 	}
 	write_batch(s, b, LOSSES_MAX + 9);
-	assert_int_equal(store_series(s, &r, &got, &e), 0);
+	assert_int_equal(store_series(s, &store_scope_all, &r, &got, &e), 0);
 	assert_int_equal(got.n_losses, LOSSES_MAX + 1);
 	assert_string_equal(got.losses[LOSSES_MAX].reason, "other");
 	assert_int_equal(got.losses[LOSSES_MAX].n_samples[0], 9);
@@ -166,8 +166,10 @@ static void snapshots_before_the_time(void **state)
 static void memory_has_a_limit(void **state)
 {
 	const struct store_config c = {.path = *state};
-	const struct selection sel = {
-		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 19};
+	const struct selection sel = {.scope = &store_scope_all,
+				      .event = EVENT_ON_CPU,
+				      .time_start_s = T0 - 10,
+				      .time_end_s = T0 + 19};
 	struct series_request r = {&sel, 10, "pod_ns", 9};
 	struct selection live = sel;
 	struct batch *b = two_services();
@@ -212,7 +214,7 @@ static void steps_that_are_refused(void **state)
 	for (uint32_t step_s = 0; step_s <= 2; step_s++) {
 		const struct series_request r = {&all, step_s, NULL, 1};
 
-		assert_int_equal(store_series(*state, &r, &got, &e), -EINVAL);
+		assert_int_equal(store_series(*state, &store_scope_all, &r, &got, &e), -EINVAL);
 		assert_string_equal(e.path, "step");
 	}
 }
@@ -234,7 +236,7 @@ static void many_starts(void **state)
 		versioned(b, id, pid + 1, "1", T0 + 10);
 	}
 	write_batch(s, b, STORE_MAX_STARTS + 1);
-	assert_int_equal(store_series(s, &r, &got, &e), 0);
+	assert_int_equal(store_series(s, &store_scope_all, &r, &got, &e), 0);
 	assert_int_equal(got.n_starts, STORE_MAX_STARTS);
 	assert_true(got.more_starts);
 	store_series_done(&got);
@@ -247,7 +249,7 @@ static void too_many_steps(void **state)
 	struct store_series got;
 	struct field_error e;
 
-	assert_int_equal(store_series(*state, &r, &got, &e), -EINVAL);
+	assert_int_equal(store_series(*state, &store_scope_all, &r, &got, &e), -EINVAL);
 	assert_string_equal(e.path, "step");
 }
 

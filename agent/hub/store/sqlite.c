@@ -439,7 +439,14 @@ void store_sqlite_stats(void *sink, struct store_stats *ret)
 }
 
 const struct sink_ops store_sqlite_sink = {
-	"sqlite",	    sqlite_open,	 sqlite_close,	       store_sqlite_write,
-	store_sqlite_read,  store_sqlite_series, store_sqlite_choices, store_sqlite_expire,
-	store_sqlite_stats,
+	.kind = "sqlite",
+	.open = sqlite_open,
+	.close = sqlite_close,
+	.write = store_sqlite_write,
+	.read = store_sqlite_read,
+	.series = store_sqlite_series,
+	.choices = store_sqlite_choices,
+	.namespaces = store_sqlite_namespaces,
+	.expire = store_sqlite_expire,
+	.stats = store_sqlite_stats,
 };

@@ -262,6 +262,8 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 		struct store_summary *ret, struct field_error *reterr);
 int store_sqlite_series(void *sink, const struct series_request *r, struct store_series *ret,
 			struct field_error *reterr);
+int store_sqlite_namespaces(void *sink, store_namespace_fn *fn, void *arg,
+			    struct field_error *reterr);
 int store_sqlite_choices(void *sink, const struct store_choice *choices, size_t n,
 			 store_choice_fn *fn, void *arg, struct field_error *reterr);
 
@@ -384,9 +386,11 @@ void store_where_int(struct where *w, int64_t value); /* adds "?" and binds the 
 void store_where_str(struct where *w, const char *value);
 /* Adds the SQL expression for a tag's value; it is NULL for a row without the tag. */
 void store_where_tag(struct where *w, const char *tag);
-/* Adds " AND ..." for the allowed namespaces. The series table must be named `se`. */
+/* Whether the reader may see everything. */
+bool store_where_sees_all(const struct selection *sel);
+/* Adds " AND ..." for the reader's scope. The series table must be named `se`. */
 void store_where_allowed(struct where *w, const struct selection *sel);
-/* Adds " AND ..." for app_services, allowed namespaces and the predicate. */
+/* Adds " AND ..." for app_services, the reader's scope and the predicate. */
 void store_where_selection(struct where *w, const struct selection *sel);
 /*
  * Adds a table "(...)" with series and time of the newest snapshot of each process in the

@@ -250,6 +250,28 @@ static int read_choice(struct choosing *c, const struct store_choice *choice, st
 	return e ? e : handed;
 }
 
+int store_sqlite_namespaces(void *sink, store_namespace_fn *fn, void *arg,
+			    struct field_error *reterr)
+{
+	const struct selection any = {.scope = &store_scope_all};
+	sqlite3_stmt *st = NULL;
+	struct query q;
+	int rc, e = store_query_begin(&q, sink, &any);
+
+	if (!e)
+		e = store_sq_errno(sqlite3_prepare_v2(
+			q.db,
+			"SELECT DISTINCT v.s FROM tags t JOIN strings v ON v.id=t.value WHERE "
+			"t.key=(SELECT id FROM strings WHERE s='pod_ns') ORDER BY 1",
+			-1, &st, NULL));
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
+		fn((const char *)sqlite3_column_text(st, 0), arg);
+	if (!e)
+		e = store_sq_errno(rc);
+	sqlite3_finalize(st);
+	return store_query_end(&q, &any, e, reterr);
+}
+
 int store_sqlite_choices(void *sink, const struct store_choice *choices, size_t n,
 			 store_choice_fn *fn, void *arg, struct field_error *reterr)
 {

@@ -392,6 +392,7 @@ static int read_losses(struct summing *s, struct store_series *ret)
 	store_where_text(&w, "SELECT (SELECT s FROM strings WHERE id=l.reason), l.time, l.n, "
 			     "l.time_ns");
 	store_summary_losses(&w, s->r->sel);
+	store_where_allowed(&w, s->r->sel);
 	e = store_where_prepare(&w, s->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
 		const char *reason = (const char *)sqlite3_column_text(st, 0);

@@ -149,26 +149,22 @@ void store_summary_losses(struct where *w, const struct selection *sel)
 	store_where_text(w, " AND ");
 	of_its_containers(w, sel);
 	store_where_text(w, ")");
-	if (sel->n_allowed_namespaces == 0) {
-		/*
-		 * a loss of a node without a namespace concerns all containers of that node,
-		 * because the agent does not know which container it was
-		 */
-		store_where_text(w, " OR (");
-		of_some_process(w);
-		store_where_text(w, " AND ");
-		store_where_tag(w, "pod_node");
-		store_where_text(
-			w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
-			   "JOIN strings v ON v.id=t.value WHERE "
-			   "t.key=(SELECT id FROM strings WHERE s='pod_node') AND se.last_s>=");
-		store_where_int(w, sel->time_start_s);
-		store_where_text(w, " AND se.first_s<=");
-		store_where_int(w, sel->time_end_s);
-		store_where_selection(w, sel);
-		store_where_text(w, "))");
-	}
-	store_where_text(w, ")");
+	/*
+	 * a loss of a node without a namespace concerns all containers of that node, because the
+	 * agent does not know which container it was
+	 */
+	store_where_text(w, " OR (");
+	of_some_process(w);
+	store_where_text(w, " AND ");
+	store_where_tag(w, "pod_node");
+	store_where_text(w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
+			    "JOIN strings v ON v.id=t.value WHERE "
+			    "t.key=(SELECT id FROM strings WHERE s='pod_node') AND se.last_s>=");
+	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND se.first_s<=");
+	store_where_int(w, sel->time_end_s);
+	store_where_selection(w, sel);
+	store_where_text(w, ")))");
 }
 
 static int read_losses(sqlite3 *db, const struct selection *sel, struct store_summary *s)
@@ -183,19 +179,28 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 	of_some_process(&w);
 	store_where_text(&w, " AS of_node");
 	store_summary_losses(&w, sel);
-	store_where_text(&w, " GROUP BY l.reason, of_node ORDER BY 2 DESC, 3 DESC, 4");
+	/* of what is not told, the order must tell nothing either */
+	store_where_text(&w, store_where_sees_all(sel)
+				     ? " GROUP BY l.reason, of_node ORDER BY 2 DESC, 3 DESC, 4"
+				     : " GROUP BY l.reason, of_node ORDER BY of_node, 1");
 	e = store_where_prepare(&w, db, &st);
 	if (e)
 		return e;
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
 		const char *reason = (const char *)sqlite3_column_text(st, 0);
+		bool of_node = sqlite3_column_int(st, 3);
+		/* the numbers of a node are those of all its namespaces together */
+		bool hidden = of_node && !store_where_sees_all(sel);
 
 		GROW(s->losses, s->n_losses, cap);
 		s->losses[s->n_losses++] = (struct store_loss){
 			.reason = xstrdup(reason ? reason : "unknown"),
-			.n_samples = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1)),
-			.time_ns = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 2)),
-			.of_node = sqlite3_column_int(st, 3),
+			.n_samples =
+				hidden ? 0 : (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1)),
+			.time_ns =
+				hidden ? 0 : (uint64_t)store_sq_clamp(sqlite3_column_double(st, 2)),
+			.of_node = of_node,
+			.hidden = hidden,
 		};
 	}
 	return store_sq_errno(rc);

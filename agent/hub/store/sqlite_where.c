@@ -345,9 +345,47 @@ static const char *one_trace(const struct predicate *p)
 	return trace;
 }
 
+/* Adds whether the tag is one of the items. */
+static void put_list(struct where *w, const char *tag, char *const *items, size_t n)
+{
+	store_where_text(w, "IFNULL(");
+	store_where_tag(w, tag);
+	store_where_text(w, " IN (");
+	for (size_t i = 0; i < n; i++) {
+		if (i)
+			store_where_text(w, ",");
+		store_where_str(w, items[i]);
+	}
+	store_where_text(w, "),0)");
+}
+
+/* Adds whether the reader may see the series. Not called if the reader may see all. */
+static void put_allowed(struct where *w, const struct selection *sel)
+{
+	if (sel->scope && sel->scope->n_namespaces)
+		put_list(w, "pod_ns", sel->scope->namespaces, sel->scope->n_namespaces);
+	else
+		store_where_text(w, "0");
+}
+
+bool store_where_sees_all(const struct selection *sel)
+{
+	return sel->scope && sel->scope->all;
+}
+
+void store_where_allowed(struct where *w, const struct selection *sel)
+{
+	if (store_where_sees_all(sel))
+		return;
+	store_where_text(w, " AND ");
+	put_allowed(w, sel);
+}
+
 /*
  * A condition on series only is put into a subquery, so that it is evaluated once per series, not
- * per row. The '+' keeps SQLite from using it to choose the order of the joins.
+ * per row. The '+' keeps SQLite from using it to choose the order of the joins. If the reader may
+ * not see all, SQLite evaluates the condition only on what the reader may see: its errors and its
+ * time would tell something of the rest.
  */
 static void where_predicate(struct where *w, const struct selection *sel)
 {
@@ -363,30 +401,19 @@ static void where_predicate(struct where *w, const struct selection *sel)
 		store_where_text(w, " AND sa.trace=");
 		store_where_str(w, trace);
 	}
-	store_where_text(w, " AND IFNULL(");
+	store_where_text(w, " AND ");
+	if (!store_where_sees_all(sel)) {
+		store_where_text(w, "CASE WHEN ");
+		put_allowed(w, sel);
+		store_where_text(w, " THEN ");
+	}
+	store_where_text(w, "IFNULL(");
 	put_predicate(w, sel->where);
 	store_where_text(w, w->series_only ? ",1)" : ",0)");
+	if (!store_where_sees_all(sel))
+		store_where_text(w, " ELSE 0 END");
 	if (once)
 		store_where_text(w, ")");
-}
-
-static void put_list(struct where *w, const char *tag, char *const *items, size_t n)
-{
-	store_where_text(w, " AND IFNULL(");
-	store_where_tag(w, tag);
-	store_where_text(w, " IN (");
-	for (size_t i = 0; i < n; i++) {
-		if (i)
-			store_where_text(w, ",");
-		store_where_str(w, items[i]);
-	}
-	store_where_text(w, "),0)");
-}
-
-void store_where_allowed(struct where *w, const struct selection *sel)
-{
-	if (sel->n_allowed_namespaces)
-		put_list(w, "pod_ns", sel->allowed_namespaces, sel->n_allowed_namespaces);
 }
 
 void store_where_selection(struct where *w, const struct selection *sel)
@@ -396,6 +423,7 @@ void store_where_selection(struct where *w, const struct selection *sel)
 		"se.app IN (SELECT id FROM strings WHERE s IN ('Total', 'Throttled')))";
 
 	if (sel->n_app_services) {
+		store_where_text(w, " AND ");
 		put_list(w, "app_service", sel->app_services, sel->n_app_services);
 		store_where_text(w, " AND NOT (se.pid<>0 AND ");
 		store_where_text(w, total);

@@ -51,28 +51,97 @@ int store_write(struct store *s, const struct batch *b, size_t *ret_n_new)
 	return s->ops->write(s->sink, b, ret_n_new);
 }
 
-int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
-	       struct store_summary *ret, struct field_error *reterr)
+static struct selection within(const struct scope *scope, const struct selection *sel)
+{
+	struct selection s = *sel;
+
+	s.scope = scope;
+	return s;
+}
+
+static void strings_free(char **items, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(items[i]);
+	free(items);
+}
+
+const struct scope store_scope_all = {.all = true};
+
+bool store_scope_has(const struct scope *s, const char *ns)
+{
+	if (s->all)
+		return true;
+	for (size_t i = 0; ns && i < s->n_namespaces; i++)
+		if (streq(s->namespaces[i], ns))
+			return true;
+	return false;
+}
+
+void store_scope_done(struct scope *s)
+{
+	strings_free(s->namespaces, s->n_namespaces);
+	*s = (struct scope){0};
+}
+
+int store_read(struct store *s, const struct scope *scope, const struct selection *sel,
+	       store_row_fn *fn, void *arg, struct store_summary *ret, struct field_error *reterr)
 {
 	_stage_("store_read");
+	const struct selection allowed = within(scope, sel);
 
-	return s->ops->read(s->sink, sel, fn, arg, ret, reterr);
+	return s->ops->read(s->sink, &allowed, fn, arg, ret, reterr);
 }
 
-int store_series(struct store *s, const struct series_request *r, struct store_series *ret,
-		 struct field_error *reterr)
+int store_series(struct store *s, const struct scope *scope, const struct series_request *r,
+		 struct store_series *ret, struct field_error *reterr)
 {
 	_stage_("store_series");
+	const struct selection allowed = within(scope, r->sel);
+	struct series_request request = *r;
 
-	return s->ops->series(s->sink, r, ret, reterr);
+	request.sel = &allowed;
+	return s->ops->series(s->sink, &request, ret, reterr);
 }
 
-int store_choices(struct store *s, const struct store_choice *choices, size_t n,
-		  store_choice_fn *fn, void *arg, struct field_error *reterr)
+/* The caller of store_choices knows its own choices, not those that the sink gets. */
+struct choice_call {
+	const struct store_choice *choices;
+	struct store_choice *allowed;
+	store_choice_fn *fn;
+	void *arg;
+};
+
+static int hand_on(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
+{
+	const struct choice_call *call = arg;
+
+	return call->fn(&call->choices[c - call->allowed], value, n_samples, call->arg);
+}
+
+int store_choices(struct store *s, const struct scope *scope, const struct store_choice *choices,
+		  size_t n, store_choice_fn *fn, void *arg, struct field_error *reterr)
 {
 	_stage_("store_choices");
+	_cleanup_free_ struct selection *allowed = xcalloc(n, sizeof(*allowed));
+	struct choice_call call = {choices, xcalloc(n, sizeof(*choices)), fn, arg};
+	int e;
 
-	return s->ops->choices(s->sink, choices, n, fn, arg, reterr);
+	for (size_t i = 0; i < n; i++) {
+		allowed[i] = within(scope, choices[i].sel);
+		call.allowed[i] = choices[i];
+		call.allowed[i].sel = &allowed[i];
+	}
+	e = s->ops->choices(s->sink, call.allowed, n, hand_on, &call, reterr);
+	free(call.allowed);
+	return e;
+}
+
+int store_namespaces(struct store *s, store_namespace_fn *fn, void *arg, struct field_error *reterr)
+{
+	_stage_("store_namespaces");
+
+	return s->ops->namespaces(s->sink, fn, arg, reterr);
 }
 
 int store_expire(struct store *s, uint64_t now_wall_ns)
@@ -102,19 +171,11 @@ struct predicate *store_predicate_free(struct predicate *p)
 	return NULL;
 }
 
-static void strings_free(char **items, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		free(items[i]);
-	free(items);
-}
-
 struct selection *store_selection_free(struct selection *s)
 {
 	if (!s)
 		return NULL;
 	strings_free(s->app_services, s->n_app_services);
-	strings_free(s->allowed_namespaces, s->n_allowed_namespaces);
 	store_predicate_free(s->where);
 	free(s);
 	return NULL;

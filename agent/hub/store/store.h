@@ -34,6 +34,20 @@ static inline bool store_is_tag_of_calls(const char *tag)
 	return streq(tag, "trace_id") || streq(tag, "profile_id");
 }
 
+/*
+ * Whose data a reader may see: an argument of every read. All of zero: nobody's. The losses of a
+ * node have no namespace; a reader who may not see all is told their reasons, without numbers.
+ */
+struct scope {
+	bool all; /* everything, also what belongs to no namespace: host processes and Total */
+	char **namespaces; /* else: what belongs to one of these */
+	size_t n_namespaces;
+};
+extern const struct scope store_scope_all;
+/* Whether a reader may see what belongs to the namespace; NULL: to none. */
+bool store_scope_has(const struct scope *s, const char *ns);
+void store_scope_done(struct scope *s);
+
 struct selection {
 	enum event event;
 	int64_t time_start_s, time_end_s;	/* both seconds are included */
@@ -45,8 +59,8 @@ struct selection {
 	bool with_total; /* n_app_services 0: also Total and Throttled (for the lists of choices) */
 	size_t n_app_services;
 	struct predicate *where;		/* NULL: everything */
-	char **allowed_namespaces; /* NULL: all; only then host processes and Total are read */
-	size_t n_allowed_namespaces;
+	/* only for sinks: store_read() and the others set it */
+	const struct scope *scope;
 	/*
 	 * limit for the rows; 0: 4,000,000. If there are more stacks, one more row, [others], has
 	 * the sum of the rest.
@@ -95,6 +109,7 @@ struct store_loss {
 	uint64_t n_samples, time_ns;
 	/* some process of a node of the selection has lost it: the agent does not know which */
 	bool of_node;
+	bool hidden; /* of a node, for a reader who may not see all: the numbers are 0 */
 };
 
 struct store_summary {
@@ -141,8 +156,8 @@ struct store *store_close(struct store *s);
  */
 int store_write(struct store *s, const struct batch *b, size_t *ret_n_new);
 typedef int store_row_fn(const struct store_row *row, void *arg);
-int store_read(struct store *s, const struct selection *sel, store_row_fn *fn, void *arg,
-	       struct store_summary *ret, struct field_error *reterr);
+int store_read(struct store *s, const struct scope *scope, const struct selection *sel,
+	       store_row_fn *fn, void *arg, struct store_summary *ret, struct field_error *reterr);
 /*
  * The value of a selection over time, by a tag. Step i is of the seconds from start_s + i * step_s
  * on; the last one may be shorter. A window counts in the step in which it ends. For an event whose
@@ -179,8 +194,8 @@ struct store_series {
 	size_t n_starts;
 	bool more_starts;		/* not all are in `starts` */
 };
-int store_series(struct store *s, const struct series_request *r, struct store_series *ret,
-		 struct field_error *reterr);
+int store_series(struct store *s, const struct scope *scope, const struct series_request *r,
+		 struct store_series *ret, struct field_error *reterr);
 void store_series_done(struct store_series *s);
 /*
  * The values of a tag within a selection, which the page offers as choices. For the tag
@@ -199,8 +214,15 @@ struct store_choice {
  */
 typedef int store_choice_fn(const struct store_choice *c, const char *value, uint64_t n_samples,
 			    void *arg);
-int store_choices(struct store *s, const struct store_choice *choices, size_t n,
-		  store_choice_fn *fn, void *arg, struct field_error *reterr);
+int store_choices(struct store *s, const struct scope *scope, const struct store_choice *choices,
+		  size_t n, store_choice_fn *fn, void *arg, struct field_error *reterr);
+/*
+ * Calls fn for each namespace that has profiles, in the order of their names. Only for a caller
+ * that asks which of them a reader may see.
+ */
+typedef void store_namespace_fn(const char *ns, void *arg);
+int store_namespaces(struct store *s, store_namespace_fn *fn, void *arg,
+		     struct field_error *reterr);
 /*
  * Runs on the writer's worker, every minute. After 10 s it begins no further deletion; the next
  * call continues. It deletes all names that nothing refers to in one transaction, however long that

@@ -69,7 +69,7 @@ static int64_t value_of(struct store *s, unsigned n)
 				.n_app_services = 1};
 	struct store_summary summary = {0};
 	int64_t value = 0;
-	int r = store_read(s, &sel, add_value, &value, &summary, NULL);
+	int r = store_read(s, &store_scope_all, &sel, add_value, &value, &summary, NULL);
 
 	store_summary_done(&summary);
 	return r ? r : value;

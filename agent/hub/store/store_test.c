@@ -32,6 +32,7 @@ static void bounds_and_services(void **state)
 {
 	struct store *s = *state;
 	char *total[] = {"Total"}, *app[] = {"app"};
+	const struct scope scope = {.namespaces = app, .n_namespaces = 1};
 	struct selection sel = {
 		.event = EVENT_ON_CPU, .time_start_s = T0 - 1, .time_end_s = T0 - 1};
 	_cleanup_(got_done) struct got g = {0};
@@ -51,8 +52,7 @@ static void bounds_and_services(void **state)
 	/*
 	 * with one allowed namespace, neither Total nor other namespaces are read, with any filter
 	 */
-	sel.allowed_namespaces = app;
-	sel.n_allowed_namespaces = 1;
+	sel.scope = &scope;
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.n, 0);
 	sel.n_app_services = 0;
@@ -265,12 +265,12 @@ static void hundred_thousand_rows(void **state)
 	assert_int_equal(g.summary.n_samples, 100000);
 	assert_int_equal(g.n, 2000 + 49 * 7);
 	sel.max_time_ns = 1;
-	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), -ETIME);
+	assert_int_equal(store_read(s, &store_scope_all, &sel, take, &g, &g.summary, NULL), -ETIME);
 	assert_int_equal(read_values(s, &sel, "thread", 10, take_value, &v, &e), -ETIME);
 	assert_true(str_has_prefix(e.reason, "the query took longer than 0.0 s; "));
 	sel.max_time_ns = 0;
 	sel.given_up = &given_up;
-	assert_int_equal(store_read(s, &sel, take, &g, &g.summary, NULL), -ETIME);
+	assert_int_equal(store_read(s, &store_scope_all, &sel, take, &g, &g.summary, NULL), -ETIME);
 	store_close(s);
 }
 

@@ -202,7 +202,7 @@ static inline struct predicate *nested(const char *tag, const char *value)
 	return p;
 }
 
-/* ---- what is read ---- */
+/* ---- what is read: everything, unless the selection has a scope ---- */
 
 /* The values of one tag. */
 static inline int read_values(struct store *s, const struct selection *sel, const char *tag,
@@ -211,7 +211,7 @@ static inline int read_values(struct store *s, const struct selection *sel, cons
 {
 	const struct store_choice c = {tag, sel, limit};
 
-	return store_choices(s, &c, 1, fn, arg, reterr);
+	return store_choices(s, sel->scope ?: &store_scope_all, &c, 1, fn, arg, reterr);
 }
 
 
@@ -258,7 +258,7 @@ static inline void read_rows(struct store *s, const struct selection *sel, struc
 
 	got_done(g);
 	memset(g, 0, sizeof(*g));
-	if (store_read(s, sel, take, g, &g->summary, &e))
+	if (store_read(s, sel->scope ?: &store_scope_all, sel, take, g, &g->summary, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 }
 

@@ -119,7 +119,8 @@ static void a_pattern_of_too_many_steps_is_told(void **state)
 
 	write_batch(s, two_services(), 3);
 	sel.where = leaf(PRED_REGEXP, "k8s.label.tier", "^(((.+)+)+)+\\d$");
-	assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), -ELOOP);
+	assert_int_equal(store_read(s, &store_scope_all, &sel, take, &got, &got.summary, &e),
+			 -ELOOP);
 	assert_non_null(strstr(e.reason, "too many steps"));
 	store_predicate_free(sel.where);
 	got_done(&got);
@@ -147,13 +148,18 @@ static void a_match_ends_with_its_query(void **state)
 
 		sel.where = leaf(ops[i], "image", "no such");
 		sel.max_time_ns = 1;
-		assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), -ETIME);
+		assert_int_equal(
+			store_read(s, &store_scope_all, &sel, take, &got, &got.summary, &e),
+			-ETIME);
 		assert_true(str_has_prefix(e.reason, "the query took longer than "));
 		sel.max_time_ns = 0;
 		sel.given_up = &given_up;
-		assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), -ETIME);
+		assert_int_equal(
+			store_read(s, &store_scope_all, &sel, take, &got, &got.summary, &e),
+			-ETIME);
 		sel.given_up = NULL;
-		assert_int_equal(store_read(s, &sel, take, &got, &got.summary, &e), 0);
+		assert_int_equal(
+			store_read(s, &store_scope_all, &sel, take, &got, &got.summary, &e), 0);
 		store_predicate_free(sel.where);
 	}
 }
@@ -266,7 +272,8 @@ static void calls_are_groups(void **state)
 
 		if (cases[i].trace)
 			sel.where = leaf(PRED_EQ, "trace_id", cases[i].trace);
-		assert_int_equal(store_read(s, &sel, join_groups, &got, &summary, &e), 0);
+		assert_int_equal(
+			store_read(s, &store_scope_all, &sel, join_groups, &got, &summary, &e), 0);
 		assert_string_equal(got.data, cases[i].want);
 		store_summary_done(&summary);
 		store_predicate_free(sel.where);
@@ -284,7 +291,8 @@ static int ignore_row(const struct store_row *row, void *arg)
 static void groups_have_a_limit(void **state)
 {
 	const struct store_config c = {.path = ":memory:"};
-	struct selection sel = {.event = EVENT_ON_CPU,
+	struct selection sel = {.scope = &store_scope_all,
+				.event = EVENT_ON_CPU,
 				.time_start_s = T0 - 10,
 				.time_end_s = T0 + 10,
 				.group_by = "profile_id"};

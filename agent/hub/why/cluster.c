@@ -95,7 +95,7 @@ static void judge(struct asking *a, const json_t *target)
 				   json_at(seen->pod.object, "metadata.annotations")};
 	enum reason r;
 
-	if (!why_may_tell(a->q->tracing.selection, s.cluster ? NULL : s.ns))
+	if (!why_may_tell(a->q, s.cluster ? NULL : s.ns))
 		return;
 	if (a->q->ns && goes_by_labels(&s) && !seen->ns.known) {
 		a->unclear = target;
@@ -138,12 +138,19 @@ static char *new_target(const struct asking *a)
 
 static void no_target(struct asking *a)
 {
+	/* who may not see all namespaces is not told of the targets of the cluster */
+	bool knows_all = why_may_tell(a->q, NULL);
+
 	why_add(a->reasons, "no_target",
-		a->q->ns ? xasprintf("No target selects the namespace %s. podflame profiles only "
-				     "what a target selects.",
-				     a->q->ns)
-			 : xstrdup("There is no target. podflame profiles only what a target "
-				   "selects."),
+		a->q->ns
+			? xasprintf("No %s selects the namespace %s. podflame profiles only what "
+				    "a target selects.%s",
+				    knows_all ? "target" : "ProfilingTarget", a->q->ns,
+				    knows_all ? ""
+					      : " A ClusterProfilingTarget may select it: only a "
+						"user who may see all namespaces is told of those.")
+			: xstrdup("There is no target. podflame profiles only what a target "
+				  "selects."),
 		new_target(a));
 }
 
@@ -382,7 +389,7 @@ json_t *why_of_cluster(const struct why_question *q, const struct why_cluster *c
 	const json_t *t;
 	size_t i;
 
-	if (!why_may_tell(q->tracing.selection, q->ns))
+	if (!why_may_tell(q, q->ns))
 		return a.reasons;
 	if (c->seen->ns.known && !c->seen->ns.object) {
 		no_namespace(&a);

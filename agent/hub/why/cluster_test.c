@@ -323,7 +323,8 @@ static void names_that_are_no_names(void **state)
 /* A user who may read one namespace is told nothing of another, nor of the cluster's targets. */
 static void other_namespaces_are_not_told(void **state)
 {
-	static char *allowed[] = {"shop"};
+	static char *names[] = {"shop"};
+	static const struct scope shop = {.namespaces = names, .n_namespaces = 1};
 	const struct why_seen seen = {0};
 	struct why_question q;
 	_cleanup_json_ json_t *targets = parse("[" WEB(WEB_SPEC) ", " ALL(ALL_SPEC) "]"),
@@ -332,16 +333,15 @@ static void other_namespaces_are_not_told(void **state)
 
 	(void)state;
 	ask_why(&q, "on-cpu", 1700000000, 1700000900, "pod_ns='shop'", "");
-	q.tracing.selection->allowed_namespaces = allowed;
-	q.tracing.selection->n_allowed_namespaces = 1;
+	q.scope = &shop;
 	own = why_of_cluster(&q, &c);
 	assert_codes(own, "no_target");
+	assert_non_null(
+		strstr(text_of(own, "no_target"), "A ClusterProfilingTarget may select it"));
 	free(q.ns);
 	q.ns = xstrdup("app");
 	other = why_of_cluster(&q, &c);
 	assert_codes(other, "");
-	q.tracing.selection->allowed_namespaces = NULL;
-	q.tracing.selection->n_allowed_namespaces = 0;
 	why_question_done(&q);
 }
 

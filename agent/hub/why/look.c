@@ -89,7 +89,7 @@ struct why_look *why_look_new(struct loop *loop, struct kube *k, const struct wh
 {
 	struct why_look *l = xcalloc(1, sizeof(*l));
 	_cleanup_free_ char *pods = NULL;
-	bool may_tell = why_may_tell(q->tracing.selection, q->ns);
+	bool may_tell = why_may_tell(q, q->ns);
 
 	l->loop = loop;
 	l->fn = fn;

@@ -15,4 +15,4 @@ bool why_is_name(const char *name);
  * Whether the answer may be about the namespace; NULL: about the whole cluster. The one place that
  * decides it: a user who may not read all namespaces is told nothing of the others.
  */
-bool why_may_tell(const struct selection *s, const char *ns);
+bool why_may_tell(const struct why_question *q, const char *ns);

@@ -83,20 +83,6 @@ static const char *event_of(const struct storing *s)
 	return profile_event_info(s->q->tracing.selection->event)->name;
 }
 
-/* Gives sel the rights of the question. As in the question, Total is not counted. */
-static void restrict_to(struct selection *sel, const struct selection *question)
-{
-	sel->with_total = false;
-	sel->given_up = question->given_up;
-	sel->max_time_ns = COUNT_NS;
-	if (!question->allowed_namespaces)
-		return;
-	sel->n_allowed_namespaces = question->n_allowed_namespaces;
-	sel->allowed_namespaces = xcalloc(sel->n_allowed_namespaces + 1, sizeof(char *));
-	for (size_t i = 0; i < sel->n_allowed_namespaces; i++)
-		sel->allowed_namespaces[i] = xstrdup(question->allowed_namespaces[i]);
-}
-
 /*
  * Reads the values of the tags and counts the samples, for each tag without the conditions on it.
  * body is changed.
@@ -118,12 +104,14 @@ static int count_tags(struct storing *s, json_t *body, json_t *tags, struct foun
 	for (size_t i = 0; i < request.n_tags; i++) {
 		struct selection *sel = request.tags[i].tracing.selection;
 
-		restrict_to(sel, s->q->tracing.selection);
+		sel->with_total = false; /* as in the question */
+		sel->given_up = s->q->tracing.selection->given_up;
+		sel->max_time_ns = COUNT_NS;
 		ret[i].values = json_array();
 		choices[2 * i] = (struct store_choice){request.tags[i].tag, sel, VALUES_READ};
 		choices[2 * i + 1] = (struct store_choice){event_tag, sel, VALUES_READ};
 	}
-	e = store_choices(s->store, choices, 2 * request.n_tags, count, &k, s->reterr);
+	e = store_choices(s->store, s->q->scope, choices, 2 * request.n_tags, count, &k, s->reterr);
 	query_choices_request_done(&request);
 	return e;
 }
@@ -242,7 +230,7 @@ static int data(struct storing *s)
 	int e;
 
 	sel.max_time_ns = SEARCH_NS;
-	e = store_choices(s->store, &own, 1, count_own, s, s->reterr);
+	e = store_choices(s->store, s->q->scope, &own, 1, count_own, s, s->reterr);
 	if (s->has_data)
 		why_add(s->reasons, "has_data",
 			xasprintf("This selection has data of %s now. Ask for it again.",
@@ -262,8 +250,8 @@ static int read_series(struct storing *s, int64_t start_s, int64_t end_s, uint32
 	sel.time_start_s = start_s;
 	sel.time_end_s = end_s;
 	sel.max_time_ns = SEARCH_NS;
-	return store_series(s->store, &(struct series_request){&sel, step_s, NULL, 1}, ret,
-			    s->reterr);
+	return store_series(s->store, s->q->scope, &(struct series_request){&sel, step_s, NULL, 1},
+			    ret, s->reterr);
 }
 
 /* A step that makes at most STEPS steps, or a few more of very long ones. */

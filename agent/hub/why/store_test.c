@@ -258,18 +258,16 @@ static void what_takes_too_long(void **state)
 /* A user who may read one namespace is not told of data of others. */
 static void other_namespaces(void **state)
 {
-	static char *allowed[] = {"data"};
+	static char *names[] = {"data"};
+	static const struct scope data = {.namespaces = names, .n_namespaces = 1};
 	struct store *s = filled(state);
 	struct why_question q;
 	struct field_error e;
 	_cleanup_json_ json_t *r = NULL;
 
 	ask_why(&q, "on-cpu", T0 - 10, T0 + 10, "pod_ns='ap'", "");
-	q.tracing.selection->allowed_namespaces = allowed;
-	q.tracing.selection->n_allowed_namespaces = 1;
+	q.scope = &data;
 	assert_int_equal(why_of_store(s, &q, NOW, &r, &e), 0);
-	q.tracing.selection->allowed_namespaces = NULL;
-	q.tracing.selection->n_allowed_namespaces = 0;
 	why_question_done(&q);
 	assert_int_equal(json_int_at(reason_of(r, "condition"), "samples", 0), 7);
 	assert_int_equal(json_array_size(json_at(reason_of(r, "condition"), "values")), 1);

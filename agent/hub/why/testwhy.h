@@ -17,7 +17,7 @@ static inline void ask_why(struct why_question *q, const char *event, int64_t fr
 	struct field_error e = {0};
 
 	*q = (struct why_question){0};
-	if (why_parse(body, strlen(body), q, &e))
+	if (why_parse(body, strlen(body), &store_scope_all, q, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 }
 

@@ -25,13 +25,15 @@ static const char *required(const struct predicate *p, const char *tag)
 	return value;
 }
 
-int why_parse(const char *body, size_t n, struct why_question *ret, struct field_error *reterr)
+int why_parse(const char *body, size_t n, const struct scope *scope, struct why_question *ret,
+	      struct field_error *reterr)
 {
 	const struct predicate *where;
 	int e = query_tracing_parse(body, n, &ret->tracing, reterr);
 
 	if (e)
 		return e;
+	ret->scope = scope;
 	where = ret->tracing.selection->where;
 	ret->body = json_loadb(body, n, 0, NULL);
 	ret->ns = xstrdup(required(where, "pod_ns"));
@@ -69,14 +71,9 @@ bool why_is_name(const char *name)
 	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n;
 }
 
-bool why_may_tell(const struct selection *s, const char *ns)
+bool why_may_tell(const struct why_question *q, const char *ns)
 {
-	if (!s->allowed_namespaces)
-		return true;
-	for (size_t i = 0; ns && i < s->n_allowed_namespaces; i++)
-		if (streq(s->allowed_namespaces[i], ns))
-			return true;
-	return false;
+	return store_scope_has(q->scope, ns);
 }
 
 bool why_has_data(const json_t *of_store)

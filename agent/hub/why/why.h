@@ -15,12 +15,17 @@
 
 struct why_question {
 	struct tracing_request tracing;
+	const struct scope *scope; /* what the user may be told of; borrowed */
 	json_t *body;		/* the request */
 	/* what the filter requires of pod_ns and pod; NULL: it allows several */
 	char *ns, *pod;
 };
-/* Parses the body of POST /v1/profile/why. The caller calls why_question_done, also on an error. */
-int why_parse(const char *body, size_t n, struct why_question *ret, struct field_error *reterr);
+/*
+ * Parses the body of POST /v1/profile/why. scope must stay valid until why_question_done, which the
+ * caller calls, also on an error.
+ */
+int why_parse(const char *body, size_t n, const struct scope *scope, struct why_question *ret,
+	      struct field_error *reterr);
 void why_question_done(struct why_question *q);
 
 /*

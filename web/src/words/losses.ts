@@ -9,6 +9,7 @@ export interface Loss {
   samples: number;
   time_ns?: number;
   of_node?: boolean; // some process of a node of the selection has lost it
+  hidden?: boolean; // how much is not told to this user
 }
 
 const losses: Record<string, string> = {
@@ -62,12 +63,17 @@ const losses: Record<string, string> = {
 };
 
 const BY_ANYONE = 'by some process on the nodes of the selection';
+const HOW_MUCH = '(you may not see all namespaces, so not how much)';
 
-export function lossText({ reason, samples, time_ns, of_node }: Loss): string {
-  const what = samples
-    ? `${samples.toLocaleString()} samples lost${of_node ? ` ${BY_ANYONE}` : ''}`
-    : `${((time_ns ?? 0) / 1e9).toFixed(1)} s without data`;
+export function lossText(loss: Loss): string {
+  const { reason } = loss;
   const why = sentence(losses, reason);
 
-  return why ? `${what}: ${why} (${reason})` : `${what}: ${reason}`;
+  return `${amountText(loss)}: ${why ? `${why} (${reason})` : reason}`;
+}
+
+function amountText({ samples, time_ns = 0, of_node, hidden }: Loss): string {
+  if (hidden) return `something lost ${BY_ANYONE} ${HOW_MUCH}`;
+  if (!samples) return `${(time_ns / 1e9).toFixed(1)} s without data`;
+  return `${samples.toLocaleString()} samples lost${of_node ? ` ${BY_ANYONE}` : ''}`;
 }

@@ -29,6 +29,8 @@ export const summary: Record<string, string> = {
   losses: 'What is missing in this time for this selection, and why.',
   of_node:
     'Some process on the nodes of the selection has lost it: the agent does not know which one.',
+  hidden:
+    'The numbers are those of all namespaces of a node, and you may not see all namespaces.',
   notes: 'What you should know to read this answer.',
 };
 

@@ -17,6 +17,11 @@ test('a loss is said with its number, its reason in words and the code', () => {
     lossText({ reason: 'new_one', samples: 3, of_node: true }),
     '3 samples lost by some process on the nodes of the selection: new_one',
   );
+  assert.equal(
+    lossText({ reason: 'new_one', samples: 0, of_node: true, hidden: true }),
+    'something lost by some process on the nodes of the selection ' +
+      '(you may not see all namespaces, so not how much): new_one',
+  );
 });
 
 test('a marker has a sentence, whoever wrote it', () => {

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the hub finds out which namespaces a user may see, and what it says of the others.
+ * tenants_test.c shows that nothing of them gets out.
+ */
+#include "hub/api/testapi.h"
+
+#define N_MANY	  1200 /* namespaces: more than a request may ask about */
+#define MOST	  1000
+#define MOST_OPEN 33 /* reviews of namespaces, and one sign-in */
+
+static void add(struct batch *b, const char *ns)
+{
+	struct frame frame = {.kind = FRAME_APP, .name = "main"};
+	struct profile *p = profile_batch_profile(b);
+	struct profile_sample *s = profile_add(b, p);
+
+	profile_id_make(&ns, 1, p->id);
+	p->event = EVENT_ON_CPU;
+	p->end_ns = T0 * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = profile_batch_str(b, ns);
+	p->process_id = 7;
+	profile_tag(b, p, "pod_ns", ns);
+	s->cpu = -1;
+	s->value = 1000;
+	s->n_samples = 1;
+	assert_int_equal(profile_batch_stack(b, &frame, 1, &s->stack), 0);
+}
+
+static void fill_few(struct store *s)
+{
+	static const char *const names[] = {"app", "shop", "vault"};
+	struct batch *b = profile_batch_new();
+	size_t n_new;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		add(b, names[i]);
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	profile_batch_free(b);
+}
+
+static void fill_many(struct store *s)
+{
+	struct batch *b = profile_batch_new();
+	size_t n_new;
+
+	for (int i = 0; i < N_MANY; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "ns-%04d", i);
+		add(b, name);
+	}
+	add(b, "app"); /* the first one by name */
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	profile_batch_free(b);
+}
+
+static void fill_nothing(struct store *s)
+{
+	(void)s;
+}
+
+static int setup_few(void **state)
+{
+	fill_store = fill_few;
+	return setup_cluster(state);
+}
+
+static int setup_many(void **state)
+{
+	fill_store = fill_many;
+	return setup_cluster(state);
+}
+
+static int setup_empty(void **state)
+{
+	fill_store = fill_nothing;
+	return setup_cluster(state);
+}
+
+#define FEW(t)	 cmocka_unit_test_setup_teardown(t, setup_few, teardown)
+#define MANY(t)	 cmocka_unit_test_setup_teardown(t, setup_many, teardown)
+#define EMPTY(t) cmocka_unit_test_setup_teardown(t, setup_empty, teardown)
+
+/* The first note of the answer; "": none. */
+static const char *note(const struct fixture *f)
+{
+	return json_string_value(json_array_get(json_at(f->json, "summary.notes"), 0)) ?: "";
+}
+
+static int64_t samples(const struct fixture *f)
+{
+	return json_int_at(f->json, "summary.samples", -1);
+}
+
+static int query_of(struct fixture *f, const char *token, const char *filter)
+{
+	_cleanup_free_ char *header = xasprintf(BEARER "%s", token);
+	_cleanup_free_ char *body = xasprintf(QUERY ",\"tag_filter\":\"%s\"}", filter);
+
+	return ask(f, "POST", TRACING, header, body);
+}
+
+static void answers_say_what_is_left_out(void **state)
+{
+	static const struct {
+		const char *filter, *note;
+		int64_t samples;
+	} cases[] = {
+		{"", "you do not see all namespaces: this has those that you may see (app)", 1},
+		{"pod_node!='x'",
+		 "you do not see all namespaces: this has those that you may see (app)", 1},
+		{"pod_ns='app'", "", 1},
+		{"pod_ns='vault'", "you may not see profiles of the namespaces vault", 0},
+		{"pod_ns IN ('vault','app','shop')",
+		 "you may not see profiles of the namespaces shop, vault", 1},
+		{"pod_ns='app' OR pod_ns='vault'",
+		 "you may not see profiles of the namespaces vault", 1},
+		/* a namespace that does not exist gets the same answer as one that does */
+		{"pod_ns='none'", "you may not see profiles of the namespaces none", 0},
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_int_equal(query_of(f, "tenant", cases[i].filter), 200);
+		assert_int_equal(samples(f), cases[i].samples);
+		assert_string_equal(note(f), cases[i].note);
+	}
+	assert_int_equal(query_of(f, "viewer", ""), 200);
+	assert_int_equal(samples(f), 3);
+	assert_string_equal(note(f), "");
+}
+
+static void a_user_without_any_right_is_told_what_to_ask_for(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(query_of(f, "nobody", ""), 403);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "FORBIDDEN");
+	assert_non_null(strstr(f->body, "get on profiles.podflame.io"));
+	/* what it may see of a namespace that it names: nothing */
+	assert_int_equal(query_of(f, "nobody", "pod_ns='vault'"), 200);
+	assert_int_equal(samples(f), 0);
+}
+
+/* Only what the request names is asked for, and each answer of the API server is kept. */
+static void reviews_are_few_and_kept(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(query_of(f, "tenant", "pod_ns='app'"), 200);
+	assert_int_equal(cluster.n_namespaces, 1);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(query_of(f, "tenant", ""), 200);
+	assert_int_equal(cluster.n_namespaces, 3);
+	assert_int_equal(query_of(f, "nobody", ""), 403);
+	assert_int_equal(cluster.n_namespaces, 6); /* the rights of one are not those of another */
+	test_clock.asleep_ns = 11 * NSEC_PER_SEC;  /* a "no" is kept for 10 s */
+	assert_int_equal(query_of(f, "tenant", ""), 200);
+	assert_int_equal(cluster.n_namespaces, 8);
+	test_clock.asleep_ns = 72 * NSEC_PER_SEC; /* a "yes" for 60 s */
+	assert_int_equal(query_of(f, "tenant", ""), 200);
+	assert_int_equal(cluster.n_namespaces, 11);
+}
+
+/* If the API server does not answer about one namespace, nothing is answered. */
+static void no_answer_is_no_data(void **state)
+{
+	struct fixture *f = *state;
+
+	cluster.refuses = "shop";
+	assert_int_equal(query_of(f, "tenant", ""), 503);
+	assert_non_null(strstr(f->body, "cannot be asked"));
+	assert_null(strstr(f->body, "main"));
+	assert_int_equal(query_of(f, "tenant", "pod_ns='app'"), 200);
+	cluster.refuses = NULL;
+	assert_int_equal(query_of(f, "tenant", ""), 200);
+	assert_int_equal(samples(f), 1);
+}
+
+static void of_many_namespaces_some_are_not_checked(void **state)
+{
+	struct fixture *f = *state;
+	struct buf filter = {0};
+
+	assert_int_equal(query_of(f, "tenant", ""), 200);
+	assert_int_equal(samples(f), 1);
+	assert_int_equal(cluster.n_namespaces, MOST);
+	assert_true(cluster.most_open <= MOST_OPEN);
+	assert_non_null(strstr(note(f), "201 more were not checked"));
+	/* a request may also name too many */
+	buf_puts(&filter, "pod_ns IN ('zzz'");
+	for (int i = 0; i < MOST; i++)
+		buf_printf(&filter, ",'ns-%04d'", i);
+	buf_putc(&filter, ')');
+	assert_int_equal(query_of(f, "tenant", filter.data), 200);
+	assert_int_equal(samples(f), 0);
+	assert_non_null(strstr(note(f), "1 more were not checked"));
+	buf_done(&filter);
+}
+
+/* ---- several at once ---- */
+
+static unsigned n_answered, n_good;
+
+static void one_answered(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	(void)body, (void)n, (void)error, (void)arg;
+	n_answered++;
+	n_good += status == 200;
+}
+
+static struct http_call *send_query(struct fixture *f, const char *token)
+{
+	_cleanup_free_ char *header = xasprintf(BEARER "%s", token);
+	const char *const headers[] = {header, NULL};
+	const struct http_request r = {.method = "POST",
+				       .path = TRACING,
+				       .headers = headers,
+				       .body = QUERY "}",
+				       .body_bytes = sizeof(QUERY "}") - 1,
+				       .on_done = one_answered,
+				       .arg = f};
+	struct http_call *call;
+
+	assert_int_equal(http_send(f->client, &r, &call), 0);
+	return call;
+}
+
+static void stop_waiting(void *arg)
+{
+	loop_stop(arg, 0);
+}
+
+static void turn(struct fixture *f)
+{
+	struct timer t = {0};
+
+	timer_set(f->loop, &t, NSEC_PER_MSEC / 10, stop_waiting, f->loop);
+	assert_int_equal(loop_run(f->loop), 0);
+	timer_cancel(&t);
+}
+
+/* Questions of several requests share the reviews that may be under way. */
+static void questions_share(void **state)
+{
+	struct fixture *f = *state;
+
+	n_answered = n_good = 0;
+	for (int i = 0; i < 6; i++)
+		send_query(f, i % 2 ? "tenant" : "nobody");
+	while (n_answered < 6)
+		turn(f);
+	assert_int_equal(n_good, 3);
+	assert_true(cluster.most_open <= MOST_OPEN + 6);
+	assert_int_equal(cluster.n_namespaces, 2 * MOST); /* for each of the users once */
+}
+
+/* A client that leaves while its rights are asked for costs nothing more. */
+static void a_client_leaves(void **state)
+{
+	struct fixture *f = *state;
+	struct http_call *leaving;
+
+	n_answered = n_good = 0;
+	leaving = send_query(f, "tenant");
+	while (cluster.n_namespaces < 10)
+		turn(f);
+	http_cancel(leaving);
+	while (cluster.n_open)
+		turn(f);
+	assert_true(cluster.n_namespaces < MOST);
+	assert_int_equal(query_of(f, "tenant", "pod_ns='app'"), 200);
+	assert_int_equal(samples(f), 1);
+}
+
+static void an_empty_store(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(query_of(f, "tenant", ""), 200);
+	assert_int_equal(samples(f), 0);
+	assert_int_equal(query_of(f, "nobody", ""), 200);
+	assert_int_equal(samples(f), 0);
+	assert_non_null(strstr(note(f), "(none)"));
+}
+
+/* What is about the hub, or about all namespaces, needs the right to see all. */
+static void the_rest_needs_the_right_to_all(void **state)
+{
+	static const char *const paths[] = {"/metrics", "/debug/x", "/v1/symbols"};
+	struct fixture *f = *state;
+
+	api_debug(f->api, "/debug/x", debug_page, (void *)"hello");
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		assert_int_equal(ask(f, "GET", paths[i], BEARER "tenant", NULL), 403);
+	assert_int_equal(ask(f, "GET", "/v1/profile/tags", BEARER "tenant", NULL), 200);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		FEW(answers_say_what_is_left_out),
+		FEW(a_user_without_any_right_is_told_what_to_ask_for),
+		FEW(reviews_are_few_and_kept),
+		FEW(no_answer_is_no_data),
+		MANY(of_many_namespaces_some_are_not_checked),
+		MANY(questions_share),
+		MANY(a_client_leaves),
+		EMPTY(an_empty_store),
+		FEW(the_rest_needs_the_right_to_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

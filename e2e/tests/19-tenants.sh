@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# (19) A user sees the namespaces in which a role of Kubernetes gives the right, and nothing of the
+# others: with the ClusterRole view in one namespace, with podflame-profiles-reader in two, and with
+# no role at all.
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+namespace tenant-a tenant-b
+export CPU=200m REQUEST=50m
+for t in a b; do
+    pod tenant-$t pod-$t node1 "/bin/shares own-$t" "labels: {owner: team-$t}"
+    target tenant-$t all '{"podSelector": {}, "podLabelTags": ["owner"]}'
+done
+for user in alice both nobody; do
+    k -n tenant-a create serviceaccount $user >/dev/null
+done
+k -n tenant-a create rolebinding alice --clusterrole view --serviceaccount tenant-a:alice >/dev/null
+for t in a b; do
+    k -n tenant-$t create rolebinding both --clusterrole podflame-profiles-reader \
+        --serviceaccount tenant-a:both >/dev/null
+done
+all=$TOKEN
+for t in a b; do running tenant-$t pod-$t; done
+began=$(now)
+for t in a b; do
+    wait_check 90 "samples of tenant-$t" has_samples "pod_ns='tenant-$t'" "$began"
+done
+ended=$(now)
+alice=$(k -n tenant-a create token alice) both=$(k -n tenant-a create token both)
+nobody=$(k -n tenant-a create token nobody)
+
+as() { # TOKEN COMMAND...
+    TOKEN=$1 "${@:2}"
+}
+us() { profile "$1" "$began" "$ended" "${2:-}" | total_us; } # FILTER [APP]
+ask() { # PATH MEMBERS: the answer to a query of the time
+    hub "/v1/profile/$1" -H 'Content-Type: application/json' -d '{"profile_event_type": "on-cpu",
+        "profile_language_type": "eBPF", "time_start": '"$began"', "time_end": '"$ended${2:+, $2}}"
+}
+status() { hub "$1" -o /dev/null -w '%{http_code}' "${@:2}" || true; }
+a=$(us "pod_ns='tenant-a'") b=$(us "pod_ns='tenant-b'")
+check "both namespaces have samples ($a us, $b us)" test "$a" -gt 0 -a "$b" -gt 0
+
+profile '' "$began" "$ended" >"$W/all.json"
+as "$alice" profile '' "$began" "$ended" >"$W/alice.json"
+check "alice, who may view tenant-a, sees all of it and no more" \
+    test "$(total_us <"$W/alice.json")" = "$a"
+check "... which is less than all" test "$(total_us <"$W/all.json")" -gt "$a"
+check "... and is told so" bash -c "jq -e '.summary.notes | any(
+    . == \"you do not see all namespaces: this has those that you may see (tenant-a)\")' \
+    '$W/alice.json'"
+for filter in "pod_ns='tenant-b'" "pod_ns!='tenant-a'" "pod='pod-b'" "pod_ns REGEXP 'tenant-b'" \
+    "pod_ns IS NULL" "NOT (pod_ns='tenant-a')" "\`k8s.label.owner\`='team-b'"; do
+    check "alice: nothing of $filter" test "$(as "$alice" us "$filter")" = 0
+done
+check "alice: no Total" test "$(as "$alice" us '' Total)" = 0
+for path in values choices series groups folded tree; do
+    case $path in
+    values) members='"tag": "pod_ns"' ;;
+    choices) members='"tags": ["pod_ns", "pod", "app_service", "k8s.label.owner"]' ;;
+    series | groups) members='"group_by": "pod"' ;;
+    *) members='' ;;
+    esac
+    as "$alice" ask $path "$members" >"$W/answer"
+    check "alice: $path has tenant-a's" grep -q 'tenant-a\|pod-a\|own-a' "$W/answer"
+    check "... and nothing else" \
+        bash -c "! grep -q 'tenant-b\|pod-b\|own-b\|team-b\|podflame' '$W/answer'"
+done
+as "$alice" ask why "\"tag_filter\": \"pod_ns='tenant-b'\"" | sed 's/tenant-b/NAME/g' >"$W/there"
+as "$alice" ask why "\"tag_filter\": \"pod_ns='tenant-x'\"" | sed 's/tenant-x/NAME/g' >"$W/not"
+check "alice: why there is no data says the same of tenant-b as of no namespace" \
+    cmp "$W/there" "$W/not"
+for path in /metrics /v1/symbols /debug/status; do
+    check "alice: $path: 403" test "$(as "$alice" status $path)" = 403
+done
+check "both, who is bound to podflame-profiles-reader twice, sees both" \
+    test "$(as "$both" us '')" = $((a + b))
+as "$nobody" profile '' "$began" "$ended" >"$W/nobody.json"
+check "nobody: 403, which names the right" \
+    grep -q 'FORBIDDEN.*get on profiles.podflame.io' "$W/nobody.json"
+check "nobody: nothing of a namespace that it names" \
+    test "$(as "$nobody" us "pod_ns='tenant-b'")" = 0
+TOKEN=$all
+k delete clusterrole podflame-profiles-view >/dev/null
+not_seen() { [ "$(as "$alice" status /v1/profile/values -d '{"tag": "pod"}')" = 403 ]; }
+wait_check 150 "without the role of viewersSeeProfiles alice sees nothing" not_seen
