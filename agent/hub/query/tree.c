@@ -329,7 +329,8 @@ void query_tree_before(struct tree *t)
 {
 	t->before = true;
 	/* what the first selection had is gone, and something else may have its address */
-	memset(t->level_slots, 0, t->n_level_slots * sizeof(*t->level_slots));
+	if (t->n_level_slots)
+		memset(t->level_slots, 0, t->n_level_slots * sizeof(*t->level_slots));
 	t->n_levels = 0;
 }
 
