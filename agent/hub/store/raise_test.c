@@ -199,6 +199,8 @@ static void older_files(void **state)
 	 * samples of two profiles of the same process and second were added up.
 	 */
 	static const char *const undo[SCHEMA_VERSION] = {
+		[5] = "DROP TABLE blocks; DROP TABLE late; DELETE FROM meta WHERE key LIKE "
+		      "'blocks%'; PRAGMA user_version=5",
 		[4] = "ALTER TABLE stacks DROP COLUMN labels; PRAGMA user_version=4",
 		[3] = "CREATE TABLE samples(event INT, series INT, time INT, stack INT, cpu INT,"
 		      " value INT NOT NULL, n INT NOT NULL,"

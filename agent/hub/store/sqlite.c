@@ -55,6 +55,12 @@ static const char *const statements[_ST_MAX] = {
 	[ST_SNAPSHOT_PUT] = "INSERT OR IGNORE INTO snapshots(event, series, time) VALUES(?,?,?)",
 	[ST_ESTIMATE_PUT] = "INSERT INTO estimates(time, event, series, ppm, error) "
 			    "VALUES(?,?,?,?,?)",
+	[ST_BLOCK_READ] = "SELECT time, samples FROM profiles WHERE event=? AND series=? AND "
+			  "time BETWEEN ? AND ?",
+	[ST_BLOCK_PUT] = "INSERT OR REPLACE INTO blocks(event, series, block, first_s, last_s, n, "
+			 "samples) VALUES(?,?,?,?,?,?,?)",
+	[ST_BLOCK_DROP] = "DELETE FROM blocks WHERE event=? AND series=? AND block=?",
+	[ST_LATE_PUT] = "INSERT OR IGNORE INTO late(event, series, block) VALUES(?,?,?)",
 };
 
 int store_sq_errno(int rc)
@@ -293,6 +299,8 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 			  "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY");
 	if (!r)
 		r = schema_check(s, reterr);
+	if (!r)
+		r = store_blocks_read(s->writer, &s->blocks);
 	for (int i = 0; !r && i < _ST_MAX; i++)
 		r = store_sq_errno(sqlite3_prepare_v3(s->writer, statements[i], -1,
 						      SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL));

@@ -37,6 +37,10 @@ enum writer_statement {
 	ST_LOSS_PUT,
 	ST_SNAPSHOT_PUT,
 	ST_ESTIMATE_PUT,
+	ST_BLOCK_READ,
+	ST_BLOCK_PUT,
+	ST_BLOCK_DROP,
+	ST_LATE_PUT,
 	_ST_MAX,
 };
 
@@ -99,6 +103,11 @@ struct readers {
 	bool paused; /* no query may begin */
 };
 
+/* Which blocks are added up: from `from` to `until`, both included. until < from: none. */
+struct blocks {
+	int64_t from, until;
+};
+
 struct sqlite_store {
 	char *file; /* path of the file; NULL: in memory, and one connection reads and writes */
 	uint64_t retention_ns, max_bytes;
@@ -124,6 +133,7 @@ struct sqlite_store {
 	 * PRAGMA data_version when `seen` was filled; it changes if another program writes the file
 	 */
 	int64_t data_version;
+	struct blocks blocks;	  /* as the file has it, or the open transaction */
 	bool unswept;		  /* profiles were deleted since the last sweep (sqlite_expire.c) */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
@@ -194,7 +204,7 @@ void store_readers_close(struct sqlite_store *s);
 
 /* ---- sqlite_schema.c ---- */
 
-#define SCHEMA_VERSION 5
+#define SCHEMA_VERSION 6
 int store_schema_make(sqlite3 *db); /* makes the schema in an empty file */
 /* Converts a file of an older version, slice by slice, and raises *version. */
 int store_schema_raise(sqlite3 *db, int64_t *version);
@@ -410,6 +420,23 @@ bool store_where_wants_links(const struct selection *sel);
 /* Whether the selection uses a tag of samples. The other tags are those of their series. */
 bool store_where_wants_samples(const struct selection *sel);
 int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
+
+/* ---- sqlite_blocks.c: sums of ten minutes of a series ---- */
+
+#define BLOCK_S 600 /* a block has the seconds [block * BLOCK_S, (block + 1) * BLOCK_S) */
+int64_t store_block_of(int64_t time_s);
+int store_blocks_read(sqlite3 *db, struct blocks *ret);
+/* The blocks that lie in the time of a selection as a whole, and are added up. */
+int store_blocks_of(sqlite3 *db, const struct selection *sel, struct blocks *ret);
+/* Adds the condition on series `se` and on a table with event, series and block. */
+void store_blocks_where(struct where *w, const struct selection *sel, const struct blocks *b,
+			const char *table);
+/* A profile of a series is written. In the writer's open transaction. */
+int store_blocks_late(struct sqlite_store *s, enum event event, int64_t series, int64_t time_s);
+/* All profiles until second cut_s are deleted. In the writer's open transaction. */
+int store_blocks_expire(struct sqlite_store *s, int64_t cut_s);
+/* Adds up blocks until the deadline, but at least one, if one is over. Writer's worker. */
+int store_blocks_make(struct sqlite_store *s, int64_t now_s, uint64_t deadline_ns);
 
 /* ---- sqlite_query.c: what every query does ---- */
 

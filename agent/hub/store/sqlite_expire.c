@@ -30,6 +30,7 @@
 #define LINKS_SHARE   8		  /* links may take 1/8 of max_bytes */
 #define LINKS_BYTES   (256ULL << 20) /* limit for links if max_bytes is 0 */
 #define LINKS_SLICE   100000
+#define BLOCKS_NS     (2 * NSEC_PER_SEC) /* time in which one call adds up blocks */
 
 static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
 {
@@ -222,7 +223,12 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reaso
 
 	if (r)
 		return r;
-	r = end_transaction(s, delete_until(s->writer, cut_s, &n_profiles), &before);
+	r = delete_until(s->writer, cut_s, &n_profiles);
+	if (!r)
+		r = store_blocks_expire(s, cut_s);
+	r = end_transaction(s, r, &before);
+	if (!r)
+		r = store_blocks_read(s->writer, &s->blocks);
 	if (r)
 		return r;
 	s->unswept = true;
@@ -499,6 +505,9 @@ int store_sqlite_expire(void *sink, uint64_t now_wall_ns)
 		r = expire_size(s, deadline_ns, &more_size);
 	if (!r && !more_age && !more_size)
 		r = sweep(s);
+	if (!r)
+		r = store_blocks_make(s, (int64_t)(now_wall_ns / NSEC_PER_SEC),
+				      now_mono_ns() + BLOCKS_NS);
 	if (!r)
 		r = store_sq_vacuum(s, VACUUM_BYTES);
 	if (r && store_damage_recover(s, r) == -ENOSPC) /* deleting needs room on the disk, too */

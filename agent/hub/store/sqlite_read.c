@@ -29,9 +29,9 @@ static void reading_done(struct store_reading *r)
 	store_groups_done(&r->groups);
 }
 
-/* The process and the window of samples, and the call to whose group they belong. */
+/* The process of samples, their first and last window, and the call to whose group they belong. */
 struct of_profile {
-	int64_t app, series, time_s;
+	int64_t app, series, first_s, last_s;
 	const char *call; /* the value of a tag of calls */
 };
 
@@ -61,8 +61,8 @@ static void add_sums(struct store_reading *r, struct sums *sums, const struct of
 
 	if (!n)
 		return;
-	s->first_s = s->first_s ? MIN(s->first_s, of->time_s) : of->time_s;
-	s->last_s = MAX(s->last_s, of->time_s);
+	s->first_s = s->first_s ? MIN(s->first_s, of->first_s) : of->first_s;
+	s->last_s = MAX(s->last_s, of->last_s);
 	store_sums_add(sums, list, n);
 }
 
@@ -79,7 +79,8 @@ static struct of_profile profile_of(sqlite3_stmt *st)
 {
 	return (struct of_profile){.app = sqlite3_column_int64(st, 0),
 				   .series = sqlite3_column_int64(st, 1),
-				   .time_s = sqlite3_column_int64(st, 2)};
+				   .first_s = sqlite3_column_int64(st, 2),
+				   .last_s = sqlite3_column_int64(st, 2)};
 }
 
 /*
@@ -132,19 +133,20 @@ static int add_profile(struct store_reading *r, struct sums *sums, const struct 
 }
 
 /*
- * Adds up the rows of a query; each row is (app, series, time, all samples of a profile, whether it
- * is a window). This is ten times as fast as add_each, and is used if the query has no condition on
- * single samples.
+ * Adds up the rows of a query; each row is (app, series, first time, all samples of profiles, how
+ * many windows these are, last time). This is ten times as fast as add_each, and is used if the
+ * query has no condition on single samples.
  */
 static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *sums)
 {
 	int rc, e = 0;
 
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		const struct of_profile of = profile_of(st);
+		struct of_profile of = profile_of(st);
 		const uint8_t *p = sqlite3_column_blob(st, 3);
 		const uint8_t *end = p + sqlite3_column_bytes(st, 3);
 
+		of.last_s = sqlite3_column_int64(st, 5);
 		r->summary.n_profiles += (uint64_t)sqlite3_column_int64(st, 4);
 		/*
 		 * SQLite checks the deadline after a number of its steps. Such a row is few steps
@@ -213,33 +215,102 @@ static int hand_out_others(struct store_reading *r, const struct sums *sums, sto
 	return fn(&row, arg);
 }
 
-static int read_samples(struct store_reading *r, const struct selection *sel, size_t max_bytes,
-			store_row_fn *fn, void *arg)
+typedef int add_rows_fn(struct store_reading *r, sqlite3_stmt *st, struct sums *sums);
+
+/* Adds up the rows of a query. The summary has the first query of an answer. */
+static int run(struct store_reading *r, struct where *w, add_rows_fn *add, struct sums *sums)
+{
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	int e = store_where_prepare(w, r->query.db, &st);
+
+	if (e)
+		return e;
+	if (!r->summary.statement)
+		r->summary.statement = xstrndup(w->sql.data, w->sql.len);
+	return add(r, st, sums);
+}
+
+/* The filter has a condition on single samples, or the groups are those of calls. */
+static int read_each(struct store_reading *r, const struct selection *sel, struct sums *sums)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event,
 						      .links = store_where_wants_links(sel)};
-	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
-	_cleanup_(store_sums_done) struct sums sums;
-	bool each = w.links || store_where_wants_samples(sel);
-	int e;
 
-	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
-	store_where_text(&w, each ? "SELECT se.app, se.id, sa.time, sa.stack, sa.value, sa.n"
-				  : "SELECT se.app, se.id, p.time, p.samples, ");
-	if (!each)
-		store_summary_is_window(&w);
-	if (sel->group_by && store_is_tag_of_calls(sel->group_by)) {
+	store_where_text(&w, "SELECT se.app, se.id, sa.time, sa.stack, sa.value, sa.n");
+	if (r->groups.of_calls) {
 		store_where_text(&w, ", ");
 		store_where_tag(&w, sel->group_by);
 	}
-	store_where_samples(&w, sel, each, false);
-	e = store_where_prepare(&w, r->query.db, &st);
-	if (!e && sel->group_by)
-		e = store_groups_begin(&r->groups, &r->query, sel, sel->group_by);
+	store_where_samples(&w, sel, true, false);
+	return run(r, &w, add_each, sums);
+}
+
+static int read_profiles(struct store_reading *r, const struct selection *sel, struct sums *sums)
+{
+	_cleanup_(store_where_done) struct where w = {.event = sel->event};
+
+	store_where_text(&w, "SELECT se.app, se.id, p.time, p.samples, ");
+	store_summary_is_window(&w);
+	store_where_text(&w, ", p.time");
+	store_where_samples(&w, sel, false, false);
+	return run(r, &w, add_profiles, sums);
+}
+
+/* Reads the sums of blocks, and then the profiles of blocks that are late. */
+static int read_blocks(struct store_reading *r, const struct selection *sel, const struct blocks *b,
+		       struct sums *sums)
+{
+	_cleanup_(store_where_done) struct where w = {.event = sel->event},
+						 late = {.event = sel->event};
+	int e;
+
+	store_where_text(&w, "SELECT se.app, se.id, p.first_s, p.samples, p.n*(");
+	store_summary_is_window(&w);
+	store_where_text(&w, "), p.last_s FROM series se CROSS JOIN blocks p WHERE ");
+	store_blocks_where(&w, sel, b, "p");
+	e = run(r, &w, add_profiles, sums);
 	if (e)
 		return e;
-	r->summary.statement = xstrndup(w.sql.data, w.sql.len);
-	e = each ? add_each(r, st, &sums) : add_profiles(r, st, &sums);
+	store_where_text(&late, "SELECT se.app, se.id, p.time, p.samples, ");
+	store_summary_is_window(&late);
+	store_where_text(&late, ", p.time FROM late l CROSS JOIN series se CROSS JOIN profiles p "
+				"WHERE p.series=l.series AND p.event=l.event AND p.time>=l.block*");
+	store_where_int(&late, BLOCK_S);
+	store_where_text(&late, " AND p.time<(l.block+1)*");
+	store_where_int(&late, BLOCK_S);
+	store_where_text(&late, " AND ");
+	store_blocks_where(&late, sel, b, "l");
+	return run(r, &late, add_profiles, sums);
+}
+
+/* The profiles before the first whole block, the blocks, and the profiles behind the last one. */
+static int read_parts(struct store_reading *r, const struct selection *sel, struct sums *sums)
+{
+	struct selection before = *sel, after = *sel;
+	struct blocks b;
+	int e = store_blocks_of(r->query.db, sel, &b);
+
+	if (e || b.until < b.from)
+		return e ? e : read_profiles(r, sel, sums);
+	before.time_end_s = b.from * BLOCK_S - 1;
+	after.time_start_s = (b.until + 1) * BLOCK_S;
+	if (before.time_start_s <= before.time_end_s)
+		e = read_profiles(r, &before, sums);
+	if (!e && after.time_start_s <= after.time_end_s)
+		e = read_profiles(r, &after, sums);
+	return e ? e : read_blocks(r, sel, &b, sums);
+}
+
+static int read_samples(struct store_reading *r, const struct selection *sel, size_t max_bytes,
+			store_row_fn *fn, void *arg)
+{
+	_cleanup_(store_sums_done) struct sums sums;
+	bool each = store_where_wants_links(sel) || store_where_wants_samples(sel);
+	int e = sel->group_by ? store_groups_begin(&r->groups, &r->query, sel, sel->group_by) : 0;
+
+	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
+	if (!e)
+		e = each ? read_each(r, sel, &sums) : read_parts(r, sel, &sums);
 	r->counted = !each;
 	if (e)
 		return e;

@@ -44,6 +44,19 @@
 	"CREATE INDEX profiles_of_time ON profiles(time, event, series, n);"                       \
 	"CREATE INDEX profiles_series ON profiles(event, series, time);"
 
+/*
+ * Since version 6: sums of blocks (sqlite_blocks.c). n: the number of profiles; samples: as those of
+ * a profile.
+ */
+#define BLOCKS_SCHEMA                                                                              \
+	"CREATE TABLE blocks(key INTEGER PRIMARY KEY, event INT NOT NULL, series INT NOT NULL,"    \
+	" block INT NOT NULL, first_s INT NOT NULL, last_s INT NOT NULL, n INT NOT NULL,"          \
+	" samples BLOB NOT NULL);"                                                                 \
+	"CREATE UNIQUE INDEX blocks_series ON blocks(event, series, block);"                       \
+	"CREATE INDEX blocks_block ON blocks(block);"                                              \
+	"CREATE TABLE late(event INT, series INT, block INT,"                                      \
+	" PRIMARY KEY(event, series, block)) WITHOUT ROWID;"
+
 static const char schema[] =
 	"CREATE TABLE strings(id INTEGER PRIMARY KEY, s TEXT NOT NULL UNIQUE);"
 	/* name, module, ... are ids of strings; 0: there is no string */
@@ -66,7 +79,7 @@ static const char schema[] =
 	" UNIQUE(tagset, app, pid, start_ms));" PROFILES_SCHEMA
 	"CREATE TABLE losses(time INT NOT NULL, start_s INT NOT NULL, event INT NOT NULL,"
 	" series INT NOT NULL, reason INT NOT NULL, n INT NOT NULL, time_ns INT NOT NULL);"
-	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA EVENTS_SCHEMA
+	"CREATE INDEX losses_time ON losses(time);" LINKS_SCHEMA EVENTS_SCHEMA BLOCKS_SCHEMA
 	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INT);";
 
 int store_schema_make(sqlite3 *db)
@@ -154,6 +167,7 @@ int store_schema_raise(sqlite3 *db, int64_t *version)
 		      "; PRAGMA user_version=3; COMMIT",
 		[4] = "BEGIN IMMEDIATE; ALTER TABLE stacks ADD COLUMN " STACKS_LABELS
 		      "; PRAGMA user_version=5; COMMIT",
+		[5] = "BEGIN IMMEDIATE;" BLOCKS_SCHEMA "PRAGMA user_version=6; COMMIT",
 	};
 	int r = 0;
 

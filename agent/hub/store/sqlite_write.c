@@ -175,6 +175,8 @@ static int put_profile(struct writing *w, const struct profile *p)
 	if (!r)
 		r = put_samples(w, p, series, time_s);
 	if (!r)
+		r = store_blocks_late(w->s, p->event, series, time_s);
+	if (!r)
 		r = put_losses(w, p, series, time_s);
 	if (!r)
 		r = put_snapshot(w, p, series, time_s);
