@@ -45,8 +45,8 @@
 	"CREATE INDEX profiles_series ON profiles(event, series, time);"
 
 /*
- * Since version 6: sums of blocks (sqlite_blocks.c). n: the number of profiles; samples: as those of
- * a profile.
+ * Since version 6: sums of blocks (sqlite_blocks.c). n: the number of profiles; samples: as those
+ * of a profile.
  */
 #define BLOCKS_SCHEMA                                                                              \
 	"CREATE TABLE blocks(key INTEGER PRIMARY KEY, event INT NOT NULL, series INT NOT NULL,"    \
