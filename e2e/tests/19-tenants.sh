@@ -18,6 +18,8 @@ for t in a b; do
     k -n tenant-$t create rolebinding both --clusterrole podflame-profiles-reader \
         --serviceaccount tenant-a:both >/dev/null
 done
+k -n podflame-system create rolebinding alice-connects --role podflame-connect \
+    --serviceaccount tenant-a:alice >/dev/null
 for t in a b; do running tenant-$t pod-$t; done
 began=$(now)
 for t in a b; do
@@ -78,3 +80,16 @@ check "nobody: 403, which names the right" \
     grep -q 'FORBIDDEN.*get on profiles.podflame.io' "$W/nobody.json"
 check "nobody: nothing of a namespace that it names" \
     test "$(as "$nobody" us "pod_ns='tenant-b'")" = 0
+
+# From outside the cluster, with the role podflame-connect: the CA, and a connection to the hub.
+k_alice() { k --as system:serviceaccount:tenant-a:alice -n podflame-system "$@"; }
+k_alice get configmap podflame-hub-ca -o 'jsonpath={.data.ca\.crt}' >"$W/ca.crt"
+k_alice port-forward service/podflame-hub :20416 >"$W/forward" 2>&1 &
+forward=$!
+port() { sed -n 's/^Forwarding from 127.0.0.1:\([0-9]*\) .*/\1/p' "$W/forward" | grep .; }
+until_ 30 "a forwarded port" port
+check "alice reaches the page by kubectl port-forward, and knows its certificate" \
+    in_net curl -sSf --max-time 20 --cacert "$W/ca.crt" -o /dev/null "https://localhost:$(port)/"
+kill $forward
+check "alice may read no Secret there" test "$(k_alice auth can-i get secrets || true)" = no
+k -n podflame-system delete rolebinding alice-connects >/dev/null
