@@ -149,6 +149,8 @@ static void reply_with(reply_fn *fn, const struct call *c, int status, const cha
 		encoding = xasprintf("Content-Encoding: %s", api_encoding_name(c->encoded));
 		all[i++] = encoding;
 	}
+	if (c->left_out)
+		all[i++] = "Podflame-Left-Out: namespaces";
 	if (c->file_name) {
 		disposition =
 			xasprintf("Content-Disposition: attachment; filename=\"%s\"", c->file_name);
@@ -204,6 +206,13 @@ void api_call_json(struct call *c, int status, json_t *body)
 	_cleanup_free_ char *text = api_json_text(body, &status, &n);
 
 	api_call_reply(c, status, "application/json", text, n);
+}
+
+const char *api_call_body(const struct call *c, char **ret_made, struct field_error *reterr)
+{
+	if (streq(c->route->method, "GET"))
+		return *ret_made = query_parameters(c->parameters, reterr);
+	return c->body;
 }
 
 /* ---- the check of the caller ---- */
@@ -420,6 +429,7 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 		.max_bytes = f->query_bytes,
 	});
 	a->tags = api_tags_new();
+	a->scope_names = api_scope_names_new();
 	a->config.version = xstrdup(f->version ? f->version : "");
 	a->config.cluster_name = xstrdup(f->cluster_name ? f->cluster_name : "");
 	a->config.token_hint = xstrdup(f->token_hint ? f->token_hint : "");
@@ -440,6 +450,7 @@ struct api *api_free(struct api *a)
 	api_gate_free(a->gate, true);
 	api_queue_free(a->queue);
 	json_decref(a->tags);
+	api_scope_names_free(a->scope_names);
 	for (size_t i = 0; i < a->n_pages; i++)
 		free(a->pages[i].path);
 	free(a->pages);

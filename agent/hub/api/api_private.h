@@ -21,6 +21,7 @@ struct api {
 	struct gate *gate;	  /* NULL: no sign-in */
 	struct query_queue *queue;
 	json_t *tags;		  /* a list, made once: anybody may ask for /v1/info */
+	struct scope_names *scope_names;
 	/* the connections whose upload is being received; NULL: a free slot */
 	struct http_conn *uploads[MAX_UPLOADS];
 	struct debug_page *pages;
@@ -48,6 +49,7 @@ struct call {
 	enum api_encoding accepts;
 	enum api_encoding encoded; /* the encoding of the reply's body */
 	bool accepts_gzip;
+	bool left_out; /* a file lacks what the user may not see: a header says so */
 	bool has_page;		     /* the browser has kept the page of this hub */
 	const char *const *caching; /* headers that say how long the reply is kept; NULL: not */
 };
@@ -80,6 +82,16 @@ void api_call_json(struct call *c, int status, json_t *body); /* takes ownership
  * error and sets *status to that of the error. The caller frees the text.
  */
 char *api_json_text(json_t *body, int *status, size_t *ret_n);
+
+/*
+ * The JSON of a query: the body, or of a GET its parameters. Those are put into *ret_made, which
+ * the caller frees. NULL: the parameters are wrong.
+ */
+const char *api_call_body(const struct call *c, char **ret_made, struct field_error *reterr);
+
+/* scope.c: the store's namespaces, kept for some seconds */
+struct scope_names *api_scope_names_new(void);
+void api_scope_names_free(struct scope_names *n);
 
 /* trees.c: answers that are made of a tree */
 void api_handle_tracing(struct call *c);

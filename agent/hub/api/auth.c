@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#define MAX_TOKEN_BYTES (16 << 10) /* bytes of a bearer token; a longer one is refused */
-#define NODE_CLAIM	"authentication.kubernetes.io/node-name"
-#define MAX_TOKENS	4096  /* tokens in the cache */
-#define MAX_RIGHTS	32768 /* rights in the cache: a user has one for each namespace */
+#define MAX_TOKEN_BYTES	     (16 << 10) /* bytes of a bearer token; a longer one is refused */
+#define NODE_CLAIM	     "authentication.kubernetes.io/node-name"
+#define MAX_TOKENS	     4096		 /* tokens in the cache */
+#define MAX_RIGHTS	     4096		 /* rights in all namespaces in the cache */
+#define MAX_NAMESPACES	     65536		 /* rights in one namespace in the cache */
+#define KEEP_NO_NS	     (10 * NSEC_PER_SEC) /* how long a "no" stays in the cache */
+#define KEEP_NO_NAMESPACE_NS (60 * NSEC_PER_SEC) /* of one namespace */
 
 struct gate_call {
 	struct gate *gate;
@@ -193,17 +196,23 @@ struct gate *api_gate_new(const struct gate_config *c)
 		.judge = judge_token,
 		.judge_arg = g,
 		.max_kept = MAX_TOKENS,
+		.keep_no_ns = KEEP_NO_NS,
 	};
 	const struct reviews_config access = {
 		.kube = c->kube,
 		.path = "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 		.judge = judge_access,
 		.max_kept = MAX_RIGHTS,
+		.keep_no_ns = KEEP_NO_NS,
 	};
+	struct reviews_config namespaces = access;
 
 	g->config = *c;
 	g->tokens = api_reviews_new(&tokens);
 	g->access = api_reviews_new(&access);
+	namespaces.max_kept = MAX_NAMESPACES;
+	namespaces.keep_no_ns = KEEP_NO_NAMESPACE_NS;
+	g->namespaces = api_reviews_new(&namespaces);
 	return g;
 }
 
@@ -217,6 +226,7 @@ struct gate *api_gate_free(struct gate *g, bool answer)
 	 */
 	api_reviews_free(g->tokens, answer);
 	api_reviews_free(g->access, answer);
+	api_rights_stop(g, answer);
 	free(g);
 	return NULL;
 }

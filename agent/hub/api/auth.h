@@ -2,7 +2,7 @@
 /*
  * Private to api/: asks the API server which user a token belongs to (TokenReview) and which rights
  * that user has (SubjectAccessReview). It caches the answers, up to a limit: "yes" for 60 s, "no"
- * for 10 s. A request that failed is not cached.
+ * for 10 s, of one namespace for 60 s. A request that failed is not cached.
  */
 #pragma once
 
@@ -29,7 +29,8 @@ struct reviews_config {
 	 */
 	void (*judge)(const json_t *status, struct auth_verdict *v, void *judge_arg);
 	void *judge_arg;
-	unsigned max_kept; /* reviews in the cache; if it is full, the oldest is removed */
+	unsigned max_kept;   /* reviews in the cache; if it is full, the oldest is removed */
+	uint64_t keep_no_ns; /* how long a "no" stays in the cache */
 };
 struct reviews *api_reviews_new(const struct reviews_config *c);
 /* Frees the reviews. Requests that still wait get 503 if answer is true, else no answer. */
@@ -46,8 +47,12 @@ int api_reviews_kept(struct reviews *r, const void *key, size_t n);
 
 struct gate {
 	struct gate_config config;
-	struct reviews *tokens, *access;
-	unsigned n_asking; /* rights.c: how many questions about namespaces are under way */
+	/* access: rights in all namespaces; namespaces: those in one */
+	struct reviews *tokens, *access, *namespaces;
+	/* rights.c: questions in their order, and how many reviews are under way */
+	struct asking *askings;
+	unsigned n_open;
+	bool is_asking;
 };
 /*
  * A SubjectAccessReview of the user of a TokenReview. ns: the namespace; NULL: all of them. The
@@ -58,17 +63,22 @@ json_t *api_access_review(const json_t *user, const struct gate_right *right, co
 /* ---- rights.c: in which namespaces a user has a right ---- */
 
 struct asking;
+enum may_see { MAY_NOT_SEE, MAY_SEE, MAY_NOT_KNOWN }; /* the last: it was not asked for */
 /*
- * status: 200 or 503. error: NULL if the status is 200. may[i]: whether the user has the right in
- * the namespace i. All are valid only while the function runs.
+ * status: 200 or 503. error: NULL if the status is 200. may: for each of the namespaces. All are
+ * valid only while the function runs.
  */
-typedef void asking_fn(int status, const char *error, const bool *may, void *arg);
+typedef void asking_fn(int status, const char *error, const enum may_see *may, void *arg);
 /*
- * Asks for each of the namespaces, several at a time: all questions together have a limit, which
- * they share. *ret is set first, and NULL before fn is called, once, maybe before this function
- * returns. names must stay valid until then.
+ * Asks for each of the namespaces, but only for a limited number of those that the cache does not
+ * have. *ret is set first, and NULL before fn is called, once, maybe before this function returns.
+ * names must stay valid until then.
  */
 void api_rights_ask(struct gate *g, const json_t *user, const struct gate_right *right,
 		    char *const *names, size_t n, asking_fn *fn, void *arg, struct asking **ret);
+/*
+ * Frees g->namespaces. Questions get the status 503 if answer is true; else there must be none.
+ */
+void api_rights_stop(struct gate *g, bool answer);
 /* Ends a question without a call of fn. NULL is allowed. */
 void api_rights_end(struct asking *a);

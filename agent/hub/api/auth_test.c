@@ -26,10 +26,13 @@ static void foreign_hosts_are_refused(void **state)
 	assert_int_equal(query(f, NULL), 403);
 }
 
-static const char *const guarded[][2] = {
-	{"POST", TRACING},   {"POST", "/v1/profile/values"},
-	{"GET", "/metrics"}, {"GET", "/debug/x"},
-	{"GET", "/nothing"},
+/* Whether the right in some namespaces suffices: a user without any sees nothing. */
+static const struct {
+	const char *method, *path;
+	bool by_namespace;
+} guarded[] = {
+	{"POST", TRACING, true},    {"POST", "/v1/profile/tree", true}, {"GET", "/metrics", false},
+	{"GET", "/debug/x", false}, {"GET", "/nothing", false},
 };
 
 static void every_endpoint_wants_the_right(void **state)
@@ -38,14 +41,17 @@ static void every_endpoint_wants_the_right(void **state)
 
 	api_debug(f->api, "/debug/x", debug_page, (void *)"hello");
 	for (size_t i = 0; i < ARRAY_SIZE(guarded); i++) {
-		const char *method = guarded[i][0], *path = guarded[i][1];
+		const char *method = guarded[i].method, *path = guarded[i].path;
+		const char *body = streq(method, "POST") ? QUERY "}" : NULL;
 
 		assert_int_equal(ask(f, method, path, NULL, NULL), 401);
 		assert_int_equal(ask(f, method, path, "Authorization: Basic dXNlcg==", NULL), 401);
 		assert_int_equal(ask(f, method, path, BEARER, NULL), 401);
 		assert_int_equal(ask(f, method, path, BEARER "wrong", NULL), 401);
-		assert_int_equal(ask(f, method, path, BEARER "nobody", NULL), 403);
-		ask(f, method, path, BEARER "viewer", NULL);
+		assert_int_equal(ask(f, method, path, BEARER "nobody", body),
+				 guarded[i].by_namespace ? 200 : 403);
+		assert_null(strstr(f->body, "10101"));
+		ask(f, method, path, BEARER "viewer", body);
 		assert_int_not_equal(f->status, 0);
 		assert_int_not_equal(f->status, 401);
 		assert_int_not_equal(f->status, 403);
@@ -62,7 +68,7 @@ static void refusals_say_what_to_do(void **state)
 	assert_int_equal(query(f, NULL), 401);
 	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "UNAUTHORIZED");
 	assert_non_null(strstr(f->body, "kubectl create token x"));
-	assert_int_equal(query(f, BEARER "nobody"), 403);
+	assert_int_equal(ask(f, "GET", "/metrics", BEARER "nobody", NULL), 403);
 	assert_non_null(strstr(f->body, "profiles.podflame.io"));
 	assert_int_equal(query(f, BEARER "viewer"), 200);
 	assert_int_equal(ask(f, "GET", "/v1/info", NULL, NULL), 200);

@@ -65,6 +65,17 @@ static int read_values(struct query_job *q, const struct values_request *tags, s
 
 #define SUCCESS "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":"
 
+/* Ends an answer, with a note if it lacks what the user may not see. */
+static void put_end(struct buf *b, const struct call *c)
+{
+	if (c->scope_note) {
+		buf_puts(b, ",\"notes\":[");
+		buf_json_string(b, c->scope_note);
+		buf_putc(b, ']');
+	}
+	buf_putc(b, '}');
+}
+
 static void make_values(struct query_job *q)
 {
 	struct values_request *r = &((struct values_job *)q)->request;
@@ -79,14 +90,16 @@ static void make_values(struct query_job *q)
 	if (read_values(q, r, 1, &v, &e)) {
 		api_query_fail(q, &e);
 	} else {
-		buf_printf(&b, SUCCESS "[%s],\"debug\":null,\"truncated\":%s}", v.json.data ?: "",
+		buf_printf(&b, SUCCESS "[%s],\"debug\":null,\"truncated\":%s", v.json.data ?: "",
 			   v.truncated ? "true" : "false");
+		put_end(&b, q->call);
 		api_query_answer(q, &b);
 	}
 	buf_done(&v.json);
 }
 
-static void put_choices(struct buf *b, const struct choices_request *c, const struct tag_values *v)
+static void put_choices(struct buf *b, const struct call *call, const struct choices_request *c,
+			const struct tag_values *v)
 {
 	buf_puts(b, SUCCESS "{");
 	for (size_t i = 0; i < c->n_tags; i++) {
@@ -95,7 +108,8 @@ static void put_choices(struct buf *b, const struct choices_request *c, const st
 		buf_printf(b, ":{\"values\":[%s],\"truncated\":%s}", v[i].json.data ?: "",
 			   v[i].truncated ? "true" : "false");
 	}
-	buf_puts(b, "},\"debug\":null}");
+	buf_puts(b, "},\"debug\":null");
+	put_end(b, call);
 }
 
 static void make_choices(struct query_job *q)
@@ -113,7 +127,7 @@ static void make_choices(struct query_job *q)
 	if (read_values(q, r->tags, r->n_tags, v, &e)) {
 		api_query_fail(q, &e);
 	} else {
-		put_choices(&b, r, v);
+		put_choices(&b, q->call, r, v);
 		if (b.failed) {
 			field_error_set(&e, "limit", "the answer is too large: ask for less");
 			api_query_fail(q, &e);

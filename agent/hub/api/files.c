@@ -29,12 +29,12 @@ static size_t file_of(const struct call *c)
 static int parse_file(struct file_job *j, struct field_error *reterr)
 {
 	const struct call *c = j->q.call;
-	_cleanup_free_ char *body =
-		streq(c->route->method, "GET") ? query_parameters(c->parameters, reterr) : NULL;
+	_cleanup_free_ char *made = NULL;
+	const char *body = api_call_body(c, &made, reterr);
 
-	if (streq(c->route->method, "POST"))
-		return query_tracing_parse(c->body, c->n_body, &j->request, reterr);
-	return body ? query_tracing_parse(body, strlen(body), &j->request, reterr) : -EINVAL;
+	return body ? query_tracing_parse(body, made ? strlen(body) : c->n_body, &j->request,
+					  reterr)
+		    : -EINVAL;
 }
 
 /* A pprof file is compressed with gzip. */
@@ -86,6 +86,7 @@ static void make_file(struct query_job *q)
 		api_query_fail(q, &e);
 		return;
 	}
+	q->call->left_out = q->call->scope_note != NULL;
 	q->call->file_name = files[file_of(q->call)].file_name;
 	q->content_type = files[file_of(q->call)].content_type;
 	api_query_answer(q, &out);

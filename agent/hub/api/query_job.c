@@ -55,6 +55,9 @@ static void run_done(struct job *job)
 		send_first(q);
 		return;
 	}
+	if (!q->reply && !q->queued.queue) /* the queue is freed */
+		q->reply = query_tracing_error("UNAVAILABLE", "the hub is stopping", NULL, &q->http,
+					       &q->n_reply);
 	q->goes_on = q->kind->go_on && !q->reply && !atomic_load(&q->given_up);
 	if (q->goes_on)
 		q->kind->go_on(q);

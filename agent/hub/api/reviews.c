@@ -11,7 +11,6 @@
 #include <uthash.h>
 
 #define KEEP_YES_NS (60 * NSEC_PER_SEC)
-#define KEEP_NO_NS  (10 * NSEC_PER_SEC)
 #define MAX_OPEN    64	/* reviews under way at once; a further one is answered 503 */
 #define MAX_WAITING 256 /* requests that may wait for one answer */
 
@@ -159,7 +158,8 @@ static void answered(int status, const json_t *body, const char *error, void *ar
 	}
 	judge(v, status, body, error);
 	keep = v->verdict.status != 503;
-	v->until_ns = now_boot_ns() + (v->verdict.status == 200 ? KEEP_YES_NS : KEEP_NO_NS);
+	v->until_ns =
+		now_boot_ns() + (v->verdict.status == 200 ? KEEP_YES_NS : r->config.keep_no_ns);
 	v->open = false;
 	r->n_open--;
 	if (!keep)

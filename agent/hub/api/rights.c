@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * In which namespaces a user has a right: a SubjectAccessReview for each one that the cache does
- * not have.
+ * not have. All questions together have a limit for the reviews that are under way. Of each user
+ * one question is served at a time, and the users take turns.
  */
 #include "hub/api/auth.h"
 
 #include <openssl/sha.h>
 #include <stdlib.h>
 
-/* This is half of what the cache of reviews takes, so sign-ins go on. */
-#define MAX_OPEN 32 /* reviews of namespaces under way at once, of all requests together */
+#define MAX_OPEN  32   /* reviews of namespaces under way at once, of all requests together */
+#define MAX_ASKED 1000 /* reviews that one request may cause */
 
 struct asking {
 	struct gate *gate;
@@ -17,14 +18,15 @@ struct asking {
 	const struct gate_right *right;
 	char *const *names;
 	size_t n, next, n_open; /* n_open: the reviews that the API server has not answered yet */
-	bool *may;
+	size_t n_asked;
+	enum may_see *may;
 	uint8_t user_hash[SHA256_DIGEST_LENGTH];
 	int status;
 	char *error;
-	bool is_filling; /* fill() runs */
-	asking_fn *fn;	 /* NULL: the question was ended */
+	bool waits;    /* for an earlier question of the same user */
+	asking_fn *fn; /* NULL: the question was ended */
 	void *arg;
-	struct asking **self;
+	struct asking **self, *later;
 };
 
 /* One review that is under way. */
@@ -33,36 +35,51 @@ struct one {
 	size_t i; /* of the namespace */
 };
 
+/* ---- the list of questions ---- */
+
+static struct asking *of_same_user(struct asking *from, const struct asking *a)
+{
+	for (; from && from != a; from = from->later)
+		if (memcmp(from->user_hash, a->user_hash, sizeof(a->user_hash)) == 0)
+			return from;
+	return NULL;
+}
+
+static void add_last(struct asking *a)
+{
+	struct asking **end = &a->gate->askings;
+
+	a->waits = of_same_user(a->gate->askings, a) != NULL;
+	while (*end)
+		end = &(*end)->later;
+	*end = a;
+}
+
+/* Takes the question out of the list. The next one of its user need not wait any more. */
+static void take_out(struct asking *a)
+{
+	struct asking **at = &a->gate->askings, *next;
+
+	while (*at != a)
+		at = &(*at)->later;
+	*at = a->later;
+	for (next = a->waits ? NULL : a->later; next; next = next->later)
+		if (memcmp(next->user_hash, a->user_hash, sizeof(a->user_hash)) == 0) {
+			next->waits = false;
+			return;
+		}
+}
+
 static void asking_free(struct asking *a)
 {
-	a->gate->n_asking--;
+	take_out(a);
 	json_decref(a->user);
 	free(a->may);
 	free(a->error);
 	free(a);
 }
 
-/* How many reviews of this question may be under way: its share, and at least one. */
-static size_t share(const struct asking *a)
-{
-	return MAX(MAX_OPEN / a->gate->n_asking, 1U);
-}
-
-static bool is_done(const struct asking *a)
-{
-	return a->next == a->n && !a->n_open;
-}
-
-static void finish(struct asking *a)
-{
-	asking_fn *fn = a->fn;
-
-	if (fn) {
-		*a->self = NULL;
-		fn(a->status, a->error, a->may, a->arg);
-	}
-	asking_free(a);
-}
+/* ---- asking ---- */
 
 /* The key of a review: what decides about its answer. The caller frees it. */
 static char *key_of(const struct asking *a, const char *ns, size_t *ret_n)
@@ -79,56 +96,114 @@ static char *key_of(const struct asking *a, const char *ns, size_t *ret_n)
 	return buf_steal(&b);
 }
 
-static void fill(struct asking *a);
+static void go_on(struct gate *g);
 
 static void answered(const struct auth_verdict *v, void *arg)
 {
 	struct one *one = arg;
 	struct asking *a = one->asking;
+	struct gate *g = a->gate;
 
-	a->may[one->i] = v->status == 200;
+	a->may[one->i] = v->status == 200 ? MAY_SEE : MAY_NOT_SEE;
 	free(one);
 	a->n_open--;
+	g->n_open--;
 	if (v->status != 200 && v->status != 403 && a->status == 200) {
 		a->status = 503;
 		a->error = xstrdup(v->error);
 		a->next = a->n; /* no further ones */
 	}
-	if (a->is_filling)
-		return;
-	fill(a);
-	if (is_done(a))
-		finish(a);
+	go_on(g);
 }
 
-/* Asks for one namespace, or takes the answer of the cache. */
-static void ask(struct asking *a, size_t i)
+/* Takes what the cache has, up to the first namespace that must be asked about. false: none. */
+static bool take_known(struct asking *a)
 {
-	size_t n;
+	for (; a->next < a->n; a->next++) {
+		size_t n;
+		_cleanup_free_ char *key = key_of(a, a->names[a->next], &n);
+		int kept = api_reviews_kept(a->gate->namespaces, key, n);
+
+		if (!kept && a->n_asked < MAX_ASKED)
+			return true;
+		a->may[a->next] = !kept ? MAY_NOT_KNOWN : kept == 200 ? MAY_SEE : MAY_NOT_SEE;
+	}
+	return false;
+}
+
+/* Asks about the next namespace, which the cache does not have. */
+static void ask(struct asking *a)
+{
+	size_t n, i = a->next++;
 	_cleanup_free_ char *key = key_of(a, a->names[i], &n);
-	int kept = api_reviews_kept(a->gate->access, key, n);
-	json_t *object;
+	json_t *object = api_access_review(a->user, a->right, a->names[i]);
 	struct one *one;
 
-	if (kept) {
-		a->may[i] = kept == 200;
-		return;
-	}
-	object = api_access_review(a->user, a->right, a->names[i]);
-	if (!object) /* the name of the namespace is no text of JSON: there is none of this name */
+	a->may[i] = MAY_NOT_SEE;
+	if (!object) /* the name is no text of JSON: there is no namespace of this name */
 		return;
 	one = xcalloc(1, sizeof(*one));
 	*one = (struct one){a, i};
+	a->n_asked++;
 	a->n_open++;
-	api_reviews_ask(a->gate->access, key, n, object, answered, one);
+	a->gate->n_open++;
+	api_reviews_ask(a->gate->namespaces, key, n, object, answered, one);
 }
 
-static void fill(struct asking *a)
+/* The question whose turn it is to ask: the one with the fewest reviews under way. NULL: none. */
+static struct asking *choose(struct gate *g)
 {
-	a->is_filling = true;
-	while (a->fn && a->next < a->n && a->n_open < share(a))
-		ask(a, a->next++);
-	a->is_filling = false;
+	struct asking *best = NULL;
+
+	for (struct asking *a = g->askings; a; a = a->later)
+		if (!a->waits && a->fn && (!best || a->n_open < best->n_open) && take_known(a))
+			best = a;
+	return best;
+}
+
+/* A question that needs no further answer. NULL: there is none. */
+static struct asking *done(struct gate *g)
+{
+	for (struct asking *a = g->askings; a; a = a->later)
+		if (!a->waits && a->next == a->n && !a->n_open)
+			return a;
+	return NULL;
+}
+
+static void finish(struct asking *a)
+{
+	asking_fn *fn = a->fn;
+	void *arg = a->arg;
+	struct asking copy = *a;
+
+	/* out of the list first, because fn may ask again */
+	a->may = NULL;
+	a->error = NULL;
+	if (fn)
+		*a->self = NULL;
+	asking_free(a);
+	if (fn)
+		fn(copy.status, copy.error, copy.may, arg);
+	free(copy.may);
+	free(copy.error);
+}
+
+/* Asks as much as it may, and ends the questions that are answered. */
+static void go_on(struct gate *g)
+{
+	struct asking *a;
+
+	if (g->is_asking) /* the caller's loop goes on */
+		return;
+	g->is_asking = true;
+	do {
+		while (g->n_open < MAX_OPEN && (a = choose(g)))
+			ask(a);
+		a = done(g);
+		if (a)
+			finish(a);
+	} while (a);
+	g->is_asking = false;
 }
 
 void api_rights_ask(struct gate *g, const json_t *user, const struct gate_right *right,
@@ -143,28 +218,45 @@ void api_rights_ask(struct gate *g, const json_t *user, const struct gate_right 
 		.right = right,
 		.names = names,
 		.n = n,
-		.may = xcalloc(n + 1, sizeof(bool)),
+		.may = xcalloc(n + 1, sizeof(*a->may)),
 		.status = 200,
 		.fn = fn,
 		.arg = arg,
 		.self = ret,
 	};
-	g->n_asking++;
 	*ret = a;
 	/* without a hash, one user could get the rights of another */
 	if (!text || !SHA256((const uint8_t *)text, strlen(text), a->user_hash))
 		out_of_memory();
-	fill(a);
-	if (is_done(a))
-		finish(a);
+	add_last(a);
+	go_on(g);
 }
 
 void api_rights_end(struct asking *a)
 {
+	struct gate *g;
+
 	if (!a)
 		return;
+	g = a->gate;
 	a->fn = NULL;
 	a->next = a->n;
 	if (!a->n_open)
 		asking_free(a);
+	go_on(g);
+}
+
+void api_rights_stop(struct gate *g, bool answer)
+{
+	g->is_asking = true; /* no further review begins */
+	g->namespaces = api_reviews_free(g->namespaces, answer);
+	assert_se(answer || !g->askings);
+	while (g->askings) {
+		struct asking *a = g->askings;
+
+		a->status = 503;
+		free(a->error);
+		a->error = xstrdup("the hub is stopping");
+		finish(a);
+	}
 }

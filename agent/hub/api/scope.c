@@ -7,110 +7,181 @@
  */
 #include "hub/api/query_job.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
-#define MAX_ASKED 1000 /* namespaces of one request */
-#define MAX_NAMED 5    /* in a note */
+#define MAX_NAMES   20000	       /* namespaces of the store that are looked at */
+#define KEEP_NS	    (5 * NSEC_PER_SEC) /* how long their list is kept */
+#define MAX_UNKNOWN 16		       /* names of a request that the store does not have */
+#define MAX_TOLD    5		       /* namespaces that a note names */
+
+/* The namespaces in the store, sorted. */
+struct scope_names {
+	pthread_mutex_t lock;
+	struct query_names names;
+	uint64_t read_ns; /* when they were read; 0: never */
+};
 
 struct scope_job {
 	struct query_job q;
 	const struct query_kind *then; /* of the request */
-	struct query_names names;
-	bool named; /* the request names them */
-	size_t n_unasked;
+	struct query_names names;      /* whose rights are asked for */
+	bool named;		       /* the request names them */
+	bool more;		       /* it names more, or the store has more */
 	struct asking *asking;
 };
+
+struct scope_names *api_scope_names_new(void)
+{
+	struct scope_names *n = xcalloc(1, sizeof(*n));
+
+	pthread_mutex_init(&n->lock, NULL);
+	return n;
+}
+
+void api_scope_names_free(struct scope_names *n)
+{
+	pthread_mutex_destroy(&n->lock);
+	query_names_done(&n->names);
+	free(n);
+}
 
 /* ---- on a worker: which namespaces ---- */
 
 static void take(const char *ns, void *arg)
 {
-	struct scope_job *j = arg;
+	struct query_names *names = arg;
 
-	if (j->names.n < MAX_ASKED)
-		query_names_add(&j->names, ns);
-	else
-		j->n_unasked++;
+	if (names->n <= MAX_NAMES) /* one more shows that there are more */
+		query_names_add(names, ns);
 }
 
-/* Whether the body, or the parameters of a GET, name namespaces. */
-static bool names_of_request(const struct call *c, struct query_names *ret)
+/* Reads the list of the store's namespaces if it is old. The caller holds the lock. */
+static int read_names(struct query_job *q, struct scope_names *n, struct field_error *reterr)
 {
-	struct field_error e;
-	_cleanup_free_ char *made = c->n_body ? NULL : query_parameters(c->parameters, &e);
+	struct query_names names = {0};
+	int e;
 
-	if (c->n_body)
-		return query_names_of_body(c->body, c->n_body, ret);
-	return made && query_names_of_body(made, strlen(made), ret);
+	if (n->read_ns && now_mono_ns() < n->read_ns + KEEP_NS)
+		return 0;
+	e = store_namespaces(q->store, &q->given_up, take, &names, reterr);
+	if (e) {
+		query_names_done(&names);
+		return e;
+	}
+	query_names_done(&n->names);
+	n->names = names;
+	n->read_ns = now_mono_ns();
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool has(const struct query_names *n, const char *name)
+{
+	return n->n && bsearch(&name, n->names, n->n, sizeof(*n->names), by_name);
+}
+
+/*
+ * The namespaces whose rights are asked for. Of the names in the request that the store does not
+ * have, only some are: else a user could make the hub ask about any number of made-up names.
+ */
+static void choose(struct scope_job *j, const struct query_names *stored,
+		   const struct query_names *named)
+{
+	size_t n_unknown = 0;
+
+	for (size_t i = 0; i < named->n; i++) {
+		bool known = has(stored, named->names[i]);
+
+		if (known || n_unknown < MAX_UNKNOWN)
+			query_names_add(&j->names, named->names[i]);
+		else
+			j->more = true;
+		n_unknown += !known;
+	}
+	if (j->named)
+		return;
+	for (size_t i = 0; i < MIN(stored->n, (size_t)MAX_NAMES); i++)
+		if (!has(named, stored->names[i]))
+			query_names_add(&j->names, stored->names[i]);
+	j->more |= stored->n > MAX_NAMES;
 }
 
 static void find_names(struct query_job *q)
 {
 	struct scope_job *j = (struct scope_job *)q;
+	struct scope_names *stored = q->call->api->scope_names;
+	struct query_names named = {0};
 	struct field_error e = {0};
+	_cleanup_free_ char *made = NULL;
+	const char *body = api_call_body(q->call, &made, &e);
 
-	j->named = !j->then->offers && names_of_request(q->call, &j->names);
-	for (; j->names.n > MAX_ASKED; j->n_unasked++)
-		free(j->names.names[--j->names.n]);
-	if (!j->named && store_namespaces(q->store, take, j, &e))
+	j->named = body &&
+		   query_names_of_body(body, made ? strlen(body) : q->call->n_body, &named) &&
+		   !j->then->offers;
+	pthread_mutex_lock(&stored->lock);
+	if (read_names(q, stored, &e))
 		api_query_fail(q, &e);
+	else
+		choose(j, &stored->names, &named);
+	pthread_mutex_unlock(&stored->lock);
+	query_names_done(&named);
 }
 
 /* ---- on the loop thread: which of them the user may see ---- */
 
-/* "a, b and 3 more": those with may[i] == seen. NULL: there are none. The caller frees the text. */
-static char *list(const struct query_names *n, const bool *may, bool seen)
+/* "a, b and more": those of which is so. NULL: there are none. The caller frees the text. */
+static char *list(const struct query_names *n, const enum may_see *may, enum may_see which)
 {
 	struct buf b = {0};
-	size_t all = 0, told = 0;
+	size_t told = 0;
+	bool more = false;
 
-	for (size_t i = 0; i < n->n; i++)
-		all += may[i] == seen;
-	for (size_t i = 0; i < n->n && told < MAX_NAMED; i++) {
-		_cleanup_free_ char *name = utf8_shorten(n->names[i], 64);
+	for (size_t i = 0; i < n->n; i++) {
+		_cleanup_free_ char *name = NULL;
 
-		if (may[i] != seen)
+		more |= may[i] == which && told == MAX_TOLD;
+		if (may[i] != which || told == MAX_TOLD)
 			continue;
-		buf_printf(&b, "%s%s", told ? ", " : "", name);
-		told++;
+		name = utf8_shorten(n->names[i], 64);
+		buf_printf(&b, "%s%s", told++ ? ", " : "", name);
 	}
-	if (all > told)
-		buf_printf(&b, " and %zu more", all - told);
-	return all ? buf_steal(&b) : NULL;
+	if (more)
+		buf_puts(&b, " and more");
+	return told ? buf_steal(&b) : NULL;
 }
 
-static char *note_of(const struct scope_job *j, const bool *may)
-{
-	_cleanup_free_ char *names = list(&j->names, may, !j->named);
-	_cleanup_free_ char *more =
-		j->n_unasked ? xasprintf("; %zu more were not checked, because a request may name "
-					 "or meet at most %d: name those that you want (pod_ns)",
-					 j->n_unasked, MAX_ASKED)
-			     : xstrdup("");
+#define NOT_CHECKED "; some were not checked yet: ask again, or name those that you want (pod_ns)"
 
-	if (j->named && !names && !j->n_unasked)
-		return NULL;
+static char *note_of(const struct scope_job *j, const enum may_see *may)
+{
+	_cleanup_free_ char *names = list(&j->names, may, j->named ? MAY_NOT_SEE : MAY_SEE);
+	bool more = j->more;
+
+	for (size_t i = 0; i < j->names.n; i++)
+		more |= may[i] == MAY_NOT_KNOWN;
+	if (j->named && more)
+		return xasprintf(
+			"you may not see profiles of all namespaces that you name; some of "
+			"them were not checked: name fewer");
 	if (j->named)
-		return xasprintf("you may not see profiles of the namespaces %s%s",
-				 names ?: "that follow", more);
+		return names ? xasprintf("you may not see profiles of the namespaces %s", names)
+			     : NULL;
+	if (!names)
+		return xasprintf(
+			"of the namespaces that have profiles you may see none%s; that needs "
+			"the verb get on profiles.podflame.io there: a RoleBinding to the "
+			"ClusterRole view or podflame-profiles-reader",
+			more ? NOT_CHECKED : "");
 	return xasprintf("you do not see all namespaces: this has those that you may see (%s)%s",
-			 names ?: "none", more);
+			 names, more ? NOT_CHECKED : "");
 }
 
-/* Refuses a user who may see none of the namespaces in the store. */
-static void refuse(struct scope_job *j)
-{
-	static const char text[] =
-		"this user may see the profiles of no namespace. In a namespace, that needs the "
-		"verb get on profiles.podflame.io: a RoleBinding to the ClusterRole view or "
-		"podflame-profiles-reader";
-
-	counter_add(counter("api_refused_total", "reason", "not_allowed"), 1);
-	j->q.reply = query_tracing_error("FORBIDDEN", text, NULL, &j->q.http, &j->q.n_reply);
-	api_query_end(&j->q);
-}
-
-static void found(int status, const char *error, const bool *may, void *arg)
+static void found(int status, const char *error, const enum may_see *may, void *arg)
 {
 	struct scope_job *j = arg;
 	struct call *c = j->q.call;
@@ -125,12 +196,8 @@ static void found(int status, const char *error, const bool *may, void *arg)
 	}
 	s->namespaces = xcalloc(j->names.n + 1, sizeof(char *));
 	for (size_t i = 0; i < j->names.n; i++)
-		if (may[i])
+		if (may[i] == MAY_SEE)
 			s->namespaces[s->n_namespaces++] = xstrdup(j->names.names[i]);
-	if (!j->named && j->names.n && !s->n_namespaces) {
-		refuse(j);
-		return;
-	}
 	c->scope_note = note_of(j, may);
 	c->has_scope = true;
 	api_query_hand_over(&j->q, j->then);

@@ -292,22 +292,12 @@ static void fill_own(struct store *s)
 	fill_with(s, false);
 }
 
-/* The API server does not answer lists. */
-static int no_watch(struct kube *k, const struct kube_watch_spec *s,
-		    const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
-{
-	(void)k, (void)s, (void)ops, (void)arg, (void)ret;
-	return -ECONNREFUSED;
-}
-
 static int setup_world(void **state, void (*fill_it)(struct store *s), const char *targets)
 {
-	static const struct kube_ops ops = {.request = ask_cluster, .watch_new = no_watch};
-	static struct kube_base k = {&ops};
 	int r;
 
 	fill_store = fill_it;
-	r = setup_with(state, fixture_new(), (struct kube *)&k, ":memory:");
+	r = setup_cluster(state);
 	cluster.targets = json_loads(targets, 0, NULL);
 	return r;
 }

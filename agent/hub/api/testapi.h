@@ -38,7 +38,7 @@ struct fixture {
 	json_t *json;
 };
 
-/* ---- an API server of Kubernetes that knows six tokens; tenant may see app ---- */
+/* ---- an API server of Kubernetes that knows some tokens: each is its user's name ---- */
 
 static struct {
 	struct loop *loop;
@@ -73,6 +73,17 @@ static inline void answer(void *arg)
 	free(a);
 }
 
+/* Users who may see one namespace. */
+static const char *const tenants[][2] = {{"tenant", "app"}, {"owner", "new"}, {"last", "zzz"}};
+
+static inline bool is_tenant(const char *user)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(tenants); i++)
+		if (streq(tenants[i][0], user))
+			return true;
+	return false;
+}
+
 static inline json_t *review(const char *path, const json_t *body)
 {
 	const char *token = json_str_at(body, "spec.token", "");
@@ -99,14 +110,16 @@ static inline json_t *review(const char *path, const json_t *body)
 			return NULL;
 		if (*ns)
 			cluster.n_namespaces++;
-		if (streq(user, "tenant"))
-			return json_pack("{s:{s:b}}", "status", "allowed", streq(ns, "app"));
+		for (size_t i = 0; i < ARRAY_SIZE(tenants); i++)
+			if (streq(user, tenants[i][0]))
+				return json_pack("{s:{s:b}}", "status", "allowed",
+						 streq(ns, tenants[i][1]));
 		return json_pack("{s:{s:b}}", "status", "allowed",
 				 streq(user, streq(verb, "get") ? "viewer" : "agent"));
 	}
 	cluster.n_token++;
 	if (!streq(token, "viewer") && !streq(token, "uploader") && !streq(token, "nobody") &&
-	    !streq(token, "tenant") && !for_ingest)
+	    !is_tenant(token) && !str_has_prefix(token, "guest") && !for_ingest)
 		return json_pack("{s:{s:s}}", "status", "error", "token is unknown");
 	if (audience)
 		return json_pack("{s:{s:b, s:[s*], s:{s:s, s:{s:[s]}}}}", "status", "authenticated",
@@ -135,9 +148,17 @@ static int ask_cluster(struct kube *k, const char *method, const char *path,
 	return 0;
 }
 
+/* The API server does not answer lists. */
+static int no_watch(struct kube *k, const struct kube_watch_spec *s,
+		    const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
+{
+	(void)k, (void)s, (void)ops, (void)arg, (void)ret;
+	return -ECONNREFUSED;
+}
+
 static inline struct kube *cluster_kube(void)
 {
-	static const struct kube_ops ops = {.request = ask_cluster};
+	static const struct kube_ops ops = {.request = ask_cluster, .watch_new = no_watch};
 	static struct kube_base k = {&ops};
 
 	return (struct kube *)&k;

@@ -46,7 +46,7 @@ static void make_tracing(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
-	query_tracing_note(r, q->call->scope_note);
+	r->scope_note = q->call->scope_note;
 	a = (struct adding){query_tree_new(&query_deepflow_form), r->max_kernel_stack_depth};
 	if (read_tree(q, r->selection, &a, &s, &e))
 		q->reply = query_tracing_error("FAIL", e.reason, r, &q->http, &q->n_reply);
@@ -141,7 +141,7 @@ static void make_tree(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
-	query_tracing_note(&j->request.tracing, q->call->scope_note);
+	j->request.tracing.scope_note = j->request.before.scope_note = q->call->scope_note;
 	j->tree = tree_for(&j->request, wants_preview(&j->request));
 	if (read_trees(j, &e)) {
 		api_query_fail(q, &e);
@@ -199,7 +199,7 @@ static void make_groups(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
-	query_tracing_note(&r->tree.tracing, q->call->scope_note);
+	r->tree.tracing.scope_note = q->call->scope_note;
 	a.tree = tree_for(&r->tree, false);
 	if (read_tree(q, r->tree.tracing.selection, &a, &s, &e)) {
 		api_query_fail(q, &e);

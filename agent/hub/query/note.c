@@ -75,3 +75,22 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 	if (only_calls)
 		add_calls(r->selection->group_by, ret);
 }
+
+void query_notes_put(struct buf *b, const struct tracing_request *r, const char *own)
+{
+	const char *const last[] = {own, r->scope_note};
+	size_t n = r->n_notes;
+
+	buf_putc(b, '[');
+	for (size_t i = 0; i < r->n_notes; i++) {
+		buf_puts(b, i ? "," : "");
+		buf_json_string(b, r->notes[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(last); i++) {
+		if (!last[i] || !*last[i])
+			continue;
+		buf_puts(b, n++ ? "," : "");
+		buf_json_string(b, last[i]);
+	}
+	buf_putc(b, ']');
+}

@@ -52,6 +52,7 @@ struct tracing_request {
 	bool send_queue_only;
 	char **notes;			/* texts for summary.notes, such as why no row can match */
 	size_t n_notes;
+	const char *scope_note; /* one more: what its user may not see; NULL: none; borrowed */
 };
 #define QUERY_MAX_BODY_BYTES (1u << 20)
 /*
@@ -61,8 +62,8 @@ struct tracing_request {
 int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 		  struct field_error *reterr);
 void query_tracing_request_done(struct tracing_request *r);
-/* Adds a text for summary.notes. NULL adds none. */
-void query_tracing_note(struct tracing_request *r, const char *text);
+/* Adds the list of notes as JSON: those of the request, and own, unless that is "". */
+void query_notes_put(struct buf *b, const struct tracing_request *r, const char *own);
 /*
  * The body of POST /v1/profile/values: a selection like that of ProfileTracing, and the tag whose
  * values are wanted.

@@ -305,17 +305,8 @@ static void put_notes(struct buf *b, const struct tracing_request *r, const stru
 	char own[REPLY_NOTE_BYTES];
 
 	query_reply_note(r, s, own);
-	buf_puts(b, ",\"notes\":[");
-	for (size_t i = 0; i < r->n_notes; i++) {
-		if (i)
-			buf_putc(b, ',');
-		buf_json_string(b, r->notes[i]);
-	}
-	if (*own && r->n_notes)
-		buf_putc(b, ',');
-	if (*own)
-		buf_json_string(b, own);
-	buf_putc(b, ']');
+	buf_puts(b, ",\"notes\":");
+	query_notes_put(b, r, own);
 }
 
 /*

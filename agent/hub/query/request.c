@@ -171,13 +171,6 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	text[utf8_cut(text, sizeof(text))] = 0; /* no part of a character at the end */
-	query_tracing_note(r, text);
-}
-
-void query_tracing_note(struct tracing_request *r, const char *text)
-{
-	if (!text)
-		return;
 	for (size_t i = 0; i < r->n_notes; i++)
 		if (streq(r->notes[i], text))
 			return;

@@ -73,16 +73,9 @@ char *query_series_reply(const struct series_query *q, const struct store_series
 	put_losses(&b, s);
 	buf_puts(&b, ",\"starts\":");
 	put_values(&b, s->starts, s->n_starts);
-	buf_printf(&b, ",\"more_starts\":%s,\"notes\":[", s->more_starts ? "true" : "false");
-	for (size_t i = 0; i < q->tracing.n_notes; i++) {
-		buf_puts(&b, i ? "," : "");
-		buf_json_string(&b, q->tracing.notes[i]);
-	}
-	if (*note) {
-		buf_puts(&b, q->tracing.n_notes ? "," : "");
-		buf_json_string(&b, note);
-	}
-	buf_puts(&b, "]},\"debug\":null}");
+	buf_printf(&b, ",\"more_starts\":%s,\"notes\":", s->more_starts ? "true" : "false");
+	query_notes_put(&b, &q->tracing, note);
+	buf_puts(&b, "},\"debug\":null}");
 	*ret_n = b.len;
 	return buf_steal(&b);
 }

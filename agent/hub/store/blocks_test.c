@@ -40,7 +40,7 @@ static void write_one(struct sqlite_store *s, enum event event, unsigned series,
 	snprintf(ns, sizeof(ns), "ns%u", series % 3);
 	p = add_profile(b, id, app, 10 + series, ns, end_s);
 	p->event = event;
-	for (unsigned i = 0; i < 1 + stack % 3; i++) {
+	for (unsigned i = 0; i < stack % 4; i++) { /* some have no samples */
 		snprintf(leaf, sizeof(leaf), "f%u", (stack + i) % 7);
 		add_sample(b, p, i % 2 ? "worker" : "main", false, leaf, 10 * (1 + stack % 5));
 	}
@@ -206,7 +206,7 @@ static void only_whole_blocks_are_sums(void **state)
 	struct sqlite_store *s = open_sink(*state);
 
 	for (int i = 0; i < 3 * BLOCK_S / 10; i++)
-		write_one(s, EVENT_ON_CPU, 0, B0 + 10 * (i + 1), 0); /* 10 each */
+		write_one(s, EVENT_ON_CPU, 0, B0 + 10 * (i + 1), 5); /* 10 each */
 	assert_int_equal(value_of(s, B0, B0 + 3 * BLOCK_S - 1), 1800);
 	make(s, B0 + BLOCK_S + 119); /* not yet */
 	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM blocks"), 0);
@@ -219,7 +219,7 @@ static void only_whole_blocks_are_sums(void **state)
 	assert_int_equal(value_of(s, B0, B0 + 2 * BLOCK_S - 2), 600 - 10);
 	assert_int_equal(value_of(s, B0 + 10, B0 + BLOCK_S + 10), 590 + 10);
 	/* a profile that comes late makes its block one without a sum, until that is made again */
-	write_one(s, EVENT_ON_CPU, 0, B0 + 15, 0);
+	write_one(s, EVENT_ON_CPU, 0, B0 + 15, 5);
 	assert_int_equal(value_of(s, B0, B0 + 3 * BLOCK_S - 1), 600 + 610);
 	make(s, B0 + 2 * BLOCK_S + 120);
 	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM late"), 0);
@@ -233,7 +233,7 @@ static void old_profiles_are_added_up(void **state)
 	struct sqlite_store *s = open_sink(*state);
 
 	for (int i = 0; i < 20; i++)
-		write_one(s, EVENT_ON_CPU, 0, B0 + i * 3 * BLOCK_S + 5, 0);
+		write_one(s, EVENT_ON_CPU, 0, B0 + i * 3 * BLOCK_S + 5, 5);
 	/* the deadline is over: one block */
 	assert_int_equal(store_blocks_make(s, B0 + 1000 * BLOCK_S, 0), 0);
 	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM blocks"), 1);
@@ -243,12 +243,59 @@ static void old_profiles_are_added_up(void **state)
 	store_sqlite_sink.close(s);
 }
 
+/* A block with more stacks than a sum may have: queries read its profiles. */
+static void a_block_of_too_many_stacks(void **state)
+{
+	struct sqlite_store *s = open_sink(*state);
+	struct batch *b = profile_batch_new();
+	struct profile *p = add_profile(b, "many", "app", 10, "ns", B0 + 5);
+	char name[24];
+	size_t n_new;
+
+	for (int i = 0; i < 200001; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		add_sample(b, p, "main", false, name, 10);
+	}
+	assert_int_equal(store_sqlite_write(s, b, &n_new), 0);
+	profile_batch_free(b);
+	write_one(s, EVENT_ON_CPU, 1, B0 + 5, 1);
+	make(s, B0 + 2 * BLOCK_S);
+	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM blocks"), 1);
+	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM late WHERE given_up"), 1);
+	compare(s, EVENT_ON_CPU, B0, B0 + BLOCK_S - 1, 0);
+	/* it is not tried again, whatever comes */
+	write_one(s, EVENT_ON_CPU, 0, B0 + 15, 5);
+	make(s, B0 + 2 * BLOCK_S);
+	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM late WHERE given_up"), 1);
+	store_sqlite_sink.close(s);
+}
+
+/* The clock of the hub was ahead, and is set back. */
+static void a_clock_that_was_ahead(void **state)
+{
+	struct sqlite_store *s = open_sink(*state);
+
+	for (int i = 0; i < 6; i++)
+		write_one(s, EVENT_ON_CPU, 0, B0 + i * BLOCK_S + 5, 1);
+	make(s, B0 + 100 * BLOCK_S);
+	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM blocks"), 6);
+	make(s, B0 + 3 * BLOCK_S + 120);
+	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM blocks"), 3);
+	write_one(s, EVENT_ON_CPU, 0, B0 + 4 * BLOCK_S + 9, 1);
+	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM late"), 0);
+	compare(s, EVENT_ON_CPU, B0, B0 + 10 * BLOCK_S, 2);
+	make(s, B0 + 10 * BLOCK_S);
+	assert_int_equal(number_of(s, "SELECT COUNT(*) FROM blocks"), 6);
+	compare(s, EVENT_ON_CPU, B0, B0 + 10 * BLOCK_S, 2);
+	store_sqlite_sink.close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		ON_DISK(answers_stay_the_same),
-		ON_DISK(only_whole_blocks_are_sums),
-		ON_DISK(old_profiles_are_added_up),
+		ON_DISK(answers_stay_the_same),	    ON_DISK(only_whole_blocks_are_sums),
+		ON_DISK(old_profiles_are_added_up), ON_DISK(a_block_of_too_many_stacks),
+		ON_DISK(a_clock_that_was_ahead),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

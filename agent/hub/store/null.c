@@ -62,10 +62,11 @@ static int null_choices(void *sink, const struct store_choice *choices, size_t n
 	return 0;
 }
 
-static int null_namespaces(void *sink, store_namespace_fn *fn, void *arg,
-			   struct field_error *reterr)
+static int null_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
+			   void *arg, struct field_error *reterr)
 {
 	(void)sink;
+	(void)given_up;
 	(void)fn;
 	(void)arg;
 	(void)reterr;

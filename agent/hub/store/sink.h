@@ -15,8 +15,8 @@ struct sink_ops {
 		      struct field_error *reterr);
 	int (*choices)(void *sink, const struct store_choice *choices, size_t n,
 		       store_choice_fn *fn, void *arg, struct field_error *reterr);
-	int (*namespaces)(void *sink, store_namespace_fn *fn, void *arg,
-			  struct field_error *reterr);
+	int (*namespaces)(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
+			  void *arg, struct field_error *reterr);
 	int (*expire)(void *sink, uint64_t now_wall_ns);
 	void (*stats)(void *sink, struct store_stats *ret);
 };

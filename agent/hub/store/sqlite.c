@@ -60,7 +60,8 @@ static const char *const statements[_ST_MAX] = {
 	[ST_BLOCK_PUT] = "INSERT OR REPLACE INTO blocks(event, series, block, first_s, last_s, n, "
 			 "samples) VALUES(?,?,?,?,?,?,?)",
 	[ST_BLOCK_DROP] = "DELETE FROM blocks WHERE event=? AND series=? AND block=?",
-	[ST_LATE_PUT] = "INSERT OR IGNORE INTO late(event, series, block) VALUES(?,?,?)",
+	[ST_LATE_PUT] =
+		"INSERT OR IGNORE INTO late(event, series, block, given_up) VALUES(?,?,?,?)",
 };
 
 int store_sq_errno(int rc)
@@ -112,6 +113,16 @@ int store_sq_run(sqlite3_stmt *st)
 
 	sqlite3_reset(st);
 	return store_sq_errno(rc);
+}
+
+int store_sq_end(struct sqlite_store *s, int r)
+{
+	if (!r)
+		r = store_sq_run(s->st[ST_COMMIT]);
+	/* If the disk is full, SQLite may have rolled back already. Then no transaction is open. */
+	if (r && !sqlite3_get_autocommit(s->writer))
+		(void)store_sq_run(s->st[ST_ROLLBACK]);
+	return r;
 }
 
 int64_t store_sq_clamp(double v)

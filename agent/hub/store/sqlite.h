@@ -168,6 +168,11 @@ int store_sq_exec(sqlite3 *db, const char *sql);
 int64_t store_sq_clamp(double v); /* limits v to 0..SQ_MAX_VALUE */
 /* The integer in the first column of the first row; 0 if the query returns no row. */
 int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
+/*
+ * Ends the writer's transaction: commits it if r is 0, else rolls it back. Returns r, or the error
+ * of the commit.
+ */
+int store_sq_end(struct sqlite_store *s, int r);
 /* Runs a statement that returns no rows and resets it. */
 int store_sq_run(sqlite3_stmt *st);
 /* for _cleanup_(): finalizes *st */
@@ -272,8 +277,8 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 		struct store_summary *ret, struct field_error *reterr);
 int store_sqlite_series(void *sink, const struct series_request *r, struct store_series *ret,
 			struct field_error *reterr);
-int store_sqlite_namespaces(void *sink, store_namespace_fn *fn, void *arg,
-			    struct field_error *reterr);
+int store_sqlite_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
+			    void *arg, struct field_error *reterr);
 int store_sqlite_choices(void *sink, const struct store_choice *choices, size_t n,
 			 store_choice_fn *fn, void *arg, struct field_error *reterr);
 
@@ -433,8 +438,11 @@ void store_blocks_where(struct where *w, const struct selection *sel, const stru
 			const char *table);
 /* A profile of a series is written. In the writer's open transaction. */
 int store_blocks_late(struct sqlite_store *s, enum event event, int64_t series, int64_t time_s);
-/* All profiles until second cut_s are deleted. In the writer's open transaction. */
-int store_blocks_expire(struct sqlite_store *s, int64_t cut_s);
+/*
+ * All profiles until second cut_s are deleted. In the writer's open transaction. *ret is what
+ * s->blocks must be when that is committed.
+ */
+int store_blocks_expire(struct sqlite_store *s, int64_t cut_s, struct blocks *ret);
 /* Adds up blocks until the deadline, but at least one, if one is over. Writer's worker. */
 int store_blocks_make(struct sqlite_store *s, int64_t now_s, uint64_t deadline_ns);
 

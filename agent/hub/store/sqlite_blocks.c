@@ -12,8 +12,9 @@
 
 #include <inttypes.h>
 
-#define GRACE_S	   120 /* seconds after its end until a block is added up */
-#define LATE_SLICE 500 /* late blocks in one transaction */
+#define GRACE_S	   120	  /* seconds after its end until a block is added up */
+#define LATE_SLICE 500	  /* late blocks in one transaction */
+#define MAX_STACKS 200000 /* of a block; one with more has no sum */
 
 int64_t store_block_of(int64_t time_s)
 {
@@ -58,28 +59,30 @@ int store_blocks_late(struct sqlite_store *s, enum event event, int64_t series, 
 		sqlite3_bind_int64(st, 1, event);
 		sqlite3_bind_int64(st, 2, series);
 		sqlite3_bind_int64(st, 3, block);
+		if (steps[i] == ST_LATE_PUT)
+			sqlite3_bind_int64(st, 4, 0);
 		r = store_sq_run(st);
 	}
 	return r;
 }
 
-int store_blocks_expire(struct sqlite_store *s, int64_t cut_s)
+int store_blocks_expire(struct sqlite_store *s, int64_t cut_s, struct blocks *ret)
 {
-	struct blocks b = s->blocks;
 	int64_t block = store_block_of(cut_s);
 	char sql[128];
 	int r;
 
-	if (block < b.from)
+	*ret = s->blocks;
+	if (block < ret->from)
 		return 0;
 	snprintf(sql, sizeof(sql),
 		 "DELETE FROM blocks WHERE block<=%" PRId64
 		 "; DELETE FROM late WHERE block<=%" PRId64,
 		 block, block);
-	b.from = block + 1;
-	b.until = MAX(b.until, block);
+	ret->from = block + 1;
+	ret->until = MAX(ret->until, block);
 	r = store_sq_exec(s->writer, sql);
-	return r ? r : put_range(s, &b);
+	return r ? r : put_range(s, ret);
 }
 
 /* ---- reading ---- */
@@ -117,9 +120,15 @@ void store_blocks_where(struct where *w, const struct selection *sel, const stru
 
 /* ---- adding up ---- */
 
+/* The sum of a block of a series. */
+struct block_sum {
+	struct sums sums;
+	int64_t first_s, last_s; /* of profiles with samples; 0: there are none */
+	int64_t n;		 /* profiles */
+};
+
 /* Adds up the samples of the rows of st, which are (time, samples). */
-static int add_rows(sqlite3_stmt *st, struct sums *sums, int64_t *first_s, int64_t *last_s,
-		    int64_t *n)
+static int add_rows(sqlite3_stmt *st, struct block_sum *b)
 {
 	struct stored_sample x;
 	int rc;
@@ -129,61 +138,80 @@ static int add_rows(sqlite3_stmt *st, struct sums *sums, int64_t *first_s, int64
 		const uint8_t *end = p + sqlite3_column_bytes(st, 1);
 		int64_t time_s = sqlite3_column_int64(st, 0);
 
-		*first_s = *n ? MIN(*first_s, time_s) : time_s;
-		*last_s = *n ? MAX(*last_s, time_s) : time_s;
-		++*n;
+		b->n++;
+		if (p < end) {
+			b->first_s = b->first_s ? MIN(b->first_s, time_s) : time_s;
+			b->last_s = MAX(b->last_s, time_s);
+		}
 		while (store_samples_get(&p, end, &x)) {
 			const struct stored_sum sum = {.stack = x.stack > 0 ? x.stack : INT64_MAX,
 						       .value = x.value,
 						       .n_samples = x.n};
 
-			store_sums_add(sums, &sum, 1);
+			store_sums_add(&b->sums, &sum, 1);
 		}
 	}
 	sqlite3_reset(st);
 	return store_sq_errno(rc);
 }
 
+/* Marks a block that has too many stacks for a sum: queries read its profiles. */
+static int give_up(struct sqlite_store *s, int64_t event, int64_t series, int64_t block)
+{
+	sqlite3_stmt *st = s->st[ST_LATE_PUT];
+
+	counter_add(counter("store_blocks_without_sum_total", "reason", "too_many_stacks"), 1);
+	sqlite3_bind_int64(st, 1, event);
+	sqlite3_bind_int64(st, 2, series);
+	sqlite3_bind_int64(st, 3, block);
+	sqlite3_bind_int64(st, 4, 1);
+	return store_sq_run(st);
+}
+
 /* Writes the sum of a block of a series, in the writer's open transaction. */
 static int make_one(struct sqlite_store *s, int64_t event, int64_t series, int64_t block)
 {
-	_cleanup_(store_sums_done) struct sums sums;
+	struct block_sum b = {0};
 	_cleanup_buf_ struct buf samples = {0};
 	sqlite3_stmt *get = s->st[ST_BLOCK_READ], *put = s->st[ST_BLOCK_PUT];
-	int64_t first_s = 0, last_s = 0, n = 0;
+	bool is_large;
 	int r;
 
-	store_sums_init(&sums, SIZE_MAX / 2);
+	store_sums_init(&b.sums, MAX_STACKS);
 	sqlite3_bind_int64(get, 1, event);
 	sqlite3_bind_int64(get, 2, series);
 	sqlite3_bind_int64(get, 3, block * BLOCK_S);
 	sqlite3_bind_int64(get, 4, block * BLOCK_S + BLOCK_S - 1);
-	r = add_rows(get, &sums, &first_s, &last_s, &n);
-	if (r || !n)
+	r = add_rows(get, &b);
+	if (!r)
+		store_sums_sort(&b.sums);
+	for (size_t i = 0; !r && i < b.sums.n; i++)
+		store_samples_put(&samples,
+				  &(struct stored_sample){.stack = b.sums.items[i].stack,
+							  .cpu = -1,
+							  .value = b.sums.items[i].value,
+							  .n = b.sums.items[i].n_samples});
+	is_large = b.sums.truncated || samples.failed;
+	store_sums_done(&b.sums);
+	if (r || !b.n)
 		return r;
-	store_sums_sort(&sums);
-	for (size_t i = 0; i < sums.n; i++)
-		store_samples_put(&samples, &(struct stored_sample){.stack = sums.items[i].stack,
-								    .cpu = -1,
-								    .value = sums.items[i].value,
-								    .n = sums.items[i].n_samples});
-	if (samples.failed)
-		return -E2BIG;
+	if (is_large)
+		return give_up(s, event, series, block);
 	sqlite3_bind_int64(put, 1, event);
 	sqlite3_bind_int64(put, 2, series);
 	sqlite3_bind_int64(put, 3, block);
-	sqlite3_bind_int64(put, 4, first_s);
-	sqlite3_bind_int64(put, 5, last_s);
-	sqlite3_bind_int64(put, 6, n);
+	sqlite3_bind_int64(put, 4, b.first_s);
+	sqlite3_bind_int64(put, 5, b.last_s);
+	sqlite3_bind_int64(put, 6, b.n);
 	sqlite3_bind_blob64(put, 7, samples.len ? samples.data : "", samples.len, SQLITE_STATIC);
 	return store_sq_run(put);
 }
 
 /*
  * Makes the sums of what a query lists as (event, series, block). The list is read before anything
- * is written.
+ * is written. before: SQL that then runs first; NULL: none.
  */
-static int make_list(struct sqlite_store *s, const char *sql, size_t *ret_n)
+static int make_list(struct sqlite_store *s, const char *sql, const char *before, size_t *ret_n)
 {
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	_cleanup_free_ int64_t *list = NULL;
@@ -197,6 +225,8 @@ static int make_list(struct sqlite_store *s, const char *sql, size_t *ret_n)
 		}
 	if (!r)
 		r = store_sq_errno(rc);
+	if (!r && before)
+		r = store_sq_exec(s->writer, before);
 	for (size_t i = 0; !r && i < n; i += 3) {
 		enum event event = (enum event)MIN(MAX(list[i], 0), _EVENT_MAX - 1);
 
@@ -204,15 +234,6 @@ static int make_list(struct sqlite_store *s, const char *sql, size_t *ret_n)
 			r = make_one(s, list[i], list[i + 1], list[i + 2]);
 	}
 	*ret_n = n / 3;
-	return r;
-}
-
-static int end_transaction(struct sqlite_store *s, int r)
-{
-	if (!r)
-		r = store_sq_run(s->st[ST_COMMIT]);
-	if (r && !sqlite3_get_autocommit(s->writer))
-		(void)store_sq_run(s->st[ST_ROLLBACK]);
 	return r;
 }
 
@@ -230,10 +251,10 @@ static int make_block(struct sqlite_store *s, int64_t block)
 		 "SELECT DISTINCT event, series, %" PRId64 " FROM profiles WHERE time BETWEEN "
 		 "%" PRId64 " AND %" PRId64,
 		 block, block * BLOCK_S, block * BLOCK_S + BLOCK_S - 1);
-	r = make_list(s, sql, &n);
+	r = make_list(s, sql, NULL, &n);
 	if (!r)
 		r = put_range(s, &b);
-	r = end_transaction(s, r);
+	r = store_sq_end(s, r);
 	if (!r)
 		s->blocks = b;
 	return r;
@@ -242,19 +263,18 @@ static int make_block(struct sqlite_store *s, int64_t block)
 /* Adds up some late blocks again. *ret_n: how many. */
 static int make_late(struct sqlite_store *s, size_t *ret_n)
 {
-	char list[96], remove[160];
+	char list[128], remove[240];
 	int r = store_sq_run(s->st[ST_BEGIN]);
 
 	if (r)
 		return r;
 	snprintf(list, sizeof(list),
-		 "SELECT event, series, block FROM late ORDER BY 1, 2, 3 LIMIT %d", LATE_SLICE);
-	snprintf(remove, sizeof(remove), "DELETE FROM late WHERE (event, series, block) IN (%s)",
-		 list);
-	r = make_list(s, list, ret_n);
-	if (!r)
-		r = store_sq_exec(s->writer, remove);
-	return end_transaction(s, r);
+		 "SELECT event, series, block FROM late WHERE NOT given_up ORDER BY block LIMIT %d",
+		 LATE_SLICE);
+	snprintf(remove, sizeof(remove),
+		 "DELETE FROM late WHERE NOT given_up AND (event, series, block) IN (%s)", list);
+	r = make_list(s, list, remove, ret_n);
+	return store_sq_end(s, r);
 }
 
 /* *ret: the first block behind those that are added up which has profiles; -1: none has. */
@@ -272,18 +292,46 @@ static int next_block(struct sqlite_store *s, int64_t *ret)
 	return r;
 }
 
-int store_blocks_make(struct sqlite_store *s, int64_t now_s, uint64_t deadline_ns)
+/* After the clock was set back: blocks that are not over are none of those that are added up. */
+static int take_back(struct sqlite_store *s, int64_t last)
 {
-	int64_t block;
-	size_t n = 1;
+	struct blocks b = s->blocks;
+	char sql[128];
 	int r;
 
-	do {
+	if (b.until <= last)
+		return 0;
+	b.until = MAX(last, b.from - 1);
+	r = store_sq_run(s->st[ST_BEGIN]);
+	if (r)
+		return r;
+	snprintf(sql, sizeof(sql),
+		 "DELETE FROM blocks WHERE block>%" PRId64
+		 "; DELETE FROM late WHERE block>%" PRId64,
+		 b.until, b.until);
+	r = store_sq_exec(s->writer, sql);
+	if (!r)
+		r = put_range(s, &b);
+	r = store_sq_end(s, r);
+	if (!r)
+		s->blocks = b;
+	return r;
+}
+
+int store_blocks_make(struct sqlite_store *s, int64_t now_s, uint64_t deadline_ns)
+{
+	int64_t block, last = store_block_of(MAX(now_s - GRACE_S, (int64_t)0)) - 1;
+	size_t n = 1;
+	int r = take_back(s, last);
+
+	while (!r) {
 		r = next_block(s, &block);
-		if (r || block < 0 || (block + 1) * BLOCK_S + GRACE_S > now_s)
+		if (r || block < 0 || block > last)
 			break;
 		r = make_block(s, block);
-	} while (!r && now_mono_ns() < deadline_ns);
+		if (now_mono_ns() >= deadline_ns)
+			break;
+	}
 	while (!r && n && now_mono_ns() < deadline_ns)
 		r = make_late(s, &n);
 	return r;

@@ -250,10 +250,10 @@ static int read_choice(struct choosing *c, const struct store_choice *choice, st
 	return e ? e : handed;
 }
 
-int store_sqlite_namespaces(void *sink, store_namespace_fn *fn, void *arg,
-			    struct field_error *reterr)
+int store_sqlite_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
+			    void *arg, struct field_error *reterr)
 {
-	const struct selection any = {.scope = &store_scope_all};
+	const struct selection any = {.scope = &store_scope_all, .given_up = given_up};
 	sqlite3_stmt *st = NULL;
 	struct query q;
 	int rc, e = store_query_begin(&q, sink, &any);

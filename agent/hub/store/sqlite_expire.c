@@ -205,10 +205,7 @@ static int end_transaction(struct sqlite_store *s, int r, const struct greatest 
 		 now.stacks < before->stacks;
 	/* before, for queries that see the new state, and after, for those that see the old one */
 	atomic_fetch_add(&s->n_reused, reused);
-	if (!r)
-		r = store_sq_run(s->st[ST_COMMIT]);
-	if (r && !sqlite3_get_autocommit(s->writer))
-		(void)store_sq_run(s->st[ST_ROLLBACK]);
+	r = store_sq_end(s, r);
 	atomic_fetch_add(&s->n_reused, reused);
 	store_seen_forget(s);
 	return r;
@@ -218,6 +215,7 @@ static int end_transaction(struct sqlite_store *s, int r, const struct greatest 
 static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reason)
 {
 	struct greatest before;
+	struct blocks blocks;
 	uint64_t n_profiles = 0;
 	int r = begin_transaction(s, &before);
 
@@ -225,12 +223,11 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reaso
 		return r;
 	r = delete_until(s->writer, cut_s, &n_profiles);
 	if (!r)
-		r = store_blocks_expire(s, cut_s);
+		r = store_blocks_expire(s, cut_s, &blocks);
 	r = end_transaction(s, r, &before);
-	if (!r)
-		r = store_blocks_read(s->writer, &s->blocks);
 	if (r)
 		return r;
+	s->blocks = blocks;
 	s->unswept = true;
 	sqlite3_mutex_enter(s->stats_lock);
 	s->stats.n_expired += n_profiles;
@@ -506,10 +503,10 @@ int store_sqlite_expire(void *sink, uint64_t now_wall_ns)
 	if (!r && !more_age && !more_size)
 		r = sweep(s);
 	if (!r)
+		r = store_sq_vacuum(s, VACUUM_BYTES);
+	if (!r)
 		r = store_blocks_make(s, (int64_t)(now_wall_ns / NSEC_PER_SEC),
 				      now_mono_ns() + BLOCKS_NS);
-	if (!r)
-		r = store_sq_vacuum(s, VACUUM_BYTES);
 	if (r && store_damage_recover(s, r) == -ENOSPC) /* deleting needs room on the disk, too */
 		r = store_room_make(s, ROOM_LEAST);
 	if (!r)

@@ -54,7 +54,7 @@
 	" samples BLOB NOT NULL);"                                                                 \
 	"CREATE UNIQUE INDEX blocks_series ON blocks(event, series, block);"                       \
 	"CREATE INDEX blocks_block ON blocks(block);"                                              \
-	"CREATE TABLE late(event INT, series INT, block INT,"                                      \
+	"CREATE TABLE late(event INT, series INT, block INT, given_up INT NOT NULL,"               \
 	" PRIMARY KEY(event, series, block)) WITHOUT ROWID;"
 
 static const char schema[] =

@@ -231,11 +231,7 @@ static int write_some(struct sqlite_store *s, const struct batch *b, size_t firs
 	w.stacks = xcalloc(b->n_stacks + 1, sizeof(*w.stacks));
 	for (size_t i = first; !r && i < first + n; i++)
 		r = put_profile(&w, b->profiles[i]);
-	if (!r)
-		r = store_sq_run(s->st[ST_COMMIT]);
-	/* If the disk is full, SQLite may have rolled back already. Then no transaction is open. */
-	if (r && !sqlite3_get_autocommit(s->writer))
-		(void)store_sq_run(s->st[ST_ROLLBACK]);
+	r = store_sq_end(s, r);
 	store_words_done(&w);
 	if (r) {
 		/* in memory, a query may have seen ids that the next write gives to other rows */

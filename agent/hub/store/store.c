@@ -137,11 +137,12 @@ int store_choices(struct store *s, const struct scope *scope, const struct store
 	return e;
 }
 
-int store_namespaces(struct store *s, store_namespace_fn *fn, void *arg, struct field_error *reterr)
+int store_namespaces(struct store *s, const atomic_bool *given_up, store_namespace_fn *fn,
+		     void *arg, struct field_error *reterr)
 {
 	_stage_("store_namespaces");
 
-	return s->ops->namespaces(s->sink, fn, arg, reterr);
+	return s->ops->namespaces(s->sink, given_up, fn, arg, reterr);
 }
 
 int store_expire(struct store *s, uint64_t now_wall_ns)

@@ -117,7 +117,7 @@ struct store_summary {
 	uint64_t n_rows, n_samples, n_profiles;
 	int64_t first_s, last_s;		/* oldest and newest row's time; 0 when none */
 	uint64_t query_ns;
-	/* the SQL statements that ran, with ? for values; for debugging; may be NULL */
+	/* the first SQL statement that ran, with ? for values; for debugging; may be NULL */
 	char *statement;
 	bool truncated; /* the last row is [others]: one marker frame, no app_service */
 	/*
@@ -217,12 +217,12 @@ typedef int store_choice_fn(const struct store_choice *c, const char *value, uin
 int store_choices(struct store *s, const struct scope *scope, const struct store_choice *choices,
 		  size_t n, store_choice_fn *fn, void *arg, struct field_error *reterr);
 /*
- * Calls fn for each namespace that has profiles, in the order of their names. Only for a caller
- * that asks which of them a reader may see.
+ * Calls fn for each namespace that has profiles, in the order of their names (also for some whose
+ * profiles were just deleted). Only for a caller that asks which of them a reader may see.
  */
 typedef void store_namespace_fn(const char *ns, void *arg);
-int store_namespaces(struct store *s, store_namespace_fn *fn, void *arg,
-		     struct field_error *reterr);
+int store_namespaces(struct store *s, const atomic_bool *given_up, store_namespace_fn *fn,
+		     void *arg, struct field_error *reterr);
 /*
  * Runs on the writer's worker, every minute. After 10 s it begins no further deletion; the next
  * call continues. It deletes all names that nothing refers to in one transaction, however long that

@@ -217,6 +217,8 @@ static const struct {
 	{"store_expire_errors_total", "Failures to delete old profiles."},
 	{"store_expired_profiles_total", "Profiles deleted, by reason: age, size, disk_full."},
 	{"store_healthy", "1: the store works."},
+	{"store_blocks_without_sum_total",
+	 "Ten minutes of a series with too many stacks for a sum: queries of them are slower."},
 	{"store_links_expired_total", "Trace contexts deleted to keep within the store's budget."},
 	{"store_oldest_timestamp_seconds", "Unix time of the oldest profile."},
 	{"store_profiles_total", "Profiles stored."},

@@ -46,6 +46,9 @@ const idle: Record<string, [cause: string, ...frames: string[]]> = {
   Redis: ['poll', 'main', 'aeMain', '[u] /usr/bin/redis', '[l] epoll_wait'],
   "Redis' background thread": ['lock', 'bioProcessBackgroundJobs', ...cond],
   nginx: ['poll', 'ngx_process_events_and_timers', '[u] /usr/sbin/nginx', '[l] epoll_wait'],
+  'nginx with symbols': [
+    'poll', 'ngx_process_events_and_timers', 'ngx_epoll_process_events', '[l] epoll_wait',
+  ],
 };
 const busy: Record<string, [cause: string, ...frames: string[]]> = {
   'a lock of the program': ['lock', '[j] App.handle', '[l] ObjectMonitor::enter', ...cond],
@@ -66,6 +69,9 @@ const busy: Record<string, [cause: string, ...frames: string[]]> = {
   "nginx' read of a file": ['socket', 'ngx_process_events_and_timers', 'ngx_http_read', '[l] read'],
   'an answer of PostgreSQL': ['poll', '[l] PQexec', '[l] pqSocketPoll', '[l] poll'],
   "a lock of PostgreSQL's": ['poll', 'ProcSleep', 'WaitLatch', '[l] epoll_wait'],
+  'a function whose name begins like one that waits': [
+    'lock', 'aeMain', 'poll_upstream', ...cond,
+  ],
   'a thread that lacked a CPU': ['runqueue', 'aeMain', '[l] epoll_wait'],
   'a function of the same name': ['lock', '[l] runtime.sysmon_lock', 'App::aeMain', ...cond],
 };

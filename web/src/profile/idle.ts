@@ -17,8 +17,9 @@ interface Place {
 
 /** Functions of the C library and of the JVM that wait, and those that they consist of. */
 const waiting = new RegExp(
-  '^_*(poll|ppoll|epoll_p?wait2?|p?select(64)?|pthread_cond_(timed)?wait|futex_abstimed_wait' +
-    '|Monitor::wait|os::Platform(Monitor|Event)::)',
+  '^_*(p?poll|epoll_p?wait2?|p?select(64)?|pthread_cond_((timed)?wait|wait_common)' +
+    '|futex_abstimed_wait_(common(64)?|cancelable(64)?)' +
+    '|Monitor::wait(_without_safepoint_check)?|os::Platform(Monitor|Event)::(wait|park))(?!\\w)',
 );
 const native = ['app', 'library'];
 const doesMore: Place['isWork'] = (kind, name) =>
@@ -61,7 +62,8 @@ const places: Place[] = [
     kinds: native, // the loops of libuv (Node.js), libevent, libev, Redis and nginx
     names: [
       'uv__io_poll', 'epoll_dispatch', 'epoll_poll', 'aeMain', 'aeProcessEvents', 'aeApiPoll',
-      'bioProcessBackgroundJobs', 'ngx_process_events_and_timers',
+      'bioProcessBackgroundJobs', 'ngx_process_events_and_timers', 'ngx_epoll_process_events',
+      'ngx_poll_process_events', 'ngx_select_process_events',
     ],
     isWork: doesMore,
   },

@@ -5,7 +5,8 @@ import { leaveOut } from './leave_out';
 import { differenceOf, largeProfile, outlineWithValues, profileOf, type Tree } from './testing';
 
 const app = (name: string) => ({ name, kind: 'app' });
-const nothing = { without: [], withoutIdle: false };
+const fold = { threads: 'pools', recursion: false, libraries: true, runtimes: true } as const;
+const nothing = { without: [], fold, withoutIdle: false };
 const without = (tree: Tree, ...names: string[]): string[] =>
   outlineWithValues(leaveOut(profileOf(tree), { ...nothing, without: names.map(app) }));
 
@@ -35,12 +36,26 @@ test('a function of the same name and another kind stays', () => {
   );
 });
 
+test('a pool, a library and a runtime leave by the names that they are folded into', () => {
+  const tree: Tree = [
+    'p', 0, ['[t] exec-1', 0, ['f', 1], ['[l] read @/lib/libc.so.6', 2]],
+    ['[t] exec-2', 0, ['f', 4], ['runtime.mcall', 8]], ['[t] main', 16],
+  ];
+  const left = (name: string, kind: string): number =>
+    leaveOut(profileOf(tree), { ...nothing, without: [{ name, kind }] }).total[0];
+
+  assert.equal(left('exec-N', 'thread'), 16);
+  assert.equal(left('exec-1', 'thread'), 31 - 3);
+  assert.equal(left('[libc.so.6]', 'library'), 31 - 2);
+  assert.equal(left('[Go runtime]', 'library'), 31 - 8);
+});
+
 test('idle waits leave', () => {
   const c = profileOf([
     'p', 0, ['aeMain', 0, ['[l] epoll_wait', 0, ['[wait: poll]', 9], ['[wait: runqueue]', 1]]],
   ]);
 
-  assert.deepEqual(outlineWithValues(leaveOut(c, { without: [], withoutIdle: true })), [
+  assert.deepEqual(outlineWithValues(leaveOut(c, { ...nothing, withoutIdle: true })), [
     'p 1 0', '.aeMain 1 0', '..epoll_wait 1 0', '...[wait: runqueue] 1 1',
   ]);
 });

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile without some of its stacks, as if nothing of them had been measured.
 import type { Columns, Values } from './columns';
-import type { FunctionId } from './folds';
+import { foldFunctions, type Fold, type FunctionId } from './folds';
 import { idleWaits } from './idle';
 import { rebuilt, Tree } from './rebuild';
 
 export interface LeftOut {
-  without: readonly FunctionId[]; // all stacks that have one of these functions
+  /** All stacks that have one of these functions, as they are or as they are folded. */
+  without: readonly FunctionId[];
+  fold: Fold;
   withoutIdle: boolean; // waits of threads that had nothing to do
 }
 
-export function leaveOut(columns: Columns, { without, withoutIdle }: LeftOut): Columns {
+export function leaveOut(columns: Columns, { without, fold, withoutIdle }: LeftOut): Columns {
   const { n, fn, parent, inlined, functions } = columns;
   const gone = withoutIdle ? idleWaits(columns) : new Uint8Array(n);
-  const isNamed = named(columns, without);
+  const isNamed = named(columns, fold, without);
   let some = false;
 
   for (let i = 1; i < n; i++) {
@@ -31,14 +33,23 @@ export function leaveOut(columns: Columns, { without, withoutIdle }: LeftOut): C
   return rebuilt(columns, tree, place, functions);
 }
 
-/** Of each function 1, if it is one of these. */
-function named({ functions }: Columns, ids: readonly FunctionId[]): Uint8Array {
-  const keys = new Set(ids.map(({ name, kind }) => `${kind}\n${name}`));
+/** Of each function 1, if it is one of these, or is folded into one of them. */
+function named({ functions }: Columns, fold: Fold, ids: readonly FunctionId[]): Uint8Array {
+  const is = new Uint8Array(functions.names.length);
 
-  return Uint8Array.from(functions.names, (name, fn) =>
-    Number(keys.has(`${functions.kinds[fn]}\n${name}`)),
-  );
+  if (ids.length === 0) return is;
+  const keys = new Set(ids.map(({ name, kind }) => `${kind}\n${name}`));
+  const folded = foldFunctions(functions, { ...fold, threads: pooled(fold) }, []);
+  const isOne = ({ names, kinds }: Columns['functions'], fn: number): boolean =>
+    keys.has(`${kinds[fn]}\n${names[fn]}`);
+
+  for (let fn = 0; fn < is.length; fn++)
+    is[fn] = Number(isOne(functions, fn) || isOne(folded.functions, folded.to[fn]));
+  return is;
 }
+
+/** Threads that are not shown keep their names here. */
+const pooled = ({ threads }: Fold): Fold['threads'] => (threads === 'none' ? 'each' : threads);
 
 /** Of each node 1, if it is kept: it has a value of its own that stays, or such a callee. */
 function needed({ n, parent, self, before }: Columns, gone: Uint8Array): Uint8Array {

@@ -7,6 +7,7 @@ import type {
   GroupsReply, Info, ProfileQuestion, Reason, Reply, Series, SeriesQuestion, Values,
 } from '../api/types';
 import type { Columns } from '../profile/columns';
+import { hasIdle } from '../profile/idle';
 import { fromTree } from '../profile/tree';
 import type { State } from '../state/state';
 import type { Operator } from '../state/filter';
@@ -230,7 +231,9 @@ export class Asker {
     const shown = this.profile.answer?.state;
     const isAgain = shown && choices(shown) === choices(state);
 
-    return !isAgain && !state.withoutIdle && isAll(state.zoom, state.focus, state.without);
+    const isWithoutIdle = state.withoutIdle && hasIdle(state.event);
+
+    return !isAgain && !isWithoutIdle && isAll(state.zoom, state.focus, state.without);
   }
 
   private async requestOf(

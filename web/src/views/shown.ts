@@ -50,8 +50,8 @@ export function useShown(
   const perSecond = per === 'second';
   const withoutIdle = noIdle && answer !== null && hasIdle(answer.state.event);
   const kept = useMemo(
-    () => answer?.columns ? leaveOut(answer.columns, { without, withoutIdle }) : null,
-    [answer, without, withoutIdle],
+    () => answer?.columns ? leaveOut(answer.columns, { without, fold, withoutIdle }) : null,
+    [answer, without, fold, withoutIdle],
   );
   const difference = useMemo(
     () => answer && differenceOf(answer, kept, perSecond), [answer, kept, perSecond],
