@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # (12) On every endpoint, no token and a wrong token get 401, and a user without the right gets 403,
-# or no data. 19-tenants.sh has users who may see some namespaces.
+# or no data of profiles. 19-tenants.sh has users who may see some namespaces.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace sign-in
 k -n sign-in create serviceaccount nobody >/dev/null
@@ -9,7 +9,7 @@ good=$TOKEN
 status() { hub "$1" -o /dev/null -w '%{http_code}' "${@:2}" || true; }
 NOBODY=$(k -n sign-in create token nobody)
 OTHER=$(k -n podflame-system create token podflame-viewer --audience podflame-ingest)
-refused() { # PATH CURL_FLAG...: of profiles, before anything is stored, the answer is empty
+refused() { # PATH CURL_FLAG...: of profiles, the answer is empty
     TOKEN=$NOBODY status "$@" | grep -q 403 ||
         TOKEN=$NOBODY hub "$@" | jq -e 'has("result") and (.result == null or .result == [])'
 }

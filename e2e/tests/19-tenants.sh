@@ -76,8 +76,9 @@ done
 check "both, who is bound to podflame-profiles-reader twice, sees both" \
     test "$(as "$both" us '')" = $((a + b))
 as "$nobody" profile '' "$began" "$ended" >"$W/nobody.json"
-check "nobody: 403, which names the right" \
-    grep -q 'FORBIDDEN.*get on profiles.podflame.io' "$W/nobody.json"
+check "nobody: nothing, with a note that names the right" \
+    test "$(total_us <"$W/nobody.json")" = 0 -a \
+    "$(grep -c 'you may see none.*get on profiles.podflame.io' "$W/nobody.json")" = 1
 check "nobody: nothing of a namespace that it names" \
     test "$(as "$nobody" us "pod_ns='tenant-b'")" = 0
 
