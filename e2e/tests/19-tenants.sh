@@ -26,6 +26,8 @@ for t in a b; do
     wait_check 90 "samples of tenant-$t" has_samples "pod_ns='tenant-$t'" "$began"
 done
 ended=$(now)
+# what ended until then is stored
+for t in a b; do wait_check 60 "later samples of tenant-$t" stored_after pod-$t "$ended"; done
 alice=$(k -n tenant-a create token alice) both=$(k -n tenant-a create token both)
 nobody=$(k -n tenant-a create token nobody)
 
