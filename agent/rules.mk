@@ -23,7 +23,8 @@ tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/lo
 	node/pipeline/windows_test.c node/follow/parse_queue_test.c \
 	node/limit/thread_clocks_test.c node/send/send_test.c node/send/send_spool_test.c \
 	node/files/debuginfod_test.c \
-	hub/ingest/% hub/store/% hub/api/%),$(filter-out %_faults_test.c,$(TESTS)))
+	hub/ingest/% hub/store/% hub/api/%), \
+	$(filter-out %_faults_test.c %/blocks_test.c,$(TESTS))) # which has one thread
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
 # ALONE need the machine for themselves, because they compare times or count what the kernel has of

@@ -17,6 +17,7 @@
 #define EXPIRE_NS	(10 * NSEC_PER_SEC)
 #define NAMES_BYTES	(256u << 20)
 #define LARGE_BYTES	(64u << 20) /* one query at a time may take more memory than this */
+#define BLOCK_STACKS	200000	    /* of a block; one with more has no sum */
 #define SERIES_VALUES	4000000
 #define CHECK_MAX_BYTES (128LL << 20) /* a larger file is not checked at the start */
 
@@ -421,6 +422,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 	s->names_bytes = NAMES_BYTES;
 	s->large_bytes = LARGE_BYTES;
 	s->series_values = SERIES_VALUES;
+	s->block_stacks = BLOCK_STACKS;
 	store_seen_forget(s); /* empties the cache and draws its seeds */
 	s->stats_lock = sqlite3_mutex_alloc(SQLITE_MUTEX_FAST);
 	if (!memory) {

@@ -116,6 +116,7 @@ struct sqlite_store {
 	size_t large_bytes; /* one query at a time may take more memory than this */
 	/* limit for the values of steps, and of snapshots, in memory for values over time */
 	size_t series_values;
+	size_t block_stacks; /* limit for the stacks of a block's sum */
 	uint64_t seed;	    /* for the hashes of stacks in the file */
 	sqlite3 *writer;
 	struct readers readers;

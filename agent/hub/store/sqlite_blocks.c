@@ -12,9 +12,8 @@
 
 #include <inttypes.h>
 
-#define GRACE_S	   120	  /* seconds after its end until a block is added up */
-#define LATE_SLICE 500	  /* late blocks in one transaction */
-#define MAX_STACKS 200000 /* of a block; one with more has no sum */
+#define GRACE_S	   120 /* seconds after its end until a block is added up */
+#define LATE_SLICE 500 /* late blocks in one transaction */
 
 int64_t store_block_of(int64_t time_s)
 {
@@ -177,7 +176,7 @@ static int make_one(struct sqlite_store *s, int64_t event, int64_t series, int64
 	bool is_large;
 	int r;
 
-	store_sums_init(&b.sums, MAX_STACKS);
+	store_sums_init(&b.sums, s->block_stacks);
 	sqlite3_bind_int64(get, 1, event);
 	sqlite3_bind_int64(get, 2, series);
 	sqlite3_bind_int64(get, 3, block * BLOCK_S);
