@@ -286,6 +286,7 @@ static int open_modules(struct hub *h)
 		.targets_arg = h,
 		.ns = h->ns,
 		.opt_in_required = h->conf->opt_in_required,
+		.audit = h->conf->api_audit,
 	};
 	int r = ingest_new(h->loop, &ic, &h->ingest);
 

@@ -312,6 +312,7 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 		.parameters = xstrdup(in->query),
 		.body = xmalloc(in->body_bytes + 1),
 		.n_body = in->body_bytes,
+		.began_ns = now_mono_ns(),
 		.accepts = api_encoding_of(in->accept_encoding),
 		.accepts_gzip = api_accepts(in->accept_encoding, ENCODING_GZIP),
 		.has_page = strstr(in->if_none_match, PAGE_ETAG) != NULL,

@@ -44,6 +44,7 @@ struct api_config {
 	void *targets_arg;
 	const char *ns;			/* the namespace of podflame */
 	bool opt_in_required;		/* as in struct status_config */
+	bool audit;			/* a line on standard output for each query */
 };
 int api_new(struct loop *l, const struct api_config *c, struct api **ret);
 struct api *api_free(struct api *a);

@@ -39,6 +39,7 @@ struct call {
 	char *path, *body;
 	char *parameters; /* the part of the URL behind '?', as sent; "": none */
 	size_t n_body;
+	uint64_t began_ns;
 	char *user; /* the name of the user; "": nobody signs in here */
 	json_t *user_info; /* TokenReview: status.user; NULL: nobody signs in here */
 	/* what the user may see; if that is not all, a query finds it: has_scope */

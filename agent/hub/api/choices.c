@@ -48,6 +48,7 @@ static int read_values(struct query_job *q, const struct values_request *tags, s
 	struct tag_values *of[QUERY_MAX_CHOICES];
 	struct choices_adding a = {choices, of};
 	size_t n_choices = 0;
+	int e;
 
 	for (size_t i = 0; i < n; i++) {
 		ret[i].limit = tags[i].limit;
@@ -58,9 +59,12 @@ static int read_values(struct query_job *q, const struct values_request *tags, s
 		choices[n_choices++] = (struct store_choice){tags[i].tag, tags[i].tracing.selection,
 							     tags[i].limit + 1};
 	}
-	return n_choices ? store_choices(q->store, &q->call->scope, choices, n_choices, add_value,
-					 &a, reterr)
-			 : 0;
+	e = n_choices ? store_choices(q->store, &q->call->scope, choices, n_choices, add_value, &a,
+				      reterr)
+		      : 0;
+	for (size_t i = 0; i < n; i++)
+		q->n_rows += ret[i].n;
+	return e;
 }
 
 #define SUCCESS "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":"

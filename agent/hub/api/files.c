@@ -64,6 +64,7 @@ static int read_file(struct file_job *j, struct buf *out, struct field_error *re
 		e = write_file(f, files[file_of(j->q.call)].format, out);
 	if (e == -E2BIG)
 		field_error_set(reterr, "file", "the file would be too large: ask for less");
+	j->q.n_rows = s.n_rows;
 	query_file_free(f);
 	symbols_names_free(names);
 	store_summary_done(&s);

@@ -10,6 +10,7 @@ static void job_free(struct query_job *q)
 {
 	q->kind->done(q);
 	api_encoder_free(q->encoder);
+	json_decref(q->audit);
 	free(q->reply);
 	free(q);
 }
@@ -17,6 +18,7 @@ static void job_free(struct query_job *q)
 void api_query_end(struct query_job *q)
 {
 	api_queue_ended(&q->queued);
+	api_audit_end(q);
 	if (atomic_load(&q->given_up))
 		api_call_free(q->call);
 	else if (q->encoder)
@@ -86,6 +88,8 @@ static void run(struct job *job)
 		api_encoder_add(q->encoder, &q->reply, &q->n_reply, true);
 		return;
 	}
+	if (q->call->api->config.audit && !q->kind->no_audit)
+		api_audit_begin(q);
 	q->kind->make_reply(q);
 	if (!q->has_rest) {
 		q->call->encoded = api_encode(q->call->accepts, &q->reply, &q->n_reply);

@@ -23,6 +23,8 @@ struct query_job {
 	struct api_encoder *encoder; /* of the pieces; NULL: the reply is one */
 	bool goes_on;		 /* on the loop thread: kind->go_on was called */
 	atomic_bool given_up;	 /* the client has closed the connection */
+	uint64_t n_rows;	 /* rows, groups or values that were read: for audit.c */
+	json_t *audit;		 /* the line of audit.c; NULL: none */
 };
 
 struct query_kind {
@@ -44,6 +46,7 @@ struct query_kind {
 	void (*done)(struct query_job *q);
 	bool choices; /* it takes little time: queue.h */
 	bool offers;  /* the answer names namespaces that the request does not name */
+	bool no_audit; /* it reads nothing that the user gets */
 };
 
 /*
@@ -67,6 +70,10 @@ void api_query_fail(struct query_job *q, const struct field_error *e);
 /* Takes what the buffer has. */
 void api_query_answer(struct query_job *q, struct buf *b);
 void api_query_json(struct query_job *q, json_t *body); /* takes ownership of body */
+
+/* ---- audit.c: who read what ---- */
+void api_audit_begin(struct query_job *q); /* on the worker, before the query */
+void api_audit_end(struct query_job *q);   /* on the loop thread, after it */
 
 /* Names that uploaded symbols have. NULL: there are none. The caller frees them. */
 struct symbols_names *api_query_names(const struct query_job *q);

@@ -227,7 +227,8 @@ void api_scope_find(struct call *c, const struct query_kind *then)
 					       .make_reply = find_names,
 					       .go_on = ask,
 					       .done = scope_done,
-					       .choices = true};
+					       .choices = true,
+					       .no_audit = true};
 	struct query_job *q = api_query_new(c, &kind);
 
 	((struct scope_job *)q)->then = then;

@@ -27,6 +27,7 @@ static void make_series(struct query_job *q)
 		return;
 	}
 	q->http = 200;
+	q->n_rows = s.n_groups;
 	q->reply = query_series_reply(r, &s, &q->n_reply);
 	store_series_done(&s);
 }

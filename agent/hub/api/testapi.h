@@ -52,6 +52,7 @@ static struct {
 /* What is in the store at the start of a test. */
 static void fill(struct store *s);
 static void (*fill_store)(struct store *s) = fill;
+static bool with_audit;
 
 struct asked {
 	struct timer timer;
@@ -255,7 +256,8 @@ static inline int setup_with(void **state, struct fixture *f, struct kube *kube,
 				.store_note = "in memory",
 				.health = say_health,
 				.targets = say_targets,
-				.ns = "podflame-system"};
+				.ns = "podflame-system",
+				.audit = with_audit};
 	struct field_error e = {0};
 
 	assert_int_equal(loop_new(&f->loop), 0);

@@ -52,6 +52,7 @@ static void make_tracing(struct query_job *q)
 		q->reply = query_tracing_error("FAIL", e.reason, r, &q->http, &q->n_reply);
 	else
 		q->reply = query_tracing_reply(a.tree, r, &s, &q->http, &q->n_reply);
+	q->n_rows = s.n_rows;
 	store_summary_done(&s);
 	query_tree_free(a.tree);
 }
@@ -147,6 +148,7 @@ static void make_tree(struct query_job *q)
 		api_query_fail(q, &e);
 		return;
 	}
+	q->n_rows = j->summaries[0].n_rows + j->summaries[1].n_rows;
 	if (query_columns_has_preview(j->tree)) {
 		reply_columns(j, true);
 		q->has_rest = q->http == 200;
@@ -207,6 +209,7 @@ static void make_groups(struct query_job *q)
 		q->http = 200;
 		q->reply = query_groups_reply(a.tree, r, &s, &q->n_reply);
 	}
+	q->n_rows = s.n_rows;
 	store_summary_done(&s);
 	query_tree_free(a.tree);
 }

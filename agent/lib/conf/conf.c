@@ -96,6 +96,8 @@ static const struct key keys[] = {
 	 "address of API and page"},
 	{"api.port", UINT, AT(api_port), "20416", 0, 65535, NULL,
 	 "port of API and page; 0: any free one"},
+	{"api.audit", BOOL, AT(api_audit), "false", 0, 0, NULL,
+	 "`hub`, `local`: a line of JSON on standard output for each query"},
 	{"ingest.address", STRING, AT(ingest_address), "0.0.0.0", 0, 0, NULL,
 	 "`hub`: address on which it takes OTLP profiles; `local` takes none"},
 	{"ingest.port", UINT, AT(ingest_port), "4318", 0, 65535, NULL, "its port; 0: any free one"},

@@ -49,6 +49,7 @@ struct config {
 	char *off_cpu_regex;
 	uint64_t off_cpu_min_block_ns;
 	/* whether the processes that DeepFlow's keys select get trace contexts */
+	bool api_audit;
 	bool trace_context;
 	uint64_t java_refresh_ns;
 };

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who read what: with api.audit, one line of JSON on standard output for each query that has read
+ * the store. docs/operations.md describes it. The texts of the request are those of JSON, so no
+ * user can write a line of its own.
+ */
+#include "hub/api/query_job.h"
+
+#define TEXT_BYTES     4096 /* of a text of the request; a longer one is cut */
+#define MAX_NAMESPACES 50   /* that a line names */
+
+/* Copies members of a selection, if they are there. */
+static void copy_selection(json_t *to, const json_t *from)
+{
+	static const char *const names[] = {
+		"profile_event_type", "app_service", "tag_filter", "group_by", "tag",
+		"time_start",	      "time_end"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		json_t *value = json_object_get(from, names[i]);
+
+		if (json_is_string(value)) {
+			_cleanup_free_ char *text =
+				utf8_shorten(json_string_value(value), TEXT_BYTES);
+
+			json_object_set_new(to, names[i], json_string(text));
+		} else if (json_is_integer(value)) {
+			json_object_set(to, names[i], value);
+		}
+	}
+}
+
+static json_t *namespaces(const struct scope *s)
+{
+	json_t *list;
+
+	if (s->all)
+		return json_string("all");
+	list = json_array();
+	for (size_t i = 0; i < MIN(s->n_namespaces, (size_t)MAX_NAMESPACES); i++)
+		json_array_append_new(list, json_string(s->namespaces[i]));
+	return list;
+}
+
+void api_audit_begin(struct query_job *q)
+{
+	const struct call *c = q->call;
+	_cleanup_free_ char *made = NULL;
+	struct field_error e;
+	const char *body = api_call_body(c, &made, &e);
+	_cleanup_json_ json_t *asked =
+		body ? json_loadb(body, made ? strlen(body) : c->n_body, 0, NULL) : NULL;
+	const json_t *before = json_object_get(asked, "before");
+
+	q->audit = json_pack("{s:s, s:s, s:s, s:o, s:I}", "audit", "read", "user", c->user, "path",
+			     c->path, "namespaces", namespaces(&c->scope), "n_namespaces",
+			     (json_int_t)c->scope.n_namespaces);
+	copy_selection(q->audit, asked);
+	if (json_is_object(before)) {
+		json_t *other = json_object();
+
+		copy_selection(other, before);
+		json_object_set_new(q->audit, "before", other);
+	}
+}
+
+void api_audit_end(struct query_job *q)
+{
+	_cleanup_json_ json_t *line = TAKE_PTR(q->audit);
+	_cleanup_free_ char *text = NULL;
+	char when[32];
+
+	if (!line)
+		return;
+	time_format(now_wall_ns(), when);
+	json_object_set_new(line, "time", json_string(when));
+	/* 0: the client has left before the answer was ready */
+	json_object_set_new(line, "status", json_integer(atomic_load(&q->given_up) ? 0 : q->http));
+	json_object_set_new(line, "rows", json_integer((json_int_t)q->n_rows));
+	json_object_set_new(
+		line, "ms",
+		json_integer((json_int_t)((now_mono_ns() - q->call->began_ns) / NSEC_PER_MSEC)));
+	text = json_dumps(line, JSON_COMPACT | JSON_ENSURE_ASCII);
+	if (text)
+		printf("%s\n", text);
+	fflush(stdout);
+}
