@@ -9,6 +9,13 @@
 #define TEXT_BYTES     4096 /* of a text of the request; a longer one is cut */
 #define MAX_NAMESPACES 50   /* that a line names */
 
+static json_t *shortened(const json_t *text)
+{
+	_cleanup_free_ char *s = utf8_shorten(json_string_value(text), TEXT_BYTES);
+
+	return json_string(s);
+}
+
 /* Copies members of a selection, if they are there. */
 static void copy_selection(json_t *to, const json_t *from)
 {
@@ -19,15 +26,23 @@ static void copy_selection(json_t *to, const json_t *from)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		json_t *value = json_object_get(from, names[i]);
 
-		if (json_is_string(value)) {
-			_cleanup_free_ char *text =
-				utf8_shorten(json_string_value(value), TEXT_BYTES);
-
-			json_object_set_new(to, names[i], json_string(text));
-		} else if (json_is_integer(value)) {
+		if (json_is_string(value))
+			json_object_set_new(to, names[i], shortened(value));
+		else if (json_is_integer(value))
 			json_object_set(to, names[i], value);
-		}
 	}
+}
+
+/* Of choices: whose values were asked for. */
+static void copy_tags(json_t *to, const json_t *tags)
+{
+	json_t *list = json_is_array(tags) ? json_array() : NULL;
+
+	for (size_t i = 0; list && i < MIN(json_array_size(tags), (size_t)QUERY_MAX_CHOICES); i++)
+		if (json_is_string(json_array_get(tags, i)))
+			json_array_append_new(list, shortened(json_array_get(tags, i)));
+	if (list)
+		json_object_set_new(to, "tags", list);
 }
 
 static json_t *namespaces(const struct scope *s)
@@ -56,6 +71,7 @@ void api_audit_begin(struct query_job *q)
 			     c->path, "namespaces", namespaces(&c->scope), "n_namespaces",
 			     (json_int_t)c->scope.n_namespaces);
 	copy_selection(q->audit, asked);
+	copy_tags(q->audit, json_object_get(asked, "tags"));
 	if (json_is_object(before)) {
 		json_t *other = json_object();
 
@@ -74,8 +90,9 @@ void api_audit_end(struct query_job *q)
 		return;
 	time_format(now_wall_ns(), when);
 	json_object_set_new(line, "time", json_string(when));
-	/* 0: the client has left before the answer was ready */
-	json_object_set_new(line, "status", json_integer(atomic_load(&q->given_up) ? 0 : q->http));
+	/* 0: the client has left before any of the answer was ready */
+	json_object_set_new(line, "status",
+			    json_integer(atomic_load(&q->given_up) && !q->encoder ? 0 : q->http));
 	json_object_set_new(line, "rows", json_integer((json_int_t)q->n_rows));
 	json_object_set_new(
 		line, "ms",

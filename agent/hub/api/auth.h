@@ -52,6 +52,7 @@ struct gate {
 	/* rights.c: questions in their order, and how many reviews are under way */
 	struct asking *askings;
 	unsigned n_open;
+	uint64_t turn; /* counts the reviews */
 	bool is_asking;
 };
 /*

@@ -149,13 +149,14 @@ static void answered(int status, const json_t *body, const char *error, void *ar
 {
 	struct review *v = arg;
 	struct reviews *r = v->all;
-	struct waiter *waiters = TAKE_PTR(v->waiters);
+	struct waiter *waiters;
 	bool keep;
 
 	if (!r) {
 		review_free(v);
 		return;
 	}
+	waiters = TAKE_PTR(v->waiters);
 	judge(v, status, body, error);
 	keep = v->verdict.status != 503;
 	v->until_ns =

@@ -20,7 +20,10 @@ struct asking {
 	size_t n, next, n_open; /* n_open: the reviews that the API server has not answered yet */
 	size_t n_asked;
 	enum may_see *may;
-	uint8_t user_hash[SHA256_DIGEST_LENGTH];
+	uint8_t user_hash[SHA256_DIGEST_LENGTH]; /* of all that decides about its rights */
+	uint8_t name_hash
+		[SHA256_DIGEST_LENGTH]; /* of whose turn it is: tokens differ in the rest */
+	uint64_t turn;			/* of its last review, among all */
 	int status;
 	char *error;
 	bool waits;    /* for an earlier question of the same user */
@@ -40,7 +43,7 @@ struct one {
 static struct asking *of_same_user(struct asking *from, const struct asking *a)
 {
 	for (; from && from != a; from = from->later)
-		if (memcmp(from->user_hash, a->user_hash, sizeof(a->user_hash)) == 0)
+		if (memcmp(from->name_hash, a->name_hash, sizeof(a->name_hash)) == 0)
 			return from;
 	return NULL;
 }
@@ -64,7 +67,7 @@ static void take_out(struct asking *a)
 		at = &(*at)->later;
 	*at = a->later;
 	for (next = a->waits ? NULL : a->later; next; next = next->later)
-		if (memcmp(next->user_hash, a->user_hash, sizeof(a->user_hash)) == 0) {
+		if (memcmp(next->name_hash, a->name_hash, sizeof(a->name_hash)) == 0) {
 			next->waits = false;
 			return;
 		}
@@ -146,26 +149,35 @@ static void ask(struct asking *a)
 	*one = (struct one){a, i};
 	a->n_asked++;
 	a->n_open++;
+	a->turn = ++a->gate->turn;
 	a->gate->n_open++;
 	api_reviews_ask(a->gate->namespaces, key, n, object, answered, one);
 }
 
-/* The question whose turn it is to ask: the one with the fewest reviews under way. NULL: none. */
+static bool is_before(const struct asking *a, const struct asking *b)
+{
+	return a->n_open != b->n_open ? a->n_open < b->n_open : a->turn < b->turn;
+}
+
+/*
+ * The question whose turn it is to ask: of those with the fewest reviews under way, the one that
+ * has not asked for the longest time. NULL: none.
+ */
 static struct asking *choose(struct gate *g)
 {
 	struct asking *best = NULL;
 
 	for (struct asking *a = g->askings; a; a = a->later)
-		if (!a->waits && a->fn && (!best || a->n_open < best->n_open) && take_known(a))
+		if (!a->waits && a->fn && (!best || is_before(a, best)) && take_known(a))
 			best = a;
 	return best;
 }
 
-/* A question that needs no further answer. NULL: there is none. */
+/* A question that needs no further answer, also if the cache has the last ones. NULL: none. */
 static struct asking *done(struct gate *g)
 {
 	for (struct asking *a = g->askings; a; a = a->later)
-		if (!a->waits && a->next == a->n && !a->n_open)
+		if (!a->waits && !a->n_open && (!a->fn || !take_known(a)))
 			return a;
 	return NULL;
 }
@@ -210,6 +222,8 @@ void api_rights_ask(struct gate *g, const json_t *user, const struct gate_right 
 		    char *const *names, size_t n, asking_fn *fn, void *arg, struct asking **ret)
 {
 	_cleanup_free_ char *text = json_dumps(user, JSON_SORT_KEYS | JSON_ENCODE_ANY);
+	_cleanup_free_ char *name =
+		xasprintf("%s/%s", json_str_at(user, "uid", ""), json_str_at(user, "username", ""));
 	struct asking *a = xcalloc(1, sizeof(*a));
 
 	*a = (struct asking){
@@ -226,7 +240,8 @@ void api_rights_ask(struct gate *g, const json_t *user, const struct gate_right 
 	};
 	*ret = a;
 	/* without a hash, one user could get the rights of another */
-	if (!text || !SHA256((const uint8_t *)text, strlen(text), a->user_hash))
+	if (!text || !SHA256((const uint8_t *)text, strlen(text), a->user_hash) ||
+	    !SHA256((const uint8_t *)name, strlen(name), a->name_hash))
 		out_of_memory();
 	add_last(a);
 	go_on(g);

@@ -261,6 +261,30 @@ static void of_many_namespaces_some_are_not_checked(void **state)
 	buf_done(&filter);
 }
 
+/* Of a name among many made-up ones, the note does not tell whether the store has it. */
+static void names_cannot_be_tested(void **state)
+{
+	static const char *const tested[] = {"vault", "none"};
+	struct fixture *f = *state;
+	char *notes[ARRAY_SIZE(tested)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(tested); i++) {
+		struct buf filter = {0};
+
+		buf_printf(&filter, "pod_ns IN ('%s'", tested[i]);
+		for (int k = 0; k < MOST_UNKNOWN; k++)
+			buf_printf(&filter, ",'!%02d'", k);
+		buf_putc(&filter, ')');
+		assert_int_equal(query_of(f, "nobody", filter.data), 200);
+		notes[i] = xstrdup(note(f));
+		assert_non_null(strstr(notes[i], "name fewer"));
+		buf_done(&filter);
+	}
+	assert_string_equal(notes[0], notes[1]);
+	for (size_t i = 0; i < ARRAY_SIZE(tested); i++)
+		free(notes[i]);
+}
+
 /* ---- several at once ---- */
 
 static unsigned n_answered, n_good;
@@ -377,6 +401,7 @@ int main(void)
 		FEW(no_answer_is_no_data),
 		MANY(of_many_namespaces_some_are_not_checked),
 		MANY(questions_take_turns),
+		FEW(names_cannot_be_tested),
 		FEW(every_kind_of_answer_says_it),
 		FEW(a_namespace_without_profiles),
 		MANY(a_client_leaves),

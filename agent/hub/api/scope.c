@@ -20,6 +20,7 @@ struct scope_names {
 	pthread_mutex_t lock;
 	struct query_names names;
 	uint64_t read_ns; /* when they were read; 0: never */
+	bool is_read;	  /* a worker reads them */
 };
 
 struct scope_job {
@@ -27,7 +28,8 @@ struct scope_job {
 	const struct query_kind *then; /* of the request */
 	struct query_names names;      /* whose rights are asked for */
 	bool named;		       /* the request names them */
-	bool more;		       /* it names more, or the store has more */
+	size_t n_named;
+	bool more; /* not all may be checked */
 	struct asking *asking;
 };
 
@@ -56,15 +58,22 @@ static void take(const char *ns, void *arg)
 		query_names_add(names, ns);
 }
 
-/* Reads the list of the store's namespaces if it is old. The caller holds the lock. */
+/*
+ * Reads the list of the store's namespaces if it is old. While one worker reads it, the others use
+ * the old one. The caller holds the lock; this function gives it up while it reads.
+ */
 static int read_names(struct query_job *q, struct scope_names *n, struct field_error *reterr)
 {
 	struct query_names names = {0};
 	int e;
 
-	if (n->read_ns && now_mono_ns() < n->read_ns + KEEP_NS)
+	if (n->read_ns && (n->is_read || now_mono_ns() < n->read_ns + KEEP_NS))
 		return 0;
+	n->is_read = true;
+	pthread_mutex_unlock(&n->lock);
 	e = store_namespaces(q->store, &q->given_up, take, &names, reterr);
+	pthread_mutex_lock(&n->lock);
+	n->is_read = false;
 	if (e) {
 		query_names_done(&names);
 		return e;
@@ -94,21 +103,22 @@ static void choose(struct scope_job *j, const struct query_names *stored,
 {
 	size_t n_unknown = 0;
 
+	j->n_named = named->n;
 	for (size_t i = 0; i < named->n; i++) {
 		bool known = has(stored, named->names[i]);
 
 		if (known || n_unknown < MAX_UNKNOWN)
 			query_names_add(&j->names, named->names[i]);
-		else
-			j->more = true;
 		n_unknown += !known;
 	}
+	/* whichever of them the store has: the note must not tell that */
+	j->more = named->n > MAX_UNKNOWN;
 	if (j->named)
 		return;
 	for (size_t i = 0; i < MIN(stored->n, (size_t)MAX_NAMES); i++)
 		if (!has(named, stored->names[i]))
 			query_names_add(&j->names, stored->names[i]);
-	j->more |= stored->n > MAX_NAMES;
+	j->more = stored->n > MAX_NAMES;
 }
 
 static void find_names(struct query_job *q)
@@ -161,16 +171,20 @@ static char *note_of(const struct scope_job *j, const enum may_see *may)
 {
 	_cleanup_free_ char *names = list(&j->names, may, j->named ? MAY_NOT_SEE : MAY_SEE);
 	bool more = j->more;
+	size_t n_seen = 0;
 
-	for (size_t i = 0; i < j->names.n; i++)
+	for (size_t i = 0; i < j->names.n; i++) {
 		more |= may[i] == MAY_NOT_KNOWN;
+		n_seen += may[i] == MAY_SEE;
+	}
+	if (j->named && n_seen == j->n_named)
+		return NULL;
 	if (j->named && more)
-		return xasprintf(
-			"you may not see profiles of all namespaces that you name; some of "
-			"them were not checked: name fewer");
+		return xstrdup(
+			"of the namespaces that you name, you may not see some, or they were "
+			"not checked: name fewer");
 	if (j->named)
-		return names ? xasprintf("you may not see profiles of the namespaces %s", names)
-			     : NULL;
+		return xasprintf("you may not see profiles of the namespaces %s", names);
 	if (!names)
 		return xasprintf(
 			"of the namespaces that have profiles you may see none%s; that needs "

@@ -90,11 +90,13 @@ int store_blocks_of(sqlite3 *db, const struct selection *sel, struct blocks *ret
 {
 	int e = store_blocks_read(db, ret);
 
+	if (e)
+		return e;
 	if (profile_event_info(sel->event)->snapshot)
 		ret->until = ret->from - 1;
 	ret->from = MAX(ret->from, store_block_of(sel->time_start_s + BLOCK_S - 1));
 	ret->until = MIN(ret->until, store_block_of(sel->time_end_s + 1) - 1);
-	return e;
+	return 0;
 }
 
 void store_blocks_where(struct where *w, const struct selection *sel, const struct blocks *b,
@@ -298,9 +300,9 @@ static int take_back(struct sqlite_store *s, int64_t last)
 	char sql[128];
 	int r;
 
-	if (b.until <= last)
+	b.until = MIN(b.until, MAX(last, b.from - 1));
+	if (b.until == s->blocks.until)
 		return 0;
-	b.until = MAX(last, b.from - 1);
 	r = store_sq_run(s->st[ST_BEGIN]);
 	if (r)
 		return r;

@@ -504,9 +504,15 @@ int store_sqlite_expire(void *sink, uint64_t now_wall_ns)
 		r = sweep(s);
 	if (!r)
 		r = store_sq_vacuum(s, VACUUM_BYTES);
-	if (!r)
+	if (!r) {
 		r = store_blocks_make(s, (int64_t)(now_wall_ns / NSEC_PER_SEC),
 				      now_mono_ns() + BLOCKS_NS);
+		/* a sum is not worth the deletion of profiles */
+		if (r == -ENOSPC) {
+			counter_add(counter("store_expire_errors_total", "reason", "ENOSPC"), 1);
+			r = 0;
+		}
+	}
 	if (r && store_damage_recover(s, r) == -ENOSPC) /* deleting needs room on the disk, too */
 		r = store_room_make(s, ROOM_LEAST);
 	if (!r)
