@@ -149,7 +149,7 @@ static void reply_with(reply_fn *fn, const struct call *c, int status, const cha
 		encoding = xasprintf("Content-Encoding: %s", api_encoding_name(c->encoded));
 		all[i++] = encoding;
 	}
-	if (c->left_out)
+	if (c->file_name && c->scope_note)
 		all[i++] = "Podflame-Left-Out: namespaces";
 	if (c->file_name) {
 		disposition =

@@ -50,7 +50,6 @@ struct call {
 	enum api_encoding accepts;
 	enum api_encoding encoded; /* the encoding of the reply's body */
 	bool accepts_gzip;
-	bool left_out; /* a file lacks what the user may not see: a header says so */
 	bool has_page;		     /* the browser has kept the page of this hub */
 	const char *const *caching; /* headers that say how long the reply is kept; NULL: not */
 };

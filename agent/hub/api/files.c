@@ -87,7 +87,6 @@ static void make_file(struct query_job *q)
 		api_query_fail(q, &e);
 		return;
 	}
-	q->call->left_out = q->call->scope_note != NULL;
 	q->call->file_name = files[file_of(q->call)].file_name;
 	q->content_type = files[file_of(q->call)].content_type;
 	api_query_answer(q, &out);

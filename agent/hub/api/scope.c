@@ -84,16 +84,6 @@ static int read_names(struct query_job *q, struct scope_names *n, struct field_e
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static bool has(const struct query_names *n, const char *name)
-{
-	return n->n && bsearch(&name, n->names, n->n, sizeof(*n->names), by_name);
-}
-
 /*
  * The namespaces whose rights are asked for. Of the names in the request that the store does not
  * have, only some are: else a user could make the hub ask about any number of made-up names.
@@ -105,7 +95,7 @@ static void choose(struct scope_job *j, const struct query_names *stored,
 
 	j->n_named = named->n;
 	for (size_t i = 0; i < named->n; i++) {
-		bool known = has(stored, named->names[i]);
+		bool known = query_names_has(stored, named->names[i]);
 
 		if (known || n_unknown < MAX_UNKNOWN)
 			query_names_add(&j->names, named->names[i]);
@@ -116,7 +106,7 @@ static void choose(struct scope_job *j, const struct query_names *stored,
 	if (j->named)
 		return;
 	for (size_t i = 0; i < MIN(stored->n, (size_t)MAX_NAMES); i++)
-		if (!has(named, stored->names[i]))
+		if (!query_names_has(named, stored->names[i]))
 			query_names_add(&j->names, stored->names[i]);
 	j->more = stored->n > MAX_NAMES;
 }

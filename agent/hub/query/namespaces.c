@@ -17,6 +17,11 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+bool query_names_has(const struct query_names *n, const char *name)
+{
+	return n->n && bsearch(&name, n->names, n->n, sizeof(*n->names), by_name);
+}
+
 /* Sorts the names, and keeps each once. */
 static void sort(struct query_names *n)
 {

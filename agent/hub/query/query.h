@@ -34,6 +34,7 @@ struct query_names {
 	size_t n, cap;
 };
 void query_names_add(struct query_names *n, const char *name);
+bool query_names_has(const struct query_names *n, const char *name); /* they are sorted */
 void query_names_done(struct query_names *n);
 /*
  * The namespaces that the selections of a body name, sorted: rows of others cannot match. Returns

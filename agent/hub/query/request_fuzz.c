@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Arbitrary bytes as a request body, and as parameters; a refusal must be a JSON reply. Fuzzes:
- * hub/query/request.c, hub/query/request_values.c, hub/query/parameters.c
+ * hub/query/request.c, hub/query/request_values.c, hub/query/parameters.c, hub/query/namespaces.c
  */
 #include "hub/query/query.h"
 
@@ -62,6 +62,19 @@ static void read_tracing(const char *body, size_t n)
 	query_tracing_request_done(&t);
 }
 
+/* The namespaces that a body names are sorted, and each is there once. */
+static void read_names(const char *body, size_t n)
+{
+	struct query_names names = {0};
+
+	if (!query_names_of_body(body, n, &names) && names.n)
+		abort();
+	for (size_t i = 1; i < names.n; i++)
+		if (strcmp(names.names[i - 1], names.names[i]) >= 0)
+			abort();
+	query_names_done(&names);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	const char *body = (const char *)data;
@@ -71,6 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	read_tracing(body, n);
 	read_values(body, n);
 	read_trees(body, n);
+	read_names(body, n);
 	parameters = query_parameters(text, &e);
 	if (parameters)
 		read_tracing(parameters, strlen(parameters));
