@@ -39,6 +39,19 @@ const REASONS = [
 ];
 
 export const tests = {
+  async 'a user who may not see all namespaces is told what is left out'(page, origin) {
+    const note = 'of the namespaces that have profiles you may see none; that needs the verb get';
+    const losses = [{ reason: 'ring_full', samples: 0, time_ns: 0, of_node: true, hidden: true }];
+
+    await emptyWith(page, []);
+    await answersAre(page, () =>
+      ({ ...EMPTY, summary: { ...EMPTY.summary, notes: [note], losses } }));
+    await open(page, origin);
+    await until(async () => (await page.textContent('main')).includes(note));
+    assert.match(await page.textContent('#losses'), /^something lost by some process/);
+    assert.deepEqual(await complaints(page), []);
+    await picture(page, 'tenant');
+  },
   async 'an empty answer says why in the order of the hub, and names cannot break out'(
     page, origin,
   ) {

@@ -10,6 +10,9 @@ export interface FunctionId {
   kind: string; // docs/api.md has all kinds
 }
 
+/** The same text for the same function only. */
+export const keyOf = ({ name, kind }: FunctionId): string => `${kind}\n${name}`;
+
 export interface Fold {
   threads: 'pools' | 'each' | 'none'; // pools: exec-17 is one of exec-N
   recursion: boolean;
@@ -129,12 +132,12 @@ export function foldFunctions(of: Functions, fold: Fold, hidden: readonly Functi
 
 /** Whether a function's frames leave. The root stays. */
 function goneOf({ names, kinds }: Functions, fold: Fold, hidden: readonly FunctionId[]) {
-  const isHidden = new Set(hidden.map(({ name, kind }) => `${kind}\n${name}`));
+  const isHidden = new Set(hidden.map(keyOf));
   // of a host's processes, whose threads have no stacks, the processes stay
   const threads = kinds.some(isFunction) ? ['thread', 'process'] : ['thread'];
 
   return (fn: number): boolean =>
     kinds[fn] !== 'root' &&
     ((fold.threads === 'none' && threads.includes(kinds[fn])) ||
-      isHidden.has(`${kinds[fn]}\n${names[fn]}`));
+      isHidden.has(keyOf({ name: names[fn], kind: kinds[fn] })));
 }

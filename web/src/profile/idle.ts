@@ -3,9 +3,14 @@
 // libraries and runtimes. What a worker waits for while it works is no idle wait. docs/page.md has
 // the list.
 import { isFunction, type Columns, type Functions } from './columns';
+import { keyOf } from './folds';
 
 /** Whether an event has waits. */
 export const hasIdle = (event: string): boolean => event === 'off-cpu';
+
+/** Whether idle waits of an event are left out. */
+export const leavesIdleOut = (of: { withoutIdle: boolean; event: string }): boolean =>
+  of.withoutIdle && hasIdle(of.event);
 
 /** Functions below which threads wait for work. */
 interface Place {
@@ -96,11 +101,12 @@ function placesOf({ names, kinds }: Functions): Int8Array {
   const known = new Map<string, number>();
 
   places.forEach((place, at) => {
-    for (const kind of place.kinds) for (const n of place.names) known.set(`${kind}\n${n}`, at);
+    for (const kind of place.kinds)
+      for (const name of place.names) known.set(keyOf({ name, kind }), at);
   });
   return Int8Array.from(names, (name, fn) => {
     const base = native.includes(kinds[fn]) ? name.split('(', 1)[0] : name;
 
-    return known.get(`${kinds[fn]}\n${base}`) ?? -1;
+    return known.get(keyOf({ name: base, kind: kinds[fn] })) ?? -1;
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A profile without some of its stacks, as if nothing of them had been measured.
 import type { Columns, Values } from './columns';
-import { foldFunctions, type Fold, type FunctionId } from './folds';
+import { foldFunctions, keyOf, type Fold, type FunctionId } from './folds';
 import { idleWaits } from './idle';
 import { rebuilt, Tree } from './rebuild';
 
@@ -38,10 +38,10 @@ function named({ functions }: Columns, fold: Fold, ids: readonly FunctionId[]): 
   const is = new Uint8Array(functions.names.length);
 
   if (ids.length === 0) return is;
-  const keys = new Set(ids.map(({ name, kind }) => `${kind}\n${name}`));
+  const keys = new Set(ids.map(keyOf));
   const folded = foldFunctions(functions, { ...fold, threads: pooled(fold) }, []);
   const isOne = ({ names, kinds }: Columns['functions'], fn: number): boolean =>
-    keys.has(`${kinds[fn]}\n${names[fn]}`);
+    keys.has(keyOf({ name: names[fn], kind: kinds[fn] }));
 
   for (let fn = 0; fn < is.length; fn++)
     is[fn] = Number(isOne(functions, fn) || isOne(folded.functions, folded.to[fn]));

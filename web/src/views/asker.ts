@@ -7,7 +7,7 @@ import type {
   GroupsReply, Info, ProfileQuestion, Reason, Reply, Series, SeriesQuestion, Values,
 } from '../api/types';
 import type { Columns } from '../profile/columns';
-import { hasIdle } from '../profile/idle';
+import { leavesIdleOut } from '../profile/idle';
 import { fromTree } from '../profile/tree';
 import type { State } from '../state/state';
 import type { Operator } from '../state/filter';
@@ -231,9 +231,7 @@ export class Asker {
     const shown = this.profile.answer?.state;
     const isAgain = shown && choices(shown) === choices(state);
 
-    const isWithoutIdle = state.withoutIdle && hasIdle(state.event);
-
-    return !isAgain && !isWithoutIdle && isAll(state.zoom, state.focus, state.without);
+    return !isAgain && !leavesIdleOut(state) && isAll(state.zoom, state.focus, state.without);
   }
 
   private async requestOf(

@@ -2,7 +2,7 @@
 // What is left out of the profile: the functions that are hidden, stacks, and all but the subtree
 // that has the focus. A click takes it back.
 import { nameOfStep, nodeAt } from '../profile/path';
-import { hasIdle } from '../profile/idle';
+import { leavesIdleOut } from '../profile/idle';
 import { inert } from '../profile/names';
 import { percent } from '../profile/values';
 import type { Change, State } from '../state/state';
@@ -20,7 +20,7 @@ const LOST = ' (this profile does not have it)';
 
 export function Chosen({ state, change, shown }: Props) {
   const { hidden, without, focus } = state;
-  const withoutIdle = state.withoutIdle && hasIdle(state.event);
+  const withoutIdle = leavesIdleOut(state);
   const columns = shown?.columns ?? null;
   const isLost = columns !== null && nodeAt(columns, focus) < 0;
   const share = shareText(shown);

@@ -7,7 +7,7 @@ import type { Columns } from '../profile/columns';
 import { Difference, termsOf, type Change, type Terms } from '../profile/difference';
 import { growth, type Growth } from '../profile/growth';
 import { valueFormat } from '../profile/per';
-import { hasIdle } from '../profile/idle';
+import { leavesIdleOut } from '../profile/idle';
 import { leaveOut } from '../profile/leave_out';
 import { functionTable, type FunctionRow } from '../profile/table';
 import { transform } from '../profile/transform';
@@ -48,7 +48,7 @@ export function useShown(
   cpuSeconds: number | null,
 ): Shown | null {
   const perSecond = per === 'second';
-  const withoutIdle = noIdle && answer !== null && hasIdle(answer.state.event);
+  const withoutIdle = answer !== null && leavesIdleOut({ ...answer.state, withoutIdle: noIdle });
   const kept = useMemo(
     () => answer?.columns ? leaveOut(answer.columns, { without, fold, withoutIdle }) : null,
     [answer, without, fold, withoutIdle],
