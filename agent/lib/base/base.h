@@ -114,11 +114,17 @@ void json_decrefp_(json_t **j);
 /*
  * data is always NUL-terminated at data[len] (but data may be NULL while the buffer is empty). If
  * the data would become longer than max_bytes, the buffer becomes `failed`, keeps its content and
- * refuses every append. So a caller checks once, at the end. max_bytes 0 means 1 GiB.
+ * refuses every append. So a caller checks once, at the end. max_bytes 0 means 1 GiB. The same
+ * happens if its budget refuses more memory. The caller of buf_init sets budget after it; what the
+ * buffer has taken is not given back here.
  */
+struct buf_budget {
+	bool (*take)(struct buf_budget *b, size_t n_bytes);
+};
 struct buf {
 	char *data;
 	size_t len, cap, max_bytes;
+	struct buf_budget *budget; /* NULL: none */
 	bool failed;
 };
 
@@ -238,6 +244,8 @@ struct url {
  */
 int url_parse(const char *s, struct url *ret, struct field_error *reterr);
 void url_done(struct url *u);
+/* Whether the host is this machine: "localhost", 127.0.0.0/8 or ::1. */
+bool url_is_loopback(const char *host);
 
 /* ---- log: one line on standard error --------------------------------------- */
 

@@ -12,6 +12,37 @@
 #include <uthash.h>
 #include <zlib.h>
 
+struct budget {
+	struct buf_budget budget;
+	size_t left;
+};
+
+static bool take_some(struct buf_budget *budget, size_t n)
+{
+	struct budget *b = (struct budget *)budget;
+
+	if (n > b->left)
+		return false;
+	b->left -= n;
+	return true;
+}
+
+/* A buffer asks its budget for each byte of memory, and keeps what it has if it gets no more. */
+static void test_buf_keeps_to_its_budget(void **state)
+{
+	struct budget budget = {{take_some}, 300};
+	_cleanup_buf_ struct buf b = {.budget = &budget.budget};
+
+	(void)state;
+	for (int i = 0; i < 255; i++)
+		assert_int_equal(buf_putc(&b, 'x'), 0);
+	assert_int_equal(budget.left, 300 - b.cap);
+	assert_int_equal(buf_putc(&b, 'x'), -E2BIG);
+	assert_true(b.failed);
+	assert_int_equal(b.len, 255);
+	assert_int_equal(budget.left, 300 - b.cap);
+}
+
 static void test_buf_keeps_its_limit(void **state)
 {
 	_cleanup_buf_ struct buf b;
@@ -462,6 +493,21 @@ static void test_urls_refused(void **state)
 	}
 }
 
+static void test_loopback(void **state)
+{
+	static const char *const here[] = {"localhost", "127.0.0.1", "127.255.0.9", "::1"},
+				 *const elsewhere[] = {"",	  "hub",       "127.0.0.1.example",
+						       "127.1",	  "128.0.0.1", "localhost.x",
+						       "fd00::1", "0.0.0.0",   "::"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		assert_true(url_is_loopback(here[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++)
+		if (url_is_loopback(elsewhere[i]))
+			fail_msg("%s is not this machine", elsewhere[i]);
+}
+
 /* ---- hash tables whose keys a pod chooses ---- */
 
 struct key {
@@ -644,6 +690,7 @@ int main(void)
 		cmocka_unit_test(test_memory_of_json),
 		cmocka_unit_test(test_what_is_kept_of_json),
 		cmocka_unit_test(test_buf_keeps_its_limit),
+		cmocka_unit_test(test_buf_keeps_to_its_budget),
 		cmocka_unit_test(test_gzip_files),
 		cmocka_unit_test(test_a_gzip_file_that_does_not_fit),
 		cmocka_unit_test(test_json_string_is_escaped),
@@ -653,6 +700,7 @@ int main(void)
 		cmocka_unit_test(test_base64_and_hex),
 		cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_urls_refused),
+		cmocka_unit_test(test_loopback),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_an_object_is_found_by_a_member),

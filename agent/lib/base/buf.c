@@ -39,6 +39,10 @@ static int buf_room(struct buf *b, size_t n)
 		return 0;
 	while (cap <= b->len + n)
 		cap *= 2;
+	if (b->budget && !b->budget->take(b->budget, cap - b->cap)) {
+		b->failed = true;
+		return -E2BIG;
+	}
 	b->data = xrealloc(b->data, cap);
 	b->cap = cap;
 	return 0;

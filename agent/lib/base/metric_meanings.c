@@ -43,7 +43,10 @@ static const struct {
 	{"stage_cpu_seconds_total", "CPU time by stage of the work."},
 	{"http_accept_pauses_total", "Times that connections had to wait for a tenth of a second "
 				     "because there were no descriptors or no memory."},
-	{"http_refused_total", "Connections that were refused or closed to make room."},
+	{"http_refused_total",
+	 "Connections and requests that were refused, by reason. too_many_connections: there was "
+	 "no room; made_room: closed to make room; peer_share: the same, since its peer had more "
+	 "connections than another one; too_slow: the request came too slowly."},
 	{"tls_ca_skipped_total", "Certificates of CA bundles that cannot be read and were ignored, "
 				 "each time that a bundle is read."},
 	{"names_failing", "Host names that cannot be looked up now."},
@@ -54,8 +57,6 @@ static const struct {
 	{"kube_dropped_total", "Objects of the API server that were ignored, by reason."},
 	{"kube_watch_total", "Events of watches: connects, lists, errors."},
 	{"nodes_without_agent", "Nodes on which no agent has worked for 90 seconds."},
-	{"agentless_looks_total", "Lists of the pods of a node without an agent. whole: all pods "
-				  "are known; incomplete: some are not."},
 	/* BPF */
 	{"bpf_links", "Attached BPF links."},
 	{"bpf_program_run_seconds_total",
@@ -140,6 +141,15 @@ static const struct {
 	 "Killed parse children, which the kernel has not ended yet."},
 	{"parse_failures_total", "Files that could not be parsed."},
 	{"perf_map_lines_refused_total", "Lines of perf maps that were refused."},
+	{"reader_child_restarts_total",
+	 "Times that the agent ended a child process that reads perf maps, because the child took "
+	 "too long, died or gave a wrong answer."},
+	{"reader_children_stuck_total",
+	 "Killed children that read perf maps, which the kernel has not ended yet."},
+	{"reader_failures_total",
+	 "Perf maps that could not be read, by reason. paused: the agent reads none of the "
+	 "namespace for a while, because one stopped the child that read it. no_child: no child "
+	 "could be started."},
 	{"runtime_frames_unnamed_total", "Frames of runtimes without a name."},
 	{"runtime_learn_failures_total", "Processes whose runtime could not be read."},
 	{"runtime_learn_seconds_total",
@@ -201,6 +211,32 @@ static const struct {
 	/* the hub */
 	{"api_refused_total", "Requests to the API that were refused."},
 	{"api_requests_total", "Requests to the API, by path."},
+	{"cluster_keys_failed_total",
+	 "Times that the keys of a registered cluster could not be read, by cluster. The hub "
+	 "keeps the last ones."},
+	{"cluster_tokens_refused_total",
+	 "Tokens of registered issuers that the hub refused, by the field that is wrong; no_keys: "
+	 "it has no keys of the cluster; too_many_wait: too many requests of an address, or of "
+	 "all, "
+	 "wait for keys."},
+	{"forward_healthy", "0: the central hub takes no profiles, or none was sent for a while "
+			    "since it took none; 1: it takes them."},
+	{"forward_profiles_rejected_total", "Profiles that the central hub left out."},
+	{"forward_profiles_total", "Profiles that the central hub has stored."},
+	{"forward_requests_total",
+	 "Requests to the central hub, by result. stored; refused: it will never take the request; "
+	 "again: it does not take it now; busy: too many were under way; stopping."},
+	{"forward_requests_under_way", "Requests to the central hub that have no answer yet."},
+	{"forward_requests_waiting", "Requests that wait until fewer are under way."},
+	{"ingest_no_room_total",
+	 "Requests with profiles that the hub had no room for, by reason. sender: too many bytes "
+	 "of this sender were pending; all: too many of all senders; writer: too many profiles "
+	 "waited for the store. The sender sends them again."},
+	{"ingest_profiles_refused_total",
+	 "Profiles of which their sender may not speak, by reason. The hub does not store them."},
+	{"ingest_profiles_unverified_total",
+	 "Profiles of pods that the hub could not verify. Readers of some namespaces do not see "
+	 "them."},
 	{"ingest_requests_total", "Requests with profiles, by HTTP status."},
 	{"otlp_profiles_skipped_total",
 	 "Profiles in requests that the hub did not take, by reason."},
@@ -209,6 +245,11 @@ static const struct {
 	{"queries_refused_total", "Queries that were refused because too many waited."},
 	{"queries_total", "Queries done."},
 	{"queries_waiting", "Queries that wait."},
+	{"sign_ins_refused_total",
+	 "Tokens that the hub refused without asking the API server, by reason. expired, audience: "
+	 "what the token says of itself; peer_refused, all_refused: the API server refused too "
+	 "many tokens of this address lately, or of all; peer_under_way, all_under_way: too many "
+	 "are being checked."},
 	{"store_bytes", "Size of the store."},
 	{"store_damaged_total", "Times that a damaged store was renamed and a new one begun."},
 	{"store_dropped_rows_total", "Rows that were not stored."},
@@ -227,6 +268,8 @@ static const struct {
 	{"store_write_errors_total", "Failures to store profiles."},
 	{"symbols_damaged_total", "Uploaded symbol files that were found damaged."},
 	{"symbols_uploads_total", "Uploaded symbol files, by result."},
+	{"targets_not_told_total", "Targets without room in the hub whose status does not say so, "
+				   "because too many wait for it."},
 };
 
 struct metric_line {

@@ -97,6 +97,18 @@ int url_parse(const char *s, struct url *ret, struct field_error *reterr)
 	return 0;
 }
 
+bool url_is_loopback(const char *host)
+{
+	struct in_addr v4;
+	struct in6_addr v6;
+
+	if (inet_pton(AF_INET, host, &v4) == 1)
+		return ntohl(v4.s_addr) >> 24 == 127;
+	if (inet_pton(AF_INET6, host, &v6) == 1)
+		return IN6_IS_ADDR_LOOPBACK(&v6);
+	return streq(host, "localhost");
+}
+
 void url_done(struct url *u)
 {
 	free(u->host);

@@ -79,11 +79,23 @@ static uint64_t backoff_ns(const struct child *c)
 	return MIN(BACKOFF_MIN_NS << MIN(c->lost_in_a_row, 10u), BACKOFF_MAX_NS);
 }
 
+void child_end(struct child *c)
+{
+	end_process(c, c->impatient ? IMPATIENT_END_NS : END_NS);
+}
+
+bool child_ended(struct child *c)
+{
+	if (c->killed && c->ops->reap(c->killed, 0))
+		c->killed = 0;
+	return !c->killed;
+}
+
 void child_lose(struct child *c)
 {
 	if (!c->pid)
 		return;
-	end_process(c, c->impatient ? IMPATIENT_END_NS : END_NS);
+	child_end(c);
 	c->restarts++;
 	if (++c->lost_in_a_row >= 2)
 		c->next_ns = c->ops->now_ns() + backoff_ns(c);
@@ -163,11 +175,10 @@ int child_start(struct child *c)
 		return 0;
 	if (c->pid) {
 		/*
-		 * An earlier call has started the child, and the child was not ready in time. Only
-		 * an owner that has set `impatient` (child.h) calls again, so this call does not
-		 * wait.
+		 * An earlier call has started the child. If that call has waited, the owner has set
+		 * `impatient` (child.h) and calls again, so this call does not wait.
 		 */
-		wait_ns = 0;
+		wait_ns = c->impatient ? 0 : wait_ns;
 	} else {
 		r = start_process(c);
 		if (r < 0)
@@ -185,6 +196,12 @@ int child_start(struct child *c)
 	return 0;
 }
 
+void child_prepare(struct child *c)
+{
+	if (!c->pid)
+		(void)start_process(c);
+}
+
 int child_ask(struct child *c, const void *message, size_t n, const int *fds, size_t n_fds)
 {
 	int r = -EPIPE;
@@ -194,7 +211,11 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
 	 * new child gets the question
 	 */
 	for (int attempt = 0; r < 0 && attempt < 2; attempt++) {
+		bool earlier = c->pid && attempt == 0;
+
 		r = child_start(c);
+		if (r == -EPIPE && earlier)
+			continue;
 		if (r < 0)
 			return r;
 		r = child_send(c->sock, message, n, fds, n_fds);

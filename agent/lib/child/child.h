@@ -51,6 +51,11 @@ struct child *child_free(struct child *c);
  */
 int child_start(struct child *c);
 /*
+ * Starts the process unless it runs, and does not wait until it is ready: the next child_start() or
+ * child_ask() does. So a question that comes later need not wait for the start.
+ */
+void child_prepare(struct child *c);
+/*
  * Sends a question. If the child has died since its last answer, starts a new one and asks it. If
  * there is no child, returns an error of child_start.
  */
@@ -64,6 +69,13 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
 int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n,
 		 int *ret_fd);
 void child_lose(struct child *c);		/* ends the process, and counts the loss */
+/* Ends the process, which is no loss. The next question starts another one. */
+void child_end(struct child *c);
+/*
+ * Returns whether the process that was ended last is gone. It may stay as long as a pod's file
+ * system does not answer.
+ */
+bool child_ended(struct child *c);
 void child_forget_losses(struct child *c);	/* the next loss is the first in a row */
 /* CLOCK_MONOTONIC: when an impatient owner may call again after -EAGAIN. */
 uint64_t child_next_ns(const struct child *c);
@@ -71,12 +83,38 @@ uint64_t child_restarts(const struct child *c);
 /* time since the child was ready; 0: there is no child */
 uint64_t child_age_ns(const struct child *c);
 
+/*
+ * ---- a pool of children, each of which serves one owner only; any thread ----
+ * A child that an owner's bytes have taken over never gets a question of another owner. Owners are
+ * numbers, such as struct charged.ns of node/proc.
+ */
+#define CHILD_POOL_WAITING_MAX 4   /* children that wait for their owner's next question */
+#define CHILD_POOL_OWNERS_MAX  256 /* owners that a pool remembers */
+#define CHILD_POOL_QUESTIONS   100 /* after so many questions, a child is replaced by a new one */
+/* for so long an owner gets no child after a loss; twice as long each time, up to the maximum */
+#define CHILD_POOL_PAUSE_NS	(20 * NSEC_PER_SEC)
+#define CHILD_POOL_PAUSE_MAX_NS (640 * NSEC_PER_SEC)
+struct child_pool;
+/* *c must stay valid, with its argv. */
+struct child_pool *child_pool_new(const struct child_config *c);
+/* No child may be taken. pool may be NULL. Returns NULL. */
+struct child_pool *child_pool_free(struct child_pool *pool);
+/*
+ * Takes a child that has served no other owner; the caller asks it alone. Two callers of one owner
+ * get two children. -ECANCELED: the owner must wait, because of a loss: for the pause, and until
+ * the lost process has ended.
+ */
+int child_pool_take(struct child_pool *pool, uint64_t owner, struct child **ret);
+/* lost: the child hung, died or lied. The pool ends it, and its owner must wait. */
+void child_pool_give(struct child_pool *pool, struct child *c, bool lost);
+
 /* ---- the process ---- */
 #define CHILD_SOCKET_FD 3
 struct child_rights {
 	uint64_t data_bytes, address_bytes;	/* limits of its memory; 0: no limit */
 	uint64_t file_bytes;			/* limit of the size of a file (a memfd) */
 	uint64_t n_fds;				/* limit of the number of descriptors */
+	uint64_t cpu_s;				/* limit of its CPU time, in seconds; 0: no limit */
 	/* system calls that the child may make, with any arguments */
 	const int *calls;
 	size_t n_calls;

@@ -50,6 +50,8 @@ static int set_limits(const struct child_rights *rights)
 		r = limit(RLIMIT_NPROC, 0);
 	if (!r)
 		r = limit(RLIMIT_FSIZE, rights->file_bytes);
+	if (!r && rights->cpu_s)
+		r = limit(RLIMIT_CPU, rights->cpu_s);
 	if (!r && !SANITIZED && rights->address_bytes)
 		r = limit(RLIMIT_AS, rights->address_bytes);
 	if (!r && !SANITIZED && rights->data_bytes)

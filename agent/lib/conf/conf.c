@@ -34,8 +34,25 @@ static const struct key keys[] = {
 	 "required: a ClusterProfilingTarget reaches only namespaces with that label"},
 	{"total", BOOL, AT(total), "false", 0, 0, NULL,
 	 "count the CPU time of every process of the host, without stacks (`local` always does)"},
+	{"run_as_user", UINT, AT(run_as_user), "0", 0, 65534, NULL,
+	 "`agent`: the user and group that the agent takes when it has started; 0: it stays the "
+	 "user that started it. With another user, it writes no file of root, and javaAttach "
+	 "cannot be used"},
 	{"max_sample_hz", UINT, AT(max_sample_hz), "199", 1, 999, NULL,
 	 "upper limit of sampleHz of every target"},
+	{"tenant.max_sample_hz", UINT, AT(tenant_max_sample_hz), "999", 1, 999, NULL,
+	 "upper limit of sampleHz of a ProfilingTarget"},
+	{"tenant.max_overhead_percent", PERCENT, AT(tenant_max_overhead_percent), "100", 0, 0, NULL,
+	 "upper limit of limits.overheadPercent of a ProfilingTarget, also of onCpu if the spec "
+	 "has "
+	 "none; 100: no limit"},
+	{"tenant.allowed_events", WORDS, AT(tenant_allowed_events), "all", 1, 16,
+	 "all|onCpu|offCpu|memAlloc|memInuse|hbmAlloc|hbmInuse|onGpu|rdma|rdmaLatency",
+	 "events that a ProfilingTarget may ask for"},
+	{"tenant.min_sample_bytes", UINT, AT(tenant_min_sample_bytes), "1", 1, 1 << 30, NULL,
+	 "lower limit of sampleBytes of a ProfilingTarget"},
+	{"tenant.max_targets", UINT, AT(tenant_max_targets), "4096", 1, 4096, NULL,
+	 "most ProfilingTargets of a namespace; the oldest ones count"},
 	{"window", DURATION, AT(window_ns), "10s", 1, 60, NULL, "length of one profile"},
 	{"trace_context", BOOL, AT(trace_context), "false", 0, 0, NULL,
 	 "`local`: samples carry the ids of the call that they were taken in, if a program "
@@ -53,7 +70,8 @@ static const struct key keys[] = {
 	 "`agent`: directory for profiles that wait while the hub is away; empty: they wait in 8 "
 	 "MiB of memory"},
 	{"spool.max_bytes", BYTES, AT(spool_max_bytes), "256Mi", 1, 1 << 20, NULL,
-	 "size of spool.dir; when it is full, the agent drops the oldest profiles and counts them"},
+	 "size of spool.dir; when it is full, the agent drops the oldest profiles of the namespace "
+	 "that has most there, and counts them"},
 	{"unwind.table_bytes", BYTES, AT(unwind_table_bytes), "64Mi", 1, 256, NULL,
 	 "most kernel memory for unwind tables; at most a quarter of the pod's memory limit"},
 	{"symbols.cache_bytes", BYTES, AT(symbol_cache_bytes), "256Mi", 8, 1 << 16, NULL,
@@ -76,13 +94,22 @@ static const struct key keys[] = {
 	 "most time to get one file from the server"},
 	{"data_dir", STRING, AT(data_dir), "/var/lib/podflame", 0, 0, NULL,
 	 "directory for the state of `hub` and `local`"},
-	{"store.kind", CHOICE, AT(store_kind), "sqlite", 0, 0, "sqlite|null",
-	 "where the hub stores profiles; null: nowhere"},
+	{"store.kind", CHOICE, AT(store_kind), "sqlite", 0, 0, "sqlite|null|otlp",
+	 "where the hub stores profiles; null: nowhere; otlp: `hub` forwards them to a central hub "
+	 "and keeps none"},
+	{"store.url", URL, AT(store_url), "", 0, 0, NULL,
+	 "store.kind otlp: address of the central hub, https"},
+	{"store.ca_file", STRING, AT(store_ca_file), "", 0, 0, NULL,
+	 "store.kind otlp: file with the CA of its certificate (PEM); empty: the CAs of the "
+	 "system"},
+	{"store.token_file", STRING, AT(store_token_file), "", 0, 0, NULL,
+	 "store.kind otlp: file with the bearer token for it, audience podflame-ingest"},
 	{"store.retention", DURATION, AT(store_retention_ns), "72h", 60, 366 * 86400, NULL,
 	 "the hub deletes older profiles. The age counts back from now, but at most from a day "
 	 "after the newest profile"},
 	{"store.max_bytes", BYTES, AT(store_max_bytes), "10Gi", 16, 1 << 24, NULL,
-	 "size of the store; when it is full, the hub deletes the oldest profiles"},
+	 "size of the store; when it is full, the hub deletes the oldest profiles of the "
+	 "namespaces that have more than their share"},
 	{"store.symbols_max_bytes", BYTES, AT(symbols_max_bytes), "1Gi", 1, 1 << 24, NULL,
 	 "size of all uploaded symbol files; when it is reached, the hub refuses uploads"},
 	{"store.note", STRING, AT(store_note), "", 0, 0, NULL, "a sentence that the page shows"},
@@ -96,22 +123,39 @@ static const struct key keys[] = {
 	 "address of API and page"},
 	{"api.port", UINT, AT(api_port), "20416", 0, 65535, NULL,
 	 "port of API and page; 0: any free one"},
+	{"api.audiences", WORDS, AT(api_audiences), "podflame-api", 1, 16, NULL,
+	 "`hub`: a user's token must be made for one of these audiences. The API server's own "
+	 "audience lets in OIDC users, and every pod by its default token"},
 	{"api.audit", BOOL, AT(api_audit), "false", 0, 0, NULL,
 	 "`hub`, `local`: a line of JSON on standard output for each query"},
 	{"ingest.address", STRING, AT(ingest_address), "0.0.0.0", 0, 0, NULL,
 	 "`hub`: address on which it takes OTLP profiles; `local` takes none"},
 	{"ingest.port", UINT, AT(ingest_port), "4318", 0, 65535, NULL, "its port; 0: any free one"},
+	{"ingest.require_node", BOOL, AT(ingest_require_node), "true", 0, 0, NULL,
+	 "`hub`: the token of a sender must name its node, as tokens of pods do since Kubernetes "
+	 "1.30. false: a sender without it may speak of any node"},
+	{"clusters.file", STRING, AT(clusters_file), "", 0, 0, NULL,
+	 "`hub`: file that registers other clusters, whose hubs may send profiles "
+	 "(docs/clusters.md); "
+	 "empty: none"},
 	{"health.address", STRING, AT(health_address), "127.0.0.1", 0, 0, NULL,
-	 "`agent`: address of /metrics, /healthz and /readyz, without sign-in; the hub has them at "
-	 "api.port"},
+	 "`agent`, `hub`: address of /healthz and /readyz, and of the agent's /metrics, without "
+	 "sign-in; the hub has /metrics at api.port"},
 	{"health.port", UINT, AT(health_port), "20417", 0, 65535, NULL,
-	 "port of /metrics, /healthz and /readyz; 0: any free one"},
+	 "its port; 0: any free one"},
+	{"tls.source", CHOICE, AT(tls_source), "own", 0, 0, "own|secret",
+	 "`hub`: own: the hub makes its certificate and a CA of its own, and keeps both in the "
+	 "Secret. secret: others write tls.crt, tls.key and ca.crt of the Secret, and the hub uses "
+	 "them"},
 	{"tls.secret", STRING, AT(tls_secret), "podflame-hub-tls", 0, 0, NULL,
-	 "Secret in which the hub keeps its certificate"},
+	 "Secret of the hub's certificate"},
 	{"tls.ca_configmap", STRING, AT(ca_configmap), "podflame-hub-ca", 0, 0, NULL,
 	 "ConfigMap in which the hub publishes its CA"},
 	{"tls.service", STRING, AT(service_name), "podflame-hub", 0, 0, NULL,
 	 "name of the Service for which the hub makes its certificate"},
+	{"tls.public_name", STRING, AT(public_name), "", 0, 0, NULL,
+	 "one more name or IP address in the hub's certificate, by which other clusters reach it; "
+	 "empty: none"},
 	{"log_level", CHOICE, AT(log_level), "info", 0, 0, "error|warn|info|debug",
 	 "the least level that is logged"},
 	{OFF "on-cpu-profile.disabled", BOOL, AT(on_cpu_disabled), "false", 0, 0, NULL,
@@ -186,22 +230,10 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 
 	switch (k->type) {
 	case STRING:
-		if (strlen(s) > MAX_STRING_BYTES)
-			return false;
-		set_string(c, k, s);
-		return true;
 	case REGEX:
-		if (regexp_check(s, NULL))
-			return false;
-		set_string(c, k, s);
-		return true;
 	case URL:
-		if (strlen(s) > MAX_STRING_BYTES || (*s && !conf_is_url(s, NULL)))
-			return false;
-		set_string(c, k, s);
-		return true;
 	case LINK:
-		if (strlen(s) > MAX_STRING_BYTES || (*s && !conf_is_link(s)))
+		if (!conf_text_ok(k, s))
 			return false;
 		set_string(c, k, s);
 		return true;
@@ -218,6 +250,8 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 			return false;
 		*(unsigned *)member(c, k) = (unsigned)v;
 		return true;
+	case PERCENT:
+		return conf_percent(s, member(c, k));
 	case DURATION:
 		if (conf_duration(s, k->min, k->max, &v))
 			return false;
@@ -230,8 +264,9 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 			return false;
 		*(uint64_t *)member(c, k) = v;
 		return true;
+	case WORDS: /* conf_set_words() */
 	case WARN:
-		return true;
+		break;
 	}
 	return false;
 }
@@ -278,12 +313,18 @@ static int set_json(struct conf_walk *w, const struct key *k, const json_t *v)
 			buf_printf(w->warnings, "%s: %s: %s\n", w->file, k->path, k->help);
 		return 0;
 	}
+	if (k->type == WORDS)
+		return conf_set_words(member(w->conf, k), k, v, &v) ? 0 : fail_value(w, k, v);
 	if (json_is_boolean(v) && k->type == BOOL)
 		s = json_is_true(v) ? "true" : "false";
 	else if (json_is_integer(v) && k->type != BOOL) {
 		snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, json_integer_value(v));
 		s = text;
-	} else if (json_is_string(v) && (k->type == BOOL || k->type == UINT)) {
+	} else if (json_is_real(v) && k->type == PERCENT) {
+		snprintf(text, sizeof(text), "%.15g", json_real_value(v));
+		s = text;
+	} else if (json_is_string(v) &&
+		   (k->type == BOOL || k->type == UINT || k->type == PERCENT)) {
 		s = NULL; /* a quoted "5" is no number */
 	} else if (json_is_null(v) && conf_wants_text(k)) {
 		s = k->type == STRING ? "" : k->def;
@@ -355,12 +396,22 @@ static int check_object(struct conf_walk *w, const char *prefix, const json_t *o
 	return 0;
 }
 
+static void set_default(struct config *c, const struct key *k)
+{
+	_cleanup_json_ json_t *words = k->type == WORDS ? json_pack("[s]", k->def) : NULL;
+	const json_t *bad;
+
+	if (words)
+		conf_set_words(member(c, k), k, words, &bad);
+	else if (k->type != WARN)
+		set_text(c, k, k->def);
+}
+
 void conf_init(struct config *c)
 {
 	*c = (struct config){0};
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		if (keys[i].type != WARN)
-			set_text(c, &keys[i], keys[i].def);
+		set_default(c, &keys[i]);
 }
 
 void conf_done(struct config *c)
@@ -368,12 +419,13 @@ void conf_done(struct config *c)
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		const struct key *k = &keys[i];
 
-		if (k->type == STRING || k->type == REGEX || k->type == URL || k->type == LINK ||
-		    (k->type == CHOICE && k->offset != AT(opt_in_required))) {
+		if (conf_wants_text(k) && k->type != WORDS && k->offset != AT(opt_in_required)) {
 			char **s = member(c, k);
 
 			free(*s);
 			*s = NULL;
+		} else if (k->type == WORDS) {
+			conf_words_done(member(c, k));
 		}
 	}
 }
@@ -468,8 +520,14 @@ void conf_doc(struct buf *out)
 		for (char *p = range; *p; p++)
 			if (*p == '|')
 				*p = ' ';
-		buf_printf(out, "| `%s` | %s%s%s | %s | %s |\n", k->path, *k->def ? "`" : "",
-			   *k->def ? k->def : "empty", *k->def ? "`" : "",
+		buf_printf(out, "| `%s` | %s%s%s | %s | %s |\n", k->path,
+			   k->type == WORDS ? "`["
+			   : *k->def	    ? "`"
+					    : "",
+			   *k->def ? k->def : "empty",
+			   k->type == WORDS ? "]`"
+			   : *k->def	    ? "`"
+					    : "",
 			   k->type == WARN ? "anything" : range, k->help);
 	}
 }

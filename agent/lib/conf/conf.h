@@ -16,7 +16,11 @@ struct config {
 	char *kubeconfig, *kube_context;
 	/* profiling */
 	bool default_target, opt_in_required, total;
-	unsigned max_sample_hz;
+	unsigned max_sample_hz, run_as_user;
+	/* what a ProfilingTarget may ask for */
+	unsigned tenant_max_sample_hz, tenant_max_targets, tenant_min_sample_bytes;
+	double tenant_max_overhead_percent;
+	char **tenant_allowed_events;	/* "all", or fields of spec.events; NULL at the end */
 	uint64_t window_ns;
 	char *cgroup_hierarchy;		/* "", "v2", "v1:memory" */
 	/* sending */
@@ -30,12 +34,18 @@ struct config {
 	/* hub */
 	char *data_dir;
 	char *store_kind;
+	char *store_url, *store_ca_file, *store_token_file; /* store_kind otlp: the central hub */
 	uint64_t store_retention_ns, store_max_bytes, symbols_max_bytes;
 	char *store_note;
 	char *link_trace, *link_logs;	/* templates of addresses (URLs); "": no links */
 	char *api_address, *ingest_address, *health_address;
 	unsigned api_port, ingest_port, health_port;
-	char *tls_secret, *ca_configmap, *service_name;
+	char **api_audiences;		/* at least one; NULL at the end */
+	bool api_audit;
+	bool ingest_require_node;
+	char *clusters_file;		/* "": no other clusters */
+	char *tls_source;		/* "own", "secret" */
+	char *tls_secret, *ca_configmap, *service_name, *public_name;
 	char *log_level;
 	/*
 	 * DeepFlow's keys. Only `podflame local` uses them, apart from on_cpu_per_cpu and
@@ -49,7 +59,6 @@ struct config {
 	char *off_cpu_regex;
 	uint64_t off_cpu_min_block_ns;
 	/* whether the processes that DeepFlow's keys select get trace contexts */
-	bool api_audit;
 	bool trace_context;
 	uint64_t java_refresh_ns;
 };

@@ -42,7 +42,11 @@ static void parse_conf(const char *text, size_t n)
 	check(c.max_sample_hz >= 1 && c.max_sample_hz <= 999 && c.api_port <= 65535 &&
 	      c.ingest_port <= 65535 && c.on_cpu_hz >= 1 && c.on_cpu_hz <= 1000);
 	check(c.window_ns >= NSEC_PER_SEC && c.window_ns <= 60 * NSEC_PER_SEC);
-	check(streq(c.store_kind, "sqlite") || streq(c.store_kind, "null"));
+	check(c.tenant_max_targets >= 1 && *c.tenant_allowed_events[0] &&
+	      c.tenant_max_overhead_percent > 0 && c.tenant_max_overhead_percent <= 100);
+	check(streq(c.store_kind, "sqlite") || streq(c.store_kind, "null") ||
+	      streq(c.store_kind, "otlp"));
+	check(streq(c.tls_source, "own") || streq(c.tls_source, "secret"));
 	check(c.spool_max_bytes >= 1 << 20 && c.unwind_table_bytes <= 256u << 20);
 	check(!*c.link_trace || str_has_prefix(c.link_trace, "http"));
 	conf_resolve(&c);

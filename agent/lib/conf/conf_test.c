@@ -31,6 +31,8 @@ static void test_defaults_are_those_of_the_documents(void **state)
 	assert_int_equal(c.off_cpu_min_block_ns, 50000);
 	assert_int_equal(c.window_ns, 10 * NSEC_PER_SEC);
 	assert_true(c.opt_in_required);
+	assert_string_equal(c.api_audiences[0], "podflame-api");
+	assert_null(c.api_audiences[1]);
 	conf_done(&c);
 }
 
@@ -71,6 +73,19 @@ static void test_deepflow_file(void **state)
 			 0);
 	assert_int_equal(c.off_cpu_min_block_ns, 0);
 	assert_non_null(strstr(warnings.data, "dwarf-disabled: accepted, no effect yet"));
+	conf_done(&c);
+}
+
+static void test_audiences(void **state)
+{
+	struct config c;
+
+	(void)state;
+	assert_int_equal(
+		parse("api: {audiences: [a, 'https://k8s.example:6443/x']}\n", &c, NULL, NULL), 0);
+	assert_string_equal(c.api_audiences[0], "a");
+	assert_string_equal(c.api_audiences[1], "https://k8s.example:6443/x");
+	assert_null(c.api_audiences[2]);
 	conf_done(&c);
 }
 
@@ -115,6 +130,11 @@ static const struct chart_value chart_values[] = {
 	 "d/#x|http://d/a b|"
 	 "http://d/[x]|http://d\\x|http://[fe80::1%25eth0]|http://d%41/|http://a[::1]| "
 	 "http://d|http://d "},
+	{"hub.properties.forward.properties.url", "store: {url: '%s'}",
+	 "|https://d|https://d-1.example:4318/a/b@c|https://[fd00::1]:65535/a/|https://d:1",
+	 "ftp://d|https://|https://:80|https://u@d|https://[]|https://[d]|https://fd00::1:8002|"
+	 "https://d:x|https://d:0|https://d:65536|https://d?x|https://d/#x|https://d/a b|"
+	 "https://d/[x]|https://d\\x| https://d|https://d "},
 	{"agent.properties.window", "window: %s", "1s|9s|10s|59s|60s",
 	 "0s|61s|-1s|6000s|x|10sec| "},
 	{"agent.properties.spoolMaxBytes", "spool: {max_bytes: %s}",
@@ -122,6 +142,9 @@ static const struct chart_value chart_values[] = {
 	 "0Mi|-1Mi|1048577Mi|1025Gi|1030Gi|1100Gi|2000Gi|2Ti|1Pi|1M|x| |1.5Gi"},
 	{"agent.properties.unwindTableBytes", "unwind: {table_bytes: %s}",
 	 "1Mi|64Mi|199Mi|249Mi|256Mi", "0Mi|257Mi|260Mi|300Mi|1000Mi|1Gi|1Ti|x| "},
+	{"api.properties.audiences.items", "api: {audiences: ['%s']}",
+	 "podflame-api|https://kubernetes.default.svc.cluster.local|a:b/c.d_e@f%g+h=i,j-",
+	 "|a b|--x|$(x)|a'b|a\"b|\\|a;b"},
 	{"hub.properties.maxBytes", "store: {max_bytes: %s}",
 	 "16Mi|20Mi|100Mi|9999999Mi|1Gi|9999Gi|15999Gi|16299Gi|16379Gi|16384Gi|1Ti|16Ti",
 	 "1Mi|9Mi|15Mi|0Gi|16385Gi|16390Gi|16400Gi|17000Gi|20000Gi|17Ti|20Ti|100Ti|x| "},
@@ -189,9 +212,69 @@ static void test_values_of_the_chart(void **state)
 	}
 }
 
+/* Helm must accept the events that the agent accepts, and the agent those that Helm accepts. */
+static void test_events_of_the_chart(void **state)
+{
+	_cleanup_free_ char *text = NULL, *all = NULL, *allowed = NULL;
+	_cleanup_json_ json_t *schema = NULL, *list = NULL;
+	_cleanup_buf_ struct buf names = {0};
+	struct field_error err = {0};
+	const json_t *choices, *name;
+	struct config c;
+	size_t i;
+
+	(void)state;
+	assert_int_equal(
+		file_read(AT_FDCWD, "charts/podflame/values.schema.json", 1 << 20, &text, NULL), 0);
+	schema = json_loads(text, 0, NULL);
+	choices = json_at(schema, "properties.tenant.properties.allowedEvents.items.enum");
+	json_array_foreach (choices, i, name)
+		buf_printf(&names, "%s%s", i ? "|" : "", json_string_value(name));
+	assert_int_equal(parse("tenant: {allowed_events: [some]}\n", &c, NULL, &err), -EINVAL);
+	assert_true(str_has_suffix(err.reason, names.data));
+	list = json_pack("{s:{s:O}}", "tenant", "allowed_events", choices);
+	all = json_dumps(list, 0);
+	assert_int_equal(parse(all, &c, NULL, &err), 0);
+	conf_done(&c);
+}
+
+static void test_limits_of_tenants(void **state)
+{
+	struct field_error err = {0};
+	struct config c;
+
+	(void)state;
+	assert_int_equal(parse("tenant: {allowed_events: [onCpu, memAlloc], max_sample_hz: 49, "
+			       "max_overhead_percent: 0.5, min_sample_bytes: 65536, "
+			       "max_targets: 10}\n",
+			       &c, NULL, &err),
+			 0);
+	assert_string_equal(c.tenant_allowed_events[0], "onCpu");
+	assert_string_equal(c.tenant_allowed_events[1], "memAlloc");
+	assert_null(c.tenant_allowed_events[2]);
+	assert_int_equal(c.tenant_max_sample_hz, 49);
+	assert_true(c.tenant_max_overhead_percent == 0.5);
+	assert_int_equal(c.tenant_min_sample_bytes, 65536);
+	assert_int_equal(c.tenant_max_targets, 10);
+	conf_done(&c);
+	assert_int_equal(parse("tenant: {max_overhead_percent: 5}\n", &c, NULL, &err), 0);
+	assert_true(c.tenant_max_overhead_percent == 5);
+	assert_string_equal(c.tenant_allowed_events[0], "all");
+	conf_done(&c);
+}
+
 static const struct {
 	const char *text, *at, *says;
 } mistakes[] = {
+	{"tenant: {allowed_events: []}\n", "f.yaml:1:10",
+	 "a list of 0 is not allowed; it must be a list of 1 or more of all|onCpu|"},
+	{"tenant: {allowed_events: [onCpu, gpu]}\n", "f.yaml:1:10", "gpu is not allowed"},
+	{"tenant: {allowed_events: all}\n", "f.yaml:1:10", "all is not allowed"},
+	{"tenant:\n  allowed_events:\n", "f.yaml:2:3", "an empty value is not allowed"},
+	{"tenant: {max_overhead_percent: 0}\n", "f.yaml:1:10", "a number above 0, at most 100"},
+	{"tenant: {max_overhead_percent: 100.1}\n", "f.yaml:1:10", "the fraction 100.1 is not"},
+	{"tenant: {max_overhead_percent: '5'}\n", "f.yaml:1:10", "the text \"5\" is not"},
+	{"tenant: {max_targets: 0}\n", "f.yaml:1:10", "a number, 1 to 4096"},
 	{"max_sample_hz: 0\n", "f.yaml:1:1", "a number, 1 to 999"},
 	{"max_sample_hz: \"99\"\n", "f.yaml:1:1", "a number, 1 to 999"},
 	{"total: yes\n", "f.yaml:1:1",
@@ -250,6 +333,19 @@ static const struct {
 	{"links: {trace: 'http://a b'}\n", "f.yaml:1:9", "holds no blank"},
 	{"hub:\n  url: 'http://[fe80::1%25eth0]'\n", "f.yaml:2:3", "http://HOST"},
 	{"spool:\n  max_bytes: 10Xi\n", "f.yaml:2:3", "a size such as"},
+	{"api: {audiences: []}\n", "f.yaml:1:7",
+	 "api.audiences: a list of 0 is not allowed; it must be a list of 1 to 16 words"},
+	{"api:\n  audiences:\n", "f.yaml:2:3", "api.audiences: an empty value is not"},
+	{"api: {audiences: podflame-api}\n", "f.yaml:1:7",
+	 "podflame-api is not allowed; it must be "},
+	{"api: {audiences: [a, 'b c']}\n", "f.yaml:1:7", "api.audiences: b c is not allowed"},
+	{"api: {audiences: ['$(x)']}\n", "f.yaml:1:7", "api.audiences: $(x) is not allowed"},
+	{"api: {audiences: [--x]}\n", "f.yaml:1:7", "api.audiences: --x is not allowed"},
+	{"api: {audiences: ['']}\n", "f.yaml:1:7", "api.audiences: an empty value is not"},
+	{"api: {audiences: [[a]]}\n", "f.yaml:1:7", "api.audiences: a list of 1 is not"},
+	{"api: {audiences: [1]}\n", "f.yaml:1:7", "api.audiences: 1 is not"},
+	{"api: {audiences: [a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a]}\n", "f.yaml:1:7",
+	 "api.audiences: a list of 17 is not"},
 };
 
 static void test_mistakes(void **state)
@@ -305,8 +401,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults_are_those_of_the_documents),
 		cmocka_unit_test(test_deepflow_file),
+		cmocka_unit_test(test_audiences),
 		cmocka_unit_test(test_urls),
 		cmocka_unit_test(test_values_of_the_chart),
+		cmocka_unit_test(test_events_of_the_chart),
+		cmocka_unit_test(test_limits_of_tenants),
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_missing_file),
 		cmocka_unit_test(test_document_is_fresh),

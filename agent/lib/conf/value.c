@@ -4,6 +4,7 @@
 #include "lib/conf/value.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 bool conf_is_choice(const char *choices, const char *value)
 {
@@ -54,7 +55,7 @@ int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uin
 }
 
 /* Whether s is the address of a page. Other URLs, such as javascript:, are not. */
-bool conf_is_link(const char *s)
+static bool is_link(const char *s)
 {
 	if (!str_has_prefix(s, "http://") && !str_has_prefix(s, "https://"))
 		return false;
@@ -64,6 +65,45 @@ bool conf_is_link(const char *s)
 	return true;
 }
 
+static bool is_word(const char *s)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "0123456789:/._@%+=,-";
+	size_t n = strlen(s);
+
+	return n && n <= MAX_WORD_BYTES && *s != '-' && strspn(s, allowed) == n;
+}
+
+bool conf_set_words(char ***words, const struct key *k, const json_t *list, const json_t **ret_bad)
+{
+	size_t n = json_array_size(list), i;
+	const json_t *item;
+
+	*ret_bad = list;
+	if (n < k->min || n > k->max)
+		return false;
+	json_array_foreach ((json_t *)list, i, item) {
+		const char *s = json_string_value(item);
+
+		*ret_bad = item;
+		if (!s || !(k->choices ? conf_is_choice(k->choices, s) : is_word(s)))
+			return false;
+	}
+	conf_words_done(words);
+	*words = xcalloc(n + 1, sizeof(**words));
+	json_array_foreach ((json_t *)list, i, item)
+		(*words)[i] = xstrdup(json_string_value(item));
+	return true;
+}
+
+void conf_words_done(char ***words)
+{
+	for (char **w = *words; w && *w; w++)
+		free(*w);
+	free(*words);
+	*words = NULL;
+}
+
 bool conf_is_url(const char *s, struct field_error *reterr)
 {
 	_cleanup_(url_done) struct url u = {0};
@@ -71,12 +111,37 @@ bool conf_is_url(const char *s, struct field_error *reterr)
 	return url_parse(s, &u, reterr) == 0;
 }
 
+bool conf_percent(const char *s, double *ret)
+{
+	char *end;
+	double v = strtod(s, &end);
+
+	if (!*s || *end || !strchr("0123456789", *s) || !(v > 0 && v <= 100))
+		return false;
+	*ret = v;
+	return true;
+}
+
+bool conf_text_ok(const struct key *k, const char *s)
+{
+	switch (k->type) {
+	case REGEX:
+		return regexp_check(s, NULL) == 0;
+	case URL:
+		return strlen(s) <= MAX_STRING_BYTES && (!*s || conf_is_url(s, NULL));
+	case LINK:
+		return strlen(s) <= MAX_STRING_BYTES && (!*s || is_link(s));
+	default:
+		return strlen(s) <= MAX_STRING_BYTES;
+	}
+}
+
 /* ---- texts about a value, for messages ---- */
 
 bool conf_wants_text(const struct key *k)
 {
 	return k->type == STRING || k->type == CHOICE || k->type == REGEX || k->type == URL ||
-	       k->type == LINK;
+	       k->type == LINK || k->type == WORDS;
 }
 
 void conf_allowed(const struct key *k, char out[256])
@@ -87,6 +152,9 @@ void conf_allowed(const struct key *k, char out[256])
 		break;
 	case UINT:
 		snprintf(out, 256, "a number, %" PRIu64 " to %" PRIu64, k->min, k->max);
+		break;
+	case PERCENT:
+		snprintf(out, 256, "a number above 0, at most 100");
 		break;
 	case DURATION:
 		snprintf(out, 256, "a duration such as %s, %" PRIu64 "s to %" PRIu64 "s",
@@ -112,6 +180,16 @@ void conf_allowed(const struct key *k, char out[256])
 		snprintf(out, 256,
 			 "empty, or an address that begins with http:// or https:// and holds no "
 			 "blank, quote, backslash, < or >");
+		break;
+	case WORDS:
+		if (k->choices) {
+			snprintf(out, 256, "a list of 1 or more of %s", k->choices);
+			break;
+		}
+		snprintf(out, 256,
+			 "a list of %" PRIu64 " to %" PRIu64 " words of letters, digits and "
+			 ":/._@%%+=,- that do not begin with -, each of at most %d bytes",
+			 k->min, k->max, MAX_WORD_BYTES);
 		break;
 	default:
 		snprintf(out, 256, "text, at most %d bytes", MAX_STRING_BYTES);
@@ -141,7 +219,10 @@ void conf_describe(const struct key *k, const json_t *v, char out[128])
 		snprintf(out, 128, "a mapping");
 		break;
 	case JSON_ARRAY:
-		snprintf(out, 128, "a list");
+		if (k->type == WORDS)
+			snprintf(out, 128, "a list of %zu", json_array_size(v));
+		else
+			snprintf(out, 128, "a list");
 		break;
 	case JSON_NULL:
 		snprintf(out, 128, "an empty value");
@@ -149,9 +230,10 @@ void conf_describe(const struct key *k, const json_t *v, char out[128])
 	case JSON_STRING:
 		show(json_string_value(v), text);
 		snprintf(out, 128,
-			 !*text				      ? "an empty value"
-			 : k->type == BOOL || k->type == UINT ? "the text \"%s\""
-							      : "%s",
+			 !*text ? "an empty value"
+			 : k->type == BOOL || k->type == UINT || k->type == PERCENT
+				 ? "the text \"%s\""
+				 : "%s",
 			 text);
 		break;
 	case JSON_INTEGER:

@@ -5,16 +5,17 @@
 #include "lib/conf/conf.h"
 
 #define MAX_STRING_BYTES 4096 /* bytes of one value; a longer one is refused */
+#define MAX_WORD_BYTES	 255  /* bytes of one entry of a list; a longer one is refused */
 
-enum type { STRING, BOOL, UINT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WARN };
+enum type { STRING, BOOL, UINT, PERCENT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WORDS, WARN };
 
 struct key {
 	const char *path;
 	enum type type;
 	size_t offset;
-	const char *def;     /* the default, as a user would write it in the file */
-	uint64_t min, max;   /* UINT: the number; DURATION: seconds; BYTES: MiB */
-	const char *choices; /* CHOICE: "a|b" */
+	const char *def;     /* the default, as a user would write it; WORDS: the word */
+	uint64_t min, max;   /* UINT: the number; DURATION: seconds; BYTES: MiB; WORDS: entries */
+	const char *choices; /* CHOICE: "a|b"; WORDS: the same, or NULL: any word */
 	const char *help;
 };
 
@@ -34,4 +35,15 @@ int conf_bytes(const char *s, uint64_t *ret);		     /* "256Mi" */
  * also allows less than one second (min_seconds 0), 0 is the only number that needs no unit.
  */
 int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uint64_t *ret_ns);
-bool conf_is_link(const char *s);
+bool conf_percent(const char *s, double *ret); /* above 0, at most 100 */
+/* Whether k, whose type is STRING, REGEX, URL or LINK, may have this text. */
+bool conf_text_ok(const struct key *k, const char *s);
+/*
+ * Replaces *words with those of a list: texts that can stand in a command without quotes. NULL is
+ * behind the last one. Returns false if the list is wrong. Then *ret_bad is the entry that is
+ * wrong, or the list, and *words is as before.
+ */
+bool conf_set_words(char ***words, const struct key *k, const json_t *list,
+		    const json_t **ret_bad);
+/* Frees the words, and sets *words to NULL. */
+void conf_words_done(char ***words);

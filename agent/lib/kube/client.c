@@ -29,6 +29,7 @@ const struct kube_times kube_times_default = {
 	.watch_head_ns = 75 * NSEC_PER_SEC,
 	.token_max_age_ns = 60 * NSEC_PER_SEC,
 	.ca_poll_ns = 60 * NSEC_PER_SEC,
+	.room_again_ns = 300 * NSEC_PER_SEC,
 	.watch_timeout_s = 300,
 	.page_limit = 500,
 	.max_object_bytes = 16 << 20,
@@ -332,6 +333,7 @@ static const struct kube_ops client_ops = {
 	.watch_each = kube_client_watch_each,
 	.watch_synced = kube_client_watch_synced,
 	.watch_left_out = kube_client_watch_left_out,
+	.watch_each_left_out = kube_client_watch_each_left_out,
 };
 
 static const struct kube_http_ops http_ops = {

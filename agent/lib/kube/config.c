@@ -10,7 +10,6 @@
 
 #include "lib/kube/kube_private.h"
 
-#define SERVICE_ACCOUNT	 "/var/run/secrets/kubernetes.io/serviceaccount"
 #define MAX_CONFIG_BYTES (4 << 20) /* bytes of a kubeconfig; a larger one is refused */
 
 void kube_config_done(struct kube_config *c)
@@ -39,6 +38,15 @@ static bool is_address(const char *s)
 	return inet_pton(AF_INET, s, ip) == 1 || inet_pton(AF_INET6, s, ip) == 1;
 }
 
+/*
+ * access() asks for the rights of the real user without its capabilities. By such a capability, an
+ * agent that is not root reads its token.
+ */
+static bool can_read(const char *file)
+{
+	return faccessat(AT_FDCWD, file, R_OK, AT_EACCESS) == 0;
+}
+
 int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct field_error *reterr)
 {
 	const char *host = getenv("KUBERNETES_SERVICE_HOST"),
@@ -58,7 +66,7 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 				       port);
 	c.token_file = xasprintf("%s/token", dir);
 	c.ca_file = xasprintf("%s/ca.crt", dir);
-	if (access(c.token_file, R_OK) < 0)
+	if (!can_read(c.token_file))
 		return field_error_set(reterr, c.token_file,
 				       "%s: does the pod mount its service "
 				       "account token?",
@@ -85,7 +93,7 @@ int kube_config_in_cluster_at(const char *dir, struct kube_config *ret, struct f
 
 int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr)
 {
-	return kube_config_in_cluster_at(SERVICE_ACCOUNT, ret, reterr);
+	return kube_config_in_cluster_at(KUBE_SERVICE_ACCOUNT, ret, reterr);
 }
 
 /* ---- kubeconfig ---- */
@@ -109,7 +117,7 @@ static int check_file(struct config_reading *r, const char *field, const char *f
 {
 	_cleanup_free_ char *why = NULL;
 
-	if (access(file, R_OK) == 0)
+	if (can_read(file))
 		return 0;
 	why = xasprintf("%s: %s", file, strerror(errno));
 	return bad(r, field, why);

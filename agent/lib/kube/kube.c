@@ -54,3 +54,8 @@ size_t kube_watch_left_out(const struct kube_watch *w)
 {
 	return ops_of_watch(w)->watch_left_out(w);
 }
+
+void kube_watch_each_left_out(const struct kube_watch *w, kube_left_out_fn *fn, void *arg)
+{
+	ops_of_watch(w)->watch_each_left_out(w, fn, arg);
+}

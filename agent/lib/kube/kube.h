@@ -31,6 +31,8 @@ struct kube_config {
 	/* path of the server's URL ("/k8s/clusters/c-1"); NULL: none */
 	char *path_prefix;
 };
+/* where Kubernetes puts the credentials of a pod's service account: token, ca.crt, namespace */
+#define KUBE_SERVICE_ACCOUNT "/var/run/secrets/kubernetes.io/serviceaccount"
 /* Reads the pod's service account. -ENOENT: this process does not run in a pod. */
 int kube_config_in_cluster(struct kube_config *ret, struct field_error *reterr);
 /* path NULL: $KUBECONFIG, else ~/.kube/config. context NULL: current-context. */
@@ -73,13 +75,19 @@ int kube_request(struct kube *k, const char *method, const char *path, const cha
  * or changed object (old is NULL for a new one), and remove for a deleted one, with its last known
  * state. If an object has the name of a deleted one and another UID, it calls remove and then
  * upsert. It calls synced once, after the first complete list. It calls state when its health
- * changes: error is NULL if the stream works, else a text for people. Each of them may be NULL.
+ * changes: error is NULL if the stream works, else a text for people. It calls left_out when the
+ * answer of kube_watch_each_left_out() may have changed. It calls no_room with an object that it
+ * does not keep for lack of room: whenever the object arrives, in a list or because it has changed,
+ * and when it loses its room (remove follows). The object may lack its kind. no_room must not free
+ * the watch. Each of them may be NULL.
  */
 struct kube_watch_ops {
 	void (*upsert)(const char *key, const json_t *obj, const json_t *old, void *arg);
 	void (*remove)(const char *key, const json_t *last, void *arg);
 	void (*synced)(void *arg);
 	void (*state)(const char *error, void *arg);
+	void (*left_out)(void *arg);
+	void (*no_room)(const char *key, const json_t *obj, void *arg);
 };
 struct kube_watch_spec {
 	const char *path; /* "/api/v1/pods", "/apis/podflame.io/v1alpha1/profilingtargets" */
@@ -98,7 +106,8 @@ struct kube_watch_spec {
 	void (*trim)(json_t *obj);
 	/*
 	 * limit of the memory of the watch's objects; the objects of a list that is arriving have
-	 * the same limit a second time; 0: 128 MiB
+	 * the same limit a second time; 0: 128 MiB. If there are more, each namespace has the same
+	 * share, and its oldest objects have it
 	 */
 	size_t max_bytes;
 	/* the first list is delayed by a random time up to this one; 0: it is not delayed */
@@ -115,11 +124,16 @@ void kube_watch_each(const struct kube_watch *w,
 		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
 bool kube_watch_synced(const struct kube_watch *w);
 /*
- * The number of objects of the last list that the watch does not keep, because there were too many
- * objects or bytes, or they could not be read. An object that alone is over the limit of 16 MiB is
- * not in this number.
+ * The number of objects that the watch does not keep: those that have no room, and those of the
+ * last list that could not be read.
  */
 size_t kube_watch_left_out(const struct kube_watch *w);
+/*
+ * Calls fn for each namespace with objects that have no room. ns (borrowed): "": the objects that
+ * are in no namespace. n: their number.
+ */
+typedef void kube_left_out_fn(const char *ns, size_t n, void *arg);
+void kube_watch_each_left_out(const struct kube_watch *w, kube_left_out_fn *fn, void *arg);
 
 /* ---- the functions of a kube: a client's or a test's ---- */
 /*
@@ -140,6 +154,7 @@ struct kube_ops {
 			   void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
 	bool (*watch_synced)(const struct kube_watch *w);
 	size_t (*watch_left_out)(const struct kube_watch *w);
+	void (*watch_each_left_out)(const struct kube_watch *w, kube_left_out_fn *fn, void *arg);
 };
 struct kube_base {
 	const struct kube_ops *ops;

@@ -234,7 +234,7 @@ static void synced(void *arg)
 static int list(void *arg)
 {
 	static const struct kube_watch_spec spec = {.path = "/api/v1/pods"};
-	static const struct kube_watch_ops ops = {upsert, no_remove, synced, NULL};
+	static const struct kube_watch_ops ops = {upsert, no_remove, synced, NULL, NULL, NULL};
 	struct world w = {0};
 	int r = world_make(&w);
 

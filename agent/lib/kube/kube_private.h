@@ -9,6 +9,9 @@
 
 #include "lib/kube/kube.h"
 
+#define uthash_fatal(msg) abort()
+#include <uthash.h>
+
 /*
  * Waiting times and limits. Tests make the times short. Defaults, with their source:
  * kube_times_default.
@@ -41,6 +44,11 @@ struct kube_times {
 	 */
 	uint64_t list_head_ns, watch_head_ns;
 	uint64_t token_max_age_ns, ca_poll_ns;
+	/*
+	 * least time between two lists, if the second one only brings objects that had no room in
+	 * the first
+	 */
+	uint64_t room_again_ns;
 	/* the server is asked to end a watch after a random time in [x, 2x) */
 	unsigned watch_timeout_s;
 	unsigned page_limit;
@@ -111,6 +119,7 @@ void kube_client_watch_each(const struct kube_watch *w,
 			    void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);
 bool kube_client_watch_synced(const struct kube_watch *w);
 size_t kube_client_watch_left_out(const struct kube_watch *w);
+void kube_client_watch_each_left_out(const struct kube_watch *w, kube_left_out_fn *fn, void *arg);
 
 /* ---- streaming requests; they are not repeated after an answer 401 ---- */
 struct kube_stream {
@@ -181,29 +190,80 @@ void kube_list_split_done(struct list_split *s);
 bool kube_list_split_feed(struct list_split *s, const char *p, size_t n, line_fn *fn, void *arg);
 
 /* ---- the objects of one watch ---- */
+struct room_share;
+/* An object, and its place in the memory of its kind. */
+struct kube_item {
+	char *key;		/* "namespace/name" or "name" */
+	json_t *obj;
+	uint64_t created_ns;	/* metadata.creationTimestamp; 0: the object has none */
+	size_t n_bytes;		/* memory that obj uses, estimated */
+	uint64_t generation;	/* the store's: the list that brought the object */
+	struct room_share *share; /* the room's; NULL: the object is in no room */
+	size_t at;		/* the room's: position in its share */
+	struct kube_item *prev, *next; /* the list that is arriving */
+	UT_hash_handle hh;
+};
+/* Takes a reference of obj. NULL: obj has no name. */
+struct kube_item *kube_item_new(json_t *obj, uint64_t created_ns, size_t n_bytes);
+struct kube_item *kube_item_free(struct kube_item *i);
+
+/* ---- room.c: which objects of a kind are kept, if there is no room for all ---- */
+struct kube_room;
+struct kube_room *kube_room_new(size_t max_bytes);
+/* The objects in the room are the caller's. It need not remove them before. */
+struct kube_room *kube_room_free(struct kube_room *r);
+/*
+ * Returns whether the object is in the room now. is_new: if it is not, it is counted as left out;
+ * false: it was counted before. After the objects of a list, or after each other object, the caller
+ * calls kube_room_settle().
+ */
+bool kube_room_add(struct kube_room *r, struct kube_item *i, bool is_new);
+/* For an object that is in the room. */
+void kube_room_remove(struct kube_room *r, struct kube_item *i);
+/* For a deleted object that was left out. */
+void kube_room_forget(struct kube_room *r, const struct kube_item *i);
+/*
+ * Leaves out objects until the others fit: calls fn for each one that it takes out of the room. fn
+ * may free the object.
+ */
+void kube_room_settle(struct kube_room *r, void (*fn)(struct kube_item *i, void *arg), void *arg);
+/* Whether a list that is arriving needs kube_room_settle() before its end. */
+bool kube_room_is_over(const struct kube_room *r);
+/* Whether an object that was left out would have room now: a new list would bring it. */
+bool kube_room_has_more(const struct kube_room *r);
+/* Whether another number of objects is left out than at the last call. */
+bool kube_room_has_changed(struct kube_room *r);
+size_t kube_room_left_out(const struct kube_room *r);
+void kube_room_each_left_out(const struct kube_room *r, kube_left_out_fn *fn, void *arg);
+void kube_count_left_out(void);
+
+/* ---- store.c ---- */
 /* The objects that a watch has delivered. The store calls all callbacks about objects. */
 struct kube_store;
 struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg, size_t max_bytes);
 struct kube_store *kube_store_free(struct kube_store *s);
 /*
- * kube_store_apply() takes a reference if it keeps obj. n_bytes: the memory that obj uses. -EINVAL:
- * obj has no name. -E2BIG: there would be too many objects or bytes; if an older version of obj was
- * kept, it is removed.
+ * Takes ownership of the object, and keeps it if it has room. Otherwise the store removes an older
+ * version of it, too, because that would be wrong. is_new: as for kube_room_add().
  */
-int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes);
-int kube_store_remove(struct kube_store *s, const json_t *obj);
+void kube_store_take(struct kube_store *s, struct kube_item *i, bool is_new);
+/* i: a deleted object, which stays the caller's. */
+void kube_store_remove(struct kube_store *s, const struct kube_item *i);
 /*
- * A new list replaces the objects: kube_store_begin(), kube_store_apply() for each object, then
- * kube_store_sweep() until it returns false. One call of kube_store_sweep() removes at most n
- * objects.
+ * A new list replaces the objects: kube_store_begin() with the settled room of the list's objects,
+ * kube_store_take() for each of them, then kube_store_sweep() until it returns false. One call of
+ * kube_store_sweep() removes at most n objects. The store owns the room from then on.
  */
-void kube_store_begin(struct kube_store *s);
+void kube_store_begin(struct kube_store *s, struct kube_room *room);
 bool kube_store_sweep(struct kube_store *s, unsigned n);
+/* Calls ops.left_out if another number of objects is left out than at the last call. */
+void kube_store_tell_left_out(struct kube_store *s);
 /*
  * The owner of the store calls this if it is freed inside a callback: the store calls no more
  * callbacks.
  */
 void kube_store_mute(struct kube_store *s);
+const struct kube_room *kube_store_room(const struct kube_store *s);
 const json_t *kube_store_get(const struct kube_store *s, const char *key);
 void kube_store_each(const struct kube_store *s,
 		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg);

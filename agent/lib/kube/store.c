@@ -1,33 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The objects that a watch has delivered, by key. The store decides which differences count as a
- * change, and calls all callbacks about objects.
+ * change, and calls all callbacks about objects. room.c decides which objects have room.
  */
 #include "lib/kube/kube_private.h"
 
 #include <stdlib.h>
-#include <uthash.h>
-
-#define MAX_OBJECTS 200000 /* above the 150,000 per kind that Kubernetes supports */
-
-struct stored_object {
-	char *key;
-	json_t *obj;
-	uint64_t generation;
-	size_t n_bytes;
-	UT_hash_handle hh;
-};
 
 struct kube_store {
-	struct stored_object *entries;
+	struct kube_item *items;
+	/*
+	 * Each list begins a new generation, with a room of its own, and in the end removes the
+	 * objects of older ones. Those are in no room.
+	 */
 	uint64_t generation;
-	size_t n_bytes,
-		/*
-		 * n_bytes: memory of the objects of the current generation. Each list begins a new
-		 * generation, and in the end removes the objects of older ones
-		 */
-		max_bytes;
-	bool muted;
+	struct kube_room *room;
+	bool muted, changed;
 	const struct kube_watch_ops *ops;
 	void *arg;
 };
@@ -36,30 +24,10 @@ struct kube_store *kube_store_new(const struct kube_watch_ops *ops, void *arg, s
 {
 	struct kube_store *s = xcalloc(1, sizeof(*s));
 
+	s->room = kube_room_new(max_bytes);
 	s->ops = ops;
 	s->arg = arg;
-	s->max_bytes = max_bytes;
 	return s;
-}
-
-static void entry_free(struct kube_store *s, struct stored_object *e)
-{
-	HASH_DEL(s->entries, e);
-	json_decref(e->obj);
-	free(e->key);
-	free(e);
-}
-
-struct kube_store *kube_store_free(struct kube_store *s)
-{
-	struct stored_object *e, *next;
-
-	if (!s)
-		return NULL;
-	HASH_ITER (hh, s->entries, e, next)
-		entry_free(s, e);
-	free(s);
-	return NULL;
 }
 
 static char *key_of(const json_t *obj)
@@ -72,39 +40,68 @@ static char *key_of(const json_t *obj)
 	return *ns ? xasprintf("%s/%s", ns, name) : xstrdup(name);
 }
 
-static struct stored_object *find(const struct kube_store *s, const char *key)
+struct kube_item *kube_item_new(json_t *obj, uint64_t created_ns, size_t n_bytes)
 {
-	struct stored_object *e;
+	char *key = key_of(obj);
+	struct kube_item *i;
 
-	HASH_FIND_STR(s->entries, key, e);
-	return e;
+	if (!key)
+		return NULL;
+	i = xcalloc(1, sizeof(*i));
+	i->key = key;
+	i->obj = json_incref(obj);
+	i->created_ns = created_ns;
+	i->n_bytes = n_bytes;
+	return i;
 }
 
-static size_t counted_bytes(const struct kube_store *s, const struct stored_object *e)
+struct kube_item *kube_item_free(struct kube_item *i)
 {
-	return e && e->generation == s->generation ? e->n_bytes : 0;
+	if (!i)
+		return NULL;
+	json_decref(i->obj);
+	free(i->key);
+	free(i);
+	return NULL;
 }
 
-/* Counts e as an object of the current generation. */
-static void count_bytes(struct kube_store *s, struct stored_object *e, size_t n_bytes)
+struct kube_store *kube_store_free(struct kube_store *s)
 {
-	s->n_bytes += n_bytes - counted_bytes(s, e);
-	e->generation = s->generation;
-	e->n_bytes = n_bytes;
+	struct kube_item *i, *next;
+
+	if (!s)
+		return NULL;
+	HASH_ITER (hh, s->items, i, next) {
+		HASH_DEL(s->items, i);
+		kube_item_free(i);
+	}
+	kube_room_free(s->room);
+	free(s);
+	return NULL;
 }
 
-static void remove_entry(struct kube_store *s, struct stored_object *e)
+static struct kube_item *find(const struct kube_store *s, const char *key)
 {
-	_cleanup_free_ char *key = TAKE_PTR(e->key);
-	json_t *last = json_incref(e->obj);
+	struct kube_item *i;
 
-	s->n_bytes -= counted_bytes(s, e);
-	HASH_DEL(s->entries, e);
-	json_decref(e->obj);
-	free(e);
+	HASH_FIND_STR(s->items, key, i);
+	return i;
+}
+
+/* Takes the object out of the room, if it is in the current one. */
+static void give_room_back(struct kube_store *s, struct kube_item *i)
+{
+	if (i->generation == s->generation && i->share)
+		kube_room_remove(s->room, i);
+}
+
+static void remove_item(struct kube_store *s, struct kube_item *i)
+{
+	give_room_back(s, i);
+	HASH_DEL(s->items, i);
 	if (!s->muted && s->ops->remove)
-		s->ops->remove(key, last, s->arg);
-	json_decref(last);
+		s->ops->remove(i->key, i->obj, s->arg);
+	kube_item_free(i);
 }
 
 /* Whether a and b are equal, apart from metadata.resourceVersion. */
@@ -141,100 +138,131 @@ static bool same_uid(const json_t *a, const json_t *b)
 	return streq(json_str_at(a, "metadata.uid", ""), json_str_at(b, "metadata.uid", ""));
 }
 
-static int drop(const char *reason)
+void kube_count_left_out(void)
 {
-	counter_add(counter("kube_dropped_total", "reason", reason), 1);
-	return -E2BIG;
+	counter_add(counter("kube_dropped_total", "reason", "no_room"), 1);
 }
 
-static int add_entry(struct kube_store *s, const char *key, json_t *obj, size_t n_bytes)
+static void tell_no_room(const struct kube_store *s, const struct kube_item *i)
 {
-	struct stored_object *e;
-
-	if (HASH_COUNT(s->entries) >= MAX_OBJECTS)
-		return drop("too_many_objects");
-	e = xcalloc(1, sizeof(*e));
-	e->key = xstrdup(key);
-	e->obj = json_incref(obj);
-	count_bytes(s, e, n_bytes);
-	HASH_ADD_KEYPTR(hh, s->entries, e->key, strlen(e->key), e);
-	if (s->ops->upsert)
-		s->ops->upsert(key, obj, NULL, s->arg);
-	return 0;
+	if (!s->muted && s->ops->no_room)
+		s->ops->no_room(i->key, i->obj, s->arg);
 }
 
-int kube_store_apply(struct kube_store *s, json_t *obj, size_t n_bytes)
-{
-	_cleanup_free_ char *key = key_of(obj);
-	struct stored_object *e;
-	json_t *old;
+struct arrival {
+	struct kube_store *store;
+	const struct kube_item *item; /* the object that arrives; NULL: none */
+};
 
-	if (s->muted)
-		return 0;
-	if (!key)
-		return -EINVAL;
-	e = find(s, key);
+static void on_left_out(struct kube_item *i, void *arg)
+{
+	const struct arrival *a = arg;
+
+	kube_count_left_out();
+	tell_no_room(a->store, i);
+	if (i != a->item)
+		remove_item(a->store, i);
+}
+
+/*
+ * Whether the object has room. The objects of a list that was received have room already. old: the
+ * version that the store has; NULL: none.
+ */
+static bool has_room(struct kube_store *s, struct kube_item *i, struct kube_item *old, bool is_new)
+{
+	struct arrival a = {s, i};
+
+	if (i->share)
+		return true;
+	if (!kube_room_add(s->room, i, is_new || old)) {
+		if (is_new || old)
+			kube_count_left_out();
+		tell_no_room(s, i);
+		kube_room_settle(s->room, on_left_out, &a);
+		return false;
+	}
+	kube_room_settle(s->room, on_left_out, &a);
+	return i->share;
+}
+
+/* Puts the object into the place of the old version. */
+static void replace(struct kube_store *s, struct kube_item *i, struct kube_item *old)
+{
+	HASH_DEL(s->items, old);
+	HASH_ADD_KEYPTR(hh, s->items, i->key, strlen(i->key), i);
+	if (same_content(old->obj, i->obj)) {
+		take_version(old->obj, i->obj);
+		json_decref(i->obj);
+		i->obj = json_incref(old->obj);
+	} else if (s->ops->upsert) {
+		s->ops->upsert(i->key, i->obj, old->obj, s->arg);
+	}
+	kube_item_free(old);
+}
+
+void kube_store_take(struct kube_store *s, struct kube_item *i, bool is_new)
+{
+	struct kube_item *old = find(s, i->key);
+
 	/*
 	 * if the UID differs, the old object was deleted and a new one created without an event for
 	 * this watch
 	 */
-	if (e && !same_uid(e->obj, obj)) {
-		remove_entry(s, e);
-		if (s->muted)
-			return 0;
-		e = NULL;
+	if (old && !same_uid(old->obj, i->obj)) {
+		remove_item(s, TAKE_PTR(old));
+		is_new = true;
 	}
-	if (n_bytes > s->max_bytes - MIN(s->max_bytes, s->n_bytes - counted_bytes(s, e))) {
-		if (e)
-			remove_entry(s, e);
-		return drop("too_many_bytes");
+	if (old)
+		give_room_back(s, old);
+	if (s->muted || !has_room(s, i, old, is_new) || s->muted) {
+		if (old)
+			remove_item(s, old);
+		if (i->share)
+			kube_room_remove(s->room, i);
+		kube_item_free(i);
+		return;
 	}
-	if (!e)
-		return add_entry(s, key, obj, n_bytes);
-	count_bytes(s, e, n_bytes);
-	if (same_content(e->obj, obj)) {
-		take_version(e->obj, obj);
-		return 0;
+	i->generation = s->generation;
+	if (old) {
+		replace(s, i, old);
+		return;
 	}
-	old = e->obj;
-	e->obj = json_incref(obj);
+	HASH_ADD_KEYPTR(hh, s->items, i->key, strlen(i->key), i);
 	if (s->ops->upsert)
-		s->ops->upsert(key, obj, old, s->arg);
-	json_decref(old);
-	return 0;
+		s->ops->upsert(i->key, i->obj, NULL, s->arg);
 }
 
-int kube_store_remove(struct kube_store *s, const json_t *obj)
+void kube_store_remove(struct kube_store *s, const struct kube_item *i)
 {
-	_cleanup_free_ char *key = key_of(obj);
-	struct stored_object *e;
+	struct kube_item *old = find(s, i->key);
 
-	if (!key)
-		return -EINVAL;
-	e = find(s, key);
-	if (e)
-		remove_entry(s, e);
-	return 0;
+	if (old)
+		remove_item(s, old);
+	else
+		kube_room_forget(s->room, i);
+	kube_room_settle(s->room, on_left_out, &(struct arrival){s, NULL});
 }
 
-void kube_store_begin(struct kube_store *s)
+void kube_store_begin(struct kube_store *s, struct kube_room *room)
 {
 	s->generation++;
-	s->n_bytes = 0;
+	s->changed |= kube_room_left_out(s->room) != 0;
+	kube_room_free(s->room);
+	s->room = room;
 }
 
 bool kube_store_sweep(struct kube_store *s, unsigned n)
 {
-	struct stored_object *e, *next;
+	struct kube_item *i, *next;
 
-	HASH_ITER (hh, s->entries, e, next) {
+	HASH_ITER (hh, s->items, i, next) {
 		if (s->muted)
 			return false;
-		if (e->generation == s->generation)
+		if (i->generation == s->generation)
 			continue;
 		if (n-- == 0)
 			return true;
-		remove_entry(s, e);
+		remove_item(s, i);
 	}
 	return false;
 }
@@ -244,18 +272,31 @@ void kube_store_mute(struct kube_store *s)
 	s->muted = true;
 }
 
+void kube_store_tell_left_out(struct kube_store *s)
+{
+	s->changed |= kube_room_has_changed(s->room);
+	if (s->changed && !s->muted && s->ops->left_out)
+		s->ops->left_out(s->arg);
+	s->changed = false;
+}
+
+const struct kube_room *kube_store_room(const struct kube_store *s)
+{
+	return s->room;
+}
+
 const json_t *kube_store_get(const struct kube_store *s, const char *key)
 {
-	struct stored_object *e = find(s, key);
+	struct kube_item *i = find(s, key);
 
-	return e ? e->obj : NULL;
+	return i ? i->obj : NULL;
 }
 
 void kube_store_each(const struct kube_store *s,
 		     void (*fn)(const char *key, const json_t *obj, void *arg), void *arg)
 {
-	struct stored_object *e, *next;
+	struct kube_item *i, *next;
 
-	HASH_ITER (hh, s->entries, e, next)
-		fn(e->key, e->obj, arg);
+	HASH_ITER (hh, s->items, i, next)
+		fn(i->key, i->obj, arg);
 }

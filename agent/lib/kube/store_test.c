@@ -1,190 +1,175 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More objects, or objects with more memory, than the store and a list may have. Those beyond a
- * limit are not kept, and are counted as dropped.
+ * More objects, or objects with more memory, than the store may have. Those that have no room are
+ * not kept, and are counted.
  */
 #include "lib/kube/kube_private.h"
-#include "lib/loop/testserver.h"
 
 #include <setjmp.h>
-#include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
-#define OBJECTS 200000 /* as MAX_OBJECTS of store.c and MAX_LISTED of watch_list.c */
+#define OBJECTS 200000 /* as MAX_OBJECTS of room.c */
 
-static size_t n_told;
+static size_t n_told, n_changed;
+static char last_removed[64];
 
 static void upsert(const char *key, const json_t *obj, const json_t *old, void *arg)
 {
 	(void)key;
 	(void)obj;
-	(void)old;
 	(void)arg;
-	n_told++;
+	n_told += !old;
 }
 
 static void removed(const char *key, const json_t *old, void *arg)
 {
-	(void)key;
 	(void)old;
 	(void)arg;
 	n_told--;
+	snprintf(last_removed, sizeof(last_removed), "%s", key);
 }
 
-static json_t *object(unsigned i)
+static void changed(void *arg)
+{
+	(void)arg;
+	n_changed++;
+}
+
+static const struct kube_watch_ops ops = {.upsert = upsert, .remove = removed, .left_out = changed};
+
+/* An object of age i. */
+static struct kube_item *item(const char *ns, unsigned i, size_t n_bytes)
 {
 	char name[16];
+	_cleanup_json_ json_t *obj = NULL;
 
 	snprintf(name, sizeof(name), "p%u", i);
-	return json_pack("{s:{s:s, s:s}}", "metadata", "name", name, "uid", name);
+	obj = json_pack("{s:{s:s, s:s, s:s}}", "metadata", "namespace", ns, "name", name, "uid",
+			name);
+	return kube_item_new(obj, i, n_bytes);
 }
 
-static int apply_of(struct kube_store *s, unsigned i, size_t n_bytes)
+static void take(struct kube_store *s, const char *ns, unsigned i, size_t n_bytes)
 {
-	json_t *obj = object(i);
-	int r = kube_store_apply(s, obj, n_bytes);
-
-	json_decref(obj);
-	return r;
+	kube_store_take(s, item(ns, i, n_bytes), true);
 }
 
-static int apply(struct kube_store *s, unsigned i)
+static void drop(struct kube_store *s, const char *ns, unsigned i, size_t n_bytes)
 {
-	return apply_of(s, i, 0);
+	struct kube_item *it = item(ns, i, n_bytes);
+
+	kube_store_remove(s, it);
+	kube_item_free(it);
+}
+
+static uint64_t dropped(void)
+{
+	return counter_get(counter("kube_dropped_total", "reason", "no_room"));
 }
 
 static void too_many_objects_are_left_out(void **state)
 {
-	static const struct kube_watch_ops ops = {.upsert = upsert, .remove = removed};
-	struct counter *dropped = counter("kube_dropped_total", "reason", "too_many_objects");
-	struct kube_store *s = kube_store_new(&ops, NULL, 0);
-	json_t *first = object(0);
+	struct kube_store *s = kube_store_new(&ops, NULL, 4 * OBJECTS);
 
 	(void)state;
+	n_told = 0;
 	for (unsigned i = 0; i < OBJECTS; i++)
-		assert_int_equal(apply(s, i), 0);
+		take(s, "crowd", i, 0);
 	assert_int_equal(n_told, OBJECTS);
-	assert_int_equal(counter_get(dropped), 0);
-	assert_int_equal(apply(s, OBJECTS), -E2BIG);
+	assert_int_equal(dropped(), 0);
+	take(s, "crowd", OBJECTS, 0);
+	assert_int_equal(n_told, OBJECTS);
+	assert_int_equal(dropped(), 1);
 	/* a known object is updated even if the limit is reached */
-	assert_int_equal(apply(s, 0), 0);
-	assert_int_equal(counter_get(dropped), 1);
+	take(s, "crowd", 0, 0);
 	assert_int_equal(n_told, OBJECTS);
-	kube_store_remove(s, first);
-	assert_int_equal(apply(s, OBJECTS), 0);
+	assert_int_equal(dropped(), 1);
+	/* another namespace has room, at the crowd's cost */
+	take(s, "small", 1, 0);
+	assert_non_null(kube_store_get(s, "small/p1"));
+	assert_string_equal(last_removed, "crowd/p199999");
 	assert_int_equal(n_told, OBJECTS);
-	json_decref(first);
+	drop(s, "crowd", 7, 0);
+	assert_int_equal(n_told, OBJECTS - 1);
+	assert_true(kube_room_has_more(kube_store_room(s)));
 	kube_store_free(s);
 }
 
 static void too_many_bytes_are_left_out(void **state)
 {
-	enum { A, B, C, D, E };
-	static const struct kube_watch_ops ops = {.upsert = upsert, .remove = removed};
-	struct counter *dropped = counter("kube_dropped_total", "reason", "too_many_bytes");
 	struct kube_store *s = kube_store_new(&ops, NULL, 100);
-	json_t *d = object(D);
+	uint64_t before = dropped();
 
 	(void)state;
-	n_told = 0;
-	assert_int_equal(apply_of(s, A, 40), 0);
-	assert_int_equal(apply_of(s, B, 40), 0);
-	assert_int_equal(apply_of(s, C, 21), -E2BIG);
-	assert_int_equal(apply_of(s, A, 60), 0);
-	assert_int_equal(n_told, 2);
-	/* B is removed, because the new version does not fit and the old one would be wrong */
-	assert_int_equal(apply_of(s, B, 41), -E2BIG);
+	n_told = n_changed = 0;
+	take(s, "a", 1, 40);
+	take(s, "a", 2, 60);
+	take(s, "b", 1, 30);
+	/* b needs less than its share. a has 70, and its newest object does not fit */
+	assert_string_equal(last_removed, "a/p2");
+	assert_non_null(kube_store_get(s, "b/p1"));
+	/* a smaller, newer object would fit, but the one before it comes first */
+	take(s, "a", 3, 10);
+	assert_null(kube_store_get(s, "a/p3"));
+	assert_int_equal(dropped() - before, 2);
+	kube_store_tell_left_out(s);
+	kube_store_tell_left_out(s);
+	assert_int_equal(n_changed, 1);
+	/* the new version does not fit, and the old one would be wrong */
+	take(s, "a", 1, 71);
+	assert_null(kube_store_get(s, "a/p1"));
 	assert_int_equal(n_told, 1);
-	assert_int_equal(apply_of(s, C, 40), 0);
-	/* the new list has no A. D has room, because A's bytes do not count any more */
-	kube_store_begin(s);
-	assert_int_equal(apply_of(s, C, 40), 0);
-	assert_int_equal(apply_of(s, D, 60), 0);
-	assert_int_equal(apply_of(s, E, 1), -E2BIG);
-	assert_false(kube_store_sweep(s, 10));
-	assert_int_equal(n_told, 2);
-	assert_int_equal(apply_of(s, E, 1), -E2BIG);
-	kube_store_remove(s, d);
-	assert_int_equal(apply_of(s, E, 60), 0);
-	assert_int_equal(n_told, 2);
-	assert_int_equal(counter_get(dropped), 4);
-	json_decref(d);
+	assert_int_equal(kube_room_left_out(kube_store_room(s)), 3);
+	assert_false(kube_room_has_more(kube_store_room(s)));
+	/* its next version fits, but a watch has only the change of one object: a list brings it */
+	kube_store_take(s, item("a", 1, 40), false);
+	assert_null(kube_store_get(s, "a/p1"));
+	assert_true(kube_room_has_more(kube_store_room(s)));
 	kube_store_free(s);
 }
 
-/* ---- a list ---- */
-
-#define ITEM(name) "{\"metadata\":{\"name\":\"" name "\",\"uid\":\"" name "\"}}"
-#define HEAD(more)                                                                                 \
-	"{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"1\"" more "},\"items\":["
-
-/*
- * The first page has object p as often as a list may have objects; the next page has one more
- * object.
- */
-static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
+/* Gives the store a list: a/p0, a/p1, ... of these sizes. */
+static void list(struct kube_store *s, size_t n, const size_t *n_bytes)
 {
-	(void)arg;
-	if (strstr(r->line, "watch=true")) {
-		ts_stream(c);
-		ts_stall(c);
-	} else if (strstr(r->line, "continue=next")) {
-		ts_reply(c, 200, NULL, HEAD("") ITEM("beyond") "]}");
-	} else {
-		_cleanup_buf_ struct buf b = {0};
+	struct kube_room *room = kube_room_new(100);
+	struct kube_item *items[8];
 
-		buf_puts(&b, HEAD(",\"continue\":\"next\"") ITEM("p"));
-		for (unsigned i = 1; i < OBJECTS; i++)
-			buf_puts(&b, "," ITEM("p"));
-		buf_puts(&b, "]}");
-		ts_reply(c, 200, NULL, b.data);
+	for (unsigned i = 0; i < n; i++) {
+		items[i] = item("a", i, n_bytes[i]);
+		assert_true(kube_room_add(room, items[i], true));
 	}
+	kube_store_begin(s, room);
+	for (unsigned i = 0; i < n; i++)
+		kube_store_take(s, items[i], true);
+	while (kube_store_sweep(s, 1))
+		;
 }
 
-static void synced(void *arg)
+static void a_list_counts_anew(void **state)
 {
-	loop_stop(arg, 0);
-}
-
-static void give_up(void *arg)
-{
-	loop_stop(arg, -ETIMEDOUT);
-}
-
-static void a_list_is_cut_at_its_limit(void **state)
-{
-	static const struct kube_watch_ops ops = {upsert, removed, synced, NULL};
-	static const struct kube_watch_spec spec = {.path = "/api/v1/pods", .max_bytes = 1 << 30};
-	struct counter *dropped = counter("kube_dropped_total", "reason", "too_many_objects");
-	uint64_t before = counter_get(dropped);
-	struct ts_config tc = {0};
-	struct test_server *ts = ts_start(&tc, serve, NULL);
-	struct kube_config kc = {
-		.address = (char *)"127.0.0.1", .port = ts->port, .plain_http = true};
-	struct timer guard = {0};
-	struct kube_watch *w;
-	struct kube *k;
-	struct loop *l;
+	static const size_t three[] = {20, 20, 60}, two[] = {40, 50};
+	struct kube_store *s = kube_store_new(&ops, NULL, 100);
 
 	(void)state;
-	signal(SIGPIPE, SIG_IGN);
 	n_told = 0;
-	assert_int_equal(loop_new(&l), 0);
-	assert_int_equal(kube_new(l, &kc, "podflame/test", &k, NULL), 0);
-	assert_int_equal(kube_watch_new(k, &spec, &ops, l, &w), 0);
-	timer_set(l, &guard, 120 * NSEC_PER_SEC, give_up, l);
-	assert_int_equal(loop_run(l), 0);
-	assert_int_equal(n_told, 1);
-	assert_non_null(kube_watch_get(w, "p"));
-	assert_null(kube_watch_get(w, "beyond"));
-	assert_int_equal(counter_get(dropped) - before, 1);
-	timer_cancel(&guard);
-	kube_watch_free(w);
-	kube_free(k);
-	ts_stop(ts);
-	loop_free(l);
+	list(s, 3, three);
+	assert_int_equal(n_told, 3);
+	/* what the new list lacks counts no more */
+	list(s, 2, two);
+	assert_int_equal(n_told, 2);
+	take(s, "a", 5, 10);
+	assert_int_equal(n_told, 3);
+	take(s, "a", 6, 1);
+	assert_int_equal(n_told, 3);
+	/* an object of the list that the watch then brings again counts once */
+	take(s, "a", 1, 50);
+	drop(s, "a", 5, 10);
+	assert_int_equal(n_told, 2);
+	assert_true(kube_room_has_more(kube_store_room(s)));
+	kube_store_free(s);
 }
 
 int main(void)
@@ -192,7 +177,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(too_many_objects_are_left_out),
 		cmocka_unit_test(too_many_bytes_are_left_out),
-		cmocka_unit_test(a_list_is_cut_at_its_limit),
+		cmocka_unit_test(a_list_counts_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -294,7 +294,12 @@ static inline void state(const char *error, void *arg)
 		buf_printf(&f->log, "(%s)", strstr(error, ": ") + 2);
 }
 
-static const struct kube_watch_ops ops = {upsert, removed, synced, state};
+static inline void no_room(const char *key, const json_t *obj, void *arg)
+{
+	write_log(arg, "?", key, obj);
+}
+
+static const struct kube_watch_ops ops = {upsert, removed, synced, state, NULL, no_room};
 
 /* ---- running a row ---- */
 

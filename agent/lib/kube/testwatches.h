@@ -9,7 +9,7 @@
 struct kube_watch {
 	struct kube_base base;
 	bool used, synced, once, metadata_only;
-	char path[128], field_selector[320], label_selector[128];
+	char left_out_ns[64], path[128], field_selector[320], label_selector[128];
 	size_t max_bytes, n_left_out;
 	struct kube_watch_ops ops;
 	void (*trim)(json_t *obj);
@@ -70,6 +70,13 @@ static size_t n_left_out(const struct kube_watch *w)
 	return w->n_left_out;
 }
 
+/* A watch of a test leaves its objects out of one namespace. */
+static void each_left_out(const struct kube_watch *w, kube_left_out_fn *fn, void *arg)
+{
+	if (w->n_left_out)
+		fn(w->left_out_ns, w->n_left_out, arg);
+}
+
 static const json_t *find_object(const struct kube_watch *w, const char *key)
 {
 	for (size_t i = 0; i < w->n_items; i++) {
@@ -95,6 +102,7 @@ static const struct kube_ops watches_ops = {
 	.watch_each = each_object,
 	.watch_synced = is_synced,
 	.watch_left_out = n_left_out,
+	.watch_each_left_out = each_left_out,
 };
 
 /*

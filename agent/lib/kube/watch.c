@@ -9,6 +9,7 @@
  * chooses this state after an error that the server reports.
  */
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "lib/kube/watch_private.h"
 
@@ -68,12 +69,12 @@ void kube_watch_set_text(char **p, const char *s)
 
 void kube_watch_drop_items(struct kube_watch *w)
 {
-	for (size_t i = w->i_item; i < w->n_items; i++)
-		json_decref(w->items[i].obj);
-	free(w->items);
+	struct kube_item *i, *next;
+
+	DL_FOREACH_SAFE(w->items, i, next)
+	kube_item_free(i);
 	w->items = NULL;
-	w->n_items = w->cap_items = w->i_item = 0;
-	w->items_bytes = 0;
+	w->room = kube_room_free(w->room);
 	kube_watch_set_text(&w->next_page, NULL);
 	w->whole = false;
 }
@@ -193,16 +194,20 @@ json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n)
 	return NULL;
 }
 
-/*
- * Removes managedFields, which nobody needs and which are often half of an object, and what the
- * caller does not read. Returns the memory that obj uses afterwards.
- */
-size_t kube_watch_trim(const struct kube_watch *w, json_t *obj)
+/* managedFields are removed, because nobody needs them and they are often half of an object. */
+struct kube_item *kube_watch_item(const struct kube_watch *w, json_t *obj)
 {
+	uint64_t created_ns = 0;
+	struct kube_item *i;
+
+	(void)time_parse(json_str_at(obj, "metadata.creationTimestamp", ""), &created_ns);
 	json_object_del(json_object_get(obj, "metadata"), "managedFields");
 	if (w->trim)
 		w->trim(obj);
-	return json_memory_bytes(obj);
+	i = kube_item_new(obj, created_ns, json_memory_bytes(obj));
+	if (!i)
+		kube_watch_dropped("object_without_name");
+	return i;
 }
 
 void kube_watch_reset_answer(struct kube_watch *w)
@@ -316,5 +321,10 @@ bool kube_client_watch_synced(const struct kube_watch *w)
 
 size_t kube_client_watch_left_out(const struct kube_watch *w)
 {
-	return w->n_left_out;
+	return w->n_unread + kube_room_left_out(kube_store_room(w->store));
+}
+
+void kube_client_watch_each_left_out(const struct kube_watch *w, kube_left_out_fn *fn, void *arg)
+{
+	kube_room_each_left_out(kube_store_room(w->store), fn, arg);
 }

@@ -44,8 +44,9 @@ static void on_missing(struct kube_watch *w, const char *text)
 		return;
 	}
 	kube_watch_set_text(&w->rv, NULL);
-	kube_store_begin(w->store);
+	kube_store_begin(w->store, kube_room_new(w->max_bytes));
 	kube_store_sweep(w->store, UINT32_MAX);
+	kube_store_tell_left_out(w->store);
 	kube_watch_tell_synced(w);
 	kube_watch_tell_state(w, NULL);
 	slow(w, true);

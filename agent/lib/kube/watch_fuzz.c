@@ -6,7 +6,7 @@
  * is reported as new, no unknown object as deleted, there are never two requests at once, no state
  * is reported twice, and in the end the watch has the objects that it reported.
  * Fuzzes: lib/kube/watch.c, lib/kube/watch_list.c, lib/kube/watch_stream.c,
- * lib/kube/watch_errors.c, lib/kube/store.c, lib/kube/decode.c
+ * lib/kube/watch_errors.c, lib/kube/store.c, lib/kube/room.c, lib/kube/decode.c
  */
 #include "lib/base/fuzzinput.h"
 #include "lib/kube/watch_private.h"
@@ -360,6 +360,7 @@ static void begin(const uint8_t *data, size_t n)
 {
 	const struct kube_config config = {.address = "a", .port = 1, .plain_http = true};
 	struct kube_times times;
+	unsigned limits;
 
 	in.data = data;
 	in.n = n;
@@ -367,14 +368,15 @@ static void begin(const uint8_t *data, size_t n)
 	is_told = synced = frees = refuses = false;
 	state = NULL;
 	told = json_object();
+	limits = take();
 	times = (struct kube_times){
 		.backoff_first_ns = NSEC_PER_SEC,
 		.backoff_max_ns = 30 * NSEC_PER_SEC,
-		.short_watch_ns = take() % 2 ? 0 : NSEC_PER_SEC,
+		.short_watch_ns = limits & 1 ? 0 : NSEC_PER_SEC,
 		.watch_timeout_s = 300,
 		.page_limit = 500,
 		.max_object_bytes = 256,
-		.max_kind_bytes = 1 << 20,
+		.max_kind_bytes = limits & 2 ? 1 << 20 : 2 << 10,
 	};
 	check(loop || loop_new(&loop) == 0);
 	check(kube_new_over(&http_ops, loop, &config, "fuzz", &kube, NULL) == 0);
@@ -383,7 +385,7 @@ static void begin(const uint8_t *data, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	static const struct kube_watch_ops ops = {upsert, removed, on_synced, on_state};
+	static const struct kube_watch_ops ops = {upsert, removed, on_synced, on_state, NULL, NULL};
 	struct kube_watch_spec spec = {.path = "/api/v1/pods", .field_selector = "a=b"};
 	unsigned shape;
 

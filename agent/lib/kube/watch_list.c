@@ -4,34 +4,38 @@
  * compared with the store, in slices: one per turn of the loop.
  */
 #include <stdlib.h>
+#include <utlist.h>
 
 #include "lib/kube/watch_private.h"
 
 #define DELIVER_SLICE 64 /* objects per turn of the loop */
-#define MAX_LISTED    200000
+
+static void leave_out(struct kube_item *i, void *arg)
+{
+	struct kube_watch *w = arg;
+
+	kube_count_left_out();
+	if (w->ops.no_room)
+		w->ops.no_room(i->key, i->obj, w->arg);
+	DL_DELETE(w->items, i);
+	kube_item_free(i);
+}
 
 static bool on_item(const char *text, size_t n, void *arg)
 {
 	struct kube_watch *w = arg;
-	json_t *obj = kube_watch_parse(w, text, n);
-	size_t n_bytes;
+	_cleanup_json_ json_t *obj = kube_watch_parse(w, text, n);
+	struct kube_item *i = obj ? kube_watch_item(w, obj) : NULL;
 
-	if (!obj) {
-		w->n_left_out++;
+	if (!i) {
+		w->n_unread++;
 		return true;
 	}
-	n_bytes = kube_watch_trim(w, obj);
-	if (w->n_items >= MAX_LISTED || n_bytes > w->max_bytes - w->items_bytes) {
-		json_decref(obj);
-		w->n_left_out++;
-		kube_watch_dropped(w->n_items >= MAX_LISTED ? "too_many_objects"
-							    : "too_many_bytes");
-		return true;
-	}
-	w->items_bytes += n_bytes;
-	GROW(w->items, w->n_items, w->cap_items);
-	w->items[w->n_items].obj = obj;
-	w->items[w->n_items++].n_bytes = n_bytes;
+	DL_APPEND(w->items, i);
+	if (!kube_room_add(w->room, i, true))
+		leave_out(i, w);
+	else if (kube_room_is_over(w->room))
+		kube_room_settle(w->room, leave_out, w);
 	return true;
 }
 
@@ -63,19 +67,18 @@ static void deliver(void *arg)
 	bool more = true;
 
 	kube_watch_enter(w);
-	for (unsigned n = 0; n < DELIVER_SLICE && w->i_item < w->n_items && !w->dead; n++) {
-		json_t *obj = w->items[w->i_item].obj;
-		size_t n_bytes = w->items[w->i_item++].n_bytes;
+	for (unsigned n = 0; n < DELIVER_SLICE && w->items && !w->dead; n++) {
+		struct kube_item *i = w->items;
 
-		complete_type(w, obj);
-		if (kube_store_apply(w->store, obj, n_bytes) == -EINVAL)
-			kube_watch_dropped("object_without_name");
-		json_decref(obj);
+		DL_DELETE(w->items, i);
+		complete_type(w, i->obj);
+		kube_store_take(w->store, i, true);
 	}
-	if (w->i_item == w->n_items && !w->dead)
+	if (!w->items && !w->dead)
 		more = kube_store_sweep(w->store, DELIVER_SLICE);
 	if (!more && !w->dead) {
 		kube_watch_drop_items(w);
+		kube_store_tell_left_out(w->store);
 		kube_watch_tell_synced(w);
 		kube_watch_tell_state(w, NULL);
 	}
@@ -94,8 +97,10 @@ static void list_complete(struct kube_watch *w)
 	w->event_lost = false;
 	w->n_errors = 0;
 	kube_watch_worked(w);
-	kube_store_begin(w->store);
-	w->i_item = 0;
+	kube_room_settle(w->room, leave_out, w);
+	kube_store_begin(w->store, TAKE_PTR(w->room));
+	w->listed_ns = now_mono_ns();
+	w->room_again_ns = 0;
 	w->state = ST_DELIVERING;
 	timer_cancel(&w->watchdog);
 	deliver(w);
@@ -143,7 +148,7 @@ static void list_done(int status, const char *body, size_t n, const char *error,
 	} else {
 		const char *why = read_skeleton(w);
 
-		w->n_left_out += w->split.n_lost;
+		w->n_unread += w->split.n_lost;
 		if (why)
 			kube_watch_fail(w, true, "list", why);
 		else if (w->next_page)
@@ -213,7 +218,9 @@ void kube_watch_start_list(struct kube_watch *w)
 	if (!w->next_page && !w->whole)
 		w->quorum = w->rv_useless;
 	if (!w->next_page)
-		w->n_left_out = 0;
+		w->n_unread = 0;
+	if (!w->room)
+		w->room = kube_room_new(w->max_bytes);
 	w->state = ST_LISTING;
 	kube_watch_count("list");
 	kube_watch_reset_answer(w);

@@ -228,16 +228,21 @@ static void watch_36_ten_thousand_objects(void **state)
 
 /*
  * Objects that exceed the memory limit of a kind are not kept, whether a list or a stream brings
- * them. The watch goes on.
+ * them, and the owner is told of each of them. The watch goes on. When there is room again, another
+ * list brings the oldest ones.
  */
 static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 {
 	static const struct row row = {
 		"",
 		{{REPLY, LIST("10", POD("a", "1") "," POD("b", "2") "," POD("c", "3"))},
-		 {HOLD, ADD("d", "11") DEL("a", "12") DEL("b", "13") ADD("e", "14")}},
-		"+n/a=1 +n/b=2 synced ok -n/a=1 -n/b=2 +n/e=14"};
-	uint64_t before = total("kube_dropped_total", "reason", "too_many_bytes");
+		 {HOLD, ADD("d", "11") DEL("a", "12") DEL("b", "13") ADD("e", "14")},
+		 {REPLY, LIST("20", POD("c", "3") "," POD("d", "11") "," POD("e", "14")),
+		  .expect = {"!watch", "resourceVersion=14 "}},
+		 {HOLD, "", .expect = {"resourceVersion=20 "}}},
+		"?n/c=3 +n/a=1 +n/b=2 synced ok ?n/d=11 -n/a=1 -n/b=2 ?n/e=14 ?n/e=14 "
+		"+n/c=3 +n/d=11"};
+	uint64_t before = total("kube_dropped_total", "reason", "no_room");
 	_cleanup_json_ json_t *pod = json_loads(POD("a", "1"), 0, NULL);
 	struct kube_times t = fast;
 	struct fixture *f;
@@ -247,7 +252,59 @@ static void watch_36_bytes_of_a_kind_are_bounded(void **state)
 	f = start(&row, &t);
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_null(f->wrong);
-	assert_int_equal(total("kube_dropped_total", "reason", "too_many_bytes") - before, 2);
+	assert_int_equal(total("kube_dropped_total", "reason", "no_room") - before, 4);
+	assert_int_equal(kube_watch_left_out(f->watch), 1);
+	finish(f);
+}
+
+/* An object of a namespace: all have the same size. */
+#define OF(ns, name, second)                                                                       \
+	"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"namespace\":\"" ns                \
+	"\",\"name\":\"" name "\",\"uid\":\"" name "\",\"resourceVersion\":\"" second              \
+	"\",\"creationTimestamp\":\"2026-01-01T00:00:" second "Z\"}}"
+#define FIVE                                                                                       \
+	OF("big", "a", "11")                                                                       \
+	"," OF("big", "b", "12") "," OF("big", "c", "13") "," OF("big", "d",                       \
+								 "14") "," OF("big", "e", "15")
+
+static size_t n_of_big;
+
+static void note_big(const char *ns, size_t n, void *arg)
+{
+	(void)arg;
+	assert_string_equal(ns, "big");
+	n_of_big = n;
+}
+
+/*
+ * A namespace with many objects takes no room of another one, whether its objects come before or
+ * after, in a list or later. It keeps its oldest objects. What was left out comes back.
+ */
+static void watch_36_a_namespace_takes_no_room_of_another(void **state)
+{
+	static const struct row row = {
+		"",
+		{{REPLY, LIST("20", FIVE "," OF("small", "x", "16"))},
+		 {HOLD, EV("ADDED", OF("small", "y", "21")) EV("ADDED", OF("big", "f", "22"))
+				EV("DELETED", OF("small", "x", "23"))},
+		 {REPLY, LIST("30", FIVE "," OF("big", "f", "22") "," OF("small", "y", "21")),
+		  .expect = {"!watch", "resourceVersion=23 "}},
+		 {HOLD, "", .expect = {"resourceVersion=30 "}}},
+		"?big/e=15 ?big/d=14 +big/a=11 +big/b=12 +big/c=13 +small/x=16 synced ok "
+		"?big/c=13 -big/c=13 +small/y=21 ?big/f=22 -small/x=16 "
+		"?big/e=15 ?big/f=22 ?big/d=14 +big/c=13"};
+	_cleanup_json_ json_t *pod = json_loads(OF("big", "a", "11"), 0, NULL);
+	struct kube_times t = fast;
+	struct fixture *f;
+
+	(void)state;
+	t.max_kind_bytes = 4 * json_memory_bytes(pod) + 1;
+	f = start(&row, &t);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_null(f->wrong);
+	kube_watch_each_left_out(f->watch, note_big, NULL);
+	assert_int_equal(n_of_big, 3);
+	assert_int_equal(kube_watch_left_out(f->watch), 3);
 	finish(f);
 }
 
@@ -263,7 +320,7 @@ static void watch_list_once(void **state)
 		 {REPLY, LIST_PART("10", CONTINUE("t1"), POD("a", "1")), .expect = {"limit=500"}},
 		 {REPLY, LIST("10", POD("b", "2") "," POD("c", "3") ",3"),
 		  .expect = {"continue=t1"}}},
-		"err(HTTP 403: no) +n/a=1 +n/b=2 synced ok",
+		"err(HTTP 403: no) ?n/c=3 +n/a=1 +n/b=2 synced ok",
 		.once = true};
 	uint64_t before = total("kube_watch_total", "event", "watch");
 	_cleanup_json_ json_t *pod = json_loads(POD("a", "1"), 0, NULL);
@@ -383,6 +440,7 @@ int main(void)
 	const struct CMUnitTest more[] = {
 		cmocka_unit_test(watch_36_what_is_trimmed_counts_for_nothing),
 		cmocka_unit_test(watch_36_bytes_of_a_kind_are_bounded),
+		cmocka_unit_test(watch_36_a_namespace_takes_no_room_of_another),
 		cmocka_unit_test(watch_36_ten_thousand_objects),
 		cmocka_unit_test(watch_list_once),
 		cmocka_unit_test(watch_list_once_leaves_out_long_objects),

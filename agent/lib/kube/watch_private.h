@@ -57,11 +57,12 @@ struct kube_watch {
 	/* the list that is being received or delivered */
 	char *list_kind, *list_version, *list_rv, *next_page;
 	bool quorum, whole; /* quorum: asks for the newest version; whole: without pages */
-	struct {
-		json_t *obj;
-		size_t n_bytes;
-	} *items;
-	size_t n_items, cap_items, i_item, items_bytes, n_left_out;
+	struct kube_item *items; /* those with room that are not delivered yet */
+	struct kube_room *room;	 /* NULL: no list is being received */
+	size_t n_unread;	 /* objects of the last list that could not be read */
+	uint64_t listed_ns;	 /* when the last list was complete (CLOCK_MONOTONIC) */
+	/* when a list begins that brings what has room again; 0: nothing was left out that has */
+	uint64_t room_again_ns;
 };
 
 void kube_watch_start_list(struct kube_watch *w);
@@ -100,8 +101,11 @@ void kube_watch_remember_head(int status, const struct http_headers *h, void *ar
 void kube_watch_drop_items(struct kube_watch *w);
 /* returns an object, or NULL if the text was refused and counted */
 json_t *kube_watch_parse(struct kube_watch *w, const char *text, size_t n);
-/* Removes members that nobody needs; returns the memory that obj uses afterwards. */
-size_t kube_watch_trim(const struct kube_watch *w, json_t *obj);
+/*
+ * Removes the members of obj that nobody needs. Takes a reference. NULL: the object was refused and
+ * counted.
+ */
+struct kube_item *kube_watch_item(const struct kube_watch *w, json_t *obj);
 void kube_watch_set_text(char **p, const char *s);		/* "" counts as NULL */
 void kube_watch_dropped(const char *reason);
 void kube_watch_count(const char *event);

@@ -4,6 +4,8 @@
 
 #include "lib/kube/watch_private.h"
 
+#define ROOM_JITTER 10 /* a list that brings what has room again comes up to 1/10 later */
+
 static bool is_older(const char *a, const char *b)
 {
 	uint64_t na, nb;
@@ -14,24 +16,53 @@ static bool is_older(const char *a, const char *b)
 
 /* ---- events ---- */
 
+/* If an object that was left out has room again, only a list brings it. */
+static void note_room(struct kube_watch *w)
+{
+	uint64_t again_ns = w->times->room_again_ns;
+
+	kube_store_tell_left_out(w->store);
+	if (w->room_again_ns || !kube_room_has_more(kube_store_room(w->store)))
+		return;
+	w->room_again_ns = MAX(now_mono_ns(), w->listed_ns + again_ns) +
+			   random_below(again_ns / ROOM_JITTER + 1);
+}
+
+/* Whether it is time for this list. */
+static bool room_is_due(struct kube_watch *w)
+{
+	if (!w->room_again_ns || now_mono_ns() < w->room_again_ns)
+		return false;
+	w->room_again_ns = 0;
+	return kube_room_has_more(kube_store_room(w->store));
+}
+
+static void apply(struct kube_watch *w, const char *type, json_t *obj)
+{
+	struct kube_item *i = kube_watch_item(w, obj);
+
+	if (!i)
+		return;
+	if (streq(type, "DELETED")) {
+		kube_store_remove(w->store, i);
+		kube_item_free(i);
+	} else {
+		kube_store_take(w->store, i, streq(type, "ADDED"));
+	}
+	note_room(w);
+}
+
 static void on_object_event(struct kube_watch *w, const char *type, json_t *obj)
 {
 	const char *rv = json_str_at(obj, "metadata.resourceVersion", "");
 	_cleanup_free_ char *next_rv = xstrdup(rv);
-	size_t n_bytes;
-	int r = 0;
 
 	if (streq(json_str_at(obj, "kind", ""), "Table")) {
 		kube_watch_dropped("table_instead_of_object");
 		return;
 	}
-	n_bytes = kube_watch_trim(w, obj);
-	if (streq(type, "DELETED"))
-		r = kube_store_remove(w->store, obj);
-	else if (!streq(type, "BOOKMARK"))
-		r = kube_store_apply(w->store, obj, n_bytes);
-	if (r == -EINVAL)
-		kube_watch_dropped("object_without_name");
+	if (!streq(type, "BOOKMARK"))
+		apply(w, type, obj);
 	if (w->dead || !*next_rv || str_equal(next_rv, w->rv))
 		return;
 	/*
@@ -213,6 +244,14 @@ static void watch_silence(void *arg)
 		kube_watch_enter(w);
 		kube_watch_hang_up(w);
 		kube_watch_wait(w, false, 0);
+		kube_watch_leave(w);
+		return;
+	}
+	if (room_is_due(w)) {
+		kube_watch_count("room_again");
+		kube_watch_enter(w);
+		kube_watch_hang_up(w);
+		kube_watch_wait(w, true, 0);
 		kube_watch_leave(w);
 		return;
 	}

@@ -8,7 +8,11 @@
 
 #include "lib/loop/conn.h"
 
-#define MAX_IDLE_CONNS 4		   /* idle connections of a pool; a further one is closed */
+/*
+ * As many as the hub asks the API server at once: a new connection costs a TLS handshake, which
+ * took ten times as long as all else of 1,000 reviews (hub/api/rights_bench.c).
+ */
+#define MAX_IDLE_CONNS 32		   /* idle connections of a pool; a further one is closed */
 #define MAX_IDLE_NS    (15 * NSEC_PER_SEC) /* servers keep idle connections longer than this */
 
 struct idle_conn {

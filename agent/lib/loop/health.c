@@ -124,7 +124,7 @@ static void answer(struct http_conn *c, const struct http_in *in, void *arg)
 	if (!streq(in->method, "GET")) {
 		buf_puts(&b, "only GET\n");
 		say(c, 405, text, &b);
-	} else if (streq(in->path, "/metrics")) {
+	} else if (streq(in->path, "/metrics") && !h->config.probes_only) {
 		health_metrics(h->loop, &b);
 		say(c, 200, METRICS_CONTENT_TYPE, &b);
 	} else if (streq(in->path, "/healthz") || streq(in->path, "/readyz")) {
@@ -134,7 +134,8 @@ static void answer(struct http_conn *c, const struct http_in *in, void *arg)
 			buf_puts(&b, "ok\n");
 		say(c, good ? 200 : 503, text, &b);
 	} else {
-		buf_puts(&b, "there are /metrics, /healthz and /readyz\n");
+		buf_printf(&b, "there are %s/healthz and /readyz\n",
+			   h->config.probes_only ? "" : "/metrics, ");
 		say(c, 404, text, &b);
 	}
 }

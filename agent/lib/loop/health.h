@@ -21,7 +21,7 @@ bool health_alive(struct loop *l, struct buf *why);
 
 /*
  * Serves the three paths, GET only, without sign-in. The answers are numbers and constant texts,
- * never a name or a text that came from a pod.
+ * never a name or a text that came from a pod. Connections of users cannot fill this port.
  */
 struct health_server;
 struct health_config {
@@ -29,6 +29,7 @@ struct health_config {
 	uint16_t port; /* 0: the kernel chooses one; health_port returns it */
 	bool (*ready)(struct buf *why, void *arg);
 	void *arg;
+	bool probes_only; /* without /metrics */
 };
 int health_new(struct loop *l, const struct health_config *c, struct health_server **ret,
 	       struct field_error *reterr);

@@ -44,19 +44,24 @@ static bool is_ready(struct buf *why, void *arg)
 	return f->ready;
 }
 
-static int setup(void **state)
+static void begin(struct fixture *f, const struct health_config *c)
 {
-	struct fixture *f = xcalloc(1, sizeof(*f));
-	const struct health_config c = {"127.0.0.1", 0, is_ready, f};
-
-	assert_int_equal(loop_new(&f->loop), 0);
-	assert_int_equal(health_new(f->loop, &c, &f->health, NULL), 0);
+	assert_int_equal(health_new(f->loop, c, &f->health, NULL), 0);
 	assert_int_equal(
 		http_client_new(f->loop,
 				&(struct http_client_config){.address = "127.0.0.1",
 							     .port = health_port(f->health)},
 				&f->client),
 		0);
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+	const struct health_config c = {"127.0.0.1", 0, is_ready, f, false};
+
+	assert_int_equal(loop_new(&f->loop), 0);
+	begin(f, &c);
 	timer_set(f->loop, &f->guard, 120 * NSEC_PER_SEC, guard, f);
 	*state = f;
 	return 0;
@@ -293,9 +298,25 @@ static void there_is_nothing_else(void **state)
 	assert_int_equal(ask(*state, "POST", "/metrics"), 405);
 }
 
+/* The port of the hub's probes: its metrics need sign-in. */
+static void a_port_for_probes_has_no_metrics(void **state)
+{
+	struct fixture *f = *state;
+	const struct health_config c = {"127.0.0.1", 0, is_ready, f, true};
+
+	http_client_free(f->client);
+	health_free(f->health);
+	begin(f, &c);
+	f->ready = true;
+	assert_int_equal(ask(f, "GET", "/readyz"), 200);
+	assert_int_equal(ask(f, "GET", "/healthz"), 200);
+	assert_int_equal(ask(f, "GET", "/metrics"), 404);
+	assert_string_equal(f->body, "there are /healthz and /readyz\n");
+}
+
 static void a_bad_address_is_told(void **state)
 {
-	const struct health_config c = {"nowhere", 0, is_ready, *state};
+	const struct health_config c = {"nowhere", 0, is_ready, *state, false};
 	struct fixture *f = *state;
 	struct field_error err = {0};
 	struct health_server *h = NULL;
@@ -318,6 +339,7 @@ int main(void)
 		T(a_worker_that_is_looked_after_does_not),
 		T(readyz_says_why_not),
 		T(there_is_nothing_else),
+		T(a_port_for_probes_has_no_metrics),
 		T(a_bad_address_is_told),
 	};
 

@@ -100,7 +100,12 @@ struct http_in {
 	/* values of headers; "" if absent */
 	const char *authorization, *content_type, *content_encoding, *accept_encoding, *host,
 		*origin, *if_none_match;
-	const char *peer;			/* the peer's address as text */
+	/*
+	 * The peer, as limits count peers: its IPv4 address, or the network of 64 bits of its IPv6
+	 * address, as text. A node, a machine behind NAT, and the users of a proxy or of a
+	 * port-forward are one peer each
+	 */
+	const char *peer;
 	const char *body;
 	size_t body_bytes;
 	/* the length of the body in the request's head; UINT64_MAX: the head has no length */
@@ -120,9 +125,11 @@ struct http_server_config {
 	struct tls *tls;		/* NULL: plain */
 	size_t max_body_bytes;		/* 0: 1 MiB */
 	/*
-	 * 0: 256. If one more client connects, the server closes the oldest connection that waits
-	 * for its request or has got its answer. If all connections wait for their answers, it
-	 * refuses the new one with 503. It counts both cases.
+	 * 0: 256. If one more client connects, the server closes a connection: first one without a
+	 * request, then one of a peer that has more connections than the new one's peer would have,
+	 * then one that waits for its request. It prefers the peer with the most connections, and
+	 * closes none of a peer that has fewer than the new one's. If there is none, it refuses the
+	 * new connection with 503. It counts each case.
 	 */
 	unsigned max_connections;
 	/*
@@ -133,7 +140,9 @@ struct http_server_config {
 	bool brief;
 	/*
 	 * 0: 60 s. Limit of the time from a request's first byte to its last. If `head` is set, the
-	 * time begins again when it accepts the body. A slower request gets the answer 408
+	 * time begins again when it accepts the body. A slower request gets the answer 408: as soon
+	 * as a sixth of this time is over and the body comes at a rate at which it would not be in
+	 * by then (if its length is not known: at less than 16 KiB/s)
 	 */
 	uint64_t max_request_ns;
 	/*
@@ -167,3 +176,8 @@ void http_accept_body(struct http_conn *c, size_t max_body_bytes);
  * answered because the body was too large or too late. Then the handler must not reply any more.
  */
 void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg);
+/*
+ * fn is called once: when the whole reply has been written to the peer's socket, or the connection
+ * has ended before that. Set it before the reply.
+ */
+void http_conn_on_sent(struct http_conn *c, void (*fn)(void *arg), void *arg);

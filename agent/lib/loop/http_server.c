@@ -11,7 +11,6 @@
 
 #define DEFAULT_MAX_BODY	(1 << 20) /* bytes of a request's body, by default */
 #define DEFAULT_MAX_CONNECTIONS 256
-#define MAX_REFUSING		32 /* connections over the maximum that still get a 503 */
 #define ACCEPT_BATCH		16
 #define ACCEPT_PAUSE_NS		(100 * NSEC_PER_MSEC)
 #define TICK_NS			(1 * NSEC_PER_SEC)
@@ -22,6 +21,10 @@
 #define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* longest time without progress of a reply */
 /* how long a connection is read after its last reply, so that the client gets the reply */
 #define LINGER_NS (2 * NSEC_PER_SEC)
+/* the part of max_request_ns in which a body may come as slowly as it likes: one in so many */
+#define BODY_GRACE_PART 6
+/* bytes in a second, after that time, of a body whose length is not known */
+#define MIN_BODY_RATE (16 << 10)
 
 static void resume_accept(void *arg)
 {
@@ -30,26 +33,20 @@ static void resume_accept(void *arg)
 	io_set(&s->io, EPOLLIN);
 }
 
-/*
- * Closes the oldest connection that waits for a complete request or has got its answer. So a client
- * that only holds connections open does not keep other clients out.
- */
-static bool make_room(struct http_server *s)
+/* Takes a new connection, or refuses it. */
+static void take(struct http_server *s, int fd, const struct sockaddr_storage *sa)
 {
-	struct http_conn *c, *oldest = NULL;
+	struct http_peer *from = http_peer_ref(s, sa);
+	bool full = s->n_conns - s->n_refused >= s->config.max_connections &&
+		    !http_server_make_room(s, from);
 
-	DL_FOREACH (s->conns, c) {
-		if (c->refuse || c->phase == ASKING || c->phase == HANDLING ||
-		    (c->phase == REPLYING && !s->config.brief))
-			continue;
-		if (!oldest || c->since_ns < oldest->since_ns)
-			oldest = c;
-	}
-	if (!oldest)
-		return false;
-	counter_add(s->made_room, 1);
-	http_conn_drop(oldest);
-	return true;
+	if (full)
+		counter_add(s->refused, 1);
+	if (!full || s->n_refused < HTTP_MAX_REFUSING)
+		http_conn_start(s, fd, sa, full);
+	else
+		close(fd);
+	http_peer_unref(s, from);
 }
 
 static void on_listen(uint32_t events, void *arg)
@@ -60,7 +57,6 @@ static void on_listen(uint32_t events, void *arg)
 	for (int i = 0; i < ACCEPT_BATCH; i++) {
 		struct sockaddr_storage sa = {0};
 		socklen_t n = sizeof(sa);
-		bool full;
 		int fd = accept4(s->fd, (struct sockaddr *)&sa, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd < 0 &&
@@ -72,14 +68,24 @@ static void on_listen(uint32_t events, void *arg)
 		}
 		if (fd < 0)
 			return;
-		full = s->n_conns - s->n_refused >= s->config.max_connections && !make_room(s);
-		if (full)
-			counter_add(s->refused, 1);
-		if (!full || s->n_refused < MAX_REFUSING)
-			http_conn_start(s, fd, &sa, full);
-		else
-			close(fd);
+		take(s, fd, &sa);
 	}
+}
+
+/*
+ * Whether a body comes so slowly that at this rate it would not be in when its time ends. So a
+ * client that announces much and sends little does not hold the room for it all this time.
+ */
+static bool comes_too_slowly(const struct http_conn *c, uint64_t in_phase_ns)
+{
+	uint64_t limit_ns = c->server->config.max_request_ns, grace_ns = limit_ns / BODY_GRACE_PART,
+		 counted_ms = in_phase_ns > grace_ns ? (in_phase_ns - grace_ns) / NSEC_PER_MSEC : 0;
+
+	if (c->msg.state == ST_HEAD)
+		return false;
+	if (c->msg.length == UINT64_MAX)
+		return c->body.len < counted_ms * MIN_BODY_RATE / 1000;
+	return c->body.len < c->msg.length * counted_ms / MAX(limit_ns / NSEC_PER_MSEC, 1u);
 }
 
 static bool overdue(const struct http_conn *c, uint64_t now_ns)
@@ -97,6 +103,7 @@ static bool overdue(const struct http_conn *c, uint64_t now_ns)
 		 */
 		return MIN(in_phase_ns, rx_idle_ns) > RX_IDLE_NS ||
 		       in_phase_ns > c->server->config.max_request_ns ||
+		       comes_too_slowly(c, in_phase_ns) ||
 		       (c->msg.state == ST_HEAD && in_phase_ns > HEAD_LIMIT_NS);
 	case ASKING:
 	case HANDLING:
@@ -120,10 +127,12 @@ static void tick(void *arg)
 	{
 		if (!overdue(c, now_ns))
 			continue;
-		if (c->phase == READING)
+		if (c->phase == READING) {
+			counter_add(s->slow, 1);
 			http_conn_refuse(c, 408, "the request did not come in time");
-		else
+		} else {
 			http_conn_drop(c);
+		}
 	}
 }
 
@@ -226,6 +235,8 @@ int http_server_new_over(const struct http_socket_ops *socket, struct loop *l,
 	s->port = bound_port(fd);
 	s->refused = counter("http_refused_total", "reason", "too_many_connections");
 	s->made_room = counter("http_refused_total", "reason", "made_room");
+	s->peer_share = counter("http_refused_total", "reason", "peer_share");
+	s->slow = counter("http_refused_total", "reason", "too_slow");
 	s->paused = counter("http_accept_pauses_total", NULL, NULL);
 	r = io_add(l, &s->io, fd, EPOLLIN, on_listen, s);
 	if (r < 0) {

@@ -3,7 +3,6 @@
  * The requests of one connection of the server. It collects a request and passes it to the handler,
  * which replies now or later. Requests that the client sends before the reply wait.
  */
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -22,8 +21,17 @@ void http_conn_read_enable(struct http_conn *c, bool on)
 
 /* ---- ending ---- */
 
+static void tell_sent(struct http_conn *c)
+{
+	void (*on_sent)(void *arg) = TAKE_PTR(c->on_sent);
+
+	if (on_sent)
+		on_sent(c->sent_arg);
+}
+
 void http_conn_destroy(struct http_conn *c)
 {
+	tell_sent(c);
 	http_msg_done(&c->msg);
 	buf_done(&c->body);
 	buf_done(&c->ahead);
@@ -36,6 +44,8 @@ static void detach(struct http_conn *c)
 	DL_DELETE(c->server->conns, c);
 	c->server->n_conns--;
 	c->server->n_refused -= c->refuse;
+	c->peer->n_conns -= !c->refuse;
+	http_peer_unref(c->server, TAKE_PTR(c->peer));
 	c->conn = c->server->socket->free(c->conn);
 	c->server = NULL;
 }
@@ -60,8 +70,15 @@ void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg)
 	c->gone_arg = arg;
 }
 
+void http_conn_on_sent(struct http_conn *c, void (*fn)(void *arg), void *arg)
+{
+	c->on_sent = fn;
+	c->sent_arg = arg;
+}
+
 void http_conn_refuse(struct http_conn *c, int status, const char *why)
 {
+	static const char *const again[] = {"Retry-After: 5", NULL};
 	_cleanup_buf_ struct buf b = {0};
 	void (*on_gone)(void *arg) = TAKE_PTR(c->on_gone);
 
@@ -71,7 +88,8 @@ void http_conn_refuse(struct http_conn *c, int status, const char *why)
 	buf_json_string(&b, why);
 	buf_puts(&b, "}\n");
 	c->close_after = true;
-	http_conn_write_reply(c, status, "application/json", NULL, b.data, b.len);
+	http_conn_write_reply(c, status, "application/json", status == 503 ? again : NULL, b.data,
+			      b.len);
 }
 
 /* ---- requests ---- */
@@ -146,7 +164,7 @@ static void fill_in(struct http_conn *c)
 		.host = http_header(h, "Host") ?: "",
 		.origin = http_header(h, "Origin") ?: "",
 		.if_none_match = http_header(h, "If-None-Match") ?: "",
-		.peer = c->peer,
+		.peer = c->peer->name,
 		.body = c->body.data ?: "",
 		.body_bytes = c->body.len,
 		.content_length = c->msg.length,
@@ -289,6 +307,7 @@ static void on_drained(void *arg)
 
 	if (c->phase != REPLYING)
 		return; /* the data that was written is 100 Continue, or a first piece */
+	tell_sent(c);
 	if (c->close_after) {
 		if (c->eof)
 			http_conn_drop(c);
@@ -335,14 +354,10 @@ static const struct conn_ops server_ops = {
 void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storage *sa, bool refuse)
 {
 	struct http_conn *c = xcalloc(1, sizeof(*c));
-	const struct sockaddr_in *v4 = (const struct sockaddr_in *)sa;
-	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)sa;
 
-	if (sa->ss_family == AF_INET)
-		inet_ntop(AF_INET, &v4->sin_addr, c->peer, sizeof(c->peer));
-	else if (sa->ss_family == AF_INET6)
-		inet_ntop(AF_INET6, &v6->sin6_addr, c->peer, sizeof(c->peer));
 	c->server = s;
+	c->peer = http_peer_ref(s, sa);
+	c->peer->n_conns += !refuse;
 	c->refuse = refuse;
 	http_msg_init(&c->msg, true);
 	buf_init(&c->body, s->config.max_body_bytes);

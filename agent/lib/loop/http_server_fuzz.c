@@ -4,8 +4,10 @@
  * requests in pieces, replies that are read or not, ends, and time. It also chooses whether the
  * handler answers now, later, or when the client has left. Each request that the handler got must
  * be answered once, or the server must call its on_gone. Nothing may be written after an end, no
- * body may be larger than its limit, and no memory may be lost.
- * Fuzzes: lib/loop/http_server.c, lib/loop/http_server_conn.c, lib/loop/http_server_reply.c
+ * body may be larger than its limit, and no memory may be lost. The connections of each of the two
+ * peers must be counted.
+ * Fuzzes: lib/loop/http_server.c, lib/loop/http_server_conn.c, lib/loop/http_server_reply.c,
+ * lib/loop/http_server_room.c
  */
 #include "lib/loop/fuzzsocket.h"
 
@@ -74,7 +76,7 @@ static void check_request(const struct http_in *r, bool at_head)
 	check(r->authorization && r->content_type && r->content_encoding && r->accept_encoding &&
 	      r->origin && r->if_none_match);
 	check(r->body && r->body_bytes <= (at_head ? 0 : 2 * MAX_BODY));
-	check(streq(r->peer, "127.0.0.1"));
+	check(streq(r->peer, "127.0.0.1") || streq(r->peer, "127.0.0.2"));
 }
 
 static void on_head(struct http_conn *c, const struct http_in *r, void *arg)
@@ -144,17 +146,22 @@ static void answer(struct owed *o)
 
 /* ---- the clients ---- */
 
+static unsigned n_clients;
+
 static void step_connect(const struct http_server *s)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(http_server_port(s))};
+	struct sockaddr_in from = {.sin_family = AF_INET},
+			   to = {.sin_family = AF_INET, .sin_port = htons(http_server_port(s))};
 	const struct linger reset = {1, 0}; /* leaves no port in TIME_WAIT */
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + n_clients++ / 2 % 2);
 	/*
 	 * libFuzzer's alarm interrupts some of these calls, so their result must not change the
 	 * coverage.
 	 */
+	(void)!bind(fd, (struct sockaddr *)&from, sizeof(from));
 	(void)!connect(fd, (struct sockaddr *)&to, sizeof(to));
 	s->io.fn(EPOLLIN, s->io.arg);
 	if (fd >= 0) {
@@ -290,12 +297,15 @@ static void step(struct http_server *s)
 static void check_server(const struct http_server *s)
 {
 	const struct http_conn *c;
-	unsigned n = 0, refused = 0;
+	unsigned n = 0, refused = 0, of_peers = 0;
 
 	DL_FOREACH (s->conns, c) {
 		n++;
 		refused += c->refuse;
 	}
+	for (const struct http_peer *p = s->peers; p; p = p->hh.next)
+		of_peers += p->n_conns;
+	check(of_peers == n - refused);
 	check(n == s->n_conns && refused == s->n_refused && n - refused <= MAX_CONNECTIONS);
 }
 
@@ -312,6 +322,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	in.data = data;
 	in.n = n;
+	n_clients = 0;
 	shape = take();
 	config.head = shape & 1 ? on_head : NULL;
 	config.brief = shape & 2;

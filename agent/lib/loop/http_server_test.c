@@ -5,8 +5,10 @@
  */
 
 #include <sys/resource.h>
+#include <utlist.h>
 
-#include "lib/loop/conn.h"
+#include "lib/base/testclock.h"
+#include "lib/loop/http_server_private.h"
 #include "lib/loop/testhttp.h"
 
 /* ---- raw requests to our server ---- */
@@ -22,38 +24,22 @@ static int raw_connect(uint16_t port)
 	return fd;
 }
 
-struct raw {
-	struct fixture *f;
-	int fd;
-	struct watch *watch;
-	struct buf got;
-	bool eof;
-};
-
-static void raw_readable(int fd, void *arg)
+/* Sends the text. When the server closes the connection, the loop stops. */
+static void raw_begin(struct fixture *f, const char *text, size_t n, struct raw *r)
 {
-	struct raw *r = arg;
-	char piece[4096];
-	ssize_t n = recv(fd, piece, sizeof(piece), 0);
-
-	if (n > 0) {
-		buf_add(&r->got, piece, (size_t)n);
-		return;
-	}
-	r->eof = true;
-	r->watch = watch_free(r->watch);
-	loop_stop(r->f->loop, 0);
+	*r = (struct raw){.f = f, .fd = raw_connect(http_server_port(f->server))};
+	assert_int_equal(send(r->fd, text, n, 0), n);
+	assert_int_equal(watch_new(f->loop, r->fd, raw_readable, r, &r->watch), 0);
 }
 
 /* Sends the text and returns all that the server sends until it closes the connection. */
 static char *raw_talk(struct fixture *f, const char *text, size_t n, bool half_close)
 {
-	struct raw r = {.f = f, .fd = raw_connect(http_server_port(f->server))};
+	struct raw r;
 
-	assert_int_equal(send(r.fd, text, n, 0), n);
+	raw_begin(f, text, n, &r);
 	if (half_close)
 		shutdown(r.fd, SHUT_WR);
-	assert_int_equal(watch_new(f->loop, r.fd, raw_readable, &r, &r.watch), 0);
 	run(f);
 	close(r.fd);
 	return buf_steal(&r.got);
@@ -147,6 +133,62 @@ static void slow_body_gets_408(void **state)
 	got = raw_talk(f, text, strlen(text), false);
 	assert_text(got, "HTTP/1.1 408");
 	assert_int_equal(f->n_in, 0);
+}
+
+/* Runs the loop until the server has read so many bytes of bodies. */
+static void await_bytes(struct fixture *f, size_t n)
+{
+	const struct http_conn *c;
+	size_t n_read = 0;
+
+	while (n_read < n) {
+		timer_set(f->loop, &f->step, NSEC_PER_MSEC, guard, f);
+		loop_run(f->loop);
+		n_read = 0;
+		DL_FOREACH (f->server->conns, c)
+			n_read += c->body.len;
+	}
+}
+
+/*
+ * A sender that announces much and sends little does not hold the room for it until the time for a
+ * request ends. One beside it, whose body would be in by then, goes on.
+ */
+static void a_body_that_comes_too_slowly_ends_early(void **state)
+{
+	enum { LENGTH = 6000, LITTLE = 10, ENOUGH = 2000 };
+	struct fixture *f = *state;
+	struct counter *refused = counter("http_refused_total", "reason", "too_slow");
+	uint64_t before = counter_get(refused), began_ns = now_mono_ns(), took_ns;
+	_cleanup_free_ char *bytes = pattern(LENGTH),
+			    *head = xasprintf("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+					      "Content-Length: %d\r\n\r\n",
+					      LENGTH);
+	struct raw slow, fast;
+
+	start_server(f, NULL, 0, 0);
+	raw_begin(f, head, strlen(head), &slow);
+	raw_begin(f, head, strlen(head), &fast);
+	assert_int_equal(send(slow.fd, bytes, LITTLE, 0), LITTLE);
+	assert_int_equal(send(fast.fd, bytes, ENOUGH, 0), ENOUGH);
+	await_bytes(f, LITTLE + ENOUGH);
+	/* the server's next look is set already: later timers would follow the machine's clock */
+	test_clock.later_ns = 20 * NSEC_PER_SEC;
+	run(f);
+	took_ns = now_mono_ns() - began_ns;
+	test_clock.later_ns = 0;
+	assert_true(slow.eof && !fast.eof);
+	assert_text(slow.got.data, "HTTP/1.1 408");
+	assert_true(took_ns < 28 * NSEC_PER_SEC);
+	assert_int_equal(counter_get(refused), before + 1);
+	assert_int_equal(send(fast.fd, bytes + ENOUGH, LENGTH - ENOUGH, 0), LENGTH - ENOUGH);
+	run(f);
+	assert_text(fast.got.data, "HTTP/1.1 200");
+	assert_int_equal(f->in_bytes, LENGTH);
+	close(slow.fd);
+	close(fast.fd);
+	buf_done(&slow.got);
+	buf_done(&fast.got);
 }
 
 static void bad_requests_get_their_status(void **state)
@@ -325,6 +367,62 @@ static void a_request_after_two_pieces(void **state)
 	got = raw_talk(f, text, strlen(text), false);
 	assert_text(got, "0\r\n\r\nHTTP/1.1 200");
 	assert_string_equal(f->in_path, "/2");
+}
+
+static unsigned n_sent;
+
+static void count_sent(void *arg)
+{
+	(void)arg;
+	n_sent++;
+}
+
+static void stop_now(void *arg)
+{
+	loop_stop(arg, 0);
+}
+
+/* Replies to the request that is held, with more than the buffers of a socket take, if large. */
+static void reply_and_stop(struct fixture *f, bool large)
+{
+	static char body[16 << 20];
+
+	while (!f->held) {
+		timer_set(f->loop, &f->step, NSEC_PER_MSEC, stop_now, f->loop);
+		run(f);
+	}
+	http_conn_on_sent(f->held, count_sent, NULL);
+	http_reply(TAKE_PTR(f->held), 200, "text/plain", NULL, body, large ? sizeof(body) : 1);
+}
+
+static void run_for_ms(struct fixture *f, unsigned ms)
+{
+	timer_set(f->loop, &f->step, ms * NSEC_PER_MSEC, stop_now, f->loop);
+	run(f);
+}
+
+/* The handler hears once that a reply has left, or that its connection has ended before. */
+static void the_end_of_a_reply_is_told(void **state)
+{
+	static const char text[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+	struct fixture *f = *state;
+	int fd;
+
+	start_server(f, NULL, 0, 0);
+	fd = raw_connect(http_server_port(f->server));
+	for (unsigned i = 0; i < 2; i++) {
+		f->hold = true;
+		n_sent = 0;
+		assert_int_equal(send(fd, text, strlen(text), 0), strlen(text));
+		reply_and_stop(f, i == 1);
+		run_for_ms(f, 50);
+		assert_int_equal(n_sent, i == 0);
+	}
+	close(fd);
+	while (!n_sent)
+		run_for_ms(f, 1);
+	run_for_ms(f, 10);
+	assert_int_equal(n_sent, 1);
 }
 
 static void cut_request_is_dropped(void **state)
@@ -907,6 +1005,7 @@ static const struct CMUnitTest tests[] = {
 	T(idle_connections_make_room),
 	T(without_descriptors_connections_wait),
 	T(slow_body_gets_408),
+	T(a_body_that_comes_too_slowly_ends_early),
 	T(bad_requests_get_their_status),
 	T(too_large_a_head_gets_431),
 	T(chunked_request_body_is_decoded),
@@ -915,6 +1014,7 @@ static const struct CMUnitTest tests[] = {
 	T(half_closed_client_still_gets_its_answer),
 	T(a_reply_may_come_in_two_pieces),
 	T(a_request_after_two_pieces),
+	T(the_end_of_a_reply_is_told),
 	T(cut_request_is_dropped),
 	T(expect_100_continue),
 	T(a_head_decides_how_large_the_body_may_be),

@@ -284,3 +284,27 @@ static inline void reply_later(void *arg)
 
 	http_reply(TAKE_PTR(f->held), 202, NULL, NULL, "late", 4);
 }
+
+/* A client that only sends and receives bytes. The loop stops when the server has closed. */
+struct raw {
+	struct fixture *f;
+	int fd;
+	struct watch *watch;
+	struct buf got;
+	bool eof;
+};
+
+_test_util_ void raw_readable(int fd, void *arg)
+{
+	struct raw *r = arg;
+	char piece[4096];
+	ssize_t n = recv(fd, piece, sizeof(piece), 0);
+
+	if (n > 0) {
+		buf_add(&r->got, piece, (size_t)n);
+		return;
+	}
+	r->eof = true;
+	r->watch = watch_free(r->watch);
+	loop_stop(r->f->loop, 0);
+}

@@ -265,8 +265,8 @@ static int pack(const Otlp__ExportProfilesServiceRequest *req, struct buf *out)
 
 static void encoder_done(struct encoder *e)
 {
-	struct ids *tables[] = {&e->strings,   &e->attrs,     &e->mappings,
-				&e->functions, &e->locations, &e->resources};
+	struct ids *tables[] = {&e->strings,   &e->attrs,     &e->mappings, &e->functions,
+				&e->locations, &e->resources, &e->frames};
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
 		otlp_ids_done(tables[i]);

@@ -9,6 +9,7 @@ struct encoder {
 	/* memory of the request; it has no limit of its own, because the batch has one */
 	struct pool pool;
 	struct ids strings, attrs, mappings, functions, locations, resources;
+	struct ids frames; /* runs of frames by their addresses; row: the index of their location */
 	int32_t *stacks; /* the row of each stack of the batch; 0: it has none yet */
 	Otlp__Stack **stack_rows;
 	size_t n_stack_rows;

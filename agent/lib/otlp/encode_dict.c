@@ -181,6 +181,19 @@ static int32_t put_location(struct encoder *e, const struct frame *const *root_f
 	return id->index;
 }
 
+/*
+ * As put_location(), for frames of the batch. The batch has equal frames once, so their addresses
+ * find the location of frames that came before.
+ */
+static int32_t put_frames(struct encoder *e, const struct frame *const *root_first, size_t n)
+{
+	struct id *id = otlp_ids_get(&e->frames, &e->pool, root_first, n * sizeof(*root_first));
+
+	if (!id->row)
+		id->row = (void *)(intptr_t)put_location(e, root_first, n);
+	return (int32_t)(intptr_t)id->row;
+}
+
 int32_t otlp_put_stack(struct encoder *e, uint32_t index)
 {
 	const struct stack_ref *s;
@@ -198,7 +211,7 @@ int32_t otlp_put_stack(struct encoder *e, uint32_t index)
 	for (size_t i = 0, next; i < s->n; i = next) {
 		for (next = i + 1; next < s->n && same_location(s->frames[i], s->frames[next]);)
 			next++;
-		out[n++] = put_location(e, &s->frames[i], next - i);
+		out[n++] = put_frames(e, &s->frames[i], next - i);
 	}
 	/* reverses the stack: on the wire, the leaf is first */
 	for (size_t i = 0; i < n / 2; i++) {

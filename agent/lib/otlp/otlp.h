@@ -11,6 +11,19 @@
 #define OTLP_CONTENT_TYPE "application/x-protobuf"
 #define OTLP_MAX_BYTES (32u << 20)	/* limit of a request after decompression */
 
+/*
+ * The hub's refusals have a google.rpc.ErrorInfo among the details of their google.rpc.Status. This
+ * is its type, and its reason if a profile ends more than five minutes ahead of the hub's clock.
+ */
+#define OTLP_ERROR_INFO	 "type.googleapis.com/google.rpc.ErrorInfo"
+#define OTLP_CLOCK_AHEAD "CLOCK_AHEAD"
+
+/*
+ * Why the hub has left out profiles, if it has left out nothing but those of no namespace: the
+ * sender may not send such.
+ */
+#define OTLP_NO_HOSTS "no_right_for_hosts"
+
 int otlp_encode(const struct batch *b, struct buf *ret_bytes);
 /*
  * The request may be hostile: every index is checked. -EBADMSG: reterr names the bad field. -E2BIG:

@@ -361,6 +361,14 @@ struct profile *profile_batch_profile(struct batch *b)
 	return p;
 }
 
+void profile_batch_skip(struct batch *b, size_t i, const char *why)
+{
+	profile_done(b->profiles[i]);
+	b->profiles[i] = b->profiles[--b->n_profiles];
+	if (b->n_skipped++ == 0)
+		b->skipped_for = why;
+}
+
 /* Returns the index of key, or the index at which it must be inserted. */
 static size_t tag_slot(const struct tags *t, const char *key)
 {
@@ -390,6 +398,17 @@ void profile_tag(struct batch *b, struct profile *p, const char *key, const char
 	memmove(&t->items[i + 1], &t->items[i], (t->n - i) * sizeof(*t->items));
 	t->items[i] = (struct tag){profile_batch_str(b, key), profile_batch_str(b, value)};
 	t->n++;
+}
+
+void profile_untag(struct profile *p, const char *key)
+{
+	struct tags *t = &p->tags;
+	size_t i = tag_slot(t, key);
+
+	if (i == t->n || !streq(t->items[i].key, key))
+		return;
+	t->n--;
+	memmove(&t->items[i], &t->items[i + 1], (t->n - i) * sizeof(*t->items));
 }
 
 const char *profile_tag_get(const struct profile *p, const char *key)

@@ -184,6 +184,11 @@ void profile_stack_render(const struct stack_head *h, const struct frame *root_f
 
 /* The key of a tag that is a label of the pod is this and the label's name. */
 #define POD_LABEL "k8s.label."
+/*
+ * A tag that only the hub sets, to "true": it could not verify that the profile's pod was on the
+ * sender's node. Only readers of all namespaces see such profiles.
+ */
+#define TAG_UNVERIFIED "unverified"
 struct tag {
 	const char *key, *value;	/* key: "pod_ns", "pod", "k8s.label.app", ... */
 };
@@ -260,6 +265,11 @@ struct loss {
 
 struct profile {
 	uint8_t id[16];			/* profile_id on the wire; see profile_id_make */
+	/*
+	 * In the hub: the id as it was sent; all zero: as `id`. An older hub stored this one. The
+	 * hub's own id differs by sender, so that no sender takes the id of another's profile.
+	 */
+	uint8_t sent_id[16];
 	enum event event;
 	/* wall time: from start_ns to before end_ns, a window [k*W, (k+1)*W) */
 	uint64_t start_ns, end_ns;
@@ -276,8 +286,8 @@ struct profile {
 	uint32_t process_id;
 	uint64_t process_start_ns;	/* wall time; 0: not known */
 	/*
-	 * pod_cluster, pod_ns, pod, pod_node, pod_group, pod_group_type, pod_gpu, container,
-	 * container_id, image, container_pid, k8s.label.X
+	 * pod_cluster, pod_ns, pod, pod_uid, pod_node, pod_group, pod_group_type, pod_gpu,
+	 * container, container_id, image, container_pid, k8s.label.X, unverified
 	 */
 	struct tags tags;
 	struct profile_sample *samples;
@@ -296,7 +306,7 @@ struct batch {
 	size_t n_stacks, cap_stacks;
 	struct profile_link *links;	/* distinct */
 	size_t n_links, cap_links;
-	size_t n_skipped;		/* number of profiles that the decoder has skipped */
+	size_t n_skipped;		/* number of profiles that the receiver has skipped */
 	const char *skipped_for;	/* why the first of them was skipped; a constant */
 	struct batch_arena *arena;
 };
@@ -327,9 +337,19 @@ int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *
  * profile_batch_str(): only pointers are compared. NULL: l has no value.
  */
 const struct profile_labels *profile_batch_labels(struct batch *b, const struct profile_labels *l);
+/*
+ * Returns the cause of a wait, from that by its system call and from the functions on its stack (an
+ * index; STACK_NONE: not known): a wait for the work of a GPU may look like one for a lock.
+ */
+enum wait profile_wait_of(enum wait by_call, const struct batch *b, uint32_t stack);
 struct profile *profile_batch_profile(struct batch *b);	/* zeroed, owned by b */
+/*
+ * Removes profile i, puts the last one in its place, and counts it in n_skipped. why: a constant.
+ */
+void profile_batch_skip(struct batch *b, size_t i, const char *why);
 /* copies key and value; replaces the old value of the key */
 void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);
+void profile_untag(struct profile *p, const char *key);
 const char *profile_tag_get(const struct profile *p, const char *key);	/* NULL if absent */
 struct profile_sample *profile_add(struct batch *b, struct profile *p);
 void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64_t n,

@@ -42,9 +42,23 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.name = "TooManyTargets",
 			.weight = WEIGHT_REFUSED,
 			.audience = AUDIENCE_ADMINISTRATOR,
-			.meaning = "There are more than 4096 targets. The agent leaves out targets "
-				   "of the namespaces that have the most.",
-			.advice = "Delete targets, or let one target select more pods.",
+			.meaning = "There are more than 4096 targets: the agent leaves out targets "
+				   "of the namespaces that have the most. Or the namespace has "
+				   "more ProfilingTargets than the install value "
+				   "`tenant.maxTargets` allows: the agent takes the oldest ones. "
+				   "The message says which.",
+			.advice = "Delete targets, let one target select more pods, or raise the "
+				  "install value.",
+		},
+	[REASON_NO_EVENT_ALLOWED] =
+		{
+			.name = "NoEventAllowed",
+			.weight = WEIGHT_REFUSED,
+			.audience = AUDIENCE_ADMINISTRATOR,
+			.meaning = "The install value `tenant.allowedEvents` has none of the "
+				   "events of the ProfilingTarget. Nothing of the target is "
+				   "profiled.",
+			.advice = "Ask for another event, or add the event to the install value.",
 		},
 
 	[REASON_NODE_UNKNOWN] =
@@ -140,6 +154,20 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.advice = "Select fewer pods.",
 			.about_pods = "beyond the pods of one node that are profiled:",
 		},
+	[REASON_NO_ROOM_FOR_PODS] =
+		{
+			.name = "NoRoomForPods",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_POD_OWNER,
+			.meaning = "The agent of a node has no room in memory for the newest pods "
+				   "of a namespace in which the target selects, because the "
+				   "namespace has so many or so large pods there. The agent does "
+				   "not profile them, and does not know whether the target selects "
+				   "them.",
+			.advice = "Run fewer pods on the node, or make the objects smaller.",
+			.about_pods = "the agent has no room in memory for, and so does not "
+				      "profile,",
+		},
 	[REASON_NO_CONTAINERS_SELECTED] =
 		{
 			.name = "NoContainersSelected",
@@ -177,6 +205,17 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.about_pods = "not all containers are profiled, there are too many in",
 		},
 
+	[REASON_EVENT_NOT_ALLOWED] =
+		{
+			.name = "EventNotAllowed",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_ADMINISTRATOR,
+			.meaning = "The install value `tenant.allowedEvents` lacks an event of the "
+				   "ProfilingTarget; the message says which. The agent profiles "
+				   "the other events.",
+			.advice = "Remove the event from the target, or add it to the install "
+				  "value.",
+		},
 	[REASON_RATE_CAPPED] =
 		{
 			.name = "RateCapped",
@@ -184,7 +223,28 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.audience = AUDIENCE_ADMINISTRATOR,
 			.meaning = "The spec asks for a higher rate than this installation allows. "
 				   "The agent samples at the rate that is allowed.",
-			.advice = "Ask for a lower rate, or raise the install value `maxSampleHz`.",
+			.advice = "Ask for a lower rate, or raise the install value that the "
+				  "message names: `maxSampleHz` or `tenant.maxSampleHz`.",
+		},
+	[REASON_OVERHEAD_CAPPED] =
+		{
+			.name = "OverheadCapped",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_ADMINISTRATOR,
+			.meaning = "The ProfilingTarget has a larger `limits.overheadPercent` than "
+				   "the install value `tenant.maxOverheadPercent` allows. The "
+				   "agent keeps to the install value.",
+			.advice = "Ask for less, or raise the install value.",
+		},
+	[REASON_SAMPLE_BYTES_RAISED] =
+		{
+			.name = "SampleBytesRaised",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_ADMINISTRATOR,
+			.meaning = "The ProfilingTarget has a smaller `sampleBytes` than the "
+				   "install value `tenant.minSampleBytes` allows. The agent uses "
+				   "the install value: the profile is coarser.",
+			.advice = "Ask for more bytes, or lower the install value.",
 		},
 	[REASON_UNKNOWN_FIELD] =
 		{
@@ -228,6 +288,17 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.advice = "`podflame doctor` on the node",
 		},
 
+	[REASON_CLOCK_AHEAD] =
+		{
+			.name = "ClockAhead",
+			.weight = WEIGHT_PROBLEM,
+			.audience = AUDIENCE_ADMINISTRATOR,
+			.meaning = "The node's clock is more than five minutes ahead of the hub's, "
+				   "and the hub refuses the node's profiles. The message says by "
+				   "how much.",
+			.advice = "Correct the clock of the node, or that of the hub's node.",
+		},
+
 	[REASON_OVER_BUDGET] =
 		{
 			.name = "OverBudget",
@@ -258,9 +329,33 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.name = "RateLowered",
 			.weight = WEIGHT_MINOR,
 			.audience = AUDIENCE_TARGET_OWNER,
-			.meaning = "Profiling cost more than `limits.overheadPercent`. The agent "
-				   "samples at a lower rate.",
+			.meaning = "Profiling cost more than `limits.overheadPercent`, or more "
+				   "than the install value `tenant.maxOverheadPercent` if the "
+				   "spec gives no limit. The agent samples at a lower rate.",
 			.advice = "Raise the limit.",
+		},
+	[REASON_CGROUPS_NOT_SEEN] =
+		{
+			.name = "CgroupsNotSeen",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_POD_OWNER,
+			.meaning = "A container has so many cgroups of its own that the agent does "
+				   "not profile some of them. It profiles the oldest ones. Other "
+				   "containers lose nothing by it.",
+			.advice = "Find out what makes cgroups in the container.",
+		},
+	[REASON_SHARE_EXCEEDED] =
+		{
+			.name = "ShareExceeded",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_TARGET_OWNER,
+			.meaning =
+				"A table in the node's kernel is nearly full, and the pods of the "
+				"namespace have more than its share of it: more threads that wait "
+				"(off-cpu), or more sampled blocks that are in use (mem-inuse, "
+				"hbm-inuse). The profile lacks the threads or blocks that came "
+				"last. Other namespaces lose nothing by it.",
+			.advice = "Select fewer pods or, for mem-inuse, raise `sampleBytes`.",
 		},
 	[REASON_MEMORY_NOT_SEEN] =
 		{
@@ -403,8 +498,9 @@ static const struct reason_info reasons[_REASON_MAX] = {
 		{
 			.name = "Profiling",
 			.condition = "Ready",
-			.meaning = "True: the hub has stored a sample of every event, or of those "
-				   "that have any after 15 seconds; the message names the others.",
+			.meaning = "True: the hub has stored a sample of every event that the "
+				   "agents profile, or of those that have any after 15 seconds; "
+				   "the message names the others.",
 		},
 	[REASON_IDLE] =
 		{
@@ -439,8 +535,21 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.audience = AUDIENCE_ADMINISTRATOR,
 			.meaning = "Unknown: no report names the target, and a full report may "
 				   "have left it out. A report has room for 256 targets; it leaves "
-				   "out targets of the namespaces that have the most. No count and "
-				   "no failure includes them.",
+				   "out targets of the namespaces that have the most. Or the "
+				   "namespace has so many or so large targets that agents have no "
+				   "room for the newest ones (`crowdedNamespaces` of a report). No "
+				   "count and no failure includes them.",
+		},
+	[REASON_NO_ROOM] =
+		{
+			.name = "NoRoom",
+			.condition = "Ready",
+			.audience = AUDIENCE_TARGET_OWNER,
+			.meaning = "Unknown: the hub has no room in memory for the target, because "
+				   "the namespace has so many or so large targets. Its oldest ones "
+				   "have room. The hub does not know whether agents profile this "
+				   "one, and says nothing else about it.",
+			.advice = "Delete targets of the namespace, or make them smaller.",
 		},
 	[REASON_NOT_STORED] =
 		{
@@ -464,6 +573,18 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.name = "AsExpected",
 			.condition = "Degraded",
 			.meaning = "False: nothing works less well than the spec asks for.",
+		},
+	[REASON_NOT_VERIFIED] =
+		{
+			.name = "NotVerified",
+			.condition = "Degraded",
+			.meaning = "True: in the last 10 minutes nodes sent profiles of pods of "
+				   "which the hub did not learn that they were there. Perhaps they "
+				   "began and ended while the hub could not watch the API server, "
+				   "or ended long ago; or the node does not tell the truth. The "
+				   "message names some. "
+				   "Only users who may see all namespaces see these profiles.",
+			.advice = "docs/security.md#who-may-send",
 		},
 	[REASON_NOT_STARTED] =
 		{

@@ -13,6 +13,19 @@ bool select_takes_node(const struct target_selection *s, const json_t *labels)
  * Whether the target selects the namespace. Kubernetes gives every namespace a label with its name.
  * So the agent knows this label even if it does not have the namespace's labels yet.
  */
+struct target_selection select_of_target(const json_t *target)
+{
+	const char *ns = json_str_at(target, "metadata.namespace", "");
+
+	return (struct target_selection){
+		.cluster = !*ns,
+		.ns = ns,
+		.pods = json_at(target, "spec.podSelector"),
+		.namespaces = json_at(target, "spec.namespaceSelector"),
+		.nodes = json_at(target, "spec.nodeSelector"),
+	};
+}
+
 bool select_takes_namespace(const struct target_selection *s, const char *ns, const json_t *labels)
 {
 	_cleanup_json_ json_t *named = NULL;

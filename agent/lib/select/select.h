@@ -24,6 +24,8 @@ struct target_selection {	/* what a target selects; the selectors are those of i
 	const char *ns; /* the target's namespace; not read for a ClusterProfilingTarget */
 	const json_t *pods, *namespaces, *nodes;
 };
+/* The result borrows from the target, an object of the API server. */
+struct target_selection select_of_target(const json_t *target);
 struct selected {
 	const char *ns;
 	const json_t *ns_labels; /* NULL: there are none, or they are not known */

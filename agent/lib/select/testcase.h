@@ -52,11 +52,14 @@ static json_t *make_target(const json_t *in)
 	bool cluster = streq(json_str_at(in, "kind", ""), "ClusterProfilingTarget");
 	json_t *o, *m;
 
-	only_keys(in, "kind name namespace uid generation spec firstReadyTime object", "target");
+	only_keys(in, "kind name namespace uid generation created spec firstReadyTime object",
+		  "target");
 	if (json_object_get(in, "object"))
 		return json_deep_copy(json_object_get(in, "object"));
 	m = metadata(in, cluster ? "" : "app");
 	json_object_set_new(m, "generation", json_integer(json_int_at(in, "generation", 1)));
+	if (json_object_get(in, "created"))
+		json_object_set(m, "creationTimestamp", json_object_get(in, "created"));
 	o = json_pack("{s:s, s:o}", "kind", cluster ? "ClusterProfilingTarget" : "ProfilingTarget",
 		      "metadata", m);
 	if (json_object_get(in, "spec"))
@@ -242,8 +245,11 @@ static void world_change(struct world *w, const json_t *change, const char *wher
 	only_keys(gone, "namespaces targets pods", "remove");
 	only_keys(settings,
 		  "clusterName nodeName ownNamespace optInRequired defaultTarget "
-		  "defaultSampleHz maxSampleHz",
+		  "defaultSampleHz maxSampleHz tenant",
 		  "settings");
+	only_keys(json_object_get(settings, "tenant"),
+		  "maxSampleHz maxOverheadPercent allowedEvents minSampleBytes maxTargets",
+		  "settings.tenant");
 	remove_all(w->namespaces, json_object_get(gone, "namespaces"));
 	remove_all(w->targets, json_object_get(gone, "targets"));
 	remove_all(w->pods, json_object_get(gone, "pods"));

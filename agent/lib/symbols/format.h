@@ -9,7 +9,7 @@
 #include "lib/symbols/symbols.h"
 
 #define INDEX_MAGIC	   "pfindex3"
-#define INDEX_STRINGS_MAX  (64u << 20) /* bytes of the strings of one index */
+#define INDEX_STRINGS_MAX  (128u << 20) /* bytes of the strings of one index */
 #define INDEX_NAME_MAX	   16384       /* longer names are cut, and "..." is their end */
 #define INDEX_BUILD_ID_MAX 64
 #define INDEX_SYMBOLS_MAX  (4u << 20)

@@ -92,7 +92,9 @@ size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_
 		{ELF_INDEX_DWP,
 		 {"dwp", "its DWARF is in a .dwp package, which podflame does not read"}},
 		{ELF_INDEX_NAMES_CUT,
-		 {"names_cut", "its .gnu_debugdata is damaged or over a limit"}},
+		 {"names_cut",
+		  "its .gnu_debugdata is damaged, or it has more names of functions than podflame "
+		  "keeps (128 MiB, 4 million)"}},
 		{ELF_INDEX_MARKS_CUT,
 		 {"marks_cut", "it has too many of the symbols by which podflame finds runtimes"}},
 		{ELF_INDEX_BUILD_ID_CUT,

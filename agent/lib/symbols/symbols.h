@@ -141,7 +141,8 @@ enum elf_index_flag {
 	/* split DWARF: elf_index_wanted names the other files */
 	ELF_INDEX_DWO = 1 << 6,
 	ELF_INDEX_DWP = 1 << 7,			/* the file is a .dwp package, which is not read */
-	ELF_INDEX_NAMES_CUT = 1 << 8,		/* .gnu_debugdata is damaged, or exceeds a limit */
+	ELF_INDEX_NAMES_CUT = 1 << 8,		/* functions lack names: .gnu_debugdata is damaged,
+						 * or the names exceed a limit */
 	ELF_INDEX_MARKS_CUT = 1 << 9,		/* there are more marks than the limit */
 	/* GraalVM compiled the file ahead of time; it contains a Java heap */
 	ELF_INDEX_NATIVE_IMAGE = 1 << 14,

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Children that each serve one owner only, such as a namespace. Between questions a few of them
+ * wait for their owners, so that most questions start no process. After a child was lost, its owner
+ * gets none for a while, so that an owner whose bytes kill children costs others little. If the
+ * kernel cannot end a lost child, because a pod's file system does not answer, its owner gets none
+ * until then, so that an owner leaves few processes behind. The lock is not held while a process is
+ * started, asked or ended.
+ */
+#include "lib/child/child.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct pooled {
+	struct pooled *next;
+	uint64_t owner;
+	struct child *child;
+	unsigned n_questions;
+	bool taken;
+	bool waits;	  /* has a process, and no question */
+	uint64_t used_ns; /* CLOCK_MONOTONIC: when it was given back */
+	/* CLOCK_MONOTONIC: until then the owner gets no child; 0: it has lost none lately */
+	uint64_t paused_until_ns;
+	uint64_t pause_ns;
+};
+struct child_pool {
+	pthread_mutex_t lock;
+	const struct child_config *config;
+	struct pooled *items;
+	size_t n;
+};
+
+static uint64_t now_ns(const struct child_pool *pool)
+{
+	return pool->config->ops ? pool->config->ops->now_ns() : now_mono_ns();
+}
+
+struct child_pool *child_pool_new(const struct child_config *c)
+{
+	struct child_pool *pool = xcalloc(1, sizeof(*pool));
+
+	pthread_mutex_init(&pool->lock, NULL);
+	pool->config = c;
+	return pool;
+}
+
+static void pooled_free(struct pooled *p)
+{
+	struct pooled *next;
+
+	for (; p; p = next) {
+		next = p->next;
+		child_free(p->child);
+		free(p);
+	}
+}
+
+struct child_pool *child_pool_free(struct child_pool *pool)
+{
+	if (!pool)
+		return NULL;
+	pooled_free(pool->items);
+	pthread_mutex_destroy(&pool->lock);
+	free(pool);
+	return NULL;
+}
+
+/* Whether the last loss is so long ago that the next one is the first again. */
+static bool is_calm(const struct pooled *p, uint64_t now)
+{
+	return now >= p->paused_until_ns + p->pause_ns;
+}
+
+static void move(struct child_pool *pool, struct pooled **at, struct pooled **list)
+{
+	struct pooled *p = *at;
+
+	*at = p->next;
+	p->next = *list;
+	*list = p;
+	pool->n--;
+}
+
+/* Finds the entry, not taken, that was used least recently. waits: only one that waits. */
+static struct pooled **least_recent(struct child_pool *pool, bool waits)
+{
+	struct pooled **least = NULL;
+
+	for (struct pooled **p = &pool->items; *p; p = &(*p)->next)
+		if (!(*p)->taken && (!waits || (*p)->waits) && child_ended((*p)->child) &&
+		    (!least || (*p)->used_ns < (*least)->used_ns))
+			least = p;
+	return least;
+}
+
+/* Moves the entries that are not needed any more to a list, which the caller frees. */
+static struct pooled *trim(struct child_pool *pool)
+{
+	struct pooled *list = NULL, **at;
+	uint64_t now = now_ns(pool);
+	size_t n_waiting = 0;
+
+	for (at = &pool->items; *at;) {
+		if (!(*at)->taken && !(*at)->waits && is_calm(*at, now) &&
+		    child_ended((*at)->child)) {
+			move(pool, at, &list);
+			continue;
+		}
+		n_waiting += (*at)->waits;
+		at = &(*at)->next;
+	}
+	for (; n_waiting > CHILD_POOL_WAITING_MAX && (at = least_recent(pool, true)); n_waiting--)
+		move(pool, at, &list);
+	while (pool->n > CHILD_POOL_OWNERS_MAX && (at = least_recent(pool, false)))
+		move(pool, at, &list);
+	return list;
+}
+
+static struct pooled *find(struct child_pool *pool, uint64_t owner, bool *ret_paused)
+{
+	uint64_t now = now_ns(pool);
+	struct pooled *found = NULL;
+
+	*ret_paused = false;
+	for (struct pooled *p = pool->items; p; p = p->next) {
+		if (p->owner != owner)
+			continue;
+		*ret_paused |= now < p->paused_until_ns || (!p->taken && !child_ended(p->child));
+		if (!p->taken)
+			found = p;
+	}
+	return found;
+}
+
+static struct pooled *add(struct child_pool *pool, uint64_t owner)
+{
+	struct pooled *p = xcalloc(1, sizeof(*p));
+
+	p->owner = owner;
+	p->child = child_new(pool->config);
+	p->next = pool->items;
+	pool->items = p;
+	pool->n++;
+	return p;
+}
+
+int child_pool_take(struct child_pool *pool, uint64_t owner, struct child **ret)
+{
+	bool paused, old;
+	struct pooled *p;
+
+	pthread_mutex_lock(&pool->lock);
+	p = find(pool, owner, &paused);
+	if (!paused) {
+		if (!p)
+			p = add(pool, owner);
+		p->taken = true;
+		p->waits = false;
+		old = ++p->n_questions > CHILD_POOL_QUESTIONS;
+		if (old)
+			p->n_questions = 1;
+	}
+	pthread_mutex_unlock(&pool->lock);
+	if (paused)
+		return -ECANCELED;
+	if (old)
+		child_end(p->child);
+	*ret = p->child;
+	return 0;
+}
+
+static void pause_owner(const struct child_pool *pool, struct pooled *p)
+{
+	uint64_t now = now_ns(pool);
+	bool calm = is_calm(p, now);
+
+	p->pause_ns = calm ? CHILD_POOL_PAUSE_NS : MIN(2 * p->pause_ns, CHILD_POOL_PAUSE_MAX_NS);
+	p->paused_until_ns = now + p->pause_ns;
+	p->n_questions = 0;
+}
+
+void child_pool_give(struct child_pool *pool, struct child *c, bool lost)
+{
+	struct pooled *p, *unused;
+
+	if (lost)
+		child_lose(c);
+	if (lost && !child_ended(c))
+		counter_add(counter(pool->config->stuck, NULL, NULL), 1);
+	pthread_mutex_lock(&pool->lock);
+	for (p = pool->items; p->child != c; p = p->next)
+		;
+	p->taken = false;
+	p->waits = !lost;
+	p->used_ns = now_ns(pool);
+	if (lost)
+		pause_owner(pool, p);
+	else
+		child_forget_losses(c);
+	unused = trim(pool);
+	pthread_mutex_unlock(&pool->lock);
+	pooled_free(unused);
+}
