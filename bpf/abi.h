@@ -117,6 +117,8 @@ enum pf_filter_flags {
 	PF_FILTER_CONTEXT = 1 << 1, /* samples carry the trace context of the request */
 };
 
+#define PF_FILTER_MAX 16384 /* the most entries of filter_cgroups, and of filter_tgids */
+
 /* Value of map `filter_cgroups`, key: u64 cgroup id (kernfs id == st_ino of the directory). */
 struct pf_filter {
 	uint32_t event_mask; /* 1 << enum pf_event */
@@ -133,7 +135,7 @@ struct pf_filter {
 	 */
 	uint32_t off_note, off_keep;
 	uint32_t off_min_us; /* shorter waits are left out */
-	uint32_t pad;
+	uint32_t share;	     /* of the namespace: PF_SHARES_MAX */
 	uint64_t off_max_us; /* of a longer wait, only this time counts */
 	/*
 	 * mem-alloc and mem-inuse: an allocation of S bytes is taken with probability min(1, S /
@@ -142,6 +144,18 @@ struct pf_filter {
 	 */
 	uint32_t alloc_bytes, inuse_bytes;
 };
+
+/*
+ * A table that all selected processes fill has a share for each namespace, by its number: struct
+ * pf_filter has it. Arrays of the programs have for each number how many entries the namespace has
+ * in the table (pf_held_...; at 0: all together), and how many it was refused (pf_refused). The
+ * programs count what they add and remove, and user space subtracts what it removes. As long as a
+ * quarter of the table is free, each namespace may add an entry. Of that quarter, a namespace gets
+ * no more if it has as many entries as are free. So what a namespace has too much of takes no room
+ * from others.
+ */
+#define PF_SHARES_MAX 4096 /* numbers; a power of two. 0: the namespace has no number of its own */
+#define PF_WAITS_MAX  24576 /* entries of map `waits` */
 
 /* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
 struct pf_listed {
@@ -183,7 +197,10 @@ struct pf_count_key {
 	uint32_t tid;
 	uint32_t cpu; /* number of the CPU, or PF_CPU_ANY */
 	uint16_t event;
-	uint16_t cause; /* enum pf_wait */
+	union {
+		uint16_t cause; /* enum pf_wait */
+		uint16_t share; /* only in struct pf_live: pf_filter.share */
+	};
 };
 
 struct pf_count {
@@ -529,7 +546,7 @@ struct pf_mem_proc {
 	/* on-gpu: the id of the first launch after launches_ms, | PF_GPU_AFTER; 0: none yet */
 	uint64_t first_after;
 };
-/* Map `live`, LRU hash, and `gpu_live`, hash: sampled allocations that are not freed yet. */
+/* Maps `live` and `gpu_live`, hash: sampled allocations that are not freed yet. */
 struct pf_live_key {
 	uint64_t start_boottime_ns; /* start time of the process */
 	uint32_t tgid_root, exec_id;
@@ -563,15 +580,8 @@ struct pf_pending {
 	};
 };
 #define PF_MEM_PROCS_MAX 4096  /* processes whose memory is profiled */
-#define PF_PENDING_MAX	 4096  /* entries of maps `pending` and `gpu_pending` */
-#define PF_LIVE_MAX	 65536 /* entries of maps `live` and `gpu_live` */
-/*
- * Map `live_stats`, per-CPU array of one entry: how many entries were added to `live` and removed
- * from it. If an entry was added, was not removed and is not in `live`, the map has evicted it.
- */
-struct pf_live_stats {
-	uint64_t added, removed;
-};
+#define PF_PENDING_MAX	 6144  /* entries of maps `pending` and `gpu_pending` */
+#define PF_LIVE_MAX	 98304 /* entries of maps `live` and `gpu_live` */
 
 /* ---- drops: per-CPU array, index = reason ---- */
 /*
@@ -587,7 +597,7 @@ struct pf_live_stats {
 	X(NO_PID, "no_pid", 1)		   /* the agent's PID namespace lacks the process */       \
 	X(MAY_THROW, "may_throw", 1)	   /* call of a PF_SITE_THROWS: not in mem-inuse */        \
 	X(PENDING_FULL, "pending_full", 1) /* too many allocations between entry and return */     \
-	X(LIVE_EVICTED, "live_evicted", 1) /* no room for memory in use; user space counts it */   \
+	X(LIVE_EVICTED, "live_evicted", 1) /* no room for memory in use */                         \
 	X(WAITS_FULL, "waits_full", 1)	   /* too many threads of selected processes */            \
 	X(END_UNSEEN, "end_unseen", 1)	   /* the kernel did not report the end of a wait */       \
 	X(GPU_UNSEEN, "gpu_unseen", 1)	   /* memory of a GPU that could not be followed */        \
@@ -623,6 +633,8 @@ struct pf_stats {
 	uint64_t drop[_PF_EVENT_MAX][_PF_DROP_MAX]; /* a lost record counts for event 0 */
 };
 
+_Static_assert(PF_SHARES_MAX <= 65536, "pf_count_key.share");
+_Static_assert(PF_GPU_SLOTS >= PF_MEM_PROCS_MAX, "each process has a slot");
 _Static_assert(sizeof(struct pf_config) == 72, "abi");
 _Static_assert(sizeof(struct pf_settings) == 88, "abi");
 _Static_assert(sizeof(struct pf_filter) == 48, "abi");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * gpu_abi: the part of abi.h for the CUDA driver's entries: hbm-alloc and hbm-inuse. The maps
- * `gpu_procs`, `gpu_pending`, `gpu_live` and `gpu_live_stats` have the keys and values of the
- * allocators' maps. Facts about the driver are those of cuda.h, CUDA 11.8 to 13.5.
+ * `gpu_procs`, `gpu_pending` and `gpu_live` have the keys and values of the allocators' maps. Facts
+ * about the driver are those of cuda.h, CUDA 11.8 to 13.5.
  */
 #pragma once
 
@@ -178,7 +178,7 @@ struct pf_gpu_object {
  * removes. A process may have as many entries as are free. So a process that fills a table leaves
  * half of it to the others, two such processes a third, and so on.
  */
-#define PF_GPU_SLOTS PF_MEM_PROCS_MAX /* a power of two */
+#define PF_GPU_SLOTS PF_SHARES_MAX
 
 /*
  * Map `gpu_threads`, storage of tasks: the thread's stack of contexts, as far as the probes have

@@ -13,7 +13,7 @@
 #define PF_LIVE_EVENT	 PF_EVENT_HBM_INUSE
 #define PF_PROCS	 gpu_procs
 #define PF_LIVE		 gpu_live
-#define PF_LIVE_STATS	 gpu_live_stats
+#define PF_PENDING	 gpu_pending
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -32,7 +32,6 @@ struct {
 	__type(value, struct pf_pending);
 } gpu_pending SEC(".maps");
 
-/* Not an LRU map, which on a machine with many CPUs evicts entries long before it is full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, PF_LIVE_MAX);
@@ -41,16 +40,10 @@ struct {
 	__type(value, struct pf_live);
 } gpu_live SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct pf_live_stats);
-} gpu_live_stats SEC(".maps");
-
 #include "gpu_contexts.h"
 #include "gpu_handles.h"
 #include "gpu_request.h"
+#include "memory_pending.h"
 
 /* Counts a loss: a call whose memory the events will lack. */
 static __noinline void pf_gpu_lost(uint32_t events, enum pf_drop reason)
@@ -144,6 +137,7 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 		return NULL;
 	p.live.key.start_boottime_ns = pf_start_of(who->task);
 	p.live.key.tgid = pf_tgid_seen(who->task);
+	p.live.key.share = who->filter->share;
 	p.live.time_ns = bpf_ktime_get_boot_ns();
 	p.thread_boottime_ns = who->task->start_boottime;
 	p.gpu.site = site;
@@ -160,7 +154,7 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 		      who->proc->hits - who->proc->query_hits == 1 + PF_SITE_MORE(site);
 	if (site.kind == PF_SITE_GPU_RELEASE)
 		p.gpu.since_ns = pf_gpu_since(pf_gpu_key_of(site, p.gpu.ptr));
-	if (!bpf_map_update_elem(&gpu_pending, &key, &p, BPF_ANY))
+	if (pf_pending_put(&key, &p))
 		return bpf_map_lookup_elem(&gpu_pending, &key);
 	pf_gpu_lost(who->events & pf_gpu_events_of(site), PF_DROP_PENDING_FULL);
 	pf_gpu_missed();
@@ -223,6 +217,7 @@ static __noinline struct pf_scratch *pf_gpu_begin(const struct pf_mem_who *who,
 static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, uint32_t generation)
 {
 	uint64_t owner;
+	uint16_t share;
 
 	if (!s || !p)
 		return;
@@ -232,8 +227,10 @@ static __noinline void pf_gpu_keep(struct pf_scratch *s, struct pf_pending *p, u
 	if (p->gpu.events & 1 << PF_EVENT_HBM_INUSE)
 		s->key.ctx = pf_intern_labels(s, false, generation);
 	owner = p->live.key.owner;
+	share = p->live.key.share;
 	p->live.key = s->key;
 	p->live.key.owner = owner;
+	p->live.key.share = share;
 }
 
 static __always_inline struct pf_mem_who pf_gpu_who_is(struct pf_site site, uint32_t hits)
@@ -274,7 +271,7 @@ static __noinline void pf_gpu_object_done(struct pt_regs *ctx, const struct pf_m
 		return;
 	if (p->live.value)
 		pf_gpu_lives(p, who->cgroup_id, p->live.value);
-	bpf_map_delete_elem(&gpu_pending, &key);
+	pf_pending_remove(&key, p);
 }
 
 /*
@@ -284,8 +281,10 @@ static __noinline void pf_gpu_object_done(struct pt_regs *ctx, const struct pf_m
 static __noinline bool pf_gpu_object_wanted(struct pt_regs *ctx)
 {
 	struct pf_pending_key key = pf_gpu_pending_key(PF_SITE_GPU_OBJECT);
+	struct pf_pending *p = bpf_map_lookup_elem(&gpu_pending, &key);
 
-	bpf_map_delete_elem(&gpu_pending, &key);
+	if (p)
+		pf_pending_remove(&key, p);
 	return pf_mem_arg(ctx, pf_site_of(ctx).size_arg, false) >= PF_GPU_OBJECT_BYTES;
 }
 
@@ -389,6 +388,7 @@ static __noinline void pf_gpu_count(struct pf_pending *p, uint64_t cgroup_id, ui
 	key.event = PF_EVENT_HBM_ALLOC;
 	key.ctx = p->gpu.ctx;
 	key.kstack = 0;
+	key.cause = 0;
 	if (pf_count_key(&key, 1, bytes, set->generation))
 		PF_STAT(delivered);
 }
@@ -498,7 +498,7 @@ static __always_inline void pf_gpu_leave(struct pt_regs *ctx)
 		pf_gpu_failed(p);
 	else
 		pf_gpu_succeeded(p, &who);
-	bpf_map_delete_elem(&gpu_pending, &key);
+	pf_pending_remove(&key, p);
 }
 
 /* ---- programs ---- */

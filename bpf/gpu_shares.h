@@ -7,6 +7,7 @@
 #pragma once
 
 #include "memory_task.h"
+#include "shares.h"
 
 /* Returns the slot of the current process; 0: it is not probed any more. */
 static __always_inline uint32_t pf_gpu_slot(void)
@@ -22,14 +23,6 @@ static __always_inline bool pf_gpu_slot_has_room(const int32_t *held, uint32_t s
 	return held[0] + held[slot & (PF_GPU_SLOTS - 1)] < max;
 }
 
-static __always_inline void pf_gpu_slot_holds(int32_t *held, uint32_t slot, int32_t more)
-{
-	slot &= PF_GPU_SLOTS - 1;
-	__sync_fetch_and_add(&held[0], more);
-	if (slot)
-		__sync_fetch_and_add(&held[slot], more);
-}
-
 /* The same, for the slot of the current process. */
 static __always_inline bool pf_gpu_has_room(const int32_t *held, int32_t max)
 {
@@ -38,5 +31,5 @@ static __always_inline bool pf_gpu_has_room(const int32_t *held, int32_t max)
 
 static __always_inline void pf_gpu_holds(int32_t *held, int32_t more)
 {
-	pf_gpu_slot_holds(held, pf_gpu_slot(), more);
+	pf_share_holds(held, pf_gpu_slot(), more);
 }

@@ -16,7 +16,7 @@ const volatile struct pf_config pf_config = {};
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 16384);
+	__uint(max_entries, PF_FILTER_MAX);
 	__type(key, uint64_t);
 	__type(value, struct pf_filter);
 } filter_cgroups SEC(".maps");
@@ -24,7 +24,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 16384);
+	__uint(max_entries, PF_FILTER_MAX);
 	__type(key, uint32_t);
 	__type(value, struct pf_listed);
 } filter_tgids SEC(".maps");

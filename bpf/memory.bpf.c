@@ -14,7 +14,7 @@
 #define PF_LIVE_EVENT	 PF_EVENT_MEM_INUSE
 #define PF_PROCS	 mem_procs
 #define PF_LIVE		 live
-#define PF_LIVE_STATS	 live_stats
+#define PF_PENDING	 pending
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -32,21 +32,17 @@ struct {
 	__type(value, struct pf_pending);
 } pending SEC(".maps");
 
+/* Not an LRU map, in which a process could make the kernel evict the entries of others. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, PF_LIVE_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct pf_live_key);
 	__type(value, struct pf_live);
 } live SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct pf_live_stats);
-} live_stats SEC(".maps");
-
 #include "memory_live.h"
+#include "memory_pending.h"
 #include "memory_sample.h"
 #include "memory_site.h"
 #include "memory_task.h"
@@ -58,6 +54,7 @@ struct pf_mem_cpu {
 	 * scratch.
 	 */
 	uint64_t alloc_value; /* 0: not taken */
+	uint32_t share;
 	struct pf_pending pending;
 };
 struct {
@@ -130,6 +127,7 @@ static __noinline void pf_mem_call_set(struct pf_scratch *s, struct pf_mem_cpu *
 	if (!s || !cpu)
 		return;
 	cpu->alloc_value = hit->alloc;
+	cpu->share = hit->who.filter->share;
 	cpu->pending.live.value = hit->inuse;
 	cpu->pending.old_address = 0;
 	if (hit->old && pf_live_remove(hit->old, &cpu->pending.old))
@@ -262,8 +260,9 @@ static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t g
 	s->key.event = PF_EVENT_MEM_INUSE;
 	s->key.ctx = 0;
 	cpu->pending.live.key = s->key;
+	cpu->pending.live.key.share = cpu->share;
 	cpu->pending.live.time_ns = bpf_ktime_get_boot_ns();
-	if (!bpf_map_update_elem(&pending, &key, &cpu->pending, BPF_ANY))
+	if (pf_pending_put(&key, &cpu->pending))
 		return true;
 	if (cpu->pending.live.value)
 		pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_PENDING_FULL);
@@ -320,7 +319,7 @@ static __noinline void pf_mem_leave(struct pt_regs *ctx)
 		pf_live_add(&p->live, address);
 	if (!address && p->old_address)
 		pf_live_add(&p->old, p->old_address);
-	bpf_map_delete_elem(&pending, &key);
+	pf_pending_remove(&key, p);
 }
 
 static __always_inline void pf_mem_freed(struct pt_regs *ctx)

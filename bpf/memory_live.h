@@ -2,18 +2,40 @@
 /*
  * memory_live: sampled memory that is in use, by address. An entry stays from the return of the
  * allocating call until the memory is freed. The includer defines PF_LIVE, the map of struct
- * pf_live, PF_LIVE_STATS, and PF_LIVE_EVENT. If the map evicts entries when it is full, user space
- * counts the evicted ones. If it does not, the includer defines PF_LIVE_HAS_ROOM(), whether the
- * process may add an entry, and PF_LIVE_HOLDS(n): the process has n more entries.
+ * pf_live, and PF_LIVE_EVENT. If a process has a share of its own, the includer also defines
+ * PF_LIVE_HAS_ROOM(), whether the process may add an entry, and PF_LIVE_HOLDS(n): the process has n
+ * more entries.
  */
 #pragma once
 
 #include "capture.h"
+#include "shares.h"
 
 #ifndef PF_LIVE_HAS_ROOM
 #define PF_LIVE_HAS_ROOM() true
 #define PF_LIVE_HOLDS(n)
 #endif
+
+/* By share: the entries in PF_LIVE, and the entries in any map of this object that were refused. */
+int32_t pf_held_live[PF_SHARES_MAX];
+uint32_t pf_refused[PF_SHARES_MAX];
+
+/* The next two functions are not static, so the verifier checks each once, not at each call. */
+
+__noinline int pf_live_has_room(uint32_t share)
+{
+	if (pf_share_has_room(pf_held_live, share, PF_LIVE_MAX) && PF_LIVE_HAS_ROOM())
+		return 1;
+	pf_share_refuse(pf_refused, share);
+	return 0;
+}
+
+__noinline int pf_live_holds(uint32_t share, int32_t more)
+{
+	pf_share_holds(pf_held_live, share, more);
+	PF_LIVE_HOLDS(more);
+	return 0;
+}
 
 static __always_inline struct pf_live_key pf_live_key_of(struct task_struct *task, uint64_t address)
 {
@@ -25,28 +47,21 @@ static __always_inline struct pf_live_key pf_live_key_of(struct task_struct *tas
 	};
 }
 
-static __always_inline struct pf_live_stats *pf_live_stats_here(void)
-{
-	uint32_t zero = 0;
-
-	return bpf_map_lookup_elem(&PF_LIVE_STATS, &zero);
-}
-
 /* Removes an entry; *ret_was, if not NULL, gets it. Returns whether there was one. */
 static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
-	struct pf_live_stats *stats = pf_live_stats_here();
 	struct pf_live *l = bpf_map_lookup_elem(&PF_LIVE, &key);
+	uint32_t share;
 
-	if (!l || !stats)
+	if (!l)
 		return false;
 	if (ret_was)
 		*ret_was = *l;
+	share = l->key.share;
 	if (bpf_map_delete_elem(&PF_LIVE, &key))
 		return false;
-	stats->removed++;
-	PF_LIVE_HOLDS(-1);
+	pf_live_holds(share, -1);
 	return true;
 }
 
@@ -57,17 +72,15 @@ static __noinline bool pf_live_remove(uint64_t address, struct pf_live *ret_was)
 static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
-	struct pf_live_stats *stats = pf_live_stats_here();
 
-	if (!l || !stats)
+	if (!l)
 		return;
 	pf_live_remove(address, NULL);
-	if (!PF_LIVE_HAS_ROOM() || bpf_map_update_elem(&PF_LIVE, &key, l, BPF_ANY)) {
+	if (!pf_live_has_room(l->key.share) || bpf_map_update_elem(&PF_LIVE, &key, l, BPF_ANY)) {
 		pf_drop(PF_LIVE_EVENT, PF_DROP_LIVE_EVICTED);
 		return;
 	}
-	stats->added++;
-	PF_LIVE_HOLDS(1);
+	pf_live_holds(l->key.share, 1);
 	PF_STAT(delivered);
 }
 
@@ -78,18 +91,15 @@ static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 static __noinline void pf_live_put_back(const struct pf_live *l, uint64_t address)
 {
 	struct pf_live_key key = pf_live_key_of(bpf_get_current_task_btf(), address);
-	struct pf_live_stats *stats = pf_live_stats_here();
 	int err;
 
-	if (!l || !stats)
+	if (!l)
 		return;
 	err = bpf_map_update_elem(&PF_LIVE, &key, l, BPF_NOEXIST);
-	if (!err) {
-		stats->added++;
-		PF_LIVE_HOLDS(1);
-	} else if (err != -EEXIST) {
+	if (!err)
+		pf_live_holds(l->key.share, 1);
+	else if (err != -EEXIST)
 		pf_drop(PF_LIVE_EVENT, PF_DROP_LIVE_EVICTED);
-	}
 }
 
 static __always_inline bool pf_live_has(struct task_struct *task, uint64_t address)

@@ -12,7 +12,13 @@
 #include "capture.h"
 #include "wait_cause.h"
 #include "last_stack.h"
+#include "shares.h"
 #include "waits.h"
+
+const volatile uint32_t pf_waits_max = PF_WAITS_MAX; /* max_entries of the map `waits` */
+/* By share: the entries in the map `waits`, and those that were refused. */
+int32_t pf_held_waits[PF_SHARES_MAX];
+uint32_t pf_refused[PF_SHARES_MAX];
 
 static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 
@@ -230,16 +236,42 @@ static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 	return true;
 }
 
+/* Makes the entry of a thread. NULL: no room, which is counted. */
+static __always_inline struct pf_waiting *pf_waiting_make(uint32_t tid, uint32_t share)
+{
+	struct pf_waiting *w;
+
+	if (!pf_share_has_room(pf_held_waits, share, pf_waits_max)) {
+		pf_share_refuse(pf_refused, share);
+		pf_drop(PF_EVENT_OFF_CPU, PF_DROP_WAITS_FULL);
+		return NULL;
+	}
+	if (bpf_map_update_elem(&waits, &tid, &pf_no_waiting, BPF_NOEXIST)) {
+		pf_drop(PF_EVENT_OFF_CPU, PF_DROP_WAITS_FULL);
+		return NULL;
+	}
+	pf_share_holds(pf_held_waits, share, 1);
+	w = bpf_map_lookup_elem(&waits, &tid);
+	if (w)
+		w->share = share;
+	return w;
+}
+
 /* Returns the entry of a thread; makes the entry when the thread's first wait is noted. */
-static __noinline struct pf_waiting *pf_waiting_get(uint32_t tid)
+static __noinline struct pf_waiting *pf_waiting_get(uint32_t tid, uint32_t share)
 {
 	struct pf_waiting *w = bpf_map_lookup_elem(&waits, &tid);
 
-	if (w)
-		return w;
-	if (bpf_map_update_elem(&waits, &tid, &pf_no_waiting, BPF_NOEXIST))
-		pf_drop(PF_EVENT_OFF_CPU, PF_DROP_WAITS_FULL);
-	return bpf_map_lookup_elem(&waits, &tid);
+	return w ? w : pf_waiting_make(tid, share);
+}
+
+static __always_inline void pf_waiting_remove(uint32_t tid)
+{
+	struct pf_waiting *w = bpf_map_lookup_elem(&waits, &tid);
+	uint32_t share = w ? w->share : 0;
+
+	if (w && !bpf_map_delete_elem(&waits, &tid))
+		pf_share_holds(pf_held_waits, share, -1);
 }
 
 static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct task_struct *task,
@@ -306,7 +338,7 @@ static __always_inline void pf_waits(void *ctx, struct task_struct *task, uint32
 	draw = f->off_keep == PF_KEEP_ALL ? 0 : bpf_get_prandom_u32();
 	if (draw > f->off_note)
 		return;
-	w = pf_waiting_get(task->pid);
+	w = pf_waiting_get(task->pid, f->share);
 	if (!w)
 		return;
 	w->start_boottime_ns = task->start_boottime;
@@ -367,9 +399,7 @@ int BPF_PROG(pf_wakeup, struct task_struct *task)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(pf_thread_exit, struct task_struct *task)
 {
-	uint32_t tid = task->pid;
-
-	bpf_map_delete_elem(&waits, &tid);
+	pf_waiting_remove(task->pid);
 	return 0;
 }
 
@@ -381,10 +411,8 @@ int BPF_PROG(pf_thread_exit, struct task_struct *task)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(pf_thread_exec, struct task_struct *task, int old_pid)
 {
-	uint32_t tid = old_pid;
-
-	if (tid != (uint32_t)task->pid)
-		bpf_map_delete_elem(&waits, &tid);
+	if (old_pid != task->pid)
+		pf_waiting_remove(old_pid);
 	return 0;
 }
 

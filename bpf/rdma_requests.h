@@ -84,7 +84,7 @@ static __always_inline bool pf_rdma_request_add(const struct pf_rdma_at *at)
 	if (!pf_gpu_slot_has_room(pf_rdma_held_requests, at->slot, PF_RDMA_REQUESTS_MAX) ||
 	    bpf_map_update_elem(&rdma_requests, &at->key, &at->request, BPF_NOEXIST))
 		return false;
-	pf_gpu_slot_holds(pf_rdma_held_requests, at->slot, 1);
+	pf_share_holds(pf_rdma_held_requests, at->slot, 1);
 	return true;
 }
 
@@ -93,7 +93,7 @@ static __always_inline bool pf_rdma_request_remove(const struct pf_rdma_at *at)
 {
 	if (bpf_map_delete_elem(&rdma_requests, &at->key))
 		return false;
-	pf_gpu_slot_holds(pf_rdma_held_requests, at->slot, -1);
+	pf_share_holds(pf_rdma_held_requests, at->slot, -1);
 	return true;
 }
 
@@ -138,7 +138,7 @@ static __noinline struct pf_rdma_queue *pf_rdma_queue_make(struct pf_rdma_at *at
 	if (!at || !pf_gpu_slot_has_room(pf_rdma_held_queues, at->slot, PF_RDMA_QUEUES_MAX))
 		return NULL;
 	if (!bpf_map_update_elem(&rdma_queues, &at->key, &none, BPF_NOEXIST))
-		pf_gpu_slot_holds(pf_rdma_held_queues, at->slot, 1);
+		pf_share_holds(pf_rdma_held_queues, at->slot, 1);
 	return bpf_map_lookup_elem(&rdma_queues, &at->key);
 }
 
@@ -147,7 +147,7 @@ static __always_inline void pf_rdma_queue_remove(struct pf_rdma_at *at)
 {
 	at->key.number = 0;
 	if (!bpf_map_delete_elem(&rdma_queues, &at->key))
-		pf_gpu_slot_holds(pf_rdma_held_queues, at->slot, -1);
+		pf_share_holds(pf_rdma_held_queues, at->slot, -1);
 }
 
 /*

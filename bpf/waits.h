@@ -47,7 +47,7 @@ struct pf_waiting {
 	uint32_t note, keep; /* off_note and off_keep of struct pf_filter */
 	uint32_t taken;	     /* not 0: the wait was kept, so key is set */
 	uint32_t state;	     /* the state in which the thread left its CPU */
-	uint32_t pad;
+	uint32_t share;	     /* pf_filter.share when the entry was made */
 	struct pf_count_key key; /* key of the wait, with its cause */
 	/*
 	 * If this equals since_ns, the wait is "whole": long_waits.c found it still going on. From
@@ -61,7 +61,7 @@ struct pf_waiting {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH); /* preallocated */
-	__uint(max_entries, 16384);
+	__uint(max_entries, PF_WAITS_MAX); /* a test sets a smaller number */
 	__type(key, uint32_t); /* number of the thread in the initial PID namespace */
 	__type(value, struct pf_waiting);
 } waits SEC(".maps");
