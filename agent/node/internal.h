@@ -34,6 +34,7 @@ struct node {
 	struct timer tick;
 	bool started;	/* true when the node's UID is known, because profiles contain it */
 	bool was_ready; /* whether node_ready() has returned true before */
+	bool told_clock; /* the targets are told that the node's clock is ahead of the hub's */
 	char boot_id[64];
 };
 /*

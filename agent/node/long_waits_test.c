@@ -4,7 +4,7 @@
  * Memory of unwind tables that was freed in the meantime may be used for other tables then. So the
  * result of the walk is dropped.
  */
-#include "node/slow_file_test.h"
+#include "lib/base/testslowfile.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -359,6 +359,22 @@ static void tell_lost(const struct node *n)
 		    s.n_dropped_profiles);
 }
 
+/* Tells all targets of the node whether the hub refuses its profiles because of its clock. */
+static void tell_clock(struct node *n)
+{
+	const struct plan *plan = proc_containers_plan(n->containers);
+	struct sender_stats s;
+
+	send_stats(n->sender, &s);
+	if (!n->report || !plan || (!*s.clock_ahead && !n->told_clock))
+		return;
+	n->told_clock = *s.clock_ahead;
+	for (size_t i = 0; i < plan->n_targets; i++)
+		if (plan->targets[i].containers_planned || !n->told_clock)
+			report_problem(n->report, plan->targets[i].uid, REASON_CLOCK_AHEAD,
+				       s.clock_ahead, 0);
+}
+
 static void tick(void *arg)
 {
 	struct node *n = arg;
@@ -368,6 +384,7 @@ static void tick(void *arg)
 		  NSEC_PER_SEC - now_wall_ns() % NSEC_PER_SEC + NSEC_PER_MSEC, tick, n);
 	show_sender(n->sender);
 	tell_lost(n);
+	tell_clock(n);
 	if (!n->started)
 		return;
 	work_tick(n->work);

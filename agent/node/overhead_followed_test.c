@@ -4,7 +4,7 @@
  * many.
  */
 #include "node/testoverhead.h"
-#include "node/slow_file_test.h"
+#include "lib/base/testslowfile.h"
 
 #include <dlfcn.h>
 
@@ -84,11 +84,19 @@ static bool is_back(struct fixture *f)
 	       !testfollow_memory_problem(follow, f->pid) && spans_go_on(f);
 }
 
+static bool other_is_told(struct fixture *f)
+{
+	const char *problem = testfollow_memory_problem(f->node->follow, f->other);
+
+	return problem && strstr(problem, "a process of its namespace blocks a thread");
+}
+
 /*
- * One process has a file that cannot be read. The process is reported, and all other processes
- * continue.
+ * One process has a file that cannot be read. The process is reported. Another one of its namespace
+ * waits until the file answers, and is reported, too. That other namespaces go on is shown in
+ * follow/probed_attach_test.c.
  */
-static void a_file_that_does_not_answer_holds_up_one_process(void **state)
+static void a_file_that_does_not_answer_holds_up_its_namespace(void **state)
 {
 	struct fixture *f = *state;
 	const char *problem;
@@ -108,8 +116,7 @@ static void a_file_that_does_not_answer_holds_up_one_process(void **state)
 	problem = testfollow_memory_problem(f->node->follow, f->pid);
 	assert_non_null(problem);
 	assert_non_null(strstr(problem, "file system"));
-	spans_due = spans_ended() + SETTLE_SPANS;
-	run_until(f, spans_go_on, "spans of the other");
+	run_until(f, other_is_told, "the other process of the namespace is told");
 	assert_true(is_stuck(f));
 	slow.silent = false;
 	spans_due = spans_ended() + SETTLE_SPANS;
@@ -228,11 +235,11 @@ static void who_could_not_be_read_is_read_again(void **state)
 
 	begin(f, calm, ALLOC, 1);
 	unread_before = unread();
-	/* as if a file of the pod did not answer */
-	atomic_store(&f->node->work->blocked[0], hash_str(f->uid));
+	/* as if a file of a pod of the namespace did not answer */
+	atomic_store(&f->node->work->stuck.blocked[0], proc_ns_hash("app"));
 	run_until(f, is_unread, "a process that is not read");
 	assert_false(testfollow_has(f->node->follow, f->pid));
-	atomic_store(&f->node->work->blocked[0], 0);
+	atomic_store(&f->node->work->stuck.blocked[0], 0);
 	run_until(f, child_seen, "what it allocates, once it can be read");
 }
 
@@ -300,7 +307,7 @@ static void a_fork_is_found(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_one_process,
+		cmocka_unit_test_setup_teardown(a_file_that_does_not_answer_holds_up_its_namespace,
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(who_has_no_room_waits_for_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_is_asked_for_later, setup, teardown),

@@ -304,7 +304,7 @@ static inline void ask(struct fixture *f, unsigned event_mask, uint64_t sample_b
 	struct plan_container *container = plan->pods[0].containers;
 
 	container->event_mask = event_mask;
-	container->overhead_percent = overhead_percent;
+	container->overhead_percent = container->on_cpu_percent = overhead_percent;
 	container->settings = (struct event_settings){.alloc_sample_bytes = sample_bytes,
 						      .inuse_sample_bytes = sample_bytes,
 						      .max_stall_us = 2000};

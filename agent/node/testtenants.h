@@ -384,7 +384,7 @@ static inline struct plan *tenants_plan(const struct tenants *t, const struct te
 						      .alloc_sample_bytes = 65536,
 						      .inuse_sample_bytes = 65536,
 						      .max_stall_us = 20000};
-		c->overhead_percent = 100;
+		c->overhead_percent = c->on_cpu_percent = 100;
 		p->pods->arm_event_mask = c->event_mask;
 		p->pods->arm_sample_hz = c->sample_hz;
 		p->pods->arm_settings = c->settings;

@@ -36,6 +36,7 @@ struct watched {
 	struct watches *watches;
 	enum kind kind;
 	struct kube_watch *watch;
+	bool has_left_out; /* the log says that objects have no room */
 };
 struct watches {
 	struct node *node;
@@ -105,8 +106,66 @@ static struct plan_settings settings(const struct config *c)
 		.default_target = c->default_target,
 		.default_sample_hz = 99,
 		.max_sample_hz = c->max_sample_hz,
+		.tenant = {.max_sample_hz = c->tenant_max_sample_hz,
+			   .max_overhead_percent = c->tenant_max_overhead_percent,
+			   .refused_events = plan_events_not_listed(c->tenant_allowed_events),
+			   .min_sample_bytes = c->tenant_min_sample_bytes,
+			   .max_targets = c->tenant_max_targets},
 	};
 }
+
+/* ---- what has no room ---- */
+
+static void add_namespace(const char *ns, size_t n, void *arg)
+{
+	(void)n;
+	json_object_set_new(arg, ns, json_true());
+}
+
+/* Reports the namespaces with targets that have no room. */
+static void report_namespaces(const struct watches *w)
+{
+	json_t *all = json_object();
+
+	if (w->watched[TARGETS].watch)
+		kube_watch_each_left_out(w->watched[TARGETS].watch, add_namespace, all);
+	if (w->watched[CLUSTER_TARGETS].watch)
+		kube_watch_each_left_out(w->watched[CLUSTER_TARGETS].watch, add_namespace, all);
+	report_crowded(w->node->report, all);
+}
+
+static void add_number(const char *ns, size_t n, void *arg)
+{
+	(void)ns;
+	*(size_t *)arg += n;
+}
+
+static void on_left_out(void *arg)
+{
+	struct watched *watched = arg;
+	const char *what = kinds[watched->kind].what;
+	size_t n = 0;
+
+	kube_watch_each_left_out(watched->watch, add_number, &n);
+	if (n && !watched->has_left_out)
+		log_warn("no room in memory for %zu of the %s: the namespaces with the most have "
+			 "their oldest ones only",
+			 n, what);
+	else if (!n && watched->has_left_out)
+		log_info("all %s have room in memory again", what);
+	watched->has_left_out = n != 0;
+	if (watched->kind == PODS)
+		plan_soon(watched->watches, GATHER_NS);
+	if (watched->watches->node->report)
+		report_namespaces(watched->watches);
+}
+
+static void add_namespace_of_pods(const char *ns, size_t n, void *arg)
+{
+	json_object_set_new(arg, ns, json_integer((json_int_t)n));
+}
+
+/* ---- plans ---- */
 
 static void make_plan(void *arg)
 {
@@ -115,6 +174,7 @@ static void make_plan(void *arg)
 	struct objects pods = {0}, targets = {0}, namespaces = {0};
 	struct plan_world input = {
 		.cache = w->cache, .settings = settings(n->conf), .now_ns = now_wall_ns()};
+	_cleanup_json_ json_t *without_room = json_object();
 	struct plan *plan;
 	int r;
 
@@ -125,6 +185,8 @@ static void make_plan(void *arg)
 	gather(w, TARGETS, &targets);
 	gather(w, CLUSTER_TARGETS, &targets);
 	gather(w, NAMESPACES, &namespaces);
+	kube_watch_each_left_out(w->watched[PODS].watch, add_namespace_of_pods, without_room);
+	input.without_room = without_room;
 	input.pods = pods.items;
 	input.n_pods = pods.n;
 	input.targets = targets.items;
@@ -230,7 +292,8 @@ static void on_state(const char *error, void *arg)
 		log_info("watching %s", kinds[watched->kind].what);
 }
 
-static const struct kube_watch_ops ops = {on_upsert, on_remove, on_synced, on_state};
+static const struct kube_watch_ops ops = {on_upsert, on_remove,	  on_synced,
+					  on_state,  on_left_out, NULL};
 
 static int watch_kind(struct watches *w, enum kind k)
 {

@@ -39,7 +39,8 @@ static struct work node_work;
 
 static int set_up(void **state)
 {
-	static struct config conf = {.node_name = (char *)"node1"};
+	static char *events[] = {(char *)"all", NULL};
+	static struct config conf = {.node_name = (char *)"node1", .tenant_allowed_events = events};
 	static const struct report_config report = {.node_name = "node1", .ns = "podflame-system"};
 	struct kube *kube = testwatches(keep_request);
 
@@ -118,12 +119,44 @@ static void test_the_report_is_looked_for(void **state)
 	}
 }
 
+static void test_what_has_no_room_is_reported(void **state)
+{
+	static const char path[] = "/apis/podflame.io/v1alpha1/profilingtargets";
+	struct kube_watch *w = watch_of(path);
+	_cleanup_json_ json_t *said = NULL;
+
+	(void)state;
+	w->n_left_out = 4;
+	snprintf(w->left_out_ns, sizeof(w->left_out_ns), "crowd");
+	w->ops.left_out(w->arg);
+	said = report_json(node.report);
+	assert_int_equal(json_array_size(json_at(said, "status.crowdedNamespaces")), 1);
+	assert_string_equal(
+		json_string_value(json_array_get(json_at(said, "status.crowdedNamespaces"), 0)),
+		"crowd");
+}
+
+/* The targets of the namespace are told, in the next plan. */
+static void test_pods_without_room_cause_a_plan(void **state)
+{
+	struct kube_watch *w = watch_of("/api/v1/pods");
+
+	(void)state;
+	assert_true(timer_delay_ns() >= MINUTE_NS);
+	w->n_left_out = 4;
+	snprintf(w->left_out_ns, sizeof(w->left_out_ns), "crowd");
+	w->ops.left_out(w->arg);
+	assert_true(timer_delay_ns() < MINUTE_NS);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(test_annotations_are_not_kept),
 		TEST(test_the_report_is_looked_for),
+		TEST(test_what_has_no_room_is_reported),
+		TEST(test_pods_without_room_cause_a_plan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,17 +30,16 @@ static uint64_t cpu_of(bool debug, int fd)
 	struct parse_debug_files files = {.main_fd = fd, .debug_fd = -1};
 	struct elf_index *index;
 	struct parser *p;
-	uint64_t start;
-	pid_t child;
+	uint64_t started, ns;
 
 	assert_int_equal(parse_new(&c, &p), 0);
-	child = test_child();
-	start = program_cpu_ns(child);
+	started = program_cpu_ns(test_child_waits(1));
+	ns = test_ended_cpu_ns();
 	assert_int_equal(debug ? parse_debug(p, &files, &index) : parse_elf(p, fd, &index), 0);
-	start = program_cpu_ns(child) - start;
+	ns = test_ended_cpu_ns() - ns;
 	elf_index_unref(index);
 	parse_free(p);
-	return start;
+	return ns - MIN(started, ns);
 }
 
 /* The expected result if the child is killed or stopped. */
@@ -80,7 +79,7 @@ static bool main_fails_once(const struct mapping *m, uint64_t ns, enum test_blow
 
 	assert_int_equal(files_index(f, &other, &before), 0);
 	failures = counter_get(failed);
-	striker = test_strike(test_child(), ns, blow, -1);
+	striker = test_strike(test_child_waits(1), ns, blow, -1);
 	r = files_index(f, m, &after);
 	test_strike_done(striker);
 	if (r == 0) {
@@ -120,7 +119,7 @@ static bool debug_fails_once(const struct mapping *m, uint64_t ns, enum test_blo
 	assert_int_equal(files_index(f, m, &before), 0);
 	files_debug(f, &first, -1); /* starts the child for debug indexes, the newest one */
 	failures = result(o->word);
-	striker = test_strike(test_child(), ns, blow, -1);
+	striker = test_strike(test_child_waits(2), ns, blow, -1);
 	files_debug(f, m, -1);
 	test_strike_done(striker);
 	failed = result(o->word) == failures + 1;

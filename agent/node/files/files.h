@@ -58,8 +58,8 @@ int files_index(struct files *f, const struct mapping *m, struct elf_index **ret
 /*
  * Announces that some thread will call files_index for this file. Until that call has ended,
  * files_names gives no names for the file, so only threads that call files_index wait for a slow
- * file. owner: an id of the file's owner, such as a cgroup. All files of an owner together have a
- * fair share of the cache.
+ * file. owner: an id of the file's owner, such as struct charged.ns. All files of an owner together
+ * have a fair share of the cache.
  */
 void files_expect(struct files *f, const struct mapping *m, uint64_t owner);
 /*

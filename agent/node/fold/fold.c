@@ -311,6 +311,7 @@ bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 		return true;
 	sample = sample_of(f, s, names, service);
 	sample.stack = stack;
+	sample.wait = profile_wait_of(sample.wait, f->batch, stack);
 	note_period(e->profile, s->value, s->n);
 	note_thinning(e->profile, p->owner);
 	if (fold_put_sample(f, e, &sample) || put_without(f, e, &sample))

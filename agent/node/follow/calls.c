@@ -6,13 +6,13 @@
 #include "node/follow/internal.h"
 
 static void set_tables(struct unwind *u, struct files *f, const struct mappings *m,
-		       const struct runtime_process *runtimes, struct applied *ret,
-		       struct unwind_stats *ret_stats)
+		       uint64_t charged_ns, const struct runtime_process *runtimes,
+		       struct applied *ret, struct unwind_stats *ret_stats)
 {
 	/*
 	 * No error is returned: unwind counts what the kernel refused, and ret->missing reports it.
 	 */
-	(void)learn_apply(u, f, m, runtimes, ret);
+	(void)learn_apply(u, f, m, charged_ns, runtimes, ret);
 	unwind_stats(u, ret_stats);
 }
 

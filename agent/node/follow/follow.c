@@ -100,12 +100,18 @@ void follow_exited(struct follow *f, const struct process_exit *exits, size_t n)
 
 /* ---- loading tables into the kernel ---- */
 
+struct charged follow_charged(const struct tracked *t)
+{
+	return proc_containers_charged(t->follow->config.containers, t->cgroup_id);
+}
+
 struct setting {
 	struct task task;
 	struct follow *follow;
 	struct process_id id;
 	struct mappings *m;
 	struct runtime_process *runtimes;
+	uint64_t charged_ns;
 	struct applied out;
 	struct unwind_stats stats;
 	bool loaded;
@@ -121,8 +127,8 @@ static void set_run(struct task *t)
 	if (!u)
 		return;
 	s->loaded = true;
-	s->follow->calls->set_tables(u, s->follow->config.files, s->m, s->runtimes, &s->out,
-				     &s->stats);
+	s->follow->calls->set_tables(u, s->follow->config.files, s->m, s->charged_ns, s->runtimes,
+				     &s->out, &s->stats);
 }
 
 static void show_stats(const struct unwind_stats *s)
@@ -164,13 +170,14 @@ static uint64_t hash_files(const struct follow *f, const struct mappings *m)
 static void settle(struct follow *f, struct tracked *t)
 {
 	uint64_t hash = hash_files(f, t->m);
+	const struct charged c = follow_charged(t);
 	int fd = -1;
 
 	for (size_t i = 0; i < t->m->n && hash != t->debugged; i++) {
 		const struct mapping *x = &t->m->items[i];
 
 		if (x->fd >= 0 && x->fd != fd)
-			follow_queue_add(f->debug, t->m, i, t->cgroup_id, NULL);
+			follow_queue_add(f->debug, t->m, i, &c, NULL);
 		fd = x->fd;
 	}
 	follow_probed_look(t, t->m);
@@ -181,11 +188,21 @@ static void settle(struct follow *f, struct tracked *t)
 
 static void take_unknown(struct follow *f, struct tracked *t, const struct applied *a)
 {
+	const struct charged c = follow_charged(t);
+
 	t->n_waiting = 0;
 	for (size_t i = 0; i < a->n_unknown; i++)
-		t->n_waiting +=
-			follow_queue_add(f->files, t->m, a->unknown[i], t->cgroup_id, &t->id);
+		t->n_waiting += follow_queue_add(f->files, t->m, a->unknown[i], &c, &t->id);
 	follow_queue_start(f->files);
+}
+
+/* The namespace has lost tables: its processes are set again, which tells its targets. */
+static void look_again(struct follow *f, uint64_t ns)
+{
+	for (struct tracked *t = f->tracked; t; t = t->hh.next)
+		if (!t->m && follow_charged(t).ns == ns)
+			f->config.ops->read_mappings(f->config.ops_arg, t->id, t->exec_id,
+						     t->cgroup_id);
 }
 
 static void set_soon(struct follow *f, struct tracked *t);
@@ -225,6 +242,8 @@ static void set_done(struct task *task)
 		take_unknown(f, t, &s->out);
 	else
 		settle(f, t);
+	for (size_t i = 0; i < s->out.n_taken_from && !f->config.work->closing; i++)
+		look_again(f, s->out.taken_from[i]);
 	learn_applied_done(&s->out);
 	runtime_process_unref(s->runtimes);
 	proc_mappings_unref(s->m);
@@ -242,6 +261,7 @@ static void set_soon(struct follow *f, struct tracked *t)
 	s->id = t->id;
 	s->m = proc_mappings_ref(t->m);
 	s->runtimes = runtime_process_ref(t->runs.known);
+	s->charged_ns = follow_charged(t).ns;
 	s->task.run = set_run;
 	s->task.done = set_done;
 	s->task.job.deadline_ns = SET_LIMIT_NS;
@@ -345,7 +365,10 @@ void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n)
 		struct process_id id = u[i].m->id;
 		struct tracked *t = follow_find(f, id);
 
-		follow_queue_add(f->files, u[i].m, u[i].k, t ? t->cgroup_id : 0, &id);
+		const struct charged c =
+			proc_containers_charged(f->config.containers, t ? t->cgroup_id : 0);
+
+		follow_queue_add(f->files, u[i].m, u[i].k, &c, &id);
 		/* The file could not be parsed before. Now it is tried once more. */
 		if (t && !t->m && t->missing && t->exec_id == u[i].m->exec_id) {
 			t->m = proc_mappings_ref(u[i].m);
@@ -362,7 +385,7 @@ void follow_tick(struct follow *f)
 	struct tracked *t, *next;
 
 	work_left_behind_again(w, &f->stuck, &w->probing);
-	work_left_behind_again(w, &f->asks_stuck, &w->attach);
+	work_left_behind_again(w, &w->asks_stuck, &w->attach);
 	follow_problems_tell(f);
 	forget_now(f);
 	if (!kernel_loaded(f->config.kernel))

@@ -20,9 +20,10 @@ static uint64_t parsed_ns; /* when a file in memory was last parsed */
 
 /* The only file of the process is the Python interpreter. */
 static void set_tables(struct unwind *u, struct files *f, const struct mappings *m,
-		       const struct runtime_process *runtimes, struct applied *ret,
-		       struct unwind_stats *ret_stats)
+		       uint64_t charged_ns, const struct runtime_process *runtimes,
+		       struct applied *ret, struct unwind_stats *ret_stats)
 {
+	(void)charged_ns;
 	(void)u;
 	(void)f;
 	(void)m;

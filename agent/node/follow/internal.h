@@ -31,10 +31,11 @@ struct follow_queue *follow_queue_free(struct follow_queue *q);
 /*
  * Adds the file of mapping k of m, if the queue does not have it yet. When the file is parsed, the
  * queue calls its parsed_fn once for the process `who` (NULL: for no process). Returns false if too
- * many files wait already.
+ * many files wait already. The next file to be parsed is of the namespace whose files took least
+ * time, and in it of the cgroup whose files did.
  */
-bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
-		     const struct process_id *who);
+bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k,
+		      const struct charged *charged, const struct process_id *who);
 /* to be called after follow_queue_add(): begins the next file if the worker is idle */
 void follow_queue_start(struct follow_queue *q);
 /* Whether a file is being parsed or waits. */
@@ -189,6 +190,8 @@ struct tracked {
 	char *library_problem; /* of gpu_library.c; NULL: the library has none, or there is none */
 	UT_hash_handle hh;
 };
+/* follow.c: whom the process is charged to. */
+struct charged follow_charged(const struct tracked *t);
 /*
  * The functions that probe a process: those of node/probe with the prefix probes_, or those of a
  * test.
@@ -219,8 +222,8 @@ struct follow_calls {
 	const struct parse_ops *parse;
 	/* ---- called on the os worker ---- */
 	void (*set_tables)(struct unwind *u, struct files *f, const struct mappings *m,
-			   const struct runtime_process *runtimes, struct applied *ret,
-			   struct unwind_stats *ret_stats);
+			   uint64_t charged_ns, const struct runtime_process *runtimes,
+			   struct applied *ret, struct unwind_stats *ret_stats);
 	void (*remove_tables)(struct unwind *u, struct process_id id);
 	int (*read_memory)(struct process_id id, struct proc_memory *ret);
 	/* ---- called on the files worker ---- */
@@ -248,8 +251,7 @@ struct follow {
 	unsigned n_attaching;		      /* tasks of probed_attach.c under way */
 	unsigned n_attached[_PROBES_SET_MAX]; /* processes to which the set stays attached */
 	unsigned n_spans;		      /* how many of the n_attaching tasks are spans */
-	/* stuck: blocked jobs of the probes worker; asks_stuck: blocked jobs of java.c */
-	struct left_behind stuck, asks_stuck;
+	struct left_behind stuck; /* blocked jobs of the probes worker */
 	/* probes_moves() when it was last read; a change since then means progress of the worker */
 	uint64_t n_moves;
 	bool reading_memory; /* a task of memory_reads.c is under way */

@@ -20,6 +20,7 @@ struct java_asking {
 	struct follow *follow;		  /* for the loop thread */
 	const struct follow_calls *calls; /* for the attach worker, which may outlive follow */
 	struct process_id id;
+	uint64_t ns; /* struct charged */
 	uint32_t exec_id;
 	struct runtime_process *runtimes;
 	struct java_requests *requests;
@@ -45,6 +46,10 @@ static void ask_run(struct task *task)
 
 	a->result = -EAGAIN;
 	if (__atomic_load_n(&task->work->attach_stopped, __ATOMIC_RELAXED))
+		return;
+	/* It may have been posted before another JVM of the namespace blocked a thread. */
+	task->refused = work_is_blocked(&task->work->asks_stuck, a->ns);
+	if (task->refused)
 		return;
 	a->result = a->calls->ask_jvm(a->requests, a->id, version_of(a->runtimes), a->problem);
 	if (a->result == 0) /* if this fails, the next search for runtimes still finds the map */
@@ -75,9 +80,8 @@ static void ask_done(struct task *task)
 	struct java_asking *a = (struct java_asking *)task;
 	struct tracked *t = follow_find(a->follow, a->id);
 
-	if (!task->work->closing)
-		work_left_behind_ended(task->work, &a->follow->asks_stuck, &task->work->attach,
-				       &task->job);
+	work_left_behind_ended(task->work, &task->work->asks_stuck, &task->work->attach,
+			       &task->job);
 	if (t)
 		t->java.asking = false;
 	if (t && a->exec_id == t->exec_id && !task->refused && !task->work->closing)
@@ -106,7 +110,8 @@ static void ask_stuck(struct worker *w, struct job *job, void *follow)
 			xasprintf("the JVM was asked for its perf map: no answer in %llu s",
 				  ASK_LIMIT_NS / NSEC_PER_SEC);
 	}
-	work_left_behind(f->config.work, &f->asks_stuck, &f->config.work->attach, job);
+	work_left_behind(f->config.work, &f->config.work->asks_stuck, &f->config.work->attach, job,
+			 a->ns);
 }
 
 static bool has_worker(struct follow *f)
@@ -129,6 +134,7 @@ static void ask(struct follow *f, struct tracked *t)
 	a->follow = f;
 	a->calls = f->calls;
 	a->id = t->id;
+	a->ns = follow_charged(t).ns;
 	a->exec_id = t->exec_id;
 	a->runtimes = runtime_process_ref(t->runs.known);
 	a->requests = runtime_java_requests_ref(f->java_requests);
@@ -159,7 +165,8 @@ void follow_java_tick(struct follow *f)
 		struct tracked *t = follow_find(f, all[i]);
 
 		if (t && !t->java.asking && !t->java.refused && now_ns >= t->java.next_ns &&
-		    is_allowed(f, t))
+		    is_allowed(f, t) &&
+		    !work_is_blocked(&f->config.work->asks_stuck, follow_charged(t).ns))
 			ask(f, t);
 	}
 }

@@ -74,8 +74,8 @@ static int set_up(void **state)
 	jvm.tgid = (uint64_t)getpid();
 	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &jvm.start_boottime_ns), 0);
 	/* this JVM has ended */
-	runtime_java_map_want(follow->java_requests, (struct process_id){1, 7});
-	runtime_java_map_want(follow->java_requests, jvm);
+	runtime_java_map_want(follow->java_requests, (struct process_id){1, 7}, 1);
+	runtime_java_map_want(follow->java_requests, jvm, 1);
 	tracked = follow_track(follow, jvm);
 	tracked->cgroup_id = TEST_CGROUP;
 	tracked->exec_id = 5;
@@ -202,19 +202,43 @@ static void tried_again_a_few_times(void **state)
 /* A JVM whose files do not answer is reported. When they answer, it is asked again. */
 static void files_that_do_not_answer_hold_up_nobody_else(void **state)
 {
+	struct task *t;
+
 	(void)state;
 	tick();
-	workers.on_stuck(node_work.attach, &posted.items[0]->job, workers.arg);
+	t = posted_take();
+	t->run(t);
+	workers.on_stuck(node_work.attach, &t->job, workers.arg);
 	assert_int_equal(workers.n_replaced, 1);
 	assert_string_equal(tracked->java.problem,
 			    "the JVM was asked for its perf map: no answer in 60 s");
-	work();
+	posted_end(t);
+	posted_run_all();
 	assert_null(tracked->java.problem);
-	assert_int_equal(follow->asks_stuck.n, 0);
+	assert_int_equal(node_work.asks_stuck.n, 0);
 	pass(600 * NSEC_PER_SEC);
 	tick();
 	work();
 	assert_int_equal(attach.n, 2);
+}
+
+/* The JVM's turn comes while another one of its namespace blocks a thread. */
+static void a_namespace_blocks_one_thread(void **state)
+{
+	_Atomic uint64_t *blocked = &node_work.asks_stuck.blocked[1];
+
+	(void)state;
+	tick();
+	*blocked = follow_charged(tracked).ns;
+	work();
+	assert_int_equal(attach.n, 0);
+	assert_null(tracked->java.problem);
+	tick();
+	assert_int_equal(posted.n, 0);
+	*blocked = 0;
+	tick();
+	work();
+	assert_int_equal(attach.n, 1);
 }
 
 static void process_ends_meanwhile(void **state)
@@ -238,6 +262,7 @@ int main(void)
 		TEST(process_ends_meanwhile),
 		TEST(an_answer_of_a_past_program_is_not_taken),
 		TEST(files_that_do_not_answer_hold_up_nobody_else),
+		TEST(a_namespace_blocks_one_thread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The queue of files that a worker has to parse: see internal.h. This file owns the queue and the
- * time that the files of each cgroup took. It does not parse: files_index() does. Loop thread,
- * except for the job on the worker.
+ * time that the files of each namespace and cgroup took. It does not parse: files_index() does.
+ * Loop thread, except for the job on the worker.
  */
 #include "node/follow/internal.h"
 
@@ -10,11 +10,12 @@
 #include <uthash.h>
 
 #define MAX_WANTED 32768
-/* waiting files of one cgroup, so that a pod with very many files does not fill the whole queue */
-#define MAX_EACH     4096
-#define MAX_COSTS    4096 /* cgroups whose cost of parsing is known; the oldest makes room */
-#define COST_STEP_NS (100 * NSEC_PER_MSEC)
-#define ROUND_NS     (60 * NSEC_PER_SEC)
+/* waiting files of one namespace, and of one cgroup: neither fills the whole queue */
+#define MAX_OF_NS     16384
+#define MAX_OF_CGROUP 4096
+#define MAX_COSTS     4096 /* namespaces and cgroups whose cost is known; the oldest makes room */
+#define COST_STEP_NS  (100 * NSEC_PER_MSEC)
+#define ROUND_NS      (60 * NSEC_PER_SEC)
 
 struct parse_key {
 	uint64_t inode, ctime_ns;
@@ -25,13 +26,15 @@ struct wanted_parse {
 	struct parse_key key;
 	struct mappings *m;
 	size_t k; /* the index of the mapping in m */
-	uint64_t cgroup_id;
+	struct charged charged;
 	struct process_id *waiting;
 	size_t n_waiting, cap_waiting;
 	UT_hash_handle hh;
 };
-struct cost { /* time that a cgroup's files took, and how many of them wait */
-	uint64_t cgroup_id, ns;
+/* Time that the files of a namespace (cgroup_id 0) or a cgroup took, and how many of them wait. */
+struct cost {
+	struct charged of;
+	uint64_t took_ns;
 	size_t n_wanted;
 	UT_hash_handle hh;
 };
@@ -48,21 +51,40 @@ struct follow_queue {
 	uint64_t round_ns;
 };
 
-/* ---- what each cgroup has cost ---- */
+/* ---- what each namespace and cgroup has cost ---- */
 
-static struct cost *find_cost(const struct follow_queue *q, uint64_t cgroup_id)
+static struct charged all_of(const struct charged *c)
+{
+	return (struct charged){.ns = c->ns};
+}
+
+static struct cost *find_cost(const struct follow_queue *q, const struct charged *of)
 {
 	struct cost *c;
 
-	HASH_FIND(hh, q->costs, &cgroup_id, sizeof(cgroup_id), c);
+	HASH_FIND(hh, q->costs, of, sizeof(*of), c);
 	return c;
 }
 
-static uint64_t cost_of(const struct follow_queue *q, uint64_t cgroup_id)
+static uint64_t cost_of(const struct follow_queue *q, const struct charged *of)
 {
-	const struct cost *c = find_cost(q, cgroup_id);
+	const struct cost *c = find_cost(q, of);
 
-	return c ? c->ns / COST_STEP_NS : 0;
+	return c ? c->took_ns / COST_STEP_NS : 0;
+}
+
+/* < 0: the files of a come before those of b. The namespaces count first, then the cgroups. */
+static int compare_costs(const struct follow_queue *q, const struct charged *a,
+			 const struct charged *b)
+{
+	struct charged all_a = all_of(a), all_b = all_of(b);
+	uint64_t x = cost_of(q, &all_a), y = cost_of(q, &all_b);
+
+	if (x == y) {
+		x = cost_of(q, a);
+		y = cost_of(q, b);
+	}
+	return (x > y) - (x < y);
 }
 
 static void forget_cost(struct follow_queue *q, struct cost *c)
@@ -71,7 +93,7 @@ static void forget_cost(struct follow_queue *q, struct cost *c)
 	free(c);
 }
 
-/* Frees the oldest entry of a cgroup for which no file waits. */
+/* Frees the oldest entry for which no file waits. */
 static void make_cost_room(struct follow_queue *q)
 {
 	struct cost *c = q->costs;
@@ -82,18 +104,36 @@ static void make_cost_room(struct follow_queue *q)
 		forget_cost(q, c);
 }
 
-static struct cost *get_cost(struct follow_queue *q, uint64_t cgroup_id)
+static struct cost *get_cost(struct follow_queue *q, const struct charged *of)
 {
-	struct cost *c = find_cost(q, cgroup_id);
+	struct cost *c = find_cost(q, of);
 
 	if (c)
 		return c;
 	if (HASH_COUNT(q->costs) >= MAX_COSTS)
 		make_cost_room(q);
 	c = xcalloc(1, sizeof(*c));
-	c->cgroup_id = cgroup_id;
-	HASH_ADD(hh, q->costs, cgroup_id, sizeof(c->cgroup_id), c);
+	c->of = *of;
+	HASH_ADD(hh, q->costs, of, sizeof(c->of), c);
 	return c;
+}
+
+static void count_wanted(struct follow_queue *q, const struct charged *c, int n)
+{
+	const struct charged all = all_of(c);
+
+	get_cost(q, &all)->n_wanted += n;
+	if (c->cgroup_id)
+		get_cost(q, c)->n_wanted += n;
+}
+
+static void count_time(struct follow_queue *q, const struct charged *c, uint64_t ns)
+{
+	const struct charged all = all_of(c);
+
+	get_cost(q, &all)->took_ns += ns;
+	if (c->cgroup_id)
+		get_cost(q, c)->took_ns += ns;
 }
 
 static void halve_costs(struct follow_queue *q)
@@ -101,8 +141,8 @@ static void halve_costs(struct follow_queue *q)
 	struct cost *c, *next;
 
 	HASH_ITER (hh, q->costs, c, next) {
-		c->ns /= 2;
-		if (c->ns < COST_STEP_NS && !c->n_wanted)
+		c->took_ns /= 2;
+		if (c->took_ns < COST_STEP_NS && !c->n_wanted)
 			forget_cost(q, c);
 	}
 }
@@ -120,9 +160,9 @@ static struct wanted_parse *wanted_done(struct wanted_parse *w)
 static bool is_before(const struct follow_queue *q, const struct wanted_parse *a,
 		      const struct wanted_parse *b)
 {
-	uint64_t x = cost_of(q, a->cgroup_id), y = cost_of(q, b->cgroup_id);
+	int r = compare_costs(q, &a->charged, &b->charged);
 
-	return x != y ? x < y : a->m->items[a->k].file_bytes < b->m->items[b->k].file_bytes;
+	return r ? r < 0 : a->m->items[a->k].file_bytes < b->m->items[b->k].file_bytes;
 }
 
 static struct wanted_parse *take_next(struct follow_queue *q)
@@ -135,17 +175,31 @@ static struct wanted_parse *take_next(struct follow_queue *q)
 	if (!best)
 		return NULL;
 	HASH_DEL(q->wanted, best);
-	get_cost(q, best->cgroup_id)->n_wanted--;
+	count_wanted(q, &best->charged, -1);
 	return best;
 }
 
+static size_t n_wanted(const struct follow_queue *q, const struct charged *of)
+{
+	const struct cost *c = find_cost(q, of);
+
+	return c ? c->n_wanted : 0;
+}
+
+static bool has_room(const struct follow_queue *q, const struct charged *c)
+{
+	const struct charged all = all_of(c);
+
+	return HASH_COUNT(q->wanted) < MAX_WANTED && n_wanted(q, &all) < MAX_OF_NS &&
+	       n_wanted(q, c) < MAX_OF_CGROUP;
+}
+
 static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings *m, size_t k,
-					uint64_t cgroup_id)
+					const struct charged *charged)
 {
 	const struct mapping *x = &m->items[k];
 	struct parse_key key = {0};
 	struct wanted_parse *w;
-	struct cost *c;
 
 	key.inode = x->inode;
 	key.ctime_ns = x->ctime_ns;
@@ -155,32 +209,31 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
 	if (w) {
 		/* if two cgroups use a file, the one with the lower cost determines its place */
-		if (cost_of(q, cgroup_id) < cost_of(q, w->cgroup_id)) {
-			get_cost(q, w->cgroup_id)->n_wanted--;
-			get_cost(q, cgroup_id)->n_wanted++;
-			w->cgroup_id = cgroup_id;
+		if (compare_costs(q, charged, &w->charged) < 0) {
+			count_wanted(q, &w->charged, -1);
+			count_wanted(q, charged, 1);
+			w->charged = *charged;
 		}
 		return w;
 	}
-	c = get_cost(q, cgroup_id);
-	if (c->n_wanted >= MAX_EACH || HASH_COUNT(q->wanted) >= MAX_WANTED)
+	if (!has_room(q, charged))
 		return NULL;
-	c->n_wanted++;
+	count_wanted(q, charged, 1);
 	w = xcalloc(1, sizeof(*w));
 	w->key = key;
 	w->m = proc_mappings_ref(m);
 	w->k = k;
-	w->cgroup_id = cgroup_id;
+	w->charged = *charged;
 	HASH_ADD(hh, q->wanted, key, sizeof(w->key), w);
 	if (!q->debug)
-		q->ops->expect(q->files, x, cgroup_id);
+		q->ops->expect(q->files, x, charged->ns);
 	return w;
 }
 
-bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k, uint64_t cgroup_id,
-		      const struct process_id *who)
+bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k,
+		      const struct charged *charged, const struct process_id *who)
 {
-	struct wanted_parse *w = find_or_add(q, m, k, cgroup_id);
+	struct wanted_parse *w = find_or_add(q, m, k, charged);
 
 	if (!w) {
 		counter_add(counter("podflame_symbol_files_skipped_total", "reason",
@@ -231,7 +284,7 @@ static void parse_done(struct task *t)
 	struct follow_queue *q = p->queue;
 
 	q->busy = false;
-	get_cost(q, p->wanted->cgroup_id)->ns += p->ns;
+	count_time(q, &p->wanted->charged, p->ns);
 	for (size_t i = 0; i < p->wanted->n_waiting; i++)
 		q->fn(p->wanted->waiting[i], q->arg);
 	wanted_done(p->wanted);

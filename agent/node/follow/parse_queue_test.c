@@ -75,13 +75,20 @@ static struct mappings *file(uint64_t inode, uint64_t bytes)
 	return m;
 }
 
+/* The namespace of a cgroup: ten cgroups each have one. */
+static struct charged charged(uint64_t cgroup_id)
+{
+	return (struct charged){1 + cgroup_id / 10, cgroup_id};
+}
+
 static void add(struct follow_queue *q, uint64_t inode, uint64_t bytes, uint64_t cgroup_id,
 		uint64_t tgid)
 {
+	const struct charged c = charged(cgroup_id);
 	struct mappings *m = file(inode, bytes);
 	struct process_id who = {1, tgid};
 
-	assert_true(follow_queue_add(q, m, 0, cgroup_id, &who));
+	assert_true(follow_queue_add(q, m, 0, &c, &who));
 	proc_mappings_unref(m);
 }
 
@@ -157,6 +164,24 @@ static void who_cost_much_waits(void **state)
 	follow_queue_free(q);
 }
 
+/* For a new pod of the namespace, the time counts that files of the other pods have taken. */
+static void new_pods_do_not_begin_at_nothing(void **state)
+{
+	struct follow_queue *q = start(false);
+
+	(void)state;
+	add(q, 1, 10, 66, 6);
+	add(q, 3, 10, 66, 6);
+	follow_queue_start(q);
+	work(2);
+	add(q, 5, 10, 67, 7);
+	add(q, 100, 1 << 20, 1, 1);
+	follow_queue_start(q);
+	work(10);
+	assert_order((const uint64_t[]){1, 3, 100, 5}, 4);
+	follow_queue_free(q);
+}
+
 /*
  * The debug files of one container are not used for processes of another one, so the queue has an
  * entry for each root directory.
@@ -165,12 +190,13 @@ static void debug_files_belong_to_a_root(void **state)
 {
 	struct follow_queue *q = start(true);
 	struct mappings *m = file(2, 1000);
+	const struct charged c = charged(1);
 
 	(void)state;
 	for (int root = 5; root <= 6; root++) {
 		m->root_fd = root;
-		follow_queue_add(q, m, 0, 1, NULL);
-		follow_queue_add(q, m, 0, 1, NULL);
+		follow_queue_add(q, m, 0, &c, NULL);
+		follow_queue_add(q, m, 0, &c, NULL);
 		m->root_fd = 5;
 	}
 	follow_queue_start(q);
@@ -185,18 +211,19 @@ static void debug_files_belong_to_a_root(void **state)
 /* Adds files for which no process waits. Returns how many of them the queue took. */
 static size_t add_many(struct follow_queue *q, uint64_t from, uint64_t n, uint64_t cgroup_id)
 {
+	const struct charged c = charged(cgroup_id);
 	size_t added = 0;
 
 	for (uint64_t i = from; i < from + n; i++) {
 		struct mappings *m = file(2 * i, 1000);
 
-		added += follow_queue_add(q, m, 0, cgroup_id, NULL);
+		added += follow_queue_add(q, m, 0, &c, NULL);
 		proc_mappings_unref(m);
 	}
 	return added;
 }
 
-/* A pod with very many files fills only its own part of the queue. */
+/* A pod with very many files fills only its own part of the queue, and so does a namespace. */
 static void a_cgroup_has_a_share_of_the_queue(void **state)
 {
 	struct counter *skipped =
@@ -207,6 +234,9 @@ static void a_cgroup_has_a_share_of_the_queue(void **state)
 	(void)state;
 	assert_int_equal(add_many(q, 1, 10000, 66), 4096);
 	assert_int_equal(counter_get(skipped) - before, 10000 - 4096);
+	for (uint64_t k = 0; k < 3; k++)
+		assert_int_equal(add_many(q, 10001 + k * 4096, 4096, 60 + k), 4096);
+	assert_int_equal(add_many(q, 40000, 1, 63), 0);
 	add(q, 1 << 20, 1 << 20, 1, 1);
 	/* a file that is being parsed makes room for another one */
 	follow_queue_start(q);
@@ -228,7 +258,7 @@ static void the_queue_has_an_end(void **state)
 
 	(void)state;
 	for (uint64_t k = 0; k < 9; k++)
-		n += add_many(q, 1 + k * 4096, 4096, 100 + k);
+		n += add_many(q, 1 + k * 4096, 4096, 100 + 10 * k);
 	assert_int_equal(n, 32768);
 	assert_int_equal(counter_get(skipped) - before, 4096);
 	follow_queue_free(q);
@@ -254,6 +284,7 @@ int main(void)
 		cmocka_unit_test(small_files_first),
 		cmocka_unit_test(a_file_is_looked_at_once_for_all),
 		cmocka_unit_test(who_cost_much_waits),
+		cmocka_unit_test(new_pods_do_not_begin_at_nothing),
 		cmocka_unit_test(debug_files_belong_to_a_root),
 		cmocka_unit_test(a_cgroup_has_a_share_of_the_queue),
 		cmocka_unit_test(the_queue_has_an_end),

@@ -29,6 +29,7 @@ struct probing {
 	struct task task;
 	struct follow *follow;
 	struct process_id id; /* one of the processes, if there are several */
+	uint64_t ns;	      /* struct charged: whose process that is */
 	enum probe_set set;   /* the set, or one of the sets */
 };
 struct detaching {
@@ -59,7 +60,12 @@ struct attaching {
 
 static struct probing probing_of(const struct probed *x)
 {
-	return (struct probing){.follow = x->tracked->follow, .id = x->tracked->id, .set = x->set};
+	return (struct probing){
+		.follow = x->tracked->follow,
+		.id = x->tracked->id,
+		.ns = follow_charged(x->tracked).ns,
+		.set = x->set,
+	};
 }
 
 /* Returns the set for which the job runs; NULL: the process is not followed any more. */
@@ -121,6 +127,17 @@ static void hurry(void)
 	setpriority(PRIO_PROCESS, 0, PROBES_NICE); /* 0: this thread only */
 }
 
+/* Whether the namespace blocks a thread. One is enough, so its other processes wait. */
+static bool is_held(struct attaching *a)
+{
+	if (!work_is_blocked(&a->p.follow->stuck, a->p.ns))
+		return false;
+	a->p.task.refused = true;
+	a->attached = TAKE_PTR(a->old);
+	a->result = -EAGAIN;
+	return true;
+}
+
 static void attach_run(struct task *task)
 {
 	struct attaching *a = (struct attaching *)task;
@@ -131,6 +148,8 @@ static void attach_run(struct task *task)
 	uint64_t start_ns;
 
 	hurry();
+	if (is_held(a))
+		return;
 	if (a->old) {
 		a->attached = TAKE_PTR(a->old);
 		a->result = calls->attach_change(p, a->attached, &a->files.process, a->files.files,
@@ -208,9 +227,7 @@ static void came_back(struct probing *p)
 	assert_se(f->n_attaching > 0);
 	f->n_attaching--;
 	f->n_moves = follow_probed_moves(f);
-	if (!f->config.work->closing)
-		work_left_behind_ended(f->config.work, &f->stuck, &f->config.work->probing,
-				       &p->task.job);
+	work_left_behind_ended(f->config.work, &f->stuck, &f->config.work->probing, &p->task.job);
 }
 
 /*
@@ -247,7 +264,7 @@ void follow_probed_stuck(struct worker *w, struct job *job, void *follow)
 		x->stuck = p;
 		follow_probed_set_problem(x, "its probes are being attached or detached: ", why);
 	}
-	work_left_behind(f->config.work, &f->stuck, &f->config.work->probing, job);
+	work_left_behind(f->config.work, &f->stuck, &f->config.work->probing, job, p->ns);
 }
 
 static void detach_done(struct task *task)
@@ -263,7 +280,7 @@ static void detach(const struct probing *of, struct attached **items, size_t n)
 {
 	struct detaching *d = xcalloc(1, sizeof(*d));
 
-	d->p = (struct probing){.follow = of->follow, .id = of->id, .set = of->set};
+	d->p = (struct probing){.follow = of->follow, .id = of->id, .ns = of->ns, .set = of->set};
 	d->p.task.run = detach_run;
 	d->p.task.done = detach_done;
 	d->items = items;
@@ -290,15 +307,19 @@ static uint64_t again_ns(struct probed *x, int result)
 	return probes_may_pass(result) ? follow_probed_later_ns(x->n_refused++) : REFUSED_NS;
 }
 
-static void refused(struct probed *x, int result)
+static void refused(struct probed *x, const struct attaching *a)
 {
 	x->stuck = NULL;
 	x->long_span = (struct long_span){0};
-	x->next_ns = now_mono_ns() + again_ns(x, result);
+	x->next_ns = now_mono_ns() + again_ns(x, a->result);
 	x->refused = true;
-	if (result != -ESRCH && (result != -EAGAIN || x->n_refused >= AGAIN_TOLD))
+	if (a->p.task.refused)
 		follow_probed_set_problem(
-			x, "the agent cannot attach its probes: ", strerror(-result));
+			x, "the agent does not attach its probes now: ",
+			"a process of its namespace blocks a thread of the agent");
+	else if (a->result != -ESRCH && (a->result != -EAGAIN || x->n_refused >= AGAIN_TOLD))
+		follow_probed_set_problem(
+			x, "the agent cannot attach its probes: ", strerror(-a->result));
 }
 
 /* ---- attached ---- */
@@ -327,7 +348,7 @@ static void keep_attached(struct probed *x, struct attaching *a)
 static void take_attached(struct probed *x, struct attaching *a)
 {
 	if (a->result < 0) {
-		refused(x, a->result);
+		refused(x, a);
 		if (a->attached && !x->attached) /* the probes could not be changed */
 			keep_attached(x, a);
 		x->stale = true;

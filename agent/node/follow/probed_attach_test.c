@@ -22,14 +22,14 @@ static uint64_t n_told_stuck(void)
 }
 
 /*
- * Takes the next task and calls the on_stuck function, as if the task blocked the thread of the
- * worker.
+ * Runs a task and calls the on_stuck function, as if the task blocked the thread of the worker
+ * before it ends.
  */
-static struct task *gets_stuck(void)
+static struct task *is_stuck_in(struct task *t)
 {
-	struct task *t = posted_take();
 	uint64_t before = n_told_stuck();
 
+	t->run(t);
 	follow_probed_stuck(node_work.probing, &t->job, follow);
 	assert_int_equal(n_told_stuck(), before + 1);
 	assert_true(memory->refused);
@@ -37,9 +37,13 @@ static struct task *gets_stuck(void)
 	return t;
 }
 
+static struct task *gets_stuck(void)
+{
+	return is_stuck_in(posted_take());
+}
+
 static void comes_back(struct task *t)
 {
-	t->run(t);
 	posted_end(t);
 }
 
@@ -58,8 +62,8 @@ static void what_comes_back_is_told_no_more(void **state)
 }
 
 /*
- * Another job for the process was refused while the first one was blocked. When the first job
- * returns, it leaves the problem of the later one.
+ * Another job for the process is held while the first one is blocked. When the first job returns,
+ * it leaves the problem of the later one.
  */
 static void who_comes_late_leaves_what_was_refused_since(void **state)
 {
@@ -68,24 +72,27 @@ static void who_comes_late_leaves_what_was_refused_since(void **state)
 	(void)state;
 	detach();
 	t = gets_stuck();
-	probes.result = -EPERM;
 	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
 	posted_run();
-	assert_told("the agent cannot attach its probes");
+	assert_told("blocks a thread");
 	comes_back(t);
 	assert_true(memory->refused);
-	assert_told("the agent cannot attach its probes");
+	assert_told("blocks a thread");
 }
 
-/* The later job is blocked, too, and still is when the first one returns. */
+/*
+ * The later job is blocked, too, and still is when the first one returns. Both detach: probes are
+ * always detached.
+ */
 static void of_two_that_are_stuck_the_later_is_told(void **state)
 {
 	struct task *first, *later;
 
 	(void)state;
 	detach();
-	first = gets_stuck();
-	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
+	first = posted_take();
+	detach();
+	first = is_stuck_in(first);
 	later = gets_stuck();
 	assert_int_equal(follow->stuck.n, 2);
 	comes_back(first);
@@ -94,7 +101,51 @@ static void of_two_that_are_stuck_the_later_is_told(void **state)
 	comes_back(later);
 	assert_false(memory->refused);
 	assert_told(KNOWN);
+}
+
+/* ---- a namespace blocks one thread ---- */
+
+static uint64_t ns_of_process(void)
+{
+	return follow_charged(tracked).ns;
+}
+
+/* The namespace blocks a thread, so no other job for it begins. Others are not held. */
+static void a_namespace_blocks_one_thread(void **state)
+{
+	struct task *t;
+
+	(void)state;
+	detach();
+	t = gets_stuck();
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+	assert_int_equal(probes.n_attached, 1); /* by detach() */
+	assert_null(memory->attached);
+	assert_told("a process of its namespace blocks a thread of the agent");
+	assert_true(memory->next_ns > now_mono_ns());
+	comes_back(t);
+	follow->stuck.blocked[3] = ns_of_process() ^ 2; /* another namespace blocks a thread */
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run_all();
 	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
+	assert_told(KNOWN);
+	follow->stuck.blocked[3] = 0;
+}
+
+/* The probes that a process has stay while their change is held. */
+static void what_is_attached_stays_while_its_change_waits(void **state)
+{
+	(void)state;
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+	follow->stuck.blocked[3] = ns_of_process();
+	follow_probed_attach(memory, 1u << EVENT_MEM_ALLOC, NULL);
+	posted_run();
+	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
+	assert_int_equal(probes.n_attached, 1);
+	assert_int_equal(probes.n_detached, 0);
+	follow->stuck.blocked[3] = 0;
 }
 
 static void another_program_is_not_told_of_the_one_before(void **state)
@@ -223,6 +274,8 @@ int main(void)
 		TEST(what_comes_back_is_told_no_more),
 		TEST(who_comes_late_leaves_what_was_refused_since),
 		TEST(of_two_that_are_stuck_the_later_is_told),
+		TEST(a_namespace_blocks_one_thread),
+		TEST(what_is_attached_stays_while_its_change_waits),
 		TEST(another_program_is_not_told_of_the_one_before),
 		TEST(who_gets_on_is_not_stuck),
 		TEST(without_a_thread_it_is_tried_again),

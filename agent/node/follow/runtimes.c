@@ -144,6 +144,7 @@ static void start(struct tracked *t, struct mappings *m)
 	l = xcalloc(1, sizeof(*l));
 	l->follow = t->follow;
 	l->id = t->id;
+	m->charged_ns = follow_charged(t).ns;
 	l->m = proc_mappings_ref(m);
 	l->old = runtime_process_ref(t->runs.known);
 	l->java = runtime_java_requests_ref(t->follow->java_requests);

@@ -17,6 +17,7 @@
 
 /* ---- the functions that the jobs call, and those that get the result ---- */
 
+static uint64_t charged_ns; /* of the process */
 static struct runtime_process *python, *other;
 static struct {
 	struct runtime_process *found;
@@ -35,6 +36,8 @@ static int find_runtimes(struct files *f, const struct mappings *m, struct runti
 	(void)f;
 	(void)java;
 	n_looks++;
+	/* whose child reads the process's bytes */
+	assert_true(m->charged_ns && m->charged_ns == charged_ns);
 	looked_at = m;
 	looked_with = old;
 	if (next.result < 0)
@@ -46,10 +49,11 @@ static int find_runtimes(struct files *f, const struct mappings *m, struct runti
 	return 0;
 }
 
-static void set_tables(struct unwind *u, struct files *f, const struct mappings *m,
+static void set_tables(struct unwind *u, struct files *f, const struct mappings *m, uint64_t ns,
 		       const struct runtime_process *runtimes, struct applied *ret,
 		       struct unwind_stats *ret_stats)
 {
+	assert_int_equal(ns, charged_ns);
 	(void)u;
 	(void)f;
 	(void)ret;
@@ -98,6 +102,7 @@ static int set_up(void **state)
 				 &calls);
 	tracked = follow_track(follow, (struct process_id){1, 7});
 	tracked->exec_id = 1;
+	charged_ns = follow_charged(tracked).ns;
 	python = runtime_process_with(NULL, &first, PF_RUNTIME_PYTHON, &learnt);
 	other = runtime_process_with(NULL, &first, PF_RUNTIME_PYTHON, &learnt);
 	n_looks = n_told = n_sets = 0;

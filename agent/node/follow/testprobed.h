@@ -265,7 +265,7 @@ static inline int end_with_sites(void **state)
 	posted_run_all();
 	assert_int_equal(follow->n_attaching, 0);
 	assert_int_equal(follow->stuck.n, 0);
-	assert_null(follow->stuck.waits);
+	assert_null(follow->stuck.waits.job);
 	probed_end();
 	assert_int_equal(known_maps.refs, 1);
 	return 0;

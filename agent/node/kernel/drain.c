@@ -126,6 +126,8 @@ static void drain_done(struct task *t)
 	free(d->usage);
 	if (d->drain) {
 		cgroups_take(k, d->drain);
+		if (d->full)
+			kernel_shares_take(k, d->drain, now_boot_ns());
 		k->drain_number = d->drain->number;
 		/*
 		 * an event was attached again: a new filter change reports which features work now

@@ -207,6 +207,7 @@ static void look_at(struct hosts_look *k, int procfd, const char *pid)
 	GROW(k->found, k->n, k->cap);
 	k->found[k->n++] = (struct listed_process){
 		.id = id,
+		.ns = proc_ns_hash(""),
 		.event_mask = event_mask,
 		.sample_hz = conf->on_cpu_hz,
 		.settings = {.min_block_us = conf->off_cpu_min_block_ns / 1000},

@@ -7,10 +7,19 @@
 
 #include "node/kernel/kernel.h"
 
+#include "node/confine/confine.h"
+#include "node/report/problems.h"
+
 #define CHANGE_LIMIT_NS (30 * NSEC_PER_SEC) /* load, scan, filter push: if longer, /healthz fails */
-#define MAX_SUPPORT	24		    /* features that are reported */
+#define MAX_SUPPORT	32		    /* features that are reported, as in the CRD */
 
 enum state { OFF, LOADING, ON, UNLOADING };
+
+struct kernel_shares { /* shares.c */
+	struct refused_share *items; /* namespaces that were refused entries lately */
+	size_t n, cap;
+	struct problem_list told;
+};
 
 struct kernel {
 	struct kernel_config config;
@@ -40,6 +49,8 @@ struct kernel {
 	/* the kernel refused the programs for a reason other than a short lack of memory */
 	bool load_refused;
 	char tables_problem[128];
+	struct kernel_shares shares;
+	struct problem_list cut; /* containers that have cgroups without room in the filter */
 };
 
 /* Which features work. Copied on the os worker, because probes may change the original there. */
@@ -61,6 +72,11 @@ void kernel_support_take(struct support_copy *c, const struct probes *p);
 void kernel_support_tell(struct kernel *k, struct support_copy *c);
 void kernel_load(struct kernel *k);
 void kernel_unload(struct kernel *k);
+
+/* ---- shares.c ---- */
+/* Tells targets which namespaces were refused entries of tables: d of a full drain. */
+void kernel_shares_take(struct kernel *k, const struct drain *d, uint64_t now_ns);
+void kernel_shares_done(struct kernel_shares *s);
 
 /* ---- drain.c ---- */
 void kernel_watch_wake(struct kernel *k);

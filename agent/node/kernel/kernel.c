@@ -154,6 +154,30 @@ static void push_done(struct task *t)
 		kernel_sync(k);
 }
 
+struct cuts {
+	const struct plan *plan;
+	struct problem_list now;
+};
+
+static void add_cut(uint64_t cgroup_id, struct owner *o, void *arg)
+{
+	static const struct problem what = {
+		.problem = "has more cgroups than the agent's filter has room for"};
+	struct cuts *c = arg;
+
+	(void)cgroup_id;
+	report_problems_add(&c->now, c->plan, o, &what);
+}
+
+/* Tells targets of containers that have cgroups for which the filter has no room. */
+static void tell_cuts(struct kernel *k)
+{
+	struct cuts c = {.plan = proc_containers_plan(k->config.containers)};
+
+	proc_containers_each_cut(k->config.containers, add_cut, &c);
+	report_problems_tell(&k->cut, &c.now, k->config.report, REASON_CGROUPS_NOT_SEEN);
+}
+
 static void push_filter(struct kernel *k)
 {
 	const struct container_filter *want;
@@ -166,6 +190,7 @@ static void push_filter(struct kernel *k)
 	want = proc_containers_filter(k->config.containers, now_boot_ns(), &n, &changed);
 	if (!changed && !k->filter_stale)
 		return;
+	tell_cuts(k);
 	p = xcalloc(1, sizeof(*p));
 	p->kernel = k;
 	p->want = n ? xmemdup(want, n * sizeof(*want)) : NULL;
@@ -343,6 +368,8 @@ struct kernel *kernel_free(struct kernel *k)
 	kernel_hosts_free(k->hosts);
 	unwind_free(k->unwind);
 	probes_free(k->probes);
+	report_problems_done(&k->cut);
+	kernel_shares_done(&k->shares);
 	free(k);
 	return NULL;
 }

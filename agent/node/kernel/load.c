@@ -23,6 +23,12 @@ void kernel_support_take(struct support_copy *c, const struct probes *p)
 	}
 }
 
+static void add_confinement(struct support_copy *c, const char *feature, const char *problem)
+{
+	if (c->n < MAX_SUPPORT && problem)
+		c->items[c->n++] = (struct support){feature, !*problem, *problem ? problem : NULL};
+}
+
 void kernel_support_tell(struct kernel *k, struct support_copy *c)
 {
 	_cleanup_free_ char *mode = NULL;
@@ -53,6 +59,9 @@ void kernel_support_tell(struct kernel *k, struct support_copy *c)
 			.ok = !k->tables_problem[0],
 			.reason = k->tables_problem[0] ? k->tables_problem : NULL,
 		};
+	add_confinement(c, "own-system-calls", confine_calls_problem());
+	add_confinement(c, "own-mounts", confine_mounts_problem());
+	add_confinement(c, "own-user", confine_user_problem());
 	if (k->config.report)
 		report_support(k->config.report, c->items, c->n, mode);
 }

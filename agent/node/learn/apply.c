@@ -240,7 +240,17 @@ static void add_unknown(struct applied *a, const struct mappings *m, size_t k)
 	a->unknown[a->n_unknown++] = k;
 }
 
-int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
+static void note_taken(struct applied *a, struct unwind *u)
+{
+	size_t cap = 0;
+
+	for (uint64_t ns = unwind_taken_from(u); ns; ns = unwind_taken_from(u)) {
+		GROW(a->taken_from, a->n_taken_from, cap);
+		a->taken_from[a->n_taken_from++] = ns;
+	}
+}
+
+int learn_apply(struct unwind *u, struct files *f, const struct mappings *m, uint64_t charged_ns,
 		const struct runtime_process *runtimes, struct applied *ret)
 {
 	_cleanup_free_ struct elf_index **indexes = xcalloc(m->n + 1, sizeof(struct elf_index *));
@@ -257,7 +267,8 @@ int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
 			note_error(&a, &m->items[i], r);
 	}
 	a.runs = runtime_likely(m, indexes);
-	r = unwind_process(u, m, indexes, pending, runtimes);
+	r = unwind_process(u, m, charged_ns, indexes, pending, runtimes);
+	note_taken(&a, u);
 	for (size_t i = 0; i < m->n; i++) {
 		if (indexes[i]) {
 			note_tables(&a, u, &m->items[i], indexes[i]);
@@ -274,6 +285,7 @@ int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
 void learn_applied_done(struct applied *a)
 {
 	free(a->unknown);
+	free(a->taken_from);
 	free(a->missing);
 	*a = (struct applied){0};
 }

@@ -135,14 +135,14 @@ static void known_at_once_and_missing_told(void **state)
 	assert_int_equal(unwind_new(&ops, mappings, 0, &u), 0);
 	assert_int_equal(files_new(&fc, &f), 0);
 
-	assert_int_equal(learn_apply(u, f, &m, NULL, &a), 0);
+	assert_int_equal(learn_apply(u, f, &m, 0, NULL, &a), 0);
 	assert_int_equal(a.n_unknown, 3); /* each file is in the list once */
 	assert_null(a.missing);
 	assert_int_equal(process.n_parts, 1);
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_PENDING);
 	parse(f, &m, &a);
 	learn_applied_done(&a);
-	assert_int_equal(learn_apply(u, f, &m, NULL, &a), 0);
+	assert_int_equal(learn_apply(u, f, &m, 0, NULL, &a), 0);
 	assert_int_equal(a.n_unknown, 0);
 	assert_int_equal(slots[mappings[0].file].state, PF_FILE_READY);
 	assert_int_equal(slots[mappings[1].file].state, PF_FILE_NONE);

@@ -28,6 +28,8 @@ struct applied {
 	/* mappings whose files are not parsed yet, as indexes into the mappings, one per file */
 	size_t *unknown;
 	size_t n_unknown;
+	uint64_t *taken_from; /* namespaces (struct charged) that have lost tables to it */
+	size_t n_taken_from;
 	char *missing; /* a file that has no tables, and why; NULL: none */
 	bool go;       /* the process runs Go: goroutines may wait in it while no thread waits */
 	/* the process may run more than native code, so the caller should call learn_runtimes() */
@@ -37,9 +39,9 @@ void learn_applied_done(struct applied *a);
 /*
  * Gives the kernel the unwind tables of those files of the process that are parsed already. It
  * parses nothing. The caller has unknown files parsed with files_index() and then calls this again.
- * runtimes: the runtimes that were found in the process; NULL: none.
+ * charged_ns: of struct charged. runtimes: the runtimes that were found in the process; NULL: none.
  */
-int learn_apply(struct unwind *u, struct files *f, const struct mappings *m,
+int learn_apply(struct unwind *u, struct files *f, const struct mappings *m, uint64_t charged_ns,
 		 const struct runtime_process *runtimes, struct applied *ret);
 /*
  * runtimes.c: finds the runtimes of a process in those of its files that are parsed already. It

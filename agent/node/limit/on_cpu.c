@@ -136,16 +136,16 @@ static void hold(const struct rates *l, struct lowered *t, const struct plan_con
 		 unsigned hz)
 {
 	t->seen = true;
-	if (hz == t->hz && c->sample_hz == t->asked_hz && c->overhead_percent == t->percent)
+	if (hz == t->hz && c->sample_hz == t->asked_hz && c->on_cpu_percent == t->percent)
 		return;
 	t->hz = hz;
 	t->asked_hz = c->sample_hz;
-	t->percent = c->overhead_percent;
+	t->percent = c->on_cpu_percent;
 	free(t->text);
 	t->text = xasprintf(
 		"%u instead of %u Hz, to stay within overheadPercent %g: a sample costs about "
 		"%llu ns here (%s)",
-		hz, c->sample_hz, c->overhead_percent, (unsigned long long)cost(l),
+		hz, c->sample_hz, c->on_cpu_percent, (unsigned long long)cost(l),
 		l->cost_ns ? "measured"
 			   : "estimate: too few samples, or kernel.bpf_stats_enabled is 0");
 }
@@ -189,10 +189,10 @@ static void look_at(struct rates *l, const struct plan_container *c)
 		return;
 	}
 	t = find(l, c->id);
-	hz = c->overhead_percent > 0 ? limit_hz(c->overhead_percent, cost(l)) : c->sample_hz;
+	hz = c->on_cpu_percent > 0 ? limit_hz(c->on_cpu_percent, cost(l)) : c->sample_hz;
 	if (hz < c->sample_hz)
 		lower(l, c, hz);
-	else if (hz * RESTORE_FRACTION >= c->sample_hz || c->overhead_percent <= 0 ||
+	else if (hz * RESTORE_FRACTION >= c->sample_hz || c->on_cpu_percent <= 0 ||
 		 (t && t->hz >= c->sample_hz))
 		release(l, c);
 	else if (t)

@@ -32,7 +32,7 @@ static unsigned hz_after(unsigned event_mask, double percent, uint64_t ns_of_a_t
 	testwork(&node_work);
 	c.containers = node_work.containers;
 	plan->pods->containers->event_mask = event_mask;
-	plan->pods->containers->overhead_percent = percent;
+	plan->pods->containers->on_cpu_percent = percent;
 	plan->pods->containers->sample_hz = event_mask & 1u << EVENT_ON_CPU ? 99 : 0;
 	testowner_apply(c.containers, plan);
 	l = limit_new(&c);
@@ -79,7 +79,7 @@ static void ask(unsigned hz, double percent)
 	struct plan *plan = testowner_plan();
 
 	plan->pods->containers->sample_hz = hz;
-	plan->pods->containers->overhead_percent = percent;
+	plan->pods->containers->on_cpu_percent = percent;
 	testowner_apply(config.containers, plan);
 }
 

@@ -82,7 +82,7 @@ double limit_percent(const struct payer *p)
 	for (enum probe_set set = 0; set < _PROBES_SET_MAX; set++)
 		n_parts += (asked & probes_set_events(set)) != 0;
 	if (percent <= 0)
-		percent = LIMIT_DEFAULT_PERCENT;
+		percent = PLAN_OVERHEAD_PERCENT;
 	return percent < 100 ? percent / MAX(n_parts, 1u) : percent;
 }
 

@@ -9,8 +9,6 @@
 
 #include "node/limit/limit.h"
 
-/* The value of limits.overheadPercent for these events if a target does not set it. */
-#define LIMIT_DEFAULT_PERCENT 1.0 /* overheadPercent, by default */
 /* The cost of a trap as long as probes_trap_ns() has no value. It is higher than usual. */
 #define LIMIT_TRAP_NS 2000 /* no limit: the cost of a trap, if not measured */
 /* The cost of the program that runs in a trap: filter, process, decision (probe/memory_bench.c). */

@@ -79,16 +79,14 @@ static void answer(int sock, const void *message, size_t n, size_t n_fds)
 		close(fds[i]);
 }
 
-static void bad_answers(int sock, uint64_t sequence)
+static void bad_answers(int sock)
 {
 	for (unsigned n = take() % 4; n; n--) {
-		struct parse_reply reply = {.sequence = sequence++, .reason = take()};
+		struct parse_reply reply = {.reason = take()};
 		char bytes[256] = {0};
 		unsigned what = take();
 		size_t size = what & 1 ? take() : sizeof(reply);
 
-		if (what & 2)
-			reply.sequence = take();
 		if (what & 4) {
 			size_t k = MIN(sizeof(reply), in.n);
 
@@ -107,8 +105,6 @@ static void bad_answers(int sock, uint64_t sequence)
  * of the wait.
  */
 
-static uint64_t next_sequence; /* sequence of the parser's next request */
-
 static int child_begins(const char *path, char *const *argv, int sock, pid_t *ret_pid)
 {
 	const int32_t ready = 0;
@@ -119,10 +115,7 @@ static int child_begins(const char *path, char *const *argv, int sock, pid_t *re
 	(void)argv;
 	if (is_good) {
 		(void)child_send(sock, &ready, sizeof(ready), NULL, 0);
-		for (uint64_t i = 0; i < 2; i++) {
-			reply.sequence = next_sequence + i;
-			(void)child_send(sock, &reply, sizeof(reply), &index, 1);
-		}
+		(void)child_send(sock, &reply, sizeof(reply), &index, 1);
 		/*
 		 * the request stays in the socket, and the child's end stays open until the parser
 		 * closes its own
@@ -138,7 +131,7 @@ static int child_begins(const char *path, char *const *argv, int sock, pid_t *re
 	*ret_pid = 1 << 30;
 	if (take() % 8)
 		(void)child_send(sock, &ready, sizeof(ready), NULL, 0);
-	bad_answers(sock, next_sequence);
+	bad_answers(sock);
 	if (take() % 2)
 		/*
 		 * the socket stays open, as if the child hung; else it is closed, as if the child
@@ -209,7 +202,6 @@ static void parse_one(struct parser *p, int file, bool debug)
 	struct elf_index *i = NULL;
 	int r;
 
-	next_sequence = p->sequence + 1;
 	r = debug ? parse_debug(p, &f, &i) : parse_elf(p, file, &i);
 	check(r == 0 ? i && !*parse_reason(p) : !i && *parse_reason(p));
 	check(!is_good || r == 0);
@@ -240,7 +232,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	in.data = data;
 	in.n = n;
 	is_good = false;
-	next_sequence = 1;
 	c.marks = take() & 1 ? marks : NULL;
 	check(parse_new(&(struct parser_config){.marks = bad_marks}, &p) == -EINVAL && !p);
 	if (parse_new(&c, &p) == 0) {

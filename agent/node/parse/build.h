@@ -23,10 +23,14 @@ struct symbol {
 struct built_symbols {
 	struct symbol *items;
 	size_t n, cap;
+	bool cut;	      /* functions have no name because of a limit */
 };
-/* Sorts s, and allocates the disjoint parts that it makes from s. Writes their names to strings. */
-enum parse_reason parse_symbols_flatten(struct built_symbols *s, struct index_symbol **ret_parts,
-				  size_t *ret_n_parts, struct buf *strings);
+/*
+ * Sorts s, and allocates the disjoint parts that it makes from s. Writes their names to strings. A
+ * part whose name exceeds a limit is left out, and s->cut is set: no other name stands for it.
+ */
+void parse_symbols_flatten(struct built_symbols *s, struct index_symbol **ret_parts,
+			   size_t *ret_n_parts, struct buf *strings);
 
 /* ---- rows.c: unwind rows in any order -> pages of compact rows, rules kept once ---- */
 struct rows;
@@ -205,3 +209,9 @@ void parse_marks_done(struct marks *x);
 
 /* ---- write.c ---- */
 enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int *ret_memfd);
+
+/* ---- child.c ---- */
+/*
+ * The process gives up its rights, as child_begin() says. The caller may then read hostile files.
+ */
+int parse_child_begin(void);

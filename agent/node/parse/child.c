@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The main loop of the parse child: it reads a request with descriptors, and answers with one
- * index. It ends when its parent ends, or at the first call that the sandbox forbids.
+ * The parse child: it reads one request with descriptors, answers with one index, and ends. It also
+ * ends when its parent ends, and at the first call that the sandbox forbids.
  */
-#include "node/parse/format.h"
+#include "node/parse/build.h"
 #include "node/parse/parse.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define PARSE_DATA_BYTES (1ULL << 30)
@@ -43,6 +45,25 @@ static const int calls[] = {
 	SCMP_SYS(exit),	   SCMP_SYS(rt_sigreturn), SCMP_SYS(getrandom),
 };
 
+/*
+ * glibc's fstat() is newfstatat() with an empty path. A filter cannot read the path, so it could
+ * not refuse one that names a file. The kernel sends SIGSYS instead of making the call, and this
+ * handler asks for the descriptor's file alone. So no path is looked up, whatever it is.
+ */
+static void stat_descriptor(int signo, siginfo_t *info, void *context)
+{
+	greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+	int saved = errno;
+
+	(void)signo;
+	if (info->si_syscall != SYS_newfstatat)
+		_exit(1);
+	registers[REG_RAX] = syscall(SYS_fstat, (int)registers[REG_RDI], registers[REG_RDX]);
+	if (registers[REG_RAX] < 0)
+		registers[REG_RAX] = -errno;
+	errno = saved;
+}
+
 static int allow_with_arguments(void *filter)
 {
 	scmp_filter_ctx ctx = filter;
@@ -51,9 +72,8 @@ static int allow_with_arguments(void *filter)
 
 	if (!r)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, no_exec);
-	if (!r) /* glibc's fstat() is this call */
-		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(newfstatat), 1,
-				     SCMP_A3(SCMP_CMP_MASKED_EQ, AT_EMPTY_PATH, AT_EMPTY_PATH));
+	if (!r) /* stat_descriptor() */
+		r = seccomp_rule_add(ctx, SCMP_ACT_TRAP, SCMP_SYS(newfstatat), 0);
 	if (!r)
 		r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(memfd_create), 1,
 				     SCMP_A1(SCMP_CMP_EQ, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -98,15 +118,16 @@ static enum parse_reason work(const struct parse_request *request, char **marks,
 
 static int answer(const struct parse_request *request, char **marks, const int *fds, size_t n_fds)
 {
-	struct parse_reply reply = {.sequence = request->sequence};
+	struct parse_reply reply = {0};
 	_cleanup_close_ int memfd = -1;
 
 	reply.reason = work(request, marks, fds, n_fds, &memfd);
 	return child_send(CHILD_SOCKET_FD, &reply, sizeof(reply), &memfd, memfd >= 0);
 }
 
-int parse_child_main(int argc, char **argv)
+int parse_child_begin(void)
 {
+	const struct sigaction on_stat = {.sa_sigaction = stat_descriptor, .sa_flags = SA_SIGINFO};
 	const struct child_rights rights = {
 		.data_bytes = data_bytes(),
 		.address_bytes = PARSE_FILE_MAX + 2 * PARSE_DATA_BYTES,
@@ -116,24 +137,24 @@ int parse_child_main(int argc, char **argv)
 		.n_calls = ARRAY_SIZE(calls),
 		.allow = allow_with_arguments,
 	};
-	int r = child_begin(PARSE_CHILD_VERB, "podflame-parse", &rights);
+
+	sigaction(SIGSYS, &on_stat, NULL);
+	return child_begin(PARSE_CHILD_VERB, "podflame-parse", &rights);
+}
+
+int parse_child_main(int argc, char **argv)
+{
+	int r = parse_child_begin();
+	struct parse_request request;
+	int fds[PARSE_FDS_MAX];
+	size_t n, n_fds;
 
 	if (r)
 		return r;
-	for (;;) {
-		struct parse_request request;
-		int fds[PARSE_FDS_MAX];
-		size_t n, n_fds;
-
-		if (child_receive(CHILD_SOCKET_FD, &request, sizeof(request), &n, fds,
-				  PARSE_FDS_MAX, &n_fds) < 0 ||
-		    n != sizeof(request))
-			_exit(0);
-		r = answer(&request, argc > 2 ? argv + 2 : NULL, fds, n_fds);
-		for (size_t i = 0; i < n_fds; i++)
-			close(fds[i]);
-		if (r < 0)
-			_exit(0);
-		malloc_trim(0);
-	}
+	if (child_receive(CHILD_SOCKET_FD, &request, sizeof(request), &n, fds, PARSE_FDS_MAX,
+			  &n_fds) < 0 ||
+	    n != sizeof(request))
+		_exit(0);
+	(void)answer(&request, argc > 2 ? argv + 2 : NULL, fds, n_fds);
+	_exit(0);
 }

@@ -161,19 +161,31 @@ static bool is_function(const GElf_Sym *y, bool dynamic)
 	       (y->st_size || GELF_ST_BIND(y->st_info) != STB_LOCAL);
 }
 
+/*
+ * There are more symbols than the limit. All are left out: those that were read first would name
+ * functions of the others, for example a symbol without size those behind it.
+ */
+static void drop_symbols(struct elf_build *b)
+{
+	b->symbols.n = 0;
+	b->symbols.cut = true;
+}
+
 static enum parse_reason add_symbol(struct elf_build *b, const GElf_Sym *y, size_t names)
 {
 	const struct range *text = find_text(b, y->st_value);
 	const char *name = elf_strptr(b->elf, names, y->st_name);
 
-	if (!text)
+	if (!text || b->symbols.cut)
 		return PARSE_OK;
 	if (!name)
 		return PARSE_DAMAGED;
 	if (!*name)
 		return PARSE_OK;
-	if (b->symbols.n == INDEX_SYMBOLS_MAX)
-		return PARSE_SYMBOLS;
+	if (b->symbols.n == INDEX_SYMBOLS_MAX) {
+		drop_symbols(b);
+		return PARSE_OK;
+	}
 	GROW(b->symbols.items, b->symbols.n, b->symbols.cap);
 	b->symbols.items[b->symbols.n++] = (struct symbol){
 		.address = y->st_value,
@@ -230,8 +242,11 @@ static enum parse_reason read_table(struct elf_build *b, Elf_Scn *section, const
 		return PARSE_DAMAGED;
 	n = table.n / sizeof(Elf64_Sym);
 	b->symbols_total += n;
-	if (b->symbols_total > 4 * (size_t)INDEX_SYMBOLS_MAX)
-		return PARSE_SYMBOLS;
+	if (b->symbols_total > 4 * (size_t)INDEX_SYMBOLS_MAX) {
+		drop_symbols(b);
+		b->header.flags |= ELF_INDEX_MARKS_CUT;
+		return PARSE_OK;
+	}
 	if (b->marks.patterns && s->sh_type == SHT_DYNSYM)
 		versions = versions_of(b, section);
 	for (size_t i = 1; i < n; i++) {

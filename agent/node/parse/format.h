@@ -20,7 +20,6 @@
 	X(TYPE, "not_executable_or_library", -ENOEXEC)                                             \
 	X(DAMAGED, "damaged", -EBADMSG)                                                            \
 	X(FILE_BYTES, "file_too_big", -E2BIG)                                                      \
-	X(SYMBOLS, "too_many_symbols", -E2BIG)                                                     \
 	X(SEGMENTS, "too_many_segments", -E2BIG)                                                   \
 	X(SECTIONS, "too_many_sections", -E2BIG)                                                   \
 	X(STRINGS, "too_many_string_bytes", -E2BIG)                                                \
@@ -43,7 +42,6 @@ _Static_assert(PARSE_FDS_MAX <= CHILD_FDS_MAX, "a request is one message");
 
 enum parse_what { PARSE_MAIN, PARSE_DEBUG };
 struct parse_request {
-	uint64_t sequence;
 	uint64_t max_index_bytes;
 	uint32_t what; /* enum parse_what */
 	/* PARSE_DEBUG: bit k is set if descriptor k (main, debug, .dwo files) was sent */
@@ -51,8 +49,7 @@ struct parse_request {
 	uint32_t has_high, pad;
 };
 struct parse_reply {
-	uint64_t sequence;
-	uint32_t reason, pad;
+	uint32_t reason;
 };
 
 /*

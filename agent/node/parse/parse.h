@@ -2,8 +2,8 @@
 /*
  * parse reads hostile ELF files in a child process without capabilities, file system or network. No
  * other module links elfutils. The parent sends descriptors. The child answers with a sealed memfd:
- * an index, whose reader in the parent (lib/symbols) checks every bound. A child that hangs or
- * crashes costs one file.
+ * an index, whose reader in the parent (lib/symbols) checks every bound. A child reads one file. If
+ * it hangs or crashes, that costs this file only.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 struct parser;
 struct parser_config {
 	uint64_t timeout_ns;		/* limit for a file; 0: 10 s */
-	size_t max_index_bytes;		/* limit for a file; 0: 64 MiB */
+	size_t max_index_bytes;		/* limit for a file; 0: 128 MiB */
 	/* the program that is started as the child; NULL: /proc/self/exe */
 	const char *self_exe;
 	/*
@@ -53,7 +53,7 @@ struct parse_debug_files {
 };
 int parse_debug(struct parser *p, const struct parse_debug_files *f, struct elf_index **ret);
 /*
- * Returns why the last file failed, in one word ("timeout", "too_many_symbols", ...); "": it did
+ * Returns why the last file failed, in one word ("timeout", "too_many_sections", ...); "": it did
  * not fail.
  */
 const char *parse_reason(const struct parser *p);

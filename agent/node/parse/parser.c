@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parent's side of parse: keeps one child alive, gives it one file at a time, and waits for it
- * until the timeout. If the child hangs or dies, only the file that it was reading is lost.
+ * The parent's side of parse: gives a child one file, and waits for it until the timeout. If the
+ * child hangs or dies, only the file that it was reading is lost. Each file gets a child that has
+ * read no other one. So what is known of a file depends on this file only, and a file that takes
+ * over its child cannot change the names of others.
  */
 #include "node/parse/format.h"
 #include "node/parse/parse.h"
@@ -12,13 +14,12 @@
 #include <unistd.h>
 
 #define DEFAULT_TIMEOUT_NS  (10 * NSEC_PER_SEC)
-#define DEFAULT_INDEX_BYTES (64u << 20)
+#define DEFAULT_INDEX_BYTES (128u << 20) /* PyTorch's libtorch_cpu.so has one of 77 MB */
 
 struct parser {
 	uint64_t timeout_ns;
 	size_t max_index_bytes;
 	struct child *child;
-	uint64_t sequence;
 	enum parse_reason reason;
 };
 
@@ -59,8 +60,7 @@ static enum parse_reason wait_reply(struct parser *p, int *ret_memfd)
 
 	if (r < 0)
 		return reason_of(r);
-	if (n != sizeof(reply) || reply.sequence != p->sequence ||
-	    reply.reason >= _PARSE_REASON_MAX)
+	if (n != sizeof(reply) || reply.reason >= _PARSE_REASON_MAX)
 		return PARSE_ANSWER;
 	if (reply.reason == PARSE_OK) {
 		if (fd < 0)
@@ -132,7 +132,6 @@ static enum parse_reason ask(struct parser *p, struct parse_request *request, co
 			     size_t n_fds, int *ret_memfd)
 {
 	request->max_index_bytes = p->max_index_bytes;
-	request->sequence = ++p->sequence;
 	if (child_ask(p->child, request, sizeof(*request), fds, n_fds) < 0)
 		return PARSE_DIED;
 	return wait_reply(p, ret_memfd);
@@ -167,6 +166,8 @@ static int parse(struct parser *p, struct parse_request *request, const int *fds
 		child_lose(p->child);
 	} else {
 		child_forget_losses(p->child);
+		child_end(p->child);
+		child_prepare(p->child);
 	}
 	return reason ? fail(p, reason) : 0;
 }

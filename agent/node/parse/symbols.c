@@ -99,16 +99,24 @@ struct sweep {
 	struct index_symbol *parts;
 	size_t n_parts, cap_parts;
 	struct buf *strings;
+	bool cut;
 };
 
-static void write_name(struct symbol *y, struct buf *strings)
+/* Returns whether the strings have room for the name, or it has been written already. */
+static bool write_name(struct symbol *y, struct buf *strings)
 {
-	/* foo@VERSION and foo@@VERSION: the version is not part of the name. */
-	size_t n = strcspn(y->name, "@");
+	size_t n;
 
+	if (y->name_offset != NOT_WRITTEN)
+		return true;
+	/* foo@VERSION and foo@@VERSION: the version is not part of the name. */
+	n = strcspn(y->name, "@");
 	if (n == 0)
 		n = strlen(y->name);
+	if (strings->len + MIN(n, (size_t)INDEX_NAME_MAX) + 1 > INDEX_STRINGS_MAX)
+		return false;
 	y->name_offset = parse_strings_put(strings, y->name, n);
+	return true;
 }
 
 /* Adds the part [place, end), which belongs to the innermost open symbol. */
@@ -118,16 +126,18 @@ static void emit(struct sweep *w, uint64_t end)
 
 	if (end <= w->place)
 		return;
-	if (y->name_offset == NOT_WRITTEN)
-		write_name(y, w->strings);
-	GROW(w->parts, w->n_parts, w->cap_parts);
-	w->parts[w->n_parts++] = (struct index_symbol){
-		.address = w->place,
-		.size = MIN(end - w->place, (uint64_t)UINT32_MAX),
-		.name = y->name_offset,
-		.file = y->file,
-		.line = y->line,
-	};
+	if (w->n_parts < INDEX_SYMBOLS_MAX && write_name(y, w->strings)) {
+		GROW(w->parts, w->n_parts, w->cap_parts);
+		w->parts[w->n_parts++] = (struct index_symbol){
+			.address = w->place,
+			.size = MIN(end - w->place, (uint64_t)UINT32_MAX),
+			.name = y->name_offset,
+			.file = y->file,
+			.line = y->line,
+		};
+	} else {
+		w->cut = true;
+	}
 	w->place = end;
 }
 
@@ -143,8 +153,8 @@ static void close_until(struct sweep *w, uint64_t address)
 	}
 }
 
-enum parse_reason parse_symbols_flatten(struct built_symbols *s, struct index_symbol **ret_parts,
-					size_t *ret_n_parts, struct buf *strings)
+void parse_symbols_flatten(struct built_symbols *s, struct index_symbol **ret_parts,
+			   size_t *ret_n_parts, struct buf *strings)
 {
 	struct sweep w = {.strings = strings};
 
@@ -161,16 +171,10 @@ enum parse_reason parse_symbols_flatten(struct built_symbols *s, struct index_sy
 		w.place = s->items[i].address;
 		GROW(w.open, w.n_open, w.cap_open);
 		w.open[w.n_open++] = i;
-		if (w.n_parts >= INDEX_SYMBOLS_MAX || strings->failed)
-			break;
 	}
 	close_until(&w, UINT64_MAX);
 	free(w.open);
-	if (w.n_parts > INDEX_SYMBOLS_MAX || strings->failed) {
-		free(w.parts);
-		return strings->failed ? PARSE_STRINGS : PARSE_SYMBOLS;
-	}
+	s->cut |= w.cut;
 	*ret_parts = w.parts;
 	*ret_n_parts = w.n_parts;
-	return PARSE_OK;
 }

@@ -14,6 +14,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -185,12 +186,13 @@ _test_kind_ struct test_files test_kind_make(const struct test_kind *k, const ch
 
 /* ---- the child ---- */
 
-/* Returns the newest parse child of this program; 0: there is none. */
-_test_kind_ pid_t test_child(void)
+/* Returns the newest parse child of this program, and how many there are; 0: there is none. */
+_test_kind_ pid_t test_children(size_t *ret_n)
 {
 	DIR *d = opendir("/proc");
 	struct dirent *e;
 	pid_t found = 0;
+	size_t n = 0;
 
 	while ((e = readdir(d))) {
 		_cleanup_free_ char *path = xasprintf("/proc/%s/stat", e->d_name);
@@ -200,11 +202,39 @@ _test_kind_ pid_t test_child(void)
 
 		if (file_read(AT_FDCWD, path, 4096, &text, NULL) == 0 &&
 		    sscanf(text, "%d (podflame-parse) %c %d", &pid, &state, &parent) == 3 &&
-		    parent == getpid() && state != 'Z')
+		    parent == getpid() && state != 'Z') {
 			found = MAX(found, pid);
+			n++;
+		}
 	}
 	closedir(d);
+	*ret_n = n;
 	return found;
+}
+
+/*
+ * Waits until n parse children of this program wait for a file, each parser one. Returns the newest
+ * one, which the parser that was used last will ask next.
+ */
+_test_kind_ pid_t test_child_waits(size_t n)
+{
+	uint64_t deadline = now_mono_ns() + 10 * NSEC_PER_SEC;
+	pid_t pid;
+	size_t n_now;
+
+	while ((pid = test_children(&n_now)) == 0 || n_now != n)
+		assert_true(now_mono_ns() < deadline);
+	return pid;
+}
+
+/* Returns the CPU time of all children that have ended. */
+_test_kind_ uint64_t test_ended_cpu_ns(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_CHILDREN, &u);
+	return (uint64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * NSEC_PER_SEC +
+	       (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
 }
 
 enum test_blow { TEST_KILL, TEST_STOP, TEST_TRUNCATE };

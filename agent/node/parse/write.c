@@ -70,8 +70,16 @@ static int write_all(const struct index_header *h, const struct arrays *a,
 	return 0;
 }
 
+/* before_names: the length of the strings without the names of the symbols, which are their end. */
+static void leave_names_out(struct elf_build *b, size_t before_names)
+{
+	b->header.n[INDEX_symbols] = 0;
+	b->strings.len = b->header.string_bytes = before_names;
+	b->header.flags |= ELF_INDEX_NAMES_CUT;
+}
+
 static enum parse_reason write_index(struct elf_build *b, const struct arrays *a,
-				     uint64_t max_bytes, int *ret_memfd)
+				     size_t before_names, uint64_t max_bytes, int *ret_memfd)
 {
 	_cleanup_close_ int fd = -1;
 
@@ -79,6 +87,8 @@ static enum parse_reason write_index(struct elf_build *b, const struct arrays *a
 	b->header.string_bytes = b->strings.len;
 	if (b->strings.failed)
 		return PARSE_STRINGS;
+	if (bytes_of(&b->header) > max_bytes)
+		leave_names_out(b, before_names);
 	if (bytes_of(&b->header) > max_bytes)
 		return PARSE_INDEX_BYTES;
 	fd = memfd_create("podflame-index", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -94,12 +104,9 @@ enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int
 	struct paged_rows rows = {0};
 	struct flat_inlines inlines = {0};
 	struct index_mark *marks = NULL;
-	size_t n_symbols = 0, n_marks = 0;
-	enum parse_reason reason;
+	size_t n_symbols = 0, n_marks = 0, before_names;
+	enum parse_reason reason = parse_rows_finish(b->rows, &rows);
 
-	reason = parse_symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
-	if (!reason)
-		reason = parse_rows_finish(b->rows, &rows);
 	if (parse_rows_cut(b->rows))
 		b->header.flags |= ELF_INDEX_UNWIND_CUT;
 	if (!reason)
@@ -107,6 +114,10 @@ enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int
 	if (parse_inlines_cut(b->inlines))
 		b->header.flags |= ELF_INDEX_DWARF_CUT;
 	parse_marks_finish(b, &marks, &n_marks);
+	before_names = b->strings.len;
+	parse_symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
+	if (b->symbols.cut)
+		b->header.flags |= ELF_INDEX_NAMES_CUT;
 	if (!reason) {
 		const struct arrays a = {{
 			[INDEX_segments] = b->segments,
@@ -130,7 +141,7 @@ enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int
 		n[INDEX_pages] = rows.n_pages;
 		n[INDEX_rows] = rows.n_rows;
 		n[INDEX_rules] = rows.n_rules;
-		reason = write_index(b, &a, max_bytes, ret_memfd);
+		reason = write_index(b, &a, before_names, max_bytes, ret_memfd);
 	}
 	free(symbols);
 	free(marks);

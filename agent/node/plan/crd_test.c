@@ -296,6 +296,85 @@ static void test_formats_equal_their_patterns(void **state)
 	}
 }
 
+/* ---- the largest target ---- */
+
+/* A label's key of the longest form. */
+static const char *long_key(unsigned i)
+{
+	static char key[318];
+
+	snprintf(key, sizeof(key), "%0*u/%063u", 253, i, i);
+	return key;
+}
+
+static const char *long_value(unsigned i)
+{
+	static char value[64];
+
+	snprintf(value, sizeof(value), "%063u", i);
+	return value;
+}
+
+static unsigned most(const char *path)
+{
+	return (unsigned)plan_field(path)->max;
+}
+
+static json_t *long_values(unsigned n)
+{
+	json_t *list = json_array();
+
+	while (n--)
+		json_array_append_new(list, json_string(long_value(n)));
+	return list;
+}
+
+static json_t *largest_selector(void)
+{
+	json_t *labels = json_object(), *expressions = json_array();
+
+	for (unsigned i = 0; i < most("podSelector.matchLabels"); i++)
+		json_object_set_new(labels, long_key(i), json_string(long_value(i)));
+	for (unsigned i = 0; i < most("podSelector.matchExpressions"); i++)
+		json_array_append_new(
+			expressions,
+			json_pack("{s:s, s:s, s:o}", "key", long_key(i), "operator", "NotIn",
+				  "values",
+				  long_values(most("podSelector.matchExpressions[].values"))));
+	return json_pack("{s:o, s:o}", "matchLabels", labels, "matchExpressions", expressions);
+}
+
+static json_t *largest_target(void)
+{
+	json_t *tags = json_array();
+
+	for (unsigned i = 0; i < most("podLabelTags"); i++)
+		json_array_append_new(tags, json_string(long_key(i)));
+	return json_pack("{s:s, s:{s:s, s:s, s:s}, s:{s:o, s:o, s:{s:o}, s:o}}", "kind",
+			 "ProfilingTarget", "metadata", "name", "t", "namespace", "app", "uid", "t",
+			 "spec", "podSelector", largest_selector(), "nodeSelector",
+			 largest_selector(), "containers", "include",
+			 long_values(most("containers.include")), "podLabelTags", tags);
+}
+
+/*
+ * A tenant may write targets up to the limits of the schema, and all agents keep them. 128 MiB have
+ * room for about 3,000 of the largest ones.
+ */
+static void test_the_largest_target_is_small(void **state)
+{
+	json_t *t = largest_target();
+	size_t bytes = json_memory_bytes(t);
+	struct field_error err;
+
+	(void)state;
+	if (plan_check_target(t, &err) < 0)
+		fail_msg("%s: %s", err.path, err.reason);
+	print_message("the largest target needs %zu bytes\n", bytes);
+	assert_in_range(bytes, 16 << 10, 45 << 10);
+	json_decref(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -304,6 +383,7 @@ int main(void)
 		cmocka_unit_test(test_events_of_the_schema_are_those_of_the_program),
 		cmocka_unit_test(test_the_schemas_require_an_event),
 		cmocka_unit_test(test_formats_equal_their_patterns),
+		cmocka_unit_test(test_the_largest_target_is_small),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

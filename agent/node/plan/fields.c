@@ -12,15 +12,15 @@
 #define SHORT .min = 2, .max = 32, .format = FORMAT_SHORT_DURATION
 #define SELECTOR(p, ...)                                                                           \
 	F(p, OBJECT, ##__VA_ARGS__),                                                               \
-	F(p ".matchLabels", MAP, .max = 16),                                                       \
+	F(p ".matchLabels", MAP, .max = 8),                                                       \
 	F(p ".matchLabels{}", STRING, .max = 63, .format = FORMAT_LABEL_VALUE),                    \
-	F(p ".matchExpressions", ARRAY, .max = 16),                                                \
+	F(p ".matchExpressions", ARRAY, .max = 4),                                                \
 	F(p ".matchExpressions[]", OBJECT),                                                        \
 	F(p ".matchExpressions[].key", STRING, .required = true, .min = 1, .max = 317,             \
 	  .format = FORMAT_LABEL_KEY),                                                             \
 	F(p ".matchExpressions[].operator", STRING, .required = true,                              \
 	  .choices = "In|NotIn|Exists|DoesNotExist"),                                              \
-	F(p ".matchExpressions[].values", ARRAY, .max = 32),                                       \
+	F(p ".matchExpressions[].values", ARRAY, .max = 16),                                       \
 	F(p ".matchExpressions[].values[]", STRING, .max = 63, .format = FORMAT_LABEL_VALUE)
 
 static const struct field fields[] = {
@@ -28,9 +28,9 @@ static const struct field fields[] = {
 	SELECTOR("podSelector", .required = true),
 	SELECTOR("nodeSelector"),
 	F("containers", OBJECT),
-	F("containers.include", ARRAY, .max = 32),
+	F("containers.include", ARRAY, .max = 16),
 	F("containers.include[]", STRING, .min = 1, .max = 63, .format = FORMAT_DNS_LABEL),
-	F("containers.exclude", ARRAY, .max = 32),
+	F("containers.exclude", ARRAY, .max = 16),
 	F("containers.exclude[]", STRING, .min = 1, .max = 63, .format = FORMAT_DNS_LABEL),
 	F("containers.types", ARRAY, .min = 1, .max = 4, .def = "[\"Regular\", \"Sidecar\"]"),
 	F("containers.types[]", STRING, .choices = "Regular|Init|Sidecar|Ephemeral"),
@@ -50,7 +50,7 @@ static const struct field fields[] = {
 	F("events.onGpu", OBJECT),
 	F("events.rdma", OBJECT),
 	F("events.rdmaLatency", OBJECT),
-	F("podLabelTags", ARRAY, .max = 16),
+	F("podLabelTags", ARRAY, .max = 8),
 	F("podLabelTags[]", STRING, .min = 1, .max = 317, .format = FORMAT_LABEL_KEY),
 	F("stopAfter", STRING, .min = 2, .max = 16, .format = FORMAT_DURATION),
 	F("suspend", BOOL, .def = "false"),

@@ -28,12 +28,13 @@ static json_t *container_json(const struct plan *p, const struct plan_container 
 
 	for (size_t i = 0; i < c->n_targets; i++)
 		json_array_append_new(targets, json_string(p->targets[c->targets[i]].uid));
-	return json_pack("{s:s, s:s?, s:o, s:i, s:o, s:f, s:b, s:b, s:o, s:o}", "name", c->name,
-			 "id", c->id, "events", events_json(c->event_mask), "sampleHz",
+	return json_pack("{s:s, s:s?, s:o, s:i, s:o, s:f, s:f, s:b, s:b, s:o, s:o}", "name",
+			 c->name, "id", c->id, "events", events_json(c->event_mask), "sampleHz",
 			 (int)c->sample_hz, "settings",
 			 plan_settings_json(&c->settings, c->event_mask), "overheadPercent",
-			 c->overhead_percent, "javaAttach", c->java_attach, "traceContext",
-			 c->trace_context, "tags", tags_json(&c->tags), "targets", targets);
+			 c->overhead_percent, "onCpuPercent", c->on_cpu_percent, "javaAttach",
+			 c->java_attach, "traceContext", c->trace_context, "tags",
+			 tags_json(&c->tags), "targets", targets);
 }
 
 static json_t *pod_json(const struct plan *p, const struct plan_pod *pod)

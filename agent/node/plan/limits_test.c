@@ -33,14 +33,18 @@ static json_t *pod(unsigned i, unsigned n_containers)
 			 "app", "uid", uid, "spec", "containers", list);
 }
 
-static struct plan *build(json_t **targets, size_t n_targets, json_t **pods, size_t n_pods)
+static struct plan *build_limited(json_t **targets, size_t n_targets, json_t **pods, size_t n_pods,
+				  unsigned max_targets)
 {
 	struct plan_world w = {
 		.targets = (const json_t *const *)targets,
 		.n_targets = n_targets,
 		.pods = (const json_t *const *)pods,
 		.n_pods = n_pods,
-		.settings = {.cluster_name = "c", .node_name = "n", .max_sample_hz = 199},
+		.settings = {.cluster_name = "c",
+			     .node_name = "n",
+			     .max_sample_hz = 199,
+			     .tenant.max_targets = max_targets},
 	};
 	struct plan *p = NULL;
 
@@ -50,6 +54,11 @@ static struct plan *build(json_t **targets, size_t n_targets, json_t **pods, siz
 	for (size_t i = 0; i < n_pods; i++)
 		json_decref(pods[i]);
 	return p;
+}
+
+static struct plan *build(json_t **targets, size_t n_targets, json_t **pods, size_t n_pods)
+{
+	return build_limited(targets, n_targets, pods, n_pods, 0);
 }
 
 static const struct plan_reason *reason(const struct plan_target *t, const char *name)
@@ -86,6 +95,58 @@ static void test_pods(void **state)
 	assert_int_equal(p->targets[0].pods_matched, PLAN_MAX_PODS + 3);
 	assert_int_equal(reason(&p->targets[0], "TooManyPods")->n_pods, 3);
 	plan_free(p);
+}
+
+/*
+ * The agent has no room for pods of two namespaces: the targets that may profile pods there say so,
+ * also if they match no other pod. Others do not.
+ */
+static void test_pods_without_room(void **state)
+{
+	json_t *targets[] = {
+		target(0),
+		json_pack("{s:s, s:{s:s, s:s}, s:{s:{}, s:{}}}", "kind", "ClusterProfilingTarget",
+			  "metadata", "name", "all", "uid", "t00001", "spec", "podSelector",
+			  "namespaceSelector"),
+		target(2),
+		target(3),
+	};
+	json_t *namespaces[] = {
+		json_pack("{s:{s:s}}", "metadata", "name", "app"),
+		json_pack("{s:{s:s, s:{s:s}}}", "metadata", "name", "labelled", "labels",
+			  "podflame.io/profiling", "enabled"),
+	};
+	_cleanup_json_ json_t *left_out = json_pack("{s:i, s:i}", "app", 3, "labelled", 2);
+	struct plan_world w = {.targets = (const json_t *const *)targets,
+			       .n_targets = ARRAY_SIZE(targets),
+			       .namespaces = (const json_t *const *)namespaces,
+			       .n_namespaces = ARRAY_SIZE(namespaces),
+			       .without_room = left_out,
+			       .settings = {.opt_in_required = true, .max_sample_hz = 199}};
+	const struct plan_reason *own, *cluster;
+	struct plan *p = NULL;
+
+	(void)state;
+	json_object_set_new(json_object_get(targets[2], "metadata"), "namespace",
+			    json_string("other"));
+	json_object_set_new(json_object_get(targets[3], "spec"), "suspend", json_true());
+	assert_int_equal(plan_build(&w, &p), 0);
+	own = reason(&p->targets[0], "NoRoomForPods");
+	assert_int_equal(own->n_pods, 3);
+	assert_string_equal(own->message, "the agent has no room in memory for, and so does not "
+					  "profile, 3 pods (for example of namespace app)");
+	/* the namespace app has not opted in */
+	cluster = reason(&p->targets[1], "NoRoomForPods");
+	assert_int_equal(cluster->n_pods, 2);
+	assert_int_equal(p->targets[1].pods_without_room, 2);
+	assert_int_equal(p->targets[2].n_reasons, 1);
+	reason(&p->targets[2], "NoPodsMatched");
+	assert_int_equal(p->targets[3].pods_without_room, 0);
+	plan_free(p);
+	for (size_t i = 0; i < ARRAY_SIZE(targets); i++)
+		json_decref(targets[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(namespaces); i++)
+		json_decref(namespaces[i]);
 }
 
 static void test_gpu_names(void **state)
@@ -150,6 +211,30 @@ static void test_targets_are_refused_fairly(void **state)
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(p->targets[i].accepted, i < n - 4 || i >= n - 2);
 	assert_string_equal(p->targets[n - 1].uid, "z2");
+	plan_free(p);
+}
+
+/*
+ * The targets that a namespace has too many of are refused for that alone, and take no room from
+ * the others.
+ */
+static void test_targets_of_a_namespace(void **state)
+{
+	static json_t *targets[PLAN_MAX_TARGETS + 2];
+	size_t n = ARRAY_SIZE(targets);
+	struct plan *p;
+
+	(void)state;
+	for (unsigned i = 0; i < n - 1; i++)
+		targets[n - 2 - i] = target(i);
+	targets[n - 1] = target_of("other", "z1");
+	p = build_limited(targets, n, NULL, 0, PLAN_MAX_TARGETS - 1);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(p->targets[i].accepted, i < PLAN_MAX_TARGETS - 1 || i == n - 1);
+	for (size_t i = PLAN_MAX_TARGETS - 1; i < n - 1; i++)
+		assert_non_null(strstr(reason(&p->targets[i], "TooManyTargets")->message,
+				       "tenant.maxTargets allows 4095 "));
+	assert_string_equal(p->targets[n - 1].uid, "z1");
 	plan_free(p);
 }
 
@@ -377,10 +462,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pods),
+		cmocka_unit_test(test_pods_without_room),
 		cmocka_unit_test(test_gpu_names),
 		cmocka_unit_test(test_targets),
 		cmocka_unit_test(test_a_target_is_decoded_once),
 		cmocka_unit_test(test_targets_are_refused_fairly),
+		cmocka_unit_test(test_targets_of_a_namespace),
 		cmocka_unit_test(test_annotations_are_not_kept),
 		cmocka_unit_test(test_containers),
 		cmocka_unit_test(test_hostile_text),

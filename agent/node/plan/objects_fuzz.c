@@ -7,7 +7,7 @@
  * Fuzzes: node/plan/plan.c, node/plan/target.c, node/plan/pod.c, node/plan/fields.c,
  * node/plan/format.c, node/plan/selector.c, node/plan/settings.c, node/plan/tags.c,
  * node/plan/target_reasons.c, node/plan/json.c, node/plan/target_cache.c,
- * node/plan/too_many_targets.c
+ * node/plan/too_many_targets.c, node/plan/matches.c
  */
 #include "node/plan/internal.h"
 
@@ -70,6 +70,7 @@ static void check_pod(const struct plan_world *w, const struct plan_pod *p)
 		check(c->name && c->event_mask && c->event_mask < 1u << _EVENT_MAX && c->n_targets);
 		check(c->sample_hz <= w->settings.max_sample_hz);
 		check(c->overhead_percent >= 0 && c->overhead_percent <= 100);
+		check(c->on_cpu_percent >= 0 && c->on_cpu_percent <= 100);
 	}
 	if (have_own_names(w->pods, w->n_pods, "metadata.uid"))
 		check(!opted_out(from, "metadata.labels") &&
@@ -84,6 +85,8 @@ static void check_plan(const struct plan_world *w, const struct plan *p)
 		const struct plan_target *t = &p->targets[i];
 
 		check(t->accepted || t->n_reasons);
+		check(streq(t->kind, "ClusterProfilingTarget") ||
+		      !(t->event_mask & w->settings.tenant.refused_events));
 		check(t->pods_planned <= t->pods_matched && t->pods_matched <= w->n_pods);
 		for (size_t k = 0; k < t->n_reasons; k++)
 			check(t->reasons[k].reason && strlen(t->reasons[k].message) <= 1024);
@@ -110,7 +113,12 @@ static json_t *plan(const json_t *world, bool reverse, bool *ret_ordered)
 			     .opt_in_required = json_bool_at(s, "optInRequired", true),
 			     .default_target = json_bool_at(s, "defaultTarget", false),
 			     .default_sample_hz = 99,
-			     .max_sample_hz = 199},
+			     .max_sample_hz = 199,
+			     .tenant = {.max_sample_hz = 49,
+					.max_overhead_percent = 5,
+					.refused_events = 1u << EVENT_RDMA,
+					.min_sample_bytes = 4096,
+					.max_targets = 3}},
 		.now_ns = 1795000000 * NSEC_PER_SEC,
 	};
 	struct plan *p;

@@ -12,7 +12,7 @@ struct build {
 	const struct plan_settings *s;
 	struct plan_cache *cache; /* the cache of the plan_world, or one for this plan only */
 	/* sorted by uid, as plan.targets; the cache owns the memory behind their pointers */
-	struct target *targets;
+	struct target *targets, builtin;
 	struct tally *tallies; /* one per target */
 	size_t n_targets;
 	struct pod_view *pods; /* sorted by uid */
@@ -55,17 +55,27 @@ static int by_name(const void *a, const void *b)
 		      namespace_name(*(const json_t *const *)b));
 }
 
+static void read_target(struct build *b, const struct target *asked)
+{
+	struct target *t = &b->targets[b->n_targets++];
+
+	*t = *asked;
+	plan_target_limit(b->s, asked, t);
+}
+
 static void read_targets(struct build *b)
 {
 	size_t n = b->w->n_targets;
 
 	b->targets = xcalloc(n + 1, sizeof(*b->targets));
 	for (size_t i = 0; i < n; i++)
-		b->targets[i] = *plan_cache_target(b->cache, b->w->targets[i]);
+		read_target(b, plan_cache_target(b->cache, b->w->targets[i]));
+	plan_target_builtin(b->s, &b->builtin);
 	if (b->s->default_target)
-		plan_target_builtin(b->s, &b->targets[n++]);
+		read_target(b, &b->builtin);
+	n = b->n_targets;
 	qsort(b->targets, n, sizeof(*b->targets), by_target_uid);
-	b->n_targets = n;
+	plan_targets_refuse_of_namespace(b->targets, n, b->s->tenant.max_targets);
 	plan_targets_refuse_too_many(b->targets, n);
 	b->tallies = xcalloc(n + 1, sizeof(*b->tallies));
 }
@@ -182,18 +192,22 @@ static void start_target(struct build *b, size_t i)
 /* ---- one target and one pod ---- */
 
 /*
- * Whether the target selects the pod. The built-in target has no selectors: it selects pods in
- * namespaces with the label SELECT_LABEL=enabled.
+ * The built-in target has no selectors: it selects pods in namespaces with the label
+ * SELECT_LABEL=enabled.
  */
+static bool builtin_takes(const struct build *b, const struct selected *p)
+{
+	return str_equal(json_string_value(json_object_get(p->ns_labels, SELECT_LABEL)),
+			 "enabled") &&
+	       !str_equal(p->ns, b->s->own_namespace) && !streq(p->ns, "kube-system");
+}
+
+/* Whether the target selects the pod. */
 static bool in_scope(const struct build *b, const struct target *t, const struct selected *p)
 {
 	const struct target_selection s = selection_of(t);
 
-	if (t->kind != TARGET_BUILTIN)
-		return select_matches(&s, p);
-	return str_equal(json_string_value(json_object_get(p->ns_labels, SELECT_LABEL)),
-			 "enabled") &&
-	       !str_equal(p->ns, b->s->own_namespace) && !streq(p->ns, "kube-system");
+	return t->kind == TARGET_BUILTIN ? builtin_takes(b, p) : select_matches(&s, p);
 }
 
 static enum reason refused(const struct build *b, const struct target *t, const struct pod_view *p,
@@ -211,9 +225,10 @@ static enum reason refused(const struct build *b, const struct target *t, const 
 	return REASON_NONE;
 }
 
-static unsigned capped_hz(const struct build *b, const struct target *t)
+/* Returns the smaller limit. A limit of 0 is none. */
+static double smaller_limit(double a, double b)
 {
-	return b->s->max_sample_hz ? MIN(t->sample_hz, b->s->max_sample_hz) : t->sample_hz;
+	return a > 0 && b > 0 ? MIN(a, b) : MAX(a, b);
 }
 
 static void add_target(struct build *b, size_t ti, struct plan_container *c)
@@ -222,12 +237,11 @@ static void add_target(struct build *b, size_t ti, struct plan_container *c)
 
 	plan_settings_join(&c->settings, c->event_mask, &t->settings, t->event_mask, true);
 	c->event_mask |= t->event_mask;
-	c->sample_hz = MAX(c->sample_hz, capped_hz(b, t));
+	c->sample_hz = MAX(c->sample_hz, t->sample_hz);
 	c->java_attach |= t->java_attach;
 	c->trace_context |= t->trace_context;
-	if (t->overhead_percent > 0 &&
-	    (c->overhead_percent <= 0 || t->overhead_percent < c->overhead_percent))
-		c->overhead_percent = t->overhead_percent;
+	c->overhead_percent = smaller_limit(c->overhead_percent, t->overhead_percent);
+	c->on_cpu_percent = smaller_limit(c->on_cpu_percent, t->on_cpu_percent);
 	c->targets = xrealloc(c->targets, (c->n_targets + 1) * sizeof(*c->targets));
 	c->targets[c->n_targets++] = ti;
 }
@@ -269,21 +283,39 @@ static enum reason not_running(const struct target *t, const struct pod_view *p,
 	return why;
 }
 
-/* Adds the target to the containers that it selects (out[i] belongs to p->containers[i]). */
-static void meet(struct build *b, size_t ti, struct pod_view *p, const json_t *ns_labels,
-		 struct plan_container *out)
+/* A pod, the labels of its namespace, and what the cache knows of it (NULL: there is no cache). */
+struct meeting {
+	struct pod_view *pod;
+	struct selected selected;
+	struct plan_matched *matched;
+};
+
+static bool takes(const struct build *b, const struct target *t, const struct meeting *m)
 {
-	const struct selected selected = {p->ns, ns_labels, p->labels, p->annotations};
+	bool selected;
+
+	if (m->matched && plan_matched_knows(m->matched, t->slot, &selected))
+		return selected;
+	selected = in_scope(b, t, &m->selected);
+	if (m->matched)
+		plan_matched_set(m->matched, t->slot, selected);
+	return selected;
+}
+
+/* Adds the target to the containers that it selects (out[i] belongs to p->containers[i]). */
+static void meet(struct build *b, size_t ti, const struct meeting *m, struct plan_container *out)
+{
 	const struct target *t = &b->targets[ti];
+	struct pod_view *p = m->pod;
 	struct plan_target *pt = &b->plan->targets[ti];
 	unsigned n = 0;
 	const char *what = NULL;
 	enum reason why;
 
-	if (!in_scope(b, t, &selected))
+	if (!takes(b, t, m))
 		return;
 	pt->pods_matched++;
-	why = refused(b, t, p, &selected);
+	why = refused(b, t, p, &m->selected);
 	if (why || pt->suspended || pt->completed) {
 		plan_tally_add(&b->tallies[ti], why, p, NULL);
 		return;
@@ -355,13 +387,20 @@ static void finish_container(const struct pod_view *p, const struct container_vi
 static void plan_one_pod(struct build *b, struct pod_view *p)
 {
 	const json_t *ns_labels = namespace_labels(b, p->ns);
+	const struct meeting m = {
+		.pod = p,
+		.selected = {p->ns, ns_labels, p->labels, p->annotations},
+		.matched = p->over_limit ? NULL
+					 : plan_matches_of(plan_cache_matches(b->cache), p->obj,
+							   ns_labels),
+	};
 	_cleanup_free_ struct plan_container *all = xcalloc(p->n_containers + 1, sizeof(*all));
 	struct plan_pod *out = &b->plan->pods[b->plan->n_pods];
 	size_t n = 0;
 
 	for (size_t i = 0; i < b->n_targets; i++) {
 		if (b->plan->targets[i].on_this_node)
-			meet(b, i, p, ns_labels, all);
+			meet(b, i, &m, all);
 	}
 	for (size_t i = 0; i < p->n_containers; i++)
 		n += all[i].n_targets > 0;
@@ -385,6 +424,35 @@ static void plan_one_pod(struct build *b, struct pod_view *p)
 	b->plan->n_pods++;
 }
 
+/* ---- pods for which the agent has no room ---- */
+
+/* Whether the target may profile pods of the namespace, as far as the namespace decides it. */
+static bool may_profile_in(const struct build *b, const struct target *t, const char *ns)
+{
+	const struct selected of = {.ns = ns, .ns_labels = namespace_labels(b, ns)};
+	const struct target_selection s = selection_of(t);
+
+	return (t->kind == TARGET_BUILTIN ? builtin_takes(b, &of)
+					  : select_takes_namespace(&s, ns, of.ns_labels)) &&
+	       select_refusal(&s, &of, b->s->opt_in_required) == REASON_NONE;
+}
+
+static void count_without_room(struct build *b, size_t ti)
+{
+	struct plan_target *pt = &b->plan->targets[ti];
+	const char *ns;
+	json_t *n;
+
+	if (!pt->on_this_node || pt->suspended || pt->completed)
+		return;
+	json_object_foreach ((json_t *)b->w->without_room, ns, n) {
+		if (!may_profile_in(b, &b->targets[ti], ns))
+			continue;
+		pt->pods_without_room += (unsigned)json_integer_value(n);
+		plan_tally_without_room(&b->tallies[ti], ns, (unsigned)json_integer_value(n));
+	}
+}
+
 /* ---- the whole plan ---- */
 
 static void finish_target(struct build *b, size_t i)
@@ -393,9 +461,8 @@ static void finish_target(struct build *b, size_t i)
 	const struct reason_facts facts = {
 		.target = t,
 		.plan_target = &b->plan->targets[i],
+		.settings = b->s,
 		.node_known = b->w->node != NULL,
-		.sample_hz = capped_hz(b, t),
-		.node_name = b->s->node_name ? b->s->node_name : "",
 	};
 
 	plan_reasons_write(&facts, &b->tallies[i], &b->plan->targets[i]);
@@ -434,8 +501,10 @@ int plan_build(const struct plan_world *w, struct plan **ret)
 		start_target(&b, i);
 	for (size_t i = 0; i < b.n_pods; i++)
 		plan_one_pod(&b, &b.pods[i]);
-	for (size_t i = 0; i < b.n_targets; i++)
+	for (size_t i = 0; i < b.n_targets; i++) {
+		count_without_room(&b, i);
 		finish_target(&b, i);
+	}
 	*ret = TAKE_PTR(b.plan);
 	return 0;
 }

@@ -10,6 +10,23 @@
 #include "lib/profile/profile.h"
 #include "lib/reason/reason.h"
 
+/*
+ * What a ProfilingTarget may ask for; a ClusterProfilingTarget and the built-in target may ask for
+ * more. 0: there is no limit.
+ */
+struct plan_tenant_limits {
+	unsigned max_sample_hz;
+	double max_overhead_percent;
+	unsigned refused_events;	/* mask of the events that it must not ask for */
+	uint64_t min_sample_bytes;	/* of mem-alloc and mem-inuse */
+	unsigned max_targets;		/* of one namespace */
+};
+/*
+ * Returns the mask of the events that are not in the list: fields of spec.events ("onCpu"), or
+ * "all". NULL is behind the last one.
+ */
+unsigned plan_events_not_listed(char *const *list);
+
 /* Settings of the installation that the plan depends on. Strings are borrowed. */
 struct plan_settings {
 	const char *cluster_name;
@@ -21,10 +38,14 @@ struct plan_settings {
 	/* pods in labelled namespaces are profiled without any target */
 	bool default_target;
 	unsigned default_sample_hz;	/* usually 99 */
-	unsigned max_sample_hz;		/* limit of sample_hz; usually 199 */
+	unsigned max_sample_hz;		/* limit of sample_hz of every target; usually 199 */
+	struct plan_tenant_limits tenant;
 };
 
-/* Decoded targets of the last plan. They only make the next plan faster. */
+/*
+ * Decoded targets of the last plan, and which pods they select. They only make the next plan
+ * faster.
+ */
 struct plan_cache;
 struct plan_cache *plan_cache_new(void);
 struct plan_cache *plan_cache_free(struct plan_cache *c);
@@ -32,8 +53,8 @@ struct plan_cache *plan_cache_free(struct plan_cache *c);
 /* The objects of the API server, borrowed. Pods are those of this node only. */
 struct plan_world {
 	/*
-	 * May be NULL. If there is a cache, the caller must not change the object of a target,
-	 * except for its resourceVersion.
+	 * May be NULL. If there is a cache, the caller must not change the object of a target, pod
+	 * or namespace, except for its resourceVersion.
 	 */
 	struct plan_cache *cache;
 	const json_t *const *targets;		/* ProfilingTarget and ClusterProfilingTarget */
@@ -42,6 +63,11 @@ struct plan_world {
 	size_t n_pods;
 	const json_t *const *namespaces;	/* only names and labels are read */
 	size_t n_namespaces;
+	/*
+	 * an object: the namespaces with pods of this node that are not in pods, because the agent
+	 * has no room for them, and the number of these; NULL: none
+	 */
+	const json_t *without_room;
 	const json_t *node; /* NULL: not known yet; then a node selector does not match */
 	struct plan_settings settings;
 	uint64_t now_ns;			/* wall time, for stopAfter */
@@ -66,13 +92,18 @@ struct event_settings {
 	uint32_t max_stall_us;
 };
 bool plan_event_settings_equal(const struct event_settings *a, const struct event_settings *b);
+#define PLAN_OVERHEAD_PERCENT 1.0	/* limits.overheadPercent, if no target has it */
 struct plan_container {
 	char *id; /* 64 hex digits, without "containerd://"; NULL: not started yet */
 	char *name;
 	unsigned event_mask;		/* 1 << enum event */
 	unsigned sample_hz;		/* samples per second, for on-cpu */
 	struct event_settings settings;
-	double overhead_percent;	/* the smallest limit of its targets; 0: there is none */
+	/*
+	 * The smallest limit of its targets. overhead_percent: of events other than on-cpu; 0:
+	 * PLAN_OVERHEAD_PERCENT. on_cpu_percent: of on-cpu; 0: there is none.
+	 */
+	double overhead_percent, on_cpu_percent;
 	bool java_attach; /* a target allows the agent to ask JVMs for their perf maps */
 	/* a target asks for samples with the trace ids of the request on which the thread works */
 	bool trace_context;
@@ -114,6 +145,8 @@ struct plan_target {
 	bool suspended, completed;
 	unsigned event_mask;
 	unsigned pods_matched, pods_planned, containers_planned;
+	/* pods in namespaces in which it selects, for which the agent has no room */
+	unsigned pods_without_room;
 	struct plan_reason *reasons;
 	size_t n_reasons;
 };

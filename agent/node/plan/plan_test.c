@@ -30,6 +30,23 @@ static size_t values(const json_t *map, bool reverse, const json_t **ret)
 static const struct case_trims trims = {plan_trim_target, plan_trim_pod, plan_trim_named,
 					plan_trim_named};
 
+static struct plan_tenant_limits tenant_limits(const json_t *t)
+{
+	char *events[_EVENT_MAX + 1] = {(char *)"all"};
+	const json_t *v;
+	size_t i;
+
+	json_array_foreach (json_object_get(t, "allowedEvents"), i, v)
+		events[i] = (char *)json_string_value(v);
+	return (struct plan_tenant_limits){
+		.max_sample_hz = (unsigned)json_int_at(t, "maxSampleHz", 0),
+		.max_overhead_percent = json_number_value(json_at(t, "maxOverheadPercent")),
+		.refused_events = plan_events_not_listed(events),
+		.min_sample_bytes = (uint64_t)json_int_at(t, "minSampleBytes", 0),
+		.max_targets = (unsigned)json_int_at(t, "maxTargets", 0),
+	};
+}
+
 static json_t *run_plan(const struct world *w, bool reverse)
 {
 	const json_t *targets[64], *pods[64], *namespaces[64];
@@ -52,6 +69,7 @@ static json_t *run_plan(const struct world *w, bool reverse)
 				.default_sample_hz =
 					(unsigned)json_int_at(s, "defaultSampleHz", 99),
 				.max_sample_hz = (unsigned)json_int_at(s, "maxSampleHz", 199),
+				.tenant = tenant_limits(json_object_get(s, "tenant")),
 			},
 	};
 	struct plan *p = NULL;
@@ -100,8 +118,8 @@ static void expect_profiled(const json_t *want, const json_t *plan, const char *
 		if (!json_object_get(got, key))
 			fail_msg("%s: is not profiled", at);
 		only_keys(v,
-			  "events sampleHz settings overheadPercent javaAttach traceContext "
-			  "targets tags id",
+			  "events sampleHz settings overheadPercent onCpuPercent javaAttach "
+			  "traceContext targets tags id",
 			  at);
 		if (!json_is_null(v))
 			expect(v, json_object_get(got, key), at);

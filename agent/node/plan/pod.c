@@ -238,6 +238,7 @@ int plan_pod_decode(const json_t *obj, const struct plan_settings *s, struct pod
 	const char *hash;
 
 	*ret = (struct pod_view){
+		.obj = obj,
 		.labels = json_at(obj, "metadata.labels"),
 		.annotations = json_at(obj, "metadata.annotations"),
 		.uid = json_str_at(obj, "metadata.uid", ""),

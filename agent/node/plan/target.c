@@ -190,6 +190,8 @@ void plan_target_decode(const json_t *obj, struct target *ret)
 	};
 	if (ready && time_parse(ready, &ret->first_ready_ns) < 0)
 		ret->first_ready_ns = 0;
+	if (time_parse(json_str_at(obj, "metadata.creationTimestamp", ""), &ret->created_ns) < 0)
+		ret->created_ns = 0;
 	ret->ok = decode(obj, ret, &err) == 0;
 	if (!ret->ok)
 		ret->error = xmemdup(&err, sizeof(err));
@@ -197,7 +199,8 @@ void plan_target_decode(const json_t *obj, struct target *ret)
 
 void plan_trim_target(json_t *target)
 {
-	json_keep(target, "metadata", "name namespace uid generation resourceVersion");
+	json_keep(target, "metadata",
+		  "name namespace uid generation resourceVersion creationTimestamp");
 	json_keep(target, "status", "firstReadyTime");
 }
 
@@ -214,6 +217,7 @@ void plan_target_builtin(const struct plan_settings *s, struct target *ret)
 		.uid = "builtin",
 		.ns = "",
 		.name = "default",
+		.slot = PLAN_NO_SLOT,
 		.type_mask = decode_types(NULL),
 		.event_mask = 1u << EVENT_ON_CPU,
 		.sample_hz = s->default_sample_hz ? s->default_sample_hz : default_hz(),

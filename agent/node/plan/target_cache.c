@@ -20,16 +20,21 @@ struct cached_target {
 };
 struct plan_cache {
 	struct cached_target *all;
+	struct plan_matches *matches;
 };
 
 struct plan_cache *plan_cache_new(void)
 {
-	return xcalloc(1, sizeof(struct plan_cache));
+	struct plan_cache *c = xcalloc(1, sizeof(*c));
+
+	c->matches = plan_matches_new();
+	return c;
 }
 
 static void forget(struct plan_cache *c, struct cached_target *k)
 {
 	HASH_DEL(c->all, k);
+	plan_matches_free_slot(c->matches, k->target.slot);
 	plan_target_done(&k->target);
 	json_decref((json_t *)k->obj);
 	free(k);
@@ -44,10 +49,16 @@ const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj)
 		k = xcalloc(1, sizeof(*k));
 		k->obj = json_incref((json_t *)obj);
 		plan_target_decode(obj, &k->target);
+		k->target.slot = plan_matches_take_slot(c->matches);
 		HASH_ADD_PTR(c->all, obj, k);
 	}
 	k->asked = true;
 	return &k->target;
+}
+
+struct plan_matches *plan_cache_matches(struct plan_cache *c)
+{
+	return c->matches;
 }
 
 void plan_cache_sweep(struct plan_cache *c)
@@ -60,6 +71,7 @@ void plan_cache_sweep(struct plan_cache *c)
 		else
 			k->asked = false;
 	}
+	plan_matches_sweep(c->matches);
 }
 
 struct plan_cache *plan_cache_free(struct plan_cache *c)
@@ -70,6 +82,7 @@ struct plan_cache *plan_cache_free(struct plan_cache *c)
 		return NULL;
 	HASH_ITER (hh, c->all, k, next)
 		forget(c, k);
+	plan_matches_free(c->matches);
 	free(c);
 	return NULL;
 }

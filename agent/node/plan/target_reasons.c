@@ -5,6 +5,7 @@
  */
 #include "node/plan/target_reasons.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 void plan_tally_add(struct tally *t, enum reason why, const struct pod_view *p, const char *what)
@@ -13,6 +14,13 @@ void plan_tally_add(struct tally *t, enum reason why, const struct pod_view *p, 
 		return;
 	t->of[why].example = what ? xasprintf("%s/%s: %s", p->ns, p->name, what)
 				  : xasprintf("%s/%s", p->ns, p->name);
+}
+
+void plan_tally_without_room(struct tally *t, const char *ns, unsigned n)
+{
+	t->of[REASON_NO_ROOM_FOR_PODS].n += n;
+	if (!t->of[REASON_NO_ROOM_FOR_PODS].example)
+		t->of[REASON_NO_ROOM_FOR_PODS].example = xasprintf("of namespace %s", ns);
 }
 
 void plan_tally_done(struct tally *t)
@@ -44,15 +52,52 @@ static void add(struct plan_target *out, unsigned n_pods, enum reason reason, ch
 		(struct plan_reason){.reason = reason, .message = message, .n_pods = n_pods};
 }
 
-static void add_refusal(const struct target *t, struct plan_target *out)
+static char *too_many_text(const struct plan_tenant_limits *l, const struct target *t)
 {
+	return t->over_limit
+		       ? xasprintf("%zu targets are more than the %d that one agent takes",
+				   t->over_limit, PLAN_MAX_TARGETS)
+		       : xasprintf(
+				 "the install value tenant.maxTargets allows %u ProfilingTarget%s "
+				 "in a namespace, and older ones than this take the room",
+				 l->max_targets, l->max_targets == 1 ? "" : "s");
+}
+
+/* Returns the fields of the events: "onCpu, offCpu"; or "none". */
+static char *fields_text(unsigned event_mask)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (event_mask & 1u << e)
+			buf_printf(&b, "%s%s", b.len ? ", " : "",
+				   profile_event_info(e)->spec_field);
+	return b.len ? buf_steal(&b) : xstrdup("none");
+}
+
+/* The text about a target that asks for an event that is not allowed. */
+static char *events_text(const struct plan_tenant_limits *l, const struct target *t)
+{
+	_cleanup_free_ char *refused = fields_text(t->asked->event_mask & l->refused_events),
+			    *allowed = fields_text(~l->refused_events);
+
+	return xasprintf("spec.events asks for %s; the install value tenant.allowedEvents allows "
+			 "%s: the agents leave out %s",
+			 refused, allowed, refused);
+}
+
+static void add_refusal(const struct reason_facts *f, struct plan_target *out)
+{
+	const struct target *t = f->target;
 	enum reason reason = REASON_INVALID_SPEC;
 	const char *path;
 
-	if (t->over_limit) {
-		add(out, 0, REASON_TOO_MANY_TARGETS,
-		    xasprintf("%zu targets are more than the %d that one agent takes",
-			      t->over_limit, PLAN_MAX_TARGETS));
+	if (t->refusal == REASON_TOO_MANY_TARGETS) {
+		add(out, 0, t->refusal, too_many_text(&f->settings->tenant, t));
+		return;
+	}
+	if (t->refusal == REASON_NO_EVENT_ALLOWED) {
+		add(out, 0, t->refusal, events_text(&f->settings->tenant, t));
 		return;
 	}
 	path = t->error->path;
@@ -69,17 +114,18 @@ static void add_refusal(const struct target *t, struct plan_target *out)
 static bool add_whole(const struct reason_facts *f, struct plan_target *out)
 {
 	const struct target *t = f->target;
+	const char *node = f->settings->node_name ? f->settings->node_name : "";
 
 	if (!t->ok) {
-		add_refusal(t, out);
+		add_refusal(f, out);
 	} else if (!out->on_this_node && !f->node_known) {
 		add(out, 0, REASON_NODE_UNKNOWN,
 		    xasprintf("the labels of node %s are not known yet, so spec.nodeSelector "
 			      "selects nothing here",
-			      f->node_name));
+			      node));
 	} else if (!out->on_this_node) {
 		add(out, 0, REASON_NODE_NOT_SELECTED,
-		    xasprintf("spec.nodeSelector does not select node %s", f->node_name));
+		    xasprintf("spec.nodeSelector does not select node %s", node));
 	} else if (out->completed) {
 		add(out, 0, REASON_COMPLETED,
 		    xstrdup("spec.stopAfter is over; to profile again, raise it or create the "
@@ -90,6 +136,42 @@ static bool add_whole(const struct reason_facts *f, struct plan_target *out)
 		return false;
 	}
 	return true;
+}
+
+static void raised(struct buf *b, const char *field, uint64_t asked, uint64_t used)
+{
+	if (used > asked)
+		buf_printf(b, "%sspec.events.%s.sampleBytes is %" PRIu64, b->len ? ", " : "", field,
+			   asked);
+}
+
+/* Adds a reason for each setting that plan_target_limit() has changed. */
+static void add_limits(const struct reason_facts *f, struct plan_target *out)
+{
+	const struct plan_tenant_limits *l = &f->settings->tenant;
+	const struct target *t = f->target, *asked = t->asked;
+	_cleanup_buf_ struct buf b = {0};
+
+	if (t->event_mask != asked->event_mask)
+		add(out, 0, REASON_EVENT_NOT_ALLOWED, events_text(l, t));
+	if (t->sample_hz && t->sample_hz < asked->sample_hz)
+		add(out, 0, REASON_RATE_CAPPED,
+		    xasprintf("spec.events.onCpu.sampleHz is %u, the install value %s allows %u",
+			      asked->sample_hz,
+			      t->sample_hz == f->settings->max_sample_hz ? "maxSampleHz"
+									 : "tenant.maxSampleHz",
+			      t->sample_hz));
+	if (t->overhead_percent < asked->overhead_percent)
+		add(out, 0, REASON_OVERHEAD_CAPPED,
+		    xasprintf("spec.limits.overheadPercent is %g, the install value "
+			      "tenant.maxOverheadPercent allows %g",
+			      asked->overhead_percent, t->overhead_percent));
+	raised(&b, "memAlloc", asked->settings.alloc_sample_bytes, t->settings.alloc_sample_bytes);
+	raised(&b, "memInuse", asked->settings.inuse_sample_bytes, t->settings.inuse_sample_bytes);
+	if (b.len)
+		add(out, 0, REASON_SAMPLE_BYTES_RAISED,
+		    xasprintf("%s, the install value tenant.minSampleBytes raises it to %" PRIu64,
+			      b.data, l->min_sample_bytes));
 }
 
 static int by_number(const void *a, const void *b)
@@ -105,9 +187,10 @@ void plan_reasons_write(const struct reason_facts *f, const struct tally *t,
 	bool stopped = add_whole(f, out);
 	size_t first = out->n_reasons;
 
-	if (!stopped && !out->pods_matched)
+	if (!stopped && !out->pods_matched && !out->pods_without_room)
 		add(out, 0, REASON_NO_PODS_MATCHED,
-		    xasprintf("the selectors match no running pod on node %s", f->node_name));
+		    xasprintf("the selectors match no running pod on node %s",
+			      f->settings->node_name ? f->settings->node_name : ""));
 	for (enum reason r = REASON_NONE + 1; r < _REASON_MAX; r++) {
 		unsigned n = t->of[r].n;
 
@@ -119,10 +202,7 @@ void plan_reasons_write(const struct reason_facts *f, const struct tally *t,
 		      by_number);
 	if (stopped)
 		return;
-	if (f->sample_hz < f->target->sample_hz)
-		add(out, 0, REASON_RATE_CAPPED,
-		    xasprintf("spec.events.onCpu.sampleHz is %u, this installation allows %u",
-			      f->target->sample_hz, f->sample_hz));
+	add_limits(f, out);
 	if (f->target->ignored)
 		add(out, 0, REASON_UNKNOWN_FIELD,
 		    xasprintf("this agent does not know %s: it is older than the installed CRDs",

@@ -35,6 +35,7 @@ void plan_share(struct plan_share *list, size_t n)
 void plan_targets_refuse_too_many(struct target *targets, size_t n)
 {
 	_cleanup_free_ struct plan_share *list = NULL;
+	size_t n_list = 0;
 
 	if (n <= PLAN_MAX_TARGETS)
 		return;
@@ -42,11 +43,14 @@ void plan_targets_refuse_too_many(struct target *targets, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		const struct target *t = &targets[i];
 
-		list[i] = (struct plan_share){t->kind == TARGET_NAMESPACED ? t->ns : "", i, 0};
+		if (t->refusal != REASON_TOO_MANY_TARGETS)
+			list[n_list++] = (struct plan_share){
+				t->kind == TARGET_NAMESPACED ? t->ns : "", i, 0};
 	}
-	plan_share(list, n);
-	for (size_t i = PLAN_MAX_TARGETS; i < n; i++) {
-		targets[list[i].index].over_limit = n;
+	plan_share(list, n_list);
+	for (size_t i = PLAN_MAX_TARGETS; i < n_list; i++) {
+		targets[list[i].index].over_limit = n_list;
+		targets[list[i].index].refusal = REASON_TOO_MANY_TARGETS;
 		targets[list[i].index].ok = false;
 	}
 }

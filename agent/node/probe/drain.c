@@ -268,6 +268,7 @@ static int drain_full(struct probes *p, struct drain **ret)
 	finish(p, d);
 	probes_stats_take_drops(p, d);
 	probes_live_take_lost(p, &d->lost);
+	probes_shares_take_refused(p, d);
 	/*
 	 * Counts that could not be taken stay in their map. The drain after the next one reads that
 	 * map again.

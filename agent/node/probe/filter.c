@@ -7,7 +7,7 @@
 
 #include "core.skel.h"
 
-#define MAX_FILTER_KEYS 16384 /* size of the filter maps in bpf/maps.h */
+_Static_assert(CONTAINERS_FILTER_MAX == PF_FILTER_MAX, "what the filter can hold");
 
 static int by_key(const void *a, const void *b)
 {
@@ -44,10 +44,11 @@ static bool is_wanted(const struct probes *p, enum event event)
 	return has_event(&p->cgroups, event) || has_event(&p->list, event);
 }
 
-static struct pf_filter to_filter(const struct probes *p, const struct wanted_events *w)
+static struct pf_filter to_filter(struct probes *p, const struct wanted_events *w)
 {
 	struct pf_filter f = {
 		.event_mask = w->event_mask,
+		.share = probes_share_of(p, w->ns),
 		.flags = (w->listed ? PF_FILTER_LISTED : 0) | (w->context ? PF_FILTER_CONTEXT : 0),
 	};
 
@@ -100,7 +101,7 @@ void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r)
 		bpf_map_delete_elem(map, &r->id);
 		return;
 	}
-	if (told_find(p, r->id) || HASH_COUNT(p->told) >= MAX_FILTER_KEYS)
+	if (told_find(p, r->id) || HASH_COUNT(p->told) >= PF_FILTER_MAX)
 		return;
 	t = xcalloc(1, sizeof(*t));
 	t->id = r->id;
@@ -118,7 +119,7 @@ static uint64_t *map_keys(int map, size_t key_bytes, size_t *ret_n)
 	size_t n = 0, cap = 0;
 	void *at = NULL;
 
-	while (n < 2 * MAX_FILTER_KEYS && !bpf_map_get_next_key(map, at, &key)) {
+	while (n < 2 * PF_FILTER_MAX && !bpf_map_get_next_key(map, at, &key)) {
 		GROW(keys, n, cap);
 		keys[n] = 0;
 		memcpy(&keys[n++], &key, key_bytes);
@@ -139,6 +140,7 @@ static bool is_known(struct probes *p, uint64_t id)
 	return t && t->drain <= p->known_drain;
 }
 
+/* before NULL: removes also the cgroups that the kernel has just selected by itself. */
 static void remove_cgroups(struct probes *p, int map, const struct wanted_set *before)
 {
 	size_t n;
@@ -151,7 +153,7 @@ static void remove_cgroups(struct probes *p, int map, const struct wanted_set *b
 		 * The agent did not select this cgroup, and no drain has reported it in time. So
 		 * the kernel has just selected it, below a selected one, and it stays selected.
 		 */
-		if (!wanted_find(before, keys[i]) && !is_known(p, keys[i]))
+		if (before && !wanted_find(before, keys[i]) && !is_known(p, keys[i]))
 			continue;
 		bpf_map_delete_elem(map, &keys[i]);
 		told_remove(p, keys[i]);
@@ -166,6 +168,20 @@ static void tell_added(struct probes *p)
 {
 	for (int cpu = 0; cpu < p->n_possible_cpus; cpu++)
 		__atomic_add_fetch(&p->unselected[cpu].additions, 1, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * Writes an entry. If the map is full, those that the kernel has selected by itself make room: a
+ * pod that makes cgroups faster than the agent reads of them takes no place of another one.
+ */
+static int put_cgroup(struct probes *p, int map, uint64_t key, const struct pf_filter *f)
+{
+	int r = bpf_map_update_elem(map, &key, f, BPF_ANY);
+
+	if (r != -E2BIG)
+		return r;
+	remove_cgroups(p, map, NULL);
+	return bpf_map_update_elem(map, &key, f, BPF_ANY);
 }
 
 static int sync_cgroups(struct probes *p, const struct wanted_set *before)
@@ -183,7 +199,7 @@ static int sync_cgroups(struct probes *p, const struct wanted_set *before)
 
 		if (!bpf_map_lookup_elem(map, &w->key, &is) && !memcmp(&f, &is, sizeof(f)))
 			continue;
-		r = bpf_map_update_elem(map, &w->key, &f, BPF_ANY);
+		r = put_cgroup(p, map, w->key, &f);
 		if (r && !first_error)
 			first_error = r;
 		added |= !r;
@@ -227,8 +243,11 @@ static int sync_list(struct probes *p)
 
 static int sync_both(struct probes *p, const struct wanted_set *cgroups_before)
 {
-	int r = sync_cgroups(p, cgroups_before), r2 = sync_list(p);
+	int r, r2;
 
+	probes_shares_begin(p);
+	r = sync_cgroups(p, cgroups_before);
+	r2 = sync_list(p);
 	p->filter_lacks = probes_may_pass(r) || probes_may_pass(r2);
 	return r ? r : r2;
 }
@@ -301,12 +320,13 @@ int probes_filter(struct probes *p, const struct container_filter *want, size_t 
 	struct wanted_events *items;
 	int r;
 
-	if (n > MAX_FILTER_KEYS)
+	if (n > PF_FILTER_MAX)
 		return -E2BIG;
 	items = xcalloc(n + 1, sizeof(*items));
 	for (size_t i = 0; i < n; i++)
 		items[i] = (struct wanted_events){
 			.key = want[i].cgroup_id,
+			.ns = want[i].ns,
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
 			.settings = want[i].settings,
@@ -326,7 +346,7 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 {
 	struct wanted_events *items;
 
-	if (n > MAX_FILTER_KEYS)
+	if (n > PF_FILTER_MAX)
 		return -E2BIG;
 	items = xcalloc(n + 1, sizeof(*items));
 	for (size_t i = 0; i < n; i++) {
@@ -335,6 +355,7 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 		items[i] = (struct wanted_events){
 			.key = want[i].id.tgid,
 			.start_boottime_ns = start - start % PF_USER_HZ_NS,
+			.ns = want[i].ns,
 			.event_mask = want[i].event_mask,
 			.sample_hz = held_hz(p, want[i].sample_hz),
 			.settings = want[i].settings,

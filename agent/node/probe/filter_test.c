@@ -190,7 +190,7 @@ static void a_child_of_a_deselected_one_does_not_stay(void **state)
 	cgroup_remove(parent);
 }
 
-#define FILTER_KEYS 16384 /* as MAX_FILTER_KEYS of filter.c */
+#define FILTER_KEYS PF_FILTER_MAX
 
 /*
  * If a filter has more rows than the map can hold, it is refused as a whole, and the old selection
@@ -209,6 +209,37 @@ static void too_many_cgroups_are_refused(void **state)
 	assert_int_equal(probes_filter(p, f, FILTER_KEYS + 1), -E2BIG);
 	assert_true(in_kernel_filter(p, id));
 	probes_free(p);
+}
+
+/*
+ * The kernel has selected new cgroups below a selected one until the map was full, and the agent
+ * has not read of them yet. They make room for those that the agent selects.
+ */
+static void children_make_room_for_the_agent(void **state)
+{
+	struct probe_config config = {
+		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
+	char *parent = cgroup_make(mount_v1, "parent"), *child;
+	struct probes *p = open_probes(config);
+	_cleanup_free_ struct container_filter *f = xcalloc(FILTER_KEYS, sizeof(*f));
+	uint64_t child_id;
+
+	(void)state;
+	for (size_t i = 0; i < FILTER_KEYS; i++)
+		f[i] = (struct container_filter){.cgroup_id =
+							 i ? (1ull << 40) + i : cgroup_id(parent),
+						 .event_mask = 1u << EVENT_ON_CPU,
+						 .sample_hz = 99};
+	assert_int_equal(probes_filter(p, f, FILTER_KEYS - 1), 0);
+	child = cgroup_make(parent, "child");
+	child_id = cgroup_id(child);
+	assert_true(in_kernel_filter(p, child_id));
+	assert_int_equal(probes_filter(p, f, FILTER_KEYS), 0);
+	assert_true(in_kernel_filter(p, f[FILTER_KEYS - 1].cgroup_id));
+	assert_false(in_kernel_filter(p, child_id));
+	cgroup_remove(child);
+	probes_free(p);
+	cgroup_remove(parent);
 }
 
 /*
@@ -560,6 +591,7 @@ int main(void)
 		cmocka_unit_test(a_child_that_the_filters_maker_did_not_know_stays),
 		cmocka_unit_test(a_child_of_a_deselected_one_does_not_stay),
 		cmocka_unit_test(too_many_cgroups_are_refused),
+		cmocka_unit_test(children_make_room_for_the_agent),
 		cmocka_unit_test(a_child_without_room_is_counted),
 		cmocka_unit_test(pods_are_told_strangers_not),
 		cmocka_unit_test(listed_processes_of_a_cgroup),

@@ -151,7 +151,7 @@ static int take_object(struct probe_set_state *s, const struct taken_entry *t)
 
 	if (r)
 		return r == -ENOENT ? 0 : r;
-	probes_gpu_held_less(s->held.objects, t->slot);
+	probes_share_less(s->held.objects, t->slot);
 	if (t->key.address >> 56 == PF_GPU_ENDED)
 		keep_end(s->gpu_ends, &t->key, o.time_ns);
 	return 0;

@@ -36,7 +36,11 @@ static int gpu_memory_open(struct probe_set_state *s, const struct pf_config *co
 		.procs = o->maps.gpu_procs,
 		.pending = o->maps.gpu_pending,
 		.live = o->maps.gpu_live,
-		.live_stats = o->maps.gpu_live_stats,
+	};
+	s->shares = (struct share_counts){
+		.held = {[SHARED_LIVE] = o->bss->pf_held_live,
+			 [SHARED_PENDING] = o->bss->pf_held_pending},
+		.refused = o->bss->pf_refused,
 	};
 	s->held = (struct gpu_held){
 		.objects = o->bss->pf_gpu_held_objects,
@@ -50,6 +54,7 @@ static void gpu_memory_destroy(struct probe_set_state *s)
 {
 	s->gpu_ends = probes_gpu_ends_free(s->gpu_ends);
 	s->held = (struct gpu_held){};
+	s->shares = (struct share_counts){};
 	gpu_memory_bpf__destroy(s->object.bpf);
 }
 
@@ -147,4 +152,5 @@ const struct probe_ops probes_hbm_alloc_ops = {
 const struct probe_ops probes_hbm_inuse_ops = {
 	PROBES_SET_EVENT,
 	.collect = probes_live_collect,
+	.shares = probes_set_shares,
 };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * gpu_shares: how many entries each process has in the maps about GPUs and RDMA
- * (bpf/gpu_shares.h). The programs count too, at the same time. This file gives slots to processes,
- * and subtracts the entries that user space removes.
+ * (bpf/gpu_shares.h). The programs count. This file gives slots to processes.
  */
 #include "node/probe/sets.h"
 
@@ -23,13 +22,4 @@ uint32_t probes_gpu_slot(struct probe_set_state *s)
 		if (counts[i])
 			__atomic_store_n(&counts[i][slot], 0, __ATOMIC_RELAXED);
 	return slot;
-}
-
-void probes_gpu_held_less(int32_t *held, uint32_t slot)
-{
-	if (!held)
-		return;
-	__atomic_fetch_sub(&held[0], 1, __ATOMIC_RELAXED);
-	if (slot)
-		__atomic_fetch_sub(&held[slot], 1, __ATOMIC_RELAXED);
 }

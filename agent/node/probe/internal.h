@@ -18,6 +18,7 @@
 struct wanted_events {
 	uint64_t key; /* cgroup id, or tgid */
 	uint64_t start_boottime_ns;
+	uint64_t ns; /* struct charged */
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	uint32_t off_note, off_keep;
@@ -60,6 +61,16 @@ typedef void probes_map_fn(const void *key, const void *value, void *arg);
  */
 int probes_map_each(int map, size_t key_bytes, size_t value_bytes, bool take, probes_map_fn *each,
 		    void *arg);
+
+/*
+ * How many entries each namespace has in the tables of an event's programs, and how many it was
+ * refused: PF_SHARES_MAX of bpf/abi.h. Mapped into the agent's memory; NULL: there is no such
+ * table, or the programs are not loaded.
+ */
+struct share_counts {
+	int32_t *held[2];
+	uint32_t *refused;
+};
 
 /* ---- events: each has a file, and a row of the table in probe.c ---- */
 struct event_probe {
@@ -108,6 +119,8 @@ struct probe_ops {
 	 * NULL. Adds the samples of a snapshot. drain_cache.c finds their stacks.
 	 */
 	void (*collect)(struct probes *p, struct event_probe *e, struct taking *t);
+	/* NULL: namespaces share none of the event's tables */
+	const struct share_counts *(*shares)(const struct event_probe *e);
 };
 extern const struct probe_ops probes_oncpu_ops, probes_offcpu_ops, probes_mem_alloc_ops,
 	probes_mem_inuse_ops, probes_hbm_alloc_ops, probes_hbm_inuse_ops,
@@ -172,6 +185,10 @@ struct probes {
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;
+	struct {
+		struct share *by_ns; /* hash table */
+		uint64_t n_filters;
+	} shares; /* shares.c */
 	/*
 	 * writing the filter failed because the machine lacked something for a moment; the next
 	 * full drain tries again
@@ -235,6 +252,20 @@ void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r);
 void probes_filter_again(struct probes *p);
 void probes_filter_done(struct probes *p);
 void probes_event_stop(struct event_probe *e);
+
+/* ---- shares.c ---- */
+/* To be called before the entries of a new filter are made. */
+void probes_shares_begin(struct probes *p);
+/* Returns pf_filter.share of a namespace. 0: too many namespaces have numbers. */
+uint32_t probes_share_of(struct probes *p, uint64_t ns);
+/*
+ * Reduces the count of a share's entries by one, after user space has removed an entry. held: a
+ * member of struct share_counts, or the like for slots (sets.h); NULL: they are not counted.
+ */
+void probes_share_less(int32_t *held, uint32_t share);
+/* Adds to d which namespaces were refused entries since the last call. */
+void probes_shares_take_refused(struct probes *p, struct drain *d);
+void probes_shares_done(struct probes *p);
 
 /* ---- drain.c ---- */
 int probes_counts_open(struct probes *p);

@@ -26,20 +26,6 @@ static bool lives(struct probe_set_state *set, const struct attached *a,
 	       !(set->ops->has_ended && set->ops->has_ended(set, a, k, l));
 }
 
-static void sum_stats(struct probe_set_state *set, struct pf_live_stats *ret)
-{
-	_cleanup_free_ struct pf_live_stats *cpus = xcalloc(set->uprobes->n_cpus, sizeof(*cpus));
-	uint32_t zero = 0;
-
-	*ret = (struct pf_live_stats){};
-	if (bpf_map_lookup_elem(set->live_stats, &zero, cpus))
-		return;
-	for (int i = 0; i < set->uprobes->n_cpus; i++) {
-		ret->added += cpus[i].added;
-		ret->removed += cpus[i].removed;
-	}
-}
-
 /* ---- which entries are of attached processes ---- */
 
 struct live_row {
@@ -58,7 +44,7 @@ struct sorting {
 	struct live_row *rows;
 	struct live_piece *pieces; /* for carve() of sets.h */
 	struct stale_entry *stale;
-	size_t n_seen, n_pieces, cap_pieces, n_stale, cap_stale;
+	size_t n_pieces, cap_pieces, n_stale, cap_stale;
 };
 
 /*
@@ -71,6 +57,7 @@ static struct live_row *row_of(struct sorting *s, const struct pf_live *l)
 	struct live_row *row;
 
 	key.owner = 0;
+	key.share = 0;
 	HASH_FIND(hh, s->rows, &key, sizeof(key), row);
 	if (!row) {
 		row = xcalloc(1, sizeof(*row));
@@ -89,7 +76,6 @@ static void sort_one(const void *key, const void *value, void *arg)
 	struct attached *a = owner_of(s->set, k, l);
 	struct live_row *row;
 
-	s->n_seen++;
 	if (!lives(s->set, a, k, l)) {
 		GROW(s->stale, s->n_stale, s->cap_stale);
 		s->stale[s->n_stale++] = (struct stale_entry){*k, l->time_ns, a ? a->slot : 0};
@@ -110,23 +96,6 @@ static void sort_one(const void *key, const void *value, void *arg)
 }
 
 /*
- * Counts the entries that the kernel has evicted: those that were added before the walk, were not
- * removed, and were not seen by the walk.
- */
-static void count_evicted(struct probe_set_state *set, uint64_t added, const struct sorting *s)
-{
-	struct pf_live_stats now;
-	uint64_t accounted;
-
-	sum_stats(set, &now);
-	accounted = now.removed + set->user_removed + s->n_seen + set->evicted;
-	if (added <= accounted)
-		return;
-	profile_samples_lost(&set->lost, 1u << set->info->live, "live_evicted", added - accounted);
-	set->evicted += added - accounted;
-}
-
-/*
  * Removes the entry that the walk saw. If the program has got new memory at the address since, that
  * memory's entry is put back, except if there is a still newer one.
  */
@@ -139,8 +108,8 @@ static int stale_remove_one(struct probe_set_state *set, const struct stale_entr
 		return r == -ENOENT ? 0 : r;
 	if (l.time_ns != s->time_ns && !bpf_map_update_elem(set->live, &s->key, &l, BPF_NOEXIST))
 		return 0;
-	set->user_removed++;
-	probes_gpu_held_less(set->held.live, s->slot);
+	probes_share_less(set->shares.held[SHARED_LIVE], l.key.share);
+	probes_share_less(set->held.live, s->slot);
 	return 0;
 }
 
@@ -162,16 +131,12 @@ static bool stale_remove(struct sorting *s)
 static int sort_out(struct sorting *s)
 {
 	const struct set_ops *ops = s->set->ops;
-	struct pf_live_stats before;
 	int r = ops->ends_read ? ops->ends_read(s->set) : 0;
 
 	if (r)
 		return r;
-	sum_stats(s->set, &before);
 	r = probes_map_each(s->set->live, sizeof(struct pf_live_key), sizeof(struct pf_live), false,
 			    sort_one, s);
-	if (!r)
-		count_evicted(s->set, before.added, s);
 	if (stale_remove(s) && !r && ops->ends_done)
 		ops->ends_done(s->set);
 	return r;
@@ -207,16 +172,20 @@ static bool may_return(const struct probe_set_state *set, const struct pf_pendin
 static size_t forget_some_pending(struct probe_set_state *set)
 {
 	struct pf_pending_key stale[STALE_MAX], key, *at = NULL;
+	uint32_t shares[STALE_MAX];
 	struct pf_pending p;
 	size_t n = 0;
 
 	for (size_t i = 0;
 	     i < PF_PENDING_MAX && n < STALE_MAX && !bpf_map_get_next_key(set->pending, at, &key);
 	     i++, at = &key)
-		if (!bpf_map_lookup_elem(set->pending, &key, &p) && !may_return(set, &p))
+		if (!bpf_map_lookup_elem(set->pending, &key, &p) && !may_return(set, &p)) {
+			shares[n] = p.live.key.share;
 			stale[n++] = key;
+		}
 	for (size_t i = 0; i < n; i++)
-		bpf_map_delete_elem(set->pending, &stale[i]);
+		if (!bpf_map_delete_elem(set->pending, &stale[i]))
+			probes_share_less(set->shares.held[SHARED_PENDING], shares[i]);
 	return n;
 }
 

@@ -35,13 +35,18 @@ static int memory_open(struct probe_set_state *s, const struct pf_config *config
 		.procs = o->maps.mem_procs,
 		.pending = o->maps.pending,
 		.live = o->maps.live,
-		.live_stats = o->maps.live_stats,
+	};
+	s->shares = (struct share_counts){
+		.held = {[SHARED_LIVE] = o->bss->pf_held_live,
+			 [SHARED_PENDING] = o->bss->pf_held_pending},
+		.refused = o->bss->pf_refused,
 	};
 	return 0;
 }
 
 static void memory_destroy(struct probe_set_state *s)
 {
+	s->shares = (struct share_counts){};
 	memory_bpf__destroy(s->object.bpf);
 }
 
@@ -109,4 +114,5 @@ const struct probe_ops probes_mem_inuse_ops = {
 	PROBES_SET_EVENT,
 	.fill = inuse_fill,
 	.collect = probes_live_collect,
+	.shares = probes_set_shares,
 };

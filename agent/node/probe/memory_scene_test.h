@@ -39,7 +39,8 @@ struct memory_watch {
 	uint64_t snapshot_ns;
 	unsigned snapshots, empty;
 	uint64_t others, stackless;
-	uint64_t evicted; /* allocations that the kernel evicted, as the drains report */
+	uint64_t evicted; /* allocations without room, as the drains report */
+	uint64_t refused, refused_ns; /* entries that were refused; the last namespace of these */
 };
 
 static inline void see(struct memory_watch *w, struct seen *t, const struct drain *d,
@@ -103,6 +104,10 @@ static inline void watch_drain(struct probes *p, struct memory_watch *w, bool fu
 	for (size_t i = 0; i < d->lost.n; i++)
 		if (streq(d->lost.items[i].reason, "live_evicted"))
 			w->evicted += d->lost.items[i].n;
+	for (size_t i = 0; i < d->n_refused; i++) {
+		w->refused += d->refused[i].n;
+		w->refused_ns = d->refused[i].ns;
+	}
 	sample_drain_free(d);
 }
 
@@ -315,6 +320,17 @@ static inline void go(struct scene *s, uint32_t until)
 static inline uint64_t lost(const char *reason)
 {
 	return counter_get(counter("podflame_samples_dropped_total", "reason", reason));
+}
+
+/* The losses of all reasons. */
+static inline uint64_t lost_in_all(void)
+{
+	uint64_t sum = 0;
+
+#define X(name, word, n) sum += lost(word);
+	PF_DROP_REASONS(X)
+#undef X
+	return sum;
 }
 
 static void *volatile keep[4096] __attribute__((unused));

@@ -19,6 +19,7 @@ enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
+	struct share_counts shares;
 	/* NULL: no filter has kept only a part of the waits yet, or the thread did not start */
 	struct long_waits *long_waits;
 	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after a failure; 0: never */
@@ -35,12 +36,16 @@ static int offcpu_load(struct probes *p, struct event_probe *e)
 {
 	struct offcpu *o = e->own;
 	struct offcpu_bpf *b = offcpu_bpf__open();
+	uint32_t n_waits = p->config.wait_entries ?: PF_WAITS_MAX;
 	int r;
 
 	if (!b)
 		return -errno;
 	b->rodata->pf_config = p->bpf_config;
-	r = probes_lend_maps(p, b->obj);
+	b->rodata->pf_waits_max = n_waits;
+	r = bpf_map__set_max_entries(b->maps.waits, n_waits);
+	if (!r)
+		r = probes_lend_maps(p, b->obj);
 	if (!r)
 		r = offcpu_bpf__load(b);
 	if (r) {
@@ -48,6 +53,10 @@ static int offcpu_load(struct probes *p, struct event_probe *e)
 		return r;
 	}
 	o->bpf = b;
+	o->shares = (struct share_counts){
+		.held = {b->bss->pf_held_waits},
+		.refused = b->bss->pf_refused,
+	};
 	e->obj = b->obj;
 	return 0;
 }
@@ -124,6 +133,7 @@ static void forget_waits(struct offcpu *o)
 	}
 	for (uint32_t slot = 0, none = 0; slot < slots; slot++)
 		bpf_map_update_elem(threads, &slot, &none, BPF_ANY);
+	memset(o->bpf->bss->pf_held_waits, 0, sizeof(o->bpf->bss->pf_held_waits));
 }
 
 static void offcpu_detach(struct event_probe *e)
@@ -232,6 +242,13 @@ static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 	count_waits(o);
 }
 
+static const struct share_counts *offcpu_shares(const struct event_probe *e)
+{
+	const struct offcpu *o = e->own;
+
+	return &o->shares;
+}
+
 static int offcpu_check(struct probes *p, struct event_probe *e)
 {
 	(void)p;
@@ -247,4 +264,5 @@ const struct probe_ops probes_offcpu_ops = {
 	.detach = offcpu_detach,
 	.check = offcpu_check,
 	.before_swap = offcpu_before_swap,
+	.shares = offcpu_shares,
 };

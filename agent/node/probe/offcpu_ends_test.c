@@ -386,6 +386,121 @@ static void threads_beyond_the_table_are_counted(void **state)
 	child_stop(&c);
 }
 
+/* ---- the table is shared ---- */
+
+#define WAITS_FEW 64 /* entries of the table */
+enum { NS_GREEDY = 1001, NS_VICTIM = 1003 };
+
+static void *naps(void *arg)
+{
+	for (;;)
+		nap(20);
+	return arg;
+}
+
+static void naps_in_threads(struct truth *t, int n)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < n; i++)
+		pthread_create(&thread, NULL, naps, NULL);
+	t->ready = 1;
+	naps(NULL);
+}
+
+static void body_many_threads(struct truth *t)
+{
+	naps_in_threads(t, 4 * WAITS_FEW);
+}
+
+#define VICTIMS 7 /* threads, apart from the first one */
+static void body_few_threads(struct truth *t)
+{
+	naps_in_threads(t, VICTIMS);
+}
+
+/* Waits, from one drain to the next, of each of the two, and what is lost. */
+struct both {
+	struct waits greedy, victim;
+	uint64_t refused_greedy, refused_victim;
+};
+
+static void drain_both(struct probes *p, struct both *b)
+{
+	struct drain *d = NULL;
+
+	assert_int_equal(probes_drain(p, true, &d), 0);
+	take(&b->greedy, d);
+	take(&b->victim, d);
+	for (size_t i = 0; i < d->n_refused; i++) {
+		assert_int_equal(d->refused[i].event, EVENT_OFF_CPU);
+		*(d->refused[i].ns == NS_GREEDY ? &b->refused_greedy : &b->refused_victim) +=
+			d->refused[i].n;
+	}
+	sample_drain_free(d);
+}
+
+static void await_ready(const struct child *c)
+{
+	uint64_t deadline = now_mono_ns() + 120 * NSEC_PER_SEC;
+
+	while (!c->truth->ready) {
+		if (now_mono_ns() > deadline)
+			fail_msg("the threads do not start");
+		nap(1);
+	}
+}
+
+/*
+ * A namespace has more threads than the table has entries. Of another one, each thread is seen.
+ */
+static void threads_of_one_namespace_leave_room(void **state)
+{
+	struct probe_config config = LISTED;
+	struct child greedy = child_start(body_many_threads, NULL), victim;
+	struct both b = {.greedy.pid = greedy.pid}, end;
+	struct listed_process l[2];
+	struct probes *p;
+	uint64_t t0;
+
+	(void)state;
+	config.wait_entries = WAITS_FEW;
+	p = watch_by(config, &greedy, (struct event_settings){}, 0);
+	l[0] = listed(&greedy);
+	l[0].ns = NS_GREEDY;
+	assert_int_equal(probes_list(p, l, 1), 0);
+	await_ready(&greedy);
+	for (int i = 0; i < 5; i++) {
+		nap(50);
+		drain_both(p, &b);
+	}
+	assert_true(b.refused_greedy > 0);
+	victim = child_start(body_few_threads, NULL);
+	b.victim.pid = victim.pid;
+	l[1] = listed(&victim);
+	l[1].ns = NS_VICTIM;
+	assert_int_equal(probes_list(p, l, 2), 0);
+	await_ready(&victim);
+	nap(100); /* each thread begins a wait in this time */
+	drain_both(p, &b);
+	t0 = now_mono_ns();
+	end = b;
+	nap(2000);
+	drain_both(p, &end);
+	/* Each thread waits nearly all the time. One thread less would be an eighth. */
+	assert_true(end.victim.sum - b.victim.sum >
+		    (now_mono_ns() - t0) / 1000 * (VICTIMS + 1) * 94 / 100);
+	assert_int_equal(end.refused_victim, 0);
+	assert_true(end.refused_greedy > b.refused_greedy);
+	assert_true(end.greedy.sum > b.greedy.sum); /* the others of its threads are seen */
+	child_stop(&greedy);
+	child_stop(&victim);
+	/* Threads that have ended leave their room. */
+	assert_int_equal(
+		p->events[EVENT_OFF_CPU].ops->shares(&p->events[EVENT_OFF_CPU])->held[0][0], 0);
+	probes_free(p);
+}
+
 /* The argument is a pattern of test names such as "an_end*"; without it, all tests run. */
 int main(int argc, char **argv)
 {
@@ -396,6 +511,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(time_asleep_is_nobodys_wait),
 		cmocka_unit_test(nothing_was_dropped),
 		cmocka_unit_test(threads_beyond_the_table_are_counted),
+		cmocka_unit_test(threads_of_one_namespace_leave_room),
 	};
 
 	if (argc > 1)

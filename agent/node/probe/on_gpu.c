@@ -121,7 +121,7 @@ static void sweep_launches(struct sweep *s)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	for (size_t i = 0; i < s->n_stale; i++)
 		if (!bpf_map_delete_elem(map, &s->stale[i].key))
-			probes_gpu_held_less(s->set->held.launches, s->stale[i].slot);
+			probes_share_less(s->set->held.launches, s->stale[i].slot);
 	free(s->stale);
 	profile_samples_lost(&s->set->lost, 1u << EVENT_ON_GPU, "gpu_unended", s->n_unended);
 }

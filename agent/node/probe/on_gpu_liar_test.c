@@ -15,7 +15,8 @@
 
 /* ---- the liar ---- */
 
-enum { PIECES, MICROSECONDS }; /* in said[]; its losses count as pieces */
+/* in said[]; its losses count as pieces. UNEVEN: pieces whose time is no whole microsecond */
+enum { PIECES, MICROSECONDS, UNEVEN };
 
 static struct {
 	bool known;
@@ -70,26 +71,32 @@ static void fill(void)
 	}
 }
 
-/* Returns the microseconds for which a piece counts; 0: it is a loss. All times are multiples. */
-static uint64_t us_of(uint32_t correlation, uint64_t start_ns, uint64_t end_ns)
+/*
+ * Counts the microseconds of a piece that is no loss. A piece that overlaps others may have a time
+ * that is no whole microsecond: the programs round it by chance.
+ */
+static void say_us(uint32_t correlation, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t ns = end_ns - start_ns;
 	uint32_t level;
 
 	if (correlation >= CORRELATIONS || !launches[correlation].known || end_ns < start_ns)
-		return 0;
+		return;
 	level = launches[correlation].level;
-	return ns < PF_GPU_NS_MAX >> level ? (ns / 1000) << level : 0;
+	if (ns >= PF_GPU_NS_MAX >> level)
+		return;
+	said[MICROSECONDS] += (ns << level) / 1000;
+	said[UNEVEN] += (ns << level) % 1000 != 0;
 }
 
-static uint64_t piece_us(uint64_t at)
+static void say_piece(uint64_t at)
 {
 	struct podflame_cuda_work w;
 
 	if (liar_blinks || !liar_has(at, sizeof(w)))
-		return 0;
+		return;
 	memcpy(&w, (void *)at, sizeof(w));
-	return us_of(w.correlation, w.start_ns, w.end_ns);
+	say_us(w.correlation, w.start_ns, w.end_ns);
 }
 
 static void lie_work(void)
@@ -107,7 +114,7 @@ static void lie_work(void)
 	said[PIECES] += read ? n : 1;
 	came += read ? n : 0;
 	for (uint32_t i = 0; read && i < n; i++)
-		said[MICROSECONDS] += piece_us(at + (uint64_t)i * size);
+		say_piece(at + (uint64_t)i * size);
 }
 
 static uint64_t lost_since(uint64_t was, uint64_t is)
@@ -182,20 +189,21 @@ static void lie_correlation(void)
 }
 
 /* at: where the pointer to the record is. on_gpu_reports_test.c tests the offsets. */
-static uint64_t record_us(uint64_t at)
+static void say_record(uint64_t at)
 {
 	uint64_t record, times[2];
 	uint32_t kind, correlation;
 
 	if (liar_blinks || !liar_has(at, sizeof(record)))
-		return 0;
+		return;
 	memcpy(&record, (void *)at, sizeof(record));
 	if (!liar_has(record, 112))
-		return 0;
+		return;
 	memcpy(&kind, (void *)record, sizeof(kind));
 	memcpy(times, (void *)(record + 16), sizeof(times));
 	memcpy(&correlation, (void *)(record + 92), sizeof(correlation));
-	return kind == 3 || kind == 10 ? us_of(correlation, times[0], times[1]) : 0;
+	if (kind == 3 || kind == 10)
+		say_us(correlation, times[0], times[1]);
 }
 
 /* The memory has pieces, whose words are the pointers here. Some happen to point to a record. */
@@ -209,7 +217,7 @@ static void lie_batch(void)
 	said[PIECES] += read ? n : 1;
 	came += read ? n : 0;
 	for (uint32_t i = 0; read && i < n; i++)
-		said[MICROSECONDS] += record_us(at + i * sizeof(uint64_t));
+		say_record(at + i * sizeof(uint64_t));
 }
 
 IN_SECTION(pf_loop) static void lie(void)
@@ -292,7 +300,8 @@ static void run_pair(void)
 		if (liar_blinks)
 			assert_in_range(all.value, 0, all.n * (PF_GPU_NS_MAX / 1000));
 		else
-			assert_int_equal(all.value, said[MICROSECONDS]);
+			assert_in_range(all.value, said[MICROSECONDS],
+					said[MICROSECONDS] + said[UNEVEN]);
 		assert_int_equal(all.n_short, (i + 1) * LIAR_CALLS);
 		assert_int_equal(all.n_long, (i + 1) * LIAR_CALLS);
 	}

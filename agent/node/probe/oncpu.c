@@ -13,6 +13,10 @@
 
 #include "oncpu.skel.h"
 
+/* what a user can do against EACCES */
+#define NEEDS_ADMIN                                                                                \
+	" (the agent needs SYS_ADMIN, or the node needs the sysctl kernel.perf_event_paranoid=2)"
+
 #define MAX_CPUS  8192 /* the most that CONFIG_NR_CPUS of x86-64 can be */
 #define TOTAL_HZ  99   /* the rate if only `total` wants the event: that of the built-in target */
 #define BEHIND_NS (100 * NSEC_PER_MSEC)
@@ -244,10 +248,11 @@ static int oncpu_check(struct probes *p, struct event_probe *e)
 		}
 	}
 	if (n_failed)
-		probes_feature_missing(p, EVENT_ON_CPU,
-				       "%zu of %zu CPUs are not sampled: perf event on CPU %zu: %s",
-				       n_failed, n_failed + e->n_links, first,
-				       strerror(-first_error));
+		probes_feature_missing(
+			p, EVENT_ON_CPU,
+			"%zu of %zu CPUs are not sampled: perf event on CPU %zu: %s%s", n_failed,
+			n_failed + e->n_links, first, strerror(-first_error),
+			first_error == -EACCES ? NEEDS_ADMIN : "");
 	else
 		probes_feature_works(p, EVENT_ON_CPU);
 	return first_error;

@@ -116,6 +116,7 @@ struct probes *probes_free(struct probes *p)
 		probes_event_stop(&p->events[i]);
 	probes_counts_close(p);
 	probes_filter_done(p);
+	probes_shares_done(p);
 	probes_tables_close(p);
 	probes_tags_close(p);
 	if (p->settings)

@@ -19,6 +19,7 @@ struct probe_config {
 	bool per_cpu; /* samples of each CPU are counted apart */
 	unsigned max_sample_hz;
 	size_t ring_bytes, count_entries; /* 0: defaults that depend on the number of CPUs */
+	uint32_t wait_entries; /* off-cpu: threads whose waits are followed; 0: PF_WAITS_MAX */
 	const char *devices_path; /* borrowed; NULL: /proc/devices */
 };
 struct probes;
@@ -49,6 +50,7 @@ void probes_knows(struct probes *p, uint64_t drain_number);
 struct listed_process {
 	/* its start time is compared with the precision of /proc/PID/stat, 10 ms */
 	struct process_id id;
+	uint64_t ns; /* struct charged */
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	uint32_t off_note, off_keep; /* as in struct container_filter; 0: all waits */

@@ -103,7 +103,7 @@ static void remove_stale(struct probe_set_state *s, int map, size_t value_bytes,
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	for (size_t i = 0; i < stale.n; i++)
 		if (!bpf_map_delete_elem(map, &stale.items[i].key))
-			probes_gpu_held_less(held, stale.items[i].slot);
+			probes_share_less(held, stale.items[i].slot);
 	free(stale.items);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * sets: the probe sets (probe.h), and what their events have in common. The events of a set share
- * one BPF object. It is loaded when one of them is first wanted, because memory's map of living
- * memory needs 12 MiB. attach.c attaches it to processes, and live_memory.c reads the map.
+ * one BPF object. It is loaded when one of them is first wanted, because its programs and maps need
+ * memory. attach.c attaches it to processes, and live_memory.c reads the map.
  */
 #include "node/probe/sets.h"
 
@@ -167,7 +167,6 @@ static void take_descriptors(struct probe_set_state *s)
 	s->procs = bpf_map__fd(o->procs);
 	s->pending = bpf_map__fd(o->pending);
 	s->live = bpf_map__fd(o->live);
-	s->live_stats = bpf_map__fd(o->live_stats);
 }
 
 /*
@@ -260,6 +259,13 @@ int probes_set_attach(struct probes *p, struct event_probe *e)
 	__atomic_store_n(&s->load_error, r, __ATOMIC_RELEASE);
 	probes_event_again_later(e, r);
 	return !r && s->ops->need_returns & 1u << event ? need_returns(p, e) : r;
+}
+
+const struct share_counts *probes_set_shares(const struct event_probe *e)
+{
+	const struct probe_set_state *s = e->own;
+
+	return &s->shares;
 }
 
 void probes_set_detach(struct event_probe *e)

@@ -64,9 +64,9 @@ struct set_object {
 	struct bpf_program *of_many[_PROGRAM_MAX], *of_one[_PROGRAM_MAX];
 	/*
 	 * Maps: see struct pf_mem_proc and below it in bpf/abi.h. NULL: the set has no such map;
-	 * live and live_stats exist only in a set with a live event.
+	 * live exists only in a set with a live event.
 	 */
-	struct bpf_map *procs, *pending, *live, *live_stats;
+	struct bpf_map *procs, *pending, *live;
 	struct bpf_map *functions; /* rdma_functions; NULL: the set is not one of RDMA */
 };
 
@@ -136,6 +136,8 @@ struct set_ops {
 extern const struct set_ops probes_memory_set, probes_gpu_memory_set, probes_gpu_set,
 	probes_rdma_set, probes_rdma_latency_set;
 
+/* The maps of a set with a live event that namespaces share. */
+enum shared_table { SHARED_LIVE, SHARED_PENDING };
 struct gpu_ends; /* gpu_ends.c */
 /*
  * The programs' variables pf_gpu_held_... and pf_rdma_held_..., mapped into the agent's memory;
@@ -154,7 +156,7 @@ struct probe_set_state {
 	bool loaded;	/* atomic; false: no target has wanted an event of the set yet */
 	int load_error; /* atomic: result of the last try to load the object */
 	int of_many[_PROGRAM_MAX], of_one[_PROGRAM_MAX]; /* descriptors; -1: not loaded */
-	int procs, pending, live, live_stats;
+	int procs, pending, live;
 
 	pthread_mutex_t lock;
 	/* hash table of the attached processes; its key is attached.key */
@@ -168,9 +170,9 @@ struct probe_set_state {
 	/* CLOCK_BOOTTIME: when the agent last noticed that the machine had been suspended */
 	uint64_t woke_ns;
 	bool asked; /* the next full drain must have a snapshot */
-	uint64_t user_removed, evicted;
 	struct losses lost;	   /* losses that no drain has reported yet */
 	struct gpu_held held;
+	struct share_counts shares; /* its `held` is indexed by enum shared_table */
 	struct gpu_ends *gpu_ends; /* NULL: the set is not PROBES_GPU_MEMORY, or not loaded */
 };
 
@@ -253,6 +255,8 @@ void probes_set_unload(struct event_probe *e);
 int probes_set_attach(struct probes *p, struct event_probe *e);
 void probes_set_detach(struct event_probe *e);
 int probes_set_check(struct probes *p, struct event_probe *e);
+/* A member of struct probe_ops, for the live event of a set. */
+const struct share_counts *probes_set_shares(const struct event_probe *e);
 /* These members, as initializers. */
 #define PROBES_SET_EVENT                                                                           \
 	.load = probes_set_open, .unload = probes_set_unload, .attach = probes_set_attach,         \
@@ -381,8 +385,3 @@ void probes_gpu_carve(struct probe_set_state *s, struct live_piece *pieces, size
 /* gpu_shares.c: entries that each process has in the maps about GPUs and RDMA; under the lock */
 /* Returns a slot that no attached process has. A member of struct set_ops. */
 uint32_t probes_gpu_slot(struct probe_set_state *s);
-/*
- * Reduces the slot's number of entries by one, after an entry was removed from a map. held: the
- * member of s->held for that map.
- */
-void probes_gpu_held_less(int32_t *held, uint32_t slot);

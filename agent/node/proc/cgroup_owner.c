@@ -51,6 +51,7 @@ static struct container_filter filter_of_pod(const struct containers *p, const s
 	const struct cap *cap = proc_caps_of(p->caps, container_id);
 
 	return (struct container_filter){
+		.ns = proc_ns_hash(pod->ns),
 		.event_mask = pod->arm_event_mask,
 		.sample_hz = capped(cap, pod->arm_sample_hz),
 		.settings = pod->arm_settings,
@@ -61,11 +62,12 @@ static struct container_filter filter_of_pod(const struct containers *p, const s
 }
 
 static struct container_filter filter_of_container(const struct containers *p,
-						   const struct plan_container *c)
+						   const struct plan_container *c, uint64_t ns)
 {
 	const struct cap *cap = proc_caps_of(p->caps, c->id);
 
 	return (struct container_filter){
+		.ns = ns,
 		.event_mask = c->event_mask,
 		.sample_hz = capped(cap, c->sample_hz),
 		.settings = c->settings,
@@ -156,6 +158,7 @@ void proc_cgroup_judge(struct containers *p, const struct known_container *k,
 	 * cluster inside the container.
 	 */
 	if (parent && parent->owner && parent->until_ns == UINT64_MAX) {
+		ret->inherited = true;
 		ret->owner = proc_owner_ref(parent->owner);
 		ret->filter = parent->filter;
 		return;
@@ -167,6 +170,6 @@ void proc_cgroup_judge(struct containers *p, const struct known_container *k,
 	} else if (is_outermost(p, k, &c->pods_depth)) {
 		note_depth(p, k);
 		ret->owner = proc_owner_ref(c->owner);
-		ret->filter = filter_of_container(p, c->container);
+		ret->filter = filter_of_container(p, c->container, c->owner->ns_hash);
 	}
 }

@@ -45,6 +45,7 @@ struct containers *proc_containers_free(struct containers *p)
 	proc_planned_done(&p->planned);
 	plan_free(p->plan);
 	free(p->filter);
+	free(p->cuts);
 	free(p);
 	return NULL;
 }
@@ -67,7 +68,7 @@ static struct known_container *find_known(const struct containers *p, uint64_t i
 /* Compares all members but cgroup_id. */
 static bool same_filter(const struct container_filter *a, const struct container_filter *b)
 {
-	return a->event_mask == b->event_mask && a->sample_hz == b->sample_hz &&
+	return a->ns == b->ns && a->event_mask == b->event_mask && a->sample_hz == b->sample_hz &&
 	       plan_event_settings_equal(&a->settings, &b->settings) &&
 	       a->off_note == b->off_note && a->off_keep == b->off_keep && a->listed == b->listed &&
 	       a->context == b->context;
@@ -79,11 +80,13 @@ static bool same_filter(const struct container_filter *a, const struct container
  */
 static void update(struct containers *p, struct known_container *k, uint64_t now_ns)
 {
+	const struct known_container *parent = find_known(p, k->parent_id);
 	struct container_verdict v;
 
 	if (k->removed)
 		return;
-	proc_cgroup_judge(p, k, find_known(p, k->parent_id), now_ns, &v);
+	proc_cgroup_judge(p, k, parent, now_ns, &v);
+	k->of = v.inherited ? parent->of : k->id;
 	if (!same_filter(&v.filter, &k->filter)) {
 		k->filter = v.filter;
 		p->dirty = true;
@@ -178,10 +181,40 @@ bool proc_containers_wants_scan(const struct containers *p)
 
 /* ---- cgroups that are made and removed ---- */
 
+static bool is_below_container(const struct known_container *parent)
+{
+	return parent && (parent->below || parent->ref.container_id[0]);
+}
+
+static void count_no_room(void)
+{
+	counter_add(counter("podflame_cgroups_dropped_total", "reason", "table_full"), 1);
+}
+
+/*
+ * Forgets the newest cgroup below a container, so that a pod that makes many cgroups does not take
+ * the place of another one's container. False: there is none.
+ */
+static bool make_room(struct containers *p)
+{
+	struct known_container *newest = NULL;
+
+	for (struct known_container *k = p->known; k; k = k->hh.next)
+		if (k->below && (!newest || k->id > newest->id))
+			newest = k;
+	if (!newest)
+		return false;
+	p->dirty |= newest->filter.event_mask != 0;
+	forget(p, newest);
+	count_no_room();
+	return true;
+}
+
 static void add(struct containers *p, uint64_t id, uint64_t parent_id, const struct cgroup_ref *ref,
 		bool by_event, uint64_t now_ns)
 {
 	struct known_container *k = find_known(p, id);
+	bool below;
 
 	if (k) {
 		k->parent_id = parent_id;
@@ -192,8 +225,9 @@ static void add(struct containers *p, uint64_t id, uint64_t parent_id, const str
 		}
 		return;
 	}
-	if (HASH_COUNT(p->known) >= MAX_CGROUPS) {
-		counter_add(counter("podflame_cgroups_dropped_total", "reason", "table_full"), 1);
+	below = is_below_container(find_known(p, parent_id));
+	if (HASH_COUNT(p->known) >= MAX_CGROUPS && !(!below && make_room(p))) {
+		count_no_room();
 		return;
 	}
 	k = xcalloc(1, sizeof(*k));
@@ -201,6 +235,7 @@ static void add(struct containers *p, uint64_t id, uint64_t parent_id, const str
 				      .parent_id = parent_id,
 				      .seen_ns = now_ns,
 				      .ref = *ref,
+				      .below = below,
 				      .by_event = by_event};
 	HASH_ADD(hh, p->known, id, sizeof(k->id), k);
 	update(p, k, now_ns);
@@ -300,30 +335,29 @@ bool proc_containers_keep_off(struct containers *p, const char *container_id, ui
 
 /* ---- queries ---- */
 
-static void filter_build(struct containers *p)
-{
-	p->n_filter = 0;
-	HASH_SORT(p->known, by_id);
-	for (const struct known_container *k = p->known; k; k = k->hh.next) {
-		if (!k->filter.event_mask)
-			continue;
-		GROW(p->filter, p->n_filter, p->cap_filter);
-		p->filter[p->n_filter] = k->filter;
-		p->filter[p->n_filter++].cgroup_id = k->id;
-	}
-}
-
 const struct container_filter *proc_containers_filter(struct containers *p, uint64_t now_ns,
 						      size_t *ret_n, bool *ret_changed)
 {
 	if (now_ns >= p->next_ns)
 		update_all(p, now_ns);
 	*ret_changed = p->dirty;
-	if (p->dirty)
-		filter_build(p);
+	if (p->dirty) {
+		HASH_SORT(p->known, by_id);
+		proc_filter_build(p);
+	}
 	p->dirty = false;
 	*ret_n = p->n_filter;
 	return p->filter;
+}
+
+void proc_containers_each_cut(const struct containers *p, procs_container_fn *fn, void *arg)
+{
+	for (size_t i = 0; i < p->n_cuts; i++) {
+		const struct known_container *k = find_known(p, p->cuts[i]);
+
+		if (k && k->owner)
+			fn(k->id, k->owner, arg);
+	}
 }
 
 void proc_containers_each_container(const struct containers *p, procs_container_fn *fn, void *arg)
@@ -332,6 +366,13 @@ void proc_containers_each_container(const struct containers *p, procs_container_
 		if (k->owner && k->until_ns == UINT64_MAX && k->ref.container_id[0] &&
 		    !k->ref.nested && str_equal(k->owner->container_id, k->ref.container_id))
 			fn(k->id, k->owner, arg);
+}
+
+struct charged proc_containers_charged(const struct containers *p, uint64_t cgroup_id)
+{
+	const struct known_container *k = find_known(p, cgroup_id);
+
+	return (struct charged){k && k->owner ? k->owner->ns_hash : proc_ns_hash(""), cgroup_id};
 }
 
 struct owner *proc_containers_owner(struct containers *p, uint64_t cgroup_id,

@@ -88,6 +88,8 @@ struct known_container {
 	uint64_t id, parent_id, seen_ns;
 	struct cgroup_ref ref;
 	bool by_event; /* the kernel has reported its creation; false: only a scan found it */
+	bool below;    /* it is below the cgroup of a container, where any pod may have made it */
+	uint64_t of;   /* the cgroup whose entry in the filter it shares; else its own id */
 	bool removed;
 	struct owner *owner; /* kept for a while after the end, for late samples */
 	/* the end of the time for which the cgroup was selected; UINT64_MAX while it is selected */
@@ -103,6 +105,8 @@ struct containers {
 	struct cap *caps;
 	struct container_filter *filter;
 	size_t n_filter, cap_filter;
+	uint64_t *cuts; /* ids of containers' own cgroups, of which the filter lacks some below */
+	size_t n_cuts, cap_cuts;
 	size_t n_ended;
 	/* The lowest cgroup_ref.pods_depth of planned containers' cgroups; 0: not known yet. */
 	unsigned pods_depth;
@@ -110,10 +114,15 @@ struct containers {
 	uint64_t next_ns; /* when the cgroups must be judged again; 0: now; UINT64_MAX: never */
 };
 
+/* filter_entries.c: the contents of the kernel's filter, from the judged cgroups. */
+/* Makes p->filter and p->cuts. p->known is in the order of ids. */
+void proc_filter_build(struct containers *p);
+
 /* cgroup_owner.c: what the plan says about a cgroup: its owner, and its entry in the filter. */
 struct container_verdict {
 	struct owner *owner; /* a reference; NULL: the cgroup has no owner */
 	struct container_filter filter;
+	bool inherited; /* both are those of the cgroup around it */
 };
 /*
  * Judges the cgroup k. parent: the cgroup around k; NULL: it is not known. Parents are judged

@@ -94,6 +94,11 @@ static double lowest_limit(const struct plan_pod *pod)
 	return least;
 }
 
+uint64_t proc_ns_hash(const char *ns)
+{
+	return hash_bytes(ns, strlen(ns), 0) | 1;
+}
+
 struct owner *proc_owner_make(const struct plan *plan, const struct plan_pod *pod,
 			      const struct plan_container *c, const char *unnamed_id,
 			      uint32_t off_keep, struct owner *reuse)
@@ -102,6 +107,7 @@ struct owner *proc_owner_make(const struct plan *plan, const struct plan_pod *po
 	const struct tags *tags = c ? &c->tags : &pod->tags;
 
 	o->refs = 1;
+	o->ns_hash = proc_ns_hash(pod->ns);
 	o->unnamed = !c;
 	o->java_attach = c && c->java_attach;
 	o->event_mask = c ? c->event_mask : pod->arm_event_mask;

@@ -154,6 +154,7 @@ struct mappings {
 	 */
 	uint64_t exec_pages;
 	int root_fd;			/* the process's root directory (O_PATH); -1: none */
+	uint64_t charged_ns;		/* of struct charged, for node/runtime; 0: nobody set it */
 	unsigned refs;			/* changed atomically */
 };
 #define MAPPINGS_MAX 16384
@@ -319,14 +320,17 @@ struct owner {
 	bool java_attach;
 	/* the API server has not reported this container's id (yet): it may be the sandbox */
 	bool unnamed;
+	uint64_t ns_hash;		/* of the namespace's name; never 0 */
 };
 struct owner *proc_owner_ref(struct owner *o);	/* any thread */
 struct owner *proc_owner_unref(struct owner *o);
 
 /* ---- the table of containers: loop thread; now_ns is CLOCK_BOOTTIME ---- */
 struct containers;
+#define CONTAINERS_FILTER_MAX 16384		/* as PF_FILTER_MAX of bpf/abi.h */
 struct container_filter {			/* one entry of the BPF filter */
 	uint64_t cgroup_id;
+	uint64_t ns;				/* of struct charged */
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	/* off-cpu: see proc_containers_keep_off(); off_note 0: each switch is noted */
@@ -370,7 +374,8 @@ bool proc_containers_cap_hz(struct containers *p, const char *container_id, unsi
 bool proc_containers_keep_off(struct containers *p, const char *container_id,
 			      uint32_t note, uint32_t keep);
 /*
- * Returns the entries that the BPF filter should have now; borrowed until the next call.
+ * Returns the entries that the BPF filter should have now, at most CONTAINERS_FILTER_MAX; borrowed
+ * until the next call. If there are more cgroups, each container gets an equal share.
  * *ret_changed: they differ from those of the last call.
  */
 const struct container_filter *proc_containers_filter(struct containers *p, uint64_t now_ns,
@@ -381,6 +386,21 @@ const struct container_filter *proc_containers_filter(struct containers *p, uint
  */
 typedef void procs_container_fn(uint64_t cgroup_id, struct owner *o, void *arg);
 void proc_containers_each_container(const struct containers *p, procs_container_fn *fn, void *arg);
+/*
+ * The same for the containers of which the last result of proc_containers_filter() lacks cgroups,
+ * because there is no room for all.
+ */
+void proc_containers_each_cut(const struct containers *p, procs_container_fn *fn, void *arg);
+/*
+ * Whom the agent charges for what a process costs it. Where something is limited, each namespace
+ * has the same share of it.
+ */
+struct charged {
+	uint64_t ns; /* hash of the namespace's name; of "", if a process belongs to none */
+	uint64_t cgroup_id;
+};
+uint64_t proc_ns_hash(const char *ns);	/* member ns; never 0 */
+struct charged proc_containers_charged(const struct containers *p, uint64_t cgroup_id);
 /*
  * Returns a new reference to the owner of this cgroup's samples, for samples taken up to
  * *ret_until_ns. This is UINT64_MAX while the cgroup is selected, and otherwise the time when it

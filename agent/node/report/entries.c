@@ -138,7 +138,7 @@ void report_entries_plan(struct entries *es, const struct plan *p)
 	for (size_t i = 0; i < p->n_targets; i++) {
 		const struct plan_target *t = &p->targets[i];
 
-		if (*t->uid && (t->pods_matched || !t->accepted))
+		if (*t->uid && (t->pods_matched || t->pods_without_room || !t->accepted))
 			entry_update(find_or_add(es, t->uid), t);
 	}
 	HASH_ITER (hh, es->head, e, next) {

@@ -19,6 +19,7 @@
 #define URGENT_BURST   10
 #define BACKOFF_MIN_NS NSEC_PER_SEC
 #define BACKOFF_MAX_NS (60 * NSEC_PER_SEC) /* longest mean time between two tries to send */
+#define MAX_CROWDED    256 /* namespaces in the list, as in the CRD; the last one is "*" then */
 
 struct report {
 	struct loop *loop;
@@ -31,7 +32,8 @@ struct report {
 
 	struct entries entries;
 	json_t *capabilities;
-	json_t *owner; /* reference to the agent's DaemonSet; NULL: not known */
+	json_t *crowded; /* array: the namespaces of which targets have no room, sorted */
+	json_t *owner;	 /* reference to the agent's DaemonSet; NULL: not known */
 	char cgroup_mode[64];
 
 	json_t *written; /* the content in the API server; NULL: none yet */
@@ -64,11 +66,12 @@ static json_t *content(const struct report *r)
 	unsigned omitted;
 	json_t *targets = report_entries_json(&r->entries, &omitted);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:i}", "agentVersion",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:O, s:I, s:o, s:i, s:O}", "agentVersion",
 			 r->version, "kernel", r->kernel, "bootID", r->boot_id, "cgroupMode",
 			 r->cgroup_mode, "configHash", r->config_hash, "capabilities",
 			 r->capabilities, "unwindTableBytes", (json_int_t)r->unwind_table_bytes,
-			 "targets", targets, "targetsOmitted", (int)omitted);
+			 "targets", targets, "targetsOmitted", (int)omitted, "crowdedNamespaces",
+			 r->crowded);
 }
 
 /* Returns the whole status: the content, and fields whose changes cause no write. */
@@ -386,6 +389,31 @@ void report_check(struct report *r)
 
 /* ---- input ---- */
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+void report_crowded(struct report *r, json_t *namespaces)
+{
+	size_t n = json_object_size(namespaces), i = 0;
+	_cleanup_free_ const char **names = xcalloc(n + 1, sizeof(*names));
+	_cleanup_json_ json_t *taken = namespaces;
+	json_t *list = json_array(), *v;
+	const char *ns;
+
+	json_object_foreach (taken, ns, v)
+		names[i++] = ns;
+	qsort(names, n, sizeof(*names), by_text);
+	for (i = 0; i < n && i < MAX_CROWDED - 1; i++)
+		json_array_append_new(list, json_string(names[i]));
+	if (n >= MAX_CROWDED)
+		json_array_append_new(list, json_string("*"));
+	json_decref(r->crowded);
+	r->crowded = list;
+	changed(r);
+}
+
 void report_plan(struct report *r, const struct plan *p)
 {
 	report_entries_plan(&r->entries, p);
@@ -474,6 +502,7 @@ int report_new(struct loop *l, struct kube *k, const struct report_config *c, st
 	r->min_interval_ns = c->min_interval_ns ? c->min_interval_ns : 60 * NSEC_PER_SEC;
 	r->jitter_ns = c->jitter_ns ? c->jitter_ns : 10 * NSEC_PER_SEC;
 	r->capabilities = json_array();
+	r->crowded = json_array();
 	r->tokens = URGENT_BURST;
 	r->tokens_ns = now_mono_ns();
 	r->written_class =
@@ -494,6 +523,7 @@ struct report *report_free(struct report *r)
 	timer_cancel(&r->timer);
 	report_entries_done(&r->entries);
 	json_decref(r->capabilities);
+	json_decref(r->crowded);
 	json_decref(r->owner);
 	json_decref(r->written);
 	json_decref(r->sending);

@@ -23,12 +23,17 @@ struct report;
 int report_new(struct loop *l, struct kube *k, const struct report_config *c, struct report **ret);
 struct report *report_free(struct report *r);
 /*
- * Inputs. The report is written only if its content changes. A target that matches no pod here and
- * has no error is not in the report, so it costs nothing on nodes that it does not concern. For
- * such a target, sampled, stored and problem are ignored. When the generation of a target changes,
- * its events count as not sampled and not stored again.
+ * Inputs. The report is written only if its content changes. A target that matches no pod here, has
+ * no error and misses no pod is not in the report, so it costs nothing on nodes that it does not
+ * concern. For such a target, sampled, stored and problem are ignored. When the generation of a
+ * target changes, its events count as not sampled and not stored again.
  */
 void report_plan(struct report *r, const struct plan *p);
+/*
+ * Sets the namespaces of which the agent leaves out targets, because they have no room: the keys of
+ * an object, which this function takes. "": targets of the cluster.
+ */
+void report_crowded(struct report *r, json_t *namespaces);
 /*
  * Sets which features this node has. A feature may have the name of an event. If such a feature is
  * not ok, targets that ask for the event get the reason EventUnsupported.

@@ -282,6 +282,62 @@ static void test_many_targets_are_cut_and_counted(void **state)
 	report_free(r);
 }
 
+/* A target that matches no pod, but may miss some for which the agent has no room, says so. */
+static void test_a_target_without_pods_may_miss_some(void **state)
+{
+	struct report *r = new_report();
+	struct plan_reason missed = {
+		.reason = REASON_NO_ROOM_FOR_PODS, .message = (char *)"no room", .n_pods = 3};
+	struct plan_target t[] = {target("u1", 1, 0), target("u2", 1, 0)};
+	_cleanup_json_ json_t *o = NULL;
+	const json_t *entry;
+
+	(void)state;
+	t[0].pods_without_room = 3;
+	t[0].reasons = &missed;
+	t[0].n_reasons = 1;
+	give_plan(r, t, ARRAY_SIZE(t));
+	o = report_json(r);
+	assert_int_equal(json_array_size(json_at(o, "status.targets")), 1);
+	entry = json_with(json_at(o, "status.targets"), "uid", "u1");
+	assert_string_equal(json_str_at(json_array_get(json_at(entry, "reasons"), 0), "reason", ""),
+			    "NoRoomForPods");
+	report_free(r);
+}
+
+static void test_namespaces_without_room_are_named(void **state)
+{
+	struct report *r = new_report();
+	_cleanup_json_ json_t *few = NULL, *many = NULL, *none = NULL;
+	json_t *names = json_object();
+	char ns[16];
+
+	(void)state;
+	report_crowded(r, json_pack("{s:b, s:b, s:b}", "b", true, "", true, "a", true));
+	few = report_json(r);
+	assert_int_equal(json_array_size(json_at(few, "status.crowdedNamespaces")), 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_string_equal(json_string_value(json_array_get(
+					    json_at(few, "status.crowdedNamespaces"), i)),
+				    ((const char *const[]){"", "a", "b"})[i]);
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(ns, sizeof(ns), "n%03u", i);
+		json_object_set_new(names, ns, json_true());
+	}
+	report_crowded(r, names);
+	many = report_json(r);
+	assert_int_equal(json_array_size(json_at(many, "status.crowdedNamespaces")), 256);
+	assert_string_equal(
+		json_string_value(json_array_get(json_at(many, "status.crowdedNamespaces"), 255)),
+		"*");
+	/* an empty list, so that the API server forgets the old one */
+	report_crowded(r, json_object());
+	none = report_json(r);
+	assert_true(json_is_array(json_at(none, "status.crowdedNamespaces")));
+	assert_int_equal(json_array_size(json_at(none, "status.crowdedNamespaces")), 0);
+	report_free(r);
+}
+
 static void test_one_of_another_namespace_is_in_it(void **state)
 {
 	enum { N = 301 };
@@ -650,22 +706,28 @@ static void test_freed_before_the_answer(void **state)
 
 static void test_reasons_that_find_no_room_are_named(void **state)
 {
+	const enum reason first_reason = REASON_OVER_BUDGET;
 	struct report *r = new_report();
 	struct plan_target t = target("u1", 1, 2);
-	const enum reason first_reason = REASON_OVER_BUDGET;
+	struct buf more;
 	json_t *first;
 
 	(void)state;
+	buf_init(&more, 0);
+	buf_puts(&more, "6 more");
 	give_plan(r, &t, 1);
-	for (enum reason reason = first_reason; reason < first_reason + 13; reason++)
-		report_problem(r, "u1", reason, "is so", 1);
+	for (unsigned i = 0; i < 13; i++) {
+		report_problem(r, "u1", first_reason + i, "is so", 1);
+		if (i >= 7)
+			buf_printf(&more, "%s %s", i == 7 ? ":" : ",",
+				   reason_name(first_reason + i));
+	}
 	first = first_target(r);
 	assert_int_equal(json_array_size(json_at(first, "reasons")), 8);
-	assert_string_equal(reason_at(first, 6, "reason"), "RdmaNotSeen");
+	assert_string_equal(reason_at(first, 6, "reason"), reason_name(first_reason + 6));
 	assert_string_equal(reason_at(first, 7, "reason"), "ReasonsOmitted");
-	assert_string_equal(reason_at(first, 7, "message"),
-			    "6 more: ProcessUnreadable, UnwindTablesMissing, RuntimeNotWalked, "
-			    "JavaAttachFailed, RuntimeNotNamed, GoroutinesNotSeen");
+	assert_string_equal(reason_at(first, 7, "message"), more.data);
+	buf_done(&more);
 	json_decref(first);
 	report_free(r);
 }
@@ -704,6 +766,8 @@ int main(void)
 		cmocka_unit_test(test_refused_target_is_told),
 		cmocka_unit_test(test_many_targets_are_cut_and_counted),
 		cmocka_unit_test(test_one_of_another_namespace_is_in_it),
+		cmocka_unit_test(test_a_target_without_pods_may_miss_some),
+		cmocka_unit_test(test_namespaces_without_room_are_named),
 		cmocka_unit_test(test_first_samples_are_urgent_and_once),
 		cmocka_unit_test(test_counts_wait_and_losses_never_write),
 		cmocka_unit_test(test_share_of_whole_stacks),

@@ -6,6 +6,8 @@
 #include "lib/base/fault.h"
 #include "node/runtime/java_attach/attach.h"
 #include "node/runtime/internal.h"
+#include "node/runtime/perfmap/testperfmap.h"
+#include "node/runtime/reader.h"
 
 #include <setjmp.h>
 #include <cmocka.h>
@@ -94,6 +96,7 @@ static int read_memory(void *arg)
 static void put_map(void *arg)
 {
 	(void)arg;
+	runtime_reader_use(NULL, NULL); /* no namespace waits because of an earlier loss */
 	remove_file(getpid(), "/tmp/perf-%d.map");
 	write_map(getpid(), O_CREAT);
 }
@@ -113,7 +116,7 @@ static int read_map(void *arg)
 		r = runtime_perf_file_read(&f);
 	if (!r) {
 		assert_int_equal(runtime_perf_map_n(f.map), 2);
-		assert_string_equal(runtime_perf_map_find(f.map, 0x2010), "second");
+		assert_string_equal(testmap_find(f.map, 0x2010), "second");
 	}
 	runtime_perf_file_done(&f);
 	return r;
@@ -161,7 +164,7 @@ static int attach(void *arg)
 		assert_null(map);
 		assert_true(*said);
 	} else {
-		assert_string_equal(runtime_perf_map_find(map, 0x1000), "first");
+		assert_string_equal(testmap_find(map, 0x1000), "first");
 	}
 	runtime_perf_map_free(map);
 	return r;
@@ -278,7 +281,11 @@ static void test_runtime(void **state)
 {
 	static const struct fault_row rows[] = {
 		{.name = "process_memory", .calls = FAULT_FILES, .run = read_memory},
-		{.name = "perf_file", .calls = FAULT_FILES, .before = put_map, .run = read_map},
+		{.name = "perf_file",
+		 .calls = FAULT_FILES | FAULT(FD) | FAULT(SEND) | FAULT(RECV) | FAULT(START),
+		 .before = put_map,
+		 .run = read_map,
+		 .threads = true},
 		{.name = "attach",
 		 .calls = ATTACH_CALLS,
 		 .before = it_listens,

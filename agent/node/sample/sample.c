@@ -36,6 +36,7 @@ struct drain *sample_drain_free(struct drain *d)
 	free(d->texts);
 	free(d->procs);
 	free(d->cgroups);
+	free(d->refused);
 	profile_losses_done(&d->lost);
 	profile_losses_done(&d->lost_records);
 	buf_done(d->memory);

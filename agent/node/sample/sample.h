@@ -160,6 +160,12 @@ struct raw_young {
 	struct raw_stack stack;
 	struct raw_frame *frames; /* frames of the stack */
 };
+/* A namespace had more than its share of a table in the kernel, so entries of it were refused. */
+struct raw_refused {
+	enum event event;
+	uint64_t ns; /* struct charged of node/proc */
+	uint64_t n;
+};
 /* All that left the kernel since the drain before. The drain owns all memory to which it points. */
 struct drain {
 	struct raw_sample *samples;
@@ -196,6 +202,8 @@ struct drain {
 	struct losses lost;
 	/* records that did not reach this drain: a stack, a name, a process or a cgroup */
 	struct losses lost_records;
+	struct raw_refused *refused; /* of these losses; none in a quick drain */
+	size_t n_refused;
 	struct buf *memory; /* holds the frames of all stacks */
 };
 

@@ -35,7 +35,7 @@ struct sender {
 	bool closed, ready;
 	struct sender_stats stats;
 	struct losses losses; /* for send_take_losses() */
-	char last_error[512];
+	char last_error[512], clock_ahead[200];
 	void (*on_stored)(const struct stored_event *e, size_t n, void *arg);
 	void *stored_arg;
 };
@@ -46,6 +46,7 @@ struct send_job {
 	void (*work)(struct send_job *j); /* runs on the worker */
 	void (*then)(struct send_job *j); /* runs on the loop thread, unless the sender is closed */
 	struct batch *batch;		  /* owned */
+	bool apart;			  /* each namespace of the batch becomes an item */
 	/* owned: an item to remove or drop, or the account to send */
 	struct spool_item *item;
 	struct spool_item *borrowed;	  /* the item that is being sent */
@@ -84,8 +85,8 @@ void send_queue_unlink(struct sender *s, struct spool_item *i);
  */
 bool send_queue_drop(struct sender *s, struct spool_item *i, const char *reason);
 /*
- * Drops items if there is not enough room, the oldest first. Never drops the item that is being
- * sent or an account of losses.
+ * Drops items if there is not enough room: the oldest ones of the namespace that has most. Never
+ * drops the item that is being sent or an account of losses.
  */
 void send_queue_make_room(struct sender *s);
 

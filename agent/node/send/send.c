@@ -104,10 +104,11 @@ static void stored(struct sender *s, struct spool_item *i, const struct sink_ans
 {
 	s->stats.n_sent++;
 	s->n_tries = 0;
+	s->clock_ahead[0] = '\0';
 	set_error(s, a->error);
 	if (a->n_rejected)
 		count_rejected(s, a->n_rejected);
-	else if (s->on_stored && i->n_events)
+	if (a->pods_stored && s->on_stored && i->n_events)
 		s->on_stored(i->events, i->n_events, s->stored_arg);
 	remove_item(s, i);
 	if (s->has_losses)
@@ -130,6 +131,9 @@ static void answered(const struct sink_answer *a, void *arg)
 	}
 	s->stats.n_failed++;
 	set_error(s, a->error);
+	if (a->clock_ahead)
+		snprintf(s->clock_ahead, sizeof(s->clock_ahead), "%s",
+			 *a->clock_ahead ? a->clock_ahead : a->error);
 	if (a->result == SINK_REFUSED && send_queue_drop(s, i, "hub_refused")) {
 		s->n_tries = 0;
 		send_queue_next(s);
@@ -138,7 +142,8 @@ static void answered(const struct sink_answer *a, void *arg)
 	retry_later(s, a->retry_after_ns);
 }
 
-static const struct sink_answer all_stored = {SINK_STORED, 0, 0, ""};
+static const struct sink_answer all_stored = {
+	.result = SINK_STORED, .pods_stored = true, .error = ""};
 
 static void fetch_work(struct send_job *j)
 {
@@ -176,14 +181,15 @@ static void fetch_then(struct send_job *j)
 
 	if (s->type->in_worker) {
 		if (j->r < 0)
-			a = (struct sink_answer){j->r == -EBADMSG || j->r == -E2BIG ? SINK_REFUSED
-										    : SINK_RETRY,
-						 0, 0, strerror(-j->r)};
+			a = (struct sink_answer){.result = j->r == -EBADMSG || j->r == -E2BIG
+								   ? SINK_REFUSED
+								   : SINK_RETRY,
+						 .error = strerror(-j->r)};
 		answered(&a, s);
 	} else if (j->r == -EAGAIN) {
-		answered(&(struct sink_answer){SINK_RETRY, 0, 0,
-					       "spool: no memory or no free file descriptor now; "
-					       "the agent tries again"},
+		answered(&(struct sink_answer){.result = SINK_RETRY,
+					       .error = "spool: no memory or no free file "
+							"descriptor now; the agent tries again"},
 			 s);
 	} else if (j->r < 0) { /* the spool has counted the file as unreadable */
 		fetch_failed(s, TAKE_PTR(s->sending), j->r);
@@ -226,25 +232,25 @@ static uint64_t samples_in(const struct profile *p)
 	return n;
 }
 
-static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n);
+static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n, uint64_t ns);
 
 /*
  * A window may have more names than fit into one request. Then each half of its profiles becomes an
  * item. If a single profile is too large, only this profile is lost.
  */
-static void put_halves(struct send_job *j, struct batch *b)
+static void put_halves(struct send_job *j, struct batch *b, uint64_t ns)
 {
 	size_t n = b->n_profiles;
 
 	if (n > 1) {
-		put_profiles(j, b, 0, n / 2);
-		put_profiles(j, b, n / 2, n - n / 2);
+		put_profiles(j, b, 0, n / 2, ns);
+		put_profiles(j, b, n / 2, n - n / 2, ns);
 		return;
 	}
 	send_spool_lose(j->s->spool, b, "too_large", &j->lost);
 }
 
-static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n)
+static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_t n, uint64_t ns)
 {
 	struct batch part = *b; /* part shares all memory of b */
 	struct sender *s = j->s;
@@ -252,8 +258,8 @@ static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_
 
 	part.profiles += from;
 	part.n_profiles = n;
-	if (send_spool_put(s->spool, &part, &i) < 0) {
-		put_halves(j, &part);
+	if (send_spool_put(s->spool, &part, ns, &i) < 0) {
+		put_halves(j, &part, ns);
 		return;
 	}
 	DL_APPEND(j->found, i);
@@ -264,9 +270,40 @@ static void put_profiles(struct send_job *j, struct batch *b, size_t from, size_
 	j->n_delivered += j->r == 0;
 }
 
+static const char *namespace_of(const struct profile *p)
+{
+	return profile_tag_get(p, "pod_ns") ?: "";
+}
+
+static int by_namespace(const void *a, const void *b)
+{
+	const struct profile *const *x = a, *const *y = b;
+
+	return strcmp(namespace_of(*x), namespace_of(*y));
+}
+
+/* Makes an item for each namespace, so that the queue can drop them apart. */
+static void put_namespaces(struct send_job *j, struct batch *b)
+{
+	size_t from = 0, to;
+
+	qsort(b->profiles, b->n_profiles, sizeof(*b->profiles), by_namespace);
+	for (; from < b->n_profiles; from = to) {
+		const char *ns = namespace_of(b->profiles[from]);
+
+		for (to = from + 1; to < b->n_profiles; to++)
+			if (!streq(namespace_of(b->profiles[to]), ns))
+				break;
+		put_profiles(j, b, from, to - from, hash_bytes(ns, strlen(ns), 0) | 1);
+	}
+}
+
 static void put_work(struct send_job *j)
 {
-	put_profiles(j, j->batch, 0, j->batch->n_profiles);
+	if (j->apart && j->batch->n_profiles)
+		put_namespaces(j, j->batch);
+	else
+		put_profiles(j, j->batch, 0, j->batch->n_profiles, SPOOL_SEVERAL_NS);
 }
 
 /* Puts the items into the queue, and removes those that are delivered already. */
@@ -322,6 +359,7 @@ int send_send(struct sender *s, struct batch *b)
 	struct send_job *j = send_job_new(s, put_work, put_then);
 
 	j->batch = b;
+	j->apart = s->type->remote && s->n_tries; /* the last try to send has failed */
 	if (send_job_post(j, profile_batch_bytes(b)) == 0)
 		return 0;
 	count_refused(s, b);
@@ -411,6 +449,7 @@ void send_stats(const struct sender *s, struct sender_stats *ret)
 	ret->spool_bytes = s->file_bytes + s->memory_bytes;
 	ret->n_spooled = s->n_items;
 	ret->last_error = s->last_error;
+	ret->clock_ahead = s->clock_ahead;
 }
 
 void send_on_stored(struct sender *s, void (*fn)(const struct stored_event *e, size_t n, void *arg),

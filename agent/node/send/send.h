@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * send: sends batches to a sink: the hub (otlp), a function of this process (direct), or nothing
- * (null). While the hub cannot be reached, a spool on disk keeps the batches. If the spool is full,
- * the oldest batches are lost, and another batch, the account of losses, reports that to the sink.
- * Everything runs on the loop thread, but the worker `disk` reads and writes the files.
+ * (null). While the hub cannot be reached, a spool on disk keeps the batches, those of each
+ * namespace apart. If the spool is full, the oldest ones of the namespace that has most there are
+ * lost, and another batch, the account of losses, reports that to the sink. Everything runs on the
+ * loop thread, but the worker `disk` reads and writes the files.
  */
 #pragma once
 
@@ -20,8 +21,8 @@ struct send_config {
 	const char *ca_file, *token_file; /* files that are read again before each try */
 	const char *spool_dir;		/* "": memory only, 8 MiB */
 	/*
-	 * If the spool has more bytes, the oldest batches are dropped, counted as losses and
-	 * reported to the hub.
+	 * If the spool has more bytes, batches are dropped, counted as losses and reported to the
+	 * hub.
 	 */
 	size_t spool_max_bytes;
 	const char *user_agent;
@@ -46,6 +47,8 @@ int send_send(struct sender *s, struct batch *b);
 struct sender_stats {
 	uint64_t n_sent, n_failed, n_dropped_profiles, n_dropped_samples, spool_bytes, n_spooled;
 	const char *last_error;		/* "" if the last try succeeded */
+	/* what the hub says of this node's clock if it refuses batches for it; "": it takes them */
+	const char *clock_ahead;
 };
 void send_stats(const struct sender *s, struct sender_stats *ret);
 /*

@@ -101,6 +101,68 @@ static void test_overflow(void **state)
 	assert_int_equal(w->order[w->n_order - 1], 40); /* the newest batches were kept */
 }
 
+/* ---- two namespaces ---- */
+
+#define GREEDY	1000 /* process ids of the greedy namespace are larger */
+#define WINDOWS 20
+
+static bool has_failed_again(struct world *w)
+{
+	return has_failed(w) && spooled_wanted(w);
+}
+
+/* Sends windows in which one namespace has ten times as much as the other. */
+static void send_windows(struct world *w, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i <= to; i++) {
+		struct batch *b = profile_batch_new();
+
+		for (uint32_t k = 0; k < 10; k++)
+			profile_tag(b, add_profile(b, GREEDY + 10 * i + k, 1), "pod_ns", "greedy");
+		profile_tag(b, add_profile(b, i, 1), "pod_ns", "victim");
+		assert_int_equal(send_send(w->sender, b), 0);
+	}
+}
+
+/* The spool has room for a few whole windows. The victim's part of all of them is smaller. */
+static void test_a_namespace_takes_no_room_of_another(void **state)
+{
+	struct world *w = *state;
+	size_t n_victim = 0, n_greedy = 0;
+	int64_t newest = 0;
+
+	hub_stop(w);
+	w->config.spool_max_bytes = 70000;
+	agent_start(w);
+	send_windows(w, 1, 1);
+	run_until(w, has_failed);
+	send_windows(w, 2, WINDOWS / 2);
+	n_wanted = WINDOWS / 2;
+	run_until(w, spooled_wanted);
+	agent_stop(w);
+	/* The next agent knows from the names of the files which namespace they are of. */
+	agent_start(w);
+	run_until(w, has_failed_again);
+	send_windows(w, WINDOWS / 2 + 1, WINDOWS);
+	n_wanted = WINDOWS;
+	run_until(w, spooled_wanted);
+	hub_start(w);
+	n_wanted = 11 * WINDOWS;
+	run_until(w, accounted);
+	run_until(w, settled);
+	for (size_t i = 0; i < w->n_order; i++) {
+		n_victim += w->order[i] < GREEDY;
+		n_greedy += w->order[i] >= GREEDY;
+		newest = MAX(newest, w->order[i]);
+	}
+	assert_int_equal(n_victim, WINDOWS);
+	/* What the greedy namespace loses is reported, and its newest windows stay. */
+	assert_int_equal(w->n_lost, 10 * WINDOWS - n_greedy);
+	assert_true(w->n_lost > 0);
+	assert_string_equal(w->loss_reason, "spool_full");
+	assert_int_equal(newest, GREEDY + 10 * WINDOWS + 9);
+}
+
 static void test_account_survives_a_restart(void **state)
 {
 	struct world *w = *state;
@@ -266,6 +328,7 @@ int main(void)
 		TEST(test_restart_takes_over_the_spool),
 		TEST(test_batch_of_one_window_has_one_id),
 		TEST(test_overflow),
+		TEST(test_a_namespace_takes_no_room_of_another),
 		TEST(test_account_survives_a_restart),
 		TEST(test_damaged_file_is_set_aside),
 		TEST(test_more_files_than_are_taken_over),

@@ -191,6 +191,19 @@ static void test_missing_token_waits(void **state)
 	run_until(w, seen_wanted);
 }
 
+static bool second_is_stored(struct world *w)
+{
+	return w->n_samples == 2;
+}
+
+static bool clock_is_ahead(struct world *w)
+{
+	struct sender_stats st;
+
+	send_stats(w->sender, &st);
+	return st.clock_ahead[0];
+}
+
 /* A batch that the hub will never accept is counted as lost, and does not block the others. */
 static void test_refused_batch(void **state)
 {
@@ -211,6 +224,30 @@ static void test_refused_batch(void **state)
 	assert_string_equal(w->loss_pod, "web-1");
 	send_stats(w->sender, &st);
 	assert_int_equal(st.n_dropped_samples, 7);
+}
+
+/* The hub refuses what is dated ahead of its clock. The agent says so until it stores again. */
+static void test_clock_ahead(void **state)
+{
+	struct world *w = *state;
+	struct sender_stats st;
+
+	w->status = 422;
+	w->refusal =
+		"{\"code\":3,\"message\":\"a profile ends 7 min ahead\",\"details\":[{\"@type\":"
+		"\"" OTLP_ERROR_INFO "\",\"reason\":\"" OTLP_CLOCK_AHEAD "\"}]}";
+	w->n_fails = 1000;
+	agent_start(w);
+	send_one(w, 1, 7);
+	run_until(w, clock_is_ahead);
+	send_stats(w->sender, &st);
+	assert_string_equal(st.clock_ahead, "a profile ends 7 min ahead");
+	w->n_fails = 0;
+	send_one(w, 2, 2);
+	run_until(w, second_is_stored);
+	run_until(w, settled);
+	send_stats(w->sender, &st);
+	assert_string_equal(st.clock_ahead, "");
 }
 
 /*
@@ -463,6 +500,7 @@ int main(void)
 		TEST(test_the_largest_window),
 		TEST(test_missing_token_waits),
 		TEST(test_refused_batch),
+		TEST(test_clock_ahead),
 		TEST(test_partial_success),
 		TEST(test_everything_refused),
 		TEST(test_ca_is_read_again),

@@ -17,7 +17,10 @@ struct sink_answer {
 	uint64_t retry_after_ns; /* 0: the receiver gave no time */
 	/* with SINK_STORED: how many profiles of the batch the receiver rejected */
 	uint64_t n_rejected;
+	bool pods_stored; /* nothing of a pod was rejected */
 	const char *error;	 /* a text for the user; "" if all is stored */
+	/* with SINK_REFUSED by the hub, because this node's clock is ahead: its text; else NULL */
+	const char *clock_ahead;
 };
 /* Called on the loop thread, once for each send, unless the sink was closed before. */
 typedef void sink_done_fn(const struct sink_answer *a, void *arg);

@@ -8,12 +8,15 @@
 
 #include "node/send/send.h"
 
+#define SPOOL_ITEMS_MAX	 65536 /* items of a queue; files of an earlier run that are taken over */
+#define SPOOL_SEVERAL_NS 0
 /*
  * An encoded batch. Its bytes are in a file, or in body if there is no directory or the file cannot
  * be written.
  */
 struct spool_item {
 	uint64_t seq;
+	uint64_t ns;	 /* hash of the namespace; SPOOL_SEVERAL_NS: of several */
 	char *path;	 /* path of the file; NULL: the bytes are in body */
 	struct buf body; /* compressed, except for the direct sink */
 	size_t bytes;	 /* bytes of the file or of body */
@@ -40,10 +43,10 @@ struct spool *send_spool_free(struct spool *s);
  */
 int send_spool_scan(struct spool *s, struct spool_item **ret_items);
 /*
- * Makes an item of a batch. -E2BIG: the batch cannot be encoded. If the file cannot be written, the
- * bytes stay in body.
+ * Makes an item of a batch. ns: as in struct spool_item. -E2BIG: the batch cannot be encoded. If
+ * the file cannot be written, the bytes stay in body.
  */
-int send_spool_put(struct spool *s, const struct batch *b, struct spool_item **ret);
+int send_spool_put(struct spool *s, const struct batch *b, uint64_t ns, struct spool_item **ret);
 /*
  * Reads the bytes to send. -EBADMSG: the file is damaged; it was renamed or deleted, and counted.
  * -EAGAIN: no memory or no descriptor was free; the file is unchanged. Other errors are counted,

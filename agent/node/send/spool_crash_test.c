@@ -115,7 +115,7 @@ static void put(struct agent *a, uint32_t number)
 	_cleanup_(profile_batch_freep) struct batch *b = batch_of(number);
 	struct spool_item *i;
 
-	if (send_spool_put(a->spool, b, &i) < 0 || !i->path)
+	if (send_spool_put(a->spool, b, SPOOL_SEVERAL_NS, &i) < 0 || !i->path)
 		_exit(2);
 	add(a, i);
 	say(a, SAID_PUT, &number, sizeof(number));

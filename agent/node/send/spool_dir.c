@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directory of the spool: a file "SEQUENCE.otlp" for each item, which spool_file.c writes, and
- * a file for the account of losses. The sequence continues after a restart, so the names sort by
- * age. Runs only on the worker send_config.disk.
+ * The directory of the spool: a file for each item, which spool_file.c writes, and a file for the
+ * account of losses. The name of an item's file is "SEQUENCE-NS.otlp" or, if the item is of several
+ * namespaces, "SEQUENCE.otlp". The sequence continues after a restart, so the names sort by age.
+ * Runs only on the worker send_config.disk.
  */
 #include "node/send/spool.h"
 #include "node/send/spool_file.h"
@@ -15,11 +16,11 @@
 #include <utlist.h>
 
 #define NAME_FORMAT    "%016" PRIx64 ".otlp"
-#define NAME_CHARS     21
+#define NAME_NS_FORMAT "%016" PRIx64 "-%016" PRIx64 ".otlp"
+#define NAME_CHARS     38
 #define LOSS_NAME      "losses.account"
 #define CORRUPT_PREFIX "corrupt-"
-#define CORRUPT_MAX    8     /* damaged files that are kept; further ones are deleted */
-#define ITEMS_MAX      65536 /* limit for files of an earlier run that become items */
+#define CORRUPT_MAX    8 /* damaged files that are kept; further ones are deleted */
 /* limit of the profiles of containers in the account; there is one for each container and event */
 #define OWNERS_MAX 4096 /* further containers count in the node's profiles */
 
@@ -118,12 +119,21 @@ void send_spool_remove(struct spool *s, const struct spool_item *i)
 
 /* ---- the directory ---- */
 
-static bool parse_name(const char *name, uint64_t *ret_seq)
+static void make_name(uint64_t seq, uint64_t ns, char ret[static NAME_CHARS + 1])
+{
+	if (ns == SPOOL_SEVERAL_NS)
+		snprintf(ret, NAME_CHARS + 1, NAME_FORMAT, seq);
+	else
+		snprintf(ret, NAME_CHARS + 1, NAME_NS_FORMAT, seq, ns);
+}
+
+static bool parse_name(const char *name, uint64_t *ret_seq, uint64_t *ret_ns)
 {
 	char back[NAME_CHARS + 1], *end;
 
 	*ret_seq = strtoull(name, &end, 16);
-	snprintf(back, sizeof(back), NAME_FORMAT, *ret_seq);
+	*ret_ns = *end == '-' ? strtoull(end + 1, NULL, 16) : SPOOL_SEVERAL_NS;
+	make_name(*ret_seq, *ret_ns, back);
 	return streq(name, back);
 }
 
@@ -132,7 +142,8 @@ static int by_seq(const struct spool_item *a, const struct spool_item *b)
 	return (a->seq > b->seq) - (a->seq < b->seq);
 }
 
-static struct spool_item *found_item(const struct spool *s, const char *name, uint64_t seq)
+static struct spool_item *found_item(const struct spool *s, const char *name, uint64_t seq,
+				     uint64_t ns)
 {
 	_cleanup_free_ char *path = path_of(s, name);
 	struct spool_item *i;
@@ -142,6 +153,7 @@ static struct spool_item *found_item(const struct spool *s, const char *name, ui
 		return NULL;
 	i = xcalloc(1, sizeof(*i));
 	i->seq = seq;
+	i->ns = ns;
 	i->path = TAKE_PTR(path);
 	i->bytes = (size_t)st.st_size;
 	return i;
@@ -161,19 +173,19 @@ static void unlink_in(const struct spool *s, const char *name)
 static bool is_unfinished(const char *name)
 {
 	_cleanup_free_ char *whole = NULL;
-	uint64_t seq;
+	uint64_t seq, ns;
 
 	if (!str_has_suffix(name, ".tmp"))
 		return false;
 	whole = xstrndup(name, strlen(name) - strlen(".tmp"));
-	return streq(whole, LOSS_NAME) || parse_name(whole, &seq);
+	return streq(whole, LOSS_NAME) || parse_name(whole, &seq, &ns);
 }
 
 static void scan_entry(struct spool *s, const char *name, struct spool_item **items, size_t *n)
 {
 	struct spool_item *i;
-	uint64_t seq;
-	bool is_ours = parse_name(name, &seq);
+	uint64_t seq, ns;
+	bool is_ours = parse_name(name, &seq, &ns);
 
 	/* also for a file that does not become an item, so that no new file replaces it */
 	if (is_ours)
@@ -182,9 +194,9 @@ static void scan_entry(struct spool *s, const char *name, struct spool_item **it
 		unlink_in(s, name);
 	} else if (str_has_prefix(name, CORRUPT_PREFIX)) {
 		s->n_corrupt++;
-	} else if (is_ours && *n == ITEMS_MAX) { /* the file stays for the next start */
+	} else if (is_ours && *n == SPOOL_ITEMS_MAX) { /* the file stays for the next start */
 		counter_add(counter("podflame_spool_files_total", "reason", "left"), 1);
-	} else if (is_ours && (i = found_item(s, name, seq))) {
+	} else if (is_ours && (i = found_item(s, name, seq, ns))) {
 		DL_APPEND(*items, i);
 		(*n)++;
 	}
@@ -199,7 +211,7 @@ static int take_over_account(struct spool *s, struct spool_item **items, size_t 
 	char name[NAME_CHARS + 1];
 	_cleanup_free_ char *from = path_of(s, LOSS_NAME), *to = NULL;
 
-	snprintf(name, sizeof(name), NAME_FORMAT, s->next_seq);
+	make_name(s->next_seq, SPOOL_SEVERAL_NS, name);
 	to = path_of(s, name);
 	if (rename(from, to) < 0)
 		return errno == ENOENT || errno == EROFS ? 0 : -errno;
@@ -334,7 +346,7 @@ static void to_file(const struct spool *s, struct spool_item *i)
 
 	if (!*s->dir)
 		return;
-	snprintf(name, sizeof(name), NAME_FORMAT, i->seq);
+	make_name(i->seq, i->ns, name);
 	path = path_of(s, name);
 	r = i->loss_only ? account_to_file(s, i, path)
 			 : send_spool_file_write(path, false, &i->body);
@@ -349,7 +361,8 @@ static void to_file(const struct spool *s, struct spool_item *i)
 	buf_init(&i->body, 0);
 }
 
-static int put(struct spool *s, const struct batch *b, bool loss_only, struct spool_item **ret)
+static int put(struct spool *s, const struct batch *b, uint64_t ns, bool loss_only,
+	       struct spool_item **ret)
 {
 	_cleanup_(item_freep) struct spool_item *i = xcalloc(1, sizeof(*i));
 	int r = encode(s, b, &i->body);
@@ -357,6 +370,7 @@ static int put(struct spool *s, const struct batch *b, bool loss_only, struct sp
 	if (r < 0)
 		return r;
 	i->seq = s->next_seq++;
+	i->ns = ns;
 	i->loss_only = loss_only;
 	i->bytes = i->body.len;
 	if (!loss_only)
@@ -366,9 +380,9 @@ static int put(struct spool *s, const struct batch *b, bool loss_only, struct sp
 	return 0;
 }
 
-int send_spool_put(struct spool *s, const struct batch *b, struct spool_item **ret)
+int send_spool_put(struct spool *s, const struct batch *b, uint64_t ns, struct spool_item **ret)
 {
-	return put(s, b, false, ret);
+	return put(s, b, ns, false, ret);
 }
 
 /* ---- the account of losses ---- */
@@ -526,7 +540,7 @@ int send_spool_take_losses(struct spool *s, struct spool_item **ret)
 	*ret = NULL;
 	if (!s->losses)
 		return 0;
-	r = put(s, s->losses, true, ret);
+	r = put(s, s->losses, SPOOL_SEVERAL_NS, true, ret);
 	if (r < 0)
 		return r;
 	s->losses = profile_batch_free(s->losses);

@@ -104,7 +104,7 @@ static int put_and_get(void *arg)
 
 	(void)arg;
 	if (!r)
-		r = send_spool_put(s, b, &i);
+		r = send_spool_put(s, b, SPOOL_SEVERAL_NS, &i);
 	if (r) {
 		assert_null(i);
 	} else {
@@ -129,7 +129,7 @@ static void leave_one(void *arg)
 
 	empty(arg);
 	assert_int_equal(send_spool_scan(s, &found), 0);
-	assert_int_equal(send_spool_put(s, b, &i), 0);
+	assert_int_equal(send_spool_put(s, b, SPOOL_SEVERAL_NS, &i), 0);
 	assert_non_null(i->path);
 	send_spool_item_free(i);
 	send_spool_lose(s, b, "test", &(struct send_lost){0});
@@ -167,7 +167,7 @@ static int find(void *arg)
 	if (r) {
 		assert_null(found);
 	} else {
-		assert_int_equal(send_spool_put(s, b, &i), 0);
+		assert_int_equal(send_spool_put(s, b, SPOOL_SEVERAL_NS, &i), 0);
 		DL_APPEND(found, i);
 		i = NULL;
 		if (send_spool_take_losses(s, &i) == 0 && i)
@@ -213,7 +213,7 @@ static void test_no_descriptors(void **state)
 	(void)state;
 	empty(NULL);
 	assert_int_equal(send_spool_scan(s, &found), 0);
-	assert_int_equal(send_spool_put(s, b, &i), 0);
+	assert_int_equal(send_spool_put(s, b, SPOOL_SEVERAL_NS, &i), 0);
 	fault_arm(FAULT_OPEN, EMFILE, 1, true);
 	assert_int_equal(send_spool_get(s, i, &body), -EAGAIN);
 	assert_int_equal(fault_disarm(), 1);
@@ -239,7 +239,7 @@ static void test_drop_of_what_cannot_be_read(void **state)
 	(void)state;
 	empty(NULL);
 	assert_int_equal(send_spool_scan(s, &found), 0);
-	assert_int_equal(send_spool_put(s, b, &i), 0);
+	assert_int_equal(send_spool_put(s, b, SPOOL_SEVERAL_NS, &i), 0);
 	fault_arm(FAULT_READ, EIO, 1, true);
 	send_spool_drop(s, i, "spool_full", &lost);
 	fault_disarm();

@@ -34,6 +34,7 @@ struct world {
 	/* how the hub behaves */
 	int status;	       /* status of the hub's answers */
 	unsigned n_fails;      /* this many answers have `status`, all later ones 200 */
+	const char *refusal;   /* the body of these answers; NULL: "no" */
 	const char *new_token; /* written to the token file at the first failure */
 	bool rejects;	       /* the hub answers 200 with partial success: it rejects 2 profiles */
 	/* what the hub has received */
@@ -142,7 +143,8 @@ static inline void hub_http(struct http_conn *c, const struct http_in *in, void 
 							   strlen(w->new_token), 0600),
 					 0);
 		http_reply(c, w->status, "text/plain",
-			   (const char *const[]){"Retry-After: 0", NULL}, "no", 2);
+			   (const char *const[]){"Retry-After: 0", NULL}, w->refusal ?: "no",
+			   strlen(w->refusal ?: "no"));
 		return;
 	}
 	assert_int_equal(otlp_decompress(in->content_encoding, in->body, in->body_bytes,
@@ -209,9 +211,9 @@ static inline void agent_stop(struct world *w)
  * Sends a profile of one process with one entry that stands for n samples, and some bytes that do
  * not compress.
  */
-static inline void send_one(struct world *w, uint32_t pid, uint64_t n)
+/* Adds a profile of pod "web-1" with n samples: about 2 KiB. */
+static inline struct profile *add_profile(struct batch *b, uint32_t pid, uint64_t n)
 {
-	struct batch *b = profile_batch_new();
 	struct profile *p = profile_batch_profile(b);
 	struct profile_sample *s;
 	char name[2049];
@@ -232,6 +234,14 @@ static inline void send_one(struct world *w, uint32_t pid, uint64_t n)
 	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
 	s->n_samples = n;
 	s->value = 1;
+	return p;
+}
+
+static inline void send_one(struct world *w, uint32_t pid, uint64_t n)
+{
+	struct batch *b = profile_batch_new();
+
+	add_profile(b, pid, n);
 	assert_int_equal(send_send(w->sender, b), 0);
 }
 

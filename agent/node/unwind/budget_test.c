@@ -90,6 +90,94 @@ static void over_budget_is_told_and_tried_again(void **state)
 	free(q);
 }
 
+static struct proc *proc_of(struct unwind *u, uint32_t tgid, uint64_t ns, struct elf_index *index)
+{
+	struct proc *p = proc_new(tgid);
+
+	p->charged_ns = ns;
+	map(p, 0x400000, FILE_BYTES * 4, 0, index);
+	assert_int_equal(put(u, p), 0);
+	return p;
+}
+
+/*
+ * Files of a namespace have all the room. Another namespace gets tables until it has as much; then
+ * neither takes from the other one. What both use counts for none.
+ */
+static void namespaces_share_the_room_of_tables(void **state)
+{
+	enum { N = 7, GREEDY = 5, VICTIM = 7 };
+	struct unwind *u = start(4 << 20);
+	struct elf_index *index[2 * N];
+	struct proc *p[2 * N], *both;
+	size_t n_greedy = 0, n_victim = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < 2 * N; i++)
+		index[i] = index_of(FILE_BYTES, i);
+	for (uint32_t i = 0; i < N; i++)
+		p[i] = proc_of(u, i, GREEDY, index[i]);
+	assert_string_equal(unwind_why_not(u, index[N - 1]), "budget");
+	p[N] = proc_of(u, N, VICTIM, index[N]);
+	assert_null(unwind_why_not(u, index[N]));
+	assert_mapping(p[N], 0, 9973);
+	assert_int_equal(unwind_taken_from(u), GREEDY);
+	assert_int_equal(unwind_taken_from(u), 0);
+	for (uint32_t i = N + 1; i < 2 * N; i++)
+		p[i] = proc_of(u, i, VICTIM, index[i]);
+	for (uint32_t i = 0; i < N; i++) {
+		n_greedy += !unwind_why_not(u, index[i]);
+		n_victim += !unwind_why_not(u, index[N + i]);
+	}
+	assert_in_range(n_greedy, 3, 4);
+	assert_in_range(n_victim, 3, 4);
+	assert_mapping(p[N], 0, 9973);
+	while (unwind_taken_from(u))
+		;
+	for (uint32_t i = 0; i < N; i++) /* the greedy one does not get it back */
+		assert_int_equal(put(u, p[i]), 0);
+	assert_int_equal(unwind_taken_from(u), 0);
+	both = proc_of(u, 2 * N, VICTIM, index[N - 1]); /* a file of both namespaces */
+	end(u);
+	for (uint32_t i = 0; i < 2 * N; i++) {
+		elf_index_unref(index[i]);
+		free(p[i]);
+	}
+	free(both);
+}
+
+/* The same for mappings: the process with most of them loses its own. */
+static void namespaces_share_the_room_of_mappings(void **state)
+{
+	struct unwind *u = start(1 << 20);
+	struct elf_index *a = small_index(1);
+	struct proc *p[2], *q = proc_new(100);
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++) {
+		p[i] = proc_new(i);
+		p[i]->charged_ns = 5;
+		for (size_t k = 0; k < 2700 - i; k++)
+			map(p[i], 0x10000000 + k * 0x2000, 0x1000, 0x10000, a);
+		assert_int_equal(put(u, p[i]), 0);
+	}
+	q->charged_ns = 7;
+	for (size_t k = 0; k < 600; k++)
+		map(q, 0x10000000 + k * 0x2000, 0x1000, 0x10000, a);
+	assert_int_equal(put(u, q), 0);
+	assert_mapping(q, 599, 511);
+	assert_int_equal(look_up(&p[0]->m, 0x10000000).what, NO_PROCESS);
+	assert_mapping(p[1], 0, 511);
+	assert_int_equal(unwind_taken_from(u), 5);
+	assert_int_equal(put(u, p[0]), -ENOSPC);
+	assert_mapping(q, 599, 511);
+	end(u);
+	elf_index_unref(a);
+	for (uint32_t i = 0; i < ARRAY_SIZE(p); i++)
+		free(p[i]);
+	free(q);
+}
+
 /* One pod with very many mappings does not take the room of other pods. */
 static void mappings_have_a_share(void **state)
 {
@@ -403,6 +491,8 @@ int main(void)
 		cmocka_unit_test(unused_files_make_room),
 		cmocka_unit_test(over_budget_is_told_and_tried_again),
 		cmocka_unit_test(mappings_have_a_share),
+		cmocka_unit_test(namespaces_share_the_room_of_tables),
+		cmocka_unit_test(namespaces_share_the_room_of_mappings),
 		cmocka_unit_test(processes_make_room),
 		cmocka_unit_test(tables_used_again_leave_room),
 		cmocka_unit_test(indexes_have_a_limit),

@@ -48,6 +48,7 @@ struct table_file {
 	size_t n_extents, cap_extents;
 	size_t need_bytes;
 	const char *without; /* why the file has no table; NULL: it has one */
+	uint64_t charged_ns; /* for shares.c: the only namespace that uses it, or SEVERAL_NS */
 	size_t n_users;	     /* how many processes use the file */
 	uint64_t used;	     /* value of unwind.turn when the file was last used */
 	UT_hash_handle hh;   /* the key is index, as a pointer */
@@ -59,6 +60,7 @@ struct unwound_process {
 	struct extent extents[PF_PARTS_MAX], data[PF_RUNTIMES_MAX];
 	struct table_file **files; /* the files of its mappings; the process is a user of each */
 	size_t n_files, n_mappings, data_bytes;
+	uint64_t charged_ns;
 	uint64_t hash; /* hash of the mappings and runtimes that the kernel has */
 	UT_hash_handle hh;
 };
@@ -74,7 +76,9 @@ struct unwind {
 	size_t n_mappings, data_bytes; /* data_bytes: data of all runtimes */
 	uint32_t *free_slots;
 	size_t n_free_slots;
-	uint64_t turn;
+	uint64_t *taken_from; /* see unwind_taken_from() */
+	size_t n_taken_from, cap_taken_from;
+	uint64_t turn, charged_ns; /* charged_ns: of the process that is being set */
 	/*
 	 * Extents and slots that are out of use, but that BPF programs may still read. They are
 	 * free after the next grace period (unwind_ops.grace).
@@ -114,6 +118,33 @@ void unwind_files_retry(struct unwind *u);
  * Returns the slot for an ELF address. *ret_end: where the next slot's part begins, or UINT64_MAX.
  */
 uint32_t unwind_file_slot(const struct table_file *f, uint64_t address, uint64_t *ret_end);
+
+/*
+ * Returns whether a table of this size fits. A part of the budget is not for tables, so that there
+ * is room for the next process's mappings. Tables of unused files are kept as long as possible,
+ * because they may be used again; if there is no room otherwise, this function evicts them.
+ */
+bool unwind_table_fits(struct unwind *u, size_t bytes);
+/* Takes the table of a file in use. It gets it again if there is room. */
+void unwind_table_take(struct unwind *u, struct table_file *f);
+
+/* ---- shares.c ---- */
+/*
+ * Whether there is room for the table of a file, or the mappings of a process, after other
+ * namespaces have lost some to it if they must.
+ */
+bool unwind_share_table(struct unwind *u, const struct table_file *f);
+bool unwind_share_mappings(struct unwind *u, const struct unwound_process *p);
+
+/* ---- mappings and data of processes: unwind.c ---- */
+size_t unwind_mapping_bytes(const struct unwound_process *p);
+/*
+ * Returns whether the process's mappings and data are within the part of the budget that all
+ * processes have for them.
+ */
+bool unwind_mappings_fit(const struct unwind *u, const struct unwound_process *p);
+/* Removes the process. The kernel reports it again when it is sampled. */
+void unwind_process_take(struct unwind *u, struct unwound_process *p);
 
 /* ---- images.c ---- */
 /* A part of a file, by offsets in the file. */

@@ -114,12 +114,7 @@ int unwind_room_take(struct unwind *u, size_t bytes, struct extent *ret)
 	return r;
 }
 
-/*
- * Returns whether a table of this size fits. A part of the budget is not for tables, so that there
- * is room for the next process's mappings. Tables of unused files are kept as long as possible,
- * because they may be used again; if there is no room otherwise, this function evicts them.
- */
-static bool fits(struct unwind *u, size_t bytes)
+bool unwind_table_fits(struct unwind *u, size_t bytes)
 {
 	size_t room = u->budget_bytes - u->budget_bytes / MAPPINGS_RESERVE, unused = 0;
 	struct table_file *f;
@@ -247,13 +242,25 @@ static void go_without(struct table_file *f, const char *why)
 	f->without = why;
 }
 
-static void make_table(struct unwind *u, struct table_file *f)
+void unwind_table_take(struct unwind *u, struct table_file *f)
+{
+	set_none(u, f);
+	for (size_t i = 0; i < f->n_extents; i++)
+		unwind_room_leave(u, f->extents[i]);
+	free(f->extents);
+	f->extents = NULL;
+	f->n_extents = f->cap_extents = 0;
+	go_without(f, "budget");
+}
+
+/* fits: whether there is room for the table. */
+static void make_table(struct unwind *u, struct table_file *f, bool fits)
 {
 	struct elf_tables t;
 	int r = -ENOSPC;
 
 	elf_index_tables(f->index, &t);
-	if (fits(u, f->need_bytes))
+	if (fits)
 		r = take_extents(u, f, &t);
 	if (r == 0)
 		r = write_extents(u, f, &t);
@@ -281,7 +288,7 @@ void unwind_files_retry(struct unwind *u)
 	u->has_room = false;
 	for (struct table_file *f = u->files; f; f = f->hh.next)
 		if (f->n_users && f->n_slots && str_equal(f->without, "budget"))
-			make_table(u, f);
+			make_table(u, f, unwind_table_fits(u, f->need_bytes));
 }
 
 /* ---- a file ---- */
@@ -338,7 +345,7 @@ static void place(struct unwind *u, struct table_file *f)
 		go_without(f, why);
 		return;
 	}
-	make_table(u, f);
+	make_table(u, f, unwind_share_table(u, f));
 }
 
 /* Finds a file whose index has the same bytes. The file keeps the new index from then on. */

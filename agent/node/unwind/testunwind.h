@@ -419,6 +419,7 @@ struct proc {
 	struct elf_index *indexes[MAX_MAPPINGS];
 	bool pending[MAX_MAPPINGS];
 	struct runtime_process *runtimes;
+	uint64_t charged_ns;
 };
 
 static char path_of_file[] = "/usr/lib/x.so";
@@ -446,7 +447,7 @@ static inline void map(struct proc *p, uint64_t begin, uint64_t bytes, uint64_t 
 
 static inline int put(struct unwind *u, const struct proc *p)
 {
-	return unwind_process(u, &p->m, p->indexes, p->pending, p->runtimes);
+	return unwind_process(u, &p->m, p->charged_ns, p->indexes, p->pending, p->runtimes);
 }
 
 static inline void assert_same(const struct proc *p, size_t k, uint64_t address)

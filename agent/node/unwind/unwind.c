@@ -75,6 +75,7 @@ struct unwind *unwind_free(struct unwind *u)
 	free(u->free_slots);
 	free(u->old_extents);
 	free(u->old_slots);
+	free(u->taken_from);
 	free(u);
 	return NULL;
 }
@@ -126,15 +127,23 @@ static int write_part(struct unwind *u, struct unwound_process *p, const struct 
 			    n * sizeof(*items));
 }
 
-/*
- * Returns whether n more mappings and this much more data would exceed the share of the budget for
- * them. So a pod with many processes of thousands of mappings does not take all the memory.
- */
-static bool over_share(const struct unwind *u, size_t n, size_t data_bytes)
+size_t unwind_mapping_bytes(const struct unwound_process *p)
 {
-	size_t share = u->budget_bytes / (n > SMALL_MAPPINGS ? MAPPINGS_SHARE : SMALL_SHARE);
+	return p->n_mappings * sizeof(struct pf_mapping) + p->data_bytes;
+}
 
-	return (u->n_mappings + n) * sizeof(struct pf_mapping) + u->data_bytes + data_bytes > share;
+bool unwind_mappings_fit(const struct unwind *u, const struct unwound_process *p)
+{
+	size_t all = u->n_mappings * sizeof(struct pf_mapping) + u->data_bytes;
+
+	return all + unwind_mapping_bytes(p) <=
+	       u->budget_bytes / (p->n_mappings > SMALL_MAPPINGS ? MAPPINGS_SHARE : SMALL_SHARE);
+}
+
+void unwind_process_take(struct unwind *u, struct unwound_process *p)
+{
+	counter_add(counter(REFUSED, "reason", "budget"), 1);
+	process_leave(u, p, NULL);
 }
 
 /*
@@ -160,7 +169,7 @@ static int write_data(struct unwind *u, struct unwound_process *p, const struct 
 static int process_write(struct unwind *u, struct unwound_process *p, const struct list *l,
 			 const struct runtime_process *runtimes)
 {
-	int r = over_share(u, l->n, p->data_bytes) ? -ENOSPC : 0;
+	int r = unwind_share_mappings(u, p) ? 0 : -ENOSPC;
 
 	for (size_t i = 0; r == 0 && i < runtime_process_n(runtimes); i++) {
 		struct runtime_view v = runtime_process_at(runtimes, i);
@@ -203,7 +212,8 @@ static int set_again(struct unwind *u, struct unwound_process *p, uint64_t exec_
 	return r;
 }
 
-static struct unwound_process *process_new(const struct mappings *m, const struct list *l,
+static struct unwound_process *process_new(const struct mappings *m, uint64_t charged_ns,
+					   const struct list *l,
 					   const struct runtime_process *runtimes)
 {
 	struct unwound_process *p = xcalloc(1, sizeof(*p));
@@ -211,6 +221,7 @@ static struct unwound_process *process_new(const struct mappings *m, const struc
 	p->key = (struct pf_process_key){m->id.start_boottime_ns, (uint32_t)m->id.tgid, m->exec_id};
 	p->value.exec_pages = m->exec_pages;
 	p->n_mappings = l->n;
+	p->charged_ns = charged_ns;
 	p->hash = hash_bytes(l->items, l->n * sizeof(*l->items), 0);
 	for (size_t i = 0; i < runtime_process_n(runtimes); i++) {
 		struct runtime_view v = runtime_process_at(runtimes, i);
@@ -265,8 +276,9 @@ static int replace(struct unwind *u, struct unwound_process *old, struct unwound
 	return 0;
 }
 
-int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
-		   const bool *pending, const struct runtime_process *runtimes)
+int unwind_process(struct unwind *u, const struct mappings *m, uint64_t charged_ns,
+		   struct elf_index *const *indexes, const bool *pending,
+		   const struct runtime_process *runtimes)
 {
 	struct unwound_process *old = find_process(u, m->id), *p;
 	struct list l = {0};
@@ -274,9 +286,12 @@ int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index 
 
 	if (old && exec_is_older(m->exec_id, old->key.exec_id))
 		return -ESTALE;
+	u->charged_ns = charged_ns;
+	if (old)
+		old->charged_ns = charged_ns;
 	unwind_files_tidy(u);
 	unwind_list_build(u, m, indexes, pending, runtimes, &l);
-	p = process_new(m, &l, runtimes);
+	p = process_new(m, charged_ns, &l, runtimes);
 	if (is_same(old, p)) {
 		process_free(p);
 		unwind_list_leave(u, &l);

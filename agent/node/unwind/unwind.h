@@ -48,13 +48,23 @@ struct unwind *unwind_free(struct unwind *u);
  * podflame_unwind_files_refused_total counts the reason, and stacks are walked through that file by
  * frame pointers.
  *
+ * charged_ns: the namespace (struct charged) whose share the tables of its own files count against.
+ * A file that several namespaces use counts against none. If there is no room for a table, the
+ * namespace that uses most beyond its share loses its largest ones.
+ *
  * -ESTALE: the kernel has the mappings of a newer exec. -ENOSPC: there is no room even for the
  * mappings.
  */
-int unwind_process(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
-		   const bool *pending, const struct runtime_process *runtimes);
+int unwind_process(struct unwind *u, const struct mappings *m, uint64_t charged_ns,
+		   struct elf_index *const *indexes, const bool *pending,
+		   const struct runtime_process *runtimes);
 /* Removes the process, whatever its exec. Tables of its files stay until room is needed. */
 void unwind_exited(struct unwind *u, struct process_id id);
+/*
+ * Returns a namespace that has lost tables to the processes of others, and forgets it. 0: there is
+ * none. The caller calls unwind_process() again for its processes, so that it learns of it.
+ */
+uint64_t unwind_taken_from(struct unwind *u);
 /*
  * Returns why a file of a process has no table. NULL: it has one.
  * - "budget": no room; the agent tries again when there is room

@@ -53,7 +53,7 @@ static void on_stuck(struct worker *w, struct job *j, void *arg)
 	(void)arg;
 	assert_ptr_equal(w, worker);
 	n_stuck++;
-	n_replaced += work_left_behind(work, &left, &worker, j);
+	n_replaced += work_left_behind(work, &left, &worker, j, 5);
 }
 
 static void post(size_t i, void (*run)(struct job *))
@@ -145,6 +145,8 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 		post(i, blocks);
 	run_until(all_are_stuck);
 	assert_int_equal(n_replaced, LEFT_BEHIND_MAX);
+	assert_true(work_is_blocked(&left, 5));
+	assert_false(work_is_blocked(&left, 6));
 	post(N, nothing); /* waits until the last blocked worker is replaced */
 	assert_false(items[N].done);
 	comes_back(1);
@@ -160,7 +162,8 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 			comes_back(i);
 	run_until(all_are_done);
 	assert_int_equal(left.n, 0);
-	assert_null(left.waits);
+	assert_false(work_is_blocked(&left, 5));
+	assert_null(left.waits.job);
 	assert_int_equal(n_replaced, LEFT_BEHIND_MAX + 1);
 	/* the threads that were left behind end, and their jobs are counted */
 	run_until(one_worker_is_there);

@@ -1,57 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tasks of the files worker that read files and memory of a process. A read may block for ever. If
- * it does, this file leaves the thread behind, refuses other jobs of the same pod, and reports the
- * pod to its targets (ProcessUnreadable). process_run() and the functions that it calls run on the
- * worker, everything else on the loop thread.
+ * it does, this file leaves the thread behind, refuses other jobs for the same namespace, and
+ * reports the pod to its targets (ProcessUnreadable). process_run() and the functions that it calls
+ * run on the worker, everything else on the loop thread.
  */
 #include "node/work/internal.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /* ---- on the files worker ---- */
 
-/*
- * Returns a hash of the pod's UID. If two pods have the same hash by chance, both are blocked
- * together. A process that belongs to no pod counts as a pod of its own.
- */
-static uint64_t pod_of(struct work *w, const struct process_task *p)
+/* Whom the task is for. A process that belongs to no pod counts as a namespace of its own. */
+static uint64_t ns_of(struct work *w, const struct process_task *p)
 {
-	uint64_t until_ns, pod = p->cgroup_id ? p->cgroup_id : p->tgid;
+	uint64_t until_ns, ns = p->cgroup_id ? p->cgroup_id : p->tgid;
 	struct owner *o = proc_containers_owner(w->containers, p->cgroup_id, &until_ns);
 
-	if (o && o->pod_uid)
-		pod = hash_str(o->pod_uid);
+	if (o)
+		ns = o->ns_hash;
 	proc_owner_unref(o);
-	return pod ? pod : 1;
-}
-
-static _Atomic uint64_t *find_blocked(struct work *w, uint64_t pod)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(w->blocked); i++)
-		if (atomic_load(&w->blocked[i]) == pod)
-			return &w->blocked[i];
-	return NULL;
-}
-
-static void replace_blocked(struct work *w, uint64_t old, uint64_t new)
-{
-	_Atomic uint64_t *place = find_blocked(w, old);
-
-	if (place)
-		atomic_store(place, new);
+	return ns ? ns : 1;
 }
 
 /*
- * Runs the task if its pod is not blocked. The task may have been posted before its pod blocked a
- * thread, so this function checks again.
+ * Runs the task if its namespace is not blocked. The task may have been posted before a pod of the
+ * namespace blocked a thread, so this function checks again.
  */
 static void process_run(struct task *t)
 {
 	struct process_task *p = (struct process_task *)t;
 
-	p->blocked = find_blocked(t->work, p->pod) != NULL;
+	p->blocked = work_is_blocked(&t->work->stuck, p->ns);
 	t->refused |= p->blocked;
 	if (!p->blocked)
 		p->run(t);
@@ -59,7 +39,7 @@ static void process_run(struct task *t)
 
 void work_post_process(struct work *w, struct process_task *p, size_t n_bytes)
 {
-	p->pod = pod_of(w, p);
+	p->ns = ns_of(w, p);
 	p->run = p->task.run;
 	p->task.run = process_run;
 	work_post(w, w->files, &p->task, n_bytes);
@@ -83,7 +63,8 @@ static void add_blocked(struct work *w, const struct job *j, struct problem_list
 	if (!o)
 		return;
 	what.problem = problem = xasprintf("reading the files of a process takes more than %llu s: "
-					   "the agent goes on without it",
+					   "the agent goes on without it, and reads no "
+					   "other process of the namespace meanwhile",
 					   WORK_READ_LIMIT_NS / NSEC_PER_SEC);
 	what.detail = process = xasprintf("process %u", p->tgid);
 	report_problems_add(now, proc_containers_plan(w->containers), o, &what);
@@ -99,8 +80,8 @@ static void tell_blocked(struct work *w)
 	struct problem_list now = {0};
 
 	for (size_t i = 0; i < w->stuck.n; i++)
-		add_blocked(w, w->stuck.jobs[i], &now);
-	add_blocked(w, w->stuck.waits, &now);
+		add_blocked(w, w->stuck.jobs[i].job, &now);
+	add_blocked(w, w->stuck.waits.job, &now);
 	report_problems_tell(&w->unreadable, &now, w->report, REASON_PROCESS_UNREADABLE);
 }
 
@@ -115,10 +96,10 @@ static void late_done(struct task *t)
 {
 	struct process_task *p = (struct process_task *)t;
 	struct work *w = t->work;
+	bool replaced = work_left_behind_ended(w, &w->stuck, &w->files, &t->job);
 
-	replace_blocked(w, p->pod, 0);
 	p->late(t);
-	if (!w->closing && work_left_behind_ended(w, &w->stuck, &w->files, &t->job))
+	if (replaced)
 		go_on(w);
 }
 
@@ -141,8 +122,7 @@ void work_files_stuck(struct worker *files, struct job *j, void *work)
 	counter_add(counter("podflame_mappings_dropped_total", "reason", "stuck"), 1);
 	p->late = p->task.done;
 	p->task.done = late_done;
-	replace_blocked(w, 0, p->pod);
-	if (work_left_behind(w, &w->stuck, &w->files, j))
+	if (work_left_behind(w, &w->stuck, &w->files, j, p->ns))
 		go_on(w);
 	tell_blocked(w);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pod that blocks the files worker keeps only one thread of it. The test uses real workers. */
+/* A namespace that blocks the files worker keeps one thread of it. The test uses real workers. */
 #include "lib/base/testabort.h"
 #include "node/report/testreport.h"
 #include "node/work/work.h"
@@ -11,11 +11,24 @@
 #define C16(c)	    #c #c #c #c #c #c #c #c #c #c #c #c #c #c #c #c
 #define CONTAINER_1 C16(1) C16(1) C16(1) C16(1)
 #define CONTAINER_2 C16(2) C16(2) C16(2) C16(2)
+#define POD_3	    "401b6bf6-91e0-4a28-870a-232376283f14"
+#define CONTAINER_3 C16(3) C16(3) C16(3) C16(3)
 
 #define MS	    NSEC_PER_MSEC
 #define DEADLINE_NS (120 * NSEC_PER_SEC)
 
-/* ---- two pods: one has a container with cgroups 10 to 12, the other has cgroup 20 ---- */
+/*
+ * ---- two pods of a namespace: one has a container with cgroups 10 to 12, the other cgroup 30; a
+ * pod of another namespace has cgroup 20 ----
+ */
+
+static void add_pod(struct plan *to, struct plan *of)
+{
+	to->pods = xrealloc(to->pods, (to->n_pods + 1) * sizeof(*to->pods));
+	to->pods[to->n_pods++] = *of->pods;
+	of->n_pods = 0;
+	plan_free(of);
+}
 
 static void add_pods(struct containers *c)
 {
@@ -23,10 +36,10 @@ static void add_pods(struct containers *c)
 	struct plan *other = testplan(POD_2, POD_2, CONTAINER_2, false);
 	const char *path = "/kubepods/pod" POD_1 "/" CONTAINER_1;
 
-	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
-	plan->pods[plan->n_pods++] = *other->pods;
-	other->n_pods = 0;
-	plan_free(other);
+	free(other->pods->ns);
+	other->pods->ns = xstrdup("bank");
+	add_pod(plan, other);
+	add_pod(plan, testplan(POD_3, POD_3, CONTAINER_3, false));
 	proc_containers_apply(c, plan, 1);
 	proc_containers_cgroup(c, 10, 9, path, false, 1);
 	for (uint64_t id = 11; id <= 12; id++) {
@@ -35,6 +48,7 @@ static void add_pods(struct containers *c)
 		proc_containers_cgroup(c, id, 10, below, false, 1);
 	}
 	proc_containers_cgroup(c, 20, 9, "/kubepods/pod" POD_2 "/" CONTAINER_2, false, 1);
+	proc_containers_cgroup(c, 30, 9, "/kubepods/pod" POD_3 "/" CONTAINER_3, false, 1);
 }
 
 /* ---- the tests ---- */
@@ -115,13 +129,13 @@ static const char *told(void)
 	return testreport_problem(work->report, REASON_PROCESS_UNREADABLE, NULL);
 }
 
-static void a_pod_keeps_one_thread(void **state)
+static void a_namespace_keeps_one_thread(void **state)
 {
 	(void)state;
 	post(0, 10, blocks);
-	/* posted before the agent knew that the pod blocks the worker */
+	/* posted before the agent knew that a pod of the namespace blocks the worker */
 	for (unsigned k = 1; k < 10; k++)
-		post(k, k % 2 ? 11 : 10, blocks);
+		post(k, k % 2 ? 11 : 30, blocks);
 	post(10, 20, runs);
 	post(11, 0, runs);
 	wait_for(11);
@@ -132,11 +146,12 @@ static void a_pod_keeps_one_thread(void **state)
 	assert_false(items[0].done);
 	assert_string_equal(told(),
 			    "container main of pod web-1: reading the files of a process takes "
-			    "more than 5 s: the agent goes on without it (process 1000)");
-	post(12, 12, blocks); /* posted after the agent knew that the pod blocks the worker */
+			    "more than 5 s: the agent goes on without it, and reads no other "
+			    "process of the namespace meanwhile (process 1000)");
+	post(12, 12, blocks); /* posted after the agent knew it */
 	wait_for(12);
 	assert_true(items[12].refused && !items[12].ran);
-	/* The job has returned: files of its pod are read again. */
+	/* The job has returned: files of its namespace are read again. */
 	assert_int_equal(write(items[0].pipe[1], "x", 1), 1);
 	wait_for(0);
 	work_tick(work);
@@ -186,7 +201,7 @@ static int stop(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_pod_keeps_one_thread),
+		cmocka_unit_test(a_namespace_keeps_one_thread),
 		cmocka_unit_test(the_loop_is_no_worker),
 	};
 

@@ -12,15 +12,24 @@
 #include "lib/loop/loop.h"
 #include "node/proc/proc.h"
 
-#define LEFT_BEHIND_MAX	   4		      /* limit for the blocked threads of one worker */
+/*
+ * Limit for the blocked threads of one worker. A namespace may block one of them, so a thread that
+ * works is left on a node with pods of fewer namespaces.
+ */
+#define LEFT_BEHIND_MAX 64
 #define WORK_READ_LIMIT_NS (5 * NSEC_PER_SEC) /* a longer job of the files worker is reported */
 
+struct blocking_job {
+	const struct job *job;
+	uint64_t ns; /* whose process the job reads: see struct charged */
+};
 /* The jobs of one worker that block their threads. */
 struct left_behind {
-	const struct job *jobs[LEFT_BEHIND_MAX];
+	struct blocking_job jobs[LEFT_BEHIND_MAX];
 	size_t n;
 	/* the job that blocks the worker now, if the worker could not be replaced yet; else NULL */
-	const struct job *waits;
+	struct blocking_job waits;
+	_Atomic uint64_t blocked[LEFT_BEHIND_MAX + 1]; /* the namespaces of all these; 0: free */
 };
 
 struct task;
@@ -58,6 +67,7 @@ struct work {
 	/* NULL until the agent first asks a JVM for its perf map; such a job may block */
 	struct worker *attach;
 	bool attach_stopped; /* atomic; if set, jobs of `attach` that have not begun do nothing */
+	struct left_behind asks_stuck; /* blocked jobs of `attach` */
 
 	bool closing; /* all workers but `disk` have ended, so a posted task runs at once */
 	bool closed;  /* set by work_free(): after it, the ends of tasks are not handled any more */
@@ -66,8 +76,6 @@ struct work {
 	unsigned refs; /* one reference of work_new(), and one per task */
 	struct task *tasks, **tasks_tail;
 	struct left_behind stuck; /* blocked jobs of `files` */
-	/* the hashes of the pods whose jobs are blocked; 0: free */
-	_Atomic uint64_t blocked[LEFT_BEHIND_MAX + 1];
 	struct problem_list unreadable;
 	void (*on_files_replaced)(void *arg);
 	void *on_files_replaced_arg;
@@ -95,10 +103,7 @@ struct task {
 	void (*run)(struct task *); /* on the worker; may be NULL */
 	/* on the loop thread; frees what the task owns, but not the task */
 	void (*done)(struct task *);
-	/*
-	 * run was not called: the worker's mailbox was full, or the pod of a process_task is
-	 * blocked
-	 */
+	/* it did nothing: the worker's mailbox was full, or its namespace blocks a thread */
 	bool refused;
 	bool ran, handled;
 	struct task *next, **prev;
@@ -118,8 +123,8 @@ void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes
 /* ---- tasks that read a process ---- */
 /*
  * A task for the files worker. If it blocks the worker, this is reported to the targets of its pod
- * (ProcessUnreadable). As long as a job of a pod is blocked, other jobs of the pod are refused. So
- * a pod blocks at most one thread.
+ * (ProcessUnreadable). As long as a job for a namespace is blocked, other jobs for it are refused.
+ * So a namespace blocks at most one thread.
  */
 struct process_task {
 	struct task task;
@@ -128,7 +133,7 @@ struct process_task {
 	/* private to work/ */
 	void (*run)(struct task *t);  /* the caller's task.run */
 	void (*late)(struct task *t); /* the task.done of the caller, for a task that was blocked */
-	uint64_t pod;
+	uint64_t ns; /* of struct charged; of the host, each process has its own */
 	bool blocked;
 };
 void work_post_process(struct work *w, struct process_task *p, size_t n_bytes);
@@ -149,15 +154,20 @@ void work_tick(struct work *w);
  * now.
  */
 bool work_left_behind(struct work *work, struct left_behind *l, struct worker **w,
-		      const struct job *j);
+		      const struct job *j, uint64_t ns);
+/*
+ * Whether a job for the namespace blocks a thread. Then the caller begins no other one for it. Any
+ * thread: a job calls this when it begins, because it may have been posted before.
+ */
+bool work_is_blocked(const struct left_behind *l, uint64_t ns);
 /*
  * To be called once a second, for the case that no new thread could be created until now. Returns
  * whether *w is another worker now.
  */
 bool work_left_behind_again(struct work *work, struct left_behind *l, struct worker **w);
 /*
- * To be called for each job that ends, blocked before or not, unless *w is about to end. Returns
- * whether *w is another worker now.
+ * To be called for each job that ends, blocked before or not. Returns whether *w is another worker
+ * now.
  */
 bool work_left_behind_ended(struct work *work, struct left_behind *l, struct worker **w,
 			    const struct job *j);

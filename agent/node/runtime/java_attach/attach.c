@@ -22,6 +22,7 @@
 static const char *const results[_ATTACH_RESULT_MAX] = {
 	[ATTACH_NO_USER] =
 		"the agent may not act as the JVM's user (capabilities SETUID and SETGID)",
+	[ATTACH_NOT_CONFINED] = "the agent's child could not give up its rights",
 	[ATTACH_MAP_THERE] = "its perf map cannot be made",
 	[ATTACH_NO_TRIGGER] = ".attach_pid cannot be made in its /tmp",
 	[ATTACH_NO_SIGNAL] = "it cannot be signalled",
@@ -123,6 +124,7 @@ int runtime_attach_open(struct process_id id, struct attach *ret, char ret_text[
 			   .spare_ns = SPARE_NS};
 	int r = runtime_perf_file_init(id, &a.file);
 
+	a.file.writer = PERF_MAP_HOTSPOT;
 	*ret_text = '\0';
 	if (r == 0)
 		r = open_process(&a, ret_text);
@@ -199,6 +201,7 @@ int runtime_java_attach(struct java_requests *q, struct process_id id, const cha
 		r = runtime_attach_open(id, &a, ret_problem);
 	if (r < 0)
 		return r;
+	a.file.charged_ns = runtime_java_map_charged(q, id);
 	r = runtime_attach_run(&a, &map, ret_problem);
 	if (r == 0)
 		runtime_java_map_give(q, id, map);

@@ -33,7 +33,10 @@ int runtime_attach_run(struct attach *a, struct perf_map **ret, char ret_text[AT
 void runtime_attach_done(struct attach *a);
 
 /* ---- attach_maps.c: the mailbox between perfmap.c and attach.c; any thread ---- */
-void runtime_java_map_want(struct java_requests *q, struct process_id id); /* q may be NULL */
+/* charged_ns: of struct charged, the process's. q may be NULL. */
+void runtime_java_map_want(struct java_requests *q, struct process_id id, uint64_t charged_ns);
+/* Returns charged_ns of a process that was wanted; 0: it was not. */
+uint64_t runtime_java_map_charged(struct java_requests *q, struct process_id id);
 /* Gives a map to q, which then owns it. */
 void runtime_java_map_give(struct java_requests *q, struct process_id id, struct perf_map *map);
 /* Takes the newest map of a process. NULL: no new map has been given. q may be NULL. */
@@ -49,6 +52,7 @@ int runtime_attach_check_process(const char *status, const char *command_line, s
 enum attach_result {
 	ATTACH_OK,
 	ATTACH_NO_USER,	   /* the agent may not become that user */
+	ATTACH_NOT_CONFINED, /* the child could not give up its rights */
 	ATTACH_MAP_THERE,  /* a perf map exists, and the agent does not overwrite it */
 	ATTACH_NO_TRIGGER, /* the file .attach_pid could not be made */
 	ATTACH_NO_SIGNAL,
@@ -66,9 +70,23 @@ struct attach_answer {
 	bool left;     /* a file that the agent made still exists, or may exist */
 	char text[96]; /* ATTACH_REFUSED: the JVM's reason */
 };
+typedef void attach_child_fn(const struct attach *a, struct attach_answer *ret);
+/*
+ * Runs fn in a child that has the JVM's user and no other rights. Waits for the child's answer.
+ * attach_rights.c says what the child may do.
+ */
+void runtime_attach_in_child(const struct attach *a, attach_child_fn *fn,
+			     struct attach_answer *ret);
 /*
  * Both functions fork. If a file that the agent made may be left in the process's /tmp, they add 1
  * to the counter podflame_java_files_left_total.
  */
 void runtime_attach_ask(const struct attach *a, struct attach_answer *ret);
 void runtime_attach_remove_map(const struct attach *a);
+
+/* ---- attach_rights.c: what the child gives up once it has the JVM's user ---- */
+struct sock_fprog;
+/* The child's filter of system calls, which stays valid. The agent asks for it before it forks. */
+int runtime_attach_filter(const struct sock_fprog **ret);
+/* Called in the child. It makes only system calls. 0 or -errno. */
+int runtime_attach_give_up(const struct attach *a, const struct sock_fprog *filter);

@@ -286,19 +286,28 @@ static void close_others(const struct attach *a, int to)
 
 /* ---- in the parent ---- */
 
-typedef void child_fn(const struct attach *a, struct attach_answer *ret);
+struct child_work {
+	attach_child_fn *fn;
+	const struct sock_fprog *filter;
+	int to;
+};
 
-static void in_child(const struct attach *a, child_fn *fn, int to)
+static void in_child(const struct attach *a, const struct child_work *w)
 {
 	struct attach_answer answer = {.result = ATTACH_OK};
+	int to = w->to, r;
 
 	close_others(a, to);
-	if (become(a)) {
+	if (!become(a)) {
+		set(&answer, ATTACH_NO_USER, errno);
+	} else {
 		/* set only now, because a change of the user resets this setting */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		fn(a, &answer);
-	} else {
-		set(&answer, ATTACH_NO_USER, errno);
+		r = runtime_attach_give_up(a, w->filter);
+		if (r < 0)
+			set(&answer, ATTACH_NOT_CONFINED, -r);
+		else
+			w->fn(a, &answer);
 	}
 	if (write(to, &answer, sizeof(answer)) != sizeof(answer))
 		_exit(1);
@@ -366,19 +375,23 @@ static void reap(const struct attach *a, pid_t pid)
 	}
 }
 
-static void run_child(const struct attach *a, child_fn *fn, struct attach_answer *ret)
+static void run_child(const struct attach *a, attach_child_fn *fn, struct attach_answer *ret)
 {
 	uint64_t wait_ns = a->listener_ns + a->reply_ns + a->spare_ns;
-	int fds[2];
+	struct child_work work = {.fn = fn};
+	int r = runtime_attach_filter(&work.filter), fds[2];
 	pid_t pid;
 
-	if (pipe2(fds, O_CLOEXEC) < 0) {
-		ret->error = errno;
+	if (!r && pipe2(fds, O_CLOEXEC) < 0)
+		r = -errno;
+	if (r < 0) {
+		ret->error = -r;
 		return;
 	}
+	work.to = fds[1];
 	pid = fork();
 	if (pid == 0)
-		in_child(a, fn, fds[1]);
+		in_child(a, &work);
 	close(fds[1]);
 	if (pid > 0) {
 		if (!read_answer(fds[0], wait_ns, ret))
@@ -390,7 +403,7 @@ static void run_child(const struct attach *a, child_fn *fn, struct attach_answer
 	close(fds[0]);
 }
 
-static void as_user(const struct attach *a, child_fn *fn, struct attach_answer *ret)
+void runtime_attach_in_child(const struct attach *a, attach_child_fn *fn, struct attach_answer *ret)
 {
 	*ret = (struct attach_answer){.result = ATTACH_STUCK};
 	if (reap_left())
@@ -405,18 +418,18 @@ static void count_left(void)
 }
 
 /* Makes a child that removes files. If the child does not answer, it may not have removed them. */
-static void remove_with(const struct attach *a, child_fn *fn)
+static void remove_with(const struct attach *a, attach_child_fn *fn)
 {
 	struct attach_answer answer;
 
-	as_user(a, fn, &answer);
+	runtime_attach_in_child(a, fn, &answer);
 	if (answer.left || answer.result != ATTACH_OK)
 		count_left();
 }
 
 void runtime_attach_ask(const struct attach *a, struct attach_answer *ret)
 {
-	as_user(a, ask, ret);
+	runtime_attach_in_child(a, ask, ret);
 	if (ret->left)
 		count_left();
 	/* the child was killed, so it has removed no file */

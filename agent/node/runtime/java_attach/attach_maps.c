@@ -15,6 +15,7 @@
 
 struct jvm {
 	struct process_id id;
+	uint64_t charged_ns;
 	bool unnamed;
 	struct perf_map *map; /* a map that the JVM has given, but that perfmap has not taken yet */
 };
@@ -102,13 +103,29 @@ static struct jvm *find_or_make(struct java_requests *q, struct process_id id)
 	return j;
 }
 
-void runtime_java_map_want(struct java_requests *q, struct process_id id)
+void runtime_java_map_want(struct java_requests *q, struct process_id id, uint64_t charged_ns)
 {
+	struct jvm *j;
+
 	if (!q)
 		return;
 	pthread_mutex_lock(&q->lock);
-	find_or_make(q, id)->unnamed = true;
+	j = find_or_make(q, id);
+	j->unnamed = true;
+	j->charged_ns = charged_ns;
 	pthread_mutex_unlock(&q->lock);
+}
+
+uint64_t runtime_java_map_charged(struct java_requests *q, struct process_id id)
+{
+	const struct jvm *j;
+	uint64_t charged_ns;
+
+	pthread_mutex_lock(&q->lock);
+	j = find(q, id);
+	charged_ns = j ? j->charged_ns : 0;
+	pthread_mutex_unlock(&q->lock);
+	return charged_ns;
 }
 
 bool runtime_java_unnamed(struct java_requests *q, struct process_id id)

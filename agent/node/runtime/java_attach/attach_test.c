@@ -4,6 +4,7 @@
  * JVM, and with real JVMs. Also the mailbox between the threads (attach_maps.c).
  */
 #include "node/runtime/java_attach/attach.h"
+#include "node/confine/confine.h"
 #include "node/parse/parse.h"
 #include "node/runtime/internal.h"
 
@@ -567,14 +568,10 @@ static bool names(const struct jvm *j, const struct perf_map *m, const char *nam
 		const struct mapping *x = &maps->items[i];
 
 		for (uint64_t a = x->start; !*x->path && !found && a < x->end; a += 32) {
-			const char *line = runtime_perf_map_find(m, a);
-			struct runtime_names n = {0};
+			struct perf_function f;
 
-			if (!line)
-				continue;
-			runtime_perf_map_names(line, PERF_MAP_HOTSPOT, &n);
-			found = n.kind == FRAME_JVM && streq(n.items[0].name, name);
-			runtime_names_done(&n);
+			found = runtime_perf_map_find(m, a, &f) && f.kind == FRAME_JVM &&
+				streq(f.name, name);
 		}
 	}
 	proc_mappings_unref(maps);
@@ -688,13 +685,32 @@ static void ask_jvm(const struct jvm *j)
 	runtime_attach_done(&a);
 }
 
+/* Asks as the agent does, which has limited itself. Runs in a process of its own. */
+static int ask_confined(const struct jvm *j)
+{
+	char text[ATTACH_TEXT_BYTES] = "";
+	struct perf_map *map = NULL;
+	struct attach a;
+
+	if (confine_calls() < 0 ||
+	    runtime_attach_open((struct process_id){j->start, j->tgid}, &a, text) < 0)
+		return 1;
+	return runtime_attach_run(&a, &map, text) < 0 || !names(j, map, "Spin::f");
+}
+
 static void test_jvm_gives_its_map(const char *java, const char *dir)
 {
 	struct jvm j;
+	int status;
+	pid_t pid;
 
 	start_jvm(java, "-Xms32m", dir, &j);
-	ask_jvm(&j);
-	ask_jvm(&j); /* the second time, the JVM listens already */
+	pid = fork();
+	if (pid == 0)
+		_exit(ask_confined(&j));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	ask_jvm(&j); /* now, the JVM listens already */
 	stop_jvm(&j);
 }
 
@@ -773,13 +789,14 @@ static void test_wanted_and_given(void **state)
 
 	(void)state;
 	assert_false(runtime_java_unnamed(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
-	runtime_java_map_want(requests, (struct process_id){1000 * NSEC_PER_SEC, 7});
+	runtime_java_map_want(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}, 5);
 	assert_true(runtime_java_unnamed(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
 	assert_false(runtime_java_unnamed(
 		/* another process with the same PID */
 		requests, (struct process_id){1001 * NSEC_PER_SEC, 7}));
 	assert_int_equal(runtime_java_all_unnamed(requests, all), 1);
 	assert_int_equal(all[0].tgid, 7);
+	assert_int_equal(runtime_java_map_charged(requests, all[0]), 5);
 	assert_true(all[0].start_boottime_ns == 1000 * NSEC_PER_SEC);
 	assert_null(runtime_java_map_take(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}));
 	runtime_java_map_give(requests, (struct process_id){1000 * NSEC_PER_SEC, 7}, m);
@@ -801,14 +818,14 @@ static void test_lists_are_apart(void **state)
 	const struct process_id jvm = {1000 * NSEC_PER_SEC, 7};
 
 	(void)state;
-	runtime_java_map_want(requests, jvm);
+	runtime_java_map_want(requests, jvm, 5);
 	assert_true(runtime_java_unnamed(requests, jvm));
 	assert_false(runtime_java_unnamed(other, jvm));
 	runtime_java_map_give(other, jvm, runtime_perf_map_new());
 	assert_true(runtime_java_unnamed(requests, jvm));
 	assert_null(runtime_java_map_take(requests, jvm));
 	runtime_java_requests_unref(other);
-	runtime_java_map_want(NULL, jvm); /* without a list, no JVM is asked */
+	runtime_java_map_want(NULL, jvm, 5); /* without a list, no JVM is asked */
 	assert_null(runtime_java_map_take(NULL, jvm));
 }
 
@@ -823,7 +840,7 @@ static uint64_t forgotten(void)
  */
 static size_t want_one(uint64_t start_s, struct process_id all[JAVA_REQUESTS_MAX])
 {
-	runtime_java_map_want(requests, (struct process_id){start_s * NSEC_PER_SEC, getpid()});
+	runtime_java_map_want(requests, (struct process_id){start_s * NSEC_PER_SEC, getpid()}, 5);
 	assert_true(runtime_java_unnamed(requests,
 					 (struct process_id){start_s * NSEC_PER_SEC, getpid()}));
 	return runtime_java_all_unnamed(requests, all);
@@ -842,7 +859,7 @@ static void test_who_is_forgotten_is_counted(void **state)
 	assert_int_equal(waitpid(ended, NULL, 0), ended);
 	for (uint64_t i = 1; i <= 255; i++)
 		assert_int_equal(want_one(i, all), i);
-	runtime_java_map_want(requests, (struct process_id){NSEC_PER_SEC, ended});
+	runtime_java_map_want(requests, (struct process_id){NSEC_PER_SEC, ended}, 5);
 	/* entries of JVMs that have ended, or that have been asked, are reused */
 	assert_int_equal(want_one(256, all), 256);
 	assert_false(runtime_java_unnamed(requests, (struct process_id){NSEC_PER_SEC, ended}));

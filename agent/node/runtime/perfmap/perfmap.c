@@ -16,7 +16,6 @@
 struct state {
 	struct perf_file file;
 	struct java_requests *java; /* NULL: no JVM is asked */
-	enum perf_map_writer writer;
 	bool given;	    /* the agent has asked the JVM for the map, and the JVM has given it */
 	uint64_t looked_ns; /* CLOCK_MONOTONIC: when the file was last read */
 	int error;	    /* result of the last read */
@@ -119,7 +118,7 @@ static void tell_writer(const struct runtime_look *look, bool has_map, struct ru
 static bool has_map(const struct state *s)
 {
 	return s->file.map && !runtime_perf_file_problem(s->error) &&
-	       (s->writer != PERF_MAP_HOTSPOT || s->given || s->error == -EAGAIN ||
+	       (s->file.writer != PERF_MAP_HOTSPOT || s->given || s->error == -EAGAIN ||
 		runtime_perf_map_n(s->file.map));
 }
 
@@ -154,7 +153,9 @@ static int make_state(const struct runtime_look *look, struct state **ret)
 		return r;
 	}
 	s->java = runtime_java_requests_ref(look->java);
-	s->writer = has_mark(look, "gHotSpotVMStructs", NULL) ? PERF_MAP_HOTSPOT : PERF_MAP_ANY;
+	s->file.charged_ns = look->maps->charged_ns;
+	s->file.writer =
+		has_mark(look, "gHotSpotVMStructs", NULL) ? PERF_MAP_HOTSPOT : PERF_MAP_ANY;
 	*ret = s;
 	return 0;
 }
@@ -217,8 +218,8 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 		walk(look, s, ret);
 		return 0;
 	}
-	if (s->writer == PERF_MAP_HOTSPOT && ret->n_ranges && (!*ret->problem || is_older(s)))
-		runtime_java_map_want(s->java, s->file.id);
+	if (s->file.writer == PERF_MAP_HOTSPOT && ret->n_ranges && (!*ret->problem || is_older(s)))
+		runtime_java_map_want(s->java, s->file.id, s->file.charged_ns);
 	forget(s);
 	free(TAKE_PTR(ret->ranges));
 	ret->n_ranges = 0;
@@ -232,11 +233,11 @@ static uint64_t look_again_ns(const struct state *s)
 	return s->looked_ns + (s->error == -EAGAIN ? NEXT_SLICE_NS : REFRESH_NS);
 }
 
-static const char *find(const struct state *s, uint64_t address)
+static bool find(const struct state *s, uint64_t address, struct perf_function *ret)
 {
 	/* If the file is deleted, the lines that were read stay valid. */
-	return s->error < 0 && s->error != -ENOENT ? NULL
-						   : runtime_perf_map_find(s->file.map, address);
+	return (!s->error || s->error == -ENOENT) &&
+	       runtime_perf_map_find(s->file.map, address, ret);
 }
 
 /*
@@ -248,23 +249,25 @@ static int resolve(void *state, struct memory *m, const struct runtime_words *fr
 		   const struct runtime_words *caller, struct runtime_names *ret)
 {
 	struct state *s = state;
-	const char *name;
+	struct perf_function f;
+	bool found;
 
 	(void)caller;
 	if (now_mono_ns() >= look_again_ns(s))
 		look_at_file(s);
-	name = find(s, frame->a);
-	if (!name && !s->error && s->looked_ns < m->opened_ns) {
+	found = find(s, frame->a, &f);
+	if (!found && !s->error && s->looked_ns < m->opened_ns) {
 		look_at_file(s);
-		name = find(s, frame->a);
+		found = find(s, frame->a, &f);
 	}
-	if (!name && s->error < 0 && s->error != -ENOENT)
+	if (!found && s->error < 0 && s->error != -ENOENT)
 		return s->error;
-	if (!name && s->given)
-		runtime_java_map_want(s->java, s->file.id);
-	if (!name)
+	if (!found && s->given)
+		runtime_java_map_want(s->java, s->file.id, s->file.charged_ns);
+	if (!found)
 		return -ENOENT;
-	runtime_perf_map_names(name, s->writer, ret);
+	ret->kind = f.kind;
+	runtime_names_add(ret, xstrdup(f.name), f.file_n ? xstrdup(f.file) : NULL, f.line, false);
 	return 0;
 }
 

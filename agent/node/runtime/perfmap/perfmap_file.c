@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads /tmp/perf-PID.map of a process, in the root of the process, with its PID in its own PID
- * namespace. Any program that can write into that /tmp may have made the file. So the agent reads
- * only a regular file that belongs to the process's user or to root, follows no link, and reads no
- * more than the size that the file had at the beginning.
+ * Opens /tmp/perf-PID.map of a process, in the root of the process, with its PID in its own PID
+ * namespace, and has a child read it. Any program that can write into that /tmp may have made the
+ * file. So the agent opens only a regular file that belongs to the process's user or to root, and
+ * follows no link. The child reads no more than the size that the file had at the beginning.
  */
 #include "node/runtime/perfmap/perfmap.h"
 
@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #define OPEN_ATTEMPTS 8 /* openat2() gives up when names change meanwhile */
-#define STEP_BYTES    65536
 /* tolerance: clocks of file systems are coarse, and users set clocks */
 #define OLDER_NS   NSEC_PER_SEC
 #define RESTART_NS (60 * NSEC_PER_SEC) /* least time between two reads from a file's start */
@@ -40,6 +39,15 @@ const char *runtime_perf_file_problem(int error)
 		return "it is larger than 256 MiB";
 	case -ETIME:
 		return "it was written before the process began";
+	case -ETIMEDOUT:
+		return "reading it takes too long";
+	case -EPIPE:
+		return "the child that reads it dies";
+	case -EBADMSG:
+		return "the child that reads it gives wrong answers";
+	case -ECANCELED:
+		return "a perf map of its namespace stopped the child that reads it, so it is read "
+		       "later";
 	case 0:
 	case -EAGAIN:
 	case -EBUSY:
@@ -208,22 +216,6 @@ static int open_map(const struct perf_file *f, struct stat *ret_st, int *ret_fd)
 
 /* ---- reading ---- */
 
-static size_t tail_n(const struct perf_file *f)
-{
-	return MIN(f->offset, sizeof(f->tail));
-}
-
-/* Returns whether the file has only grown since the last read. HotSpot rewrites the same file. */
-static bool continues(const struct perf_file *f, int fd, const struct stat *st)
-{
-	char now[sizeof(f->tail)];
-	size_t n = tail_n(f);
-
-	return f->map && f->dev == st->st_dev && f->inode == st->st_ino &&
-	       (uint64_t)st->st_size >= f->offset &&
-	       pread(fd, now, n, f->offset - n) == (ssize_t)n && memcmp(now, f->tail, n) == 0;
-}
-
 /*
  * A /tmp may exist longer than a container, and the first process of each container has PID 1. This
  * function compares the time of the contents, not ctime, because start scripts of images chown the
@@ -257,38 +249,56 @@ static int start_anew(struct perf_file *f, const struct stat *st)
 	runtime_perf_file_set(f, runtime_perf_map_new());
 	f->dev = st->st_dev;
 	f->inode = st->st_ino;
-	f->offset = 0;
+	f->place = (struct perf_place){0};
+	f->written_ns = 0;
 	f->restarted_ns = now_ns;
 	return 0;
 }
 
-static void keep_tail(struct perf_file *f, const char *bytes, size_t n)
+static uint64_t time_ns(const struct timespec *t)
 {
-	size_t old = MIN(tail_n(f), sizeof(f->tail) - MIN(n, sizeof(f->tail)));
-	size_t new = MIN(n, sizeof(f->tail));
-
-	memmove(f->tail, f->tail + tail_n(f) - old, old);
-	memcpy(f->tail + old, bytes + n - new, new);
+	return (uint64_t)t->tv_sec * NSEC_PER_SEC + (uint64_t)t->tv_nsec;
 }
 
-/* Reads a slice, at most up to `end`, the size at the beginning. Later lines are read next time. */
-static int read_slice(struct perf_file *f, int fd, uint64_t end)
+static bool is_same_file(const struct perf_file *f, const struct stat *st)
 {
-	uint64_t stop = MIN(end, f->offset + PERF_MAP_SLICE_BYTES);
-	_cleanup_free_ char *bytes = xmalloc(STEP_BYTES);
+	return f->map && f->dev == st->st_dev && f->inode == st->st_ino;
+}
 
-	while (f->offset < stop) {
-		ssize_t n = pread(fd, bytes, MIN(STEP_BYTES, stop - f->offset), f->offset);
+/* Whether the file is as it was when it was read whole, so that no child need read it. */
+static bool is_unchanged(const struct perf_file *f, const struct stat *st)
+{
+	return is_same_file(f, st) && f->written_ns && f->size == (uint64_t)st->st_size &&
+	       f->written_ns == time_ns(&st->st_mtim);
+}
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		runtime_perf_map_add(f->map, bytes, n);
-		keep_tail(f, bytes, n);
-		f->offset += n;
-	}
-	return f->offset < end ? -EAGAIN : 0;
+/*
+ * Notes that the file was read whole. Times of files are coarse: a file that was written just now
+ * may be written once more with the same time, so it is read again.
+ */
+static void note_whole(struct perf_file *f, const struct stat *st)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	f->size = (uint64_t)st->st_size;
+	f->written_ns =
+		time_ns(&st->st_mtim) + OLDER_NS < time_ns(&now) ? time_ns(&st->st_mtim) : 0;
+}
+
+/* Reads a slice, at most up to the size at the beginning. Later lines are read next time. */
+static int read_slice(struct perf_file *f, int fd, const struct stat *st)
+{
+	bool more;
+	int r = runtime_perf_ask(f->map, f->charged_ns, f->writer, fd, (uint64_t)st->st_size,
+				 &f->place, &more);
+
+	if (r < 0)
+		return r;
+	if (more)
+		return -EAGAIN;
+	note_whole(f, st);
+	return 0;
 }
 
 int runtime_perf_file_read(struct perf_file *f)
@@ -297,7 +307,14 @@ int runtime_perf_file_read(struct perf_file *f)
 	struct stat st;
 	int r = open_map(f, &st, &fd);
 
-	if (r == 0 && !continues(f, fd, &st))
-		r = start_anew(f, &st);
-	return r < 0 ? r : read_slice(f, fd, st.st_size);
+	if (r < 0 || is_unchanged(f, &st))
+		return r;
+	f->written_ns = 0;
+	/* -ESTALE: the file has not only grown since the last read: HotSpot rewrites it */
+	r = is_same_file(f, &st) && (uint64_t)st.st_size >= f->place.offset ? read_slice(f, fd, &st)
+									    : -ESTALE;
+	if (r != -ESTALE)
+		return r;
+	r = start_anew(f, &st);
+	return r < 0 ? r : read_slice(f, fd, &st);
 }

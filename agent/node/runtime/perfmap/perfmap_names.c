@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names in perf maps, in the forms of the programs that write them. A name of another form is shown
- * unchanged.
+ * Names in perf maps, in the forms of the programs that write them, in the child. A name of another
+ * form is shown unchanged. Allocates no memory.
  * - HotSpot (CodeCache::write_perf_map, codeCache.cpp): Method::external_name(), "long
  *   Spin.f(int)", or a stub's name.
  * - V8 (LinuxPerfBasicLogger, logging/log.cc): "JS:*f file.js:12:3": the kind of code before the
@@ -14,12 +14,16 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-static void add(struct runtime_names *ret, enum frame_kind kind, const char *name, size_t n,
+static void add(struct perf_name *ret, enum frame_kind kind, const char *name, size_t n,
 		const char *file, size_t file_n, uint32_t line)
 {
 	ret->kind = kind;
-	runtime_names_add(ret, xstrndup(name, n), file_n ? xstrndup(file, file_n) : NULL, line,
-			  false);
+	ret->line = line;
+	ret->name_n = MIN(n, sizeof(ret->name));
+	memcpy(ret->name, name, ret->name_n);
+	ret->file_n = MIN(file_n, sizeof(ret->file));
+	if (ret->file_n)
+		memcpy(ret->file, file, ret->file_n);
 }
 
 /* ---- HotSpot ---- */
@@ -28,21 +32,26 @@ static void add(struct runtime_names *ret, enum frame_kind kind, const char *nam
  * Makes "a/b/C$$Lambda/0x0123::run" from "a.b.C$$Lambda/0x0123.run": dots of the class become
  * slashes, as in the JVM's own form. Dots after a slash stay.
  */
-static char *java_name(const char *class, size_t class_n, const char *method, size_t method_n)
+static void java_name(struct perf_name *ret, const char *class, size_t class_n, const char *method,
+		      size_t method_n)
 {
-	char *name = xasprintf("%.*s::%.*s", (int)class_n, class, (int)method_n, method);
+	static char name[PERF_NAME_MAX];
+	size_t n = MIN(class_n, sizeof(name) - 2);
 
-	for (size_t i = 0; i < class_n && name[i] != '/'; i++)
+	method_n = MIN(method_n, sizeof(name) - 2 - n);
+	memcpy(name, class, n);
+	memcpy(name + n, "::", 2);
+	memcpy(name + n + 2, method, method_n);
+	for (size_t i = 0; i < n && name[i] != '/'; i++)
 		if (name[i] == '.')
 			name[i] = '/';
-	return name;
+	add(ret, FRAME_JVM, name, n + 2 + method_n, NULL, 0, 0);
 }
 
 /* Reads "RETURNED CLASS.METHOD(TYPE, TYPE)". */
-static bool hotspot_method(const char *s, struct runtime_names *ret)
+static bool hotspot_method(const char *s, struct perf_name *ret)
 {
 	const char *open = strchr(s, '('), *begin, *dot;
-	_cleanup_free_ char *name = NULL;
 
 	if (!open || !str_has_suffix(s, ")"))
 		return false;
@@ -50,12 +59,11 @@ static bool hotspot_method(const char *s, struct runtime_names *ret)
 	dot = memrchr(s, '.', open - s);
 	if (!begin || !dot || dot < begin + 2 || dot + 1 == open)
 		return false;
-	name = java_name(begin + 1, dot - begin - 1, dot + 1, open - dot - 1);
-	add(ret, FRAME_JVM, name, strlen(name), NULL, 0, 0);
+	java_name(ret, begin + 1, dot - begin - 1, dot + 1, open - dot - 1);
 	return true;
 }
 
-static void hotspot(const char *s, struct runtime_names *ret)
+static void hotspot(const char *s, struct perf_name *ret)
 {
 	if (!hotspot_method(s, ret)) /* for example "Interpreter" or "StubRoutines (1)" */
 		add(ret, strstr(s, "::") ? FRAME_JVM : FRAME_LIBRARY, s, strlen(s), NULL, 0, 0);
@@ -169,7 +177,7 @@ static size_t file_begin(const char *s, size_t n)
 /*
  * Reads "NAME FILE:LINE:COLUMN"; in Node 18 without column. If eval made the function, FILE is "".
  */
-static void v8_function(const char *s, struct runtime_names *ret)
+static void v8_function(const char *s, struct perf_name *ret)
 {
 	size_t n, name_n, file_n;
 	uint32_t line = 0, column = 0;
@@ -187,7 +195,7 @@ static void v8_function(const char *s, struct runtime_names *ret)
 }
 
 /* Reads "NAME-INDEX-COMPILER" of WebAssembly. A function may have several such names. */
-static bool v8_wasm(const char *s, struct runtime_names *ret)
+static bool v8_wasm(const char *s, struct perf_name *ret)
 {
 	static const char *const compilers[] = {"-liftoff", "-turbofan"};
 	size_t n = strlen(s), digits = 0;
@@ -210,10 +218,10 @@ static bool v8_wasm(const char *s, struct runtime_names *ret)
  * Reads "RegExp:SOURCE"; since Node 24 "RegExp.> src: 'SOURCE' flags: 'FLAGS'". Both are shown as
  * "RegExp:SOURCE".
  */
-static bool v8_regexp(const char *s, struct runtime_names *ret)
+static bool v8_regexp(const char *s, struct perf_name *ret)
 {
 	static const char head[] = "RegExp", source[] = " src: '", flags[] = "' flags: '";
-	_cleanup_free_ char *name = NULL;
+	static char name[PERF_NAME_MAX];
 	const char *begin, *p;
 	size_t n;
 
@@ -235,12 +243,15 @@ static bool v8_regexp(const char *s, struct runtime_names *ret)
 			n = i - 1;
 			break;
 		}
-	name = xasprintf("%s:%.*s", head, (int)n, p);
-	add(ret, FRAME_APP, name, strlen(name), NULL, 0, 0);
+	n = MIN(n, sizeof(name) - sizeof(head));
+	memcpy(name, head, strlen(head));
+	name[strlen(head)] = ':';
+	memcpy(name + sizeof(head), p, n);
+	add(ret, FRAME_APP, name, sizeof(head) + n, NULL, 0, 0);
 	return true;
 }
 
-static bool v8(const char *s, struct runtime_names *ret)
+static bool v8(const char *s, struct perf_name *ret)
 {
 	static const char *const functions[] = {"JS",	"LazyCompile", "Function",
 						"Eval", "Script",      "Callback"};
@@ -263,7 +274,7 @@ static bool v8(const char *s, struct runtime_names *ret)
 /* ---- .NET ---- */
 
 /* Reads "RETURNED [ASSEMBLY] TYPE::METHOD(TYPES)[TIER]". */
-static bool dotnet(const char *s, struct runtime_names *ret)
+static bool dotnet(const char *s, struct perf_name *ret)
 {
 	const char *open = strchr(s, '['), *name = open ? strstr(open, "] ") : NULL, *end;
 
@@ -278,7 +289,7 @@ static bool dotnet(const char *s, struct runtime_names *ret)
 }
 
 void runtime_perf_map_names(const char *line_name, enum perf_map_writer writer,
-			    struct runtime_names *ret)
+			    struct perf_name *ret)
 {
 	if (writer == PERF_MAP_HOTSPOT)
 		hotspot(line_name, ret);

@@ -4,6 +4,9 @@
  * in a process, which is this one.
  */
 #include "node/runtime/java_attach/attach.h"
+#include "node/runtime/perfmap/testperfmap.h"
+#include "node/runtime/reader.h"
+#include "lib/base/testchild.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,7 +26,7 @@ static struct perf_map *map_of(const char *text)
 {
 	struct perf_map *m = runtime_perf_map_new();
 
-	runtime_perf_map_add(m, text, strlen(text));
+	testmap_add(m, text);
 	return m;
 }
 
@@ -35,12 +38,12 @@ static void test_number_forms(void **state)
 
 	(void)state;
 	assert_int_equal(runtime_perf_map_n(m), 3);
-	assert_string_equal(runtime_perf_map_find(m, 0x7f0000001000), "long Spin.f(int)");
-	assert_string_equal(runtime_perf_map_find(m, 0x7f0000001337), "long Spin.f(int)");
-	assert_null(runtime_perf_map_find(m, 0x7f0000001338));
-	assert_null(runtime_perf_map_find(m, 0x7f0000000fff));
-	assert_string_equal(runtime_perf_map_find(m, 0x7f00000021a3), "JS:~f a.js:1:1");
-	assert_string_equal(runtime_perf_map_find(m, 0x7f00000030a0), "upper");
+	assert_string_equal(testmap_find(m, 0x7f0000001000), "long Spin.f(int)");
+	assert_string_equal(testmap_find(m, 0x7f0000001337), "long Spin.f(int)");
+	assert_null(testmap_find(m, 0x7f0000001338));
+	assert_null(testmap_find(m, 0x7f0000000fff));
+	assert_string_equal(testmap_find(m, 0x7f00000021a3), "f");
+	assert_string_equal(testmap_find(m, 0x7f00000030a0), "upper");
 	runtime_perf_map_free(m);
 }
 
@@ -55,11 +58,11 @@ static void test_newest_wins(void **state)
 
 	(void)state;
 	assert_int_equal(runtime_perf_map_n(m), 2);
-	assert_null(runtime_perf_map_find(m, 0x1000));
-	assert_string_equal(runtime_perf_map_find(m, 0x1080), "new");
-	assert_string_equal(runtime_perf_map_find(m, 0x117f), "new");
-	assert_null(runtime_perf_map_find(m, 0x1180));
-	assert_string_equal(runtime_perf_map_find(m, 0x2000), "other");
+	assert_null(testmap_find(m, 0x1000));
+	assert_string_equal(testmap_find(m, 0x1080), "new");
+	assert_string_equal(testmap_find(m, 0x117f), "new");
+	assert_null(testmap_find(m, 0x1180));
+	assert_string_equal(testmap_find(m, 0x2000), "other");
 	assert_int_equal(runtime_perf_map_replaced(m), 2);
 	runtime_perf_map_free(m);
 }
@@ -81,34 +84,33 @@ static void test_bad_lines_are_left_out(void **state)
 		"11000000000001000 10 f", /* an address of more than 64 bits */
 		"0x 10 f",
 	};
-	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "malformed");
-	uint64_t before = counter_get(c);
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		_cleanup_free_ char *text = xasprintf("%s\n2000 10 good\n", bad[i]);
-		struct perf_map *m = map_of(text);
+		struct perf_map *m = runtime_perf_map_new();
 
+		assert_int_equal(testmap_add(m, text), 1);
 		assert_int_equal(runtime_perf_map_n(m), 1);
-		assert_string_equal(runtime_perf_map_find(m, 0x2000), "good");
+		assert_string_equal(testmap_find(m, 0x2000), "good");
 		runtime_perf_map_free(m);
 	}
-	assert_int_equal(counter_get(c) - before, ARRAY_SIZE(bad));
 }
 
 static void test_lines_may_be_cut_anywhere(void **state)
 {
 	static const char text[] = "1000 10 one\n2000 10 two\n3000 10 not whole";
 	struct perf_map *m = runtime_perf_map_new();
+	_cleanup_free_ struct perf_text *t = testmap_text(m, PERF_MAP_ANY);
 
 	(void)state;
 	for (size_t i = 0; i < strlen(text); i++)
-		runtime_perf_map_add(m, text + i, 1);
+		runtime_perf_text_add(t, text + i, 1);
 	assert_int_equal(runtime_perf_map_n(m), 2);
-	assert_string_equal(runtime_perf_map_find(m, 0x1005), "one");
-	assert_string_equal(runtime_perf_map_find(m, 0x2005), "two");
-	runtime_perf_map_add(m, ", now\n", 6);
-	assert_string_equal(runtime_perf_map_find(m, 0x3000), "not whole, now");
+	assert_string_equal(testmap_find(m, 0x1005), "one");
+	assert_string_equal(testmap_find(m, 0x2005), "two");
+	runtime_perf_text_add(t, ", now\n", 6);
+	assert_string_equal(testmap_find(m, 0x3000), "not whole, now");
 	runtime_perf_map_free(m);
 }
 
@@ -122,9 +124,8 @@ static void test_long_line_is_cut(void **state)
 	name[100000] = '\0';
 	text = xasprintf("1000 10 %s\n2000 10 two\n", name);
 	m = map_of(text);
-	assert_int_equal(strlen(runtime_perf_map_find(m, 0x1000)),
-			 PERF_MAP_LINE_MAX - strlen("1000 10 "));
-	assert_string_equal(runtime_perf_map_find(m, 0x2000), "two");
+	assert_int_equal(strlen(testmap_find(m, 0x1000)), PERF_MAP_LINE_MAX - strlen("1000 10 "));
+	assert_string_equal(testmap_find(m, 0x2000), "two");
 	runtime_perf_map_free(m);
 }
 
@@ -137,16 +138,15 @@ static void test_functions_have_a_limit(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 300000; i++) {
-		int n = snprintf(line, sizeof(line), "%x 10 f\n", 0x10000 + 16 * i);
-
-		runtime_perf_map_add(m, line, n);
+		snprintf(line, sizeof(line), "%x 10 f\n", 0x10000 + 16 * i);
+		testmap_add(m, line);
 	}
 	assert_true(runtime_perf_map_n(m) > 100000 && runtime_perf_map_n(m) < 300000);
 	assert_true(counter_get(c) - before == 300000 - runtime_perf_map_n(m));
 	/* A known function is removed if a new line has its addresses. */
-	assert_string_equal(runtime_perf_map_find(m, 0x10000), "f");
-	runtime_perf_map_add(m, "10000 20 bigger\n", 16);
-	assert_string_equal(runtime_perf_map_find(m, 0x10010), "bigger");
+	assert_string_equal(testmap_find(m, 0x10000), "f");
+	testmap_add(m, "10000 20 bigger\n");
+	assert_string_equal(testmap_find(m, 0x10010), "bigger");
 	runtime_perf_map_free(m);
 }
 
@@ -156,10 +156,10 @@ static void add_long_names(struct perf_map *m, unsigned n)
 {
 	char line[1100];
 
-	for (unsigned k = 0; k < n; k++)
-		runtime_perf_map_add(
-			m, line,
-			snprintf(line, sizeof(line), "%x 10 %01000u\n", 0x1000 + 16 * k, k));
+	for (unsigned k = 0; k < n; k++) {
+		snprintf(line, sizeof(line), "%x 10 %0900u\n", 0x1000 + 16 * k, k);
+		testmap_add(m, line);
+	}
 }
 
 /* Large maps of a few processes leave room for maps of other processes. */
@@ -267,21 +267,28 @@ static const struct {
 	{"RegExp.< src: 'its end is not in the li", "RegExp:its end is not in the li", NULL, 0},
 };
 
+static void assert_name(const char *line, enum perf_map_writer writer, enum frame_kind kind,
+			const char *name, const char *file, unsigned at)
+{
+	_cleanup_free_ char *got_name = NULL, *got_file = NULL;
+	struct perf_name n;
+
+	runtime_perf_map_names(line, writer, &n);
+	got_name = xstrndup(n.name, n.name_n);
+	got_file = xstrndup(n.file, n.file_n);
+	assert_string_equal(got_name, name);
+	if (!streq(got_file, file ? file : ""))
+		fail_msg("%s: file %s", line, got_file);
+	assert_int_equal(n.line, at);
+	assert_int_equal(n.kind, kind);
+}
+
 static void test_names_of_node(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(names_of_node); i++) {
-		struct runtime_names n = {0};
-
-		runtime_perf_map_names(names_of_node[i].line, PERF_MAP_ANY, &n);
-		assert_int_equal(n.n, 1);
-		assert_string_equal(n.items[0].name, names_of_node[i].name);
-		if (!str_equal(n.items[0].file, names_of_node[i].file))
-			fail_msg("%s: file %s", names_of_node[i].line, n.items[0].file);
-		assert_int_equal(n.items[0].line, names_of_node[i].at);
-		assert_int_equal(n.kind, FRAME_APP);
-		runtime_names_done(&n);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(names_of_node); i++)
+		assert_name(names_of_node[i].line, PERF_MAP_ANY, FRAME_APP, names_of_node[i].name,
+			    names_of_node[i].file, names_of_node[i].at);
 }
 
 static const struct {
@@ -329,23 +336,31 @@ static const struct {
 	{"julia_hot_1234", PERF_MAP_ANY, FRAME_APP, "julia_hot_1234", NULL, 0},
 	{"TRACE_1::/srv/a b.lua:3", PERF_MAP_ANY, FRAME_APP, "TRACE_1::/srv/a b.lua:3", NULL, 0},
 	{"py::hot:/srv/a b.py", PERF_MAP_ANY, FRAME_APP, "py::hot:/srv/a b.py", NULL, 0},
-	{"bad\x1b[31m\xff", PERF_MAP_ANY, FRAME_APP, "bad?[31m?", NULL, 0},
 };
 
 static void test_names(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(names_of_writers); i++) {
-		struct runtime_names n = {0};
+	for (size_t i = 0; i < ARRAY_SIZE(names_of_writers); i++)
+		assert_name(names_of_writers[i].line, names_of_writers[i].writer,
+			    names_of_writers[i].kind, names_of_writers[i].name,
+			    names_of_writers[i].file, names_of_writers[i].at);
+}
 
-		runtime_perf_map_names(names_of_writers[i].line, names_of_writers[i].writer, &n);
-		assert_int_equal(n.n, 1);
-		assert_string_equal(n.items[0].name, names_of_writers[i].name);
-		assert_int_equal(n.kind, names_of_writers[i].kind);
-		assert_true(str_equal(n.items[0].file, names_of_writers[i].file));
-		assert_int_equal(n.items[0].line, names_of_writers[i].at);
-		runtime_names_done(&n);
-	}
+/* The longest names, and those that are longer than in their line. */
+static void test_no_name_is_too_long(void **state)
+{
+	_cleanup_free_ char *class = xmalloc(PERF_MAP_LINE_MAX + 1), *line = NULL;
+	struct perf_name n;
+
+	(void)state;
+	memset(class, 'c', PERF_MAP_LINE_MAX);
+	class[PERF_MAP_LINE_MAX] = '\0';
+	line = xasprintf("v a%.*s.f()", PERF_MAP_LINE_MAX - 8, class);
+	runtime_perf_map_names(line, PERF_MAP_HOTSPOT, &n);
+	assert_int_equal(n.name_n, PERF_MAP_LINE_MAX - 8 + strlen("a::f"));
+	runtime_perf_map_names(class, PERF_MAP_ANY, &n);
+	assert_int_equal(n.name_n, PERF_MAP_LINE_MAX);
 }
 
 /* ---- the file of a process ---- */
@@ -398,16 +413,16 @@ static void test_file_grows(void **state)
 	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
 	write_file(p->path, "1000 10 one\n2000 10 tw", 0);
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "one");
-	assert_null(runtime_perf_map_find(p->file.map, 0x2000));
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "one");
+	assert_null(testmap_find(p->file.map, 0x2000));
 	write_file(p->path, "o\n1000 8 again\n", O_APPEND);
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x2000), "two");
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "again");
+	assert_string_equal(testmap_find(p->file.map, 0x2000), "two");
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "again");
 	/* The file is deleted: the lines that were read stay. */
 	unlink(p->path);
 	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x2000), "two");
+	assert_string_equal(testmap_find(p->file.map, 0x2000), "two");
 }
 
 /* Like HotSpot, writes other contents into the same file, which does not become shorter. */
@@ -422,9 +437,9 @@ static void test_file_written_anew(void **state)
 	assert_int_equal(runtime_perf_file_read(&p->file), -EBUSY);
 	p->file.restarted_ns -= 61 * NSEC_PER_SEC;
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
-	assert_null(runtime_perf_map_find(p->file.map, 0x1000));
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x4000), "four");
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x6000), "six");
+	assert_null(testmap_find(p->file.map, 0x1000));
+	assert_string_equal(testmap_find(p->file.map, 0x4000), "four");
+	assert_string_equal(testmap_find(p->file.map, 0x6000), "six");
 }
 
 static void test_hostile_files(void **state)
@@ -490,16 +505,16 @@ static void test_file_older_than_its_process(void **state)
 			    "it was written before the process began");
 	write_file(p->path, "1000 10 own\n", O_TRUNC);
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "own");
 	make_older(p); /* as if the clock had been set: this file was already read, so it stays */
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "own");
 	unlink(p->path);
 	write_file(p->path, "1000 10 others\n", 0);
 	make_older(p);
 	/* the result is as if no file existed */
 	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "own");
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "own");
 }
 
 /* The agent asks a JVM for a new map: the file is empty until the JVM writes. Old names stay. */
@@ -510,10 +525,10 @@ static void test_empty_file_takes_nothing_away(void **state)
 	runtime_perf_file_set(&p->file, map_of("1000 10 given\n"));
 	write_file(p->path, "", 0);
 	assert_int_equal(runtime_perf_file_read(&p->file), -ENOENT);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "given");
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "given");
 	write_file(p->path, "1000 10 written\n", 0);
 	assert_int_equal(runtime_perf_file_read(&p->file), 0);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "written");
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "written");
 }
 
 /* A large file is read in slices. No name is shown before all of it is read. */
@@ -533,7 +548,71 @@ static void test_large_file_in_slices(void **state)
 	assert_int_equal(r, 0);
 	assert_true(turns >= 1);
 	assert_int_equal(runtime_perf_map_n(p->file.map), 64);
-	assert_string_equal(runtime_perf_map_find(p->file.map, 0x1000), "last");
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "last");
+}
+
+/* Lines that two slices share are read once, and whole: a short one, and one that is cut. */
+static void test_lines_across_slices(void **state)
+{
+	struct place *p = *state;
+	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "malformed");
+	uint64_t before = counter_get(c), bytes = 0;
+	FILE *f = fopen(p->path, "we");
+	int r;
+
+	while (bytes < PERF_MAP_SLICE_BYTES - 20)
+		bytes += fprintf(f, "%x 10 ten\n", 0x10000 + (unsigned)bytes % 64 * 16);
+	bytes += fprintf(f, "1000 10 a name at the end of a slice\n");
+	assert_true(bytes > PERF_MAP_SLICE_BYTES);
+	while (bytes < 2 * PERF_MAP_SLICE_BYTES - 5000)
+		bytes += fprintf(f, "%x 10 ten\n", 0x10000 + (unsigned)bytes % 64 * 16);
+	bytes += fprintf(f, "2000 10 long%0*d 3000 10 no line\n", 100000, 1);
+	fprintf(f, "4000 10 behind\n");
+	fclose(f);
+	while ((r = runtime_perf_file_read(&p->file)) == -EAGAIN)
+		;
+	assert_int_equal(r, 0);
+	assert_string_equal(testmap_find(p->file.map, 0x1000), "a name at the end of a slice");
+	assert_int_equal(strlen(testmap_find(p->file.map, 0x2000)),
+			 PERF_MAP_LINE_MAX - strlen("2000 10 "));
+	assert_null(testmap_find(p->file.map, 0x3000));
+	assert_string_equal(testmap_find(p->file.map, 0x4000), "behind");
+	assert_int_equal(counter_get(c), before);
+}
+
+/* Sets the time of the file's contents to half a second before the process began. */
+static void set_to_begin(const struct place *p)
+{
+	uint64_t age_ns = now_boot_ns() - p->file.id.start_boottime_ns + NSEC_PER_SEC / 2;
+	struct timespec t[2] = {{.tv_nsec = UTIME_OMIT}};
+
+	clock_gettime(CLOCK_REALTIME, &t[1]);
+	age_ns = (uint64_t)t[1].tv_sec * NSEC_PER_SEC + (uint64_t)t[1].tv_nsec - age_ns;
+	t[1] = (struct timespec){(time_t)(age_ns / NSEC_PER_SEC), (long)(age_ns % NSEC_PER_SEC)};
+	assert_int_equal(utimensat(AT_FDCWD, p->path, t, 0), 0);
+}
+
+/* Asks no child about a file that was read whole, until the file is written again. */
+static void test_unchanged_file_is_not_read(void **state)
+{
+	struct place *p = *state;
+
+	write_file(p->path, "1000 10 one\n", 0);
+	set_to_begin(p);
+	while (now_boot_ns() < p->file.id.start_boottime_ns + NSEC_PER_SEC)
+		usleep(1000); /* the file may be written again at a time as near as this */
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	runtime_reader_use(NULL, NULL); /* ends all children */
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_int_equal(testchild_pid("podflame-reader"), 0);
+	write_file(p->path, "2000 10 two\n", O_APPEND);
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_int_not_equal(testchild_pid("podflame-reader"), 0);
+	assert_string_equal(testmap_find(p->file.map, 0x2000), "two");
+	/* it was written just now, and may be written again at the same time */
+	runtime_reader_use(NULL, NULL);
+	assert_int_equal(runtime_perf_file_read(&p->file), 0);
+	assert_int_not_equal(testchild_pid("podflame-reader"), 0);
 }
 
 static void test_process_is_gone(void **state)
@@ -626,7 +705,7 @@ static void test_process_with_a_map(void **state)
 	struct code c;
 
 	make_code(*state, &c);
-	write_lines(c.place, (uintptr_t)c.at, "JS:*one /a.js:1:1", 0);
+	write_lines(c.place, (uintptr_t)c.at, "JS:*one\x1b[31m\xff /a.js:1:1", 0);
 	p = learn(&c, NULL);
 	assert_int_equal(runtime_process_n(p), 1);
 	v = runtime_process_at(p, 0);
@@ -638,7 +717,7 @@ static void test_process_with_a_map(void **state)
 	assert_true(v.learnt->ranges[0].end == (uintptr_t)c.at + CODE_BYTES);
 	assert_true(v.learnt->ranges[0].managed);
 	name = name_of(p, (uintptr_t)c.at + 15);
-	assert_string_equal(name, "one");
+	assert_string_equal(name, "one?[31m?");
 	assert_null(name_of(p, (uintptr_t)c.at + 16));
 	runtime_process_unref(p);
 	code_done(&c);
@@ -787,6 +866,7 @@ int main(void)
 		cmocka_unit_test(test_large_maps_leave_a_share),
 		cmocka_unit_test(test_names_of_node),
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_no_name_is_too_long),
 		FILE_TEST(test_file_grows),
 		FILE_TEST(test_file_written_anew),
 		FILE_TEST(test_hostile_files),
@@ -794,6 +874,8 @@ int main(void)
 		FILE_TEST(test_file_older_than_its_process),
 		FILE_TEST(test_empty_file_takes_nothing_away),
 		FILE_TEST(test_large_file_in_slices),
+		FILE_TEST(test_lines_across_slices),
+		FILE_TEST(test_unchanged_file_is_not_read),
 		FILE_TEST(test_process_is_gone),
 		FILE_TEST(test_process_with_a_map),
 		FILE_TEST(test_too_many_areas_are_told),

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tells the targets of a namespace that it had more than its share of a table in the kernel, so
+ * that its profiles lack something. The owner is struct kernel. Loop thread.
+ */
+#include "node/kernel/internal.h"
+
+#include <stdlib.h>
+
+#define TOLD_NS	 (60 * NSEC_PER_SEC) /* for so long after the last refusal */
+#define TOLD_MAX 4096		     /* namespaces and events; of further ones only counters tell */
+
+struct refused_share {
+	enum event event;
+	uint64_t ns, last_ns;
+};
+
+static const char *const problems[_EVENT_MAX] = {
+	[EVENT_OFF_CPU] = "is not whole: the namespace has more threads than its share of the "
+			  "table of threads that wait",
+	[EVENT_MEM_INUSE] = "is not whole: the namespace has more blocks in use than its share of "
+			    "the table of memory",
+	[EVENT_HBM_INUSE] = "is not whole: the namespace has more allocations than its share of "
+			    "the table of GPU memory",
+};
+
+static void note(struct kernel_shares *s, const struct raw_refused *r, uint64_t now_ns)
+{
+	size_t i = 0;
+
+	while (i < s->n && (s->items[i].ns != r->ns || s->items[i].event != r->event))
+		i++;
+	if (i == TOLD_MAX)
+		return;
+	if (i == s->n) {
+		GROW(s->items, s->n, s->cap);
+		s->items[s->n++] = (struct refused_share){.event = r->event, .ns = r->ns};
+	}
+	s->items[i].last_ns = now_ns;
+}
+
+static void forget_old(struct kernel_shares *s, uint64_t now_ns)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++)
+		if (now_ns < s->items[i].last_ns + TOLD_NS)
+			s->items[n++] = s->items[i];
+	s->n = n;
+}
+
+struct telling {
+	const struct kernel_shares *shares;
+	const struct plan *plan;
+	struct problem_list now;
+};
+
+static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
+{
+	struct telling *t = arg;
+
+	(void)cgroup_id;
+	for (size_t i = 0; i < t->shares->n; i++) {
+		const struct refused_share *s = &t->shares->items[i];
+		const struct problem what = {.event = profile_event_info(s->event)->name,
+					     .problem = problems[s->event]};
+
+		if (s->ns == o->ns_hash && o->event_mask & 1u << s->event)
+			report_problems_add(&t->now, t->plan, o, &what);
+	}
+}
+
+void kernel_shares_take(struct kernel *k, const struct drain *d, uint64_t now_ns)
+{
+	struct kernel_shares *s = &k->shares;
+	struct telling t = {.shares = s, .plan = proc_containers_plan(k->config.containers)};
+
+	for (size_t i = 0; i < d->n_refused; i++)
+		note(s, &d->refused[i], now_ns);
+	forget_old(s, now_ns);
+	if (s->n)
+		proc_containers_each_container(k->config.containers, add_container, &t);
+	report_problems_tell(&s->told, &t.now, k->config.report, REASON_SHARE_EXCEEDED);
+}
+
+void kernel_shares_done(struct kernel_shares *s)
+{
+	report_problems_done(&s->told);
+	free(s->items);
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * shares: gives each namespace a number, by which the programs count its entries in tables that all
+ * selected processes fill (PF_SHARES_MAX of bpf/abi.h), and tells which namespaces were refused
+ * entries. A number is given to another namespace only when no cgroup of the filter has it and no
+ * table has entries of it. os worker.
+ */
+#include "node/probe/internal.h"
+
+struct share {
+	uint64_t ns; /* struct charged */
+	uint32_t number;
+	uint64_t filter; /* the last filter that had it: shares.n_filters */
+	UT_hash_handle hh;
+};
+
+static const struct share_counts *counts_of(const struct probes *p, enum event e)
+{
+	const struct event_probe *event = &p->events[e];
+
+	return event->ops->shares && event->own ? event->ops->shares(event) : NULL;
+}
+
+static bool has_entries(const struct probes *p, uint32_t number)
+{
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
+		const struct share_counts *c = counts_of(p, e);
+
+		for (size_t i = 0; c && i < ARRAY_SIZE(c->held); i++)
+			if (c->held[i] && __atomic_load_n(&c->held[i][number], __ATOMIC_RELAXED))
+				return true;
+	}
+	return false;
+}
+
+/* Returns a share that no other namespace needs any more; NULL: there is none. */
+static struct share *take_unused(struct probes *p)
+{
+	struct share *s, *next;
+
+	HASH_ITER (hh, p->shares.by_ns, s, next)
+		if (s->filter != p->shares.n_filters && !has_entries(p, s->number)) {
+			HASH_DEL(p->shares.by_ns, s);
+			return s;
+		}
+	return NULL;
+}
+
+static struct share *make(struct probes *p)
+{
+	struct share *s;
+
+	if (HASH_COUNT(p->shares.by_ns) == PF_SHARES_MAX - 1)
+		return take_unused(p);
+	s = xcalloc(1, sizeof(*s));
+	s->number = HASH_COUNT(p->shares.by_ns) + 1;
+	return s;
+}
+
+void probes_shares_begin(struct probes *p)
+{
+	p->shares.n_filters++;
+}
+
+uint32_t probes_share_of(struct probes *p, uint64_t ns)
+{
+	struct share *s;
+
+	HASH_FIND(hh, p->shares.by_ns, &ns, sizeof(ns), s);
+	if (!s) {
+		s = make(p);
+		if (!s)
+			return 0;
+		s->ns = ns;
+		HASH_ADD(hh, p->shares.by_ns, ns, sizeof(s->ns), s);
+	}
+	s->filter = p->shares.n_filters;
+	return s->number;
+}
+
+void probes_share_less(int32_t *held, uint32_t share)
+{
+	if (!held)
+		return;
+	__atomic_fetch_sub(&held[0], 1, __ATOMIC_RELAXED);
+	if (share)
+		__atomic_fetch_sub(&held[share], 1, __ATOMIC_RELAXED);
+}
+
+void probes_shares_take_refused(struct probes *p, struct drain *d)
+{
+	size_t cap = d->n_refused;
+
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
+		const struct share_counts *c = counts_of(p, e);
+
+		for (const struct share *s = p->shares.by_ns; c && c->refused && s;
+		     s = s->hh.next) {
+			uint32_t n =
+				__atomic_exchange_n(&c->refused[s->number], 0, __ATOMIC_RELAXED);
+
+			if (!n)
+				continue;
+			GROW(d->refused, d->n_refused, cap);
+			d->refused[d->n_refused++] = (struct raw_refused){e, s->ns, n};
+		}
+	}
+}
+
+void probes_shares_done(struct probes *p)
+{
+	struct share *s, *next;
+
+	HASH_ITER (hh, p->shares.by_ns, s, next) {
+		HASH_DEL(p->shares.by_ns, s);
+		free(s);
+	}
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A process of one namespace fills the tables that all selected processes share. The profile of a
+ * process of another namespace is whole.
+ */
+#include "node/probe/memory_scene_test.h"
+
+enum { NS_GREEDY = 1001, NS_VICTIM = 1003 };
+
+/* ---- two processes, of two namespaces ---- */
+
+struct neighbours {
+	struct scene greedy, victim; /* the probes are those of `greedy` */
+};
+
+static void select_both(const struct neighbours *n)
+{
+	struct listed_process both[2];
+
+	for (int i = 0; i < 2; i++)
+		both[i] = (struct listed_process){
+			.id = {(i ? &n->victim : &n->greedy)->c.start_ns,
+			       (i ? &n->victim : &n->greedy)->c.pid},
+			.ns = i ? NS_VICTIM : NS_GREEDY,
+			.event_mask = INUSE,
+			.settings = {.inuse_sample_bytes = 1},
+		};
+	assert_int_equal(probes_list(n->greedy.p, both, 2), 0);
+}
+
+static void neighbours_open(struct neighbours *n, body_fn *greedy, body_fn *victim)
+{
+	struct scene *v = &n->victim;
+
+	scene_open(&n->greedy, greedy, INUSE, 1);
+	v->p = n->greedy.p;
+	v->c = child_start(victim, NULL);
+	v->w = (struct memory_watch){.pid = v->c.pid, .set = v->set};
+	probe_libc(&v->probed);
+	select_both(n);
+	get_known(v);
+	assert_int_equal(scene_attach(v, INUSE), 0);
+	await(&v->c, 1);
+}
+
+static void neighbours_close(struct neighbours *n)
+{
+	n->victim.a = probes_detach(n->victim.p, n->victim.a);
+	assert_null(n->victim.a);
+	close(n->victim.probed.file.fd);
+	child_stop(&n->victim.c);
+	n->greedy.w.others = 0;
+	scene_close(&n->greedy);
+}
+
+/* ---- memory in use ---- */
+
+#define TOO_MANY (PF_LIVE_MAX + 10000)
+#define FEW	 1000 /* blocks that the victim allocates before the greedy process, and after it */
+
+static void body_greedy(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (int i = 0; i < TOO_MANY; i++)
+		keep[0] = malloc(24);
+	say_and_wait(t, 3);
+	for (int i = 0; i < TOO_MANY; i++)
+		keep[0] = malloc(24);
+	say_and_wait(t, 4);
+}
+
+static void body_victim(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (int i = 0; i < FEW; i++)
+		keep[i] = malloc(40);
+	say_and_wait(t, 3);
+	for (int i = 0; i < FEW; i++)
+		keep[FEW + i] = malloc(40);
+	say_and_wait(t, 4);
+	for (int i = 0; i < 2 * FEW; i++)
+		free((void *)keep[i]);
+	say_and_wait(t, 5);
+}
+
+static void what_one_namespace_keeps_takes_no_room_of_another(void **state)
+{
+	struct neighbours n = {};
+	struct scene *greedy = &n.greedy, *victim = &n.victim;
+
+	(void)state;
+	neighbours_open(&n, body_greedy, body_victim);
+	go(victim, 3);
+	go(greedy, 3);
+	go(victim, 4);
+	go(greedy, 4);
+	watch_all(victim->p, &victim->w);
+	assert_int_equal(victim->w.inuse.n, 2 * FEW);
+	assert_int_equal(victim->w.inuse.bytes, 2 * FEW * 40);
+	assert_int_equal(victim->w.refused, 0);
+	/* As long as the others leave it, the namespace has most of the table. */
+	watch_all(greedy->p, &greedy->w);
+	assert_in_range(greedy->w.inuse.n, PF_LIVE_MAX / 4 * 3 - 2 * FEW, PF_LIVE_MAX);
+	assert_int_equal(greedy->w.refused_ns, NS_GREEDY);
+	assert_int_equal(greedy->w.refused, greedy->w.evicted);
+	assert_int_equal(greedy->w.inuse.n + greedy->w.evicted, 2 * TOO_MANY);
+	go(victim, 5);
+	assert_int_equal(victim->w.inuse.bytes, 0);
+	neighbours_close(&n);
+}
+
+/* What is gone leaves its room: a process can fill its share again and again. */
+static void ended_processes_have_no_share(void **state)
+{
+	struct neighbours n = {};
+	const int32_t *held;
+
+	(void)state;
+	neighbours_open(&n, body_greedy, body_victim);
+	held = scene_set(&n.greedy)->shares.held[SHARED_LIVE];
+	go(&n.greedy, 3);
+	go(&n.victim, 3);
+	assert_true(held[0] > PF_LIVE_MAX / 2);
+	n.greedy.a = probes_detach(n.greedy.p, n.greedy.a);
+	assert_int_equal(held[0], FEW);
+	assert_int_equal(scene_attach(&n.greedy, INUSE), 0);
+	n.greedy.w.evicted = 0;
+	go(&n.greedy, 4);
+	assert_true(n.greedy.w.inuse.n >= PF_LIVE_MAX / 4 * 3 - FEW);
+	go(&n.victim, 4);
+	go(&n.victim, 5);
+	n.greedy.a = probes_detach(n.greedy.p, n.greedy.a);
+	assert_int_equal(held[0], 0);
+	assert_int_equal(scene_attach(&n.greedy, INUSE), 0);
+	neighbours_close(&n);
+}
+
+/* ---- calls that have not returned ---- */
+
+/* As many calls as fit, of threads of the namespace that never return. */
+static void fill_pending(const struct neighbours *n)
+{
+	struct probe_set_state *set = scene_set(&n->greedy);
+	uint32_t share = probes_share_of(n->greedy.p, NS_GREEDY);
+	int32_t *held = set->shares.held[SHARED_PENDING];
+	struct pf_pending call = {
+		.live.key = {.start_boottime_ns = n->greedy.w.proc.start_boottime_ns,
+			     .tgid = n->greedy.c.pid},
+		.live.time_ns = now_boot_ns() + 60 * NSEC_PER_SEC, /* as if it had just begun */
+	};
+	uint64_t i = 0;
+
+	call.live.key.share = share;
+	for (; i < PF_PENDING_MAX / 4 * 3; i++) {
+		struct pf_pending_key key = {.pid_tgid = ~i};
+
+		assert_int_equal(bpf_map_update_elem(set->pending, &key, &call, BPF_ANY), 0);
+	}
+	held[0] += (int32_t)i;
+	held[share] += (int32_t)i;
+}
+
+static void calls_that_do_not_return_leave_room(void **state)
+{
+	struct neighbours n = {};
+	uint64_t before = lost("pending_full");
+
+	(void)state;
+	neighbours_open(&n, body_greedy, body_victim);
+	fill_pending(&n);
+	go(&n.victim, 3);
+	assert_int_equal(lost("pending_full"), before);
+	assert_int_equal(n.victim.w.inuse.n, FEW);
+	go(&n.greedy, 3);
+	assert_int_equal(lost("pending_full") - before, TOO_MANY);
+	assert_int_equal(n.greedy.w.refused_ns, NS_GREEDY);
+	n.greedy.a = probes_detach(n.greedy.p, n.greedy.a);
+	assert_int_equal(scene_set(&n.greedy)->shares.held[SHARED_PENDING][0], 0);
+	assert_int_equal(scene_attach(&n.greedy, INUSE), 0);
+	neighbours_close(&n);
+}
+
+/* ---- the numbers of namespaces ---- */
+
+static void select_namespaces(struct probes *p, uint64_t first, size_t n)
+{
+	_cleanup_free_ struct listed_process *l = xcalloc(n, sizeof(*l));
+
+	for (size_t i = 0; i < n; i++)
+		l[i] = (struct listed_process){.id = {1, (uint32_t)(1 + i)}, .ns = first + i};
+	assert_int_equal(probes_list(p, l, n), 0);
+}
+
+static void numbers_go_to_who_needs_them(void **state)
+{
+	struct probes *p = open_in_mode();
+	const uint32_t most = PF_SHARES_MAX - 1;
+	uint32_t first, last;
+
+	(void)state;
+	select_namespaces(p, 1, most);
+	first = probes_share_of(p, 1);
+	last = probes_share_of(p, most);
+	assert_in_range(first, 1, most);
+	assert_in_range(last, 1, most);
+	assert_int_not_equal(first, last);
+	assert_int_equal(probes_share_of(p, most + 1), 0); /* each number is in use */
+	select_namespaces(p, 2, most);
+	assert_int_equal(probes_share_of(p, most), last);
+	/* The namespace 1 is in the filter no more, so another one has its number. */
+	assert_int_equal(probes_share_of(p, most + 1), first);
+	probes_free(p);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_one_namespace_keeps_takes_no_room_of_another),
+		cmocka_unit_test(ended_processes_have_no_share),
+		cmocka_unit_test(calls_that_do_not_return_leave_room),
+		cmocka_unit_test(numbers_go_to_who_needs_them),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
