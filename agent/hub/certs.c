@@ -1,29 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the hub's certificate. Reads the Secret. If the Secret has no usable certificate, makes one
- * and writes it; if another hub has written the Secret first, reads it again. Then publishes the
- * CA. Checks the certificate twice a day. After a failure, reports it and tries again.
+ * Keeps the hub's certificate. Reads the Secret. Makes what it lacks and writes it; if another hub
+ * has written the Secret first, reads it again. Then publishes the CA. Checks the certificate twice
+ * a day, and every ten minutes while a new CA is to take over. After a failure, reports it and
+ * tries again.
+ *
+ * If others write the Secret, reads it once a minute, and uses and publishes what has changed. A
+ * certificate that agents would refuse is reported, and the one before stays in use.
  */
 #include "hub/certs.h"
 
 #include <openssl/evp.h>
 #include <stdlib.h>
 
-#define CHECK_NS (12 * 3600 * NSEC_PER_SEC)
-#define RETRY_NS (3 * NSEC_PER_SEC)
-#define N_NAMES	 8
+#define CHECK_NS   (12 * 3600 * NSEC_PER_SEC)
+#define NEXT_NS	   (600 * NSEC_PER_SEC) /* while there is a next CA */
+#define BROUGHT_NS (60 * NSEC_PER_SEC)
+#define RETRY_NS   (3 * NSEC_PER_SEC)
+#define N_NAMES	   8
 
 struct certs {
 	struct loop *loop;
 	struct kube *kube;
+	bool brought;
 	char *ns, *secret, *configmap;
 	char *names[N_NAMES + 1]; /* NULL ends the list */
 	certs_ready_fn *ready;
 	void *arg;
 	struct timer timer;
-	struct cert_pair ca, server;
+	struct cert_set set;
 	/* resourceVersion of the Secret that was read; NULL: there is no Secret */
 	char *resource_version;
+	char *in_use; /* the server's certificate that ready() got last; NULL: none */
 	char problem[768];
 };
 
@@ -31,17 +39,23 @@ static void check(void *arg);
 
 static void retry(struct certs *c, const char *what, int status, const char *error)
 {
-	snprintf(c->problem, sizeof(c->problem), "%s: %s (HTTP %d)", what,
-		 error ? error : "refused", status);
-	log_warn("%s; trying again", c->problem);
+	_cleanup_free_ char *http = status ? xasprintf(" (HTTP %d)", status) : xstrdup("");
+	_cleanup_free_ char *now = xasprintf("%s: %s%s", what, error ? error : "refused", http);
+
+	if (strncmp(now, c->problem, sizeof(c->problem) - 1) != 0)
+		log_warn("%s; trying again", now);
+	snprintf(c->problem, sizeof(c->problem), "%s", now);
 	timer_set(c->loop, &c->timer, RETRY_NS, check, c);
 }
 
+/* Returns null, which deletes a key in a patch, for a text that is not there. */
 static json_t *base64_json(const char *text)
 {
-	size_t n = strlen(text);
+	size_t n = text ? strlen(text) : 0;
 	_cleanup_free_ char *out = xmalloc(4 * (n / 3 + 1) + 1);
 
+	if (n == 0)
+		return json_null();
 	EVP_EncodeBlock((uint8_t *)out, (const uint8_t *)text, (int)n);
 	return json_string(out);
 }
@@ -57,21 +71,30 @@ static char *data_of(const json_t *secret, const char *key)
 	return (char *)bytes;
 }
 
+static uint64_t until_check_ns(const struct certs *c)
+{
+	return c->brought ? BROUGHT_NS : hub_certs_next_s(&c->set) ? NEXT_NS : CHECK_NS;
+}
+
 static void use(struct certs *c)
 {
-	const struct tls_config config = {.cert_pem = c->server.cert_pem,
-					  .key_pem = c->server.key_pem};
+	const struct tls_config config = {.cert_pem = c->set.server.cert_pem,
+					  .key_pem = c->set.server.key_pem};
 	struct field_error err = {0};
 	struct tls *tls = NULL;
 
-	if (tls_new(&config, true, &tls, &err)) {
-		retry(c, "the hub's certificate", 0, err.reason);
-		return;
+	if (!c->in_use || !streq(c->in_use, config.cert_pem)) {
+		if (tls_new(&config, true, &tls, &err)) {
+			retry(c, "the hub's certificate", 0, err.reason);
+			return;
+		}
+		c->ready(tls, c->arg);
+		tls_unref(tls);
+		free(c->in_use);
+		c->in_use = xstrdup(config.cert_pem);
 	}
 	c->problem[0] = '\0';
-	c->ready(tls, c->arg);
-	tls_unref(tls);
-	timer_set(c->loop, &c->timer, CHECK_NS, check, c);
+	timer_set(c->loop, &c->timer, until_check_ns(c), check, c);
 }
 
 static void published(int status, const json_t *body, const char *error, void *arg)
@@ -87,9 +110,11 @@ static void published(int status, const json_t *body, const char *error, void *a
 
 static json_t *configmap(const struct certs *c)
 {
+	_cleanup_free_ char *trusted = hub_certs_trusted(&c->set);
+
 	return json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:s}}", "apiVersion", "v1", "kind",
 			 "ConfigMap", "metadata", "name", c->configmap, "namespace", c->ns, "data",
-			 "ca.crt", c->ca.cert_pem);
+			 "ca.crt", trusted);
 }
 
 static void patched(int status, const json_t *body, const char *error, void *arg)
@@ -118,49 +143,45 @@ static void publish(struct certs *c)
 static void written(int status, const json_t *body, const char *error, void *arg)
 {
 	struct certs *c = arg;
+	int64_t next_s = hub_certs_next_s(&c->set);
+	char when[32];
 
 	(void)body;
-	if (status == 200 || status == 201)
+	if (status == 200 || status == 201) {
+		time_format((uint64_t)next_s * NSEC_PER_SEC, when);
+		if (next_s)
+			log_info("ConfigMap %s has a second CA, which signs the hub's certificate "
+				 "from %s at the latest: give both to clients outside the cluster",
+				 c->configmap, when);
 		publish(c);
-	else if (status == 409) /* another hub has written the Secret: use the certificate in it */
+	} else if (status == 409) { /* another hub has written the Secret: use what is in it */
 		timer_set(c->loop, &c->timer, 0, check, c);
-	else
+	} else {
 		retry(c, "writing the Secret of the hub's certificate", status, error);
+	}
 }
 
-static void make(struct certs *c)
+/*
+ * A patch keeps fields that others have added to the Secret. If two hubs write at the same time,
+ * the resourceVersion makes the second one fail with a conflict.
+ */
+static void write_secret(struct certs *c)
 {
 	_cleanup_free_ char *all = xasprintf("/api/v1/namespaces/%s/secrets", c->ns);
 	_cleanup_free_ char *one = xasprintf("%s/%s", all, c->secret);
-	_cleanup_json_ json_t *object = NULL;
-	uint64_t now = now_wall_ns();
-	int r = 0;
+	const struct cert_set *s = &c->set;
+	_cleanup_json_ json_t *object = json_pack(
+		"{s:s, s:s, s:s, s:{s:s, s:s, s:s*}, s:{s:o, s:o, s:o, s:o}}", "apiVersion", "v1",
+		"kind", "Secret", "type", "Opaque", "metadata", "name", c->secret, "namespace",
+		c->ns, "resourceVersion", c->resource_version, "data", "tls.crt",
+		base64_json(s->server.cert_pem), "tls.key", base64_json(s->server.key_pem),
+		"ca.crt", base64_json(s->ca.cert_pem), "ca.key", base64_json(s->ca.key_pem));
+	json_t *data = json_object_get(object, "data");
 
-	hub_cert_pair_done(&c->server);
-	if (!*c->ca.key_pem ||
-	    hub_certs_make_server(&c->ca, (const char *const *)c->names, now, &c->server) ||
-	    !hub_certs_usable(&c->server, c->ca.cert_pem, (const char *const *)c->names, now)) {
-		hub_cert_pair_done(&c->server);
-		hub_cert_pair_done(&c->ca);
-		r = hub_certs_make_ca("podflame hub CA", now, &c->ca);
-		if (!r)
-			r = hub_certs_make_server(&c->ca, (const char *const *)c->names, now,
-						  &c->server);
+	if (c->resource_version) {
+		json_object_set_new(data, "next-ca.crt", base64_json(s->next.cert_pem));
+		json_object_set_new(data, "next-ca.key", base64_json(s->next.key_pem));
 	}
-	if (r) {
-		retry(c, "making the hub's certificate", 0, strerror(-r));
-		return;
-	}
-	object = json_pack("{s:s, s:s, s:s, s:{s:s, s:s, s:s*}, s:{s:o, s:o, s:o, s:o}}",
-			   "apiVersion", "v1", "kind", "Secret", "type", "Opaque", "metadata",
-			   "name", c->secret, "namespace", c->ns, "resourceVersion",
-			   c->resource_version, "data", "tls.crt", base64_json(c->server.cert_pem),
-			   "tls.key", base64_json(c->server.key_pem), "ca.crt",
-			   base64_json(c->ca.cert_pem), "ca.key", base64_json(c->ca.key_pem));
-	/*
-	 * A patch keeps fields that others have added to the Secret. If two hubs write at the same
-	 * time, the resourceVersion makes the second one fail with a conflict.
-	 */
 	if (c->resource_version)
 		kube_request(c->kube, "PATCH", one, "application/merge-patch+json", object, written,
 			     c);
@@ -170,30 +191,60 @@ static void make(struct certs *c)
 
 static void forget(struct certs *c)
 {
-	hub_cert_pair_done(&c->ca);
-	hub_cert_pair_done(&c->server);
+	hub_cert_set_done(&c->set);
 	free(c->resource_version);
 	c->resource_version = NULL;
+}
+
+/* The Secret belongs to others. */
+static void follow(struct certs *c)
+{
+	struct field_error err = {0};
+	_cleanup_free_ char *why = NULL, *what = xasprintf("Secret %s", c->secret);
+
+	if (hub_certs_check(&c->set.server, c->set.ca.cert_pem, (const char *const *)c->names,
+			    now_wall_ns(), &err)) {
+		why = xasprintf("%s %s", err.path, err.reason);
+		retry(c, what, 0, why);
+		return;
+	}
+	publish(c);
+}
+
+static void renew(struct certs *c)
+{
+	bool changed;
+	int r = hub_certs_renew(&c->set, (const char *const *)c->names, now_wall_ns(), &changed);
+
+	if (r)
+		retry(c, "making the hub's certificate", 0, strerror(-r));
+	else if (changed)
+		write_secret(c);
+	else
+		publish(c);
 }
 
 static void got(int status, const json_t *body, const char *error, void *arg)
 {
 	struct certs *c = arg;
 
-	if (status != 200 && status != 404) {
+	if (status != 200 && (status != 404 || c->brought)) {
 		retry(c, "reading the Secret of the hub's certificate", status, error);
 		return;
 	}
 	forget(c);
 	if (status == 200)
 		c->resource_version = xstrdup(json_str_at(body, "metadata.resourceVersion", ""));
-	c->ca = (struct cert_pair){data_of(body, "ca.crt"), data_of(body, "ca.key")};
-	c->server = (struct cert_pair){data_of(body, "tls.crt"), data_of(body, "tls.key")};
-	if (hub_certs_usable(&c->server, c->ca.cert_pem, (const char *const *)c->names,
-			     now_wall_ns()))
-		publish(c);
-	else
-		make(c);
+	c->set.server = (struct cert_pair){data_of(body, "tls.crt"), data_of(body, "tls.key")};
+	c->set.ca.cert_pem = data_of(body, "ca.crt");
+	if (c->brought) {
+		follow(c);
+		return;
+	}
+	c->set.ca.key_pem = data_of(body, "ca.key");
+	c->set.next =
+		(struct cert_pair){data_of(body, "next-ca.crt"), data_of(body, "next-ca.key")};
+	renew(c);
 }
 
 static void check(void *arg)
@@ -211,17 +262,23 @@ int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *con
 	size_t n = 0;
 
 	loop_assert(l);
-	*c = (struct certs){.loop = l, .kube = k, .ready = ready, .arg = arg};
+	*c = (struct certs){
+		.loop = l, .kube = k, .ready = ready, .arg = arg, .brought = conf->brought};
 	c->ns = xstrdup(conf->ns);
 	c->secret = xstrdup(conf->secret);
 	c->configmap = xstrdup(conf->ca_configmap);
 	c->names[n++] = xasprintf("%s.%s.svc", conf->service, conf->ns);
-	c->names[n++] = xstrdup(conf->service);
-	c->names[n++] = xasprintf("%s.%s", conf->service, conf->ns);
-	c->names[n++] = xasprintf("%s.%s.svc.cluster.local", conf->service, conf->ns);
-	c->names[n++] = xstrdup("localhost");
-	c->names[n++] = xstrdup("127.0.0.1");
-	snprintf(c->problem, sizeof(c->problem), "the hub's certificate is being made");
+	if (!conf->brought) {
+		c->names[n++] = xstrdup(conf->service);
+		c->names[n++] = xasprintf("%s.%s", conf->service, conf->ns);
+		c->names[n++] = xasprintf("%s.%s.svc.cluster.local", conf->service, conf->ns);
+		c->names[n++] = xstrdup("localhost");
+		c->names[n++] = xstrdup("127.0.0.1");
+	}
+	if (*conf->public_name)
+		c->names[n++] = xstrdup(conf->public_name);
+	snprintf(c->problem, sizeof(c->problem), "the hub's certificate is being %s",
+		 conf->brought ? "read" : "made");
 	timer_set(l, &c->timer, 0, check, c);
 	*ret = c;
 	return 0;
@@ -238,6 +295,7 @@ struct certs *hub_certs_free(struct certs *c)
 	free(c->ns);
 	free(c->secret);
 	free(c->configmap);
+	free(c->in_use);
 	free(c);
 	return NULL;
 }

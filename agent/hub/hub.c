@@ -4,20 +4,22 @@
 
 #include "hub/api/api.h"
 #include "hub/certs.h"
+#include "hub/forward/forward.h"
 #include "hub/ingest/ingest.h"
+#include "hub/pods/pods.h"
+#include "hub/senders.h"
 #include "hub/status/status.h"
 #include "hub/store/store.h"
 #include "hub/symbols/symbols.h"
+#include "lib/loop/health.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define INGEST_AUDIENCE "podflame-ingest"
 #define WRITER_BYTES	(128u << 20)
 #define QUERY_BYTES	(16u << 20)
-/* limit for the bytes of uploads that wait for the worker */
-#define UPLOAD_BYTES	(2 * SYMBOLS_UPLOAD_BYTES + (1u << 20))
+#define UPLOAD_BYTES	(4 * SYMBOLS_UPLOAD_BYTES) /* so one user may have two of the largest */
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
 #define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if one deletion takes longer, /healthz fails */
 /* how often the hub checks the store's health, for the log */
@@ -29,17 +31,20 @@ struct hub {
 	struct kube *kube;
 	bool local;
 	struct store *store;
-	int lock_fd; /* holds the lock on data_dir: only one hub may use it */
+	struct forward *forward; /* NULL: this hub stores profiles itself */
+	int lock_fd;		 /* holds the lock on data_dir: only one hub may use it */
 	struct symbols *symbols;
 	struct worker *writer, *choices, *uploads;
 	struct worker *query[STORE_MAX_READERS - 1];
 	size_t n_query;
 	struct ingest *ingest;
 	struct api *api;
-	struct gate *gate; /* checks the agents that send profiles */
+	struct senders *senders; /* checks those that send profiles; NULL: `podflame local` */
+	struct pods *pods;	 /* where pods are; NULL: there is no Kubernetes */
 	struct status *status;
 	struct certs *certs;
 	struct http_server *api_server, *ingest_server;
+	struct health_server *probes; /* NULL: `podflame local` */
 	struct timer expire_timer, look_timer;
 	char *ns, *token_hint;
 	char store_error[STORE_ERROR_BYTES]; /* the store's error that was logged last */
@@ -87,32 +92,6 @@ static void look_at_store(void *arg)
 		log_info("store: works again");
 	snprintf(h->store_error, sizeof(h->store_error), "%s", s.error);
 	timer_set(h->loop, &h->look_timer, LOOK_NS, look_at_store, h);
-}
-
-/* ---- the right to send profiles ---- */
-
-struct sender_check {
-	void (*done)(int status, const char *node, const char *error, void *arg);
-	void *done_arg;
-};
-
-static void sender_checked(const struct gate_answer *a, void *arg)
-{
-	struct sender_check *c = arg;
-
-	c->done(a->status, a->node, a->error, c->done_arg);
-	free(c);
-}
-
-static void auth(const char *authorization,
-		 void (*done)(int status, const char *node, const char *error, void *arg),
-		 void *done_arg, void *arg)
-{
-	static const struct gate_right send = {"create", "profiles"};
-	struct sender_check *c = xcalloc(1, sizeof(*c));
-
-	*c = (struct sender_check){done, done_arg};
-	api_gate_check(((struct hub *)arg)->gate, authorization, &send, sender_checked, c);
 }
 
 /* ---- servers ---- */
@@ -176,14 +155,43 @@ static void certificate_ready(struct tls *tls, void *arg)
 		 http_server_port(h->ingest_server));
 }
 
+static bool is_serving(struct buf *why, void *arg)
+{
+	const struct hub *h = arg;
+	bool serves = h->api_server && h->ingest_server;
+
+	if (!serves)
+		buf_puts(why, "the hub waits for its certificate\n");
+	return serves;
+}
+
+/*
+ * The kubelet's probes have a port of their own: if users or senders take all connections of
+ * theirs, the kubelet does not end the hub.
+ */
+static int open_probes(struct hub *h, struct field_error *reterr)
+{
+	const struct health_config c = {.address = h->conf->health_address,
+					.port = (uint16_t)h->conf->health_port,
+					.ready = is_serving,
+					.arg = h,
+					.probes_only = true};
+
+	return health_new(h->loop, &c, &h->probes, reterr);
+}
+
 static json_t *health(void *arg)
 {
 	const struct hub *h = arg;
+	_cleanup_free_ char *clusters = hub_senders_problem(h->senders),
+			    *pods = h->pods ? pods_problem(h->pods) : NULL;
 	struct store_stats s;
 
 	store_stats(h->store, &s);
-	return json_pack("{s:s, s:s}", "store", s.error, "certificate",
-			 h->certs ? hub_certs_problem(h->certs) : "");
+	return json_pack("{s:s, s:s, s:s, s:s}", "store",
+			 h->forward ? forward_problem(h->forward) : s.error, "certificate",
+			 h->certs ? hub_certs_problem(h->certs) : "", "clusters", clusters, "pods",
+			 pods ?: "");
 }
 
 static json_t *targets(void *arg)
@@ -221,19 +229,48 @@ static int open_symbols(struct hub *h, struct field_error *reterr)
 	return symbols_open(&c, &h->symbols, reterr);
 }
 
+/* Profiles go to the central hub. This hub keeps nothing on disk. */
+static int open_forward(struct hub *h, const struct forward_config *c, struct field_error *reterr)
+{
+	const struct store_config nowhere = {.kind = "null"};
+	int r;
+
+	if (h->local)
+		return field_error_set(reterr, "store.kind", "otlp is for `podflame hub` only");
+	r = forward_new(h->loop, c, &h->forward, reterr);
+	return r ? r : store_open(&nowhere, &h->store, reterr);
+}
+
 static int open_store(struct hub *h, struct field_error *reterr)
 {
-	const struct store_config c = {
+	_cleanup_free_ const char **clusters = NULL;
+	struct store_config c = {
 		.kind = h->conf->store_kind,
 		.path = h->conf->data_dir,
 		.retention_ns = h->conf->store_retention_ns,
 		.max_bytes = h->conf->store_max_bytes,
+		.own_cluster = h->kube ? h->conf->cluster_name : NULL,
 	};
-	int r = mkdir_parents(h->conf->data_dir, 0700);
+	const struct forward_config fc = {.url = h->conf->store_url,
+					  .ca_file = h->conf->store_ca_file,
+					  .token_file = h->conf->store_token_file};
+	int r;
 
+	if (streq(c.kind, "otlp") && *h->conf->clusters_file)
+		return field_error_set(reterr, "clusters.file",
+				       "a hub of store.kind otlp sends profiles of its own cluster "
+				       "only: register the clusters at the central hub");
+	if (streq(c.kind, "otlp"))
+		return open_forward(h, &fc, reterr);
+	r = forward_check_unset(&fc, reterr);
+	if (r)
+		return r;
+	r = mkdir_parents(h->conf->data_dir, 0700);
 	if (r)
 		return field_error_set(reterr, "data_dir", "%s: %s", h->conf->data_dir,
 				       strerror(-r));
+	if (h->senders)
+		c.clusters = clusters = hub_senders_clusters(h->senders, &c.n_clusters);
 	r = lock_data_dir(h, reterr);
 	if (!r)
 		r = store_open(&c, &h->store, reterr);
@@ -257,13 +294,44 @@ static int open_query_workers(struct hub *h)
 	return r;
 }
 
+static void remember_pod(const struct store_pod *pod, void *arg)
+{
+	struct hub *h = arg;
+	size_t n;
+	char *const *others = store_clusters(h->store, &n);
+
+	for (size_t i = 0; i < n; i++)
+		if (str_equal(others[i], pod->cluster))
+			return;
+	pods_remember(h->pods, &(struct pods_claim){pod->node, pod->ns, pod->name, pod->uid});
+}
+
+/*
+ * Watches pods. Of those that ended while no hub ran, the hub knows the ones whose profiles it has
+ * stored before.
+ */
+static int open_pods(struct hub *h)
+{
+	uint64_t since_ns = now_wall_ns() - PODS_KEEP_ENDED_NS;
+	struct field_error err = {0};
+	int r = pods_new(h->loop, h->kube, &h->pods);
+
+	if (!r && store_pods(h->store, (int64_t)(since_ns / NSEC_PER_SEC), remember_pod, h, &err))
+		log_warn("store: %s: the hub does not know the pods that have ended", err.reason);
+	return r;
+}
+
 static int open_modules(struct hub *h)
 {
 	const struct ingest_config ic = {
 		.store = h->store,
+		.forward = h->forward,
 		.writer = h->writer,
-		.auth = h->local ? NULL : auth,
-		.auth_arg = h,
+		.auth = h->local ? NULL : hub_senders_auth,
+		.auth_arg = h->senders,
+		.pods = h->pods,
+		.cluster_name = h->conf->cluster_name,
+		.any_node = !h->conf->ingest_require_node,
 	};
 	const struct api_config ac = {
 		.store = h->store,
@@ -273,11 +341,15 @@ static int open_modules(struct hub *h)
 		.query_bytes = QUERY_BYTES,
 		.symbols = h->symbols,
 		.uploads = h->uploads,
+		.upload_bytes = UPLOAD_BYTES,
 		.kube = h->local ? NULL : h->kube,
+		.audiences = (const char *const *)h->conf->api_audiences,
+		.own_token_file = KUBE_SERVICE_ACCOUNT "/token",
 		.version = PODFLAME_VERSION,
 		.cluster_name = h->kube ? h->conf->cluster_name : "",
 		.token_hint = h->token_hint,
 		.store_note = h->conf->store_note,
+		.forwards_to = h->forward ? h->conf->store_url : NULL,
 		.link_trace = h->conf->link_trace,
 		.link_logs = h->conf->link_logs,
 		.health = health,
@@ -295,32 +367,28 @@ static int open_modules(struct hub *h)
 
 static int open_status(struct hub *h)
 {
-	const struct status_config sc = {h->ns, h->conf->opt_in_required};
+	const struct status_config sc = {h->ns, h->conf->opt_in_required, h->pods};
 
 	return h->kube ? status_new(h->loop, h->kube, &sc, &h->status) : 0;
 }
 
 static int open_cluster(struct hub *h)
 {
-	const struct certs_config cc = {h->ns, h->conf->tls_secret, h->conf->ca_configmap,
-					h->conf->service_name};
-	const struct gate_config gc = {h->kube, INGEST_AUDIENCE};
+	const struct certs_config cc = {h->ns,
+					h->conf->tls_secret,
+					h->conf->ca_configmap,
+					h->conf->service_name,
+					h->conf->public_name,
+					streq(h->conf->tls_source, "secret")};
 
-	h->gate = api_gate_new(&gc);
 	return hub_certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
-}
-
-static bool is_loopback(const char *address)
-{
-	return str_has_prefix(address, "127.") || streq(address, "::1") ||
-	       streq(address, "localhost");
 }
 
 static int open_local(struct hub *h, struct field_error *reterr)
 {
 	int r;
 
-	if (!is_loopback(h->conf->api_address))
+	if (!url_is_loopback(h->conf->api_address))
 		return field_error_set(reterr, "api.address",
 				       "%s: podflame asks nobody to sign in here, so it serves "
 				       "only a loopback address",
@@ -343,18 +411,25 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 		.loop = l, .conf = c->conf, .kube = c->kube, .local = c->local, .lock_fd = -1};
 	h->ns = xstrdup(c->conf->own_namespace);
 	if (!c->local)
-		h->token_hint = xasprintf("kubectl -n %s create token podflame-viewer", h->ns);
-	r = open_store(h, reterr);
+		h->token_hint = xasprintf("kubectl -n NAMESPACE create token NAME --audience %s",
+					  c->conf->api_audiences[0]);
+	r = c->local ? 0 : hub_senders_new(l, h->kube, h->conf, &h->senders, reterr);
+	if (!r)
+		r = open_store(h, reterr);
 	if (!r)
 		r = worker_new(l, "store-writer", WRITER_BYTES, &h->writer);
 	if (!r)
 		r = open_query_workers(h);
 	if (!r)
-		r = worker_new(l, "uploads", UPLOAD_BYTES, &h->uploads);
+		r = worker_new(l, "uploads", UPLOAD_BYTES + QUERY_BYTES, &h->uploads);
+	if (!r && h->kube)
+		r = open_pods(h);
 	if (!r)
 		r = open_modules(h);
 	if (!r)
 		r = open_status(h);
+	if (!r && !c->local)
+		r = open_probes(h, reterr);
 	if (!r)
 		r = c->local ? open_local(h, reterr) : open_cluster(h);
 	if (r) {
@@ -376,6 +451,7 @@ struct hub *hub_free(struct hub *h)
 	timer_cancel(&h->look_timer);
 	hub_certs_free(h->certs);
 	status_free(h->status);
+	health_free(h->probes);
 	http_server_free(h->api_server);
 	http_server_free(h->ingest_server);
 	for (size_t i = 0; i < h->n_query; i++)
@@ -385,7 +461,9 @@ struct hub *hub_free(struct hub *h)
 	worker_free(h->writer);
 	api_free(h->api);
 	ingest_free(h->ingest);
-	api_gate_free(h->gate, false);
+	hub_senders_free(h->senders);
+	forward_free(h->forward);
+	pods_free(h->pods);
 	symbols_close(h->symbols);
 	store_close(h->store);
 	closep(&h->lock_fd);

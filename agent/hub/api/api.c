@@ -68,14 +68,15 @@ static const struct route routes[] = {
 	{"/v1/profile/speedscope", "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
 	{"/v1/profile/groups", "POST", &read_profiles, api_handle_groups, BY_NAMESPACE},
 	{"/v1/profile/series", "POST", &read_profiles, api_handle_series, BY_NAMESPACE},
+	{"/v1/profile/oldest", "GET", &read_profiles, api_handle_oldest, BY_NAMESPACE},
 	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, BY_NAMESPACE},
 	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, BY_NAMESPACE},
 	{"/v1/profile/tree", "POST", &read_profiles, api_handle_tree, BY_NAMESPACE},
 	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, BY_NAMESPACE},
 	{"/v1/profile/why", "POST", &read_profiles, api_handle_why, BY_NAMESPACE},
-	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, 0},
-	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, UPLOAD},
-	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, 0},
+	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, BY_NAMESPACE},
+	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, UPLOAD | BY_NAMESPACE},
+	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, BY_NAMESPACE},
 };
 
 /* ---- replies ---- */
@@ -92,10 +93,13 @@ static const char *const headers[] = {
 	"Referrer-Policy: no-referrer",
 };
 static const char *const not_kept[] = {"Cache-Control: no-store", NULL};
-#define ROOM_FOR_MORE 8 /* headers of one reply, with the NULL at their end */
+#define RETRY_AFTER   "Retry-After: 2" /* seconds; most queries take less */
+#define ROOM_FOR_MORE 8		       /* headers of one reply, with the NULL at their end */
 
 void api_call_free(struct call *c)
 {
+	api_call_leave(c);
+	api_upload_free(c->upload);
 	free(c->path);
 	free(c->body);
 	free(c->parameters);
@@ -143,6 +147,8 @@ static void reply_with(reply_fn *fn, const struct call *c, int status, const cha
 		all[i++] = *h;
 	if (status == 401)
 		all[i++] = "WWW-Authenticate: Bearer realm=\"podflame\"";
+	if (status == 429 || status == 503)
+		all[i++] = RETRY_AFTER;
 	if (allow)
 		all[i++] = allow;
 	if (c->encoded != ENCODING_NONE) {
@@ -238,8 +244,24 @@ static bool is_loopback_origin(const char *origin)
 	return str_has_prefix(origin, "http://") && is_loopback_host(origin + strlen("http://"));
 }
 
+/* An empty picture would look like an answer. */
+static void say_where_profiles_are(struct call *c)
+{
+	_cleanup_free_ char *text = xasprintf("this hub keeps no profiles and no symbols: it "
+					      "forwards profiles to %s. Ask the hub there",
+					      c->api->config.forwards_to);
+
+	api_call_error(c, "RESOURCE_NOT_FOUND", text);
+}
+
 static void handle(struct call *c)
 {
+	if (!api_call_enter(c))
+		return;
+	if (c->api->config.forwards_to && c->route && c->route->flags & BY_NAMESPACE) {
+		say_where_profiles_are(c);
+		return;
+	}
 	if (c->route) {
 		c->route->handle(c);
 		return;
@@ -255,22 +277,34 @@ static void handle(struct call *c)
 	api_call_error(c, "RESOURCE_NOT_FOUND", "there is nothing at this path");
 }
 
-static void checked(const struct gate_answer *a, void *arg)
+/* What the right in all namespaces of the hub's own cluster opens. */
+static struct scope rights_of(const struct api *a, const struct gate_answer *answer)
 {
-	struct call *c = arg;
+	size_t n_clusters = 0;
+
+	if (answer->status != 200)
+		return (struct scope){0};
+	if (a->config.store)
+		store_clusters(a->config.store, &n_clusters);
+	return (struct scope){.all = !n_clusters || !answer->user_info, .own = true};
+}
+
+/* Whether a call goes on, with what is known of its user; if not, it is refused. */
+static bool is_let_in(struct call *c, const struct gate_answer *a)
+{
 	_cleanup_free_ char *text = NULL;
 
 	if (a->status == 200 ||
 	    (a->status == 403 && c->route && c->route->flags & BY_NAMESPACE && a->user_info)) {
 		c->user = xstrdup(a->user);
 		c->user_info = json_incref((json_t *)a->user_info);
-		c->scope.all = a->status == 200;
-		handle(c);
-		return;
+		c->scope = rights_of(c->api, a);
+		return true;
 	}
 	counter_add(counter("api_refused_total", "reason",
 			    a->status == 401   ? "no_sign_in"
 			    : a->status == 403 ? "not_allowed"
+			    : a->status == 429 ? "too_many_sign_ins"
 					       : "sign_in_unavailable"),
 		    1);
 	if (a->status == 401 && *c->api->config.token_hint)
@@ -278,8 +312,18 @@ static void checked(const struct gate_answer *a, void *arg)
 	api_call_error(c,
 		       a->status == 401	  ? "UNAUTHORIZED"
 		       : a->status == 403 ? "FORBIDDEN"
+		       : a->status == 429 ? "TOO_MANY_REQUESTS"
 					  : "UNAVAILABLE",
 		       text ? text : a->error);
+	return false;
+}
+
+static void checked(const struct gate_answer *a, void *arg)
+{
+	struct call *c = arg;
+
+	if (is_let_in(c, a))
+		handle(c);
 }
 
 /*
@@ -312,6 +356,7 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 		.parameters = xstrdup(in->query),
 		.body = xmalloc(in->body_bytes + 1),
 		.n_body = in->body_bytes,
+		.content_length = in->content_length,
 		.began_ns = now_mono_ns(),
 		.accepts = api_encoding_of(in->accept_encoding),
 		.accepts_gzip = api_accepts(in->accept_encoding, ENCODING_GZIP),
@@ -346,63 +391,27 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 	else if (!a->gate || (c->route && !c->route->right))
 		done(&(struct gate_answer){.status = 200, .user = "", .node = ""}, c);
 	else
-		api_gate_check(a->gate, in->authorization,
+		api_gate_check(a->gate, in->authorization, in->peer,
 			       c->route ? c->route->right : &read_profiles, done, c);
-}
-
-/*
- * Frees the slot of an upload whose body is complete. From now on the body counts towards the limit
- * of the worker's queue.
- */
-static void end_upload(struct api *a, struct http_conn *conn)
-{
-	for (size_t i = 0; i < MAX_UPLOADS; i++) {
-		if (a->uploads[i] != conn)
-			continue;
-		a->uploads[i] = NULL;
-		http_conn_on_gone(conn, NULL, NULL);
-	}
 }
 
 void api_http(struct http_conn *conn, const struct http_in *in, void *arg)
 {
 	struct call *c = call_new(arg, conn, in);
 
-	end_upload(arg, conn);
+	c->upload = api_upload_came(arg, conn);
 	counter_add(counter("api_requests_total", "path", c->route ? c->route->path : "other"), 1);
 	check(c, in, checked);
 }
 
-/* ---- large bodies: only from users who have the right, and few at a time ---- */
-
-static void uploader_left(void *arg)
-{
-	struct http_conn **slot = arg;
-
-	*slot = NULL;
-}
+/* ---- large bodies: only from users who have the right ---- */
 
 static void head_checked(const struct gate_answer *answer, void *arg)
 {
 	struct call *c = arg;
 
-	if (answer->status != 200) {
-		checked(answer, c);
-		return;
-	}
-	for (size_t i = 0; i < MAX_UPLOADS; i++) {
-		struct http_conn **slot = &c->api->uploads[i];
-
-		if (*slot)
-			continue;
-		*slot = c->conn;
-		http_conn_on_gone(c->conn, uploader_left, slot);
-		http_accept_body(c->conn, SYMBOLS_UPLOAD_BYTES);
-		api_call_free(c);
-		return;
-	}
-	counter_add(counter("api_refused_total", "reason", "uploads_busy"), 1);
-	api_call_error(c, "UNAVAILABLE", "other uploads are under way; try again");
+	if (is_let_in(c, answer))
+		api_handle_symbols_head(c);
 }
 
 void api_http_head(struct http_conn *conn, const struct http_in *in, void *arg)
@@ -417,6 +426,10 @@ void api_http_head(struct http_conn *conn, const struct http_in *in, void *arg)
 
 /* ---- start and end ---- */
 
+/* requests of all users that are under way; each holds a connection of the server, which has 256 */
+#define MAX_REQUESTS	192
+#define MAX_REPLY_BYTES (768u << 20) /* answers that are made or sent, of all users */
+
 int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 {
 	struct api *a = xcalloc(1, sizeof(*a));
@@ -429,6 +442,12 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 		.choices = f->choices,
 		.max_bytes = f->query_bytes,
 	});
+	a->shares = api_shares_new((const size_t[_SHARE_MAX]){
+		[SHARE_REQUESTS] = MAX_REQUESTS,
+		[SHARE_BODY_BYTES] = f->query_bytes,
+		[SHARE_REPLY_BYTES] = f->reply_bytes ?: MAX_REPLY_BYTES,
+		[SHARE_UPLOAD_BYTES] = f->upload_bytes,
+	});
 	a->tags = api_tags_new();
 	a->scope_names = api_scope_names_new();
 	a->config.version = xstrdup(f->version ? f->version : "");
@@ -439,7 +458,8 @@ int api_new(struct loop *l, const struct api_config *f, struct api **ret)
 	a->config.link_trace = xstrdup(f->link_trace ? f->link_trace : "");
 	a->config.link_logs = xstrdup(f->link_logs ? f->link_logs : "");
 	if (f->kube)
-		a->gate = api_gate_new(&(struct gate_config){.kube = f->kube});
+		a->gate = api_gate_new(
+			&(struct gate_config){f->kube, f->audiences, f->own_token_file});
 	*ret = a;
 	return 0;
 }
@@ -450,6 +470,7 @@ struct api *api_free(struct api *a)
 		return NULL;
 	api_gate_free(a->gate, true);
 	api_queue_free(a->queue);
+	api_shares_free(a->shares);
 	json_decref(a->tags);
 	api_scope_names_free(a->scope_names);
 	for (size_t i = 0; i < a->n_pages; i++)

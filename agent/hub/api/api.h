@@ -15,13 +15,18 @@ struct api_config {
 	size_t n_query;
 	struct worker *choices;		/* NULL: none */
 	size_t query_bytes;		/* limit for the bytes of the queries that wait */
+	size_t reply_bytes; /* limit for the answers in memory, of all users; 0: 768 MiB */
 	struct symbols *symbols;	/* uploaded symbol files; NULL: uploads are refused */
 	struct worker *uploads;		/* the worker that checks and writes uploads */
+	/* limit for the bytes of uploads under way, of all users; the worker has room for them */
+	size_t upload_bytes;
 	/*
 	 * for TokenReview and SubjectAccessReview; NULL: no sign-in (`podflame local`, loopback
 	 * only)
 	 */
 	struct kube *kube;
+	/* of users' tokens, and a file with a token of the hub; as in struct gate_config */
+	const char *const *audiences, *own_token_file;
 	const char *version;
 	const char *cluster_name;	/* "" in `podflame local` */
 	const char *token_hint;		/* the `kubectl create token` line the page shows */
@@ -29,6 +34,11 @@ struct api_config {
 	 * a note on the store, shown on the page, such as "kept in memory of the pod"; "": no note
 	 */
 	const char *store_note;
+	/*
+	 * the central hub to which this hub forwards all profiles: a query is answered with an
+	 * error that names it. NULL: the store has them. It must stay valid until api_free
+	 */
+	const char *forwards_to;
 	const char *link_trace, *link_logs;	/* templates of links on the page; "": no link */
 	/*
 	 * Returns the details that /healthz shows. They name no path, because anybody may ask for
@@ -54,26 +64,40 @@ http_handler_fn api_http, api_http_head;
 void api_debug(struct api *a, const char *path, json_t *(*fn)(void *arg), void *arg);
 
 /*
- * A gate checks a request in two steps. First sign-in: to whom the token belongs (TokenReview;
- * audience NULL: the API server's own audience). Then the right: whether the user may use verb on a
+ * A gate checks a request in two steps. First sign-in: to whom the token belongs (TokenReview; the
+ * token must be made for one of the audiences). Then the right: whether the user may use verb on a
  * resource of podflame.io in all namespaces (SubjectAccessReview). Answers are cached: "yes" for 60
  * s, "no" for 10 s, a failed request not at all. fn is called once, maybe before api_gate_check
- * returns. Its status is 200, 401, 403 or 503. node is the node in the token, "" if the token names
- * none.
+ * returns. Its status is 200, 401, 403, 429 or 503. node is the node in the token, "" if the token
+ * names none. Of the request, the header Authorization alone says who the user is.
+ *
+ * The API server is not asked about a token that cannot be right by what it says of itself, and
+ * only so often about tokens of a peer that it refuses. A token that it has accepted before is not
+ * concerned.
  */
 struct gate;
 struct gate_config {
 	struct kube *kube;
-	const char *audience;		/* must stay valid until api_gate_free */
+	/*
+	 * At least one; NULL at the end. They must stay valid until api_gate_free. The API server's
+	 * own audience admits the tokens of authenticators that know no other: OIDC users.
+	 */
+	const char *const *audiences;
+	/*
+	 * A file with a token of the hub's own cluster, which tells the issuer of that cluster.
+	 * NULL, or no such token: the audiences that tokens say of themselves are not looked at.
+	 */
+	const char *own_token_file;
 };
 struct gate_right {			/* static, because the gate uses it until fn is called */
-	const char *verb, *resource;	/* for example "get", "profiles" */
+	/* for example "get", "profiles"; a subresource as in a Role: "profiles/host" */
+	const char *verb, *resource;
 };
 struct gate *api_gate_new(const struct gate_config *c);
 /* Frees the gate. Requests that still wait get 503 if answer is true, else no answer. */
 struct gate *api_gate_free(struct gate *g, bool answer);
 struct gate_answer {			/* the strings are valid only while fn runs */
-	int status;			/* 200, 401, 403 or 503 */
+	int status;			/* 200, 401, 403, 429 or 503 */
 	const char *user;		/* the user's name; "": not known */
 	/* TokenReview: status.user, if the status is 200 or 403; else NULL */
 	const json_t *user_info;
@@ -81,6 +105,11 @@ struct gate_answer {			/* the strings are valid only while fn runs */
 	const char *error;		/* NULL if the status is 200 */
 };
 typedef void gate_fn(const struct gate_answer *a, void *arg);
-void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
-		gate_fn *fn,
-		void *arg);
+/*
+ * Returns the token in the header Authorization (borrowed). If the header has no usable token,
+ * returns NULL and sets *ret_error.
+ */
+const char *api_gate_bearer(const char *authorization, const char **ret_error);
+/* peer: as in struct http_in */
+void api_gate_check(struct gate *g, const char *authorization, const char *peer,
+		const struct gate_right *right, gate_fn *fn, void *arg);

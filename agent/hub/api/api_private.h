@@ -5,6 +5,7 @@
 #include "hub/api/auth.h"
 #include "hub/api/encoding.h"
 #include "hub/api/queue.h"
+#include "hub/api/shares.h"
 #include "hub/query/query.h"
 #include "hub/symbols/symbols.h"
 
@@ -13,17 +14,15 @@ struct debug_page {
 	json_t *(*fn)(void *arg);
 	void *arg;
 };
-/* Bodies of uploads are large, so only this many are in memory at a time. */
-#define MAX_UPLOADS 2
 struct api {
 	struct loop *loop;
 	struct api_config config; /* strings copied */
 	struct gate *gate;	  /* NULL: no sign-in */
 	struct query_queue *queue;
+	struct shares *shares;	  /* what each user has of what all share */
 	json_t *tags;		  /* a list, made once: anybody may ask for /v1/info */
 	struct scope_names *scope_names;
-	/* the connections whose upload is being received; NULL: a free slot */
-	struct http_conn *uploads[MAX_UPLOADS];
+	struct upload *uploads;	  /* those whose body is coming */
 	struct debug_page *pages;
 	size_t n_pages, cap_pages;
 };
@@ -39,8 +38,11 @@ struct call {
 	char *path, *body;
 	char *parameters; /* the part of the URL behind '?', as sent; "": none */
 	size_t n_body;
+	uint64_t content_length; /* as in struct http_in */
+	struct upload *upload;	 /* the body is one; NULL: it is not */
 	uint64_t began_ns;
 	char *user; /* the name of the user; "": nobody signs in here */
+	struct user_share *share; /* NULL: nothing is counted of this call */
 	json_t *user_info; /* TokenReview: status.user; NULL: nobody signs in here */
 	/* what the user may see; if that is not all, a query finds it: has_scope */
 	struct scope scope;
@@ -63,6 +65,12 @@ struct route {
 	enum { UPLOAD = 1, BY_NAMESPACE = 2 } flags;
 };
 
+/*
+ * Whether the user may have one more request under way, which this one then is until it is freed;
+ * if not, the call is refused.
+ */
+bool api_call_enter(struct call *c);
+void api_call_leave(struct call *c);
 /* Frees a call without a reply, because its client has closed the connection. */
 void api_call_free(struct call *c);
 void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
@@ -104,15 +112,28 @@ void api_handle_values(struct call *c);
 void api_handle_choices(struct call *c);
 /* series.c: values over time */
 void api_handle_series(struct call *c);
+/* oldest.c: from when on there is data of each namespace */
+void api_handle_oldest(struct call *c);
 /* tags.c: which tags there are */
 void api_handle_tags(struct call *c);
 json_t *api_tags_new(void); /* the list of all tags; the caller owns it */
 /* why.c: why a selection has no data */
 void api_handle_why(struct call *c);
 /* symbols.c: uploaded symbol files */
+/* The head of an upload has come: api_accept_upload() if the user may upload it, else a refusal. */
+void api_handle_symbols_head(struct call *c);
 void api_handle_symbols_list(struct call *c);
 void api_handle_symbols_put(struct call *c);
 void api_handle_symbols_delete(struct call *c);
+/* uploads.c: how many bytes of uploads each user may have under way */
+/* The server may read the body of an upload, if the user's share has room for it. Ends the call. */
+void api_accept_upload(struct call *c);
+/*
+ * Returns the upload whose body has come on this connection; NULL: it is none. It counts in its
+ * user's share until it is freed.
+ */
+struct upload *api_upload_came(struct api *a, struct http_conn *conn);
+void api_upload_free(struct upload *u); /* NULL: does nothing */
 /* metrics.c: requests about the hub itself */
 void api_handle_metrics(struct call *c);
 void api_handle_alive(struct call *c);

@@ -99,6 +99,43 @@ static void info_tells_of_a_damaged_store(void **state)
 	assert_non_null(strstr(docs, note));
 }
 
+/* ---- a hub that forwards ---- */
+
+static int setup_forwarding(void **state)
+{
+	with_forwards_to = "https://central.example:4318";
+	return setup_local(state);
+}
+
+static int teardown_forwarding(void **state)
+{
+	with_forwards_to = NULL;
+	return teardown(state);
+}
+
+/* Every query says where the profiles are: an empty picture would look like an answer. */
+static void a_hub_that_forwards(void **state)
+{
+	static const char *const posts[] = {"ProfileTracing", "folded", "pprof",   "speedscope",
+					    "groups",	      "series", "choices", "tree",
+					    "values",	      "why"};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(posts); i++) {
+		_cleanup_free_ char *path = xasprintf("/v1/profile/%s", posts[i]);
+
+		assert_int_equal(ask(f, "POST", path, NULL, QUERY), 404);
+		assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "RESOURCE_NOT_FOUND");
+		assert_string_equal(json_str_at(f->json, "DESCRIPTION", ""),
+				    "this hub keeps no profiles and no symbols: it forwards "
+				    "profiles to https://central.example:4318. Ask the hub there");
+	}
+	/* anybody may ask for these: they do not name the central hub */
+	assert_int_equal(ask(f, "GET", "/v1/info", NULL, NULL), 200);
+	assert_null(strstr(f->body, "central.example"));
+	assert_int_equal(ask(f, "GET", "/metrics", NULL, NULL), 200);
+}
+
 /* ---- queries ---- */
 
 static void tracing(void **state)
@@ -587,6 +624,8 @@ int main(void)
 		LOCAL(after_a_preview_a_client_may_leave),
 		LOCAL(files),
 		IN_FILE(a_file_that_goes_bad),
+		cmocka_unit_test_setup_teardown(a_hub_that_forwards, setup_forwarding,
+						teardown_forwarding),
 		LOCAL(metrics),
 		LOCAL(debug_pages),
 		LOCAL(answers_are_compressed),

@@ -52,8 +52,10 @@ static json_t *namespaces(const struct scope *s)
 	if (s->all)
 		return json_string("all");
 	list = json_array();
-	for (size_t i = 0; i < MIN(s->n_namespaces, (size_t)MAX_NAMESPACES); i++)
-		json_array_append_new(list, json_string(s->namespaces[i]));
+	if (s->own)
+		json_array_append_new(list, json_string("all of this cluster"));
+	for (size_t i = 0; i < MIN(s->n_places, (size_t)MAX_NAMESPACES); i++)
+		json_array_append_new(list, json_string(s->places[i]));
 	return list;
 }
 
@@ -69,7 +71,7 @@ void api_audit_begin(struct query_job *q)
 
 	q->audit = json_pack("{s:s, s:s, s:s, s:o, s:I}", "audit", "read", "user", c->user, "path",
 			     c->path, "namespaces", namespaces(&c->scope), "n_namespaces",
-			     (json_int_t)c->scope.n_namespaces);
+			     (json_int_t)c->scope.n_places);
 	copy_selection(q->audit, asked);
 	copy_tags(q->audit, json_object_get(asked, "tags"));
 	if (json_is_object(before)) {

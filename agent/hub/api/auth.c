@@ -6,6 +6,8 @@
  */
 #include "hub/api/auth.h"
 
+#include "hub/issuers/issuers.h"
+
 #include <stdlib.h>
 #include <strings.h>
 
@@ -20,6 +22,7 @@
 struct gate_call {
 	struct gate *gate;
 	const struct gate_right *right;
+	struct sign_in_peer *sign_in; /* NULL: the token is no concern of sign_ins.c */
 	gate_fn *fn;
 	void *arg;
 	char *user, *node;
@@ -39,30 +42,34 @@ static bool has_text(const json_t *array, const char *text)
 	return false;
 }
 
+static bool has_one_of(const json_t *array, const char *const *texts)
+{
+	for (; *texts; texts++)
+		if (has_text(array, *texts))
+			return true;
+	return false;
+}
+
 /*
- * Judges a token. If an authenticator does not support audiences, the status names none. Then the
- * token is refused.
+ * Judges a token. The status names those of the audiences asked for that the token is made for. If
+ * an authenticator does not support audiences, it names none. Then the token is refused.
  */
 static void judge_token(const json_t *status, struct auth_verdict *v, void *arg)
 {
-	const char *audience = ((const struct gate *)arg)->config.audience;
+	const struct gate *g = arg;
 
 	v->status = 401;
 	if (!json_bool_at(status, "authenticated", false)) {
 		v->error = json_str_at(status, "error", "the token is not valid");
-	} else if (audience && !has_text(json_object_get(status, "audiences"), audience)) {
-		v->error = "the token is not made for this audience";
+	} else if (!has_one_of(json_object_get(status, "audiences"), g->config.audiences)) {
+		v->error = "the token is not made for an audience of this hub";
 	} else {
 		v->status = 200;
 		v->user = json_object_get(status, "user");
 	}
 }
 
-/*
- * Returns the token in the header Authorization. If the header has no usable token,
- * returns NULL and sets *ret_error.
- */
-static const char *bearer(const char *authorization, const char **ret_error)
+const char *api_gate_bearer(const char *authorization, const char **ret_error)
 {
 	static const char scheme[] = "Bearer ";
 	const char *token = authorization + strlen(scheme);
@@ -78,14 +85,14 @@ static const char *bearer(const char *authorization, const char **ret_error)
 	return *token && strlen(token) <= MAX_TOKEN_BYTES ? token : NULL;
 }
 
-static json_t *token_review(const char *token, const char *audience)
+static json_t *token_review(const char *token, const char *const *audiences)
 {
-	json_t *spec = json_pack("{s:s}", "token", token);
+	json_t *spec = json_pack("{s:s, s:[]}", "token", token, "audiences");
 
 	if (!spec)
 		return NULL;
-	if (audience)
-		json_object_set_new(spec, "audiences", json_pack("[s]", audience));
+	for (; *audiences; audiences++)
+		json_array_append_new(json_object_get(spec, "audiences"), json_string(*audiences));
 	return json_pack("{s:s, s:s, s:o}", "apiVersion", "authentication.k8s.io/v1", "kind",
 			 "TokenReview", "spec", spec);
 }
@@ -98,15 +105,31 @@ static void judge_access(const json_t *status, struct auth_verdict *v, void *arg
 	v->status = json_bool_at(status, "allowed", false) ? 200 : 403;
 }
 
+/* What the right is about. */
+static json_t *attributes(const struct gate_right *right, const char *place)
+{
+	size_t ns_at = place ? store_place_ns_at(place) : 0;
+	const char *slash = strchr(right->resource, '/');
+	_cleanup_free_ char *resource = xstrndup(right->resource, strcspn(right->resource, "/")),
+			    *cluster = ns_at ? xstrndup(place, ns_at - 1) : NULL;
+
+	if (ns_at)
+		return json_pack("{s:s, s:s, s:s, s:s}", "group", "podflame.io", "resource",
+				 "clusters", "verb", right->verb, "name",
+				 place[ns_at] ? place : cluster);
+	return json_pack("{s:s, s:s, s:s*, s:s, s:s*}", "group", "podflame.io", "resource",
+			 resource, "subresource", slash ? slash + 1 : NULL, "verb", right->verb,
+			 "namespace", place);
+}
+
 /*
  * The field "username" of the TokenReview is named "user" in the SubjectAccessReview; the other
  * fields have the same names.
  */
-json_t *api_access_review(const json_t *user, const struct gate_right *right, const char *ns)
+json_t *api_access_review(const json_t *user, const struct gate_right *right, const char *place)
 {
-	json_t *spec = json_pack("{s:{s:s, s:s, s:s, s:s*}, s:O}", "resourceAttributes", "group",
-				 "podflame.io", "resource", right->resource, "verb", right->verb,
-				 "namespace", ns, "user", json_object_get(user, "username"));
+	json_t *spec = json_pack("{s:o, s:O}", "resourceAttributes", attributes(right, place),
+				 "user", json_object_get(user, "username"));
 	static const char *const same[] = {"uid", "groups", "extra"};
 
 	for (size_t i = 0; spec && i < ARRAY_SIZE(same); i++) {
@@ -156,6 +179,7 @@ static void user_known(const struct auth_verdict *v, void *arg)
 	const struct auth_verdict odd = {.status = 503,
 					 .error = "the API server named no user for the token"};
 
+	api_sign_ins_end(c->gate->sign_ins, TAKE_PTR(c->sign_in), v->status == 401);
 	if (!object || !key) {
 		json_decref(object);
 		finish(v->status == 200 ? &odd : v, c);
@@ -167,24 +191,44 @@ static void user_known(const struct auth_verdict *v, void *arg)
 	api_reviews_ask(c->gate->access, key, strlen(key), object, finish, c);
 }
 
-void api_gate_check(struct gate *g, const char *authorization, const struct gate_right *right,
-		    gate_fn *fn, void *arg)
+/* Whether the API server may be asked about the token. Returns 0, or the status of the refusal. */
+static int admit(struct gate *g, const char *token, const char *peer, struct sign_in_peer **ret,
+		 const char **ret_error)
 {
-	const char *error, *token = bearer(authorization, &error);
-	json_t *object = token ? token_review(token, g->config.audience) : NULL;
-	struct gate_call *c;
+	const char *reason;
 
-	if (!object) {
-		fn(&(struct gate_answer){.status = 401,
-					 .user = "",
-					 .node = "",
-					 .error = token ? "the bearer token is not text" : error},
+	if (api_reviews_knows(g->tokens, token, strlen(token)))
+		return 0;
+	reason = issuers_hopeless(token, g->own_issuer, g->config.audiences, ret_error);
+	if (reason) {
+		counter_add(counter("sign_ins_refused_total", "reason", reason), 1);
+		return 401;
+	}
+	return api_sign_ins_begin(g->sign_ins, peer, ret, ret_error);
+}
+
+void api_gate_check(struct gate *g, const char *authorization, const char *peer,
+		    const struct gate_right *right, gate_fn *fn, void *arg)
+{
+	const char *error, *token = api_gate_bearer(authorization, &error);
+	_cleanup_json_ json_t *object = token ? token_review(token, g->config.audiences) : NULL;
+	struct sign_in_peer *sign_in = NULL;
+	struct gate_call *c;
+	int status = 401;
+
+	if (object)
+		status = admit(g, token, peer, &sign_in, &error);
+	else if (token)
+		error = "the bearer token is not text";
+	if (status) {
+		fn(&(struct gate_answer){.status = status, .user = "", .node = "", .error = error},
 		   arg);
 		return;
 	}
 	c = xcalloc(1, sizeof(*c));
-	*c = (struct gate_call){.gate = g, .right = right, .fn = fn, .arg = arg};
-	api_reviews_ask(g->tokens, token, strlen(token), object, user_known, c);
+	*c = (struct gate_call){
+		.gate = g, .right = right, .sign_in = sign_in, .fn = fn, .arg = arg};
+	api_reviews_ask(g->tokens, token, strlen(token), TAKE_PTR(object), user_known, c);
 }
 
 struct gate *api_gate_new(const struct gate_config *c)
@@ -196,6 +240,7 @@ struct gate *api_gate_new(const struct gate_config *c)
 		.judge = judge_token,
 		.judge_arg = g,
 		.max_kept = MAX_TOKENS,
+		.spares_yes = true,
 		.keep_no_ns = KEEP_NO_NS,
 	};
 	const struct reviews_config access = {
@@ -208,6 +253,8 @@ struct gate *api_gate_new(const struct gate_config *c)
 	struct reviews_config namespaces = access;
 
 	g->config = *c;
+	g->own_issuer = c->own_token_file ? issuers_of_file(c->own_token_file) : NULL;
+	g->sign_ins = api_sign_ins_new();
 	g->tokens = api_reviews_new(&tokens);
 	g->access = api_reviews_new(&access);
 	namespaces.max_kept = MAX_NAMESPACES;
@@ -227,6 +274,8 @@ struct gate *api_gate_free(struct gate *g, bool answer)
 	api_reviews_free(g->tokens, answer);
 	api_reviews_free(g->access, answer);
 	api_rights_stop(g, answer);
+	api_sign_ins_free(g->sign_ins);
+	free(g->own_issuer);
 	free(g);
 	return NULL;
 }

@@ -52,6 +52,7 @@ static int read_values(struct query_job *q, const struct values_request *tags, s
 
 	for (size_t i = 0; i < n; i++) {
 		ret[i].limit = tags[i].limit;
+		ret[i].json.budget = &q->bytes->budget;
 		if (!tags[i].stored)
 			continue;
 		tags[i].tracing.selection->given_up = &q->given_up;
@@ -84,7 +85,7 @@ static void make_values(struct query_job *q)
 {
 	struct values_request *r = &((struct values_job *)q)->request;
 	struct tag_values v = {0};
-	_cleanup_buf_ struct buf b = {0};
+	_cleanup_buf_ struct buf b = {.budget = &q->bytes->budget};
 	struct field_error e = {0};
 
 	if (query_values_parse(q->call->body, q->call->n_body, r, &e)) {
@@ -124,6 +125,7 @@ static void make_choices(struct query_job *q)
 	struct field_error e = {0};
 
 	buf_init(&b, QUERY_MAX_REPLY_BYTES);
+	b.budget = &q->bytes->budget;
 	if (query_choices_parse(q->call->body, q->call->n_body, r, &e)) {
 		api_query_refuse(q, &e);
 		return;

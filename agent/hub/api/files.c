@@ -46,13 +46,14 @@ static int write_file(struct query_file *f, enum file_format format, struct buf 
 	if (format != FILE_PPROF)
 		return query_file_write(f, format, out);
 	buf_init(&plain, out->max_bytes);
+	plain.budget = out->budget;
 	e = query_file_write(f, format, &plain);
 	return e ? e : buf_add_gzip(out, plain.data, plain.len, API_GZIP_LEVEL);
 }
 
 static int read_file(struct file_job *j, struct buf *out, struct field_error *reterr)
 {
-	struct symbols_names *names = api_query_names(&j->q);
+	struct symbols_names *names = api_query_names(&j->q, j->request.selection);
 	struct store_summary s = {0};
 	struct query_file *f;
 	int e;
@@ -78,6 +79,7 @@ static void make_file(struct query_job *q)
 	struct field_error e = {0};
 
 	buf_init(&out, QUERY_MAX_REPLY_BYTES);
+	out.budget = &q->bytes->budget;
 	if (parse_file(j, &e)) {
 		api_query_refuse(q, &e);
 		return;

@@ -5,7 +5,9 @@
  */
 #include "hub/api/testapi.h"
 
+#include <arpa/inet.h>
 #include <semaphore.h>
+#include <unistd.h>
 
 struct blocker {
 	struct job job;
@@ -137,6 +139,206 @@ static void too_many_queries_are_refused(void **state)
 	sem_destroy(&b.release);
 }
 
+/* ---- of one user beside another ---- */
+
+#define MAX_REQUESTS 192 /* of all users: one alone may have half of them under way */
+
+struct answers {
+	struct fixture *f;
+	unsigned n, n_refused;
+	bool has_retry_after;
+};
+
+static void take_head(int status, const struct http_headers *h, void *arg)
+{
+	struct answers *a = arg;
+
+	a->n_refused += status == 429;
+	a->has_retry_after |= status == 429 && http_header(h, "Retry-After");
+}
+
+static void count_answer(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct answers *a = arg;
+
+	a->n++;
+	if (status == 429)
+		assert_non_null(memmem(body, n, "too many of your requests", 25));
+	else
+		assert_int_equal(status, 200);
+	assert_null(error);
+	loop_stop(a->f->loop, 0);
+}
+
+static void send_as(struct answers *a, const char *user)
+{
+	_cleanup_free_ char *bearer = xasprintf(BEARER "%s", user);
+	const char *const headers[] = {bearer, NULL};
+	struct http_request r = {.method = "POST",
+				 .path = TRACING,
+				 .headers = headers,
+				 .body = QUERY "}",
+				 .body_bytes = strlen(QUERY "}"),
+				 .timeout_ns = 300 * NSEC_PER_SEC,
+				 .on_head = take_head,
+				 .on_done = count_answer,
+				 .arg = a};
+	struct http_call *call;
+
+	assert_int_equal(http_send(a->f->client, &r, &call), 0);
+}
+
+/* A user with many queries under way is refused some; another user's one is not. */
+static void many_queries_are_refused_to_their_user(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *refused = counter("api_refused_total", "reason", "user_requests");
+	uint64_t before = counter_get(refused);
+	struct answers many = {.f = f}, other = {.f = f};
+	struct blocker b = {.job = {.run = block, .done = nothing}};
+
+	sem_init(&b.release, 0, 0);
+	assert_int_equal(worker_post(f->query, &b.job), 0);
+	for (int i = 0; i < MAX_REQUESTS / 2 + 10; i++)
+		send_as(&many, "viewer");
+	while (many.n < 10)
+		loop_run(f->loop);
+	send_as(&other, "second-viewer");
+	sem_post(&b.release);
+	while (many.n < MAX_REQUESTS / 2 + 10 || !other.n)
+		loop_run(f->loop);
+	assert_int_equal(many.n_refused, 10);
+	assert_true(many.has_retry_after);
+	assert_int_equal(other.n_refused, 0);
+	assert_int_equal(counter_get(refused), before + 10);
+	/* what was answered counts no more */
+	many = (struct answers){.f = f};
+	send_as(&many, "viewer");
+	while (!many.n)
+		loop_run(f->loop);
+	assert_int_equal(many.n_refused, 0);
+	sem_destroy(&b.release);
+}
+
+#define N_LEAVES 20000 /* an answer of some MB, more than a socket's buffers take */
+
+static void fill_large(struct store *s)
+{
+	struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
+	size_t n_new;
+
+	p->event = EVENT_ON_CPU;
+	p->end_ns = T0 * NSEC_PER_SEC;
+	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	p->app_service = profile_batch_str(b, "api");
+	for (int i = 0; i < N_LEAVES; i++) {
+		_cleanup_free_ char *name = xasprintf("%200d", i);
+		struct frame frame = {.kind = FRAME_APP, .name = profile_batch_str(b, name)};
+		struct profile_sample *sample = profile_add(b, p);
+
+		sample->cpu = -1;
+		sample->value = (int64_t)(sample->n_samples = 1);
+		assert_int_equal(profile_batch_stack(b, &frame, 1, &sample->stack), 0);
+	}
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	profile_batch_free(b);
+}
+
+/* A client that asks and does not read the answer. Returns its socket. */
+static int ask_without_reading(struct fixture *f, const char *user)
+{
+	struct counter *asked = counter("api_requests_total", "path", TRACING);
+	uint64_t before = counter_get(asked);
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				 .sin_port = htons(http_server_port(f->server))};
+	_cleanup_free_ char *text = xasprintf("POST " TRACING " HTTP/1.1\r\nHost: x\r\n" BEARER
+					      "%s\r\nContent-Length: %zu\r\n\r\n" QUERY "}",
+					      user, strlen(QUERY "}"));
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	assert_true(await_more(f, asked, before));
+	return fd;
+}
+
+/*
+ * Answers that a user does not read take memory: further ones of this user are refused, those of
+ * another user are not. When the connections are closed, the memory is free again.
+ */
+static void unread_answers_are_their_users(void **state)
+{
+	struct fixture *f = *state;
+	struct counter *refused = counter("api_refused_total", "reason", "user_reply_bytes");
+	uint64_t before = counter_get(refused);
+	int fds[16], n = 0;
+
+	assert_int_equal(query(f, BEARER "viewer"), 200);
+	while (counter_get(refused) == before && n < 16) {
+		fds[n++] = ask_without_reading(f, "viewer");
+		/* the worker takes queries of this user in turn: this one's answer comes last */
+		if (query(f, BEARER "viewer") == 429)
+			break;
+	}
+	assert_in_range(n, 1, 15);
+	assert_int_equal(f->status, 429);
+	assert_string_equal(json_str_at(f->json, "OPT_STATUS", ""), "TOO_MANY_REQUESTS");
+	assert_non_null(strstr(f->body, "memory for answers"));
+	assert_int_equal(query(f, BEARER "second-viewer"), 200);
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	for (int i = 0; i < 1000 && query(f, BEARER "viewer") == 429; i++)
+		;
+	assert_int_equal(f->status, 200);
+}
+
+static int setup_small(void **state)
+{
+	fill_store = fill_large;
+	with_reply_bytes = 64u << 20;
+	return setup_cluster(state);
+}
+
+/*
+ * The tree of which a small answer is made counts, too: it is refused to its user, and takes no
+ * more once the query has ended.
+ */
+static void a_large_tree_is_refused(void **state)
+{
+	static const char groups[] = QUERY ",\"group_by\":\"pod_ns\"}";
+	struct fixture *f = *state;
+	struct counter *refused = counter("api_refused_total", "reason", "user_reply_bytes");
+	uint64_t before = counter_get(refused);
+
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(ask(f, "POST", "/v1/profile/groups", BEARER "viewer", groups),
+				 429);
+		assert_non_null(strstr(f->body, "memory for answers"));
+		assert_int_equal(ask(f, "POST", "/v1/profile/groups", BEARER "viewer",
+				     "{\"profile_event_type\":\"off-cpu\","
+				     "\"profile_language_type\":\"eBPF\",\"time_start\":1,"
+				     "\"time_end\":2,\"group_by\":\"pod_ns\"}"),
+				 200);
+	}
+	assert_int_equal(counter_get(refused), before + 4);
+}
+
+static int setup_tiny(void **state)
+{
+	fill_store = fill_large;
+	with_reply_bytes = 8u << 20;
+	return setup_cluster(state);
+}
+
+static int teardown_small(void **state)
+{
+	fill_store = fill;
+	with_reply_bytes = 0;
+	return teardown(state);
+}
+
 /* Everything is freed while requests to the API server and queries are open. */
 static void ends_with_open_requests(void **state)
 {
@@ -162,6 +364,11 @@ int main(void)
 		LOCAL(callers_may_leave),
 		LOCAL(too_many_queries_are_refused),
 		CLUSTER(ends_with_open_requests),
+		CLUSTER(many_queries_are_refused_to_their_user),
+		cmocka_unit_test_setup_teardown(unread_answers_are_their_users, setup_small,
+						teardown_small),
+		cmocka_unit_test_setup_teardown(a_large_tree_is_refused, setup_tiny,
+						teardown_small),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@ static void job_free(struct query_job *q)
 	q->kind->done(q);
 	api_encoder_free(q->encoder);
 	json_decref(q->audit);
+	api_reply_bytes_free(q->bytes);
 	free(q->reply);
 	free(q);
 }
@@ -19,6 +20,8 @@ void api_query_end(struct query_job *q)
 {
 	api_queue_ended(&q->queued);
 	api_audit_end(q);
+	if (!atomic_load(&q->given_up))
+		http_conn_on_sent(q->call->conn, api_reply_bytes_free, TAKE_PTR(q->bytes));
 	if (atomic_load(&q->given_up))
 		api_call_free(q->call);
 	else if (q->encoder)
@@ -77,6 +80,33 @@ static void caller_left(void *arg)
 		api_query_end(q);
 }
 
+/* If there was no room for the reply, an error takes its place. */
+static void check_room(struct query_job *q)
+{
+	if (!q->bytes->refused)
+		return;
+	counter_add(counter("api_refused_total", "reason", "user_reply_bytes"), 1);
+	free(q->reply);
+	q->has_rest = false;
+	q->content_type = NULL;
+	q->call->file_name = NULL;
+	q->reply =
+		query_tracing_error("TOO_MANY_REQUESTS",
+				    "your answers take too much of the hub's memory for answers: "
+				    "read those that are under way, ask for less, or try again",
+				    NULL, &q->http, &q->n_reply);
+}
+
+static void make_rest(struct query_job *q)
+{
+	size_t first = q->bytes->held - q->n_kept;
+
+	q->kind->make_rest(q);
+	check_room(q);
+	api_encoder_add(q->encoder, &q->reply, &q->n_reply, true);
+	api_reply_bytes_keep(q->bytes, first + q->n_reply);
+}
+
 static void run(struct job *job)
 {
 	struct query_job *q = (struct query_job *)job;
@@ -84,20 +114,22 @@ static void run(struct job *job)
 	if (atomic_load(&q->given_up))
 		return;
 	if (q->encoder) {
-		q->kind->make_rest(q);
-		api_encoder_add(q->encoder, &q->reply, &q->n_reply, true);
+		make_rest(q);
 		return;
 	}
 	if (q->call->api->config.audit && !q->kind->no_audit)
 		api_audit_begin(q);
 	q->kind->make_reply(q);
+	check_room(q);
 	if (!q->has_rest) {
 		q->call->encoded = api_encode(q->call->accepts, &q->reply, &q->n_reply);
+		api_reply_bytes_keep(q->bytes, q->n_reply);
 		return;
 	}
 	q->call->encoded = q->call->accepts;
 	q->encoder = api_encoder_new(q->call->accepts);
 	api_encoder_add(q->encoder, &q->reply, &q->n_reply, false);
+	api_reply_bytes_keep(q->bytes, q->n_reply + q->n_kept);
 }
 
 struct query_job *api_query_new(struct call *c, const struct query_kind *kind)
@@ -115,6 +147,7 @@ struct query_job *api_query_new(struct call *c, const struct query_kind *kind)
 	q->kind = kind;
 	q->call = c;
 	q->store = c->api->config.store;
+	q->bytes = api_reply_bytes_new(c->api->shares, c->user);
 	return q;
 }
 
@@ -163,9 +196,12 @@ void api_query_json(struct query_job *q, json_t *body)
 	q->reply = api_json_text(body, &q->http, &q->n_reply);
 }
 
-struct symbols_names *api_query_names(const struct query_job *q)
+struct symbols_names *api_query_names(const struct query_job *q, struct selection *sel)
 {
 	struct symbols *s = q->call->api->config.symbols;
+	struct symbols_names *names = s && symbols_any(s) ? symbols_names_new(s) : NULL;
 
-	return s && symbols_any(s) ? symbols_names_new(s) : NULL;
+	if (names)
+		sel->apart = symbols_names_namespaces(names, &sel->n_apart);
+	return names;
 }

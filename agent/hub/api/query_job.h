@@ -25,6 +25,8 @@ struct query_job {
 	atomic_bool given_up;	 /* the client has closed the connection */
 	uint64_t n_rows;	 /* rows, groups or values that were read: for audit.c */
 	json_t *audit;		 /* the line of audit.c; NULL: none */
+	size_t n_kept;		 /* bytes of what the last piece is made of */
+	struct reply_bytes *bytes; /* of the reply; the connection gets it with the reply */
 };
 
 struct query_kind {
@@ -75,5 +77,8 @@ void api_query_json(struct query_job *q, json_t *body); /* takes ownership of bo
 void api_audit_begin(struct query_job *q); /* on the worker, before the query */
 void api_audit_end(struct query_job *q);   /* on the loop thread, after it */
 
-/* Names that uploaded symbols have. NULL: there are none. The caller frees them. */
-struct symbols_names *api_query_names(const struct query_job *q);
+/*
+ * Names that uploaded symbols have. NULL: there are none. The caller frees them. The rows of the
+ * selection then keep namespaces apart that have files of their own.
+ */
+struct symbols_names *api_query_names(const struct query_job *q, struct selection *sel);

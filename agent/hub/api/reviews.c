@@ -36,8 +36,8 @@ struct review {
 
 struct reviews {
 	struct reviews_config config;
-	struct review *kept; /* oldest first */
-	unsigned n_open;
+	struct review *kept;	 /* oldest first */
+	unsigned n_open, n_noes; /* n_noes: answers in the cache that are not a "yes" */
 };
 
 struct reviews *api_reviews_new(const struct reviews_config *c)
@@ -109,18 +109,30 @@ static void refuse(verdict_fn *fn, void *arg, int status, const char *error)
 	fn(&v, arg);
 }
 
-/* Makes room for one answer: removes the oldest one. */
+static bool is_no(const struct review *v)
+{
+	return !v->open && v->verdict.status != 200;
+}
+
+static void take_out(struct reviews *r, struct review *v)
+{
+	HASH_DEL(r->kept, v);
+	r->n_noes -= is_no(v);
+	review_free(v);
+}
+
+/* Makes room for one answer: removes the oldest one, or the oldest "no". */
 static void make_room(struct reviews *r)
 {
+	bool only_no = r->config.spares_yes && r->n_noes > r->config.max_kept / 2;
 	struct review *v, *next;
 
 	if (HASH_COUNT(r->kept) < r->config.max_kept)
 		return;
 	HASH_ITER (hh, r->kept, v, next) {
-		if (v->open)
+		if (v->open || (only_no && !is_no(v)))
 			continue;
-		HASH_DEL(r->kept, v);
-		review_free(v);
+		take_out(r, v);
 		return;
 	}
 }
@@ -163,6 +175,7 @@ static void answered(int status, const json_t *body, const char *error, void *ar
 		now_boot_ns() + (v->verdict.status == 200 ? KEEP_YES_NS : r->config.keep_no_ns);
 	v->open = false;
 	r->n_open--;
+	r->n_noes += keep && is_no(v);
 	if (!keep)
 		HASH_DEL(r->kept, v);
 	tell(waiters, &v->verdict);
@@ -211,15 +224,37 @@ static void ask(struct reviews *r, const uint8_t key[SHA256_DIGEST_LENGTH], cons
 		answered(0, NULL, strerror(-e), v);
 }
 
+/* Without a hash, a request could get the answer for another key. */
+static struct review *find(const struct reviews *r, const void *key, size_t n,
+			   uint8_t ret_hash[SHA256_DIGEST_LENGTH])
+{
+	struct review *v;
+
+	if (!SHA256(key, n, ret_hash))
+		out_of_memory();
+	HASH_FIND(hh, r->kept, ret_hash, SHA256_DIGEST_LENGTH, v);
+	return v;
+}
+
+static bool is_fresh(const struct review *v)
+{
+	return !v->open && v->until_ns > now_boot_ns();
+}
+
 int api_reviews_kept(struct reviews *r, const void *key, size_t n)
 {
 	uint8_t hash[SHA256_DIGEST_LENGTH];
-	struct review *v;
+	const struct review *v = find(r, key, n, hash);
 
-	if (!SHA256(key, n, hash))
-		out_of_memory();
-	HASH_FIND(hh, r->kept, hash, sizeof(hash), v);
-	return v && !v->open && v->until_ns > now_boot_ns() ? v->verdict.status : 0;
+	return v && is_fresh(v) ? v->verdict.status : 0;
+}
+
+bool api_reviews_knows(struct reviews *r, const void *key, size_t n)
+{
+	uint8_t hash[SHA256_DIGEST_LENGTH];
+	const struct review *v = find(r, key, n, hash);
+
+	return v && (v->open || v->verdict.status == 200 || is_fresh(v));
 }
 
 void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
@@ -227,23 +262,17 @@ void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *objec
 {
 	_cleanup_json_ json_t *owned = object;
 	uint8_t hash[SHA256_DIGEST_LENGTH];
-	struct review *v;
+	struct review *v = find(r, key, n, hash);
 
-	/* without a hash, the request could get the answer for another token */
-	if (!SHA256(key, n, hash))
-		out_of_memory();
-	HASH_FIND(hh, r->kept, hash, sizeof(hash), v);
 	if (v && v->open) {
 		wait_for(v, fn, arg);
 		return;
 	}
-	if (v && v->until_ns > now_boot_ns()) {
+	if (v && is_fresh(v)) {
 		fn(&v->verdict, arg);
 		return;
 	}
-	if (v) {
-		HASH_DEL(r->kept, v);
-		review_free(v);
-	}
+	if (v)
+		take_out(r, v);
 	ask(r, hash, owned, fn, arg);
 }

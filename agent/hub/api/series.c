@@ -18,6 +18,7 @@ static void make_series(struct query_job *q)
 		return;
 	}
 	r->tracing.scope_note = q->call->scope_note;
+	r->tracing.budget = &q->bytes->budget;
 	r->tracing.selection->given_up = &q->given_up;
 	if (store_series(q->store, &q->call->scope,
 			 &(struct series_request){r->tracing.selection, r->step_s, r->group_by,

@@ -6,15 +6,18 @@
  * reaches what it is after. docs/tenants.md lists the attempts.
  */
 #include "hub/api/testapi.h"
+#include "hub/symbols/testindex.h"
 
 #define N(x) ",\"tag_filter\":\"" x "\""
 /* takes too many steps on the name of a pod of the other namespace */
-#define SLOW	    N("pod REGEXP '^(((.+)+)+)+\\\\d$'")
-#define OTHER_TRACE "0000000000000000000000000000ab01"
+#define SLOW	      N("pod REGEXP '^(((.+)+)+)+\\\\d$'")
+#define OTHER_TRACE   "0000000000000000000000000000ab01"
+#define SYMBOLS	      "/v1/symbols/" BUILD_ID
+#define VAULT_SYMBOLS SYMBOLS "?namespace=vault"
 
 struct attempt {
 	const char *what, *path;
-	const char *more;  /* members of the body; NULL: a GET, whose whole URL is the path */
+	const char *more;  /* members of the body; NULL: none, and path is [METHOD ]URL */
 	bool same_for_all; /* the answer has no data, so it is the same for everybody */
 	const char *event; /* NULL: on-cpu */
 };
@@ -65,6 +68,18 @@ static const struct attempt attempts[] = {
 	DATA("any trace", TRACING, N("trace_id IS NOT NULL")),
 	DATA("a span", TRACING, N("profile_id='00000000000000cd'")),
 	DATA("time by the filter", TRACING, N("time>0")),
+	DATA("another cluster", TRACING, N("pod_cluster='edge'")),
+	DATA("the own namespace of another cluster", TRACING,
+	     N("pod_cluster='edge' AND pod_ns='app'")),
+	DATA("not the own cluster", TRACING, N("pod_cluster!='c1'")),
+	DATA("no cluster", TRACING, N("pod_cluster IS NULL OR pod_cluster IN ('edge')")),
+	DATA("a pod of the same name in another cluster", TRACING,
+	     N("pod='web-1' AND `k8s.label.owner`='edge-team'")),
+	DATA("the own namespace, wherever", TRACING, N("pod_ns='app'")),
+	DATA("what could not be verified", TRACING, N("unverified='true'")),
+	DATA("anything that could not be verified", TRACING, N("unverified IS NOT NULL")),
+	DATA("a pod of the own namespace that could not be verified", TRACING,
+	     N("pod_ns='app' AND pod='forged-pod'")),
 	DATA("a process", TRACING, ",\"app_service\":\"vault-svc\""),
 	DATA("a process of the host", TRACING, ",\"app_service\":\"hostd\""),
 	DATA("Total", TRACING, ",\"app_service\":\"Total\""),
@@ -98,6 +113,9 @@ static const struct attempt attempts[] = {
 	DATA("groups: nodes", "/v1/profile/groups", ",\"group_by\":\"pod_node\""),
 	DATA("groups: spans", "/v1/profile/groups", ",\"group_by\":\"profile_id\""),
 	DATA("groups: labels", "/v1/profile/groups", ",\"group_by\":\"k8s.label.owner\""),
+	DATA("groups: clusters", "/v1/profile/groups", ",\"group_by\":\"pod_cluster\""),
+	DATA("groups: what could not be verified", "/v1/profile/groups",
+	     ",\"group_by\":\"unverified\""),
 	DATA("groups of a function", "/v1/profile/groups",
 	     ",\"group_by\":\"pod\",\"function\":{\"name\":\"vault_function\"}"),
 	DATA("a difference with the other", "/v1/profile/tree",
@@ -110,6 +128,7 @@ static const struct attempt attempts[] = {
 	     N("pod_ns='app'") ",\"before\":{\"time_start\":1,\"time_end\":1700001000}"),
 	DATA("folded", "/v1/profile/folded", ""),
 	DATA("speedscope", "/v1/profile/speedscope", ""),
+	DATA("the oldest data", "/v1/profile/oldest", NULL),
 	DATA("folded, by GET",
 	     "/v1/profile/"
 	     "folded?profile_event_type=on-cpu&time_start=1699999000&time_end=1700001000",
@@ -125,9 +144,23 @@ static const struct attempt attempts[] = {
 	     "&tag_filter=pod_ns%3D'app'&tag_filter=pod_ns%3D'vault'",
 	     NULL),
 	SAME("a field twice", TRACING, N("pod_ns='app'") N("pod_ns='vault'")),
+	/* symbols */
+	DATA("a frame that the other's symbols would name", TRACING, N("pod='stripped-1'")),
+	DATA("the same in a tree", "/v1/profile/tree", N("pod='stripped-1'")),
+	DATA("the same in a tree by namespaces", "/v1/profile/tree",
+	     N("pod='stripped-1'") ",\"group_by\":\"pod_ns\""),
+	DATA("the same in a file", "/v1/profile/folded", N("pod='stripped-1'")),
+	DATA("the list", "/v1/symbols", NULL),
+	DATA("the list of the other", "/v1/symbols?namespace=vault", NULL),
+	SAME("an upload for the other", "PUT " VAULT_SYMBOLS, NULL),
+	SAME("an upload for all namespaces", "PUT " SYMBOLS, NULL),
+	SAME("a delete of the other's", "DELETE " VAULT_SYMBOLS, NULL),
+	SAME("a delete of those of all namespaces", "DELETE " SYMBOLS, NULL),
+	SAME("an upload for a name that is a path", "PUT " SYMBOLS "?namespace=../vault", NULL),
 	/* series */
 	DATA("a series", "/v1/profile/series", ""),
 	DATA("a series by namespace", "/v1/profile/series", ",\"group_by\":\"pod_ns\""),
+	DATA("a series by cluster", "/v1/profile/series", ",\"group_by\":\"pod_cluster\""),
 	DATA("a series by process", "/v1/profile/series", ",\"group_by\":\"app_service\""),
 	DATA("a series by thread", "/v1/profile/series", ",\"group_by\":\"thread\""),
 	DATA("a series of the other", "/v1/profile/series", N("pod_ns='vault'")),
@@ -147,6 +180,8 @@ static const struct attempt attempts[] = {
 	DATA("values: names of labels", "/v1/profile/values", ",\"tag\":\"k8s.label.\""),
 	DATA("values: a label", "/v1/profile/values", ",\"tag\":\"k8s.label.owner\""),
 	DATA("values: events", "/v1/profile/values", ",\"tag\":\"profile_event_type\""),
+	DATA("values: clusters", "/v1/profile/values", ",\"tag\":\"pod_cluster\""),
+	DATA("values: what could not be verified", "/v1/profile/values", ",\"tag\":\"unverified\""),
 	DATA("values under the other's filter", "/v1/profile/values",
 	     ",\"tag\":\"pod\"" N("pod_ns='vault'")),
 	DATA("choices", "/v1/profile/choices",
@@ -158,6 +193,7 @@ static const struct attempt attempts[] = {
 	     ",\"tags\":[\"pod_ns\",\"pod\"]" N("pod_ns='vault'")),
 	/* why there is no data */
 	DATA("why: the other namespace", "/v1/profile/why", N("pod_ns='vault'")),
+	DATA("why: another cluster", "/v1/profile/why", N("pod_cluster='edge' AND pod_ns='app'")),
 	DATA("why: the other's pod", "/v1/profile/why", N("pod_ns='vault' AND pod='vault-pod'")),
 	DATA("why: a pod of a name like the other's", "/v1/profile/why", N("pod='vault-po'")),
 	OF("mem-alloc", "why: an event without data", "/v1/profile/why", ""),
@@ -209,6 +245,23 @@ static void in_trace(struct batch *b, struct profile_sample *s, uint8_t trace, u
 	assert_int_equal(profile_batch_link(b, &l, &s->link), 0);
 }
 
+/* A frame that has no name, in a pod of a name that both namespaces have. */
+static void add_stripped(struct batch *b, const char *id, const char *ns)
+{
+	struct frame frame = {.kind = FRAME_APP,
+			      .module = "/bin/stripped",
+			      .build_id = BUILD_ID,
+			      .address = 0x1020};
+	struct profile *p = add(b, id, "stripped", 9, ns);
+	struct profile_sample *s = profile_add(b, p);
+
+	profile_tag(b, p, "pod", "stripped-1");
+	s->cpu = -1;
+	s->value = 500;
+	s->n_samples = 5;
+	assert_int_equal(profile_batch_stack(b, &frame, 1, &s->stack), 0);
+}
+
 /* What the tenant may see. The node has lost samples in both worlds, in one of them more. */
 static void add_own(struct batch *b, uint64_t n_lost)
 {
@@ -225,6 +278,7 @@ static void add_own(struct batch *b, uint64_t n_lost)
 	p = add(b, "own live", "web", 7, "app");
 	p->event = EVENT_MEM_INUSE;
 	sample(b, p, "worker", "serve", 400);
+	add_stripped(b, "own stripped", "app");
 	p = add(b, "node", "", 0, NULL);
 	profile_lose(b, p, "ring_full", n_lost, 0);
 	profile_lose(b, p, "counts_full", n_lost > 99 ? 1 : 50, 0);
@@ -264,10 +318,67 @@ static void add_other(struct batch *b)
 	p = add(b, "allocated", "web", 4243, "vault");
 	p->event = EVENT_MEM_ALLOC;
 	sample(b, p, "worker", "serve", OTHER_US);
+	add_stripped(b, "stripped", "vault");
 	p = add(b, "host", "hostd", 99, NULL);
 	sample(b, p, "hostd", "host_function", OTHER_US);
 	p = add(b, "total", "Total", 0, NULL);
 	sample(b, p, "", "x", 10 * OTHER_US);
+}
+
+/* Profiles that a node sent of a pod of the tenant's namespace, and that the hub did not verify. */
+static void add_unverified(struct batch *b)
+{
+	struct profile *p = add(b, "forged", "forged-svc", 4245, "app");
+
+	profile_tag(b, p, TAG_UNVERIFIED, "true");
+	profile_tag(b, p, "pod", "forged-pod");
+	profile_tag(b, p, "k8s.label.forged", "yes");
+	sample(b, p, "forged-thread", "forged_function", OTHER_US);
+	in_trace(b, sample(b, p, "worker", "serve", OTHER_US), 3, 0xcf);
+	profile_lose(b, p, "forged_reason", 11, 0);
+	p = add(b, "forged waits", "web", 7, "app"); /* the tenant's own process, it says */
+	p->event = EVENT_OFF_CPU;
+	profile_tag(b, p, TAG_UNVERIFIED, "true");
+	sample(b, p, "worker", "serve", OTHER_US);
+	p = add(b, "forged live", "web", 7, "app");
+	p->event = EVENT_MEM_INUSE;
+	p->end_ns += 10 * NSEC_PER_SEC; /* newer than the true snapshot of this process */
+	profile_tag(b, p, TAG_UNVERIFIED, "true");
+	sample(b, p, "worker", "serve", OTHER_US);
+}
+
+/* Another cluster has a namespace, pods, nodes and processes of the same names. */
+static void add_edge(struct batch *b)
+{
+	static const struct {
+		const char *id, *app, *ns;
+		uint32_t pid;
+		enum event event;
+	} of_edge[] = {
+		{"edge", "web", "app", 7, EVENT_ON_CPU},
+		{"edge waits", "web", "app", 7, EVENT_OFF_CPU},
+		{"edge live", "web", "app", 7, EVENT_MEM_INUSE},
+		{"edge throttled", "Throttled", "app", 0, EVENT_OFF_CPU},
+		{"edge vault", "vault-svc", "vault", 4242, EVENT_ON_CPU},
+		{"edge host", "hostd", NULL, 99, EVENT_ON_CPU},
+		{"edge total", "Total", NULL, 0, EVENT_ON_CPU},
+		{"edge node", "", NULL, 0, EVENT_ON_CPU},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(of_edge); i++) {
+		struct profile *p =
+			add(b, of_edge[i].id, of_edge[i].app, of_edge[i].pid, of_edge[i].ns);
+
+		p->event = of_edge[i].event;
+		p->end_ns += 10 * NSEC_PER_SEC; /* later than the tenant's own */
+		profile_tag(b, p, "pod_cluster", "edge");
+		profile_tag(b, p, "pod", "web-1");
+		profile_tag(b, p, "container_id", "webid");
+		profile_tag(b, p, "k8s.label.owner", "edge-team");
+		profile_lose(b, p, "edge_reason", 12, 0);
+		if (*of_edge[i].app)
+			in_trace(b, sample(b, p, "worker", "edge_function", OTHER_US), 2, 0xce);
+	}
 }
 
 static void fill_with(struct store *s, bool other)
@@ -276,8 +387,11 @@ static void fill_with(struct store *s, bool other)
 	size_t n_new;
 
 	add_own(b, other ? 987654 : 5);
-	if (other)
+	if (other) {
 		add_other(b);
+		add_unverified(b);
+		add_edge(b);
+	}
 	assert_int_equal(store_write(s, b, &n_new), 0);
 	profile_batch_free(b);
 }
@@ -292,13 +406,26 @@ static void fill_own(struct store *s)
 	fill_with(s, false);
 }
 
+static void upload_other(struct fixture *f)
+{
+	struct field_error e;
+	size_t n;
+	_cleanup_free_ void *data = test_upload(BUILD_ID, &n);
+
+	assert_int_equal(symbols_put(f->symbols, "vault", BUILD_ID, data, n, &e), 0);
+}
+
 static int setup_world(void **state, void (*fill_it)(struct store *s), const char *targets)
 {
+	static const char *const clusters[] = {"edge", NULL};
 	int r;
 
+	with_clusters = clusters;
 	fill_store = fill_it;
 	r = setup_cluster(state);
 	cluster.targets = json_loads(targets, 0, NULL);
+	if (fill_it == fill_both)
+		upload_other(*state);
 	return r;
 }
 
@@ -347,8 +474,11 @@ static char *try(struct fixture *f, const struct attempt *a, const char *token)
 	_cleanup_free_ char *body =
 		a->more ? xasprintf(BODY "%s}", a->event ?: "on-cpu", a->more) : NULL;
 	char *answer;
+	const char *url = strchr(a->path, '/');
+	_cleanup_free_ char *method =
+		url > a->path ? xstrndup(a->path, (size_t)(url - a->path) - 1) : NULL;
 
-	ask(f, a->more ? "POST" : "GET", a->path, header, body);
+	ask(f, method ?: a->more ? "POST" : "GET", url, header, body);
 	answer = xasprintf("%d %s", f->status, f->body);
 	hide_ids(answer);
 	return answer;

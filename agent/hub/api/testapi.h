@@ -19,6 +19,7 @@
 #define T0	 1700000000
 #define BUILD_ID "00112233445566778899aabbccddeeff00112233"
 
+#define UPLOADS_MAILBOX (5 * SYMBOLS_UPLOAD_BYTES)
 #define QUERY_MAILBOX (1 << 20)
 
 struct fixture {
@@ -33,12 +34,15 @@ struct fixture {
 	struct timer guard;
 	int status;	 /* 0: no answer */
 	char error[128]; /* why there is no answer */
+	char retry_after[16];
 	struct http_call *leaving; /* a request whose client leaves before its end */
 	char *body;
 	json_t *json;
 };
 
 /* ---- an API server of Kubernetes that knows some tokens: each is its user's name ---- */
+
+#define OWN_AUDIENCE "https://kubernetes.default.svc" /* the API server's own */
 
 static struct {
 	struct loop *loop;
@@ -53,6 +57,10 @@ static struct {
 static void fill(struct store *s);
 static void (*fill_store)(struct store *s) = fill;
 static bool with_audit;
+static const char *with_forwards_to;
+static size_t with_reply_bytes;
+static const char *const user_audiences[] = {"podflame-api", NULL};
+static const char *const *with_audiences = user_audiences;
 
 struct asked {
 	struct timer timer;
@@ -75,7 +83,23 @@ static inline void answer(void *arg)
 }
 
 /* Users who may see one namespace. */
-static const char *const tenants[][2] = {{"tenant", "app"}, {"owner", "new"}, {"last", "zzz"}};
+static const char *const tenants[][2] = {
+	{"tenant", "app"}, {"oidc", "app"}, {"owner", "new"}, {"last", "zzz"}, {"both", "app"}};
+
+/* Other clusters that are registered, and who may see what of them: objects of `clusters`. */
+static const char *const *with_clusters; /* NULL at the end; NULL: there are none */
+static const char *const cluster_rights[][2] = {{"viewer", "edge"},
+						{"edge-reader", "edge"},
+						{"edge-app", "edge:app"},
+						{"both", "edge:app"}};
+
+static inline bool may_see_of_cluster(const char *user, const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cluster_rights); i++)
+		if (streq(cluster_rights[i][0], user) && streq(cluster_rights[i][1], name))
+			return true;
+	return false;
+}
 
 static inline bool is_tenant(const char *user)
 {
@@ -85,13 +109,59 @@ static inline bool is_tenant(const char *user)
 	return false;
 }
 
+/* The audience for which a token is made; NULL: there is no such token. */
+static inline const char *audience_of(const char *token)
+{
+	static const char *const others[][2] = {{"agent", "podflame-ingest"},
+						{"stranger", "podflame-ingest"},
+						{"for-vault", "vault"},
+						{"pod", OWN_AUDIENCE},
+						{"oidc", OWN_AUDIENCE}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (streq(others[i][0], token))
+			return others[i][1];
+	return str_has_suffix(token, "viewer") || streq(token, "uploader") ||
+			       streq(token, "nobody") || str_has_prefix(token, "edge-") ||
+			       str_has_prefix(token, "guest") || is_tenant(token)
+		       ? "podflame-api"
+		       : NULL;
+}
+
+/* As the API server: without audiences it would take its own, so the hub must name some. */
+static inline json_t *review_token(const char *token, const json_t *audiences)
+{
+	const char *audience = audience_of(token);
+	const json_t *a;
+	size_t i;
+
+	assert_true(json_array_size(audiences) > 0);
+	if (streq(token, "unaware")) /* of an authenticator that knows no audiences */
+		return json_pack("{s:{s:b, s:{s:s}}}", "status", "authenticated", 1, "user",
+				 "username", "viewer");
+	json_array_foreach ((json_t *)audiences, i, a)
+		if (str_equal(json_string_value(a), audience))
+			return json_pack("{s:{s:b, s:[s], s:{s:s, s:[s], s:{s:[s]}}}}", "status",
+					 "authenticated", 1, "audiences", audience, "user",
+					 "username", token, "groups", "system:authenticated",
+					 "extra", "authentication.kubernetes.io/node-name", "n1");
+	return json_pack("{s:{s:s}}", "status", "error",
+			 audience ? "invalid for the target audiences" : "token is unknown");
+}
+
+/* Some users have all rights to symbols in one namespace, one in all, one may only read them. */
+static inline bool may_symbols(const char *user, const char *verb, const char *ns)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(tenants); i++)
+		if (streq(user, tenants[i][0]))
+			return streq(ns, tenants[i][1]);
+	return streq(user, "uploader") || (streq(user, "viewer") && streq(verb, "get"));
+}
+
 static inline json_t *review(const char *path, const json_t *body)
 {
 	const char *token = json_str_at(body, "spec.token", "");
-	const char *audience =
-		json_string_value(json_array_get(json_at(body, "spec.audiences"), 0));
 	const char *user = json_str_at(body, "spec.user", ""), *verb, *resource, *ns;
-	bool for_ingest = streq(token, "agent") || streq(token, "stranger");
 
 	if (cluster.down)
 		return NULL;
@@ -103,12 +173,21 @@ static inline json_t *review(const char *path, const json_t *body)
 		verb = json_str_at(body, "spec.resourceAttributes.verb", "");
 		if (streq(verb, "get"))
 			assert_int_equal(json_array_size(json_at(body, "spec.groups")), 1);
-		if (streq(resource, "symbols"))
-			return json_pack("{s:{s:b}}", "status", "allowed", streq(user, "uploader"));
-		assert_string_equal(resource, "profiles");
 		ns = json_str_at(body, "spec.resourceAttributes.namespace", "");
 		if (*ns && str_equal(cluster.refuses, ns))
 			return NULL;
+		if (streq(resource, "symbols"))
+			return json_pack("{s:{s:b}}", "status", "allowed",
+					 may_symbols(user, verb, ns));
+		if (streq(resource, "clusters")) {
+			const char *name = json_str_at(body, "spec.resourceAttributes.name", "");
+
+			assert_string_equal(verb, "get");
+			assert_null(json_at(body, "spec.resourceAttributes.namespace"));
+			return json_pack("{s:{s:b}}", "status", "allowed",
+					 may_see_of_cluster(user, name));
+		}
+		assert_string_equal(resource, "profiles");
 		if (*ns)
 			cluster.n_namespaces++;
 		for (size_t i = 0; i < ARRAY_SIZE(tenants); i++)
@@ -116,18 +195,11 @@ static inline json_t *review(const char *path, const json_t *body)
 				return json_pack("{s:{s:b}}", "status", "allowed",
 						 streq(ns, tenants[i][1]));
 		return json_pack("{s:{s:b}}", "status", "allowed",
-				 streq(user, streq(verb, "get") ? "viewer" : "agent"));
+				 streq(verb, "get") ? str_has_suffix(user, "viewer")
+						    : streq(user, "agent"));
 	}
 	cluster.n_token++;
-	if (!streq(token, "viewer") && !streq(token, "uploader") && !streq(token, "nobody") &&
-	    !is_tenant(token) && !str_has_prefix(token, "guest") && !for_ingest)
-		return json_pack("{s:{s:s}}", "status", "error", "token is unknown");
-	if (audience)
-		return json_pack("{s:{s:b, s:[s*], s:{s:s, s:{s:[s]}}}}", "status", "authenticated",
-				 1, "audiences", for_ingest ? audience : NULL, "user", "username",
-				 token, "extra", "authentication.kubernetes.io/node-name", "n1");
-	return json_pack("{s:{s:b, s:{s:s, s:[s]}}}", "status", "authenticated", 1, "user",
-			 "username", token, "groups", "system:authenticated");
+	return review_token(token, json_at(body, "spec.audiences"));
 }
 
 /*
@@ -244,12 +316,14 @@ static inline void connect_to(struct fixture *f, const char *host)
 /* path: directory of the store, or ":memory:". */
 static inline int setup_with(void **state, struct fixture *f, struct kube *kube, const char *path)
 {
-	const struct store_config sc = {.kind = "sqlite", .path = (char *)(uintptr_t)path};
+	struct store_config sc = {
+		.kind = "sqlite", .path = (char *)(uintptr_t)path, .clusters = with_clusters};
 	struct http_server_config server = {
 		.address = "127.0.0.1", .head = api_http_head, .handler = api_http};
 	_cleanup_free_ char *symbols_dir = xasprintf("%s/symbols", f->dir);
 	struct symbols_config symbols = {.dir = symbols_dir, .max_bytes = 1 << 20};
 	struct api_config ac = {.kube = kube,
+				.audiences = with_audiences,
 				.version = "9.9.9",
 				.cluster_name = "c1",
 				.token_hint = kube ? "kubectl create token x" : "",
@@ -257,21 +331,26 @@ static inline int setup_with(void **state, struct fixture *f, struct kube *kube,
 				.health = say_health,
 				.targets = say_targets,
 				.ns = "podflame-system",
-				.audit = with_audit};
+				.forwards_to = with_forwards_to,
+				.audit = with_audit,
+				.reply_bytes = with_reply_bytes};
 	struct field_error e = {0};
 
+	while (with_clusters && with_clusters[sc.n_clusters])
+		sc.n_clusters++;
 	assert_int_equal(loop_new(&f->loop), 0);
 	memset(&cluster, 0, sizeof(cluster));
 	cluster.loop = f->loop;
 	assert_int_equal(store_open(&sc, &f->store, &e), 0);
 	fill_store(f->store);
 	assert_int_equal(worker_new(f->loop, "query", QUERY_MAILBOX, &f->query), 0);
-	assert_int_equal(worker_new(f->loop, "uploads", 2 * SYMBOLS_UPLOAD_BYTES, &f->uploads), 0);
+	assert_int_equal(worker_new(f->loop, "uploads", UPLOADS_MAILBOX, &f->uploads), 0);
 	assert_int_equal(symbols_open(&symbols, &f->symbols, &e), 0);
 	ac.store = f->store;
 	ac.health_arg = f->store;
 	ac.symbols = f->symbols;
 	ac.uploads = f->uploads;
+	ac.upload_bytes = 4 * SYMBOLS_UPLOAD_BYTES;
 	ac.query = &f->query;
 	ac.n_query = 1;
 	ac.query_bytes = QUERY_MAILBOX;
@@ -343,10 +422,17 @@ static inline void done(int status, const char *body, size_t n, const char *erro
 	loop_stop(f->loop, 0);
 }
 
-static inline int ask_bytes(struct fixture *f, const char *method, const char *path,
-			    const char *header, const void *body, size_t n)
+static inline void head_came(int status, const struct http_headers *h, void *arg)
 {
-	const char *const headers[] = {header, NULL};
+	struct fixture *f = arg;
+
+	(void)status;
+	snprintf(f->retry_after, sizeof(f->retry_after), "%s", http_header(h, "Retry-After") ?: "");
+}
+
+static inline int ask_headers(struct fixture *f, const char *method, const char *path,
+			      const char *const *headers, const void *body, size_t n)
+{
 	struct http_request r = {.method = method,
 				 .path = path,
 				 .headers = headers,
@@ -354,6 +440,7 @@ static inline int ask_bytes(struct fixture *f, const char *method, const char *p
 				 .body_bytes = n,
 				 /* long, for a large body on a slow machine */
 				 .timeout_ns = 300 * NSEC_PER_SEC,
+				 .on_head = head_came,
 				 .on_done = done,
 				 .arg = f};
 	struct http_call *call;
@@ -361,6 +448,14 @@ static inline int ask_bytes(struct fixture *f, const char *method, const char *p
 	assert_int_equal(http_send(f->client, &r, &call), 0);
 	assert_int_equal(loop_run(f->loop), 0);
 	return f->status;
+}
+
+static inline int ask_bytes(struct fixture *f, const char *method, const char *path,
+			    const char *header, const void *body, size_t n)
+{
+	const char *const headers[] = {header, NULL};
+
+	return ask_headers(f, method, path, headers, body, n);
 }
 
 static inline int ask(struct fixture *f, const char *method, const char *path, const char *header,

@@ -18,10 +18,11 @@ static int add_row(const struct store_row *row, void *arg)
 static int read_tree(struct query_job *q, struct selection *s, struct adding *a,
 		     struct store_summary *ret, struct field_error *reterr)
 {
-	struct symbols_names *names = api_query_names(q);
+	struct symbols_names *names = api_query_names(q, s);
 	int e;
 
 	s->given_up = &q->given_up;
+	query_tree_set_budget(a->tree, &q->bytes->budget);
 	query_tree_set_names(a->tree, names ? symbols_name : NULL, names);
 	e = store_read(q->store, &q->call->scope, s, add_row, a, ret, reterr);
 	symbols_names_free(names);
@@ -47,6 +48,7 @@ static void make_tracing(struct query_job *q)
 		return;
 	}
 	r->scope_note = q->call->scope_note;
+	r->budget = &q->bytes->budget;
 	a = (struct adding){query_tree_new(&query_deepflow_form), r->max_kernel_stack_depth};
 	if (read_tree(q, r->selection, &a, &s, &e))
 		q->reply = query_tracing_error("FAIL", e.reason, r, &q->http, &q->n_reply);
@@ -143,6 +145,7 @@ static void make_tree(struct query_job *q)
 		return;
 	}
 	j->request.tracing.scope_note = j->request.before.scope_note = q->call->scope_note;
+	j->request.tracing.budget = &q->bytes->budget;
 	j->tree = tree_for(&j->request, wants_preview(&j->request));
 	if (read_trees(j, &e)) {
 		api_query_fail(q, &e);
@@ -152,6 +155,7 @@ static void make_tree(struct query_job *q)
 	if (query_columns_has_preview(j->tree)) {
 		reply_columns(j, true);
 		q->has_rest = q->http == 200;
+		q->n_kept = query_tree_bytes(j->tree);
 		q->content_type = q->has_rest ? "application/x-ndjson" : NULL;
 	} else {
 		reply_whole(j);

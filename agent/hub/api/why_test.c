@@ -140,7 +140,7 @@ static void looked(const struct why_seen *seen, void *arg)
 static void what_may_not_be_told_is_not_looked_up(void **state)
 {
 	static char *names[] = {"shop"};
-	static const struct scope shop = {.namespaces = names, .n_namespaces = 1};
+	static const struct scope shop = {.places = names, .n_places = 1};
 	struct why_question q;
 	struct why_look *look;
 

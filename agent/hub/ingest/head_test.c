@@ -14,7 +14,12 @@
 
 #include <cmocka.h>
 
-#define N_LARGE	   4 /* as many bodies of OTLP_MAX_BYTES as MAX_PENDING_BYTES has room for */
+/*
+ * Of so many senders, each may announce a body of OTLP_MAX_BYTES: as much is left as one of them
+ * has.
+ */
+#define N_LARGE	   3
+#define OF_SENDER  2 /* so many such bodies one sender may announce: half of MAX_PENDING_BYTES */
 #define PATH	   "POST " OTLP_PATH " HTTP/1.1\r\n"
 #define TYPE	   "Content-Type: " OTLP_CONTENT_TYPE "\r\n"
 #define TOKEN	   "Authorization: Bearer t\r\n"
@@ -33,33 +38,36 @@ struct world {
 	struct http_server *server;
 	struct timer guard;
 	int status; /* what auth returns for the sender */
-	bool late;  /* auth does not call done; the test calls it later */
+	const char *node, *cluster;
+	bool late; /* auth does not call done; the test calls it later */
 	unsigned n_asked;
-	void (*done)(int status, const char *node, const char *error, void *arg);
+	void (*done)(const struct ingest_sender *s, void *arg);
 	void *done_arg;
 };
 
-static void auth(const char *authorization,
-		 void (*done)(int status, const char *node, const char *error, void *arg),
-		 void *done_arg, void *arg)
+static void auth(const char *authorization, const char *peer,
+		 void (*done)(const struct ingest_sender *s, void *arg), void *done_arg, void *arg)
 {
 	struct world *w = arg;
 
 	assert_string_equal(authorization, "Bearer t");
+	assert_string_equal(peer, "127.0.0.1");
 	w->n_asked++;
 	w->done = done;
 	w->done_arg = done_arg;
 	if (w->late)
 		loop_stop(w->loop, 0);
 	else
-		done(w->status, "", w->status == 200 ? "" : "because", done_arg);
+		done(&(struct ingest_sender){w->status, w->status == 200 ? "" : "because", w->node,
+					     true, w->cluster},
+		     done_arg);
 }
 
 static int setup(void **state)
 {
 	const struct store_config sc = {.kind = "null"};
 	struct world *w = xcalloc(1, sizeof(*w));
-	struct ingest_config ic = {.auth = auth, .auth_arg = w};
+	struct ingest_config ic = {.auth = auth, .auth_arg = w, .cluster_name = "c1"};
 	struct http_server_config hc = {.address = "127.0.0.1",
 					.max_body_bytes = OTLP_MAX_BYTES,
 					.head = ingest_http_head,
@@ -74,6 +82,7 @@ static int setup(void **state)
 	hc.arg = w->ingest;
 	assert_int_equal(http_server_new(w->loop, &hc, &w->server, NULL), 0);
 	w->status = 200;
+	w->node = "node-a";
 	*state = w;
 	return 0;
 }
@@ -226,7 +235,7 @@ static void a_body_waits_for_its_sender(void **state)
 	call(w, &p, PATH TOKEN TYPE CHUNKED NOT_YET);
 	run(w); /* until the hub asks about the sender */
 	assert_int_equal(recv(p.fd, (char[1]){0}, 1, MSG_DONTWAIT), -1);
-	w->done(200, "", "", w->done_arg);
+	w->done(&(struct ingest_sender){200, "", "node-a", true, NULL}, w->done_arg);
 	assert_string_equal(hear(&p), MAY_COME);
 	say(&p, EMPTY_BODY);
 	assert_said(hear(&p), "HTTP/1.1 200 ", "");
@@ -239,24 +248,34 @@ static void a_body_waits_for_its_sender(void **state)
 	hang_up(&p);
 }
 
+/* As many senders as can announce a large body; the hub waits for each of them. */
+static const char *const large_nodes[N_LARGE] = {"large-1", "large-2", "large-3"};
+
 static void call_large(struct world *w, struct peer *peers, const char *length)
 {
 	_cleanup_free_ char *head = xasprintf(PATH TOKEN TYPE NOT_YET "%s", length);
 
 	for (size_t i = 0; i < N_LARGE; i++) {
+		w->node = large_nodes[i];
 		call(w, &peers[i], head);
 		assert_string_equal(hear(&peers[i]), MAY_COME);
 	}
+	w->node = "node-a";
+}
+
+static void assert_no_room(struct world *w, const char *answer, const char *why)
+{
+	struct peer p;
+
+	call(w, &p, PATH TOKEN TYPE NOT_YET LARGE);
+	assert_said(hear(&p), answer, "Retry-After: 5");
+	assert_said(p.got.data, answer, why);
+	hang_up(&p);
 }
 
 static void assert_full(struct world *w)
 {
-	struct peer p;
-
-	call(w, &p, PATH TOKEN TYPE "Content-Length: 1\r\n");
-	assert_said(hear(&p), "HTTP/1.1 503 ", "Retry-After: 5");
-	assert_said(p.got.data, "HTTP/1.1 503 ", "too many requests at once");
-	hang_up(&p);
+	assert_no_room(w, "HTTP/1.1 503 ", "too many requests at once");
 }
 
 /*
@@ -284,7 +303,7 @@ static void assert_room(struct world *w)
  */
 static void test_bodies_that_wait_have_a_limit(void **state)
 {
-	struct counter *refused = counter("podflame_ingest_requests_total", "code", "503");
+	struct counter *refused = counter("podflame_ingest_no_room_total", "reason", "all");
 	uint64_t before = counter_get(refused);
 	struct world *w = *state;
 	struct peer peers[N_LARGE];
@@ -313,12 +332,96 @@ static void bodies_of_unknown_length_count_as_large(void **state)
 	assert_said(hear(&peers[1]), BAD_BODY, "");
 	say(&peers[2], "no length\r\n");
 	assert_said(hear(&peers[2]), BAD_BODY, ""); /* this answer is of the HTTP server itself */
-	/* 80 MB more fit beside the 32 MiB of the fourth peer */
+	/* 60 MB fit, also beside the connection of assert_room, which may not have ended yet */
 	call_large(w, more, "Content-Length: 20000000\r\n");
 	for (size_t i = 0; i < N_LARGE; i++) {
 		hang_up(&peers[i]);
 		hang_up(&more[i]);
 	}
+}
+
+/* ---- senders that take as much room as they can, and one beside them ---- */
+
+/* Sends a profile of this node, and asserts that the hub has stored it. */
+static void assert_stores(struct world *w, const char *node)
+{
+	struct batch *b = profile_batch_new();
+	struct profile *of = profile_batch_profile(b);
+	_cleanup_buf_ struct buf body = {0};
+	_cleanup_free_ char *head = NULL;
+	struct store_stats before, after;
+	struct peer p;
+
+	of->start_ns = 1763700000 * NSEC_PER_SEC;
+	of->end_ns = of->start_ns + 10 * NSEC_PER_SEC;
+	of->app_service = profile_batch_str(b, "web");
+	profile_tag(b, of, "pod_node", node);
+	profile_add(b, of)->value = 1;
+	assert_int_equal(otlp_encode(b, &body), 0);
+	profile_batch_free(b);
+	store_stats(w->store, &before);
+	head = xasprintf(PATH TOKEN TYPE "Content-Length: %zu\r\n", body.len);
+	w->node = node;
+	call(w, &p, head);
+	assert_int_equal(send(p.fd, body.data, body.len, MSG_NOSIGNAL), body.len);
+	assert_said(hear(&p), "HTTP/1.1 200 ", "");
+	store_stats(w->store, &after);
+	assert_int_equal(after.n_profiles, before.n_profiles + 1);
+	hang_up(&p);
+}
+
+/* Four nodes announce the largest bodies and send nothing: the profiles of a fifth are stored. */
+static void slow_senders_leave_room(void **state)
+{
+	static const char *const nodes[] = {"slow-1", "slow-2", "slow-3", "slow-4"};
+	struct world *w = *state;
+	struct peer peers[ARRAY_SIZE(nodes)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+		w->node = nodes[i];
+		call(w, &peers[i], PATH TOKEN TYPE NOT_YET LARGE);
+		hear(&peers[i]);
+	}
+	assert_stores(w, "victim");
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+		hang_up(&peers[i]);
+}
+
+/* One sender takes at most half, by however many requests. It is told. */
+static void one_sender_takes_half(void **state, const char *cluster)
+{
+	struct counter *refused = counter("podflame_ingest_no_room_total", "reason", "sender");
+	uint64_t before = counter_get(refused);
+	struct world *w = *state;
+	struct peer peers[OF_SENDER], victim;
+
+	w->cluster = cluster;
+	for (size_t i = 0; i < OF_SENDER; i++) {
+		call(w, &peers[i], PATH TOKEN TYPE NOT_YET LARGE);
+		assert_string_equal(hear(&peers[i]), MAY_COME);
+	}
+	for (int i = 0; i < 3; i++)
+		assert_no_room(w, "HTTP/1.1 429 ", "too many bytes of this sender are pending");
+	assert_int_equal(counter_get(refused) - before, 3);
+	w->cluster = NULL;
+	w->node = "victim";
+	call(w, &victim, PATH TOKEN TYPE NOT_YET LARGE);
+	assert_string_equal(hear(&victim), MAY_COME);
+	hang_up(&victim);
+	assert_stores(w, "victim");
+	for (size_t i = 0; i < OF_SENDER; i++)
+		hang_up(&peers[i]);
+}
+
+static void a_node_takes_half(void **state)
+{
+	one_sender_takes_half(state, NULL);
+}
+
+static void a_cluster_takes_half(void **state)
+{
+	((struct world *)*state)->node = "";
+	one_sender_takes_half(state, "edge");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -331,6 +434,9 @@ int main(void)
 		TEST(a_body_waits_for_its_sender),
 		TEST(test_bodies_that_wait_have_a_limit),
 		TEST(bodies_of_unknown_length_count_as_large),
+		TEST(slow_senders_leave_room),
+		TEST(a_node_takes_half),
+		TEST(a_cluster_takes_half),
 	};
 
 	return cmocka_run_group_tests_name("ingest_head", tests, NULL, NULL);

@@ -3,9 +3,11 @@
  * How the hub receives profiles. On the loop thread, this file checks the head of a request and
  * asks the API server about the sender. Only then does the hub read the body. The writer's worker
  * unpacks, checks and stores the body, and the loop thread answers. The hub answers 200 only when
- * the profiles are stored, so that the sender may forget them.
+ * the profiles are stored, so that the sender may forget them. A hub that forwards packs the body
+ * again instead of storing it, and passes on what the central hub answers.
  */
-#include "hub/ingest/ingest.h"
+#include "hub/ingest/answer.h"
+#include "hub/ingest/judge.h"
 
 #include <stdlib.h>
 #include <strings.h>
@@ -14,112 +16,38 @@
 #include <utlist.h>
 
 #define MAX_PENDING_BYTES (128u << 20) /* limit for the bytes of bodies that the hub has accepted */
-#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC)   /* if a write takes longer, /healthz fails */
-#define MAX_AHEAD_NS	  (24 * 3600 * NSEC_PER_SEC) /* how far a profile may end in the future */
-#define RETRY_AFTER	  "Retry-After: 5"
+#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC) /* if a write takes longer, /healthz fails */
 
 struct ingest {
 	struct ingest_config config;
 	unsigned n_pending; /* requests that still use this struct */
 	size_t pending_bytes;
-	struct ingest_request *coming; /* list of the requests whose bodies are being read */
+	struct ingest_request *requests; /* list of the pending ones */
 	bool closed;
 };
 
 struct ingest_request {
 	struct job job; /* must be the first member */
 	struct ingest *ingest;
-	struct ingest_request *next; /* the next one in ingest.coming */
-	struct http_conn *conn;	     /* NULL: the client has closed the connection */
-	char *encoding, *node;
-	char *body; /* NULL: not read yet */
-	size_t n;   /* length of body; until the body is read: bytes that are reserved for it */
+	struct ingest_request *prev, *next; /* in ingest.requests */
+	struct http_conn *conn;		    /* NULL: the client has closed the connection */
+	char *encoding, *peer;
+	/* owns its strings node and cluster; node NULL: the sender is not known yet */
+	struct ingest_sender sender;
+	bool coming; /* the body is being read */
+	char *body;  /* NULL: not read yet */
+	size_t n;    /* length of body; until the body is read: bytes that are reserved for it */
 	/* value of the header Content-Length; UINT64_MAX: there is no such header */
 	uint64_t content_length;
-	int status;
-	char message[800];
-	size_t n_skipped;	 /* profiles that the hub left out although it answers 200 */
-	const char *skipped_for; /* why these profiles were left out */
+	struct ingest_verdict verdict;
+	size_t n_skipped;		/* profiles that the hub left out although it answers 200 */
+	const char *skipped_for;	/* why these profiles were left out */
+	struct forward_request *onward; /* what goes to the central hub; NULL: nothing does */
+	char forward_text
+		[200]; /* why the central hub left some out, or the reason of its refusal */
 };
 
-/* ---- answering ---- */
-
-/* Returns the google.rpc.Code for an HTTP status. OTLP clients read it in the answer's body. */
-static int rpc_code(int status)
-{
-	switch (status) {
-	case 401:
-		return 16; /* UNAUTHENTICATED */
-	case 403:
-		return 7; /* PERMISSION_DENIED */
-	case 413:
-		return 8; /* RESOURCE_EXHAUSTED */
-	case 404:
-	case 405:
-		return 12; /* UNIMPLEMENTED */
-	case 400:
-	case 415:
-	case 422:
-		return 3; /* INVALID_ARGUMENT */
-	default:
-		return 14; /* UNAVAILABLE */
-	}
-}
-
-static const char *header_of(int status)
-{
-	switch (status) {
-	case 401:
-		return "WWW-Authenticate: Bearer";
-	case 405:
-		return "Allow: POST";
-	case 415:
-		return "Accept-Encoding: zstd, gzip";
-	case 503:
-		return RETRY_AFTER;
-	default:
-		return NULL;
-	}
-}
-
-static void count_answer(int status)
-{
-	char code[12];
-
-	snprintf(code, sizeof(code), "%d", status);
-	counter_add(counter("podflame_ingest_requests_total", "code", code), 1);
-}
-
-static void accept_request(struct ingest_request *q)
-{
-	_cleanup_buf_ struct buf b = {0};
-
-	count_answer(200);
-	otlp_answer(q->n_skipped, q->skipped_for, &b);
-	http_reply(q->conn, 200, OTLP_CONTENT_TYPE, NULL, b.data ? b.data : "", b.len);
-}
-
-static void refuse(struct http_conn *c, int status, const char *message)
-{
-	const char *headers[] = {header_of(status), NULL};
-	_cleanup_buf_ struct buf b = {0};
-
-	count_answer(status);
-	buf_printf(&b, "{\"code\":%d,\"message\":", rpc_code(status));
-	buf_json_string(&b, message);
-	buf_puts(&b, "}\n");
-	http_reply(c, status, "application/json", headers, b.data, b.len);
-}
-
-static void _printf_(3, 4) verdict(struct ingest_request *q, int status, const char *fmt, ...)
-{
-	va_list ap;
-
-	q->status = status;
-	va_start(ap, fmt);
-	vsnprintf(q->message, sizeof(q->message), fmt, ap);
-	va_end(ap);
-}
+/* ---- the end of a request ---- */
 
 static void ingest_destroy(struct ingest *i)
 {
@@ -130,15 +58,19 @@ static void request_end(struct ingest_request *q)
 {
 	struct ingest *i = q->ingest;
 
-	if (q->conn && q->status == 200)
-		accept_request(q);
+	if (q->conn && q->verdict.status == 200)
+		ingest_accept(q->conn, q->n_skipped, q->skipped_for);
 	else if (q->conn)
-		refuse(q->conn, q->status, q->message);
+		ingest_refuse(q->conn, q->verdict.status, q->verdict.reason, q->verdict.message);
 	i->pending_bytes -= q->n;
 	i->n_pending--;
+	DL_DELETE(i->requests, q);
 	free(q->encoding);
-	free(q->node);
+	free(q->peer);
+	free((char *)q->sender.node);
+	free((char *)q->sender.cluster);
 	free(q->body);
+	forward_request_free(q->onward);
 	free(q);
 	if (i->closed && i->n_pending == 0)
 		ingest_destroy(i);
@@ -146,67 +78,41 @@ static void request_end(struct ingest_request *q)
 
 /* ---- on the writer ---- */
 
-/*
- * Returns the node of the first profile that is not of this node ("": that profile names no node);
- * NULL: all profiles are of this node. An agent may only send profiles of its own node.
- */
-static const char *foreign_node(const struct batch *b, const char *node)
+static void write_batch(struct ingest_request *q, const struct batch *b)
 {
-	for (size_t i = 0; i < b->n_profiles; i++) {
-		const char *said = profile_tag_get(b->profiles[i], "pod_node");
-
-		if (!str_equal(said, node))
-			return said ? said : "";
-	}
-	return NULL;
-}
-
-/*
- * Returns the latest end of a profile, CLOCK_REALTIME. The caller refuses an end that is far in the
- * future: the store would keep such a profile longer than all profiles that come after it.
- */
-static uint64_t latest_ns(const struct batch *b)
-{
-	uint64_t latest = 0;
-
-	for (size_t i = 0; i < b->n_profiles; i++)
-		latest = MAX(latest, b->profiles[i]->end_ns);
-	return latest;
-}
-
-static void store(struct ingest_request *q, const struct batch *b)
-{
-	const char *foreign = *q->node ? foreign_node(b, q->node) : NULL;
-	uint64_t latest = latest_ns(b), now = now_wall_ns();
 	size_t n_new;
-	int r;
+	int r = store_write(q->ingest->config.store, b, &n_new);
 
-	worker_assert(q->ingest->config.writer);
-	if (foreign) {
-		/*
-		 * Not 403: a sender that gets 403 waits for somebody to give it a right. The hub
-		 * will never take these profiles.
-		 */
-		verdict(q, 422,
-			"k8s.node.name: the token is of node \"%.100s\", a profile of \"%.100s\"",
-			q->node, foreign);
+	if (r < 0)
+		ingest_verdict(&q->verdict, 503, NULL, "the store failed: %s", strerror(-r));
+}
+
+static void pack_batch(struct ingest_request *q, const struct batch *b)
+{
+	int r = b->n_profiles ? forward_pack(q->ingest->config.forward, b, &q->onward) : 0;
+
+	if (r == -E2BIG)
+		ingest_verdict(&q->verdict, 413, NULL,
+			       "body: more than %u bytes for the central hub", OTLP_MAX_BYTES);
+	else if (r < 0)
+		ingest_verdict(&q->verdict, 503, NULL, "the profiles cannot be packed: %s",
+			       strerror(-r));
+}
+
+static void store(struct ingest_request *q, struct batch *b)
+{
+	const struct ingest_config *c = &q->ingest->config;
+
+	worker_assert(c->writer);
+	ingest_judge(c, &q->sender, b, &q->verdict);
+	if (q->verdict.status != 200)
 		return;
-	}
-	if (latest > now + MAX_AHEAD_NS) {
-		verdict(q, 422,
-			"time_unix_nano: a profile ends %llu s ahead of the hub's clock: one of "
-			"the two clocks is wrong",
-			(unsigned long long)((latest - now) / NSEC_PER_SEC));
-		return;
-	}
-	r = store_write(q->ingest->config.store, b, &n_new);
-	if (r < 0) {
-		verdict(q, 503, "the store failed: %s", strerror(-r));
-		return;
-	}
-	q->status = 200;
 	q->n_skipped = b->n_skipped;
 	q->skipped_for = b->skipped_for;
+	if (c->forward)
+		pack_batch(q, b);
+	else
+		write_batch(q, b);
 }
 
 /* Unpacks and decodes the body. On an error, sets the verdict and returns NULL. */
@@ -219,15 +125,18 @@ static struct batch *decode(struct ingest_request *q)
 	int r = otlp_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, &bytes);
 
 	if (r == -E2BIG)
-		verdict(q, 413, "body: more than %u bytes when unpacked", OTLP_MAX_BYTES);
+		ingest_verdict(&q->verdict, 413, NULL, "body: more than %u bytes when unpacked",
+			       OTLP_MAX_BYTES);
 	else if (r < 0)
-		verdict(q, 400, "body: cannot be unpacked as Content-Encoding \"%.60s\"",
-			q->encoding);
+		ingest_verdict(&q->verdict, 400, NULL,
+			       "body: cannot be unpacked as Content-Encoding \"%.60s\"",
+			       q->encoding);
 	if (r < 0)
 		return NULL;
 	r = otlp_decode(bytes.data ? bytes.data : "", bytes.len, &b, &err);
 	if (r < 0)
-		verdict(q, r == -E2BIG ? 413 : 400, "%s: %s", err.path, err.reason);
+		ingest_verdict(&q->verdict, r == -E2BIG ? 413 : 400, NULL, "%s: %s", err.path,
+			       err.reason);
 	return b;
 }
 
@@ -241,11 +150,6 @@ static void request_run(struct job *job)
 }
 
 /* ---- on the loop ---- */
-
-static void request_done(struct job *job)
-{
-	request_end((struct ingest_request *)job);
-}
 
 static void peer_gone(void *arg)
 {
@@ -267,7 +171,7 @@ static bool is_protobuf(const char *type)
 
 static void end_as(struct ingest_request *q, int status, const char *message)
 {
-	verdict(q, status, "%s", message);
+	ingest_verdict(&q->verdict, status, NULL, "%s", message);
 	request_end(q);
 }
 
@@ -278,6 +182,46 @@ static void set_bytes(struct ingest_request *q, size_t n)
 	q->n = n;
 }
 
+/* The central hub's answer becomes this hub's. */
+static void forwarded(const struct forward_answer *a, void *arg)
+{
+	struct ingest_request *q = arg;
+
+	if (a->status != 200) {
+		snprintf(q->forward_text, sizeof(q->forward_text), "%s", a->reason);
+		ingest_verdict(&q->verdict, a->status, *a->reason ? q->forward_text : NULL, "%s",
+			       a->message);
+	} else if (a->n_rejected) {
+		snprintf(q->forward_text, sizeof(q->forward_text), "%s%s%s",
+			 q->n_skipped ? q->skipped_for : "", q->n_skipped ? "; " : "", a->message);
+		q->skipped_for = q->forward_text;
+		q->n_skipped += a->n_rejected;
+	}
+	request_end(q);
+}
+
+static void request_done(struct job *job)
+{
+	struct ingest_request *q = (struct ingest_request *)job;
+	struct ingest *i = q->ingest;
+
+	if (!q->onward) {
+		request_end(q);
+	} else if (i->closed) {
+		end_as(q, 503, "the hub is stopping");
+	} else {
+		free(TAKE_PTR(q->body));
+		set_bytes(q, forward_request_bytes(q->onward));
+		forward_send(i->config.forward, TAKE_PTR(q->onward), forwarded, q);
+	}
+}
+
+static void no_room(struct ingest_request *q, const char *reason, int status, const char *message)
+{
+	counter_add(counter("podflame_ingest_no_room_total", "reason", reason), 1);
+	end_as(q, status, message);
+}
+
 static void write_body(struct ingest_request *q)
 {
 	q->job = (struct job){.run = request_run,
@@ -285,16 +229,55 @@ static void write_body(struct ingest_request *q)
 			      .n_bytes = q->n,
 			      .deadline_ns = WRITE_LIMIT_NS};
 	if (worker_post(q->ingest->config.writer, &q->job) < 0)
-		end_as(q, 503, "too many profiles wait for the store");
+		no_room(q, "writer", 503, "too many profiles wait for the store");
 }
 
 static void body_lost(void *arg)
 {
 	struct ingest_request *q = arg;
 
-	LL_DELETE(q->ingest->coming, q);
 	q->conn = NULL;
 	request_end(q);
+}
+
+/* If the token names no node, all senders of an address count as one. */
+static bool is_same_sender(const struct ingest_request *a, const struct ingest_request *b)
+{
+	if (a->sender.cluster || b->sender.cluster)
+		return str_equal(a->sender.cluster, b->sender.cluster);
+	return str_equal(a->sender.node, b->sender.node) &&
+	       (*a->sender.node || streq(a->peer, b->peer));
+}
+
+/* The bytes that are reserved for this sender, of all its requests. */
+static size_t bytes_of_sender(const struct ingest_request *of)
+{
+	const struct ingest_request *q;
+	size_t n = 0;
+
+	DL_FOREACH (of->ingest->requests, q)
+		n += q->sender.node && is_same_sender(of, q) ? q->n : 0;
+	return n;
+}
+
+/*
+ * Whether n more bytes of this sender may be pending: the sender must leave as much to all others
+ * as it has itself. So N senders that send as much as they can leave a part in N+1. If there is no
+ * room, answers the request.
+ */
+static bool has_room(struct ingest_request *q, size_t n)
+{
+	const struct ingest *i = q->ingest;
+	size_t of_sender = bytes_of_sender(q), with = i->pending_bytes + n,
+	       left = with < MAX_PENDING_BYTES ? MAX_PENDING_BYTES - with : 0;
+
+	if (of_sender + n <= left)
+		return true;
+	if (of_sender)
+		no_room(q, "sender", 429, "too many bytes of this sender are pending");
+	else
+		no_room(q, "all", 503, "too many requests at once");
+	return false;
 }
 
 /*
@@ -303,15 +286,12 @@ static void body_lost(void *arg)
  */
 static void read_body(struct ingest_request *q)
 {
-	struct ingest *i = q->ingest;
 	size_t n = MIN(q->content_length, (uint64_t)OTLP_MAX_BYTES);
 
-	if (n > MAX_PENDING_BYTES - i->pending_bytes) {
-		end_as(q, 503, "too many requests at once");
+	if (!has_room(q, n))
 		return;
-	}
 	set_bytes(q, n);
-	LL_PREPEND(i->coming, q);
+	q->coming = true;
 	http_conn_on_gone(q->conn, body_lost, q);
 	http_accept_body(q->conn, OTLP_MAX_BYTES); /* http_accept_body() may free q */
 }
@@ -329,16 +309,25 @@ static void go_on(struct ingest_request *q)
 		request_end(q);
 }
 
-static void sender_checked(int status, const char *node, const char *error, void *arg)
+static void sender_checked(const struct ingest_sender *s, void *arg)
 {
 	struct ingest_request *q = arg;
+	const struct ingest_config *c = &q->ingest->config;
+	bool known = s->status == 403 || s->status == 429 || s->status == 503;
 
-	if (status != 200) {
-		end_as(q, status == 403 || status == 503 ? status : 401,
-		       error && *error ? error : "the bearer token is not accepted");
+	if (s->status != 200) {
+		end_as(q, known ? s->status : 401,
+		       s->error && *s->error ? s->error : "the bearer token is not accepted");
 		return;
 	}
-	q->node = xstrdup(node ? node : "");
+	if (c->auth && !s->cluster && !*s->node && !c->any_node) {
+		end_as(q, 403,
+		       "the token names no node: it must be a token of a pod, made by Kubernetes "
+		       "1.30 or newer (ingest.require_node; hub.requireNodeClaim of the chart)");
+		return;
+	}
+	q->sender = (struct ingest_sender){
+		.node = xstrdup(s->node), .hosts = s->hosts, .cluster = xstrdup(s->cluster)};
 	go_on(q);
 }
 
@@ -384,15 +373,17 @@ static struct ingest_request *request_new(struct ingest *i, struct http_conn *c,
 	int status = judge_head(i, in, why, sizeof(why));
 
 	if (status) {
-		refuse(c, status, why);
+		ingest_refuse(c, status, NULL, why);
 		return NULL;
 	}
 	q = xcalloc(1, sizeof(*q));
 	q->ingest = i;
 	q->conn = c;
 	q->encoding = xstrdup(in->content_encoding);
+	q->peer = xstrdup(in->peer);
 	q->content_length = in->content_length;
 	i->n_pending++;
+	DL_APPEND(i->requests, q);
 	http_conn_on_gone(c, peer_gone, q);
 	return q;
 }
@@ -402,9 +393,10 @@ static void check_sender(struct ingest_request *q, const char *authorization)
 	const struct ingest_config *c = &q->ingest->config;
 
 	if (c->auth)
-		c->auth(authorization, sender_checked, q, c->auth_arg);
+		c->auth(authorization, q->peer, sender_checked, q, c->auth_arg);
 	else
-		sender_checked(200, "", NULL, q);
+		sender_checked(&(struct ingest_sender){.status = 200, .node = "", .hosts = true},
+			       q);
 }
 
 void ingest_http_head(struct http_conn *c, const struct http_in *in, void *arg)
@@ -427,9 +419,11 @@ void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 	struct ingest *i = arg;
 	struct ingest_request *q;
 
-	LL_SEARCH_SCALAR(i->coming, q, conn, c);
+	DL_FOREACH (i->requests, q)
+		if (q->coming && q->conn == c)
+			break; /* q is the request whose body has come; else it is NULL */
 	if (q) {
-		LL_DELETE(i->coming, q);
+		q->coming = false;
 		take_body(q, in);
 		go_on(q);
 		return;

@@ -1,30 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ingest: receives OTLP requests and stores their profiles. It checks the sender and then reads the
- * body. The writer's worker decodes the body and writes the profiles. The hub answers when they are
- * stored.
+ * body. The writer's worker decodes the body, checks of what the sender may speak, and writes the
+ * profiles. The hub answers when they are stored, here or by the central hub.
  */
 #pragma once
 
+#include "hub/forward/forward.h"
+#include "hub/pods/pods.h"
 #include "hub/store/store.h"
 #include "lib/loop/http.h"
 #include "lib/otlp/otlp.h"
 
 struct ingest;
+struct ingest_sender {		/* the strings are valid only while done runs */
+	int status;		/* 200, 401, 403, 429 or 503 */
+	const char *error;	/* if the status is not 200: a text for people */
+	const char *node;	/* the node for which the token was made; "": it names none */
+	bool hosts;		/* may send profiles that belong to no namespace */
+	/*
+	 * The sender is the hub of this other cluster, which has checked of what its agents speak.
+	 * NULL: it belongs to the hub's own cluster.
+	 */
+	const char *cluster;
+};
 /*
  * Decides on the loop thread whether the sender with this token may send profiles. Calls done once,
- * now or later. status is 200, 401, 403 or 503. For 200, node is the node to which the token is
- * bound ("": none). Else error is a text for people.
+ * now or later. peer: as in struct http_in.
  */
-typedef void ingest_auth_fn(const char *authorization,
-			    void (*done)(int status, const char *node, const char *error,
-					 void *arg),
+typedef void ingest_auth_fn(const char *authorization, const char *peer,
+			    void (*done)(const struct ingest_sender *s, void *arg),
 			    void *done_arg, void *arg);
 struct ingest_config {
 	struct store *store;
+	/* if it is set: profiles go there, and not into the store. It outlives the writer's jobs */
+	struct forward *forward;
 	struct worker *writer;
-	ingest_auth_fn *auth;		/* NULL: all senders may send (`podflame local`) */
+	/* NULL: all senders may send, and the hub believes them (`podflame local`) */
+	ingest_auth_fn *auth;
 	void *auth_arg;
+	struct pods *pods;		/* if auth is set: where pods are */
+	const char *cluster_name;	/* if auth is set: the cluster of the senders; "": none */
+	/*
+	 * Senders whose token names no node may send, too. The hub then believes them that a pod
+	 * is on the node that they name.
+	 */
+	bool any_node;
 };
 int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret);
 struct ingest *ingest_free(struct ingest *i);

@@ -6,7 +6,7 @@
  * must give its reason in JSON. Profiles answered with 200 must be of the sender's node. The SQLite
  * store must accept them, and must skip them all if they are written again. The answer must say how
  * many profiles were left out.
- * Fuzzes: hub/ingest/ingest.c, lib/otlp/decode.c, lib/otlp/decode_dict.c,
+ * Fuzzes: hub/ingest/ingest.c, hub/ingest/judge.c, lib/otlp/decode.c, lib/otlp/decode_dict.c,
  * lib/otlp/decode_resource.c, lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c,
  * lib/otlp/answer.c, hub/store/sqlite_write.c
  */
@@ -27,6 +27,7 @@ static struct {
 	struct loop *loop;
 	struct http_server *server;
 	struct worker *writer, *full_writer; /* full_writer refuses each job that has bytes */
+	struct pods *pods;
 } hub;
 
 static void head_in(struct http_conn *c, const struct http_in *r, void *arg)
@@ -41,12 +42,37 @@ static void body_in(struct http_conn *c, const struct http_in *r, void *arg)
 	ingest_http(c, r, ingest);
 }
 
+/* ---- an API server without a pod ---- */
+
+static int watch_nothing(struct kube *k, const struct kube_watch_spec *s,
+			 const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret);
+static void free_nothing(struct kube_watch *w)
+{
+	(void)w;
+}
+
+static const struct kube_ops no_cluster = {.watch_new = watch_nothing, .watch_free = free_nothing};
+
+static int watch_nothing(struct kube *k, const struct kube_watch_spec *s,
+			 const struct kube_watch_ops *ops, void *arg, struct kube_watch **ret)
+{
+	static struct kube_base w = {&no_cluster};
+
+	(void)k, (void)s;
+	*ret = (struct kube_watch *)&w;
+	if (ops->synced)
+		ops->synced(arg);
+	return 0;
+}
+
 static void start_hub(void)
 {
+	static struct kube_base kube = {&no_cluster};
 	const struct http_server_config c = {
 		.address = "127.0.0.1", .head = head_in, .handler = body_in};
 
 	check(loop_new(&hub.loop) == 0);
+	check(pods_new(hub.loop, (struct kube *)&kube, &hub.pods) == 0);
 	check(http_server_new_over(&socket_ops, hub.loop, &c, &hub.server, NULL) == 0);
 	check(worker_new(hub.loop, "writer", 64 << 20, &hub.writer) == 0);
 	check(worker_new(hub.loop, "full-writer", 0, &hub.full_writer) == 0);
@@ -166,13 +192,16 @@ static int read_answer(uint64_t *ret_n_rejected)
 static int auth_status;
 static const char *auth_node;
 
-static void auth(const char *authorization,
-		 void (*done)(int status, const char *node, const char *error, void *arg),
-		 void *done_arg, void *arg)
+static void auth(const char *authorization, const char *peer,
+		 void (*done)(const struct ingest_sender *s, void *arg), void *done_arg, void *arg)
 {
 	(void)arg;
-	check(*authorization);
-	done(auth_status, auth_node, auth_status == 200 ? NULL : "because", done_arg);
+	check(*authorization && *peer);
+	done(&(struct ingest_sender){.status = auth_status,
+				     .error = auth_status == 200 ? NULL : "because",
+				     .node = auth_node,
+				     .hosts = true},
+	     done_arg);
 }
 
 /*
@@ -210,7 +239,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	static const int statuses[] = {200, 200, 401, 403, 503, 500};
 	const struct store_config sc = {.kind = "null"};
 	struct http_in r = {.method = "POST"};
-	struct ingest_config ic = {0};
+	struct ingest_config ic = {.cluster_name = "c", .any_node = n % 2};
 	uint64_t n_rejected = 0;
 	int status = 0;
 
@@ -226,6 +255,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	auth_status = statuses[data[1] % ARRAY_SIZE(statuses)];
 	auth_node = data[1] & 64 ? "n" : "";
 	ic.auth = data[1] & 128 ? NULL : auth;
+	ic.pods = hub.pods;
 	ic.writer = data[2] == 1 ? hub.full_writer : hub.writer;
 	r.body = (const char *)data + 3;
 	r.body_bytes = n - 3;

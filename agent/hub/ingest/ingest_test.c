@@ -28,14 +28,15 @@ struct world {
 	char body[1024], retry_after[16], authenticate[32], accept[32];
 	/* the result of auth */
 	int auth_status;
-	const char *auth_node;
+	const char *auth_node, *auth_cluster;
+	bool any_node; /* a setting of the hub */
 	/*
 	 * auth_late: auth does not call done; the test calls it later. until_body: the loop stops
 	 * when the body has arrived
 	 */
 	bool auth_late, until_body;
 	struct {
-		void (*done)(int status, const char *node, const char *error, void *arg);
+		void (*done)(const struct ingest_sender *s, void *arg);
 		void *arg;
 	} asked;
 	/* for ingest_bytes, which `podflame local` uses */
@@ -46,25 +47,27 @@ struct world {
 
 /* ---- the hub ---- */
 
-static void auth(const char *authorization,
-		 void (*done)(int status, const char *node, const char *error, void *arg),
-		 void *done_arg, void *arg)
+static void auth(const char *authorization, const char *peer,
+		 void (*done)(const struct ingest_sender *s, void *arg), void *done_arg, void *arg)
 {
 	struct world *w = arg;
 
 	assert_string_equal(authorization, "Bearer t");
+	assert_string_equal(peer, "127.0.0.1");
 	if (w->auth_late) {
 		w->asked.done = done;
 		w->asked.arg = done_arg;
 		loop_stop(w->loop, 0);
 		return;
 	}
-	done(w->auth_status, w->auth_node, w->auth_status == 200 ? "" : "because", done_arg);
+	done(&(struct ingest_sender){w->auth_status, w->auth_status == 200 ? "" : "because",
+				     w->auth_node, true, w->auth_cluster},
+	     done_arg);
 }
 
 static void answer(struct world *w, int status, const char *node)
 {
-	w->asked.done(status, node, "", w->asked.arg);
+	w->asked.done(&(struct ingest_sender){status, "", node, true, NULL}, w->asked.arg);
 }
 
 static void head_in(struct http_conn *c, const struct http_in *in, void *arg)
@@ -84,7 +87,10 @@ static void body_in(struct http_conn *c, const struct http_in *in, void *arg)
 static void start(struct world *w, bool with_auth, size_t writer_bytes)
 {
 	const struct store_config sc = {.kind = "null"};
-	struct ingest_config ic = {.auth = with_auth ? auth : NULL, .auth_arg = w};
+	struct ingest_config ic = {.auth = with_auth ? auth : NULL,
+				   .auth_arg = w,
+				   .cluster_name = "c1",
+				   .any_node = w->any_node};
 	struct http_server_config hc = {.address = "127.0.0.1",
 					.max_body_bytes = OTLP_MAX_BYTES,
 					.head = head_in,
@@ -347,8 +353,41 @@ static void test_sender_is_checked(void **state)
 	w->auth_status = 200;
 	w->auth_node = "";
 	post(w, "node-a");
+	assert_int_equal(w->status, 403);
+	assert_non_null(strstr(w->body, "the token names no node"));
+	assert_int_equal(n_stored(w), 0);
+}
+
+/* On Kubernetes before 1.30, whose tokens name no node, a setting lets agents send. */
+static void test_token_without_a_node(void **state)
+{
+	struct world *w = *state;
+
+	w->any_node = true;
+	start(w, true, 1 << 20);
+	w->authorization = "Bearer t";
+	w->auth_status = 200;
+	w->auth_node = "";
+	post(w, "node-a");
 	assert_int_equal(w->status, 200);
 	assert_int_equal(n_stored(w), 1);
+}
+
+/* The hub of another cluster has no node, and speaks for all nodes of that cluster. */
+static void test_hub_of_another_cluster(void **state)
+{
+	struct world *w = *state;
+
+	start(w, true, 1 << 20);
+	w->authorization = "Bearer t";
+	w->auth_status = 200;
+	w->auth_node = "";
+	w->auth_cluster = "prod";
+	post(w, "node-a");
+	assert_int_equal(w->status, 200);
+	post(w, "node-b");
+	assert_int_equal(w->status, 200);
+	assert_int_equal(n_stored(w), 2);
 }
 
 static void test_agent_speaks_for_its_node(void **state)
@@ -397,15 +436,19 @@ static void test_far_ahead_of_the_clock(void **state)
 	struct world *w = *state;
 	uint64_t begin = 1763700000 * NSEC_PER_SEC;
 
-	start(w, false, 1 << 20);
-	w->ahead_ns = now_wall_ns() - begin + 23 * 3600 * NSEC_PER_SEC;
+	start(w, true, 1 << 20);
+	w->authorization = "Bearer t";
+	w->auth_status = 200;
+	w->auth_node = "node-a";
+	w->ahead_ns = now_wall_ns() - begin + 200 * NSEC_PER_SEC; /* the window is 10 s */
 	post(w, "node-a");
 	assert_int_equal(w->status, 200);
-	w->ahead_ns += 2 * 3600 * NSEC_PER_SEC;
+	w->ahead_ns += 1000 * NSEC_PER_SEC;
 	post(w, "node-a");
 	assert_int_equal(w->status, 422);
-	assert_non_null(strstr(w->body, "time_unix_nano: a profile ends 9"));
-	assert_non_null(strstr(w->body, "s ahead of the hub's clock"));
+	assert_non_null(strstr(w->body, "time_unix_nano: a profile ends 20 min ahead of"));
+	assert_non_null(strstr(w->body, "\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\","
+					"\"reason\":\"CLOCK_AHEAD\""));
 	w->ahead_ns = 0;
 	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* the profile ends in the future */
 	post(w, "node-a");
@@ -521,6 +564,8 @@ int main(void)
 		TEST(test_bomb),
 		TEST(test_empty_body_is_an_empty_request),
 		TEST(test_sender_is_checked),
+		TEST(test_token_without_a_node),
+		TEST(test_hub_of_another_cluster),
 		TEST(test_agent_speaks_for_its_node),
 		TEST(test_profiles_that_are_skipped_are_told),
 		TEST(test_far_ahead_of_the_clock),

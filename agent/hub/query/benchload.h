@@ -151,8 +151,8 @@ static void add_profile(struct load *l, struct batch *b, enum event event, uint6
 }
 
 /* Writes windows. A batch has one window of all pods of a node. */
-static void write_windows(struct load *l, struct store *s, enum event event, uint64_t n_windows,
-			  unsigned n)
+static inline void write_windows(struct load *l, struct store *s, enum event event,
+				 uint64_t n_windows, unsigned n)
 {
 	for (uint64_t i = 0; i < n_windows * (PODS / PODS_A_NODE); i++) {
 		unsigned pod = (unsigned)(i % (PODS / PODS_A_NODE)) * PODS_A_NODE;

@@ -261,12 +261,14 @@ char *query_columns_reply(struct tree *t, const struct tree_query *q, const stru
 			  size_t *ret_n)
 {
 	int64_t least = make_nodes(t, preview);
+	bool has_room = query_tree_count(t) == 0;
 	_cleanup_free_ char *root = query_tree_root_name(t, q->tracing.app_service);
 	_cleanup_buf_ struct buf b;
 
 	buf_init(&b, QUERY_MAX_REPLY_BYTES);
+	b.budget = q->tracing.budget;
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
-	if (t->n_nodes > 1 || s->n_rows || (before && before->n_rows)) {
+	if (has_room && (t->n_nodes > 1 || s->n_rows || (before && before->n_rows))) {
 		put_result(&b, t, root ?: "", least);
 	} else {
 		buf_puts(&b, "null");
@@ -277,7 +279,7 @@ char *query_columns_reply(struct tree *t, const struct tree_query *q, const stru
 	if (before)
 		query_put_summary(&b, "before_summary", t, &q->before, before, true);
 	buf_puts(&b, preview ? ",\"preview\":true}\n" : "}");
-	if (b.failed)
+	if (b.failed || !has_room)
 		return query_tracing_error("FAIL", "the answer is too large: ask for less",
 					   &q->tracing, ret_http, ret_n);
 	*ret_http = 200;

@@ -70,8 +70,9 @@ static size_t named_frames(struct query_file *f, const struct store_row *row,
 
 	for (size_t i = 0; i < row->n_frames && n < STACK_MAX_FRAMES; i++) {
 		const struct frame *frame = row->frames[i], *named = NULL;
-		size_t n_named =
-			!frame->name && f->names ? f->names(frame, f->names_arg, &named) : 0;
+		size_t n_named = !frame->name && f->names
+					 ? f->names(frame, row->ns, f->names_arg, &named)
+					 : 0;
 
 		if (!n_named)
 			list[n++] = *frame;

@@ -17,11 +17,11 @@ static const struct frame f_evil = {.kind = FRAME_APP, .name = "a;b\n\"c\""};
 static const struct selection sel = {
 	.event = EVENT_OFF_CPU, .time_start_s = 100, .time_end_s = 109};
 
-static size_t names(const struct frame *f, void *arg, const struct frame **ret)
+static size_t names(const struct frame *f, const char *ns, void *arg, const struct frame **ret)
 {
 	static const struct frame named = {.kind = FRAME_APP, .name = "found"};
 
-	(void)arg;
+	(void)ns, (void)arg;
 	*ret = &named;
 	return f == &f_unnamed;
 }

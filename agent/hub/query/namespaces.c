@@ -67,6 +67,15 @@ static bool add_named(const struct predicate *p, struct query_names *ret)
 	return all;
 }
 
+bool query_names_of(const struct predicate *p, struct query_names *ret)
+{
+	bool named = p && add_named(p, ret);
+
+	if (named)
+		sort(ret);
+	return named;
+}
+
 /* Adds those of one selection. */
 static bool add_selection(const json_t *selection, struct query_names *ret)
 {

@@ -2,6 +2,10 @@
 /* Notes on an answer: what the reader must know, above all if the answer is empty. */
 #include "hub/query/tree.h"
 
+#include <inttypes.h>
+
+#define MAX_TOLD 5 /* namespaces that a note names */
+
 /* Writes that nothing is stored, and how to turn on an event that is off by default. */
 static void nothing_stored(const struct event_info *e, bool asked_for,
 			   char ret[static REPLY_NOTE_BYTES])
@@ -46,6 +50,16 @@ static void add_calls(const char *tag, char ret[static REPLY_NOTE_BYTES])
 		 n ? "; " : "", tag);
 }
 
+static void add_unverified(uint64_t n, char ret[static REPLY_NOTE_BYTES])
+{
+	size_t used = strlen(ret);
+
+	snprintf(ret + used, REPLY_NOTE_BYTES - used,
+		 "%s%" PRIu64 " profile%s of pods that the hub could not verify (" TAG_UNVERIFIED
+		 " = 'true')",
+		 used ? "; " : "", n, n == 1 ? " is" : "s are");
+}
+
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		      char ret[static REPLY_NOTE_BYTES])
 {
@@ -74,11 +88,87 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 			 e->done);
 	if (only_calls)
 		add_calls(r->selection->group_by, ret);
+	if (s->n_unverified)
+		add_unverified(s->n_unverified, ret);
 }
 
-void query_notes_put(struct buf *b, const struct tracing_request *r, const char *own)
+/* Whose profiles were deleted, of those that the request is about. */
+static size_t cuts_of(const struct tracing_request *r, const struct store_summary *s,
+		      const struct store_cut *ret[static STORE_MAX_CUTS])
 {
-	const char *const last[] = {own, r->scope_note};
+	_cleanup_(query_names_done) struct query_names names = {0};
+	bool named = query_names_of(r->selection->where, &names);
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_cuts; i++) {
+		const struct store_cut *c = &s->cuts[i];
+
+		if (!named || c->unverified || (c->ns && query_names_has(&names, c->ns)))
+			ret[n++] = c;
+	}
+	return n;
+}
+
+static void put_cut(struct buf *b, const struct store_cut *c)
+{
+	char when[32];
+
+	time_format((uint64_t)(c->until_s + 1) * NSEC_PER_SEC, when);
+	if (c->ns)
+		buf_printf(b, "those of namespace %s", c->ns);
+	else
+		buf_puts(b, c->unverified ? "those of pods that the hub could not verify"
+					  : "those of no namespace");
+	if (c->cluster)
+		buf_printf(b, " in cluster %s", c->cluster);
+	buf_printf(b, " from before %s", when);
+}
+
+char *query_deleted_note(const struct tracing_request *r, const struct store_summary *s)
+{
+	const struct store_cut *cuts[STORE_MAX_CUTS];
+	size_t n = cuts_of(r, s, cuts);
+	struct buf b = {0};
+
+	for (size_t i = 0; i < MIN(n, (size_t)MAX_TOLD); i++) {
+		buf_puts(&b, i ? ", " : "the store was full, so profiles were deleted: ");
+		put_cut(&b, cuts[i]);
+	}
+	if (n > MAX_TOLD)
+		buf_printf(&b, ", and those of %zu more", n - MAX_TOLD);
+	return n ? buf_steal(&b) : NULL;
+}
+
+static void put_text(struct buf *b, const char *text)
+{
+	if (text)
+		buf_json_string(b, text);
+	else
+		buf_puts(b, "null");
+}
+
+void query_put_deleted(struct buf *b, const struct tracing_request *r,
+		       const struct store_summary *s)
+{
+	const struct store_cut *cuts[STORE_MAX_CUTS];
+	size_t n = cuts_of(r, s, cuts);
+
+	buf_puts(b, n ? ",\"deleted\":[" : "");
+	for (size_t i = 0; i < n; i++) {
+		buf_puts(b, i ? ",{\"cluster\":" : "{\"cluster\":");
+		put_text(b, cuts[i]->cluster);
+		buf_puts(b, ",\"namespace\":");
+		put_text(b, cuts[i]->ns);
+		buf_printf(b, ",\"unverified\":%s,\"until\":%" PRId64 "}",
+			   cuts[i]->unverified ? "true" : "false", cuts[i]->until_s);
+	}
+	buf_puts(b, n ? "]" : "");
+}
+
+void query_notes_put(struct buf *b, const struct tracing_request *r, const char *own,
+		     const char *deleted)
+{
+	const char *const last[] = {own, deleted, r->scope_note};
 	size_t n = r->n_notes;
 
 	buf_putc(b, '[');

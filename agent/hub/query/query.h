@@ -36,6 +36,8 @@ struct query_names {
 void query_names_add(struct query_names *n, const char *name);
 bool query_names_has(const struct query_names *n, const char *name); /* they are sorted */
 void query_names_done(struct query_names *n);
+/* The namespaces to which the condition limits its rows, sorted. Returns false if it does not. */
+bool query_names_of(const struct predicate *p, struct query_names *ret);
 /*
  * The namespaces that the selections of a body name, sorted: rows of others cannot match. Returns
  * false, and no names, if a selection does not name any, or if the body is wrong.
@@ -54,6 +56,7 @@ struct tracing_request {
 	char **notes;			/* texts for summary.notes, such as why no row can match */
 	size_t n_notes;
 	const char *scope_note; /* one more: what its user may not see; NULL: none; borrowed */
+	struct buf_budget *budget; /* of the memory of the reply; NULL: none; borrowed */
 };
 #define QUERY_MAX_BODY_BYTES (1u << 20)
 /*
@@ -63,8 +66,12 @@ struct tracing_request {
 int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 		  struct field_error *reterr);
 void query_tracing_request_done(struct tracing_request *r);
-/* Adds the list of notes as JSON: those of the request, and own, unless that is "". */
-void query_notes_put(struct buf *b, const struct tracing_request *r, const char *own);
+/*
+ * Adds the list of notes as JSON: those of the request, and own and deleted, unless they are "" or
+ * NULL.
+ */
+void query_notes_put(struct buf *b, const struct tracing_request *r, const char *own,
+		     const char *deleted);
 /*
  * The body of POST /v1/profile/values: a selection like that of ProfileTracing, and the tag whose
  * values are wanted.
@@ -161,15 +168,22 @@ extern const struct tree_form query_deepflow_form;
 void query_tree_before(struct tree *t);
 struct tree *query_tree_free(struct tree *t);
 /*
- * Called for each frame without a name. Returns the number of frames that replace it, and sets *ret
- * to them, outermost first. They must stay valid as long as rows are added. If it returns 0, the
- * frame stays. fn NULL: all frames stay.
+ * The memory of the tree counts in the budget, roughly. If that has no more, query_tree_add() fails
+ * with -E2BIG. The caller gives back query_tree_bytes() when it has freed the tree.
  */
-typedef size_t tree_names_fn(const struct frame *f, void *arg, const struct frame **ret);
+void query_tree_set_budget(struct tree *t, struct buf_budget *b);
+size_t query_tree_bytes(const struct tree *t); /* that it has from its budget */
+/*
+ * Called for each frame without a name, with its row's ns. Returns the number of frames that
+ * replace it, and sets *ret to them, outermost first. They must stay valid as long as rows are
+ * added. If it returns 0, the frame stays. fn NULL: all frames stay.
+ */
+typedef size_t tree_names_fn(const struct frame *f, const char *ns, void *arg,
+			     const struct frame **ret);
 void query_tree_set_names(struct tree *t, tree_names_fn *fn, void *arg);
 /*
  * The frames and the names of row must stay at their addresses as long as rows of its selection are
- * added.
+ * added. -E2BIG: the budget has no room for more.
  */
 int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_stack_depth);
 /*

@@ -302,11 +302,13 @@ static void put_losses(struct buf *b, const struct store_summary *s)
 
 static void put_notes(struct buf *b, const struct tracing_request *r, const struct store_summary *s)
 {
+	_cleanup_free_ char *deleted = query_deleted_note(r, s);
 	char own[REPLY_NOTE_BYTES];
 
 	query_reply_note(r, s, own);
+	query_put_deleted(b, r, s);
 	buf_puts(b, ",\"notes\":");
-	query_notes_put(b, r, own);
+	query_notes_put(b, r, own, deleted);
 }
 
 /*
@@ -366,6 +368,7 @@ char *query_tracing_reply(struct tree *t, const struct tracing_request *r,
 	_cleanup_buf_ struct buf b;
 
 	buf_init(&b, QUERY_MAX_REPLY_BYTES);
+	b.budget = r->budget;
 	buf_puts(&b, "{\"OPT_STATUS\":\"SUCCESS\",\"DESCRIPTION\":\"\",\"result\":");
 	if (put_result(&b, t, r, s))
 		return query_tracing_error("SERVER_ERROR", "SHA-1 is not available", r, ret_http,
@@ -399,7 +402,7 @@ static int http_of(const char *status)
 	} table[] = {
 		{"INVALID_POST_DATA", 400}, {"RESOURCE_NOT_FOUND", 404}, {"UNAUTHORIZED", 401},
 		{"FORBIDDEN", 403},	    {"METHOD_NOT_ALLOWED", 405}, {"UNAVAILABLE", 503},
-		{"TOO_LARGE", 413},	    {"STORE_FULL", 507},
+		{"TOO_LARGE", 413},	    {"STORE_FULL", 507},	 {"TOO_MANY_REQUESTS", 429},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)

@@ -352,12 +352,13 @@ static void deep_stack(void **state)
 }
 
 /* Replaces uploaded symbols: returns two frames for build id "known". */
-static size_t two_names(const struct frame *f, void *arg, const struct frame **ret)
+static size_t two_names(const struct frame *f, const char *ns, void *arg, const struct frame **ret)
 {
 	static const struct frame names[] = {
 		{.kind = FRAME_APP, .name = "outer", .file = "o.c", .line = 7},
 		{.kind = FRAME_APP, .name = "inner", .file = "o.c", .line = 3, .inlined = true}};
 
+	(void)ns;
 	++*(unsigned *)arg;
 	*ret = names;
 	return str_equal(f->build_id, "known") ? 2 : 0;
@@ -695,6 +696,69 @@ static void samples_outside_of_calls_are_told(void **state)
 	}
 }
 
+static void unverified_profiles_are_told(void **state)
+{
+	struct selection selection = {.event = EVENT_ON_CPU};
+	struct tracing_request r = request(RESULT_LIST, "");
+	const struct store_summary s = {.n_rows = 1, .n_profiles = 3, .n_unverified = 2};
+	char note[REPLY_NOTE_BYTES];
+
+	(void)state;
+	r.selection = &selection;
+	query_reply_note(&r, &s, note);
+	assert_string_equal(note, "2 profiles are of pods that the hub could not verify "
+				  "(unverified = 'true')");
+}
+
+/* Of which namespaces of the selection older profiles were deleted, in a note and in a member. */
+static void deleted_profiles_are_told(void **state)
+{
+	static struct store_cut cuts[] = {
+		{.ns = (char *)"app", .until_s = 1700000099},
+		{.cluster = (char *)"far", .until_s = 1700000009},
+		{.unverified = true, .until_s = 1700000008},
+		{.ns = (char *)"data", .until_s = 1700000007},
+	};
+	static const struct {
+		const char *filter, *note, *last;
+	} cases[] = {
+		{"pod_ns='data' OR pod_ns='other'",
+		 "the store was full, so profiles were deleted: those of pods that the hub could "
+		 "not verify from before 2023-11-14T22:13:29Z, those of namespace data from before "
+		 "2023-11-14T22:13:28Z",
+		 "{\"cluster\":null,\"namespace\":\"data\",\"unverified\":false,\"until\":"
+		 "1700000007}]"},
+		{"pod='x'",
+		 "the store was full, so profiles were deleted: those of namespace app from before "
+		 "2023-11-14T22:15:00Z, those of no namespace in cluster far from before "
+		 "2023-11-14T22:13:30Z, those of pods that the hub could not verify from before "
+		 "2023-11-14T22:13:29Z, those of namespace data from before 2023-11-14T22:13:28Z",
+		 "\"deleted\":[{\"cluster\":null,\"namespace\":\"app\",\"unverified\":false,"
+		 "\"until\":1700000099},{\"cluster\":\"far\",\"namespace\":null,"},
+	};
+	const struct store_summary s = {.cuts = cuts, .n_cuts = ARRAY_SIZE(cuts)}, none = {0};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct selection selection = {.event = EVENT_ON_CPU};
+		struct tracing_request r = request(RESULT_LIST, "");
+		_cleanup_free_ char *note = NULL;
+		_cleanup_buf_ struct buf b = {0};
+		struct field_error e;
+
+		r.selection = &selection;
+		assert_int_equal(query_filter_parse(cases[i].filter, &selection.where, &e), 0);
+		note = query_deleted_note(&r, &s);
+		assert_string_equal(note, cases[i].note);
+		assert_null(query_deleted_note(&r, &none));
+		query_put_deleted(&b, &r, &none);
+		assert_int_equal(b.len, 0);
+		query_put_deleted(&b, &r, &s);
+		ASSERT_HAS(b.data, cases[i].last);
+		store_predicate_free(selection.where);
+	}
+}
+
 /* A row that has the longest possible stack and, as its leaf, the cause of a wait. */
 static void deepest_wait(void **state)
 {
@@ -768,6 +832,8 @@ int main(void)
 		cmocka_unit_test(snapshots_and_estimates_say_so),
 		cmocka_unit_test(the_rest_of_rdma_is_told),
 		cmocka_unit_test(samples_outside_of_calls_are_told),
+		cmocka_unit_test(unverified_profiles_are_told),
+		cmocka_unit_test(deleted_profiles_are_told),
 		cmocka_unit_test(deepest_wait),
 	};
 

@@ -61,7 +61,7 @@ char *query_series_reply(const struct series_query *q, const struct store_series
 	const struct selection *sel = q->tracing.selection;
 	const struct store_summary found = {.n_rows = s->n_groups, .n_profiles = s->n_groups};
 	char note[REPLY_NOTE_BYTES] = "";
-	struct buf b = {0};
+	struct buf b = {.budget = q->tracing.budget};
 
 	if (s->n_groups)
 		query_reply_note(&q->tracing, &found, note);
@@ -74,7 +74,7 @@ char *query_series_reply(const struct series_query *q, const struct store_series
 	buf_puts(&b, ",\"starts\":");
 	put_values(&b, s->starts, s->n_starts);
 	buf_printf(&b, ",\"more_starts\":%s,\"notes\":", s->more_starts ? "true" : "false");
-	query_notes_put(&b, &q->tracing, note);
+	query_notes_put(&b, &q->tracing, note, NULL);
 	buf_puts(&b, "},\"debug\":null}");
 	*ret_n = b.len;
 	return buf_steal(&b);

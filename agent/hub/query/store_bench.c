@@ -174,6 +174,31 @@ static void bench_newest(struct load *l, struct store *s)
 		     "mem-inuse: the newest of 100 snapshots of 200 processes, 20 stacks each");
 }
 
+/* Opens the store again as one that is a third over its size, and expires it until it is not. */
+static void bench_expire(struct load *l, struct store *s, struct store_config c)
+{
+	struct field_error err = {};
+	struct store_stats stats;
+	uint64_t cpu;
+
+	store_stats(s, &stats);
+	store_close(s);
+	c.max_bytes = stats.bytes / 4 * 3;
+	if (store_open(&c, &s, &err))
+		bench_die(err.reason, EIO);
+	cpu = thread_cpu_ns();
+	for (int i = 0; i < 100 && stats.bytes > c.max_bytes; i++) {
+		if (store_expire(s, (T0 + 1) * NSEC_PER_SEC))
+			bench_die("expire", EIO);
+		store_stats(s, &stats);
+	}
+	cpu = thread_cpu_ns() - cpu;
+	bench_report(name_of(l, "expire"),
+		     (double)(stats.n_expired * ROWS_A_PROFILE) / ((double)cpu / 1e9), "rows/CPU-s",
+		     "rows deleted until the store is a quarter smaller");
+	store_close(s);
+}
+
 static void bench_load(struct load *l, uint64_t n_rows)
 {
 	char dir[] = "/tmp/podflame-bench-XXXXXX";
@@ -188,7 +213,7 @@ static void bench_load(struct load *l, uint64_t n_rows)
 	bench_service(l, s);
 	if (!l->random_leaves)
 		bench_newest(l, s);
-	store_close(s);
+	bench_expire(l, s, c);
 	if (testdir_remove(dir))
 		bench_die(dir, EIO);
 }

@@ -35,6 +35,7 @@ static const struct tag_info table[] = {
 	TEXT("pod_group_type", "kind of the workload: Deployment, StatefulSet, ..."),
 	TEXT("pod", "pod"),
 	TEXT("pod_gpu", "GPU resource that the pod requests: nvidia.com/gpu, ..."),
+	TEXT(TAG_UNVERIFIED, "true: the hub could not verify that the pod was on the node"),
 	TEXT("container", "container name"),
 	TEXT("container_id", "container id"),
 	TEXT("image", "container image"),

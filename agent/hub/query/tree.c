@@ -183,10 +183,11 @@ static void put_head(const struct tree *t, struct levels *l, const struct store_
  * Adds the function of the frame and those inlined in it. Keeps a level free for each of the
  * n_after frames that follow. Returns false if no name is known for the frame.
  */
-static bool put_named(struct tree *t, struct levels *l, const struct frame *f, size_t n_after)
+static bool put_named(struct tree *t, struct levels *l, const struct frame *f, const char *ns,
+		      size_t n_after)
 {
 	const struct frame *named;
-	size_t n = t->names(f, t->names_arg, &named), left = FRAME_LEVELS - l->n;
+	size_t n = t->names(f, ns, t->names_arg, &named), left = FRAME_LEVELS - l->n;
 	size_t room = left > n_after ? left - n_after : 1;
 
 	if (n > room) {
@@ -214,7 +215,7 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 		 */
 		marked |= f->kind == FRAME_MARKER && !str_equal(f->name, STORE_OTHERS);
 		user_seen |= user;
-		if (!f->name && t->names && put_named(t, l, f, row->n_frames - i - 1))
+		if (!f->name && t->names && put_named(t, l, f, row->ns, row->n_frames - i - 1))
 			continue;
 		unnamed |= !f->name;
 		if (f->kind == FRAME_KERNEL && max_kernel >= 0 && n_kernel++ >= max_kernel)
@@ -279,6 +280,7 @@ static void add_app(struct tree *t, const char *app)
 	t->apps = xrealloc(t->apps, (t->n_apps + 1) * sizeof(*t->apps));
 	memmove(&t->apps[low + 1], &t->apps[low], (t->n_apps - low) * sizeof(*t->apps));
 	t->apps[low] = xstrdup(app);
+	t->n_text_bytes += strlen(app);
 	t->n_apps++;
 }
 
@@ -418,12 +420,12 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 	add_app(t, row->app_service);
 	if (!t->form.preview) {
 		add_levels(t, &l, &values);
-		return 0;
+		return query_tree_count(t);
 	}
 	make_steps(t, &l, 0, steps);
 	if (!query_rows_keep(t, steps, l.n, &values))
 		query_tree_add_steps(t, steps, l.n, &values);
-	return 0;
+	return query_tree_count(t);
 }
 
 char *query_tree_root_name(const struct tree *t, const char *app_service)

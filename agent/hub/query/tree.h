@@ -132,6 +132,9 @@ struct tree {
 	} order;
 	uint64_t seed;
 	struct kept_rows kept;
+	struct buf_budget *budget; /* of the tree's memory; NULL: none */
+	size_t n_text_bytes;	   /* of functions and of apps */
+	size_t n_counted;	   /* bytes that the budget has given */
 	tree_names_fn *names; /* returns the names of frames that have none; NULL: not used */
 	void *names_arg;
 };
@@ -154,6 +157,19 @@ void query_put_sources(struct buf *b, const struct tree *t);
 #define REPLY_NOTE_BYTES 512
 void query_reply_note(const struct tracing_request *r, const struct store_summary *s,
 		char ret[static REPLY_NOTE_BYTES]);
+/*
+ * Of which namespaces of the selection profiles of its time were deleted because the store was
+ * full: as a note (NULL: of none), and as the member "deleted" of the summary. The caller frees the
+ * note.
+ */
+char *query_deleted_note(const struct tracing_request *r, const struct store_summary *s);
+void query_put_deleted(struct buf *b, const struct tracing_request *r,
+		       const struct store_summary *s);
+/* ---- tree_memory.c ---- */
+
+/* Takes what the tree has grown by from its budget. -E2BIG: there is not so much. */
+int query_tree_count(struct tree *t);
+
 /* ---- nodes: tree.c ---- */
 
 /* The sum, at most the greatest number: hostile values may add up to more. */

@@ -39,9 +39,9 @@ static struct rows *make_rows(bool unnamed)
 	return r;
 }
 
-static size_t unknown(const struct frame *f, void *arg, const struct frame **ret)
+static size_t unknown(const struct frame *f, const char *ns, void *arg, const struct frame **ret)
 {
-	(void)f;
+	(void)f, (void)ns;
 	(void)ret;
 	++*(size_t *)arg;
 	return 0;

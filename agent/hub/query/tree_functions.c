@@ -51,6 +51,7 @@ static uint32_t function_of_key(struct tree *t, const char *key, size_t n, bool 
 	t->functions[t->n_functions] = (struct function){.name = xmalloc(n + 1), .n_key = n};
 	memcpy(t->functions[t->n_functions].name, key, n);
 	t->functions[t->n_functions].name[n] = '\0';
+	t->n_text_bytes += n;
 	if (t->form.columns)
 		t->functions[t->n_functions].level = (uint8_t)key[strlen(key) + 1];
 	t->name_slots[at] = (uint32_t)t->n_functions + 1;
@@ -58,15 +59,18 @@ static uint32_t function_of_key(struct tree *t, const char *key, size_t n, bool 
 }
 
 /* Keeps what the function's first frames tell of it. */
-static void learn_source(const struct tree *t, struct function *function, const struct frame *f)
+static void learn_source(struct tree *t, struct function *function, const struct frame *f)
 {
 	if (function->kind == FRAME_APP)
 		function->kind = f->kind;
-	if (t->form.columns && f->module && !function->module)
+	if (t->form.columns && f->module && !function->module) {
 		function->module = xstrdup(f->module);
+		t->n_text_bytes += strlen(f->module);
+	}
 	if (function->file || !f->file)
 		return;
 	function->file = xstrdup(f->file);
+	t->n_text_bytes += strlen(f->file);
 	function->line = f->line;
 }
 

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agentless: nodes on which no agent has worked for 90 seconds, and which of their pods targets
- * select. No report names these pods, so the hub lists the metadata of the pods of such a node, at
- * most once a minute. It makes one list at a time.
+ * select. No report names these pods, so the hub counts them itself, from its watch of pods. It
+ * counts the pods of such a node once a minute, so that pods that come and go there cause few
+ * writes of targets.
  */
 #pragma once
 
-#include "lib/kube/kube.h"
+#include "hub/pods/pods.h"
 
 struct agentless;
 struct agentless_config {
 	const char *ns;		/* the namespace of the agents */
 	/* a ClusterProfilingTarget selects pods of labelled namespaces only */
 	bool opt_in_required;
+	struct pods *pods;	/* borrowed */
 };
 struct agentless_ops {
 	/*
@@ -41,13 +43,13 @@ void status_agentless_report(struct agentless *a, const char *node, bool there);
  */
 void status_agentless_tick(struct agentless *a, bool all_known);
 /*
- * Whether no node waits for its first look, and the result of each first look was reported.
- * all_known: as in status_agentless_tick. Returns false as long as all_known was never true.
+ * Whether the pods of each node without an agent are counted. all_known: as in
+ * status_agentless_tick. Returns false as long as all_known was never true.
  */
 bool status_agentless_settled(struct agentless *a, bool all_known);
 /*
- * The caller no longer waits for first looks. From now on status_agentless_unseen counts the nodes
- * whose pods were not listed.
+ * The caller no longer waits for the first counts. From now on status_agentless_unseen names the
+ * nodes whose pods are not counted.
  */
 void status_agentless_hurry(struct agentless *a);
 bool status_agentless_is(const struct agentless *a, const char *node);
@@ -56,7 +58,7 @@ void status_agentless_each(const struct agentless *a, void (*fn)(const char *nod
 /*
  * Returns the entry of a target for a node without an agent. It has the form of an element of a
  * report's status.targets, with "withoutAgent": true. NULL: the target selects nothing on the node,
- * or the hub has not looked at the node. The result is a new reference.
+ * or the node has an agent. The result is a new reference.
  */
 json_t *status_agentless_entry(const struct agentless *a, const char *node, const json_t *target);
 /*

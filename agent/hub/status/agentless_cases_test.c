@@ -4,44 +4,76 @@
  * count there, also the pods that must not be profiled, and must set `withoutAgent`.
  */
 #include "hub/status/agentless_pods.h"
+#include "hub/status/reports.h"
 
 #include <setjmp.h>
 #include <cmocka.h>
 
 #include "lib/kube/testwatches.h"
+#include "lib/loop/testtimer.h"
 #include "lib/select/select.h"
 #include "lib/select/testcase.h"
 
 static unsigned n_compared;
+static struct pods *pods;
+static struct reports *reports; /* for its watch of nodes */
 
 static void trim_target(json_t *obj)
 {
 	json_keep(obj, "metadata", "name namespace uid generation resourceVersion");
 }
 
-/* Makes the lists of the node's pods and of the namespaces that the hub would request. */
-static void list_pods(const struct world *w, struct kube_watch *ret)
+static void trim_pod(json_t *obj)
 {
-	const char *key, *phase, *node = json_str_at(w->settings, "nodeName", "node1");
+	watch_of("/api/v1/pods")->trim(obj);
+}
+
+static void trim_namespace(json_t *obj)
+{
+	watch_of("/api/v1/namespaces")->trim(obj);
+}
+
+static void trim_node(json_t *obj)
+{
+	watch_of("/api/v1/nodes")->trim(obj);
+}
+
+static const char *node_of(const struct world *w)
+{
+	return json_str_at(w->settings, "nodeName", "node1");
+}
+
+/* Shows all pods to the hub, or takes them away. Those that name no node are on the case's node. */
+static void show_pods(const struct world *w, bool there)
+{
+	struct kube_watch *watch = watch_of("/api/v1/pods");
+	const char *odd_key;
 	json_t *pod;
 
-	json_object_foreach (w->pods, key, pod) {
-		phase = json_str_at(pod, "status.phase", "");
-		if (streq(phase, "Succeeded") || streq(phase, "Failed") ||
-		    !streq(json_str_at(pod, "spec.nodeName", node), node) ||
-		    !json_str_at(pod, "metadata.uid", NULL))
-			continue;
-		keep(ret, key, pod);
+	json_object_foreach (w->pods, odd_key, pod) {
+		_cleanup_free_ char *key =
+			xasprintf("%s/%s", json_str_at(pod, "metadata.namespace", ""),
+				  json_str_at(pod, "metadata.name", ""));
+
+		if (!json_at(pod, "spec.nodeName"))
+			json_object_set_new(json_object_get(pod, "spec"), "nodeName",
+					    json_string(node_of(w)));
+		keep(watch, key, there ? pod : NULL);
+		if (there)
+			watch->ops.upsert(key, pod, NULL, watch->arg);
+		else
+			watch->ops.remove(key, pod, watch->arg);
 	}
 }
 
-static void list_namespaces(const struct world *w, struct kube_watch *ret)
+static void show_namespaces(const struct world *w, bool there)
 {
 	const char *key;
 	json_t *ns;
 
 	json_object_foreach (w->namespaces, key, ns)
-		keep(ret, json_str_at(ns, "metadata.name", ""), ns);
+		keep(watch_of("/api/v1/namespaces"), json_str_at(ns, "metadata.name", ""),
+		     there ? ns : NULL);
 }
 
 /*
@@ -50,18 +82,16 @@ static void list_namespaces(const struct world *w, struct kube_watch *ret)
  */
 static json_t *entry_of(const struct world *w, const json_t *target)
 {
-	struct kube_watch pods = {.base = {&watches_ops}}, namespaces = pods;
-	struct agentless_pods p;
+	_cleanup_free_ char *why = status_agentless_pods_why(w->node, true, NULL);
+	const struct agentless_node node = {node_of(w), w->node, why};
 	json_t *e;
 
-	list_pods(w, &pods);
-	list_namespaces(w, &namespaces);
-	status_agentless_pods_take(&p, &pods, w->node, true, NULL);
-	e = status_agentless_pods_entry(&p, target, &namespaces,
+	show_namespaces(w, true);
+	show_pods(w, true);
+	e = status_agentless_pods_entry(pods, &node, target,
 					json_bool_at(w->settings, "optInRequired", true));
-	status_agentless_pods_done(&p);
-	free_watch(&pods);
-	free_watch(&namespaces);
+	show_pods(w, false);
+	show_namespaces(w, false);
 	return e;
 }
 
@@ -146,21 +176,27 @@ static void expect_targets(const json_t *all, const struct world *w, const char 
 	}
 }
 
-static const struct case_trims trims = {trim_target, status_agentless_trim_pod,
-					status_agentless_trim_named, status_agentless_trim_node};
+static const struct case_trims trims = {trim_target, trim_pod, trim_namespace, trim_node};
 
 static void expect_all(const json_t *then, const struct world *w, const char *where)
 {
 	if (json_is_null(json_at(w->node, "metadata")))
-		return; /* the hub does not look at a node that it does not know */
+		return; /* the hub counts no pods of a node that it does not know */
 	expect_targets(json_object_get(then, "targets"), w, where, true);
 	expect_targets(json_object_get(then, "withoutAgent"), w, where, false);
 }
 
 int main(void)
 {
-	int failed = run_cases();
+	static const struct reports_ops no_ops = {0};
+	int failed;
 
+	if (pods_new(timer_loop(), testwatches(NULL), &pods) ||
+	    status_reports_new(testwatches(NULL), "podflame", &no_ops, NULL, &reports))
+		return 1;
+	failed = run_cases();
+	status_reports_free(reports);
+	pods_free(pods);
 	print_message("%u counts of targets compared\n", n_compared);
 	return failed || n_compared < 20;
 }

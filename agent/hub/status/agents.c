@@ -23,7 +23,8 @@ struct agent_node {
 	char *name;
 	uint64_t created_ns;  /* wall clock: when the node was created, or the newest agent on it */
 	uint64_t reported_ns; /* monotonic: when the hub last saw that the report was written */
-	bool exists, reported, lacks;
+	json_t *object;	      /* NULL: the node does not exist, or is not known yet */
+	bool reported, lacks;
 	unsigned n_pods[_POD_STATE_MAX];
 	UT_hash_handle hh;
 };
@@ -67,6 +68,7 @@ static struct agent_node *find_or_add(struct agents *a, const char *name)
 static void node_free(struct agents *a, struct agent_node *n)
 {
 	HASH_DEL(a->nodes, n);
+	json_decref(n->object);
 	free(n->name);
 	free(n);
 }
@@ -87,7 +89,7 @@ bool status_agents_pods_known(const struct agents *a)
  */
 static bool works(const struct agents *a, const struct agent_node *n)
 {
-	if (!n->exists)
+	if (!n->object)
 		return true;
 	if (!n->reported)
 		return false;
@@ -121,7 +123,7 @@ static void judge(struct agents *a, struct agent_node *n, uint64_t for_ns)
 		else
 			a->ops.works(n->name, a->arg);
 	}
-	if (!n->exists && !n->reported && !has_pods(n))
+	if (!n->object && !n->reported && !has_pods(n))
 		node_free(a, n);
 }
 
@@ -143,9 +145,17 @@ void status_agents_node(struct agents *a, const char *node, const json_t *obj)
 {
 	struct agent_node *n = find_or_add(a, node);
 
-	n->exists = obj != NULL;
+	json_decref(n->object);
+	n->object = json_incref((json_t *)obj);
 	n->created_ns = MAX(n->created_ns, created_ns(obj));
 	judge(a, n, 0);
+}
+
+const json_t *status_agents_object(const struct agents *a, const char *node)
+{
+	const struct agent_node *n = find(a, node);
+
+	return n ? n->object : NULL;
 }
 
 void status_agents_report(struct agents *a, const char *node, bool there)
@@ -405,7 +415,8 @@ static void trim_pod(json_t *pod)
 int status_agents_new(struct kube *k, const char *ns, const struct agents_ops *ops, void *arg,
 		      struct agents **ret)
 {
-	static const struct kube_watch_ops pod_ops = {on_pod, on_pod_gone, on_synced, on_state};
+	static const struct kube_watch_ops pod_ops = {
+		.upsert = on_pod, .remove = on_pod_gone, .synced = on_synced, .state = on_state};
 	_cleanup_free_ char *path = xasprintf("/api/v1/namespaces/%s/pods", ns);
 	const struct kube_watch_spec spec = {
 		.path = path, .label_selector = SELECTOR, .trim = trim_pod};

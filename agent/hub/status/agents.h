@@ -24,6 +24,8 @@ int status_agents_new(struct kube *k, const char *ns, const struct agents_ops *o
 struct agents *status_agents_free(struct agents *a);
 /* obj NULL: the node was deleted */
 void status_agents_node(struct agents *a, const char *node, const json_t *obj);
+/* Returns the last obj (borrowed) of the node; NULL: the node does not exist, or is not known. */
+const json_t *status_agents_object(const struct agents *a, const char *node);
 /* there: whether the node has a report. To be called also each time the report is written. */
 void status_agents_report(struct agents *a, const char *node, bool there);
 /* Whether the agents' pods are listed and the watch of them works now. */

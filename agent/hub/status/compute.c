@@ -32,7 +32,6 @@ struct subject {
 	uint64_t waited_ns; /* how long Ready has been Unknown for this generation */
 	uint64_t now_ns;
 	const struct status_seen *seen;
-	const char *events;
 };
 
 static const json_t *condition(const json_t *target, const char *type)
@@ -45,6 +44,12 @@ static bool is(const json_t *cond, const char *status, enum reason reason)
 {
 	return streq(json_str_at(cond, "status", ""), status) &&
 	       (!reason || streq(json_str_at(cond, "reason", ""), reason_name(reason)));
+}
+
+/* Whether Ready is Unknown and the hub waits for nothing that may change it soon. */
+static bool is_left_out(const json_t *ready)
+{
+	return is(ready, "Unknown", REASON_REPORT_FULL) || is(ready, "Unknown", REASON_NO_ROOM);
 }
 
 /* Takes ownership of message. */
@@ -160,8 +165,8 @@ static struct computed_verdict no_entries(const struct subject *x)
 	if (x->seen->omitted)
 		return verdict("Unknown", REASON_REPORT_FULL,
 			       xstrdup("no report names the target, but some nodes have more "
-				       "targets than their report has room for: the hub does not "
-				       "know whether it is profiled there"));
+				       "targets than their agent or its report has room for: the "
+				       "hub does not know whether it is profiled there"));
 	if (g)
 		return verdict("False", REASON_NODE_WITHOUT_AGENT, without_agent_text(g));
 	/* the target's pods are on nodes without an agent, and must not be profiled */
@@ -233,7 +238,7 @@ static struct computed_verdict idle(const struct subject *x)
 	unsigned n = x->sum->containers;
 
 	return verdict("True", REASON_IDLE,
-		       streq(x->events, "on-cpu")
+		       streq(x->sum->events, "on-cpu")
 			       ? xasprintf("%u container%s selected; none has used CPU time yet", n,
 					   n == 1 ? " is" : "s are")
 			       : xasprintf("%u container%s selected; nothing of %s has happened "
@@ -297,7 +302,7 @@ static struct computed_verdict ready(const struct subject *x, bool completed)
 	}
 	if (s->n_events && s->n_stored == s->n_events)
 		return verdict("True", REASON_PROFILING,
-			       xasprintf("samples of %s are stored", x->events));
+			       xasprintf("samples of %s are stored", s->events));
 	return waiting(x);
 }
 
@@ -316,7 +321,7 @@ static struct computed_verdict accepted(const struct status_sum *s)
  * The message gives one reason in full: the reason with the greatest weight and, if weights are
  * equal, with the most nodes. It gives only the names of the other reasons.
  */
-static struct computed_verdict degraded(const struct status_sum *s)
+static struct computed_verdict degraded_by_nodes(const struct status_sum *s)
 {
 	const struct group *g = first_group(s, WEIGHT_MINOR);
 	_cleanup_free_ char *all = NULL, *nodes = NULL, *text = NULL;
@@ -358,6 +363,24 @@ static void add_note(struct computed_verdict *v, char *text)
 			   xasprintf("%s%s%s", before, between, note));
 }
 
+static struct computed_verdict degraded(const struct subject *x)
+{
+	struct computed_verdict v = degraded_by_nodes(x->sum);
+	char *text;
+
+	if (!x->seen->unverified)
+		return v;
+	text = xasprintf("the hub could not verify where some pods were (%s); only users who may "
+			 "see all namespaces see these profiles",
+			 x->seen->unverified);
+	if (streq(v.status, "True")) {
+		add_note(&v, text);
+		return v;
+	}
+	free(v.message);
+	return verdict("True", REASON_NOT_VERIFIED, text);
+}
+
 /*
  * Adds to the message what the user must know besides the reason. A target that is suspended or
  * refused needs no agent, so it gets no note about nodes without one.
@@ -367,9 +390,17 @@ static void add_notes(struct computed_verdict *v, const struct subject *x, bool 
 	const struct status_sum *s = x->sum;
 	const struct group *g = without_agent(s);
 
+	if (x->seen->n_crowded_out)
+		add_note(v, xasprintf("the hub has no room for %zu newer targets like this one%s: "
+				      "agents may leave them out, too",
+				      x->seen->n_crowded_out,
+				      json_at(x->target, "metadata.namespace") ? " in the namespace"
+									       : ""));
 	for (size_t i = 0; i < s->n_groups && streq(v->status, "True"); i++)
 		if (s->groups[i].weight == WEIGHT_NOTE)
 			add_note(v, status_group_text(&s->groups[i], STATUS_SHOWN_BYTES / 2));
+	if (*s->left_out && streq(v->status, "True"))
+		add_note(v, xasprintf("the agents leave out %s; Degraded says why", s->left_out));
 	if (stopped || (s->n_refused && s->n_refused == s->n_current))
 		return;
 	if (g && v->reason != REASON_NODE_WITHOUT_AGENT)
@@ -407,7 +438,7 @@ static void add_condition(json_t *list, const json_t *target, const char *type,
 	 */
 	if (streq(v.status, "Unknown") &&
 	    (json_int_at(old, "observedGeneration", -1) != generation ||
-	     (is(old, "Unknown", REASON_REPORT_FULL) && v.reason != REASON_REPORT_FULL)))
+	     (is_left_out(old) && v.reason != REASON_REPORT_FULL)))
 		same = false;
 	json_array_append_new(
 		list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "type", type, "status", v.status,
@@ -418,10 +449,10 @@ static void add_condition(json_t *list, const json_t *target, const char *type,
 }
 
 static struct subject make_subject(const json_t *target, const struct status_sum *s,
-				   const char *now, const char *events)
+				   const char *now)
 {
 	const json_t *was = condition(target, "Ready");
-	struct subject x = {.target = target, .sum = s, .events = events};
+	struct subject x = {.target = target, .sum = s};
 	uint64_t since = time_at(was, "lastTransitionTime");
 
 	time_parse(now, &x.now_ns);
@@ -429,8 +460,7 @@ static struct subject make_subject(const json_t *target, const struct status_sum
 	    json_int_at(target, "metadata.generation", 0))
 		return x;
 	x.ready = was;
-	if (is(was, "Unknown", REASON_NONE) && !is(was, "Unknown", REASON_REPORT_FULL) &&
-	    x.now_ns > since)
+	if (is(was, "Unknown", REASON_NONE) && !is_left_out(was) && x.now_ns > since)
 		x.waited_ns = x.now_ns - since;
 	return x;
 }
@@ -438,11 +468,10 @@ static struct subject make_subject(const json_t *target, const struct status_sum
 json_t *status_compute(const json_t *target, const json_t *const *entries, size_t n,
 		       const struct status_seen *seen, const char *now)
 {
-	_cleanup_free_ char *events = status_target_events(target);
 	_cleanup_(status_sum_done) struct status_sum s = {0};
 	const char *first = json_str_at(target, "status.firstReadyTime", NULL);
 	uint64_t end = end_time(target, time_at(target, "status.firstReadyTime"));
-	struct subject x = make_subject(target, &s, now, events);
+	struct subject x = make_subject(target, &s, now);
 	bool completed = end && end <= x.now_ns,
 	     stopped = completed || json_bool_at(target, "spec.suspend", false);
 	json_t *conditions = json_array(), *out, *told;
@@ -458,13 +487,13 @@ json_t *status_compute(const json_t *target, const json_t *const *entries, size_
 	}
 	add_condition(conditions, target, "Accepted", accepted(&s), now);
 	add_condition(conditions, target, "Ready", v, now);
-	add_condition(conditions, target, "Degraded", degraded(&s), now);
+	add_condition(conditions, target, "Degraded", degraded(&x), now);
 	if (json_at(target, "spec.stopAfter"))
 		add_condition(conditions, target, "Completed", completed_verdict(completed, end),
 			      now);
 	out = json_pack("{s:I, s:o, s:s, s:o, s:o}", "observedGeneration",
 			(json_int_t)json_int_at(target, "metadata.generation", 0), "conditions",
-			conditions, "events", events, "summary", status_summary(&s), "failures",
+			conditions, "events", s.events, "summary", status_summary(&s), "failures",
 			status_failures(&s));
 	if (first)
 		json_object_set_new(out, "firstReadyTime", json_string(first));
@@ -482,8 +511,7 @@ bool status_pending(const json_t *status)
 	json_array_foreach (json_object_get(status, "conditions"), i, c) {
 		const char *type = json_str_at(c, "type", "");
 
-		if (streq(type, "Ready") && is(c, "Unknown", REASON_NONE) &&
-		    !is(c, "Unknown", REASON_REPORT_FULL))
+		if (streq(type, "Ready") && is(c, "Unknown", REASON_NONE) && !is_left_out(c))
 			return true;
 		if (streq(type, "Completed") && is(c, "False", REASON_RUNNING))
 			return true;

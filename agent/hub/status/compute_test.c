@@ -175,9 +175,25 @@ static const struct status_row {
 	{"stopAfter is over",
 	 TARGET(", \"stopAfter\": \"30s\"", "\"firstReadyTime\": \"2026-11-21T12:00:00Z\""),
 	 "[" NODE("n1", 1, true, true, "") "]", 1, "False", "Completed", "True", "False", false},
-	{"two events, one stored", TARGET(", \"events\": {\"onCpu\": {}, \"offCpu\": {}}", ""),
-	 "[" NODE("n1", 1, true, true, "") "]", 1, "Unknown", "WaitingForSamples", "True", "False",
-	 true},
+	{"two events, one stored", TARGET(TWO, ""), "[" BOTH("n1", STORED, NOTHING, "") "]", 1,
+	 "Unknown", "WaitingForSamples", "True", "False", true},
+	{"two events, one is not allowed: it is not waited for", TARGET(TWO, ""),
+	 "[" NODE("n1", 1, true, true, WHY("EventNotAllowed", 0)) "]", 1, "True", "Profiling",
+	 "True", "True", false},
+	{"... and the other has no samples yet", TARGET(TWO, UNKNOWN_SINCE("29")),
+	 "[" NODE("n1", 1, false, false, WHY("EventNotAllowed", 0)) "]", 1, "Unknown",
+	 "WaitingForSamples", "True", "True", true},
+	{"... only on one of two nodes, as in an upgrade", TARGET(TWO, UNKNOWN_SINCE("29")),
+	 "[" NODE("n1", 1, true, true, WHY("EventNotAllowed", 0)) "," BOTH("n2", STORED, NOTHING,
+									   "") "]",
+	 2, "Unknown", "WaitingForSamples", "True", "True", true},
+	{"no event is allowed", TARGET(TWO, ""),
+	 "[{\"node\": \"n1\", \"generation\": 2, \"podsMatched\": 0, \"events\": {}, \"reasons\": "
+	 "[" WHY("NoEventAllowed", 0) "]}]",
+	 1, "False", "NoEventAllowed", "False", "True", false},
+	{"a setting is not allowed", TARGET("", ""),
+	 "[" NODE("n1", 1, true, true, WHY("SampleBytesRaised", 0)) "]", 1, "True", "Profiling",
+	 "True", "True", false},
 	{"two events, both stored, each on another node", TARGET(TWO, ""),
 	 "[" BOTH("n1", STORED, NOTHING, "") "," BOTH("n2", NOTHING, STORED, "") "]", 2, "True",
 	 "Profiling", "True", "False", false},
@@ -230,7 +246,8 @@ static const struct status_row {
 	 2, "Unknown", "Pending", "True", "False", true},
 };
 
-static const char *unseen; /* status_seen.unseen in the next compute() */
+/* members of status_seen in the next compute() */
+static const char *unseen, *unverified;
 
 static json_t *compute_omitted(const char *target_text, const char *entries_text,
 			       unsigned n_reports, bool omitted)
@@ -245,8 +262,9 @@ static json_t *compute_omitted(const char *target_text, const char *entries_text
 	assert_true(n <= ARRAY_SIZE(entries));
 	for (size_t i = 0; i < n; i++)
 		entries[i] = json_array_get(list, i);
-	return status_compute(target, entries, n, &(struct status_seen){n_reports, omitted, unseen},
-			      NOW);
+	return status_compute(
+		target, entries, n,
+		&(struct status_seen){n_reports, omitted, unseen, .unverified = unverified}, NOW);
 }
 
 static json_t *compute(const char *target_text, const char *entries_text, unsigned n_reports)
@@ -361,6 +379,8 @@ static void test_messages_name_the_events(void **state)
 					       "[" BOTH("n1", STORED, NOTHING, "") "]", 1);
 	_cleanup_json_ json_t *quiet = compute(TARGET(TWO, UNKNOWN_SINCE("10")),
 					       "[" BOTH("n1", NOTHING, NOTHING, "") "]", 1);
+	_cleanup_json_ json_t *left_out = compute(
+		TARGET(TWO, ""), "[" NODE("n1", 1, true, true, WHY("EventNotAllowed", 0)) "]", 1);
 	_cleanup_json_ json_t *all = compute(TARGET(", \"events\": {\"onCpu\": {}, \"offCpu\": {}, "
 						    "\"memAlloc\": {}, \"memInuse\": "
 						    "{}}",
@@ -376,6 +396,12 @@ static void test_messages_name_the_events(void **state)
 	assert_string_equal(
 		json_str_at(condition(quiet, "Ready"), "message", ""),
 		"1 container is selected; nothing of on-cpu, mem-alloc has happened there yet");
+	assert_string_equal(json_str_at(condition(left_out, "Ready"), "message", ""),
+			    "samples of on-cpu are stored. Note: the agents leave out mem-alloc; "
+			    "Degraded says why");
+	assert_string_equal(json_str_at(condition(left_out, "Degraded"), "reason", ""),
+			    "EventNotAllowed");
+	assert_string_equal(json_str_at(left_out, "events", ""), "on-cpu");
 	assert_string_equal(json_str_at(part, "events", ""), "on-cpu,mem-alloc");
 	assert_string_equal(json_str_at(all, "events", ""), "on-cpu,off-cpu,mem-alloc,mem-inuse");
 }
@@ -739,6 +765,43 @@ static void test_whole_stacks(void **state)
 		      10, "50.0%");
 }
 
+static void test_pods_that_are_not_verified(void **state)
+{
+	_cleanup_json_ json_t *s = NULL, *other = NULL;
+
+	(void)state;
+	unverified = "app/web-1 on node n1";
+	s = compute(TARGET("", ""), "[" NODE("n1", 1, true, true, "") "]", 1);
+	other = compute(TARGET("", ""),
+			"[" NODE("n1", 1, true, true,
+				 "{\"reason\": \"RateCapped\", \"message\": \"99 Hz\"}") "]",
+			1);
+	unverified = NULL;
+	assert_string_equal(json_str_at(condition(s, "Degraded"), "reason", ""), "NotVerified");
+	assert_string_equal(json_str_at(condition(s, "Degraded"), "status", ""), "True");
+	assert_non_null(strstr(json_str_at(condition(s, "Degraded"), "message", ""),
+			       "(app/web-1 on node n1); only users who may see all namespaces"));
+	assert_string_equal(json_str_at(condition(s, "Ready"), "status", ""), "True");
+	assert_string_equal(json_str_at(condition(other, "Degraded"), "reason", ""), "RateCapped");
+	assert_non_null(strstr(json_str_at(condition(other, "Degraded"), "message", ""),
+			       ". Note: the hub could not verify"));
+}
+
+/* A node that was taken over says that samples of a target are stored, which has no pod there. */
+static void test_a_doubted_entry_stores_nothing(void **state)
+{
+	_cleanup_json_ json_t *s = compute(
+		TARGET("", ""),
+		"[{\"node\": \"n1\", \"generation\": 2, \"doubted\": true, \"containers\": 1, "
+		"\"pods\": 1, \"podsMatched\": 1, \"events\": {\"on-cpu\": {\"sampled\": true, "
+		"\"stored\": true}}}]",
+		1);
+
+	(void)state;
+	assert_string_equal(json_str_at(condition(s, "Ready"), "status", ""), "Unknown");
+	assert_string_equal(json_str_at(condition(s, "Ready"), "reason", ""), "WaitingForStore");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -754,6 +817,8 @@ int main(void)
 		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_nodes_without_agent),
 		cmocka_unit_test(test_pods_that_are_not_known),
+		cmocka_unit_test(test_pods_that_are_not_verified),
+		cmocka_unit_test(test_a_doubted_entry_stores_nothing),
 		cmocka_unit_test(test_failures_are_bounded),
 		cmocka_unit_test(test_no_reason_is_there_twice),
 		cmocka_unit_test(test_what_was_asked_for_is_no_failure),

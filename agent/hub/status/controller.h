@@ -6,6 +6,7 @@
 #pragma once
 
 #include "hub/status/agentless.h"
+#include "hub/status/no_room.h"
 #include "hub/status/omitted.h"
 #include "hub/status/reports.h"
 #include "hub/status/table.h"
@@ -13,6 +14,9 @@
 struct status {
 	struct loop *loop;
 	struct kube *kube;
+	struct pods *pods;
+	bool opt_in_required;
+	unsigned n_doubted; /* rows that are doubted */
 	struct kube_watch *targets, *cluster_targets;
 	struct reports *reports;
 	struct agentless *agentless;
@@ -20,9 +24,11 @@ struct status {
 	bool settled;
 	struct status_row *all;
 	struct omitted *omitted;
+	struct no_room *no_room;
 	unsigned n_reports;
 	struct timer flush, tick;
 	bool flush_armed;
+	bool has_left_out; /* the log says that targets have no room */
 	struct write_request *requests; /* writes that wait for the API server's answer */
 	unsigned n_requests;
 };

@@ -4,6 +4,7 @@
 
 #include "hub/status/status.h"
 #include "lib/reason/reason.h"
+#include "lib/select/select.h"
 
 #define STATUS_MAX_FAILURES 8
 #define STATUS_MAX_EXAMPLES 3	/* nodes, and their texts, that a message about one reason shows */
@@ -30,10 +31,15 @@ struct status_sum {
 	/* stacks: samples; whole_stacks: how many of them have a complete user stack, estimated */
 	uint64_t stacks, whole_stacks;
 	/*
-	 * how many events the target has; for how many of them a node has taken samples; for how
-	 * many the hub has stored samples
+	 * how many events of the target are profiled; for how many of them a node has taken
+	 * samples; for how many the hub has stored samples
 	 */
 	unsigned n_events, n_sampled, n_stored;
+	/*
+	 * owned: the names of the events that are profiled, as in "on-cpu,off-cpu"; of those that
+	 * the agents leave out, as in "rdma, on-gpu", or ""
+	 */
+	char *events, *left_out;
 	/*
 	 * owned: the names of the events that are stored, and of those not sampled, as in
 	 * "on-cpu, off-cpu"; or ""

@@ -120,7 +120,10 @@ static void add_agentless(struct status_sum *s, const json_t *e, bool stopped)
 	}
 }
 
-/* Whether some node has reported `what` ("sampled", "stored") for the event. */
+/*
+ * Whether some node has reported `what` ("sampled", "stored") for the event. A report says that the
+ * hub has stored samples; an agent that somebody has taken over may say so of any target.
+ */
 static bool is_said(const json_t *const *entries, size_t n, int64_t generation, const char *event,
 		    const char *what)
 {
@@ -128,10 +131,33 @@ static bool is_said(const json_t *const *entries, size_t n, int64_t generation, 
 		const json_t *of = json_object_get(json_object_get(entries[i], "events"), event);
 
 		if (json_int_at(entries[i], "generation", -1) == generation &&
-		    json_bool_at(of, what, false))
+		    json_bool_at(of, what, false) &&
+		    !(streq(what, "stored") && json_bool_at(entries[i], "doubted", false)))
 			return true;
 	}
 	return false;
+}
+
+/*
+ * Whether the agents profile the event. An agent lists the events of a target that it profiles. So
+ * it leaves out one that the installation does not allow, and one that the agent does not know. All
+ * events count if no agent lists any, because then nothing is known.
+ */
+static bool is_profiled(const json_t *const *entries, size_t n, int64_t generation,
+			const char *event)
+{
+	bool listed = false;
+
+	for (size_t i = 0; i < n; i++) {
+		const json_t *events = json_object_get(entries[i], "events");
+
+		if (json_int_at(entries[i], "generation", -1) != generation)
+			continue;
+		if (json_object_get(events, event))
+			return true;
+		listed |= json_object_size(events) > 0;
+	}
+	return !listed;
 }
 
 static void list(struct buf *b, const char *event)
@@ -142,13 +168,20 @@ static void list(struct buf *b, const char *event)
 static void sum_events(const char *events, const json_t *const *entries, size_t n,
 		       int64_t generation, struct status_sum *s)
 {
-	_cleanup_buf_ struct buf stored = {0}, missing = {0};
+	_cleanup_buf_ struct buf stored = {0}, missing = {0}, profiled = {0}, left_out = {0};
 
 	for (const char *e = events; *e; e += strcspn(e, ","), e += *e == ',') {
 		_cleanup_free_ char *name = xstrndup(e, strcspn(e, ","));
-		bool is_stored = is_said(entries, n, generation, name, "stored");
-		bool sampled = is_stored || is_said(entries, n, generation, name, "sampled");
+		bool is_stored, sampled;
 
+		if (!is_profiled(entries, n, generation, name)) {
+			list(&left_out, name);
+			continue;
+		}
+		is_stored = is_said(entries, n, generation, name, "stored");
+		sampled = is_stored || is_said(entries, n, generation, name, "sampled");
+
+		buf_printf(&profiled, "%s%s", profiled.len ? "," : "", name);
 		s->n_events++;
 		s->n_sampled += sampled;
 		s->n_stored += is_stored;
@@ -157,6 +190,8 @@ static void sum_events(const char *events, const json_t *const *entries, size_t 
 		if (!sampled)
 			list(&missing, name);
 	}
+	s->events = xstrdup(profiled.len ? profiled.data : "");
+	s->left_out = xstrdup(left_out.len ? left_out.data : "");
 	s->stored = xstrdup(stored.len ? stored.data : "");
 	s->missing = xstrdup(missing.len ? missing.data : "");
 }
@@ -231,6 +266,8 @@ char *status_group_text(const struct group *g, size_t max_bytes)
 void status_sum_done(struct status_sum *s)
 {
 	free(s->groups);
+	free(s->events);
+	free(s->left_out);
 	free(s->stored);
 	free(s->missing);
 }

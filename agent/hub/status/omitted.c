@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See omitted.h. A report takes the first target of each namespace, then the second of each, and so
+ * See omitted.h. A report names the namespaces of which the agent has no room for all targets. It
+ * takes the first target of each namespace, then the second of each, and so
  * on (plan_share of node/plan). So if a report names at least two targets fewer of one namespace
  * than of another, it has all targets of the first.
  */
@@ -11,7 +12,8 @@
 #define uthash_fatal(msg) abort()
 #include <uthash.h>
 
-#define EVERYBODY "*" /* stands for all namespaces; no namespace has this name */
+/* stands for all namespaces, also in crowdedNamespaces of a report; no namespace has this name */
+#define EVERYBODY "*"
 
 struct omitted {
 	char *ns;
@@ -69,7 +71,20 @@ static unsigned count(const json_t *report, struct omitted_tally **ret)
 	return most;
 }
 
-static bool add_report(struct omitted **all, const json_t *report, int by)
+/* The namespaces with targets for which the node's agent has no room. */
+static bool add_crowded(struct omitted **all, const json_t *report, int by)
+{
+	bool changed = false;
+	const json_t *ns;
+	size_t i;
+
+	json_array_foreach (json_at(report, "status.crowdedNamespaces"), i, ns)
+		if (json_is_string(ns))
+			changed |= add(all, json_string_value(ns), by);
+	return changed;
+}
+
+static bool add_full(struct omitted **all, const json_t *report, int by)
 {
 	struct omitted_tally *tallies, *t, *next;
 	bool changed = false;
@@ -87,6 +102,13 @@ static bool add_report(struct omitted **all, const json_t *report, int by)
 		free(t);
 	}
 	return changed;
+}
+
+static bool add_report(struct omitted **all, const json_t *report, int by)
+{
+	bool full = add_full(all, report, by);
+
+	return add_crowded(all, report, by) || full;
 }
 
 bool status_omitted_update(struct omitted **all, const json_t *was, const json_t *is)
@@ -111,6 +133,27 @@ static bool has(const struct omitted *all, const char *ns)
 bool status_omitted_may_be(const struct omitted *all, const char *ns)
 {
 	return has(all, EVERYBODY) || has(all, ns);
+}
+
+struct crowd {
+	const char *ns;
+	size_t n;
+};
+
+static void add_crowd(const char *ns, size_t n, void *arg)
+{
+	struct crowd *c = arg;
+
+	if (streq(ns, c->ns))
+		c->n += n;
+}
+
+size_t status_omitted_here(const struct kube_watch *targets, const char *ns)
+{
+	struct crowd c = {ns, 0};
+
+	kube_watch_each_left_out(targets, add_crowd, &c);
+	return c.n;
 }
 
 void status_omitted_done(struct omitted **all)

@@ -68,11 +68,39 @@ static void changes_are_told(void **state)
 	assert_null(all);
 }
 
+/* A node's agent has no room for all targets of some namespaces. */
+static void crowded_namespaces_are_told(void **state)
+{
+	_cleanup_json_ json_t *r = report("a:4 b:2", 0), *full = report("a:4 b:2", 1), *most = NULL;
+	json_t *names = json_pack("[s, s, i]", "crowd", "", 3);
+	struct omitted *all = NULL;
+
+	(void)state;
+	json_object_set_new(json_object_get(r, "status"), "crowdedNamespaces", names);
+	assert_true(status_omitted_update(&all, NULL, r));
+	assert_true(status_omitted_may_be(all, "crowd"));
+	assert_true(status_omitted_may_be(all, ""));
+	assert_false(status_omitted_may_be(all, "a"));
+	assert_false(status_omitted_update(&all, r, r));
+	/* "*": the list itself has no room */
+	most = json_deep_copy(r);
+	json_array_append_new(json_object_get(json_object_get(most, "status"), "crowdedNamespaces"),
+			      json_string("*"));
+	assert_true(status_omitted_update(&all, r, most));
+	assert_true(status_omitted_may_be(all, "a"));
+	assert_true(status_omitted_update(&all, most, full));
+	assert_true(status_omitted_may_be(all, "a"));
+	assert_false(status_omitted_may_be(all, "crowd"));
+	status_omitted_update(&all, full, NULL);
+	assert_null(all);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_fewer_is_whole),
 		cmocka_unit_test(changes_are_told),
+		cmocka_unit_test(crowded_namespaces_are_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

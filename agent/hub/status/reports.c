@@ -12,6 +12,7 @@
 #define API "/apis/podflame.io/v1alpha1/namespaces/"
 /* 5,000 nodes with 20 targets each; a limit, because agents write the reports */
 #define MAX_REPORTS_BYTES (512 << 20)
+#define MAX_NODES_BYTES	  (256 << 20)	      /* 30,000 nodes with 40 labels each */
 #define AGAIN_NS	  (60 * NSEC_PER_SEC) /* time after which both watches show the same */
 
 struct orphan { /* a report that the owner does not see */
@@ -255,9 +256,12 @@ static void on_nodes_synced(void *arg)
 
 /* ---- start and end ---- */
 
+/* agentless_pods.c reads the labels and taints. */
 static void trim_node(json_t *obj)
 {
-	json_keep(obj, "metadata", "name uid resourceVersion creationTimestamp");
+	json_keep(obj, "metadata", "name uid resourceVersion creationTimestamp labels");
+	json_keep(obj, "spec", "taints");
+	json_object_del(obj, "status");
 }
 
 int status_reports_new(struct kube *k, const char *ns, const struct reports_ops *ops, void *arg,
@@ -268,7 +272,7 @@ int status_reports_new(struct kube *k, const char *ns, const struct reports_ops 
 	static const struct kube_watch_ops node_ops = {
 		.upsert = on_node, .remove = on_node_gone, .synced = on_nodes_synced};
 	static const struct kube_watch_spec nodes = {
-		.path = "/api/v1/nodes", .metadata_only = true, .trim = trim_node};
+		.path = "/api/v1/nodes", .trim = trim_node, .max_bytes = MAX_NODES_BYTES};
 	_cleanup_free_ char *path = xasprintf(API "%s/profilingnodereports", ns);
 	const struct kube_watch_spec reports = {
 		.path = path, .optional = true, .max_bytes = MAX_REPORTS_BYTES};

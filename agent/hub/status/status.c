@@ -16,6 +16,11 @@
 #define SETTLE_NS (10 * NSEC_PER_SEC)
 /* writes at a time; each may open a connection, on the loop thread */
 #define MAX_IN_FLIGHT 16
+/*
+ * memory of the targets of one kind: twice that of an agent, which keeps no status, so that the hub
+ * knows of the targets that agents leave out
+ */
+#define MAX_TARGETS_BYTES (256u << 20)
 
 /* ---- when a status is computed ---- */
 
@@ -53,6 +58,14 @@ static bool may_be_omitted(const struct status *s, const struct status_row *t)
 	return status_omitted_may_be(s->omitted, namespace_of(t));
 }
 
+/* Returns how many targets of the same kind and namespace have no room. */
+static size_t crowded_out(const struct status *s, const struct status_row *t)
+{
+	const char *ns = namespace_of(t);
+
+	return status_omitted_here(*ns ? s->targets : s->cluster_targets, ns);
+}
+
 /* Has the status computed again of the targets for which may_be_omitted has changed. */
 static void touch_omitted(struct status *s)
 {
@@ -71,6 +84,7 @@ static bool is_settled(struct status *s)
 	if (s->settled || !status_reports_synced(s->reports))
 		return s->settled;
 	s->settled =
+		pods_synced(s->pods) &&
 		status_agentless_settled(s->agentless, status_reports_nodes_synced(s->reports));
 	if (!s->settled && now_mono_ns() >= s->started_ns + SETTLE_NS) {
 		s->settled = true;
@@ -130,20 +144,76 @@ static const char *ready_of(const json_t *status)
 	return json_str_at(json_with(conditions, "type", "Ready"), "reason", "");
 }
 
+/* Whether the hub knows, or has known, of a pod of the target on the node. */
+static bool has_pod(struct status *s, const struct status_row *t, struct heard *h)
+{
+	const struct target_selection sel = select_of_target(t->object);
+
+	if (!h->seen_pod)
+		h->seen_pod = pods_select(s->pods, h->node, &sel, s->opt_in_required);
+	return h->seen_pod;
+}
+
+static bool says_stored(const json_t *entry)
+{
+	const char *event;
+	json_t *said;
+
+	json_object_foreach (json_object_get(entry, "events"), event, said)
+		if (json_bool_at(said, "stored", false))
+			return true;
+	return false;
+}
+
+/* Returns the entry as status_compute takes it: a new reference. */
+static json_t *entry_of(struct status *s, struct status_row *t, struct heard *h)
+{
+	bool believed = has_pod(s, t, h); /* also before it matters: the pod may end */
+	json_t *entry;
+
+	if (believed || !says_stored(h->entry))
+		return json_incref(h->entry);
+	if (!t->doubted)
+		s->n_doubted++;
+	t->doubted = true;
+	entry = json_copy(h->entry);
+	json_object_set_new(entry, "doubted", json_true());
+	return entry;
+}
+
+static void not_doubted(struct status *s, struct status_row *t)
+{
+	if (t->doubted)
+		s->n_doubted--;
+	t->doubted = false;
+}
+
 static json_t *compute(struct status *s, struct status_row *t, const json_t *object)
 {
+	const struct target_selection sel = select_of_target(t->object);
 	size_t n = HASH_COUNT(t->heard), i = 0;
-	_cleanup_free_ const json_t **entries = xcalloc(n + 1, sizeof(*entries));
+	_cleanup_free_ json_t **entries = xcalloc(n + 1, sizeof(*entries));
+	_cleanup_free_ char *unverified = pods_unverified(s->pods, &sel);
+	json_t *status;
 	char now[32];
 
-	for (const struct heard *h = t->heard; h; h = h->hh.next)
-		entries[i++] = h->entry;
+	not_doubted(s, t);
+	for (struct heard *h = t->heard; h; h = h->hh.next)
+		entries[i++] = entry_of(s, t, h);
 	time_format(now_wall_ns(), now);
 	t->omitted = may_be_omitted(s, t);
-	return status_compute(object, entries, n,
-			      &(struct status_seen){s->n_reports, t->omitted,
-						    status_agentless_unseen(s->agentless)},
-			      now);
+	status = status_compute(object, (const json_t *const *)entries, n,
+				&(struct status_seen){
+					.n_reports = s->n_reports,
+					.omitted = t->omitted,
+					.n_crowded_out = crowded_out(s, t),
+					.unseen = status_agentless_unseen(s->agentless),
+					.unverified = unverified,
+				},
+				now);
+	while (i > 0)
+		json_decref(entries[--i]);
+	return status;
 }
 
 static void reconcile(struct status *s, struct status_row *t)
@@ -221,7 +291,7 @@ static void ask_about_all(struct status *s, struct status_row *t)
 
 /*
  * A target's entry for a node comes from the node's report or, if the node has no agent, from the
- * hub's list of the node's pods. If this changes, the old entry is removed before the new one is
+ * hub's count of the node's pods. If this changes, the old entry is removed before the new one is
  * added.
  */
 static void on_agentless(const char *node, void *arg)
@@ -239,9 +309,24 @@ static void on_agentless(const char *node, void *arg)
 		status_reports_look_again(s->reports, node);
 }
 
-static void on_unseen(void *arg)
+static void on_unknown_pods(void *arg)
 {
 	touch_all(arg);
+}
+
+/* A pod has come to the node: the hub may believe what it doubted of the node's report. */
+static void on_pod_came(const char *node, void *arg)
+{
+	struct status *s = arg;
+	struct heard *h;
+
+	if (!s->n_doubted)
+		return;
+	for (struct status_row *t = s->all; t; t = t->hh.next) {
+		HASH_FIND_STR(t->heard, node, h);
+		if (t->doubted && h)
+			status_touch(s, t);
+	}
 }
 
 static void on_node(const char *node, const json_t *obj, void *arg)
@@ -267,14 +352,28 @@ static bool hides_report(const char *node, void *arg)
 
 /* ---- watches of targets and reports ---- */
 
+/* Returns the path of the target's status in the API; NULL: the key is none of such a target. */
+static char *path_of(const char *key, bool cluster)
+{
+	const char *slash = strchr(key, '/');
+
+	if (cluster)
+		return xasprintf(API "/clusterprofilingtargets/%s/status", key);
+	return slash ? xasprintf(API "/namespaces/%.*s/profilingtargets/%s/status",
+				 (int)(slash - key), key, slash + 1)
+		     : NULL;
+}
+
 static void target_upsert(struct status *s, const char *key, const json_t *obj, bool cluster)
 {
-	const char *uid = json_str_at(obj, "metadata.uid", NULL), *slash = strchr(key, '/');
+	const char *uid = json_str_at(obj, "metadata.uid", NULL);
+	_cleanup_free_ char *path = path_of(key, cluster);
 	struct status_row *t;
 	bool another;
 
-	if (!uid || (!cluster && !slash))
+	if (!uid || !path)
 		return;
+	status_no_room_forget(s->no_room, uid);
 	t = status_row_find_or_add(&s->all, uid);
 	another = json_int_at(obj, "metadata.generation", 0) !=
 		  json_int_at(t->object, "metadata.generation", 0);
@@ -285,9 +384,7 @@ static void target_upsert(struct status *s, const char *key, const json_t *obj, 
 	json_decref(t->object);
 	t->object = json_incref((json_t *)obj);
 	free(t->path);
-	t->path = cluster ? xasprintf(API "/clusterprofilingtargets/%s/status", key)
-			  : xasprintf(API "/namespaces/%.*s/profilingtargets/%s/status",
-				      (int)(slash - key), key, slash + 1);
+	t->path = TAKE_PTR(path);
 	if (another)
 		ask_about_all(s, t);
 	status_touch(s, t);
@@ -314,8 +411,27 @@ static void on_target_gone(const char *key, const json_t *last, void *arg)
 	if (!t)
 		return;
 	status_agentless_each(s->agentless, forget_node, &(struct asking){s, t});
+	not_doubted(s, t);
 	status_row_forget_object(t);
 	status_row_drop_if_unused(&s->all, t);
+}
+
+static void tell_no_room(struct status *s, const char *key, const json_t *obj, bool cluster)
+{
+	_cleanup_free_ char *path = path_of(key, cluster);
+
+	if (path)
+		status_no_room_tell(s->no_room, obj, path);
+}
+
+static void on_target_without_room(const char *key, const json_t *obj, void *arg)
+{
+	tell_no_room(arg, key, obj, false);
+}
+
+static void on_cluster_target_without_room(const char *key, const json_t *obj, void *arg)
+{
+	tell_no_room(arg, key, obj, true);
 }
 
 static const char *node_of(const json_t *report)
@@ -394,6 +510,22 @@ static void on_synced(void *arg)
 	touch_all(arg);
 }
 
+/* Called when the hub has no room for targets, or has room again. */
+static void on_left_out(void *arg)
+{
+	struct status *s = arg;
+	size_t n = kube_watch_left_out(s->targets) + kube_watch_left_out(s->cluster_targets);
+
+	if (n && !s->has_left_out)
+		log_warn("no room in memory for %zu targets: the namespaces with the most have "
+			 "their oldest ones only",
+			 n);
+	else if (!n && s->has_left_out)
+		log_info("all targets have room in memory again");
+	s->has_left_out = n != 0;
+	touch_all(s);
+}
+
 /* ---- start and end ---- */
 
 /* Removes the annotations: the hub does not read them, and a user may write 80,000 of them. */
@@ -405,31 +537,45 @@ static void trim_target(json_t *obj)
 static int watch(struct status *s, const char *path, const struct kube_watch_ops *ops,
 		 struct kube_watch **ret)
 {
-	const struct kube_watch_spec spec = {.path = path, .optional = true, .trim = trim_target};
+	const struct kube_watch_spec spec = {.path = path,
+					     .optional = true,
+					     .trim = trim_target,
+					     .max_bytes = MAX_TARGETS_BYTES};
 
 	return kube_watch_new(s->kube, &spec, ops, s, ret);
 }
 
 int status_new(struct loop *l, struct kube *k, const struct status_config *c, struct status **ret)
 {
-	static const struct kube_watch_ops target_ops = {
-		.upsert = on_target, .remove = on_target_gone, .synced = on_synced};
-	static const struct kube_watch_ops cluster_ops = {
-		.upsert = on_cluster_target, .remove = on_target_gone, .synced = on_synced};
+	static const struct kube_watch_ops target_ops = {.upsert = on_target,
+							 .remove = on_target_gone,
+							 .synced = on_synced,
+							 .left_out = on_left_out,
+							 .no_room = on_target_without_room};
+	static const struct kube_watch_ops cluster_ops = {.upsert = on_cluster_target,
+							  .remove = on_target_gone,
+							  .synced = on_synced,
+							  .left_out = on_left_out,
+							  .no_room =
+								  on_cluster_target_without_room};
 	static const struct reports_ops report_ops = {
 		.report = {.upsert = on_report, .remove = on_report_gone, .synced = on_synced},
 		.there = on_report_there,
 		.node = on_node,
 		.hides = hides_report,
 	};
-	static const struct agentless_ops agentless_ops = {on_agentless, on_unseen};
-	const struct agentless_config ac = {c->ns, c->opt_in_required};
+	static const struct agentless_ops agentless_ops = {on_agentless, on_unknown_pods};
+	static const struct pods_ops pods_ops = {on_pod_came, on_unknown_pods};
+	const struct agentless_config ac = {c->ns, c->opt_in_required, c->pods};
 	struct status *s = xcalloc(1, sizeof(*s));
 	int r;
 
 	s->loop = l;
 	s->kube = k;
+	s->pods = c->pods;
+	s->opt_in_required = c->opt_in_required;
 	s->started_ns = now_mono_ns();
+	s->no_room = status_no_room_new(l, k);
 	r = status_agentless_new(k, &ac, &agentless_ops, s, &s->agentless);
 	if (!r)
 		r = status_reports_new(k, c->ns, &report_ops, s, &s->reports);
@@ -441,6 +587,7 @@ int status_new(struct loop *l, struct kube *k, const struct status_config *c, st
 		status_free(s);
 		return r;
 	}
+	pods_set_ops(s->pods, &pods_ops, s);
 	timer_set(l, &s->tick, TICK_NS, on_tick, s);
 	*ret = s;
 	return 0;
@@ -452,6 +599,7 @@ struct status *status_free(struct status *s)
 
 	if (!s)
 		return NULL;
+	pods_set_ops(s->pods, &(struct pods_ops){0}, NULL);
 	timer_cancel(&s->flush);
 	timer_cancel(&s->tick);
 	kube_watch_free(s->targets);
@@ -459,6 +607,7 @@ struct status *status_free(struct status *s)
 	status_reports_free(s->reports);
 	status_agentless_free(s->agentless);
 	status_abandon_writes(s);
+	status_no_room_free(s->no_room);
 	HASH_ITER (hh, s->all, t, next)
 		status_row_free(&s->all, t);
 	status_omitted_done(&s->omitted);

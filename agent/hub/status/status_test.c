@@ -24,7 +24,7 @@ static struct timer *tick_timer;
  */
 static void run(bool tick)
 {
-	struct timer *armed[2];
+	struct timer *armed[8];
 	uint64_t delay_ns;
 	size_t n = 0;
 
@@ -49,10 +49,26 @@ static void run(bool tick)
 #define BEGAN_NS (1800000000 * NSEC_PER_SEC)
 
 static json_t *no_object;
+static struct pods *pods;
+static json_t *shown[2]; /* the pods of the targets' namespace: web-1 on n1, web-2 on n2 */
+
+static json_t *pod(const char *ns, const char *name, const char *node)
+{
+	return json_pack("{s:{s:s, s:s, s:s}, s:{s:s}}", "metadata", "name", name, "namespace", ns,
+			 "uid", name, "spec", "nodeName", node);
+}
+
+static void upsert(const char *watch, const char *key, json_t *obj, const json_t *old)
+{
+	struct kube_watch *w = watch_of(watch);
+
+	keep(w, key, obj);
+	w->ops.upsert(key, obj, old, w->arg);
+}
 
 static struct status *start(bool synced)
 {
-	static const struct status_config c = {.ns = "podflame-system"};
+	struct status_config c = {.ns = "podflame-system"};
 	static const char *const nodes[] = {"n1", "n2", "odd"};
 	struct status *s = NULL;
 	uint64_t delay_ns;
@@ -62,13 +78,23 @@ static struct status *start(bool synced)
 	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
 		free_watch(&watches[i]); /* left by a test that failed */
 	test_clock.stands_ns = BEGAN_NS;
+	assert_int_equal(pods_new(timer_loop(), testwatches(keep_request), &pods), 0);
+	c.pods = pods;
 	assert_int_equal(status_new(timer_loop(), testwatches(keep_request), &c, &s), 0);
 	tick_timer = loop_next_timer(timer_loop(), &delay_ns);
 	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
 		watches[i].synced = synced;
 	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
 		keep(watch_of("/nodes"), nodes[i], no_object);
+	upsert("/api/v1/pods", "app/web-1", shown[0], NULL);
+	upsert("/api/v1/pods", "app/web-2", shown[1], NULL);
 	return s;
+}
+
+static void stop(struct status *s)
+{
+	status_free(s);
+	pods = pods_free(pods);
 }
 
 static json_t *target(const char *uid, const char *rv, int generation)
@@ -85,14 +111,6 @@ static json_t *report(const char *node, const char *uid, bool stored)
 		"metadata", "name", node, "uid", "report-uid", "spec", "nodeName", node, "status",
 		"targets", "uid", uid, "generation", 1, "podsMatched", 1, "pods", 1, "containers",
 		1, "events", "on-cpu", "sampled", 1, "stored", stored);
-}
-
-static void upsert(const char *watch, const char *key, json_t *obj, const json_t *old)
-{
-	struct kube_watch *w = watch_of(watch);
-
-	keep(w, key, obj);
-	w->ops.upsert(key, obj, old, w->arg);
 }
 
 /*
@@ -154,7 +172,7 @@ static void test_watches(void **state)
 	watch_of("/apis/podflame.io/v1alpha1/profilingtargets");
 	watch_of("/apis/podflame.io/v1alpha1/clusterprofilingtargets");
 	watch_of("/apis/podflame.io/v1alpha1/namespaces/podflame-system/profilingnodereports");
-	status_free(s);
+	stop(s);
 }
 
 static void test_annotations_of_targets_are_not_kept(void **state)
@@ -173,7 +191,7 @@ static void test_annotations_of_targets_are_not_kept(void **state)
 		assert_null(json_at(t, "metadata.annotations"));
 		assert_string_equal(json_str_at(t, "metadata.uid", ""), "u1");
 	}
-	status_free(s);
+	stop(s);
 }
 
 static void test_nothing_before_the_reports_are_known(void **state)
@@ -193,7 +211,7 @@ static void test_nothing_before_the_reports_are_known(void **state)
 	run(false);
 	assert_int_equal(sent.n, 1);
 	assert_string_equal(sent_reason(), "Profiling");
-	status_free(s);
+	stop(s);
 	sent.fn(200, NULL, NULL, sent.arg); /* the answer arrives after the controller was freed */
 }
 
@@ -222,7 +240,7 @@ static void test_targets_for_others(void **state)
 	json_decref(after);
 	after = status_targets(s);
 	assert_int_equal(json_array_size(after), 0);
-	status_free(s);
+	stop(s);
 }
 
 static void test_from_new_to_ready(void **state)
@@ -262,7 +280,7 @@ static void test_from_new_to_ready(void **state)
 	upsert("/profilingtargets", "app/web", t3, t2);
 	run(true);
 	assert_int_equal(sent.n, 2);
-	status_free(s);
+	stop(s);
 }
 
 static json_t *target_without_pods(void)
@@ -303,7 +321,7 @@ static void test_full_reports(void **state)
 	run(false);
 	assert_string_not_equal(sent_reason(), "ReportFull");
 	sent.fn(404, NULL, "gone", sent.arg);
-	status_free(s);
+	stop(s);
 }
 
 /* Targets of a namespace cannot be missing if a report names fewer targets of it than of others. */
@@ -324,7 +342,114 @@ static void test_full_of_others(void **state)
 	run(false);
 	assert_string_equal(sent_reason(), "NoPodsMatched");
 	sent.fn(404, NULL, "gone", sent.arg);
+	stop(s);
+}
+
+/* The hub has no room for some targets of a namespace: the others of the namespace say so. */
+static void test_targets_that_have_no_room(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target_without_pods(), *t2 = NULL, *t3 = NULL,
+			      *r = report("n1", "other", true);
+	struct kube_watch *w = watch_of("/profilingtargets");
+
+	(void)state;
+	assert_int_equal(w->max_bytes, 256 << 20);
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(false);
+	assert_null(strstr(sent_ready("message"), "room"));
+	t2 = answer(200, t, "11");
+	upsert("/profilingtargets", "app/web", t2, t);
+	run(false);
+	test_clock.stands_ns += 2 * NSEC_PER_SEC;
+	w->n_left_out = 3;
+	snprintf(w->left_out_ns, sizeof(w->left_out_ns), "app");
+	w->ops.left_out(w->arg);
+	run(false);
+	assert_non_null(strstr(sent_ready("message"),
+			       "Note: the hub has no room for 3 newer targets like this one in the "
+			       "namespace"));
+	t3 = answer(200, t2, "12");
+	upsert("/profilingtargets", "app/web", t3, t2);
+	run(false);
+	test_clock.stands_ns += 2 * NSEC_PER_SEC;
+	/* those of another namespace are nobody's concern here */
+	snprintf(w->left_out_ns, sizeof(w->left_out_ns), "other");
+	w->ops.left_out(w->arg);
+	run(false);
+	assert_null(strstr(sent_ready("message"), "room"));
+	sent.fn(404, NULL, "gone", sent.arg);
 	status_free(s);
+}
+
+/*
+ * A target that has no room is told so in its own status, once for each change of its spec. If the
+ * write fails, it is repeated. When the target has room, it gets the usual status.
+ */
+static void test_a_target_without_room_is_told(void **state)
+{
+	struct status *s = start(true);
+	struct kube_watch *w = watch_of("/profilingtargets");
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "other", true),
+			      *told = NULL, *changed = NULL;
+
+	(void)state;
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	w->ops.no_room("app/web", t, w->arg);
+	run(false);
+	assert_string_equal(
+		sent.path, "/apis/podflame.io/v1alpha1/namespaces/app/profilingtargets/web/status");
+	assert_string_equal(json_str_at(sent.body, "metadata.resourceVersion", ""), "10");
+	assert_string_equal(sent_ready("status"), "Unknown");
+	assert_string_equal(sent_reason(), "NoRoom");
+	assert_non_null(strstr(sent_ready("message"), "the hub has no room in memory"));
+	/* the numbers of another time go, and the begin of stopAfter stays */
+	assert_true(json_is_null(json_at(sent.body, "status.summary")));
+	assert_null(json_at(sent.body, "status.firstReadyTime"));
+	answer(500, t, NULL);
+	run(false);
+	told = answer(200, t, "11");
+	w->ops.no_room("app/web", told, w->arg);
+	run(false);
+	assert_int_equal(sent.n, 2);
+	/* another spec */
+	changed = json_deep_copy(told);
+	json_object_set_new(json_object_get(changed, "metadata"), "generation", json_integer(2));
+	w->ops.no_room("app/web", changed, w->arg);
+	/* before its status is written, it has room */
+	upsert("/profilingtargets", "app/web", changed, NULL);
+	run(false);
+	assert_int_equal(sent.n, 3);
+	assert_string_equal(sent_reason(), "Pending");
+	sent.fn(404, NULL, "gone", sent.arg);
+	sent.fn = NULL;
+	/* the hub may end while a write is under way */
+	w->ops.no_room("app/other", t, w->arg);
+	run(false);
+	assert_non_null(sent.fn);
+	stop(s);
+	sent.fn(200, NULL, NULL, sent.arg);
+}
+
+/* Of more than wait, the last one is counted and not told. */
+static void test_many_targets_without_room(void **state)
+{
+	struct status *s = start(true);
+	struct kube_watch *w = watch_of("/profilingtargets");
+	struct counter *not_told = counter("podflame_targets_not_told_total", NULL, NULL);
+	uint64_t before = counter_get(not_told);
+
+	(void)state;
+	for (unsigned i = 0; i <= 16384; i++) {
+		_cleanup_free_ char *uid = xasprintf("u%u", i);
+		_cleanup_json_ json_t *t = target(uid, "10", 1);
+
+		assert_int_equal(counter_get(not_told), before);
+		w->ops.no_room("app/web", t, w->arg);
+	}
+	assert_int_equal(counter_get(not_told), before + 1);
+	stop(s);
 }
 
 static void test_cluster_kind(void **state)
@@ -338,7 +463,7 @@ static void test_cluster_kind(void **state)
 	assert_string_equal(sent.path,
 			    "/apis/podflame.io/v1alpha1/clusterprofilingtargets/all/status");
 	sent.fn(404, NULL, "gone", sent.arg);
-	status_free(s);
+	stop(s);
 }
 
 static void test_only_touched_targets_are_written(void **state)
@@ -371,7 +496,7 @@ static void test_only_touched_targets_are_written(void **state)
 	assert_int_equal(sent.n, 3);
 	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u2");
 	assert_string_equal(sent_reason(), "Pending");
-	status_free(s);
+	stop(s);
 	sent.fn(200, NULL, NULL, sent.arg);
 }
 
@@ -398,7 +523,7 @@ static void test_counters_wait_a_second(void **state)
 	assert_int_equal(sent.n, 2);
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", 0), 2);
 	json_decref(answer(200, t2, "12"));
-	status_free(s);
+	stop(s);
 }
 
 static void test_conflict_and_refusal_are_tried_again(void **state)
@@ -428,7 +553,7 @@ static void test_conflict_and_refusal_are_tried_again(void **state)
 		json_decref(answer(200, t, "16"));
 		run(true);
 		assert_int_equal(sent.n, 2);
-		status_free(s);
+		stop(s);
 	}
 }
 
@@ -455,7 +580,7 @@ static void test_deleted_target_is_forgotten(void **state)
 	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u2");
 	assert_string_equal(sent_reason(), "Pending");
 	json_decref(answer(200, again, "21"));
-	status_free(s);
+	stop(s);
 }
 
 static struct status *start_with_two_nodes(json_t *r1, json_t *r2)
@@ -515,7 +640,7 @@ static void test_report_of_a_gone_node_is_deleted_once(void **state)
 	assert_int_equal(nodes_reporting(), 1);
 	removed("profilingnodereports", "podflame-system/n1", newer);
 	assert_int_equal(nodes_reporting(), 1);
-	status_free(s);
+	stop(s);
 }
 
 static void test_report_before_its_node_counts_when_that_comes(void **state)
@@ -533,7 +658,7 @@ static void test_report_before_its_node_counts_when_that_comes(void **state)
 	assert_string_equal(sent.method, "GET");
 	upsert("/nodes", "n3", no_object, NULL);
 	assert_int_equal(nodes_reporting(), 3);
-	status_free(s);
+	stop(s);
 }
 
 static void test_nodes_known_late(void **state)
@@ -553,27 +678,9 @@ static void test_nodes_known_late(void **state)
 	run(true);
 	assert_int_equal(sent.n, 1);
 	assert_string_equal(sent.path, "/api/v1/nodes/gone");
-	status_free(s);
+	stop(s);
 	refuse(404); /* the answer arrives after the controller was freed */
 	assert_int_equal(sent.n, 1);
-}
-
-/* Answers the three lists of a look. The node has one pod of the target. */
-static void answer_look(const char *node, json_t *pod)
-{
-	struct kube_watch *w = watch_of("/api/v1/namespaces");
-
-	while (w && !w->once) /* skip the watch of the agents' pods */
-		w++;
-	w->ops.synced(w->arg);
-	w = &watches[0];
-	while (!streq(w->path, "/api/v1/nodes") || !w->once)
-		w++;
-	keep(w, node, no_object);
-	w->ops.synced(w->arg);
-	w = watch_of("/api/v1/pods");
-	keep(w, "app/p", pod);
-	w->ops.synced(w->arg);
 }
 
 static json_t *agent_pod(const char *node)
@@ -592,8 +699,6 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 	struct status *s = start(true);
 	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL, *t3 = NULL, *t4 = NULL;
 	_cleanup_json_ json_t *r = report("n1", "u1", true), *agent = agent_pod("n1");
-	_cleanup_json_ json_t *pod =
-		json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\"}}", 0, NULL);
 	static const char agents[] = "/namespaces/podflame-system/pods";
 	_cleanup_json_ json_t *r2 = report("n2", "other", true), *agent2 = agent_pod("n2");
 	const json_t *ready;
@@ -616,8 +721,6 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 	assert_int_equal(sent.n, 1);
 	test_clock.stands_ns += 11 * NSEC_PER_SEC;
 	run(true);
-	answer_look("n1", pod);
-	run(false);
 	assert_int_equal(sent.n, 2);
 	ready = json_array_get(json_at(sent.body, "status.conditions"), 1);
 	assert_string_equal(json_str_at(ready, "reason", ""), "NodeWithoutAgent");
@@ -638,7 +741,7 @@ static void test_a_node_whose_agent_goes_and_comes_back(void **state)
 	assert_string_equal(sent_reason(), "Profiling");
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", 0), 1);
 	t4 = answer(200, t3, "13");
-	status_free(s);
+	stop(s);
 }
 
 /*
@@ -651,14 +754,11 @@ static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 	struct kube_watch *agents = watch_of("/namespaces/podflame-system/pods");
 	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL, *t3 = NULL;
 	_cleanup_json_ json_t *r = report("n1", "u1", true);
-	_cleanup_json_ json_t *pod =
-		json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\"}}", 0, NULL);
 
 	(void)state;
 	upsert("/nodes", "n1", no_object, NULL);
 	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
 	run(true);
-	answer_look("n1", pod);
 	upsert("/profilingtargets", "app/web", t, NULL);
 	run(false);
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsProfiling", -1), 0);
@@ -670,12 +770,12 @@ static void test_a_report_that_is_written_anew_tells_of_an_agent(void **state)
 	run(true);
 	assert_string_equal(sent_reason(), "Profiling");
 	t3 = answer(200, t2, "12");
-	status_free(s);
+	stop(s);
 }
 
 /*
- * A target that is created after the hub has looked at the node, a second target, and one that is
- * deleted.
+ * A target that is created after the hub has counted the node's pods, a second target, and one that
+ * is deleted.
  */
 static void test_targets_of_a_node_without_agent(void **state)
 {
@@ -683,8 +783,6 @@ static void test_targets_of_a_node_without_agent(void **state)
 	_cleanup_json_ json_t *t = target("u1", "10", 1), *all = target("u1", "11", 2);
 	_cleanup_json_ json_t *r = report("n2", "other", true), *agent = agent_pod("n2");
 	_cleanup_json_ json_t *r1 = report("n1", "other", true), *agent1 = agent_pod("n1");
-	_cleanup_json_ json_t *pod =
-		json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\"}}", 0, NULL);
 
 	(void)state;
 	json_object_set_new(json_object_get(json_object_get(t, "spec"), "podSelector"),
@@ -694,7 +792,6 @@ static void test_targets_of_a_node_without_agent(void **state)
 	upsert("/namespaces/podflame-system/pods", "podflame-system/a", agent, NULL);
 	upsert("profilingnodereports", "podflame-system/n2", r, NULL);
 	run(true);
-	answer_look("n1", pod);
 	upsert("/profilingtargets", "app/web", t, NULL);
 	run(false);
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 0);
@@ -711,15 +808,15 @@ static void test_targets_of_a_node_without_agent(void **state)
 	run(true);
 	assert_int_equal(json_int_at(sent.body, "status.summary.podsMatched", -1), 0);
 	json_decref(answer(404, NULL, NULL));
-	status_free(s);
+	stop(s);
 }
 
-static void test_a_refused_look_is_told_to_all_targets(void **state)
+static void test_pods_that_are_not_known_are_told_to_all_targets(void **state)
 {
 	struct status *s = start(true);
+	struct kube_watch *w = watch_of("/api/v1/pods");
 	_cleanup_json_ json_t *t = target("u1", "10", 1);
 	_cleanup_json_ json_t *r = report("n2", "u1", true), *agent = agent_pod("n2");
-	struct kube_watch *w;
 	const json_t *ready;
 
 	(void)state;
@@ -728,20 +825,20 @@ static void test_a_refused_look_is_told_to_all_targets(void **state)
 	upsert("/namespaces/podflame-system/pods", "podflame-system/a", agent, NULL);
 	upsert("profilingnodereports", "podflame-system/n2", r, NULL);
 	upsert("/profilingtargets", "app/web", t, NULL);
-	run(false);
-	assert_int_equal(sent.n, 0); /* nothing is written: the pods of n1 are not known yet */
-	run(true);
-	for (w = watches; !w->once; w++)
-		;
+	removed("/api/v1/pods", "app/web-1", shown[0]);
+	w->synced = false;
 	w->ops.state("HTTP 403: no", w->arg);
+	run(true);
+	assert_int_equal(sent.n, 0); /* nothing is written: the pods of n1 are not known yet */
+	test_clock.stands_ns += 10 * NSEC_PER_SEC;
 	run(true);
 	assert_int_equal(sent.n, 1);
 	ready = json_array_get(json_at(sent.body, "status.conditions"), 1);
 	assert_string_equal(json_str_at(ready, "message", ""),
 			    "samples of on-cpu are stored. Note: not all pods of 1 node without an "
-			    "agent (n1) are known: HTTP 403: no");
+			    "agent (n1) are known: the pods cannot be watched: HTTP 403: no");
 	json_decref(answer(404, NULL, NULL));
-	status_free(s);
+	stop(s);
 }
 
 /* A hub that starts waits for the pods of nodes without an agent, but only for a limited time. */
@@ -760,66 +857,7 @@ static void test_what_cannot_be_known_is_not_waited_for(void **state)
 	run(true);
 	assert_int_equal(sent.n, 1);
 	json_decref(answer(404, NULL, NULL));
-	status_free(s);
-}
-
-static struct kube_watch *list_under_way(void)
-{
-	for (struct kube_watch *w = watches; w < watches + ARRAY_SIZE(watches); w++)
-		if (w->used && w->once && !w->synced)
-			return w;
-	return NULL;
-}
-
-/* Answers all lists of looks. No node has a pod. */
-static void answer_lists(void)
-{
-	for (struct kube_watch *w; (w = list_under_way());) {
-		if (streq(w->path, "/api/v1/nodes"))
-			keep(w, w->field_selector + strlen("metadata.name="), no_object);
-		w->synced = true;
-		w->ops.synced(w->arg);
-	}
-}
-
-/*
- * The hub has more nodes to look at than it can before it must write. It writes that some pods are
- * unknown.
- */
-static void test_a_hub_that_starts_with_many_nodes_without_an_agent(void **state)
-{
-	static const char waits[] = "the hub has not listed them yet";
-	struct status *s = start(true);
-	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "other", true),
-			      *t2 = NULL;
-	unsigned seconds = 0;
-
-	(void)state;
-	for (unsigned i = 0; i < 100; i++) {
-		_cleanup_free_ char *name = xasprintf("m%u", i);
-
-		upsert("/nodes", name, no_object, NULL);
-	}
-	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
-	upsert("/profilingtargets", "app/web", t, NULL);
-	while (!sent.n && seconds++ < 20) {
-		run(true);
-		answer_lists();
-		test_clock.stands_ns += NSEC_PER_SEC;
-	}
-	assert_in_range(seconds, 10, 12);
-	assert_non_null(strstr(sent_ready("message"), waits));
-	t2 = answer(200, t, "11");
-	upsert("/profilingtargets", "app/web", t2, t);
-	while (sent.n == 1 && seconds++ < 30) {
-		run(true);
-		answer_lists();
-		test_clock.stands_ns += NSEC_PER_SEC;
-	}
-	assert_in_range(seconds, 12, 16);
-	assert_null(strstr(sent_ready("message"), waits));
-	json_decref(answer(404, NULL, NULL));
-	status_free(s);
+	stop(s);
 }
 
 static void tell_targets(unsigned n, int generation, bool suspend)
@@ -867,7 +905,7 @@ static void test_few_writes_at_once(void **state)
 	run(true);
 	assert_int_equal(sent.n, 1000);
 	holds = false;
-	status_free(s);
+	stop(s);
 }
 
 static void test_who_was_written_comes_after_the_others(void **state)
@@ -881,10 +919,48 @@ static void test_who_was_written_comes_after_the_others(void **state)
 	tell_targets(20, 2, true);
 	assert_int_equal(n_held, 16);
 	assert_string_equal(json_str_at(sent.body, "metadata.uid", ""), "u11");
-	status_free(s);
+	stop(s);
 	while (n_held)
 		answer_held();
 	holds = false;
+}
+
+/*
+ * Somebody has taken over the agent of n1. Its report says that the hub has stored samples of a
+ * target that selects no pod there.
+ */
+static void test_a_report_about_pods_that_are_not_there(void **state)
+{
+	struct status *s = start(true);
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *r = report("n1", "u1", true),
+			      *of_others = pod("bank", "vault", "n1"), *t2 = NULL;
+	json_t *own = shown[0];
+
+	(void)state;
+	removed("/pods", "app/web-1", own);
+	upsert("/pods", "bank/vault", of_others, NULL);
+	upsert("profilingnodereports", "podflame-system/n1", r, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	run(true);
+	assert_int_equal(sent.n, 1);
+	assert_string_equal(sent_reason(), "WaitingForStore");
+	t2 = answer(200, t, "11");
+	upsert("/profilingtargets", "app/web", t2, t);
+	run(false);
+	assert_int_equal(sent.n, 1);
+	/* a pod of the target comes to the node: from now on the report counts, ... */
+	test_clock.stands_ns += 2 * NSEC_PER_SEC;
+	upsert("/pods", "app/web-1", own, NULL);
+	run(false);
+	assert_int_equal(sent.n, 2);
+	assert_string_equal(sent_reason(), "Profiling");
+	/* ... also when the pod has ended */
+	t = (json_decref(t), answer(200, t2, "12"));
+	upsert("/profilingtargets", "app/web", t, t2);
+	removed("/pods", "app/web-1", own);
+	run(true);
+	assert_int_equal(sent.n, 2);
+	stop(s);
 }
 
 static void test_odd_objects(void **state)
@@ -906,7 +982,7 @@ static void test_odd_objects(void **state)
 		removed("/profilingtargets", "app/odd", o);
 	}
 	assert_int_equal(sent.n, 0);
-	status_free(s);
+	stop(s);
 }
 
 int main(void)
@@ -919,6 +995,9 @@ int main(void)
 		cmocka_unit_test(test_from_new_to_ready),
 		cmocka_unit_test(test_full_reports),
 		cmocka_unit_test(test_full_of_others),
+		cmocka_unit_test(test_targets_that_have_no_room),
+		cmocka_unit_test(test_a_target_without_room_is_told),
+		cmocka_unit_test(test_many_targets_without_room),
 		cmocka_unit_test(test_cluster_kind),
 		cmocka_unit_test(test_only_touched_targets_are_written),
 		cmocka_unit_test(test_counters_wait_a_second),
@@ -930,18 +1009,22 @@ int main(void)
 		cmocka_unit_test(test_a_node_whose_agent_goes_and_comes_back),
 		cmocka_unit_test(test_a_report_that_is_written_anew_tells_of_an_agent),
 		cmocka_unit_test(test_targets_of_a_node_without_agent),
-		cmocka_unit_test(test_a_refused_look_is_told_to_all_targets),
+		cmocka_unit_test(test_pods_that_are_not_known_are_told_to_all_targets),
 		cmocka_unit_test(test_what_cannot_be_known_is_not_waited_for),
-		cmocka_unit_test(test_a_hub_that_starts_with_many_nodes_without_an_agent),
 		cmocka_unit_test(test_few_writes_at_once),
 		cmocka_unit_test(test_who_was_written_comes_after_the_others),
+		cmocka_unit_test(test_a_report_about_pods_that_are_not_there),
 		cmocka_unit_test(test_odd_objects),
 	};
 	int failed;
 
 	no_object = json_object();
+	shown[0] = pod("app", "web-1", "n1");
+	shown[1] = pod("app", "web-2", "n2");
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
 	json_decref(no_object);
+	json_decref(shown[0]);
+	json_decref(shown[1]);
 	json_decref(sent.body);
 	return failed;
 }

@@ -95,6 +95,8 @@ bool status_row_hear(struct status_row *t, const char *node, const json_t *entry
 		h->node = xstrdup(node);
 		HASH_ADD_KEYPTR(hh, t->heard, h->node, strlen(h->node), h);
 	}
+	if (json_int_at(h->entry, "generation", -1) != json_int_at(named, "generation", -1))
+		h->seen_pod = false;
 	json_decref(h->entry);
 	h->entry = named;
 	return true;

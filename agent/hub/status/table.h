@@ -10,6 +10,11 @@
 struct heard { /* the entry of one node about one target */
 	char *node;
 	json_t *entry; /* the entry, with "node" added */
+	/*
+	 * Since the target has the generation in the entry, the hub has seen a pod of the target on
+	 * the node.
+	 */
+	bool seen_pod;
 	UT_hash_handle hh;
 };
 struct status_row {
@@ -24,6 +29,7 @@ struct status_row {
 	char *written_rv;
 	struct heard *heard;
 	bool dirty, pending, in_flight;
+	bool doubted; /* in the last result: some entry did not count */
 	bool omitted; /* in the last result: the target may be missing in a full report */
 	uint64_t last_write_ns, retry_ns, backoff_ns;
 	UT_hash_handle hh;

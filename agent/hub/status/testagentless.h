@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of agentless only: makes nodes, agents and their pods. It replaces watches and lists,
- * and the test sets the clock.
+ * For tests of agentless only: makes nodes, agents and pods. It replaces watches, and the test sets
+ * the clock.
  */
 #pragma once
 
@@ -13,21 +13,23 @@
 
 #include "lib/base/testclock.h"
 #include "lib/kube/testwatches.h"
+#include "lib/loop/testtimer.h"
 
 /* the time at which each test begins; only the test changes the clock */
 #define BEGAN_NS (1800000000 * NSEC_PER_SEC)
 
 static struct agentless *a;
-static unsigned n_changed, n_unseen, n_listed;
+static struct pods *pods;
+static unsigned n_changed, n_unseen;
 static char changed_node[64];
-/* what the API server returns for every node, and for its pods; NULL: nothing */
-static json_t *node_object, *pod_object;
-static size_t left_out;			 /* how many pods the list lacks */
+static uint64_t change_takes_ns; /* how long each call of on_changed takes */
+static json_t *objects;		 /* the pods' objects */
 
 static inline void on_changed(const char *node, void *arg)
 {
 	(void)arg;
 	n_changed++;
+	test_clock.stands_ns += change_takes_ns;
 	snprintf(changed_node, sizeof(changed_node), "%s", node);
 }
 
@@ -37,27 +39,46 @@ static inline void on_unseen(void *arg)
 	n_unseen++;
 }
 
-/* ---- nodes, agents and lists ---- */
+/* ---- nodes, agents and pods ---- */
 
 static inline void start(void)
 {
-	static const struct agentless_config c = {"podflame-system", true};
+	struct agentless_config c = {"podflame-system", true, NULL};
 	static const struct agentless_ops ops = {on_changed, on_unseen};
 
 	status_agentless_free(a); /* left by a test that failed */
+	pods_free(pods);
 	test_clock.stands_ns = BEGAN_NS;
-	n_changed = n_unseen = n_listed = 0;
+	n_changed = n_unseen = 0;
+	change_takes_ns = 0;
+	objects = json_array();
+	assert_int_equal(pods_new(timer_loop(), testwatches(NULL), &pods), 0);
+	c.pods = pods;
 	assert_int_equal(status_agentless_new(testwatches(NULL), &c, &ops, NULL, &a), 0);
+	watch_of("/api/v1/pods")->synced = true;
+	watch_of("/api/v1/namespaces")->synced = true;
 }
 
 static inline void end(void)
 {
 	a = status_agentless_free(a);
+	pods = pods_free(pods);
 	assert_null(find_watch("/"));
-	json_decref(node_object);
-	json_decref(pod_object);
-	node_object = pod_object = NULL;
-	left_out = 0;
+	json_decref(objects);
+	objects = NULL;
+}
+
+/* Puts a pod of namespace app on the node. */
+static inline void add_pod(const char *node)
+{
+	struct kube_watch *w = watch_of("/api/v1/pods");
+	_cleanup_free_ char *name = xasprintf("p-%s", node), *key = xasprintf("app/%s", name);
+	json_t *obj = json_pack("{s:{s:s, s:s, s:s}, s:{s:s}}", "metadata", "namespace", "app",
+				"name", name, "uid", name, "spec", "nodeName", node);
+
+	json_array_append_new(objects, obj);
+	keep(w, key, obj);
+	w->ops.upsert(key, obj, NULL, w->arg);
 }
 
 /*
@@ -135,59 +156,15 @@ static inline void add_working(const char *name)
 	agent(name, READY, "");
 }
 
-/* The list that the hub waits for; NULL: none. */
-static inline struct kube_watch *list_under_way(void)
-{
-	static const char *const paths[] = {"/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(watches); i++)
-		for (size_t k = 0; k < ARRAY_SIZE(paths); k++)
-			if (watches[i].used && streq(watches[i].path, paths[k]) &&
-			    !watches[i].synced)
-				return &watches[i];
-	return NULL;
-}
-
-/*
- * Answers a list; no namespace is listed. If the list's path is fails, the API server refuses the
- * list.
- */
-static inline void answer_list(struct kube_watch *w, const char *fails)
-{
-	n_listed++;
-	assert_true(w->once);
-	if (fails && streq(w->path, fails)) {
-		w->ops.state("list: HTTP 403: forbidden", w->arg);
-		return;
-	}
-	if (streq(w->path, "/api/v1/nodes")) {
-		if (!node_object)
-			node_object = json_object();
-		keep(w, w->field_selector + strlen("metadata.name="), node_object);
-	} else if (streq(w->path, "/api/v1/pods")) {
-		keep(w, "app/p", pod_object);
-		w->n_left_out = left_out;
-	}
-	w->synced = true;
-	w->ops.synced(w->arg);
-}
-
-static inline void answer_lists(const char *fails)
-{
-	for (struct kube_watch *w; (w = list_under_way());)
-		answer_list(w, fails);
-}
-
-static inline void pass(unsigned seconds, const char *fails)
+static inline void pass(unsigned seconds)
 {
 	for (unsigned i = 0; i < seconds; i++) {
 		test_clock.stands_ns += NSEC_PER_SEC;
 		status_agentless_tick(a, true);
-		answer_lists(fails);
 	}
 }
 
-/* ---- results of looks ---- */
+/* ---- counts ---- */
 
 static inline json_t *entry_of(const char *node)
 {
@@ -203,13 +180,11 @@ static inline json_t *entry_of(const char *node)
 static inline void start_with_pods(unsigned n)
 {
 	start();
-	pod_object = json_loads("{\"metadata\": {\"name\": \"p\", \"namespace\": \"app\", "
-				"\"labels\": {\"a\": \"b\"}}}",
-				0, NULL);
 	for (unsigned i = 1; i <= n; i++) {
 		_cleanup_free_ char *name = xasprintf("n%u", i);
 
 		add_node(name, 1000);
+		add_pod(name);
 	}
 	agents();
 }

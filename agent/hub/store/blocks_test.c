@@ -101,10 +101,13 @@ static struct predicate *filter(unsigned choice)
 static void compare(struct sqlite_store *s, enum event event, int64_t start_s, int64_t end_s,
 		    unsigned choice)
 {
+	static char *apart[] = {(char *)"ns0", (char *)"ns2", (char *)"nsx"};
 	struct selection sel = {.scope = &store_scope_all,
 				.event = event,
 				.time_start_s = start_s,
 				.time_end_s = end_s,
+				.apart = apart,
+				.n_apart = choice % 3 ? ARRAY_SIZE(apart) : 0,
 				.group_by = choice % 5 == 0 ? "pod_ns" : NULL,
 				.where = filter(choice)};
 	_cleanup_free_ char *fast = text_of(s, &sel), *each;
@@ -117,6 +120,16 @@ static void compare(struct sqlite_store *s, enum event event, int64_t start_s, i
 			"event %d, %lld to %lld, choice %u: with sums of blocks\n%sand without\n%s",
 			event, (long long)(start_s - B0), (long long)(end_s - B0), choice, fast,
 			each);
+}
+
+/* A store that is over its size once. */
+static int is_large_once(struct sqlite_store *s, void *arg, bool *ret)
+{
+	unsigned *n = arg;
+
+	(void)s;
+	*ret = (*n)++ == 0;
+	return 0;
 }
 
 static unsigned next(unsigned *seed)
@@ -151,7 +164,8 @@ static void answers_stay_the_same(void **state)
 		unsigned seed = run;
 
 		for (int i = 0; i < 150; i++) {
-			unsigned what = next(&seed) % 20;
+			unsigned what = next(&seed) % 21, n_asked = 0;
+			bool more;
 			/* most profiles come in time, some late */
 			int64_t end_s = what < 3 ? B0 + next(&seed) % (12 * BLOCK_S)
 						 : now_s - next(&seed) % 90;
@@ -170,6 +184,11 @@ static void answers_stay_the_same(void **state)
 				assert_int_equal(
 					store_sqlite_expire(s, (uint64_t)now_s * NSEC_PER_SEC), 0);
 				s->retention_ns = 0;
+			} else if (what == 19) { /* some places lose their oldest profiles */
+				s->unswept = false;
+				assert_int_equal(store_expire_tenths(s, is_large_once, &n_asked,
+								     "size", UINT64_MAX, &more),
+						 0);
 			} else {
 				store_sqlite_sink.close(s);
 				s = open_sink(dir);

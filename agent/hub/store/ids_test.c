@@ -107,7 +107,8 @@ static void make_old(struct sqlite_store *s)
 			      "INSERT INTO stacks(id, hash, last_s, process, thread, main, "
 			      "frames) VALUES(" HIGH_ID ", 1, 0, 0, 0, 0, x'');"
 			      "INSERT INTO tagsets(id, text) VALUES(" HIGH_ID ", 'old');"
-			      "INSERT INTO series VALUES(" HIGH_ID ", 0, 0, 0, " HIGH_ID ", 0, 0)"),
+			      "INSERT INTO series(id, app, pid, start_ms, tagset, first_s, last_s) "
+			      "VALUES(" HIGH_ID ", 0, 0, 0, " HIGH_ID ", 0, 0)"),
 		0);
 }
 

@@ -85,7 +85,7 @@ static void labels_of_pods_have_names(void **state)
 	assert_string_equal(v.text, "app.kubernetes.io/version=1 tier=1 ");
 	store_predicate_free(sel.where);
 	sel.where = NULL;
-	sel.scope = &(struct scope){.namespaces = (char *[]){"app"}, .n_namespaces = 1};
+	sel.scope = &(struct scope){.places = (char *[]){"app"}, .n_places = 1};
 	v.text[0] = '\0';
 	assert_int_equal(read_values(s, &sel, POD_LABEL, 10, take_value, &v, NULL), 0);
 	assert_string_equal(v.text, "tier=17 ");

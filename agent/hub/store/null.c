@@ -73,6 +73,35 @@ static int null_namespaces(void *sink, const atomic_bool *given_up, store_namesp
 	return 0;
 }
 
+static int null_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn, void *arg,
+		       struct field_error *reterr)
+{
+	(void)sink;
+	(void)sel;
+	(void)fn;
+	(void)arg;
+	(void)reterr;
+	return 0;
+}
+
+static char *const *null_clusters(void *sink, size_t *ret_n)
+{
+	(void)sink;
+	*ret_n = 0;
+	return NULL;
+}
+
+static int null_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
+		     struct field_error *reterr)
+{
+	(void)sink;
+	(void)since_s;
+	(void)fn;
+	(void)arg;
+	(void)reterr;
+	return 0;
+}
+
 static int null_expire(void *sink, uint64_t now_wall_ns)
 {
 	(void)sink;
@@ -94,11 +123,14 @@ const struct sink_ops store_null_sink = {
 	.kind = "null",
 	.open = null_open,
 	.close = free,
+	.clusters = null_clusters,
 	.write = null_write,
 	.read = null_read,
 	.series = null_series,
 	.choices = null_choices,
 	.namespaces = null_namespaces,
+	.oldest = null_oldest,
+	.pods = null_pods,
 	.expire = null_expire,
 	.stats = null_stats,
 };

@@ -199,6 +199,8 @@ static void older_files(void **state)
 	 * samples of two profiles of the same process and second were added up.
 	 */
 	static const char *const undo[SCHEMA_VERSION] = {
+		[7] = UNDO_8,
+		[6] = "DROP TABLE clusters; PRAGMA user_version=6",
 		[5] = "DROP TABLE blocks; DROP TABLE late; DELETE FROM meta WHERE key LIKE "
 		      "'blocks%'; PRAGMA user_version=5",
 		[4] = "ALTER TABLE stacks DROP COLUMN labels; PRAGMA user_version=4",

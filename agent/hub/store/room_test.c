@@ -102,6 +102,7 @@ static void a_large_batch_goes_by_profile(void **state)
 	store_stats(s, &stats);
 	assert_false(stats.failed);
 	assert_non_null(strstr(stats.error, "the disk was full"));
+	assert_non_null(strstr(stats.error, "the namespaces that have more than their share"));
 	/*
 	 * the sender sends the batch again, as after a failure in the middle: nothing is stored
 	 * twice

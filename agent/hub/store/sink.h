@@ -8,6 +8,7 @@ struct sink_ops {
 	const char *kind;
 	int (*open)(const struct store_config *c, void **ret, struct field_error *reterr);
 	void (*close)(void *sink);
+	char *const *(*clusters)(void *sink, size_t *ret_n);
 	int (*write)(void *sink, const struct batch *b, size_t *ret_n_new);
 	int (*read)(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		    struct store_summary *ret, struct field_error *reterr);
@@ -17,6 +18,11 @@ struct sink_ops {
 		       store_choice_fn *fn, void *arg, struct field_error *reterr);
 	int (*namespaces)(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
 			  void *arg, struct field_error *reterr);
+	/* sel has the scope and given_up */
+	int (*oldest)(void *sink, const struct selection *sel, store_oldest_fn *fn, void *arg,
+		      struct field_error *reterr);
+	int (*pods)(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
+		    struct field_error *reterr);
 	int (*expire)(void *sink, uint64_t now_wall_ns);
 	void (*stats)(void *sink, struct store_stats *ret);
 };

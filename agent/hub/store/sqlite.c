@@ -21,6 +21,11 @@
 #define SERIES_VALUES	4000000
 #define CHECK_MAX_BYTES (128LL << 20) /* a larger file is not checked at the start */
 
+/* for sqlite_expire.c: the series of a slice, and until when places were deleted from */
+#define CUT_TABLES                                                                                 \
+	"CREATE TEMP TABLE cut(series INTEGER PRIMARY KEY);"                                       \
+	"CREATE TEMP TABLE cut_places(place INTEGER PRIMARY KEY, until_s INT)"
+
 static const char *const statements[_ST_MAX] = {
 	[ST_BEGIN] = "BEGIN IMMEDIATE",
 	[ST_COMMIT] = "COMMIT",
@@ -32,17 +37,20 @@ static const char *const statements[_ST_MAX] = {
 	[ST_FRAME_PUT] = "INSERT INTO frames(name, module, build_id, address, file, line, kind, "
 			 "inlined) VALUES(?,?,?,?,?,?,?,?)",
 	[ST_STACK_GET] =
-		"SELECT id, last_s FROM stacks WHERE hash=? AND process=? AND thread=? AND "
+		"SELECT id, last_s, place FROM stacks WHERE hash=? AND process=? AND thread=? AND "
 		"main=? AND frames=? AND wait=? AND labels=?",
 	[ST_STACK_PUT] = "INSERT INTO stacks(hash, process, thread, main, frames, wait, labels, "
-			 "last_s) VALUES(?,?,?,?,?,?,?,?)",
+			 "last_s, place) VALUES(?,?,?,?,?,?,?,?,?)",
 	[ST_STACK_TOUCH] = "UPDATE stacks SET last_s=?2 WHERE id=?1",
+	[ST_STACK_SHARE] = "UPDATE stacks SET place=?2 WHERE id=?1",
+	[ST_PLACE_GET] = "SELECT id FROM places WHERE name=?",
+	[ST_PLACE_PUT] = "INSERT INTO places(name) VALUES(?)",
 	[ST_TAGSET_GET] = "SELECT id FROM tagsets WHERE text=?",
 	[ST_TAGSET_PUT] = "INSERT INTO tagsets(text) VALUES(?)",
 	[ST_TAG_PUT] = "INSERT OR REPLACE INTO tags(tagset, key, value) VALUES(?,?,?)",
 	[ST_SERIES_GET] = "SELECT id FROM series WHERE tagset=? AND app=? AND pid=? AND start_ms=?",
-	[ST_SERIES_PUT] = "INSERT INTO series(tagset, app, pid, start_ms, first_s, last_s) "
-			  "VALUES(?,?,?,?,?,?)",
+	[ST_SERIES_PUT] = "INSERT INTO series(tagset, app, pid, start_ms, first_s, last_s, "
+			  "place) VALUES(?,?,?,?,?,?,?)",
 	[ST_SERIES_TOUCH] = "UPDATE series SET first_s=MIN(first_s, ?2), last_s=MAX(last_s, ?3) "
 			    "WHERE id=?1 AND (first_s>?2 OR last_s<?3)",
 	[ST_PROFILE_GET] = "SELECT 1 FROM profiles WHERE id=?",
@@ -306,11 +314,14 @@ static int connect_fresh(struct sqlite_store *s, struct field_error *reterr)
 	 * NORMAL: a commit survives the end of the process, however it ends; fsync runs at
 	 * checkpoints only
 	 */
-	r = store_sq_exec(s->writer,
-			  "PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
-			  "PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY");
+	r = store_sq_exec(
+		s->writer,
+		"PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=OFF;"
+		"PRAGMA journal_size_limit=67108864; PRAGMA temp_store=MEMORY;" CUT_TABLES);
 	if (!r)
 		r = schema_check(s, reterr);
+	if (!r)
+		r = store_clusters_open(s, reterr);
 	if (!r)
 		r = store_blocks_read(s->writer, &s->blocks);
 	for (int i = 0; !r && i < _ST_MAX; i++)
@@ -375,6 +386,7 @@ static void sqlite_close(void *sink)
 
 	store_sq_disconnect(s);
 	store_readers_done(s);
+	store_clusters_end(s);
 	sqlite3_mutex_free(s->stats_lock);
 	free(s->file);
 	free(s);
@@ -431,6 +443,8 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 		temp_files_in(c->path);
 	}
 	store_readers_init(s);
+	store_clusters_begin(s, c->clusters, c->n_clusters);
+	s->own_cluster = c->own_cluster && *c->own_cluster ? xstrdup(c->own_cluster) : NULL;
 	if (!r)
 		r = store_sq_connect(s, reterr);
 	if (r == -EBADMSG)
@@ -446,6 +460,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 		sqlite_close(s);
 		return r;
 	}
+	store_clusters_fix(s);
 	*ret = s;
 	return 0;
 }
@@ -463,11 +478,14 @@ const struct sink_ops store_sqlite_sink = {
 	.kind = "sqlite",
 	.open = sqlite_open,
 	.close = sqlite_close,
+	.clusters = store_sqlite_clusters,
 	.write = store_sqlite_write,
 	.read = store_sqlite_read,
 	.series = store_sqlite_series,
 	.choices = store_sqlite_choices,
 	.namespaces = store_sqlite_namespaces,
+	.oldest = store_sqlite_oldest,
+	.pods = store_sqlite_pods,
 	.expire = store_sqlite_expire,
 	.stats = store_sqlite_stats,
 };

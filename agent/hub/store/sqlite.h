@@ -41,6 +41,9 @@ enum writer_statement {
 	ST_BLOCK_PUT,
 	ST_BLOCK_DROP,
 	ST_LATE_PUT,
+	ST_PLACE_GET,
+	ST_PLACE_PUT,
+	ST_STACK_SHARE,
 	_ST_MAX,
 };
 
@@ -52,6 +55,7 @@ struct seen_entry {
 	struct seen_key key;
 	int64_t id;	/* row id in the file; 0: a free slot */
 	int64_t time_s; /* for a stack: last_s of its row in the file */
+	int64_t place;	/* for a stack: that of its row in the file; for a series: its own */
 };
 struct seen_generation {
 	struct seen_entry *entries; /* open addressing; cap is a power of two */
@@ -62,6 +66,7 @@ struct seen {
 };
 enum { SEEN_FRAMES, SEEN_STACKS, SEEN_SERIES, _SEEN_MAX };
 
+struct writing;
 struct query_limit {
 	uint64_t deadline_ns;	     /* 0: none */
 	const atomic_bool *given_up; /* set when the caller does not wait any more; may be NULL */
@@ -134,6 +139,10 @@ struct sqlite_store {
 	 * PRAGMA data_version when `seen` was filled; it changes if another program writes the file
 	 */
 	int64_t data_version;
+	char **clusters; /* those other than the hub's own */
+	size_t n_clusters;
+	char *own_cluster; /* NULL: it has no name */
+	bool clusters_known; /* their list does not change any more */
 	struct blocks blocks;	  /* as the file has it, or the open transaction */
 	bool unswept;		  /* profiles were deleted since the last sweep (sqlite_expire.c) */
 	sqlite3_mutex *stats_lock;
@@ -142,7 +151,7 @@ struct sqlite_store {
 	 * What stats.error reports while no write fails: the damaged files that were renamed since
 	 * the start, and when the disk was full. "": nothing
 	 */
-	char damage_note[256], room_note[160];
+	char damage_note[256], room_note[200];
 	bool checked; /* quick_check has read the whole file since the start */
 	/*
 	 * the disk failed or is read-only: open the file again when a file can be made in its
@@ -165,6 +174,9 @@ int store_sq_errno(int rc);
 int store_sq_exec(sqlite3 *db, const char *sql);
 /* reported errors name no directory, because anybody may ask /healthz */
 #define FILE_NAME    "profiles.sqlite"
+#define LINK_BYTES   192 /* of a row of `links` with its index, roughly */
+#define SQ_TEXT_(x)  #x
+#define SQ_TEXT(x)   SQ_TEXT_(x) /* a number as text, for SQL */
 #define SQ_MAX_VALUE (INT64_MAX / 2) /* largest value in the file; larger ones become this one */
 int64_t store_sq_clamp(double v); /* limits v to 0..SQ_MAX_VALUE */
 /* The integer in the first column of the first row; 0 if the query returns no row. */
@@ -210,10 +222,24 @@ void store_readers_close(struct sqlite_store *s);
 
 /* ---- sqlite_schema.c ---- */
 
-#define SCHEMA_VERSION 6
+#define SCHEMA_VERSION 8
 int store_schema_make(sqlite3 *db); /* makes the schema in an empty file */
 /* Converts a file of an older version, slice by slice, and raises *version. */
 int store_schema_raise(sqlite3 *db, int64_t *version);
+
+/* ---- sqlite_clusters.c ---- */
+
+/* The list is first that of the configuration. */
+void store_clusters_begin(struct sqlite_store *s, const char *const *names, size_t n);
+void store_clusters_end(struct sqlite_store *s);
+/*
+ * Called when the file is opened: adds the list to the file, and the file's to the list. After
+ * store_clusters_fix, a file with further ones is refused.
+ */
+int store_clusters_open(struct sqlite_store *s, struct field_error *reterr);
+void store_clusters_fix(struct sqlite_store *s); /* from now on the list does not change */
+bool store_clusters_has(const struct sqlite_store *s, const char *name); /* of another cluster */
+char *const *store_sqlite_clusters(void *sink, size_t *ret_n);
 
 /* ---- sqlite_damage.c: writer's worker ---- */
 
@@ -247,12 +273,66 @@ void store_sq_measure(struct sqlite_store *s); /* sets bytes, stacks and the old
 int store_sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free);
 int store_sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free pages */
 /*
- * Deletes the oldest tenth of the profiles again and again, until due sets *ret to false.
+ * Deletes a tenth of the profiles again and again, the oldest of the places with more than their
+ * share, until due sets *ret to false.
  * *ret_more: the deadline passed before the deletion was done.
  */
 typedef int expire_due_fn(struct sqlite_store *s, void *arg, bool *ret);
 int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
 		  uint64_t deadline_ns, bool *ret_more);
+
+/* ---- sqlite_sweep.c: writer's worker ---- */
+
+/* A transaction that deletes. The greatest ids of the dictionaries when it began. */
+struct store_deletion {
+	int64_t strings, frames, stacks;
+};
+int store_deletion_begin(struct sqlite_store *s, struct store_deletion *ret);
+/* Commits if r is 0, else rolls back. Returns r, or the error of the commit. */
+int store_deletion_end(struct sqlite_store *s, int r, const struct store_deletion *before);
+/* Deletes the rows of the dictionaries without a reference, if profiles were deleted. */
+int store_sweep(struct sqlite_store *s);
+/*
+ * Deletes stacks without a reference, whatever their age: all if the store is short-lived, else
+ * those of the places of the plan that are.
+ */
+struct store_plan;
+int store_sweep_short_lived(struct sqlite_store *s, const struct store_plan *last);
+
+/* ---- sqlite_shares.c: writer's worker ---- */
+
+/* What could not be verified, in place of a namespace. No namespace has this name. */
+#define STORE_PLACE_UNVERIFIED "(unverified)"
+/*
+ * Finds or adds the row of the place of a profile: "NS", or "CLUSTER:NS" in a cluster that is not
+ * the hub's own. NS is "" for what belongs to no namespace.
+ */
+int store_places_put(struct writing *w, const struct profile *p, int64_t *ret_id);
+/* What to delete: the profiles of a place that ended until a second, which is included. */
+struct store_slice {
+	int64_t place, until_s;
+};
+struct store_plan {
+	struct store_slice *slices; /* of each place, in the order of time */
+	size_t n, cap;
+	size_t slice; /* rows of one */
+	/* what places have in the dictionaries, kept for the next plan; NULL: not counted */
+	struct place_bytes {
+		int64_t place;
+		uint64_t bytes;
+	} *dictionaries;
+	size_t n_dictionaries;
+};
+/*
+ * Plans to delete a tenth of the store's bytes, in place of what the plan had. After the deadline
+ * it plans no further slices. No slices: what takes the bytes is not profiles of a place that has
+ * more than its share.
+ */
+int store_shares_plan(struct sqlite_store *s, uint64_t deadline_ns, struct store_plan *ret);
+/* The same for links, so that at most `most` are left. */
+int store_links_plan(struct sqlite_store *s, uint64_t most, uint64_t deadline_ns,
+		     struct store_plan *ret);
+void store_plan_done(struct store_plan *p);
 
 /* ---- sqlite_disk_full.c: writer's worker ---- */
 
@@ -262,8 +342,9 @@ int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, c
  */
 void store_room_keep(struct sqlite_store *s);
 /*
- * On a full disk: deletes the reserve, and then the oldest profiles until n_reserves reserves fit
- * on the disk. Returns 0 if a write may be tried again.
+ * On a full disk: deletes the reserve, and then the oldest profiles of the places that have more
+ * than their share, until n_reserves reserves fit on the disk. Returns 0 if a write may be tried
+ * again.
  */
 #define ROOM_LEAST 2 /* n_reserves: one to keep, and one as room for a write */
 #define ROOM_MOST  8
@@ -280,6 +361,10 @@ int store_sqlite_series(void *sink, const struct series_request *r, struct store
 			struct field_error *reterr);
 int store_sqlite_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
 			    void *arg, struct field_error *reterr);
+int store_sqlite_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn, void *arg,
+			struct field_error *reterr);
+int store_sqlite_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
+		      struct field_error *reterr);
 int store_sqlite_choices(void *sink, const struct store_choice *choices, size_t n,
 			 store_choice_fn *fn, void *arg, struct field_error *reterr);
 
@@ -321,6 +406,7 @@ struct writing {
 	struct known_stack *stacks; /* stacks, by their index in the batch */
 	struct buf scratch;	    /* the bytes of which a key is made */
 	struct buf samples;	    /* the samples of the profile that is being written, encoded */
+	int64_t place;		    /* that of the profile */
 	uint64_t n_new, n_duplicates, n_samples, n_stacks;
 };
 /*
@@ -330,12 +416,15 @@ struct writing {
 typedef void bind_fn(sqlite3_stmt *st, const void *arg);
 int store_words_get_or_put(struct writing *w, enum writer_statement get, enum writer_statement put,
 		     bind_fn *bind, const void *arg, int64_t *ret_id);
+/* The same for a row that has only a text. */
+int store_words_text(struct writing *w, enum writer_statement get, enum writer_statement put,
+		     const char *text, int64_t *ret_id);
 /* Finds or adds the row of the text. *ret_id is 0 if text is NULL. */
 int store_words_string(struct writing *w, const char *text, int64_t *ret_id);
 /* Finds or adds the row of the sample's stack and head. time_s becomes last_s of the row. */
 int store_words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
 		int64_t *ret_id);
-/* Finds or adds the row of a process with its tags. */
+/* Finds or adds the row of a process with its tags. Sets w->place, which its stacks need. */
 int store_words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id);
 void store_words_done(struct writing *w);
 
@@ -402,12 +491,18 @@ void store_where_int(struct where *w, int64_t value); /* adds "?" and binds the 
 void store_where_str(struct where *w, const char *value);
 /* Adds the SQL expression for a tag's value; it is NULL for a row without the tag. */
 void store_where_tag(struct where *w, const char *tag);
-/* Whether the reader may see everything. */
-bool store_where_sees_all(const struct selection *sel);
-/* Adds " AND ..." for the reader's scope. The series table must be named `se`. */
-void store_where_allowed(struct where *w, const struct selection *sel);
+/* Adds whether the tag is one of the items. */
+void store_where_list(struct where *w, const char *tag, char *const *items, size_t n);
 /* Adds " AND ..." for app_services, the reader's scope and the predicate. */
 void store_where_selection(struct where *w, const struct selection *sel);
+/* Adds a text that is the same for all series of one node. */
+void store_where_node(struct where *w);
+/*
+ * Adds a text that is the same for all series of one process. A series without a process id or a
+ * start time is a process of its own, because nothing shows which process it belongs to. What could
+ * not be verified is another process, because its sender may have named any.
+ */
+void store_where_process(struct where *w);
 /*
  * Adds a table "(...)" with series and time of the newest snapshot of each process in the
  * selection's time.
@@ -426,6 +521,24 @@ bool store_where_wants_links(const struct selection *sel);
 /* Whether the selection uses a tag of samples. The other tags are those of their series. */
 bool store_where_wants_samples(const struct selection *sel);
 int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
+
+/* ---- sqlite_scope.c: the reader's scope as SQL; the series table must be named `se` ---- */
+
+/* Whether the reader may see everything. */
+bool store_where_sees_all(const struct selection *sel);
+/* Adds whether the reader may see the series. */
+void store_where_sees(struct where *w, const struct selection *sel);
+/* Adds whether the reader may see all of its cluster, also what belongs to no namespace. */
+void store_where_sees_cluster(struct where *w, const struct selection *sel);
+/* Whether the reader may see what is in the place, by its name in the table `places`. */
+bool store_scope_sees_place(const struct selection *sel, const char *place);
+/* Adds " AND ..." for the reader's scope. */
+void store_where_allowed(struct where *w, const struct selection *sel);
+/*
+ * Adds the place (struct scope) of the namespace v.s of the set of tags t.tagset. clusters: those
+ * that are not the hub's own.
+ */
+void store_where_place(struct where *w, char *const *clusters, size_t n);
 
 /* ---- sqlite_blocks.c: sums of ten minutes of a series ---- */
 

@@ -253,19 +253,81 @@ static int read_choice(struct choosing *c, const struct store_choice *choice, st
 int store_sqlite_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
 			    void *arg, struct field_error *reterr)
 {
+	const struct sqlite_store *s = sink;
 	const struct selection any = {.scope = &store_scope_all, .given_up = given_up};
+	_cleanup_(store_where_done) struct where w = {0};
 	sqlite3_stmt *st = NULL;
 	struct query q;
 	int rc, e = store_query_begin(&q, sink, &any);
 
+	store_where_text(&w, "SELECT DISTINCT ");
+	store_where_place(&w, s->clusters, s->n_clusters);
+	store_where_text(&w, " FROM tags t JOIN strings v ON v.id=t.value WHERE "
+			     "t.key=(SELECT id FROM strings WHERE s='pod_ns') AND NOT EXISTS "
+			     "(SELECT 1 FROM tags u WHERE u.tagset=t.tagset AND u.key=(SELECT id "
+			     "FROM strings WHERE s='" TAG_UNVERIFIED "')) ORDER BY 1");
+	if (!e)
+		e = store_where_prepare(&w, q.db, &st);
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
+		fn((const char *)sqlite3_column_text(st, 0), arg);
+	if (!e)
+		e = store_sq_errno(rc);
+	sqlite3_finalize(st);
+	return store_query_end(&q, &any, e, reterr);
+}
+
+/* The value of a tag in the text of a set of tags (store_tags_text); NULL: it is not there. */
+static const char *tag_in(const char *text, size_t n, const char *key)
+{
+	const char *end = text + n, *k, *v;
+
+	for (k = text; k < end; k = v + strlen(v) + 1) {
+		v = k + strlen(k) + 1;
+		if (v >= end)
+			return NULL;
+		if (streq(k, key))
+			return v;
+	}
+	return NULL;
+}
+
+static void hand_pod(const char *text, size_t n, store_pod_fn *fn, void *arg)
+{
+	const struct store_pod p = {
+		.cluster = tag_in(text, n, "pod_cluster"),
+		.ns = tag_in(text, n, "pod_ns"),
+		.name = tag_in(text, n, "pod"),
+		.uid = tag_in(text, n, "pod_uid"),
+		.node = tag_in(text, n, "pod_node"),
+	};
+
+	if (p.ns && p.name && p.uid && p.node && !tag_in(text, n, TAG_UNVERIFIED))
+		fn(&p, arg);
+}
+
+int store_sqlite_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
+		      struct field_error *reterr)
+{
+	const struct selection any = {.scope = &store_scope_all};
+	sqlite3_stmt *st = NULL;
+	struct query q;
+	int rc = SQLITE_OK, e = store_query_begin(&q, sink, &any);
+
 	if (!e)
 		e = store_sq_errno(sqlite3_prepare_v2(
 			q.db,
-			"SELECT DISTINCT v.s FROM tags t JOIN strings v ON v.id=t.value WHERE "
-			"t.key=(SELECT id FROM strings WHERE s='pod_ns') ORDER BY 1",
+			"SELECT text FROM tagsets WHERE id IN (SELECT tagset FROM series WHERE "
+			"last_s>=?)",
 			-1, &st, NULL));
-	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
-		fn((const char *)sqlite3_column_text(st, 0), arg);
+	if (!e)
+		sqlite3_bind_int64(st, 1, since_s);
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		const char *text = sqlite3_column_blob(st, 0);
+		size_t n = (size_t)sqlite3_column_bytes(st, 0);
+
+		if (n && !text[n - 1]) /* else the file is damaged */
+			hand_pod(text, n, fn, arg);
+	}
 	if (!e)
 		e = store_sq_errno(rc);
 	sqlite3_finalize(st);

@@ -95,14 +95,19 @@ static void bind_string(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_text(st, 1, arg, -1, SQLITE_STATIC);
 }
 
+int store_words_text(struct writing *w, enum writer_statement get, enum writer_statement put,
+		     const char *text, int64_t *ret_id)
+{
+	return store_words_get_or_put(w, get, put, bind_string, text, ret_id);
+}
+
 int store_words_string(struct writing *w, const char *text, int64_t *ret_id)
 {
 	struct known_word *word = text ? known_word(&w->strings, text) : NULL;
 	int r;
 
 	if (word && !word->id) {
-		r = store_words_get_or_put(w, ST_STRING_GET, ST_STRING_PUT, bind_string, text,
-					   &word->id);
+		r = store_words_text(w, ST_STRING_GET, ST_STRING_PUT, text, &word->id);
 		if (r)
 			return r;
 	}
@@ -183,7 +188,8 @@ static int frame_id(struct writing *w, const struct frame *f, int64_t *ret_id)
 	} else if (!word->id) {
 		r = put_frame(w, f, &word->id);
 		if (!r)
-			store_seen_put(seen, &(struct seen_entry){word->key, word->id, 0});
+			store_seen_put(seen,
+				       &(struct seen_entry){.key = word->key, .id = word->id});
 	}
 	if (!r)
 		*ret_id = word->id;
@@ -254,7 +260,7 @@ static struct seen_key stack_key(struct writing *w, const struct profile_sample 
 }
 
 struct stack_row {
-	int64_t hash, process, thread, labels, time_s;
+	int64_t hash, process, thread, labels, time_s, place;
 	bool main;
 	enum wait wait;
 	const struct buf *frames;
@@ -272,8 +278,9 @@ static void bind_stack(sqlite3_stmt *st, const void *arg)
 			  SQLITE_STATIC);
 	sqlite3_bind_int64(st, 6, row->wait);
 	sqlite3_bind_int64(st, 7, row->labels);
-	/* ST_STACK_GET has only seven parameters. SQLite refuses the eighth, which does no harm. */
+	/* ST_STACK_GET has only seven parameters. SQLite refuses the others, which does no harm. */
 	sqlite3_bind_int64(st, 8, row->time_s);
+	sqlite3_bind_int64(st, 9, row->place);
 }
 
 static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
@@ -285,7 +292,20 @@ static int stack_touch(struct writing *w, int64_t id, int64_t time_s)
 	return store_sq_run(st);
 }
 
-/* Finds or adds the row of a stack. Sets id and last_s in e. */
+/* Notes that another place than that of the stack uses it, too. */
+static int stack_share(struct writing *w, struct seen_entry *e)
+{
+	sqlite3_stmt *st = w->s->st[ST_STACK_SHARE];
+
+	if (e->place <= 0 || e->place == w->place)
+		return 0;
+	e->place = -e->place;
+	sqlite3_bind_int64(st, 1, e->id);
+	sqlite3_bind_int64(st, 2, e->place);
+	return store_sq_run(st);
+}
+
+/* Finds or adds the row of a stack. Sets id, last_s and place in e. */
 static int find_stack(struct writing *w, const struct stack_row *row, struct seen_entry *e)
 {
 	sqlite3_stmt *st = w->s->st[ST_STACK_GET];
@@ -296,6 +316,7 @@ static int find_stack(struct writing *w, const struct stack_row *row, struct see
 	if (rc == SQLITE_ROW) {
 		e->id = sqlite3_column_int64(st, 0);
 		e->time_s = sqlite3_column_int64(st, 1);
+		e->place = sqlite3_column_int64(st, 2);
 	}
 	sqlite3_reset(st);
 	if (store_sq_errno(rc) || e->id)
@@ -306,6 +327,7 @@ static int find_stack(struct writing *w, const struct stack_row *row, struct see
 		return r;
 	e->id = sqlite3_last_insert_rowid(w->s->writer);
 	e->time_s = row->time_s;
+	e->place = row->place;
 	w->n_stacks++;
 	return 0;
 }
@@ -313,8 +335,10 @@ static int find_stack(struct writing *w, const struct stack_row *row, struct see
 static int look_up_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
 			 struct seen_entry *e)
 {
-	struct stack_row row = {
-		.main = sample->main_thread, .wait = sample->wait, .time_s = time_s};
+	struct stack_row row = {.main = sample->main_thread,
+				.wait = sample->wait,
+				.time_s = time_s,
+				.place = w->place};
 	int r = store_words_string(w, sample->process_comm, &row.process);
 
 	if (!r)
@@ -344,14 +368,15 @@ int store_words_stack(struct writing *w, const struct profile_sample *sample, in
 	if (!e)
 		e = store_seen_put(seen, &new);
 	*ret_id = e->id;
-	if (time_s <= e->time_s + TOUCH_EVERY_S)
-		return 0;
+	r = stack_share(w, e);
+	if (r || time_s <= e->time_s + TOUCH_EVERY_S)
+		return r;
 	e->time_s = time_s;
 	return stack_touch(w, e->id, time_s);
 }
 
 struct series_row {
-	int64_t tagset, app, pid, start_ms, first_s, last_s;
+	int64_t tagset, app, pid, start_ms, first_s, last_s, place;
 };
 
 static void bind_series(sqlite3_stmt *st, const void *arg)
@@ -364,18 +389,22 @@ static void bind_series(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_int64(st, 4, row->start_ms);
 	sqlite3_bind_int64(st, 5, row->first_s);
 	sqlite3_bind_int64(st, 6, row->last_s);
+	sqlite3_bind_int64(st, 7, row->place);
 }
 
 static int look_up_series(struct writing *w, const struct profile *p, const struct buf *tags,
-			  struct series_row *row, int64_t *ret_id)
+			  struct series_row *row, struct seen_entry *e)
 {
 	int r = store_words_tagset(w, &p->tags, tags, &row->tagset);
 
 	if (!r)
 		r = store_words_string(w, p->app_service ? p->app_service : "", &row->app);
+	if (!r)
+		r = store_places_put(w, p, &row->place);
+	e->place = row->place;
 	return r ? r
 		 : store_words_get_or_put(w, ST_SERIES_GET, ST_SERIES_PUT, bind_series, row,
-					  ret_id);
+					  &e->id);
 }
 
 static struct seen_key series_key(struct writing *w, const struct profile *p,
@@ -405,13 +434,14 @@ int store_words_series(struct writing *w, const struct profile *p, int64_t time_
 	};
 	struct seen_entry new = {.key = series_key(w, p, &row, &tags)};
 	const struct seen_entry *e = store_seen_get(seen, new.key);
-	int r = e ? 0 : look_up_series(w, p, &tags, &row, &new.id);
+	int r = e ? 0 : look_up_series(w, p, &tags, &row, &new);
 
 	if (r)
 		return r;
 	if (!e)
 		e = store_seen_put(seen, &new);
 	*ret_id = e->id;
+	w->place = e->place;
 	sqlite3_bind_int64(st, 1, e->id);
 	sqlite3_bind_int64(st, 2, row.first_s);
 	sqlite3_bind_int64(st, 3, row.last_s);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store's answer to a disk that is full before the file reaches store.max_bytes: it deletes the
- * oldest profiles, as if the size of the disk were the limit. Deleting needs room, too, because
- * SQLite first writes the changed pages to its -wal. So the store keeps a second file as a reserve,
- * and deletes that first.
+ * The store's answer to a disk that is full before the file reaches store.max_bytes: it deletes
+ * profiles as if the size of the disk were the limit (sqlite_shares.c). Deleting needs room, too,
+ * because SQLite first writes the changed pages to its -wal. So the store keeps a second file as a
+ * reserve, and deletes that first.
  */
 #include "hub/store/sqlite.h"
 
@@ -113,7 +113,7 @@ static void tell(struct sqlite_store *s)
 	time_format(now_wall_ns(), when);
 	snprintf(s->room_note, sizeof(s->room_note),
 		 "the disk was full at %s, before store.max_bytes were reached: the oldest "
-		 "profiles were deleted",
+		 "profiles of the namespaces that have more than their share were deleted",
 		 when);
 	store_sq_tell_notes(s);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deletes old profiles: first by age, then by size, a tenth of the store at a time, the oldest
- * windows first. Then it deletes the entries of the dictionaries that nothing refers to. At the end
- * it gives free pages back to the file system.
+ * Deletes old profiles: first by age, then by size, a tenth of the store at a time: the oldest of
+ * the places that have more than their share (sqlite_shares.c). Then it deletes the entries of the
+ * dictionaries that nothing refers to. At the end it gives free pages back to the file system.
  *
  * A slice is the profiles that one transaction deletes. If the slices take more than some seconds,
  * the next call continues. The sweep of the dictionaries is one transaction, however many entries
  * they have. It waits until no slice is due. But if the store is over its size, the sweep comes
  * first, because the bytes that it frees decide whether a slice is due. A stack is deleted an hour
- * after its last use, without a search for references to it. But if the store has room for a few
- * hours only, stacks without a reference are deleted at once. Else they would take the room of
- * profiles.
+ * after its last use, without a search for references to it. But if the store, or a place, has room
+ * for a few hours only, its stacks without a reference are deleted at once. Else they would take
+ * the room of profiles.
  */
 #include "hub/store/sqlite.h"
 
@@ -23,99 +23,11 @@
 #define VACUUM_BYTES (100u << 20) /* free pages that one call gives back */
 /* how long a stack is kept after its last use; last_s of a stack is rounded to an hour */
 #define STACK_GRACE_S 3600
-#define SHORT_S	      (4 * STACK_GRACE_S)
 #define SLACK_MAX_S   600	  /* seconds for which expired profiles may stay */
 #define MAX_SILENT_S  (24 * 3600) /* profiles expire as if the newest one were at most this old */
-#define LINK_BYTES    192	  /* bytes that a row of `links` takes with its index, roughly */
 #define LINKS_SHARE   8		  /* links may take 1/8 of max_bytes */
-#define LINKS_BYTES   (256ULL << 20) /* limit for links if max_bytes is 0 */
-#define LINKS_SLICE   100000
+#define LINKS_BYTES   (256ULL << 20)	 /* limit for links if max_bytes is 0 */
 #define BLOCKS_NS     (2 * NSEC_PER_SEC) /* time in which one call adds up blocks */
-
-static void ids_add_blob(struct id_set *ids, const uint8_t *p, int n)
-{
-	const uint8_t *end = p + n;
-	uint64_t id;
-
-	while (store_varint_get(&p, end, &id))
-		store_id_set_add(ids, (int64_t)id);
-}
-
-/*
- * Adds the values in all columns of a query's rows to ids. An integer is an id; a blob is a list of
- * ids as varints.
- */
-static int ids_collect(sqlite3 *db, const char *sql, struct id_set *ids)
-{
-	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
-	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
-
-	if (rc != SQLITE_OK)
-		return store_sq_errno(rc);
-	while ((rc = sqlite3_step(st)) == SQLITE_ROW)
-		for (int i = 0; i < sqlite3_column_count(st); i++) {
-			if (sqlite3_column_type(st, i) == SQLITE_BLOB)
-				ids_add_blob(ids, sqlite3_column_blob(st, i),
-					     sqlite3_column_bytes(st, i));
-			else
-				store_id_set_add(ids, sqlite3_column_int64(st, i));
-		}
-	return store_sq_errno(rc);
-}
-
-/*
- * Runs the query `list`, and runs the statement `remove` for each id that the query returns, except
- * for those in `keep`. The query has one parameter, *last, and returns the ids that are greater.
- * *last becomes the last id that it returned.
- */
-static int ids_sweep(sqlite3 *db, const char *list, const char *remove, struct id_set *keep,
-		     int64_t *last)
-{
-	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL, *del = NULL;
-	int rc = sqlite3_prepare_v2(db, list, -1, &st, NULL), r = 0;
-
-	if (rc == SQLITE_OK)
-		rc = sqlite3_prepare_v2(db, remove, -1, &del, NULL);
-	if (rc != SQLITE_OK)
-		return store_sq_errno(rc);
-	sqlite3_bind_int64(st, 1, *last);
-	while (!r && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		*last = sqlite3_column_int64(st, 0);
-		if (store_id_set_has(keep, *last))
-			continue;
-		sqlite3_bind_int64(del, 1, *last);
-		r = store_sq_run(del);
-	}
-	return r ? r : store_sq_errno(rc);
-}
-
-static int sweep_dictionaries(sqlite3 *db)
-{
-	_cleanup_(store_id_set_done) struct id_set frames = {0}, strings = {0};
-	int64_t last_frame = 0, last_string = 0;
-	int r = store_sq_exec(db, "DELETE FROM tagsets WHERE id NOT IN (SELECT tagset FROM series "
-				  "UNION SELECT labels FROM stacks WHERE labels>0);"
-				  "DELETE FROM tags WHERE tagset NOT IN (SELECT id FROM tagsets)");
-
-	if (!r)
-		r = ids_collect(db, "SELECT frames FROM stacks", &frames);
-	if (!r)
-		r = ids_sweep(db, "SELECT id FROM frames WHERE id>?1",
-			      "DELETE FROM frames WHERE id=?", &frames, &last_frame);
-	if (!r)
-		r = ids_collect(db, "SELECT name, module, build_id, file FROM frames", &strings);
-	if (!r)
-		r = ids_collect(db, "SELECT process, thread FROM stacks", &strings);
-	if (!r)
-		r = ids_collect(db, "SELECT key, value FROM tags", &strings);
-	if (!r)
-		r = ids_collect(db, "SELECT app FROM series UNION SELECT reason FROM losses",
-				&strings);
-	if (!r)
-		r = ids_sweep(db, "SELECT id FROM strings WHERE id>?1",
-			      "DELETE FROM strings WHERE id=?", &strings, &last_string);
-	return r;
-}
 
 static int run_with(sqlite3 *db, const char *sql, int64_t value)
 {
@@ -166,75 +78,178 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 	return r;
 }
 
-/* The greatest ids of the dictionaries that readers keep. SQLite gives a new row a greater one. */
-struct greatest {
-	int64_t strings, frames, stacks;
-};
-
-static int greatest_ids(struct sqlite_store *s, struct greatest *ret)
+/* What deletes profiles from the store has deleted so many. */
+static void count_expired(struct sqlite_store *s, const char *reason, uint64_t n_profiles)
 {
-	int r = store_sq_int(s->writer, "SELECT IFNULL(MAX(id), 0) FROM strings", &ret->strings);
-
-	if (!r)
-		r = store_sq_int(s->writer, "SELECT IFNULL(MAX(id), 0) FROM frames", &ret->frames);
-	return r ?: store_sq_int(s->writer, "SELECT IFNULL(MAX(id), 0) FROM stacks", &ret->stacks);
-}
-
-/* Begins a transaction that deletes. */
-static int begin_transaction(struct sqlite_store *s, struct greatest *ret)
-{
-	int r = store_sq_run(s->st[ST_BEGIN]);
-
-	if (r)
-		return r;
-	r = greatest_ids(s, ret);
-	if (r)
-		(void)store_sq_run(s->st[ST_ROLLBACK]);
-	return r;
-}
-
-/* Ends the transaction, which had these greatest ids when it began. */
-static int end_transaction(struct sqlite_store *s, int r, const struct greatest *before)
-{
-	struct greatest now = {0};
-	bool reused;
-
-	if (!r)
-		r = greatest_ids(s, &now);
-	reused = now.strings < before->strings || now.frames < before->frames ||
-		 now.stacks < before->stacks;
-	/* before, for queries that see the new state, and after, for those that see the old one */
-	atomic_fetch_add(&s->n_reused, reused);
-	r = store_sq_end(s, r);
-	atomic_fetch_add(&s->n_reused, reused);
-	store_seen_forget(s);
-	return r;
+	s->unswept = true;
+	sqlite3_mutex_enter(s->stats_lock);
+	s->stats.n_expired += n_profiles;
+	sqlite3_mutex_leave(s->stats_lock);
+	counter_add(counter("store_expired_profiles_total", "reason", reason), n_profiles);
 }
 
 /* Deletes what ended at second cut_s or before, in one transaction. */
 static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reason)
 {
-	struct greatest before;
+	struct store_deletion before;
 	struct blocks blocks;
 	uint64_t n_profiles = 0;
-	int r = begin_transaction(s, &before);
+	int r = store_deletion_begin(s, &before);
 
 	if (r)
 		return r;
 	r = delete_until(s->writer, cut_s, &n_profiles);
 	if (!r)
 		r = store_blocks_expire(s, cut_s, &blocks);
-	r = end_transaction(s, r, &before);
+	r = store_deletion_end(s, r, &before);
 	if (r)
 		return r;
 	s->blocks = blocks;
-	s->unswept = true;
-	sqlite3_mutex_enter(s->stats_lock);
-	s->stats.n_expired += n_profiles;
-	sqlite3_mutex_leave(s->stats_lock);
-	counter_add(counter("store_expired_profiles_total", "reason", reason), n_profiles);
+	count_expired(s, reason, n_profiles);
 	return 0;
 }
+
+/* ---- of a place ---- */
+
+static int run_of(sqlite3 *db, const char *sql, const struct store_slice *slice, int event)
+{
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+
+	if (rc != SQLITE_OK)
+		return store_sq_errno(rc);
+	sqlite3_bind_int64(st, 1, slice->until_s);
+	/* SQLite refuses those that a statement does not have, which does no harm */
+	sqlite3_bind_int64(st, 2, slice->place);
+	sqlite3_bind_int64(st, 3, event);
+	return store_sq_run(st);
+}
+
+/*
+ * Deletes the profiles of an event in the series of the table `cut`. The sum of the block in which
+ * the last second lies is made again; those before it go.
+ */
+static int delete_event_of(sqlite3 *db, int event, const struct store_slice *slice,
+			   uint64_t *n_profiles)
+{
+#define OF_CUT	   " WHERE event=?3 AND series IN (SELECT series FROM cut) AND "
+#define LAST_BLOCK "?1/" SQ_TEXT(BLOCK_S)
+	static const char *const steps[] = {
+		"DELETE FROM profiles" OF_CUT "time<=?1",
+		"DELETE FROM snapshots" OF_CUT "time<=?1",
+		"INSERT OR IGNORE INTO late(event, series, block, given_up) "
+		"SELECT event, series, block, 0 FROM blocks" OF_CUT "block=" LAST_BLOCK,
+		"DELETE FROM blocks" OF_CUT "block<=" LAST_BLOCK,
+		"DELETE FROM late" OF_CUT "block<" LAST_BLOCK,
+	};
+	int r = 0;
+
+	for (size_t i = 0; !r && i < ARRAY_SIZE(steps); i++) {
+		r = run_of(db, steps[i], slice, event);
+		if (!r && i == 0)
+			*n_profiles += (uint64_t)sqlite3_changes64(db);
+	}
+	return r;
+}
+
+/* Deletes what of the place ended in the slice or before. The caller has begun a transaction. */
+static int delete_slice(sqlite3 *db, const struct store_slice *slice, uint64_t *ret_n_profiles)
+{
+	static const char *const before[] = {
+		"DELETE FROM cut",
+		"INSERT INTO cut SELECT id FROM series WHERE place=?2 AND first_s<=?1",
+	};
+#define IN_CUT " IN (SELECT series FROM cut)"
+	static const char *const after[] = {
+		"DELETE FROM losses WHERE time<=?1 AND series" IN_CUT,
+		"DELETE FROM links WHERE time<=?1 AND series" IN_CUT,
+		"DELETE FROM estimates WHERE time<=?1 AND series" IN_CUT,
+		"DELETE FROM series WHERE last_s<=?1 AND id" IN_CUT,
+		"UPDATE series SET first_s=?1+1 WHERE first_s<=?1 AND id" IN_CUT,
+		"INSERT OR REPLACE INTO cut_places VALUES(?2, ?1)",
+		"UPDATE places SET until_s=MAX(until_s, ?1) WHERE id=?2",
+	};
+	int r = 0;
+
+	*ret_n_profiles = 0;
+	for (size_t i = 0; !r && i < ARRAY_SIZE(before); i++)
+		r = run_of(db, before[i], slice, 0);
+	for (int event = 0; !r && event < _EVENT_MAX; event++)
+		r = delete_event_of(db, event, slice, ret_n_profiles);
+	for (size_t i = 0; !r && i < ARRAY_SIZE(after); i++)
+		r = run_of(db, after[i], slice, 0);
+	return r;
+}
+
+static int expire_slice_of(struct sqlite_store *s, const struct store_slice *slice,
+			   const char *reason)
+{
+	struct store_deletion before;
+	uint64_t n_profiles = 0;
+	int r = store_deletion_begin(s, &before);
+
+	if (r)
+		return r;
+	r = delete_slice(s->writer, slice, &n_profiles);
+	r = store_deletion_end(s, r, &before);
+	if (!r)
+		count_expired(s, reason, n_profiles);
+	return r;
+}
+
+/*
+ * Deletes the stacks that places alone have used which have nothing left. A place may end sooner
+ * than its stacks are old, such as a namespace that somebody has invented.
+ */
+static int delete_stacks_of_ended(struct sqlite_store *s)
+{
+#define ENDED "FROM cut_places WHERE place NOT IN (SELECT place FROM series)"
+	int64_t n = 0;
+	int r = store_sq_int(s->writer, "SELECT COUNT(*) " ENDED, &n);
+
+	return r || !n ? r
+		       : store_sq_exec(s->writer,
+				       "DELETE FROM stacks WHERE place IN (SELECT place " ENDED
+				       ")");
+}
+
+/*
+ * Deletes the stacks that only profiles of the slices could refer to: those that one place alone
+ * has used, and those older than all profiles.
+ */
+static int delete_stacks_of(struct sqlite_store *s)
+{
+#define GRACE "-" SQ_TEXT(STACK_GRACE_S)
+	static const char sql[] =
+		"DELETE FROM stacks WHERE place>0 AND "
+		"last_s<(SELECT MAX(until_s) FROM cut_places)" GRACE " AND last_s<"
+		"(SELECT c.until_s FROM cut_places AS c WHERE c.place=stacks.place)" GRACE ";"
+		"DELETE FROM stacks WHERE last_s<(SELECT MIN(time) FROM profiles)" GRACE ";"
+		"DELETE FROM cut_places";
+	struct store_deletion before;
+	int r = store_deletion_begin(s, &before);
+
+	if (r)
+		return r;
+	r = delete_stacks_of_ended(s);
+	return store_deletion_end(s, r ?: store_sq_exec(s->writer, sql), &before);
+}
+
+/* Deletes the slices of the plan until the deadline, but at least one. *ret_more: some are left. */
+static int expire_plan(struct sqlite_store *s, const struct store_plan *p, const char *reason,
+		       uint64_t deadline_ns, bool *ret_more)
+{
+	size_t i = 0;
+	int r = 0;
+
+	do
+		r = i < p->n ? expire_slice_of(s, &p->slices[i++], reason) : 0;
+	while (!r && i < p->n && now_mono_ns() < deadline_ns);
+	*ret_more = i < p->n;
+	return r ?: delete_stacks_of(s);
+}
+
+/* ---- all ---- */
 
 /* *ret_s: the last second of the oldest slice; -1 if less than a slice lies before cut_s. */
 static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
@@ -246,66 +261,6 @@ static int slice_end(struct sqlite_store *s, int64_t cut_s, int64_t *ret_s)
 		 " ORDER BY time LIMIT 1 OFFSET %d), -1)",
 		 cut_s, SLICE);
 	return store_sq_int(s->writer, sql, ret_s);
-}
-
-static int sweep(struct sqlite_store *s)
-{
-	struct greatest before;
-	int r = s->unswept ? begin_transaction(s, &before) : 0;
-
-	if (r || !s->unswept)
-		return r;
-	r = end_transaction(s, sweep_dictionaries(s->writer), &before);
-	s->unswept = r != 0;
-	return r;
-}
-
-/*
- * Whether the store holds only a few hours of profiles. Then a large part of it is stacks that no
- * profile has any more, and whose hour is not over.
- */
-static int is_short_lived(struct sqlite_store *s, bool *ret)
-{
-	int64_t span_s = 0;
-	int r = store_sq_int(s->writer,
-			     "SELECT IFNULL((SELECT MAX(time) FROM profiles)-"
-			     "(SELECT MIN(time) FROM profiles), 0)",
-			     &span_s);
-
-	*ret = span_s < SHORT_S;
-	return r;
-}
-
-/*
- * Deletes stacks without a reference, whatever their age. Each transaction looks at a limited
- * number of stacks.
- */
-static int sweep_stacks(struct sqlite_store *s)
-{
-	_cleanup_(store_id_set_done) struct id_set used = {0};
-	struct greatest greatest;
-	int64_t last = 0, before;
-	char list[80];
-	int r = ids_collect(s->writer, "SELECT stack FROM links", &used);
-
-	if (!r)
-		r = ids_collect(s->writer,
-				"SELECT x.stack FROM profiles AS p, "
-				"pf_samples(p.samples, p.time) AS x",
-				&used);
-	snprintf(list, sizeof(list), "SELECT id FROM stacks WHERE id>?1 ORDER BY id LIMIT %d",
-		 SLICE);
-	for (before = -1; !r && last > before;) {
-		before = last;
-		r = begin_transaction(s, &greatest);
-		if (!r)
-			r = end_transaction(s,
-					    ids_sweep(s->writer, list,
-						      "DELETE FROM stacks WHERE id=?", &used,
-						      &last),
-					    &greatest);
-	}
-	return r;
 }
 
 /*
@@ -397,43 +352,53 @@ static int is_large(struct sqlite_store *s, void *arg, bool *ret)
 
 /*
  * Asks due() whether profiles must be deleted. If profiles were deleted since the last sweep, this
- * function sweeps the dictionaries and asks again: that may be enough, because a short-lived store
- * consists mostly of dictionaries.
+ * function sweeps the dictionaries and asks again: that may be enough, because what is short-lived
+ * consists mostly of dictionaries. last: the plan that was carried out last.
  */
-static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg, bool *ret)
+static int is_due(struct sqlite_store *s, expire_due_fn *due, void *arg,
+		  const struct store_plan *last, bool *ret)
 {
-	bool short_lived = false;
 	int r = due(s, arg, ret);
 
 	if (r || !*ret || !s->unswept)
 		return r;
-	r = is_short_lived(s, &short_lived);
-	if (!r && short_lived)
-		r = sweep_stacks(s);
+	r = store_sweep_short_lived(s, last);
 	if (!r)
-		r = sweep(s);
+		r = store_sweep(s);
 	return r ? r : due(s, arg, ret);
+}
+
+/* Deletes the oldest tenth of all profiles, whosever they are. */
+static int expire_tenth(struct sqlite_store *s, const char *reason, uint64_t deadline_ns,
+			bool *ret_more)
+{
+	int64_t cut_s = 0;
+	int r = store_sq_int(
+		s->writer,
+		"SELECT IFNULL((SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
+		"(SELECT COUNT(*)/10 FROM profiles)), -1)",
+		&cut_s);
+
+	return r || cut_s < 0 ? r : expire_until(s, cut_s, reason, deadline_ns, ret_more);
 }
 
 int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
 			uint64_t deadline_ns, bool *ret_more)
 {
+	_cleanup_(store_plan_done) struct store_plan plan = {0};
 	bool is = false;
-	int64_t cut_s = 0;
 	int r = 0;
 
 	for (int i = 0; !r && i < MAX_ROUNDS; i++) {
-		r = is_due(s, due, arg, &is);
+		r = is_due(s, due, arg, &plan, &is);
 		if (r || !is)
 			return r;
-		r = store_sq_int(
-			s->writer,
-			"SELECT IFNULL((SELECT time FROM profiles ORDER BY time LIMIT 1 OFFSET "
-			"(SELECT COUNT(*)/10 FROM profiles)), -1)",
-			&cut_s);
-		if (r || cut_s < 0)
+		r = store_shares_plan(s, deadline_ns, &plan);
+		if (r)
 			return r;
-		r = expire_until(s, cut_s, reason, deadline_ns, ret_more);
+		r = plan.n ? expire_plan(s, &plan, reason, deadline_ns, ret_more)
+			   /* the places over their share have stacks only */
+			   : expire_tenth(s, reason, deadline_ns, ret_more);
 		if (now_mono_ns() >= deadline_ns)
 			return r;
 	}
@@ -447,30 +412,29 @@ static int expire_size(struct sqlite_store *s, uint64_t deadline_ns, bool *ret_m
 }
 
 /*
- * Deletes the oldest links over their own limit. Without this limit, many traced requests would
- * leave less room for profiles.
+ * Deletes links over their own limit, the oldest of the places that have more than their share.
+ * Without this limit, many traced requests would leave less room for profiles.
  */
 static int expire_links(struct sqlite_store *s, uint64_t deadline_ns)
 {
+	_cleanup_(store_plan_done) struct store_plan plan = {0};
 	uint64_t budget = s->max_bytes ? s->max_bytes / LINKS_SHARE : LINKS_BYTES;
-	int64_t most = (int64_t)(budget / LINK_BYTES), n = 0, cut_s = 0, n_gone = 1;
-	char sql[96];
+	int64_t n = 0;
 	int r = store_sq_int(s->writer, "SELECT COUNT(*) FROM links", &n);
 
-	for (; !r && n > most && n_gone; n -= n_gone) {
-		snprintf(sql, sizeof(sql),
-			 "SELECT time FROM links ORDER BY time LIMIT 1 OFFSET %" PRId64,
-			 MIN(n - most, LINKS_SLICE));
-		r = store_sq_int(s->writer, sql, &cut_s);
+	if (r || (uint64_t)n <= budget / LINK_BYTES)
+		return r;
+	r = store_links_plan(s, budget / LINK_BYTES, deadline_ns, &plan);
+	for (size_t i = 0; !r && i < plan.n; i++) {
+		r = run_of(s->writer,
+			   "DELETE FROM links WHERE time<=?1 AND series IN "
+			   "(SELECT id FROM series WHERE place=?2 AND first_s<=?1)",
+			   &plan.slices[i], 0);
 		if (!r)
-			r = run_with(s->writer, "DELETE FROM links WHERE time<=?1", cut_s);
-		if (r)
-			return r;
-		n_gone = sqlite3_changes64(s->writer);
-		counter_add(counter("store_links_expired_total", "reason", "budget"),
-			    (uint64_t)n_gone);
+			counter_add(counter("store_links_expired_total", "reason", "budget"),
+				    (uint64_t)sqlite3_changes64(s->writer));
 		if (now_mono_ns() >= deadline_ns)
-			return 0;
+			break;
 	}
 	return r;
 }
@@ -501,7 +465,7 @@ int store_sqlite_expire(void *sink, uint64_t now_wall_ns)
 	if (!r)
 		r = expire_size(s, deadline_ns, &more_size);
 	if (!r && !more_age && !more_size)
-		r = sweep(s);
+		r = store_sweep(s);
 	if (!r)
 		r = store_sq_vacuum(s, VACUUM_BYTES);
 	if (!r) {

@@ -15,6 +15,14 @@ struct store_reading {
 	bool counted;	     /* n_profiles of the summary is known */
 	struct groups groups;
 	char **group_names; /* for each group; NULL: there are no groups */
+	struct apart {	    /* the selection's namespaces whose rows stay apart */
+		size_t n;
+		char *const *names;
+		struct groups by_ns; /* the namespace of each series */
+		size_t *of;	     /* for each group of by_ns: which of the names, + 1; 0: none */
+		struct groups by_cluster; /* if there are other clusters than the hub's own */
+		bool *is_other;		  /* for each group of by_cluster; NULL: there are none */
+	} apart;
 	struct store_summary summary;
 };
 
@@ -27,6 +35,96 @@ static void reading_done(struct store_reading *r)
 		free(r->group_names[i]);
 	free(r->group_names);
 	store_groups_done(&r->groups);
+	store_groups_done(&r->apart.by_ns);
+	store_groups_done(&r->apart.by_cluster);
+	free(r->apart.of);
+	free(r->apart.is_other);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The position of a name in a sorted list, + 1; 0: it is not there. */
+static size_t position(const char *name, char *const *names, size_t n)
+{
+	char *const *found = name && n ? bsearch(&name, names, n, sizeof(*names), by_name) : NULL;
+
+	return found ? (size_t)(found - names) + 1 : 0;
+}
+
+/* The names that are apart are those of namespaces of the hub's own cluster. */
+static int begin_other_clusters(struct store_reading *r, const struct selection *sel)
+{
+	struct apart *a = &r->apart;
+	char **names;
+	int e;
+
+	if (!sel->n_clusters)
+		return 0;
+	e = store_groups_begin(&a->by_cluster, &r->query, sel, "pod_cluster");
+	if (e)
+		return e;
+	a->is_other = xcalloc(a->by_cluster.n + 1, sizeof(*a->is_other));
+	names = store_groups_names(&a->by_cluster);
+	for (size_t i = 0; i < a->by_cluster.n; i++) {
+		a->is_other[i] = position(names[i], sel->clusters, sel->n_clusters);
+		free(names[i]);
+	}
+	free(names);
+	return 0;
+}
+
+static int begin_apart(struct store_reading *r, const struct selection *sel)
+{
+	struct apart *a = &r->apart;
+	char **names;
+	int e;
+
+	if (!sel->n_apart)
+		return 0;
+	e = store_groups_begin(&a->by_ns, &r->query, sel, "pod_ns");
+	if (e)
+		return e;
+	a->n = sel->n_apart;
+	a->names = sel->apart;
+	a->of = xcalloc(a->by_ns.n + 1, sizeof(*a->of));
+	names = store_groups_names(&a->by_ns);
+	for (size_t i = 0; i < a->by_ns.n; i++) {
+		a->of[i] = position(names[i], a->names, a->n);
+		free(names[i]);
+	}
+	free(names);
+	return begin_other_clusters(r, sel);
+}
+
+/*
+ * The number of a sum's group says both its group and its namespace, if that stays apart. The group
+ * in *group becomes it. -ENOENT: the series was added after the groups were looked up.
+ */
+static int set_apart(struct store_reading *r, int64_t series, size_t *group)
+{
+	struct apart *a = &r->apart;
+	size_t ns, cluster = 0;
+	int e = store_groups_of(&a->by_ns, series, 0, &ns);
+
+	if (!e && a->is_other)
+		e = store_groups_of(&a->by_cluster, series, 0, &cluster);
+	if (!e)
+		*group =
+			*group * (a->n + 1) + (a->is_other && a->is_other[cluster] ? 0 : a->of[ns]);
+	return e;
+}
+
+/* The group of a sum, and its namespace. */
+static void put_groups(const struct store_reading *r, const struct stored_sum *x,
+		       struct store_row *row)
+{
+	size_t of = x->group % (r->apart.n + 1);
+
+	row->group = r->group_names ? r->group_names[x->group / (r->apart.n + 1)] : NULL;
+	row->ns = of ? r->apart.names[of - 1] : NULL;
 }
 
 /* The process of samples, their first and last window, and the call to whose group they belong. */
@@ -46,11 +144,13 @@ static int sum_of(struct store_reading *r, const struct of_profile *of,
 				   .stack = x->stack > 0 ? x->stack : INT64_MAX, /* no such row */
 				   .value = MIN(MAX(x->value, 0), SQ_MAX_VALUE),
 				   .n_samples = MIN(MAX(x->n, 0), SQ_MAX_VALUE)};
+	int e = 0;
+
 	if (r->groups.of_calls)
 		ret->group = store_groups_named(&r->groups, of->call);
 	else if (r->groups.tag)
-		return store_groups_of(&r->groups, of->series, ret->stack, &ret->group);
-	return 0;
+		e = store_groups_of(&r->groups, of->series, ret->stack, &ret->group);
+	return !e && r->apart.n ? set_apart(r, of->series, &ret->group) : e;
 }
 
 /* Adds the sums of samples of one profile. */
@@ -72,7 +172,9 @@ static int wait_for_memory(struct store_reading *r, const struct sums *sums)
 	if (r->groups.names_bytes > r->query.s->names_bytes)
 		return -ENOBUFS;
 	return store_query_takes(&r->query, sums->cap * sizeof(*sums->items) +
-						    r->names->query_bytes + r->groups.bytes);
+						    r->names->query_bytes + r->groups.bytes +
+						    r->apart.by_ns.bytes +
+						    r->apart.by_cluster.bytes);
 }
 
 static struct of_profile profile_of(sqlite3_stmt *st)
@@ -178,11 +280,11 @@ static int hand_out(struct store_reading *r, struct sums *sums, size_t max_bytes
 		const struct stored_sum *x = &sums->items[i];
 		struct store_row row = {
 			.app_service = store_names_string(r->names, x->app),
-			.group = r->group_names ? r->group_names[x->group] : NULL,
 			.value = x->value,
 			.n_samples = (uint64_t)x->n_samples,
 		};
 
+		put_groups(r, x, &row);
 		e = wait_for_memory(r, sums);
 		if (!e)
 			e = store_names_stack(r->names, x->stack, &row);
@@ -309,6 +411,8 @@ static int read_samples(struct store_reading *r, const struct selection *sel, si
 	int e = sel->group_by ? store_groups_begin(&r->groups, &r->query, sel, sel->group_by) : 0;
 
 	store_sums_init(&sums, sel->max_rows ? sel->max_rows : DEFAULT_MAX_ROWS);
+	if (!e)
+		e = begin_apart(r, sel);
 	if (!e)
 		e = each ? read_each(r, sel, &sums) : read_parts(r, sel, &sums);
 	r->counted = !each;

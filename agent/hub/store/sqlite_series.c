@@ -197,10 +197,9 @@ static int read_processes(struct summing *s, const struct selection *sel)
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int rc, e;
 
-	store_where_text(&w, "SELECT se.id, CASE WHEN se.pid=0 OR se.start_ms=0 THEN se.id ELSE "
-			     "MIN(se.id) OVER (PARTITION BY se.pid, se.start_ms, ");
-	store_where_tag(&w, "pod_node");
-	store_where_text(&w, ") END FROM series se WHERE se.last_s>=");
+	store_where_text(&w, "SELECT se.id, MIN(se.id) OVER (PARTITION BY ");
+	store_where_process(&w);
+	store_where_text(&w, ") FROM series se WHERE se.last_s>=");
 	store_where_int(&w, sel->time_start_s);
 	e = store_where_prepare(&w, s->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {

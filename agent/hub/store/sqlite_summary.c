@@ -77,6 +77,37 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	return e;
 }
 
+/* Returns -ENODATA if no profile was ever stored that could not be verified. */
+static int any_unverified(sqlite3 *db)
+{
+	_cleanup_(store_where_done) struct where w = {0};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+
+	store_where_text(&w, "SELECT 1 FROM strings WHERE s=");
+	store_where_str(&w, TAG_UNVERIFIED);
+	return first_row(&w, db, &st);
+}
+
+static int count_unverified(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+{
+	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	int e = any_unverified(db);
+
+	if (e)
+		return e == -ENODATA ? 0 : e;
+	store_where_text(&w, "SELECT COUNT(*) FROM series se CROSS JOIN profiles x ON "
+			     "x.series=se.id WHERE ");
+	of_selection(&w, sel);
+	store_where_text(&w, " AND ");
+	store_where_tag(&w, TAG_UNVERIFIED);
+	store_where_text(&w, " IS NOT NULL");
+	e = first_row(&w, db, &st);
+	if (!e)
+		s->n_unverified = (uint64_t)sqlite3_column_int64(st, 0);
+	return e;
+}
+
 /*
  * Returns -ENODATA if no profile of the event in the selection's time is an estimate. This query
  * runs before the full one, because most answers have no estimate and SQLite compiles a long filter
@@ -116,12 +147,29 @@ static int read_estimates(sqlite3 *db, const struct selection *sel, struct store
 	return 0;
 }
 
+/*
+ * Adds a text that is the same for all series of a container; NULL: the series is of none. The id
+ * alone is what a node says: it may be that of another node's container.
+ */
+static void put_container(struct where *w)
+{
+	store_where_text(w, "CASE WHEN ");
+	store_where_tag(w, "container_id");
+	store_where_text(w, " IS NOT NULL THEN printf('%s %s %s',");
+	store_where_node(w);
+	store_where_text(w, ",");
+	store_where_tag(w, "pod_ns");
+	store_where_text(w, ",");
+	store_where_tag(w, "container_id");
+	store_where_text(w, ") END");
+}
+
 /* Adds the condition that a series belongs to a container of the selection. */
 static void of_its_containers(struct where *w, const struct selection *sel)
 {
-	store_where_tag(w, "container_id");
+	put_container(w);
 	store_where_text(w, " IN (SELECT ");
-	store_where_tag(w, "container_id");
+	put_container(w);
 	store_where_text(w, " FROM series se WHERE se.last_s>=");
 	store_where_int(w, sel->time_start_s);
 	store_where_text(w, " AND se.first_s<=");
@@ -156,10 +204,10 @@ void store_summary_losses(struct where *w, const struct selection *sel)
 	store_where_text(w, " OR (");
 	of_some_process(w);
 	store_where_text(w, " AND ");
-	store_where_tag(w, "pod_node");
-	store_where_text(w, " IN (SELECT v.s FROM series se JOIN tags t ON t.tagset=se.tagset "
-			    "JOIN strings v ON v.id=t.value WHERE "
-			    "t.key=(SELECT id FROM strings WHERE s='pod_node') AND se.last_s>=");
+	store_where_node(w);
+	store_where_text(w, " IN (SELECT ");
+	store_where_node(w);
+	store_where_text(w, " FROM series se WHERE se.last_s>=");
 	store_where_int(w, sel->time_start_s);
 	store_where_text(w, " AND se.first_s<=");
 	store_where_int(w, sel->time_end_s);
@@ -177,20 +225,23 @@ static int read_losses(sqlite3 *db, const struct selection *sel, struct store_su
 	store_where_text(&w, "SELECT (SELECT s FROM strings WHERE id=l.reason), TOTAL(l.n), "
 			     "TOTAL(l.time_ns), ");
 	of_some_process(&w);
-	store_where_text(&w, " AS of_node");
+	/* the numbers of a node are those of all its namespaces together */
+	store_where_text(&w, " AS of_node, ");
+	of_some_process(&w);
+	store_where_text(&w, " AND NOT ");
+	store_where_sees_cluster(&w, sel);
+	store_where_text(&w, " AS hidden");
 	store_summary_losses(&w, sel);
-	/* of what is not told, the order must tell nothing either */
-	store_where_text(&w, store_where_sees_all(sel)
-				     ? " GROUP BY l.reason, of_node ORDER BY 2 DESC, 3 DESC, 4"
-				     : " GROUP BY l.reason, of_node ORDER BY of_node, 1");
+	/* of what is hidden, the order must tell nothing either */
+	store_where_text(&w, " GROUP BY l.reason, of_node, hidden ORDER BY hidden, "
+			     "CASE WHEN hidden THEN 0 ELSE TOTAL(l.n) END DESC, "
+			     "CASE WHEN hidden THEN 0 ELSE TOTAL(l.time_ns) END DESC, 4, 1");
 	e = store_where_prepare(&w, db, &st);
 	if (e)
 		return e;
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
 		const char *reason = (const char *)sqlite3_column_text(st, 0);
-		bool of_node = sqlite3_column_int(st, 3);
-		/* the numbers of a node are those of all its namespaces together */
-		bool hidden = of_node && !store_where_sees_all(sel);
+		bool of_node = sqlite3_column_int(st, 3), hidden = sqlite3_column_int(st, 4);
 
 		GROW(s->losses, s->n_losses, cap);
 		s->losses[s->n_losses++] = (struct store_loss){
@@ -250,14 +301,84 @@ static int read_throttled(sqlite3 *db, const struct selection *sel, struct store
 	return e;
 }
 
+static struct store_cut cut_of(const char *place, int64_t until_s)
+{
+	size_t ns_at = store_place_ns_at(place);
+	const char *ns = place + ns_at;
+	bool unverified = streq(ns, STORE_PLACE_UNVERIFIED);
+
+	return (struct store_cut){
+		.cluster = ns_at ? xstrndup(place, ns_at - 1) : NULL,
+		.ns = *ns && !unverified ? xstrdup(ns) : NULL,
+		.unverified = unverified,
+		.until_s = until_s,
+	};
+}
+
+int store_sqlite_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn, void *arg,
+			struct field_error *reterr)
+{
+	sqlite3_stmt *st = NULL;
+	struct query q;
+	int rc = SQLITE_OK, e = store_query_begin(&q, sink, sel);
+
+	if (!e)
+		e = store_sq_errno(sqlite3_prepare_v2(
+			q.db,
+			"SELECT pl.name, MIN(se.first_s), pl.until_s FROM series AS se JOIN places "
+			"AS pl ON pl.id=se.place GROUP BY se.place ORDER BY pl.name",
+			-1, &st, NULL));
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		const char *place = (const char *)sqlite3_column_text(st, 0);
+		struct store_cut of;
+
+		if (!store_scope_sees_place(sel, place))
+			continue;
+		of = cut_of(place, sqlite3_column_int64(st, 2));
+		fn(&of, sqlite3_column_int64(st, 1), arg);
+		free(of.cluster);
+		free(of.ns);
+	}
+	if (!e)
+		e = store_sq_errno(rc);
+	sqlite3_finalize(st);
+	return store_query_end(&q, sel, e, reterr);
+}
+
+static int read_cuts(sqlite3 *db, const struct selection *sel, struct store_summary *s)
+{
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	int rc = sqlite3_prepare_v2(db,
+				    "SELECT name, until_s FROM places WHERE until_s>=? "
+				    "ORDER BY until_s DESC, name",
+				    -1, &st, NULL);
+
+	if (rc != SQLITE_OK)
+		return store_sq_errno(rc);
+	/* a row with until_s 0 has lost nothing */
+	sqlite3_bind_int64(st, 1, MAX(sel->time_start_s, (int64_t)1));
+	s->cuts = xcalloc(STORE_MAX_CUTS, sizeof(*s->cuts));
+	while (s->n_cuts < STORE_MAX_CUTS && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+		const char *place = (const char *)sqlite3_column_text(st, 0);
+
+		if (store_scope_sees_place(sel, place))
+			s->cuts[s->n_cuts++] = cut_of(place, sqlite3_column_int64(st, 1));
+	}
+	return store_sq_errno(rc);
+}
+
 int store_summary_read(sqlite3 *db, const struct selection *sel, bool counted,
 		       struct store_summary *s)
 {
 	int e = counted ? 0 : count_profiles(db, sel, s);
 
 	if (!e)
+		e = count_unverified(db, sel, s);
+	if (!e)
 		e = read_estimates(db, sel, s);
 	if (!e)
 		e = read_losses(db, sel, s);
+	if (!e)
+		e = read_cuts(db, sel, s);
 	return e ? e : read_throttled(db, sel, s);
 }

@@ -345,8 +345,7 @@ static const char *one_trace(const struct predicate *p)
 	return trace;
 }
 
-/* Adds whether the tag is one of the items. */
-static void put_list(struct where *w, const char *tag, char *const *items, size_t n)
+void store_where_list(struct where *w, const char *tag, char *const *items, size_t n)
 {
 	store_where_text(w, "IFNULL(");
 	store_where_tag(w, tag);
@@ -357,28 +356,6 @@ static void put_list(struct where *w, const char *tag, char *const *items, size_
 		store_where_str(w, items[i]);
 	}
 	store_where_text(w, "),0)");
-}
-
-/* Adds whether the reader may see the series. Not called if the reader may see all. */
-static void put_allowed(struct where *w, const struct selection *sel)
-{
-	if (sel->scope && sel->scope->n_namespaces)
-		put_list(w, "pod_ns", sel->scope->namespaces, sel->scope->n_namespaces);
-	else
-		store_where_text(w, "0");
-}
-
-bool store_where_sees_all(const struct selection *sel)
-{
-	return sel->scope && sel->scope->all;
-}
-
-void store_where_allowed(struct where *w, const struct selection *sel)
-{
-	if (store_where_sees_all(sel))
-		return;
-	store_where_text(w, " AND ");
-	put_allowed(w, sel);
 }
 
 /*
@@ -404,7 +381,7 @@ static void where_predicate(struct where *w, const struct selection *sel)
 	store_where_text(w, " AND ");
 	if (!store_where_sees_all(sel)) {
 		store_where_text(w, "CASE WHEN ");
-		put_allowed(w, sel);
+		store_where_sees(w, sel);
 		store_where_text(w, " THEN ");
 	}
 	store_where_text(w, "IFNULL(");
@@ -424,7 +401,7 @@ void store_where_selection(struct where *w, const struct selection *sel)
 
 	if (sel->n_app_services) {
 		store_where_text(w, " AND ");
-		put_list(w, "app_service", sel->app_services, sel->n_app_services);
+		store_where_list(w, "app_service", sel->app_services, sel->n_app_services);
 		store_where_text(w, " AND NOT (se.pid<>0 AND ");
 		store_where_text(w, total);
 	} else if (!sel->with_total) {
@@ -436,20 +413,35 @@ void store_where_selection(struct where *w, const struct selection *sel)
 		where_predicate(w, sel);
 }
 
+void store_where_node(struct where *w)
+{
+	store_where_text(w, "printf('%s %s',");
+	store_where_tag(w, "pod_cluster");
+	store_where_text(w, ",");
+	store_where_tag(w, "pod_node");
+	store_where_text(w, ")");
+}
+
+void store_where_process(struct where *w)
+{
+	store_where_text(w, "printf('%s %d %d %s %s', CASE WHEN se.pid=0 OR se.start_ms=0 THEN "
+			    "se.id END, se.pid, se.start_ms, ");
+	store_where_node(w);
+	store_where_text(w, ",");
+	store_where_tag(w, TAG_UNVERIFIED);
+	store_where_text(w, ")");
+}
+
 /*
  * Takes the newest snapshot per process, not per series. If the name or a label of a process
- * changes, it gets a new series, and the snapshot of the old series must not be counted, too. A
- * series without a process id or a start time counts as a process of its own, because nothing shows
- * which process it belongs to.
+ * changes, it gets a new series, and the snapshot of the old series must not be counted, too.
  */
 void store_where_newest(struct where *w, const struct selection *sel)
 {
 	store_where_text(w, "(SELECT series, time FROM (SELECT series, time, MAX(time) OVER "
-			    "(PARTITION BY node, pid, start_ms, alone) AS newest FROM "
-			    "(SELECT se.id AS series, se.pid AS pid, se.start_ms AS start_ms, "
-			    "CASE WHEN se.pid=0 OR se.start_ms=0 THEN se.id END AS alone, ");
-	store_where_tag(w, "pod_node");
-	store_where_text(w, " AS node, (SELECT MAX(y.time) FROM snapshots y WHERE y.event=");
+			    "(PARTITION BY process) AS newest FROM (SELECT se.id AS series, ");
+	store_where_process(w);
+	store_where_text(w, " AS process, (SELECT MAX(y.time) FROM snapshots y WHERE y.event=");
 	store_where_int(w, sel->event);
 	store_where_text(w, " AND y.series=se.id AND y.time>=");
 	store_where_int(w, sel->time_start_s);

@@ -111,18 +111,28 @@ static int put_losses(struct writing *w, const struct profile *p, int64_t series
 	return r;
 }
 
-static int profile_known(struct writing *w, const struct profile *p, bool *ret)
+static int id_known(struct writing *w, const uint8_t id[static 16], bool *ret)
 {
 	sqlite3_stmt *st = w->s->st[ST_PROFILE_GET];
 	int rc;
 
-	sqlite3_bind_blob(st, 1, p->id, sizeof(p->id), SQLITE_STATIC);
+	sqlite3_bind_blob(st, 1, id, 16, SQLITE_STATIC);
 	rc = sqlite3_step(st);
 	sqlite3_reset(st);
 	if (store_sq_errno(rc))
 		return store_sq_errno(rc);
 	*ret = rc == SQLITE_ROW;
 	return 0;
+}
+
+static int profile_known(struct writing *w, const struct profile *p, bool *ret)
+{
+	static const uint8_t none[sizeof(p->sent_id)];
+	int r = id_known(w, p->id, ret);
+
+	if (!r && !*ret && memcmp(p->sent_id, none, sizeof(none)) != 0)
+		r = id_known(w, p->sent_id, ret);
+	return r;
 }
 
 /* Stores the row of the profile with its samples. */

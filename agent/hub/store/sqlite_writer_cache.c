@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define SEEN_MIN_SLOTS 1024
-#define SEEN_MAX_SLOTS (1u << 18) /* 8 MiB per generation, half of the slots in use */
+#define SEEN_MAX_SLOTS (1u << 18) /* 10 MiB per generation, half of the slots in use */
 
 struct seen_key store_seen_key(const struct sqlite_store *s, const void *p, size_t n)
 {
@@ -60,13 +60,15 @@ struct seen_entry *store_seen_put(struct seen *seen, const struct seen_entry *e)
 
 struct seen_entry *store_seen_get(struct seen *seen, struct seen_key key)
 {
-	struct seen_entry *e = seen->young.cap ? slot(&seen->young, key) : NULL;
+	struct seen_entry *e = seen->young.cap ? slot(&seen->young, key) : NULL, copy;
 
 	if (e && e->id)
 		return e;
 	e = seen->old.cap ? slot(&seen->old, key) : NULL;
-	return e && e->id ? store_seen_put(seen, &(struct seen_entry){key, e->id, e->time_s})
-			  : NULL;
+	if (!e || !e->id)
+		return NULL;
+	copy = *e; /* store_seen_put may free it */
+	return store_seen_put(seen, &copy);
 }
 
 void store_seen_forget(struct sqlite_store *s)

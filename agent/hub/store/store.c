@@ -7,6 +7,8 @@
 struct store {
 	const struct sink_ops *ops;
 	void *sink;
+	char *const *clusters; /* borrowed from the sink */
+	size_t n_clusters;
 };
 
 static const struct sink_ops *const sinks[] = {&store_sqlite_sink, &store_null_sink};
@@ -32,6 +34,7 @@ int store_open(const struct store_config *c, struct store **ret, struct field_er
 		return r;
 	*ret = xcalloc(1, sizeof(**ret));
 	**ret = (struct store){.ops = ops, .sink = sink};
+	(*ret)->clusters = ops->clusters(sink, &(*ret)->n_clusters);
 	return 0;
 }
 
@@ -51,12 +54,21 @@ int store_write(struct store *s, const struct batch *b, size_t *ret_n_new)
 	return s->ops->write(s->sink, b, ret_n_new);
 }
 
-static struct selection within(const struct scope *scope, const struct selection *sel)
+static struct selection within(const struct store *store, const struct scope *scope,
+			       const struct selection *sel)
 {
 	struct selection s = *sel;
 
 	s.scope = scope;
+	s.clusters = store->clusters;
+	s.n_clusters = store->n_clusters;
 	return s;
+}
+
+char *const *store_clusters(const struct store *s, size_t *ret_n)
+{
+	*ret_n = s->n_clusters;
+	return s->clusters;
 }
 
 static void strings_free(char **items, size_t n)
@@ -68,19 +80,24 @@ static void strings_free(char **items, size_t n)
 
 const struct scope store_scope_all = {.all = true};
 
+bool store_scope_has_own(const struct scope *s)
+{
+	return s->all || s->own;
+}
+
 bool store_scope_has(const struct scope *s, const char *ns)
 {
-	if (s->all)
+	if (store_scope_has_own(s))
 		return true;
-	for (size_t i = 0; ns && i < s->n_namespaces; i++)
-		if (streq(s->namespaces[i], ns))
+	for (size_t i = 0; ns && i < s->n_places; i++)
+		if (streq(s->places[i], ns))
 			return true;
 	return false;
 }
 
 void store_scope_done(struct scope *s)
 {
-	strings_free(s->namespaces, s->n_namespaces);
+	strings_free(s->places, s->n_places);
 	*s = (struct scope){0};
 }
 
@@ -88,7 +105,7 @@ int store_read(struct store *s, const struct scope *scope, const struct selectio
 	       store_row_fn *fn, void *arg, struct store_summary *ret, struct field_error *reterr)
 {
 	_stage_("store_read");
-	const struct selection allowed = within(scope, sel);
+	const struct selection allowed = within(s, scope, sel);
 
 	return s->ops->read(s->sink, &allowed, fn, arg, ret, reterr);
 }
@@ -97,7 +114,7 @@ int store_series(struct store *s, const struct scope *scope, const struct series
 		 struct store_series *ret, struct field_error *reterr)
 {
 	_stage_("store_series");
-	const struct selection allowed = within(scope, r->sel);
+	const struct selection allowed = within(s, scope, r->sel);
 	struct series_request request = *r;
 
 	request.sel = &allowed;
@@ -128,7 +145,7 @@ int store_choices(struct store *s, const struct scope *scope, const struct store
 	int e;
 
 	for (size_t i = 0; i < n; i++) {
-		allowed[i] = within(scope, choices[i].sel);
+		allowed[i] = within(s, scope, choices[i].sel);
 		call.allowed[i] = choices[i];
 		call.allowed[i].sel = &allowed[i];
 	}
@@ -143,6 +160,23 @@ int store_namespaces(struct store *s, const atomic_bool *given_up, store_namespa
 	_stage_("store_namespaces");
 
 	return s->ops->namespaces(s->sink, given_up, fn, arg, reterr);
+}
+
+int store_oldest(struct store *s, const struct scope *scope, const atomic_bool *given_up,
+		 store_oldest_fn *fn, void *arg, struct field_error *reterr)
+{
+	_stage_("store_oldest");
+	const struct selection any = {.given_up = given_up}, allowed = within(s, scope, &any);
+
+	return s->ops->oldest(s->sink, &allowed, fn, arg, reterr);
+}
+
+int store_pods(struct store *s, int64_t since_s, store_pod_fn *fn, void *arg,
+	       struct field_error *reterr)
+{
+	_stage_("store_pods");
+
+	return s->ops->pods(s->sink, since_s, fn, arg, reterr);
 }
 
 int store_expire(struct store *s, uint64_t now_wall_ns)
@@ -205,6 +239,11 @@ void store_summary_done(struct store_summary *s)
 	for (size_t i = 0; i < s->n_losses; i++)
 		free(s->losses[i].reason);
 	free(s->losses);
+	for (size_t i = 0; i < s->n_cuts; i++) {
+		free(s->cuts[i].cluster);
+		free(s->cuts[i].ns);
+	}
+	free(s->cuts);
 	free(s->statement);
 	*s = (struct store_summary){0};
 }

@@ -35,16 +35,31 @@ static inline bool store_is_tag_of_calls(const char *tag)
 }
 
 /*
- * Whose data a reader may see: an argument of every read. All of zero: nobody's. The losses of a
- * node have no namespace; a reader who may not see all is told their reasons, without numbers.
+ * Whose data a reader may see: an argument of every read. All of zero: nobody's. A reader of some
+ * namespaces of a cluster is told for which reasons its nodes lost something, without numbers, and
+ * does not see what has TAG_UNVERIFIED. Clusters are the hub's own and those of store_clusters().
  */
 struct scope {
-	bool all; /* everything, also what belongs to no namespace: host processes and Total */
-	char **namespaces; /* else: what belongs to one of these */
-	size_t n_namespaces;
+	bool all; /* everything of all clusters */
+	bool own; /* everything of the hub's own cluster: host processes and Total, too */
+	/*
+	 * What of the rest: "NS", a namespace of the hub's own cluster; "CLUSTER:NS", one of
+	 * another cluster; "CLUSTER:", everything of it
+	 */
+	char **places;
+	size_t n_places;
 };
 extern const struct scope store_scope_all;
-/* Whether a reader may see what belongs to the namespace; NULL: to none. */
+/* Returns at which byte of a place its namespace begins. 0: it is of the hub's own cluster. */
+static inline size_t store_place_ns_at(const char *place)
+{
+	const char *colon = strchr(place, ':');
+
+	return colon ? (size_t)(colon - place) + 1 : 0;
+}
+/* Whether a reader may see all of the hub's own cluster. */
+bool store_scope_has_own(const struct scope *s);
+/* Whether a reader may see a namespace of the hub's own cluster; NULL: what belongs to none. */
 bool store_scope_has(const struct scope *s, const char *ns);
 void store_scope_done(struct scope *s);
 
@@ -59,8 +74,10 @@ struct selection {
 	bool with_total; /* n_app_services 0: also Total and Throttled (for the lists of choices) */
 	size_t n_app_services;
 	struct predicate *where;		/* NULL: everything */
-	/* only for sinks: store_read() and the others set it */
+	/* only for sinks: store_read() and the others set them; clusters as store_clusters() */
 	const struct scope *scope;
+	char *const *clusters;
+	size_t n_clusters;
 	/*
 	 * limit for the rows; 0: 4,000,000. If there are more stacks, one more row, [others], has
 	 * the sum of the rest.
@@ -72,6 +89,13 @@ struct selection {
 	 * profile_id, only samples that were taken in a call are read, as with a condition on them.
 	 */
 	const char *group_by;
+	/*
+	 * For store_read: samples of each of these namespaces (sorted) of the hub's own cluster are
+	 * rows of their own, because the caller names their frames in another way. Borrowed.
+	 * n_apart 0: none.
+	 */
+	char *const *apart;
+	size_t n_apart;
 	uint64_t max_time_ns;			/* 0: 30 s; a longer query fails with -ETIME */
 	/*
 	 * set when the caller does not wait any more: the query then fails with -ETIME; may be NULL
@@ -98,6 +122,7 @@ struct store_row {
 	 */
 	struct stack_head head;
 	const char *group;	/* with group_by: the tag's value; NULL: the tag is not there */
+	const char *ns;		/* its namespace, if that is one of sel->apart: the text there */
 	const struct frame *const *frames;	/* root first */
 	size_t n_frames;
 	int64_t value;
@@ -112,6 +137,18 @@ struct store_loss {
 	bool hidden; /* of a node, for a reader who may not see all: the numbers are 0 */
 };
 
+/*
+ * A namespace whose profiles until a second were deleted, because the store was full and the
+ * namespace had more than its share.
+ */
+struct store_cut {
+	char *cluster; /* NULL: the hub's own */
+	char *ns;      /* NULL: what belongs to no namespace, or what could not be verified */
+	bool unverified;
+	int64_t until_s;
+};
+#define STORE_MAX_CUTS 100 /* in one answer */
+
 struct store_summary {
 	/* n_profiles: profiles that match, apart from the conditions on their single samples */
 	uint64_t n_rows, n_samples, n_profiles;
@@ -119,6 +156,7 @@ struct store_summary {
 	uint64_t query_ns;
 	/* the first SQL statement that ran, with ? for values; for debugging; may be NULL */
 	char *statement;
+	uint64_t n_unverified; /* how many of n_profiles have TAG_UNVERIFIED */
 	bool truncated; /* the last row is [others]: one marker frame, no app_service */
 	/*
 	 * if truncated: a row's value may be too small by at most this; the missing part is in
@@ -136,6 +174,9 @@ struct store_summary {
 	/* what was lost in the time and the scope of the selection, by reason */
 	struct store_loss *losses;
 	size_t n_losses;
+	/* those whose profiles may be missing in the selection's time, the latest first */
+	struct store_cut *cuts;
+	size_t n_cuts;
 };
 void store_summary_done(struct store_summary *s);
 
@@ -145,8 +186,18 @@ struct store_config {
 	const char *kind;			/* "sqlite", "null" */
 	const char *path;			/* directory; ":memory:" for tests */
 	uint64_t retention_ns;			/* profiles older than this are deleted; 0: none */
-	/* if the file is larger than this, the oldest profiles are deleted; 0: no limit */
+	/*
+	 * if the file is larger than this, the oldest profiles of the namespaces that have more
+	 * than their share are deleted; 0: no limit
+	 */
 	uint64_t max_bytes;
+	/*
+	 * Other clusters than the hub's own. The store remembers them, so that their profiles never
+	 * become the hub's own. A name that the hub's own cluster has, or had, is refused.
+	 */
+	const char *const *clusters;
+	size_t n_clusters;
+	const char *own_cluster; /* NULL or "": it has no name */
 };
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);
 struct store *store_close(struct store *s);
@@ -216,13 +267,35 @@ typedef int store_choice_fn(const struct store_choice *c, const char *value, uin
 			    void *arg);
 int store_choices(struct store *s, const struct scope *scope, const struct store_choice *choices,
 		  size_t n, store_choice_fn *fn, void *arg, struct field_error *reterr);
+/* The other clusters of this start and of earlier ones, sorted. They stay the same. */
+char *const *store_clusters(const struct store *s, size_t *ret_n);
 /*
- * Calls fn for each namespace that has profiles, in the order of their names (also for some whose
- * profiles were just deleted). Only for a caller that asks which of them a reader may see.
+ * Calls fn for each namespace that has verified profiles, in the order of their names (also for
+ * some whose profiles were just deleted): as a place of struct scope. Only for a caller that asks
+ * which of them a reader may see.
  */
 typedef void store_namespace_fn(const char *ns, void *arg);
 int store_namespaces(struct store *s, const atomic_bool *given_up, store_namespace_fn *fn,
 		     void *arg, struct field_error *reterr);
+/*
+ * Calls fn for each namespace (and what belongs to none, or could not be verified) of which the
+ * store has data that the reader may see, in the order of their places. oldest_s: nothing of it
+ * from before this second is stored. The texts of `of` are valid only while fn runs; its until_s is
+ * 0 if none of its profiles were deleted because the store was full.
+ */
+typedef void store_oldest_fn(const struct store_cut *of, int64_t oldest_s, void *arg);
+int store_oldest(struct store *s, const struct scope *scope, const atomic_bool *given_up,
+		 store_oldest_fn *fn, void *arg, struct field_error *reterr);
+/*
+ * Calls fn for the pods that have profiles since this second, perhaps several times for a pod, but
+ * not for those that could not be verified. The strings are valid only while fn runs.
+ */
+struct store_pod {
+	const char *cluster, *ns, *name, *uid, *node; /* cluster may be NULL */
+};
+typedef void store_pod_fn(const struct store_pod *p, void *arg);
+int store_pods(struct store *s, int64_t since_s, store_pod_fn *fn, void *arg,
+	       struct field_error *reterr);
 /*
  * Runs on the writer's worker, every minute. After 10 s it begins no further deletion; the next
  * call continues. It deletes all names that nothing refers to in one transaction, however long that

@@ -32,7 +32,7 @@ static void bounds_and_services(void **state)
 {
 	struct store *s = *state;
 	char *total[] = {"Total"}, *app[] = {"app"};
-	const struct scope scope = {.namespaces = app, .n_namespaces = 1};
+	const struct scope scope = {.places = app, .n_places = 1};
 	struct selection sel = {
 		.event = EVENT_ON_CPU, .time_start_s = T0 - 1, .time_end_s = T0 - 1};
 	_cleanup_(got_done) struct got g = {0};
@@ -117,6 +117,21 @@ static void duplicates(void **state)
 	assert_int_equal(stats.n_duplicates, 3);
 }
 
+/* A profile that an older hub has stored under the id that was sent is known. */
+static void ids_as_they_were_sent(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = two_services();
+
+	write_batch(s, two_services(), 3);
+	for (size_t i = 0; i < b->n_profiles; i++) {
+		memcpy(b->profiles[i]->sent_id, b->profiles[i]->id, sizeof(b->profiles[i]->id));
+		b->profiles[i]->id[0] ^= 0xff;
+	}
+	write_batch(s, b, 0);
+	assert_int_equal(value_where(s, NULL), 240);
+}
+
 static void values(void **state)
 {
 	struct store *s = *state;
@@ -169,6 +184,99 @@ static void node_losses(void **state)
 	assert_string_equal(g.summary.losses[0].reason, "agent_down");
 	assert_int_equal(g.summary.losses[0].time_ns, 5 * NSEC_PER_SEC);
 	assert_true(g.summary.losses[0].of_node);
+}
+
+/* A node of another cluster may have the same name, and a process there the same id and start. */
+static void nodes_of_two_clusters(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = two_services();
+	struct profile *p = add_profile(b, "gap", "", 0, NULL, T0 + 5);
+	struct selection live = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 1000};
+	_cleanup_(got_done) struct got g = {0};
+
+	profile_tag(b, p, "pod_cluster", "c2");
+	profile_lose(b, p, "other_cluster", 1, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		p = add_profile(b, i ? "live 2" : "live 1", "api", 7, "app", T0 + i);
+		p->event = EVENT_MEM_INUSE;
+		p->process_start_ns = T0 * NSEC_PER_SEC;
+		profile_tag(b, p, "pod_cluster", i ? "c2" : "c1");
+		add_sample(b, p, "api", true, i ? "read" : "write", 10);
+	}
+	write_batch(s, b, 6);
+	read_where(s, leaf(PRED_EQ, "pod_ns", "data"), &g);
+	assert_int_equal(g.summary.n_losses, 0);
+	read_rows(s, &live, &g);
+	assert_int_equal(g.sum, 20);
+}
+
+/* Profiles that could not be verified: a reader of all is told how many, others do not see them. */
+static void unverified_profiles(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = two_services();
+	struct profile *p = add_profile(b, "forged", "api", 12, "data", T0 + 5);
+	char *data[] = {"data"};
+	const struct scope scope = {.places = data, .n_places = 1};
+	struct selection own = {.event = EVENT_ON_CPU,
+				.time_start_s = T0 - 10,
+				.time_end_s = T0 + 1000,
+				.scope = &scope};
+	_cleanup_(got_done) struct got g = {0};
+
+	read_where(s, NULL, &g);
+	assert_int_equal(g.summary.n_unverified, 0);
+	profile_tag(b, p, TAG_UNVERIFIED, "true");
+	add_sample(b, p, "api", true, "write", 1000);
+	write_batch(s, b, 4);
+	read_where(s, leaf(PRED_EQ, "pod_ns", "data"), &g);
+	assert_int_equal(g.sum, 1070);
+	assert_int_equal(g.summary.n_unverified, 1);
+	read_where(s, leaf(PRED_EQ, "pod_ns", "app"), &g);
+	assert_int_equal(g.summary.n_unverified, 0);
+	read_where(s, leaf(PRED_NOT_NULL, TAG_UNVERIFIED, NULL), &g);
+	assert_int_equal(g.sum, 1000);
+	read_rows(s, &own, &g);
+	assert_int_equal(g.sum, 70);
+	assert_int_equal(g.summary.n_unverified, 0);
+}
+
+static void add_pod(const struct store_pod *p, void *arg)
+{
+	buf_printf(arg, "%s %s/%s %s on %s\n", p->cluster, p->ns, p->name, p->uid, p->node);
+}
+
+/* The pods that a hub knows after a restart. */
+static void pods_with_profiles(void **state)
+{
+	static const struct {
+		const char *id, *pod, *uid, *unverified;
+		int64_t end_s;
+	} stored[] = {
+		{"p1", "web-1", "u1", NULL, T0 + 5},
+		{"p2", "old", "u2", NULL, T0 - 100},
+		{"p3", "forged", "u3", "true", T0 + 5},
+		{"p4", "no uid", NULL, NULL, T0 + 5},
+	};
+	struct store *s = *state;
+	struct batch *b = profile_batch_new();
+	_cleanup_buf_ struct buf got = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(stored); i++) {
+		struct profile *p = add_profile(b, stored[i].id, "api", 12, "app", stored[i].end_s);
+
+		profile_tag(b, p, "pod", stored[i].pod);
+		if (stored[i].uid)
+			profile_tag(b, p, "pod_uid", stored[i].uid);
+		if (stored[i].unverified)
+			profile_tag(b, p, TAG_UNVERIFIED, stored[i].unverified);
+		add_sample(b, p, "api", true, "write", 10);
+	}
+	write_batch(s, b, 4);
+	assert_int_equal(store_pods(s, T0, add_pod, &got, NULL), 0);
+	assert_string_equal(got.data, "c1 app/web-1 u1 on n1\n");
 }
 
 /* For one reason, what the selection lost is apart from what any process of its nodes lost. */
@@ -330,13 +438,24 @@ static void bad_config(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		IN_MEMORY(known_answer),	IN_MEMORY(bounds_and_services),
-		IN_MEMORY(process_named_total), IN_MEMORY(truncation),
-		IN_MEMORY(duplicates),		IN_MEMORY(values),
-		IN_MEMORY(node_losses),		IN_MEMORY(losses_of_the_node_are_told_apart),
-		IN_MEMORY(container_losses),	IN_MEMORY(node_losses_are_no_profiles),
-		ON_DISK(hundred_thousand_rows), ON_DISK(survives_reopening),
-		IN_MEMORY(out_of_range_values), cmocka_unit_test(bad_config),
+		IN_MEMORY(known_answer),
+		IN_MEMORY(bounds_and_services),
+		IN_MEMORY(process_named_total),
+		IN_MEMORY(truncation),
+		IN_MEMORY(duplicates),
+		IN_MEMORY(values),
+		IN_MEMORY(pods_with_profiles),
+		IN_MEMORY(ids_as_they_were_sent),
+		IN_MEMORY(nodes_of_two_clusters),
+		IN_MEMORY(unverified_profiles),
+		IN_MEMORY(node_losses),
+		IN_MEMORY(losses_of_the_node_are_told_apart),
+		IN_MEMORY(container_losses),
+		IN_MEMORY(node_losses_are_no_profiles),
+		ON_DISK(hundred_thousand_rows),
+		ON_DISK(survives_reopening),
+		IN_MEMORY(out_of_range_values),
+		cmocka_unit_test(bad_config),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,8 +140,9 @@ static void seen_is_bounded(void **state)
 	store_seen_forget(&s);
 	assert_null(store_seen_get(seen, key_of(&s, 1)));
 	for (uint64_t i = 1; i <= 1000000; i++) {
-		store_seen_put(seen,
-			       &(struct seen_entry){key_of(&s, i), (int64_t)i, (int64_t)i * 2});
+		store_seen_put(seen, &(struct seen_entry){.key = key_of(&s, i),
+							  .id = (int64_t)i,
+							  .time_s = (int64_t)i * 2});
 		e = store_seen_get(seen, key_of(&s, 1));
 		assert_non_null(e);
 		assert_int_equal(e->id, 1);

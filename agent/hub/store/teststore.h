@@ -74,6 +74,14 @@ static inline void sql(const char *dir, const char *text)
 	sqlite3_close(db);
 }
 
+/* SQL that turns a file of version 8 into one of version 7. */
+#define UNDO_8                                                                                     \
+	"DROP TRIGGER profiles_INSERT; DROP TRIGGER profiles_DELETE; DROP TRIGGER losses_INSERT;"  \
+	"DROP TRIGGER losses_DELETE; DROP TRIGGER links_INSERT; DROP TRIGGER links_DELETE;"        \
+	"ALTER TABLE series DROP COLUMN place; ALTER TABLE series DROP COLUMN profiles;"           \
+	"ALTER TABLE series DROP COLUMN bytes; ALTER TABLE stacks DROP COLUMN place;"              \
+	"DROP TABLE places; PRAGMA user_version=7"
+
 /* ---- what is written ---- */
 
 static inline struct profile *add_profile(struct batch *b, const char *id, const char *app,
@@ -234,7 +242,7 @@ static inline int take(const struct store_row *row, void *arg)
 
 	for (size_t i = 0; i < row->n_frames; i++)
 		flat[i] = *row->frames[i];
-	buf_printf(&b, "%s: ", row->app_service ? row->app_service : "(none)");
+	buf_printf(&b, "%s%s%s: ", row->ns ?: "", row->ns ? "/" : "", row->app_service ?: "(none)");
 	profile_stack_render(&row->head, flat, row->n_frames, &b);
 	if (g->n < ARRAY_SIZE(g->rows)) {
 		snprintf(g->rows[g->n].text, sizeof(g->rows[0].text), "%s", b.data);

@@ -280,6 +280,62 @@ static void calls_are_groups(void **state)
 	}
 }
 
+static int join_apart(const struct store_row *row, void *arg)
+{
+	buf_printf(arg, "%s/%s:%" PRId64 " ", row->ns ?: "-", row->group ?: "-", row->value);
+	return 0;
+}
+
+/* Equal stacks of the namespaces that stay apart are different rows, in each group. */
+static void namespaces_stay_apart(void **state)
+{
+	static char *apart[] = {(char *)"app", (char *)"data", (char *)"nobody"};
+	static const struct {
+		const char *group_by;
+		size_t n_apart;
+		const char *trace, *want;
+	} cases[] = {
+		{NULL, 0, NULL, "-/-:1111 "},
+		{NULL, 3, NULL, "-/-:1010 data/-:100 app/-:1 "},
+		{NULL, 1, NULL, "-/-:1110 app/-:1 "},
+		{"pod_ns", 1, NULL, "-/-:1000 -/data:100 -/other:10 app/app:1 "},
+		{"thread", 3, NULL, "-/worker:1010 data/worker:100 app/worker:1 "},
+		{NULL, 3, TRACE_1, "data/-:100 app/-:1 "},
+		{"trace_id", 2, NULL, "data/" TRACE_1 ":100 app/" TRACE_1 ":1 "},
+	};
+	static const char *const namespaces[] = {"app", "other", "data", NULL};
+	struct batch *b = profile_batch_new();
+	struct store *s = *state;
+
+	for (int i = 0, value = 1; i < 4; i++, value *= 10) {
+		struct profile *p =
+			add_profile(b, (char[]){(char)('0' + i), 0}, "api", 10, namespaces[i], T0);
+
+		add_sample(b, p, "worker", false, "write", value);
+		p->samples[0].link = i % 2 ? 0 : a_link(b, 1, 7);
+	}
+	write_batch(s, b, 4);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct selection sel = {.event = EVENT_ON_CPU,
+					.time_start_s = T0 - 10,
+					.time_end_s = T0 + 10,
+					.apart = apart,
+					.n_apart = cases[i].n_apart,
+					.group_by = cases[i].group_by};
+		_cleanup_buf_ struct buf got = {0};
+		struct store_summary summary;
+		struct field_error e;
+
+		if (cases[i].trace)
+			sel.where = leaf(PRED_EQ, "trace_id", cases[i].trace);
+		assert_int_equal(
+			store_read(s, &store_scope_all, &sel, join_apart, &got, &summary, &e), 0);
+		assert_string_equal(got.data, cases[i].want);
+		store_summary_done(&summary);
+		store_predicate_free(sel.where);
+	}
+}
+
 static int ignore_row(const struct store_row *row, void *arg)
 {
 	(void)row;
@@ -400,6 +456,7 @@ int main(void)
 		IN_MEMORY(a_match_ends_with_its_query),
 		IN_MEMORY(traces),
 		IN_MEMORY(calls_are_groups),
+		IN_MEMORY(namespaces_stay_apart),
 		cmocka_unit_test(groups_have_a_limit),
 		IN_MEMORY(samples_have_an_identity),
 		IN_MEMORY(values_where_samples_are),

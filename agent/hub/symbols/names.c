@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names the frames of one query. Each address is looked up once, and each name is demangled once.
+ * Names the frames of one query. Each address is looked up once, and each name is demangled once. A
+ * frame of a namespace that has a file of its own gets its names from that; else from the file of
+ * all namespaces.
  */
 #include "hub/symbols/symbols.h"
 
@@ -9,9 +11,22 @@
 
 struct uploaded_file { /* a file that a frame of this query needs */
 	char *build_id;
-	struct elf_index *index;
+	struct elf_index *index;   /* NULL: there is none, or it cannot be read */
 	struct symbols_cost *cost; /* NULL: nobody has uploaded this file */
 	UT_hash_handle hh;
+};
+
+/* The files of a namespace, or of all namespaces. */
+struct uploaded_files {
+	const char *ns; /* the key: one of symbols_names.namespaces; NULL: all */
+	struct uploaded_file *files;
+	UT_hash_handle hh;
+};
+
+/* Frames of several namespaces may be one struct frame, and have their names of several files. */
+struct name_key {
+	const struct frame *frame;
+	const struct uploaded_file *file;
 };
 
 struct shown_name {
@@ -21,7 +36,7 @@ struct shown_name {
 };
 
 struct uploaded_name {
-	const struct frame *key;
+	struct name_key key;
 	size_t n;
 	UT_hash_handle hh;
 	struct frame frames[];
@@ -29,7 +44,9 @@ struct uploaded_name {
 
 struct symbols_names {
 	struct symbols *symbols;
-	struct uploaded_file *files;
+	char **namespaces;
+	size_t n_namespaces;
+	struct uploaded_files *files;
 	struct shown_name *shown;
 	struct uploaded_name *named;
 };
@@ -39,14 +56,35 @@ struct symbols_names *symbols_names_new(struct symbols *s)
 	struct symbols_names *n = xcalloc(1, sizeof(*n));
 
 	n->symbols = s;
+	n->namespaces = symbols_namespaces(s, &n->n_namespaces);
 	return n;
+}
+
+char *const *symbols_names_namespaces(const struct symbols_names *n, size_t *ret_n)
+{
+	*ret_n = n->n_namespaces;
+	return n->namespaces;
+}
+
+static void free_files(struct symbols_names *n, struct uploaded_files *all)
+{
+	struct uploaded_file *f, *next;
+
+	HASH_ITER (hh, all->files, f, next) {
+		HASH_DEL(all->files, f);
+		elf_index_unref(f->index);
+		symbols_cost_unref(n->symbols, f->cost);
+		free(f->build_id);
+		free(f);
+	}
+	free(all);
 }
 
 struct symbols_names *symbols_names_free(struct symbols_names *n)
 {
 	struct uploaded_name *a, *next_a;
 	struct shown_name *b, *next_b;
-	struct uploaded_file *c, *next_c;
+	struct uploaded_files *c, *next_c;
 
 	if (!n)
 		return NULL;
@@ -61,29 +99,52 @@ struct symbols_names *symbols_names_free(struct symbols_names *n)
 	}
 	HASH_ITER (hh, n->files, c, next_c) {
 		HASH_DEL(n->files, c);
-		elf_index_unref(c->index);
-		symbols_cost_unref(n->symbols, c->cost);
-		free(c->build_id);
-		free(c);
+		free_files(n, c);
 	}
+	for (size_t i = 0; i < n->n_namespaces; i++)
+		free(n->namespaces[i]);
+	free(n->namespaces);
 	free(n);
 	return NULL;
 }
 
-static struct uploaded_file *file_of(struct symbols_names *n, const char *build_id)
+static struct uploaded_files *files_of(struct symbols_names *n, const char *ns)
 {
+	struct uploaded_files *f;
+
+	HASH_FIND_PTR(n->files, &ns, f);
+	if (!f) {
+		f = xcalloc(1, sizeof(*f));
+		f->ns = ns;
+		HASH_ADD_PTR(n->files, ns, f);
+	}
+	return f;
+}
+
+static struct uploaded_file *find_file(struct symbols_names *n, const char *ns,
+				       const char *build_id)
+{
+	struct uploaded_files *all = files_of(n, ns);
 	struct uploaded_file *f;
 
-	HASH_FIND_STR(n->files, build_id, f);
+	HASH_FIND_STR(all->files, build_id, f);
 	if (!f) {
 		f = xcalloc(1, sizeof(*f));
 		f->build_id = xstrdup(build_id);
-		f->cost = symbols_cost(n->symbols, build_id);
+		f->cost = symbols_cost(n->symbols, ns, build_id);
 		if (f->cost)
-			symbols_index(n->symbols, build_id, &f->index);
-		HASH_ADD_KEYPTR(hh, n->files, f->build_id, strlen(f->build_id), f);
+			symbols_index(n->symbols, ns, build_id, &f->index);
+		HASH_ADD_KEYPTR(hh, all->files, f->build_id, strlen(f->build_id), f);
 	}
 	return f;
+}
+
+/* The file that names the frames of a namespace, without an index if there is none. */
+static struct uploaded_file *file_of(struct symbols_names *n, const char *ns, const char *build_id)
+{
+	struct uploaded_file *own = ns ? find_file(n, ns, build_id) : NULL;
+
+	return own && own->index ? own : find_file(n, NULL, build_id);
 }
 
 static const char *show(struct symbols_names *n, struct uploaded_file *file, const char *raw)
@@ -109,7 +170,7 @@ static void add(struct symbols_names *n, struct uploaded_file *file, struct uplo
 
 	if (!*function->name)
 		return;
-	*f = *x->key;
+	*f = *x->key.frame;
 	f->name = show(n, file, function->name);
 	f->file = *function->file ? show(n, file, function->file) : NULL;
 	f->line = function->line;
@@ -129,27 +190,29 @@ static struct uploaded_name *name(struct symbols_names *n, struct uploaded_file 
 	if (found)
 		n_inlines = elf_index_inlines(file->index, f->address, inlines);
 	x = xcalloc(1, sizeof(*x) + (n_inlines + 1) * sizeof(x->frames[0]));
-	x->key = f;
+	x->key = (struct name_key){f, file};
 	if (found)
 		add(n, file, x, &(struct elf_inline){symbol.name, symbol.file, symbol.line}, false);
 	while (x->n && n_inlines-- > 0)
 		add(n, file, x, &inlines[n_inlines], true);
-	HASH_ADD_PTR(n->named, key, x);
+	HASH_ADD(hh, n->named, key, sizeof(x->key), x);
 	return x;
 }
 
-size_t symbols_name(const struct frame *f, void *arg, const struct frame **ret)
+size_t symbols_name(const struct frame *f, const char *ns, void *arg, const struct frame **ret)
 {
 	struct symbols_names *n = arg;
-	struct uploaded_file *file;
+	struct name_key key = {.frame = f};
 	struct uploaded_name *x;
+	struct uploaded_file *file;
 
 	if (f->name || !f->build_id || f->kind == FRAME_KERNEL)
 		return 0;
-	file = file_of(n, f->build_id);
+	file = file_of(n, ns, f->build_id);
 	if (!file->index)
 		return 0;
-	HASH_FIND_PTR(n->named, &f, x);
+	key.file = file;
+	HASH_FIND(hh, n->named, &key, sizeof(key), x);
 	if (!x)
 		x = name(n, file, f);
 	*ret = x->frames;

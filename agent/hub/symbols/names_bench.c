@@ -62,7 +62,7 @@ static void bench_names(struct symbols *s, const char *build_id, const char *nam
 		for (unsigned i = 0; i < ADDRESSES; i++) {
 			const struct frame *got;
 
-			named += symbols_name(&frames[i], n, &got);
+			named += symbols_name(&frames[i], NULL, n, &got);
 		}
 		ns[round] = now_mono_ns() - from;
 	}
@@ -84,7 +84,8 @@ int main(void)
 	size_t n;
 	_cleanup_free_ void *upload = make_upload(&n);
 
-	if (!mkdtemp(dir) || symbols_open(&c, &s, &e) || symbols_put(s, BUILD_ID, upload, n, &e))
+	if (!mkdtemp(dir) || symbols_open(&c, &s, &e) ||
+	    symbols_put(s, NULL, BUILD_ID, upload, n, &e))
 		bench_die(*e.reason ? e.reason : dir, errno);
 	bench_names(s, "ffffffff", "symbols.name_not_uploaded", "query.tree: 2000 ns a row");
 	bench_names(s, BUILD_ID, "symbols.name", "its demangling, once a function");

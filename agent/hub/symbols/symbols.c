@@ -1,30 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The uploaded files: each is DIR/BUILD_ID.pfindex. A file is written under another name first,
- * then renamed. The files that were used last stay open. An index in use stays valid after its file
- * is deleted.
+ * The uploaded files: each is DIR/BUILD_ID.pfindex, or DIR/NAMESPACE.BUILD_ID.pfindex for frames of
+ * one namespace. A file is written under another name first, then renamed. The files that were used
+ * last stay open. An index in use stays valid after its file is deleted.
  */
-#include "hub/symbols/symbols.h"
+#include "hub/symbols/file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <uthash.h>
-#include <zstd.h>
 
-#define SUFFIX		".pfindex"
-#define TEMPORARY	".upload-"
-#define BUILD_ID_MAX	64 /* bytes of a build id */
-#define OPEN_MAX	32 /* indexes that are open at once; the one used longest ago is closed */
-#define PIECE_BYTES	(64u << 10)
-#define ZSTD_WINDOW_LOG 27 /* 128 MiB, the largest window that zstd's own tools accept */
+#define TEMPORARY ".upload-"
+#define LEAST	  4096 /* bytes that a smaller file counts: it takes a block of disk, and memory */
+#define OPEN_MAX  32   /* indexes that are open at once; the one used longest ago is closed */
 
 struct kept_upload {
-	char build_id[2 * BUILD_ID_MAX + 1];
+	char *stem;	      /* the key: the file's name without its suffix */
+	char *ns;	      /* NULL: all namespaces */
+	const char *build_id; /* in stem */
 	uint64_t bytes;
 	int64_t uploaded_s;
 	struct elf_index *index; /* NULL: not open */
@@ -34,71 +31,41 @@ struct kept_upload {
 	UT_hash_handle hh;
 };
 
+/* A namespace that has files of its own. */
+struct kept_namespace {
+	char *ns;
+	size_t n_files;
+	uint64_t bytes; /* as they count: see counted() */
+	UT_hash_handle hh;
+};
+
 struct symbols {
 	char *dir;
 	uint64_t max_bytes;
 	struct demangler *demangler;
 	pthread_mutex_t lock; /* protects the members below */
 	struct kept_upload *files;
+	struct kept_namespace *namespaces;
 	uint64_t bytes, turn;
 	unsigned n_open;
 };
 
-/* ---- build ids ---- */
-
-static bool is_build_id(const char *s)
+static char *path_of(const struct symbols *s, const char *stem)
 {
-	size_t n = strspn(s, "0123456789abcdef");
-
-	return n && !s[n] && n % 2 == 0 && n <= 2 * BUILD_ID_MAX;
+	return xasprintf("%s/%s" SYMBOLS_SUFFIX, s->dir, stem);
 }
 
-int symbols_check_build_id(const char *build_id, struct field_error *reterr)
+/* NULL: nobody has uploaded it. The caller holds the lock. */
+static struct kept_upload *find(const struct symbols *s, const char *ns, const char *build_id)
 {
-	if (is_build_id(build_id))
-		return 0;
-	return field_error_set(reterr, "build id",
-			       "'%.140s' is not 1 to %d bytes in hex, lower case", build_id,
-			       BUILD_ID_MAX);
-}
+	_cleanup_free_ char *stem = symbols_file_stem(ns, build_id);
+	struct kept_upload *k;
 
-static char *path_of(const struct symbols *s, const char *build_id)
-{
-	return xasprintf("%s/%s" SUFFIX, s->dir, build_id);
+	HASH_FIND_STR(s->files, stem, k);
+	return k;
 }
 
 /* ---- opening ---- */
-
-struct uploaded_mapping {
-	void *data;
-	size_t n;
-};
-
-static void unmap(void *arg)
-{
-	struct uploaded_mapping *m = arg;
-
-	munmap(m->data, m->n);
-	free(m);
-}
-
-static int open_index(int fd, struct elf_index **ret)
-{
-	struct uploaded_mapping *m;
-	struct stat st;
-	void *data;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (st.st_size <= 0 || st.st_size > SYMBOLS_FILE_BYTES)
-		return -EBADMSG;
-	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	if (data == MAP_FAILED)
-		return -errno;
-	m = xmalloc(sizeof(*m));
-	*m = (struct uploaded_mapping){data, (size_t)st.st_size};
-	return elf_index_borrow(m->data, m->n, unmap, m, ret);
-}
 
 static void close_index(struct symbols *s, struct kept_upload *k)
 {
@@ -120,9 +87,9 @@ static void close_oldest(struct symbols *s)
 
 static int open_kept(struct symbols *s, struct kept_upload *k)
 {
-	_cleanup_free_ char *path = path_of(s, k->build_id);
+	_cleanup_free_ char *path = path_of(s, k->stem);
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	int r = fd < 0 ? -errno : open_index(fd, &k->index);
+	int r = fd < 0 ? -errno : symbols_file_open(fd, &k->index);
 
 	if (r < 0 && r != -EBADMSG && r != -ENOENT && r != -EIO)
 		/*
@@ -139,13 +106,13 @@ static int open_kept(struct symbols *s, struct kept_upload *k)
 	return 0;
 }
 
-int symbols_index(struct symbols *s, const char *build_id, struct elf_index **ret)
+int symbols_index(struct symbols *s, const char *ns, const char *build_id, struct elf_index **ret)
 {
 	struct kept_upload *k;
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
-	HASH_FIND_STR(s->files, build_id, k);
+	k = find(s, ns, build_id);
 	if (!k)
 		r = -ENOENT;
 	else if (k->damaged)
@@ -163,13 +130,13 @@ int symbols_index(struct symbols *s, const char *build_id, struct elf_index **re
 
 /* ---- the cost of names ---- */
 
-struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id)
+struct symbols_cost *symbols_cost(struct symbols *s, const char *ns, const char *build_id)
 {
 	struct symbols_cost *c = NULL;
 	struct kept_upload *k;
 
 	pthread_mutex_lock(&s->lock);
-	HASH_FIND_STR(s->files, build_id, k);
+	k = find(s, ns, build_id);
 	if (k) {
 		c = k->cost;
 		assert_se(c->refs > 0);
@@ -197,26 +164,85 @@ void symbols_cost_unref(struct symbols *s, struct symbols_cost *c)
 
 /* ---- the table of files ---- */
 
+/* What a file counts towards the limit of all: else there could be any number of small ones. */
+static uint64_t counted(uint64_t bytes)
+{
+	return MAX(bytes, (uint64_t)LEAST);
+}
+
+/* A file of a namespace was added, or was removed. */
+static void count_file(struct symbols *s, const char *ns, uint64_t bytes, bool added)
+{
+	struct kept_namespace *k;
+
+	if (!ns)
+		return;
+	HASH_FIND_STR(s->namespaces, ns, k);
+	if (!k) {
+		k = xcalloc(1, sizeof(*k));
+		k->ns = xstrdup(ns);
+		HASH_ADD_KEYPTR(hh, s->namespaces, k->ns, strlen(k->ns), k);
+	}
+	k->n_files += added ? 1 : (size_t)-1;
+	k->bytes += added ? bytes : -bytes;
+	if (k->n_files)
+		return;
+	HASH_DEL(s->namespaces, k);
+	free(k->ns);
+	free(k);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char **symbols_namespaces(struct symbols *s, size_t *ret_n)
+{
+	const struct kept_namespace *k;
+	char **list;
+	size_t n = 0;
+
+	pthread_mutex_lock(&s->lock);
+	list = xcalloc(HASH_COUNT(s->namespaces) + 1, sizeof(*list));
+	for (k = s->namespaces; k; k = k->hh.next)
+		list[n++] = xstrdup(k->ns);
+	pthread_mutex_unlock(&s->lock);
+	qsort(list, n, sizeof(*list), by_name);
+	*ret_n = n;
+	return list;
+}
+
 static void forget(struct symbols *s, struct kept_upload *k)
 {
 	close_index(s, k);
 	unref_cost(k->cost);
-	s->bytes -= k->bytes;
+	s->bytes -= counted(k->bytes);
+	count_file(s, k->ns, counted(k->bytes), false);
 	HASH_DEL(s->files, k);
+	free(k->stem);
+	free(k->ns);
 	free(k);
 }
 
-static void remember(struct symbols *s, const char *build_id, uint64_t bytes, int64_t uploaded_s)
+/* Adds a file with this stem, if it is a stem. */
+static void remember(struct symbols *s, const char *stem, uint64_t bytes, int64_t uploaded_s)
 {
 	struct kept_upload *k = xcalloc(1, sizeof(*k));
 
-	snprintf(k->build_id, sizeof(k->build_id), "%s", build_id);
+	k->stem = xstrdup(stem);
+	if (!symbols_file_split(k->stem, &k->ns, &k->build_id)) {
+		free(k->stem);
+		free(k);
+		return;
+	}
 	k->bytes = bytes;
 	k->uploaded_s = uploaded_s;
 	k->cost = xcalloc(1, sizeof(*k->cost));
 	k->cost->refs = 1;
-	s->bytes += bytes;
-	HASH_ADD_STR(s->files, build_id, k);
+	s->bytes += counted(bytes);
+	count_file(s, k->ns, counted(bytes), true);
+	HASH_ADD_KEYPTR(hh, s->files, k->stem, strlen(k->stem), k);
 }
 
 bool symbols_any(struct symbols *s)
@@ -231,7 +257,9 @@ bool symbols_any(struct symbols *s)
 
 static int by_build_id(const struct kept_upload *a, const struct kept_upload *b)
 {
-	return strcmp(a->build_id, b->build_id);
+	int order = strcmp(a->build_id, b->build_id);
+
+	return order ? order : strcmp(a->ns ?: "", b->ns ?: "");
 }
 
 json_t *symbols_list(struct symbols *s)
@@ -241,21 +269,23 @@ json_t *symbols_list(struct symbols *s)
 	pthread_mutex_lock(&s->lock);
 	HASH_SORT(s->files, by_build_id);
 	for (const struct kept_upload *k = s->files; k; k = k->hh.next)
-		json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "build_id", k->build_id,
-						      "bytes", (json_int_t)k->bytes, "uploaded",
-						      (json_int_t)k->uploaded_s));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s?, s:I, s:I}", "build_id", k->build_id,
+						"namespace", k->ns, "bytes", (json_int_t)k->bytes,
+						"uploaded", (json_int_t)k->uploaded_s));
 	pthread_mutex_unlock(&s->lock);
 	return list;
 }
 
-int symbols_delete(struct symbols *s, const char *build_id)
+int symbols_delete(struct symbols *s, const char *ns, const char *build_id)
 {
-	_cleanup_free_ char *path = path_of(s, build_id);
+	_cleanup_free_ char *path = NULL;
 	struct kept_upload *k;
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
-	HASH_FIND_STR(s->files, build_id, k);
+	k = find(s, ns, build_id);
+	path = k ? path_of(s, k->stem) : NULL;
 	if (!k)
 		r = -ENOENT;
 	else if (unlink(path) < 0 && errno != ENOENT)
@@ -268,124 +298,81 @@ int symbols_delete(struct symbols *s, const char *build_id)
 
 /* ---- uploads ---- */
 
-static void dctx_freep(ZSTD_DCtx **d)
+/*
+ * Returns whether there is room for the file. All files of a namespace may take half of what the
+ * files of others leave, so that there is always room for those of one more namespace. Files of all
+ * namespaces may take all: only an administrator may upload them.
+ */
+static bool has_room(const struct symbols *s, const char *ns, const struct kept_upload *old,
+		     uint64_t bytes, struct field_error *reterr)
 {
-	ZSTD_freeDCtx(*d);
-}
+	uint64_t used = s->bytes - (old ? counted(old->bytes) : 0), own = 0, left;
+	const struct kept_namespace *k = NULL;
 
-/* Decompresses into the file piece by piece, because the whole may not fit in memory. */
-static int inflate_to(int fd, const void *data, size_t n)
-{
-	_cleanup_(dctx_freep) ZSTD_DCtx *d = ZSTD_createDCtx();
-	_cleanup_free_ char *piece = xmalloc(PIECE_BYTES);
-	ZSTD_inBuffer in = {data, n, 0};
-	uint64_t total = 0;
-	size_t left;
-	int r;
-
-	if (!d || ZSTD_isError(ZSTD_DCtx_setParameter(d, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG)))
-		return -ENOMEM;
-	for (;;) {
-		ZSTD_outBuffer out = {piece, PIECE_BYTES, 0};
-		size_t before = in.pos;
-
-		left = ZSTD_decompressStream(d, &out, &in);
-		if (ZSTD_isError(left))
-			return -EBADMSG;
-		total += out.pos;
-		if (total > SYMBOLS_FILE_BYTES)
-			return -E2BIG;
-		r = fd_write_all(fd, piece, out.pos);
-		if (r < 0)
-			return r;
-		if (left == 0 && in.pos == n)
-			return 0;
-		/* no progress: the data was cut off */
-		if (in.pos == before && out.pos == 0)
-			return -EBADMSG;
+	if (ns)
+		HASH_FIND_STR(s->namespaces, ns, k);
+	if (k)
+		own = k->bytes - (old ? counted(old->bytes) : 0);
+	left = s->max_bytes - MIN(s->max_bytes, used);
+	if (counted(bytes) > left) {
+		field_error_set(reterr, "store.symbols_max_bytes",
+				"%llu MiB for all symbol files are in use: delete some",
+				(unsigned long long)(s->max_bytes >> 20));
+		return false;
 	}
+	if (!ns || own + counted(bytes) <= (left + own) / 2)
+		return true;
+	field_error_set(
+		reterr, "store.symbols_max_bytes",
+		"the symbol files of namespace %s would take %.1f MiB, and may take %.1f: half "
+		"of what others leave: delete some",
+		ns, (double)(own + counted(bytes)) / (1 << 20),
+		(double)(left + own) / 2 / (1 << 20));
+	return false;
 }
 
-static int explain(int r, struct field_error *reterr)
+/* Gives the temporary file its final name, if there is room for it. */
+static int keep(struct symbols *s, const char *ns, const char *stem, const char *temporary,
+		uint64_t bytes, struct field_error *reterr)
 {
-	if (r == -E2BIG)
-		field_error_set(reterr, "body", "is larger than %u MiB inflated",
-				SYMBOLS_FILE_BYTES >> 20);
-	else if (r == -EBADMSG)
-		field_error_set(reterr, "body", "is not compressed with zstd, or not whole");
-	else
-		field_error_set(reterr, "data_dir", "the file cannot be written: %s", strerror(-r));
-	return r;
-}
-
-static int check_index(int fd, const char *build_id, struct field_error *reterr)
-{
-	struct elf_index *index;
-	int r = open_index(fd, &index);
-
-	if (r == -EBADMSG)
-		field_error_set(reterr, "body", "is no symbol index of this version of podflame");
-	else if (r < 0)
-		explain(r, reterr);
-	if (r < 0)
-		return r;
-	if (!streq(elf_index_build_id(index), build_id))
-		r = field_error_set(reterr, "body", "is of build id '%s', not of '%s'",
-				    elf_index_build_id(index), build_id);
-	else if (elf_index_n_symbols(index) == 0)
-		r = field_error_set(reterr, "body", "has no symbols");
-	elf_index_unref(index);
-	return r < 0 ? -EBADMSG : 0;
-}
-
-/* Gives the temporary file its final name, if all files together stay within the limit. */
-static int keep(struct symbols *s, const char *build_id, const char *temporary, uint64_t bytes,
-		struct field_error *reterr)
-{
-	_cleanup_free_ char *path = path_of(s, build_id);
+	_cleanup_free_ char *path = path_of(s, stem);
 	struct kept_upload *old;
 	int r = 0;
 
 	pthread_mutex_lock(&s->lock);
-	HASH_FIND_STR(s->files, build_id, old);
-	if (s->bytes - (old ? old->bytes : 0) + bytes > s->max_bytes) {
-		field_error_set(reterr, "store.symbols_max_bytes",
-				"%llu MiB for all symbol files are in use: delete some",
-				(unsigned long long)(s->max_bytes >> 20));
+	HASH_FIND_STR(s->files, stem, old);
+	if (!has_room(s, ns, old, bytes, reterr)) {
 		r = -ENOSPC;
 	} else if (rename(temporary, path) < 0) {
-		r = explain(-errno, reterr);
+		r = symbols_file_explain(-errno, reterr);
 	} else {
 		if (old)
 			forget(s, old);
-		remember(s, build_id, bytes, (int64_t)(now_wall_ns() / NSEC_PER_SEC));
+		remember(s, stem, bytes, (int64_t)(now_wall_ns() / NSEC_PER_SEC));
 	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }
 
-int symbols_put(struct symbols *s, const char *build_id, const void *data, size_t n,
+int symbols_put(struct symbols *s, const char *ns, const char *build_id, const void *data, size_t n,
 		struct field_error *reterr)
 {
 	_cleanup_free_ char *temporary = xasprintf("%s/" TEMPORARY "XXXXXX", s->dir);
+	_cleanup_free_ char *stem = symbols_file_stem(ns, build_id);
 	_cleanup_close_ int fd = -1;
-	struct stat st;
+	uint64_t bytes;
 	int r = symbols_check_build_id(build_id, reterr);
 
+	if (!r && ns)
+		r = symbols_check_namespace(ns, reterr);
 	if (r)
 		return r;
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
-		return explain(-errno, reterr);
-	r = inflate_to(fd, data, n);
-	if (!r && (fsync(fd) < 0 || fstat(fd, &st) < 0))
-		r = -errno;
-	if (r)
-		explain(r, reterr);
-	else
-		r = check_index(fd, build_id, reterr);
+		return symbols_file_explain(-errno, reterr);
+	r = symbols_file_receive(fd, build_id, data, n, &bytes, reterr);
 	if (!r)
-		r = keep(s, build_id, temporary, (uint64_t)st.st_size, reterr);
+		r = keep(s, ns, stem, temporary, bytes, reterr);
 	if (r)
 		unlink(temporary);
 	return r;
@@ -395,22 +382,20 @@ int symbols_put(struct symbols *s, const char *build_id, const void *data, size_
 
 static int read_entry(struct symbols *s, int dir_fd, const char *name)
 {
-	_cleanup_free_ char *build_id = NULL;
+	_cleanup_free_ char *stem = NULL;
 	struct stat st;
 
 	if (str_has_prefix(name, TEMPORARY)) {
 		unlinkat(dir_fd, name, 0); /* a hub that was killed left it */
 		return 0;
 	}
-	if (!str_has_suffix(name, SUFFIX))
+	if (!str_has_suffix(name, SYMBOLS_SUFFIX))
 		return 0;
-	build_id = xstrndup(name, strlen(name) - strlen(SUFFIX));
-	if (!is_build_id(build_id))
-		return 0;
+	stem = xstrndup(name, strlen(name) - strlen(SYMBOLS_SUFFIX));
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
 	if (S_ISREG(st.st_mode))
-		remember(s, build_id, (uint64_t)st.st_size, st.st_mtime);
+		remember(s, stem, (uint64_t)st.st_size, st.st_mtime);
 	return 0;
 }
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * symbols: keeps uploaded symbol files by build id, and names frames that agents could not name. A
- * file is an index of lib/symbols. An uploader may be wrong or hostile, so every bound is checked
+ * file is of one namespace, and then it names frames of that namespace only, or it is of all
+ * namespaces. For each build id, every namespace may have a file of its own.
+ *
+ * A file is an index of lib/symbols. An uploader may be wrong or hostile, so every bound is checked
  * before a file is stored, and again when it is opened. All functions wait for the disk. Any thread
- * that may wait can call them.
+ * that may wait can call them. ns is the namespace of a file; NULL: all namespaces.
  */
 #pragma once
 
@@ -16,29 +19,41 @@
 struct symbols;
 struct symbols_config {
 	const char *dir;		/* the directory; made if it does not exist */
-	uint64_t max_bytes;		/* limit for all files together, uncompressed */
+	/*
+	 * Limit for all files together, uncompressed; a file counts at least 4 KiB. Those of a
+	 * namespace may take half of what the others leave.
+	 */
+	uint64_t max_bytes;
 };
 int symbols_open(const struct symbols_config *c, struct symbols **ret, struct field_error *reterr);
 struct symbols *symbols_close(struct symbols *s);
 /* Returns 0, or -EINVAL if build_id is no build id. */
 int symbols_check_build_id(const char *build_id, struct field_error *reterr);
+/* Returns 0, or -EINVAL if ns is no name that Kubernetes allows for a namespace. */
+int symbols_check_namespace(const char *ns, struct field_error *reterr);
 /*
- * Stores a zstd-compressed index under its build id (hex, lower case) and replaces an older one.
- * Errors: -EINVAL (not a build id), -EBADMSG (not an index, or of another build id), -E2BIG (over
- * the limit of one file), -ENOSPC (over the limit of all files, or the disk is full). *reterr
- * explains the error.
+ * Stores a zstd-compressed index under its build id (hex, lower case) and replaces an older one of
+ * the same namespace. Errors: -EINVAL (not a build id, not a namespace), -EBADMSG (not an index, or
+ * of another build id), -E2BIG (over the limit of one file), -ENOSPC (over the limit of all files
+ * or of the namespace's, or the disk is full). *reterr explains the error.
  */
-int symbols_put(struct symbols *s, const char *build_id, const void *data, size_t n,
+int symbols_put(struct symbols *s, const char *ns, const char *build_id, const void *data, size_t n,
 		struct field_error *reterr);
-int symbols_delete(struct symbols *s, const char *build_id);	/* -ENOENT: no such file */
-/* Returns [{"build_id", "bytes", "uploaded" (Unix seconds)}], sorted by build id. */
+/* -ENOENT: no such file */
+int symbols_delete(struct symbols *s, const char *ns, const char *build_id);
+/*
+ * Returns [{"build_id", "namespace" (null: all), "bytes", "uploaded" (Unix seconds)}], sorted by
+ * build id and then by namespace; all namespaces come first.
+ */
 json_t *symbols_list(struct symbols *s);
 bool symbols_any(struct symbols *s);
+/* The namespaces that have files of their own, sorted. The caller frees the list and the names. */
+char **symbols_namespaces(struct symbols *s, size_t *ret_n);
 /*
  * Returns a new reference to an index. -ENOENT: no such file, -EBADMSG: the file was damaged after
  * the upload.
  */
-int symbols_index(struct symbols *s, const char *build_id, struct elf_index **ret);
+int symbols_index(struct symbols *s, const char *ns, const char *build_id, struct elf_index **ret);
 struct demangler *symbols_demangler(struct symbols *s);	/* borrowed */
 /*
  * The time that the demangling of a file's names has taken, in all queries together. symbols_cost
@@ -48,7 +63,7 @@ struct symbols_cost {
 	struct name_cost names;		/* argument of elf_demangler_text */
 	unsigned refs;			/* private to symbols/ */
 };
-struct symbols_cost *symbols_cost(struct symbols *s, const char *build_id);
+struct symbols_cost *symbols_cost(struct symbols *s, const char *ns, const char *build_id);
 void symbols_cost_unref(struct symbols *s, struct symbols_cost *c);
 
 /* ---- names.c: the names that one query needs ---- */
@@ -56,9 +71,15 @@ struct symbols_names;
 struct symbols_names *symbols_names_new(struct symbols *s);
 struct symbols_names *symbols_names_free(struct symbols_names *n);
 /*
- * For a frame without a name: finds the function at its address and the functions inlined there,
- * outermost first. Returns how many they are; 0: not known. arg is a struct symbols_names. It
- * stores the answer by the address of *f, so *f must stay valid until arg is freed. *ret is valid
- * until then, too.
+ * The namespaces that had files of their own when n was made, sorted. A query must tell frames of
+ * these apart from those of others. They are valid until n is freed.
  */
-size_t symbols_name(const struct frame *f, void *arg, const struct frame **ret);
+char *const *symbols_names_namespaces(const struct symbols_names *n, size_t *ret_n);
+/*
+ * For a frame without a name: finds the function at its address and the functions inlined there,
+ * outermost first. Returns how many they are; 0: not known. A file of the frame's namespace is used
+ * rather than one of all namespaces. ns is one of symbols_names_namespaces(), the same pointer;
+ * NULL: the frame is of none of them. arg is a struct symbols_names. It stores the answer by the
+ * address of *f, so *f must stay valid until arg is freed. *ret is valid until then, too.
+ */
+size_t symbols_name(const struct frame *f, const char *ns, void *arg, const struct frame **ret);

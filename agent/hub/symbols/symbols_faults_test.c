@@ -42,13 +42,13 @@ static int use(void *arg)
 		assert_null(s);
 		return r;
 	}
-	r = symbols_put(s, ID, upload, upload_bytes, &e);
+	r = symbols_put(s, NULL, ID, upload, upload_bytes, &e);
 	assert_true(!r == !e.reason[0]);
 	list = symbols_list(s);
 	assert_true(json_array_size(list) >= (r ? 1 : 2));
 	json_decref(list);
 	if (!r)
-		r = symbols_index(s, ID, &index);
+		r = symbols_index(s, NULL, ID, &index);
 	assert_true(!r == !!index);
 	if (index)
 		assert_string_equal(elf_index_build_id(index), ID);
@@ -65,7 +65,7 @@ static void check(void *arg)
 
 	(void)arg;
 	assert_int_equal(open_it(&s), 0);
-	assert_int_equal(symbols_index(s, OTHER, &index), 0);
+	assert_int_equal(symbols_index(s, NULL, OTHER, &index), 0);
 	elf_index_unref(index);
 	symbols_close(s);
 }
@@ -84,11 +84,11 @@ static int look(void *arg)
 	r = open_it(&s);
 	if (r)
 		return r;
-	r = symbols_index(s, OTHER, &index);
+	r = symbols_index(s, NULL, OTHER, &index);
 	elf_index_unref(index);
 	fault_disarm();
 	if (r && r != -EBADMSG) {
-		assert_int_equal(symbols_index(s, OTHER, &index), 0);
+		assert_int_equal(symbols_index(s, NULL, OTHER, &index), 0);
 		elf_index_unref(index);
 	}
 	symbols_close(s);
@@ -112,7 +112,7 @@ static void test_symbols(void **state)
 	(void)state;
 	upload = test_upload(ID, &upload_bytes);
 	assert_int_equal(open_it(&s), 0);
-	assert_int_equal(symbols_put(s, OTHER, other, n, &e), 0);
+	assert_int_equal(symbols_put(s, NULL, OTHER, other, n, &e), 0);
 	symbols_close(s);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		fault_each(&rows[i], NULL);

@@ -57,7 +57,7 @@ static int put(struct fixture *f, const char *build_id, const void *data, size_t
 	size_t n_compressed;
 	_cleanup_free_ void *compressed = test_compressed(data, n, &n_compressed);
 
-	return symbols_put(f->s, build_id, compressed, n_compressed, &f->e);
+	return symbols_put(f->s, NULL, build_id, compressed, n_compressed, &f->e);
 }
 
 static int put_good(struct fixture *f, const char *build_id)
@@ -65,6 +65,18 @@ static int put_good(struct fixture *f, const char *build_id)
 	struct test_index x = test_index(build_id);
 
 	return put(f, build_id, &x, sizeof(x));
+}
+
+/* Uploads for a namespace an index in which app::work() has another name of the same length. */
+static int put_named(struct fixture *f, const char *ns, const char *build_id, const char *name)
+{
+	struct test_index x = test_index(build_id);
+	size_t n;
+	_cleanup_free_ void *data = NULL;
+
+	memcpy(strstr(x.strings + 1, "work"), name, 4);
+	data = test_compressed(&x, sizeof(x), &n);
+	return symbols_put(f->s, ns, build_id, data, n, &f->e);
 }
 
 static size_t n_listed(struct fixture *f)
@@ -81,7 +93,7 @@ static void kept_until_deleted(void **state)
 	struct elf_index *index;
 
 	assert_false(symbols_any(f->s));
-	assert_int_equal(symbols_index(f->s, ID, &index), -ENOENT);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), -ENOENT);
 	assert_int_equal(put_good(f, OTHER), 0);
 	assert_int_equal(put_good(f, ID), 0);
 	assert_true(symbols_any(f->s));
@@ -91,15 +103,15 @@ static void kept_until_deleted(void **state)
 	assert_int_equal(json_int_at(json_array_get(list, 0), "bytes", 0),
 			 sizeof(struct test_index));
 	assert_int_not_equal(json_int_at(json_array_get(list, 0), "uploaded", 0), 0);
-	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
 	assert_string_equal(elf_index_build_id(index), ID);
-	assert_int_equal(symbols_delete(f->s, ID), 0);
-	assert_int_equal(symbols_delete(f->s, ID), -ENOENT);
-	assert_int_equal(symbols_delete(f->s, "../../x"), -ENOENT);
+	assert_int_equal(symbols_delete(f->s, NULL, ID), 0);
+	assert_int_equal(symbols_delete(f->s, NULL, ID), -ENOENT);
+	assert_int_equal(symbols_delete(f->s, NULL, "../../x"), -ENOENT);
 	/* a reader that still holds the index can use it */
 	assert_int_equal(elf_index_n_symbols(index), 1);
 	elf_index_unref(index);
-	assert_int_equal(symbols_index(f->s, ID, &index), -ENOENT);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), -ENOENT);
 	assert_int_equal(n_listed(f), 1);
 }
 
@@ -118,7 +130,7 @@ static void survive_a_restart(void **state)
 	assert_int_equal(n_listed(f), 1);
 	assert_int_equal(access(leftover, F_OK), -1);
 	assert_int_equal(access(foreign, F_OK), 0);
-	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
 	elf_index_unref(index);
 }
 
@@ -130,13 +142,13 @@ static void an_upload_replaces(void **state)
 	struct elf_index *index;
 
 	assert_int_equal(put_good(f, ID), 0);
-	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
 	elf_index_unref(index);
 	x.symbol.address = 0x2000;
 	x.header.n[INDEX_symbols] = 1;
 	assert_int_equal(put(f, ID, &x, sizeof(x)), 0);
 	assert_int_equal(n_listed(f), 1);
-	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
 	assert_int_equal(elf_index_symbol(index, 0x1000, &symbol), -ENOENT);
 	assert_int_equal(elf_index_symbol(index, 0x2000, &symbol), 0);
 	elf_index_unref(index);
@@ -147,15 +159,50 @@ static void the_limit_of_all(void **state)
 	struct fixture *f = *state;
 
 	symbols_close(f->s);
-	f->config.max_bytes = 2 * sizeof(struct test_index) - 1;
+	f->config.max_bytes = 2 * 4096 - 1; /* each of them counts 4 KiB */
 	assert_int_equal(symbols_open(&f->config, &f->s, &f->e), 0);
 	assert_int_equal(put_good(f, ID), 0);
 	assert_int_equal(put_good(f, ID), 0); /* replaces the same file */
 	assert_int_equal(put_good(f, OTHER), -ENOSPC);
+	assert_int_equal(put_named(f, "shop", ID, "some"), -ENOSPC);
 	assert_string_equal(f->e.path, "store.symbols_max_bytes");
 	assert_int_equal(n_listed(f), 1);
-	assert_int_equal(symbols_delete(f->s, ID), 0);
+	assert_int_equal(symbols_delete(f->s, NULL, ID), 0);
 	assert_int_equal(put_good(f, OTHER), 0);
+}
+
+/* 16 files have room. Each namespace may take half of what the others leave. */
+static void a_namespace_leaves_room_for_others(void **state)
+{
+	struct fixture *f = *state;
+	char id[sizeof(ID)] = ID;
+
+	symbols_close(f->s);
+	f->config.max_bytes = 16 * 4096;
+	assert_int_equal(symbols_open(&f->config, &f->s, &f->e), 0);
+	for (unsigned i = 0; i < 10; i++) {
+		id[0] = (char)('0' + i);
+		assert_int_equal(put_named(f, "greedy", id, "some"), i < 8 ? 0 : -ENOSPC);
+	}
+	assert_string_equal(f->e.path, "store.symbols_max_bytes");
+	assert_non_null(strstr(f->e.reason, "namespace greedy"));
+	assert_int_equal(put_named(f, "greedy", ID, "some"), 0); /* replaces the same file */
+	for (unsigned i = 0; i < 5; i++) {
+		id[0] = (char)('0' + i);
+		assert_int_equal(put_named(f, "shop", id, "some"), i < 4 ? 0 : -ENOSPC);
+	}
+	assert_int_equal(put_named(f, "bank", ID, "some"), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		id[0] = (char)('0' + i);
+		assert_int_equal(put_good(f, id), i < 3 ? 0 : -ENOSPC);
+	}
+	assert_int_equal(symbols_delete(f->s, "greedy", ID), 0);
+	assert_int_equal(put_named(f, "bank", OTHER, "some"), -ENOSPC);
+	id[0] = '7';
+	assert_int_equal(symbols_delete(f->s, "greedy", id), 0);
+	id[0] = '6';
+	assert_int_equal(symbols_delete(f->s, "greedy", id), 0);
+	assert_int_equal(put_named(f, "bank", OTHER, "some"), 0);
 }
 
 static void the_limit_of_one(void **state)
@@ -188,8 +235,8 @@ static void lies_are_refused(void **state)
 	assert_int_equal(put(f, ID, &x, sizeof(x)), -EBADMSG);
 	assert_int_equal(put(f, ID, &good, sizeof(good) - 1), -EBADMSG);
 	assert_int_equal(put(f, ID, "", 0), -EBADMSG);
-	assert_int_equal(symbols_put(f->s, ID, "not zstd", 8, &f->e), -EBADMSG);
-	assert_int_equal(symbols_put(f->s, ID, whole, n - 1, &f->e), -EBADMSG);
+	assert_int_equal(symbols_put(f->s, NULL, ID, "not zstd", 8, &f->e), -EBADMSG);
+	assert_int_equal(symbols_put(f->s, NULL, ID, whole, n - 1, &f->e), -EBADMSG);
 	assert_int_equal(put(f, OTHER, &good, sizeof(good)), -EBADMSG);
 	assert_non_null(strstr(f->e.reason, ID));
 	assert_int_equal(n_listed(f), 0);
@@ -220,10 +267,10 @@ static void damage_is_seen(void **state)
 
 	assert_int_equal(put_good(f, ID), 0);
 	assert_int_equal(truncate(path, 100), 0);
-	assert_int_equal(symbols_index(f->s, ID, &index), -EBADMSG);
-	assert_int_equal(symbols_index(f->s, ID, &index), -EBADMSG);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), -EBADMSG);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), -EBADMSG);
 	assert_int_equal(put_good(f, ID), 0);
-	assert_int_equal(symbols_index(f->s, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
 	elf_index_unref(index);
 }
 
@@ -242,7 +289,7 @@ static void many_files(void **state)
 				assert_int_equal(put_good(f, id), 0);
 				continue;
 			}
-			assert_int_equal(symbols_index(f->s, id, &index), 0);
+			assert_int_equal(symbols_index(f->s, NULL, id, &index), 0);
 			assert_string_equal(elf_index_build_id(index), id);
 			elf_index_unref(index);
 		}
@@ -263,7 +310,7 @@ static void names(void **state)
 
 	assert_int_equal(put_good(f, ID), 0);
 	n = symbols_names_new(f->s);
-	assert_int_equal(symbols_name(&in_inline, n, &got), 2);
+	assert_int_equal(symbols_name(&in_inline, NULL, n, &got), 2);
 	assert_string_equal(got[0].name, "app::work()");
 	assert_string_equal(got[0].file, "work.cc");
 	assert_int_equal(got[0].line, 7);
@@ -273,17 +320,140 @@ static void names(void **state)
 	assert_true(got[1].inlined);
 	assert_int_equal(got[1].kind, FRAME_APP);
 	/* a query that began before still has the names */
-	assert_int_equal(symbols_delete(f->s, ID), 0);
-	assert_int_equal(symbols_name(&in_inline, n, &again), 2);
+	assert_int_equal(symbols_delete(f->s, NULL, ID), 0);
+	assert_int_equal(symbols_name(&in_inline, NULL, n, &again), 2);
 	assert_ptr_equal(got, again);
-	assert_int_equal(symbols_name(&behind_it, n, &got), 1);
+	assert_int_equal(symbols_name(&behind_it, NULL, n, &got), 1);
 	assert_int_equal(got[0].kind, FRAME_LIBRARY);
 	/* an address outside of the function gets no name, not even that of the nearest function */
-	assert_int_equal(symbols_name(&outside, n, &got), 0);
-	assert_int_equal(symbols_name(&other, n, &got), 0);
-	assert_int_equal(symbols_name(&no_id, n, &got), 0);
-	assert_int_equal(symbols_name(&kernel, n, &got), 0);
+	assert_int_equal(symbols_name(&outside, NULL, n, &got), 0);
+	assert_int_equal(symbols_name(&other, NULL, n, &got), 0);
+	assert_int_equal(symbols_name(&no_id, NULL, n, &got), 0);
+	assert_int_equal(symbols_name(&kernel, NULL, n, &got), 0);
 	symbols_names_free(n);
+}
+
+/* The name of a frame of ID in a namespace of the query; NULL: in none of them. */
+static void assert_named(struct symbols_names *n, const char *ns, const struct frame *f,
+			 const char *name)
+{
+	char *const *list;
+	const struct frame *got;
+	size_t n_list, i = 0;
+
+	list = symbols_names_namespaces(n, &n_list);
+	while (ns && i < n_list && !streq(list[i], ns))
+		i++;
+	assert_true(!ns || i < n_list);
+	assert_int_equal(symbols_name(f, ns ? list[i] : NULL, n, &got), !!name);
+	if (name)
+		assert_string_equal(got[0].name, name);
+}
+
+/* A namespace's file names the frames of that namespace, and no other ones. */
+static void names_of_namespaces(void **state)
+{
+	struct fixture *f = *state;
+	const struct frame known = {.kind = FRAME_APP, .build_id = ID, .address = 0x1020},
+			   of_one = {.kind = FRAME_APP, .build_id = OTHER, .address = 0x1020};
+	struct symbols_names *n;
+	char *const *list;
+	size_t n_list;
+
+	assert_int_equal(put_good(f, ID), 0);
+	assert_int_equal(put_named(f, "vault", ID, "evil"), 0);
+	assert_int_equal(put_named(f, "shop", OTHER, "shop"), 0);
+	for (int restart = 0; restart < 2; restart++) {
+		n = symbols_names_new(f->s);
+		list = symbols_names_namespaces(n, &n_list);
+		assert_int_equal(n_list, 2);
+		assert_string_equal(list[0], "shop");
+		assert_string_equal(list[1], "vault");
+		/* the same frame, of several namespaces */
+		assert_named(n, NULL, &known, "app::work()");
+		assert_named(n, "vault", &known, "app::evil()");
+		assert_named(n, "shop", &known, "app::work()");
+		assert_named(n, NULL, &known, "app::work()");
+		assert_named(n, NULL, &of_one, NULL);
+		assert_named(n, "vault", &of_one, NULL);
+		assert_named(n, "shop", &of_one, "app::shop()");
+		symbols_names_free(n);
+		symbols_close(f->s);
+		assert_int_equal(symbols_open(&f->config, &f->s, &f->e), 0);
+	}
+	assert_int_equal(symbols_delete(f->s, "shop", ID), -ENOENT);
+	assert_int_equal(symbols_delete(f->s, "vault", ID), 0);
+	assert_int_equal(symbols_delete(f->s, "shop", OTHER), 0);
+	n = symbols_names_new(f->s);
+	symbols_names_namespaces(n, &n_list);
+	assert_int_equal(n_list, 0);
+	assert_named(n, NULL, &known, "app::work()");
+	symbols_names_free(n);
+}
+
+/* If the file of a namespace is damaged, the one of all namespaces names its frames. */
+static void a_damaged_file_of_a_namespace(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *path = xasprintf("%s/vault." ID ".pfindex", f->config.dir);
+	const struct frame frame = {.kind = FRAME_APP, .build_id = ID, .address = 0x1020};
+	struct symbols_names *n;
+
+	assert_int_equal(put_good(f, ID), 0);
+	assert_int_equal(put_named(f, "vault", ID, "evil"), 0);
+	assert_int_equal(truncate(path, 100), 0);
+	n = symbols_names_new(f->s);
+	assert_named(n, "vault", &frame, "app::work()");
+	symbols_names_free(n);
+}
+
+static void the_list_says_of_which_namespace(void **state)
+{
+	static const char *const expected[][2] = {{ID, ""}, {ID, "a-1"}, {ID, "b"}, {OTHER, "a-1"}};
+	struct fixture *f = *state;
+	_cleanup_json_ json_t *list = NULL;
+
+	assert_int_equal(put_named(f, "b", ID, "some"), 0);
+	assert_int_equal(put_named(f, "a-1", OTHER, "some"), 0);
+	assert_int_equal(put_good(f, ID), 0);
+	assert_int_equal(put_named(f, "a-1", ID, "some"), 0);
+	assert_int_equal(put_named(f, "a-1", ID, "more"), 0); /* replaces the one before */
+	list = symbols_list(f->s);
+	assert_int_equal(json_array_size(list), ARRAY_SIZE(expected));
+	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+		const json_t *item = json_array_get(list, i);
+
+		assert_string_equal(json_str_at(item, "build_id", ""), expected[i][0]);
+		assert_string_equal(json_str_at(item, "namespace", ""), expected[i][1]);
+	}
+	assert_true(json_is_null(json_object_get(json_array_get(list, 0), "namespace")));
+}
+
+/* The name of a namespace is a part of a file's name. */
+static void namespaces(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		".",
+		"a.b",
+		"A",
+		"a/b",
+		"../a",
+		"-a",
+		"a-",
+		"a b",
+		"a\n",
+		"Ã¤",
+		"a23456789012345678901234567890123456789012345678901234567"
+		"8901234"};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(put_named(f, bad[i], ID, "some"), -EINVAL);
+		assert_string_equal(f->e.path, "namespace");
+	}
+	assert_int_equal(n_listed(f), 0);
+	assert_int_equal(put_named(f, bad[ARRAY_SIZE(bad) - 1] + 1, ID, "some"), 0);
 }
 
 static uint64_t mangled(const char *reason)
@@ -322,7 +492,7 @@ static void query_all_slow_names(struct fixture *f)
 	for (unsigned i = 0; i < N_SLOW_NAMES; i++) {
 		frames[i] =
 			(struct frame){.kind = FRAME_APP, .build_id = ID, .address = 0x1000 + i};
-		assert_int_equal(symbols_name(&frames[i], n, &got), 1);
+		assert_int_equal(symbols_name(&frames[i], NULL, n, &got), 1);
 		assert_string_equal(got[0].name, TAKES_YEARS);
 	}
 	symbols_names_free(n);
@@ -370,7 +540,7 @@ static void a_query_waits_for_the_next_child(void **state)
 		siginfo_t ended;
 		pid_t pid;
 
-		assert_int_equal(symbols_name(&frame, n, &got), 1);
+		assert_int_equal(symbols_name(&frame, NULL, n, &got), 1);
 		assert_string_equal(got[0].name, "app::work()");
 		symbols_names_free(n);
 		pid = child_pid();
@@ -388,12 +558,17 @@ int main(void)
 		TEST(survive_a_restart),
 		TEST(an_upload_replaces),
 		TEST(the_limit_of_all),
+		TEST(a_namespace_leaves_room_for_others),
 		TEST(the_limit_of_one),
 		TEST(lies_are_refused),
 		TEST(build_ids),
 		TEST(damage_is_seen),
 		TEST(many_files),
 		TEST(names),
+		TEST(names_of_namespaces),
+		TEST(a_damaged_file_of_a_namespace),
+		TEST(the_list_says_of_which_namespace),
+		TEST(namespaces),
 		TEST(a_hostile_upload_has_its_time_once),
 		TEST(a_query_waits_for_the_next_child),
 	};

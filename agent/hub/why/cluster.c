@@ -67,19 +67,6 @@ static const json_t *condition(const json_t *target, const char *type)
 
 /* ---- which targets select ---- */
 
-static struct target_selection selection_of(const json_t *target)
-{
-	const char *ns = namespace_of(target);
-
-	return (struct target_selection){
-		.cluster = !*ns,
-		.ns = ns,
-		.pods = json_at(target, "spec.podSelector"),
-		.namespaces = json_at(target, "spec.namespaceSelector"),
-		.nodes = json_at(target, "spec.nodeSelector"),
-	};
-}
-
 /* Whether labels of the namespace decide if the target selects it. */
 static bool goes_by_labels(const struct target_selection *s)
 {
@@ -89,7 +76,7 @@ static bool goes_by_labels(const struct target_selection *s)
 static void judge(struct asking *a, const json_t *target)
 {
 	const struct why_seen *seen = a->c->seen;
-	const struct target_selection s = selection_of(target);
+	const struct target_selection s = select_of_target(target);
 	const struct selected p = {a->q->ns, json_at(seen->ns.object, "metadata.labels"),
 				   json_at(seen->pod.object, "metadata.labels"),
 				   json_at(seen->pod.object, "metadata.annotations")};

@@ -324,7 +324,7 @@ static void names_that_are_no_names(void **state)
 static void other_namespaces_are_not_told(void **state)
 {
 	static char *names[] = {"shop"};
-	static const struct scope shop = {.namespaces = names, .n_namespaces = 1};
+	static const struct scope shop = {.places = names, .n_places = 1};
 	const struct why_seen seen = {0};
 	struct why_question q;
 	_cleanup_json_ json_t *targets = parse("[" WEB(WEB_SPEC) ", " ALL(ALL_SPEC) "]"),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks the API server for one namespace and one pod: a list of each, which the hub may do anyway to
- * count the pods of nodes without an agent. It takes their metadata only. Loop thread.
+ * Asks the API server for one namespace and one pod: a list of each, which the hub may do anyway,
+ * because it watches them. It takes their metadata only. Loop thread.
  */
 #include "hub/why/reasons.h"
 

@@ -323,7 +323,7 @@ static int before(struct storing *s)
 
 	store_stats(s->store, &stats);
 	/* 0: not known. That of all namespaces is for those who may see them */
-	oldest_s = s->q->scope->all ? (int64_t)(stats.oldest_ns / NSEC_PER_SEC) : 0;
+	oldest_s = store_scope_has_own(s->q->scope) ? (int64_t)(stats.oldest_ns / NSEC_PER_SEC) : 0;
 	for (int64_t back_s = FIRST_S; !e && !data.end_s && end_s >= oldest_s; back_s *= 8) {
 		e = search(s, MAX(oldest_s, end_s - back_s), end_s, true, &data);
 		if (end_s - back_s <= oldest_s)

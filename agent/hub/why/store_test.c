@@ -259,7 +259,7 @@ static void what_takes_too_long(void **state)
 static void other_namespaces(void **state)
 {
 	static char *names[] = {"data"};
-	static const struct scope data = {.namespaces = names, .n_namespaces = 1};
+	static const struct scope data = {.places = names, .n_places = 1};
 	struct store *s = filled(state);
 	struct why_question q;
 	struct field_error e;

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who decides on a sender: the API server of the hub's own cluster, or the registration of another
+ * cluster. Neither sees a token that is the other's.
+ */
+#include "hub/senders.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "hub/issuers/testissuers.h"
+#include "lib/kube/testkube.h"
+#include "lib/loop/testtimer.h"
+
+static EVP_PKEY *key, *own_key;
+static struct config conf;
+static struct senders *senders;
+static struct {
+	unsigned n;
+	int status;
+	char *error, *node, *cluster;
+	bool hosts;
+} said;
+
+static void said_done(void)
+{
+	free(said.error);
+	free(said.node);
+	free(said.cluster);
+	memset(&said, 0, sizeof(said));
+}
+
+static void done(const struct ingest_sender *s, void *arg)
+{
+	unsigned n = said.n + 1;
+
+	assert_ptr_equal(arg, &said);
+	said_done();
+	said.n = n;
+	said.status = s->status;
+	said.error = xstrdup(s->error);
+	said.node = xstrdup(s->node);
+	said.cluster = xstrdup(s->cluster);
+	said.hosts = s->hosts;
+}
+
+static void ask(const char *token)
+{
+	_cleanup_free_ char *authorization = xasprintf("Bearer %s", token);
+
+	said_done();
+	hub_senders_auth(authorization, "10.0.0.1", done, &said, senders);
+}
+
+/* The API server answers. */
+static void answer_with(json_t *status)
+{
+	_cleanup_json_ json_t *body = json_pack("{s:o}", "status", status);
+	kube_done_fn *fn = sent.fn;
+
+	assert_non_null(fn);
+	sent.fn = NULL;
+	fn(201, body, NULL, sent.arg);
+}
+
+static int setup(void **state)
+{
+	_cleanup_free_ char *jwks = jwks_of(key, "k1", NULL, NULL);
+
+	(void)state;
+	assert_int_equal(testdir_make(dir), 0);
+	put("keys.json", jwks);
+	put("clusters.yaml", "clusters: [{name: prod, issuer: '" ISSUER "', subject: '" SUBJECT
+			     "', jwks_file: keys.json}]\n");
+	conf_init(&conf);
+	free(conf.clusters_file);
+	conf.clusters_file = path_of("clusters.yaml");
+	sent.n = 0;
+	return hub_senders_new(timer_loop(), testkube(), &conf, &senders, NULL);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	senders = hub_senders_free(senders);
+	conf_done(&conf);
+	said_done();
+	json_decref(TAKE_PTR(sent.body));
+	return testdir_remove(dir);
+}
+
+static int now_s(void)
+{
+	return (int)(now_wall_ns() / NSEC_PER_SEC);
+}
+
+static void test_the_hub_of_a_registered_cluster(void **state)
+{
+	_cleanup_free_ char *token = good_token(key, "k1", now_s());
+
+	(void)state;
+	ask(token);
+	assert_int_equal(said.n, 1);
+	assert_int_equal(said.status, 200);
+	assert_string_equal(said.cluster, "prod");
+	assert_string_equal(said.node, "");
+	assert_true(said.hosts);
+	assert_int_equal(sent.n, 0);
+}
+
+/* A token that the registered keys refuse is not shown to the API server. */
+static void test_a_forged_token_of_a_registered_cluster(void **state)
+{
+	_cleanup_free_ char *forged = good_token(own_key, "k1", now_s()),
+			    *unknown = good_token(own_key, "k2", now_s()),
+			    *old = good_token(key, "k1", now_s() - 7200);
+	const char *tokens[] = {forged, unknown, old};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(tokens); i++) {
+		ask(tokens[i]);
+		assert_int_equal(said.n, 1);
+		assert_int_equal(said.status, 401);
+		assert_null(said.cluster);
+		assert_non_null(strstr(said.error, "the token of another cluster: "));
+	}
+	assert_int_equal(sent.n, 0);
+}
+
+static void test_an_agent_of_the_own_cluster(void **state)
+{
+	_cleanup_free_ char *token =
+		token_of(own_key, "{\"alg\":\"RS256\",\"kid\":\"own\"}",
+			 "{\"iss\":\"https://kubernetes.default.svc.cluster.local\"}");
+
+	(void)state;
+	ask(token);
+	assert_non_null(strstr(sent.path, "tokenreviews"));
+	assert_string_equal(json_str_at(sent.body, "spec.token", ""), token);
+	answer_with(json_pack("{s:b, s:[s], s:{s:s, s:{s:[s]}}}", "authenticated", 1, "audiences",
+			      "podflame-ingest", "user", "username", "agent", "extra",
+			      "authentication.kubernetes.io/node-name", "n1"));
+	answer_with(json_pack("{s:b}", "allowed", 1)); /* profiles */
+	assert_int_equal(said.n, 0);
+	answer_with(json_pack("{s:b}", "allowed", 0)); /* profiles/host */
+	assert_int_equal(said.n, 1);
+	assert_int_equal(said.status, 200);
+	assert_string_equal(said.node, "n1");
+	assert_null(said.cluster);
+	assert_false(said.hosts);
+}
+
+static void test_without_a_token(void **state)
+{
+	static const char *const headers[] = {"", "Basic YTpi", "Bearer ", "Bearer"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(headers); i++) {
+		said_done();
+		hub_senders_auth(headers[i], "10.0.0.1", done, &said, senders);
+		assert_int_equal(said.n, 1);
+		assert_int_equal(said.status, 401);
+	}
+	assert_int_equal(sent.n, 0);
+}
+
+static void test_a_wrong_file_stops_the_start(void **state)
+{
+	struct senders *untouched = NULL;
+	struct field_error e = {0};
+
+	(void)state;
+	put("clusters.yaml", "clusters: [{name: prod}]\n");
+	assert_int_equal(hub_senders_new(timer_loop(), testkube(), &conf, &untouched, &e), -EINVAL);
+	assert_null(untouched);
+	assert_non_null(strstr(e.path, "clusters.yaml:1:"));
+	assert_string_equal(e.reason, "clusters[0].issuer: is missing");
+}
+
+static void test_health(void **state)
+{
+	_cleanup_free_ char *well = hub_senders_problem(senders), *none = hub_senders_problem(NULL),
+			    *ill = NULL;
+
+	(void)state;
+	assert_string_equal(well, "");
+	assert_string_equal(none, "");
+	hub_senders_free(senders);
+	put("keys.json", "{}");
+	assert_int_equal(hub_senders_new(timer_loop(), testkube(), &conf, &senders, NULL), 0);
+	ill = hub_senders_problem(senders);
+	assert_string_equal(ill,
+			    "the keys of 1 of 1 registered clusters cannot be read: see the log");
+}
+
+static int make_keys(void **state)
+{
+	(void)state;
+	key = EVP_RSA_gen(2048);
+	own_key = EVP_RSA_gen(2048);
+	return 0;
+}
+
+static int free_keys(void **state)
+{
+	(void)state;
+	EVP_PKEY_free(key);
+	EVP_PKEY_free(own_key);
+	loop_free(timer_loop());
+	return 0;
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_the_hub_of_a_registered_cluster),
+		TEST(test_a_forged_token_of_a_registered_cluster),
+		TEST(test_an_agent_of_the_own_cluster),
+		TEST(test_without_a_token),
+		TEST(test_a_wrong_file_stops_the_start),
+		TEST(test_health),
+	};
+
+	return cmocka_run_group_tests(tests, make_keys, free_keys);
+}
