@@ -97,6 +97,6 @@ struct podflame_cuda_status {
 	uint64_t n_buffers;		/* buffers that CUPTI gave back */
 	uint64_t n_refused_buffers;	/* CUPTI's requests for a buffer when all were in use */
 	uint64_t n_callbacks;		/* callbacks of CUPTI, at begins and ends of calls */
-	/* time that the library has used in this process, without callbacks that report nothing */
+	/* time that the library has used in this process, with an estimate of CUPTI's own time */
 	uint64_t own_ns;
 };

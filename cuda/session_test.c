@@ -96,6 +96,28 @@ static void it_goes_on_if_it_is_wanted_before_the_next_call(void **unused)
 	(void)unused;
 }
 
+/* An H200 showed what CUPTI costs the calls that the library does not report, too. */
+static void what_cupti_costs_is_counted(void **unused)
+{
+	struct podflame_cuda_status before, after;
+	unsigned n_calls = 10000;
+
+	step();
+	before = status();
+	for (unsigned i = 0; i < n_calls; i++)
+		launch("k", 1);
+	after = status();
+	assert_int_equal(after.n_callbacks - before.n_callbacks, 4 * n_calls);
+	assert_true(after.own_ns - before.own_ns >= n_calls * 1600ULL);
+	end_session();
+	attach(&probe_status_semaphore, 1);
+	before = status();
+	for (unsigned i = 0; i < n_calls; i++)
+		launch("k", 1);
+	assert_true(status().own_ns - before.own_ns < n_calls * 1600ULL);
+	(void)unused;
+}
+
 static void an_old_cupti_stays_and_that_is_told(void **unused)
 {
 	standin_cupti.version = 18; /* CUDA 11.8 */
@@ -258,6 +280,7 @@ int main(int argc, char **argv)
 		T(work_of_the_last_moment_is_told),
 		T(it_starts_again),
 		T(it_goes_on_if_it_is_wanted_before_the_next_call),
+		T(what_cupti_costs_is_counted),
 		T(an_old_cupti_stays_and_that_is_told),
 		T(a_cupti_that_is_too_old_is_not_used),
 		T(a_cupti_without_a_driver_is_a_failure),
