@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "hub/hub.h"
 #include "lib/loop/health.h"
+#include "node/confine/confine.h"
 #include "node/node.h"
 #include "node/parse/parse.h"
 
@@ -201,10 +202,34 @@ static void raise_file_limit(void)
 	setrlimit(RLIMIT_NOFILE, &l);
 }
 
+/*
+ * Limits what somebody can do who takes over the agent. Threads inherit both limits, so this comes
+ * before the first one. A hub in the same process would need more.
+ */
+static void confine(const struct config *c)
+{
+	const char *dirs[] = {c->spool_dir, c->debuginfod_cache};
+	const char *paths[ARRAY_SIZE(dirs)] = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(dirs);
+	     i++) /* a directory that cannot be made stays out */
+		if (*dirs[i] && confine_directory(dirs[i], c->run_as_user) == 0)
+			paths[i] = dirs[i];
+	if (confine_mounts(paths, ARRAY_SIZE(paths)) < 0)
+		log_warn("the agent's file systems are not read-only: %s",
+			 confine_mounts_problem());
+	if (c->run_as_user && confine_user(c->run_as_user) < 0)
+		log_warn("the agent stays the user root: %s", confine_user_problem());
+	if (confine_calls() < 0)
+		log_warn("the agent's system calls are not limited: %s", confine_calls_problem());
+}
+
 static int serve_health(struct parts *p, const struct config *c, struct field_error *err)
 {
-	const struct health_config hc = {c->health_address, (uint16_t)c->health_port, node_ready,
-					 p->node};
+	const struct health_config hc = {.address = c->health_address,
+					 .port = (uint16_t)c->health_port,
+					 .ready = node_ready,
+					 .arg = p->node};
 
 	return health_new(p->loop, &hc, &p->health, err);
 }
@@ -272,6 +297,8 @@ static int run_role(const struct role *role, int argc, char **argv)
 	if (load_config(&o, &c))
 		return 2;
 	raise_file_limit();
+	if (role->node && !role->hub)
+		confine(&c);
 	r = start(&parts, role, &c, &err);
 	if (r)
 		fprintf(stderr, "podflame: %s%s%s\n", err.path, *err.path ? ": " : "",

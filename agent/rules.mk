@@ -18,13 +18,13 @@ asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
 asan_REPLAYS := $(FUZZES:%_fuzz.c=%_replay)
 asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 # ThreadSanitizer: the tests with threads. Left out are the same programs, and tests that start a
-# parse child for each file; blocks_test has one thread.
+# parse child for each file; blocks_test and shares_test have one thread.
 tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/loop/% \
 	node/pipeline/windows_test.c node/follow/parse_queue_test.c \
 	node/limit/thread_clocks_test.c node/send/send_test.c node/send/send_spool_test.c \
 	node/files/debuginfod_test.c \
 	hub/ingest/% hub/store/% hub/api/%), \
-	$(filter-out %_faults_test.c %/blocks_test.c,$(TESTS)))
+	$(filter-out %_faults_test.c %/blocks_test.c %/shares_test.c,$(TESTS)))
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
 # ALONE need the machine for themselves, because they compare times or count what the kernel has of

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* podflame doctor: what this kernel and podflame's own capabilities allow. */
 #include "cli/doctor.h"
+#include "node/confine/confine.h"
 #include "node/probe/probe.h"
 #include "node/stack/stack.h"
 
@@ -36,7 +37,7 @@ static void check_capabilities(struct doctor *d)
 	};
 	_cleanup_free_ char *status = NULL;
 	_cleanup_buf_ struct buf out = {0};
-	const char *p = NULL;
+	const char *p = NULL, *admin = confine_needs_sys_admin();
 	uint64_t have;
 
 	if (file_read(AT_FDCWD, "/proc/self/status", 65536, &status, NULL) == 0)
@@ -46,6 +47,8 @@ static void check_capabilities(struct doctor *d)
 		if (!(have & (1ull << wanted[i].bit | 1ull << wanted[i].also)))
 			buf_printf(&out, "%s%s is missing: %s", out.len ? "; " : "", wanted[i].name,
 				   wanted[i].without);
+	if (admin && !(have & 1ull << 21))
+		buf_printf(&out, "%sSYS_ADMIN is missing: %s", out.len ? "; " : "", admin);
 	tell(d, "capabilities", !out.len, out.len ? out.data : "podflame has all that it needs");
 }
 

@@ -123,7 +123,7 @@ int cli_record_add(struct recording *r, const struct raw_sample *s, const struct
 		.thread_comm = thread,
 		.stack = stack,
 		.main_thread = s->tid == s->tgid,
-		.wait = s->wait,
+		.wait = profile_wait_of(s->wait, r->batch, stack),
 		.labels = sample_labels(r->batch, s),
 	};
 	struct record_row *row;
@@ -145,7 +145,7 @@ int cli_record_add(struct recording *r, const struct raw_sample *s, const struct
 		to->stack = stack;
 		to->thread_comm = thread;
 		to->main_thread = key.main_thread;
-		to->wait = s->wait;
+		to->wait = key.wait;
 		to->labels = key.labels;
 		to->cpu = -1;
 		row = add_row(r, &key, p, p->n_samples - 1);

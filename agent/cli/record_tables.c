@@ -98,7 +98,7 @@ static void give_tables(struct recording *r, struct mappings *m)
 		struct applied a;
 
 		look(r, p, m);
-		(void)learn_apply(r->unwind, r->files, m, p->runtimes, &a);
+		(void)learn_apply(r->unwind, r->files, m, 0, p->runtimes, &a);
 		again = parse_unknown(r, m, &a);
 		if (!again && a.missing && !r->missing)
 			r->missing = TAKE_PTR(a.missing);

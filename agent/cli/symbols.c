@@ -21,6 +21,7 @@
 
 struct symbols_options {
 	struct client_options hub;
+	const char *ns; /* NULL: all namespaces */
 	const char *verb;
 	char **args;
 	int n_args;
@@ -34,6 +35,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &o->hub;
+		return 0;
+	case 'n':
+		o->ns = arg;
 		return 0;
 	case ARGP_KEY_ARG:
 		for (size_t i = 0; !o->verb && i < ARRAY_SIZE(verbs); i++)
@@ -75,7 +79,7 @@ static bool ask(struct client *c, const struct client_question *q, const char *o
 			fprintf(stderr, WHO ": %s: %s\n", e.path, e.reason);
 			return false;
 		}
-		if (ret->status != 503 || i + 1 == BUSY_TRIES)
+		if ((ret->status != 503 && ret->status != 429) || i + 1 == BUSY_TRIES)
 			break;
 		cli_client_answer_done(ret);
 		sleep(1);
@@ -83,6 +87,23 @@ static bool ask(struct client *c, const struct client_question *q, const char *o
 	if (ret->status != 200)
 		cli_client_print_refusal(c, ret, who);
 	return ret->status == 200;
+}
+
+/* The path of a request about a build id (NULL: the list). The caller frees it. */
+static char *path_of(const struct symbols_options *o, const char *build_id)
+{
+	struct buf path = {0};
+
+	buf_puts(&path, "/v1/symbols");
+	if (build_id) {
+		buf_putc(&path, '/');
+		url_encode(&path, build_id);
+	}
+	if (o->ns) {
+		buf_puts(&path, "?namespace=");
+		url_encode(&path, o->ns);
+	}
+	return buf_steal(&path);
 }
 
 /* ---- upload ---- */
@@ -97,9 +118,10 @@ static void tell_lacks(const char *path, const struct elf_index *index)
 		fprintf(stderr, WHO ": %s: %s\n", path, lacks[i].text);
 }
 
-static bool send_index(struct client *c, const char *path, const struct elf_index *index)
+static bool send_index(struct client *c, const struct symbols_options *o, const char *path,
+		       const struct elf_index *index)
 {
-	_cleanup_free_ char *target = xasprintf("/v1/symbols/%s", elf_index_build_id(index));
+	_cleanup_free_ char *target = path_of(o, elf_index_build_id(index));
 	_cleanup_buf_ struct buf body = {0};
 	struct client_question q = {
 		.method = "PUT", .path = target, .content_type = "application/vnd.podflame.index"};
@@ -145,7 +167,7 @@ static bool upload(struct client *c, const struct symbols_options *o)
 			all = false;
 			continue;
 		}
-		all = send_index(c, o->args[i], index) && all;
+		all = send_index(c, o, o->args[i], index) && all;
 		elf_index_unref(index);
 	}
 	parse_free(p);
@@ -154,9 +176,10 @@ static bool upload(struct client *c, const struct symbols_options *o)
 
 /* ---- list, delete ---- */
 
-static bool list(struct client *c)
+static bool list(struct client *c, const struct symbols_options *o)
 {
-	const struct client_question q = {.method = "GET", .path = "/v1/symbols"};
+	_cleanup_free_ char *path = path_of(o, NULL);
+	const struct client_question q = {.method = "GET", .path = path};
 	_cleanup_json_ json_t *reply = NULL;
 	struct client_answer a = {0};
 	bool got = ask(c, &q, NULL, &a);
@@ -165,14 +188,17 @@ static bool list(struct client *c)
 
 	reply = got ? json_loadb(a.body, a.n, 0, NULL) : NULL;
 	if (reply)
-		printf("%-40s  %10s  UPLOADED\n", "BUILD ID", "KIB");
+		printf("%-40s  %-20s  %10s  UPLOADED\n", "BUILD ID", "NAMESPACE", "KIB");
 	json_array_foreach (json_object_get(reply, "result"), i, item) {
 		char when[32];
 
 		time_format((uint64_t)json_int_at(item, "uploaded", 0) * NSEC_PER_SEC, when);
-		printf("%-40s  %10" PRId64 "  %s\n", json_str_at(item, "build_id", "?"),
+		printf("%-40s  %-20s  %10" PRId64 "  %s\n", json_str_at(item, "build_id", "?"),
+		       json_str_at(item, "namespace", "*"),
 		       (json_int_at(item, "bytes", 0) + 1023) >> 10, when);
 	}
+	json_array_foreach (json_object_get(reply, "notes"), i, item)
+		fprintf(stderr, WHO ": %s\n", json_string_value(item) ?: "");
 	cli_client_answer_done(&a);
 	return got;
 }
@@ -182,22 +208,25 @@ static bool delete (struct client *c, const struct symbols_options *o)
 	bool all = true;
 
 	for (int i = 0; i < o->n_args; i++) {
-		_cleanup_buf_ struct buf path = {0};
+		_cleanup_free_ char *path = path_of(o, o->args[i]);
+		const struct client_question q = {.method = "DELETE", .path = path};
 		struct client_answer a = {0};
-		struct client_question q = {.method = "DELETE"};
 
-		buf_puts(&path, "/v1/symbols/");
-		url_encode(&path, o->args[i]);
-		q.path = path.data;
 		all = ask(c, &q, o->args[i], &a) && all;
 		cli_client_answer_done(&a);
 	}
 	return all;
 }
 
+static const struct argp_option option_list[] = {
+	{"namespace", 'n', "NAMESPACE", 0,
+	 "upload or delete symbols for this namespace, or list its symbols (default: for all "
+	 "namespaces)",
+	 0},
+	{0}};
 static const struct argp_child children[] = {{&cli_client_argp, 0, "The hub:", 0}, {0}};
 const struct argp cli_symbols_argp = {
-	NULL,
+	option_list,
 	parse_option,
 	"upload FILE...\nlist\ndelete BUILD_ID...",
 	"Stores symbols of programs at a hub, by build id. The hub then names the functions of "
@@ -226,7 +255,7 @@ int cli_cmd_symbols(int argc, char **argv)
 		return 2;
 	}
 	done = streq(o.verb, "upload") ? upload(client, &o)
-	       : streq(o.verb, "list") ? list(client)
+	       : streq(o.verb, "list") ? list(client, &o)
 				       : delete (client, &o);
 	cli_client_free(client);
 	r = cli_flush();

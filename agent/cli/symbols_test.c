@@ -104,6 +104,7 @@ static void store_profile(struct hub *h)
 	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
 	p->app_service = profile_batch_str(b, "program");
 	p->process_id = 7;
+	profile_tag(b, p, "pod_ns", "shop");
 	s->cpu = -1;
 	s->value = 10000;
 	s->n_samples = 1;
@@ -252,6 +253,36 @@ static void a_stripped_program_gets_its_names(void **state)
 	assert_says(text, ": no symbols of this build id");
 }
 
+/* Symbols for a namespace name the frames of that namespace only. */
+static void symbols_for_a_namespace(void **state)
+{
+	_cleanup_free_ char *path = in_dir("program");
+	char *text;
+
+	(void)state;
+	assert_int_equal(SYMBOLS(&text, "upload", "--namespace", "other", path), 0);
+	free(text);
+	assert_stack(UNNAMED);
+	assert_int_equal(SYMBOLS(&text, "upload", path, "-n", "shop"), 0);
+	free(text);
+	assert_stack(NAMED);
+	assert_int_equal(SYMBOLS(&text, "list", "-n", "shop"), 0);
+	assert_null(strstr(text, "other"));
+	assert_says(text, " shop ");
+	assert_int_equal(SYMBOLS(&text, "list"), 0);
+	assert_non_null(strstr(text, " other "));
+	assert_says(text, " shop ");
+	assert_int_equal(SYMBOLS(&text, "delete", build_id), 1);
+	assert_says(text, "are kept for all namespaces");
+	assert_int_equal(SYMBOLS(&text, "delete", "-n", "shop", build_id), 0);
+	free(text);
+	assert_stack(UNNAMED);
+	assert_int_equal(SYMBOLS(&text, "delete", "-n", "other", build_id), 0);
+	free(text);
+	assert_int_equal(SYMBOLS(&text, "upload", "-n", "a/b&c", path), 1);
+	assert_says(text, "is no name of a namespace");
+}
+
 /* The upload of the program's debug file gives the same names. */
 static void a_debug_file_does_too(void **state)
 {
@@ -385,6 +416,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_stripped_program_gets_its_names),
+		cmocka_unit_test(symbols_for_a_namespace),
 		cmocka_unit_test(a_debug_file_does_too),
 		cmocka_unit_test(split_dwarf_is_read_beside_the_file),
 		cmocka_unit_test(what_is_not_beside_the_file_is_told),
