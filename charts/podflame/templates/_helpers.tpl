@@ -22,6 +22,34 @@ app.kubernetes.io/name: podflame
 app.kubernetes.io/component: {{ . }}
 {{- end -}}
 
+{{/* podflame.tlsSecret $: the Secret of the hub's certificate */}}
+{{- define "podflame.tlsSecret" -}}
+{{- with .Values.hub.tls -}}
+{{- if eq .source "secret" -}}
+{{ .secretName }}
+{{- else if eq .source "cert-manager" -}}
+podflame-hub-certificate
+{{- else -}}
+podflame-hub-tls
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* podflame.placement .Values.agent: on which nodes the scheduler puts the pod, and how urgently.
+podflame's programs are for Linux on x86-64. */}}
+{{- define "podflame.placement" -}}
+nodeSelector: {{- merge (dict "kubernetes.io/os" "linux" "kubernetes.io/arch" "amd64") (.nodeSelector | default dict) | toYaml | nindent 2 }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
 {{/* podflame.labels (list $ "agent") */}}
 {{- define "podflame.labels" -}}
 {{- $root := index . 0 -}}
