@@ -4,6 +4,14 @@ import assert from 'node:assert/strict';
 import { expectError, until } from '../chromium.mjs';
 import { answersAre, isStale, open, replyOf, table, tableIs } from '../page_testing.mjs';
 
+const INFO = {
+  version: 'x',
+  cluster_name: 'c',
+  auth_required: true,
+  store_note: '',
+  tags: [],
+};
+
 export const tests = {
   async 'a refused token asks to sign in and shows the command'(page, origin) {
     expectError(page, /status of 401/);
@@ -13,14 +21,7 @@ export const tests = {
     await page.route('**/v1/info', (r) =>
       r.fulfill({
         status: 200,
-        json: {
-          version: 'x',
-          cluster_name: 'c',
-          auth_required: true,
-          token_hint: 'kubectl create token t',
-          store_note: '',
-          tags: [],
-        },
+        json: { ...INFO, token_hint: 'kubectl create token t' },
       }),
     );
     await page.goto(origin);
@@ -71,20 +72,64 @@ export const tests = {
     await tableIs(page, 'f');
     assert.deepEqual(asked, [undefined]);
   },
+  async 'behind a proxy that signs the user in there is no field for a token'(page, origin) {
+    const asked = [];
+    let isOver = false;
+    // as oauth2-proxy: it adds the token, and says 401 without a word when its session is over
+    await answersAre(page, () => replyOf({ f: 1 }));
+    await page.route('**/v1/info', (r) => r.fulfill({ json: { ...INFO, token_hint: 't' } }));
+    await page.route('**/v1/profile/*', (r) => {
+      asked.push([r.request().headers().authorization, r.request().headers().accept]);
+      return isOver ? r.fulfill({ status: 401, json: {} }) : r.fallback();
+    });
+    await open(page, `${origin}/#search=f`);
+    await tableIs(page, 'f');
+    assert.equal(await page.isVisible('#sign-in'), false);
+    for (const a of asked) assert.deepEqual(a, [undefined, 'application/json']);
+
+    expectError(page, /status of 401/);
+    isOver = true;
+    const loaded = page.waitForEvent('load');
+    await page.click('#reload');
+    await loaded; // a proxy would let the user sign in now
+    await page.waitForSelector('#sign-in[open]'); // this one does not, and no page loads for ever
+    assert.equal(await page.inputValue('#search'), 'f');
+    isOver = false;
+    await page.reload();
+    await tableIs(page, 'f');
+    assert.equal(await page.isVisible('#sign-in'), false);
+  },
+  async 'behind a proxy whose token has expired the page is loaded again'(page, origin) {
+    let isExpired = false;
+    await answersAre(page, () => replyOf({ f: 1 }));
+    await page.route('**/v1/info', (r) => r.fulfill({ json: { ...INFO, token_hint: 't' } }));
+    await page.route('**/v1/profile/*', (r) =>
+      isExpired ? r.fulfill({ status: 401, json: { DESCRIPTION: 'expired' } }) : r.fallback());
+    page.on('request', (r) => {
+      if (r.isNavigationRequest()) isExpired = false; // the proxy has a new token
+    });
+    await open(page, `${origin}/#search=f`);
+    await tableIs(page, 'f');
+    expectError(page, /status of 401/);
+    isExpired = true;
+    const loaded = page.waitForEvent('load');
+    await page.selectOption('#choice-range', '3600'); // several questions at once
+    await loaded;
+    await tableIs(page, 'f');
+    assert.equal(await page.isVisible('#sign-in'), false);
+
+    isExpired = true; // again within a minute: no page loads for ever
+    await page.click('#reload');
+    await page.waitForSelector('#sign-in[open]');
+  },
   async 'what cannot be a token is asked for again'(page, origin) {
     await page.route('**/v1/info', (r) =>
-      r.fulfill({
-        json: {
-          version: 'x',
-          cluster_name: 'c',
-          auth_required: true,
-          token_hint: 't',
-          store_note: '',
-          tags: [],
-        },
-      }),
+      r.fulfill({ json: { ...INFO, token_hint: 't' } }),
     );
     await answersAre(page, () => replyOf({ f: 1 }));
+    expectError(page, /status of 401/);
+    await page.route('**/v1/profile/tags', (r) =>
+      r.fulfill({ status: 401, json: { DESCRIPTION: 'a bearer token is needed' } }));
     await open(page, `${origin}/#`);
     await page.waitForSelector('#sign-in[open]');
     await page.fill('#token', 'schlüssel');

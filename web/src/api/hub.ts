@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request to the hub, and its answer or error. The token lives in this tab only.
+// One request to the hub, and its answer or error. The token lives in this tab only. A proxy in
+// front of the hub may sign the user in instead (docs/page.md).
 import { errorText } from '../words/error';
 
 /** The hub needs a token, or refuses the one that it got. */
@@ -21,12 +22,40 @@ export function setToken(text: string): void {
 
 export const hasToken = (): boolean => token !== null;
 
+let isProxied = false; // a proxy adds a token to the requests of the page
+
+/** The hub, which needs a token, has answered a request of the page without one. */
+export function noteProxy(): void {
+  isProxied = true;
+}
+
 function keptToken(): string | null {
   try {
     return sessionStorage.getItem(TOKEN);
   } catch {
     return null;
   }
+}
+
+const LOADED = 'podflame-loaded-again'; // when, in milliseconds since 1970
+const LOADED_MS = 60_000;
+let isLoading = false; // again: what else is refused until then is no news
+
+/**
+ * Loads the page again: without a session of its own, a proxy then asks the user to sign in.
+ * Returns false if that was done less than a minute ago, or cannot be noted.
+ */
+function loadAgain(): boolean {
+  if (isLoading) return true;
+  try {
+    if (Date.now() - Number(sessionStorage.getItem(LOADED)) < LOADED_MS) return false;
+    sessionStorage.setItem(LOADED, String(Date.now()));
+  } catch {
+    return false;
+  }
+  location.reload();
+  isLoading = true;
+  return true;
 }
 
 /** A query has 30 s in the hub: no answer for twice that time means that there is no hub. */
@@ -106,7 +135,8 @@ export async function file(path: string, signal: AbortSignal, body: unknown): Pr
 }
 
 function requestOf(body: unknown): RequestInit {
-  const headers: Record<string, string> = {};
+  // of such a request, oauth2-proxy says 401 when its session is over; others, it redirects
+  const headers: Record<string, string> = { Accept: 'application/json' };
 
   if (token && /[^!-~]/.test(token))
     throw new SignInError('this is not a token: it has blanks or characters that no token has');
@@ -117,7 +147,14 @@ function requestOf(body: unknown): RequestInit {
 }
 
 function refusal(status: number, said: Said): Error {
-  if (status === 401 || status === 403) return new SignInError(said?.DESCRIPTION ?? 'sign in');
+  // a proxy in front of the hub refuses without a reason; the hub says why it refuses, such as that
+  // the token which the proxy added has just expired
+  const isOfProxy = !said?.DESCRIPTION || (isProxied && !hasToken());
+
+  if (status === 401 && isOfProxy && loadAgain())
+    return new Error('the session is over: the page is loaded again');
+  if (status === 401 || status === 403)
+    return new SignInError(said?.DESCRIPTION || 'a proxy in front of the hub refuses the request');
   return new Error(said?.DESCRIPTION || `the hub answered ${status}`);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page asks the hub.
-import { call, callWithPreview, file } from './hub';
+import { call, callWithPreview, file, noteProxy, SignInError } from './hub';
 import type * as types from './types';
 
 /** How many groups the time line shows; the others are one. */
@@ -18,6 +18,19 @@ async function result<T>(path: string, signal: AbortSignal, body?: unknown): Pro
 export const hub = {
   // the browser has asked for it when the page began (index.html)
   info: (signal: AbortSignal) => call<types.Info>('/v1/info', signal),
+
+  /** Whether the hub answers without a token of the page: a proxy may add one to its requests. */
+  isSignedIn: (signal: AbortSignal): Promise<boolean> =>
+    call('/v1/profile/tags', signal).then(
+      () => {
+        noteProxy();
+        return true;
+      },
+      (e) => {
+        if (e instanceof SignInError) return false;
+        throw e;
+      },
+    ),
 
   /** Before a large profile, onPreview gets a preview of it. */
   async profile(
@@ -53,6 +66,10 @@ export const hub = {
   /** Why a selection has no data, the likely reasons first. */
   why: async (question: types.Selection, signal: AbortSignal): Promise<types.Reason[]> =>
     (await result<types.Reason[]>('/v1/profile/why', signal, { ...question, ...language })) ?? [],
+
+  /** From when on there is data of each namespace that the user may see. */
+  oldest: (signal: AbortSignal) =>
+    call<{ result: types.Oldest[]; notes?: string[] }>('/v1/profile/oldest', signal),
 
   /** The values of each tag, among which a user can choose. */
   choices: async (

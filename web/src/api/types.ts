@@ -109,6 +109,15 @@ export interface Reason {
   losses?: Loss[];
 }
 
+/** From when on the hub has data of a namespace. */
+export interface Oldest {
+  cluster: string | null; // null: the hub's own
+  namespace: string | null; // null: what belongs to none, or what could not be verified
+  unverified: boolean;
+  oldest: number; // Unix seconds: nothing from before is stored
+  deleted_until: number | null; // its profiles until then were deleted: the store was full
+}
+
 export interface ChoicesQuestion extends Selection {
   tags: string[];
 }

@@ -42,6 +42,7 @@ const idle: Record<string, [cause: string, ...frames: string[]]> = {
     '[l] _PyEval_EvalFrameDefault', '[l] _queue_SimpleQueue_get', ...cond,
   ],
   'asyncio': ['poll', '[y] selectors.EpollSelector.select', '[l] select_epoll_poll'],
+  "the thread of podflame's CUDA library": ['lock', '[l] podflame_cuda_nap', '[l] syscall'],
   'Node.js': ['poll', '[l] uv_run', '[l] uv__io_poll', '[l] epoll_pwait', '[k] do_epoll_wait'],
   Redis: ['poll', 'main', 'aeMain', '[u] /usr/bin/redis', '[l] epoll_wait'],
   "Redis' background thread": ['lock', 'bioProcessBackgroundJobs', ...cond],

@@ -64,6 +64,11 @@ const places: Place[] = [
     isWork: (kind) => kind === 'python',
   },
   {
+    kinds: native, // the thread of libpodflame-cuda.so
+    names: ['podflame_cuda_nap'],
+    isWork: () => false,
+  },
+  {
     kinds: native, // the loops of libuv (Node.js), libevent, libev, Redis and nginx
     names: [
       'uv__io_poll', 'epoll_dispatch', 'epoll_poll', 'aeMain', 'aeProcessEvents', 'aeApiPoll',

@@ -89,7 +89,7 @@ export function offeredGroups(
 
 /** What else the hub stores of a profile or a sample, without the tags of some events only. */
 const others = [
-  'pod_group_type', 'pod_gpu', 'container_id', 'container_pid', 'process_id',
+  'pod_group_type', 'pod_gpu', 'unverified', 'container_id', 'container_pid', 'process_id',
   'process_start_time', 'cpu', 'time', 'profile_language_type', 'profile_value_unit',
   'profile_id', 'sample_id',
 ];

@@ -37,6 +37,7 @@ function held(why: (question: unknown) => Promise<unknown> = async () => []) {
         calls.push({ name, question, signal, onPreview, answer, fail }));
   const hub = {
     info: async () => INFO,
+    isSignedIn: async () => false,
     profile: ask('profile'),
     series: ask('series'),
     choices: ask('choices'),
@@ -84,6 +85,29 @@ test('without the token that the hub needs nothing is asked', async () => {
   await asker.ask(at(''));
   assert.deepEqual([calls.length, asker.answers().signIn, asker.answers().error], [0, '', '']);
   assert.equal(asker.answers().info?.auth_required, true);
+});
+
+test('a proxy that signs the user in: nothing is asked of the user until it refuses', async () => {
+  const { asker, hub, newest } = held();
+
+  hub.info = async () => ({ ...INFO, auth_required: true }) as Info;
+  hub.isSignedIn = async () => true;
+  void asker.ask(at(''));
+  for (const call of Object.values(await newest(3))) call.answer(profile('good'));
+  assert.equal(asker.answers().signIn, null);
+  hub.isSignedIn = async () => false;
+  await asker.ask(at(''), true);
+  assert.equal(asker.answers().signIn, '');
+});
+
+test('a hub that cannot say whether the user is signed in is an error, no refusal', async () => {
+  const { asker, calls, hub } = held();
+
+  hub.info = async () => ({ ...INFO, auth_required: true }) as Info;
+  hub.isSignedIn = () => Promise.reject(new Error('the API server cannot be asked'));
+  await asker.ask(at(''));
+  const { signIn, error } = asker.answers();
+  assert.deepEqual([calls.length, signIn, error], [0, null, 'the API server cannot be asked']);
 });
 
 test('a preview is there until the whole answer is, and only of new choices', async () => {

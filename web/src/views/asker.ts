@@ -77,6 +77,7 @@ export class Asker {
   private readonly cpu;
   private readonly why;
   private tags: Tag[] = []; // all that the hub stores
+  private isSignedIn = false; // without a token of the page's own
   private state: State | null = null; // the newest
   private now = this.clock.now(); // of the newest questions
 
@@ -185,7 +186,7 @@ export class Asker {
   }
 
   private lacksToken(): boolean {
-    return this.info.answer?.auth_required === true && !hasToken();
+    return this.info.answer?.auth_required === true && !hasToken() && !this.isSignedIn;
   }
 
   /** All questions are of one moment, which is a new one when the profile is asked for. */
@@ -200,6 +201,8 @@ export class Asker {
   private async introduce(signal: AbortSignal): Promise<Info> {
     const info = await this.hub.info(signal);
 
+    this.isSignedIn =
+      info.auth_required && !hasToken() && (await this.hub.isSignedIn(signal));
     if (info.time) this.clock.set(info.time);
     this.tags = labelled((info.tags ?? []).filter((t) => t.stored && !t.same_as));
     return info;

@@ -29,7 +29,10 @@ export function SignIn({ why, hint, onSignIn }: Props) {
       <form id="sign-in-form" onSubmit={submit}>
         <h2 id="sign-in-title">Sign in</h2>
         <p id="sign-in-why" class="muted">{why}</p>
-        <p>A token of the cluster that may read profiles:</p>
+        <p>
+          A token of a service account that may see profiles. Put the namespace and the name of the
+          account into this command:
+        </p>
         <code id="token-hint">{hint}</code>
         <input
           type="password"

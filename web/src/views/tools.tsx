@@ -5,6 +5,7 @@ import type { Answers } from './asker';
 import { Check } from './check';
 import { Links } from './links';
 import { Share } from './share';
+import { Stored } from './stored';
 
 interface Props {
   state: State;
@@ -20,6 +21,7 @@ export function Tools({ state, answers, reload, isLive, setLive }: Props) {
       <button id="reload" onClick={reload}>reload</button>
       <Check id="live" isOn={isLive} onChange={setLive}>every 10 s</Check>
       <Share state={state} now={answers.now} />
+      <Stored reload={reload} />
       <Links state={state} templates={answers.info?.links} now={answers.now} />
     </div>
   );

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place where the page asks the hub.
+// Where the page asks the hub about what is chosen.
 import { useCallback, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { hub } from '../api/queries';
 import type { State } from '../state/state';

@@ -67,8 +67,8 @@ const made: Record<string, string> = {
 const folded = 'Functions of the runtime, folded into one frame.';
 
 const unknown =
-  'The address has no name: the file has no symbols. You can upload them (podflame symbols ' +
-  'upload).';
+  'The address has no name: the file has no symbols. If you have the right, you can upload them ' +
+  '(podflame symbols upload).';
 
 /** The sentence for the name of a frame in brackets; '': it is not one of these. */
 export function markerSentence(name: string): string {
