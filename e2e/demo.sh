@@ -60,8 +60,9 @@ query() { # EVENT FROM LINES [NAMESPACE]
     local hub=(--url "https://localhost:$PORT" --ca-file "$BUILD/demo/hub-ca.crt"
         --token-file "$BUILD/demo/token")
     local filter="pod_cluster='$CLUSTER' AND pod_ns='${4:-app}'"
-    say "podflame query --event $1 --from $2 --tag-filter \"$filter\""
-    "$BUILD/podflame" query "${hub[@]}" --event "$1" --from "$2" --tag-filter "$filter" --limit "$3"
+    hub+=(--event "$1" --from "$2")
+    say "build/podflame query ${hub[*]//"$BUILD"/build} --tag-filter \"$filter\""
+    "$BUILD/podflame" query "${hub[@]}" --tag-filter "$filter" --limit "$3"
 }
 
 up() {
@@ -76,10 +77,11 @@ up() {
     say "helm install podflame charts/podflame"
     install_chart
     say "kubectl apply -f e2e/demo.yaml"
-    echo "(workloads in namespace app, the neighbour other, two ProfilingTargets)"
+    echo "(workloads in namespace app, the neighbour other, two ProfilingTargets, and ann, who sees"
+    echo "the profiles of app and of podflame)"
     k apply -f "$REPO/e2e/demo.yaml"
     applied=$SECONDS
-    TOKEN=$(token 24h)
+    TOKEN=$(token app ann --duration 24h)
     until_ 120 "an answer with a function's name" answered || {
         k -n app get pods,profilingtargets -o wide
         k -n podflame-system get pods -o wide
@@ -110,7 +112,7 @@ up() {
     say "The page"
     cat <<END
   https://localhost:$PORT/     (its certificate is the hub's own; CA: build/demo/hub-ca.crt)
-  token:   build/demo/kubectl -n podflame-system create token podflame-viewer
+  token:   build/demo/kubectl -n app create token ann --audience podflame-api
            $TOKEN
 
   kubectl of this cluster:  build/demo/kubectl

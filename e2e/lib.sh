@@ -49,12 +49,13 @@ install_chart() {
     fi
 }
 
-# The same for the tests: windows of two seconds, agents only on nodes with the label agents=yes,
-# and the policy that gives pods the library for GPUs.
+# The same for the tests: windows of two seconds, a high limit of the sampling rate, agents only on
+# nodes with the label agents=yes, the policy that gives pods the library for GPUs, and
+# podflame-viewer sees all namespaces.
 install_for_tests() {
     k label nodes --all --overwrite agents=yes >/dev/null
-    install_chart --set agent.window=2s --set agent.nodeSelector.agents=yes \
-        --set cuda.inject=true "$@"
+    install_chart --set agent.window=2s --set maxSampleHz=997 \
+        --set agent.nodeSelector.agents=yes --set cuda.inject=true --set viewer.bind=cluster "$@"
 }
 
 hub_ip() { k -n podflame-system get service podflame-hub -o 'jsonpath={.spec.clusterIP}'; }
@@ -62,7 +63,8 @@ hub_ca() {
     k -n podflame-system get configmap podflame-hub-ca -o 'jsonpath={.data.ca\.crt}' \
         >"$TK_DIR/hub-ca.crt"
 }
-token() { k -n podflame-system create token podflame-viewer --duration "${1:-1h}"; }
+# token NAMESPACE NAME [FLAG...]: a service account's token for the hub's API
+token() { k -n "$1" create token "$2" --audience podflame-api "${@:3}"; }
 
 # hub PATH [CURL_FLAG...]: an HTTP request to the hub's API with $TOKEN
 hub() {
@@ -74,8 +76,8 @@ hub() {
         ${TOKEN:+-H "Authorization: Bearer $TOKEN"} "$@" "https://$HUB:20416$path"
 }
 
-# profile FILTER FROM TO [APP]: prints the answer to a query of $EVENT (on-cpu if it is not set), as
-# JSON in list form
+# profile FILTER FROM TO [APP [CURL_FLAG...]]: prints the answer to a query of $EVENT (on-cpu if it
+# is not set), as JSON in list form
 profile() {
     local body
     body=$(jq -nc --arg filter "$1" --argjson from "$2" --argjson to "$3" --arg app "${4:-}" \
@@ -83,7 +85,7 @@ profile() {
         {profile_event_type: $event, profile_language_type: "eBPF", tag_filter: $filter,
          time_start: $from, time_end: $to}
         + (if $app == "" then {} else {app_service: $app} end)')
-    hub /v1/profile/ProfileTracing -H 'Content-Type: application/json' -d "$body"
+    hub /v1/profile/ProfileTracing -H 'Content-Type: application/json' -d "$body" "${@:5}"
 }
 
 # save_state PREFIX [NAMESPACE...]: writes to PREFIX.* what one looks at first after a failure. That
@@ -109,10 +111,13 @@ save_state() {
     done >"$prefix.objects.txt" 2>&1
 }
 
-# The functions below read an answer on stdin. total_us: its microseconds (bytes) in all. functions:
-# the names in it, one a line. value_of: what one function and all that it calls have. share_of: the
-# same in percent.
-total_us() { jq '[.result[]? | select(.parent_node_id == "-1") | .total_value] | add // 0'; }
+# The functions below read an answer on stdin. total_us: its microseconds (bytes) in all; nothing if
+# it is an error. functions: the names in it, one a line. value_of: what one function and all that
+# it calls have. share_of: the same in percent.
+total_us() {
+    jq 'if .OPT_STATUS != "SUCCESS" then error("no profile: \(.DESCRIPTION)")
+        else [.result[]? | select(.parent_node_id == "-1") | .total_value] | add // 0 end'
+}
 functions() { jq -r '.result[]?.profile_location_str'; }
 value_of() { # NAME: adds up all nodes of that name, but those below another one of that name
     jq --arg n "$1" '(.result // []) as $all

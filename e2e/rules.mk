@@ -90,6 +90,11 @@ test-long: ## the tests that take hours: fuzzers, accuracy, other kernels, a bar
 	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) $(CROWD)
 	$(Q)BUILD=$(BUILD) e2e/long.sh
 
+.PHONY: test-device
+test-device: ## CUDA programs and PyTorch on a GPU, and what the library costs them (as root)
+test-device: $(BUILD)/podflame $(CUDA_LIB)
+	$(Q)BUILD=$(BUILD) e2e/gpu/device/run.py
+
 # What the README promises, on a machine with nothing on it, which debootstrap makes:
 # e2e/fresh/run.py.
 .PHONY: test-fresh
@@ -108,7 +113,9 @@ rows-check: $(BUILD)/agent/node/parse/oracle_test
 # K=oldest takes one.
 KERNEL_TESTS := $(addprefix $(BUILD)/agent/node/probe/,unwind_test unwind_code_test \
 	unwind_kernel_test vma_test offcpu_test memory_test gpu_memory_test gpu_contexts_test \
-	gpu_limits_test gpu_calls_test on_gpu_test rdma_test rdma_latency_test probe_bench)
+	gpu_limits_test gpu_calls_test on_gpu_test rdma_test rdma_latency_test probe_bench) \
+	$(addprefix $(BUILD)/agent/node/,confine/confine_test parse/escape_test \
+	runtime/java_attach/attach_rights_test)
 .PHONY: test-kernels
 test-now: $(KERNEL_TESTS)
 test-kernels: $(BUILD)/podflame $(KERNEL_TESTS) ## other kernels, in qemu (software emulation)

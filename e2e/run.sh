@@ -4,7 +4,9 @@
 # after another (all if no number is given). `make e2e` calls it, as root. A test is a process of
 # its own that prints "ok", "FAIL" and "skip:" lines. If one fails, build/e2e/NAME.* has the logs of
 # agents, hub and pods until then and the objects that existed. Ends with "N passed, N failed, N
-# skipped". KEEP=1 leaves the cluster up; the next run with it uses that cluster with a new image.
+# skipped". LONG=1: also those of e2e/tests/long, which come first, because the last test deletes
+# the release. KEEP=1 leaves the cluster up; the next run with it uses that cluster with a new
+# image.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 IMAGES=()
@@ -28,6 +30,8 @@ finish() {
 }
 TK_BIN=$("$REPO/e2e/cluster/build.sh")
 export TK_BIN
+# what a test needs built does not count against its time; if this fails, the test says so
+[ -z "${LONG:-}" ] || "$REPO/e2e/proxy/build.sh" >/dev/null || true
 if [ -z "${KEEP:-}" ] || ! k get --raw /readyz >/dev/null 2>&1; then
     cluster_down
     trap finish EXIT
@@ -47,7 +51,7 @@ fi
 install_for_tests || { save_state "$OUT/install"; exit 1; }
 
 passed=0 failed=0 skipped=0
-for t in "$REPO"/e2e/tests/[0-9]*.sh; do
+for t in ${LONG:+"$REPO"/e2e/tests/long/[0-9]*.sh} "$REPO"/e2e/tests/[0-9]*.sh; do
     n=${t##*/}
     n=${n%.sh}
     if [ $# -gt 0 ]; then case " $* " in *" ${n%%-*} "*) ;; *) continue ;; esac; fi

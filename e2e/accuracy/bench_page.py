@@ -134,7 +134,9 @@ PAGE = [
     ("The hub",
      "SQLite. *Life*: 20 services of 10 pods that run the same code; *hard*: 200 processes without "
      "a stack in common. A namespace's query has half of the rows, goes to the whole reply and is "
-     "exact. 1e7 rows: `ROWS=1e7 make bench`.", [
+     "exact. 1e7 rows: `ROWS=1e7 make bench`. A *review* is the question to the API server whether "
+     "a user may see a namespace; here the API server is a program on loopback that answers after "
+     "5 ms.", [
          row for n in ("1e+06", "1e+07") for load in ("life", "hard")
          for short in [f"{n.replace('e+0', 'e')} rows, {load}"]
          for row in (
@@ -151,7 +153,10 @@ PAGE = [
              ("20 users at once, p50", "p50_20"), ("20 users at once, p99", "p99_20"),
              ("p99 of 20 users over that of one", "crowd"))
          ] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"),
-               Row("an uploaded name, first look-up", "symbols.name")]),
+               Row("an uploaded name, first look-up", "symbols.name")] + [
+         Row(f"a query, {n:,} {'namespace' if n == 1 else 'namespaces'} to review{what}",
+             f"rights.{name}_{n}")
+         for n in (1, 100, 1000) for what, name in (("", "cold"), (", asked before", "cached"))]),
     ("The page",
      "The flame graph in Chromium, without a GPU, in a window of 1280 by 800 pixels. 95 of 100 "
      "frames take at most as long as is shown. Beside it are speedscope, and the flame graph of "

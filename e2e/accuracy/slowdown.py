@@ -40,7 +40,7 @@ JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 # ---- programs ----
 
 class Storm:
-    """A program that prints "rate N UNITS CPU_NS", the last two since it began."""
+    """A program that prints "rate N UNITS CPU_NS ...", the two since it began."""
 
     def __init__(self, words, cpu, env=None):
         self.p = subprocess.Popen([*words, str(TELLS_MS)], stdout=subprocess.PIPE, text=True,
@@ -51,7 +51,7 @@ class Storm:
 
     def read(self):
         for n, line in enumerate(self.p.stdout, 1):
-            self.told = (n, *map(int, line.split()[2:]))
+            self.told = (n, *map(int, line.split()[2:4]))
 
     def now(self):
         """(units, CPU ns) of its next line."""

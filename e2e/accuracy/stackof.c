@@ -155,7 +155,7 @@ static int load_tables(uint32_t pid)
 		if (files_index(files, &maps->items[i], &indexes[i]))
 			indexes[i] = NULL;
 	e = runtime_learn(NULL, maps, indexes, NULL, &runtimes, &again);
-	return e ? e : unwind_process(u, maps, indexes, pending, runtimes);
+	return e ? e : unwind_process(u, maps, 0, indexes, pending, runtimes);
 }
 
 /* ---- a thread ---- */

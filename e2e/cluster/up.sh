@@ -46,6 +46,7 @@ done
 BRIDGE=${BRIDGE:-tk0}                  # inside the namespace, as the addresses are
 # a /24: .1, .2, ... are the nodes (.1 is the API server, too), pods begin at .10
 NET=${NET:-10.88.0}
+ISSUER=${ISSUER:-https://kubernetes.default.svc.cluster.local}  # of service account tokens
 NODE_IP=$NET.1                         # the bridge's own address, so the same on every machine
 SVC_CIDR=10.96.0.0/16
 API_SVC_IP=10.96.0.1
@@ -155,13 +156,19 @@ bg etcd "$TK_BIN/testkube" etcd \
     --listen-client-urls http://127.0.0.1:23790 --advertise-client-urls http://127.0.0.1:23790 \
     --listen-peer-urls http://127.0.0.1:23800 --initial-advertise-peer-urls http://127.0.0.1:23800 \
     --initial-cluster e=http://127.0.0.1:23800
+# Users of OIDC: the API server reads this file again when it changes.
+cat >"$TK_DIR/authentication.yaml" <<YAML
+apiVersion: apiserver.config.k8s.io/v1
+kind: AuthenticationConfiguration
+jwt: []
+YAML
 bg kube-apiserver "$TK_BIN/testkube" kube-apiserver \
     --etcd-servers=http://127.0.0.1:23790 \
     --bind-address="$NODE_IP" --advertise-address="$NODE_IP" --secure-port=6443 \
     --client-ca-file="$PKI/ca.crt" --tls-cert-file="$PKI/apiserver.crt" \
     --tls-private-key-file="$PKI/apiserver.key" \
     --service-account-key-file="$PKI/sa.pub" --service-account-signing-key-file="$PKI/sa.key" \
-    --service-account-issuer=https://kubernetes.default.svc.cluster.local \
+    --service-account-issuer="$ISSUER" \
     --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
     --service-cluster-ip-range="$SVC_CIDR" --allow-privileged=true \
     --kubelet-client-certificate="$PKI/apiserver-kubelet-client.crt" \
@@ -170,6 +177,7 @@ bg kube-apiserver "$TK_BIN/testkube" kube-apiserver \
     --requestheader-client-ca-file="$PKI/ca.crt" --requestheader-allowed-names=front-proxy \
     --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
     --requestheader-extra-headers-prefix=X-Remote-Extra- \
+    --authentication-config="$TK_DIR/authentication.yaml" \
     --profiling=false ${APISERVER_ARGS:-}
 
 # --- nodes ----------------------------------------------------------------------

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server that keeps objects in memory, over plain HTTP: what `podflame agent` and `podflame
 hub` need of one. It has lists, watches, create, get, merge patch and delete; it accepts every token
-for everything."""
+for everything, as one of a pod on a given node."""
 import http.server
 import json
 import queue
@@ -15,6 +15,7 @@ KINDS = {
     "clusterprofilingtargets": ("podflame.io/v1alpha1", "ClusterProfilingTarget"),
     "profilingnodereports": ("podflame.io/v1alpha1", "ProfilingNodeReport"),
 }
+NODE_CLAIM = "authentication.kubernetes.io/node-name"
 
 
 def place(path):
@@ -42,7 +43,9 @@ def merge(into, patch):
 
 
 class Api:
-    def __init__(self):
+    def __init__(self, node):
+        """node: the name of the node that each token is of."""
+        self.node = node
         self.lock = threading.RLock()
         self.objects = {kind: {} for kind in KINDS}
         self.version = 1
@@ -139,7 +142,8 @@ class Api:
         spec = body["spec"]
         if kind == "tokenreviews":
             body["status"] = {"authenticated": True, "audiences": spec.get("audiences", []),
-                              "user": {"username": "crash", "groups": ["system:authenticated"]}}
+                              "user": {"username": "crash", "groups": ["system:authenticated"],
+                                       "extra": {NODE_CLAIM: [self.node]}}}
         else:
             body["status"] = {"allowed": True}
         self.reply(h, 201, body)
@@ -166,13 +170,14 @@ class Api:
     @staticmethod
     def matcher(ns, query):
         field, _, value = query.get("fieldSelector", "").partition("=")
+        is_not = field.endswith("!")
 
         def matches(obj):
             at = obj
-            for part in field.split(".") if field else []:
+            for part in field.rstrip("!").split(".") if field else []:
                 at = at.get(part, {})
             in_namespace = ns is None or obj["metadata"].get("namespace") == ns
-            return (not field or at == value) and in_namespace
+            return (not field or (at == value) != is_not) and in_namespace
         return matches
 
     def listing(self, kind, ns, query):

@@ -126,7 +126,7 @@ class Place:
 
     def __init__(self, window="2s", agent="", hub=""):
         self.dir = tempfile.mkdtemp(prefix="podflame-crash.", dir="/var/tmp")
-        self.api = apiserver.Api()
+        self.api = apiserver.Api(NODE)
         self.ports = {"api": free_port(), "ingest": free_port()}
         for d in ("tmp", "data", "spool", "copies"):
             os.mkdir(f"{self.dir}/{d}")
@@ -141,7 +141,8 @@ class Place:
                    f"  ca_file: {self.dir}/ca.crt\n  token_file: {self.dir}/token\n"
                    f"spool:\n  dir: {self.dir}/spool\n{agent}")
         self.write("hub.yaml", f"{common}api:\n  address: 127.0.0.1\n  port: {self.ports['api']}\n"
-                   f"ingest:\n  address: 127.0.0.1\n  port: {self.ports['ingest']}\n{hub}")
+                   f"ingest:\n  address: 127.0.0.1\n  port: {self.ports['ingest']}\n"
+                   f"health:\n  port: 0\n{hub}")
         self.containers, self.processes = [], []
         self.roles = {v: Role(self, v) for v in ("agent", "hub")}
         self.api.put("nodes",
@@ -235,9 +236,9 @@ def one_test(what, test, limit_s=3000):
     try:
         with limit.within(limit_s, what):
             test()
-    except Exception:  # pylint: disable=broad-except
+    except Exception as e:  # pylint: disable=broad-except
         traceback.print_exc(file=sys.stdout)
-        print(f"FAIL: {what}")
+        print(f"FAIL: {what}: {type(e).__name__}: {e}")
         failed = 1
     print(f"{1 - failed} passed, {failed} failed, 0 skipped")
     return failed

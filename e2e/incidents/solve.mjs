@@ -10,7 +10,7 @@
 //   PICTURES      where pictures of the solved incidents go: NAME-1280.png, NAME-390.png
 // A number as argument runs only the incidents that have it in their name.
 import assert from 'node:assert/strict';
-import { launch, run, until, within } from '../../web/chromium.mjs';
+import { expectError, launch, run, until, within } from '../../web/chromium.mjs';
 
 const { HUB, HUB_IP, TOKEN, FROM, TO, PICTURES } = process.env;
 const MOST_CLICKS = 4;
@@ -139,6 +139,8 @@ const incidents = {
   },
   async '2 a lock'(person, page) {
     await person.choose('#choice-profile_event_type', 'off-cpu');
+    // the table comes with the whole answer, whose graph does not change any more
+    await page.waitForSelector('#functions tr:has-text("[wait: lock]")');
     await person.frame(await frame(page, 'reserve_stock'), 'Callers and callees');
 
     for (const name of ['place_order', 'return_goods']) // who calls it
@@ -225,6 +227,8 @@ const solved = (name, solve) => async (newPage) => {
   const page = await newPage({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 900 } });
   const person = new Person(page);
 
+  // the page finds out that nobody signs the user in
+  expectError(page, /401 \(Unauthorized\) .*\/v1\/profile\/tags$/);
   await signIn(page);
   await until(async () => (await frames(page)).length > 0);
   try {

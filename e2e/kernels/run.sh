@@ -86,6 +86,8 @@ rdma_test bytes_of*
 rdma_test extended*
 rdma_latency_test *"
 PROBE=agent/node/probe
+# What agent and children give up: seccomp, mounts, Landlock.
+RIGHTS="confine/confine_test parse/escape_test runtime/java_attach/attach_rights_test"
 
 add() { # FILE PATH: copies the file into the initramfs
     mkdir -p "$work/tree/$(dirname "$2")"
@@ -104,7 +106,13 @@ initramfs() {
     gcc -O2 -static -o "$work/tree/bin/held" e2e/kernels/held.c
     gcc "${flags[@]}" -o "$work/tree/bin/answer" e2e/kernels/answer.c
     add "$BUILD/podflame" bin/podflame
-    echo "$TESTS" >"$work/tree/tests.list"
+    add "$(command -v setpriv)" tests/setpriv
+    sed -nE 's/^ *add: \["(.*)"\]$/\1/p' manifests/agent.yaml | tr A-Z a-z | sed 's/","/,+/g' \
+        >"$work/tree/capabilities"
+    { echo "$TESTS" && tr ' ' '\n' <<<"$RIGHTS" | sed 's,.*/,,'; } >"$work/tree/tests.list"
+    echo "127.0.0.1 localhost" >"$work/tree/etc/hosts"
+    echo "root:*:1::::::" >"$work/tree/etc/shadow"
+    for f in $RIGHTS; do add "$BUILD/agent/node/$f" "tests/$(basename "$f")"; done
     for f in $(cut -d' ' -f1 <<<"$TESTS" | sort -u) probe_bench; do
         add "$BUILD/$PROBE/$f" "tests/$f"
     done

@@ -9,7 +9,7 @@ pod shares c-fixed node2 "/bin/shares-no-pie c-fixed"
 pod shares go node2 /bin/shares-go
 running shares c c-fixed go
 target podflame-system itself '{"podSelector": {"matchLabels":
-    {"app.kubernetes.io/name": "podflame"}}, "events": {"onCpu": {"sampleHz": 199}}}'
+    {"app.kubernetes.io/name": "podflame"}}, "events": {"onCpu": {"sampleHz": 997}}}'
 applied=$(now)
 target shares everything '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}}'
 wait_check 90 "the target becomes Ready" is_ready shares everything
@@ -58,7 +58,7 @@ check "the name of another cluster has no samples" \
     test "$(us_of "pod_cluster='other' AND pod_ns='shares'" "$from" "$to")" = 0
 
 # podflame itself, since its target was made. These functions run every second in each agent and in
-# the hub, and take most of the little time that both take: a drain has 4 samples in 40 s.
+# the hub, and take most of the little time that both take: a drain has a sample in 2 s.
 has_seen() { # CONTAINER FUNCTION...
     profile "pod_ns='podflame-system' AND container='$1'" "$applied" "$(now)" >"$W/$1.json"
     has_functions "$W/$1.json" "${@:2}"
@@ -90,6 +90,18 @@ stats=/proc/sys/kernel/bpf_stats_enabled
 before=$(cat $stats)
 echo 1 >$stats                           # otherwise the kernel measures no run times
 check "an agent on each of two nodes" test "$(wc -w <<<"$agents")" = 2
+# What an agent has given up: the reports say it, and so does the kernel.
+are_confined() {
+    k -n podflame-system get pnr -o json | jq -e '[.items[].status.capabilities[]
+        | select(.feature | startswith("own-")) | .ok] | length == 6 and all' >/dev/null
+}
+check "the agents have limited their system calls, their files and their user" are_confined
+filters() { # how many processes of the agents have so many filters, or more
+    for p in $(pids_of agent); do sed -n 's/^Seccomp_filters:\t//p' "/proc/$p/status"; done |
+        awk -v least="$1" '$1 >= least { n++ } END { print n + 0 }'
+}
+check "... by a filter of each process, and one more of each child" \
+    test "$(filters 2)" = "$(pids_of agent | wc -l)" -a "$(filters 3)" -ge 2
 for ip in $agents; do
     says_all() {
         in_net curl -sS --max-time 20 "http://$ip:20417/metrics" >"$W/metrics"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # (2) A pod that no target selects gives not one sample, and no record of it leaves the kernel: not
 # a pod of another namespace, nor one on another node, nor another one of the namespace. The same
-# holds with Total on, but for the rows of Total.
+# holds with Total on, but for the rows of Total. What the install values `tenant.…` limit is told.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace isolated neighbour
 export CPU=300m
@@ -111,7 +111,9 @@ check_isolation() { # WHAT
 check_isolation "Total off"
 check "Total off: no rows of Total" \
     test "$(profile "" $(($(now) - 60)) "$(now)" Total | total_us)" = 0
-install_for_tests --set total=true
+install_for_tests --set total=true --set tenant.maxSampleHz=150 --set tenant.maxOverheadPercent=5 \
+    --set 'tenant.allowedEvents={onCpu,memAlloc}' --set tenant.minSampleBytes=65536 \
+    --set tenant.maxTargets=2
 k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s >/dev/null
 check_isolation "Total on"
 check "Total on: rows of the whole node" \
@@ -119,5 +121,28 @@ check "Total on: rows of the whole node" \
 profile "pod_node='node1'" $(($(now) - 30)) "$(now)" Total | functions >"$W/total" || true
 check "Total on: processes and threads by name" \
     bash -c "grep -q '^\[p\] near' '$W/total' && grep -q '^\[t\] ' '$W/total'"
+target neighbour a '{"podSelector": {}, "limits": {"overheadPercent": 50},
+    "events": {"memAlloc": {"sampleBytes": 1}}}'
+target neighbour b '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}, "offCpu": {}}}'
+target neighbour c '{"podSelector": {}}'
+target isolated none '{"podSelector": {}, "events": {"rdma": {}}}'
+told() { # NAMESPACE NAME TEXT...: kubectl describe shows these texts
+    local t
+    k -n "$1" describe ptgt "$2" >"$W/described"
+    for t in "${@:3}"; do grep -qF -- "$t" "$W/described" || return 1; done
+}
+wait_check 30 "limits of tenants: sampleBytes and overheadPercent" told neighbour a \
+    'memAlloc.sampleBytes is 1, the install value tenant.minSampleBytes raises it to 65536' \
+    'overheadPercent is 50, the install value tenant.maxOverheadPercent allows 5'
+wait_check 90 "... an event that is not allowed does not keep a target from being Ready" \
+    told neighbour b 'sampleHz is 199, the install value tenant.maxSampleHz allows 150' \
+    'asks for offCpu; the install value tenant.allowedEvents allows onCpu, memAlloc' \
+    'samples of on-cpu are stored. Note: the agents leave out off-cpu'
+sed -n '/^Status/,$p' "$W/described" | cut -c1-160 | sed 's/^/     /'
+refused() { condition "$1" "$2" Accepted | grep -qF "False $3"; }
+wait_check 30 "... a target without an allowed event is refused" \
+    refused isolated none 'NoEventAllowed on 2 nodes'
+wait_check 30 "... so is one target too many, and not the older ones" \
+    refused neighbour c 'TooManyTargets on 2 nodes'
 install_for_tests
 k -n podflame-system rollout status daemonset/podflame-agent --timeout=180s >/dev/null

@@ -8,7 +8,12 @@ namespace reasons bare
 export CPU=100m
 pod reasons out node1 "/bin/shares out" "labels: {app: out, podflame.io/profiling: 'no'}"
 pod reasons quiet node1 /bin/idle
-running reasons out quiet
+MEMORY=256Mi pod reasons arena node1 /bin/arena "labels: {app: arena}"
+WORKLOAD=languages pod reasons perl node1 "/bin/perl -e 1while(1)" "labels: {app: perl}"
+running reasons out quiet arena perl
+target reasons arena \
+    '{"podSelector": {"matchLabels": {"app": "arena"}}, "events": {"onCpu": {}, "memAlloc": {}}}'
+target reasons perl '{"podSelector": {"matchLabels": {"app": "perl"}}}'
 target reasons nobody '{"podSelector": {"matchLabels": {"app": "nobody"}}}'
 target reasons out '{"podSelector": {"matchLabels": {"app": "out"}}}'
 target reasons quiet '{"podSelector": {"matchLabels": {"app": "quiet"}}}'
@@ -43,20 +48,10 @@ shown=$(k -n reasons get ptgt nobody --no-headers) || true
 check "kubectl get shows the reason" test -n "$(awk '{print $3}' <<<"$shown")"
 note "$shown"
 
-# The status says what the agent does not see.
-MEMORY=256Mi pod reasons arena node1 /bin/arena "labels: {app: arena}"
-WORKLOAD=languages pod reasons perl node1 "/bin/perl -e 1while(1)" "labels: {app: perl}"
-running reasons arena perl
-target reasons arena \
-    '{"podSelector": {"matchLabels": {"app": "arena"}}, "events": {"onCpu": {}, "memAlloc": {}}}'
-target reasons perl '{"podSelector": {"matchLabels": {"app": "perl"}}}'
+# The status says what the agent does not see. Memory from mmap shows itself in a minute: it is
+# looked at last.
 wait_check 90 "Perl: Ready, with a note that its functions have no names" \
     says perl '^True .*Note: .*Perl'
-wait_check 120 "memory from mmap: Degraded names it" \
-    unseen_memory 'MemoryNotSeen .*arena.* grew by [0-9]+ MiB'
-for t in arena perl; do
-    note "$t: $(condition reasons $t Ready); $(condition reasons $t Degraded)"
-done
 
 # Node2 loses its agent. A hub that runs waits 90 s for an agent; a hub that starts sees that the
 # node is older than that, so the test starts the hub again.
@@ -98,3 +93,8 @@ recovered() {
         condition reasons both Degraded | grep -q '^False'
 }
 wait_check 60 "... and no condition names the node any more" recovered
+wait_check 120 "memory from mmap: Degraded names it" \
+    unseen_memory 'MemoryNotSeen .*arena.* grew by [0-9]+ MiB'
+for t in arena perl; do
+    note "$t: $(condition reasons $t Ready); $(condition reasons $t Degraded)"
+done

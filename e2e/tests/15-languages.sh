@@ -41,3 +41,10 @@ for pod in java python lua luajit; do
     whole=$(finished_percent "$W/$pod.json")
     check "$pod: stacks are whole: $whole %" awk "BEGIN {exit !($whole >= 99)}"
 done
+
+# An agent has made no system call that it has given up. The kernel's audit log would have it.
+none_refused() {
+    ! dmesg | sed -nE 's/.*type=1326 audit\(([0-9]+).*exe="[^"]*\/podflame".*/\1/p' |
+        awk -v since="$began" '$1 >= since { bad = 1 } END { exit !bad }'
+}
+check "the kernel has refused no system call of an agent or its children" none_refused

@@ -9,6 +9,8 @@ export NAME=e2e
 W=$(mktemp -d)
 NAMESPACES=()
 TARGETS=()                               # the test's ClusterProfilingTargets
+PIDS=()                                  # processes that end with the test
+AT_END=()                                # functions that remove what else the test has left
 # Saves logs and objects at the first failure, before anything of the test is deleted.
 keep_state() {
     [ -z "${state_is_saved:-}" ] || return 0
@@ -19,6 +21,8 @@ cleanup() {
     local status=$? n
     set +e
     [ $status = 0 ] || keep_state
+    if [ ${#PIDS[@]} != 0 ]; then kill "${PIDS[@]}" 2>/dev/null; fi
+    for n in "${AT_END[@]}"; do "$n"; done >/dev/null
     if [ ${#TARGETS[@]} != 0 ]; then
         k delete clusterprofilingtarget "${TARGETS[@]}" --ignore-not-found >/dev/null
     fi
@@ -31,7 +35,7 @@ cleanup() {
     rm -rf "$W"
 }
 trap cleanup EXIT
-TOKEN=$(token)
+TOKEN=$(token podflame-system podflame-viewer)
 HUB_IP=$(hub_ip)                         # asked for once, not for each request to the hub
 
 ok() { printf 'ok   %s\n' "$*"; }
@@ -59,6 +63,12 @@ wait_check() {
     else
         fail "$what"
     fi
+}
+# beside COMMAND...: starts in_net, k, or a function that ends with one of them, until the test
+# ends. Without exec the PID would be that of a shell, and the program would outlive it.
+beside() {
+    (in_net() { exec nsenter --net="/run/netns/$NETNS" -- "$@"; } && "$@") &
+    PIDS+=($!)
 }
 # near A B DISTANCE, between A LEAST MOST: compare numbers, which may have decimals
 near() { awk -v a="$1" -v b="$2" -v d="$3" 'BEGIN {exit !(a - b <= d && b - a <= d)}'; }
