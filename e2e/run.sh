@@ -6,9 +6,9 @@
 # agents, hub and pods until then and the objects that existed. A test that fails runs once more; if
 # it passes then, the run does not fail, and prints the first failure, which must be looked into
 # (build/e2e/NAME.first.*). Nothing runs again if more than RETRIES tests failed. Ends with "N
-# passed, N failed, N skipped". LONG=1: also those of e2e/tests/long, which come first, because the last test deletes
-# the release. KEEP=1 leaves the cluster up; the next run with it uses that cluster with a new
-# image.
+# passed, N failed, N skipped". LONG=1: also those of e2e/tests/long, which come first, because the
+# last test deletes the release. KEEP=1 leaves the cluster up; the next run with it uses that
+# cluster with a new image.
 export NAME=e2e
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 IMAGES=()
