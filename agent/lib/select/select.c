@@ -9,10 +9,6 @@ bool select_takes_node(const struct target_selection *s, const json_t *labels)
 	return labels && select_selector_matches(s->nodes, labels);
 }
 
-/*
- * Whether the target selects the namespace. Kubernetes gives every namespace a label with its name.
- * So the agent knows this label even if it does not have the namespace's labels yet.
- */
 struct target_selection select_of_target(const json_t *target)
 {
 	const char *ns = json_str_at(target, "metadata.namespace", "");
@@ -26,6 +22,10 @@ struct target_selection select_of_target(const json_t *target)
 	};
 }
 
+/*
+ * Kubernetes gives every namespace a label with its name. So the agent knows this label even if it
+ * does not have the namespace's labels yet.
+ */
 bool select_takes_namespace(const struct target_selection *s, const char *ns, const json_t *labels)
 {
 	_cleanup_json_ json_t *named = NULL;
@@ -35,7 +35,7 @@ bool select_takes_namespace(const struct target_selection *s, const char *ns, co
 	if (json_object_size(s->namespaces) == 0)
 		return json_is_object(s->namespaces);
 	named = json_is_object(labels) ? json_copy((json_t *)labels) : json_object();
-	json_object_set_new(named, "kubernetes.io/metadata.name", json_string(ns));
+	json_object_set_new(named, SELECT_NAME_LABEL, json_string(ns));
 	return select_selector_matches(s->namespaces, named);
 }
 

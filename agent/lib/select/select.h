@@ -11,6 +11,8 @@
 
 /* a label of namespaces and pods, and an annotation of pods */
 #define SELECT_LABEL "podflame.io/profiling"
+/* the label that Kubernetes gives every namespace: its name */
+#define SELECT_NAME_LABEL "kubernetes.io/metadata.name"
 
 /*
  * Whether the selector matches the labels, as labels.Requirement.Matches of k8s.io/apimachinery
@@ -18,6 +20,28 @@
  * version does not know matches nothing.
  */
 bool select_selector_matches(const json_t *sel, const json_t *labels);
+
+/*
+ * The same for a selector that is compared with the labels of many objects, and for labels that are
+ * compared with many selectors. Both borrow from their JSON. A look-up costs the comparison of
+ * hashes, not that of texts.
+ */
+struct selector;
+struct selector *select_compile(const json_t *sel);
+struct selector *select_compiled_free(struct selector *s);
+struct select_label {
+	unsigned hash; /* of the key */
+	const char *key, *value;
+};
+struct select_labels {
+	struct select_label *items; /* sorted by hash */
+	size_t n;
+};
+/* ns: the name of the namespace whose labels they are; NULL: they are those of another object */
+void select_labels_read(const json_t *labels, const char *ns, struct select_labels *ret);
+void select_labels_done(struct select_labels *l);
+const char *select_label(const struct select_labels *l, const char *key); /* NULL: missing */
+bool select_compiled_matches(const struct selector *s, const struct select_labels *l);
 
 struct target_selection {	/* what a target selects; the selectors are those of its spec */
 	bool cluster;	/* whether it is a ClusterProfilingTarget */

@@ -34,6 +34,19 @@ static const struct {
 	{"{\"matchExpressions\": [3]}", "{\"a\": \"1\"}", false},
 };
 
+static bool compiled_matches(const json_t *sel, const json_t *labels)
+{
+	struct selector *s = select_compile(sel);
+	struct select_labels l;
+	bool matches;
+
+	select_labels_read(labels, NULL, &l);
+	matches = select_compiled_matches(s, &l);
+	select_labels_done(&l);
+	select_compiled_free(s);
+	return matches;
+}
+
 static void test_selectors(void **state)
 {
 	(void)state;
@@ -42,10 +55,72 @@ static void test_selectors(void **state)
 			json_loads(selectors[i].selector, JSON_DECODE_ANY, NULL);
 		_cleanup_json_ json_t *labels = json_loads(selectors[i].labels, 0, NULL);
 
-		if (select_selector_matches(sel, labels) != selectors[i].matches)
+		if (select_selector_matches(sel, labels) != selectors[i].matches ||
+		    compiled_matches(sel, labels) != selectors[i].matches)
 			fail_msg("%s of %s", selectors[i].selector, selectors[i].labels);
 	}
 	assert_false(select_selector_matches(NULL, NULL));
+}
+
+/* A label or expression for one of 8 keys, with one of 3 values. */
+static json_t *some_selector(void)
+{
+	static const char *const operators[] = {"In", "NotIn", "Exists", "DoesNotExist", "Other"};
+	json_t *labels = json_object(), *expressions = json_array();
+
+	for (int i = rand() % 3; i; i--)
+		json_object_set_new(labels, (char[]){(char)('a' + rand() % 8), 0},
+				    rand() % 8 ? json_sprintf("%d", rand() % 3) : json_null());
+	for (int i = rand() % 3; i; i--)
+		json_array_append_new(expressions,
+				      json_pack("{s:o, s:s, s:[o, o]}", "key",
+						json_sprintf("%c", 'a' + rand() % 8), "operator",
+						operators[(size_t)rand() % ARRAY_SIZE(operators)],
+						"values", json_sprintf("%d", rand() % 3),
+						json_sprintf("%d", rand() % 3)));
+	return json_pack("{s:o, s:o}", "matchLabels", labels, "matchExpressions", expressions);
+}
+
+/* A compiled selector matches what the selector itself matches. */
+static void test_compiled(void **state)
+{
+	unsigned n_match = 0;
+
+	(void)state;
+	srand(1);
+	for (unsigned i = 0; i < 3000; i++) {
+		_cleanup_json_ json_t *sel = some_selector(), *labels = json_object();
+		bool matches;
+
+		for (char key[] = "a"; *key < 'i'; ++*key)
+			if (rand() % 2)
+				json_object_set_new(labels, key,
+						    rand() % 8 ? json_sprintf("%d", rand() % 3)
+							       : json_integer(1));
+		matches = select_selector_matches(sel, labels);
+		assert_int_equal(compiled_matches(sel, labels), matches);
+		n_match += matches;
+	}
+	assert_in_range(n_match, 300, 2700);
+}
+
+/* A namespace has a label with its name, whatever its object says, and also without one. */
+static void test_labels_of_a_namespace(void **state)
+{
+	_cleanup_json_ json_t *labels =
+		json_pack("{s:s, s:s}", SELECT_NAME_LABEL, "other", "team", "a");
+	struct select_labels l;
+
+	(void)state;
+	select_labels_read(labels, "app", &l);
+	assert_string_equal(select_label(&l, SELECT_NAME_LABEL), "app");
+	assert_string_equal(select_label(&l, "team"), "a");
+	assert_null(select_label(&l, "tea"));
+	select_labels_done(&l);
+	select_labels_read(NULL, "app", &l);
+	assert_int_equal(l.n, 1);
+	assert_string_equal(select_label(&l, SELECT_NAME_LABEL), "app");
+	select_labels_done(&l);
 }
 
 static void test_nodes(void **state)
@@ -89,6 +164,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_selectors),
+		cmocka_unit_test(test_compiled),
+		cmocka_unit_test(test_labels_of_a_namespace),
 		cmocka_unit_test(test_nodes),
 		cmocka_unit_test(test_refusals),
 	};
