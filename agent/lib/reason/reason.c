@@ -149,9 +149,10 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.name = "TooManyPods",
 			.weight = WEIGHT_MINOR,
 			.audience = AUDIENCE_TARGET_OWNER,
-			.meaning = "The targets select more than 2000 pods of the node. The agent "
-				   "profiles no further pod.",
-			.advice = "Select fewer pods.",
+			.meaning = "The node has more than 2000 pods. Each namespace has the same "
+				   "share of them; the agent does not profile the newest pods of "
+				   "a namespace with more.",
+			.advice = "Run fewer pods of the namespace on the node.",
 			.about_pods = "beyond the pods of one node that are profiled:",
 		},
 	[REASON_NO_ROOM_FOR_PODS] =

@@ -172,12 +172,13 @@ static void test_too_many(void **state)
 	pod->containers = xrealloc(pod->containers, 2050 * sizeof(*pod->containers));
 	pod->containers[0].event_mask = 1u << EVENT_OFF_CPU;
 	for (unsigned i = 1; i < 2050; i++)
-		pod->containers[i] = (struct plan_container){.id = hex_id(i),
-							     .name = xstrdup("c"),
-							     .event_mask = 1u << EVENT_OFF_CPU,
-							     .sample_hz = 99,
-							     .n_targets = 1,
-							     .targets = xcalloc(1, sizeof(size_t))};
+		pod->containers[i] =
+			(struct plan_container){.id = hex_id(i),
+						.name = xstrdup("c"),
+						.event_mask = 1u << EVENT_OFF_CPU,
+						.sample_hz = 99,
+						.n_targets = 1,
+						.targets = xcalloc(1, sizeof(uint16_t))};
 	pod->n_containers = 2050;
 	proc_containers_apply(n.pipeline.config.containers, plan, 1);
 	for (unsigned i = 0; i < 2050; i++) {

@@ -89,8 +89,8 @@ struct target {
 	enum target_kind kind;
 	const char *uid, *ns, *name;
 	int64_t generation;
-	/* selectors; nodes NULL: the target selects every node */
-	const json_t *pods, *namespaces, *nodes;
+	/* owned, if ok; namespaces NULL: only ns; nodes NULL: the target selects every node */
+	struct selector *pods, *namespaces, *nodes;
 	const json_t *include, *exclude, *label_tags;
 	unsigned type_mask;
 	unsigned event_mask, sample_hz;
@@ -100,9 +100,6 @@ struct target {
 	/* stop_after_ns 0: the target has no stopAfter; first_ready_ns 0: it was not ready yet */
 	uint64_t stop_after_ns, first_ready_ns;
 	uint64_t created_ns; /* wall time; 0: not known */
-	unsigned slot;	     /* for matches.c; PLAN_NO_SLOT: the cache does not have the target */
-	/* borrowed: the target as its spec says, before plan_target_limit() */
-	const struct target *asked;
 	bool ok;
 	/* why the target is refused, if !ok. NONE: for an error in the object */
 	enum reason refusal;
@@ -124,44 +121,15 @@ bool plan_target_wants_container(const struct target *t, const char *name,
 /* ---- tenant_limits.c ---- */
 /*
  * Lowers what the target asks for to what the installation allows. If none of its events is
- * allowed, refuses the target. asked: the target before, which must live as long as t.
+ * allowed, refuses the target.
  */
-void plan_target_limit(const struct plan_settings *s, const struct target *asked, struct target *t);
+void plan_target_limit(const struct plan_settings *s, struct target *t);
 /* Refuses ProfilingTargets of a namespace with more than max. The oldest ones stay. 0: no limit */
-void plan_targets_refuse_of_namespace(struct target *targets, size_t n, unsigned max);
+void plan_targets_refuse_of_namespace(struct target *const *targets, size_t n, unsigned max);
 
 /* ---- too_many_targets.c ---- */
 /* If there are more than PLAN_MAX_TARGETS targets, refuses the ones beyond this limit. */
-void plan_targets_refuse_too_many(struct target *targets, size_t n);
-
-/* ---- target_cache.c ---- */
-/*
- * Returns the decoded target. A sweep removes the target from the cache, if this function was not
- * called for it since the last sweep.
- */
-const struct target *plan_cache_target(struct plan_cache *c, const json_t *obj);
-struct plan_matches *plan_cache_matches(struct plan_cache *c);
-void plan_cache_sweep(struct plan_cache *c);
-
-/* ---- matches.c: which pods a target selects, from plan to plan ---- */
-#define PLAN_NO_SLOT (~0u)
-struct plan_matches;
-struct plan_matched; /* a pod */
-struct plan_matches *plan_matches_new(void);
-struct plan_matches *plan_matches_free(struct plan_matches *m);
-/* Returns a slot for a new target. PLAN_NO_SLOT: all are taken, so nothing is remembered of it. */
-unsigned plan_matches_take_slot(struct plan_matches *m);
-void plan_matches_free_slot(struct plan_matches *m, unsigned slot);
-/*
- * Returns what is known of the pod in a namespace with these labels. A sweep forgets the pod, if
- * this function was not called for it since the last sweep.
- */
-struct plan_matched *plan_matches_of(struct plan_matches *m, const json_t *pod,
-				     const json_t *ns_labels);
-/* Returns whether it is known. *ret_selected: whether the target of the slot selects the pod. */
-bool plan_matched_knows(const struct plan_matched *p, unsigned slot, bool *ret_selected);
-void plan_matched_set(struct plan_matched *p, unsigned slot, bool selected);
-void plan_matches_sweep(struct plan_matches *m);
+void plan_targets_refuse_too_many(struct target *const *targets, size_t n);
 
 /* ---- pod.c ---- */
 struct container_view {
@@ -172,11 +140,10 @@ struct container_view {
 	bool ended, bad_id;
 };
 struct pod_view {
-	const json_t *obj, *labels, *annotations;
+	const json_t *labels, *annotations;
 	const char *uid, *cgroup_uid, *ns, *name;
-	bool is_static, ambiguous; /* ambiguous: another pod has the same cgroup_uid */
-	bool over_limit;	   /* this pod is beyond PLAN_MAX_PODS */
-	bool containers_cut;
+	const char *created; /* as the API server writes it, so texts compare as times; "" */
+	bool is_static, containers_cut;
 	struct container_view *containers; /* owned */
 	size_t n_containers;
 	struct tags tags; /* owned: tags that all containers of the pod have */

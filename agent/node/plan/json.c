@@ -27,7 +27,7 @@ static json_t *container_json(const struct plan *p, const struct plan_container 
 	json_t *targets = json_array();
 
 	for (size_t i = 0; i < c->n_targets; i++)
-		json_array_append_new(targets, json_string(p->targets[c->targets[i]].uid));
+		json_array_append_new(targets, json_string(plan_target_of(p, c, i)->uid));
 	return json_pack("{s:s, s:s?, s:o, s:i, s:o, s:f, s:f, s:b, s:b, s:o, s:o}", "name",
 			 c->name, "id", c->id, "events", events_json(c->event_mask), "sampleHz",
 			 (int)c->sample_hz, "settings",

@@ -2,12 +2,14 @@
 /*
  * Any JSON as the objects of an API server: {"targets": [], "pods": [], "namespaces": [], "node":
  * {}, "settings": {}}. The plan has only containers and events that a target asks for. It is the
- * same for any order of the objects and after they are trimmed. No pod that opted out is in it.
+ * same for any order of the objects, after they are trimmed, and if a cache knows another half of
+ * the objects. No pod that opted out is in it.
  * Mutations change values of the JSON; names and choices come from the table of fields.
  * Fuzzes: node/plan/plan.c, node/plan/target.c, node/plan/pod.c, node/plan/fields.c,
- * node/plan/format.c, node/plan/selector.c, node/plan/settings.c, node/plan/tags.c,
- * node/plan/target_reasons.c, node/plan/json.c, node/plan/target_cache.c,
- * node/plan/too_many_targets.c, node/plan/matches.c
+ * node/plan/format.c, node/plan/settings.c, node/plan/tags.c,
+ * node/plan/target_reasons.c, node/plan/json.c, node/plan/cache_targets.c,
+ * node/plan/cache_namespaces.c, node/plan/cache_pods.c, node/plan/outcomes.c, node/plan/merge.c,
+ * node/plan/order.c, node/plan/free.c, node/plan/too_many_targets.c, lib/select/selector.c
  */
 #include "node/plan/internal.h"
 
@@ -95,6 +97,45 @@ static void check_plan(const struct plan_world *w, const struct plan *p)
 		check_pod(w, &p->pods[i]);
 }
 
+static json_t *plan_json(const struct plan_world *w)
+{
+	struct plan *p;
+	json_t *j;
+
+	check(plan_build(w, &p) == 0);
+	check_plan(w, p);
+	j = plan_to_json(p);
+	check(j != NULL);
+	plan_free(p);
+	return j;
+}
+
+/* Plans the first half of the objects, the second, and then all, with a cache. */
+static json_t *plan_at_last(struct plan_world w)
+{
+	const struct plan_world all = w;
+	json_t *j;
+
+	w.cache = plan_cache_new();
+	w.n_targets /= 2;
+	w.n_pods /= 2;
+	w.n_namespaces /= 2;
+	json_decref(plan_json(&w));
+	w.targets += w.n_targets;
+	w.pods += w.n_pods;
+	w.namespaces += w.n_namespaces;
+	json_decref(plan_json(&w));
+	w.targets = all.targets;
+	w.n_targets = all.n_targets;
+	w.pods = all.pods;
+	w.n_pods = all.n_pods;
+	w.namespaces = all.namespaces;
+	w.n_namespaces = all.n_namespaces;
+	j = plan_json(&w);
+	plan_cache_free(w.cache);
+	return j;
+}
+
 static json_t *plan(const json_t *world, bool reverse, bool *ret_ordered)
 {
 	const json_t *targets[MAX_OBJECTS], *pods[MAX_OBJECTS], *namespaces[MAX_OBJECTS];
@@ -121,17 +162,14 @@ static json_t *plan(const json_t *world, bool reverse, bool *ret_ordered)
 					.max_targets = 3}},
 		.now_ns = 1795000000 * NSEC_PER_SEC,
 	};
-	struct plan *p;
-	json_t *j;
+	json_t *j = plan_json(&w);
+	_cleanup_json_ json_t *at_last = plan_at_last(w);
 
-	check(plan_build(&w, &p) == 0);
-	check_plan(&w, p);
 	*ret_ordered = have_own_names(targets, w.n_targets, "metadata.uid") &&
 		       have_own_names(pods, w.n_pods, "metadata.uid") &&
 		       have_own_names(namespaces, w.n_namespaces, "metadata.name");
-	j = plan_to_json(p);
-	check(j != NULL);
-	plan_free(p);
+	if (*ret_ordered)
+		check(json_equal(j, at_last));
 	for (size_t i = 0; i < w.n_targets; i++) {
 		struct field_error e = {0};
 

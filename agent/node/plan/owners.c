@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the targets that selected a container. Pure. */
+/* The targets that selected a container. Pure. */
 #include "node/plan/plan.h"
+
+const struct plan_target *plan_target_of(const struct plan *p, const struct plan_container *c,
+					 size_t i)
+{
+	return &p->targets[p->slots ? p->slots[c->targets[i]] : c->targets[i]];
+}
 
 static bool has_container(const struct plan_pod *pod, const char *id)
 {
@@ -34,6 +40,6 @@ void plan_targets_of(const struct plan *plan, const char *container_id, const ch
 			if (!is_asked(&plan->pods[i], c, container_id, pod_uid))
 				continue;
 			for (size_t t = 0; t < c->n_targets; t++)
-				fn(plan->targets[c->targets[t]].uid, arg);
+				fn(plan_target_of(plan, c, t)->uid, arg);
 		}
 }

@@ -11,7 +11,7 @@
 #define ID_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define ID_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 
-static void add_container(struct plan_pod *pod, const char *id, size_t target)
+static void add_container(struct plan_pod *pod, const char *id, uint16_t target)
 {
 	struct plan_container *c;
 

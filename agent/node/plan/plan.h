@@ -43,8 +43,8 @@ struct plan_settings {
 };
 
 /*
- * Decoded targets of the last plan, and which pods they select. They only make the next plan
- * faster.
+ * What the last plan found. It only makes the next plan faster: its cost grows with what has
+ * changed.
  */
 struct plan_cache;
 struct plan_cache *plan_cache_new(void);
@@ -54,7 +54,7 @@ struct plan_cache *plan_cache_free(struct plan_cache *c);
 struct plan_world {
 	/*
 	 * May be NULL. If there is a cache, the caller must not change the object of a target, pod
-	 * or namespace, except for its resourceVersion.
+	 * or namespace, except for its resourceVersion, and all plans must have the same settings.
 	 */
 	struct plan_cache *cache;
 	const json_t *const *targets;		/* ProfilingTarget and ClusterProfilingTarget */
@@ -108,10 +108,15 @@ struct plan_container {
 	/* a target asks for samples with the trace ids of the request on which the thread works */
 	bool trace_context;
 	struct tags tags; /* owned: pod_cluster, pod_ns, pod, ..., container, container_id, image */
-	size_t *targets;		/* indexes in plan.targets */
+	uint16_t *targets;		/* plan_target_of() */
 	size_t n_targets;
 };
+/*
+ * Plans share pods and targets that have not changed: nobody may change what plan_build() has made.
+ * refs: how many have it; NULL: only this plan.
+ */
 struct plan_pod {
+	unsigned *refs;
 	char *uid;			/* metadata.uid */
 	/* the uid in the cgroup's path: that of the pod, or config.hash for a static pod */
 	char *cgroup_uid;
@@ -136,6 +141,7 @@ struct plan_reason {
 	unsigned n_pods;		/* the number of pods that this reason concerns */
 };
 struct plan_target {
+	unsigned *refs;			/* as those of a pod */
 	/* ns is "" for a ClusterProfilingTarget; the built-in target has the uid "builtin" */
 	char *uid, *kind, *ns, *name;
 	int64_t generation;
@@ -156,6 +162,8 @@ struct plan {
 	/* all targets, also those that match no pod; sorted by uid */
 	struct plan_target *targets;
 	size_t n_targets;
+	/* by the numbers in plan_container.targets: an index in targets; NULL: each is its index */
+	uint32_t *slots;
 	/* number of pods without uid, namespace or name; no target counts them */
 	unsigned pods_unreadable;
 	/* wall time at which the next stopAfter ends, so that the plan changes; 0: none */
@@ -168,6 +176,9 @@ struct plan {
  */
 int plan_build(const struct plan_world *w, struct plan **ret);
 struct plan *plan_free(struct plan *p);
+/* Returns the target with index i of the container, which must be less than its n_targets. */
+const struct plan_target *plan_target_of(const struct plan *p, const struct plan_container *c,
+					 size_t i);
 /*
  * Remove the members that plan_build() does not read, because a pod of 800 KB may need 16 MB of
  * memory as json_t.
@@ -187,14 +198,14 @@ void plan_targets_of(const struct plan *plan, const char *container_id, const ch
 json_t *plan_to_json(const struct plan *p);	/* for tests and GET /debug/plan */
 
 /*
- * Sorts the targets for a list that has no room for all. If only the head of the list is used, each
- * namespace has as many targets there as the other namespaces, or all its targets. index: the order
- * within a namespace, and between targets of the same rank. The caller sets rank to 0.
+ * Sorts targets or pods for a list that has no room for all. If only the head of the list is used,
+ * each namespace has as many there as the other namespaces, or all that it has. index: the order
+ * within a namespace, and between objects of the same rank. The caller sets rank to 0.
  */
 struct plan_share {
 	const char *ns;			/* borrowed; "": a ClusterProfilingTarget */
 	size_t index;
-	unsigned rank;			/* position among the targets of its namespace */
+	unsigned rank;			/* position among those of its namespace */
 };
 void plan_share(struct plan_share *list, size_t n);
 

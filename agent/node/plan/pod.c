@@ -238,12 +238,12 @@ int plan_pod_decode(const json_t *obj, const struct plan_settings *s, struct pod
 	const char *hash;
 
 	*ret = (struct pod_view){
-		.obj = obj,
 		.labels = json_at(obj, "metadata.labels"),
 		.annotations = json_at(obj, "metadata.annotations"),
 		.uid = json_str_at(obj, "metadata.uid", ""),
 		.ns = json_str_at(obj, "metadata.namespace", ""),
 		.name = json_str_at(obj, "metadata.name", ""),
+		.created = json_str_at(obj, "metadata.creationTimestamp", ""),
 	};
 	if (!*ret->uid || !*ret->ns || !*ret->name)
 		return -EINVAL;
@@ -262,6 +262,8 @@ int plan_pod_decode(const json_t *obj, const struct plan_settings *s, struct pod
 void plan_pod_done(struct pod_view *p)
 {
 	free(p->containers);
+	p->containers = NULL;
+	p->n_containers = 0;
 	plan_tags_done(&p->tags);
 }
 
@@ -299,7 +301,8 @@ void plan_trim_pod(json_t *pod)
 	size_t k;
 
 	json_keep(pod, "metadata",
-		  "name namespace uid resourceVersion labels annotations ownerReferences");
+		  "name namespace uid resourceVersion creationTimestamp labels annotations "
+		  "ownerReferences");
 	json_keep(pod, "spec", "nodeName initContainers containers ephemeralContainers");
 	json_keep(pod, "status",
 		  "phase initContainerStatuses containerStatuses ephemeralContainerStatuses");

@@ -67,9 +67,10 @@ static int no_event(struct field_error *reterr)
 
 static int check_rules(const struct target *t, const json_t *spec, struct field_error *reterr)
 {
-	if (check_selector(t->pods, "spec.podSelector", reterr) < 0 ||
-	    check_selector(t->namespaces, "spec.namespaceSelector", reterr) < 0 ||
-	    check_selector(t->nodes, "spec.nodeSelector", reterr) < 0)
+	if (check_selector(json_at(spec, "podSelector"), "spec.podSelector", reterr) < 0 ||
+	    check_selector(json_at(spec, "namespaceSelector"), "spec.namespaceSelector", reterr) <
+		    0 ||
+	    check_selector(json_at(spec, "nodeSelector"), "spec.nodeSelector", reterr) < 0)
 		return -EINVAL;
 	if (json_array_size(t->include) && json_array_size(t->exclude))
 		return field_error_set(reterr, "spec.containers",
@@ -135,9 +136,6 @@ static void decode_spec(const json_t *spec, struct target *t)
 {
 	const char *stop = json_str_at(spec, "stopAfter", NULL);
 
-	t->pods = json_at(spec, "podSelector");
-	t->namespaces = json_at(spec, "namespaceSelector");
-	t->nodes = json_at(spec, "nodeSelector");
 	t->include = json_at(spec, "containers.include");
 	t->exclude = json_at(spec, "containers.exclude");
 	t->label_tags = json_at(spec, "podLabelTags");
@@ -173,6 +171,18 @@ static int decode(const json_t *obj, struct target *t, struct field_error *reter
 	return plan_settings_read(json_at(spec, "events"), t->event_mask, &t->settings, reterr);
 }
 
+/* The table of fields limits how much this is. */
+static void compile_selectors(const json_t *spec, struct target *t)
+{
+	const json_t *nodes = json_at(spec, "nodeSelector");
+
+	t->pods = select_compile(json_at(spec, "podSelector"));
+	if (t->kind == TARGET_CLUSTER)
+		t->namespaces = select_compile(json_at(spec, "namespaceSelector"));
+	if (json_object_size(nodes))
+		t->nodes = select_compile(nodes);
+}
+
 void plan_target_decode(const json_t *obj, struct target *ret)
 {
 	const char *ns = json_str_at(obj, "metadata.namespace", "");
@@ -193,7 +203,9 @@ void plan_target_decode(const json_t *obj, struct target *ret)
 	if (time_parse(json_str_at(obj, "metadata.creationTimestamp", ""), &ret->created_ns) < 0)
 		ret->created_ns = 0;
 	ret->ok = decode(obj, ret, &err) == 0;
-	if (!ret->ok)
+	if (ret->ok)
+		compile_selectors(json_at(obj, "spec"), ret);
+	else
 		ret->error = xmemdup(&err, sizeof(err));
 }
 
@@ -206,6 +218,9 @@ void plan_trim_target(json_t *target)
 
 void plan_target_done(struct target *t)
 {
+	select_compiled_free(t->pods);
+	select_compiled_free(t->namespaces);
+	select_compiled_free(t->nodes);
 	free(t->error);
 	free(t->ignored);
 }
@@ -217,7 +232,6 @@ void plan_target_builtin(const struct plan_settings *s, struct target *ret)
 		.uid = "builtin",
 		.ns = "",
 		.name = "default",
-		.slot = PLAN_NO_SLOT,
 		.type_mask = decode_types(NULL),
 		.event_mask = 1u << EVENT_ON_CPU,
 		.sample_hz = s->default_sample_hz ? s->default_sample_hz : default_hz(),

@@ -3,31 +3,85 @@
  * Writes the reasons of a target for its user. Each text describes the case and, if the user can
  * change it, how. Pure.
  */
-#include "node/plan/target_reasons.h"
+#include "node/plan/cache.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
-void plan_tally_add(struct tally *t, enum reason why, const struct pod_view *p, const char *what)
+/* ---- counts ---- */
+
+static struct tally_of *of(struct tally *t, enum reason why)
 {
-	if (why == REASON_NONE || t->of[why].n++)
+	return &t->of[why - TALLY_FIRST];
+}
+
+void plan_tally_add(struct tally *t, enum reason why, const struct known_pod *p, const char *what)
+{
+	struct tally_of *x = why ? of(t, why) : NULL;
+
+	if (!x)
 		return;
-	t->of[why].example = what ? xasprintf("%s/%s: %s", p->ns, p->name, what)
-				  : xasprintf("%s/%s", p->ns, p->name);
+	if (!x->n++ || (x->pod && p->order.rank < x->pod->order.rank)) {
+		x->pod = p;
+		x->what = what;
+	}
+}
+
+bool plan_tally_remove(struct tally *t, enum reason why, const struct known_pod *p)
+{
+	struct tally_of *x = why ? of(t, why) : NULL;
+
+	if (!x)
+		return false;
+	x->n--;
+	if (x->pod != p)
+		return false;
+	x->pod = NULL;
+	x->what = NULL;
+	return x->n > 0;
+}
+
+bool plan_tally_found(struct tally *t, enum reason why, const struct known_pod *p, const char *what)
+{
+	struct tally_of *x = why ? of(t, why) : NULL;
+
+	if (!x || x->pod)
+		return false;
+	x->pod = p;
+	x->what = what;
+	return true;
 }
 
 void plan_tally_without_room(struct tally *t, const char *ns, unsigned n)
 {
-	t->of[REASON_NO_ROOM_FOR_PODS].n += n;
-	if (!t->of[REASON_NO_ROOM_FOR_PODS].example)
-		t->of[REASON_NO_ROOM_FOR_PODS].example = xasprintf("of namespace %s", ns);
+	struct tally_of *x = of(t, REASON_NO_ROOM_FOR_PODS);
+
+	x->n += n;
+	if (!x->what)
+		x->what = ns;
 }
 
-void plan_tally_done(struct tally *t)
+unsigned plan_tally_pods_without_room(const struct tally *t)
 {
-	for (size_t i = 0; i < _REASON_MAX; i++)
-		free(t->of[i].example);
+	return t->of[REASON_NO_ROOM_FOR_PODS - TALLY_FIRST].n;
 }
+
+void plan_tally_no_pods_without_room(struct tally *t)
+{
+	*of(t, REASON_NO_ROOM_FOR_PODS) = (struct tally_of){0};
+}
+
+/* "namespace/name" of the first pod, possibly with its state; or its namespace */
+static char *example(const struct tally_of *x)
+{
+	const struct pod_view *v = x->pod ? &x->pod->view : NULL;
+
+	if (!v)
+		return xasprintf("of namespace %s", x->what);
+	return x->what ? xasprintf("%s/%s: %s", v->ns, v->name, x->what)
+		       : xasprintf("%s/%s", v->ns, v->name);
+}
+
+/* ---- texts ---- */
 
 /*
  * Shortens a message and replaces all characters except printable ASCII, so that it is valid in
@@ -76,9 +130,10 @@ static char *fields_text(unsigned event_mask)
 }
 
 /* The text about a target that asks for an event that is not allowed. */
-static char *events_text(const struct plan_tenant_limits *l, const struct target *t)
+static char *events_text(const struct reason_facts *f)
 {
-	_cleanup_free_ char *refused = fields_text(t->asked->event_mask & l->refused_events),
+	const struct plan_tenant_limits *l = &f->settings->tenant;
+	_cleanup_free_ char *refused = fields_text(f->asked->event_mask & l->refused_events),
 			    *allowed = fields_text(~l->refused_events);
 
 	return xasprintf("spec.events asks for %s; the install value tenant.allowedEvents allows "
@@ -97,7 +152,7 @@ static void add_refusal(const struct reason_facts *f, struct plan_target *out)
 		return;
 	}
 	if (t->refusal == REASON_NO_EVENT_ALLOWED) {
-		add(out, 0, t->refusal, events_text(&f->settings->tenant, t));
+		add(out, 0, t->refusal, events_text(f));
 		return;
 	}
 	path = t->error->path;
@@ -149,11 +204,11 @@ static void raised(struct buf *b, const char *field, uint64_t asked, uint64_t us
 static void add_limits(const struct reason_facts *f, struct plan_target *out)
 {
 	const struct plan_tenant_limits *l = &f->settings->tenant;
-	const struct target *t = f->target, *asked = t->asked;
+	const struct target *t = f->target, *asked = f->asked;
 	_cleanup_buf_ struct buf b = {0};
 
 	if (t->event_mask != asked->event_mask)
-		add(out, 0, REASON_EVENT_NOT_ALLOWED, events_text(l, t));
+		add(out, 0, REASON_EVENT_NOT_ALLOWED, events_text(f));
 	if (t->sample_hz && t->sample_hz < asked->sample_hz)
 		add(out, 0, REASON_RATE_CAPPED,
 		    xasprintf("spec.events.onCpu.sampleHz is %u, the install value %s allows %u",
@@ -191,11 +246,12 @@ void plan_reasons_write(const struct reason_facts *f, const struct tally *t,
 		add(out, 0, REASON_NO_PODS_MATCHED,
 		    xasprintf("the selectors match no running pod on node %s",
 			      f->settings->node_name ? f->settings->node_name : ""));
-	for (enum reason r = REASON_NONE + 1; r < _REASON_MAX; r++) {
-		unsigned n = t->of[r].n;
+	for (size_t i = 0; i < N_TALLIED; i++) {
+		_cleanup_free_ char *text = t->of[i].n ? example(&t->of[i]) : NULL;
+		enum reason r = TALLY_FIRST + (enum reason)i;
 
-		if (n)
-			add(out, n, r, reason_about_pods(r, n, t->of[r].example));
+		if (text)
+			add(out, t->of[i].n, r, reason_about_pods(r, t->of[i].n, text));
 	}
 	if (out->n_reasons > first)
 		qsort(out->reasons + first, out->n_reasons - first, sizeof(*out->reasons),

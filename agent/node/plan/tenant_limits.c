@@ -51,9 +51,8 @@ static void limit_tenant(const struct plan_tenant_limits *l, struct target *t)
 	limit_overhead(l->max_overhead_percent, t);
 }
 
-void plan_target_limit(const struct plan_settings *s, const struct target *asked, struct target *t)
+void plan_target_limit(const struct plan_settings *s, struct target *t)
 {
-	t->asked = asked;
 	t->on_cpu_percent = t->overhead_percent;
 	if (!t->ok)
 		return;
@@ -77,7 +76,7 @@ static int by_age(const void *a, const void *b)
 	return d ? d : strcmp((*x)->uid, (*y)->uid);
 }
 
-void plan_targets_refuse_of_namespace(struct target *targets, size_t n, unsigned max)
+void plan_targets_refuse_of_namespace(struct target *const *targets, size_t n, unsigned max)
 {
 	_cleanup_free_ struct target **list = NULL;
 	size_t n_list = 0, rank = 0;
@@ -86,8 +85,8 @@ void plan_targets_refuse_of_namespace(struct target *targets, size_t n, unsigned
 		return;
 	list = xcalloc(n, sizeof(*list));
 	for (size_t i = 0; i < n; i++)
-		if (targets[i].kind == TARGET_NAMESPACED)
-			list[n_list++] = &targets[i];
+		if (targets[i]->kind == TARGET_NAMESPACED)
+			list[n_list++] = targets[i];
 	qsort(list, n_list, sizeof(*list), by_age);
 	for (size_t i = 0; i < n_list; i++) {
 		rank = i && streq(list[i]->ns, list[i - 1]->ns) ? rank + 1 : 0;

@@ -48,7 +48,7 @@ static inline struct plan *testplan(const char *uid, const char *cgroup_uid, con
 				     .event_mask = 1,
 				     .sample_hz = 99,
 				     .n_targets = 1,
-				     .targets = xcalloc(1, sizeof(size_t))};
+				     .targets = xcalloc(1, sizeof(uint16_t))};
 	testplan_tag(&c->tags, "container", "main");
 	testplan_tag(&c->tags, "pod", "web-1");
 	return p;

@@ -32,7 +32,7 @@ void plan_share(struct plan_share *list, size_t n)
 	qsort(list, n, sizeof(*list), by_rank);
 }
 
-void plan_targets_refuse_too_many(struct target *targets, size_t n)
+void plan_targets_refuse_too_many(struct target *const *targets, size_t n)
 {
 	_cleanup_free_ struct plan_share *list = NULL;
 	size_t n_list = 0;
@@ -41,7 +41,7 @@ void plan_targets_refuse_too_many(struct target *targets, size_t n)
 		return;
 	list = xcalloc(n, sizeof(*list));
 	for (size_t i = 0; i < n; i++) {
-		const struct target *t = &targets[i];
+		const struct target *t = targets[i];
 
 		if (t->refusal != REASON_TOO_MANY_TARGETS)
 			list[n_list++] = (struct plan_share){
@@ -49,8 +49,10 @@ void plan_targets_refuse_too_many(struct target *targets, size_t n)
 	}
 	plan_share(list, n_list);
 	for (size_t i = PLAN_MAX_TARGETS; i < n_list; i++) {
-		targets[list[i].index].over_limit = n_list;
-		targets[list[i].index].refusal = REASON_TOO_MANY_TARGETS;
-		targets[list[i].index].ok = false;
+		struct target *t = targets[list[i].index];
+
+		t->over_limit = n_list;
+		t->refusal = REASON_TOO_MANY_TARGETS;
+		t->ok = false;
 	}
 }

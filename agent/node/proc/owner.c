@@ -49,7 +49,7 @@ static void add_tag(struct tags *t, const char *key, const char *value)
 static void add_targets(struct owner *o, const struct plan *plan, const struct plan_container *c)
 {
 	for (size_t i = 0; i < c->n_targets; i++) {
-		const char *uid = plan->targets[c->targets[i]].uid;
+		const char *uid = plan_target_of(plan, c, i)->uid;
 		size_t k = 0;
 
 		while (k < o->n_targets && !streq(o->target_uids[k], uid))
