@@ -59,6 +59,7 @@ static int read_file(struct file_job *j, struct buf *out, struct field_error *re
 	int e;
 
 	f = query_file_new(j->request.selection, names ? symbols_name : NULL, names);
+	query_file_set_budget(f, &j->q.bytes->budget);
 	e = store_read(j->q.store, &j->q.call->scope, j->request.selection, query_file_add, f, &s,
 		       reterr);
 	if (!e)

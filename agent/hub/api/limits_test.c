@@ -325,6 +325,38 @@ static void a_large_tree_is_refused(void **state)
 	assert_int_equal(counter_get(refused), before + 4);
 }
 
+/*
+ * The rows of which a file is made, and what writing needs, count, too: the file alone would have
+ * room.
+ */
+static void a_large_file_is_refused(void **state)
+{
+	static const char *const paths[] = {"/v1/profile/folded", "/v1/profile/pprof",
+					    "/v1/profile/speedscope"};
+	struct fixture *f = *state;
+	struct counter *refused = counter("api_refused_total", "reason", "user_reply_bytes");
+	uint64_t before = counter_get(refused);
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		assert_int_equal(ask(f, "POST", paths[i], BEARER "viewer", QUERY "}"), 429);
+		assert_non_null(strstr(f->body, "memory for answers"));
+		assert_int_equal(ask(f, "POST", paths[i], BEARER "viewer",
+				     "{\"profile_event_type\":\"off-cpu\","
+				     "\"profile_language_type\":\"eBPF\",\"time_start\":1,"
+				     "\"time_end\":2}"),
+				 200);
+	}
+	assert_int_equal(counter_get(refused), before + ARRAY_SIZE(paths));
+}
+
+/* Half of it, which one user may have, is more than the buffers of each file. */
+static int setup_files(void **state)
+{
+	fill_store = fill_large;
+	with_reply_bytes = 34u << 20;
+	return setup_cluster(state);
+}
+
 static int setup_tiny(void **state)
 {
 	fill_store = fill_large;
@@ -368,6 +400,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(unread_answers_are_their_users, setup_small,
 						teardown_small),
 		cmocka_unit_test_setup_teardown(a_large_tree_is_refused, setup_tiny,
+						teardown_small),
+		cmocka_unit_test_setup_teardown(a_large_file_is_refused, setup_files,
 						teardown_small),
 	};
 

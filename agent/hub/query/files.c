@@ -18,6 +18,9 @@ struct query_file {
 	const struct selection *sel;
 	tree_names_fn *names; /* NULL: frames without a name stay */
 	void *names_arg;
+	struct buf_budget *budget; /* of the memory of the file; NULL: none */
+	size_t n_profile_bytes;	   /* of profiles and their samples */
+	size_t n_counted;	   /* bytes that the budget has given */
 };
 
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg)
@@ -44,6 +47,22 @@ struct query_file *query_file_free(struct query_file *f)
 	return NULL;
 }
 
+void query_file_set_budget(struct query_file *f, struct buf_budget *b)
+{
+	f->budget = b;
+}
+
+/* Takes what the file has grown by from its budget. An array counts with its free part. */
+static int count_memory(struct query_file *f)
+{
+	const struct batch *b = f->batch;
+
+	return buf_budget_grow(f->budget,
+			       profile_batch_bytes(b) + b->cap_stacks * sizeof(*b->stacks) +
+				       f->n_profile_bytes,
+			       &f->n_counted);
+}
+
 static struct profile *profile_of(struct query_file *f, const char *app_service)
 {
 	const char *app = profile_batch_str(f->batch, app_service ?: "");
@@ -59,6 +78,7 @@ static struct profile *profile_of(struct query_file *f, const char *app_service)
 	p->profile->end_ns = ((uint64_t)f->sel->time_end_s + 1) * NSEC_PER_SEC;
 	p->profile->app_service = app;
 	HASH_ADD_PTR(f->profiles, app, p);
+	f->n_profile_bytes += sizeof(*p) + sizeof(*p->profile);
 	return p->profile;
 }
 
@@ -86,15 +106,20 @@ int query_file_add(const struct store_row *row, void *arg)
 {
 	struct query_file *f = arg;
 	_cleanup_free_ struct frame *list = xcalloc(STACK_MAX_FRAMES, sizeof(*list));
+	struct profile *p;
 	struct profile_sample *s;
+	size_t cap;
 	uint32_t stack;
 	int e = profile_batch_stack(f->batch, list, named_frames(f, row, list), &stack);
 
 	if (e)
 		return e;
-	s = profile_add(f->batch, profile_of(f, row->app_service));
+	p = profile_of(f, row->app_service);
+	cap = p->cap_samples;
+	s = profile_add(f->batch, p);
 	if (!s)
 		return -E2BIG;
+	f->n_profile_bytes += (p->cap_samples - cap) * sizeof(*s);
 	*s = (struct profile_sample){
 		.stack = stack,
 		.value = row->value,
@@ -105,7 +130,7 @@ int query_file_add(const struct store_row *row, void *arg)
 		.cpu = -1,
 		.wait = row->head.wait,
 	};
-	return 0;
+	return count_memory(f);
 }
 
 int query_file_write(const struct query_file *f, enum file_format format, struct buf *out)

@@ -117,6 +117,84 @@ static void a_file_has_a_limit(void **state)
 	query_file_free(f);
 }
 
+/* ---- memory ---- */
+
+struct budget {
+	struct buf_budget budget;
+	size_t left;
+};
+
+static bool take_some(struct buf_budget *budget, size_t n)
+{
+	struct budget *b = (struct budget *)budget;
+
+	if (n > b->left)
+		return false;
+	b->left -= n;
+	return true;
+}
+
+/* Adds rows with a name of 200 bytes each, until one is refused. Returns how many it took. */
+static unsigned add_names(struct query_file *f, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		_cleanup_free_ char *name = xasprintf("%200u", i);
+		const struct frame leaf = {.kind = FRAME_APP, .name = name};
+		const struct frame *frames[] = {&leaf};
+		const struct store_row row = {
+			.app_service = "web", .frames = frames, .n_frames = 1, .value = 1};
+
+		if (query_file_add(&row, f) < 0)
+			return i;
+	}
+	return n;
+}
+
+/* The rows take from the budget at least what their names need, and no more once it is empty. */
+static void rows_count_in_the_budget(void **state)
+{
+	struct budget b = {{take_some}, 4 << 20};
+	struct query_file *f = query_file_new(&sel, NULL, NULL);
+	unsigned n;
+
+	(void)state;
+	query_file_set_budget(f, &b.budget);
+	n = add_names(f, 1000);
+	assert_int_equal(n, 1000);
+	assert_in_range((4 << 20) - b.left, 1000 * 250, 1000 * 1500);
+	n = add_names(f, 1000); /* the same rows again: only samples are new */
+	assert_int_equal(n, 1000);
+	assert_in_range((4 << 20) - b.left, 1000 * 250, 1000 * 1500);
+	n = add_names(f, 100000);
+	assert_in_range(n, 2000, 20000);
+	query_file_free(f);
+}
+
+/*
+ * Writing takes from the budget more than the file itself, because it has other copies of the names
+ * meanwhile. It ends if the budget is empty.
+ */
+static void writing_counts_in_the_budget(void **state)
+{
+	static const size_t copies[] = {[FILE_FOLDED] = 1, [FILE_PPROF] = 1, [FILE_SPEEDSCOPE] = 2};
+	struct query_file *f = query_file_new(&sel, NULL, NULL);
+
+	(void)state;
+	assert_int_equal(add_names(f, 2000), 2000);
+	for (enum file_format format = FILE_FOLDED; format <= FILE_SPEEDSCOPE; format++) {
+		struct budget b = {{take_some}, 64 << 20};
+		_cleanup_buf_ struct buf out = {.budget = &b.budget}, again = {.budget = &b.budget};
+		size_t taken;
+
+		assert_int_equal(query_file_write(f, format, &out), 0);
+		taken = (64 << 20) - b.left;
+		assert_in_range(taken, out.cap + copies[format] * 2000 * 200, 64 << 20);
+		b.left = taken - 1;
+		assert_int_equal(query_file_write(f, format, &again), -E2BIG);
+	}
+	query_file_free(f);
+}
+
 /* The rows of rdma are the operations of the selection, and have no label that names them. */
 static void rdma_has_what_is_selected(void **state)
 {
@@ -162,6 +240,8 @@ int main(void)
 		cmocka_unit_test(speedscope),
 		cmocka_unit_test(pprof),
 		cmocka_unit_test(a_file_has_a_limit),
+		cmocka_unit_test(rows_count_in_the_budget),
+		cmocka_unit_test(writing_counts_in_the_budget),
 		cmocka_unit_test(rdma_has_what_is_selected),
 		cmocka_unit_test(parameters),
 	};

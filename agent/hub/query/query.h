@@ -225,9 +225,17 @@ struct query_file;
 /* sel and arg must stay valid. names as in query_tree_set_names(); NULL: frames stay. */
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg);
 struct query_file *query_file_free(struct query_file *f);
-/* A store_row_fn; arg is a struct query_file. -E2BIG: the file would be too large. */
+/*
+ * The memory of the rows counts in the budget, roughly, and what writing needs in the budget of the
+ * buffer. The caller gives it back after query_file_free().
+ */
+void query_file_set_budget(struct query_file *f, struct buf_budget *b);
+/*
+ * A store_row_fn; arg is a struct query_file. -E2BIG: the file would be too large, or its budget
+ * has no room for more.
+ */
 int query_file_add(const struct store_row *row, void *arg);
-/* Writes the file; pprof without compression. -E2BIG: it is too large. */
+/* Writes the file; pprof without compression. -E2BIG: it is too large, or there is no room. */
 int query_file_write(const struct query_file *f, enum file_format format, struct buf *out);
 /*
  * The parameters of a GET as the body of a POST: "time_start=1&tag_filter=pod%3D'x'". Returns NULL

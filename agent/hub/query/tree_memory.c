@@ -31,12 +31,5 @@ size_t query_tree_bytes(const struct tree *t)
 
 int query_tree_count(struct tree *t)
 {
-	size_t n = bytes_of(t);
-
-	if (!t->budget || n <= t->n_counted)
-		return 0;
-	if (!t->budget->take(t->budget, n - t->n_counted))
-		return -E2BIG;
-	t->n_counted = n;
-	return 0;
+	return buf_budget_grow(t->budget, bytes_of(t), &t->n_counted);
 }

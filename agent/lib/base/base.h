@@ -121,6 +121,11 @@ void json_decrefp_(json_t **j);
 struct buf_budget {
 	bool (*take)(struct buf_budget *b, size_t n_bytes);
 };
+/*
+ * For other memory than buffers, which has n bytes now and had *taken of the budget so far: takes
+ * what it has grown by, and sets *taken. b NULL: there is no limit. Returns 0 or -E2BIG.
+ */
+int buf_budget_grow(struct buf_budget *b, size_t n, size_t *taken);
 struct buf {
 	char *data;
 	size_t len, cap, max_bytes;

@@ -27,6 +27,16 @@ void buf_reset(struct buf *b)
 		b->data[0] = '\0';
 }
 
+int buf_budget_grow(struct buf_budget *b, size_t n, size_t *taken)
+{
+	if (!b || n <= *taken)
+		return 0;
+	if (!b->take(b, n - *taken))
+		return -E2BIG;
+	*taken = n;
+	return 0;
+}
+
 static int buf_room(struct buf *b, size_t n)
 {
 	size_t max = b->max_bytes ? b->max_bytes : BUF_DEFAULT_MAX, cap = b->cap ? b->cap : 64;

@@ -27,8 +27,9 @@ static void put_name(struct buf *b, const char *name)
 		buf_putc(b, *name == ';' ? ':' : (unsigned char)*name < ' ' ? ' ' : *name);
 }
 
+/* *ret_bytes: the memory of the text. */
 static char *render(const struct batch *batch, const struct profile *p,
-		    const struct profile_sample *s)
+		    const struct profile_sample *s, size_t *ret_bytes)
 {
 	const struct stack_head head = {.process_comm = s->process_comm,
 					.thread_comm = s->thread_comm,
@@ -48,6 +49,7 @@ static char *render(const struct batch *batch, const struct profile *p,
 	for (size_t i = 0; i < b.len; i++)
 		if ((unsigned char)b.data[i] < ' ')
 			b.data[i] = ' ';
+	*ret_bytes = b.cap;
 	return buf_steal(&b);
 }
 
@@ -56,49 +58,51 @@ bool profile_adds_up(const struct profile *p, const struct profile_sample *s)
 	return p->event != EVENT_RDMA || !s->labels || profile_is_send_queue(s->labels);
 }
 
-/* Renders lines until they have more than max_bytes. *ret_bytes: the bytes of all lines. */
-static size_t render_all(const struct batch *b, bool ticks, size_t max_bytes, struct line **ret,
-			 size_t *ret_bytes)
+struct lines {
+	struct line *items;
+	size_t n, cap;
+	size_t n_text;			/* characters of all lines */
+	size_t n_text_bytes, n_counted; /* their memory; bytes that the budget has given */
+	bool failed;
+};
+
+static void render_sample(struct lines *l, const struct batch *b, const struct profile *p,
+			  const struct profile_sample *s, bool ticks, const struct buf *out)
 {
-	struct line *lines = NULL;
-	size_t n = 0, cap = 0, n_bytes = 0;
+	uint64_t n = ticks && p->event == EVENT_ON_CPU ? s->n_samples : (uint64_t)s->value;
+	size_t n_bytes = 0;
 
-	for (size_t i = 0; i < b->n_profiles; i++) {
-		const struct profile *p = b->profiles[i];
-
-		for (size_t j = 0; j < p->n_samples && n_bytes <= max_bytes; j++) {
-			const struct profile_sample *s = &p->samples[j];
-
-			if (!profile_adds_up(p, s))
-				continue;
-			GROW(lines, n, cap);
-			lines[n++] =
-				(struct line){render(b, p, s), ticks && p->event == EVENT_ON_CPU
-								       ? s->n_samples
-								       : (uint64_t)s->value};
-			n_bytes += strlen(lines[n - 1].text);
-		}
-	}
-	*ret = lines;
-	*ret_bytes = n_bytes;
-	return n;
+	if (!profile_adds_up(p, s))
+		return;
+	GROW(l->items, l->n, l->cap);
+	l->items[l->n++] = (struct line){render(b, p, s, &n_bytes), n};
+	l->n_text += strlen(l->items[l->n - 1].text);
+	l->n_text_bytes += n_bytes;
+	l->failed = (out->max_bytes && l->n_text > out->max_bytes) ||
+		    buf_budget_grow(out->budget, l->n_text_bytes + l->cap * sizeof(*l->items),
+				    &l->n_counted);
 }
 
 int profile_write_folded(const struct batch *b, bool ticks, struct buf *out)
 {
-	_cleanup_free_ struct line *lines = NULL;
-	size_t max_bytes = out->max_bytes ? out->max_bytes : SIZE_MAX, n_bytes;
-	size_t n = render_all(b, ticks, max_bytes, &lines, &n_bytes);
+	struct lines l = {0};
+	struct line *lines;
 
-	if (n)
-		qsort(lines, n, sizeof(*lines), by_text);
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < b->n_profiles; i++)
+		for (size_t k = 0; k < b->profiles[i]->n_samples && !l.failed; k++)
+			render_sample(&l, b, b->profiles[i], &b->profiles[i]->samples[k], ticks,
+				      out);
+	lines = l.items;
+	if (l.n)
+		qsort(lines, l.n, sizeof(*lines), by_text);
+	for (size_t i = 0; i < l.n; i++) {
 		/* two processes with the same name have the same lines: adds their values up */
-		if (i + 1 < n && streq(lines[i].text, lines[i + 1].text))
+		if (i + 1 < l.n && streq(lines[i].text, lines[i + 1].text))
 			lines[i + 1].n += lines[i].n;
-		else
+		else if (!l.failed)
 			buf_printf(out, "%s %" PRIu64 "\n", lines[i].text, lines[i].n);
 		free(lines[i].text);
 	}
-	return out->failed || n_bytes > max_bytes ? -E2BIG : 0;
+	free(lines);
+	return out->failed || l.failed ? -E2BIG : 0;
 }

@@ -85,7 +85,23 @@ struct writer {
 	struct numbers strings, locations, functions, mappings;
 	uint64_t n_strings, n_locations, n_functions, n_mappings;
 	struct batch *words; /* interns texts that the batch does not have */
+	size_t n_counted;    /* bytes that the budget has given for words and numbers */
 };
+
+static size_t numbers_bytes(const struct numbers *t)
+{
+	return t->cap * (sizeof(*t->keys) + sizeof(*t->values));
+}
+
+/* Returns 0, or -E2BIG if the budget has no room for what the writer needs. */
+static int count_memory(struct writer *w)
+{
+	return buf_budget_grow(w->out->budget,
+			       profile_batch_bytes(w->words) + numbers_bytes(&w->strings) +
+				       numbers_bytes(&w->locations) + numbers_bytes(&w->functions) +
+				       numbers_bytes(&w->mappings),
+			       &w->n_counted);
+}
 
 static uint64_t string_index(struct writer *w, const char *s)
 {
@@ -248,8 +264,10 @@ int profile_write_pprof(const struct batch *b, struct buf *out)
 		start = MIN(start, p->start_ns);
 		end = MAX(end, p->end_ns);
 		period = MAX(period, p->period_ns);
-		for (size_t k = 0; k < p->n_samples; k++)
+		for (size_t k = 0; k < p->n_samples && !out->failed; k++) {
 			put_sample(&w, b, p, &p->samples[k]);
+			out->failed |= count_memory(&w) < 0;
+		}
 	}
 	if (b->n_profiles) {
 		put_int(out, PROFILE_TIME, start);

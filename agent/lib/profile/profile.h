@@ -368,6 +368,10 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
  */
 bool profile_adds_up(const struct profile *p, const struct profile_sample *s);
 /*
+ * The next three take the memory that they need while they write from the budget of out, too.
+ * -E2BIG: out is full, or its budget has no more.
+ */
+/*
  * Writes folded stacks of the samples that add up. ticks: the numbers of on-cpu count the samples,
  * not microseconds. -E2BIG: out is full, or would be if equal lines were not added up.
  */

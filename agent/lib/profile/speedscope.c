@@ -18,6 +18,8 @@ struct entry {
 struct writing {
 	struct entry *entries;
 	struct buf frames, samples, weights;
+	struct buf_budget *budget;
+	size_t n_entry_bytes, n_counted; /* memory of entries; bytes that the budget has given */
 	uint64_t sum;
 };
 
@@ -34,6 +36,9 @@ static size_t index_of(struct writing *w, struct buf *json)
 		e->index = HASH_COUNT(w->entries);
 		buf_puts(&w->frames, e->index ? "," : "");
 		buf_add(&w->frames, json->data, n);
+		w->n_entry_bytes += sizeof(*e) + json->cap;
+		if (buf_budget_grow(w->budget, w->n_entry_bytes, &w->n_counted) < 0)
+			w->samples.failed = true;
 		e->key = buf_steal(json);
 		HASH_ADD_KEYPTR(hh, w->entries, e->key, n, e);
 	}
@@ -122,6 +127,7 @@ int profile_write_speedscope(const struct batch *b, const char *name, struct buf
 	buf_init(&w.frames, out->max_bytes);
 	buf_init(&w.samples, out->max_bytes);
 	buf_init(&w.weights, out->max_bytes);
+	w.budget = w.frames.budget = w.samples.budget = w.weights.budget = out->budget;
 	for (size_t i = 0; i < b->n_profiles; i++)
 		for (size_t j = 0; j < b->profiles[i]->n_samples && !w.samples.failed; j++)
 			if (profile_adds_up(b->profiles[i], &b->profiles[i]->samples[j]))
