@@ -3,7 +3,7 @@
  * Any text as a configuration file gives a configuration whose values are in their ranges, or an
  * error with a position in the file and a reason. If any YAML is read, written as JSON (which is
  * YAML too) and read again, both results are equal.
- * Fuzzes: lib/conf/conf.c, lib/conf/value.c, lib/base/yaml.c
+ * Fuzzes: lib/conf/conf.c, lib/conf/keys.c, lib/conf/value.c, lib/base/yaml.c
  */
 #include "lib/conf/conf.h"
 

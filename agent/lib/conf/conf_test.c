@@ -381,7 +381,7 @@ static void test_document_is_fresh(void **state)
 		"# The configuration file\n\nWho needs this page: people who run podflame without "
 		"the Helm chart, or change its configuration.\nAll roles read one YAML file "
 		"(`--config FILE`). A mistake in it stops the start, and the message\nnames its "
-		"place. This page is made from the table in agent/lib/conf/conf.c "
+		"place. This page is made from the table in agent/lib/conf/keys.c "
 		"(`UPDATE_DOCS=1 make\ntest`).\n\n";
 	_cleanup_buf_ struct buf want;
 	_cleanup_free_ char *have = NULL;

@@ -19,6 +19,9 @@ struct key {
 	const char *help;
 };
 
+extern const struct key conf_keys[]; /* keys.c */
+extern const size_t conf_n_keys;
+
 /* the allowed values: "a number, 1 to 999" */
 void conf_allowed(const struct key *k, char out[256]);
 /*
