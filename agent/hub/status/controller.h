@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to the controller's files: status.c (the rows, and when a status is computed) and write.c
- * (how it is written).
+ * Private to the controller's files: status.c (what it hears), reconcile.c (when a status is
+ * computed) and write.c (how it is written).
  */
 #pragma once
 
@@ -32,10 +32,19 @@ struct status {
 	struct write_request *requests; /* writes that wait for the API server's answer */
 	unsigned n_requests;
 };
+
+/* ---- reconcile.c ---- */
 /* Makes the controller compute the status of the row again, soon. */
 void status_touch(struct status *s, struct status_row *t);
+void status_touch_all(struct status *s);
+/* The same for the rows of targets that a full report may now leave out, or no longer. */
+void status_touch_omitted(struct status *s);
 /* Makes the controller look at all dirty rows, soon. */
 void status_flush_soon(struct status *s);
+/* Looks after a moment at what changes as time passes, and again and again. */
+void status_tick_later(struct status *s);
+/* The row's status no longer has entries that the hub doubts. */
+void status_not_doubted(struct status *s, struct status_row *t);
 
 /* ---- write.c ---- */
 /*
