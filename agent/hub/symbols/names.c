@@ -104,6 +104,7 @@ struct symbols_names *symbols_names_free(struct symbols_names *n)
 	for (size_t i = 0; i < n->n_namespaces; i++)
 		free(n->namespaces[i]);
 	free(n->namespaces);
+	elf_demangler_rest(symbols_demangler(n->symbols));
 	free(n);
 	return NULL;
 }

@@ -251,11 +251,6 @@ uint64_t child_restarts(const struct child *c)
 	return c->restarts;
 }
 
-uint64_t child_age_ns(const struct child *c)
-{
-	return c->ready ? c->ops->now_ns() - c->started_ns : 0;
-}
-
 struct child *child_new(const struct child_config *config)
 {
 	struct child *c = xcalloc(1, sizeof(*c));

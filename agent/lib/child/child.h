@@ -37,6 +37,9 @@ struct child_config {
 	 */
 	bool impatient;
 	const struct child_ops *ops;	/* NULL: child_kernel */
+	/* For a pool; 0: CHILD_POOL_WAITING_MAX and CHILD_POOL_QUESTIONS. */
+	size_t waiting_max;
+	unsigned questions_max;
 };
 struct child;
 struct child *child_new(const struct child_config *c);	/* starts no process yet */
@@ -80,17 +83,19 @@ void child_forget_losses(struct child *c);	/* the next loss is the first in a ro
 /* CLOCK_MONOTONIC: when an impatient owner may call again after -EAGAIN. */
 uint64_t child_next_ns(const struct child *c);
 uint64_t child_restarts(const struct child *c);
-/* time since the child was ready; 0: there is no child */
-uint64_t child_age_ns(const struct child *c);
 
 /*
  * ---- a pool of children, each of which serves one owner only; any thread ----
  * A child that an owner's bytes have taken over never gets a question of another owner. Owners are
  * numbers, such as struct charged.ns of node/proc.
  */
-#define CHILD_POOL_WAITING_MAX 4   /* children that wait for their owner's next question */
+/* so many children wait for their owner's next question, unless child_config says otherwise */
+#define CHILD_POOL_WAITING_MAX 4
 #define CHILD_POOL_OWNERS_MAX  256 /* owners that a pool remembers */
-#define CHILD_POOL_QUESTIONS   100 /* after so many questions, a child is replaced by a new one */
+/* after so many questions a child is replaced by a new one, unless child_config says otherwise */
+#define CHILD_POOL_QUESTIONS 100
+/* a child that has waited for so long is ended */
+#define CHILD_POOL_IDLE_NS (30 * NSEC_PER_SEC)
 /* for so long an owner gets no child after a loss; twice as long each time, up to the maximum */
 #define CHILD_POOL_PAUSE_NS	(20 * NSEC_PER_SEC)
 #define CHILD_POOL_PAUSE_MAX_NS (640 * NSEC_PER_SEC)
@@ -107,6 +112,13 @@ struct child_pool *child_pool_free(struct child_pool *pool);
 int child_pool_take(struct child_pool *pool, uint64_t owner, struct child **ret);
 /* lost: the child hung, died or lied. The pool ends it, and its owner must wait. */
 void child_pool_give(struct child_pool *pool, struct child *c, bool lost);
+/* Ends children that have waited too long, as child_pool_give() does. To be called now and then. */
+void child_pool_rest(struct child_pool *pool);
+/*
+ * CLOCK_MONOTONIC: when the owner may try to take a child again after -ECANCELED or a loss. 0: it
+ * need not wait.
+ */
+uint64_t child_pool_next_ns(struct child_pool *pool, uint64_t owner);
 
 /* ---- the process ---- */
 #define CHILD_SOCKET_FD 3

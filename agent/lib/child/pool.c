@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#define END_AGAIN_NS NSEC_PER_SEC /* when an owner asks again whether its lost process has ended */
+
 struct pooled {
 	struct pooled *next;
 	uint64_t owner;
@@ -27,6 +29,8 @@ struct pooled {
 struct child_pool {
 	pthread_mutex_t lock;
 	const struct child_config *config;
+	size_t waiting_max;
+	unsigned questions_max;
 	struct pooled *items;
 	size_t n;
 };
@@ -42,6 +46,8 @@ struct child_pool *child_pool_new(const struct child_config *c)
 
 	pthread_mutex_init(&pool->lock, NULL);
 	pool->config = c;
+	pool->waiting_max = c->waiting_max ? c->waiting_max : CHILD_POOL_WAITING_MAX;
+	pool->questions_max = c->questions_max ? c->questions_max : CHILD_POOL_QUESTIONS;
 	return pool;
 }
 
@@ -94,6 +100,14 @@ static struct pooled **least_recent(struct child_pool *pool, bool waits)
 	return least;
 }
 
+/* Whether the entry has neither a process that is needed nor a loss to be remembered. */
+static bool is_unused(const struct pooled *p, uint64_t now)
+{
+	bool idle = !p->waits || now >= p->used_ns + CHILD_POOL_IDLE_NS;
+
+	return !p->taken && idle && is_calm(p, now) && child_ended(p->child);
+}
+
 /* Moves the entries that are not needed any more to a list, which the caller frees. */
 static struct pooled *trim(struct child_pool *pool)
 {
@@ -102,35 +116,51 @@ static struct pooled *trim(struct child_pool *pool)
 	size_t n_waiting = 0;
 
 	for (at = &pool->items; *at;) {
-		if (!(*at)->taken && !(*at)->waits && is_calm(*at, now) &&
-		    child_ended((*at)->child)) {
+		if (is_unused(*at, now)) {
 			move(pool, at, &list);
 			continue;
 		}
 		n_waiting += (*at)->waits;
 		at = &(*at)->next;
 	}
-	for (; n_waiting > CHILD_POOL_WAITING_MAX && (at = least_recent(pool, true)); n_waiting--)
+	for (; n_waiting > pool->waiting_max && (at = least_recent(pool, true)); n_waiting--)
 		move(pool, at, &list);
 	while (pool->n > CHILD_POOL_OWNERS_MAX && (at = least_recent(pool, false)))
 		move(pool, at, &list);
 	return list;
 }
 
-static struct pooled *find(struct child_pool *pool, uint64_t owner, bool *ret_paused)
+/*
+ * Finds an entry of the owner that is not taken; NULL: there is none. *ret_until_ns: until then
+ * the owner must wait; 0: it need not.
+ */
+static struct pooled *find(struct child_pool *pool, uint64_t owner, uint64_t *ret_until_ns)
 {
-	uint64_t now = now_ns(pool);
+	uint64_t now = now_ns(pool), until_ns = 0;
 	struct pooled *found = NULL;
 
-	*ret_paused = false;
 	for (struct pooled *p = pool->items; p; p = p->next) {
 		if (p->owner != owner)
 			continue;
-		*ret_paused |= now < p->paused_until_ns || (!p->taken && !child_ended(p->child));
+		if (now < p->paused_until_ns)
+			until_ns = MAX(until_ns, p->paused_until_ns);
+		else if (!p->taken && !child_ended(p->child))
+			until_ns = MAX(until_ns, now + END_AGAIN_NS);
 		if (!p->taken)
 			found = p;
 	}
+	*ret_until_ns = until_ns;
 	return found;
+}
+
+uint64_t child_pool_next_ns(struct child_pool *pool, uint64_t owner)
+{
+	uint64_t until_ns;
+
+	pthread_mutex_lock(&pool->lock);
+	find(pool, owner, &until_ns);
+	pthread_mutex_unlock(&pool->lock);
+	return until_ns;
 }
 
 static struct pooled *add(struct child_pool *pool, uint64_t owner)
@@ -147,22 +177,23 @@ static struct pooled *add(struct child_pool *pool, uint64_t owner)
 
 int child_pool_take(struct child_pool *pool, uint64_t owner, struct child **ret)
 {
-	bool paused, old;
+	uint64_t until_ns;
 	struct pooled *p;
+	bool old;
 
 	pthread_mutex_lock(&pool->lock);
-	p = find(pool, owner, &paused);
-	if (!paused) {
+	p = find(pool, owner, &until_ns);
+	if (!until_ns) {
 		if (!p)
 			p = add(pool, owner);
 		p->taken = true;
 		p->waits = false;
-		old = ++p->n_questions > CHILD_POOL_QUESTIONS;
+		old = ++p->n_questions > pool->questions_max;
 		if (old)
 			p->n_questions = 1;
 	}
 	pthread_mutex_unlock(&pool->lock);
-	if (paused)
+	if (until_ns)
 		return -ECANCELED;
 	if (old)
 		child_end(p->child);
@@ -178,6 +209,16 @@ static void pause_owner(const struct child_pool *pool, struct pooled *p)
 	p->pause_ns = calm ? CHILD_POOL_PAUSE_NS : MIN(2 * p->pause_ns, CHILD_POOL_PAUSE_MAX_NS);
 	p->paused_until_ns = now + p->pause_ns;
 	p->n_questions = 0;
+}
+
+void child_pool_rest(struct child_pool *pool)
+{
+	struct pooled *unused;
+
+	pthread_mutex_lock(&pool->lock);
+	unused = trim(pool);
+	pthread_mutex_unlock(&pool->lock);
+	pooled_free(unused);
 }
 
 void child_pool_give(struct child_pool *pool, struct child *c, bool lost)
@@ -196,8 +237,7 @@ void child_pool_give(struct child_pool *pool, struct child *c, bool lost)
 	p->used_ns = now_ns(pool);
 	if (lost)
 		pause_owner(pool, p);
-	else
-		child_forget_losses(c);
+	child_forget_losses(c); /* the owner's pause is longer than the child's own */
 	unused = trim(pool);
 	pthread_mutex_unlock(&pool->lock);
 	pooled_free(unused);

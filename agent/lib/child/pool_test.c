@@ -141,6 +141,43 @@ static void few_wait(void **state)
 	child_pool_free(pool);
 }
 
+static void who_is_not_asked_for_long_ends(void **state)
+{
+	struct child_pool *pool = child_pool_new(&config);
+	pid_t one = pid_for(pool, 1), two;
+
+	(void)state;
+	later_ns += CHILD_POOL_IDLE_NS / 2;
+	two = pid_for(pool, 2);
+	later_ns += CHILD_POOL_IDLE_NS / 2;
+	child_pool_rest(pool);
+	assert_false(lives(one));
+	assert_true(lives(two));
+	assert_int_equal(pid_for(pool, 2), two);
+	child_pool_free(pool);
+}
+
+/* So many wait as the pool's owner says, and each answers as many questions. */
+static void the_configuration_has_its_own_limits(void **state)
+{
+	struct child_config c = config;
+	struct child_pool *pool;
+	pid_t pids[3];
+
+	(void)state;
+	c.waiting_max = 2;
+	c.questions_max = 3;
+	pool = child_pool_new(&c);
+	for (size_t i = 0; i < 3; i++)
+		pids[i] = pid_for(pool, i);
+	assert_false(lives(pids[0]));
+	assert_true(lives(pids[1]));
+	assert_int_equal(pid_for(pool, 1), pids[1]);
+	assert_int_equal(pid_for(pool, 1), pids[1]);
+	assert_int_not_equal(pid_for(pool, 1), pids[1]);
+	child_pool_free(pool);
+}
+
 static void a_loss_stops_its_owner_only(void **state)
 {
 	struct child_pool *pool = child_pool_new(&config);
@@ -150,7 +187,10 @@ static void a_loss_stops_its_owner_only(void **state)
 	assert_int_equal(lose(pool, 1), 0);
 	assert_int_equal(lose(pool, 1), -ECANCELED);
 	assert_int_equal(pid_for(pool, 2), two);
-	later_ns += CHILD_POOL_PAUSE_NS;
+	assert_true(child_pool_next_ns(pool, 1) > shifted_now_ns());
+	assert_int_equal(child_pool_next_ns(pool, 2), 0);
+	later_ns = child_pool_next_ns(pool, 1) - now_mono_ns();
+	assert_int_equal(child_pool_next_ns(pool, 1), 0);
 	/* the next loss follows too soon, so the pause is twice as long */
 	assert_int_equal(lose(pool, 1), 0);
 	later_ns += CHILD_POOL_PAUSE_NS;
@@ -236,6 +276,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(each_owner_has_its_own_child),
 		cmocka_unit_test(two_callers_of_one_owner_have_two),
 		cmocka_unit_test(few_wait),
+		cmocka_unit_test(who_is_not_asked_for_long_ends),
+		cmocka_unit_test(the_configuration_has_its_own_limits),
 		cmocka_unit_test(a_loss_stops_its_owner_only),
 		cmocka_unit_test(no_pause_is_longer_than_the_longest),
 		cmocka_unit_test(an_owner_leaves_one_process_behind),

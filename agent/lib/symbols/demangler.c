@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side of the child that demangles: sends names, and checks the length and the bytes of
- * the answers. It also adds up the CPU time of each file's slow names, the file's cost, and stops
- * asking for the names of a file that costs too much.
+ * The owner's side of the children that demangle: sends names, and checks the length and the bytes
+ * of the answers. Each file has a child of its own, so that a name that takes over its child can
+ * make names of its own file wrong, and no others. demangler.c also adds up the CPU time of each
+ * file's slow names, the file's cost, and stops asking for the names of a file that costs too much.
  */
 #include "lib/child/child.h"
 #include "lib/symbols/demangle.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -15,26 +17,26 @@
 #define ANSWER_NS	    (2 * NSEC_PER_SEC)
 #define IMPATIENT_ANSWER_NS (300 * NSEC_PER_MSEC)
 /* after two timeouts in a row, an impatient owner asks no child for this time */
-#define PAUSE_NS (3 * NSEC_PER_SEC)
-#define RETRY_NS (10 * NSEC_PER_SEC) /* pause after a child that could not be started */
-/* pause for a file's names, after the first timeout at one of them */
-#define FILE_PAUSE_NS	  (10 * NSEC_PER_SEC)
-#define FILE_PAUSE_MAX_NS (640 * NSEC_PER_SEC) /* each timeout doubles the pause */
-/* if a child that is older than this answers, the next loss is the first in a row */
-#define CALM_NS	      NSEC_PER_SEC
+#define PAUSE_NS      (3 * NSEC_PER_SEC)
+#define RETRY_NS      (10 * NSEC_PER_SEC) /* pause after a child that could not be started */
 #define SLOW_NAME_NS  (NSEC_PER_MSEC / 10)
 #define SLOW_NAMES_NS (200 * NSEC_PER_MSEC)
 #define SLOW_FILE_NS  (300 * NSEC_PER_SEC)
 #define FORGIVEN_PART 500 /* a file's cost shrinks by 1/500 of the elapsed time: 2 ms per second */
+/* children that wait for further names of their files, since names come a few at a time */
+#define CHILDREN_MAX 16
+/* A child reads names of one file only. So it is replaced only in case it leaks memory. */
+#define CHILD_NAMES_MAX 65536
 
 struct demangler {
 	pthread_mutex_t lock; /* also guards the callers' struct name_cost */
-	bool impatient;
-	bool late; /* the last child that was asked did not answer in time */
+	bool late;	      /* the last child that was asked did not answer in time */
 	uint64_t answer_ns;
-	struct child *child;
+	struct child_config config; /* of the children */
+	struct child_pool *pool;    /* their owners are the files, by name_cost.owner */
 	/* retry_ns: no child is asked before this time (CLOCK_MONOTONIC) */
 	uint64_t sequence, retry_ns;
+	uint64_t rest_ns; /* CLOCK_MONOTONIC: when elf_demangler_rest() looks again */
 	struct demangle_request request;
 	struct demangle_reply reply;
 	char text[DEMANGLED_MAX + 1];
@@ -47,40 +49,54 @@ static const char *const reasons[] = {
 };
 
 /* ops NULL: child_kernel. */
-static struct child *new_child(const char *self_exe, bool impatient, const struct child_ops *ops)
+static struct demangler *new_demangler(const char *self_exe, bool impatient,
+				       const struct child_ops *ops)
 {
 	static const char *const argv[] = {elf_demangle_child_verb, NULL};
-	const struct child_config c = {
-		.self_exe = self_exe,
+	struct demangler *d = xcalloc(1, sizeof(*d));
+
+	pthread_mutex_init(&d->lock, NULL);
+	d->answer_ns = impatient ? IMPATIENT_ANSWER_NS : ANSWER_NS;
+	d->config = (struct child_config){
+		.self_exe = self_exe ? xstrdup(self_exe) : NULL,
 		.argv = argv,
 		.restarts = "podflame_demangle_child_restarts_total",
 		.impatient = impatient,
 		.stuck = "podflame_demangle_children_stuck_total",
 		.ops = ops,
+		.waiting_max = CHILDREN_MAX,
+		.questions_max = CHILD_NAMES_MAX,
 	};
-
-	return child_new(&c);
+	d->pool = child_pool_new(&d->config);
+	return d;
 }
 
 struct demangler *elf_demangler_new(const char *self_exe, bool impatient)
 {
-	struct demangler *d = xcalloc(1, sizeof(*d));
-
-	pthread_mutex_init(&d->lock, NULL);
-	d->impatient = impatient;
-	d->answer_ns = impatient ? IMPATIENT_ANSWER_NS : ANSWER_NS;
-	d->child = new_child(self_exe, impatient, NULL);
-	return d;
+	return new_demangler(self_exe, impatient, NULL);
 }
 
 struct demangler *elf_demangler_free(struct demangler *d)
 {
 	if (!d)
 		return NULL;
-	child_free(d->child);
+	child_pool_free(d->pool);
+	free((char *)d->config.self_exe);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 	return NULL;
+}
+
+void elf_demangler_rest(struct demangler *d)
+{
+	uint64_t now = now_mono_ns();
+
+	pthread_mutex_lock(&d->lock);
+	if (now >= d->rest_ns) {
+		d->rest_ns = now + NSEC_PER_SEC;
+		child_pool_rest(d->pool);
+	}
+	pthread_mutex_unlock(&d->lock);
 }
 
 static void count(const char *reason)
@@ -99,17 +115,10 @@ static bool is_answer(const struct demangler *d, size_t n)
 }
 
 /* Called if no child could be asked. The name is not the cause. */
-static const char *no_child(struct demangler *d, int error)
+static const char *no_child(struct demangler *d, const struct child *c, int error)
 {
-	d->retry_ns = error == -EAGAIN ? child_next_ns(d->child) : now_mono_ns() + RETRY_NS;
+	d->retry_ns = error == -EAGAIN ? child_next_ns(c) : now_mono_ns() + RETRY_NS;
 	return "no_child";
-}
-
-static void answered(struct demangler *d)
-{
-	d->late = false;
-	if (child_age_ns(d->child) > CALM_NS)
-		child_forget_losses(d->child);
 }
 
 /*
@@ -119,34 +128,79 @@ static void answered(struct demangler *d)
  */
 static const char *timed_out(struct demangler *d)
 {
-	if (d->impatient && d->late)
+	if (d->config.impatient && d->late)
 		d->retry_ns = now_mono_ns() + PAUSE_NS;
 	d->late = !d->late;
 	return "timeout";
 }
 
 /* Returns NULL if there is an answer; else the reason why there is none. */
-static const char *ask(struct demangler *d, const char *name, size_t n)
+static const char *ask(struct demangler *d, struct child *c, const char *name, size_t n)
 {
 	size_t n_reply = 0;
 	int r;
 
-	if (now_mono_ns() < d->retry_ns)
-		return "no_child";
 	d->request.sequence = ++d->sequence;
 	memcpy(d->request.name, name, n);
-	r = child_ask(d->child, &d->request, offsetof(struct demangle_request, name) + n, NULL, 0);
+	r = child_ask(c, &d->request, offsetof(struct demangle_request, name) + n, NULL, 0);
 	if (r < 0)
-		return no_child(d, r);
-	r = child_answer(d->child, d->answer_ns, &d->reply, sizeof(d->reply), &n_reply, NULL);
+		return no_child(d, c, r);
+	r = child_answer(c, d->answer_ns, &d->reply, sizeof(d->reply), &n_reply, NULL);
 	if (!r && is_answer(d, n_reply)) {
-		answered(d);
+		d->late = false;
 		return NULL;
 	}
-	child_lose(d->child);
 	if (r == -ETIMEDOUT)
 		return timed_out(d);
 	return r && r != -EBADMSG ? "child_died" : "answer_refused";
+}
+
+/*
+ * If the child fails, another one is asked, because the name may not be the cause. After a timeout,
+ * an impatient owner does not ask again. *ret_lost: the name has cost the file its child.
+ */
+static const char *ask_twice(struct demangler *d, struct child *c, const char *name, size_t n,
+			     bool *ret_lost)
+{
+	const char *reason = ask(d, c, name, n);
+
+	*ret_lost = reason && !streq(reason, "no_child");
+	if (!*ret_lost || (d->config.impatient && streq(reason, "timeout")))
+		return reason;
+	child_lose(c);
+	reason = ask(d, c, name, n);
+	*ret_lost = reason;
+	return reason;
+}
+
+/*
+ * Asks a child of the file. If the file has lost one, the pool has the file wait. *ret_again_ns:
+ * see elf_demangler_text.
+ */
+static const char *ask_own(struct demangler *d, uint64_t owner, const char *name, size_t n,
+			   uint64_t *ret_again_ns)
+{
+	const char *reason;
+	struct child *c;
+	bool lost;
+
+	if (now_mono_ns() < d->retry_ns) {
+		*ret_again_ns = d->retry_ns;
+		return "no_child";
+	}
+	if (child_pool_take(d->pool, owner, &c) < 0) {
+		*ret_again_ns = child_pool_next_ns(d->pool, owner);
+		return "paused";
+	}
+	reason = ask_twice(d, c, name, n, &lost);
+	child_pool_give(d->pool, c, lost);
+	if (!reason)
+		return NULL;
+	if (!lost)
+		*ret_again_ns = d->retry_ns;
+	else if (streq(reason, "timeout") || streq(reason, "no_child"))
+		*ret_again_ns = child_pool_next_ns(d->pool, owner);
+	return reason;
 }
 
 /*
@@ -171,59 +225,14 @@ static void forgive(struct name_cost *cost)
 	cost->forgiven_at_ns = now;
 }
 
-/*
- * Called when a child has failed at one of the file's names. After a timeout, no child is asked for
- * the file's names until a pause is over, because the machine may have been too busy. The pause
- * gets longer each time. before: the file's cost before this name, so that two timeouts at one name
- * lengthen the pause only once.
- */
-static void charge(struct name_cost *cost, const struct name_cost *before, const char *reason)
+/* Returns the file's number, by which the pool knows its child. No two files have the same. */
+static uint64_t owner_of(struct name_cost *cost)
 {
-	if (streq(reason, "timeout")) {
-		cost->pause_ns = before->pause_ns ? MIN(2 * before->pause_ns, FILE_PAUSE_MAX_NS)
-						  : FILE_PAUSE_NS;
-		cost->next_ns = now_mono_ns() + cost->pause_ns;
-	} else {
-		spend(cost, SLOW_NAMES_NS / 2);
-	}
-}
+	static _Atomic uint64_t n_owners;
 
-/*
- * If the first child fails, asks a second one, because the name may not be the cause. After a
- * timeout, an impatient owner does not ask again. *ret_again_ns: see elf_demangler_text.
- */
-static const char *ask_twice(struct demangler *d, const char *name, size_t n,
-			     struct name_cost *cost, uint64_t *ret_again_ns)
-{
-	const struct name_cost before = *cost;
-	const char *reason = NULL;
-
-	for (int i = 0; i < 2; i++) {
-		reason = ask(d, name, n);
-		if (!reason) {
-			*cost = before;
-			return NULL;
-		}
-		if (streq(reason, "no_child")) {
-			*ret_again_ns = d->retry_ns;
-			return reason;
-		}
-		charge(cost, &before, reason);
-		if (d->impatient && streq(reason, "timeout"))
-			break;
-	}
-	if (streq(reason, "timeout"))
-		*ret_again_ns = cost->next_ns;
-	return reason;
-}
-
-static void pay(struct name_cost *cost, uint64_t cpu_ns)
-{
-	if (cpu_ns > SLOW_NAME_NS)
-		spend(cost, MIN(cpu_ns, SLOW_NAMES_NS));
-	/* If a pause has been over for as long as it lasted, the next one is short again. */
-	if (now_mono_ns() >= cost->next_ns + cost->pause_ns)
-		cost->pause_ns = 0;
+	if (!cost->owner)
+		cost->owner = ++n_owners;
+	return cost->owner;
 }
 
 /* Returns the demangled name, or NULL if the name stays mangled. */
@@ -236,17 +245,15 @@ static char *readable(struct demangler *d, const char *name, size_t n, struct na
 	if (now_mono_ns() < cost->slow_until_ns) {
 		reason = "slow_file";
 		*ret_again_ns = cost->slow_until_ns;
-	} else if (now_mono_ns() < cost->next_ns) {
-		reason = "timeout";
-		*ret_again_ns = cost->next_ns;
 	} else {
-		reason = ask_twice(d, name, n, cost, ret_again_ns);
+		reason = ask_own(d, owner_of(cost), name, n, ret_again_ns);
 	}
 	if (reason) {
 		count(reason);
 		return NULL;
 	}
-	pay(cost, d->reply.cpu_ns);
+	if (d->reply.cpu_ns > SLOW_NAME_NS)
+		spend(cost, MIN(d->reply.cpu_ns, SLOW_NAMES_NS));
 	if (d->reply.result != DEMANGLE_OK) {
 		count(reasons[d->reply.result]);
 		return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names that the child demangles: the cost of a hostile name, a child that dies, and a child that
- * an attacker controls. For the last, this program itself is the child (FAKE_VERB).
+ * Names that children demangle: the cost of a hostile name, a child that dies, and a child that an
+ * attacker controls. For the last, this program itself is the child (FAKE_VERB).
  */
 #include "lib/base/testfolder.h"
 #include "lib/base/testchild.h"
@@ -21,6 +21,7 @@
 
 #define FAKE_VERB   "__fake"
 #define CONSTRAINED "_ZN4shop5priceITkNS_6NumberEiEET_S1_"
+#define EVIL	    "_Z4evilv"
 #define TAKES_YEARS "_RMIC1aFGzzzzzzzzzz_EuEu"
 
 static uint64_t mangled(const char *reason)
@@ -245,7 +246,9 @@ enum lie {
 	BYTES,
 	CLOCK,
 	DEATH,
-	SILENCE, /* must be the last one: it gives no answer at all */
+	SILENCE, /* gives no answer at all; it and the next ones have no row in lies[] */
+	PID,	 /* answers with its pid */
+	TURNS,	 /* answers "true" until it gets EVIL, and "lie" from then on */
 };
 
 static const struct {
@@ -264,6 +267,24 @@ static const struct {
 	[CLOCK] = {"text", NULL, false},
 	[DEATH] = {NULL, "child_died", true},
 };
+
+static void answer(uint64_t sequence, const char *text)
+{
+	struct demangle_reply r = {.sequence = sequence, .n = (uint32_t)strlen(text)};
+
+	memcpy(r.text, text, r.n);
+	(void)child_send(CHILD_SOCKET_FD, &r, offsetof(struct demangle_reply, text) + r.n, NULL, 0);
+}
+
+/* Answers as the protocol wants it; only the text may be a lie. */
+static void lie_in_text(enum lie which, const struct demangle_request *request)
+{
+	_cleanup_free_ char *pid = xasprintf("%d", getpid());
+	static bool taken_over;
+
+	taken_over |= str_has_prefix(request->name, EVIL);
+	answer(request->sequence, which == PID ? pid : taken_over ? "lie" : "true");
+}
 
 static void lie(enum lie which, uint64_t sequence)
 {
@@ -298,7 +319,10 @@ static int fake_main(enum lie which)
 
 	(void)child_send(CHILD_SOCKET_FD, &ready, sizeof(ready), NULL, 0);
 	while (child_receive(CHILD_SOCKET_FD, &request, sizeof(request), &n, NULL, 0, &n_fds) == 0)
-		lie(which, request.sequence);
+		if (which > SILENCE)
+			lie_in_text(which, &request);
+		else
+			lie(which, request.sequence);
 	return 0;
 }
 
@@ -332,27 +356,87 @@ static void lies_cost_the_file_and_the_child(void **state)
 		struct name_cost cost = {0};
 		uint64_t before = restarts();
 		uint64_t n = lies[i].reason ? mangled(lies[i].reason) : 0;
-		uint64_t n_file = mangled("slow_file");
+		uint64_t n_paused = mangled("paused");
 
 		assert_shown(d, &cost, CONSTRAINED, lies[i].shown ? lies[i].shown : CONSTRAINED);
 		assert_int_equal(restarts() - before, lies[i].lost ? 2 : 0);
 		if (lies[i].reason) {
 			assert_int_equal(mangled(lies[i].reason), n + 1);
-			/*
-			 * The file has used up its limit, so the next child is not asked for its
-			 * names.
-			 */
+			/* Two children have failed, so no child is asked for the file's names. */
 			assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-			assert_int_equal(mangled("slow_file"), n_file + 1);
+			assert_int_equal(mangled("paused"), n_paused + 1);
 			assert_int_equal(restarts() - before, 2);
 		}
 		elf_demangler_free(d);
 	}
 }
 
+/*
+ * A name of one file takes over the child that reads it. From then on, names of this file may be
+ * lies, but those of no other file.
+ */
+static void a_child_that_lies_harms_its_own_file_only(void **state)
+{
+	_cleanup_free_ char *program = fake(TURNS);
+	struct demangler *d = elf_demangler_new(program, false);
+	struct name_cost hostile = {0}, known = {0}, fresh = {0};
+
+	(void)state;
+	assert_shown(d, &known, CONSTRAINED, "true");
+	assert_shown(d, &hostile, CONSTRAINED, "true");
+	assert_shown(d, &hostile, EVIL, "lie");
+	assert_shown(d, &hostile, CONSTRAINED, "lie");
+	assert_shown(d, &known, CONSTRAINED, "true");
+	assert_shown(d, &fresh, CONSTRAINED, "true");
+	elf_demangler_free(d);
+}
+
+/* Names of many files come in turns, and each file keeps its child. */
+static void each_file_has_a_child_of_its_own(void **state)
+{
+	_cleanup_free_ char *program = fake(PID);
+	struct demangler *d = elf_demangler_new(program, false);
+	struct name_cost costs[CHILDREN_MAX] = {0};
+	char *pids[CHILDREN_MAX];
+	uint64_t again_ns;
+
+	(void)state;
+	for (size_t i = 0; i < CHILDREN_MAX; i++) {
+		pids[i] = elf_demangler_text(d, CONSTRAINED, &costs[i], &again_ns);
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(pids[i], pids[k]);
+	}
+	for (size_t i = 0; i < CHILDREN_MAX; i++) {
+		assert_shown(d, &costs[i], CONSTRAINED, pids[i]);
+		free(pids[i]);
+	}
+	elf_demangler_free(d);
+}
+
 static void make_executable(const char *path, const char *text)
 {
 	assert_int_equal(file_write_atomic(path, text, strlen(text), 0700), 0);
+}
+
+/*
+ * The clock of the children's owner: clock_stands_ns is its constant time; 0: it is ahead of the
+ * real time by clock_ahead_ns.
+ */
+static uint64_t clock_stands_ns, clock_ahead_ns;
+
+static uint64_t clock_ns(void)
+{
+	return clock_stands_ns ? clock_stands_ns : now_mono_ns() + clock_ahead_ns;
+}
+
+static struct demangler *impatient_with_clock(const char *program)
+{
+	static struct child_ops ops;
+
+	ops = child_kernel;
+	ops.now_ns = clock_ns;
+	clock_stands_ns = clock_ahead_ns = 0;
+	return new_demangler(program, true, &ops);
 }
 
 static void wait_until(uint64_t ns)
@@ -405,7 +489,7 @@ static uint64_t time_out(struct demangler *d, struct name_cost *cost)
 static void silence_costs_the_child_and_a_pause(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
-	struct demangler *d = elf_demangler_new(program, true);
+	struct demangler *d = impatient_with_clock(program);
 	struct name_cost cost = {0}, other = {0}, third = {0};
 	uint64_t before = restarts(), n_none, n, asked_ns;
 
@@ -428,14 +512,15 @@ static void silence_costs_the_child_and_a_pause(void **state)
 	assert_int_equal(mangled("no_child"), n_none + 1);
 	/* The demangler may ask a child again, but not for this file, whose own pause lasts. */
 	d->retry_ns = 0;
-	n = mangled("timeout");
-	cost.next_ns = UINT64_MAX;
+	n = mangled("paused");
+	clock_stands_ns = asked_ns;
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-	assert_int_equal(mangled("timeout"), n + 1);
+	assert_int_equal(mangled("paused"), n + 1);
 	assert_int_equal(restarts(), before + 2);
+	clock_stands_ns = 0;
 	free(fake_while(SILENCE, "false"));
 	assert_readable_in_the_end(d, &third);
-	cost.next_ns = 0;
+	clock_ahead_ns = CHILD_POOL_PAUSE_NS;
 	assert_readable_in_the_end(d, &cost);
 	elf_demangler_free(d);
 }
@@ -444,52 +529,50 @@ static void a_late_answer_after_one_in_time_is_the_first(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
 	struct demangler *d = elf_demangler_new(program, true);
-	struct name_cost first = {0}, second = {0}, plain = {0};
+	struct name_cost first = {0}, second = {0};
 	uint64_t asked_ns;
 
 	(void)state;
 	time_out(d, &first);
 	free(fake_while(SILENCE, "false"));
-	assert_readable_in_the_end(d, &plain);
+	assert_readable_in_the_end(d, &second);
 	assert_int_equal(kill(child_pid(), SIGSTOP), 0);
 	asked_ns = time_out(d, &second);
 	assert_true(d->retry_ns < asked_ns + PAUSE_NS);
 	elf_demangler_free(d);
 }
 
-/* A pause is doubled once for each name, even if a patient owner asks two children for the name. */
-static void pauses_get_longer(void **state)
+static void children_without_names_end(void **state)
+{
+	struct demangler *d = impatient_with_clock(NULL);
+	struct name_cost cost = {0};
+
+	(void)state;
+	assert_readable_in_the_end(d, &cost);
+	elf_demangler_rest(d);
+	assert_int_not_equal(child_pid(), 0);
+	clock_ahead_ns = CHILD_POOL_IDLE_NS;
+	d->rest_ns = 0;
+	elf_demangler_rest(d);
+	assert_int_equal(child_pid(), 0);
+	assert_readable_in_the_end(d, &cost);
+	elf_demangler_free(d);
+}
+
+/* Two late children at one name are one loss, after which the file's pause is the shortest one. */
+static void a_patient_owner_asks_two_children_that_are_late(void **state)
 {
 	_cleanup_free_ char *program = fake(SILENCE);
 	struct demangler *d = elf_demangler_new(program, false);
-	struct name_cost cost = {.pause_ns = FILE_PAUSE_NS}, longest;
+	struct name_cost cost = {0};
 	uint64_t n = restarts(), again_ns = 0;
 
 	(void)state;
 	d->answer_ns = NSEC_PER_MSEC;
 	free(elf_demangler_text(d, CONSTRAINED, &cost, &again_ns));
 	assert_int_equal(restarts(), n + 2);
-	assert_int_equal(again_ns, cost.next_ns);
-	assert_int_equal(cost.pause_ns, 2 * FILE_PAUSE_NS);
-	cost.pause_ns = FILE_PAUSE_MAX_NS;
-	longest = cost;
-	charge(&longest, &cost, "timeout");
-	assert_int_equal(longest.pause_ns, FILE_PAUSE_MAX_NS);
-	elf_demangler_free(d);
-}
-
-static void pauses_are_forgotten_when_they_are_long_ago(void **state)
-{
-	struct demangler *d = elf_demangler_new(NULL, false);
-	struct name_cost cost = {.pause_ns = FILE_PAUSE_MAX_NS};
-
-	(void)state;
-	cost.next_ns = now_mono_ns();
-	assert_readable_in_the_end(d, &cost);
-	assert_int_equal(cost.pause_ns, FILE_PAUSE_MAX_NS);
-	cost.pause_ns = 1;
-	assert_readable_in_the_end(d, &cost);
-	assert_int_equal(cost.pause_ns, 0);
+	assert_int_equal(again_ns, child_pool_next_ns(d->pool, cost.owner));
+	assert_in_range(again_ns, 1, now_mono_ns() + CHILD_POOL_PAUSE_NS);
 	elf_demangler_free(d);
 }
 
@@ -523,55 +606,33 @@ static void a_child_that_starts_slowly_is_not_waited_for(void **state)
 	elf_demangler_free(d);
 }
 
-/*
- * The clock of a child's owner: clock_stands_ns is its constant time, and clock_late_ns is
- * subtracted from the real time.
- */
-static uint64_t clock_stands_ns, clock_late_ns;
-
-static uint64_t clock_ns(void)
-{
-	return clock_stands_ns ? clock_stands_ns : now_mono_ns() - clock_late_ns;
-}
-
-static struct demangler *impatient_with_clock(const char *program)
-{
-	static struct child_ops ops;
-	struct demangler *d = elf_demangler_new(program, true);
-
-	ops = child_kernel;
-	ops.now_ns = clock_ns;
-	child_free(d->child);
-	d->child = new_child(program, true, &ops);
-	return d;
-}
-
+/* The kernel does not end a killed child. Only the names of its own file wait for that. */
 static void a_child_that_ends_slowly_is_not_waited_for(void **state)
 {
 	struct counter *stuck = counter("podflame_demangle_children_stuck_total", NULL, NULL);
 	struct demangler *d = impatient_with_clock(NULL);
-	uint64_t n_none, before = counter_get(stuck);
+	uint64_t n_paused, before = counter_get(stuck);
 	struct name_cost cost = {0}, other = {0};
 	siginfo_t ended;
 	pid_t pid, tracer;
 
 	(void)state;
 	assert_readable_in_the_end(d, &cost);
-	clock_stands_ns = now_mono_ns(); /* its clock stands, so the owner keeps waiting */
 	pid = child_pid();
 	tracer = testchild_hold_at_exit(pid);
 	assert_int_equal(kill(pid, SIGSTOP), 0);
 	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-	assert_int_equal(counter_get(stuck), before);
-	n_none = mangled("no_child");
-	assert_shown(d, &other, CONSTRAINED, CONSTRAINED);
-	assert_int_equal(mangled("no_child"), n_none + 1);
+	assert_int_equal(counter_get(stuck), before + 1);
+	assert_readable_in_the_end(d, &other);
+	clock_ahead_ns = CHILD_POOL_PAUSE_MAX_NS;
+	n_paused = mangled("paused");
+	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
+	assert_int_equal(mangled("paused"), n_paused + 1);
 	kill(tracer, SIGKILL);
 	assert_int_equal(waitpid(tracer, NULL, 0), tracer);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0);
-	clock_stands_ns = 0;
-	assert_readable_in_the_end(d, &other);
-	assert_int_equal(counter_get(stuck), before);
+	assert_readable_in_the_end(d, &cost);
+	assert_int_equal(counter_get(stuck), before + 1);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), -1); /* the owner has reaped it already */
 	elf_demangler_free(d);
 }
@@ -623,55 +684,6 @@ static void a_name_is_readable_when_a_child_starts_again(void **state)
 	elf_demangler_free(d);
 }
 
-/*
- * An impatient owner asks no child before the next one may start: its caller holds a lock that the
- * names of all pods need.
- */
-static void nobody_waits_until_the_next_child_may_start(void **state)
-{
-	_cleanup_free_ char *program = fake(DEATH);
-	struct demangler *d = impatient_with_clock(program);
-	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, n_none, n, asked_ns = 0;
-	struct name_cost cost = {0};
-
-	(void)state;
-	while (child_restarts(d->child) < 2 && now_mono_ns() < deadline) {
-		wait_until(d->retry_ns);
-		asked_ns = now_mono_ns();
-		assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-	}
-	assert_int_equal(child_restarts(d->child), 2);
-	assert_true(child_next_ns(d->child) > asked_ns);
-	clock_late_ns = 60 * NSEC_PER_SEC;
-	cost = (struct name_cost){0};
-	n_none = mangled("no_child");
-	n = restarts();
-	assert_shown(d, &cost, CONSTRAINED, CONSTRAINED);
-	assert_int_equal(mangled("no_child"), n_none + 1);
-	assert_int_equal(restarts(), n);
-	assert_not_charged(&cost);
-	elf_demangler_free(d);
-	clock_late_ns = 0;
-}
-
-static void who_may_wait_waits_until_the_next_child_may_start(void **state)
-{
-	struct demangler *d = elf_demangler_new(NULL, false);
-	uint64_t before = restarts();
-
-	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
-		struct name_cost cost = {0};
-
-		assert_shown(d, &cost, CONSTRAINED, "int shop::price<int>(int)");
-		assert_int_equal(restarts(), before + i);
-		kill(child_pid(), SIGKILL);
-		while (child_pid())
-			usleep(1000);
-	}
-	elf_demangler_free(d);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -684,16 +696,16 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_child_that_died_while_idle_costs_nothing),
 		cmocka_unit_test(without_a_child_names_stay_mangled),
 		cmocka_unit_test(lies_cost_the_file_and_the_child),
+		cmocka_unit_test(a_child_that_lies_harms_its_own_file_only),
+		cmocka_unit_test(each_file_has_a_child_of_its_own),
+		cmocka_unit_test(children_without_names_end),
 		cmocka_unit_test(silence_costs_the_child_and_a_pause),
 		cmocka_unit_test(a_late_answer_after_one_in_time_is_the_first),
-		cmocka_unit_test(pauses_get_longer),
-		cmocka_unit_test(pauses_are_forgotten_when_they_are_long_ago),
+		cmocka_unit_test(a_patient_owner_asks_two_children_that_are_late),
 		cmocka_unit_test(a_child_that_starts_slowly_is_not_waited_for),
 		cmocka_unit_test(a_child_that_ends_slowly_is_not_waited_for),
 		cmocka_unit_test(a_name_that_another_child_reads_is_innocent),
 		cmocka_unit_test(a_name_is_readable_when_a_child_starts_again),
-		cmocka_unit_test(nobody_waits_until_the_next_child_may_start),
-		cmocka_unit_test(who_may_wait_waits_until_the_next_child_may_start),
 	};
 
 	if (argc > 2 && streq(argv[1], FAKE_VERB))

@@ -184,29 +184,31 @@ struct elf_wanted elf_index_wanted(const struct elf_index *i, size_t k);
  */
 char *elf_text_clean(const char *s);
 /*
- * Makes mangled names readable (C++ of the Itanium ABI, Rust legacy and v0). A child without rights
- * does the work. It is started for the first mangled name. Any thread.
+ * Makes mangled names readable (C++ of the Itanium ABI, Rust legacy and v0). Children without
+ * rights do the work. Each reads the names of one file only, and is started for the first mangled
+ * name. Any thread.
  */
 struct demangler;
 /*
- * self_exe: the program to execute as the child; NULL: /proc/self/exe. impatient: its callers must
+ * self_exe: the program to execute as a child; NULL: /proc/self/exe. impatient: its callers must
  * not be blocked long, because they hold a lock that other threads need, or other threads wait for
  * them.
  */
 struct demangler *elf_demangler_new(const char *self_exe, bool impatient);
 struct demangler *elf_demangler_free(struct demangler *d);
+/* Ends children that have had no name for long. To be called often; it looks once a second. */
+void elf_demangler_rest(struct demangler *d);
 /*
- * The cost of the names of one file so far; all members are 0 at first. The demangler's lock guards
- * it.
+ * What the demangler knows of one file: the cost of its names so far. All members are 0 at first.
+ * The demangler's lock guards it.
  */
 struct name_cost {
 	uint64_t spent_ns;	/* CPU time of slow names, less the part that is forgiven */
-	/* when a part was last forgiven. This and the next two: CLOCK_MONOTONIC */
+	/* when a part was last forgiven. This and the next one: CLOCK_MONOTONIC */
 	uint64_t forgiven_at_ns;
 	/* until this time the file's names stay mangled, because they took too long */
 	uint64_t slow_until_ns;
-	uint64_t next_ns;	/* when the pause after a timeout ends */
-	uint64_t pause_ns;	/* how long this pause is */
+	uint64_t owner;		/* the file's number, which the demangler sets */
 };
 /*
  * Returns a new string: the name, demangled if it was mangled, and clean. It usually blocks for
@@ -215,10 +217,10 @@ struct name_cost {
  * impatient blocks for up to half a minute.
  *
  * If the slow names of a file take more than a limit of CPU time, all further names of the file
- * stay mangled for a while. The same happens if two children die at one name, or a child does not
- * answer. podflame_names_mangled_total counts each name that stays mangled, by reason.
- * *ret_again_ns: the time (CLOCK_MONOTONIC) from which the name may become readable, because its
- * failure may have had another cause. 0: the text is final.
+ * stay mangled for a while. The same happens if two children fail at one name, or if a child of an
+ * impatient demangler does not answer (child_pool_give). podflame_names_mangled_total counts each
+ * name that stays mangled, by reason. *ret_again_ns: the time (CLOCK_MONOTONIC) from which the name
+ * may become readable, because its failure may have had another cause. 0: the text is final.
  */
 char *elf_demangler_text(struct demangler *d, const char *name, struct name_cost *cost,
 		     uint64_t *ret_again_ns);

@@ -156,5 +156,6 @@ void files_names_done(struct files *f, struct file_names *n)
 	files_names_unref(n->held);
 	n->held = NULL;
 	n->n = 0;
+	elf_demangler_rest(f->demangler);
 	pthread_mutex_unlock(&f->lock);
 }

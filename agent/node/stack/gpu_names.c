@@ -71,10 +71,25 @@ static struct gpu_name *entry(struct gpu_names *n)
 	return i;
 }
 
+/*
+ * Makes the text for a name of the process. A name stays mangled as long as its process is not
+ * known, because a child that demangles reads names of one process only.
+ */
+static char *text_of(struct stacks *s, struct process_id id, const char *mangled,
+		     uint64_t *ret_again_ns)
+{
+	struct stacks_process *p = stacks_process(s, id);
+
+	if (p)
+		return elf_demangler_text(files_demangler(s->files), mangled, &p->names_cost,
+					  ret_again_ns);
+	*ret_again_ns = 1;
+	return elf_text_clean(mangled);
+}
+
 /* Returns the name demangled and clean. The text is valid until the next call. */
 static const char *demangled(struct stacks *s, struct process_id id, const char *mangled)
 {
-	struct stacks_process *p = stacks_process(s, id);
 	struct gpu_names *n = s->gpu_names;
 	struct gpu_name *i;
 
@@ -86,8 +101,7 @@ static const char *demangled(struct stacks *s, struct process_id id, const char 
 		return i->text;
 	n->bytes -= i->text ? strlen(i->text) : 0;
 	free(i->text);
-	i->text = elf_demangler_text(files_demangler(s->files), mangled,
-				     p ? &p->names_cost : &s->names_cost, &i->again_ns);
+	i->text = text_of(s, id, mangled, &i->again_ns);
 	n->bytes += strlen(i->text);
 	return i->text;
 }

@@ -123,6 +123,22 @@ static void work_without_its_launch_has_a_name(void **state)
 	done(&f);
 }
 
+/* Without its process, a name cannot have a child of the process, so no child reads it. */
+static void a_name_stays_mangled_until_its_process_is_known(void **state)
+{
+	struct fixture f = make(kallsyms);
+	struct work w;
+
+	(void)state;
+	stacks_forget_all(f.s);
+	assert_rendered(&f, NULL, work(&w, KERNEL_WORK, "_Z3onev"), true,
+			"[stack trace lost];[c] _Z3onev");
+	add_own_mappings(&f, 1);
+	assert_rendered(&f, NULL, work(&w, KERNEL_WORK, "_Z3onev"), true,
+			"[stack trace lost];[c] one()");
+	done(&f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +148,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_of_all_lengths_are_whole),
 		cmocka_unit_test(copies_and_sets_say_what_they_are),
 		cmocka_unit_test(work_without_its_launch_has_a_name),
+		cmocka_unit_test(a_name_stays_mangled_until_its_process_is_known),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

@@ -58,7 +58,6 @@ struct stacks {
 	size_t n_compared_pages; /* pages of all processes, for code_compare.c */
 	uint64_t taken_ns;	 /* set by stacks_taken() */
 	struct gpu_names *gpu_names;
-	struct name_cost names_cost; /* of processes that are not known */
 };
 
 /* ---- processes.c ---- */
