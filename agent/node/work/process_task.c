@@ -30,11 +30,21 @@ static uint64_t ns_of(struct work *w, const struct process_task *p)
 static void process_run(struct task *t)
 {
 	struct process_task *p = (struct process_task *)t;
+	uint64_t began_ns = now_mono_ns();
 
 	p->blocked = work_is_blocked(&t->work->stuck, p->ns);
 	t->refused |= p->blocked;
 	if (!p->blocked)
 		p->run(t);
+	p->took_ns = now_mono_ns() - began_ns;
+}
+
+static void process_done(struct task *t)
+{
+	struct process_task *p = (struct process_task *)t;
+
+	p->done(t);
+	work_turns_ended(t->work, p, p->took_ns);
 }
 
 void work_post_process(struct work *w, struct process_task *p, size_t n_bytes)
@@ -42,7 +52,12 @@ void work_post_process(struct work *w, struct process_task *p, size_t n_bytes)
 	p->ns = ns_of(w, p);
 	p->run = p->task.run;
 	p->task.run = process_run;
-	work_post(w, w->files, &p->task, n_bytes);
+	p->done = p->task.done;
+	p->task.done = process_done;
+	if (w->closing)
+		work_post(w, w->files, &p->task, n_bytes);
+	else
+		work_turns_add(w, p, n_bytes);
 }
 
 const char *work_process_refusal(const struct process_task *p)
@@ -124,6 +139,7 @@ void work_files_stuck(struct worker *files, struct job *j, void *work)
 	p->task.done = late_done;
 	if (work_left_behind(w, &w->stuck, &w->files, j, p->ns))
 		go_on(w);
+	work_turns_ended(w, p, WORK_READ_LIMIT_NS);
 	tell_blocked(w);
 }
 

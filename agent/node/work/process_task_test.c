@@ -87,7 +87,8 @@ static void ended(struct task *t)
 	items[k].done = true;
 }
 
-static void post(unsigned k, uint64_t cgroup_id, void (*run)(struct task *))
+static void post_of(unsigned k, uint64_t cgroup_id, void (*run)(struct task *), size_t n_bytes,
+		    uint64_t limit_ns)
 {
 	struct item *x = xcalloc(1, sizeof(*x));
 
@@ -97,8 +98,18 @@ static void post(unsigned k, uint64_t cgroup_id, void (*run)(struct task *))
 	x->process.cgroup_id = cgroup_id;
 	x->process.task.run = run;
 	x->process.task.done = ended;
-	x->process.task.job.deadline_ns = run == blocks ? 50 * MS : 0;
-	work_post_process(work, &x->process, 0);
+	x->process.task.job.deadline_ns = limit_ns;
+	work_post_process(work, &x->process, n_bytes);
+}
+
+static void post(unsigned k, uint64_t cgroup_id, void (*run)(struct task *))
+{
+	post_of(k, cgroup_id, run, 0, run == blocks ? 50 * MS : 0);
+}
+
+static void post_bytes(unsigned k, uint64_t cgroup_id, size_t n_bytes)
+{
+	post_of(k, cgroup_id, runs, n_bytes, 0);
 }
 
 static uint64_t deadline_ns;
@@ -141,8 +152,10 @@ static void a_namespace_keeps_one_thread(void **state)
 	wait_for(11);
 	assert_true(items[10].ran && !items[10].refused);
 	assert_true(items[11].ran && !items[11].refused);
-	for (unsigned k = 1; k < 10; k++)
+	for (unsigned k = 1; k < 10; k++) {
+		wait_for(k); /* it waits longer: its namespace has used more of the worker's time */
 		assert_true(items[k].refused && !items[k].ran);
+	}
 	assert_false(items[0].done);
 	assert_string_equal(told(),
 			    "container main of pod web-1: reading the files of a process takes "
@@ -159,6 +172,95 @@ static void a_namespace_keeps_one_thread(void **state)
 	post(13, 11, runs);
 	wait_for(13);
 	assert_true(items[13].ran && !items[13].refused);
+}
+
+/* ---- turns ---- */
+
+#define N_MANY	  10000
+#define MANY_ITEM 8 /* the item of items[] of a task whose end is not looked at */
+#define MB	  (1u << 20)
+static _Atomic unsigned n_ran; /* how many of the tasks of MANY_ITEM have run */
+static unsigned before_victim, n_ended;
+
+static void one_of_many(struct task *t)
+{
+	(void)t;
+	n_ran++;
+}
+
+static void victim(struct task *t)
+{
+	before_victim = n_ran;
+	runs(t);
+}
+
+static void one_of_many_ended(struct task *t)
+{
+	n_ended++;
+	ended(t);
+}
+
+static void post_one_of_many(uint64_t cgroup_id)
+{
+	struct item *x = xcalloc(1, sizeof(*x));
+
+	x->k = MANY_ITEM;
+	x->process.cgroup_id = cgroup_id;
+	x->process.task.run = one_of_many;
+	x->process.task.done = one_of_many_ended;
+	work_post_process(work, &x->process, 0);
+}
+
+/* Begins with a task of the namespace of cgroup 10 that holds the worker until release_worker(). */
+static void hold_worker(void)
+{
+	memset(items, 0, sizeof(items));
+	n_ran = n_ended = 0;
+	post_of(0, 10, blocks, 0, 0);
+}
+
+static void release_worker(void)
+{
+	assert_int_equal(write(items[0].pipe[1], "x", 1), 1);
+}
+
+/*
+ * A namespace has ten thousand tasks, and another one then has one. It runs as soon as the tasks
+ * that the worker already has are over.
+ */
+static void namespaces_take_turns(void **state)
+{
+	(void)state;
+	hold_worker();
+	for (unsigned i = 0; i < N_MANY; i++)
+		post_one_of_many(11);
+	post(1, 20, victim);
+	post(2, 11, runs);
+	release_worker();
+	wait_for(1);
+	assert_false(items[1].refused);
+	assert_in_range(before_victim, 0, 1);
+	wait_for(2); /* the last one of the namespace that has many */
+	assert_int_equal(n_ended, N_MANY);
+	assert_int_equal(n_ran, N_MANY);
+}
+
+static void a_namespace_has_half_of_the_room_that_others_leave(void **state)
+{
+	(void)state;
+	hold_worker();
+	post_one_of_many(10); /* the worker has it */
+	post_bytes(1, 11, 12 * MB);
+	post_bytes(2, 11, 12 * MB);
+	assert_true(items[2].done && items[2].refused && !items[2].ran);
+	post_bytes(3, 20, 9 * MB);
+	assert_false(items[3].done);
+	post_bytes(4, 20, 9 * MB);
+	assert_true(items[4].done && items[4].refused && !items[4].ran);
+	release_worker();
+	wait_for(1);
+	wait_for(3);
+	assert_true(items[1].ran && items[3].ran);
 }
 
 static void is_on_os(void *arg)
@@ -202,6 +304,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_namespace_keeps_one_thread),
+		cmocka_unit_test(namespaces_take_turns),
+		cmocka_unit_test(a_namespace_has_half_of_the_room_that_others_leave),
 		cmocka_unit_test(the_loop_is_no_worker),
 	};
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #define OS_MAILBOX     (64u << 20)
-#define FILES_MAILBOX  (16u << 20)
 #define PARSE_MAILBOX  (1u << 20) /* bytes of the jobs of each parser that wait */
 #define PIPE_MAILBOX   (256u << 20)
 #define PROBES_MAILBOX (1u << 20) /* bytes of the jobs that wait to attach probes */
@@ -73,18 +72,30 @@ bool work_runs_on(const struct work *work, const struct worker *w)
 	return (work->closing && loop_is_current(work->loop)) || work->threads->is_current(w);
 }
 
-void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
+static void take(struct work *w, struct task *t)
 {
 	loop_assert(w->loop);
 	assert_se(t->done && !w->closed);
 	t->work = w;
 	t->job.run = on_run;
 	t->job.done = on_done;
-	t->job.n_bytes = sizeof(*t) + n_bytes;
 	t->prev = w->tasks_tail;
 	*w->tasks_tail = t;
 	w->tasks_tail = &t->next;
 	w->refs++;
+}
+
+void work_refuse(struct work *w, struct task *t)
+{
+	take(w, t);
+	t->refused = true;
+	on_done(&t->job);
+}
+
+void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes)
+{
+	take(w, t);
+	t->job.n_bytes = sizeof(*t) + n_bytes;
 	if (w->closing) {
 		on_run(&t->job);
 		on_done(&t->job);
@@ -175,6 +186,8 @@ void work_close(struct work *w)
 
 	loop_assert(w->loop);
 	assert_se(!w->closing);
+	if (w->files)
+		work_turns_post_all(w);
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (*all[i])
 			w->threads->end(*all[i]);

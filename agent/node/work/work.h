@@ -34,6 +34,16 @@ struct left_behind {
 
 struct task;
 
+/* Tasks that wait for the files worker, in a queue for each namespace. */
+struct turns {
+	struct turn_ns *namespaces;
+	size_t bytes;	   /* of all tasks that wait */
+	size_t n_waiting;  /* namespaces that have such a task */
+	unsigned n_posted; /* tasks that the worker has */
+	uint64_t now_ns;   /* the spent time of the namespace whose turn was last */
+	bool posting;
+};
+
 /* The functions by which this module uses workers: those of lib/loop, or those of a test. */
 struct work_threads {
 	int (*create)(struct loop *l, const char *name, size_t max_bytes, struct worker **ret);
@@ -76,6 +86,7 @@ struct work {
 	unsigned refs; /* one reference of work_new(), and one per task */
 	struct task *tasks, **tasks_tail;
 	struct left_behind stuck; /* blocked jobs of `files` */
+	struct turns turns;	  /* of the tasks that wait for `files` */
 	struct problem_list unreadable;
 	void (*on_files_replaced)(void *arg);
 	void *on_files_replaced_arg;
@@ -124,7 +135,9 @@ void work_post(struct work *w, struct worker *to, struct task *t, size_t n_bytes
 /*
  * A task for the files worker. If it blocks the worker, this is reported to the targets of its pod
  * (ProcessUnreadable). As long as a job for a namespace is blocked, other jobs for it are refused.
- * So a namespace blocks at most one thread.
+ * So a namespace blocks at most one thread. Namespaces take turns: the tasks of one that has used
+ * much of the worker's time wait for those of others. A namespace's tasks that wait may have half
+ * of the bytes that those of others leave; further ones are refused.
  */
 struct process_task {
 	struct task task;
@@ -132,9 +145,14 @@ struct process_task {
 	uint64_t cgroup_id;
 	/* private to work/ */
 	void (*run)(struct task *t);  /* the caller's task.run */
-	void (*late)(struct task *t); /* the task.done of the caller, for a task that was blocked */
+	void (*done)(struct task *t); /* the caller's task.done */
+	void (*late)(struct task *t); /* task.done, for a task that was blocked */
 	uint64_t ns; /* of struct charged; of the host, each process has its own */
 	bool blocked;
+	bool has_turn;	  /* the worker has it */
+	uint64_t took_ns; /* how long the worker ran it */
+	size_t turn_bytes;
+	struct process_task *next_turn;
 };
 void work_post_process(struct work *w, struct process_task *p, size_t n_bytes);
 /* Returns why the task was refused, as a label of counters. */
