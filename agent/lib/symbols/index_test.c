@@ -269,6 +269,67 @@ static void text_inside_a_page(void **state)
 	elf_index_unref(i);
 }
 
+static bool is_one(const char *name)
+{
+	return streq(name, "one");
+}
+
+static void keep(void *arg)
+{
+	(void)arg;
+}
+
+static void open_part(const struct elf_part *what, struct buf *bytes, struct elf_index **ret)
+{
+	struct small_index x = valid_index();
+	struct elf_index *whole;
+	int fd = make_memfd(&x, sizeof(x));
+
+	assert_int_equal(seal(fd), 0);
+	assert_int_equal(elf_index_open(fd, &whole), 0);
+	elf_index_write_part(whole, what, bytes);
+	elf_index_unref(whole);
+	assert_int_equal(elf_index_borrow(bytes->data, bytes->len, keep, NULL, ret), 0);
+}
+
+static void a_part_has_what_was_asked_for(void **state)
+{
+	static const char *const symbols[] = {"none", "two", "one", NULL};
+	const struct elf_part all = {is_one, symbols, true}, nothing = {0};
+	struct buf bytes = {0};
+	struct elf_index *i;
+	struct elf_tables tables;
+	struct elf_symbol s;
+	struct elf_mark mark;
+	uint64_t address;
+
+	(void)state;
+	open_part(&all, &bytes, &i);
+	assert_int_equal(elf_index_n_symbols(i), 2);
+	assert_symbol(i, 0x1000, "one");
+	assert_int_equal(elf_index_find_symbol(i, "two", &s), 0);
+	assert_int_equal(s.address, 0x1010);
+	assert_int_equal(elf_index_n_marks(i), 2);
+	assert_int_equal(elf_index_find_mark(i, "ab", &mark), -ENOENT);
+	assert_int_equal(elf_index_find_mark(i, "one", &mark), 0);
+	assert_int_equal(mark.address, 0x20);
+	assert_true(mark.thread_local);
+	elf_index_tables(i, &tables);
+	assert_int_equal(tables.n_rows, 2);
+	assert_int_equal(tables.rules[0].cfa_offset, 8);
+	assert_int_equal(elf_index_address(i, 4, &address), 0);
+	assert_int_equal(address, 0x1004);
+	elf_index_unref(i);
+	buf_reset(&bytes);
+	open_part(&nothing, &bytes, &i);
+	assert_int_equal(elf_index_n_symbols(i) + elf_index_n_marks(i), 0);
+	elf_index_tables(i, &tables);
+	assert_int_equal(tables.n_pages, 0);
+	assert_int_equal(elf_index_address(i, 4, &address), 0);
+	elf_index_unref(i);
+	buf_done(&bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +338,7 @@ int main(void)
 		cmocka_unit_test(names_are_as_long_as_a_writer_makes_them),
 		cmocka_unit_test(index_answers_are_exact),
 		cmocka_unit_test(what_is_missing_is_said),
+		cmocka_unit_test(a_part_has_what_was_asked_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

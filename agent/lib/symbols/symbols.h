@@ -122,6 +122,16 @@ struct elf_tables {			/* borrowed from the index */
 /* If the file has no tables, n_pages is 0, and elf_index_flags has the reason. */
 void elf_index_tables(const struct elf_index *i, struct elf_tables *ret);
 
+/* ---- a part of an index ---- */
+/* What a part has of the names and tables. It always has the file's properties and segments. */
+struct elf_part {
+	bool (*mark)(const char *name);	/* whether the part has this mark; NULL: it has none */
+	const char *const *symbols;	/* names, NULL at the end, at most 8; NULL: none */
+	bool tables;
+};
+/* Adds the part to out as an index, for elf_index_borrow(). */
+void elf_index_write_part(const struct elf_index *i, const struct elf_part *what, struct buf *out);
+
 /* ---- properties of the file ---- */
 enum elf_index_flag {
 	ELF_INDEX_GO = 1 << 0,			/* names and rows come from .gopclntab */
