@@ -142,14 +142,15 @@ static const struct {
 	{"parse_failures_total", "Files that could not be parsed."},
 	{"perf_map_lines_refused_total", "Lines of perf maps that were refused."},
 	{"reader_child_restarts_total",
-	 "Times that the agent ended a child process that reads perf maps, because the child took "
-	 "too long, died or gave a wrong answer."},
+	 "Times that the agent ended a child process that reads perf maps and the memory of "
+	 "processes, because the child took too long, died or gave a wrong answer."},
 	{"reader_children_stuck_total",
-	 "Killed children that read perf maps, which the kernel has not ended yet."},
+	 "Killed children that read perf maps and the memory of processes, which the kernel has "
+	 "not ended yet."},
 	{"reader_failures_total",
-	 "Perf maps that could not be read, by reason. paused: the agent reads none of the "
-	 "namespace for a while, because one stopped the child that read it. no_child: no child "
-	 "could be started."},
+	 "Perf maps and runtimes of processes that could not be read, by reason. paused: the "
+	 "agent reads none of the namespace for a while, because one stopped the child that read "
+	 "it. no_child: no child could be started."},
 	{"runtime_frames_unnamed_total", "Frames of runtimes without a name."},
 	{"runtime_learn_failures_total", "Processes whose runtime could not be read."},
 	{"runtime_learn_seconds_total",

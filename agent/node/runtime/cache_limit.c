@@ -2,8 +2,8 @@
 /*
  * The limit of the runtimes' caches: lines, code and texts of a process that they keep, so that
  * they need not read them again for the next name. Each process has a limit, which it reaches
- * easily. There may be thousands of processes, so all of them together have a limit, too. Any
- * thread may call its functions.
+ * easily. There may be thousands of processes, so all of them together have a limit, too. In a child
+ * these are the processes of its namespace. Any thread may call its functions.
  */
 #include "node/runtime/internal.h"
 
@@ -13,7 +13,7 @@
  * bytes of all processes' caches together. Above it, a process whose cache is small may still add
  * to it, until all caches have 1.5 times this limit.
  */
-#define CACHES_ALL_BYTES (64u << 20)
+#define CACHES_ALL_BYTES (12u << 20)
 
 static _Atomic size_t all_bytes, n_owners;
 
@@ -34,4 +34,9 @@ bool runtime_cache_has_room(size_t own, size_t bytes, size_t most)
 	if (own + bytes > most || all > CACHES_ALL_BYTES + CACHES_ALL_BYTES / 2)
 		return false;
 	return all <= CACHES_ALL_BYTES || own + bytes <= CACHES_ALL_BYTES / 2 / MAX(n, (size_t)1);
+}
+
+bool runtime_caches_are_full(void)
+{
+	return atomic_load(&all_bytes) >= CACHES_ALL_BYTES;
 }

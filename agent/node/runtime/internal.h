@@ -15,13 +15,20 @@ PF_CONTEXTS(X)
 /* _PF_RUNTIME_MAX items, indexed by enum pf_runtime_kind. A test sets its own table. */
 extern const struct runtime_ops *const *runtime_table;
 
+/* look.c: whether the name of a mark fits one of the marks, which are as in runtime_ops.marks */
+bool runtime_is_mark(const char *const *of, const char *name);
+
+/* memory.c: the memory of a process that has been opened. fd must stay valid. */
+struct memory runtime_memory_of(int *fd);
+int runtime_process_memory_fd(const struct process_memory *p); /* borrowed */
+
 /*
  * ranges.c. Sorts the ranges, and removes what is not in an executable mapping or is in
  * look->taken. -EINVAL: a range is empty, or ranges overlap. -E2BIG: the result has more than
  * `most` ranges.
  */
 int runtime_ranges_fit(const struct runtime_look *look, size_t most, struct runtime_range **ranges,
-	       size_t *n);
+		       size_t *n);
 /*
  * Writes into l->problem that the runtime has more ranges than the limit, and counts that as
  * over_limit. what: the name of such ranges, for a user.
@@ -57,6 +64,7 @@ void runtime_cache_set(size_t *own, size_t bytes);
  * processes together have a limit, too.
  */
 bool runtime_cache_has_room(size_t own, size_t bytes, size_t most);
+bool runtime_caches_are_full(void); /* all processes together keep as much as they may */
 
 /*
  * For tests: adds l to the runtimes of p, which then owns l's memory. p NULL: makes a new one, for

@@ -47,23 +47,22 @@ bool runtime_mapping_is_generated(const struct mapping *m, const struct elf_inde
 	return !*m->path || m->memory_file;
 }
 
-/* Returns whether the name fits a mark of a runtime. An index also has marks for other modules. */
-static bool is_mark(const char *name)
+bool runtime_is_mark(const char *const *of, const char *name)
 {
-	for (const char *const *m = runtime_marks(); *m; m++) {
-		size_t stem = strcspn(*m, "*");
+	for (const char *const *m = of; *m; m++) {
+		size_t stem = (*m)[0] == name[0] ? strcspn(*m, "*") : 0;
 
-		if ((*m)[0] == name[0] && strncmp(*m, name, stem) == 0 &&
-		    ((*m)[stem] == '*' || !name[stem]))
+		if (stem && strncmp(*m, name, stem) == 0 && ((*m)[stem] == '*' || !name[stem]))
 			return true;
 	}
 	return false;
 }
 
+/* Returns whether the index has a mark of a runtime. It also has marks for other modules. */
 static bool has_mark(const struct elf_index *index)
 {
 	for (size_t i = 0; i < elf_index_n_marks(index); i++)
-		if (is_mark(elf_index_mark(index, i).name))
+		if (runtime_is_mark(runtime_marks(), elf_index_mark(index, i).name))
 			return true;
 	return false;
 }

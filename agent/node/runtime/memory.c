@@ -75,7 +75,7 @@ struct process_memory {
 
 static int read_process(void *arg, uint64_t address, void *to, size_t n)
 {
-	const struct process_memory *p = arg;
+	const int *fd = arg;
 	size_t done = 0;
 
 	while (done < n) {
@@ -83,7 +83,7 @@ static int read_process(void *arg, uint64_t address, void *to, size_t n)
 
 		if (address + done > INT64_MAX)
 			return -EFAULT;
-		r = pread64(p->fd, (char *)to + done, n - done, (off64_t)(address + done));
+		r = pread64(*fd, (char *)to + done, n - done, (off64_t)(address + done));
 		if (r < 0 && errno == EINTR)
 			continue;
 		if (r < 0)
@@ -93,6 +93,16 @@ static int read_process(void *arg, uint64_t address, void *to, size_t n)
 		done += r;
 	}
 	return 0;
+}
+
+struct memory runtime_memory_of(int *fd)
+{
+	return (struct memory){.read = read_process, .arg = fd, .budget_bytes = MEMORY_BUDGET};
+}
+
+int runtime_process_memory_fd(const struct process_memory *p)
+{
+	return p->fd;
 }
 
 /*
@@ -142,7 +152,8 @@ int runtime_process_memory_open(struct process_id id, struct process_memory **re
 		return r;
 	p = xcalloc(1, sizeof(*p));
 	p->fd = TAKE_FD(fd);
-	p->memory = (struct memory){.read = read_process, .arg = p, .opened_ns = now_mono_ns()};
+	p->memory = runtime_memory_of(&p->fd);
+	p->memory.opened_ns = now_mono_ns();
 	*ret = p;
 	return 0;
 }

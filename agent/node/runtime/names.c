@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The names that runtimes find for a frame: a list that owns its texts. */
-#include "node/runtime/internal.h"
+#include "node/runtime/ask_format.h"
 
 #include <stdlib.h>
 
@@ -13,10 +13,15 @@ static char *take_clean(char *s)
 	return clean;
 }
 
+void runtime_lines_dropped(void)
+{
+	counter_add(runtime_loss_counter(LOST_LINES), 1);
+}
+
 void runtime_names_add(struct runtime_names *n, char *name, char *file, uint32_t line, bool inlined)
 {
 	if (n->n == RUNTIME_NAMES_MAX) {
-		counter_add(counter("podflame_inlined_frames_dropped_total", NULL, NULL), 1);
+		counter_add(runtime_loss_counter(LOST_INLINED), 1);
 		free(name);
 		free(file);
 		return;

@@ -3,7 +3,7 @@
  * Checks the ranges of code that a runtime learnt from a hostile process. Only parts that the
  * process can execute are kept, and no part is kept twice.
  */
-#include "node/runtime/internal.h"
+#include "node/runtime/ask_format.h"
 
 #include <stdlib.h>
 
@@ -68,7 +68,7 @@ static void add_free(struct fit *f, uint64_t start, uint64_t end, bool managed)
 
 void runtime_ranges_cut(struct runtime_learnt *l, const char *what)
 {
-	counter_add(counter(LEARN_FAILURES, "reason", runtime_error_word(-E2BIG)), 1);
+	counter_add(runtime_loss_counter(LOST_RANGES), 1);
 	if (!*l->problem)
 		snprintf(l->problem, sizeof(l->problem), "it has more %s than podflame keeps",
 			 what);

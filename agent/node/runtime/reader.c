@@ -10,12 +10,21 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+/*
+ * More than a pool has by itself: a child keeps what it has learnt, and each other one must learn
+ * again.
+ */
+#define CHILDREN_MAX	    16
+#define CHILD_QUESTIONS_MAX 1000
+
 static const char *argv[] = {runtime_reader_verb, NULL};
 static struct child_config config = {
 	.argv = argv,
 	.restarts = "podflame_reader_child_restarts_total",
 	.stuck = "podflame_reader_children_stuck_total",
 	.impatient = true,
+	.waiting_max = CHILDREN_MAX,
+	.questions_max = CHILD_QUESTIONS_MAX,
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the pool's pointer */
 static struct child_pool *pool;
@@ -70,7 +79,7 @@ static int send(struct child *c, const struct reader_question *q, uint64_t deadl
 {
 	int r;
 
-	while ((r = child_ask(c, q->message, q->n, &q->fd, 1)) == -EAGAIN &&
+	while ((r = child_ask(c, q->message, q->n, q->fds, q->n_fds)) == -EAGAIN &&
 	       now_mono_ns() < deadline_ns)
 		sleep_until(MIN(child_next_ns(c), deadline_ns));
 	return r < 0 ? -EBUSY : 0;

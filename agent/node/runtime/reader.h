@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to runtime: the child "podflame-reader", in which bytes of processes are parsed. It has
- * no capability, no file system and no memory but its own, may make six system calls, and gets one
- * descriptor with each question. Each namespace has children of its own, so a child that is taken
- * over can name frames of its own namespace only.
+ * Private to runtime: the child "podflame-reader", in which bytes of processes are parsed: perf
+ * maps, and what runtimes have in the memory of their processes. It has no capability, no file
+ * system and no memory but its own, may make a few system calls, and gets one or two descriptors
+ * with each question. Each namespace has children of its own, so a child that is taken over can
+ * name frames of its own namespace only.
  */
 #pragma once
 
@@ -16,7 +17,7 @@ struct reader_head {
 	uint32_t what;
 	uint32_t n;
 };
-enum reader_what { READ_PERF_MAP };
+enum reader_what { READ_PERF_MAP, READ_RUNTIMES, READ_NAMES };
 #define READER_MESSAGE_MAX 65536 /* bytes of a message */
 /* limit of the time in which the agent waits for the answers to one question */
 #define READER_WAIT_NS (2 * NSEC_PER_SEC)
@@ -26,7 +27,8 @@ struct reader_question {
 	uint64_t charged_ns; /* whose bytes they are: of struct charged */
 	struct reader_head *message;
 	size_t n;
-	int fd; /* the child gets a duplicate */
+	int fds[2]; /* the child gets duplicates */
+	size_t n_fds;
 	/*
 	 * Checks and takes a message of the answer. 1: it was the last one; 0: more follow.
 	 * -EBADMSG: the message is wrong.

@@ -66,9 +66,16 @@ CALL(writes_memory, SYS_pwrite64, 4, "", 1, 0)
 CALL(writes, SYS_write, 4, "x", 1)
 CALL(truncates, SYS_ftruncate, 4, 0)
 CALL(duplicates, SYS_dup, 4)
-CALL(maps, SYS_mmap, 0, 1ul << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+CALL(maps_code, SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+     -1, 0)
 CALL(maps_its_file, SYS_mmap, 0, 4096, PROT_READ, MAP_SHARED, 4, 0)
-CALL(grows, SYS_brk, -1ul)
+CALL(maps_a_copy_of_its_file, SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, 4, 0)
+CALL(shares_memory, SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)
+CALL(maps_over_its_code, SYS_mmap, &the_agent, 4096, PROT_READ | PROT_WRITE,
+     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
+CALL(moves_over_its_code, SYS_mremap, &the_agent, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, 0)
+CALL(makes_code, SYS_mprotect, &the_agent, 4096, PROT_READ | PROT_EXEC)
+CALL(waits_for_a_word, SYS_futex, &the_agent, 0, 0, NULL, NULL, 0)
 CALL(makes_a_file, SYS_memfd_create, "x", 0)
 CALL(becomes_another_user, SYS_setuid, 1)
 CALL(takes_capabilities, SYS_capset, NULL, NULL)
@@ -89,6 +96,19 @@ static void jumps(void)
 static void ends(void)
 {
 	syscall(SYS_exit_group, 0);
+}
+
+/* Takes all memory that it gets. Does not go on if that is more than its limit. */
+static void fills(void)
+{
+	enum { PIECE = 1 << 20 };
+	uint64_t bytes = 0;
+
+	while (mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+	       MAP_FAILED)
+		bytes += PIECE;
+	if (bytes > runtime_reader_rights.data_bytes || sbrk(PIECE) != (void *)-1)
+		ends();
 }
 
 static const struct {
@@ -119,9 +139,14 @@ static const struct {
 	ROW(writes),
 	ROW(truncates),
 	ROW(duplicates),
-	ROW(maps),
+	ROW(maps_code),
 	ROW(maps_its_file),
-	ROW(grows),
+	ROW(maps_a_copy_of_its_file),
+	ROW(shares_memory),
+	ROW(maps_over_its_code),
+	ROW(moves_over_its_code),
+	ROW(makes_code),
+	ROW(waits_for_a_word),
 	ROW(makes_a_file),
 	ROW(becomes_another_user),
 	ROW(takes_capabilities),
@@ -309,6 +334,10 @@ static void obey(const char *word, const struct perf_question *q)
 	for (size_t i = 0; i < ARRAY_SIZE(lies); i++)
 		if (streq(word, lies[i].name))
 			lies[i].tell(q);
+	if (streq(word, "fills")) {
+		fills();
+		say_done((struct perf_done){.offset = q->stop}, q);
+	}
 	while (streq(word, "turns"))
 		;
 }
@@ -402,6 +431,17 @@ static void no_escape_succeeds(void **state)
 		assert_int_equal(testchild_pid("podflame-reader"), 0);
 	}
 	assert_int_equal(runtime_perf_map_n(m), 0);
+	runtime_perf_map_free(m);
+}
+
+static void memory_has_a_limit(void **state)
+{
+	struct perf_map *m = runtime_perf_map_new();
+
+	(void)state;
+	if (SANITIZED)
+		skip();
+	assert_int_equal(ask(1, "fills", m), 0);
 	runtime_perf_map_free(m);
 }
 
@@ -528,6 +568,7 @@ int main(int argc, char **argv)
 #define READER_TEST(f) cmocka_unit_test_setup(f, forget_children)
 	const struct CMUnitTest tests[] = {
 		READER_TEST(no_escape_succeeds),
+		READER_TEST(memory_has_a_limit),
 		READER_TEST(no_lie_is_taken),
 		READER_TEST(a_lie_stays_in_its_namespace),
 		READER_TEST(a_loss_stops_its_namespace_only),

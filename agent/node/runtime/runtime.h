@@ -176,6 +176,15 @@ struct runtime_ops {
 	uint64_t names_last_ns;
 	bool by_caller; /* the caller's code has the function's name, so resolve needs the caller */
 	/*
+	 * learn, resolve and forget run in the agent, because they open files and ask a child
+	 * themselves. Else they run in a child of the process's namespace (reader.h): they see a
+	 * copy of the mappings, and of the indexes only what `marks`, `rows` and `go_symbols` say.
+	 */
+	bool in_agent;
+	bool rows; /* learn reads the unwind rows of files that have its marks */
+	/* symbols that learn looks for in Go programs, NULL at the end; NULL: none */
+	const char *const *go_symbols;
+	/*
 	 * The marks that learn looks for in files; NULL at the end. A mark is the name of a symbol
 	 * of any kind ("_PyRuntime"; a '*' at the end stands for any text), or a '"' and then a
 	 * text of read-only data ("\"$LuaVersion: Lua 5.").
@@ -225,7 +234,8 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p);
  * *ret_again: a runtime is just starting, and the caller looks again in a moment. indexes: as in
  * struct runtime_look. java: this function notes in `java` the JVMs whose code has no names, and
  * takes from it the maps that they have given; NULL: no JVM is asked. -ESRCH: the process has
- * ended. -EBUSY: another thread is blocked in the process's memory.
+ * ended. -EBUSY: another thread is blocked in the process's memory, or no child of the process's
+ * namespace reads it now.
  */
 int runtime_learn(struct runtime_process *p, const struct mappings *maps,
 		  struct elf_index *const *indexes, struct java_requests *java,
@@ -278,7 +288,8 @@ struct runtime_ask {
 };
 /*
  * Runs on the reader's thread. Reads the names of n frames. -ESRCH: the process has ended. -EBUSY:
- * another thread is blocked in the process's memory.
+ * another thread is blocked in the process's memory. Frames that no child reads now have the error
+ * -EBUSY, too.
  */
 int runtime_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n);
 /*

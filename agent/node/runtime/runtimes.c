@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runtimes of a process: learns all of them, and names their frames. All results for one exec
- * of a process share the data that the runtimes keep of it (struct states). Only the thread that
- * holds the lock of that data may use it. If a process blocks that thread, the lock is never
- * released, so other threads do not wait for it. Runs on the reader's thread; references and views:
- * any thread.
+ * The runtimes of a process: learns all of them, and names their frames. Most rows run in a child
+ * (ask.c), which keeps its data under a token; some run here, with data in `own`. All results for
+ * one exec of a process share struct states. Only the thread that holds its lock may use it. If a
+ * process blocks that thread, the lock is never released, so other threads do not wait for it. Runs
+ * on the reader's thread; references and views: any thread.
  */
-#include "node/runtime/internal.h"
+#include "node/runtime/ask_format.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#define ASK_BUDGET     (1u << 20)	   /* limit of the bytes that are read to name one frame */
-#define RESOLVE_BUDGET (4 * MEMORY_BUDGET) /* bytes that one runtime_resolve() reads */
-/* limit for the names of one runtime_resolve(); other names are read in a later call */
-#define NAMES_BYTES  (8u << 20)
 #define READ_BYTES   "podflame_runtime_read_bytes_total"
 #define NAMES_FAILED "podflame_runtime_names_failed_total"
+/* of one process; all of them share the limit of cache_limit.c */
+#define LOOK_KEPT_BYTES (2u << 20)
 
 struct states {
 	unsigned refs;
 	pthread_mutex_t lock;
-	bool walked[_PF_RUNTIME_MAX]; /* only these runtimes have frames, and a state for resolve */
-	void *of[_PF_RUNTIME_MAX];
+	struct runtime_states own; /* of the rows that run in the agent */
+	uint64_t token;		   /* of what the child keeps; 0: nothing */
+	/* the child that has forgotten it learns it again with this; empty: it cannot */
+	struct buf look;
+	size_t look_bytes; /* of cache_limit.c */
+	uint64_t charged_ns;
 };
 struct runtime_item {
 	enum pf_runtime_kind kind;
@@ -40,44 +42,9 @@ struct runtime_process {
 	size_t n_seen;
 };
 
-const char *runtime_error_word(int error)
-{
-	switch (error) {
-	case -ESRCH:
-		return "process_gone";
-	case -EBUSY:
-		return "busy";
-	case -EFAULT:
-		return "not_mapped";
-	case -E2BIG:
-		return "over_limit";
-	case -ESTALE:
-		return "changed";
-	case -ENOENT:
-		return "unknown";
-	case -EAGAIN:
-		return "not_ready";
-	case -EINVAL:
-	case -EBADMSG:
-		return "inconsistent";
-	case -EACCES:
-	case -EPERM:
-		return "not_permitted";
-	case -ENOTSUP:
-		return "not_supported";
-	default:
-		return "other";
-	}
-}
-
 static void count_error(const char *name, int error)
 {
 	counter_add(counter(name, "reason", runtime_error_word(error)), 1);
-}
-
-void runtime_lines_dropped(void)
-{
-	counter_add(counter("podflame_runtime_lines_dropped_total", NULL, NULL), 1);
 }
 
 /* ---- references ---- */
@@ -97,31 +64,15 @@ static struct states *states_ref(struct states *s)
 	return s;
 }
 
-static void state_forget(struct states *s, enum pf_runtime_kind k)
-{
-	const struct runtime_ops *ops = runtime_ops(k);
-	void *state = TAKE_PTR(s->of[k]);
-
-	if (state && ops)
-		ops->forget(state);
-	s->walked[k] = false;
-}
-
 static void states_unref(struct states *s)
 {
 	if (!ref_drop(&s->refs))
 		return;
-	for (unsigned k = 0; k < _PF_RUNTIME_MAX; k++)
-		state_forget(s, (enum pf_runtime_kind)k);
+	runtime_states_done(&s->own);
+	runtime_cache_set(&s->look_bytes, 0);
+	buf_done(&s->look);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
-}
-
-static void learnt_done(struct runtime_learnt *l)
-{
-	free(l->data);
-	free(l->ranges);
-	*l = (struct runtime_learnt){0};
 }
 
 struct runtime_process *runtime_process_ref(struct runtime_process *p)
@@ -136,7 +87,7 @@ struct runtime_process *runtime_process_unref(struct runtime_process *p)
 	if (!p || !ref_drop(&p->refs))
 		return NULL;
 	for (size_t i = 0; i < p->n; i++)
-		learnt_done(&p->items[i].learnt);
+		runtime_learnt_done(&p->items[i].learnt);
 	states_unref(p->states);
 	free(p);
 	return NULL;
@@ -211,38 +162,6 @@ static struct runtime_learnt copy_of(const struct runtime_learnt *l)
 	return copy;
 }
 
-/*
- * Learns one runtime. 0: *ret has the new result. If the runtime cannot be learnt now (-EAGAIN, an
- * unreadable page), *ret is a copy of the known result, and the state stays.
- */
-static int learn_one(const struct runtime_look *look, enum pf_runtime_kind k,
-		     const struct runtime_learnt *known, struct states *s,
-		     struct runtime_learnt *ret)
-{
-	const struct runtime_ops *ops = runtime_ops(k);
-	struct runtime_learnt old = {0}, new = {0};
-	int r;
-
-	if (known) {
-		old = *known;
-		old.state = s->of[k];
-	}
-	r = ops->learn(look, known ? &old : NULL, &new);
-	if (known)
-		s->of[k] = old.state; /* NULL if learn() has moved it */
-	if (r < 0 && (r == -ENOENT || !known))
-		return r;
-	if (r < 0) {
-		*ret = copy_of(known);
-		return r;
-	}
-	state_forget(s, k);
-	s->of[k] = TAKE_PTR(new.state);
-	s->walked[k] = new.data != NULL;
-	*ret = new;
-	return 0;
-}
-
 /* Adds a result to p, if its ranges are valid and do not overlap those of earlier runtimes. */
 static void take(struct runtime_look *look, struct runtime_range *taken, struct runtime_process *p,
 		 enum pf_runtime_kind k, struct runtime_learnt *l)
@@ -251,8 +170,8 @@ static void take(struct runtime_look *look, struct runtime_range *taken, struct 
 
 	if (r < 0) {
 		count_error(LEARN_FAILURES, r);
-		learnt_done(l);
-		state_forget(p->states, k);
+		runtime_learnt_done(l);
+		runtime_state_forget(&p->states->own, k);
 		return;
 	}
 	for (size_t i = 0; i < l->n_ranges; i++)
@@ -260,29 +179,49 @@ static void take(struct runtime_look *look, struct runtime_range *taken, struct 
 	p->items[p->n++] = (struct runtime_item){k, *l};
 }
 
+/* Learns a runtime whose row runs in the agent. */
+static int learn_here(struct runtime_states *s, const struct runtime_look *look,
+		      struct process_memory *pm, enum pf_runtime_kind k,
+		      const struct runtime_learnt *known, struct runtime_learnt *ret)
+{
+	int r;
+
+	runtime_process_memory(pm);
+	r = runtime_state_learn(s, look, k, known, ret);
+	counter_add(counter(READ_BYTES, "for", "learn"),
+		    MEMORY_BUDGET - look->memory->budget_bytes);
+	return r;
+}
+
+/*
+ * If a runtime cannot be learnt now (-EAGAIN, an unreadable page), the known result stays, and so
+ * does its state.
+ */
 static void learn_all(struct runtime_look *look, const struct runtime_process *old,
-		      struct runtime_process *new, struct process_memory *pm, bool *ret_again)
+		      struct runtime_process *new, struct process_memory *pm,
+		      struct runtime_answers *answers, bool *ret_again)
 {
 	struct runtime_range taken[RUNTIME_RANGES_MAX];
 
 	look->taken = taken;
 	for (unsigned i = 0; i < _PF_RUNTIME_MAX; i++) {
 		enum pf_runtime_kind k = (enum pf_runtime_kind)i;
-		struct runtime_learnt l = {0};
-		int r;
+		const struct runtime_learnt *known = find(old, k);
+		const struct runtime_ops *ops = runtime_ops(k);
+		struct runtime_learnt l = answers->learnt[k];
+		int r = answers->errors[k];
 
-		if (!runtime_ops(k))
+		answers->learnt[k] = (struct runtime_learnt){0};
+		if (!ops)
 			continue;
-		runtime_process_memory(pm);
-		r = learn_one(look, k, find(old, k), new->states, &l);
-		counter_add(counter(READ_BYTES, "for", "learn"),
-			    MEMORY_BUDGET - look->memory->budget_bytes);
+		if (ops->in_agent)
+			r = learn_here(&new->states->own, look, pm, k, known, &l);
 		*ret_again |= r == -EAGAIN;
 		if (r < 0 && r != -ENOENT && r != -EAGAIN)
 			count_error(LEARN_FAILURES, r);
-		if (r == -ENOENT || (r < 0 && !find(old, k)))
-			state_forget(new->states, k);
-		else
+		if (r < 0 && r != -ENOENT && known)
+			l = copy_of(known);
+		if (r >= 0 || (r != -ENOENT && known))
 			take(look, taken, new, k, &l);
 	}
 	look->taken = NULL;
@@ -341,10 +280,53 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 {
 	if (!p)
 		p = process_new(m, NULL);
-	p->states->of[k] = l->state;
-	p->states->walked[k] = l->data != NULL;
+	p->states->own.of[k] = l->state;
+	p->states->own.walked[k] = l->data != NULL;
 	p->items[p->n++] = (struct runtime_item){k, *l};
 	return p;
+}
+
+/*
+ * Has a child learn the rows that run in one, with a look, which is written to `bytes`. If no file
+ * has a mark of these rows, the process has none of them.
+ */
+static int learn_in_child(const struct runtime_look *look, uint64_t old, uint64_t token,
+			  struct process_memory *pm, struct buf *bytes, struct runtime_answers *ret)
+{
+	const struct runtime_asked of = {look->maps->charged_ns, pm};
+	int r = runtime_look_write(look->maps, look->indexes, bytes);
+
+	*ret = (struct runtime_answers){0};
+	for (unsigned k = 0; k < _PF_RUNTIME_MAX; k++)
+		ret->errors[k] = -ENOENT;
+	if (r > 0)
+		r = runtime_ask_learn(&of, bytes, old, token, ret) < 0 ? -EBUSY : 0;
+	return r;
+}
+
+static bool is_walked_in_child(const struct runtime_process *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->items[i].learnt.data && !runtime_ops(p->items[i].kind)->in_agent)
+			return true;
+	return false;
+}
+
+/* Notes what the child keeps of p. Takes the look if there is room for it. */
+static void note_child(const struct runtime_process *p, uint64_t token, struct buf *look)
+{
+	struct states *s = p->states;
+	bool walked = is_walked_in_child(p);
+
+	s->token = walked ? token : 0;
+	buf_done(&s->look);
+	s->look = (struct buf){0};
+	runtime_cache_set(&s->look_bytes, 0);
+	if (!walked || !runtime_cache_has_room(0, look->cap, LOOK_KEPT_BYTES))
+		return;
+	s->look = *look;
+	*look = (struct buf){0};
+	runtime_cache_set(&s->look_bytes, s->look.cap);
 }
 
 /* The caller holds the lock of the states of `new`. */
@@ -352,16 +334,26 @@ static int learn(const struct runtime_process *old, struct runtime_process *new,
 		 const struct mappings *maps, struct elf_index *const *indexes,
 		 struct java_requests *java, bool *ret_again)
 {
+	static _Atomic uint64_t last_token;
+	struct runtime_look look = {.maps = maps, .indexes = indexes, .java = java};
+	_cleanup_buf_ struct buf bytes = {0};
+	struct runtime_answers answers;
+	uint64_t token = ++last_token;
 	struct process_memory *pm;
 	int r = runtime_process_memory_open(maps->id, &pm);
-	struct runtime_look look = {.maps = maps, .indexes = indexes, .java = java};
 
 	if (r < 0)
 		return r;
 	look.memory = runtime_process_memory(pm);
-	learn_all(&look, old, new, pm, ret_again);
+	r = learn_in_child(&look, new->states->token, token, pm, &bytes, &answers);
+	if (r == 0) {
+		learn_all(&look, old, new, pm, &answers, ret_again);
+		new->states->charged_ns = maps->charged_ns;
+		note_child(new, token, &bytes);
+	}
+	runtime_answers_done(&answers);
 	runtime_process_memory_close(pm);
-	return 0;
+	return r;
 }
 
 int runtime_learn(struct runtime_process *p, const struct mappings *maps,
@@ -398,51 +390,58 @@ int runtime_learn(struct runtime_process *p, const struct mappings *maps,
 
 /* ---- names ---- */
 
-static int resolve_one(struct states *s, struct memory *m, struct runtime_ask *a, size_t *room)
+static bool is_in_agent(const struct runtime_ask *a)
 {
 	const struct runtime_ops *ops = runtime_ops(a->kind);
-	size_t bytes;
-	int r;
 
-	if (!ops || !ops->resolve || !s->walked[a->kind])
-		return -ESTALE;
-	a->names = (struct runtime_names){.kind = ops->frame_kind};
-	r = ops->resolve(s->of[a->kind], m, &a->frame, a->has_caller ? &a->caller : NULL,
-			 &a->names);
-	bytes = runtime_names_bytes(&a->names);
-	if (r >= 0 && bytes > *room)
-		r = -E2BIG;
-	if (r < 0)
-		runtime_names_done(&a->names);
-	else
-		*room -= bytes;
-	return r;
+	return !ops || ops->in_agent;
 }
 
-/*
- * Names the frames. If the process has ended, the other frames get that error, too. There is a
- * limit for what one frame may read, and one for what all frames may read together.
- */
-static int resolve_all(struct states *s, struct process_memory *pm, struct runtime_ask *asks,
-		       size_t n)
+/* If the process has ended, the other frames get that error, too. */
+static void name_here(struct states *s, struct process_memory *pm, struct runtime_ask *asks,
+		      size_t n)
 {
-	struct memory *m = runtime_process_memory(pm);
-	size_t left = RESOLVE_BUDGET, room = NAMES_BYTES;
-	int gone = 0;
+	struct runtime_room room = RUNTIME_ROOM;
+	bool gone = false;
 
 	for (size_t i = 0; i < n; i++) {
-		size_t budget = MIN(left, (size_t)ASK_BUDGET);
-
-		m->budget_bytes = budget;
-		asks[i].error = gone ? gone : resolve_one(s, m, &asks[i], &room);
-		left -= budget - m->budget_bytes;
-		if (asks[i].error == -ESRCH)
-			gone = -ESRCH;
-		if (asks[i].error < 0)
-			count_error(NAMES_FAILED, asks[i].error);
+		if (!is_in_agent(&asks[i]))
+			continue;
+		if (gone)
+			asks[i].error = -ESRCH;
+		else
+			runtime_state_resolve(&s->own, runtime_process_memory(pm), &asks[i], &room);
+		gone = asks[i].error == -ESRCH;
 	}
-	counter_add(counter(READ_BYTES, "for", "names"), RESOLVE_BUDGET - left);
-	return gone;
+	counter_add(counter(READ_BYTES, "for", "names"), RUNTIME_RESOLVE_BUDGET - room.read_bytes);
+}
+
+static void ask_child(struct states *s, struct process_memory *pm, struct runtime_ask *const *asks,
+		      size_t n)
+{
+	const struct runtime_asked of = {s->charged_ns, pm};
+	int r = s->token ? runtime_ask_names(&of, NULL, s->token, asks, n) : -ESTALE;
+
+	if (r == -ENOKEY && s->look.len)
+		r = runtime_ask_names(&of, &s->look, s->token, asks, n);
+	for (size_t i = 0; r < 0 && i < n; i++)
+		asks[i]->error = r == -ESTALE ? r : -EBUSY;
+}
+
+static void name_in_child(struct states *s, struct process_memory *pm, struct runtime_ask *asks,
+			  size_t n)
+{
+	struct runtime_ask *some[NAMES_ASKS_MAX];
+	size_t k = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!is_in_agent(&asks[i]))
+			some[k++] = &asks[i];
+		if (k == ARRAY_SIZE(some) || (k && i + 1 == n)) {
+			ask_child(s, pm, some, k);
+			k = 0;
+		}
+	}
 }
 
 int runtime_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n)
@@ -453,14 +452,20 @@ int runtime_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t 
 	if (pthread_mutex_trylock(&p->states->lock) == 0) {
 		r = runtime_process_memory_open(p->id, &pm);
 		if (r == 0) {
-			r = resolve_all(p->states, pm, asks, n);
+			name_here(p->states, pm, asks, n);
+			name_in_child(p->states, pm, asks, n);
 			runtime_process_memory_close(pm);
-			pthread_mutex_unlock(&p->states->lock);
-			return r;
 		}
 		pthread_mutex_unlock(&p->states->lock);
 	}
-	counter_add(counter(NAMES_FAILED, "reason", runtime_error_word(r)), n);
+	if (r < 0)
+		counter_add(counter(NAMES_FAILED, "reason", runtime_error_word(r)), n);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (asks[i].error < 0)
+			count_error(NAMES_FAILED, asks[i].error);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		if (asks[i].error == -ESRCH)
+			r = -ESRCH;
 	return r;
 }
 

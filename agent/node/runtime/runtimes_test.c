@@ -98,12 +98,14 @@ static int learn_second(const struct runtime_look *look, struct runtime_learnt *
 
 static const char *const no_marks[] = {NULL};
 static const struct runtime_ops first = {.name = "first",
+					 .in_agent = true,
 					 .frame_kind = FRAME_PYTHON,
 					 .marks = no_marks,
 					 .learn = learn_first,
 					 .resolve = fake_resolve,
 					 .forget = fake_forget};
 static const struct runtime_ops second = {.name = "second",
+					  .in_agent = true,
 					  .frame_kind = FRAME_LUA,
 					  .marks = no_marks,
 					  .learn = learn_second,

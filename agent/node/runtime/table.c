@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of runtimes, and the texts of the errors that their walks in the kernel can have. */
+/* The table of runtimes, and the words and texts of their errors and of those of their walks. */
 #include "node/runtime/internal.h"
 
 static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {
@@ -43,4 +43,34 @@ char *runtime_trouble_text(enum pf_runtime_kind k, uint64_t trouble)
 	const struct runtime_ops *ops = runtime_ops(k);
 
 	return xasprintf("[%s: %s]", ops ? ops->name : "runtime", runtime_trouble_word(trouble));
+}
+
+const char *runtime_error_word(int error)
+{
+	switch (error) {
+	case -ESRCH:
+		return "process_gone";
+	case -EBUSY:
+		return "busy";
+	case -EFAULT:
+		return "not_mapped";
+	case -E2BIG:
+		return "over_limit";
+	case -ESTALE:
+		return "changed";
+	case -ENOENT:
+		return "unknown";
+	case -EAGAIN:
+		return "not_ready";
+	case -EINVAL:
+	case -EBADMSG:
+		return "inconsistent";
+	case -EACCES:
+	case -EPERM:
+		return "not_permitted";
+	case -ENOTSUP:
+		return "not_supported";
+	default:
+		return "other";
+	}
 }

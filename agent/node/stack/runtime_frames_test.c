@@ -36,6 +36,7 @@ static void fake_forget(void *own)
 
 static const struct runtime_ops fake = {
 	.name = "fake",
+	.in_agent = true,
 	.frame_kind = FRAME_PYTHON,
 	.by_caller = true,
 	.resolve = fake_resolve,
@@ -160,6 +161,7 @@ static int changing_resolve(void *own, struct memory *m, const struct runtime_wo
 }
 static const struct runtime_ops changing = {
 	.name = "changing",
+	.in_agent = true,
 	.frame_kind = FRAME_PYTHON,
 	.names_last_ns = 1,
 	.resolve = changing_resolve,

@@ -26,6 +26,7 @@ static const struct version {
 };
 #define SCHED	     56 /* offset of g.sched, the same in all versions */
 #define NEWEST_MINOR 27
+#define STACKCHECK   "runtime.stackcheck"
 
 static const struct version *version_of(unsigned minor)
 {
@@ -73,10 +74,10 @@ static int find_g(const struct loaded_elf *e, const struct elf_index *index, int
 	struct elf_symbol check;
 	uint8_t code[16];
 	uint64_t at;
-	int r = elf_index_find_symbol(index, "runtime.stackcheck", &check);
+	int r = elf_index_find_symbol(index, STACKCHECK, &check);
 
 	if (r == -ENOENT) /* some linkers give a function in assembler this name */
-		r = elf_index_find_symbol(index, "runtime.stackcheck.abi0", &check);
+		r = elf_index_find_symbol(index, STACKCHECK ".abi0", &check);
 	if (r < 0)
 		return -ENOTSUP;
 	at = e->bias + check.address;
@@ -150,12 +151,14 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 
 /* No symbol is needed as a mark: the parser sets the flag ELF_INDEX_GO in a Go program's index. */
 static const char *const marks[] = {NULL};
+static const char *const symbols[] = {STACKCHECK, STACKCHECK ".abi0", GO_RESOLVE_NAME, NULL};
 
 const struct runtime_ops runtime_golabels_runtime = {
 	.name = "golabels",
 	.title = "Go's profiler labels",
 	.frame_kind = FRAME_APP,
 	.marks = marks,
+	.go_symbols = symbols,
 	.learn = learn,
 	.resolve = runtime_go_type_resolve,
 	.forget = free,

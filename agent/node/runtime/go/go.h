@@ -4,6 +4,7 @@
 
 #include "node/runtime/internal.h"
 
+#define GO_RESOLVE_NAME "runtime.resolveNameOff" /* the function that leads to the types */
 /* Finds a program's types. NULL: they cannot be found. The caller frees the result with free(). */
 struct go_types *runtime_go_types_find(const struct loaded_elf *e, const struct elf_index *index,
 				       unsigned minor);

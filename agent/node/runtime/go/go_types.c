@@ -30,7 +30,7 @@ static int find_module(const struct loaded_elf *e, const struct elf_index *index
 {
 	uint8_t code[CODE_BYTES];
 	struct elf_symbol y;
-	int r = elf_index_find_symbol(index, "runtime.resolveNameOff", &y);
+	int r = elf_index_find_symbol(index, GO_RESOLVE_NAME, &y);
 
 	if (r == 0)
 		r = runtime_memory_read(e->memory, e->bias + y.address, code, sizeof(code));

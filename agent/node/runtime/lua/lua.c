@@ -236,6 +236,7 @@ const struct runtime_ops runtime_lua_runtime = {
 	.title = "Lua",
 	.frame_kind = FRAME_LUA,
 	.by_caller = true,
+	.rows = true,
 	.marks = marks,
 	.learn = learn,
 	.resolve = resolve,

@@ -318,6 +318,7 @@ const struct runtime_ops runtime_luajit_runtime = {
 	.title = "LuaJIT",
 	.frame_kind = FRAME_LUA,
 	.by_caller = true,
+	.rows = true,
 	.marks = marks,
 	.learn = learn,
 	.resolve = resolve,

@@ -279,6 +279,7 @@ const struct runtime_ops runtime_perfmap_runtime = {
 	.name = "perfmap",
 	.title = "perf map",
 	.frame_kind = FRAME_APP,
+	.in_agent = true,
 	.names_last_ns = 5 * NSEC_PER_SEC, /* other code may replace the code at an address */
 	.marks = marks,
 	.learn = learn,

@@ -112,7 +112,15 @@ int runtime_perf_ask(struct perf_map *m, uint64_t charged_ns, enum perf_map_writ
 		.tail_n = (uint32_t)place->tail_n,
 	};
 	struct asking a = asking_of(&q, m);
-	const struct reader_question rq = {charged_ns, &q.head, sizeof(q), fd, take_message, &a};
+	const struct reader_question rq = {
+		.charged_ns = charged_ns,
+		.message = &q.head,
+		.n = sizeof(q),
+		.fds = {fd},
+		.n_fds = 1,
+		.take = take_message,
+		.arg = &a,
+	};
 	int r;
 
 	memcpy(q.tail, place->tail, place->tail_n);
