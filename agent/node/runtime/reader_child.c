@@ -18,7 +18,7 @@
  * Lua (6 MiB).
  */
 #define DATA_BYTES (40ull << 20)
-/* A child is replaced after CHILD_POOL_QUESTIONS questions, long before it has used this time. */
+/* A child is replaced after CHILD_QUESTIONS_MAX questions, long before it has used this time. */
 #define CPU_S	120
 #define FDS_MAX 2 /* of one question */
 

@@ -288,7 +288,8 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 
 /*
  * Has a child learn the rows that run in one, with a look, which is written to `bytes`. If no file
- * has a mark of these rows, the process has none of them.
+ * has a mark of these rows, the process has none of them. If the look exceeds its limit, they are
+ * not learnt, but the rows that run in the agent are.
  */
 static int learn_in_child(const struct runtime_look *look, uint64_t old, uint64_t token,
 			  struct process_memory *pm, struct buf *bytes, struct runtime_answers *ret)
@@ -299,9 +300,11 @@ static int learn_in_child(const struct runtime_look *look, uint64_t old, uint64_
 	*ret = (struct runtime_answers){0};
 	for (unsigned k = 0; k < _PF_RUNTIME_MAX; k++)
 		ret->errors[k] = -ENOENT;
-	if (r > 0)
-		r = runtime_ask_learn(&of, bytes, old, token, ret) < 0 ? -EBUSY : 0;
-	return r;
+	if (r == -E2BIG)
+		count_error(LEARN_FAILURES, r);
+	if (r > 0 && runtime_ask_learn(&of, bytes, old, token, ret) < 0)
+		return -EBUSY;
+	return 0;
 }
 
 static bool is_walked_in_child(const struct runtime_process *p)
