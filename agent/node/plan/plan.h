@@ -112,8 +112,8 @@ struct plan_container {
 	size_t n_targets;
 };
 /*
- * Plans share pods and targets that have not changed: nobody may change what plan_build() has made.
- * refs: how many have it; NULL: only this plan.
+ * Plans share pods and targets that have not changed: nobody may change what plan_build() has made,
+ * and plans of one cache belong to one thread. refs: how many have it; NULL: only this plan.
  */
 struct plan_pod {
 	unsigned *refs;
