@@ -92,6 +92,7 @@ struct known_target {
 	struct target asked;   /* as its spec says */
 	struct target allowed; /* as the installation allows it */
 	unsigned slot;	       /* PLAN_NO_SLOT: it is refused */
+	unsigned place;	       /* in the list of this plan's accepted targets */
 	bool on_this_node, completed;
 	struct tally tally;
 	struct plan_target result;
@@ -171,9 +172,9 @@ struct planning {
 	struct plan_cache *c;
 	struct plan *plan;
 	/* in order; of pods: those that the plan can read */
-	struct known_target **targets;
+	struct known_target **targets, **accepted;
 	struct known_pod **pods;
-	size_t n_targets, n_pods;
+	size_t n_targets, n_accepted, n_pods;
 	/*
 	 * active: targets that may select pods of this node. changed: those that do something else
 	 * with their pods than in the last plan, or are new in their slots. gone: slots that a
@@ -184,7 +185,7 @@ struct planning {
 	bool recount;
 };
 
-/* cache_targets.c: fills targets, active, changed and gone */
+/* cache_targets.c: fills targets, accepted, active, changed and gone */
 void plan_read_targets(struct planning *p);
 void plan_targets_free(struct plan_cache *c);
 

@@ -166,6 +166,19 @@ static void accept(struct planning *p)
 	give_slots(p);
 }
 
+static void list_accepted(struct planning *p)
+{
+	p->accepted = xcalloc(PLAN_SLOTS, sizeof(struct known_target *));
+	for (size_t i = 0; i < p->n_targets; i++) {
+		struct known_target *t = p->targets[i];
+
+		if (t->slot == PLAN_NO_SLOT)
+			continue;
+		t->place = (unsigned)p->n_accepted;
+		p->accepted[p->n_accepted++] = t;
+	}
+}
+
 static uint64_t end_ns(const struct target *t)
 {
 	return t->first_ready_ns && t->stop_after_ns ? t->first_ready_ns + t->stop_after_ns : 0;
@@ -205,6 +218,7 @@ void plan_read_targets(struct planning *p)
 
 	if (list_targets(p))
 		accept(p);
+	list_accepted(p);
 	select_labels_read(labels, NULL, &of_node);
 	for (size_t i = 0; i < p->n_targets; i++) {
 		p->targets[i]->is_stale |= node_changed;

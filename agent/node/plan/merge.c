@@ -191,29 +191,24 @@ static void finish(struct merge *m)
 	m->tags = (struct tags){0};
 }
 
-static int by_rank(const void *a, const void *b)
-{
-	const struct known_target *x = *(struct known_target *const *)a,
-				  *y = *(struct known_target *const *)b;
-
-	return x->order.rank < y->order.rank ? -1 : x->order.rank > y->order.rank;
-}
-
 /* Lists the targets that select the pod, in order. Returns how many. */
 static size_t selecting(const struct planning *p, const struct kept_pod *k,
 			struct known_target ***ret)
 {
+	struct slots places = {0};
 	struct known_target **list;
 	size_t n = 0;
 
 	for (unsigned w = 0; w < p->c->n_words; w++)
-		n += (size_t)__builtin_popcountll(k->selected.words[w]);
+		for (uint64_t left = k->selected.words[w]; left; left &= left - 1, n++)
+			plan_slots_put(
+				&places,
+				p->c->of_slot[w * 64 + (unsigned)__builtin_ctzll(left)]->place);
 	*ret = list = xcalloc(n + 1, sizeof(struct known_target *));
 	n = 0;
-	for (unsigned w = 0; w < p->c->n_words; w++)
-		for (uint64_t left = k->selected.words[w]; left; left &= left - 1)
-			list[n++] = p->c->of_slot[w * 64 + (unsigned)__builtin_ctzll(left)];
-	qsort(list, n, sizeof(struct known_target *), by_rank);
+	for (unsigned w = 0; w < PLAN_WORDS; w++)
+		for (uint64_t left = places.words[w]; left; left &= left - 1)
+			list[n++] = p->accepted[w * 64 + (unsigned)__builtin_ctzll(left)];
 	return n;
 }
 

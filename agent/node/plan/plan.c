@@ -154,6 +154,7 @@ int plan_build(const struct plan_world *w, struct plan **ret)
 	share_targets(&p);
 	share_pods(&p);
 	free(p.targets);
+	free(p.accepted);
 	free(p.pods);
 	if (!w->cache)
 		plan_cache_free(p.c);
