@@ -6,6 +6,7 @@
 #include "hub/ingest/ingest.h"
 
 #include <arpa/inet.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -387,6 +388,78 @@ static void slow_senders_leave_room(void **state)
 		hang_up(&peers[i]);
 }
 
+/* ---- turns at the writer ---- */
+
+struct blocker {
+	struct job job;
+	sem_t release;
+};
+
+static void block(struct job *job)
+{
+	struct blocker *b = (struct blocker *)job;
+
+	while (sem_wait(&b->release) && errno == EINTR)
+		;
+}
+
+static void nothing(struct job *job)
+{
+	(void)job;
+}
+
+static uint64_t queued(const struct world *w)
+{
+	struct worker_stats s;
+
+	worker_stats(w->writer, &s);
+	return s.n_queued;
+}
+
+static void stop(void *arg)
+{
+	loop_stop(arg, 0);
+}
+
+static void run_for_ms(struct world *w, unsigned ms)
+{
+	struct timer t = {0};
+
+	timer_set(w->loop, &t, ms * NSEC_PER_MSEC, stop, w->loop);
+	run(w);
+	timer_cancel(&t);
+}
+
+/* However many bodies a sender has sent, the writer has one of them, and then one of another. */
+static void senders_take_turns(void **state)
+{
+	struct blocker b = {.job = {.run = block, .done = nothing}};
+	struct world *w = *state;
+	struct peer peers[4];
+	uint64_t n;
+
+	sem_init(&b.release, 0, 0);
+	assert_int_equal(worker_post(w->writer, &b.job), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(peers); i++) {
+		w->node = i < ARRAY_SIZE(peers) - 1 ? "greedy" : "victim";
+		call(w, &peers[i], PATH TOKEN TYPE CHUNKED NOT_YET);
+		assert_string_equal(hear(&peers[i]), MAY_COME);
+		say(&peers[i], EMPTY_BODY);
+	}
+	while (queued(w) < 2)
+		run_for_ms(w, 1);
+	/* the others would be there by now */
+	run_for_ms(w, 100);
+	n = queued(w);
+	sem_post(&b.release);
+	for (size_t i = 0; i < ARRAY_SIZE(peers); i++) {
+		assert_said(hear(&peers[i]), "HTTP/1.1 200 ", "");
+		hang_up(&peers[i]);
+	}
+	sem_destroy(&b.release);
+	assert_int_equal(n, 2);
+}
+
 /* One sender takes at most half, by however many requests. It is told. */
 static void one_sender_takes_half(void **state, const char *cluster)
 {
@@ -435,6 +508,7 @@ int main(void)
 		TEST(test_bodies_that_wait_have_a_limit),
 		TEST(bodies_of_unknown_length_count_as_large),
 		TEST(slow_senders_leave_room),
+		TEST(senders_take_turns),
 		TEST(a_node_takes_half),
 		TEST(a_cluster_takes_half),
 	};

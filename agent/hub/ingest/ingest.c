@@ -35,8 +35,10 @@ struct ingest_request {
 	/* owns its strings node and cluster; node NULL: the sender is not known yet */
 	struct ingest_sender sender;
 	bool coming; /* the body is being read */
-	char *body;  /* NULL: not read yet */
-	size_t n;    /* length of body; until the body is read: bytes that are reserved for it */
+	/* the body is with the writer; it waits for one of the same sender that is */
+	bool writing, waits;
+	char *body; /* NULL: not read yet */
+	size_t n;   /* length of body; until the body is read: bytes that are reserved for it */
 	/* value of the header Content-Length; UINT64_MAX: there is no such header */
 	uint64_t content_length;
 	struct ingest_verdict verdict;
@@ -200,11 +202,15 @@ static void forwarded(const struct forward_answer *a, void *arg)
 	request_end(q);
 }
 
+static void next_of_sender(const struct ingest_request *q);
+
 static void request_done(struct job *job)
 {
 	struct ingest_request *q = (struct ingest_request *)job;
 	struct ingest *i = q->ingest;
 
+	q->writing = false;
+	next_of_sender(q);
 	if (!q->onward) {
 		request_end(q);
 	} else if (i->closed) {
@@ -222,14 +228,55 @@ static void no_room(struct ingest_request *q, const char *reason, int status, co
 	end_as(q, status, message);
 }
 
-static void write_body(struct ingest_request *q)
+/* If the token names no node, all senders of an address count as one. */
+static bool is_same_sender(const struct ingest_request *a, const struct ingest_request *b)
+{
+	if (a->sender.cluster || b->sender.cluster)
+		return str_equal(a->sender.cluster, b->sender.cluster);
+	return str_equal(a->sender.node, b->sender.node) &&
+	       (*a->sender.node || streq(a->peer, b->peer));
+}
+
+/* Returns whether the writer has the body; otherwise the request is answered. */
+static bool post_body(struct ingest_request *q)
 {
 	q->job = (struct job){.run = request_run,
 			      .done = request_done,
 			      .n_bytes = q->n,
 			      .deadline_ns = WRITE_LIMIT_NS};
-	if (worker_post(q->ingest->config.writer, &q->job) < 0)
+	q->writing = worker_post(q->ingest->config.writer, &q->job) == 0;
+	if (!q->writing)
 		no_room(q, "writer", 503, "too many profiles wait for the store");
+	return q->writing;
+}
+
+/*
+ * The writer has one body of a sender at a time. So the senders take turns, and who sends much
+ * waits for itself only.
+ */
+static void write_body(struct ingest_request *q)
+{
+	const struct ingest_request *other;
+
+	DL_FOREACH (q->ingest->requests, other)
+		q->waits |= other->writing && is_same_sender(other, q);
+	if (!q->waits)
+		post_body(q);
+}
+
+/* Gives the writer the oldest body that waits for q, which the writer has given back. */
+static void next_of_sender(const struct ingest_request *q)
+{
+	struct ingest_request *other, *next;
+
+	DL_FOREACH_SAFE(q->ingest->requests, other, next)
+	{
+		if (!other->waits || !is_same_sender(other, q))
+			continue;
+		other->waits = false;
+		if (post_body(other))
+			return;
+	}
 }
 
 static void body_lost(void *arg)
@@ -238,15 +285,6 @@ static void body_lost(void *arg)
 
 	q->conn = NULL;
 	request_end(q);
-}
-
-/* If the token names no node, all senders of an address count as one. */
-static bool is_same_sender(const struct ingest_request *a, const struct ingest_request *b)
-{
-	if (a->sender.cluster || b->sender.cluster)
-		return str_equal(a->sender.cluster, b->sender.cluster);
-	return str_equal(a->sender.node, b->sender.node) &&
-	       (*a->sender.node || streq(a->peer, b->peer));
 }
 
 /* The bytes that are reserved for this sender, of all its requests. */
