@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (20) `helm upgrade` from the chart of commit b93236b4, which knows no audiences and no limits of
+# (21) `helm upgrade` from the chart of commit b93236b4, which knows no audiences and no limits of
 # tenants, with the values that a user had set. The image is today's with both charts. Stores of
 # older versions: agent/hub/store/raise_test.c. Then Pod Security's level "restricted" judges the
 # pods of the new chart.
