@@ -80,7 +80,7 @@ struct pf_config {
 	/* start of the hashes that are files' tags; chosen once, when the agent starts */
 	uint64_t tag_seed;
 	uint32_t sees_mappings; /* BPF can read the mappings of a process (vma.h) */
-	uint32_t pad;
+	uint32_t counts_max;	/* entries of the counts of a generation */
 };
 /* Settings that change: map `settings`, one entry, mmapped. */
 struct pf_settings {
@@ -207,6 +207,15 @@ struct pf_count {
 	uint64_t n;		    /* number of samples */
 	uint64_t value;		    /* in the event's unit */
 	uint64_t first_ns, last_ns; /* CLOCK_BOOTTIME */
+};
+
+/*
+ * Map `counts_held`, mmapped, by slot: what each namespace has of a generation's counts. User space
+ * clears it when it has taken the counts.
+ */
+struct pf_counts_held {
+	int32_t held[PF_SHARES_MAX];
+	uint32_t refused[PF_SHARES_MAX]; /* 1 << enum pf_event: the events that lack entries */
 };
 
 /*

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "shares.h"
 #include "walk_start.h"
 
 /* ---- scratch: one per CPU and context, because it is too big for the BPF stack ---- */
@@ -162,6 +163,29 @@ static __always_inline uint64_t pf_note_young(struct pf_scratch *s)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
+/* Returns pf_filter.share of the namespace; 0: it has none, or the cgroup or process is gone. */
+static __always_inline uint32_t pf_share_of(const struct pf_count_key *key)
+{
+	uint64_t cgroup_id = key->cgroup_id;
+	uint32_t tgid = key->tgid;
+	const struct pf_filter *f = bpf_map_lookup_elem(&filter_cgroups, &cgroup_id);
+	const struct pf_listed *l = f ? NULL : bpf_map_lookup_elem(&filter_tgids, &tgid);
+
+	return (f ? f->share : l ? l->filter.share : 0) & (PF_SHARES_MAX - 1);
+}
+
+/*
+ * Whether a sample of the namespace may have a new key in the counts of this generation. If not,
+ * the sample will be lost, so its stack is not sent.
+ */
+static __noinline bool pf_counts_have_room(const struct pf_count_key *key, uint32_t generation)
+{
+	uint32_t slot = generation % PF_GENERATIONS;
+	struct pf_counts_held *held = bpf_map_lookup_elem(&counts_held, &slot);
+
+	return held && key && pf_share_has_room(held->held, pf_share_of(key), pf_config.counts_max);
+}
+
 /* Sends s->stack, unless this generation has it already. */
 PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t generation)
 {
@@ -172,7 +196,8 @@ PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t genera
 	if (!s || !slot)
 		return 0;
 	n = s->walk.n_words;
-	if (*slot == pf_seen_word(hash, generation) || n > PF_STACK_WORDS)
+	if (*slot == pf_seen_word(hash, generation) || n > PF_STACK_WORDS ||
+	    !pf_counts_have_room(&s->key, generation))
 		return 0;
 	s->stack.h = (struct pf_record){.type = PF_REC_STACK, .generation = generation};
 	s->stack.hash = hash;
@@ -409,6 +434,28 @@ static __always_inline void pf_count_more(struct pf_count *c, uint64_t n, uint64
 	c->last_ns = now;
 }
 
+/*
+ * Adds an entry to the counts of the generation in this slot, if the share of its namespace has
+ * room.
+ */
+static __always_inline int pf_count_first(void *map, const struct pf_count_key *key,
+					  const struct pf_count *first, uint32_t slot)
+{
+	struct pf_counts_held *held = bpf_map_lookup_elem(&counts_held, &slot);
+	uint32_t share = pf_share_of(key);
+	int err;
+
+	if (!held || !pf_share_has_room(held->held, share, pf_config.counts_max)) {
+		if (held)
+			held->refused[share] |= 1u << (key->event & (_PF_EVENT_MAX - 1));
+		return -E2BIG;
+	}
+	err = bpf_map_update_elem(map, key, first, BPF_NOEXIST);
+	if (!err)
+		pf_share_holds(held->held, share, 1);
+	return err;
+}
+
 /* Adds n samples to a key. */
 static __noinline bool pf_count_key(const struct pf_count_key *key, uint64_t n, uint64_t value,
 				    uint32_t generation)
@@ -427,7 +474,7 @@ static __noinline bool pf_count_key(const struct pf_count_key *key, uint64_t n, 
 		return true;
 	}
 	first = (struct pf_count){.n = n, .value = value, .first_ns = now, .last_ns = now};
-	err = bpf_map_update_elem(map, key, &first, BPF_NOEXIST);
+	err = pf_count_first(map, key, &first, slot);
 	if (err == -EEXIST && (c = bpf_map_lookup_elem(map, key))) {
 		pf_count_more(c, n, value, now);
 		return true;

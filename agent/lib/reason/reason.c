@@ -353,10 +353,12 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.meaning =
 				"A table in the node's kernel is nearly full, and the pods of the "
 				"namespace have more than its share of it: more threads that wait "
-				"(off-cpu), or more sampled blocks that are in use (mem-inuse, "
-				"hbm-inuse). The profile lacks the threads or blocks that came "
-				"last. Other namespaces lose nothing by it.",
-			.advice = "Select fewer pods or, for mem-inuse, raise `sampleBytes`.",
+				"(off-cpu), more sampled blocks that are in use (mem-inuse, "
+				"hbm-inuse), or more different stacks in a second (all events). "
+				"The profile lacks the threads, blocks or stacks that came last. "
+				"Other namespaces lose nothing by it.",
+			.advice = "Select fewer pods, lower `sampleHz`, or raise `minBlock` or "
+				  "`sampleBytes`.",
 		},
 	[REASON_MEMORY_NOT_SEEN] =
 		{

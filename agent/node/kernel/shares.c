@@ -12,6 +12,7 @@
 
 struct refused_share {
 	enum event event;
+	bool counts;
 	uint64_t ns, last_ns;
 };
 
@@ -23,18 +24,21 @@ static const char *const problems[_EVENT_MAX] = {
 	[EVENT_HBM_INUSE] = "is not whole: the namespace has more allocations than its share of "
 			    "the table of GPU memory",
 };
+static const char no_counts[] = "is not whole: the namespace has more different stacks in a second "
+				"than its share of the table of counts";
 
 static void note(struct kernel_shares *s, const struct raw_refused *r, uint64_t now_ns)
 {
 	size_t i = 0;
 
-	while (i < s->n && (s->items[i].ns != r->ns || s->items[i].event != r->event))
+	while (i < s->n && (s->items[i].ns != r->ns || s->items[i].event != r->event ||
+			    s->items[i].counts != r->counts))
 		i++;
 	if (i == TOLD_MAX)
 		return;
 	if (i == s->n) {
 		GROW(s->items, s->n, s->cap);
-		s->items[s->n++] = (struct refused_share){.event = r->event, .ns = r->ns};
+		s->items[s->n++] = (struct refused_share){r->event, r->counts, r->ns, 0};
 	}
 	s->items[i].last_ns = now_ns;
 }
@@ -63,7 +67,7 @@ static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 	for (size_t i = 0; i < t->shares->n; i++) {
 		const struct refused_share *s = &t->shares->items[i];
 		const struct problem what = {.event = profile_event_info(s->event)->name,
-					     .problem = problems[s->event]};
+					     .problem = s->counts ? no_counts : problems[s->event]};
 
 		if (s->ns == o->ns_hash && o->event_mask & 1u << s->event)
 			report_problems_add(&t->now, t->plan, o, &what);

@@ -34,15 +34,21 @@ static void done(struct kernel *k)
 }
 
 /* Takes a drain at this second, and returns what the target is told. */
+static const char *take(struct kernel *k, unsigned s, struct raw_refused *refused)
+{
+	struct drain d = {.refused = refused, .n_refused = refused != NULL};
+
+	kernel_shares_take(k, &d, s * NSEC_PER_SEC);
+	return testreport_problem(k->config.report, REASON_SHARE_EXCEEDED, NULL);
+}
+
 static const char *at(struct kernel *k, unsigned s, const char *refused_ns)
 {
-	struct raw_refused refused = {EVENT_OFF_CPU, 0, 7};
-	struct drain d = {.refused = &refused, .n_refused = refused_ns != NULL};
+	struct raw_refused refused = {EVENT_OFF_CPU, 0, 7, false};
 
 	if (refused_ns)
 		refused.ns = proc_ns_hash(refused_ns);
-	kernel_shares_take(k, &d, s * NSEC_PER_SEC);
-	return testreport_problem(k->config.report, REASON_SHARE_EXCEEDED, NULL);
+	return take(k, s, refused_ns ? &refused : NULL);
 }
 
 #define TOLD                                                                                       \
@@ -62,6 +68,20 @@ static void the_targets_of_the_namespace_are_told(void **state)
 	done(k);
 }
 
+static void counts_have_a_text_of_their_own(void **state)
+{
+	struct kernel *k = open(1u << EVENT_ON_CPU);
+	struct raw_refused refused = {EVENT_ON_CPU, proc_ns_hash("app"), 1, true};
+
+	(void)state;
+	assert_string_equal(
+		take(k, 1, &refused),
+		"on-cpu of container main of pod web-1 is not whole: the namespace has more "
+		"different stacks in a second than its share of the table of counts");
+	assert_string_equal(take(k, 61, NULL), "");
+	done(k);
+}
+
 static void not_who_does_not_ask_for_the_event(void **state)
 {
 	struct kernel *k = open(1u << EVENT_MEM_INUSE);
@@ -75,6 +95,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_targets_of_the_namespace_are_told),
+		cmocka_unit_test(counts_have_a_text_of_their_own),
 		cmocka_unit_test(not_who_does_not_ask_for_the_event),
 	};
 

@@ -266,6 +266,8 @@ static int drain_full(struct probes *p, struct drain **ret)
 	d->tried_again = tried;
 	move_events(&p->now, d);
 	finish(p, d);
+	if (!r2)
+		probes_shares_take_counts(p, old, d);
 	probes_stats_take_drops(p, d);
 	probes_live_take_lost(p, &d->lost);
 	probes_shares_take_refused(p, d);

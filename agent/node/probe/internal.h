@@ -182,6 +182,7 @@ struct probes {
 	/* memory of BPF maps that is mapped here */
 	struct pf_settings *settings;
 	struct pf_unselected *unselected; /* indexed by CPU */
+	struct pf_counts_held *counts_held; /* indexed by slot */
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;
@@ -265,6 +266,11 @@ uint32_t probes_share_of(struct probes *p, uint64_t ns);
 void probes_share_less(int32_t *held, uint32_t share);
 /* Adds to d which namespaces were refused entries since the last call. */
 void probes_shares_take_refused(struct probes *p, struct drain *d);
+/*
+ * To be called after the counts of a generation were taken. Adds to d which namespaces were refused
+ * entries of them, and gives each namespace its share of them again.
+ */
+void probes_shares_take_counts(struct probes *p, uint32_t generation, struct drain *d);
 void probes_shares_done(struct probes *p);
 
 /* ---- drain.c ---- */

@@ -85,9 +85,12 @@ static void core_sizes(struct probes *p)
 	struct core_bpf *o = p->core;
 	const struct probe_config *c = &p->config;
 	uint64_t cpus = p->n_possible_cpus, hz = c->max_sample_hz;
-	/* Every tick may have a new key. The factor 2 is for a drain that comes late. */
+	/*
+	 * Every tick may have a new key. If one namespace takes all that it gets, an eighth is left
+	 * for the others (PF_SHARES_MAX).
+	 */
 	uint32_t counts =
-		c->count_entries ? c->count_entries : power_of_two(cpus * hz * 2, 8192, COUNTS_MAX);
+		c->count_entries ? c->count_entries : power_of_two(cpus * hz * 8, 8192, COUNTS_MAX);
 	/* Room for one second in which all ticks have different stacks of 1 KiB. */
 	uint32_t ring = c->ring_bytes ? power_of_two(c->ring_bytes, 4096, 1 << 30)
 				      : power_of_two(cpus * hz * 1024, 1 << 20, RING_MAX_BYTES);
@@ -106,6 +109,7 @@ static void core_sizes(struct probes *p)
 		bpf_map__set_max_entries(o->maps.filter_cgroups, 1);
 	if (!c->use_list)
 		bpf_map__set_max_entries(o->maps.filter_tgids, 1);
+	p->bpf_config.counts_max = counts;
 	p->bpf_config.seen_mask = seen - 1;
 	p->bpf_config.ring_wake_bytes = ring / 2;
 }

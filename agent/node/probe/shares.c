@@ -30,6 +30,9 @@ static bool has_entries(const struct probes *p, uint32_t number)
 			if (c->held[i] && __atomic_load_n(&c->held[i][number], __ATOMIC_RELAXED))
 				return true;
 	}
+	for (size_t i = 0; p->counts_held && i < PF_GENERATIONS; i++)
+		if (__atomic_load_n(&p->counts_held[i].held[number], __ATOMIC_RELAXED))
+			return true;
 	return false;
 }
 
@@ -102,9 +105,24 @@ void probes_shares_take_refused(struct probes *p, struct drain *d)
 			if (!n)
 				continue;
 			GROW(d->refused, d->n_refused, cap);
-			d->refused[d->n_refused++] = (struct raw_refused){e, s->ns, n};
+			d->refused[d->n_refused++] = (struct raw_refused){e, s->ns, n, false};
 		}
 	}
+}
+
+void probes_shares_take_counts(struct probes *p, uint32_t generation, struct drain *d)
+{
+	struct pf_counts_held *h = &p->counts_held[generation % PF_GENERATIONS];
+	size_t cap = d->n_refused;
+
+	for (const struct share *s = p->shares.by_ns; s; s = s->hh.next)
+		for (enum event e = 0; h->refused[s->number] && e < _EVENT_MAX; e++) {
+			if (!(h->refused[s->number] & 1u << e))
+				continue;
+			GROW(d->refused, d->n_refused, cap);
+			d->refused[d->n_refused++] = (struct raw_refused){e, s->ns, 1, true};
+		}
+	memset(h, 0, sizeof(*h));
 }
 
 void probes_shares_done(struct probes *p)

@@ -11,6 +11,7 @@ enum { NS_GREEDY = 1001, NS_VICTIM = 1003 };
 
 struct neighbours {
 	struct scene greedy, victim; /* the probes are those of `greedy` */
+	unsigned events;	     /* 0: INUSE */
 };
 
 static void select_both(const struct neighbours *n)
@@ -22,8 +23,8 @@ static void select_both(const struct neighbours *n)
 			.id = {(i ? &n->victim : &n->greedy)->c.start_ns,
 			       (i ? &n->victim : &n->greedy)->c.pid},
 			.ns = i ? NS_VICTIM : NS_GREEDY,
-			.event_mask = INUSE,
-			.settings = {.inuse_sample_bytes = 1},
+			.event_mask = n->events,
+			.settings = {.alloc_sample_bytes = 1, .inuse_sample_bytes = 1},
 		};
 	assert_int_equal(probes_list(n->greedy.p, both, 2), 0);
 }
@@ -32,14 +33,15 @@ static void neighbours_open(struct neighbours *n, body_fn *greedy, body_fn *vict
 {
 	struct scene *v = &n->victim;
 
-	scene_open(&n->greedy, greedy, INUSE, 1);
+	n->events = n->events ?: INUSE;
+	scene_open(&n->greedy, greedy, n->events, 1);
 	v->p = n->greedy.p;
 	v->c = child_start(victim, NULL);
 	v->w = (struct memory_watch){.pid = v->c.pid, .set = v->set};
 	probe_libc(&v->probed);
 	select_both(n);
 	get_known(v);
-	assert_int_equal(scene_attach(v, INUSE), 0);
+	assert_int_equal(scene_attach(v, n->events), 0);
 	await(&v->c, 1);
 }
 
@@ -135,6 +137,66 @@ static void ended_processes_have_no_share(void **state)
 	neighbours_close(&n);
 }
 
+/* ---- counts of a generation ---- */
+
+#define COUNTS	   1024
+#define MANY_STEPS 12
+#define MANY	   (1u << MANY_STEPS) /* stacks */
+
+/* Allocates; each way is another stack. */
+static __attribute__((noinline, noclone)) void by_way(unsigned way, unsigned steps)
+{
+	if (!steps)
+		keep[0] = malloc(24);
+	else if (way & 1) {
+		by_way(way >> 1, steps - 1);
+		__asm__ volatile("# odd");
+	} else {
+		by_way(way >> 1, steps - 1);
+		__asm__ volatile("# even");
+	}
+}
+
+static void body_many_stacks(struct truth *t)
+{
+	for (uint32_t step = 1;; step = step == 1 ? 3 : step + 1) {
+		say_and_wait(t, step);
+		for (unsigned way = 0; way < MANY; way++)
+			by_way(way, MANY_STEPS);
+	}
+}
+
+/*
+ * The greedy process has filled its share of the counts when the victim begins. That is so in each
+ * generation.
+ */
+static void counts_of_one_namespace_leave_room(void **state)
+{
+	struct neighbours n = {.events = ALLOC};
+	struct memory_watch *w = &n.victim.w;
+	uint64_t before = lost("counts_full");
+
+	(void)state;
+	share_probes = true;
+	shared_probes = open_probes((struct probe_config){
+		.use_list = true, .max_sample_hz = 99, .count_entries = COUNTS});
+	neighbours_open(&n, body_many_stacks, body_victim);
+	for (uint32_t step = 3; step <= 4; step++) {
+		w->others = 0;
+		n.greedy.c.truth->ready = 2;
+		await(&n.greedy.c, step);
+		go(&n.victim, step);
+		assert_int_equal(w->alloc.n, (step - 2) * FEW);
+		assert_in_range(w->others, COUNTS / 4 * 3, COUNTS);
+		assert_int_equal(w->others + lost("counts_full") - before, MANY);
+		assert_int_equal(w->refused_ns, NS_GREEDY);
+		before = lost("counts_full");
+	}
+	neighbours_close(&n);
+	close_shared(state);
+	share_probes = false;
+}
+
 /* ---- calls that have not returned ---- */
 
 /* As many calls as fit, of threads of the namespace that never return. */
@@ -217,6 +279,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_one_namespace_keeps_takes_no_room_of_another),
 		cmocka_unit_test(ended_processes_have_no_share),
+		cmocka_unit_test(counts_of_one_namespace_leave_room),
 		cmocka_unit_test(calls_that_do_not_return_leave_room),
 		cmocka_unit_test(numbers_go_to_who_needs_them),
 	};

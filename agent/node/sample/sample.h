@@ -165,6 +165,7 @@ struct raw_refused {
 	enum event event;
 	uint64_t ns; /* struct charged of node/proc */
 	uint64_t n;
+	bool counts; /* of the table of counts, which all events share; n is not known then */
 };
 /* All that left the kernel since the drain before. The drain owns all memory to which it points. */
 struct drain {
