@@ -166,6 +166,7 @@ static __always_inline uint64_t pf_note_young(struct pf_scratch *s)
 /* Returns pf_filter.share of the namespace; 0: it has none, or the cgroup or process is gone. */
 static __always_inline uint32_t pf_share_of(const struct pf_count_key *key)
 {
+	/* a map's key must be on the stack before 6.2, if the caller is a global function */
 	uint64_t cgroup_id = key->cgroup_id;
 	uint32_t tgid = key->tgid;
 	const struct pf_filter *f = bpf_map_lookup_elem(&filter_cgroups, &cgroup_id);
@@ -178,12 +179,12 @@ static __always_inline uint32_t pf_share_of(const struct pf_count_key *key)
  * Whether a sample of the namespace may have a new key in the counts of this generation. If not,
  * the sample will be lost, so its stack is not sent.
  */
-static __noinline bool pf_counts_have_room(const struct pf_count_key *key, uint32_t generation)
+static __always_inline bool pf_counts_have_room(const struct pf_count_key *key, uint32_t generation)
 {
 	uint32_t slot = generation % PF_GENERATIONS;
 	struct pf_counts_held *held = bpf_map_lookup_elem(&counts_held, &slot);
 
-	return held && key && pf_share_has_room(held->held, pf_share_of(key), pf_config.counts_max);
+	return held && pf_share_has_room(held->held, pf_share_of(key), pf_config.counts_max);
 }
 
 /* Sends s->stack, unless this generation has it already. */
@@ -193,11 +194,11 @@ PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t genera
 	uint64_t bytes;
 	uint32_t n;
 
-	if (!s || !slot)
-		return 0;
-	n = s->walk.n_words;
-	if (*slot == pf_seen_word(hash, generation) || n > PF_STACK_WORDS ||
+	if (!s || !slot || *slot == pf_seen_word(hash, generation) ||
 	    !pf_counts_have_room(&s->key, generation))
+		return 0;
+	n = s->walk.n_words; /* read here, so that the verifier of 6.1 knows its limit below */
+	if (n > PF_STACK_WORDS)
 		return 0;
 	s->stack.h = (struct pf_record){.type = PF_REC_STACK, .generation = generation};
 	s->stack.hash = hash;
@@ -447,7 +448,8 @@ static __always_inline int pf_count_first(void *map, const struct pf_count_key *
 
 	if (!held || !pf_share_has_room(held->held, share, pf_config.counts_max)) {
 		if (held)
-			held->refused[share] |= 1u << (key->event & (_PF_EVENT_MAX - 1));
+			held->refused[share & (PF_SHARES_MAX - 1)] |=
+				1u << (key->event & (_PF_EVENT_MAX - 1));
 		return -E2BIG;
 	}
 	err = bpf_map_update_elem(map, key, first, BPF_NOEXIST);
