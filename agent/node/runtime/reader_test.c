@@ -417,11 +417,12 @@ static int forget_children(void **state)
 /* Each attempt ends the child, before the call has an effect. */
 static void no_escape_succeeds(void **state)
 {
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m;
 
 	(void)state;
 	if (SANITIZED)
 		skip();
+	m = runtime_perf_map_new();
 	for (size_t i = 0; i < ARRAY_SIZE(escapes); i++) {
 		uint64_t n = failures("child_died");
 
@@ -436,11 +437,12 @@ static void no_escape_succeeds(void **state)
 
 static void memory_has_a_limit(void **state)
 {
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m;
 
 	(void)state;
 	if (SANITIZED)
 		skip();
+	m = runtime_perf_map_new();
 	assert_int_equal(ask(1, "fills", m), 0);
 	runtime_perf_map_free(m);
 }

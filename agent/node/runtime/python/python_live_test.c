@@ -228,7 +228,7 @@ static size_t check_lines(char *text, uint64_t globals)
 
 static void take_line(char *line, uint64_t *globals, size_t *units)
 {
-	struct told *t = &threads[n_threads - 1];
+	struct told *t = n_threads ? &threads[n_threads - 1] : NULL;
 	uint64_t number;
 
 	if (sscanf(line, "thread %" SCNu64, &number) == 1) {
