@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The child that learns the runtimes of the processes of one namespace, and names their frames. It
- * keeps what it has learnt of a process for the next question. If it forgets that, or if it is a new
- * child, the agent asks again, and gives what is needed to learn anew.
+ * keeps what it has learnt of a process for the next question. If it forgets that, or if it is new,
+ * the agent asks again, and gives what is needed to learn anew.
  */
 #include "node/runtime/ask_format.h"
 

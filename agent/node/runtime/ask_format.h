@@ -29,8 +29,8 @@ struct wire_ask {
 struct names_question {
 	struct reader_head head; /* n: frames */
 	uint64_t token;
-	uint64_t
-		look_bytes; /* 0: no look comes. Else the child learns first what it does not know */
+	/* 0: no look comes. Else the child learns first, if it does not know the token */
+	uint64_t look_bytes;
 	struct wire_ask asks[NAMES_ASKS_MAX]; /* only n of them are sent */
 };
 _Static_assert(sizeof(struct names_question) <= READER_MESSAGE_MAX, "a question is one message");

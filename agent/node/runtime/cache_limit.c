@@ -2,8 +2,8 @@
 /*
  * The limit of the runtimes' caches: lines, code and texts of a process that they keep, so that
  * they need not read them again for the next name. Each process has a limit, which it reaches
- * easily. There may be thousands of processes, so all of them together have a limit, too. In a child
- * these are the processes of its namespace. Any thread may call its functions.
+ * easily. There may be thousands of processes, so all of them together have a limit, too. In a
+ * child these are the processes of its namespace. Any thread may call its functions.
  */
 #include "node/runtime/internal.h"
 
