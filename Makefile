@@ -133,12 +133,12 @@ test: deps ## set the machine up, then every test (as root)
 unit: $(TESTBIN) $(REPLAYBIN) ## the unit tests and the fuzzers' corpora alone
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) -- $(BESIDE) $(REPLAYBIN)
 bench: ## speed, beside other tools: JSON and docs/performance.md (as root, on a quiet machine)
-bench: $(BUILD)/podflame $(BENCHBIN)
+bench: $(BUILD)/podflame $(BENCHBIN) $(BUILD)/crash/burner
 	$(Q).ci/deps long >&2 || echo "bench: tools that it compares with may be missing" >&2
 	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) \
-		e2e/accuracy/sample_cost.py e2e/accuracy/perf.py \
-		e2e/crash/busy.py e2e/crash/start.py e2e/page/queries.py web/flame_bench.mjs \
-		web/peers_bench.mjs
+		e2e/accuracy/sample_cost.py e2e/accuracy/perf.py e2e/accuracy/new_process.py \
+		e2e/crash/busy.py e2e/crash/beside.py e2e/crash/start.py e2e/page/queries.py \
+		web/flame_bench.mjs web/peers_bench.mjs
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh \

@@ -339,6 +339,44 @@ def perfmap():
         yield b"1000 10 " + name.encode() + b"\n"
 
 
+# ---- perfmap_ask, demangler: what a child answers that works as it should ----
+
+def perfmap_record(start, size, line, kind, name, file=b""):
+    return struct.pack("<QIIHHI", start, size, line, len(name), len(file), kind) + name + file
+
+
+def perfmap_message(what, n, body):
+    return bytes([what, n, len(body) >> 3, len(body) & 7]) + body
+
+
+def perfmap_ask():
+    app, library, jvm = 0, 1, 3
+    records = [perfmap_record(0x100, 0x40, 0, app, b"py::main:/app/main.py"),
+               perfmap_record(0x140, 0x10, 17, app, b"main", b"/app/main.js"),
+               perfmap_record(0x200, 0x800, 0, jvm, b"java.lang.String.hashCode"),
+               perfmap_record(0x120, 0x40, 0, library, b"replaces two")]
+    tail = b"200 800 java.lang.String.hashCode\n"
+    done = [perfmap_message(1, 0, struct.pack("<iIQQII64s", error, behind, offset, malformed,
+                                              len(tail), 0, tail))
+            for error, behind, offset, malformed in
+            ((0, 0, 700, 0), (0, 1, 100, 3), (-116, 0, 100, 0))]
+    for k in range(1, len(records) + 1):
+        yield perfmap_message(0, k, b"".join(records[:k])) + done[0]
+    yield b"".join(perfmap_message(0, 1, r) for r in records) + done[0]
+    yield from done
+
+
+def demangler():
+    """The steps of demangler_fuzz.c. The children answer with a text, and then with each lie."""
+    name, begins, text, lives = b"\x01", b"\x00", b"\x04name", b"\x00"
+    answers = b"\x00"
+    yield from (patient + (name + begins + answers + bytes([how]) + text + lives) * 3
+                for patient in (b"\x00", b"\x01") for how in (0, 1, 2, 4, 8, 16))
+    yield b"\x00" + b"".join(bytes([file]) + begins + answers + b"\x00" + text + lives
+                             for file in (0, 1, 2))
+    yield b"\x01" + name + begins + b"\x07" + b"\x80" + name + begins + answers + b"\x00" + text
+
+
 # ---- agent/lib/symbols/demangle: every third of the real names ----
 
 def demangle():
@@ -351,7 +389,9 @@ def demangle():
 MAKERS = {
     "agent/node/runtime/perfmap/perfmap": perfmap,
     "agent/node/parse/elf": elf,
+    "agent/node/runtime/perfmap/perfmap_ask": perfmap_ask,
     "agent/lib/symbols/demangle": demangle,
+    "agent/lib/symbols/demangler": demangler,
     "agent/node/parse/debugdata": debugdata,
     "agent/node/parse/gopclntab": gopclntab,
     "agent/node/parse/dwarf": dwarf,

@@ -112,6 +112,18 @@ PAGE = [
          Row("`record` of 50 busy processes: BPF maps", "accuracy.busy.kernel"),
          Row("BPF maps, a process more", "accuracy.kernel_a_process"),
      ]),
+    ("Beside an attacker",
+     "An innocent process alone (*beside*) and beside three pods of another namespace, with "
+     "on-cpu, off-cpu and mem-alloc: nearly every sample, wait and allocation of theirs has a "
+     "stack of its own, and they execute new files all the time.", [
+         Row(what, f"beside.{name}.attacked", ("alone", f"beside.{name}.alone"))
+         for what, name in (
+             ("of the innocent one's CPU time, in the hub", "samples"),
+             ("the same, by CPU time of the agent and its children", "per_cpu"),
+             ("the agent and its children: CPU", "cpu"),
+             ("the agent and its children: RSS", "rss"),
+             ("of it, what the children have that is no file's page", "children"))
+     ]),
     ("From the kernel to names", "", [
         Row("map and ring to windows, each record with a stack of its own", "pipeline.records",
             ("`perf script`, samples", "sample.fp.script.perf_fp")),
@@ -127,6 +139,15 @@ PAGE = [
                "perf_fp", "perf_dwarf"),
         beside("a small program, exec to names on disk, a second of recording among it",
                "first_names.small.wall", "bpftrace", "perf_fp", "perf_dwarf"),
+        *(Row(f"a new process of {language}: {what}", f"new.{name}.{which}")
+          for name, language in (("python", "Python"), ("java", "Java"), ("lua", "Lua"),
+                                 ("luajit", "LuaJIT"))
+          for what, which in (("its CPU time without names", "unnamed"),
+                              ("what podflame takes for it", "cpu"))),
+        Row("mangled names of one file", "names.child"),
+        Row("mangled names of two files in turns", "names.two_files"),
+        Row("mangled names of 32 files in turns", "names.many_files"),
+        Row("the children that demangle: their memory", "names.children_memory"),
         Row("unwind tables of libLLVM, made of the whole file",
             "unwind_table_build_ms.libLLVM-14.so.1"),
         Row("unwind tables of libLLVM, their size", "unwind_table_kbytes.libLLVM-14.so.1"),

@@ -147,9 +147,7 @@ class Place:
         self.roles = {v: Role(self, v) for v in ("agent", "hub")}
         self.api.put("nodes",
                      {"metadata": {"name": NODE, "uid": "11111111-2222-4333-8444-555555555555"}})
-        self.api.put("namespaces",
-                     {"metadata": {"name": "app",
-                                   "labels": {"kubernetes.io/metadata.name": "app"}}})
+        self.namespace("app")
         self.api.put("namespaces", {"metadata": {"name": NS}})
 
     def write(self, name, text):
@@ -173,14 +171,18 @@ class Place:
         if not os.environ.get("KEEP"):
             shutil.rmtree(self.dir, ignore_errors=True)
 
-    def container(self, name, labels=None):
+    def namespace(self, name):
+        self.api.put("namespaces", {"metadata": {
+            "name": name, "labels": {"kubernetes.io/metadata.name": name}}})
+
+    def container(self, name, labels=None, ns="app"):
         c = Container(len(self.containers))
         self.containers.append(c)
-        self.api.put("pods", apiserver.pod(name, "app", NODE, c.uid, c.id, labels or {"app": name}))
+        self.api.put("pods", apiserver.pod(name, ns, NODE, c.uid, c.id, labels or {"app": name}))
         return c
 
-    def target(self, name, app, **events):
-        self.api.put("profilingtargets", {"metadata": {"name": name, "namespace": "app"}, "spec": {
+    def target(self, name, app, ns="app", **events):
+        self.api.put("profilingtargets", {"metadata": {"name": name, "namespace": ns}, "spec": {
             "podSelector": {"matchLabels": {"app": app}}, "events": events or {"onCpu": {}}}})
 
     def wait_hub(self):

@@ -15,9 +15,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 /* Takes the next message of the input: its kind, its size, and its bytes. */
 static size_t next_message(char *ret)
 {
-	struct reader_head head = {.sequence = 1, .what = take() % 4, .n = take()};
-	size_t n = MIN((size_t)take() << 3 | take() % 8, in.n);
+	struct reader_head head = {.sequence = 1};
+	size_t n;
 
+	head.what = take() % 4;
+	head.n = take();
+	n = (size_t)take() << 3;
+	n |= take() % 8;
+	n = MIN(n, in.n);
 	memcpy(ret, &head, sizeof(head));
 	if (n)
 		memcpy(ret + sizeof(head), in.data, n);
