@@ -15,9 +15,12 @@ from busy import MB, bpf_stats, memory, perf, stopped
 from roles import BUILD, Place, free_port, until
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
-SETTLE_S, WINDOW_S, HZ = 8, 20, 99
+# seconds: before it is measured, for which it is measured, and of a window of profiles
+SETTLE_S, MEASURE_S, WINDOW_S = 8, 20, 2
+HZ = 99
 N_ATTACKERS = 3
-STORED = """SELECT SUM(n) FROM profiles WHERE event=0 AND series IN (SELECT series.id FROM series
+STORED = """SELECT SUM(n) FROM profiles WHERE event=0 AND time BETWEEN ? AND ?
+ AND series IN (SELECT series.id FROM series
  JOIN tags t ON t.tagset=series.tagset JOIN strings k ON k.id=t.key JOIN strings v ON v.id=t.value
  WHERE k.s='pod' AND v.s='victim')"""
 # Bytes at its end make the file another one; the program is the same.
@@ -44,10 +47,10 @@ def memory_now(pid):
             return memory(pids)[0], memory([p for p in pids if p != pid])[1]
 
 
-def stored(place):
-    """The victim's samples that the hub has stored."""
+def stored(place, begin=0, end=1 << 40):
+    """The victim's samples of these seconds of wall time that the hub has stored."""
     with place.store() as db:
-        return db.execute(STORED).fetchone()[0] or 0
+        return db.execute(STORED, (begin, end - 1)).fetchone()[0] or 0
 
 
 def attack(place, containers):
@@ -69,27 +72,29 @@ def measure(place, victim, found, name):
     role.start()
     until("the victim has samples in the store", lambda: stored(place) > before)
     time.sleep(SETTLE_S)
-    def now():
-        return (stored(place), bpf_stats.cpu_of(victim.pid), cpu(role.process.pid),
-                time.monotonic())
-    began = now()
-    time.sleep(WINDOW_S)
-    n, burnt, used, seconds = (a - b for a, b in zip(now(), began))
+    def at_a_window():
+        time.sleep(WINDOW_S - time.time() % WINDOW_S)
+        return bpf_stats.cpu_of(victim.pid), cpu(role.process.pid), time.time()
+    began = at_a_window()
+    time.sleep(MEASURE_S - WINDOW_S / 2)
+    ended = at_a_window()
+    burnt, used, seconds = (a - b for a, b in zip(ended, began))
     rss, children = memory_now(role.process.pid)
+    until("the hub has the next window", lambda: stored(place, int(ended[2])) > 0)
+    role.end()
+    n = stored(place, int(began[2]), int(ended[2]))
     found["cpu", name].append(100 * used / seconds)
     found["samples", name].append(100 * n / (HZ * burnt))
     found["per_cpu", name].append(n / used)
     found["rss", name].append(rss / MB)
     found["children", name].append(children / MB)
-    role.end()
 
 
 def tell(found):
     for name, beside in (("alone", "nobody"), ("attacked", f"an attacker's {N_ATTACKERS} pods")):
         what = f"beside {beside}; of another namespace, on-cpu, off-cpu and mem-alloc"
         perf.report(f"beside.samples.{name}", found["samples", name], "percent",
-                    f"of the victim's CPU time at {HZ} Hz that reaches the hub in {WINDOW_S} s, "
-                    f"give or take a window of 2 s; {what}")
+                    f"of the victim's CPU time at {HZ} Hz that reaches the hub; {what}")
         perf.report(f"beside.per_cpu.{name}", found["per_cpu", name], "samples/CPU s",
                     f"the victim's, by CPU time of the agent and its children; {what}")
         perf.report(f"beside.cpu.{name}", found["cpu", name], "percent of a CPU",
@@ -105,7 +110,8 @@ def main():
         print("beside.py: skip: only root may", file=sys.stderr)
         return
     found = defaultdict(list)
-    with Place(agent=f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n") as place:
+    health = f"health:\n  address: 127.0.0.1\n  port: {free_port()}\n"
+    with Place(window=f"{WINDOW_S}s", agent=health) as place:
         subprocess.run(["gcc", "-O1", "-o", f"{place.dir}/attacker",
                         os.path.join(os.path.dirname(os.path.abspath(__file__)), "attacker.c")],
                        check=True)
