@@ -113,9 +113,9 @@ PAGE = [
          Row("BPF maps, a process more", "accuracy.kernel_a_process"),
      ]),
     ("Beside an attacker",
-     "An innocent process alone (*beside*) and beside three pods of another namespace, with "
-     "on-cpu, off-cpu and mem-alloc: nearly every sample, wait and allocation of theirs has a "
-     "stack of its own, and they execute new files all the time.", [
+     "An innocent process alone (*beside*) and beside three pods of another namespace, of which "
+     "CPU time, waits and allocations are profiled: nearly each has a stack of its own, and the "
+     "pods execute new files all the time.", [
          Row(what, f"beside.{name}.attacked", ("alone", f"beside.{name}.alone"))
          for what, name in (
              ("of the innocent one's CPU time, in the hub", "samples"),
