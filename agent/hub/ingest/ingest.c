@@ -237,17 +237,20 @@ static bool is_same_sender(const struct ingest_request *a, const struct ingest_r
 	       (*a->sender.node || streq(a->peer, b->peer));
 }
 
-/* Returns whether the writer has the body; otherwise the request is answered. */
+/* Returns whether the writer has the body. Otherwise the request is answered, and q is gone. */
 static bool post_body(struct ingest_request *q)
 {
+	bool writing;
+
 	q->job = (struct job){.run = request_run,
 			      .done = request_done,
 			      .n_bytes = q->n,
 			      .deadline_ns = WRITE_LIMIT_NS};
-	q->writing = worker_post(q->ingest->config.writer, &q->job) == 0;
-	if (!q->writing)
+	writing = worker_post(q->ingest->config.writer, &q->job) == 0;
+	q->writing = writing;
+	if (!writing)
 		no_room(q, "writer", 503, "too many profiles wait for the store");
-	return q->writing;
+	return writing;
 }
 
 /*
