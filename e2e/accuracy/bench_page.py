@@ -146,7 +146,7 @@ PAGE = [
                               ("what podflame takes for it", "cpu"))),
         Row("mangled names of one file", "names.child"),
         Row("mangled names of two files in turns", "names.two_files"),
-        Row("mangled names of 32 files in turns", "names.many_files"),
+        Row("mangled names of 64 files in turns", "names.many_files"),
         Row("the children that demangle: their memory", "names.children_memory"),
         Row("unwind tables of libLLVM, made of the whole file",
             "unwind_table_build_ms.libLLVM-14.so.1"),

@@ -24,7 +24,7 @@
 #define SLOW_FILE_NS  (300 * NSEC_PER_SEC)
 #define FORGIVEN_PART 500 /* a file's cost shrinks by 1/500 of the elapsed time: 2 ms per second */
 /* children that wait for further names of their files, since names come a few at a time */
-#define CHILDREN_MAX 16
+#define CHILDREN_MAX 48
 /* A child reads names of one file only. So it is replaced only in case it leaks memory. */
 #define CHILD_NAMES_MAX 65536
 
