@@ -2,6 +2,7 @@
 # A real Kubernetes on this machine: to show podflame in, and to test it in.
 WORKLOADS := $(BUILD)/images/workloads.tar
 LANGUAGES := $(BUILD)/images/languages.tar
+FORGE := $(BUILD)/hostile/forge
 .PHONY: demo demo-now demo-down e2e workloads cluster-bin
 demo: ## start a Kubernetes, install, profile, print an answer and the page's address (as root)
 demo: deps
@@ -11,13 +12,14 @@ demo-now: cluster-bin $(IMAGE) $(WORKLOADS) $(LANGUAGES)
 demo-down: ## remove all of the demo
 	$(Q)e2e/demo.sh down
 e2e: ## only the end-to-end tests; T="02 07" runs some of them
-e2e: cluster-bin $(IMAGE) $(CUDA_IMAGE) $(WORKLOADS) $(LANGUAGES)
+e2e: cluster-bin $(IMAGE) $(CUDA_IMAGE) $(WORKLOADS) $(LANGUAGES) $(FORGE)
 	$(Q)e2e/run.sh $(T)
 # the first time this takes minutes: it starts at once and continues beside the rest
 cluster-bin:
 	$(Q)e2e/cluster/build.sh 2>&1 >/dev/null &
 workloads: $(WORKLOADS) $(LANGUAGES)
-$(WORKLOADS): $(wildcard e2e/workloads/* e2e/workloads/incidents/*) e2e/cluster/mkimage.sh
+$(WORKLOADS): $(wildcard e2e/workloads/* e2e/workloads/incidents/* e2e/workloads/hostile/*) \
+		e2e/cluster/mkimage.sh
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/build.sh $@
 $(LANGUAGES): $(wildcard e2e/workloads/languages/* e2e/workloads/gpu/* \
@@ -26,6 +28,11 @@ $(LANGUAGES): $(wildcard e2e/workloads/languages/* e2e/workloads/gpu/* \
 		$(addprefix $(BUILD)/rdma/libibverbs/libstandin,0-rdmav34.so 1-rdmav34.so)
 	$(call msg,IMAGE,$@)
 	$(Q)e2e/workloads/languages/build.sh $@ $(BUILD)/gpu $(BUILD)/rdma
+# What a node that somebody has taken over says: e2e/tests/long/33-hostile.sh.
+$(FORGE): e2e/hostile/forge.c $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
 
 # Are stacks whole and shares right? e2e/accuracy/run.py says what is tested.
 STACKOF := $(BUILD)/accuracy/stackof

@@ -11,7 +11,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root/bin"
 cd "$here"
-for f in *.c incidents/*.c; do
+for f in *.c incidents/*.c hostile/*.c; do
     program=${f##*/}
     gcc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -Wall \
         -o "$root/bin/${program%.c}" "$f"
