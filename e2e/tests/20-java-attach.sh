@@ -12,7 +12,8 @@ install_again() { install_for_tests && agents_ready; }
 WORKLOAD=languages MEMORY=256Mi pod java-attach jvm node1 \
     "/bin/python3 /app/unknown_jvm.py -XX:+PreserveFramePointer -cp /app Shares"
 AT_END+=(install_again)
-install_for_tests --set 'agent.extraCapabilities={SETUID,SETGID,SYS_ADMIN}'
+install_for_tests --set 'agent.extraCapabilities={SETUID,SETGID,SYS_ADMIN}' \
+    --set agent.javaAttachInterval=5s
 agents_ready
 running java-attach jvm
 began=$(now)
@@ -28,13 +29,19 @@ target java-attach jvm '{"podSelector": {}, "javaAttach": "Allowed",
     "events": {"onCpu": {"sampleHz": 199}}}'
 named() { answer && has_functions "$W/jvm.json" Shares::share_{50,30,20}; }
 wait_check 90 "javaAttach: Allowed: its methods have names" named
-began=$(($(now) + 2))
-enough() { answer && [ "$(total_us <"$W/jvm.json")" -gt 6000000 ]; }
-wait_check 60 "... 6 s of CPU" enough
-sum=0
-for n in 50 30 20; do sum=$((sum + $(value_of Shares::share_$n <"$W/jvm.json"))); done
-check "... its three methods have $((sum * 100 / $(total_us <"$W/jvm.json"))) % of all" \
-    test $((sum * 100 / $(total_us <"$W/jvm.json"))) -ge 75
+# The JVM compiles its methods more than once. The agent asks it again for the names of new code, so
+# a time without unnamed code comes.
+whole() {
+    answer || return
+    local all
+    all=$(total_us <"$W/jvm.json")
+    [ "$all" -gt 6000000 ] || return
+    sum=0
+    for n in 50 30 20; do sum=$((sum + $(value_of Shares::share_$n <"$W/jvm.json"))); done
+    [ $((sum * 100 / all)) -ge 90 ] || { began=$(now); return 1; }
+}
+began=$(($(now) + 2)) sum=1
+wait_check 180 "... and 90 % of 6 s of CPU time" whole
 for n in 50 30 20; do
     part=$(value_of Shares::share_$n <"$W/jvm.json")
     check "... Shares::share_$n has $((part * 100 / sum)) % of them" near $((part * 100 / sum)) $n 7
