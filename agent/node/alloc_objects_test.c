@@ -127,7 +127,7 @@ static uint64_t bytes_of(struct scene *s, const char *name)
 	for (size_t i = 0; i < s->n; i++) {
 		struct runtime_ask a = {.kind = s->objects[i].kind, .frame = s->objects[i].words};
 
-		assert_int_equal(runtime_resolve(s->live.runtimes, &a, 1), 0);
+		assert_int_equal(live_resolve(&s->live, s->live.runtimes, &a, 1), 0);
 		assert_int_equal(a.error, 0);
 		assert_int_equal(a.names.n, 1);
 		assert_int_equal(a.names.kind, FRAME_OBJECT);

@@ -156,6 +156,9 @@ static const struct {
 	{"runtime_learn_seconds_total",
 	 "Wall time that the agent took to look for runtimes in processes."},
 	{"runtime_learns_total", "Times that the agent looked for runtimes in a process."},
+	{"runtime_learnt_again_total", "Times that a child had forgotten the runtimes of a "
+				       "process, and learnt them again before it "
+				       "named the process's functions."},
 	{"runtime_lines_dropped_total",
 	 "Functions of runtimes without lines, because their table of lines is too large."},
 	{"runtime_names_evicted_total",

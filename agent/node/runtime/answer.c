@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The child that learns the runtimes of the processes of one namespace, and names their frames. It
- * keeps what it has learnt of a process for the next question. If it forgets that, or if it is new,
- * the agent asks again, and gives what is needed to learn anew.
+ * keeps what it has learnt of a process for the next question. If it has forgotten that, or if it is
+ * new, the agent has it learn the process again.
  */
 #include "node/runtime/ask_format.h"
 
@@ -175,11 +175,12 @@ static int read_look(int fd, uint64_t bytes, struct read_look *ret)
 	return runtime_look_read(TAKE_PTR(look), bytes, ret);
 }
 
-static void tell(enum pf_runtime_kind k, int error, const struct runtime_learnt *l)
+static void tell(enum pf_runtime_kind k, int error, const struct runtime_learnt *l, bool named)
 {
 	struct learnt_message m = {
 		.head = {.sequence = work.sequence, .what = LEARNT, .n = k},
 		.error = error,
+		.named = named,
 	};
 
 	if (!error) {
@@ -198,9 +199,7 @@ static void tell(enum pf_runtime_kind k, int error, const struct runtime_learnt 
 	send_message();
 }
 
-/* tells: whether the agent gets the results */
-static void learn_one(struct kept *k, const struct runtime_look *look, enum pf_runtime_kind kind,
-		      bool tells)
+static void learn_one(struct kept *k, const struct runtime_look *look, enum pf_runtime_kind kind)
 {
 	struct runtime_learnt l = {0};
 	int r;
@@ -209,8 +208,8 @@ static void learn_one(struct kept *k, const struct runtime_look *look, enum pf_r
 	r = runtime_state_learn(&k->states, look, kind, k->is_known[kind] ? &k->known[kind] : NULL,
 				&l);
 	work.read_bytes += MEMORY_BUDGET - look->memory->budget_bytes;
-	if (tells && r != -ENOENT)
-		tell(kind, MIN(r, 0), &l);
+	if (r != -ENOENT)
+		tell(kind, MIN(r, 0), &l, k->states.walked[kind]);
 	if (r < 0 && r != -ENOENT)
 		return;
 	forget_known(k, kind);
@@ -219,7 +218,7 @@ static void learn_one(struct kept *k, const struct runtime_look *look, enum pf_r
 		k->known[kind] = l;
 }
 
-static void learn_all(struct kept *k, const struct read_look *bytes, int memory, bool tells)
+static void learn_all(struct kept *k, const struct read_look *bytes, int memory)
 {
 	struct memory m = runtime_memory_of(&memory);
 	const struct runtime_look look = {
@@ -229,7 +228,7 @@ static void learn_all(struct kept *k, const struct read_look *bytes, int memory,
 		const struct runtime_ops *ops = runtime_ops((enum pf_runtime_kind)i);
 
 		if (ops && !ops->in_agent)
-			learn_one(k, &look, (enum pf_runtime_kind)i, tells);
+			learn_one(k, &look, (enum pf_runtime_kind)i);
 	}
 }
 
@@ -249,7 +248,7 @@ int runtime_answer_learn(const void *message, size_t n, int memory, int look)
 	k = find(q->old);
 	if (!k)
 		k = add();
-	learn_all(k, &bytes, memory, true);
+	learn_all(k, &bytes, memory);
 	keep(k, q->token);
 	runtime_look_done(&bytes);
 	return end(LEARNT_ALL);
@@ -329,31 +328,20 @@ static void name_all(struct kept *k, const struct names_question *q, int memory)
 	work.read_bytes += RUNTIME_RESOLVE_BUDGET - room.read_bytes;
 }
 
-int runtime_answer_names(const void *message, size_t n, int memory, int look)
+int runtime_answer_names(const void *message, size_t n, int memory)
 {
 	const struct names_question *q = message;
 	const size_t head_n = offsetof(struct names_question, asks);
-	struct read_look bytes;
 	struct kept *k;
-	int r = 0;
 
 	if (n < head_n || q->head.n > NAMES_ASKS_MAX || !q->token ||
 	    n != head_n + q->head.n * sizeof(q->asks[0]))
 		return -EBADMSG;
 	begin(&q->head);
 	k = find(q->token);
-	if (!k && !q->look_bytes)
+	if (!k)
 		return end(NAMES_UNKNOWN);
-	if (!k) {
-		r = read_look(look, q->look_bytes, &bytes);
-		if (r < 0)
-			return r;
-		k = add();
-		learn_all(k, &bytes, memory, false);
-		runtime_look_done(&bytes);
-		k->token = q->token;
-	}
+	k->used = work.n_questions;
 	name_all(k, q, memory);
-	keep(k, q->token);
 	return end(NAMES_ALL);
 }

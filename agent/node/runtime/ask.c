@@ -141,12 +141,14 @@ static int take_learnt(struct learning *l, const void *message, size_t n)
 	k = (enum pf_runtime_kind)m.head.n;
 	ops = m.head.n < _PF_RUNTIME_MAX ? runtime_ops(k) : NULL;
 	if (!ops || ops->in_agent || k <= l->last || (m.error && !is_error(m.error)) ||
-	    m.n_ranges > RUNTIME_RANGES_MAX || (m.data_bytes && m.data_bytes != data_bytes[k]) ||
+	    m.named > 1 || m.n_ranges > RUNTIME_RANGES_MAX ||
+	    (m.data_bytes && m.data_bytes != data_bytes[k]) ||
 	    (m.error && (m.n_ranges || m.data_bytes)) ||
 	    n != sizeof(m) + m.n_ranges * sizeof(struct wire_range) + m.data_bytes)
 		return -EBADMSG;
 	l->last = k;
 	l->answers->errors[k] = m.error;
+	l->answers->named[k] = m.named;
 	if (!m.error)
 		l->answers->learnt[k] = learnt_of(&m, (const char *)message + sizeof(m));
 	return 0;
@@ -280,7 +282,7 @@ static struct wire_ask wire_of(const struct runtime_ask *a)
 	};
 }
 
-int runtime_ask_names(const struct runtime_asked *of, const struct buf *look, uint64_t token,
+int runtime_ask_names(const struct runtime_asked *of, uint64_t token,
 		      struct runtime_ask *const *asks, size_t n)
 {
 	_cleanup_free_ struct names_question *q = xcalloc(1, sizeof(*q));
@@ -290,13 +292,12 @@ int runtime_ask_names(const struct runtime_asked *of, const struct buf *look, ui
 	q->head.what = READ_NAMES;
 	q->head.n = (uint32_t)n;
 	q->token = token;
-	q->look_bytes = look ? look->len : 0;
 	for (size_t i = 0; i < n; i++)
 		q->asks[i] = wire_of(asks[i]);
-	r = ask(of, look, &q->head, offsetof(struct names_question, asks) + n * sizeof(q->asks[0]),
+	r = ask(of, NULL, &q->head, offsetof(struct names_question, asks) + n * sizeof(q->asks[0]),
 		take_naming, &x);
 	if (r == 0 && x.unknown)
-		r = look ? -EBADMSG : -ENOKEY;
+		r = -ENOKEY;
 	for (size_t i = 0; r < 0 && i < n; i++)
 		runtime_names_done(&asks[i]->names);
 	return r;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to runtime: the messages about runtimes between the agent (ask.c) and the child
- * (answer.c). With each question comes a descriptor of the process's memory. A second one, if there
- * is one, has the look (look_bytes.c): what the child must know of the mappings and their files.
+ * (answer.c). With each question comes a descriptor of the process's memory. If the child is to learn
+ * the process, a second one has the look (look_bytes.c): what the child must know of the mappings
+ * and their files.
  */
 #pragma once
 
@@ -29,8 +30,6 @@ struct wire_ask {
 struct names_question {
 	struct reader_head head; /* n: frames */
 	uint64_t token;
-	/* 0: no look comes. Else the child learns first, if it does not know the token */
-	uint64_t look_bytes;
 	struct wire_ask asks[NAMES_ASKS_MAX]; /* only n of them are sent */
 };
 _Static_assert(sizeof(struct names_question) <= READER_MESSAGE_MAX, "a question is one message");
@@ -49,11 +48,12 @@ struct counter *runtime_loss_counter(enum reader_loss l);
 
 struct learnt_message {		 /* n_ranges * wire_range and data_bytes follow */
 	struct reader_head head; /* n: the kind */
-	int32_t error;		 /* 0 or -errno of learn(); then nothing else is set */
+	int32_t error;		 /* 0 or -errno of learn(); then only `named` is set */
 	uint32_t n_ranges, data_bytes;
 	char version[sizeof(((struct runtime_learnt *)0)->version)];
 	char problem[RUNTIME_PROBLEM_BYTES];
-	uint32_t pad;
+	/* 1: the child can name the runtime's frames. After an error: with an earlier result */
+	uint32_t named;
 };
 struct wire_range {
 	uint64_t start, end;
@@ -81,7 +81,7 @@ struct end_message {
 /* ---- answer.c: the child ---- */
 /* Answers one question. look: -1: none. -errno: the child cannot go on. */
 int runtime_answer_learn(const void *message, size_t n, int memory, int look);
-int runtime_answer_names(const void *message, size_t n, int memory, int look);
+int runtime_answer_names(const void *message, size_t n, int memory);
 
 /* ---- ask.c: the agent ---- */
 struct runtime_answers {
@@ -89,6 +89,7 @@ struct runtime_answers {
 	int errors[_PF_RUNTIME_MAX];
 	struct runtime_learnt
 		learnt[_PF_RUNTIME_MAX]; /* without state; only if there is no error */
+	bool named[_PF_RUNTIME_MAX];	 /* the child can name the runtime's frames */
 };
 void runtime_answers_done(struct runtime_answers *a);
 /* whose process it is: of struct charged; and its memory */
@@ -103,11 +104,10 @@ struct runtime_asked {
 int runtime_ask_learn(const struct runtime_asked *of, const struct buf *look, uint64_t old,
 		      uint64_t token, struct runtime_answers *answers);
 /*
- * Sets the names and errors of n frames, at most NAMES_ASKS_MAX. look: NULL: if the child does not
- * know the token, this function returns -ENOKEY. Other errors are those of runtime_reader_ask();
- * then no frame has names.
+ * Sets the names and errors of n frames, at most NAMES_ASKS_MAX. -ENOKEY: the child does not know
+ * the token. Other errors are those of runtime_reader_ask(). After an error no frame has names.
  */
-int runtime_ask_names(const struct runtime_asked *of, const struct buf *look, uint64_t token,
+int runtime_ask_names(const struct runtime_asked *of, uint64_t token,
 		      struct runtime_ask *const *asks, size_t n);
 
 /* ---- look_bytes.c ---- */

@@ -20,31 +20,35 @@
 #include "lib/child/child.h"
 #include "node/runtime/testlive.h"
 
-#define VERB "__taken"
-#define MARK "ask_test_text"
+#define VERB	   "__taken"
+#define MARK	   "ask_test_text"
+#define OTHER_MARK "ask_test_other"
 
-/* ---- a runtime ---- */
+/* ---- two runtimes ---- */
 
-extern char ask_test_text[48];
-char ask_test_text[48] = "1.0"; /* its version, or a word that says how it is learnt */
+/* the version of each, or a word that says how it is learnt; "": the process does not have it */
+extern char ask_test_text[48], ask_test_other[48];
+char ask_test_text[48], ask_test_other[48];
 
-static int learn(const struct runtime_look *look, struct runtime_learnt *old,
-		 struct runtime_learnt *ret)
+static int learn_text(const struct runtime_look *look, const char *mark, size_t data_bytes,
+		      struct runtime_learnt *old, struct runtime_learnt *ret)
 {
 	_cleanup_free_ char *text = NULL;
 	const struct mapping *m;
 	uint64_t address, size;
-	int r = runtime_find_mark(look, MARK, &m, &address, &size);
+	int r = runtime_find_mark(look, mark, &m, &address, &size);
 
 	if (r == 0)
 		r = runtime_memory_string(look->memory, address, sizeof(ret->version), &text);
 	if (r < 0)
 		return r;
+	if (!*text)
+		return -ENOENT;
 	if (streq(text, "starts"))
 		return -EAGAIN;
 	snprintf(ret->version, sizeof(ret->version), "%s", text);
 	snprintf(ret->problem, sizeof(ret->problem), "%s", old ? "again" : "first");
-	ret->data_bytes = streq(text, "small") ? 8 : sizeof(struct pf_python);
+	ret->data_bytes = streq(text, "small") ? 8 : data_bytes;
 	ret->data = xcalloc(1, ret->data_bytes);
 	ret->ranges = xcalloc(RUNTIME_RANGES_MAX, sizeof(*ret->ranges));
 	ret->ranges[0] = (struct runtime_range){m->start, m->start + 16, false};
@@ -59,6 +63,18 @@ static int learn(const struct runtime_look *look, struct runtime_learnt *old,
 	if (old)
 		free(TAKE_PTR(old->state));
 	return 0;
+}
+
+static int learn(const struct runtime_look *look, struct runtime_learnt *old,
+		 struct runtime_learnt *ret)
+{
+	return learn_text(look, MARK, sizeof(struct pf_python), old, ret);
+}
+
+static int learn_other(const struct runtime_look *look, struct runtime_learnt *old,
+		       struct runtime_learnt *ret)
+{
+	return learn_text(look, OTHER_MARK, sizeof(struct pf_luajit), old, ret);
 }
 
 #define WHOLE 9 /* type of a frame whose text is read as a whole */
@@ -85,7 +101,16 @@ static const struct runtime_ops fake = {.name = "fake",
 					.learn = learn,
 					.resolve = resolve,
 					.forget = free};
-static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {[PF_RUNTIME_PYTHON] = &fake};
+static const char *const other_marks[] = {OTHER_MARK, NULL};
+static const struct runtime_ops fake_other = {.name = "other",
+					      .title = "Other",
+					      .frame_kind = FRAME_LUA,
+					      .marks = other_marks,
+					      .learn = learn_other,
+					      .resolve = resolve,
+					      .forget = free};
+static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {
+	[PF_RUNTIME_PYTHON] = &fake, [PF_RUNTIME_LUAJIT] = &fake_other};
 
 /* ---- the child that is taken over ---- */
 
@@ -151,6 +176,7 @@ LEARN_LIE(many_ranges, sizeof(struct pf_python) + (RUNTIME_RANGES_MAX + 1) * 24,
 LEARN_LIE(ranges_beyond_the_message, sizeof(struct pf_python), n_ranges, 2)
 LEARN_LIE(good_error, sizeof(struct pf_python), error, 1)
 LEARN_LIE(error_with_data, sizeof(struct pf_python), error, -EAGAIN)
+LEARN_LIE(perhaps_named, sizeof(struct pf_python), named, 2)
 LEARN_LIE(another_message, sizeof(struct pf_python), head.what, 77)
 
 static void twice(void)
@@ -333,6 +359,7 @@ static const struct lie learn_lies[] = {
 	ROW(ranges_beyond_the_message),
 	ROW(good_error),
 	ROW(error_with_data),
+	ROW(perhaps_named),
 	ROW(another_message),
 	ROW(twice),
 	ROW(names_for_runtimes),
@@ -392,7 +419,7 @@ static int answer(const void *message, size_t n, const int fds[2])
 			       : runtime_answer_learn(message, n, fds[0], fds[1]);
 	return tell(name_lies, ARRAY_SIZE(name_lies), word)
 		       ? 0
-		       : runtime_answer_names(message, n, fds[0], fds[1]);
+		       : runtime_answer_names(message, n, fds[0]);
 }
 
 static int child_main(void)
@@ -425,6 +452,7 @@ static int set_up(void **state)
 	runtime_table = table;
 	runtime_reader_use(NULL, VERB);
 	snprintf(ask_test_text, sizeof(ask_test_text), "1.0");
+	ask_test_other[0] = '\0';
 	live_open(&live, getpid());
 	live.maps->charged_ns = 1;
 	return 0;
@@ -455,7 +483,7 @@ static void assert_named(struct runtime_process *p, const char *name, const char
 {
 	struct runtime_ask a = frame_of(name, 1);
 
-	assert_int_equal(runtime_resolve(p, &a, 1), 0);
+	assert_int_equal(live_resolve(&live, p, &a, 1), 0);
 	assert_int_equal(a.error, 0);
 	assert_int_equal(a.names.n, 1);
 	assert_string_equal(a.names.items[0].name, expected);
@@ -490,7 +518,7 @@ static void a_child_learns_and_names(void **state)
 	assert_true(testchild_pid("podflame-reader") > 0);
 	a.has_caller = true;
 	a.caller.type = 7;
-	assert_int_equal(runtime_resolve(p, &a, 1), 0);
+	assert_int_equal(live_resolve(&live, p, &a, 1), 0);
 	assert_int_equal(a.names.n, 2);
 	assert_int_equal(a.names.kind, FRAME_PYTHON);
 	assert_string_equal(a.names.items[1].name, "1.0.two");
@@ -539,6 +567,38 @@ static void a_child_forgets_and_learns_again(void **state)
 	runtime_process_unref(p);
 }
 
+/* Another namespace has hundreds of processes, as large as real ones. No names are lost for that. */
+static void names_come_back_beside_many_processes(void **state)
+{
+	enum { N = 400, PROCESSES = 250 };
+	struct runtime_process *many[PROCESSES], *p;
+	struct mappings *own = live.maps, large = *own;
+	struct elf_index **indexes = live.indexes;
+	char path[] = "/a/path/of/a/mapping/that/has/no/file/and/that/is/rather/long/all/the/same";
+
+	(void)state;
+	large.items = xcalloc(own->n + N, sizeof(*large.items));
+	live.indexes = xcalloc(own->n + N, sizeof(*live.indexes));
+	memcpy(large.items, own->items, own->n * sizeof(*own->items));
+	memcpy(live.indexes, indexes, own->n * sizeof(*indexes));
+	for (; large.n < own->n + N; large.n++)
+		large.items[large.n].path = path;
+	live.maps = &large;
+	for (size_t i = 0; i < PROCESSES; i++)
+		many[i] = learn_again(NULL, 0);
+	large.charged_ns = 2;
+	p = learn_again(NULL, 0);
+	free(large.items);
+	free(live.indexes);
+	live.maps = own;
+	live.indexes = indexes;
+	runtime_reader_use(NULL, VERB); /* ends all children */
+	assert_named(p, "x", "1.0.x");
+	runtime_process_unref(p);
+	for (size_t i = 0; i < PROCESSES; i++)
+		runtime_process_unref(many[i]);
+}
+
 static void who_cannot_be_learnt_now_stays(void **state)
 {
 	struct runtime_process *p = learn_again(NULL, 0), *q;
@@ -552,6 +612,55 @@ static void who_cannot_be_learnt_now_stays(void **state)
 	assert_named(q, "x", "1.0.x");
 	runtime_process_unref(p);
 	runtime_process_unref(q);
+}
+
+/* A new child cannot learn one of two runtimes, which the old child had learnt. */
+static void who_can_be_learnt_later_has_names_later(void **state)
+{
+	struct runtime_ask asks[] = {frame_of("x", 1), frame_of("x", 1)};
+	struct runtime_process *p, *q;
+	bool again;
+
+	(void)state;
+	snprintf(ask_test_other, sizeof(ask_test_other), "2.0");
+	asks[1].kind = PF_RUNTIME_LUAJIT;
+	p = learn_again(NULL, 0);
+	assert_int_equal(runtime_process_n(p), 2);
+	snprintf(ask_test_other, sizeof(ask_test_other), "starts");
+	runtime_reader_use(NULL, VERB);
+	assert_int_equal(runtime_learn(p, live.maps, live.indexes, NULL, &q, &again), 0);
+	assert_int_equal(runtime_process_n(q), 2);
+	assert_int_equal(live_resolve(&live, q, asks, 2), 0);
+	assert_int_equal(asks[0].error, 0);
+	assert_string_equal(asks[0].names.items[0].name, "1.0.x");
+	assert_int_equal(asks[1].error, -EBUSY);
+	assert_int_equal(asks[1].names.n, 0);
+	snprintf(ask_test_other, sizeof(ask_test_other), "2.0");
+	assert_int_equal(live_resolve(&live, q, &asks[1], 1), 0);
+	assert_int_equal(asks[1].error, 0);
+	assert_string_equal(asks[1].names.items[0].name, "2.0.x");
+	runtime_names_done(&asks[0].names);
+	runtime_names_done(&asks[1].names);
+	runtime_process_unref(p);
+	runtime_process_unref(q);
+}
+
+/* The file was evicted when the child had forgotten the process. Then it is parsed again. */
+static void a_file_that_is_parsed_again_gives_names_again(void **state)
+{
+	struct runtime_process *p = learn_again(NULL, 0);
+	struct elf_index **indexes = live.indexes;
+	struct runtime_ask a = frame_of("x", 1);
+
+	(void)state;
+	runtime_reader_use(NULL, VERB);
+	live.indexes = xcalloc(live.maps->n, sizeof(*indexes));
+	assert_int_equal(live_resolve(&live, p, &a, 1), 0);
+	free(live.indexes);
+	live.indexes = indexes;
+	assert_int_equal(a.error, -EBUSY);
+	assert_named(p, "x", "1.0.x");
+	runtime_process_unref(p);
 }
 
 static void ranges_are_checked(void **state)
@@ -580,7 +689,7 @@ static void what_the_child_drops_is_counted(void **state)
 	uint64_t before = count("podflame_inlined_frames_dropped_total", NULL);
 
 	(void)state;
-	assert_int_equal(runtime_resolve(p, &a, 1), 0);
+	assert_int_equal(live_resolve(&live, p, &a, 1), 0);
 	assert_int_equal(a.names.n, RUNTIME_NAMES_MAX);
 	assert_int_equal(count("podflame_inlined_frames_dropped_total", NULL), before + 5);
 	runtime_names_done(&a.names);
@@ -598,7 +707,7 @@ static void many_frames_are_named(void **state)
 	for (size_t i = 0; i < N; i++)
 		asks[i] = frame_of("x", 1);
 	asks[BAD].frame.a = 16;
-	assert_int_equal(runtime_resolve(p, asks, N), 0);
+	assert_int_equal(live_resolve(&live, p, asks, N), 0);
 	for (size_t i = 0; i < N; i++) {
 		assert_int_equal(asks[i].error, i == BAD ? -EFAULT : 0);
 		assert_int_equal(asks[i].names.n, i != BAD);
@@ -623,7 +732,7 @@ static void a_loss_stops_its_namespace_only(void **state)
 	snprintf(ask_test_text, sizeof(ask_test_text), "small");
 	assert_null(learn_again(p, -EBUSY));
 	assert_int_equal(count("podflame_reader_failures_total", "answer_refused"), refused + 1);
-	assert_int_equal(runtime_resolve(p, &a, 1), 0);
+	assert_int_equal(live_resolve(&live, p, &a, 1), 0);
 	assert_int_equal(a.error, -EBUSY);
 	assert_int_equal(a.names.n, 0);
 	assert_named(other, "x", "1.0.x");
@@ -640,7 +749,7 @@ static int ask_names(uint64_t ns, const char *lie, struct runtime_ask *a)
 
 	snprintf(word, sizeof(word), "%s", lie);
 	assert_int_equal(runtime_process_memory_open(live.maps->id, &of.memory), 0);
-	r = runtime_ask_names(&of, NULL, (uintptr_t)word, asks, 1);
+	r = runtime_ask_names(&of, (uintptr_t)word, asks, 1);
 	runtime_process_memory_close(of.memory);
 	return r;
 }
@@ -744,7 +853,7 @@ static void long_names_are_cut(void **state)
 	(void)state;
 	memset(text, 'x', N);
 	a.frame.type = WHOLE;
-	assert_int_equal(runtime_resolve(p, &a, 1), 0);
+	assert_int_equal(live_resolve(&live, p, &a, 1), 0);
 	assert_int_equal(a.error, 0);
 	assert_int_equal(strlen(a.names.items[0].name), WIRE_TEXT_MAX);
 	runtime_names_done(&a.names);
@@ -780,7 +889,10 @@ int main(int argc, char **argv)
 		ASK_TEST(a_child_learns_and_names),
 		ASK_TEST(a_new_child_learns_what_the_old_one_knew),
 		ASK_TEST(a_child_forgets_and_learns_again),
+		ASK_TEST(names_come_back_beside_many_processes),
 		ASK_TEST(who_cannot_be_learnt_now_stays),
+		ASK_TEST(who_can_be_learnt_later_has_names_later),
+		ASK_TEST(a_file_that_is_parsed_again_gives_names_again),
 		ASK_TEST(ranges_are_checked),
 		ASK_TEST(what_the_child_drops_is_counted),
 		ASK_TEST(many_frames_are_named),

@@ -64,7 +64,7 @@ static int answer(const void *message, size_t n, const int fds[FDS_MAX])
 	case READ_RUNTIMES:
 		return runtime_answer_learn(message, n, fds[0], fds[1]);
 	case READ_NAMES:
-		return runtime_answer_names(message, n, fds[0], fds[1]);
+		return runtime_answer_names(message, n, fds[0]);
 	default:
 		return -EBADMSG;
 	}

@@ -286,12 +286,23 @@ struct runtime_ask {
 	struct runtime_names names;
 	int error; /* 0 or -errno */
 };
+/* From what a child that has forgotten a process learns it again. */
+struct runtime_source {
+	const struct mappings *maps; /* of the same exec of the process */
+	/*
+	 * Returns a new reference to the index of the mapping's file; NULL: it has none, or not
+	 * yet.
+	 */
+	struct elf_index *(*index)(void *arg, const struct mapping *m);
+	void *arg;
+};
 /*
  * Runs on the reader's thread. Reads the names of n frames. -ESRCH: the process has ended. -EBUSY:
  * another thread is blocked in the process's memory. Frames that no child reads now have the error
  * -EBUSY, too.
  */
-int runtime_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n);
+int runtime_resolve(struct runtime_process *p, const struct runtime_source *from,
+		    struct runtime_ask *asks, size_t n);
 /*
  * Runs on the reader's thread. Reads one byte at each address. So the pages are in memory when the
  * kernel's part reads them next time.

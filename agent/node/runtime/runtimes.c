@@ -13,17 +13,13 @@
 
 #define READ_BYTES   "podflame_runtime_read_bytes_total"
 #define NAMES_FAILED "podflame_runtime_names_failed_total"
-/* of one process; all of them share the limit of cache_limit.c */
-#define LOOK_KEPT_BYTES (2u << 20)
 
 struct states {
 	unsigned refs;
 	pthread_mutex_t lock;
-	struct runtime_states own; /* of the rows that run in the agent */
-	uint64_t token;		   /* of what the child keeps; 0: nothing */
-	/* the child that has forgotten it learns it again with this; empty: it cannot */
-	struct buf look;
-	size_t look_bytes; /* of cache_limit.c */
+	struct runtime_states own;   /* of the rows that run in the agent */
+	uint64_t token;		     /* of what the child keeps; 0: nothing */
+	bool named[_PF_RUNTIME_MAX]; /* with that, the child can name the runtime's frames */
 	uint64_t charged_ns;
 };
 struct runtime_item {
@@ -69,8 +65,6 @@ static void states_unref(struct states *s)
 	if (!ref_drop(&s->refs))
 		return;
 	runtime_states_done(&s->own);
-	runtime_cache_set(&s->look_bytes, 0);
-	buf_done(&s->look);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -229,24 +223,6 @@ static void learn_all(struct runtime_look *look, const struct runtime_process *o
 	new->n_seen = runtime_recognised_find(look, new->seen, ret_again);
 }
 
-static bool ranges_equal(const struct runtime_learnt *a, const struct runtime_learnt *b)
-{
-	for (size_t i = 0; i < a->n_ranges; i++)
-		if (a->ranges[i].start != b->ranges[i].start ||
-		    a->ranges[i].end != b->ranges[i].end ||
-		    a->ranges[i].managed != b->ranges[i].managed)
-			return false;
-	return true;
-}
-
-static bool learnt_equal(const struct runtime_learnt *a, const struct runtime_learnt *b)
-{
-	return !a->data == !b->data && a->data_bytes == b->data_bytes &&
-	       a->n_ranges == b->n_ranges && streq(a->version, b->version) &&
-	       streq(a->problem, b->problem) &&
-	       (!a->data || memcmp(a->data, b->data, a->data_bytes) == 0) && ranges_equal(a, b);
-}
-
 static bool is_same(const struct runtime_process *a, const struct runtime_process *b)
 {
 	if (!a || a->n != b->n || a->n_seen != b->n_seen ||
@@ -254,7 +230,7 @@ static bool is_same(const struct runtime_process *a, const struct runtime_proces
 		return false;
 	for (size_t i = 0; i < a->n; i++)
 		if (a->items[i].kind != b->items[i].kind ||
-		    !learnt_equal(&a->items[i].learnt, &b->items[i].learnt))
+		    !runtime_learnt_equal(&a->items[i].learnt, &b->items[i].learnt))
 			return false;
 	return true;
 }
@@ -287,49 +263,30 @@ struct runtime_process *runtime_process_with(struct runtime_process *p, const st
 }
 
 /*
- * Has a child learn the rows that run in one, with a look, which is written to `bytes`. If no file
- * has a mark of these rows, the process has none of them. If the look exceeds its limit, they are
- * not learnt, but the rows that run in the agent are.
+ * Has a child learn the rows that run in one. If no file has a mark of these rows, the process has
+ * none of them. If the look exceeds its limit, they are not learnt, but the rows that run in the
+ * agent are. The child keeps its result under a new token, instead of the one before.
  */
-static int learn_in_child(const struct runtime_look *look, uint64_t old, uint64_t token,
-			  struct process_memory *pm, struct buf *bytes, struct runtime_answers *ret)
+static int learn_in_child(struct states *s, const struct mappings *maps,
+			  struct elf_index *const *indexes, struct process_memory *pm,
+			  struct runtime_answers *ret)
 {
-	const struct runtime_asked of = {look->maps->charged_ns, pm};
-	int r = runtime_look_write(look->maps, look->indexes, bytes);
+	static _Atomic uint64_t last_token;
+	const struct runtime_asked of = {s->charged_ns, pm};
+	_cleanup_buf_ struct buf look = {0};
+	uint64_t token = ++last_token;
+	int r = runtime_look_write(maps, indexes, &look);
 
 	*ret = (struct runtime_answers){0};
 	for (unsigned k = 0; k < _PF_RUNTIME_MAX; k++)
 		ret->errors[k] = -ENOENT;
 	if (r == -E2BIG)
 		count_error(LEARN_FAILURES, r);
-	if (r > 0 && runtime_ask_learn(&of, bytes, old, token, ret) < 0)
+	if (r > 0 && runtime_ask_learn(&of, &look, s->token, token, ret) < 0)
 		return -EBUSY;
+	s->token = token;
+	memcpy(s->named, ret->named, sizeof(s->named));
 	return 0;
-}
-
-static bool is_walked_in_child(const struct runtime_process *p)
-{
-	for (size_t i = 0; i < p->n; i++)
-		if (p->items[i].learnt.data && !runtime_ops(p->items[i].kind)->in_agent)
-			return true;
-	return false;
-}
-
-/* Notes what the child keeps of p. Takes the look if there is room for it. */
-static void note_child(const struct runtime_process *p, uint64_t token, struct buf *look)
-{
-	struct states *s = p->states;
-	bool walked = is_walked_in_child(p);
-
-	s->token = walked ? token : 0;
-	buf_done(&s->look);
-	s->look = (struct buf){0};
-	runtime_cache_set(&s->look_bytes, 0);
-	if (!walked || !runtime_cache_has_room(0, look->cap, LOOK_KEPT_BYTES))
-		return;
-	s->look = *look;
-	*look = (struct buf){0};
-	runtime_cache_set(&s->look_bytes, s->look.cap);
 }
 
 /* The caller holds the lock of the states of `new`. */
@@ -337,23 +294,18 @@ static int learn(const struct runtime_process *old, struct runtime_process *new,
 		 const struct mappings *maps, struct elf_index *const *indexes,
 		 struct java_requests *java, bool *ret_again)
 {
-	static _Atomic uint64_t last_token;
 	struct runtime_look look = {.maps = maps, .indexes = indexes, .java = java};
-	_cleanup_buf_ struct buf bytes = {0};
 	struct runtime_answers answers;
-	uint64_t token = ++last_token;
 	struct process_memory *pm;
 	int r = runtime_process_memory_open(maps->id, &pm);
 
 	if (r < 0)
 		return r;
 	look.memory = runtime_process_memory(pm);
-	r = learn_in_child(&look, new->states->token, token, pm, &bytes, &answers);
-	if (r == 0) {
+	new->states->charged_ns = maps->charged_ns;
+	r = learn_in_child(new->states, maps, indexes, pm, &answers);
+	if (r == 0)
 		learn_all(&look, old, new, pm, &answers, ret_again);
-		new->states->charged_ns = maps->charged_ns;
-		note_child(new, token, &bytes);
-	}
 	runtime_answers_done(&answers);
 	runtime_process_memory_close(pm);
 	return r;
@@ -419,35 +371,81 @@ static void name_here(struct states *s, struct process_memory *pm, struct runtim
 	counter_add(counter(READ_BYTES, "for", "names"), RUNTIME_RESOLVE_BUDGET - room.read_bytes);
 }
 
-static void ask_child(struct states *s, struct process_memory *pm, struct runtime_ask *const *asks,
-		      size_t n)
+/*
+ * Has the child learn the process again, which it has forgotten, or which an earlier child knew. It
+ * learns from what is known of the process's files now. If a file must be parsed anew, the child
+ * lacks its runtime until then. The kernel's part keeps what it has.
+ */
+static int learn_again(struct states *s, const struct runtime_source *from,
+		       struct process_memory *pm)
 {
-	const struct runtime_asked of = {s->charged_ns, pm};
-	int r = s->token ? runtime_ask_names(&of, NULL, s->token, asks, n) : -ESTALE;
+	const struct mappings *maps = from->maps;
+	_cleanup_free_ struct elf_index **indexes = xcalloc(maps->n + 1, sizeof(*indexes));
+	struct runtime_answers answers;
+	int r;
 
-	if (r == -ENOKEY && s->look.len)
-		r = runtime_ask_names(&of, &s->look, s->token, asks, n);
-	for (size_t i = 0; r < 0 && i < n; i++)
-		asks[i]->error = r == -ESTALE ? r : -EBUSY;
+	for (size_t i = 0; i < maps->n; i++)
+		indexes[i] = from->index(from->arg, &maps->items[i]);
+	r = learn_in_child(s, maps, indexes, pm, &answers);
+	runtime_answers_done(&answers);
+	for (size_t i = 0; i < maps->n; i++)
+		elf_index_unref(indexes[i]);
+	counter_add(counter("podflame_runtime_learnt_again_total", NULL, NULL), 1);
+	return r;
 }
 
-static void name_in_child(struct states *s, struct process_memory *pm, struct runtime_ask *asks,
-			  size_t n)
+static bool can_name_all(const struct states *s, struct runtime_ask *const *asks, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!s->named[asks[i]->kind])
+			return false;
+	return true;
+}
+
+/*
+ * One question has the child learn at most once. The questions of a namespace wait for those of
+ * others, so one whose processes are learnt again and again spends its own time.
+ */
+static void ask_child(struct states *s, const struct runtime_source *from,
+		      struct process_memory *pm, struct runtime_ask *const *asks, size_t n)
+{
+	const struct runtime_asked of = {s->charged_ns, pm};
+	int r = -ENOKEY;
+
+	if (can_name_all(s, asks, n))
+		r = runtime_ask_names(&of, s->token, asks, n);
+	if (r == -ENOKEY && learn_again(s, from, pm) == 0)
+		r = runtime_ask_names(&of, s->token, asks, n);
+	for (size_t i = 0; i < n; i++) {
+		if (r == 0 && s->named[asks[i]->kind])
+			continue;
+		runtime_names_done(&asks[i]->names);
+		asks[i]->error = -EBUSY;
+	}
+}
+
+static void name_in_child(const struct runtime_process *p, const struct runtime_source *from,
+			  struct process_memory *pm, struct runtime_ask *asks, size_t n)
 {
 	struct runtime_ask *some[NAMES_ASKS_MAX];
 	size_t k = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		if (!is_in_agent(&asks[i]))
+		const struct runtime_learnt *l = find(p, asks[i].kind);
+
+		if (!is_in_agent(&asks[i]) && l && l->data)
 			some[k++] = &asks[i];
+		else if (!is_in_agent(&asks[i]))
+			asks[i].error = -ESTALE;
 		if (k == ARRAY_SIZE(some) || (k && i + 1 == n)) {
-			ask_child(s, pm, some, k);
+			ask_child(p->states, from, pm, some, k);
 			k = 0;
 		}
 	}
 }
 
-int runtime_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t n)
+int runtime_resolve(struct runtime_process *p, const struct runtime_source *from,
+		    struct runtime_ask *asks, size_t n)
 {
 	struct process_memory *pm;
 	int r = -EBUSY;
@@ -456,7 +454,7 @@ int runtime_resolve(struct runtime_process *p, struct runtime_ask *asks, size_t 
 		r = runtime_process_memory_open(p->id, &pm);
 		if (r == 0) {
 			name_here(p->states, pm, asks, n);
-			name_in_child(p->states, pm, asks, n);
+			name_in_child(p, from, pm, asks, n);
 			runtime_process_memory_close(pm);
 		}
 		pthread_mutex_unlock(&p->states->lock);

@@ -253,7 +253,7 @@ static void who_is_not_walked_any_more_is_not_asked(void **state)
 	fakes[0].refuses = fakes[0].releases = true;
 	q = learn(p, NULL);
 	assert_int_equal(runtime_process_n(q), 1);
-	assert_int_equal(runtime_resolve(p, &a, 1), 0);
+	assert_int_equal(runtime_resolve(p, NULL, &a, 1), 0);
 	assert_int_equal(a.error, -ESTALE);
 	runtime_process_unref(p);
 	runtime_process_unref(q);
@@ -407,7 +407,7 @@ static void names_are_read_and_clean(void **state)
 	(void)state;
 	fakes[0].learn_result = 0;
 	p = learn(NULL, NULL);
-	assert_int_equal(runtime_resolve(p, asks, 3), 0);
+	assert_int_equal(runtime_resolve(p, NULL, asks, 3), 0);
 	assert_int_equal(asks[0].error, 0);
 	assert_int_equal(asks[0].names.kind, FRAME_PYTHON);
 	assert_int_equal(asks[0].names.n, 2);
@@ -438,7 +438,7 @@ static void names_of_a_round_have_a_limit(void **state)
 	p = learn(NULL, NULL);
 	for (size_t i = 0; i < N; i++)
 		asks[i] = (struct runtime_ask){.kind = FIRST, .frame = {1, i, 0}};
-	assert_int_equal(runtime_resolve(p, asks, N), 0);
+	assert_int_equal(runtime_resolve(p, NULL, asks, N), 0);
 	for (size_t i = 0; i < N; i++) {
 		assert_true(asks[i].error == 0 || asks[i].error == -E2BIG);
 		assert_int_equal(asks[i].names.n > 0, asks[i].error == 0);
@@ -461,7 +461,7 @@ static void a_name_that_fails_is_none(void **state)
 	p = learn(NULL, NULL);
 	fakes[0].reads = 16;
 	before = failures("podflame_runtime_names_failed_total", "not_mapped");
-	assert_int_equal(runtime_resolve(p, &a, 1), 0);
+	assert_int_equal(runtime_resolve(p, NULL, &a, 1), 0);
 	assert_int_equal(a.error, -EFAULT);
 	assert_int_equal(a.names.n, 0);
 	assert_int_equal(failures("podflame_runtime_names_failed_total", "not_mapped"), before + 1);
@@ -491,11 +491,11 @@ static void names_of_the_dead_are_not_asked_for(void **state)
 	assert_int_equal(proc_start_boottime(pid, &maps.id.start_boottime_ns), 0);
 	fakes[0].learn_result = 0;
 	p = learn(NULL, NULL);
-	assert_int_equal(runtime_resolve(p, asks, 1), 0);
+	assert_int_equal(runtime_resolve(p, NULL, asks, 1), 0);
 	runtime_names_done(&asks[0].names);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	assert_int_equal(runtime_resolve(p, asks, 2), -ESRCH);
+	assert_int_equal(runtime_resolve(p, NULL, asks, 2), -ESRCH);
 	assert_int_equal(asks[0].names.n, 0);
 	runtime_process_unref(p);
 }

@@ -27,6 +27,24 @@ void runtime_learnt_done(struct runtime_learnt *l)
 	*l = (struct runtime_learnt){0};
 }
 
+static bool ranges_equal(const struct runtime_learnt *a, const struct runtime_learnt *b)
+{
+	for (size_t i = 0; i < a->n_ranges; i++)
+		if (a->ranges[i].start != b->ranges[i].start ||
+		    a->ranges[i].end != b->ranges[i].end ||
+		    a->ranges[i].managed != b->ranges[i].managed)
+			return false;
+	return true;
+}
+
+bool runtime_learnt_equal(const struct runtime_learnt *a, const struct runtime_learnt *b)
+{
+	return !a->data == !b->data && a->data_bytes == b->data_bytes &&
+	       a->n_ranges == b->n_ranges && streq(a->version, b->version) &&
+	       streq(a->problem, b->problem) &&
+	       (!a->data || memcmp(a->data, b->data, a->data_bytes) == 0) && ranges_equal(a, b);
+}
+
 int runtime_state_learn(struct runtime_states *s, const struct runtime_look *look,
 			enum pf_runtime_kind k, const struct runtime_learnt *known,
 			struct runtime_learnt *ret)

@@ -37,3 +37,5 @@ struct runtime_room {
 void runtime_state_resolve(struct runtime_states *s, struct memory *m, struct runtime_ask *a,
 			   struct runtime_room *room);
 void runtime_learnt_done(struct runtime_learnt *l); /* frees all but the state */
+/* Returns whether two results, without their states, say the same. */
+bool runtime_learnt_equal(const struct runtime_learnt *a, const struct runtime_learnt *b);

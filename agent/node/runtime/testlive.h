@@ -44,6 +44,20 @@ static inline void live_learn(struct live_process *l, pid_t pid)
 	assert_false(again);
 }
 
+static inline struct elf_index *live_index(void *live, const struct mapping *m)
+{
+	const struct live_process *l = live;
+	struct elf_index *index = l->indexes[m - l->maps->items];
+
+	return index ? elf_index_ref(index) : NULL;
+}
+
+static inline int live_resolve(struct live_process *l, struct runtime_process *p,
+			       struct runtime_ask *asks, size_t n)
+{
+	return runtime_resolve(p, &(struct runtime_source){l->maps, live_index, l}, asks, n);
+}
+
 /* Frees what live_open() and later calls have made. May also be called after live_open() alone. */
 static inline void live_forget(struct live_process *l)
 {

@@ -213,15 +213,13 @@ void stacks_compared_want(struct stacks *s, struct stacks_process *p, const stru
 		e->compared = xcalloc(1, sizeof(*e->compared));
 		e->compared->n_all = &s->n_compared_pages;
 	}
-	if (!w->compare_maps) {
-		w->compare_maps = proc_mappings_ref(e->maps);
-		w->files = s->files;
+	if (!w->comparing)
 		begin_round(e->compared);
-	}
+	w->comparing = true;
 	for (size_t i = 0; i < stack->n; i++) {
 		const struct mapping *m = unsure_mapping(s, e, stack, i, &address);
 
-		if (m && w->compare_maps == e->maps)
+		if (m && w->maps == e->maps)
 			want(s, p, e, m, PAGE_OF(address));
 	}
 }
@@ -351,7 +349,6 @@ void stacks_compared_wanted_done(struct names_wanted *w)
 	for (size_t i = 0; i < w->n_compares; i++)
 		free(w->compares[i].differs);
 	free(w->compares);
-	proc_mappings_unref(w->compare_maps);
 }
 
 /*

@@ -66,6 +66,8 @@ void stacks_want_files(struct stacks *s, struct process_id id, const struct raw_
 struct names_wanted {
 	struct process_id process;
 	uint32_t exec_id;
+	struct mappings *maps;		  /* a reference: those of exec_id */
+	struct files *files;		  /* borrowed */
 	struct runtime_process *runtimes; /* a reference; NULL: there are no asks */
 	struct runtime_ask *asks;
 	size_t n_asks, cap_asks;
@@ -73,10 +75,9 @@ struct names_wanted {
 	/* addresses in pages that the walk did not find in memory */
 	uint64_t touch[8];
 	size_t n_touch;
+	bool comparing;		      /* private: the round of these compares has begun */
 	struct compare_ask *compares; /* private: pages of code to be compared with their files */
 	size_t n_compares, cap_compares;
-	struct mappings *compare_maps;		/* a reference; NULL: none */
-	struct files *files;			/* borrowed */
 };
 void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack *ustack);
 /*

@@ -25,6 +25,8 @@ static void want(struct stacks *s, struct stacks_process *p)
 		p->wanted = xcalloc(1, sizeof(*p->wanted));
 		p->wanted->process = p->id;
 		p->wanted->exec_id = e->maps->exec_id;
+		p->wanted->maps = proc_mappings_ref(e->maps);
+		p->wanted->files = s->files;
 		DL_APPEND2(s->wanting, p, prev_wanting, next_wanting);
 	}
 	if (!p->wanted->runtimes)
@@ -87,9 +89,18 @@ void stacks_named(struct stacks *s, struct names_wanted *w)
 		stacks_compared_take(s, e, w);
 }
 
+static struct elf_index *index_of(void *files, const struct mapping *m)
+{
+	struct elf_index *index = NULL;
+
+	(void)files_index_known(files, m, &index);
+	return index;
+}
+
 void stacks_wanted_read(struct names_wanted *w)
 {
-	int r = w->n_asks ? runtime_resolve(w->runtimes, w->asks, w->n_asks) : 0;
+	const struct runtime_source from = {w->maps, index_of, w->files};
+	int r = w->n_asks ? runtime_resolve(w->runtimes, &from, w->asks, w->n_asks) : 0;
 
 	stacks_compared_read(w);
 	for (size_t i = 0; r < 0 && i < w->n_asks; i++)
@@ -107,6 +118,7 @@ struct names_wanted *stacks_wanted_free(struct names_wanted *w)
 	free(w->asks);
 	stacks_compared_wanted_done(w);
 	runtime_process_unref(w->runtimes);
+	proc_mappings_unref(w->maps);
 	free(w);
 	return NULL;
 }

@@ -682,7 +682,7 @@ static char *name_of(struct runtime_process *p, uint64_t address)
 	struct runtime_ask a = {.kind = PF_RUNTIME_PERFMAP, .frame = {0, address, 0}};
 	char *name;
 
-	assert_int_equal(runtime_resolve(p, &a, 1), 0);
+	assert_int_equal(runtime_resolve(p, NULL, &a, 1), 0);
 	if (a.error)
 		return NULL;
 	name = xstrdup(a.names.items[0].name);

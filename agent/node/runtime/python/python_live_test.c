@@ -96,7 +96,7 @@ static char *text_of(const struct host_frame *f)
 
 	if (f->type == PF_TYPE_TROUBLE)
 		fail_msg("%s: %s", live.title, runtime_trouble_word(f->a));
-	assert_int_equal(runtime_resolve(live.process.runtimes, &ask, 1), 0);
+	assert_int_equal(live_resolve(&live.process, live.process.runtimes, &ask, 1), 0);
 	assert_int_equal(ask.error, 0);
 	if (ask.names.n)
 		text = xasprintf("%s %s:%u", ask.names.items[0].name, ask.names.items[0].file,
@@ -214,7 +214,7 @@ static size_t check_lines(char *text, uint64_t globals)
 				  globals | (n + 1) << 48},
 		};
 	}
-	assert_int_equal(runtime_resolve(live.process.runtimes, asks, n), 0);
+	assert_int_equal(live_resolve(&live.process, live.process.runtimes, asks, n), 0);
 	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(asks[i].error, 0);
 		if (asks[i].names.items[0].line != lines[i])

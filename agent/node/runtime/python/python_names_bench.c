@@ -140,16 +140,25 @@ static double ms_since(uint64_t from, uint64_t now)
 	return (double)(now - from) / NSEC_PER_MSEC;
 }
 
-static void name_all(struct runtime_process *p, struct runtime_ask *asks, size_t n, double *ms,
-		     double *cpu_ms)
+static struct elf_index *index_of(void *program, const struct mapping *m)
 {
-	uint64_t cpu = cpu_ns(), from = now_mono_ns();
+	const struct program *p = program;
+	struct elf_index *index = p->indexes[m - p->maps->items];
 
-	if (runtime_resolve(p, asks, n))
+	return index ? elf_index_ref(index) : NULL;
+}
+
+static void name_all(struct program *p, struct runtime_process *of, struct runtime_ask *asks,
+		     double *ms, double *cpu_ms)
+{
+	const struct runtime_source from = {p->maps, index_of, p};
+	uint64_t cpu = cpu_ns(), from_ns = now_mono_ns();
+
+	if (runtime_resolve(of, &from, asks, p->n))
 		bench_die("names", -ESRCH);
-	*ms = ms_since(from, now_mono_ns());
+	*ms = ms_since(from_ns, now_mono_ns());
 	*cpu_ms = ms_since(cpu, cpu_ns());
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < p->n; i++) {
 		if (asks[i].error)
 			bench_die("name", asks[i].error);
 		runtime_names_done(&asks[i].names);
@@ -183,8 +192,8 @@ int main(void)
 		after[i] = ms_since(t[1], t[2]);
 		known[i] = ms_since(t[2], t[3]);
 		make_frames(&p, runtime_process_at(two, 0).learnt->data, asks);
-		name_all(two, asks, p.n, &first[i], &first_cpu[i]);
-		name_all(two, asks, p.n, &again[i], &again_cpu[i]);
+		name_all(&p, two, asks, &first[i], &first_cpu[i]);
+		name_all(&p, two, asks, &again[i], &again_cpu[i]);
 		runtime_process_unref(one);
 		runtime_process_unref(two);
 		runtime_process_unref(three);
