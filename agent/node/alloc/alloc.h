@@ -11,6 +11,7 @@
 #pragma once
 
 #include "bpf/abi.h"
+#include "node/runtime/go_heap.h"
 #include "node/runtime/runtime.h"
 
 struct alloc_site {
@@ -87,14 +88,16 @@ struct alloc_go_record {
 };
 typedef void alloc_go_fn(const struct alloc_go_record *r, void *arg);
 /*
- * Reads the whole profile, and calls fn for each of its stacks. In the first read, alloc_bytes and
- * alloc_objects are 0 in all records, since it is not known when the memory was allocated. The
- * program may change the profile during the read, but fn gets only consistent values.
+ * Reads the whole profile with `read`, which gets `from`, and calls fn for each of its stacks. In
+ * the first read, alloc_bytes and alloc_objects are 0 in all records, since it is not known when
+ * the memory was allocated. The program may change the profile during the read, but fn gets only
+ * consistent values.
  * - -E2BIG: the profile has more buckets than the limit; fn was called only for a part of them,
  * with right values.
- * - -EAGAIN: the profile changed all the time; fn was not called. The next read may succeed.
  * - -ENODATA: the profile is off now; the caller calls alloc_sites_find() again.
+ * - Other errors of `read`: fn was not called. The next read may succeed.
  */
-int alloc_go_read(struct alloc_go_heap *g, struct memory *m, alloc_go_fn *fn, void *arg);
+int alloc_go_read(struct alloc_go_heap *g, go_heap_reader *read, void *from, alloc_go_fn *fn,
+		  void *arg);
 /* Makes the next read like the first one: in its records, alloc_bytes and alloc_objects are 0. */
 void alloc_go_begin_anew(struct alloc_go_heap *g);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #define NEWEST_MINOR	 27
-#define RATE_MAX	 (1ull << 40) /* bytes; a larger MemProfileRate is taken for damaged data */
 #define CODE_BYTES	 512 /* bytes of a function in which the load of a variable is searched */
 #define SIZE_CLASSES_MAX 67  /* number of Go's size classes: internal/runtime/gc */
 #define PROLOGUE_BYTES	 24
@@ -156,7 +155,7 @@ static int find_heap(const struct program *p, struct alloc_go_heap **ret, const 
 	*ret_why = "cannot be found in its code";
 	if (r == 0)
 		r = runtime_memory_u64(p->elf.memory, profile.rate, &rate);
-	if (r == 0 && rate > RATE_MAX)
+	if (r == 0 && rate > GO_RATE_MAX)
 		r = -EBADMSG;
 	if (r == 0 && rate == 0) {
 		*ret_why = "is off (the program does not use it, or MemProfileRate is 0)";

@@ -3,7 +3,7 @@
  * A Go program's heap profile is made, damaged, changed and read, in any order. The input is a list
  * of such steps, a few bytes each.
  *
- * Fuzzes: node/alloc/go_heap.c
+ * Fuzzes: node/alloc/go_heap.c node/runtime/go/go_heap_walk.c
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -137,7 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 		for (size_t i = take(&f.in, 1) % 16; i > 0; i--)
 			step(&f);
 		f.image.memory.budget_bytes = 8 << 20;
-		(void)alloc_go_read(g, &f.image.memory, on_record, NULL);
+		(void)alloc_go_read(g, runtime_go_heap_walk, &f.image.memory, on_record, NULL);
 	}
 	alloc_go_heap_free(g);
 	go_image_done(&f.image);

@@ -64,7 +64,7 @@ static int read_heap(struct heap *h)
 {
 	h->told = (struct told){0};
 	h->image.n_reads = 0;
-	return alloc_go_read(h->g, &h->image.memory, on_record, &h->told);
+	return alloc_go_read(h->g, runtime_go_heap_walk, &h->image.memory, on_record, &h->told);
 }
 
 static uint64_t bucket_a(struct heap *h, uint64_t size)
@@ -463,7 +463,8 @@ static void all_programs_share(void **state)
 		for (size_t i = 0; i < N_HEAPS; i++) {
 			h[i].g = alloc_go_heap_new(&h[0].image.at, index_of_nothing, 0);
 			n_told = 0;
-			(void)alloc_go_read(h[i].g, &h[0].image.memory, count_record, &n_told);
+			(void)alloc_go_read(h[i].g, runtime_go_heap_walk, &h[0].image.memory,
+					    count_record, &n_told);
 			assert_true(n_told > 100);
 			n_all += n_told;
 		}

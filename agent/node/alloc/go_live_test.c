@@ -294,10 +294,11 @@ static void on_record(const struct alloc_go_record *r, void *arg)
 
 static int look_again(struct seen *s)
 {
+	struct runtime_asked of = {.memory = s->memory};
+
 	tallies_done(&s->tallies);
 	s->truncated_bytes = 0;
-	s->look.memory->budget_bytes = 64 << 20;
-	return alloc_go_read(s->sites.go, s->look.memory, on_record, s);
+	return alloc_go_read(s->sites.go, runtime_go_heap_ask, &of, on_record, s);
 }
 
 /* Asserts that `want` and `have` have the same stacks, with the same live bytes. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the heap profiles that Go programs have of their own, while a target asks for mem-alloc or
- * mem-inuse. The files worker reads a profile from the memory of its process every 10 s. During the
- * read, the job owns the process's struct alloc_sites. probed.c finds the programs that have such a
- * profile. Loop thread, except for the jobs on the files worker. See docs/memory.md.
+ * mem-inuse. The files worker has a child read a profile from the memory of its process every 10 s.
+ * During the read, the job owns the process's struct alloc_sites. probed.c finds the programs that
+ * have such a profile. Loop thread, except for the jobs on the files worker. See docs/memory.md.
  */
 #include "node/follow/internal.h"
 
@@ -20,6 +20,7 @@ struct go_reading {
 	struct follow *follow;
 	struct process_id id;
 	uint32_t exec_id;
+	uint64_t charged_ns;
 	struct alloc_sites *sites; /* taken from struct probed meanwhile, so no other job uses it */
 	unsigned event_mask;
 	struct drain *drain;
@@ -32,6 +33,7 @@ static void read_run(struct task *task)
 	struct go_process who = {.id = g->id,
 				 .exec_id = g->exec_id,
 				 .cgroup_id = g->process.cgroup_id,
+				 .charged_ns = g->charged_ns,
 				 .event_mask = g->event_mask};
 
 	g->result = learn_go_heap(g->sites->go, &who, &g->drain);
@@ -78,6 +80,7 @@ static void read_profile(struct tracked *t, unsigned event_mask)
 	g->follow = t->follow;
 	g->id = t->id;
 	g->exec_id = t->exec_id;
+	g->charged_ns = follow_charged(t).ns;
 	g->sites = TAKE_PTR(x->sites);
 	g->event_mask = event_mask;
 	g->process.tgid = (uint32_t)t->id.tgid;

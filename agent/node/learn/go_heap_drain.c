@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#define READ_BUDGET (64u << 20) /* limit for one read, in bytes; 65,536 stacks need less */
 /* the id of the names of the process, which is the only one in the drain */
 #define NAMES		 1
 #define FRAMES_BYTES_MAX (64u << 20) /* bytes of the frames of one read */
@@ -121,20 +120,17 @@ static void add_names(struct drain *d, uint32_t tgid)
 
 int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct drain **ret)
 {
-	struct process_memory *pm;
-	struct memory *m;
+	struct runtime_asked of = {.charged_ns = who->charged_ns};
 	struct heap_feed f = {.who = who};
-	int r = runtime_process_memory_open(who->id, &pm);
+	int r = runtime_process_memory_open(who->id, &of.memory);
 
 	if (r < 0)
 		return r;
-	m = runtime_process_memory(pm);
-	m->budget_bytes = READ_BUDGET;
 	f.d = sample_drain_new(FRAMES_BYTES_MAX);
 	f.d->from_ns = f.d->to_ns = now_boot_ns();
 	add_names(f.d, (uint32_t)who->id.tgid);
-	r = alloc_go_read(g, m, on_record, &f);
-	runtime_process_memory_close(pm);
+	r = alloc_go_read(g, runtime_go_heap_ask, &of, on_record, &f);
+	runtime_process_memory_close(of.memory);
 	if (r < 0 && r != -E2BIG)
 		f.d->n_samples = 0;
 	if (!f.n_live && r == 0 && who->event_mask & 1u << EVENT_MEM_INUSE)

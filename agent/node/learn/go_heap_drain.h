@@ -13,6 +13,7 @@ struct go_process {
 	struct process_id id;
 	uint32_t exec_id;
 	uint64_t cgroup_id;
+	uint64_t charged_ns; /* of struct charged: whose child reads it */
 	unsigned event_mask; /* 1 << EVENT_MEM_ALLOC, EVENT_MEM_INUSE */
 };
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The child that learns the runtimes of the processes of one namespace, and names their frames. It
- * keeps what it has learnt of a process for the next question. If it has forgotten that, or if it is
- * new, the agent has it learn the process again.
+ * keeps what it has learnt of a process for the next question. If it has forgotten that, or if it
+ * is new, the agent has it learn the process again.
  */
 #include "node/runtime/ask_format.h"
 
@@ -155,24 +155,30 @@ static int end(enum runtimes_message what)
 
 /* ---- learn ---- */
 
+int runtime_answer_read(int file, void *to, size_t n)
+{
+	for (size_t done = 0; done < n;) {
+		ssize_t r = pread(file, (char *)to + done, n - done, (off_t)done);
+
+		if (r < 0 && errno == EINTR)
+			continue;
+		if (r <= 0)
+			return -EBADMSG;
+		done += (size_t)r;
+	}
+	return 0;
+}
+
 static int read_look(int fd, uint64_t bytes, struct read_look *ret)
 {
 	_cleanup_free_ char *look = NULL;
-	size_t done = 0;
+	int r;
 
-	if (fd < 0 || !bytes || bytes > LOOK_BYTES_MAX)
+	if (!bytes || bytes > LOOK_BYTES_MAX)
 		return -EBADMSG;
 	look = xmalloc(bytes);
-	while (done < bytes) {
-		ssize_t n = pread(fd, look + done, bytes - done, (off_t)done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return -EBADMSG;
-		done += (size_t)n;
-	}
-	return runtime_look_read(TAKE_PTR(look), bytes, ret);
+	r = runtime_answer_read(fd, look, bytes);
+	return r < 0 ? r : runtime_look_read(TAKE_PTR(look), bytes, ret);
 }
 
 static void tell(enum pf_runtime_kind k, int error, const struct runtime_learnt *l, bool named)

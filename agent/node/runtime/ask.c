@@ -61,40 +61,36 @@ static bool is_error(int32_t e)
 	return e < 0 && e > -4096;
 }
 
-/* ---- the look, as a file in memory ---- */
+/* ---- a question with a file in memory ---- */
 
-static int write_look(const struct buf *look)
+static int write_file(const void *bytes, size_t n)
 {
-	_cleanup_close_ int fd = memfd_create("podflame-look", MFD_CLOEXEC);
+	_cleanup_close_ int fd = memfd_create("podflame-question", MFD_CLOEXEC);
 
-	for (size_t done = 0; fd >= 0 && done < look->len;) {
-		ssize_t n = write(fd, look->data + done, look->len - done);
+	for (size_t done = 0; fd >= 0 && done < n;) {
+		ssize_t r = write(fd, (const char *)bytes + done, n - done);
 
-		if (n < 0 && errno == EINTR)
+		if (r < 0 && errno == EINTR)
 			continue;
-		if (n <= 0)
+		if (r <= 0)
 			return -EIO;
-		done += (size_t)n;
+		done += (size_t)r;
 	}
 	return fd < 0 ? -errno : TAKE_FD(fd);
 }
 
-/* Asks with the memory and, if look is not NULL, the look. */
-static int ask(const struct runtime_asked *of, const struct buf *look, struct reader_head *message,
-	       size_t n, int (*on_message)(void *arg, const void *message, size_t n), void *arg)
+int runtime_ask(const struct runtime_asked *of, const void *file, size_t n,
+		struct reader_question *q)
 {
-	_cleanup_close_ int look_fd = look ? write_look(look) : -1;
-	const struct reader_question q = {
-		.charged_ns = of->charged_ns,
-		.message = message,
-		.n = n,
-		.fds = {runtime_process_memory_fd(of->memory), look_fd},
-		.n_fds = look ? 2 : 1,
-		.take = on_message,
-		.arg = arg,
-	};
+	_cleanup_close_ int fd = file ? write_file(file, n) : -1;
 
-	return look && look_fd < 0 ? -EBUSY : runtime_reader_ask(&q);
+	if (file && fd < 0)
+		return -EBUSY;
+	q->charged_ns = of->charged_ns;
+	q->fds[0] = runtime_process_memory_fd(of->memory);
+	q->fds[1] = fd;
+	q->n_fds = file ? 2 : 1;
+	return runtime_reader_ask(q);
 }
 
 /* ---- learn ---- */
@@ -174,8 +170,10 @@ int runtime_ask_learn(const struct runtime_asked *of, const struct buf *look, ui
 	struct learn_question q = {
 		.head.what = READ_RUNTIMES, .old = old, .token = token, .look_bytes = look->len};
 	struct learning l = {.answers = answers, .last = PF_RUNTIME_NONE};
+	struct reader_question rq = {
+		.message = &q.head, .n = sizeof(q), .take = take_learning, .arg = &l};
 
-	return ask(of, look, &q.head, sizeof(q), take_learning, &l);
+	return runtime_ask(of, look->data, look->len, &rq);
 }
 
 /* ---- names ---- */
@@ -287,6 +285,12 @@ int runtime_ask_names(const struct runtime_asked *of, uint64_t token,
 {
 	_cleanup_free_ struct names_question *q = xcalloc(1, sizeof(*q));
 	struct naming x = {.asks = asks, .n = n};
+	struct reader_question rq = {
+		.message = &q->head,
+		.n = offsetof(struct names_question, asks) + n * sizeof(q->asks[0]),
+		.take = take_naming,
+		.arg = &x,
+	};
 	int r;
 
 	q->head.what = READ_NAMES;
@@ -294,8 +298,7 @@ int runtime_ask_names(const struct runtime_asked *of, uint64_t token,
 	q->token = token;
 	for (size_t i = 0; i < n; i++)
 		q->asks[i] = wire_of(asks[i]);
-	r = ask(of, NULL, &q->head, offsetof(struct names_question, asks) + n * sizeof(q->asks[0]),
-		take_naming, &x);
+	r = runtime_ask(of, NULL, 0, &rq);
 	if (r == 0 && x.unknown)
 		r = -ENOKEY;
 	for (size_t i = 0; r < 0 && i < n; i++)

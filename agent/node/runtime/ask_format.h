@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to runtime: the messages about runtimes between the agent (ask.c) and the child
- * (answer.c). With each question comes a descriptor of the process's memory. If the child is to learn
- * the process, a second one has the look (look_bytes.c): what the child must know of the mappings
- * and their files.
+ * (answer.c). With each question comes a descriptor of the process's memory. If the child is to
+ * learn the process, a second one has the look (look_bytes.c): what the child must know of the
+ * mappings and their files.
  */
 #pragma once
 
@@ -79,6 +79,8 @@ struct end_message {
 };
 
 /* ---- answer.c: the child ---- */
+/* Reads n bytes of the file that came with a question. -EBADMSG: there are fewer. */
+int runtime_answer_read(int file, void *to, size_t n);
 /* Answers one question. look: -1: none. -errno: the child cannot go on. */
 int runtime_answer_learn(const void *message, size_t n, int memory, int look);
 int runtime_answer_names(const void *message, size_t n, int memory);
@@ -92,11 +94,12 @@ struct runtime_answers {
 	bool named[_PF_RUNTIME_MAX];	 /* the child can name the runtime's frames */
 };
 void runtime_answers_done(struct runtime_answers *a);
-/* whose process it is: of struct charged; and its memory */
-struct runtime_asked {
-	uint64_t charged_ns;
-	struct process_memory *memory;
-};
+/*
+ * Asks with the process's memory and, if file is not NULL, a file of these n bytes, which this
+ * function adds to q. -EBUSY: the file could not be made; errors of runtime_reader_ask().
+ */
+int runtime_ask(const struct runtime_asked *of, const void *file, size_t n,
+		struct reader_question *q);
 /*
  * *answers has -ENOENT for each row before the call, and results must be freed after errors, too.
  * Errors are those of runtime_reader_ask().

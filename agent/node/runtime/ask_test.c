@@ -567,7 +567,7 @@ static void a_child_forgets_and_learns_again(void **state)
 	runtime_process_unref(p);
 }
 
-/* Another namespace has hundreds of processes, as large as real ones. No names are lost for that. */
+/* Another namespace has hundreds of processes, each as large as real ones. No names are lost. */
 static void names_come_back_beside_many_processes(void **state)
 {
 	enum { N = 400, PROCESSES = 250 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to runtime: the child "podflame-reader", in which bytes of processes are parsed: perf
- * maps, and what runtimes have in the memory of their processes. It has no capability, no file
- * system and no memory but its own, may make a few system calls, and gets one or two descriptors
- * with each question. Each namespace has children of its own, so a child that is taken over can
- * name frames of its own namespace only.
+ * maps, what runtimes have in the memory of their processes, and the heap profiles of Go programs.
+ * It has no capability, no file system and no memory but its own, may make a few system calls, and
+ * gets one or two descriptors with each question. Each namespace has children of its own, so a
+ * child that is taken over can name frames of its own namespace only.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct reader_head {
 	uint32_t what;
 	uint32_t n;
 };
-enum reader_what { READ_PERF_MAP, READ_RUNTIMES, READ_NAMES };
+enum reader_what { READ_PERF_MAP, READ_RUNTIMES, READ_NAMES, READ_GO_HEAP };
 #define READER_MESSAGE_MAX 65536 /* bytes of a message */
 /* limit of the time in which the agent waits for the answers to one question */
 #define READER_WAIT_NS (2 * NSEC_PER_SEC)

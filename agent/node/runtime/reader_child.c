@@ -7,6 +7,7 @@
 #include "node/runtime/ask_format.h"
 
 #include "lib/child/child.h"
+#include "node/runtime/go/go_heap_format.h"
 #include "node/runtime/perfmap/perfmap.h"
 
 #include <seccomp.h>
@@ -14,8 +15,8 @@
 #include <unistd.h>
 
 /*
- * The largest that is needed: the caches (18 MiB), a look (4 MiB), and code that is searched for
- * Lua (6 MiB).
+ * The largest that is needed: the caches (18 MiB), and a look (4 MiB) with code that is searched
+ * for Lua (6 MiB), or the counts of a Go program's heap profile (9 MiB).
  */
 #define DATA_BYTES (40ull << 20)
 /* A child is replaced after CHILD_QUESTIONS_MAX questions, long before it has used this time. */
@@ -65,6 +66,8 @@ static int answer(const void *message, size_t n, const int fds[FDS_MAX])
 		return runtime_answer_learn(message, n, fds[0], fds[1]);
 	case READ_NAMES:
 		return runtime_answer_names(message, n, fds[0]);
+	case READ_GO_HEAP:
+		return runtime_go_heap_answer(message, n, fds[0], fds[1]);
 	default:
 		return -EBADMSG;
 	}

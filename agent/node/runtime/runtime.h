@@ -50,6 +50,12 @@ struct process_memory *runtime_process_memory_close(struct process_memory *p);
 /* Returns the memory of p, which belongs to p. Each call sets its budget to MEMORY_BUDGET again. */
 struct memory *runtime_process_memory(struct process_memory *p);
 
+/* A process whose memory a child reads. */
+struct runtime_asked {
+	uint64_t charged_ns; /* whose process it is: of struct charged */
+	struct process_memory *memory;
+};
+
 /* ---- used and returned by the files of a runtime ---- */
 
 /* A range of a runtime's code: a part of a mapping. */
