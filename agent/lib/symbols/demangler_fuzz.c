@@ -7,12 +7,12 @@
  * Fuzzes: lib/symbols/demangler.c, lib/child/pool.c, lib/child/child.c
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/base/fuzzinput.h"
+#include "lib/child/fuzzchild.h"
 #include "lib/symbols/demangler.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -30,7 +30,6 @@ static struct fake {
 static size_t n_fakes;
 static bool is_good;		     /* whether the children work as they should */
 static char told[DEMANGLED_MAX + 1]; /* the text of the last answer */
-static uint64_t time_ns;	     /* of the pool and its children */
 
 /* ---- what the children do ---- */
 
@@ -132,41 +131,18 @@ static void end(pid_t pid)
 	f->sock = -1;
 }
 
-static bool reap(pid_t pid, uint64_t ns)
-{
-	(void)pid;
-	(void)ns;
-	return true;
-}
-
-static uint64_t clock_ns(void)
-{
-	return time_ns;
-}
-
-static void sleep_for(uint64_t ns)
-{
-	time_ns += ns;
-}
-
 static bool wait_for(int sock, uint64_t ns)
 {
-	struct pollfd p = {.fd = sock, .events = POLLIN};
-	bool is_readable;
-
 	run_children();
-	is_readable = poll(&p, 1, 0) > 0;
-	if (!is_readable)
-		sleep_for(ns);
-	return is_readable;
+	return fuzzchild_readable(sock, ns);
 }
 
 static const struct child_ops ops = {
-	.now_ns = clock_ns,
-	.sleep = sleep_for,
+	.now_ns = fuzzchild_now_ns,
+	.sleep = fuzzchild_sleep,
 	.start = begin,
 	.end = end,
-	.reap = reap,
+	.reap = fuzzchild_reap,
 	.readable = wait_for,
 };
 
@@ -202,20 +178,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	in.n = n;
 	is_good = false;
 	n_fakes = 0;
-	time_ns = NSEC_PER_SEC;
+	fuzzchild_ns = NSEC_PER_SEC;
 	d = new_demangler(NULL, take() % 2, &ops);
 	for (int i = 0; i < N_NAMES && in.n; i++) {
 		unsigned what = take();
 		int file = (int)(what % N_FILES);
 
 		if (what & 128)
-			time_ns += CHILD_POOL_PAUSE_NS;
+			fuzzchild_ns += CHILD_POOL_PAUSE_NS;
 		if (what & 64)
 			forget_pauses(d, &costs[file]);
 		ask_for(d, file, &costs[file]);
 	}
 	is_good = true;
-	time_ns += 2 * CHILD_POOL_PAUSE_MAX_NS;
+	fuzzchild_ns += 2 * CHILD_POOL_PAUSE_MAX_NS;
 	for (int i = 0; i < N_FILES; i++) {
 		forget_pauses(d, &costs[i]);
 		check(ask_for(d, i, &costs[i]) || n_fakes == CHILDREN_RUN);

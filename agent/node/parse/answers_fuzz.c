@@ -7,13 +7,13 @@
  * lib/child/child.c, lib/child/wire.c
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/base/fuzzinput.h"
+#include "lib/child/fuzzchild.h"
 #include "node/parse/format.h"
 #include "node/parse/parser.c"
 
@@ -101,8 +101,7 @@ static void bad_answers(int sock)
 
 /*
  * ---- these functions replace processes: all that a child would do is done when it is started ----
- * So nothing happens later, and each wait for the child ends at once: the clock is set to the end
- * of the wait.
+ * So nothing happens later, and each wait for the child ends at once.
  */
 
 static int child_begins(const char *path, char *const *argv, int sock, pid_t *ret_pid)
@@ -146,42 +145,13 @@ static void end(pid_t pid)
 	(void)pid;
 }
 
-static bool reap(pid_t pid, uint64_t ns)
-{
-	(void)pid;
-	(void)ns;
-	return true;
-}
-
-static uint64_t time_ns = NSEC_PER_SEC;
-
-static uint64_t clock_ns(void)
-{
-	return time_ns;
-}
-
-static void sleep_for(uint64_t ns)
-{
-	time_ns += ns;
-}
-
-static bool readable(int sock, uint64_t ns)
-{
-	struct pollfd p = {.fd = sock, .events = POLLIN};
-	bool is_readable = poll(&p, 1, 0) > 0;
-
-	if (!is_readable)
-		sleep_for(ns);
-	return is_readable;
-}
-
 static const struct child_ops ops = {
-	.now_ns = clock_ns,
-	.sleep = sleep_for,
+	.now_ns = fuzzchild_now_ns,
+	.sleep = fuzzchild_sleep,
 	.start = child_begins,
 	.end = end,
-	.reap = reap,
-	.readable = readable,
+	.reap = fuzzchild_reap,
+	.readable = fuzzchild_readable,
 };
 
 static uint64_t open_fds(void)
@@ -232,6 +202,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	in.data = data;
 	in.n = n;
 	is_good = false;
+	fuzzchild_ns = NSEC_PER_SEC;
 	c.marks = take() & 1 ? marks : NULL;
 	check(parse_new(&(struct parser_config){.marks = bad_marks}, &p) == -EINVAL && !p);
 	if (parse_new(&c, &p) == 0) {
