@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "lib/base/testchild.h"
-#include "lib/child/child.h"
 #include "node/runtime/testlive.h"
+#include "node/runtime/testreader.h"
 
 #define VERB	   "__taken"
 #define MARK	   "ask_test_text"
@@ -413,32 +413,10 @@ static int answer(const void *message, size_t n, const int fds[2])
 
 	sequence = l->head.sequence;
 	(void)pread(fds[0], word, sizeof(word) - 1, (off_t)(learns ? l->token : q->token));
-	if (learns)
-		return tell(learn_lies, ARRAY_SIZE(learn_lies), word)
-			       ? 0
-			       : runtime_answer_learn(message, n, fds[0], fds[1]);
-	return tell(name_lies, ARRAY_SIZE(name_lies), word)
-		       ? 0
-		       : runtime_answer_names(message, n, fds[0]);
-}
-
-static int child_main(void)
-{
-	static _Alignas(8) char message[READER_MESSAGE_MAX];
-	int r = child_begin(VERB, "podflame-reader", &runtime_reader_rights);
-
-	runtime_table = table;
-	while (!r) {
-		int fds[2] = {-1, -1};
-		size_t n, n_fds;
-
-		r = child_receive(CHILD_SOCKET_FD, message, sizeof(message), &n, fds, 2, &n_fds);
-		if (!r)
-			r = answer(message, n, fds);
-		closep(&fds[0]);
-		closep(&fds[1]);
-	}
-	return r;
+	if (learns ? tell(learn_lies, ARRAY_SIZE(learn_lies), word)
+		   : tell(name_lies, ARRAY_SIZE(name_lies), word))
+		return 0;
+	return testreader_answer(message, n, fds);
 }
 
 /* ---- the agent ---- */
@@ -449,7 +427,6 @@ static char word[64];
 static int set_up(void **state)
 {
 	(void)state;
-	runtime_table = table;
 	runtime_reader_use(NULL, VERB);
 	snprintf(ask_test_text, sizeof(ask_test_text), "1.0");
 	ask_test_other[0] = '\0';
@@ -906,7 +883,8 @@ int main(int argc, char **argv)
 		ASK_TEST(a_look_is_checked),
 	};
 
+	runtime_table = table;
 	if (argc > 1 && streq(argv[1], VERB))
-		return child_main();
+		return testreader_main(VERB, answer);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

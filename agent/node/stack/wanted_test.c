@@ -5,8 +5,7 @@
  */
 #include "node/stack/teststack.h"
 
-#include "lib/child/child.h"
-#include "node/runtime/ask_format.h"
+#include "node/runtime/testreader.h"
 
 #define VERB "__names"
 #define MARK "wanted_test_text"
@@ -54,26 +53,6 @@ static const struct runtime_ops fake = {.name = "fake",
 					.resolve = name,
 					.forget = free};
 static const struct runtime_ops *const table[_PF_RUNTIME_MAX] = {[PF_RUNTIME_PYTHON] = &fake};
-
-static int child_main(void)
-{
-	static _Alignas(8) char message[READER_MESSAGE_MAX];
-	int r = child_begin(VERB, "podflame-reader", &runtime_reader_rights);
-
-	while (!r) {
-		int fds[2] = {-1, -1};
-		size_t n, n_fds;
-
-		r = child_receive(CHILD_SOCKET_FD, message, sizeof(message), &n, fds, 2, &n_fds);
-		if (!r && ((const struct reader_head *)message)->what == READ_RUNTIMES)
-			r = runtime_answer_learn(message, n, fds[0], fds[1]);
-		else if (!r)
-			r = runtime_answer_names(message, n, fds[0]);
-		closep(&fds[0]);
-		closep(&fds[1]);
-	}
-	return r;
-}
 
 /* Adds the runtime to the process. No child has learnt it yet. */
 static void run_fake(struct fixture *f)
@@ -156,6 +135,6 @@ int main(int argc, char **argv)
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))
 		return parse_child_main(argc, argv);
 	if (argc > 1 && streq(argv[1], VERB))
-		return child_main();
+		return testreader_main(VERB, testreader_answer);
 	return cmocka_run_group_tests(tests, begin, stop);
 }

@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "lib/base/testchild.h"
-#include "lib/child/child.h"
 #include "node/runtime/testlive.h"
+#include "node/runtime/testreader.h"
 
 #define VERB "__taken"
 
@@ -257,24 +257,6 @@ static int answer(const void *message, size_t n, const int fds[2])
 	return runtime_go_heap_answer(message, n, fds[0], fds[1]);
 }
 
-static int child_main(void)
-{
-	static _Alignas(8) char message[READER_MESSAGE_MAX];
-	int r = child_begin(VERB, "podflame-reader", &runtime_reader_rights);
-
-	while (!r) {
-		int fds[2] = {-1, -1};
-		size_t n, n_fds;
-
-		r = child_receive(CHILD_SOCKET_FD, message, sizeof(message), &n, fds, 2, &n_fds);
-		if (!r)
-			r = answer(message, n, fds);
-		closep(&fds[0]);
-		closep(&fds[1]);
-	}
-	return r;
-}
-
 /* ---- the program ---- */
 
 #define DEPTH 3
@@ -470,6 +452,6 @@ int main(int argc, char **argv)
 	};
 
 	if (argc > 1 && streq(argv[1], VERB))
-		return child_main();
+		return testreader_main(VERB, answer);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
