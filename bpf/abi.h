@@ -147,15 +147,19 @@ struct pf_filter {
 
 /*
  * A table that all selected processes fill has a share for each namespace, by its number: struct
- * pf_filter has it. Arrays of the programs have for each number how many entries the namespace has
- * in the table (pf_held_...; at 0: all together), and how many it was refused (pf_refused). The
- * programs count what they add and remove, and user space subtracts what it removes. As long as a
+ * pf_filter has it. The programs count what they add and remove, and user space subtracts what it
+ * removes; if both do so at the same time, a count may be negative for a moment. As long as a
  * quarter of the table is free, each namespace may add an entry. Of that quarter, a namespace gets
  * no more if it has as many entries as are free. So what a namespace has too much of takes no room
  * from others.
  */
 #define PF_SHARES_MAX 4096 /* numbers; a power of two. 0: the namespace has no number of its own */
-#define PF_WAITS_MAX  24576 /* entries of map `waits` */
+struct pf_shares {
+	int32_t held[PF_SHARES_MAX]; /* entries of each namespace; at 0: of all together */
+	/* 1 << enum pf_event: the events that lack an entry. User space takes and clears this. */
+	uint32_t refused[PF_SHARES_MAX];
+};
+#define PF_WAITS_MAX 24576 /* entries of map `waits` */
 
 /* Value of map `filter_tgids`, key: u32 tgid in the agent's PID namespace. */
 struct pf_listed {
@@ -207,15 +211,6 @@ struct pf_count {
 	uint64_t n;		    /* number of samples */
 	uint64_t value;		    /* in the event's unit */
 	uint64_t first_ns, last_ns; /* CLOCK_BOOTTIME */
-};
-
-/*
- * Map `counts_held`, mmapped, by slot: what each namespace has of a generation's counts. User space
- * clears it when it has taken the counts.
- */
-struct pf_counts_held {
-	int32_t held[PF_SHARES_MAX];
-	uint32_t refused[PF_SHARES_MAX]; /* 1 << enum pf_event: the events that lack entries */
 };
 
 /*
@@ -532,7 +527,6 @@ struct pf_mem_proc {
 	uint32_t unused_before;
 	/* GPU, for probes_attach(): not 0: the sites PF_SITE_IS_GPU_QUERY are not probed */
 	uint32_t no_queries;
-	uint32_t slot; /* GPU, RDMA: index into the arrays of PF_GPU_SLOTS counters */
 	uint32_t n_functions; /* RDMA: pf_rdma_functions.n when the sites were found */
 	/* on-gpu: launches count for so long after attached_ns, their work also later; 0: no end */
 	uint32_t launches_ms;
@@ -541,13 +535,13 @@ struct pf_mem_proc {
 	 * process's probes, and by the programs, by 1
 	 */
 	uint32_t gaps;
-	uint32_t pad;
 	struct {
 		uint64_t start, end;
 	} inner[PF_MEM_INNER_MAX];
 	uint64_t attached_ns; /* CLOCK_BOOTTIME: when the process was attached */
 	/* Only the BPF programs write these: */
-	uint64_t cgroup_id; /* cgroup of the process at its last hit */
+	uint64_t cgroup_id;  /* cgroup of the process at its last hit */
+	uint32_t share, pad; /* pf_filter.share then */
 	uint64_t hits;
 	uint64_t query_hits;  /* GPU: those of the hits whose site is PF_SITE_IS_GPU_QUERY */
 	uint64_t object_hits; /* GPU: those of the hits whose site is PF_SITE_IS_GPU_OBJECT */
@@ -643,7 +637,6 @@ struct pf_stats {
 };
 
 _Static_assert(PF_SHARES_MAX <= 65536, "pf_count_key.share");
-_Static_assert(PF_GPU_SLOTS >= PF_MEM_PROCS_MAX, "each process has a slot");
 _Static_assert(sizeof(struct pf_config) == 72, "abi");
 _Static_assert(sizeof(struct pf_settings) == 88, "abi");
 _Static_assert(sizeof(struct pf_filter) == 48, "abi");
@@ -654,6 +647,7 @@ _Static_assert(sizeof(struct pf_usage) == 40, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
 _Static_assert(sizeof(struct pf_mem_proc) == 288, "abi");
+_Static_assert(sizeof(struct pf_shares) == 8 * PF_SHARES_MAX, "abi");
 _Static_assert(sizeof(struct pf_count_key) == 64, "abi");
 _Static_assert(sizeof(struct pf_count) == 32, "abi");
 _Static_assert(sizeof(struct pf_total_key) == 40, "abi");

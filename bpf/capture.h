@@ -182,9 +182,9 @@ static __always_inline uint32_t pf_share_of(const struct pf_count_key *key)
 static __always_inline bool pf_counts_have_room(const struct pf_count_key *key, uint32_t generation)
 {
 	uint32_t slot = generation % PF_GENERATIONS;
-	struct pf_counts_held *held = bpf_map_lookup_elem(&counts_held, &slot);
+	const struct pf_shares *shares = bpf_map_lookup_elem(&count_shares, &slot);
 
-	return held && pf_share_has_room(held->held, pf_share_of(key), pf_config.counts_max);
+	return shares && pf_share_has_room(shares, pf_share_of(key), pf_config.counts_max);
 }
 
 /* Sends s->stack, unless this generation has it already. */
@@ -442,19 +442,16 @@ static __always_inline void pf_count_more(struct pf_count *c, uint64_t n, uint64
 static __always_inline int pf_count_first(void *map, const struct pf_count_key *key,
 					  const struct pf_count *first, uint32_t slot)
 {
-	struct pf_counts_held *held = bpf_map_lookup_elem(&counts_held, &slot);
+	struct pf_shares *shares = bpf_map_lookup_elem(&count_shares, &slot);
 	uint32_t share = pf_share_of(key);
 	int err;
 
-	if (!held || !pf_share_has_room(held->held, share, pf_config.counts_max)) {
-		if (held)
-			held->refused[share & (PF_SHARES_MAX - 1)] |=
-				1u << (key->event & (_PF_EVENT_MAX - 1));
+	if (!shares || !pf_share_may_add(shares, share, pf_config.counts_max,
+					 1u << (key->event & (_PF_EVENT_MAX - 1))))
 		return -E2BIG;
-	}
 	err = bpf_map_update_elem(map, key, first, BPF_NOEXIST);
 	if (!err)
-		pf_share_holds(held->held, share, 1);
+		pf_share_holds(shares, share, 1);
 	return err;
 }
 

@@ -159,26 +159,25 @@ enum pf_gpu_space {
 #define PF_GPU_POOLED	   (1ull << 62)
 #define PF_GPU_MAPPED	   (1ull << 32)
 
-/* Map `gpu_objects`, hash, key: struct pf_live_key. */
+/*
+ * Map `gpu_objects`, hash, key: struct pf_live_key. It is as small as possible, because some
+ * programs have nearly all of the BPF stack in use when they make one there.
+ */
 struct pf_gpu_object {
 	union {
 		uint64_t handle;
 		uint64_t owner; /* the owner of memory of the context */
 	};
-	uint64_t bytes;
 	uint64_t time_ns; /* CLOCK_BOOTTIME */
-	uint32_t device;
-	int32_t refs;
+	union {
+		uint64_t bytes; /* of a mapping */
+		struct {
+			uint32_t device;
+			int32_t refs;
+		};
+	};
+	uint32_t share, pad; /* pf_filter.share */
 };
-/*
- * Variables `pf_gpu_held_objects`, `pf_gpu_held_live`, `pf_gpu_held_launches`,
- * `pf_rdma_held_requests` and `pf_rdma_held_queues`: how many entries of gpu_objects, gpu_live,
- * gpu_launches, rdma_requests and rdma_queues a process has, by pf_mem_proc.slot; at 0: all
- * processes together. The programs count what they add and remove, and user space subtracts what it
- * removes. A process may have as many entries as are free. So a process that fills a table leaves
- * half of it to the others, two such processes a third, and so on.
- */
-#define PF_GPU_SLOTS PF_SHARES_MAX
 
 /*
  * Map `gpu_threads`, storage of tasks: the thread's stack of contexts, as far as the probes have

@@ -132,9 +132,11 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 	struct pf_site site = pf_site_of(ctx);
 	struct pf_pending_key key = pf_gpu_pending_key(site.kind);
 	struct pf_pending p = {};
+	uint32_t lacking;
 
 	if (!who)
 		return NULL;
+	lacking = who->events & pf_gpu_events_of(site);
 	p.live.key.start_boottime_ns = pf_start_of(who->task);
 	p.live.key.tgid = pf_tgid_seen(who->task);
 	p.live.key.share = who->filter->share;
@@ -154,9 +156,9 @@ static __noinline struct pf_pending *pf_gpu_call(struct pt_regs *ctx, const stru
 		      who->proc->hits - who->proc->query_hits == 1 + PF_SITE_MORE(site);
 	if (site.kind == PF_SITE_GPU_RELEASE)
 		p.gpu.since_ns = pf_gpu_since(pf_gpu_key_of(site, p.gpu.ptr));
-	if (pf_pending_put(&key, &p))
+	if (pf_pending_put(&key, &p, lacking))
 		return bpf_map_lookup_elem(&gpu_pending, &key);
-	pf_gpu_lost(who->events & pf_gpu_events_of(site), PF_DROP_PENDING_FULL);
+	pf_gpu_lost(lacking, PF_DROP_PENDING_FULL);
 	pf_gpu_missed();
 	return NULL;
 }

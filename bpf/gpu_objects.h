@@ -5,41 +5,8 @@
  */
 #pragma once
 
-#include "gpu_shares.h"
-
-/*
- * How many entries each process has in gpu_objects and in gpu_live, by slot. A count may be
- * negative for a moment, if a program and user space change it at the same time.
- */
-int32_t pf_gpu_held_objects[PF_GPU_SLOTS], pf_gpu_held_live[PF_GPU_SLOTS];
-
-/* The next four functions are not static, so the verifier checks each once, not at each call. */
-
-__noinline int pf_gpu_objects_have_room(void)
-{
-	return pf_gpu_has_room(pf_gpu_held_objects, PF_GPU_OBJECTS_MAX);
-}
-
-__noinline int pf_gpu_live_has_room(void)
-{
-	return pf_gpu_has_room(pf_gpu_held_live, PF_LIVE_MAX);
-}
-
-__noinline int pf_gpu_holds_objects(int32_t more)
-{
-	pf_gpu_holds(pf_gpu_held_objects, more);
-	return 0;
-}
-
-__noinline int pf_gpu_holds_live(int32_t more)
-{
-	pf_gpu_holds(pf_gpu_held_live, more);
-	return 0;
-}
-
-#define PF_LIVE_HAS_ROOM() pf_gpu_live_has_room()
-#define PF_LIVE_HOLDS(n)   pf_gpu_holds_live(n)
 #include "memory_live.h"
+#include "memory_task.h"
 
 /* Not preallocated, because most processes have few objects. */
 struct {
@@ -49,6 +16,20 @@ struct {
 	__type(key, struct pf_live_key);
 	__type(value, struct pf_gpu_object);
 } gpu_objects SEC(".maps");
+struct pf_shares pf_object_shares; /* of gpu_objects */
+
+/* The next two functions are not static, so the verifier checks each once, not at each call. */
+
+__noinline int pf_gpu_object_may_add(uint32_t share)
+{
+	return pf_share_may_add(&pf_object_shares, share, PF_GPU_OBJECTS_MAX, 1 << PF_LIVE_EVENT);
+}
+
+__noinline int pf_gpu_object_holds(uint32_t share, int32_t more)
+{
+	pf_share_holds(&pf_object_shares, share, more);
+	return 0;
+}
 
 static __noinline struct pf_gpu_object *pf_gpu_object(enum pf_gpu_space space, uint64_t number)
 {
@@ -62,9 +43,11 @@ static __always_inline void pf_gpu_object_remove(enum pf_gpu_space space, uint64
 {
 	struct pf_live_key key =
 		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+	const struct pf_gpu_object *o = bpf_map_lookup_elem(&gpu_objects, &key);
+	uint32_t share = o ? o->share : 0;
 
-	if (!bpf_map_delete_elem(&gpu_objects, &key))
-		pf_gpu_holds_objects(-1);
+	if (o && !bpf_map_delete_elem(&gpu_objects, &key))
+		pf_gpu_object_holds(share, -1);
 }
 
 /* Removes an object that has ended. An object with a later time_ns is a new one, and stays. */
@@ -98,21 +81,25 @@ static __always_inline void pf_gpu_full(void)
 
 /*
  * Adds an object, unless there is one already. Returns whether there was one: it stays, with the
- * changes that other CPUs make to it.
+ * changes that other CPUs make to it. Sets o->share to that of the entry.
  */
 static __noinline bool pf_gpu_object_is_or_add(enum pf_gpu_space space, uint64_t number,
-					       const struct pf_gpu_object *o)
+					       struct pf_gpu_object *o)
 {
 	struct pf_live_key key =
 		pf_live_key_of(bpf_get_current_task_btf(), PF_GPU_KEY(space, number));
+	const struct pf_gpu_object *was = bpf_map_lookup_elem(&gpu_objects, &key);
 	int err = -1; /* no room */
 
-	if (!o || bpf_map_lookup_elem(&gpu_objects, &key))
+	if (!o)
 		return true;
-	if (pf_gpu_objects_have_room())
+	o->share = was ? was->share : pf_mem_share();
+	if (was)
+		return true;
+	if (pf_gpu_object_may_add(o->share))
 		err = bpf_map_update_elem(&gpu_objects, &key, o, BPF_NOEXIST);
 	if (!err)
-		pf_gpu_holds_objects(1);
+		pf_gpu_object_holds(o->share, 1);
 	else if (err != -EEXIST)
 		pf_gpu_full();
 	return err == -EEXIST;

@@ -59,13 +59,14 @@ struct {
 	__array(values, struct counts_map);
 } counts SEC(".maps") = {.values = {&counts_0, &counts_1}};
 
+/* By slot. User space clears the shares of a generation when it has taken the counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, PF_GENERATIONS);
 	__type(key, uint32_t);
-	__type(value, struct pf_counts_held);
-} counts_held SEC(".maps");
+	__type(value, struct pf_shares);
+} count_shares SEC(".maps");
 
 struct totals_map {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);

@@ -262,7 +262,7 @@ static __noinline bool pf_mem_keep(struct pf_scratch *s, uint64_t sp, uint32_t g
 	cpu->pending.live.key = s->key;
 	cpu->pending.live.key.share = cpu->share;
 	cpu->pending.live.time_ns = bpf_ktime_get_boot_ns();
-	if (pf_pending_put(&key, &cpu->pending))
+	if (pf_pending_put(&key, &cpu->pending, 1 << PF_EVENT_MEM_INUSE))
 		return true;
 	if (cpu->pending.live.value)
 		pf_drop(PF_EVENT_MEM_INUSE, PF_DROP_PENDING_FULL);

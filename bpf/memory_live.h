@@ -2,38 +2,25 @@
 /*
  * memory_live: sampled memory that is in use, by address. An entry stays from the return of the
  * allocating call until the memory is freed. The includer defines PF_LIVE, the map of struct
- * pf_live, and PF_LIVE_EVENT. If a process has a share of its own, the includer also defines
- * PF_LIVE_HAS_ROOM(), whether the process may add an entry, and PF_LIVE_HOLDS(n): the process has n
- * more entries.
+ * pf_live, and PF_LIVE_EVENT.
  */
 #pragma once
 
 #include "capture.h"
 #include "shares.h"
 
-#ifndef PF_LIVE_HAS_ROOM
-#define PF_LIVE_HAS_ROOM() true
-#define PF_LIVE_HOLDS(n)
-#endif
-
-/* By share: the entries in PF_LIVE, and the entries in any map of this object that were refused. */
-int32_t pf_held_live[PF_SHARES_MAX];
-uint32_t pf_refused[PF_SHARES_MAX];
+struct pf_shares pf_live_shares; /* of PF_LIVE */
 
 /* The next two functions are not static, so the verifier checks each once, not at each call. */
 
-__noinline int pf_live_has_room(uint32_t share)
+__noinline int pf_live_may_add(uint32_t share)
 {
-	if (pf_share_has_room(pf_held_live, share, PF_LIVE_MAX) && PF_LIVE_HAS_ROOM())
-		return 1;
-	pf_share_refuse(pf_refused, share);
-	return 0;
+	return pf_share_may_add(&pf_live_shares, share, PF_LIVE_MAX, 1 << PF_LIVE_EVENT);
 }
 
 __noinline int pf_live_holds(uint32_t share, int32_t more)
 {
-	pf_share_holds(pf_held_live, share, more);
-	PF_LIVE_HOLDS(more);
+	pf_share_holds(&pf_live_shares, share, more);
 	return 0;
 }
 
@@ -76,7 +63,7 @@ static __noinline void pf_live_add(const struct pf_live *l, uint64_t address)
 	if (!l)
 		return;
 	pf_live_remove(address, NULL);
-	if (!pf_live_has_room(l->key.share) || bpf_map_update_elem(&PF_LIVE, &key, l, BPF_ANY)) {
+	if (!pf_live_may_add(l->key.share) || bpf_map_update_elem(&PF_LIVE, &key, l, BPF_ANY)) {
 		pf_drop(PF_LIVE_EVENT, PF_DROP_LIVE_EVICTED);
 		return;
 	}

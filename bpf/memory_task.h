@@ -56,6 +56,14 @@ static __always_inline struct pf_mem_proc *pf_mem_proc_of(struct task_struct *ta
 	return bpf_map_lookup_elem(&PF_PROCS, &key);
 }
 
+/* Returns the share of the current process's namespace; 0: the process is not probed any more. */
+static __always_inline uint32_t pf_mem_share(void)
+{
+	const struct pf_mem_proc *proc = pf_mem_proc_of(bpf_get_current_task_btf());
+
+	return proc ? proc->share & (PF_SHARES_MAX - 1) : 0;
+}
+
 /*
  * Called first at every hit. hits: the cost of this hit, as a multiple of a hit's cost at a site
  * without PF_SITE_MORE. The cost counts for one of the wanted events: PF_COUNTED_EVENT if it is
@@ -77,6 +85,7 @@ static __always_inline struct pf_mem_who pf_mem_who_is(uint32_t events, uint32_t
 	if (!who.events)
 		return who;
 	proc->cgroup_id = who.cgroup_id;
+	proc->share = who.filter->share;
 	/*
 	 * Unlike `usage`, `hits` counts each hit: while the agent attaches the probes for a short
 	 * trial, there may be few.

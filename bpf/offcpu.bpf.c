@@ -16,9 +16,7 @@
 #include "waits.h"
 
 const volatile uint32_t pf_waits_max = PF_WAITS_MAX; /* max_entries of the map `waits` */
-/* By share: the entries in the map `waits`, and those that were refused. */
-int32_t pf_held_waits[PF_SHARES_MAX];
-uint32_t pf_refused[PF_SHARES_MAX];
+struct pf_shares pf_wait_shares;		     /* of the map `waits` */
 
 static const struct pf_waiting pf_no_waiting = {.counted_ns = PF_NOT_WAITING};
 
@@ -241,16 +239,12 @@ static __always_inline struct pf_waiting *pf_waiting_make(uint32_t tid, uint32_t
 {
 	struct pf_waiting *w;
 
-	if (!pf_share_has_room(pf_held_waits, share, pf_waits_max)) {
-		pf_share_refuse(pf_refused, share);
+	if (!pf_share_may_add(&pf_wait_shares, share, pf_waits_max, 1 << PF_EVENT_OFF_CPU) ||
+	    bpf_map_update_elem(&waits, &tid, &pf_no_waiting, BPF_NOEXIST)) {
 		pf_drop(PF_EVENT_OFF_CPU, PF_DROP_WAITS_FULL);
 		return NULL;
 	}
-	if (bpf_map_update_elem(&waits, &tid, &pf_no_waiting, BPF_NOEXIST)) {
-		pf_drop(PF_EVENT_OFF_CPU, PF_DROP_WAITS_FULL);
-		return NULL;
-	}
-	pf_share_holds(pf_held_waits, share, 1);
+	pf_share_holds(&pf_wait_shares, share, 1);
 	w = bpf_map_lookup_elem(&waits, &tid);
 	if (w)
 		w->share = share;
@@ -271,7 +265,7 @@ static __always_inline void pf_waiting_remove(uint32_t tid)
 	uint32_t share = w ? w->share : 0;
 
 	if (w && !bpf_map_delete_elem(&waits, &tid))
-		pf_share_holds(pf_held_waits, share, -1);
+		pf_share_holds(&pf_wait_shares, share, -1);
 }
 
 static __always_inline bool pf_wait_take(void *ctx, struct pf_waiting *w, struct task_struct *task,

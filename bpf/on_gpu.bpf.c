@@ -37,11 +37,12 @@ struct {
 	__type(value, struct pf_gpu_status);
 } gpu_status SEC(".maps");
 
-#include "gpu_shares.h"
 #include "labels.h"
 #include "memory_site.h"
+#include "memory_task.h"
+#include "shares.h"
 
-int32_t pf_gpu_held_launches[PF_GPU_SLOTS];
+struct pf_shares pf_launch_shares; /* of gpu_launches */
 
 static __noinline void pf_on_gpu_lost(enum pf_drop reason, uint64_t n)
 {
@@ -75,13 +76,17 @@ PF_ONCE int pf_gpu_find_context(struct pf_scratch *s)
 
 /* Adds the launch, if there is room. An older launch with this number is replaced. */
 static __always_inline void pf_gpu_launch_set(const struct pf_gpu_launch_key *key,
-					      const struct pf_gpu_launch *l)
+					      struct pf_gpu_launch *l)
 {
-	if (bpf_map_lookup_elem(&gpu_launches, key))
+	const struct pf_gpu_launch *older = bpf_map_lookup_elem(&gpu_launches, key);
+
+	l->share = older ? older->share : pf_mem_share();
+	if (older)
 		bpf_map_update_elem(&gpu_launches, key, l, BPF_EXIST);
-	else if (pf_gpu_has_room(pf_gpu_held_launches, PF_GPU_LAUNCHES_MAX) &&
+	else if (pf_share_may_add(&pf_launch_shares, l->share, PF_GPU_LAUNCHES_MAX,
+				  1 << PF_EVENT_ON_GPU) &&
 		 !bpf_map_update_elem(&gpu_launches, key, l, BPF_NOEXIST))
-		pf_gpu_holds(pf_gpu_held_launches, 1);
+		pf_share_holds(&pf_launch_shares, l->share, 1);
 }
 
 /*

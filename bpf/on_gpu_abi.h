@@ -48,7 +48,8 @@ struct pf_gpu_launch {
 	uint32_t level;
 	uint32_t kind; /* enum podflame_cuda_kind; of parcagpu PODFLAME_CUDA_GRAPH */
 	/* the trace context of the call, as in struct pf_rec_context */
-	uint32_t form, pad;
+	uint32_t form;
+	uint32_t share; /* pf_filter.share */
 	uint64_t trace[4], span[2];
 };
 #define PF_GPU_LAUNCHES_MAX 131072 /* entries of map `gpu_launches` */

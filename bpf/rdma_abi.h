@@ -119,7 +119,8 @@ struct pf_rdma_functions {
 	uint32_t n;    /* more than PF_RDMA_FUNCTIONS_MAX: there are more than these */
 	uint32_t told; /* n when PF_PROC_FUNCTIONS was last sent */
 	uint32_t exec_id;
-	uint32_t late; /* n when PF_DROP_RDMA_LATE was last counted */
+	uint32_t late;	     /* n when PF_DROP_RDMA_LATE was last counted */
+	uint32_t share, pad; /* pf_filter.share when the entry was made */
 	struct pf_rdma_function items[PF_RDMA_FUNCTIONS_MAX];
 };
 /* A list of requests is followed for this many requests and elements of their lists of memory. */
@@ -142,7 +143,8 @@ struct pf_rdma_pending {
 	struct pf_count_key key; /* the sample; until it is posted, only the tid */
 	uint64_t wr_id;
 	uint64_t posted_ns; /* CLOCK_MONOTONIC; 0: the call that posts it was not seen yet */
-	uint32_t signaled;  /* IBV_SEND_SIGNALED was set */
+	uint16_t signaled;  /* IBV_SEND_SIGNALED was set */
+	uint16_t share;	    /* pf_filter.share */
 	uint32_t operation; /* enum pf_rdma_operation */
 };
 #define PF_RDMA_CHANGED	 (1u << 16) /* see pf_mem_proc.gaps */
@@ -160,7 +162,8 @@ struct pf_rdma_queue {
 	uint8_t whole;	 /* when the queue began, no request was under way */
 	uint8_t flagged; /* a request had IBV_SEND_SIGNALED */
 	uint8_t pad;
-	uint32_t n_distinct; /* so many of the last posts had different wr_ids */
+	uint32_t n_distinct;  /* so many of the last posts had different wr_ids */
+	uint32_t share, pad2; /* pf_filter.share */
 	/* the last wr_ids: that of request N is at N % PF_RDMA_DISTINCT */
 	uint64_t recent[PF_RDMA_DISTINCT];
 };
@@ -168,5 +171,5 @@ struct pf_rdma_queue {
 
 _Static_assert(sizeof(struct pf_rdma_request_key) == 32, "abi");
 _Static_assert(sizeof(struct pf_rdma_pending) == 88, "abi");
-_Static_assert(sizeof(struct pf_rdma_queue) == 32 + 8 * PF_RDMA_DISTINCT, "abi");
-_Static_assert(sizeof(struct pf_rdma_functions) == 16 + 16 * PF_RDMA_FUNCTIONS_MAX, "abi");
+_Static_assert(sizeof(struct pf_rdma_queue) == 40 + 8 * PF_RDMA_DISTINCT, "abi");
+_Static_assert(sizeof(struct pf_rdma_functions) == 24 + 16 * PF_RDMA_FUNCTIONS_MAX, "abi");

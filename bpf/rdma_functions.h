@@ -8,6 +8,7 @@
 #pragma once
 
 #include "capture.h"
+#include "memory_task.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -16,6 +17,7 @@ struct {
 	__type(key, struct pf_process_key);
 	__type(value, struct pf_rdma_functions);
 } rdma_functions SEC(".maps");
+struct pf_shares pf_function_shares; /* of rdma_functions */
 
 /*
  * A value of zeros, which nothing changes: the first value of a process in rdma_functions. It is
@@ -28,24 +30,33 @@ struct {
 	__type(value, struct pf_rdma_functions);
 } rdma_no_functions SEC(".maps");
 
-/* Returns the functions of the task's program. NULL: the map is full. */
+/* Returns the functions of the task's program. NULL: there is no room for its process. */
 static __noinline struct pf_rdma_functions *pf_rdma_functions(struct task_struct *task)
 {
 	struct pf_process_key key = {};
 	struct pf_rdma_functions *f, *none;
-	uint32_t zero = 0;
+	uint32_t zero = 0, share;
+	int err = -1; /* no memory */
 
 	key.start_boottime_ns = pf_start_of(task);
 	key.tgid = pf_tgid_seen(task);
 	f = bpf_map_lookup_elem(&rdma_functions, &key);
 	if (f && f->exec_id == task->self_exec_id)
 		return f;
+	share = f ? f->share : pf_mem_share();
+	if (!f &&
+	    !pf_share_may_add(&pf_function_shares, share, PF_MEM_PROCS_MAX, 1 << PF_COUNTED_EVENT))
+		return NULL;
 	none = bpf_map_lookup_elem(&rdma_no_functions, &zero);
 	if (none)
-		bpf_map_update_elem(&rdma_functions, &key, none, f ? BPF_EXIST : BPF_NOEXIST);
+		err = bpf_map_update_elem(&rdma_functions, &key, none, f ? BPF_EXIST : BPF_NOEXIST);
+	if (!f && !err)
+		pf_share_holds(&pf_function_shares, share, 1);
 	f = bpf_map_lookup_elem(&rdma_functions, &key);
-	if (f)
+	if (f) {
 		f->exec_id = task->self_exec_id;
+		f->share = share;
+	}
 	return f;
 }
 

@@ -32,8 +32,9 @@
  */
 #pragma once
 
-#include "gpu_shares.h"
+#include "memory_task.h"
 #include "rdma_verbs.h"
+#include "shares.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -51,8 +52,7 @@ struct {
 	__type(value, struct pf_rdma_queue);
 } rdma_queues SEC(".maps");
 
-/* How many entries each process has in these maps, by slot (PF_GPU_SLOTS). */
-int32_t pf_rdma_held_requests[PF_GPU_SLOTS], pf_rdma_held_queues[PF_GPU_SLOTS];
+struct pf_shares pf_request_shares, pf_queue_shares; /* of these two maps */
 
 /* What a program is doing with a queue. It lies in task storage, not on the stack. */
 struct pf_rdma_at {
@@ -61,7 +61,7 @@ struct pf_rdma_at {
 	uint32_t until; /* the number of a request, before which a loop ends */
 	uint32_t found; /* whether a loop has found a request, at key.number */
 	uint32_t kept;	/* how many requests of the thread a loop still keeps */
-	uint32_t slot;	/* pf_mem_proc.slot */
+	uint32_t share; /* pf_mem_proc.share */
 };
 struct pf_rdma_at_loop {
 	struct pf_rdma_at *at;
@@ -76,24 +76,30 @@ static __always_inline void pf_rdma_gap(struct pf_mem_proc *proc)
 
 /* ---- entries of the maps ---- */
 
-/* Adds at->request as at->key. Returns whether there is room. */
-static __always_inline bool pf_rdma_request_add(const struct pf_rdma_at *at)
+/* Removes the request at->key. r: its entry, or NULL. Returns whether there was one. */
+static __always_inline bool pf_rdma_request_remove(const struct pf_rdma_at *at,
+						   const struct pf_rdma_pending *r)
 {
-	if (bpf_map_lookup_elem(&rdma_requests, &at->key)) /* of a queue that was destroyed */
-		return !bpf_map_update_elem(&rdma_requests, &at->key, &at->request, BPF_EXIST);
-	if (!pf_gpu_slot_has_room(pf_rdma_held_requests, at->slot, PF_RDMA_REQUESTS_MAX) ||
-	    bpf_map_update_elem(&rdma_requests, &at->key, &at->request, BPF_NOEXIST))
+	uint32_t share = r ? r->share : 0;
+
+	if (!r || bpf_map_delete_elem(&rdma_requests, &at->key))
 		return false;
-	pf_share_holds(pf_rdma_held_requests, at->slot, 1);
+	pf_share_holds(&pf_request_shares, share, -1);
 	return true;
 }
 
-/* Removes the request at->key. Returns whether there was one. */
-static __always_inline bool pf_rdma_request_remove(const struct pf_rdma_at *at)
+/* Adds at->request as at->key. Returns whether there is room. */
+static __always_inline bool pf_rdma_request_add(struct pf_rdma_at *at)
 {
-	if (bpf_map_delete_elem(&rdma_requests, &at->key))
+	struct pf_rdma_pending *older = bpf_map_lookup_elem(&rdma_requests, &at->key);
+
+	pf_rdma_request_remove(at, older); /* it is of a queue that was destroyed */
+	at->request.share = at->share;
+	if (!pf_share_may_add(&pf_request_shares, at->share, PF_RDMA_REQUESTS_MAX,
+			      1 << PF_COUNTED_EVENT) ||
+	    bpf_map_update_elem(&rdma_requests, &at->key, &at->request, BPF_NOEXIST))
 		return false;
-	pf_share_holds(pf_rdma_held_requests, at->slot, -1);
+	pf_share_holds(&pf_request_shares, at->share, 1);
 	return true;
 }
 
@@ -105,7 +111,7 @@ static long pf_rdma_forget_step(uint32_t i, struct pf_rdma_at_loop *loop)
 
 	if (at->key.number == at->until)
 		return 1;
-	pf_rdma_request_remove(at);
+	pf_rdma_request_remove(at, bpf_map_lookup_elem(&rdma_requests, &at->key));
 	at->key.number++;
 	return 0;
 }
@@ -133,21 +139,27 @@ static __noinline void pf_rdma_queue_begin(struct pf_rdma_at *at, struct pf_rdma
 /* Makes a queue; a function of its own, because the value is large for the stack. */
 static __noinline struct pf_rdma_queue *pf_rdma_queue_make(struct pf_rdma_at *at)
 {
-	struct pf_rdma_queue none = {};
+	struct pf_rdma_queue none = {.share = at ? at->share : 0};
 
-	if (!at || !pf_gpu_slot_has_room(pf_rdma_held_queues, at->slot, PF_RDMA_QUEUES_MAX))
+	if (!at || !pf_share_may_add(&pf_queue_shares, at->share, PF_RDMA_QUEUES_MAX,
+				     1 << PF_COUNTED_EVENT))
 		return NULL;
 	if (!bpf_map_update_elem(&rdma_queues, &at->key, &none, BPF_NOEXIST))
-		pf_share_holds(pf_rdma_held_queues, at->slot, 1);
+		pf_share_holds(&pf_queue_shares, none.share, 1);
 	return bpf_map_lookup_elem(&rdma_queues, &at->key);
 }
 
 /* Removes the queue of at->key, which is destroyed. */
 static __always_inline void pf_rdma_queue_remove(struct pf_rdma_at *at)
 {
+	const struct pf_rdma_queue *q;
+	uint32_t share;
+
 	at->key.number = 0;
-	if (!bpf_map_delete_elem(&rdma_queues, &at->key))
-		pf_share_holds(pf_rdma_held_queues, at->slot, -1);
+	q = bpf_map_lookup_elem(&rdma_queues, &at->key);
+	share = q ? q->share : 0;
+	if (q && !bpf_map_delete_elem(&rdma_queues, &at->key))
+		pf_share_holds(&pf_queue_shares, share, -1);
 }
 
 /*
@@ -161,7 +173,7 @@ static __noinline struct pf_rdma_queue *pf_rdma_queue(struct pf_rdma_at *at,
 
 	if (!at || !proc)
 		return NULL;
-	at->slot = proc->slot;
+	at->share = proc->share;
 	at->key.number = 0;
 	q = bpf_map_lookup_elem(&rdma_queues, &at->key);
 	if (!q && make)
@@ -200,7 +212,7 @@ static __noinline void pf_rdma_push(struct pf_rdma_at *at, struct pf_rdma_queue 
 	number = __sync_fetch_and_add(&q->next, 1);
 	if (number - q->first >= PF_RDMA_OF_QUEUE_MAX) {
 		at->key.number = number - PF_RDMA_OF_QUEUE_MAX;
-		if (pf_rdma_request_remove(at))
+		if (pf_rdma_request_remove(at, bpf_map_lookup_elem(&rdma_requests, &at->key)))
 			pf_drop(PF_COUNTED_EVENT, PF_DROP_RDMA_FULL);
 		q->first = number - PF_RDMA_OF_QUEUE_MAX + 1;
 		q->whole = false;
@@ -224,14 +236,16 @@ static __always_inline bool pf_rdma_is_own(const struct pf_rdma_at *at,
 static long pf_rdma_remove_step(uint32_t i, struct pf_rdma_at_loop *loop)
 {
 	struct pf_rdma_at *at = loop->at;
+	struct pf_rdma_pending *r;
 
 	if (at->key.number == at->until)
 		return 1;
-	if (pf_rdma_is_own(at, bpf_map_lookup_elem(&rdma_requests, &at->key))) {
+	r = bpf_map_lookup_elem(&rdma_requests, &at->key);
+	if (pf_rdma_is_own(at, r)) {
 		if (at->kept)
 			at->kept--;
 		else
-			pf_rdma_request_remove(at);
+			pf_rdma_request_remove(at, r);
 	}
 	at->key.number++;
 	return 0;
@@ -281,7 +295,7 @@ static long pf_rdma_drop_step(uint32_t i, struct pf_rdma_at_loop *loop)
 		return 1;
 	r = bpf_map_lookup_elem(&rdma_requests, &at->key);
 	if (r && !r->signaled && r->posted_ns)
-		pf_rdma_request_remove(at);
+		pf_rdma_request_remove(at, r);
 	at->key.number++;
 	return 0;
 }
@@ -306,7 +320,7 @@ static __noinline bool pf_rdma_pop(struct pf_rdma_at *at, struct pf_rdma_queue *
 	if (!r)
 		return false;
 	at->request = *r;
-	if (!pf_rdma_request_remove(at))
+	if (!pf_rdma_request_remove(at, r))
 		return false; /* another thread has taken it */
 	if (q->flagged) {
 		at->until = at->key.number;

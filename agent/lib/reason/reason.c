@@ -354,8 +354,9 @@ static const struct reason_info reasons[_REASON_MAX] = {
 				"A table in the node's kernel is nearly full, and the pods of the "
 				"namespace have more than its share of it: more threads that wait "
 				"(off-cpu), more sampled blocks that are in use (mem-inuse, "
-				"hbm-inuse), or more different stacks in a second (all events). "
-				"The profile lacks the threads, blocks or stacks that came last. "
+				"hbm-inuse), more launches of GPUs (on-gpu), more RDMA requests "
+				"that are under way (rdma-latency), or more different stacks in a "
+				"second (all events). The profile lacks those that came last. "
 				"Other namespaces lose nothing by it.",
 			.advice = "Select fewer pods, lower `sampleHz`, or raise `minBlock` or "
 				  "`sampleBytes`.",

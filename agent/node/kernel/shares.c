@@ -8,37 +8,44 @@
 #include <stdlib.h>
 
 #define TOLD_NS	 (60 * NSEC_PER_SEC) /* for so long after the last refusal */
-#define TOLD_MAX 4096		     /* namespaces and events; of further ones only counters tell */
+#define TOLD_MAX 4096		     /* refusals; of further ones only counters tell */
 
 struct refused_share {
-	enum event event;
-	bool counts;
-	uint64_t ns, last_ns;
+	struct raw_refused what;
+	uint64_t last_ns;
 };
 
-static const char *const problems[_EVENT_MAX] = {
-	[EVENT_OFF_CPU] = "is not whole: the namespace has more threads than its share of the "
-			  "table of threads that wait",
-	[EVENT_MEM_INUSE] = "is not whole: the namespace has more blocks in use than its share of "
-			    "the table of memory",
-	[EVENT_HBM_INUSE] = "is not whole: the namespace has more allocations than its share of "
-			    "the table of GPU memory",
+#define MORE(what, of)                                                                             \
+	"is not whole: the namespace has more " what " than its share of the table of " of
+
+static const char *const problems[_SHARED_MAX] = {
+	[SHARED_COUNTS] = MORE("different stacks in a second", "counts"),
+	[SHARED_WAITS] = MORE("threads", "threads that wait"),
+	[SHARED_LIVE] = MORE("blocks in use", "memory"),
+	[SHARED_PENDING] = MORE("calls under way", "calls that allocate"),
+	[SHARED_OBJECTS] = MORE("contexts, pools and mappings", "objects of GPUs"),
+	[SHARED_LAUNCHES] = MORE("launches whose work has not ended", "launches"),
+	[SHARED_FUNCTIONS] = MORE("processes with RDMA", "functions of RDMA providers"),
+	[SHARED_REQUESTS] = MORE("requests under way", "RDMA requests"),
+	[SHARED_QUEUES] = MORE("queue pairs", "queue pairs of RDMA"),
 };
-static const char no_counts[] = "is not whole: the namespace has more different stacks in a second "
-				"than its share of the table of counts";
+
+static bool is_same(const struct raw_refused *a, const struct raw_refused *b)
+{
+	return a->ns == b->ns && a->event == b->event && a->table == b->table;
+}
 
 static void note(struct kernel_shares *s, const struct raw_refused *r, uint64_t now_ns)
 {
 	size_t i = 0;
 
-	while (i < s->n && (s->items[i].ns != r->ns || s->items[i].event != r->event ||
-			    s->items[i].counts != r->counts))
+	while (i < s->n && !is_same(&s->items[i].what, r))
 		i++;
 	if (i == TOLD_MAX)
 		return;
 	if (i == s->n) {
 		GROW(s->items, s->n, s->cap);
-		s->items[s->n++] = (struct refused_share){r->event, r->counts, r->ns, 0};
+		s->items[s->n++] = (struct refused_share){*r, 0};
 	}
 	s->items[i].last_ns = now_ns;
 }
@@ -65,11 +72,11 @@ static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 
 	(void)cgroup_id;
 	for (size_t i = 0; i < t->shares->n; i++) {
-		const struct refused_share *s = &t->shares->items[i];
-		const struct problem what = {.event = profile_event_info(s->event)->name,
-					     .problem = s->counts ? no_counts : problems[s->event]};
+		const struct raw_refused *r = &t->shares->items[i].what;
+		const struct problem what = {.event = profile_event_info(r->event)->name,
+					     .problem = problems[r->table]};
 
-		if (s->ns == o->ns_hash && o->event_mask & 1u << s->event)
+		if (r->ns == o->ns_hash && o->event_mask & 1u << r->event)
 			report_problems_add(&t->now, t->plan, o, &what);
 	}
 }

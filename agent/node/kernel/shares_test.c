@@ -44,7 +44,7 @@ static const char *take(struct kernel *k, unsigned s, struct raw_refused *refuse
 
 static const char *at(struct kernel *k, unsigned s, const char *refused_ns)
 {
-	struct raw_refused refused = {EVENT_OFF_CPU, 0, 7, false};
+	struct raw_refused refused = {SHARED_WAITS, EVENT_OFF_CPU, 0};
 
 	if (refused_ns)
 		refused.ns = proc_ns_hash(refused_ns);
@@ -71,7 +71,7 @@ static void the_targets_of_the_namespace_are_told(void **state)
 static void counts_have_a_text_of_their_own(void **state)
 {
 	struct kernel *k = open(1u << EVENT_ON_CPU);
-	struct raw_refused refused = {EVENT_ON_CPU, proc_ns_hash("app"), 1, true};
+	struct raw_refused refused = {SHARED_COUNTS, EVENT_ON_CPU, proc_ns_hash("app")};
 
 	(void)state;
 	assert_string_equal(

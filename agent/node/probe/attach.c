@@ -144,6 +144,7 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	struct attached *other;
 	int r = 0;
 
+	v.share = 0;
 	v.cgroup_id = v.hits = v.query_hits = v.object_hits = v.seen_bytes = v.first_after = 0;
 	v.unused_before = false;
 	v.event_mask = event_mask;
@@ -152,8 +153,6 @@ static int attached_add(struct attached *a, const struct pf_mem_proc *proc, unsi
 	HASH_FIND(hh, s->attached, &a->key, sizeof(a->key), other);
 	if (other)
 		r = -EEXIST;
-	if (s->ops->slot)
-		a->slot = v.slot = s->ops->slot(s);
 	a->since_ns = v.attached_ns = now_boot_ns();
 	a->launches_ms = v.launches_ms;
 	if (!r)
@@ -215,7 +214,7 @@ static int proc_update(struct attached *a, const struct pf_mem_proc *proc, unsig
 	now.query_hits = was.query_hits;
 	now.object_hits = was.object_hits;
 	now.attached_ns = was.attached_ns;
-	now.slot = was.slot;
+	now.share = was.share;
 	now.seen_bytes = was.seen_bytes;
 	now.unused_before = was.unused_before;
 	now.first_after = was.first_after;

@@ -56,18 +56,12 @@ struct program {
 };
 struct known_program {
 	struct program program;
-	uint32_t slot;
 	UT_hash_handle hh;
-};
-/* An entry that will be deleted. slot: that of its process; 0: the process is not attached */
-struct taken_entry {
-	struct pf_live_key key;
-	uint32_t slot;
 };
 struct reading {
 	struct probe_set_state *set;
 	struct known_program *attached;
-	struct taken_entry *taken;
+	struct pf_live_key *taken; /* the entries that will be deleted */
 	size_t n_taken, cap_taken;
 };
 
@@ -82,7 +76,6 @@ static void attached_add(struct reading *r)
 			continue;
 		k = xcalloc(1, sizeof(*k));
 		k->program = p;
-		k->slot = a->slot;
 		HASH_ADD(hh, r->attached, program, sizeof(p), k);
 	}
 }
@@ -124,7 +117,7 @@ static void read_one(const void *key, const void *value, void *arg)
 	if (k && entry->address >> 56 != PF_GPU_ENDED)
 		return;
 	GROW(r->taken, r->n_taken, r->cap_taken);
-	r->taken[r->n_taken++] = (struct taken_entry){*entry, k ? k->slot : 0};
+	r->taken[r->n_taken++] = *entry;
 }
 
 static void keep_end(struct gpu_ends *e, const struct pf_live_key *key, uint64_t time_ns)
@@ -144,16 +137,16 @@ static void keep_end(struct gpu_ends *e, const struct pf_live_key *key, uint64_t
  * A context may end again after the walk has seen its entry, so the entry is read once more when it
  * is deleted.
  */
-static int take_object(struct probe_set_state *s, const struct taken_entry *t)
+static int take_object(struct probe_set_state *s, const struct pf_live_key *key)
 {
 	struct pf_gpu_object o;
-	int r = bpf_map_lookup_and_delete_elem(bpf_map__fd(s->gpu_ends->objects), &t->key, &o);
+	int r = bpf_map_lookup_and_delete_elem(bpf_map__fd(s->gpu_ends->objects), key, &o);
 
 	if (r)
 		return r == -ENOENT ? 0 : r;
-	probes_share_less(s->held.objects, t->slot);
-	if (t->key.address >> 56 == PF_GPU_ENDED)
-		keep_end(s->gpu_ends, &t->key, o.time_ns);
+	probes_share_less(s->shares.of[SHARED_OBJECTS], o.share);
+	if (key->address >> 56 == PF_GPU_ENDED)
+		keep_end(s->gpu_ends, key, o.time_ns);
 	return 0;
 }
 

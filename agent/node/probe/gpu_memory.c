@@ -37,15 +37,9 @@ static int gpu_memory_open(struct probe_set_state *s, const struct pf_config *co
 		.pending = o->maps.gpu_pending,
 		.live = o->maps.gpu_live,
 	};
-	s->shares = (struct share_counts){
-		.held = {[SHARED_LIVE] = o->bss->pf_held_live,
-			 [SHARED_PENDING] = o->bss->pf_held_pending},
-		.refused = o->bss->pf_refused,
-	};
-	s->held = (struct gpu_held){
-		.objects = o->bss->pf_gpu_held_objects,
-		.live = o->bss->pf_gpu_held_live,
-	};
+	s->shares.of[SHARED_LIVE] = &o->bss->pf_live_shares;
+	s->shares.of[SHARED_PENDING] = &o->bss->pf_pending_shares;
+	s->shares.of[SHARED_OBJECTS] = &o->bss->pf_object_shares;
 	s->gpu_ends = probes_gpu_ends_new(o->maps.gpu_objects);
 	return 0;
 }
@@ -53,8 +47,7 @@ static int gpu_memory_open(struct probe_set_state *s, const struct pf_config *co
 static void gpu_memory_destroy(struct probe_set_state *s)
 {
 	s->gpu_ends = probes_gpu_ends_free(s->gpu_ends);
-	s->held = (struct gpu_held){};
-	s->shares = (struct share_counts){};
+	s->shares = (struct shared_tables){};
 	gpu_memory_bpf__destroy(s->object.bpf);
 }
 
@@ -140,7 +133,6 @@ const struct set_ops probes_gpu_memory_set = {
 	.ends_read = probes_gpu_ends_read,
 	.has_ended = probes_gpu_has_ended,
 	.ends_done = probes_gpu_ends_done,
-	.slot = probes_gpu_slot,
 };
 
 /* ---- the events ---- */

@@ -283,8 +283,9 @@ static void run_pair(void)
 	}
 	pair.liar.a = probes_detach(pair.liar.p, pair.liar.a);
 	assert_int_equal(n_objects(&pair.honest), 0);
-	assert_int_equal(scene_set(&pair.honest)->held.objects[0], 0);
-	assert_int_equal(n_held(&pair.honest), scene_set(&pair.honest)->held.live[0]);
+	assert_int_equal(scene_set(&pair.honest)->shares.of[SHARED_OBJECTS]->held[0], 0);
+	assert_int_equal(n_held(&pair.honest),
+			 scene_set(&pair.honest)->shares.of[SHARED_LIVE]->held[0]);
 	liar_close(&pair);
 }
 

@@ -169,7 +169,7 @@ static inline unsigned n_objects(const struct scene *s)
 /* How many pieces of memory in use the process has, as the programs count. */
 static inline int n_held(const struct scene *s)
 {
-	return scene_set(s)->held.live[kernel_entry(s).slot];
+	return scene_set(s)->shares.of[SHARED_LIVE]->held[kernel_entry(s).share];
 }
 
 static inline unsigned n_pending(const struct scene *s)
@@ -190,7 +190,7 @@ static inline void gpu_close(struct scene *s)
 {
 	s->a = probes_detach(s->p, s->a);
 	assert_int_equal(n_objects(s), 0);
-	assert_int_equal(scene_set(s)->held.objects[0], 0);
-	assert_int_equal(scene_set(s)->held.live[0], 0);
+	assert_int_equal(scene_set(s)->shares.of[SHARED_OBJECTS]->held[0], 0);
+	assert_int_equal(scene_set(s)->shares.of[SHARED_LIVE]->held[0], 0);
 	scene_close(s);
 }

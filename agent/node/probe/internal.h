@@ -63,13 +63,11 @@ int probes_map_each(int map, size_t key_bytes, size_t value_bytes, bool take, pr
 		    void *arg);
 
 /*
- * How many entries each namespace has in the tables of an event's programs, and how many it was
- * refused: PF_SHARES_MAX of bpf/abi.h. Mapped into the agent's memory; NULL: there is no such
- * table, or the programs are not loaded.
+ * What each namespace has of the tables that an event's programs fill: variables of the programs,
+ * mapped into the agent's memory. NULL: there is no such table, or the programs are not loaded.
  */
-struct share_counts {
-	int32_t *held[2];
-	uint32_t *refused;
+struct shared_tables {
+	struct pf_shares *of[_SHARED_MAX];
 };
 
 /* ---- events: each has a file, and a row of the table in probe.c ---- */
@@ -119,8 +117,11 @@ struct probe_ops {
 	 * NULL. Adds the samples of a snapshot. drain_cache.c finds their stacks.
 	 */
 	void (*collect)(struct probes *p, struct event_probe *e, struct taking *t);
-	/* NULL: namespaces share none of the event's tables */
-	const struct share_counts *(*shares)(const struct event_probe *e);
+	/*
+	 * NULL: namespaces share none of the event's tables. If events have tables in common, only
+	 * one of them returns these.
+	 */
+	const struct shared_tables *(*shares)(const struct event_probe *e);
 };
 extern const struct probe_ops probes_oncpu_ops, probes_offcpu_ops, probes_mem_alloc_ops,
 	probes_mem_inuse_ops, probes_hbm_alloc_ops, probes_hbm_inuse_ops,
@@ -182,7 +183,7 @@ struct probes {
 	/* memory of BPF maps that is mapped here */
 	struct pf_settings *settings;
 	struct pf_unselected *unselected; /* indexed by CPU */
-	struct pf_counts_held *counts_held; /* indexed by slot */
+	struct pf_shares *count_shares;	  /* indexed by slot */
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;
@@ -259,12 +260,9 @@ void probes_event_stop(struct event_probe *e);
 void probes_shares_begin(struct probes *p);
 /* Returns pf_filter.share of a namespace. 0: too many namespaces have numbers. */
 uint32_t probes_share_of(struct probes *p, uint64_t ns);
-/*
- * Reduces the count of a share's entries by one, after user space has removed an entry. held: a
- * member of struct share_counts, or the like for slots (sets.h); NULL: they are not counted.
- */
-void probes_share_less(int32_t *held, uint32_t share);
-/* Adds to d which namespaces were refused entries since the last call. */
+/* To be called after user space has removed an entry from the table. */
+void probes_share_less(struct pf_shares *table, uint32_t share);
+/* Adds to d which namespaces were refused entries since the last call, except of the counts. */
 void probes_shares_take_refused(struct probes *p, struct drain *d);
 /*
  * To be called after the counts of a generation were taken. Adds to d which namespaces were refused

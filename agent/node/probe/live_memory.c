@@ -36,7 +36,6 @@ struct live_row {
 struct stale_entry {
 	struct pf_live_key key;
 	uint64_t time_ns;
-	uint32_t slot; /* of its process; 0: the process is not attached any more */
 };
 struct sorting {
 	struct probe_set_state *set;
@@ -78,7 +77,7 @@ static void sort_one(const void *key, const void *value, void *arg)
 
 	if (!lives(s->set, a, k, l)) {
 		GROW(s->stale, s->n_stale, s->cap_stale);
-		s->stale[s->n_stale++] = (struct stale_entry){*k, l->time_ns, a ? a->slot : 0};
+		s->stale[s->n_stale++] = (struct stale_entry){*k, l->time_ns};
 		return;
 	}
 	if (!s->wants_rows)
@@ -108,8 +107,7 @@ static int stale_remove_one(struct probe_set_state *set, const struct stale_entr
 		return r == -ENOENT ? 0 : r;
 	if (l.time_ns != s->time_ns && !bpf_map_update_elem(set->live, &s->key, &l, BPF_NOEXIST))
 		return 0;
-	probes_share_less(set->shares.held[SHARED_LIVE], l.key.share);
-	probes_share_less(set->held.live, s->slot);
+	probes_share_less(set->shares.of[SHARED_LIVE], l.key.share);
 	return 0;
 }
 
@@ -185,7 +183,7 @@ static size_t forget_some_pending(struct probe_set_state *set)
 		}
 	for (size_t i = 0; i < n; i++)
 		if (!bpf_map_delete_elem(set->pending, &stale[i]))
-			probes_share_less(set->shares.held[SHARED_PENDING], shares[i]);
+			probes_share_less(set->shares.of[SHARED_PENDING], shares[i]);
 	return n;
 }
 

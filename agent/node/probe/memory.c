@@ -36,17 +36,14 @@ static int memory_open(struct probe_set_state *s, const struct pf_config *config
 		.pending = o->maps.pending,
 		.live = o->maps.live,
 	};
-	s->shares = (struct share_counts){
-		.held = {[SHARED_LIVE] = o->bss->pf_held_live,
-			 [SHARED_PENDING] = o->bss->pf_held_pending},
-		.refused = o->bss->pf_refused,
-	};
+	s->shares.of[SHARED_LIVE] = &o->bss->pf_live_shares;
+	s->shares.of[SHARED_PENDING] = &o->bss->pf_pending_shares;
 	return 0;
 }
 
 static void memory_destroy(struct probe_set_state *s)
 {
-	s->shares = (struct share_counts){};
+	s->shares = (struct shared_tables){};
 	memory_bpf__destroy(s->object.bpf);
 }
 

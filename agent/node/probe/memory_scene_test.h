@@ -40,7 +40,8 @@ struct memory_watch {
 	unsigned snapshots, empty;
 	uint64_t others, stackless;
 	uint64_t evicted; /* allocations without room, as the drains report */
-	uint64_t refused, refused_ns; /* entries that were refused; the last namespace of these */
+	uint64_t refused; /* how many drains say that a namespace lacks entries of a table */
+	struct raw_refused last_refused;
 };
 
 static inline void see(struct memory_watch *w, struct seen *t, const struct drain *d,
@@ -105,8 +106,8 @@ static inline void watch_drain(struct probes *p, struct memory_watch *w, bool fu
 		if (streq(d->lost.items[i].reason, "live_evicted"))
 			w->evicted += d->lost.items[i].n;
 	for (size_t i = 0; i < d->n_refused; i++) {
-		w->refused += d->refused[i].n;
-		w->refused_ns = d->refused[i].ns;
+		w->refused++;
+		w->last_refused = d->refused[i];
 	}
 	sample_drain_free(d);
 }

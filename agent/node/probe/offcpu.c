@@ -19,7 +19,7 @@ enum { SWITCH, WAKEUP, EXEC, EXIT, DRAIN, _LINK_MAX };
 struct offcpu {
 	struct offcpu_bpf *bpf;
 	struct bpf_link *links[_LINK_MAX];
-	struct share_counts shares;
+	struct shared_tables shares;
 	/* NULL: no filter has kept only a part of the waits yet, or the thread did not start */
 	struct long_waits *long_waits;
 	uint64_t look_again_ns; /* CLOCK_MONOTONIC: when to try again after a failure; 0: never */
@@ -53,10 +53,7 @@ static int offcpu_load(struct probes *p, struct event_probe *e)
 		return r;
 	}
 	o->bpf = b;
-	o->shares = (struct share_counts){
-		.held = {b->bss->pf_held_waits},
-		.refused = b->bss->pf_refused,
-	};
+	o->shares.of[SHARED_WAITS] = &b->bss->pf_wait_shares;
 	e->obj = b->obj;
 	return 0;
 }
@@ -133,7 +130,7 @@ static void forget_waits(struct offcpu *o)
 	}
 	for (uint32_t slot = 0, none = 0; slot < slots; slot++)
 		bpf_map_update_elem(threads, &slot, &none, BPF_ANY);
-	memset(o->bpf->bss->pf_held_waits, 0, sizeof(o->bpf->bss->pf_held_waits));
+	memset(o->bpf->bss->pf_wait_shares.held, 0, sizeof(o->bpf->bss->pf_wait_shares.held));
 }
 
 static void offcpu_detach(struct event_probe *e)
@@ -242,7 +239,7 @@ static void offcpu_before_swap(struct probes *p, struct event_probe *e)
 	count_waits(o);
 }
 
-static const struct share_counts *offcpu_shares(const struct event_probe *e)
+static const struct shared_tables *offcpu_shares(const struct event_probe *e)
 {
 	const struct offcpu *o = e->own;
 

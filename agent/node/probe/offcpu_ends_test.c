@@ -434,8 +434,8 @@ static void drain_both(struct probes *p, struct both *b)
 	take(&b->victim, d);
 	for (size_t i = 0; i < d->n_refused; i++) {
 		assert_int_equal(d->refused[i].event, EVENT_OFF_CPU);
-		*(d->refused[i].ns == NS_GREEDY ? &b->refused_greedy : &b->refused_victim) +=
-			d->refused[i].n;
+		assert_int_equal(d->refused[i].table, SHARED_WAITS);
+		++*(d->refused[i].ns == NS_GREEDY ? &b->refused_greedy : &b->refused_victim);
 	}
 	sample_drain_free(d);
 }
@@ -496,8 +496,11 @@ static void threads_of_one_namespace_leave_room(void **state)
 	child_stop(&greedy);
 	child_stop(&victim);
 	/* Threads that have ended leave their room. */
-	assert_int_equal(
-		p->events[EVENT_OFF_CPU].ops->shares(&p->events[EVENT_OFF_CPU])->held[0][0], 0);
+	assert_int_equal(p->events[EVENT_OFF_CPU]
+				 .ops->shares(&p->events[EVENT_OFF_CPU])
+				 ->of[SHARED_WAITS]
+				 ->held[0],
+			 0);
 	probes_free(p);
 }
 

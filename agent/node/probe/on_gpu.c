@@ -24,10 +24,10 @@ _Static_assert((int)EVENT_ON_GPU == (int)PF_EVENT_ON_GPU, "abi");
 #define AFTER_GRAPH_NS (60 * NSEC_PER_SEC)
 /*
  * How long a launch waits for its work. A kernel may wait for its stream for long. A call that
- * failed, or that only recorded a graph, never has any work. If the map is crowded, launches wait
- * for less. A process by itself may fill half of the map.
+ * failed, or that only recorded a graph, never has any work. The launches of a namespace that has
+ * many wait for less.
  */
-#define CROWDED	       (PF_GPU_LAUNCHES_MAX / 4)
+#define MANY	       (PF_GPU_LAUNCHES_MAX / 4)
 #define WAITS_NS       (600 * NSEC_PER_SEC)
 #define WAITS_SHORT_NS (30 * NSEC_PER_SEC)
 
@@ -41,13 +41,12 @@ struct reference {
 };
 struct stale_launch {
 	struct pf_gpu_launch_key key;
-	uint32_t slot; /* of its process; 0: the process is not attached */
+	uint32_t share;
 };
 struct sweep {
 	struct probe_set_state *set;
-	uint64_t now_ns, waits_ns;
+	uint64_t now_ns;
 	bool wants_references;
-	size_t n_kept;
 	struct stale_launch *stale;
 	size_t n_stale, cap_stale;
 	size_t n_unended; /* launches of detached processes that have had no work */
@@ -66,13 +65,20 @@ static const struct attached *find_attached(const struct probe_set_state *set,
 	return a;
 }
 
+static uint64_t waits_ns(const struct sweep *s, uint32_t share)
+{
+	const struct pf_shares *table = s->set->shares.of[SHARED_LAUNCHES];
+
+	return table->held[share] > MANY ? WAITS_SHORT_NS : WAITS_NS;
+}
+
 static bool has_ended(const struct sweep *s, const struct pf_gpu_launch *l)
 {
 	uint64_t stays_ns = l->kind == PODFLAME_CUDA_GRAPH ? AFTER_GRAPH_NS : AFTER_WORK_NS;
 
 	if (!l->work_ns)
-		return s->now_ns > l->time_ns + s->waits_ns;
-	return s->now_ns > l->work_ns + MIN(stays_ns, s->waits_ns);
+		return s->now_ns > l->time_ns + waits_ns(s, l->share);
+	return s->now_ns > l->work_ns + MIN(stays_ns, waits_ns(s, l->share));
 }
 
 static void refer(struct sweep *s, const struct pf_gpu_launch *l)
@@ -98,13 +104,12 @@ static void sweep_one(const void *key, const void *value, void *arg)
 		find_attached(s->set, k->start_boottime_ns, l->key.tgid, k->exec_id);
 
 	if (a && !a->ended && !has_ended(s, l)) {
-		s->n_kept++;
 		refer(s, l);
 		return;
 	}
 	s->n_unended += !a && !l->work_ns;
 	GROW(s->stale, s->n_stale, s->cap_stale);
-	s->stale[s->n_stale++] = (struct stale_launch){*k, a ? a->slot : 0};
+	s->stale[s->n_stale++] = (struct stale_launch){*k, l->share};
 }
 
 /*
@@ -121,7 +126,7 @@ static void sweep_launches(struct sweep *s)
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	for (size_t i = 0; i < s->n_stale; i++)
 		if (!bpf_map_delete_elem(map, &s->stale[i].key))
-			probes_share_less(s->set->held.launches, s->stale[i].slot);
+			probes_share_less(s->set->shares.of[SHARED_LAUNCHES], s->stale[i].share);
 	free(s->stale);
 	profile_samples_lost(&s->set->lost, 1u << EVENT_ON_GPU, "gpu_unended", s->n_unended);
 }
@@ -152,9 +157,7 @@ static void collect(struct probes *p, struct event_probe *e, struct taking *t)
 	(void)p;
 	pthread_mutex_lock(&set->lock);
 	if (set->attached && s.now_ns - set->snapshot_ns >= SWEEP_NS) {
-		s.waits_ns = set->launches_crowded ? WAITS_SHORT_NS : WAITS_NS;
 		sweep_launches(&s);
-		set->launches_crowded = s.n_kept > CROWDED;
 		set->snapshot_ns = s.now_ns;
 	}
 	pthread_mutex_unlock(&set->lock);
@@ -226,13 +229,13 @@ static int on_gpu_open(struct probe_set_state *s, const struct pf_config *config
 		.of_one = {[PROGRAM_ENTRY] = o->progs.pf_on_gpu_1_entry},
 		.procs = o->maps.on_gpu_procs,
 	};
-	s->held = (struct gpu_held){.launches = o->bss->pf_gpu_held_launches};
+	s->shares.of[SHARED_LAUNCHES] = &o->bss->pf_launch_shares;
 	return 0;
 }
 
 static void on_gpu_destroy(struct probe_set_state *s)
 {
-	s->held = (struct gpu_held){};
+	s->shares = (struct shared_tables){};
 	on_gpu_bpf__destroy(s->object.bpf);
 }
 
@@ -245,7 +248,7 @@ static enum site_probed on_gpu_probed(const struct pf_site *s, unsigned event_ma
 
 static void on_gpu_forget(struct probe_set_state *set)
 {
-	struct sweep s = {.set = set, .now_ns = now_boot_ns(), .waits_ns = WAITS_NS};
+	struct sweep s = {.set = set, .now_ns = now_boot_ns()};
 
 	pthread_mutex_lock(&set->lock);
 	sweep_launches(&s);
@@ -259,7 +262,6 @@ const struct set_ops probes_gpu_set = {
 	.destroy = on_gpu_destroy,
 	.probed = on_gpu_probed,
 	.forget = on_gpu_forget,
-	.slot = probes_gpu_slot,
 };
 
 /* ---- the event ---- */
@@ -267,4 +269,5 @@ const struct set_ops probes_gpu_set = {
 const struct probe_ops probes_on_gpu_ops = {
 	PROBES_SET_EVENT,
 	.collect = collect,
+	.shares = probes_set_shares,
 };

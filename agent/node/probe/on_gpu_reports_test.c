@@ -157,6 +157,7 @@ static void fill_launches(const struct gpu_scene *g)
 	int map = bpf_map__fd(gpu_programs(g)->maps.gpu_launches);
 	struct pf_gpu_launch_key key;
 	struct pf_gpu_launch value;
+	int32_t *held;
 
 	assert_int_equal(bpf_map_get_next_key(map, NULL, &key), 0);
 	assert_int_equal(bpf_map_lookup_elem(map, &key, &value), 0);
@@ -164,8 +165,8 @@ static void fill_launches(const struct gpu_scene *g)
 	for (key.correlation = 1000; !bpf_map_update_elem(map, &key, &value, BPF_ANY);)
 		key.correlation++;
 	assert_int_equal(key.correlation, 1000 + PF_GPU_LAUNCHES_MAX - 1);
-	scene_set(&g->s)->held.launches[0] = PF_GPU_LAUNCHES_MAX;
-	scene_set(&g->s)->held.launches[g->s.a->slot] = PF_GPU_LAUNCHES_MAX;
+	held = scene_set(&g->s)->shares.of[SHARED_LAUNCHES]->held;
+	held[0] = held[value.share] = PF_GPU_LAUNCHES_MAX;
 }
 
 static void launches_beyond_the_table_are_counted(void **state)
@@ -181,53 +182,10 @@ static void launches_beyond_the_table_are_counted(void **state)
 	assert_int_equal(gpu_sum(&g, "short", "known").value, 1);
 	assert_int_equal(gpu_sum(&g, "short", "too_many").n, 0);
 	assert_int_equal(lost("gpu_unlaunched") - before, 1);
-	for (int i = 0; i < 2; i++) { /* old launches are removed, because the map is crowded */
-		scene_set(&g.s)->snapshot_ns = 0;
-		gpu_drain(&g);
-	}
+	scene_set(&g.s)->snapshot_ns = 0;
+	gpu_drain(&g); /* old launches are removed, because the namespace has many */
 	assert_int_equal(n_launches(&g), 1);
 	gpu_end(&g);
-}
-
-IN_SECTION(pf_loop) static void body_share(struct truth *t)
-{
-	say_and_wait(t, 1);
-	launch_short(1, 0, PODFLAME_CUDA_KERNEL);
-	report_kernel(1, "share", 1);
-	say_and_wait(t, 3);
-	launch_short(2, 0, PODFLAME_CUDA_KERNEL); /* there is no room */
-	report_kernel(2, "share", 1);
-	launch_short(1, 0, PODFLAME_CUDA_KERNEL);
-	report_kernel(1, "share", 1);
-	say_and_wait(t, 4);
-}
-
-/*
- * A process may not have more launches than there are free entries, so that other processes find
- * room. It may still replace a launch of its own.
- */
-static void a_process_has_at_most_as_many_launches_as_are_free(void **state)
-{
-	uint64_t before = lost("gpu_unlaunched");
-	struct gpu_scene g = {};
-	int32_t *held, *own;
-
-	(void)state;
-	gpu_begin(&g, body_share);
-	held = scene_set(&g.s)->held.launches;
-	own = &held[g.s.a->slot];
-	held[0] = PF_GPU_LAUNCHES_MAX - 101;
-	*own = 100;
-	gpu_go(&g, 3);
-	assert_int_equal(gpu_sum(&g, "short", "share").value, 1);
-	assert_int_equal(*own, 101);
-	gpu_go(&g, 4);
-	assert_int_equal(gpu_sum(&g, "short", "share").value, 2);
-	assert_int_equal(lost("gpu_unlaunched") - before, 1);
-	assert_int_equal(*own, 101);
-	held[0] = *own = 1;
-	gpu_end(&g);
-	assert_int_equal(held[0], 0);
 }
 
 /* ---- a probe hits while another task on this CPU is counting ---- */
@@ -431,7 +389,6 @@ static int run_mode(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(lies_are_counted_as_losses),
 		cmocka_unit_test(larger_pieces_are_understood),
 		cmocka_unit_test(launches_beyond_the_table_are_counted),
-		cmocka_unit_test(a_process_has_at_most_as_many_launches_as_are_free),
 		cmocka_unit_test(each_piece_that_meets_a_busy_cpu_is_counted),
 		cmocka_unit_test(the_status_and_its_losses_are_known),
 		cmocka_unit_test(reports_of_parcagpu_are_understood),

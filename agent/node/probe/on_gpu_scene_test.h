@@ -208,7 +208,7 @@ static inline void gpu_end(struct gpu_scene *g)
 {
 	g->s.a = probes_detach(g->s.p, g->s.a);
 	assert_int_equal(n_launches(g), 0);
-	assert_int_equal(scene_set(&g->s)->held.launches[0], 0);
+	assert_int_equal(scene_set(&g->s)->shares.of[SHARED_LAUNCHES]->held[0], 0);
 	assert_int_equal(map_count(bpf_map__fd(gpu_programs(g)->maps.gpu_status),
 				   sizeof(struct pf_process_key)),
 			 0);

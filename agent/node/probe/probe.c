@@ -60,8 +60,8 @@ static int maps_mmap(struct probes *p)
 	if (r)
 		return r;
 	p->settings->tables = 1; /* 0 is the number that an empty cache of rules has */
-	r = map_mmap(p->core->maps.counts_held, PF_GENERATIONS * sizeof(*p->counts_held),
-		     &p->counts_held);
+	r = map_mmap(p->core->maps.count_shares, PF_GENERATIONS * sizeof(*p->count_shares),
+		     &p->count_shares);
 	if (r)
 		return r;
 	return map_mmap(p->core->maps.unselected, unselected_bytes(p), &p->unselected);
@@ -125,8 +125,8 @@ struct probes *probes_free(struct probes *p)
 	probes_tags_close(p);
 	if (p->settings)
 		munmap(p->settings, sysconf(_SC_PAGESIZE));
-	if (p->counts_held)
-		munmap(p->counts_held, PF_GENERATIONS * sizeof(*p->counts_held));
+	if (p->count_shares)
+		munmap(p->count_shares, PF_GENERATIONS * sizeof(*p->count_shares));
 	if (p->unselected)
 		munmap(p->unselected, unselected_bytes(p));
 	probes_objects_unload(p);

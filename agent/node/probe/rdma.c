@@ -27,11 +27,13 @@ static int rdma_open(struct probe_set_state *s, const struct pf_config *config)
 		.procs = o->maps.rdma_procs,
 		.functions = o->maps.rdma_functions,
 	};
+	s->shares.of[SHARED_FUNCTIONS] = &o->bss->pf_function_shares;
 	return 0;
 }
 
 static void rdma_destroy(struct probe_set_state *s)
 {
+	s->shares = (struct shared_tables){};
 	rdma_bpf__destroy(s->object.bpf);
 }
 
@@ -57,6 +59,15 @@ static enum site_probed rdma_probed(const struct pf_site *s, unsigned event_mask
 	return PROBED_AT_BOTH;
 }
 
+static void functions_remove(struct probe_set_state *s, const struct pf_process_key *key)
+{
+	int map = bpf_map__fd(s->object.functions);
+	struct pf_rdma_functions f;
+
+	if (!bpf_map_lookup_elem(map, key, &f) && !bpf_map_delete_elem(map, key))
+		probes_share_less(s->shares.of[SHARED_FUNCTIONS], f.share);
+}
+
 void probes_rdma_forget(struct probe_set_state *s)
 {
 	int map = bpf_map__fd(s->object.functions);
@@ -67,7 +78,7 @@ void probes_rdma_forget(struct probe_set_state *s)
 			proc_check((struct process_id){key.start_boottime_ns, key.tgid}) == -ESRCH;
 
 		if (ended) {
-			bpf_map_delete_elem(map, &key);
+			functions_remove(s, &key);
 			continue;
 		}
 		at = key;
@@ -111,4 +122,5 @@ int probes_rdma_functions(struct probes *p, enum probe_set set, struct process_i
 
 const struct probe_ops probes_rdma_ops = {
 	PROBES_SET_EVENT,
+	.shares = probes_set_shares,
 };

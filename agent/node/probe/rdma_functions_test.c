@@ -4,6 +4,7 @@
  * objects of a process, and report them. The tests run once for each way to attach uprobes that
  * this kernel has.
  */
+#include "node/probe/neighbours_test.h"
 #include "node/probe/rdma_scene_test.h"
 
 static struct testverbs_context *volatile domain[] = {&contexts[0]}; /* struct ibv_pd */
@@ -185,6 +186,12 @@ static int functions_map(const struct scene *s)
 	return bpf_map__fd(o->maps.rdma_functions);
 }
 
+/* How many entries the map has, as the programs count. */
+static int32_t *n_functions(const struct scene *s)
+{
+	return &scene_set(s)->shares.of[SHARED_FUNCTIONS]->held[0];
+}
+
 /*
  * The map has functions of the program that the process executed before. The functions of the new
  * program replace them in the same entry.
@@ -201,7 +208,8 @@ static void the_functions_of_an_earlier_program_are_replaced(void **state)
 	scene_open(&s, body_functions, RDMA, 0);
 	key = (struct pf_process_key){s.w.proc.start_boottime_ns, (uint32_t)s.c.pid, 0};
 	f.exec_id = s.w.proc.exec_id + 7;
-	assert_int_equal(bpf_map_update_elem(functions_map(&s), &key, &f, BPF_ANY), 0);
+	assert_int_equal(bpf_map_update_elem(functions_map(&s), &key, &f, BPF_NOEXIST), 0);
+	++*n_functions(&s);
 	before = map_count(functions_map(&s), sizeof(key));
 	assert_int_equal(functions_of(&s, &f), -ENOENT);
 	functions_go(&s, 3, 2);
@@ -231,8 +239,8 @@ static void a_full_table_makes_room(void **state)
 	add_library(&s.probed);
 	scene_open(&s, body_functions, RDMA, 0);
 	ended.tgid = s.c.pid; /* the PID of a process that began at another time */
-	while (!bpf_map_update_elem(functions_map(&s), &ended, &none, BPF_ANY))
-		ended.exec_id++;
+	for (; !bpf_map_update_elem(functions_map(&s), &ended, &none, BPF_ANY); ended.exec_id++)
+		++*n_functions(&s);
 	functions_go(&s, 3, 2);
 	assert_false(s.w.known);
 	assert_int_equal(functions_of(&s, &f), -ENOENT);
@@ -243,6 +251,47 @@ static void a_full_table_makes_room(void **state)
 	assert_int_equal(functions_of(&s, &f), 0);
 	assert_int_equal(known_function(&f, PF_RDMA_POST_SEND), AT(post_send));
 	scene_close(&s);
+}
+
+/* ---- two namespaces ---- */
+
+/*
+ * Fills three quarters of the table with processes of the greedy namespace. They live, so no detach
+ * removes them.
+ */
+static void fill_table(const struct neighbours *n)
+{
+	struct pf_shares *table = neighbours_table(n, SHARED_FUNCTIONS);
+	struct pf_process_key key = {n->greedy->w.proc.start_boottime_ns, n->greedy->c.pid, 0};
+	struct pf_rdma_functions none = {.share = probes_share_of(n->greedy->p, NS_GREEDY)};
+
+	while (table->held[0] < PF_MEM_PROCS_MAX / 4 * 3) {
+		key.exec_id++;
+		assert_int_equal(bpf_map_update_elem(functions_map(n->greedy), &key, &none, 0), 0);
+		table->held[0]++;
+		table->held[none.share]++;
+	}
+}
+
+static void processes_of_one_namespace_leave_room(void **state)
+{
+	struct neighbours n = {
+		.set = PROBES_RDMA, .events = RDMA, .n_greedy = 2, .add_probes = add_library};
+	struct pf_rdma_functions f;
+
+	(void)state;
+	if (neighbours_have_run())
+		return;
+	neighbours_open(&n, body_functions, body_functions);
+	fill_table(&n);
+	neighbours_fill(&n, 3);
+	assert_int_equal(functions_of(&n.greedy[1], &f), -ENOENT);
+	assert_int_equal(n.greedy[1].w.last_refused.ns, NS_GREEDY);
+	assert_int_equal(n.greedy[1].w.last_refused.table, SHARED_FUNCTIONS);
+	go(&n.victim, 3);
+	assert_int_equal(functions_of(&n.victim, &f), 0);
+	assert_int_equal(f.n, 3);
+	neighbours_close(&n);
 }
 
 /* ---- a probe in the middle of an instruction ---- */
@@ -308,6 +357,7 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(requests_before_the_first_call_are_a_loss),
 		cmocka_unit_test(the_functions_of_an_earlier_program_are_replaced),
 		cmocka_unit_test(a_full_table_makes_room),
+		cmocka_unit_test(processes_of_one_namespace_leave_room),
 		cmocka_unit_test(a_probe_in_the_middle_changes_one_process),
 	};
 

@@ -31,14 +31,15 @@ static int latency_open(struct probe_set_state *s, const struct pf_config *confi
 		.procs = o->maps.latency_procs,
 		.functions = o->maps.rdma_functions,
 	};
-	s->held = (struct gpu_held){.requests = o->bss->pf_rdma_held_requests,
-				    .queues = o->bss->pf_rdma_held_queues};
+	s->shares.of[SHARED_FUNCTIONS] = &o->bss->pf_function_shares;
+	s->shares.of[SHARED_REQUESTS] = &o->bss->pf_request_shares;
+	s->shares.of[SHARED_QUEUES] = &o->bss->pf_queue_shares;
 	return 0;
 }
 
 static void latency_destroy(struct probe_set_state *s)
 {
-	s->held = (struct gpu_held){};
+	s->shares = (struct shared_tables){};
 	rdma_latency_bpf__destroy(s->object.bpf);
 }
 
@@ -67,14 +68,23 @@ static enum site_probed latency_probed(const struct pf_site *s, unsigned event_m
 
 struct stale_key {
 	struct pf_rdma_request_key key;
-	uint32_t slot; /* of its process; 0: the process is not attached */
+	uint32_t share;
 };
 
 struct stale_keys {
 	struct probe_set_state *set;
+	enum shared_table table;
 	struct stale_key *items;
 	size_t n, cap;
 };
+
+static uint32_t share_of(enum shared_table table, const void *value)
+{
+	const struct pf_rdma_pending *request = value;
+	const struct pf_rdma_queue *queue = value;
+
+	return table == SHARED_REQUESTS ? request->share : queue->share;
+}
 
 static void add_stale(const void *key, const void *value, void *arg)
 {
@@ -82,28 +92,25 @@ static void add_stale(const void *key, const void *value, void *arg)
 	struct stale_keys *stale = arg;
 	struct attached *a;
 
-	(void)value;
 	HASH_FIND(hh, stale->set->attached, &k->process, sizeof(k->process), a);
 	if (a && !a->ended)
 		return;
 	GROW(stale->items, stale->n, stale->cap);
-	stale->items[stale->n++] = (struct stale_key){*k, a ? a->slot : 0};
+	stale->items[stale->n++] = (struct stale_key){*k, share_of(stale->table, value)};
 }
 
-/*
- * Removes entries of processes that are not attached any more. held: the member of s->held for the
- * map. The caller holds the lock.
- */
-static void remove_stale(struct probe_set_state *s, int map, size_t value_bytes, int32_t *held)
+/* Removes entries of processes that are not attached any more. The caller holds the lock. */
+static void remove_stale(struct probe_set_state *s, int map, size_t value_bytes,
+			 enum shared_table table)
 {
-	struct stale_keys stale = {.set = s};
+	struct stale_keys stale = {.set = s, .table = table};
 
 	if (probes_map_each(map, sizeof(struct pf_rdma_request_key), value_bytes, false, add_stale,
 			    &stale))
 		counter_add(counter("podflame_drain_failures_total", NULL, NULL), 1);
 	for (size_t i = 0; i < stale.n; i++)
 		if (!bpf_map_delete_elem(map, &stale.items[i].key))
-			probes_share_less(held, stale.items[i].slot);
+			probes_share_less(s->shares.of[table], stale.items[i].share);
 	free(stale.items);
 }
 
@@ -114,9 +121,9 @@ static void latency_forget(struct probe_set_state *s)
 	probes_rdma_forget(s);
 	pthread_mutex_lock(&s->lock);
 	remove_stale(s, bpf_map__fd(o->maps.rdma_requests), sizeof(struct pf_rdma_pending),
-		     s->held.requests);
+		     SHARED_REQUESTS);
 	remove_stale(s, bpf_map__fd(o->maps.rdma_queues), sizeof(struct pf_rdma_queue),
-		     s->held.queues);
+		     SHARED_QUEUES);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -128,11 +135,11 @@ const struct set_ops probes_rdma_latency_set = {
 	.open = latency_open,
 	.destroy = latency_destroy,
 	.probed = latency_probed,
-	.slot = probes_gpu_slot,
 };
 
 /* ---- the event ---- */
 
 const struct probe_ops probes_rdma_latency_ops = {
 	PROBES_SET_EVENT,
+	.shares = probes_set_shares,
 };

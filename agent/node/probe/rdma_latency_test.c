@@ -4,6 +4,7 @@
  * process measures itself how long its requests are under way. The tests run once for each way to
  * attach uprobes that this kernel has.
  */
+#include "node/probe/neighbours_test.h"
 #include "node/probe/rdma_scene_test.h"
 
 #include <sys/mman.h>
@@ -122,14 +123,19 @@ IN_SECTION(pf_long) static void travel_long(struct testverbs_queue_ex *q, uint64
 
 /* ---- scenes ---- */
 
+static void add_latency(struct probed *t)
+{
+	t->proc.n_functions = PF_RDMA_FUNCTIONS_MAX; /* all are probed */
+	add_provider(t);
+	add_site(t, poll_cq, (struct pf_site){.kind = PF_SITE_RDMA_POLL});
+	add_site(t, set_state, (struct pf_site){.kind = PF_SITE_RDMA_MODIFY});
+	add_site(t, destroy_qp, (struct pf_site){.kind = PF_SITE_RDMA_DESTROY});
+}
+
 static void open_scene(struct scene *s, body_fn *body)
 {
 	s->set = PROBES_RDMA_LATENCY;
-	s->probed.proc.n_functions = PF_RDMA_FUNCTIONS_MAX; /* all are probed */
-	add_provider(&s->probed);
-	add_site(&s->probed, poll_cq, (struct pf_site){.kind = PF_SITE_RDMA_POLL});
-	add_site(&s->probed, set_state, (struct pf_site){.kind = PF_SITE_RDMA_MODIFY});
-	add_site(&s->probed, destroy_qp, (struct pf_site){.kind = PF_SITE_RDMA_DESTROY});
+	add_latency(&s->probed);
 	measured = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(measured != MAP_FAILED);
 	for (unsigned i = 0; i < ARRAY_SIZE(queues); i++)
@@ -147,8 +153,10 @@ static unsigned n_under_way(const struct scene *s)
 {
 	const struct rdma_latency_bpf *o = scene_set(s)->object.bpf;
 
-	assert_int_equal(n_entries(o->maps.rdma_requests), scene_set(s)->held.requests[0]);
-	assert_int_equal(n_entries(o->maps.rdma_queues), scene_set(s)->held.queues[0]);
+	assert_int_equal(n_entries(o->maps.rdma_requests),
+			 scene_set(s)->shares.of[SHARED_REQUESTS]->held[0]);
+	assert_int_equal(n_entries(o->maps.rdma_queues),
+			 scene_set(s)->shares.of[SHARED_QUEUES]->held[0]);
 	return n_entries(o->maps.rdma_requests);
 }
 
@@ -159,8 +167,8 @@ static void close_scene(struct scene *s)
 	s->a = probes_detach(s->p, s->a);
 	assert_int_equal(n_entries(o->maps.rdma_requests), 0);
 	assert_int_equal(n_entries(o->maps.rdma_queues), 0);
-	assert_int_equal(scene_set(s)->held.requests[0], 0);
-	assert_int_equal(scene_set(s)->held.queues[0], 0);
+	assert_int_equal(scene_set(s)->shares.of[SHARED_REQUESTS]->held[0], 0);
+	assert_int_equal(scene_set(s)->shares.of[SHARED_QUEUES]->held[0], 0);
 	munmap(measured, 4096);
 	scene_close(s);
 }
@@ -536,34 +544,95 @@ IN_SECTION(pf_loop) static void body_share(struct truth *t)
 }
 
 /*
- * A process may not have more requests and queues than there are free entries, so that other
- * processes find room.
+ * A namespace may not have more requests and queues than there are free entries, so that others
+ * find room.
  */
-static void a_process_has_at_most_as_many_entries_as_are_free(void **state)
+static void a_namespace_has_at_most_as_many_entries_as_are_free(void **state)
 {
 	uint64_t full = lost("rdma_full");
+	int32_t *requests, *queued;
 	struct posted_rows rows = {};
 	struct scene s = {};
-	struct gpu_held h;
-	uint32_t slot;
+	uint32_t share;
 
 	(void)state;
 	open_scene(&s, body_share);
-	h = scene_set(&s)->held;
-	slot = s.a->slot;
-	assert_in_range(slot, 1, PF_GPU_SLOTS - 1);
-	h.requests[0] = PF_RDMA_REQUESTS_MAX - 102;
-	h.requests[slot] = 100;
+	requests = scene_set(&s)->shares.of[SHARED_REQUESTS]->held;
+	queued = scene_set(&s)->shares.of[SHARED_QUEUES]->held;
+	share = probes_share_of(s.p, 0);
+	assert_true(share > 0);
+	requests[0] = PF_RDMA_REQUESTS_MAX - 102;
+	requests[share] = 100;
 	rdma_go(&s, 3, &rows);
 	assert_int_equal(lost("rdma_full") - full, 2);
-	assert_int_equal(h.requests[slot], 101);
-	h.requests[0] = h.requests[slot] = 1;
-	h.queues[0] = PF_RDMA_QUEUES_MAX - 2; /* one is free, and the process has one */
+	assert_int_equal(requests[share], 101);
+	requests[0] = requests[share] = 1;
+	queued[0] = PF_RDMA_QUEUES_MAX - 2; /* one is free, and the namespace has one */
 	rdma_go(&s, 4, &rows);
 	assert_int_equal(lost("rdma_full") - full, 4); /* two posts of a queue without an entry */
-	assert_int_equal(h.queues[slot], 2);
-	h.queues[0] = 2;
+	assert_int_equal(queued[share], 2);
+	queued[0] = 2;
 	close_scene(&s);
+}
+
+#define GREEDY_QUEUES (PF_RDMA_QUEUES_MAX / CROWD)
+#define FEW_QUEUES    1500
+#define OF_A_QUEUE    5 /* requests */
+
+static void post_all(unsigned n)
+{
+	for (unsigned i = 1; i <= n; i++) {
+		queues[0].base.qp_num = 1000 + i;
+		connect_queue(&queues[0]);
+		for (int k = 0; k < OF_A_QUEUE; k++)
+			post_one(&queues[0], k, SIGNALED);
+	}
+}
+
+IN_SECTION(pf_loop) static void body_greedy(struct truth *t)
+{
+	say_and_wait(t, 1);
+	post_all(GREEDY_QUEUES);
+	say_and_wait(t, 3);
+}
+
+IN_SECTION(pf_loop) static void body_victim(struct truth *t)
+{
+	say_and_wait(t, 1);
+	post_all(FEW_QUEUES);
+	for (unsigned i = 1; i <= FEW_QUEUES; i++) {
+		queues[0].base.qp_num = 1000 + i;
+		for (int k = 0; k < OF_A_QUEUE; k++)
+			end(&queues[0], k, 0, 0);
+		poll_of(&queues[0]);
+	}
+	say_and_wait(t, 3);
+}
+
+/* When the victim begins, a crowd of processes of another namespace has filled both tables. */
+static void requests_of_one_namespace_leave_room(void **state)
+{
+	struct neighbours n = {.set = PROBES_RDMA_LATENCY,
+			       .events = LATENCY,
+			       .n_greedy = CROWD,
+			       .add_probes = add_latency};
+	uint64_t full;
+
+	(void)state;
+	if (neighbours_have_run())
+		return;
+	neighbours_open(&n, body_greedy, body_victim);
+	neighbours_fill(&n, 3);
+	assert_int_equal(n.greedy[CROWD - 1].w.last_refused.ns, NS_GREEDY);
+	assert_int_equal(neighbours_table(&n, SHARED_QUEUES)->held[0], PF_RDMA_QUEUES_MAX / 4 * 3);
+	assert_int_equal(neighbours_table(&n, SHARED_REQUESTS)->held[0],
+			 PF_RDMA_REQUESTS_MAX / 4 * 3);
+	full = lost("rdma_full");
+	go(&n.victim, 3);
+	assert_int_equal(n.victim.w.alloc.n, FEW_QUEUES * OF_A_QUEUE);
+	assert_int_equal(n.victim.w.refused, 0);
+	assert_int_equal(lost("rdma_full"), full);
+	neighbours_close(&n);
 }
 
 #define RACING 900 /* less than PF_RDMA_OF_QUEUE_MAX, which ends what is known of the queue */
@@ -742,7 +811,8 @@ static int run(const char *name, enum uprobe_mode mode)
 		cmocka_unit_test(requests_that_look_alike_count_if_all_were_seen),
 		cmocka_unit_test(requests_are_matched_within_a_span),
 		cmocka_unit_test(more_requests_than_fit_are_a_loss),
-		cmocka_unit_test(a_process_has_at_most_as_many_entries_as_are_free),
+		cmocka_unit_test(a_namespace_has_at_most_as_many_entries_as_are_free),
+		cmocka_unit_test(requests_of_one_namespace_leave_room),
 		cmocka_unit_test(what_is_posted_after_a_poll_was_not_taken_by_it),
 		cmocka_unit_test(queues_and_threads_do_not_mix),
 		cmocka_unit_test(polls_that_lie),

@@ -261,7 +261,7 @@ int probes_set_attach(struct probes *p, struct event_probe *e)
 	return !r && s->ops->need_returns & 1u << event ? need_returns(p, e) : r;
 }
 
-const struct share_counts *probes_set_shares(const struct event_probe *e)
+const struct shared_tables *probes_set_shares(const struct event_probe *e)
 {
 	const struct probe_set_state *s = e->own;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The private header of probe sets: what sets.c, the file of each set (memory.c; gpu_memory.c with
- * gpu_ends.c and gpu_carve.c; on_gpu.c; rdma.c; rdma_latency.c), gpu_shares.c, places.c, attach.c,
- * detach.c, uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
+ * gpu_ends.c and gpu_carve.c; on_gpu.c; rdma.c; rdma_latency.c), places.c, attach.c, detach.c,
+ * uprobe.c, uprobe_try.c, spans.c and live_memory.c share.
  */
 #pragma once
 
@@ -127,27 +127,11 @@ struct set_ops {
 	bool (*has_ended)(struct probe_set_state *s, const struct attached *a,
 			  const struct pf_live_key *k, const struct pf_live *l);
 	void (*ends_done)(struct probe_set_state *s);
-	/*
-	 * Returns pf_mem_proc.slot for a process; NULL: the set does not use it. The caller holds
-	 * the lock.
-	 */
-	uint32_t (*slot)(struct probe_set_state *s);
 };
 extern const struct set_ops probes_memory_set, probes_gpu_memory_set, probes_gpu_set,
 	probes_rdma_set, probes_rdma_latency_set;
 
-/* The maps of a set with a live event that namespaces share. */
-enum shared_table { SHARED_LIVE, SHARED_PENDING };
 struct gpu_ends; /* gpu_ends.c */
-/*
- * The programs' variables pf_gpu_held_... and pf_rdma_held_..., mapped into the agent's memory;
- * NULL: the set has none.
- */
-struct gpu_held {
-	int32_t *objects, *live; /* PROBES_GPU_MEMORY */
-	int32_t *launches;	 /* PROBES_GPU */
-	int32_t *requests, *queues; /* PROBES_RDMA_LATENCY */
-};
 struct probe_set_state {
 	const struct probe_set_info *info;
 	const struct set_ops *ops;
@@ -164,15 +148,12 @@ struct probe_set_state {
 	unsigned n_links;
 	/* CLOCK_BOOTTIME of the last snapshot, or, of PROBES_GPU, search for old launches */
 	uint64_t snapshot_ns;
-	/* PROBES_GPU: at that search, the map of launches was crowded (on_gpu.c) */
-	bool launches_crowded;
 	struct slept slept;   /* the clocks when entries of `pending` were last checked */
 	/* CLOCK_BOOTTIME: when the agent last noticed that the machine had been suspended */
 	uint64_t woke_ns;
-	bool asked; /* the next full drain must have a snapshot */
-	struct losses lost;	   /* losses that no drain has reported yet */
-	struct gpu_held held;
-	struct share_counts shares; /* its `held` is indexed by enum shared_table */
+	bool asked;	    /* the next full drain must have a snapshot */
+	struct losses lost; /* losses that no drain has reported yet */
+	struct shared_tables shares;
 	struct gpu_ends *gpu_ends; /* NULL: the set is not PROBES_GPU_MEMORY, or not loaded */
 };
 
@@ -213,10 +194,9 @@ struct attached_link {
 struct attached {
 	struct pf_process_key key;
 	struct probe_set_state *set;
-	uint32_t tid;  /* thread for the links that are made now: see attach.c */
-	int thread_fd; /* proc_thread_open() of the thread tid; -1: not open */
-	uint32_t slot; /* pf_mem_proc.slot */
-	bool inuse;    /* the set's live event is attached */
+	uint32_t tid;	 /* thread for the links that are made now: see attach.c */
+	int thread_fd;	 /* proc_thread_open() of the thread tid; -1: not open */
+	bool inuse;	 /* the set's live event is attached */
 	bool no_queries; /* sites PROBED_AS_QUERY are not probed */
 	bool no_objects; /* sites PROBED_AS_OBJECT are not probed */
 	/* probes_leave() was called; counted in n_leaving until detaching begins */
@@ -255,8 +235,8 @@ void probes_set_unload(struct event_probe *e);
 int probes_set_attach(struct probes *p, struct event_probe *e);
 void probes_set_detach(struct event_probe *e);
 int probes_set_check(struct probes *p, struct event_probe *e);
-/* A member of struct probe_ops, for the live event of a set. */
-const struct share_counts *probes_set_shares(const struct event_probe *e);
+/* A member of struct probe_ops, for one event of a set. */
+const struct shared_tables *probes_set_shares(const struct event_probe *e);
 /* These members, as initializers. */
 #define PROBES_SET_EVENT                                                                           \
 	.load = probes_set_open, .unload = probes_set_unload, .attach = probes_set_attach,         \
@@ -381,7 +361,3 @@ const struct gpu_mapping *probes_gpu_mappings(const struct gpu_ends *e, size_t *
 
 /* gpu_carve.c: objects in the memory of the driver; a member of struct set_ops */
 void probes_gpu_carve(struct probe_set_state *s, struct live_piece *pieces, size_t n);
-
-/* gpu_shares.c: entries that each process has in the maps about GPUs and RDMA; under the lock */
-/* Returns a slot that no attached process has. A member of struct set_ops. */
-uint32_t probes_gpu_slot(struct probe_set_state *s);

@@ -14,24 +14,26 @@ struct share {
 	UT_hash_handle hh;
 };
 
-static const struct share_counts *counts_of(const struct probes *p, enum event e)
+/* The tables of an event's programs. NULL: it has none, or they are not loaded. */
+static struct pf_shares *const *tables_of(const struct probes *p, enum event e)
 {
 	const struct event_probe *event = &p->events[e];
 
-	return event->ops->shares && event->own ? event->ops->shares(event) : NULL;
+	return event->ops->shares && event->own ? event->ops->shares(event)->of : NULL;
 }
 
 static bool has_entries(const struct probes *p, uint32_t number)
 {
 	for (enum event e = 0; e < _EVENT_MAX; e++) {
-		const struct share_counts *c = counts_of(p, e);
+		struct pf_shares *const *tables = tables_of(p, e);
 
-		for (size_t i = 0; c && i < ARRAY_SIZE(c->held); i++)
-			if (c->held[i] && __atomic_load_n(&c->held[i][number], __ATOMIC_RELAXED))
+		for (enum shared_table t = 0; tables && t < _SHARED_MAX; t++)
+			if (tables[t] &&
+			    __atomic_load_n(&tables[t]->held[number], __ATOMIC_RELAXED))
 				return true;
 	}
-	for (size_t i = 0; p->counts_held && i < PF_GENERATIONS; i++)
-		if (__atomic_load_n(&p->counts_held[i].held[number], __ATOMIC_RELAXED))
+	for (size_t i = 0; p->count_shares && i < PF_GENERATIONS; i++)
+		if (__atomic_load_n(&p->count_shares[i].held[number], __ATOMIC_RELAXED))
 			return true;
 	return false;
 }
@@ -81,48 +83,48 @@ uint32_t probes_share_of(struct probes *p, uint64_t ns)
 	return s->number;
 }
 
-void probes_share_less(int32_t *held, uint32_t share)
+void probes_share_less(struct pf_shares *table, uint32_t share)
 {
-	if (!held)
-		return;
-	__atomic_fetch_sub(&held[0], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&table->held[0], 1, __ATOMIC_RELAXED);
 	if (share)
-		__atomic_fetch_sub(&held[share], 1, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(&table->held[share], 1, __ATOMIC_RELAXED);
+}
+
+static void take_refused(struct probes *p, enum shared_table what, struct pf_shares *table,
+			 struct drain *d)
+{
+	size_t cap = d->n_refused;
+
+	for (const struct share *s = p->shares.by_ns; s; s = s->hh.next) {
+		uint32_t events =
+			__atomic_exchange_n(&table->refused[s->number], 0, __ATOMIC_RELAXED);
+
+		for (enum event e = 0; events && e < _EVENT_MAX; e++) {
+			if (!(events & 1u << e))
+				continue;
+			GROW(d->refused, d->n_refused, cap);
+			d->refused[d->n_refused++] = (struct raw_refused){what, e, s->ns};
+		}
+	}
 }
 
 void probes_shares_take_refused(struct probes *p, struct drain *d)
 {
-	size_t cap = d->n_refused;
-
 	for (enum event e = 0; e < _EVENT_MAX; e++) {
-		const struct share_counts *c = counts_of(p, e);
+		struct pf_shares *const *tables = tables_of(p, e);
 
-		for (const struct share *s = p->shares.by_ns; c && c->refused && s;
-		     s = s->hh.next) {
-			uint32_t n =
-				__atomic_exchange_n(&c->refused[s->number], 0, __ATOMIC_RELAXED);
-
-			if (!n)
-				continue;
-			GROW(d->refused, d->n_refused, cap);
-			d->refused[d->n_refused++] = (struct raw_refused){e, s->ns, n, false};
-		}
+		for (enum shared_table t = 0; tables && t < _SHARED_MAX; t++)
+			if (tables[t])
+				take_refused(p, t, tables[t], d);
 	}
 }
 
 void probes_shares_take_counts(struct probes *p, uint32_t generation, struct drain *d)
 {
-	struct pf_counts_held *h = &p->counts_held[generation % PF_GENERATIONS];
-	size_t cap = d->n_refused;
+	struct pf_shares *table = &p->count_shares[generation % PF_GENERATIONS];
 
-	for (const struct share *s = p->shares.by_ns; s; s = s->hh.next)
-		for (enum event e = 0; h->refused[s->number] && e < _EVENT_MAX; e++) {
-			if (!(h->refused[s->number] & 1u << e))
-				continue;
-			GROW(d->refused, d->n_refused, cap);
-			d->refused[d->n_refused++] = (struct raw_refused){e, s->ns, 1, true};
-		}
-	memset(h, 0, sizeof(*h));
+	take_refused(p, SHARED_COUNTS, table, d);
+	memset(table, 0, sizeof(*table));
 }
 
 void probes_shares_done(struct probes *p)

@@ -3,57 +3,7 @@
  * A process of one namespace fills the tables that all selected processes share. The profile of a
  * process of another namespace is whole.
  */
-#include "node/probe/memory_scene_test.h"
-
-enum { NS_GREEDY = 1001, NS_VICTIM = 1003 };
-
-/* ---- two processes, of two namespaces ---- */
-
-struct neighbours {
-	struct scene greedy, victim; /* the probes are those of `greedy` */
-	unsigned events;	     /* 0: INUSE */
-};
-
-static void select_both(const struct neighbours *n)
-{
-	struct listed_process both[2];
-
-	for (int i = 0; i < 2; i++)
-		both[i] = (struct listed_process){
-			.id = {(i ? &n->victim : &n->greedy)->c.start_ns,
-			       (i ? &n->victim : &n->greedy)->c.pid},
-			.ns = i ? NS_VICTIM : NS_GREEDY,
-			.event_mask = n->events,
-			.settings = {.alloc_sample_bytes = 1, .inuse_sample_bytes = 1},
-		};
-	assert_int_equal(probes_list(n->greedy.p, both, 2), 0);
-}
-
-static void neighbours_open(struct neighbours *n, body_fn *greedy, body_fn *victim)
-{
-	struct scene *v = &n->victim;
-
-	n->events = n->events ?: INUSE;
-	scene_open(&n->greedy, greedy, n->events, 1);
-	v->p = n->greedy.p;
-	v->c = child_start(victim, NULL);
-	v->w = (struct memory_watch){.pid = v->c.pid, .set = v->set};
-	probe_libc(&v->probed);
-	select_both(n);
-	get_known(v);
-	assert_int_equal(scene_attach(v, n->events), 0);
-	await(&v->c, 1);
-}
-
-static void neighbours_close(struct neighbours *n)
-{
-	n->victim.a = probes_detach(n->victim.p, n->victim.a);
-	assert_null(n->victim.a);
-	close(n->victim.probed.file.fd);
-	child_stop(&n->victim.c);
-	n->greedy.w.others = 0;
-	scene_close(&n->greedy);
-}
+#include "node/probe/neighbours_test.h"
 
 /* ---- memory in use ---- */
 
@@ -88,7 +38,7 @@ static void body_victim(struct truth *t)
 static void what_one_namespace_keeps_takes_no_room_of_another(void **state)
 {
 	struct neighbours n = {};
-	struct scene *greedy = &n.greedy, *victim = &n.victim;
+	struct scene *greedy = n.greedy, *victim = &n.victim;
 
 	(void)state;
 	neighbours_open(&n, body_greedy, body_victim);
@@ -103,8 +53,10 @@ static void what_one_namespace_keeps_takes_no_room_of_another(void **state)
 	/* As long as the others leave it, the namespace has most of the table. */
 	watch_all(greedy->p, &greedy->w);
 	assert_in_range(greedy->w.inuse.n, PF_LIVE_MAX / 4 * 3 - 2 * FEW, PF_LIVE_MAX);
-	assert_int_equal(greedy->w.refused_ns, NS_GREEDY);
-	assert_int_equal(greedy->w.refused, greedy->w.evicted);
+	assert_true(greedy->w.refused > 0);
+	assert_int_equal(greedy->w.last_refused.ns, NS_GREEDY);
+	assert_int_equal(greedy->w.last_refused.table, SHARED_LIVE);
+	assert_int_equal(greedy->w.last_refused.event, EVENT_MEM_INUSE);
 	assert_int_equal(greedy->w.inuse.n + greedy->w.evicted, 2 * TOO_MANY);
 	go(victim, 5);
 	assert_int_equal(victim->w.inuse.bytes, 0);
@@ -119,21 +71,21 @@ static void ended_processes_have_no_share(void **state)
 
 	(void)state;
 	neighbours_open(&n, body_greedy, body_victim);
-	held = scene_set(&n.greedy)->shares.held[SHARED_LIVE];
-	go(&n.greedy, 3);
+	held = neighbours_table(&n, SHARED_LIVE)->held;
+	go(n.greedy, 3);
 	go(&n.victim, 3);
 	assert_true(held[0] > PF_LIVE_MAX / 2);
-	n.greedy.a = probes_detach(n.greedy.p, n.greedy.a);
+	n.greedy->a = probes_detach(n.greedy->p, n.greedy->a);
 	assert_int_equal(held[0], FEW);
-	assert_int_equal(scene_attach(&n.greedy, INUSE), 0);
-	n.greedy.w.evicted = 0;
-	go(&n.greedy, 4);
-	assert_true(n.greedy.w.inuse.n >= PF_LIVE_MAX / 4 * 3 - FEW);
+	assert_int_equal(scene_attach(n.greedy, INUSE), 0);
+	n.greedy->w.evicted = 0;
+	go(n.greedy, 4);
+	assert_true(n.greedy->w.inuse.n >= PF_LIVE_MAX / 4 * 3 - FEW);
 	go(&n.victim, 4);
 	go(&n.victim, 5);
-	n.greedy.a = probes_detach(n.greedy.p, n.greedy.a);
+	n.greedy->a = probes_detach(n.greedy->p, n.greedy->a);
 	assert_int_equal(held[0], 0);
-	assert_int_equal(scene_attach(&n.greedy, INUSE), 0);
+	assert_int_equal(scene_attach(n.greedy, INUSE), 0);
 	neighbours_close(&n);
 }
 
@@ -183,13 +135,14 @@ static void counts_of_one_namespace_leave_room(void **state)
 	neighbours_open(&n, body_many_stacks, body_victim);
 	for (uint32_t step = 3; step <= 4; step++) {
 		w->others = 0;
-		n.greedy.c.truth->ready = 2;
-		await(&n.greedy.c, step);
+		n.greedy->c.truth->ready = 2;
+		await(&n.greedy->c, step);
 		go(&n.victim, step);
 		assert_int_equal(w->alloc.n, (step - 2) * FEW);
 		assert_in_range(w->others, COUNTS / 4 * 3, COUNTS);
 		assert_int_equal(w->others + lost("counts_full") - before, MANY);
-		assert_int_equal(w->refused_ns, NS_GREEDY);
+		assert_int_equal(w->last_refused.ns, NS_GREEDY);
+		assert_int_equal(w->last_refused.table, SHARED_COUNTS);
 		before = lost("counts_full");
 	}
 	neighbours_close(&n);
@@ -202,12 +155,12 @@ static void counts_of_one_namespace_leave_room(void **state)
 /* As many calls as fit, of threads of the namespace that never return. */
 static void fill_pending(const struct neighbours *n)
 {
-	struct probe_set_state *set = scene_set(&n->greedy);
-	uint32_t share = probes_share_of(n->greedy.p, NS_GREEDY);
-	int32_t *held = set->shares.held[SHARED_PENDING];
+	struct probe_set_state *set = scene_set(n->greedy);
+	uint32_t share = probes_share_of(n->greedy->p, NS_GREEDY);
+	int32_t *held = neighbours_table(n, SHARED_PENDING)->held;
 	struct pf_pending call = {
-		.live.key = {.start_boottime_ns = n->greedy.w.proc.start_boottime_ns,
-			     .tgid = n->greedy.c.pid},
+		.live.key = {.start_boottime_ns = n->greedy->w.proc.start_boottime_ns,
+			     .tgid = n->greedy->c.pid},
 		.live.time_ns = now_boot_ns() + 60 * NSEC_PER_SEC, /* as if it had just begun */
 	};
 	uint64_t i = 0;
@@ -233,12 +186,13 @@ static void calls_that_do_not_return_leave_room(void **state)
 	go(&n.victim, 3);
 	assert_int_equal(lost("pending_full"), before);
 	assert_int_equal(n.victim.w.inuse.n, FEW);
-	go(&n.greedy, 3);
+	go(n.greedy, 3);
 	assert_int_equal(lost("pending_full") - before, TOO_MANY);
-	assert_int_equal(n.greedy.w.refused_ns, NS_GREEDY);
-	n.greedy.a = probes_detach(n.greedy.p, n.greedy.a);
-	assert_int_equal(scene_set(&n.greedy)->shares.held[SHARED_PENDING][0], 0);
-	assert_int_equal(scene_attach(&n.greedy, INUSE), 0);
+	assert_int_equal(n.greedy->w.last_refused.ns, NS_GREEDY);
+	assert_int_equal(n.greedy->w.last_refused.table, SHARED_PENDING);
+	n.greedy->a = probes_detach(n.greedy->p, n.greedy->a);
+	assert_int_equal(neighbours_table(&n, SHARED_PENDING)->held[0], 0);
+	assert_int_equal(scene_attach(n.greedy, INUSE), 0);
 	neighbours_close(&n);
 }
 

@@ -160,12 +160,24 @@ struct raw_young {
 	struct raw_stack stack;
 	struct raw_frame *frames; /* frames of the stack */
 };
-/* A namespace had more than its share of a table in the kernel, so entries of it were refused. */
+/* The tables in the kernel of which each namespace has a share. */
+enum shared_table {
+	SHARED_COUNTS,	  /* of a generation */
+	SHARED_WAITS,	  /* threads that wait */
+	SHARED_LIVE,	  /* memory in use */
+	SHARED_PENDING,	  /* calls of allocators and of the CUDA driver */
+	SHARED_OBJECTS,	  /* contexts, pools and mappings of GPU memory */
+	SHARED_LAUNCHES,  /* of work for GPUs */
+	SHARED_FUNCTIONS, /* processes whose RDMA providers are known */
+	SHARED_REQUESTS,  /* of RDMA, under way */
+	SHARED_QUEUES,	  /* queue pairs of RDMA */
+	_SHARED_MAX
+};
+/* A namespace had more than its share of a table, so this event of it lacks entries. */
 struct raw_refused {
+	enum shared_table table;
 	enum event event;
 	uint64_t ns; /* struct charged of node/proc */
-	uint64_t n;
-	bool counts; /* of the table of counts, which all events share; n is not known then */
 };
 /* All that left the kernel since the drain before. The drain owns all memory to which it points. */
 struct drain {
