@@ -109,6 +109,7 @@ struct probed {
 	struct alloc_sites *sites;  /* the places to probe; NULL: not known, or `lent` */
 	/* the probes that stay attached; NULL: none, or those of a span */
 	struct attached *attached;
+	uint64_t attached_ns; /* struct charged, while `attached` is watched */
 	unsigned attached_mask;
 	uint64_t attached_at_ns;    /* CLOCK_MONOTONIC */
 	uint64_t next_ns;	    /* the earliest time to attach */
@@ -250,6 +251,7 @@ struct follow {
 	struct process_problems *problems; /* state of process_problems.c */
 	unsigned n_attaching;		      /* tasks of probed_attach.c under way */
 	unsigned n_attached[_PROBES_SET_MAX]; /* processes to which the set stays attached */
+	struct attached_share *attached_shares; /* hash table of probed_watch.c: the same by namespace */
 	unsigned n_spans;		      /* how many of the n_attaching tasks are spans */
 	struct left_behind stuck; /* blocked jobs of the probes worker */
 	/* probes_moves() when it was last read; a change since then means progress of the worker */
@@ -414,3 +416,9 @@ void follow_probed_watch(struct probed *x);
 void follow_probed_unwatch(struct probed *x);
 /* the number of watched sets of all processes */
 unsigned follow_probed_n_watched(const struct follow *f);
+/*
+ * Whether the set may stay attached to one more process. max: of all namespaces. As long as a
+ * quarter of this is free, each namespace may have one more; of that quarter, a namespace gets no
+ * more if it has as many as are free.
+ */
+bool follow_probed_has_room(const struct probed *x, unsigned max);

@@ -275,7 +275,9 @@ static void span_due(void *arg)
 static void refuse_as_too_many(struct probed *x)
 {
 	_cleanup_free_ char *why =
-		xasprintf("podflame probes %d processes at once, no more", ATTACHED_MAX);
+		xasprintf("podflame probes %d processes at once, no more, and each namespace "
+			  "has a share of that",
+			  ATTACHED_MAX);
 
 	counter_add(counter(PROBES_COUNTER, "result", "too_many"), 1);
 	x->refused = true;
@@ -295,7 +297,7 @@ static bool may_attach(struct probed *x)
 		timer_set(f->config.work->loop, &x->timer, x->next_ns - now_ns, span_due, x);
 		return false;
 	}
-	if (x->attached || f->n_attached[x->set] < ATTACHED_MAX)
+	if (x->attached || follow_probed_has_room(x, ATTACHED_MAX))
 		return true;
 	refuse_as_too_many(x);
 	return false;

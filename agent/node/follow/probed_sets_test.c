@@ -176,8 +176,10 @@ static void many_of_one_leave_room_for_the_other(void **state)
 	follow_probed_advance(gpu);
 	posted_run_all();
 	assert_null(memory->attached);
-	assert_string_equal(memory->problem, "the agent cannot attach its probes: podflame probes "
-					     "1024 processes at once, no more");
+	assert_string_equal(memory->problem,
+			    "the agent cannot attach its probes: podflame probes "
+			    "1024 processes at once, no more, and each namespace has a "
+			    "share of that");
 	assert_ptr_equal(gpu->attached, attached_of(PROBES_GPU_MEMORY));
 	assert_null(gpu->problem);
 	testfollow_add_probed(follow, -1024);
@@ -185,6 +187,28 @@ static void many_of_one_leave_room_for_the_other(void **state)
 	posted_run_all();
 	assert_ptr_equal(memory->attached, attached_of(PROBES_MEMORY));
 	assert_string_equal(memory->problem, KNOWN);
+}
+
+/*
+ * `memory` has probes, and so have many processes of other namespaces. One more of its namespace may
+ * not have the last place; of a namespace without probes, it may.
+ */
+static void many_of_one_namespace_leave_room_for_another(void **state)
+{
+	struct tracked *second = follow_track(follow, (struct process_id){77, 7777});
+	struct probed *x = &second->probed[PROBES_MEMORY];
+
+	(void)state;
+	second->cgroup_id = tracked->cgroup_id;
+	testfollow_add_probed(follow, 1021);
+	assert_true(follow_probed_has_room(x, 1024));
+	testfollow_add_probed(follow, 1);
+	assert_int_equal(testfollow_n_probed(follow), 1023);
+	assert_false(follow_probed_has_room(x, 1024));
+	second->cgroup_id = 0; /* of no namespace that has probes */
+	assert_true(follow_probed_has_room(x, 1024));
+	testfollow_add_probed(follow, -1022);
+	assert_int_equal(testfollow_n_probed(follow), 1);
 }
 
 int main(void)
@@ -198,6 +222,7 @@ int main(void)
 		T(who_is_not_asked_for_any_more_is_detached_alone),
 		T(before_the_programs_go_all_are_detached),
 		T(many_of_one_leave_room_for_the_other),
+		T(many_of_one_namespace_leave_room_for_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,8 @@
  */
 #include "node/follow/internal.h"
 
+#include <stdlib.h>
+
 #define WATCH_NS (10 * NSEC_PER_MSEC) /* half of maxStall's default */
 /* added for each watched set; a check takes 1.3 to 4 us */
 #define WATCH_EACH_NS (NSEC_PER_MSEC / 10)
@@ -114,6 +116,61 @@ static void watch_one(struct probed *x)
 		look_at_queries(x);
 }
 
+/* ---- how many processes of each namespace are watched ---- */
+
+struct attached_share {
+	struct {
+		uint64_t ns, set;
+	} key;
+	unsigned n; /* not 0 */
+	UT_hash_handle hh;
+};
+
+static struct attached_share *share_of(const struct follow *f, enum probe_set set, uint64_t ns)
+{
+	struct attached_share *s, like = {.key = {ns, set}};
+
+	HASH_FIND(hh, f->attached_shares, &like.key, sizeof(like.key), s);
+	return s;
+}
+
+static void share_more(struct follow *f, enum probe_set set, uint64_t ns)
+{
+	struct attached_share *s = share_of(f, set, ns);
+
+	if (!s) {
+		s = xcalloc(1, sizeof(*s));
+		s->key.ns = ns;
+		s->key.set = set;
+		HASH_ADD(hh, f->attached_shares, key, sizeof(s->key), s);
+	}
+	s->n++;
+}
+
+static void share_less(struct follow *f, enum probe_set set, uint64_t ns)
+{
+	struct attached_share *s = share_of(f, set, ns);
+
+	if (!s || --s->n)
+		return;
+	HASH_DEL(f->attached_shares, s);
+	free(s);
+}
+
+bool follow_probed_has_room(const struct probed *x, unsigned max)
+{
+	const struct follow *f = x->tracked->follow;
+	unsigned all = f->n_attached[x->set];
+	const struct attached_share *s;
+
+	if (all < max - max / 4)
+		return true;
+	s = share_of(f, x->set, follow_charged(x->tracked).ns);
+	return all + (s ? s->n : 0) < max;
+}
+
+/* ---- the watch ---- */
+
 unsigned follow_probed_n_watched(const struct follow *f)
 {
 	unsigned n = 0;
@@ -148,6 +205,8 @@ void follow_probed_watch(struct probed *x)
 	if (!follow_probed_n_watched(f))
 		timer_set(f->config.work->loop, &f->watch, WATCH_NS, watch, f);
 	f->n_attached[x->set]++;
+	x->attached_ns = follow_charged(x->tracked).ns;
+	share_more(f, x->set, x->attached_ns);
 }
 
 void follow_probed_unwatch(struct probed *x)
@@ -155,6 +214,7 @@ void follow_probed_unwatch(struct probed *x)
 	struct follow *f = x->tracked->follow;
 
 	f->n_attached[x->set]--;
+	share_less(f, x->set, x->attached_ns);
 	if (!follow_probed_n_watched(f))
 		timer_cancel(&f->watch);
 }
