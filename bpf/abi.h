@@ -32,6 +32,7 @@ enum pf_event {
 	PF_EVENT_RDMA_LATENCY,
 	_PF_EVENT_MAX = 16, /* a power of two, and at least _EVENT_MAX */
 };
+#define PF_ALL_EVENTS ((1u << _PF_EVENT_MAX) - 1)
 
 /*
  * What a thread waited for: pf_count_key.cause of the event off-cpu. The numbers are those of enum
@@ -81,6 +82,7 @@ struct pf_config {
 	uint64_t tag_seed;
 	uint32_t sees_mappings; /* BPF can read the mappings of a process (vma.h) */
 	uint32_t counts_max;	/* entries of the counts of a generation */
+	uint32_t ring_bytes, pad;
 };
 /* Settings that change: map `settings`, one entry, mmapped. */
 struct pf_settings {
@@ -246,9 +248,11 @@ enum pf_record_type {
 
 struct pf_record {
 	uint16_t type;
-	uint16_t flags;
+	uint16_t share; /* pf_filter.share of the namespace from which it is */
 	uint32_t generation; /* number of the generation of the counts that refer to this record */
 };
+/* What a record of so many bytes takes of the ring: see bpf_ringbuf_output() in the kernel. */
+#define PF_RING_TAKES(bytes) (((bytes) + 7) / 8 * 8 + 8)
 
 /*
  * A stack: frames, leaf first. Each frame is a header word and as many more words as the header
@@ -637,7 +641,7 @@ struct pf_stats {
 };
 
 _Static_assert(PF_SHARES_MAX <= 65536, "pf_count_key.share");
-_Static_assert(sizeof(struct pf_config) == 72, "abi");
+_Static_assert(sizeof(struct pf_config) == 80, "abi");
 _Static_assert(sizeof(struct pf_settings) == 88, "abi");
 _Static_assert(sizeof(struct pf_filter) == 48, "abi");
 _Static_assert(sizeof(struct pf_listed) == 56, "abi");

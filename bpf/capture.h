@@ -142,6 +142,70 @@ static __always_inline void pf_ring_full(void)
 	pf_drop_record(PF_DROP_RING_FULL);
 }
 
+/* Returns pf_filter.share of the namespace; 0: it has none, or the cgroup or process is gone. */
+static __always_inline uint32_t pf_share_by(uint64_t cgroup_id, uint32_t tgid)
+{
+	/* a map's key must be on the stack before 6.2, if the caller is a global function */
+	const struct pf_filter *f = bpf_map_lookup_elem(&filter_cgroups, &cgroup_id);
+	const struct pf_listed *l = f ? NULL : bpf_map_lookup_elem(&filter_tgids, &tgid);
+
+	return (f ? f->share : l ? l->filter.share : 0) & (PF_SHARES_MAX - 1);
+}
+
+static __always_inline uint32_t pf_share_of(const struct pf_count_key *key)
+{
+	return pf_share_by(key->cgroup_id, key->tgid);
+}
+
+static __always_inline struct pf_shares *pf_ring_shares(void)
+{
+	uint32_t zero = 0;
+
+	return bpf_map_lookup_elem(&ring_shares, &zero);
+}
+
+/*
+ * Whether the namespace may put a record into the ring. If not, counts a lost record. Samples of
+ * any event may refer to it.
+ */
+static __always_inline bool pf_ring_may_add(uint32_t share)
+{
+	struct pf_shares *shares = pf_ring_shares();
+
+	if (shares && pf_share_may_add(shares, share, pf_config.ring_bytes, PF_ALL_EVENTS))
+		return true;
+	pf_ring_full();
+	return false;
+}
+
+/* To be called after a record was put into the ring. */
+static __always_inline void pf_ring_holds(uint32_t share, uint32_t bytes)
+{
+	struct pf_shares *shares = pf_ring_shares();
+
+	if (shares)
+		pf_share_holds(shares, share, PF_RING_TAKES(bytes));
+	PF_STAT(crossed);
+}
+
+/*
+ * Puts a record of a fixed size into the ring, if there is room. Returns whether there was; if not,
+ * counts a lost record.
+ */
+static __always_inline bool pf_ring_put(struct pf_record *r, uint64_t bytes, uint32_t share,
+					uint64_t flags)
+{
+	if (!pf_ring_may_add(share))
+		return false;
+	r->share = share;
+	if (bpf_ringbuf_output(&ring, r, bytes, flags)) {
+		pf_ring_full();
+		return false;
+	}
+	pf_ring_holds(share, bytes);
+	return true;
+}
+
 /*
  * The names of functions of a runtime's program are in the process's memory. A young process may
  * end soon, so its stacks wake the agent to read the names, at most once in PF_YOUNG_WAKE_NS. The
@@ -163,18 +227,6 @@ static __always_inline uint64_t pf_note_young(struct pf_scratch *s)
 	return BPF_RB_FORCE_WAKEUP;
 }
 
-/* Returns pf_filter.share of the namespace; 0: it has none, or the cgroup or process is gone. */
-static __always_inline uint32_t pf_share_of(const struct pf_count_key *key)
-{
-	/* a map's key must be on the stack before 6.2, if the caller is a global function */
-	uint64_t cgroup_id = key->cgroup_id;
-	uint32_t tgid = key->tgid;
-	const struct pf_filter *f = bpf_map_lookup_elem(&filter_cgroups, &cgroup_id);
-	const struct pf_listed *l = f ? NULL : bpf_map_lookup_elem(&filter_tgids, &tgid);
-
-	return (f ? f->share : l ? l->filter.share : 0) & (PF_SHARES_MAX - 1);
-}
-
 /*
  * Whether a sample of the namespace may have a new key in the counts of this generation. If not,
  * the sample will be lost, so its stack is not sent.
@@ -191,16 +243,20 @@ static __always_inline bool pf_counts_have_room(const struct pf_count_key *key, 
 PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t generation)
 {
 	uint64_t *slot = pf_seen_slot(hash);
+	uint32_t n, share;
 	uint64_t bytes;
-	uint32_t n;
 
 	if (!s || !slot || *slot == pf_seen_word(hash, generation) ||
 	    !pf_counts_have_room(&s->key, generation))
 		return 0;
+	share = pf_share_of(&s->key);
+	if (!pf_ring_may_add(share))
+		return 0;
 	n = s->walk.n_words; /* read here, so that the verifier of 6.1 knows its limit below */
 	if (n > PF_STACK_WORDS)
 		return 0;
-	s->stack.h = (struct pf_record){.type = PF_REC_STACK, .generation = generation};
+	s->stack.h = (struct pf_record){
+		.type = PF_REC_STACK, .share = share, .generation = generation};
 	s->stack.hash = hash;
 	s->stack.n_words = n;
 	s->stack.n_frames = s->walk.n_frames;
@@ -213,7 +269,7 @@ PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t genera
 		pf_ring_full();
 		return 0;
 	}
-	PF_STAT(crossed);
+	pf_ring_holds(share, bytes);
 	*slot = pf_seen_word(hash, generation);
 	return 0;
 }
@@ -222,8 +278,8 @@ PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t genera
  * Sends the names of the process and the thread, unless this generation has them already. Returns
  * their hash.
  */
-static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t hash_seed,
-					   uint32_t generation)
+static __noinline uint64_t pf_intern_names(struct task_struct *task, const struct pf_count_key *key,
+					   uint64_t hash_seed, uint32_t generation)
 {
 	struct pf_rec_names r = {.h = {.type = PF_REC_NAMES, .generation = generation}};
 	const uint64_t *words = (const uint64_t *)r.leader_comm;
@@ -238,14 +294,10 @@ static __noinline uint64_t pf_intern_names(struct task_struct *task, uint64_t ha
 		hash = pf_hash_add(hash, words[i]);
 	r.hash = hash = pf_hash_end(hash);
 	slot = pf_seen_slot(hash);
-	if (!slot || *slot == pf_seen_word(hash, generation))
+	if (!slot || *slot == pf_seen_word(hash, generation) || !key)
 		return hash;
-	if (bpf_ringbuf_output(&ring, &r, sizeof(r), pf_ring_flags())) {
-		pf_ring_full();
-		return hash;
-	}
-	PF_STAT(crossed);
-	*slot = pf_seen_word(hash, generation);
+	if (pf_ring_put(&r.h, sizeof(r), pf_share_of(key), pf_ring_flags()))
+		*slot = pf_seen_word(hash, generation);
 	return hash;
 }
 
@@ -275,12 +327,8 @@ static __always_inline uint64_t pf_send_context(struct pf_scratch *s, uint64_t h
 	if (!slot || *slot == pf_seen_word(hash, generation))
 		return hash;
 	s->context.h = (struct pf_record){.type = PF_REC_CONTEXT, .generation = generation};
-	if (bpf_ringbuf_output(&ring, &s->context, bytes, pf_ring_flags())) {
-		pf_ring_full();
-		return hash;
-	}
-	PF_STAT(crossed);
-	*slot = pf_seen_word(hash, generation);
+	if (pf_ring_put(&s->context.h, bytes, pf_share_of(&s->key), pf_ring_flags()))
+		*slot = pf_seen_word(hash, generation);
 	return hash;
 }
 
@@ -321,12 +369,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 	bpf_core_read(&r.tgid_own, sizeof(r.tgid_own), &own->nr);
 	bpf_core_read(&r.stack, sizeof(r.stack), &mm->start_stack);
 	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), leader->comm);
-	if (bpf_ringbuf_output(&ring, &r, sizeof(r), BPF_RB_FORCE_WAKEUP)) {
-		pf_ring_full();
-		return false;
-	}
-	PF_STAT(crossed);
-	return true;
+	return pf_ring_put(&r.h, sizeof(r), pf_share_by(cgroup_id, r.tgid), BPF_RB_FORCE_WAKEUP);
 }
 
 #define PF_MAPS_MIN_NS	 10000000ull

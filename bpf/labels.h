@@ -51,12 +51,8 @@ static __noinline uint64_t pf_intern_text(const struct pf_scratch *s, uint64_t a
 	slot = pf_seen_slot(hash);
 	if (!slot || *slot == pf_seen_word(hash, generation))
 		return hash;
-	if (bpf_ringbuf_output(&ring, &r, sizeof(r), pf_ring_flags())) {
-		pf_ring_full();
-		return hash;
-	}
-	PF_STAT(crossed);
-	*slot = pf_seen_word(hash, generation);
+	if (pf_ring_put(&r.h, sizeof(r), pf_share_of(&s->key), pf_ring_flags()))
+		*slot = pf_seen_word(hash, generation);
 	return hash;
 }
 

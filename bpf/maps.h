@@ -172,6 +172,15 @@ struct {
 	__uint(max_entries, 4096);
 } ring SEC(".maps");
 
+/* One entry: of the ring, in bytes that user space has not read. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_shares);
+} ring_shares SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

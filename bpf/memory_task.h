@@ -147,6 +147,6 @@ static __noinline void pf_mem_before_walk(struct pf_scratch *s, struct pt_regs *
 		return;
 	seed = pf_hash_start(s->key.start_boottime_ns, task->tgid);
 	pf_find_process(s, task, set);
-	s->key.names = pf_intern_names(task, seed, generation);
+	s->key.names = pf_intern_names(task, &s->key, seed, generation);
 	pf_regs_of_context(&s->walk, ctx);
 }

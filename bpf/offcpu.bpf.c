@@ -219,7 +219,7 @@ static __always_inline bool pf_wait_stacks(void *ctx, struct pf_scratch *s,
 	if (!pf_regs_of_task(&s->walk, task, &compat))
 		return false;
 	s->leaf_ip = s->walk.ip;
-	s->key.names = pf_intern_names(task, seed, generation);
+	s->key.names = pf_intern_names(task, &s->key, seed, generation);
 	r = pf_recall_get(task);
 	s->key.ustack = r ? pf_recall_stack(s, r, task, set) : 0;
 	if (!s->key.ustack || !pf_was_sent(s->key.ustack, generation))

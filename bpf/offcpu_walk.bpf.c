@@ -107,7 +107,7 @@ static __always_inline enum pf_look pf_look_start(struct pf_scratch *s, struct t
 		look_found--;
 		return PF_LOOK_NONE;
 	}
-	s->key.names = pf_intern_names(task, seed, set->generation);
+	s->key.names = pf_intern_names(task, &s->key, seed, set->generation);
 	pf_find_process(s, task, set);
 	return pf_walk_begin(s, task->self_exec_id, seed, false, compat) ? PF_LOOK_WALK
 									 : PF_LOOK_FOUND;

@@ -34,7 +34,7 @@ static __always_inline void pf_sample(struct bpf_perf_event_data *ctx, struct ta
 		.event = PF_EVENT_ON_CPU,
 	};
 	pf_find_process(s, task, set);
-	s->key.names = pf_intern_names(task, seed, generation);
+	s->key.names = pf_intern_names(task, &s->key, seed, generation);
 	if (user)
 		compat = pf_regs_of_context(&s->walk, &ctx->regs);
 	if (user || pf_regs_of_task(&s->walk, task, &compat)) {

@@ -131,26 +131,32 @@ static __always_inline bool pf_path_has_pods(const char *path)
 
 /* Reports that a cgroup was made or removed, if the cgroup is known or is that of a pod. */
 static __always_inline void pf_send_cgroup(struct cgroup *cgroup, const char *path, bool removed,
-					   bool known)
+					   bool known, uint32_t share)
 {
 	const struct pf_settings *set = pf_settings_now();
-	struct pf_rec_cgroup *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	struct pf_rec_cgroup *r;
 
+	if (!pf_ring_may_add(share))
+		return;
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r) {
 		pf_ring_full();
 		return;
 	}
-	r->h = (struct pf_record){.type = PF_REC_CGROUP, .generation = set ? set->generation : 0};
+	r->h = (struct pf_record){
+		.type = PF_REC_CGROUP, .share = share, .generation = set ? set->generation : 0};
 	r->id = BPF_CORE_READ(cgroup, kn, id);
 	r->parent_id = BPF_CORE_READ(cgroup, self.parent, cgroup, kn, id);
 	r->removed = removed;
 	r->armed = known && !removed;
 	if (bpf_probe_read_kernel_str(r->path, sizeof(r->path), path) < 0)
 		r->path[0] = 0;
-	if (known || pf_path_has_pods(path))
-		bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
-	else
+	if (!known && !pf_path_has_pods(path)) {
 		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	pf_ring_holds(share, sizeof(*r));
+	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
 }
 
 SEC("tp_btf/cgroup_mkdir")
@@ -172,7 +178,7 @@ int BPF_PROG(pf_cgroup_mkdir, struct cgroup *cgroup, const char *path)
 		else
 			pf_drop_record(PF_DROP_CGROUP_FULL);
 	}
-	pf_send_cgroup(cgroup, path, false, armed);
+	pf_send_cgroup(cgroup, path, false, armed, parent ? copy.share : 0);
 	return 0;
 }
 
@@ -180,13 +186,15 @@ SEC("tp_btf/cgroup_rmdir")
 int BPF_PROG(pf_cgroup_rmdir, struct cgroup *cgroup, const char *path)
 {
 	uint64_t id = BPF_CORE_READ(cgroup, kn, id);
-	bool known = pf_filter_cgroup(id) != NULL;
+	const struct pf_filter *f = pf_filter_cgroup(id);
+	uint32_t share = f ? f->share : 0;
+	bool known = f != NULL;
 
 	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != pf_config.hierarchy_id)
 		return 0;
 	if (known)
 		bpf_map_delete_elem(&filter_cgroups, &id);
-	pf_send_cgroup(cgroup, path, true, known);
+	pf_send_cgroup(cgroup, path, true, known, share);
 	return 0;
 }
 

@@ -20,6 +20,7 @@ struct refused_share {
 
 static const char *const problems[_SHARED_MAX] = {
 	[SHARED_COUNTS] = MORE("different stacks in a second", "counts"),
+	[SHARED_RING] = MORE("bytes of new stacks and names", "records on their way"),
 	[SHARED_WAITS] = MORE("threads", "threads that wait"),
 	[SHARED_LIVE] = MORE("blocks in use", "memory"),
 	[SHARED_PENDING] = MORE("calls under way", "calls that allocate"),

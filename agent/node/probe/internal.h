@@ -184,6 +184,7 @@ struct probes {
 	struct pf_settings *settings;
 	struct pf_unselected *unselected; /* indexed by CPU */
 	struct pf_shares *count_shares;	  /* indexed by slot */
+	struct pf_shares *ring_shares;
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;
@@ -260,8 +261,9 @@ void probes_event_stop(struct event_probe *e);
 void probes_shares_begin(struct probes *p);
 /* Returns pf_filter.share of a namespace. 0: too many namespaces have numbers. */
 uint32_t probes_share_of(struct probes *p, uint64_t ns);
-/* To be called after user space has removed an entry from the table. */
+/* To be called after user space has removed an entry from the table, or `less` entries. */
 void probes_share_less(struct pf_shares *table, uint32_t share);
+void probes_share_less_by(struct pf_shares *table, uint32_t share, uint32_t less);
 /* Adds to d which namespaces were refused entries since the last call, except of the counts. */
 void probes_shares_take_refused(struct probes *p, struct drain *d);
 /*

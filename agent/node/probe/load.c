@@ -111,6 +111,7 @@ static void core_sizes(struct probes *p)
 		bpf_map__set_max_entries(o->maps.filter_tgids, 1);
 	p->bpf_config.counts_max = counts;
 	p->bpf_config.seen_mask = seen - 1;
+	p->bpf_config.ring_bytes = ring;
 	p->bpf_config.ring_wake_bytes = ring / 2;
 }
 

@@ -64,6 +64,9 @@ static int maps_mmap(struct probes *p)
 		     &p->count_shares);
 	if (r)
 		return r;
+	r = map_mmap(p->core->maps.ring_shares, sizeof(*p->ring_shares), &p->ring_shares);
+	if (r)
+		return r;
 	return map_mmap(p->core->maps.unselected, unselected_bytes(p), &p->unselected);
 }
 
@@ -127,6 +130,8 @@ struct probes *probes_free(struct probes *p)
 		munmap(p->settings, sysconf(_SC_PAGESIZE));
 	if (p->count_shares)
 		munmap(p->count_shares, PF_GENERATIONS * sizeof(*p->count_shares));
+	if (p->ring_shares)
+		munmap(p->ring_shares, sizeof(*p->ring_shares));
 	if (p->unselected)
 		munmap(p->unselected, unselected_bytes(p));
 	probes_objects_unload(p);

@@ -206,6 +206,8 @@ int probes_record_take(void *arg, void *data, size_t n)
 		sample_drain_lose_records(p->now.d, "short", 1);
 		return 0;
 	}
+	if (p->ring_shares)
+		probes_share_less_by(p->ring_shares, h->share % PF_SHARES_MAX, PF_RING_TAKES(n));
 	g = &p->generations[h->generation % PF_GENERATIONS];
 	switch (h->type) {
 	case PF_REC_STACK:

@@ -32,6 +32,8 @@ static bool has_entries(const struct probes *p, uint32_t number)
 			    __atomic_load_n(&tables[t]->held[number], __ATOMIC_RELAXED))
 				return true;
 	}
+	if (p->ring_shares && __atomic_load_n(&p->ring_shares->held[number], __ATOMIC_RELAXED))
+		return true;
 	for (size_t i = 0; p->count_shares && i < PF_GENERATIONS; i++)
 		if (__atomic_load_n(&p->count_shares[i].held[number], __ATOMIC_RELAXED))
 			return true;
@@ -83,11 +85,16 @@ uint32_t probes_share_of(struct probes *p, uint64_t ns)
 	return s->number;
 }
 
+void probes_share_less_by(struct pf_shares *table, uint32_t share, uint32_t less)
+{
+	__atomic_fetch_sub(&table->held[0], (int32_t)less, __ATOMIC_RELAXED);
+	if (share)
+		__atomic_fetch_sub(&table->held[share], (int32_t)less, __ATOMIC_RELAXED);
+}
+
 void probes_share_less(struct pf_shares *table, uint32_t share)
 {
-	__atomic_fetch_sub(&table->held[0], 1, __ATOMIC_RELAXED);
-	if (share)
-		__atomic_fetch_sub(&table->held[share], 1, __ATOMIC_RELAXED);
+	probes_share_less_by(table, share, 1);
 }
 
 static void take_refused(struct probes *p, enum shared_table what, struct pf_shares *table,
@@ -117,6 +124,7 @@ void probes_shares_take_refused(struct probes *p, struct drain *d)
 			if (tables[t])
 				take_refused(p, t, tables[t], d);
 	}
+	take_refused(p, SHARED_RING, p->ring_shares, d);
 }
 
 void probes_shares_take_counts(struct probes *p, uint32_t generation, struct drain *d)

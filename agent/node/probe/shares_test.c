@@ -150,6 +150,52 @@ static void counts_of_one_namespace_leave_room(void **state)
 	share_probes = false;
 }
 
+/* ---- records that user space has not read yet ---- */
+
+#define RING_BYTES (128u << 10)
+
+/* Its stack is longer than those of the greedy process, so it does not fit where those do not. */
+static void body_deep_victim(struct truth *t)
+{
+	say_and_wait(t, 1);
+	for (int i = 0; i < FEW; i++)
+		by_way(0, 4 * MANY_STEPS);
+	say_and_wait(t, 3);
+}
+
+/*
+ * The greedy process has sent as many stacks as fit when the victim begins. No drain has read them
+ * by then.
+ */
+static void records_of_one_namespace_leave_room(void **state)
+{
+	struct neighbours n = {.events = ALLOC};
+	uint64_t before =
+		counter_get(counter("podflame_records_dropped_total", "reason", "ring_full"));
+	struct memory_watch *w = &n.victim.w;
+
+	(void)state;
+	share_probes = true;
+	shared_probes = open_probes((struct probe_config){
+		.use_list = true, .max_sample_hz = 99, .ring_bytes = RING_BYTES});
+	neighbours_open(&n, body_many_stacks, body_deep_victim);
+	n.greedy->c.truth->ready = 2;
+	await(&n.greedy->c, 3);
+	assert_in_range(n.greedy->p->ring_shares->held[0], RING_BYTES / 2, RING_BYTES);
+	go(&n.victim, 3);
+	assert_true(counter_get(counter("podflame_records_dropped_total", "reason", "ring_full")) >
+		    before);
+	assert_int_equal(w->alloc.n, FEW);
+	assert_int_equal(w->stackless, 0);
+	assert_true(w->others > FEW); /* and the greedy process has samples */
+	assert_int_equal(w->last_refused.ns, NS_GREEDY);
+	assert_int_equal(w->last_refused.table, SHARED_RING);
+	assert_int_equal(n.greedy->p->ring_shares->held[0], 0); /* all are read */
+	neighbours_close(&n);
+	close_shared(state);
+	share_probes = false;
+}
+
 /* ---- calls that have not returned ---- */
 
 /* As many calls as fit, of threads of the namespace that never return. */
@@ -234,6 +280,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_one_namespace_keeps_takes_no_room_of_another),
 		cmocka_unit_test(ended_processes_have_no_share),
 		cmocka_unit_test(counts_of_one_namespace_leave_room),
+		cmocka_unit_test(records_of_one_namespace_leave_room),
 		cmocka_unit_test(calls_that_do_not_return_leave_room),
 		cmocka_unit_test(numbers_go_to_who_needs_them),
 	};

@@ -163,6 +163,7 @@ struct raw_young {
 /* The tables in the kernel of which each namespace has a share. */
 enum shared_table {
 	SHARED_COUNTS,	  /* of a generation */
+	SHARED_RING,	  /* bytes of stacks, names and processes that are on their way */
 	SHARED_WAITS,	  /* threads that wait */
 	SHARED_LIVE,	  /* memory in use */
 	SHARED_PENDING,	  /* calls of allocators and of the CUDA driver */
