@@ -80,6 +80,7 @@ static const struct {
 	 "are GPUs, for the waits of off-cpu."},
 	{"records_dropped_total", "Records about processes, stacks and names that were lost."},
 	{"records_repeated_total", "Records that the kernel sent twice."},
+	{"samples_behind_seconds", "Age of the samples that the agent named last."},
 	{"samples_dropped_total", "Samples that were lost."},
 	{"samples_excluded_total", "Samples that do not belong to the selection, by reason."},
 	{"samples_folded_total", "Samples that went into a window."},

@@ -109,6 +109,11 @@ struct unwind *kernel_unwind(const struct kernel *k);
  * true.
  */
 struct probes *kernel_probes(const struct kernel *k);
+/*
+ * The targets of these namespaces are told with the next full drain that their profiles lack
+ * something, because each namespace had more than its share.
+ */
+void kernel_note_refused(struct kernel *k, const struct raw_refused *refused, size_t n);
 
 /* ---- host processes by name ---- */
 struct host_process {

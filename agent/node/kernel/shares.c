@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tells the targets of a namespace that it had more than its share of a table in the kernel, so
- * that its profiles lack something. The owner is struct kernel. Loop thread.
+ * Tells the targets of a namespace that it had more than its share of something that all
+ * namespaces share, so that its profiles lack something. The owner is struct kernel. Loop thread.
  */
 #include "node/kernel/internal.h"
 
@@ -29,6 +29,8 @@ static const char *const problems[_SHARED_MAX] = {
 	[SHARED_FUNCTIONS] = MORE("processes with RDMA", "functions of RDMA providers"),
 	[SHARED_REQUESTS] = MORE("requests under way", "RDMA requests"),
 	[SHARED_QUEUES] = MORE("queue pairs", "queue pairs of RDMA"),
+	[SHARED_WORK] = "is not whole: the namespace has more samples than its share of what the "
+			"agent can name in time",
 };
 
 static bool is_same(const struct raw_refused *a, const struct raw_refused *b)
@@ -80,6 +82,13 @@ static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 		if (r->ns == o->ns_hash && o->event_mask & 1u << r->event)
 			report_problems_add(&t->now, t->plan, o, &what);
 	}
+}
+
+void kernel_note_refused(struct kernel *k, const struct raw_refused *refused, size_t n)
+{
+	loop_assert(k->config.work->loop);
+	for (size_t i = 0; i < n; i++)
+		note(&k->shares, &refused[i], now_boot_ns());
 }
 
 void kernel_shares_take(struct kernel *k, const struct drain *d, uint64_t now_ns)

@@ -82,6 +82,23 @@ static void counts_have_a_text_of_their_own(void **state)
 	done(k);
 }
 
+/* What the pipeline has lost is told with the next drain. */
+static void work_is_told_with_the_next_drain(void **state)
+{
+	struct kernel *k = open(1u << EVENT_ON_CPU);
+	const struct raw_refused refused = {SHARED_WORK, EVENT_ON_CPU, proc_ns_hash("app")};
+	struct drain d = {0};
+
+	(void)state;
+	kernel_note_refused(k, &refused, 1);
+	kernel_shares_take(k, &d, now_boot_ns());
+	assert_string_equal(
+		testreport_problem(k->config.report, REASON_SHARE_EXCEEDED, NULL),
+		"on-cpu of container main of pod web-1 is not whole: the namespace has more "
+		"samples than its share of what the agent can name in time");
+	done(k);
+}
+
 static void not_who_does_not_ask_for_the_event(void **state)
 {
 	struct kernel *k = open(1u << EVENT_MEM_INUSE);
@@ -96,6 +113,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_targets_of_the_namespace_are_told),
 		cmocka_unit_test(counts_have_a_text_of_their_own),
+		cmocka_unit_test(work_is_told_with_the_next_drain),
 		cmocka_unit_test(not_who_does_not_ask_for_the_event),
 	};
 

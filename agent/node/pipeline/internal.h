@@ -32,7 +32,7 @@ struct held_back {
 };
 /* A request to windows.c: a drain that must be folded into windows, and what belongs to it. */
 struct feed {
-	struct drain *drain;	    /* NULL: the worker only checks whether a window has ended */
+	struct drain *drain; /* NULL: the worker only checks whether a window has ended */
 	/*
 	 * full: see pipeline_drain(). last_pass: the drain must not wait for mappings and names
 	 * again
@@ -44,6 +44,11 @@ struct feed {
 	 */
 	bool files_asked;
 	bool whole; /* see pipeline_drain_whole() */
+	/*
+	 * How much work (pipeline_work()) the samples of this drain may be. Beyond it, those of the
+	 * namespaces that have the most are lost. 0: no limit.
+	 */
+	uint64_t room;
 	/* how long the node was not profiled before this drain; reported once */
 	uint64_t gap_ns;
 	/* how long the machine slept before this drain; reported once */
@@ -87,6 +92,10 @@ struct feed_answer {
 	struct unparsed_file *unparsed;
 	size_t n_unparsed;
 	struct taken *taken; /* one per element of feed.owners; NULL: nothing was folded */
+	uint64_t work;	     /* pipeline_work() of all samples that were folded */
+	/* namespaces of which samples were lost, because they had more than their share of `room` */
+	struct raw_refused *refused;
+	size_t n_refused;
 	struct batch *batch; /* a window that ended; NULL if it is empty */
 	uint64_t left_ns;    /* the wall time at which a window ended; 0: no window has ended */
 };
@@ -107,8 +116,8 @@ void pipeline_windows_gap(struct windows *p, uint64_t gap_ns);
 /* Adds lost samples of the node to the open window. */
 void pipeline_windows_lose(struct windows *p, const struct losses *l);
 void pipeline_windows_mappings(struct windows *p, struct mappings *m);
-void pipeline_windows_runtimes(struct windows *p, struct process_id id,
-		       uint32_t exec_id, struct runtime_process *r);
+void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t exec_id,
+			       struct runtime_process *r);
 void pipeline_windows_named(struct windows *p, struct names_wanted *w);
 struct batch *pipeline_windows_flush(struct windows *p);
 /*
@@ -143,7 +152,7 @@ struct process_reader *pipeline_reader_free(struct process_reader *r);
  * raw_proc. cgroup_id 0: the process has the cgroup that follow knows for it.
  */
 void pipeline_reader_mappings(struct process_reader *r, struct process_id id, uint32_t exec_id,
-		    uint32_t stack, uint64_t cgroup_id);
+			      uint32_t stack, uint64_t cgroup_id);
 /* takes ownership of w */
 void pipeline_reader_names(struct process_reader *r, struct names_wanted *w);
 bool pipeline_reader_under_way(const struct process_reader *r);
@@ -198,7 +207,7 @@ struct downtime {
 	 * count as downtime.
 	 */
 	bool refused;
-	uint64_t before_ns;    /* the downtime before this agent that is not reported yet */
+	uint64_t before_ns; /* the downtime before this agent that is not reported yet */
 	/* the downtime up to this moment is reported, or is in before_ns; CLOCK_BOOTTIME */
 	uint64_t told_boot_ns;
 	/*
@@ -241,7 +250,7 @@ struct pipeline {
 /* pipeline.c: sends a window. Takes ownership of b, which may be NULL. */
 void pipeline_send(struct pipeline *p, struct batch *b);
 
-/* ---- windows.c and judge.c; on the pipeline worker ---- */
+/* ---- windows.c, judge.c and crowded.c; on the pipeline worker ---- */
 struct sampled_process {
 	struct process_id id;
 	uint32_t container_pid;
@@ -263,7 +272,16 @@ struct windows {
 	 * them.
 	 */
 	unsigned event_mask;
+	uint64_t work_done; /* pipeline_work() of the samples that were folded of this drain */
 };
+/*
+ * The work of a sample with these stacks, which may be NULL: one, and one for each frame, because
+ * nearly all of the time goes into names of frames.
+ */
+static inline uint64_t pipeline_work(const struct raw_stack *user, const struct raw_stack *kernel)
+{
+	return 1 + (user ? user->n : 0) + (kernel ? kernel->n : 0);
+}
 
 /* What pipeline_judge() finds out about a sample. */
 struct accepted {
@@ -286,3 +304,9 @@ void pipeline_forget_exited(struct windows *p, uint64_t now_boot_ns);
  */
 const char *pipeline_judge(struct windows *p, const struct feed *f, const struct raw_sample *s,
 			   struct accepted *ret);
+/* Returns the container of the sample's cgroup; NULL: not selected. */
+const struct attribution *pipeline_attribution(const struct feed *f, const struct raw_sample *s);
+
+/* ---- crowded.c ---- */
+/* Keeps to f->room, which is not 0. Lost samples are in the window, and in ret->refused. */
+void pipeline_crowd_out(struct windows *p, const struct feed *f, struct feed_answer *ret);

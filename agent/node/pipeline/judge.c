@@ -130,6 +130,13 @@ static void take_names(const struct drain *d, const struct raw_sample *s, struct
 	a->names.leader_comm[15] = a->names.thread_comm[15] = '\0';
 }
 
+const struct attribution *pipeline_attribution(const struct feed *f, const struct raw_sample *s)
+{
+	return f->n_owners ? bsearch(&s->cgroup_id, f->owners, f->n_owners, sizeof(*f->owners),
+				     compare_attribution)
+			   : NULL;
+}
+
 static const char *select_sample(struct windows *p, const struct feed *f,
 				 const struct raw_sample *s, struct accepted *ret)
 {
@@ -139,9 +146,7 @@ static const char *select_sample(struct windows *p, const struct feed *f,
 		return "unknown_event";
 	a.process = find_process(p, process_id_of(s));
 	take_names(f->drain, s, &a);
-	a.attribution = f->n_owners ? bsearch(&s->cgroup_id, f->owners, f->n_owners,
-					      sizeof(*f->owners), compare_attribution)
-				    : NULL;
+	a.attribution = pipeline_attribution(f, s);
 	if (a.attribution && s->last_ns > a.attribution->until_ns)
 		a.attribution = NULL;
 	*ret = a;

@@ -10,10 +10,19 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_WAIT_NS    NSEC_PER_SEC	  /* time that a drain waits for mappings */
-#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
-#define MAX_WAITING    8		  /* limit for full drains that wait */
-#define MAX_EXEC_READS 50 /* reads of mappings per second at the exec of a process */
+#define MAX_WAIT_NS	  NSEC_PER_SEC	     /* time that a drain waits for mappings */
+#define MAX_PARSE_NS	  (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
+#define MAX_WAITING	  8		     /* limit for full drains that wait */
+#define MAX_EXEC_READS	  50	       /* reads of mappings per second at the exec of a process */
+#define MAX_WAITING_BYTES (256u << 20) /* of the drains in the queue */
+/*
+ * If a drain gets its names later than that, or if many bytes wait, the pipeline worker is too
+ * slow, and each drain may take only a part of the time that it covers: see room_for().
+ */
+#define LATE_NS	   (5 * NSEC_PER_SEC)
+#define LATE_BYTES (MAX_WAITING_BYTES / 4)
+#define LATE_PART  2
+#define MIN_ROOM   16384 /* work (pipeline_work()) that a drain may always be */
 
 struct feeding {
 	struct task task;
@@ -22,6 +31,7 @@ struct feeding {
 	struct feed_answer answer;
 	/* CLOCK_BOOTTIME: after this time the drain does not wait for mappings any more */
 	uint64_t due_ns;
+	uint64_t took_ns; /* how long the worker was busy with it, in all passes */
 	struct feeding *next;
 };
 
@@ -29,7 +39,9 @@ struct sample_queue {
 	struct pipeline *pipeline;
 	const struct queue_ops *ops;
 	struct feeding *first, **last;
-	size_t n_waiting; /* drains in the queue, without those of pipeline_queue_add_whole() */
+	size_t n_waiting;     /* drains in the queue, without those of pipeline_queue_add_whole() */
+	size_t waiting_bytes; /* of the drains in the queue */
+	uint64_t work_ns;     /* how long the worker took lately for a piece of work; 0: none */
 	/*
 	 * how long the machine slept during drains that the worker refused (struct task); the next
 	 * request takes this time, and `lost`
@@ -105,9 +117,11 @@ static void feed_handled(struct task *t);
 static void feed_run(struct task *t)
 {
 	struct feeding *f = (struct feeding *)t;
+	uint64_t began_ns = now_mono_ns();
 	_stage_("fold");
 
 	f->queue->ops->fold(f->queue->pipeline->windows, &f->feed, &f->answer);
+	f->took_ns += now_mono_ns() - began_ns;
 }
 
 static void tell_target(struct report *r, const char *uid, const struct taken *a)
@@ -143,18 +157,37 @@ static void parse(struct sample_queue *d, struct feed_answer *f)
 	f->n_unparsed = 0;
 }
 
+static size_t feed_bytes(const struct feed *f)
+{
+	const struct drain *d = f->drain;
+
+	if (!d)
+		return 0;
+	return d->n_samples * sizeof(*d->samples) + d->n_stacks * sizeof(*d->stacks) +
+	       (d->memory ? d->memory->cap : 0);
+}
+
+static void note_waiting(struct sample_queue *d, const struct feeding *f, bool waits)
+{
+	const size_t bytes = feed_bytes(&f->feed);
+
+	d->n_waiting += f->feed.whole ? 0 : waits ? 1 : -1;
+	d->waiting_bytes += waits ? bytes : -bytes;
+}
+
 /*
  * Has the missing mappings, names and files read, and puts the same drain at the front of the queue
  * for its last pass.
  */
-static void come_again(struct sample_queue *d, struct feed *from, struct feed_answer *answer)
+static void come_again(struct sample_queue *d, struct feeding *from)
 {
+	struct feed_answer *answer = &from->answer;
 	struct feeding *f = xcalloc(1, sizeof(*f));
 
-	*f = (struct feeding){.queue = d, .feed = *from};
+	*f = (struct feeding){.queue = d, .feed = from->feed, .took_ns = from->took_ns};
 	f->task.run = feed_run;
 	f->task.done = feed_handled;
-	*from = (struct feed){0};
+	from->feed = (struct feed){0};
 	f->feed.last_pass = true;
 	f->feed.files_asked = answer->files_asked;
 	f->feed.gap_ns = 0;
@@ -163,7 +196,7 @@ static void come_again(struct sample_queue *d, struct feed *from, struct feed_an
 	if (!d->first)
 		d->last = &f->next;
 	d->first = f;
-	d->n_waiting += !f->feed.whole;
+	note_waiting(d, f, true);
 	for (size_t i = 0; i < answer->n_missing; i++) {
 		const struct missing *m = &answer->missing[i];
 
@@ -192,22 +225,37 @@ static void lose_refused(struct sample_queue *d, struct feed *f)
 	profile_losses_move(&d->lost, &f->lost);
 }
 
+static void refuse(struct sample_queue *d, struct feed *f)
+{
+	lose_refused(d, f);
+	pipeline_downtime_untold(d->pipeline, f->gap_ns);
+	d->asleep_ns += f->asleep_ns;
+	pipeline_queue_exited(d, f->exits, f->n_exits);
+}
+
+static void note_speed(struct sample_queue *d, const struct feeding *f)
+{
+	uint64_t ns = f->took_ns / MAX(f->answer.work, 1ull);
+
+	if (f->answer.work >= MIN_ROOM) /* less says little */
+		d->work_ns = d->work_ns ? (d->work_ns + ns) / 2 : ns;
+}
+
 static void feed_handled(struct task *t)
 {
 	struct feeding *f = (struct feeding *)t;
 	struct sample_queue *d = f->queue;
 
 	assert_se(d->feeding);
+	kernel_note_refused(d->pipeline->config.kernel, f->answer.refused, f->answer.n_refused);
 	if (t->refused) {
-		lose_refused(d, &f->feed);
-		pipeline_downtime_untold(d->pipeline, f->feed.gap_ns);
-		d->asleep_ns += f->feed.asleep_ns;
-		pipeline_queue_exited(d, f->feed.exits, f->feed.n_exits);
+		refuse(d, &f->feed);
 	} else if (!f->feed.full) {
 		read_wanted(d, &f->answer);
 	} else if (f->answer.waits) {
-		come_again(d, &f->feed, &f->answer);
+		come_again(d, f);
 	} else {
+		note_speed(d, f);
 		tell_sampled(d->pipeline->config.report, &f->feed, f->answer.taken);
 		read_wanted(d, &f->answer);
 		parse(d, &f->answer);
@@ -226,14 +274,24 @@ static void feed_handled(struct task *t)
 	pipeline_queue_advance(d);
 }
 
-static size_t feed_bytes(const struct feed *f)
+/*
+ * Returns feed.room of a drain. If the worker is late, the drain may take half of the time that it
+ * covers, as far as can be told from the drains before. So the queue becomes shorter.
+ */
+static uint64_t room_for(const struct sample_queue *d, const struct feeding *f)
 {
-	const struct drain *d = f->drain;
+	const struct drain *drain = f->feed.drain;
+	uint64_t behind_ns, ns;
 
-	if (!d)
+	if (!drain || !f->feed.full || f->feed.whole)
 		return 0;
-	return d->n_samples * sizeof(*d->samples) + d->n_stacks * sizeof(*d->stacks) +
-	       (d->memory ? d->memory->cap : 0);
+	behind_ns = now_boot_ns() - MIN(drain->to_ns, now_boot_ns());
+	counter_set(counter("podflame_samples_behind_ns", NULL, NULL), behind_ns);
+	if (d->pipeline->config.work->closing || !d->work_ns ||
+	    (behind_ns < LATE_NS && d->waiting_bytes < LATE_BYTES))
+		return 0;
+	ns = MAX(drain->to_ns - drain->from_ns, NSEC_PER_SEC) / LATE_PART;
+	return MAX(ns / d->work_ns, (uint64_t)MIN_ROOM);
 }
 
 static bool is_due(const struct sample_queue *d, const struct feeding *f)
@@ -284,7 +342,8 @@ void pipeline_queue_advance(struct sample_queue *d)
 		d->first = f->next;
 		if (!d->first)
 			d->last = &d->first;
-		d->n_waiting -= !f->feed.whole;
+		f->feed.room = room_for(d, f);
+		note_waiting(d, f, false);
 		d->feeding = true;
 		add_earlier(d, &f->feed);
 		work_post(d->pipeline->config.work, d->pipeline->config.work->pipe, &f->task,
@@ -347,9 +406,15 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
 	f->task.run = feed_run;
 	f->task.done = feed_handled;
+	if (d->waiting_bytes + feed_bytes(&f->feed) > MAX_WAITING_BYTES) {
+		refuse(d, &f->feed);
+		pipeline_feed_done(&f->feed);
+		free(f);
+		return;
+	}
 	*d->last = f;
 	d->last = &f->next;
-	d->n_waiting += !whole;
+	note_waiting(d, f, true);
 	pipeline_queue_advance(d);
 }
 

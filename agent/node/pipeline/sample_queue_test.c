@@ -4,6 +4,7 @@
  * node closes. A drain is refused if the worker does not run its task (struct task). The test's
  * thread does the work of the workers.
  */
+#include "lib/base/testclock.h"
 #include "node/pipeline/internal.h"
 #include "node/work/testworkers.h"
 
@@ -18,8 +19,10 @@ static size_t n_fed, n_folded;
 static uint64_t fed_asleep_ns[32];
 static uint64_t fed_lost[32][2]; /* [0]: lost as "counts_full"; [1]: all other losses */
 static size_t fed_exits[32];
-static bool names_are_missing; /* whether the next first pass finds that names are missing */
-static size_t n_unparsed;      /* how many unparsed files the next pass finds */
+static uint64_t fed_room[32];
+static uint64_t took_ns, work_done; /* how long the next passes take, and for how much work */
+static bool names_are_missing;	    /* whether the next first pass finds that names are missing */
+static size_t n_unparsed;	    /* how many unparsed files the next pass finds */
 static size_t n_to_parse;
 static struct missing missing; /* what the next pass finds missing; tgid 0: nothing */
 static uint64_t read_cgroup_id;
@@ -66,6 +69,9 @@ static void fold(struct windows *p, const struct feed *f, struct feed_answer *re
 	assert_true(n_fed < ARRAY_SIZE(fed));
 	fed_asleep_ns[n_fed] = f->asleep_ns;
 	fed_exits[n_fed] = f->n_exits;
+	fed_room[n_fed] = f->room;
+	test_clock.later_ns += took_ns;
+	ret->work = work_done;
 	memset(fed_lost[n_fed], 0, sizeof(fed_lost[n_fed]));
 	for (size_t i = 0; i < f->lost.n; i++)
 		fed_lost[n_fed][!streq(f->lost.items[i].reason, "counts_full")] +=
@@ -107,6 +113,7 @@ static int set_up(void **state)
 	queue = pipeline_queue_new(&pipeline, &ops);
 	parses = under_way = names_are_missing = false;
 	n_fed = n_folded = n_unparsed = n_to_parse = 0;
+	took_ns = work_done = 0;
 	return 0;
 }
 
@@ -272,6 +279,92 @@ static void files_without_names_are_parsed(void **state)
 	work();
 	assert_int_equal(n_to_parse, 5);
 	assert_int_equal(n_folded, 1);
+}
+
+/* Adds a drain of the last two seconds. */
+static void add_of_now(size_t i)
+{
+	struct drain *d = make(i, 0, false);
+
+	d->to_ns = now_boot_ns();
+	d->from_ns = d->to_ns - 2 * NSEC_PER_SEC;
+	pipeline_queue_add(queue, d, true);
+}
+
+/*
+ * The worker takes four seconds for two seconds of samples. When it is late, a drain may take half
+ * of the time that it covers.
+ */
+static void a_late_drain_has_no_more_room_than_time(void **state)
+{
+	(void)state;
+	took_ns = 4 * NSEC_PER_SEC;
+	work_done = 2000000;
+	for (size_t i = 0; i < 4; i++)
+		add_of_now(i);
+	work();
+	add_of_now(4); /* it does not wait */
+	work();
+	assert_fed(5);
+	assert_int_equal(fed_room[0], 0);
+	assert_int_equal(fed_room[1], 0); /* 4 s */
+	assert_int_equal(fed_room[2], work_done / 4);
+	assert_int_equal(fed_room[3], work_done / 4);
+	assert_int_equal(fed_room[4], 0);
+}
+
+static void a_late_drain_has_some_room(void **state)
+{
+	(void)state;
+	took_ns = 4000 * NSEC_PER_SEC;
+	work_done = 20000;
+	add_of_now(0);
+	add_of_now(1);
+	work();
+	assert_int_equal(fed_room[1], 16384); /* MIN_ROOM */
+}
+
+/* Makes a drain with 7 samples that takes so many MiB. */
+static void add_large(size_t i, size_t mib)
+{
+	static const struct raw_sample samples[] = {{.n = 3}, {.n = 4}};
+	struct drain *d = make(i, 0, false);
+
+	d->to_ns = now_boot_ns();
+	d->from_ns = d->to_ns - NSEC_PER_SEC;
+	d->samples = xmemdup(samples, sizeof(samples));
+	d->n_samples = ARRAY_SIZE(samples);
+	d->n_stacks = (mib << 20) / sizeof(*d->stacks); /* nobody looks at them here */
+	pipeline_queue_add(queue, d, true);
+}
+
+/* The drains that wait take at most 256 MiB. From a quarter of that on, the worker counts as late. */
+static void waiting_drains_have_a_limit(void **state)
+{
+	struct counter *c = counter("podflame_samples_dropped_total", "reason", "pipeline_full");
+	uint64_t before = counter_get(c);
+
+	(void)state;
+	took_ns = NSEC_PER_SEC;
+	work_done = 1000000;
+	add_of_now(0);
+	work();
+	took_ns = 0;
+	parses = true;
+	add_large(1, 200);
+	add_large(2, 50);
+	add_large(9, 10);
+	assert_int_equal(counter_get(c), before + 7);
+	assert_int_equal(profile_losses_sum(pipeline_queue_lost(queue)), 7);
+	add_large(3, 1);
+	assert_int_equal(counter_get(c), before + 7);
+	parses = false;
+	pipeline_queue_advance(queue);
+	work();
+	assert_fed(4);
+	assert_int_equal(fed_room[1], 500000);
+	assert_int_equal(fed_room[2], 0); /* less than 64 MiB wait */
+	assert_int_equal(fed_lost[1][1], 7);
 }
 
 /*
@@ -464,6 +557,9 @@ int main(void)
 		TEST(a_second_pass_keeps_its_place),
 		TEST(mappings_are_read_for_their_container),
 		TEST(files_without_names_are_parsed),
+		TEST(a_late_drain_has_no_more_room_than_time),
+		TEST(a_late_drain_has_some_room),
+		TEST(waiting_drains_have_a_limit),
 		TEST(who_waits_at_the_end_goes_on),
 		TEST(who_is_found_without_names_at_the_end_comes_again_at_once),
 		TEST(a_refused_sleep_is_told_with_the_next),

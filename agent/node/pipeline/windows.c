@@ -74,6 +74,7 @@ void pipeline_feed_answer_done(struct feed_answer *a)
 	free(a->wanted);
 	stacks_unparsed_free(a->unparsed, a->n_unparsed);
 	free(a->taken);
+	free(a->refused);
 	profile_batch_free(a->batch);
 }
 
@@ -156,6 +157,7 @@ static void fold_sample(struct windows *p, const struct drain *d, struct raw_sam
 	uint32_t stack = STACK_NONE;
 	int r = fold_begin(p->fold, a->owner) ? 0 : -E2BIG;
 
+	p->work_done += pipeline_work(user, kernel);
 	stacks_taken(p->stacks, profile_event_info(s.event)->snapshot ? s.oldest_ns : s.first_ns);
 	if (r == 0 && (s.n || s.value))
 		r = stacks_resolve(p->stacks, fold_batch(p->fold), process_id_of(&s), user, kernel,
@@ -374,6 +376,8 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 	if (!f->last_pass)
 		pipeline_note_exits(p, f->exits, f->n_exits);
 	if (f->drain && f->full) {
+		if (f->room && !f->last_pass)
+			pipeline_crowd_out(p, f, ret);
 		if (!f->files_asked)
 			find_missing(p, f, ret);
 		if (ret->waits)
@@ -383,7 +387,9 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		(void)stacks_refresh_kernel(p->stacks);
 		stacks_unparsed_free(TAKE_PTR(ret->unparsed), ret->n_unparsed);
 		ret->taken = xcalloc(f->n_owners + 1, sizeof(*ret->taken));
+		p->work_done = 0;
 		fold_drain(p, f, ret->taken);
+		ret->work = p->work_done;
 		ret->unparsed = stacks_unparsed(p->stacks, &ret->n_unparsed);
 		now_ns = f->drain->to_ns;
 	}

@@ -160,7 +160,7 @@ struct raw_young {
 	struct raw_stack stack;
 	struct raw_frame *frames; /* frames of the stack */
 };
-/* The tables in the kernel of which each namespace has a share. */
+/* What all namespaces share: tables in the kernel, and what the agent has for what leaves them. */
 enum shared_table {
 	SHARED_COUNTS,	  /* of a generation */
 	SHARED_RING,	  /* bytes of stacks, names and processes that are on their way */
@@ -172,9 +172,10 @@ enum shared_table {
 	SHARED_FUNCTIONS, /* processes whose RDMA providers are known */
 	SHARED_REQUESTS,  /* of RDMA, under way */
 	SHARED_QUEUES,	  /* queue pairs of RDMA */
+	SHARED_WORK,	  /* the time of the agent's pipeline worker */
 	_SHARED_MAX
 };
-/* A namespace had more than its share of a table, so this event of it lacks entries. */
+/* A namespace had more than its share, so this event of it lacks something. */
 struct raw_refused {
 	enum shared_table table;
 	enum event event;
