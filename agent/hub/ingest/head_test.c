@@ -4,6 +4,7 @@
  * be on their way at once.
  */
 #include "hub/ingest/ingest.h"
+#include "lib/base/testclock.h"
 
 #include <arpa/inet.h>
 #include <semaphore.h>
@@ -430,6 +431,75 @@ static void run_for_ms(struct world *w, unsigned ms)
 	timer_cancel(&t);
 }
 
+/* Sends the empty body of a node. The answer comes later. */
+static void send_empty(struct world *w, struct peer *p, const char *node)
+{
+	w->node = node;
+	call(w, p, PATH TOKEN TYPE CHUNKED NOT_YET);
+	assert_string_equal(hear(p), MAY_COME);
+	say(p, EMPTY_BODY);
+}
+
+/* Runs until so many bodies wait for the writer. */
+static void run_until_queued(struct world *w, uint64_t n)
+{
+	while (queued(w) < n)
+		run_for_ms(w, 1);
+}
+
+static void assert_stored(struct peer *p)
+{
+	assert_said(hear(p), "HTTP/1.1 200 ", "");
+	hang_up(p);
+}
+
+/*
+ * The body of one sender takes 50 s, in which another sender waits. For as long as that, the writer
+ * is left to the other one, also for bodies that come later.
+ */
+static void who_made_others_wait_rests(void **state)
+{
+	struct blocker b = {.job = {.run = block, .done = nothing}};
+	struct world *w = *state;
+	struct peer slow, next, victim;
+
+	sem_init(&b.release, 0, 0);
+	assert_int_equal(worker_post(w->writer, &b.job), 0);
+	send_empty(w, &slow, "slow");
+	run_until_queued(w, 1);
+	send_empty(w, &victim, "victim");
+	run_until_queued(w, 2);
+	send_empty(w, &next, "slow");
+	test_clock.later_ns += 50 * NSEC_PER_SEC;
+	sem_post(&b.release);
+	assert_stored(&slow);
+	assert_stored(&victim);
+	assert_stores(w, "victim");
+	assert_int_equal(recv(next.fd, (char[1]){0}, 1, MSG_DONTWAIT), -1);
+	test_clock.later_ns += 50 * NSEC_PER_SEC;
+	assert_stored(&next);
+	sem_destroy(&b.release);
+}
+
+/* Nobody waited for a sender's slow body: the next one of it goes on at once. */
+static void who_is_alone_does_not_rest(void **state)
+{
+	struct blocker b = {.job = {.run = block, .done = nothing}};
+	struct world *w = *state;
+	struct peer slow, next;
+
+	sem_init(&b.release, 0, 0);
+	assert_int_equal(worker_post(w->writer, &b.job), 0);
+	send_empty(w, &slow, "slow");
+	run_until_queued(w, 1);
+	send_empty(w, &next, "slow");
+	test_clock.later_ns += 50 * NSEC_PER_SEC;
+	sem_post(&b.release);
+	assert_stored(&slow);
+	assert_stored(&next);
+	sem_destroy(&b.release);
+}
+
 /* However many bodies a sender has sent, the writer has one of them, and then one of another. */
 static void senders_take_turns(void **state)
 {
@@ -441,20 +511,15 @@ static void senders_take_turns(void **state)
 	sem_init(&b.release, 0, 0);
 	assert_int_equal(worker_post(w->writer, &b.job), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(peers); i++) {
-		w->node = i < ARRAY_SIZE(peers) - 1 ? "greedy" : "victim";
-		call(w, &peers[i], PATH TOKEN TYPE CHUNKED NOT_YET);
-		assert_string_equal(hear(&peers[i]), MAY_COME);
-		say(&peers[i], EMPTY_BODY);
+		send_empty(w, &peers[i], i < ARRAY_SIZE(peers) - 1 ? "greedy" : "victim");
 	}
-	while (queued(w) < 2)
-		run_for_ms(w, 1);
+	run_until_queued(w, 2);
 	/* the others would be there by now */
 	run_for_ms(w, 100);
 	n = queued(w);
 	sem_post(&b.release);
 	for (size_t i = 0; i < ARRAY_SIZE(peers); i++) {
-		assert_said(hear(&peers[i]), "HTTP/1.1 200 ", "");
-		hang_up(&peers[i]);
+		assert_stored(&peers[i]);
 	}
 	sem_destroy(&b.release);
 	assert_int_equal(n, 2);
@@ -509,6 +574,8 @@ int main(void)
 		TEST(bodies_of_unknown_length_count_as_large),
 		TEST(slow_senders_leave_room),
 		TEST(senders_take_turns),
+		TEST(who_made_others_wait_rests),
+		TEST(who_is_alone_does_not_rest),
 		TEST(a_node_takes_half),
 		TEST(a_cluster_takes_half),
 	};

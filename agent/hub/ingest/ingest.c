@@ -7,52 +7,21 @@
  * again instead of storing it, and passes on what the central hub answers.
  */
 #include "hub/ingest/answer.h"
-#include "hub/ingest/judge.h"
+#include "hub/ingest/internal.h"
 
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <utlist.h>
 
 #define MAX_PENDING_BYTES (128u << 20) /* limit for the bytes of bodies that the hub has accepted */
 #define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC) /* if a write takes longer, /healthz fails */
-
-struct ingest {
-	struct ingest_config config;
-	unsigned n_pending; /* requests that still use this struct */
-	size_t pending_bytes;
-	struct ingest_request *requests; /* list of the pending ones */
-	bool closed;
-};
-
-struct ingest_request {
-	struct job job; /* must be the first member */
-	struct ingest *ingest;
-	struct ingest_request *prev, *next; /* in ingest.requests */
-	struct http_conn *conn;		    /* NULL: the client has closed the connection */
-	char *encoding, *peer;
-	/* owns its strings node and cluster; node NULL: the sender is not known yet */
-	struct ingest_sender sender;
-	bool coming; /* the body is being read */
-	/* the body is with the writer; it waits for one of the same sender that is */
-	bool writing, waits;
-	char *body; /* NULL: not read yet */
-	size_t n;   /* length of body; until the body is read: bytes that are reserved for it */
-	/* value of the header Content-Length; UINT64_MAX: there is no such header */
-	uint64_t content_length;
-	struct ingest_verdict verdict;
-	size_t n_skipped;		/* profiles that the hub left out although it answers 200 */
-	const char *skipped_for;	/* why these profiles were left out */
-	struct forward_request *onward; /* what goes to the central hub; NULL: nothing does */
-	char forward_text
-		[200]; /* why the central hub left some out, or the reason of its refusal */
-};
 
 /* ---- the end of a request ---- */
 
 static void ingest_destroy(struct ingest *i)
 {
+	ingest_rests_done(&i->rests);
 	free(i);
 }
 
@@ -69,6 +38,7 @@ static void request_end(struct ingest_request *q)
 	DL_DELETE(i->requests, q);
 	free(q->encoding);
 	free(q->peer);
+	free(q->who);
 	free((char *)q->sender.node);
 	free((char *)q->sender.cluster);
 	free(q->body);
@@ -202,15 +172,12 @@ static void forwarded(const struct forward_answer *a, void *arg)
 	request_end(q);
 }
 
-static void next_of_sender(const struct ingest_request *q);
-
 static void request_done(struct job *job)
 {
 	struct ingest_request *q = (struct ingest_request *)job;
 	struct ingest *i = q->ingest;
 
-	q->writing = false;
-	next_of_sender(q);
+	ingest_turns_wrote(q);
 	if (!q->onward) {
 		request_end(q);
 	} else if (i->closed) {
@@ -222,64 +189,10 @@ static void request_done(struct job *job)
 	}
 }
 
-static void no_room(struct ingest_request *q, const char *reason, int status, const char *message)
+void ingest_no_room(struct ingest_request *q, const char *reason, int status, const char *message)
 {
 	counter_add(counter("podflame_ingest_no_room_total", "reason", reason), 1);
 	end_as(q, status, message);
-}
-
-/* If the token names no node, all senders of an address count as one. */
-static bool is_same_sender(const struct ingest_request *a, const struct ingest_request *b)
-{
-	if (a->sender.cluster || b->sender.cluster)
-		return str_equal(a->sender.cluster, b->sender.cluster);
-	return str_equal(a->sender.node, b->sender.node) &&
-	       (*a->sender.node || streq(a->peer, b->peer));
-}
-
-/* Returns whether the writer has the body. Otherwise the request is answered, and q is gone. */
-static bool post_body(struct ingest_request *q)
-{
-	bool writing;
-
-	q->job = (struct job){.run = request_run,
-			      .done = request_done,
-			      .n_bytes = q->n,
-			      .deadline_ns = WRITE_LIMIT_NS};
-	writing = worker_post(q->ingest->config.writer, &q->job) == 0;
-	q->writing = writing;
-	if (!writing)
-		no_room(q, "writer", 503, "too many profiles wait for the store");
-	return writing;
-}
-
-/*
- * The writer has one body of a sender at a time. So the senders take turns, and who sends much
- * waits for itself only.
- */
-static void write_body(struct ingest_request *q)
-{
-	const struct ingest_request *other;
-
-	DL_FOREACH (q->ingest->requests, other)
-		q->waits |= other->writing && is_same_sender(other, q);
-	if (!q->waits)
-		post_body(q);
-}
-
-/* Gives the writer the oldest body that waits for q, which the writer has given back. */
-static void next_of_sender(const struct ingest_request *q)
-{
-	struct ingest_request *other, *next;
-
-	DL_FOREACH_SAFE(q->ingest->requests, other, next)
-	{
-		if (!other->waits || !is_same_sender(other, q))
-			continue;
-		other->waits = false;
-		if (post_body(other))
-			return;
-	}
 }
 
 static void body_lost(void *arg)
@@ -297,7 +210,7 @@ static size_t bytes_of_sender(const struct ingest_request *of)
 	size_t n = 0;
 
 	DL_FOREACH (of->ingest->requests, q)
-		n += q->sender.node && is_same_sender(of, q) ? q->n : 0;
+		n += q->who && ingest_is_same_sender(of, q) ? q->n : 0;
 	return n;
 }
 
@@ -315,9 +228,9 @@ static bool has_room(struct ingest_request *q, size_t n)
 	if (of_sender + n <= left)
 		return true;
 	if (of_sender)
-		no_room(q, "sender", 429, "too many bytes of this sender are pending");
+		ingest_no_room(q, "sender", 429, "too many bytes of this sender are pending");
 	else
-		no_room(q, "all", 503, "too many requests at once");
+		ingest_no_room(q, "all", 503, "too many requests at once");
 	return false;
 }
 
@@ -335,6 +248,15 @@ static void read_body(struct ingest_request *q)
 	q->coming = true;
 	http_conn_on_gone(q->conn, body_lost, q);
 	http_accept_body(q->conn, OTLP_MAX_BYTES); /* http_accept_body() may free q */
+}
+
+static void write_body(struct ingest_request *q)
+{
+	q->job = (struct job){.run = request_run,
+			      .done = request_done,
+			      .n_bytes = q->n,
+			      .deadline_ns = WRITE_LIMIT_NS};
+	ingest_turns_add(q);
 }
 
 /* Continues a request whose sender may send profiles: stores the body, or reads it first. */
@@ -369,6 +291,7 @@ static void sender_checked(const struct ingest_sender *s, void *arg)
 	}
 	q->sender = (struct ingest_sender){
 		.node = xstrdup(s->node), .hosts = s->hosts, .cluster = xstrdup(s->cluster)};
+	ingest_turns_name(q);
 	go_on(q);
 }
 
@@ -527,17 +450,27 @@ int ingest_bytes(struct ingest *i, const void *body, size_t n)
 
 int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret)
 {
-	(void)l;
 	*ret = xcalloc(1, sizeof(**ret));
 	(*ret)->config = *c;
+	(*ret)->loop = l;
 	return 0;
 }
 
 struct ingest *ingest_free(struct ingest *i)
 {
+	struct ingest_request *q, *next;
+
 	if (!i)
 		return NULL;
 	i->closed = true;
+	timer_cancel(&i->rest_timer);
+	i->n_pending++; /* the last request that ends here must not free i */
+	DL_FOREACH_SAFE(i->requests, q, next)
+	{
+		if (q->waits)
+			end_as(q, 503, "the hub is stopping");
+	}
+	i->n_pending--;
 	if (i->n_pending == 0)
 		ingest_destroy(i);
 	return NULL;

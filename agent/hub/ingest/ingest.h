@@ -13,11 +13,11 @@
 #include "lib/otlp/otlp.h"
 
 struct ingest;
-struct ingest_sender {		/* the strings are valid only while done runs */
-	int status;		/* 200, 401, 403, 429 or 503 */
-	const char *error;	/* if the status is not 200: a text for people */
-	const char *node;	/* the node for which the token was made; "": it names none */
-	bool hosts;		/* may send profiles that belong to no namespace */
+struct ingest_sender {	   /* the strings are valid only while done runs */
+	int status;	   /* 200, 401, 403, 429 or 503 */
+	const char *error; /* if the status is not 200: a text for people */
+	const char *node;  /* the node for which the token was made; "": it names none */
+	bool hosts;	   /* may send profiles that belong to no namespace */
 	/*
 	 * The sender is the hub of this other cluster, which has checked of what its agents speak.
 	 * NULL: it belongs to the hub's own cluster.
@@ -29,8 +29,8 @@ struct ingest_sender {		/* the strings are valid only while done runs */
  * now or later. peer: as in struct http_in.
  */
 typedef void ingest_auth_fn(const char *authorization, const char *peer,
-			    void (*done)(const struct ingest_sender *s, void *arg),
-			    void *done_arg, void *arg);
+			    void (*done)(const struct ingest_sender *s, void *arg), void *done_arg,
+			    void *arg);
 struct ingest_config {
 	struct store *store;
 	/* if it is set: profiles go there, and not into the store. It outlives the writer's jobs */
@@ -39,8 +39,8 @@ struct ingest_config {
 	/* NULL: all senders may send, and the hub believes them (`podflame local`) */
 	ingest_auth_fn *auth;
 	void *auth_arg;
-	struct pods *pods;		/* if auth is set: where pods are */
-	const char *cluster_name;	/* if auth is set: the cluster of the senders; "": none */
+	struct pods *pods;	  /* if auth is set: where pods are */
+	const char *cluster_name; /* if auth is set: the cluster of the senders; "": none */
 	/*
 	 * Senders whose token names no node may send, too. The hub then believes them that a pod
 	 * is on the node that they name.

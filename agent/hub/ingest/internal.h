@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of ingest/ share. Loop thread, except what the writer's job uses. */
+#pragma once
+
+#include "hub/ingest/judge.h"
+#include "hub/ingest/rests.h"
+
+#include <utlist.h>
+
+struct ingest {
+	struct ingest_config config;
+	struct loop *loop;
+	unsigned n_pending; /* requests that still use this struct */
+	size_t pending_bytes;
+	struct ingest_request *requests; /* list of the pending ones */
+	uint64_t free_ns; /* when the writer gave back the last body; CLOCK_MONOTONIC */
+	struct ingest_rests rests;
+	struct timer rest_timer; /* for the next rest that is over */
+	bool closed;
+};
+
+struct ingest_request {
+	struct job job; /* must be the first member */
+	struct ingest *ingest;
+	struct ingest_request *prev, *next; /* in ingest.requests */
+	struct http_conn *conn;		    /* NULL: the client has closed the connection */
+	char *encoding, *peer;
+	/*
+	 * Who sends: a cluster, a node, or an address if the token names neither. NULL: the sender
+	 * is not known yet
+	 */
+	char *who;
+	/* owns its strings node and cluster; node NULL: the sender is not known yet */
+	struct ingest_sender sender;
+	bool coming; /* the body is being read */
+	/* the body is with the writer; it waits because of another one of the same sender */
+	bool writing, waits;
+	uint64_t posted_ns; /* when the writer got the body; CLOCK_MONOTONIC */
+	char *body;	    /* NULL: not read yet */
+	size_t n; /* length of body; until the body is read: bytes that are reserved for it */
+	/* value of the header Content-Length; UINT64_MAX: there is no such header */
+	uint64_t content_length;
+	struct ingest_verdict verdict;
+	size_t n_skipped;		/* profiles that the hub left out although it answers 200 */
+	const char *skipped_for;	/* why these profiles were left out */
+	struct forward_request *onward; /* what goes to the central hub; NULL: nothing does */
+	char forward_text
+		[200]; /* why the central hub left some out, or the reason of its refusal */
+};
+
+/* Counts and answers a request for which there is no room. q is gone afterwards. */
+void ingest_no_room(struct ingest_request *q, const char *reason, int status, const char *message);
+
+/* ---- turns.c ---- */
+/* To be called when the sender is known: sets q->who. Without a node all of an address are one. */
+void ingest_turns_name(struct ingest_request *q);
+bool ingest_is_same_sender(const struct ingest_request *a, const struct ingest_request *b);
+/* Posts q->job to the writer when it is its turn, or answers that there is no room. */
+void ingest_turns_add(struct ingest_request *q);
+/* To be called when the writer has done q->job. */
+void ingest_turns_wrote(struct ingest_request *q);
