@@ -279,7 +279,8 @@ static int open_store(struct hub *h, struct field_error *reterr)
 
 /*
  * As many workers run queries as there are CPUs; at least three, so that one user's two queries
- * leave one to others.
+ * leave one to others. Queries that are dear must not keep the hub from storing, so these workers
+ * yield.
  */
 static int open_query_workers(struct hub *h)
 {
@@ -290,6 +291,8 @@ static int open_query_workers(struct hub *h)
 	for (n = MIN(n, ARRAY_SIZE(h->query)); !r && h->n_query < n; h->n_query += !r) {
 		snprintf(name, sizeof(name), "query-%zu", h->n_query + 1);
 		r = worker_new(h->loop, name, QUERY_BYTES, &h->query[h->n_query]);
+		if (!r)
+			worker_yield(h->query[h->n_query]);
 	}
 	return r;
 }

@@ -77,6 +77,11 @@ struct worker_stats {
 int worker_new(struct loop *l, const char *name, size_t max_bytes, struct worker **ret);
 struct worker *worker_free(struct worker *w);	/* Runs the queued jobs, then joins the thread. */
 int worker_post(struct worker *w, struct job *j);
+/*
+ * If there is not enough CPU time for all threads, this worker's gets less than the others of the
+ * process: about a third of what each of those gets.
+ */
+void worker_yield(struct worker *w);
 void worker_stats(struct worker *w, struct worker_stats *ret);
 typedef void worker_stuck_fn(struct worker *w, struct job *j, void *arg);
 /*

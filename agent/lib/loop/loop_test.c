@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -277,6 +278,36 @@ static void full_mailbox_refuses_and_counts(void **state)
 	assert_int_equal(loop_run(f->loop), 0);
 	assert_string_equal(f->order, "123");
 	worker_free(w);
+}
+
+struct nice_job {
+	struct job job;
+	int nice;
+};
+
+static void read_nice(struct job *j)
+{
+	((struct nice_job *)j)->nice = getpriority(PRIO_PROCESS, 0);
+}
+
+/* Only the thread of this worker gets less CPU time. */
+static void a_worker_yields(void **state)
+{
+	struct fixture *f = *state;
+	struct nice_job jobs[2] = {{.job.run = read_nice}, {.job.run = read_nice}};
+	int before = getpriority(PRIO_PROCESS, 0);
+	struct worker *w[2];
+
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(worker_new(f->loop, "test", 100, &w[i]), 0);
+	worker_yield(w[1]);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(worker_post(w[i], &jobs[i].job), 0);
+	for (int i = 0; i < 2; i++)
+		worker_free(w[i]);
+	assert_int_equal(jobs[0].nice, before);
+	assert_int_equal(jobs[1].nice, 5);
+	assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
 }
 
 static void worker_free_runs_what_is_queued(void **state)
@@ -555,6 +586,7 @@ int main(void)
 		T(signal_comes_on_the_loop),
 		T(worker_runs_jobs_in_order_and_reports_on_the_loop),
 		T(full_mailbox_refuses_and_counts),
+		T(a_worker_yields),
 		T(worker_free_runs_what_is_queued),
 		T(job_without_done_frees_itself),
 		T(stuck_job_is_reported_once_and_still_done),

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "lib/loop/loop_private.h"
@@ -14,6 +15,7 @@
 #define MAX_JOBS      65536
 #define STUCK_POLL_NS (100 * NSEC_PER_MSEC)
 #define STUCK_JOIN_S  1
+#define YIELD_NICE    5 /* a third of the weight of 0 */
 
 struct worker {
 	struct loop *loop;
@@ -251,6 +253,22 @@ int worker_post(struct worker *w, struct job *j)
 	}
 	pthread_mutex_unlock(&w->lock);
 	return full ? -ENOBUFS : 0;
+}
+
+/* On Linux, the process 0 of setpriority() is the calling thread. */
+static void yield_run(struct job *j)
+{
+	(void)setpriority(PRIO_PROCESS, 0, YIELD_NICE);
+	free(j);
+}
+
+void worker_yield(struct worker *w)
+{
+	struct job *j = xcalloc(1, sizeof(*j));
+
+	j->run = yield_run;
+	if (worker_post(w, j) < 0)
+		free(j);
 }
 
 void worker_stats(struct worker *w, struct worker_stats *ret)
