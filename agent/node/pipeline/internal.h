@@ -93,7 +93,7 @@ struct feed_answer {
 	size_t n_unparsed;
 	struct taken *taken; /* one per element of feed.owners; NULL: nothing was folded */
 	uint64_t work;	     /* pipeline_work() of all samples that were folded */
-	/* namespaces of which samples were lost, because they had more than their share of `room` */
+	/* namespaces that have lost samples, because they had more than their share of `room` */
 	struct raw_refused *refused;
 	size_t n_refused;
 	struct batch *batch; /* a window that ended; NULL if it is empty */

@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_WAIT_NS	  NSEC_PER_SEC	     /* time that a drain waits for mappings */
-#define MAX_PARSE_NS	  (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
-#define MAX_WAITING	  8		     /* limit for full drains that wait */
-#define MAX_EXEC_READS	  50	       /* reads of mappings per second at the exec of a process */
+#define MAX_WAIT_NS    NSEC_PER_SEC	  /* time that a drain waits for mappings */
+#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
+#define MAX_WAITING    8		  /* limit for full drains that wait */
+#define MAX_EXEC_READS 50 /* reads of mappings per second at the exec of a process */
+
 #define MAX_WAITING_BYTES (256u << 20) /* of the drains in the queue */
+
 /*
  * If a drain gets its names later than that, or if many bytes wait, the pipeline worker is too
  * slow, and each drain may take only a part of the time that it covers: see room_for().

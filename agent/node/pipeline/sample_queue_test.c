@@ -338,7 +338,7 @@ static void add_large(size_t i, size_t mib)
 	pipeline_queue_add(queue, d, true);
 }
 
-/* The drains that wait take at most 256 MiB. From a quarter of that on, the worker counts as late. */
+/* Drains that wait take at most 256 MiB. From a quarter of that on, the worker counts as late. */
 static void waiting_drains_have_a_limit(void **state)
 {
 	struct counter *c = counter("podflame_samples_dropped_total", "reason", "pipeline_full");
