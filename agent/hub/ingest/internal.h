@@ -33,7 +33,7 @@ struct ingest_request {
 	/* owns its strings node and cluster; node NULL: the sender is not known yet */
 	struct ingest_sender sender;
 	bool coming; /* the body is being read */
-	/* the body is with the writer; it waits because of another one of the same sender */
+	/* the body is with the writer; it waits for another one of its sender, or for its rest */
 	bool writing, waits;
 	uint64_t posted_ns; /* when the writer got the body; CLOCK_MONOTONIC */
 	char *body;	    /* NULL: not read yet */

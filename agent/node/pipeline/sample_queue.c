@@ -239,7 +239,7 @@ static void note_speed(struct sample_queue *d, const struct feeding *f)
 {
 	uint64_t ns = f->took_ns / MAX(f->answer.work, 1ull);
 
-	if (f->answer.work >= MIN_ROOM) /* less says little */
+	if (f->answer.work >= MIN_ROOM / 2) /* less says little */
 		d->work_ns = d->work_ns ? (d->work_ns + ns) / 2 : ns;
 }
 
