@@ -156,6 +156,8 @@ struct pf_filter {
  * from others.
  */
 #define PF_SHARES_MAX 4096 /* numbers; a power of two. 0: the namespace has no number of its own */
+/* Not of a namespace: records of cgroups that are not selected, most of them of new pods. */
+#define PF_SHARE_CGROUPS (PF_SHARES_MAX - 1)
 struct pf_shares {
 	int32_t held[PF_SHARES_MAX]; /* entries of each namespace; at 0: of all together */
 	/* 1 << enum pf_event: the events that lack an entry. User space takes and clears this. */

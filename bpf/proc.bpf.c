@@ -178,7 +178,7 @@ int BPF_PROG(pf_cgroup_mkdir, struct cgroup *cgroup, const char *path)
 		else
 			pf_drop_record(PF_DROP_CGROUP_FULL);
 	}
-	pf_send_cgroup(cgroup, path, false, armed, parent ? copy.share : 0);
+	pf_send_cgroup(cgroup, path, false, armed, parent ? copy.share : PF_SHARE_CGROUPS);
 	return 0;
 }
 
@@ -187,7 +187,7 @@ int BPF_PROG(pf_cgroup_rmdir, struct cgroup *cgroup, const char *path)
 {
 	uint64_t id = BPF_CORE_READ(cgroup, kn, id);
 	const struct pf_filter *f = pf_filter_cgroup(id);
-	uint32_t share = f ? f->share : 0;
+	uint32_t share = f ? f->share : PF_SHARE_CGROUPS;
 	bool known = f != NULL;
 
 	if (BPF_CORE_READ(cgroup, root, hierarchy_id) != pf_config.hierarchy_id)

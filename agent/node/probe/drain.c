@@ -190,7 +190,9 @@ static struct drain *pending_take(struct pending *g)
 {
 	struct drain *d = g->d;
 
-	*g = (struct pending){.d = sample_drain_new(MAX_FRAME_BYTES)};
+	*g = (struct pending){.d = sample_drain_new(MAX_FRAME_BYTES),
+			      .frame_bytes = g->frame_bytes};
+	memset(g->frame_bytes, 0, PF_SHARES_MAX * sizeof(*g->frame_bytes));
 	return d;
 }
 
@@ -297,7 +299,10 @@ int probes_counts_open(struct probes *p)
 	if (!p->ring)
 		return -errno;
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
-		p->generations[i].d = sample_drain_new(MAX_FRAME_BYTES);
+		p->generations[i] = (struct pending){
+			.d = sample_drain_new(MAX_FRAME_BYTES),
+			.frame_bytes = xcalloc(PF_SHARES_MAX, sizeof(uint32_t)),
+		};
 	p->now.d = sample_drain_new(MAX_FRAME_BYTES);
 	p->held = probes_cache_new(MAX_HELD_BYTES);
 	(void)probes_slept_now(&p->slept);
@@ -309,8 +314,10 @@ int probes_counts_open(struct probes *p)
 void probes_counts_close(struct probes *p)
 {
 	ring_buffer__free(p->ring);
-	for (size_t i = 0; i < PF_GENERATIONS; i++)
+	for (size_t i = 0; i < PF_GENERATIONS; i++) {
 		sample_drain_free(p->generations[i].d);
+		free(p->generations[i].frame_bytes);
+	}
 	sample_drain_free(p->now.d);
 	p->held = probes_cache_free(p->held);
 }

@@ -42,6 +42,8 @@ struct pending {
 	struct drain *d;
 	size_t cap_stacks, cap_names, cap_contexts, cap_texts;
 	size_t cap_procs, cap_cgroups, cap_young;
+	/* bytes of frames by share: PF_SHARES_MAX of abi.h; NULL: the drain has no stacks */
+	uint32_t *frame_bytes;
 };
 
 /* The drain to which samples are being added. */

@@ -102,15 +102,37 @@ static void on_young(struct pending *now, const struct pf_rec_stack *r,
 	y->stack.frames = y->frames;
 }
 
+/*
+ * Whether a namespace may have more frames in this generation. As long as a quarter of the room is
+ * free, it may. Of that quarter it gets no more if it has as much as is free.
+ */
+static bool frames_have_room(const struct pending *g, uint32_t share)
+{
+	const struct buf *m = g->d->memory;
+
+	return !g->frame_bytes || m->len < m->max_bytes - m->max_bytes / 4 ||
+	       m->len + g->frame_bytes[share] < m->max_bytes;
+}
+
+static void refuse_frames(struct probes *p, struct drain *d, uint32_t share)
+{
+	sample_drain_lose_records(d, "memory", 1);
+	if (p->ring_shares)
+		__atomic_fetch_or(&p->ring_shares->refused[share], PF_ALL_EVENTS, __ATOMIC_RELAXED);
+}
+
 static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_stack *r)
 {
+	const uint32_t share = r->h.share % PF_SHARES_MAX;
 	struct drain *d = g->d;
 	size_t at = d->memory->len, n;
 
-	if (!frames_add(d->memory, r, &n)) {
-		sample_drain_lose_records(d, "memory", 1);
+	if (!frames_have_room(g, share) || !frames_add(d->memory, r, &n)) {
+		refuse_frames(p, d, share);
 		return;
 	}
+	if (g->frame_bytes)
+		g->frame_bytes[share] += d->memory->len - at;
 	on_young(&p->now, r, (const struct raw_frame *)(d->memory->data + at), n);
 	GROW(d->stacks, d->n_stacks, g->cap_stacks);
 	d->stacks[d->n_stacks++] = (struct raw_stack){

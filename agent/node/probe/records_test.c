@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Records of stacks of a GPU's work, passed to probes_record_take() as the ring would do. No BPF
- * program runs.
+ * Records of stacks, passed to probes_record_take() as the ring would do: those of a GPU's work,
+ * and how namespaces share the room for frames. No BPF program runs.
  */
 #include "node/probe/internal.h"
 
@@ -88,11 +88,67 @@ static void bytes_behind_the_name_do_not_count(void **state)
 	check_taken(&r, 9, true);
 }
 
+/* ---- the room for frames of a generation ---- */
+
+#define N_FRAMES 100 /* of a stack */
+#define STACKS	 64  /* that fit into the room */
+#define ROOM	 (STACKS * N_FRAMES * sizeof(struct raw_frame))
+
+enum { GREEDY = 7, VICTIM };
+
+static struct record native_of(uint64_t hash, uint32_t share)
+{
+	struct record r = {.stack = {.h = {.type = PF_REC_STACK, .share = share},
+				     .hash = hash,
+				     .n_words = 2 * N_FRAMES,
+				     .n_frames = N_FRAMES}};
+
+	for (size_t i = 0; i < N_FRAMES; i++) {
+		r.words[2 * i] = PF_FRAME_HEADER(PF_FRAME_NATIVE, 1, 0);
+		r.words[2 * i + 1] = i;
+	}
+	return r;
+}
+
+/* Passes n stacks of a namespace. Returns how many of them there was room for. */
+static size_t take(struct probes *p, uint32_t share, size_t n)
+{
+	struct drain *d = p->generations[0].d;
+	size_t before = d->n_stacks;
+
+	for (size_t i = 0; i < n; i++) {
+		struct record r = native_of(1 + i, share);
+
+		assert_int_equal(probes_record_take(p, &r, sizeof(r)), 0);
+	}
+	return d->n_stacks - before;
+}
+
+static void frames_of_one_namespace_leave_room(void **state)
+{
+	uint32_t frame_bytes[PF_SHARES_MAX] = {0};
+	struct pf_shares *held = xcalloc(1, sizeof(*held));
+	struct probes p = {
+		.generations = {{.d = sample_drain_new(ROOM), .frame_bytes = frame_bytes}},
+		.ring_shares = held,
+	};
+
+	(void)state;
+	assert_int_equal(take(&p, GREEDY, STACKS), STACKS / 4 * 3);
+	assert_int_equal(take(&p, VICTIM, STACKS / 8), STACKS / 8);
+	assert_int_equal(held->refused[VICTIM], 0);
+	assert_int_equal(held->refused[GREEDY], PF_ALL_EVENTS);
+	assert_int_equal(p.generations[0].d->lost_records.items[0].n, STACKS / 4);
+	sample_drain_free(p.generations[0].d);
+	free(held);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gpus_work_has_its_name),
 		cmocka_unit_test(bytes_behind_the_name_do_not_count),
+		cmocka_unit_test(frames_of_one_namespace_leave_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

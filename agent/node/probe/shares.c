@@ -57,7 +57,7 @@ static struct share *make(struct probes *p)
 {
 	struct share *s;
 
-	if (HASH_COUNT(p->shares.by_ns) == PF_SHARES_MAX - 1)
+	if (HASH_COUNT(p->shares.by_ns) == PF_SHARE_CGROUPS - 1)
 		return take_unused(p);
 	s = xcalloc(1, sizeof(*s));
 	s->number = HASH_COUNT(p->shares.by_ns) + 1;

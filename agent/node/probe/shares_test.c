@@ -256,7 +256,7 @@ static void select_namespaces(struct probes *p, uint64_t first, size_t n)
 static void numbers_go_to_who_needs_them(void **state)
 {
 	struct probes *p = open_in_mode();
-	const uint32_t most = PF_SHARES_MAX - 1;
+	const uint32_t most = PF_SHARE_CGROUPS - 1;
 	uint32_t first, last;
 
 	(void)state;
