@@ -28,7 +28,7 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -D__bpf__ -I. -Ibp
 
 # Where C lies: each module's directory, and those below node/runtime, one a language.
 CDIRS := agent agent/cli agent/lib/* agent/node agent/node/* agent/node/runtime/* \
-	agent/hub agent/hub/*
+	agent/hub agent/hub/* agent/hub/store/*
 ALLC  := $(wildcard $(CDIRS:%=%/*.c))
 SRC   := $(filter-out %_test.c %_fuzz.c %_bench.c %/fault.c %/testlimit.c,$(ALLC))
 TESTS := $(filter %_test.c,$(ALLC))

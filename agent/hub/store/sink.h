@@ -26,7 +26,7 @@ struct sink_ops {
 	int (*expire)(void *sink, uint64_t now_wall_ns);
 	void (*stats)(void *sink, struct store_stats *ret);
 };
-extern const struct sink_ops store_sqlite_sink, store_null_sink;
+extern const struct sink_ops store_sqlite_sink, store_clickhouse_sink, store_null_sink;
 
 /* like.c: LIKE with '%' and '*' for any run, '_' for any character, '\' before a literal. */
 bool store_match_like(const char *pattern, const char *text);

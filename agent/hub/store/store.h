@@ -198,6 +198,7 @@ struct store_config {
 	const char *const *clusters;
 	size_t n_clusters;
 	const char *own_cluster; /* NULL or "": it has no name */
+	const char *url, *database; /* of ClickHouse: "http[s]://HOST:PORT"; database NULL: "profile" */
 };
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);
 struct store *store_close(struct store *s);

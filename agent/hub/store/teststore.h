@@ -17,13 +17,18 @@
 
 static inline struct store *open_at(const char *path, uint64_t retention_ns, uint64_t max_bytes)
 {
-	struct store_config c = {.kind = "sqlite",
+	const char *url = getenv("CLICKHOUSE_URL");
+	char database[32];
+	struct store_config c = {.kind = url ? "clickhouse" : "sqlite",
 				 .path = path,
 				 .retention_ns = retention_ns,
-				 .max_bytes = max_bytes};
+				 .max_bytes = max_bytes,
+				 .url = url,
+				 .database = database};
 	struct field_error e = {0};
 	struct store *s = NULL;
 
+	snprintf(database, sizeof(database), "t%llx", (unsigned long long)random_below(UINT64_MAX));
 	if (store_open(&c, &s, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	return s;

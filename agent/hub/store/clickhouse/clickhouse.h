@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to store/clickhouse: a sink that keeps profiles in ClickHouse, by its HTTP interface. Any
+ * number of hubs may use one database. docs/clickhouse.md says what is in the tables.
+ *
+ * A window is a row of the table `windows`: a profile, with its samples, losses and calls in
+ * arrays. A stack and a frame are rows of tables of their own, by an id that is a hash of what they
+ * say: so a hub knows the id without asking, and the same stack has the same id in all hubs.
+ */
+#pragma once
+
+#include "hub/store/sink.h"
+#include "lib/loop/http_ask.h"
+
+#include <pthread.h>
+
+#define CH_MAX_VALUE (INT64_C(1) << 53) /* sums stop there, as in the other sinks */
+
+/* ---- rowbinary.c: ClickHouse's format RowBinary ---- */
+void store_ch_put_varint(struct buf *b, uint64_t v);
+void store_ch_put_text(struct buf *b, const char *s, size_t n);
+static inline void store_ch_put_str(struct buf *b, const char *s)
+{
+	store_ch_put_text(b, s ?: "", s ? strlen(s) : 0);
+}
+static inline void store_ch_put_u8(struct buf *b, uint8_t v) { buf_add(b, &v, 1); }
+static inline void store_ch_put_u16(struct buf *b, uint16_t v) { buf_add(b, &v, 2); }
+static inline void store_ch_put_u32(struct buf *b, uint32_t v) { buf_add(b, &v, 4); }
+static inline void store_ch_put_u64(struct buf *b, uint64_t v) { buf_add(b, &v, 8); }
+
+/* The rows of an answer. After a get beyond its end, or of a wrong length, failed is set. */
+struct ch_rows {
+	const char *p, *end;
+	bool failed;
+};
+static inline bool store_ch_more(const struct ch_rows *r)
+{
+	return !r->failed && r->p < r->end;
+}
+uint64_t store_ch_get_varint(struct ch_rows *r);
+uint64_t store_ch_get_u64(struct ch_rows *r);
+uint32_t store_ch_get_u32(struct ch_rows *r);
+uint8_t store_ch_get_u8(struct ch_rows *r);
+double store_ch_get_double(struct ch_rows *r);
+/* A text in the answer, without an end. *ret_n: its bytes. "" if the answer is too short. */
+const char *store_ch_get_text(struct ch_rows *r, size_t *ret_n);
+char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\0' */
+
+/* ---- query.c: a statement, and what ClickHouse says to it ---- */
+struct ch_store {
+	struct http_asker *asker;
+	char *database, *cluster;	/* cluster "": none */
+	char *user, *password;		/* "": none */
+	uint8_t seed[16];		/* of the ids */
+	uint64_t retention_ns;
+	struct ch_seen *seen;		/* ids that were written lately; the writer's */
+	pthread_mutex_t stats_lock;	/* guards stats */
+	struct store_stats stats;
+	char **clusters;		/* other than the hub's own */
+	size_t n_clusters;
+};
+
+/*
+ * A statement: text of this folder, with a {pN:String} for each text of others. ids: if it reads
+ * from the table pf_ids, its rows.
+ */
+struct ch_sql {
+	struct buf text, fields;	/* fields: of the body, multipart/form-data */
+	size_t n_params;
+	struct buf ids;
+	const char *ids_type;		/* "UInt64"; NULL: there are none */
+};
+void store_ch_sql_done(struct ch_sql *q);
+void store_ch_text(struct ch_sql *q, const char *sql);
+void store_ch_str(struct ch_sql *q, const char *value);
+void store_ch_int(struct ch_sql *q, int64_t value);
+
+struct ch_limits {
+	uint64_t deadline_ns;		/* CLOCK_MONOTONIC */
+	const atomic_bool *given_up;	/* may be NULL */
+};
+/*
+ * Runs a statement. *ret: its answer, whose rows are in *ret_rows. Errors: -ETIME; -ENOTCONN: there
+ * is no answer; -EACCES: ClickHouse refuses the user; -ENOBUFS: it has no memory for the answer;
+ * -EIO: any other. reterr (may be NULL) has ClickHouse's words.
+ */
+int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l,
+		 struct http_answer *ret, struct ch_rows *ret_rows, struct field_error *reterr);
+/* Runs a statement without an answer or parameters. */
+int store_ch_run(struct ch_store *s, const char *sql, struct field_error *reterr);
+/* table: with its columns, "frames (id, name)". rows: in the format RowBinary. */
+int store_ch_insert(struct ch_store *s, const char *table, const struct buf *rows,
+		    struct field_error *reterr);
+
+/* ---- schema.c ---- */
+int store_ch_migrate(struct ch_store *s, struct field_error *reterr);
+
+/* ---- ids.c ---- */
+struct ch_hash;
+struct ch_hash *store_ch_hash_new(const struct ch_store *s);
+struct ch_hash *store_ch_hash_free(struct ch_hash *h);
+void store_ch_hash_str(struct ch_hash *h, const char *s); /* NULL is another text than "" */
+void store_ch_hash_u64(struct ch_hash *h, uint64_t v);
+uint64_t store_ch_hash_end(struct ch_hash *h); /* and begins again; never 0 */
+
+/* Ids of rows that are in the database, for the writer. */
+struct ch_seen *store_ch_seen_new(void);
+struct ch_seen *store_ch_seen_free(struct ch_seen *s);
+bool store_ch_seen(const struct ch_seen *s, uint64_t id, uint32_t day);
+void store_ch_see(struct ch_seen *s, uint64_t id, uint32_t day);
+void store_ch_seen_forget(struct ch_seen *s);
+
+/* ---- write.c ---- */
+int store_ch_write(void *sink, const struct batch *b, size_t *ret_n_new);
+
+/* ---- read.c ---- */
+struct ch_limits store_ch_limits(const struct selection *sel);
+/* Says in reterr what the user can do about some errors. Returns e. */
+int store_ch_error(int e, const struct selection *sel, struct field_error *reterr);
+
+/* ---- where.c, match.c: a selection as SQL ---- */
+/* What one statement selects. */
+struct ch_where {
+	struct ch_sql sql;
+	enum event event;
+	bool calls;	   /* the rows are samples of calls */
+	bool windows_only; /* the rows are windows: a condition on samples is neither true nor not */
+};
+/*
+ * LIKE and REGEXP become lists of values, which the hub itself has compared. The caller frees
+ * *ret.
+ */
+int store_ch_where_match(struct ch_store *s, const struct selection *sel,
+			 const struct ch_limits *l, struct predicate **ret,
+			 struct field_error *reterr);
+bool store_ch_wants_samples(const struct selection *sel);
+bool store_ch_wants_calls(const struct selection *sel);
+bool store_ch_is_sample_tag(const char *tag);
+/* The value of a tag; its SQL is "" if a row has not the tag, which _has says. */
+void store_ch_tag(struct ch_where *w, const char *tag);
+void store_ch_has(struct ch_where *w, const char *tag);
+/* " AND ..." : services, what the reader may see, conditions */
+void store_ch_selection(struct ch_where *w, const struct selection *sel);
+void store_ch_scope(struct ch_where *w, const struct selection *sel);
+void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel);
+/* " FROM windows ... WHERE ..." of the event and time; all_events: of any event */
+void store_ch_windows(struct ch_where *w, const struct selection *sel, bool all_events);
+/* the same with a row for each sample: stack, v, c, cpu and with calls trace, span */
+void store_ch_samples(struct ch_where *w, const struct selection *sel, bool all_events);
+void store_ch_node(struct ch_where *w);
+void store_ch_process(struct ch_where *w);
+
+/* ---- names.c: stacks and frames of one query ---- */
+struct ch_names;
+struct ch_names *store_ch_names_new(struct ch_store *s, const struct ch_limits *l);
+struct ch_names *store_ch_names_free(struct ch_names *n);
+/* Reads the stacks with these ids, and their frames. */
+int store_ch_names_read(struct ch_names *n, const uint64_t *ids, size_t n_ids,
+			struct field_error *reterr);
+/* Sets head, frames and n_frames of a row. A stack that is not there is one frame, STORE_LOST. */
+void store_ch_names_stack(const struct ch_names *n, uint64_t id, struct store_row *row);
+/* The tag of a stack: thread, wait, or a label; NULL: it has none. */
+const char *store_ch_names_tag(const struct ch_names *n, uint64_t id, const char *tag);
+
+/* ---- summary.c ---- */
+int store_ch_summary(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
+		     struct store_summary *ret, struct field_error *reterr);
+void store_ch_losses(struct ch_where *w, const struct selection *sel);
+
+/* ---- the functions of the sink ---- */
+int store_ch_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
+		  struct store_summary *ret, struct field_error *reterr);
+int store_ch_series(void *sink, const struct series_request *r, struct store_series *ret,
+		    struct field_error *reterr);
+int store_ch_choices(void *sink, const struct store_choice *choices, size_t n, store_choice_fn *fn,
+		     void *arg, struct field_error *reterr);
+int store_ch_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn, void *arg,
+			struct field_error *reterr);
+int store_ch_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn, void *arg,
+		    struct field_error *reterr);
+int store_ch_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
+		  struct field_error *reterr);

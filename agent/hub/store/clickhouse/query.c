@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A statement travels as a form (multipart/form-data): its text, its parameters, and perhaps a
+ * table of ids ("external data"). So no text of a user is ever part of the SQL, and none is in the
+ * address, which servers log.
+ */
+#include "hub/store/clickhouse/clickhouse.h"
+
+#include <stdlib.h>
+
+#define BOUNDARY      "podflame-2f1c7b0e9d"
+#define ANSWER_BYTES  (512u << 20)
+#define INSERT_NS     (60 * NSEC_PER_SEC)
+#define REASON_BYTES  300
+
+void store_ch_sql_done(struct ch_sql *q)
+{
+	buf_done(&q->text);
+	buf_done(&q->fields);
+	buf_done(&q->ids);
+}
+
+void store_ch_text(struct ch_sql *q, const char *sql)
+{
+	buf_puts(&q->text, sql);
+}
+
+void store_ch_int(struct ch_sql *q, int64_t value)
+{
+	buf_printf(&q->text, "%lld", (long long)value);
+}
+
+/* A parameter's value is written as in TabSeparated. */
+static void put_escaped(struct buf *b, const char *s)
+{
+	for (; *s; s++) {
+		const char *at = strchr("\\\t\n\r", *s);
+
+		if (at) {
+			buf_putc(b, '\\');
+			buf_putc(b, "\\tnr"[at - "\\\t\n\r"]);
+			at = NULL;
+			continue;
+		}
+		buf_putc(b, *s);
+	}
+}
+
+void store_ch_str(struct ch_sql *q, const char *value)
+{
+	size_t i = q->n_params++;
+
+	buf_printf(&q->text, "{p%zu:String}", i);
+	buf_printf(&q->fields,
+		   "--" BOUNDARY "\r\nContent-Disposition: form-data; name=\"param_p%zu\"\r\n\r\n",
+		   i);
+	put_escaped(&q->fields, value);
+	buf_puts(&q->fields, "\r\n");
+}
+
+/* ---- errors ---- */
+
+static int error_of(const struct http_answer *a)
+{
+	int code = a->headers[0] ? atoi(a->headers[0]) : 0;
+
+	switch (code) {
+	case 159: /* TIMEOUT_EXCEEDED */
+	case 160: /* TOO_SLOW */
+	case 394: /* QUERY_WAS_CANCELLED */
+		return -ETIME;
+	case 192: /* UNKNOWN_USER */
+	case 193: /* WRONG_PASSWORD */
+	case 497: /* ACCESS_DENIED */
+	case 516: /* AUTHENTICATION_FAILED */
+		return -EACCES;
+	case 241: /* MEMORY_LIMIT_EXCEEDED */
+	case 396: /* TOO_MANY_ROWS_OR_BYTES */
+		return -ENOBUFS;
+	case 243: /* NOT_ENOUGH_SPACE */
+		return -ENOSPC;
+	default:
+		return -EIO;
+	}
+}
+
+static void tell(struct field_error *e, const char *text)
+{
+	_cleanup_free_ char *cut = xstrndup(text, strcspn(text, "\n"));
+	_cleanup_free_ char *shown = utf8_shorten(cut, REASON_BYTES);
+
+	if (e)
+		field_error_set(e, "store", "ClickHouse: %s", shown);
+}
+
+static int post(struct ch_store *s, const char *path, const char *type, const struct buf *body,
+		const struct ch_limits *l, struct http_answer *ret, struct field_error *reterr)
+{
+	_cleanup_free_ char *user = xasprintf("X-ClickHouse-User: %s", s->user),
+			    *key = xasprintf("X-ClickHouse-Key: %s", s->password);
+	const char *headers[] = {type, *s->user ? user : NULL, *s->user ? key : NULL, NULL};
+	const struct http_question q = {
+		.method = "POST",
+		.path = path,
+		.headers = headers,
+		.body = body->data,
+		.body_bytes = body->len,
+		.deadline_ns = l->deadline_ns,
+		.max_body_bytes = ANSWER_BYTES,
+		.given_up = l->given_up,
+		.want = {"X-ClickHouse-Exception-Code"},
+	};
+	int r;
+
+	if (body->failed)
+		return -E2BIG;
+	r = http_ask(s->asker, &q, ret);
+	if (r == -EIO) {
+		tell(reterr, ret->error);
+		return -ENOTCONN;
+	}
+	if (!r && ret->status != 200) {
+		tell(reterr, ret->body);
+		r = error_of(ret);
+	}
+	return r;
+}
+
+/* ---- statements ---- */
+
+static double seconds_left(const struct ch_limits *l)
+{
+	uint64_t now = now_mono_ns();
+
+	return l->deadline_ns > now ? (double)(l->deadline_ns - now) / (double)NSEC_PER_SEC : 0.001;
+}
+
+static void put_body(struct ch_sql *q, struct buf *body)
+{
+	buf_puts(body, "--" BOUNDARY "\r\nContent-Disposition: form-data; name=\"query\"\r\n\r\n");
+	buf_add(body, q->text.data, q->text.len);
+	buf_puts(body, "\r\n");
+	buf_add(body, q->fields.data ?: "", q->fields.len);
+	if (q->ids_type) {
+		buf_puts(body, "--" BOUNDARY "\r\nContent-Disposition: form-data; name=\"pf_ids\"; "
+			       "filename=\"pf_ids\"\r\nContent-Type: application/octet-stream\r\n"
+			       "\r\n");
+		buf_add(body, q->ids.data ?: "", q->ids.len);
+		buf_puts(body, "\r\n");
+	}
+	buf_puts(body, "--" BOUNDARY "--\r\n");
+	body->failed |= q->text.failed || q->fields.failed || q->ids.failed;
+}
+
+int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l,
+		 struct http_answer *ret, struct ch_rows *ret_rows, struct field_error *reterr)
+{
+	_cleanup_free_ char *ids = q->ids_type ? xasprintf("&pf_ids_format=RowBinary"
+							   "&pf_ids_structure=id%%20%s",
+							   q->ids_type)
+					       : NULL;
+	_cleanup_free_ char *path = xasprintf(
+		"/?database=%s&default_format=RowBinary&wait_end_of_query=1"
+		"&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1%s",
+		s->database, seconds_left(l), ids ?: "");
+	_cleanup_buf_ struct buf body = {0};
+	int r;
+
+	put_body(q, &body);
+	r = post(s, path, "Content-Type: multipart/form-data; boundary=" BOUNDARY, &body, l, ret,
+		 reterr);
+	if (r)
+		return r;
+	*ret_rows = (struct ch_rows){ret->body, ret->body + ret->n, false};
+	return 0;
+}
+
+static int run_in(struct ch_store *s, const char *path, const struct buf *body,
+		  struct field_error *reterr)
+{
+	const struct ch_limits l = {.deadline_ns = now_mono_ns() + INSERT_NS};
+	struct http_answer a;
+	int r = post(s, path, "Content-Type: application/octet-stream", body, &l, &a, reterr);
+
+	http_answer_done(&a);
+	return r;
+}
+
+int store_ch_run(struct ch_store *s, const char *sql, struct field_error *reterr)
+{
+	_cleanup_buf_ struct buf body = {0};
+
+	buf_puts(&body, sql);
+	return run_in(s, "/?", &body, reterr);
+}
+
+int store_ch_insert(struct ch_store *s, const char *table, const struct buf *rows,
+		    struct field_error *reterr)
+{
+	_cleanup_free_ char *sql = xasprintf("INSERT INTO %s.%s FORMAT RowBinary", s->database,
+					     table);
+	_cleanup_buf_ struct buf path = {0};
+
+	buf_puts(&path, "/?query=");
+	url_encode(&path, sql);
+	return rows->failed ? -E2BIG : run_in(s, path.data, rows, reterr);
+}

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A selection as SQL. The SQL is put together from constants of this file only; everything that a
+ * user wrote is a parameter. A comparison with a tag that a row lacks is false, and its negation
+ * true, as in the other sinks.
+ */
+#include "hub/store/clickhouse/clickhouse.h"
+
+#include <stdlib.h>
+
+#define MAX_TIME_S 4294967295LL /* of a DateTime */
+
+static void text(struct ch_where *w, const char *sql)
+{
+	store_ch_text(&w->sql, sql);
+}
+
+static void str(struct ch_where *w, const char *value)
+{
+	store_ch_str(&w->sql, value);
+}
+
+/* ---- tags ---- */
+
+/*
+ * sql: of a window, a sample, or (of_stack) a row of `stacks`. has: NULL: each row has the tag. ""
+ * as value: the row lacks it.
+ */
+struct tag_sql {
+	const char *tag, *sql, *has;
+	bool number, of_sample, of_stack, of_call;
+};
+static const struct tag_sql table[] = {
+	{"app_service", "toString(app_service)", NULL, false, false, false, false},
+	{"process_id", "process_id", NULL, true, false, false, false},
+	{"process_start_time", "process_start_ms", NULL, true, false, false, false},
+	{"time", "toUnixTimestamp(time)", NULL, true, true, false, false},
+	{"cpu", "cpu", "cpu>=0", true, true, false, false},
+	{"trace_id", "lower(hex(trace))", NULL, false, true, false, true},
+	{"profile_id", "lower(hex(span))", NULL, false, true, false, true},
+	{"thread", "toString(thread)", "thread!=''", false, true, true, false},
+	{"wait", "", "wait!=0", false, true, true, false},
+	{"sample_id", "leftPad(lower(hex(id)),16,'0')", NULL, false, true, true, false},
+	{"pod_cluster", "toString(pod_cluster)", "pod_cluster!=''", false, false, false, false},
+	{"pod_ns", "toString(pod_ns)", "pod_ns!=''", false, false, false, false},
+	{"pod_node", "toString(pod_node)", "pod_node!=''", false, false, false, false},
+	{"pod_group", "toString(pod_group)", "pod_group!=''", false, false, false, false},
+	{"pod_group_type", "toString(pod_group_type)", "pod_group_type!=''", false, false, false,
+	 false},
+	{"pod", "toString(pod)", "pod!=''", false, false, false, false},
+	{"pod_uid", "toString(pod_uid)", "pod_uid!=''", false, false, false, false},
+	{"container", "toString(container)", "container!=''", false, false, false, false},
+	{"container_id", "toString(container_id)", "container_id!=''", false, false, false, false},
+	{"image", "toString(image)", "image!=''", false, false, false, false},
+	{TAG_UNVERIFIED, "toString(unverified)", "unverified!=''", false, false, false, false},
+};
+
+static const struct tag_sql *known(const char *tag)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+		if (streq(table[i].tag, tag))
+			return &table[i];
+	return NULL;
+}
+
+static bool is_label(const char *tag)
+{
+	return profile_label_of_tag(tag) != _LABEL_MAX;
+}
+
+static bool is_of_stack(const char *tag)
+{
+	const struct tag_sql *t = known(tag);
+
+	return t ? t->of_stack : is_label(tag);
+}
+
+bool store_ch_is_sample_tag(const char *tag)
+{
+	const struct tag_sql *t = known(tag);
+
+	return t ? t->of_sample : is_label(tag);
+}
+
+static const char *constant(const struct ch_where *w, const char *tag)
+{
+	if (streq(tag, "profile_event_type"))
+		return profile_event_info(w->event)->name;
+	if (streq(tag, "profile_value_unit"))
+		return profile_event_info(w->event)->unit;
+	return streq(tag, "profile_language_type") ? "eBPF" : NULL;
+}
+
+/* An array of names, to look one up by its number. */
+static void wait_name(struct ch_where *w)
+{
+	text(w, "[");
+	for (int i = 0; i < _WAIT_MAX; i++) {
+		text(w, i ? ",'" : "'");
+		text(w, profile_wait_name((enum wait)i));
+		text(w, "'");
+	}
+	text(w, "][wait+1]");
+}
+
+void store_ch_tag(struct ch_where *w, const char *tag)
+{
+	const struct tag_sql *t = known(tag);
+
+	if (constant(w, tag)) {
+		str(w, constant(w, tag));
+	} else if (t && t->of_call && !w->calls) {
+		text(w, "''");
+	} else if (streq(tag, "wait")) {
+		wait_name(w);
+	} else if (t) {
+		text(w, t->sql);
+	} else {
+		text(w, is_label(tag) ? "label_values[indexOf(label_names,"
+				      : "tag_values[indexOf(tag_names,");
+		str(w, tag);
+		text(w, ")]");
+	}
+}
+
+void store_ch_has(struct ch_where *w, const char *tag)
+{
+	const struct tag_sql *t = known(tag);
+
+	if (constant(w, tag)) {
+		text(w, "1");
+	} else if (t && t->of_call && !w->calls) {
+		text(w, "0");
+	} else if (t) {
+		text(w, t->has ?: "1");
+	} else {
+		text(w, is_label(tag) ? "has(label_names," : "has(tag_names,");
+		str(w, tag);
+		text(w, ")");
+	}
+}
+
+/* ---- conditions ---- */
+
+static bool has_tag(const struct predicate *p, bool (*is)(const char *tag))
+{
+	bool has = p->tag && is(p->tag);
+
+	for (size_t i = 0; i < p->n_children && !has; i++)
+		has = has_tag(p->children[i], is);
+	return has;
+}
+
+bool store_ch_wants_calls(const struct selection *sel)
+{
+	return (sel->group_by && store_is_tag_of_calls(sel->group_by)) ||
+	       (sel->where && has_tag(sel->where, store_is_tag_of_calls));
+}
+
+bool store_ch_wants_samples(const struct selection *sel)
+{
+	return sel->where && has_tag(sel->where, store_ch_is_sample_tag);
+}
+
+static void put_value(struct ch_where *w, const struct predicate *p, size_t i)
+{
+	if (p->numeric)
+		store_ch_int(&w->sql, strtoll(p->values[i], NULL, 10));
+	else
+		str(w, p->values[i]);
+}
+
+static void put_tag(struct ch_where *w, const struct predicate *p)
+{
+	const struct tag_sql *t = known(p->tag);
+	bool as_number = p->numeric && !(t && t->number);
+	bool as_text = !p->numeric && t && t->number;
+
+	text(w, as_number ? "toInt64OrZero(" : as_text ? "toString(" : "");
+	store_ch_tag(w, p->tag);
+	text(w, as_number || as_text ? ")" : "");
+}
+
+/* Adds whether the row has the tag, and its value is one of those of p. */
+static void put_compare(struct ch_where *w, const struct predicate *p, const char *op)
+{
+	text(w, "(");
+	store_ch_has(w, p->tag);
+	text(w, " AND ");
+	put_tag(w, p);
+	text(w, op);
+	if (p->op == PRED_IN || p->op == PRED_NOT_IN) {
+		text(w, "(");
+		for (size_t i = 0; i < p->n_values; i++) {
+			text(w, i ? "," : "");
+			put_value(w, p, i);
+		}
+		text(w, "))");
+		return;
+	}
+	put_value(w, p, 0);
+	text(w, ")");
+}
+
+static void put_condition(struct ch_where *w, const struct predicate *p)
+{
+	switch (p->op) {
+	case PRED_EQ:
+		return put_compare(w, p, "=");
+	case PRED_NE:
+		text(w, "NOT ");
+		return put_compare(w, p, "=");
+	case PRED_LT:
+		return put_compare(w, p, "<");
+	case PRED_GT:
+		return put_compare(w, p, ">");
+	case PRED_LE:
+		return put_compare(w, p, "<=");
+	case PRED_GE:
+		return put_compare(w, p, ">=");
+	case PRED_IN:
+		return put_compare(w, p, " IN ");
+	case PRED_NOT_IN:
+		text(w, "NOT ");
+		return put_compare(w, p, " IN ");
+	case PRED_IS_NULL:
+		text(w, "NOT (");
+		store_ch_has(w, p->tag);
+		return text(w, ")");
+	case PRED_NOT_NULL:
+		text(w, "(");
+		store_ch_has(w, p->tag);
+		return text(w, ")");
+	default:
+		return text(w, p->op == PRED_TRUE ? "1" : "0");
+	}
+}
+
+static void put_leaf(struct ch_where *w, const struct predicate *p)
+{
+	bool of_stack = p->tag && is_of_stack(p->tag) && !constant(w, p->tag);
+
+	if (p->tag && w->windows_only && store_ch_is_sample_tag(p->tag)) {
+		text(w, "NULL");
+		return;
+	}
+	if (of_stack)
+		text(w, "stack IN (SELECT id FROM stacks WHERE ");
+	put_condition(w, p);
+	if (of_stack)
+		text(w, ")");
+}
+
+static void put_predicate(struct ch_where *w, const struct predicate *p)
+{
+	if (p->op == PRED_NOT) {
+		text(w, "NOT (");
+		put_predicate(w, p->children[0]);
+		text(w, ")");
+		return;
+	}
+	if (p->op != PRED_AND && p->op != PRED_OR) {
+		put_leaf(w, p);
+		return;
+	}
+	text(w, "(");
+	for (size_t i = 0; i < p->n_children; i++) {
+		text(w, !i ? "" : p->op == PRED_AND ? " AND " : " OR ");
+		put_predicate(w, p->children[i]);
+	}
+	text(w, p->n_children ? ")" : p->op == PRED_AND ? "1)" : "0)");
+}
+
+static void put_list(struct ch_where *w, const char *column, char *const *items, size_t n)
+{
+	text(w, column);
+	text(w, " IN (");
+	for (size_t i = 0; i < n; i++) {
+		text(w, i ? "," : "");
+		str(w, items[i]);
+	}
+	text(w, ")");
+}
+
+/* ---- what a reader may see ---- */
+
+static void put_own(struct ch_where *w, const struct selection *sel)
+{
+	if (!sel->n_clusters) {
+		text(w, "1");
+		return;
+	}
+	text(w, "NOT ");
+	put_list(w, "pod_cluster", sel->clusters, sel->n_clusters);
+}
+
+/* The places of the same cluster from `i` on. *ret_bytes: its name and ':'; 0: the own. */
+static size_t of_cluster(const struct scope *s, size_t i, size_t *ret_bytes)
+{
+	size_t n = store_place_ns_at(s->places[i]), to = i + 1;
+
+	while (to < s->n_places && store_place_ns_at(s->places[to]) == n &&
+	       strncmp(s->places[to], s->places[i], n) == 0)
+		to++;
+	*ret_bytes = n;
+	return to;
+}
+
+static bool is_cluster(const struct selection *sel, const char *place, size_t bytes)
+{
+	bool is = !bytes;
+
+	for (size_t i = 0; i < sel->n_clusters && !is; i++)
+		is = strlen(sel->clusters[i]) + 1 == bytes &&
+		     strncmp(sel->clusters[i], place, bytes - 1) == 0;
+	return is;
+}
+
+static void put_places(struct ch_where *w, const struct selection *sel, char *const *places,
+		       size_t n, size_t bytes)
+{
+	bool whole = false;
+
+	for (size_t i = 0; i < n; i++)
+		whole |= bytes && !places[i][bytes];
+	text(w, " OR (");
+	if (bytes) {
+		_cleanup_free_ char *cluster = xstrndup(places[0], bytes - 1);
+
+		put_list(w, "pod_cluster", &cluster, 1);
+	} else {
+		put_own(w, sel);
+	}
+	if (!whole) {
+		text(w, " AND pod_ns!='' AND unverified='' AND pod_ns IN (");
+		for (size_t i = 0; i < n; i++) {
+			text(w, i ? "," : "");
+			str(w, places[i] + bytes);
+		}
+		text(w, ")");
+	}
+	text(w, ")");
+}
+
+static void put_allowed(struct ch_where *w, const struct selection *sel, bool only_whole)
+{
+	const struct scope none = {0}, *s = sel->scope ?: &none;
+	size_t bytes, next;
+
+	text(w, "(");
+	if (s->own && !s->all)
+		put_own(w, sel);
+	else
+		text(w, s->all ? "1" : "0");
+	for (size_t i = 0; !s->all && i < s->n_places; i = next) {
+		next = of_cluster(s, i, &bytes);
+		if (!is_cluster(sel, s->places[i], bytes))
+			continue;
+		if (!only_whole)
+			put_places(w, sel, &s->places[i], next - i, bytes);
+		else if (bytes && !s->places[i][bytes])
+			put_places(w, sel, &s->places[i], 1, bytes);
+	}
+	text(w, ")");
+}
+
+void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel)
+{
+	put_allowed(w, sel, true);
+}
+
+void store_ch_scope(struct ch_where *w, const struct selection *sel)
+{
+	text(w, " AND ");
+	put_allowed(w, sel, false);
+}
+
+void store_ch_selection(struct ch_where *w, const struct selection *sel)
+{
+	/* Total and Throttled have no process. But a process may have one of these names, too. */
+	static const char total[] = "app_service IN ('Total', 'Throttled'))";
+
+	if (sel->n_app_services) {
+		text(w, " AND ");
+		put_list(w, "app_service", sel->app_services, sel->n_app_services);
+		text(w, " AND NOT (process_id!=0 AND ");
+		text(w, total);
+	} else if (!sel->with_total) {
+		text(w, " AND NOT (process_id=0 AND ");
+		text(w, total);
+	}
+	store_ch_scope(w, sel);
+	if (!sel->where)
+		return;
+	text(w, w->windows_only ? " AND ifNull(" : " AND (");
+	put_predicate(w, sel->where);
+	text(w, w->windows_only ? ",1)" : ")");
+}
+
+/* ---- rows ---- */
+
+void store_ch_node(struct ch_where *w)
+{
+	text(w, "(pod_cluster, pod_node)");
+}
+
+void store_ch_process(struct ch_where *w)
+{
+	text(w, "(if(process_id=0 OR process_start_ms=0, cityHash64(app_service, pod_ns, pod, "
+		"pod_uid, container, container_id, image, pod_group, pod_group_type, tag_names, "
+		"tag_values), 0), process_id, process_start_ms, pod_cluster, pod_node, "
+		"unverified)");
+}
+
+static void put_time(struct ch_where *w, const struct selection *sel)
+{
+	text(w, "time>=toDateTime(");
+	store_ch_int(&w->sql, MIN(MAX(sel->time_start_s, 0), MAX_TIME_S));
+	text(w, ") AND time<=toDateTime(");
+	store_ch_int(&w->sql, MIN(MAX(sel->time_end_s, 0), MAX_TIME_S));
+	text(w, ")");
+}
+
+static void put_event(struct ch_where *w, const struct selection *sel)
+{
+	text(w, "profile_event_type='");
+	text(w, profile_event_info(sel->event)->name);
+	text(w, "' AND ");
+}
+
+/*
+ * The newest snapshot of a process, whatever its name and labels were. A profile without samples is
+ * newer than another one of the same second only if it is alone.
+ */
+static void put_newest(struct ch_where *w, const struct selection *sel)
+{
+	text(w, " AND profile_id IN (SELECT argMax(profile_id, (time, n>0, stored)) FROM windows "
+		"FINAL WHERE ");
+	put_event(w, sel);
+	put_time(w, sel);
+	text(w, " AND snapshot GROUP BY ");
+	store_ch_process(w);
+	text(w, ")");
+}
+
+static void put_where(struct ch_where *w, const struct selection *sel, bool all_events)
+{
+	text(w, " WHERE ");
+	if (!all_events)
+		put_event(w, sel);
+	put_time(w, sel);
+	if (!all_events && profile_event_info(sel->event)->snapshot)
+		put_newest(w, sel);
+}
+
+void store_ch_windows(struct ch_where *w, const struct selection *sel, bool all_events)
+{
+	text(w, " FROM windows FINAL");
+	put_where(w, sel, all_events);
+}
+
+void store_ch_samples(struct ch_where *w, const struct selection *sel, bool all_events)
+{
+	text(w, " FROM windows FINAL ARRAY JOIN ");
+	if (w->calls)
+		text(w, "traces AS trace, spans AS span, call_stacks AS stack, call_values AS v, "
+			"call_counts AS c, arrayResize(call_cpus, length(call_stacks), -1) AS cpu");
+	else
+		text(w, "stacks AS stack, `values` AS v, counts AS c, "
+			"arrayResize(cpus, length(stacks), -1) AS cpu");
+	put_where(w, sel, all_events);
+}

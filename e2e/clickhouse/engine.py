@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""engine.py FILE: ClickHouse's HTTP interface over chdb, for tests. It writes its port to FILE, and
+ends when its standard input ends. The SQL, its errors, parameters and limits are those of the real
+engine (chdb is ClickHouse as a library). This file makes up: sign-in (user "podflame", the password
+in the environment variable PASSWORD), compression of bodies, and turns: chdb runs one query at a
+time."""
+import email.parser
+import email.policy
+import http.server
+import os
+import re
+import sys
+import tempfile
+import threading
+import urllib.parse
+
+from chdb import session
+
+PASSWORD = os.environ.get("PASSWORD", "")
+# Of the URL, these are settings of a query; database chooses the database.
+NOT_SETTINGS = {"query", "database", "default_format", "wait_end_of_query"}
+
+
+def quote(text):
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+class Engine:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.dir = tempfile.TemporaryDirectory()
+        self.session = session.Session(self.dir.name + "/data")
+
+    def run(self, sql, form, params, database):
+        with self.lock:
+            if database:
+                self.session.query(f"USE {database}")
+            return self.session.query(sql, form, params=params).bytes()
+
+    def insert(self, sql, data):
+        """INSERT INTO t (c, ...) FORMAT f, with the rows in data."""
+        m = re.fullmatch(r"(INSERT INTO .*) FORMAT (\w+)\s*", sql, re.S)
+        with self.lock, tempfile.NamedTemporaryFile(dir=self.dir.name) as f:
+            f.write(data)
+            f.flush()
+            return self.session.query(
+                f"{m[1]} FROM INFILE {quote(f.name)} FORMAT {m[2]}").bytes()
+
+
+def unpack(coding, data):
+    if coding == "zstd":
+        import zstandard
+        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    return data
+
+
+def form_fields(content_type, body):
+    head = f"Content-Type: {content_type}\r\n\r\n".encode()
+    m = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
+    return {part.get_param("name", header="content-disposition"): part.get_payload(decode=True)
+            for part in m.iter_parts()}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *args):
+        pass
+
+    def answer(self, status, data, **headers):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        for k, v in headers.items():
+            self.send_header(k.replace("_", "-"), v)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        self.answer(200, b"Ok.\n")
+
+    def do_POST(self):
+        body = unpack(self.headers.get("Content-Encoding"),
+                      self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        if PASSWORD and (self.headers.get("X-ClickHouse-User"),
+                         self.headers.get("X-ClickHouse-Key")) != ("podflame", PASSWORD):
+            return self.answer(403, b"Code: 516. DB::Exception: podflame: Authentication failed\n",
+                               X_ClickHouse_Exception_Code="516")
+        url = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query,
+                                          keep_blank_values=True))
+        kind = self.headers.get("Content-Type", "")
+        params, tables = {}, {}
+        if kind.startswith("multipart/form-data"):
+            fields = form_fields(kind, body)
+            tables = {k[:-len("_format")] for k in url if k.endswith("_format")} & set(fields)
+            tables = {k: (fields.pop(k), url.pop(k + "_format"), url.pop(k + "_structure"))
+                      for k in tables}
+            fields = {k: v.decode("utf-8", "surrogateescape") for k, v in fields.items()}
+            sql = fields.pop("query", url.get("query", ""))
+            params = {k[len("param_"):]: v for k, v in fields.items()}
+            body = b""
+        elif "query" in url:
+            sql = url["query"]
+        else:
+            sql, body = body.decode("utf-8", "surrogateescape"), b""
+        for name, (data, form, structure) in tables.items():
+            path = os.path.join(self.server.engine.dir.name, f"{name}-{threading.get_ident()}")
+            with open(path, "wb") as f:
+                f.write(data)
+            sql = re.sub(rf"\b{name}\b", f"file({quote(path)}, {form}, {quote(structure)})", sql)
+        settings = ", ".join(f"{k} = {quote(v)}" for k, v in url.items() if k not in NOT_SETTINGS)
+        try:
+            if re.match(r"\s*INSERT\b.*\bFORMAT\s+\w+\s*$", sql, re.S | re.I):
+                data = self.server.engine.insert(sql, body)
+            else:
+                if settings and re.match(r"\s*(SELECT|WITH)\b", sql, re.I):
+                    sql += f" SETTINGS {settings}"
+                data = self.server.engine.run(sql, url.get("default_format", "TabSeparated"),
+                                              params, url.get("database"))
+        except Exception as e:          # of chdb: the engine's own text
+            m = re.search(r"Code: (\d+)", str(e))
+            code = m[1] if m else "1001"
+            return self.answer({"60": 404, "81": 404, "516": 403}.get(code, 500),
+                               str(e).encode(), X_ClickHouse_Exception_Code=code)
+        if os.environ.get("TRACE"):
+            print(sql, params, body[:200], "->", data[:300], file=sys.stderr)
+        return self.answer(200, data)
+
+
+def main():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.engine = Engine()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with open(sys.argv[1] + ".new", "w", encoding="ascii") as f:
+        f.write(str(server.server_port))
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
