@@ -31,6 +31,7 @@ class Engine:
         self.lock = threading.Lock()
         self.dir = tempfile.TemporaryDirectory()
         self.session = session.Session(self.dir.name + "/data")
+        self.session.query("SET max_query_size = 16777216")
 
     def run(self, sql, form, params, database):
         with self.lock:
@@ -60,6 +61,17 @@ def form_fields(content_type, body):
     m = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
     return {part.get_param("name", header="content-disposition"): part.get_payload(decode=True)
             for part in m.iter_parts()}
+
+
+def as_literals(sql, params):
+    """Writes parameters that are no UTF-8, which chdb for Python cannot pass on, as literals."""
+    for name, value in list(params.items()):
+        if any("\udc80" <= c <= "\udcff" for c in value):
+            plain = re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n", "r": "\r"}.get(m[1], m[1]),
+                           params.pop(name))
+            sql = sql.replace("{%s:String}" % name,
+                              "unhex('%s')" % plain.encode("utf-8", "surrogateescape").hex())
+    return sql
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -99,6 +111,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             fields = {k: v.decode("utf-8", "surrogateescape") for k, v in fields.items()}
             sql = fields.pop("query", url.get("query", ""))
             params = {k[len("param_"):]: v for k, v in fields.items()}
+            sql = as_literals(sql, params)
             body = b""
         elif "query" in url:
             sql = url["query"]

@@ -28,7 +28,10 @@ static inline struct store *open_at(const char *path, uint64_t retention_ns, uin
 	struct field_error e = {0};
 	struct store *s = NULL;
 
-	snprintf(database, sizeof(database), "t%llx", (unsigned long long)random_below(UINT64_MAX));
+	/* a database for each folder, and one for each store in memory */
+	snprintf(database, sizeof(database), "t%llx",
+		 (unsigned long long)(streq(path, ":memory:") ? random_below(UINT64_MAX)
+							      : hash_str(path)));
 	if (store_open(&c, &s, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	return s;

@@ -147,6 +147,8 @@ void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel);
 void store_ch_windows(struct ch_where *w, const struct selection *sel, bool all_events);
 /* the same with a row for each sample: stack, v, c, cpu and with calls trace, span */
 void store_ch_samples(struct ch_where *w, const struct selection *sel, bool all_events);
+/* " AND ...": of snapshots of one process that end in one second, the one that came last */
+void store_ch_last_stored(struct ch_where *w, const struct selection *sel);
 void store_ch_node(struct ch_where *w);
 void store_ch_process(struct ch_where *w);
 

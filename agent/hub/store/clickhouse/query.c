@@ -114,6 +114,8 @@ static int post(struct ch_store *s, const char *path, const char *type, const st
 
 	if (body->failed)
 		return -E2BIG;
+	if (l->given_up && atomic_load(l->given_up))
+		return -ETIME;
 	r = http_ask(s->asker, &q, ret);
 	if (r == -EIO) {
 		tell(reterr, ret->error);
@@ -161,11 +163,12 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 					       : NULL;
 	_cleanup_free_ char *path = xasprintf(
 		"/?database=%s&default_format=RowBinary&wait_end_of_query=1"
-		"&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1%s",
+		"&max_query_size=16777216&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1%s",
 		s->database, seconds_left(l), ids ?: "");
 	_cleanup_buf_ struct buf body = {0};
 	int r;
 
+	*ret = (struct http_answer){0};
 	put_body(q, &body);
 	r = post(s, path, "Content-Type: multipart/form-data; boundary=" BOUNDARY, &body, l, ret,
 		 reterr);

@@ -1,10 +1,337 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Not made yet. */
+/*
+ * The value of a selection over time, by a tag. ClickHouse adds up the values of each step; of
+ * snapshots it gives the value of each, because a snapshot lives until the next one of its process.
+ */
 #include "hub/store/clickhouse/clickhouse.h"
+#include "hub/store/series_sums.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define VALUES_MAX 4000000
+
+struct group_name {
+	char *text; /* NULL: samples without the tag */
+	size_t group;
+	UT_hash_handle hh;
+};
+struct summing {
+	struct ch_store *s;
+	const struct selection *sel; /* of the request; its conditions have no LIKE */
+	struct ch_limits limits;
+	struct field_error *reterr;
+	struct series_sums sums;
+	const char *group_by;
+	bool samples, of_stack; /* whether samples are read; whether stacks have the tag */
+	struct group_name *names;
+	size_t n_names;
+};
+
+static void text(struct ch_where *w, const char *sql)
+{
+	store_ch_text(&w->sql, sql);
+}
+
+static size_t group_of(struct summing *s, const char *name)
+{
+	struct group_name *x;
+	const char *key = name ?: "";
+	size_t n = name ? strlen(name) + 1 : 0; /* "" is another group than NULL */
+
+	HASH_FIND(hh, s->names, key, n, x);
+	if (!x) {
+		x = xcalloc(1, sizeof(*x));
+		x->text = xstrdup(name);
+		x->group = s->n_names++;
+		HASH_ADD_KEYPTR(hh, s->names, x->text ?: "", n, x);
+	}
+	return x->group;
+}
+
+/* "has_group, of_group": of a window, a sample, or of the row of its stack */
+static void put_group(struct summing *s, struct ch_where *w)
+{
+	if (!s->group_by) {
+		text(w, "toUInt8(0) AS has_group, '' AS of_group");
+		return;
+	}
+	text(w, "toUInt8(");
+	store_ch_has(w, s->group_by);
+	text(w, ") AS has_group, toString(");
+	store_ch_tag(w, s->group_by);
+	text(w, ") AS of_group");
+}
+
+/* The number of the step in which a window ends; for snapshots, its second. */
+static void put_step(struct summing *s, struct ch_where *w, const struct selection *sel)
+{
+	if (s->sums.snapshot) {
+		text(w, "toInt64(toUnixTimestamp(time))");
+		return;
+	}
+	text(w, "intDiv(toInt64(toUnixTimestamp(time))-");
+	store_ch_int(&w->sql, sel->time_start_s);
+	text(w, ",");
+	store_ch_int(&w->sql, s->sums.r->step_s);
+	text(w, ")");
+}
+
+/* The selection's windows or samples; snapshots: all of them, not only the newest. */
+static void put_rows(struct summing *s, struct ch_where *w, const struct selection *sel)
+{
+	if (s->samples)
+		store_ch_samples(w, sel, true);
+	else
+		store_ch_windows(w, sel, true);
+	text(w, " AND profile_event_type='");
+	text(w, profile_event_info(sel->event)->name);
+	text(w, "'");
+	if (s->sums.snapshot)
+		store_ch_last_stored(w, sel);
+	store_ch_selection(w, sel);
+}
+
+static void put_sums(struct summing *s, struct ch_where *w, const struct selection *sel)
+{
+	const char *value = s->samples ? "v" : "value";
+
+	text(w, "SELECT has_group, of_group, process, step, "
+		"toUInt64(least(sum(toFloat64(sum_v)), 9007199254740992.)) FROM (SELECT ");
+	if (s->of_stack)
+		text(w, "stack AS id");
+	else
+		put_group(s, w);
+	text(w, ", ");
+	if (s->sums.snapshot) {
+		text(w, "reinterpretAsInt64(cityHash64(");
+		store_ch_process(w);
+		text(w, "))");
+	} else {
+		text(w, "toInt64(0)");
+	}
+	text(w, " AS process, ");
+	put_step(s, w, sel);
+	text(w, " AS step, sum(toFloat64(");
+	text(w, value);
+	text(w, ")) AS sum_v");
+	put_rows(s, w, sel);
+	text(w, s->of_stack ? " GROUP BY id, process, step) AS sums ANY LEFT JOIN (SELECT id, "
+			    : " GROUP BY has_group, of_group, process, step)");
+	if (s->of_stack) {
+		put_group(s, w);
+		text(w, " FROM stacks) AS names USING (id)");
+	}
+	text(w, " GROUP BY has_group, of_group, process, step LIMIT ");
+	store_ch_int(&w->sql, VALUES_MAX + 1);
+}
+
+static int take_sums(struct summing *s, struct ch_rows *rows)
+{
+	int e = 0;
+
+	while (!e && store_ch_more(rows)) {
+		bool has_group = store_ch_get_u8(rows);
+		_cleanup_free_ char *name = store_ch_get_str(rows);
+		int64_t process = (int64_t)store_ch_get_u64(rows);
+		int64_t step = (int64_t)store_ch_get_u64(rows);
+		int64_t value = (int64_t)store_ch_get_u64(rows);
+		size_t group = group_of(s, has_group ? name : NULL);
+
+		if (rows->failed)
+			return -EIO;
+		if (!value)
+			continue;
+		if (s->sums.snapshot)
+			e = store_series_add_live(
+				&s->sums, &(struct live_value){process, step, value, group});
+		else
+			store_series_add(&s->sums, group,
+					 s->sel->time_start_s + step * s->sums.r->step_s, value);
+	}
+	return e;
+}
+
+static int ask(struct summing *s, struct ch_where *w, struct store_series *ret,
+	       int (*take)(struct summing *s, struct ch_rows *rows, struct store_series *ret))
+{
+	struct http_answer a = {0};
+	struct ch_rows rows;
+	int e = store_ch_ask(s->s, &w->sql, &s->limits, &a, &rows, s->reterr);
+
+	if (!e)
+		e = take(s, &rows, ret);
+	http_answer_done(&a);
+	store_ch_sql_done(&w->sql);
+	return e;
+}
+
+static int take_values(struct summing *s, struct ch_rows *rows, struct store_series *ret)
+{
+	(void)ret;
+	return take_sums(s, rows);
+}
+
+static int read_values(struct summing *s, const struct selection *sel)
+{
+	struct ch_where w = {.event = sel->event,
+			     .calls = store_ch_wants_calls(sel) ||
+				      (s->group_by && store_is_tag_of_calls(s->group_by))};
+
+	put_sums(s, &w, sel);
+	return ask(s, &w, NULL, take_values);
+}
+
+/* ---- snapshots that end those before ---- */
+
+static int take_snapshots(struct summing *s, struct ch_rows *rows, struct store_series *ret)
+{
+	int e = 0;
+
+	(void)ret;
+	while (!e && store_ch_more(rows)) {
+		struct live_value v = {.process = (int64_t)store_ch_get_u64(rows)};
+
+		v.time_s = (int64_t)store_ch_get_u64(rows);
+		if (rows->failed)
+			return -EIO;
+		e = store_series_add_live(&s->sums, &v);
+	}
+	return e;
+}
+
+/* A snapshot of a selected process ends the one before, also if it is not of the selection. */
+static int read_snapshots(struct summing *s, const struct selection *sel)
+{
+	struct ch_where w = {.event = sel->event, .windows_only = true};
+
+	text(&w, "SELECT DISTINCT reinterpretAsInt64(cityHash64(");
+	store_ch_process(&w);
+	text(&w, ")) AS process, toInt64(toUnixTimestamp(time))");
+	store_ch_windows(&w, sel, true);
+	text(&w, " AND profile_event_type='");
+	text(&w, profile_event_info(sel->event)->name);
+	text(&w, "' AND snapshot AND process IN (SELECT reinterpretAsInt64(cityHash64(");
+	store_ch_process(&w);
+	text(&w, "))");
+	store_ch_windows(&w, sel, true);
+	store_ch_selection(&w, sel);
+	text(&w, ")");
+	return ask(s, &w, NULL, take_snapshots);
+}
+
+/* ---- losses, starts of processes ---- */
+
+static int take_losses(struct summing *s, struct ch_rows *rows, struct store_series *ret)
+{
+	while (store_ch_more(rows)) {
+		_cleanup_free_ char *reason = store_ch_get_str(rows);
+		int64_t time_s = store_ch_get_u32(rows);
+		uint64_t n = store_ch_get_u64(rows), ns = store_ch_get_u64(rows);
+
+		store_series_add_loss(&s->sums, ret, reason, time_s, (int64_t)n, (int64_t)ns);
+	}
+	return rows->failed ? -EIO : 0;
+}
+
+static int read_losses(struct summing *s, struct store_series *ret)
+{
+	struct ch_where w = {.event = s->sel->event, .windows_only = true};
+
+	text(&w, "SELECT toString(reason) AS why, toUInt32(time) AS at, "
+		 "toUInt64(least(sum(toFloat64(lost)), 9007199254740992.)), "
+		 "toUInt64(least(sum(toFloat64(lost_ns)), 9007199254740992.))");
+	store_ch_losses(&w, s->sel);
+	store_ch_scope(&w, s->sel);
+	text(&w, " GROUP BY why, at ORDER BY at, why");
+	return ask(s, &w, ret, take_losses);
+}
+
+static int take_starts(struct summing *s, struct ch_rows *rows, struct store_series *ret)
+{
+	(void)s;
+	while (store_ch_more(rows))
+		store_series_add_start(ret, (int64_t)(store_ch_get_u64(rows) / 1000));
+	return rows->failed ? -EIO : 0;
+}
+
+static int read_starts(struct summing *s, struct store_series *ret)
+{
+	struct ch_where w = {.event = s->sel->event, .windows_only = true};
+	struct selection since = *s->sel;
+
+	since.time_end_s = UINT32_MAX;
+	text(&w, "SELECT start_ms FROM (SELECT DISTINCT process_id, process_start_ms AS start_ms");
+	store_ch_windows(&w, &since, true);
+	text(&w, " AND process_start_ms BETWEEN ");
+	store_ch_int(&w.sql, s->sel->time_start_s * 1000);
+	text(&w, " AND ");
+	store_ch_int(&w.sql, s->sel->time_end_s * 1000 + 999);
+	store_ch_selection(&w, s->sel);
+	text(&w, ") ORDER BY start_ms LIMIT ");
+	store_ch_int(&w.sql, STORE_MAX_STARTS + 1);
+	return ask(s, &w, ret, take_starts);
+}
+
+/* ---- the whole ---- */
+
+static void hand_out(struct summing *s, struct store_series *ret)
+{
+	_cleanup_free_ char **names = xcalloc(s->n_names + 1, sizeof(*names));
+
+	for (struct group_name *x = s->names; x; x = x->hh.next)
+		names[x->group] = xstrdup(x->text);
+	store_series_hand_out(&s->sums, names, ret);
+	for (size_t g = 0; g < s->n_names; g++)
+		free(names[g]);
+}
+
+static int read_series(struct summing *s, struct store_series *ret)
+{
+	struct selection sel = store_series_reach(&s->sums);
+	int e;
+
+	sel.where = s->sel->where;
+	s->group_by = s->sums.r->group_by;
+	s->of_stack = s->group_by && store_ch_is_sample_tag(s->group_by) &&
+		      !store_is_tag_of_calls(s->group_by) && !streq(s->group_by, "cpu");
+	s->samples = (s->group_by && store_ch_is_sample_tag(s->group_by)) ||
+		     store_ch_wants_samples(&sel);
+	e = read_values(s, &sel);
+	if (!e && s->sums.snapshot)
+		e = read_snapshots(s, &sel);
+	if (!e)
+		hand_out(s, ret);
+	if (!e)
+		e = read_losses(s, ret);
+	return e ? e : read_starts(s, ret);
+}
 
 int store_ch_series(void *sink, const struct series_request *r, struct store_series *ret,
 		    struct field_error *reterr)
 {
-	(void)sink, (void)r, (void)ret;
-	return field_error_set(reterr, "store", "no series yet");
+	struct selection matched = *r->sel;
+	struct summing s = {
+		.s = sink, .sel = &matched, .limits = store_ch_limits(r->sel), .reterr = reterr};
+	struct store_series got = {0};
+	struct group_name *x, *next;
+	int e = store_series_begin(&s.sums, r, VALUES_MAX, &got, reterr);
+
+	if (e)
+		return e;
+	e = store_ch_where_match(s.s, r->sel, &s.limits, &matched.where, reterr);
+	if (!e)
+		e = read_series(&s, &got);
+	store_predicate_free(matched.where);
+	store_series_end(&s.sums);
+	HASH_ITER (hh, s.names, x, next) {
+		HASH_DEL(s.names, x);
+		free(x->text);
+		free(x);
+	}
+	if (e)
+		store_series_done(&got);
+	else
+		*ret = got;
+	return store_ch_error(e, r->sel, reterr);
 }

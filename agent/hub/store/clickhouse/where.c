@@ -31,28 +31,28 @@ struct tag_sql {
 	bool number, of_sample, of_stack, of_call;
 };
 static const struct tag_sql table[] = {
-	{"app_service", "toString(app_service)", NULL, false, false, false, false},
+	{"app_service", "app_service", NULL, false, false, false, false},
 	{"process_id", "process_id", NULL, true, false, false, false},
 	{"process_start_time", "process_start_ms", NULL, true, false, false, false},
 	{"time", "toUnixTimestamp(time)", NULL, true, true, false, false},
 	{"cpu", "cpu", "cpu>=0", true, true, false, false},
 	{"trace_id", "lower(hex(trace))", NULL, false, true, false, true},
 	{"profile_id", "lower(hex(span))", NULL, false, true, false, true},
-	{"thread", "toString(thread)", "thread!=''", false, true, true, false},
+	{"thread", "thread", "thread!=''", false, true, true, false},
 	{"wait", "", "wait!=0", false, true, true, false},
 	{"sample_id", "leftPad(lower(hex(id)),16,'0')", NULL, false, true, true, false},
-	{"pod_cluster", "toString(pod_cluster)", "pod_cluster!=''", false, false, false, false},
-	{"pod_ns", "toString(pod_ns)", "pod_ns!=''", false, false, false, false},
-	{"pod_node", "toString(pod_node)", "pod_node!=''", false, false, false, false},
-	{"pod_group", "toString(pod_group)", "pod_group!=''", false, false, false, false},
-	{"pod_group_type", "toString(pod_group_type)", "pod_group_type!=''", false, false, false,
+	{"pod_cluster", "pod_cluster", "pod_cluster!=''", false, false, false, false},
+	{"pod_ns", "pod_ns", "pod_ns!=''", false, false, false, false},
+	{"pod_node", "pod_node", "pod_node!=''", false, false, false, false},
+	{"pod_group", "pod_group", "pod_group!=''", false, false, false, false},
+	{"pod_group_type", "pod_group_type", "pod_group_type!=''", false, false, false,
 	 false},
-	{"pod", "toString(pod)", "pod!=''", false, false, false, false},
-	{"pod_uid", "toString(pod_uid)", "pod_uid!=''", false, false, false, false},
-	{"container", "toString(container)", "container!=''", false, false, false, false},
-	{"container_id", "toString(container_id)", "container_id!=''", false, false, false, false},
-	{"image", "toString(image)", "image!=''", false, false, false, false},
-	{TAG_UNVERIFIED, "toString(unverified)", "unverified!=''", false, false, false, false},
+	{"pod", "pod", "pod!=''", false, false, false, false},
+	{"pod_uid", "pod_uid", "pod_uid!=''", false, false, false, false},
+	{"container", "container", "container!=''", false, false, false, false},
+	{"container_id", "container_id", "container_id!=''", false, false, false, false},
+	{"image", "image", "image!=''", false, false, false, false},
+	{TAG_UNVERIFIED, "unverified", "unverified!=''", false, false, false, false},
 };
 
 static const struct tag_sql *known(const char *tag)
@@ -451,6 +451,17 @@ static void put_where(struct ch_where *w, const struct selection *sel, bool all_
 	put_time(w, sel);
 	if (!all_events && profile_event_info(sel->event)->snapshot)
 		put_newest(w, sel);
+}
+
+void store_ch_last_stored(struct ch_where *w, const struct selection *sel)
+{
+	text(w, " AND snapshot AND profile_id IN (SELECT argMax(profile_id, (n>0, stored)) FROM "
+		"windows FINAL WHERE ");
+	put_event(w, sel);
+	put_time(w, sel);
+	text(w, " AND snapshot GROUP BY time, ");
+	store_ch_process(w);
+	text(w, ")");
 }
 
 void store_ch_windows(struct ch_where *w, const struct selection *sel, bool all_events)
