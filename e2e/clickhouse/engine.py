@@ -3,8 +3,8 @@
 """engine.py FILE: ClickHouse's HTTP interface over chdb, for tests. It writes its port to FILE, and
 ends when its standard input ends. The SQL, its errors, parameters and limits are those of the real
 engine (chdb is ClickHouse as a library). This file makes up: sign-in (user "podflame", the password
-in the environment variable PASSWORD), compression of bodies, and turns: chdb runs one query at a
-time."""
+in the environment variable PASSWORD), tables that come with a statement ("external data"), and
+turns: chdb runs one query at a time."""
 import email.parser
 import email.policy
 import http.server
@@ -19,7 +19,8 @@ from chdb import session
 
 PASSWORD = os.environ.get("PASSWORD", "")
 # Of the URL, these are settings of a query; database chooses the database.
-NOT_SETTINGS = {"query", "database", "default_format", "wait_end_of_query"}
+PARSER_LIMITS = ["max_query_size", "max_ast_elements", "max_expanded_ast_elements"]
+NOT_SETTINGS = {"query", "database", "default_format", "wait_end_of_query", *PARSER_LIMITS}
 
 
 def quote(text):
@@ -31,7 +32,9 @@ class Engine:
         self.lock = threading.Lock()
         self.dir = tempfile.TemporaryDirectory()
         self.session = session.Session(self.dir.name + "/data")
-        self.session.query("SET max_query_size = 16777216")
+        # of the address, but the engine needs them before it has parsed a statement
+        for name in PARSER_LIMITS:
+            self.session.query(f"SET {name} = 16777216")
 
     def run(self, sql, form, params, database):
         with self.lock:
@@ -47,13 +50,6 @@ class Engine:
             f.flush()
             return self.session.query(
                 f"{m[1]} FROM INFILE {quote(f.name)} FORMAT {m[2]}").bytes()
-
-
-def unpack(coding, data):
-    if coding == "zstd":
-        import zstandard
-        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
-    return data
 
 
 def form_fields(content_type, body):
@@ -93,8 +89,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(200, b"Ok.\n")
 
     def do_POST(self):
-        body = unpack(self.headers.get("Content-Encoding"),
-                      self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if PASSWORD and (self.headers.get("X-ClickHouse-User"),
                          self.headers.get("X-ClickHouse-Key")) != ("podflame", PASSWORD):
             return self.answer(403, b"Code: 516. DB::Exception: podflame: Authentication failed\n",
@@ -136,8 +131,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             code = m[1] if m else "1001"
             return self.answer({"60": 404, "81": 404, "516": 403}.get(code, 500),
                                str(e).encode(), X_ClickHouse_Exception_Code=code)
-        if os.environ.get("TRACE"):
-            print(sql, params, body[:200], "->", data[:300], file=sys.stderr)
         return self.answer(200, data)
 
 

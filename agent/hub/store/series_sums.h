@@ -21,7 +21,7 @@ struct series_sums {
 	int64_t *
 		*sums; /* for each group one value for each step; NULL: the group has nothing yet */
 	size_t n_sums, cap_sums;
-	int64_t *others; /* the sum of groups for which there was no room; NULL: none */
+	int64_t *others;	 /* the sum of groups for which there was no room; NULL: none */
 	struct live_value *live; /* snapshots only */
 	size_t n_live, cap_live;
 	size_t cap_losses;

@@ -23,8 +23,8 @@ static int add_live(struct summing *s, const struct live_value *v)
 	int e = store_series_add_live(&s->sums, v);
 
 	return e ? e
-		 : store_query_takes(&s->query, s->sums.cap_live * sizeof(*s->sums.live) +
-							s->groups.bytes);
+		 : store_query_takes(&s->query,
+				     s->sums.cap_live * sizeof(*s->sums.live) + s->groups.bytes);
 }
 
 /* The number of the series' process. A series that began since read_processes() has none. */

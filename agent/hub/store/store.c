@@ -11,7 +11,8 @@ struct store {
 	size_t n_clusters;
 };
 
-static const struct sink_ops *const sinks[] = {&store_sqlite_sink, &store_clickhouse_sink, &store_null_sink};
+static const struct sink_ops *const sinks[] = {&store_sqlite_sink, &store_clickhouse_sink,
+					       &store_null_sink};
 
 static const struct sink_ops *sink_find(const char *kind)
 {
@@ -28,7 +29,8 @@ int store_open(const struct store_config *c, struct store **ret, struct field_er
 	int r;
 
 	if (!ops)
-		return field_error_set(reterr, "store", "'%s' is not one of sqlite, clickhouse, null", c->kind);
+		return field_error_set(reterr, "store",
+				       "'%s' is not one of sqlite, clickhouse, null", c->kind);
 	r = ops->open(c, &sink, reterr);
 	if (r)
 		return r;

@@ -17,12 +17,12 @@ struct http_asker *http_asker_free(struct http_asker *a);
 
 #define HTTP_ASK_HEADERS 4
 struct http_question {
-	const char *method, *path;	/* as in struct http_request */
+	const char *method, *path; /* as in struct http_request */
 	const char *const *headers;
 	const void *body;
 	size_t body_bytes;
-	uint64_t deadline_ns;		/* CLOCK_MONOTONIC */
-	size_t max_body_bytes;		/* of the answer; 0: 16 MiB */
+	uint64_t deadline_ns;  /* CLOCK_MONOTONIC */
+	size_t max_body_bytes; /* of the answer; 0: 16 MiB */
 	/* set when nobody needs the answer any more: the connection is closed; may be NULL */
 	const atomic_bool *given_up;
 	/* names of headers of the answer that the caller wants; NULL-terminated unless full */

@@ -72,8 +72,8 @@ static int ask_choice(struct ch_store *s, const struct store_choice *c, const st
 		      store_choice_fn *fn, void *arg, struct field_error *reterr)
 {
 	struct ch_where w = {.event = c->sel->event,
-			     .calls = store_is_tag_of_calls(c->tag) ||
-				      store_ch_wants_calls(c->sel)};
+			     .calls =
+				     store_is_tag_of_calls(c->tag) || store_ch_wants_calls(c->sel)};
 	struct http_answer a = {0};
 	struct ch_rows rows;
 	int e;

@@ -23,10 +23,22 @@ static inline void store_ch_put_str(struct buf *b, const char *s)
 {
 	store_ch_put_text(b, s ?: "", s ? strlen(s) : 0);
 }
-static inline void store_ch_put_u8(struct buf *b, uint8_t v) { buf_add(b, &v, 1); }
-static inline void store_ch_put_u16(struct buf *b, uint16_t v) { buf_add(b, &v, 2); }
-static inline void store_ch_put_u32(struct buf *b, uint32_t v) { buf_add(b, &v, 4); }
-static inline void store_ch_put_u64(struct buf *b, uint64_t v) { buf_add(b, &v, 8); }
+static inline void store_ch_put_u8(struct buf *b, uint8_t v)
+{
+	buf_add(b, &v, 1);
+}
+static inline void store_ch_put_u16(struct buf *b, uint16_t v)
+{
+	buf_add(b, &v, 2);
+}
+static inline void store_ch_put_u32(struct buf *b, uint32_t v)
+{
+	buf_add(b, &v, 4);
+}
+static inline void store_ch_put_u64(struct buf *b, uint64_t v)
+{
+	buf_add(b, &v, 8);
+}
 
 /* The rows of an answer. After a get beyond its end, or of a wrong length, failed is set. */
 struct ch_rows {
@@ -49,14 +61,14 @@ char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\
 /* ---- query.c: a statement, and what ClickHouse says to it ---- */
 struct ch_store {
 	struct http_asker *asker;
-	char *database, *cluster;	/* cluster "": none */
-	char *user, *password;		/* "": none */
-	uint8_t seed[16];		/* of the ids */
+	char *database, *cluster; /* cluster "": none */
+	char *user, *password;	  /* "": none */
+	uint8_t seed[16];	  /* of the ids */
 	uint64_t retention_ns;
-	struct ch_seen *seen;		/* ids that were written lately; the writer's */
-	pthread_mutex_t stats_lock;	/* guards stats */
+	struct ch_seen *seen;	    /* ids that were written lately; the writer's */
+	pthread_mutex_t stats_lock; /* guards stats */
 	struct store_stats stats;
-	char **clusters;		/* other than the hub's own */
+	char **clusters; /* other than the hub's own */
 	size_t n_clusters;
 };
 
@@ -65,10 +77,10 @@ struct ch_store {
  * from the table pf_ids, its rows.
  */
 struct ch_sql {
-	struct buf text, fields;	/* fields: of the body, multipart/form-data */
+	struct buf text, fields; /* fields: of the body, multipart/form-data */
 	size_t n_params;
 	struct buf ids;
-	const char *ids_type;		/* "UInt64"; NULL: there are none */
+	const char *ids_type; /* "UInt64"; NULL: there are none */
 };
 void store_ch_sql_done(struct ch_sql *q);
 void store_ch_text(struct ch_sql *q, const char *sql);
@@ -76,8 +88,8 @@ void store_ch_str(struct ch_sql *q, const char *value);
 void store_ch_int(struct ch_sql *q, int64_t value);
 
 struct ch_limits {
-	uint64_t deadline_ns;		/* CLOCK_MONOTONIC */
-	const atomic_bool *given_up;	/* may be NULL */
+	uint64_t deadline_ns;	     /* CLOCK_MONOTONIC */
+	const atomic_bool *given_up; /* may be NULL */
 };
 /*
  * Runs a statement. *ret: its answer, whose rows are in *ret_rows. Errors: -ETIME; -ENOTCONN: there
@@ -123,16 +135,16 @@ int store_ch_error(int e, const struct selection *sel, struct field_error *reter
 struct ch_where {
 	struct ch_sql sql;
 	enum event event;
-	bool calls;	   /* the rows are samples of calls */
-	bool windows_only; /* the rows are windows: a condition on samples is neither true nor not */
+	bool calls; /* the rows are samples of calls */
+	/* the rows are windows: a condition on samples is neither true nor false */
+	bool windows_only;
 };
 /*
  * LIKE and REGEXP become lists of values, which the hub itself has compared. The caller frees
  * *ret.
  */
-int store_ch_where_match(struct ch_store *s, const struct selection *sel,
-			 const struct ch_limits *l, struct predicate **ret,
-			 struct field_error *reterr);
+int store_ch_where_match(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
+			 struct predicate **ret, struct field_error *reterr);
 bool store_ch_wants_samples(const struct selection *sel);
 bool store_ch_wants_calls(const struct selection *sel);
 bool store_ch_is_sample_tag(const char *tag);
@@ -145,7 +157,9 @@ void store_ch_scope(struct ch_where *w, const struct selection *sel);
 void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel);
 /* " FROM windows ... WHERE ..." of the event and time; all_events: of any event */
 void store_ch_windows(struct ch_where *w, const struct selection *sel, bool all_events);
-/* the same with a row for each sample: stack, v, c, cpu and with calls trace, span */
+/* that a window overlaps the selection's time */
+void store_ch_overlap(struct ch_where *w, const struct selection *sel);
+/* as store_ch_windows() with a row for each sample: stack, v, c, cpu and with calls trace, span */
 void store_ch_samples(struct ch_where *w, const struct selection *sel, bool all_events);
 /* " AND ...": of snapshots of one process that end in one second, the one that came last */
 void store_ch_last_stored(struct ch_where *w, const struct selection *sel);

@@ -9,9 +9,9 @@
 
 #include <stdlib.h>
 
-#define VALUES_MAX	 1000000 /* that are compared */
-#define MATCHING_MAX	 8000	 /* that are asked for */
-#define CHECK_EVERY	 64	 /* comparisons between two looks at the deadline */
+#define VALUES_MAX   1000000 /* that are compared */
+#define MATCHING_MAX 8000    /* that are asked for */
+#define CHECK_EVERY  64	     /* comparisons between two looks at the deadline */
 
 struct matching {
 	struct ch_store *s;
@@ -22,8 +22,7 @@ struct matching {
 
 static bool is_match(enum predicate_op op)
 {
-	return op == PRED_LIKE || op == PRED_NOT_LIKE || op == PRED_REGEXP ||
-	       op == PRED_NOT_REGEXP;
+	return op == PRED_LIKE || op == PRED_NOT_LIKE || op == PRED_REGEXP || op == PRED_NOT_REGEXP;
 }
 
 static bool must_end(const struct ch_limits *l)
@@ -48,10 +47,13 @@ static void put_values(struct ch_where *w, const struct selection *sel, const ch
 	store_ch_text(&w->sql, ")");
 	if (of_stack)
 		store_ch_text(&w->sql, " FROM stacks WHERE id IN (SELECT stack");
-	if (of_sample)
+	if (of_sample) {
 		store_ch_samples(w, &all, false);
-	else
-		store_ch_windows(w, &all, false);
+	} else {
+		/* of any event: losses are those of the containers and nodes that the filter has */
+		store_ch_text(&w->sql, " FROM windows WHERE ");
+		store_ch_overlap(w, &all);
+	}
 	store_ch_scope(w, &all);
 	if (of_stack)
 		store_ch_text(&w->sql, ")");
@@ -117,8 +119,6 @@ static int match(const struct matching *m, const struct predicate *p, struct pre
 	r = store_ch_ask(m->s, &w.sql, m->limits, &a, &rows, m->reterr);
 	if (!r)
 		r = compare(m, p, &rows, in);
-	if (!r && !in->n_values)
-		in->op = in->op == PRED_IN ? PRED_FALSE : PRED_TRUE;
 	http_answer_done(&a);
 	store_ch_sql_done(&w.sql);
 	return r;
@@ -151,9 +151,8 @@ static int copy(const struct matching *m, const struct predicate *p, struct pred
 	return r;
 }
 
-int store_ch_where_match(struct ch_store *s, const struct selection *sel,
-			 const struct ch_limits *l, struct predicate **ret,
-			 struct field_error *reterr)
+int store_ch_where_match(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
+			 struct predicate **ret, struct field_error *reterr)
 {
 	const struct matching m = {s, sel, l, reterr};
 

@@ -8,10 +8,10 @@
 
 #include <stdlib.h>
 
-#define BOUNDARY      "podflame-2f1c7b0e9d"
-#define ANSWER_BYTES  (512u << 20)
-#define INSERT_NS     (60 * NSEC_PER_SEC)
-#define REASON_BYTES  300
+#define BOUNDARY     "podflame-2f1c7b0e9d"
+#define ANSWER_BYTES (512u << 20)
+#define INSERT_NS    (60 * NSEC_PER_SEC)
+#define REASON_BYTES 300
 
 void store_ch_sql_done(struct ch_sql *q)
 {
@@ -62,8 +62,10 @@ void store_ch_str(struct ch_sql *q, const char *value)
 
 static int error_of(const struct http_answer *a)
 {
-	int code = a->headers[0] ? atoi(a->headers[0]) : 0;
+	uint64_t code = 0;
 
+	if (a->headers[0])
+		(void)str_to_u64(a->headers[0], 100000, &code);
 	switch (code) {
 	case 159: /* TIMEOUT_EXCEEDED */
 	case 160: /* TOO_SLOW */
@@ -163,7 +165,9 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 					       : NULL;
 	_cleanup_free_ char *path = xasprintf(
 		"/?database=%s&default_format=RowBinary&wait_end_of_query=1"
-		"&max_query_size=16777216&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1%s",
+		"&max_query_size=16777216&max_ast_elements=1000000&max_expanded_ast_elements="
+		"1000000"
+		"&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1%s",
 		s->database, seconds_left(l), ids ?: "");
 	_cleanup_buf_ struct buf body = {0};
 	int r;
@@ -200,8 +204,8 @@ int store_ch_run(struct ch_store *s, const char *sql, struct field_error *reterr
 int store_ch_insert(struct ch_store *s, const char *table, const struct buf *rows,
 		    struct field_error *reterr)
 {
-	_cleanup_free_ char *sql = xasprintf("INSERT INTO %s.%s FORMAT RowBinary", s->database,
-					     table);
+	_cleanup_free_ char *sql =
+		xasprintf("INSERT INTO %s.%s FORMAT RowBinary", s->database, table);
 	_cleanup_buf_ struct buf path = {0};
 
 	buf_puts(&path, "/?query=");

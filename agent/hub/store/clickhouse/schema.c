@@ -16,8 +16,8 @@ static const char *const tables[] = {
 	"CREATE TABLE IF NOT EXISTS %1$s." SEED_TABLE " (version UInt32, made DateTime) "
 	"ENGINE = MergeTree ORDER BY version COMMENT '%2$s'",
 	/*
-	 * One row a window. A window that comes again is the same row: the engine, and FINAL in each
-	 * query, keep one. Its partition and its key follow from what it says.
+	 * One row a window. A window that comes again is the same row: the engine, and FINAL in
+	 * each query, keep one. Its partition and its key follow from what it says.
 	 */
 	"CREATE TABLE IF NOT EXISTS %1$s.windows ("
 	"time DateTime CODEC(DoubleDelta, ZSTD(1)),"
@@ -56,7 +56,8 @@ static const char *const tables[] = {
 	") ENGINE = ReplacingMergeTree(last) ORDER BY id %4$s",
 	"CREATE TABLE IF NOT EXISTS %1$s.frames ("
 	"id UInt64, kind UInt8, inlined UInt8, line UInt32, address UInt64,"
-	"name String CODEC(ZSTD(1)), has_name UInt8, module" TEXT ", build_id" TEXT ", file" TEXT ","
+	"name String CODEC(ZSTD(1)), has_name UInt8, module" TEXT ", build_id" TEXT ", file" TEXT
+	","
 	"last Date"
 	") ENGINE = ReplacingMergeTree(last) ORDER BY id %4$s",
 };

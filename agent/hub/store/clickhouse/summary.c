@@ -58,10 +58,11 @@ static int read_windows(struct ch_store *s, const struct selection *sel, const s
 	return e;
 }
 
-/* The windows of the selection, of any event, for a question about their containers or nodes. */
+/* The windows that overlap the selection's time, of any event: whose containers or nodes it has. */
 static void put_selected(struct ch_where *w, const struct selection *sel)
 {
-	store_ch_windows(w, sel, true);
+	text(w, " FROM windows FINAL WHERE ");
+	store_ch_overlap(w, sel);
 	store_ch_selection(w, sel);
 }
 
@@ -77,11 +78,9 @@ void store_ch_losses(struct ch_where *w, const struct selection *sel)
 	text(w, " FROM windows FINAL ARRAY JOIN loss_reasons AS reason, loss_counts AS lost, "
 		"loss_times AS lost_ns WHERE profile_event_type='");
 	text(w, profile_event_info(sel->event)->name);
-	text(w, "' AND time>=toDateTime(");
-	store_ch_int(&w->sql, MIN(MAX(sel->time_start_s, 0), (int64_t)UINT32_MAX));
-	text(w, ") AND start<=toDateTime(");
-	store_ch_int(&w->sql, MIN(MAX(sel->time_end_s, 0), (int64_t)UINT32_MAX));
-	text(w, ") AND ((1");
+	text(w, "' AND ");
+	store_ch_overlap(w, sel);
+	text(w, " AND ((1");
 	store_ch_selection(w, sel);
 	/* of a container: it counts for each process of it */
 	text(w, ") OR (process_id=0");
@@ -109,8 +108,10 @@ static int read_losses(struct ch_store *s, const struct selection *sel, const st
 	text(&w, "SELECT toString(reason) AS why, toUInt8(" OF_NODE ") AS of_node, toUInt8(of_node "
 		 "AND NOT ");
 	store_ch_sees_cluster(&w, sel);
-	text(&w, ") AS hidden, if(hidden, 0, " CLAMPED("sum(toFloat64(lost))") ") AS n_lost, "
-		 "if(hidden, 0, " CLAMPED("sum(toFloat64(lost_ns))") ") AS ns_lost");
+	text(&w, ") AS hidden, if(hidden, 0, " CLAMPED(
+			 "sum(toFloat64(lost))") ") AS n_lost, "
+						 "if(hidden, 0, " CLAMPED(
+							 "sum(toFloat64(lost_ns))") ") AS ns_lost");
 	store_ch_losses(&w, sel);
 	text(&w, " GROUP BY why, of_node, hidden "
 		 "ORDER BY hidden, n_lost DESC, ns_lost DESC, of_node, why");

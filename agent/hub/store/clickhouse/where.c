@@ -45,8 +45,7 @@ static const struct tag_sql table[] = {
 	{"pod_ns", "pod_ns", "pod_ns!=''", false, false, false, false},
 	{"pod_node", "pod_node", "pod_node!=''", false, false, false, false},
 	{"pod_group", "pod_group", "pod_group!=''", false, false, false, false},
-	{"pod_group_type", "pod_group_type", "pod_group_type!=''", false, false, false,
-	 false},
+	{"pod_group_type", "pod_group_type", "pod_group_type!=''", false, false, false, false},
 	{"pod", "pod", "pod!=''", false, false, false, false},
 	{"pod_uid", "pod_uid", "pod_uid!=''", false, false, false, false},
 	{"container", "container", "container!=''", false, false, false, false},
@@ -184,6 +183,10 @@ static void put_tag(struct ch_where *w, const struct predicate *p)
 /* Adds whether the row has the tag, and its value is one of those of p. */
 static void put_compare(struct ch_where *w, const struct predicate *p, const char *op)
 {
+	if (!p->n_values) { /* no value matched a pattern */
+		text(w, "0");
+		return;
+	}
 	text(w, "(");
 	store_ch_has(w, p->tag);
 	text(w, " AND ");
@@ -417,6 +420,15 @@ static void put_time(struct ch_where *w, const struct selection *sel)
 	text(w, "time>=toDateTime(");
 	store_ch_int(&w->sql, MIN(MAX(sel->time_start_s, 0), MAX_TIME_S));
 	text(w, ") AND time<=toDateTime(");
+	store_ch_int(&w->sql, MIN(MAX(sel->time_end_s, 0), MAX_TIME_S));
+	text(w, ")");
+}
+
+void store_ch_overlap(struct ch_where *w, const struct selection *sel)
+{
+	text(w, "time>=toDateTime(");
+	store_ch_int(&w->sql, MIN(MAX(sel->time_start_s, 0), MAX_TIME_S));
+	text(w, ") AND start<=toDateTime(");
 	store_ch_int(&w->sql, MIN(MAX(sel->time_end_s, 0), MAX_TIME_S));
 	text(w, ")");
 }

@@ -23,10 +23,9 @@
 	"snapshot, stored)"
 
 /* the columns of `windows` that are tags, in their order there */
-static const char *const tag_columns[] = {"pod_cluster",    "pod_ns", "pod_node",
-					  "pod_group",	    "pod_group_type", "pod",
-					  "pod_uid",	    "container",      "container_id",
-					  "image",	    TAG_UNVERIFIED};
+static const char *const tag_columns[] = {"pod_cluster",    "pod_ns", "pod_node",    "pod_group",
+					  "pod_group_type", "pod",    "pod_uid",     "container",
+					  "container_id",   "image",  TAG_UNVERIFIED};
 
 struct id_of {
 	const void *key; /* a frame of the batch */
@@ -316,7 +315,8 @@ static void put_window(struct writing *w, const struct profile *p)
 	put_losses(b, p);
 	store_ch_put_u32(b, p->estimate_ppm);
 	store_ch_put_u64(b, MIN(p->estimate_error, (uint64_t)CH_MAX_VALUE));
-	store_ch_put_u8(b, profile_event_info(p->event)->snapshot && (p->n_samples || !p->n_losses));
+	store_ch_put_u8(b,
+			profile_event_info(p->event)->snapshot && (p->n_samples || !p->n_losses));
 	store_ch_put_u64(b, w->stored_ns++);
 	w->n_windows++;
 	w->n_samples += n;

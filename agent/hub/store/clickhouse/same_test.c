@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The same profiles in SQLite and in ClickHouse give the same answers, for filters that are drawn
+ * by chance. e2e/clickhouse/run.sh starts the engine, and sets CLICKHOUSE_URL; without it the test
+ * is skipped. LONG=1: thousands of filters, with a seed that is drawn by chance and printed; SEED
+ * repeats a run.
+ */
+#include "hub/store/teststore.h"
+
+#include <inttypes.h>
+
+#define MANY 150
+
+static uint64_t seed_now;
+
+static unsigned below(unsigned n)
+{
+	seed_now = seed_now * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (unsigned)((seed_now >> 33) % n);
+}
+
+#define ONE_OF(list) list[below(ARRAY_SIZE(list))]
+
+static const char *const tags[] = {
+	"pod_cluster",
+	"pod_ns",
+	"pod",
+	"pod_group",
+	"container_pid",
+	"app_service",
+	"process_id",
+	"thread",
+	"wait",
+	"time",
+	"k8s.label.tier",
+	"k8s.label.x",
+	"trace_id",
+	"image",
+	"rdma_qp",
+	"gpu_stream",
+	"profile_id",
+	"cpu",
+	"no_such_tag",
+	TAG_UNVERIFIED,
+	"profile_event_type",
+	"process_start_time",
+};
+static const char *const values[] = {
+	"app",	      "data",
+	"api-1",      "7",
+	"10",	      "9",
+	"1700000005", "worker",
+	"it's",	      "a\tb\\",
+	"lock",	      "",
+	"Total",      "\xc3\xa9t\xc3\xa9",
+	"web",	      "0000000000000001",
+	"2",
+};
+static const char *const patterns[] = {
+	"a%", "%a%", "*", "_pp", "%1", "\\%", "w?b", "", "%\xc3\xa9%",
+};
+static const char *const expressions[] = {"^a", "a(?=p)", ".", "^$", "[0-9]+", "(?i)WEB", "b$|t"};
+
+static struct predicate *a_leaf(void)
+{
+	static const enum predicate_op ops[] = {
+		PRED_EQ,     PRED_NE,	      PRED_LT,	    PRED_GT,	   PRED_LE,
+		PRED_GE,     PRED_IN,	      PRED_NOT_IN,  PRED_LIKE,	   PRED_NOT_LIKE,
+		PRED_REGEXP, PRED_NOT_REGEXP, PRED_IS_NULL, PRED_NOT_NULL,
+	};
+	enum predicate_op op = ONE_OF(ops);
+	const char *tag = ONE_OF(tags);
+	struct predicate *p;
+
+	if (op == PRED_LIKE || op == PRED_NOT_LIKE)
+		return leaf(op, tag, ONE_OF(patterns));
+	if (op == PRED_REGEXP || op == PRED_NOT_REGEXP)
+		return leaf(op, tag, ONE_OF(expressions));
+	p = leaf(op, tag, op == PRED_IS_NULL || op == PRED_NOT_NULL ? NULL : ONE_OF(values));
+	p->numeric = (streq(tag, "process_id") || streq(tag, "time") || streq(tag, "cpu") ||
+		      streq(tag, "container_pid") || streq(tag, "process_start_time")) &&
+		     p->n_values;
+	if (p->numeric) {
+		static const char *const numbers[] = {"0", "7", "9", "10", "11", "1700000005"};
+
+		free(p->values[0]);
+		p->values[0] = xstrdup(ONE_OF(numbers));
+	}
+	return p;
+}
+
+static struct predicate *a_tree(unsigned depth)
+{
+	if (!depth || !below(3))
+		return a_leaf();
+	switch (below(3)) {
+	case 0:
+		return join(PRED_NOT, a_tree(depth - 1), NULL);
+	case 1:
+		return join(PRED_AND, a_tree(depth - 1), a_tree(depth - 1));
+	default:
+		return join(PRED_OR, a_tree(depth - 1), a_tree(depth - 1));
+	}
+}
+
+/* The filter as a user would write it, for a failure's message. */
+static void print_tree(const struct predicate *p, struct buf *b)
+{
+	static const char *const ops[] = {
+		[PRED_EQ] = "=",
+		[PRED_NE] = "!=",
+		[PRED_LT] = "<",
+		[PRED_GT] = ">",
+		[PRED_LE] = "<=",
+		[PRED_GE] = ">=",
+		[PRED_IN] = "IN",
+		[PRED_NOT_IN] = "NOT IN",
+		[PRED_LIKE] = "LIKE",
+		[PRED_NOT_LIKE] = "NOT LIKE",
+		[PRED_REGEXP] = "REGEXP",
+		[PRED_NOT_REGEXP] = "NOT REGEXP",
+		[PRED_IS_NULL] = "IS NULL",
+		[PRED_NOT_NULL] = "IS NOT NULL",
+	};
+
+	if (p->n_children) {
+		buf_puts(b, p->op == PRED_NOT ? "NOT (" : "(");
+		for (size_t i = 0; i < p->n_children; i++) {
+			buf_puts(b, !i ? "" : p->op == PRED_AND ? " AND " : " OR ");
+			print_tree(p->children[i], b);
+		}
+		buf_puts(b, ")");
+		return;
+	}
+	buf_printf(b, "%s %s %s%s", p->tag, ops[p->op], p->n_values ? p->values[0] : "",
+		   p->numeric ? " (a number)" : "");
+}
+
+/* ---- profiles ---- */
+
+static void maybe_tag(struct batch *b, struct profile *p, const char *tag, unsigned one_in)
+{
+	const char *value = ONE_OF(values);
+
+	if (*value && !below(one_in))
+		profile_tag(b, p, tag, value);
+}
+
+static void a_sample(struct batch *b, struct profile *p)
+{
+	static const char *const threads[] = {"worker", "api", NULL}, *const leaves[] = {"f", "g"};
+	struct profile_labels labels = {{NULL}};
+	struct profile_sample *x;
+
+	add_sample(b, p, ONE_OF(threads), below(2), ONE_OF(leaves), 10 + (int64_t)below(100));
+	x = &p->samples[p->n_samples - 1];
+	if (!below(4))
+		x->cpu = (int32_t)below(3);
+	if (p->event == EVENT_OFF_CPU)
+		x->wait = (enum wait)below(_WAIT_MAX);
+	if (!below(4)) {
+		labels.values[below(_LABEL_MAX)] = profile_batch_str(b, ONE_OF(values));
+		x->labels = profile_batch_labels(b, &labels);
+	}
+	if (!below(3)) {
+		const struct profile_link l = {.trace_id = {[15] = (uint8_t)below(3)},
+					       .span_id = {[7] = (uint8_t)below(3)}};
+
+		assert_int_equal(profile_batch_link(b, &l, &x->link), 0);
+	}
+}
+
+static void a_profile(struct batch *b, unsigned i)
+{
+	static const char *const apps[] = {"api", "db", "Total", "Throttled", ""},
+				 *const spaces[] = {"app", "data", NULL};
+	static const enum event events[] = {EVENT_ON_CPU, EVENT_OFF_CPU, EVENT_MEM_INUSE};
+	char id[32];
+	struct profile *p;
+
+	snprintf(id, sizeof(id), "p%u", i);
+	p = add_profile(b, id, ONE_OF(apps), below(4) ? 7 + below(5) : 0, ONE_OF(spaces),
+			T0 + (int64_t)below(20));
+	p->event = ONE_OF(events);
+	if (p->event == EVENT_MEM_INUSE) { /* no two snapshots of a process in one second */
+		p->process_id = 7 + i / 20;
+		p->end_ns = (T0 + i % 20) * NSEC_PER_SEC;
+		p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+	}
+	p->process_start_ns = below(2) * 10 * NSEC_PER_SEC;
+	for (size_t t = 0; t < ARRAY_SIZE(tags); t++)
+		if (strchr("pkic", tags[t][0]) && !streq(tags[t], "pod_ns") &&
+		    !streq(tags[t], "process_id") && !streq(tags[t], "profile_id") &&
+		    !streq(tags[t], "profile_event_type") && !streq(tags[t], "cpu") &&
+		    !streq(tags[t], "process_start_time"))
+			maybe_tag(b, p, tags[t], 3);
+	maybe_tag(b, p, "container_id", 2);
+	if (!below(8))
+		profile_tag(b, p, TAG_UNVERIFIED, "true");
+	for (unsigned n = below(4); n; n--)
+		a_sample(b, p);
+	if (!below(5))
+		profile_lose(b, p, below(2) ? "ring_full" : "agent_down", below(9), below(3));
+	if (!below(6))
+		p->estimate_ppm = 1000 + below(9), p->estimate_error = below(50);
+}
+
+static struct batch *profiles(uint64_t seed)
+{
+	struct batch *b = profile_batch_new();
+
+	seed_now = seed;
+	for (unsigned i = 0; i < 60; i++)
+		a_profile(b, i);
+	return b;
+}
+
+/* ---- answers ---- */
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+struct answer {
+	char **lines;
+	size_t n, cap;
+};
+
+static int add_row(const struct store_row *row, void *arg)
+{
+	_cleanup_buf_ struct buf b = {0};
+	struct frame flat[64];
+	struct answer *a = arg;
+
+	for (size_t i = 0; i < row->n_frames; i++)
+		flat[i] = *row->frames[i];
+	buf_printf(&b, "%s: ", row->app_service ?: "(none)");
+	profile_stack_render(&row->head, flat, row->n_frames, &b);
+	buf_printf(&b, " group %s value %" PRId64 " n %" PRIu64, row->group ?: "(none)", row->value,
+		   row->n_samples);
+	GROW(a->lines, a->n, a->cap);
+	a->lines[a->n++] = buf_steal(&b);
+	return 0;
+}
+
+static char *summary_text(const struct store_summary *s)
+{
+	struct buf b = {0};
+
+	buf_printf(&b,
+		   "rows %" PRIu64 " samples %" PRIu64 " profiles %" PRIu64 " unverified %" PRIu64
+		   " first %" PRId64 " last %" PRId64 " ppm %u error %" PRIu64
+		   " throttled %" PRIu64,
+		   s->n_rows, s->n_samples, s->n_profiles, s->n_unverified, s->first_s, s->last_s,
+		   s->estimate_ppm, s->estimate_error, s->throttled_us);
+	for (size_t i = 0; i < s->n_losses; i++)
+		buf_printf(&b, "\n  lost %s %" PRIu64 " %" PRIu64 "%s%s", s->losses[i].reason,
+			   s->losses[i].n_samples, s->losses[i].time_ns,
+			   s->losses[i].of_node ? " of the node" : "",
+			   s->losses[i].hidden ? " hidden" : "");
+	return buf_steal(&b);
+}
+
+/* All of an answer as text: its rows in the order of their texts, then the summary. */
+static char *answer_of(struct store *s, const struct scope *scope, const struct selection *sel)
+{
+	_cleanup_buf_ struct buf b = {0};
+	_cleanup_free_ char *tail = NULL;
+	struct answer a = {0};
+	struct store_summary summary = {0};
+	struct field_error e = {0};
+
+	if (store_read(s, scope, sel, add_row, &a, &summary, &e))
+		return xasprintf("%s: %s", e.path, e.reason);
+	if (a.n)
+		qsort(a.lines, a.n, sizeof(*a.lines), by_text);
+	for (size_t i = 0; i < a.n; i++) {
+		buf_printf(&b, "%s\n", a.lines[i]);
+		free(a.lines[i]);
+	}
+	free(a.lines);
+	tail = summary_text(&summary);
+	store_summary_done(&summary);
+	buf_puts(&b, tail);
+	return buf_steal(&b);
+}
+
+struct both {
+	struct store *sqlite, *clickhouse;
+	uint64_t seed;
+};
+
+static struct store *open_kind(const char *kind, const char *database)
+{
+	const struct store_config c = {.kind = kind,
+				       .path = ":memory:",
+				       .url = getenv("CLICKHOUSE_URL"),
+				       .database = database};
+	struct field_error e = {0};
+	struct store *s = NULL;
+
+	if (store_open(&c, &s, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	return s;
+}
+
+static int both_setup(void **state)
+{
+	struct both *b = xcalloc(1, sizeof(*b));
+	const char *given = getenv("SEED");
+	char database[32];
+
+	*state = b;
+	if (!getenv("CLICKHOUSE_URL"))
+		return 0;
+	b->seed = given ? strtoull(given, NULL, 10) : 1;
+	if (!given && getenv("LONG"))
+		random_bytes(&b->seed, sizeof(b->seed));
+	print_message("SEED=%" PRIu64 "\n", b->seed);
+	snprintf(database, sizeof(database), "same%" PRIx64, random_below(UINT64_MAX));
+	b->sqlite = open_kind("sqlite", NULL);
+	b->clickhouse = open_kind("clickhouse", database);
+	write_batch(b->sqlite, profiles(b->seed), 60);
+	write_batch(b->clickhouse, profiles(b->seed), 60);
+	return 0;
+}
+
+static int both_teardown(void **state)
+{
+	struct both *b = *state;
+
+	store_close(b->sqlite);
+	store_close(b->clickhouse);
+	free(b);
+	return 0;
+}
+
+static void same(const struct both *b, const struct scope *scope, const struct selection *sel,
+		 unsigned number)
+{
+	_cleanup_free_ char *want = answer_of(b->sqlite, scope, sel),
+			    *got = answer_of(b->clickhouse, scope, sel);
+	_cleanup_buf_ struct buf tree = {0};
+
+	print_tree(sel->where, &tree);
+	if (!streq(want, got))
+		fail_msg("SEED=%" PRIu64 ", filter %u of %s, %s%s:\n%s\n--- SQLite\n%s\n"
+			 "--- ClickHouse\n%s",
+			 b->seed, number, profile_event_info(sel->event)->name,
+			 scope->all ? "all" : "one namespace", sel->with_total ? ", Total" : "",
+			 tree.data, want, got);
+}
+
+static void filters_select_the_same(void **state)
+{
+	static const enum event events[] = {EVENT_ON_CPU, EVENT_OFF_CPU, EVENT_MEM_INUSE};
+	static char *const app[] = {(char *)"app"};
+	const struct scope one = {.places = (char **)app, .n_places = 1};
+	static const char *const groups[] = {
+		NULL, NULL, "pod_ns", "thread", "k8s.label.tier", "profile_id"};
+	unsigned n = getenv("LONG") ? 5000 : MANY;
+	const struct both *b = *state;
+
+	if (!b->sqlite) {
+		print_message("skip: CLICKHOUSE_URL is not set\n");
+		skip();
+	}
+	for (unsigned i = 0; i < n; i++) {
+		struct selection sel = {.event = ONE_OF(events),
+					.time_start_s = T0 - 10 + (int64_t)below(20),
+					.time_end_s = T0 + (int64_t)below(30),
+					.with_total = below(2),
+					.group_by = ONE_OF(groups),
+					.where = a_tree(4),
+					.max_time_ns = 600 * NSEC_PER_SEC};
+
+		same(b, below(3) ? &store_scope_all : &one, &sel, i);
+		store_predicate_free(sel.where);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(filters_select_the_same, both_setup, both_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread asks, and waits for the answer, the deadline, or the end of its caller's interest. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "lib/loop/http_ask.h"
+#include "lib/loop/testserver.h"
+
+static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	static const char text[] =
+		"HTTP/1.1 404 Not Found\r\nX-Code: 60\r\nContent-Length: 5\r\n\r\nab\0cd";
+
+	(void)arg;
+	if (str_has_prefix(r->line, "GET /never"))
+		ts_stall(c);
+	else if (str_has_prefix(r->line, "GET /half"))
+		ts_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"), c->over = true;
+	else
+		ts_write(c, text, sizeof(text) - 1);
+}
+
+static struct http_asker *asker_of(uint16_t port)
+{
+	const struct http_client_config c = {.address = "127.0.0.1", .port = port};
+	struct http_asker *a;
+
+	assert_int_equal(http_asker_new(&c, &a), 0);
+	return a;
+}
+
+static int ask(struct http_asker *a, const char *path, uint64_t ns, const atomic_bool *given_up,
+	       struct http_answer *ret)
+{
+	const struct http_question q = {.method = "GET",
+					.path = path,
+					.deadline_ns = now_mono_ns() + ns,
+					.given_up = given_up,
+					.want = {"X-Code", "X-Other"}};
+
+	return http_ask(a, &q, ret);
+}
+
+static void an_answer_has_its_status_headers_and_bytes(void **state)
+{
+	struct test_server *s = ts_start(&(struct ts_config){0}, serve, NULL);
+	struct http_asker *a = asker_of(s->port);
+	struct http_answer got;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ask(a, "/", 60 * NSEC_PER_SEC, NULL, &got), 0);
+		assert_int_equal(got.status, 404);
+		assert_string_equal(got.headers[0], "60");
+		assert_null(got.headers[1]);
+		assert_int_equal(got.n, 5);
+		assert_memory_equal(got.body, "ab\0cd", 6);
+		http_answer_done(&got);
+	}
+	http_asker_free(a);
+	ts_stop(s);
+}
+
+static void what_does_not_come_ends_with_the_deadline(void **state)
+{
+	const atomic_bool given_up = true;
+	struct test_server *s = ts_start(&(struct ts_config){0}, serve, NULL);
+	struct http_asker *a = asker_of(s->port);
+	struct http_answer got;
+
+	(void)state;
+	assert_int_equal(ask(a, "/never", NSEC_PER_MSEC, NULL, &got), -ETIME);
+	http_answer_done(&got);
+	assert_int_equal(ask(a, "/never", 600 * NSEC_PER_SEC, &given_up, &got), -ETIME);
+	http_answer_done(&got);
+	http_asker_free(a);
+	ts_stop(s);
+}
+
+static void no_answer_says_why(void **state)
+{
+	struct test_server *s = ts_start(&(struct ts_config){0}, serve, NULL);
+	struct http_asker *a = asker_of(s->port);
+	struct http_answer got;
+
+	(void)state;
+	assert_int_equal(ask(a, "/half", 60 * NSEC_PER_SEC, NULL, &got), -EIO);
+	assert_non_null(got.error);
+	http_answer_done(&got);
+	ts_stop(s);
+	assert_int_equal(ask(a, "/", 60 * NSEC_PER_SEC, NULL, &got), -EIO);
+	assert_non_null(strstr(got.error, "127.0.0.1"));
+	http_answer_done(&got);
+	assert_int_equal(ask(a, "no path", 60 * NSEC_PER_SEC, NULL, &got), -EIO);
+	assert_non_null(strstr(got.error, "cannot be sent"));
+	http_answer_done(&got);
+	http_asker_free(a);
+}
+
+struct asking_thread {
+	pthread_t thread;
+	struct http_asker *asker;
+	unsigned n_right;
+};
+
+static void *ask_often(void *arg)
+{
+	struct asking_thread *t = arg;
+
+	for (int i = 0; i < 50; i++) {
+		struct http_answer got;
+
+		t->n_right += ask(t->asker, "/", 60 * NSEC_PER_SEC, NULL, &got) == 0 &&
+			      got.status == 404 && got.n == 5;
+		http_answer_done(&got);
+	}
+	return NULL;
+}
+
+static void threads_share_an_asker(void **state)
+{
+	struct test_server *s = ts_start(&(struct ts_config){0}, serve, NULL);
+	struct http_asker *a = asker_of(s->port);
+	struct asking_thread threads[4];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
+		threads[i] = (struct asking_thread){.asker = a};
+		assert_int_equal(pthread_create(&threads[i].thread, NULL, ask_often, &threads[i]),
+				 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
+		pthread_join(threads[i].thread, NULL);
+		assert_int_equal(threads[i].n_right, 50);
+	}
+	http_asker_free(a);
+	ts_stop(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_answer_has_its_status_headers_and_bytes),
+		cmocka_unit_test(what_does_not_come_ends_with_the_deadline),
+		cmocka_unit_test(no_answer_says_why),
+		cmocka_unit_test(threads_share_an_asker),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
