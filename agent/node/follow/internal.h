@@ -251,7 +251,7 @@ struct follow {
 	struct process_problems *problems; /* state of process_problems.c */
 	unsigned n_attaching;		      /* tasks of probed_attach.c under way */
 	unsigned n_attached[_PROBES_SET_MAX]; /* processes to which the set stays attached */
-	struct attached_share *attached_shares; /* hash table of probed_watch.c: the same by namespace */
+	struct attached_share *attached_shares; /* the same by namespace: probed_watch.c */
 	unsigned n_spans;		      /* how many of the n_attaching tasks are spans */
 	struct left_behind stuck; /* blocked jobs of the probes worker */
 	/* probes_moves() when it was last read; a change since then means progress of the worker */

@@ -190,8 +190,8 @@ static void many_of_one_leave_room_for_the_other(void **state)
 }
 
 /*
- * `memory` has probes, and so have many processes of other namespaces. One more of its namespace may
- * not have the last place; of a namespace without probes, it may.
+ * `memory` has probes, and so have many processes of other namespaces. One more process of its
+ * namespace may not have the last place. One of a namespace without probes may.
  */
 static void many_of_one_namespace_leave_room_for_another(void **state)
 {
