@@ -74,7 +74,8 @@ void probes_contexts_add(struct pending *g, const struct pf_rec_context *r, size
 
 	GROW(d->contexts, d->n_contexts, g->cap_contexts);
 	c = &d->contexts[d->n_contexts++];
-	*c = (struct raw_context){.hash = r->hash, .link = link_of(r)};
+	*c = (struct raw_context){
+		.hash = r->hash, .link = link_of(r), .share = r->h.share % PF_SHARES_MAX};
 	c->invalid_ids = r->form && is_none(&c->link);
 	if (n_bytes >= sizeof(*r))
 		c->labels = labels_of(r);

@@ -3,7 +3,8 @@
  * drain_cache: stacks, names, contexts and texts that later drains may refer to. In each
  * generation, the kernel sends an item once. But samples of a wait that goes on, or of memory that
  * lives, refer to it in later generations, too. An item to which no sample has referred for 15 s is
- * dropped. An item that exceeds the memory limit is not kept, and is counted. A wait that will be
+ * dropped. An item that exceeds the memory limit, of which each namespace has a share, is not kept,
+ * and is counted. A wait that will be
  * counted much later (minBlock) has an empty sample in each drain, which refers to its items. A
  * launch whose work has not ended has such a sample in some drains. This file drops these samples.
  */
@@ -21,6 +22,7 @@ struct cached_item {
 	struct cached_key key;
 	uint64_t used_ns;
 	size_t bytes;
+	uint32_t share;
 	bool added; /* the item was added to the current drain */
 	UT_hash_handle hh;
 	union {
@@ -34,7 +36,8 @@ struct cached_item {
 
 struct drain_cache {
 	struct cached_item *items;
-	size_t bytes, max_bytes;
+	size_t max_bytes;
+	struct pf_shares *shares; /* in bytes */
 };
 
 struct drain_cache *probes_cache_new(size_t max_bytes)
@@ -42,13 +45,14 @@ struct drain_cache *probes_cache_new(size_t max_bytes)
 	struct drain_cache *h = xcalloc(1, sizeof(*h));
 
 	h->max_bytes = max_bytes;
+	h->shares = xcalloc(1, sizeof(*h->shares));
 	return h;
 }
 
 static void item_drop(struct drain_cache *h, struct cached_item *i)
 {
 	HASH_DEL(h->items, i);
-	h->bytes -= i->bytes;
+	probes_share_less_by(h->shares, i->share, i->bytes);
 	free(i);
 }
 
@@ -60,13 +64,19 @@ struct drain_cache *probes_cache_free(struct drain_cache *h)
 		return NULL;
 	HASH_ITER (hh, h->items, i, next)
 		item_drop(h, i);
+	free(h->shares);
 	free(h);
 	return NULL;
 }
 
 size_t probes_cache_bytes(const struct drain_cache *h)
 {
-	return h->bytes;
+	return (size_t)h->shares->held[0];
+}
+
+struct pf_shares *probes_cache_shares(struct drain_cache *h)
+{
+	return h->shares;
 }
 
 static struct cached_item *item_find(const struct drain_cache *h, enum kind kind, uint64_t hash)
@@ -97,10 +107,10 @@ enum { USED_ONCE = 1, USED_LATER = 2 };
 
 /*
  * Returns the item with this hash, which may be new; the caller then fills in its content. NULL:
- * the cache is full.
+ * there is no room for it, or its namespace has its share of the room already.
  */
 static struct cached_item *item_hold(struct cache_pass *p, enum kind kind, uint64_t hash,
-				     size_t n_frames, bool *ret_new)
+				     uint32_t share, size_t n_frames, bool *ret_new)
 {
 	struct drain_cache *h = p->h;
 	struct cached_item *i = item_find(h, kind, hash);
@@ -108,14 +118,14 @@ static struct cached_item *item_hold(struct cache_pass *p, enum kind kind, uint6
 
 	*ret_new = !i;
 	if (!i) {
-		if (bytes > h->max_bytes - h->bytes) {
+		if (!probes_share_may_add(h->shares, share, bytes, h->max_bytes)) {
 			sample_drain_lose_records(p->d, "held_full", 1);
 			return NULL;
 		}
 		i = xcalloc(1, bytes);
 		i->key = (struct cached_key){hash, kind};
 		i->bytes = bytes;
-		h->bytes += bytes;
+		i->share = share;
 		HASH_ADD(hh, h->items, key, sizeof(i->key), i);
 	}
 	i->used_ns = p->now_ns;
@@ -265,7 +275,7 @@ static void keep_stacks(struct cache_pass *p)
 
 		if (p->used[k] == USED_ONCE)
 			continue;
-		i = item_hold(p, STACK, s->hash, s->n, &is_new);
+		i = item_hold(p, STACK, s->hash, s->share, s->n, &is_new);
 		if (!i || !is_new)
 			continue;
 		i->stack = *s;
@@ -280,17 +290,18 @@ static void keep_rest(struct cache_pass *p)
 	bool is_new;
 
 	for (size_t k = 0; k < p->n_names; k++) {
-		i = item_hold(p, NAMES, p->d->names[k].hash, 0, &is_new);
+		i = item_hold(p, NAMES, p->d->names[k].hash, p->d->names[k].share, 0, &is_new);
 		if (i)
 			i->names = p->d->names[k];
 	}
 	for (size_t k = 0; k < p->n_contexts; k++) {
-		i = item_hold(p, CONTEXT, p->d->contexts[k].hash, 0, &is_new);
+		i = item_hold(p, CONTEXT, p->d->contexts[k].hash, p->d->contexts[k].share, 0,
+			      &is_new);
 		if (i)
 			i->context = p->d->contexts[k];
 	}
 	for (size_t k = 0; k < p->n_texts; k++) {
-		i = item_hold(p, TEXT, p->d->texts[k].hash, 0, &is_new);
+		i = item_hold(p, TEXT, p->d->texts[k].hash, p->d->texts[k].share, 0, &is_new);
 		if (i)
 			i->text = p->d->texts[k];
 	}

@@ -257,7 +257,7 @@ static struct raw_context with_device(uint64_t hash, uint64_t text)
 static void texts_of_labels_are_held(void **state)
 {
 	struct raw_context first = with_device(9, 70), other = with_device(10, 70);
-	const struct raw_text text = {70, "mlx5_0"};
+	const struct raw_text text = {.hash = 70, .text = "mlx5_0"};
 	struct drain_cache *h = probes_cache_new(1 << 20);
 	struct raw_sample s = {.event = EVENT_RDMA, .n = 1};
 	struct drain *d = drain_of(0, 0, NULL, 0);
@@ -322,6 +322,41 @@ static void the_limit_holds_and_is_counted(void **state)
 	probes_cache_free(h);
 }
 
+/*
+ * A namespace has stacks for which there is no room. Another one, which comes later, finds its
+ * stack again.
+ */
+static void one_namespace_leaves_room(void **state)
+{
+	enum { GREEDY = 7, VICTIM };
+	struct drain_cache *h = probes_cache_new(4000);
+	struct raw_sample s = wait_of(1);
+	uint64_t now = NSEC_PER_SEC, before = refused();
+	struct drain *d;
+
+	(void)state;
+	for (uint64_t i = 0; i < 20; i++) {
+		d = drain_of(100 + i * 100, 3, NULL, 0);
+		d->stacks[0].share = GREEDY;
+		probes_cache_pass(h, d, now, true);
+		sample_drain_free(d);
+	}
+	assert_true(refused() > before);
+	assert_int_equal(probes_cache_shares(h)->refused[GREEDY], PF_ALL_EVENTS);
+	before = refused();
+	d = drain_of(1, 3, NULL, 0);
+	d->stacks[0].share = VICTIM;
+	probes_cache_pass(h, d, now, true);
+	sample_drain_free(d);
+	assert_int_equal(refused(), before);
+	assert_int_equal(probes_cache_shares(h)->refused[VICTIM], 0);
+	d = drain_of(0, 0, &s, 1);
+	probes_cache_pass(h, d, now, true);
+	check_stack(d, 1, 3);
+	sample_drain_free(d);
+	probes_cache_free(h);
+}
+
 /* With on-cpu alone, no item is kept, and items that were kept are freed. */
 static void nothing_is_kept_unless_asked(void **state)
 {
@@ -353,6 +388,7 @@ int main(void)
 		cmocka_unit_test(names_and_calls_are_held_too),
 		cmocka_unit_test(texts_of_labels_are_held),
 		cmocka_unit_test(the_limit_holds_and_is_counted),
+		cmocka_unit_test(one_namespace_leaves_room),
 		cmocka_unit_test(nothing_is_kept_unless_asked),
 	};
 

@@ -266,6 +266,11 @@ uint32_t probes_share_of(struct probes *p, uint64_t ns);
 /* To be called after user space has removed an entry from the table, or `less` entries. */
 void probes_share_less(struct pf_shares *table, uint32_t share);
 void probes_share_less_by(struct pf_shares *table, uint32_t share, uint32_t less);
+/*
+ * For a table of user space, with the rule of bpf/shares.h: adds so many entries if the namespace
+ * may have them. If not, notes that all its events lack some.
+ */
+bool probes_share_may_add(struct pf_shares *table, uint32_t share, size_t more, size_t max);
 /* Adds to d which namespaces were refused entries since the last call, except of the counts. */
 void probes_shares_take_refused(struct probes *p, struct drain *d);
 /*
@@ -290,6 +295,7 @@ int probes_record_take(void *arg, void *data, size_t n);
 struct drain_cache *probes_cache_new(size_t max_bytes);
 struct drain_cache *probes_cache_free(struct drain_cache *h);
 size_t probes_cache_bytes(const struct drain_cache *h);
+struct pf_shares *probes_cache_shares(struct drain_cache *h); /* in bytes */
 void probes_cache_pass(struct drain_cache *h, struct drain *d, uint64_t now_ns, bool keep);
 
 /*

@@ -140,6 +140,7 @@ static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_st
 		.frames = (const struct raw_frame *)(uintptr_t)at,
 		.n = n,
 		.end_reason = r->end < _PF_END_MAX ? end_reasons[r->end] : "unknown",
+		.share = share,
 	};
 }
 
@@ -150,6 +151,7 @@ static void on_names(struct pending *g, const struct pf_rec_names *r)
 	GROW(g->d->names, g->d->n_names, g->cap_names);
 	n = &g->d->names[g->d->n_names++];
 	n->hash = r->hash;
+	n->share = r->h.share % PF_SHARES_MAX;
 	memcpy(n->leader_comm, r->leader_comm, sizeof(n->leader_comm));
 	memcpy(n->thread_comm, r->thread_comm, sizeof(n->thread_comm));
 }
@@ -163,6 +165,7 @@ static void on_text(struct pending *g, const struct pf_rec_text *r)
 	GROW(g->d->texts, g->d->n_texts, g->cap_texts);
 	t = &g->d->texts[g->d->n_texts++];
 	t->hash = r->hash;
+	t->share = r->h.share % PF_SHARES_MAX;
 	memcpy(t->text, r->text, sizeof(t->text));
 	t->text[sizeof(t->text) - 1] = '\0';
 }

@@ -34,6 +34,8 @@ static bool has_entries(const struct probes *p, uint32_t number)
 	}
 	if (p->ring_shares && __atomic_load_n(&p->ring_shares->held[number], __ATOMIC_RELAXED))
 		return true;
+	if (p->held && probes_cache_shares(p->held)->held[number])
+		return true;
 	for (size_t i = 0; p->count_shares && i < PF_GENERATIONS; i++)
 		if (__atomic_load_n(&p->count_shares[i].held[number], __ATOMIC_RELAXED))
 			return true;
@@ -97,6 +99,20 @@ void probes_share_less(struct pf_shares *table, uint32_t share)
 	probes_share_less_by(table, share, 1);
 }
 
+bool probes_share_may_add(struct pf_shares *table, uint32_t share, size_t more, size_t max)
+{
+	const size_t all = (size_t)table->held[0], own = (size_t)table->held[share];
+
+	if (all + more > max || (all >= max - max / 4 && all + own >= max)) {
+		table->refused[share] = PF_ALL_EVENTS;
+		return false;
+	}
+	table->held[0] += (int32_t)more;
+	if (share)
+		table->held[share] += (int32_t)more;
+	return true;
+}
+
 static void take_refused(struct probes *p, enum shared_table what, struct pf_shares *table,
 			 struct drain *d)
 {
@@ -125,6 +141,7 @@ void probes_shares_take_refused(struct probes *p, struct drain *d)
 				take_refused(p, t, tables[t], d);
 	}
 	take_refused(p, SHARED_RING, p->ring_shares, d);
+	take_refused(p, SHARED_RING, probes_cache_shares(p->held), d);
 }
 
 void probes_shares_take_counts(struct probes *p, uint32_t generation, struct drain *d)

@@ -62,6 +62,7 @@ struct raw_stack {
 	 * PF_STACK_ENDS such as "read".
 	 */
 	const char *end_reason;
+	uint32_t share; /* whose it is: struct pf_filter of bpf/abi.h */
 };
 /*
  * Returns the name of a GPU's work, which is the only frame of its stack: as it is mangled, any
@@ -74,12 +75,14 @@ static inline const char *sample_gpu_name(const struct raw_stack *s)
 struct raw_names {
 	uint64_t hash;
 	char leader_comm[16], thread_comm[16];
+	uint32_t share; /* as that of a stack */
 };
 /* The text of a label: bytes that a process wrote. */
 #define RAW_TEXT_BYTES 64
 struct raw_text {
 	uint64_t hash;
 	char text[RAW_TEXT_BYTES];
+	uint32_t share; /* as that of a stack */
 };
 /* The labels of a sample as numbers, which profile_label_text() makes text of. */
 struct raw_labels {
@@ -98,6 +101,7 @@ struct raw_context {
 	struct profile_link link;  /* all zero: the sample has no valid ids */
 	bool invalid_ids;	   /* the program published ids, but they are not valid */
 	struct raw_labels labels;
+	uint32_t share; /* as that of a stack */
 };
 struct raw_sample {
 	enum event event;
