@@ -234,7 +234,7 @@ static void print_runtime_frame(const uint64_t *word, const uint64_t *end)
 	ask.has_caller = next < end;
 	if (ask.has_caller)
 		ask.caller = words_of(next);
-	runtime_resolve(runtimes, &ask, 1);
+	runtime_resolve(runtimes, NULL, &ask, 1);
 	if (ask.error)
 		printf("%s [%s]\n", name, strerror(-ask.error));
 	for (size_t i = ask.names.n; i-- > 0;)

@@ -292,7 +292,7 @@ struct runtime_ask {
 	struct runtime_names names;
 	int error; /* 0 or -errno */
 };
-/* From what a child that has forgotten a process learns it again. */
+/* From what a child that has forgotten a process learns it again; NULL: it does not learn it. */
 struct runtime_source {
 	const struct mappings *maps; /* of the same exec of the process */
 	/*
