@@ -414,7 +414,7 @@ static void ask_child(struct states *s, const struct runtime_source *from,
 
 	if (can_name_all(s, asks, n))
 		r = runtime_ask_names(&of, s->token, asks, n);
-	if (r == -ENOKEY && learn_again(s, from, pm) == 0)
+	if (r == -ENOKEY && from && learn_again(s, from, pm) == 0)
 		r = runtime_ask_names(&of, s->token, asks, n);
 	for (size_t i = 0; i < n; i++) {
 		if (r == 0 && s->named[asks[i]->kind])
