@@ -31,9 +31,10 @@
 #define DIFFERENT "[unwind: code_differs_from_file]"
 #define USER(a)	  ((struct raw_frame){.exec_id = 1, .address = (uintptr_t)(a)})
 #define STACK(...)                                                                                 \
-	(&(struct raw_stack){1, (struct raw_frame[]){__VA_ARGS__},                                 \
-			     sizeof((struct raw_frame[]){__VA_ARGS__}) / sizeof(struct raw_frame), \
-			     NULL})
+	(&(struct raw_stack){.hash = 1,                                                            \
+			     .frames = (struct raw_frame[]){__VA_ARGS__},                          \
+			     .n = sizeof((struct raw_frame[]){__VA_ARGS__}) /                      \
+				  sizeof(struct raw_frame)})
 
 static const char functions[] = "volatile unsigned long sink;\n"
 				"#define KEEP __attribute__((noinline, noclone, aligned(16)))\n"
@@ -373,7 +374,7 @@ static struct mappings *large(uint32_t tgid)
 static void want_pages(struct stacks *s, uint32_t tgid, size_t n)
 {
 	struct raw_frame frame = {.exec_id = 1};
-	struct raw_stack u = {1, &frame, 1, NULL};
+	struct raw_stack u = {.hash = 1, .frames = &frame, .n = 1};
 
 	for (size_t i = 0; i < n; i++) {
 		frame.address = (1 << 20) + i * PAGE;
@@ -424,7 +425,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 {
 	const size_t n = 64 + 8; /* MAPS_MAX is 64 */
 	struct raw_frame frame = {.exec_id = 1};
-	struct raw_stack u = {1, &frame, 1, NULL};
+	struct raw_stack u = {.hash = 1, .frames = &frame, .n = 1};
 	struct mappings *m = large((uint32_t)getpid());
 	size_t shown = 0;
 	struct fixture f = {.id.tgid = (uint32_t)getpid(), .b = profile_batch_new()};

@@ -61,7 +61,7 @@ static uint64_t resolve_ns(struct stacks *s, uint64_t start_ns, const struct raw
 	uint64_t from = own_cpu_ns();
 
 	for (unsigned i = 0; i < STACKS; i++) {
-		struct raw_stack raw = {i + 1, frames + i * DEPTH, DEPTH, NULL};
+		struct raw_stack raw = {.hash = i + 1, .frames = frames + i * DEPTH, .n = DEPTH};
 		uint32_t index;
 		int r = stacks_resolve(s, b, (struct process_id){start_ns, getpid()}, &raw, NULL,
 				       false, &index);
