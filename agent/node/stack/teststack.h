@@ -109,9 +109,11 @@ __attribute__((noinline)) int known_function(int x)
 #define USER(a)	  ((struct raw_frame){.exec_id = 1, .address = (uintptr_t)(a)})
 #define KERNEL(a) ((struct raw_frame){.kernel = true, .address = a})
 #define STACK(end, ...)                                                                            \
-	(&(struct raw_stack){1, (struct raw_frame[]){__VA_ARGS__},                                 \
-			     sizeof((struct raw_frame[]){__VA_ARGS__}) / sizeof(struct raw_frame), \
-			     end})
+	(&(struct raw_stack){.hash = 1,                                                            \
+			     .frames = (struct raw_frame[]){__VA_ARGS__},                          \
+			     .n = sizeof((struct raw_frame[]){__VA_ARGS__}) /                      \
+				  sizeof(struct raw_frame),                                        \
+			     .end_reason = end})
 
 /* ---- frames of a runtime's program ---- */
 
