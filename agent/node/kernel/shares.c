@@ -29,8 +29,8 @@ static const char *const problems[_SHARED_MAX] = {
 	[SHARED_FUNCTIONS] = MORE("processes with RDMA", "functions of RDMA providers"),
 	[SHARED_REQUESTS] = MORE("requests under way", "RDMA requests"),
 	[SHARED_QUEUES] = MORE("queue pairs", "queue pairs of RDMA"),
-	[SHARED_WORK] = "is not whole: the namespace has more samples than its share of what the "
-			"agent can name in time",
+	[SHARED_WORK] = ("is not whole: the namespace has more samples than its share of what the "
+			 "agent can name in time"),
 };
 
 static bool is_same(const struct raw_refused *a, const struct raw_refused *b)
