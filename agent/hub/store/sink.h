@@ -28,5 +28,14 @@ struct sink_ops {
 };
 extern const struct sink_ops store_sqlite_sink, store_clickhouse_sink, store_null_sink;
 
+/* ---- store.c: what a sink asks of a reader's scope ---- */
+/*
+ * Returns the end of the places of the same cluster from `i` on. *ret_bytes: the bytes of its name
+ * and ':'; 0: it is the hub's own.
+ */
+size_t store_scope_of_cluster(const struct scope *s, size_t i, size_t *ret_bytes);
+/* Whether the place is of the hub's own cluster, or of one of the others that the store knows. */
+bool store_scope_knows(const struct selection *sel, const char *place, size_t bytes);
+
 /* like.c: LIKE with '%' and '*' for any run, '_' for any character, '\' before a literal. */
 bool store_match_like(const char *pattern, const char *text);

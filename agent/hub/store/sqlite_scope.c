@@ -20,29 +20,6 @@ static void put_own(struct where *w, const struct selection *sel)
 	store_where_list(w, "pod_cluster", sel->clusters, sel->n_clusters);
 }
 
-/* The places of the same cluster from `i` on. *ret_cluster: its name and ':'; 0 bytes: the own. */
-static size_t of_cluster(const struct scope *s, size_t i, size_t *ret_bytes)
-{
-	size_t n = store_place_ns_at(s->places[i]), to = i + 1;
-
-	while (to < s->n_places && store_place_ns_at(s->places[to]) == n &&
-	       strncmp(s->places[to], s->places[i], n) == 0)
-		to++;
-	*ret_bytes = n;
-	return to;
-}
-
-/* Whether the place is of the hub's own cluster, or of one of the others that the store knows. */
-static bool is_known(const struct selection *sel, const char *place, size_t bytes)
-{
-	bool known = !bytes;
-
-	for (size_t i = 0; i < sel->n_clusters && !known; i++)
-		known = strlen(sel->clusters[i]) + 1 == bytes &&
-			strncmp(sel->clusters[i], place, bytes - 1) == 0;
-	return known;
-}
-
 /* Adds whether the cluster is that of a place. */
 static void put_cluster(struct where *w, const char *place, size_t bytes)
 {
@@ -97,8 +74,8 @@ static void put_allowed(struct where *w, const struct selection *sel, bool only_
 	else
 		store_where_text(w, s->all ? "1" : "0");
 	for (size_t i = 0; !s->all && i < s->n_places; i = next) {
-		next = of_cluster(s, i, &bytes);
-		if (!is_known(sel, s->places[i], bytes))
+		next = store_scope_of_cluster(s, i, &bytes);
+		if (!store_scope_knows(sel, s->places[i], bytes))
 			continue;
 		if (!only_whole)
 			put_places(w, sel, &s->places[i], next - i, bytes);

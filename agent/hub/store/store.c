@@ -97,6 +97,27 @@ bool store_scope_has(const struct scope *s, const char *ns)
 	return false;
 }
 
+size_t store_scope_of_cluster(const struct scope *s, size_t i, size_t *ret_bytes)
+{
+	size_t n = store_place_ns_at(s->places[i]), to = i + 1;
+
+	while (to < s->n_places && store_place_ns_at(s->places[to]) == n &&
+	       strncmp(s->places[to], s->places[i], n) == 0)
+		to++;
+	*ret_bytes = n;
+	return to;
+}
+
+bool store_scope_knows(const struct selection *sel, const char *place, size_t bytes)
+{
+	bool known = !bytes;
+
+	for (size_t i = 0; i < sel->n_clusters && !known; i++)
+		known = strlen(sel->clusters[i]) + 1 == bytes &&
+			strncmp(sel->clusters[i], place, bytes - 1) == 0;
+	return known;
+}
+
 void store_scope_done(struct scope *s)
 {
 	strings_free(s->places, s->n_places);

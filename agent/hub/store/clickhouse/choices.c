@@ -9,8 +9,6 @@ static void text(struct ch_where *w, const char *sql)
 	store_ch_text(&w->sql, sql);
 }
 
-#define N_SAMPLES "toUInt64(least(sum(toFloat64(%s)), 9007199254740992.))"
-
 /* ---- choices ---- */
 
 /* " ... AS value" of a window or a sample, and which rows have it */
@@ -22,8 +20,7 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 			!store_is_tag_of_calls(c->tag) && !streq(c->tag, "cpu") &&
 			!streq(c->tag, "time");
 
-	text(w, "SELECT value, toUInt64(least(sum(toFloat64(weight)), 9007199254740992.)) AS sum_n "
-		"FROM (SELECT ");
+	text(w, "SELECT value, " CH_SUM("weight") " AS sum_n FROM (SELECT ");
 	if (events)
 		text(w, "toString(profile_event_type)");
 	else if (labels)

@@ -12,7 +12,6 @@ static void close_all(void *sink)
 	store_ch_seen_free(s->seen);
 	pthread_mutex_destroy(&s->stats_lock);
 	free(s->database);
-	free(s->cluster);
 	free(s->user);
 	free(s->password);
 	free(s);
@@ -42,7 +41,6 @@ static int open_all(const struct store_config *c, void **ret, struct field_error
 
 	pthread_mutex_init(&s->stats_lock, NULL);
 	s->database = xstrdup(c->database ?: "profile");
-	s->cluster = xstrdup("");
 	s->user = xstrdup("");
 	s->password = xstrdup("");
 	s->retention_ns = c->retention_ns;

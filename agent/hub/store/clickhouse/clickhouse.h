@@ -15,6 +15,8 @@
 #include <pthread.h>
 
 #define CH_MAX_VALUE (INT64_C(1) << 53) /* sums stop there, as in the other sinks */
+/* SQL: a sum as UInt64. As doubles, sums are exact up to this limit, and do not wrap. */
+#define CH_SUM(x) "toUInt64(least(sum(toFloat64(" x ")), 9007199254740992.))"
 
 /* ---- rowbinary.c: ClickHouse's format RowBinary ---- */
 void store_ch_put_varint(struct buf *b, uint64_t v);
@@ -61,9 +63,9 @@ char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\
 /* ---- query.c: a statement, and what ClickHouse says to it ---- */
 struct ch_store {
 	struct http_asker *asker;
-	char *database, *cluster; /* cluster "": none */
-	char *user, *password;	  /* "": none */
-	uint8_t seed[16];	  /* of the ids */
+	char *database;
+	char *user, *password; /* "": none */
+	uint8_t seed[16];      /* of the ids */
 	uint64_t retention_ns;
 	struct ch_seen *seen;	    /* ids that were written lately; the writer's */
 	pthread_mutex_t stats_lock; /* guards stats */

@@ -33,16 +33,14 @@ void store_ch_int(struct ch_sql *q, int64_t value)
 /* A parameter's value is written as in TabSeparated. */
 static void put_escaped(struct buf *b, const char *s)
 {
-	for (; *s; s++) {
-		const char *at = strchr("\\\t\n\r", *s);
+	static const char special[] = "\\\t\n\r";
 
-		if (at) {
+	for (; *s; s++) {
+		const char *at = strchr(special, *s);
+
+		if (at)
 			buf_putc(b, '\\');
-			buf_putc(b, "\\tnr"[at - "\\\t\n\r"]);
-			at = NULL;
-			continue;
-		}
-		buf_putc(b, *s);
+		buf_putc(b, at ? "\\tnr"[at - special] : *s);
 	}
 }
 

@@ -83,9 +83,9 @@ static void put_sums(struct reading *r, struct ch_where *w, size_t limit)
 			text(w, "''");
 		text(w, " AS ns, stack, ");
 	}
-	text(w, "toUInt64(least(sum(toFloat64(v)), 9007199254740992.)) AS s, "
-		"toUInt64(least(sum(toFloat64(c)), 9007199254740992.)), "
-		"toUInt32(min(time)), toUInt32(max(time))");
+	text(w, "" CH_SUM("v") " AS s, "
+			       "" CH_SUM("c") ", "
+					      "toUInt32(min(time)), toUInt32(max(time))");
 	store_ch_samples(w, sel, false);
 	store_ch_selection(w, sel);
 	if (limit) {

@@ -97,7 +97,7 @@ static void put_sums(struct summing *s, struct ch_where *w, const struct selecti
 	const char *value = s->samples ? "v" : "value";
 
 	text(w, "SELECT has_group, of_group, process, step, "
-		"toUInt64(least(sum(toFloat64(sum_v)), 9007199254740992.)) FROM (SELECT ");
+		"" CH_SUM("sum_v") " FROM (SELECT ");
 	if (s->of_stack)
 		text(w, "stack AS id");
 	else
@@ -239,8 +239,8 @@ static int read_losses(struct summing *s, struct store_series *ret)
 	struct ch_where w = {.event = s->sel->event, .windows_only = true};
 
 	text(&w, "SELECT toString(reason) AS why, toUInt32(time) AS at, "
-		 "toUInt64(least(sum(toFloat64(lost)), 9007199254740992.)), "
-		 "toUInt64(least(sum(toFloat64(lost_ns)), 9007199254740992.))");
+		 "" CH_SUM("lost") ", "
+				   "" CH_SUM("lost_ns") "");
 	store_ch_losses(&w, s->sel);
 	store_ch_scope(&w, s->sel);
 	text(&w, " GROUP BY why, at ORDER BY at, why");

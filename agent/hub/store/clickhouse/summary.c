@@ -13,7 +13,6 @@ static void text(struct ch_where *w, const char *sql)
 	store_ch_text(&w->sql, sql);
 }
 
-#define CLAMPED(sum) "toUInt64(least(" sum ", 9007199254740992.))"
 /* the loss of some process of a node: the agent does not know which */
 #define OF_NODE "(process_id=0 AND pod_ns='')"
 /* a loss of a whole node is stored as a profile for each event; it is no window */
@@ -108,10 +107,9 @@ static int read_losses(struct ch_store *s, const struct selection *sel, const st
 	text(&w, "SELECT toString(reason) AS why, toUInt8(" OF_NODE ") AS of_node, toUInt8(of_node "
 		 "AND NOT ");
 	store_ch_sees_cluster(&w, sel);
-	text(&w, ") AS hidden, if(hidden, 0, " CLAMPED(
-			 "sum(toFloat64(lost))") ") AS n_lost, "
-						 "if(hidden, 0, " CLAMPED(
-							 "sum(toFloat64(lost_ns))") ") AS ns_lost");
+	text(&w, ") AS hidden, if(hidden, 0, " CH_SUM("lost") ") AS n_lost, "
+							      "if(hidden, 0, " CH_SUM(
+								      "lost_ns") ") AS ns_lost");
 	store_ch_losses(&w, sel);
 	text(&w, " GROUP BY why, of_node, hidden "
 		 "ORDER BY hidden, n_lost DESC, ns_lost DESC, of_node, why");
@@ -144,7 +142,7 @@ static int read_throttled(struct ch_store *s, const struct selection *sel,
 	if (sel->event != EVENT_OFF_CPU)
 		return 0;
 	any.with_total = true;
-	text(&w, "SELECT " CLAMPED("sum(toFloat64(value))"));
+	text(&w, "SELECT " CH_SUM("value"));
 	store_ch_windows(&w, sel, false);
 	text(&w, " AND process_id=0 AND app_service='Throttled'");
 	store_ch_scope(&w, sel);

@@ -297,28 +297,6 @@ static void put_own(struct ch_where *w, const struct selection *sel)
 	put_list(w, "pod_cluster", sel->clusters, sel->n_clusters);
 }
 
-/* The places of the same cluster from `i` on. *ret_bytes: its name and ':'; 0: the own. */
-static size_t of_cluster(const struct scope *s, size_t i, size_t *ret_bytes)
-{
-	size_t n = store_place_ns_at(s->places[i]), to = i + 1;
-
-	while (to < s->n_places && store_place_ns_at(s->places[to]) == n &&
-	       strncmp(s->places[to], s->places[i], n) == 0)
-		to++;
-	*ret_bytes = n;
-	return to;
-}
-
-static bool is_cluster(const struct selection *sel, const char *place, size_t bytes)
-{
-	bool is = !bytes;
-
-	for (size_t i = 0; i < sel->n_clusters && !is; i++)
-		is = strlen(sel->clusters[i]) + 1 == bytes &&
-		     strncmp(sel->clusters[i], place, bytes - 1) == 0;
-	return is;
-}
-
 static void put_places(struct ch_where *w, const struct selection *sel, char *const *places,
 		       size_t n, size_t bytes)
 {
@@ -356,8 +334,8 @@ static void put_allowed(struct ch_where *w, const struct selection *sel, bool on
 	else
 		text(w, s->all ? "1" : "0");
 	for (size_t i = 0; !s->all && i < s->n_places; i = next) {
-		next = of_cluster(s, i, &bytes);
-		if (!is_cluster(sel, s->places[i], bytes))
+		next = store_scope_of_cluster(s, i, &bytes);
+		if (!store_scope_knows(sel, s->places[i], bytes))
 			continue;
 		if (!only_whole)
 			put_places(w, sel, &s->places[i], next - i, bytes);
