@@ -7,7 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/client.h"
-#include "lib/otlp/otlp.h"
+#include "lib/loop/http.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -129,7 +129,7 @@ static bool send_index(struct client *c, const struct symbols_options *o, const 
 	bool sent;
 
 	buf_init(&body, MAX_COMPRESSED);
-	if (otlp_compress(elf_index_data(index), elf_index_bytes(index), &body)) {
+	if (http_compress(elf_index_data(index), elf_index_bytes(index), &body)) {
 		fprintf(stderr, WHO ": %s: its symbols take more than %u MiB, compressed\n", path,
 			MAX_COMPRESSED >> 20);
 		return false;

@@ -8,6 +8,7 @@
  * of docs/watch-cases.md.
  */
 #include "node/internal.h"
+#include "lib/loop/http.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -100,7 +101,7 @@ static void serve_hub(struct http_conn *c, const struct http_in *in, void *arg)
 	_cleanup_buf_ struct buf body = {0};
 	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
-	must(otlp_decompress(in->content_encoding, in->body, in->body_bytes, OTLP_MAX_BYTES,
+	must(http_decompress(in->content_encoding, in->body, in->body_bytes, OTLP_MAX_BYTES,
 			     &body) == 0 &&
 		     otlp_decode(body.data, body.len, &b, NULL) == 0,
 	     "what the hub was sent");

@@ -259,7 +259,7 @@ static void encode_window(const struct window *d, struct buf *out)
 	if (d->with_foreign || d->only_foreign)
 		put_profile(b, d, "bank", "vault", "uid-vault");
 	assert_int_equal(otlp_encode(b, &bytes), 0);
-	assert_int_equal(otlp_compress(bytes.data, bytes.len, out), 0);
+	assert_int_equal(http_compress(bytes.data, bytes.len, out), 0);
 }
 
 static void send_window(void *arg);

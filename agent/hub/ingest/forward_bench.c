@@ -112,7 +112,7 @@ static void make_window(struct bench *b, unsigned n_stacks)
 		add_profile(batch, k, n_stacks);
 	r = otlp_encode(batch, &bytes);
 	if (!r)
-		r = otlp_compress(bytes.data, bytes.len, &b->body);
+		r = http_compress(bytes.data, bytes.len, &b->body);
 	if (r)
 		bench_die("a window", r);
 	profile_batch_free(batch);

@@ -217,7 +217,7 @@ static void store_twice(const char *encoding, const uint8_t *body, size_t n, con
 	struct store *s;
 	size_t n_new;
 
-	check(otlp_decompress(encoding, body, n, OTLP_MAX_BYTES, &bytes) == 0);
+	check(http_decompress(encoding, body, n, OTLP_MAX_BYTES, &bytes) == 0);
 	check(otlp_decode(bytes.data ?: "", bytes.len, &b, NULL) == 0 &&
 	      b->n_skipped == n_rejected);
 	for (size_t i = 0; *node && i < b->n_profiles; i++)

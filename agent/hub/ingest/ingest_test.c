@@ -162,7 +162,7 @@ static void encode(const struct world *w, const char *node, bool compress, struc
 	b->profiles[0]->end_ns += w->ahead_ns + w->longer_ns;
 	assert_int_equal(otlp_encode(b, &bytes), 0);
 	if (compress)
-		assert_int_equal(otlp_compress(bytes.data, bytes.len, out), 0);
+		assert_int_equal(http_compress(bytes.data, bytes.len, out), 0);
 	else
 		buf_add(out, bytes.data, bytes.len);
 }
@@ -315,7 +315,7 @@ static void test_bomb(void **state)
 	_cleanup_buf_ struct buf body = {0};
 
 	start(w, false, 1 << 20);
-	assert_int_equal(otlp_compress(zeros, n, &body), 0);
+	assert_int_equal(http_compress(zeros, n, &body), 0);
 	send(w, body.data, body.len);
 	assert_int_equal(w->status, 413);
 }

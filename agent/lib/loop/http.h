@@ -59,17 +59,28 @@ int http_client_new(struct loop *l, const struct http_client_config *c, struct h
 struct http_client *http_client_free(struct http_client *h);
 void http_client_set_tls(struct http_client *h, struct tls *tls); /* used for all later requests */
 
+#define HTTP_MAX_ANSWER (16u << 20) /* bytes of an answer's body, by default */
 struct http_request {
 	const char *method, *path;	/* path with query, already encoded */
 	const char *const *headers;	/* "Name: value", NULL-terminated; may be NULL */
 	const void *body;
 	size_t body_bytes;
 	/*
+	 * If a server closes a kept connection while the request is on its way, the client sends
+	 * the request again. It does so for GET, HEAD, PUT and DELETE without asking.
+	 */
+	bool repeatable;
+	/*
+	 * The caller asks for a compressed answer by a header, and unpacks it. false: the client
+	 * refuses a compressed answer.
+	 */
+	bool takes_packed;
+	/*
 	 * limit of the time until the answer: until its head if on_data is set and the status is
 	 * 2xx, else until its end. 0: 30 s
 	 */
 	uint64_t timeout_ns;
-	/* limit of the answer's body, if on_data is not set; 0: 16 MiB */
+	/* limit of the answer's body, if on_data is not set; 0: HTTP_MAX_ANSWER */
 	size_t max_body_bytes;
 	/*
 	 * Streaming: on_data gets each piece of the body when it arrives. on_data NULL: the body is
@@ -181,3 +192,14 @@ void http_conn_on_gone(struct http_conn *c, void (*fn)(void *arg), void *arg);
  * has ended before that. Set it before the reply.
  */
 void http_conn_on_sent(struct http_conn *c, void (*fn)(void *arg), void *arg);
+
+/* ---- Content-Encoding; any thread ---- */
+/* Compresses with zstd. */
+int http_compress(const void *p, size_t n, struct buf *out);
+/*
+ * encoding: a Content-Encoding: "", "identity", "zstd" or "gzip"; -EOPNOTSUPP for others. -E2BIG:
+ * the result has more than max_bytes; -EBADMSG: the data is damaged.
+ */
+int http_decompress(const char *encoding, const void *p, size_t n, size_t max_bytes,
+		    struct buf *out);
+bool http_knows_encoding(const char *encoding);

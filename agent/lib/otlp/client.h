@@ -53,7 +53,7 @@ struct otlp_outcome {
 /* Called on the loop thread, once for each send, unless the client was freed before. */
 typedef void otlp_done_fn(const struct otlp_outcome *o, void *arg);
 /*
- * Sends a request that otlp_compress() has compressed; copies it. Several may be under way. done
+ * Sends a request that http_compress() has compressed; copies it. Several may be under way. done
  * may be called before this function returns. k: what was read before this try; borrowed.
  */
 void otlp_client_send(struct otlp_client *c, const struct otlp_credentials *k, const void *body,

@@ -40,12 +40,3 @@ void otlp_answer(uint64_t rejected, const char *why, struct buf *ret_bytes);
  * to n_message bytes, "" if none). If the bytes are no such answer, returns 0 and "".
  */
 uint64_t otlp_rejected(const void *p, size_t n, char *ret_message, size_t n_message);
-/* Compresses with zstd. */
-int otlp_compress(const void *p, size_t n, struct buf *out);
-/*
- * encoding: a Content-Encoding: "", "identity", "zstd" or "gzip"; -EOPNOTSUPP for others. -E2BIG:
- * the result has more than max_bytes; -EBADMSG: the data is damaged.
- */
-int otlp_decompress(const char *encoding, const void *p, size_t n, size_t max_bytes,
-		    struct buf *out);
-bool otlp_knows_encoding(const char *encoding);

@@ -4,9 +4,10 @@
  * decoder accepts a request, and its batch can be encoded and decoded again, the number of profiles
  * must be the same.
  * Fuzzes: lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
- * lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c, lib/otlp/compress.c,
+ * lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c, lib/loop/http_encoding.c,
  * lib/otlp/encode.c, lib/otlp/encode_dict.c, lib/otlp/pool.c, lib/profile/batch.c
  */
+#include "lib/loop/http.h"
 #include "lib/otlp/otlp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
@@ -30,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 
 	if (n < 1)
 		return 0;
-	if (otlp_decompress(encodings[p[0] & 3], p + 1, n - 1, 1 << 20, &body) < 0)
+	if (http_decompress(encodings[p[0] & 3], p + 1, n - 1, 1 << 20, &body) < 0)
 		return 0;
 	if (otlp_decode(body.data ? body.data : "", body.len, &b, &err) == 0)
 		use(b);

@@ -48,7 +48,7 @@ static void hub(struct http_conn *c, const struct http_in *in, void *arg)
 	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 
 	assert_string_equal(in->authorization, "Bearer secret");
-	assert_int_equal(otlp_decompress(in->content_encoding, in->body, in->body_bytes,
+	assert_int_equal(http_decompress(in->content_encoding, in->body, in->body_bytes,
 					 OTLP_MAX_BYTES, &body),
 			 0);
 	assert_int_equal(otlp_decode(body.data, body.len, &b, NULL), 0);

@@ -4,6 +4,7 @@
  * profile once, by its id. In the end every sample is stored or reported as lost.
  */
 #include "node/send/spool.h"
+#include "lib/loop/http.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -51,7 +52,7 @@ static void hub_take(struct hub *h, const void *body, size_t n)
 	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_buf_ struct buf bytes = {0};
 
-	assert_int_equal(otlp_decompress("zstd", body, n, OTLP_MAX_BYTES, &bytes), 0);
+	assert_int_equal(http_decompress("zstd", body, n, OTLP_MAX_BYTES, &bytes), 0);
 	assert_int_equal(otlp_decode(bytes.data, bytes.len, &b, NULL), 0);
 	for (size_t i = 0; i < b->n_profiles; i++) {
 		const struct profile *p = b->profiles[i];

@@ -7,6 +7,7 @@
  */
 #include "node/send/spool.h"
 #include "node/send/spool_file.h"
+#include "lib/loop/http.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -321,7 +322,7 @@ static int encode(const struct spool *s, const struct batch *b, struct buf *ret_
 	if (!s->compress)
 		return otlp_encode(b, ret_body);
 	r = otlp_encode(b, &bytes);
-	return r < 0 ? r : otlp_compress(bytes.data, bytes.len, ret_body);
+	return r < 0 ? r : http_compress(bytes.data, bytes.len, ret_body);
 }
 
 /*
@@ -498,7 +499,7 @@ static void save_losses(struct spool *s)
 	_cleanup_buf_ struct buf bytes = {0}, body = {0};
 	_cleanup_free_ char *path = path_of(s, LOSS_NAME);
 	bool encoded = *s->dir && s->losses && otlp_encode(s->losses, &bytes) == 0 &&
-		       otlp_compress(bytes.data, bytes.len, &body) == 0;
+		       http_compress(bytes.data, bytes.len, &body) == 0;
 
 	s->losses_saved = encoded && send_spool_file_write(path, true, &body) == 0;
 	if (encoded && !s->losses_saved)
@@ -521,7 +522,7 @@ void send_spool_drop(struct spool *s, const struct spool_item *i, const char *re
 	int r = send_spool_get(s, i, &body);
 
 	if (r == 0)
-		r = otlp_decompress(s->compress ? "zstd" : "", body.data, body.len, OTLP_MAX_BYTES,
+		r = http_decompress(s->compress ? "zstd" : "", body.data, body.len, OTLP_MAX_BYTES,
 				    &bytes);
 	if (r == 0)
 		r = otlp_decode(bytes.data, bytes.len, &b, NULL);

@@ -4,6 +4,7 @@
  * as lost.
  */
 #include "lib/base/fault.h"
+#include "lib/loop/http.h"
 #include "node/send/spool.h"
 
 #include <setjmp.h>
@@ -54,7 +55,7 @@ static uint64_t samples_in(const struct buf *body)
 	struct batch *b = NULL;
 	uint64_t n = 0;
 
-	assert_int_equal(otlp_decompress("zstd", body->data, body->len, OTLP_MAX_BYTES, &bytes), 0);
+	assert_int_equal(http_decompress("zstd", body->data, body->len, OTLP_MAX_BYTES, &bytes), 0);
 	assert_int_equal(otlp_decode(bytes.data, bytes.len, &b, NULL), 0);
 	for (size_t i = 0; i < b->n_profiles; i++) {
 		for (size_t k = 0; k < b->profiles[i]->n_samples; k++)

@@ -147,7 +147,7 @@ static inline void hub_http(struct http_conn *c, const struct http_in *in, void 
 			   strlen(w->refusal ?: "no"));
 		return;
 	}
-	assert_int_equal(otlp_decompress(in->content_encoding, in->body, in->body_bytes,
+	assert_int_equal(http_decompress(in->content_encoding, in->body, in->body_bytes,
 					 OTLP_MAX_BYTES, &body),
 			 0);
 	assert_int_equal(otlp_decode(body.data, body.len, &b, NULL), 0);

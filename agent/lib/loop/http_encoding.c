@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Content-Encoding: compresses with zstd; decompresses zstd, and gzip, which other senders use. */
-#include "lib/otlp/otlp.h"
+#include "lib/loop/http.h"
 
 #include <strings.h>
 #include <zlib.h>
@@ -15,7 +15,7 @@ static void zstd_dctx_freep(ZSTD_DCtx **d)
 	ZSTD_freeDCtx(*d);
 }
 
-int otlp_compress(const void *p, size_t n, struct buf *out)
+int http_compress(const void *p, size_t n, struct buf *out)
 {
 	size_t bound = ZSTD_compressBound(n), written;
 	_cleanup_free_ char *mem = xmalloc(bound);
@@ -124,12 +124,12 @@ static const struct encoding *find_encoding(const char *name)
 	return NULL;
 }
 
-bool otlp_knows_encoding(const char *encoding)
+bool http_knows_encoding(const char *encoding)
 {
 	return find_encoding(encoding) != NULL;
 }
 
-int otlp_decompress(const char *encoding, const void *p, size_t n, size_t max_bytes,
+int http_decompress(const char *encoding, const void *p, size_t n, size_t max_bytes,
 		    struct buf *out)
 {
 	const struct encoding *e = find_encoding(encoding);

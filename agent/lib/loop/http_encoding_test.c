@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Content-Encoding: data that is compressed and decompressed again, and data that is refused. */
-#include "lib/otlp/otlp.h"
+#include "lib/loop/http.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#define MOST (32u << 20) /* bytes that a test lets a body have */
+
 static const char text[] = "podflame podflame podflame podflame podflame podflame";
 
 static void pack(const char *encoding, const void *p, size_t n, struct buf *out)
@@ -16,7 +18,7 @@ static void pack(const char *encoding, const void *p, size_t n, struct buf *out)
 	if (streq(encoding, "gzip"))
 		assert_int_equal(buf_add_gzip(out, p, n, 9), 0);
 	else
-		assert_int_equal(otlp_compress(p, n, out), 0);
+		assert_int_equal(http_compress(p, n, out), 0);
 }
 
 static void test_round_trip(void **state)
@@ -30,7 +32,7 @@ static void test_round_trip(void **state)
 		pack(encodings[i], text, sizeof(text), &packed);
 		assert_true(packed.len < sizeof(text));
 		assert_int_equal(
-			otlp_decompress(encodings[i], packed.data, packed.len, sizeof(text), &out),
+			http_decompress(encodings[i], packed.data, packed.len, sizeof(text), &out),
 			0);
 		assert_int_equal(out.len, sizeof(text));
 		assert_string_equal(out.data, text);
@@ -42,10 +44,10 @@ static void test_identity(void **state)
 	(void)state;
 	_cleanup_buf_ struct buf out = {0};
 
-	assert_int_equal(otlp_decompress("", text, 3, 3, &out), 0);
-	assert_int_equal(otlp_decompress("identity", text, 3, 3, &out), 0);
+	assert_int_equal(http_decompress("", text, 3, 3, &out), 0);
+	assert_int_equal(http_decompress("identity", text, 3, 3, &out), 0);
 	assert_string_equal(out.data, "podpod");
-	assert_int_equal(otlp_decompress("", text, 4, 3, &out), -E2BIG);
+	assert_int_equal(http_decompress("", text, 4, 3, &out), -E2BIG);
 }
 
 static void test_other_encodings(void **state)
@@ -53,12 +55,12 @@ static void test_other_encodings(void **state)
 	(void)state;
 	_cleanup_buf_ struct buf out = {0};
 
-	assert_int_equal(otlp_decompress("br", text, 3, 3, &out), -EOPNOTSUPP);
-	assert_int_equal(otlp_decompress("zstd, gzip", text, 3, 3, &out), -EOPNOTSUPP);
-	assert_false(otlp_knows_encoding("br"));
-	assert_false(otlp_knows_encoding("zstd, gzip"));
-	assert_true(otlp_knows_encoding(""));
-	assert_true(otlp_knows_encoding("GZIP"));
+	assert_int_equal(http_decompress("br", text, 3, 3, &out), -EOPNOTSUPP);
+	assert_int_equal(http_decompress("zstd, gzip", text, 3, 3, &out), -EOPNOTSUPP);
+	assert_false(http_knows_encoding("br"));
+	assert_false(http_knows_encoding("zstd, gzip"));
+	assert_true(http_knows_encoding(""));
+	assert_true(http_knows_encoding("GZIP"));
 }
 
 /*
@@ -77,13 +79,13 @@ static void test_garbage(void **state)
 		for (size_t n = 0; n < packed.len; n++) {
 			_cleanup_free_ void *exact = xmemdup(packed.data, n + !n);
 
-			assert_int_equal(otlp_decompress(encodings[i], exact, n, 1 << 20, &out),
+			assert_int_equal(http_decompress(encodings[i], exact, n, 1 << 20, &out),
 					 -EBADMSG);
 			assert_string_equal(out.data, "kept");
 		}
 		buf_puts(&packed, "rest");
 		assert_int_equal(
-			otlp_decompress(encodings[i], packed.data, packed.len, 1 << 20, &out),
+			http_decompress(encodings[i], packed.data, packed.len, 1 << 20, &out),
 			-EBADMSG);
 		assert_string_equal(out.data, "kept");
 	}
@@ -101,11 +103,10 @@ static void test_bombs(void **state)
 
 		pack(encodings[i], zeros, n, &packed);
 		assert_true(packed.len < n / 100);
-		assert_int_equal(otlp_decompress(encodings[i], packed.data, packed.len,
-						 OTLP_MAX_BYTES, &out),
+		assert_int_equal(http_decompress(encodings[i], packed.data, packed.len, MOST, &out),
 				 -E2BIG);
 		assert_int_equal(out.len, 0);
-		assert_true(out.cap <= 2 * (size_t)OTLP_MAX_BYTES);
+		assert_true(out.cap <= 2 * (size_t)MOST);
 	}
 }
 
@@ -124,7 +125,7 @@ static void test_huge_window(void **state)
 	ZSTD_compressStream2(c, &o, &in, ZSTD_e_flush);
 	ZSTD_compressStream2(c, &o, &in, ZSTD_e_end);
 	ZSTD_freeCCtx(c);
-	assert_int_equal(otlp_decompress("zstd", mem, o.pos, 1 << 20, &out), -EBADMSG);
+	assert_int_equal(http_decompress("zstd", mem, o.pos, 1 << 20, &out), -EBADMSG);
 }
 
 int main(void)
@@ -135,5 +136,5 @@ int main(void)
 		cmocka_unit_test(test_bombs),		cmocka_unit_test(test_huge_window),
 	};
 
-	return cmocka_run_group_tests_name("otlp/compress", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("loop/http_encoding", tests, NULL, NULL);
 }
