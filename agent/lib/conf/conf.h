@@ -34,7 +34,11 @@ struct config {
 	/* hub */
 	char *data_dir;
 	char *store_kind;
-	char *store_url, *store_ca_file, *store_token_file; /* store_kind otlp: the central hub */
+	/* store_kind otlp: the central hub; clickhouse: ClickHouse, without the token */
+	char *store_url, *store_ca_file, *store_token_file;
+	char *clickhouse_database, *clickhouse_user, *clickhouse_password_file;
+	bool clickhouse_plain_http;
+	char *clickhouse_cluster, *clickhouse_storage_policy; /* "": none */
 	uint64_t store_retention_ns, store_max_bytes, symbols_max_bytes;
 	char *store_note;
 	char *link_trace, *link_logs;	/* templates of addresses (URLs); "": no links */

@@ -87,16 +87,30 @@ const struct key conf_keys[] = {
 	 "most time to get one file from the server"},
 	{"data_dir", STRING, AT(data_dir), "/var/lib/podflame", 0, 0, NULL,
 	 "directory for the state of `hub` and `local`"},
-	{"store.kind", CHOICE, AT(store_kind), "sqlite", 0, 0, "sqlite|null|otlp",
+	{"store.kind", CHOICE, AT(store_kind), "sqlite", 0, 0, "sqlite|clickhouse|null|otlp",
 	 "where the hub stores profiles; null: nowhere; otlp: `hub` forwards them to a central hub "
 	 "and keeps none"},
 	{"store.url", URL, AT(store_url), "", 0, 0, NULL,
-	 "store.kind otlp: address of the central hub, https"},
+	 "store.kind clickhouse: address of ClickHouse's HTTP interface; otlp: that of the central "
+	 "hub, https"},
 	{"store.ca_file", STRING, AT(store_ca_file), "", 0, 0, NULL,
-	 "store.kind otlp: file with the CA of its certificate (PEM); empty: the CAs of the "
-	 "system"},
+	 "file with the CA of the certificate at store.url (PEM); empty: the CAs of the system"},
 	{"store.token_file", STRING, AT(store_token_file), "", 0, 0, NULL,
 	 "store.kind otlp: file with the bearer token for it, audience podflame-ingest"},
+	{"store.clickhouse.database", STRING, AT(clickhouse_database), "profile", 0, 0, NULL,
+	 "database, which the hub makes if it is not there"},
+	{"store.clickhouse.user", STRING, AT(clickhouse_user), "", 0, 0, NULL,
+	 "user of ClickHouse; empty: ClickHouse's user `default`, without a password"},
+	{"store.clickhouse.password_file", STRING, AT(clickhouse_password_file), "", 0, 0, NULL,
+	 "file with that user's password. The hub reads it again for each request"},
+	{"store.clickhouse.plain_http", BOOL, AT(clickhouse_plain_http), "false", 0, 0, NULL,
+	 "true: store.url may be http, so profiles and the password cross the network in the "
+	 "clear. false: only http on a loopback address"},
+	{"store.clickhouse.cluster", STRING, AT(clickhouse_cluster), "", 0, 0, NULL,
+	 "cluster of ClickHouse on whose servers the hub makes the tables: replicated, and "
+	 "distributed over its shards; empty: on one server"},
+	{"store.clickhouse.storage_policy", STRING, AT(clickhouse_storage_policy), "", 0, 0, NULL,
+	 "ClickHouse's storage policy of the tables; empty: its default"},
 	{"store.retention", DURATION, AT(store_retention_ns), "72h", 60, 366 * 86400, NULL,
 	 "the hub deletes older profiles. The age counts back from now, but at most from a day "
 	 "after the newest profile"},

@@ -10,19 +10,31 @@
 #include <stdatomic.h>
 
 struct http_asker;
-/* c as for http_client_new(). The asker takes a reference of c->tls. */
-int http_asker_new(const struct http_client_config *c, struct http_asker **ret);
+struct http_asker_config {
+	const char *host; /* a name or an address */
+	uint16_t port;
+	bool tls;
+	/*
+	 * with tls: the file with the CA of the server's certificate (PEM); NULL or "": the CAs of
+	 * the system. The asker reads it again for each question, so a new CA needs no restart.
+	 */
+	const char *ca_file;
+	const char *user_agent;
+};
+int http_asker_new(const struct http_asker_config *c, struct http_asker **ret);
 /* No thread may be in http_ask() any more. Returns NULL. */
 struct http_asker *http_asker_free(struct http_asker *a);
 
-#define HTTP_ASK_HEADERS 4
+#define HTTP_ASK_HEADERS 2 /* of an answer, that a caller may want */
 struct http_question {
 	const char *method, *path; /* as in struct http_request */
 	const char *const *headers;
 	const void *body;
 	size_t body_bytes;
+	bool repeatable;
+	bool asks_for_zstd;    /* a compressed answer; http_ask() unpacks it */
 	uint64_t deadline_ns;  /* CLOCK_MONOTONIC */
-	size_t max_body_bytes; /* of the answer; 0: 16 MiB */
+	size_t max_body_bytes; /* of the answer, unpacked; 0: HTTP_MAX_ANSWER */
 	/* set when nobody needs the answer any more: the connection is closed; may be NULL */
 	const atomic_bool *given_up;
 	/* names of headers of the answer that the caller wants; NULL-terminated unless full */

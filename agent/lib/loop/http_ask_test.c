@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "lib/base/testdir.h"
 #include "lib/loop/http_ask.h"
 #include "lib/loop/testserver.h"
 
@@ -25,7 +26,7 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 
 static struct http_asker *asker_of(uint16_t port)
 {
-	const struct http_client_config c = {.address = "127.0.0.1", .port = port};
+	const struct http_asker_config c = {.host = "127.0.0.1", .port = port};
 	struct http_asker *a;
 
 	assert_int_equal(http_asker_new(&c, &a), 0);
@@ -100,6 +101,58 @@ static void no_answer_says_why(void **state)
 	http_asker_free(a);
 }
 
+static void put_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	assert_true(fputs(text, f) >= 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void the_ca_is_that_of_the_file_now(void **state)
+{
+	struct test_ca ca, other;
+	struct test_cert cert;
+	struct test_server *s;
+	char dir[TESTDIR_BYTES], file[TESTDIR_BYTES + 8];
+	struct http_asker_config c = {.host = "127.0.0.1", .tls = true, .ca_file = file};
+	struct http_asker *a;
+	struct http_answer got;
+
+	(void)state;
+	test_ca_init(&ca, "right");
+	test_ca_init(&other, "wrong");
+	test_cert_init(&cert, &ca, "IP:127.0.0.1");
+	s = ts_start(&(struct ts_config){.cert = &cert}, serve, NULL);
+	c.port = s->port;
+	assert_int_equal(testdir_make(dir), 0);
+	snprintf(file, sizeof(file), "%s/ca", dir);
+	assert_int_equal(http_asker_new(&c, &a), 0);
+	assert_int_equal(ask(a, "/", 60 * NSEC_PER_SEC, NULL, &got), -EIO);
+	assert_non_null(strstr(got.error, file));
+	http_answer_done(&got);
+	put_file(file, other.pem);
+	assert_int_equal(ask(a, "/", 60 * NSEC_PER_SEC, NULL, &got), -EIO);
+	http_answer_done(&got);
+	put_file(file, ca.pem);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ask(a, "/", 60 * NSEC_PER_SEC, NULL, &got), 0);
+		assert_int_equal(got.status, 404);
+		http_answer_done(&got);
+	}
+	put_file(file, "nonsense");
+	assert_int_equal(ask(a, "/", 60 * NSEC_PER_SEC, NULL, &got), -EIO);
+	assert_non_null(strstr(got.error, file));
+	http_answer_done(&got);
+	http_asker_free(a);
+	ts_stop(s);
+	test_cert_done(&cert);
+	test_ca_done(&ca);
+	test_ca_done(&other);
+	testdir_remove(dir);
+}
+
 struct asking_thread {
 	pthread_t thread;
 	struct http_asker *asker;
@@ -145,6 +198,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_answer_has_its_status_headers_and_bytes),
 		cmocka_unit_test(what_does_not_come_ends_with_the_deadline),
+		cmocka_unit_test(the_ca_is_that_of_the_file_now),
 		cmocka_unit_test(no_answer_says_why),
 		cmocka_unit_test(threads_share_an_asker),
 	};

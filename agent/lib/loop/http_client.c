@@ -14,7 +14,6 @@
 #define DEFAULT_CONNECT_NS (15 * NSEC_PER_SEC)
 #define MIN_CONNECT_NS	   (2 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS (30 * NSEC_PER_SEC)
-#define DEFAULT_MAX_BODY   (16 << 20) /* bytes of an answer's body, by default */
 
 struct http_client {
 	struct loop *loop;
@@ -116,7 +115,7 @@ static bool on_head(struct http_call *c)
 	const char *coding = http_header(&c->msg.headers, "Content-Encoding");
 	bool freed = false;
 
-	if (coding && strcasecmp(coding, "identity") != 0) {
+	if (coding && !c->r.takes_packed && strcasecmp(coding, "identity") != 0) {
 		_cleanup_free_ char *text = xasprintf(
 			"the answer is compressed with %.20s, which was not asked for", coding);
 
@@ -381,15 +380,11 @@ int http_send(struct http_client *h, const struct http_request *r, struct http_c
 	c->r = *r;
 	DL_APPEND(h->calls, c);
 	buf_init(&c->request, MAX_REQUEST_BYTES);
-	buf_init(&c->body, r->max_body_bytes ?: DEFAULT_MAX_BODY);
+	buf_init(&c->body, r->max_body_bytes ?: HTTP_MAX_ANSWER);
 	http_msg_init(&c->msg, false);
 	c->head_only = streq(r->method, "HEAD");
-	/*
-	 * methods that may be sent again, because a server may close an idle connection while a
-	 * request is on its way
-	 */
-	c->may_retry = c->head_only || streq(r->method, "GET") || streq(r->method, "PUT") ||
-		       streq(r->method, "DELETE");
+	c->may_retry = r->repeatable || c->head_only || streq(r->method, "GET") ||
+		       streq(r->method, "PUT") || streq(r->method, "DELETE");
 	err = format_request(c, r);
 	if (err < 0) {
 		call_free(c);
