@@ -4,13 +4,11 @@
 
 #include "hub/api/api.h"
 #include "hub/certs.h"
-#include "hub/forward/forward.h"
 #include "hub/ingest/ingest.h"
 #include "hub/pods/pods.h"
 #include "hub/senders.h"
+#include "hub/stores.h"
 #include "hub/status/status.h"
-#include "hub/store/store.h"
-#include "hub/symbols/symbols.h"
 #include "lib/loop/health.h"
 
 #include <fcntl.h>
@@ -30,10 +28,7 @@ struct hub {
 	const struct config *conf;
 	struct kube *kube;
 	bool local;
-	struct store *store;
-	struct forward *forward; /* NULL: this hub stores profiles itself */
-	int lock_fd;		 /* holds the lock on data_dir: only one hub may use it */
-	struct symbols *symbols;
+	struct hub_stores kept;
 	struct worker *writer, *choices, *uploads;
 	struct worker *query[STORE_MAX_READERS - 1];
 	size_t n_query;
@@ -73,7 +68,7 @@ static void expire(void *arg)
 	struct expire_job *e = xcalloc(1, sizeof(*e));
 
 	*e = (struct expire_job){.job = {.run = expire_run, .deadline_ns = EXPIRE_LIMIT_NS},
-				 .store = h->store};
+				 .store = h->kept.store};
 	if (worker_post(h->writer, &e->job))
 		free(e); /* the writer's queue is full: the timer tries again in a minute */
 	timer_set(h->loop, &h->expire_timer, EXPIRE_NS, expire, h);
@@ -85,9 +80,10 @@ static void look_at_store(void *arg)
 	struct hub *h = arg;
 	struct store_stats s;
 
-	store_stats(h->store, &s);
+	store_stats(h->kept.store, &s);
 	if (!streq(s.error, h->store_error) && *s.error)
-		log_err("store in %s: %s", h->conf->data_dir, s.error);
+		log_err("store in %s: %s",
+			*h->conf->store_url ? h->conf->store_url : h->conf->data_dir, s.error);
 	else if (!streq(s.error, h->store_error))
 		log_info("store: works again");
 	snprintf(h->store_error, sizeof(h->store_error), "%s", s.error);
@@ -187,11 +183,11 @@ static json_t *health(void *arg)
 			    *pods = h->pods ? pods_problem(h->pods) : NULL;
 	struct store_stats s;
 
-	store_stats(h->store, &s);
+	store_stats(h->kept.store, &s);
 	return json_pack("{s:s, s:s, s:s, s:s}", "store",
-			 h->forward ? forward_problem(h->forward) : s.error, "certificate",
-			 h->certs ? hub_certs_problem(h->certs) : "", "clusters", clusters, "pods",
-			 pods ?: "");
+			 h->kept.forward ? forward_problem(h->kept.forward) : s.error,
+			 "certificate", h->certs ? hub_certs_problem(h->certs) : "", "clusters",
+			 clusters, "pods", pods ?: "");
 }
 
 static json_t *targets(void *arg)
@@ -203,78 +199,16 @@ static json_t *targets(void *arg)
 
 /* ---- start and end ---- */
 
-/*
- * Locks data_dir for this process. This must be a POSIX lock: the kernel releases it when the
- * process ends, even if children still have the file open.
- */
-static int lock_data_dir(struct hub *h, struct field_error *reterr)
-{
-	_cleanup_free_ char *path = xasprintf("%s/lock", h->conf->data_dir);
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-	h->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (h->lock_fd < 0)
-		return field_error_set(reterr, "data_dir", "%s: %s", path, strerror(errno));
-	if (fcntl(h->lock_fd, F_SETLK, &lock) < 0)
-		return field_error_set(reterr, "data_dir", "%s: another podflame uses it",
-				       h->conf->data_dir);
-	return 0;
-}
-
-static int open_symbols(struct hub *h, struct field_error *reterr)
-{
-	_cleanup_free_ char *dir = xasprintf("%s/symbols", h->conf->data_dir);
-	const struct symbols_config c = {dir, h->conf->symbols_max_bytes};
-
-	return symbols_open(&c, &h->symbols, reterr);
-}
-
-/* Profiles go to the central hub. This hub keeps nothing on disk. */
-static int open_forward(struct hub *h, const struct forward_config *c, struct field_error *reterr)
-{
-	const struct store_config nowhere = {.kind = "null"};
-	int r;
-
-	if (h->local)
-		return field_error_set(reterr, "store.kind", "otlp is for `podflame hub` only");
-	r = forward_new(h->loop, c, &h->forward, reterr);
-	return r ? r : store_open(&nowhere, &h->store, reterr);
-}
-
-static int open_store(struct hub *h, struct field_error *reterr)
+static int open_stores(struct hub *h, struct field_error *reterr)
 {
 	_cleanup_free_ const char **clusters = NULL;
-	struct store_config c = {
-		.kind = h->conf->store_kind,
-		.path = h->conf->data_dir,
-		.retention_ns = h->conf->store_retention_ns,
-		.max_bytes = h->conf->store_max_bytes,
-		.own_cluster = h->kube ? h->conf->cluster_name : NULL,
-	};
-	const struct forward_config fc = {.url = h->conf->store_url,
-					  .ca_file = h->conf->store_ca_file,
-					  .token_file = h->conf->store_token_file};
-	int r;
+	struct hub_stores_config c = {.conf = h->conf,
+				      .local = h->local,
+				      .own_cluster = h->kube ? h->conf->cluster_name : NULL};
 
-	if (streq(c.kind, "otlp") && *h->conf->clusters_file)
-		return field_error_set(reterr, "clusters.file",
-				       "a hub of store.kind otlp sends profiles of its own cluster "
-				       "only: register the clusters at the central hub");
-	if (streq(c.kind, "otlp"))
-		return open_forward(h, &fc, reterr);
-	r = forward_check_unset(&fc, reterr);
-	if (r)
-		return r;
-	r = mkdir_parents(h->conf->data_dir, 0700);
-	if (r)
-		return field_error_set(reterr, "data_dir", "%s: %s", h->conf->data_dir,
-				       strerror(-r));
 	if (h->senders)
 		c.clusters = clusters = hub_senders_clusters(h->senders, &c.n_clusters);
-	r = lock_data_dir(h, reterr);
-	if (!r)
-		r = store_open(&c, &h->store, reterr);
-	return r ? r : open_symbols(h, reterr);
+	return hub_stores_open(h->loop, &c, &h->kept, reterr);
 }
 
 /*
@@ -301,7 +235,7 @@ static void remember_pod(const struct store_pod *pod, void *arg)
 {
 	struct hub *h = arg;
 	size_t n;
-	char *const *others = store_clusters(h->store, &n);
+	char *const *others = store_clusters(h->kept.store, &n);
 
 	for (size_t i = 0; i < n; i++)
 		if (str_equal(others[i], pod->cluster))
@@ -319,7 +253,8 @@ static int open_pods(struct hub *h)
 	struct field_error err = {0};
 	int r = pods_new(h->loop, h->kube, &h->pods);
 
-	if (!r && store_pods(h->store, (int64_t)(since_ns / NSEC_PER_SEC), remember_pod, h, &err))
+	if (!r &&
+	    store_pods(h->kept.store, (int64_t)(since_ns / NSEC_PER_SEC), remember_pod, h, &err))
 		log_warn("store: %s: the hub does not know the pods that have ended", err.reason);
 	return r;
 }
@@ -327,8 +262,8 @@ static int open_pods(struct hub *h)
 static int open_modules(struct hub *h)
 {
 	const struct ingest_config ic = {
-		.store = h->store,
-		.forward = h->forward,
+		.store = h->kept.store,
+		.forward = h->kept.forward,
 		.writer = h->writer,
 		.auth = h->local ? NULL : hub_senders_auth,
 		.auth_arg = h->senders,
@@ -337,12 +272,12 @@ static int open_modules(struct hub *h)
 		.any_node = !h->conf->ingest_require_node,
 	};
 	const struct api_config ac = {
-		.store = h->store,
+		.store = h->kept.store,
 		.query = h->query,
 		.n_query = h->n_query,
 		.choices = h->choices,
 		.query_bytes = QUERY_BYTES,
-		.symbols = h->symbols,
+		.symbols = h->kept.symbols,
 		.uploads = h->uploads,
 		.upload_bytes = UPLOAD_BYTES,
 		.kube = h->local ? NULL : h->kube,
@@ -352,7 +287,7 @@ static int open_modules(struct hub *h)
 		.cluster_name = h->kube ? h->conf->cluster_name : "",
 		.token_hint = h->token_hint,
 		.store_note = h->conf->store_note,
-		.forwards_to = h->forward ? h->conf->store_url : NULL,
+		.forwards_to = h->kept.forward ? h->conf->store_url : NULL,
 		.link_trace = h->conf->link_trace,
 		.link_logs = h->conf->link_logs,
 		.health = health,
@@ -411,14 +346,14 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 
 	loop_assert(l);
 	*h = (struct hub){
-		.loop = l, .conf = c->conf, .kube = c->kube, .local = c->local, .lock_fd = -1};
+		.loop = l, .conf = c->conf, .kube = c->kube, .local = c->local, .kept.lock_fd = -1};
 	h->ns = xstrdup(c->conf->own_namespace);
 	if (!c->local)
 		h->token_hint = xasprintf("kubectl -n NAMESPACE create token NAME --audience %s",
 					  c->conf->api_audiences[0]);
 	r = c->local ? 0 : hub_senders_new(l, h->kube, h->conf, &h->senders, reterr);
 	if (!r)
-		r = open_store(h, reterr);
+		r = open_stores(h, reterr);
 	if (!r)
 		r = worker_new(l, "store-writer", WRITER_BYTES, &h->writer);
 	if (!r)
@@ -465,11 +400,8 @@ struct hub *hub_free(struct hub *h)
 	api_free(h->api);
 	ingest_free(h->ingest);
 	hub_senders_free(h->senders);
-	forward_free(h->forward);
 	pods_free(h->pods);
-	symbols_close(h->symbols);
-	store_close(h->store);
-	closep(&h->lock_fd);
+	hub_stores_close(&h->kept);
 	free(h->ns);
 	free(h->token_hint);
 	free(h);

@@ -3,11 +3,12 @@
 """engine.py FILE: ClickHouse's HTTP interface over chdb, for tests. It writes its port to FILE, and
 ends when its standard input ends. The SQL, its errors, parameters and limits are those of the real
 engine (chdb is ClickHouse as a library). This file makes up: sign-in (user "podflame", the password
-in the environment variable PASSWORD), tables that come with a statement ("external data"), and
-turns: chdb runs one query at a time."""
+in the environment variable PASSWORD), compression (zstd), tables that come with a statement
+("external data"), and turns: chdb runs one query at a time."""
 import email.parser
 import email.policy
 import http.server
+import io
 import os
 import re
 import sys
@@ -15,12 +16,14 @@ import tempfile
 import threading
 import urllib.parse
 
+import pyarrow
 from chdb import session
 
 PASSWORD = os.environ.get("PASSWORD", "")
 # Of the URL, these are settings of a query; database chooses the database.
 PARSER_LIMITS = ["max_query_size", "max_ast_elements", "max_expanded_ast_elements"]
-NOT_SETTINGS = {"query", "database", "default_format", "wait_end_of_query", *PARSER_LIMITS}
+NOT_SETTINGS = {"query", "database", "default_format", "wait_end_of_query", "enable_http_compression",
+                *PARSER_LIMITS}
 
 
 def quote(text):
@@ -90,6 +93,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Content-Encoding") == "zstd":
+            body = pyarrow.CompressedInputStream(io.BytesIO(body), "zstd").read()
         if PASSWORD and (self.headers.get("X-ClickHouse-User"),
                          self.headers.get("X-ClickHouse-Key")) != ("podflame", PASSWORD):
             return self.answer(403, b"Code: 516. DB::Exception: podflame: Authentication failed\n",
@@ -131,6 +136,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             code = m[1] if m else "1001"
             return self.answer({"60": 404, "81": 404, "516": 403}.get(code, 500),
                                str(e).encode(), X_ClickHouse_Exception_Code=code)
+        if (url.get("enable_http_compression") == "1" and
+                "zstd" in self.headers.get("Accept-Encoding", "")):
+            data = pyarrow.Codec("zstd").compress(data, asbytes=True)
+            return self.answer(200, data, Content_Encoding="zstd")
         return self.answer(200, data)
 
 

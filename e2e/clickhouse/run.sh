@@ -24,7 +24,7 @@ export CLICKHOUSE_URL
 passed=0 failed=0
 while read -r t; do
     echo "==> $t"
-    "$build/agent/hub/store/$t" </dev/null >"$out/log" 2>&1
+    "$build/agent/hub/$t" </dev/null >"$out/log" 2>&1
     status=$?
     grep -vE '^\[ +(RUN|OK) ' "$out/log"
     p=$(sed -nE 's/^\[  PASSED  \] ([0-9]+) test.*/\1/p' "$out/log")
@@ -32,11 +32,13 @@ while read -r t; do
     [ $status = 0 ] || [ -n "$f" ] || f=1
     passed=$((passed + ${p:-0})) failed=$((failed + ${f:-0}))
 done <<'TESTS'
-store_test
-where_test
-events_test
-series_test
-clickhouse/same_test
+store/store_test
+store/where_test
+store/events_test
+store/series_test
+store/clickhouse/same_test
+store/clickhouse/failures_test
+ingest/group_test
 TESTS
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -78,7 +78,7 @@ int forward_pack(const struct forward *f, const struct batch *b, struct forward_
 	int r = otlp_encode(b, &bytes);
 
 	if (r == 0)
-		r = otlp_compress(bytes.data ? bytes.data : "", bytes.len, &p->body);
+		r = http_compress(bytes.data ? bytes.data : "", bytes.len, &p->body);
 	if (r < 0)
 		return r;
 	p->n_profiles = b->n_profiles;
@@ -285,16 +285,6 @@ static int check_url(const char *url, struct field_error *reterr)
 				       "the token go there",
 				       url);
 	return 0;
-}
-
-int forward_check_unset(const struct forward_config *c, struct field_error *reterr)
-{
-	const char *key = *c->url	   ? "store.url"
-			  : *c->ca_file	   ? "store.ca_file"
-			  : *c->token_file ? "store.token_file"
-					   : NULL;
-
-	return key ? field_error_set(reterr, key, "it is only for store.kind otlp") : 0;
 }
 
 int forward_new(struct loop *l, const struct forward_config *c, struct forward **ret,

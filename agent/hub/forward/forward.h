@@ -23,8 +23,6 @@ struct forward_config {
 /* *reterr names a key of the configuration: store.url. */
 int forward_new(struct loop *l, const struct forward_config *c, struct forward **ret,
 		struct field_error *reterr);
-/* For a hub that stores profiles itself: the keys of the central hub would have no effect. */
-int forward_check_unset(const struct forward_config *c, struct field_error *reterr);
 /* Answers all requests that wait or are under way with 503. */
 struct forward *forward_free(struct forward *f);
 

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define MAX_PENDING_BYTES (128u << 20) /* limit for the bytes of bodies that the hub has accepted */
-#define WRITE_LIMIT_NS	  (10 * 60 * NSEC_PER_SEC) /* if a write takes longer, /healthz fails */
 
 /* ---- the end of a request ---- */
 
@@ -25,7 +24,14 @@ static void ingest_destroy(struct ingest *i)
 	free(i);
 }
 
-static void request_end(struct ingest_request *q)
+void ingest_leave(struct ingest *i)
+{
+	i->n_pending--;
+	if (i->closed && i->n_pending == 0)
+		ingest_destroy(i);
+}
+
+void ingest_request_end(struct ingest_request *q)
 {
 	struct ingest *i = q->ingest;
 
@@ -34,7 +40,6 @@ static void request_end(struct ingest_request *q)
 	else if (q->conn)
 		ingest_refuse(q->conn, q->verdict.status, q->verdict.reason, q->verdict.message);
 	i->pending_bytes -= q->n;
-	i->n_pending--;
 	DL_DELETE(i->requests, q);
 	free(q->encoding);
 	free(q->peer);
@@ -43,9 +48,9 @@ static void request_end(struct ingest_request *q)
 	free((char *)q->sender.cluster);
 	free(q->body);
 	forward_request_free(q->onward);
+	profile_batch_free(q->batch);
 	free(q);
-	if (i->closed && i->n_pending == 0)
-		ingest_destroy(i);
+	ingest_leave(i);
 }
 
 /* ---- on the writer ---- */
@@ -71,30 +76,33 @@ static void pack_batch(struct ingest_request *q, const struct batch *b)
 			       strerror(-r));
 }
 
-static void store(struct ingest_request *q, struct batch *b)
+/* n: the bytes of the batch's body, unpacked. */
+static void store(struct ingest_request *q, struct batch **b, size_t n)
 {
 	const struct ingest_config *c = &q->ingest->config;
 
 	worker_assert(c->writer);
-	ingest_judge(c, &q->sender, b, &q->verdict);
+	ingest_judge(c, &q->sender, *b, &q->verdict);
 	if (q->verdict.status != 200)
 		return;
-	q->n_skipped = b->n_skipped;
-	q->skipped_for = b->skipped_for;
+	q->n_skipped = (*b)->n_skipped;
+	q->skipped_for = (*b)->skipped_for;
 	if (c->forward)
-		pack_batch(q, b);
+		pack_batch(q, *b);
+	else if (q->ingest->group.pace.bytes)
+		ingest_group_add(q, TAKE_PTR(*b), n);
 	else
-		write_batch(q, b);
+		write_batch(q, *b);
 }
 
 /* Unpacks and decodes the body. On an error, sets the verdict and returns NULL. */
-static struct batch *decode(struct ingest_request *q)
+static struct batch *decode(struct ingest_request *q, size_t *ret_n)
 {
 	_cleanup_buf_ struct buf bytes = {0};
 	struct field_error err = {0};
 	struct batch *b = NULL;
 	_stage_("decode");
-	int r = otlp_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, &bytes);
+	int r = http_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, &bytes);
 
 	if (r == -E2BIG)
 		ingest_verdict(&q->verdict, 413, NULL, "body: more than %u bytes when unpacked",
@@ -109,16 +117,18 @@ static struct batch *decode(struct ingest_request *q)
 	if (r < 0)
 		ingest_verdict(&q->verdict, r == -E2BIG ? 413 : 400, NULL, "%s: %s", err.path,
 			       err.reason);
+	*ret_n = bytes.len;
 	return b;
 }
 
 static void request_run(struct job *job)
 {
 	struct ingest_request *q = (struct ingest_request *)job;
-	_cleanup_(profile_batch_freep) struct batch *b = decode(q);
+	size_t n = 0;
+	_cleanup_(profile_batch_freep) struct batch *b = decode(q, &n);
 
 	if (b)
-		store(q, b);
+		store(q, &b, n);
 }
 
 /* ---- on the loop ---- */
@@ -141,10 +151,10 @@ static bool is_protobuf(const char *type)
 	return n == strlen(OTLP_CONTENT_TYPE) && strncasecmp(type, OTLP_CONTENT_TYPE, n) == 0;
 }
 
-static void end_as(struct ingest_request *q, int status, const char *message)
+void ingest_end_as(struct ingest_request *q, int status, const char *message)
 {
 	ingest_verdict(&q->verdict, status, NULL, "%s", message);
-	request_end(q);
+	ingest_request_end(q);
 }
 
 static void set_bytes(struct ingest_request *q, size_t n)
@@ -169,7 +179,7 @@ static void forwarded(const struct forward_answer *a, void *arg)
 		q->skipped_for = q->forward_text;
 		q->n_skipped += a->n_rejected;
 	}
-	request_end(q);
+	ingest_request_end(q);
 }
 
 static void request_done(struct job *job)
@@ -178,10 +188,12 @@ static void request_done(struct job *job)
 	struct ingest *i = q->ingest;
 
 	ingest_turns_wrote(q);
-	if (!q->onward) {
-		request_end(q);
+	if (q->grouped) {
+		ingest_group_wait(q);
+	} else if (!q->onward) {
+		ingest_request_end(q);
 	} else if (i->closed) {
-		end_as(q, 503, "the hub is stopping");
+		ingest_end_as(q, 503, "the hub is stopping");
 	} else {
 		free(TAKE_PTR(q->body));
 		set_bytes(q, forward_request_bytes(q->onward));
@@ -192,7 +204,7 @@ static void request_done(struct job *job)
 void ingest_no_room(struct ingest_request *q, const char *reason, int status, const char *message)
 {
 	counter_add(counter("podflame_ingest_no_room_total", "reason", reason), 1);
-	end_as(q, status, message);
+	ingest_end_as(q, status, message);
 }
 
 static void body_lost(void *arg)
@@ -200,7 +212,7 @@ static void body_lost(void *arg)
 	struct ingest_request *q = arg;
 
 	q->conn = NULL;
-	request_end(q);
+	ingest_request_end(q);
 }
 
 /* The bytes that are reserved for this sender, of all its requests. */
@@ -255,7 +267,7 @@ static void write_body(struct ingest_request *q)
 	q->job = (struct job){.run = request_run,
 			      .done = request_done,
 			      .n_bytes = q->n,
-			      .deadline_ns = WRITE_LIMIT_NS};
+			      .deadline_ns = INGEST_WRITE_LIMIT_NS};
 	ingest_turns_add(q);
 }
 
@@ -263,13 +275,13 @@ static void write_body(struct ingest_request *q)
 static void go_on(struct ingest_request *q)
 {
 	if (q->ingest->closed)
-		end_as(q, 503, "the hub is stopping");
+		ingest_end_as(q, 503, "the hub is stopping");
 	else if (q->body)
 		write_body(q);
 	else if (q->conn)
 		read_body(q);
 	else
-		request_end(q);
+		ingest_request_end(q);
 }
 
 static void sender_checked(const struct ingest_sender *s, void *arg)
@@ -279,14 +291,16 @@ static void sender_checked(const struct ingest_sender *s, void *arg)
 	bool known = s->status == 403 || s->status == 429 || s->status == 503;
 
 	if (s->status != 200) {
-		end_as(q, known ? s->status : 401,
-		       s->error && *s->error ? s->error : "the bearer token is not accepted");
+		ingest_end_as(q, known ? s->status : 401,
+			      s->error && *s->error ? s->error
+						    : "the bearer token is not accepted");
 		return;
 	}
 	if (c->auth && !s->cluster && !*s->node && !c->any_node) {
-		end_as(q, 403,
-		       "the token names no node: it must be a token of a pod, made by Kubernetes "
-		       "1.30 or newer (ingest.require_node; hub.requireNodeClaim of the chart)");
+		ingest_end_as(
+			q, 403,
+			"the token names no node: it must be a token of a pod, made by Kubernetes "
+			"1.30 or newer (ingest.require_node; hub.requireNodeClaim of the chart)");
 		return;
 	}
 	q->sender = (struct ingest_sender){
@@ -315,7 +329,7 @@ static int judge_head(const struct ingest *i, const struct http_in *in, char *wh
 			 in->content_type);
 		return 415;
 	}
-	if (!otlp_knows_encoding(in->content_encoding)) {
+	if (!http_knows_encoding(in->content_encoding)) {
 		snprintf(why, n_why,
 			 "Content-Encoding: \"%.60s\" is not one of zstd, gzip, identity",
 			 in->content_encoding);
@@ -453,6 +467,7 @@ int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **re
 	*ret = xcalloc(1, sizeof(**ret));
 	(*ret)->config = *c;
 	(*ret)->loop = l;
+	ingest_group_begin(*ret);
 	return 0;
 }
 
@@ -464,14 +479,14 @@ struct ingest *ingest_free(struct ingest *i)
 		return NULL;
 	i->closed = true;
 	timer_cancel(&i->rest_timer);
+	timer_cancel(&i->group.timer);
 	i->n_pending++; /* the last request that ends here must not free i */
 	DL_FOREACH_SAFE(i->requests, q, next)
 	{
-		if (q->waits)
-			end_as(q, 503, "the hub is stopping");
+		/* a group that is written already ends its requests itself */
+		if (q->waits || (q->waits_for_group && q->batch))
+			ingest_end_as(q, 503, "the hub is stopping");
 	}
-	i->n_pending--;
-	if (i->n_pending == 0)
-		ingest_destroy(i);
+	ingest_leave(i);
 	return NULL;
 }

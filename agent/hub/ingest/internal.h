@@ -7,15 +7,30 @@
 
 #include <utlist.h>
 
+#define INGEST_WRITE_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if a write takes longer, /healthz fails */
+
+struct ingest_request;
+
+/* The profiles that the store writes together, if it has a pace (group.c). */
+struct ingest_group {
+	struct store_pace pace;
+	struct ingest_request *first, **last; /* the writer's; list by next_of_group */
+	size_t bytes;			      /* the writer's; of the bodies, unpacked */
+	struct timer timer;
+	bool timed;	   /* the timer is set, or its job is under way */
+	uint64_t wrote_ns; /* when the last group was written; CLOCK_MONOTONIC */
+};
+
 struct ingest {
 	struct ingest_config config;
 	struct loop *loop;
-	unsigned n_pending; /* requests that still use this struct */
+	unsigned n_pending; /* requests and jobs that still use this struct */
 	size_t pending_bytes;
 	struct ingest_request *requests; /* list of the pending ones */
 	uint64_t free_ns; /* when the writer gave back the last body; CLOCK_MONOTONIC */
 	struct ingest_rests rests;
 	struct timer rest_timer; /* for the next rest that is over */
+	struct ingest_group group;
 	bool closed;
 };
 
@@ -44,6 +59,13 @@ struct ingest_request {
 	size_t n_skipped;		/* profiles that the hub left out although it answers 200 */
 	const char *skipped_for;	/* why these profiles were left out */
 	struct forward_request *onward; /* what goes to the central hub; NULL: nothing does */
+	/* the writer's, until the job or that of the group is done: */
+	bool grouped;	     /* the job has put the profiles into a group */
+	struct batch *batch; /* of the group; NULL: the group is written */
+	struct ingest_request *next_of_group;
+	struct ingest_request *written; /* the group that this job has written; NULL: none */
+	uint64_t group_ns;		/* how long that took */
+	bool waits_for_group; /* the job is done, and the group is not, as far as is known */
 	char forward_text
 		[200]; /* why the central hub left some out, or the reason of its refusal */
 };
@@ -59,3 +81,17 @@ bool ingest_is_same_sender(const struct ingest_request *a, const struct ingest_r
 void ingest_turns_add(struct ingest_request *q);
 /* To be called when the writer has done q->job. */
 void ingest_turns_wrote(struct ingest_request *q);
+
+/* ---- group.c ---- */
+void ingest_group_begin(struct ingest *i);
+/* The writer: q's job adds a batch of so many bytes. It writes the group if that is full. */
+void ingest_group_add(struct ingest_request *q, struct batch *b, size_t bytes);
+/* The loop: q's job is done. q waits for its group, or its job has written the group. */
+void ingest_group_wait(struct ingest_request *q);
+
+/* ---- ingest.c ---- */
+/* Answers a request as its verdict says, or with this status. q is gone afterwards. */
+void ingest_request_end(struct ingest_request *q);
+void ingest_end_as(struct ingest_request *q, int status, const char *message);
+/* One user of the struct less (n_pending). The last one frees it, if it is closed. */
+void ingest_leave(struct ingest *i);

@@ -104,6 +104,7 @@ void ingest_turns_wrote(struct ingest_request *q)
 		next_of_sender(q);
 		return;
 	}
-	ingest_rests_begin(&i->rests, q->who, now_ns - MIN(from_ns, now_ns), now_ns);
+	/* the time of a group is not this sender's */
+	ingest_rests_begin(&i->rests, q->who, now_ns - MIN(from_ns + q->group_ns, now_ns), now_ns);
 	rest_over(i);
 }

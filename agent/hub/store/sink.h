@@ -10,6 +10,9 @@ struct sink_ops {
 	void (*close)(void *sink);
 	char *const *(*clusters)(void *sink, size_t *ret_n);
 	int (*write)(void *sink, const struct batch *b, size_t *ret_n_new);
+	/* for a sink with a pace; the others are written to batch by batch */
+	int (*write_all)(void *sink, const struct batch *const *batches, size_t n);
+	struct store_pace pace;
 	int (*read)(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		    struct store_summary *ret, struct field_error *reterr);
 	int (*series)(void *sink, const struct series_request *r, struct store_series *ret,

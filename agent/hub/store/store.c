@@ -56,6 +56,24 @@ int store_write(struct store *s, const struct batch *b, size_t *ret_n_new)
 	return s->ops->write(s->sink, b, ret_n_new);
 }
 
+struct store_pace store_pace(const struct store *s)
+{
+	return s->ops->pace;
+}
+
+int store_write_all(struct store *s, const struct batch *const *batches, size_t n)
+{
+	_stage_("store_write");
+	size_t n_new;
+	int r = 0;
+
+	if (s->ops->write_all)
+		return s->ops->write_all(s->sink, batches, n);
+	for (size_t i = 0; i < n; i++)
+		r = s->ops->write(s->sink, batches[i], &n_new) ?: r;
+	return r;
+}
+
 static struct selection within(const struct store *store, const struct scope *scope,
 			       const struct selection *sel)
 {

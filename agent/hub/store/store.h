@@ -183,7 +183,7 @@ void store_summary_done(struct store_summary *s);
 #define STORE_MAX_READERS 17 /* queries that read at once */
 struct store;
 struct store_config {
-	const char *kind;			/* "sqlite", "null" */
+	const char *kind;			/* "sqlite", "clickhouse", "null" */
 	const char *path;			/* directory; ":memory:" for tests */
 	uint64_t retention_ns;			/* profiles older than this are deleted; 0: none */
 	/*
@@ -198,7 +198,14 @@ struct store_config {
 	const char *const *clusters;
 	size_t n_clusters;
 	const char *own_cluster; /* NULL or "": it has no name */
-	const char *url, *database; /* of ClickHouse: "http[s]://HOST:PORT"; database NULL: "profile" */
+	/*
+	 * ClickHouse: "http[s]://HOST:PORT[/PATH]"; http only to this machine, or with plain_http
+	 */
+	const char *url;
+	bool plain_http;
+	/* NULL or "": the CAs of the system; ClickHouse's user default; no password */
+	const char *ca_file, *user, *password_file;
+	const char *database; /* NULL: "profile" */
 };
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);
 struct store *store_close(struct store *s);
@@ -207,6 +214,17 @@ struct store *store_close(struct store *s);
  * whose id is stored already. *ret_n_new is the number of new ones.
  */
 int store_write(struct store *s, const struct batch *b, size_t *ret_n_new);
+/*
+ * How a store likes to be written to: batches together, once so many bytes of them wait (decoded,
+ * about), or so much time after the last write. bytes 0: each batch by itself.
+ */
+struct store_pace {
+	size_t bytes;
+	uint64_t ns;
+};
+struct store_pace store_pace(const struct store *s);
+/* As store_write() of all of them together. After an error, none or some are stored. */
+int store_write_all(struct store *s, const struct batch *const *batches, size_t n);
 typedef int store_row_fn(const struct store_row *row, void *arg);
 int store_read(struct store *s, const struct scope *scope, const struct selection *sel,
 	       store_row_fn *fn, void *arg, struct store_summary *ret, struct field_error *reterr);

@@ -4,34 +4,23 @@
 
 #include <stdlib.h>
 
+/* ClickHouse likes few and large inserts. Each one makes a part, which it must merge later. */
+#define PACE_BYTES (16u << 20)
+#define PACE_NS	   NSEC_PER_SEC
+#define RETRY_NS   (2 * NSEC_PER_SEC) /* how long a failure to make the tables stands */
+
+/* ---- start and end ---- */
+
 static void close_all(void *sink)
 {
 	struct ch_store *s = sink;
 
-	http_asker_free(s->asker);
+	store_ch_disconnect(s);
 	store_ch_seen_free(s->seen);
+	pthread_mutex_destroy(&s->ready_lock);
 	pthread_mutex_destroy(&s->stats_lock);
 	free(s->database);
-	free(s->user);
-	free(s->password);
 	free(s);
-}
-
-static int connect_to(struct ch_store *s, const struct store_config *c, struct field_error *reterr)
-{
-	struct url u = {0};
-	struct http_client_config client = {0};
-	int r = url_parse(c->url, &u, reterr);
-
-	if (r)
-		return r;
-	client.address = client.host = u.host;
-	client.port = u.port;
-	r = http_asker_new(&client, &s->asker);
-	if (r)
-		field_error_set(reterr, "store.url", "%s", strerror(-r));
-	url_done(&u);
-	return r;
 }
 
 static int open_all(const struct store_config *c, void **ret, struct field_error *reterr)
@@ -39,21 +28,54 @@ static int open_all(const struct store_config *c, void **ret, struct field_error
 	struct ch_store *s = xcalloc(1, sizeof(*s));
 	int r;
 
+	pthread_mutex_init(&s->ready_lock, NULL);
 	pthread_mutex_init(&s->stats_lock, NULL);
 	s->database = xstrdup(c->database ?: "profile");
-	s->user = xstrdup("");
-	s->password = xstrdup("");
 	s->retention_ns = c->retention_ns;
 	s->seen = store_ch_seen_new();
-	r = connect_to(s, c, reterr);
-	if (!r)
-		r = store_ch_migrate(s, reterr);
+	r = store_ch_connect(s, c, reterr);
 	if (r) {
 		close_all(s);
 		return r;
 	}
+	(void)store_ch_ready(s, NULL); /* the stats tell of a failure */
 	*ret = s;
 	return 0;
+}
+
+int store_ch_ready(struct ch_store *s, struct field_error *reterr)
+{
+	uint64_t now = now_mono_ns();
+	int r;
+
+	if (atomic_load(&s->ready))
+		return 0;
+	pthread_mutex_lock(&s->ready_lock);
+	if (!atomic_load(&s->ready) && (!s->tried_ns || now - s->tried_ns >= RETRY_NS)) {
+		s->trouble_text = (struct field_error){0};
+		s->trouble = store_ch_migrate(s, &s->trouble_text);
+		s->tried_ns = now_mono_ns();
+		atomic_store(&s->ready, !s->trouble);
+		store_ch_tell(s, s->trouble, &s->trouble_text);
+	}
+	r = atomic_load(&s->ready) ? 0 : s->trouble;
+	if (r && reterr)
+		*reterr = s->trouble_text;
+	pthread_mutex_unlock(&s->ready_lock);
+	return r;
+}
+
+/* ---- health ---- */
+
+void store_ch_tell(struct ch_store *s, int r, const struct field_error *e)
+{
+	pthread_mutex_lock(&s->stats_lock);
+	s->stats.failed = r != 0;
+	snprintf(s->stats.error, sizeof(s->stats.error), "%.*s", STORE_ERROR_BYTES - 1,
+		 !r	      ? ""
+		 : *e->reason ? e->reason
+			      : strerror(-r));
+	pthread_mutex_unlock(&s->stats_lock);
 }
 
 static char *const *clusters(void *sink, size_t *ret_n)
@@ -80,18 +102,85 @@ static void stats(void *sink, struct store_stats *ret)
 	pthread_mutex_unlock(&s->stats_lock);
 }
 
+/* ---- the functions of the sink, when the tables are there ---- */
+
+static int write_batch(void *sink, const struct batch *b, size_t *ret_n_new)
+{
+	int r = store_ch_ready(sink, NULL);
+
+	return r ? r : store_ch_write(sink, &b, 1, ret_n_new);
+}
+
+static int write_batches(void *sink, const struct batch *const *batches, size_t n)
+{
+	size_t n_new;
+	int r = store_ch_ready(sink, NULL);
+
+	return r ? r : store_ch_write(sink, batches, n, &n_new);
+}
+
+static int read_rows(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
+		     struct store_summary *ret, struct field_error *reterr)
+{
+	int r = store_ch_ready(sink, reterr);
+
+	return r ? r : store_ch_read(sink, sel, fn, arg, ret, reterr);
+}
+
+static int read_series(void *sink, const struct series_request *q, struct store_series *ret,
+		       struct field_error *reterr)
+{
+	int r = store_ch_ready(sink, reterr);
+
+	return r ? r : store_ch_series(sink, q, ret, reterr);
+}
+
+static int read_choices(void *sink, const struct store_choice *choices, size_t n,
+			store_choice_fn *fn, void *arg, struct field_error *reterr)
+{
+	int r = store_ch_ready(sink, reterr);
+
+	return r ? r : store_ch_choices(sink, choices, n, fn, arg, reterr);
+}
+
+static int read_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
+			   void *arg, struct field_error *reterr)
+{
+	int r = store_ch_ready(sink, reterr);
+
+	return r ? r : store_ch_namespaces(sink, given_up, fn, arg, reterr);
+}
+
+static int read_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn, void *arg,
+		       struct field_error *reterr)
+{
+	int r = store_ch_ready(sink, reterr);
+
+	return r ? r : store_ch_oldest(sink, sel, fn, arg, reterr);
+}
+
+static int read_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
+		     struct field_error *reterr)
+{
+	int r = store_ch_ready(sink, reterr);
+
+	return r ? r : store_ch_pods(sink, since_s, fn, arg, reterr);
+}
+
 const struct sink_ops store_clickhouse_sink = {
 	.kind = "clickhouse",
 	.open = open_all,
 	.close = close_all,
 	.clusters = clusters,
-	.write = store_ch_write,
-	.read = store_ch_read,
-	.series = store_ch_series,
-	.choices = store_ch_choices,
-	.namespaces = store_ch_namespaces,
-	.oldest = store_ch_oldest,
-	.pods = store_ch_pods,
+	.write = write_batch,
+	.write_all = write_batches,
+	.pace = {PACE_BYTES, PACE_NS},
+	.read = read_rows,
+	.series = read_series,
+	.choices = read_choices,
+	.namespaces = read_namespaces,
+	.oldest = read_oldest,
+	.pods = read_pods,
 	.expire = expire,
 	.stats = stats,
 };

@@ -60,19 +60,48 @@ double store_ch_get_double(struct ch_rows *r);
 const char *store_ch_get_text(struct ch_rows *r, size_t *ret_n);
 char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\0' */
 
-/* ---- query.c: a statement, and what ClickHouse says to it ---- */
 struct ch_store {
 	struct http_asker *asker;
+	char *prefix; /* of all paths; "": none */
 	char *database;
-	char *user, *password; /* "": none */
-	uint8_t seed[16];      /* of the ids */
+	char *user, *password_file; /* "": none */
 	uint64_t retention_ns;
+	uint8_t seed[16];	    /* of the ids; known when ready */
+	atomic_bool ready;	    /* the tables are there, as this hub needs them */
+	pthread_mutex_t ready_lock; /* guards the making of the tables, and what follows */
+	uint64_t tried_ns;	    /* CLOCK_MONOTONIC; 0: never */
+	int trouble;		    /* what the last try said */
+	struct field_error trouble_text;
 	struct ch_seen *seen;	    /* ids that were written lately; the writer's */
 	pthread_mutex_t stats_lock; /* guards stats */
 	struct store_stats stats;
 	char **clusters; /* other than the hub's own */
 	size_t n_clusters;
 };
+
+/* ---- connection.c: a request ---- */
+int store_ch_connect(struct ch_store *s, const struct store_config *c, struct field_error *reterr);
+void store_ch_disconnect(struct ch_store *s);
+
+struct ch_limits {
+	uint64_t deadline_ns;	     /* CLOCK_MONOTONIC */
+	const atomic_bool *given_up; /* may be NULL */
+};
+struct ch_post {
+	const char *path, *type; /* type: of the body */
+	const struct buf *body;
+	bool packed; /* the body is compressed by zstd */
+};
+/*
+ * Any thread. Errors: -ETIME; -ENOTCONN: there is no answer; -EACCES: ClickHouse refuses the user,
+ * or the password cannot be read; -ENOBUFS: there is no memory for the answer; -ENOSPC; -ESTALE:
+ * the tables are not those that the hub has made; -EIO: any other. reterr (may be NULL) has
+ * ClickHouse's words. The caller calls http_answer_done() in each case.
+ */
+int store_ch_post(struct ch_store *s, const struct ch_post *p, const struct ch_limits *l,
+		  struct http_answer *ret, struct field_error *reterr);
+
+/* ---- query.c: a statement ---- */
 
 /*
  * A statement: text of this folder, with a {pN:String} for each text of others. ids: if it reads
@@ -89,15 +118,7 @@ void store_ch_text(struct ch_sql *q, const char *sql);
 void store_ch_str(struct ch_sql *q, const char *value);
 void store_ch_int(struct ch_sql *q, int64_t value);
 
-struct ch_limits {
-	uint64_t deadline_ns;	     /* CLOCK_MONOTONIC */
-	const atomic_bool *given_up; /* may be NULL */
-};
-/*
- * Runs a statement. *ret: its answer, whose rows are in *ret_rows. Errors: -ETIME; -ENOTCONN: there
- * is no answer; -EACCES: ClickHouse refuses the user; -ENOBUFS: it has no memory for the answer;
- * -EIO: any other. reterr (may be NULL) has ClickHouse's words.
- */
+/* Runs a statement. *ret: its answer, whose rows are in *ret_rows. Errors: as store_ch_post(). */
 int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l,
 		 struct http_answer *ret, struct ch_rows *ret_rows, struct field_error *reterr);
 /* Runs a statement without an answer or parameters. */
@@ -105,6 +126,15 @@ int store_ch_run(struct ch_store *s, const char *sql, struct field_error *reterr
 /* table: with its columns, "frames (id, name)". rows: in the format RowBinary. */
 int store_ch_insert(struct ch_store *s, const char *table, const struct buf *rows,
 		    struct field_error *reterr);
+
+/* ---- clickhouse.c ---- */
+/*
+ * Makes the tables, or sees that they are there, unless a call before has. Every function of the
+ * sink begins with it, so a hub starts without ClickHouse, and goes on when ClickHouse comes back.
+ */
+int store_ch_ready(struct ch_store *s, struct field_error *reterr);
+/* Tells the health of the store what a write, or the making of the tables, has ended with. */
+void store_ch_tell(struct ch_store *s, int r, const struct field_error *e);
 
 /* ---- schema.c ---- */
 int store_ch_migrate(struct ch_store *s, struct field_error *reterr);
@@ -125,7 +155,8 @@ void store_ch_see(struct ch_seen *s, uint64_t id, uint32_t day);
 void store_ch_seen_forget(struct ch_seen *s);
 
 /* ---- write.c ---- */
-int store_ch_write(void *sink, const struct batch *b, size_t *ret_n_new);
+int store_ch_write(struct ch_store *s, const struct batch *const *batches, size_t n,
+		   size_t *ret_n_new);
 
 /* ---- read.c ---- */
 struct ch_limits store_ch_limits(const struct selection *sel);

@@ -8,10 +8,8 @@
 
 #include <stdlib.h>
 
-#define BOUNDARY     "podflame-2f1c7b0e9d"
-#define ANSWER_BYTES (512u << 20)
-#define INSERT_NS    (60 * NSEC_PER_SEC)
-#define REASON_BYTES 300
+#define BOUNDARY  "podflame-2f1c7b0e9d"
+#define INSERT_NS (60 * NSEC_PER_SEC)
 
 void store_ch_sql_done(struct ch_sql *q)
 {
@@ -56,78 +54,6 @@ void store_ch_str(struct ch_sql *q, const char *value)
 	buf_puts(&q->fields, "\r\n");
 }
 
-/* ---- errors ---- */
-
-static int error_of(const struct http_answer *a)
-{
-	uint64_t code = 0;
-
-	if (a->headers[0])
-		(void)str_to_u64(a->headers[0], 100000, &code);
-	switch (code) {
-	case 159: /* TIMEOUT_EXCEEDED */
-	case 160: /* TOO_SLOW */
-	case 394: /* QUERY_WAS_CANCELLED */
-		return -ETIME;
-	case 192: /* UNKNOWN_USER */
-	case 193: /* WRONG_PASSWORD */
-	case 497: /* ACCESS_DENIED */
-	case 516: /* AUTHENTICATION_FAILED */
-		return -EACCES;
-	case 241: /* MEMORY_LIMIT_EXCEEDED */
-	case 396: /* TOO_MANY_ROWS_OR_BYTES */
-		return -ENOBUFS;
-	case 243: /* NOT_ENOUGH_SPACE */
-		return -ENOSPC;
-	default:
-		return -EIO;
-	}
-}
-
-static void tell(struct field_error *e, const char *text)
-{
-	_cleanup_free_ char *cut = xstrndup(text, strcspn(text, "\n"));
-	_cleanup_free_ char *shown = utf8_shorten(cut, REASON_BYTES);
-
-	if (e)
-		field_error_set(e, "store", "ClickHouse: %s", shown);
-}
-
-static int post(struct ch_store *s, const char *path, const char *type, const struct buf *body,
-		const struct ch_limits *l, struct http_answer *ret, struct field_error *reterr)
-{
-	_cleanup_free_ char *user = xasprintf("X-ClickHouse-User: %s", s->user),
-			    *key = xasprintf("X-ClickHouse-Key: %s", s->password);
-	const char *headers[] = {type, *s->user ? user : NULL, *s->user ? key : NULL, NULL};
-	const struct http_question q = {
-		.method = "POST",
-		.path = path,
-		.headers = headers,
-		.body = body->data,
-		.body_bytes = body->len,
-		.deadline_ns = l->deadline_ns,
-		.max_body_bytes = ANSWER_BYTES,
-		.given_up = l->given_up,
-		.want = {"X-ClickHouse-Exception-Code"},
-	};
-	int r;
-
-	if (body->failed)
-		return -E2BIG;
-	if (l->given_up && atomic_load(l->given_up))
-		return -ETIME;
-	r = http_ask(s->asker, &q, ret);
-	if (r == -EIO) {
-		tell(reterr, ret->error);
-		return -ENOTCONN;
-	}
-	if (!r && ret->status != 200) {
-		tell(reterr, ret->body);
-		r = error_of(ret);
-	}
-	return r;
-}
-
 /* ---- statements ---- */
 
 static double seconds_left(const struct ch_limits *l)
@@ -165,27 +91,30 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 		"/?database=%s&default_format=RowBinary&wait_end_of_query=1"
 		"&max_query_size=16777216&max_ast_elements=1000000&max_expanded_ast_elements="
 		"1000000"
-		"&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1%s",
+		"&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1"
+		"&enable_http_compression=1%s",
 		s->database, seconds_left(l), ids ?: "");
 	_cleanup_buf_ struct buf body = {0};
 	int r;
 
 	*ret = (struct http_answer){0};
 	put_body(q, &body);
-	r = post(s, path, "Content-Type: multipart/form-data; boundary=" BOUNDARY, &body, l, ret,
-		 reterr);
+	r = store_ch_post(s,
+			  &(struct ch_post){.path = path,
+					    .type = "multipart/form-data; boundary=" BOUNDARY,
+					    .body = &body},
+			  l, ret, reterr);
 	if (r)
 		return r;
 	*ret_rows = (struct ch_rows){ret->body, ret->body + ret->n, false};
 	return 0;
 }
 
-static int run_in(struct ch_store *s, const char *path, const struct buf *body,
-		  struct field_error *reterr)
+static int run_in(struct ch_store *s, const struct ch_post *p, struct field_error *reterr)
 {
 	const struct ch_limits l = {.deadline_ns = now_mono_ns() + INSERT_NS};
 	struct http_answer a;
-	int r = post(s, path, "Content-Type: application/octet-stream", body, &l, &a, reterr);
+	int r = store_ch_post(s, p, &l, &a, reterr);
 
 	http_answer_done(&a);
 	return r;
@@ -196,7 +125,8 @@ int store_ch_run(struct ch_store *s, const char *sql, struct field_error *reterr
 	_cleanup_buf_ struct buf body = {0};
 
 	buf_puts(&body, sql);
-	return run_in(s, "/?", &body, reterr);
+	return run_in(s, &(struct ch_post){.path = "/?", .type = "text/plain", .body = &body},
+		      reterr);
 }
 
 int store_ch_insert(struct ch_store *s, const char *table, const struct buf *rows,
@@ -204,9 +134,13 @@ int store_ch_insert(struct ch_store *s, const char *table, const struct buf *row
 {
 	_cleanup_free_ char *sql =
 		xasprintf("INSERT INTO %s.%s FORMAT RowBinary", s->database, table);
-	_cleanup_buf_ struct buf path = {0};
+	_cleanup_buf_ struct buf path = {0}, packed = {0};
+	struct ch_post p = {.type = "application/octet-stream", .body = &packed, .packed = true};
+	int r = rows->failed ? -E2BIG : http_compress(rows->data, rows->len, &packed);
 
-	buf_puts(&path, "/?query=");
+	/* a batch may have windows of many days, and each day is a partition */
+	buf_puts(&path, "/?max_partitions_per_insert_block=0&query=");
 	url_encode(&path, sql);
-	return rows->failed ? -E2BIG : run_in(s, path.data, rows, reterr);
+	p.path = path.data;
+	return r ? r : run_in(s, &p, reterr);
 }

@@ -34,14 +34,14 @@ struct id_of {
 };
 struct writing {
 	struct ch_store *s;
-	const struct batch *batch;
+	const struct batch *batch; /* whose profiles are being written */
 	struct ch_hash *hash;
 	uint32_t day;
 	uint64_t stored_ns;
 	struct id_of *frames;
-	uint64_t *frame_lists; /* for each stack of the batch: a hash of its frames; 0: not made */
+	uint64_t *frame_lists; /* for each stack of `batch`: a hash of its frames; 0: not made */
 	struct buf frame_rows, stack_rows, window_rows;
-	size_t n_stacks, n_windows;
+	size_t n_stacks, n_windows, n_duplicates;
 	uint64_t n_samples;
 };
 
@@ -359,30 +359,41 @@ static bool is_known(struct known_id *const *known, const uint8_t id[static 16])
 	return x;
 }
 
-static int read_known(struct ch_store *s, const struct batch *b, struct known_id **known,
-		      struct field_error *reterr)
+struct span_s {
+	int64_t first, last;
+};
+
+static void put_known(const struct batch *b, struct buf *ids, struct span_s *time)
 {
 	static const uint8_t none[16];
-	const struct ch_limits l = {.deadline_ns = now_mono_ns() + 60 * NSEC_PER_SEC};
-	struct ch_sql q = {.ids_type = "FixedString(16)"};
-	struct http_answer a = {0};
-	struct ch_rows rows;
-	int64_t first_s = INT64_MAX, last_s = 0;
-	int r;
 
 	for (size_t i = 0; i < b->n_profiles; i++) {
 		const struct profile *p = b->profiles[i];
 
-		first_s = MIN(first_s, last_second(p));
-		last_s = MAX(last_s, last_second(p));
-		buf_add(&q.ids, p->id, sizeof(p->id));
+		time->first = MIN(time->first, last_second(p));
+		time->last = MAX(time->last, last_second(p));
+		buf_add(ids, p->id, sizeof(p->id));
 		if (memcmp(p->sent_id, none, sizeof(none)) != 0)
-			buf_add(&q.ids, p->sent_id, sizeof(p->sent_id));
+			buf_add(ids, p->sent_id, sizeof(p->sent_id));
 	}
+}
+
+static int read_known(struct ch_store *s, const struct batch *const *batches, size_t n,
+		      struct known_id **known, struct field_error *reterr)
+{
+	const struct ch_limits l = {.deadline_ns = now_mono_ns() + 60 * NSEC_PER_SEC};
+	struct ch_sql q = {.ids_type = "FixedString(16)"};
+	struct span_s time = {INT64_MAX, 0};
+	struct http_answer a = {0};
+	struct ch_rows rows;
+	int r;
+
+	for (size_t i = 0; i < n; i++)
+		put_known(batches[i], &q.ids, &time);
 	store_ch_text(&q, "SELECT profile_id FROM windows WHERE time>=toDateTime(");
-	store_ch_int(&q, first_s);
+	store_ch_int(&q, time.first);
 	store_ch_text(&q, ") AND time<=toDateTime(");
-	store_ch_int(&q, last_s);
+	store_ch_int(&q, time.last);
 	store_ch_text(&q, ") AND profile_id IN (SELECT id FROM pf_ids)");
 	r = store_ch_ask(s, &q, &l, &a, &rows, reterr);
 	while (!r && rows.end - rows.p >= 16) {
@@ -394,7 +405,7 @@ static int read_known(struct ch_store *s, const struct batch *b, struct known_id
 	return r;
 }
 
-/* ---- a batch ---- */
+/* ---- some batches ---- */
 
 static int insert(struct writing *w, struct field_error *reterr)
 {
@@ -418,76 +429,78 @@ static void writing_done(struct writing *w)
 		free(x);
 	}
 	store_ch_hash_free(w->hash);
-	free(w->frame_lists);
 	buf_done(&w->frame_rows);
 	buf_done(&w->stack_rows);
 	buf_done(&w->window_rows);
 }
 
-static void count_written(struct writing *w, size_t n_duplicates)
+static void count_written(struct writing *w)
 {
 	struct ch_store *s = w->s;
 
 	pthread_mutex_lock(&s->stats_lock);
 	s->stats.n_profiles += w->n_windows;
-	s->stats.n_duplicates += n_duplicates;
+	s->stats.n_duplicates += w->n_duplicates;
 	s->stats.n_samples += w->n_samples;
 	s->stats.n_stacks += w->n_stacks;
-	s->stats.failed = false;
-	s->stats.error[0] = '\0';
 	pthread_mutex_unlock(&s->stats_lock);
 }
 
-static void count_failed(struct ch_store *s, int r, const struct field_error *e)
+static void put_new(struct writing *w, const struct batch *b, struct known_id **known)
 {
-	pthread_mutex_lock(&s->stats_lock);
-	s->stats.failed = true;
-	snprintf(s->stats.error, sizeof(s->stats.error), "the last write failed: %.400s",
-		 *e->reason ? e->reason : strerror(-r));
-	pthread_mutex_unlock(&s->stats_lock);
-	counter_add(counter("store_write_errors_total", "reason", strerrorname_np(-r)), 1);
-}
-
-static int write_new(struct writing *w, struct known_id **known, size_t *ret_n_duplicates,
-		     struct field_error *reterr)
-{
-	const struct batch *b = w->batch;
-	int r = read_known(w->s, b, known, reterr);
-
-	for (size_t i = 0; !r && i < b->n_profiles; i++) {
+	w->batch = b;
+	w->frame_lists = xcalloc(b->n_stacks + 1, sizeof(*w->frame_lists));
+	for (size_t i = 0; i < b->n_profiles; i++) {
 		const struct profile *p = b->profiles[i];
 
 		if (is_known(known, p->id) || is_known(known, p->sent_id)) {
-			++*ret_n_duplicates;
+			w->n_duplicates++;
 			continue;
 		}
 		know(known, p->id);
 		put_window(w, p);
 	}
+	free(TAKE_PTR(w->frame_lists));
+}
+
+static int write_new(struct writing *w, const struct batch *const *batches, size_t n,
+		     struct field_error *reterr)
+{
+	_cleanup_(known_free) struct known_id *known = NULL;
+	int r = read_known(w->s, batches, n, &known, reterr);
+
+	for (size_t i = 0; !r && i < n; i++)
+		put_new(w, batches[i], &known);
 	return r ? r : insert(w, reterr);
 }
 
-int store_ch_write(void *sink, const struct batch *b, size_t *ret_n_new)
+static size_t count_profiles(const struct batch *const *batches, size_t n)
 {
-	struct ch_store *s = sink;
+	size_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += batches[i]->n_profiles;
+	return sum;
+}
+
+int store_ch_write(struct ch_store *s, const struct batch *const *batches, size_t n,
+		   size_t *ret_n_new)
+{
 	struct writing w = {.s = s,
-			    .batch = b,
 			    .hash = store_ch_hash_new(s),
 			    .day = day_of(now_wall_ns()),
-			    .stored_ns = now_wall_ns(),
-			    .frame_lists = xcalloc(b->n_stacks + 1, sizeof(uint64_t))};
-	_cleanup_(known_free) struct known_id *known = NULL;
+			    .stored_ns = now_wall_ns()};
 	struct field_error e = {0};
-	size_t n_duplicates = 0;
-	int r = b->n_profiles ? write_new(&w, &known, &n_duplicates, &e) : 0;
+	int r = count_profiles(batches, n) ? write_new(&w, batches, n, &e) : 0;
 
 	if (r) {
 		store_ch_seen_forget(s->seen); /* what of it was written is not known */
-		count_failed(s, r, &e);
+		counter_add(counter("store_write_errors_total", "reason", strerrorname_np(-r)), 1);
 	} else {
-		count_written(&w, n_duplicates);
+		count_written(&w);
 		*ret_n_new = w.n_windows;
 	}
+	store_ch_tell(s, r, &e);
 	writing_done(&w);
 	return r;
 }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens what the configuration asks for: a store and the uploaded symbols, or the way to the
+ * central hub. A key that would have no effect is refused.
+ */
+#include "hub/stores.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+/* ---- keys without effect ---- */
+
+struct unset_key {
+	const char *key, *value;
+};
+
+static int check_unset(const struct unset_key *keys, size_t n, const char *kind,
+		       struct field_error *reterr)
+{
+	for (size_t i = 0; i < n; i++)
+		if (*keys[i].value)
+			return field_error_set(reterr, keys[i].key, "it is only for store.kind %s",
+					       kind);
+	return 0;
+}
+
+static int check_keys(const struct config *c, struct field_error *reterr)
+{
+	bool otlp = streq(c->store_kind, "otlp"), clickhouse = streq(c->store_kind, "clickhouse");
+	const struct unset_key both[] = {{"store.url", c->store_url},
+					 {"store.ca_file", c->store_ca_file}},
+			       of_otlp[] = {{"store.token_file", c->store_token_file}},
+			       of_clickhouse[] = {
+				       {"store.clickhouse.user", c->clickhouse_user},
+				       {"store.clickhouse.password_file",
+					c->clickhouse_password_file},
+				       {"store.clickhouse.cluster", c->clickhouse_cluster},
+				       {"store.clickhouse.storage_policy",
+					c->clickhouse_storage_policy},
+			       };
+	int r = 0;
+
+	if (!otlp && !clickhouse)
+		r = check_unset(both, ARRAY_SIZE(both), "clickhouse and otlp", reterr);
+	if (!r && !otlp)
+		r = check_unset(of_otlp, ARRAY_SIZE(of_otlp), "otlp", reterr);
+	if (!r && !clickhouse)
+		r = check_unset(of_clickhouse, ARRAY_SIZE(of_clickhouse), "clickhouse", reterr);
+	return r;
+}
+
+/* ---- this hub stores ---- */
+
+/*
+ * Locks data_dir for this process. This must be a POSIX lock: the kernel releases it when the
+ * process ends, even if children still have the file open.
+ */
+static int lock_data_dir(const struct config *c, struct hub_stores *s, struct field_error *reterr)
+{
+	_cleanup_free_ char *path = xasprintf("%s/lock", c->data_dir);
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (s->lock_fd < 0)
+		return field_error_set(reterr, "data_dir", "%s: %s", path, strerror(errno));
+	if (fcntl(s->lock_fd, F_SETLK, &lock) < 0)
+		return field_error_set(reterr, "data_dir", "%s: another podflame uses it",
+				       c->data_dir);
+	return 0;
+}
+
+static int open_symbols(const struct config *c, struct hub_stores *s, struct field_error *reterr)
+{
+	_cleanup_free_ char *dir = xasprintf("%s/symbols", c->data_dir);
+	const struct symbols_config sc = {dir, c->symbols_max_bytes};
+
+	return symbols_open(&sc, &s->symbols, reterr);
+}
+
+static int open_store(const struct hub_stores_config *c, struct hub_stores *s,
+		      struct field_error *reterr)
+{
+	const struct config *conf = c->conf;
+	const struct store_config sc = {
+		.kind = conf->store_kind,
+		.path = conf->data_dir,
+		.retention_ns = conf->store_retention_ns,
+		.max_bytes = conf->store_max_bytes,
+		.own_cluster = c->own_cluster,
+		.clusters = c->clusters,
+		.n_clusters = c->n_clusters,
+		.url = conf->store_url,
+		.plain_http = conf->clickhouse_plain_http,
+		.ca_file = conf->store_ca_file,
+		.user = conf->clickhouse_user,
+		.password_file = conf->clickhouse_password_file,
+		.database = conf->clickhouse_database,
+	};
+	int r = mkdir_parents(conf->data_dir, 0700);
+
+	if (r)
+		return field_error_set(reterr, "data_dir", "%s: %s", conf->data_dir, strerror(-r));
+	r = lock_data_dir(conf, s, reterr);
+	if (!r)
+		r = store_open(&sc, &s->store, reterr);
+	return r ? r : open_symbols(conf, s, reterr);
+}
+
+/* ---- the central hub stores ---- */
+
+static int open_forward(struct loop *l, const struct hub_stores_config *c, struct hub_stores *s,
+			struct field_error *reterr)
+{
+	const struct forward_config fc = {.url = c->conf->store_url,
+					  .ca_file = c->conf->store_ca_file,
+					  .token_file = c->conf->store_token_file};
+	const struct store_config nowhere = {.kind = "null"};
+	int r;
+
+	if (*c->conf->clusters_file)
+		return field_error_set(reterr, "clusters.file",
+				       "a hub of store.kind otlp sends profiles of its own cluster "
+				       "only: register the clusters at the central hub");
+	if (c->local)
+		return field_error_set(reterr, "store.kind", "otlp is for `podflame hub` only");
+	r = forward_new(l, &fc, &s->forward, reterr);
+	return r ? r : store_open(&nowhere, &s->store, reterr);
+}
+
+int hub_stores_open(struct loop *l, const struct hub_stores_config *c, struct hub_stores *ret,
+		    struct field_error *reterr)
+{
+	int r = check_keys(c->conf, reterr);
+
+	*ret = (struct hub_stores){.lock_fd = -1};
+	if (r)
+		return r;
+	return streq(c->conf->store_kind, "otlp") ? open_forward(l, c, ret, reterr)
+						  : open_store(c, ret, reterr);
+}
+
+void hub_stores_close(struct hub_stores *s)
+{
+	forward_free(s->forward);
+	symbols_close(s->symbols);
+	store_close(s->store);
+	closep(&s->lock_fd);
+	*s = (struct hub_stores){.lock_fd = -1};
+}

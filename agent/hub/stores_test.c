@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of the configuration that would have no effect, or that contradict each other. */
+#include "hub/stores.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void keys_without_effect_are_refused(void **state)
+{
+	static const struct {
+		const char *text, *path, *why;
+	} wrong[] = {
+		{"store: {url: 'https://h'}", "store.url", "clickhouse and otlp"},
+		{"store: {ca_file: a}", "store.ca_file", "clickhouse and otlp"},
+		{"store: {token_file: t}", "store.token_file", "store.kind otlp"},
+		{"store: {kind: clickhouse, url: 'https://h', token_file: t}", "store.token_file",
+		 "store.kind otlp"},
+		{"store: {clickhouse: {user: u}}", "store.clickhouse.user", "clickhouse"},
+		{"store: {kind: otlp, url: 'https://h', clickhouse: {password_file: p}}",
+		 "store.clickhouse.password_file", "clickhouse"},
+		{"store: {clickhouse: {cluster: c}}", "store.clickhouse.cluster", "clickhouse"},
+		{"store: {clickhouse: {storage_policy: p}}", "store.clickhouse.storage_policy",
+		 "clickhouse"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		struct config conf;
+		struct field_error e = {0};
+		struct hub_stores_config c = {.conf = &conf};
+		struct hub_stores s;
+
+		conf_init(&conf);
+		if (conf_parse("f", wrong[i].text, strlen(wrong[i].text), &conf, NULL, &e))
+			fail_msg("%s: %s", e.path, e.reason);
+		assert_int_equal(hub_stores_open(NULL, &c, &s, &e), -EINVAL);
+		assert_string_equal(e.path, wrong[i].path);
+		assert_non_null(strstr(e.reason, wrong[i].why));
+		hub_stores_close(&s);
+		conf_done(&conf);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keys_without_effect_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
