@@ -221,6 +221,7 @@ struct pf_count {
  * Total is the sum of all ticks of the node, by name: per-CPU hash {leader comm, thread comm} -> n,
  * value.
  */
+#define PF_TOTALS_MAX 16384 /* entries of a map of totals, if pf_config.total is set */
 struct pf_total_key {
 	char leader_comm[PF_COMM_BYTES];
 	char thread_comm[PF_COMM_BYTES];
@@ -428,6 +429,7 @@ struct pf_rec_cgroup {
 };
 
 /* ---- what events cost, how exact their sums are: map `usage`, per-CPU hash, never drained ---- */
+#define PF_USAGE_MAX 16384 /* entries */
 struct pf_usage_key {
 	uint64_t cgroup_id; /* the cgroup that was looked up in the filter */
 	uint32_t event, pad;
@@ -451,6 +453,8 @@ struct pf_usage {
 	 * used, including the time of the hits of its probes.
 	 */
 	uint64_t own_ns;
+	/* pf_filter.share of the namespace that has the entry; 0 on all CPUs but one */
+	uint32_t share, pad;
 };
 
 /* ---- uprobes of allocators: what a hit means is in its cookie ---- */
@@ -639,6 +643,7 @@ struct pf_stats {
 	uint64_t crossed;	  /* records (except of cgroups) that were put into the ring */
 	uint64_t contexts_unread; /* samples without their trace context: it could not be read */
 	uint64_t contexts_cut;	  /* samples that may lack an id: not all labels were read */
+	uint64_t usage_full; /* hits that have no entry in `usage`: their share of it is full */
 	uint64_t drop[_PF_EVENT_MAX][_PF_DROP_MAX]; /* a lost record counts for event 0 */
 };
 
@@ -649,7 +654,7 @@ _Static_assert(sizeof(struct pf_filter) == 48, "abi");
 _Static_assert(sizeof(struct pf_listed) == 56, "abi");
 _Static_assert(sizeof(struct pf_unselected) == 64, "abi");
 _Static_assert(sizeof(struct pf_site) == 8, "abi");
-_Static_assert(sizeof(struct pf_usage) == 40, "abi");
+_Static_assert(sizeof(struct pf_usage) == 48, "abi");
 _Static_assert(sizeof(struct pf_live_key) == 24, "abi");
 _Static_assert(sizeof(struct pf_live) == 80, "abi");
 _Static_assert(sizeof(struct pf_mem_proc) == 288, "abi");

@@ -534,6 +534,35 @@ static __always_inline bool pf_count(struct pf_scratch *s, uint64_t value, uint3
 
 /* ---- Total: all ticks of the node, by names only ---- */
 
+/*
+ * Returns the number of the share to which a task's names count. If the task's cgroup is not
+ * selected, no namespace is known: it is a number of the cgroup, which others may have, too.
+ */
+static __always_inline uint32_t pf_total_share(struct task_struct *task)
+{
+	uint64_t id = pf_cgroup_of_set(task->cgroups);
+	const struct pf_filter *f = bpf_map_lookup_elem(&filter_cgroups, &id);
+
+	return (f ? f->share : (id * PF_HASH_K) >> 32) & (PF_SHARES_MAX - 1);
+}
+
+/* Adds names to the totals of the generation in this slot, if their share has room. */
+static __always_inline int pf_total_first(void *map, const struct pf_total_key *key,
+					  const struct pf_total *first, struct task_struct *task,
+					  uint32_t slot)
+{
+	struct pf_shares *shares = bpf_map_lookup_elem(&total_shares, &slot);
+	uint32_t share = pf_total_share(task);
+	int err;
+
+	if (!shares || !pf_share_has_room(shares, share, PF_TOTALS_MAX))
+		return -E2BIG;
+	err = bpf_map_update_elem(map, key, first, BPF_NOEXIST);
+	if (!err)
+		pf_share_holds(shares, share, 1);
+	return err;
+}
+
 static __noinline void pf_total_add(struct task_struct *task, const struct pf_settings *set)
 {
 	uint32_t slot = set->generation % PF_GENERATIONS;
@@ -549,7 +578,7 @@ static __noinline void pf_total_add(struct task_struct *task, const struct pf_se
 		return;
 	t = bpf_map_lookup_elem(map, &key);
 	if (!t) {
-		err = bpf_map_update_elem(map, &key, &one, BPF_NOEXIST);
+		err = pf_total_first(map, &key, &one, task, slot);
 		if (err == -EEXIST) /* another CPU has just made it */
 			t = bpf_map_lookup_elem(map, &key);
 		else if (err)

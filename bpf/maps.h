@@ -66,7 +66,7 @@ struct {
 	__uint(max_entries, PF_GENERATIONS);
 	__type(key, uint32_t);
 	__type(value, struct pf_shares);
-} count_shares SEC(".maps");
+} count_shares SEC(".maps"), total_shares SEC(".maps");
 
 struct totals_map {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
@@ -162,10 +162,17 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 16384);
+	__uint(max_entries, PF_USAGE_MAX);
 	__type(key, struct pf_usage_key);
 	__type(value, struct pf_usage);
 } usage SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, uint32_t);
+	__type(value, struct pf_shares);
+} usage_shares SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -240,18 +247,6 @@ static __always_inline const struct pf_settings *pf_settings_now(void)
 	uint32_t zero = 0;
 
 	return bpf_map_lookup_elem(&settings, &zero);
-}
-
-/* Returns the counters for an event of a selected task; NULL: no room for another cgroup. */
-static __noinline struct pf_usage *pf_usage_of(uint64_t cgroup_id, uint32_t event)
-{
-	struct pf_usage_key key = {.cgroup_id = cgroup_id, .event = event};
-	struct pf_usage *u = bpf_map_lookup_elem(&usage, &key), none = {};
-
-	if (u)
-		return u;
-	bpf_map_update_elem(&usage, &key, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&usage, &key);
 }
 
 /*

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "capture.h"
+#include "usage.h"
 
 /* ---- the task and process of a hit ---- */
 

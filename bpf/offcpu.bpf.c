@@ -13,6 +13,7 @@
 #include "wait_cause.h"
 #include "last_stack.h"
 #include "shares.h"
+#include "usage.h"
 #include "waits.h"
 
 const volatile uint32_t pf_waits_max = PF_WAITS_MAX; /* max_entries of the map `waits` */

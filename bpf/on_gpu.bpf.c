@@ -41,6 +41,7 @@ struct {
 #include "memory_site.h"
 #include "memory_task.h"
 #include "shares.h"
+#include "usage.h"
 
 struct pf_shares pf_launch_shares; /* of gpu_launches */
 

@@ -89,8 +89,8 @@ static const struct {
 	 "Samples by what the BPF programs did with them. States overlap, so do not add them up."},
 	{"offcpu_looks_total", "Threads that still wait and that the agent looked at, by outcome."},
 	{"usage_full_total",
-	 "Times that the kernel had no room for the cost of another container. Until it has room, "
-	 "overheadPercent does not hold for that container."},
+	 "Events whose cost did not count, because the costs of the namespace's cgroups have their "
+	 "share of the kernel's table. overheadPercent does not hold for these cgroups."},
 	{"usage_unread_total",
 	 "Times that the cost of containers could not be read from the kernel."},
 	/* containers and processes */
@@ -107,8 +107,14 @@ static const struct {
 	 "Files that were written in place while a process ran their code."},
 	{"mapped_files_written_evicted_total",
 	 "Files written in place that the agent forgot too early because there were too many."},
-	{"mappings_dropped_total", "Mappings of processes that were not read or not used. resting: "
-				   "they change faster than the agent may read them."},
+	{"mappings_dropped_total",
+	 "Mappings of processes that were not read or not used. resting: they change faster than "
+	 "the agent may read them. many_execs: not read at the start of a program, because its "
+	 "namespace started more than its share. many_programs: not read for a sample, because its "
+	 "namespace had more new programs than its share."},
+	{"names_not_awaited_total",
+	 "Times that profiles went on without the names of a namespace's new processes, because "
+	 "these made them wait too often. Counts at most one a second for each namespace."},
 	{"over_budget_total",
 	 "Times that the agent switched off an event of a container because of its cost."},
 	{"process_lists_failed_total",
@@ -116,6 +122,9 @@ static const struct {
 	{"processes_dropped_total", "Processes that were ignored because a limit was reached."},
 	{"problems_omitted_total", "Problems that did not fit into the node report."},
 	/* stacks and names */
+	{"young_stacks_dropped_total",
+	 "Stacks of young processes whose names were not read at once, because the namespace had "
+	 "more than its share of them. They lack names if the process has ended."},
 	{"code_copies_refused_total", "Mappings of code without a file that the agent did not look "
 				      "up in the files beside them, by reason."},
 	{"code_pages_compared_total",

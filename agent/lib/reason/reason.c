@@ -350,14 +350,17 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.name = "ShareExceeded",
 			.weight = WEIGHT_MINOR,
 			.audience = AUDIENCE_TARGET_OWNER,
-			.meaning = "A table in the node's kernel is nearly full, or the agent has "
-				   "more samples than it can name in time, and the pods of the "
-				   "namespace have more than its share: more threads that wait "
-				   "(off-cpu), more sampled blocks that are in use (mem-inuse, "
-				   "hbm-inuse), more launches of GPUs (on-gpu), more RDMA requests "
-				   "that are under way (rdma-latency), or more different stacks or "
-				   "samples in a second (all events). The profile lacks some of "
-				   "these. Other namespaces lose nothing by it.",
+			.meaning = "A table in the node's kernel or in the agent is nearly full, or "
+				   "the agent has more samples or new processes than it can name "
+				   "in time, and the pods of the namespace have more than its "
+				   "share: more threads that wait (off-cpu), more sampled blocks "
+				   "that are in use (mem-inuse, hbm-inuse), more launches of GPUs "
+				   "(on-gpu), more RDMA requests that are under way "
+				   "(rdma-latency), more different stacks or samples in a second, "
+				   "more processes, programs that start, or cgroups (all events). "
+				   "The profile lacks some of these or their names, or some "
+				   "cgroups are not held to overheadPercent. Other namespaces "
+				   "lose nothing by it.",
 			.advice = "Select fewer pods, lower `sampleHz`, or raise `minBlock` or "
 				  "`sampleBytes`.",
 		},

@@ -114,6 +114,8 @@ struct probes *kernel_probes(const struct kernel *k);
  * something, because each namespace had more than its share.
  */
 void kernel_note_refused(struct kernel *k, const struct raw_refused *refused, size_t n);
+/* The same for all events of a namespace (struct charged). */
+void kernel_note_share(struct kernel *k, enum shared_table what, uint64_t ns);
 
 /* ---- host processes by name ---- */
 struct host_process {

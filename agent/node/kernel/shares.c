@@ -18,6 +18,8 @@ struct refused_share {
 #define MORE(what, of)                                                                             \
 	"is not whole: the namespace has more " what " than its share of the table of " of
 
+#define LESS(what, of) "may lack names: the namespace has more " what " than its share of " of
+
 static const char *const problems[_SHARED_MAX] = {
 	[SHARED_COUNTS] = MORE("different stacks in a second", "counts"),
 	[SHARED_RING] = MORE("bytes of new stacks and names", "records on their way"),
@@ -31,6 +33,15 @@ static const char *const problems[_SHARED_MAX] = {
 	[SHARED_QUEUES] = MORE("queue pairs", "queue pairs of RDMA"),
 	[SHARED_WORK] = ("is not whole: the namespace has more samples than its share of what the "
 			 "agent can name in time"),
+	[SHARED_YOUNG] = LESS("stacks of young processes", "those whose names are read at once"),
+	[SHARED_MAPPINGS] = LESS("new programs", "those whose mappings are read for a second"),
+	[SHARED_READS] = LESS("programs that start", "those that are read at their start"),
+	[SHARED_WAITING] = ("may lack names: those of the namespace's new processes take longer "
+			    "than profiles wait for them"),
+	[SHARED_TABLES] = ("may have stacks that end early: the namespace has more processes than "
+			   "its share of those with unwind tables"),
+	[SHARED_COSTS] = ("is not held to overheadPercent in some cgroups: the namespace has more "
+			  "of them than its share of the table of costs"),
 };
 
 static bool is_same(const struct raw_refused *a, const struct raw_refused *b)
@@ -89,6 +100,12 @@ void kernel_note_refused(struct kernel *k, const struct raw_refused *refused, si
 	loop_assert(k->config.work->loop);
 	for (size_t i = 0; i < n; i++)
 		note(&k->shares, &refused[i], now_boot_ns());
+}
+
+void kernel_note_share(struct kernel *k, enum shared_table what, uint64_t ns)
+{
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		kernel_note_refused(k, &(struct raw_refused){what, e, ns}, 1);
 }
 
 void kernel_shares_take(struct kernel *k, const struct drain *d, uint64_t now_ns)

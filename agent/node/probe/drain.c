@@ -171,8 +171,10 @@ static int by_time(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void move_events(struct pending *now, struct drain *to)
+static void move_events(struct probes *p, struct drain *to)
 {
+	struct pending *now = &p->now;
+
 	if (now->d->n_procs)
 		qsort(now->d->procs, now->d->n_procs, sizeof(*now->d->procs), by_time);
 	to->procs = TAKE_PTR(now->d->procs);
@@ -184,15 +186,15 @@ static void move_events(struct pending *now, struct drain *to)
 	profile_losses_move(&to->lost_records, &now->d->lost_records);
 	now->d->n_procs = now->d->n_cgroups = now->d->n_young = 0;
 	now->cap_procs = now->cap_cgroups = now->cap_young = 0;
+	memset(p->young_shares.held, 0, sizeof(p->young_shares.held));
 }
 
-static struct drain *pending_take(struct pending *g)
+static struct drain *pending_take(struct probes *p, uint32_t slot)
 {
-	struct drain *d = g->d;
+	struct drain *d = p->generations[slot].d;
 
-	*g = (struct pending){.d = sample_drain_new(MAX_FRAME_BYTES),
-			      .frame_bytes = g->frame_bytes};
-	memset(g->frame_bytes, 0, PF_SHARES_MAX * sizeof(*g->frame_bytes));
+	p->generations[slot] = (struct pending){.d = sample_drain_new(MAX_FRAME_BYTES)};
+	memset(p->frame_shares[slot].held, 0, sizeof(p->frame_shares[slot].held));
 	return d;
 }
 
@@ -209,7 +211,7 @@ static int drain_quick(struct probes *p, struct drain **ret)
 	d->number = p->drain_number;
 	d->from_ns = p->swapped_ns;
 	d->to_ns = now_boot_ns();
-	move_events(&p->now, d);
+	move_events(p, d);
 	*ret = d;
 	return 0;
 }
@@ -259,14 +261,14 @@ static int drain_full(struct probes *p, struct drain **ret)
 	if (r)
 		return r;
 	r = ring_buffer__consume(p->ring);
-	d = pending_take(&p->generations[old % PF_GENERATIONS]);
+	d = pending_take(p, old % PF_GENERATIONS);
 	r2 = take_counts(p, old, d);
 	d->from_ns = p->swapped_ns;
 	d->asleep_ns = probes_slept_now(&p->slept);
 	d->to_ns = p->swapped_ns = p->slept.boot_ns;
 	d->number = p->drain_number;
 	d->tried_again = tried;
-	move_events(&p->now, d);
+	move_events(p, d);
 	finish(p, d);
 	if (!r2)
 		probes_shares_take_counts(p, old, d);
@@ -299,10 +301,7 @@ int probes_counts_open(struct probes *p)
 	if (!p->ring)
 		return -errno;
 	for (size_t i = 0; i < PF_GENERATIONS; i++)
-		p->generations[i] = (struct pending){
-			.d = sample_drain_new(MAX_FRAME_BYTES),
-			.frame_bytes = xcalloc(PF_SHARES_MAX, sizeof(uint32_t)),
-		};
+		p->generations[i] = (struct pending){.d = sample_drain_new(MAX_FRAME_BYTES)};
 	p->now.d = sample_drain_new(MAX_FRAME_BYTES);
 	p->held = probes_cache_new(MAX_HELD_BYTES);
 	(void)probes_slept_now(&p->slept);
@@ -314,10 +313,8 @@ int probes_counts_open(struct probes *p)
 void probes_counts_close(struct probes *p)
 {
 	ring_buffer__free(p->ring);
-	for (size_t i = 0; i < PF_GENERATIONS; i++) {
+	for (size_t i = 0; i < PF_GENERATIONS; i++)
 		sample_drain_free(p->generations[i].d);
-		free(p->generations[i].frame_bytes);
-	}
 	sample_drain_free(p->now.d);
 	p->held = probes_cache_free(p->held);
 }

@@ -42,8 +42,6 @@ struct pending {
 	struct drain *d;
 	size_t cap_stacks, cap_names, cap_contexts, cap_texts;
 	size_t cap_procs, cap_cgroups, cap_young;
-	/* bytes of frames by share: PF_SHARES_MAX of abi.h; NULL: the drain has no stacks */
-	uint32_t *frame_bytes;
 };
 
 /* The drain to which samples are being added. */
@@ -185,8 +183,8 @@ struct probes {
 	/* memory of BPF maps that is mapped here */
 	struct pf_settings *settings;
 	struct pf_unselected *unselected; /* indexed by CPU */
-	struct pf_shares *count_shares;	  /* indexed by slot */
-	struct pf_shares *ring_shares;
+	struct pf_shares *count_shares, *total_shares; /* indexed by slot */
+	struct pf_shares *ring_shares, *usage_shares;
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;
@@ -210,6 +208,8 @@ struct probes {
 	/* stacks, names, contexts and texts of each generation */
 	struct pending generations[PF_GENERATIONS];
 	struct pending now; /* processes and cgroups for the next drain */
+	/* of the frames of each generation, in bytes; of the copied stacks in `now` */
+	struct pf_shares frame_shares[PF_GENERATIONS], young_shares;
 	struct drain_cache *held;
 	uint64_t swapped_ns;
 	struct slept slept; /* the clocks at swapped_ns */
@@ -263,6 +263,8 @@ void probes_event_stop(struct event_probe *e);
 void probes_shares_begin(struct probes *p);
 /* Returns pf_filter.share of a namespace. 0: too many namespaces have numbers. */
 uint32_t probes_share_of(struct probes *p, uint64_t ns);
+/* To be called after user space has added entries to the table. */
+void probes_share_more_by(struct pf_shares *table, uint32_t share, uint32_t more);
 /* To be called after user space has removed an entry from the table, or `less` entries. */
 void probes_share_less(struct pf_shares *table, uint32_t share);
 void probes_share_less_by(struct pf_shares *table, uint32_t share, uint32_t less);

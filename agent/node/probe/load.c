@@ -21,7 +21,6 @@
 #define COUNTS_MAX     (1u << 20)
 #define RING_MAX_BYTES (64u << 20)
 #define SEEN_MAX       (1u << 20) /* stacks that the kernel remembers as sent */
-#define TOTALS_MAX     16384	  /* entries of a map of totals, if probe_config.total is on */
 
 /* ---- libbpf's warnings become the reasons of missing features ---- */
 
@@ -98,8 +97,8 @@ static void core_sizes(struct probes *p)
 
 	bpf_map__set_max_entries(o->maps.counts_0, counts);
 	bpf_map__set_max_entries(o->maps.counts_1, counts);
-	bpf_map__set_max_entries(o->maps.totals_0, c->total ? TOTALS_MAX : 1);
-	bpf_map__set_max_entries(o->maps.totals_1, c->total ? TOTALS_MAX : 1);
+	bpf_map__set_max_entries(o->maps.totals_0, c->total ? PF_TOTALS_MAX : 1);
+	bpf_map__set_max_entries(o->maps.totals_1, c->total ? PF_TOTALS_MAX : 1);
 	bpf_map__set_max_entries(o->maps.ring, ring);
 	bpf_map__set_max_entries(o->maps.seen, seen);
 	bpf_map__set_max_entries(o->maps.unselected, cpus);

@@ -64,7 +64,14 @@ static int maps_mmap(struct probes *p)
 		     &p->count_shares);
 	if (r)
 		return r;
+	r = map_mmap(p->core->maps.total_shares, PF_GENERATIONS * sizeof(*p->total_shares),
+		     &p->total_shares);
+	if (r)
+		return r;
 	r = map_mmap(p->core->maps.ring_shares, sizeof(*p->ring_shares), &p->ring_shares);
+	if (r)
+		return r;
+	r = map_mmap(p->core->maps.usage_shares, sizeof(*p->usage_shares), &p->usage_shares);
 	if (r)
 		return r;
 	return map_mmap(p->core->maps.unselected, unselected_bytes(p), &p->unselected);
@@ -130,8 +137,12 @@ struct probes *probes_free(struct probes *p)
 		munmap(p->settings, sysconf(_SC_PAGESIZE));
 	if (p->count_shares)
 		munmap(p->count_shares, PF_GENERATIONS * sizeof(*p->count_shares));
+	if (p->total_shares)
+		munmap(p->total_shares, PF_GENERATIONS * sizeof(*p->total_shares));
 	if (p->ring_shares)
 		munmap(p->ring_shares, sizeof(*p->ring_shares));
+	if (p->usage_shares)
+		munmap(p->usage_shares, sizeof(*p->usage_shares));
 	if (p->unselected)
 		munmap(p->unselected, unselected_bytes(p));
 	probes_objects_unload(p);
@@ -165,6 +176,7 @@ int probes_stats_read(struct probes *p, struct pf_stats *ret)
 		sum.crossed += cpus[cpu].crossed;
 		sum.contexts_unread += cpus[cpu].contexts_unread;
 		sum.contexts_cut += cpus[cpu].contexts_cut;
+		sum.usage_full += cpus[cpu].usage_full;
 		for (size_t e = 0; e < _PF_EVENT_MAX; e++)
 			for (size_t i = 0; i < _PF_DROP_MAX; i++)
 				sum.drop[e][i] += cpus[cpu].drop[e][i];
@@ -200,6 +212,8 @@ void probes_stats_take_drops(struct probes *p, struct drain *d)
 		    s.contexts_unread - p->last_stats.contexts_unread);
 	counter_add(counter("podflame_contexts_failed_total", "reason", "too_many_labels"),
 		    s.contexts_cut - p->last_stats.contexts_cut);
+	counter_add(counter("podflame_usage_full_total", NULL, NULL),
+		    s.usage_full - p->last_stats.usage_full);
 	p->last_stats = s;
 }
 

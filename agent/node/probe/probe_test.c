@@ -509,45 +509,6 @@ static uint32_t id_of(const struct bpf_program *prog)
 	return info.id;
 }
 
-static size_t n_costs(struct probes *p)
-{
-	struct probe_usage *u = NULL;
-	size_t n;
-
-	assert_int_equal(probes_usage(p, &u, &n), 0);
-	free(u);
-	return n;
-}
-
-/*
- * The map of costs is full of cgroups that are gone. They are removed, so that there is room again.
- */
-static void costs_of_who_is_gone_leave_room(void **state)
-{
-	struct counter *full = counter("podflame_usage_full_total", NULL, NULL);
-	uint64_t before = counter_get(full);
-	struct probe_config config = LISTED;
-	size_t n_cpus = (size_t)libbpf_num_possible_cpus();
-	_cleanup_free_ struct pf_usage *cost = xcalloc(n_cpus, sizeof(*cost));
-	struct pf_usage_key key = {.event = EVENT_OFF_CPU}, next;
-	struct probes *p;
-	int map;
-
-	(void)state;
-	config.use_list = false;
-	p = open_probes(config);
-	map = bpf_map__fd(p->core->maps.usage);
-	for (key.cgroup_id = 1; key.cgroup_id <= 16384; key.cgroup_id++)
-		assert_int_equal(bpf_map_update_elem(map, &key, cost, BPF_ANY), 0);
-	assert_true(bpf_map_update_elem(map, &key, cost, BPF_ANY) != 0);
-	assert_int_equal(n_costs(p), 0);
-	assert_int_equal(counter_get(full), before + 1);
-	assert_true(bpf_map_get_next_key(map, NULL, &next) != 0);
-	assert_int_equal(n_costs(p), 0);
-	assert_int_equal(counter_get(full), before + 1);
-	probes_free(p);
-}
-
 static void idle_detaches_and_free_unloads(void **state)
 {
 	struct child c = child_start(body_work, NULL);
@@ -597,7 +558,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(total_counts_all_by_name),
 		cmocka_unit_test(cpus_are_kept_apart_on_request),
 		cmocka_unit_test(what_does_not_fit_is_counted),
-		cmocka_unit_test(costs_of_who_is_gone_leave_room),
 		cmocka_unit_test(idle_detaches_and_free_unloads),
 	};
 

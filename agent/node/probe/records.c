@@ -86,13 +86,18 @@ static bool frames_add(struct buf *memory, const struct pf_rec_stack *r, size_t 
 }
 
 /* If the stack is of a young process, copies it into the next drain, too. */
-static void on_young(struct pending *now, const struct pf_rec_stack *r,
-		     const struct raw_frame *frames, size_t n)
+static void on_young(struct probes *p, const struct pf_rec_stack *r, const struct raw_frame *frames,
+		     size_t n)
 {
+	struct pending *now = &p->now;
 	struct raw_young *y;
 
-	if (!r->young_tgid || now->d->n_young >= MAX_YOUNG)
+	if (!r->young_tgid)
 		return;
+	if (!probes_share_may_add(&p->young_shares, r->h.share % PF_SHARES_MAX, 1, MAX_YOUNG)) {
+		counter_add(counter("podflame_young_stacks_dropped_total", NULL, NULL), 1);
+		return;
+	}
 	GROW(now->d->young, now->d->n_young, now->cap_young);
 	y = &now->d->young[now->d->n_young++];
 	*y = (struct raw_young){.tgid = r->young_tgid,
@@ -102,23 +107,20 @@ static void on_young(struct pending *now, const struct pf_rec_stack *r,
 	y->stack.frames = y->frames;
 }
 
-/*
- * Whether a namespace may have more frames in this generation. As long as a quarter of the room is
- * free, it may. Of that quarter it gets no more if it has as much as is free.
- */
-static bool frames_have_room(const struct pending *g, uint32_t share)
+/* Adds the frames if the namespace may have more. shares: of the generation's memory, in bytes */
+static bool frames_add_to(struct pf_shares *shares, uint32_t share, struct buf *memory,
+			  const struct pf_rec_stack *r, size_t *ret_n)
 {
-	const struct buf *m = g->d->memory;
+	const size_t at = memory->len;
 
-	return !g->frame_bytes || m->len < m->max_bytes - m->max_bytes / 4 ||
-	       m->len + g->frame_bytes[share] < m->max_bytes;
-}
-
-static void refuse_frames(struct probes *p, struct drain *d, uint32_t share)
-{
-	sample_drain_lose_records(d, "memory", 1);
-	if (p->ring_shares)
-		__atomic_fetch_or(&p->ring_shares->refused[share], PF_ALL_EVENTS, __ATOMIC_RELAXED);
+	if (!probes_share_may_add(shares, share, 0, memory->max_bytes))
+		return false;
+	if (!frames_add(memory, r, ret_n)) {
+		shares->refused[share] = PF_ALL_EVENTS;
+		return false;
+	}
+	probes_share_more_by(shares, share, (uint32_t)(memory->len - at));
+	return true;
 }
 
 static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_stack *r)
@@ -127,13 +129,11 @@ static void on_stack(struct probes *p, struct pending *g, const struct pf_rec_st
 	struct drain *d = g->d;
 	size_t at = d->memory->len, n;
 
-	if (!frames_have_room(g, share) || !frames_add(d->memory, r, &n)) {
-		refuse_frames(p, d, share);
+	if (!frames_add_to(&p->frame_shares[g - p->generations], share, d->memory, r, &n)) {
+		sample_drain_lose_records(d, "memory", 1);
 		return;
 	}
-	if (g->frame_bytes)
-		g->frame_bytes[share] += d->memory->len - at;
-	on_young(&p->now, r, (const struct raw_frame *)(d->memory->data + at), n);
+	on_young(p, r, (const struct raw_frame *)(d->memory->data + at), n);
 	GROW(d->stacks, d->n_stacks, g->cap_stacks);
 	d->stacks[d->n_stacks++] = (struct raw_stack){
 		.hash = r->hash,

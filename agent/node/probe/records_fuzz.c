@@ -12,6 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
+#define FRAME_BYTES_MAX (1u << 20)
+
 struct input {
 	const uint8_t *p;
 	size_t n;
@@ -158,7 +160,7 @@ static void check_sample(const struct drain *d, const struct raw_sample *s)
 /* A drain: records, samples that refer to them, and what later drains may refer to. */
 static void drain(struct input *in, struct probes *p, struct drain_cache *cache, uint64_t now_ns)
 {
-	struct drain *d = sample_drain_new(0);
+	struct drain *d = sample_drain_new(FRAME_BYTES_MAX);
 	struct pending *g = &p->generations[0];
 	size_t n_records = take_byte(in) % 16, size;
 	union record r;
@@ -194,7 +196,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	struct drain_cache *cache = probes_cache_new(4096 + take_byte(&in) * 64u);
 	struct probes *p = xcalloc(1, sizeof(*p));
 
-	p->now.d = sample_drain_new(0);
+	p->now.d = sample_drain_new(FRAME_BYTES_MAX);
 	for (uint64_t i = 0; i < 4 && in.n; i++)
 		drain(&in, p, cache, i * (1 + take_byte(&in) % 16) * NSEC_PER_SEC);
 	sample_drain_free(p->now.d);

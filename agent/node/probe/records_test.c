@@ -47,7 +47,7 @@ static struct record record_of(size_t n, size_t words, bool cut)
 static void check_taken(const struct record *r, size_t n, bool cut)
 {
 	struct record other = record_of(40, 6, false);
-	struct probes p = {.generations = {{.d = sample_drain_new(0)}}};
+	struct probes p = {.generations = {{.d = sample_drain_new(1u << 20)}}};
 	struct drain *d = p.generations[0].d;
 	const struct raw_stack *s;
 
@@ -126,21 +126,58 @@ static size_t take(struct probes *p, uint32_t share, size_t n)
 
 static void frames_of_one_namespace_leave_room(void **state)
 {
-	uint32_t frame_bytes[PF_SHARES_MAX] = {0};
-	struct pf_shares *held = xcalloc(1, sizeof(*held));
-	struct probes p = {
-		.generations = {{.d = sample_drain_new(ROOM), .frame_bytes = frame_bytes}},
-		.ring_shares = held,
-	};
+	struct probes p = {.generations = {{.d = sample_drain_new(ROOM)}}};
+	const struct pf_shares *shares = &p.frame_shares[0];
 
 	(void)state;
 	assert_int_equal(take(&p, GREEDY, STACKS), STACKS / 4 * 3);
 	assert_int_equal(take(&p, VICTIM, STACKS / 8), STACKS / 8);
-	assert_int_equal(held->refused[VICTIM], 0);
-	assert_int_equal(held->refused[GREEDY], PF_ALL_EVENTS);
+	assert_int_equal(shares->refused[VICTIM], 0);
+	assert_int_equal(shares->refused[GREEDY], PF_ALL_EVENTS);
 	assert_int_equal(p.generations[0].d->lost_records.items[0].n, STACKS / 4);
 	sample_drain_free(p.generations[0].d);
-	free(held);
+}
+
+/* ---- copied stacks of young processes ---- */
+
+#define YOUNG_MAX 4096 /* MAX_YOUNG of records.c */
+
+/* Passes n stacks of a namespace's young processes. Returns how many of them were copied. */
+static size_t take_young(struct probes *p, uint32_t share, size_t n)
+{
+	size_t before = p->now.d->n_young;
+
+	for (size_t i = 0; i < n; i++) {
+		struct record r = record_of(1, 1, false);
+
+		r.stack.h.share = share;
+		r.stack.young_tgid = 1 + (uint32_t)i;
+		assert_int_equal(probes_record_take(p, &r, sizeof(r)), 0);
+	}
+	return p->now.d->n_young - before;
+}
+
+/* A namespace starts very many processes. The names of another one's are read, too. */
+static void young_processes_of_one_namespace_leave_room(void **state)
+{
+	struct probes p = {
+		.generations = {{.d = sample_drain_new(64u << 20)}},
+		.now = {.d = sample_drain_new(1u << 20)},
+	};
+	const struct pf_shares *shares = &p.young_shares;
+	struct counter *lost = counter("podflame_young_stacks_dropped_total", NULL, NULL);
+	uint64_t before = counter_get(lost);
+
+	(void)state;
+	assert_int_equal(take_young(&p, GREEDY, YOUNG_MAX), YOUNG_MAX / 4 * 3);
+	assert_int_equal(take_young(&p, VICTIM, YOUNG_MAX / 8), YOUNG_MAX / 8);
+	assert_int_equal(shares->refused[VICTIM], 0);
+	assert_int_equal(shares->refused[GREEDY], PF_ALL_EVENTS);
+	assert_int_equal(counter_get(lost), before + YOUNG_MAX / 4);
+	/* their frames were taken, also of those that were not copied */
+	assert_int_equal(p.generations[0].d->n_stacks, YOUNG_MAX + YOUNG_MAX / 8);
+	sample_drain_free(p.generations[0].d);
+	sample_drain_free(p.now.d);
 }
 
 int main(void)
@@ -149,6 +186,7 @@ int main(void)
 		cmocka_unit_test(a_gpus_work_has_its_name),
 		cmocka_unit_test(bytes_behind_the_name_do_not_count),
 		cmocka_unit_test(frames_of_one_namespace_leave_room),
+		cmocka_unit_test(young_processes_of_one_namespace_leave_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

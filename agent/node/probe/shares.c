@@ -5,6 +5,7 @@
  * entries. A number is given to another namespace only when no cgroup of the filter has it and no
  * table has entries of it. os worker.
  */
+#include "lib/base/shares.h"
 #include "node/probe/internal.h"
 
 struct share {
@@ -22,24 +23,52 @@ static struct pf_shares *const *tables_of(const struct probes *p, enum event e)
 	return event->ops->shares && event->own ? event->ops->shares(event)->of : NULL;
 }
 
-static bool has_entries(const struct probes *p, uint32_t number)
+/* Calls fn for each table. `what` says what a namespace lacks that is refused entries of it. */
+static void each_table(struct probes *p,
+		       void (*fn)(struct probes *p, enum shared_table what, struct pf_shares *table,
+				  void *arg),
+		       void *arg)
 {
 	for (enum event e = 0; e < _EVENT_MAX; e++) {
 		struct pf_shares *const *tables = tables_of(p, e);
 
 		for (enum shared_table t = 0; tables && t < _SHARED_MAX; t++)
-			if (tables[t] &&
-			    __atomic_load_n(&tables[t]->held[number], __ATOMIC_RELAXED))
-				return true;
+			if (tables[t])
+				fn(p, t, tables[t], arg);
 	}
-	if (p->ring_shares && __atomic_load_n(&p->ring_shares->held[number], __ATOMIC_RELAXED))
-		return true;
-	if (p->held && probes_cache_shares(p->held)->held[number])
-		return true;
+	if (p->ring_shares)
+		fn(p, SHARED_RING, p->ring_shares, arg);
+	if (p->held)
+		fn(p, SHARED_RING, probes_cache_shares(p->held), arg);
+	for (size_t i = 0; i < PF_GENERATIONS; i++)
+		fn(p, SHARED_RING, &p->frame_shares[i], arg);
+	fn(p, SHARED_YOUNG, &p->young_shares, arg);
+	if (p->usage_shares)
+		fn(p, SHARED_COSTS, p->usage_shares, arg);
+}
+
+struct holder {
+	uint32_t number;
+	bool holds;
+};
+
+static void look_at(struct probes *p, enum shared_table what, struct pf_shares *table, void *arg)
+{
+	struct holder *h = arg;
+
+	(void)p;
+	(void)what;
+	h->holds |= __atomic_load_n(&table->held[h->number], __ATOMIC_RELAXED) != 0;
+}
+
+static bool has_entries(struct probes *p, uint32_t number)
+{
+	struct holder h = {.number = number};
+
+	each_table(p, look_at, &h);
 	for (size_t i = 0; p->count_shares && i < PF_GENERATIONS; i++)
-		if (__atomic_load_n(&p->count_shares[i].held[number], __ATOMIC_RELAXED))
-			return true;
-	return false;
+		look_at(p, SHARED_COUNTS, &p->count_shares[i], &h);
+	return h.holds;
 }
 
 /* Returns a share that no other namespace needs any more; NULL: there is none. */
@@ -87,11 +116,16 @@ uint32_t probes_share_of(struct probes *p, uint64_t ns)
 	return s->number;
 }
 
+void probes_share_more_by(struct pf_shares *table, uint32_t share, uint32_t more)
+{
+	__atomic_fetch_add(&table->held[0], (int32_t)more, __ATOMIC_RELAXED);
+	if (share)
+		__atomic_fetch_add(&table->held[share], (int32_t)more, __ATOMIC_RELAXED);
+}
+
 void probes_share_less_by(struct pf_shares *table, uint32_t share, uint32_t less)
 {
-	__atomic_fetch_sub(&table->held[0], (int32_t)less, __ATOMIC_RELAXED);
-	if (share)
-		__atomic_fetch_sub(&table->held[share], (int32_t)less, __ATOMIC_RELAXED);
+	probes_share_more_by(table, share, -less);
 }
 
 void probes_share_less(struct pf_shares *table, uint32_t share)
@@ -101,21 +135,18 @@ void probes_share_less(struct pf_shares *table, uint32_t share)
 
 bool probes_share_may_add(struct pf_shares *table, uint32_t share, size_t more, size_t max)
 {
-	const size_t all = (size_t)table->held[0], own = (size_t)table->held[share];
-
-	if (all + more > max || (all >= max - max / 4 && all + own >= max)) {
+	if (!shares_have_room((size_t)table->held[0], (size_t)table->held[share], more, max)) {
 		table->refused[share] = PF_ALL_EVENTS;
 		return false;
 	}
-	table->held[0] += (int32_t)more;
-	if (share)
-		table->held[share] += (int32_t)more;
+	probes_share_more_by(table, share, (uint32_t)more);
 	return true;
 }
 
 static void take_refused(struct probes *p, enum shared_table what, struct pf_shares *table,
-			 struct drain *d)
+			 void *arg)
 {
+	struct drain *d = arg;
 	size_t cap = d->n_refused;
 
 	for (const struct share *s = p->shares.by_ns; s; s = s->hh.next) {
@@ -133,23 +164,16 @@ static void take_refused(struct probes *p, enum shared_table what, struct pf_sha
 
 void probes_shares_take_refused(struct probes *p, struct drain *d)
 {
-	for (enum event e = 0; e < _EVENT_MAX; e++) {
-		struct pf_shares *const *tables = tables_of(p, e);
-
-		for (enum shared_table t = 0; tables && t < _SHARED_MAX; t++)
-			if (tables[t])
-				take_refused(p, t, tables[t], d);
-	}
-	take_refused(p, SHARED_RING, p->ring_shares, d);
-	take_refused(p, SHARED_RING, probes_cache_shares(p->held), d);
+	each_table(p, take_refused, d);
 }
 
 void probes_shares_take_counts(struct probes *p, uint32_t generation, struct drain *d)
 {
-	struct pf_shares *table = &p->count_shares[generation % PF_GENERATIONS];
+	const uint32_t slot = generation % PF_GENERATIONS;
 
-	take_refused(p, SHARED_COUNTS, table, d);
-	memset(table, 0, sizeof(*table));
+	take_refused(p, SHARED_COUNTS, &p->count_shares[slot], d);
+	memset(&p->count_shares[slot], 0, sizeof(p->count_shares[slot]));
+	memset(&p->total_shares[slot], 0, sizeof(p->total_shares[slot]));
 }
 
 void probes_shares_done(struct probes *p)

@@ -4,8 +4,6 @@
 
 #include "core.skel.h"
 
-#define MAX_KEYS 16384 /* entries of the map of costs, as in bpf/maps.h */
-
 static struct pf_usage sum_of(const struct pf_usage *cpus, int n)
 {
 	struct pf_usage sum = {};
@@ -16,6 +14,7 @@ static struct pf_usage sum_of(const struct pf_usage *cpus, int n)
 		sum.value += cpus[i].value;
 		sum.square += cpus[i].square;
 		sum.own_ns += cpus[i].own_ns;
+		sum.share |= cpus[i].share; /* one CPU has it */
 	}
 	return sum;
 }
@@ -28,30 +27,42 @@ static bool is_known(const struct probes *p, uint64_t cgroup_id)
 	return false;
 }
 
+struct gone {
+	struct pf_usage_key key;
+	uint32_t share;
+};
+
+static void remove_gone(struct probes *p, int map, const struct gone *gone, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!bpf_map_delete_elem(map, &gone[i].key))
+			probes_share_less(p->usage_shares, gone[i].share % PF_SHARES_MAX);
+}
+
 int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 {
 	int map = bpf_map__fd(p->core->maps.usage);
 	_cleanup_free_ struct pf_usage *cpus = xcalloc(p->n_possible_cpus, sizeof(*cpus));
-	_cleanup_free_ struct pf_usage_key *gone = NULL;
+	_cleanup_free_ struct gone *gone = NULL;
 	struct probe_usage *items = NULL;
 	struct pf_usage_key key, *at = NULL;
 	size_t n = 0, cap = 0, n_gone = 0, cap_gone = 0, n_keys = 0;
 
-	for (; n_keys < MAX_KEYS && !bpf_map_get_next_key(map, at, &key); n_keys++, at = &key) {
+	for (; n_keys < PF_USAGE_MAX && !bpf_map_get_next_key(map, at, &key); n_keys++, at = &key) {
 		struct pf_usage sum;
 
 		if (bpf_map_lookup_elem(map, &key, cpus))
 			continue;
+		sum = sum_of(cpus, p->n_possible_cpus);
 		/*
 		 * With a process list, the agent does not know the cgroups of the processes, so it
 		 * keeps all keys.
 		 */
 		if (!p->config.use_list && !is_known(p, key.cgroup_id)) {
 			GROW(gone, n_gone, cap_gone);
-			gone[n_gone++] = key;
+			gone[n_gone++] = (struct gone){key, sum.share};
 			continue;
 		}
-		sum = sum_of(cpus, p->n_possible_cpus);
 		GROW(items, n, cap);
 		items[n++] = (struct probe_usage){
 			.cgroup_id = key.cgroup_id,
@@ -63,10 +74,7 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 			.own_ns = sum.own_ns,
 		};
 	}
-	if (n_keys == MAX_KEYS)
-		counter_add(counter("podflame_usage_full_total", NULL, NULL), 1);
-	for (size_t i = 0; i < n_gone; i++)
-		bpf_map_delete_elem(map, &gone[i]);
+	remove_gone(p, map, gone, n_gone);
 	*ret = items;
 	*ret_n = n;
 	return 0;

@@ -177,6 +177,12 @@ enum shared_table {
 	SHARED_REQUESTS,  /* of RDMA, under way */
 	SHARED_QUEUES,	  /* queue pairs of RDMA */
 	SHARED_WORK,	  /* the time of the agent's pipeline worker */
+	SHARED_YOUNG,	  /* stacks of young processes whose names are read at once */
+	SHARED_MAPPINGS,  /* programs whose mappings one drain asks for */
+	SHARED_READS,	  /* readings of mappings at the start of programs */
+	SHARED_WAITING,	  /* the time that drains wait for names */
+	SHARED_TABLES,	  /* processes with unwind tables */
+	SHARED_COSTS,	  /* of cgroups, by event, for limits.overheadPercent */
 	_SHARED_MAX
 };
 /* A namespace had more than its share, so this event of it lacks something. */

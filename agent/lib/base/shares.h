@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shares: whether an owner, usually a namespace, may have more of something that has a limit. As
+ * long as a quarter of it is free, each owner may. Of that quarter, an owner gets nothing if it has
+ * as much as is free. So what one owner has too much of takes no room from the others.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * The rule. all: what all owners have together; own: what this one has; more: what it asks for;
+ * max: what there is.
+ */
+static inline bool shares_have_room(uint64_t all, uint64_t own, uint64_t more, uint64_t max)
+{
+	return all + more <= max && (all < max - max / 4 || all + own < max);
+}
+
+/* How many items each owner has. Zeros: no owner has any. */
+struct shares {
+	struct share_held *by_owner;
+	uint64_t all;
+};
+/* Whether the owner may have one more of at most `max` items. */
+bool shares_may_add(const struct shares *s, uint64_t owner, uint64_t max);
+void shares_add(struct shares *s, uint64_t owner);
+void shares_remove(struct shares *s, uint64_t owner); /* the owner has at least one */
+/* Returns the owner that has most; if the given one has as many, returns that one. */
+uint64_t shares_most(const struct shares *s, uint64_t owner);
+/* Calls fn for each owner that has any. fn must not change s. */
+void shares_each(const struct shares *s, void (*fn)(uint64_t owner, void *arg), void *arg);
+void shares_done(struct shares *s); /* no owner has any after it */
