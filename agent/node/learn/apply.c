@@ -269,6 +269,7 @@ int learn_apply(struct unwind *u, struct files *f, const struct mappings *m, uin
 	a.runs = runtime_likely(m, indexes);
 	r = unwind_process(u, m, charged_ns, indexes, pending, runtimes);
 	note_taken(&a, u);
+	a.crowded_ns = unwind_crowded(u);
 	for (size_t i = 0; i < m->n; i++) {
 		if (indexes[i]) {
 			note_tables(&a, u, &m->items[i], indexes[i]);

@@ -30,6 +30,7 @@ struct applied {
 	size_t n_unknown;
 	uint64_t *taken_from; /* namespaces (struct charged) that have lost tables to it */
 	size_t n_taken_from;
+	uint64_t crowded_ns; /* see unwind_crowded() */
 	char *missing; /* a file that has no tables, and why; NULL: none */
 	bool go;       /* the process runs Go: goroutines may wait in it while no thread waits */
 	/* the process may run more than native code, so the caller should call learn_runtimes() */

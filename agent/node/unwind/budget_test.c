@@ -239,6 +239,43 @@ static void processes_make_room(void **state)
 	free(p);
 }
 
+/* The namespace that has most processes makes room, even if those of others changed before. */
+static void namespaces_share_the_room_of_processes(void **state)
+{
+	struct unwind *u = start(64 << 20);
+	struct elf_index *a = small_index(1);
+	struct proc *victim = proc_new(PF_PROCESSES_MAX + 1), *p = proc_new(0);
+
+	(void)state;
+	victim->charged_ns = 7;
+	map(victim, 0x400000, 0x60000, 0, a);
+	assert_int_equal(put(u, victim), 0);
+	p->charged_ns = 5;
+	map(p, 0x400000, 0x60000, 0, a);
+	for (p->m.id.tgid = 0; p->m.id.tgid < PF_PROCESSES_MAX - 1; p->m.id.tgid++)
+		assert_int_equal(put(u, p), 0);
+	assert_int_equal(unwind_crowded(u), 0);
+	assert_int_equal(put(u, p), 0);
+	assert_int_equal(unwind_crowded(u), 5);
+	assert_int_equal(unwind_crowded(u), 0);
+	assert_int_equal(look_up(&victim->m, 0x410000).what, ROW);
+	assert_int_equal(look_up(&p->m, 0x410000).what, ROW);
+	p->m.id.tgid = 0;
+	assert_int_equal(look_up(&p->m, 0x410000).what, NO_PROCESS);
+	/* the next one and the next program of the victim have room, too */
+	exec(victim);
+	assert_int_equal(put(u, victim), 0);
+	victim->m.id.tgid++;
+	assert_int_equal(put(u, victim), 0);
+	assert_int_equal(unwind_crowded(u), 5);
+	victim->m.id.tgid--;
+	assert_int_equal(look_up(&victim->m, 0x410000).what, ROW);
+	end(u);
+	elf_index_unref(a);
+	free(victim);
+	free(p);
+}
+
 /*
  * Tables of unused files are kept, because they may be used again. Even then there is room for the
  * mappings of the next processes.
@@ -494,6 +531,7 @@ int main(void)
 		cmocka_unit_test(namespaces_share_the_room_of_tables),
 		cmocka_unit_test(namespaces_share_the_room_of_mappings),
 		cmocka_unit_test(processes_make_room),
+		cmocka_unit_test(namespaces_share_the_room_of_processes),
 		cmocka_unit_test(tables_used_again_leave_room),
 		cmocka_unit_test(indexes_have_a_limit),
 		cmocka_unit_test(refusing_kernel),

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lib/base/shares.h"
 #include "node/unwind/unwind.h"
 
 #define uthash_fatal(msg) abort()
@@ -72,12 +73,14 @@ struct unwind {
 	size_t budget_bytes;
 	struct table_file *files;
 	struct unwound_process *processes; /* in the order of their last change */
+	struct shares process_shares;	   /* how many of them each namespace has */
 	struct table_image *images;
 	size_t n_mappings, data_bytes; /* data_bytes: data of all runtimes */
 	uint32_t *free_slots;
 	size_t n_free_slots;
 	uint64_t *taken_from; /* see unwind_taken_from() */
 	size_t n_taken_from, cap_taken_from;
+	uint64_t crowded_ns; /* see unwind_crowded() */
 	uint64_t turn, charged_ns; /* charged_ns: of the process that is being set */
 	/*
 	 * Extents and slots that are out of use, but that BPF programs may still read. They are
@@ -135,6 +138,11 @@ void unwind_table_take(struct unwind *u, struct table_file *f);
  */
 bool unwind_share_table(struct unwind *u, const struct table_file *f);
 bool unwind_share_mappings(struct unwind *u, const struct unwound_process *p);
+/*
+ * Removes a process, but not `keep` (NULL: any), so that there is room for one of the namespace:
+ * the one that changed longest ago of the namespace that has most.
+ */
+void unwind_share_process(struct unwind *u, uint64_t ns, const struct unwound_process *keep);
 
 /* ---- mappings and data of processes: unwind.c ---- */
 size_t unwind_mapping_bytes(const struct unwound_process *p);
@@ -143,8 +151,8 @@ size_t unwind_mapping_bytes(const struct unwound_process *p);
  * processes have for them.
  */
 bool unwind_mappings_fit(const struct unwind *u, const struct unwound_process *p);
-/* Removes the process. The kernel reports it again when it is sampled. */
-void unwind_process_take(struct unwind *u, struct unwound_process *p);
+/* Removes the process, and counts why. The kernel reports it again when it is sampled. */
+void unwind_process_take(struct unwind *u, struct unwound_process *p, const char *reason);
 
 /* ---- images.c ---- */
 /* A part of a file, by offsets in the file. */

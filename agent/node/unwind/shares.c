@@ -3,7 +3,8 @@
  * Shares of the budget for tables and mappings. As long as there is room, each namespace gets what
  * it needs. If there is none, the namespace that has most loses its largest table or process, as
  * long as it has more than the namespace that needs room will have. So what a pod makes large on
- * purpose costs other namespaces nothing. Files that several namespaces use count for none.
+ * purpose costs other namespaces nothing. Files that several namespaces use count for none. The
+ * room for processes, of any size, is shared in the same way.
  */
 #include "node/unwind/internal.h"
 
@@ -115,9 +116,30 @@ bool unwind_share_mappings(struct unwind *u, const struct unwound_process *p)
 		if (!victim)
 			return false;
 		note_taken(u, victim->charged_ns);
-		unwind_process_take(u, victim);
+		unwind_process_take(u, victim, "budget");
 	}
 	return true;
+}
+
+void unwind_share_process(struct unwind *u, uint64_t ns, const struct unwound_process *keep)
+{
+	const uint64_t most = shares_most(&u->process_shares, ns);
+	struct unwound_process *p = u->processes;
+
+	while (p && (p->charged_ns != most || p == keep))
+		p = p->hh.next;
+	if (!p) /* the namespace has only `keep`, and no other one has more */
+		p = u->processes == keep ? keep->hh.next : u->processes;
+	u->crowded_ns = p->charged_ns;
+	unwind_process_take(u, p, "table_full");
+}
+
+uint64_t unwind_crowded(struct unwind *u)
+{
+	const uint64_t ns = u->crowded_ns;
+
+	u->crowded_ns = 0;
+	return ns;
 }
 
 uint64_t unwind_taken_from(struct unwind *u)

@@ -68,6 +68,7 @@ struct unwind *unwind_free(struct unwind *u)
 		HASH_DEL(u->processes, p);
 		process_free(p);
 	}
+	shares_done(&u->process_shares);
 	HASH_ITER (hh, u->files, f, next_f)
 		unwind_file_free(u, f);
 	unwind_images_free(u);
@@ -110,6 +111,7 @@ static void process_leave(struct unwind *u, struct unwound_process *p,
 	u->n_mappings -= p->n_mappings;
 	u->data_bytes -= p->data_bytes;
 	HASH_DEL(u->processes, p);
+	shares_remove(&u->process_shares, p->charged_ns);
 	process_free(p);
 }
 
@@ -140,9 +142,9 @@ bool unwind_mappings_fit(const struct unwind *u, const struct unwound_process *p
 	       u->budget_bytes / (p->n_mappings > SMALL_MAPPINGS ? MAPPINGS_SHARE : SMALL_SHARE);
 }
 
-void unwind_process_take(struct unwind *u, struct unwound_process *p)
+void unwind_process_take(struct unwind *u, struct unwound_process *p, const char *reason)
 {
-	counter_add(counter(REFUSED, "reason", "budget"), 1);
+	counter_add(counter(REFUSED, "reason", reason), 1);
 	process_leave(u, p, NULL);
 }
 
@@ -189,12 +191,8 @@ static int process_write(struct unwind *u, struct unwound_process *p, const stru
  */
 static void make_process_room(struct unwind *u, const struct unwound_process *keep)
 {
-	struct unwound_process *oldest = u->processes;
-
-	if (HASH_COUNT(u->processes) < PF_PROCESSES_MAX)
-		return;
-	counter_add(counter(REFUSED, "reason", "table_full"), 1);
-	process_leave(u, oldest == keep ? oldest->hh.next : oldest, NULL);
+	if (HASH_COUNT(u->processes) >= PF_PROCESSES_MAX)
+		unwind_share_process(u, u->charged_ns, keep);
 }
 
 /* Sets the number of executable pages, which is all that may have changed. */
@@ -271,9 +269,17 @@ static int replace(struct unwind *u, struct unwound_process *old, struct unwound
 	if (old)
 		process_leave(u, old, p);
 	HASH_ADD(hh, u->processes, key, PROCESS_KEY_BYTES, p);
+	shares_add(&u->process_shares, p->charged_ns);
 	u->n_mappings += p->n_mappings;
 	u->data_bytes += p->data_bytes;
 	return 0;
+}
+
+static void charge(struct unwind *u, struct unwound_process *p, uint64_t charged_ns)
+{
+	shares_remove(&u->process_shares, p->charged_ns);
+	p->charged_ns = charged_ns;
+	shares_add(&u->process_shares, p->charged_ns);
 }
 
 int unwind_process(struct unwind *u, const struct mappings *m, uint64_t charged_ns,
@@ -288,7 +294,7 @@ int unwind_process(struct unwind *u, const struct mappings *m, uint64_t charged_
 		return -ESTALE;
 	u->charged_ns = charged_ns;
 	if (old)
-		old->charged_ns = charged_ns;
+		charge(u, old, charged_ns);
 	unwind_files_tidy(u);
 	unwind_list_build(u, m, indexes, pending, runtimes, &l);
 	p = process_new(m, charged_ns, &l, runtimes);

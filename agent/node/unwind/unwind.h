@@ -50,7 +50,8 @@ struct unwind *unwind_free(struct unwind *u);
  *
  * charged_ns: the namespace (struct charged) whose share the tables of its own files count against.
  * A file that several namespaces use counts against none. If there is no room for a table, the
- * namespace that uses most beyond its share loses its largest ones.
+ * namespace that uses most beyond its share loses its largest ones. If there is no room for one more
+ * process, the namespace that has most processes loses the one that changed longest ago.
  *
  * -ESTALE: the kernel has the mappings of a newer exec. -ENOSPC: there is no room even for the
  * mappings.
@@ -65,6 +66,11 @@ void unwind_exited(struct unwind *u, struct process_id id);
  * none. The caller calls unwind_process() again for its processes, so that it learns of it.
  */
 uint64_t unwind_taken_from(struct unwind *u);
+/*
+ * Returns a namespace that has lost a process, because the kernel has no room for more processes
+ * and the namespace has most, and forgets it. 0: there is none.
+ */
+uint64_t unwind_crowded(struct unwind *u);
 /*
  * Returns why a file of a process has no table. NULL: it has one.
  * - "budget": no room; the agent tries again when there is room
