@@ -149,9 +149,11 @@ static void cgroups_beyond_the_limit_are_counted(void **state)
 	for (uint64_t id = CGROUP + 10; HASH_COUNT(testpayers_one(o)) < MAX_PAYERS; id++) {
 		struct payer *p = xcalloc(1, sizeof(*p));
 
-		*p = (struct payer){.cgroup_id = id, .owner = proc_owner_ref(one->owner)};
+		*p = (struct payer){
+			.cgroup_id = id, .ns = one->ns, .owner = proc_owner_ref(one->owner)};
 		p->off = OFF_SHARES_ALL;
 		HASH_ADD(hh, o->payers, cgroup_id, sizeof(p->cgroup_id), p);
+		shares_add(&o->payer_shares, p->ns);
 	}
 	assert_null(limit_payer_get(o, CGROUP + 3)); /* the cgroup has no owner */
 	assert_int_equal(dropped(), before);

@@ -55,6 +55,16 @@ static void drain_run(struct task *t)
 		d->trap_ns = probes_trap_ns(p);
 }
 
+static void note_costs(struct kernel *k, const struct draining *d)
+{
+	uint64_t crowded_ns;
+
+	limit_usage(k->config.limit, d->usage, d->n_usage, d->trap_ns);
+	crowded_ns = limit_crowded(k->config.limit);
+	if (crowded_ns)
+		kernel_note_share(k, SHARED_COSTS, crowded_ns);
+}
+
 static void show_stats(const struct probes_stats *s)
 {
 	static const char name[] = "podflame_samples_total";
@@ -121,7 +131,7 @@ static void drain_done(struct task *t)
 	if (d->stats_result == 0) {
 		show_stats(&d->stats);
 		limit_stats(k->config.limit, &d->stats, d->drain);
-		limit_usage(k->config.limit, d->usage, d->n_usage, d->trap_ns);
+		note_costs(k, d);
 	}
 	free(d->usage);
 	if (d->drain) {

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lib/base/shares.h"
 #include "node/limit/rules.h"
 
 #include <uthash.h>
@@ -43,6 +44,7 @@ struct account {
 };
 struct payer { /* a cgroup, and what its events have cost */
 	uint64_t cgroup_id;
+	uint64_t ns; /* struct charged: whose share it takes */
 	struct owner *owner;
 	struct account of[_EVENT_MAX];
 	struct off_shares off;
@@ -65,6 +67,8 @@ struct limit {
 	struct limit_config config;
 	struct rates *rates;
 	struct payer *payers;
+	struct shares payer_shares;
+	uint64_t crowded_ns; /* see limit_crowded() */
 	uint64_t trap_ns, round_ns;
 	bool reading; /* the os worker is reading CPU times */
 	struct problem_list refused, estimated;
@@ -72,8 +76,8 @@ struct limit {
 
 /*
  * limit_payer() returns the payer of the cgroup, or NULL if there is none yet. limit_payer_get()
- * makes the payer if there is none. It returns NULL if the cgroup is not selected, or if there are
- * too many payers, which is counted.
+ * makes the payer if there is none. It returns NULL if the cgroup is not selected, or if its
+ * namespace has its share of the payers already, which is counted.
  */
 struct payer *limit_payer(const struct limit *o, uint64_t cgroup_id);
 struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id);

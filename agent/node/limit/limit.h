@@ -40,6 +40,11 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns);
  * CPU time of containers, and reports to targets.
  */
 void limit_usage(struct limit *l, const struct probe_usage *u, size_t n, uint64_t trap_ns);
+/*
+ * Returns a namespace (struct charged) with more cgroups than its share of those whose cost is held
+ * against overheadPercent, and forgets it. 0: there is none.
+ */
+uint64_t limit_crowded(struct limit *l);
 
 #define LIMIT_SHORT_SPAN_NS NSEC_PER_SEC /* longest time of a short span */
 enum limit_mode {

@@ -10,7 +10,7 @@
 
 #define ROUND_NS      (2 * NSEC_PER_SEC)
 #define READ_LIMIT_NS (10 * NSEC_PER_SEC) /* if a read of CPU times takes longer, /healthz fails */
-#define MAX_PAYERS    8192
+#define MAX_PAYERS    8192		  /* each namespace has a share */
 
 /* ---- payers ---- */
 
@@ -48,8 +48,9 @@ struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id)
 	owner = owner_now(o, cgroup_id);
 	if (!owner)
 		return NULL;
-	if (HASH_COUNT(o->payers) >= MAX_PAYERS) {
+	if (!shares_may_add(&o->payer_shares, owner->ns_hash, MAX_PAYERS)) {
 		counter_add(counter("podflame_container_limits_dropped_total", NULL, NULL), 1);
+		o->crowded_ns = owner->ns_hash;
 		proc_owner_unref(owner);
 		return NULL;
 	}
@@ -57,13 +58,16 @@ struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id)
 	p->cgroup_id = cgroup_id;
 	p->owner = owner;
 	p->off = OFF_SHARES_ALL;
+	p->ns = owner->ns_hash;
 	HASH_ADD(hh, o->payers, cgroup_id, sizeof(p->cgroup_id), p);
+	shares_add(&o->payer_shares, p->ns);
 	return p;
 }
 
 static void forget(struct limit *o, struct payer *p)
 {
 	HASH_DEL(o->payers, p);
+	shares_remove(&o->payer_shares, p->ns);
 	proc_owner_unref(p->owner);
 	free(p);
 }
@@ -296,6 +300,15 @@ void limit_usage(struct limit *o, const struct probe_usage *u, size_t n, uint64_
 		return;
 	o->round_ns = now_mono_ns() + ROUND_NS;
 	begin_round(o);
+}
+
+uint64_t limit_crowded(struct limit *o)
+{
+	const uint64_t ns = o->crowded_ns;
+
+	loop_assert(o->config.work->loop);
+	o->crowded_ns = 0;
+	return ns;
 }
 
 /* ---- estimates ---- */
