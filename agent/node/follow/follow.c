@@ -244,6 +244,8 @@ static void set_done(struct task *task)
 		settle(f, t);
 	for (size_t i = 0; i < s->out.n_taken_from && !f->config.work->closing; i++)
 		look_again(f, s->out.taken_from[i]);
+	if (s->out.crowded_ns)
+		kernel_note_share(f->config.kernel, SHARED_TABLES, s->out.crowded_ns);
 	learn_applied_done(&s->out);
 	runtime_process_unref(s->runtimes);
 	proc_mappings_unref(s->m);
@@ -401,9 +403,9 @@ void follow_tick(struct follow *f)
 	}
 }
 
-bool follow_parses(const struct follow *f)
+const struct shares *follow_parses(const struct follow *f)
 {
-	return follow_queue_works(f->files);
+	return follow_queue_files(f->files);
 }
 
 void follow_detach(struct follow *f)

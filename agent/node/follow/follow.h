@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "lib/base/shares.h"
 #include "node/files/files.h"
 #include "node/kernel/kernel.h"
 #include "node/processes/processes.h"
@@ -71,5 +72,8 @@ void follow_unloaded(struct follow *f);
  * forgotten them.
  */
 void follow_parse(struct follow *f, const struct unparsed_file *u, size_t n);
-/* Whether files are being parsed or wait for that, so that more names will be known soon. */
-bool follow_parses(const struct follow *f);
+/*
+ * Returns the files that are being parsed or wait for that, so that more names will be known soon,
+ * by namespace (struct charged).
+ */
+const struct shares *follow_parses(const struct follow *f);

@@ -38,8 +38,8 @@ bool follow_queue_add(struct follow_queue *q, struct mappings *m, size_t k,
 		      const struct charged *charged, const struct process_id *who);
 /* to be called after follow_queue_add(): begins the next file if the worker is idle */
 void follow_queue_start(struct follow_queue *q);
-/* Whether a file is being parsed or waits. */
-bool follow_queue_works(const struct follow_queue *q);
+/* Returns the files that wait or are being parsed, by namespace. */
+const struct shares *follow_queue_files(const struct follow_queue *q);
 void follow_queue_tick(struct follow_queue *q);
 /* To be called when the worker is about to end: files after the current one are not parsed. */
 void follow_queue_stop(struct follow_queue *q);

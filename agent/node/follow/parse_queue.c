@@ -48,6 +48,7 @@ struct follow_queue {
 	void *arg;
 	struct wanted_parse *wanted;
 	struct cost *costs;
+	struct shares by_ns; /* files that wait or are being parsed */
 	uint64_t round_ns;
 };
 
@@ -212,6 +213,8 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 		if (compare_costs(q, charged, &w->charged) < 0) {
 			count_wanted(q, &w->charged, -1);
 			count_wanted(q, charged, 1);
+			shares_remove(&q->by_ns, w->charged.ns);
+			shares_add(&q->by_ns, charged->ns);
 			w->charged = *charged;
 		}
 		return w;
@@ -224,6 +227,7 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 	w->m = proc_mappings_ref(m);
 	w->k = k;
 	w->charged = *charged;
+	shares_add(&q->by_ns, charged->ns);
 	HASH_ADD(hh, q->wanted, key, sizeof(w->key), w);
 	if (!q->debug)
 		q->ops->expect(q->files, x, charged->ns);
@@ -285,6 +289,7 @@ static void parse_done(struct task *t)
 
 	q->busy = false;
 	count_time(q, &p->wanted->charged, p->ns);
+	shares_remove(&q->by_ns, p->wanted->charged.ns);
 	for (size_t i = 0; i < p->wanted->n_waiting; i++)
 		q->fn(p->wanted->waiting[i], q->arg);
 	wanted_done(p->wanted);
@@ -307,9 +312,9 @@ void follow_queue_start(struct follow_queue *q)
 	work_post(q->work, q->worker, &p->task, 0);
 }
 
-bool follow_queue_works(const struct follow_queue *q)
+const struct shares *follow_queue_files(const struct follow_queue *q)
 {
-	return q->busy || q->wanted;
+	return &q->by_ns;
 }
 
 /* Halves all costs from time to time, so that older costs count less. */
@@ -358,6 +363,7 @@ struct follow_queue *follow_queue_free(struct follow_queue *q)
 	}
 	HASH_ITER (hh, q->costs, c, next_c)
 		forget_cost(q, c);
+	shares_done(&q->by_ns);
 	free(q);
 	return NULL;
 }

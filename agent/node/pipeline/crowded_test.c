@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which samples a drain gives up that is more work than the pipeline worker can do in time. Needs
- * neither the kernel's programs nor files.
+ * Which samples a drain gives up that is more work than the pipeline worker can do in time, and for
+ * which programs it asks. Needs neither the kernel's programs nor files.
  */
 #include "node/pipeline/internal.h"
 
@@ -182,6 +182,42 @@ static void samples_of_nobody_have_a_share(void **state)
 	assert_int_equal(answer.n_refused, 0);
 }
 
+/* Adds a sample of each of n processes. */
+static void add_programs(uint64_t cgroup_id, uint32_t first_tgid, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		add(cgroup_id, STACK, 1);
+		feed.drain->samples[feed.drain->n_samples - 1].tgid = first_tgid + (uint32_t)i;
+	}
+}
+
+/*
+ * A namespace has samples of very many new programs. The mappings of those of another one are read
+ * for this drain, too.
+ */
+static void new_programs_of_one_namespace_leave_room(void **state)
+{
+	enum { FEW = 10 };
+	struct counter *c = counter("podflame_mappings_dropped_total", "reason", "many_programs");
+	uint64_t before = counter_get(c);
+	size_t n_few = 0;
+
+	(void)state;
+	add_programs(0, 1000, MAX_MISSING);
+	add_programs(1, 2000, MAX_MISSING);
+	add_programs(2, 3000, FEW);
+	pipeline_windows_fold(windows, &feed, &answer);
+	assert_true(answer.waits);
+	for (size_t i = 0; i < answer.n_missing; i++)
+		n_few += answer.missing[i].cgroup_id == 2;
+	assert_int_equal(n_few, FEW);
+	assert_int_equal(answer.n_missing, MAX_MISSING / 4 * 3 + FEW);
+	assert_int_equal(counter_get(c), before + 2 * MAX_MISSING - MAX_MISSING / 4 * 3);
+	assert_int_equal(answer.n_refused, 1);
+	assert_int_equal(answer.refused[0].ns, 7);
+	assert_int_equal(answer.refused[0].table, SHARED_MAPPINGS);
+}
+
 static void all_is_kept_if_there_is_room(void **state)
 {
 	(void)state;
@@ -205,8 +241,11 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(who_has_few_keeps_all),	      TEST(deep_stacks_are_more_work),
-		TEST(samples_of_nobody_have_a_share), TEST(all_is_kept_if_there_is_room),
+		TEST(who_has_few_keeps_all),
+		TEST(deep_stacks_are_more_work),
+		TEST(samples_of_nobody_have_a_share),
+		TEST(all_is_kept_if_there_is_room),
+		TEST(new_programs_of_one_namespace_leave_room),
 		TEST(without_a_limit_all_is_kept),
 	};
 

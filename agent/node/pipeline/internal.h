@@ -7,6 +7,7 @@
 
 #include "node/pipeline/pipeline.h"
 
+#include "lib/base/shares.h"
 #include "node/fold/fold.h"
 
 #include <uthash.h>
@@ -70,8 +71,10 @@ struct missing { /* a process whose mappings must be read, because they are out 
 	struct process_id id;
 	uint32_t exec_id, stack; /* stack: see struct raw_proc */
 	uint64_t cgroup_id;
+	uint64_t ns; /* struct charged; 0: a host process */
 };
-#define MAX_MISSING 256 /* programs whose mappings one drain asks for */
+/* programs whose mappings one drain asks for; each namespace has a share */
+#define MAX_MISSING 256
 struct taken { /* counts and sums of the samples of one cgroup in a drain that were folded */
 	uint64_t n_samples[_EVENT_MAX];
 	/* samples with a user stack; how many of these stacks are complete */
@@ -93,7 +96,7 @@ struct feed_answer {
 	size_t n_unparsed;
 	struct taken *taken; /* one per element of feed.owners; NULL: nothing was folded */
 	uint64_t work;	     /* pipeline_work() of all samples that were folded */
-	/* namespaces that have lost samples, because they had more than their share of `room` */
+	/* namespaces that had more than their share of `room`, or of `missing` */
 	struct raw_refused *refused;
 	size_t n_refused;
 	struct batch *batch; /* a window that ended; NULL if it is empty */
@@ -155,7 +158,25 @@ void pipeline_reader_mappings(struct process_reader *r, struct process_id id, ui
 			      uint32_t stack, uint64_t cgroup_id);
 /* takes ownership of w */
 void pipeline_reader_names(struct process_reader *r, struct names_wanted *w);
-bool pipeline_reader_under_way(const struct process_reader *r);
+/* Returns the readings that are under way, by namespace (struct charged). */
+const struct shares *pipeline_reader_reads(const struct process_reader *r);
+
+/* ---- patience.c: how long drains wait for each namespace ---- */
+struct patience;
+/* A drain goes on without the names of the namespace. At most once a second. */
+typedef void patience_over_fn(uint64_t ns, void *arg);
+struct patience *pipeline_patience_new(patience_over_fn *over, void *arg);
+struct patience *pipeline_patience_free(struct patience *p);
+/*
+ * To be called first at each look at a drain: the time since the last look is spent by those
+ * namespaces for which the drain waited in it. now_ns: CLOCK_BOOTTIME
+ */
+void pipeline_patience_spend(struct patience *p, uint64_t now_ns);
+/*
+ * Whether the drain waits for one of these namespaces, that is, one has time left. Those spend the
+ * time until the next look.
+ */
+bool pipeline_patience_waits(struct patience *p, const struct shares *under_way);
 
 /* ---- sample_queue.c: drains that wait for names or for the pipeline worker ---- */
 struct sample_queue;
@@ -167,9 +188,9 @@ struct queue_ops {
 	void (*read_mappings)(struct process_reader *r, struct process_id id, uint32_t exec_id,
 			      uint32_t stack, uint64_t cgroup_id);
 	void (*read_names)(struct process_reader *r, struct names_wanted *w);
-	bool (*reads)(const struct process_reader *r);
+	const struct shares *(*reads)(const struct process_reader *r);
 	void (*parse)(struct follow *f, const struct unparsed_file *u, size_t n);
-	bool (*parses)(const struct follow *f);
+	const struct shares *(*parses)(const struct follow *f);
 };
 struct sample_queue *pipeline_queue_new(struct pipeline *p, const struct queue_ops *ops);
 struct sample_queue *pipeline_queue_free(struct sample_queue *d);

@@ -16,7 +16,7 @@ static const struct queue_ops queue_ops = {
 	.fold = pipeline_windows_fold,
 	.read_mappings = pipeline_reader_mappings,
 	.read_names = pipeline_reader_names,
-	.reads = pipeline_reader_under_way,
+	.reads = pipeline_reader_reads,
 	.parse = follow_parse,
 	.parses = follow_parses,
 };

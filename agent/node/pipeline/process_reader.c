@@ -13,7 +13,7 @@
 struct process_reader {
 	struct pipeline *pipeline;
 	const struct reader_ops *ops;
-	unsigned n;	     /* requests without an answer yet */
+	struct shares reads; /* requests without an answer yet, by namespace */
 	unsigned generation; /* how many times the files worker got a new thread */
 };
 
@@ -25,6 +25,7 @@ struct mappings_reading {
 	uint32_t exec_id, stack;
 	struct process_id id;
 	struct mappings *found;
+	uint64_t ns;	     /* struct charged */
 	unsigned generation; /* the reader's generation when the request was made */
 	int result;
 };
@@ -63,6 +64,22 @@ static void learn(struct pipeline *p, struct mappings *m)
 	work_post(p->config.work, p->config.work->pipe, &l->task, m->n * sizeof(*m->items));
 }
 
+/* Counts a reading as under way. */
+static void begin(struct process_reader *all, struct mappings_reading *r, uint64_t cgroup_id)
+{
+	r->reader = all;
+	r->process.cgroup_id = cgroup_id;
+	r->ns = proc_containers_charged(all->pipeline->config.containers, cgroup_id).ns;
+	r->generation = all->generation;
+	shares_add(&all->reads, r->ns);
+}
+
+static void end(const struct mappings_reading *r)
+{
+	if (r->generation == r->reader->generation)
+		shares_remove(&r->reader->reads, r->ns);
+}
+
 static void read_run(struct task *t)
 {
 	struct mappings_reading *r = (struct mappings_reading *)t;
@@ -87,8 +104,7 @@ static void read_done(struct task *t)
 	struct mappings_reading *r = (struct mappings_reading *)t;
 	struct process_reader *all = r->reader;
 
-	if (r->generation == all->generation)
-		all->n--;
+	end(r);
 	if (r->found) {
 		processes_add(all->pipeline->config.processes, r->id);
 		all->ops->follow(all->pipeline->config.follow, r->found, r->process.cgroup_id);
@@ -111,18 +127,14 @@ void pipeline_reader_mappings(struct process_reader *all, struct process_id id, 
 		return;
 	}
 	r = xcalloc(1, sizeof(*r));
-	r->reader = all;
+	begin(all, r, cgroup_id ? cgroup_id : all->ops->cgroup(all->pipeline->config.follow, id));
 	r->process.tgid = (uint32_t)id.tgid;
 	r->exec_id = exec_id;
 	r->stack = stack;
 	r->id = id;
-	r->process.cgroup_id =
-		cgroup_id ? cgroup_id : all->ops->cgroup(all->pipeline->config.follow, id);
-	r->generation = all->generation;
 	r->process.task.run = read_run;
 	r->process.task.done = read_done;
 	r->process.task.job.deadline_ns = WORK_READ_LIMIT_NS;
-	all->n++;
 	work_post_process(all->pipeline->config.work, &r->process, MAPPINGS_BYTES);
 }
 
@@ -167,8 +179,7 @@ static void name_done(struct task *t)
 	struct process_reader *all = n->reading.reader;
 	struct taking_in *in = xcalloc(1, sizeof(*in));
 
-	if (n->reading.generation == all->generation)
-		all->n--;
+	end(&n->reading);
 	if (t->refused)
 		counter_add(counter("podflame_runtime_names_failed_total", "reason",
 				    work_process_refusal(&n->reading.process)),
@@ -187,14 +198,11 @@ void pipeline_reader_names(struct process_reader *all, struct names_wanted *w)
 	struct naming *n = xcalloc(1, sizeof(*n));
 
 	n->wanted = w;
-	n->reading.reader = all;
+	begin(all, &n->reading, all->ops->cgroup(all->pipeline->config.follow, w->process));
 	n->reading.process.tgid = (uint32_t)w->process.tgid;
-	n->reading.process.cgroup_id = all->ops->cgroup(all->pipeline->config.follow, w->process);
-	n->reading.generation = all->generation;
 	n->reading.process.task.run = name_run;
 	n->reading.process.task.done = name_done;
 	n->reading.process.task.job.deadline_ns = WORK_READ_LIMIT_NS;
-	all->n++;
 	work_post_process(all->pipeline->config.work, &n->reading.process,
 			  w->n_asks * sizeof(*w->asks));
 }
@@ -210,13 +218,13 @@ static void begin_anew(void *arg)
 	struct process_reader *all = arg;
 
 	all->generation++;
-	all->n = 0;
+	shares_done(&all->reads);
 	pipeline_queue_advance(all->pipeline->queue);
 }
 
-bool pipeline_reader_under_way(const struct process_reader *all)
+const struct shares *pipeline_reader_reads(const struct process_reader *all)
 {
-	return all->n > 0;
+	return &all->reads;
 }
 
 struct process_reader *pipeline_reader_new(struct pipeline *p, const struct reader_ops *ops)
@@ -231,6 +239,7 @@ struct process_reader *pipeline_reader_new(struct pipeline *p, const struct read
 
 struct process_reader *pipeline_reader_free(struct process_reader *all)
 {
+	shares_done(&all->reads);
 	free(all);
 	return NULL;
 }

@@ -57,7 +57,8 @@ static int set_up(void **state)
 	(void)state;
 	testwork(&node_work);
 	followed = (struct process_id){0};
-	pipeline = (struct pipeline){.config = {.work = &node_work}};
+	pipeline = (struct pipeline){
+		.config = {.work = &node_work, .containers = node_work.containers}};
 	pipeline.config.processes = processes_new(&processes);
 	pipeline.queue = pipeline_queue_new(&pipeline, &no_calls);
 	pipeline.reader = pipeline_reader_new(&pipeline, &ops);
@@ -89,7 +90,7 @@ static void a_process_that_rests_is_not_read_and_counted(void **state)
 	(void)state;
 	rests = true;
 	pipeline_reader_mappings(pipeline.reader, self, 0, 0, CGROUP);
-	assert_false(pipeline_reader_under_way(pipeline.reader));
+	assert_int_equal(pipeline_reader_reads(pipeline.reader)->all, 0);
 	assert_int_equal(posted.n, 0);
 	assert_int_equal(counter_get(c), before + 1);
 }
@@ -99,9 +100,9 @@ static void a_process_that_was_read_is_followed(void **state)
 	(void)state;
 	rests = false;
 	pipeline_reader_mappings(pipeline.reader, self, 0, 0, CGROUP);
-	assert_true(pipeline_reader_under_way(pipeline.reader));
+	assert_int_equal(pipeline_reader_reads(pipeline.reader)->all, 1);
 	posted_run(); /* runs the job of the files worker */
-	assert_false(pipeline_reader_under_way(pipeline.reader));
+	assert_int_equal(pipeline_reader_reads(pipeline.reader)->all, 0);
 	assert_true(process_id_equal(followed, self));
 	assert_int_equal(followed_cgroup_id, CGROUP);
 	posted_run(); /* runs the job of the pipeline worker */

@@ -3,17 +3,19 @@
  * The queue of drains between the kernel and the pipeline worker. Drains keep their order. The
  * mappings of new processes are read at once. A drain with samples waits for them for up to a
  * second, and for up to two more seconds until its files are parsed. So even a process with a short
- * life gets names. Runs on the loop thread.
+ * life gets names. It does not wait so for a namespace that starts processes all the time:
+ * patience.c. Runs on the loop thread.
  */
 #include "node/pipeline/internal.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_WAIT_NS    NSEC_PER_SEC	  /* time that a drain waits for mappings */
-#define MAX_PARSE_NS   (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
-#define MAX_WAITING    8		  /* limit for full drains that wait */
-#define MAX_EXEC_READS 50 /* reads of mappings per second at the exec of a process */
+#define MAX_WAIT_NS  NSEC_PER_SEC	/* time that a drain waits for mappings */
+#define MAX_PARSE_NS (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
+#define MAX_WAITING  8			/* limit for full drains that wait */
+/* reads of mappings per second at the exec of a process; each namespace has a share */
+#define MAX_EXEC_READS 50
 
 #define MAX_WAITING_BYTES (256u << 20) /* of the drains in the queue */
 
@@ -50,8 +52,9 @@ struct sample_queue {
 	 */
 	uint64_t asleep_ns;
 	struct losses lost;
-	uint64_t n_lost;	    /* number of lost samples of drains, since the start */
-	unsigned n_exec_reads;	    /* how many processes were read at their exec in this second */
+	uint64_t n_lost;	  /* number of lost samples of drains, since the start */
+	struct shares exec_reads; /* processes that were read at their exec in this second */
+	struct patience *patience;
 	struct process_exit *exits; /* the processes that have ended; the next request takes them */
 	size_t n_exits, cap_exits;
 	/*
@@ -296,15 +299,19 @@ static uint64_t room_for(const struct sample_queue *d, const struct feeding *f)
 	return MAX(ns / d->work_ns, (uint64_t)MIN_ROOM);
 }
 
-static bool is_due(const struct sample_queue *d, const struct feeding *f)
+static bool is_due(struct sample_queue *d, const struct feeding *f)
 {
 	uint64_t now_ns = now_boot_ns();
+	bool waits;
 
+	pipeline_patience_spend(d->patience, now_ns);
 	if (!f->feed.full || !f->feed.drain || d->pipeline->config.work->closing ||
 	    d->n_waiting > MAX_WAITING || now_ns >= f->due_ns + MAX_PARSE_NS)
 		return true;
-	return (!d->ops->reads(d->pipeline->reader) || now_ns >= f->due_ns) &&
-	       !d->ops->parses(d->pipeline->config.follow);
+	waits = now_ns < f->due_ns &&
+		pipeline_patience_waits(d->patience, d->ops->reads(d->pipeline->reader));
+	waits |= pipeline_patience_waits(d->patience, d->ops->parses(d->pipeline->config.follow));
+	return !waits;
 }
 
 uint64_t pipeline_queue_n_lost(const struct sample_queue *d)
@@ -353,15 +360,31 @@ void pipeline_queue_advance(struct sample_queue *d)
 	}
 }
 
+/* Whether the mappings of one more process may be read at its exec. */
+static bool may_read_at_exec(struct sample_queue *d, const struct raw_proc *p)
+{
+	const struct pipeline_config *c = &d->pipeline->config;
+	const uint64_t ns = proc_containers_charged(c->containers, p->cgroup_id).ns;
+
+	if (shares_may_add(&d->exec_reads, ns, MAX_EXEC_READS)) {
+		shares_add(&d->exec_reads, ns);
+		return true;
+	}
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "many_execs"), 1);
+	kernel_note_share(c->kernel, SHARED_READS, ns);
+	return false;
+}
+
 /*
  * Has the mappings of a process read. This usually happens at its first sample. It also happens at
- * exec, unless too many processes start, so that a process that ends soon has names.
+ * exec, unless too many processes of its namespace start, so that a process that ends soon has
+ * names.
  */
 static void read_process(struct sample_queue *d, const struct raw_proc *p)
 {
 	if (p->what == RAW_PROC_EXIT)
 		return;
-	if (p->what == RAW_PROC_EXEC && d->n_exec_reads++ >= MAX_EXEC_READS)
+	if (p->what == RAW_PROC_EXEC && !may_read_at_exec(d, p))
 		return;
 	d->ops->read_mappings(d->pipeline->reader, process_id_of(p), p->exec_id, p->stack,
 			      p->cgroup_id);
@@ -380,7 +403,7 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 	struct feeding *f;
 
 	if (full && !whole)
-		d->n_exec_reads = 0;
+		shares_done(&d->exec_reads);
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
 	if (!full && !drain->n_procs && !drain->n_young) {
@@ -432,6 +455,14 @@ void pipeline_queue_add_whole(struct sample_queue *d, struct drain *drain)
 
 /* ---- creation and end ---- */
 
+static void patience_over(uint64_t ns, void *arg)
+{
+	struct sample_queue *d = arg;
+
+	counter_add(counter("podflame_names_not_awaited_total", NULL, NULL), 1);
+	kernel_note_share(d->pipeline->config.kernel, SHARED_WAITING, ns);
+}
+
 struct sample_queue *pipeline_queue_new(struct pipeline *p, const struct queue_ops *ops)
 {
 	struct sample_queue *d = xcalloc(1, sizeof(*d));
@@ -439,6 +470,7 @@ struct sample_queue *pipeline_queue_new(struct pipeline *p, const struct queue_o
 	d->pipeline = p;
 	d->ops = ops;
 	d->last = &d->first;
+	d->patience = pipeline_patience_new(patience_over, d);
 	return d;
 }
 
@@ -455,6 +487,8 @@ struct sample_queue *pipeline_queue_free(struct sample_queue *d)
 	}
 	free(d->exits);
 	profile_losses_done(&d->lost);
+	shares_done(&d->exec_reads);
+	pipeline_patience_free(d->patience);
 	free(d);
 	return NULL;
 }

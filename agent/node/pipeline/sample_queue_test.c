@@ -6,13 +6,15 @@
  */
 #include "lib/base/testclock.h"
 #include "node/pipeline/internal.h"
+#include "node/proc/testowner.h"
 #include "node/work/testworkers.h"
 
 #define MAX_WAITING 8 /* as in sample_queue.c */
 
 /* ---- the functions that the queue calls ---- */
 
-static bool parses, under_way;
+enum { GREEDY = 7, VICTIM };
+static struct shares parses, under_way; /* by namespace */
 /* the drains of all passes, in the order in which fold() got them; they are freed by now */
 static const struct drain *fed[32];
 static size_t n_fed, n_folded;
@@ -22,15 +24,25 @@ static size_t fed_exits[32];
 static uint64_t fed_room[32];
 static uint64_t took_ns, work_done; /* how long the next passes take, and for how much work */
 static bool names_are_missing;	    /* whether the next first pass finds that names are missing */
-static size_t n_unparsed;	    /* how many unparsed files the next pass finds */
+static bool names_are_missing_always;
+static size_t n_unparsed; /* how many unparsed files the next pass finds */
 static size_t n_to_parse;
 static struct missing missing; /* what the next pass finds missing; tgid 0: nothing */
 static uint64_t read_cgroup_id;
+static size_t n_read; /* calls of read_mappings() */
 
-static bool does_parse(const struct follow *f)
+/* From now on, files of the namespace are parsed, or processes of it are read; or nothing is. */
+static void set_busy(struct shares *what, uint64_t ns)
+{
+	shares_done(what);
+	if (ns)
+		shares_add(what, ns);
+}
+
+static const struct shares *does_parse(const struct follow *f)
 {
 	(void)f;
-	return parses;
+	return &parses;
 }
 
 static void parse(struct follow *f, const struct unparsed_file *u, size_t n)
@@ -48,7 +60,8 @@ static void read_mappings(struct process_reader *r, struct process_id id, uint32
 	(void)exec_id;
 	(void)stack;
 	read_cgroup_id = cgroup_id;
-	under_way = true;
+	n_read++;
+	set_busy(&under_way, VICTIM);
 }
 
 static void read_names(struct process_reader *r, struct names_wanted *w)
@@ -57,10 +70,10 @@ static void read_names(struct process_reader *r, struct names_wanted *w)
 	(void)w;
 }
 
-static bool reads(const struct process_reader *r)
+static const struct shares *reads(const struct process_reader *r)
 {
 	(void)r;
-	return under_way;
+	return &under_way;
 }
 
 static void fold(struct windows *p, const struct feed *f, struct feed_answer *ret)
@@ -77,7 +90,7 @@ static void fold(struct windows *p, const struct feed *f, struct feed_answer *re
 		fed_lost[n_fed][!streq(f->lost.items[i].reason, "counts_full")] +=
 			f->lost.items[i].n;
 	fed[n_fed++] = f->drain;
-	ret->waits = names_are_missing && !f->last_pass;
+	ret->waits = (names_are_missing || names_are_missing_always) && !f->last_pass;
 	n_folded += !ret->waits;
 	names_are_missing = false;
 	ret->missing[0] = missing;
@@ -111,8 +124,8 @@ static int set_up(void **state)
 	assert_int_equal(kernel_new(&kernel, &c->kernel, NULL), 0);
 	pipeline.throttle = pipeline_throttle_new(&pipeline);
 	queue = pipeline_queue_new(&pipeline, &ops);
-	parses = under_way = names_are_missing = false;
-	n_fed = n_folded = n_unparsed = n_to_parse = 0;
+	names_are_missing = names_are_missing_always = false;
+	n_fed = n_folded = n_unparsed = n_to_parse = n_read = 0;
 	took_ns = work_done = 0;
 	return 0;
 }
@@ -122,6 +135,8 @@ static int tear_down(void **state)
 	(void)state;
 	assert_int_equal(posted.n, 0);
 	pipeline_queue_free(queue);
+	shares_done(&parses);
+	shares_done(&under_way);
 	pipeline_throttle_free(pipeline.throttle);
 	kernel_free(pipeline.config.kernel);
 	limit_free(pipeline.config.limit);
@@ -170,7 +185,7 @@ static void assert_fed(size_t n)
 static void so_many_wait_for_names(void **state)
 {
 	(void)state;
-	parses = true;
+	set_busy(&parses, VICTIM);
 	for (size_t i = 0; i < MAX_WAITING; i++)
 		add(i);
 	assert_int_equal(posted.n, 0);
@@ -180,7 +195,7 @@ static void so_many_wait_for_names(void **state)
 	add(MAX_WAITING + 1);
 	work();
 	assert_fed(2);
-	parses = false;
+	set_busy(&parses, 0);
 	pipeline_queue_advance(queue);
 	work();
 	assert_fed(MAX_WAITING + 2);
@@ -193,14 +208,120 @@ static void so_many_wait_for_names(void **state)
 static void what_is_not_of_the_kernel_does_not_count(void **state)
 {
 	(void)state;
-	parses = true;
+	set_busy(&parses, VICTIM);
 	for (size_t i = 0; i < MAX_WAITING + 4; i++)
 		pipeline_queue_add_whole(queue, make(i, 0, false));
 	assert_int_equal(posted.n, 0);
-	parses = false;
+	set_busy(&parses, 0);
 	pipeline_queue_advance(queue);
 	work();
 	assert_fed(MAX_WAITING + 4);
+}
+
+/* ---- a namespace that starts processes all the time ---- */
+
+#define N_SECONDS 12
+
+static void wait_100_ms(void)
+{
+	test_clock.later_ns += 100 * NSEC_PER_MSEC;
+	pipeline_queue_advance(queue);
+	work();
+}
+
+static void a_second_with(size_t i)
+{
+	add(i);
+	work();
+	for (size_t k = 0; k < 10; k++)
+		wait_100_ms();
+}
+
+/*
+ * New names of a namespace are missing in each drain, and its files are parsed all the time. Drains
+ * wait for them at first, but then no drain is late. They still wait for another namespace.
+ */
+static void who_is_always_busy_makes_no_drain_late(void **state)
+{
+	struct counter *over = counter("podflame_names_not_awaited_total", NULL, NULL);
+	uint64_t before = counter_get(over);
+
+	(void)state;
+	names_are_missing_always = true;
+	set_busy(&parses, GREEDY);
+	for (size_t i = 0; i < 4; i++)
+		a_second_with(i);
+	assert_int_equal(n_folded, 0);
+	assert_int_equal(counter_get(over), before);
+	for (size_t i = 4; i < N_SECONDS; i++)
+		a_second_with(i);
+	assert_int_equal(n_folded, N_SECONDS);
+	assert_true(counter_get(over) > before);
+
+	shares_add(&parses, VICTIM);
+	a_second_with(N_SECONDS);
+	assert_int_equal(n_folded, N_SECONDS);
+	shares_remove(&parses, VICTIM);
+	wait_100_ms();
+	wait_100_ms();
+	assert_int_equal(n_folded, N_SECONDS + 1);
+}
+
+/* A namespace that is not busy any more is waited for again after a while. */
+static void patience_comes_back(void **state)
+{
+	(void)state;
+	names_are_missing_always = true;
+	set_busy(&parses, GREEDY);
+	for (size_t i = 0; i < N_SECONDS; i++)
+		a_second_with(i);
+	assert_int_equal(n_folded, N_SECONDS);
+	set_busy(&parses, 0);
+	test_clock.later_ns += 3600 * NSEC_PER_SEC;
+	set_busy(&parses, GREEDY);
+	a_second_with(N_SECONDS);
+	assert_int_equal(n_folded, N_SECONDS);
+	set_busy(&parses, 0);
+	wait_100_ms();
+	assert_int_equal(n_folded, N_SECONDS + 1);
+}
+
+static void add_programs(uint64_t cgroup_id, size_t n)
+{
+	struct drain *d = sample_drain_new(0);
+
+	d->procs = xcalloc(n, sizeof(*d->procs));
+	for (; d->n_procs < n; d->n_procs++)
+		d->procs[d->n_procs] = (struct raw_proc){.what = RAW_PROC_EXEC,
+							 .tgid = 100 + (uint32_t)d->n_procs,
+							 .cgroup_id = cgroup_id};
+	pipeline_queue_add(queue, d, false);
+	work();
+}
+
+/* Programs of one namespace start all the time. Those of another one are read at their start. */
+static void programs_that_start_in_one_namespace_leave_room(void **state)
+{
+	enum { MANY = 1000, FEW = 5 };
+	struct counter *c = counter("podflame_mappings_dropped_total", "reason", "many_execs");
+	uint64_t before = counter_get(c);
+	size_t first;
+
+	(void)state;
+	testowner_apply(node_work.containers, testowner_plan());
+	add_programs(77, MANY);
+	first = n_read;
+	assert_in_range(first, 1, 50); /* MAX_EXEC_READS */
+	assert_int_equal(counter_get(c) - before, MANY - first);
+	add_programs(TEST_CGROUP, FEW);
+	assert_int_equal(n_read, first + FEW);
+	/* in the next second, it may have as many again */
+	add(0);
+	add_programs(77, MANY);
+	assert_int_equal(n_read, first + FEW + first);
+	set_busy(&under_way, 0);
+	pipeline_queue_advance(queue);
+	work();
 }
 
 static void mappings_are_waited_for(void **state)
@@ -208,7 +329,7 @@ static void mappings_are_waited_for(void **state)
 	(void)state;
 	pipeline_queue_add(queue, make(0, 0, true), true);
 	assert_int_equal(posted.n, 0);
-	under_way = false;
+	set_busy(&under_way, 0);
 	pipeline_queue_advance(queue);
 	work();
 	assert_fed(1);
@@ -227,11 +348,11 @@ static void a_second_pass_keeps_its_place(void **state)
 	names_are_missing = true;
 	add(0);
 	add(1);
-	under_way = true; /* the names that the first pass requested are being read */
+	set_busy(&under_way, VICTIM); /* the names that the first pass requested are being read */
 	posted_run();
 	assert_int_equal(posted.n, 0);
 	assert_int_equal(n_folded, 0);
-	under_way = false;
+	set_busy(&under_way, 0);
 	pipeline_queue_advance(queue);
 	work();
 	assert_int_equal(n_fed, 3);
@@ -253,7 +374,7 @@ static void mappings_are_read_for_their_container(void **state)
 	add(0);
 	posted_run();
 	assert_int_equal(read_cgroup_id, 77);
-	under_way = false;
+	set_busy(&under_way, 0);
 	pipeline_queue_advance(queue);
 	work();
 	assert_int_equal(n_folded, 1);
@@ -269,11 +390,11 @@ static void files_without_names_are_parsed(void **state)
 	names_are_missing = true;
 	n_unparsed = 3;
 	add(0);
-	under_way = true;
+	set_busy(&under_way, VICTIM);
 	posted_run();
 	assert_int_equal(posted.n, 0);
 	assert_int_equal(n_to_parse, 3);
-	under_way = false;
+	set_busy(&under_way, 0);
 	n_unparsed = 2;
 	pipeline_queue_advance(queue);
 	work();
@@ -350,7 +471,7 @@ static void waiting_drains_have_a_limit(void **state)
 	add_of_now(0);
 	work();
 	took_ns = 0;
-	parses = true;
+	set_busy(&parses, VICTIM);
 	add_large(1, 200);
 	add_large(2, 50);
 	add_large(9, 10);
@@ -358,7 +479,7 @@ static void waiting_drains_have_a_limit(void **state)
 	assert_int_equal(profile_losses_sum(pipeline_queue_lost(queue)), 7);
 	add_large(3, 1);
 	assert_int_equal(counter_get(c), before + 7);
-	parses = false;
+	set_busy(&parses, 0);
 	pipeline_queue_advance(queue);
 	work();
 	assert_fed(4);
@@ -374,7 +495,8 @@ static void waiting_drains_have_a_limit(void **state)
 static void who_waits_at_the_end_goes_on(void **state)
 {
 	(void)state;
-	parses = under_way = true;
+	set_busy(&parses, VICTIM);
+	set_busy(&under_way, VICTIM);
 	for (size_t i = 0; i < 4; i++)
 		add(i);
 	assert_int_equal(posted.n, 0);
@@ -410,7 +532,7 @@ static void a_refused_sleep_is_told_with_the_next(void **state)
 	assert_int_equal(n_fed, 0);
 	pipeline_queue_add(queue, make(2, 0, true), false); /* a quick drain */
 	work();
-	under_way = false;
+	set_busy(&under_way, 0);
 	pipeline_queue_add_whole(queue, make(3, 0, false));
 	add(4);
 	add(5);
@@ -540,7 +662,7 @@ static void exits_are_told_with_the_next_request(void **state)
 static void who_never_went_is_freed(void **state)
 {
 	(void)state;
-	parses = true;
+	set_busy(&parses, VICTIM);
 	add(0);
 	add(1);
 	queue = pipeline_queue_free(queue);
@@ -553,6 +675,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(so_many_wait_for_names),
 		TEST(what_is_not_of_the_kernel_does_not_count),
+		TEST(who_is_always_busy_makes_no_drain_late),
+		TEST(patience_comes_back),
+		TEST(programs_that_start_in_one_namespace_leave_room),
 		TEST(mappings_are_waited_for),
 		TEST(a_second_pass_keeps_its_place),
 		TEST(mappings_are_read_for_their_container),

@@ -178,13 +178,38 @@ static uint32_t leaf_exec_id(const struct raw_stack *s)
 	return s->n ? s->frames[0].exec_id : 0;
 }
 
+/* Notes that the namespace asks for the mappings of more programs than its share. */
+static void refuse_missing(struct feed_answer *ret, enum event e, uint64_t ns)
+{
+	const struct raw_refused r = {SHARED_MAPPINGS, e, ns};
+	size_t cap = ret->n_refused;
+
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "many_programs"), 1);
+	for (size_t i = 0; i < ret->n_refused; i++)
+		if (memcmp(&ret->refused[i], &r, sizeof(r)) == 0)
+			return;
+	GROW(ret->refused, ret->n_refused, cap);
+	ret->refused[ret->n_refused++] = r;
+}
+
+static bool may_miss(const struct feed_answer *a, uint64_t ns)
+{
+	size_t own = 0;
+
+	for (size_t i = 0; i < a->n_missing; i++)
+		own += a->missing[i].ns == ns;
+	return shares_have_room(a->n_missing, own, 1, MAX_MISSING);
+}
+
 /*
  * Notes that mappings of a process must be read. If the sample is from before an exec, its mappings
  * cannot be read any more.
  */
 static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
-			 const struct raw_stack *user, const struct sampled_process *proc)
+			 const struct raw_stack *user, const struct accepted *a)
 {
+	const struct sampled_process *proc = a->process;
+	const uint64_t ns = a->owner ? a->owner->ns_hash : 0;
 	const struct process_id id = process_id_of(s);
 	uint32_t exec_id = leaf_exec_id(user);
 	bool told = proc && proc->exec_id == exec_id;
@@ -194,9 +219,12 @@ static void note_missing(struct feed_answer *ret, const struct raw_sample *s,
 	for (size_t i = 0; i < ret->n_missing; i++)
 		if (process_id_equal(ret->missing[i].id, id) && ret->missing[i].exec_id == exec_id)
 			return;
-	if (ret->n_missing < MAX_MISSING)
-		ret->missing[ret->n_missing++] =
-			(struct missing){id, exec_id, told ? proc->stack : 0, s->cgroup_id};
+	if (!may_miss(ret, ns)) {
+		refuse_missing(ret, s->event, ns);
+		return;
+	}
+	ret->missing[ret->n_missing++] =
+		(struct missing){id, exec_id, told ? proc->stack : 0, s->cgroup_id, ns};
 }
 
 /*
@@ -218,7 +246,7 @@ static void find_missing(struct windows *p, const struct feed *f, struct feed_an
 		if (f->last_pass)
 			continue;
 		if (stacks_misses(p->stacks, process_id_of(s), user))
-			note_missing(ret, s, user, a.process);
+			note_missing(ret, s, user, &a);
 		stacks_want(p->stacks, process_id_of(s), user);
 	}
 	ret->files_asked = ret->n_missing == 0;
