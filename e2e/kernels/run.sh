@@ -84,7 +84,8 @@ gpu_calls_test a_*
 on_gpu_test times_are*
 rdma_test bytes_of*
 rdma_test extended*
-rdma_latency_test *"
+rdma_latency_test *
+usage_test"
 PROBE=agent/node/probe
 # What agent and children give up: seccomp, mounts, Landlock.
 RIGHTS="confine/confine_test parse/escape_test runtime/java_attach/attach_rights_test"

@@ -350,9 +350,9 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.name = "ShareExceeded",
 			.weight = WEIGHT_MINOR,
 			.audience = AUDIENCE_TARGET_OWNER,
-			.meaning = "A table in the node's kernel or in the agent is nearly full, or "
-				   "the agent has more samples or new processes than it can name "
-				   "in time, and the pods of the namespace have more than its "
+			.meaning = "A table in the node's kernel or in the agent is nearly full, "
+				   "or the agent has more samples or new processes than it can "
+				   "name in time, and the pods of the namespace have more than its "
 				   "share: more threads that wait (off-cpu), more sampled blocks "
 				   "that are in use (mem-inuse, hbm-inuse), more launches of GPUs "
 				   "(on-gpu), more RDMA requests that are under way "

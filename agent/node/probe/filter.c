@@ -23,6 +23,11 @@ static const struct wanted_events *wanted_find(const struct wanted_set *s, uint6
 	return s->n ? bsearch(&k, s->items, s->n, sizeof(k), by_key) : NULL;
 }
 
+bool probes_filter_has(const struct probes *p, uint64_t cgroup_id)
+{
+	return wanted_find(&p->cgroups, cgroup_id);
+}
+
 static void wanted_replace(struct wanted_set *s, struct wanted_events *items, size_t n)
 {
 	free(s->items);

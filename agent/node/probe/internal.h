@@ -255,6 +255,8 @@ bool probes_event_again(struct probes *p, struct event_probe *e);
 /* ---- filter.c ---- */
 void probes_filter_told(struct probes *p, const struct pf_rec_cgroup *r);
 void probes_filter_again(struct probes *p);
+/* Whether the filter should hold the cgroup. */
+bool probes_filter_has(const struct probes *p, uint64_t cgroup_id);
 void probes_filter_done(struct probes *p);
 void probes_event_stop(struct event_probe *e);
 

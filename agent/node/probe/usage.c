@@ -19,14 +19,6 @@ static struct pf_usage sum_of(const struct pf_usage *cpus, int n)
 	return sum;
 }
 
-static bool is_known(const struct probes *p, uint64_t cgroup_id)
-{
-	for (size_t i = 0; i < p->cgroups.n; i++)
-		if (p->cgroups.items[i].key == cgroup_id)
-			return true;
-	return false;
-}
-
 struct gone {
 	struct pf_usage_key key;
 	uint32_t share;
@@ -58,7 +50,7 @@ int probes_usage(struct probes *p, struct probe_usage **ret, size_t *ret_n)
 		 * With a process list, the agent does not know the cgroups of the processes, so it
 		 * keeps all keys.
 		 */
-		if (!p->config.use_list && !is_known(p, key.cgroup_id)) {
+		if (!p->config.use_list && !probes_filter_has(p, key.cgroup_id)) {
 			GROW(gone, n_gone, cap_gone);
 			gone[n_gone++] = (struct gone){key, sum.share};
 			continue;

@@ -50,8 +50,8 @@ struct unwind *unwind_free(struct unwind *u);
  *
  * charged_ns: the namespace (struct charged) whose share the tables of its own files count against.
  * A file that several namespaces use counts against none. If there is no room for a table, the
- * namespace that uses most beyond its share loses its largest ones. If there is no room for one more
- * process, the namespace that has most processes loses the one that changed longest ago.
+ * namespace that uses most beyond its share loses its largest ones. If there is no room for one
+ * more process, the namespace that has most processes loses the one that changed longest ago.
  *
  * -ESTALE: the kernel has the mappings of a newer exec. -ENOSPC: there is no room even for the
  * mappings.
