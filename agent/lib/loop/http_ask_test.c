@@ -10,6 +10,20 @@
 #include "lib/loop/http_ask.h"
 #include "lib/loop/testserver.h"
 
+#define MANY_BYTES (256 << 10)
+
+/* An answer of many bytes that are all the last one of the path. */
+static void serve_many(struct ts_conn *c, const struct ts_request *r)
+{
+	_cleanup_free_ char *body = xmalloc(MANY_BYTES);
+	char head[80];
+
+	memset(body, r->line[strlen("GET /many/")], MANY_BYTES);
+	snprintf(head, sizeof(head), "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", MANY_BYTES);
+	ts_puts(c, head);
+	ts_write(c, body, MANY_BYTES);
+}
+
 static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	static const char text[] =
@@ -18,6 +32,8 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 	(void)arg;
 	if (str_has_prefix(r->line, "GET /never"))
 		ts_stall(c);
+	else if (str_has_prefix(r->line, "GET /many/"))
+		serve_many(c, r);
 	else if (str_has_prefix(r->line, "GET /half"))
 		ts_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"), c->over = true;
 	else
@@ -157,6 +173,7 @@ struct asking_thread {
 	pthread_t thread;
 	struct http_asker *asker;
 	unsigned n_right;
+	char letter;
 };
 
 static void *ask_often(void *arg)
@@ -193,6 +210,46 @@ static void threads_share_an_asker(void **state)
 	ts_stop(s);
 }
 
+static void *ask_for_many(void *arg)
+{
+	struct asking_thread *t = arg;
+	const char path[] = {'/', 'm', 'a', 'n', 'y', '/', t->letter, '\0'};
+
+	for (int i = 0; i < 50; i++) {
+		struct http_answer got;
+		int e = ask(t->asker, path, 600 * NSEC_PER_SEC, NULL, &got);
+		size_t n = 0;
+
+		while (!e && n < got.n && got.body[n] == t->letter)
+			n++;
+		t->n_right += n == MANY_BYTES;
+		http_answer_done(&got);
+	}
+	return NULL;
+}
+
+/* Each asker has a loop of its own. */
+static void askers_do_not_mix_their_answers(void **state)
+{
+	struct test_server *s[4];
+	struct asking_thread threads[ARRAY_SIZE(s)];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(s); i++) {
+		s[i] = ts_start(&(struct ts_config){0}, serve, NULL);
+		threads[i] = (struct asking_thread){.asker = asker_of(s[i]->port),
+						    .letter = (char)('a' + i)};
+		assert_int_equal(
+			pthread_create(&threads[i].thread, NULL, ask_for_many, &threads[i]), 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(s); i++) {
+		pthread_join(threads[i].thread, NULL);
+		assert_int_equal(threads[i].n_right, 50);
+		http_asker_free(threads[i].asker);
+		ts_stop(s[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +258,7 @@ int main(void)
 		cmocka_unit_test(the_ca_is_that_of_the_file_now),
 		cmocka_unit_test(no_answer_says_why),
 		cmocka_unit_test(threads_share_an_asker),
+		cmocka_unit_test(askers_do_not_mix_their_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
