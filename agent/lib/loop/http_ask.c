@@ -138,12 +138,14 @@ static void cancel_done(struct job *j)
 {
 	struct asking *a = (struct asking *)((char *)j - offsetof(struct asking, cancel));
 
-	a->gave_up = true;
 	if (a->call) {
 		http_cancel(a->call);
-		end(a, -ETIME);
+		a->call = NULL;
+		a->result = -ETIME;
 	}
+	/* once the lock is free, the waiting thread may return, and *a is gone */
 	pthread_mutex_lock(&a->lock);
+	a->ended = a->gave_up = true;
 	pthread_cond_signal(&a->wake);
 	pthread_mutex_unlock(&a->lock);
 }
