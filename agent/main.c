@@ -38,12 +38,22 @@ static const struct role roles[] = {
 
 struct main_options {
 	const char *config, *data;
+	bool migrate, dry_run;
 };
 
-static const struct argp_option option_list[] = {
-	{"config", 'c', "FILE", 0, "configuration file (YAML)", 0},
-	{"data", 'd', "DIR", 0,
-	 "directory for state (default: data_dir of the configuration, /var/lib/podflame)", 0},
+enum { OPT_MIGRATE = 256, OPT_DRY_RUN };
+#define ROLE_OPTIONS                                                                               \
+	{"config", 'c', "FILE", 0, "configuration file (YAML)", 0}, {                              \
+		"data", 'd', "DIR", 0,                                                             \
+		"directory for state (default: data_dir of the configuration, /var/lib/podflame)", \
+		0                                                                                  \
+	}
+static const struct argp_option role_options[] = {ROLE_OPTIONS, {0}};
+static const struct argp_option hub_options[] = {
+	ROLE_OPTIONS,
+	{"migrate", OPT_MIGRATE, NULL, 0,
+	 "make or change the tables of the store, print the SQL, and end (docs/clickhouse.md)", 0},
+	{"dry-run", OPT_DRY_RUN, NULL, 0, "with --migrate: print the SQL, run nothing", 0},
 	{0},
 };
 
@@ -57,6 +67,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'd':
 		o->data = arg;
+		return 0;
+	case OPT_MIGRATE:
+		o->migrate = true;
+		return 0;
+	case OPT_DRY_RUN:
+		o->dry_run = true;
+		return 0;
+	case ARGP_KEY_END:
+		if (o->dry_run && !o->migrate)
+			argp_error(state, "--dry-run is for --migrate only");
 		return 0;
 	default:
 		return cli_parse_other(key, arg, state);
@@ -281,9 +301,24 @@ static void finish(struct parts *p)
 	loop_free(p->loop);
 }
 
+static const struct argp_option *options_of(const struct role *role)
+{
+	return role->hub && !role->node ? hub_options : role_options;
+}
+
+/* Logs what was wrong. */
+static int ended(int r, const struct field_error *err)
+{
+	if (r)
+		fprintf(stderr, "podflame: %s%s%s\n", err->path, *err->path ? ": " : "",
+			*err->reason ? err->reason : strerror(-r));
+	return r;
+}
+
 static int run_role(const struct role *role, int argc, char **argv)
 {
-	const struct argp argp = {option_list, parse_option, "", role->doc, NULL, NULL, NULL};
+	const struct argp argp = {options_of(role), parse_option, "",  role->doc,
+				  NULL,		    NULL,	  NULL};
 	_cleanup_free_ char *name = xasprintf("podflame %s", role->verb);
 	struct main_options o = {0};
 	struct parts parts = {0};
@@ -296,14 +331,16 @@ static int run_role(const struct role *role, int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	if (load_config(&o, &c))
 		return 2;
+	if (o.migrate) {
+		r = ended(hub_migrate(&c, o.dry_run, stdout, &err), &err);
+		conf_done(&c);
+		return r ? 1 : 0;
+	}
 	raise_file_limit();
 	if (role->node && !role->hub)
 		confine(&c);
-	r = start(&parts, role, &c, &err);
-	if (r)
-		fprintf(stderr, "podflame: %s%s%s\n", err.path, *err.path ? ": " : "",
-			*err.reason ? err.reason : strerror(-r));
-	else
+	r = ended(start(&parts, role, &c, &err), &err);
+	if (!r)
 		r = loop_run(parts.loop);
 	finish(&parts);
 	conf_done(&c);
@@ -342,13 +379,15 @@ static const struct cli_verb tools[] = {
 
 static int completion(int argc, char **argv)
 {
-	static const struct argp role_argp = {option_list, parse_option, "",  NULL,
-					      NULL,	   NULL,	 NULL};
+	static const struct argp role_argp = {role_options, NULL, "", NULL, NULL, NULL, NULL};
+	static const struct argp hub_argp = {hub_options, NULL, "", NULL, NULL, NULL, NULL};
 	struct cli_verb verbs[ARRAY_SIZE(roles) + ARRAY_SIZE(tools)];
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
-		verbs[n++] = (struct cli_verb){roles[i].verb, NULL, roles[i].doc, &role_argp};
+		verbs[n++] = (struct cli_verb){
+			roles[i].verb, NULL, roles[i].doc,
+			options_of(&roles[i]) == hub_options ? &hub_argp : &role_argp};
 	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
 		verbs[n++] = tools[i];
 	return cli_cmd_completion(argc, argv, verbs, n);

@@ -20,6 +20,11 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	    struct field_error *reterr);
 struct hub *hub_free(struct hub *h);
 /*
+ * Makes the tables of the configured store (store_migrate), and prints each statement to out; with
+ * dry_run prints, and changes nothing.
+ */
+int hub_migrate(const struct config *conf, bool dry_run, FILE *out, struct field_error *reterr);
+/*
  * Stores an OTLP request of an agent in the same process; returns 0 when it is stored. Waits, so it
  * must not run on the loop or on the writer. arg: struct hub *.
  */

@@ -51,6 +51,24 @@ static int check_keys(const struct config *c, struct field_error *reterr)
 
 /* ---- this hub stores ---- */
 
+struct store_config hub_store_config(const struct config *conf)
+{
+	return (struct store_config){
+		.kind = conf->store_kind,
+		.path = conf->data_dir,
+		.retention_ns = conf->store_retention_ns,
+		.max_bytes = conf->store_max_bytes,
+		.url = conf->store_url,
+		.plain_http = conf->clickhouse_plain_http,
+		.ca_file = conf->store_ca_file,
+		.user = conf->clickhouse_user,
+		.password_file = conf->clickhouse_password_file,
+		.database = conf->clickhouse_database,
+		.cluster = conf->clickhouse_cluster,
+		.storage_policy = conf->clickhouse_storage_policy,
+	};
+}
+
 /*
  * Locks data_dir for this process. This must be a POSIX lock: the kernel releases it when the
  * process ends, even if children still have the file open.
@@ -81,25 +99,14 @@ static int open_store(const struct hub_stores_config *c, struct hub_stores *s,
 		      struct field_error *reterr)
 {
 	const struct config *conf = c->conf;
-	const struct store_config sc = {
-		.kind = conf->store_kind,
-		.path = conf->data_dir,
-		.retention_ns = conf->store_retention_ns,
-		.max_bytes = conf->store_max_bytes,
-		.own_cluster = c->own_cluster,
-		.clusters = c->clusters,
-		.n_clusters = c->n_clusters,
-		.url = conf->store_url,
-		.plain_http = conf->clickhouse_plain_http,
-		.ca_file = conf->store_ca_file,
-		.user = conf->clickhouse_user,
-		.password_file = conf->clickhouse_password_file,
-		.database = conf->clickhouse_database,
-	};
+	struct store_config sc = hub_store_config(conf);
 	int r = mkdir_parents(conf->data_dir, 0700);
 
 	if (r)
 		return field_error_set(reterr, "data_dir", "%s: %s", conf->data_dir, strerror(-r));
+	sc.own_cluster = c->own_cluster;
+	sc.clusters = c->clusters;
+	sc.n_clusters = c->n_clusters;
 	r = lock_data_dir(conf, s, reterr);
 	if (!r)
 		r = store_open(&sc, &s->store, reterr);

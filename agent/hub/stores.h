@@ -20,6 +20,8 @@ struct hub_stores_config {
 	const char *const *clusters; /* the registered ones */
 	size_t n_clusters;
 };
+/* The store of any kind but otlp; its texts are borrowed. It has no clusters yet. */
+struct store_config hub_store_config(const struct config *conf);
 /* *ret: what is open, also after an error. The caller closes it in each case. */
 int hub_stores_open(struct loop *l, const struct hub_stores_config *c, struct hub_stores *ret,
 		    struct field_error *reterr);

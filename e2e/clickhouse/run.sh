@@ -37,6 +37,8 @@ store/where_test
 store/events_test
 store/series_test
 store/clickhouse/same_test
+store/clickhouse/schema_test
+store/clickhouse/in_process_test
 store/clickhouse/failures_test
 ingest/group_test
 TESTS

@@ -7,6 +7,9 @@
 struct sink_ops {
 	const char *kind;
 	int (*open)(const struct store_config *c, void **ret, struct field_error *reterr);
+	/* as store_migrate(); NULL: open makes what it needs */
+	int (*migrate)(const struct store_config *c, bool dry_run, store_print_fn *print, void *arg,
+		       struct field_error *reterr);
 	void (*close)(void *sink);
 	char *const *(*clusters)(void *sink, size_t *ret_n);
 	int (*write)(void *sink, const struct batch *b, size_t *ret_n_new);

@@ -87,7 +87,7 @@ struct names {
 	sqlite3_stmt *get_string, *get_frame, *get_stack;
 	size_t bytes;	    /* memory of all */
 	size_t kept_bytes;  /* what of it is counted in the store's kept_bytes */
-	uint64_t n_reused; /* the store's, of a state as old as the oldest of them */
+	uint64_t n_reused;  /* the store's, of a state as old as the oldest of them */
 	uint64_t query;	    /* number of the query that runs, or ran last */
 	size_t query_bytes; /* memory of what this query has used so far */
 	int error;	    /* its first error, as -errno; 0: none */
@@ -122,12 +122,12 @@ struct sqlite_store {
 	/* limit for the values of steps, and of snapshots, in memory for values over time */
 	size_t series_values;
 	size_t block_stacks; /* limit for the stacks of a block's sum */
-	uint64_t seed;	    /* for the hashes of stacks in the file */
+	uint64_t seed;	     /* for the hashes of stacks in the file */
 	sqlite3 *writer;
 	struct readers readers;
 	/* changes whenever ids of dictionaries are free again, so that new rows may get them */
 	_Atomic uint64_t n_reused;
-	_Atomic size_t kept_bytes;  /* memory of the names that readers keep between queries */
+	_Atomic size_t kept_bytes; /* memory of the names that readers keep between queries */
 	sqlite3_stmt *st[_ST_MAX]; /* the writer's statements */
 	/*
 	 * the writer's cache; it has only rows that are committed or in the writer's open
@@ -141,10 +141,10 @@ struct sqlite_store {
 	int64_t data_version;
 	char **clusters; /* those other than the hub's own */
 	size_t n_clusters;
-	char *own_cluster; /* NULL: it has no name */
-	bool clusters_known; /* their list does not change any more */
-	struct blocks blocks;	  /* as the file has it, or the open transaction */
-	bool unswept;		  /* profiles were deleted since the last sweep (sqlite_expire.c) */
+	char *own_cluster;    /* NULL: it has no name */
+	bool clusters_known;  /* their list does not change any more */
+	struct blocks blocks; /* as the file has it, or the open transaction */
+	bool unswept;	      /* profiles were deleted since the last sweep (sqlite_expire.c) */
 	sqlite3_mutex *stats_lock;
 	struct store_stats stats;
 	/*
@@ -176,9 +176,9 @@ int store_sq_exec(sqlite3 *db, const char *sql);
 #define FILE_NAME    "profiles.sqlite"
 #define LINK_BYTES   192 /* of a row of `links` with its index, roughly */
 #define SQ_TEXT_(x)  #x
-#define SQ_TEXT(x)   SQ_TEXT_(x) /* a number as text, for SQL */
+#define SQ_TEXT(x)   SQ_TEXT_(x)     /* a number as text, for SQL */
 #define SQ_MAX_VALUE (INT64_MAX / 2) /* largest value in the file; larger ones become this one */
-int64_t store_sq_clamp(double v); /* limits v to 0..SQ_MAX_VALUE */
+int64_t store_sq_clamp(double v);    /* limits v to 0..SQ_MAX_VALUE */
 /* The integer in the first column of the first row; 0 if the query returns no row. */
 int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 /*
@@ -195,7 +195,7 @@ int store_sq_open(const char *file, int flags, sqlite3 **ret);
 /* Sets stats.error; fmt NULL clears it: the store is healthy. */
 void store_sq_set_error(struct sqlite_store *s, const char *fmt, ...) _printf_(2, 3);
 void store_sq_set_failed(struct sqlite_store *s, bool failed); /* whether the last write failed */
-void store_sq_tell_notes(struct sqlite_store *s);		 /* sets stats.error to the notes */
+void store_sq_tell_notes(struct sqlite_store *s);	       /* sets stats.error to the notes */
 void store_sq_disconnect(struct sqlite_store *s);
 int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
 
@@ -279,7 +279,7 @@ int store_sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free 
  */
 typedef int expire_due_fn(struct sqlite_store *s, void *arg, bool *ret);
 int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
-		  uint64_t deadline_ns, bool *ret_more);
+			uint64_t deadline_ns, bool *ret_more);
 
 /* ---- sqlite_sweep.c: writer's worker ---- */
 
@@ -320,7 +320,7 @@ struct store_plan {
 	struct place_bytes {
 		int64_t place;
 		uint64_t bytes;
-	} *dictionaries;
+	} * dictionaries;
 	size_t n_dictionaries;
 };
 /*
@@ -356,7 +356,7 @@ void store_sqlite_stats(void *sink, struct store_stats *ret);
 int store_sqlite_write(void *sink, const struct batch *b, size_t *ret_n_new);
 int store_sqlite_expire(void *sink, uint64_t now_wall_ns);
 int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
-		struct store_summary *ret, struct field_error *reterr);
+		      struct store_summary *ret, struct field_error *reterr);
 int store_sqlite_series(void *sink, const struct series_request *r, struct store_series *ret,
 			struct field_error *reterr);
 int store_sqlite_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
@@ -415,7 +415,7 @@ struct writing {
  */
 typedef void bind_fn(sqlite3_stmt *st, const void *arg);
 int store_words_get_or_put(struct writing *w, enum writer_statement get, enum writer_statement put,
-		     bind_fn *bind, const void *arg, int64_t *ret_id);
+			   bind_fn *bind, const void *arg, int64_t *ret_id);
 /* The same for a row that has only a text. */
 int store_words_text(struct writing *w, enum writer_statement get, enum writer_statement put,
 		     const char *text, int64_t *ret_id);
@@ -423,7 +423,7 @@ int store_words_text(struct writing *w, enum writer_statement get, enum writer_s
 int store_words_string(struct writing *w, const char *text, int64_t *ret_id);
 /* Finds or adds the row of the sample's stack and head. time_s becomes last_s of the row. */
 int store_words_stack(struct writing *w, const struct profile_sample *sample, int64_t time_s,
-		int64_t *ret_id);
+		      int64_t *ret_id);
 /* Finds or adds the row of a process with its tags. Sets w->place, which its stacks need. */
 int store_words_series(struct writing *w, const struct profile *p, int64_t time_s, int64_t *ret_id);
 void store_words_done(struct writing *w);
@@ -434,7 +434,7 @@ void store_words_done(struct writing *w);
 void store_tags_text(const struct tags *tags, struct buf *out);
 /* Finds or adds the row of a set of tags. text is the result of store_tags_text(). */
 int store_words_tagset(struct writing *w, const struct tags *tags, const struct buf *text,
-		int64_t *ret_id);
+		       int64_t *ret_id);
 /*
  * Finds or adds the row of a sample's labels, which are a set of tags, too. *ret_id is 0 if labels
  * is NULL.
@@ -566,7 +566,7 @@ struct query {
 	struct sqlite_store *s;
 	struct reader *reader; /* NULL: the query has none */
 	sqlite3 *db;	       /* the reader's connection */
-	uint64_t n_reused;  /* of the store before the query began */
+	uint64_t n_reused;     /* of the store before the query began */
 };
 /*
  * Takes a reader and begins a transaction on it, with the deadline of sel. The caller calls
@@ -671,15 +671,15 @@ void store_id_set_done(struct id_set *s);
 
 struct groups {
 	sqlite3 *db;
-	const char *tag;	/* NULL: there is one group */
+	const char *tag; /* NULL: there is one group */
 	/* to what the tag belongs; neither: to series */
 	bool of_stacks, of_calls;
 	struct group_name *names;
-	size_t n;		/* groups so far; they are numbered from 0 */
-	size_t bytes;		/* memory of all, estimated */
-	size_t names_bytes;	/* that of the groups without the maps */
-	struct id_map series;	/* those of the selection */
-	struct id_map stacks;	/* those that were looked up so far */
+	size_t n;	      /* groups so far; they are numbered from 0 */
+	size_t bytes;	      /* memory of all, estimated */
+	size_t names_bytes;   /* that of the groups without the maps */
+	struct id_map series; /* those of the selection */
+	struct id_map stacks; /* those that were looked up so far */
 	sqlite3_stmt *get_stack;
 };
 /*

@@ -14,23 +14,23 @@ struct store {
 static const struct sink_ops *const sinks[] = {&store_sqlite_sink, &store_clickhouse_sink,
 					       &store_null_sink};
 
-static const struct sink_ops *sink_find(const char *kind)
+static const struct sink_ops *sink_find(const char *kind, struct field_error *reterr)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sinks); i++)
 		if (streq(sinks[i]->kind, kind))
 			return sinks[i];
+	field_error_set(reterr, "store", "'%s' is not one of sqlite, clickhouse, null", kind);
 	return NULL;
 }
 
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr)
 {
-	const struct sink_ops *ops = sink_find(c->kind);
+	const struct sink_ops *ops = sink_find(c->kind, reterr);
 	void *sink = NULL;
 	int r;
 
 	if (!ops)
-		return field_error_set(reterr, "store",
-				       "'%s' is not one of sqlite, clickhouse, null", c->kind);
+		return -EINVAL;
 	r = ops->open(c, &sink, reterr);
 	if (r)
 		return r;
@@ -38,6 +38,16 @@ int store_open(const struct store_config *c, struct store **ret, struct field_er
 	**ret = (struct store){.ops = ops, .sink = sink};
 	(*ret)->clusters = ops->clusters(sink, &(*ret)->n_clusters);
 	return 0;
+}
+
+int store_migrate(const struct store_config *c, bool dry_run, store_print_fn *print, void *arg,
+		  struct field_error *reterr)
+{
+	const struct sink_ops *ops = sink_find(c->kind, reterr);
+
+	if (!ops)
+		return -EINVAL;
+	return ops->migrate ? ops->migrate(c, dry_run, print, arg, reterr) : 0;
 }
 
 struct store *store_close(struct store *s)

@@ -181,6 +181,11 @@ struct store_summary {
 void store_summary_done(struct store_summary *s);
 
 #define STORE_MAX_READERS 17 /* queries that read at once */
+/* How long the windows of an event, or of a namespace, are kept. */
+struct store_keep {
+	const char *of;
+	uint64_t retention_ns; /* 0: for ever */
+};
 struct store;
 struct store_config {
 	const char *kind;			/* "sqlite", "clickhouse", "null" */
@@ -206,8 +211,26 @@ struct store_config {
 	/* NULL or "": the CAs of the system; ClickHouse's user default; no password */
 	const char *ca_file, *user, *password_file;
 	const char *database; /* NULL: "profile" */
+	/*
+	 * Of ClickHouse, as its configuration has them; NULL or "": none. cluster: the tables are
+	 * replicated and lie on all shards of this cluster.
+	 */
+	const char *cluster, *storage_policy;
+	/* of ClickHouse: instead of retention_ns; a namespace's (of any cluster) beats an event's */
+	const struct store_keep *event_retention, *ns_retention;
+	size_t n_event_retention, n_ns_retention;
 };
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);
+/*
+ * Makes the tables of a store that several hubs share, and gives them what the configuration says
+ * of them, as store_open() does. It may run again, and while hubs write. Calls print for each
+ * statement that ran; with dry_run for each that would run, and runs none: also if the database
+ * cannot be reached, then as for one without tables. Prints nothing if nothing has to run, and for
+ * other kinds of stores.
+ */
+typedef void store_print_fn(const char *line, void *arg);
+int store_migrate(const struct store_config *c, bool dry_run, store_print_fn *print, void *arg,
+		  struct field_error *reterr);
 struct store *store_close(struct store *s);
 /*
  * Writes the batch in one transaction, or on a full disk in one for each profile. Skips profiles

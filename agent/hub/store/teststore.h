@@ -230,7 +230,6 @@ static inline int read_values(struct store *s, const struct selection *sel, cons
 	return store_choices(s, sel->scope ?: &store_scope_all, &c, 1, fn, arg, reterr);
 }
 
-
 struct got {
 	struct {
 		char text[512];
@@ -303,8 +302,7 @@ struct values {
 	char text[512];
 };
 
-static inline int take_value(const struct store_choice *c, const char *value, uint64_t n,
-			     void *arg)
+static inline int take_value(const struct store_choice *c, const char *value, uint64_t n, void *arg)
 {
 	struct values *v = arg;
 	size_t at = strlen(v->text);

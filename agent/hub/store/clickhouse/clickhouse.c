@@ -17,13 +17,15 @@ static void close_all(void *sink)
 
 	store_ch_disconnect(s);
 	store_ch_seen_free(s->seen);
+	store_ch_schema_free(s->schema);
 	pthread_mutex_destroy(&s->ready_lock);
 	pthread_mutex_destroy(&s->stats_lock);
 	free(s->database);
 	free(s);
 }
 
-static int open_all(const struct store_config *c, void **ret, struct field_error *reterr)
+static int connect_all(const struct store_config *c, struct ch_store **ret,
+		       struct field_error *reterr)
 {
 	struct ch_store *s = xcalloc(1, sizeof(*s));
 	int r;
@@ -33,14 +35,39 @@ static int open_all(const struct store_config *c, void **ret, struct field_error
 	s->database = xstrdup(c->database ?: "profile");
 	s->retention_ns = c->retention_ns;
 	s->seen = store_ch_seen_new();
-	r = store_ch_connect(s, c, reterr);
-	if (r) {
+	r = store_ch_schema_new(c, &s->schema, reterr);
+	if (!r)
+		r = store_ch_connect(s, c, reterr);
+	if (r)
 		close_all(s);
+	else
+		*ret = s;
+	return r;
+}
+
+static int open_all(const struct store_config *c, void **ret, struct field_error *reterr)
+{
+	struct ch_store *s;
+	int r = connect_all(c, &s, reterr);
+
+	if (r)
 		return r;
-	}
 	(void)store_ch_ready(s, NULL); /* the stats tell of a failure */
 	*ret = s;
 	return 0;
+}
+
+static int migrate(const struct store_config *c, bool dry_run, store_print_fn *print, void *arg,
+		   struct field_error *reterr)
+{
+	struct ch_store *s;
+	int r = connect_all(c, &s, reterr);
+
+	if (r)
+		return r;
+	r = store_ch_migrate_with(s, dry_run, print, arg, reterr);
+	close_all(s);
+	return r;
 }
 
 int store_ch_ready(struct ch_store *s, struct field_error *reterr)
@@ -170,6 +197,7 @@ static int read_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
 const struct sink_ops store_clickhouse_sink = {
 	.kind = "clickhouse",
 	.open = open_all,
+	.migrate = migrate,
 	.close = close_all,
 	.clusters = clusters,
 	.write = write_batch,

@@ -60,11 +60,13 @@ double store_ch_get_double(struct ch_rows *r);
 const char *store_ch_get_text(struct ch_rows *r, size_t *ret_n);
 char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\0' */
 
+struct ch_schema;
 struct ch_store {
 	struct http_asker *asker;
 	char *prefix; /* of all paths; "": none */
 	char *database;
 	char *user, *password_file; /* "": none */
+	struct ch_schema *schema; /* the tables, by the configuration */
 	uint64_t retention_ns;
 	uint8_t seed[16];	    /* of the ids; known when ready */
 	atomic_bool ready;	    /* the tables are there, as this hub needs them */
@@ -108,6 +110,7 @@ int store_ch_post(struct ch_store *s, const struct ch_post *p, const struct ch_l
  * from the table pf_ids, its rows.
  */
 struct ch_sql {
+	const char *database; /* where its tables are; NULL: in the store's own */
 	struct buf text, fields; /* fields: of the body, multipart/form-data */
 	size_t n_params;
 	struct buf ids;
@@ -137,7 +140,15 @@ int store_ch_ready(struct ch_store *s, struct field_error *reterr);
 void store_ch_tell(struct ch_store *s, int r, const struct field_error *e);
 
 /* ---- schema.c ---- */
+/* Checks the names in the configuration, and copies what it says of the tables. */
+int store_ch_schema_new(const struct store_config *c, struct ch_schema **ret,
+			struct field_error *reterr);
+struct ch_schema *store_ch_schema_free(struct ch_schema *x);
+/* Makes the tables, and reads the seed of the ids. Does nothing if they are as they should be. */
 int store_ch_migrate(struct ch_store *s, struct field_error *reterr);
+/* As store_migrate(). */
+int store_ch_migrate_with(struct ch_store *s, bool dry_run, store_print_fn *print, void *arg,
+			  struct field_error *reterr);
 
 /* ---- ids.c ---- */
 struct ch_hash;

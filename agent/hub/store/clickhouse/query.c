@@ -93,7 +93,7 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 		"1000000"
 		"&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1"
 		"&enable_http_compression=1%s",
-		s->database, seconds_left(l), ids ?: "");
+		q->database ?: s->database, seconds_left(l), ids ?: "");
 	_cleanup_buf_ struct buf body = {0};
 	int r;
 

@@ -1,125 +1,332 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables. Each step of the migration may run again, from several hubs at once, and while hubs
- * of the version before write: it only adds. docs/clickhouse.md explains the choices.
+ * The migration: looks which steps the database has, runs the others, and compares the tables with
+ * what this hub needs.
  */
-#include "hub/store/clickhouse/clickhouse.h"
+#include "hub/store/clickhouse/schema.h"
 
 #include <stdlib.h>
 
-#define SEED_TABLE "podflame"
-#define TEXT	   " LowCardinality(String) CODEC(ZSTD(1))"
-#define NUMBERS	   "CODEC(T64, ZSTD(1))"
-
-static const char *const tables[] = {
-	/* The comment has the seed: who makes the table first decides it for all. */
-	"CREATE TABLE IF NOT EXISTS %1$s." SEED_TABLE " (version UInt32, made DateTime) "
-	"ENGINE = MergeTree ORDER BY version COMMENT '%2$s'",
-	/*
-	 * One row a window. A window that comes again is the same row: the engine, and FINAL in
-	 * each query, keep one. Its partition and its key follow from what it says.
-	 */
-	"CREATE TABLE IF NOT EXISTS %1$s.windows ("
-	"time DateTime CODEC(DoubleDelta, ZSTD(1)),"
-	"start DateTime CODEC(DoubleDelta, ZSTD(1)),"
-	"profile_id FixedString(16) CODEC(NONE),"
-	"profile_event_type" TEXT ","
-	"app_service" TEXT ","
-	"process_id UInt32 CODEC(ZSTD(1)),"
-	"process_start_ms UInt64 CODEC(ZSTD(1)),"
-	"pod_cluster" TEXT ", pod_ns" TEXT ", pod_node" TEXT ", pod_group" TEXT ","
-	"pod_group_type" TEXT ", pod" TEXT ", pod_uid" TEXT ", container" TEXT ","
-	"container_id" TEXT ", image" TEXT ", unverified" TEXT ","
-	"tag_names Array(LowCardinality(String)) CODEC(ZSTD(1)),"
-	"tag_values Array(String) CODEC(ZSTD(1)),"
-	"value UInt64 " NUMBERS ", n UInt64 " NUMBERS ","
-	"stacks Array(UInt64) CODEC(ZSTD(1)),"
-	"`values` Array(UInt64) " NUMBERS ", counts Array(UInt64) " NUMBERS ","
-	"cpus Array(Int32) " NUMBERS ","
-	"traces Array(FixedString(16)) CODEC(ZSTD(1)), spans Array(FixedString(8)) CODEC(ZSTD(1)),"
-	"call_stacks Array(UInt64) CODEC(ZSTD(1)), call_values Array(UInt64) " NUMBERS ","
-	"call_counts Array(UInt64) " NUMBERS ", call_cpus Array(Int32) " NUMBERS ","
-	"loss_reasons Array(LowCardinality(String)), loss_counts Array(UInt64),"
-	"loss_times Array(UInt64),"
-	"estimate_ppm UInt32 CODEC(ZSTD(1)), estimate_error UInt64 CODEC(ZSTD(1)),"
-	"snapshot UInt8 CODEC(ZSTD(1)), stored UInt64 CODEC(DoubleDelta, ZSTD(1)),"
-	"INDEX traces traces TYPE bloom_filter(0.001) GRANULARITY 4"
-	") ENGINE = ReplacingMergeTree PARTITION BY toDate(time) "
-	"ORDER BY (profile_event_type, pod_cluster, pod_ns, toStartOfHour(time), app_service,"
-	" process_id, process_start_ms, time, profile_id) "
-	"%3$s",
-	/* last: the day of the last window that uses the row, at most a day before */
-	"CREATE TABLE IF NOT EXISTS %1$s.stacks ("
-	"id UInt64, process" TEXT ", thread" TEXT ", main UInt8, wait UInt8,"
-	"label_names Array(LowCardinality(String)), label_values Array(String),"
-	"frames Array(UInt64) CODEC(ZSTD(1)), last Date"
-	") ENGINE = ReplacingMergeTree(last) ORDER BY id %4$s",
-	"CREATE TABLE IF NOT EXISTS %1$s.frames ("
-	"id UInt64, kind UInt8, inlined UInt8, line UInt32, address UInt64,"
-	"name String CODEC(ZSTD(1)), has_name UInt8, module" TEXT ", build_id" TEXT ", file" TEXT
-	","
-	"last Date"
-	") ENGINE = ReplacingMergeTree(last) ORDER BY id %4$s",
+struct migration {
+	struct ch_store *s;
+	const struct ch_schema *x;
+	bool dry_run;
+	store_print_fn *print; /* may be NULL */
+	void *arg;
+	size_t n_ran;
+	struct schema_found found;
+	struct field_error *err;
 };
 
-static int read_seed(struct ch_store *s, struct field_error *reterr)
-{
-	const struct ch_limits l = {.deadline_ns = now_mono_ns() + 30 * NSEC_PER_SEC};
-	struct ch_sql q = {0};
-	struct http_answer a = {0};
-	struct ch_rows rows;
-	_cleanup_free_ char *seed = NULL;
-	size_t n = 0;
-	int r;
+/* ---- what is wrong with it ---- */
 
-	store_ch_text(&q, "SELECT comment FROM system.tables WHERE name='" SEED_TABLE
-			  "' AND database=");
-	store_ch_str(&q, s->database);
-	r = store_ch_ask(s, &q, &l, &a, &rows, reterr);
-	if (!r) {
-		seed = store_ch_get_str(&rows);
-		r = rows.failed || hex_decode(seed, sizeof(s->seed), s->seed, &n) ||
-				    n != sizeof(s->seed)
-			    ? field_error_set(reterr, "store",
-					      "the comment of the table %s." SEED_TABLE
-					      " is not the one that podflame wrote",
-					      s->database)
-			    : 0;
+#define SEE " (docs/clickhouse.md, \"When the tables are not as they should be\")"
+
+static int check_versions(const struct migration *m)
+{
+	uint32_t newest = store_ch_steps[store_ch_n_steps - 1].version, found = 0;
+
+	for (size_t i = 0; i < m->found.n_versions; i++)
+		found = MAX(found, m->found.versions[i]);
+	if (found / SCHEMA_GENERATION <= newest / SCHEMA_GENERATION)
+		return 0;
+	return field_error_set(m->err, "store",
+			       "the tables of the database %s have version %u, and this hub knows "
+			       "%u: it needs a newer podflame",
+			       m->x->database, found, newest);
+}
+
+/* Without its seed, the ids of new stacks and frames would be others. */
+static int check_seed(const struct migration *m)
+{
+	if (store_ch_found_table(&m->found, SEED_TABLE) || !m->found.n_tables)
+		return 0;
+	return field_error_set(m->err, "store",
+			       "the table %s." SEED_TABLE " is not there, but %s.%s is: somebody "
+			       "has dropped it" SEE,
+			       m->x->database, m->x->database, m->found.tables[0].name);
+}
+
+static int check_is_there(const struct migration *m, const char *name)
+{
+	if (store_ch_found_table(&m->found, name))
+		return 0;
+	return field_error_set(m->err, "store",
+			       "the table %s.%s is not there, but the database says that it was "
+			       "made: somebody has dropped it" SEE,
+			       m->x->database, name);
+}
+
+static int check_columns(const struct migration *m, const struct schema_table *t, const char *name)
+{
+	for (size_t i = 0; i < t->n_columns; i++) {
+		const struct schema_column *c = &t->columns[i];
+		const char *type = store_ch_found_type(&m->found, name, c->name);
+
+		if (!type)
+			return field_error_set(m->err, "store",
+					       "the table %s.%s has no column %s (%s): somebody "
+					       "has altered it" SEE,
+					       m->x->database, name, c->name, c->type);
+		if (!streq(type, c->type))
+			return field_error_set(m->err, "store",
+					       "the column %s of the table %s.%s is %.80s, not %s: "
+					       "somebody has altered it" SEE,
+					       c->name, m->x->database, name, type, c->type);
 	}
-	http_answer_done(&a);
-	store_ch_sql_done(&q);
+	return 0;
+}
+
+static int check_engine(const struct migration *m, const char *name, const char *want)
+{
+	const struct schema_found_table *t = store_ch_found_table(&m->found, name);
+
+	if (!t || strstr(t->engine, want))
+		return 0;
+	return field_error_set(m->err, "store",
+			       "the table %s.%s has the engine %.60s, not %s: it was made with "
+			       "another store.clickhouse.cluster, or somebody has altered it" SEE,
+			       m->x->database, name, t->engine, want);
+}
+
+static int check_table(const struct migration *m, const struct schema_table *t)
+{
+	_cleanup_free_ char *local = store_ch_local(m->x, t->name);
+	int r = check_is_there(m, t->name);
+
+	if (!r)
+		r = check_is_there(m, local);
+	if (!r)
+		r = check_columns(m, t, t->name);
+	if (!r)
+		r = check_columns(m, t, local);
 	return r;
 }
 
-/* The engine deletes what is older than the retention; 0: nothing. */
-static void make_ttl(const struct ch_store *s, char windows[static 96], char names[static 96])
+/* What the steps that are recorded have made. */
+static int check_tables(const struct migration *m)
 {
-	unsigned long long keep_s = s->retention_ns / NSEC_PER_SEC;
+	int r = 0;
 
-	windows[0] = names[0] = '\0';
-	if (!keep_s)
-		return;
-	snprintf(windows, 96, "TTL time + toIntervalSecond(%llu) SETTINGS ttl_only_drop_parts = 1",
-		 keep_s);
-	snprintf(names, 96, "TTL last + toIntervalDay(%llu)", keep_s / 86400 + 2);
+	for (size_t i = 0; !r && i < store_ch_n_steps; i++) {
+		const struct schema_step *step = &store_ch_steps[i];
+
+		if (step->table && store_ch_found_version(&m->found, step->version))
+			r = check_table(m, step->table);
+	}
+	return r;
+}
+
+/* Before a step: CREATE ... IF NOT EXISTS does nothing if there is another table of its name. */
+static int check_engines(const struct migration *m)
+{
+	bool distributed = *m->x->cluster;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < store_ch_n_steps; i++)
+		if (store_ch_steps[i].table)
+			r = check_engine(m, store_ch_steps[i].name,
+					 distributed ? "Distributed" : "ReplacingMergeTree");
+	return r;
+}
+
+static int check(const struct migration *m)
+{
+	int r = check_versions(m);
+
+	if (!r)
+		r = check_seed(m);
+	if (!r)
+		r = check_engines(m);
+	return r ? r : check_tables(m);
+}
+
+/* ---- statements ---- */
+
+/* Frees both texts. shown: what is printed; NULL: sql. */
+static int run(struct migration *m, char *sql, char *shown)
+{
+	_cleanup_free_ char *line = xasprintf("%s;", shown ?: sql);
+	int r = m->dry_run ? 0 : store_ch_run(m->s, sql, m->err);
+
+	free(sql);
+	free(shown);
+	m->n_ran++;
+	if (!r && m->print)
+		m->print(line, m->arg);
+	if (r == -EACCES && m->err) {
+		_cleanup_free_ char *why = utf8_shorten(m->err->reason, 300);
+
+		field_error_set(m->err, "store",
+				"%s; run `podflame hub --migrate` as a user that may "
+				"(docs/clickhouse.md)",
+				why);
+	}
+	return r;
+}
+
+/* Only who is asked for the SQL gets the seed: other output may be in a log. */
+static int make_seed(struct migration *m)
+{
+	uint8_t seed[sizeof(m->s->seed)];
+	char text[2 * sizeof(seed) + 1];
+
+	random_bytes(seed, sizeof(seed));
+	hex_encode(seed, sizeof(seed), text);
+	return run(m, store_ch_sql_seed(m->x, text),
+		   m->dry_run ? NULL : store_ch_sql_seed(m->x, "SECRET"));
+}
+
+static int run_step(struct migration *m, const struct schema_step *step)
+{
+	char *sql;
+	int r = 0;
+
+	for (unsigned i = 0; !r && (sql = store_ch_sql_step(m->x, step, i)); i++)
+		r = run(m, sql, NULL);
+	return r ? r : run(m, store_ch_sql_record(m->x, step->version), NULL);
+}
+
+/* A view has no rows: one that somebody has dropped is made again. */
+static bool is_done(const struct migration *m, const struct schema_step *step)
+{
+	return store_ch_found_version(&m->found, step->version) &&
+	       (step->table || store_ch_found_table(&m->found, step->name));
+}
+
+static int run_steps(struct migration *m)
+{
+	int r = 0;
+
+	if (!store_ch_found_table(&m->found, SEED_TABLE)) {
+		r = run(m, store_ch_sql_database(m->x), NULL);
+		if (!r)
+			r = make_seed(m);
+	}
+	for (size_t i = 0; !r && i < store_ch_n_steps; i++)
+		if (!is_done(m, &store_ch_steps[i]))
+			r = run_step(m, &store_ch_steps[i]);
+	return r;
+}
+
+/* ---- the configuration ---- */
+
+static int alter(struct migration *m, const struct schema_table *t, const char *change,
+		 const char *text)
+{
+	return run(m, store_ch_sql_alter(m->x, t, change, text), NULL);
+}
+
+/* The comment comes last: if a statement before it fails, all of them run again. */
+static int alter_ttl(struct migration *m, const struct schema_table *t)
+{
+	const char *ttl = m->x->ttl[t->keep];
+	_cleanup_free_ char *modify = xasprintf("MODIFY TTL %s", ttl);
+	int r = 0;
+
+	if (*ttl && t->keep == KEEP_WINDOW)
+		r = alter(m, t,
+			  m->x->drops_parts ? "MODIFY SETTING ttl_only_drop_parts = 1"
+					    : "MODIFY SETTING ttl_only_drop_parts = 0",
+			  NULL);
+	if (!r)
+		r = alter(m, t, *ttl ? modify : "REMOVE TTL", NULL);
+	return r ? r : alter(m, t, "MODIFY COMMENT ", ttl);
+}
+
+/* Gives a table that was there before the TTL and the policy of the configuration. */
+static int alter_table(struct migration *m, const struct schema_table *t,
+		       const struct schema_found_table *found)
+{
+	const char *policy = m->x->storage_policy;
+	int r = 0;
+
+	if (!streq(found->comment, m->x->ttl[t->keep]))
+		r = alter_ttl(m, t);
+	if (!r && *policy && !streq(found->policy, policy))
+		r = alter(m, t, "MODIFY SETTING storage_policy = ", policy);
+	return r;
+}
+
+static int alter_tables(struct migration *m)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < store_ch_n_steps; i++) {
+		const struct schema_table *t = store_ch_steps[i].table;
+		_cleanup_free_ char *local = store_ch_local(m->x, store_ch_steps[i].name);
+		const struct schema_found_table *found = store_ch_found_table(&m->found, local);
+
+		if (t && found)
+			r = alter_table(m, t, found);
+	}
+	return r;
+}
+
+/* ---- all of it ---- */
+
+static int read_seed(const struct migration *m)
+{
+	const struct schema_found_table *t = store_ch_found_table(&m->found, SEED_TABLE);
+	size_t n = 0;
+
+	if (t && !hex_decode(t->comment, sizeof(m->s->seed), m->s->seed, &n) &&
+	    n == sizeof(m->s->seed))
+		return 0;
+	return field_error_set(m->err, "store",
+			       "the comment of the table %s." SEED_TABLE " is not the one that "
+			       "podflame wrote: somebody has altered it" SEE,
+			       m->x->database);
+}
+
+/* What a dry run prints if it cannot ask: all that a database without tables needs. */
+static int show_fresh(struct migration *m)
+{
+	_cleanup_free_ char *why = xasprintf("-- %s: this is for a database without tables",
+					     m->err ? m->err->reason : "no answer");
+
+	if (m->print)
+		m->print(why, m->arg);
+	return run_steps(m);
+}
+
+static int migrate(struct migration *m)
+{
+	int r = store_ch_look(m->s, &m->found, m->err);
+
+	if (r == -ENOTCONN && m->dry_run)
+		return show_fresh(m);
+	if (!r)
+		r = check(m);
+	if (!r)
+		r = run_steps(m);
+	if (!r)
+		r = alter_tables(m);
+	if (r || m->dry_run)
+		return r;
+	if (m->n_ran)
+		r = store_ch_look(m->s, &m->found, m->err);
+	if (!r)
+		r = check(m);
+	return r ? r : read_seed(m);
+}
+
+int store_ch_migrate_with(struct ch_store *s, bool dry_run, store_print_fn *print, void *arg,
+			  struct field_error *reterr)
+{
+	struct migration m = {.s = s,
+			      .x = s->schema,
+			      .dry_run = dry_run,
+			      .print = print,
+			      .arg = arg,
+			      .err = reterr};
+	int r = migrate(&m);
+
+	store_ch_found_done(&m.found);
+	return r;
 }
 
 int store_ch_migrate(struct ch_store *s, struct field_error *reterr)
 {
-	_cleanup_free_ char *database = xasprintf("CREATE DATABASE IF NOT EXISTS %s", s->database);
-	char ttl_windows[96], ttl_names[96];
-	uint8_t seed[sizeof(s->seed)];
-	char text[2 * sizeof(seed) + 1];
-	int r = store_ch_run(s, database, reterr);
-
-	make_ttl(s, ttl_windows, ttl_names);
-	random_bytes(seed, sizeof(seed));
-	hex_encode(seed, sizeof(seed), text);
-	for (size_t i = 0; !r && i < ARRAY_SIZE(tables); i++) {
-		_cleanup_free_ char *sql =
-			xasprintf(tables[i], s->database, text, ttl_windows, ttl_names);
-
-		r = store_ch_run(s, sql, reterr);
-	}
-	return r ? r : read_seed(s, reterr);
+	return store_ch_migrate_with(s, false, NULL, NULL, reterr);
 }
