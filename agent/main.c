@@ -42,18 +42,15 @@ struct main_options {
 };
 
 enum { OPT_MIGRATE = 256, OPT_DRY_RUN };
-#define ROLE_OPTIONS                                                                               \
-	{"config", 'c', "FILE", 0, "configuration file (YAML)", 0}, {                              \
-		"data", 'd', "DIR", 0,                                                             \
-		"directory for state (default: data_dir of the configuration, /var/lib/podflame)", \
-		0                                                                                  \
-	}
-static const struct argp_option role_options[] = {ROLE_OPTIONS, {0}};
-static const struct argp_option hub_options[] = {
-	ROLE_OPTIONS,
+/* The first ones are for `podflame hub` only. */
+#define N_HUB_OPTIONS 2
+static const struct argp_option option_list[] = {
 	{"migrate", OPT_MIGRATE, NULL, 0,
 	 "make or change the tables of the store, print the SQL, and end (docs/clickhouse.md)", 0},
 	{"dry-run", OPT_DRY_RUN, NULL, 0, "with --migrate: print the SQL, run nothing", 0},
+	{"config", 'c', "FILE", 0, "configuration file (YAML)", 0},
+	{"data", 'd', "DIR", 0,
+	 "directory for state (default: data_dir of the configuration, /var/lib/podflame)", 0},
 	{0},
 };
 
@@ -303,10 +300,10 @@ static void finish(struct parts *p)
 
 static const struct argp_option *options_of(const struct role *role)
 {
-	return role->hub && !role->node ? hub_options : role_options;
+	return option_list + (role->hub && !role->node ? 0 : N_HUB_OPTIONS);
 }
 
-/* Logs what was wrong. */
+/* Says what was wrong, if anything. */
 static int ended(int r, const struct field_error *err)
 {
 	if (r)
@@ -317,8 +314,7 @@ static int ended(int r, const struct field_error *err)
 
 static int run_role(const struct role *role, int argc, char **argv)
 {
-	const struct argp argp = {options_of(role), parse_option, "",  role->doc,
-				  NULL,		    NULL,	  NULL};
+	const struct argp argp = {options_of(role), parse_option, "", role->doc, NULL, NULL, NULL};
 	_cleanup_free_ char *name = xasprintf("podflame %s", role->verb);
 	struct main_options o = {0};
 	struct parts parts = {0};
@@ -379,15 +375,15 @@ static const struct cli_verb tools[] = {
 
 static int completion(int argc, char **argv)
 {
-	static const struct argp role_argp = {role_options, NULL, "", NULL, NULL, NULL, NULL};
-	static const struct argp hub_argp = {hub_options, NULL, "", NULL, NULL, NULL, NULL};
+	struct argp role_argps[ARRAY_SIZE(roles)];
 	struct cli_verb verbs[ARRAY_SIZE(roles) + ARRAY_SIZE(tools)];
 	size_t n = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(roles); i++)
-		verbs[n++] = (struct cli_verb){
-			roles[i].verb, NULL, roles[i].doc,
-			options_of(&roles[i]) == hub_options ? &hub_argp : &role_argp};
+	for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
+		role_argps[i] = (struct argp){
+			options_of(&roles[i]), parse_option, "", NULL, NULL, NULL, NULL};
+		verbs[n++] = (struct cli_verb){roles[i].verb, NULL, roles[i].doc, &role_argps[i]};
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
 		verbs[n++] = tools[i];
 	return cli_cmd_completion(argc, argv, verbs, n);
