@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose bytes the store holds, and what of them is deleted if it holds too many.
- *
- * A place is a namespace of a cluster, or what of a cluster belongs to no namespace. What the hub
- * could not verify is one place for each cluster, whatever namespaces its senders name. Each
- * cluster may have the same share, and of it, each of its places may have the same share. So a
- * cluster that invents namespaces takes nothing of another one. What one does not use of its share,
- * the others share. So a place with less than its share loses nothing, however much another one
- * writes.
+ * Whose bytes the store holds, and what of them is deleted if it holds too many. shares.h says what
+ * a place is, and what it may keep. A place with less than its share loses nothing, however much
+ * another one writes.
  *
  * Triggers keep the bytes of the profiles of each series. What a place has in the dictionaries is
  * counted here: a stack belongs to the place that stored it first, a frame or a text to the place
  * of the first stack that has it. The counts are estimates: only their ratios matter.
  */
+#include "hub/store/shares.h"
 #include "hub/store/sqlite.h"
 
 #include <inttypes.h>
@@ -48,44 +44,6 @@ int store_places_put(struct writing *w, const struct profile *p, int64_t *ret_id
 
 /* ---- how much each place has ---- */
 
-struct share {
-	int64_t id;
-	uint64_t bytes;		 /* all */
-	uint64_t profiles_bytes; /* of them, those that end with the profiles */
-	int64_t first_s;	 /* when its oldest profile began */
-	double excess;		 /* bytes of profiles to delete */
-	size_t n_slice;		 /* profiles in the slice that is being planned */
-	size_t cluster;		 /* its number in struct shares */
-};
-
-struct shares {
-	struct share *items; /* sorted by id */
-	size_t n, cap;
-	char **clusters; /* those of the places; "": the hub's own */
-	size_t n_clusters, cap_clusters;
-};
-
-static void shares_done(struct shares *s)
-{
-	for (size_t i = 0; i < s->n_clusters; i++)
-		free(s->clusters[i]);
-	free(s->clusters);
-	free(s->items);
-}
-
-/* The number of a place's cluster. There are few clusters, because the user registers them. */
-static size_t cluster_of(struct shares *s, const char *place)
-{
-	size_t ns_at = store_place_ns_at(place), n = ns_at ? ns_at - 1 : 0;
-
-	for (size_t i = 0; i < s->n_clusters; i++)
-		if (strlen(s->clusters[i]) == n && memcmp(s->clusters[i], place, n) == 0)
-			return i;
-	GROW(s->clusters, s->n_clusters, s->cap_clusters);
-	s->clusters[s->n_clusters] = xstrndup(place, n);
-	return s->n_clusters++;
-}
-
 static struct share *share_of(const struct shares *s, int64_t id)
 {
 	size_t from = 0, to = s->n;
@@ -111,12 +69,13 @@ static int read_clusters(sqlite3 *db, struct shares *s)
 
 	if (rc != SQLITE_OK)
 		return store_sq_errno(rc);
-	cluster_of(s, ""); /* also of a place without a row */
+	store_shares_cluster(s, ""); /* also of a place without a row */
 	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
 		struct share *x = share_of(s, sqlite3_column_int64(st, 0));
 
 		if (x)
-			x->cluster = cluster_of(s, (const char *)sqlite3_column_text(st, 1));
+			x->cluster =
+				store_shares_cluster(s, (const char *)sqlite3_column_text(st, 1));
 	}
 	return store_sq_errno(rc);
 }
@@ -302,86 +261,6 @@ static int add_dictionaries(sqlite3 *db, const struct shares *s, struct store_pl
 
 /* ---- who loses what ---- */
 
-static int by_bytes(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* How much each of n may keep so that all together have `most` bytes. Sorts them. */
-static uint64_t level_of(uint64_t *bytes, size_t n, uint64_t most)
-{
-	qsort(bytes, n, sizeof(*bytes), by_bytes);
-	for (size_t i = 0; i < n; i++) {
-		if (bytes[i] > most / (n - i))
-			return most / (n - i);
-		most -= bytes[i];
-	}
-	return UINT64_MAX;
-}
-
-/* How much each place of the cluster may keep so that they have `most` bytes together. */
-static uint64_t level_in(const struct shares *s, size_t cluster, uint64_t most)
-{
-	_cleanup_free_ uint64_t *bytes = xcalloc(s->n + 1, sizeof(*bytes));
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->n; i++)
-		if (s->items[i].cluster == cluster)
-			bytes[n++] = s->items[i].bytes;
-	return level_of(bytes, n, most);
-}
-
-/* How much each place may keep, by its cluster, so that all have `most` bytes. */
-static uint64_t *levels_of(const struct shares *s, uint64_t most)
-{
-	_cleanup_free_ uint64_t *sorted = xcalloc(s->n_clusters, sizeof(*sorted));
-	uint64_t *levels = xcalloc(s->n_clusters, sizeof(*levels)), of_cluster;
-
-	for (size_t i = 0; i < s->n; i++)
-		levels[s->items[i].cluster] += s->items[i].bytes;
-	memcpy(sorted, levels, s->n_clusters * sizeof(*levels));
-	of_cluster = level_of(sorted, s->n_clusters, most);
-	for (size_t i = 0; i < s->n_clusters; i++)
-		levels[i] = levels[i] > of_cluster ? level_in(s, i, of_cluster) : UINT64_MAX;
-	return levels;
-}
-
-static uint64_t all_bytes(const struct shares *s)
-{
-	uint64_t all = 0;
-
-	for (size_t i = 0; i < s->n; i++)
-		all += s->items[i].bytes;
-	return all;
-}
-
-/*
- * Sets the excess of the places that have more than they may, so that all have `most` bytes.
- * Returns how many these are.
- */
-static size_t set_excess(struct shares *s, uint64_t most, int64_t *ret_first_s)
-{
-	_cleanup_free_ uint64_t *levels = levels_of(s, most);
-	size_t n = 0;
-
-	*ret_first_s = INT64_MAX;
-	for (size_t i = 0; i < s->n; i++) {
-		struct share *x = &s->items[i];
-		uint64_t level = levels[x->cluster];
-
-		if (x->bytes <= level || !x->profiles_bytes)
-			continue;
-		/* with the profiles, as large a part of the rest is deleted, sooner or later */
-		x->excess =
-			(double)(x->bytes - level) / (double)x->bytes * (double)x->profiles_bytes;
-		*ret_first_s = MIN(*ret_first_s, x->first_s);
-		n++;
-	}
-	return n;
-}
-
 static void add_slice(struct store_plan *p, struct share *x, int64_t until_s)
 {
 	GROW(p->slices, p->n, p->cap);
@@ -429,7 +308,7 @@ static int plan_slices(sqlite3 *db, const char *sql, const struct shares *s, siz
 
 int store_shares_plan(struct sqlite_store *s, uint64_t deadline_ns, struct store_plan *ret)
 {
-	_cleanup_(shares_done) struct shares shares = {0};
+	_cleanup_(store_shares_done) struct shares shares = {0};
 	int64_t first_s;
 	size_t n;
 	int r = count_series(s->writer, &shares);
@@ -441,7 +320,7 @@ int store_shares_plan(struct sqlite_store *s, uint64_t deadline_ns, struct store
 	if (r)
 		return r;
 	ret->n = 0;
-	n = set_excess(&shares, all_bytes(&shares) / 10 * TENTHS_KEPT, &first_s);
+	n = store_shares_excess(&shares, store_shares_bytes(&shares) / 10 * TENTHS_KEPT, &first_s);
 	ret->slice = SLICE;
 	return n ? plan_slices(s->writer,
 			       "SELECT p.time, se.place, 1.0*se.bytes/MAX(se.profiles, 1) FROM "
@@ -454,7 +333,7 @@ int store_shares_plan(struct sqlite_store *s, uint64_t deadline_ns, struct store
 int store_links_plan(struct sqlite_store *s, uint64_t most, uint64_t deadline_ns,
 		     struct store_plan *ret)
 {
-	_cleanup_(shares_done) struct shares shares = {0};
+	_cleanup_(store_shares_done) struct shares shares = {0};
 	int64_t first_s;
 	size_t n;
 	int r = count_links(s->writer, &shares);
@@ -463,7 +342,7 @@ int store_links_plan(struct sqlite_store *s, uint64_t most, uint64_t deadline_ns
 		r = read_clusters(s->writer, &shares);
 	if (r)
 		return r;
-	n = set_excess(&shares, most, &first_s);
+	n = store_shares_excess(&shares, most, &first_s);
 	ret->slice = LINKS_SLICE;
 	return n ? plan_slices(s->writer,
 			       "SELECT k.time, se.place, 1.0 FROM links AS k INDEXED BY links_time "

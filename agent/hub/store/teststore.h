@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
+#ifndef T0
 #define T0 1700000000 /* end of every test's first window */
+#endif
 
 /* ---- a store ---- */
 

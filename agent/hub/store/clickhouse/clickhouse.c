@@ -34,6 +34,7 @@ static int connect_all(const struct store_config *c, struct ch_store **ret,
 	pthread_mutex_init(&s->stats_lock, NULL);
 	s->database = xstrdup(c->database ?: "profile");
 	s->retention_ns = c->retention_ns;
+	s->max_bytes = c->max_bytes;
 	s->seen = store_ch_seen_new();
 	r = store_ch_schema_new(c, &s->schema, reterr);
 	if (!r)
@@ -113,22 +114,6 @@ static char *const *clusters(void *sink, size_t *ret_n)
 	return s->clusters;
 }
 
-static int expire(void *sink, uint64_t now_wall_ns)
-{
-	(void)sink;
-	(void)now_wall_ns;
-	return 0;
-}
-
-static void stats(void *sink, struct store_stats *ret)
-{
-	struct ch_store *s = sink;
-
-	pthread_mutex_lock(&s->stats_lock);
-	*ret = s->stats;
-	pthread_mutex_unlock(&s->stats_lock);
-}
-
 /* ---- the functions of the sink, when the tables are there ---- */
 
 static int write_batch(void *sink, const struct batch *b, size_t *ret_n_new)
@@ -186,6 +171,13 @@ static int read_oldest(void *sink, const struct selection *sel, store_oldest_fn 
 	return r ? r : store_ch_oldest(sink, sel, fn, arg, reterr);
 }
 
+static int expire(void *sink, uint64_t now_wall_ns)
+{
+	int r = store_ch_ready(sink, NULL);
+
+	return r ? r : store_ch_expire(sink, now_wall_ns);
+}
+
 static int read_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
 		     struct field_error *reterr)
 {
@@ -210,5 +202,5 @@ const struct sink_ops store_clickhouse_sink = {
 	.oldest = read_oldest,
 	.pods = read_pods,
 	.expire = expire,
-	.stats = stats,
+	.stats = store_ch_stats,
 };

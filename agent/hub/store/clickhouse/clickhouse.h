@@ -53,12 +53,25 @@ static inline bool store_ch_more(const struct ch_rows *r)
 }
 uint64_t store_ch_get_varint(struct ch_rows *r);
 uint64_t store_ch_get_u64(struct ch_rows *r);
+static inline int64_t store_ch_get_sum(struct ch_rows *r) /* of CH_SUM */
+{
+	uint64_t v = store_ch_get_u64(r);
+
+	return v < (uint64_t)CH_MAX_VALUE ? (int64_t)v : CH_MAX_VALUE;
+}
 uint32_t store_ch_get_u32(struct ch_rows *r);
 uint8_t store_ch_get_u8(struct ch_rows *r);
 double store_ch_get_double(struct ch_rows *r);
 /* A text in the answer, without an end. *ret_n: its bytes. "" if the answer is too short. */
 const char *store_ch_get_text(struct ch_rows *r, size_t *ret_n);
 char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\0' */
+
+/* ---- expire.c ---- */
+struct ch_expiring {
+	int64_t cut_s;	   /* all that ended then or before was deleted; 0: nothing was */
+	int64_t oldest_s;  /* what is left of the day of cut_s begins then; 0: nothing is */
+	uint64_t swept_ns; /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
+};
 
 struct ch_schema;
 struct ch_store {
@@ -67,7 +80,8 @@ struct ch_store {
 	char *database;
 	char *user, *password_file; /* "": none */
 	struct ch_schema *schema; /* the tables, by the configuration */
-	uint64_t retention_ns;
+	uint64_t retention_ns, max_bytes;
+	struct ch_expiring expiring; /* the writer's */
 	uint8_t seed[16];	    /* of the ids; known when ready */
 	atomic_bool ready;	    /* the tables are there, as this hub needs them */
 	pthread_mutex_t ready_lock; /* guards the making of the tables, and what follows */
@@ -115,6 +129,7 @@ struct ch_sql {
 	size_t n_params;
 	struct buf ids;
 	const char *ids_type; /* "UInt64"; NULL: there are none */
+	bool changes;	      /* it is no SELECT */
 };
 void store_ch_sql_done(struct ch_sql *q);
 void store_ch_text(struct ch_sql *q, const char *sql);
@@ -138,6 +153,17 @@ int store_ch_insert(struct ch_store *s, const char *table, const struct buf *row
 int store_ch_ready(struct ch_store *s, struct field_error *reterr);
 /* Tells the health of the store what a write, or the making of the tables, has ended with. */
 void store_ch_tell(struct ch_store *s, int r, const struct field_error *e);
+/* ---- ask.c: what readers do with an answer ---- */
+/* Takes a row. It does nothing with a row of which a get has failed. */
+typedef int ch_take_fn(struct ch_rows *rows, void *arg);
+/*
+ * Runs the statement, calls `take` for each row, and frees the statement. -EIO: the answer is not
+ * one to this statement, or has more than `most` rows. Else as store_ch_ask(), or what take
+ * returns.
+ */
+int store_ch_each(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l, size_t most,
+		  ch_take_fn *take, void *arg, struct field_error *reterr);
+int store_ch_ends_early(struct field_error *reterr); /* returns -EIO */
 
 /* ---- schema.c ---- */
 /* Checks the names in the configuration, and copies what it says of the tables. */
@@ -214,13 +240,27 @@ void store_ch_process(struct ch_where *w);
 struct ch_names;
 struct ch_names *store_ch_names_new(struct ch_store *s, const struct ch_limits *l);
 struct ch_names *store_ch_names_free(struct ch_names *n);
-/* Reads the stacks with these ids, and their frames. */
+/*
+ * Reads the stacks with these ids, and their frames. -EFBIG: there is no room for more, and some of
+ * them may lack their names.
+ */
 int store_ch_names_read(struct ch_names *n, const uint64_t *ids, size_t n_ids,
 			struct field_error *reterr);
 /* Sets head, frames and n_frames of a row. A stack that is not there is one frame, STORE_LOST. */
 void store_ch_names_stack(const struct ch_names *n, uint64_t id, struct store_row *row);
 /* The tag of a stack: thread, wait, or a label; NULL: it has none. */
 const char *store_ch_names_tag(const struct ch_names *n, uint64_t id, const char *tag);
+
+/* ---- places.c: whose data the store has; a place as struct store_cut, whose texts are owned ---- */
+/* "other, ns, of_unverified": of a window, or of a row of cuts */
+void store_ch_place_columns(struct ch_where *w, const struct ch_store *s);
+struct store_cut store_ch_get_place(struct ch_rows *rows);
+void store_ch_place_done(struct store_cut *of);
+/* that a row is of the place */
+void store_ch_of_place(struct ch_where *w, const struct ch_store *s, const struct store_cut *of);
+/* Adds what was deleted because the store was full to the summary. */
+int store_ch_cuts(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
+		  struct store_summary *ret, struct field_error *reterr);
 
 /* ---- summary.c ---- */
 int store_ch_summary(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
@@ -240,3 +280,5 @@ int store_ch_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn
 		    struct field_error *reterr);
 int store_ch_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
 		  struct field_error *reterr);
+int store_ch_expire(void *sink, uint64_t now_wall_ns);
+void store_ch_stats(void *sink, struct store_stats *ret);

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#define ANSWER_BYTES	   (512u << 20) /* bytes of an answer, unpacked */
+#define ANSWER_BYTES	   (256u << 20) /* bytes of an answer, unpacked */
 #define MAX_PASSWORD_BYTES 4096		/* bytes of the password's file */
 #define REASON_BYTES	   300		/* bytes of ClickHouse's own words in an error */
 

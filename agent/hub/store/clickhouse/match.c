@@ -72,55 +72,51 @@ static int too_many(const struct matching *m, const struct predicate *p)
 	return -E2BIG;
 }
 
-static int compare(const struct matching *m, const struct predicate *p, struct ch_rows *rows,
-		   struct predicate *in)
+/* The comparison of a tag's values with one pattern. */
+struct comparing {
+	const struct matching *m;
+	const struct predicate *p;
+	struct regexp *regexp; /* NULL: LIKE */
+	struct predicate *in;  /* gets the values that match */
+	size_t n, cap;
+};
+
+static int take_value(struct ch_rows *rows, void *arg)
 {
-	bool regexp = p->op == PRED_REGEXP || p->op == PRED_NOT_REGEXP;
-	struct regexp *x = NULL;
-	struct field_error e;
-	size_t n = 0, cap = 0;
-	int r = regexp && regexp_new(p->values[0], &x, &e) ? -EINVAL : 0;
+	struct comparing *c = arg;
+	_cleanup_free_ char *value = store_ch_get_str(rows);
+	int is;
 
-	while (!r && store_ch_more(rows)) {
-		_cleanup_free_ char *value = store_ch_get_str(rows);
-		int is = 0;
-
-		if (n % CHECK_EVERY == 0 && must_end(m->limits))
-			r = -ETIME;
-		if (++n > VALUES_MAX)
-			r = too_many(m, p);
-		if (!r)
-			is = regexp ? regexp_match(x, value)
-				    : store_match_like(p->values[0], value);
-		if (is < 0)
-			r = is;
-		if (r || !is)
-			continue;
-		if (in->n_values == MATCHING_MAX) {
-			r = too_many(m, p);
-			break;
-		}
-		GROW(in->values, in->n_values, cap);
-		in->values[in->n_values++] = TAKE_PTR(value);
-	}
-	regexp_free(x);
-	return r ? r : rows->failed ? -EIO : 0;
+	if (rows->failed)
+		return 0;
+	if (c->n % CHECK_EVERY == 0 && must_end(c->m->limits))
+		return -ETIME;
+	if (++c->n > VALUES_MAX)
+		return too_many(c->m, c->p);
+	is = c->regexp ? regexp_match(c->regexp, value) : store_match_like(c->p->values[0], value);
+	if (is <= 0)
+		return is;
+	if (c->in->n_values == MATCHING_MAX)
+		return too_many(c->m, c->p);
+	GROW(c->in->values, c->in->n_values, c->cap);
+	c->in->values[c->in->n_values++] = TAKE_PTR(value);
+	return 0;
 }
 
 static int match(const struct matching *m, const struct predicate *p, struct predicate *in)
 {
+	struct comparing c = {.m = m, .p = p, .in = in};
 	struct ch_where w = {.event = m->sel->event, .calls = store_is_tag_of_calls(p->tag)};
-	struct http_answer a = {0};
-	struct ch_rows rows;
+	struct field_error e;
 	int r;
 
 	in->op = p->op == PRED_LIKE || p->op == PRED_REGEXP ? PRED_IN : PRED_NOT_IN;
+	if ((p->op == PRED_REGEXP || p->op == PRED_NOT_REGEXP) &&
+	    regexp_new(p->values[0], &c.regexp, &e))
+		return -EINVAL;
 	put_values(&w, m->sel, p->tag);
-	r = store_ch_ask(m->s, &w.sql, m->limits, &a, &rows, m->reterr);
-	if (!r)
-		r = compare(m, p, &rows, in);
-	http_answer_done(&a);
-	store_ch_sql_done(&w.sql);
+	r = store_ch_each(m->s, &w.sql, m->limits, VALUES_MAX + 1, take_value, &c, m->reterr);
+	regexp_free(c.regexp);
 	return r;
 }
 

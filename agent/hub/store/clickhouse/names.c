@@ -5,9 +5,13 @@
 #include <stdlib.h>
 #include <uthash.h>
 
+#define NAMES_BYTES   (256u << 20) /* memory for the names of an answer */
+#define FRAMES_A_TIME 100000	   /* frames that one statement asks for */
+
 struct named_frame {
 	uint64_t id;
-	struct frame frame; /* its strings are owned */
+	bool known;	    /* the database has it */
+	struct frame frame; /* its strings are owned; until it is known, STORE_LOST */
 	UT_hash_handle hh;
 };
 struct named_stack {
@@ -16,7 +20,6 @@ struct named_stack {
 	bool main;
 	enum wait wait;
 	size_t n;
-	uint64_t *ids; /* of frames */
 	const struct frame **frames;
 	UT_hash_handle hh;
 };
@@ -25,6 +28,8 @@ struct ch_names {
 	const struct ch_limits *limits;
 	struct named_frame *frames;
 	struct named_stack *stacks;
+	struct buf wanted; /* ids of frames that are to be asked for */
+	size_t bytes;
 };
 
 static const struct frame lost = {.kind = FRAME_MARKER, .name = STORE_LOST};
@@ -39,13 +44,12 @@ struct ch_names *store_ch_names_new(struct ch_store *s, const struct ch_limits *
 	return n;
 }
 
-static void frame_free(struct named_frame *f)
+static void texts_free(struct frame *f)
 {
-	free((char *)f->frame.name);
-	free((char *)f->frame.module);
-	free((char *)f->frame.build_id);
-	free((char *)f->frame.file);
-	free(f);
+	free((char *)f->name);
+	free((char *)f->module);
+	free((char *)f->build_id);
+	free((char *)f->file);
 }
 
 static void stack_free(struct named_stack *s)
@@ -54,7 +58,6 @@ static void stack_free(struct named_stack *s)
 	free(s->thread);
 	for (int i = 0; i < _LABEL_MAX; i++)
 		free(s->labels[i]);
-	free(s->ids);
 	free(s->frames);
 	free(s);
 }
@@ -68,12 +71,15 @@ struct ch_names *store_ch_names_free(struct ch_names *n)
 		return NULL;
 	HASH_ITER (hh, n->frames, f, next_f) {
 		HASH_DEL(n->frames, f);
-		frame_free(f);
+		if (f->known)
+			texts_free(&f->frame);
+		free(f);
 	}
 	HASH_ITER (hh, n->stacks, s, next_s) {
 		HASH_DEL(n->stacks, s);
 		stack_free(s);
 	}
+	buf_done(&n->wanted);
 	free(n);
 	return NULL;
 }
@@ -119,7 +125,24 @@ static void get_labels(struct ch_rows *rows, struct named_stack *s)
 	}
 }
 
-static struct named_stack *get_stack(struct ch_rows *rows)
+/* The frame with this id; if it is not there yet, it is to be asked for. */
+static const struct frame *want_frame(struct ch_names *n, uint64_t id)
+{
+	struct named_frame *f;
+
+	HASH_FIND(hh, n->frames, &id, sizeof(id), f);
+	if (f)
+		return &f->frame;
+	f = xcalloc(1, sizeof(*f));
+	f->id = id;
+	f->frame = lost;
+	HASH_ADD(hh, n->frames, id, sizeof(f->id), f);
+	store_ch_put_u64(&n->wanted, id);
+	n->bytes += sizeof(*f);
+	return &f->frame;
+}
+
+static struct named_stack *get_stack(struct ch_names *n, struct ch_rows *rows)
 {
 	struct named_stack *s = xcalloc(1, sizeof(*s));
 	uint8_t wait;
@@ -132,116 +155,113 @@ static struct named_stack *get_stack(struct ch_rows *rows)
 	s->wait = wait < _WAIT_MAX ? (enum wait)wait : WAIT_NONE;
 	get_labels(rows, s);
 	s->n = get_length(rows, STACK_MAX_FRAMES);
-	s->ids = xcalloc(s->n + 1, sizeof(*s->ids));
-	for (size_t i = 0; i < s->n; i++)
-		s->ids[i] = store_ch_get_u64(rows);
+	s->frames = xcalloc(s->n + 1, sizeof(*s->frames));
+	for (size_t i = 0; i < s->n; i++) {
+		uint64_t id = store_ch_get_u64(rows);
+
+		s->frames[i] = rows->failed ? &lost : want_frame(n, id);
+	}
 	return s;
 }
 
-static struct named_frame *get_frame(struct ch_rows *rows)
+static int take_stack(struct ch_rows *rows, void *arg)
 {
-	struct named_frame *f = xcalloc(1, sizeof(*f));
-	struct frame *x = &f->frame;
-	uint8_t kind;
+	struct ch_names *n = arg;
+	const char *from = rows->p;
+	struct named_stack *s = get_stack(n, rows), *known;
+
+	HASH_FIND(hh, n->stacks, &s->id, sizeof(s->id), known);
+	if (known || rows->failed) {
+		stack_free(s);
+		return 0;
+	}
+	HASH_ADD(hh, n->stacks, id, sizeof(s->id), s);
+	n->bytes += sizeof(*s) + (size_t)(rows->p - from);
+	return 0;
+}
+
+static struct frame get_frame(struct ch_rows *rows)
+{
+	struct frame f = {0};
+	uint8_t kind = store_ch_get_u8(rows);
 	char *name;
 
-	f->id = store_ch_get_u64(rows);
-	kind = store_ch_get_u8(rows);
-	x->kind = kind < _FRAME_KIND_MAX ? (enum frame_kind)kind : FRAME_MARKER;
-	x->inlined = store_ch_get_u8(rows);
-	x->line = store_ch_get_u32(rows);
-	x->address = store_ch_get_u64(rows);
+	f.kind = kind < _FRAME_KIND_MAX ? (enum frame_kind)kind : FRAME_MARKER;
+	f.inlined = store_ch_get_u8(rows);
+	f.line = store_ch_get_u32(rows);
+	f.address = store_ch_get_u64(rows);
 	name = store_ch_get_str(rows);
 	if (store_ch_get_u8(rows))
-		x->name = name;
+		f.name = name;
 	else
 		free(name);
-	x->module = get_text(rows);
-	x->build_id = get_text(rows);
-	x->file = get_text(rows);
+	f.module = get_text(rows);
+	f.build_id = get_text(rows);
+	f.file = get_text(rows);
 	return f;
 }
 
-static int read_ids(struct ch_names *n, const char *sql, struct buf *ids,
-		    void (*take)(struct ch_names *n, struct ch_rows *rows),
-		    struct field_error *reterr)
+static int take_frame(struct ch_rows *rows, void *arg)
 {
-	struct ch_sql q = {.ids_type = "UInt64", .ids = *ids};
-	struct http_answer a = {0};
-	struct ch_rows rows;
-	int r;
-
-	*ids = (struct buf){0};
-	store_ch_text(&q, sql);
-	r = q.ids.len ? store_ch_ask(n->s, &q, n->limits, &a, &rows, reterr) : 0;
-	while (!r && q.ids.len && store_ch_more(&rows))
-		take(n, &rows);
-	if (!r && q.ids.len && rows.failed)
-		r = field_error_set(reterr, "store", "ClickHouse's answer ends early"), r = -EIO;
-	http_answer_done(&a);
-	store_ch_sql_done(&q);
-	return r;
-}
-
-static void take_stack(struct ch_names *n, struct ch_rows *rows)
-{
-	struct named_stack *s = get_stack(rows), *known;
-
-	HASH_FIND(hh, n->stacks, &s->id, sizeof(s->id), known);
-	if (known || rows->failed)
-		stack_free(s);
-	else
-		HASH_ADD(hh, n->stacks, id, sizeof(s->id), s);
-}
-
-static void take_frame(struct ch_names *n, struct ch_rows *rows)
-{
-	struct named_frame *f = get_frame(rows), *known;
-
-	HASH_FIND(hh, n->frames, &f->id, sizeof(f->id), known);
-	if (known || rows->failed)
-		frame_free(f);
-	else
-		HASH_ADD(hh, n->frames, id, sizeof(f->id), f);
-}
-
-static const struct frame *find_frame(const struct ch_names *n, uint64_t id)
-{
+	struct ch_names *n = arg;
+	const char *from = rows->p;
+	uint64_t id = store_ch_get_u64(rows);
+	struct frame frame = get_frame(rows);
 	struct named_frame *f;
 
 	HASH_FIND(hh, n->frames, &id, sizeof(id), f);
-	return f ? &f->frame : NULL;
+	if (!f || f->known || rows->failed) {
+		texts_free(&frame);
+		return 0;
+	}
+	f->frame = frame;
+	f->known = true;
+	n->bytes += (size_t)(rows->p - from);
+	return 0;
 }
 
-/* Reads the frames that the stacks need and n has not yet. */
+/* Asks for the rows with the ids, of which there are at most `most`, and takes the ids. */
+static int read_ids(struct ch_names *n, const char *sql, struct buf *ids, size_t most,
+		    ch_take_fn *take, struct field_error *reterr)
+{
+	struct ch_sql q = {.ids_type = "UInt64", .ids = *ids};
+
+	*ids = (struct buf){0};
+	if (!q.ids.len) {
+		store_ch_sql_done(&q);
+		return 0;
+	}
+	store_ch_text(&q, sql);
+	return store_ch_each(n->s, &q, n->limits, most, take, n, reterr);
+}
+
+/* Reads the frames that are to be asked for. */
 static int read_frames(struct ch_names *n, struct field_error *reterr)
 {
-	_cleanup_buf_ struct buf ids = {0};
-	int r;
+	_cleanup_buf_ struct buf all = n->wanted;
+	int e = 0;
 
-	for (struct named_stack *s = n->stacks; s; s = s->hh.next)
-		for (size_t i = 0; !s->frames && i < s->n; i++)
-			if (!find_frame(n, s->ids[i]))
-				store_ch_put_u64(&ids, s->ids[i]);
-	r = read_ids(n,
-		     "SELECT id, kind, inlined, line, address, name, has_name, module, build_id, "
-		     "file FROM frames WHERE id IN (SELECT id FROM pf_ids) LIMIT 1 BY id",
-		     &ids, take_frame, reterr);
-	for (struct named_stack *s = n->stacks; !r && s; s = s->hh.next) {
-		if (s->frames)
-			continue;
-		s->frames = xcalloc(s->n + 1, sizeof(*s->frames));
-		for (size_t i = 0; i < s->n; i++)
-			s->frames[i] = find_frame(n, s->ids[i]) ?: &lost;
+	n->wanted = (struct buf){0};
+	for (size_t at = 0; !e && at < all.len; at += FRAMES_A_TIME * sizeof(uint64_t)) {
+		struct buf ids = {0};
+
+		if (n->bytes > NAMES_BYTES)
+			return -EFBIG;
+		buf_add(&ids, all.data + at, MIN(all.len - at, FRAMES_A_TIME * sizeof(uint64_t)));
+		e = read_ids(n,
+			     "SELECT id, kind, inlined, line, address, name, has_name, module, "
+			     "build_id, file FROM frames WHERE id IN (SELECT id FROM pf_ids) "
+			     "LIMIT 1 BY id",
+			     &ids, FRAMES_A_TIME, take_frame, reterr);
 	}
-	return r;
+	return e;
 }
 
 int store_ch_names_read(struct ch_names *n, const uint64_t *ids, size_t n_ids,
 			struct field_error *reterr)
 {
-	_cleanup_buf_ struct buf wanted = {0};
-	int r;
+	struct buf wanted = {0};
+	int e;
 
 	for (size_t i = 0; i < n_ids; i++) {
 		struct named_stack *s;
@@ -250,11 +270,13 @@ int store_ch_names_read(struct ch_names *n, const uint64_t *ids, size_t n_ids,
 		if (!s)
 			store_ch_put_u64(&wanted, ids[i]);
 	}
-	r = read_ids(n,
+	if (n->bytes > NAMES_BYTES)
+		return buf_done(&wanted), -EFBIG;
+	e = read_ids(n,
 		     "SELECT id, process, thread, main, wait, label_names, label_values, frames "
 		     "FROM stacks WHERE id IN (SELECT id FROM pf_ids) LIMIT 1 BY id",
-		     &wanted, take_stack, reterr);
-	return r ? r : read_frames(n, reterr);
+		     &wanted, n_ids, take_stack, reterr);
+	return e ? e : read_frames(n, reterr);
 }
 
 void store_ch_names_stack(const struct ch_names *n, uint64_t id, struct store_row *row)

@@ -8,8 +8,19 @@
 
 #include <stdlib.h>
 
-#define BOUNDARY  "podflame-2f1c7b0e9d"
-#define INSERT_NS (60 * NSEC_PER_SEC)
+#define BOUNDARY     "podflame-2f1c7b0e9d"
+#define INSERT_NS    (60 * NSEC_PER_SEC)
+#define MEMORY_BYTES "4294967296" /* of ClickHouse, for one statement of a reader */
+#define SPILL_BYTES  "1073741824" /* from here on, it uses its disk for sums and sorting */
+/*
+ * ClickHouse ends a statement of a reader that takes more than this, and one whose connection is
+ * closed (only if it is read-only). A key lies in one partition, so FINAL need not look at others.
+ */
+#define READER_SETTINGS                                                                            \
+	"&readonly=2&cancel_http_readonly_queries_on_client_close=1&max_memory_"                   \
+	"usage=" MEMORY_BYTES "&max_bytes_before_external_group_by=" SPILL_BYTES                   \
+	"&max_bytes_before_external_sort=" SPILL_BYTES "&max_result_bytes=268435456"               \
+	"&result_overflow_mode=throw&do_not_merge_across_partitions_select_final=1"
 
 void store_ch_sql_done(struct ch_sql *q)
 {
@@ -91,9 +102,8 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 		"/?database=%s&default_format=RowBinary&wait_end_of_query=1"
 		"&max_query_size=16777216&max_ast_elements=1000000&max_expanded_ast_elements="
 		"1000000"
-		"&max_execution_time=%.3f&cancel_http_readonly_queries_on_client_close=1"
-		"&enable_http_compression=1%s",
-		q->database ?: s->database, seconds_left(l), ids ?: "");
+		"&max_execution_time=%.3f&enable_http_compression=1%s%s",
+		q->database ?: s->database, seconds_left(l), q->changes ? "" : READER_SETTINGS, ids ?: "");
 	_cleanup_buf_ struct buf body = {0};
 	int r;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading: ClickHouse adds up the equal stacks of a selection and gives the greatest sums first.
- * Then the hub asks for the names of these stacks.
+ * Then the hub asks for the names of these stacks, some at a time. If the names take too much
+ * memory, the rest of the stacks are in the row [others].
  */
 #include "hub/store/clickhouse/clickhouse.h"
 
@@ -9,13 +10,17 @@
 
 #define DEFAULT_MAX_ROWS    4000000
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
+#define STACKS_A_TIME	    10000 /* stacks whose names are asked for at once */
 
+/* A row of the answer; its texts lie there. */
 struct sum {
-	char *app, *group, *ns;
+	const char *app, *group, *ns;
+	size_t app_bytes, group_bytes, ns_bytes;
 	bool has_group;
 	uint64_t stack;
 	int64_t value;
 	uint64_t n_samples;
+	int64_t first_s, last_s;
 };
 struct reading {
 	struct ch_store *s;
@@ -23,11 +28,12 @@ struct reading {
 	struct ch_limits limits;
 	struct field_error *reterr;
 	bool group_of_stack;
-	struct sum *sums;
-	size_t n, cap;
-	int64_t first_s, last_s;
-	int64_t total;
-	uint64_t total_samples;
+	struct http_answer answer; /* the sums stay there until their rows are handed out */
+	struct ch_rows sums;
+	size_t n; /* of the sums */
+	struct ch_names *names;
+	bool full;     /* there is no room for more names */
+	int64_t shown; /* sum of the rows that were handed out */
 	struct store_summary summary;
 };
 
@@ -95,113 +101,152 @@ static void put_sums(struct reading *r, struct ch_where *w, size_t limit)
 	}
 }
 
-static void get_times(struct reading *r, struct ch_rows *rows)
+static struct sum get_sum(struct ch_rows *rows)
 {
-	int64_t first_s = store_ch_get_u32(rows), last_s = store_ch_get_u32(rows);
+	struct sum x = {0};
 
+	x.app = store_ch_get_text(rows, &x.app_bytes);
+	x.has_group = store_ch_get_u8(rows);
+	x.group = store_ch_get_text(rows, &x.group_bytes);
+	x.ns = store_ch_get_text(rows, &x.ns_bytes);
+	x.stack = store_ch_get_u64(rows);
+	x.value = store_ch_get_sum(rows);
+	x.n_samples = store_ch_get_u64(rows);
+	x.first_s = store_ch_get_u32(rows);
+	x.last_s = store_ch_get_u32(rows);
+	return x;
+}
+
+static void add_times(struct store_summary *s, int64_t first_s, int64_t last_s)
+{
 	if (!last_s)
 		return;
-	r->first_s = r->first_s ? MIN(r->first_s, first_s) : first_s;
-	r->last_s = MAX(r->last_s, last_s);
+	s->first_s = s->first_s ? MIN(s->first_s, first_s) : first_s;
+	s->last_s = MAX(s->last_s, last_s);
 }
 
-static void get_sum(struct reading *r, struct ch_rows *rows)
-{
-	struct sum x = {.app = store_ch_get_str(rows)};
-
-	x.has_group = store_ch_get_u8(rows);
-	x.group = store_ch_get_str(rows);
-	x.ns = store_ch_get_str(rows);
-	x.stack = store_ch_get_u64(rows);
-	x.value = (int64_t)store_ch_get_u64(rows);
-	x.n_samples = store_ch_get_u64(rows);
-	get_times(r, rows);
-	GROW(r->sums, r->n, r->cap);
-	r->sums[r->n++] = x;
-}
-
-static int early_end(struct reading *r)
-{
-	field_error_set(r->reterr, "store", "ClickHouse's answer ends early");
-	return -EIO;
-}
-
+/* Asks for the sums of the stacks, and counts them. */
 static int ask_sums(struct reading *r, size_t limit)
 {
 	struct ch_where w = {.event = r->sel->event, .calls = store_ch_wants_calls(r->sel)};
-	struct http_answer a = {0};
 	struct ch_rows rows;
 	int e;
 
 	put_sums(r, &w, limit);
-	e = store_ch_ask(r->s, &w.sql, &r->limits, &a, &rows, r->reterr);
-	while (!e && limit && store_ch_more(&rows))
-		get_sum(r, &rows);
-	if (!e && !limit) {
-		r->total = (int64_t)store_ch_get_u64(&rows);
-		r->total_samples = store_ch_get_u64(&rows);
-		get_times(r, &rows);
-	}
-	if (!e && rows.failed)
-		e = early_end(r);
-	if (limit)
-		r->summary.statement = xstrndup(w.sql.text.data, w.sql.text.len);
-	http_answer_done(&a);
+	e = store_ch_ask(r->s, &w.sql, &r->limits, &r->answer, &rows, r->reterr);
+	r->summary.statement = xstrndup(w.sql.text.data, w.sql.text.len);
 	store_ch_sql_done(&w.sql);
-	return e;
+	if (e)
+		return e;
+	r->sums = rows;
+	for (; store_ch_more(&rows) && r->n <= limit; r->n++) {
+		struct sum x = get_sum(&rows);
+
+		add_times(&r->summary, x.first_s, x.last_s);
+	}
+	return rows.failed || r->n > limit ? store_ch_ends_early(r->reterr) : 0;
 }
 
 /* ---- the rows of the answer ---- */
 
+/* The name of the namespace in the selection's list; NULL: it is not there. */
+static const char *apart_of(const struct selection *sel, const struct sum *x)
+{
+	for (size_t i = 0; x->ns_bytes && i < sel->n_apart; i++)
+		if (strlen(sel->apart[i]) == x->ns_bytes &&
+		    memcmp(sel->apart[i], x->ns, x->ns_bytes) == 0)
+			return sel->apart[i];
+	return NULL;
+}
+
+static int hand_row(struct reading *r, const struct sum *x, store_row_fn *fn, void *arg)
+{
+	_cleanup_free_ char *app = xstrndup(x->app, x->app_bytes),
+			    *group = x->has_group ? xstrndup(x->group, x->group_bytes) : NULL;
+	struct store_row row = {.app_service = app,
+				.group = r->group_of_stack ? store_ch_names_tag(r->names, x->stack,
+										r->sel->group_by)
+							   : group,
+				.ns = apart_of(r->sel, x),
+				.value = x->value,
+				.n_samples = x->n_samples};
+
+	store_ch_names_stack(r->names, x->stack, &row);
+	r->shown = MIN(r->shown + x->value, CH_MAX_VALUE);
+	r->summary.n_rows++;
+	r->summary.n_samples += x->n_samples;
+	return fn(&row, arg);
+}
+
+/* Hands out the next rows, at most STACKS_A_TIME of n. Sets full if their names find no room. */
+static int hand_some(struct reading *r, size_t n, store_row_fn *fn, void *arg)
+{
+	struct ch_rows ahead = r->sums;
+	_cleanup_free_ uint64_t *ids = NULL;
+	int e;
+
+	n = MIN(n, (size_t)STACKS_A_TIME);
+	ids = xcalloc(n, sizeof(*ids));
+	for (size_t i = 0; i < n; i++)
+		ids[i] = get_sum(&ahead).stack;
+	e = store_ch_names_read(r->names, ids, n, r->reterr);
+	r->full = e == -EFBIG;
+	if (r->full)
+		return 0;
+	for (size_t i = 0; !e && i < n; i++) {
+		const struct sum x = get_sum(&r->sums);
+
+		e = hand_row(r, &x, fn, arg);
+	}
+	return e;
+}
+
+struct total {
+	int64_t value, first_s, last_s;
+	uint64_t n_samples;
+};
+
+static int take_total(struct ch_rows *rows, void *arg)
+{
+	struct total *t = arg;
+
+	t->value = store_ch_get_sum(rows);
+	t->n_samples = store_ch_get_u64(rows);
+	t->first_s = store_ch_get_u32(rows);
+	t->last_s = store_ch_get_u32(rows);
+	return 0;
+}
+
+/* One row more, with all that is not in the rows before. */
 static int hand_others(struct reading *r, store_row_fn *fn, void *arg)
 {
 	static const struct frame frame = {.kind = FRAME_MARKER, .name = STORE_OTHERS};
-	const struct frame *const frames[] = {&frame};
+	static const struct frame *const frames[] = {&frame};
+	struct ch_where w = {.event = r->sel->event, .calls = store_ch_wants_calls(r->sel)};
 	struct store_row row = {.frames = frames, .n_frames = 1};
-	int64_t shown = 0;
-	uint64_t n_shown = 0;
+	struct total all = {0};
+	int e;
 
-	for (size_t i = 0; i < r->summary.n_rows; i++) {
-		shown = MIN(shown + r->sums[i].value, CH_MAX_VALUE);
-		n_shown += r->sums[i].n_samples;
-	}
-	row.value = MAX(r->total - shown, 0);
-	row.n_samples = r->total_samples > n_shown ? r->total_samples - n_shown : 0;
+	put_sums(r, &w, 0);
+	e = store_ch_each(r->s, &w.sql, &r->limits, 1, take_total, &all, r->reterr);
+	if (e)
+		return e;
+	add_times(&r->summary, all.first_s, all.last_s);
+	r->summary.truncated = true;
+	row.value = MAX(all.value - r->shown, 0);
+	row.n_samples = all.n_samples - MIN(all.n_samples, r->summary.n_samples);
 	r->summary.n_samples += row.n_samples;
 	return fn(&row, arg);
 }
 
 static int hand_out(struct reading *r, size_t max_rows, store_row_fn *fn, void *arg)
 {
-	struct ch_names *names = store_ch_names_new(r->s, &r->limits);
 	size_t n = MIN(r->n, max_rows);
-	_cleanup_free_ uint64_t *ids = xcalloc(n + 1, sizeof(*ids));
-	int e;
+	int e = 0;
 
-	for (size_t i = 0; i < n; i++)
-		ids[i] = r->sums[i].stack;
-	e = store_ch_names_read(names, ids, n, r->reterr);
-	for (size_t i = 0; !e && i < n; i++) {
-		const struct sum *x = &r->sums[i];
-		struct store_row row = {
-			.app_service = x->app, .value = x->value, .n_samples = x->n_samples};
-
-		store_ch_names_stack(names, x->stack, &row);
-		row.ns = *x->ns ? x->ns : NULL;
-		row.group = r->group_of_stack
-				    ? store_ch_names_tag(names, x->stack, r->sel->group_by)
-			    : x->has_group ? x->group
-					   : NULL;
-		r->summary.n_rows++;
-		r->summary.n_samples += x->n_samples;
-		e = fn(&row, arg);
-	}
-	if (!e && r->n > max_rows) {
-		r->summary.truncated = true;
-		e = hand_others(r, fn, arg);
-	}
-	store_ch_names_free(names);
-	return e;
+	while (!e && !r->full && r->summary.n_rows < n)
+		e = hand_some(r, n - r->summary.n_rows, fn, arg);
+	return e || r->summary.n_rows == r->n ? e : hand_others(r, fn, arg);
 }
 
 static int read_rows(struct reading *r, store_row_fn *fn, void *arg)
@@ -212,12 +257,8 @@ static int read_rows(struct reading *r, store_row_fn *fn, void *arg)
 	r->group_of_stack = r->sel->group_by && store_ch_is_sample_tag(r->sel->group_by) &&
 			    !store_is_tag_of_calls(r->sel->group_by);
 	e = ask_sums(r, max_rows + 1);
-	if (!e && r->n > max_rows)
-		e = ask_sums(r, 0);
 	if (!e)
 		e = hand_out(r, max_rows, fn, arg);
-	r->summary.first_s = r->first_s;
-	r->summary.last_s = r->last_s;
 	return e ? e : store_ch_summary(r->s, r->sel, &r->limits, &r->summary, r->reterr);
 }
 
@@ -229,6 +270,11 @@ int store_ch_error(int e, const struct selection *sel, struct field_error *reter
 				"process with app_service",
 				(double)(sel->max_time_ns ?: DEFAULT_MAX_TIME_NS) /
 					(double)NSEC_PER_SEC);
+	else if (e == -ENOBUFS)
+		field_error_set(
+			reterr, "store",
+			"the answer is too large for ClickHouse or the hub; ask for less time "
+			"or name the process with app_service");
 	else if (e == -ELOOP)
 		field_error_set(reterr, "store",
 				"a REGEXP takes too many steps on one of the values; nest fewer "
@@ -245,15 +291,12 @@ int store_ch_read(void *sink, const struct selection *sel, store_row_fn *fn, voi
 	int e = store_ch_where_match(r.s, sel, &r.limits, &matched.where, reterr);
 
 	r.sel = &matched;
+	r.names = store_ch_names_new(r.s, &r.limits);
 	if (!e)
 		e = read_rows(&r, fn, arg);
 	store_predicate_free(matched.where);
-	for (size_t i = 0; i < r.n; i++) {
-		free(r.sums[i].app);
-		free(r.sums[i].group);
-		free(r.sums[i].ns);
-	}
-	free(r.sums);
+	store_ch_names_free(r.names);
+	http_answer_done(&r.answer);
 	if (e) {
 		store_summary_done(&r.summary);
 		return store_ch_error(e, sel, reterr);

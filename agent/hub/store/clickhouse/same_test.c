@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same profiles in SQLite and in ClickHouse give the same answers, for filters that are drawn
- * by chance. e2e/clickhouse/run.sh starts the engine, and sets CLICKHOUSE_URL; without it the test
+ * The same profiles in SQLite and in ClickHouse give the same answers (rows, series, choices), for
+ * filters that are drawn by chance. e2e/clickhouse/run.sh starts the engine, and sets CLICKHOUSE_URL; without it the test
  * is skipped. LONG=1: thousands of filters, with a seed that is drawn by chance and printed; SEED
  * repeats a run.
  */
@@ -235,7 +235,7 @@ static int add_row(const struct store_row *row, void *arg)
 
 	for (size_t i = 0; i < row->n_frames; i++)
 		flat[i] = *row->frames[i];
-	buf_printf(&b, "%s: ", row->app_service ?: "(none)");
+	buf_printf(&b, "%s%s%s: ", row->ns ?: "", row->ns ? "/" : "", row->app_service ?: "(none)");
 	profile_stack_render(&row->head, flat, row->n_frames, &b);
 	buf_printf(&b, " group %s value %" PRId64 " n %" PRIu64, row->group ?: "(none)", row->value,
 		   row->n_samples);
@@ -262,27 +262,119 @@ static char *summary_text(const struct store_summary *s)
 	return buf_steal(&b);
 }
 
-/* All of an answer as text: its rows in the order of their texts, then the summary. */
-static char *answer_of(struct store *s, const struct scope *scope, const struct selection *sel)
+/* Puts the lines into b in the order of their texts, and frees them. */
+static void put_sorted(struct answer *a, struct buf *b)
 {
-	_cleanup_buf_ struct buf b = {0};
+	if (a->n)
+		qsort(a->lines, a->n, sizeof(*a->lines), by_text);
+	for (size_t i = 0; i < a->n; i++) {
+		buf_printf(b, "%s\n", a->lines[i]);
+		free(a->lines[i]);
+	}
+	free(a->lines);
+	*a = (struct answer){0};
+}
+
+/* One question to a store. */
+struct question {
+	const struct scope *scope;
+	struct selection sel;
+	const char *tag; /* of the choices, or the group of the series; NULL: the rows */
+	uint32_t step_s; /* of the series; 0: choices */
+};
+
+static int rows_of(struct store *s, const struct question *q, struct buf *b, struct field_error *e)
+{
 	_cleanup_free_ char *tail = NULL;
 	struct answer a = {0};
 	struct store_summary summary = {0};
-	struct field_error e = {0};
+	int r = store_read(s, q->scope, &q->sel, add_row, &a, &summary, e);
 
-	if (store_read(s, scope, sel, add_row, &a, &summary, &e))
-		return xasprintf("%s: %s", e.path, e.reason);
-	if (a.n)
-		qsort(a.lines, a.n, sizeof(*a.lines), by_text);
-	for (size_t i = 0; i < a.n; i++) {
-		buf_printf(&b, "%s\n", a.lines[i]);
-		free(a.lines[i]);
-	}
-	free(a.lines);
+	put_sorted(&a, b);
+	if (r)
+		return r;
 	tail = summary_text(&summary);
 	store_summary_done(&summary);
-	buf_puts(&b, tail);
+	return buf_puts(b, tail);
+}
+
+static int add_choice(const struct store_choice *c, const char *value, uint64_t n, void *arg)
+{
+	struct answer *a = arg;
+
+	(void)c;
+	GROW(a->lines, a->n, a->cap);
+	a->lines[a->n++] = xasprintf("%s: %" PRIu64, value, n);
+	return 0;
+}
+
+static int choices_of(struct store *s, const struct question *q, struct buf *b,
+		      struct field_error *e)
+{
+	const struct store_choice c = {q->tag, &q->sel, 1000};
+	struct answer a = {0};
+	int r = store_choices(s, q->scope, &c, 1, add_choice, &a, e);
+
+	put_sorted(&a, b);
+	return r;
+}
+
+/* A name, and the steps that are not 0. */
+static char *steps_text(const char *name, const int64_t *steps, size_t n)
+{
+	struct buf b = {0};
+
+	buf_puts(&b, name);
+	for (size_t i = 0; i < n; i++)
+		if (steps[i])
+			buf_printf(&b, " %zu=%" PRId64, i, steps[i]);
+	return buf_steal(&b);
+}
+
+static int series_of(struct store *s, const struct question *q, struct buf *b,
+		     struct field_error *e)
+{
+	const struct series_request request = {&q->sel, q->step_s, q->tag, 1000};
+	struct store_series x = {0};
+	struct answer a = {0};
+	int r = store_series(s, q->scope, &request, &x, e);
+
+	if (r)
+		return r;
+	buf_printf(b, "steps %zu others %d more %d\n", x.n_steps, x.others != NULL, x.more_starts);
+	for (size_t i = 0; i < x.n_groups; i++) {
+		GROW(a.lines, a.n, a.cap);
+		a.lines[a.n++] =
+			steps_text(x.groups[i].value ?: "(none)", x.groups[i].values, x.n_steps);
+	}
+	for (size_t i = 0; i < x.n_losses; i++) {
+		_cleanup_free_ char *name = xasprintf("lost %s", x.losses[i].reason);
+
+		GROW(a.lines, a.n, a.cap);
+		a.lines[a.n++] =
+			steps_text(name, (const int64_t *)x.losses[i].n_samples, x.n_steps);
+	}
+	put_sorted(&a, b);
+	for (size_t i = 0; i < x.n_starts; i++)
+		buf_printf(b, "start %" PRId64 "\n", x.starts[i]);
+	store_series_done(&x);
+	return 0;
+}
+
+/* All of an answer as text. */
+static char *answer_of(struct store *s, const struct question *q)
+{
+	struct buf b = {0};
+	struct field_error e = {0};
+	int r = !q->tag	    ? rows_of(s, q, &b, &e)
+		: q->step_s ? series_of(s, q, &b, &e)
+			    : choices_of(s, q, &b, &e);
+
+	if (r) {
+		buf_done(&b);
+		return xasprintf("%s: %s", e.path, e.reason);
+	}
+	buf_puts(&b, "");
 	return buf_steal(&b);
 }
 
@@ -336,55 +428,161 @@ static int both_teardown(void **state)
 	return 0;
 }
 
-static void same(const struct both *b, const struct scope *scope, const struct selection *sel,
-		 unsigned number)
+static void same(const struct both *b, const struct question *q, unsigned number)
 {
-	_cleanup_free_ char *want = answer_of(b->sqlite, scope, sel),
-			    *got = answer_of(b->clickhouse, scope, sel);
+	_cleanup_free_ char *want = answer_of(b->sqlite, q), *got = answer_of(b->clickhouse, q);
 	_cleanup_buf_ struct buf tree = {0};
 
-	print_tree(sel->where, &tree);
-	if (!streq(want, got))
-		fail_msg("SEED=%" PRIu64 ", filter %u of %s, %s%s:\n%s\n--- SQLite\n%s\n"
+	print_tree(q->sel.where, &tree);
+	if (!str_equal(want, got))
+		fail_msg("SEED=%" PRIu64 ", filter %u of %s, %s%s, %s %s:\n%s\n--- SQLite\n%s\n"
 			 "--- ClickHouse\n%s",
-			 b->seed, number, profile_event_info(sel->event)->name,
-			 scope->all ? "all" : "one namespace", sel->with_total ? ", Total" : "",
-			 tree.data, want, got);
+			 b->seed, number, profile_event_info(q->sel.event)->name,
+			 q->scope->all ? "all" : "one namespace", q->sel.with_total ? ", Total" : "",
+			 !q->tag	? "rows by"
+			 : q->step_s ? "series of"
+				     : "choices of",
+			 q->tag ?: q->sel.group_by ?: "none", tree.data, want, got);
+}
+
+static void skip_without(const struct both *b)
+{
+	if (b->sqlite)
+		return;
+	print_message("skip: CLICKHOUSE_URL is not set\n");
+	skip();
+}
+
+static unsigned n_questions(void)
+{
+	return getenv("LONG") ? 5000 : MANY;
+}
+
+/* A selection of chance; the caller frees its conditions. */
+static struct question a_question(void)
+{
+	static const enum event events[] = {EVENT_ON_CPU, EVENT_OFF_CPU, EVENT_MEM_INUSE};
+	static char *const app[] = {(char *)"app"};
+	static const struct scope one = {.places = (char **)app, .n_places = 1};
+
+	return (struct question){
+		.scope = below(3) ? &store_scope_all : &one,
+		.sel = {.event = ONE_OF(events),
+			.time_start_s = T0 - 10 + (int64_t)below(20),
+			.time_end_s = T0 + (int64_t)below(30),
+			.with_total = below(2),
+			.apart = app,
+			.n_apart = below(4) ? 0 : 1,
+			.where = a_tree(4),
+			.max_time_ns = 600 * NSEC_PER_SEC},
+	};
 }
 
 static void filters_select_the_same(void **state)
 {
-	static const enum event events[] = {EVENT_ON_CPU, EVENT_OFF_CPU, EVENT_MEM_INUSE};
-	static char *const app[] = {(char *)"app"};
-	const struct scope one = {.places = (char **)app, .n_places = 1};
 	static const char *const groups[] = {
 		NULL, NULL, "pod_ns", "thread", "k8s.label.tier", "profile_id"};
-	unsigned n = getenv("LONG") ? 5000 : MANY;
 	const struct both *b = *state;
 
-	if (!b->sqlite) {
-		print_message("skip: CLICKHOUSE_URL is not set\n");
-		skip();
-	}
-	for (unsigned i = 0; i < n; i++) {
-		struct selection sel = {.event = ONE_OF(events),
-					.time_start_s = T0 - 10 + (int64_t)below(20),
-					.time_end_s = T0 + (int64_t)below(30),
-					.with_total = below(2),
-					.group_by = ONE_OF(groups),
-					.where = a_tree(4),
-					.max_time_ns = 600 * NSEC_PER_SEC};
+	skip_without(b);
+	for (unsigned i = 0; i < n_questions(); i++) {
+		struct question q = a_question();
 
-		same(b, below(3) ? &store_scope_all : &one, &sel, i);
-		store_predicate_free(sel.where);
+		q.sel.group_by = ONE_OF(groups);
+		same(b, &q, i);
+		store_predicate_free(q.sel.where);
+	}
+}
+
+static void series_are_the_same(void **state)
+{
+	const struct both *b = *state;
+
+	skip_without(b);
+	for (unsigned i = 0; i < n_questions(); i++) {
+		struct question q = a_question();
+
+		q.tag = ONE_OF(tags);
+		q.step_s = 1 + below(7);
+		q.sel.time_end_s = MAX(q.sel.time_end_s, q.sel.time_start_s);
+		same(b, &q, i);
+		store_predicate_free(q.sel.where);
+	}
+}
+
+static void choices_are_the_same(void **state)
+{
+	const struct both *b = *state;
+
+	skip_without(b);
+	for (unsigned i = 0; i < n_questions(); i++) {
+		struct question q = a_question();
+
+		q.tag = below(10) ? ONE_OF(tags) : POD_LABEL;
+		same(b, &q, i);
+		store_predicate_free(q.sel.where);
+	}
+}
+
+/* ---- what the stores have ---- */
+
+static void add_namespace(const char *ns, void *arg)
+{
+	buf_printf(arg, "%s\n", ns);
+}
+
+static void add_oldest(const struct store_cut *of, int64_t oldest_s, void *arg)
+{
+	buf_printf(arg, "%s:%s%s from %" PRId64 "\n", of->cluster ?: "", of->ns ?: "",
+		   of->unverified ? " unverified" : "", oldest_s);
+}
+
+static void add_pod(const struct store_pod *p, void *arg)
+{
+	struct answer *a = arg;
+
+	GROW(a->lines, a->n, a->cap);
+	a->lines[a->n++] =
+		xasprintf("%s %s %s %s %s", p->cluster ?: "", p->ns, p->name, p->uid, p->node);
+}
+
+static char *has(struct store *s, const struct scope *scope)
+{
+	struct buf b = {0};
+	struct answer pods = {0};
+	struct field_error e = {0};
+
+	assert_int_equal(store_namespaces(s, NULL, add_namespace, &b, &e), 0);
+	assert_int_equal(store_oldest(s, scope, NULL, add_oldest, &b, &e), 0);
+	assert_int_equal(store_pods(s, T0 + 5, add_pod, &pods, &e), 0);
+	put_sorted(&pods, &b);
+	return buf_steal(&b);
+}
+
+static void both_have_the_same(void **state)
+{
+	static char *const app[] = {(char *)"app"};
+	const struct scope one = {.places = (char **)app, .n_places = 1},
+			   own = {.own = true}, *const scopes[] = {&store_scope_all, &one, &own};
+	const struct both *b = *state;
+
+	skip_without(b);
+	for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
+		_cleanup_free_ char *want = has(b->sqlite, scopes[i]),
+				    *got = has(b->clickhouse, scopes[i]);
+
+		assert_string_equal(got, want);
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(filters_select_the_same, both_setup, both_teardown),
+		cmocka_unit_test(filters_select_the_same),
+		cmocka_unit_test(series_are_the_same),
+		cmocka_unit_test(choices_are_the_same),
+		cmocka_unit_test(both_have_the_same),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("same", tests, both_setup, both_teardown);
 }

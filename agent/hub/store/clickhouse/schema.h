@@ -16,6 +16,7 @@ struct schema_column {
 enum schema_keep {
 	KEEP_WINDOW, /* its event, its namespace and its time */
 	KEEP_NAME,   /* its column `last` */
+	KEEP_ALWAYS,
 };
 
 struct schema_table {
@@ -55,7 +56,7 @@ struct ch_schema {
 	 * An expression for each enum; "": for ever. It is also the comment of the tables, for a
 	 * comparison, because ClickHouse would write the expression in another way.
 	 */
-	char *ttl[KEEP_NAME + 1];
+	char *ttl[KEEP_ALWAYS + 1];
 	bool drops_parts; /* all windows are kept equally long, so whole parts are deleted */
 };
 /* The name under which the rows of a table lie: another one in a cluster. The caller frees it. */

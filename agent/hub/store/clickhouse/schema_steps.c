@@ -178,9 +178,43 @@ static const char in_process[] =
 	"ANY LEFT JOIN (SELECT id, process, thread, main, wait, frames FROM {db}.stacks) AS s "
 	"ON s.id = w.stack";
 
+/* Until when profiles of a place were deleted because the store was full (expire.c). */
+static const struct schema_column cut_columns[] = {
+	{"pod_cluster", "String", ""},
+	{"pod_ns", "String", ""},
+	{"unverified", "String", ""},
+	{"until", "DateTime", ""},
+};
+static const struct schema_table cuts = {
+	.name = "cuts",
+	.columns = cut_columns,
+	.n_columns = ARRAY_SIZE(cut_columns),
+	.indexes = "",
+	.newest = "until",
+	.order = "ORDER BY (pod_cluster, pod_ns, unverified)",
+	.shard = "cityHash64(pod_cluster, pod_ns)",
+	.keep = KEEP_ALWAYS,
+};
+
+/* The names of the other clusters that hubs of this database have known (clusters.c). */
+static const struct schema_column cluster_columns[] = {
+	{"name", "String", ""},
+};
+static const struct schema_table clusters = {
+	.name = "clusters",
+	.columns = cluster_columns,
+	.n_columns = ARRAY_SIZE(cluster_columns),
+	.indexes = "",
+	.newest = "",
+	.order = "ORDER BY name",
+	.shard = "cityHash64(name)",
+	.keep = KEEP_ALWAYS,
+};
+
 const struct schema_step store_ch_steps[] = {
 	{1, "windows", &windows, NULL},	     {2, "stacks", &stacks, NULL},
 	{3, "frames", &frames, NULL},	     {4, "frame_texts", NULL, frame_texts},
-	{5, "in_process", NULL, in_process},
+	{5, "in_process", NULL, in_process}, {6, "cuts", &cuts, NULL},
+	{7, "clusters", &clusters, NULL},
 };
 const size_t store_ch_n_steps = ARRAY_SIZE(store_ch_steps);

@@ -21,6 +21,7 @@ struct summing {
 	const struct selection *sel; /* of the request; its conditions have no LIKE */
 	struct ch_limits limits;
 	struct field_error *reterr;
+	struct store_series *ret;
 	struct series_sums sums;
 	const char *group_by;
 	bool samples, of_stack; /* whether samples are read; whether stacks have the tag */
@@ -126,50 +127,25 @@ static void put_sums(struct summing *s, struct ch_where *w, const struct selecti
 	store_ch_int(&w->sql, VALUES_MAX + 1);
 }
 
-static int take_sums(struct summing *s, struct ch_rows *rows)
+static int take_sum(struct ch_rows *rows, void *arg)
 {
-	int e = 0;
+	struct summing *s = arg;
+	bool has_group = store_ch_get_u8(rows);
+	_cleanup_free_ char *name = store_ch_get_str(rows);
+	int64_t process = (int64_t)store_ch_get_u64(rows), step = (int64_t)store_ch_get_u64(rows);
+	int64_t value = store_ch_get_sum(rows);
 
-	while (!e && store_ch_more(rows)) {
-		bool has_group = store_ch_get_u8(rows);
-		_cleanup_free_ char *name = store_ch_get_str(rows);
-		int64_t process = (int64_t)store_ch_get_u64(rows);
-		int64_t step = (int64_t)store_ch_get_u64(rows);
-		int64_t value = (int64_t)store_ch_get_u64(rows);
-		size_t group = group_of(s, has_group ? name : NULL);
-
-		if (rows->failed)
-			return -EIO;
-		if (!value)
-			continue;
-		if (s->sums.snapshot)
-			e = store_series_add_live(
-				&s->sums, &(struct live_value){process, step, value, group});
-		else
-			store_series_add(&s->sums, group,
-					 s->sel->time_start_s + step * s->sums.r->step_s, value);
-	}
-	return e;
-}
-
-static int ask(struct summing *s, struct ch_where *w, struct store_series *ret,
-	       int (*take)(struct summing *s, struct ch_rows *rows, struct store_series *ret))
-{
-	struct http_answer a = {0};
-	struct ch_rows rows;
-	int e = store_ch_ask(s->s, &w->sql, &s->limits, &a, &rows, s->reterr);
-
-	if (!e)
-		e = take(s, &rows, ret);
-	http_answer_done(&a);
-	store_ch_sql_done(&w->sql);
-	return e;
-}
-
-static int take_values(struct summing *s, struct ch_rows *rows, struct store_series *ret)
-{
-	(void)ret;
-	return take_sums(s, rows);
+	if (rows->failed || !value)
+		return 0;
+	if (s->sums.snapshot)
+		return store_series_add_live(
+			&s->sums, &(struct live_value){process, step, value,
+						       group_of(s, has_group ? name : NULL)});
+	if (step < 0 || step >= (int64_t)s->sums.n_steps)
+		return store_ch_ends_early(s->reterr);
+	store_series_add(&s->sums, group_of(s, has_group ? name : NULL),
+			 s->sel->time_start_s + step * s->sums.r->step_s, value);
+	return 0;
 }
 
 static int read_values(struct summing *s, const struct selection *sel)
@@ -179,25 +155,18 @@ static int read_values(struct summing *s, const struct selection *sel)
 				      (s->group_by && store_is_tag_of_calls(s->group_by))};
 
 	put_sums(s, &w, sel);
-	return ask(s, &w, NULL, take_values);
+	return store_ch_each(s->s, &w.sql, &s->limits, VALUES_MAX + 1, take_sum, s, s->reterr);
 }
 
 /* ---- snapshots that end those before ---- */
 
-static int take_snapshots(struct summing *s, struct ch_rows *rows, struct store_series *ret)
+static int take_snapshot(struct ch_rows *rows, void *arg)
 {
-	int e = 0;
+	struct summing *s = arg;
+	struct live_value v = {.process = (int64_t)store_ch_get_u64(rows)};
 
-	(void)ret;
-	while (!e && store_ch_more(rows)) {
-		struct live_value v = {.process = (int64_t)store_ch_get_u64(rows)};
-
-		v.time_s = (int64_t)store_ch_get_u64(rows);
-		if (rows->failed)
-			return -EIO;
-		e = store_series_add_live(&s->sums, &v);
-	}
-	return e;
+	v.time_s = (int64_t)store_ch_get_u64(rows);
+	return rows->failed ? 0 : store_series_add_live(&s->sums, &v);
 }
 
 /* A snapshot of a selected process ends the one before, also if it is not of the selection. */
@@ -216,46 +185,48 @@ static int read_snapshots(struct summing *s, const struct selection *sel)
 	text(&w, "))");
 	store_ch_windows(&w, sel, true);
 	store_ch_selection(&w, sel);
-	text(&w, ")");
-	return ask(s, &w, NULL, take_snapshots);
+	text(&w, ") LIMIT ");
+	store_ch_int(&w.sql, VALUES_MAX + 1);
+	return store_ch_each(s->s, &w.sql, &s->limits, VALUES_MAX + 1, take_snapshot, s, s->reterr);
 }
 
 /* ---- losses, starts of processes ---- */
 
-static int take_losses(struct summing *s, struct ch_rows *rows, struct store_series *ret)
+static int take_loss(struct ch_rows *rows, void *arg)
 {
-	while (store_ch_more(rows)) {
-		_cleanup_free_ char *reason = store_ch_get_str(rows);
-		int64_t time_s = store_ch_get_u32(rows);
-		uint64_t n = store_ch_get_u64(rows), ns = store_ch_get_u64(rows);
+	struct summing *s = arg;
+	_cleanup_free_ char *reason = store_ch_get_str(rows);
+	int64_t time_s = store_ch_get_u32(rows);
+	int64_t n = store_ch_get_sum(rows), ns = store_ch_get_sum(rows);
 
-		store_series_add_loss(&s->sums, ret, reason, time_s, (int64_t)n, (int64_t)ns);
-	}
-	return rows->failed ? -EIO : 0;
+	if (!rows->failed)
+		store_series_add_loss(&s->sums, s->ret, reason, time_s, n, ns);
+	return 0;
 }
 
-static int read_losses(struct summing *s, struct store_series *ret)
+static int read_losses(struct summing *s)
 {
 	struct ch_where w = {.event = s->sel->event, .windows_only = true};
 
-	text(&w, "SELECT toString(reason) AS why, toUInt32(time) AS at, "
-		 "" CH_SUM("lost") ", "
-				   "" CH_SUM("lost_ns") "");
+	text(&w, "SELECT toString(reason) AS why, toUInt32(time) AS at, " CH_SUM(
+			 "lost") ", " CH_SUM("lost_ns"));
 	store_ch_losses(&w, s->sel);
 	store_ch_scope(&w, s->sel);
 	text(&w, " GROUP BY why, at ORDER BY at, why");
-	return ask(s, &w, ret, take_losses);
+	return store_ch_each(s->s, &w.sql, &s->limits, VALUES_MAX, take_loss, s, s->reterr);
 }
 
-static int take_starts(struct summing *s, struct ch_rows *rows, struct store_series *ret)
+static int take_start(struct ch_rows *rows, void *arg)
 {
-	(void)s;
-	while (store_ch_more(rows))
-		store_series_add_start(ret, (int64_t)(store_ch_get_u64(rows) / 1000));
-	return rows->failed ? -EIO : 0;
+	struct summing *s = arg;
+	uint64_t start_ms = store_ch_get_u64(rows);
+
+	if (!rows->failed)
+		store_series_add_start(s->ret, (int64_t)(start_ms / 1000));
+	return 0;
 }
 
-static int read_starts(struct summing *s, struct store_series *ret)
+static int read_starts(struct summing *s)
 {
 	struct ch_where w = {.event = s->sel->event, .windows_only = true};
 	struct selection since = *s->sel;
@@ -270,23 +241,24 @@ static int read_starts(struct summing *s, struct store_series *ret)
 	store_ch_selection(&w, s->sel);
 	text(&w, ") ORDER BY start_ms LIMIT ");
 	store_ch_int(&w.sql, STORE_MAX_STARTS + 1);
-	return ask(s, &w, ret, take_starts);
+	return store_ch_each(s->s, &w.sql, &s->limits, STORE_MAX_STARTS + 1, take_start, s,
+			     s->reterr);
 }
 
 /* ---- the whole ---- */
 
-static void hand_out(struct summing *s, struct store_series *ret)
+static void hand_out(struct summing *s)
 {
 	_cleanup_free_ char **names = xcalloc(s->n_names + 1, sizeof(*names));
 
 	for (struct group_name *x = s->names; x; x = x->hh.next)
 		names[x->group] = xstrdup(x->text);
-	store_series_hand_out(&s->sums, names, ret);
+	store_series_hand_out(&s->sums, names, s->ret);
 	for (size_t g = 0; g < s->n_names; g++)
 		free(names[g]);
 }
 
-static int read_series(struct summing *s, struct store_series *ret)
+static int read_series(struct summing *s)
 {
 	struct selection sel = store_series_reach(&s->sums);
 	int e;
@@ -301,19 +273,22 @@ static int read_series(struct summing *s, struct store_series *ret)
 	if (!e && s->sums.snapshot)
 		e = read_snapshots(s, &sel);
 	if (!e)
-		hand_out(s, ret);
+		hand_out(s);
 	if (!e)
-		e = read_losses(s, ret);
-	return e ? e : read_starts(s, ret);
+		e = read_losses(s);
+	return e ? e : read_starts(s);
 }
 
 int store_ch_series(void *sink, const struct series_request *r, struct store_series *ret,
 		    struct field_error *reterr)
 {
 	struct selection matched = *r->sel;
-	struct summing s = {
-		.s = sink, .sel = &matched, .limits = store_ch_limits(r->sel), .reterr = reterr};
 	struct store_series got = {0};
+	struct summing s = {.s = sink,
+			    .sel = &matched,
+			    .limits = store_ch_limits(r->sel),
+			    .reterr = reterr,
+			    .ret = &got};
 	struct group_name *x, *next;
 	int e = store_series_begin(&s.sums, r, VALUES_MAX, &got, reterr);
 
@@ -321,7 +296,7 @@ int store_ch_series(void *sink, const struct series_request *r, struct store_ser
 		return e;
 	e = store_ch_where_match(s.s, r->sel, &s.limits, &matched.where, reterr);
 	if (!e)
-		e = read_series(&s, &got);
+		e = read_series(&s);
 	store_predicate_free(matched.where);
 	store_series_end(&s.sums);
 	HASH_ITER (hh, s.names, x, next) {

@@ -16,45 +16,34 @@ static void text(struct ch_where *w, const char *sql)
 /* the loss of some process of a node: the agent does not know which */
 #define OF_NODE "(process_id=0 AND pod_ns='')"
 /* a loss of a whole node is stored as a profile for each event; it is no window */
-#define IS_WINDOW "NOT (app_service='' AND " OF_NODE ")"
-#define CONTAINER "(pod_cluster, pod_node, pod_ns, container_id)"
+#define IS_WINDOW  "NOT (app_service='' AND " OF_NODE ")"
+#define REASONS_MAX 1000 /* reasons in one answer */
+#define CONTAINER  "(pod_cluster, pod_node, pod_ns, container_id)"
 
-static int ask(struct ch_store *s, struct ch_where *w, const struct ch_limits *l,
-	       struct http_answer *a, struct ch_rows *rows, struct field_error *reterr)
+static int take_windows(struct ch_rows *rows, void *arg)
 {
-	return store_ch_ask(s, &w->sql, l, a, rows, reterr);
-}
+	struct store_summary *s = arg;
+	double error;
 
-static void done(struct ch_where *w, struct http_answer *a)
-{
-	http_answer_done(a);
-	store_ch_sql_done(&w->sql);
+	s->n_profiles = store_ch_get_u64(rows);
+	s->n_unverified = store_ch_get_u64(rows);
+	s->estimate_ppm = store_ch_get_u32(rows);
+	error = store_ch_get_double(rows);
+	s->estimate_error = error > 0 ? (uint64_t)MIN(error, (double)CH_MAX_VALUE) : 0;
+	return 0;
 }
 
 static int read_windows(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
 			struct store_summary *ret, struct field_error *reterr)
 {
 	struct ch_where w = {.event = sel->event, .windows_only = true};
-	struct http_answer a = {0};
-	struct ch_rows rows;
-	double error;
-	int e;
 
 	text(&w, "SELECT countIf(" IS_WINDOW "), countIf(unverified!=''), "
 		 "minIf(estimate_ppm, estimate_ppm!=0), "
 		 "sqrt(sumIf(toFloat64(estimate_error)*estimate_error, estimate_ppm!=0))");
 	store_ch_windows(&w, sel, false);
 	store_ch_selection(&w, sel);
-	e = ask(s, &w, l, &a, &rows, reterr);
-	if (!e) {
-		ret->n_profiles = store_ch_get_u64(&rows);
-		ret->n_unverified = store_ch_get_u64(&rows);
-		ret->estimate_ppm = store_ch_get_u32(&rows);
-		error = store_ch_get_double(&rows);
-		ret->estimate_error = (uint64_t)MIN(error, (double)CH_MAX_VALUE);
-	}
-	done(&w, &a);
-	return e;
+	return store_ch_each(s, &w.sql, l, 1, take_windows, ret, reterr);
 }
 
 /* The windows that overlap the selection's time, of any event: whose containers or nodes it has. */
@@ -95,37 +84,43 @@ void store_ch_losses(struct ch_where *w, const struct selection *sel)
 	text(w, ")))");
 }
 
+static int take_loss(struct ch_rows *rows, void *arg)
+{
+	struct store_summary *s = arg;
+	struct store_loss x = {.reason = store_ch_get_str(rows)};
+
+	x.of_node = store_ch_get_u8(rows);
+	x.hidden = store_ch_get_u8(rows);
+	x.n_samples = store_ch_get_u64(rows);
+	x.time_ns = store_ch_get_u64(rows);
+	s->losses[s->n_losses++] = x;
+	return 0;
+}
+
 static int read_losses(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
 		       struct store_summary *ret, struct field_error *reterr)
 {
 	struct ch_where w = {.event = sel->event, .windows_only = true};
-	struct http_answer a = {0};
-	struct ch_rows rows;
-	size_t cap = 0;
-	int e;
 
+	ret->losses = xcalloc(REASONS_MAX, sizeof(*ret->losses));
 	text(&w, "SELECT toString(reason) AS why, toUInt8(" OF_NODE ") AS of_node, toUInt8(of_node "
 		 "AND NOT ");
 	store_ch_sees_cluster(&w, sel);
-	text(&w, ") AS hidden, if(hidden, 0, " CH_SUM("lost") ") AS n_lost, "
-							      "if(hidden, 0, " CH_SUM(
-								      "lost_ns") ") AS ns_lost");
+	text(&w, ") AS hidden, if(hidden, 0, " CH_SUM("lost") ") AS n_lost, if(hidden, 0, " CH_SUM(
+			 "lost_ns") ") AS ns_lost");
 	store_ch_losses(&w, sel);
 	text(&w, " GROUP BY why, of_node, hidden "
-		 "ORDER BY hidden, n_lost DESC, ns_lost DESC, of_node, why");
-	e = ask(s, &w, l, &a, &rows, reterr);
-	while (!e && store_ch_more(&rows)) {
-		struct store_loss x = {.reason = store_ch_get_str(&rows)};
+		 "ORDER BY hidden, n_lost DESC, ns_lost DESC, of_node, why LIMIT ");
+	store_ch_int(&w.sql, REASONS_MAX);
+	return store_ch_each(s, &w.sql, l, REASONS_MAX, take_loss, ret, reterr);
+}
 
-		x.of_node = store_ch_get_u8(&rows);
-		x.hidden = store_ch_get_u8(&rows);
-		x.n_samples = store_ch_get_u64(&rows);
-		x.time_ns = store_ch_get_u64(&rows);
-		GROW(ret->losses, ret->n_losses, cap);
-		ret->losses[ret->n_losses++] = x;
-	}
-	done(&w, &a);
-	return e;
+static int take_throttled(struct ch_rows *rows, void *arg)
+{
+	struct store_summary *s = arg;
+
+	s->throttled_us = store_ch_get_u64(rows);
+	return 0;
 }
 
 /* The throttled time is a value of a whole container. */
@@ -135,9 +130,6 @@ static int read_throttled(struct ch_store *s, const struct selection *sel,
 {
 	struct ch_where w = {.event = sel->event, .windows_only = true};
 	struct selection any = *sel;
-	struct http_answer a = {0};
-	struct ch_rows rows;
-	int e;
 
 	if (sel->event != EVENT_OFF_CPU)
 		return 0;
@@ -154,11 +146,7 @@ static int read_throttled(struct ch_store *s, const struct selection *sel,
 		text(&w, ")");
 	}
 	text(&w, ")");
-	e = ask(s, &w, l, &a, &rows, reterr);
-	if (!e)
-		ret->throttled_us = store_ch_get_u64(&rows);
-	done(&w, &a);
-	return e;
+	return store_ch_each(s, &w.sql, l, 1, take_throttled, ret, reterr);
 }
 
 int store_ch_summary(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
@@ -168,5 +156,7 @@ int store_ch_summary(struct ch_store *s, const struct selection *sel, const stru
 
 	if (!e)
 		e = read_losses(s, sel, l, ret, reterr);
+	if (!e)
+		e = store_ch_cuts(s, sel, l, ret, reterr);
 	return e ? e : read_throttled(s, sel, l, ret, reterr);
 }

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose windows are deleted when the database is over store.max_bytes: those of the places that
+ * have more than their share, and of no other. e2e/clickhouse/run.sh starts the engine; without it
+ * the tests are skipped.
+ */
+#include <time.h>
+
+#define T0 (yesterday()) /* its first second */
+static inline int yesterday(void)
+{
+	static int s;
+
+	if (!s)
+		s = (int)time(NULL) / 86400 * 86400 - 86400;
+	return s;
+}
+
+#include "hub/store/clickhouse/clickhouse.h"
+#include "hub/store/teststore.h"
+
+#define N_WINDOWS 500
+#define STEP_S	  60
+#define MUCH	  400 /* samples of a window of the attacker */
+#define MAX_BYTES (600 << 10)
+#define DAY_S	  86400
+
+static struct ch_store *open_sink(uint64_t max_bytes)
+{
+	char database[32];
+	const struct store_config c = {
+		.url = getenv("CLICKHOUSE_URL"), .database = database, .max_bytes = max_bytes};
+	struct field_error e = {0};
+	void *s;
+
+	if (!c.url)
+		skip();
+	snprintf(database, sizeof(database), "x%llx", (unsigned long long)random_below(UINT64_MAX));
+	if (store_clickhouse_sink.open(&c, &s, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	return s;
+}
+
+/* Windows of a namespace with n samples each, of stacks that are the same in each window. */
+struct writes {
+	const char *ns;
+	unsigned n;
+	bool unverified, invented; /* invented: each window names another namespace */
+	bool new_stacks;	   /* the stacks of each window are new */
+};
+
+static void add_window(struct batch *b, const struct writes *w, int i)
+{
+	_cleanup_free_ char *ns = w->invented ? xasprintf("%s-%d", w->ns, i) : xstrdup(w->ns),
+			    *id = xasprintf("%s %d", w->ns, i);
+	struct profile *p = add_profile(b, id, "app", 10, ns, T0 + i * STEP_S);
+
+	if (w->unverified)
+		profile_tag(b, p, TAG_UNVERIFIED, "true");
+	for (unsigned k = 0; k < w->n; k++) {
+		_cleanup_free_ char *name = xasprintf("%s %u %d", w->ns, k, w->new_stacks ? i : 0);
+
+		/* values that do not compress; the sum of a window is known */
+		add_sample(b, p, "worker", false, name,
+			   k % 2 ? 10 : (int64_t)random_below(1 << 20));
+	}
+}
+
+static void write_all(struct ch_store *s, const struct writes *w)
+{
+	const int a_batch = N_WINDOWS / 5;
+
+	for (int i = 0; i < N_WINDOWS; i += a_batch) {
+		struct batch *b = profile_batch_new();
+		size_t n_new;
+
+		for (int k = 0; k < a_batch; k++)
+			add_window(b, w, i + k);
+		assert_int_equal(store_ch_write(s, b, &n_new), 0);
+		assert_int_equal(n_new, a_batch);
+		profile_batch_free(b);
+	}
+}
+
+static void merge(struct ch_store *s, const char *table)
+{
+	_cleanup_free_ char *sql = xasprintf("OPTIMIZE TABLE %s.%s FINAL", s->database, table);
+	struct field_error e = {0};
+
+	if (store_ch_run(s, sql, &e))
+		fail_msg("%s", e.reason);
+}
+
+static void expire(struct ch_store *s, int days_later)
+{
+	merge(s, "windows"); /* else the size of small parts is that of their files */
+	assert_int_equal(
+		store_ch_expire(s, (T0 + (uint64_t)(1 + days_later) * DAY_S) * NSEC_PER_SEC), 0);
+}
+
+static uint64_t bytes_of(struct ch_store *s)
+{
+	struct store_stats stats;
+
+	store_ch_stats(s, &stats);
+	return stats.bytes;
+}
+
+/* How many windows are left. */
+static uint64_t left(struct ch_store *s, const char *tag, const char *value)
+{
+	const struct selection sel = {.scope = &store_scope_all,
+				      .event = EVENT_ON_CPU,
+				      .time_end_s = T0 + 2 * DAY_S,
+				      .where = leaf(PRED_EQ, tag, value)};
+	_cleanup_(got_done) struct got g = {0};
+	struct field_error e = {0};
+
+	if (store_ch_read(s, &sel, take, &g, &g.summary, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	store_predicate_free(sel.where);
+	for (size_t i = 0; i < MIN(g.n, ARRAY_SIZE(g.rows)); i++)
+		assert_null(strstr(g.rows[i].text, STORE_LOST));
+	return g.summary.n_profiles;
+}
+
+/* What a reader is told of a namespace: until when its profiles were deleted. 0: nothing. */
+static int64_t told(struct ch_store *s, const struct scope *scope, const char *ns, int64_t start_s)
+{
+	const struct selection sel = {.scope = scope,
+				      .event = EVENT_ON_CPU,
+				      .time_start_s = start_s,
+				      .time_end_s = T0 + 2 * DAY_S};
+	_cleanup_(got_done) struct got g = {0};
+	struct field_error e = {0};
+
+	if (store_ch_read(s, &sel, take, &g, &g.summary, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	for (size_t i = 0; i < g.summary.n_cuts; i++)
+		if (str_equal(g.summary.cuts[i].ns, ns))
+			return g.summary.cuts[i].until_s;
+	return 0;
+}
+
+struct oldest {
+	const char *ns;
+	unsigned n_places;
+	int64_t s, until_s;
+};
+
+static void note_oldest(const struct store_cut *of, int64_t oldest_s, void *arg)
+{
+	struct oldest *o = arg;
+
+	o->n_places++;
+	if (str_equal(of->ns, o->ns))
+		o->s = oldest_s, o->until_s = of->until_s;
+}
+
+static struct oldest oldest_of(struct ch_store *s, const struct scope *scope, const char *ns)
+{
+	struct oldest o = {.ns = ns};
+	struct field_error e = {0};
+
+	if (store_ch_oldest(s, &(struct selection){.scope = scope}, note_oldest, &o, &e))
+		fail_msg("%s", e.reason);
+	return o;
+}
+
+static const struct writes victim = {.ns = "victim", .n = 2},
+			   attacker = {.ns = "attacker", .n = MUCH};
+
+static void a_victim_loses_nothing(void **state)
+{
+	static char *victim_place[] = {(char *)"victim"};
+	const struct scope of_victim = {.places = victim_place, .n_places = 1};
+	struct ch_store *s = open_sink(MAX_BYTES);
+	struct oldest o;
+	int64_t until_s;
+
+	(void)state;
+	write_all(s, &victim);
+	expire(s, 0);
+	assert_int_equal(told(s, &store_scope_all, "victim", 0), 0);
+	write_all(s, &attacker);
+	expire(s, 0);
+	assert_in_range(bytes_of(s), 1, MAX_BYTES);
+	assert_int_equal(left(s, "pod_ns", "victim"), N_WINDOWS);
+	assert_in_range(left(s, "pod_ns", "attacker"), 10, N_WINDOWS - 10);
+	/* readers are told, those of the victim nothing */
+	until_s = told(s, &store_scope_all, "attacker", 0);
+	assert_in_range(until_s, T0, T0 + N_WINDOWS * STEP_S);
+	assert_int_equal(told(s, &store_scope_all, "attacker", until_s), until_s);
+	assert_int_equal(told(s, &store_scope_all, "attacker", until_s + 1), 0);
+	assert_int_equal(told(s, &store_scope_all, "victim", 0), 0);
+	assert_int_equal(told(s, &of_victim, "attacker", 0), 0);
+	o = oldest_of(s, &store_scope_all, "attacker");
+	assert_int_equal(o.n_places, 2);
+	assert_int_equal(o.until_s, until_s);
+	assert_in_range(o.s, until_s + 1, until_s + STEP_S);
+	o = oldest_of(s, &of_victim, "victim");
+	assert_int_equal(o.n_places, 1);
+	assert_int_equal(o.until_s, 0);
+	assert_in_range(o.s, T0 - 20, T0);
+	/* what is under the limit stays */
+	until_s = (int64_t)left(s, "pod_ns", "attacker");
+	expire(s, 0);
+	assert_int_equal(left(s, "pod_ns", "attacker"), until_s);
+	store_clickhouse_sink.close(s);
+}
+
+/* What the hub could not verify is one place, whatever namespaces its senders name. */
+static void invented_namespaces_have_one_share(void **state)
+{
+	static const struct writes large = {.ns = "large", .n = MUCH / 10},
+				   invented = {.ns = "invented",
+					       .n = MUCH,
+					       .unverified = true,
+					       .invented = true};
+	struct ch_store *s = open_sink(MAX_BYTES);
+
+	(void)state;
+	write_all(s, &large);
+	write_all(s, &invented);
+	expire(s, 0);
+	assert_in_range(bytes_of(s), 1, MAX_BYTES);
+	assert_int_equal(left(s, "pod_ns", "large"), N_WINDOWS);
+	assert_in_range(left(s, TAG_UNVERIFIED, "true"), 10, N_WINDOWS - 10);
+	assert_int_equal(oldest_of(s, &store_scope_all, "large").n_places, 2);
+	store_clickhouse_sink.close(s);
+}
+
+static void equals_lose_alike(void **state)
+{
+	static const struct writes one = {.ns = "one", .n = MUCH}, two = {.ns = "two", .n = MUCH};
+	struct ch_store *s = open_sink(MAX_BYTES);
+	uint64_t a;
+
+	(void)state;
+	write_all(s, &one);
+	write_all(s, &two);
+	expire(s, 0);
+	a = left(s, "pod_ns", "one");
+	assert_in_range(a, 10, N_WINDOWS / 2);
+	assert_in_range(left(s, "pod_ns", "two"), a - a / 5, a + a / 5);
+	store_clickhouse_sink.close(s);
+}
+
+/*
+ * Stacks that fill the database take at most half of it from windows. Two days later those that no
+ * window uses are deleted.
+ */
+static void stacks_leave_half_to_windows(void **state)
+{
+	static const struct writes inventor = {
+		.ns = "inventor", .n = MUCH / 10, .new_stacks = true};
+	struct ch_store *s = open_sink(MAX_BYTES);
+	struct store_stats stats;
+	uint64_t n_stacks;
+
+	(void)state;
+	write_all(s, &victim);
+	write_all(s, &inventor);
+	expire(s, 0);
+	assert_true(bytes_of(s) > MAX_BYTES);
+	assert_int_equal(left(s, "pod_ns", "victim"), N_WINDOWS);
+	store_ch_stats(s, &stats);
+	n_stacks = stats.n_stacks;
+	assert_true(n_stacks >= N_WINDOWS * MUCH / 10);
+	s->max_bytes = 100 << 10;
+	s->expiring.swept_ns = 0;
+	expire(s, 4);
+	merge(s, "stacks");
+	expire(s, 4);
+	store_ch_stats(s, &stats);
+	assert_true(stats.n_stacks < n_stacks);
+	assert_int_equal(left(s, "pod_ns", "victim"), N_WINDOWS);
+	assert_true(left(s, "pod_ns", "inventor") > 0);
+	store_clickhouse_sink.close(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_victim_loses_nothing),
+		cmocka_unit_test(invented_namespaces_have_one_share),
+		cmocka_unit_test(equals_lose_alike),
+		cmocka_unit_test(stacks_leave_half_to_windows),
+	};
+
+	return cmocka_run_group_tests_name("expire, ClickHouse", tests, NULL, NULL);
+}
