@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#define NAMES_BYTES (256u << 20) /* memory for the names of an answer's stacks */
 /* ClickHouse likes few and large inserts. Each one makes a part, which it must merge later. */
 #define PACE_BYTES (16u << 20)
 #define PACE_NS	   NSEC_PER_SEC
@@ -35,6 +36,7 @@ static int connect_all(const struct store_config *c, struct ch_store **ret,
 	s->database = xstrdup(c->database ?: "profile");
 	s->retention_ns = c->retention_ns;
 	s->max_bytes = c->max_bytes;
+	s->names_bytes = NAMES_BYTES;
 	s->seen = store_ch_seen_new();
 	r = store_ch_schema_new(c, &s->schema, reterr);
 	if (!r)

@@ -82,6 +82,7 @@ struct ch_store {
 	struct ch_schema *schema; /* the tables, by the configuration */
 	uint64_t retention_ns, max_bytes;
 	struct ch_expiring expiring; /* the writer's */
+	size_t names_bytes;	     /* limit for the names of the stacks in one answer */
 	uint8_t seed[16];	    /* of the ids; known when ready */
 	atomic_bool ready;	    /* the tables are there, as this hub needs them */
 	pthread_mutex_t ready_lock; /* guards the making of the tables, and what follows */

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define NAMES_BYTES   (256u << 20) /* memory for the names of an answer */
-#define FRAMES_A_TIME 100000	   /* frames that one statement asks for */
+#define FRAMES_A_TIME 100000 /* frames that one statement asks for */
 
 struct named_frame {
 	uint64_t id;
@@ -245,7 +244,7 @@ static int read_frames(struct ch_names *n, struct field_error *reterr)
 	for (size_t at = 0; !e && at < all.len; at += FRAMES_A_TIME * sizeof(uint64_t)) {
 		struct buf ids = {0};
 
-		if (n->bytes > NAMES_BYTES)
+		if (n->bytes > n->s->names_bytes)
 			return -EFBIG;
 		buf_add(&ids, all.data + at, MIN(all.len - at, FRAMES_A_TIME * sizeof(uint64_t)));
 		e = read_ids(n,
@@ -270,7 +269,7 @@ int store_ch_names_read(struct ch_names *n, const uint64_t *ids, size_t n_ids,
 		if (!s)
 			store_ch_put_u64(&wanted, ids[i]);
 	}
-	if (n->bytes > NAMES_BYTES)
+	if (n->bytes > n->s->names_bytes)
 		return buf_done(&wanted), -EFBIG;
 	e = read_ids(n,
 		     "SELECT id, process, thread, main, wait, label_names, label_values, frames "

@@ -217,6 +217,7 @@ int store_ch_schema_new(const struct store_config *c, struct ch_schema **ret,
 	x->storage_policy = xstrdup(policy);
 	x->ttl[KEEP_WINDOW] = ttl_of_windows(c);
 	x->ttl[KEEP_NAME] = ttl_of_names(c);
+	x->ttl[KEEP_ALWAYS] = xstrdup("");
 	x->drops_parts = !c->n_event_retention && !c->n_ns_retention;
 	return 0;
 }

@@ -150,9 +150,7 @@ static int take_sum(struct ch_rows *rows, void *arg)
 
 static int read_values(struct summing *s, const struct selection *sel)
 {
-	struct ch_where w = {.event = sel->event,
-			     .calls = store_ch_wants_calls(sel) ||
-				      (s->group_by && store_is_tag_of_calls(s->group_by))};
+	struct ch_where w = {.event = sel->event, .calls = store_ch_wants_calls(sel)};
 
 	put_sums(s, &w, sel);
 	return store_ch_each(s->s, &w.sql, &s->limits, VALUES_MAX + 1, take_sum, s, s->reterr);
@@ -265,10 +263,8 @@ static int read_series(struct summing *s)
 
 	sel.where = s->sel->where;
 	s->group_by = s->sums.r->group_by;
-	s->of_stack = s->group_by && store_ch_is_sample_tag(s->group_by) &&
-		      !store_is_tag_of_calls(s->group_by) && !streq(s->group_by, "cpu");
-	s->samples = (s->group_by && store_ch_is_sample_tag(s->group_by)) ||
-		     store_ch_wants_samples(&sel);
+	s->of_stack = s->group_by && store_ch_is_sample_tag(s->group_by);
+	s->samples = s->of_stack || store_ch_wants_samples(&sel);
 	e = read_values(s, &sel);
 	if (!e && s->sums.snapshot)
 		e = read_snapshots(s, &sel);

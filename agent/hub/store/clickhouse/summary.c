@@ -16,9 +16,9 @@ static void text(struct ch_where *w, const char *sql)
 /* the loss of some process of a node: the agent does not know which */
 #define OF_NODE "(process_id=0 AND pod_ns='')"
 /* a loss of a whole node is stored as a profile for each event; it is no window */
-#define IS_WINDOW  "NOT (app_service='' AND " OF_NODE ")"
+#define IS_WINDOW   "NOT (app_service='' AND " OF_NODE ")"
 #define REASONS_MAX 1000 /* reasons in one answer */
-#define CONTAINER  "(pod_cluster, pod_node, pod_ns, container_id)"
+#define CONTAINER   "(pod_cluster, pod_node, pod_ns, container_id)"
 
 static int take_windows(struct ch_rows *rows, void *arg)
 {

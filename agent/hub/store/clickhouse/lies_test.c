@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine that answers wrongly: rows that end early or do not end, lengths without the bytes,
+ * half a response, an answer that is too large. Each is an error that says what is wrong, or is told
+ * in the answer; none takes the hub down.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "hub/store/clickhouse/clickhouse.h"
+#include "lib/loop/testserver.h"
+
+#define MAX_LIES 4
+
+/* The answer to a statement with this text. */
+struct lie {
+	const char *when;
+	struct buf body;
+	int code;  /* of ClickHouse's error; 0: there is none */
+	bool half; /* the connection ends in the middle of the answer */
+};
+struct engine {
+	struct test_server *server;
+	struct ch_store *store;
+	struct lie lies[MAX_LIES];
+	size_t n;
+};
+
+static void answer(struct ts_conn *c, int code, const struct buf *body, size_t n)
+{
+	_cleanup_free_ char *head = xasprintf("HTTP/1.1 %d X\r\nX-ClickHouse-Exception-Code: %d\r\n"
+					      "Content-Length: %zu\r\n\r\n",
+					      code ? 500 : 200, code, body->len);
+
+	ts_puts(c, head);
+	ts_write(c, body->data ?: "", n);
+}
+
+static bool has_text(const struct ts_request *r, const char *text)
+{
+	return memmem(r->body, r->body_bytes, text, strlen(text));
+}
+
+static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
+{
+	static const char seed[] = "\x20"
+				   "00112233445566778899aabbccddeeff";
+	const struct engine *e = arg;
+	const struct buf of_seed = {.data = (char *)seed, .len = sizeof(seed) - 1}, none = {0};
+
+	for (size_t i = 0; i < e->n; i++) {
+		const struct lie *l = &e->lies[i];
+
+		if (!has_text(r, l->when))
+			continue;
+		answer(c, l->code, &l->body, l->half ? l->body.len / 2 : l->body.len);
+		c->over = l->half;
+		return;
+	}
+	if (has_text(r, "SELECT comment"))
+		answer(c, 0, &of_seed, of_seed.len);
+	else
+		answer(c, 0, &none, 0);
+}
+
+static int setup(void **state)
+{
+	struct engine *e = xcalloc(1, sizeof(*e));
+	char url[64];
+	const struct store_config c = {.url = url};
+	struct field_error error = {0};
+	void *store;
+
+	e->server = ts_start(&(struct ts_config){0}, serve, e);
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u", e->server->port);
+	if (store_clickhouse_sink.open(&c, &store, &error))
+		fail_msg("%s", error.reason);
+	e->store = store;
+	*state = e;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct engine *e = *state;
+
+	store_clickhouse_sink.close(e->store);
+	ts_stop(e->server);
+	for (size_t i = 0; i < e->n; i++)
+		buf_done(&e->lies[i].body);
+	free(e);
+	return 0;
+}
+
+static struct buf *lie(struct engine *e, const char *when)
+{
+	e->lies[e->n].when = when;
+	return &e->lies[e->n++].body;
+}
+
+/* ---- what the hub makes of it ---- */
+
+#define OF_SUMS	  "GROUP BY app"
+#define OF_STACKS "FROM stacks"
+#define OF_FRAMES "FROM frames"
+#define OF_TOTAL  "SELECT toUInt64(least(sum(toFloat64(v))"
+
+static void put_sum(struct buf *b, uint64_t stack, uint64_t value)
+{
+	store_ch_put_str(b, "app");
+	store_ch_put_u8(b, 0);
+	store_ch_put_str(b, "");
+	store_ch_put_str(b, "");
+	store_ch_put_u64(b, stack);
+	store_ch_put_u64(b, value);
+	store_ch_put_u64(b, 1);
+	store_ch_put_u32(b, 1000);
+	store_ch_put_u32(b, 1000);
+}
+
+static void put_stack(struct buf *b, uint64_t id, uint64_t n_frames)
+{
+	store_ch_put_u64(b, id);
+	store_ch_put_str(b, "process");
+	store_ch_put_str(b, "thread");
+	store_ch_put_u8(b, 0);
+	store_ch_put_u8(b, 200); /* no such wait */
+	store_ch_put_varint(b, 0);
+	store_ch_put_varint(b, 0);
+	store_ch_put_varint(b, n_frames);
+	for (uint64_t i = 0; i < MIN(n_frames, 100u); i++)
+		store_ch_put_u64(b, 7);
+}
+
+struct seen {
+	size_t n;
+	int64_t sum;
+	char leaf[64];
+};
+
+static int see(const struct store_row *row, void *arg)
+{
+	struct seen *s = arg;
+
+	s->n++;
+	s->sum += row->value;
+	snprintf(s->leaf, sizeof(s->leaf), "%s", row->frames[row->n_frames - 1]->name ?: "");
+	return 0;
+}
+
+static int read_all(struct engine *e, struct seen *seen, struct field_error *error, bool *cut)
+{
+	const struct selection sel = {.scope = &store_scope_all,
+				      .event = EVENT_ON_CPU,
+				      .time_end_s = 2000,
+				      .max_rows = 3,
+				      .max_time_ns = 600 * NSEC_PER_SEC};
+	struct store_summary summary = {0};
+	int r = store_ch_read(e->store, &sel, see, seen, &summary, error);
+
+	if (cut)
+		*cut = summary.truncated;
+	store_summary_done(&summary);
+	return r;
+}
+
+static void assert_fails(struct engine *e, int want, const char *text)
+{
+	struct field_error error = {0};
+	struct seen seen = {0};
+
+	assert_int_equal(read_all(e, &seen, &error, NULL), want);
+	if (!strstr(error.reason, text))
+		fail_msg("\"%s\" is not in \"%s\"", text, error.reason);
+}
+
+static void a_text_longer_than_the_answer(void **state)
+{
+	struct engine *e = *state;
+	struct buf *b = lie(e, OF_SUMS);
+
+	store_ch_put_varint(b, UINT64_MAX);
+	buf_puts(b, "app");
+	assert_fails(e, -EIO, "ends early");
+}
+
+static void a_number_without_an_end(void **state)
+{
+	struct engine *e = *state;
+	struct buf *b = lie(e, OF_SUMS);
+
+	for (int i = 0; i < 100; i++)
+		store_ch_put_u8(b, 0xff);
+	assert_fails(e, -EIO, "ends early");
+}
+
+static void a_row_that_ends_early(void **state)
+{
+	struct engine *e = *state;
+	struct buf *b = lie(e, OF_SUMS);
+
+	put_sum(b, 1, 10);
+	put_sum(b, 2, 10);
+	b->len--;
+	assert_fails(e, -EIO, "ends early");
+}
+
+static void more_rows_than_asked_for(void **state)
+{
+	struct engine *e = *state;
+	struct buf *b = lie(e, OF_SUMS);
+	struct buf *losses = lie(e, "AS why");
+
+	for (uint64_t i = 1; i < 10; i++)
+		put_sum(b, i, 10);
+	assert_fails(e, -EIO, "ends early");
+	e->lies[0].when = "never";
+	for (int i = 0; i < 5000; i++) {
+		store_ch_put_str(losses, "reason");
+		store_ch_put_u8(losses, 0);
+		store_ch_put_u8(losses, 0);
+		store_ch_put_u64(losses, 1);
+		store_ch_put_u64(losses, 1);
+	}
+	assert_fails(e, -EIO, "rows asked for");
+}
+
+static void half_a_response(void **state)
+{
+	struct engine *e = *state;
+
+	put_sum(lie(e, OF_SUMS), 1, 10);
+	e->lies[0].half = true;
+	assert_fails(e, -ENOTCONN, "");
+}
+
+static void stacks_of_any_length(void **state)
+{
+	struct engine *e = *state;
+
+	put_sum(lie(e, OF_SUMS), 1, 10);
+	put_stack(lie(e, OF_STACKS), 1, UINT32_MAX);
+	assert_fails(e, -EIO, "ends early");
+}
+
+/* Frames that nobody asked for, twice, and not those of the stack. */
+static void frames_of_others(void **state)
+{
+	struct engine *e = *state;
+	struct seen seen = {0};
+	struct field_error error = {0};
+	struct buf *frames;
+
+	put_sum(lie(e, OF_SUMS), 1, UINT64_MAX);
+	put_stack(lie(e, OF_STACKS), 1, 2);
+	frames = lie(e, OF_FRAMES);
+	for (int i = 0; i < 2; i++) {
+		store_ch_put_u64(frames, 99);
+		store_ch_put_u8(frames, 255); /* no such kind */
+		store_ch_put_u8(frames, 9);
+		store_ch_put_u32(frames, 1);
+		store_ch_put_u64(frames, 1);
+		store_ch_put_str(frames, "name");
+		store_ch_put_u8(frames, 1);
+		store_ch_put_str(frames, "");
+		store_ch_put_str(frames, "");
+		store_ch_put_str(frames, "");
+	}
+	assert_int_equal(read_all(e, &seen, &error, NULL), 0);
+	assert_int_equal(seen.n, 1);
+	assert_int_equal(seen.sum, CH_MAX_VALUE); /* no sum is greater */
+	assert_string_equal(seen.leaf, STORE_LOST);
+}
+
+/* Names without room: their stacks are added up in one row, and the answer says so. */
+static void names_without_room(void **state)
+{
+	struct engine *e = *state;
+	struct seen seen = {0};
+	struct field_error error = {0};
+	struct buf *sums = lie(e, OF_SUMS), *total;
+	bool cut;
+
+	e->store->names_bytes = 1;
+	put_sum(sums, 1, 10);
+	put_sum(sums, 2, 5);
+	put_stack(lie(e, OF_STACKS), 1, 2);
+	total = lie(e, OF_TOTAL);
+	store_ch_put_u64(total, 15);
+	store_ch_put_u64(total, 2);
+	store_ch_put_u32(total, 1000);
+	store_ch_put_u32(total, 1000);
+	assert_int_equal(read_all(e, &seen, &error, &cut), 0);
+	assert_true(cut);
+	assert_int_equal(seen.n, 1);
+	assert_int_equal(seen.sum, 15);
+	assert_string_equal(seen.leaf, STORE_OTHERS);
+}
+
+/* What ClickHouse refuses is told as what the user can do about it. */
+static void refusals_are_told(void **state)
+{
+	static const struct {
+		int code, error;
+		const char *text;
+	} all[] = {
+		{159, -ETIME, "took longer"}, {241, -ENOBUFS, "too large"},
+		{396, -ENOBUFS, "too large"}, {516, -EACCES, ""},
+		{60, -EIO, "no such table"},
+	};
+	struct engine *e = *state;
+
+	buf_puts(lie(e, OF_SUMS), "no such table\n");
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		e->lies[0].code = all[i].code;
+		assert_fails(e, all[i].error, all[i].text);
+	}
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(a_text_longer_than_the_answer),
+		T(a_number_without_an_end),
+		T(a_row_that_ends_early),
+		T(more_rows_than_asked_for),
+		T(half_a_response),
+		T(stacks_of_any_length),
+		T(frames_of_others),
+		T(names_without_room),
+		T(refusals_are_told),
+	};
+
+	return cmocka_run_group_tests_name("lies", tests, NULL, NULL);
+}
