@@ -89,6 +89,11 @@ struct http_request {
 	void (*on_head)(int status, const struct http_headers *h, void *arg);	/* may be NULL */
 	void (*on_data)(const void *p, size_t n, void *arg);
 	/*
+	 * Asked when the connection is ready, just before the request's bytes go to it. false: the
+	 * request is not sent, and on_done gets status 0. NULL: it is always sent.
+	 */
+	bool (*may_send)(void *arg);
+	/*
 	 * Called exactly once, unless the request is cancelled. status 0: there is no answer, and
 	 * error is a text for people.
 	 */
@@ -168,6 +173,12 @@ struct http_server_config {
 int http_server_new(struct loop *l, const struct http_server_config *c, struct http_server **ret,
 		    struct field_error *reterr);
 struct http_server *http_server_free(struct http_server *s);
+/*
+ * Before the server is freed: takes no more connections, closes those without a request, and each
+ * other one when its request is answered.
+ */
+void http_server_drain(struct http_server *s);
+bool http_server_is_drained(const struct http_server *s); /* whether no request is left */
 uint16_t http_server_port(const struct http_server *s);
 void http_server_set_tls(struct http_server *s, struct tls *tls);
 /* headers: as those of struct http_request. The body is copied. */

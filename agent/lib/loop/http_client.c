@@ -234,6 +234,10 @@ static void send_request(struct http_call *c)
 	struct buf copy;
 
 	timer_cancel(&c->connect_timeout);
+	if (c->r.may_send && !c->r.may_send(c->r.arg)) {
+		finish(c, 0, "withdrawn before it was sent");
+		return;
+	}
 	c->last_byte_ns = now_mono_ns();
 	next_message(c);
 	if (!c->may_retry) {

@@ -248,6 +248,34 @@ int http_server_new_over(const struct http_socket_ops *socket, struct loop *l,
 	return 0;
 }
 
+void http_server_drain(struct http_server *s)
+{
+	struct http_conn *c, *next;
+
+	s->draining = true;
+	timer_cancel(&s->resume_accept);
+	io_del(&s->io);
+	closep(&s->fd);
+	s->fd = -1;
+	DL_FOREACH_SAFE(s->conns, c, next)
+	{
+		if (c->phase == IDLE)
+			http_conn_drop(c);
+		else if (c->phase != REPLYING) /* the head of its reply says that it ends */
+			c->close_after = true;
+	}
+}
+
+bool http_server_is_drained(const struct http_server *s)
+{
+	const struct http_conn *c;
+
+	DL_FOREACH (s->conns, c)
+		if (c->phase != IDLE && c->phase != LINGERING)
+			return false;
+	return true;
+}
+
 struct http_server *http_server_free(struct http_server *s)
 {
 	if (!s)

@@ -315,6 +315,10 @@ static void on_drained(void *arg)
 			http_conn_enter(c, LINGERING);
 		return;
 	}
+	if (c->server->draining) {
+		http_conn_drop(c);
+		return;
+	}
 	next_request(c);
 	serve_ahead(c);
 }

@@ -50,6 +50,7 @@ struct http_server {
 	struct http_conn *conns;
 	struct http_peer *peers;
 	unsigned n_conns, n_refused; /* n_refused: those beyond the maximum, which get a 503 */
+	bool draining;
 	struct timer tick, resume_accept;
 	struct counter *refused, *made_room, *peer_share, *slow, *paused;
 };

@@ -425,6 +425,53 @@ static void the_end_of_a_reply_is_told(void **state)
 	assert_int_equal(n_sent, 1);
 }
 
+/*
+ * A server that ends answers what it has: a request that waits for its reply, and one that is still
+ * coming. A connection without a request is closed, and a new one is refused.
+ */
+static void a_server_drains(void **state)
+{
+	static const char held[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+			  coming[] = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na";
+	struct fixture *f = *state;
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct raw idle, a, b;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	start_server(f, NULL, 0, 0);
+	f->hold = true;
+	raw_begin(f, "", 0, &idle);
+	raw_begin(f, coming, strlen(coming), &b);
+	await_bytes(f, 1);
+	raw_begin(f, held, strlen(held), &a);
+	while (!f->held) {
+		timer_set(f->loop, &f->step, NSEC_PER_MSEC, guard, f);
+		loop_run(f->loop);
+	}
+	f->hold = false;
+	sa.sin_port = htons(http_server_port(f->server));
+	http_server_drain(f->server);
+	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), -1);
+	run(f);
+	assert_true(idle.eof);
+	assert_false(http_server_is_drained(f->server));
+	reply_later(f);
+	run(f);
+	assert_text(a.got.data, "HTTP/1.1 202");
+	assert_text(a.got.data, "Connection: close");
+	assert_false(http_server_is_drained(f->server));
+	assert_int_equal(send(b.fd, "bc", 2, 0), 2);
+	run(f);
+	assert_text(b.got.data, "HTTP/1.1 200");
+	assert_true(http_server_is_drained(f->server));
+	close(fd);
+	close(idle.fd);
+	close(a.fd);
+	close(b.fd);
+	buf_done(&a.got);
+	buf_done(&b.got);
+}
+
 static void cut_request_is_dropped(void **state)
 {
 	static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc";
@@ -1015,6 +1062,7 @@ static const struct CMUnitTest tests[] = {
 	T(a_reply_may_come_in_two_pieces),
 	T(a_request_after_two_pieces),
 	T(the_end_of_a_reply_is_told),
+	T(a_server_drains),
 	T(cut_request_is_dropped),
 	T(expect_100_continue),
 	T(a_head_decides_how_large_the_body_may_be),

@@ -701,6 +701,36 @@ static void headers_cannot_be_smuggled(void **state)
 	assert_int_equal(http_send(f->client, &r, NULL), -EINVAL);
 }
 
+static bool may_send(void *arg)
+{
+	const struct fixture *f = arg;
+
+	return f->n_done < 1;
+}
+
+/* The sender is asked when the connection is ready: a new one, and one that was kept. */
+static void a_request_may_be_withdrawn(void **state)
+{
+	struct fixture *f = *state;
+	struct http_request r = {
+		.method = "POST", .path = "/", .may_send = may_send, .on_done = on_done, .arg = f};
+
+	start_both(f);
+	assert_int_equal(http_send(f->client, &r, NULL), 0);
+	run(f);
+	assert_int_equal(f->status, 200);
+	f->wanted_done = 3;
+	assert_int_equal(http_send(f->client, &r, NULL), 0);
+	assert_int_equal(http_send(f->client, &r, NULL), 0);
+	run(f);
+	assert_int_equal(f->status, 0);
+	assert_text(f->error, "withdrawn before it was sent");
+	assert_int_equal(f->n_in, 1);
+	f->wanted_done = 1;
+	get(f, "/");
+	assert_int_equal(f->status, 200);
+}
+
 static void free_with_calls_under_way(void **state)
 {
 	struct fixture *f = *state;
@@ -750,6 +780,7 @@ static const struct CMUnitTest tests[] = {
 	T(reconnects_leave_no_file_open_64),
 	T(answer_above_the_limit),
 	T(headers_cannot_be_smuggled),
+	T(a_request_may_be_withdrawn),
 	T(free_with_calls_under_way),
 };
 
