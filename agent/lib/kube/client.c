@@ -40,7 +40,8 @@ struct client_request {
 	struct kube *kube;
 	struct http_call *call;
 	char *method, *path, *content_type, *body;
-	bool second; /* this is the second try, after an answer 401 */
+	struct kube_fence fence; /* holds NULL: the request is always sent */
+	bool second;		 /* this is the second try, after an answer 401 */
 	kube_done_fn *fn;
 	void *arg;
 	struct client_request *prev, *next;
@@ -239,6 +240,13 @@ static void request_done(int status, const char *body, size_t n, const char *err
 		fn(status, json, text, fn_arg);
 }
 
+static bool may_send(void *arg)
+{
+	const struct client_request *q = arg;
+
+	return !q->fence.holds || q->fence.holds(q->fence.arg);
+}
+
 static int request_send(struct client_request *q)
 {
 	_cleanup_(head_lines_done) struct head_lines h = {0};
@@ -250,6 +258,7 @@ static int request_send(struct client_request *q)
 		.body_bytes = q->body ? strlen(q->body) : 0,
 		.timeout_ns = REQUEST_NS,
 		.max_body_bytes = MAX_ANSWER_BYTES,
+		.may_send = may_send,
 		.on_done = request_done,
 		.arg = q,
 	};
@@ -260,8 +269,9 @@ static int request_send(struct client_request *q)
 	return q->kube->http_ops->send(q->kube->http, &r, &q->call);
 }
 
-static int client_request(struct kube *k, const char *method, const char *path,
-			  const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
+static int client_request_within(struct kube *k, const struct kube_fence *fence, const char *method,
+				 const char *path, const char *content_type, const json_t *body,
+				 kube_done_fn *fn, void *arg)
 {
 	struct client_request *q = xcalloc(1, sizeof(*q));
 	int r;
@@ -270,6 +280,7 @@ static int client_request(struct kube *k, const char *method, const char *path,
 	q->method = xstrdup(method);
 	q->path = full_path(k, path);
 	q->content_type = xstrdup(content_type ?: "application/json");
+	q->fence = *fence;
 	q->fn = fn;
 	q->arg = arg;
 	DL_APPEND(k->requests, q);
@@ -279,6 +290,13 @@ static int client_request(struct kube *k, const char *method, const char *path,
 	if (r < 0)
 		request_free(q);
 	return r;
+}
+
+static int client_request(struct kube *k, const char *method, const char *path,
+			  const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
+{
+	return client_request_within(k, &(struct kube_fence){0}, method, path, content_type, body,
+				     fn, arg);
 }
 
 /* ---- clients ---- */
@@ -327,6 +345,7 @@ static int connect_client(struct kube *k, const char *user_agent, struct field_e
 
 static const struct kube_ops client_ops = {
 	.request = client_request,
+	.request_within = client_request_within,
 	.watch_new = kube_client_watch_new,
 	.watch_free = kube_client_watch_free,
 	.watch_get = kube_client_watch_get,

@@ -141,6 +141,11 @@ void kube_reread_token(struct kube *k); /* called after an answer 401 */
 void kube_look_at_ca(struct kube *k);
 struct loop *kube_loop(struct kube *k);
 
+/* ---- fence.c ---- */
+/* A kube that sends to another one, and each request but GET only within the fence: lease.h. */
+struct kube *kube_fenced_new(struct kube *to, const struct kube_fence *fence);
+struct kube *kube_fenced_free(struct kube *k);
+
 /* ---- listeners: called whenever any request of the client has succeeded ---- */
 struct kube_listener {
 	void (*fn)(void *arg); /* must not free a listener */
