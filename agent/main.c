@@ -143,20 +143,35 @@ static int connect_kube(struct loop *l, const struct config *c, const struct rol
 	return r;
 }
 
-static void stop(int signo, void *arg)
-{
-	log_info("%s: stopping", strsignal(signo));
-	loop_stop(arg, 0);
-}
-
 struct parts {
 	struct loop *loop;
 	struct kube *kube;
 	struct hub *hub;
 	struct node *node;
+	bool stopping;
 	/* the health pages of an agent; in a hub, the API serves these pages */
 	struct health_server *health;
 };
+
+static void stopped(void *arg)
+{
+	struct parts *p = arg;
+
+	loop_stop(p->loop, 0);
+}
+
+/* A hub finishes what it has begun, unless a second signal comes. */
+static void stop(int signo, void *arg)
+{
+	struct parts *p = arg;
+
+	log_info("%s: stopping", strsignal(signo));
+	if (p->hub && !p->node && !p->stopping)
+		hub_stop(p->hub, stopped, p);
+	else
+		loop_stop(p->loop, 0);
+	p->stopping = true;
+}
 
 /* Logs why new connections go to an old address, or fail. */
 static void tell_name(const char *name, const char *error)
@@ -261,9 +276,9 @@ static int start(struct parts *p, const struct role *role, const struct config *
 	resolve_on_change(tell_name);
 	kube_on_credentials(tell_credentials);
 	if (!r)
-		r = loop_on_signal(p->loop, SIGTERM, stop, p->loop);
+		r = loop_on_signal(p->loop, SIGTERM, stop, p);
 	if (!r)
-		r = loop_on_signal(p->loop, SIGINT, stop, p->loop);
+		r = loop_on_signal(p->loop, SIGINT, stop, p);
 	if (!r)
 		r = connect_kube(p->loop, c, role, &p->kube, err);
 	hc.kube = nc.kube = p->kube;

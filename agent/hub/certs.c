@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the hub's certificate. Reads the Secret. Makes what it lacks and writes it; if another hub
- * has written the Secret first, reads it again. Then publishes the CA. Checks the certificate twice
- * a day, and every ten minutes while a new CA is to take over. After a failure, reports it and
- * tries again.
+ * Keeps the hub's certificate. Reads the Secret. Makes what it lacks and writes it, then publishes
+ * the CA. Checks the certificate twice a day, and every ten minutes while a new CA is to take over.
+ * After a failure, reports it and tries again.
  *
- * If others write the Secret, reads it once a minute, and uses and publishes what has changed. A
- * certificate that agents would refuse is reported, and the one before stays in use.
+ * If others write the Secret, or another hub may, reads it once a minute, and uses and publishes
+ * what has changed. A certificate that agents would refuse is reported, and the one before stays in
+ * use.
+ *
+ * Of several hubs only the one that leads writes. All the same, nothing is lost if two believe that
+ * they lead: the ConfigMap is read before the Secret, and each write needs the version that was
+ * read. So a hub that has read an old Secret cannot publish its CA over that of a newer one. It
+ * gets a conflict, and reads both again.
  */
 #include "hub/certs.h"
 
@@ -23,6 +28,8 @@ struct certs {
 	struct loop *loop;
 	struct kube *kube;
 	bool brought;
+	bool (*leads)(void *arg); /* NULL: this hub is the only one */
+	void *leads_arg;
 	char *ns, *secret, *configmap;
 	char *names[N_NAMES + 1]; /* NULL ends the list */
 	certs_ready_fn *ready;
@@ -31,11 +38,27 @@ struct certs {
 	struct cert_set set;
 	/* resourceVersion of the Secret that was read; NULL: there is no Secret */
 	char *resource_version;
+	/* the same of the ConfigMap, and the CA that it has; NULL: there is none */
+	char *published_version, *published;
 	char *in_use; /* the server's certificate that ready() got last; NULL: none */
 	char problem[768];
 };
 
 static void check(void *arg);
+
+static bool leads(const struct certs *c)
+{
+	return !c->leads || c->leads(c->leads_arg);
+}
+
+static void ask(struct certs *c, const char *method, const char *path, const char *type,
+		const json_t *body, kube_done_fn *fn)
+{
+	int r = kube_request(c->kube, method, path, type, body, fn, c);
+
+	if (r < 0)
+		fn(0, NULL, strerror(-r), c);
+}
 
 static void retry(struct certs *c, const char *what, int status, const char *error)
 {
@@ -73,7 +96,7 @@ static char *data_of(const json_t *secret, const char *key)
 
 static uint64_t until_check_ns(const struct certs *c)
 {
-	return c->brought ? BROUGHT_NS : hub_certs_next_s(&c->set) ? NEXT_NS : CHECK_NS;
+	return c->brought || c->leads ? BROUGHT_NS : hub_certs_next_s(&c->set) ? NEXT_NS : CHECK_NS;
 }
 
 static void use(struct certs *c)
@@ -104,40 +127,28 @@ static void published(int status, const json_t *body, const char *error, void *a
 	(void)body;
 	if (status == 200 || status == 201)
 		use(c);
+	else if (status == 409) /* another hub has published meanwhile: look at what there is */
+		timer_set(c->loop, &c->timer, 0, check, c);
 	else
 		retry(c, "publishing the CA", status, error);
 }
 
-static json_t *configmap(const struct certs *c)
-{
-	_cleanup_free_ char *trusted = hub_certs_trusted(&c->set);
-
-	return json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:s}}", "apiVersion", "v1", "kind",
-			 "ConfigMap", "metadata", "name", c->configmap, "namespace", c->ns, "data",
-			 "ca.crt", trusted);
-}
-
-static void patched(int status, const json_t *body, const char *error, void *arg)
-{
-	struct certs *c = arg;
-	_cleanup_free_ char *path = xasprintf("/api/v1/namespaces/%s/configmaps", c->ns);
-	_cleanup_json_ json_t *object = NULL;
-
-	if (status != 404) {
-		published(status, body, error, arg);
-		return;
-	}
-	object = configmap(c);
-	kube_request(c->kube, "POST", path, NULL, object, published, c);
-}
-
 static void publish(struct certs *c)
 {
-	_cleanup_free_ char *path =
-		xasprintf("/api/v1/namespaces/%s/configmaps/%s", c->ns, c->configmap);
-	_cleanup_json_ json_t *object = configmap(c);
+	_cleanup_free_ char *all = xasprintf("/api/v1/namespaces/%s/configmaps", c->ns),
+			    *one = xasprintf("%s/%s", all, c->configmap),
+			    *trusted = hub_certs_trusted(&c->set);
+	_cleanup_json_ json_t *object =
+		json_pack("{s:s, s:s, s:{s:s, s:s, s:s*}, s:{s:s}}", "apiVersion", "v1", "kind",
+			  "ConfigMap", "metadata", "name", c->configmap, "namespace", c->ns,
+			  "resourceVersion", c->published_version, "data", "ca.crt", trusted);
 
-	kube_request(c->kube, "PATCH", path, "application/merge-patch+json", object, patched, c);
+	if (str_equal(c->published, trusted) || !leads(c))
+		use(c);
+	else if (c->published_version)
+		ask(c, "PATCH", one, "application/merge-patch+json", object, published);
+	else
+		ask(c, "POST", all, NULL, object, published);
 }
 
 static void written(int status, const json_t *body, const char *error, void *arg)
@@ -183,27 +194,31 @@ static void write_secret(struct certs *c)
 		json_object_set_new(data, "next-ca.key", base64_json(s->next.key_pem));
 	}
 	if (c->resource_version)
-		kube_request(c->kube, "PATCH", one, "application/merge-patch+json", object, written,
-			     c);
+		ask(c, "PATCH", one, "application/merge-patch+json", object, written);
 	else
-		kube_request(c->kube, "POST", all, NULL, object, written, c);
+		ask(c, "POST", all, NULL, object, written);
 }
 
 static void forget(struct certs *c)
 {
 	hub_cert_set_done(&c->set);
-	free(c->resource_version);
-	c->resource_version = NULL;
+	free(TAKE_PTR(c->resource_version));
+	free(TAKE_PTR(c->published_version));
+	free(TAKE_PTR(c->published));
 }
 
-/* The Secret belongs to others. */
+/*
+ * The Secret belongs to others, or to the hub that leads. That one may have another public name
+ * while the hubs are upgraded, so only the name that agents use is checked then.
+ */
 static void follow(struct certs *c)
 {
+	const char *const first[] = {c->names[0], NULL};
+	const char *const *names = c->brought ? (const char *const *)c->names : first;
 	struct field_error err = {0};
 	_cleanup_free_ char *why = NULL, *what = xasprintf("Secret %s", c->secret);
 
-	if (hub_certs_check(&c->set.server, c->set.ca.cert_pem, (const char *const *)c->names,
-			    now_wall_ns(), &err)) {
+	if (hub_certs_check(&c->set.server, c->set.ca.cert_pem, names, now_wall_ns(), &err)) {
 		why = xasprintf("%s %s", err.path, err.reason);
 		retry(c, what, 0, why);
 		return;
@@ -232,12 +247,11 @@ static void got(int status, const json_t *body, const char *error, void *arg)
 		retry(c, "reading the Secret of the hub's certificate", status, error);
 		return;
 	}
-	forget(c);
 	if (status == 200)
 		c->resource_version = xstrdup(json_str_at(body, "metadata.resourceVersion", ""));
 	c->set.server = (struct cert_pair){data_of(body, "tls.crt"), data_of(body, "tls.key")};
 	c->set.ca.cert_pem = data_of(body, "ca.crt");
-	if (c->brought) {
+	if (c->brought || !leads(c)) {
 		follow(c);
 		return;
 	}
@@ -247,12 +261,31 @@ static void got(int status, const json_t *body, const char *error, void *arg)
 	renew(c);
 }
 
-static void check(void *arg)
+static void got_published(int status, const json_t *body, const char *error, void *arg)
 {
 	struct certs *c = arg;
 	_cleanup_free_ char *path = xasprintf("/api/v1/namespaces/%s/secrets/%s", c->ns, c->secret);
 
-	kube_request(c->kube, "GET", path, NULL, NULL, got, c);
+	if (status != 200 && status != 404) {
+		retry(c, "reading the ConfigMap of the CA", status, error);
+		return;
+	}
+	forget(c);
+	if (status == 200) {
+		c->published_version = xstrdup(json_str_at(body, "metadata.resourceVersion", ""));
+		c->published = xstrdup(json_string_value(
+			json_object_get(json_object_get(body, "data"), "ca.crt")));
+	}
+	ask(c, "GET", path, NULL, NULL, got);
+}
+
+static void check(void *arg)
+{
+	struct certs *c = arg;
+	_cleanup_free_ char *path =
+		xasprintf("/api/v1/namespaces/%s/configmaps/%s", c->ns, c->configmap);
+
+	ask(c, "GET", path, NULL, NULL, got_published);
 }
 
 int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *conf,
@@ -262,8 +295,13 @@ int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *con
 	size_t n = 0;
 
 	loop_assert(l);
-	*c = (struct certs){
-		.loop = l, .kube = k, .ready = ready, .arg = arg, .brought = conf->brought};
+	*c = (struct certs){.loop = l,
+			    .kube = k,
+			    .ready = ready,
+			    .arg = arg,
+			    .brought = conf->brought,
+			    .leads = conf->leads,
+			    .leads_arg = conf->leads_arg};
 	c->ns = xstrdup(conf->ns);
 	c->secret = xstrdup(conf->secret);
 	c->configmap = xstrdup(conf->ca_configmap);

@@ -76,9 +76,17 @@ struct certs_config {
 	 * once a minute
 	 */
 	bool brought;
+	/*
+	 * Whether this hub leads: of several hubs, only the one that leads makes certificates and
+	 * publishes the CA. The others read the Secret once a minute. NULL: this hub is the only
+	 * one
+	 */
+	bool (*leads)(void *arg);
+	void *leads_arg;
 };
 /* Called with the first certificate and after every renewal; tls is valid during the call only. */
 typedef void certs_ready_fn(struct tls *tls, void *arg);
+/* k: for a hub that may lose the lead, a kube that does not write then (kube_lease_writer) */
 int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *c,
 		  certs_ready_fn *ready,
 	      void *arg, struct certs **ret);

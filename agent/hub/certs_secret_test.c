@@ -24,13 +24,21 @@ static const char *const own_names[] = {
 
 static struct certs *certs;
 static json_t *secret, *configmap; /* their data, as the API server has them */
-static unsigned n_ready, n_written;
+static unsigned n_ready, n_written, n_published;
+static unsigned secret_version, configmap_version;
+static bool elected, leads; /* there are several hubs; this one leads */
 
 static void ready(struct tls *tls, void *arg)
 {
 	(void)arg;
 	assert_non_null(tls);
 	n_ready++;
+}
+
+static bool does_lead(void *arg)
+{
+	(void)arg;
+	return leads;
 }
 
 static void start(bool brought)
@@ -40,7 +48,8 @@ static void start(bool brought)
 				       .ca_configmap = "ca",
 				       .service = "hub",
 				       .public_name = brought ? "" : "hub.example",
-				       .brought = brought};
+				       .brought = brought,
+				       .leads = elected ? does_lead : NULL};
 
 	assert_int_equal(hub_certs_new(timer_loop(), testkube(), &c, ready, NULL, &certs), 0);
 }
@@ -50,7 +59,9 @@ static int setup(void **state)
 	(void)state;
 	secret = json_object();
 	configmap = json_object();
-	n_ready = n_written = 0;
+	n_ready = n_written = n_published = 0;
+	secret_version = configmap_version = 1;
+	elected = false;
 	return 0;
 }
 
@@ -90,16 +101,27 @@ static void patch(json_t *data)
 /* The API server answers one request. */
 static void serve(void)
 {
+	bool is_secret = streq(sent.path, SECRET);
+	unsigned *version = is_secret ? &secret_version : &configmap_version;
+	_cleanup_free_ char *now = xasprintf("v%u", *version);
+
+	if (!is_secret)
+		assert_string_equal(sent.path, CONFIGMAP);
 	if (streq(sent.method, "GET")) {
-		assert_string_equal(sent.path, SECRET);
-		answer(200, json_pack("{s:{s:s}, s:O}", "metadata", "resourceVersion", "7", "data",
-				      secret));
+		answer(200, json_pack("{s:{s:s}, s:O}", "metadata", "resourceVersion", now, "data",
+				      is_secret ? secret : configmap));
 		return;
 	}
 	assert_string_equal(sent.method, "PATCH");
 	assert_string_equal(sent.type, "application/merge-patch+json");
-	n_written += streq(sent.path, SECRET);
-	patch(streq(sent.path, SECRET) ? secret : configmap);
+	if (!streq(json_str_at(sent.body, "metadata.resourceVersion", ""), now)) {
+		answer(409, NULL);
+		return;
+	}
+	n_written += is_secret;
+	n_published += !is_secret;
+	patch(is_secret ? secret : configmap);
+	++*version;
 	answer(200, NULL);
 }
 
@@ -139,6 +161,18 @@ static bool agents_accept(const char *const *names)
 				names, now_wall_ns(), NULL);
 }
 
+/* Somebody writes a certificate with these names into the Secret. */
+static void bring(const char *const *names)
+{
+	_cleanup_(hub_cert_pair_done) struct cert_pair ca = {0}, server = {0};
+
+	assert_int_equal(hub_certs_make_ca("theirs", names, now_wall_ns(), &ca), 0);
+	assert_int_equal(hub_certs_make_server(&ca, names, now_wall_ns(), &server), 0);
+	put("tls.crt", server.cert_pem);
+	put("tls.key", server.key_pem);
+	put("ca.crt", ca.cert_pem);
+}
+
 /* ---- the hub's own certificate ---- */
 
 static void test_the_first_start(void **state)
@@ -155,6 +189,7 @@ static void test_the_first_start(void **state)
 	assert_int_equal(timer_delay_ns() / NSEC_PER_SEC, 12 * 3600 - 1);
 	serve_all();
 	assert_int_equal(n_written, 1);
+	assert_int_equal(n_published, 1);
 	assert_int_equal(n_ready, 1);
 }
 
@@ -167,6 +202,7 @@ static void test_another_hub_is_faster(void **state)
 	(void)state;
 	start(false);
 	timer_fire();
+	serve(); /* the ConfigMap */
 	answer(404, NULL);
 	assert_string_equal(sent.method, "POST");
 	assert_null(json_object_get(json_object_get(sent.body, "data"), "next-ca.crt"));
@@ -228,19 +264,86 @@ static void test_the_next_ca(void **state)
 	assert_int_equal(n_ready, 2);
 }
 
-/* ---- a certificate that others bring ---- */
+/* ---- several hubs ---- */
 
-/* Somebody writes a certificate with these names into the Secret. */
-static void bring(const char *const *names)
+/* One hub makes the certificate, and the others use it within a minute: now, and when it changes. */
+static void test_a_hub_that_does_not_lead(void **state)
 {
-	_cleanup_(hub_cert_pair_done) struct cert_pair ca = {0}, server = {0};
-
-	assert_int_equal(hub_certs_make_ca("theirs", names, now_wall_ns(), &ca), 0);
-	assert_int_equal(hub_certs_make_server(&ca, names, now_wall_ns(), &server), 0);
-	put("tls.crt", server.cert_pem);
-	put("tls.key", server.key_pem);
-	put("ca.crt", ca.cert_pem);
+	(void)state;
+	elected = true;
+	leads = false;
+	start(false);
+	serve_all();
+	assert_int_equal(n_ready, 0);
+	assert_non_null(strstr(hub_certs_problem(certs), "holds no PEM certificate"));
+	assert_true(timer_delay_ns() < 4 * NSEC_PER_SEC);
+	bring(own_names);
+	serve_all();
+	assert_int_equal(n_ready, 1);
+	assert_string_equal(hub_certs_problem(certs), "");
+	assert_int_equal(timer_delay_ns() / NSEC_PER_SEC, 59);
+	bring(own_names);
+	serve_all();
+	assert_int_equal(n_ready, 2);
+	assert_int_equal(n_written + n_published, 0);
+	/* it leads now: the CA has no key, so it makes a next one, and publishes both */
+	leads = true;
+	serve_all();
+	assert_int_equal(n_written, 1);
+	assert_int_equal(n_published, 1);
+	assert_int_equal(n_ready, 2);
+	assert_true(agents_accept(own_names));
 }
+
+/* While hubs are upgraded, the one that leads may know another public name. */
+static void test_another_public_name(void **state)
+{
+	(void)state;
+	elected = true;
+	leads = false;
+	bring(service);
+	start(false);
+	serve_all();
+	assert_int_equal(n_ready, 1);
+}
+
+/*
+ * A hub believes that it leads, and reads the Secret. Then another hub makes a new CA and publishes
+ * it. The first one does not publish the old CA over it: agents would refuse all hubs.
+ */
+static void test_an_old_ca_is_not_published(void **state)
+{
+	_cleanup_(hub_cert_set_done) struct cert_set theirs = {0};
+	bool changed;
+
+	(void)state;
+	elected = leads = true;
+	start(false);
+	serve_all();
+	json_object_del(configmap, "ca.crt"); /* so that it has to publish */
+	timer_fire();
+	serve();
+	serve();
+	assert_string_equal(sent.method, "PATCH");
+	assert_string_equal(sent.path, CONFIGMAP);
+	assert_int_equal(hub_certs_renew(&theirs, own_names, now_wall_ns(), &changed), 0);
+	put("tls.crt", theirs.server.cert_pem);
+	put("tls.key", theirs.server.key_pem);
+	put("ca.crt", theirs.ca.cert_pem);
+	put("ca.key", theirs.ca.key_pem);
+	secret_version++;
+	json_object_set_new(configmap, "ca.crt", json_string(theirs.ca.cert_pem));
+	configmap_version++;
+	while (sent.fn)
+		serve();
+	serve_all();
+	assert_true(agents_accept(own_names));
+	assert_string_equal(json_string_value(json_object_get(configmap, "ca.crt")),
+			    theirs.ca.cert_pem);
+	assert_int_equal(n_ready, 2);
+}
+
+/* ---- a certificate that others bring ---- */
 
 static void test_a_brought_certificate(void **state)
 {
@@ -268,6 +371,7 @@ static void test_a_brought_certificate_that_is_wrong(void **state)
 	(void)state;
 	start(true);
 	timer_fire();
+	serve();
 	answer(404, NULL);
 	assert_non_null(strstr(hub_certs_problem(certs), "HTTP 404"));
 	bring(other);
@@ -295,6 +399,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_restart_keeps_the_certificate, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_the_next_ca, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_hub_that_does_not_lead, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_another_public_name, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_an_old_ca_is_not_published, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_brought_certificate, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_brought_certificate_that_is_wrong, setup,
 						teardown),

@@ -5,23 +5,27 @@
 #include "hub/api/api.h"
 #include "hub/certs.h"
 #include "hub/ingest/ingest.h"
+#include "hub/leader.h"
 #include "hub/pods/pods.h"
 #include "hub/senders.h"
 #include "hub/stores.h"
 #include "hub/status/status.h"
+#include "hub/stop.h"
+#include "hub/upkeep.h"
 #include "lib/loop/health.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define WRITER_BYTES	(128u << 20)
-#define QUERY_BYTES	(16u << 20)
-#define UPLOAD_BYTES	(4 * SYMBOLS_UPLOAD_BYTES) /* so one user may have two of the largest */
-#define EXPIRE_NS	(60 * NSEC_PER_SEC)
-#define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if one deletion takes longer, /healthz fails */
-/* how often the hub checks the store's health, for the log */
-#define LOOK_NS (5 * NSEC_PER_SEC)
+#define WRITER_BYTES (128u << 20)
+#define QUERY_BYTES  (16u << 20)
+#define UPLOAD_BYTES (4 * SYMBOLS_UPLOAD_BYTES) /* so one user may have two of the largest */
+/*
+ * how long a hub that ends serves on, if there are others: until all nodes know that the Service
+ * has it no longer
+ */
+#define SERVE_ON_NS (5 * NSEC_PER_SEC)
 
 struct hub {
 	struct loop *loop;
@@ -40,55 +44,14 @@ struct hub {
 	struct certs *certs;
 	struct http_server *api_server, *ingest_server;
 	struct health_server *probes; /* NULL: `podflame local` */
-	struct timer expire_timer, look_timer;
+	struct upkeep *upkeep;	      /* of the store */
+	struct leader *leader;	      /* NULL: there is no Kubernetes */
+	bool stopping;
+	struct hub_stop stop;
+	void (*stopped)(void *arg); /* what hub_stop() calls */
+	void *stopped_arg;
 	char *ns, *token_hint;
-	char store_error[STORE_ERROR_BYTES]; /* the store's error that was logged last */
 };
-
-/* ---- expiry ---- */
-
-struct expire_job {
-	struct job job;
-	struct store *store;
-};
-
-static void expire_run(struct job *j)
-{
-	struct expire_job *e = (struct expire_job *)j;
-	int r = store_expire(e->store, now_wall_ns());
-
-	if (r)
-		log_warn("deleting old profiles: %s", strerror(-r));
-	free(e);
-}
-
-static void expire(void *arg)
-{
-	struct hub *h = arg;
-	struct expire_job *e = xcalloc(1, sizeof(*e));
-
-	*e = (struct expire_job){.job = {.run = expire_run, .deadline_ns = EXPIRE_LIMIT_NS},
-				 .store = h->kept.store};
-	if (worker_post(h->writer, &e->job))
-		free(e); /* the writer's queue is full: the timer tries again in a minute */
-	timer_set(h->loop, &h->expire_timer, EXPIRE_NS, expire, h);
-}
-
-/* Logs once that the file is damaged or the disk is full, and once when the error is gone. */
-static void look_at_store(void *arg)
-{
-	struct hub *h = arg;
-	struct store_stats s;
-
-	store_stats(h->kept.store, &s);
-	if (!streq(s.error, h->store_error) && *s.error)
-		log_err("store in %s: %s",
-			*h->conf->store_url ? h->conf->store_url : h->conf->data_dir, s.error);
-	else if (!streq(s.error, h->store_error))
-		log_info("store: works again");
-	snprintf(h->store_error, sizeof(h->store_error), "%s", s.error);
-	timer_set(h->loop, &h->look_timer, LOOK_NS, look_at_store, h);
-}
 
 /* ---- servers ---- */
 
@@ -154,11 +117,13 @@ static void certificate_ready(struct tls *tls, void *arg)
 static bool is_serving(struct buf *why, void *arg)
 {
 	const struct hub *h = arg;
-	bool serves = h->api_server && h->ingest_server;
+	bool opened = h->api_server && h->ingest_server;
 
-	if (!serves)
+	if (h->stopping)
+		buf_puts(why, "the hub is stopping\n");
+	else if (!opened)
 		buf_puts(why, "the hub waits for its certificate\n");
-	return serves;
+	return opened && !h->stopping;
 }
 
 /*
@@ -184,10 +149,10 @@ static json_t *health(void *arg)
 	struct store_stats s;
 
 	store_stats(h->kept.store, &s);
-	return json_pack("{s:s, s:s, s:s, s:s}", "store",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s}", "store",
 			 h->kept.forward ? forward_problem(h->kept.forward) : s.error,
 			 "certificate", h->certs ? hub_certs_problem(h->certs) : "", "clusters",
-			 clusters, "pods", pods ?: "");
+			 clusters, "pods", pods ?: "", "leader", hub_leader_problem(h->leader));
 }
 
 static json_t *targets(void *arg)
@@ -305,9 +270,10 @@ static int open_modules(struct hub *h)
 
 static int open_status(struct hub *h)
 {
-	const struct status_config sc = {h->ns, h->conf->opt_in_required, h->pods};
+	const struct status_config sc = {h->ns, h->conf->opt_in_required, h->pods, hub_leader_leads,
+					 h->leader};
 
-	return h->kube ? status_new(h->loop, h->kube, &sc, &h->status) : 0;
+	return h->kube ? status_new(h->loop, hub_leader_writer(h->leader), &sc, &h->status) : 0;
 }
 
 static int open_cluster(struct hub *h)
@@ -317,9 +283,12 @@ static int open_cluster(struct hub *h)
 					h->conf->ca_configmap,
 					h->conf->service_name,
 					h->conf->public_name,
-					streq(h->conf->tls_source, "secret")};
+					streq(h->conf->tls_source, "secret"),
+					hub_leader_is_elected(h->leader) ? hub_leader_leads : NULL,
+					h->leader};
 
-	return hub_certs_new(h->loop, h->kube, &cc, certificate_ready, h, &h->certs);
+	return hub_certs_new(h->loop, hub_leader_writer(h->leader), &cc, certificate_ready, h,
+			     &h->certs);
 }
 
 static int open_local(struct hub *h, struct field_error *reterr)
@@ -360,8 +329,10 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 		r = open_query_workers(h);
 	if (!r)
 		r = worker_new(l, "uploads", UPLOAD_BYTES + QUERY_BYTES, &h->uploads);
-	if (!r && h->kube)
+	if (!r && h->kube) {
+		h->leader = hub_leader_new(l, h->kube, h->ns, h->conf->lease);
 		r = open_pods(h);
+	}
 	if (!r)
 		r = open_modules(h);
 	if (!r)
@@ -374,10 +345,38 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 		hub_free(h);
 		return r;
 	}
-	timer_set(l, &h->expire_timer, EXPIRE_NS, expire, h);
-	look_at_store(h);
+	h->upkeep = hub_upkeep_new(l, h->kept.store, h->writer, h->conf->data_dir, h->leader);
 	*ret = h;
 	return 0;
+}
+
+/* ---- end ---- */
+
+static void has_stopped(void *arg)
+{
+	struct hub *h = arg;
+
+	h->stopped(h->stopped_arg);
+}
+
+/* Another hub leads from now on. */
+static void has_resigned(void *arg)
+{
+	struct hub *h = arg;
+	uint64_t serve_ns = hub_leader_is_elected(h->leader) ? SERVE_ON_NS : 0;
+
+	h->stop = (struct hub_stop){.servers = {h->api_server, h->ingest_server}};
+	hub_stop_begin(&h->stop, h->loop, serve_ns, has_stopped, h);
+}
+
+void hub_stop(struct hub *h, void (*stopped)(void *arg), void *arg)
+{
+	loop_assert(h->loop);
+	h->stopping = true;
+	h->stopped = stopped;
+	h->stopped_arg = arg;
+	h->certs = hub_certs_free(h->certs);
+	hub_leader_resign(h->leader, has_resigned, h);
 }
 
 struct hub *hub_free(struct hub *h)
@@ -385,10 +384,11 @@ struct hub *hub_free(struct hub *h)
 	if (!h)
 		return NULL;
 	loop_assert(h->loop);
-	timer_cancel(&h->expire_timer);
-	timer_cancel(&h->look_timer);
+	hub_stop_cancel(&h->stop);
+	hub_upkeep_free(h->upkeep);
 	hub_certs_free(h->certs);
 	status_free(h->status);
+	hub_leader_free(h->leader);
 	health_free(h->probes);
 	http_server_free(h->api_server);
 	http_server_free(h->ingest_server);

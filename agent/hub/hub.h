@@ -18,6 +18,11 @@ struct hub_config {
 };
 int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 	    struct field_error *reterr);
+/*
+ * Lets the hub finish what it has begun: it leads no longer, is not ready any more, and answers the
+ * requests that it has. Then it calls stopped once, which may free it.
+ */
+void hub_stop(struct hub *h, void (*stopped)(void *arg), void *arg);
 struct hub *hub_free(struct hub *h);
 /*
  * Makes the tables of the configured store (store_migrate), and prints each statement to out; with

@@ -16,6 +16,9 @@ struct status {
 	struct kube *kube;
 	struct pods *pods;
 	bool opt_in_required;
+	bool (*leads)(void *arg); /* NULL: this hub is the only one */
+	void *leads_arg;
+	bool has_led; /* whether it led at the last tick */
 	unsigned n_doubted; /* rows that are doubted */
 	struct kube_watch *targets, *cluster_targets;
 	struct reports *reports;
@@ -41,6 +44,8 @@ void status_touch_all(struct status *s);
 void status_touch_omitted(struct status *s);
 /* Makes the controller look at all dirty rows, soon. */
 void status_flush_soon(struct status *s);
+/* Whether this hub may write. */
+bool status_leads(const struct status *s);
 /* Looks after a moment at what changes as time passes, and again and again. */
 void status_tick_later(struct status *s);
 /* The row's status no longer has entries that the hub doubts. */

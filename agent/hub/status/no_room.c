@@ -26,6 +26,8 @@ struct crowded_out {		 /* a target whose status waits, or is being written */
 struct no_room {
 	struct loop *loop;
 	struct kube *kube;
+	bool (*may_write)(void *arg);
+	void *arg;
 	struct crowded_out *waiting; /* a uthash table, by uid; the first one is the next */
 	struct crowded_out *in_flight;
 	unsigned n_in_flight;
@@ -34,12 +36,15 @@ struct no_room {
 	bool has_failed; /* the log says so */
 };
 
-struct no_room *status_no_room_new(struct loop *l, struct kube *k)
+struct no_room *status_no_room_new(struct loop *l, struct kube *k, bool (*may_write)(void *arg),
+				   void *arg)
 {
 	struct no_room *n = xcalloc(1, sizeof(*n));
 
 	n->loop = l;
 	n->kube = k;
+	n->may_write = may_write;
+	n->arg = arg;
 	return n;
 }
 
@@ -166,6 +171,10 @@ static void write_next(void *arg)
 	struct no_room *n = arg;
 
 	n->due_ns = 0;
+	if (!n->may_write(n->arg)) {
+		write_after(n, RETRY_NS);
+		return;
+	}
 	while (n->waiting && n->n_in_flight < MAX_IN_FLIGHT && !n->due_ns)
 		write_one(n, n->waiting);
 }

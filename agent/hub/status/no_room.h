@@ -8,7 +8,9 @@
 #include "lib/kube/kube.h"
 
 struct no_room;
-struct no_room *status_no_room_new(struct loop *l, struct kube *k);
+/* may_write: asked before each write; while it says no, the writes wait. */
+struct no_room *status_no_room_new(struct loop *l, struct kube *k, bool (*may_write)(void *arg),
+				   void *arg);
 /* The answers to writes that are under way are ignored. */
 struct no_room *status_no_room_free(struct no_room *n);
 /*

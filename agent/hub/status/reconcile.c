@@ -84,6 +84,21 @@ static bool is_settled(struct status *s)
 	return s->settled;
 }
 
+bool status_leads(const struct status *s)
+{
+	return !s->leads || s->leads(s->leads_arg);
+}
+
+/* A hub that begins to lead looks at all targets: the hub before it may have left some out. */
+static void look_at_lead(struct status *s)
+{
+	bool leads = status_leads(s);
+
+	if (leads && !s->has_led)
+		status_touch_all(s);
+	s->has_led = leads;
+}
+
 static void look_at_nodes(struct status *s)
 {
 	status_agentless_tick(s->agentless, status_reports_synced(s->reports) &&
@@ -100,7 +115,9 @@ static void on_tick(void *arg)
 		if (t->pending)
 			status_touch(s, t);
 	}
-	status_reports_tick(s->reports);
+	look_at_lead(s);
+	if (status_leads(s))
+		status_reports_tick(s->reports);
 	look_at_nodes(s);
 	status_tick_later(s);
 }
@@ -225,7 +242,7 @@ static void reconcile(struct status *s, struct status_row *t)
 	want = compute(s, t, object);
 	have = json_object_get(object, "status");
 	t->pending = status_pending(want);
-	if (json_equal(want, have))
+	if (json_equal(want, have) || !status_leads(s))
 		return;
 	if (now < t->retry_ns ||
 	    (streq(ready_of(want), ready_of(have)) && now < t->last_write_ns + WRITE_GAP_NS)) {

@@ -94,7 +94,7 @@ static void on_deleted(int http, const json_t *body, const char *error, void *ar
 	(void)body;
 	if (http >= 200 && http < 300)
 		log_info("the report of node %s is deleted: the node is gone", q->name);
-	/* 409: the object is a new report with the same name */
+	/* 409: the object is a new report with the same name, or has changed */
 	else if (http != 404 && http != 409)
 		log_warn("the report of node %s, which is gone, could not be deleted: %s", q->name,
 			 error ? error : "refused");
@@ -103,13 +103,20 @@ static void on_deleted(int http, const json_t *body, const char *error, void *ar
 		status_reports_tick(r);
 }
 
+/*
+ * Only as it is now: if its agent writes it again, the node is back. So another hub that leads
+ * meanwhile, and this hub's own request when it is late, delete no report that counts.
+ */
 static void delete_report(struct query *q)
 {
-	_cleanup_free_ char *path =
-		xasprintf(API "%s/profilingnodereports/%s", q->reports->ns, q->name);
+	_cleanup_free_ char *key = xasprintf("%s/%s", q->reports->ns, q->name),
+			    *path = xasprintf(API "%s/profilingnodereports/%s", q->reports->ns,
+					      q->name);
+	const json_t *report = kube_watch_get(q->reports->watch, key);
 	_cleanup_json_ json_t *options =
-		json_pack("{s:s, s:s, s:{s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
-			  "preconditions", "uid", q->uid);
+		json_pack("{s:s, s:s, s:{s:s, s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
+			  "preconditions", "uid", q->uid, "resourceVersion",
+			  json_str_at(report, "metadata.resourceVersion", ""));
 
 	if (kube_request(q->reports->kube, "DELETE", path, NULL, options, on_deleted, q) < 0)
 		query_free(q);

@@ -305,6 +305,11 @@ static int watch(struct status *s, const char *path, const struct kube_watch_ops
 	return kube_watch_new(s->kube, &spec, ops, s, ret);
 }
 
+static bool may_write(void *arg)
+{
+	return status_leads(arg);
+}
+
 int status_new(struct loop *l, struct kube *k, const struct status_config *c, struct status **ret)
 {
 	static const struct kube_watch_ops target_ops = {.upsert = on_target,
@@ -334,8 +339,11 @@ int status_new(struct loop *l, struct kube *k, const struct status_config *c, st
 	s->kube = k;
 	s->pods = c->pods;
 	s->opt_in_required = c->opt_in_required;
+	s->leads = c->leads;
+	s->leads_arg = c->leads_arg;
+	s->has_led = status_leads(s);
 	s->started_ns = now_mono_ns();
-	s->no_room = status_no_room_new(l, k);
+	s->no_room = status_no_room_new(l, k, may_write, s);
 	r = status_agentless_new(k, &ac, &agentless_ops, s, &s->agentless);
 	if (!r)
 		r = status_reports_new(k, c->ns, &report_ops, s, &s->reports);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * status: computes the status of targets from ProfilingNodeReports, and writes it. Nothing else
- * writes the status of targets. A change of a report costs work only for the targets that it names.
+ * writes the status of targets, and of several hubs only the one that leads. A change of a report
+ * costs work only for the targets that it names.
  */
 #pragma once
 
@@ -13,7 +14,14 @@ struct status_config {
 	/* a ClusterProfilingTarget selects pods of labelled namespaces only */
 	bool opt_in_required;
 	struct pods *pods;		/* borrowed until status_free */
+	/*
+	 * Whether this hub leads: only then it writes and deletes. A hub that does not lead keeps
+	 * up with what it would write. NULL: this hub is the only one
+	 */
+	bool (*leads)(void *arg);
+	void *leads_arg;
 };
+/* k: for a hub that may lose the lead, a kube that does not write then (kube_lease_writer) */
 int status_new(struct loop *l, struct kube *k, const struct status_config *c, struct status **ret);
 struct status *status_free(struct status *s);
 /*

@@ -66,9 +66,17 @@ static void upsert(const char *watch, const char *key, json_t *obj, const json_t
 	w->ops.upsert(key, obj, old, w->arg);
 }
 
+static bool elected, leads; /* there are several hubs; this one leads */
+
+static bool does_lead(void *arg)
+{
+	(void)arg;
+	return leads;
+}
+
 static struct status *start(bool synced)
 {
-	struct status_config c = {.ns = "podflame-system"};
+	struct status_config c = {.ns = "podflame-system", .leads = elected ? does_lead : NULL};
 	static const char *const nodes[] = {"n1", "n2", "odd"};
 	struct status *s = NULL;
 	uint64_t delay_ns;
@@ -107,10 +115,10 @@ static json_t *target(const char *uid, const char *rv, int generation)
 static json_t *report(const char *node, const char *uid, bool stored)
 {
 	return json_pack(
-		"{s:{s:s, s:s}, s:{s:s}, s:{s:[{s:s, s:i, s:i, s:i, s:i, s:{s:{s:b, s:b}}}]}}",
-		"metadata", "name", node, "uid", "report-uid", "spec", "nodeName", node, "status",
-		"targets", "uid", uid, "generation", 1, "podsMatched", 1, "pods", 1, "containers",
-		1, "events", "on-cpu", "sampled", 1, "stored", stored);
+		"{s:{s:s, s:s, s:s}, s:{s:s}, s:{s:[{s:s, s:i, s:i, s:i, s:i, s:{s:{s:b, s:b}}}]}}",
+		"metadata", "name", node, "uid", "report-uid", "resourceVersion", "r1", "spec",
+		"nodeName", node, "status", "targets", "uid", uid, "generation", 1, "podsMatched",
+		1, "pods", 1, "containers", 1, "events", "on-cpu", "sampled", 1, "stored", stored);
 }
 
 /*
@@ -452,6 +460,52 @@ static void test_many_targets_without_room(void **state)
 	stop(s);
 }
 
+/* Of several hubs, those that do not lead write nothing, and know all when one begins to. */
+static void test_only_the_leader_writes(void **state)
+{
+	_cleanup_json_ json_t *t = target("u1", "10", 1), *t2 = NULL,
+			      *crowded = target("u2", "20", 1), *r1 = report("n1", "u1", false),
+			      *r2 = report("n1", "u1", true), *gone = report("gone", "u9", true);
+	struct kube_watch *w;
+	struct status *s;
+
+	(void)state;
+	elected = true;
+	leads = false;
+	s = start(true);
+	w = watch_of("/profilingtargets");
+	upsert("profilingnodereports", "podflame-system/n1", r1, NULL);
+	upsert("profilingnodereports", "podflame-system/gone", gone, NULL);
+	upsert("/profilingtargets", "app/web", t, NULL);
+	w->ops.no_room("app/crowded", crowded, w->arg);
+	run(true);
+	upsert("profilingnodereports", "podflame-system/n1", r2, r1);
+	run(true);
+	assert_int_equal(sent.n, 0);
+	leads = true;
+	holds = true;
+	run(true);
+	/* the status of both targets, and the question about the node that is gone */
+	assert_int_equal(sent.n, 3);
+	holds = false;
+	for (size_t i = 0; i < n_held; i++)
+		held[i].fn(409, NULL, "no", held[i].arg);
+	n_held = 0;
+	sent.fn = NULL;
+	leads = false; /* and now another hub, which has written */
+	t2 = json_deep_copy(t);
+	set_version(t2, "11");
+	json_object_set_new(t2, "status", json_object());
+	upsert("/profilingtargets", "app/web", t2, t);
+	for (unsigned i = 0; i < 5; i++) {
+		test_clock.stands_ns += 30 * NSEC_PER_SEC;
+		run(true);
+	}
+	assert_int_equal(sent.n, 3);
+	stop(s);
+	elected = false;
+}
+
 static void test_cluster_kind(void **state)
 {
 	struct status *s = start(true);
@@ -631,6 +685,7 @@ static void test_report_of_a_gone_node_is_deleted_once(void **state)
 	assert_string_equal(sent.path, "/apis/podflame.io/v1alpha1/namespaces/podflame-system/"
 				       "profilingnodereports/n1");
 	assert_string_equal(json_str_at(sent.body, "preconditions.uid", ""), "report-uid");
+	assert_string_equal(json_str_at(sent.body, "preconditions.resourceVersion", ""), "r1");
 	n = sent.n;
 	refuse(200);
 	run(true);
@@ -998,6 +1053,7 @@ int main(void)
 		cmocka_unit_test(test_targets_that_have_no_room),
 		cmocka_unit_test(test_a_target_without_room_is_told),
 		cmocka_unit_test(test_many_targets_without_room),
+		cmocka_unit_test(test_only_the_leader_writes),
 		cmocka_unit_test(test_cluster_kind),
 		cmocka_unit_test(test_only_touched_targets_are_written),
 		cmocka_unit_test(test_counters_wait_a_second),

@@ -252,6 +252,8 @@ static const struct {
 	 "Profiles of pods that the hub could not verify. Readers of some namespaces do not see "
 	 "them."},
 	{"ingest_requests_total", "Requests with profiles, by HTTP status."},
+	{"leader", "1: of several hubs, this one writes the status of targets and the certificate. "
+		   "The sum over all hubs is 1, and 0 for some seconds while the lead changes."},
 	{"otlp_profiles_skipped_total",
 	 "Profiles in requests that the hub did not take, by reason."},
 	{"otlp_waits_unknown_total", "Waits of a cause that this hub does not know."},

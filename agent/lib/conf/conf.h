@@ -32,6 +32,7 @@ struct config {
 	char *host_debug_dir, *debuginfod_url, *debuginfod_ca_file, *debuginfod_cache;
 	uint64_t debuginfod_cache_bytes, debuginfod_timeout_ns;
 	/* hub */
+	char *lease;			/* "": this hub is the only one */
 	char *data_dir;
 	char *store_kind;
 	/* store_kind otlp: the central hub; clickhouse: ClickHouse, without the token */

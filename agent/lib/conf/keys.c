@@ -87,6 +87,9 @@ const struct key conf_keys[] = {
 	 "most time to get one file from the server"},
 	{"data_dir", STRING, AT(data_dir), "/var/lib/podflame", 0, 0, NULL,
 	 "directory for the state of `hub` and `local`"},
+	{"lease", STRING, AT(lease), "", 0, 0, NULL,
+	 "`hub`: name of the Lease in podflame's namespace by which several hubs elect the one "
+	 "that writes the status of targets and the certificate; empty: this hub is the only one"},
 	{"store.kind", CHOICE, AT(store_kind), "sqlite", 0, 0, "sqlite|clickhouse|null|otlp",
 	 "where the hub stores profiles; null: nowhere; otlp: `hub` forwards them to a central hub "
 	 "and keeps none"},
