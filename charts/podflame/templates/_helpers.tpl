@@ -50,6 +50,25 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
+{{/* podflame.hubsShare $: "true" if several hubs may run at once: they share their store, and keep
+nothing on a volume. They elect one by the Lease podflame-hub, also if there is one replica, because
+two run during an upgrade. */}}
+{{- define "podflame.hubsShare" -}}
+{{- if and (ne .Values.hub.store "sqlite") (not .Values.hub.persistence.enabled) }}true{{ end }}
+{{- end -}}
+
+{{/* podflame.spread .Values.hub: hub, with an affinity that prefers other nodes than those of
+other hubs, unless the user says where hubs are among themselves */}}
+{{- define "podflame.spread" -}}
+{{- $hub := deepCopy . -}}
+{{- if gt (int .replicas) 1 -}}
+{{- $apart := dict "weight" 100 "podAffinityTerm" (dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "podflame.selector" "hub" | fromYaml))) -}}
+{{- $anti := dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list $apart)) -}}
+{{- $_ := set $hub "affinity" (merge (deepCopy (.affinity | default dict)) (hasKey (.affinity | default dict) "podAntiAffinity" | ternary dict $anti)) -}}
+{{- end -}}
+{{- toYaml $hub -}}
+{{- end -}}
+
 {{/* podflame.labels (list $ "agent") */}}
 {{- define "podflame.labels" -}}
 {{- $root := index . 0 -}}
