@@ -402,6 +402,32 @@ static void kubeconfig_of_an_ipv6_literal_without_it_in_the_certificate_50(void 
 	ask_ipv6_server("IP:::2,DNS:localhost", 0);
 }
 
+static bool holds(void *arg)
+{
+	return *(const bool *)arg;
+}
+
+/* The fence falls while a request of it waits for its connection: its bytes are never sent. */
+static void a_fence_that_falls_before_the_request_is_sent(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+	bool stands = true;
+	struct kube *fenced = kube_fenced_new(f->kube, &(struct kube_fence){holds, &stands});
+
+	(void)state;
+	assert_int_equal(kube_request(fenced, "PATCH", "/x", NULL, NULL, done, f), 0);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_int_equal(f->status, 200);
+	assert_int_equal(kube_request(fenced, "PATCH", "/x", NULL, NULL, done, f), 0);
+	stands = false;
+	assert_int_equal(kube_request(fenced, "PATCH", "/x", NULL, NULL, done, f), -EPERM);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_int_equal(f->status, 0);
+	assert_int_equal(ts_n_requests(f->ts), 1);
+	kube_fenced_free(fenced);
+	finish(f);
+}
+
 static void request_and_its_errors(void **state)
 {
 	struct fixture *f = start(&cert, NULL);
@@ -985,6 +1011,7 @@ int main(void)
 		cmocka_unit_test(kubeconfig_of_an_ipv6_literal_49),
 		cmocka_unit_test(kubeconfig_of_an_ipv6_literal_without_it_in_the_certificate_50),
 		cmocka_unit_test(request_and_its_errors),
+		cmocka_unit_test(a_fence_that_falls_before_the_request_is_sent),
 		cmocka_unit_test(token_52_is_read_again_when_it_changes),
 		cmocka_unit_test(token_53_missing_or_empty_for_a_moment),
 		cmocka_unit_test(token_52_rotates_during_a_watch),
