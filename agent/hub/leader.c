@@ -10,6 +10,7 @@
 struct leader {
 	struct kube *kube;
 	struct kube_lease *lease; /* NULL: this hub is the only one */
+	bool resigns;
 };
 
 static void tell_metric(bool leads)
@@ -24,6 +25,8 @@ static void changed(bool leads, void *arg)
 	tell_metric(leads);
 	if (leads)
 		log_info("this hub leads: it writes the status of targets and the certificate");
+	else if (e->resigns)
+		log_info("this hub gives up the lead, because it ends");
 	else
 		log_warn("this hub leads no longer%s%s", *kube_lease_problem(e->lease) ? ": " : "",
 			 kube_lease_problem(e->lease));
@@ -89,8 +92,10 @@ const char *hub_leader_problem(const struct leader *e)
 
 void hub_leader_resign(struct leader *e, void (*done)(void *arg), void *arg)
 {
-	if (hub_leader_is_elected(e))
-		kube_lease_resign(e->lease, done, arg);
-	else
+	if (!hub_leader_is_elected(e)) {
 		done(arg);
+		return;
+	}
+	e->resigns = true;
+	kube_lease_resign(e->lease, done, arg);
 }
