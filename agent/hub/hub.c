@@ -26,6 +26,8 @@
  * has it no longer
  */
 #define SERVE_ON_NS (5 * NSEC_PER_SEC)
+/* how long an agent sends to the same of several hubs: so the one that leads hears from all */
+#define SENDER_NS (120 * NSEC_PER_SEC)
 
 struct hub {
 	struct loop *loop;
@@ -88,6 +90,7 @@ static int open_ingest(struct hub *h, struct tls *tls, struct field_error *reter
 		.port = (uint16_t)h->conf->ingest_port,
 		.tls = tls,
 		.max_body_bytes = OTLP_MAX_BYTES,
+		.max_age_ns = hub_leader_is_elected(h->leader) ? SENDER_NS : 0,
 		.head = ingest_http_head,
 		.handler = ingest_http,
 		.arg = h->ingest,

@@ -155,6 +155,11 @@ struct http_server_config {
 	 */
 	bool brief;
 	/*
+	 * 0: no limit. An older connection ends with its next reply. So clients that keep their
+	 * connections come to each of several servers behind one address, also to new ones
+	 */
+	uint64_t max_age_ns;
+	/*
 	 * 0: 60 s. Limit of the time from a request's first byte to its last. If `head` is set, the
 	 * time begins again when it accepts the body. A slower request gets the answer 408: as soon
 	 * as a sixth of this time is over and the body comes at a rate at which it would not be in

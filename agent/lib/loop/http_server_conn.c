@@ -215,9 +215,16 @@ static bool ask_head(struct http_conn *c)
 	return now && accept_body(c);
 }
 
+static bool is_too_old(const struct http_conn *c)
+{
+	uint64_t max_age_ns = c->server->config.max_age_ns;
+
+	return max_age_ns && now_mono_ns() - c->accepted_ns > max_age_ns;
+}
+
 static bool on_head(struct http_conn *c)
 {
-	c->close_after |= !c->msg.keep_alive || c->server->config.brief;
+	c->close_after |= !c->msg.keep_alive || c->server->config.brief || is_too_old(c);
 	if (c->refuse) {
 		http_conn_refuse(c, 503, "too many connections");
 		return false;
@@ -366,6 +373,7 @@ void http_conn_start(struct http_server *s, int fd, const struct sockaddr_storag
 	http_msg_init(&c->msg, true);
 	buf_init(&c->body, s->config.max_body_bytes);
 	http_conn_enter(c, IDLE);
+	c->accepted_ns = c->since_ns;
 	DL_APPEND(s->conns, c);
 	s->n_conns++;
 	s->n_refused += refuse;

@@ -60,7 +60,8 @@ struct http_conn {
 	struct http_server *server;
 	struct conn *conn;
 	enum phase phase;
-	uint64_t since_ns;
+	uint64_t since_ns; /* when the phase began */
+	uint64_t accepted_ns;
 	bool refuse, close_after, eof, served, in_head;
 	bool continues; /* the first of two pieces of the reply was written */
 	struct http_peer *peer;

@@ -425,6 +425,43 @@ static void the_end_of_a_reply_is_told(void **state)
 	assert_int_equal(n_sent, 1);
 }
 
+static unsigned count_of(const char *text, const char *part)
+{
+	unsigned n = 0;
+
+	for (const char *at = text ?: ""; (at = strstr(at, part)); at += strlen(part))
+		n++;
+	return n;
+}
+
+/* A connection serves many requests, until it is too old. */
+static void old_connections_end_with_a_reply(void **state)
+{
+	static const char one[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+	struct fixture *f = *state;
+	struct raw r;
+
+	f->max_age_ns = 100 * NSEC_PER_SEC;
+	start_server(f, NULL, 0, 0);
+	raw_begin(f, "", 0, &r);
+	for (unsigned i = 1; i <= 3; i++) {
+		assert_int_equal(send(r.fd, one, strlen(one), 0), strlen(one));
+		while (count_of(r.got.data, "hello") < i) {
+			timer_set(f->loop, &f->step, NSEC_PER_MSEC, guard, f);
+			loop_run(f->loop);
+		}
+		assert_int_equal(count_of(r.got.data, "Connection: close"), i == 3);
+		test_clock.later_ns = i * 51 * NSEC_PER_SEC;
+	}
+	test_clock.later_ns = 0;
+	while (!r.eof) {
+		timer_set(f->loop, &f->step, NSEC_PER_MSEC, guard, f);
+		loop_run(f->loop);
+	}
+	close(r.fd);
+	buf_done(&r.got);
+}
+
 /*
  * A server that ends answers what it has: a request that waits for its reply, and one that is still
  * coming. A connection without a request is closed, and a new one is refused.
@@ -1062,6 +1099,7 @@ static const struct CMUnitTest tests[] = {
 	T(a_reply_may_come_in_two_pieces),
 	T(a_request_after_two_pieces),
 	T(the_end_of_a_reply_is_told),
+	T(old_connections_end_with_a_reply),
 	T(a_server_drains),
 	T(cut_request_is_dropped),
 	T(expect_100_continue),

@@ -36,7 +36,7 @@ struct fixture {
 	bool hold, cancel_in_data;
 	const char *big;
 	size_t n_big;
-	uint64_t max_request_ns;
+	uint64_t max_request_ns, max_age_ns;
 	http_handler_fn *head;
 };
 
@@ -171,6 +171,7 @@ static inline void start_server(struct fixture *f, const struct test_cert *cert,
 	c.max_body_bytes = max_body;
 	c.max_connections = max_connections;
 	c.max_request_ns = f->max_request_ns;
+	c.max_age_ns = f->max_age_ns;
 	c.head = f->head;
 	assert_int_equal(http_server_new(f->loop, &c, &f->server, &e), 0);
 }
