@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests: memory with a heap profile, in the layout of Go's runtime. */
+/*
+ * For tests: memory with a heap profile, in the layout of Go's runtime. A test may define another
+ * GO_BASE before.
+ */
 #pragma once
 
 #include "node/alloc/go.h"
 
-#define GO_BASE	   0xc000000000ull
+#ifndef GO_BASE
+#define GO_BASE 0xc000000000ull
+#endif
 #define GO_BUCKETS GO_BASE /* runtime.mbuckets; after it the other variables */
 #define GO_RATE	   (GO_BASE + 8)
 #define GO_CYCLE   (GO_BASE + 16)

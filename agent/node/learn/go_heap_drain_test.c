@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+/* Where Go's heap begins, AddressSanitizer reserves the addresses of the process. */
+#define GO_BASE 0x200000000000ull
 #include "node/alloc/testgoheap.h"
 #include "node/learn/go_heap_drain.h"
 #include "node/parse/format.h"
