@@ -58,7 +58,9 @@ none_terminates() {
 }
 # run_test FILE NAME: its output is in $OUT/NAME.log. Fails if a line of it begins with FAIL.
 run_test() {
-    timeout 600 "$1" >"$OUT/$2.log" 2>&1 </dev/null ||
+    local limit=600
+    [[ $1 != */long/* ]] || limit=1200
+    timeout $limit "$1" >"$OUT/$2.log" 2>&1 </dev/null ||
         echo "FAIL $2 ended with status $?" >>"$OUT/$2.log"
     ! grep -q '^FAIL' "$OUT/$2.log"
 }
@@ -66,7 +68,7 @@ run_test() {
 # of the first run are gone, because the test makes them again.
 run_again() {
     local f
-    for f in "$OUT/$2".*; do mv "$f" "$OUT/$2.first.${f##*.}"; done
+    for f in "$OUT/$2".*; do mv "$f" "$OUT/$2.first.${f#"$OUT/$2."}"; done
     until_ 120 "namespaces that are being deleted" none_terminates || true
     run_test "$@"
 }

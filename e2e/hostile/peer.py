@@ -4,7 +4,8 @@
 each kind of answer again and again, and prints once a second how often it got each, as JSON.
 
   connections HUB AGENT...   all connections of the ports, some with half a TLS handshake or half a
-                             request, and tokens that it makes up
+                             request
+  tokens HUB                 tokens that it makes up
   queries HUB                the dearest queries, more at once than anybody may have
   profiles HUB FILE...       with a token of a node: bodies that never end, that are no profiles,
                              and the files, which are requests of an agent
@@ -42,12 +43,26 @@ def repeat(end, pause_s, fn, *args):
     thread.start()
 
 
-def request(connection, method, path, body=None, headers=None, bearer=None):
-    connection.request(method, path, body,
-                       {"Authorization": f"Bearer {bearer or token}", **(headers or {})})
-    answer = connection.getresponse()
-    answer.read()
-    seen[str(answer.status)] += 1
+class Client:
+    """Makes one request after another over one connection, because a TLS handshake takes more time
+    than they do. After an error it makes a new one."""
+
+    def __init__(self, address, port):
+        self.to, self.connection = (address, port), None
+
+    def request(self, method, path, body=None, headers=None, bearer=None):
+        if self.connection is None:
+            self.connection = http.client.HTTPSConnection(*self.to, timeout=60, context=TLS)
+        try:
+            self.connection.request(method, path, body, {
+                "Authorization": f"Bearer {bearer or token}", **(headers or {})})
+            answer = self.connection.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            self.connection = None
+            raise
+        seen[str(answer.status)] += 1
 
 
 # ---- connections ----
@@ -91,62 +106,48 @@ def half_a_request(address, port):
                 time.sleep(1)
 
 
-def made_up(address):
-    for port, method, path in ((API, "GET", "/v1/profile/tags"), (INGEST, "POST", PROFILES)):
-        c = http.client.HTTPSConnection(address, port, timeout=10, context=TLS)
-        request(c, method, path, headers={"Content-Type": PROTOBUF},
-                bearer=f"{random.getrandbits(256):x}")
-        c.close()
-
-
 def connections(end, hub, *agents):
-    for _ in range(50):                 # at once, before the others take the CPU
-        try:
-            made_up(hub)
-        except (OSError, http.client.HTTPException) as e:
-            seen[type(e).__name__] += 1
     held = [Held(hub, API, 300), Held(hub, INGEST, 300)] + [Held(a, HEALTH, 40) for a in agents]
     for h in held:
         repeat(end, 0.5, h.all)
     for port in (API, INGEST) * 10:
         repeat(end, 1, half_a_request, hub, port)
-    for _ in range(2):
-        repeat(end, 0.1, made_up, hub)
+
+
+# ---- tokens ----
+
+def made_up(client, method, path):
+    client.request(method, path, headers={"Content-Type": PROTOBUF},
+                   bearer=f"{random.getrandbits(256):x}")
+
+
+def tokens(end, hub):
+    for _ in range(4):
+        repeat(end, 0.1, made_up, Client(hub, API), "GET", "/v1/profile/tags")
+        repeat(end, 0.1, made_up, Client(hub, INGEST), "POST", PROFILES)
 
 
 # ---- queries ----
 
-class Asker:
-    def __init__(self, address):
-        self.address, self.connection = address, None
-        patterns = " OR ".join(f"pod REGEXP '({chr(97 + i)}|[a-z])*-{i}$'" for i in range(20))
-        self.body = json.dumps({
-            "profile_event_type": "on-cpu", "profile_language_type": "eBPF",
-            "time_start": 1, "time_end": int(time.time()), "tag_filter": f"NOT ({patterns})"})
-
-    def ask(self):
-        if self.connection is None:
-            self.connection = http.client.HTTPSConnection(self.address, API, timeout=60,
-                                                          context=TLS)
-        try:
-            request(self.connection, "POST", "/v1/profile/ProfileTracing", self.body,
-                    {"Content-Type": "application/json"})
-        except (OSError, http.client.HTTPException):
-            self.connection = None
-            raise
+def query(client, body):
+    client.request("POST", "/v1/profile/ProfileTracing", body, {"Content-Type": "application/json"})
 
 
 def queries(end, hub):
+    patterns = " OR ".join(f"pod REGEXP '({chr(97 + i)}|[a-z])*-{i}$'" for i in range(20))
+    body = json.dumps({
+        "profile_event_type": "on-cpu", "profile_language_type": "eBPF",
+        "time_start": 1, "time_end": int(time.time()), "tag_filter": f"NOT ({patterns})"})
     for _ in range(130):
-        repeat(end, 0.1, Asker(hub).ask)
+        repeat(end, 0.1, query, Client(hub, API), body)
 
 
 # ---- profiles ----
 
 def post(address, body, headers):
-    c = http.client.HTTPSConnection(address, INGEST, timeout=60, context=TLS)
-    request(c, "POST", PROFILES, body, {"Content-Type": PROTOBUF, **headers})
-    c.close()
+    c = Client(address, INGEST)
+    c.request("POST", PROFILES, body, {"Content-Type": PROTOBUF, **headers})
+    c.connection.close()
 
 
 def slow_body(address):
@@ -182,7 +183,8 @@ def profiles(end, hub, *files):
 
 
 def main():
-    attack = {"connections": connections, "queries": queries, "profiles": profiles}[sys.argv[1]]
+    attack = {"connections": connections, "tokens": tokens, "queries": queries,
+              "profiles": profiles}[sys.argv[1]]
     end = time.monotonic() + float(sys.argv[2])
     threading.Thread(target=attack, args=(end, *sys.argv[3:]), daemon=True).start()
     while time.monotonic() < end:

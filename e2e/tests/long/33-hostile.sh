@@ -8,8 +8,9 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/../measured.sh"
 . "$REPO/e2e/users.sh"
-SECONDS_OF_ATTACKS=240                   # they end with the test, or by themselves then
+SECONDS_OF_ATTACKS=400                   # they end with the test, or by themselves then
 namespace innocent hostile-pods hostile-tenant hostile-sender hostile-peer
+began=$(now)
 
 # uid NAMESPACE POD, ip NAMESPACE POD
 uid() { k -n "$1" get pod "$2" -o 'jsonpath={.metadata.uid}'; }
@@ -104,6 +105,22 @@ forge() { # FILE NAMESPACE POD STACKS
     "$BUILD/hostile/forge" node2 "$2" "$3" "$(uid "$2" "$3")" "$4" >"$W/$1"
 }
 wait_check 90 "the innocent target is Ready" is_ready innocent all
+# whole POD EVENT NAME...: of the last ten seconds that are stored the answer has these functions,
+# and whole stacks
+whole() {
+    local last
+    fetch "$1" "$2" "$began" "$(now)"
+    last=$(jq ".summary.last // 0" "$W/$1-$2.json")
+    fetch "$1" "$2" $((last - 9)) "$last" &&
+        between "$(finished_percent "$W/$1-$2.json")" 99 100 &&
+        has_functions "$W/$1-$2.json" "${@:3}"
+}
+settled() {
+    whole shares on-cpu share_50 share_30 share_20 &&
+        whole waits off-cpu naps reads_pipe polls &&
+        whole waits mem-alloc allocates_small allocates_large
+}
+wait_check 150 "... and its profiles are whole" settled
 
 # ---- the attacks ----
 
@@ -115,9 +132,10 @@ restarts() {
 }
 node1=$(k -n podflame-system get pods -l app.kubernetes.io/component=agent \
     --field-selector spec.nodeName=node1 -o 'jsonpath={.items[0].status.podIP}')
-metrics() {
-    { hub /metrics; in_net curl -sS --max-time 20 "http://$node1:20417/metrics"; } >"$1"
+read_metrics() {
+    hub /metrics >"$1" && in_net curl -sS --max-time 20 "http://$node1:20417/metrics" >>"$1"
 }
+metrics() { until_ 120 "counters of the hub and of the agent" read_metrics "$1"; }
 sum_of() { # FILE COUNTER: a counter that has more labels counts with all of them
     awk -v n="$2" 'index($1, n) == 1 { sum += $2 } END { print sum + 0 }' "$1"
 }
@@ -140,9 +158,11 @@ for i in 1 2 3 4; do forge body-$i hostile-sender sender 5000; done
 forge body-foreign innocent shares 1000
 # shellcheck disable=SC2086
 attack hostile-peer peer connections "$HUB_POD" $AGENTS
+attack hostile-peer peer tokens "$HUB_POD"
 TOKEN=$(token hostile-tenant mallory) attack hostile-tenant tenant queries "$HUB_POD"
 TOKEN=$NODES attack hostile-sender sender profiles "$HUB_POD" "$W"/body-*
 running hostile-pods stacks blocks files
+REQUEST=200m pod innocent late node1 "/bin/shares-no-pie late"
 from=$(($(now) + 2))
 failures() { # TARGET: the reasons in its status
     k -n hostile-pods get ptgt "$1" -o json | jq -r '.status.failures[]? | "\(.reason) \(.message)"'
@@ -154,7 +174,8 @@ read_by_innocent() { # POD EVENT FROM TO
     TOKEN=$READER fetch "$@" && total_us <"$W/$1-$2.json" ||
         echo "$*: $(head -c 300 "$W/$1-$2.json")" >>"$W/refused"
 }
-# 1,500 samples as in 01-known-shares.sh, after which the attacks go on until each is at its limit
+# 1,500 samples as in 01-known-shares.sh, which the program gives in 15 s if it gets its CPU time.
+# After them the attacks go on until each is at its limit.
 enough() {
     local us
     us=$(read_by_innocent shares on-cpu "$from" $(($(now) + 3)))
@@ -170,6 +191,16 @@ cpu=$(awk -v a="$(sum_of "$W/before" process_cpu_seconds_total)" \
     -v b="$(sum_of "$W/then" process_cpu_seconds_total)" 'BEGIN {print b - a}')
 note "hub and agent used $cpu s of CPU; the agent is behind by $(sum_of "$W/then" \
     podflame_samples_behind_seconds) s and $(sum_of "$W/then" podflame_spool_batches) windows"
+late() { whole late on-cpu main work share_50; }
+wait_check 150 "what begins beside the attacks has a whole profile, too" late
+# Each of the others is told what it may not have, however little CPU it gets.
+answered() { [ "$(got "$1" "$2")" -gt 0 ]; }
+for a in "queries 429" "profiles 200" "profiles 400" "profiles 429" "tokens 401" "tokens 429"; do
+    # shellcheck disable=SC2086
+    wait_check 90 "some of the attack's $a" answered $a
+done
+created() { [ "$(k -n hostile-tenant get ptgt --no-headers | wc -l)" = 300 ]; }
+wait_check 120 "all of the tenant's targets are created" created
 wait_check 60 "blocks beyond a namespace's share are told" told blocks '^ShareExceeded '
 wait_check 30 "... perf maps that are no files, too" \
     told stacks '^RuntimeNotWalked .*/tmp/perf-[0-9]*.map is not used'
@@ -226,37 +257,25 @@ check "... and not degraded: $(degraded)" test "$(degraded | cut -d' ' -f1)" = F
 # ---- the others are told ----
 
 metrics "$W/after"
-note "connections: $(tail -1 "$W/connections")"
-note "queries: $(tail -1 "$W/queries")"
-note "profiles: $(tail -1 "$W/profiles")"
+for a in connections tokens queries profiles; do note "$a: $(tail -1 "$W/$a")"; done
 for p in stacks blocks files; do note "$p: $(k -n hostile-pods logs $p --tail=1)"; done
 for c in podflame_perf_map_lines_refused_total podflame_symbol_files_incomplete_total; do
     check "pods: $c counts" risen $c
 done
 check "... each attack was made" test "$(k -n hostile-pods logs stacks --tail=1 |
     grep -cE ' threads=[0-9]{4,} stacks=[0-9]{4,} .*maps=[0-9]{3,}')" = 1
-check "tenant: all of its targets were created" \
-    test "$(k -n hostile-tenant get ptgt --no-headers | wc -l)" = 300
 left_out() {
     k -n hostile-tenant get ptgt -o json |
         jq -e '[.items[].status.conditions[]? | select(.reason == "ReportFull")] | length > 0'
 }
-wait_check 30 "... those beyond a report's room say so" left_out
-check "... its queries beyond its share got 429: $(got queries 429)" test "$(got queries 429)" -gt 0
-check "... and are counted" risen 'podflame_api_refused_total{reason="user_requests"}'
-for status in 200 400 429; do
-    check "sender: some bodies got $status: $(got profiles $status)" \
-        test "$(got profiles $status)" -gt 0
-done
-check "... beyond its share, which is counted" \
+wait_check 30 "tenant: targets beyond a report's room say so" left_out
+check "... its $(got queries 429) queries beyond its share are counted" \
+    risen 'podflame_api_refused_total{reason="user_requests"}'
+check "sender: its $(got profiles 429) bodies beyond its share are counted" \
     risen 'podflame_ingest_no_room_total{reason="sender"}'
-check "... of a pod of another node, which is counted" \
+check "... and its profiles of a pod of another node" \
     risen 'podflame_ingest_profiles_refused_total{reason="pod_of_another_node"}'
-for status in 401 429; do
-    check "peer: some of its tokens got $status: $(got connections $status)" \
-        test "$(got connections $status)" -gt 0
-done
-check "... beyond its share, which is counted" \
+check "peer: its $(got tokens 429) tokens beyond its share are counted" \
     risen 'podflame_sign_ins_refused_total{reason="peer_refused"}'
 check "... and its connections were closed for others: $(got connections closed)" \
     risen podflame_http_refused_total
