@@ -37,17 +37,25 @@ static const struct role roles[] = {
 };
 
 struct main_options {
-	const char *config, *data;
+	const char *config, *data, *backup, *copy_from;
 	bool migrate, dry_run;
 };
 
-enum { OPT_MIGRATE = 256, OPT_DRY_RUN };
+enum { OPT_MIGRATE = 256, OPT_DRY_RUN, OPT_BACKUP, OPT_COPY_FROM };
 /* The first ones are for `podflame hub` only. */
-#define N_HUB_OPTIONS 2
+#define N_HUB_OPTIONS 4
 static const struct argp_option option_list[] = {
 	{"migrate", OPT_MIGRATE, NULL, 0,
 	 "make or change the tables of the store, print the SQL, and end (docs/clickhouse.md)", 0},
 	{"dry-run", OPT_DRY_RUN, NULL, 0, "with --migrate: print the SQL, run nothing", 0},
+	{"backup", OPT_BACKUP, "DIR", 0,
+	 "copy the SQLite store and the uploaded symbols of the directory for state into the new "
+	 "directory DIR, also while a hub runs, and end",
+	 0},
+	{"copy-from", OPT_COPY_FROM, "DIR", 0,
+	 "copy the SQLite store in DIR into the configured store, but not what is there already, "
+	 "and end",
+	 0},
 	{"config", 'c', "FILE", 0, "configuration file (YAML)", 0},
 	{"data", 'd', "DIR", 0,
 	 "directory for state (default: data_dir of the configuration, /var/lib/podflame)", 0},
@@ -71,9 +79,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case OPT_DRY_RUN:
 		o->dry_run = true;
 		return 0;
+	case OPT_BACKUP:
+		o->backup = arg;
+		return 0;
+	case OPT_COPY_FROM:
+		o->copy_from = arg;
+		return 0;
 	case ARGP_KEY_END:
 		if (o->dry_run && !o->migrate)
 			argp_error(state, "--dry-run is for --migrate only");
+		if (o->migrate + (o->backup != NULL) + (o->copy_from != NULL) > 1)
+			argp_error(state, "only one of --migrate, --backup and --copy-from");
 		return 0;
 	default:
 		return cli_parse_other(key, arg, state);
@@ -318,7 +334,22 @@ static const struct argp_option *options_of(const struct role *role)
 	return option_list + (role->hub && !role->node ? 0 : N_HUB_OPTIONS);
 }
 
-/* Says what was wrong, if anything. */
+/*
+ * Does what an option of `podflame hub` asks for instead of a hub. Returns whether there was one.
+ */
+static bool run_option(const struct main_options *o, const struct config *c, int *ret,
+		       struct field_error *reterr)
+{
+	if (o->migrate)
+		*ret = hub_migrate(c, o->dry_run, stdout, reterr);
+	else if (o->backup)
+		*ret = hub_backup(c, o->backup, reterr);
+	else if (o->copy_from)
+		*ret = hub_copy_from(c, o->copy_from, reterr);
+	return o->migrate || o->backup || o->copy_from;
+}
+
+/* Logs what was wrong, if anything. */
 static int ended(int r, const struct field_error *err)
 {
 	if (r)
@@ -342,8 +373,8 @@ static int run_role(const struct role *role, int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	if (load_config(&o, &c))
 		return 2;
-	if (o.migrate) {
-		r = ended(hub_migrate(&c, o.dry_run, stdout, &err), &err);
+	if (run_option(&o, &c, &r, &err)) {
+		r = ended(r, &err);
 		conf_done(&c);
 		return r ? 1 : 0;
 	}

@@ -14,7 +14,6 @@
 #include "hub/upkeep.h"
 #include "lib/loop/health.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -41,3 +41,17 @@ int hub_ingest(const void *body, size_t n, void *arg);
 void hub_debug(struct hub *h, const char *path, json_t *(*fn)(void *arg), void *arg);
 /* the API's port; 0: not open yet (the hub waits for its certificate) */
 uint16_t hub_api_port(const struct hub *h);
+
+/*
+ * For processes of their own. A hub may use the store that is read meanwhile. They wait, and log
+ * how far they are. On failure *reterr (with reason "" before) says why.
+ *
+ * Copies what the hub keeps in data_dir, with store.kind sqlite, into the new directory `dir`: a
+ * hub can start from it. Until it is whole and on the disk, its name is that and ".partial".
+ */
+int hub_backup(const struct config *conf, const char *dir, struct field_error *reterr);
+/*
+ * Copies what a hub keeps in `dir`, with store.kind sqlite, into the configured store. If it ends
+ * before its end, the next call skips what is copied already.
+ */
+int hub_copy_from(const struct config *conf, const char *dir, struct field_error *reterr);

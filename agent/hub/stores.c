@@ -5,8 +5,7 @@
  */
 #include "hub/stores.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include "hub/data_dir.h"
 
 /* ---- keys without effect ---- */
 
@@ -69,24 +68,6 @@ struct store_config hub_store_config(const struct config *conf)
 	};
 }
 
-/*
- * Locks data_dir for this process. This must be a POSIX lock: the kernel releases it when the
- * process ends, even if children still have the file open.
- */
-static int lock_data_dir(const struct config *c, struct hub_stores *s, struct field_error *reterr)
-{
-	_cleanup_free_ char *path = xasprintf("%s/lock", c->data_dir);
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (s->lock_fd < 0)
-		return field_error_set(reterr, "data_dir", "%s: %s", path, strerror(errno));
-	if (fcntl(s->lock_fd, F_SETLK, &lock) < 0)
-		return field_error_set(reterr, "data_dir", "%s: another podflame uses it",
-				       c->data_dir);
-	return 0;
-}
-
 static int open_symbols(const struct config *c, struct hub_stores *s, struct field_error *reterr)
 {
 	_cleanup_free_ char *dir = xasprintf("%s/symbols", c->data_dir);
@@ -107,7 +88,7 @@ static int open_store(const struct hub_stores_config *c, struct hub_stores *s,
 	sc.own_cluster = c->own_cluster;
 	sc.clusters = c->clusters;
 	sc.n_clusters = c->n_clusters;
-	r = lock_data_dir(conf, s, reterr);
+	r = hub_data_dir_lock(conf->data_dir, &s->lock_fd, reterr);
 	if (!r)
 		r = store_open(&sc, &s->store, reterr);
 	return r ? r : open_symbols(conf, s, reterr);

@@ -4,6 +4,18 @@
 
 #include "hub/store/store.h"
 
+/*
+ * What gets a store that is exported. Each function returns 0, or -errno, which ends the export:
+ * then it has set the reterr of the export.
+ */
+struct store_receiver {
+	/* called first: the clusters other than the hub's own */
+	int (*begin)(const char *const *clusters, size_t n, uint64_t n_profiles, void *arg);
+	int (*batch)(const struct batch *b, void *arg); /* at least one profile */
+	int (*cut)(const struct store_cut *cut, void *arg);
+	void *arg;
+};
+
 struct sink_ops {
 	const char *kind;
 	int (*open)(const struct store_config *c, void **ret, struct field_error *reterr);
@@ -31,8 +43,19 @@ struct sink_ops {
 		    struct field_error *reterr);
 	int (*expire)(void *sink, uint64_t now_wall_ns);
 	void (*stats)(void *sink, struct store_stats *ret);
+	/* The rest may be NULL. */
+	int (*cut)(void *sink, const struct store_cut *cut);
+	int (*backup)(const struct store_config *c, const char *to, store_progress_fn *fn,
+		      void *arg, struct field_error *reterr);
+	/* *ret_n_left_out: rows of the store that belong to no profile */
+	int (*export)(const struct store_config *c, const struct store_receiver *to,
+		      uint64_t *ret_n_left_out, struct field_error *reterr);
 };
 extern const struct sink_ops store_sqlite_sink, store_clickhouse_sink, store_null_sink;
+
+/* ---- store.c ---- */
+/* NULL: there is no such kind, and reterr says so. */
+const struct sink_ops *store_sink_find(const char *kind, struct field_error *reterr);
 
 /* ---- store.c: what a sink asks of a reader's scope ---- */
 /*

@@ -178,21 +178,12 @@ static int check_failed(const char *text)
 	return r ? r : -EBADMSG;
 }
 
-/*
- * Checks the file at the start, so that damaged pages are found before the first query reads them.
- */
-static int quick_check(sqlite3 *db)
+int store_sq_check(sqlite3 *db)
 {
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
-	int64_t pages = 0, page_bytes = 0;
 	const char *text;
-	int r = store_sq_int(db, "PRAGMA page_count", &pages), rc;
+	int rc, r = store_sq_errno(sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL));
 
-	if (!r)
-		r = store_sq_int(db, "PRAGMA page_size", &page_bytes);
-	if (r || pages * page_bytes > CHECK_MAX_BYTES)
-		return r;
-	r = store_sq_errno(sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL));
 	if (r)
 		return r;
 	rc = sqlite3_step(st);
@@ -201,6 +192,19 @@ static int quick_check(sqlite3 *db)
 		return store_sq_errno(rc) ? store_sq_errno(rc) : -EBADMSG;
 	text = (const char *)sqlite3_column_text(st, 0);
 	return str_equal(text, "ok") ? 0 : check_failed(text);
+}
+
+/*
+ * Checks the file at the start, so that damaged pages are found before the first query reads them.
+ */
+static int check_small(sqlite3 *db)
+{
+	int64_t pages = 0, page_bytes = 0;
+	int r = store_sq_int(db, "PRAGMA page_count", &pages);
+
+	if (!r)
+		r = store_sq_int(db, "PRAGMA page_size", &page_bytes);
+	return r || pages * page_bytes > CHECK_MAX_BYTES ? r : store_sq_check(db);
 }
 
 static int schema_check(struct sqlite_store *s, struct field_error *reterr)
@@ -221,7 +225,7 @@ static int schema_check(struct sqlite_store *s, struct field_error *reterr)
 				       "written by another version (%lld, this one knows %d)",
 				       (long long)version, SCHEMA_VERSION);
 	else if (!r && !s->checked)
-		r = quick_check(s->writer);
+		r = check_small(s->writer);
 	s->checked |= !r; /* once per start; after that, SQLite checks each page that it reads */
 	if (!r)
 		r = store_sq_int(s->writer, "SELECT value FROM meta WHERE key='seed'", &seed);
@@ -488,4 +492,7 @@ const struct sink_ops store_sqlite_sink = {
 	.pods = store_sqlite_pods,
 	.expire = store_sqlite_expire,
 	.stats = store_sqlite_stats,
+	.cut = store_sqlite_cut,
+	.backup = store_sqlite_backup,
+	.export = store_sqlite_export,
 };

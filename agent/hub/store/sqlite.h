@@ -188,6 +188,7 @@ int store_sq_int(sqlite3 *db, const char *sql, int64_t *ret);
 int store_sq_end(struct sqlite_store *s, int r);
 /* Runs a statement that returns no rows and resets it. */
 int store_sq_run(sqlite3_stmt *st);
+int store_sq_check(sqlite3 *db); /* reads the whole file; -EBADMSG: it is damaged */
 /* for _cleanup_(): finalizes *st */
 void store_sq_finalize(sqlite3_stmt **st);
 /* Opens a connection with the functions that all connections have. flags are SQLITE_OPEN_... */
@@ -198,6 +199,15 @@ void store_sq_set_failed(struct sqlite_store *s, bool failed); /* whether the la
 void store_sq_tell_notes(struct sqlite_store *s);	       /* sets stats.error to the notes */
 void store_sq_disconnect(struct sqlite_store *s);
 int store_sq_connect(struct sqlite_store *s, struct field_error *reterr);
+
+/* ---- sqlite_backup.c, sqlite_export.c: for a process of its own ---- */
+
+/* Opens the file of the store in dir, which a hub may be using, and changes nothing in it. */
+int store_sq_open_read_only(const char *dir, sqlite3 **ret);
+int store_sqlite_backup(const struct store_config *c, const char *to, store_progress_fn *fn,
+			void *arg, struct field_error *reterr);
+int store_sqlite_export(const struct store_config *c, const struct store_receiver *to,
+			uint64_t *ret_n_left_out, struct field_error *reterr);
 
 /* ---- sqlite_readers.c ---- */
 
@@ -707,6 +717,9 @@ void store_groups_done(struct groups *g);
 void store_summary_losses(struct where *w, const struct selection *sel);
 
 void store_summary_is_window(struct where *w);
+/* What was deleted of a place of the table `places`. The caller frees its cluster and ns. */
+struct store_cut store_sq_cut_of(const char *place, int64_t until_s);
+int store_sqlite_cut(void *sink, const struct store_cut *cut);
 /*
  * Reads the summary of a selection's answer. The caller reads the rows. counted: it has set
  * n_profiles.

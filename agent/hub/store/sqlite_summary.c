@@ -301,7 +301,7 @@ static int read_throttled(sqlite3 *db, const struct selection *sel, struct store
 	return e;
 }
 
-static struct store_cut cut_of(const char *place, int64_t until_s)
+struct store_cut store_sq_cut_of(const char *place, int64_t until_s)
 {
 	size_t ns_at = store_place_ns_at(place);
 	const char *ns = place + ns_at;
@@ -313,6 +313,27 @@ static struct store_cut cut_of(const char *place, int64_t until_s)
 		.unverified = unverified,
 		.until_s = until_s,
 	};
+}
+
+int store_sqlite_cut(void *sink, const struct store_cut *cut)
+{
+	struct sqlite_store *s = sink;
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_free_ char *place =
+		xasprintf("%s%s%s", cut->cluster ?: "", cut->cluster ? ":" : "",
+			  cut->unverified ? STORE_PLACE_UNVERIFIED : cut->ns ?: "");
+	int r = s->writer ? store_sq_errno(sqlite3_prepare_v2(
+				    s->writer,
+				    "INSERT INTO places(name, until_s) VALUES(?,?) ON CONFLICT "
+				    "DO UPDATE SET until_s=MAX(until_s, excluded.until_s)",
+				    -1, &st, NULL))
+			  : -ENOTCONN;
+
+	if (r)
+		return r;
+	sqlite3_bind_text(st, 1, place, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 2, cut->until_s);
+	return store_sq_run(st);
 }
 
 int store_sqlite_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn, void *arg,
@@ -334,7 +355,7 @@ int store_sqlite_oldest(void *sink, const struct selection *sel, store_oldest_fn
 
 		if (!store_scope_sees_place(sel, place))
 			continue;
-		of = cut_of(place, sqlite3_column_int64(st, 2));
+		of = store_sq_cut_of(place, sqlite3_column_int64(st, 2));
 		fn(&of, sqlite3_column_int64(st, 1), arg);
 		free(of.cluster);
 		free(of.ns);
@@ -362,7 +383,7 @@ static int read_cuts(sqlite3 *db, const struct selection *sel, struct store_summ
 		const char *place = (const char *)sqlite3_column_text(st, 0);
 
 		if (store_scope_sees_place(sel, place))
-			s->cuts[s->n_cuts++] = cut_of(place, sqlite3_column_int64(st, 1));
+			s->cuts[s->n_cuts++] = store_sq_cut_of(place, sqlite3_column_int64(st, 1));
 	}
 	return store_sq_errno(rc);
 }

@@ -14,7 +14,7 @@ struct store {
 static const struct sink_ops *const sinks[] = {&store_sqlite_sink, &store_clickhouse_sink,
 					       &store_null_sink};
 
-static const struct sink_ops *sink_find(const char *kind, struct field_error *reterr)
+const struct sink_ops *store_sink_find(const char *kind, struct field_error *reterr)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sinks); i++)
 		if (streq(sinks[i]->kind, kind))
@@ -25,7 +25,7 @@ static const struct sink_ops *sink_find(const char *kind, struct field_error *re
 
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr)
 {
-	const struct sink_ops *ops = sink_find(c->kind, reterr);
+	const struct sink_ops *ops = store_sink_find(c->kind, reterr);
 	void *sink = NULL;
 	int r;
 
@@ -43,7 +43,7 @@ int store_open(const struct store_config *c, struct store **ret, struct field_er
 int store_migrate(const struct store_config *c, bool dry_run, store_print_fn *print, void *arg,
 		  struct field_error *reterr)
 {
-	const struct sink_ops *ops = sink_find(c->kind, reterr);
+	const struct sink_ops *ops = store_sink_find(c->kind, reterr);
 
 	if (!ops)
 		return -EINVAL;
@@ -240,6 +240,11 @@ int store_expire(struct store *s, uint64_t now_wall_ns)
 void store_stats(struct store *s, struct store_stats *ret)
 {
 	s->ops->stats(s->sink, ret);
+}
+
+int store_put_cut(struct store *s, const struct store_cut *cut)
+{
+	return s->ops->cut ? s->ops->cut(s->sink, cut) : -EOPNOTSUPP;
 }
 
 struct predicate *store_predicate_free(struct predicate *p)

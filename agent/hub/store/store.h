@@ -353,3 +353,38 @@ struct store_stats {
 	char error[STORE_ERROR_BYTES];
 };
 void store_stats(struct store *s, struct store_stats *ret);
+
+/*
+ * ---- a store as a whole ----
+ * For a process of its own. A hub may use the store at c->path or from->path meanwhile: nothing
+ * in it is changed. On failure *reterr says why. Only stores of kind "sqlite".
+ */
+/* How much is done: pages of the file. */
+typedef void store_progress_fn(uint64_t n_done, uint64_t n, void *arg);
+/*
+ * Writes a copy of the store's file, as it is when the copy begins, into the directory `to`. When
+ * it returns 0, the copy was checked and is on the disk. On failure, a part of it may be in `to`.
+ * fn may be NULL.
+ */
+int store_backup(const struct store_config *c, const char *to, store_progress_fn *fn, void *arg,
+		 struct field_error *reterr);
+struct store_copied {
+	uint64_t n_profiles; /* in the store when the copy began */
+	uint64_t n_done, n_new; /* new: those that the other store did not have */
+	int64_t until_s; /* the profiles until then are copied */
+	/* whole: what the other store cannot have, and what belonged to no profile */
+	uint64_t n_left_out;
+	bool whole; /* the copy has ended */
+};
+typedef void store_copied_fn(const struct store_copied *c, void *arg);
+/*
+ * Copies all that a store has into another one, in the order of time, and calls fn after each
+ * batch and at the end. If it ends before the end, the next call skips what is copied already.
+ */
+int store_copy(const struct store_config *from, const struct store_config *to, store_copied_fn *fn,
+	       void *arg, struct field_error *reterr);
+/*
+ * Notes that profiles were deleted, in a store that has what is left of them. On the thread that
+ * writes. -EOPNOTSUPP: a sink without cuts.
+ */
+int store_put_cut(struct store *s, const struct store_cut *cut);

@@ -17,23 +17,29 @@
 
 /* ---- a store ---- */
 
-static inline struct store *open_at(const char *path, uint64_t retention_ns, uint64_t max_bytes)
+/* A database for each folder, and one for each store in memory. */
+static inline struct store_config config_at(const char *path, char database[32])
 {
 	const char *url = getenv("CLICKHOUSE_URL");
+
+	snprintf(database, 32, "t%llx",
+		 (unsigned long long)(streq(path, ":memory:") ? random_below(UINT64_MAX)
+							      : hash_str(path)));
+	return (struct store_config){.kind = url ? "clickhouse" : "sqlite",
+				     .path = path,
+				     .url = url,
+				     .database = database};
+}
+
+static inline struct store *open_at(const char *path, uint64_t retention_ns, uint64_t max_bytes)
+{
 	char database[32];
-	struct store_config c = {.kind = url ? "clickhouse" : "sqlite",
-				 .path = path,
-				 .retention_ns = retention_ns,
-				 .max_bytes = max_bytes,
-				 .url = url,
-				 .database = database};
+	struct store_config c = config_at(path, database);
 	struct field_error e = {0};
 	struct store *s = NULL;
 
-	/* a database for each folder, and one for each store in memory */
-	snprintf(database, sizeof(database), "t%llx",
-		 (unsigned long long)(streq(path, ":memory:") ? random_below(UINT64_MAX)
-							      : hash_str(path)));
+	c.retention_ns = retention_ns;
+	c.max_bytes = max_bytes;
 	if (store_open(&c, &s, &e))
 		fail_msg("%s: %s", e.path, e.reason);
 	return s;

@@ -4,7 +4,8 @@
 
 #include "hub/symbols/symbols.h"
 
-#define SYMBOLS_SUFFIX ".pfindex"
+#define SYMBOLS_SUFFIX	  ".pfindex"
+#define SYMBOLS_TEMPORARY ".upload-" /* what the name of a file begins with until it is whole */
 
 /*
  * The name of a file without its suffix: BUILD_ID or NAMESPACE.BUILD_ID; neither part has a dot. A

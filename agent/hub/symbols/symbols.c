@@ -14,9 +14,8 @@
 #include <unistd.h>
 #include <uthash.h>
 
-#define TEMPORARY ".upload-"
-#define LEAST	  4096 /* bytes that a smaller file counts: it takes a block of disk, and memory */
-#define OPEN_MAX  32   /* indexes that are open at once; the one used longest ago is closed */
+#define LEAST	 4096 /* bytes that a smaller file counts: it takes a block of disk, and memory */
+#define OPEN_MAX 32   /* indexes that are open at once; the one used longest ago is closed */
 
 struct kept_upload {
 	char *stem;	      /* the key: the file's name without its suffix */
@@ -357,7 +356,7 @@ static int keep(struct symbols *s, const char *ns, const char *stem, const char 
 int symbols_put(struct symbols *s, const char *ns, const char *build_id, const void *data, size_t n,
 		struct field_error *reterr)
 {
-	_cleanup_free_ char *temporary = xasprintf("%s/" TEMPORARY "XXXXXX", s->dir);
+	_cleanup_free_ char *temporary = xasprintf("%s/" SYMBOLS_TEMPORARY "XXXXXX", s->dir);
 	_cleanup_free_ char *stem = symbols_file_stem(ns, build_id);
 	_cleanup_close_ int fd = -1;
 	uint64_t bytes;
@@ -385,7 +384,7 @@ static int read_entry(struct symbols *s, int dir_fd, const char *name)
 	_cleanup_free_ char *stem = NULL;
 	struct stat st;
 
-	if (str_has_prefix(name, TEMPORARY)) {
+	if (str_has_prefix(name, SYMBOLS_TEMPORARY)) {
 		unlinkat(dir_fd, name, 0); /* a hub that was killed left it */
 		return 0;
 	}

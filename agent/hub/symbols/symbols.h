@@ -27,6 +27,11 @@ struct symbols_config {
 };
 int symbols_open(const struct symbols_config *c, struct symbols **ret, struct field_error *reterr);
 struct symbols *symbols_close(struct symbols *s);
+/*
+ * Copies the files of a directory, which a hub may be using, into another one, which no hub uses.
+ * Files that are there already stay as they are. *ret_n: how many were copied.
+ */
+int symbols_copy(const char *from, const char *to, size_t *ret_n, struct field_error *reterr);
 /* Returns 0, or -EINVAL if build_id is no build id. */
 int symbols_check_build_id(const char *build_id, struct field_error *reterr);
 /* Returns 0, or -EINVAL if ns is no name that Kubernetes allows for a namespace. */
