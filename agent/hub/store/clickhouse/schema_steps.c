@@ -126,29 +126,38 @@ static const char frame_texts[] =
  * podflame has no numbers of resources: those columns are 0, and the names are columns after them.
  * The text of a stack is profile_stack_render() in SQL.
  */
+#define LOST "'m[stack trace lost]'"
+/* Samples with their stacks. The smaller side of the join is in memory: what the query selects. */
+#define SAMPLES                                                                                    \
+	"(WITH (SELECT (arrayPushBack(groupArray(id), 0),"                                         \
+	" arrayPushBack(groupArray(concat(mark, text)), " LOST "))"                                \
+	" FROM {db}.frame_texts) AS known "                                                        \
+	"SELECT w.*, s.id AS found, s.process AS process, s.thread AS thread, s.main AS main, "    \
+	"s.wait AS wait, arrayMap(f -> transform(f, known.1, known.2, " LOST "), s.frames)"        \
+	" AS texts "                                                                               \
+	"FROM (SELECT id, process, thread, main, wait, frames FROM {db}.stacks FINAL) AS s "       \
+	"RIGHT JOIN (SELECT *, stack, v, nr FROM {db}.windows FINAL "                              \
+	"ARRAY JOIN stacks AS stack, `values` AS v, arrayEnumerate(stacks) AS nr) AS w "           \
+	"ON s.id = w.stack)"
 static const char in_process[] =
 	"CREATE VIEW IF NOT EXISTS {db}.in_process{on} AS WITH "
-	"(SELECT (arrayPushBack(groupArray(id), 0),"
-	" arrayPushBack(groupArray(concat(mark, text)), 'm[stack trace lost]'))"
-	" FROM {db}.frame_texts) AS known, "
-	"arrayMap(f -> transform(f, known.1, known.2, 'm[stack trace lost]'), s.frames) AS texts, "
-	"arrayFirstIndex(t -> NOT startsWith(t, 'm'), texts) AS outermost, "
-	"if(s.process != '', [concat('[p] ', s.process)], emptyArrayString()) AS head, "
-	"if(s.thread != '' AND NOT (s.process != '' AND s.main != 0),"
-	" [concat(if(s.process = '' AND s.main != 0, '[p] ', '[t] '), s.thread)],"
+	"arrayFirstIndex(t -> NOT startsWith(t, 'm'), w.texts) AS outermost, "
+	"if(w.process != '', [concat('[p] ', w.process)], emptyArrayString()) AS process, "
+	"if(w.thread != '' AND NOT (w.process != '' AND w.main != 0),"
+	" [concat(if(w.process = '' AND w.main != 0, '[p] ', '[t] '), w.thread)],"
 	" emptyArrayString()) AS thread, "
 	"['runqueue', 'disk', 'lock', 'sleep', 'poll', 'socket', 'pipe', 'other', 'gpu'] AS waits, "
-	"if(s.wait BETWEEN 1 AND 9, [concat('[wait: ', waits[s.wait], ']')], emptyArrayString())"
-	" AS waited "
+	"if(w.wait BETWEEN 1 AND 9, [concat('[wait: ', waits[w.wait], ']')], emptyArrayString())"
+	" AS wait "
 	"SELECT w.time AS time, "
 	"toUnixTimestamp(w.time) * 4294967296 +"
 	" cityHash64(w.profile_id, w.nr) % 4294967296 AS _id, "
 	"toIPv4('0.0.0.0') AS ip4, toIPv6('::') AS ip6, toUInt8(1) AS is_ipv4, "
 	"w.app_service AS app_service, "
-	"if(s.id = 0, '[stack trace lost]', arrayStringConcat(arrayConcat("
-	"arrayMap(h -> replaceAll(h, ';', ':'), arrayConcat(head, thread)), "
+	"if(w.found = 0, '[stack trace lost]', arrayStringConcat(arrayConcat("
+	"arrayMap(h -> replaceAll(h, ';', ':'), arrayConcat(process, thread)), "
 	"arrayMap((t, i) -> if(i = outermost AND startsWith(t, 'b'), '[unknown start_thread?]',"
-	" substring(t, 2)), texts, arrayEnumerate(texts)), waited), ';')) "
+	" substring(t, 2)), w.texts, arrayEnumerate(w.texts)), wait), ';')) "
 	"AS profile_location_str, "
 	"toInt64(w.v) AS profile_value, "
 	"CAST(if(w.profile_event_type IN ('on-cpu', 'off-cpu', 'on-gpu', 'rdma-latency'),"
@@ -173,10 +182,7 @@ static const char in_process[] =
 	"w.pod_group AS pod_group, w.pod_group_type AS pod_group_type, w.pod AS pod, "
 	"w.pod_uid AS pod_uid, w.container AS container, w.container_id AS container_id, "
 	"w.image AS image, w.unverified AS unverified "
-	"FROM (SELECT *, stack, v, nr FROM {db}.windows FINAL ARRAY JOIN stacks AS stack, "
-	"`values` AS v, arrayEnumerate(stacks) AS nr) AS w "
-	"ANY LEFT JOIN (SELECT id, process, thread, main, wait, frames FROM {db}.stacks) AS s "
-	"ON s.id = w.stack";
+	"FROM " SAMPLES " AS w";
 
 /* Until when profiles of a place were deleted because the store was full (expire.c). */
 static const struct schema_column cut_columns[] = {
