@@ -151,6 +151,12 @@ static void put(const char *key, const char *text)
 	json_object_set_new(secret, key, json_string(out));
 }
 
+/* The next check is so many seconds later, whatever the machine has been doing since it was set. */
+static void assert_next_check(unsigned s)
+{
+	assert_in_range(timer_delay_ns(), (s - s / 2) * NSEC_PER_SEC, s * NSEC_PER_SEC);
+}
+
 /* Whether agents that trust the ConfigMap accept the certificate of the Secret. */
 static bool agents_accept(const char *const *names)
 {
@@ -186,7 +192,7 @@ static void test_the_first_start(void **state)
 	assert_string_equal(hub_certs_problem(certs), "");
 	assert_true(agents_accept(own_names));
 	assert_null(json_object_get(secret, "next-ca.crt"));
-	assert_int_equal(timer_delay_ns() / NSEC_PER_SEC, 12 * 3600 - 1);
+	assert_next_check(12 * 3600);
 	serve_all();
 	assert_int_equal(n_written, 1);
 	assert_int_equal(n_published, 1);
@@ -252,7 +258,7 @@ static void test_the_next_ca(void **state)
 	assert_string_equal(json_string_value(json_object_get(configmap, "ca.crt")), both);
 	assert_true(agents_accept(own_names));
 	assert_int_equal(n_ready, 1); /* the certificate is the same */
-	assert_int_equal(timer_delay_ns() / NSEC_PER_SEC, 599);
+	assert_next_check(600);
 	json_object_del(secret, "tls.crt"); /* so the next CA must sign at once */
 	serve_all();
 	later = of_secret("ca.crt");
@@ -281,7 +287,7 @@ static void test_a_hub_that_does_not_lead(void **state)
 	serve_all();
 	assert_int_equal(n_ready, 1);
 	assert_string_equal(hub_certs_problem(certs), "");
-	assert_int_equal(timer_delay_ns() / NSEC_PER_SEC, 59);
+	assert_next_check(60);
 	bring(own_names);
 	serve_all();
 	assert_int_equal(n_ready, 2);
@@ -353,7 +359,7 @@ static void test_a_brought_certificate(void **state)
 	serve_all();
 	assert_int_equal(n_ready, 1);
 	assert_true(agents_accept(service));
-	assert_int_equal(timer_delay_ns() / NSEC_PER_SEC, 59);
+	assert_next_check(60);
 	serve_all();
 	assert_int_equal(n_ready, 1);
 	bring(service);

@@ -377,7 +377,6 @@ void hub_stop(struct hub *h, void (*stopped)(void *arg), void *arg)
 	h->stopping = true;
 	h->stopped = stopped;
 	h->stopped_arg = arg;
-	h->certs = hub_certs_free(h->certs);
 	hub_leader_resign(h->leader, has_resigned, h);
 }
 

@@ -18,7 +18,7 @@ struct status {
 	bool opt_in_required;
 	bool (*leads)(void *arg); /* NULL: this hub is the only one */
 	void *leads_arg;
-	bool has_led; /* whether it led at the last tick */
+	bool has_led; /* since the last tick: it has left no write to another hub */
 	unsigned n_doubted; /* rows that are doubted */
 	struct kube_watch *targets, *cluster_targets;
 	struct reports *reports;

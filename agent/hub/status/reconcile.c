@@ -89,7 +89,7 @@ bool status_leads(const struct status *s)
 	return !s->leads || s->leads(s->leads_arg);
 }
 
-/* A hub that begins to lead looks at all targets: the hub before it may have left some out. */
+/* A hub that begins to lead looks at all targets: nobody may have written some meanwhile. */
 static void look_at_lead(struct status *s)
 {
 	bool leads = status_leads(s);
@@ -242,8 +242,12 @@ static void reconcile(struct status *s, struct status_row *t)
 	want = compute(s, t, object);
 	have = json_object_get(object, "status");
 	t->pending = status_pending(want);
-	if (json_equal(want, have) || !status_leads(s))
+	if (json_equal(want, have))
 		return;
+	if (!status_leads(s)) {
+		s->has_led = false; /* so it is written once this hub leads */
+		return;
+	}
 	if (now < t->retry_ns ||
 	    (streq(ready_of(want), ready_of(have)) && now < t->last_write_ns + WRITE_GAP_NS)) {
 		t->pending = true;

@@ -492,6 +492,23 @@ static void test_only_the_leader_writes(void **state)
 		held[i].fn(409, NULL, "no", held[i].arg);
 	n_held = 0;
 	sent.fn = NULL;
+	/* it leads no longer for a moment, between two ticks: what it did not write then is written */
+	leads = false;
+	upsert("profilingnodereports", "podflame-system/n1", r1, r2);
+	test_clock.stands_ns += 30 * NSEC_PER_SEC;
+	run(false);
+	assert_int_equal(sent.n, 3);
+	leads = true;
+	holds = true;
+	run(true);
+	assert_true(n_held > 0);
+	assert_string_equal(sent_reason(), "WaitingForStore");
+	holds = false;
+	for (size_t i = 0; i < n_held; i++)
+		held[i].fn(409, NULL, "no", held[i].arg);
+	n_held = 0;
+	sent.fn = NULL;
+	sent.n = 3;
 	leads = false; /* and now another hub, which has written */
 	t2 = json_deep_copy(t);
 	set_version(t2, "11");
