@@ -479,8 +479,6 @@ static void test_only_the_leader_writes(void **state)
 	upsert("/profilingtargets", "app/web", t, NULL);
 	w->ops.no_room("app/crowded", crowded, w->arg);
 	run(true);
-	upsert("profilingnodereports", "podflame-system/n1", r2, r1);
-	run(true);
 	assert_int_equal(sent.n, 0);
 	leads = true;
 	holds = true;
@@ -489,20 +487,22 @@ static void test_only_the_leader_writes(void **state)
 	assert_int_equal(sent.n, 3);
 	holds = false;
 	for (size_t i = 0; i < n_held; i++)
-		held[i].fn(409, NULL, "no", held[i].arg);
+		held[i].fn(200, NULL, NULL, held[i].arg);
 	n_held = 0;
 	sent.fn = NULL;
 	/* it leads no longer for a moment, between two ticks: what it did not write then is written */
+	run(true);
+	assert_int_equal(sent.n, 3);
 	leads = false;
-	upsert("profilingnodereports", "podflame-system/n1", r1, r2);
+	upsert("profilingnodereports", "podflame-system/n1", r2, r1);
 	test_clock.stands_ns += 30 * NSEC_PER_SEC;
 	run(false);
 	assert_int_equal(sent.n, 3);
 	leads = true;
 	holds = true;
 	run(true);
-	assert_true(n_held > 0);
-	assert_string_equal(sent_reason(), "WaitingForStore");
+	assert_int_equal(sent.n, 4);
+	assert_string_equal(sent_reason(), "Profiling");
 	holds = false;
 	for (size_t i = 0; i < n_held; i++)
 		held[i].fn(409, NULL, "no", held[i].arg);
