@@ -11,10 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define N_PROFILES 2600 /* more than a batch has */
-#define SECONDS	   200	/* in which their windows end */
+#define N_PROFILES 2600	   /* more than a batch has */
+#define SECONDS	   200	   /* in which their windows end */
+#define N_CALLS	   1000000 /* that are exported of a second */
 
 static uint64_t seed_now;
+static unsigned seconds = SECONDS;
 
 static unsigned below(unsigned n)
 {
@@ -79,7 +81,7 @@ static void set_process(struct batch *b, struct profile *p, unsigned i,
 	}
 	p->event = ONE_OF(events);
 	if (p->event == EVENT_MEM_INUSE) /* no two snapshots of a process in one second */
-		p->process_id = 100 + i / SECONDS;
+		p->process_id = 100 + i / seconds;
 	p->process_start_ns = below(2) * 10 * NSEC_PER_SEC;
 	for (size_t t = 0; t < ARRAY_SIZE(tags); t++)
 		if (!below(4))
@@ -94,7 +96,7 @@ static void a_profile(struct batch *b, unsigned i, const struct profile *before)
 {
 	_cleanup_free_ char *id = xasprintf("p%u", i);
 	struct profile *p = add_profile(b, id, ONE_OF(apps), below(4) ? 7 + below(5) : 0,
-					ONE_OF(spaces), T0 + i * 37 % SECONDS);
+					ONE_OF(spaces), T0 + i * 37 % seconds);
 
 	set_process(b, p, i, before);
 	for (unsigned n = below(4); n; n--)
@@ -467,20 +469,66 @@ static void a_hub_writes_meanwhile(void **state)
 	same_answers(x);
 }
 
+/* Skips a test that shows nothing more of another sink. */
+static void only_once(const struct two *x)
+{
+	if (!x->sent)
+		return;
+	print_message("skip: it is about the store that is read\n");
+	skip();
+}
+
+/* Batches end within the second, so what its profiles share is given out over several of them. */
+static void a_second_of_several_batches(void **state)
+{
+	struct two *x = *state;
+	struct progress p = {0};
+
+	only_once(x);
+	x->from = store_close(x->from);
+	assert_int_equal(testdir_remove(x->from_dir), 0);
+	x->from = open_from(x);
+	seconds = 1;
+	send_random(x, N_PROFILES, N_PROFILES);
+	seconds = SECONDS;
+	copy(x, &p);
+	assert_int_equal(p.last.n_new, N_PROFILES);
+	assert_true(p.n_calls > 2);
+	same_answers(x);
+}
+
+static void calls_beyond_the_limit_are_told(void **state)
+{
+	struct two *x = *state;
+	const struct store_config from = {.kind = "sqlite", .path = x->from_dir};
+	struct progress p = {0};
+	struct field_error e;
+
+	only_once(x);
+	x->from = store_close(x->from);
+	sql(x->from_dir,
+	    "DROP TRIGGER links_INSERT; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM "
+	    "n WHERE i<" SQ_TEXT(N_CALLS) ") INSERT INTO links SELECT printf('%032x', i), "
+					  "printf('%016x', i), -1, 1, (SELECT MIN(time) FROM "
+					  "links), 1, 0, 1, 1 FROM n");
+	if (store_copy(&from, &x->to, note, &p, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	assert_int_equal(p.last.n_new, N_PROFILES);
+	/* they belong to no profile; there is no room for the others of that second */
+	assert_true(p.last.n_left_out > N_CALLS);
+}
+
 static void deletions_are_copied(void **state)
 {
 	struct two *x = *state;
 	struct progress p = {0};
 
+	only_once(x);
 	x->from = store_close(x->from);
 	sql(x->from_dir, "UPDATE places SET until_s=" SQ_TEXT(
 				 T0) " WHERE name IN "
 				     "('app', 'east:data', 'east:" STORE_PLACE_UNVERIFIED "')");
 	x->from = open_from(x);
-	if (!streq(x->to.kind, "sqlite")) {
-		print_message("skip: only SQLite has deletions of namespaces\n");
-		skip();
-	}
 	copy(x, &p);
 	same_answers(x);
 }
@@ -504,8 +552,9 @@ static void a_store_of_another_version(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_copy_gives_the_same_answers), TEST(a_copy_that_is_killed_goes_on),
-		TEST(a_hub_writes_meanwhile),	     TEST(deletions_are_copied),
+		TEST(a_copy_gives_the_same_answers),   TEST(a_copy_that_is_killed_goes_on),
+		TEST(a_hub_writes_meanwhile),	       TEST(a_second_of_several_batches),
+		TEST(calls_beyond_the_limit_are_told), TEST(deletions_are_copied),
 		TEST(a_store_of_another_version),
 	};
 

@@ -181,6 +181,65 @@ static int expire_run(void *arg)
 	return store_expire(open_one, (T0 + 1) * NSEC_PER_SEC);
 }
 
+/* ---- a backup ---- */
+
+static char backup_dir[96];
+
+static void make_backup_dir(void *arg)
+{
+	(void)arg;
+	testdir_remove(backup_dir);
+	assert_int_equal(mkdir_parents(backup_dir, 0700), 0);
+}
+
+static int backup_run(void *arg)
+{
+	const struct store_config c = {.kind = "sqlite", .path = data_dir};
+	struct field_error e = {0};
+	int r = store_backup(&c, backup_dir, NULL, NULL, &e);
+
+	(void)arg;
+	assert_true(!r == !e.reason[0]);
+	last.stored = !r;
+	return r;
+}
+
+/* Whatever failed, the store is as it was; the copy is whole if the function says so. */
+static void backup_check(void *arg)
+{
+	const struct store_config c = {.kind = "sqlite", .path = backup_dir};
+	struct store *s = NULL;
+
+	(void)arg;
+	assert_int_equal(value_of(open_one, 1), N_VALUE);
+	if (!last.stored)
+		return;
+	assert_int_equal(store_open(&c, &s, NULL), 0);
+	assert_int_equal(value_of(s, 1), N_VALUE);
+	store_close(s);
+}
+
+/* ---- a copy ---- */
+
+static void ignore(const struct store_copied *c, void *arg)
+{
+	(void)c;
+	(void)arg;
+}
+
+static int copy_run(void *arg)
+{
+	const struct store_config from = {.kind = "sqlite", .path = data_dir},
+				  to = {.kind = "sqlite", .path = backup_dir};
+	struct field_error e = {0};
+	int r = store_copy(&from, &to, ignore, NULL, &e);
+
+	(void)arg;
+	assert_true(!r == !e.reason[0]);
+	last.stored = !r;
+	return r;
+}
+
 /*
  * Fails each read once. A failed read at the open is no damage, so no file is renamed. All reads
  * are tested, because it is quick.
@@ -242,6 +301,18 @@ static void test_open_store(void **state)
 		 .calls = FAULT_FILES | FAULT(MMAP) | FAULT(MALLOC),
 		 .run = expire_run,
 		 .check = still_there},
+		{.name = "store_backup",
+		 .calls = FAULT_FILES | FAULT(MMAP),
+		 .before = make_backup_dir,
+		 .run = backup_run,
+		 .check = backup_check,
+		 .step = 41},
+		{.name = "store_copy",
+		 .calls = FAULT_FILES | FAULT(MMAP),
+		 .before = make_backup_dir,
+		 .run = copy_run,
+		 .check = backup_check,
+		 .step = 211},
 	};
 	struct batch *b = window(1);
 	size_t n_new;
@@ -270,6 +341,7 @@ int main(void)
 	if (testdir_make(dir))
 		return 1;
 	snprintf(data_dir, sizeof(data_dir), "%s/data", dir);
+	snprintf(backup_dir, sizeof(backup_dir), "%s/backup", dir);
 	r = cmocka_run_group_tests_name("store_faults", tests, NULL, NULL);
 	return testdir_remove(dir) ? 1 : r;
 }

@@ -95,6 +95,26 @@ static int look(void *arg)
 	return r;
 }
 
+static char copies[96];
+
+static void remove_copies(void *arg)
+{
+	(void)arg;
+	testdir_remove(copies);
+}
+
+static int copy_run(void *arg)
+{
+	struct field_error e = {0};
+	size_t n = 99;
+	int r = symbols_copy(files, copies, &n, &e);
+
+	(void)arg;
+	assert_true(!r == !e.reason[0]);
+	assert_true(r ? n == 99 : n > 0);
+	return r;
+}
+
 static void test_symbols(void **state)
 {
 	static const struct fault_row rows[] = {
@@ -103,6 +123,11 @@ static void test_symbols(void **state)
 		 .run = use,
 		 .check = check},
 		{.name = "symbols_index", .calls = FAULT_FILES | FAULT(MMAP), .run = look},
+		{.name = "symbols_copy",
+		 .calls = FAULT_FILES,
+		 .before = remove_copies,
+		 .run = copy_run,
+		 .check = check},
 	};
 	size_t n;
 	_cleanup_free_ void *other = test_upload(OTHER, &n);
@@ -127,6 +152,7 @@ int main(void)
 	if (testdir_make(dir))
 		return 1;
 	snprintf(files, sizeof(files), "%s/symbols", dir);
+	snprintf(copies, sizeof(copies), "%s/copies", dir);
 	r = cmocka_run_group_tests_name("symbols_faults", tests, NULL, NULL);
 	return testdir_remove(dir) ? 1 : r;
 }
