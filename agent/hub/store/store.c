@@ -7,8 +7,6 @@
 struct store {
 	const struct sink_ops *ops;
 	void *sink;
-	char *const *clusters; /* borrowed from the sink */
-	size_t n_clusters;
 };
 
 static const struct sink_ops *const sinks[] = {&store_sqlite_sink, &store_clickhouse_sink,
@@ -36,7 +34,6 @@ int store_open(const struct store_config *c, struct store **ret, struct field_er
 		return r;
 	*ret = xcalloc(1, sizeof(**ret));
 	**ret = (struct store){.ops = ops, .sink = sink};
-	(*ret)->clusters = ops->clusters(sink, &(*ret)->n_clusters);
 	return 0;
 }
 
@@ -84,21 +81,19 @@ int store_write_all(struct store *s, const struct batch *const *batches, size_t 
 	return r;
 }
 
+char *const *store_clusters(const struct store *s, size_t *ret_n)
+{
+	return s->ops->clusters(s->sink, ret_n);
+}
+
 static struct selection within(const struct store *store, const struct scope *scope,
 			       const struct selection *sel)
 {
 	struct selection s = *sel;
 
 	s.scope = scope;
-	s.clusters = store->clusters;
-	s.n_clusters = store->n_clusters;
+	s.clusters = store_clusters(store, &s.n_clusters);
 	return s;
-}
-
-char *const *store_clusters(const struct store *s, size_t *ret_n)
-{
-	*ret_n = s->n_clusters;
-	return s->clusters;
 }
 
 static void strings_free(char **items, size_t n)

@@ -309,7 +309,10 @@ typedef int store_choice_fn(const struct store_choice *c, const char *value, uin
 			    void *arg);
 int store_choices(struct store *s, const struct scope *scope, const struct store_choice *choices,
 		  size_t n, store_choice_fn *fn, void *arg, struct field_error *reterr);
-/* The other clusters of this start and of earlier ones, sorted. They stay the same. */
+/*
+ * The other clusters of this start and of earlier ones, sorted. The texts stay until the store is
+ * closed; while ClickHouse was never there, earlier ones are not known.
+ */
 char *const *store_clusters(const struct store *s, size_t *ret_n);
 /*
  * Calls fn for each namespace that has verified profiles, in the order of their names (also for

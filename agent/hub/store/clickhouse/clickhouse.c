@@ -19,6 +19,7 @@ static void close_all(void *sink)
 	store_ch_disconnect(s);
 	store_ch_seen_free(s->seen);
 	store_ch_schema_free(s->schema);
+	store_ch_clusters_end(s);
 	pthread_mutex_destroy(&s->ready_lock);
 	pthread_mutex_destroy(&s->stats_lock);
 	free(s->database);
@@ -38,6 +39,7 @@ static int connect_all(const struct store_config *c, struct ch_store **ret,
 	s->max_bytes = c->max_bytes;
 	s->names_bytes = NAMES_BYTES;
 	s->seen = store_ch_seen_new();
+	store_ch_clusters_begin(s, c);
 	r = store_ch_schema_new(c, &s->schema, reterr);
 	if (!r)
 		r = store_ch_connect(s, c, reterr);
@@ -84,6 +86,8 @@ int store_ch_ready(struct ch_store *s, struct field_error *reterr)
 	if (!atomic_load(&s->ready) && (!s->tried_ns || now - s->tried_ns >= RETRY_NS)) {
 		s->trouble_text = (struct field_error){0};
 		s->trouble = store_ch_migrate(s, &s->trouble_text);
+		if (!s->trouble)
+			s->trouble = store_ch_clusters_open(s, &s->trouble_text);
 		s->tried_ns = now_mono_ns();
 		atomic_store(&s->ready, !s->trouble);
 		store_ch_tell(s, s->trouble, &s->trouble_text);
@@ -106,14 +110,6 @@ void store_ch_tell(struct ch_store *s, int r, const struct field_error *e)
 		 : *e->reason ? e->reason
 			      : strerror(-r));
 	pthread_mutex_unlock(&s->stats_lock);
-}
-
-static char *const *clusters(void *sink, size_t *ret_n)
-{
-	struct ch_store *s = sink;
-
-	*ret_n = s->n_clusters;
-	return s->clusters;
 }
 
 /* ---- the functions of the sink, when the tables are there ---- */
@@ -193,7 +189,7 @@ const struct sink_ops store_clickhouse_sink = {
 	.open = open_all,
 	.migrate = migrate,
 	.close = close_all,
-	.clusters = clusters,
+	.clusters = store_ch_clusters,
 	.write = write_batch,
 	.write_all = write_batches,
 	.pace = {PACE_BYTES, PACE_NS},

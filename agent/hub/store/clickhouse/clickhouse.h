@@ -18,6 +18,9 @@
 /* SQL: a sum as UInt64. As doubles, sums are exact up to this limit, and do not wrap. */
 #define CH_SUM(x) "toUInt64(least(sum(toFloat64(" x ")), 9007199254740992.))"
 
+/* SQL: that a row is of a cluster other than the hub's own. Another hub may have registered it. */
+#define CH_IS_OTHER "(toString(pod_cluster) GLOBAL IN (SELECT name FROM clusters))"
+
 /* ---- rowbinary.c: ClickHouse's format RowBinary ---- */
 void store_ch_put_varint(struct buf *b, uint64_t v);
 void store_ch_put_text(struct buf *b, const char *s, size_t n);
@@ -74,6 +77,10 @@ struct ch_expiring {
 };
 
 struct ch_schema;
+struct ch_clusters { /* names of clusters other than the hub's own */
+	char **names;
+	size_t n;
+};
 struct ch_store {
 	struct http_asker *asker;
 	char *prefix; /* of all paths; "": none */
@@ -92,8 +99,9 @@ struct ch_store {
 	struct ch_seen *seen;	    /* ids that were written lately; the writer's */
 	pthread_mutex_t stats_lock; /* guards stats */
 	struct store_stats stats;
-	char **clusters; /* other than the hub's own */
-	size_t n_clusters;
+	struct ch_clusters *registered;	       /* by the configuration */
+	_Atomic(struct ch_clusters *) clusters; /* and earlier ones, when ready; sorted */
+	char *own_cluster;		       /* "": it has no name */
 };
 
 /* ---- connection.c: a request ---- */
@@ -176,6 +184,13 @@ int store_ch_migrate(struct ch_store *s, struct field_error *reterr);
 /* As store_migrate(). */
 int store_ch_migrate_with(struct ch_store *s, bool dry_run, store_print_fn *print, void *arg,
 			  struct field_error *reterr);
+
+/* ---- clusters.c ---- */
+void store_ch_clusters_begin(struct ch_store *s, const struct store_config *c);
+/* When the tables are there: checks the registered names, and takes those of the table. */
+int store_ch_clusters_open(struct ch_store *s, struct field_error *reterr);
+void store_ch_clusters_end(struct ch_store *s);
+char *const *store_ch_clusters(void *sink, size_t *ret_n);
 
 /* ---- ids.c ---- */
 struct ch_hash;

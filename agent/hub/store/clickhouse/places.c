@@ -20,12 +20,8 @@ static void text(struct ch_where *w, const char *sql)
 /* That a row is of a cluster other than the hub's own. */
 static void put_is_other(struct ch_where *w, const struct ch_store *s)
 {
-	text(w, "(pod_cluster!='' AND pod_cluster IN (''");
-	for (size_t i = 0; i < s->n_clusters; i++) {
-		text(w, ",");
-		store_ch_str(&w->sql, s->clusters[i]);
-	}
-	text(w, "))");
+	(void)s;
+	text(w, CH_IS_OTHER);
 }
 
 void store_ch_place_columns(struct ch_where *w, const struct ch_store *s)

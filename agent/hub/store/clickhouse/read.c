@@ -58,12 +58,7 @@ static void put_apart(struct ch_where *w, const struct selection *sel)
 		text(w, i ? "," : "");
 		store_ch_str(&w->sql, sel->apart[i]);
 	}
-	text(w, ")");
-	for (size_t i = 0; i < sel->n_clusters; i++) {
-		text(w, " AND pod_cluster!=");
-		store_ch_str(&w->sql, sel->clusters[i]);
-	}
-	text(w, ", toString(pod_ns), '')");
+	text(w, ") AND NOT " CH_IS_OTHER ", toString(pod_ns), '')");
 }
 
 /* limit 0: one row, the sum of all */

@@ -287,16 +287,6 @@ static void put_list(struct ch_where *w, const char *column, char *const *items,
 
 /* ---- what a reader may see ---- */
 
-static void put_own(struct ch_where *w, const struct selection *sel)
-{
-	if (!sel->n_clusters) {
-		text(w, "1");
-		return;
-	}
-	text(w, "NOT ");
-	put_list(w, "pod_cluster", sel->clusters, sel->n_clusters);
-}
-
 static void put_places(struct ch_where *w, const struct selection *sel, char *const *places,
 		       size_t n, size_t bytes)
 {
@@ -310,7 +300,7 @@ static void put_places(struct ch_where *w, const struct selection *sel, char *co
 
 		put_list(w, "pod_cluster", &cluster, 1);
 	} else {
-		put_own(w, sel);
+		text(w, "NOT " CH_IS_OTHER);
 	}
 	if (!whole) {
 		text(w, " AND pod_ns!='' AND unverified='' AND pod_ns IN (");
@@ -330,7 +320,7 @@ static void put_allowed(struct ch_where *w, const struct selection *sel, bool on
 
 	text(w, "(");
 	if (s->own && !s->all)
-		put_own(w, sel);
+		text(w, "NOT " CH_IS_OTHER);
 	else
 		text(w, s->all ? "1" : "0");
 	for (size_t i = 0; !s->all && i < s->n_places; i = next) {
