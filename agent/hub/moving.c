@@ -129,24 +129,34 @@ static int copy_symbols(const struct config *conf, const char *dir, struct field
 	return r;
 }
 
+/* A store on this machine's disk: no hub may use it meanwhile, and the symbol files go there, too. */
+static int take_data_dir(const struct config *conf, const char *dir, int *ret_lock,
+			 struct field_error *reterr)
+{
+	int r = mkdir_parents(conf->data_dir, 0700);
+
+	if (r)
+		return field_error_set(reterr, "data_dir", "%s: %s", conf->data_dir, strerror(-r));
+	if (is_same(dir, conf->data_dir))
+		return field_error_set(reterr, dir, "is the directory of the store itself");
+	r = hub_data_dir_lock(conf->data_dir, ret_lock, reterr);
+	return r ? r : copy_symbols(conf, dir, reterr);
+}
+
 int hub_copy_from(const struct config *conf, const char *dir, struct field_error *reterr)
 {
 	const struct store_config from = {.kind = "sqlite", .path = dir};
 	struct store_config to = hub_store_config(conf);
 	uint64_t next_ns = now_mono_ns() + TELL_NS;
 	_cleanup_close_ int lock = -1;
-	int r;
+	int r = 0;
 
 	to.own_cluster = conf->cluster_name;
-	if (!streq(to.kind, "sqlite") && !streq(to.kind, "clickhouse"))
-		return field_error_set(reterr, "store.kind", "%s keeps no profiles", to.kind);
-	r = mkdir_parents(conf->data_dir, 0700);
-	if (r)
-		return field_error_set(reterr, "data_dir", "%s: %s", conf->data_dir, strerror(-r));
-	if (is_same(dir, conf->data_dir))
-		return field_error_set(reterr, dir, "is the directory of the store itself");
-	r = hub_data_dir_lock(conf->data_dir, &lock, reterr);
-	if (!r)
-		r = copy_symbols(conf, dir, reterr);
+	if (streq(to.kind, "sqlite"))
+		r = take_data_dir(conf, dir, &lock, reterr);
+	else if (streq(to.kind, "clickhouse"))
+		log_warn("uploaded symbol files are not copied: each hub keeps its own");
+	else
+		r = field_error_set(reterr, "store.kind", "%s keeps no profiles", to.kind);
 	return r ?: store_copy(&from, &to, tell_copied, &next_ns, reterr);
 }

@@ -12,6 +12,7 @@
 
 #include "lib/loop/conn.h"
 
+#define READ_BYTES	(64 << 10)
 #define WRITE_PER_EVENT (1 << 20) /* limit in bytes: with TLS, more would take some ms */
 
 /* With these times the kernel notices after 30 to 50 s that a peer is gone without closing. */
@@ -226,10 +227,10 @@ static bool peer_ended(struct conn *c)
 
 static bool do_read(struct conn *c)
 {
-	/* the loop's: the owner gets the data before the next read on this loop */
-	char *piece = loop_piece(c->loop);
+	/* the loop thread's own: the owner gets the data before the next read on this thread */
+	static _Thread_local char piece[READ_BYTES];
 	bool freed = false;
-	ssize_t n = raw_read(c, piece, LOOP_PIECE_BYTES);
+	ssize_t n = raw_read(c, piece, sizeof(piece));
 
 	if (n == -EAGAIN || n == -EINTR)
 		return true;

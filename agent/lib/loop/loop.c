@@ -52,13 +52,7 @@ struct loop {
 	struct stalls stalls;
 	bool stopped;
 	int code;
-	char piece[LOOP_PIECE_BYTES];
 };
-
-char *loop_piece(struct loop *l)
-{
-	return l->piece;
-}
 
 bool loop_is_current(const struct loop *l)
 {

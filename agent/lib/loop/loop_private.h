@@ -23,10 +23,6 @@ int io_add(struct loop *l, struct io *io, int fd, uint32_t events, io_fn *fn, vo
 void io_set(struct io *io, uint32_t events);
 void io_del(struct io *io); /* called before fd is closed; does nothing if io is not added */
 
-/* A place for what is read, until the next read on this loop. Each thread has a loop of its own. */
-#define LOOP_PIECE_BYTES (64 << 10)
-char *loop_piece(struct loop *l);
-
 /*
  * For tests whose loop does not run. Returns the timer that is due first (NULL: none), and the time
  * until it is due.
