@@ -135,7 +135,8 @@ unit: $(TESTBIN) $(REPLAYBIN) ## the unit tests and the fuzzers' corpora alone
 bench: ## speed, beside other tools: JSON and docs/performance.md (as root, on a quiet machine)
 bench: $(BUILD)/podflame $(BENCHBIN) $(BUILD)/crash/burner
 	$(Q).ci/deps long >&2 || echo "bench: tools that it compares with may be missing" >&2
-	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs $(BENCHBIN) \
+	$(Q)BUILD=$(BUILD) e2e/accuracy/bench.py --report docs \
+		$(filter-out %/sinks_bench,$(BENCHBIN)) e2e/clickhouse/bench.py \
 		e2e/accuracy/sample_cost.py e2e/accuracy/perf.py e2e/accuracy/new_process.py \
 		e2e/crash/busy.py e2e/crash/beside.py e2e/crash/start.py e2e/page/queries.py \
 		web/flame_bench.mjs web/peers_bench.mjs

@@ -178,6 +178,42 @@ PAGE = [
          Row(f"a query, {n:,} {'namespace' if n == 1 else 'namespaces'} to review{what}",
              f"rights.{name}_{n}")
          for n in (1, 100, 1000) for what, name in (("", "cold"), (", asked before", "cached"))]),
+    ("The hub with ClickHouse",
+     "The load *life* in ClickHouse's engine (`chdb`), in SQLite, and in DeepFlow's own table in the "
+     "same engine: a row a sample, with its stack as a text that is compressed for itself. The hub "
+     "writes a node's window at a time. CPU of the engine has its HTTP server's in it. "
+     "`FLEET=1e8 e2e/clickhouse/bench.py` makes a hundred million rows of 20 namespaces. "
+     "[What a fleet needs](fleet.md) counts on with these numbers.", [
+         row for n, short in [("1e+06", "1e6 rows")]
+         for row in (
+             Row(f"{short}: on disk", f"clickhouse.bytes_{n}",
+                 ("DeepFlow's table", f"clickhouse.bytes_deepflow_{n}")),
+             Row(f"{short}: on disk, over DeepFlow's table", f"clickhouse.bytes_to_deepflow_{n}"),
+             Row(f"{short}: written, the hub's CPU", f"clickhouse.in_hub_{n}",
+                 ("SQLite", f"clickhouse.in_hub_sqlite_{n}")),
+             Row(f"{short}: written, the hub's CPU over SQLite's",
+                 f"clickhouse.in_hub_to_sqlite_{n}"),
+             Row(f"{short}: written, the engine's CPU", f"clickhouse.in_engine_{n}",
+                 ("DeepFlow's table", f"clickhouse.in_engine_deepflow_{n}")),
+             Row(f"{short}: a namespace (half of them), the engine's CPU", f"clickhouse.query_{n}",
+                 ("DeepFlow's SQL", f"clickhouse.query_deepflow_{n}")),
+             Row(f"{short}: a namespace, over DeepFlow's SQL",
+                 f"clickhouse.query_to_deepflow_{n}"),
+             Row(f"{short}: a namespace, the hub's CPU", f"clickhouse.query_hub_{n}"),
+             *(Row(f"{short}: {what}, p50", f"clickhouse.{name}_p50_{n}",
+                   ("p99", f"clickhouse.{name}_p99_{n}"))
+               for what, name in (("a namespace", "all"), ("a namespace's hour", "hour"),
+                                  ("a series of it", "series"), ("choices in it", "choices"))),
+         )] + [
+             Row("1e8 rows: on disk", "clickhouse.bytes_1e+08"),
+         ] + [
+             row for what, name in (("a day of one of 20 namespaces", "day"), ("an hour", "hour"),
+                                    ("a series of the day", "series"),
+                                    ("choices in the day", "choices"))
+             for row in (
+                 Row(f"1e8 rows: {what}, the engine's CPU", f"clickhouse.{name}_1e+08"),
+                 Row(f"1e8 rows: {what}, p50", f"clickhouse.{name}_p50_1e+08",
+                     ("p99", f"clickhouse.{name}_p99_1e+08")))]),
     ("The page",
      "The flame graph in Chromium, without a GPU, in a window of 1280 by 800 pixels. 95 of 100 "
      "frames take at most as long as is shown. Beside it are speedscope, and the flame graph of "

@@ -48,7 +48,7 @@ INDEX agent_idx agent_id TYPE set(300) GRANULARITY 2
 ) ENGINE = MergeTree() PRIMARY KEY (app_service, profile_language_type, time)
 ORDER BY (app_service, profile_language_type, time) PARTITION BY toStartOfHour(time)
 SETTINGS ttl_only_drop_parts = 1"""
-ROWS_OF = """SELECT time, (toUInt64(toUnixTimestamp(time))<<32) + rowNumberInAllBlocks() AS _id,
+ROWS_OF = """SELECT time, toUInt64(toUnixTimestamp(time))*4294967296 + rowNumberInAllBlocks() AS _id,
 toIPv4(process_id+167772160) AS ip4, toIPv6('::') AS ip6, 1 AS is_ipv4, app_service,
 t.text AS profile_location_str, toInt64(v) AS profile_value,
 'microseconds' AS profile_value_unit, profile_event_type,
@@ -63,8 +63,9 @@ intDiv(process_id-1, 10) AS pod_group_id, toUInt16(cityHash64(pod_ns)%1000) AS p
 1 AS pod_cluster_id, process_id AS auto_instance_id, pod_group_id AS auto_service_id,
 process_id AS l3_device_id, 0 AS service_id, 10 AS auto_instance_type, 11 AS auto_service_type,
 10 AS l3_device_type, 1 AS team_id
-FROM (SELECT * FROM {db}.windows ARRAY JOIN stacks AS stack, `values` AS v) AS w
-ANY INNER JOIN {deepflow}.texts AS t ON t.id = w.stack"""
+FROM (SELECT time, app_service, profile_event_type, process_id, process_start_ms, pod_ns, stack, v
+FROM {db}.windows ARRAY JOIN stacks AS stack, `values` AS v) AS w
+ANY LEFT JOIN {deepflow}.texts AS t ON t.id = w.stack"""
 ASKED = """SELECT profile_location_str, profile_value FROM {db}.in_process WHERE
 profile_language_type='eBPF' AND profile_event_type='on-cpu' AND app_service!='Total' AND
 time>={start} AND time<={end} AND pod_ns_id=toUInt16(cityHash64('{ns}')%1000)"""
@@ -73,7 +74,7 @@ time>={start} AND time<={end} AND pod_ns_id=toUInt16(cityHash64('{ns}')%1000)"""
 # one of its service, so that a process does not repeat itself.
 COPY = """INSERT INTO {fleet}.windows SELECT * REPLACE (
 time + {k}*{base} AS time, start + {k}*{base} AS start,
-toFixedString(unhex(hex(sipHash128(profile_id, {k}))), 16) AS profile_id,
+toFixedString(leftPad(hex(sipHash64(profile_id, {k})), 16, '0'), 16) AS profile_id,
 toUInt32(intDiv(process_id-1, 10)*10 + (process_id-1+{k})%10 + 1) AS process_id,
 concat('service-', toString(intDiv(process_id-1, 10)), '-', toString((process_id-1+{k})%10)) AS pod,
 concat('ns-', toString(intDiv(process_id-1, 10))) AS pod_ns) FROM {db}.windows"""
@@ -126,7 +127,7 @@ class Engine:
         return data
 
     def number(self, sql):
-        return struct.unpack("<Q", self.ask(f"SELECT toUInt64({sql})"))[0]
+        return struct.unpack("<Q", self.ask(f"SELECT toUInt64({sql})")[-8:])[0]   # perhaps Nullable
 
     def cost(self, sql):
         """The median of the engine's CPU seconds and of the latency in ms."""
@@ -183,7 +184,7 @@ def make_texts(engine):
     data = engine.ask(
         "SELECT id, arrayStringConcat(groupArray(name), ';') FROM (SELECT s.id AS id, n, f.name AS "
         f"name FROM (SELECT id, frame, n FROM {DATABASE}.stacks FINAL ARRAY JOIN frames AS frame, "
-        f"arrayEnumerate(frames) AS n) AS s ANY INNER JOIN {DATABASE}.frames AS f ON "
+        f"arrayEnumerate(frames) AS n) AS s ANY LEFT JOIN {DATABASE}.frames AS f ON "
         "f.id=s.frame ORDER BY id, n) GROUP BY id")
     rows, at = [], 0
     while at < len(data):

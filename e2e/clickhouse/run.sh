@@ -36,12 +36,15 @@ store/store_test
 store/where_test
 store/events_test
 store/series_test
+store/labels_test
+store/expire_test
 store/copy_test
+store/clickhouse/expire_test
+store/clickhouse/lies_test
 store/clickhouse/same_test
 store/clickhouse/schema_test
 store/clickhouse/in_process_test
 store/clickhouse/failures_test
-store/clickhouse/lies_test
 ingest/group_test
 TESTS
 echo "$passed passed, $failed failed"

@@ -196,15 +196,20 @@ static void labels_are_deleted_with_their_stacks(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
+	const struct CMUnitTest of_each_sink[] = {
 		IN_MEMORY(samples_are_found_by_their_labels),
 		IN_MEMORY(labels_of_pods_have_names),
 		IN_MEMORY(labels_of_pods_between_other_choices),
 		IN_MEMORY(labels_have_values),
 		IN_MEMORY(labels_and_traces),
+	};
+	const struct CMUnitTest of_sqlite[] = {
 		ON_DISK(a_stack_is_stored_once_for_equal_labels),
 		ON_DISK(labels_are_deleted_with_their_stacks),
 	};
+	int failed = cmocka_run_group_tests_name("labels", of_each_sink, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	if (!getenv("CLICKHOUSE_URL"))
+		failed += cmocka_run_group_tests_name("labels, SQLite", of_sqlite, NULL, NULL);
+	return failed;
 }

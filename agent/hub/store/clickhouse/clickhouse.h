@@ -283,6 +283,24 @@ int store_ch_summary(struct ch_store *s, const struct selection *sel, const stru
 		     struct store_summary *ret, struct field_error *reterr);
 void store_ch_losses(struct ch_where *w, const struct selection *sel);
 
+/* ---- expire.c, expire_size.c: for both ---- */
+struct ch_sizes { /* on disk */
+	uint64_t bytes, windows_bytes, n_stacks;
+	int64_t oldest_s; /* of the parts that begin after the last deletion; 0: there are none */
+	int64_t newest_s;
+};
+int store_ch_sizes(struct ch_store *s, struct ch_sizes *ret, struct field_error *reterr);
+/* As store_ch_each(), with the time that expiring has for a statement. */
+int store_ch_ask_each(struct ch_store *s, struct ch_where *w, size_t most, ch_take_fn *take,
+		      void *arg, struct field_error *reterr);
+/* Runs a statement that is no SELECT. */
+int store_ch_change(struct ch_store *s, struct ch_where *w, struct field_error *reterr);
+int store_ch_take_u64(struct ch_rows *rows, void *arg);
+void store_ch_put_time(struct ch_where *w, int64_t s); /* a second as DateTime */
+void store_ch_count_expired(struct ch_store *s, const char *reason, uint64_t n);
+int store_ch_expire_size(struct ch_store *s, const struct ch_sizes *now, uint64_t now_wall_ns,
+			 struct field_error *reterr);
+
 /* ---- the functions of the sink ---- */
 int store_ch_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
 		  struct store_summary *ret, struct field_error *reterr);

@@ -90,7 +90,8 @@ static void put_sums(struct reading *r, struct ch_where *w, size_t limit)
 	store_ch_samples(w, sel, false);
 	store_ch_selection(w, sel);
 	if (limit) {
-		text(w, " GROUP BY app, has_group, of_group, ns, stack "
+		/* a text of few values is faster as a key than as a String */
+		text(w, " GROUP BY app_service, has_group, of_group, ns, stack "
 			"ORDER BY s DESC, app, of_group, ns, stack LIMIT ");
 		store_ch_int(&w->sql, (int64_t)limit);
 	}

@@ -10,6 +10,7 @@
 #include <uthash.h>
 
 #define VALUES_MAX 4000000
+#define SEEN_S	   3600 /* in which a process that has begun has a window */
 
 struct group_name {
 	char *text; /* NULL: samples without the tag */
@@ -229,7 +230,7 @@ static int read_starts(struct summing *s)
 	struct ch_where w = {.event = s->sel->event, .windows_only = true};
 	struct selection since = *s->sel;
 
-	since.time_end_s = UINT32_MAX;
+	since.time_end_s += SEEN_S;
 	text(&w, "SELECT start_ms FROM (SELECT DISTINCT process_id, process_start_ms AS start_ms");
 	store_ch_windows(&w, &since, true);
 	text(&w, " AND process_start_ms BETWEEN ");
@@ -286,11 +287,15 @@ int store_ch_series(void *sink, const struct series_request *r, struct store_ser
 			    .reterr = reterr,
 			    .ret = &got};
 	struct group_name *x, *next;
+	struct selection wide;
 	int e = store_series_begin(&s.sums, r, VALUES_MAX, &got, reterr);
 
 	if (e)
 		return e;
-	e = store_ch_where_match(s.s, r->sel, &s.limits, &matched.where, reterr);
+	/* of all windows that the statements look at: snapshots before, starts of processes behind */
+	wide = store_series_reach(&s.sums);
+	wide.time_end_s += SEEN_S;
+	e = store_ch_where_match(s.s, &wide, &s.limits, &matched.where, reterr);
 	if (!e)
 		e = read_series(&s);
 	store_predicate_free(matched.where);
