@@ -366,7 +366,7 @@ static int run_role(const struct role *role, int argc, char **argv)
 	struct parts parts = {0};
 	struct field_error err = {0};
 	struct config c;
-	int r;
+	int r = 0;
 
 	argv[0] = name;
 	argp_err_exit_status = 2;

@@ -36,7 +36,7 @@ bool hub_certs_usable(const struct cert_pair *server, const char *ca_pem, const 
 		      uint64_t now_wall_ns);
 
 struct cert_facts {
-	bool constrained; /* a CA to some names */
+	bool constrained;	/* a CA to some names */
 	int64_t made_s, ends_s; /* in seconds since 1970 */
 };
 /* Reads the first certificate of a text. */
@@ -88,8 +88,7 @@ struct certs_config {
 typedef void certs_ready_fn(struct tls *tls, void *arg);
 /* k: for a hub that may lose the lead, a kube that does not write then (kube_lease_writer) */
 int hub_certs_new(struct loop *l, struct kube *k, const struct certs_config *c,
-		  certs_ready_fn *ready,
-	      void *arg, struct certs **ret);
+		  certs_ready_fn *ready, void *arg, struct certs **ret);
 struct certs *hub_certs_free(struct certs *c);
 /* The problem with the certificate, for /healthz; "" if there is none. */
 const char *hub_certs_problem(const struct certs *c);

@@ -199,6 +199,7 @@ const struct sink_ops store_clickhouse_sink = {
 	.namespaces = read_namespaces,
 	.oldest = read_oldest,
 	.pods = read_pods,
+	.cut = store_ch_put_cut,
 	.expire = expire,
 	.stats = store_ch_stats,
 };

@@ -86,22 +86,22 @@ struct ch_store {
 	char *prefix; /* of all paths; "": none */
 	char *database;
 	char *user, *password_file; /* "": none */
-	struct ch_schema *schema; /* the tables, by the configuration */
+	struct ch_schema *schema;   /* the tables, by the configuration */
 	uint64_t retention_ns, max_bytes;
 	struct ch_expiring expiring; /* the writer's */
 	size_t names_bytes;	     /* limit for the names of the stacks in one answer */
-	uint8_t seed[16];	    /* of the ids; known when ready */
-	atomic_bool ready;	    /* the tables are there, as this hub needs them */
-	pthread_mutex_t ready_lock; /* guards the making of the tables, and what follows */
-	uint64_t tried_ns;	    /* CLOCK_MONOTONIC; 0: never */
-	int trouble;		    /* what the last try said */
+	uint8_t seed[16];	     /* of the ids; known when ready */
+	atomic_bool ready;	     /* the tables are there, as this hub needs them */
+	pthread_mutex_t ready_lock;  /* guards the making of the tables, and what follows */
+	uint64_t tried_ns;	     /* CLOCK_MONOTONIC; 0: never */
+	int trouble;		     /* what the last try said */
 	struct field_error trouble_text;
 	struct ch_seen *seen;	    /* ids that were written lately; the writer's */
 	pthread_mutex_t stats_lock; /* guards stats */
 	struct store_stats stats;
-	struct ch_clusters *registered;	       /* by the configuration */
+	struct ch_clusters *registered;		/* by the configuration */
 	_Atomic(struct ch_clusters *) clusters; /* and earlier ones, when ready; sorted */
-	char *own_cluster;		       /* "": it has no name */
+	char *own_cluster;			/* "": it has no name */
 };
 
 /* ---- connection.c: a request ---- */
@@ -133,7 +133,7 @@ int store_ch_post(struct ch_store *s, const struct ch_post *p, const struct ch_l
  * from the table pf_ids, its rows.
  */
 struct ch_sql {
-	const char *database; /* where its tables are; NULL: in the store's own */
+	const char *database;	 /* where its tables are; NULL: in the store's own */
 	struct buf text, fields; /* fields: of the body, multipart/form-data */
 	size_t n_params;
 	struct buf ids;
@@ -268,12 +268,14 @@ void store_ch_names_stack(const struct ch_names *n, uint64_t id, struct store_ro
 const char *store_ch_names_tag(const struct ch_names *n, uint64_t id, const char *tag);
 
 /* ---- places.c: whose data the store has; a place as struct store_cut, whose texts are owned ---- */
-/* "other, ns, of_unverified": of a window, or of a row of cuts */
-void store_ch_place_columns(struct ch_where *w, const struct ch_store *s);
+/* SQL: the place of a window, or of a row of cuts */
+#define CH_PLACE_COLUMNS                                                                           \
+	"if(" CH_IS_OTHER ", toString(pod_cluster), '') AS other, "                                \
+	"if(unverified!='', '', toString(pod_ns)) AS ns, toUInt8(unverified!='') AS of_unverified"
 struct store_cut store_ch_get_place(struct ch_rows *rows);
 void store_ch_place_done(struct store_cut *of);
 /* that a row is of the place */
-void store_ch_of_place(struct ch_where *w, const struct ch_store *s, const struct store_cut *of);
+void store_ch_of_place(struct ch_where *w, const struct store_cut *of);
 /* Adds what was deleted because the store was full to the summary. */
 int store_ch_cuts(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
 		  struct store_summary *ret, struct field_error *reterr);
@@ -315,4 +317,5 @@ int store_ch_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn
 int store_ch_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
 		  struct field_error *reterr);
 int store_ch_expire(void *sink, uint64_t now_wall_ns);
+int store_ch_put_cut(void *sink, const struct store_cut *cut);
 void store_ch_stats(void *sink, struct store_stats *ret);

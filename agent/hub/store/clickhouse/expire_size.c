@@ -76,15 +76,14 @@ static int read_weights(struct ch_store *s, struct places *ret, uint64_t one_in,
 	struct ch_where w = {0};
 
 	ret->items = xcalloc(PLACES_MAX, sizeof(*ret->items));
-	text(&w, "WITH used AS (SELECT " PLACE ", id, frames FROM (SELECT DISTINCT ");
-	store_ch_place_columns(&w, s);
-	text(&w, ", arrayJoin(arrayFilter(x -> x % ");
+	text(&w,
+	     "WITH used AS (SELECT " PLACE ", id, frames FROM (SELECT DISTINCT " CH_PLACE_COLUMNS
+	     ", arrayJoin(arrayFilter(x -> x % ");
 	store_ch_int(&w.sql, (int64_t)one_in);
 	text(&w, " = 0, stacks)) AS id FROM windows) AS u ANY LEFT JOIN stacks USING (id)) "
 		 "SELECT " PLACE ", toUInt64(sum(of_windows)), toUInt64(sum(of_names)) FROM "
-		 "(SELECT ");
-	store_ch_place_columns(&w, s);
-	text(&w, ", " WINDOW_WEIGHT " AS of_windows, 0 AS of_names FROM windows UNION ALL "
+		 "(SELECT " CH_PLACE_COLUMNS ", " WINDOW_WEIGHT
+		 " AS of_windows, 0 AS of_names FROM windows UNION ALL "
 		 "SELECT " PLACE ", 0, " STACK_WEIGHT " FROM used UNION ALL "
 		 "SELECT " PLACE ", 0, weight FROM (SELECT DISTINCT " PLACE ", arrayJoin(frames) "
 		 "AS id FROM used) AS f ANY LEFT JOIN (SELECT id, " FRAME_WEIGHT " AS weight "
@@ -124,7 +123,7 @@ static int read_until(struct ch_store *s, struct store_cut *of, double weight,
 
 	text(&w, "SELECT toUInt32(min(time)) FROM (SELECT time, sum(sum(" WINDOW_WEIGHT
 		 ")) OVER (ORDER BY time) AS so_far FROM windows WHERE ");
-	store_ch_of_place(&w, s, of);
+	store_ch_of_place(&w, of);
 	text(&w, " GROUP BY time) WHERE so_far>=");
 	store_ch_int(&w.sql, (int64_t)weight);
 	return store_ch_ask_each(s, &w, 1, take_second, &of->until_s, reterr);
@@ -141,8 +140,13 @@ static int note_cut(struct ch_store *s, const struct store_cut *of, struct field
 	return store_ch_insert(s, "cuts (pod_cluster, pod_ns, unverified, until)", &row, reterr);
 }
 
+int store_ch_put_cut(void *sink, const struct store_cut *cut)
+{
+	return note_cut(sink, cut, NULL);
+}
+
 /* " WHERE ...": what the places lose */
-static void put_lost(struct ch_where *w, const struct ch_store *s, const struct places *p)
+static void put_lost(struct ch_where *w, const struct places *p)
 {
 	text(w, " WHERE 0");
 	for (size_t i = 0; i < p->n; i++) {
@@ -151,7 +155,7 @@ static void put_lost(struct ch_where *w, const struct ch_store *s, const struct 
 		text(w, " OR (time<=");
 		store_ch_put_time(w, p->items[i].until_s);
 		text(w, " AND ");
-		store_ch_of_place(w, s, &p->items[i]);
+		store_ch_of_place(w, &p->items[i]);
 		text(w, ")");
 	}
 }
@@ -163,12 +167,12 @@ static int delete_lost(struct ch_store *s, const struct places *p, struct field_
 	int r;
 
 	text(&count, "SELECT count() FROM windows");
-	put_lost(&count, s, p);
+	put_lost(&count, p);
 	r = store_ch_ask_each(s, &count, 1, store_ch_take_u64, &n, reterr);
 	if (r)
 		return r;
 	text(&w, "ALTER TABLE windows DELETE");
-	put_lost(&w, s, p);
+	put_lost(&w, p);
 	text(&w, " SETTINGS mutations_sync=2");
 	r = store_ch_change(s, &w, reterr);
 	if (!r)

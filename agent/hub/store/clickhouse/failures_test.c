@@ -191,8 +191,7 @@ static void a_dropped_table_is_made_again(void **state)
 	struct world *w = with_store(state);
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
-		_cleanup_free_ char *drop =
-			xasprintf("DROP TABLE %s.%s", w->database, tables[i]);
+		_cleanup_free_ char *drop = xasprintf("DROP TABLE %s.%s", w->database, tables[i]);
 		const char *headers[] = {"Content-Type: text/plain", NULL};
 		const struct http_question q = {.method = "POST",
 						.path = "/?",

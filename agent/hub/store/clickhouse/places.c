@@ -17,22 +17,6 @@ static void text(struct ch_where *w, const char *sql)
 
 /* ---- places ---- */
 
-/* That a row is of a cluster other than the hub's own. */
-static void put_is_other(struct ch_where *w, const struct ch_store *s)
-{
-	(void)s;
-	text(w, CH_IS_OTHER);
-}
-
-void store_ch_place_columns(struct ch_where *w, const struct ch_store *s)
-{
-	text(w, "if(");
-	put_is_other(w, s);
-	text(w, ", toString(pod_cluster), '') AS other, "
-		"if(unverified!='', '', toString(pod_ns)) AS ns, "
-		"toUInt8(unverified!='') AS of_unverified");
-}
-
 struct store_cut store_ch_get_place(struct ch_rows *rows)
 {
 	_cleanup_free_ char *other = store_ch_get_str(rows), *ns = store_ch_get_str(rows);
@@ -50,15 +34,14 @@ void store_ch_place_done(struct store_cut *of)
 	free(of->ns);
 }
 
-void store_ch_of_place(struct ch_where *w, const struct ch_store *s, const struct store_cut *of)
+void store_ch_of_place(struct ch_where *w, const struct store_cut *of)
 {
 	text(w, "(");
 	if (of->cluster) {
 		text(w, "pod_cluster=");
 		store_ch_str(&w->sql, of->cluster);
 	} else {
-		text(w, "NOT ");
-		put_is_other(w, s);
+		text(w, "NOT " CH_IS_OTHER);
 	}
 	if (of->unverified) {
 		text(w, " AND unverified!='')");
@@ -94,9 +77,8 @@ int store_ch_namespaces(void *sink, const atomic_bool *given_up, store_namespace
 	struct of_namespaces o = {fn, arg};
 	struct ch_where w = {0};
 
-	text(&w, "SELECT DISTINCT if(");
-	put_is_other(&w, sink);
-	text(&w, ", concat(toString(pod_cluster), ':'), '') || toString(pod_ns) AS place "
+	text(&w, "SELECT DISTINCT if(" CH_IS_OTHER
+		 ", concat(toString(pod_cluster), ':'), '') || toString(pod_ns) AS place "
 		 "FROM windows WHERE pod_ns!='' AND unverified='' ORDER BY place");
 	return store_ch_error(
 		store_ch_each(sink, &w.sql, &l, PLACES_MAX, take_namespace, &o, reterr), &any,
@@ -128,14 +110,14 @@ int store_ch_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn
 	struct of_oldest o = {fn, arg};
 	struct ch_where w = {0};
 
-	text(&w, "SELECT other, ns, of_unverified, oldest, toUInt32(until_s) FROM (SELECT ");
-	store_ch_place_columns(&w, sink);
-	text(&w, ", toUInt32(min(start)) AS oldest FROM windows WHERE 1");
+	text(&w,
+	     "SELECT other, ns, of_unverified, oldest, toUInt32(until_s) FROM "
+	     "(SELECT " CH_PLACE_COLUMNS ", toUInt32(min(start)) AS oldest FROM windows WHERE 1");
 	store_ch_scope(&w, sel);
-	text(&w, " GROUP BY other, ns, of_unverified) AS has ANY LEFT JOIN (SELECT ");
-	store_ch_place_columns(&w, sink);
-	text(&w, ", max(until) AS until_s FROM cuts GROUP BY other, ns, of_unverified) AS cut "
-		 "USING (other, ns, of_unverified) ORDER BY other, ns, of_unverified");
+	text(&w,
+	     " GROUP BY other, ns, of_unverified) AS has ANY LEFT JOIN (SELECT " CH_PLACE_COLUMNS
+	     ", max(until) AS until_s FROM cuts GROUP BY other, ns, of_unverified) AS cut "
+	     "USING (other, ns, of_unverified) ORDER BY other, ns, of_unverified");
 	return store_ch_error(store_ch_each(sink, &w.sql, &l, PLACES_MAX, take_oldest, &o, reterr),
 			      sel, reterr);
 }
@@ -156,9 +138,7 @@ int store_ch_cuts(struct ch_store *s, const struct selection *sel, const struct 
 	struct ch_where w = {0};
 
 	ret->cuts = xcalloc(STORE_MAX_CUTS, sizeof(*ret->cuts));
-	text(&w, "SELECT ");
-	store_ch_place_columns(&w, s);
-	text(&w, ", max(until) AS until_s FROM cuts WHERE 1");
+	text(&w, "SELECT " CH_PLACE_COLUMNS ", max(until) AS until_s FROM cuts WHERE 1");
 	store_ch_scope(&w, sel);
 	text(&w, " GROUP BY other, ns, of_unverified HAVING until_s>=");
 	store_ch_int(&w.sql, MAX(sel->time_start_s, 1));

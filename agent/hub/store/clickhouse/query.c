@@ -103,7 +103,8 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 		"&max_query_size=16777216&max_ast_elements=1000000&max_expanded_ast_elements="
 		"1000000"
 		"&max_execution_time=%.3f&enable_http_compression=1%s%s",
-		q->database ?: s->database, seconds_left(l), q->changes ? "" : READER_SETTINGS, ids ?: "");
+		q->database ?: s->database, seconds_left(l), q->changes ? "" : READER_SETTINGS,
+		ids ?: "");
 	_cleanup_buf_ struct buf body = {0};
 	int r;
 

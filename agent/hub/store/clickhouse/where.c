@@ -287,8 +287,7 @@ static void put_list(struct ch_where *w, const char *column, char *const *items,
 
 /* ---- what a reader may see ---- */
 
-static void put_places(struct ch_where *w, const struct selection *sel, char *const *places,
-		       size_t n, size_t bytes)
+static void put_places(struct ch_where *w, char *const *places, size_t n, size_t bytes)
 {
 	bool whole = false;
 
@@ -328,9 +327,9 @@ static void put_allowed(struct ch_where *w, const struct selection *sel, bool on
 		if (!store_scope_knows(sel, s->places[i], bytes))
 			continue;
 		if (!only_whole)
-			put_places(w, sel, &s->places[i], next - i, bytes);
+			put_places(w, &s->places[i], next - i, bytes);
 		else if (bytes && !s->places[i][bytes])
-			put_places(w, sel, &s->places[i], 1, bytes);
+			put_places(w, &s->places[i], 1, bytes);
 	}
 	text(w, ")");
 }
