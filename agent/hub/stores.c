@@ -56,7 +56,8 @@ struct store_config hub_store_config(const struct config *conf)
 		.kind = conf->store_kind,
 		.path = conf->data_dir,
 		.retention_ns = conf->store_retention_ns,
-		.max_bytes = conf->store_max_bytes,
+		.max_bytes = streq(conf->store_kind, "clickhouse") ? conf->clickhouse_max_bytes
+								   : conf->store_max_bytes,
 		.url = conf->store_url,
 		.plain_http = conf->clickhouse_plain_http,
 		.ca_file = conf->store_ca_file,

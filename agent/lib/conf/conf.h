@@ -39,6 +39,7 @@ struct config {
 	char *store_url, *store_ca_file, *store_token_file;
 	char *clickhouse_database, *clickhouse_user, *clickhouse_password_file;
 	bool clickhouse_plain_http;
+	uint64_t clickhouse_max_bytes;
 	char *clickhouse_cluster, *clickhouse_storage_policy; /* "": none */
 	uint64_t store_retention_ns, store_max_bytes, symbols_max_bytes;
 	char *store_note;

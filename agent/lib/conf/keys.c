@@ -114,6 +114,8 @@ const struct key conf_keys[] = {
 	 "distributed over its shards; empty: on one server"},
 	{"store.clickhouse.storage_policy", STRING, AT(clickhouse_storage_policy), "", 0, 0, NULL,
 	 "ClickHouse's storage policy of the tables; empty: its default"},
+	{"store.clickhouse.max_bytes", BYTES, AT(clickhouse_max_bytes), "0Mi", 0, 1 << 30, NULL,
+	 "size of the database, instead of store.max_bytes; 0Mi: no limit"},
 	{"store.retention", DURATION, AT(store_retention_ns), "72h", 60, 366 * 86400, NULL,
 	 "the hub deletes older profiles. The age counts back from now, but at most from a day "
 	 "after the newest profile"},

@@ -83,7 +83,8 @@ struct ch_clusters { /* names of clusters other than the hub's own */
 };
 struct ch_store {
 	struct http_asker *asker;
-	char *prefix; /* of all paths; "": none */
+	char *prefix;	      /* of all paths; "": none */
+	const char *settings; /* of all requests, "&NAME=VALUE"; "": none */
 	char *database;
 	char *user, *password_file; /* "": none */
 	struct ch_schema *schema;   /* the tables, by the configuration */

@@ -13,6 +13,10 @@
 #define MAX_PASSWORD_BYTES 4096		/* bytes of the password's file */
 #define REASON_BYTES	   300		/* bytes of ClickHouse's own words in an error */
 
+/* An insert is confirmed when a quorum of the shard's replicas has it. */
+#define CLUSTER_SETTINGS                                                                           \
+	"&distributed_foreground_insert=1&insert_quorum=auto&distributed_product_mode=global"
+
 /* ---- where it is ---- */
 
 static int check_url(const struct store_config *c, struct url *u, struct field_error *reterr)
@@ -55,6 +59,7 @@ int store_ch_connect(struct ch_store *s, const struct store_config *c, struct fi
 	ac.port = u.port;
 	ac.tls = u.tls;
 	s->prefix = xstrdup(u.path);
+	s->settings = c->cluster && *c->cluster ? CLUSTER_SETTINGS : "";
 	s->user = xstrdup(text_of(c->user));
 	s->password_file = xstrdup(text_of(c->password_file));
 	r = http_asker_new(&ac, &s->asker);
@@ -135,7 +140,7 @@ static char *sign_in(const struct ch_store *s, struct field_error *reterr)
 static int ask(struct ch_store *s, const struct ch_post *p, const char *const *headers,
 	       const struct ch_limits *l, struct http_answer *ret, struct field_error *reterr)
 {
-	_cleanup_free_ char *path = xasprintf("%s%s", s->prefix, p->path);
+	_cleanup_free_ char *path = xasprintf("%s%s%s", s->prefix, p->path, s->settings);
 	const struct http_question q = {
 		.method = "POST",
 		.path = path,

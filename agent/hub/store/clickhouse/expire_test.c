@@ -76,7 +76,7 @@ static void write_all(struct ch_store *s, const struct writes *w)
 
 		for (int k = 0; k < a_batch; k++)
 			add_window(b, w, i + k);
-		assert_int_equal(store_ch_write(s, b, &n_new), 0);
+		assert_int_equal(store_ch_write(s, (const struct batch *const *)&b, 1, &n_new), 0);
 		assert_int_equal(n_new, a_batch);
 		profile_batch_free(b);
 	}

@@ -182,7 +182,7 @@ static void write_all(struct ch_store *s)
 		p->event = (enum event)(i % _EVENT_MAX);
 		add_stacks(b, p);
 	}
-	assert_int_equal(store_ch_write(s, b, &n_new), 0);
+	assert_int_equal(store_ch_write(s, (const struct batch *const *)&b, 1, &n_new), 0);
 	profile_batch_free(b);
 }
 

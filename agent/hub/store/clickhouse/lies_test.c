@@ -307,9 +307,9 @@ static void refusals_are_told(void **state)
 		int code, error;
 		const char *text;
 	} all[] = {
-		{159, -ETIME, "took longer"}, {241, -ENOBUFS, "too large"},
-		{396, -ENOBUFS, "too large"}, {516, -EACCES, ""},
-		{60, -EIO, "no such table"},
+		{159, -ETIME, "took longer"},	{241, -ENOBUFS, "too large"},
+		{396, -ENOBUFS, "too large"},	{516, -EACCES, ""},
+		{60, -ESTALE, "no such table"},
 	};
 	struct engine *e = *state;
 
