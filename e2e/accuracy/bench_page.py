@@ -179,9 +179,9 @@ PAGE = [
              f"rights.{name}_{n}")
          for n in (1, 100, 1000) for what, name in (("", "cold"), (", asked before", "cached"))]),
     ("The hub with ClickHouse",
-     "The load *life* in ClickHouse's engine (`chdb`), in SQLite, and in DeepFlow's own table in the "
-     "same engine: a row a sample, with its stack as a text that is compressed for itself. The hub "
-     "writes a node's window at a time. CPU of the engine has its HTTP server's in it. "
+     "The load *life* in ClickHouse's engine (`chdb`), in SQLite, and in DeepFlow's own table in "
+     "the same engine: a row a sample, with its stack as a text that is compressed for itself. "
+     "The hub writes a node's window at a time. CPU of the engine has its HTTP server's in it. "
      "`FLEET=1e8 e2e/clickhouse/bench.py` makes a hundred million rows of 20 namespaces. "
      "[What a fleet needs](fleet.md) counts on with these numbers.", [
          row for n, short in [("1e+06", "1e6 rows")]

@@ -48,7 +48,8 @@ INDEX agent_idx agent_id TYPE set(300) GRANULARITY 2
 ) ENGINE = MergeTree() PRIMARY KEY (app_service, profile_language_type, time)
 ORDER BY (app_service, profile_language_type, time) PARTITION BY toStartOfHour(time)
 SETTINGS ttl_only_drop_parts = 1"""
-ROWS_OF = """SELECT time, toUInt64(toUnixTimestamp(time))*4294967296 + rowNumberInAllBlocks() AS _id,
+ROWS_OF = """SELECT time,
+toUInt64(toUnixTimestamp(time))*4294967296 + rowNumberInAllBlocks() AS _id,
 toIPv4(process_id+167772160) AS ip4, toIPv6('::') AS ip6, 1 AS is_ipv4, app_service,
 t.text AS profile_location_str, toInt64(v) AS profile_value,
 'microseconds' AS profile_value_unit, profile_event_type,
@@ -234,8 +235,8 @@ def compare(engine, rows, got):
     report(f"bytes_{n}", ours, "B/row", f"DeepFlow's table: {theirs:.1f}; SQLite: "
            f"{got['sqlite.bytes']:.1f}")
     report(f"bytes_deepflow_{n}", theirs, "B/row", "DeepFlow's table, stacks compressed one by one")
-    report(f"bytes_to_deepflow_{n}", ours / theirs, "", "bytes a row over those of DeepFlow's table",
-           "<= 0.2")
+    report(f"bytes_to_deepflow_{n}", ours / theirs, "",
+           "bytes a row over those of DeepFlow's table", "<= 0.2")
     report(f"in_engine_{n}", got["clickhouse.in_engine"], "ns/row",
            f"the engine's CPU; DeepFlow's table: {inserted:.0f}")
     report(f"in_engine_deepflow_{n}", inserted, "ns/row", "the engine's CPU, 51200 rows at a time")

@@ -22,8 +22,8 @@ from chdb import session
 PASSWORD = os.environ.get("PASSWORD", "")
 # Of the URL, these are settings of a query; database chooses the database.
 PARSER_LIMITS = ["max_query_size", "max_ast_elements", "max_expanded_ast_elements"]
-NOT_SETTINGS = {"query", "database", "default_format", "wait_end_of_query", "enable_http_compression",
-                *PARSER_LIMITS}
+NOT_SETTINGS = {"query", "database", "default_format", "wait_end_of_query",
+                "enable_http_compression", *PARSER_LIMITS}
 
 
 def quote(text):

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to store/: who loses profiles when a store is over its size. Each cluster may have the
- * same share of the bytes, and of it, each of its places may have the same share. What one does not
- * use of its share, the others share. A place is a namespace of a cluster, what of a cluster belongs
- * to no namespace, or what of it could not be verified.
+ * Private to store/: which places lose profiles when a store is over its size. Each cluster may
+ * have the same share of the bytes, and of it, each of its places may have the same share. What one
+ * does not use of its share, the others share. A place is a namespace of a cluster, what of a
+ * cluster belongs to no namespace, or what of it could not be verified.
  */
 #pragma once
 

@@ -4,10 +4,11 @@
 
 #include <stdlib.h>
 
+#define FRAME_WORDS                                                                                \
+	"SELECT name, module, build_id, address, file, line, kind, inlined FROM frames WHERE id=?"
 static const char *const statements[_EX_MAX] = {
 	[EX_STRING] = "SELECT s FROM strings WHERE id=?",
-	[EX_FRAME] = "SELECT name, module, build_id, address, file, line, kind, inlined "
-		     "FROM frames WHERE id=?",
+	[EX_FRAME] = FRAME_WORDS,
 	[EX_STACK] = "SELECT process, thread, main, frames, wait, labels FROM stacks WHERE id=?",
 	[EX_TAGSET] = "SELECT text FROM tagsets WHERE id=?",
 	[EX_SERIES] = "SELECT app, pid, start_ms, tagset, first_s FROM series WHERE id=?",

@@ -151,8 +151,8 @@ struct kube_fence {		/* a request is sent only while holds(arg) is true */
 struct kube_ops {
 	kube_request_fn *request;
 	/*
-	 * The same, but the fence is asked when the bytes of the request go to the connection; if it
-	 * does not hold, fn gets the status 0. fence is copied. NULL: lease.h asks only before.
+	 * The same, but the fence is asked when the bytes of the request go to the connection; if
+	 * it does not hold, fn gets the status 0. fence is copied. NULL: lease.h asks only before.
 	 */
 	int (*request_within)(struct kube *k, const struct kube_fence *fence, const char *method,
 			      const char *path, const char *content_type, const json_t *body,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests only: a real etcd and a real kube-apiserver (of e2e/cluster), and clients of it. Include
- * it once, after cmocka.h.
+ * For tests only: a real etcd and a real kube-apiserver (of e2e/cluster), and clients of it.
+ * Include it once, after cmocka.h.
  */
 #pragma once
 
