@@ -272,7 +272,7 @@ static void test_the_next_ca(void **state)
 
 /* ---- several hubs ---- */
 
-/* One hub makes the certificate, and the others use it within a minute: now, and when it changes. */
+/* One hub makes the certificate; the others use it within a minute: now, and when it changes. */
 static void test_a_hub_that_does_not_lead(void **state)
 {
 	(void)state;

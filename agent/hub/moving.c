@@ -129,7 +129,7 @@ static int copy_symbols(const struct config *conf, const char *dir, struct field
 	return r;
 }
 
-/* A store on this machine's disk: no hub may use it meanwhile, and the symbol files go there, too. */
+/* A store on this machine's disk: no hub may use it meanwhile. The symbol files go there, too. */
 static int take_data_dir(const struct config *conf, const char *dir, int *ret_lock,
 			 struct field_error *reterr)
 {

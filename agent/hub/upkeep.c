@@ -6,7 +6,7 @@
 
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
 #define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if one deletion takes longer, /healthz fails */
-#define LOOK_NS		(5 * NSEC_PER_SEC) /* how often the log hears of the store's health */
+#define LOOK_NS		(5 * NSEC_PER_SEC)	 /* how often the log hears of the store's health */
 
 struct upkeep {
 	struct loop *loop;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One part of e2e/clickhouse/bench.py, which starts the engine and says where it is: CLICKHOUSE_URL,
- * CLICKHOUSE_PID, and the database in CLICKHOUSE_DATABASE.
+ * One part of e2e/clickhouse/bench.py, which starts the engine and says where it is:
+ * CLICKHOUSE_URL, CLICKHOUSE_PID, and the database in CLICKHOUSE_DATABASE.
  *
  * sinks_bench write ROWS: writes the same load to SQLite and to ClickHouse, and asks both.
  * sinks_bench ask NAMESPACE FROM TO REPEATS: asks ClickHouse for what is there, in this time.

@@ -216,7 +216,7 @@ struct store_config {
 	 * replicated and lie on all shards of this cluster.
 	 */
 	const char *cluster, *storage_policy;
-	/* of ClickHouse, instead of retention_ns: a namespace's (of any cluster) beats an event's */
+	/* of ClickHouse, not retention_ns: a namespace's (of any cluster) beats an event's */
 	const struct store_keep *event_retention, *ns_retention;
 	size_t n_event_retention, n_ns_retention;
 };

@@ -45,8 +45,7 @@ static void parse_conf(const char *text, size_t n)
 	check(c.tenant_max_targets >= 1 && *c.tenant_allowed_events[0] &&
 	      c.tenant_max_overhead_percent > 0 && c.tenant_max_overhead_percent <= 100);
 	check(streq(c.store_kind, "sqlite") || streq(c.store_kind, "null") ||
-	      streq(c.store_kind, "clickhouse") ||
-	      streq(c.store_kind, "otlp"));
+	      streq(c.store_kind, "clickhouse") || streq(c.store_kind, "otlp"));
 	check(streq(c.tls_source, "own") || streq(c.tls_source, "secret"));
 	check(c.spool_max_bytes >= 1 << 20 && c.unwind_table_bytes <= 256u << 20);
 	check(!*c.link_trace || str_has_prefix(c.link_trace, "http"));

@@ -268,7 +268,7 @@ void store_ch_names_stack(const struct ch_names *n, uint64_t id, struct store_ro
 /* The tag of a stack: thread, wait, or a label; NULL: it has none. */
 const char *store_ch_names_tag(const struct ch_names *n, uint64_t id, const char *tag);
 
-/* ---- places.c: whose data the store has; a place as struct store_cut, whose texts are owned ---- */
+/* ---- places.c: whose data the store has; a place: struct store_cut, whose texts are owned ---- */
 /* SQL: the place of a window, or of a row of cuts */
 #define CH_PLACE_COLUMNS                                                                           \
 	"if(" CH_IS_OTHER ", toString(pod_cluster), '') AS other, "                                \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An engine that answers wrongly: rows that end early or do not end, lengths without the bytes,
- * half a response, an answer that is too large. Each is an error that says what is wrong, or is told
- * in the answer; none takes the hub down.
+ * half a response, an answer that is too large. Each is an error that says what is wrong, or the
+ * answer tells it; none takes the hub down.
  */
 #include <setjmp.h>
 #include <stdarg.h>

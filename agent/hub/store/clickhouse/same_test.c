@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The same profiles in SQLite and in ClickHouse give the same answers (rows, series, choices), for
- * filters that are drawn by chance. e2e/clickhouse/run.sh starts the engine, and sets CLICKHOUSE_URL; without it the test
- * is skipped. LONG=1: thousands of filters, with a seed that is drawn by chance and printed; SEED
- * repeats a run.
+ * filters that are drawn by chance. e2e/clickhouse/run.sh starts the engine, and sets
+ * CLICKHOUSE_URL; without it the test is skipped. LONG=1: thousands of filters, with a seed that is
+ * drawn by chance and printed; SEED repeats a run.
  */
 #include "hub/store/teststore.h"
 
@@ -438,7 +438,8 @@ static void same(const struct both *b, const struct question *q, unsigned number
 		fail_msg("SEED=%" PRIu64 ", filter %u of %s, %s%s, %s %s:\n%s\n--- SQLite\n%s\n"
 			 "--- ClickHouse\n%s",
 			 b->seed, number, profile_event_info(q->sel.event)->name,
-			 q->scope->all ? "all" : "one namespace", q->sel.with_total ? ", Total" : "",
+			 q->scope->all ? "all" : "one namespace",
+			 q->sel.with_total ? ", Total" : "",
 			 !q->tag	? "rows by"
 			 : q->step_s ? "series of"
 				     : "choices of",
