@@ -490,7 +490,7 @@ static void test_only_the_leader_writes(void **state)
 		held[i].fn(200, NULL, NULL, held[i].arg);
 	n_held = 0;
 	sent.fn = NULL;
-	/* it loses the lead for a moment between two ticks; what it did not write, it writes then */
+	/* it loses the lead for a moment between two ticks; what it did not write comes then */
 	run(true);
 	assert_int_equal(sent.n, 3);
 	leads = false;
