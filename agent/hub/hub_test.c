@@ -22,9 +22,10 @@ static void test_keys_of_the_central_hub(void **state)
 		 "must begin with https://"},
 		{"kind: otlp\n  url: https://hub.example", true, "store.kind",
 		 "for `podflame hub` only"},
-		{"url: https://hub.example", false, "store.url", "only for store.kind otlp"},
+		{"url: https://hub.example", false, "store.url",
+		 "only for store.kind clickhouse and otlp"},
 		{"kind: \"null\"\n  ca_file: /ca.crt", false, "store.ca_file",
-		 "only for store.kind otlp"},
+		 "only for store.kind clickhouse and otlp"},
 		{"token_file: /token", true, "store.token_file", "only for store.kind otlp"},
 	};
 	char dir[TESTDIR_BYTES];
