@@ -48,10 +48,13 @@ static void retention_by_age(void **state)
 static void stacks_stay_an_hour_longer(void **state)
 {
 	struct store *s = open_at(":memory:", 100 * NSEC_PER_SEC, 0);
+	struct batch *b = profile_batch_new();
 	struct store_stats stats;
 
 	(void)state;
 	write_batch(s, two_services(), 3);
+	add_sample(b, add_profile(b, "late", "api", 10, "app", T0 + 1000), "api", true, "late", 5);
+	write_batch(s, b, 1);
 	assert_int_equal(store_expire(s, (T0 + 1000) * NSEC_PER_SEC), 0);
 	store_stats(s, &stats);
 	assert_true(stats.n_stacks > 0);
