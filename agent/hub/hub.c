@@ -152,7 +152,10 @@ static json_t *health(void *arg)
 
 	store_stats(h->kept.store, &s);
 	return json_pack("{s:s, s:s, s:s, s:s, s:s}", "store",
-			 h->kept.forward ? forward_problem(h->kept.forward) : s.error,
+			 h->kept.forward ? forward_problem(h->kept.forward)
+			 : *s.error && streq(h->conf->store_kind, "clickhouse")
+				 ? "ClickHouse does not work: the log of this hub says why"
+				 : s.error,
 			 "certificate", h->certs ? hub_certs_problem(h->certs) : "", "clusters",
 			 clusters, "pods", pods ?: "", "leader", hub_leader_problem(h->leader));
 }
@@ -347,7 +350,9 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 		hub_free(h);
 		return r;
 	}
-	h->upkeep = hub_upkeep_new(l, h->kept.store, h->writer, h->conf->data_dir, h->leader);
+	h->upkeep = hub_upkeep_new(l, h->kept.store, h->writer,
+				   *h->conf->store_url ? h->conf->store_url : h->conf->data_dir,
+				   h->leader);
 	*ret = h;
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * leader: whether this hub does what of several hubs only one may do: write the status of targets,
- * delete reports, make the certificate, delete old profiles. Loop thread, except hub_leader_leads.
+ * delete reports, make the certificate, delete old profiles. Loop thread.
  */
 #pragma once
 

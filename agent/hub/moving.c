@@ -71,6 +71,10 @@ int hub_backup(const struct config *conf, const char *dir, struct field_error *r
 	_cleanup_free_ char *part = xasprintf("%s.partial", dir);
 	int r;
 
+	if (!streq(conf->store_kind, "sqlite"))
+		return field_error_set(reterr, "store.kind",
+				       "--backup is for sqlite; %s has its own means",
+				       conf->store_kind);
 	if (access(dir, F_OK) == 0)
 		return field_error_set(reterr, dir, "is there already: name a new directory");
 	if (mkdir(part, 0700) < 0)

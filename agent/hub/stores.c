@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens what the configuration asks for: a store and the uploaded symbols, or the way to the
- * central hub. A key that would have no effect is refused.
+ * central hub. A key that names a place or a user, and would have no effect, is refused.
  */
 #include "hub/stores.h"
 

@@ -33,7 +33,6 @@ static void keys_without_effect_are_refused(void **state)
 		struct hub_stores_config c = {.conf = &conf};
 		struct hub_stores s;
 
-		conf_init(&conf);
 		if (conf_parse("f", wrong[i].text, strlen(wrong[i].text), &conf, NULL, &e))
 			fail_msg("%s: %s", e.path, e.reason);
 		assert_int_equal(hub_stores_open(NULL, &c, &s, &e), -EINVAL);

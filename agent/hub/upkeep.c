@@ -12,7 +12,7 @@ struct upkeep {
 	struct loop *loop;
 	struct store *store;
 	struct worker *writer;
-	const char *dir;
+	const char *where;
 	struct leader *leader;
 	struct timer expire_timer, look_timer;
 	char error[STORE_ERROR_BYTES]; /* the store's error that was logged last */
@@ -56,7 +56,7 @@ static void look(void *arg)
 
 	store_stats(u->store, &s);
 	if (!streq(s.error, u->error) && *s.error)
-		log_err("store in %s: %s", u->dir, s.error);
+		log_err("store: %s: %s", u->where, s.error);
 	else if (!streq(s.error, u->error))
 		log_info("store: works again");
 	snprintf(u->error, sizeof(u->error), "%s", s.error);
@@ -64,12 +64,12 @@ static void look(void *arg)
 }
 
 struct upkeep *hub_upkeep_new(struct loop *l, struct store *store, struct worker *writer,
-			      const char *dir, struct leader *leader)
+			      const char *where, struct leader *leader)
 {
 	struct upkeep *u = xcalloc(1, sizeof(*u));
 
 	*u = (struct upkeep){
-		.loop = l, .store = store, .writer = writer, .dir = dir, .leader = leader};
+		.loop = l, .store = store, .writer = writer, .where = where, .leader = leader};
 	timer_set(l, &u->expire_timer, EXPIRE_NS, expire, u);
 	look(u);
 	return u;

@@ -11,9 +11,9 @@
 
 struct upkeep;
 /*
- * All are borrowed. dir: the store's, for the log. Of several hubs on one store, only the one that
+ * All are borrowed. where: the store is, for the log. Of several hubs on one store, only the one that
  * leads deletes: two would delete too much.
  */
 struct upkeep *hub_upkeep_new(struct loop *l, struct store *store, struct worker *writer,
-			      const char *dir, struct leader *leader);
+			      const char *where, struct leader *leader);
 struct upkeep *hub_upkeep_free(struct upkeep *u);

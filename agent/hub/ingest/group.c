@@ -28,7 +28,7 @@ static void refuse(struct ingest_request *q, int r)
 /* Whether the store may take other batches although it has refused these. */
 static bool is_about_batch(int r)
 {
-	return r == -EIO || r == -E2BIG || r == -EINVAL;
+	return r == -EIO || r == -E2BIG;
 }
 
 static void write_one_by_one(struct store *s, struct ingest_request *first)

@@ -71,14 +71,9 @@ struct store_pace store_pace(const struct store *s)
 int store_write_all(struct store *s, const struct batch *const *batches, size_t n)
 {
 	_stage_("store_write");
-	size_t n_new;
-	int r = 0;
 
-	if (s->ops->write_all)
-		return s->ops->write_all(s->sink, batches, n);
-	for (size_t i = 0; i < n; i++)
-		r = s->ops->write(s->sink, batches[i], &n_new) ?: r;
-	return r;
+	assert_se(s->ops->write_all); /* a sink with a pace has it */
+	return s->ops->write_all(s->sink, batches, n);
 }
 
 char *const *store_clusters(const struct store *s, size_t *ret_n)

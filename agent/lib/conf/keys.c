@@ -120,7 +120,8 @@ const struct key conf_keys[] = {
 	 "the hub deletes older profiles. The age counts back from now, but at most from a day "
 	 "after the newest profile"},
 	{"store.max_bytes", BYTES, AT(store_max_bytes), "10Gi", 16, 1 << 24, NULL,
-	 "size of the store; when it is full, the hub deletes the oldest profiles of the "
+	 "size of the store (ClickHouse: store.clickhouse.max_bytes); when it is full, the hub "
+	 "deletes the oldest profiles of the "
 	 "namespaces that have more than their share"},
 	{"store.symbols_max_bytes", BYTES, AT(symbols_max_bytes), "1Gi", 1, 1 << 24, NULL,
 	 "size of all uploaded symbol files; when it is reached, the hub refuses uploads"},

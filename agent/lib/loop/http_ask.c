@@ -127,7 +127,7 @@ static void begin_done(struct job *j)
 	if (a->q->asks_for_zstd)
 		headers[n] = "Accept-Encoding: zstd";
 	if (e == 0)
-		e = http_send(a->asker->client, &r, &a->call);
+		e = a->asker->client ? http_send(a->asker->client, &r, &a->call) : -EINVAL;
 	if (e < 0) {
 		a->answer->error = xasprintf("the request cannot be sent: %s", strerror(-e));
 		end(a, -EIO);
@@ -158,7 +158,7 @@ static void wait_for(struct asking *a)
 	pthread_mutex_lock(&a->lock);
 	while (!a->ended || (cancelled && !a->gave_up)) {
 		struct timespec until;
-		uint64_t at = now_wall_ns() + LOOK_NS;
+		uint64_t at = now_mono_ns() + LOOK_NS;
 
 		until.tv_sec = (time_t)(at / NSEC_PER_SEC);
 		until.tv_nsec = (long)(at % NSEC_PER_SEC);
@@ -234,7 +234,7 @@ static int unpack(struct asking *a)
 	}
 	got->error = r == -E2BIG ? xasprintf("an answer of more than %zu MiB", most >> 20)
 				 : xasprintf("the answer cannot be unpacked as %.20s", a->encoding);
-	return -EIO;
+	return r == -E2BIG ? r : -EIO;
 }
 
 int http_ask(struct http_asker *asker, const struct http_question *q, struct http_answer *ret)
@@ -246,11 +246,15 @@ int http_ask(struct http_asker *asker, const struct http_question *q, struct htt
 		.q = q,
 		.answer = ret,
 	};
+	pthread_condattr_t monotonic;
 	int r;
 
 	*ret = (struct http_answer){0};
 	pthread_mutex_init(&a.lock, NULL);
-	pthread_cond_init(&a.wake, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&a.wake, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	r = begin(&a);
 	if (r == 0)
 		wait_for(&a);

@@ -49,7 +49,8 @@ struct http_answer {
 };
 /*
  * Any thread but the asker's own. 0: there is an answer, whatever its status. -ETIME: it did not
- * come until the deadline, or was given up. -EIO: there is none; ret->error says why. The caller
+ * come until the deadline, or was given up. -EIO: there is none, and -E2BIG: unpacked it is too
+ * large; ret->error says why. The caller
  * calls http_answer_done() in each case.
  */
 int http_ask(struct http_asker *a, const struct http_question *q, struct http_answer *ret);

@@ -43,7 +43,8 @@ void pipeline_patience_spend(struct patience *p, uint64_t now_ns)
 	HASH_ITER (hh, p->all, x, next) {
 		refill(x, now_ns);
 		if (x->holds)
-			x->left_ns -= (int64_t)(now_ns - p->looked_ns);
+			x->left_ns = MAX(x->left_ns - (int64_t)(now_ns - p->looked_ns),
+					 -PATIENCE_NS); /* the machine may have slept */
 		else if (x->left_ns == PATIENCE_NS) {
 			HASH_DEL(p->all, x);
 			free(x);

@@ -8,6 +8,7 @@
 /* ClickHouse likes few and large inserts. Each one makes a part, which it must merge later. */
 #define PACE_BYTES (16u << 20)
 #define PACE_NS	   NSEC_PER_SEC
+#define MEASURE_NS (60 * NSEC_PER_SEC)
 #define RETRY_NS   (2 * NSEC_PER_SEC) /* how long a failure to make the tables stands */
 
 /* ---- start and end ---- */
@@ -123,10 +124,16 @@ static int write_batch(void *sink, const struct batch *b, size_t *ret_n_new)
 
 static int write_batches(void *sink, const struct batch *const *batches, size_t n)
 {
+	struct ch_store *s = sink;
 	size_t n_new;
-	int r = store_ch_ready(sink, NULL);
+	int r = store_ch_ready(s, NULL);
 
-	return r ? r : store_ch_write(sink, batches, n, &n_new);
+	if (!r)
+		r = store_ch_write(s, batches, n, &n_new);
+	/* hubs that do not delete know the size of the database, too */
+	if (!r && now_mono_ns() - s->expiring.measured_ns >= MEASURE_NS)
+		store_ch_measure(s);
+	return r;
 }
 
 static int read_rows(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,

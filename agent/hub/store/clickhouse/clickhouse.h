@@ -74,6 +74,7 @@ struct ch_expiring {
 	int64_t cut_s;	   /* all that ended then or before was deleted; 0: nothing was */
 	int64_t oldest_s;  /* what is left of the day of cut_s begins then; 0: nothing is */
 	uint64_t swept_ns; /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
+	uint64_t measured_ns; /* CLOCK_MONOTONIC, when the stats were last read */
 };
 
 struct ch_schema;
@@ -253,6 +254,15 @@ void store_ch_last_stored(struct ch_where *w, const struct selection *sel);
 void store_ch_node(struct ch_where *w);
 void store_ch_process(struct ch_where *w);
 
+/* ---- servers.c ---- */
+/* What is behind the names of tables where their rows lie; "": nothing is. */
+const char *store_ch_suffix(const struct ch_store *s);
+/* "STATEMENT TABLE", on all servers; statement: with a blank at its end */
+void store_ch_put_change(struct ch_where *w, const struct ch_store *s, const char *statement,
+			 const char *table);
+/* A table of the database system: of one replica of each shard. */
+void store_ch_put_system(struct ch_where *w, const struct ch_store *s, const char *table);
+
 /* ---- names.c: stacks and frames of one query ---- */
 struct ch_names;
 struct ch_names *store_ch_names_new(struct ch_store *s, const struct ch_limits *l);
@@ -318,5 +328,7 @@ int store_ch_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn
 int store_ch_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
 		  struct field_error *reterr);
 int store_ch_expire(void *sink, uint64_t now_wall_ns);
+/* Reads the stats from the database. On the writer. */
+void store_ch_measure(struct ch_store *s);
 int store_ch_put_cut(void *sink, const struct store_cut *cut);
 void store_ch_stats(void *sink, struct store_stats *ret);

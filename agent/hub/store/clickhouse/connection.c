@@ -15,7 +15,8 @@
 
 /* An insert is confirmed when a quorum of the shard's replicas has it. */
 #define CLUSTER_SETTINGS                                                                           \
-	"&distributed_foreground_insert=1&insert_quorum=auto&distributed_product_mode=global"
+	"&distributed_foreground_insert=1&insert_quorum=auto&distributed_product_mode=global"      \
+	"&allow_nondeterministic_mutations=1"
 
 /* ---- where it is ---- */
 
@@ -94,11 +95,20 @@ static int error_of_code(uint64_t code)
 	case 243: /* NOT_ENOUGH_SPACE */
 		return -ENOSPC;
 	case 16: /* NO_SUCH_COLUMN_IN_TABLE */
-	case 36: /* BAD_ARGUMENTS: a table of another engine */
 	case 47: /* UNKNOWN_IDENTIFIER */
 	case 60: /* UNKNOWN_TABLE */
 	case 81: /* UNKNOWN_DATABASE */
 		return -ESTALE;
+	case 0:	  /* not ClickHouse's answer, perhaps that of a proxy */
+	case 201: /* QUOTA_EXCEEDED */
+	case 202: /* TOO_MANY_SIMULTANEOUS_QUERIES */
+	case 209: /* SOCKET_TIMEOUT */
+	case 210: /* NETWORK_ERROR */
+	case 242: /* TABLE_IS_READ_ONLY */
+	case 252: /* TOO_MANY_PARTS */
+	case 319: /* UNKNOWN_STATUS_OF_INSERT */
+	case 999: /* KEEPER_EXCEPTION */
+		return -EAGAIN;
 	default:
 		return -EIO;
 	}
@@ -156,12 +166,16 @@ static int ask(struct ch_store *s, const struct ch_post *p, const char *const *h
 	};
 	int r = http_ask(s->asker, &q, ret);
 
+	if (r == -E2BIG) {
+		field_error_set(reterr, "store", "ClickHouse: %s", ret->error);
+		return -ENOBUFS;
+	}
 	if (r == -EIO) {
 		field_error_set(reterr, "store", "ClickHouse: %.*s", REASON_BYTES, ret->error);
 		return -ENOTCONN;
 	}
 	if (r == -ETIME)
-		return field_error_set(reterr, "store", "ClickHouse: no answer in time"), r;
+		field_error_set(reterr, "store", "ClickHouse: no answer in time");
 	if (r)
 		return r;
 	return ret->status == 200 ? 0 : error_of(ret, reterr);

@@ -87,13 +87,18 @@ int store_ch_sizes(struct ch_store *s, struct ch_sizes *ret, struct field_error 
 {
 	struct ch_where w = {0};
 
-	text(&w, "SELECT sum(bytes_on_disk), sumIf(bytes_on_disk, table='windows'), "
-		 "sumIf(rows, table='stacks'), toUInt32(minIf(min_time, table='windows' AND "
-		 "min_time>");
+	text(&w, "SELECT sum(bytes_on_disk), sumIf(bytes_on_disk, of='windows'), "
+		 "sumIf(rows, of='stacks'), toUInt32(minIf(min_time, of='windows' AND min_time>");
 	store_ch_put_time(&w, s->expiring.cut_s);
-	text(&w, ")), toUInt32(maxIf(max_time, table='windows')) FROM system.parts WHERE active "
-		 "AND rows>0 AND table IN ('windows', 'stacks', 'frames') AND database=");
+	text(&w, ")), toUInt32(maxIf(max_time, of='windows')) FROM (SELECT bytes_on_disk, rows, "
+		 "min_time, max_time, replaceOne(table, ");
+	store_ch_str(&w.sql, store_ch_suffix(s));
+	text(&w, ", '') AS of FROM ");
+	store_ch_put_system(&w, s, "parts");
+	text(&w, " WHERE active AND rows>0 AND of IN ('windows', 'stacks', 'frames') AND "
+		 "database=");
 	store_ch_str(&w.sql, s->database);
+	text(&w, ")");
 	return store_ch_ask_each(s, &w, 1, take_sizes, ret, reterr);
 }
 
@@ -105,11 +110,12 @@ static int64_t oldest_of(const struct ch_store *s, const struct ch_sizes *x)
 	return rest_s && (!x->oldest_s || rest_s < x->oldest_s) ? rest_s : x->oldest_s;
 }
 
-static void measure(struct ch_store *s, struct field_error *reterr)
+void store_ch_measure(struct ch_store *s)
 {
 	struct ch_sizes x = {0};
 
-	if (store_ch_sizes(s, &x, reterr))
+	s->expiring.measured_ns = now_mono_ns();
+	if (store_ch_sizes(s, &x, NULL))
 		return;
 	pthread_mutex_lock(&s->stats_lock);
 	s->stats.bytes = x.bytes;
@@ -134,8 +140,9 @@ static int is_deleting(struct ch_store *s, bool *ret, struct field_error *reterr
 	uint64_t n = 0;
 	int r;
 
-	text(&w, "SELECT count() FROM system.mutations WHERE NOT is_done AND table='windows' AND "
-		 "database=");
+	text(&w, "SELECT count() FROM ");
+	store_ch_put_system(&w, s, "mutations");
+	text(&w, " WHERE NOT is_done AND startsWith(table, 'windows') AND database=");
 	store_ch_str(&w.sql, s->database);
 	r = store_ch_ask_each(s, &w, 1, store_ch_take_u64, &n, reterr);
 	*ret = n;
@@ -178,8 +185,9 @@ static int read_days(struct ch_store *s, struct days *ret, struct field_error *r
 {
 	struct ch_where w = {0};
 
-	text(&w, "SELECT partition_id, toUInt32(min(min_time)) AS first FROM system.parts WHERE "
-		 "active AND rows>0 AND table='windows' AND database=");
+	text(&w, "SELECT partition_id, toUInt32(min(min_time)) AS first FROM ");
+	store_ch_put_system(&w, s, "parts");
+	text(&w, " WHERE active AND rows>0 AND startsWith(table, 'windows') AND database=");
 	store_ch_str(&w.sql, s->database);
 	text(&w, " GROUP BY partition_id ORDER BY first");
 	return store_ch_ask_each(s, &w, DAYS_MAX, take_day, ret, reterr);
@@ -201,11 +209,13 @@ static int cut_day(struct ch_store *s, const struct day *d, int64_t cut_s,
 	struct ch_where w = {0};
 
 	if (d->first_s / DAY_S * DAY_S + DAY_S <= cut_s) {
-		text(&w, "ALTER TABLE windows DROP PARTITION ID '");
+		store_ch_put_change(&w, s, "ALTER TABLE ", "windows");
+		text(&w, " DROP PARTITION ID '");
 		text(&w, d->id);
 		text(&w, "'");
 	} else {
-		text(&w, "DELETE FROM windows IN PARTITION ID '");
+		store_ch_put_change(&w, s, "DELETE FROM ", "windows");
+		text(&w, " IN PARTITION ID '");
 		text(&w, d->id);
 		text(&w, "' WHERE time<=");
 		store_ch_put_time(&w, cut_s);
@@ -265,17 +275,17 @@ int store_ch_expire(void *sink, uint64_t now_wall_ns)
 	struct field_error e = {0};
 	struct ch_sizes x = {0};
 	bool busy = false;
-	int r = is_deleting(s, &busy, &e);
+	int r = store_ch_sizes(s, &x, &e);
 
-	if (busy)
-		r = -EBUSY;
-	if (!r)
-		r = store_ch_sizes(s, &x, &e);
 	if (!r)
 		r = expire_age(s, &x, now_wall_ns, &e);
 	if (!r)
+		r = is_deleting(s, &busy, &e);
+	if (!r && !busy)
 		r = store_ch_expire_size(s, &x, now_wall_ns, &e);
-	measure(s, &e);
+	if (r)
+		log_warn("deleting old profiles: %s", *e.reason ? e.reason : strerror(-r));
+	store_ch_measure(s);
 	if (r)
 		counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);
 	return r;

@@ -171,7 +171,8 @@ static int delete_lost(struct ch_store *s, const struct places *p, struct field_
 	r = store_ch_ask_each(s, &count, 1, store_ch_take_u64, &n, reterr);
 	if (r)
 		return r;
-	text(&w, "ALTER TABLE windows DELETE");
+	store_ch_put_change(&w, s, "ALTER TABLE ", "windows");
+	text(&w, " DELETE");
 	put_lost(&w, p);
 	text(&w, " SETTINGS mutations_sync=2");
 	r = store_ch_change(s, &w, reterr);
@@ -181,7 +182,7 @@ static int delete_lost(struct ch_store *s, const struct places *p, struct field_
 }
 
 /* Chooses until when each place loses its windows, and notes it. */
-static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x,
+static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x, uint64_t until_ns,
 		struct field_error *reterr)
 {
 	size_t n_losers = 0;
@@ -195,7 +196,7 @@ static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x,
 	for (size_t i = 0; !r && i < p->n && n_losers < LOSERS_MAX; i++) {
 		double excess = p->shares.items[i].excess;
 
-		if (excess <= 0)
+		if (excess <= 0 || now_mono_ns() >= until_ns)
 			continue;
 		n_losers++;
 		r = read_until(s, &p->items[i],
@@ -206,10 +207,11 @@ static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x,
 	return r;
 }
 
-static int expire_once(struct ch_store *s, const struct ch_sizes *x, struct field_error *reterr)
+static int expire_once(struct ch_store *s, const struct ch_sizes *x, uint64_t until_ns,
+		       struct field_error *reterr)
 {
 	_cleanup_(places_done) struct places p = {0};
-	int r = plan(s, &p, x, reterr);
+	int r = plan(s, &p, x, until_ns, reterr);
 
 	return r ? r : delete_lost(s, &p, reterr);
 }
@@ -217,9 +219,9 @@ static int expire_once(struct ch_store *s, const struct ch_sizes *x, struct fiel
 /* Deletes stacks, and then frames, that nothing uses. */
 static int sweep(struct ch_store *s, uint64_t now_wall_ns, struct field_error *reterr)
 {
-	static const char *const unused[] = {
-		"DELETE FROM stacks WHERE id NOT IN (SELECT arrayJoin(stacks) FROM windows)",
-		"DELETE FROM frames WHERE id NOT IN (SELECT arrayJoin(frames) FROM stacks)",
+	static const char *const unused[][2] = {
+		{"stacks", " WHERE id NOT IN (SELECT arrayJoin(stacks) FROM windows)"},
+		{"frames", " WHERE id NOT IN (SELECT arrayJoin(frames) FROM stacks)"},
 	};
 	uint64_t now_ns = now_mono_ns();
 	int r = 0;
@@ -230,7 +232,8 @@ static int sweep(struct ch_store *s, uint64_t now_wall_ns, struct field_error *r
 	for (size_t i = 0; !r && i < ARRAY_SIZE(unused); i++) {
 		struct ch_where w = {0};
 
-		text(&w, unused[i]);
+		store_ch_put_change(&w, s, "DELETE FROM ", unused[i][0]);
+		text(&w, unused[i][1]);
 		text(&w, " AND last<toDate(");
 		store_ch_int(&w.sql, (int64_t)(now_wall_ns / NSEC_PER_SEC / 86400) - 2);
 		text(&w, ")");
@@ -251,7 +254,7 @@ int store_ch_expire_size(struct ch_store *s, const struct ch_sizes *now, uint64_
 	for (int i = 0; !r && i < ROUNDS_MAX && x.bytes > s->max_bytes &&
 			x.windows_bytes > s->max_bytes / 2 && now_mono_ns() < until_ns;
 	     i++) {
-		r = expire_once(s, &x, reterr);
+		r = expire_once(s, &x, until_ns, reterr);
 		if (!r)
 			r = store_ch_sizes(s, &x, reterr);
 	}

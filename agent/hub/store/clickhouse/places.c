@@ -179,7 +179,7 @@ int store_ch_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
 	store_ch_int(&w.sql, MIN(MAX(since_s, 0), (int64_t)UINT32_MAX));
 	text(&w, ") AND pod_ns!='' AND pod!='' AND pod_uid!='' AND pod_node!='' AND "
 		 "unverified='' LIMIT ");
-	store_ch_int(&w.sql, PODS_MAX);
+	store_ch_int(&w.sql, PODS_MAX + 1);
 	return store_ch_error(store_ch_each(sink, &w.sql, &l, PODS_MAX, take_pod, &o, reterr), &any,
 			      reterr);
 }

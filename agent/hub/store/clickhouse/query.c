@@ -150,7 +150,7 @@ int store_ch_insert(struct ch_store *s, const char *table, const struct buf *row
 	int r = rows->failed ? -E2BIG : http_compress(rows->data, rows->len, &packed);
 
 	/* a batch may have windows of many days, and each day is a partition */
-	buf_puts(&path, "/?max_partitions_per_insert_block=0&query=");
+	buf_puts(&path, "/?max_partitions_per_insert_block=0&async_insert=0&query=");
 	url_encode(&path, sql);
 	p.path = path.data;
 	return r ? r : run_in(s, &p, reterr);

@@ -268,11 +268,15 @@ static int alter_tables(struct migration *m)
 static int read_seed(const struct migration *m)
 {
 	const struct schema_found_table *t = store_ch_found_table(&m->found, SEED_TABLE);
+	uint8_t seed[sizeof(m->s->seed)];
 	size_t n = 0;
 
-	if (t && !hex_decode(t->comment, sizeof(m->s->seed), m->s->seed, &n) &&
-	    n == sizeof(m->s->seed))
+	if (t && !hex_decode(t->comment, sizeof(seed), seed, &n) && n == sizeof(seed)) {
+		/* the writer may read it now; it only changes if somebody has changed the table */
+		if (memcmp(m->s->seed, seed, n) != 0)
+			memcpy(m->s->seed, seed, n);
 		return 0;
+	}
 	return field_error_set(m->err, "store",
 			       "the comment of the table %s." SEED_TABLE " is not the one that "
 			       "podflame wrote: somebody has altered it" SEE,

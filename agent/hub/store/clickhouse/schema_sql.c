@@ -114,6 +114,12 @@ static char *statement(const struct ch_schema *x, const char *template, struct w
 
 #define FOR_EVER UINT64_MAX
 
+/*
+ * The hub deletes at the retention, which counts at most from a day after the newest window. The
+ * engine deletes by its own clock, so it does so later: for the time when no hub runs.
+ */
+#define BACKSTOP_DAYS 2
+
 static uint64_t seconds_of(uint64_t retention_ns)
 {
 	return retention_ns ? MAX(retention_ns / NSEC_PER_SEC, 1ul) : FOR_EVER;
@@ -149,7 +155,7 @@ static char *ttl_of_windows(const struct store_config *c)
 		put_end(&b, seconds_of(c->retention_ns));
 		buf_puts(&b, ")");
 	} else if (c->retention_ns) {
-		put_end(&b, seconds_of(c->retention_ns));
+		put_end(&b, seconds_of(c->retention_ns) + BACKSTOP_DAYS * 86400UL);
 	}
 	return buf_steal(&b);
 }
@@ -163,9 +169,9 @@ static char *ttl_of_names(const struct store_config *c)
 		longest_s = MAX(longest_s, seconds_of(c->event_retention[i].retention_ns));
 	for (size_t i = 0; i < c->n_ns_retention; i++)
 		longest_s = MAX(longest_s, seconds_of(c->ns_retention[i].retention_ns));
-	return longest_s == FOR_EVER
-		       ? xstrdup("")
-		       : xasprintf("last + toIntervalDay(%lu)", longest_s / 86400 + 2);
+	return longest_s == FOR_EVER ? xstrdup("")
+				     : xasprintf("last + toIntervalDay(%lu)",
+						 longest_s / 86400 + BACKSTOP_DAYS + 2);
 }
 
 static int check_events(const struct store_config *c, struct field_error *reterr)

@@ -58,7 +58,8 @@ static const struct schema_table windows = {
 	.n_columns = ARRAY_SIZE(window_columns),
 	.indexes = ", INDEX traces traces TYPE bloom_filter(0.001) GRANULARITY 4",
 	.newest = "",
-	.order = "PARTITION BY toDate(time) ORDER BY (profile_event_type, pod_cluster, pod_ns, "
+	.order = "PARTITION BY toDate(time, 'UTC') ORDER BY (profile_event_type, pod_cluster, "
+		 "pod_ns, "
 		 "toStartOfHour(time), app_service, process_id, process_start_ms, time, "
 		 "profile_id)",
 	.shard = "cityHash64(pod_cluster, pod_ns, app_service)",

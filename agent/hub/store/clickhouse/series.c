@@ -154,7 +154,7 @@ static int read_values(struct summing *s, const struct selection *sel)
 	struct ch_where w = {.event = sel->event, .calls = store_ch_wants_calls(sel)};
 
 	put_sums(s, &w, sel);
-	return store_ch_each(s->s, &w.sql, &s->limits, VALUES_MAX + 1, take_sum, s, s->reterr);
+	return store_ch_each(s->s, &w.sql, &s->limits, VALUES_MAX, take_sum, s, s->reterr);
 }
 
 /* ---- snapshots that end those before ---- */
@@ -186,7 +186,7 @@ static int read_snapshots(struct summing *s, const struct selection *sel)
 	store_ch_selection(&w, sel);
 	text(&w, ") LIMIT ");
 	store_ch_int(&w.sql, VALUES_MAX + 1);
-	return store_ch_each(s->s, &w.sql, &s->limits, VALUES_MAX + 1, take_snapshot, s, s->reterr);
+	return store_ch_each(s->s, &w.sql, &s->limits, VALUES_MAX, take_snapshot, s, s->reterr);
 }
 
 /* ---- losses, starts of processes ---- */
