@@ -299,6 +299,30 @@ static void batches_together_are_one_insert_a_table(void **state)
 		profile_batch_free((struct batch *)batches[i]);
 }
 
+/* Each day is a partition: a sender must not make one for each day since 1970. */
+static void a_window_that_is_too_old_makes_no_partition(void **state)
+{
+	struct world *w = world_of(state);
+	const struct store_config c = {.kind = "clickhouse",
+				       .url = w->proxy->url,
+				       .database = w->database,
+				       .retention_ns = 72 * 3600 * NSEC_PER_SEC};
+	int64_t now_s = (int64_t)(now_wall_ns() / NSEC_PER_SEC);
+	struct batch *b = profile_batch_new();
+	size_t n_new;
+
+	assert_int_equal(store_open(&c, &w->store, NULL), 0);
+	for (int day = 0; day < 40; day++) {
+		_cleanup_free_ char *id = xasprintf("day %d", day);
+
+		add_sample(b, add_profile(b, id, "api", 10, "app", now_s - day * 86400), "api",
+			   true, "f", 10);
+	}
+	assert_int_equal(store_write(w->store, b, &n_new), 0);
+	profile_batch_free(b);
+	assert_int_equal(n_new, 5); /* of the three days, and of two more */
+}
+
 static void a_wrong_configuration_is_refused(void **state)
 {
 	static const struct {
@@ -338,6 +362,7 @@ int main(void)
 		TEST(a_slow_answer_ends_with_the_deadline_or_the_reader),
 		TEST(the_password_is_read_again_for_each_request),
 		TEST(batches_together_are_one_insert_a_table),
+		TEST(a_window_that_is_too_old_makes_no_partition),
 		cmocka_unit_test(a_wrong_configuration_is_refused),
 	};
 
