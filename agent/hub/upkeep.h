@@ -11,8 +11,8 @@
 
 struct upkeep;
 /*
- * All are borrowed. where: the store is, for the log. Of several hubs on one store, only the one that
- * leads deletes: two would delete too much.
+ * All are borrowed. where: the place of the store, for the log. Of several hubs on one store, only
+ * the one that leads deletes: two would delete too much.
  */
 struct upkeep *hub_upkeep_new(struct loop *l, struct store *store, struct worker *writer,
 			      const char *where, struct leader *leader);

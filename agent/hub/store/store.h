@@ -246,7 +246,7 @@ struct store_pace {
 	uint64_t ns;
 };
 struct store_pace store_pace(const struct store *s);
-/* Of a store with a pace: as store_write() of all of them together. After an error, some may be stored. */
+/* Of a store with a pace: as store_write() of all together. After an error, some may be stored. */
 int store_write_all(struct store *s, const struct batch *const *batches, size_t n);
 typedef int store_row_fn(const struct store_row *row, void *arg);
 int store_read(struct store *s, const struct scope *scope, const struct selection *sel,
