@@ -6,6 +6,10 @@ watch-cases: ## the watch's cases and their tests: writes docs/watch-cases.md (L
 watch-cases: $(WATCH_TESTS)
 	$(Q)agent/lib/kube/cases.sh $(WATCH_TESTS)
 
+# Tests that need ClickHouse's engine: only e2e/clickhouse/run.sh runs them.
+ENGINE := $(addprefix agent/hub/,ingest/group_test $(addprefix store/clickhouse/,expire_test \
+	failures_test in_process_test same_test schema_test))
+
 # Unit tests once more under sanitizers, objects in build/asan and build/tsan: docs/testing.md.
 # AddressSanitizer, UBSan. Left out are the tests that profile living programs (they need the time
 # of these programs, and a sanitizer does not see the kernel's part), those that read files for
@@ -14,7 +18,7 @@ NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% no
 	node/containers% \
 	$(addprefix node/follow/,follow% heap% java% runtimes% unseen%) node/learn/go_heap% \
 	node/unwind/% node/probe/% node/runtime/% node/parse/% node/insn/%) %_faults_test.c
-asan_TESTS := $(filter-out $(NO_ASAN),$(TESTS))
+asan_TESTS := $(filter-out $(NO_ASAN) $(ENGINE:%=%.c),$(TESTS))
 asan_REPLAYS := $(FUZZES:%_fuzz.c=%_replay)
 asan_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 # ThreadSanitizer: the tests with threads. Left out are the same programs, and tests that start a
@@ -24,7 +28,7 @@ tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/lo
 	node/limit/thread_clocks_test.c node/send/send_test.c node/send/send_spool_test.c \
 	node/files/debuginfod_test.c \
 	hub/ingest/% hub/store/% hub/api/%), \
-	$(filter-out %_faults_test.c %/blocks_test.c %/shares_test.c,$(TESTS)))
+	$(filter-out %_faults_test.c %/blocks_test.c %/shares_test.c $(ENGINE:%=%.c),$(TESTS)))
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
 # ALONE need the machine for themselves, because they compare times or count what the kernel has of
@@ -32,7 +36,7 @@ tsan_LDFLAGS := .ci/tsan.c
 ALONE := $(filter $(addprefix $(BUILD)/agent/node/,probe/% overhead% containers% alloc_live_test \
 	node_test node_suspend_test limit/thread_clocks_test), \
 	$(filter-out %_faults_test,$(TESTBIN)))
-BESIDE := $(filter-out $(ALONE),$(TESTBIN))
+BESIDE := $(filter-out $(ALONE) $(ENGINE:%=$(BUILD)/%),$(TESTBIN))
 # first those that take longest
 BESIDE := $(filter %_faults_test,$(BESIDE)) $(filter-out %_faults_test,$(BESIDE))
 SANITIZERS := asan tsan
