@@ -4,7 +4,7 @@
  * this sink to which the profiles were sent, also if the copy was killed in between. The profiles
  * are drawn by chance; SEED repeats a run.
  */
-#include "hub/store/teststore.h"
+#include "hub/store/testdraw.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -15,16 +15,7 @@
 #define SECONDS	   200	   /* in which their windows end */
 #define N_CALLS	   1000000 /* that are exported of a second */
 
-static uint64_t seed_now;
 static unsigned seconds = SECONDS;
-
-static unsigned below(unsigned n)
-{
-	seed_now = seed_now * 6364136223846793005ULL + 1442695040888963407ULL;
-	return (unsigned)((seed_now >> 33) % n);
-}
-
-#define ONE_OF(list) list[below(ARRAY_SIZE(list))]
 
 /* ---- profiles ---- */
 
@@ -37,30 +28,12 @@ static const char *const tags[] = {"pod", "pod_uid", "container_id", "k8s.label.
 
 static void a_sample(struct batch *b, struct profile *p)
 {
-	static const char *const threads[] = {"worker", "api", NULL}, *const leaves[] = {"f", "g"};
-	struct profile_labels labels = {{NULL}};
-	struct profile_sample *x;
+	struct profile_sample *x = draw_sample(b, p, (int64_t)below(100), texts, ARRAY_SIZE(texts));
 
-	add_sample(b, p, ONE_OF(threads), below(2), ONE_OF(leaves), (int64_t)below(100));
-	x = &p->samples[p->n_samples - 1];
 	if (!below(8))
 		x->stack = STACK_NONE;
-	if (!below(4))
-		x->cpu = (int32_t)below(3);
 	if (!below(9))
 		x->process_comm = profile_batch_str(b, "Other");
-	if (p->event == EVENT_OFF_CPU)
-		x->wait = (enum wait)below(_WAIT_MAX);
-	if (!below(4)) {
-		labels.values[below(_LABEL_MAX)] = profile_batch_str(b, ONE_OF(texts));
-		x->labels = profile_batch_labels(b, &labels);
-	}
-	if (!below(3)) {
-		const struct profile_link l = {.trace_id = {[15] = (uint8_t)below(3)},
-					       .span_id = {[7] = (uint8_t)below(3)}};
-
-		assert_int_equal(profile_batch_link(b, &l, &x->link), 0);
-	}
 }
 
 /* Every seventh is of the process, event and second of the one before it. */

@@ -23,6 +23,11 @@ struct sink_ops {
 	int (*migrate)(const struct store_config *c, bool dry_run, store_print_fn *print, void *arg,
 		       struct field_error *reterr);
 	void (*close)(void *sink);
+	/*
+	 * For a sink whose database may be away: every other function that returns an error is
+	 * called only after this one has returned 0. NULL: it is ready once it is open.
+	 */
+	int (*ready)(void *sink, struct field_error *reterr);
 	char *const *(*clusters)(void *sink, size_t *ret_n);
 	int (*write)(void *sink, const struct batch *b, size_t *ret_n_new);
 	/* for a sink with a pace; the others are written to batch by batch */

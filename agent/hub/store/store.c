@@ -56,11 +56,16 @@ struct store *store_close(struct store *s)
 	return NULL;
 }
 
+static int be_ready(struct store *s, struct field_error *reterr)
+{
+	return s->ops->ready ? s->ops->ready(s->sink, reterr) : 0;
+}
+
 int store_write(struct store *s, const struct batch *b, size_t *ret_n_new)
 {
 	_stage_("store_write");
 
-	return s->ops->write(s->sink, b, ret_n_new);
+	return be_ready(s, NULL) ?: s->ops->write(s->sink, b, ret_n_new);
 }
 
 struct store_pace store_pace(const struct store *s)
@@ -73,7 +78,7 @@ int store_write_all(struct store *s, const struct batch *const *batches, size_t 
 	_stage_("store_write");
 
 	assert_se(s->ops->write_all); /* a sink with a pace has it */
-	return s->ops->write_all(s->sink, batches, n);
+	return be_ready(s, NULL) ?: s->ops->write_all(s->sink, batches, n);
 }
 
 char *const *store_clusters(const struct store *s, size_t *ret_n)
@@ -146,20 +151,22 @@ int store_read(struct store *s, const struct scope *scope, const struct selectio
 	       store_row_fn *fn, void *arg, struct store_summary *ret, struct field_error *reterr)
 {
 	_stage_("store_read");
+	int r = be_ready(s, reterr);
 	const struct selection allowed = within(s, scope, sel);
 
-	return s->ops->read(s->sink, &allowed, fn, arg, ret, reterr);
+	return r ?: s->ops->read(s->sink, &allowed, fn, arg, ret, reterr);
 }
 
 int store_series(struct store *s, const struct scope *scope, const struct series_request *r,
 		 struct store_series *ret, struct field_error *reterr)
 {
 	_stage_("store_series");
+	int e = be_ready(s, reterr);
 	const struct selection allowed = within(s, scope, r->sel);
 	struct series_request request = *r;
 
 	request.sel = &allowed;
-	return s->ops->series(s->sink, &request, ret, reterr);
+	return e ?: s->ops->series(s->sink, &request, ret, reterr);
 }
 
 /* The caller of store_choices knows its own choices, not those that the sink gets. */
@@ -183,14 +190,14 @@ int store_choices(struct store *s, const struct scope *scope, const struct store
 	_stage_("store_choices");
 	_cleanup_free_ struct selection *allowed = xcalloc(n, sizeof(*allowed));
 	struct choice_call call = {choices, xcalloc(n, sizeof(*choices)), fn, arg};
-	int e;
+	int e = be_ready(s, reterr);
 
 	for (size_t i = 0; i < n; i++) {
 		allowed[i] = within(s, scope, choices[i].sel);
 		call.allowed[i] = choices[i];
 		call.allowed[i].sel = &allowed[i];
 	}
-	e = s->ops->choices(s->sink, call.allowed, n, hand_on, &call, reterr);
+	e = e ?: s->ops->choices(s->sink, call.allowed, n, hand_on, &call, reterr);
 	free(call.allowed);
 	return e;
 }
@@ -200,16 +207,17 @@ int store_namespaces(struct store *s, const atomic_bool *given_up, store_namespa
 {
 	_stage_("store_namespaces");
 
-	return s->ops->namespaces(s->sink, given_up, fn, arg, reterr);
+	return be_ready(s, reterr) ?: s->ops->namespaces(s->sink, given_up, fn, arg, reterr);
 }
 
 int store_oldest(struct store *s, const struct scope *scope, const atomic_bool *given_up,
 		 store_oldest_fn *fn, void *arg, struct field_error *reterr)
 {
 	_stage_("store_oldest");
+	int r = be_ready(s, reterr);
 	const struct selection any = {.given_up = given_up}, allowed = within(s, scope, &any);
 
-	return s->ops->oldest(s->sink, &allowed, fn, arg, reterr);
+	return r ?: s->ops->oldest(s->sink, &allowed, fn, arg, reterr);
 }
 
 int store_pods(struct store *s, int64_t since_s, store_pod_fn *fn, void *arg,
@@ -217,14 +225,14 @@ int store_pods(struct store *s, int64_t since_s, store_pod_fn *fn, void *arg,
 {
 	_stage_("store_pods");
 
-	return s->ops->pods(s->sink, since_s, fn, arg, reterr);
+	return be_ready(s, reterr) ?: s->ops->pods(s->sink, since_s, fn, arg, reterr);
 }
 
 int store_expire(struct store *s, uint64_t now_wall_ns)
 {
 	_stage_("store_expire");
 
-	return s->ops->expire(s->sink, now_wall_ns);
+	return be_ready(s, NULL) ?: s->ops->expire(s->sink, now_wall_ns);
 }
 
 void store_stats(struct store *s, struct store_stats *ret)
@@ -234,7 +242,7 @@ void store_stats(struct store *s, struct store_stats *ret)
 
 int store_put_cut(struct store *s, const struct store_cut *cut)
 {
-	return s->ops->cut ? s->ops->cut(s->sink, cut) : -EOPNOTSUPP;
+	return s->ops->cut ? be_ready(s, NULL) ?: s->ops->cut(s->sink, cut) : -EOPNOTSUPP;
 }
 
 struct predicate *store_predicate_free(struct predicate *p)

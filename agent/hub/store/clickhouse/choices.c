@@ -16,6 +16,7 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 {
 	const char *n = samples ? "c" : "n";
 	bool events = streq(c->tag, "profile_event_type"), labels = streq(c->tag, POD_LABEL);
+	enum ch_which which = events ? CH_EVERY_EVENT : CH_NEWEST;
 	bool of_stack = samples && store_ch_is_sample_tag(c->tag) &&
 			!store_is_tag_of_calls(c->tag) && !streq(c->tag, "cpu") &&
 			!streq(c->tag, "time");
@@ -39,9 +40,9 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 		text(w, ", arrayJoin(arrayFilter(x -> startsWith(x, '" POD_LABEL
 			"'), tag_names)) AS label");
 	if (samples)
-		store_ch_samples(w, c->sel, events);
+		store_ch_samples(w, c->sel, which);
 	else
-		store_ch_windows(w, c->sel, events);
+		store_ch_windows(w, c->sel, which);
 	store_ch_selection(w, c->sel);
 	if (!events && !labels && !of_stack) {
 		text(w, " AND ");

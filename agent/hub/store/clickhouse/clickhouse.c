@@ -113,82 +113,28 @@ void store_ch_tell(struct ch_store *s, int r, const struct field_error *e)
 	pthread_mutex_unlock(&s->stats_lock);
 }
 
-/* ---- the functions of the sink, when the tables are there ---- */
+/* ---- the functions of the sink ---- */
 
 static int write_batch(void *sink, const struct batch *b, size_t *ret_n_new)
 {
-	int r = store_ch_ready(sink, NULL);
-
-	return r ? r : store_ch_write(sink, &b, 1, ret_n_new);
+	return store_ch_write(sink, &b, 1, ret_n_new);
 }
 
 static int write_batches(void *sink, const struct batch *const *batches, size_t n)
 {
 	struct ch_store *s = sink;
 	size_t n_new;
-	int r = store_ch_ready(s, NULL);
+	int r = store_ch_write(s, batches, n, &n_new);
 
-	if (!r)
-		r = store_ch_write(s, batches, n, &n_new);
 	/* hubs that do not delete know the size of the database, too */
 	if (!r && now_mono_ns() - s->expiring.measured_ns >= MEASURE_NS)
 		store_ch_measure(s);
 	return r;
 }
 
-static int read_rows(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,
-		     struct store_summary *ret, struct field_error *reterr)
+static int ready(void *sink, struct field_error *reterr)
 {
-	int r = store_ch_ready(sink, reterr);
-
-	return r ? r : store_ch_read(sink, sel, fn, arg, ret, reterr);
-}
-
-static int read_series(void *sink, const struct series_request *q, struct store_series *ret,
-		       struct field_error *reterr)
-{
-	int r = store_ch_ready(sink, reterr);
-
-	return r ? r : store_ch_series(sink, q, ret, reterr);
-}
-
-static int read_choices(void *sink, const struct store_choice *choices, size_t n,
-			store_choice_fn *fn, void *arg, struct field_error *reterr)
-{
-	int r = store_ch_ready(sink, reterr);
-
-	return r ? r : store_ch_choices(sink, choices, n, fn, arg, reterr);
-}
-
-static int read_namespaces(void *sink, const atomic_bool *given_up, store_namespace_fn *fn,
-			   void *arg, struct field_error *reterr)
-{
-	int r = store_ch_ready(sink, reterr);
-
-	return r ? r : store_ch_namespaces(sink, given_up, fn, arg, reterr);
-}
-
-static int read_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn, void *arg,
-		       struct field_error *reterr)
-{
-	int r = store_ch_ready(sink, reterr);
-
-	return r ? r : store_ch_oldest(sink, sel, fn, arg, reterr);
-}
-
-static int expire(void *sink, uint64_t now_wall_ns)
-{
-	int r = store_ch_ready(sink, NULL);
-
-	return r ? r : store_ch_expire(sink, now_wall_ns);
-}
-
-static int read_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
-		     struct field_error *reterr)
-{
-	int r = store_ch_ready(sink, reterr);
-
-	return r ? r : store_ch_pods(sink, since_s, fn, arg, reterr);
+	return store_ch_ready(sink, reterr);
 }
 
 const struct sink_ops store_clickhouse_sink = {
@@ -196,17 +142,18 @@ const struct sink_ops store_clickhouse_sink = {
 	.open = open_all,
 	.migrate = migrate,
 	.close = close_all,
+	.ready = ready,
 	.clusters = store_ch_clusters,
 	.write = write_batch,
 	.write_all = write_batches,
 	.pace = {PACE_BYTES, PACE_NS},
-	.read = read_rows,
-	.series = read_series,
-	.choices = read_choices,
-	.namespaces = read_namespaces,
-	.oldest = read_oldest,
-	.pods = read_pods,
+	.read = store_ch_read,
+	.series = store_ch_series,
+	.choices = store_ch_choices,
+	.namespaces = store_ch_namespaces,
+	.oldest = store_ch_oldest,
+	.pods = store_ch_pods,
 	.cut = store_ch_put_cut,
-	.expire = expire,
+	.expire = store_ch_expire,
 	.stats = store_ch_stats,
 };

@@ -158,8 +158,8 @@ int store_ch_insert(struct ch_store *s, const char *table, const struct buf *row
 
 /* ---- clickhouse.c ---- */
 /*
- * Makes the tables, or sees that they are there, unless a call before has. Every function of the
- * sink begins with it, so a hub starts without ClickHouse, and goes on when ClickHouse comes back.
+ * Makes the tables, or sees that they are there, unless a call before has. store.c calls it
+ * before each function, so a hub starts without ClickHouse, and goes on when it comes back.
  */
 int store_ch_ready(struct ch_store *s, struct field_error *reterr);
 /* Tells the health of the store what a write, or the making of the tables, has ended with. */
@@ -243,12 +243,18 @@ void store_ch_has(struct ch_where *w, const char *tag);
 void store_ch_selection(struct ch_where *w, const struct selection *sel);
 void store_ch_scope(struct ch_where *w, const struct selection *sel);
 void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel);
-/* " FROM windows ... WHERE ..." of the event and time; all_events: of any event */
-void store_ch_windows(struct ch_where *w, const struct selection *sel, bool all_events);
+/* Which windows of a time. */
+enum ch_which {
+	CH_NEWEST,	/* of the event; of snapshots, the newest one of each process */
+	CH_OF_EVENT,
+	CH_EVERY_EVENT,
+};
+/* " FROM windows ... WHERE ..." */
+void store_ch_windows(struct ch_where *w, const struct selection *sel, enum ch_which which);
 /* that a window overlaps the selection's time */
 void store_ch_overlap(struct ch_where *w, const struct selection *sel);
 /* as store_ch_windows() with a row for each sample: stack, v, c, cpu and with calls trace, span */
-void store_ch_samples(struct ch_where *w, const struct selection *sel, bool all_events);
+void store_ch_samples(struct ch_where *w, const struct selection *sel, enum ch_which which);
 /* " AND ...": of snapshots of one process that end in one second, the one that came last */
 void store_ch_last_stored(struct ch_where *w, const struct selection *sel);
 void store_ch_node(struct ch_where *w);

@@ -48,11 +48,8 @@ static void put_values(struct ch_where *w, const struct selection *sel, const ch
 	if (of_stack)
 		store_ch_text(&w->sql, " FROM stacks WHERE id IN (SELECT stack");
 	if (of_sample) {
-		/* of all snapshots, which a series reads */
-		store_ch_samples(w, &all, true);
-		store_ch_text(&w->sql, " AND profile_event_type='");
-		store_ch_text(&w->sql, profile_event_info(sel->event)->name);
-		store_ch_text(&w->sql, "'");
+		/* also of earlier snapshots, which a series reads */
+		store_ch_samples(w, &all, CH_OF_EVENT);
 	} else {
 		/* of any event: losses are those of the containers and nodes that the filter has */
 		store_ch_text(&w->sql, " FROM windows WHERE ");

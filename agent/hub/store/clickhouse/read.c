@@ -87,7 +87,7 @@ static void put_sums(struct reading *r, struct ch_where *w, size_t limit)
 	text(w, "" CH_SUM("v") " AS s, "
 			       "" CH_SUM("c") ", "
 					      "toUInt32(min(time)), toUInt32(max(time))");
-	store_ch_samples(w, sel, false);
+	store_ch_samples(w, sel, CH_NEWEST);
 	store_ch_selection(w, sel);
 	if (limit) {
 		/* a text of few values is faster as a key than as a String */

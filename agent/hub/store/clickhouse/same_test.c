@@ -5,21 +5,11 @@
  * CLICKHOUSE_URL; without it the test is skipped. LONG=1: thousands of filters, with a seed that is
  * drawn by chance and printed; SEED repeats a run.
  */
-#include "hub/store/teststore.h"
+#include "hub/store/testdraw.h"
 
 #include <inttypes.h>
 
 #define MANY 150
-
-static uint64_t seed_now;
-
-static unsigned below(unsigned n)
-{
-	seed_now = seed_now * 6364136223846793005ULL + 1442695040888963407ULL;
-	return (unsigned)((seed_now >> 33) % n);
-}
-
-#define ONE_OF(list) list[below(ARRAY_SIZE(list))]
 
 static const char *const tags[] = {
 	"pod_cluster",
@@ -146,30 +136,6 @@ static void maybe_tag(struct batch *b, struct profile *p, const char *tag, unsig
 		profile_tag(b, p, tag, value);
 }
 
-static void a_sample(struct batch *b, struct profile *p)
-{
-	static const char *const threads[] = {"worker", "api", NULL}, *const leaves[] = {"f", "g"};
-	struct profile_labels labels = {{NULL}};
-	struct profile_sample *x;
-
-	add_sample(b, p, ONE_OF(threads), below(2), ONE_OF(leaves), 10 + (int64_t)below(100));
-	x = &p->samples[p->n_samples - 1];
-	if (!below(4))
-		x->cpu = (int32_t)below(3);
-	if (p->event == EVENT_OFF_CPU)
-		x->wait = (enum wait)below(_WAIT_MAX);
-	if (!below(4)) {
-		labels.values[below(_LABEL_MAX)] = profile_batch_str(b, ONE_OF(values));
-		x->labels = profile_batch_labels(b, &labels);
-	}
-	if (!below(3)) {
-		const struct profile_link l = {.trace_id = {[15] = (uint8_t)below(3)},
-					       .span_id = {[7] = (uint8_t)below(3)}};
-
-		assert_int_equal(profile_batch_link(b, &l, &x->link), 0);
-	}
-}
-
 static void a_profile(struct batch *b, unsigned i)
 {
 	static const char *const apps[] = {"api", "db", "Total", "Throttled", ""},
@@ -198,7 +164,7 @@ static void a_profile(struct batch *b, unsigned i)
 	if (!below(8))
 		profile_tag(b, p, TAG_UNVERIFIED, "true");
 	for (unsigned n = below(4); n; n--)
-		a_sample(b, p);
+		draw_sample(b, p, 10 + (int64_t)below(100), values, ARRAY_SIZE(values));
 	if (!below(5))
 		profile_lose(b, p, below(2) ? "ring_full" : "agent_down", below(9), below(3));
 	if (!below(6))

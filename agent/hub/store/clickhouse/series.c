@@ -83,12 +83,9 @@ static void put_step(struct summing *s, struct ch_where *w, const struct selecti
 static void put_rows(struct summing *s, struct ch_where *w, const struct selection *sel)
 {
 	if (s->samples)
-		store_ch_samples(w, sel, true);
+		store_ch_samples(w, sel, CH_OF_EVENT);
 	else
-		store_ch_windows(w, sel, true);
-	text(w, " AND profile_event_type='");
-	text(w, profile_event_info(sel->event)->name);
-	text(w, "'");
+		store_ch_windows(w, sel, CH_OF_EVENT);
 	if (s->sums.snapshot)
 		store_ch_last_stored(w, sel);
 	store_ch_selection(w, sel);
@@ -176,13 +173,13 @@ static int read_snapshots(struct summing *s, const struct selection *sel)
 	text(&w, "SELECT DISTINCT reinterpretAsInt64(cityHash64(");
 	store_ch_process(&w);
 	text(&w, ")) AS process, toInt64(toUnixTimestamp(time))");
-	store_ch_windows(&w, sel, true);
+	store_ch_windows(&w, sel, CH_EVERY_EVENT);
 	text(&w, " AND profile_event_type='");
 	text(&w, profile_event_info(sel->event)->name);
 	text(&w, "' AND snapshot AND process IN (SELECT reinterpretAsInt64(cityHash64(");
 	store_ch_process(&w);
 	text(&w, "))");
-	store_ch_windows(&w, sel, true);
+	store_ch_windows(&w, sel, CH_EVERY_EVENT);
 	store_ch_selection(&w, sel);
 	text(&w, ") LIMIT ");
 	store_ch_int(&w.sql, VALUES_MAX + 1);
@@ -232,7 +229,7 @@ static int read_starts(struct summing *s)
 
 	since.time_end_s += SEEN_S;
 	text(&w, "SELECT start_ms FROM (SELECT DISTINCT process_id, process_start_ms AS start_ms");
-	store_ch_windows(&w, &since, true);
+	store_ch_windows(&w, &since, CH_EVERY_EVENT);
 	text(&w, " AND process_start_ms BETWEEN ");
 	store_ch_int(&w.sql, s->sel->time_start_s * 1000);
 	text(&w, " AND ");

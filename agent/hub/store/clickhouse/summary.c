@@ -41,7 +41,7 @@ static int read_windows(struct ch_store *s, const struct selection *sel, const s
 	text(&w, "SELECT countIf(" IS_WINDOW "), countIf(unverified!=''), "
 		 "minIf(estimate_ppm, estimate_ppm!=0), "
 		 "sqrt(sumIf(toFloat64(estimate_error)*estimate_error, estimate_ppm!=0))");
-	store_ch_windows(&w, sel, false);
+	store_ch_windows(&w, sel, CH_NEWEST);
 	store_ch_selection(&w, sel);
 	return store_ch_each(s, &w.sql, l, 1, take_windows, ret, reterr);
 }
@@ -135,7 +135,7 @@ static int read_throttled(struct ch_store *s, const struct selection *sel,
 		return 0;
 	any.with_total = true;
 	text(&w, "SELECT " CH_SUM("value"));
-	store_ch_windows(&w, sel, false);
+	store_ch_windows(&w, sel, CH_NEWEST);
 	text(&w, " AND process_id=0 AND app_service='Throttled'");
 	store_ch_scope(&w, sel);
 	text(&w, " AND (");

@@ -422,13 +422,13 @@ static void put_newest(struct ch_where *w, const struct selection *sel)
 	text(w, ")");
 }
 
-static void put_where(struct ch_where *w, const struct selection *sel, bool all_events)
+static void put_where(struct ch_where *w, const struct selection *sel, enum ch_which which)
 {
 	text(w, " WHERE ");
-	if (!all_events)
+	if (which != CH_EVERY_EVENT)
 		put_event(w, sel);
 	put_time(w, sel);
-	if (!all_events && profile_event_info(sel->event)->snapshot)
+	if (which == CH_NEWEST && profile_event_info(sel->event)->snapshot)
 		put_newest(w, sel);
 }
 
@@ -443,13 +443,13 @@ void store_ch_last_stored(struct ch_where *w, const struct selection *sel)
 	text(w, ")");
 }
 
-void store_ch_windows(struct ch_where *w, const struct selection *sel, bool all_events)
+void store_ch_windows(struct ch_where *w, const struct selection *sel, enum ch_which which)
 {
 	text(w, " FROM windows FINAL");
-	put_where(w, sel, all_events);
+	put_where(w, sel, which);
 }
 
-void store_ch_samples(struct ch_where *w, const struct selection *sel, bool all_events)
+void store_ch_samples(struct ch_where *w, const struct selection *sel, enum ch_which which)
 {
 	text(w, " FROM windows FINAL ARRAY JOIN ");
 	if (w->calls)
@@ -458,5 +458,5 @@ void store_ch_samples(struct ch_where *w, const struct selection *sel, bool all_
 	else
 		text(w, "stacks AS stack, `values` AS v, counts AS c, "
 			"arrayResize(cpus, length(stacks), -1) AS cpu");
-	put_where(w, sel, all_events);
+	put_where(w, sel, which);
 }
