@@ -80,6 +80,7 @@ has_metrics() { # FILE METRIC...
 }
 process=(podflame_build_info process_cpu_seconds_total process_resident_memory_bytes
     podflame_loop_stall_seconds podflame_worker_queued_jobs podflame_worker_stuck
+    podflame_worker_cpu_wait_seconds_total
     podflame_stage_cpu_seconds_total)
 bpf=(podflame_bpf_programs podflame_bpf_links podflame_bpf_run_seconds_total
     podflame_bpf_program_run_seconds_total podflame_bpf_program_runs_total

@@ -269,6 +269,11 @@ uint64_t now_mono_ns(void);	/* CLOCK_MONOTONIC */
 uint64_t now_boot_ns(void);	/* CLOCK_BOOTTIME, the clock of BPF's bpf_ktime_get_boot_ns() */
 uint64_t thread_cpu_ns(void);	/* CPU time of the calling thread */
 uint64_t own_cpu_ns(void);	/* CPU time of all threads of this process */
+/*
+ * How long a thread of this process could run, but had no CPU (/proc/PID/task/TID/schedstat, the
+ * second number). false: there is no such thread, or the kernel does not count this.
+ */
+bool thread_cpu_wait_ns(pid_t tid, uint64_t *ret_ns);
 /* RFC 3339 UTC, "2026-11-21T13:00:00Z". time_parse() also accepts fractions of seconds. */
 void time_format(uint64_t wall_ns, char out[32]);
 int time_parse(const char *s, uint64_t *ret_wall_ns);

@@ -2,6 +2,7 @@
 /* Clocks, and times in RFC 3339 as the Kubernetes API writes them. */
 #include "lib/base/base.h"
 
+#include <inttypes.h>
 #include <time.h>
 
 static uint64_t now_ns(clockid_t clock)
@@ -35,6 +36,15 @@ uint64_t thread_cpu_ns(void)
 uint64_t own_cpu_ns(void)
 {
 	return now_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+bool thread_cpu_wait_ns(pid_t tid, uint64_t *ret_ns)
+{
+	_cleanup_free_ char *path = xasprintf("/proc/self/task/%d/schedstat", (int)tid);
+	_cleanup_free_ char *text = NULL;
+
+	return file_read(-1, path, 256, &text, NULL) == 0 &&
+	       sscanf(text, "%*u %" SCNu64, ret_ns) == 1;
 }
 
 void time_format(uint64_t wall_ns, char out[32])

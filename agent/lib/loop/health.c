@@ -45,6 +45,7 @@ static void add_worker(const struct worker *first, const char *name)
 		sum.stats.n_refused += x.stats.n_refused;
 		sum.stats.longest_ns = MAX(sum.stats.longest_ns, x.stats.longest_ns);
 		sum.cpu_ns += x.cpu_ns;
+		sum.cpu_wait_ns += x.cpu_wait_ns;
 		sum.running_ns = MAX(sum.running_ns, x.running_ns);
 		n_stuck += x.stuck;
 	}
@@ -55,13 +56,18 @@ static void add_worker(const struct worker *first, const char *name)
 	counter_set(counter("worker_longest_job_ns", "worker", name), sum.stats.longest_ns);
 	counter_set(counter("worker_running_job_ns", "worker", name), sum.running_ns);
 	counter_set(counter("worker_cpu_ns_total", "worker", name), sum.cpu_ns);
+	counter_set(counter("worker_cpu_wait_ns_total", "worker", name), sum.cpu_wait_ns);
 	counter_set(counter("worker_stuck", "worker", name), n_stuck);
 }
 
 static void add_loop(struct loop *l)
 {
-	/* this function runs on the loop thread, so this is the loop's CPU time */
+	uint64_t wait_ns;
+
+	/* this function runs on the loop thread, so these are the loop's times */
 	counter_set(counter("worker_cpu_ns_total", "worker", "loop"), thread_cpu_ns());
+	if (thread_cpu_wait_ns(gettid(), &wait_ns))
+		counter_set(counter("worker_cpu_wait_ns_total", "worker", "loop"), wait_ns);
 	counter_set(counter("loop_stall_ns", "since", "10m"), loop_longest_recent_ns(l));
 	counter_set(counter("loop_stall_ns", "since", "start"), loop_longest_ever_ns(l));
 }

@@ -2,6 +2,7 @@
 /* The answers of /metrics, /healthz and /readyz, as Prometheus and the kubelet ask for them. */
 #include "lib/loop/health.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -207,6 +208,37 @@ static void the_process_and_its_workers_are_shown(void **state)
 	worker_free(w);
 }
 
+static void computes(struct job *j)
+{
+	while (!*((struct held_job *)j)->gate)
+		;
+}
+
+/* The loop and a worker that computes have one CPU, so each of them waits for the other. */
+static void waiting_for_a_cpu_is_shown(void **state)
+{
+	struct fixture *f = *state;
+	struct held_job *h = xcalloc(1, sizeof(*h));
+	cpu_set_t before, one;
+	struct worker *w;
+	int cpu = sched_getcpu();
+
+	*h = (struct held_job){{.run = computes, .done = job_freed}, &f->gate, &f->began};
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	assert_int_equal(worker_new(f->loop, "computes", 100, &w), 0);
+	assert_int_equal(worker_post(w, &h->job), 0);
+	do
+		assert_int_equal(ask(f, "GET", "/metrics"), 200);
+	while (value_of(f, "podflame_worker_cpu_wait_seconds_total{worker=\"computes\"}") == 0 ||
+	       value_of(f, "podflame_worker_cpu_wait_seconds_total{worker=\"loop\"}") == 0);
+	f->gate = true;
+	worker_free(w);
+	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+}
+
 static void stall(void *arg)
 {
 	uint64_t until_ns = now_mono_ns() + 50 * NSEC_PER_MSEC;
@@ -334,6 +366,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(every_metric_has_help_and_type),
 		T(the_process_and_its_workers_are_shown),
+		T(waiting_for_a_cpu_is_shown),
 		T(the_longest_stall_is_shown),
 		T(a_stuck_worker_fails_healthz),
 		T(a_worker_that_is_looked_after_does_not),

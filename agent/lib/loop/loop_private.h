@@ -59,8 +59,9 @@ struct worker *loop_workers(const struct loop *l);
 struct worker_look {
 	const char *name;
 	struct worker_stats stats;
-	uint64_t cpu_ns, running_ns; /* running_ns: how long the current job has run, 0: no job */
-	bool stuck;		     /* the worker's job has missed its deadline */
+	uint64_t cpu_ns, cpu_wait_ns; /* cpu_wait_ns: how long the thread waited for a CPU */
+	uint64_t running_ns;	      /* how long the current job has run, 0: no job */
+	bool stuck;		      /* the worker's job has missed its deadline */
 	/* worker_on_stuck was called, so the owner handles blocked jobs */
 	bool tended;
 };

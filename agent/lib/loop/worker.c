@@ -40,12 +40,10 @@ struct worker {
 	uint64_t started_ns, due_ns, allowed_ns; /* due_ns 0: the job has no deadline */
 	bool busy, reported, closing, abandoned, replaced;
 	struct worker_stats stats;
-	/*
-	 * CPU time of the thread when it was last read: a thread that has ended has no CPU clock
-	 * any more
-	 */
-	uint64_t cpu_ns;
-	uint64_t cpu_before_ns; /* CPU time of the workers that this one has replaced */
+	pid_t tid; /* 0: the thread has not begun */
+	/* times of the thread when they were last read: a thread that has ended has none any more */
+	uint64_t cpu_ns, cpu_wait_ns;
+	uint64_t cpu_before_ns, cpu_wait_before_ns; /* of the workers that this one has replaced */
 };
 
 struct worker *worker_next(const struct worker *w)
@@ -131,6 +129,7 @@ static void hand_over(struct worker *from, struct worker *to)
 	to->stats.busy_ns += had.stats.busy_ns;
 	to->stats.longest_ns = MAX(to->stats.longest_ns, had.stats.longest_ns);
 	to->cpu_before_ns += had.cpu_ns;
+	to->cpu_wait_before_ns += had.cpu_wait_ns;
 	pthread_mutex_unlock(&to->lock);
 }
 
@@ -159,6 +158,7 @@ static void *thread_main(void *arg)
 	current_line = w->line;
 	thread_name(w->name);
 	pthread_mutex_lock(&w->lock);
+	w->tid = gettid();
 	while (!w->abandoned) {
 		if (w->queue)
 			run_one(w, w->queue);
@@ -287,10 +287,13 @@ void worker_look(struct worker *w, struct worker_look *ret)
 	pthread_mutex_lock(&w->lock);
 	if (pthread_getcpuclockid(w->thread, &clock) == 0 && clock_gettime(clock, &cpu) == 0)
 		w->cpu_ns = (uint64_t)cpu.tv_sec * NSEC_PER_SEC + (uint64_t)cpu.tv_nsec;
+	if (w->tid)
+		(void)thread_cpu_wait_ns(w->tid, &w->cpu_wait_ns);
 	*ret = (struct worker_look){
 		.name = w->name,
 		.stats = w->stats,
 		.cpu_ns = w->cpu_ns + w->cpu_before_ns,
+		.cpu_wait_ns = w->cpu_wait_ns + w->cpu_wait_before_ns,
 		.running_ns = w->busy ? now_ns - w->started_ns : 0,
 		.stuck = w->busy && w->due_ns && now_ns > w->due_ns,
 		.tended = w->on_stuck != NULL,

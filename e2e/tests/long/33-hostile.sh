@@ -187,10 +187,13 @@ note "they could be read after $((SECONDS - waited)) s"
 # On a machine without CPU time to spare, podflame gets what its containers ask for: this shows
 # whether a long wait is because of that.
 metrics "$W/then"
-cpu=$(awk -v a="$(sum_of "$W/before" process_cpu_seconds_total)" \
-    -v b="$(sum_of "$W/then" process_cpu_seconds_total)" 'BEGIN {print b - a}')
-note "hub and agent used $cpu s of CPU; the agent is behind by $(sum_of "$W/then" \
-    podflame_samples_behind_seconds) s and $(sum_of "$W/then" podflame_spool_batches) windows"
+since_before() { # COUNTER
+    awk -v a="$(sum_of "$W/before" "$1")" -v b="$(sum_of "$W/then" "$1")" 'BEGIN {print b - a}'
+}
+note "hub and agent used $(since_before process_cpu_seconds_total) s of CPU, and waited" \
+    "$(since_before podflame_worker_cpu_wait_seconds_total) s for a CPU; the agent is behind by" \
+    "$(sum_of "$W/then" podflame_samples_behind_seconds) s and" \
+    "$(sum_of "$W/then" podflame_spool_batches) windows"
 late() { whole late on-cpu main work share_50; }
 wait_check 150 "what begins beside the attacks has a whole profile, too" late
 # Each of the others is told what it may not have, however little CPU it gets.
