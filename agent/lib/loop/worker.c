@@ -43,7 +43,8 @@ struct worker {
 	pid_t tid; /* 0: the thread has not begun */
 	/* times of the thread when they were last read: a thread that has ended has none any more */
 	uint64_t cpu_ns, cpu_wait_ns;
-	uint64_t cpu_before_ns, cpu_wait_before_ns; /* of the workers that this one has replaced */
+	/* the same of the workers that this one has replaced */
+	uint64_t cpu_before_ns, cpu_wait_before_ns;
 };
 
 struct worker *worker_next(const struct worker *w)
