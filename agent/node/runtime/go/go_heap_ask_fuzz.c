@@ -15,8 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 static size_t next_message(char *ret)
 {
 	struct reader_head head = {.sequence = 1, .what = take() % 4, .n = take()};
-	size_t n = MIN((size_t)take() << 3 | take() % 8, in.n);
+	size_t n = (size_t)take() << 3;
 
+	n |= take() % 8;
+	n = MIN(n, in.n);
 	memcpy(ret, &head, sizeof(head));
 	if (n)
 		memcpy(ret + sizeof(head), in.data, n);
