@@ -134,8 +134,8 @@ static void hold_exited(struct recording *r, const struct drain *d)
 
 	for (size_t i = 0; i < d->n_procs; i++)
 		if (d->procs[i].what == RAW_PROC_EXIT)
-			stacks_exited(r->stacks, process_id_of(&d->procs[i]), d->procs[i].time_ns,
-				      hold_ns);
+			stacks_exited(r->stacks, process_id_of(&d->procs[i]), 0,
+				      d->procs[i].time_ns, hold_ns);
 }
 
 static void take_procs(struct recording *r, const struct drain *d)

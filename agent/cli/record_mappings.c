@@ -63,7 +63,7 @@ bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 		return false;
 	}
 	learn_tags(r->files, m);
-	stacks_mappings(r->stacks, m);
+	stacks_mappings(r->stacks, m, 0);
 	cli_record_give_tables(r, m);
 	cli_record_probed_look(r, m);
 	proc_mappings_unref(m);

@@ -204,11 +204,19 @@ static void exited(void *node, const struct process_exit *exits, size_t n_exits)
 	pipeline_exited(n->pipeline, exits, n_exits);
 }
 
+static void crowded(void *node, uint64_t ns)
+{
+	const struct node *n = node;
+
+	kernel_note_share(n->kernel, SHARED_PROCESSES, ns);
+}
+
 static void open_processes(struct node *n)
 {
 	struct processes_config c = {
 		.work = n->work,
 		.exited = exited,
+		.crowded = crowded,
 		.arg = n,
 	};
 

@@ -4,9 +4,11 @@
 
 #include <stdlib.h>
 #include <uthash.h>
+#include <utlist.h>
 
 struct share_held {
 	uint64_t owner, n;
+	struct share_item *items; /* a utlist DL: those of shares_put() */
 	UT_hash_handle hh;
 };
 
@@ -25,7 +27,7 @@ bool shares_may_add(const struct shares *s, uint64_t owner, uint64_t max)
 	return shares_have_room(s->all, h ? h->n : 0, 1, max);
 }
 
-void shares_add(struct shares *s, uint64_t owner)
+static struct share_held *add(struct shares *s, uint64_t owner)
 {
 	struct share_held *h = find(s, owner);
 
@@ -36,6 +38,12 @@ void shares_add(struct shares *s, uint64_t owner)
 	}
 	h->n++;
 	s->all++;
+	return h;
+}
+
+void shares_add(struct shares *s, uint64_t owner)
+{
+	add(s, owner);
 }
 
 void shares_remove(struct shares *s, uint64_t owner)
@@ -50,14 +58,53 @@ void shares_remove(struct shares *s, uint64_t owner)
 	free(h);
 }
 
-uint64_t shares_most(const struct shares *s, uint64_t owner)
+static const struct share_held *who_has_most(const struct shares *s, uint64_t owner)
 {
 	const struct share_held *most = find(s, owner);
 
 	for (const struct share_held *h = s->by_owner; h; h = h->hh.next)
 		if (!most || h->n > most->n)
 			most = h;
+	return most;
+}
+
+uint64_t shares_most(const struct shares *s, uint64_t owner)
+{
+	const struct share_held *most = who_has_most(s, owner);
+
 	return most ? most->owner : owner;
+}
+
+void shares_put(struct shares *s, struct share_item *i, uint64_t owner)
+{
+	struct share_held *h = add(s, owner);
+
+	i->owner = owner;
+	DL_APPEND(h->items, i);
+}
+
+void shares_take(struct shares *s, struct share_item *i)
+{
+	struct share_held *h = find(s, i->owner);
+
+	assert_se(h);
+	DL_DELETE(h->items, i);
+	shares_remove(s, i->owner);
+}
+
+void shares_give(struct shares *s, struct share_item *i, uint64_t owner)
+{
+	if (i->owner == owner)
+		return;
+	shares_take(s, i);
+	shares_put(s, i, owner);
+}
+
+struct share_item *shares_surplus(const struct shares *s, uint64_t owner)
+{
+	const struct share_held *most = who_has_most(s, owner);
+
+	return most ? most->items : NULL;
 }
 
 void shares_each(const struct shares *s, void (*fn)(uint64_t owner, void *arg), void *arg)

@@ -32,3 +32,19 @@ uint64_t shares_most(const struct shares *s, uint64_t owner);
 /* Calls fn for each owner that has any. fn must not change s. */
 void shares_each(const struct shares *s, void (*fn)(uint64_t owner, void *arg), void *arg);
 void shares_done(struct shares *s); /* no owner has any after it */
+
+/* An item that may have to make room for others: a member of the caller's struct. */
+struct share_item {
+	uint64_t owner;
+	struct share_item *prev, *next; /* of this owner, in the order in which they were put */
+};
+/* The owner has one more: this item, which is not in any struct shares yet. Stores a pointer. */
+void shares_put(struct shares *s, struct share_item *i, uint64_t owner);
+void shares_take(struct shares *s, struct share_item *i); /* the owner does not have it any more */
+/* Makes `owner` the owner of an item that was put. It is the newest of these. */
+void shares_give(struct shares *s, struct share_item *i, uint64_t owner);
+/*
+ * Returns which item is to make room for one more of the owner: the oldest one of shares_most().
+ * NULL: no item was put.
+ */
+struct share_item *shares_surplus(const struct shares *s, uint64_t owner);

@@ -99,12 +99,42 @@ static void more_than_all_is_refused(void **state)
 	assert_false(shares_have_room(0, 0, 1, 0));
 }
 
+/* The oldest item of the owner that has most makes room; at a tie, that of the owner who asks. */
+static void who_has_most_makes_room(void **state)
+{
+	struct share_item greedy[3], victim[2];
+	struct shares s = {0};
+
+	(void)state;
+	assert_null(shares_surplus(&s, VICTIM));
+	shares_put(&s, &victim[0], VICTIM);
+	for (size_t i = 0; i < ARRAY_SIZE(greedy); i++)
+		shares_put(&s, &greedy[i], GREEDY);
+	assert_ptr_equal(shares_surplus(&s, VICTIM), &greedy[0]);
+	shares_take(&s, &greedy[0]);
+	assert_ptr_equal(shares_surplus(&s, GREEDY), &greedy[1]);
+	shares_put(&s, &victim[1], VICTIM);
+	assert_ptr_equal(shares_surplus(&s, VICTIM), &victim[0]);
+	assert_ptr_equal(shares_surplus(&s, GREEDY), &greedy[1]);
+	shares_give(&s, &victim[0], GREEDY);
+	shares_give(&s, &greedy[1], GREEDY); /* stays where it is */
+	assert_ptr_equal(shares_surplus(&s, VICTIM), &greedy[1]);
+	shares_take(&s, &greedy[1]);
+	shares_take(&s, &greedy[2]);
+	assert_ptr_equal(shares_surplus(&s, GREEDY), &victim[0]);
+	shares_take(&s, &victim[0]);
+	shares_take(&s, &victim[1]);
+	assert_null(s.by_owner);
+	assert_int_equal(s.all, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_too_much_leaves_room),
 		cmocka_unit_test(all_together_stay_within_the_limit),
 		cmocka_unit_test(who_has_most_is_found),
+		cmocka_unit_test(who_has_most_makes_room),
 		cmocka_unit_test(each_owner_is_called_once),
 		cmocka_unit_test(more_than_all_is_refused),
 	};

@@ -28,6 +28,7 @@ struct tracked *follow_find(const struct follow *f, struct process_id id)
 static void forget(struct follow *f, struct tracked *t)
 {
 	HASH_DEL(f->tracked, t);
+	shares_take(&f->tracked_shares, &t->share);
 	proc_mappings_unref(t->m);
 	free(t->missing);
 	follow_runtimes_reset(t);
@@ -301,22 +302,31 @@ static void parsed(struct process_id who, void *arg)
 
 /* ---- processes ---- */
 
-struct tracked *follow_track(struct follow *f, struct process_id id)
+static void make_room(struct follow *f, uint64_t ns)
+{
+	struct share_item *oldest;
+
+	if (HASH_COUNT(f->tracked) < MAX_TRACKED)
+		return;
+	oldest = shares_surplus(&f->tracked_shares, ns);
+	counter_add(counter("podflame_processes_dropped_total", "reason", "follow_full"), 1);
+	kernel_note_share(f->config.kernel, SHARED_PROCESSES, oldest->owner);
+	forget(f, (struct tracked *)oldest);
+}
+
+struct tracked *follow_track(struct follow *f, struct process_id id, uint64_t ns)
 {
 	struct tracked *t = follow_find(f, id);
 
 	if (t)
 		return t;
-	if (HASH_COUNT(f->tracked) >= MAX_TRACKED) {
-		counter_add(counter("podflame_processes_dropped_total", "reason", "follow_full"),
-			    1);
-		forget(f, f->tracked);
-	}
+	make_room(f, ns);
 	t = xcalloc(1, sizeof(*t));
 	t->follow = f;
 	t->id = id;
 	follow_probed_begin(t);
 	HASH_ADD(hh, f->tracked, id, sizeof(t->id), t);
+	shares_put(&f->tracked_shares, &t->share, ns);
 	return t;
 }
 
@@ -340,7 +350,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 
 	if (!kernel_loaded(f->config.kernel) || f->config.work->closing)
 		return;
-	t = follow_track(f, m->id);
+	t = follow_track(f, m->id, proc_containers_charged(f->config.containers, cgroup_id).ns);
 	if (exec_is_older(m->exec_id, t->exec_id))
 		return; /* m was read before the process executed its current program */
 	if (t->exec_id != m->exec_id) {
@@ -354,6 +364,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	proc_mappings_unref(t->m);
 	t->m = proc_mappings_ref(m);
 	t->cgroup_id = cgroup_id ? cgroup_id : t->cgroup_id;
+	shares_give(&f->tracked_shares, &t->share, follow_charged(t).ns);
 	t->n_waiting = t->n_tries = 0;
 	follow_lacking_mappings(t);
 	set_soon(f, t);

@@ -34,7 +34,7 @@ static inline unsigned testfollow_n(const struct follow *f)
 static inline void testfollow_fill(struct follow *f, unsigned n)
 {
 	for (uint32_t tgid = 1u << 30; testfollow_n(f) < n; tgid++)
-		follow_track(f, (struct process_id){1, tgid});
+		follow_track(f, (struct process_id){1, tgid}, 0);
 }
 
 /* ---- memory probes ---- */

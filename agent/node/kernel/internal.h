@@ -15,6 +15,10 @@
 
 enum state { OFF, LOADING, ON, UNLOADING };
 
+struct refused_share {
+	struct raw_refused what;
+	uint64_t last_ns;
+};
 struct kernel_shares { /* shares.c */
 	struct refused_share *items; /* namespaces that were refused entries lately */
 	size_t n, cap;

@@ -10,15 +10,12 @@
 #define TOLD_NS	 (60 * NSEC_PER_SEC) /* for so long after the last refusal */
 #define TOLD_MAX 4096		     /* refusals; of further ones only counters tell */
 
-struct refused_share {
-	struct raw_refused what;
-	uint64_t last_ns;
-};
-
 #define MORE(what, of)                                                                             \
 	"is not whole: the namespace has more " what " than its share of the table of " of
 
-#define LESS(what, of) "may lack names: the namespace has more " what " than its share of " of
+#define LESS_OF(lack, what, of)                                                                    \
+	"may lack " lack ": the namespace has more " what " than its share of " of
+#define LESS(what, of) LESS_OF("names", what, of)
 
 static const char *const problems[_SHARED_MAX] = {
 	[SHARED_COUNTS] = MORE("different stacks in a second", "counts"),
@@ -40,6 +37,10 @@ static const char *const problems[_SHARED_MAX] = {
 			    "than profiles wait for them"),
 	[SHARED_TABLES] = ("may have stacks that end early: the namespace has more processes than "
 			   "its share of those with unwind tables"),
+	[SHARED_PROCESSES] =
+		LESS_OF("names and unwind tables", "processes", "those that the agent keeps"),
+	[SHARED_THROTTLED] = LESS_OF("the time in which CPU limits kept containers from running",
+				     "containers", "those whose cpu.stat is read"),
 	[SHARED_COSTS] = ("is not held to overheadPercent in some cgroups: the namespace has more "
 			  "of them than its share of the table of costs"),
 };

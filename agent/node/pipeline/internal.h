@@ -58,6 +58,7 @@ struct feed {
 	struct losses lost;
 	struct attribution *owners; /* sorted by cgroup id */
 	size_t n_owners;
+	uint64_t *proc_ns; /* struct charged, by process of the drain; NULL: all are of nobody */
 	struct process_exit *exits; /* exits of the processes that ended since the last request */
 	size_t n_exits;
 	struct host_list *hosts;
@@ -99,6 +100,8 @@ struct feed_answer {
 	/* namespaces that had more than their share of `room`, or of `missing` */
 	struct raw_refused *refused;
 	size_t n_refused;
+	/* a namespace that had more processes than its share of those that are kept; 0: none */
+	uint64_t crowded_ns;
 	struct batch *batch; /* a window that ended; NULL if it is empty */
 	uint64_t left_ns;    /* the wall time at which a window ended; 0: no window has ended */
 };
@@ -118,7 +121,8 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 void pipeline_windows_gap(struct windows *p, uint64_t gap_ns);
 /* Adds lost samples of the node to the open window. */
 void pipeline_windows_lose(struct windows *p, const struct losses *l);
-void pipeline_windows_mappings(struct windows *p, struct mappings *m);
+/* ns: struct charged; 0: nobody */
+void pipeline_windows_mappings(struct windows *p, struct mappings *m, uint64_t ns);
 void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t exec_id,
 			       struct runtime_process *r);
 void pipeline_windows_named(struct windows *p, struct names_wanted *w);
@@ -177,6 +181,10 @@ void pipeline_patience_spend(struct patience *p, uint64_t now_ns);
  * time until the next look.
  */
 bool pipeline_patience_waits(struct patience *p, const struct shares *under_way);
+
+/* ---- attribute.c: whose the samples and the processes of a drain are ---- */
+void pipeline_attribute(struct pipeline *p, struct feed *f); /* sets the owners of the samples */
+void pipeline_charge_processes(const struct pipeline *p, struct feed *f); /* sets proc_ns */
 
 /* ---- sample_queue.c: drains that wait for names or for the pipeline worker ---- */
 struct sample_queue;
@@ -281,6 +289,7 @@ struct sampled_process {
 	bool nodes_pid_ns;
 	char comm[16];
 	uint64_t exited_ns; /* 0: it has not ended */
+	uint64_t ns;	    /* struct charged; 0: nobody */
 	UT_hash_handle hh;
 };
 struct windows {
@@ -288,6 +297,8 @@ struct windows {
 	struct stacks *stacks;
 	struct fold *fold;
 	struct sampled_process *processes;
+	struct shares process_shares; /* of all in `processes`, by namespace */
+	uint64_t crowded_ns;	      /* for the next struct feed_answer */
 	/*
 	 * The events of which samples were folded. A loss whose event is unknown may concern any of
 	 * them.
@@ -315,7 +326,7 @@ struct accepted {
 };
 
 /* ---- judge.c: known processes, and which samples count ---- */
-void pipeline_note_processes(struct windows *p, const struct drain *d);
+void pipeline_note_processes(struct windows *p, const struct feed *f);
 void pipeline_note_exits(struct windows *p, const struct process_exit *exits, size_t n);
 /* Forgets processes that ended long before now_boot_ns; UINT64_MAX: all. */
 void pipeline_forget_exited(struct windows *p, uint64_t now_boot_ns);

@@ -21,21 +21,32 @@ static struct sampled_process *find_process(const struct windows *p, struct proc
 	return proc;
 }
 
-static void note_process(struct windows *p, const struct raw_proc *r)
+/* Returns NULL if the namespace has more than its share. */
+static struct sampled_process *make_process(struct windows *p, struct process_id id, uint64_t ns)
+{
+	struct sampled_process *proc;
+
+	if (!shares_may_add(&p->process_shares, ns, MAX_PROCESSES)) {
+		counter_add(counter("podflame_processes_dropped_total", "reason", "table_full"), 1);
+		p->crowded_ns = ns;
+		return NULL;
+	}
+	proc = xcalloc(1, sizeof(*proc));
+	proc->id = id;
+	proc->ns = ns;
+	HASH_ADD(hh, p->processes, id, sizeof(proc->id), proc);
+	shares_add(&p->process_shares, ns);
+	return proc;
+}
+
+static void note_process(struct windows *p, const struct raw_proc *r, uint64_t ns)
 {
 	struct sampled_process *proc = find_process(p, process_id_of(r));
 
-	if (!proc) {
-		if (HASH_COUNT(p->processes) >= MAX_PROCESSES) {
-			counter_add(
-				counter("podflame_processes_dropped_total", "reason", "table_full"),
-				1);
-			return;
-		}
-		proc = xcalloc(1, sizeof(*proc));
-		proc->id = process_id_of(r);
-		HASH_ADD(hh, p->processes, id, sizeof(proc->id), proc);
-	}
+	if (!proc)
+		proc = make_process(p, process_id_of(r), ns);
+	if (!proc)
+		return;
 	proc->container_pid = r->tgid_own;
 	proc->exec_id = r->exec_id;
 	proc->stack = r->stack;
@@ -49,11 +60,13 @@ static void note_process(struct windows *p, const struct raw_proc *r)
 	proc->comm[sizeof(proc->comm) - 1] = '\0';
 }
 
-void pipeline_note_processes(struct windows *p, const struct drain *d)
+void pipeline_note_processes(struct windows *p, const struct feed *f)
 {
+	const struct drain *d = f->drain;
+
 	for (size_t i = 0; i < d->n_procs; i++)
 		if (d->procs[i].what != RAW_PROC_EXIT)
-			note_process(p, &d->procs[i]);
+			note_process(p, &d->procs[i], f->proc_ns ? f->proc_ns[i] : 0);
 }
 
 void pipeline_note_exits(struct windows *p, const struct process_exit *exits, size_t n)
@@ -63,7 +76,8 @@ void pipeline_note_exits(struct windows *p, const struct process_exit *exits, si
 
 		if (proc)
 			proc->exited_ns = exits[i].exited_ns;
-		stacks_exited(p->stacks, exits[i].id, exits[i].exited_ns, HOLD_EXITED_NS);
+		stacks_exited(p->stacks, exits[i].id, exits[i].ns, exits[i].exited_ns,
+			      HOLD_EXITED_NS);
 	}
 }
 
@@ -77,6 +91,7 @@ void pipeline_forget_exited(struct windows *p, uint64_t now_boot_ns)
 		    (!proc->exited_ns || now_boot_ns < proc->exited_ns + HOLD_EXITED_NS))
 			continue;
 		HASH_DEL(p->processes, proc);
+		shares_remove(&p->process_shares, proc->ns);
 		free(proc);
 	}
 }

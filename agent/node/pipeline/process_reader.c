@@ -34,13 +34,14 @@ struct learning {
 	struct task task;
 	struct windows *windows;
 	struct mappings *mappings;
+	uint64_t ns; /* struct charged */
 };
 
 static void learn_run(struct task *t)
 {
 	struct learning *l = (struct learning *)t;
 
-	pipeline_windows_mappings(l->windows, l->mappings);
+	pipeline_windows_mappings(l->windows, l->mappings, l->ns);
 }
 
 static void learn_done(struct task *t)
@@ -53,12 +54,13 @@ static void learn_done(struct task *t)
 	proc_mappings_unref(l->mappings);
 }
 
-static void learn(struct pipeline *p, struct mappings *m)
+static void learn(struct pipeline *p, struct mappings *m, uint64_t ns)
 {
 	struct learning *l = xcalloc(1, sizeof(*l));
 
 	l->windows = p->windows;
 	l->mappings = m;
+	l->ns = ns;
 	l->task.run = learn_run;
 	l->task.done = learn_done;
 	work_post(p->config.work, p->config.work->pipe, &l->task, m->n * sizeof(*m->items));
@@ -106,9 +108,9 @@ static void read_done(struct task *t)
 
 	end(r);
 	if (r->found) {
-		processes_add(all->pipeline->config.processes, r->id);
+		processes_add(all->pipeline->config.processes, r->id, r->ns);
 		all->ops->follow(all->pipeline->config.follow, r->found, r->process.cgroup_id);
-		learn(all->pipeline, r->found);
+		learn(all->pipeline, r->found, r->ns);
 	} else {
 		counter_add(counter("podflame_mappings_dropped_total", "reason", read_error(r)), 1);
 	}

@@ -63,58 +63,6 @@ struct sample_queue {
 	bool feeding;
 };
 
-/* ---- owners ---- */
-
-static int compare_ids(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Returns the cgroup ids of the samples, each once. Adjacent samples usually have the same id. */
-static uint64_t *distinct_cgroups(const struct drain *drain, size_t *ret_n)
-{
-	uint64_t *ids = xcalloc(drain->n_samples + 1, sizeof(*ids));
-	size_t n = 0, kept = 0;
-
-	for (size_t i = 0; i < drain->n_samples; i++)
-		if (n == 0 || ids[n - 1] != drain->samples[i].cgroup_id)
-			ids[n++] = drain->samples[i].cgroup_id;
-	qsort(ids, n, sizeof(*ids), compare_ids);
-	for (size_t i = 0; i < n; i++)
-		if (i == 0 || ids[i] != ids[i - 1])
-			ids[kept++] = ids[i];
-	*ret_n = kept;
-	return ids;
-}
-
-static void attribute(struct pipeline *p, struct feed *f)
-{
-	struct hosts *hosts = kernel_hosts(p->config.kernel);
-	size_t n_ids;
-	_cleanup_free_ uint64_t *ids = distinct_cgroups(f->drain, &n_ids);
-
-	f->owners = xcalloc(n_ids + 1, sizeof(*f->owners));
-	for (size_t i = 0; i < n_ids; i++) {
-		struct attribution a = {.cgroup_id = ids[i]};
-
-		a.owner = proc_containers_owner(p->config.containers, ids[i], &a.until_ns);
-		for (enum event e = 0; !f->whole && e < _EVENT_MAX; e++) {
-			struct estimate x = limit_estimate(p->config.limit, ids[i], e);
-
-			a.share_ppm[e] = x.ppm;
-			a.error_ppm[e] = x.error_ppm;
-		}
-		if (a.owner)
-			f->owners[f->n_owners++] = a;
-	}
-	if (hosts) {
-		f->hosts = kernel_hosts_list(hosts);
-		f->host_names = hosts;
-	}
-}
-
 /* ---- the queue ---- */
 
 static void feed_handled(struct task *t);
@@ -253,6 +201,9 @@ static void feed_handled(struct task *t)
 
 	assert_se(d->feeding);
 	kernel_note_refused(d->pipeline->config.kernel, f->answer.refused, f->answer.n_refused);
+	if (f->answer.crowded_ns)
+		kernel_note_share(d->pipeline->config.kernel, SHARED_PROCESSES,
+				  f->answer.crowded_ns);
 	if (t->refused) {
 		refuse(d, &f->feed);
 	} else if (!f->feed.full) {
@@ -423,9 +374,10 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 	if (drain) {
 		d->n_lost += profile_losses_sum(&drain->lost);
 		profile_losses_move(&f->feed.lost, &drain->lost);
+		pipeline_charge_processes(d->pipeline, &f->feed);
 	}
 	if (drain && full) {
-		attribute(d->pipeline, &f->feed);
+		pipeline_attribute(d->pipeline, &f->feed);
 		pipeline_throttle_take(d->pipeline->throttle, &f->feed);
 	}
 	f->due_ns = now_boot_ns() + MAX_WAIT_NS;

@@ -24,7 +24,7 @@ static inline void testwindows_read(struct windows *w, const struct missing *m)
 
 	if (proc_mappings_read(m->id, m->exec_id, &found) < 0)
 		abort();
-	pipeline_windows_mappings(w, found);
+	pipeline_windows_mappings(w, found, 0);
 	proc_mappings_unref(found);
 }
 

@@ -61,6 +61,7 @@ void pipeline_feed_done(struct feed *f)
 	for (size_t i = 0; i < f->n_held_back; i++)
 		proc_owner_unref(f->held_back[i].owner);
 	free(f->held_back);
+	free(f->proc_ns);
 	free(f->exits);
 	profile_losses_done(&f->lost);
 	sample_drain_free(f->drain);
@@ -78,10 +79,10 @@ void pipeline_feed_answer_done(struct feed_answer *a)
 	profile_batch_free(a->batch);
 }
 
-void pipeline_windows_mappings(struct windows *p, struct mappings *m)
+void pipeline_windows_mappings(struct windows *p, struct mappings *m, uint64_t ns)
 {
 	assert_thread(p);
-	stacks_mappings(p->stacks, m);
+	stacks_mappings(p->stacks, m, ns);
 }
 
 void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t exec_id,
@@ -393,6 +394,14 @@ void pipeline_windows_lose(struct windows *p, const struct losses *l)
 	}
 }
 
+static uint64_t take_crowded(struct windows *p)
+{
+	const uint64_t stacks_ns = stacks_crowded(p->stacks), ns = p->crowded_ns;
+
+	p->crowded_ns = 0;
+	return ns ? ns : stacks_ns;
+}
+
 void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	uint64_t now_ns = now_boot_ns();
@@ -400,9 +409,10 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 	assert_thread(p);
 	pipeline_windows_gap(p, f->gap_ns);
 	if (f->drain && !f->last_pass)
-		pipeline_note_processes(p, f->drain);
+		pipeline_note_processes(p, f);
 	if (!f->last_pass)
 		pipeline_note_exits(p, f->exits, f->n_exits);
+	ret->crowded_ns = take_crowded(p);
 	if (f->drain && f->full) {
 		if (f->room && !f->last_pass)
 			pipeline_crowd_out(p, f, ret);

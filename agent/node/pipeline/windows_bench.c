@@ -97,7 +97,7 @@ static void learn_processes(struct bench *b, const struct drain *d)
 
 		if (proc_mappings_read(process_id_of(&d->procs[i]), d->procs[i].exec_id, &m))
 			continue;
-		pipeline_windows_mappings(b->windows, m);
+		pipeline_windows_mappings(b->windows, m, 0);
 		proc_mappings_unref(m);
 	}
 }
@@ -117,7 +117,7 @@ static void one_drain(struct bench *b, struct rates *ret)
 		bench_die("drain", errno);
 	drain_ns = thread_cpu_ns() - drain_ns;
 	learn_processes(b, f.drain);
-	pipeline_note_processes(b->windows, f.drain);
+	pipeline_note_processes(b->windows, &f);
 	f.owners = xcalloc(1, sizeof(*f.owners));
 	f.owners[f.n_owners++] = (struct attribution){
 		.cgroup_id = b->cgroup, .until_ns = UINT64_MAX, .owner = proc_owner_ref(b->owner)};

@@ -519,18 +519,32 @@ static void test_held_back(void **state)
 	assert_int_equal(find(b, EVENT_OFF_CPU, "Throttled")->samples[0].value, 1234);
 }
 
-#define NOBODY 5000000 /* larger than any PID */
+#define NOBODY	      5000000 /* larger than any PID */
+#define MAX_PROCESSES 32768   /* as in judge.c */
+
+enum { GREEDY = 7, VICTIM };
+
+/* The processes start at the same time. ns: struct charged. */
+static void see_of(struct windows *p, uint64_t ns, uint32_t first, uint32_t n, uint64_t start_ns)
+{
+	struct drain d = {.n_procs = n};
+	struct feed f = {.drain = &d};
+
+	d.procs = xcalloc(n, sizeof(*d.procs));
+	f.proc_ns = xcalloc(n, sizeof(*f.proc_ns));
+	for (uint32_t i = 0; i < n; i++) {
+		d.procs[i] = (struct raw_proc){
+			.what = RAW_PROC_SEEN, .tgid = first + i, .start_boottime_ns = start_ns};
+		f.proc_ns[i] = ns;
+	}
+	pipeline_note_processes(p, &f);
+	free(f.proc_ns);
+	free(d.procs);
+}
 
 static void see(struct windows *p, uint32_t first, uint32_t n, uint64_t start_ns)
 {
-	struct drain d = {.n_procs = n};
-
-	d.procs = xcalloc(n, sizeof(*d.procs));
-	for (uint32_t i = 0; i < n; i++)
-		d.procs[i] = (struct raw_proc){
-			.what = RAW_PROC_SEEN, .tgid = first + i, .start_boottime_ns = start_ns};
-	pipeline_note_processes(p, &d);
-	free(d.procs);
+	see_of(p, GREEDY, first, n, start_ns);
 }
 
 /*
@@ -544,7 +558,7 @@ static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns
 
 	*m = (struct mappings){
 		.id = {start_ns, NOBODY}, .read_at_ns = read_at_ns, .root_fd = -1, .refs = 1};
-	pipeline_windows_mappings(p, m);
+	pipeline_windows_mappings(p, m, 0);
 	refused = m->refs == 1;
 	proc_mappings_unref(m);
 	return refused;
@@ -552,7 +566,7 @@ static bool is_refused(struct windows *p, uint64_t start_ns, uint64_t read_at_ns
 
 static struct process_exit exit_of(uint32_t tgid, uint64_t start_ns, uint64_t exited_ns)
 {
-	return (struct process_exit){{start_ns, tgid}, exited_ns};
+	return (struct process_exit){{start_ns, tgid}, exited_ns, GREEDY};
 }
 
 /*
@@ -589,27 +603,46 @@ static void test_processes_have_a_limit(void **state)
 		counter("podflame_processes_dropped_total", "reason", "table_full");
 	struct world *w = *state;
 	uint64_t before = counter_get(dropped), now = w->end_ns;
+	const uint32_t share = MAX_PROCESSES / 4 * 3;
 
-	see(w->p, NOBODY, 32768, 0);
-	assert_int_equal(HASH_COUNT(w->p->processes), 32768); /* MAX_PROCESSES */
+	see(w->p, NOBODY, share, 0);
+	assert_int_equal(HASH_COUNT(w->p->processes), share);
 	assert_int_equal(counter_get(dropped) - before, 0);
-	see(w->p, NOBODY + 32768, 1, 0);
-	assert_int_equal(HASH_COUNT(w->p->processes), 32768);
+	see(w->p, NOBODY + share, 1, 0);
+	assert_int_equal(HASH_COUNT(w->p->processes), share);
 	assert_int_equal(counter_get(dropped) - before, 1);
-	for (uint32_t i = 1; i < 32768; i++) {
+	for (uint32_t i = 1; i < share; i++) {
 		struct process_exit x = exit_of(NOBODY + i, 0, now);
 
 		pipeline_note_exits(w->p, &x, 1);
 	}
 	pipeline_forget_exited(w->p, now);
 	assert_int_equal(HASH_COUNT(w->p->processes),
-			 32768); /* still kept, because their last samples may arrive */
+			 share); /* still kept, because their last samples may arrive */
 	pipeline_forget_exited(w->p, now + HOLD_EXITED_NS);
 	assert_int_equal(HASH_COUNT(w->p->processes), 1);
 	assert_int_equal(w->p->processes->id.tgid, NOBODY);
-	see(w->p, NOBODY + 32768, 1, 0);
+	see(w->p, NOBODY + share, 1, 0);
 	assert_int_equal(HASH_COUNT(w->p->processes), 2);
 	assert_int_equal(counter_get(dropped) - before, 1);
+}
+
+/* The processes of another namespace find room, and the answer says who has more than its share. */
+static void processes_of_one_namespace_leave_room(void **state)
+{
+	struct world *w = *state;
+	uint32_t n;
+
+	see(w->p, NOBODY, MAX_PROCESSES, 0);
+	n = HASH_COUNT(w->p->processes);
+	see_of(w->p, VICTIM, NOBODY + MAX_PROCESSES, 10, 0);
+	assert_int_equal(HASH_COUNT(w->p->processes), n + 10);
+	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
+	fold(w);
+	assert_int_equal(w->answer.crowded_ns, GREEDY);
+	begin(w, w->end_ns - NSEC_PER_SEC);
+	fold(w);
+	assert_int_equal(w->answer.crowded_ns, 0);
 }
 
 /*
@@ -626,7 +659,7 @@ static void test_mappings_of_what_it_was(void **state)
 	struct drain told = {.procs = &r, .n_procs = 1};
 	struct world *w = *state;
 
-	pipeline_note_processes(w->p, &told);
+	pipeline_note_processes(w->p, &(struct feed){.drain = &told});
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	w->feed.last_pass = false;
 	add(w, EVENT_ON_CPU, 1, 10101);
@@ -637,7 +670,7 @@ static void test_mappings_of_what_it_was(void **state)
 	assert_int_equal(w->answer.missing[0].cgroup_id, CGROUP);
 	r.what = RAW_PROC_EXEC;
 	r.exec_id = 2;
-	pipeline_note_processes(w->p, &told);
+	pipeline_note_processes(w->p, &(struct feed){.drain = &told});
 	fold(w);
 	assert_int_equal(w->answer.n_missing, 0);
 	assert_false(w->answer.waits);
@@ -699,7 +732,7 @@ static void test_files_of_mappings_just_read(void **state)
 	assert_true(w->answer.waits);
 	assert_int_equal(w->answer.n_missing, 1);
 	assert_int_equal(proc_mappings_read(process_id_of(s), 1, &m), 0);
-	pipeline_windows_mappings(w->p, m);
+	pipeline_windows_mappings(w->p, m, 0);
 	proc_mappings_unref(m);
 	w->feed.last_pass = true;
 	fold(w);
@@ -730,7 +763,7 @@ static const char *judged(struct world *w, const char *comm, uint32_t tgid_own, 
 	struct accepted a;
 
 	snprintf(r.comm, sizeof(r.comm), "%s", comm);
-	pipeline_note_processes(w->p, &seen);
+	pipeline_note_processes(w->p, &(struct feed){.drain = &seen});
 	begin(w, w->end_ns);
 	s = add(w, EVENT_ON_CPU, 1, 1);
 	s->first_ns = s->last_ns = s->start_boottime_ns + age_ns;
@@ -807,6 +840,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_a_container_has_its_share, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_that_have_ended, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(processes_of_one_namespace_leave_room, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_windows_are_the_pipeline_workers, setup,
 						teardown),
 	};

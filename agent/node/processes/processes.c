@@ -5,6 +5,8 @@
  */
 #include "node/processes/processes.h"
 
+#include "lib/base/shares.h"
+
 #include <stdlib.h>
 #include <uthash.h>
 
@@ -14,13 +16,14 @@
 #define SEARCH_DEADLINE_NS (30 * NSEC_PER_SEC)
 
 struct known_process {
+	struct share_item share; /* must be the first member */
 	struct process_id id;
 	UT_hash_handle hh;
 };
 struct processes {
 	struct processes_config config;
-	/* a hash table; its list is in the order in which they were added */
 	struct known_process *known;
+	struct shares shares; /* of all in `known`, by namespace */
 	uint64_t searched_ns;
 };
 
@@ -33,44 +36,62 @@ static struct known_process *find(const struct processes *p, struct process_id i
 	return k;
 }
 
-/* Removes a process. Returns whether it was in the table. */
-static bool take_out(struct processes *p, struct process_id id)
+static void forget(struct processes *p, struct known_process *k)
 {
-	struct known_process *k = find(p, id);
+	HASH_DEL(p->known, k);
+	shares_take(&p->shares, &k->share);
+	free(k);
+}
+
+/* Removes a process. Returns whether it was in the table, and sets e->ns if so. */
+static bool take_out(struct processes *p, struct process_exit *e)
+{
+	struct known_process *k = find(p, e->id);
 
 	if (!k)
 		return false;
-	HASH_DEL(p->known, k);
-	free(k);
+	e->ns = k->share.owner;
+	forget(p, k);
 	return true;
 }
 
 /*
- * Counts the oldest process as ended if the table is full. Else another module might keep data of a
- * process without ever getting its exit.
+ * If the table is full, counts a process as ended: the oldest one of the namespace that has most.
+ * Else another module might keep data of a process without ever getting its exit.
  */
-static void make_room(struct processes *p)
+static void make_room(struct processes *p, uint64_t ns)
 {
-	struct process_exit oldest;
+	const struct known_process *k;
+	struct process_exit e;
 
 	if (HASH_COUNT(p->known) < MAX_KNOWN)
 		return;
-	oldest = (struct process_exit){p->known->id, now_boot_ns()};
+	k = (struct known_process *)shares_surplus(&p->shares, ns);
+	e = (struct process_exit){.id = k->id, .exited_ns = now_boot_ns()};
+	take_out(p, &e);
 	counter_add(counter("podflame_processes_dropped_total", "reason", "known_full"), 1);
-	take_out(p, oldest.id);
-	p->config.exited(p->config.arg, &oldest, 1);
+	p->config.crowded(p->config.arg, e.ns);
+	p->config.exited(p->config.arg, &e, 1);
 }
 
-void processes_add(struct processes *p, struct process_id id)
+void processes_add(struct processes *p, struct process_id id, uint64_t ns)
 {
-	struct known_process *k;
+	struct known_process *k = find(p, id);
 
-	if (find(p, id))
+	if (k) {
+		shares_give(&p->shares, &k->share, ns);
 		return;
-	make_room(p);
+	}
+	make_room(p, ns);
 	k = xcalloc(1, sizeof(*k));
 	k->id = id;
 	HASH_ADD(hh, p->known, id, sizeof(k->id), k);
+	shares_put(&p->shares, &k->share, ns);
+}
+
+static uint64_t charged_ns(const struct processes *p, const struct raw_proc *r)
+{
+	return proc_containers_charged(p->config.work->containers, r->cgroup_id).ns;
 }
 
 void processes_drained(struct processes *p, const struct drain *d)
@@ -80,12 +101,13 @@ void processes_drained(struct processes *p, const struct drain *d)
 
 	for (size_t i = 0; i < d->n_procs; i++) {
 		const struct raw_proc *r = &d->procs[i];
+		struct process_exit e = {.id = process_id_of(r), .exited_ns = r->time_ns};
 
 		if (r->what != RAW_PROC_EXIT) {
-			processes_add(p, process_id_of(r));
-		} else if (take_out(p, process_id_of(r))) {
+			processes_add(p, e.id, charged_ns(p, r));
+		} else if (take_out(p, &e)) {
 			GROW(exits, n, cap);
-			exits[n++] = (struct process_exit){process_id_of(r), r->time_ns};
+			exits[n++] = e;
 		}
 	}
 	if (n)
@@ -112,7 +134,8 @@ static void search_run(struct task *t)
 
 	for (size_t i = 0; i < s->n; i++)
 		if (proc_check(s->items[i].id) == -ESRCH)
-			s->items[n++] = (struct process_exit){s->items[i].id, now_boot_ns()};
+			s->items[n++] = (struct process_exit){.id = s->items[i].id,
+							      .exited_ns = now_boot_ns()};
 	s->n = n;
 }
 
@@ -123,7 +146,7 @@ static void search_done(struct task *t)
 
 	/* the kernel may have reported some of the exits in the meantime */
 	for (size_t i = 0; !t->refused && i < s->n; i++)
-		if (take_out(s->processes, s->items[i].id))
+		if (take_out(s->processes, &s->items[i]))
 			s->items[n++] = s->items[i];
 	if (n)
 		s->processes->config.exited(s->processes->config.arg, s->items, n);
@@ -179,10 +202,8 @@ struct processes *processes_free(struct processes *p)
 
 	if (!p)
 		return NULL;
-	HASH_ITER (hh, p->known, k, next) {
-		HASH_DEL(p->known, k);
-		free(k);
-	}
+	HASH_ITER (hh, p->known, k, next)
+		forget(p, k);
 	free(p);
 	return NULL;
 }

@@ -20,12 +20,15 @@ struct process_exit {
 	struct process_id id;
 	/* CLOCK_BOOTTIME; if the kernel did not report the exit: when the search found it */
 	uint64_t exited_ns;
+	uint64_t ns; /* struct charged: whose process it was */
 };
 struct processes_config {
 	struct work *work;  /* borrowed */
 	uint64_t search_ns; /* minimum time between two searches in /proc; 0: a minute */
 	/* called for processes that have ended; n > 0 */
 	void (*exited)(void *arg, const struct process_exit *exits, size_t n);
+	/* called when a process of the namespace (struct charged) counts as ended to make room */
+	void (*crowded)(void *arg, uint64_t ns);
 	void *arg;
 };
 struct processes;
@@ -36,7 +39,7 @@ void processes_drained(struct processes *p, const struct drain *d);
 /*
  * To be called when another module is about to keep data of this process. If the process has ended
  * already, a later search finds that and calls `exited`, even if it was called for this process
- * before.
+ * before. ns: struct charged.
  */
-void processes_add(struct processes *p, struct process_id id);
+void processes_add(struct processes *p, struct process_id id, uint64_t ns);
 void processes_tick(struct processes *p); /* to be called every second */

@@ -4,17 +4,22 @@
  * finds. The test's thread does the work of the os worker.
  */
 #include "node/processes/processes.h"
+#include "node/proc/testowner.h"
 #include "node/work/testworkers.h"
 
 #include <unistd.h>
 
-#define NOBODY 5000000 /* larger than any PID */
+#define NOBODY	  5000000 /* larger than any PID */
+#define MAX_KNOWN 65536	  /* as in processes.c */
+
+enum { GREEDY = 7, VICTIM };
 
 static struct work node_work;
 static struct processes *processes;
 static struct process_id own;
 static struct process_exit told[4];
-static size_t n_told;
+static size_t n_told, n_crowded;
+static uint64_t crowded_ns;
 
 static void note_exits(void *arg, const struct process_exit *exits, size_t n)
 {
@@ -24,14 +29,24 @@ static void note_exits(void *arg, const struct process_exit *exits, size_t n)
 		told[n_told++ % ARRAY_SIZE(told)] = exits[i];
 }
 
+static void note_crowded(void *arg, uint64_t ns)
+{
+	assert_ptr_equal(arg, &node_work);
+	crowded_ns = ns;
+	n_crowded++;
+}
+
 static int set_up(void **state)
 {
-	const struct processes_config c = {
-		.work = &node_work, .search_ns = 1, .exited = note_exits, .arg = &node_work};
+	const struct processes_config c = {.work = &node_work,
+					   .search_ns = 1,
+					   .exited = note_exits,
+					   .crowded = note_crowded,
+					   .arg = &node_work};
 
 	(void)state;
 	testwork(&node_work);
-	n_told = 0;
+	n_told = n_crowded = 0;
 	own.tgid = (uint64_t)getpid();
 	assert_int_equal(proc_start_boottime((uint32_t)own.tgid, &own.start_boottime_ns), 0);
 	processes = processes_new(&c);
@@ -43,6 +58,8 @@ static int tear_down(void **state)
 	(void)state;
 	assert_int_equal(posted.n, 0);
 	processes = processes_free(processes);
+	proc_containers_free(node_work.containers);
+	node_work.containers = NULL;
 	return 0;
 }
 
@@ -109,9 +126,9 @@ static void an_exit_that_is_not_reported_is_found(void **state)
 	uint64_t now_ns = now_boot_ns();
 
 	(void)state;
-	processes_add(processes, own);
+	processes_add(processes, own, VICTIM);
 	report(RAW_PROC_SEEN, 0, 0);
-	processes_add(processes, before);
+	processes_add(processes, before, VICTIM);
 	search();
 	assert_int_equal(n_told, 2);
 	assert_true(process_id_equal(told[0].id, nobody(0)));
@@ -120,7 +137,7 @@ static void an_exit_that_is_not_reported_is_found(void **state)
 	search();
 	assert_int_equal(n_told, 2);
 	/* the process's mappings arrived after its exit was passed on */
-	processes_add(processes, before);
+	processes_add(processes, before, VICTIM);
 	search();
 	assert_int_equal(n_told, 3);
 }
@@ -167,15 +184,50 @@ static void beyond_the_limit_the_oldest_counts_as_ended(void **state)
 	uint64_t before = counter_get(dropped);
 
 	(void)state;
-	for (uint32_t i = 0; i < 65536; i++)
-		processes_add(processes, nobody(i));
+	for (uint32_t i = 0; i < MAX_KNOWN; i++)
+		processes_add(processes, nobody(i), GREEDY);
 	assert_int_equal(n_told, 0);
-	processes_add(processes, nobody(65535));
+	processes_add(processes, nobody(MAX_KNOWN - 1), GREEDY);
 	assert_int_equal(n_told, 0);
-	processes_add(processes, nobody(65536));
+	processes_add(processes, nobody(MAX_KNOWN), GREEDY);
 	assert_int_equal(n_told, 1);
 	assert_true(process_id_equal(told[0].id, nobody(0)));
 	assert_int_equal(counter_get(dropped) - before, 1);
+}
+
+/* The processes of another namespace stay, however old they are, and new ones find room. */
+static void processes_of_one_namespace_leave_room(void **state)
+{
+	(void)state;
+	processes_add(processes, nobody(0), VICTIM);
+	for (uint32_t i = 1; i < MAX_KNOWN; i++)
+		processes_add(processes, nobody(i), GREEDY);
+	processes_add(processes, nobody(MAX_KNOWN), GREEDY);
+	processes_add(processes, nobody(MAX_KNOWN + 1), VICTIM);
+	assert_int_equal(n_told, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_true(process_id_equal(told[i].id, nobody(1 + i)));
+		assert_int_equal(told[i].ns, GREEDY);
+	}
+	assert_int_equal(n_crowded, 2);
+	assert_int_equal(crowded_ns, GREEDY);
+}
+
+/* What the kernel reports is charged to the namespace of the cgroup. */
+static void a_report_is_charged_to_its_namespace(void **state)
+{
+	struct raw_proc r[] = {
+		{.what = RAW_PROC_SEEN, .tgid = NOBODY, .cgroup_id = TEST_CGROUP},
+		{.what = RAW_PROC_EXIT, .tgid = NOBODY, .cgroup_id = TEST_CGROUP},
+	};
+	struct drain d = {.procs = r, .n_procs = ARRAY_SIZE(r)};
+
+	(void)state;
+	testowner_apply(node_work.containers, testowner_plan());
+	processes_drained(processes, &d);
+	assert_int_equal(n_told, 1);
+	assert_int_equal(told[0].ns, proc_containers_charged(node_work.containers, TEST_CGROUP).ns);
+	assert_int_not_equal(told[0].ns, proc_ns_hash(""));
 }
 
 int main(void)
@@ -189,6 +241,8 @@ int main(void)
 		TEST(a_refused_search_finds_nothing),
 		TEST(it_does_not_search_for_nothing),
 		TEST(beyond_the_limit_the_oldest_counts_as_ended),
+		TEST(processes_of_one_namespace_leave_room),
+		TEST(a_report_is_charged_to_its_namespace),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -182,6 +182,8 @@ enum shared_table {
 	SHARED_READS,	  /* readings of mappings at the start of programs */
 	SHARED_WAITING,	  /* the time that drains wait for names */
 	SHARED_TABLES,	  /* processes with unwind tables */
+	SHARED_PROCESSES, /* processes of which the agent keeps something */
+	SHARED_THROTTLED, /* containers whose throttled time is read */
 	SHARED_COSTS,	  /* of cgroups, by event, for limits.overheadPercent */
 	_SHARED_MAX
 };

@@ -111,7 +111,7 @@ static void read_mappings(struct fixture *f)
 
 	assert_int_equal(proc_mappings_read(f->id, 1, &m), 0);
 	assert_true(m->unsure);
-	stacks_mappings(f->s, m);
+	stacks_mappings(f->s, m, 0);
 	proc_mappings_unref(m);
 }
 
@@ -394,7 +394,7 @@ static void pages_beyond_the_limits_are_counted(void **state)
 	for (uint32_t tgid = 1; tgid <= n_full + 1; tgid++) {
 		struct mappings *m = large(tgid);
 
-		stacks_mappings(s, m);
+		stacks_mappings(s, m, 0);
 		proc_mappings_unref(m);
 	}
 	want_pages(s, 1, 4096 + 5);
@@ -443,7 +443,7 @@ static void more_pages_differ_than_are_told_byte_by_byte(void **state)
 	m->items[0].fd = memfd_create("zeros", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(m->items[0].fd, (off_t)(n * PAGE)), 0);
 	assert_int_equal(stacks_new(&c, &f.s), 0);
-	stacks_mappings(f.s, m);
+	stacks_mappings(f.s, m, 0);
 	for (size_t i = 0; i < n; i++) {
 		code[i * PAGE] = 1;
 		frame.address = (uintptr_t)code + i * PAGE + PAGE / 2;

@@ -7,6 +7,8 @@
 
 #include "node/stack/stack.h"
 
+#include "lib/base/shares.h"
+
 #include <uthash.h>
 
 #define EXECS_MAX    4	/* programs of one process whose mappings are kept */
@@ -21,6 +23,7 @@ struct exec {
 	struct compared *compared;	  /* NULL: nothing was compared yet */
 };
 struct stacks_process {
+	struct share_item share; /* must be the first member */
 	struct process_id id;
 	struct exec execs[EXECS_MAX];		      /* newest first */
 	uint64_t miss_told_ns; /* CLOCK_MONOTONIC: when stacks_misses() last returned true */
@@ -41,6 +44,8 @@ struct stacks_process {
 struct stacks {
 	struct files *files;
 	struct stacks_process *processes;
+	struct shares shares; /* of all in `processes`, by namespace */
+	uint64_t crowded_ns;  /* for stacks_crowded() */
 	struct stacks_process *wanting; /* the processes with `wanted` */
 	uint64_t next_purge_ns;
 	struct kernel_names *kernel;

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define PROCESSES_MAX 32768 /* processes whose mappings are known; one that has ended makes room */
+#define PROCESSES_MAX 32768 /* processes whose mappings are known */
 #define MISS_EVERY_NS NSEC_PER_SEC
 /* mappings count as new for this time; after it, the module follow has handled all their files */
 #define NEW_NS (5 * NSEC_PER_SEC)
@@ -25,6 +25,7 @@ static void exec_done(struct exec *e)
 static void forget(struct stacks *s, struct stacks_process *p)
 {
 	HASH_DEL(s->processes, p);
+	shares_take(&s->shares, &p->share);
 	for (size_t i = 0; i < EXECS_MAX; i++)
 		exec_done(&p->execs[i]);
 	stacks_unwant(s, p);
@@ -71,33 +72,44 @@ struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id)
 }
 
 /*
- * If there are too many processes, forgets one that has ended. If none has, forgets the one that
- * the agent has known for the longest time.
+ * If there are too many processes, forgets one of the namespace that has most: one that has ended,
+ * or else the one that the agent has known for the longest time.
  */
-static void make_room(struct stacks *s)
+static void make_room(struct stacks *s, uint64_t ns)
 {
-	struct stacks_process *p, *next;
+	struct share_item *oldest, *i;
 
 	if (HASH_COUNT(s->processes) < PROCESSES_MAX)
 		return;
-	HASH_ITER (hh, s->processes, p, next) {
-		if (p->forget_ns)
-			break;
-	}
-	forget(s, p ? p : s->processes);
+	oldest = shares_surplus(&s->shares, ns);
+	for (i = oldest; i && !((struct stacks_process *)i)->forget_ns;)
+		i = i->next;
+	s->crowded_ns = oldest->owner;
+	forget(s, (struct stacks_process *)(i ? i : oldest));
 	counter_add(counter("podflame_symbol_processes_evicted_total", NULL, NULL), 1);
 }
 
-static struct stacks_process *make_process(struct stacks *s, struct process_id id)
+uint64_t stacks_crowded(struct stacks *s)
+{
+	const uint64_t ns = s->crowded_ns;
+
+	s->crowded_ns = 0;
+	return ns;
+}
+
+static struct stacks_process *make_process(struct stacks *s, struct process_id id, uint64_t ns)
 {
 	struct stacks_process *p = stacks_process(s, id);
 
-	if (p)
+	if (p) {
+		shares_give(&s->shares, &p->share, ns);
 		return p;
-	make_room(s);
+	}
+	make_room(s, ns);
 	p = xcalloc(1, sizeof(*p));
 	p->id = id;
 	HASH_ADD(hh, s->processes, id, sizeof(p->id), p);
+	shares_put(&s->shares, &p->share, ns);
 	return p;
 }
 
@@ -155,14 +167,14 @@ static void drop_anothers(struct stacks_process *p)
 	}
 }
 
-void stacks_mappings(struct stacks *s, struct mappings *m)
+void stacks_mappings(struct stacks *s, struct mappings *m, uint64_t ns)
 {
 	struct exec *old, fresh = {.maps = m};
 	struct stacks_process *p;
 	size_t at;
 
 	stacks_purge(s);
-	p = make_process(s, m->id);
+	p = make_process(s, m->id, ns);
 	if (is_anothers(p, m)) {
 		count_anothers();
 		return;
@@ -208,9 +220,10 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
  * A process that is not known yet gets an entry, too: its mappings may have been read already and
  * arrive later.
  */
-void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns, uint64_t hold_ns)
+void stacks_exited(struct stacks *s, struct process_id id, uint64_t ns, uint64_t exited_ns,
+		   uint64_t hold_ns)
 {
-	struct stacks_process *p = make_process(s, id);
+	struct stacks_process *p = make_process(s, id, ns);
 
 	p->forget_ns = now_mono_ns() + hold_ns;
 	p->exited_ns = exited_ns;

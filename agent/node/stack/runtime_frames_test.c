@@ -338,7 +338,7 @@ static void names_of_who_has_ended_are_not_wanted(void **state)
 	(void)state;
 	run_fake(&f);
 	stacks_want(f.s, f.id, STACK(NULL, RUN(1, 7)));
-	stacks_exited(f.s, f.id, UINT64_MAX, 0);
+	stacks_exited(f.s, f.id, 0, UINT64_MAX, 0);
 	w = stacks_wanted(f.s, &n);
 	assert_int_equal(n, 0);
 	free(w);

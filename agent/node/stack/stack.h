@@ -21,8 +21,9 @@ struct stacks *stacks_free(struct stacks *s);
 
 /*
  * Adds a process's mappings, or replaces older ones with the same exec id. Takes a reference to m.
+ * ns: struct charged; 0: nobody.
  */
-void stacks_mappings(struct stacks *s, struct mappings *m);
+void stacks_mappings(struct stacks *s, struct mappings *m, uint64_t ns);
 /*
  * Sets the runtimes of this exec of a process; NULL: none. Takes a reference to r. Names that are
  * known already stay.
@@ -32,10 +33,16 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 /*
  * Notes that the process ended at exited_ns (CLOCK_BOOTTIME). Its mappings are forgotten after
  * hold_ns, so that late samples still get names. Mappings that were read after its end are dropped:
- * they may be of another process that got the same PID within a clock tick.
+ * they may be of another process that got the same PID within a clock tick. ns: struct charged; 0:
+ * nobody.
  */
-void stacks_exited(struct stacks *s, struct process_id id, uint64_t exited_ns,
+void stacks_exited(struct stacks *s, struct process_id id, uint64_t ns, uint64_t exited_ns,
 		   uint64_t hold_ns);
+/*
+ * Returns a namespace that had more than its share of the processes whose mappings are kept, so
+ * that one of them was forgotten; 0: none since the last call.
+ */
+uint64_t stacks_crowded(struct stacks *s);
 /*
  * Forgets processes that ended long enough ago. If the caller does not call this now and then, the
  * files of such processes stay open until there are stacks of other processes.

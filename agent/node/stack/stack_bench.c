@@ -49,7 +49,7 @@ static struct stacks *open_stacks(struct files *files, uint64_t *ret_start_ns)
 		r = proc_mappings_read((struct process_id){*ret_start_ns, getpid()}, 1, &m);
 	if (r)
 		bench_die("own mappings", r);
-	stacks_mappings(s, m);
+	stacks_mappings(s, m, 0);
 	proc_mappings_unref(m);
 	return s;
 }

@@ -104,7 +104,7 @@ static void add_tagged_mappings(struct fixture *f)
 			m->items[i].tag = PF_TAG_FIRST + m->items[i].inode;
 			files_tagged(files, &m->items[i]);
 		}
-	stacks_mappings(f->s, m);
+	stacks_mappings(f->s, m, 0);
 	proc_mappings_unref(m);
 }
 
@@ -169,7 +169,7 @@ static void a_file_without_a_tag_names_no_frame(void **state)
 	assert_int_equal(proc_mappings_read(f.id, 1, &m), 0);
 	for (size_t i = 0; i < m->n; i++)
 		m->items[i].tag = PF_TAG_UNKNOWN;
-	stacks_mappings(f.s, m);
+	stacks_mappings(f.s, m, 0);
 	proc_mappings_unref(m);
 	here.tag = 3; /* the tag of a file that is not known */
 	assert_rendered(&f, STACK(NULL, here), NULL, false, "[unknown start_thread?]");
@@ -358,7 +358,7 @@ static void a_process_tells_few_files_at_once(void **state)
 					       .path = xstrdup("/x"),
 					       .inode = i + 1,
 					       .fd = -1};
-	stacks_mappings(f.s, m);
+	stacks_mappings(f.s, m, 0);
 	for (int round = 0; round < 2; round++) {
 		for (size_t i = 0; i < m->n; i++)
 			resolve(&f, STACK(NULL, {.exec_id = 2, .address = m->items[i].start + 1}),
@@ -378,9 +378,9 @@ static void ended_processes_are_held_then_forgotten(void **state)
 	const struct raw_stack *u = STACK(NULL, USER(known_function));
 
 	(void)state;
-	stacks_exited(f.s, f.id, UINT64_MAX, HOLD_NS);
+	stacks_exited(f.s, f.id, 0, UINT64_MAX, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "known_function");
-	stacks_exited(f.s, f.id, UINT64_MAX, 0);
+	stacks_exited(f.s, f.id, 0, UINT64_MAX, 0);
 	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
 	done(&f);
 }
@@ -397,8 +397,8 @@ static void ended_processes_are_forgotten_without_stacks(void **state)
 
 	(void)state;
 	assert_int_equal(proc_mappings_read(f.id, 1, &m), 0);
-	stacks_mappings(f.s, m);
-	stacks_exited(f.s, f.id, UINT64_MAX, 1);
+	stacks_mappings(f.s, m, 0);
+	stacks_exited(f.s, f.id, 0, UINT64_MAX, 1);
 	while (__atomic_load_n(&m->refs, __ATOMIC_RELAXED) > 1 && now_mono_ns() < deadline)
 		stacks_purge(f.s);
 	assert_int_equal(m->refs, 1);
@@ -418,7 +418,7 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 
 	(void)state;
 	assert_rendered(&f, u, NULL, false, "known_function");
-	stacks_exited(f.s, f.id, exited_ns, HOLD_NS);
+	stacks_exited(f.s, f.id, 0, exited_ns, HOLD_NS);
 	/* these mappings were read before the end */
 	assert_rendered(&f, u, NULL, false, "known_function");
 	add_own_mappings(&f, 2);
@@ -428,8 +428,39 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 			NULL, false, "[unknown start_thread?]");
 	assert_rendered(&f, u, NULL, false, "known_function");
 	/* Here the end of the process was reported after the read. */
-	stacks_exited(f.s, f.id, 1, HOLD_NS);
+	stacks_exited(f.s, f.id, 0, 1, HOLD_NS);
 	assert_rendered(&f, u, NULL, false, "[unknown start_thread?]");
+	done(&f);
+}
+
+#define PROCESSES_MAX 32768 /* as in processes.c */
+
+static void end_many(struct stacks *s, uint64_t ns, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		stacks_exited(s, (struct process_id){1, 5000000 + i}, ns, UINT64_MAX, HOLD_NS);
+}
+
+/*
+ * The process keeps its names beside very many of another namespace, although it has ended and is
+ * known for longer than these.
+ */
+static void processes_of_one_namespace_leave_room(void **state)
+{
+	struct counter *evicted = counter("podflame_symbol_processes_evicted_total", NULL, NULL);
+	enum { GREEDY = 7, VICTIM };
+	struct fixture f = make(kallsyms);
+	uint64_t before = counter_get(evicted);
+
+	(void)state;
+	stacks_exited(f.s, f.id, VICTIM, UINT64_MAX, HOLD_NS);
+	end_many(f.s, GREEDY, PROCESSES_MAX - 1);
+	assert_int_equal(stacks_crowded(f.s), 0);
+	end_many(f.s, GREEDY, PROCESSES_MAX + 10);
+	assert_int_equal(counter_get(evicted) - before, 11);
+	assert_rendered(&f, STACK(NULL, USER(known_function)), NULL, false, "known_function");
+	assert_int_equal(stacks_crowded(f.s), GREEDY);
+	assert_int_equal(stacks_crowded(f.s), 0);
 	done(&f);
 }
 
@@ -443,7 +474,7 @@ static void mappings_after_the_end_are_held_as_long(void **state)
 	(void)state;
 	assert_int_equal(stacks_new(&c, &f.s), 0);
 	assert_int_equal(proc_start_boottime(f.id.tgid, &f.id.start_boottime_ns), 0);
-	stacks_exited(f.s, f.id, UINT64_MAX, 2 * NSEC_PER_SEC);
+	stacks_exited(f.s, f.id, 0, UINT64_MAX, 2 * NSEC_PER_SEC);
 	add_own_mappings(&f, 1);
 	assert_rendered(&f, u, NULL, false, "known_function");
 	while (resolve(&f, u, NULL, false)->frames[0]->name && now_mono_ns() < deadline)
@@ -483,7 +514,7 @@ static void another_programs_mappings_do_not_replace(void **state)
 		.id = f.id, .exec_id = 1, .items = &item, .n = 1, .root_fd = -1, .refs = 1};
 
 	(void)state;
-	stacks_mappings(f.s, &other);
+	stacks_mappings(f.s, &other, 0);
 	assert_int_equal(other.refs, 1);
 	assert_rendered(&f, STACK(NULL, USER(known_function)), NULL, false, "known_function");
 	done(&f);
@@ -522,7 +553,7 @@ static struct mapping map_program(struct fixture *f, uint32_t exec_id)
 				  .root_fd = -1,
 				  .refs = 1};
 	maps->items[0].path = xstrdup("/app/inlined");
-	stacks_mappings(f->s, maps);
+	stacks_mappings(f->s, maps, 0);
 	proc_mappings_unref(maps);
 	return m;
 }
@@ -592,6 +623,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ended_processes_are_held_then_forgotten),
 		cmocka_unit_test(ended_processes_are_forgotten_without_stacks),
 		cmocka_unit_test(what_is_read_after_the_end_is_anothers_104),
+		cmocka_unit_test(processes_of_one_namespace_leave_room),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),
 		cmocka_unit_test(another_programs_mappings_do_not_replace),

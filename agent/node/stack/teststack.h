@@ -52,7 +52,7 @@ static inline void add_own_mappings(struct fixture *f, uint32_t exec_id)
 	struct mappings *m;
 
 	assert_int_equal(proc_mappings_read(f->id, exec_id, &m), 0);
-	stacks_mappings(f->s, m);
+	stacks_mappings(f->s, m, 0);
 	proc_mappings_unref(m);
 }
 
