@@ -43,7 +43,8 @@ static void thin(struct fixture *f, uint64_t id, const char *container_id)
 
 	assert_non_null(p);
 	p->off = OFF_SHARES(KEPT, KEPT);
-	proc_containers_keep_off(f->node->containers, container_id, KEPT, KEPT);
+	proc_containers_keep_off(f->node->containers, proc_ns_hash("app"), container_id, KEPT,
+				 KEPT);
 }
 
 static uint32_t kept_of(struct fixture *f, uint64_t id)
@@ -164,7 +165,7 @@ static void cgroups_beyond_the_limit_are_counted(void **state)
 	assert_int_equal(dropped(), before + 1);
 }
 
-#define MAX_CAPS 4096
+#define MAX_CAPS 4096 /* as in node/proc/caps.c */
 
 static uint64_t dropped_before;
 
@@ -190,17 +191,19 @@ static void who_cannot_be_thinned_is_not_told_as_thinned(void **state)
 	struct counter *estimated = counter("podflame_containers_estimated", NULL, NULL);
 	struct fixture *f = *state;
 	char id[CONTAINER_ID_BYTES];
+	uint64_t ns;
 
 	begin(f, naps, OFF, 0);
-	for (unsigned i = 0; i < MAX_CAPS; i++) {
+	ns = proc_ns_hash("app");
+	for (unsigned i = 0; i < MAX_CAPS / 4 * 3; i++) {
 		snprintf(id, sizeof(id), "%063llx0", (unsigned long long)(CGROUP + i));
-		assert_true(proc_containers_keep_off(f->node->containers, id, KEPT, KEPT));
+		assert_true(proc_containers_keep_off(f->node->containers, ns, id, KEPT, KEPT));
 	}
 	dropped_before = dropped();
 	run_until(f, has_no_room, "a limit without room");
 	assert_false(is_thinned(f));
 	assert_int_equal(counter_get(estimated), 0);
-	assert_true(proc_containers_keep_off(f->node->containers, id, UINT32_MAX, UINT32_MAX));
+	assert_true(proc_containers_keep_off(f->node->containers, ns, id, UINT32_MAX, UINT32_MAX));
 	run_until(f, is_thinned, "a limit, once there is room");
 }
 

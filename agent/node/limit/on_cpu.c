@@ -150,8 +150,9 @@ static void hold(const struct rates *l, struct lowered *t, const struct plan_con
 			   : "estimate: too few samples, or kernel.bpf_stats_enabled is 0");
 }
 
-static void lower(struct rates *l, const struct plan_container *c, unsigned hz)
+static void lower(struct limit *limit, uint64_t ns, const struct plan_container *c, unsigned hz)
 {
+	struct rates *l = limit->rates;
 	struct lowered *t = find(l, c->id);
 
 	if (!t) {
@@ -161,10 +162,12 @@ static void lower(struct rates *l, const struct plan_container *c, unsigned hz)
 	}
 	if (t->hz && hz >= t->hz && hz * RESTORE_FRACTION < t->hz)
 		hz = t->hz;
-	if (hz == t->hz || proc_containers_cap_hz(l->config->containers, c->id, hz))
+	if (hz == t->hz || proc_containers_cap_hz(l->config->containers, ns, c->id, hz)) {
 		hold(l, t, c, hz);
-	else
+	} else {
 		drop(l, t);
+		limit->crowded_ns = ns;
+	}
 }
 
 static void release(struct rates *l, const struct plan_container *c)
@@ -173,12 +176,13 @@ static void release(struct rates *l, const struct plan_container *c)
 
 	if (!t)
 		return;
-	proc_containers_cap_hz(l->config->containers, c->id, 0);
+	proc_containers_cap_hz(l->config->containers, 0, c->id, 0);
 	drop(l, t);
 }
 
-static void look_at(struct rates *l, const struct plan_container *c)
+static void look_at(struct limit *limit, const struct plan_pod *pod, const struct plan_container *c)
 {
+	struct rates *l = limit->rates;
 	struct lowered *t;
 	unsigned hz;
 
@@ -191,7 +195,7 @@ static void look_at(struct rates *l, const struct plan_container *c)
 	t = find(l, c->id);
 	hz = c->on_cpu_percent > 0 ? limit_hz(c->on_cpu_percent, cost(l)) : c->sample_hz;
 	if (hz < c->sample_hz)
-		lower(l, c, hz);
+		lower(limit, proc_ns_hash(pod->ns), c, hz);
 	else if (hz * RESTORE_FRACTION >= c->sample_hz || c->on_cpu_percent <= 0 ||
 		 (t && t->hz >= c->sample_hz))
 		release(l, c);
@@ -205,7 +209,7 @@ static void forget_gone(struct rates *l)
 
 	HASH_ITER (hh, l->lowered, t, tmp) {
 		if (!t->seen) {
-			proc_containers_cap_hz(l->config->containers, t->id, 0);
+			proc_containers_cap_hz(l->config->containers, 0, t->id, 0);
 			drop(l, t);
 			continue;
 		}
@@ -228,7 +232,7 @@ void limit_stats(struct limit *limit, const struct probes_stats *s, const struct
 	counter_set(counter("podflame_sample_cost_ns", NULL, NULL), cost(l));
 	for (size_t i = 0; plan && i < plan->n_pods; i++)
 		for (size_t k = 0; k < plan->pods[i].n_containers; k++)
-			look_at(l, &plan->pods[i].containers[k]);
+			look_at(limit, &plan->pods[i], &plan->pods[i].containers[k]);
 	forget_gone(l);
 	tell(l);
 	l->round_ns = now_ns;

@@ -105,8 +105,8 @@ static bool keep(struct limit *o, const struct payer *p)
 			least = OFF_SHARES(MIN(least.note, x->off.note),
 					   MIN(least.keep, x->off.keep));
 	return !p->owner->container_id ||
-	       proc_containers_keep_off(o->config.containers, p->owner->container_id, least.note,
-					least.keep);
+	       proc_containers_keep_off(o->config.containers, p->ns, p->owner->container_id,
+					least.note, least.keep);
 }
 
 static void watch_switches(struct limit *o, struct payer *p, uint64_t cpu_ns)
@@ -117,8 +117,10 @@ static void watch_switches(struct limit *o, struct payer *p, uint64_t cpu_ns)
 	struct off_shares before = p->off;
 
 	p->off = asked ? limit_off_shares(before, &s, limit_percent(p)) : OFF_SHARES_ALL;
-	if ((p->off.note != before.note || p->off.keep != before.keep) && !keep(o, p))
+	if ((p->off.note != before.note || p->off.keep != before.keep) && !keep(o, p)) {
 		p->off = before;
+		o->crowded_ns = p->ns;
+	}
 }
 
 /* ---- rounds: CPU time, read on the os worker ---- */

@@ -10,9 +10,13 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define READ_NS	       (2 * NSEC_PER_SEC)
-#define READ_LIMIT_NS  (10 * NSEC_PER_SEC) /* if a read takes longer, /healthz fails */
-#define MAX_CONTAINERS 2048		   /* the kubelet's own default limit is 110 pods */
+#define READ_NS	      (2 * NSEC_PER_SEC)
+#define READ_LIMIT_NS (10 * NSEC_PER_SEC) /* if a read takes longer, /healthz fails */
+/*
+ * Each namespace has a share. The kubelet's own default limit is 110 pods, but one pod may have
+ * very many containers.
+ */
+#define MAX_CONTAINERS 2048
 
 struct container {
 	uint64_t cgroup_id;
@@ -38,6 +42,7 @@ struct throttle_reading {
 	struct throttle *throttle;
 	struct container *items;
 	size_t n, cap;
+	struct shares shares; /* of all these, by namespace; until the reading begins */
 };
 
 /* ---- results ---- */
@@ -129,10 +134,14 @@ static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 
 	if (!(o->event_mask & 1u << EVENT_OFF_CPU))
 		return;
-	if (r->n >= MAX_CONTAINERS) {
+	if (!shares_may_add(&r->shares, o->ns_hash, MAX_CONTAINERS)) {
+		const struct raw_refused lack = {SHARED_THROTTLED, EVENT_OFF_CPU, o->ns_hash};
+
 		counter_add(counter("podflame_cpu_stat_failed_total", "reason", "too_many"), 1);
+		kernel_note_refused(r->throttle->config->kernel, &lack, 1);
 		return;
 	}
+	shares_add(&r->shares, o->ns_hash);
 	GROW(r->items, r->n, r->cap);
 	r->items[r->n++] = (struct container){.cgroup_id = cgroup_id, .owner = proc_owner_ref(o)};
 }
@@ -146,13 +155,14 @@ void pipeline_throttle_tick(struct throttle *t)
 		return;
 	t->read_ns = now_ns;
 	r = xcalloc(1, sizeof(*r));
+	r->throttle = t;
 	proc_containers_each_container(t->config->containers, add_container, r);
+	shares_done(&r->shares);
 	if (!r->n) {
 		forget_gone(t);
 		free(r);
 		return;
 	}
-	r->throttle = t;
 	r->task.run = read_run;
 	r->task.done = read_done;
 	r->task.job.deadline_ns = READ_LIMIT_NS;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A CPU limit keeps a container from running: the time goes to the next drain, once. Needs root. */
 #include "lib/base/testclock.h"
+#include "node/kernel/testkernel.h"
 #include "node/pipeline/internal.h"
 #include "node/plan/testplan.h"
 #include "node/proc/testcgroup.h"
@@ -29,6 +30,8 @@ static void make_pipeline(struct fixture *n, const struct cgroup_hierarchy *h)
 	n->work->closing = true;
 	n->pipeline.config = (struct pipeline_config){.work = n->work, .hierarchy = h};
 	assert_int_equal(proc_containers_new(&n->pipeline.config.containers), 0);
+	n->work->containers = n->pipeline.config.containers;
+	n->pipeline.config.kernel = testkernel_new(n->work, NULL);
 	n->pipeline.throttle = pipeline_throttle_new(&n->pipeline);
 }
 
@@ -49,6 +52,7 @@ static void make_node(struct fixture *n, const struct own_cgroup *o)
 static void node_done(struct fixture *n)
 {
 	pipeline_throttle_free(n->pipeline.throttle);
+	testkernel_free(n->pipeline.config.kernel);
 	proc_containers_free(n->pipeline.config.containers);
 	work_free(n->work);
 }
@@ -155,23 +159,15 @@ static char *hex_id(unsigned i)
 	return xasprintf("%064x", i);
 }
 
-/*
- * The node has more containers than any real one. Those beyond the limit are counted at each
- * reading.
- */
-static void test_too_many(void **state)
-{
-	struct counter *too_many = counter("podflame_cpu_stat_failed_total", "reason", "too_many");
-	struct plan *plan = testplan(UID, UID, ID, false);
-	struct plan_pod *pod = plan->pods;
-	struct cgroup_hierarchy h = {.mount = "/nonexistent"};
-	struct fixture n;
+#define MAX_CONTAINERS 2048 /* as in throttle.c */
+#define OTHER_UID      "401b6bf6-91e0-4a28-870a-232376283f13"
 
-	(void)state;
-	make_pipeline(&n, &h);
-	pod->containers = xrealloc(pod->containers, 2050 * sizeof(*pod->containers));
+/* Adds containers to the pod, until it has n. */
+static void add_containers(struct plan_pod *pod, unsigned n)
+{
+	pod->containers = xrealloc(pod->containers, n * sizeof(*pod->containers));
 	pod->containers[0].event_mask = 1u << EVENT_OFF_CPU;
-	for (unsigned i = 1; i < 2050; i++)
+	for (unsigned i = 1; i < n; i++)
 		pod->containers[i] =
 			(struct plan_container){.id = hex_id(i),
 						.name = xstrdup("c"),
@@ -179,16 +175,54 @@ static void test_too_many(void **state)
 						.sample_hz = 99,
 						.n_targets = 1,
 						.targets = xcalloc(1, sizeof(uint16_t))};
-	pod->n_containers = 2050;
+	pod->n_containers = n;
+}
+
+/* Adds the pod of another namespace, with one container. */
+static void add_victim(struct plan *plan)
+{
+	_cleanup_free_ char *id = hex_id(1000000);
+	struct plan *other = testplan(OTHER_UID, OTHER_UID, id, false);
+
+	other->pods->containers->event_mask = 1u << EVENT_OFF_CPU;
+	free(other->pods->ns);
+	other->pods->ns = xstrdup("bank");
+	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
+	plan->pods[plan->n_pods++] = *other->pods;
+	other->n_pods = 0;
+	plan_free(other);
+}
+
+/*
+ * A namespace has more containers than any real node. Those beyond its share are counted at each
+ * reading, and told; that of another namespace is read.
+ */
+static void containers_of_one_namespace_leave_room(void **state)
+{
+	struct counter *too_many = counter("podflame_cpu_stat_failed_total", "reason", "too_many");
+	uint64_t before = counter_get(too_many);
+	struct plan *plan = testplan(UID, UID, ID, false);
+	struct cgroup_hierarchy h = {.mount = "/nonexistent"};
+	struct fixture n;
+
+	(void)state;
+	make_pipeline(&n, &h);
+	add_containers(plan->pods, MAX_CONTAINERS + 2);
+	add_victim(plan);
 	proc_containers_apply(n.pipeline.config.containers, plan, 1);
-	for (unsigned i = 0; i < 2050; i++) {
+	for (unsigned i = 0; i < MAX_CONTAINERS + 3; i++) {
+		const bool victim = i == MAX_CONTAINERS + 2;
 		_cleanup_free_ char *path =
-			xasprintf("/kubepods/pod" UID "/%s", pod->containers[i].id);
+			xasprintf("/kubepods/pod%s/%s", victim ? OTHER_UID : UID,
+				  plan->pods[victim].containers[victim ? 0 : i].id);
 
 		proc_containers_cgroup(n.pipeline.config.containers, 100 + i, 1, path, false, 1);
 	}
 	pipeline_throttle_tick(n.pipeline.throttle);
-	assert_int_equal(counter_get(too_many), 2);
+	assert_int_equal(counter_get(too_many) - before, 2 + MAX_CONTAINERS / 4);
+	assert_int_equal(n.pipeline.config.kernel->shares.n, 1);
+	assert_int_equal(n.pipeline.config.kernel->shares.items[0].what.table, SHARED_THROTTLED);
+	assert_int_equal(n.pipeline.config.kernel->shares.items[0].what.ns, proc_ns_hash("app"));
 	node_done(&n);
 }
 
@@ -197,7 +231,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_held_back),
 		cmocka_unit_test(test_nobody_looks),
-		cmocka_unit_test(test_too_many),
+		cmocka_unit_test(containers_of_one_namespace_leave_room),
 	};
 
 	return cmocka_run_group_tests_name("node/pipeline/throttle", tests, NULL, NULL);

@@ -8,54 +8,71 @@
 
 #include <stdlib.h>
 
-#define MAX_CAPS 4096
+#define MAX_CAPS 4096 /* each namespace has a share */
 
-static struct cap *find(struct cap *caps, const char *container_id)
+static struct cap *find(const struct caps *caps, const char *container_id)
 {
 	struct cap *c;
 
-	HASH_FIND_STR(caps, container_id, c);
+	HASH_FIND_STR(caps->by_id, container_id, c);
 	return c;
 }
 
-static void drop(struct cap **caps, struct cap *c)
+static void drop(struct caps *caps, struct cap *c)
 {
-	HASH_DEL(*caps, c);
+	HASH_DEL(caps->by_id, c);
+	shares_remove(&caps->shares, c->ns);
 	free(c);
 }
 
-const struct cap *proc_caps_of(const struct cap *caps, const char *container_id)
+const struct cap *proc_caps_of(const struct caps *caps, const char *container_id)
 {
 	static const struct cap none = {.off_note = UINT32_MAX, .off_keep = UINT32_MAX};
-	const struct cap *c = find((struct cap *)caps, container_id);
+	const struct cap *c = find(caps, container_id);
 
 	return c ? c : &none;
 }
 
-bool proc_caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
-		   uint32_t off_keep)
+/* Returns NULL if the container's namespace has its share already. */
+static struct cap *make(struct caps *caps, const struct cap *like)
 {
-	struct cap *c = find(*caps, container_id);
+	struct cap *c;
 
-	if (c)
-		drop(caps, c);
-	if (!hz && off_note == UINT32_MAX && off_keep == UINT32_MAX)
-		return true;
-	if (HASH_COUNT(*caps) >= MAX_CAPS) {
+	if (!shares_may_add(&caps->shares, like->ns, MAX_CAPS)) {
 		counter_add(counter("podflame_container_limits_dropped_total", NULL, NULL), 1);
-		return false;
+		return NULL;
 	}
 	c = xcalloc(1, sizeof(*c));
-	*c = (struct cap){.hz = hz, .off_note = off_note, .off_keep = off_keep};
-	snprintf(c->id, sizeof(c->id), "%s", container_id);
-	HASH_ADD_STR(*caps, id, c);
+	c->ns = like->ns;
+	snprintf(c->id, sizeof(c->id), "%s", like->id);
+	HASH_ADD_STR(caps->by_id, id, c);
+	shares_add(&caps->shares, c->ns);
+	return c;
+}
+
+bool proc_caps_set(struct caps *caps, const struct cap *wanted)
+{
+	struct cap *c = find(caps, wanted->id);
+
+	if (!wanted->hz && wanted->off_note == UINT32_MAX && wanted->off_keep == UINT32_MAX) {
+		if (c)
+			drop(caps, c);
+		return true;
+	}
+	if (!c)
+		c = make(caps, wanted);
+	if (!c)
+		return false;
+	c->hz = wanted->hz;
+	c->off_note = wanted->off_note;
+	c->off_keep = wanted->off_keep;
 	return true;
 }
 
-void proc_caps_done(struct cap **caps)
+void proc_caps_done(struct caps *caps)
 {
 	struct cap *c, *next;
 
-	HASH_ITER (hh, *caps, c, next)
+	HASH_ITER (hh, caps->by_id, c, next)
 		drop(caps, c);
 }

@@ -48,7 +48,7 @@ static unsigned capped(const struct cap *c, unsigned hz)
 static struct container_filter filter_of_pod(const struct containers *p, const struct plan_pod *pod,
 					     const char *container_id)
 {
-	const struct cap *cap = proc_caps_of(p->caps, container_id);
+	const struct cap *cap = proc_caps_of(&p->caps, container_id);
 
 	return (struct container_filter){
 		.ns = proc_ns_hash(pod->ns),
@@ -64,7 +64,7 @@ static struct container_filter filter_of_pod(const struct containers *p, const s
 static struct container_filter filter_of_container(const struct containers *p,
 						   const struct plan_container *c, uint64_t ns)
 {
-	const struct cap *cap = proc_caps_of(p->caps, c->id);
+	const struct cap *cap = proc_caps_of(&p->caps, c->id);
 
 	return (struct container_filter){
 		.ns = ns,

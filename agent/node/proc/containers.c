@@ -160,7 +160,7 @@ void proc_containers_apply(struct containers *p, struct plan *plan, uint64_t now
 
 	p->plan = plan;
 	proc_planned_fill(&p->planned, plan, &old, now_ns);
-	for (const struct cap *c = p->caps; c; c = c->hh.next)
+	for (const struct cap *c = p->caps.by_id; c; c = c->hh.next)
 		tell_owner(p, c->id, c->off_keep);
 	update_all(p, now_ns);
 	proc_planned_done(&old);
@@ -308,28 +308,43 @@ void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_i
 
 /* ---- limits that are lower than in the plan ---- */
 
-static bool set_cap(struct containers *p, const char *container_id, unsigned hz, uint32_t off_note,
-		    uint32_t off_keep)
+/* Returns the limits that the container has now. */
+static struct cap cap_now(const struct containers *p, uint64_t ns, const char *container_id)
 {
-	if (!proc_caps_set(&p->caps, container_id, hz, off_note, off_keep))
+	struct cap c = *proc_caps_of(&p->caps, container_id);
+
+	snprintf(c.id, sizeof(c.id), "%s", container_id);
+	c.ns = ns;
+	return c;
+}
+
+static bool set_cap(struct containers *p, const struct cap *c)
+{
+	if (!proc_caps_set(&p->caps, c))
 		return false;
 	p->next_ns = 0; /* all cgroups are judged again with the next filter */
 	return true;
 }
 
-bool proc_containers_cap_hz(struct containers *p, const char *container_id, unsigned hz)
+bool proc_containers_cap_hz(struct containers *p, uint64_t ns, const char *container_id,
+			    unsigned hz)
 {
-	const struct cap *c = proc_caps_of(p->caps, container_id);
+	struct cap c = cap_now(p, ns, container_id);
 
-	return set_cap(p, container_id, hz, c->off_note, c->off_keep);
+	c.hz = hz;
+	return set_cap(p, &c);
 }
 
-bool proc_containers_keep_off(struct containers *p, const char *container_id, uint32_t note,
-			      uint32_t keep)
+bool proc_containers_keep_off(struct containers *p, uint64_t ns, const char *container_id,
+			      uint32_t note, uint32_t keep)
 {
-	bool kept = set_cap(p, container_id, proc_caps_of(p->caps, container_id)->hz, note, keep);
+	struct cap c = cap_now(p, ns, container_id);
+	bool kept;
 
-	tell_owner(p, container_id, proc_caps_of(p->caps, container_id)->off_keep);
+	c.off_note = note;
+	c.off_keep = keep;
+	kept = set_cap(p, &c);
+	tell_owner(p, container_id, proc_caps_of(&p->caps, container_id)->off_keep);
 	return kept;
 }
 

@@ -4,6 +4,8 @@
 
 #include "node/proc/proc.h"
 
+#include "lib/base/shares.h"
+
 #include <uthash.h>
 
 /*
@@ -68,20 +70,25 @@ void proc_planned_done(struct planned *p);
 struct planned_container *proc_planned_container(const struct planned *p, const char *id);
 struct planned_pod *proc_planned_pod(const struct planned *p, const char *cgroup_uid);
 
-/*
- * caps.c: limits of a container, by its id, that are lower than in the plan. A struct cap pointer
- * is the head of a hash table; NULL: the table is empty.
- */
+/* caps.c: limits of a container, by its id, that are lower than in the plan. Zeros: none. */
 struct cap {
 	char id[CONTAINER_ID_BYTES];
+	uint64_t ns;		     /* hash of its namespace's name */
 	unsigned hz;		     /* 0: no limit */
 	uint32_t off_note, off_keep; /* UINT32_MAX: no limit */
 	UT_hash_handle hh;
 };
-const struct cap *proc_caps_of(const struct cap *caps, const char *container_id); /* never NULL */
-bool proc_caps_set(struct cap **caps, const char *container_id, unsigned hz, uint32_t off_note,
-	      uint32_t off_keep);
-void proc_caps_done(struct cap **caps);
+struct caps {
+	struct cap *by_id;
+	struct shares shares; /* of all these, by namespace */
+};
+const struct cap *proc_caps_of(const struct caps *caps, const char *container_id); /* never NULL */
+/*
+ * Sets the limits of a container, or removes them if c has none. Returns false if the container's
+ * namespace has more limits than its share, which is counted: then it has none.
+ */
+bool proc_caps_set(struct caps *caps, const struct cap *c);
+void proc_caps_done(struct caps *caps);
 
 /* A cgroup of the node's pods. containers.c keeps them. */
 struct known_container {
@@ -102,7 +109,7 @@ struct containers {
 	struct plan *plan;
 	struct planned planned; /* the plan's containers and pods, by id */
 	struct known_container *known;
-	struct cap *caps;
+	struct caps caps;
 	struct container_filter *filter;
 	size_t n_filter, cap_filter;
 	uint64_t *cuts; /* ids of containers' own cgroups, of which the filter lacks some below */

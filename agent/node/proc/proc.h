@@ -361,17 +361,19 @@ void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_i
 			    const char *path, bool removed, uint64_t now_ns);
 /*
  * Limits the rate of this container to hz, even if the plan has a higher one; 0 removes the limit.
- * Returns false if too many containers have a limit, which is counted. Then the plan's rate holds.
+ * Returns false if more containers of the namespace have a limit than its share, which is counted.
+ * Then the plan's rate holds. ns: proc_ns_hash().
  */
-bool proc_containers_cap_hz(struct containers *p, const char *container_id, unsigned hz);
+bool proc_containers_cap_hz(struct containers *p, uint64_t ns, const char *container_id,
+			    unsigned hz);
 /*
  * Sets the shares of context switches that off-cpu notes and keeps in this container: a switch is
  * noted with probability (note + 1) / 2^32, and kept with (keep + 1) / 2^32, which must not be
  * greater. UINT32_MAX: always. The container gets a new owner, whose off_keep holds for samples
- * from now on. Earlier samples have the earlier owner. Returns false if too many containers have a
- * limit, which is counted. Then each switch of this container is recorded.
+ * from now on. Earlier samples have the earlier owner. Returns false as proc_containers_cap_hz().
+ * Then each switch of this container is recorded.
  */
-bool proc_containers_keep_off(struct containers *p, const char *container_id,
+bool proc_containers_keep_off(struct containers *p, uint64_t ns, const char *container_id,
 			      uint32_t note, uint32_t keep);
 /*
  * Returns the entries that the BPF filter should have now, at most CONTAINERS_FILTER_MAX; borrowed

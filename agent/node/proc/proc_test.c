@@ -729,13 +729,13 @@ static void test_cap(void **state)
 	proc_containers_apply(p, testplan(UID, UID, ID, false), 1 * S);
 	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	n_filter(p, 1 * S, true);
-	proc_containers_cap_hz(p, ID, 7);
+	proc_containers_cap_hz(p, proc_ns_hash("app"), ID, 7);
 	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(f[0].sample_hz, 7);
-	proc_containers_cap_hz(p, ID, 7);
+	proc_containers_cap_hz(p, proc_ns_hash("app"), ID, 7);
 	n_filter(p, 1 * S, false);
-	proc_containers_cap_hz(p, ID, 0);
+	proc_containers_cap_hz(p, proc_ns_hash("app"), ID, 0);
 	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(f[0].sample_hz, 99);
@@ -812,10 +812,10 @@ static void test_keep_off(void **state)
 	proc_containers_cgroup(p, 12, 11, "/kubepods/pod" UID "/" ID "/inner", false, 1 * S);
 	proc_containers_cgroup(p, 13, 10, "/kubepods/pod" UID "/" ID2, false, 1 * S);
 	n_filter(p, 1 * S, true);
-	proc_containers_cap_hz(p, ID, 7);
-	proc_containers_keep_off(p, ID, 5000, 1000);
+	proc_containers_cap_hz(p, proc_ns_hash("app"), ID, 7);
+	proc_containers_keep_off(p, proc_ns_hash("app"), ID, 5000, 1000);
 	/* the API server has not reported its id yet */
-	proc_containers_keep_off(p, ID2, 6000, 2000);
+	proc_containers_keep_off(p, proc_ns_hash("app"), ID2, 6000, 2000);
 	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(n, 3);
@@ -837,11 +837,11 @@ static void test_keep_off(void **state)
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	/* The share that is noted is only in the filter. */
-	proc_containers_keep_off(p, ID, 7000, 1000);
+	proc_containers_keep_off(p, proc_ns_hash("app"), ID, 7000, 1000);
 	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
 	assert_int_equal(f[0].off_note, 7000);
-	proc_containers_keep_off(p, ID, UINT32_MAX, UINT32_MAX);
+	proc_containers_keep_off(p, proc_ns_hash("app"), ID, UINT32_MAX, UINT32_MAX);
 	f = proc_containers_filter(p, 3 * S, &n, &changed);
 	assert_true(changed);
 	assert_true(f[0].off_keep == UINT32_MAX && f[0].off_note == UINT32_MAX);
@@ -851,14 +851,33 @@ static void test_keep_off(void **state)
 	(void)state;
 }
 
+#define MAX_CAPS 4096 /* as in caps.c */
+
+/* Gives n containers of the namespace a limit. Returns how many got one; the last is `last`. */
+static unsigned cap_many(struct containers *p, const char *ns, unsigned n,
+			 char last[CONTAINER_ID_BYTES])
+{
+	unsigned n_capped = 0;
+	char id[CONTAINER_ID_BYTES];
+
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(id, sizeof(id), "%016x%048x", i, *ns);
+		if (!proc_containers_keep_off(p, proc_ns_hash(ns), id, 1000, 1000))
+			continue;
+		memcpy(last, id, sizeof(id));
+		n_capped++;
+	}
+	return n_capped;
+}
+
 /*
- * More containers have a limit than the table has room for. For one more, the function returns
+ * More containers of a namespace have a limit than its share. For one more, the function returns
  * false, and the filter and the owner show that each switch is recorded.
  */
 static void test_full_caps(void **state)
 {
 	struct counter *dropped = counter("podflame_container_limits_dropped_total", NULL, NULL);
-	uint64_t before = counter_get(dropped);
+	uint64_t before = counter_get(dropped), ns = proc_ns_hash("app");
 	struct containers *p = make_procs();
 	const struct container_filter *f;
 	char id[CONTAINER_ID_BYTES];
@@ -867,24 +886,39 @@ static void test_full_caps(void **state)
 
 	proc_containers_apply(p, testplan(UID, UID, ID, true), 1 * S);
 	proc_containers_cgroup(p, 11, 10, "/kubepods/pod" UID "/" ID, false, 1 * S);
-	for (unsigned i = 0; i < 4096; i++) { /* fills the table: MAX_CAPS is 4096 */
-		snprintf(id, sizeof(id), "%064x", i);
-		assert_true(proc_containers_keep_off(p, id, 1000, 1000));
-	}
+	assert_int_equal(cap_many(p, "app", MAX_CAPS / 4 * 3, id), MAX_CAPS / 4 * 3);
 	assert_int_equal(counter_get(dropped), before);
-	assert_false(proc_containers_keep_off(p, ID, 1000, 1000));
+	assert_false(proc_containers_keep_off(p, ns, ID, 1000, 1000));
 	assert_int_equal(counter_get(dropped), before + 1);
 	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_true(f[0].off_keep == UINT32_MAX);
 	assert_true(keep_of_owner(p, 11) == UINT32_MAX);
-	assert_true(proc_containers_keep_off(p, id, UINT32_MAX, UINT32_MAX));
-	assert_true(proc_containers_keep_off(p, ID, 1000, 1000));
+	assert_true(proc_containers_keep_off(p, ns, id, UINT32_MAX, UINT32_MAX));
+	assert_true(proc_containers_keep_off(p, ns, ID, 1000, 1000));
 	assert_int_equal(counter_get(dropped), before + 1);
 	f = proc_containers_filter(p, 1 * S, &n, &changed);
 	assert_int_equal(f[0].off_keep, 1000);
 	assert_int_equal(keep_of_owner(p, 11), 1000);
 	proc_containers_free(p);
 	(void)state;
+}
+
+/*
+ * Containers of another namespace get limits beside it, and one that has a limit can always get
+ * another one.
+ */
+static void limits_of_one_namespace_leave_room(void **state)
+{
+	struct containers *p = make_procs();
+	char id[CONTAINER_ID_BYTES];
+
+	(void)state;
+	assert_int_equal(cap_many(p, "greedy", MAX_CAPS + 1, id), MAX_CAPS / 4 * 3);
+	assert_true(proc_containers_keep_off(p, proc_ns_hash("app"), ID, 1000, 1000));
+	assert_true(proc_containers_keep_off(p, proc_ns_hash("greedy"), id, 500, 500));
+	assert_int_equal(proc_caps_of(&p->caps, id)->off_keep, 500);
+	assert_int_equal(proc_caps_of(&p->caps, ID)->off_keep, 1000);
+	proc_containers_free(p);
 }
 
 static void test_many_ended(void **state)
@@ -956,6 +990,7 @@ int main(void)
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_keep_off),
 		cmocka_unit_test(test_full_caps),
+		cmocka_unit_test(limits_of_one_namespace_leave_room),
 		cmocka_unit_test(test_many_ended),
 		cmocka_unit_test(test_table_full),
 	};
