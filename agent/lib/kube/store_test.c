@@ -131,6 +131,32 @@ static void too_many_bytes_are_left_out(void **state)
 	kube_store_free(s);
 }
 
+/*
+ * Targets of one namespace fill all of the memory that an agent has for targets. The target of
+ * another namespace is passed on to the plan all the same, and so is its next, larger version.
+ */
+static void targets_of_maximal_size_leave_room(void **state)
+{
+	enum { CROWD = 760 };
+	const size_t max_bytes = kube_times_default.max_kind_bytes;
+	struct kube_store *s = kube_store_new(&ops, NULL, max_bytes);
+
+	(void)state;
+	n_told = 0;
+	for (unsigned i = 0; i < CROWD; i++)
+		take(s, "crowd", i, max_bytes / CROWD);
+	assert_int_equal(n_told, CROWD);
+	take(s, "innocent", CROWD, max_bytes / CROWD);
+	assert_non_null(kube_store_get(s, "innocent/p760"));
+	assert_string_equal(last_removed, "crowd/p759");
+	assert_int_equal(n_told, CROWD);
+	take(s, "innocent", CROWD, max_bytes / 2);
+	assert_non_null(kube_store_get(s, "innocent/p760"));
+	assert_non_null(kube_store_get(s, "crowd/p379"));
+	assert_int_equal(n_told, 1 + CROWD / 2);
+	kube_store_free(s);
+}
+
 /* Gives the store a list: a/p0, a/p1, ... of these sizes. */
 static void list(struct kube_store *s, size_t n, const size_t *n_bytes)
 {
@@ -177,6 +203,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(too_many_objects_are_left_out),
 		cmocka_unit_test(too_many_bytes_are_left_out),
+		cmocka_unit_test(targets_of_maximal_size_leave_room),
 		cmocka_unit_test(a_list_counts_anew),
 	};
 
