@@ -4,7 +4,8 @@
  * mappings of new processes are read at once. A drain with samples waits for them for up to a
  * second, and for up to two more seconds until its files are parsed. So even a process with a short
  * life gets names. It does not wait so for a namespace that starts processes all the time:
- * patience.c. Runs on the loop thread.
+ * patience.c. And it waits no longer than MAX_DELAY_NS in all, for however many namespaces. Runs on
+ * the loop thread.
  */
 #include "node/pipeline/internal.h"
 
@@ -14,6 +15,11 @@
 #define MAX_WAIT_NS  NSEC_PER_SEC	/* time that a drain waits for mappings */
 #define MAX_PARSE_NS (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
 #define MAX_WAITING  8			/* limit for full drains that wait */
+/*
+ * How late names may make a drain, and with it the windows of all namespaces. Less than LATE_NS, so
+ * that no sample is lost because drains wait for names.
+ */
+#define MAX_DELAY_NS (4 * NSEC_PER_SEC)
 /* reads of mappings per second at the exec of a process; each namespace has a share */
 #define MAX_EXEC_READS 50
 
@@ -33,8 +39,11 @@ struct feeding {
 	struct sample_queue *queue;
 	struct feed feed;
 	struct feed_answer answer;
-	/* CLOCK_BOOTTIME: after this time the drain does not wait for mappings any more */
-	uint64_t due_ns;
+	/*
+	 * CLOCK_BOOTTIME: after these times the drain does not wait for mappings any more, and for
+	 * nothing any more
+	 */
+	uint64_t due_ns, last_ns;
 	uint64_t took_ns; /* how long the worker was busy with it, in all passes */
 	struct feeding *next;
 };
@@ -137,7 +146,8 @@ static void come_again(struct sample_queue *d, struct feeding *from)
 	struct feed_answer *answer = &from->answer;
 	struct feeding *f = xcalloc(1, sizeof(*f));
 
-	*f = (struct feeding){.queue = d, .feed = from->feed, .took_ns = from->took_ns};
+	*f = (struct feeding){
+		.queue = d, .feed = from->feed, .took_ns = from->took_ns, .last_ns = from->last_ns};
 	f->task.run = feed_run;
 	f->task.done = feed_handled;
 	from->feed = (struct feed){0};
@@ -257,7 +267,7 @@ static bool is_due(struct sample_queue *d, const struct feeding *f)
 
 	pipeline_patience_spend(d->patience, now_ns);
 	if (!f->feed.full || !f->feed.drain || d->pipeline->config.work->closing ||
-	    d->n_waiting > MAX_WAITING || now_ns >= f->due_ns + MAX_PARSE_NS)
+	    d->n_waiting > MAX_WAITING || now_ns >= MIN(f->due_ns + MAX_PARSE_NS, f->last_ns))
 		return true;
 	waits = now_ns < f->due_ns &&
 		pipeline_patience_waits(d->patience, d->ops->reads(d->pipeline->reader));
@@ -381,6 +391,7 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 		pipeline_throttle_take(d->pipeline->throttle, &f->feed);
 	}
 	f->due_ns = now_boot_ns() + MAX_WAIT_NS;
+	f->last_ns = now_boot_ns() + MAX_DELAY_NS;
 	f->task.run = feed_run;
 	f->task.done = feed_handled;
 	if (d->waiting_bytes + feed_bytes(&f->feed) > MAX_WAITING_BYTES) {
