@@ -150,26 +150,47 @@ static void add_profile(struct load *l, struct batch *b, enum event event, uint6
 	l->n_rows += event == EVENT_ON_CPU ? n : 0;
 }
 
+/* Batches that are written together, as the sink likes it. */
+struct group {
+	struct batch *batches[1000];
+	size_t n, bytes;
+};
+
+static inline void write_group(struct load *l, struct store *s, struct group *g)
+{
+	uint64_t from = thread_cpu_ns();
+	size_t n_new;
+	int r = store_pace(s).bytes
+			? store_write_all(s, (const struct batch *const *)g->batches, g->n)
+			: store_write(s, g->batches[0], &n_new);
+
+	l->cpu_ns += thread_cpu_ns() - from;
+	if (r || (!store_pace(s).bytes && n_new != PODS_A_NODE))
+		bench_die("write", r ? r : EEXIST);
+	while (g->n)
+		profile_batch_free(g->batches[--g->n]);
+	g->bytes = 0;
+}
+
 /* Writes windows. A batch has one window of all pods of a node. */
 static inline void write_windows(struct load *l, struct store *s, enum event event,
 				 uint64_t n_windows, unsigned n)
 {
+	struct group *g = xcalloc(1, sizeof(*g));
+
 	for (uint64_t i = 0; i < n_windows * (PODS / PODS_A_NODE); i++) {
 		unsigned pod = (unsigned)(i % (PODS / PODS_A_NODE)) * PODS_A_NODE;
 		struct batch *b = profile_batch_new();
-		uint64_t from;
-		size_t n_new;
-		int r;
 
 		l->n_batches++;
 		for (unsigned k = 0; k < PODS_A_NODE; k++)
 			add_profile(l, b, event, i / (PODS / PODS_A_NODE), pod + k, n);
-		from = thread_cpu_ns();
-		r = store_write(s, b, &n_new);
-		l->cpu_ns += thread_cpu_ns() - from;
-		if (r || n_new != PODS_A_NODE)
-			bench_die("write", r ? r : EEXIST);
-		profile_batch_free(b);
+		g->batches[g->n++] = b;
+		g->bytes += profile_batch_bytes(b);
+		if (g->bytes > store_pace(s).bytes || g->n == ARRAY_SIZE(g->batches))
+			write_group(l, s, g);
 	}
+	if (g->n)
+		write_group(l, s, g);
+	free(g);
 }
-

@@ -22,7 +22,7 @@ struct asking {
 	struct store *s;
 	const char *ns;
 	int64_t from_s, to_s;
-	unsigned repeats;
+	unsigned repeats; /* after the first time */
 };
 
 static uint64_t engine_cpu_ns(void)
@@ -140,11 +140,10 @@ static uint64_t ask_rows(const struct asking *a, const struct selection *sel)
 	return sum;
 }
 
-static uint64_t ask_series(const struct asking *a, const struct selection *sel)
+static uint64_t series_by(const struct asking *a, const struct selection *sel, const char *tag)
 {
 	const struct series_request r = {
-		sel, (uint32_t)MAX((sel->time_end_s - sel->time_start_s) / STEPS + 1, 1), "pod",
-		20};
+		sel, (uint32_t)MAX((sel->time_end_s - sel->time_start_s) / STEPS + 1, 1), tag, 20};
 	struct store_series series = {0};
 	struct field_error e = {0};
 	uint64_t n;
@@ -156,18 +155,77 @@ static uint64_t ask_series(const struct asking *a, const struct selection *sel)
 	return n;
 }
 
-static uint64_t ask_choices(const struct asking *a, const struct selection *sel)
+static uint64_t ask_series(const struct asking *a, const struct selection *sel)
 {
-	const struct store_choice c[] = {{"pod", sel, MANY}, {"app_service", sel, MANY}};
+	return series_by(a, sel, "pod");
+}
+
+static uint64_t ask_threads(const struct asking *a, const struct selection *sel)
+{
+	return series_by(a, sel, "thread");
+}
+
+static uint64_t choices_of(const struct asking *a, const struct store_choice *c, size_t n_choices)
+{
 	struct field_error e = {0};
 	uint64_t n = 0;
 
-	if (store_choices(a->s, &store_scope_all, c, ARRAY_SIZE(c), add_choice, &n, &e))
+	if (store_choices(a->s, &store_scope_all, c, n_choices, add_choice, &n, &e))
 		bench_die(e.reason, EIO);
 	return n;
 }
 
-/* Asks often, and reports CPU of both sides and the latencies. */
+static uint64_t ask_choices(const struct asking *a, const struct selection *sel)
+{
+	const struct store_choice c[] = {{"pod", sel, MANY}, {"app_service", sel, MANY}};
+
+	return choices_of(a, c, ARRAY_SIZE(c));
+}
+
+static uint64_t ask_thread_choices(const struct asking *a, const struct selection *sel)
+{
+	const struct store_choice c = {"thread", sel, MANY};
+
+	return choices_of(a, &c, 1);
+}
+
+struct asked { /* for each time */
+	double *hub, *engine, *wall;
+};
+
+static void ask_once(const struct asking *a, const struct selection *sel, struct asked *ret,
+		     unsigned i,
+		     uint64_t (*ask)(const struct asking *a, const struct selection *sel))
+{
+	uint64_t h = own_cpu_ns(), e = engine_cpu_ns(), w = now_mono_ns();
+
+	if (!ask(a, sel))
+		bench_die("nothing found", ENOENT);
+	ret->hub[i] = (double)(own_cpu_ns() - h) / 1e9;
+	ret->engine[i] = (double)(engine_cpu_ns() - e) / 1e9;
+	ret->wall[i] = (double)(now_mono_ns() - w) / 1e6;
+}
+
+static void report_part(const char *kind, const char *what, const char *part, double value)
+{
+	_cleanup_free_ char *name = xasprintf("%s_%s", what, part);
+
+	report(kind, name, value);
+}
+
+/* Reports CPU of both sides and the latencies: of the first time ("cold"), and of the others. */
+static void report_asked(const struct asking *a, const char *what, struct asked *x)
+{
+	unsigned n = a->repeats;
+
+	report_part(a->kind, what, "cold_hub", x->hub[0]);
+	report_part(a->kind, what, "cold_engine", x->engine[0]);
+	report_part(a->kind, what, "hub", bench_median(x->hub + 1, n));
+	report_part(a->kind, what, "engine", bench_median(x->engine + 1, n));
+	report_part(a->kind, what, "p50", bench_median(x->wall + 1, n));
+	report_part(a->kind, what, "p99", x->wall[1 + n * 99 / 100]);
+}
+
 static void ask_often(const struct asking *a, const char *what, int64_t from_s,
 		      uint64_t (*ask)(const struct asking *a, const struct selection *sel))
 {
@@ -176,29 +234,13 @@ static void ask_often(const struct asking *a, const char *what, int64_t from_s,
 	struct predicate where = {
 		.op = PRED_EQ, .tag = (char *)"pod_ns", .values = values, .n_values = 1};
 	const struct selection sel = selection_of(a, MAX(from_s, a->from_s), &where);
-	_cleanup_free_ double *hub = xcalloc(a->repeats, sizeof(*hub)),
-			      *engine = xcalloc(a->repeats, sizeof(*engine)),
-			      *wall = xcalloc(a->repeats, sizeof(*wall));
-	char name[64];
+	_cleanup_free_ double *all = xcalloc(3ul * (a->repeats + 1), sizeof(*all));
+	struct asked x = {all, all + a->repeats + 1, all + 2ul * (a->repeats + 1)};
 
 	snprintf(value, sizeof(value), "%s", a->ns);
-	for (unsigned i = 0; i < a->repeats; i++) {
-		uint64_t h = own_cpu_ns(), e = engine_cpu_ns(), w = now_mono_ns();
-
-		if (!ask(a, &sel))
-			bench_die("nothing found", ENOENT);
-		hub[i] = (double)(own_cpu_ns() - h) / 1e9;
-		engine[i] = (double)(engine_cpu_ns() - e) / 1e9;
-		wall[i] = (double)(now_mono_ns() - w) / 1e6;
-	}
-	snprintf(name, sizeof(name), "%s_hub", what);
-	report(a->kind, name, bench_median(hub, a->repeats));
-	snprintf(name, sizeof(name), "%s_engine", what);
-	report(a->kind, name, bench_median(engine, a->repeats));
-	snprintf(name, sizeof(name), "%s_p50", what);
-	report(a->kind, name, bench_median(wall, a->repeats));
-	snprintf(name, sizeof(name), "%s_p99", what);
-	report(a->kind, name, wall[a->repeats * 99 / 100]);
+	for (unsigned i = 0; i <= a->repeats; i++)
+		ask_once(a, &sel, &x, i, ask);
+	report_asked(a, what, &x);
 }
 
 static void ask_all(const struct asking *a)
@@ -207,6 +249,8 @@ static void ask_all(const struct asking *a)
 	ask_often(a, "hour", a->to_s - HOUR, ask_rows);
 	ask_often(a, "series", a->from_s, ask_series);
 	ask_often(a, "choices", a->from_s, ask_choices);
+	ask_often(a, "threads", a->from_s, ask_threads);
+	ask_often(a, "thread_choices", a->from_s, ask_thread_choices);
 }
 
 static void write_and_ask(const char *kind, const char *dir, uint64_t n_windows,
