@@ -280,6 +280,14 @@ static const struct {
 	{"store_blocks_without_sum_total",
 	 "Ten minutes of a series with too many stacks for a sum: queries of them are slower."},
 	{"store_links_expired_total", "Trace contexts deleted to keep within the store's budget."},
+	{"store_names_bytes",
+	 "Memory for the stacks and frames that the hub has read from ClickHouse, of all queries."},
+	{"store_names_evicted_total",
+	 "Stacks that made room for others there. The next query that has one reads it again."},
+	{"store_names_total",
+	 "Stacks that queries needed, by result. hit: the hub had it; miss: it asked ClickHouse; "
+	 "wrong: a stack or frame of ClickHouse's answer does not have the id that follows from "
+	 "what it says, so the hub does not keep it."},
 	{"store_oldest_timestamp_seconds", "Unix time of the oldest profile."},
 	{"store_profiles_total", "Profiles stored."},
 	{"store_samples_total", "Samples stored."},

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ClickHouse sink: its connection, its health, and its row in store.c. */
-#include "hub/store/clickhouse/clickhouse.h"
+#include "hub/store/clickhouse/names.h"
 
 #include <stdlib.h>
 
-#define NAMES_BYTES (256u << 20) /* memory for the names of an answer's stacks */
+#define NAMES_BYTES (256u << 20) /* memory for the names of stacks, of all answers together */
 /* ClickHouse likes few and large inserts. Each one makes a part, which it must merge later. */
 #define PACE_BYTES (16u << 20)
 #define PACE_NS	   NSEC_PER_SEC
@@ -19,6 +19,7 @@ static void close_all(void *sink)
 
 	store_ch_disconnect(s);
 	store_ch_seen_free(s->seen);
+	store_ch_cache_free(s->names);
 	store_ch_schema_free(s->schema);
 	store_ch_clusters_end(s);
 	pthread_mutex_destroy(&s->ready_lock);
@@ -38,7 +39,7 @@ static int connect_all(const struct store_config *c, struct ch_store **ret,
 	s->database = xstrdup(c->database ?: "profile");
 	s->retention_ns = c->retention_ns;
 	s->max_bytes = c->max_bytes;
-	s->names_bytes = NAMES_BYTES;
+	s->names = store_ch_cache_new(NAMES_BYTES);
 	s->seen = store_ch_seen_new();
 	store_ch_clusters_begin(s, c);
 	r = store_ch_schema_new(c, &s->schema, reterr);

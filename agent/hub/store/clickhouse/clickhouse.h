@@ -77,6 +77,7 @@ struct ch_expiring {
 	uint64_t measured_ns; /* CLOCK_MONOTONIC, when the stats were last read */
 };
 
+struct ch_cache;
 struct ch_schema;
 struct ch_clusters { /* names of clusters other than the hub's own */
 	char **names;
@@ -91,7 +92,7 @@ struct ch_store {
 	struct ch_schema *schema;   /* the tables, by the configuration */
 	uint64_t retention_ns, max_bytes;
 	struct ch_expiring expiring; /* the writer's */
-	size_t names_bytes;	     /* limit for the names of the stacks in one answer */
+	struct ch_cache *names;	     /* stacks and frames that readers have read */
 	uint8_t seed[16];	     /* of the ids; known when ready */
 	atomic_bool ready;	     /* the tables are there, as this hub needs them */
 	pthread_mutex_t ready_lock;  /* guards the making of the tables, and what follows */
@@ -200,7 +201,16 @@ struct ch_hash *store_ch_hash_new(const struct ch_store *s);
 struct ch_hash *store_ch_hash_free(struct ch_hash *h);
 void store_ch_hash_str(struct ch_hash *h, const char *s); /* NULL is another text than "" */
 void store_ch_hash_u64(struct ch_hash *h, uint64_t v);
+void store_ch_hash_ids(struct ch_hash *h, const uint64_t *ids, size_t n); /* as n times _u64 */
 uint64_t store_ch_hash_end(struct ch_hash *h); /* and begins again; never 0 */
+/* The ids of a frame, and of a stack. An empty text is as none, but that of a name or a label. */
+uint64_t store_ch_frame_id(struct ch_hash *h, const struct frame *f);
+/*
+ * frames: a hash of the ids of its frames; 0: it has none. labels: _LABEL_MAX texts, NULL for none;
+ * or NULL.
+ */
+uint64_t store_ch_stack_id(struct ch_hash *h, uint64_t frames, const struct stack_head *head,
+			   const char *const *labels);
 
 /* Ids of rows that are in the database, for the writer. */
 struct ch_seen *store_ch_seen_new(void);
@@ -226,6 +236,8 @@ struct ch_where {
 	bool calls; /* the rows are samples of calls */
 	/* the rows are windows: a condition on samples is neither true nor false */
 	bool windows_only;
+	bool distinct; /* it does not matter whether it has a window twice */
+	bool cpu;      /* store_ch_tag() has put the tag "cpu" */
 };
 /*
  * LIKE and REGEXP become lists of values, which the hub itself has compared. The caller frees
@@ -236,7 +248,10 @@ int store_ch_where_match(struct ch_store *s, const struct selection *sel, const 
 bool store_ch_wants_samples(const struct selection *sel);
 bool store_ch_wants_calls(const struct selection *sel);
 bool store_ch_is_sample_tag(const char *tag);
-/* The value of a tag; its SQL is "" if a row has not the tag, which _has says. */
+/*
+ * The value of a tag; its SQL is "" if a row has not the tag, which _has says. Before
+ * store_ch_samples(), so that it knows what the statement needs.
+ */
 void store_ch_tag(struct ch_where *w, const char *tag);
 void store_ch_has(struct ch_where *w, const char *tag);
 /* " AND ..." : services, what the reader may see, conditions */
@@ -274,8 +289,8 @@ struct ch_names;
 struct ch_names *store_ch_names_new(struct ch_store *s, const struct ch_limits *l);
 struct ch_names *store_ch_names_free(struct ch_names *n);
 /*
- * Reads the stacks with these ids, and their frames. -EFBIG: there is no room for more, and some of
- * them may lack their names.
+ * Reads the stacks with these ids, and their frames. They stay until the names are freed. -EFBIG:
+ * there is no room for more, and some of them may lack their names.
  */
 int store_ch_names_read(struct ch_names *n, const uint64_t *ids, size_t n_ids,
 			struct field_error *reterr);

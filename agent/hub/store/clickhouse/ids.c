@@ -52,6 +52,11 @@ void store_ch_hash_u64(struct ch_hash *h, uint64_t v)
 	must(EVP_DigestUpdate(h->now, &v, sizeof(v)));
 }
 
+void store_ch_hash_ids(struct ch_hash *h, const uint64_t *ids, size_t n)
+{
+	must(EVP_DigestUpdate(h->now, ids, n * sizeof(*ids)));
+}
+
 void store_ch_hash_str(struct ch_hash *h, const char *s)
 {
 	store_ch_hash_u64(h, s ? strlen(s) + 1 : 0);
@@ -68,6 +73,40 @@ uint64_t store_ch_hash_end(struct ch_hash *h)
 	memcpy(&id, digest, sizeof(id));
 	begin(h);
 	return id ?: 1;
+}
+
+/* ---- what a frame and a stack say: as their rows do ---- */
+
+static void hash_if_any(struct ch_hash *h, const char *s)
+{
+	store_ch_hash_str(h, s && *s ? s : NULL);
+}
+
+uint64_t store_ch_frame_id(struct ch_hash *h, const struct frame *f)
+{
+	store_ch_hash_u64(h, (uint64_t)f->kind << 33 | (uint64_t)f->inlined << 32 | f->line);
+	store_ch_hash_u64(h, f->address);
+	store_ch_hash_str(h, f->name);
+	hash_if_any(h, f->module);
+	hash_if_any(h, f->build_id);
+	hash_if_any(h, f->file);
+	return store_ch_hash_end(h);
+}
+
+uint64_t store_ch_stack_id(struct ch_hash *h, uint64_t frames, const struct stack_head *head,
+			   const char *const *labels)
+{
+	bool any = false;
+
+	for (int i = 0; labels && i < _LABEL_MAX; i++)
+		any |= labels[i] != NULL;
+	store_ch_hash_u64(h, frames);
+	store_ch_hash_u64(h, (uint64_t)head->wait << 1 | head->main_thread);
+	hash_if_any(h, head->process_comm);
+	hash_if_any(h, head->thread_comm);
+	for (int i = 0; any && i < _LABEL_MAX; i++)
+		store_ch_hash_str(h, labels[i]);
+	return store_ch_hash_end(h);
 }
 
 /* ---- ids that are in the database ---- */

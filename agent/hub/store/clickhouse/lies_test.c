@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "hub/store/clickhouse/clickhouse.h"
+#include "hub/store/clickhouse/names.h"
 #include "lib/loop/testserver.h"
 
 #define MAX_LIES 4
@@ -284,7 +284,8 @@ static void names_without_room(void **state)
 	struct buf *sums = lie(e, OF_SUMS), *total;
 	bool cut;
 
-	e->store->names_bytes = 1;
+	store_ch_cache_free(e->store->names);
+	e->store->names = store_ch_cache_new(1);
 	put_sum(sums, 1, 10);
 	put_sum(sums, 2, 5);
 	put_stack(lie(e, OF_STACKS), 1, 2);

@@ -84,15 +84,15 @@ static void put_sums(struct reading *r, struct ch_where *w, size_t limit)
 			text(w, "''");
 		text(w, " AS ns, stack, ");
 	}
-	text(w, "" CH_SUM("v") " AS s, "
-			       "" CH_SUM("c") ", "
-					      "toUInt32(min(time)), toUInt32(max(time))");
+	text(w, CH_SUM("v") " AS s, " CH_SUM("c") ", toUInt32(min(time)), toUInt32(max(time))");
 	store_ch_samples(w, sel, CH_NEWEST);
 	store_ch_selection(w, sel);
 	if (limit) {
-		/* a text of few values is faster as a key than as a String */
-		text(w, " GROUP BY app_service, has_group, of_group, ns, stack "
-			"ORDER BY s DESC, app, of_group, ns, stack LIMIT ");
+		/* each key costs time, also a constant; a text of few values costs less than String */
+		text(w, " GROUP BY app_service, stack");
+		text(w, sel->group_by && !r->group_of_stack ? ", has_group, of_group" : "");
+		text(w, sel->n_apart ? ", ns" : "");
+		text(w, " ORDER BY s DESC, app, of_group, ns, stack LIMIT ");
 		store_ch_int(&w->sql, (int64_t)limit);
 	}
 }

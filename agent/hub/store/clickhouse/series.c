@@ -168,7 +168,7 @@ static int take_snapshot(struct ch_rows *rows, void *arg)
 /* A snapshot of a selected process ends the one before, also if it is not of the selection. */
 static int read_snapshots(struct summing *s, const struct selection *sel)
 {
-	struct ch_where w = {.event = sel->event, .windows_only = true};
+	struct ch_where w = {.event = sel->event, .windows_only = true, .distinct = true};
 
 	text(&w, "SELECT DISTINCT reinterpretAsInt64(cityHash64(");
 	store_ch_process(&w);
@@ -224,7 +224,7 @@ static int take_start(struct ch_rows *rows, void *arg)
 
 static int read_starts(struct summing *s)
 {
-	struct ch_where w = {.event = s->sel->event, .windows_only = true};
+	struct ch_where w = {.event = s->sel->event, .windows_only = true, .distinct = true};
 	struct selection since = *s->sel;
 
 	since.time_end_s += SEEN_S;

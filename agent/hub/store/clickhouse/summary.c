@@ -46,10 +46,13 @@ static int read_windows(struct ch_store *s, const struct selection *sel, const s
 	return store_ch_each(s, &w.sql, l, 1, take_windows, ret, reterr);
 }
 
-/* The windows that overlap the selection's time, of any event: whose containers or nodes it has. */
+/*
+ * The windows that overlap the selection's time, of any event: whose containers or nodes it has.
+ * For a set, so one that is there twice does no harm.
+ */
 static void put_selected(struct ch_where *w, const struct selection *sel)
 {
-	text(w, " FROM windows FINAL WHERE ");
+	text(w, " FROM windows WHERE ");
 	store_ch_overlap(w, sel);
 	store_ch_selection(w, sel);
 }
@@ -63,8 +66,9 @@ static void of_its_containers(struct ch_where *w, const struct selection *sel)
 
 void store_ch_losses(struct ch_where *w, const struct selection *sel)
 {
+	/* few windows have losses; those that are there twice say the same, so PREWHERE may choose */
 	text(w, " FROM windows FINAL ARRAY JOIN loss_reasons AS reason, loss_counts AS lost, "
-		"loss_times AS lost_ns WHERE profile_event_type='");
+		"loss_times AS lost_ns PREWHERE notEmpty(loss_reasons) WHERE profile_event_type='");
 	text(w, profile_event_info(sel->event)->name);
 	text(w, "' AND ");
 	store_ch_overlap(w, sel);

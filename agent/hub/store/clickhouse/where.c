@@ -106,6 +106,7 @@ void store_ch_tag(struct ch_where *w, const char *tag)
 {
 	const struct tag_sql *t = known(tag);
 
+	w->cpu |= streq(tag, "cpu");
 	if (constant(w, tag)) {
 		str(w, constant(w, tag));
 	} else if (t && t->of_call && !w->calls) {
@@ -274,6 +275,30 @@ static void put_predicate(struct ch_where *w, const struct predicate *p)
 	text(w, p->n_children ? ")" : p->op == PRED_AND ? "1)" : "0)");
 }
 
+/*
+ * Of windows: what is neither true nor false counts as true. Conditions on windows alone stay as
+ * they are, so that the key of the table finds their rows.
+ */
+static void put_of_windows(struct ch_where *w, const struct predicate *p)
+{
+	if (!has_tag(p, store_ch_is_sample_tag)) {
+		put_predicate(w, p);
+		return;
+	}
+	if (p->op != PRED_AND) {
+		text(w, "ifNull(");
+		put_predicate(w, p);
+		text(w, ",1)");
+		return;
+	}
+	text(w, "(");
+	for (size_t i = 0; i < p->n_children; i++) {
+		text(w, i ? " AND " : "");
+		put_of_windows(w, p->children[i]);
+	}
+	text(w, ")");
+}
+
 static void put_list(struct ch_where *w, const char *column, char *const *items, size_t n)
 {
 	text(w, column);
@@ -362,9 +387,12 @@ void store_ch_selection(struct ch_where *w, const struct selection *sel)
 	store_ch_scope(w, sel);
 	if (!sel->where)
 		return;
-	text(w, w->windows_only ? " AND ifNull(" : " AND (");
-	put_predicate(w, sel->where);
-	text(w, w->windows_only ? ",1)" : ")");
+	text(w, " AND (");
+	if (w->windows_only)
+		put_of_windows(w, sel->where);
+	else
+		put_predicate(w, sel->where);
+	text(w, ")");
 }
 
 /* ---- rows ---- */
@@ -445,18 +473,29 @@ void store_ch_last_stored(struct ch_where *w, const struct selection *sel)
 
 void store_ch_windows(struct ch_where *w, const struct selection *sel, enum ch_which which)
 {
-	text(w, " FROM windows FINAL");
+	text(w, w->distinct ? " FROM windows" : " FROM windows FINAL");
 	put_where(w, sel, which);
+}
+
+static bool is_cpu(const char *tag)
+{
+	return streq(tag, "cpu");
+}
+
+/* ClickHouse reads each column of an ARRAY JOIN, also if the statement has no use for it. */
+static bool wants_cpu(const struct ch_where *w, const struct selection *sel)
+{
+	return w->cpu || (sel->where && has_tag(sel->where, is_cpu));
 }
 
 void store_ch_samples(struct ch_where *w, const struct selection *sel, enum ch_which which)
 {
 	text(w, " FROM windows FINAL ARRAY JOIN ");
-	if (w->calls)
-		text(w, "traces AS trace, spans AS span, call_stacks AS stack, call_values AS v, "
-			"call_counts AS c, arrayResize(call_cpus, length(call_stacks), -1) AS cpu");
-	else
-		text(w, "stacks AS stack, `values` AS v, counts AS c, "
-			"arrayResize(cpus, length(stacks), -1) AS cpu");
+	text(w, w->calls ? "traces AS trace, spans AS span, call_stacks AS stack, "
+			   "call_values AS v, call_counts AS c"
+			 : "stacks AS stack, `values` AS v, counts AS c");
+	if (wants_cpu(w, sel))
+		text(w, w->calls ? ", arrayResize(call_cpus, length(call_stacks), -1) AS cpu"
+				 : ", arrayResize(cpus, length(stacks), -1) AS cpu");
 	put_where(w, sel, which);
 }

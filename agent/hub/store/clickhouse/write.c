@@ -87,15 +87,9 @@ static uint64_t frame_id(struct writing *w, const struct frame *f)
 	HASH_FIND_PTR(w->frames, &f, x);
 	if (x)
 		return x->id;
-	store_ch_hash_u64(w->hash, (uint64_t)f->kind << 33 | (uint64_t)f->inlined << 32 | f->line);
-	store_ch_hash_u64(w->hash, f->address);
-	store_ch_hash_str(w->hash, f->name);
-	store_ch_hash_str(w->hash, f->module);
-	store_ch_hash_str(w->hash, f->build_id);
-	store_ch_hash_str(w->hash, f->file);
 	x = xcalloc(1, sizeof(*x));
 	x->key = f;
-	x->id = store_ch_hash_end(w->hash);
+	x->id = store_ch_frame_id(w->hash, f);
 	HASH_ADD_PTR(w->frames, key, x);
 	if (is_new(w, x->id))
 		put_frame(w, x->id, f);
@@ -114,7 +108,7 @@ static uint64_t frame_list(struct writing *w, uint32_t stack)
 	const struct stack_ref *x = stack_of(w, stack);
 	uint64_t *ret = stack < w->batch->n_stacks ? &w->frame_lists[stack] : NULL;
 
-	if (!ret)
+	if (!ret || !x->n)
 		return 0;
 	for (size_t i = 0; !*ret && i < x->n; i++)
 		frame_id(w, x->frames[i]); /* before the hash of the list begins */
@@ -161,15 +155,13 @@ static void put_stack(struct writing *w, uint64_t id, const struct profile_sampl
 
 static uint64_t stack_id(struct writing *w, const struct profile_sample *x)
 {
-	uint64_t list = frame_list(w, x->stack), id;
+	const struct stack_head head = {.process_comm = x->process_comm,
+					.thread_comm = x->thread_comm,
+					.main_thread = x->main_thread,
+					.wait = x->wait};
+	uint64_t id = store_ch_stack_id(w->hash, frame_list(w, x->stack), &head,
+					x->labels ? x->labels->values : NULL);
 
-	store_ch_hash_u64(w->hash, list);
-	store_ch_hash_u64(w->hash, (uint64_t)x->wait << 1 | x->main_thread);
-	store_ch_hash_str(w->hash, x->process_comm);
-	store_ch_hash_str(w->hash, x->thread_comm);
-	for (int i = 0; x->labels && i < _LABEL_MAX; i++)
-		store_ch_hash_str(w->hash, x->labels->values[i]);
-	id = store_ch_hash_end(w->hash);
 	if (is_new(w, id))
 		put_stack(w, id, x);
 	return id;
