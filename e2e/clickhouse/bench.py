@@ -24,6 +24,7 @@ TOOLS = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cac
 DATABASE, DEEPFLOW, FLEET = "bench", "deepflow", "fleet"
 T0, BASE_S = 1700000000, 1000       # of sinks_bench.c: 1e6 rows are 1000 s of 200 pods
 REPEATS = 5
+WHATS = ("all", "hour", "series", "choices", "threads", "thread_choices")   # of sinks_bench.c
 DEEPFLOW_LIMIT = 1000000            # querier.profile.flame_query_limit
 
 # deepflow.md, section 1: the columns of profile.in_process that the queries or the size depend on,
@@ -252,22 +253,32 @@ def compare(engine, rows, got):
     cpu, wall = engine.cost(f"{sql} LIMIT {DEEPFLOW_LIMIT}")
     summed, _ = engine.cost("SELECT profile_location_str, sum(profile_value) FROM ("
                             f"{sql}) GROUP BY profile_location_str")
-    report(f"query_{n}", again["clickhouse.all_engine"], "CPU-s",
-           "half of the rows, all statements of an answer, the engine's CPU")
-    report(f"query_hub_{n}", again["clickhouse.all_hub"], "CPU-s",
-           f"the hub's part of that; SQLite: {got['sqlite.all_hub']:.3f}")
+    report_costs(n, again, "all", "query", f"half of the rows; SQLite: {got['sqlite.all_hub']:.3f}")
     report(f"query_deepflow_{n}", cpu, "CPU-s",
            f"DeepFlow's SQL, at most {DEEPFLOW_LIMIT} rows; summed in its table: {summed:.3f}")
     report(f"query_to_deepflow_{n}", again["clickhouse.all_engine"] / cpu, "",
            "the engine's CPU over that of DeepFlow's SQL", "<= 0.2")
+    report(f"query_cold_to_deepflow_{n}", again["clickhouse.all_cold_engine"] / cpu, "",
+           "the same for the first query of a hub")
     report(f"query_to_deepflow_summed_{n}", again["clickhouse.all_engine"] / summed, "",
            "the same over a sum by stack in DeepFlow's table")
-    for what in ("all", "hour", "series", "choices"):
+    for what in WHATS:
         report(f"{what}_p50_{n}", again[f"clickhouse.{what}_p50"], "ms", "wall time; SQLite: "
                f"{got[f'sqlite.{what}_p50']:.1f}" +
                (f"; DeepFlow's SQL: {wall:.1f}" if what == "all" else ""))
         report(f"{what}_p99_{n}", again[f"clickhouse.{what}_p99"], "ms", "wall time; SQLite: "
                f"{got[f'sqlite.{what}_p99']:.1f}")
+
+
+def report_costs(n, got, what, name, how, goal=""):
+    """The CPU of one question: all its statements."""
+    report(f"{name}_{n}", got[f"clickhouse.{what}_engine"], "CPU-s", f"the engine's CPU; {how}",
+           goal)
+    report(f"{name}_cold_{n}", got[f"clickhouse.{what}_cold_engine"], "CPU-s",
+           "the same, the first time" +
+           (" after the hub's start" if what == "all" else ""))
+    report(f"{name}_hub_{n}", got[f"clickhouse.{what}_hub"], "CPU-s",
+           f"the hub's part; the first time: {got[f'clickhouse.{what}_cold_hub']:.3f}")
 
 
 def make_fleet(engine, rows):
@@ -293,12 +304,9 @@ def fleet(engine, rows):
     end_s = make_fleet(engine, rows)
     report(f"bytes_{n}", engine.bytes_of(FLEET) / rows, "B/row", "made in the engine")
     got = hub(engine, "ask", "ns-7", str(max(T0, end_s - 86400)), str(end_s), "20", database=FLEET)
-    for what, name in (("all", "day"), ("hour", "hour"), ("series", "series"),
-                       ("choices", "choices")):
-        report(f"{name}_{n}", got[f"clickhouse.{what}_engine"], "CPU-s",
-               "one of 20 namespaces, the engine's CPU" +
-               (" (at most 1)" if name == "day" else ""), "<= 1" if name == "day" else "")
-        report(f"{name}_hub_{n}", got[f"clickhouse.{what}_hub"], "CPU-s", "the hub's part of that")
+    for what in WHATS:
+        name = "day" if what == "all" else what
+        report_costs(n, got, what, name, "one of 20 namespaces", "<= 1" if name == "day" else "")
         report(f"{name}_p50_{n}", got[f"clickhouse.{what}_p50"], "ms", "wall time")
         report(f"{name}_p99_{n}", got[f"clickhouse.{what}_p99"], "ms", "wall time")
 

@@ -275,6 +275,175 @@ static void frames_of_others(void **state)
 	assert_string_equal(seen.leaf, STORE_LOST);
 }
 
+/* ---- what a lie leaves behind ---- */
+
+/* The truth: a stack of one frame, with the ids that hubs give them. */
+struct truth {
+	uint64_t stack, frame;
+};
+
+static struct truth truth_of(struct engine *e)
+{
+	const struct frame frame = {.kind = FRAME_APP, .name = "leaf"};
+	const struct stack_head head = {.process_comm = "process", .thread_comm = "thread"};
+	struct ch_hash *h = store_ch_hash_new(e->store);
+	struct truth t = {.frame = store_ch_frame_id(h, &frame)};
+
+	store_ch_hash_u64(h, t.frame);
+	t.stack = store_ch_stack_id(h, store_ch_hash_end(h), &head, NULL);
+	store_ch_hash_free(h);
+	return t;
+}
+
+static void put_true_stack(struct buf *b, uint64_t id, const char *thread, uint64_t frame)
+{
+	store_ch_put_u64(b, id);
+	store_ch_put_str(b, "process");
+	store_ch_put_str(b, thread);
+	store_ch_put_u8(b, 0);
+	store_ch_put_u8(b, 0);
+	store_ch_put_varint(b, 0);
+	store_ch_put_varint(b, 0);
+	store_ch_put_varint(b, 1);
+	store_ch_put_u64(b, frame);
+}
+
+static void put_true_frame(struct buf *b, uint64_t id, const char *name)
+{
+	store_ch_put_u64(b, id);
+	store_ch_put_u8(b, FRAME_APP);
+	store_ch_put_u8(b, 0);
+	store_ch_put_u32(b, 0);
+	store_ch_put_u64(b, 0);
+	store_ch_put_str(b, name);
+	store_ch_put_u8(b, 1);
+	store_ch_put_str(b, "");
+	store_ch_put_str(b, "");
+	store_ch_put_str(b, "");
+}
+
+static void assert_leaf(struct engine *e, const char *leaf)
+{
+	struct field_error error = {0};
+	struct seen seen = {0};
+
+	assert_int_equal(read_all(e, &seen, &error, NULL), 0);
+	assert_int_equal(seen.n, 1);
+	assert_string_equal(seen.leaf, leaf);
+}
+
+static uint64_t of_names(const char *result)
+{
+	return counter_get(counter("store_names_total", "result", result));
+}
+
+/* Answers with this stack and this frame. The last one is the truth, which then stays. */
+static void assert_forgotten(struct engine *e, struct truth t,
+			     void (*put_stacks)(struct buf *, struct truth),
+			     void (*put_frames)(struct buf *, struct truth), const char *leaf)
+{
+	struct buf *stacks = &e->lies[1].body, *frames = &e->lies[2].body;
+	uint64_t hits;
+
+	put_stacks(stacks, t);
+	put_frames(frames, t);
+	assert_leaf(e, leaf);
+	stacks->len = frames->len = 0;
+	put_true_stack(stacks, t.stack, "thread", t.frame);
+	put_true_frame(frames, t.frame, "leaf");
+	assert_leaf(e, "leaf");
+	stacks->len = frames->len = 0; /* the engine has lost both */
+	hits = of_names("hit");
+	assert_leaf(e, "leaf");
+	assert_int_equal(of_names("hit"), hits + 1);
+}
+
+static void true_stack(struct buf *b, struct truth t)
+{
+	put_true_stack(b, t.stack, "thread", t.frame);
+}
+static void true_frame(struct buf *b, struct truth t)
+{
+	put_true_frame(b, t.frame, "leaf");
+}
+static void stack_of_another_frame(struct buf *b, struct truth t)
+{
+	put_true_stack(b, t.stack, "thread", 77);
+}
+static void stack_of_another_thread(struct buf *b, struct truth t)
+{
+	put_true_stack(b, t.stack, "another", t.frame);
+}
+static void stack_nobody_asked_for(struct buf *b, struct truth t)
+{
+	put_true_stack(b, t.stack + 1, "thread", t.frame);
+}
+static void frame_of_another_name(struct buf *b, struct truth t)
+{
+	put_true_frame(b, t.frame, "another");
+}
+static void no_row(struct buf *b, struct truth t)
+{
+	(void)b;
+	(void)t;
+}
+
+/* A stack or frame that is not what its id says is in one answer at most. */
+static void a_lie_is_not_kept(void **state)
+{
+	static const struct {
+		void (*stacks)(struct buf *b, struct truth t),
+			(*frames)(struct buf *b, struct truth t);
+		const char *leaf;
+		bool is_wrong;
+	} all[] = {
+		{stack_of_another_frame, true_frame, STORE_LOST, true},
+		{stack_of_another_thread, true_frame, "leaf", true},
+		{stack_nobody_asked_for, true_frame, STORE_LOST, false},
+		{true_stack, frame_of_another_name, "another", true},
+		{true_stack, no_row, STORE_LOST, false},
+		{no_row, true_frame, STORE_LOST, false},
+	};
+	struct engine *e = *state;
+	struct truth t = truth_of(e);
+
+	put_sum(lie(e, OF_SUMS), t.stack, 10);
+	(void)lie(e, OF_STACKS);
+	(void)lie(e, OF_FRAMES);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		uint64_t wrong = of_names("wrong");
+
+		e->lies[1].body.len = e->lies[2].body.len = 0;
+		assert_forgotten(e, t, all[i].stacks, all[i].frames, all[i].leaf);
+		assert_int_equal(of_names("wrong"), wrong + all[i].is_wrong);
+		store_ch_cache_free(e->store->names);
+		e->store->names = store_ch_cache_new(1 << 20);
+	}
+}
+
+/* What came before the answer ended is not kept either, and does no harm. */
+static void half_of_the_names(void **state)
+{
+	struct engine *e = *state;
+	struct truth t = truth_of(e);
+	struct field_error error = {0};
+	struct seen seen = {0};
+
+	put_sum(lie(e, OF_SUMS), t.stack, 10);
+	true_stack(lie(e, OF_STACKS), t);
+	true_frame(lie(e, OF_FRAMES), t);
+	for (size_t i = 1; i <= 2; i++) {
+		e->lies[i].half = true;
+		assert_int_equal(read_all(e, &seen, &error, NULL), -ENOTCONN);
+		e->lies[i].half = false;
+		e->lies[i].body.len--;
+		assert_int_equal(read_all(e, &seen, &error, NULL), -EIO);
+		e->lies[i].body.len++;
+	}
+	assert_int_equal(seen.n, 0);
+	assert_leaf(e, "leaf");
+}
+
 /* Names without room: their stacks are added up in one row, and the answer says so. */
 static void names_without_room(void **state)
 {
@@ -332,6 +501,8 @@ int main(void)
 		T(half_a_response),
 		T(stacks_of_any_length),
 		T(frames_of_others),
+		T(a_lie_is_not_kept),
+		T(half_of_the_names),
 		T(names_without_room),
 		T(refusals_are_told),
 	};

@@ -18,6 +18,7 @@ struct held_frame {
 };
 struct held_stack {
 	uint64_t id;
+	bool right; /* of a new one: its id is that of what it says */
 	struct known_stack *stack;
 	UT_hash_handle hh;
 };
@@ -87,6 +88,12 @@ struct ch_names *store_ch_names_free(struct ch_names *n)
 static void count(const char *result, uint64_t n)
 {
 	counter_add(counter("store_names_total", "result", result), n);
+}
+
+static void count_wrong(bool wrong)
+{
+	if (wrong)
+		count("wrong", 1);
 }
 
 /* ---- rows of an answer ---- */
@@ -258,13 +265,14 @@ static int want_stack(struct ch_names *n, uint64_t id)
 
 /* ---- frames ---- */
 
-static int want_frame(struct ch_names *n, uint64_t id)
+static int want_frame(struct ch_names *n, uint64_t id, struct held_frame **ret)
 {
 	struct known_frame *known;
 	struct held_frame *held;
 	int e;
 
 	HASH_FIND(hh, n->frames, &id, sizeof(id), held);
+	*ret = held;
 	if (held)
 		return 0;
 	e = store_ch_share_take(&n->share, sizeof(*held));
@@ -272,7 +280,7 @@ static int want_frame(struct ch_names *n, uint64_t id)
 		e = store_ch_share_find_frame(&n->share, id, &known);
 	if (e)
 		return e;
-	held = xcalloc(1, sizeof(*held));
+	*ret = held = xcalloc(1, sizeof(*held));
 	held->id = id;
 	held->frame = known;
 	HASH_ADD(hh, n->frames, id, sizeof(held->id), held);
@@ -281,16 +289,28 @@ static int want_frame(struct ch_names *n, uint64_t id)
 	return 0;
 }
 
-static int want_frames(struct ch_names *n)
+/* Whether the stack's id is that of what it says. */
+static bool is_right(struct ch_names *n, const struct known_stack *s)
 {
+	uint64_t list = 0;
+
+	if (s->n) {
+		store_ch_hash_ids(n->hash, s->ids, s->n);
+		list = store_ch_hash_end(n->hash);
+	}
+	return store_ch_stack_id(n->hash, list, &s->head, s->labels) == s->id;
+}
+
+/* From the ids to what the reader holds. */
+static int want_frames(struct ch_names *n, struct held_stack *held)
+{
+	struct known_stack *s = held->stack;
 	int e = 0;
 
-	for (size_t i = 0; !e && i < n->n_new; i++) {
-		const struct known_stack *s = n->new[i]->stack;
-
-		for (size_t k = 0; !e && k < s->n; k++)
-			e = want_frame(n, s->ids[k]);
-	}
+	held->right = is_right(n, s);
+	count_wrong(!held->right);
+	for (size_t i = 0; !e && i < s->n; i++)
+		e = want_frame(n, s->ids[i], &s->held[i]);
 	return e;
 }
 
@@ -344,6 +364,7 @@ static int take_frame(struct ch_rows *rows, void *arg)
 	uint64_t id = store_ch_get_u64(rows);
 	struct frame_row row = get_frame(rows);
 	struct held_frame *held;
+	bool right;
 	int e;
 
 	HASH_FIND(hh, n->frames, &id, sizeof(id), held);
@@ -353,10 +374,10 @@ static int take_frame(struct ch_rows *rows, void *arg)
 	if (e)
 		return e;
 	held->frame = make_frame(&row, id);
-	if (store_ch_frame_id(n->hash, &held->frame->frame) == id)
+	right = store_ch_frame_id(n->hash, &held->frame->frame) == id;
+	count_wrong(!right);
+	if (right)
 		held->frame = store_ch_share_put_frame(&n->share, held->frame);
-	else
-		count("wrong", 1);
 	return 0;
 }
 
@@ -382,29 +403,16 @@ static int read_ids(struct ch_names *n, const char *sql, struct buf *ids, size_t
 
 /* ---- stacks with their frames ---- */
 
-/* Whether the stack's id is that of what it says. */
-static bool is_true(struct ch_names *n, const struct known_stack *s)
-{
-	uint64_t list = 0;
-
-	if (s->n) {
-		store_ch_hash_ids(n->hash, s->ids, s->n);
-		list = store_ch_hash_end(n->hash);
-	}
-	return store_ch_stack_id(n->hash, list, &s->head, s->labels) == s->id;
-}
-
-/* Puts frames in the place of their ids. Returns whether all of them are in the cache. */
-static bool put_frames(struct ch_names *n, struct known_stack *s)
+/* From what the reader holds to the frames. Returns whether all of them are in the cache. */
+static bool put_frames(struct known_stack *s)
 {
 	bool shared = true;
 
 	for (size_t i = 0; i < s->n; i++) {
-		struct held_frame *held;
+		const struct known_frame *f = s->held[i]->frame;
 
-		HASH_FIND(hh, n->frames, &s->ids[i], sizeof(s->ids[i]), held);
-		s->frames[i] = held->frame ? &held->frame->frame : &lost;
-		shared &= held->frame && held->frame->shared;
+		s->frames[i] = f ? &f->frame : &lost;
+		shared &= f && f->shared;
 	}
 	return shared;
 }
@@ -413,11 +421,8 @@ static void settle_new(struct ch_names *n)
 {
 	for (size_t i = 0; i < n->n_new; i++) {
 		struct held_stack *held = n->new[i];
-		bool right = is_true(n, held->stack);
 
-		if (!right)
-			count("wrong", 1);
-		if (put_frames(n, held->stack) && right)
+		if (put_frames(held->stack) && held->right)
 			held->stack = store_ch_share_put_stack(&n->share, held->stack);
 	}
 	n->n_new = 0;
@@ -430,8 +435,8 @@ static int read_stacks(struct ch_names *n, size_t most, struct field_error *rete
 			 "frames FROM stacks WHERE id IN (SELECT id FROM pf_ids) LIMIT 1 BY id",
 			 &n->wanted_stacks, most, take_stack, reterr);
 
-	if (!e)
-		e = want_frames(n);
+	for (size_t i = 0; !e && i < n->n_new; i++)
+		e = want_frames(n, n->new[i]);
 	if (!e)
 		e = read_ids(n,
 			     "SELECT id, kind, inlined, line, address, name, has_name, module, "

@@ -25,9 +25,10 @@ struct known_stack {
 	struct stack_head head;
 	const char *labels[_LABEL_MAX];
 	size_t n;
-	union {
-		uint64_t *ids;		     /* until the reader has their frames */
-		const struct frame **frames; /* root first */
+	union {				  /* one after the other, in the same place; root first */
+		uint64_t *ids;		  /* as in the row */
+		struct held_frame **held; /* while the reader asks for them */
+		const struct frame **frames;
 	};
 	/* ---- */
 	bool shared;
