@@ -6,7 +6,8 @@ to ClickHouse's engine (engine.py) and asks both. Then the same samples go into 
 that. Prints one JSON object a line. `make bench` calls it.
 
 ROWS=1e7 writes so many rows (default 1e6). FLEET=1e8 makes a database of so many rows in the
-engine, out of those, with 20 namespaces, and asks for an hour and a day of one of them."""
+engine, out of those, with 20 namespaces, and asks for an hour and a day of one of them. ASKS=5 asks
+each question so often (20), after the first time."""
 import ctypes
 import http.client
 import json
@@ -24,6 +25,7 @@ TOOLS = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cac
 DATABASE, DEEPFLOW, FLEET = "bench", "deepflow", "fleet"
 T0, BASE_S = 1700000000, 1000       # of sinks_bench.c: 1e6 rows are 1000 s of 200 pods
 REPEATS = 5
+ASKS = os.environ.get("ASKS", "20")
 WHATS = ("all", "hour", "series", "choices", "threads", "thread_choices")   # of sinks_bench.c
 DEEPFLOW_LIMIT = 1000000            # querier.profile.flame_query_limit
 
@@ -248,7 +250,7 @@ def compare(engine, rows, got):
            "the hub's CPU a row over SQLite's", "<= 2")
     report(f"in_{n}", got["clickhouse.in_rows_per_s"], "rows/s", "one writer, wall time; SQLite: "
            f"{got['sqlite.in_rows_per_s']:.0f}")
-    again = hub(engine, "ask", "app", str(T0), str(T0 + rows // 1000), "20")
+    again = hub(engine, "ask", "app", str(T0), str(T0 + rows // 1000), ASKS)
     sql = ASKED.format(db=DEEPFLOW, start=T0, end=T0 + rows // 1000, ns="app")
     cpu, wall = engine.cost(f"{sql} LIMIT {DEEPFLOW_LIMIT}")
     summed, _ = engine.cost("SELECT profile_location_str, sum(profile_value) FROM ("
@@ -303,7 +305,7 @@ def fleet(engine, rows):
     n = f"{rows:.0e}"
     end_s = make_fleet(engine, rows)
     report(f"bytes_{n}", engine.bytes_of(FLEET) / rows, "B/row", "made in the engine")
-    got = hub(engine, "ask", "ns-7", str(max(T0, end_s - 86400)), str(end_s), "20", database=FLEET)
+    got = hub(engine, "ask", "ns-7", str(max(T0, end_s - 86400)), str(end_s), ASKS, database=FLEET)
     for what in WHATS:
         name = "day" if what == "all" else what
         report_costs(n, got, what, name, "one of 20 namespaces", "<= 1" if name == "day" else "")

@@ -10,9 +10,9 @@ struct ch_cache {
 	size_t max_bytes;
 	size_t bytes; /* of the cache, and of what readers have for themselves */
 	size_t held;  /* the sum over all readers */
-	struct known_frame *frames;
-	struct known_stack *stacks;
-	struct known_stack *idle; /* nobody holds them; the one that waits longest is the first */
+	struct kept_frame *frames;
+	struct kept_stack *stacks;
+	struct kept_stack *idle; /* nobody holds them; the one that waits longest is the first */
 	struct counter *size, *evicted;
 };
 
@@ -27,12 +27,12 @@ struct ch_cache *store_ch_cache_new(size_t max_bytes)
 	return c;
 }
 
-static struct known_frame *frame_at(const struct known_stack *s, size_t i)
+static struct kept_frame *frame_at(const struct kept_stack *s, size_t i)
 {
-	return (struct known_frame *)s->frames[i];
+	return (struct kept_frame *)s->frames[i];
 }
 
-static void leave_frame(struct ch_cache *c, struct known_frame *f)
+static void leave_frame(struct ch_cache *c, struct kept_frame *f)
 {
 	if (--f->n_users)
 		return;
@@ -41,7 +41,7 @@ static void leave_frame(struct ch_cache *c, struct known_frame *f)
 	free(f);
 }
 
-static void evict(struct ch_cache *c, struct known_stack *s)
+static void evict(struct ch_cache *c, struct kept_stack *s)
 {
 	DL_DELETE(c->idle, s);
 	HASH_DEL(c->stacks, s);
@@ -129,15 +129,15 @@ static void give_back(struct ch_share *s, size_t bytes)
 
 /* ---- stacks ---- */
 
-static void hold_stack(struct ch_cache *c, struct known_stack *s)
+static void hold_stack(struct ch_cache *c, struct kept_stack *s)
 {
 	if (!s->n_readers++)
 		DL_DELETE(c->idle, s);
 }
 
-static int find_stack(struct ch_share *s, uint64_t id, struct known_stack **ret)
+static int find_stack(struct ch_share *s, uint64_t id, struct kept_stack **ret)
 {
-	struct known_stack *x;
+	struct kept_stack *x;
 
 	HASH_FIND(hh, s->cache->stacks, &id, sizeof(id), x);
 	*ret = NULL;
@@ -151,7 +151,7 @@ static int find_stack(struct ch_share *s, uint64_t id, struct known_stack **ret)
 	return 0;
 }
 
-int store_ch_share_find_stack(struct ch_share *s, uint64_t id, struct known_stack **ret)
+int store_ch_share_find_stack(struct ch_share *s, uint64_t id, struct kept_stack **ret)
 {
 	int e;
 
@@ -161,10 +161,10 @@ int store_ch_share_find_stack(struct ch_share *s, uint64_t id, struct known_stac
 	return e;
 }
 
-static struct known_stack *put_stack(struct ch_share *s, struct known_stack *x)
+static struct kept_stack *put_stack(struct ch_share *s, struct kept_stack *x)
 {
 	struct ch_cache *c = s->cache;
-	struct known_stack *other;
+	struct kept_stack *other;
 
 	HASH_FIND(hh, c->stacks, &x->id, sizeof(x->id), other);
 	if (other) {
@@ -182,7 +182,7 @@ static struct known_stack *put_stack(struct ch_share *s, struct known_stack *x)
 	return x;
 }
 
-struct known_stack *store_ch_share_put_stack(struct ch_share *s, struct known_stack *x)
+struct kept_stack *store_ch_share_put_stack(struct ch_share *s, struct kept_stack *x)
 {
 	pthread_mutex_lock(&s->cache->lock);
 	x = put_stack(s, x);
@@ -190,7 +190,7 @@ struct known_stack *store_ch_share_put_stack(struct ch_share *s, struct known_st
 	return x;
 }
 
-void store_ch_share_drop_stack(struct ch_share *s, struct known_stack *x)
+void store_ch_share_drop_stack(struct ch_share *s, struct kept_stack *x)
 {
 	pthread_mutex_lock(&s->cache->lock);
 	if (!x->shared) {
@@ -204,9 +204,9 @@ void store_ch_share_drop_stack(struct ch_share *s, struct known_stack *x)
 
 /* ---- frames ---- */
 
-static int find_frame(struct ch_share *s, uint64_t id, struct known_frame **ret)
+static int find_frame(struct ch_share *s, uint64_t id, struct kept_frame **ret)
 {
-	struct known_frame *x;
+	struct kept_frame *x;
 
 	HASH_FIND(hh, s->cache->frames, &id, sizeof(id), x);
 	*ret = NULL;
@@ -220,7 +220,7 @@ static int find_frame(struct ch_share *s, uint64_t id, struct known_frame **ret)
 	return 0;
 }
 
-int store_ch_share_find_frame(struct ch_share *s, uint64_t id, struct known_frame **ret)
+int store_ch_share_find_frame(struct ch_share *s, uint64_t id, struct kept_frame **ret)
 {
 	int e;
 
@@ -230,10 +230,10 @@ int store_ch_share_find_frame(struct ch_share *s, uint64_t id, struct known_fram
 	return e;
 }
 
-static struct known_frame *put_frame(struct ch_share *s, struct known_frame *x)
+static struct kept_frame *put_frame(struct ch_share *s, struct kept_frame *x)
 {
 	struct ch_cache *c = s->cache;
-	struct known_frame *other;
+	struct kept_frame *other;
 
 	HASH_FIND(hh, c->frames, &x->id, sizeof(x->id), other);
 	if (other) {
@@ -249,7 +249,7 @@ static struct known_frame *put_frame(struct ch_share *s, struct known_frame *x)
 	return x;
 }
 
-struct known_frame *store_ch_share_put_frame(struct ch_share *s, struct known_frame *x)
+struct kept_frame *store_ch_share_put_frame(struct ch_share *s, struct kept_frame *x)
 {
 	pthread_mutex_lock(&s->cache->lock);
 	x = put_frame(s, x);
@@ -257,7 +257,7 @@ struct known_frame *store_ch_share_put_frame(struct ch_share *s, struct known_fr
 	return x;
 }
 
-void store_ch_share_drop_frame(struct ch_share *s, struct known_frame *x)
+void store_ch_share_drop_frame(struct ch_share *s, struct kept_frame *x)
 {
 	pthread_mutex_lock(&s->cache->lock);
 	if (x->shared) {

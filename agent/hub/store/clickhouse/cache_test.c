@@ -19,39 +19,39 @@ static char *text_of(uint64_t id)
 	return xasprintf("name %llu", (unsigned long long)id);
 }
 
-static struct known_frame *make_frame(struct ch_share *s, uint64_t id)
+static struct kept_frame *make_frame(struct ch_share *s, uint64_t id)
 {
 	_cleanup_free_ char *name = text_of(id);
-	size_t bytes = sizeof(struct known_frame) + strlen(name) + 1;
-	struct known_frame *f;
+	size_t bytes = sizeof(struct kept_frame) + strlen(name) + 1;
+	struct kept_frame *f;
 
 	if (store_ch_share_take(s, bytes))
 		return NULL;
 	f = xcalloc(1, bytes);
-	*f = (struct known_frame){.id = id, .bytes = bytes};
+	*f = (struct kept_frame){.id = id, .bytes = bytes};
 	f->frame.name = strcpy((char *)(f + 1), name);
 	return store_ch_share_put_frame(s, f);
 }
 
-static struct known_stack *make_stack(struct ch_share *s, uint64_t id, struct known_frame *frame)
+static struct kept_stack *make_stack(struct ch_share *s, uint64_t id, struct kept_frame *frame)
 {
-	size_t bytes = sizeof(struct known_stack) + sizeof(struct frame *);
-	struct known_stack *x;
+	size_t bytes = sizeof(struct kept_stack) + sizeof(struct frame *);
+	struct kept_stack *x;
 
 	if (store_ch_share_take(s, bytes))
 		return NULL;
 	x = xcalloc(1, bytes);
-	*x = (struct known_stack){.id = id, .bytes = bytes, .n = 1};
+	*x = (struct kept_stack){.id = id, .bytes = bytes, .n = 1};
 	x->frames = (const struct frame **)(x + 1);
 	x->frames[0] = &frame->frame;
 	return store_ch_share_put_stack(s, x);
 }
 
 /* A stack of one frame, both with this id, as a reader finds or makes it. NULL: no room. */
-static struct known_stack *hold(struct ch_share *s, uint64_t id)
+static struct kept_stack *hold(struct ch_share *s, uint64_t id)
 {
-	struct known_stack *x;
-	struct known_frame *f;
+	struct kept_stack *x;
+	struct kept_frame *f;
 
 	if (store_ch_share_find_stack(s, id, &x))
 		return NULL;
@@ -67,7 +67,7 @@ static struct known_stack *hold(struct ch_share *s, uint64_t id)
 	return x;
 }
 
-static void assert_says(const struct known_stack *x, uint64_t id)
+static void assert_says(const struct kept_stack *x, uint64_t id)
 {
 	_cleanup_free_ char *name = text_of(id);
 
@@ -79,7 +79,7 @@ static void assert_says(const struct known_stack *x, uint64_t id)
 static void use(struct ch_cache *c, uint64_t id)
 {
 	struct ch_share s = {.cache = c};
-	struct known_stack *x = hold(&s, id);
+	struct kept_stack *x = hold(&s, id);
 
 	assert_non_null(x);
 	assert_says(x, id);
@@ -90,7 +90,7 @@ static void use(struct ch_cache *c, uint64_t id)
 static bool has(struct ch_cache *c, uint64_t id)
 {
 	struct ch_share s = {.cache = c};
-	struct known_stack *x;
+	struct kept_stack *x;
 
 	assert_int_equal(store_ch_share_find_stack(&s, id, &x), 0);
 	if (x)
@@ -102,7 +102,7 @@ static bool has(struct ch_cache *c, uint64_t id)
 static bool has_frame(struct ch_cache *c, uint64_t id)
 {
 	struct ch_share s = {.cache = c};
-	struct known_frame *f;
+	struct kept_frame *f;
 
 	assert_int_equal(store_ch_share_find_frame(&s, id, &f), 0);
 	if (f)
@@ -113,8 +113,8 @@ static bool has_frame(struct ch_cache *c, uint64_t id)
 
 static size_t bytes_of(size_t n_stacks)
 {
-	return n_stacks * (sizeof(struct known_stack) + sizeof(struct frame *) +
-			   sizeof(struct known_frame) + strlen("name 1") + 1);
+	return n_stacks * (sizeof(struct kept_stack) + sizeof(struct frame *) +
+			   sizeof(struct kept_frame) + strlen("name 1") + 1);
 }
 
 /* ---- one reader ---- */
@@ -151,7 +151,7 @@ static void a_frame_goes_with_the_last_of_its_stacks(void **state)
 {
 	struct ch_cache *c = store_ch_cache_new(bytes_of(4));
 	struct ch_share reader = {.cache = c};
-	struct known_frame *f = make_frame(&reader, 1);
+	struct kept_frame *f = make_frame(&reader, 1);
 
 	(void)state;
 	for (uint64_t id = 1; id <= 2; id++) {
@@ -188,7 +188,7 @@ static void a_reader_leaves_as_much_as_it_has(void **state)
 {
 	struct ch_cache *c = store_ch_cache_new(bytes_of(60));
 	struct ch_share one = {.cache = c}, two = {.cache = c};
-	struct known_stack *x, *of_one[60], *of_two[60];
+	struct kept_stack *x, *of_one[60], *of_two[60];
 	size_t n = 0, m = 0;
 
 	(void)state;
@@ -213,8 +213,8 @@ static void readers_share_what_both_have_read(void **state)
 {
 	struct ch_cache *c = store_ch_cache_new(bytes_of(60));
 	struct ch_share one = {.cache = c}, two = {.cache = c};
-	struct known_frame *f = make_frame(&one, 1), *g = make_frame(&two, 1);
-	struct known_stack *x = make_stack(&one, 1, f), *y = make_stack(&two, 1, g);
+	struct kept_frame *f = make_frame(&one, 1), *g = make_frame(&two, 1);
+	struct kept_stack *x = make_stack(&one, 1, f), *y = make_stack(&two, 1, g);
 
 	(void)state;
 	assert_ptr_equal(f, g);
@@ -232,7 +232,7 @@ static void readers_share_what_both_have_read(void **state)
 static void read_some(struct ch_cache *c, uint64_t *seed)
 {
 	struct ch_share s = {.cache = c};
-	struct known_stack *held[A_ROUND];
+	struct kept_stack *held[A_ROUND];
 	uint64_t ids[A_ROUND];
 	size_t n = 0;
 

@@ -11,6 +11,20 @@ static void text(struct ch_where *w, const char *sql)
 	store_ch_text(&w->sql, sql);
 }
 
+/*
+ * The tag of each stack, which is then joined with the sums of stacks. These are on the right side,
+ * which ClickHouse keeps in memory: the stacks of all programs may be many. ANY: a stack may be
+ * there twice.
+ */
+static void put_stack_tags(struct ch_where *w, const char *tag)
+{
+	text(w, "(SELECT id, ");
+	store_ch_tag(w, tag);
+	text(w, " AS value FROM stacks WHERE ");
+	store_ch_has(w, tag);
+	text(w, ") AS names ANY INNER JOIN ");
+}
+
 /* " ... AS value" of a window or a sample, and which rows have it */
 static void put_choice(struct ch_where *w, const struct store_choice *c, bool samples)
 {
@@ -21,7 +35,10 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 			!store_is_tag_of_calls(c->tag) && !streq(c->tag, "cpu") &&
 			!streq(c->tag, "time");
 
-	text(w, "SELECT value, " CH_SUM("weight") " AS sum_n FROM (SELECT ");
+	text(w, "SELECT value, " CH_SUM("weight") " AS sum_n FROM ");
+	if (of_stack)
+		put_stack_tags(w, c->tag);
+	text(w, "(SELECT ");
 	if (events)
 		text(w, "toString(profile_event_type)");
 	else if (labels)
@@ -33,9 +50,9 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 		store_ch_tag(w, c->tag);
 		text(w, ")");
 	}
-	text(w, of_stack ? " AS id, " : " AS value, ");
+	text(w, of_stack ? " AS id, sum(toFloat64(" : " AS value, ");
 	text(w, n);
-	text(w, " AS weight");
+	text(w, of_stack ? ")) AS weight" : " AS weight");
 	if (labels)
 		text(w, ", arrayJoin(arrayFilter(x -> startsWith(x, '" POD_LABEL
 			"'), tag_names)) AS label");
@@ -48,15 +65,7 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 		text(w, " AND ");
 		store_ch_has(w, c->tag);
 	}
-	text(w, ")");
-	if (of_stack) {
-		/* the sums of stacks first, then the tag of each */
-		text(w, " AS sums INNER JOIN (SELECT DISTINCT id, ");
-		store_ch_tag(w, c->tag);
-		text(w, " AS value FROM stacks WHERE ");
-		store_ch_has(w, c->tag);
-		text(w, ") AS names USING (id)");
-	}
+	text(w, of_stack ? " GROUP BY id) AS sums USING (id)" : ")");
 	text(w, " GROUP BY value HAVING sum_n>0 ORDER BY sum_n DESC, value LIMIT ");
 	store_ch_int(&w->sql, (int64_t)c->limit);
 }

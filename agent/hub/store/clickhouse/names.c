@@ -13,13 +13,13 @@
 /* What the query has asked for; NULL: ClickHouse has not answered yet, or lacks it. */
 struct held_frame {
 	uint64_t id;
-	struct known_frame *frame;
+	struct kept_frame *frame;
 	UT_hash_handle hh;
 };
 struct held_stack {
 	uint64_t id;
 	bool right; /* of a new one: its id is that of what it says */
-	struct known_stack *stack;
+	struct kept_stack *stack;
 	UT_hash_handle hh;
 };
 struct ch_names {
@@ -187,7 +187,7 @@ static struct stack_row get_stack(struct ch_rows *rows)
 
 static size_t bytes_of_stack(const struct stack_row *s)
 {
-	size_t n = sizeof(struct known_stack) + s->n * sizeof(uint64_t) + s->process.n +
+	size_t n = sizeof(struct kept_stack) + s->n * sizeof(uint64_t) + s->process.n +
 		   s->thread.n + 2;
 
 	for (int i = 0; i < _LABEL_MAX; i++)
@@ -195,10 +195,10 @@ static size_t bytes_of_stack(const struct stack_row *s)
 	return n;
 }
 
-static struct known_stack *make_stack(const struct stack_row *row)
+static struct kept_stack *make_stack(const struct stack_row *row)
 {
 	size_t bytes = bytes_of_stack(row);
-	struct known_stack *s = xcalloc(1, bytes);
+	struct kept_stack *s = xcalloc(1, bytes);
 	struct ch_rows ids = row->ids;
 	char *at;
 
@@ -242,7 +242,7 @@ static int take_stack(struct ch_rows *rows, void *arg)
 
 static int want_stack(struct ch_names *n, uint64_t id)
 {
-	struct known_stack *known;
+	struct kept_stack *known;
 	struct held_stack *held;
 	int e;
 
@@ -267,7 +267,7 @@ static int want_stack(struct ch_names *n, uint64_t id)
 
 static int want_frame(struct ch_names *n, uint64_t id, struct held_frame **ret)
 {
-	struct known_frame *known;
+	struct kept_frame *known;
 	struct held_frame *held;
 	int e;
 
@@ -290,7 +290,7 @@ static int want_frame(struct ch_names *n, uint64_t id, struct held_frame **ret)
 }
 
 /* Whether the stack's id is that of what it says. */
-static bool is_right(struct ch_names *n, const struct known_stack *s)
+static bool is_right(struct ch_names *n, const struct kept_stack *s)
 {
 	uint64_t list = 0;
 
@@ -304,7 +304,7 @@ static bool is_right(struct ch_names *n, const struct known_stack *s)
 /* From the ids to what the reader holds. */
 static int want_frames(struct ch_names *n, struct held_stack *held)
 {
-	struct known_stack *s = held->stack;
+	struct kept_stack *s = held->stack;
 	int e = 0;
 
 	held->right = is_right(n, s);
@@ -339,13 +339,13 @@ static struct frame_row get_frame(struct ch_rows *rows)
 
 static size_t bytes_of_frame(const struct frame_row *r)
 {
-	return sizeof(struct known_frame) + r->name.n + r->module.n + r->build_id.n + r->file.n + 4;
+	return sizeof(struct kept_frame) + r->name.n + r->module.n + r->build_id.n + r->file.n + 4;
 }
 
-static struct known_frame *make_frame(const struct frame_row *r, uint64_t id)
+static struct kept_frame *make_frame(const struct frame_row *r, uint64_t id)
 {
 	size_t bytes = bytes_of_frame(r);
-	struct known_frame *f = xcalloc(1, bytes);
+	struct kept_frame *f = xcalloc(1, bytes);
 	char *at = (char *)(f + 1);
 
 	f->id = id;
@@ -404,12 +404,12 @@ static int read_ids(struct ch_names *n, const char *sql, struct buf *ids, size_t
 /* ---- stacks with their frames ---- */
 
 /* From what the reader holds to the frames. Returns whether all of them are in the cache. */
-static bool put_frames(struct known_stack *s)
+static bool put_frames(struct kept_stack *s)
 {
 	bool shared = true;
 
 	for (size_t i = 0; i < s->n; i++) {
-		const struct known_frame *f = s->held[i]->frame;
+		const struct kept_frame *f = s->held[i]->frame;
 
 		s->frames[i] = f ? &f->frame : &lost;
 		shared &= f && f->shared;

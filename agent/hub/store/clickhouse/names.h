@@ -10,8 +10,8 @@
 #include <uthash.h>
 
 /* One piece of memory, with its texts. The fields below the line are the cache's. */
-struct known_frame {
-	struct frame frame; /* the first field: struct known_stack points to it */
+struct kept_frame {
+	struct frame frame; /* the first field: struct kept_stack points to it */
 	uint64_t id;
 	size_t bytes;
 	/* ---- */
@@ -19,7 +19,7 @@ struct known_frame {
 	size_t n_users; /* then: stacks of the cache, and readers */
 	UT_hash_handle hh;
 };
-struct known_stack {
+struct kept_stack {
 	uint64_t id;
 	size_t bytes;
 	struct stack_head head;
@@ -32,8 +32,8 @@ struct known_stack {
 	};
 	/* ---- */
 	bool shared;
-	size_t n_readers;		 /* that hold it */
-	struct known_stack *prev, *next; /* while nobody holds it */
+	size_t n_readers;		/* that hold it */
+	struct kept_stack *prev, *next; /* while nobody holds it */
 	UT_hash_handle hh;
 };
 
@@ -60,15 +60,15 @@ struct ch_share {
 int store_ch_share_take(struct ch_share *s, size_t bytes);
 void store_ch_share_end(struct ch_share *s); /* when it holds nothing of the cache any more */
 /* *ret: the stack or frame, held by the reader; NULL: it is not there. -EFBIG: as above. */
-int store_ch_share_find_stack(struct ch_share *s, uint64_t id, struct known_stack **ret);
-int store_ch_share_find_frame(struct ch_share *s, uint64_t id, struct known_frame **ret);
+int store_ch_share_find_stack(struct ch_share *s, uint64_t id, struct kept_stack **ret);
+int store_ch_share_find_frame(struct ch_share *s, uint64_t id, struct kept_frame **ret);
 /*
  * Makes what the reader has taken bytes for a part of the cache. Its id must be that of what it
  * says, and its frames must be parts of the cache. Returns what the reader holds from now on: if
  * another reader was faster, that one's, and x is freed.
  */
-struct known_stack *store_ch_share_put_stack(struct ch_share *s, struct known_stack *x);
-struct known_frame *store_ch_share_put_frame(struct ch_share *s, struct known_frame *x);
+struct kept_stack *store_ch_share_put_stack(struct ch_share *s, struct kept_stack *x);
+struct kept_frame *store_ch_share_put_frame(struct ch_share *s, struct kept_frame *x);
 /* The reader holds it no more. If it is no part of the cache, it is freed. */
-void store_ch_share_drop_stack(struct ch_share *s, struct known_stack *x);
-void store_ch_share_drop_frame(struct ch_share *s, struct known_frame *x);
+void store_ch_share_drop_stack(struct ch_share *s, struct kept_stack *x);
+void store_ch_share_drop_frame(struct ch_share *s, struct kept_frame *x);

@@ -23,10 +23,11 @@ struct schema_table {
 	const char *name;
 	const struct schema_column *columns;
 	size_t n_columns;
-	const char *indexes; /* after the columns; "": none */
-	const char *newest;  /* of equal rows, the greatest of this column stays; "": any */
-	const char *order;   /* PARTITION BY and ORDER BY: rows with equal ORDER BY are equal */
-	const char *shard;   /* in a cluster: its hash says which shard has a row */
+	const char *indexes;  /* after the columns; "": none */
+	const char *newest;   /* of equal rows, the greatest of this column stays; "": any */
+	const char *order;    /* PARTITION BY and ORDER BY: rows with equal ORDER BY are equal */
+	unsigned granularity; /* rows that ClickHouse reads at least, wherever it finds one */
+	const char *shard;    /* in a cluster: its hash says which shard has a row */
 	enum schema_keep keep;
 };
 

@@ -264,13 +264,11 @@ static char *tail_of(const struct ch_schema *x, const struct schema_table *t)
 
 	if (*ttl)
 		buf_printf(&b, " TTL %s", ttl);
-	if (drops || has_policy)
-		buf_puts(&b, " SETTINGS ");
+	buf_printf(&b, " SETTINGS index_granularity = %u", t->granularity);
 	if (drops)
-		buf_printf(&b, "ttl_only_drop_parts = %d%s", x->drops_parts,
-			   has_policy ? ", " : "");
+		buf_printf(&b, ", ttl_only_drop_parts = %d", x->drops_parts);
 	if (has_policy)
-		buf_printf(&b, "storage_policy = %s", policy);
+		buf_printf(&b, ", storage_policy = %s", policy);
 	buf_printf(&b, " COMMENT %s", comment);
 	return buf_steal(&b);
 }

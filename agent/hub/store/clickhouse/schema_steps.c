@@ -8,6 +8,14 @@
 #define NUMBERS "Array(UInt64)", "T64, ZSTD(1)"
 
 /*
+ * Rows of a granule. A window is a kilobyte, and an hour of a namespace some thousand of them. Names
+ * are asked for by ids, which are hashes: each is in another granule.
+ */
+#define ROWS		8192 /* ClickHouse's own */
+#define ROWS_OF_WINDOWS 1024
+#define ROWS_OF_NAMES	256
+
+/*
  * One row a window. A window that comes again is the same row: the engine, and FINAL in each query,
  * keep one. Its partition and its key follow from what it says.
  */
@@ -62,6 +70,7 @@ static const struct schema_table windows = {
 		 "pod_ns, "
 		 "toStartOfHour(time), app_service, process_id, process_start_ms, time, "
 		 "profile_id)",
+	.granularity = ROWS_OF_WINDOWS,
 	.shard = "cityHash64(pod_cluster, pod_ns, app_service)",
 	.keep = KEEP_WINDOW,
 };
@@ -85,6 +94,7 @@ static const struct schema_table stacks = {
 	.indexes = "",
 	.newest = "last",
 	.order = "ORDER BY id",
+	.granularity = ROWS_OF_NAMES,
 	.shard = "id",
 	.keep = KEEP_NAME,
 };
@@ -104,6 +114,7 @@ static const struct schema_table frames = {
 	.indexes = "",
 	.newest = "last",
 	.order = "ORDER BY id",
+	.granularity = ROWS_OF_NAMES,
 	.shard = "id",
 	.keep = KEEP_NAME,
 };
@@ -199,6 +210,7 @@ static const struct schema_table cuts = {
 	.indexes = "",
 	.newest = "until",
 	.order = "ORDER BY (pod_cluster, pod_ns, unverified)",
+	.granularity = ROWS,
 	.shard = "cityHash64(pod_cluster, pod_ns)",
 	.keep = KEEP_ALWAYS,
 };
@@ -214,6 +226,7 @@ static const struct schema_table clusters = {
 	.indexes = "",
 	.newest = "",
 	.order = "ORDER BY name",
+	.granularity = ROWS,
 	.shard = "cityHash64(name)",
 	.keep = KEEP_ALWAYS,
 };

@@ -91,12 +91,19 @@ static void put_rows(struct summing *s, struct ch_where *w, const struct selecti
 	store_ch_selection(w, sel);
 }
 
+/* " ANY LEFT JOIN": the tag of each stack of the selection, which the tag's table may have in parts */
+static void put_tags(struct summing *s, struct ch_where *w, const struct selection *sel)
+{
+	text(w, " AS sums ANY LEFT JOIN (SELECT id, ");
+	put_group(s, w);
+	text(w, " FROM stacks WHERE id IN (SELECT stack");
+	put_rows(s, w, sel);
+	text(w, ")) AS names USING (id)");
+}
+
 static void put_sums(struct summing *s, struct ch_where *w, const struct selection *sel)
 {
-	const char *value = s->samples ? "v" : "value";
-
-	text(w, "SELECT has_group, of_group, process, step, "
-		"" CH_SUM("sum_v") " FROM (SELECT ");
+	text(w, "SELECT has_group, of_group, process, step, " CH_SUM("v") " FROM (SELECT ");
 	if (s->of_stack)
 		text(w, "stack AS id");
 	else
@@ -111,16 +118,11 @@ static void put_sums(struct summing *s, struct ch_where *w, const struct selecti
 	}
 	text(w, " AS process, ");
 	put_step(s, w, sel);
-	text(w, " AS step, sum(toFloat64(");
-	text(w, value);
-	text(w, ")) AS sum_v");
+	text(w, s->samples ? " AS step, v" : " AS step, value AS v");
 	put_rows(s, w, sel);
-	text(w, s->of_stack ? " GROUP BY id, process, step) AS sums ANY LEFT JOIN (SELECT id, "
-			    : " GROUP BY has_group, of_group, process, step)");
-	if (s->of_stack) {
-		put_group(s, w);
-		text(w, " FROM stacks) AS names USING (id)");
-	}
+	text(w, ")");
+	if (s->of_stack)
+		put_tags(s, w, sel);
 	text(w, " GROUP BY has_group, of_group, process, step LIMIT ");
 	store_ch_int(&w->sql, VALUES_MAX + 1);
 }
