@@ -43,6 +43,10 @@ struct writing {
 	uint64_t stored_ns;
 	struct id_of *frames;
 	uint64_t *frame_lists; /* for each stack of `batch`: a hash of its frames; 0: not made */
+	/* of the stack before, whose first frames are often those of the next one, too */
+	const struct frame *last_frames[STACK_MAX_FRAMES];
+	uint64_t last_ids[STACK_MAX_FRAMES];
+	size_t n_last;
 	struct buf frame_rows, stack_rows, window_rows;
 	size_t n_stacks, n_windows, n_duplicates;
 	uint64_t n_samples;
@@ -103,6 +107,19 @@ static const struct stack_ref *stack_of(const struct writing *w, uint32_t stack)
 	return stack < w->batch->n_stacks ? &w->batch->stacks[stack] : &none;
 }
 
+/* The ids of the stack's frames, until the next call. */
+static const uint64_t *frame_ids(struct writing *w, const struct stack_ref *x)
+{
+	for (size_t i = 0; i < x->n; i++) {
+		if (i < w->n_last && w->last_frames[i] == x->frames[i])
+			continue;
+		w->last_frames[i] = x->frames[i];
+		w->last_ids[i] = frame_id(w, x->frames[i]);
+	}
+	w->n_last = MAX(w->n_last, x->n);
+	return w->last_ids;
+}
+
 static uint64_t frame_list(struct writing *w, uint32_t stack)
 {
 	const struct stack_ref *x = stack_of(w, stack);
@@ -110,12 +127,10 @@ static uint64_t frame_list(struct writing *w, uint32_t stack)
 
 	if (!ret || !x->n)
 		return 0;
-	for (size_t i = 0; !*ret && i < x->n; i++)
-		frame_id(w, x->frames[i]); /* before the hash of the list begins */
-	for (size_t i = 0; !*ret && i < x->n; i++)
-		store_ch_hash_u64(w->hash, frame_id(w, x->frames[i]));
-	if (!*ret)
+	if (!*ret) {
+		store_ch_hash_ids(w->hash, frame_ids(w, x), x->n);
 		*ret = store_ch_hash_end(w->hash);
+	}
 	return *ret;
 }
 
@@ -147,8 +162,7 @@ static void put_stack(struct writing *w, uint64_t id, const struct profile_sampl
 	store_ch_put_u8(b, (uint8_t)x->wait);
 	put_labels(b, x->labels);
 	store_ch_put_varint(b, frames->n);
-	for (size_t i = 0; i < frames->n; i++)
-		store_ch_put_u64(b, frame_id(w, frames->frames[i]));
+	buf_add(b, frame_ids(w, frames), frames->n * sizeof(uint64_t));
 	store_ch_put_u16(b, (uint16_t)w->day);
 	w->n_stacks++;
 }
