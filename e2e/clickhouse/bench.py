@@ -5,7 +5,7 @@ to ClickHouse's engine (engine.py) and asks both. Then the same samples go into 
 (one row a sample, with the stack as a compressed text) in the same engine, and DeepFlow's SQL asks
 that. Prints one JSON object a line. `make bench` calls it.
 
-ROWS=1e7 writes so many rows (default 1e6). FLEET=1e8 makes a database of so many rows in the
+ROWS=1e7 writes so many rows (default 1e6). FLEET="1e7 1e8" makes databases of so many rows in the
 engine, out of those, with 20 namespaces, and asks for an hour and a day of one of them. ASKS=5 asks
 each question so often (20), after the first time."""
 import ctypes
@@ -322,8 +322,9 @@ def main():
     try:
         got = hub(engine, "write", str(rows))
         compare(engine, rows, got)
-        if "FLEET" in os.environ:
-            fleet(engine, int(float(os.environ["FLEET"])))
+        for n in os.environ.get("FLEET", "").split():
+            fleet(engine, int(float(n)))
+            engine.ask(f"DROP DATABASE {FLEET}")
     finally:
         engine.close()
 

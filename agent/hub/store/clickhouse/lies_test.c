@@ -56,8 +56,8 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 
 		if (!has_text(r, l->when))
 			continue;
+		c->over = l->half; /* before the answer: the test goes on with it */
 		answer(c, l->code, &l->body, l->half ? l->body.len / 2 : l->body.len);
-		c->over = l->half;
 		return;
 	}
 	if (has_text(r, "SELECT comment"))
