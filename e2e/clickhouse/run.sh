@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh: the tests of the store once more, over ClickHouse's own engine (engine.py) instead of
-# SQLite, and the comparison of both. A suite of .ci/test.
+# SQLite, and the comparison of both; and those of the connection, over Debian's server. A suite of
+# .ci/test.
 set -u
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/podflame/tools
 build=${BUILD:-build}
@@ -20,7 +21,7 @@ if [ ! -s "$out/port" ]; then
     exit 1
 fi
 CLICKHOUSE_URL=http://127.0.0.1:$(cat "$out/port")
-export CLICKHOUSE_URL
+export CLICKHOUSE_URL CLICKHOUSE_SERVER=$tools/clickhouse-18/bin/clickhouse-server
 passed=0 failed=0
 while read -r t; do
     echo "==> $t"
@@ -45,6 +46,7 @@ store/clickhouse/same_test
 store/clickhouse/schema_test
 store/clickhouse/in_process_test
 store/clickhouse/failures_test
+store/clickhouse/server_test
 ingest/group_test
 TESTS
 echo "$passed passed, $failed failed"

@@ -71,9 +71,9 @@ char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\
 
 /* ---- expire.c ---- */
 struct ch_expiring {
-	int64_t cut_s;	   /* all that ended then or before was deleted; 0: nothing was */
-	int64_t oldest_s;  /* what is left of the day of cut_s begins then; 0: nothing is */
-	uint64_t swept_ns; /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
+	int64_t cut_s;	      /* all that ended then or before was deleted; 0: nothing was */
+	int64_t oldest_s;     /* what is left of the day of cut_s begins then; 0: nothing is */
+	uint64_t swept_ns;    /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
 	uint64_t measured_ns; /* CLOCK_MONOTONIC, when the stats were last read */
 };
 
@@ -118,7 +118,8 @@ struct ch_limits {
 struct ch_post {
 	const char *path, *type; /* type: of the body */
 	const struct buf *body;
-	bool packed; /* the body is compressed by zstd */
+	bool packed;	     /* the body is compressed by zstd */
+	bool to_any_version; /* without settings that old servers do not know */
 };
 /*
  * Any thread. Errors: -ETIME; -ENOTCONN: there is no answer; -EACCES: ClickHouse refuses the user,
@@ -153,6 +154,11 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 		 struct http_answer *ret, struct ch_rows *ret_rows, struct field_error *reterr);
 /* Runs a statement without an answer or parameters. */
 int store_ch_run(struct ch_store *s, const char *sql, struct field_error *reterr);
+/*
+ * -EPROTONOSUPPORT: the server is too old for what this folder asks, or is no ClickHouse; reterr
+ * has its version. Else as store_ch_post().
+ */
+int store_ch_check_version(struct ch_store *s, struct field_error *reterr);
 /* table: with its columns, "frames (id, name)". rows: in the format RowBinary. */
 int store_ch_insert(struct ch_store *s, const char *table, const struct buf *rows,
 		    struct field_error *reterr);
@@ -260,7 +266,7 @@ void store_ch_scope(struct ch_where *w, const struct selection *sel);
 void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel);
 /* Which windows of a time. */
 enum ch_which {
-	CH_NEWEST,	/* of the event; of snapshots, the newest one of each process */
+	CH_NEWEST, /* of the event; of snapshots, the newest one of each process */
 	CH_OF_EVENT,
 	CH_EVERY_EVENT,
 };

@@ -84,8 +84,10 @@ static int error_of_code(uint64_t code)
 	case 160: /* TOO_SLOW */
 	case 394: /* QUERY_WAS_CANCELLED */
 		return -ETIME;
+	case 164: /* READONLY: the user's profile */
 	case 192: /* UNKNOWN_USER */
 	case 193: /* WRONG_PASSWORD */
+	case 194: /* REQUIRED_PASSWORD */
 	case 497: /* ACCESS_DENIED */
 	case 516: /* AUTHENTICATION_FAILED */
 		return -EACCES;
@@ -114,13 +116,28 @@ static int error_of_code(uint64_t code)
 	}
 }
 
+/* ClickHouse's number of the error. Old servers only have it in the text. 0: there is none. */
+static uint64_t code_of(const struct http_answer *a)
+{
+	static const char before[] = "Code: ";
+	_cleanup_free_ char *text = NULL;
+	uint64_t code = 0;
+
+	if (a->headers[0])
+		text = xstrdup(a->headers[0]);
+	else if (str_has_prefix(a->body, before))
+		text = xstrndup(a->body + strlen(before),
+				strspn(a->body + strlen(before), "0123456789"));
+	return text && str_to_u64(text, 100000, &code) == 0 ? code : 0;
+}
+
 static int error_of(const struct http_answer *a, struct field_error *reterr)
 {
 	_cleanup_free_ char *cut = xstrndup(a->body, strcspn(a->body, "\n"));
 	_cleanup_free_ char *shown = utf8_shorten(cut, REASON_BYTES);
-	uint64_t code = 0;
+	uint64_t code = code_of(a);
 
-	if (a->headers[0] && str_to_u64(a->headers[0], 100000, &code) == 0)
+	if (code)
 		field_error_set(reterr, "store", "ClickHouse: %s", shown);
 	else /* not by ClickHouse, perhaps by a proxy */
 		field_error_set(reterr, "store", "ClickHouse: HTTP status %d: %s", a->status,
@@ -150,7 +167,8 @@ static char *sign_in(const struct ch_store *s, struct field_error *reterr)
 static int ask(struct ch_store *s, const struct ch_post *p, const char *const *headers,
 	       const struct ch_limits *l, struct http_answer *ret, struct field_error *reterr)
 {
-	_cleanup_free_ char *path = xasprintf("%s%s%s", s->prefix, p->path, s->settings);
+	_cleanup_free_ char *path =
+		xasprintf("%s%s%s", s->prefix, p->path, p->to_any_version ? "" : s->settings);
 	const struct http_question q = {
 		.method = "POST",
 		.path = path,

@@ -490,6 +490,39 @@ static void refusals_are_told(void **state)
 	}
 }
 
+/* An old server, or another program, is named before anything else is asked of it. */
+static void versions_are_compared(void **state)
+{
+	static const struct {
+		const char *version;
+		int error;
+		const char *text;
+	} all[] = {
+		{"23.11.1.2711\n", 0, ""},
+		{"24.1\n", 0, ""},
+		{"101.0-own.build\n", 0, ""},
+		{"23.10.9.1\n", -EPROTONOSUPPORT, "ClickHouse 23.10.9.1 is too old"},
+		{"9.99\n", -EPROTONOSUPPORT, "ClickHouse 9.99 is too old"},
+		{"<html>\n<body>", -EPROTONOSUPPORT, "no ClickHouse: its version is \"<html>\""},
+		{"24", -EPROTONOSUPPORT, "no ClickHouse"},
+		{".5", -EPROTONOSUPPORT, "no ClickHouse"},
+		{"", -EPROTONOSUPPORT, "no ClickHouse"},
+	};
+	struct engine *e = *state;
+
+	(void)lie(e, "SELECT version()");
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		struct field_error error = {0};
+
+		buf_done(&e->lies[0].body);
+		e->lies[0].body = (struct buf){0};
+		buf_puts(&e->lies[0].body, all[i].version);
+		assert_int_equal(store_ch_check_version(e->store, &error), all[i].error);
+		if (!strstr(error.reason, all[i].text))
+			fail_msg("%s: %s", all[i].version, error.reason);
+	}
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -505,6 +538,7 @@ int main(void)
 		T(half_of_the_names),
 		T(names_without_room),
 		T(refusals_are_told),
+		T(versions_are_compared),
 	};
 
 	return cmocka_run_group_tests_name("lies", tests, NULL, NULL);

@@ -121,6 +121,62 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 	return 0;
 }
 
+/* ---- which ClickHouse it is ---- */
+
+/* The one that knows all that is asked of it: distributed_foreground_insert is its newest. */
+#define OLDEST_MAJOR 23
+#define OLDEST_MINOR 11
+#define VERSION_NS   (30 * NSEC_PER_SEC)
+
+/* Reads "MAJOR.MINOR", with anything after it. */
+static bool parse_version(const char *text, uint64_t *ret_major, uint64_t *ret_minor)
+{
+	size_t n = strspn(text, "0123456789");
+	_cleanup_free_ char *major = xstrndup(text, n), *minor = NULL;
+
+	if (text[n] != '.')
+		return false;
+	minor = xstrndup(text + n + 1, strspn(text + n + 1, "0123456789"));
+	return !str_to_u64(major, 100000, ret_major) && !str_to_u64(minor, 100000, ret_minor);
+}
+
+static int check_version(const char *text, struct field_error *reterr)
+{
+	_cleanup_free_ char *line = xstrndup(text, strcspn(text, "\n")),
+			    *shown = utf8_shorten(line, 60);
+	uint64_t major, minor;
+
+	if (!parse_version(text, &major, &minor)) {
+		field_error_set(reterr, "store", "there is no ClickHouse: its version is \"%s\"",
+				shown);
+		return -EPROTONOSUPPORT;
+	}
+	if (major > OLDEST_MAJOR || (major == OLDEST_MAJOR && minor >= OLDEST_MINOR))
+		return 0;
+	field_error_set(reterr, "store", "ClickHouse %s is too old: podflame needs %d.%d or newer",
+			shown, OLDEST_MAJOR, OLDEST_MINOR);
+	return -EPROTONOSUPPORT;
+}
+
+int store_ch_check_version(struct ch_store *s, struct field_error *reterr)
+{
+	const struct ch_limits l = {.deadline_ns = now_mono_ns() + VERSION_NS};
+	_cleanup_(http_answer_done) struct http_answer a = {0};
+	_cleanup_buf_ struct buf body = {0};
+	int r;
+
+	buf_puts(&body, "SELECT version()");
+	r = store_ch_post(s,
+			  &(struct ch_post){.path = "/?default_format=TabSeparated",
+					    .type = "text/plain",
+					    .body = &body,
+					    .to_any_version = true},
+			  &l, &a, reterr);
+	return r ? r : check_version(a.body, reterr);
+}
+
+/* ---- changes ---- */
+
 static int run_in(struct ch_store *s, const struct ch_post *p, struct field_error *reterr)
 {
 	const struct ch_limits l = {.deadline_ns = now_mono_ns() + INSERT_NS};

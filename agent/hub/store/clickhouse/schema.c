@@ -296,10 +296,12 @@ static int show_fresh(struct migration *m)
 
 static int migrate(struct migration *m)
 {
-	int r = store_ch_look(m->s, &m->found, m->err);
+	int r = store_ch_check_version(m->s, m->err);
 
 	if (r == -ENOTCONN && m->dry_run)
 		return show_fresh(m);
+	if (!r)
+		r = store_ch_look(m->s, &m->found, m->err);
 	if (!r)
 		r = check(m);
 	if (!r)
