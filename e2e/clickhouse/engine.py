@@ -4,7 +4,7 @@
 ends when its standard input ends. The SQL, its errors, parameters and limits are those of the real
 engine (chdb is ClickHouse as a library). This file makes up: sign-in (user "podflame", the password
 in the environment variable PASSWORD), compression (zstd), tables that come with a statement
-("external data"), and turns: chdb runs one query at a time."""
+("external data"), ON CLUSTER (shards.py), and turns: chdb runs one query at a time."""
 import email.parser
 import email.policy
 import http.server
@@ -18,6 +18,8 @@ import urllib.parse
 
 import pyarrow
 from chdb import session
+
+import shards
 
 PASSWORD = os.environ.get("PASSWORD", "")
 # Of the URL, these are settings of a query; database chooses the database.
@@ -34,25 +36,28 @@ class Engine:
     def __init__(self):
         self.lock = threading.Lock()
         self.dir = tempfile.TemporaryDirectory()
-        self.session = session.Session(self.dir.name + "/data")
+        self.session = session.Session(
+            f"{self.dir.name}/data?config-file={shards.config(self.dir.name)}")
         # of the address, but the engine needs them before it has parsed a statement
         for name in PARSER_LIMITS:
             self.session.query(f"SET {name} = 16777216")
+        self.filters = shards.Filters()
 
     def run(self, sql, form, params, database):
         with self.lock:
             if database:
                 self.session.query(f"USE {database}")
-            return self.session.query(sql, form, params=params).bytes()
+            self.filters.learn(sql)
+            return self.session.query(shards.without_servers(sql), form, params=params).bytes()
 
-    def insert(self, sql, data):
+    def insert(self, sql, settings, data):
         """INSERT INTO t (c, ...) FORMAT f, with the rows in data."""
         m = re.fullmatch(r"(INSERT INTO .*) FORMAT (\w+)\s*", sql, re.S)
         with self.lock, tempfile.NamedTemporaryFile(dir=self.dir.name) as f:
             f.write(data)
             f.flush()
             return self.session.query(
-                f"{m[1]} FROM INFILE {quote(f.name)} FORMAT {m[2]}").bytes()
+                f"{m[1]} FROM INFILE {quote(f.name)} {settings} FORMAT {m[2]}").bytes()
 
 
 def form_fields(content_type, body):
@@ -122,13 +127,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with open(path, "wb") as f:
                 f.write(data)
             sql = re.sub(rf"\b{name}\b", f"file({quote(path)}, {form}, {quote(structure)})", sql)
-        settings = ", ".join(f"{k} = {quote(v)}" for k, v in url.items() if k not in NOT_SETTINGS)
+        settings = [f"{k} = {quote(v)}" for k, v in url.items() if k not in NOT_SETTINGS]
+        filters = self.server.engine.filters.setting(url.get("database"))
+        if filters:
+            settings.append(f"additional_table_filters = {filters}")
+        settings = f"SETTINGS {', '.join(settings)}" if settings else ""
         try:
             if re.match(r"\s*INSERT\b.*\bFORMAT\s+\w+\s*$", sql, re.S | re.I):
-                data = self.server.engine.insert(sql, body)
+                data = self.server.engine.insert(sql, settings, body)
             else:
-                if settings and re.match(r"\s*(SELECT|WITH)\b", sql, re.I):
-                    sql += f" SETTINGS {settings}"
+                if re.match(r"\s*(SELECT|WITH)\b", sql, re.I):
+                    sql = f"{sql} {settings}"
                 data = self.server.engine.run(sql, url.get("default_format", "TabSeparated"),
                                               params, url.get("database"))
         except Exception as e:          # of chdb: the engine's own text
@@ -152,6 +161,8 @@ def main():
         f.write(str(server.server_port))
     os.rename(sys.argv[1] + ".new", sys.argv[1])
     sys.stdin.read()
+    server.engine.dir.cleanup()
+    os._exit(0)         # chdb's own end crashes if it has replicated tables
 
 
 if __name__ == "__main__":

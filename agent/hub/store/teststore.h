@@ -28,6 +28,7 @@ static inline struct store_config config_at(const char *path, char database[32])
 	return (struct store_config){.kind = url ? "clickhouse" : "sqlite",
 				     .path = path,
 				     .url = url,
+				     .cluster = url ? getenv("CLICKHOUSE_CLUSTER") : NULL,
 				     .database = database};
 }
 

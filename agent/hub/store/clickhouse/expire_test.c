@@ -28,8 +28,10 @@ static inline int yesterday(void)
 static struct ch_store *open_sink(uint64_t max_bytes)
 {
 	char database[32];
-	const struct store_config c = {
-		.url = getenv("CLICKHOUSE_URL"), .database = database, .max_bytes = max_bytes};
+	const struct store_config c = {.url = getenv("CLICKHOUSE_URL"),
+				       .cluster = getenv("CLICKHOUSE_CLUSTER"),
+				       .database = database,
+				       .max_bytes = max_bytes};
 	struct field_error e = {0};
 	void *s;
 
@@ -84,7 +86,8 @@ static void write_all(struct ch_store *s, const struct writes *w)
 
 static void merge(struct ch_store *s, const char *table)
 {
-	_cleanup_free_ char *sql = xasprintf("OPTIMIZE TABLE %s.%s FINAL", s->database, table);
+	_cleanup_free_ char *sql =
+		xasprintf("OPTIMIZE TABLE %s.%s%s FINAL", s->database, table, store_ch_suffix(s));
 	struct field_error e = {0};
 
 	if (store_ch_run(s, sql, &e))

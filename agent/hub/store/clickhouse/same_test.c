@@ -354,6 +354,7 @@ static struct store *open_kind(const char *kind, const char *database)
 	const struct store_config c = {.kind = kind,
 				       .path = ":memory:",
 				       .url = getenv("CLICKHOUSE_URL"),
+				       .cluster = getenv("CLICKHOUSE_CLUSTER"),
 				       .database = database};
 	struct field_error e = {0};
 	struct store *s = NULL;

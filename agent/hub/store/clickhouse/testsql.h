@@ -12,8 +12,10 @@
 static inline int engine_setup(void **state)
 {
 	char database[32];
-	const struct store_config c = {
-		.path = "", .url = getenv("CLICKHOUSE_URL"), .database = database};
+	const struct store_config c = {.path = "",
+				       .url = getenv("CLICKHOUSE_URL"),
+				       .cluster = getenv("CLICKHOUSE_CLUSTER"),
+				       .database = database};
 	struct field_error e = {0};
 
 	*state = NULL;
