@@ -2,7 +2,7 @@
 /*
  * An engine that answers wrongly: rows that end early or do not end, lengths without the bytes,
  * half a response, an answer that is too large. Each is an error that says what is wrong, or the
- * answer tells it; none takes the hub down.
+ * answer tells it; none takes the hub down. And what the hub asks of it beside SQL.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,19 +66,27 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 		answer(c, 0, &none, 0);
 }
 
-static int setup(void **state)
+/* Opens its store, in place of one before. */
+static void open_it(struct engine *e, const char *cluster)
 {
-	struct engine *e = xcalloc(1, sizeof(*e));
-	char url[64];
-	const struct store_config c = {.url = url};
+	_cleanup_free_ char *url = xasprintf("http://127.0.0.1:%u", e->server->port);
+	const struct store_config c = {.url = url, .cluster = cluster};
 	struct field_error error = {0};
 	void *store;
 
-	e->server = ts_start(&(struct ts_config){0}, serve, e);
-	snprintf(url, sizeof(url), "http://127.0.0.1:%u", e->server->port);
 	if (store_clickhouse_sink.open(&c, &store, &error))
 		fail_msg("%s", error.reason);
+	if (e->store)
+		store_clickhouse_sink.close(e->store);
 	e->store = store;
+}
+
+static int setup(void **state)
+{
+	struct engine *e = xcalloc(1, sizeof(*e));
+
+	e->server = ts_start(&(struct ts_config){0}, serve, e);
+	open_it(e, NULL);
 	*state = e;
 	return 0;
 }
@@ -523,6 +531,50 @@ static void versions_are_compared(void **state)
 	}
 }
 
+/* ---- what the engine of other tests makes up, or does not do ---- */
+
+static void assert_sent(struct engine *e, const char *const *what, size_t n)
+{
+	const char *head = ts_request_head(e->server, ts_n_requests(e->server) - 1);
+
+	for (size_t i = 0; i < n; i++)
+		if (!strstr(head, what[i]))
+			fail_msg("%s is not in %s", what[i], head);
+}
+
+static void statements_have_their_settings(void **state)
+{
+	static const char *const of_reads[] = {
+		/* else an error in the middle of an answer would have status 200 */
+		"&wait_end_of_query=1",
+		"&cancel_http_readonly_queries_on_client_close=1",
+		"&readonly=2",
+		"&max_execution_time=",
+		"&max_memory_usage=",
+		"&max_result_bytes=",
+		"&result_overflow_mode=throw",
+		"&enable_http_compression=1",
+	};
+	static const char *const of_inserts[] = {
+		"&async_insert=0", "max_partitions_per_insert_block=0", "Content-Encoding: zstd"};
+	static const char *const of_clusters[] = {
+		"&distributed_foreground_insert=1", "&insert_quorum=auto",
+		"&distributed_product_mode=global", "&allow_nondeterministic_mutations=1"};
+	struct engine *e = *state;
+	struct seen seen = {0};
+	struct buf rows = {0};
+
+	buf_puts(&rows, "row");
+	assert_int_equal(read_all(e, &seen, NULL, NULL), 0);
+	assert_sent(e, of_reads, ARRAY_SIZE(of_reads));
+	assert_int_equal(store_ch_insert(e->store, "frames (id)", &rows, NULL), 0);
+	assert_sent(e, of_inserts, ARRAY_SIZE(of_inserts));
+	open_it(e, "prod");
+	assert_int_equal(store_ch_insert(e->store, "frames (id)", &rows, NULL), 0);
+	assert_sent(e, of_clusters, ARRAY_SIZE(of_clusters));
+	buf_done(&rows);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -539,6 +591,7 @@ int main(void)
 		T(names_without_room),
 		T(refusals_are_told),
 		T(versions_are_compared),
+		T(statements_have_their_settings),
 	};
 
 	return cmocka_run_group_tests_name("lies", tests, NULL, NULL);
