@@ -43,6 +43,8 @@ def without_servers(sql):
     """A statement ON CLUSTER as one for this engine alone."""
     m = re.search(r" ON CLUSTER `(\w+)`", sql)
     if not m:
+        if re.match(r"\s*(ALTER TABLE|DELETE FROM) \S*_local\b", sql):
+            raise ValueError(f"Code: 36. the other servers would not do that: {sql}")
         return sql
     sql = sql[:m.start()] + sql[m.end():]
     if m[1] == "replicas":
