@@ -9,17 +9,12 @@ pod without-api-server later node2 "/bin/shares later" "labels: {app: later}"
 running without-api-server steady later
 target without-api-server steady '{"podSelector": {"matchLabels": {"app": "steady"}}}'
 wait_check 90 "samples before" has_samples "pod='steady'" "$(now)"
-p=$(cat "$TK_DIR/pid/kube-apiserver")
-mapfile -d '' -t command <"/proc/$p/cmdline"
-kill -9 "$p"
+kill_api_server
 down=$(now)
 # The hub remembers for a minute which tokens are good.
 until_ 60 "ten seconds of windows without the API server" stored_after steady $((down + 10)) || true
 up=$(now)
-setsid nsenter --net="/run/netns/$NETNS" -- "${command[@]}" \
-    >>"$TK_DIR/log/kube-apiserver.log" 2>&1 </dev/null &
-echo $! >"$TK_DIR/pid/kube-apiserver"
-until_ 60 "the API server" k get --raw /readyz
+start_api_server
 note "the API server was away for $(($(now) - down)) s"
 began=$(now)
 # What is stored of that time is what the program used then, but for the seconds at the edges.

@@ -70,6 +70,14 @@ beside() {
     (in_net() { exec nsenter --net="/run/netns/$NETNS" -- "$@"; } && "$@") &
     PIDS+=($!)
 }
+# end_beside PID [-SIGNAL]: ends what beside started, before the test ends
+end_beside() {
+    local p left=()
+    for p in "${PIDS[@]}"; do [ "$p" = "$1" ] || left+=("$p"); done
+    PIDS=("${left[@]}")
+    kill "${@:2}" "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
 # near A B DISTANCE, between A LEAST MOST: compare numbers, which may have decimals
 near() { awk -v a="$1" -v b="$2" -v d="$3" 'BEGIN {exit !(a - b <= d && b - a <= d)}'; }
 between() { awk -v a="$1" -v lo="$2" -v hi="$3" 'BEGIN {exit !(a >= lo && a <= hi)}'; }
@@ -144,16 +152,19 @@ uids_of_pods() {
     k -n podflame-system get pods -l "app.kubernetes.io/component=$1" \
         -o 'jsonpath={.items[*].metadata.uid}'
 }
-# pids_of COMPONENT: PIDs on this machine of the program in this cluster's agent or hub pods
-pids_of() {
-    local uid p
-    for uid in $(uids_of_pods "$1"); do
-        for p in /proc/[0-9]*; do
-            if grep -q "pod$uid/" "$p/cgroup" && grep -q podflame "$p/comm"; then
-                echo "${p#/proc/}"
-            fi
-        done
+# pids_in_pod UID: PIDs on this machine of podflame in this pod
+pids_in_pod() {
+    local p
+    for p in /proc/[0-9]*; do
+        if grep -q "pod$1/" "$p/cgroup" && grep -q podflame "$p/comm"; then
+            echo "${p#/proc/}"
+        fi
     done 2>/dev/null
+}
+# pids_of COMPONENT: those of the program in this cluster's agent or hub pods
+pids_of() {
+    local uid
+    for uid in $(uids_of_pods "$1"); do pids_in_pod "$uid"; done
 }
 # us_of FILTER FROM TO: microseconds of CPU that are stored for the test's namespaces; the answer
 # itself is in $W/answer.json. The test before may have had a pod of the same name, whose last
@@ -167,6 +178,8 @@ us_of() {
 has_samples() { [ "$(us_of "$1" "$2" "$(now)")" -gt 0 ]; }
 # stored_after POD TIME: a later sample of the pod is stored, so its node's windows up to TIME are
 stored_after() { has_samples "pod='$1'" $(($2 + 1)); }
+# stored TIME: the windows of the test's pods c and d up to TIME are stored
+stored() { stored_after c "$1" && stored_after d "$1"; }
 # A test that nothing happens needs something that does happen: a pod on each node, profiled until
 # the test ends. When a later sample of both is stored, what did not happen would be stored, too.
 witnesses() {
@@ -216,4 +229,26 @@ has_used() {
     local a b c
     read -r a b c <<<"$(split_between "$1" "$2" "$3" "$(now)")"
     [ $((a + b + c)) -ge "$4" ]
+}
+# all_there NAMESPACE POD FROM TO: what is stored is what the program used, within 12 %
+all_there() {
+    local a b c sum got
+    read -r a b c <<<"$(split_between "$1" "$2" "$3" "$4")"
+    sum=$((a + b + c))
+    got=$(us_of "pod_ns='$1' AND pod='$2'" $(($3 + 1)) "$4")
+    echo "$got us stored, $sum us used"
+    between "$got" $((sum * 88 / 100)) $((sum * 112 / 100))
+}
+# The API server is killed, and starts again as it was.
+kill_api_server() {
+    local p
+    p=$(cat "$TK_DIR/pid/kube-apiserver")
+    mapfile -d '' -t API_SERVER <"/proc/$p/cmdline"
+    kill -9 "$p"
+}
+start_api_server() {
+    setsid nsenter --net="/run/netns/$NETNS" -- "${API_SERVER[@]}" \
+        >>"$TK_DIR/log/kube-apiserver.log" 2>&1 </dev/null &
+    echo $! >"$TK_DIR/pid/kube-apiserver"
+    until_ 60 "the API server" k get --raw /readyz
 }

@@ -42,15 +42,6 @@ signed_by() { # CA: the hub's certificate is signed by it
     in_net openssl s_client -connect "$HUB_IP:4318" -CAfile "$W/$1.crt" -verify_return_error \
         </dev/null
 }
-stored() { stored_after c "$1" && stored_after d "$1"; }
-all_there() { # POD FROM TO: what is stored is what the program used, within 12 %
-    local a b c sum got
-    read -r a b c <<<"$(split_between certificates "$1" "$2" "$3")"
-    sum=$((a + b + c))
-    got=$(us_of "pod_ns='certificates' AND pod='$1'" $(($2 + 1)) "$3")
-    echo "$got us stored, $sum us used"
-    between "$got" $((sum * 88 / 100)) $((sum * 112 / 100))
-}
 began=$(now)
 wait_check 90 "samples of both nodes with the hub's own certificate" stored $((began + 4))
 check "the CA of the hub" publishes "podflame hub CA"
@@ -82,8 +73,8 @@ check "... and not used" signed_by second
 ended=$(now)
 wait_check 60 "samples until now" stored "$ended"
 for pod in c d; do
-    wait_check 60 "$pod: all of its time is there" all_there $pod "$brought" "$ended"
-    note "$(all_there $pod "$brought" "$ended" || true)"
+    wait_check 60 "$pod: all of its time is there" all_there certificates $pod "$brought" "$ended"
+    note "$(all_there certificates $pod "$brought" "$ended" || true)"
 done
 check "the hub makes its own again" own_again
 wait_check 30 "... and publishes its own CA" publishes "podflame hub CA"
