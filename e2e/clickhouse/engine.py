@@ -3,14 +3,16 @@
 """engine.py FILE: ClickHouse's HTTP interface over chdb, for tests. It writes its port to FILE, and
 ends when its standard input ends. The SQL, its errors, parameters and limits are those of the real
 engine (chdb is ClickHouse as a library). This file makes up: sign-in (user "podflame", the password
-in the environment variable PASSWORD), compression (zstd), tables that come with a statement
+in the environment variable PASSWORD), compression (zstd), TLS, tables that come with a statement
 ("external data"), ON CLUSTER (shards.py), and turns: chdb runs one query at a time."""
+import argparse
 import email.parser
 import email.policy
 import http.server
 import io
 import os
 import re
+import ssl
 import sys
 import tempfile
 import threading
@@ -33,11 +35,11 @@ def quote(text):
 
 
 class Engine:
-    def __init__(self):
+    def __init__(self, data):
         self.lock = threading.Lock()
         self.dir = tempfile.TemporaryDirectory()
         self.session = session.Session(
-            f"{self.dir.name}/data?config-file={shards.config(self.dir.name)}")
+            f"{data or self.dir.name + '/data'}?config-file={shards.config(self.dir.name)}")
         # of the address, but the engine needs them before it has parsed a statement
         for name in PARSER_LIMITS:
             self.session.query(f"SET {name} = 16777216")
@@ -153,13 +155,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    p = argparse.ArgumentParser()
+    p.add_argument("file")
+    p.add_argument("--address", default="127.0.0.1")
+    p.add_argument("--port", type=int, default=0)
+    p.add_argument("--data", help="the folder of the tables, also those of a run before")
+    p.add_argument("--tls", nargs=2, metavar=("CERTIFICATE", "KEY"))
+    args = p.parse_args()
+    server = http.server.ThreadingHTTPServer((args.address, args.port), Handler)
     server.daemon_threads = True
-    server.engine = Engine()
+    if args.tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*args.tls)
+        # the thread of the connection makes the handshake: a slow client holds up nobody
+        server.socket = context.wrap_socket(server.socket, server_side=True,
+                                            do_handshake_on_connect=False)
+    server.engine = Engine(args.data)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with open(sys.argv[1] + ".new", "w", encoding="ascii") as f:
+    with open(args.file + ".new", "w", encoding="ascii") as f:
         f.write(str(server.server_port))
-    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    os.rename(args.file + ".new", args.file)
     sys.stdin.read()
     server.engine.dir.cleanup()
     os._exit(0)         # chdb's own end crashes if it has replicated tables
