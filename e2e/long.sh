@@ -50,7 +50,8 @@ step crowd env BUILD="$build" e2e/crash/crowd.py
 step trace env BUILD="$build" e2e/trace/run.py
 step clusters env BUILD="$build" e2e/clusters/run.sh
 step cupti-headers cuda/headers_test.py
-LONG=1 step "oauth2-proxy, certificates, hostile neighbours" "${make[@]}" e2e T="31 32 33"
+LONG=1 step "oauth2-proxy, certificates, hostile neighbours, ClickHouse" \
+    "${make[@]}" e2e T="31 32 33 34"
 STEP_TIMEOUT=14400 step fresh env BUILD="$(realpath "$build")" e2e/fresh/run.py
 step test-kernels "${make[@]}" test-kernels
 step fuzz "${make[@]}" fuzz S="${FUZZ_S:-60}"

@@ -34,7 +34,10 @@ finish() {
 TK_BIN=$("$REPO/e2e/cluster/build.sh")
 export TK_BIN
 # what a test needs built does not count against its time; if this fails, the test says so
-[ -z "${LONG:-}" ] || "$REPO/e2e/proxy/build.sh" >/dev/null || true
+if [ -n "${LONG:-}" ]; then
+    "$REPO/e2e/proxy/build.sh" >/dev/null || true
+    "$REPO/e2e/older/build.sh" >/dev/null || true
+fi
 if [ -z "${KEEP:-}" ] || ! k get --raw /readyz >/dev/null 2>&1; then
     cluster_down
     trap finish EXIT
