@@ -140,6 +140,37 @@ static void snapshots_of_one_second(void **state)
 	assert_int_equal(live_until(s, T0, 1), 120);
 }
 
+/* The samples of a choice are those of the rows that a query with that choice has. */
+static void choices_of_snapshots(void **state)
+{
+	static const struct live first[] = {{"cache", 100}, {0}}, second[] = {{"cache", 70}, {0}},
+				 other[] = {{"buffer", 20}, {0}};
+	struct selection sel = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 90};
+	static const char *const tags[] = {"app_service", "thread", "profile_event_type"};
+	static const char want[] = "api=7 db=2 worker=9 mem-inuse=9 ";
+	struct store *s = *state;
+	struct values all = {""}, of_thread = {""}, until = {""};
+
+	write_snapshot(s, "api", 10, T0, first);
+	write_snapshot(s, "api", 10, T0 + 10, second);
+	write_snapshot(s, "db", 11, T0, other);
+	write_snapshot(s, "ended", 12, T0, other);
+	write_snapshot(s, "ended", 12, T0 + 10, nothing);
+	for (size_t i = 0; i < ARRAY_SIZE(tags); i++)
+		read_values(s, &sel, tags[i], 10, take_value, &all, NULL);
+	assert_string_equal(all.text, want);
+	sel.where = leaf(PRED_EQ, "thread", "worker");
+	for (size_t i = 0; i < ARRAY_SIZE(tags); i++)
+		read_values(s, &sel, tags[i], 10, take_value, &of_thread, NULL);
+	assert_string_equal(of_thread.text, want);
+	store_predicate_free(sel.where);
+	sel.where = NULL;
+	sel.time_end_s = T0 + 8;
+	read_values(s, &sel, "app_service", 10, take_value, &until, NULL);
+	assert_string_equal(until.text, "api=10 db=2 ended=2 ");
+}
+
 /* ---- estimates, throttled time ---- */
 
 static void estimates_are_told(void **state)
@@ -253,7 +284,7 @@ int main(void)
 		IN_MEMORY(waits_are_kept_apart),     IN_MEMORY(snapshots_replace),
 		IN_MEMORY(snapshots_by_process),     IN_MEMORY(losses_are_no_snapshot),
 		IN_MEMORY(snapshots_of_one_second),  IN_MEMORY(estimates_are_told),
-		IN_MEMORY(throttled_time_is_beside),
+		IN_MEMORY(throttled_time_is_beside), IN_MEMORY(choices_of_snapshots),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

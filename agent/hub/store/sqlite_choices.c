@@ -21,7 +21,7 @@ struct choosing {
 	int64_t start_s, end_s; /* the time of `counts`; end before start: they are not read yet */
 	struct id_map counts;	/* series -> struct counts */
 };
-/* The samples of a series. */
+/* The samples of a series; of snapshots, those in the newest one of its process. */
 struct counts {
 	uint64_t of[_EVENT_MAX];
 };
@@ -89,11 +89,40 @@ static void forget_counts(struct choosing *c)
 	c->end_s = -1;
 }
 
+/* Runs a statement that selects series and samples of an event, and puts these into the counts. */
+static int put_counts(struct choosing *c, struct where *w, enum event event)
+{
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	int rc, e = store_where_prepare(w, c->query.db, &st);
+
+	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
+		counts_of(c, sqlite3_column_int64(st, 0))->of[event] =
+			(uint64_t)store_sq_clamp(sqlite3_column_double(st, 1));
+	return e ? e : store_sq_errno(rc);
+}
+
+/* Counts the samples in the newest snapshots of the event. */
+static int count_newest(struct choosing *c, enum event event)
+{
+	const struct selection all = {.event = event,
+				      .time_start_s = c->start_s,
+				      .time_end_s = c->end_s,
+				      .with_total = true,
+				      .scope = &store_scope_all};
+	_cleanup_(store_where_done) struct where w = {.event = event};
+
+	store_where_text(&w, "SELECT se.id, TOTAL(p.n)");
+	store_where_samples(&w, &all, false, false);
+	store_where_text(&w, " GROUP BY 1");
+	return put_counts(c, &w, event);
+}
+
 /* Counts the samples in the selection's time. The index of profiles by time has all columns. */
 static int count_samples(struct choosing *c, const struct selection *sel)
 {
 	_cleanup_(store_where_done) struct where w = {0};
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	bool snapshots[_EVENT_MAX] = {false}; /* whether the event has some */
 	int rc, e;
 
 	if (c->start_s == sel->time_start_s && c->end_s == sel->time_end_s)
@@ -108,10 +137,19 @@ static int count_samples(struct choosing *c, const struct selection *sel)
 		int event = sqlite3_column_int(st, 0);
 		int64_t series = sqlite3_column_int64(st, 1), n = sqlite3_column_int64(st, 2);
 
-		if (event >= 0 && event < _EVENT_MAX && series > 0 && n > 0)
+		if (event < 0 || event >= _EVENT_MAX || series <= 0 || n <= 0)
+			continue;
+		if (profile_event_info((enum event)event)->snapshot)
+			snapshots[event] = true;
+		else
 			counts_of(c, series)->of[event] += (uint64_t)MIN(n, SQ_MAX_VALUE);
 	}
-	return e ? e : store_sq_errno(rc);
+	if (!e)
+		e = store_sq_errno(rc);
+	for (enum event of = 0; !e && of < _EVENT_MAX; of++)
+		if (snapshots[of])
+			e = count_newest(c, of);
+	return e;
 }
 
 static void add_events(struct value **values, const struct counts *counts)
@@ -186,63 +224,67 @@ static int add_samples(struct choosing *c, const struct store_choice *choice, st
 		.links = store_is_tag_of_calls(choice->tag) || store_where_wants_links(sel),
 	};
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
-	bool events = streq(choice->tag, "profile_event_type");
 	int rc, e;
 
 	store_where_text(&w, "SELECT ");
-	if (events)
-		store_where_text(&w, w.links ? "sa.event" : "p.event");
-	else
-		store_where_tag(&w, choice->tag);
+	store_where_tag(&w, choice->tag);
 	store_where_text(&w, ", TOTAL(sa.n)");
-	store_where_samples(&w, sel, true, events);
-	store_where_text(&w, " GROUP BY 1");
-	e = store_where_prepare(&w, c->query.db, &st);
-	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		uint64_t n = (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1));
-		int event = sqlite3_column_int(st, 0);
-
-		if (!events)
-			add_value(values, (const char *)sqlite3_column_text(st, 0), n);
-		else if (event >= 0 && event < _EVENT_MAX)
-			add_value(values, profile_event_info((enum event)event)->name, n);
-	}
-	return e ? e : store_sq_errno(rc);
-}
-
-/*
- * Counts the samples of each series by reading all samples, for the names of labels under a
- * condition on samples. No other choice uses these counts.
- */
-static int count_each_sample(struct choosing *c, const struct selection *sel)
-{
-	_cleanup_(store_where_done) struct where w = {.event = sel->event,
-						      .links = store_where_wants_links(sel)};
-	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
-	int rc, e;
-
-	forget_counts(c);
-	store_where_text(&w, "SELECT se.id, TOTAL(sa.n)");
 	store_where_samples(&w, sel, true, false);
 	store_where_text(&w, " GROUP BY 1");
 	e = store_where_prepare(&w, c->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
-		counts_of(c, sqlite3_column_int64(st, 0))->of[sel->event] =
-			(uint64_t)store_sq_clamp(sqlite3_column_double(st, 1));
+		add_value(values, (const char *)sqlite3_column_text(st, 0),
+			  (uint64_t)store_sq_clamp(sqlite3_column_double(st, 1)));
 	return e ? e : store_sq_errno(rc);
+}
+
+/*
+ * Counts the samples of each series by reading all samples of the event, under a condition on
+ * samples. No other choice uses these counts. w.event stays that of the selection, because its
+ * conditions may name it.
+ */
+static int count_each_sample(struct choosing *c, const struct selection *sel, enum event event)
+{
+	_cleanup_(store_where_done) struct where w = {.event = sel->event,
+						      .links = store_where_wants_links(sel)};
+	struct selection of = *sel;
+
+	of.event = event;
+	store_where_text(&w, "SELECT se.id, TOTAL(sa.n)");
+	store_where_samples(&w, &of, true, false);
+	store_where_text(&w, " GROUP BY 1");
+	return put_counts(c, &w, event);
+}
+
+/*
+ * Counts the samples that a choice of a tag of series is about. For the tag of events these are
+ * those of all events.
+ */
+static int count(struct choosing *c, const struct store_choice *choice)
+{
+	bool events = streq(choice->tag, "profile_event_type");
+	int e = 0;
+
+	if (!needs_samples(choice))
+		return count_samples(c, choice->sel);
+	forget_counts(c);
+	for (enum event of = 0; !e && of < _EVENT_MAX; of++)
+		if (events || of == choice->sel->event)
+			e = count_each_sample(c, choice->sel, of);
+	return e;
 }
 
 static int read_choice(struct choosing *c, const struct store_choice *choice, store_choice_fn *fn,
 		       void *arg)
 {
+	bool of_series = streq(choice->tag, POD_LABEL) || streq(choice->tag, "profile_event_type");
 	struct value *values = NULL;
 	int e, handed;
 
-	if (needs_samples(choice) && !streq(choice->tag, POD_LABEL)) {
+	if (needs_samples(choice) && !of_series) {
 		e = add_samples(c, choice, &values);
 	} else {
-		e = needs_samples(choice) ? count_each_sample(c, choice->sel)
-					  : count_samples(c, choice->sel);
+		e = count(c, choice);
 		if (!e)
 			e = add_series(c, choice, &values);
 	}

@@ -292,8 +292,9 @@ int store_series(struct store *s, const struct scope *scope, const struct series
 void store_series_done(struct store_series *s);
 /*
  * The values of a tag within a selection, which the page offers as choices. For the tag
- * "profile_event_type" the selection's event is ignored. The values of POD_LABEL are the names of
- * the labels that the pods have.
+ * "profile_event_type" the selection's event is ignored. A value has as many samples as the rows of
+ * store_read() with it: of snapshots only the newest one of each process counts. The values of
+ * POD_LABEL are the names of the labels that the pods have.
  */
 struct store_choice {
 	const char *tag;

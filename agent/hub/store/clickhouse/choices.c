@@ -30,7 +30,7 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 {
 	const char *n = samples ? "c" : "n";
 	bool events = streq(c->tag, "profile_event_type"), labels = streq(c->tag, POD_LABEL);
-	enum ch_which which = events ? CH_EVERY_EVENT : CH_NEWEST;
+	enum ch_which which = events ? CH_EVERY_NEWEST : CH_NEWEST;
 	bool of_stack = samples && store_ch_is_sample_tag(c->tag) &&
 			!store_is_tag_of_calls(c->tag) && !streq(c->tag, "cpu") &&
 			!streq(c->tag, "time");

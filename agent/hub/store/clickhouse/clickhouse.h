@@ -268,6 +268,7 @@ void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel);
 enum ch_which {
 	CH_NEWEST, /* of the event; of snapshots, the newest one of each process */
 	CH_OF_EVENT,
+	CH_EVERY_NEWEST, /* as CH_NEWEST, of every event */
 	CH_EVERY_EVENT,
 };
 /* " FROM windows ... WHERE ..." */

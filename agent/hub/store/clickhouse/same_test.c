@@ -35,6 +35,7 @@ static const char *const tags[] = {
 	"profile_event_type",
 	"process_start_time",
 };
+static const enum event events[] = {EVENT_ON_CPU, EVENT_OFF_CPU, EVENT_MEM_INUSE, EVENT_HBM_INUSE};
 static const char *const values[] = {
 	"app",	      "data",
 	"api-1",      "7",
@@ -140,7 +141,6 @@ static void a_profile(struct batch *b, unsigned i)
 {
 	static const char *const apps[] = {"api", "db", "Total", "Throttled", ""},
 				 *const spaces[] = {"app", "data", NULL};
-	static const enum event events[] = {EVENT_ON_CPU, EVENT_OFF_CPU, EVENT_MEM_INUSE};
 	char id[32];
 	struct profile *p;
 
@@ -148,9 +148,10 @@ static void a_profile(struct batch *b, unsigned i)
 	p = add_profile(b, id, ONE_OF(apps), below(4) ? 7 + below(5) : 0, ONE_OF(spaces),
 			T0 + (int64_t)below(20));
 	p->event = ONE_OF(events);
-	if (p->event == EVENT_MEM_INUSE) { /* no two snapshots of a process in one second */
+	if (profile_event_info(p->event)->snapshot) {
+		/* no two snapshots of a process in one second, and not in the order of time */
 		p->process_id = 7 + i / 20;
-		p->end_ns = (T0 + i % 20) * NSEC_PER_SEC;
+		p->end_ns = (T0 + i * 7 % 20) * NSEC_PER_SEC;
 		p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
 	}
 	p->process_start_ns = below(2) * 10 * NSEC_PER_SEC;
@@ -429,7 +430,6 @@ static unsigned n_questions(void)
 /* A selection of chance; the caller frees its conditions. */
 static struct question a_question(void)
 {
-	static const enum event events[] = {EVENT_ON_CPU, EVENT_OFF_CPU, EVENT_MEM_INUSE};
 	static char *const app[] = {(char *)"app"};
 	static const struct scope one = {.places = (char **)app, .n_places = 1};
 

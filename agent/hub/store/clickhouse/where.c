@@ -437,27 +437,32 @@ static void put_event(struct ch_where *w, const struct selection *sel)
 
 /*
  * The newest snapshot of a process, whatever its name and labels were. A profile without samples is
- * newer than another one of the same second only if it is alone.
+ * newer than another one of the same second only if it is alone. every: of each event; what is no
+ * snapshot stays.
  */
-static void put_newest(struct ch_where *w, const struct selection *sel)
+static void put_newest(struct ch_where *w, const struct selection *sel, bool every)
 {
-	text(w, " AND profile_id IN (SELECT argMax(profile_id, (time, n>0, stored)) FROM windows "
+	text(w, every ? " AND (NOT snapshot OR " : " AND ");
+	text(w, "profile_id IN (SELECT argMax(profile_id, (time, n>0, stored)) FROM windows "
 		"FINAL WHERE ");
-	put_event(w, sel);
+	if (!every)
+		put_event(w, sel);
 	put_time(w, sel);
-	text(w, " AND snapshot GROUP BY ");
+	text(w, " AND snapshot GROUP BY profile_event_type, ");
 	store_ch_process(w);
-	text(w, ")");
+	text(w, every ? "))" : ")");
 }
 
 static void put_where(struct ch_where *w, const struct selection *sel, enum ch_which which)
 {
 	text(w, " WHERE ");
-	if (which != CH_EVERY_EVENT)
+	if (which == CH_NEWEST || which == CH_OF_EVENT)
 		put_event(w, sel);
 	put_time(w, sel);
-	if (which == CH_NEWEST && profile_event_info(sel->event)->snapshot)
-		put_newest(w, sel);
+	if (which == CH_EVERY_NEWEST)
+		put_newest(w, sel, true);
+	else if (which == CH_NEWEST && profile_event_info(sel->event)->snapshot)
+		put_newest(w, sel, false);
 }
 
 void store_ch_last_stored(struct ch_where *w, const struct selection *sel)
