@@ -56,6 +56,10 @@ struct store_config hub_store_config(const struct config *conf)
 		.kind = conf->store_kind,
 		.path = conf->data_dir,
 		.retention_ns = conf->store_retention_ns,
+		.event_retention = conf->event_retention.items,
+		.n_event_retention = conf->event_retention.n,
+		.ns_retention = conf->namespace_retention.items,
+		.n_ns_retention = conf->namespace_retention.n,
 		.max_bytes = streq(conf->store_kind, "clickhouse") ? conf->clickhouse_max_bytes
 								   : conf->store_max_bytes,
 		.url = conf->store_url,

@@ -43,10 +43,32 @@ static void keys_without_effect_are_refused(void **state)
 	}
 }
 
+/* The configuration has a list of the events; it must have all of them. */
+static void each_event_may_have_a_retention(void **state)
+{
+	(void)state;
+	for (enum event event = 0; event < _EVENT_MAX; event++) {
+		_cleanup_free_ char *text = xasprintf("store: {event_retention: {%s: 1h}}",
+						      profile_event_info(event)->name);
+		struct store_config c;
+		struct config conf;
+		struct field_error e = {0};
+
+		if (conf_parse("f", text, strlen(text), &conf, NULL, &e))
+			fail_msg("%s: %s", e.path, e.reason);
+		c = hub_store_config(&conf);
+		assert_int_equal(c.n_event_retention, 1);
+		assert_string_equal(c.event_retention[0].name, profile_event_info(event)->name);
+		assert_int_equal(c.event_retention[0].ns, 3600 * NSEC_PER_SEC);
+		conf_done(&conf);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keys_without_effect_are_refused),
+		cmocka_unit_test(each_event_may_have_a_retention),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

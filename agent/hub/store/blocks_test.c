@@ -180,10 +180,10 @@ static void answers_stay_the_same(void **state)
 				make(s, now_s);
 			else if (what == 18) {
 				cut_s = MIN(now_s - 3 * BLOCK_S, cut_s + next(&seed) % 900);
-				s->retention_ns = (uint64_t)(now_s - cut_s) * NSEC_PER_SEC;
+				s->keeps.longest_ns = (uint64_t)(now_s - cut_s) * NSEC_PER_SEC;
 				assert_int_equal(
 					store_sqlite_expire(s, (uint64_t)now_s * NSEC_PER_SEC), 0);
-				s->retention_ns = 0;
+				s->keeps.longest_ns = 0;
 			} else if (what == 19) { /* some places lose their oldest profiles */
 				s->unswept = false;
 				assert_int_equal(store_expire_tenths(s, is_large_once, &n_asked,

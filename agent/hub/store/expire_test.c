@@ -148,6 +148,92 @@ static void snapshots_expire(void **state)
 	store_close(s);
 }
 
+/* ---- by event and by namespace ---- */
+
+static void write_one(struct store *s, enum event event, const char *ns, bool unverified,
+		      int64_t end_s)
+{
+	_cleanup_free_ char *id =
+		xasprintf("%d %s %d %lld", event, ns, unverified, (long long)end_s);
+	struct batch *b = profile_batch_new();
+	struct profile *p = add_profile(b, id, "api", 10, ns, end_s);
+
+	p->event = event;
+	add_sample(b, p, "worker", false, "write", 10);
+	if (unverified)
+		profile_tag(b, p, TAG_UNVERIFIED, "true");
+	write_batch(s, b, 1);
+}
+
+/* Expires, and compares the samples of events and of namespaces with those that should be left. */
+static void assert_left(struct store *s, int64_t now_s, const char *want)
+{
+	static const enum event events[] = {EVENT_ON_CPU, EVENT_OFF_CPU, EVENT_MEM_ALLOC};
+	struct selection sel = {.time_start_s = T0 - 1000, .time_end_s = T0 + 10000};
+	struct values v = {""};
+
+	assert_int_equal(store_expire(s, (uint64_t)now_s * NSEC_PER_SEC), 0);
+	read_values(s, &sel, "profile_event_type", 10, take_value, &v, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+		sel.event = events[i];
+		strcat(v.text, "| ");
+		read_values(s, &sel, "pod_ns", 10, take_value, &v, NULL);
+	}
+	assert_string_equal(v.text, want);
+}
+
+static void retention_by_event_and_namespace(void **state)
+{
+	static const struct named_duration events[] = {{"off-cpu", 100 * NSEC_PER_SEC},
+						       {"mem-alloc", 5000 * NSEC_PER_SEC}},
+					   spaces[] = {{"data", 200 * NSEC_PER_SEC}};
+	char database[32];
+	struct store_config c = config_at(*state, database);
+	struct field_error e = {0};
+	struct store_stats stats;
+	struct store *s;
+
+	c.retention_ns = 1000 * NSEC_PER_SEC;
+	c.event_retention = events;
+	c.n_event_retention = ARRAY_SIZE(events);
+	c.ns_retention = spaces;
+	c.n_ns_retention = ARRAY_SIZE(spaces);
+	if (store_open(&c, &s, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	write_one(s, EVENT_ON_CPU, "app", false, T0);
+	write_one(s, EVENT_ON_CPU, "data", false, T0);
+	write_one(s, EVENT_OFF_CPU, "app", false, T0);
+	write_one(s, EVENT_OFF_CPU, "data", false, T0);
+	write_one(s, EVENT_OFF_CPU, "data", true, T0); /* it may be of any namespace */
+	write_one(s, EVENT_MEM_ALLOC, "app", false, T0);
+	assert_left(s, T0 + 50,
+		    "off-cpu=3 on-cpu=2 mem-alloc=1 | app=1 data=1 | data=2 app=1 | app=1 ");
+	assert_left(s, T0 + 150, "on-cpu=2 mem-alloc=1 off-cpu=1 | app=1 data=1 | data=1 | app=1 ");
+	/* what comes late goes, too */
+	write_one(s, EVENT_OFF_CPU, "app", false, T0 + 1);
+	assert_left(s, T0 + 300, "mem-alloc=1 on-cpu=1 | app=1 | | app=1 ");
+	assert_left(s, T0 + 1100, "mem-alloc=1 | | | app=1 ");
+	assert_left(s, T0 + 5200, "| | | ");
+	store_stats(s, &stats);
+	assert_int_equal(stats.n_expired, 7);
+	store_close(s);
+}
+
+static void a_bad_event_is_named(void **state)
+{
+	static const struct named_duration events[] = {{"gpu", NSEC_PER_SEC}};
+	char database[32];
+	struct store_config c = config_at(*state, database);
+	struct field_error e = {0};
+	struct store *s;
+
+	c.event_retention = events;
+	c.n_event_retention = ARRAY_SIZE(events);
+	assert_int_equal(store_open(&c, &s, &e), -EINVAL);
+	assert_string_equal(e.path, "store.event_retention");
+	assert_string_equal(e.reason, "'gpu' is no event");
+}
+
 /* ---- in slices, one per call ---- */
 
 static struct sqlite_store *open_store(uint64_t retention_ns, uint64_t max_bytes)
@@ -311,6 +397,8 @@ int main(void)
 		ON_DISK(retention_by_age),
 		cmocka_unit_test(a_clock_that_is_ahead_deletes_little),
 		cmocka_unit_test(snapshots_expire),
+		ON_DISK(retention_by_event_and_namespace),
+		ON_DISK(a_bad_event_is_named),
 	};
 	const struct CMUnitTest of_sqlite[] = {
 		cmocka_unit_test(stacks_stay_an_hour_longer),

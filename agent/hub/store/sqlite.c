@@ -392,6 +392,7 @@ static void sqlite_close(void *sink)
 	store_readers_done(s);
 	store_clusters_end(s);
 	sqlite3_mutex_free(s->stats_lock);
+	store_keeps_done(&s->keeps);
 	free(s->file);
 	free(s);
 }
@@ -432,7 +433,7 @@ static int sqlite_open(const struct store_config *c, void **ret, struct field_er
 
 	if (reterr)
 		*reterr = (struct field_error){0};
-	s->retention_ns = c->retention_ns;
+	store_keeps_begin(&s->keeps, c);
 	s->max_bytes = c->max_bytes;
 	s->expire_ns = EXPIRE_NS;
 	s->names_bytes = NAMES_BYTES;

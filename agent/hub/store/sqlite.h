@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "hub/store/keep.h"
 #include "hub/store/sink.h"
 
 #include <pthread.h>
@@ -115,7 +116,9 @@ struct blocks {
 
 struct sqlite_store {
 	char *file; /* path of the file; NULL: in memory, and one connection reads and writes */
-	uint64_t retention_ns, max_bytes;
+	uint64_t max_bytes;
+	struct keeps keeps;
+	int64_t wrote_from_s; /* the oldest window since profiles last expired; 0: none */
 	uint64_t expire_ns; /* after this time, a call of expire begins no further slice */
 	size_t names_bytes; /* limit for the names of the stacks in one answer */
 	size_t large_bytes; /* one query at a time may take more memory than this */
@@ -290,6 +293,24 @@ int store_sq_vacuum(struct sqlite_store *s, uint64_t bytes); /* gives back free 
 typedef int expire_due_fn(struct sqlite_store *s, void *arg, bool *ret);
 int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, const char *reason,
 			uint64_t deadline_ns, bool *ret_more);
+
+/*
+ * Deletes the profiles of an event in the series of the table `cut`, up to the slice's second, and
+ * adds their number to *n_profiles.
+ */
+struct store_slice;
+int store_expire_event(sqlite3 *db, int event, const struct store_slice *slice,
+		       uint64_t *n_profiles);
+/* What deletes profiles from the store has deleted so many. */
+void store_count_expired(struct sqlite_store *s, const char *reason, uint64_t n_profiles);
+
+/* ---- sqlite_keep.c: writer's worker ---- */
+/*
+ * Deletes what is kept for less time than other profiles. *ret_more: set if some are left at the
+ * deadline.
+ */
+int store_keeps_expire(struct sqlite_store *s, int64_t now_s, int64_t newest_s,
+		       uint64_t deadline_ns, bool *ret_more);
 
 /* ---- sqlite_sweep.c: writer's worker ---- */
 

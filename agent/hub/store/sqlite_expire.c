@@ -23,9 +23,8 @@
 #define VACUUM_BYTES (100u << 20) /* free pages that one call gives back */
 /* how long a stack is kept after its last use; last_s of a stack is rounded to an hour */
 #define STACK_GRACE_S 3600
-#define SLACK_MAX_S   600	  /* seconds for which expired profiles may stay */
-#define MAX_SILENT_S  (24 * 3600) /* profiles expire as if the newest one were at most this old */
-#define LINKS_SHARE   8		  /* links may take 1/8 of max_bytes */
+#define SLACK_MAX_S   600		 /* seconds for which expired profiles may stay */
+#define LINKS_SHARE   8			 /* links may take 1/8 of max_bytes */
 #define LINKS_BYTES   (256ULL << 20)	 /* limit for links if max_bytes is 0 */
 #define BLOCKS_NS     (2 * NSEC_PER_SEC) /* time in which one call adds up blocks */
 
@@ -78,8 +77,7 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 	return r;
 }
 
-/* What deletes profiles from the store has deleted so many. */
-static void count_expired(struct sqlite_store *s, const char *reason, uint64_t n_profiles)
+void store_count_expired(struct sqlite_store *s, const char *reason, uint64_t n_profiles)
 {
 	s->unswept = true;
 	sqlite3_mutex_enter(s->stats_lock);
@@ -105,7 +103,7 @@ static int expire_slice(struct sqlite_store *s, int64_t cut_s, const char *reaso
 	if (r)
 		return r;
 	s->blocks = blocks;
-	count_expired(s, reason, n_profiles);
+	store_count_expired(s, reason, n_profiles);
 	return 0;
 }
 
@@ -125,12 +123,9 @@ static int run_of(sqlite3 *db, const char *sql, const struct store_slice *slice,
 	return store_sq_run(st);
 }
 
-/*
- * Deletes the profiles of an event in the series of the table `cut`. The sum of the block in which
- * the last second lies is made again; those before it go.
- */
-static int delete_event_of(sqlite3 *db, int event, const struct store_slice *slice,
-			   uint64_t *n_profiles)
+/* The sum of the block in which the last second lies is made again; those before it go. */
+int store_expire_event(sqlite3 *db, int event, const struct store_slice *slice,
+		       uint64_t *n_profiles)
 {
 #define OF_CUT	   " WHERE event=?3 AND series IN (SELECT series FROM cut) AND "
 #define LAST_BLOCK "?1/" SQ_TEXT(BLOCK_S)
@@ -175,7 +170,7 @@ static int delete_slice(sqlite3 *db, const struct store_slice *slice, uint64_t *
 	for (size_t i = 0; !r && i < ARRAY_SIZE(before); i++)
 		r = run_of(db, before[i], slice, 0);
 	for (int event = 0; !r && event < _EVENT_MAX; event++)
-		r = delete_event_of(db, event, slice, ret_n_profiles);
+		r = store_expire_event(db, event, slice, ret_n_profiles);
 	for (size_t i = 0; !r && i < ARRAY_SIZE(after); i++)
 		r = run_of(db, after[i], slice, 0);
 	return r;
@@ -193,7 +188,7 @@ static int expire_slice_of(struct sqlite_store *s, const struct store_slice *sli
 	r = delete_slice(s->writer, slice, &n_profiles);
 	r = store_deletion_end(s, r, &before);
 	if (!r)
-		count_expired(s, reason, n_profiles);
+		store_count_expired(s, reason, n_profiles);
 	return r;
 }
 
@@ -297,31 +292,24 @@ static int time_range(struct sqlite_store *s, int64_t *ret_oldest_s, int64_t *re
 			   ret_newest_s);
 }
 
-/*
- * Deletes what is older than the retention. If the clock is ahead, deletes only what MAX_SILENT_S
- * allows.
- */
 static int expire_age(struct sqlite_store *s, uint64_t now_wall_ns, uint64_t deadline_ns,
 		      bool *ret_more)
 {
-	int64_t retention_s = (int64_t)(s->retention_ns / NSEC_PER_SEC);
 	int64_t now_s = (int64_t)(now_wall_ns / NSEC_PER_SEC), oldest_s, newest_s, cut_s;
 	/*
 	 * The deletion waits until more seconds are due and then deletes them at once. If each
 	 * second were deleted as it expires, each sweep of the dictionaries would find almost
 	 * nothing.
 	 */
-	int64_t slack_s = MIN(retention_s / 50, SLACK_MAX_S);
-	int r;
+	int64_t slack_s = store_keep_slack(s->keeps.longest_ns, SLACK_MAX_S);
+	int r = time_range(s, &oldest_s, &newest_s);
 
-	if (!retention_s || now_s < retention_s)
-		return 0;
-	r = time_range(s, &oldest_s, &newest_s);
 	if (r || oldest_s < 0)
 		return r;
-	cut_s = MIN(now_s, newest_s + MAX_SILENT_S) - retention_s;
-	return oldest_s > cut_s - slack_s ? 0
-					  : expire_until(s, cut_s, "age", deadline_ns, ret_more);
+	cut_s = store_keep_until(s->keeps.longest_ns, now_s, newest_s);
+	if (cut_s && oldest_s <= cut_s - slack_s)
+		r = expire_until(s, cut_s, "age", deadline_ns, ret_more);
+	return r ?: store_keeps_expire(s, now_s, newest_s, deadline_ns, ret_more);
 }
 
 int store_sq_bytes(struct sqlite_store *s, uint64_t *ret_used, uint64_t *ret_free)

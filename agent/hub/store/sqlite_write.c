@@ -180,6 +180,8 @@ static int put_profile(struct writing *w, const struct profile *p)
 		w->n_duplicates++;
 		return 0;
 	}
+	if (!w->s->wrote_from_s || time_s < w->s->wrote_from_s)
+		w->s->wrote_from_s = time_s;
 	if (!r)
 		r = store_words_series(w, p, time_s, &series);
 	if (!r)

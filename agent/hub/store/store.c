@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public functions of the store: they choose the sink and do what both sinks share. */
+#include "hub/store/keep.h"
 #include "hub/store/sink.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ int store_open(const struct store_config *c, struct store **ret, struct field_er
 	void *sink = NULL;
 	int r;
 
-	if (!ops)
+	if (!ops || store_keeps_check(c, reterr))
 		return -EINVAL;
 	r = ops->open(c, &sink, reterr);
 	if (r)
@@ -42,7 +43,7 @@ int store_migrate(const struct store_config *c, bool dry_run, store_print_fn *pr
 {
 	const struct sink_ops *ops = store_sink_find(c->kind, reterr);
 
-	if (!ops)
+	if (!ops || store_keeps_check(c, reterr))
 		return -EINVAL;
 	return ops->migrate ? ops->migrate(c, dry_run, print, arg, reterr) : 0;
 }

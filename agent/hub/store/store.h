@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "lib/base/named_duration.h"
 #include "lib/profile/profile.h"
 
 #include <stdatomic.h>
@@ -181,11 +182,6 @@ struct store_summary {
 void store_summary_done(struct store_summary *s);
 
 #define STORE_MAX_READERS 17 /* queries that read at once */
-/* How long the windows of an event, or of a namespace, are kept. */
-struct store_keep {
-	const char *of;
-	uint64_t retention_ns; /* 0: for ever */
-};
 struct store;
 struct store_config {
 	const char *kind;			/* "sqlite", "clickhouse", "null" */
@@ -216,8 +212,11 @@ struct store_config {
 	 * replicated and lie on all shards of this cluster.
 	 */
 	const char *cluster, *storage_policy;
-	/* of ClickHouse, not retention_ns: a namespace's (of any cluster) beats an event's */
-	const struct store_keep *event_retention, *ns_retention;
+	/*
+	 * Instead of retention_ns; 0: for ever. A namespace's (of any cluster) beats an event's, but
+	 * not for what could not be verified.
+	 */
+	const struct named_duration *event_retention, *ns_retention;
 	size_t n_event_retention, n_ns_retention;
 };
 int store_open(const struct store_config *c, struct store **ret, struct field_error *reterr);

@@ -78,18 +78,14 @@ static bool set_text(struct config *c, const struct key *k, const char *s)
 	case PERCENT:
 		return conf_percent(s, member(c, k));
 	case DURATION:
-		if (conf_duration(s, k->min, k->max, &v))
-			return false;
-		if (v < k->min * NSEC_PER_SEC || v > k->max * NSEC_PER_SEC)
-			return false;
-		*(uint64_t *)member(c, k) = v;
-		return true;
+		return conf_duration_of(k, s, member(c, k));
 	case BYTES:
 		if (conf_bytes(s, &v) || v < k->min << 20 || v > k->max << 20)
 			return false;
 		*(uint64_t *)member(c, k) = v;
 		return true;
-	case WORDS: /* conf_set_words() */
+	case WORDS:	/* conf_set_words() */
+	case DURATIONS: /* set_durations() */
 	case WARN:
 		break;
 	}
@@ -108,7 +104,7 @@ static int fail(struct conf_walk *w, const char *path, const char *reason)
 
 static int fail_value(struct conf_walk *w, const struct key *k, const json_t *v)
 {
-	char what[128], range[256], reason[640];
+	char what[128], range[ALLOWED_BYTES], reason[704];
 	const char *s = json_string_value(v);
 	struct field_error e;
 
@@ -128,6 +124,37 @@ static int fail_value(struct conf_walk *w, const struct key *k, const json_t *v)
 	return fail(w, k->path, reason);
 }
 
+static int fail_entry(struct conf_walk *w, const struct key *k, const char *name, const json_t *v,
+		      bool bad_name)
+{
+	_cleanup_free_ char *path = xasprintf("%s.%s", k->path, name);
+	_cleanup_json_ json_t *text = json_string(name);
+	char what[128], range[ALLOWED_BYTES], reason[704];
+
+	conf_allowed(k, range);
+	conf_describe(k, bad_name ? text : v, what);
+	snprintf(reason, sizeof(reason), "%s: %s is not allowed; it must be %s",
+		 bad_name ? k->path : path, what, range);
+	return fail(w, path, reason);
+}
+
+/* A mapping with nothing below it is empty. */
+static int set_durations(struct conf_walk *w, const struct key *k, const json_t *mapping)
+{
+	struct conf_durations *d = member(w->conf, k);
+	const char *name;
+	json_t *v;
+	bool bad_name;
+
+	if (!json_is_null(mapping) &&
+	    (!json_is_object(mapping) || json_object_size(mapping) > MAX_ENTRIES))
+		return fail_value(w, k, mapping);
+	json_object_foreach ((json_t *)mapping, name, v)
+		if (!conf_add_duration(d, k, name, v, &bad_name))
+			return fail_entry(w, k, name, v, bad_name);
+	return 0;
+}
+
 static int set_json(struct conf_walk *w, const struct key *k, const json_t *v)
 {
 	char text[64];
@@ -140,6 +167,8 @@ static int set_json(struct conf_walk *w, const struct key *k, const json_t *v)
 	}
 	if (k->type == WORDS)
 		return conf_set_words(member(w->conf, k), k, v, &v) ? 0 : fail_value(w, k, v);
+	if (k->type == DURATIONS)
+		return set_durations(w, k, v);
 	if (json_is_boolean(v) && k->type == BOOL)
 		s = json_is_true(v) ? "true" : "false";
 	else if (json_is_integer(v) && k->type != BOOL) {
@@ -228,7 +257,7 @@ static void set_default(struct config *c, const struct key *k)
 
 	if (words)
 		conf_set_words(member(c, k), k, words, &bad);
-	else if (k->type != WARN)
+	else if (k->type != WARN && k->type != DURATIONS)
 		set_text(c, k, k->def);
 }
 
@@ -251,6 +280,8 @@ void conf_done(struct config *c)
 			*s = NULL;
 		} else if (k->type == WORDS) {
 			conf_words_done(member(c, k));
+		} else if (k->type == DURATIONS) {
+			conf_durations_done(member(c, k));
 		}
 	}
 }
@@ -341,7 +372,7 @@ void conf_doc(struct buf *out)
 	buf_puts(out, "| key | default | allowed | meaning |\n| --- | --- | --- | --- |\n");
 	for (size_t i = 0; i < conf_n_keys; i++) {
 		const struct key *k = &conf_keys[i];
-		char range[256];
+		char range[ALLOWED_BYTES];
 
 		conf_allowed(k, range);
 		for (char *p = range; *p; p++)

@@ -7,6 +7,12 @@
 #pragma once
 
 #include "lib/base/base.h"
+#include "lib/base/named_duration.h"
+
+struct conf_durations { /* the names are owned */
+	struct named_duration *items;
+	size_t n;
+};
 
 struct config {
 	/* names of the cluster, the node and podflame's namespace */
@@ -42,6 +48,7 @@ struct config {
 	uint64_t clickhouse_max_bytes;
 	char *clickhouse_cluster, *clickhouse_storage_policy; /* "": none */
 	uint64_t store_retention_ns, store_max_bytes, symbols_max_bytes;
+	struct conf_durations event_retention, namespace_retention; /* names: as in the API */
 	char *store_note;
 	char *link_trace, *link_logs;	/* templates of addresses (URLs); "": no links */
 	char *api_address, *ingest_address, *health_address;

@@ -238,6 +238,29 @@ static void test_events_of_the_chart(void **state)
 	conf_done(&c);
 }
 
+/* Helm must refuse each event that the hub would refuse, and no other. */
+static void test_retention_in_the_chart(void **state)
+{
+	_cleanup_free_ char *text = NULL;
+	_cleanup_json_ json_t *schema = NULL;
+	_cleanup_buf_ struct buf names = {0};
+	struct field_error err = {0};
+	const json_t *events, *name;
+	struct config c;
+	size_t i;
+
+	(void)state;
+	assert_int_equal(
+		file_read(AT_FDCWD, "charts/podflame/values.schema.json", 1 << 20, &text, NULL), 0);
+	schema = json_loads(text, 0, NULL);
+	events = json_at(schema, "properties.hub.properties.eventRetention.propertyNames.enum");
+	json_array_foreach (events, i, name)
+		buf_printf(&names, "%s%s", i ? "|" : " names (", json_string_value(name));
+	buf_puts(&names, ") to durations");
+	assert_int_equal(parse("store: {event_retention: {gpu: 1h}}\n", &c, NULL, &err), -EINVAL);
+	assert_non_null(strstr(err.reason, names.data));
+}
+
 static void test_limits_of_tenants(void **state)
 {
 	struct field_error err = {0};
@@ -260,6 +283,26 @@ static void test_limits_of_tenants(void **state)
 	assert_int_equal(parse("tenant: {max_overhead_percent: 5}\n", &c, NULL, &err), 0);
 	assert_true(c.tenant_max_overhead_percent == 5);
 	assert_string_equal(c.tenant_allowed_events[0], "all");
+	conf_done(&c);
+}
+
+static void test_durations(void **state)
+{
+	struct config c;
+
+	(void)state;
+	assert_int_equal(parse("store: {event_retention: {on-cpu: 168h, mem-alloc: 3600}, "
+			       "namespace_retention: {ci: 1h}}\n",
+			       &c, NULL, NULL),
+			 0);
+	assert_int_equal(c.event_retention.n, 2);
+	assert_string_equal(c.event_retention.items[1].name, "mem-alloc");
+	assert_int_equal(c.event_retention.items[1].ns, 3600 * NSEC_PER_SEC);
+	assert_int_equal(c.namespace_retention.n, 1);
+	assert_string_equal(c.namespace_retention.items[0].name, "ci");
+	conf_done(&c);
+	assert_int_equal(parse("store:\n  namespace_retention:\n", &c, NULL, NULL), 0);
+	assert_int_equal(c.namespace_retention.n, 0);
 	conf_done(&c);
 }
 
@@ -296,6 +339,20 @@ static const struct {
 	{"a:\n  b: 1\n", "f.yaml:1:1", "a: no such key"},
 	{"store:\n  kin: sqlite\n", "f.yaml:2:3", "store.kin: no such key"},
 	{"store: sqlite\n", "f.yaml:1:1", "store: must be a mapping"},
+	{"store:\n  event_retention: {on-cpu: 1h, gpu: 1h}\n", "f.yaml:2:33",
+	 "store.event_retention: gpu is not allowed; it must be a mapping of at most 100 names ("
+	 "on-cpu|off-cpu|"},
+	{"store:\n  event_retention: {on-cpu: 59s}\n", "f.yaml:2:21",
+	 "store.event_retention.on-cpu: 59s is not allowed; it must be a mapping"},
+	{"store:\n  event_retention: {on-cpu: [1h]}\n", "f.yaml:2:21",
+	 "store.event_retention.on-cpu: a list is not allowed"},
+	{"store:\n  event_retention: 1h\n", "f.yaml:2:3",
+	 "store.event_retention: 1h is not allowed; it must be a mapping"},
+	{"store:\n  namespace_retention: {a b: 1h}\n", "f.yaml:2:25",
+	 "store.namespace_retention: a b is not allowed; it must be a mapping of at most 100 names "
+	 "to durations such as 10s, 60s to 31622400s"},
+	{"store:\n  namespace_retention: {ci: 367d}\n", "f.yaml:2:25",
+	 "store.namespace_retention.ci: 367d is not allowed"},
 	{"store:\n  kind: mysql\n", "f.yaml:2:3", "one of sqlite"},
 	{"static_config:\n  ebpf:\n    on-cpu-profile:\n      regex: '('\n", "f.yaml:4:7",
 	 "regular expression"},
@@ -406,6 +463,8 @@ int main(void)
 		cmocka_unit_test(test_values_of_the_chart),
 		cmocka_unit_test(test_events_of_the_chart),
 		cmocka_unit_test(test_limits_of_tenants),
+		cmocka_unit_test(test_durations),
+		cmocka_unit_test(test_retention_in_the_chart),
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_missing_file),
 		cmocka_unit_test(test_document_is_fresh),

@@ -119,6 +119,11 @@ const struct key conf_keys[] = {
 	{"store.retention", DURATION, AT(store_retention_ns), "72h", 60, 366 * 86400, NULL,
 	 "the hub deletes older profiles. The age counts back from now, but at most from a day "
 	 "after the newest profile"},
+	{"store.event_retention", DURATIONS, AT(event_retention), "", 60, 366 * 86400,
+	 "on-cpu|off-cpu|mem-alloc|mem-inuse|hbm-alloc|hbm-inuse|on-gpu|rdma|rdma-latency",
+	 "how long the profiles of an event are kept, instead of store.retention"},
+	{"store.namespace_retention", DURATIONS, AT(namespace_retention), "", 60, 366 * 86400, NULL,
+	 "how long the profiles of a namespace (of any cluster) are kept, whatever their event"},
 	{"store.max_bytes", BYTES, AT(store_max_bytes), "10Gi", 16, 1 << 24, NULL,
 	 "size of the store (ClickHouse: store.clickhouse.max_bytes); when it is full, the hub "
 	 "deletes the oldest profiles of the "

@@ -54,6 +54,17 @@ int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uin
 	return r;
 }
 
+bool conf_duration_of(const struct key *k, const char *s, uint64_t *ret_ns)
+{
+	uint64_t v;
+
+	if (conf_duration(s, k->min, k->max, &v) || v < k->min * NSEC_PER_SEC ||
+	    v > k->max * NSEC_PER_SEC)
+		return false;
+	*ret_ns = v;
+	return true;
+}
+
 /* Whether s is the address of a page. Other URLs, such as javascript:, are not. */
 static bool is_link(const char *s)
 {
@@ -104,6 +115,32 @@ void conf_words_done(char ***words)
 	*words = NULL;
 }
 
+bool conf_add_duration(struct conf_durations *d, const struct key *k, const char *name,
+		       const json_t *duration, bool *ret_bad_name)
+{
+	_cleanup_free_ char *number =
+		json_is_integer(duration)
+			? xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(duration))
+			: NULL;
+	const char *text = number ?: json_string_value(duration);
+	uint64_t ns;
+
+	*ret_bad_name = !(k->choices ? conf_is_choice(k->choices, name) : is_word(name));
+	if (*ret_bad_name || !text || !conf_duration_of(k, text, &ns))
+		return false;
+	d->items = xrealloc(d->items, (d->n + 1) * sizeof(*d->items));
+	d->items[d->n++] = (struct named_duration){xstrdup(name), ns};
+	return true;
+}
+
+void conf_durations_done(struct conf_durations *d)
+{
+	for (size_t i = 0; i < d->n; i++)
+		free((char *)d->items[i].name);
+	free(d->items);
+	*d = (struct conf_durations){0};
+}
+
 bool conf_is_url(const char *s, struct field_error *reterr)
 {
 	_cleanup_(url_done) struct url u = {0};
@@ -144,55 +181,63 @@ bool conf_wants_text(const struct key *k)
 	       k->type == LINK || k->type == WORDS;
 }
 
-void conf_allowed(const struct key *k, char out[256])
+void conf_allowed(const struct key *k, char out[ALLOWED_BYTES])
 {
 	switch (k->type) {
 	case BOOL:
-		snprintf(out, 256, "true or false");
+		snprintf(out, ALLOWED_BYTES, "true or false");
 		break;
 	case UINT:
-		snprintf(out, 256, "a number, %" PRIu64 " to %" PRIu64, k->min, k->max);
+		snprintf(out, ALLOWED_BYTES, "a number, %" PRIu64 " to %" PRIu64, k->min, k->max);
 		break;
 	case PERCENT:
-		snprintf(out, 256, "a number above 0, at most 100");
+		snprintf(out, ALLOWED_BYTES, "a number above 0, at most 100");
 		break;
 	case DURATION:
-		snprintf(out, 256, "a duration such as %s, %" PRIu64 "s to %" PRIu64 "s",
+		snprintf(out, ALLOWED_BYTES, "a duration such as %s, %" PRIu64 "s to %" PRIu64 "s",
 			 k->min ? "10s" : "50us", k->min, k->max);
 		break;
 	case BYTES:
-		snprintf(out, 256, "a size such as 256Mi, %" PRIu64 "Mi to %" PRIu64 "Mi", k->min,
-			 k->max);
+		snprintf(out, ALLOWED_BYTES, "a size such as 256Mi, %" PRIu64 "Mi to %" PRIu64 "Mi",
+			 k->min, k->max);
 		break;
 	case CHOICE:
-		snprintf(out, 256, "one of %s", *k->choices == '|' ? k->choices + 1 : k->choices);
+		snprintf(out, ALLOWED_BYTES, "one of %s",
+			 *k->choices == '|' ? k->choices + 1 : k->choices);
 		break;
 	case REGEX:
-		snprintf(out, 256, "a regular expression (PCRE2), at most %d bytes",
+		snprintf(out, ALLOWED_BYTES, "a regular expression (PCRE2), at most %d bytes",
 			 REGEXP_MAX_BYTES);
 		break;
 	case URL:
-		snprintf(out, 256,
+		snprintf(out, ALLOWED_BYTES,
 			 "empty, or http://HOST[:PORT][/PATH] or the same with https; HOST: a "
 			 "name, an IPv4 address or [IPv6]");
 		break;
 	case LINK:
-		snprintf(out, 256,
+		snprintf(out, ALLOWED_BYTES,
 			 "empty, or an address that begins with http:// or https:// and holds no "
 			 "blank, quote, backslash, < or >");
 		break;
 	case WORDS:
 		if (k->choices) {
-			snprintf(out, 256, "a list of 1 or more of %s", k->choices);
+			snprintf(out, ALLOWED_BYTES, "a list of 1 or more of %s", k->choices);
 			break;
 		}
-		snprintf(out, 256,
+		snprintf(out, ALLOWED_BYTES,
 			 "a list of %" PRIu64 " to %" PRIu64 " words of letters, digits and "
 			 ":/._@%%+=,- that do not begin with -, each of at most %d bytes",
 			 k->min, k->max, MAX_WORD_BYTES);
 		break;
+	case DURATIONS:
+		snprintf(out, ALLOWED_BYTES,
+			 "a mapping of at most %d names%s%s%s to durations such as 10s, %" PRIu64
+			 "s to %" PRIu64 "s",
+			 MAX_ENTRIES, k->choices ? " (" : "", k->choices ?: "",
+			 k->choices ? ")" : "", k->min, k->max);
+		break;
 	default:
-		snprintf(out, 256, "text, at most %d bytes", MAX_STRING_BYTES);
+		snprintf(out, ALLOWED_BYTES, "text, at most %d bytes", MAX_STRING_BYTES);
 	}
 }
 

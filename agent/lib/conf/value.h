@@ -7,15 +7,20 @@
 #define MAX_STRING_BYTES 4096 /* bytes of one value; a longer one is refused */
 #define MAX_WORD_BYTES	 255  /* bytes of one entry of a list; a longer one is refused */
 
-enum type { STRING, BOOL, UINT, PERCENT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WORDS, WARN };
+#define MAX_ENTRIES	 100  /* of one mapping of names to durations; more are refused */
+
+enum type {
+	STRING, BOOL, UINT, PERCENT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WORDS, DURATIONS, WARN
+};
 
 struct key {
 	const char *path;
 	enum type type;
 	size_t offset;
 	const char *def;     /* the default, as a user would write it; WORDS: the word */
-	uint64_t min, max;   /* UINT: the number; DURATION: seconds; BYTES: MiB; WORDS: entries */
-	const char *choices; /* CHOICE: "a|b"; WORDS: the same, or NULL: any word */
+	/* UINT: the number; DURATION, DURATIONS: seconds; BYTES: MiB; WORDS: entries */
+	uint64_t min, max;
+	const char *choices; /* CHOICE: "a|b"; WORDS, DURATIONS: the same, or NULL: any word */
 	const char *help;
 };
 
@@ -23,7 +28,8 @@ extern const struct key conf_keys[]; /* keys.c */
 extern const size_t conf_n_keys;
 
 /* the allowed values: "a number, 1 to 999" */
-void conf_allowed(const struct key *k, char out[256]);
+#define ALLOWED_BYTES 320
+void conf_allowed(const struct key *k, char out[ALLOWED_BYTES]);
 /*
  * Describes a value that stands where k's value should: "a list", "true without quotes". If it has
  * k's type, describes the value itself.
@@ -38,6 +44,8 @@ int conf_bytes(const char *s, uint64_t *ret);		     /* "256Mi" */
  * also allows less than one second (min_seconds 0), 0 is the only number that needs no unit.
  */
 int conf_duration(const char *s, uint64_t min_seconds, uint64_t max_seconds, uint64_t *ret_ns);
+/* A duration within k->min and k->max. */
+bool conf_duration_of(const struct key *k, const char *s, uint64_t *ret_ns);
 bool conf_percent(const char *s, double *ret); /* above 0, at most 100 */
 /* Whether k, whose type is STRING, REGEX, URL or LINK, may have this text. */
 bool conf_text_ok(const struct key *k, const char *s);
@@ -50,3 +58,10 @@ bool conf_set_words(char ***words, const struct key *k, const json_t *list,
 		    const json_t **ret_bad);
 /* Frees the words, and sets *words to NULL. */
 void conf_words_done(char ***words);
+/*
+ * Adds an entry of a mapping. Returns false if it is wrong. Then *ret_bad_name says whether its
+ * name is, or else its duration.
+ */
+bool conf_add_duration(struct conf_durations *d, const struct key *k, const char *name,
+		       const json_t *duration, bool *ret_bad_name);
+void conf_durations_done(struct conf_durations *d);

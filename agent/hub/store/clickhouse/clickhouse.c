@@ -24,6 +24,7 @@ static void close_all(void *sink)
 	store_ch_clusters_end(s);
 	pthread_mutex_destroy(&s->ready_lock);
 	pthread_mutex_destroy(&s->stats_lock);
+	store_keeps_done(&s->keeps);
 	free(s->database);
 	free(s);
 }
@@ -37,7 +38,7 @@ static int connect_all(const struct store_config *c, struct ch_store **ret,
 	pthread_mutex_init(&s->ready_lock, NULL);
 	pthread_mutex_init(&s->stats_lock, NULL);
 	s->database = xstrdup(c->database ?: "profile");
-	s->retention_ns = c->retention_ns;
+	store_keeps_begin(&s->keeps, c);
 	s->max_bytes = c->max_bytes;
 	s->names = store_ch_cache_new(NAMES_BYTES);
 	s->seen = store_ch_seen_new();

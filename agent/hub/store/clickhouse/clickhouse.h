@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "hub/store/keep.h"
 #include "hub/store/sink.h"
 #include "lib/loop/http_ask.h"
 
@@ -90,7 +91,8 @@ struct ch_store {
 	char *database;
 	char *user, *password_file; /* "": none */
 	struct ch_schema *schema;   /* the tables, by the configuration */
-	uint64_t retention_ns, max_bytes;
+	struct keeps keeps;
+	uint64_t max_bytes;
 	struct ch_expiring expiring; /* the writer's */
 	struct ch_cache *names;	     /* stacks and frames that readers have read */
 	uint8_t seed[16];	     /* of the ids; known when ready */

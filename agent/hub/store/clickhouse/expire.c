@@ -11,11 +11,10 @@
 
 #include <stdlib.h>
 
-#define DAY_S	     86400
-#define MAX_SILENT_S DAY_S /* windows expire as if the newest one were at most this old */
-#define SLACK_MAX_S  3600  /* seconds for which expired windows may stay */
-#define DAYS_MAX     10000 /* in one answer of ClickHouse */
-#define EXPIRE_NS    (60 * NSEC_PER_SEC)
+#define DAY_S	    86400
+#define SLACK_MAX_S 3600  /* seconds for which expired windows may stay */
+#define DAYS_MAX    10000 /* in one answer of ClickHouse */
+#define EXPIRE_NS   (60 * NSEC_PER_SEC)
 
 static struct ch_limits limits(void)
 {
@@ -154,6 +153,7 @@ static int is_deleting(struct ch_store *s, bool *ret, struct field_error *reterr
 struct day {
 	char *id; /* of the partition */
 	int64_t first_s;
+	uint64_t n_old; /* windows that are too old */
 };
 struct days {
 	struct day *items;
@@ -193,33 +193,86 @@ static int read_days(struct ch_store *s, struct days *ret, struct field_error *r
 	return store_ch_ask_each(s, &w, DAYS_MAX, take_day, ret, reterr);
 }
 
-static int count_until(struct ch_store *s, int64_t cut_s, uint64_t *ret, struct field_error *reterr)
-{
-	struct ch_where w = {0};
+/* What is too old: all until cut_s, and what is kept for less time. */
+struct ages {
+	int64_t now_s, newest_s, cut_s;
+};
 
-	text(&w, "SELECT count() FROM windows WHERE time<=");
-	store_ch_put_time(&w, cut_s);
-	return store_ch_ask_each(s, &w, 1, store_ch_take_u64, ret, reterr);
+static int64_t cut_of(const struct ages *a, const struct keep_rule *rule)
+{
+	return store_keep_until(rule->retention_ns, a->now_s, a->newest_s);
 }
 
-/* Deletes what of the day ended at cut_s or before. */
-static int cut_day(struct ch_store *s, const struct day *d, int64_t cut_s,
-		   struct field_error *reterr)
+static void put_rule(struct ch_where *w, const struct keeps *k, const struct keep_rule *rule)
+{
+	if (rule->ns) {
+		text(w, "unverified='' AND pod_ns=");
+		store_ch_str(&w->sql, rule->ns);
+		return;
+	}
+	text(w, "profile_event_type='");
+	text(w, profile_event_info(rule->event)->name);
+	text(w, "' AND (unverified!=''");
+	for (size_t i = 0; i < k->n_namespaces; i++) {
+		text(w, i ? ", " : " OR pod_ns NOT IN (");
+		store_ch_str(&w->sql, k->namespaces[i]);
+	}
+	text(w, k->n_namespaces ? "))" : " OR 1)");
+}
+
+/* " WHERE ..." */
+static void put_too_old(struct ch_where *w, const struct ch_store *s, const struct ages *a)
+{
+	text(w, " WHERE time<=");
+	store_ch_put_time(w, a->cut_s);
+	for (size_t i = 0; i < s->keeps.n; i++) {
+		text(w, " OR (time<=");
+		store_ch_put_time(w, cut_of(a, &s->keeps.rules[i]));
+		text(w, " AND ");
+		put_rule(w, &s->keeps, &s->keeps.rules[i]);
+		text(w, ")");
+	}
+}
+
+static int take_count(struct ch_rows *rows, void *arg)
+{
+	struct days *d = arg;
+	int64_t day = store_ch_get_u32(rows);
+	uint64_t n = store_ch_get_u64(rows);
+
+	for (size_t i = 0; i < d->n; i++)
+		if (d->items[i].first_s / DAY_S == day)
+			d->items[i].n_old = n;
+	return 0;
+}
+
+/* Counts what is too old of each day. */
+static int count_old(struct ch_store *s, const struct ages *a, struct days *d,
+		     struct field_error *reterr)
 {
 	struct ch_where w = {0};
 
-	if (d->first_s / DAY_S * DAY_S + DAY_S <= cut_s) {
-		store_ch_put_change(&w, s, "ALTER TABLE ", "windows");
-		text(&w, " DROP PARTITION ID '");
-		text(&w, d->id);
-		text(&w, "'");
-	} else {
-		store_ch_put_change(&w, s, "DELETE FROM ", "windows");
-		text(&w, " IN PARTITION ID '");
-		text(&w, d->id);
-		text(&w, "' WHERE time<=");
-		store_ch_put_time(&w, cut_s);
-	}
+	text(&w, "SELECT toUInt32(toDate(time, 'UTC')) AS day, count() FROM windows");
+	put_too_old(&w, s, a);
+	text(&w, " GROUP BY day");
+	return store_ch_ask_each(s, &w, DAYS_MAX, take_count, d, reterr);
+}
+
+/* Deletes what of the day is too old. */
+static int cut_day(struct ch_store *s, const struct day *d, const struct ages *a,
+		   struct field_error *reterr)
+{
+	bool whole = d->first_s / DAY_S * DAY_S + DAY_S <= a->cut_s;
+	struct ch_where w = {0};
+
+	if (!whole && !d->n_old)
+		return 0;
+	store_ch_put_change(&w, s, whole ? "ALTER TABLE " : "DELETE FROM ", "windows");
+	text(&w, whole ? " DROP PARTITION ID '" : " IN PARTITION ID '");
+	text(&w, d->id);
+	text(&w, "'");
+	if (!whole)
+		put_too_old(&w, s, a);
 	return store_ch_change(s, &w, reterr);
 }
 
@@ -240,33 +293,46 @@ static int read_rest(struct ch_store *s, int64_t cut_s, struct field_error *rete
 	return r;
 }
 
-static int expire_until(struct ch_store *s, int64_t cut_s, struct field_error *reterr)
+static int expire_old(struct ch_store *s, const struct ages *a, struct field_error *reterr)
 {
 	_cleanup_(days_done) struct days days = {0};
 	uint64_t n = 0;
 	int r = read_days(s, &days, reterr);
 
 	if (!r)
-		r = count_until(s, cut_s, &n, reterr);
-	for (size_t i = 0; !r && i < days.n && days.items[i].first_s <= cut_s; i++)
-		r = cut_day(s, &days.items[i], cut_s, reterr);
-	if (!r)
-		store_ch_count_expired(s, "age", n);
-	return r ? r : read_rest(s, cut_s, reterr);
+		r = count_old(s, a, &days, reterr);
+	for (size_t i = 0; !r && i < days.n; i++) {
+		r = cut_day(s, &days.items[i], a, reterr);
+		n += r ? 0 : days.items[i].n_old;
+	}
+	store_ch_count_expired(s, "age", n);
+	for (size_t i = 0; !r && i < s->keeps.n; i++)
+		s->keeps.rules[i].cut_s = cut_of(a, &s->keeps.rules[i]);
+	return r || !a->cut_s ? r : read_rest(s, a->cut_s, reterr);
 }
 
-/* If the clock is ahead, deletes only what MAX_SILENT_S allows. */
+/* Whether so much is too old that it is worth a deletion. */
+static bool is_due(const struct ch_store *s, const struct ages *a, int64_t oldest_s)
+{
+	int64_t slack_s = store_keep_slack(s->keeps.longest_ns, SLACK_MAX_S);
+	bool due = a->cut_s && oldest_s && oldest_s <= a->cut_s - slack_s;
+
+	for (size_t i = 0; !due && i < s->keeps.n; i++) {
+		const struct keep_rule *rule = &s->keeps.rules[i];
+
+		due = cut_of(a, rule) - rule->cut_s >
+		      store_keep_slack(rule->retention_ns, SLACK_MAX_S);
+	}
+	return due;
+}
+
 static int expire_age(struct ch_store *s, const struct ch_sizes *x, uint64_t now_wall_ns,
 		      struct field_error *reterr)
 {
-	int64_t retention_s = (int64_t)(s->retention_ns / NSEC_PER_SEC);
-	int64_t now_s = (int64_t)(now_wall_ns / NSEC_PER_SEC);
-	int64_t cut_s = MIN(now_s, x->newest_s + MAX_SILENT_S) - retention_s;
-	int64_t slack_s = MIN(retention_s / 50, SLACK_MAX_S), oldest_s = oldest_of(s, x);
+	struct ages a = {(int64_t)(now_wall_ns / NSEC_PER_SEC), x->newest_s, 0};
 
-	if (!retention_s || cut_s <= 0 || !oldest_s || oldest_s > cut_s - slack_s)
-		return 0;
-	return expire_until(s, cut_s, reterr);
+	a.cut_s = store_keep_until(s->keeps.longest_ns, a.now_s, a.newest_s);
+	return is_due(s, &a, oldest_of(s, x)) ? expire_old(s, &a, reterr) : 0;
 }
 
 int store_ch_expire(void *sink, uint64_t now_wall_ns)

@@ -130,16 +130,17 @@ static void put_end(struct buf *b, uint64_t keep_s)
 	if (keep_s == FOR_EVER)
 		buf_puts(b, "toDateTime(4294967295)");
 	else
-		buf_printf(b, "time + toIntervalSecond(%lu)", keep_s);
+		buf_printf(b, "time + toIntervalSecond(%lu)", keep_s + BACKSTOP_DAYS * 86400UL);
 }
 
-static void put_ends(struct buf *b, const char *column, const struct store_keep *keep, size_t n)
+/* is: "COLUMN = " */
+static void put_ends(struct buf *b, const char *is, const struct named_duration *keep, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		_cleanup_free_ char *value = literal(keep[i].of);
+		_cleanup_free_ char *value = literal(keep[i].name);
 
-		buf_printf(b, "%s = %s, ", column, value);
-		put_end(b, seconds_of(keep[i].retention_ns));
+		buf_printf(b, "%s%s, ", is, value);
+		put_end(b, seconds_of(keep[i].ns));
 		buf_puts(b, ", ");
 	}
 }
@@ -150,12 +151,12 @@ static char *ttl_of_windows(const struct store_config *c)
 
 	if (c->n_event_retention + c->n_ns_retention) {
 		buf_puts(&b, "multiIf(");
-		put_ends(&b, "pod_ns", c->ns_retention, c->n_ns_retention);
-		put_ends(&b, "profile_event_type", c->event_retention, c->n_event_retention);
+		put_ends(&b, "unverified = '' AND pod_ns = ", c->ns_retention, c->n_ns_retention);
+		put_ends(&b, "profile_event_type = ", c->event_retention, c->n_event_retention);
 		put_end(&b, seconds_of(c->retention_ns));
 		buf_puts(&b, ")");
 	} else if (c->retention_ns) {
-		put_end(&b, seconds_of(c->retention_ns) + BACKSTOP_DAYS * 86400UL);
+		put_end(&b, seconds_of(c->retention_ns));
 	}
 	return buf_steal(&b);
 }
@@ -166,23 +167,12 @@ static char *ttl_of_names(const struct store_config *c)
 	uint64_t longest_s = seconds_of(c->retention_ns);
 
 	for (size_t i = 0; i < c->n_event_retention; i++)
-		longest_s = MAX(longest_s, seconds_of(c->event_retention[i].retention_ns));
+		longest_s = MAX(longest_s, seconds_of(c->event_retention[i].ns));
 	for (size_t i = 0; i < c->n_ns_retention; i++)
-		longest_s = MAX(longest_s, seconds_of(c->ns_retention[i].retention_ns));
+		longest_s = MAX(longest_s, seconds_of(c->ns_retention[i].ns));
 	return longest_s == FOR_EVER ? xstrdup("")
 				     : xasprintf("last + toIntervalDay(%lu)",
 						 longest_s / 86400 + BACKSTOP_DAYS + 2);
-}
-
-static int check_events(const struct store_config *c, struct field_error *reterr)
-{
-	enum event event;
-
-	for (size_t i = 0; i < c->n_event_retention; i++)
-		if (profile_event_from_name(c->event_retention[i].of, &event))
-			return field_error_set(reterr, "store.clickhouse.event_retention",
-					       "'%s' is no event", c->event_retention[i].of);
-	return 0;
 }
 
 struct ch_schema *store_ch_schema_free(struct ch_schema *x)
@@ -213,8 +203,6 @@ int store_ch_schema_new(const struct store_config *c, struct ch_schema **ret,
 		r = check_name("store.clickhouse.cluster", cluster, "-", reterr);
 	if (!r)
 		r = check_name("store.clickhouse.storage_policy", policy, "-", reterr);
-	if (!r)
-		r = check_events(c, reterr);
 	if (r)
 		return r;
 	*ret = x = xcalloc(1, sizeof(*x));

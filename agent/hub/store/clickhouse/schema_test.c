@@ -303,7 +303,7 @@ static void older_tables_migrate_while_an_older_hub_writes(void **state)
 	make_first_version(s, f.name);
 	assert_int_equal(pthread_create(&old.thread, NULL, write_old_windows, &old), 0);
 	wait_for_writes(&old, 2);
-	f.config.ns_retention = &(struct store_keep){"app", 0};
+	f.config.ns_retention = &(struct named_duration){"app", 0};
 	f.config.n_ns_retention = 1;
 	ran = lines(&f.config, false);
 	wait_for_writes(&old, 2);
@@ -382,8 +382,8 @@ static void tables_of_a_cluster_are_not_those_of_one_server(void **state)
 
 static void each_event_and_namespace_has_its_time(void **state)
 {
-	static const struct store_keep events[] = {{"mem-alloc", 0}, {"off-cpu", NSEC_PER_SEC}},
-				       spaces[] = {{"it's", 0}};
+	static const struct named_duration events[] = {{"mem-alloc", 0}, {"off-cpu", NSEC_PER_SEC}},
+					   spaces[] = {{"it's", 0}};
 	struct ch_store *s = engine(state);
 	struct fresh f;
 	_cleanup_free_ char *changed = NULL, *again = NULL, *back = NULL, *left = NULL;
@@ -401,13 +401,15 @@ static void each_event_and_namespace_has_its_time(void **state)
 	again = lines(&f.config, false);
 	assert_string_equal(again, "");
 	run_in(s, f.name,
-	       "INSERT INTO #.windows (time, profile_event_type, pod_ns) VALUES "
-	       "(now() - 7200, 'on-cpu', 'a'), (now() - 600, 'on-cpu', 'b'), "
-	       "(now() - 600, 'off-cpu', 'c'), (now() - 600, 'off-cpu', 'it\\'s'), "
-	       "(toDateTime('2001-01-01 00:00:00'), 'mem-alloc', 'd')");
+	       "INSERT INTO #.windows (time, profile_event_type, pod_ns, unverified) VALUES "
+	       "(now() - 180000, 'on-cpu', 'a', ''), (now() - 173000, 'on-cpu', 'b', ''), "
+	       "(now() - 173000, 'off-cpu', 'c', ''), (now() - 173000, 'off-cpu', 'it\\'s', ''), "
+	       "(now() - 172000, 'off-cpu', 'e', ''), (now() - 180000, 'on-cpu', 'it\\'s', "
+	       "'true'), "
+	       "(toDateTime('2001-01-01 00:00:00'), 'mem-alloc', 'd', '')");
 	run_in(s, f.name, "OPTIMIZE TABLE #.windows FINAL");
 	left = lines_in(s, f.name, "SELECT pod_ns FROM ", ".windows ORDER BY pod_ns");
-	assert_string_equal(left, "b\nd\nit's\n");
+	assert_string_equal(left, "b\nd\ne\nit's\n");
 	f.config.n_event_retention = f.config.n_ns_retention = 0;
 	f.config.retention_ns = 0;
 	back = lines(&f.config, false);
@@ -418,7 +420,7 @@ static void each_event_and_namespace_has_its_time(void **state)
 
 static void names_that_are_no_names_are_refused(void **state)
 {
-	static const struct store_keep none[] = {{"on-cpus", 0}};
+	static const struct named_duration none[] = {{"on-cpus", 0}};
 	static const struct {
 		struct store_config c;
 		const char *path;
@@ -429,8 +431,7 @@ static void names_that_are_no_names_are_refused(void **state)
 		{{.database = "a`; DROP"}, "store.clickhouse.database"},
 		{{.cluster = "x'y"}, "store.clickhouse.cluster"},
 		{{.storage_policy = "a\\"}, "store.clickhouse.storage_policy"},
-		{{.event_retention = none, .n_event_retention = 1},
-		 "store.clickhouse.event_retention"},
+		{{.event_retention = none, .n_event_retention = 1}, "store.event_retention"},
 	};
 
 	(void)state;
@@ -455,7 +456,7 @@ static void assert_parsed(struct ch_store *s, const char *sql)
 /* chdb has no other servers, so the statements are parsed, and do not run. */
 static void the_engine_parses_what_a_cluster_needs(void **state)
 {
-	static const struct store_keep events[] = {{"off-cpu", NSEC_PER_SEC}};
+	static const struct named_duration events[] = {{"off-cpu", NSEC_PER_SEC}};
 	struct ch_store *s = engine(state);
 	struct fresh f;
 	_cleanup_free_ char *all = NULL;

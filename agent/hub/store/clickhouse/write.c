@@ -295,7 +295,7 @@ static int64_t last_second(const struct profile *p)
  */
 static bool is_too_old(const struct ch_store *s, const struct profile *p)
 {
-	return s->retention_ns && p->end_ns + s->retention_ns + OLD_NS < now_wall_ns();
+	return s->keeps.longest_ns && p->end_ns + s->keeps.longest_ns + OLD_NS < now_wall_ns();
 }
 
 static void put_window(struct writing *w, const struct profile *p)
