@@ -40,8 +40,8 @@ struct client_request {
 	struct kube *kube;
 	struct http_call *call;
 	char *method, *path, *content_type, *body;
-	struct kube_fence fence; /* holds NULL: the request is always sent */
-	bool second;		 /* this is the second try, after an answer 401 */
+	struct kube_fence *fence; /* NULL: the request is always sent */
+	bool second;		  /* this is the second try, after an answer 401 */
 	kube_done_fn *fn;
 	void *arg;
 	struct client_request *prev, *next;
@@ -201,6 +201,7 @@ static void request_free(struct client_request *q)
 	free(q->path);
 	free(q->content_type);
 	free(q->body);
+	kube_fence_unref(q->fence);
 	free(q);
 }
 
@@ -244,7 +245,7 @@ static bool may_send(void *arg)
 {
 	const struct client_request *q = arg;
 
-	return !q->fence.holds || q->fence.holds(q->fence.arg);
+	return !q->fence || kube_fence_holds(q->fence);
 }
 
 static int request_send(struct client_request *q)
@@ -269,7 +270,7 @@ static int request_send(struct client_request *q)
 	return q->kube->http_ops->send(q->kube->http, &r, &q->call);
 }
 
-static int client_request_within(struct kube *k, const struct kube_fence *fence, const char *method,
+static int client_request_within(struct kube *k, struct kube_fence *fence, const char *method,
 				 const char *path, const char *content_type, const json_t *body,
 				 kube_done_fn *fn, void *arg)
 {
@@ -280,7 +281,7 @@ static int client_request_within(struct kube *k, const struct kube_fence *fence,
 	q->method = xstrdup(method);
 	q->path = full_path(k, path);
 	q->content_type = xstrdup(content_type ?: "application/json");
-	q->fence = *fence;
+	q->fence = fence ? kube_fence_ref(fence) : NULL;
 	q->fn = fn;
 	q->arg = arg;
 	DL_APPEND(k->requests, q);
@@ -295,8 +296,7 @@ static int client_request_within(struct kube *k, const struct kube_fence *fence,
 static int client_request(struct kube *k, const char *method, const char *path,
 			  const char *content_type, const json_t *body, kube_done_fn *fn, void *arg)
 {
-	return client_request_within(k, &(struct kube_fence){0}, method, path, content_type, body,
-				     fn, arg);
+	return client_request_within(k, NULL, method, path, content_type, body, fn, arg);
 }
 
 /* ---- clients ---- */

@@ -144,17 +144,20 @@ void kube_watch_each_left_out(const struct kube_watch *w, kube_left_out_fn *fn, 
 typedef int kube_request_fn(struct kube *k, const char *method, const char *path,
 			    const char *content_type, const json_t *body, kube_done_fn *fn,
 			    void *arg);
-struct kube_fence {		/* a request is sent only while holds(arg) is true */
-	bool (*holds)(void *arg);
-	void *arg;
-};
+struct kube_fence;
+/* Whether the requests of the fence may be sent. */
+bool kube_fence_holds(const struct kube_fence *f);
+/* A fence stays until its last reference is given back, also when its owner has ended. */
+struct kube_fence *kube_fence_ref(struct kube_fence *f);
+struct kube_fence *kube_fence_unref(struct kube_fence *f); /* NULL: does nothing */
 struct kube_ops {
 	kube_request_fn *request;
 	/*
 	 * The same, but the fence is asked when the bytes of the request go to the connection; if
-	 * it does not hold, fn gets the status 0. fence is copied. NULL: lease.h asks only before.
+	 * it does not hold, fn gets the status 0. The request takes a reference to the fence. NULL:
+	 * lease.h asks only before.
 	 */
-	int (*request_within)(struct kube *k, const struct kube_fence *fence, const char *method,
+	int (*request_within)(struct kube *k, struct kube_fence *fence, const char *method,
 			      const char *path, const char *content_type, const json_t *body,
 			      kube_done_fn *fn, void *arg);
 	int (*watch_new)(struct kube *k, const struct kube_watch_spec *s,

@@ -142,8 +142,11 @@ void kube_look_at_ca(struct kube *k);
 struct loop *kube_loop(struct kube *k);
 
 /* ---- fence.c ---- */
-/* A kube that sends to another one, and each request but GET only within the fence: lease.h. */
-struct kube *kube_fenced_new(struct kube *to, const struct kube_fence *fence);
+/*
+ * A kube that sends to another one, and each request but GET only while holds(arg): lease.h. After
+ * kube_fenced_free() holds is not called any more, and requests that wait are not sent.
+ */
+struct kube *kube_fenced_new(struct kube *to, bool (*holds)(void *arg), void *arg);
 struct kube *kube_fenced_free(struct kube *k);
 
 /* ---- listeners: called whenever any request of the client has succeeded ---- */

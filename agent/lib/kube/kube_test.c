@@ -412,7 +412,7 @@ static void a_fence_that_falls_before_the_request_is_sent(void **state)
 {
 	struct fixture *f = start(&cert, NULL);
 	bool stands = true;
-	struct kube *fenced = kube_fenced_new(f->kube, &(struct kube_fence){holds, &stands});
+	struct kube *fenced = kube_fenced_new(f->kube, holds, &stands);
 
 	(void)state;
 	assert_int_equal(kube_request(fenced, "PATCH", "/x", NULL, NULL, done, f), 0);
@@ -425,6 +425,24 @@ static void a_fence_that_falls_before_the_request_is_sent(void **state)
 	assert_int_equal(f->status, 0);
 	assert_int_equal(ts_n_requests(f->ts), 1);
 	kube_fenced_free(fenced);
+	finish(f);
+}
+
+/* The owner of a fence ends while a request of it waits: nobody may be asked any more. */
+static void a_fence_whose_owner_has_ended(void **state)
+{
+	struct fixture *f = start(&cert, NULL);
+	bool *stands = xmalloc(sizeof(*stands));
+	struct kube *fenced = kube_fenced_new(f->kube, holds, stands);
+
+	(void)state;
+	*stands = true;
+	assert_int_equal(kube_request(fenced, "PATCH", "/x", NULL, NULL, done, f), 0);
+	kube_fenced_free(fenced);
+	free(stands);
+	assert_int_equal(loop_run(f->loop), 0);
+	assert_int_equal(f->status, 0);
+	assert_int_equal(ts_n_requests(f->ts), 0);
 	finish(f);
 }
 
@@ -1012,6 +1030,7 @@ int main(void)
 		cmocka_unit_test(kubeconfig_of_an_ipv6_literal_without_it_in_the_certificate_50),
 		cmocka_unit_test(request_and_its_errors),
 		cmocka_unit_test(a_fence_that_falls_before_the_request_is_sent),
+		cmocka_unit_test(a_fence_whose_owner_has_ended),
 		cmocka_unit_test(token_52_is_read_again_when_it_changes),
 		cmocka_unit_test(token_53_missing_or_empty_for_a_moment),
 		cmocka_unit_test(token_52_rotates_during_a_watch),

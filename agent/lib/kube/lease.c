@@ -253,7 +253,7 @@ int kube_lease_new(struct loop *loop, struct kube *k, const struct kube_lease_co
 	l->name = xstrdup(c->name);
 	l->all = xasprintf(LEASES "%s/leases", c->ns);
 	l->path = xasprintf("%s/%s", l->all, c->name);
-	l->writer = kube_fenced_new(k, &(struct kube_fence){holds, l});
+	l->writer = kube_fenced_new(k, holds, l);
 	timer_set(loop, &l->retry, 0, begin, l);
 	*ret = l;
 	return 0;
