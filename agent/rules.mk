@@ -7,8 +7,9 @@ watch-cases: $(WATCH_TESTS)
 	$(Q)agent/lib/kube/cases.sh $(WATCH_TESTS)
 
 # Tests that need ClickHouse's engine or server: only e2e/clickhouse/run.sh runs them.
-ENGINE := $(addprefix agent/hub/,ingest/group_test $(addprefix store/clickhouse/,cluster_test \
-	expire_test failures_test in_process_test same_test schema_test server_test))
+ENGINE := $(addprefix agent/hub/,ingest/group_test symbols/shared_test \
+	$(addprefix store/clickhouse/,cluster_test expire_test failures_test in_process_test \
+	same_test schema_test server_test))
 
 # Unit tests once more under sanitizers, objects in build/asan and build/tsan: docs/testing.md.
 # AddressSanitizer, UBSan. Left out are the tests that profile living programs (they need the time

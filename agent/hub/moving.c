@@ -133,6 +133,28 @@ static int copy_symbols(const struct config *conf, const char *dir, struct field
 	return r;
 }
 
+/* Into a store that hubs share: they may use it meanwhile. */
+static int upload_symbols(const struct config *conf, const struct store_config *to, const char *dir,
+			  struct field_error *reterr)
+{
+	_cleanup_free_ char *from = xasprintf("%s/symbols", dir);
+	struct symbols *symbols = NULL;
+	struct store *store = NULL;
+	size_t n = 0;
+	int r = store_open(to, &store, reterr);
+
+	if (r)
+		return r;
+	r = hub_stores_open_symbols(conf, store, &symbols, reterr);
+	if (!r)
+		r = symbols_copy_into(from, symbols, &n, reterr);
+	if (!r)
+		log_info("%zu symbol files copied", n);
+	symbols_close(symbols);
+	store_close(store);
+	return r;
+}
+
 /* A store on this machine's disk: no hub may use it meanwhile. The symbol files go there, too. */
 static int take_data_dir(const struct config *conf, const char *dir, int *ret_lock,
 			 struct field_error *reterr)
@@ -159,7 +181,7 @@ int hub_copy_from(const struct config *conf, const char *dir, struct field_error
 	if (streq(to.kind, "sqlite"))
 		r = take_data_dir(conf, dir, &lock, reterr);
 	else if (streq(to.kind, "clickhouse"))
-		log_warn("uploaded symbol files are not copied: each hub keeps its own");
+		r = upload_symbols(conf, &to, dir, reterr);
 	else
 		r = field_error_set(reterr, "store.kind", "%s keeps no profiles", to.kind);
 	return r ?: store_copy(&from, &to, tell_copied, &next_ns, reterr);

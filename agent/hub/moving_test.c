@@ -58,7 +58,7 @@ static void fill_store(const char *dir)
 static struct symbols *open_symbols(const char *dir)
 {
 	_cleanup_free_ char *path = xasprintf("%s/symbols", dir);
-	const struct symbols_config c = {path, 1 << 20};
+	const struct symbols_config c = {.dir = path, .max_bytes = 1 << 20};
 	struct field_error e = {0};
 	struct symbols *s = NULL;
 

@@ -6,6 +6,7 @@
 #include "hub/stores.h"
 
 #include "hub/data_dir.h"
+#include "hub/store/uploads.h"
 
 /* ---- keys without effect ---- */
 
@@ -73,12 +74,16 @@ struct store_config hub_store_config(const struct config *conf)
 	};
 }
 
-static int open_symbols(const struct config *c, struct hub_stores *s, struct field_error *reterr)
+int hub_stores_open_symbols(const struct config *conf, struct store *store, struct symbols **ret,
+			    struct field_error *reterr)
 {
-	_cleanup_free_ char *dir = xasprintf("%s/symbols", c->data_dir);
-	const struct symbols_config sc = {dir, c->symbols_max_bytes};
+	bool shared = store_shares_uploads(store);
+	_cleanup_free_ char *dir =
+		xasprintf("%s/%s", conf->data_dir, shared ? "symbols-cache" : "symbols");
+	const struct symbols_config c = {
+		.dir = dir, .max_bytes = conf->symbols_max_bytes, .store = shared ? store : NULL};
 
-	return symbols_open(&sc, &s->symbols, reterr);
+	return symbols_open(&c, ret, reterr);
 }
 
 static int open_store(const struct hub_stores_config *c, struct hub_stores *s,
@@ -96,7 +101,7 @@ static int open_store(const struct hub_stores_config *c, struct hub_stores *s,
 	r = hub_data_dir_lock(conf->data_dir, &s->lock_fd, reterr);
 	if (!r)
 		r = store_open(&sc, &s->store, reterr);
-	return r ? r : open_symbols(conf, s, reterr);
+	return r ? r : hub_stores_open_symbols(conf, s->store, &s->symbols, reterr);
 }
 
 /* ---- the central hub stores ---- */

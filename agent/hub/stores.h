@@ -22,6 +22,9 @@ struct hub_stores_config {
 };
 /* The store of any kind but otlp; its texts are borrowed. It has no clusters yet. */
 struct store_config hub_store_config(const struct config *conf);
+/* The store has them if hubs share it, else data_dir has. */
+int hub_stores_open_symbols(const struct config *conf, struct store *store, struct symbols **ret,
+			    struct field_error *reterr);
 /* *ret: what is open, also after an error. The caller closes it in each case. */
 int hub_stores_open(struct loop *l, const struct hub_stores_config *c, struct hub_stores *ret,
 		    struct field_error *reterr);

@@ -173,6 +173,10 @@ static void reply(struct symbols_job *j)
 				     : "no symbols of this build id are kept for all namespaces");
 	else if (j->r == -ENOSPC || j->r == -EDQUOT)
 		api_call_error(j->call, "STORE_FULL", why);
+	else if (j->r == -EAGAIN)
+		api_call_error(j->call, "UNAVAILABLE",
+			       "the store does not answer, or refuses: try again, and see the "
+			       "hub's log");
 	else if (j->r == -E2BIG)
 		api_call_error(j->call, "TOO_LARGE", why);
 	else if (j->r == -EINVAL || j->r == -EBADMSG)
@@ -233,6 +237,8 @@ static const char *put_result(int r)
 	case -EINVAL:
 	case -EBADMSG:
 		return "bad";
+	case -EAGAIN:
+		return "unavailable";
 	default:
 		return "not_written";
 	}

@@ -2,7 +2,7 @@
 /* Private to store/: the functions of a sink. A new sink is one file and one row in store.c. */
 #pragma once
 
-#include "hub/store/store.h"
+#include "hub/store/uploads.h"
 
 /*
  * What gets a store that is exported. Each function returns 0, or -errno, which ends the export:
@@ -14,6 +14,17 @@ struct store_receiver {
 	int (*batch)(const struct batch *b, void *arg); /* at least one profile */
 	int (*cut)(const struct store_cut *cut, void *arg);
 	void *arg;
+};
+
+/* The functions of uploads.h. */
+struct upload_ops {
+	int (*list)(void *sink, store_upload_fn *fn, void *arg, struct field_error *reterr);
+	int (*put)(void *sink, struct store_upload *u, const void *data, size_t n,
+		   struct field_error *reterr);
+	int (*get)(void *sink, const struct store_upload *u, void *data,
+		   struct field_error *reterr);
+	int (*remove)(void *sink, const struct store_upload *u, bool older,
+		      struct field_error *reterr);
 };
 
 struct sink_ops {
@@ -55,6 +66,7 @@ struct sink_ops {
 	/* *ret_n_left_out: rows of the store that belong to no profile */
 	int (*export)(const struct store_config *c, const struct store_receiver *to,
 		      uint64_t *ret_n_left_out, struct field_error *reterr);
+	const struct upload_ops *uploads; /* NULL: this sink keeps none */
 };
 extern const struct sink_ops store_sqlite_sink, store_clickhouse_sink, store_null_sink;
 

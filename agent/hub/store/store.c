@@ -246,6 +246,52 @@ int store_put_cut(struct store *s, const struct store_cut *cut)
 	return s->ops->cut ? be_ready(s, NULL) ?: s->ops->cut(s->sink, cut) : -EOPNOTSUPP;
 }
 
+/* ---- uploads ---- */
+
+bool store_shares_uploads(const struct store *s)
+{
+	return s->ops->uploads != NULL;
+}
+
+/* The errors of uploads.h, of those of a sink. */
+static int upload_error(int r)
+{
+	return !r || r == -ENOENT || r == -EBADMSG || r == -ENOSPC ? r : -EAGAIN;
+}
+
+int store_uploads(struct store *s, store_upload_fn *fn, void *arg, struct field_error *reterr)
+{
+	_stage_("store_uploads");
+
+	return upload_error(be_ready(s, reterr) ?: s->ops->uploads->list(s->sink, fn, arg, reterr));
+}
+
+int store_upload_put(struct store *s, struct store_upload *u, const void *data, size_t n,
+		     struct field_error *reterr)
+{
+	_stage_("store_upload_put");
+
+	return upload_error(be_ready(s, reterr)
+				    ?: s->ops->uploads->put(s->sink, u, data, n, reterr));
+}
+
+int store_upload_get(struct store *s, const struct store_upload *u, void *data,
+		     struct field_error *reterr)
+{
+	_stage_("store_upload_get");
+
+	return upload_error(be_ready(s, reterr) ?: s->ops->uploads->get(s->sink, u, data, reterr));
+}
+
+int store_upload_delete(struct store *s, const struct store_upload *u, bool older,
+			struct field_error *reterr)
+{
+	_stage_("store_upload_delete");
+
+	return upload_error(be_ready(s, reterr)
+				    ?: s->ops->uploads->remove(s->sink, u, older, reterr));
+}
+
 struct predicate *store_predicate_free(struct predicate *p)
 {
 	if (!p)

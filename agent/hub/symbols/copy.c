@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies the files of a directory of uploaded symbols into another one. */
-#include "hub/symbols/file.h"
+/* Copies the files of a directory of uploaded symbols into another one, or into a store. */
+#include "hub/symbols/table.h"
+#include "lib/loop/http.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -99,4 +100,54 @@ int symbols_copy(const char *from, const char *to, size_t *ret_n, struct field_e
 				       strerror(-r));
 	*ret_n = n;
 	return 0;
+}
+
+/* ---- into a store ---- */
+
+/* Returns as symbols_put_as(). */
+static int upload_file(int dir, const char *name, struct symbols *to, struct field_error *reterr)
+{
+	_cleanup_free_ char *stem = xstrndup(name, strlen(name) - strlen(SYMBOLS_SUFFIX)),
+			    *ns = NULL, *data = NULL;
+	_cleanup_buf_ struct buf packed = {0};
+	const char *build_id;
+	struct stat st;
+	size_t n;
+	int r;
+
+	if (!symbols_file_split(stem, &ns, &build_id) ||
+	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -EEXIST; /* a hub has deleted it just now */
+	r = file_read(dir, name, SYMBOLS_FILE_BYTES, &data, &n);
+	if (!r)
+		r = http_compress(data, n, &packed);
+	if (r)
+		return field_error_set(reterr, name, "%s", strerror(-r)), r;
+	return symbols_put_as(to, ns, build_id, symbols_file_time(&st), packed.data, packed.len,
+			      reterr);
+}
+
+int symbols_copy_into(const char *from, struct symbols *to, size_t *ret_n,
+		      struct field_error *reterr)
+{
+	DIR *d = opendir(from);
+	struct dirent *e;
+	int r = d || errno == ENOENT ? 0 : -errno;
+
+	if (r)
+		return field_error_set(reterr, from, "%s", strerror(-r));
+	*ret_n = 0;
+	while (!r && d && (e = readdir(d))) {
+		if (!is_upload(e->d_name))
+			continue;
+		r = upload_file(dirfd(d), e->d_name, to, reterr);
+		*ret_n += !r;
+		if (r == -EBADMSG)
+			log_warn("%s is damaged, and was not copied", e->d_name);
+		if (r == -EBADMSG || r == -EEXIST)
+			r = 0;
+	}
+	if (d)
+		closedir(d);
+	return r;
 }

@@ -2,6 +2,7 @@
 /* One uploaded file: its name, how an upload is received into it, and how it is opened. */
 #include "hub/symbols/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -62,6 +63,18 @@ bool symbols_file_split(const char *stem, char **ret_ns, const char **ret_build_
 	*ret_ns = TAKE_PTR(ns);
 	*ret_build_id = build_id;
 	return true;
+}
+
+void symbols_file_clean(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (str_has_prefix(e->d_name, SYMBOLS_TEMPORARY))
+			unlinkat(dirfd(d), e->d_name, 0);
+	if (d)
+		closedir(d);
 }
 
 /* ---- opening ---- */

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "hub/store/store.h"
 #include "lib/profile/profile.h"
 #include "lib/symbols/symbols.h"
 
@@ -18,12 +19,17 @@
 
 struct symbols;
 struct symbols_config {
-	const char *dir;		/* the directory; made if it does not exist */
+	const char *dir; /* the directory; made if it does not exist */
 	/*
 	 * Limit for all files together, uncompressed; a file counts at least 4 KiB. Those of a
 	 * namespace may take half of what the others leave.
 	 */
 	uint64_t max_bytes;
+	/*
+	 * NULL: the directory has the files. Else the store has them, for all hubs, and the directory
+	 * is a cache of up to max_bytes. What another hub has uploaded is seen within 10 s.
+	 */
+	struct store *store;
 };
 int symbols_open(const struct symbols_config *c, struct symbols **ret, struct field_error *reterr);
 struct symbols *symbols_close(struct symbols *s);
@@ -32,6 +38,12 @@ struct symbols *symbols_close(struct symbols *s);
  * Files that are there already stay as they are. *ret_n: how many were copied.
  */
 int symbols_copy(const char *from, const char *to, size_t *ret_n, struct field_error *reterr);
+/*
+ * Uploads the files of a directory, which a hub may be using, unless `to` has a file of that name.
+ * Logs which files are damaged, and goes on. If it ends before the end, the next call continues.
+ */
+int symbols_copy_into(const char *from, struct symbols *to, size_t *ret_n,
+		      struct field_error *reterr);
 /* Returns 0, or -EINVAL if build_id is no build id. */
 int symbols_check_build_id(const char *build_id, struct field_error *reterr);
 /* Returns 0, or -EINVAL if ns is no name that Kubernetes allows for a namespace. */
@@ -40,11 +52,12 @@ int symbols_check_namespace(const char *ns, struct field_error *reterr);
  * Stores a zstd-compressed index under its build id (hex, lower case) and replaces an older one of
  * the same namespace. Errors: -EINVAL (not a build id, not a namespace), -EBADMSG (not an index, or
  * of another build id), -E2BIG (over the limit of one file), -ENOSPC (over the limit of all files
- * or of the namespace's, or the disk is full). *reterr explains the error.
+ * or of the namespace's, or the disk is full), -EAGAIN (the store does not answer: try again).
+ * *reterr explains the error.
  */
 int symbols_put(struct symbols *s, const char *ns, const char *build_id, const void *data, size_t n,
 		struct field_error *reterr);
-/* -ENOENT: no such file */
+/* -ENOENT: no such file; -EAGAIN */
 int symbols_delete(struct symbols *s, const char *ns, const char *build_id);
 /*
  * Returns [{"build_id", "namespace" (null: all), "bytes", "uploaded" (Unix seconds)}], sorted by
@@ -55,18 +68,18 @@ bool symbols_any(struct symbols *s);
 /* The namespaces that have files of their own, sorted. The caller frees the list and the names. */
 char **symbols_namespaces(struct symbols *s, size_t *ret_n);
 /*
- * Returns a new reference to an index. -ENOENT: no such file, -EBADMSG: the file was damaged after
- * the upload.
+ * Returns a new reference to an index, which it may have to read from the store first. -ENOENT: no
+ * such file, -EBADMSG: the file was damaged after the upload, -EAGAIN.
  */
 int symbols_index(struct symbols *s, const char *ns, const char *build_id, struct elf_index **ret);
-struct demangler *symbols_demangler(struct symbols *s);	/* borrowed */
+struct demangler *symbols_demangler(struct symbols *s); /* borrowed */
 /*
  * The time that the demangling of a file's names has taken, in all queries together. symbols_cost
  * returns a new reference, which stays valid after the file is deleted. NULL: no such file.
  */
 struct symbols_cost {
-	struct name_cost names;		/* argument of elf_demangler_text */
-	unsigned refs;			/* private to symbols/ */
+	struct name_cost names; /* argument of elf_demangler_text */
+	unsigned refs;		/* private to symbols/ */
 };
 struct symbols_cost *symbols_cost(struct symbols *s, const char *ns, const char *build_id);
 void symbols_cost_unref(struct symbols *s, struct symbols_cost *c);

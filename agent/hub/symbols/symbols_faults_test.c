@@ -21,7 +21,7 @@ static size_t upload_bytes;
 
 static int open_it(struct symbols **ret)
 {
-	struct symbols_config c = {files, 1 << 20};
+	struct symbols_config c = {.dir = files, .max_bytes = 1 << 20};
 	struct field_error e = {0};
 	int r = symbols_open(&c, ret, &e);
 

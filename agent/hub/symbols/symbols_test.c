@@ -35,7 +35,8 @@ static int setup(void **state)
 	struct fixture *f = xcalloc(1, sizeof(*f));
 
 	assert_int_equal(testdir_make(f->dir), 0);
-	f->config = (struct symbols_config){xasprintf("%s/a/symbols", f->dir), 1 << 20};
+	f->config = (struct symbols_config){.dir = xasprintf("%s/a/symbols", f->dir),
+					    .max_bytes = 1 << 20};
 	assert_int_equal(symbols_open(&f->config, &f->s, &f->e), 0);
 	*state = f;
 	return 0;

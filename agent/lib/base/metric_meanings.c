@@ -294,6 +294,10 @@ static const struct {
 	{"store_stacks", "Distinct stacks in the store."},
 	{"store_write_errors_total", "Failures to store profiles."},
 	{"symbols_damaged_total", "Uploaded symbol files that were found damaged."},
+	{"symbols_fetched_total",
+	 "Uploaded symbol files that the hub read from ClickHouse, by result."},
+	{"symbols_list_errors_total",
+	 "Times that the list of uploaded symbol files could not be read from ClickHouse."},
 	{"symbols_uploads_total", "Uploaded symbol files, by result."},
 	{"targets_not_told_total", "Targets without room in the hub whose status does not say so, "
 				   "because too many wait for it."},

@@ -158,4 +158,5 @@ const struct sink_ops store_clickhouse_sink = {
 	.cut = store_ch_put_cut,
 	.expire = store_ch_expire,
 	.stats = store_ch_stats,
+	.uploads = &store_ch_uploads,
 };

@@ -75,6 +75,7 @@ struct ch_expiring {
 	int64_t cut_s;	      /* all that ended then or before was deleted; 0: nothing was */
 	int64_t oldest_s;     /* what is left of the day of cut_s begins then; 0: nothing is */
 	uint64_t swept_ns;    /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
+	uint64_t uploads_ns;  /* and when uploads that nobody needs were */
 	uint64_t measured_ns; /* CLOCK_MONOTONIC, when the stats were last read */
 };
 
@@ -343,6 +344,11 @@ void store_ch_put_time(struct ch_where *w, int64_t s); /* a second as DateTime *
 void store_ch_count_expired(struct ch_store *s, const char *reason, uint64_t n);
 int store_ch_expire_size(struct ch_store *s, const struct ch_sizes *now, uint64_t now_wall_ns,
 			 struct field_error *reterr);
+
+/* ---- uploads.c: symbol files that users have uploaded ---- */
+/* Deletes what is left of uploads that did not end, and older uploads of a file. */
+int store_ch_expire_uploads(struct ch_store *s, uint64_t now_wall_ns, struct field_error *reterr);
+extern const struct upload_ops store_ch_uploads;
 
 /* ---- the functions of the sink ---- */
 int store_ch_read(void *sink, const struct selection *sel, store_row_fn *fn, void *arg,

@@ -349,6 +349,8 @@ int store_ch_expire(void *sink, uint64_t now_wall_ns)
 		r = is_deleting(s, &busy, &e);
 	if (!r && !busy)
 		r = store_ch_expire_size(s, &x, now_wall_ns, &e);
+	if (!r)
+		r = store_ch_expire_uploads(s, now_wall_ns, &e);
 	if (r)
 		log_warn("deleting old profiles: %s", *e.reason ? e.reason : strerror(-r));
 	store_ch_measure(s);

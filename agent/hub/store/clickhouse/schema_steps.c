@@ -231,10 +231,51 @@ static const struct schema_table clusters = {
 	.keep = KEEP_ALWAYS,
 };
 
+/*
+ * Symbol files that users have uploaded (uploads.c). A row here says that all chunks of an upload
+ * are there.
+ */
+static const struct schema_column symbol_columns[] = {
+	{"ns", "String", ""},
+	{"build_id", "String", ""},
+	{"upload", "UInt64", ""},
+	{"version", "UInt64", ""},
+	{"bytes", "UInt64", ""},
+	{"packed", "UInt64", ""},
+	{"sha256", "FixedString(32)", ""},
+};
+static const struct schema_table symbols = {
+	.name = "symbols",
+	.columns = symbol_columns,
+	.n_columns = ARRAY_SIZE(symbol_columns),
+	.indexes = "",
+	.newest = "",
+	.order = "ORDER BY (ns, build_id, upload)",
+	.shard = "cityHash64(ns, build_id)",
+	.keep = KEEP_ALWAYS,
+};
+static const struct schema_column chunk_columns[] = {
+	{"upload", "UInt64", ""},
+	{"n", "UInt32", ""},
+	{"made", "DateTime", ""},
+	{"data", "String", "NONE"},
+};
+static const struct schema_table symbol_chunks = {
+	.name = "symbol_chunks",
+	.columns = chunk_columns,
+	.n_columns = ARRAY_SIZE(chunk_columns),
+	.indexes = "",
+	.newest = "",
+	.order = "ORDER BY (upload, n)",
+	.shard = "upload",
+	.keep = KEEP_ALWAYS,
+};
+
 const struct schema_step store_ch_steps[] = {
 	{1, "windows", &windows, NULL},	     {2, "stacks", &stacks, NULL},
 	{3, "frames", &frames, NULL},	     {4, "frame_texts", NULL, frame_texts},
 	{5, "in_process", NULL, in_process}, {6, "cuts", &cuts, NULL},
-	{7, "clusters", &clusters, NULL},
+	{7, "clusters", &clusters, NULL},    {8, "symbol_chunks", &symbol_chunks, NULL},
+	{9, "symbols", &symbols, NULL},
 };
 const size_t store_ch_n_steps = ARRAY_SIZE(store_ch_steps);
