@@ -20,7 +20,7 @@
 #define BUILD_ID "00112233445566778899aabbccddeeff00112233"
 
 #define UPLOADS_MAILBOX (5 * SYMBOLS_UPLOAD_BYTES)
-#define QUERY_MAILBOX (1 << 20)
+#define QUERY_MAILBOX	(1 << 20)
 
 struct fixture {
 	struct loop *loop;
@@ -49,7 +49,7 @@ static struct {
 	bool down;
 	unsigned n_token, n_access, n_namespaces; /* reviews, and those of one namespace */
 	unsigned n_open, most_open;		  /* requests that are not answered yet */
-	json_t *targets; /* a list; NULL: the hub does not know them yet */
+	json_t *targets;			  /* a list; NULL: the hub does not know them yet */
 	const char *refuses; /* no answer about this namespace; NULL: about all */
 } cluster;
 
@@ -58,6 +58,7 @@ static void fill(struct store *s);
 static void (*fill_store)(struct store *s) = fill;
 static bool with_audit;
 static const char *with_forwards_to;
+static struct store *with_symbols_store; /* NULL: uploads are kept in a directory */
 static size_t with_reply_bytes;
 static const char *const user_audiences[] = {"podflame-api", NULL};
 static const char *const *with_audiences = user_audiences;
@@ -321,7 +322,8 @@ static inline int setup_with(void **state, struct fixture *f, struct kube *kube,
 	struct http_server_config server = {
 		.address = "127.0.0.1", .head = api_http_head, .handler = api_http};
 	_cleanup_free_ char *symbols_dir = xasprintf("%s/symbols", f->dir);
-	struct symbols_config symbols = {.dir = symbols_dir, .max_bytes = 1 << 20};
+	struct symbols_config symbols = {
+		.dir = symbols_dir, .max_bytes = 1 << 20, .store = with_symbols_store};
 	struct api_config ac = {.kube = kube,
 				.audiences = with_audiences,
 				.version = "9.9.9",

@@ -396,6 +396,37 @@ static void small_uploads_have_a_limit(void **state)
 		close(fds[i]);
 }
 
+/* ---- uploads that the store keeps ---- */
+
+/* Nobody answers there. */
+static int setup_away(void **state)
+{
+	const struct store_config c = {.kind = "clickhouse", .url = "http://127.0.0.1:1"};
+
+	assert_int_equal(store_open(&c, &with_symbols_store, NULL), 0);
+	fill_store = fill_three;
+	return setup_local(state);
+}
+
+static int teardown_away(void **state)
+{
+	int r = teardown(state);
+
+	with_symbols_store = store_close(with_symbols_store);
+	return r;
+}
+
+static void an_upload_waits_for_the_database(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(upload(f, SYMBOLS, NULL), 503);
+	assert_non_null(strstr(f->body, "try again"));
+	assert_int_equal(ask(f, "DELETE", SYMBOLS, NULL, NULL), 503);
+	assert_int_equal(ask(f, "GET", "/v1/symbols", NULL, NULL), 200);
+	assert_folded(f, NULL, "web;main;[/bin/stripped] 111\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -410,6 +441,8 @@ int main(void)
 		THREE(a_large_body_waits_for_the_right_there),
 		THREE(slow_uploads_leave_room_to_others),
 		THREE(small_uploads_have_a_limit),
+		cmocka_unit_test_setup_teardown(an_upload_waits_for_the_database, setup_away,
+						teardown_away),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
