@@ -14,14 +14,16 @@
 #include <unistd.h>
 
 #define LIST_NS	  (10 * NSEC_PER_SEC)
+#define AWAY_NS	  (30 * NSEC_PER_SEC)
 #define ROOM_PART 4 /* a cache that is full gives up this part of its files */
 
 struct shared {
 	struct store *store;
 	char *dir;
 	uint64_t max_bytes;
-	pthread_mutex_t lock; /* protects `bytes`, and one file is fetched at a time */
+	pthread_mutex_t lock; /* protects what follows, and one file is fetched at a time */
 	uint64_t bytes;	      /* of the files in the directory */
+	uint64_t away_ns;     /* CLOCK_MONOTONIC; until then no query waits for the store again */
 };
 
 /* ---- the cache ---- */
@@ -178,13 +180,15 @@ static const char *fetch_result(int r)
 	return !r ? "ok" : r == -ENOENT ? "lost" : r == -EBADMSG ? "altered" : "failed";
 }
 
-/* As fetch(). -EAGAIN if it was fetched, and then is not there. */
+/* As fetch(). -EAGAIN, too: it was fetched, and is gone again. */
 static int fetch_and_open(struct shared *c, const struct store_upload *u, struct elf_index **ret)
 {
 	struct field_error e = {0};
 	int r = fetch(c, u, &e);
 
 	counter_add(counter("symbols_fetched_total", "result", fetch_result(r)), 1);
+	if (r == -EAGAIN)
+		c->away_ns = now_mono_ns() + AWAY_NS;
 	if (r) {
 		log_warn("symbols of build id %s%s%s cannot be read: %s", u->build_id,
 			 *u->ns ? " of namespace " : "", u->ns,
@@ -205,7 +209,7 @@ static int open_file(void *b, const struct store_upload *u, struct elf_index **r
 	pthread_mutex_lock(&c->lock);
 	r = open_cached(c, u, ret); /* another thread may have fetched it meanwhile */
 	if (r == -ENOENT)
-		r = fetch_and_open(c, u, ret);
+		r = now_mono_ns() < c->away_ns ? -EAGAIN : fetch_and_open(c, u, ret);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }

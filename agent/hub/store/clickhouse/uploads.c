@@ -12,7 +12,7 @@
 #define CHUNK_BYTES  (1u << 20)
 #define CHUNKS	     8 /* in one statement */
 #define LIST_NS	     (10 * NSEC_PER_SEC)
-#define GET_NS	     (20 * NSEC_PER_SEC) /* for one statement */
+#define GET_NS	     (20 * NSEC_PER_SEC) /* for an upload */
 #define EXPIRE_EVERY (3600 * NSEC_PER_SEC)
 #define LEFT_S	     86400 /* seconds for which an upload may be under way; it takes minutes */
 #define LEFT_MAX     1000  /* uploads that one call deletes */
@@ -128,6 +128,7 @@ struct getting {
 	char *data;
 	size_t at; /* bytes that are there */
 	bool wrong;
+	struct ch_limits limits;
 };
 
 static int take_chunk(struct ch_rows *rows, void *arg)
@@ -150,7 +151,6 @@ static int take_chunk(struct ch_rows *rows, void *arg)
 /* A chunk that came twice is there twice, until the engine merges both. */
 static int get_chunks(struct ch_store *s, struct getting *g, struct field_error *reterr)
 {
-	const struct ch_limits l = {.deadline_ns = now_mono_ns() + GET_NS};
 	int64_t from = (int64_t)(g->at / CHUNK_BYTES);
 	struct ch_sql q = {0};
 
@@ -163,12 +163,12 @@ static int get_chunks(struct ch_store *s, struct getting *g, struct field_error 
 	store_ch_text(&q, " AND length(data)<=");
 	store_ch_int(&q, CHUNK_BYTES);
 	store_ch_text(&q, " ORDER BY n LIMIT 1 BY n");
-	return store_ch_each(s, &q, &l, CHUNKS, take_chunk, g, reterr);
+	return store_ch_each(s, &q, &g->limits, CHUNKS, take_chunk, g, reterr);
 }
 
 static int get(void *sink, const struct store_upload *u, void *data, struct field_error *reterr)
 {
-	struct getting g = {u, data, 0, false};
+	struct getting g = {.u = u, .data = data, .limits.deadline_ns = now_mono_ns() + GET_NS};
 	uint8_t sha256[sizeof(u->sha256)];
 	int r = 0;
 
