@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "hub/data_dir.h"
+#include "hub/stores.h"
 #include "hub/symbols/testindex.h"
 #include "lib/base/testdir.h"
 
@@ -119,25 +120,33 @@ static int add_value(const struct store_row *row, void *arg)
 	return 0;
 }
 
+static void have_all(struct store *s, struct symbols *symbols)
+{
+	const struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0, .time_end_s = T0 + 100};
+	_cleanup_json_ json_t *list = symbols_list(symbols);
+	struct store_summary summary = {0};
+	struct field_error e = {0};
+	int64_t value = 0;
+
+	assert_int_equal(json_array_size(list), 2);
+	if (store_read(s, &store_scope_all, &sel, add_value, &value, &summary, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	assert_int_equal(value, N * 10);
+	store_summary_done(&summary);
+}
+
 /* The directory has all that a hub needs. */
 static void is_whole(const char *dir)
 {
 	const struct store_config c = {.kind = "sqlite", .path = dir};
-	const struct selection sel = {
-		.event = EVENT_ON_CPU, .time_start_s = T0, .time_end_s = T0 + 100};
 	struct symbols *symbols = open_symbols(dir);
-	_cleanup_json_ json_t *list = symbols_list(symbols);
-	struct store_summary summary = {0};
 	struct field_error e = {0};
 	struct store *s = NULL;
-	int64_t value = 0;
 
-	assert_int_equal(json_array_size(list), 2);
-	symbols_close(symbols);
 	assert_int_equal(store_open(&c, &s, &e), 0);
-	assert_int_equal(store_read(s, &store_scope_all, &sel, add_value, &value, &summary, &e), 0);
-	assert_int_equal(value, N * 10);
-	store_summary_done(&summary);
+	have_all(s, symbols);
+	symbols_close(symbols);
 	store_close(s);
 }
 
@@ -244,6 +253,37 @@ static void a_store_that_keeps_nothing(void **state)
 	assert_string_equal(e.path, "store.kind");
 }
 
+/* Any hub has it then, not only one with the directory of the command. */
+static void a_copy_into_clickhouse_has_all(void **state)
+{
+	struct place *p = *state;
+	struct field_error e = {0};
+	struct symbols *symbols = NULL;
+	struct store_config c;
+	struct store *s = NULL;
+
+	free(p->conf.store_kind);
+	p->conf.store_kind = xstrdup("clickhouse");
+	free(p->conf.store_url);
+	p->conf.store_url = xstrdup(getenv("CLICKHOUSE_URL"));
+	free(p->conf.clickhouse_database);
+	p->conf.clickhouse_database =
+		xasprintf("m%llx", (unsigned long long)random_below(UINT64_MAX));
+	p->conf.store_retention_ns = 0; /* or windows of T0 are too old to be stored */
+	hub_is_at(p, p->to);
+	for (int i = 0; i < 2; i++)
+		if (hub_copy_from(&p->conf, p->from, &e))
+			fail_msg("%s: %s", e.path, e.reason);
+	assert_int_equal(testdir_remove(p->to), 0);
+	c = hub_store_config(&p->conf);
+	assert_int_equal(store_open(&c, &s, &e), 0);
+	assert_int_equal(hub_stores_open_symbols(&p->conf, s, &symbols, &e), 0);
+	have_all(s, symbols);
+	symbols_close(symbols);
+	store_close(s);
+	is_whole(p->from);
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown(t, place_setup, place_teardown)
 
 int main(void)
@@ -257,5 +297,8 @@ int main(void)
 		TEST(a_store_that_keeps_nothing),
 	};
 
-	return cmocka_run_group_tests_name("moving", tests, NULL, NULL);
+	const struct CMUnitTest over_engine[] = {TEST(a_copy_into_clickhouse_has_all)};
+
+	return getenv("CLICKHOUSE_URL") ? cmocka_run_group_tests(over_engine, NULL, NULL)
+					: cmocka_run_group_tests_name("moving", tests, NULL, NULL);
 }

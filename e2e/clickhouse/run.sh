@@ -82,7 +82,7 @@ CLICKHOUSE_URL=$(url_of a)
 export CLICKHOUSE_URL CLICKHOUSE_SERVER=$tools/clickhouse-18/bin/clickhouse-server
 run_tests store/{store,where,events,series,labels,expire,copy}_test \
     store/clickhouse/{expire,lies,same,schema,in_process,failures,server}_test ingest/group_test \
-    symbols/shared_test
+    symbols/shared_test moving_test
 CLICKHOUSE_REPLICA_URL=$(url_of b) run_tests store/clickhouse/cluster_test
 CLICKHOUSE_CLUSTER=one run_tests store/expire_test store/clickhouse/expire_test
 CLICKHOUSE_CLUSTER=two run_tests store/{store,where,series}_test store/clickhouse/in_process_test

@@ -15,7 +15,7 @@
 
 #define ID    "00112233445566778899aabbccddeeff00112233"
 #define OTHER "ff112233445566778899aabbccddeeff00112233"
-#define NOISE (20u << 20) /* more than one statement takes */
+#define NOISE (9u << 20) /* more than one statement takes */
 #define ROOM  (256u << 20)
 #define LATER (60 * NSEC_PER_SEC) /* more than any interval of the module */
 #define BOTH(call)                                                                                 \

@@ -234,7 +234,9 @@ static int drop(void *sink, const struct store_upload *u, bool older, struct fie
 	}
 	store_ch_text(&w.sql, ")");
 	r = store_ch_change(s, &w, reterr);
-	return r ? r : delete_chunks(s, &u->id, 1, reterr);
+	if (!r) /* nobody sees them any more: if this fails, they are deleted after a day */
+		(void)delete_chunks(s, &u->id, 1, NULL);
+	return r;
 }
 
 struct leftovers {
