@@ -409,7 +409,7 @@ struct pf_rec_proc {
  * So user space has no living process that this map lacks. Of a namespace that has its share of the
  * map, no further process is reported. The key is struct process_id of user space.
  */
-#define PF_PROCS_MAX 16384
+#define PF_PROCS_MAX 32768
 struct pf_proc_key {
 	uint64_t start_boottime_ns;
 	uint64_t tgid; /* in the agent's PID namespace */
