@@ -167,7 +167,8 @@ static void send_batch(struct world *w, struct batch *b)
 
 static void take_drain(struct world *w, struct drain *d)
 {
-	const struct process_exit ended = {{w->pid_start_ns, (uint64_t)w->pid}, d->from_ns};
+	const struct process_exit ended = {.id = {w->pid_start_ns, (uint64_t)w->pid},
+					   .exited_ns = d->from_ns};
 
 	send_batch(w, testwindows_drain(w->windows, d, CGROUP, w->owner,
 					w->has_ended ? &ended : NULL));
