@@ -213,8 +213,8 @@ struct store_config {
 	 */
 	const char *cluster, *storage_policy;
 	/*
-	 * Instead of retention_ns; 0: for ever. A namespace's (of any cluster) beats an event's, but
-	 * not for what could not be verified.
+	 * Instead of retention_ns; 0: for ever. That of a namespace (of any cluster) beats that of
+	 * an event, but not for what could not be verified.
 	 */
 	const struct named_duration *event_retention, *ns_retention;
 	size_t n_event_retention, n_ns_retention;

@@ -10,7 +10,19 @@
 #define MAX_ENTRIES	 100  /* of one mapping of names to durations; more are refused */
 
 enum type {
-	STRING, BOOL, UINT, PERCENT, DURATION, BYTES, CHOICE, REGEX, URL, LINK, WORDS, DURATIONS, WARN
+	STRING,
+	BOOL,
+	UINT,
+	PERCENT,
+	DURATION,
+	BYTES,
+	CHOICE,
+	REGEX,
+	URL,
+	LINK,
+	WORDS,
+	DURATIONS,
+	WARN
 };
 
 struct key {

@@ -17,6 +17,7 @@ static void close_all(void *sink)
 {
 	struct ch_store *s = sink;
 
+	store_ch_size_end(s);
 	store_ch_disconnect(s);
 	store_ch_seen_free(s->seen);
 	store_ch_cache_free(s->names);

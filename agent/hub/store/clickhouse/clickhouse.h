@@ -72,14 +72,26 @@ char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\
 
 /* ---- expire.c ---- */
 struct ch_expiring {
-	int64_t cut_s;	      /* all that ended then or before was deleted; 0: nothing was */
-	int64_t oldest_s;     /* what is left of the day of cut_s begins then; 0: nothing is */
-	uint64_t swept_ns;    /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
-	uint64_t uploads_ns;  /* and when uploads that nobody needs were */
+	/* all that ended then or before was deleted; 0: nothing was. Both threads read it */
+	_Atomic int64_t cut_s;
+	int64_t oldest_s;  /* what is left of the day of cut_s begins then; 0: nothing is */
+	uint64_t uploads_ns;  /* CLOCK_MONOTONIC, when uploads were last deleted */
 	uint64_t measured_ns; /* CLOCK_MONOTONIC, when the stats were last read */
 };
 
 struct ch_cache;
+/*
+ * The deletion by size has a thread of its own, because it reads and writes much, and the writer
+ * goes on meanwhile.
+ */
+struct ch_sizing {
+	pthread_t thread;
+	bool started;		   /* the writer's: the thread has to be joined */
+	atomic_bool running, stop; /* stop: it gives up */
+	uint64_t now_wall_ns;	   /* when it began */
+	uint64_t swept_ns; /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
+};
+
 struct ch_schema;
 struct ch_clusters { /* names of clusters other than the hub's own */
 	char **names;
@@ -96,6 +108,7 @@ struct ch_store {
 	uint64_t max_bytes;
 	struct ch_expiring expiring; /* the writer's */
 	struct ch_cache *names;	     /* stacks and frames that readers have read */
+	struct ch_sizing sizing;
 	uint8_t seed[16];	     /* of the ids; known when ready */
 	atomic_bool ready;	     /* the tables are there, as this hub needs them */
 	pthread_mutex_t ready_lock;  /* guards the making of the tables, and what follows */
@@ -141,7 +154,7 @@ int store_ch_post(struct ch_store *s, const struct ch_post *p, const struct ch_l
  */
 struct ch_sql {
 	const char *database;	 /* where its tables are; NULL: in the store's own */
-	struct buf text, fields; /* fields: of the body, multipart/form-data */
+	struct buf text, params; /* params: their values, each with '\0' behind it */
 	size_t n_params;
 	struct buf ids;
 	const char *ids_type; /* "UInt64"; NULL: there are none */
@@ -342,8 +355,14 @@ int store_ch_change(struct ch_store *s, struct ch_where *w, struct field_error *
 int store_ch_take_u64(struct ch_rows *rows, void *arg);
 void store_ch_put_time(struct ch_where *w, int64_t s); /* a second as DateTime */
 void store_ch_count_expired(struct ch_store *s, const char *reason, uint64_t n);
-int store_ch_expire_size(struct ch_store *s, const struct ch_sizes *now, uint64_t now_wall_ns,
-			 struct field_error *reterr);
+/* *ret: whether an earlier deletion, of any hub, still runs. */
+int store_ch_is_deleting(struct ch_store *s, bool *ret, struct field_error *reterr);
+/* Tells what a deletion has ended with. */
+void store_ch_tell_expiry(int r, const struct field_error *e);
+/* Begins the deletion by size, unless it runs. On the writer. */
+int store_ch_size_begin(struct ch_store *s, uint64_t now_wall_ns);
+void store_ch_size_wait(struct ch_store *s); /* until it has ended */
+void store_ch_size_end(struct ch_store *s);  /* it gives up; none begins after */
 
 /* ---- uploads.c: symbol files that users have uploaded ---- */
 /* Deletes what is left of uploads that did not end, and older uploads of a file. */

@@ -16,9 +16,10 @@
 #define DAYS_MAX    10000 /* in one answer of ClickHouse */
 #define EXPIRE_NS   (60 * NSEC_PER_SEC)
 
-static struct ch_limits limits(void)
+static struct ch_limits limits(const struct ch_store *s)
 {
-	return (struct ch_limits){.deadline_ns = now_mono_ns() + EXPIRE_NS};
+	return (struct ch_limits){.deadline_ns = now_mono_ns() + EXPIRE_NS,
+				  .given_up = &s->sizing.stop};
 }
 
 static void text(struct ch_where *w, const char *sql)
@@ -29,7 +30,7 @@ static void text(struct ch_where *w, const char *sql)
 int store_ch_ask_each(struct ch_store *s, struct ch_where *w, size_t most, ch_take_fn *take,
 		      void *arg, struct field_error *reterr)
 {
-	const struct ch_limits l = limits();
+	const struct ch_limits l = limits(s);
 
 	return store_ch_each(s, &w->sql, &l, most, take, arg, reterr);
 }
@@ -132,8 +133,7 @@ void store_ch_stats(void *sink, struct store_stats *ret)
 	pthread_mutex_unlock(&s->stats_lock);
 }
 
-/* *ret: whether an earlier deletion, of any hub, still runs. */
-static int is_deleting(struct ch_store *s, bool *ret, struct field_error *reterr)
+int store_ch_is_deleting(struct ch_store *s, bool *ret, struct field_error *reterr)
 {
 	struct ch_where w = {0};
 	uint64_t n = 0;
@@ -288,9 +288,11 @@ static int read_rest(struct ch_store *s, int64_t cut_s, struct field_error *rete
 	text(&w, " AND time<");
 	store_ch_put_time(&w, cut_s / DAY_S * DAY_S + DAY_S);
 	r = store_ch_ask_each(s, &w, 1, store_ch_take_u64, &oldest_s, reterr);
-	if (!r)
-		s->expiring.cut_s = cut_s, s->expiring.oldest_s = (int64_t)oldest_s;
-	return r;
+	if (r)
+		return r;
+	atomic_store(&s->expiring.cut_s, cut_s);
+	s->expiring.oldest_s = (int64_t)oldest_s;
+	return 0;
 }
 
 static int expire_old(struct ch_store *s, const struct ages *a, struct field_error *reterr)
@@ -335,6 +337,14 @@ static int expire_age(struct ch_store *s, const struct ch_sizes *x, uint64_t now
 	return is_due(s, &a, oldest_of(s, x)) ? expire_old(s, &a, reterr) : 0;
 }
 
+void store_ch_tell_expiry(int r, const struct field_error *e)
+{
+	if (!r)
+		return;
+	log_warn("deleting old profiles: %s", *e->reason ? e->reason : strerror(-r));
+	counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);
+}
+
 int store_ch_expire(void *sink, uint64_t now_wall_ns)
 {
 	struct ch_store *s = sink;
@@ -346,15 +356,12 @@ int store_ch_expire(void *sink, uint64_t now_wall_ns)
 	if (!r)
 		r = expire_age(s, &x, now_wall_ns, &e);
 	if (!r)
-		r = is_deleting(s, &busy, &e);
-	if (!r && !busy)
-		r = store_ch_expire_size(s, &x, now_wall_ns, &e);
+		r = store_ch_is_deleting(s, &busy, &e);
+	if (!r && !busy && s->max_bytes && x.bytes > s->max_bytes)
+		r = store_ch_size_begin(s, now_wall_ns);
 	if (!r)
 		r = store_ch_expire_uploads(s, now_wall_ns, &e);
-	if (r)
-		log_warn("deleting old profiles: %s", *e.reason ? e.reason : strerror(-r));
+	store_ch_tell_expiry(r, &e);
 	store_ch_measure(s);
-	if (r)
-		counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);
 	return r;
 }

@@ -2,7 +2,8 @@
 /*
  * If the store is over max_bytes, the oldest windows of the places that have more than their share
  * (shares.h) are deleted by one mutation, which writes the days anew in which they lie. The table
- * `cuts` says until when.
+ * `cuts` says until when. A thread of its own does it and waits for the mutation, which may take
+ * hours; the writer goes on.
  *
  * Stacks and frames that no window uses are deleted once an hour, two days after they were last
  * written: a hub may have written a stack whose window is on its way. So those of the last two days
@@ -13,14 +14,16 @@
 #include "hub/store/shares.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #define PLACES_MAX     100000  /* places that are compared; of more, those with most windows */
 #define LOSERS_MAX     100     /* places that lose windows at once */
 #define ROUNDS_MAX     10      /* that one call deletes by size */
 #define STACKS_SAMPLE  1000000 /* stacks that are looked at; of more, a part */
 #define SWEEP_EVERY_NS (3600 * NSEC_PER_SEC)
-#define KEPT_PERCENT   90		   /* of max_bytes, what a round leaves */
-#define WORK_NS	       (10 * NSEC_PER_SEC) /* in which a call begins a round */
+#define KEPT_PERCENT   90		     /* of max_bytes, what a round leaves */
+#define DELETE_NS      (3600 * NSEC_PER_SEC) /* how long it waits for a deletion */
+#define LOOK_NS	       NSEC_PER_SEC	     /* how often it asks whether that has ended */
 
 /* Bytes of a window and of its samples before compression. Only the ratios matter. */
 #define WINDOW_WEIGHT                                                                              \
@@ -174,15 +177,32 @@ static int delete_lost(struct ch_store *s, const struct places *p, struct field_
 	store_ch_put_change(&w, s, "ALTER TABLE ", "windows");
 	text(&w, " DELETE");
 	put_lost(&w, p);
-	text(&w, " SETTINGS mutations_sync=2");
+	text(&w, " SETTINGS mutations_sync=0");
 	r = store_ch_change(s, &w, reterr);
-	if (!r)
+	if (!r) /* ClickHouse has taken the deletion, and goes on with it whatever happens */
 		store_ch_count_expired(s, "size", n);
 	return r;
 }
 
+static int wait_for_deletion(struct ch_store *s, struct field_error *reterr)
+{
+	uint64_t until_ns = now_mono_ns() + DELETE_NS;
+	struct timespec pause = {.tv_nsec = NSEC_PER_SEC / 100};
+	bool busy = true;
+	int r = store_ch_is_deleting(s, &busy, reterr);
+
+	while (!r && busy) {
+		if (now_mono_ns() >= until_ns || atomic_load(&s->sizing.stop))
+			return -ETIME;
+		nanosleep(&pause, NULL);
+		pause.tv_nsec = (long)MIN((uint64_t)pause.tv_nsec * 2, LOOK_NS - 1);
+		r = store_ch_is_deleting(s, &busy, reterr);
+	}
+	return r;
+}
+
 /* Chooses until when each place loses its windows, and notes it. */
-static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x, uint64_t until_ns,
+static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x,
 		struct field_error *reterr)
 {
 	size_t n_losers = 0;
@@ -196,7 +216,7 @@ static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x, 
 	for (size_t i = 0; !r && i < p->n && n_losers < LOSERS_MAX; i++) {
 		double excess = p->shares.items[i].excess;
 
-		if (excess <= 0 || now_mono_ns() >= until_ns)
+		if (excess <= 0)
 			continue;
 		n_losers++;
 		r = read_until(s, &p->items[i],
@@ -207,17 +227,18 @@ static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x, 
 	return r;
 }
 
-static int expire_once(struct ch_store *s, const struct ch_sizes *x, uint64_t until_ns,
-		       struct field_error *reterr)
+static int expire_once(struct ch_store *s, const struct ch_sizes *x, struct field_error *reterr)
 {
 	_cleanup_(places_done) struct places p = {0};
-	int r = plan(s, &p, x, until_ns, reterr);
+	int r = plan(s, &p, x, reterr);
 
-	return r ? r : delete_lost(s, &p, reterr);
+	if (!r)
+		r = delete_lost(s, &p, reterr);
+	return r ? r : wait_for_deletion(s, reterr);
 }
 
 /* Deletes stacks, and then frames, that nothing uses. */
-static int sweep(struct ch_store *s, uint64_t now_wall_ns, struct field_error *reterr)
+static int sweep(struct ch_store *s, struct field_error *reterr)
 {
 	static const char *const unused[][2] = {
 		{"stacks", " WHERE id NOT IN (SELECT arrayJoin(stacks) FROM windows)"},
@@ -226,37 +247,75 @@ static int sweep(struct ch_store *s, uint64_t now_wall_ns, struct field_error *r
 	uint64_t now_ns = now_mono_ns();
 	int r = 0;
 
-	if (s->expiring.swept_ns && now_ns - s->expiring.swept_ns < SWEEP_EVERY_NS)
+	if (s->sizing.swept_ns && now_ns - s->sizing.swept_ns < SWEEP_EVERY_NS)
 		return 0;
-	s->expiring.swept_ns = now_ns;
+	s->sizing.swept_ns = now_ns;
 	for (size_t i = 0; !r && i < ARRAY_SIZE(unused); i++) {
 		struct ch_where w = {0};
 
 		store_ch_put_change(&w, s, "DELETE FROM ", unused[i][0]);
 		text(&w, unused[i][1]);
 		text(&w, " AND last<toDate(");
-		store_ch_int(&w.sql, (int64_t)(now_wall_ns / NSEC_PER_SEC / 86400) - 2);
+		store_ch_int(&w.sql, (int64_t)(s->sizing.now_wall_ns / NSEC_PER_SEC / 86400) - 2);
 		text(&w, ")");
 		r = store_ch_change(s, &w, reterr);
 	}
 	return r;
 }
 
-int store_ch_expire_size(struct ch_store *s, const struct ch_sizes *now, uint64_t now_wall_ns,
-			 struct field_error *reterr)
+static int expire_size(struct ch_store *s, struct field_error *reterr)
 {
-	struct ch_sizes x = *now;
-	uint64_t until_ns = now_mono_ns() + WORK_NS;
-	int r = 0;
+	struct ch_sizes x = {0};
+	int r = store_ch_sizes(s, &x, reterr);
 
-	if (!s->max_bytes || x.bytes <= s->max_bytes)
-		return 0;
-	for (int i = 0; !r && i < ROUNDS_MAX && x.bytes > s->max_bytes &&
-			x.windows_bytes > s->max_bytes / 2 && now_mono_ns() < until_ns;
+	for (int i = 0;
+	     !r && i < ROUNDS_MAX && x.bytes > s->max_bytes && x.windows_bytes > s->max_bytes / 2;
 	     i++) {
-		r = expire_once(s, &x, until_ns, reterr);
+		r = expire_once(s, &x, reterr);
 		if (!r)
 			r = store_ch_sizes(s, &x, reterr);
 	}
-	return r ? r : sweep(s, now_wall_ns, reterr);
+	return r ? r : sweep(s, reterr);
+}
+
+/* ---- its thread ---- */
+
+static void *run(void *arg)
+{
+	struct ch_store *s = arg;
+	struct field_error e = {0};
+	int r = expire_size(s, &e);
+
+	store_ch_tell_expiry(atomic_load(&s->sizing.stop) ? 0 : r, &e);
+	atomic_store(&s->sizing.running, false);
+	return NULL;
+}
+
+void store_ch_size_wait(struct ch_store *s)
+{
+	if (s->sizing.started)
+		pthread_join(s->sizing.thread, NULL);
+	s->sizing.started = false;
+}
+
+int store_ch_size_begin(struct ch_store *s, uint64_t now_wall_ns)
+{
+	int r;
+
+	if (atomic_load(&s->sizing.running))
+		return 0;
+	store_ch_size_wait(s);
+	s->sizing.now_wall_ns = now_wall_ns;
+	atomic_store(&s->sizing.running, true);
+	r = -pthread_create(&s->sizing.thread, NULL, run, s);
+	s->sizing.started = !r;
+	if (r)
+		atomic_store(&s->sizing.running, false);
+	return r;
+}
+
+void store_ch_size_end(struct ch_store *s)
+{
+	atomic_store(&s->sizing.stop, true);
+	store_ch_size_wait(s);
 }

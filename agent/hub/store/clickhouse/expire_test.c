@@ -4,6 +4,7 @@
  * have more than their share, and of no other. e2e/clickhouse/run.sh starts the engine; without it
  * the tests are skipped.
  */
+#include <sched.h>
 #include <time.h>
 
 #define T0 (yesterday()) /* its first second */
@@ -99,6 +100,8 @@ static void expire(struct ch_store *s, int days_later)
 	merge(s, "windows"); /* else the size of small parts is that of their files */
 	assert_int_equal(
 		store_ch_expire(s, (T0 + (uint64_t)(1 + days_later) * DAY_S) * NSEC_PER_SEC), 0);
+	store_ch_size_wait(s);
+	store_ch_measure(s);
 }
 
 static uint64_t bytes_of(struct ch_store *s)
@@ -212,6 +215,38 @@ static void a_victim_loses_nothing(void **state)
 	store_clickhouse_sink.close(s);
 }
 
+/*
+ * A deletion that takes long: it counts once ClickHouse has taken it, and the writer goes on. The
+ * engine does nothing of it until it may merge again.
+ */
+static void a_slow_deletion_counts_and_blocks_nothing(void **state)
+{
+	struct ch_store *s = open_sink(MAX_BYTES);
+	_cleanup_free_ char *stop = xasprintf("SYSTEM STOP MERGES %s.windows", s->database),
+			    *go = xasprintf("SYSTEM START MERGES %s.windows", s->database);
+	struct store_stats stats = {0};
+	struct field_error e = {0};
+
+	(void)state;
+	write_all(s, &attacker);
+	merge(s, "windows");
+	assert_int_equal(store_ch_run(s, stop, &e), 0);
+	assert_int_equal(store_ch_expire(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), 0);
+	while (!stats.n_expired && atomic_load(&s->sizing.running)) {
+		sched_yield();
+		store_ch_stats(s, &stats);
+	}
+	assert_in_range(stats.n_expired, 10, N_WINDOWS - 10);
+	assert_int_equal(left(s, "pod_ns", "attacker"), N_WINDOWS);
+	write_all(s, &victim);
+	assert_true(atomic_load(&s->sizing.running));
+	assert_int_equal(store_ch_run(s, go, &e), 0);
+	store_ch_size_wait(s);
+	assert_in_range(left(s, "pod_ns", "attacker"), 10, N_WINDOWS - 10);
+	assert_int_equal(left(s, "pod_ns", "victim"), N_WINDOWS);
+	store_clickhouse_sink.close(s);
+}
+
 /* What the hub could not verify is one place, whatever namespaces its senders name. */
 static void invented_namespaces_have_one_share(void **state)
 {
@@ -271,7 +306,7 @@ static void stacks_leave_half_to_windows(void **state)
 	n_stacks = stats.n_stacks;
 	assert_true(n_stacks >= N_WINDOWS * MUCH / 10);
 	s->max_bytes = 100 << 10;
-	s->expiring.swept_ns = 0;
+	s->sizing.swept_ns = 0;
 	expire(s, 4);
 	merge(s, "stacks");
 	expire(s, 4);
@@ -287,6 +322,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_victim_loses_nothing),
 		cmocka_unit_test(invented_namespaces_have_one_share),
+		cmocka_unit_test(a_slow_deletion_counts_and_blocks_nothing),
 		cmocka_unit_test(equals_lose_alike),
 		cmocka_unit_test(stacks_leave_half_to_windows),
 	};

@@ -27,6 +27,7 @@ struct engine {
 	struct ch_store *store;
 	struct lie lies[MAX_LIES];
 	size_t n;
+	char first_line[100]; /* of the last statement's body */
 };
 
 static void answer(struct ts_conn *c, int code, const struct buf *body, size_t n)
@@ -48,9 +49,11 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	static const char seed[] = "\x20"
 				   "00112233445566778899aabbccddeeff";
-	const struct engine *e = arg;
+	struct engine *e = arg;
 	const struct buf of_seed = {.data = (char *)seed, .len = sizeof(seed) - 1}, none = {0};
 
+	snprintf(e->first_line, sizeof(e->first_line), "%.*s", (int)strcspn(r->body, "\r\n"),
+		 r->body);
 	for (size_t i = 0; i < e->n; i++) {
 		const struct lie *l = &e->lies[i];
 
@@ -575,6 +578,22 @@ static void statements_have_their_settings(void **state)
 	buf_done(&rows);
 }
 
+/* The line between the parts of a request is another one each time, so no text can have it. */
+static void a_text_cannot_end_its_part(void **state)
+{
+	struct engine *e = *state;
+	struct field_error error = {0};
+	struct seen seen = {0};
+	char first[sizeof(e->first_line)];
+
+	assert_int_equal(read_all(e, &seen, &error, NULL), 0);
+	strcpy(first, e->first_line);
+	assert_true(strlen(first) >= 2 + 32);
+	assert_int_equal(strncmp(first, "--", 2), 0);
+	assert_int_equal(read_all(e, &seen, &error, NULL), 0);
+	assert_string_not_equal(e->first_line, first);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
@@ -592,6 +611,7 @@ int main(void)
 		T(refusals_are_told),
 		T(versions_are_compared),
 		T(statements_have_their_settings),
+		T(a_text_cannot_end_its_part),
 	};
 
 	return cmocka_run_group_tests_name("lies", tests, NULL, NULL);

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#define BOUNDARY     "podflame-2f1c7b0e9d"
 #define INSERT_NS    (60 * NSEC_PER_SEC)
 #define MEMORY_BYTES "4294967296" /* of ClickHouse, for one statement of a reader */
 #define SPILL_BYTES  "1073741824" /* from here on, it uses its disk for sums and sorting */
@@ -25,7 +24,7 @@
 void store_ch_sql_done(struct ch_sql *q)
 {
 	buf_done(&q->text);
-	buf_done(&q->fields);
+	buf_done(&q->params);
 	buf_done(&q->ids);
 }
 
@@ -55,14 +54,9 @@ static void put_escaped(struct buf *b, const char *s)
 
 void store_ch_str(struct ch_sql *q, const char *value)
 {
-	size_t i = q->n_params++;
-
-	buf_printf(&q->text, "{p%zu:String}", i);
-	buf_printf(&q->fields,
-		   "--" BOUNDARY "\r\nContent-Disposition: form-data; name=\"param_p%zu\"\r\n\r\n",
-		   i);
-	put_escaped(&q->fields, value);
-	buf_puts(&q->fields, "\r\n");
+	buf_printf(&q->text, "{p%zu:String}", q->n_params++);
+	put_escaped(&q->params, value);
+	buf_putc(&q->params, '\0');
 }
 
 /* ---- statements ---- */
@@ -74,21 +68,45 @@ static double seconds_left(const struct ch_limits *l)
 	return l->deadline_ns > now ? (double)(l->deadline_ns - now) / (double)NSEC_PER_SEC : 0.001;
 }
 
-static void put_body(struct ch_sql *q, struct buf *body)
+/* head: what follows the name of the part in its head */
+static void put_part(struct buf *body, const char *boundary, const char *name, const char *head,
+		     const void *data, size_t n)
 {
-	buf_puts(body, "--" BOUNDARY "\r\nContent-Disposition: form-data; name=\"query\"\r\n\r\n");
-	buf_add(body, q->text.data, q->text.len);
+	buf_printf(body, "--%s\r\nContent-Disposition: form-data; name=\"%s\"%s\r\n\r\n", boundary,
+		   name, head);
+	buf_add(body, data, n);
 	buf_puts(body, "\r\n");
-	buf_add(body, q->fields.data ?: "", q->fields.len);
-	if (q->ids_type) {
-		buf_puts(body, "--" BOUNDARY "\r\nContent-Disposition: form-data; name=\"pf_ids\"; "
-			       "filename=\"pf_ids\"\r\nContent-Type: application/octet-stream\r\n"
-			       "\r\n");
-		buf_add(body, q->ids.data ?: "", q->ids.len);
-		buf_puts(body, "\r\n");
+}
+
+static void put_body(struct ch_sql *q, const char *boundary, struct buf *body)
+{
+	const char *value = q->params.data;
+
+	body->failed |= q->text.failed || q->params.failed || q->ids.failed;
+	if (body->failed)
+		return;
+	put_part(body, boundary, "query", "", q->text.data, q->text.len);
+	for (size_t i = 0; i < q->n_params; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "param_p%zu", i);
+		put_part(body, boundary, name, "", value, strlen(value));
+		value += strlen(value) + 1;
 	}
-	buf_puts(body, "--" BOUNDARY "--\r\n");
-	body->failed |= q->text.failed || q->fields.failed || q->ids.failed;
+	if (q->ids_type)
+		put_part(body, boundary, "pf_ids",
+			 "; filename=\"pf_ids\"\r\nContent-Type: application/octet-stream",
+			 q->ids.data ?: "", q->ids.len);
+	buf_printf(body, "--%s--\r\n", boundary);
+}
+
+/* Who writes a text cannot know the boundary of the request that will have it. */
+static void draw_boundary(char out[33])
+{
+	uint8_t bytes[16];
+
+	random_bytes(bytes, sizeof(bytes));
+	hex_encode(bytes, sizeof(bytes), out);
 }
 
 int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l,
@@ -106,15 +124,15 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 		q->database ?: s->database, seconds_left(l), q->changes ? "" : READER_SETTINGS,
 		ids ?: "");
 	_cleanup_buf_ struct buf body = {0};
+	char boundary[33], type[80];
 	int r;
 
 	*ret = (struct http_answer){0};
-	put_body(q, &body);
-	r = store_ch_post(s,
-			  &(struct ch_post){.path = path,
-					    .type = "multipart/form-data; boundary=" BOUNDARY,
-					    .body = &body},
-			  l, ret, reterr);
+	draw_boundary(boundary);
+	snprintf(type, sizeof(type), "multipart/form-data; boundary=%s", boundary);
+	put_body(q, boundary, &body);
+	r = store_ch_post(s, &(struct ch_post){.path = path, .type = type, .body = &body}, l, ret,
+			  reterr);
 	if (r)
 		return r;
 	*ret_rows = (struct ch_rows){ret->body, ret->body + ret->n, false};

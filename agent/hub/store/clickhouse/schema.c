@@ -89,6 +89,26 @@ static int check_engine(const struct migration *m, const char *name, const char 
 			       m->x->database, name, t->engine, want);
 }
 
+/* Rows are equal by their key, and days are dropped by their partition. */
+static int check_key(const struct migration *m, const char *name, const char *what,
+		     const char *found, const char *want)
+{
+	if (streq(found, want))
+		return 0;
+	return field_error_set(m->err, "store",
+			       "the %s of the table %s.%s is '%.120s', not '%s': somebody has "
+			       "altered it" SEE,
+			       what, m->x->database, name, found, want);
+}
+
+static int check_keys(const struct migration *m, const struct schema_table *t, const char *name)
+{
+	const struct schema_found_table *found = store_ch_found_table(&m->found, name);
+	int r = check_key(m, name, "partition key", found->partition, t->partition);
+
+	return r ? r : check_key(m, name, "sorting key", found->key, t->key);
+}
+
 static int check_table(const struct migration *m, const struct schema_table *t)
 {
 	_cleanup_free_ char *local = store_ch_local(m->x, t->name);
@@ -100,7 +120,7 @@ static int check_table(const struct migration *m, const struct schema_table *t)
 		r = check_columns(m, t, t->name);
 	if (!r)
 		r = check_columns(m, t, local);
-	return r;
+	return r ? r : check_keys(m, t, local);
 }
 
 /* What the steps that are recorded have made. */

@@ -23,11 +23,12 @@ struct schema_table {
 	const char *name;
 	const struct schema_column *columns;
 	size_t n_columns;
-	const char *indexes;  /* after the columns; "": none */
-	const char *newest;   /* of equal rows, the greatest of this column stays; "": any */
-	const char *order;    /* PARTITION BY and ORDER BY: rows with equal ORDER BY are equal */
+	const char *indexes; /* after the columns; "": none */
+	const char *newest;  /* of equal rows, the greatest of this column stays; "": any */
+	/* as ClickHouse writes them, because they are compared; rows with an equal key are equal */
+	const char *partition, *key; /* partition "": there are none */
 	unsigned granularity; /* rows that ClickHouse reads at least, wherever it finds one */
-	const char *shard;    /* in a cluster: its hash says which shard has a row */
+	const char *shard;   /* in a cluster: its hash says which shard has a row */
 	enum schema_keep keep;
 };
 
@@ -78,7 +79,7 @@ char *store_ch_sql_alter(const struct ch_schema *x, const struct schema_table *t
 /* ---- schema_found.c ---- */
 /* What the database has of the tables of the steps. */
 struct schema_found_table {
-	char *name, *engine, *policy, *comment;
+	char *name, *engine, *policy, *comment, *partition, *key;
 };
 struct schema_found_column {
 	char *table, *name, *type;

@@ -19,6 +19,8 @@ static void forget_tables(struct schema_found *f)
 		free(f->tables[i].engine);
 		free(f->tables[i].policy);
 		free(f->tables[i].comment);
+		free(f->tables[i].partition);
+		free(f->tables[i].key);
 	}
 	f->n_tables = 0;
 }
@@ -78,6 +80,8 @@ static void take_table(struct schema_found *f, struct ch_rows *rows)
 	t->engine = store_ch_get_str(rows);
 	t->policy = store_ch_get_str(rows);
 	t->comment = store_ch_get_str(rows);
+	t->partition = store_ch_get_str(rows);
+	t->key = store_ch_get_str(rows);
 }
 
 static void take_column(struct schema_found *f, struct ch_rows *rows)
@@ -139,7 +143,9 @@ static int look_at_tables(struct looking *m)
 {
 	struct ch_sql q = {0};
 
-	store_ch_text(&q, "SELECT name, engine, storage_policy, comment FROM tables");
+	store_ch_text(&q,
+		      "SELECT name, engine, storage_policy, comment, partition_key, sorting_key "
+		      "FROM tables");
 	put_tables(m, &q, "name");
 	return ask(m, &q, take_table);
 }

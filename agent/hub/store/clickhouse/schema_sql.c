@@ -242,6 +242,15 @@ static char *engine_of(const struct ch_schema *x, const struct schema_table *t)
 			 x->database, t->name, *t->newest ? ", " : "", t->newest);
 }
 
+static char *order_of(const struct schema_table *t)
+{
+	bool many = strchr(t->key, ',');
+
+	return xasprintf("%s%s%sORDER BY %s%s%s", *t->partition ? "PARTITION BY " : "",
+			 t->partition, *t->partition ? " " : "", many ? "(" : "", t->key,
+			 many ? ")" : "");
+}
+
 /* " TTL ... SETTINGS ... COMMENT ..." */
 static char *tail_of(const struct ch_schema *x, const struct schema_table *t)
 {
@@ -264,11 +273,11 @@ static char *tail_of(const struct ch_schema *x, const struct schema_table *t)
 static char *sql_table(const struct ch_schema *x, const struct schema_table *t)
 {
 	_cleanup_free_ char *local = store_ch_local(x, t->name), *columns = columns_of(t),
-			    *engine = engine_of(x, t), *tail = tail_of(x, t),
+			    *engine = engine_of(x, t), *tail = tail_of(x, t), *order = order_of(t),
 			    *db = identifier(x->database), *on = on_cluster(x);
 	const struct word words[] = {
-		{"db", db},	    {"on", on},		 {"local", local}, {"columns", columns},
-		{"engine", engine}, {"order", t->order}, {"tail", tail},
+		{"db", db},	    {"on", on},	      {"local", local}, {"columns", columns},
+		{"engine", engine}, {"order", order}, {"tail", tail},
 	};
 
 	return fill_in("CREATE TABLE IF NOT EXISTS {db}.{local}{on} ({columns}) ENGINE = {engine} "

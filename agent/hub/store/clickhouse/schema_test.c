@@ -229,7 +229,7 @@ static const char *const first_version[] = {
 	"call_cpus Array(Int32), loss_reasons Array(LowCardinality(String)), "
 	"loss_counts Array(UInt64), loss_times Array(UInt64), estimate_ppm UInt32, "
 	"estimate_error UInt64, snapshot UInt8, stored UInt64) "
-	"ENGINE = ReplacingMergeTree PARTITION BY toDate(time) ORDER BY (profile_event_type, "
+	"ENGINE = ReplacingMergeTree PARTITION BY toDate(time, 'UTC') ORDER BY (profile_event_type, "
 	"pod_cluster, pod_ns, toStartOfHour(time), app_service, process_id, process_start_ms, "
 	"time, profile_id)",
 	"CREATE TABLE #.stacks (id UInt64, process LowCardinality(String), "
@@ -378,6 +378,36 @@ static void tables_of_a_cluster_are_not_those_of_one_server(void **state)
 	assert_refused(&f.config, "it was made with another store.clickhouse.cluster");
 }
 
+/* A table that somebody has made anew: equal rows would be others, or no day could be dropped. */
+static void a_table_with_other_keys_is_named(void **state)
+{
+	static const struct {
+		const char *order, *reason;
+	} cases[] = {
+		{"PARTITION BY tuple() ORDER BY (profile_event_type, pod_cluster, pod_ns, "
+		 "toStartOfHour(time), app_service, process_id, process_start_ms, time, "
+		 "profile_id)",
+		 "the partition key of the table"},
+		{"PARTITION BY toDate(time, 'UTC') ORDER BY (time, profile_id)",
+		 "windows is 'time, profile_id', not 'profile_event_type, pod_cluster"},
+	};
+	struct ch_store *s = engine(state);
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *make =
+			xasprintf("CREATE TABLE #.windows ENGINE = ReplacingMergeTree %s EMPTY AS "
+				  "SELECT * FROM #.old",
+				  cases[i].order);
+		struct fresh f;
+
+		fresh(&f);
+		free(lines(&f.config, false));
+		run_in(s, f.name, "RENAME TABLE #.windows TO #.old");
+		run_in(s, f.name, make);
+		assert_refused(&f.config, cases[i].reason);
+	}
+}
+
 /* ---- how long rows stay ---- */
 
 static void each_event_and_namespace_has_its_time(void **state)
@@ -513,6 +543,7 @@ int main(void)
 		OVER_ENGINE(what_somebody_dropped_or_altered_is_named),
 		OVER_ENGINE(what_newer_hubs_added_stays),
 		OVER_ENGINE(tables_of_a_cluster_are_not_those_of_one_server),
+		OVER_ENGINE(a_table_with_other_keys_is_named),
 		OVER_ENGINE(each_event_and_namespace_has_its_time),
 		cmocka_unit_test(names_that_are_no_names_are_refused),
 		OVER_ENGINE(the_engine_parses_what_a_cluster_needs),
