@@ -74,12 +74,11 @@ char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\
 struct ch_expiring {
 	/* all that ended then or before was deleted; 0: nothing was. Both threads read it */
 	_Atomic int64_t cut_s;
-	int64_t oldest_s;  /* what is left of the day of cut_s begins then; 0: nothing is */
+	int64_t oldest_s;     /* what is left of the day of cut_s begins then; 0: nothing is */
 	uint64_t uploads_ns;  /* CLOCK_MONOTONIC, when uploads were last deleted */
 	uint64_t measured_ns; /* CLOCK_MONOTONIC, when the stats were last read */
 };
 
-struct ch_cache;
 /*
  * The deletion by size has a thread of its own, because it reads and writes much, and the writer
  * goes on meanwhile.
@@ -92,6 +91,7 @@ struct ch_sizing {
 	uint64_t swept_ns; /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
 };
 
+struct ch_cache;
 struct ch_schema;
 struct ch_clusters { /* names of clusters other than the hub's own */
 	char **names;
@@ -109,11 +109,11 @@ struct ch_store {
 	struct ch_expiring expiring; /* the writer's */
 	struct ch_cache *names;	     /* stacks and frames that readers have read */
 	struct ch_sizing sizing;
-	uint8_t seed[16];	     /* of the ids; known when ready */
-	atomic_bool ready;	     /* the tables are there, as this hub needs them */
-	pthread_mutex_t ready_lock;  /* guards the making of the tables, and what follows */
-	uint64_t tried_ns;	     /* CLOCK_MONOTONIC; 0: never */
-	int trouble;		     /* what the last try said */
+	uint8_t seed[16];	    /* of the ids; known when ready */
+	atomic_bool ready;	    /* the tables are there, as this hub needs them */
+	pthread_mutex_t ready_lock; /* guards the making of the tables, and what follows */
+	uint64_t tried_ns;	    /* CLOCK_MONOTONIC; 0: never */
+	int trouble;		    /* what the last try said */
 	struct field_error trouble_text;
 	struct ch_seen *seen;	    /* ids that were written lately; the writer's */
 	pthread_mutex_t stats_lock; /* guards stats */

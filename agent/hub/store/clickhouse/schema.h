@@ -28,7 +28,7 @@ struct schema_table {
 	/* as ClickHouse writes them, because they are compared; rows with an equal key are equal */
 	const char *partition, *key; /* partition "": there are none */
 	unsigned granularity; /* rows that ClickHouse reads at least, wherever it finds one */
-	const char *shard;   /* in a cluster: its hash says which shard has a row */
+	const char *shard;    /* in a cluster: its hash says which shard has a row */
 	enum schema_keep keep;
 };
 

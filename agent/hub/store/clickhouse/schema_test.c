@@ -229,7 +229,8 @@ static const char *const first_version[] = {
 	"call_cpus Array(Int32), loss_reasons Array(LowCardinality(String)), "
 	"loss_counts Array(UInt64), loss_times Array(UInt64), estimate_ppm UInt32, "
 	"estimate_error UInt64, snapshot UInt8, stored UInt64) "
-	"ENGINE = ReplacingMergeTree PARTITION BY toDate(time, 'UTC') ORDER BY (profile_event_type, "
+	"ENGINE = ReplacingMergeTree PARTITION BY toDate(time, 'UTC') ORDER BY "
+	"(profile_event_type, "
 	"pod_cluster, pod_ns, toStartOfHour(time), app_service, process_id, process_start_ms, "
 	"time, profile_id)",
 	"CREATE TABLE #.stacks (id UInt64, process LowCardinality(String), "
