@@ -29,7 +29,7 @@ struct key {
 	const char *path;
 	enum type type;
 	size_t offset;
-	const char *def;     /* the default, as a user would write it; WORDS: the word */
+	const char *def; /* the default, as a user would write it; WORDS: the word */
 	/* UINT: the number; DURATION, DURATIONS: seconds; BYTES: MiB; WORDS: entries */
 	uint64_t min, max;
 	const char *choices; /* CHOICE: "a|b"; WORDS, DURATIONS: the same, or NULL: any word */
