@@ -85,6 +85,9 @@ run_tests store/{store,where,events,series,labels,expire,copy}_test \
     symbols/shared_test moving_test
 CLICKHOUSE_REPLICA_URL=$(url_of b) run_tests store/clickhouse/cluster_test
 CLICKHOUSE_CLUSTER=one run_tests store/expire_test store/clickhouse/expire_test
-CLICKHOUSE_CLUSTER=two run_tests store/{store,where,series}_test store/clickhouse/in_process_test
+CLICKHOUSE_CLUSTER=two run_tests store/{store,series,labels}_test store/clickhouse/in_process_test
+if [ -n "${LONG:-}" ]; then
+    CLICKHOUSE_CLUSTER=two run_tests store/{where,events}_test store/clickhouse/same_test
+fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
