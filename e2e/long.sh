@@ -49,6 +49,7 @@ step clock env BUILD="$build" e2e/crash/clock.py
 step crowd env BUILD="$build" e2e/crash/crowd.py
 step trace env BUILD="$build" e2e/trace/run.py
 step clusters env BUILD="$build" e2e/clusters/run.sh
+STEP_TIMEOUT=14400 step clickhouse env LONG=1 BUILD="$build" e2e/clickhouse/run.sh
 step cupti-headers cuda/headers_test.py
 LONG=1 step "oauth2-proxy, certificates, hostile neighbours, ClickHouse" \
     "${make[@]}" e2e T="31 32 33 34"
