@@ -74,6 +74,10 @@ static void clusters_are_remembered(void **state)
 	read_rows(s, &sel, &g);
 	assert_int_equal(g.sum, 10);
 	store_close(s);
+	/* registered as before: its profiles are not the own cluster's */
+	assert_int_equal(open_with(dir, first, 3, &s, &e), 0);
+	assert_clusters(s, "annex edge lab ");
+	store_close(s);
 }
 
 /* Else what is the hub's own would become that of another cluster. */
