@@ -230,14 +230,15 @@ has_used() {
     read -r a b c <<<"$(split_between "$1" "$2" "$3" "$(now)")"
     [ $((a + b + c)) -ge "$4" ]
 }
-# all_there NAMESPACE POD FROM TO: what is stored is what the program used, within 12 %
+# all_there NAMESPACE POD FROM TO: what is stored is what the program used, within 12 % and half a
+# second, because the program prints only once a second
 all_there() {
     local a b c sum got
     read -r a b c <<<"$(split_between "$1" "$2" "$3" "$4")"
     sum=$((a + b + c))
     got=$(us_of "pod_ns='$1' AND pod='$2'" $(($3 + 1)) "$4")
     echo "$got us stored, $sum us used"
-    between "$got" $((sum * 88 / 100)) $((sum * 112 / 100))
+    near "$got" "$sum" $((sum * 12 / 100 + 500000))
 }
 # The API server is killed, and starts again as it was.
 kill_api_server() {
