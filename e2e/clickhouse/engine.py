@@ -12,6 +12,7 @@ import http.server
 import io
 import os
 import re
+import shutil
 import ssl
 import sys
 import tempfile
@@ -176,8 +177,9 @@ def main():
         f.write(str(server.server_port))
     os.rename(args.file + ".new", args.file)
     sys.stdin.read()
-    server.engine.dir.cleanup()
-    os._exit(0)         # chdb's own end crashes if it has replicated tables
+    # chdb's own end crashes, or takes minutes at times, and nobody needs what it has stored
+    shutil.rmtree(server.engine.dir.name, ignore_errors=True)
+    os._exit(0)
 
 
 if __name__ == "__main__":
