@@ -8,6 +8,23 @@
 
 #include <cmocka.h>
 
+/* local: of `podflame local` */
+static void assert_refused(const char *text, bool local, const char *path, const char *why)
+{
+	struct config conf;
+	struct field_error e = {0};
+	struct hub_stores_config c = {.conf = &conf, .local = local};
+	struct hub_stores s;
+
+	if (conf_parse("f", text, strlen(text), &conf, NULL, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	assert_int_equal(hub_stores_open(NULL, &c, &s, &e), -EINVAL);
+	assert_string_equal(e.path, path);
+	assert_non_null(strstr(e.reason, why));
+	hub_stores_close(&s);
+	conf_done(&conf);
+}
+
 static void keys_without_effect_are_refused(void **state)
 {
 	static const struct {
@@ -27,20 +44,19 @@ static void keys_without_effect_are_refused(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
-		struct config conf;
-		struct field_error e = {0};
-		struct hub_stores_config c = {.conf = &conf};
-		struct hub_stores s;
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		assert_refused(wrong[i].text, false, wrong[i].path, wrong[i].why);
+}
 
-		if (conf_parse("f", wrong[i].text, strlen(wrong[i].text), &conf, NULL, &e))
-			fail_msg("%s: %s", e.path, e.reason);
-		assert_int_equal(hub_stores_open(NULL, &c, &s, &e), -EINVAL);
-		assert_string_equal(e.path, wrong[i].path);
-		assert_non_null(strstr(e.reason, wrong[i].why));
-		hub_stores_close(&s);
-		conf_done(&conf);
-	}
+static void a_hub_that_forwards_is_alone_in_that(void **state)
+{
+	static const char otlp[] = "store: {kind: otlp, url: 'https://h'}",
+			  clusters[] = "store: {kind: otlp, url: 'https://h'}\n"
+				       "clusters: {file: f}";
+
+	(void)state;
+	assert_refused(clusters, false, "clusters.file", "at the central hub");
+	assert_refused(otlp, true, "store.kind", "`podflame hub` only");
 }
 
 /* The configuration has a list of the events; it must have all of them. */
@@ -69,6 +85,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keys_without_effect_are_refused),
 		cmocka_unit_test(each_event_may_have_a_retention),
+		cmocka_unit_test(a_hub_that_forwards_is_alone_in_that),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
