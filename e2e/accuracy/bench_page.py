@@ -181,7 +181,8 @@ PAGE = [
     ("The hub with ClickHouse",
      "The load *life* in ClickHouse's engine (`chdb`), in SQLite, and in DeepFlow's own table in "
      "the same engine: a row a sample, with its stack as a text that is compressed for itself. "
-     "The hub writes groups of batches, as it does for agents. CPU of the engine has its HTTP server's in it. "
+     "The hub writes groups of batches, as it does for agents. CPU of the engine has its HTTP "
+     "server's in it. "
      "`FLEET=1e8 e2e/clickhouse/bench.py` makes a hundred million rows of 20 namespaces. "
      "[What a fleet needs](fleet.md) counts on with these numbers.", [
          row for n, short in [("1e+06", "1e6 rows")]

@@ -339,6 +339,12 @@ int store_ch_cuts(struct ch_store *s, const struct selection *sel, const struct 
 int store_ch_summary(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
 		     struct store_summary *ret, struct field_error *reterr);
 void store_ch_losses(struct ch_where *w, const struct selection *sel);
+/*
+ * Whether anything of the event was lost in the selection's time, by anybody. If not, a statement
+ * with store_ch_losses() finds nothing. To plan that one costs more than to run this one.
+ */
+int store_ch_any_lost(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
+		      bool *ret, struct field_error *reterr);
 
 /* ---- expire.c, expire_size.c: for both ---- */
 struct ch_sizes { /* on disk */

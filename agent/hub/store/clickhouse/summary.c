@@ -66,7 +66,7 @@ static void of_its_containers(struct ch_where *w, const struct selection *sel)
 
 void store_ch_losses(struct ch_where *w, const struct selection *sel)
 {
-	/* few windows have losses; those that are there twice say the same, so PREWHERE may choose */
+	/* few have losses; one that is there twice says the same, so PREWHERE may choose */
 	text(w, " FROM windows FINAL ARRAY JOIN loss_reasons AS reason, loss_counts AS lost, "
 		"loss_times AS lost_ns PREWHERE notEmpty(loss_reasons) WHERE profile_event_type='");
 	text(w, profile_event_info(sel->event)->name);
@@ -88,6 +88,27 @@ void store_ch_losses(struct ch_where *w, const struct selection *sel)
 	text(w, ")))");
 }
 
+static int take_lost(struct ch_rows *rows, void *arg)
+{
+	*(bool *)arg = store_ch_get_u8(rows);
+	return 0;
+}
+
+int store_ch_any_lost(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
+		      bool *ret, struct field_error *reterr)
+{
+	struct ch_where w = {.event = sel->event};
+
+	*ret = false;
+	text(&w, "SELECT toUInt8(1) AS any_lost FROM windows PREWHERE notEmpty(loss_reasons) "
+		 "WHERE profile_event_type='");
+	text(&w, profile_event_info(sel->event)->name);
+	text(&w, "' AND ");
+	store_ch_overlap(&w, sel);
+	text(&w, " LIMIT 1");
+	return store_ch_each(s, &w.sql, l, 1, take_lost, ret, reterr);
+}
+
 static int take_loss(struct ch_rows *rows, void *arg)
 {
 	struct store_summary *s = arg;
@@ -105,7 +126,11 @@ static int read_losses(struct ch_store *s, const struct selection *sel, const st
 		       struct store_summary *ret, struct field_error *reterr)
 {
 	struct ch_where w = {.event = sel->event, .windows_only = true};
+	bool any;
+	int e = store_ch_any_lost(s, sel, l, &any, reterr);
 
+	if (e || !any)
+		return e;
 	ret->losses = xcalloc(REASONS_MAX, sizeof(*ret->losses));
 	text(&w, "SELECT toString(reason) AS why, toUInt8(" OF_NODE ") AS of_node, toUInt8(of_node "
 		 "AND NOT ");
