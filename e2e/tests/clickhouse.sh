@@ -37,14 +37,18 @@ sql() { # STATEMENT: as the hubs' user
 }
 # engine_values: the flags of helm for two hubs over this engine
 engine_values() {
-    printf '%s\n' --set hub.store=clickhouse --set hub.replicas=2 --set hub.clickhouse.user=podflame \
-        --set "hub.clickhouse.url=$ENGINE_URL" --set-file "hub.clickhouse.ca=$W/engine.crt" \
+    printf '%s\n' --set hub.store=clickhouse --set hub.replicas=2 \
+        --set hub.clickhouse.user=podflame --set "hub.clickhouse.url=$ENGINE_URL" --set-file "hub.clickhouse.ca=$W/engine.crt" \
         --set hub.clickhouse.passwordSecret.name=clickhouse
 }
 install_two_hubs() { # FLAG...
     local flags
     mapfile -t flags < <(engine_values)
     install_for_tests "${flags[@]}" "$@"
+}
+one_hub_again() {
+    install_for_tests
+    k -n podflame-system delete secret clickhouse --ignore-not-found
 }
 
 # hubs: "POD IP NODE" of the hubs' pods that are ready

@@ -26,8 +26,9 @@ struct symbols_config {
 	 */
 	uint64_t max_bytes;
 	/*
-	 * NULL: the directory has the files. Else the store has them, for all hubs, and the directory
-	 * is a cache of up to max_bytes. What another hub has uploaded is seen within 10 s.
+	 * NULL: the directory has the files. Else the store has them, for all hubs, and the
+	 * directory is a cache of up to max_bytes. What another hub has uploaded is seen within
+	 * 10 s.
 	 */
 	struct store *store;
 };

@@ -41,7 +41,7 @@ struct worker {
 	bool busy, reported, closing, abandoned, replaced;
 	struct worker_stats stats;
 	pid_t tid; /* 0: the thread has not begun */
-	/* times of the thread when they were last read: a thread that has ended has none any more */
+	/* times of the thread when they were last read: a thread that has ended has none */
 	uint64_t cpu_ns, cpu_wait_ns;
 	/* the same of the workers that this one has replaced */
 	uint64_t cpu_before_ns, cpu_wait_before_ns;

@@ -13,7 +13,8 @@
 #define N_SERVERS 2
 #define N_HUBS	  2
 
-static const char *const tables[] = {"windows", "stacks", "frames", "cuts", "clusters"};
+static const char *const tables[] = {"windows",	 "stacks",  "frames",	    "cuts",
+				     "clusters", "symbols", "symbol_chunks"};
 
 /* The servers, and the queue of ON CLUSTER: all servers run all statements in the same order. */
 struct cluster {

@@ -222,8 +222,10 @@ static void a_victim_loses_nothing(void **state)
 static void a_slow_deletion_counts_and_blocks_nothing(void **state)
 {
 	struct ch_store *s = open_sink(MAX_BYTES);
-	_cleanup_free_ char *stop = xasprintf("SYSTEM STOP MERGES %s.windows", s->database),
-			    *go = xasprintf("SYSTEM START MERGES %s.windows", s->database);
+	_cleanup_free_ char *stop = xasprintf("SYSTEM STOP MERGES %s.windows%s", s->database,
+					      store_ch_suffix(s)),
+			    *go = xasprintf("SYSTEM START MERGES %s.windows%s", s->database,
+					    store_ch_suffix(s));
 	struct store_stats stats = {0};
 	struct field_error e = {0};
 

@@ -88,7 +88,7 @@ static void put_sums(struct reading *r, struct ch_where *w, size_t limit)
 	store_ch_samples(w, sel, CH_NEWEST);
 	store_ch_selection(w, sel);
 	if (limit) {
-		/* each key costs time, also a constant; a text of few values costs less than String */
+		/* each key costs time, also a constant; LowCardinality costs less than String */
 		text(w, " GROUP BY app_service, stack");
 		text(w, sel->group_by && !r->group_of_stack ? ", has_group, of_group" : "");
 		text(w, sel->n_apart ? ", ns" : "");

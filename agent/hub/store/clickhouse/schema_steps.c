@@ -8,8 +8,8 @@
 #define NUMBERS "Array(UInt64)", "T64, ZSTD(1)"
 
 /*
- * Rows of a granule. A window is a kilobyte, and an hour of a namespace some thousand of them. Names
- * are asked for by ids, which are hashes: each is in another granule.
+ * Rows of a granule. A window is a kilobyte, and an hour of a namespace some thousand of them.
+ * Names are asked for by ids, which are hashes: each is in another granule.
  */
 #define ROWS		8192 /* ClickHouse's own */
 #define ROWS_OF_WINDOWS 1024

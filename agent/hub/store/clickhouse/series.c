@@ -91,7 +91,7 @@ static void put_rows(struct summing *s, struct ch_where *w, const struct selecti
 	store_ch_selection(w, sel);
 }
 
-/* " ANY LEFT JOIN": the tag of each stack of the selection, which the tag's table may have in parts */
+/* " ANY LEFT JOIN": the tag of each selected stack. The tag's table may have it in parts. */
 static void put_tags(struct summing *s, struct ch_where *w, const struct selection *sel)
 {
 	text(w, " AS sums ANY LEFT JOIN (SELECT id, ");

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# (34) Two hubs over ClickHouse, while the API server is away, while the engine is away, while
+# (35) Two hubs over ClickHouse, while the API server is away, while the engine is away, while
 # engine and hubs are killed in turns, during a rolling upgrade, and during an upgrade from an older
 # version and back: nothing is lost, nothing is counted twice, and no query has a wrong answer.
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
@@ -13,10 +13,6 @@ CPU=300m pod over-clickhouse many node1 /bin/names
 prepare_engine
 start_engine
 target over-clickhouse all '{"podSelector": {}}'
-one_hub_again() {
-    install_for_tests
-    k -n podflame-system delete secret clickhouse --ignore-not-found
-}
 AT_END+=(one_hub_again)
 check "helm makes two hubs over ClickHouse" install_two_hubs
 wait_check 60 "both are ready" two_hubs

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Two hubs over ClickHouse. The one that leads is killed with its pod: the other one leads, nothing
-# is lost, and nothing is counted twice. The release stays like this for 23-uninstall.sh. More of
-# it: long/34-clickhouse.sh.
-. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-. "$(dirname "${BASH_SOURCE[0]}")/clickhouse.sh"
+# (34) Two hubs over ClickHouse. The one that leads is killed with its pod: the other one leads,
+# nothing is lost, and nothing is counted twice. More of it: 35-clickhouse.sh.
+. "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../clickhouse.sh"
 namespace two-hubs
 pod two-hubs c node1 "/bin/shares c"
 pod two-hubs d node2 "/bin/shares d"
 prepare_engine
 start_engine
 target two-hubs all '{"podSelector": {}}'
+AT_END+=(one_hub_again)
 check "helm makes two hubs over ClickHouse" install_two_hubs
 began=$(now)
 wait_check 60 "both are ready" two_hubs
@@ -27,7 +27,8 @@ one_leads() {
 }
 wait_check 60 "one of them has the Lease" one_leads
 disruptions() {
-    [ "$(k -n podflame-system get pdb podflame-hub -o 'jsonpath={.status.disruptionsAllowed}')" = 1 ]
+    k -n podflame-system get pdb podflame-hub -o json |
+        jq -e '.status.disruptionsAllowed == 1' >/dev/null
 }
 wait_check 60 "the PodDisruptionBudget lets one of them be evicted" disruptions
 k -n podflame-system get configmaps,deployments -o yaml >"$W/objects"
