@@ -38,7 +38,8 @@ sql() { # STATEMENT: as the hubs' user
 # engine_values: the flags of helm for two hubs over this engine
 engine_values() {
     printf '%s\n' --set hub.store=clickhouse --set hub.replicas=2 \
-        --set hub.clickhouse.user=podflame --set "hub.clickhouse.url=$ENGINE_URL" --set-file "hub.clickhouse.ca=$W/engine.crt" \
+        --set hub.clickhouse.user=podflame --set "hub.clickhouse.url=$ENGINE_URL" \
+        --set-file "hub.clickhouse.ca=$W/engine.crt" \
         --set hub.clickhouse.passwordSecret.name=clickhouse
 }
 install_two_hubs() { # FLAG...
