@@ -32,8 +32,8 @@ static const struct {
 					"because other files needed the room."},
 	{"worker_cpu_seconds_total", "CPU time of a worker's thread."},
 	{"worker_cpu_wait_seconds_total",
-	 "How long a worker's thread could run, but had no CPU: the node has none left, or the "
-	 "container's CPU request is too small."},
+	 "How long a worker's thread could run, but had no CPU: the node has none left, the "
+	 "container's CPU request is too small, or its CPU limit is reached."},
 	{"worker_jobs_total", "Jobs that a worker has done."},
 	{"worker_longest_job_seconds", "Longest job of a worker, wall time."},
 	{"worker_queued_bytes", "Bytes in a worker's queue."},

@@ -43,8 +43,11 @@ bool thread_cpu_wait_ns(pid_t tid, uint64_t *ret_ns)
 	_cleanup_free_ char *path = xasprintf("/proc/self/task/%d/schedstat", (int)tid);
 	_cleanup_free_ char *text = NULL;
 
+	uint64_t cpu_ns;
+
+	/* a kernel that does not count says "0 0 0", and this thread has had a CPU */
 	return file_read(-1, path, 256, &text, NULL) == 0 &&
-	       sscanf(text, "%*u %" SCNu64, ret_ns) == 1;
+	       sscanf(text, "%" SCNu64 " %" SCNu64, &cpu_ns, ret_ns) == 2 && cpu_ns;
 }
 
 void time_format(uint64_t wall_ns, char out[32])

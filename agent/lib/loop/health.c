@@ -56,7 +56,8 @@ static void add_worker(const struct worker *first, const char *name)
 	counter_set(counter("worker_longest_job_ns", "worker", name), sum.stats.longest_ns);
 	counter_set(counter("worker_running_job_ns", "worker", name), sum.running_ns);
 	counter_set(counter("worker_cpu_ns_total", "worker", name), sum.cpu_ns);
-	counter_set(counter("worker_cpu_wait_ns_total", "worker", name), sum.cpu_wait_ns);
+	if (sum.cpu_wait_ns) /* 0: perhaps the kernel does not count it */
+		counter_set(counter("worker_cpu_wait_ns_total", "worker", name), sum.cpu_wait_ns);
 	counter_set(counter("worker_stuck", "worker", name), n_stuck);
 }
 
@@ -79,6 +80,8 @@ void health_metrics(struct loop *l, struct buf *out)
 	loop_assert(l);
 	add_process();
 	add_loop(l);
+	for (struct worker *w = loop_workers(l); w; w = worker_next(w))
+		worker_read_cpu_wait(w);
 	for (struct worker *w = loop_workers(l); w; w = worker_next(w)) {
 		worker_look(w, &x);
 		add_worker(loop_workers(l), x.name);

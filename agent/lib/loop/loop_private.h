@@ -65,6 +65,8 @@ struct worker_look {
 	/* worker_on_stuck was called, so the owner handles blocked jobs */
 	bool tended;
 };
+/* Reads a file of /proc, so only for metrics. worker_look returns what was read last. */
+void worker_read_cpu_wait(struct worker *w);
 void worker_look(struct worker *w, struct worker_look *ret);
 void loop_add_worker(struct loop *l, struct worker *w);
 void loop_remove_worker(struct loop *l, struct worker *w);

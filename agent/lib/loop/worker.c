@@ -40,7 +40,7 @@ struct worker {
 	uint64_t started_ns, due_ns, allowed_ns; /* due_ns 0: the job has no deadline */
 	bool busy, reported, closing, abandoned, replaced;
 	struct worker_stats stats;
-	pid_t tid; /* 0: the thread has not begun */
+	pid_t tid; /* 0: the thread has not begun, or has ended */
 	/* times of the thread when they were last read: a thread that has ended has none */
 	uint64_t cpu_ns, cpu_wait_ns;
 	/* the same of the workers that this one has replaced */
@@ -168,6 +168,7 @@ static void *thread_main(void *arg)
 		else
 			pthread_cond_wait(&w->wake, &w->lock);
 	}
+	w->tid = 0;
 	abandoned = w->abandoned;
 	if (w->replaced && !abandoned) {
 		l = xcalloc(1, sizeof(*l));
@@ -279,6 +280,22 @@ void worker_stats(struct worker *w, struct worker_stats *ret)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void worker_read_cpu_wait(struct worker *w)
+{
+	uint64_t ns;
+	pid_t tid;
+
+	pthread_mutex_lock(&w->lock);
+	tid = w->tid;
+	pthread_mutex_unlock(&w->lock);
+	if (!tid || !thread_cpu_wait_ns(tid, &ns))
+		return;
+	pthread_mutex_lock(&w->lock);
+	if (w->tid)
+		w->cpu_wait_ns = ns;
+	pthread_mutex_unlock(&w->lock);
+}
+
 void worker_look(struct worker *w, struct worker_look *ret)
 {
 	uint64_t now_ns = now_mono_ns();
@@ -288,8 +305,6 @@ void worker_look(struct worker *w, struct worker_look *ret)
 	pthread_mutex_lock(&w->lock);
 	if (pthread_getcpuclockid(w->thread, &clock) == 0 && clock_gettime(clock, &cpu) == 0)
 		w->cpu_ns = (uint64_t)cpu.tv_sec * NSEC_PER_SEC + (uint64_t)cpu.tv_nsec;
-	if (w->tid)
-		(void)thread_cpu_wait_ns(w->tid, &w->cpu_wait_ns);
 	*ret = (struct worker_look){
 		.name = w->name,
 		.stats = w->stats,
