@@ -404,30 +404,6 @@ struct pf_rec_proc {
 };
 
 /*
- * Map `procs`: selected processes that were reported to user space. An entry is removed when user
- * space was told of the exit; if it could not be told, user space finds out and removes the entry.
- * So user space has no living process that this map lacks. Of a namespace that has its share of the
- * map, no further process is reported. The key is struct process_id of user space.
- */
-#define PF_PROCS_MAX 32768
-struct pf_proc_key {
-	uint64_t start_boottime_ns;
-	uint64_t tgid; /* in the agent's PID namespace */
-};
-struct pf_proc_state {
-	uint32_t exec_id;
-	uint32_t sampled;
-	/* time of the first report, or of the last report of changed mappings */
-	uint64_t maps_told_ns;
-	uint64_t exec_pages;   /* mm->exec_vm at the last report */
-	uint64_t given_pages;  /* exec_vm of the mappings that user space had given; 0: none */
-	uint64_t unknown_tag;  /* the file for which that report was; PF_TAG_NONE: for no file */
-	/* how long the mappings are not reported again; see pf_maps_wait() */
-	uint64_t maps_wait_ns;
-	uint64_t share; /* pf_filter.share of the namespace that has the entry */
-};
-
-/*
  * A search for the mapping at an address (vma.h). Map `looked` has one, at an address of the agent.
  */
 enum pf_vma_found { PF_VMA_FOUND, PF_VMA_NOTHING, PF_VMA_UNSURE };
@@ -651,8 +627,7 @@ struct pf_pending {
 	X(RDMA_LATE, "rdma_late", 1) /* a process may post before the provider is probed */        \
 	X(RDMA_UNMATCHED, "rdma_unmatched", 1) /* a completion whose request is not known */       \
 	X(RDMA_FULL, "rdma_full", 1) /* no room for a request that is under way */                 \
-	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */    \
-	X(PROCS_FULL, "procs_full", 0)	   /* the namespace has its share of map `procs` */
+	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
 	PF_DROP_REASONS(X)
@@ -693,7 +668,5 @@ _Static_assert(sizeof(struct pf_rec_names) == 48, "abi");
 _Static_assert(PF_CONTEXT_IDS_BYTES == 72, "abi");
 _Static_assert(sizeof(struct pf_rec_context) == 128, "abi");
 _Static_assert(sizeof(struct pf_rec_proc) == 72, "abi");
-_Static_assert(sizeof(struct pf_proc_key) == 16, "abi");
-_Static_assert(sizeof(struct pf_proc_state) == 56, "abi");
 _Static_assert(sizeof(struct pf_rec_text) == 80, "abi");
 _Static_assert(sizeof(struct pf_rec_cgroup) == 32 + PF_PATH_BYTES, "abi");

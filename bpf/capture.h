@@ -347,12 +347,9 @@ PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 
 /* ---- processes ---- */
 
-/*
- * Reports a selected process to user space, at once. share: pf_filter.share of its namespace.
- * Returns whether the record was sent.
- */
+/* Reports a selected process to user space, at once. Returns whether the record was sent. */
 static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uint64_t cgroup_id,
-				    uint32_t share, uint32_t generation)
+				    uint32_t generation)
 {
 	struct task_struct *leader = pf_leader(task);
 	struct mm_struct *mm = PF_POINTER(task, mm);
@@ -372,14 +369,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 	bpf_core_read(&r.tgid_own, sizeof(r.tgid_own), &own->nr);
 	bpf_core_read(&r.stack, sizeof(r.stack), &mm->start_stack);
 	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), leader->comm);
-	return pf_ring_put(&r.h, sizeof(r), share, BPF_RB_FORCE_WAKEUP);
-}
-
-static __always_inline struct pf_shares *pf_proc_shares(void)
-{
-	uint32_t zero = 0;
-
-	return bpf_map_lookup_elem(&proc_shares, &zero);
+	return pf_ring_put(&r.h, sizeof(r), pf_share_by(cgroup_id, r.tgid), BPF_RB_FORCE_WAKEUP);
 }
 
 #define PF_MAPS_MIN_NS	 10000000ull
@@ -391,35 +381,8 @@ static __always_inline struct pf_proc_key pf_proc_key_of(struct task_struct *tas
 {
 	return (struct pf_proc_key){
 		.start_boottime_ns = pf_start_of(task),
-		.tgid = pf_tgid_seen(task),
+		.tgid_root = task->tgid,
 	};
-}
-
-/*
- * Reports a process as `what`, and notes in `procs` that it is reported as `now` says, whose share
- * this function sets. was: its entry there; NULL: it has none. Does nothing if the namespace has
- * its share of the entries.
- */
-static __always_inline void pf_tell_proc(struct task_struct *task, uint32_t what,
-					 uint64_t cgroup_id, uint32_t generation,
-					 const struct pf_proc_key *key, struct pf_proc_state *was,
-					 struct pf_proc_state *now)
-{
-	struct pf_shares *shares = pf_proc_shares();
-
-	now->share = was ? was->share : pf_share_by(cgroup_id, key->tgid);
-	if (!shares)
-		return;
-	if (!was && !pf_share_may_add(shares, now->share, PF_PROCS_MAX, PF_ALL_EVENTS)) {
-		pf_drop_record(PF_DROP_PROCS_FULL);
-		return;
-	}
-	if (!pf_send_proc(task, what, cgroup_id, now->share, generation))
-		return;
-	if (was)
-		*was = *now;
-	else if (!bpf_map_update_elem(&procs, key, now, BPF_NOEXIST))
-		pf_share_holds(shares, now->share, 1);
 }
 
 /*
@@ -461,7 +424,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	};
 	uint64_t wait;
 	int64_t ago;
-	struct pf_proc_key key = {s->key.start_boottime_ns, s->key.tgid};
+	struct pf_proc_key key = {s->key.start_boottime_ns, task->tgid};
 	uint64_t cgroup_id = s->key.cgroup_id;
 	struct pf_proc_state *was;
 	bool same;
@@ -476,7 +439,8 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	was = bpf_map_lookup_elem(&procs, &key);
 	if (!was || !was->sampled || was->exec_id != now.exec_id) {
 		now.maps_told_ns = bpf_ktime_get_boot_ns();
-		pf_tell_proc(task, PF_PROC_SEEN, cgroup_id, generation, &key, was, &now);
+		if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, generation))
+			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
 	}
 	/*
@@ -493,8 +457,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	wait = pf_maps_wait(was, same);
 	now.maps_told_ns = bpf_ktime_get_boot_ns();
 	ago = now.maps_told_ns - was->maps_told_ns; /* another CPU may have reported it since */
-	if (ago < (int64_t)wait ||
-	    !pf_send_proc(task, PF_PROC_MAPS, cgroup_id, was->share, generation))
+	if (ago < (int64_t)wait || !pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation))
 		return;
 	was->maps_told_ns = now.maps_told_ns;
 	was->maps_wait_ns = same			      ? 2 * wait

@@ -94,21 +94,28 @@ struct {
 	__type(value, uint64_t);
 } seen SEC(".maps");
 
-/* Selected processes that were reported to user space: struct pf_proc_key of abi.h. */
+/* Selected processes that were reported to user space. */
+struct pf_proc_key {
+	uint64_t start_boottime_ns;
+	uint64_t tgid_root;
+};
+struct pf_proc_state {
+	uint32_t exec_id;
+	uint32_t sampled;
+	/* time of the first report, or of the last report of changed mappings */
+	uint64_t maps_told_ns;
+	uint64_t exec_pages;   /* mm->exec_vm at the last report */
+	uint64_t given_pages;  /* exec_vm of the mappings that user space had given; 0: none */
+	uint64_t unknown_tag;  /* the file for which that report was; PF_TAG_NONE: for no file */
+	/* how long the mappings are not reported again; see pf_maps_wait() */
+	uint64_t maps_wait_ns;
+};
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, PF_PROCS_MAX);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
 	__type(key, struct pf_proc_key);
 	__type(value, struct pf_proc_state);
 } procs SEC(".maps");
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, uint32_t);
-	__type(value, struct pf_shares);
-} proc_shares SEC(".maps");
 
 /* ---- unwind tables: unwind_tables.h describes their layout ---- */
 

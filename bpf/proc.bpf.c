@@ -18,14 +18,15 @@ int BPF_PROG(pf_exec, struct task_struct *task)
 
 	if (!f || !(set = pf_settings_now()))
 		return 0;
+	if (!pf_send_proc(task, PF_PROC_EXEC, cgroup_id, set->generation))
+		return 0;
 	/*
 	 * `sampled` stays 0, so the process is reported again at its first sample, when the dynamic
 	 * linker has mapped more files.
 	 */
 	now.exec_id = task->self_exec_id;
 	key = pf_proc_key_of(task);
-	pf_tell_proc(task, PF_PROC_EXEC, cgroup_id, set->generation, &key,
-		     bpf_map_lookup_elem(&procs, &key), &now);
+	bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 	return 0;
 }
 
@@ -34,11 +35,8 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 {
 	uint64_t cgroup_id = 0;
 	const struct pf_filter *f = pf_filter_task(task, PF_ANY_EVENT, &cgroup_id);
-	const struct pf_proc_state *was;
 	const struct pf_settings *set;
-	struct pf_shares *shares;
 	struct pf_proc_key key;
-	uint32_t share;
 
 	/*
 	 * signal->live: do_exit() has already subtracted this thread, so 0 means that it was the
@@ -47,14 +45,8 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 	if (!f || BPF_CORE_READ(task, signal, live.counter) || !(set = pf_settings_now()))
 		return 0;
 	key = pf_proc_key_of(task);
-	was = bpf_map_lookup_elem(&procs, &key);
-	if (!was)
-		return 0;
-	share = was->share;
-	shares = pf_proc_shares();
-	if (pf_send_proc(task, PF_PROC_EXIT, cgroup_id, share, set->generation) && shares &&
-	    !bpf_map_delete_elem(&procs, &key))
-		pf_share_holds(shares, share, -1);
+	if (!bpf_map_delete_elem(&procs, &key))
+		pf_send_proc(task, PF_PROC_EXIT, cgroup_id, set->generation);
 	return 0;
 }
 
@@ -104,7 +96,8 @@ int pf_announce(struct pf_iter_task *ctx)
 	    (now.maps_told_ns < was->maps_told_ns + PF_MAPS_AGAIN_NS ||
 	     pf_process_of(key.start_boottime_ns, pf_tgid_seen(task), now.exec_id)))
 		return 0;
-	pf_tell_proc(task, PF_PROC_SEEN, cgroup_id, set->generation, &key, was, &now);
+	if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, set->generation))
+		bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 	return 0;
 }
 

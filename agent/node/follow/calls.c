@@ -56,7 +56,6 @@ const struct follow_calls follow_calls = {
 	.parse = &parse,
 	.set_tables = set_tables,
 	.remove_tables = unwind_exited,
-	.process_ended = probes_process_ended,
 	.find_runtimes = find_runtimes,
 	.find_sites = learn_alloc_sites,
 	.ask_jvm = runtime_java_attach,

@@ -53,14 +53,10 @@ struct forgetting {
 static void forget_run(struct task *t)
 {
 	struct forgetting *l = (struct forgetting *)t;
-	const struct follow_calls *calls = l->follow->calls;
 	struct unwind *u = kernel_unwind(l->follow->config.kernel);
-	struct probes *p = kernel_probes(l->follow->config.kernel);
 
 	for (size_t i = 0; u && i < l->n; i++)
-		calls->remove_tables(u, l->ids[i]);
-	for (size_t i = 0; p && i < l->n; i++)
-		calls->process_ended(p, l->ids[i]);
+		l->follow->calls->remove_tables(u, l->ids[i]);
 }
 
 static void forget_done(struct task *task)

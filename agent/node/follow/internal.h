@@ -227,7 +227,6 @@ struct follow_calls {
 			   uint64_t charged_ns, const struct runtime_process *runtimes,
 			   struct applied *ret, struct unwind_stats *ret_stats);
 	void (*remove_tables)(struct unwind *u, struct process_id id);
-	void (*process_ended)(struct probes *p, struct process_id id);
 	int (*read_memory)(struct process_id id, struct proc_memory *ret);
 	/* ---- called on the files worker ---- */
 	int (*find_runtimes)(struct files *f, const struct mappings *m,

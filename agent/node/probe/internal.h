@@ -184,7 +184,7 @@ struct probes {
 	struct pf_settings *settings;
 	struct pf_unselected *unselected; /* indexed by CPU */
 	struct pf_shares *count_shares, *total_shares; /* indexed by slot */
-	struct pf_shares *ring_shares, *usage_shares, *proc_shares;
+	struct pf_shares *ring_shares, *usage_shares;
 	int n_possible_cpus;
 
 	struct wanted_set cgroups, list;

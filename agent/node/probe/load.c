@@ -12,6 +12,11 @@
 #include "core.skel.h"
 #include "proc.skel.h"
 
+/*
+ * Number of free entries of an LRU hash map that only one CPU can use (kernel/bpf/bpf_lru_list.c).
+ * Since 6.16, a small map keeps fewer.
+ */
+#define LRU_KEPT_BY_A_CPU 128
 /* The sizes of maps grow with the number of CPUs and the rate, up to these limits. */
 #define COUNTS_MAX     (1u << 20)
 #define RING_MAX_BYTES (64u << 20)
@@ -97,6 +102,8 @@ static void core_sizes(struct probes *p)
 	bpf_map__set_max_entries(o->maps.ring, ring);
 	bpf_map__set_max_entries(o->maps.seen, seen);
 	bpf_map__set_max_entries(o->maps.unselected, cpus);
+	bpf_map__set_max_entries(o->maps.procs, bpf_map__max_entries(o->maps.procs) +
+							(uint32_t)cpus * LRU_KEPT_BY_A_CPU);
 	if (!c->use_cgroups)
 		bpf_map__set_max_entries(o->maps.filter_cgroups, 1);
 	if (!c->use_list)

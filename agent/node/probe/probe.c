@@ -74,9 +74,6 @@ static int maps_mmap(struct probes *p)
 	r = map_mmap(p->core->maps.usage_shares, sizeof(*p->usage_shares), &p->usage_shares);
 	if (r)
 		return r;
-	r = map_mmap(p->core->maps.proc_shares, sizeof(*p->proc_shares), &p->proc_shares);
-	if (r)
-		return r;
 	return map_mmap(p->core->maps.unselected, unselected_bytes(p), &p->unselected);
 }
 
@@ -146,8 +143,6 @@ struct probes *probes_free(struct probes *p)
 		munmap(p->ring_shares, sizeof(*p->ring_shares));
 	if (p->usage_shares)
 		munmap(p->usage_shares, sizeof(*p->usage_shares));
-	if (p->proc_shares)
-		munmap(p->proc_shares, sizeof(*p->proc_shares));
 	if (p->unselected)
 		munmap(p->unselected, unselected_bytes(p));
 	probes_objects_unload(p);

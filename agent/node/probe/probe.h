@@ -302,11 +302,6 @@ int probes_file_set(struct probes *p, uint32_t slot, const struct pf_file *f);
 int probes_process_set(struct probes *p, const struct pf_process_key *k,
 		       const struct pf_process *v);
 int probes_process_remove(struct probes *p, const struct pf_process_key *k);
-/*
- * To be called when a process has ended, or if the caller keeps nothing of it any more. If it still
- * has samples, it is reported again.
- */
-void probes_process_ended(struct probes *p, struct process_id id);
 int probes_image_set(struct probes *p, uint64_t tag, const struct pf_image *i);
 int probes_image_remove(struct probes *p, uint64_t tag);
 int probes_grace(struct probes *p);

@@ -84,7 +84,7 @@ static uint64_t dropped(void)
 {
 	static const char *const reasons[] = {"ring_full",    "counts_full", "counts_busy",
 					      "scratch_busy", "total_full",  "no_pid",
-					      "cgroup_full",  "procs_full"};
+					      "cgroup_full"};
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
@@ -258,86 +258,79 @@ static void another_process_of_that_pid_is_not_listed(void **state)
 	child_stop(&c[1]);
 }
 
-/* Lists the processes, each of a namespace of its own: 1, 2, ... */
-static void list_namespaces(struct probes *p, const struct child *c, size_t n)
+/*
+ * Moves this process to another CPU. In an LRU map, each CPU keeps the entries that were added last
+ * on it, even if other CPUs need room. So, to evict an entry, a test must add entries on all CPUs.
+ */
+static void go_to_cpu(const cpu_set_t *all, unsigned number)
 {
-	struct listed_process all[2];
+	cpu_set_t one;
 
-	assert_true(n <= ARRAY_SIZE(all));
-	for (size_t i = 0; i < n; i++)
-		all[i] = (struct listed_process){.id = {c[i].start_ns, c[i].pid},
-						 .ns = 1 + i,
-						 .event_mask = 1u << EVENT_ON_CPU,
-						 .sample_hz = 999};
-	assert_int_equal(probes_list(p, all, n), 0);
+	CPU_ZERO(&one);
+	for (int cpu = 0, left = (int)number % CPU_COUNT(all); cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, all) && left-- == 0)
+			CPU_SET(cpu, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 
 /*
- * A namespace has its share of the map of processes. No further process of it is reported, which is
- * counted and told, until one of its processes ends. Those of another namespace are.
+ * The map of processes is full of entries that were added later. If the process is seen again, it
+ * is reported again, once.
  */
-static void processes_of_one_namespace_leave_room(void **state)
-{
-	enum { VICTIM, GREEDY, MANY = 300 };
-	struct counter *full = counter("podflame_records_dropped_total", "reason", "procs_full");
-	const uint64_t before = counter_get(full);
-	struct child c[] = {child_start(body_work, NULL), child_start(body_work, NULL)};
-	struct tally t[] = {{.pid = c[VICTIM].pid}, {.pid = c[GREEDY].pid}};
-	struct probes *p = open_probes(LISTED);
-	const uint32_t share = probes_share_of(p, 1 + GREEDY);
-	const struct pf_proc_state value = {.share = share};
-	int map = bpf_map__fd(p->core->maps.procs);
-
-	(void)state;
-	for (uint64_t tgid = 0; tgid < 2; tgid++)
-		assert_int_equal(bpf_map_update_elem(map, &(struct pf_proc_key){1, tgid}, &value,
-						     BPF_NOEXIST),
-				 0);
-	probes_share_more_by(p->proc_shares, share, PF_PROCS_MAX / 4 * 3);
-	list_namespaces(p, c, ARRAY_SIZE(c));
-	for (int i = 0; i < MANY && (!t[VICTIM].seen || counter_get(full) == before); i++)
-		drain_until(p, t, ARRAY_SIZE(t), t[VICTIM].n + 1);
-	assert_int_equal(t[GREEDY].seen, 0);
-	assert_true(counter_get(full) > before);
-	for (uint64_t tgid = 0; tgid < 2; tgid++)
-		probes_process_ended(p, (struct process_id){1, tgid});
-	for (int i = 0; i < MANY && !t[GREEDY].seen; i++)
-		drain_until(p, t, ARRAY_SIZE(t), t[VICTIM].n + 1);
-	assert_int_equal(t[VICTIM].seen, 1);
-	assert_int_equal(t[GREEDY].seen, 1);
-	assert_int_equal(p->proc_shares->held[share], PF_PROCS_MAX / 4 * 3 - 1);
-	for (size_t i = 0; i < ARRAY_SIZE(c); i++)
-		child_stop(&c[i]);
-	probes_free(p);
-}
-
-/* An exit that finds no room in the ring leaves the entry, which user space removes. */
-static void who_could_not_be_told_of_keeps_the_entry(void **state)
+static void who_made_room_is_told_of_again(void **state)
 {
 	struct child c = child_start(body_work, NULL);
-	struct tally t = {.pid = c.pid};
 	struct probes *p = open_probes(LISTED);
-	int map = bpf_map__fd(p->core->maps.procs);
-	const uint32_t share = probes_share_of(p, 1);
-	struct pf_proc_state value;
-	struct pf_proc_key key;
+	int procs = bpf_map__fd(p->core->maps.procs);
+	uint32_t room = bpf_map__max_entries(p->core->maps.procs), n = 0;
+	uint64_t deadline = now_mono_ns() + 60 * NSEC_PER_SEC, before;
+	struct tally t = {.pid = c.pid};
+	struct {
+		uint64_t start_boottime_ns, tgid_root;
+	} key, other = {.start_boottime_ns = 1};
+	struct raw_proc first;
+	char value[64] = {0};
+	cpu_set_t cpus;
+	int status;
 
 	(void)state;
-	list_namespaces(p, &c, 1);
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	list_pids(p, 1, &c, (unsigned[]){999});
 	drain_until(p, &t, 1, 10);
-	key = (struct pf_proc_key){t.last_proc.start_boottime_ns, t.last_proc.tgid};
-	assert_int_equal(bpf_map_lookup_elem(map, &key, &value), 0);
-	assert_int_equal(value.share, share);
-	assert_int_equal(p->proc_shares->held[share], 1);
-	probes_share_more_by(p->ring_shares, share, 1u << 29);
-	child_stop(&c);
-	assert_int_equal(bpf_map_lookup_elem(map, &key, &value), 0);
-	probes_share_less_by(p->ring_shares, share, 1u << 29);
-	probes_process_ended(p, process_id_of(&t.last_proc));
-	assert_int_equal(bpf_map_lookup_elem(map, &key, &value), -ENOENT);
-	assert_int_equal(p->proc_shares->held[share], 0);
-	assert_int_equal(p->proc_shares->held[0], 0);
+	assert_int_equal(t.seen, 1);
+	first = t.last_proc;
+	key.start_boottime_ns = first.start_boottime_ns;
+	key.tgid_root = first.tgid_root;
+	assert_int_equal(kill(c.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(c.pid, &status, WUNTRACED), c.pid);
+	assert_int_equal(bpf_map__key_size(p->core->maps.procs), sizeof(key));
+	assert_true(bpf_map__value_size(p->core->maps.procs) <= sizeof(value));
+	while (!bpf_map_lookup_elem(procs, &key, value)) {
+		memset(value, 0, sizeof(value));
+		other.tgid_root = (1u << 31) + n;
+		if (n % 256 == 0)
+			go_to_cpu(&cpus, n / 256);
+		assert_true(n++ < 256 * room);
+		/* the second write makes the map keep the entry for longer */
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(bpf_map_update_elem(procs, &other, value, BPF_ANY), 0);
+	}
+	assert_int_equal(sched_setaffinity(0, sizeof(cpus), &cpus), 0);
+	assert_true(n > room / 2); /* the entry was not evicted before the map was half full */
+	kill(c.pid, SIGCONT);
+	while (t.seen < 2 && now_mono_ns() < deadline) {
+		nap(50);
+		drain_into(p, &t, 1);
+	}
+	before = t.n;
+	drain_until(p, &t, 1, before + 200);
+	assert_int_equal(t.seen, 2);
+	assert_int_equal(t.last_proc.tgid_root, first.tgid_root);
+	assert_int_equal(t.last_proc.start_boottime_ns, first.start_boottime_ns);
+	assert_int_equal(t.last_proc.exec_id, first.exec_id);
+	assert_int_equal(t.lost + t.nameless, 0);
 	probes_free(p);
+	child_stop(&c);
 }
 
 /* ---- probe_config.total ---- */
@@ -561,8 +554,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(kernel_time_has_both_stacks),
 		cmocka_unit_test(processes_are_followed),
 		cmocka_unit_test(another_process_of_that_pid_is_not_listed),
-		cmocka_unit_test(processes_of_one_namespace_leave_room),
-		cmocka_unit_test(who_could_not_be_told_of_keeps_the_entry),
+		cmocka_unit_test(who_made_room_is_told_of_again),
 		cmocka_unit_test(total_counts_all_by_name),
 		cmocka_unit_test(cpus_are_kept_apart_on_request),
 		cmocka_unit_test(what_does_not_fit_is_counted),

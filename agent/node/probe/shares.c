@@ -45,8 +45,6 @@ static void each_table(struct probes *p,
 	fn(p, SHARED_YOUNG, &p->young_shares, arg);
 	if (p->usage_shares)
 		fn(p, SHARED_COSTS, p->usage_shares, arg);
-	if (p->proc_shares)
-		fn(p, SHARED_PROCESSES, p->proc_shares, arg);
 }
 
 struct holder {

@@ -296,16 +296,6 @@ static uint64_t n_forks(const struct probes *p)
 	return __atomic_load_n(&p->proc->bss->pf_n_forks, __ATOMIC_RELAXED);
 }
 
-void probes_process_ended(struct probes *p, struct process_id id)
-{
-	const struct pf_proc_key key = {id.start_boottime_ns, id.tgid};
-	int map = bpf_map__fd(p->core->maps.procs);
-	struct pf_proc_state s;
-
-	if (!bpf_map_lookup_elem(map, &key, &s) && !bpf_map_delete_elem(map, &key))
-		probes_share_less(p->proc_shares, (uint32_t)(s.share % PF_SHARES_MAX));
-}
-
 int probes_announce(struct probes *p)
 {
 	if (!p->announce)

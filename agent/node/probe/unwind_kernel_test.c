@@ -371,8 +371,13 @@ static void who_sleeps_is_announced(void **state)
 static void told_long_ago(struct probes *p, const struct child *c, uint64_t ago_ns)
 {
 	int map = bpf_map__fd(p->core->maps.procs);
-	struct pf_proc_state state;
-	struct pf_proc_key key;
+	struct {
+		uint64_t start_boottime_ns, tgid_root;
+	} key;
+	struct {
+		uint32_t exec_id, sampled;
+		uint64_t maps_told_ns, exec_pages, given_pages, maps_wait_ns;
+	} state;
 
 	key.start_boottime_ns = 0;
 	assert_int_equal(bpf_map_get_next_key(map, NULL, &key), 0);
