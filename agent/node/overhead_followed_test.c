@@ -270,32 +270,6 @@ static void who_could_not_be_looked_at_is_looked_at_again(void **state)
 	run_until(f, child_seen, "what it allocates, once there are some");
 }
 
-#define MAX_TRACKED 32768
-
-/* Those that testfollow_fill() adds are of a namespace that has too many. */
-static void processes_beyond_the_limit_are_counted(void **state)
-{
-	struct counter *out = counter("podflame_processes_dropped_total", "reason", "follow_full");
-	struct fixture *f = *state;
-	struct follow *follow;
-	struct mappings *m;
-	uint64_t before = counter_get(out), start_ns;
-
-	begin(f, calm, 1u << EVENT_ON_CPU, 1);
-	run_until(f, on_cpu_seen, "samples on CPU");
-	follow = f->node->follow;
-	testfollow_fill(follow, MAX_TRACKED);
-	assert_int_equal(counter_get(out), before);
-	assert_int_equal(proc_start_boottime((uint32_t)getpid(), &start_ns), 0);
-	assert_int_equal(proc_mappings_read((struct process_id){start_ns, getpid()}, 1, &m), 0);
-	follow_process(follow, m, 0);
-	proc_mappings_unref(m);
-	assert_int_equal(counter_get(out), before + 1);
-	assert_int_equal(testfollow_n(follow), MAX_TRACKED);
-	assert_true(testfollow_has(follow, getpid()));
-	assert_true(testfollow_has(follow, f->pid)); /* the first one of another namespace stays */
-}
-
 static void a_fork_is_found(void **state)
 {
 	struct fixture *f = *state;
@@ -316,8 +290,6 @@ int main(int argc, char **argv)
 						teardown),
 		cmocka_unit_test_setup_teardown(who_could_not_be_looked_at_is_looked_at_again,
 						setup, teardown),
-		cmocka_unit_test_setup_teardown(processes_beyond_the_limit_are_counted, setup,
-						teardown),
 		cmocka_unit_test_setup_teardown(a_fork_is_found, setup, teardown),
 	};
 

@@ -2,14 +2,14 @@
 /*
  * Loads unwind tables for the processes that were seen. The tables of files that are parsed already
  * go into the kernel at once, and those of other files when they are parsed. Then the debug worker
- * searches for debug files. This file owns the followed processes. Loop thread, except for the jobs
- * on the os worker.
+ * searches for debug files. This file owns the followed processes: all of them are known to the
+ * module processes, which has the limit for their number. Loop thread, except for the jobs on the os
+ * worker.
  */
 #include "node/follow/internal.h"
 
 #include <stdlib.h>
 
-#define MAX_TRACKED  32768
 #define MAX_TRIES    4 /* tries per file of a process: the cache may forget a parsed file */
 #define SET_AGAIN_NS (100 * NSEC_PER_MSEC)
 #define SET_LIMIT_NS (30 * NSEC_PER_SEC) /* if a job of tables takes longer, /healthz fails */
@@ -23,12 +23,17 @@ struct tracked *follow_find(const struct follow *f, struct process_id id)
 	return t;
 }
 
-/* ---- processes that have ended ---- */
+/*
+ * ---- processes that have ended ----
+ *
+ * They are forgotten at once, and their tables are taken out of the kernel soon. A process may only
+ * count as ended, because `processes` had no room for it. Then the kernel, which has no tables for
+ * it any more, reports it again, and it is followed anew.
+ */
 
 static void forget(struct follow *f, struct tracked *t)
 {
 	HASH_DEL(f->tracked, t);
-	shares_take(&f->tracked_shares, &t->share);
 	proc_mappings_unref(t->m);
 	free(t->missing);
 	follow_runtimes_reset(t);
@@ -64,14 +69,8 @@ static void forget_done(struct task *task)
 	struct forgetting *l = (struct forgetting *)task;
 	struct follow *f = l->follow;
 
-	for (size_t i = 0; i < l->n; i++) {
-		struct tracked *t = follow_find(f, l->ids[i]);
-
-		if (task->refused)
-			forget_later(f, l->ids[i]);
-		else if (t)
-			forget(f, t);
-	}
+	for (size_t i = 0; task->refused && i < l->n; i++)
+		forget_later(f, l->ids[i]);
 	free(l->ids);
 }
 
@@ -94,8 +93,13 @@ static void forget_now(struct follow *f)
 
 void follow_exited(struct follow *f, const struct process_exit *exits, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		struct tracked *t = follow_find(f, exits[i].id);
+
+		if (t)
+			forget(f, t);
 		forget_later(f, exits[i].id);
+	}
 	forget_now(f);
 }
 
@@ -302,31 +306,17 @@ static void parsed(struct process_id who, void *arg)
 
 /* ---- processes ---- */
 
-static void make_room(struct follow *f, uint64_t ns)
-{
-	struct share_item *oldest;
-
-	if (HASH_COUNT(f->tracked) < MAX_TRACKED)
-		return;
-	oldest = shares_surplus(&f->tracked_shares, ns);
-	counter_add(counter("podflame_processes_dropped_total", "reason", "follow_full"), 1);
-	kernel_note_share(f->config.kernel, SHARED_PROCESSES, oldest->owner);
-	forget(f, (struct tracked *)oldest);
-}
-
-struct tracked *follow_track(struct follow *f, struct process_id id, uint64_t ns)
+struct tracked *follow_track(struct follow *f, struct process_id id)
 {
 	struct tracked *t = follow_find(f, id);
 
 	if (t)
 		return t;
-	make_room(f, ns);
 	t = xcalloc(1, sizeof(*t));
 	t->follow = f;
 	t->id = id;
 	follow_probed_begin(t);
 	HASH_ADD(hh, f->tracked, id, sizeof(t->id), t);
-	shares_put(&f->tracked_shares, &t->share, ns);
 	return t;
 }
 
@@ -350,7 +340,7 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 
 	if (!kernel_loaded(f->config.kernel) || f->config.work->closing)
 		return;
-	t = follow_track(f, m->id, proc_containers_charged(f->config.containers, cgroup_id).ns);
+	t = follow_track(f, m->id);
 	if (exec_is_older(m->exec_id, t->exec_id))
 		return; /* m was read before the process executed its current program */
 	if (t->exec_id != m->exec_id) {
@@ -364,7 +354,6 @@ void follow_process(struct follow *f, struct mappings *m, uint64_t cgroup_id)
 	proc_mappings_unref(t->m);
 	t->m = proc_mappings_ref(m);
 	t->cgroup_id = cgroup_id ? cgroup_id : t->cgroup_id;
-	shares_give(&f->tracked_shares, &t->share, follow_charged(t).ns);
 	t->n_waiting = t->n_tries = 0;
 	follow_lacking_mappings(t);
 	set_soon(f, t);

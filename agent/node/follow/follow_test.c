@@ -338,50 +338,41 @@ static void what_the_full_worker_refuses_is_forgotten_with_the_next_tick(void **
 	assert_null(follow_find(follow, its_exit.id));
 }
 
-/* The file was parsed after the exit, but before the end of the task that removes the tables. */
+/* The task that sets its tables was posted before the exit. */
 static void tables_that_are_set_after_the_exit_are_taken_out(void **state)
 {
-	struct task *parsing = wait_for_python(), *taking_out;
-
-	(void)state;
-	follow_exited(follow, &its_exit, 1);
-	taking_out = run_next();
-	python_is_parsed(parsing);
-	posted_end(taking_out);
-	assert_null(follow_find(follow, its_exit.id));
-	posted_run_all();
-	assert_int_equal(n_sets, 2);
-	assert_int_equal(n_taken_out, 2);
-}
-
-#define MAX_TRACKED 32768 /* as in follow.c */
-
-/*
- * The process stays followed beside very many of another namespace, although it is followed for
- * longer than these. Who has too many is told.
- */
-static void processes_of_one_namespace_leave_room(void **state)
-{
-	enum { GREEDY = 7 };
-	struct counter *out = counter("podflame_processes_dropped_total", "reason", "follow_full");
-	uint64_t before = counter_get(out);
-	const struct process_id new = {2, 1};
+	struct task *setting;
 
 	(void)state;
 	follow_process(follow, &first, 0);
+	setting = posted_take();
+	follow_exited(follow, &its_exit, 1);
 	posted_run_all();
-	for (uint32_t i = 1; i < MAX_TRACKED; i++)
-		follow_track(follow, (struct process_id){1, (1u << 30) + i}, GREEDY);
-	assert_int_equal(kernel->shares.n, 0);
-	follow_track(follow, (struct process_id){1, 1u << 30}, GREEDY);
-	follow_track(follow, new, follow_charged(follow_find(follow, first.id)).ns);
-	assert_int_equal(counter_get(out) - before, 2);
-	assert_non_null(follow_find(follow, first.id));
-	assert_non_null(follow_find(follow, new));
-	assert_null(follow_find(follow, (struct process_id){1, (1u << 30) + 1}));
-	assert_int_equal(kernel->shares.n, _EVENT_MAX);
-	assert_int_equal(kernel->shares.items[0].what.table, SHARED_PROCESSES);
-	assert_int_equal(kernel->shares.items[0].what.ns, GREEDY);
+	assert_int_equal(n_taken_out, 1);
+	setting->run(setting);
+	posted_end(setting);
+	posted_run_all();
+	assert_null(follow_find(follow, its_exit.id));
+	assert_int_equal(n_sets, 1);
+	assert_int_equal(n_taken_out, 2);
+}
+
+/*
+ * A process that lives counted as ended, because there were too many. It was read again before its
+ * tables were taken out.
+ */
+static void who_counted_as_ended_and_is_read_again_is_followed(void **state)
+{
+	(void)state;
+	follow_process(follow, &first, 0);
+	posted_run_all();
+	n_sets = 0;
+	follow_exited(follow, &its_exit, 1);
+	follow_process(follow, &second, 0);
+	posted_run_all();
+	assert_non_null(follow_find(follow, its_exit.id));
+	assert_int_equal(n_taken_out, 1);
+	assert_true(n_sets > 0);
 }
 
 int main(void)
@@ -397,7 +388,7 @@ int main(void)
 		T(an_ended_process_is_forgotten),
 		T(what_the_full_worker_refuses_is_forgotten_with_the_next_tick),
 		T(tables_that_are_set_after_the_exit_are_taken_out),
-		T(processes_of_one_namespace_leave_room),
+		T(who_counted_as_ended_and_is_read_again_is_followed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

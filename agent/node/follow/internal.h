@@ -169,7 +169,6 @@ struct libraries {
 
 /* ---- follow.c ---- */
 struct tracked {
-	struct share_item share; /* must be the first member */
 	struct follow *follow;
 	struct process_id id;
 	uint64_t cgroup_id, set_ns;
@@ -245,7 +244,6 @@ struct follow {
 	struct follow_config config;
 	const struct follow_calls *calls;
 	struct tracked *tracked;
-	struct shares tracked_shares; /* of all in `tracked`, by namespace */
 	struct java_requests *java_requests; /* state of java.c; the files worker adds requests */
 	struct follow_queue *files, *debug;
 	struct process_id *to_forget; /* processes that have ended */
@@ -269,10 +267,10 @@ struct follow {
 struct follow *follow_new_with(const struct follow_config *c, const struct follow_calls *calls);
 struct tracked *follow_find(const struct follow *f, struct process_id id);
 /*
- * Returns the struct of the process. If there is none, makes it; if there are too many, forgets the
- * oldest of the namespace that has most. ns: struct charged.
+ * Returns the struct of the process. If there is none, makes it. The module processes knows the
+ * process already.
  */
-struct tracked *follow_track(struct follow *f, struct process_id id, uint64_t ns);
+struct tracked *follow_track(struct follow *f, struct process_id id);
 /*
  * Sets the process anew in the kernel, because its runtimes have changed. Uses m, unless t->m is
  * set: those mappings are newer.

@@ -76,7 +76,7 @@ static int set_up(void **state)
 	/* this JVM has ended */
 	runtime_java_map_want(follow->java_requests, (struct process_id){1, 7}, 1);
 	runtime_java_map_want(follow->java_requests, jvm, 1);
-	tracked = follow_track(follow, jvm, 0);
+	tracked = follow_track(follow, jvm);
 	tracked->cgroup_id = TEST_CGROUP;
 	tracked->exec_id = 5;
 	tracked->runs.known = runtime_process_with(NULL, &m, PF_RUNTIME_JVM,

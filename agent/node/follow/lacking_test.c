@@ -197,7 +197,7 @@ static void a_container_without_a_driver_is_told(void **state)
 /* A shell that starts the program has no driver. */
 static void one_process_with_a_driver_is_enough(void **state)
 {
-	struct tracked *other = follow_track(follow, (struct process_id){1000, 1u << 30}, 0);
+	struct tracked *other = follow_track(follow, (struct process_id){1000, 1u << 30});
 
 	(void)state;
 	other->cgroup_id = TEST_CGROUP;
@@ -214,7 +214,7 @@ static void one_process_with_a_driver_is_enough(void **state)
 /* A supervisor starts the processes with the driver one after the other. */
 static void a_driver_of_before_is_remembered(void **state)
 {
-	struct tracked *other = follow_track(follow, (struct process_id){1000, 1u << 30}, 0);
+	struct tracked *other = follow_track(follow, (struct process_id){1000, 1u << 30});
 
 	(void)state;
 	other->cgroup_id = TEST_CGROUP;

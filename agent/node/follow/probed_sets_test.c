@@ -195,7 +195,7 @@ static void many_of_one_leave_room_for_the_other(void **state)
  */
 static void many_of_one_namespace_leave_room_for_another(void **state)
 {
-	struct tracked *second = follow_track(follow, (struct process_id){77, 7777}, 0);
+	struct tracked *second = follow_track(follow, (struct process_id){77, 7777});
 	struct probed *x = &second->probed[PROBES_MEMORY];
 
 	(void)state;

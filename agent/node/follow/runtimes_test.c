@@ -100,7 +100,7 @@ static int set_up(void **state)
 							 .kernel = kernel,
 							 .ops = &ops},
 				 &calls);
-	tracked = follow_track(follow, (struct process_id){1, 7}, 0);
+	tracked = follow_track(follow, (struct process_id){1, 7});
 	tracked->exec_id = 1;
 	charged_ns = follow_charged(tracked).ns;
 	python = runtime_process_with(NULL, &first, PF_RUNTIME_PYTHON, &learnt);

@@ -25,18 +25,6 @@ static inline bool testfollow_has(const struct follow *f, pid_t pid)
 	return testfollow_find(f, pid);
 }
 
-static inline unsigned testfollow_n(const struct follow *f)
-{
-	return HASH_COUNT(f->tracked);
-}
-
-/* Adds processes that do not exist, until there are n. */
-static inline void testfollow_fill(struct follow *f, unsigned n)
-{
-	for (uint32_t tgid = 1u << 30; testfollow_n(f) < n; tgid++)
-		follow_track(f, (struct process_id){1, tgid}, 0);
-}
-
 /* ---- memory probes ---- */
 
 static inline bool testfollow_memory_is_asked_for(const struct follow *f)

@@ -210,7 +210,7 @@ static inline void probed_begin(const struct follow_calls *calls, unsigned event
 							 .kernel = kernel},
 				 calls);
 	probed = (struct process_id){1000, (uint64_t)getpid()};
-	tracked = follow_track(follow, probed, 0);
+	tracked = follow_track(follow, probed);
 	tracked->cgroup_id = TEST_CGROUP;
 	memory = &tracked->probed[PROBES_MEMORY];
 	gpu = &tracked->probed[PROBES_GPU_MEMORY];

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-/* more than the limit of any module that keeps data of processes */
-#define MAX_KNOWN	   65536
+#define MAX_KNOWN	   32768 /* of these, other modules keep data */
 #define SEARCH_NS	   (60 * NSEC_PER_SEC)
 #define SEARCH_DEADLINE_NS (30 * NSEC_PER_SEC)
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define NOBODY	  5000000 /* larger than any PID */
-#define MAX_KNOWN 65536	  /* as in processes.c */
+#define MAX_KNOWN 32768	  /* as in processes.c */
 
 enum { GREEDY = 7, VICTIM };
 
