@@ -123,3 +123,14 @@ void shares_done(struct shares *s)
 	}
 	s->all = 0;
 }
+
+static void add_one(uint64_t owner, void *to)
+{
+	shares_add(to, owner);
+}
+
+void shares_move_owners(struct shares *to, struct shares *from)
+{
+	shares_each(from, add_one, to);
+	shares_done(from);
+}

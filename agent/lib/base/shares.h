@@ -32,6 +32,8 @@ uint64_t shares_most(const struct shares *s, uint64_t owner);
 /* Calls fn for each owner that has any. fn must not change s. */
 void shares_each(const struct shares *s, void (*fn)(uint64_t owner, void *arg), void *arg);
 void shares_done(struct shares *s); /* no owner has any after it */
+/* Each owner that has any in `from` has one more in `to`, and `from` is empty. */
+void shares_move_owners(struct shares *to, struct shares *from);
 
 /* An item that may have to make room for others: a member of the caller's struct. */
 struct share_item {

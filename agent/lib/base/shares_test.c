@@ -91,6 +91,22 @@ static void each_owner_is_called_once(void **state)
 	shares_done(&s);
 }
 
+static void owners_move_once_each(void **state)
+{
+	struct shares from = {0}, to = {0};
+
+	(void)state;
+	add(&from, GREEDY, 3);
+	add(&from, VICTIM, 1);
+	add(&to, VICTIM, 1);
+	shares_move_owners(&to, &from);
+	assert_int_equal(from.all, 0);
+	assert_null(from.by_owner);
+	assert_int_equal(to.all, 3);
+	assert_int_equal(shares_most(&to, GREEDY), VICTIM);
+	shares_done(&to);
+}
+
 static void more_than_all_is_refused(void **state)
 {
 	(void)state;
@@ -136,6 +152,7 @@ int main(void)
 		cmocka_unit_test(who_has_most_is_found),
 		cmocka_unit_test(who_has_most_makes_room),
 		cmocka_unit_test(each_owner_is_called_once),
+		cmocka_unit_test(owners_move_once_each),
 		cmocka_unit_test(more_than_all_is_refused),
 	};
 

@@ -2,9 +2,8 @@
 /*
  * Loads unwind tables for the processes that were seen. The tables of files that are parsed already
  * go into the kernel at once, and those of other files when they are parsed. Then the debug worker
- * searches for debug files. This file owns the followed processes: all of them are known to the
- * module processes, which has the limit for their number. Loop thread, except for the jobs on the os
- * worker.
+ * searches for debug files. This file owns the followed processes. The module `processes` knows all
+ * of them and limits their number. Loop thread, except for the jobs on the os worker.
  */
 #include "node/follow/internal.h"
 

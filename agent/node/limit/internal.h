@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "lib/base/shares.h"
 #include "node/limit/rules.h"
 
 #include <uthash.h>
@@ -68,7 +67,7 @@ struct limit {
 	struct rates *rates;
 	struct payer *payers;
 	struct shares payer_shares;
-	uint64_t crowded_ns; /* see limit_crowded() */
+	struct shares crowded; /* for limit_crowded() */
 	uint64_t trap_ns, round_ns;
 	bool reading; /* the os worker is reading CPU times */
 	struct problem_list refused, estimated;

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "lib/base/shares.h"
 #include "node/probe/probe.h"
 #include "node/work/work.h"
 
@@ -41,10 +42,10 @@ unsigned limit_hz(double percent, uint64_t sample_cost_ns);
  */
 void limit_usage(struct limit *l, const struct probe_usage *u, size_t n, uint64_t trap_ns);
 /*
- * Returns a namespace (struct charged) with more cgroups than its share of those whose cost is held
- * against overheadPercent, and forgets it. 0: there is none.
+ * Adds to `to` the namespaces (struct charged) that, since the last call, had more cgroups than
+ * their share of those whose cost is held against overheadPercent.
  */
-uint64_t limit_crowded(struct limit *l);
+void limit_crowded(struct limit *l, struct shares *to);
 
 #define LIMIT_SHORT_SPAN_NS NSEC_PER_SEC /* longest time of a short span */
 enum limit_mode {

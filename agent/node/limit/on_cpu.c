@@ -166,7 +166,7 @@ static void lower(struct limit *limit, uint64_t ns, const struct plan_container 
 		hold(l, t, c, hz);
 	} else {
 		drop(l, t);
-		limit->crowded_ns = ns;
+		shares_add(&limit->crowded, ns);
 	}
 }
 

@@ -50,7 +50,7 @@ struct payer *limit_payer_get(struct limit *o, uint64_t cgroup_id)
 		return NULL;
 	if (!shares_may_add(&o->payer_shares, owner->ns_hash, MAX_PAYERS)) {
 		counter_add(counter("podflame_container_limits_dropped_total", NULL, NULL), 1);
-		o->crowded_ns = owner->ns_hash;
+		shares_add(&o->crowded, owner->ns_hash);
 		proc_owner_unref(owner);
 		return NULL;
 	}
@@ -119,7 +119,7 @@ static void watch_switches(struct limit *o, struct payer *p, uint64_t cpu_ns)
 	p->off = asked ? limit_off_shares(before, &s, limit_percent(p)) : OFF_SHARES_ALL;
 	if ((p->off.note != before.note || p->off.keep != before.keep) && !keep(o, p)) {
 		p->off = before;
-		o->crowded_ns = p->ns;
+		shares_add(&o->crowded, p->ns);
 	}
 }
 
@@ -304,13 +304,10 @@ void limit_usage(struct limit *o, const struct probe_usage *u, size_t n, uint64_
 	begin_round(o);
 }
 
-uint64_t limit_crowded(struct limit *o)
+void limit_crowded(struct limit *o, struct shares *to)
 {
-	const uint64_t ns = o->crowded_ns;
-
 	loop_assert(o->config.work->loop);
-	o->crowded_ns = 0;
-	return ns;
+	shares_move_owners(to, &o->crowded);
 }
 
 /* ---- estimates ---- */
@@ -342,6 +339,7 @@ struct limit *limit_free(struct limit *o)
 		return NULL;
 	loop_assert(o->config.work->loop);
 	limit_rates_free(o->rates);
+	shares_done(&o->crowded);
 	HASH_ITER (hh, o->payers, p, next)
 		forget(o, p);
 	report_problems_done(&o->refused);

@@ -49,6 +49,7 @@ static void cgroups_of_one_namespace_leave_room(void **state)
 	struct counter *c = counter("podflame_container_limits_dropped_total", NULL, NULL);
 	uint64_t before = counter_get(c);
 	struct limit_config config = {.work = &node_work};
+	struct shares crowded = {0};
 	struct limit *l;
 	size_t n;
 
@@ -61,9 +62,13 @@ static void cgroups_of_one_namespace_leave_room(void **state)
 	assert_int_equal(n, MAX_PAYERS / 4 * 3);
 	assert_int_equal(counter_get(c) - before, MAX_PAYERS + 10 - n);
 	assert_non_null(limit_payer_get(l, VICTIM_CGROUP));
-	assert_int_equal(limit_crowded(l),
+	limit_crowded(l, &crowded);
+	assert_int_equal(crowded.all, 1);
+	assert_int_equal(shares_most(&crowded, 0),
 			 proc_containers_charged(config.containers, TEST_CGROUP).ns);
-	assert_int_equal(limit_crowded(l), 0);
+	shares_done(&crowded);
+	limit_crowded(l, &crowded);
+	assert_int_equal(crowded.all, 0);
 	limit_free(l);
 	proc_containers_free(node_work.containers);
 	node_work.containers = NULL;

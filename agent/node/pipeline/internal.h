@@ -100,8 +100,8 @@ struct feed_answer {
 	/* namespaces that had more than their share of `room`, or of `missing` */
 	struct raw_refused *refused;
 	size_t n_refused;
-	/* a namespace that had more processes than its share of those that are kept; 0: none */
-	uint64_t crowded_ns;
+	/* namespaces that had more than their share of what is kept of processes */
+	struct shares crowded;
 	struct batch *batch; /* a window that ended; NULL if it is empty */
 	uint64_t left_ns;    /* the wall time at which a window ended; 0: no window has ended */
 };
@@ -298,7 +298,7 @@ struct windows {
 	struct fold *fold;
 	struct sampled_process *processes;
 	struct shares process_shares; /* of all in `processes`, by namespace */
-	uint64_t crowded_ns;	      /* for the next struct feed_answer */
+	struct shares crowded;	      /* for the next struct feed_answer */
 	/*
 	 * The events of which samples were folded. A loss whose event is unknown may concern any of
 	 * them.

@@ -28,7 +28,7 @@ static struct sampled_process *make_process(struct windows *p, struct process_id
 
 	if (!shares_may_add(&p->process_shares, ns, MAX_PROCESSES)) {
 		counter_add(counter("podflame_processes_dropped_total", "reason", "table_full"), 1);
-		p->crowded_ns = ns;
+		shares_add(&p->crowded, ns);
 		return NULL;
 	}
 	proc = xcalloc(1, sizeof(*proc));
@@ -47,6 +47,11 @@ static void note_process(struct windows *p, const struct raw_proc *r, uint64_t n
 		proc = make_process(p, process_id_of(r), ns);
 	if (!proc)
 		return;
+	if (proc->ns != ns) { /* its container was not known yet */
+		shares_remove(&p->process_shares, proc->ns);
+		shares_add(&p->process_shares, ns);
+		proc->ns = ns;
+	}
 	proc->container_pid = r->tgid_own;
 	proc->exec_id = r->exec_id;
 	proc->stack = r->stack;

@@ -25,7 +25,7 @@ struct mappings_reading {
 	uint32_t exec_id, stack;
 	struct process_id id;
 	struct mappings *found;
-	uint64_t ns;	     /* struct charged */
+	uint64_t ns;	     /* struct charged, when the request was made */
 	unsigned generation; /* the reader's generation when the request was made */
 	int result;
 };
@@ -66,12 +66,17 @@ static void learn(struct pipeline *p, struct mappings *m, uint64_t ns)
 	work_post(p->config.work, p->config.work->pipe, &l->task, m->n * sizeof(*m->items));
 }
 
+static uint64_t charged_ns(const struct process_reader *all, uint64_t cgroup_id)
+{
+	return proc_containers_charged(all->pipeline->config.containers, cgroup_id).ns;
+}
+
 /* Counts a reading as under way. */
 static void begin(struct process_reader *all, struct mappings_reading *r, uint64_t cgroup_id)
 {
 	r->reader = all;
 	r->process.cgroup_id = cgroup_id;
-	r->ns = proc_containers_charged(all->pipeline->config.containers, cgroup_id).ns;
+	r->ns = charged_ns(all, cgroup_id);
 	r->generation = all->generation;
 	shares_add(&all->reads, r->ns);
 }
@@ -108,9 +113,12 @@ static void read_done(struct task *t)
 
 	end(r);
 	if (r->found) {
-		processes_add(all->pipeline->config.processes, r->id, r->ns);
+		/* r->ns may be from before its container was known */
+		const uint64_t ns = charged_ns(all, r->process.cgroup_id);
+
+		processes_add(all->pipeline->config.processes, r->id, ns);
 		all->ops->follow(all->pipeline->config.follow, r->found, r->process.cgroup_id);
-		learn(all->pipeline, r->found, r->ns);
+		learn(all->pipeline, r->found, ns);
 	} else {
 		counter_add(counter("podflame_mappings_dropped_total", "reason", read_error(r)), 1);
 	}

@@ -204,6 +204,11 @@ static void note_speed(struct sample_queue *d, const struct feeding *f)
 		d->work_ns = d->work_ns ? (d->work_ns + ns) / 2 : ns;
 }
 
+static void tell_crowded(uint64_t ns, void *kernel)
+{
+	kernel_note_share(kernel, SHARED_PROCESSES, ns);
+}
+
 static void feed_handled(struct task *t)
 {
 	struct feeding *f = (struct feeding *)t;
@@ -211,9 +216,7 @@ static void feed_handled(struct task *t)
 
 	assert_se(d->feeding);
 	kernel_note_refused(d->pipeline->config.kernel, f->answer.refused, f->answer.n_refused);
-	if (f->answer.crowded_ns)
-		kernel_note_share(d->pipeline->config.kernel, SHARED_PROCESSES,
-				  f->answer.crowded_ns);
+	shares_each(&f->answer.crowded, tell_crowded, d->pipeline->config.kernel);
 	if (t->refused) {
 		refuse(d, &f->feed);
 	} else if (!f->feed.full) {

@@ -49,6 +49,7 @@ struct windows *pipeline_windows_free(struct windows *p)
 	pipeline_forget_exited(p, UINT64_MAX);
 	fold_free(p->fold);
 	stacks_free(p->stacks);
+	shares_done(&p->crowded);
 	free(p);
 	return NULL;
 }
@@ -76,6 +77,7 @@ void pipeline_feed_answer_done(struct feed_answer *a)
 	stacks_unparsed_free(a->unparsed, a->n_unparsed);
 	free(a->taken);
 	free(a->refused);
+	shares_done(&a->crowded);
 	profile_batch_free(a->batch);
 }
 
@@ -394,14 +396,6 @@ void pipeline_windows_lose(struct windows *p, const struct losses *l)
 	}
 }
 
-static uint64_t take_crowded(struct windows *p)
-{
-	const uint64_t stacks_ns = stacks_crowded(p->stacks), ns = p->crowded_ns;
-
-	p->crowded_ns = 0;
-	return ns ? ns : stacks_ns;
-}
-
 void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_answer *ret)
 {
 	uint64_t now_ns = now_boot_ns();
@@ -412,7 +406,8 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		pipeline_note_processes(p, f);
 	if (!f->last_pass)
 		pipeline_note_exits(p, f->exits, f->n_exits);
-	ret->crowded_ns = take_crowded(p);
+	shares_move_owners(&ret->crowded, &p->crowded);
+	stacks_crowded(p->stacks, &ret->crowded);
 	if (f->drain && f->full) {
 		if (f->room && !f->last_pass)
 			pipeline_crowd_out(p, f, ret);

@@ -627,7 +627,23 @@ static void test_processes_have_a_limit(void **state)
 	assert_int_equal(counter_get(dropped) - before, 1);
 }
 
-/* The processes of another namespace find room, and the answer says who has more than its share. */
+/* Asserts that the answer names these namespaces, and no other. 0: none. */
+static void assert_crowded(struct world *w, uint64_t a, uint64_t b)
+{
+	const struct shares *s = &w->answer.crowded;
+
+	assert_int_equal(s->all, (a != 0) + (b != 0));
+	for (size_t i = 0; i < 2; i++) {
+		const uint64_t ns = i ? b : a;
+
+		assert_true(!ns || shares_most(s, ns) == ns);
+	}
+}
+
+/*
+ * The processes of other namespaces find room, and the answer names all that have more than their
+ * shares.
+ */
 static void processes_of_one_namespace_leave_room(void **state)
 {
 	struct world *w = *state;
@@ -639,10 +655,28 @@ static void processes_of_one_namespace_leave_room(void **state)
 	assert_int_equal(HASH_COUNT(w->p->processes), n + 10);
 	begin(w, w->end_ns - 2 * NSEC_PER_SEC);
 	fold(w);
-	assert_int_equal(w->answer.crowded_ns, GREEDY);
+	assert_crowded(w, GREEDY, 0);
 	begin(w, w->end_ns - NSEC_PER_SEC);
 	fold(w);
-	assert_int_equal(w->answer.crowded_ns, 0);
+	assert_crowded(w, 0, 0);
+	see_of(w->p, VICTIM, NOBODY + 3 * MAX_PROCESSES, MAX_PROCESSES, 0);
+	shares_done(&w->p->crowded);
+	see(w->p, NOBODY + 4 * MAX_PROCESSES, 1, 0);
+	see_of(w->p, VICTIM, NOBODY + 5 * MAX_PROCESSES, 1, 0);
+	begin(w, w->end_ns - NSEC_PER_SEC);
+	fold(w);
+	assert_crowded(w, GREEDY, VICTIM);
+}
+
+/* The processes were seen before their container was known. */
+static void a_process_is_charged_to_its_namespace_when_that_is_known(void **state)
+{
+	struct world *w = *state;
+
+	see_of(w->p, 0, NOBODY, 10, 0);
+	see(w->p, NOBODY, 10, 0);
+	assert_int_equal(w->p->process_shares.all, 10);
+	assert_int_equal(shares_most(&w->p->process_shares, 0), GREEDY);
 }
 
 /*
@@ -842,6 +876,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_processes_have_a_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(processes_of_one_namespace_leave_room, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(
+			a_process_is_charged_to_its_namespace_when_that_is_known, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_windows_are_the_pipeline_workers, setup,
 						teardown),
 	};

@@ -66,6 +66,7 @@ static void make_room(struct processes *p, uint64_t ns)
 	if (HASH_COUNT(p->known) < MAX_KNOWN)
 		return;
 	k = (struct known_process *)shares_surplus(&p->shares, ns);
+	assert_se(k);
 	e = (struct process_exit){.id = k->id, .exited_ns = now_boot_ns()};
 	take_out(p, &e);
 	counter_add(counter("podflame_processes_dropped_total", "reason", "known_full"), 1);

@@ -7,8 +7,6 @@
 
 #include "node/stack/stack.h"
 
-#include "lib/base/shares.h"
-
 #include <uthash.h>
 
 #define EXECS_MAX    4	/* programs of one process whose mappings are kept */
@@ -44,8 +42,9 @@ struct stacks_process {
 struct stacks {
 	struct files *files;
 	struct stacks_process *processes;
-	struct shares shares; /* of all in `processes`, by namespace */
-	uint64_t crowded_ns;  /* for stacks_crowded() */
+	/* of all in `processes`, by namespace: those that live, and those that have ended */
+	struct shares living, ended;
+	struct shares crowded; /* for stacks_crowded() */
 	struct stacks_process *wanting; /* the processes with `wanted` */
 	uint64_t next_purge_ns;
 	struct kernel_names *kernel;

@@ -8,7 +8,11 @@
 
 #include <stdlib.h>
 
-#define PROCESSES_MAX 32768 /* processes whose mappings are known */
+/*
+ * Processes whose mappings are known. No more than 32768 live (the module processes knows no more),
+ * so there is always room for so many that have ended.
+ */
+#define PROCESSES_MAX 49152
 #define MISS_EVERY_NS NSEC_PER_SEC
 /* mappings count as new for this time; after it, the module follow has handled all their files */
 #define NEW_NS (5 * NSEC_PER_SEC)
@@ -22,10 +26,16 @@ static void exec_done(struct exec *e)
 	*e = (struct exec){0};
 }
 
+/* The processes of which p is one: those that live, or those that have ended. */
+static struct shares *kind_of(struct stacks *s, const struct stacks_process *p)
+{
+	return p->forget_ns ? &s->ended : &s->living;
+}
+
 static void forget(struct stacks *s, struct stacks_process *p)
 {
 	HASH_DEL(s->processes, p);
-	shares_take(&s->shares, &p->share);
+	shares_take(kind_of(s, p), &p->share);
 	for (size_t i = 0; i < EXECS_MAX; i++)
 		exec_done(&p->execs[i]);
 	stacks_unwant(s, p);
@@ -38,6 +48,7 @@ void stacks_forget_all(struct stacks *s)
 
 	HASH_ITER (hh, s->processes, p, next)
 		forget(s, p);
+	shares_done(&s->crowded);
 }
 
 /* After this call, pointers to processes are not valid any more. */
@@ -72,29 +83,25 @@ struct exec *stacks_process_exec(struct stacks_process *p, uint32_t exec_id)
 }
 
 /*
- * If there are too many processes, forgets one of the namespace that has most: one that has ended,
- * or else the one that the agent has known for the longest time.
+ * If there are too many processes, forgets the one that ended first of the namespace that has most
+ * of those that have ended; or, if all live, the oldest of the namespace that has most.
  */
 static void make_room(struct stacks *s, uint64_t ns)
 {
-	struct share_item *oldest, *i;
+	struct share_item *oldest;
 
 	if (HASH_COUNT(s->processes) < PROCESSES_MAX)
 		return;
-	oldest = shares_surplus(&s->shares, ns);
-	for (i = oldest; i && !((struct stacks_process *)i)->forget_ns;)
-		i = i->next;
-	s->crowded_ns = oldest->owner;
-	forget(s, (struct stacks_process *)(i ? i : oldest));
+	oldest = shares_surplus(s->ended.all ? &s->ended : &s->living, ns);
+	assert_se(oldest);
+	shares_add(&s->crowded, oldest->owner);
+	forget(s, (struct stacks_process *)oldest);
 	counter_add(counter("podflame_symbol_processes_evicted_total", NULL, NULL), 1);
 }
 
-uint64_t stacks_crowded(struct stacks *s)
+void stacks_crowded(struct stacks *s, struct shares *to)
 {
-	const uint64_t ns = s->crowded_ns;
-
-	s->crowded_ns = 0;
-	return ns;
+	shares_move_owners(to, &s->crowded);
 }
 
 static struct stacks_process *make_process(struct stacks *s, struct process_id id, uint64_t ns)
@@ -102,14 +109,14 @@ static struct stacks_process *make_process(struct stacks *s, struct process_id i
 	struct stacks_process *p = stacks_process(s, id);
 
 	if (p) {
-		shares_give(&s->shares, &p->share, ns);
+		shares_give(kind_of(s, p), &p->share, ns);
 		return p;
 	}
 	make_room(s, ns);
 	p = xcalloc(1, sizeof(*p));
 	p->id = id;
 	HASH_ADD(hh, s->processes, id, sizeof(p->id), p);
-	shares_put(&s->shares, &p->share, ns);
+	shares_put(&s->living, &p->share, ns);
 	return p;
 }
 
@@ -225,7 +232,9 @@ void stacks_exited(struct stacks *s, struct process_id id, uint64_t ns, uint64_t
 {
 	struct stacks_process *p = make_process(s, id, ns);
 
+	shares_take(kind_of(s, p), &p->share);
 	p->forget_ns = now_mono_ns() + hold_ns;
+	shares_put(kind_of(s, p), &p->share, ns);
 	p->exited_ns = exited_ns;
 	drop_anothers(p);
 	if (!hold_ns)

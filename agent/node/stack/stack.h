@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "lib/base/shares.h"
 #include "node/files/files.h"
 #include "node/runtime/runtime.h"
 #include "node/sample/sample.h"
@@ -39,10 +40,10 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 void stacks_exited(struct stacks *s, struct process_id id, uint64_t ns, uint64_t exited_ns,
 		   uint64_t hold_ns);
 /*
- * Returns a namespace that had more than its share of the processes whose mappings are kept, so
- * that one of them was forgotten; 0: none since the last call.
+ * Adds to `to` the namespaces that had more than their share of the processes whose mappings are
+ * kept, so that one of them was forgotten since the last call.
  */
-uint64_t stacks_crowded(struct stacks *s);
+void stacks_crowded(struct stacks *s, struct shares *to);
 /*
  * Forgets processes that ended long enough ago. If the caller does not call this now and then, the
  * files of such processes stay open until there are stacks of other processes.

@@ -433,12 +433,34 @@ static void what_is_read_after_the_end_is_anothers_104(void **state)
 	done(&f);
 }
 
-#define PROCESSES_MAX 32768 /* as in processes.c */
+#define PROCESSES_MAX 49152 /* as in processes.c */
 
 static void end_many(struct stacks *s, uint64_t ns, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		stacks_exited(s, (struct process_id){1, 5000000 + i}, ns, UINT64_MAX, HOLD_NS);
+}
+
+static void live_many(struct stacks *s, uint64_t ns, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct mappings *m = xcalloc(1, sizeof(*m));
+
+		*m = (struct mappings){.id = {2, 5000000 + i}, .root_fd = -1, .refs = 1};
+		stacks_mappings(s, m, ns);
+		proc_mappings_unref(m);
+	}
+}
+
+/* Asserts that so many processes were forgotten, all of one namespace. */
+static void assert_crowded(struct stacks *s, uint64_t n, uint64_t ns)
+{
+	struct shares crowded = {0};
+
+	stacks_crowded(s, &crowded);
+	assert_int_equal(crowded.all > 0, n > 0);
+	assert_int_equal(shares_most(&crowded, 0), ns);
+	shares_done(&crowded);
 }
 
 /*
@@ -455,12 +477,33 @@ static void processes_of_one_namespace_leave_room(void **state)
 	(void)state;
 	stacks_exited(f.s, f.id, VICTIM, UINT64_MAX, HOLD_NS);
 	end_many(f.s, GREEDY, PROCESSES_MAX - 1);
-	assert_int_equal(stacks_crowded(f.s), 0);
+	assert_crowded(f.s, 0, 0);
 	end_many(f.s, GREEDY, PROCESSES_MAX + 10);
 	assert_int_equal(counter_get(evicted) - before, 11);
 	assert_rendered(&f, STACK(NULL, USER(known_function)), NULL, false, "known_function");
-	assert_int_equal(stacks_crowded(f.s), GREEDY);
-	assert_int_equal(stacks_crowded(f.s), 0);
+	assert_crowded(f.s, 11, GREEDY);
+	assert_crowded(f.s, 0, 0);
+	done(&f);
+}
+
+/*
+ * The process lives, and is the oldest one of the namespace that has most. Those that have ended
+ * make room before it, although their namespace has fewer.
+ */
+static void who_has_ended_makes_room_before_who_lives(void **state)
+{
+	enum { LARGE = 7, GREEDY, N_LIVE = PROCESSES_MAX / 2 + 1 };
+	struct fixture f = make(kallsyms);
+	struct mappings *own;
+
+	(void)state;
+	assert_int_equal(proc_mappings_read(f.id, 1, &own), 0);
+	stacks_mappings(f.s, own, LARGE);
+	proc_mappings_unref(own);
+	live_many(f.s, LARGE, N_LIVE - 1);
+	end_many(f.s, GREEDY, PROCESSES_MAX - N_LIVE + 10);
+	assert_crowded(f.s, 10, GREEDY);
+	assert_rendered(&f, STACK(NULL, USER(known_function)), NULL, false, "known_function");
 	done(&f);
 }
 
@@ -624,6 +667,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(ended_processes_are_forgotten_without_stacks),
 		cmocka_unit_test(what_is_read_after_the_end_is_anothers_104),
 		cmocka_unit_test(processes_of_one_namespace_leave_room),
+		cmocka_unit_test(who_has_ended_makes_room_before_who_lives),
 		cmocka_unit_test(mappings_after_the_end_are_held_as_long),
 		cmocka_unit_test(newer_mappings_replace_older),
 		cmocka_unit_test(another_programs_mappings_do_not_replace),
