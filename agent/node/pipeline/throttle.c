@@ -42,7 +42,8 @@ struct throttle_reading {
 	struct throttle *throttle;
 	struct container *items;
 	size_t n, cap;
-	struct shares shares; /* of all these, by namespace; until the reading begins */
+	/* until the reading begins: of all these, and of those that find no room, by namespace */
+	struct shares shares, refused;
 };
 
 /* ---- results ---- */
@@ -135,15 +136,29 @@ static void add_container(uint64_t cgroup_id, struct owner *o, void *arg)
 	if (!(o->event_mask & 1u << EVENT_OFF_CPU))
 		return;
 	if (!shares_may_add(&r->shares, o->ns_hash, MAX_CONTAINERS)) {
-		const struct raw_refused lack = {SHARED_THROTTLED, EVENT_OFF_CPU, o->ns_hash};
-
-		counter_add(counter("podflame_cpu_stat_failed_total", "reason", "too_many"), 1);
-		kernel_note_refused(r->throttle->config->kernel, &lack, 1);
+		shares_add(&r->refused, o->ns_hash);
 		return;
 	}
 	shares_add(&r->shares, o->ns_hash);
 	GROW(r->items, r->n, r->cap);
 	r->items[r->n++] = (struct container){.cgroup_id = cgroup_id, .owner = proc_owner_ref(o)};
+}
+
+static void note_refused(uint64_t ns, void *kernel)
+{
+	kernel_note_refused(kernel, &(struct raw_refused){SHARED_THROTTLED, EVENT_OFF_CPU, ns}, 1);
+}
+
+static void choose(struct throttle_reading *r)
+{
+	const struct pipeline_config *c = r->throttle->config;
+
+	proc_containers_each_container(c->containers, add_container, r);
+	counter_add(counter("podflame_cpu_stat_failed_total", "reason", "too_many"),
+		    r->refused.all);
+	shares_each(&r->refused, note_refused, c->kernel);
+	shares_done(&r->refused);
+	shares_done(&r->shares);
 }
 
 void pipeline_throttle_tick(struct throttle *t)
@@ -156,8 +171,7 @@ void pipeline_throttle_tick(struct throttle *t)
 	t->read_ns = now_ns;
 	r = xcalloc(1, sizeof(*r));
 	r->throttle = t;
-	proc_containers_each_container(t->config->containers, add_container, r);
-	shares_done(&r->shares);
+	choose(r);
 	if (!r->n) {
 		forget_gone(t);
 		free(r);
