@@ -38,7 +38,8 @@ static const char *const problems[_SHARED_MAX] = {
 	[SHARED_TABLES] = ("may have stacks that end early: the namespace has more processes than "
 			   "its share of those with unwind tables"),
 	[SHARED_PROCESSES] =
-		LESS_OF("names and unwind tables", "processes", "those that the agent keeps"),
+		LESS_OF("names of processes and functions, unwind tables and probes of memory",
+			"processes", "those of which the agent keeps something"),
 	[SHARED_THROTTLED] = LESS_OF("the time in which CPU limits kept containers from running",
 				     "containers", "those whose cpu.stat is read"),
 	[SHARED_COSTS] = ("is not held to overheadPercent in some cgroups: the namespace has more "
