@@ -118,6 +118,9 @@ static const struct {
 	{"names_not_awaited_total",
 	 "Times that profiles went on without the names of a namespace's new processes, because "
 	 "these made them wait too often. Counts at most one a second for each namespace."},
+	{"drains_hurried_total",
+	 "Times that the samples of a second went on without names that were being read, because "
+	 "they had waited four seconds for names already."},
 	{"over_budget_total",
 	 "Times that the agent switched off an event of a container because of its cost."},
 	{"process_lists_failed_total",

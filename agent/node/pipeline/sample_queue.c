@@ -16,8 +16,9 @@
 #define MAX_PARSE_NS (2 * NSEC_PER_SEC) /* time that a drain waits for files, after MAX_WAIT_NS */
 #define MAX_WAITING  8			/* limit for full drains that wait */
 /*
- * How late names may make a drain, and with it the windows of all namespaces. Less than LATE_NS, so
- * that no sample is lost because drains wait for names.
+ * How long a drain, and with it the windows of all namespaces, may wait for names. The queue looks
+ * at the time with each drain and each answer, so a drain may wait up to a second longer. That is
+ * less than LATE_NS, so that no sample is lost because drains wait for names.
  */
 #define MAX_DELAY_NS (4 * NSEC_PER_SEC)
 /* reads of mappings per second at the exec of a process; each namespace has a share */
@@ -29,7 +30,7 @@
  * If a drain gets its names later than that, or if many bytes wait, the pipeline worker is too
  * slow, and each drain may take only a part of the time that it covers: see room_for().
  */
-#define LATE_NS	   (5 * NSEC_PER_SEC)
+#define LATE_NS	   (6 * NSEC_PER_SEC)
 #define LATE_BYTES (MAX_WAITING_BYTES / 4)
 #define LATE_PART  2
 #define MIN_ROOM   16384 /* work (pipeline_work()) that a drain may always be */
@@ -265,16 +266,22 @@ static uint64_t room_for(const struct sample_queue *d, const struct feeding *f)
 
 static bool is_due(struct sample_queue *d, const struct feeding *f)
 {
+	const struct shares *reads = d->ops->reads(d->pipeline->reader),
+			    *parses = d->ops->parses(d->pipeline->config.follow);
 	uint64_t now_ns = now_boot_ns();
 	bool waits;
 
 	pipeline_patience_spend(d->patience, now_ns);
 	if (!f->feed.full || !f->feed.drain || d->pipeline->config.work->closing ||
-	    d->n_waiting > MAX_WAITING || now_ns >= MIN(f->due_ns + MAX_PARSE_NS, f->last_ns))
+	    d->n_waiting > MAX_WAITING || now_ns >= f->due_ns + MAX_PARSE_NS)
 		return true;
-	waits = now_ns < f->due_ns &&
-		pipeline_patience_waits(d->patience, d->ops->reads(d->pipeline->reader));
-	waits |= pipeline_patience_waits(d->patience, d->ops->parses(d->pipeline->config.follow));
+	if (now_ns >= f->last_ns) {
+		if ((now_ns < f->due_ns && reads->all) || parses->all)
+			counter_add(counter("podflame_drains_hurried_total", NULL, NULL), 1);
+		return true;
+	}
+	waits = now_ns < f->due_ns && pipeline_patience_waits(d->patience, reads);
+	waits |= pipeline_patience_waits(d->patience, parses);
 	return !waits;
 }
 
