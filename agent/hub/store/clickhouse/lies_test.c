@@ -510,13 +510,13 @@ static void versions_are_compared(void **state)
 		int error;
 		const char *text;
 	} all[] = {
-		{"23.11.1.2711\n", 0, ""},
-		{"24.1\n", 0, ""},
+		{"24.9.1.3278\n", 0, ""},
+		{"25.1\n", 0, ""},
 		{"101.0-own.build\n", 0, ""},
-		{"23.10.9.1\n", -EPROTONOSUPPORT, "ClickHouse 23.10.9.1 is too old"},
+		{"24.8.14.39\n", -EPROTONOSUPPORT, "ClickHouse 24.8.14.39 is too old"},
 		{"9.99\n", -EPROTONOSUPPORT, "ClickHouse 9.99 is too old"},
 		{"<html>\n<body>", -EPROTONOSUPPORT, "no ClickHouse: its version is \"<html>\""},
-		{"24", -EPROTONOSUPPORT, "no ClickHouse"},
+		{"25", -EPROTONOSUPPORT, "no ClickHouse"},
 		{".5", -EPROTONOSUPPORT, "no ClickHouse"},
 		{"", -EPROTONOSUPPORT, "no ClickHouse"},
 	};

@@ -141,9 +141,9 @@ int store_ch_ask(struct ch_store *s, struct ch_sql *q, const struct ch_limits *l
 
 /* ---- which ClickHouse it is ---- */
 
-/* The one that knows all that is asked of it: distributed_foreground_insert is its newest. */
-#define OLDEST_MAJOR 23
-#define OLDEST_MINOR 11
+/* The one that knows all that is asked of it: DELETE FROM ... IN PARTITION is its newest. */
+#define OLDEST_MAJOR 24
+#define OLDEST_MINOR 9
 #define VERSION_NS   (30 * NSEC_PER_SEC)
 
 /* Reads "MAJOR.MINOR", with anything after it. */
