@@ -6,7 +6,7 @@
 
 #define EXPIRE_NS	(60 * NSEC_PER_SEC)
 #define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if one deletion takes longer, /healthz fails */
-#define LOOK_NS		(5 * NSEC_PER_SEC)	 /* how often the log hears of the store's health */
+#define LOOK_NS		(5 * NSEC_PER_SEC)	 /* how often it looks at the store's health */
 
 struct upkeep {
 	struct loop *loop;
@@ -26,10 +26,8 @@ struct expire_job {
 static void expire_run(struct job *j)
 {
 	struct expire_job *e = (struct expire_job *)j;
-	int r = store_expire(e->store, now_wall_ns());
 
-	if (r)
-		log_warn("deleting old profiles: %s", strerror(-r));
+	(void)store_expire(e->store, now_wall_ns()); /* it logs its errors */
 	free(e);
 }
 
@@ -48,12 +46,17 @@ static void expire(void *arg)
 		free(e); /* the writer's queue is full: the timer tries again in a minute */
 }
 
-/* Logs once that the file is damaged or the disk is full, and once when the error is gone. */
+/*
+ * Logs once that the file is damaged or the disk is full, and once when the error is gone. If the
+ * hub leads no longer, ends a deletion that goes on.
+ */
 static void look(void *arg)
 {
 	struct upkeep *u = arg;
 	struct store_stats s;
 
+	if (!hub_leader_leads(u->leader))
+		store_stop_expiring(u->store);
 	store_stats(u->store, &s);
 	if (!streq(s.error, u->error) && *s.error)
 		log_err("store: %s: %s", u->where, s.error);

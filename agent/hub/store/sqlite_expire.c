@@ -470,7 +470,9 @@ int store_sqlite_expire(void *sink, uint64_t now_wall_ns)
 	if (!r)
 		store_room_keep(s);
 	store_sq_measure(s);
-	if (r)
+	if (r) {
+		log_warn("deleting old profiles: %s", strerror(-r));
 		counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);
+	}
 	return r;
 }

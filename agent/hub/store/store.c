@@ -236,6 +236,12 @@ int store_expire(struct store *s, uint64_t now_wall_ns)
 	return be_ready(s, NULL) ?: s->ops->expire(s->sink, now_wall_ns);
 }
 
+void store_stop_expiring(struct store *s)
+{
+	if (s->ops->stop_expiring)
+		s->ops->stop_expiring(s->sink);
+}
+
 void store_stats(struct store *s, struct store_stats *ret)
 {
 	s->ops->stats(s->sink, ret);

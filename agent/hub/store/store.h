@@ -344,9 +344,14 @@ int store_pods(struct store *s, int64_t since_s, store_pod_fn *fn, void *arg,
 /*
  * Runs on the writer's worker, every minute. After 10 s it begins no further deletion; the next
  * call continues. It deletes all names that nothing refers to in one transaction, however long that
- * takes.
+ * takes. It logs its errors.
  */
 int store_expire(struct store *s, uint64_t now_wall_ns);
+/*
+ * Any thread. What store_expire() has begun, and goes on after it, ends before its next deletion.
+ * The next store_expire() may begin it again.
+ */
+void store_stop_expiring(struct store *s);
 #define STORE_ERROR_BYTES 512
 struct store_stats {
 	uint64_t n_profiles, n_duplicates, n_samples, n_stacks, bytes, n_expired, oldest_ns;

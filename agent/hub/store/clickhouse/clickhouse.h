@@ -87,6 +87,7 @@ struct ch_sizing {
 	pthread_t thread;
 	bool started;		   /* the writer's: the thread has to be joined */
 	atomic_bool running, stop; /* stop: it gives up */
+	atomic_bool paused;	   /* as stop, until store_ch_expire() runs again */
 	uint64_t now_wall_ns;	   /* when it began */
 	uint64_t swept_ns; /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
 };
@@ -361,7 +362,10 @@ int store_ch_change(struct ch_store *s, struct ch_where *w, struct field_error *
 int store_ch_take_u64(struct ch_rows *rows, void *arg);
 void store_ch_put_time(struct ch_where *w, int64_t s); /* a second as DateTime */
 void store_ch_count_expired(struct ch_store *s, const char *reason, uint64_t n);
-/* *ret: whether an earlier deletion, of any hub, still runs. */
+/*
+ * *ret: whether an earlier deletion, of any hub, still runs. -EIO: ClickHouse has failed to end it,
+ * and tries again; reterr has its words.
+ */
 int store_ch_is_deleting(struct ch_store *s, bool *ret, struct field_error *reterr);
 /* Tells what a deletion has ended with. */
 void store_ch_tell_expiry(int r, const struct field_error *e);
@@ -389,6 +393,7 @@ int store_ch_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn
 int store_ch_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
 		  struct field_error *reterr);
 int store_ch_expire(void *sink, uint64_t now_wall_ns);
+void store_ch_stop_expiring(void *sink);
 /* Reads the stats from the database. On the writer. */
 void store_ch_measure(struct ch_store *s);
 int store_ch_put_cut(void *sink, const struct store_cut *cut);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is deleted, and how much is stored. Each hub runs this every minute: a statement that two
- * hubs run at once deletes once.
+ * What is deleted, and how much is stored. The hub that leads runs this every minute. When the lead
+ * goes to another hub, two may do it at once: a statement that both run deletes once.
  *
  * By age: whole days are dropped. Of the last day, rows are marked as deleted, which costs little.
  *
@@ -133,18 +133,40 @@ void store_ch_stats(void *sink, struct store_stats *ret)
 	pthread_mutex_unlock(&s->stats_lock);
 }
 
+struct running {
+	uint64_t n;
+	char *failure; /* why ClickHouse has to try one of them again; "": it need not */
+};
+
+static int take_running(struct ch_rows *rows, void *arg)
+{
+	struct running *x = arg;
+
+	x->n = store_ch_get_u64(rows);
+	x->failure = store_ch_get_str(rows);
+	return 0;
+}
+
 int store_ch_is_deleting(struct ch_store *s, bool *ret, struct field_error *reterr)
 {
+	_cleanup_free_ char *shown = NULL;
 	struct ch_where w = {0};
-	uint64_t n = 0;
+	struct running x = {0};
 	int r;
 
-	text(&w, "SELECT count() FROM ");
+	text(&w, "SELECT count(), left(max(latest_fail_reason), 1000) FROM ");
 	store_ch_put_system(&w, s, "mutations");
 	text(&w, " WHERE NOT is_done AND startsWith(table, 'windows') AND database=");
 	store_ch_str(&w.sql, s->database);
-	r = store_ch_ask_each(s, &w, 1, store_ch_take_u64, &n, reterr);
-	*ret = n;
+	r = store_ch_ask_each(s, &w, 1, take_running, &x, reterr);
+	*ret = x.n;
+	if (!r && x.failure && *x.failure) {
+		shown = utf8_shorten(x.failure, 300);
+		field_error_set(reterr, "store", "ClickHouse cannot end an earlier deletion: %s",
+				shown);
+		r = -EIO;
+	}
+	free(x.failure);
 	return r;
 }
 
@@ -345,23 +367,47 @@ void store_ch_tell_expiry(int r, const struct field_error *e)
 	counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);
 }
 
+/* Asks what earlier deletions do also if none is due: nobody else tells of one that fails. */
+static int expire_size(struct ch_store *s, const struct ch_sizes *x, uint64_t now_wall_ns,
+		       struct field_error *reterr)
+{
+	bool busy;
+	int r = store_ch_is_deleting(s, &busy, reterr);
+
+	if (r || busy || !s->max_bytes || x->bytes <= s->max_bytes)
+		return r;
+	return store_ch_size_begin(s, now_wall_ns);
+}
+
+static int expire_uploads(struct ch_store *s, const struct ch_sizes *x, uint64_t now_wall_ns,
+			  struct field_error *reterr)
+{
+	(void)x;
+	return store_ch_expire_uploads(s, now_wall_ns, reterr);
+}
+
+/* An error of one kind keeps no other from running. Returns the first one. */
 int store_ch_expire(void *sink, uint64_t now_wall_ns)
 {
+	static int (*const kinds[])(struct ch_store *, const struct ch_sizes *, uint64_t,
+				    struct field_error *) = {expire_age, expire_size,
+							     expire_uploads};
 	struct ch_store *s = sink;
 	struct field_error e = {0};
 	struct ch_sizes x = {0};
-	bool busy = false;
 	int r = store_ch_sizes(s, &x, &e);
 
-	if (!r)
-		r = expire_age(s, &x, now_wall_ns, &e);
-	if (!r)
-		r = store_ch_is_deleting(s, &busy, &e);
-	if (!r && !busy && s->max_bytes && x.bytes > s->max_bytes)
-		r = store_ch_size_begin(s, now_wall_ns);
-	if (!r)
-		r = store_ch_expire_uploads(s, now_wall_ns, &e);
 	store_ch_tell_expiry(r, &e);
+	if (r)
+		return r;
+	atomic_store(&s->sizing.paused, false);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		struct field_error of_kind = {0};
+		int r_kind = kinds[i](s, &x, now_wall_ns, &of_kind);
+
+		store_ch_tell_expiry(r_kind, &of_kind);
+		r = r ?: r_kind;
+	}
 	store_ch_measure(s);
 	return r;
 }

@@ -163,17 +163,33 @@ static void put_lost(struct ch_where *w, const struct places *p)
 	}
 }
 
-static int delete_lost(struct ch_store *s, const struct places *p, struct field_error *reterr)
+static int count_lost(struct ch_store *s, const struct places *p, uint64_t *ret,
+		      struct field_error *reterr)
 {
-	struct ch_where count = {0}, w = {0};
-	uint64_t n = 0;
+	struct ch_where w = {0};
+
+	text(&w, "SELECT count() FROM windows");
+	put_lost(&w, p);
+	return store_ch_ask_each(s, &w, 1, store_ch_take_u64, ret, reterr);
+}
+
+static int note_cuts(struct ch_store *s, const struct places *p, struct field_error *reterr)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < p->n; i++)
+		if (p->items[i].until_s)
+			r = note_cut(s, &p->items[i], reterr);
+	return r;
+}
+
+/* n: how many windows they lose */
+static int delete_lost(struct ch_store *s, const struct places *p, uint64_t n,
+		       struct field_error *reterr)
+{
+	struct ch_where w = {0};
 	int r;
 
-	text(&count, "SELECT count() FROM windows");
-	put_lost(&count, p);
-	r = store_ch_ask_each(s, &count, 1, store_ch_take_u64, &n, reterr);
-	if (r)
-		return r;
 	store_ch_put_change(&w, s, "ALTER TABLE ", "windows");
 	text(&w, " DELETE");
 	put_lost(&w, p);
@@ -184,6 +200,12 @@ static int delete_lost(struct ch_store *s, const struct places *p, struct field_
 	return r;
 }
 
+/* The hub ends, or leads no longer. */
+static bool gives_up(const struct ch_store *s)
+{
+	return atomic_load(&s->sizing.stop) || atomic_load(&s->sizing.paused);
+}
+
 static int wait_for_deletion(struct ch_store *s, struct field_error *reterr)
 {
 	uint64_t until_ns = now_mono_ns() + DELETE_NS;
@@ -192,7 +214,9 @@ static int wait_for_deletion(struct ch_store *s, struct field_error *reterr)
 	int r = store_ch_is_deleting(s, &busy, reterr);
 
 	while (!r && busy) {
-		if (now_mono_ns() >= until_ns || atomic_load(&s->sizing.stop))
+		if (gives_up(s))
+			return -ECANCELED;
+		if (now_mono_ns() >= until_ns)
 			return -ETIME;
 		nanosleep(&pause, NULL);
 		pause.tv_nsec = (long)MIN((uint64_t)pause.tv_nsec * 2, LOOK_NS - 1);
@@ -201,7 +225,7 @@ static int wait_for_deletion(struct ch_store *s, struct field_error *reterr)
 	return r;
 }
 
-/* Chooses until when each place loses its windows, and notes it. */
+/* Chooses until when each place loses its windows. */
 static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x,
 		struct field_error *reterr)
 {
@@ -221,19 +245,30 @@ static int plan(struct ch_store *s, struct places *p, const struct ch_sizes *x,
 		n_losers++;
 		r = read_until(s, &p->items[i],
 			       excess / (double)x->windows_bytes * p->windows_weight, reterr);
-		if (!r && p->items[i].until_s)
-			r = note_cut(s, &p->items[i], reterr);
 	}
 	return r;
 }
 
-static int expire_once(struct ch_store *s, const struct ch_sizes *x, struct field_error *reterr)
+/*
+ * *ret_n: how many windows were deleted. 0: there is nothing to lose. The bytes may be those of
+ * rows that are marked as deleted.
+ */
+static int expire_once(struct ch_store *s, const struct ch_sizes *x, uint64_t *ret_n,
+		       struct field_error *reterr)
 {
 	_cleanup_(places_done) struct places p = {0};
 	int r = plan(s, &p, x, reterr);
 
+	*ret_n = 0;
 	if (!r)
-		r = delete_lost(s, &p, reterr);
+		r = count_lost(s, &p, ret_n, reterr);
+	if (r || !*ret_n)
+		return r;
+	if (gives_up(s)) /* another hub may delete by now: both would delete too much */
+		return -ECANCELED;
+	r = note_cuts(s, &p, reterr);
+	if (!r)
+		r = delete_lost(s, &p, *ret_n, reterr);
 	return r ? r : wait_for_deletion(s, reterr);
 }
 
@@ -266,12 +301,13 @@ static int sweep(struct ch_store *s, struct field_error *reterr)
 static int expire_size(struct ch_store *s, struct field_error *reterr)
 {
 	struct ch_sizes x = {0};
+	uint64_t n = 1;
 	int r = store_ch_sizes(s, &x, reterr);
 
-	for (int i = 0;
-	     !r && i < ROUNDS_MAX && x.bytes > s->max_bytes && x.windows_bytes > s->max_bytes / 2;
+	for (int i = 0; !r && n && i < ROUNDS_MAX && x.bytes > s->max_bytes &&
+			x.windows_bytes > s->max_bytes / 2;
 	     i++) {
-		r = expire_once(s, &x, reterr);
+		r = expire_once(s, &x, &n, reterr);
 		if (!r)
 			r = store_ch_sizes(s, &x, reterr);
 	}
@@ -286,7 +322,7 @@ static void *run(void *arg)
 	struct field_error e = {0};
 	int r = expire_size(s, &e);
 
-	store_ch_tell_expiry(atomic_load(&s->sizing.stop) ? 0 : r, &e);
+	store_ch_tell_expiry(gives_up(s) ? 0 : r, &e);
 	atomic_store(&s->sizing.running, false);
 	return NULL;
 }
@@ -312,6 +348,13 @@ int store_ch_size_begin(struct ch_store *s, uint64_t now_wall_ns)
 	if (r)
 		atomic_store(&s->sizing.running, false);
 	return r;
+}
+
+void store_ch_stop_expiring(void *sink)
+{
+	struct ch_store *s = sink;
+
+	atomic_store(&s->sizing.paused, true);
 }
 
 void store_ch_size_end(struct ch_store *s)

@@ -95,6 +95,52 @@ static void merge(struct ch_store *s, const char *table)
 		fail_msg("%s", e.reason);
 }
 
+/* what: "STOP", "START" */
+static void system_merges(struct ch_store *s, const char *what)
+{
+	_cleanup_free_ char *sql =
+		xasprintf("SYSTEM %s MERGES %s.windows%s", what, s->database, store_ch_suffix(s));
+	struct field_error e = {0};
+
+	if (store_ch_run(s, sql, &e))
+		fail_msg("%s", e.reason);
+}
+
+/* "STATEMENT windows REST" */
+static void change_windows(struct ch_store *s, const char *statement, const char *rest)
+{
+	struct ch_where w = {0};
+	struct field_error e = {0};
+
+	store_ch_put_change(&w, s, statement, " windows");
+	store_ch_text(&w.sql, " ");
+	store_ch_text(&w.sql, rest);
+	if (store_ch_change(s, &w, &e))
+		fail_msg("%s", e.reason);
+}
+
+/* How many deletions ClickHouse has been given of which the condition is true. */
+static uint64_t deletions(struct ch_store *s, const char *condition)
+{
+	struct ch_where w = {0};
+	struct field_error e = {0};
+	uint64_t n = 0;
+
+	store_ch_text(&w.sql, "SELECT count() FROM system.mutations WHERE database=");
+	store_ch_str(&w.sql, s->database);
+	store_ch_text(&w.sql, " AND startsWith(table, 'windows') AND ");
+	store_ch_text(&w.sql, condition);
+	if (store_ch_ask_each(s, &w, 1, store_ch_take_u64, &n, &e))
+		fail_msg("%s", e.reason);
+	return n;
+}
+
+static void wait_for_deletions(struct ch_store *s)
+{
+	while (deletions(s, "NOT is_done"))
+		sched_yield();
+}
+
 static void expire(struct ch_store *s, int days_later)
 {
 	merge(s, "windows"); /* else the size of small parts is that of their files */
@@ -222,17 +268,12 @@ static void a_victim_loses_nothing(void **state)
 static void a_slow_deletion_counts_and_blocks_nothing(void **state)
 {
 	struct ch_store *s = open_sink(MAX_BYTES);
-	_cleanup_free_ char *stop = xasprintf("SYSTEM STOP MERGES %s.windows%s", s->database,
-					      store_ch_suffix(s)),
-			    *go = xasprintf("SYSTEM START MERGES %s.windows%s", s->database,
-					    store_ch_suffix(s));
 	struct store_stats stats = {0};
-	struct field_error e = {0};
 
 	(void)state;
 	write_all(s, &attacker);
 	merge(s, "windows");
-	assert_int_equal(store_ch_run(s, stop, &e), 0);
+	system_merges(s, "STOP");
 	assert_int_equal(store_ch_expire(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), 0);
 	while (!stats.n_expired && atomic_load(&s->sizing.running)) {
 		sched_yield();
@@ -242,10 +283,90 @@ static void a_slow_deletion_counts_and_blocks_nothing(void **state)
 	assert_int_equal(left(s, "pod_ns", "attacker"), N_WINDOWS);
 	write_all(s, &victim);
 	assert_true(atomic_load(&s->sizing.running));
-	assert_int_equal(store_ch_run(s, go, &e), 0);
+	system_merges(s, "START");
 	store_ch_size_wait(s);
 	assert_in_range(left(s, "pod_ns", "attacker"), 10, N_WINDOWS - 10);
 	assert_int_equal(left(s, "pod_ns", "victim"), N_WINDOWS);
+	store_clickhouse_sink.close(s);
+}
+
+/* A hub that leads no longer waits for no deletion, and begins none. One that leads again does. */
+static void a_hub_that_leads_no_longer_stops(void **state)
+{
+	struct ch_store *s = open_sink(MAX_BYTES);
+	struct store_stats stats = {0};
+	uint64_t n;
+
+	(void)state;
+	write_all(s, &attacker);
+	merge(s, "windows");
+	system_merges(s, "STOP");
+	assert_int_equal(store_ch_expire(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), 0);
+	while (!stats.n_expired && atomic_load(&s->sizing.running)) {
+		sched_yield();
+		store_ch_stats(s, &stats);
+	}
+	store_ch_stop_expiring(s);
+	store_ch_size_wait(s);
+	assert_int_equal(left(s, "pod_ns", "attacker"), N_WINDOWS);
+	system_merges(s, "START");
+	wait_for_deletions(s);
+	s->max_bytes = MAX_BYTES / 2;
+	assert_int_equal(store_ch_size_begin(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), 0);
+	store_ch_size_wait(s);
+	n = stats.n_expired;
+	store_ch_stats(s, &stats);
+	assert_int_equal(stats.n_expired, n);
+	expire(s, 0);
+	store_ch_stats(s, &stats);
+	assert_true(stats.n_expired > n);
+	assert_in_range(bytes_of(s), 1, MAX_BYTES / 2);
+	store_clickhouse_sink.close(s);
+}
+
+/* Rows that are marked as deleted have bytes until they are merged: no deletion is sent for them. */
+static void nothing_to_lose(void **state)
+{
+	struct ch_store *s = open_sink(MAX_BYTES);
+	struct store_stats stats;
+
+	(void)state;
+	write_all(s, &attacker);
+	merge(s, "windows");
+	change_windows(s, "DELETE FROM", "WHERE 1");
+	assert_int_equal(left(s, "pod_ns", "attacker"), 0);
+	assert_int_equal(deletions(s, "1"), 1);
+	assert_int_equal(store_ch_expire(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), 0);
+	store_ch_size_wait(s);
+	store_ch_measure(s);
+	assert_true(bytes_of(s) > MAX_BYTES);
+	assert_int_equal(deletions(s, "1"), 1);
+	store_ch_stats(s, &stats);
+	assert_int_equal(stats.n_expired, 0);
+	store_clickhouse_sink.close(s);
+}
+
+/* A deletion that ClickHouse cannot end is told each time, and none is begun behind it. */
+static void a_deletion_that_cannot_end(void **state)
+{
+	struct ch_store *s = open_sink(MAX_BYTES);
+	struct field_error e = {0};
+	bool busy;
+
+	(void)state;
+	write_all(s, &attacker);
+	merge(s, "windows");
+	change_windows(s, "ALTER TABLE",
+		       "DELETE WHERE throwIf(toUInt32(time)>0)=0 SETTINGS mutations_sync=0");
+	while (!deletions(s, "latest_fail_reason!=''"))
+		sched_yield();
+	assert_int_equal(store_ch_is_deleting(s, &busy, &e), -EIO);
+	assert_true(busy);
+	assert_non_null(strstr(e.reason, "throwIf"));
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(store_ch_expire(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), -EIO);
+	assert_false(s->sizing.started);
+	assert_int_equal(left(s, "pod_ns", "attacker"), N_WINDOWS);
 	store_clickhouse_sink.close(s);
 }
 
@@ -325,6 +446,9 @@ int main(void)
 		cmocka_unit_test(a_victim_loses_nothing),
 		cmocka_unit_test(invented_namespaces_have_one_share),
 		cmocka_unit_test(a_slow_deletion_counts_and_blocks_nothing),
+		cmocka_unit_test(a_hub_that_leads_no_longer_stops),
+		cmocka_unit_test(nothing_to_lose),
+		cmocka_unit_test(a_deletion_that_cannot_end),
 		cmocka_unit_test(equals_lose_alike),
 		cmocka_unit_test(stacks_leave_half_to_windows),
 	};

@@ -21,6 +21,7 @@ struct lie {
 	struct buf body;
 	int code;  /* of ClickHouse's error; 0: there is none */
 	bool half; /* the connection ends in the middle of the answer */
+	unsigned n_asked;
 };
 struct engine {
 	struct test_server *server;
@@ -55,10 +56,11 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 	snprintf(e->first_line, sizeof(e->first_line), "%.*s", (int)strcspn(r->body, "\r\n"),
 		 r->body);
 	for (size_t i = 0; i < e->n; i++) {
-		const struct lie *l = &e->lies[i];
+		struct lie *l = &e->lies[i];
 
 		if (!has_text(r, l->when))
 			continue;
+		l->n_asked++;
 		c->over = l->half; /* before the answer: the test goes on with it */
 		answer(c, l->code, &l->body, l->half ? l->body.len / 2 : l->body.len);
 		return;
@@ -535,6 +537,26 @@ static void versions_are_compared(void **state)
 	}
 }
 
+/* What ClickHouse refuses of one kind of deletion keeps no other kind from running. */
+static void one_deletion_fails(void **state)
+{
+	struct engine *e = *state;
+	struct buf *sizes = lie(e, "SELECT sum(bytes_on_disk)");
+
+	for (size_t i = 0; i < 3; i++)
+		store_ch_put_u64(sizes, 1000);
+	for (size_t i = 0; i < 2; i++)
+		store_ch_put_u32(sizes, 1000);
+	(void)lie(e, "SELECT partition_id");
+	e->lies[1].code = 62;
+	(void)lie(e, "latest_fail_reason");
+	(void)lie(e, "SELECT DISTINCT upload FROM symbols WHERE");
+	e->store->keeps.longest_ns = 3600 * NSEC_PER_SEC;
+	assert_int_equal(store_ch_expire(e->store, 1000000 * NSEC_PER_SEC), -EIO);
+	for (size_t i = 1; i < e->n; i++)
+		assert_int_equal(e->lies[i].n_asked, 1);
+}
+
 /* ---- what the engine of other tests makes up, or does not do ---- */
 
 static void assert_sent(struct engine *e, const char *const *what, size_t n)
@@ -611,6 +633,7 @@ int main(void)
 		T(names_without_room),
 		T(refusals_are_told),
 		T(versions_are_compared),
+		T(one_deletion_fails),
 		T(statements_have_their_settings),
 		T(a_text_cannot_end_its_part),
 	};
