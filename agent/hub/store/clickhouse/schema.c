@@ -292,7 +292,10 @@ static int read_seed(const struct migration *m)
 	size_t n = 0;
 
 	if (t && !hex_decode(t->comment, sizeof(seed), seed, &n) && n == sizeof(seed)) {
-		/* the writer may read it now; it only changes if somebody has changed the table */
+		/*
+		 * The writer may read it now. It only changes if somebody has changed the table:
+		 * then the same stack has another id from now on, which costs its room.
+		 */
 		if (memcmp(m->s->seed, seed, n) != 0)
 			memcpy(m->s->seed, seed, n);
 		return 0;
