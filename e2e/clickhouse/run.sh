@@ -65,7 +65,11 @@ run_tests() { # PROGRAM...
         grep -vE '^\[ +(RUN|OK) ' "$out/log"
         p=$(sed -nE 's/^\[  PASSED  \] ([0-9]+) test.*/\1/p' "$out/log")
         f=$(sed -nE 's/^ ([0-9]+) FAILED TEST.*/\1/p' "$out/log")
-        [ $status = 0 ] || [ -n "$f" ] || f=1
+        # a program that failed without a count, or that has tested nothing
+        if [ -z "$f" ] && { [ $status != 0 ] || [ "${p:-0}" = 0 ]; }; then
+            echo "FAIL $t: exit status $status, ${p:-0} tests passed"
+            f=1
+        fi
         passed=$((passed + ${p:-0})) failed=$((failed + ${f:-0}))
     done
 }

@@ -32,7 +32,7 @@ disruptions() {
 }
 wait_check 60 "the PodDisruptionBudget lets one of them be evicted" disruptions
 k -n podflame-system get configmaps,deployments -o yaml >"$W/objects"
-check "no object but the Secret has the password" test \
+check "no ConfigMap and no Deployment has the password" test \
     "$(grep -cF -f "$W/engine.password" "$W/objects")" = 0
 wait_check 60 "the target is ready" is_ready two-hubs all
 # same_answer FROM TO: each hub answers the same
