@@ -301,6 +301,7 @@ int store_expire_tenths(struct sqlite_store *s, expire_due_fn *due, void *arg, c
 struct store_slice;
 int store_expire_event(sqlite3 *db, int event, const struct store_slice *slice,
 		       uint64_t *n_profiles);
+#define SLACK_MAX_S 600 /* seconds for which expired profiles may stay */
 /* What deletes profiles from the store has deleted so many. */
 void store_count_expired(struct sqlite_store *s, const char *reason, uint64_t n_profiles);
 

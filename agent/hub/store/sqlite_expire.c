@@ -23,7 +23,6 @@
 #define VACUUM_BYTES (100u << 20) /* free pages that one call gives back */
 /* how long a stack is kept after its last use; last_s of a stack is rounded to an hour */
 #define STACK_GRACE_S 3600
-#define SLACK_MAX_S   600		 /* seconds for which expired profiles may stay */
 #define LINKS_SHARE   8			 /* links may take 1/8 of max_bytes */
 #define LINKS_BYTES   (256ULL << 20)	 /* limit for links if max_bytes is 0 */
 #define BLOCKS_NS     (2 * NSEC_PER_SEC) /* time in which one call adds up blocks */

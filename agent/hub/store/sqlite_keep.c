@@ -8,8 +8,7 @@
 
 #include <stdlib.h>
 
-#define SLICE	    5000 /* profiles that one slice deletes, and all others of its last second */
-#define SLACK_MAX_S 600	 /* seconds for which expired profiles may stay */
+#define SLICE 5000 /* profiles that one slice deletes, and all others of its last second */
 
 /* Runs a statement of the writer, and frees its text. */
 static int run(struct sqlite_store *s, struct where *w)
@@ -174,13 +173,17 @@ int store_keeps_expire(struct sqlite_store *s, int64_t now_s, int64_t newest_s,
 	s->wrote_from_s = 0;
 	for (size_t i = 0; late_s && i < s->keeps.n; i++)
 		s->keeps.rules[i].cut_s = MIN(s->keeps.rules[i].cut_s, late_s - 1);
-	for (size_t i = 0; !r && i < s->keeps.n && now_mono_ns() < deadline_ns; i++) {
+	for (size_t i = 0; !r && i < s->keeps.n; i++) {
 		struct keep_rule *rule = &s->keeps.rules[i];
 		int64_t cut_s = store_keep_until(rule->retention_ns, now_s, newest_s),
 			slack_s = store_keep_slack(rule->retention_ns, SLACK_MAX_S);
 
 		if (!cut_s || cut_s - rule->cut_s < slack_s)
 			continue;
+		if (now_mono_ns() >= deadline_ns) {
+			*ret_more = true;
+			break;
+		}
 		r = expire_rule(s, rule, cut_s, deadline_ns);
 		*ret_more |= rule->cut_s < cut_s;
 	}
