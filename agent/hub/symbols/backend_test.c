@@ -29,6 +29,7 @@ struct place {
 	struct store_upload uploads[64];
 	size_t n, n_lists;
 	uint64_t last_id;
+	uint64_t late_id; /* the next list that should have this upload does not */
 	int list_error, put_error, open_error;
 	/* called once, before the next upload is there: what another hub does meanwhile */
 	void (*meanwhile)(void *arg);
@@ -55,8 +56,12 @@ static int place_list(void *b, store_upload_fn *fn, void *arg, struct field_erro
 	if (p->list_error)
 		return field_error_set(reterr, "store", "away"), p->list_error;
 	qsort(p->uploads, p->n, sizeof(*p->uploads), by_version);
-	for (size_t i = 0; i < p->n; i++)
-		fn(&p->uploads[i], arg);
+	for (size_t i = 0; i < p->n; i++) {
+		if (p->uploads[i].id != p->late_id)
+			fn(&p->uploads[i], arg);
+		else
+			p->late_id = 0;
+	}
 	return 0;
 }
 
@@ -354,6 +359,39 @@ static void nothing_is_taken_while_the_place_is_away(void **state)
 	assert_name(w->a, NULL, "app::next()");
 }
 
+/* A replica of the place lags: the list after the upload has only the older one. */
+static void an_upload_that_the_list_does_not_show_is_no_success(void **state)
+{
+	struct world *w = *state;
+
+	assert_int_equal(put(w, w->a, NULL, ID, "fore"), 0);
+	w->place.late_id = w->place.last_id + 1;
+	assert_int_equal(put(w, w->a, NULL, ID, "next"), -EAGAIN);
+	assert_non_null(strstr(w->e.reason, "does not show"));
+	assert_int_equal(w->place.n, 1);
+	assert_name(w->a, NULL, "app::fore()");
+	assert_int_equal(put(w, w->a, NULL, ID, "next"), 0);
+	assert_int_equal(w->place.n, 1);
+	assert_name(w->a, NULL, "app::next()");
+}
+
+static void no_list_from_now_on(void *arg)
+{
+	struct place *p = arg;
+
+	p->list_error = -EAGAIN;
+}
+
+static void an_upload_without_a_second_look_does_not_stay(void **state)
+{
+	struct world *w = *state;
+
+	w->place.meanwhile = no_list_from_now_on;
+	w->place.arg = &w->place;
+	assert_int_equal(put(w, w->a, NULL, ID, "some"), -EAGAIN);
+	assert_int_equal(w->place.n, 0);
+}
+
 static void a_hub_starts_while_the_place_is_away(void **state)
 {
 	struct world *w = *state;
@@ -439,6 +477,8 @@ int main(void)
 		TEST(the_limit_holds_for_all_hubs),
 		TEST(two_uploads_at_once_do_not_pass_the_limit),
 		TEST(nothing_is_taken_while_the_place_is_away),
+		TEST(an_upload_that_the_list_does_not_show_is_no_success),
+		TEST(an_upload_without_a_second_look_does_not_stay),
 		TEST(a_hub_starts_while_the_place_is_away),
 		TEST(a_file_that_cannot_be_read_is_tried_again_later),
 		TEST(a_file_that_was_replaced_is_read_anew),

@@ -119,6 +119,8 @@ static int upload_file(int dir, const char *name, struct symbols *to, struct fie
 	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -EEXIST; /* a hub has deleted it just now */
 	r = file_read(dir, name, SYMBOLS_FILE_BYTES, &data, &n);
+	if (r == -ENOENT)
+		return -EEXIST;
 	if (!r)
 		r = http_compress(data, n, &packed);
 	if (r)
@@ -144,7 +146,10 @@ int symbols_copy_into(const char *from, struct symbols *to, size_t *ret_n,
 		*ret_n += !r;
 		if (r == -EBADMSG)
 			log_warn("%s is damaged, and was not copied", e->d_name);
-		if (r == -EBADMSG || r == -EEXIST)
+		if (r == -E2BIG)
+			log_warn("%s is over the limit of an upload, and was not copied",
+				 e->d_name);
+		if (r == -EBADMSG || r == -E2BIG || r == -EEXIST)
 			r = 0;
 	}
 	if (d)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Uploads and deletions. Other hubs may upload at the same time. So a hub lists the files before it
- * keeps one, and again afterwards. If both together have no room, each removes its own: there is
- * never more than the limit, and the users are told so.
+ * keeps one, and again afterwards. If both together have no room, each removes its own, and tells
+ * its user. An upload that the second list does not show is removed, too: it may be that a replica
+ * lags, so nobody knows whether there is room, or whether the file is the newest one.
  */
 #include "hub/symbols/table.h"
 
@@ -74,6 +75,12 @@ static int begin(struct putting *p)
 	return r;
 }
 
+/* In the order of the list. */
+static bool is_newer(const struct store_upload *a, const struct store_upload *b)
+{
+	return a->version > b->version || (a->version == b->version && a->id > b->id);
+}
+
 /* Puts it into the table, and sees what another hub has uploaded meanwhile. */
 static int end(struct putting *p)
 {
@@ -87,9 +94,13 @@ static int end(struct putting *p)
 	if (!s->backend->list_ns)
 		symbols_take(s, &p->u);
 	k = symbols_find(s, p->ns, p->u.build_id);
-	p->is_beaten = k && k->u.id != p->u.id;
-	if (!has_room(s, p->ns, k, p->u.bytes, p->err))
+	p->is_beaten = k && is_newer(&k->u, &p->u);
+	if (!p->is_beaten && (!k || k->u.id != p->u.id)) {
+		field_error_set(p->err, "store", "the list does not show the upload: try again");
+		r = -EAGAIN;
+	} else if (!has_room(s, p->ns, k, p->u.bytes, p->err)) {
 		r = -ENOSPC;
+	}
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }
@@ -107,12 +118,12 @@ static int keep(struct putting *p, const struct symbols_received *file)
 	if (r)
 		return r;
 	r = end(p);
-	/* if this fails, the hub that leads does it later */
-	if (r == -ENOSPC || (!r && p->is_beaten))
+	/* if this fails, an upload that was beaten is deleted later, and one without room stays */
+	if (r || p->is_beaten)
 		(void)s->backend->remove(s->kept, &p->u, false);
-	else if (!r && *p->old.build_id && p->old.id != p->u.id)
+	else if (*p->old.build_id && p->old.id != p->u.id)
 		(void)s->backend->remove(s->kept, &p->old, true);
-	if (r == -ENOSPC)
+	if (r)
 		(void)symbols_list_now(s, NULL);
 	return r;
 }
@@ -130,6 +141,11 @@ int symbols_put_as(struct symbols *s, const char *ns, const char *build_id, uint
 		r = symbols_check_namespace(ns, reterr);
 	if (r)
 		return r;
+	if (n > SYMBOLS_UPLOAD_BYTES) {
+		field_error_set(reterr, "body", "is larger than %u MiB compressed",
+				SYMBOLS_UPLOAD_BYTES >> 20);
+		return -E2BIG;
+	}
 	snprintf(p.u.ns, sizeof(p.u.ns), "%s", ns ?: "");
 	snprintf(p.u.build_id, sizeof(p.u.build_id), "%s", build_id);
 	fd = mkostemp(temporary, O_CLOEXEC);
@@ -156,16 +172,18 @@ static int delete_now(struct symbols *s, const char *ns, const char *build_id)
 {
 	struct store_upload u;
 	struct kept_upload *k;
+	bool found;
 	int r = symbols_list_now(s, NULL);
 
 	if (r)
 		return r;
 	pthread_mutex_lock(&s->lock);
 	k = symbols_find(s, ns, build_id);
-	if (k)
+	found = k != NULL;
+	if (found)
 		u = k->u;
 	pthread_mutex_unlock(&s->lock);
-	r = k ? s->backend->remove(s->kept, &u, true) : -ENOENT;
+	r = found ? s->backend->remove(s->kept, &u, true) : -ENOENT;
 	if (r)
 		return r;
 	pthread_mutex_lock(&s->lock);

@@ -41,7 +41,8 @@ struct symbols *symbols_close(struct symbols *s);
 int symbols_copy(const char *from, const char *to, size_t *ret_n, struct field_error *reterr);
 /*
  * Uploads the files of a directory, which a hub may be using, unless `to` has a file of that name.
- * Logs which files are damaged, and goes on. If it ends before the end, the next call continues.
+ * Logs which files are damaged or too large, and goes on. If it ends before the end, the next call
+ * continues.
  */
 int symbols_copy_into(const char *from, struct symbols *to, size_t *ret_n,
 		      struct field_error *reterr);

@@ -215,6 +215,9 @@ static void the_limit_of_one(void **state)
 	/* the data has some KiB compressed, and is too large uncompressed */
 	assert_int_equal(put(f, ID, zeros, n), -E2BIG);
 	assert_non_null(strstr(f->e.reason, "256 MiB"));
+	assert_int_equal(symbols_put(f->s, NULL, ID, zeros, SYMBOLS_UPLOAD_BYTES + 1, &f->e),
+			 -E2BIG);
+	assert_non_null(strstr(f->e.reason, "64 MiB compressed"));
 	assert_int_equal(n_listed(f), 0);
 }
 
