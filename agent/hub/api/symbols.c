@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+/* The longest job is an upload that ClickHouse takes slowly: 7 minutes. */
 #define UPLOAD_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if a job takes longer, /healthz fails */
 
 struct symbols_job {

@@ -12,8 +12,9 @@
 
 #include "hub/store/store.h"
 
-#define STORE_UPLOAD_BYTES (64u << 20) /* of an upload */
-#define STORE_MAX_UPLOADS  (1u << 18)  /* in the list; there must not be more */
+#define STORE_UPLOAD_BYTES	(64u << 20)  /* limit of an upload, compressed */
+#define STORE_UPLOAD_FILE_BYTES (256u << 20) /* limit of its file, uncompressed */
+#define STORE_MAX_UPLOADS	(1u << 18)   /* in the list; there must not be more */
 
 /* A name that is too long is cut, but not so much that it becomes a right one. */
 struct store_upload {

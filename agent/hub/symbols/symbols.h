@@ -10,12 +10,12 @@
  */
 #pragma once
 
-#include "hub/store/store.h"
+#include "hub/store/uploads.h"
 #include "lib/profile/profile.h"
 #include "lib/symbols/symbols.h"
 
-#define SYMBOLS_UPLOAD_BYTES (64u << 20)  /* limit of an upload as it arrives, compressed */
-#define SYMBOLS_FILE_BYTES   (256u << 20) /* limit of an uncompressed file */
+#define SYMBOLS_UPLOAD_BYTES STORE_UPLOAD_BYTES	     /* limit of an upload, compressed */
+#define SYMBOLS_FILE_BYTES   STORE_UPLOAD_FILE_BYTES /* limit of an uncompressed file */
 
 struct symbols;
 struct symbols_config {

@@ -2,7 +2,8 @@
 /*
  * Symbol files that users have uploaded. An upload is chunks of 1 MiB in symbol_chunks, and then a
  * row in symbols: until that is there, nobody sees it. Rows never change. Chunks without such a row
- * are what is left of an upload that did not end, and are deleted after a day.
+ * are of an upload that was deleted, or that did not end. Once an hour, one statement deletes those
+ * that are old enough: to delete chunks the engine writes others anew.
  */
 #include "hub/store/clickhouse/clickhouse.h"
 
@@ -12,10 +13,12 @@
 #define CHUNK_BYTES  (1u << 20)
 #define CHUNKS	     8 /* in one statement */
 #define LIST_NS	     (10 * NSEC_PER_SEC)
-#define GET_NS	     (20 * NSEC_PER_SEC) /* for an upload */
+#define GET_NS	     (20 * NSEC_PER_SEC)  /* for an upload */
+#define PUT_NS	     (240 * NSEC_PER_SEC) /* the same; no statement begins later */
 #define EXPIRE_EVERY (3600 * NSEC_PER_SEC)
-#define LEFT_S	     86400 /* seconds for which an upload may be under way; it takes minutes */
-#define LEFT_MAX     1000  /* uploads that one call deletes */
+#define LEFT_MAX     1000 /* uploads that one call deletes */
+/* seconds; far more than PUT_NS, because clocks of servers differ, and replicas lag */
+#define LEFT_S 7200
 /* rows of the list: while a file is uploaded, its older upload is there, too */
 #define ROWS_MAX (2 * STORE_MAX_UPLOADS)
 
@@ -74,28 +77,53 @@ static int list(void *sink, store_upload_fn *fn, void *arg, struct field_error *
 
 /* ---- put ---- */
 
-static int put_chunks(struct ch_store *s, const struct store_upload *u, const char *data, size_t n,
-		      struct field_error *reterr)
+struct putting {
+	struct ch_store *s;
+	const struct store_upload *u;
+	uint64_t began_s; /* by the clock of ClickHouse, which also says when a chunk is too old */
+	uint64_t deadline_ns;
+	struct field_error *reterr;
+};
+
+static int insert(struct putting *p, const char *table, const struct buf *rows)
 {
-	uint32_t now_s = (uint32_t)(now_wall_ns() / NSEC_PER_SEC);
-	int r = 0;
+	if (now_mono_ns() > p->deadline_ns) {
+		field_error_set(p->reterr, "store", "ClickHouse takes too long for the upload");
+		return -ETIME;
+	}
+	return store_ch_insert(p->s, table, rows, p->reterr);
+}
+
+static int ask_time(struct putting *p)
+{
+	const struct ch_limits l = {.deadline_ns = p->deadline_ns};
+	struct ch_sql q = {0};
+
+	store_ch_text(&q, "SELECT toUInt64(toUnixTimestamp(now()))");
+	return store_ch_each(p->s, &q, &l, 1, store_ch_take_u64, &p->began_s, p->reterr);
+}
+
+static int put_chunks(struct putting *p, const char *data, size_t n)
+{
+	int r = ask_time(p);
 
 	for (size_t at = 0; !r && at < n;) {
 		_cleanup_buf_ struct buf rows = {0};
 
 		for (unsigned i = 0; i < CHUNKS && at < n; i++, at += MIN(n - at, CHUNK_BYTES)) {
-			store_ch_put_u64(&rows, u->id);
+			store_ch_put_u64(&rows, p->u->id);
 			store_ch_put_u32(&rows, (uint32_t)(at / CHUNK_BYTES));
-			store_ch_put_u32(&rows, now_s);
+			store_ch_put_u32(&rows, (uint32_t)p->began_s);
 			store_ch_put_text(&rows, data + at, MIN(n - at, CHUNK_BYTES));
 		}
-		r = store_ch_insert(s, "symbol_chunks (upload, n, made, data)", &rows, reterr);
+		r = insert(p, "symbol_chunks (upload, n, made, data)", &rows);
 	}
 	return r;
 }
 
-static int put_row(struct ch_store *s, const struct store_upload *u, struct field_error *reterr)
+static int put_row(struct putting *p)
 {
+	const struct store_upload *u = p->u;
 	_cleanup_buf_ struct buf row = {0};
 
 	store_ch_put_str(&row, u->ns);
@@ -105,20 +133,21 @@ static int put_row(struct ch_store *s, const struct store_upload *u, struct fiel
 	store_ch_put_u64(&row, u->bytes);
 	store_ch_put_u64(&row, u->packed);
 	buf_add(&row, u->sha256, sizeof(u->sha256));
-	return store_ch_insert(s, "symbols (ns, build_id, upload, version, bytes, packed, sha256)",
-			       &row, reterr);
+	return insert(p, "symbols (ns, build_id, upload, version, bytes, packed, sha256)", &row);
 }
 
 static int put(void *sink, struct store_upload *u, const void *data, size_t n,
 	       struct field_error *reterr)
 {
+	struct putting p = {
+		.s = sink, .u = u, .deadline_ns = now_mono_ns() + PUT_NS, .reterr = reterr};
 	int r;
 
 	u->id = 1 + random_below(INT64_MAX);
 	u->packed = n;
 	make_sha256(data, n, u->sha256);
-	r = put_chunks(sink, u, data, n, reterr);
-	return r ? r : put_row(sink, u, reterr);
+	r = put_chunks(&p, data, n);
+	return r ? r : put_row(&p);
 }
 
 /* ---- get ---- */
@@ -208,18 +237,11 @@ static int delete_rows(struct ch_store *s, const char *statement, const char *ta
 	return store_ch_change(s, &w, reterr);
 }
 
-/* The engine does this later: it writes the other chunks anew. */
-static int delete_chunks(struct ch_store *s, const uint64_t *ids, size_t n,
-			 struct field_error *reterr)
-{
-	return delete_rows(s, "ALTER TABLE ", "symbol_chunks", ids, n, reterr);
-}
-
+/* The chunks stay until the next deletion of orphans: this may be called often. */
 static int drop(void *sink, const struct store_upload *u, bool older, struct field_error *reterr)
 {
 	struct ch_store *s = sink;
 	struct ch_where w = {0};
-	int r;
 
 	store_ch_put_change(&w, s, "DELETE FROM ", "symbols");
 	store_ch_text(&w.sql, " WHERE ns=");
@@ -233,10 +255,7 @@ static int drop(void *sink, const struct store_upload *u, bool older, struct fie
 		store_ch_int(&w.sql, (int64_t)u->version);
 	}
 	store_ch_text(&w.sql, ")");
-	r = store_ch_change(s, &w, reterr);
-	if (!r) /* nobody sees them any more: if this fails, they are deleted after a day */
-		(void)delete_chunks(s, &u->id, 1, NULL);
-	return r;
+	return store_ch_change(s, &w, reterr);
 }
 
 struct leftovers {
@@ -262,6 +281,19 @@ static int find_leftovers(struct ch_store *s, struct ch_where *w, struct leftove
 	return store_ch_ask_each(s, w, LEFT_MAX, take_leftover, ret, reterr);
 }
 
+/* " WHERE ...": the rows that hubs take for uploads. The others are none of ours, and stay. */
+static void put_ours(struct ch_where *w)
+{
+	store_ch_text(&w->sql, " WHERE upload<=");
+	store_ch_int(&w->sql, INT64_MAX);
+	store_ch_text(&w->sql, " AND version<=");
+	store_ch_int(&w->sql, INT64_MAX);
+	store_ch_text(&w->sql, " AND bytes<=");
+	store_ch_int(&w->sql, STORE_UPLOAD_FILE_BYTES);
+	store_ch_text(&w->sql, " AND packed<=");
+	store_ch_int(&w->sql, STORE_UPLOAD_BYTES);
+}
+
 /* Hubs that ended while they replaced a file have left the older upload. */
 static int delete_replaced(struct ch_store *s, int64_t until_s, struct leftovers *l,
 			   struct field_error *reterr)
@@ -269,25 +301,29 @@ static int delete_replaced(struct ch_store *s, int64_t until_s, struct leftovers
 	struct ch_where w = {0};
 	int r;
 
-	store_ch_text(&w.sql, "SELECT DISTINCT upload FROM symbols WHERE version<");
+	store_ch_text(&w.sql, "SELECT DISTINCT upload FROM symbols");
+	put_ours(&w);
+	store_ch_text(&w.sql, " AND version<");
 	store_ch_int(&w.sql, until_s * (int64_t)NSEC_PER_SEC);
 	store_ch_text(&w.sql, " AND upload NOT IN (SELECT argMax(upload, (version, upload)) FROM "
-			      "symbols GROUP BY ns, build_id)");
+			      "symbols");
+	put_ours(&w);
+	store_ch_text(&w.sql, " GROUP BY ns, build_id)");
 	r = find_leftovers(s, &w, l, reterr);
 	return r || !l->n ? r : delete_rows(s, "DELETE FROM ", "symbols", l->ids, l->n, reterr);
 }
 
-static int delete_orphans(struct ch_store *s, int64_t until_s, struct leftovers *l,
-			  struct field_error *reterr)
+static int delete_orphans(struct ch_store *s, struct leftovers *l, struct field_error *reterr)
 {
 	struct ch_where w = {0};
 	int r;
 
-	store_ch_text(&w.sql, "SELECT DISTINCT upload FROM symbol_chunks WHERE made<");
-	store_ch_put_time(&w, until_s);
+	store_ch_text(&w.sql, "SELECT DISTINCT upload FROM symbol_chunks WHERE made<now()-");
+	store_ch_int(&w.sql, LEFT_S);
 	store_ch_text(&w.sql, " AND upload NOT IN (SELECT upload FROM symbols)");
 	r = find_leftovers(s, &w, l, reterr);
-	return r || !l->n ? r : delete_chunks(s, l->ids, l->n, reterr);
+	return r || !l->n ? r
+			  : delete_rows(s, "ALTER TABLE ", "symbol_chunks", l->ids, l->n, reterr);
 }
 
 int store_ch_expire_uploads(struct ch_store *s, uint64_t now_wall_ns, struct field_error *reterr)
@@ -301,7 +337,7 @@ int store_ch_expire_uploads(struct ch_store *s, uint64_t now_wall_ns, struct fie
 		return 0;
 	s->expiring.uploads_ns = now_ns;
 	r = delete_replaced(s, until_s, l, reterr);
-	return r ? r : delete_orphans(s, until_s, l, reterr);
+	return r ? r : delete_orphans(s, l, reterr);
 }
 
 const struct upload_ops store_ch_uploads = {list, put, get, drop};
