@@ -9,6 +9,7 @@
 #include "hub/store/store.h"
 #include "hub/symbols/symbols.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -133,25 +134,57 @@ static int copy_symbols(const struct config *conf, const char *dir, struct field
 	return r;
 }
 
+static void remove_dir(const char *path)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		unlinkat(dirfd(d), e->d_name, 0);
+	if (d)
+		closedir(d);
+	rmdir(path);
+}
+
+/* cache: a directory of this process: a hub may be using data_dir. */
+static int upload_into(const struct config *conf, struct store *store, const char *from,
+		       const char *cache, struct field_error *reterr)
+{
+	const struct symbols_config c = {
+		.dir = cache, .max_bytes = conf->symbols_max_bytes, .store = store};
+	struct symbols *symbols = NULL;
+	size_t n = 0;
+	int r = symbols_open(&c, &symbols, reterr);
+
+	if (r)
+		return r;
+	r = symbols_copy_into(from, symbols, &n, reterr);
+	if (!r)
+		log_info("%zu symbol files copied", n);
+	symbols_close(symbols);
+	return r;
+}
+
 /* Into a store that hubs share: they may use it meanwhile. */
 static int upload_symbols(const struct config *conf, const struct store_config *to, const char *dir,
 			  struct field_error *reterr)
 {
-	_cleanup_free_ char *from = xasprintf("%s/symbols", dir);
-	struct symbols *symbols = NULL;
+	_cleanup_free_ char *from = xasprintf("%s/symbols", dir),
+			    *cache = xasprintf("%s/symbols-copy", conf->data_dir);
+	_cleanup_close_ int lock = -1;
 	struct store *store = NULL;
-	size_t n = 0;
-	int r = store_open(to, &store, reterr);
+	int r = mkdir_parents(cache, 0700);
 
 	if (r)
+		return field_error_set(reterr, "data_dir", "%s: %s", cache, strerror(-r));
+	r = hub_data_dir_lock(cache, &lock, reterr);
+	if (r)
 		return r;
-	r = hub_stores_open_symbols(conf, store, &symbols, reterr);
+	r = store_open(to, &store, reterr);
 	if (!r)
-		r = symbols_copy_into(from, symbols, &n, reterr);
-	if (!r)
-		log_info("%zu symbol files copied", n);
-	symbols_close(symbols);
+		r = upload_into(conf, store, from, cache, reterr);
 	store_close(store);
+	remove_dir(cache);
 	return r;
 }
 

@@ -253,10 +253,13 @@ static void a_store_that_keeps_nothing(void **state)
 	assert_string_equal(e.path, "store.kind");
 }
 
-/* Any hub has it then, not only one with the directory of the command. */
+/* Any hub has it then, not only one with the directory of the command, which a hub may be using. */
 static void a_copy_into_clickhouse_has_all(void **state)
 {
 	struct place *p = *state;
+	_cleanup_free_ char *cache = xasprintf("%s/symbols-cache", p->to),
+			    *under_way = xasprintf("%s/.upload-of-the-hub", cache),
+			    *own = xasprintf("%s/symbols-copy", p->to);
 	struct field_error e = {0};
 	struct symbols *symbols = NULL;
 	struct store_config c;
@@ -271,9 +274,13 @@ static void a_copy_into_clickhouse_has_all(void **state)
 		xasprintf("m%llx", (unsigned long long)random_below(UINT64_MAX));
 	p->conf.store_retention_ns = 0; /* or windows of T0 are too old to be stored */
 	hub_is_at(p, p->to);
+	assert_int_equal(mkdir_parents(cache, 0700), 0);
+	assert_int_equal(file_write_atomic(under_way, "x", 1, 0600), 0);
 	for (int i = 0; i < 2; i++)
 		if (hub_copy_from(&p->conf, p->from, &e))
 			fail_msg("%s: %s", e.path, e.reason);
+	assert_int_equal(access(under_way, F_OK), 0);
+	assert_int_equal(access(own, F_OK), -1);
 	assert_int_equal(testdir_remove(p->to), 0);
 	c = hub_store_config(&p->conf);
 	assert_int_equal(store_open(&c, &s, &e), 0);
