@@ -5,6 +5,7 @@
 
 /* If a query takes longer, /healthz fails. The store's own limit for a query is shorter. */
 #define QUERY_LIMIT_NS (2 * 60 * NSEC_PER_SEC) /* time of one query */
+#define NAMES_NS       (30 * NSEC_PER_SEC)     /* of it, to read files of uploaded symbols */
 
 static void job_free(struct query_job *q)
 {
@@ -201,7 +202,9 @@ struct symbols_names *api_query_names(const struct query_job *q, struct selectio
 	struct symbols *s = q->call->api->config.symbols;
 	struct symbols_names *names = s && symbols_any(s) ? symbols_names_new(s) : NULL;
 
-	if (names)
-		sel->apart = symbols_names_namespaces(names, &sel->n_apart);
+	if (!names)
+		return NULL;
+	sel->apart = symbols_names_namespaces(names, &sel->n_apart);
+	symbols_names_wait(names, &(struct store_wait){now_mono_ns() + NAMES_NS, &q->given_up});
 	return names;
 }

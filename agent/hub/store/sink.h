@@ -21,7 +21,7 @@ struct upload_ops {
 	int (*list)(void *sink, store_upload_fn *fn, void *arg, struct field_error *reterr);
 	int (*put)(void *sink, struct store_upload *u, const void *data, size_t n,
 		   struct field_error *reterr);
-	int (*get)(void *sink, const struct store_upload *u, void *data,
+	int (*get)(void *sink, const struct store_upload *u, const struct store_wait *w, void *data,
 		   struct field_error *reterr);
 	int (*remove)(void *sink, const struct store_upload *u, bool older,
 		      struct field_error *reterr);

@@ -281,12 +281,13 @@ int store_upload_put(struct store *s, struct store_upload *u, const void *data, 
 				    ?: s->ops->uploads->put(s->sink, u, data, n, reterr));
 }
 
-int store_upload_get(struct store *s, const struct store_upload *u, void *data,
-		     struct field_error *reterr)
+int store_upload_get(struct store *s, const struct store_upload *u, const struct store_wait *w,
+		     void *data, struct field_error *reterr)
 {
 	_stage_("store_upload_get");
 
-	return upload_error(be_ready(s, reterr) ?: s->ops->uploads->get(s->sink, u, data, reterr));
+	return upload_error(be_ready(s, reterr)
+				    ?: s->ops->uploads->get(s->sink, u, w, data, reterr));
 }
 
 int store_upload_delete(struct store *s, const struct store_upload *u, bool older,

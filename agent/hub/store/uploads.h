@@ -16,6 +16,16 @@
 #define STORE_UPLOAD_FILE_BYTES (256u << 20) /* limit of its file, uncompressed */
 #define STORE_MAX_UPLOADS	(1u << 18)   /* in the list; there must not be more */
 
+/* How long a caller waits. */
+struct store_wait {
+	uint64_t deadline_ns;	     /* CLOCK_MONOTONIC */
+	const atomic_bool *given_up; /* set when the caller does not wait any more; may be NULL */
+};
+static inline bool store_wait_ended(const struct store_wait *w)
+{
+	return now_mono_ns() >= w->deadline_ns || (w->given_up && atomic_load(w->given_up));
+}
+
 /* A name that is too long is cut, but not so much that it becomes a right one. */
 struct store_upload {
 	char ns[72]; /* "": the file is of all namespaces */
@@ -37,10 +47,10 @@ int store_upload_put(struct store *s, struct store_upload *u, const void *data, 
 		     struct field_error *reterr);
 /*
  * Reads an upload into `data`, which has room for u->packed bytes. -ENOENT: a part of it is not
- * there, or all of it; -EBADMSG: it is not what was uploaded.
+ * there, or all of it; -EBADMSG: it is not what was uploaded. -EAGAIN, too: the wait has ended.
  */
-int store_upload_get(struct store *s, const struct store_upload *u, void *data,
-		     struct field_error *reterr);
+int store_upload_get(struct store *s, const struct store_upload *u, const struct store_wait *w,
+		     void *data, struct field_error *reterr);
 /* Deletes an upload; older: and all older ones of the same file. */
 int store_upload_delete(struct store *s, const struct store_upload *u, bool older,
 			struct field_error *reterr);

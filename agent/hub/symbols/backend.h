@@ -33,9 +33,10 @@ struct symbols_backend {
 	int (*remove)(void *b, const struct store_upload *u, bool older);
 	/*
 	 * Opens a file of the list. -ENOENT: it is not there, or not all of it; -EBADMSG: it is not
-	 * what was uploaded. Other errors are of the moment.
+	 * what was uploaded; -ETIME: the wait has ended. Other errors are of the moment.
 	 */
-	int (*open)(void *b, const struct store_upload *u, struct elf_index **ret);
+	int (*open)(void *b, const struct store_upload *u, const struct store_wait *w,
+		    struct elf_index **ret);
 	void (*close)(void *b);
 };
 extern const struct symbols_backend symbols_local, symbols_shared;

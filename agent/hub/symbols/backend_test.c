@@ -99,13 +99,16 @@ static int place_remove(void *b, const struct store_upload *u, bool older)
 	return 0;
 }
 
-static int place_open(void *b, const struct store_upload *u, struct elf_index **ret)
+static int place_open(void *b, const struct store_upload *u, const struct store_wait *wait,
+		      struct elf_index **ret)
 {
 	struct place *p = b;
 	_cleanup_free_ char *path = path_of(p, u->id);
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	bool there = false;
 
+	if (store_wait_ended(wait))
+		return -ETIME;
 	for (size_t i = 0; i < p->n; i++)
 		there |= p->uploads[i].id == u->id;
 	if (p->open_error)
@@ -418,7 +421,7 @@ static void a_file_that_cannot_be_read_is_tried_again_later(void **state)
 		struct symbols *s = hub(w, 1 << 20);
 
 		w->place.open_error = errors[i];
-		assert_int_equal(symbols_index(s, NULL, ID, &index),
+		assert_int_equal(symbols_index(s, NULL, ID, NULL, &index),
 				 errors[i] == -EAGAIN ? -EAGAIN : -EBADMSG);
 		w->place.open_error = 0;
 		assert_name(s, NULL, "");

@@ -80,11 +80,13 @@ static int drop(void *b, const struct store_upload *u, bool older)
 	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-static int open_file(void *b, const struct store_upload *u, struct elf_index **ret)
+static int open_file(void *b, const struct store_upload *u, const struct store_wait *w,
+		     struct elf_index **ret)
 {
 	_cleanup_free_ char *path = path_of(b, u);
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
+	(void)w; /* the disk answers */
 	return fd < 0 ? -errno : symbols_file_open(fd, ret);
 }
 

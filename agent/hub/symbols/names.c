@@ -44,6 +44,7 @@ struct uploaded_name {
 
 struct symbols_names {
 	struct symbols *symbols;
+	struct store_wait wait;
 	char **namespaces;
 	size_t n_namespaces;
 	struct uploaded_files *files;
@@ -56,8 +57,14 @@ struct symbols_names *symbols_names_new(struct symbols *s)
 	struct symbols_names *n = xcalloc(1, sizeof(*n));
 
 	n->symbols = s;
+	n->wait.deadline_ns = UINT64_MAX;
 	n->namespaces = symbols_namespaces(s, &n->n_namespaces);
 	return n;
+}
+
+void symbols_names_wait(struct symbols_names *n, const struct store_wait *w)
+{
+	n->wait = *w;
 }
 
 char *const *symbols_names_namespaces(const struct symbols_names *n, size_t *ret_n)
@@ -134,7 +141,7 @@ static struct uploaded_file *find_file(struct symbols_names *n, const char *ns,
 		f->build_id = xstrdup(build_id);
 		f->cost = symbols_cost(n->symbols, ns, build_id);
 		if (f->cost)
-			symbols_index(n->symbols, ns, build_id, &f->index);
+			symbols_index(n->symbols, ns, build_id, &n->wait, &f->index);
 		HASH_ADD_KEYPTR(hh, all->files, f->build_id, strlen(f->build_id), f);
 	}
 	return f;

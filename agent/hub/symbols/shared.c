@@ -15,15 +15,19 @@
 
 #define LIST_NS	  (10 * NSEC_PER_SEC)
 #define AWAY_NS	  (30 * NSEC_PER_SEC)
-#define ROOM_PART 4 /* a cache that is full gives up this part of its files */
+#define LOOK_NS	  NSEC_PER_SEC /* how often a thread that waits looks whether it still has to */
+#define ROOM_PART 4	       /* a cache that is full gives up this part of its files */
+#define FETCH_MAX 3	       /* uploads that are read at once: each has its bytes in memory */
 
 struct shared {
 	struct store *store;
 	char *dir;
 	uint64_t max_bytes;
-	pthread_mutex_t lock; /* protects what follows, and one file is fetched at a time */
-	uint64_t bytes;	      /* of the files in the directory */
-	uint64_t away_ns;     /* CLOCK_MONOTONIC; until then no query waits for the store again */
+	pthread_mutex_t lock; /* protects what follows */
+	pthread_cond_t fetched;
+	const struct store_upload *fetching[FETCH_MAX]; /* NULL: none */
+	uint64_t bytes;					/* of the files in the directory */
+	uint64_t away_ns; /* CLOCK_MONOTONIC; until then no query waits for the store again */
 };
 
 /* ---- the cache ---- */
@@ -149,14 +153,15 @@ static int check_received(const struct store_upload *u, uint64_t bytes, struct f
 	return -EBADMSG;
 }
 
-/* Reads an upload, and checks it as if it had just been uploaded. The caller holds the lock. */
-static int fetch(struct shared *c, const struct store_upload *u, struct field_error *reterr)
+/* Reads an upload, and checks it as if it had just been uploaded. */
+static int fetch(struct shared *c, const struct store_upload *u, const struct store_wait *w,
+		 struct field_error *reterr)
 {
 	_cleanup_free_ char *temporary = xasprintf("%s/" SYMBOLS_TEMPORARY "XXXXXX", c->dir),
 			    *data = xmalloc(MAX(u->packed, 1ul));
 	_cleanup_close_ int fd = -1;
 	uint64_t bytes;
-	int r = store_upload_get(c->store, u, data, reterr);
+	int r = store_upload_get(c->store, u, w, data, reterr);
 
 	if (r)
 		return r;
@@ -168,8 +173,11 @@ static int fetch(struct shared *c, const struct store_upload *u, struct field_er
 		r = -EBADMSG;
 	if (!r)
 		r = check_received(u, bytes, reterr);
-	if (!r)
+	if (!r) {
+		pthread_mutex_lock(&c->lock);
 		r = take_file(c, u, temporary);
+		pthread_mutex_unlock(&c->lock);
+	}
 	if (r)
 		unlink(temporary);
 	return r;
@@ -180,15 +188,21 @@ static const char *fetch_result(int r)
 	return !r ? "ok" : r == -ENOENT ? "lost" : r == -EBADMSG ? "altered" : "failed";
 }
 
-/* As fetch(). -EAGAIN, too: it was fetched, and is gone again. */
-static int fetch_and_open(struct shared *c, const struct store_upload *u, struct elf_index **ret)
+/* As fetch(). -EAGAIN, too: it was fetched, and is gone again. -ETIME: the wait has ended. */
+static int fetch_and_open(struct shared *c, const struct store_upload *u,
+			  const struct store_wait *w, struct elf_index **ret)
 {
 	struct field_error e = {0};
-	int r = fetch(c, u, &e);
+	int r = fetch(c, u, w, &e);
 
 	counter_add(counter("symbols_fetched_total", "result", fetch_result(r)), 1);
-	if (r == -EAGAIN)
+	if (r == -EAGAIN && store_wait_ended(w))
+		return -ETIME; /* that says nothing of the store */
+	if (r == -EAGAIN) {
+		pthread_mutex_lock(&c->lock);
 		c->away_ns = now_mono_ns() + AWAY_NS;
+		pthread_mutex_unlock(&c->lock);
+	}
 	if (r) {
 		log_warn("symbols of build id %s%s%s cannot be read: %s", u->build_id,
 			 *u->ns ? " of namespace " : "", u->ns,
@@ -199,7 +213,58 @@ static int fetch_and_open(struct shared *c, const struct store_upload *u, struct
 	return r == -ENOENT ? -EAGAIN : r;
 }
 
-static int open_file(void *b, const struct store_upload *u, struct elf_index **ret)
+/* A place for the upload in c->fetching. NULL: it is being fetched, or too many others are. */
+static const struct store_upload **find_turn(struct shared *c, const struct store_upload *u)
+{
+	const struct store_upload **found = NULL;
+
+	for (size_t i = 0; i < FETCH_MAX; i++) {
+		if (!c->fetching[i])
+			found = &c->fetching[i];
+		else if (c->fetching[i]->id == u->id)
+			return NULL;
+	}
+	return found;
+}
+
+/* Waits for it. NULL: the wait has ended, or the store is away. The caller holds the lock. */
+static const struct store_upload **wait_for_turn(struct shared *c, const struct store_upload *u,
+						 const struct store_wait *w)
+{
+	const struct store_upload **found = NULL;
+
+	while (now_mono_ns() >= c->away_ns && !store_wait_ended(w) && !(found = find_turn(c, u))) {
+		uint64_t until_ns = MIN(now_mono_ns() + LOOK_NS, w->deadline_ns);
+		const struct timespec until = {(time_t)(until_ns / NSEC_PER_SEC),
+					       (long)(until_ns % NSEC_PER_SEC)};
+
+		pthread_cond_clockwait(&c->fetched, &c->lock, CLOCK_MONOTONIC, &until);
+	}
+	return found;
+}
+
+/* One thread fetches an upload, and others that need it wait. The caller holds the lock. */
+static int fetch_in_turn(struct shared *c, const struct store_upload *u, const struct store_wait *w,
+			 struct elf_index **ret)
+{
+	const struct store_upload **turn = wait_for_turn(c, u, w);
+	int r = open_cached(c, u, ret); /* another thread may have fetched it meanwhile */
+
+	if (r != -ENOENT)
+		return r;
+	if (!turn)
+		return store_wait_ended(w) ? -ETIME : -EAGAIN;
+	*turn = u;
+	pthread_mutex_unlock(&c->lock);
+	r = fetch_and_open(c, u, w, ret);
+	pthread_mutex_lock(&c->lock);
+	*turn = NULL;
+	pthread_cond_broadcast(&c->fetched);
+	return r;
+}
+
+static int open_file(void *b, const struct store_upload *u, const struct store_wait *w,
+		     struct elf_index **ret)
 {
 	struct shared *c = b;
 	int r = open_cached(c, u, ret);
@@ -207,9 +272,7 @@ static int open_file(void *b, const struct store_upload *u, struct elf_index **r
 	if (r != -ENOENT)
 		return r;
 	pthread_mutex_lock(&c->lock);
-	r = open_cached(c, u, ret); /* another thread may have fetched it meanwhile */
-	if (r == -ENOENT)
-		r = now_mono_ns() < c->away_ns ? -EAGAIN : fetch_and_open(c, u, ret);
+	r = fetch_in_turn(c, u, w, ret);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -247,6 +310,7 @@ static void close_it(void *b)
 {
 	struct shared *c = b;
 
+	pthread_cond_destroy(&c->fetched);
 	pthread_mutex_destroy(&c->lock);
 	free(c->dir);
 	free(c);
@@ -260,6 +324,7 @@ int symbols_shared_open(struct store *s, const char *dir, uint64_t max_bytes, vo
 	int r = mkdir_parents(dir, 0700);
 
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->fetched, NULL);
 	c->store = s;
 	c->dir = xstrdup(dir);
 	c->max_bytes = max_bytes;

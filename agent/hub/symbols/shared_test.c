@@ -275,7 +275,7 @@ static void assert_unreadable(struct world *w, const char *result)
 	n_damaged = counter_get(damaged);
 	later(w);
 	assert_true(symbols_any(w->hubs[1].symbols));
-	assert_int_equal(symbols_index(w->hubs[1].symbols, NULL, ID, &index), -EBADMSG);
+	assert_int_equal(symbols_index(w->hubs[1].symbols, NULL, ID, NULL, &index), -EBADMSG);
 	assert_true(n_fetched(result) > n);
 	assert_int_equal(counter_get(damaged), n_damaged + 1);
 	assert_name(&w->hubs[1], ID, "");
@@ -375,9 +375,9 @@ static void a_hub_without_clickhouse_takes_nothing(void **state)
 	proxy_fault(w->proxy, PROXY_DOWN, NULL, 0, 0);
 	assert_int_equal(put(w, &w->hubs[0], OTHER, "more"), -EAGAIN);
 	assert_int_equal(symbols_delete(w->hubs[0].symbols, NULL, ID), -EAGAIN);
-	assert_int_equal(symbols_index(w->hubs[1].symbols, NULL, ID, &index), -EAGAIN);
+	assert_int_equal(symbols_index(w->hubs[1].symbols, NULL, ID, NULL, &index), -EAGAIN);
 	/* one has waited for it, and others do not for a while */
-	assert_int_equal(symbols_index(w->hubs[1].symbols, NULL, OTHER, &index), -EAGAIN);
+	assert_int_equal(symbols_index(w->hubs[1].symbols, NULL, OTHER, NULL, &index), -EAGAIN);
 	assert_int_equal(n_fetched("failed"), n_failed + 1);
 	later(w);
 	assert_name(&w->hubs[0], ID, "app::some()"); /* of its cache */
@@ -385,6 +385,60 @@ static void a_hub_without_clickhouse_takes_nothing(void **state)
 	hub_close(&w->hubs[1]);
 	hub_open(w, &w->hubs[1], ROOM);
 	BOTH(assert_name(h, ID, "app::some()"));
+}
+
+struct waiting {
+	struct symbols *symbols;
+	struct store_wait wait;
+	int result;
+};
+
+static void *wait_for_index(void *arg)
+{
+	struct waiting *x = arg;
+	struct elf_index *index;
+
+	x->result = symbols_index(x->symbols, NULL, ID, &x->wait, &index);
+	return NULL;
+}
+
+/* Waits until a request has met the only fault. */
+static void wait_for_fault(struct proxy *p)
+{
+	bool met = false;
+
+	while (!met) {
+		usleep(1000);
+		pthread_mutex_lock(&p->lock);
+		met = p->fault == PROXY_PASS;
+		pthread_mutex_unlock(&p->lock);
+	}
+}
+
+/* The store does not send one file, and a query waits for it. Others get theirs meanwhile. */
+static void a_slow_file_keeps_no_other_query_waiting(void **state)
+{
+	struct world *w = world_of(state);
+	atomic_bool given_up = false;
+	struct waiting x = {.symbols = w->hubs[1].symbols, .wait = {UINT64_MAX, &given_up}};
+	_cleanup_free_ char *only = NULL;
+	pthread_t thread;
+
+	assert_int_equal(put(w, &w->hubs[0], ID, "some"), 0);
+	assert_int_equal(put(w, &w->hubs[0], OTHER, "some"), 0);
+	later(w);
+	assert_true(symbols_any(x.symbols));
+	only = xasprintf("upload=%llu ",
+			 (unsigned long long)symbols_find(x.symbols, NULL, ID)->u.id);
+	proxy_fault(w->proxy, PROXY_STALL, only, 1, 0);
+	assert_int_equal(pthread_create(&thread, NULL, wait_for_index, &x), 0);
+	wait_for_fault(w->proxy);
+	assert_name(&w->hubs[1], OTHER, "app::some()");
+	given_up = true;
+	pthread_join(thread, NULL);
+	assert_int_equal(x.result, -ETIME);
+	/* that was no fault of the store, so the next query asks it */
+	assert_name(&w->hubs[1], ID, "app::some()");
 }
 
 /* ---- what is left ---- */
@@ -461,6 +515,7 @@ int main(void)
 		TEST(absurd_rows_are_left_out),
 		TEST(an_upload_that_is_cut_is_not_seen),
 		TEST(a_hub_without_clickhouse_takes_nothing),
+		TEST(a_slow_file_keeps_no_other_query_waiting),
 		TEST(what_is_left_of_uploads_is_deleted_later),
 		TEST(a_directory_is_copied),
 	};

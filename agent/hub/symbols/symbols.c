@@ -79,13 +79,14 @@ static int look_up(struct symbols *s, const char *ns, const char *build_id,
 
 /* *ret_u: which upload was tried; its build id is "" if none was. */
 static int open_upload(struct symbols *s, const char *ns, const char *build_id,
-		       struct store_upload *ret_u, struct elf_index **ret)
+		       const struct store_wait *w, struct store_upload *ret_u,
+		       struct elf_index **ret)
 {
 	int r;
 
 	*ret_u = (struct store_upload){0};
 	r = look_up(s, ns, build_id, ret_u, ret);
-	return r || *ret ? r : s->backend->open(s->kept, ret_u, ret);
+	return r || *ret ? r : s->backend->open(s->kept, ret_u, w, ret);
 }
 
 /* Remembers what came of it, unless the file was replaced meanwhile. */
@@ -112,16 +113,18 @@ static void remember_opened(struct symbols *s, const struct store_upload *u, int
 	pthread_mutex_unlock(&s->lock);
 }
 
-int symbols_index(struct symbols *s, const char *ns, const char *build_id, struct elf_index **ret)
+int symbols_index(struct symbols *s, const char *ns, const char *build_id,
+		  const struct store_wait *w, struct elf_index **ret)
 {
+	static const struct store_wait no_limit = {.deadline_ns = UINT64_MAX};
 	struct elf_index *index = NULL;
 	struct store_upload u;
-	int r = open_upload(s, ns, build_id, &u, &index);
+	int r = open_upload(s, ns, build_id, w ?: &no_limit, &u, &index);
 
 	/* another hub may have replaced it, or deleted it */
 	if (r == -ENOENT && *u.build_id && !symbols_list_now(s, NULL))
-		r = open_upload(s, ns, build_id, &u, &index);
-	if (!*u.build_id)
+		r = open_upload(s, ns, build_id, w ?: &no_limit, &u, &index);
+	if (!*u.build_id || r == -ETIME)
 		return r;
 	if (r == -ENOENT || r == -EIO)
 		r = -EBADMSG;

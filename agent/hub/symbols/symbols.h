@@ -71,9 +71,11 @@ bool symbols_any(struct symbols *s);
 char **symbols_namespaces(struct symbols *s, size_t *ret_n);
 /*
  * Returns a new reference to an index, which it may have to read from the store first. -ENOENT: no
- * such file, -EBADMSG: the file was damaged after the upload, -EAGAIN.
+ * such file, -EBADMSG: the file was damaged after the upload, -EAGAIN; -ETIME: the wait has ended.
+ * w: NULL: there is no limit but that of the store.
  */
-int symbols_index(struct symbols *s, const char *ns, const char *build_id, struct elf_index **ret);
+int symbols_index(struct symbols *s, const char *ns, const char *build_id,
+		  const struct store_wait *w, struct elf_index **ret);
 struct demangler *symbols_demangler(struct symbols *s); /* borrowed */
 /*
  * The time that the demangling of a file's names has taken, in all queries together. symbols_cost
@@ -90,6 +92,11 @@ void symbols_cost_unref(struct symbols *s, struct symbols_cost *c);
 struct symbols_names;
 struct symbols_names *symbols_names_new(struct symbols *s);
 struct symbols_names *symbols_names_free(struct symbols_names *n);
+/*
+ * How long symbols_name() waits for files of the store, for all of them together. Frames of files
+ * for which there was no time stay without a name. w is copied. Without it there is no limit.
+ */
+void symbols_names_wait(struct symbols_names *n, const struct store_wait *w);
 /*
  * The namespaces that had files of their own when n was made, sorted. A query must tell frames of
  * these apart from those of others. They are valid until n is freed.

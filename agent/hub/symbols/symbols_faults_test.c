@@ -48,7 +48,7 @@ static int use(void *arg)
 	assert_true(json_array_size(list) >= (r ? 1 : 2));
 	json_decref(list);
 	if (!r)
-		r = symbols_index(s, NULL, ID, &index);
+		r = symbols_index(s, NULL, ID, NULL, &index);
 	assert_true(!r == !!index);
 	if (index)
 		assert_string_equal(elf_index_build_id(index), ID);
@@ -65,7 +65,7 @@ static void check(void *arg)
 
 	(void)arg;
 	assert_int_equal(open_it(&s), 0);
-	assert_int_equal(symbols_index(s, NULL, OTHER, &index), 0);
+	assert_int_equal(symbols_index(s, NULL, OTHER, NULL, &index), 0);
 	elf_index_unref(index);
 	symbols_close(s);
 }
@@ -84,11 +84,11 @@ static int look(void *arg)
 	r = open_it(&s);
 	if (r)
 		return r;
-	r = symbols_index(s, NULL, OTHER, &index);
+	r = symbols_index(s, NULL, OTHER, NULL, &index);
 	elf_index_unref(index);
 	fault_disarm();
 	if (r && r != -EBADMSG) {
-		assert_int_equal(symbols_index(s, NULL, OTHER, &index), 0);
+		assert_int_equal(symbols_index(s, NULL, OTHER, NULL, &index), 0);
 		elf_index_unref(index);
 	}
 	symbols_close(s);

@@ -94,7 +94,7 @@ static void kept_until_deleted(void **state)
 	struct elf_index *index;
 
 	assert_false(symbols_any(f->s));
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), -ENOENT);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), -ENOENT);
 	assert_int_equal(put_good(f, OTHER), 0);
 	assert_int_equal(put_good(f, ID), 0);
 	assert_true(symbols_any(f->s));
@@ -104,7 +104,7 @@ static void kept_until_deleted(void **state)
 	assert_int_equal(json_int_at(json_array_get(list, 0), "bytes", 0),
 			 sizeof(struct test_index));
 	assert_int_not_equal(json_int_at(json_array_get(list, 0), "uploaded", 0), 0);
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), 0);
 	assert_string_equal(elf_index_build_id(index), ID);
 	assert_int_equal(symbols_delete(f->s, NULL, ID), 0);
 	assert_int_equal(symbols_delete(f->s, NULL, ID), -ENOENT);
@@ -112,7 +112,7 @@ static void kept_until_deleted(void **state)
 	/* a reader that still holds the index can use it */
 	assert_int_equal(elf_index_n_symbols(index), 1);
 	elf_index_unref(index);
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), -ENOENT);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), -ENOENT);
 	assert_int_equal(n_listed(f), 1);
 }
 
@@ -131,7 +131,7 @@ static void survive_a_restart(void **state)
 	assert_int_equal(n_listed(f), 1);
 	assert_int_equal(access(leftover, F_OK), -1);
 	assert_int_equal(access(foreign, F_OK), 0);
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), 0);
 	elf_index_unref(index);
 }
 
@@ -143,13 +143,13 @@ static void an_upload_replaces(void **state)
 	struct elf_index *index;
 
 	assert_int_equal(put_good(f, ID), 0);
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), 0);
 	elf_index_unref(index);
 	x.symbol.address = 0x2000;
 	x.header.n[INDEX_symbols] = 1;
 	assert_int_equal(put(f, ID, &x, sizeof(x)), 0);
 	assert_int_equal(n_listed(f), 1);
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), 0);
 	assert_int_equal(elf_index_symbol(index, 0x1000, &symbol), -ENOENT);
 	assert_int_equal(elf_index_symbol(index, 0x2000, &symbol), 0);
 	elf_index_unref(index);
@@ -271,10 +271,10 @@ static void damage_is_seen(void **state)
 
 	assert_int_equal(put_good(f, ID), 0);
 	assert_int_equal(truncate(path, 100), 0);
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), -EBADMSG);
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), -EBADMSG);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), -EBADMSG);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), -EBADMSG);
 	assert_int_equal(put_good(f, ID), 0);
-	assert_int_equal(symbols_index(f->s, NULL, ID, &index), 0);
+	assert_int_equal(symbols_index(f->s, NULL, ID, NULL, &index), 0);
 	elf_index_unref(index);
 }
 
@@ -293,7 +293,7 @@ static void many_files(void **state)
 				assert_int_equal(put_good(f, id), 0);
 				continue;
 			}
-			assert_int_equal(symbols_index(f->s, NULL, id, &index), 0);
+			assert_int_equal(symbols_index(f->s, NULL, id, NULL, &index), 0);
 			assert_string_equal(elf_index_build_id(index), id);
 			elf_index_unref(index);
 		}

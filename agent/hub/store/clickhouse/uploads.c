@@ -195,9 +195,12 @@ static int get_chunks(struct ch_store *s, struct getting *g, struct field_error 
 	return store_ch_each(s, &q, &g->limits, CHUNKS, take_chunk, g, reterr);
 }
 
-static int get(void *sink, const struct store_upload *u, void *data, struct field_error *reterr)
+static int get(void *sink, const struct store_upload *u, const struct store_wait *w, void *data,
+	       struct field_error *reterr)
 {
-	struct getting g = {.u = u, .data = data, .limits.deadline_ns = now_mono_ns() + GET_NS};
+	struct getting g = {.u = u,
+			    .data = data,
+			    .limits = {MIN(now_mono_ns() + GET_NS, w->deadline_ns), w->given_up}};
 	uint8_t sha256[sizeof(u->sha256)];
 	int r = 0;
 
