@@ -245,6 +245,24 @@ void store_ch_seen_forget(struct ch_seen *s);
 /* ---- write.c ---- */
 int store_ch_write(struct ch_store *s, const struct batch *const *batches, size_t n,
 		   size_t *ret_n_new);
+int64_t store_ch_last_second(const struct profile *p); /* the column `time` of a window */
+/*
+ * Each day is a partition, and a window that is older than the retention would be deleted at once.
+ * So nobody can make partitions of all days since 1970.
+ */
+bool store_ch_is_too_old(const struct ch_store *s, const struct profile *p);
+
+/* ---- write_known.c: ids of windows that are stored already; NULL: none are ---- */
+struct ch_known;
+/*
+ * Asks which of the windows are stored. An answer that does not come in time is none: the windows
+ * are then written again, and count once all the same.
+ */
+int store_ch_known_read(struct ch_store *s, const struct batch *const *batches, size_t n,
+			struct ch_known **known, struct field_error *reterr);
+void store_ch_known_add(struct ch_known **known, const void *id); /* id: 16 bytes */
+bool store_ch_known_has(struct ch_known *const *known, const uint8_t id[static 16]);
+void store_ch_known_free(struct ch_known **known);
 
 /* ---- read.c ---- */
 struct ch_limits store_ch_limits(const struct selection *sel);

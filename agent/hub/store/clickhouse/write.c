@@ -27,8 +27,7 @@ static const char *const tag_columns[] = {"pod_cluster",    "pod_ns", "pod_node"
 					  "pod_group_type", "pod",    "pod_uid",     "container",
 					  "container_id",   "image",  TAG_UNVERIFIED};
 
-#define KNOWN_NS (20 * NSEC_PER_SEC)	    /* time to ask which windows are stored */
-#define OLD_NS	 (2 * 86400 * NSEC_PER_SEC) /* how much older than the retention is too old */
+#define OLD_NS (2 * 86400 * NSEC_PER_SEC) /* how much older than the retention is too old */
 
 struct id_of {
 	const void *key; /* a frame of the batch */
@@ -284,16 +283,12 @@ static void put_losses(struct buf *b, const struct profile *p)
 		store_ch_put_u64(b, MIN(p->losses[i].time_ns, (uint64_t)CH_MAX_VALUE));
 }
 
-static int64_t last_second(const struct profile *p)
+int64_t store_ch_last_second(const struct profile *p)
 {
 	return p->end_ns ? (int64_t)((p->end_ns - 1) / NSEC_PER_SEC) : 0;
 }
 
-/*
- * Each day is a partition, and a window that is older than the retention would be deleted at once.
- * So nobody can make partitions of all days since 1970.
- */
-static bool is_too_old(const struct ch_store *s, const struct profile *p)
+bool store_ch_is_too_old(const struct ch_store *s, const struct profile *p)
 {
 	return s->keeps.longest_ns && p->end_ns + s->keeps.longest_ns + OLD_NS < now_wall_ns();
 }
@@ -302,7 +297,7 @@ static void put_window(struct writing *w, const struct profile *p)
 {
 	_cleanup_(columns_done) struct columns samples = {0}, calls = {0};
 	struct buf *b = &w->window_rows;
-	int64_t time_s = last_second(p), start_s = (int64_t)(p->start_ns / NSEC_PER_SEC);
+	int64_t time_s = store_ch_last_second(p), start_s = (int64_t)(p->start_ns / NSEC_PER_SEC);
 	uint64_t value = 0, n = 0;
 
 	for (size_t i = 0; i < p->n_samples; i++) {
@@ -338,128 +333,6 @@ static void put_window(struct writing *w, const struct profile *p)
 	store_ch_put_u64(b, w->stored_ns++);
 	w->n_windows++;
 	w->n_samples += n;
-}
-
-/* ---- what is stored already ---- */
-
-struct known_id {
-	uint8_t id[16];
-	UT_hash_handle hh;
-};
-
-static void known_free(struct known_id **known)
-{
-	struct known_id *x, *next;
-
-	HASH_ITER (hh, *known, x, next) {
-		HASH_DEL(*known, x);
-		free(x);
-	}
-}
-
-static void know(struct known_id **known, const void *id)
-{
-	struct known_id *x;
-
-	HASH_FIND(hh, *known, id, sizeof(x->id), x);
-	if (x)
-		return;
-	x = xcalloc(1, sizeof(*x));
-	memcpy(x->id, id, sizeof(x->id));
-	HASH_ADD(hh, *known, id, sizeof(x->id), x);
-}
-
-static bool is_known(struct known_id *const *known, const uint8_t id[static 16])
-{
-	struct known_id *x;
-
-	HASH_FIND(hh, *known, id, sizeof(x->id), x);
-	return x;
-}
-
-/* The time of some windows that end on one day. */
-struct span_s {
-	int64_t day, first, last;
-	UT_hash_handle hh;
-};
-
-static void spans_free(struct span_s **spans)
-{
-	struct span_s *x, *next;
-
-	HASH_ITER (hh, *spans, x, next) {
-		HASH_DEL(*spans, x);
-		free(x);
-	}
-}
-
-static void widen(struct span_s **spans, int64_t second)
-{
-	int64_t day = second / 86400;
-	struct span_s *x;
-
-	HASH_FIND(hh, *spans, &day, sizeof(day), x);
-	if (!x) {
-		x = xcalloc(1, sizeof(*x));
-		*x = (struct span_s){.day = day, .first = second, .last = second};
-		HASH_ADD(hh, *spans, day, sizeof(day), x);
-	}
-	x->first = MIN(x->first, second);
-	x->last = MAX(x->last, second);
-}
-
-static void put_known(struct ch_store *s, const struct batch *b, struct buf *ids,
-		      struct span_s **spans)
-{
-	static const uint8_t none[16];
-
-	for (size_t i = 0; i < b->n_profiles; i++) {
-		const struct profile *p = b->profiles[i];
-
-		if (is_too_old(s, p))
-			continue;
-		widen(spans, last_second(p));
-		buf_add(ids, p->id, sizeof(p->id));
-		if (memcmp(p->sent_id, none, sizeof(none)) != 0)
-			buf_add(ids, p->sent_id, sizeof(p->sent_id));
-	}
-}
-
-/*
- * Asks which of the windows are stored. An answer that does not come in time is none: the windows
- * are then written again, and count once all the same.
- */
-static int read_known(struct ch_store *s, const struct batch *const *batches, size_t n,
-		      struct known_id **known, struct field_error *reterr)
-{
-	const struct ch_limits l = {.deadline_ns = now_mono_ns() + KNOWN_NS};
-	_cleanup_(spans_free) struct span_s *spans = NULL;
-	struct ch_sql q = {.ids_type = "FixedString(16)"};
-	struct http_answer a = {0};
-	struct span_s *x, *next;
-	struct ch_rows rows;
-	int r;
-
-	for (size_t i = 0; i < n; i++)
-		put_known(s, batches[i], &q.ids, &spans);
-	/* by day: one old window must not have all days in between read */
-	store_ch_text(&q, "SELECT profile_id FROM windows WHERE (0");
-	HASH_ITER (hh, spans, x, next) {
-		store_ch_text(&q, " OR (time>=toDateTime(");
-		store_ch_int(&q, x->first);
-		store_ch_text(&q, ") AND time<=toDateTime(");
-		store_ch_int(&q, x->last);
-		store_ch_text(&q, "))");
-	}
-	store_ch_text(&q, ") AND profile_id IN (SELECT id FROM pf_ids)");
-	r = store_ch_ask(s, &q, &l, &a, &rows, reterr);
-	while (!r && rows.end - rows.p >= 16) {
-		know(known, rows.p);
-		rows.p += 16;
-	}
-	http_answer_done(&a);
-	store_ch_sql_done(&q);
-	return r == -ETIME ? 0 : r;
 }
 
 /* ---- some batches ---- */
@@ -503,22 +376,22 @@ static void count_written(struct writing *w)
 	pthread_mutex_unlock(&s->stats_lock);
 }
 
-static void put_new(struct writing *w, const struct batch *b, struct known_id **known)
+static void put_new(struct writing *w, const struct batch *b, struct ch_known **known)
 {
 	w->batch = b;
 	w->frame_lists = xcalloc(b->n_stacks + 1, sizeof(*w->frame_lists));
 	for (size_t i = 0; i < b->n_profiles; i++) {
 		const struct profile *p = b->profiles[i];
 
-		if (is_too_old(w->s, p)) {
+		if (store_ch_is_too_old(w->s, p)) {
 			counter_add(counter("store_dropped_rows_total", "reason", "too_old"), 1);
 			continue;
 		}
-		if (is_known(known, p->id) || is_known(known, p->sent_id)) {
+		if (store_ch_known_has(known, p->id) || store_ch_known_has(known, p->sent_id)) {
 			w->n_duplicates++;
 			continue;
 		}
-		know(known, p->id);
+		store_ch_known_add(known, p->id);
 		put_window(w, p);
 	}
 	free(TAKE_PTR(w->frame_lists));
@@ -527,8 +400,8 @@ static void put_new(struct writing *w, const struct batch *b, struct known_id **
 static int write_new(struct writing *w, const struct batch *const *batches, size_t n,
 		     struct field_error *reterr)
 {
-	_cleanup_(known_free) struct known_id *known = NULL;
-	int r = read_known(w->s, batches, n, &known, reterr);
+	_cleanup_(store_ch_known_free) struct ch_known *known = NULL;
+	int r = store_ch_known_read(w->s, batches, n, &known, reterr);
 
 	for (size_t i = 0; !r && i < n; i++)
 		put_new(w, batches[i], &known);
