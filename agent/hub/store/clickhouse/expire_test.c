@@ -324,7 +324,7 @@ static void a_hub_that_leads_no_longer_stops(void **state)
 	store_clickhouse_sink.close(s);
 }
 
-/* Rows that are marked as deleted have bytes until they are merged: no deletion is sent for them. */
+/* Rows that are marked as deleted have bytes until they are merged: no deletion is for them. */
 static void nothing_to_lose(void **state)
 {
 	struct ch_store *s = open_sink(MAX_BYTES);
