@@ -95,6 +95,7 @@ check "... and with its default token: 401" test "$(ingest "$(agent)")" = 401
 check "ingest with a viewer's token for the API: 401" test "$(ingest "$good")" = 401
 # The hub sees in a token of this cluster that it is for another audience.
 says_refusals() {
-    hub /metrics | grep -qE '^podflame_sign_ins_refused_total\{reason="audience"\} [1-9]'
+    hub /metrics >"$W/metrics" &&
+        grep -qE '^podflame_sign_ins_refused_total\{reason="audience"\} [1-9]' "$W/metrics"
 }
 check "tokens for another service cost the API server nothing" says_refusals
