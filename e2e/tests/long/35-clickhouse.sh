@@ -72,7 +72,7 @@ kill_engine
 a_hub_says() { # LINE: of its metrics
     local ip
     while read -r _ ip _; do
-        if HUB_IP=$ip hub /metrics | grep -qx "$1"; then return; fi
+        if HUB_IP=$ip hub /metrics | grep -x "$1" >/dev/null; then return; fi
     done < <(hubs)
     return 1
 }
