@@ -394,10 +394,7 @@ static inline struct plan *tenants_plan(const struct tenants *t, const struct te
 			all = p;
 			continue;
 		}
-		all->pods = xrealloc(all->pods, (all->n_pods + 1) * sizeof(*all->pods));
-		all->pods[all->n_pods++] = *p->pods;
-		p->n_pods = 0; /* frees only the array of p, because the pod is in `all` now */
-		plan_free(p);
+		testplan_take(all, p);
 	}
 	return all;
 }

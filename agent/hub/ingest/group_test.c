@@ -4,6 +4,7 @@
  * are stored. The store is ClickHouse's engine, behind a server that can fail (testproxy.h).
  */
 #include "hub/ingest/ingest.h"
+#include "hub/store/clickhouse/testengine.h"
 #include "hub/store/clickhouse/testproxy.h"
 
 #include <setjmp.h>
@@ -70,10 +71,7 @@ static struct world *start(void **state)
 	struct http_client_config cc = {.address = "127.0.0.1"};
 	struct ingest_config ic = {0};
 
-	if (!w->proxy) {
-		print_message("skip: CLICKHOUSE_URL is not set\n");
-		skip();
-	}
+	need_engine();
 	snprintf(database, sizeof(database), "g%llx", (unsigned long long)random_below(UINT64_MAX));
 	assert_int_equal(loop_new(&w->loop), 0);
 	assert_int_equal(store_open(&sc, &w->store, NULL), 0);

@@ -6,6 +6,7 @@
  */
 #include "hub/symbols/table.h"
 #include "hub/symbols/testindex.h"
+#include "hub/store/clickhouse/testengine.h"
 #include "hub/store/clickhouse/testproxy.h"
 #include "hub/store/clickhouse/testsql.h"
 
@@ -95,10 +96,7 @@ static struct world *world_of(void **state)
 {
 	struct world *w = *state;
 
-	if (!w->proxy) {
-		print_message("skip: CLICKHOUSE_URL is not set\n");
-		skip();
-	}
+	need_engine();
 	return w;
 }
 

@@ -42,7 +42,6 @@ bool thread_cpu_wait_ns(pid_t tid, uint64_t *ret_ns)
 {
 	_cleanup_free_ char *path = xasprintf("/proc/self/task/%d/schedstat", (int)tid);
 	_cleanup_free_ char *text = NULL;
-
 	uint64_t cpu_ns;
 
 	/* a kernel that does not count says "0 0 0", and this thread has had a CPU */

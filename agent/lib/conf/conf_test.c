@@ -191,15 +191,21 @@ static void check_values(const struct chart_value *v, const regex_t *re, const c
 	}
 }
 
-static void test_values_of_the_chart(void **state)
+static json_t *schema_of_chart(void)
 {
 	_cleanup_free_ char *text = NULL;
+
+	assert_int_equal(
+		file_read(AT_FDCWD, "charts/podflame/values.schema.json", 1 << 20, &text, NULL), 0);
+	return json_loads(text, 0, NULL);
+}
+
+static void test_values_of_the_chart(void **state)
+{
 	_cleanup_json_ json_t *schema = NULL;
 
 	(void)state;
-	assert_int_equal(
-		file_read(AT_FDCWD, "charts/podflame/values.schema.json", 1 << 20, &text, NULL), 0);
-	schema = json_loads(text, 0, NULL);
+	schema = schema_of_chart();
 	for (size_t i = 0; i < ARRAY_SIZE(chart_values); i++) {
 		const struct chart_value *v = &chart_values[i];
 		regex_t re;
@@ -215,7 +221,7 @@ static void test_values_of_the_chart(void **state)
 /* Helm must accept the events that the agent accepts, and the agent those that Helm accepts. */
 static void test_events_of_the_chart(void **state)
 {
-	_cleanup_free_ char *text = NULL, *all = NULL, *allowed = NULL;
+	_cleanup_free_ char *all = NULL;
 	_cleanup_json_ json_t *schema = NULL, *list = NULL;
 	_cleanup_buf_ struct buf names = {0};
 	struct field_error err = {0};
@@ -224,9 +230,7 @@ static void test_events_of_the_chart(void **state)
 	size_t i;
 
 	(void)state;
-	assert_int_equal(
-		file_read(AT_FDCWD, "charts/podflame/values.schema.json", 1 << 20, &text, NULL), 0);
-	schema = json_loads(text, 0, NULL);
+	schema = schema_of_chart();
 	choices = json_at(schema, "properties.tenant.properties.allowedEvents.items.enum");
 	json_array_foreach (choices, i, name)
 		buf_printf(&names, "%s%s", i ? "|" : "", json_string_value(name));
@@ -241,7 +245,6 @@ static void test_events_of_the_chart(void **state)
 /* Helm must refuse each event that the hub would refuse, and no other. */
 static void test_retention_in_the_chart(void **state)
 {
-	_cleanup_free_ char *text = NULL;
 	_cleanup_json_ json_t *schema = NULL;
 	_cleanup_buf_ struct buf names = {0};
 	struct field_error err = {0};
@@ -250,9 +253,7 @@ static void test_retention_in_the_chart(void **state)
 	size_t i;
 
 	(void)state;
-	assert_int_equal(
-		file_read(AT_FDCWD, "charts/podflame/values.schema.json", 1 << 20, &text, NULL), 0);
-	schema = json_loads(text, 0, NULL);
+	schema = schema_of_chart();
 	events = json_at(schema, "properties.hub.properties.eventRetention.propertyNames.enum");
 	json_array_foreach (events, i, name)
 		buf_printf(&names, "%s%s", i ? "|" : " names (", json_string_value(name));

@@ -20,10 +20,7 @@ static void plan_both(struct containers *c)
 
 	free(other->pods->ns);
 	other->pods->ns = xstrdup("bank");
-	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
-	plan->pods[plan->n_pods++] = *other->pods;
-	other->n_pods = 0;
-	plan_free(other);
+	testplan_take(plan, other);
 	testowner_apply(c, plan);
 	proc_containers_cgroup(c, VICTIM_CGROUP, VICTIM_CGROUP - 1,
 			       "/kubepods/pod" VICTIM_POD "/" VICTIM_CONTAINER, false, 1);

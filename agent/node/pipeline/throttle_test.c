@@ -187,10 +187,7 @@ static void add_victim(struct plan *plan)
 	other->pods->containers->event_mask = 1u << EVENT_OFF_CPU;
 	free(other->pods->ns);
 	other->pods->ns = xstrdup("bank");
-	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
-	plan->pods[plan->n_pods++] = *other->pods;
-	other->n_pods = 0;
-	plan_free(other);
+	testplan_take(plan, other);
 }
 
 /*

@@ -53,3 +53,12 @@ static inline struct plan *testplan(const char *uid, const char *cgroup_uid, con
 	testplan_tag(&c->tags, "pod", "web-1");
 	return p;
 }
+
+/* Moves the only pod of a plan into another plan, and frees the plan that had it. */
+static inline void testplan_take(struct plan *to, struct plan *of)
+{
+	to->pods = xrealloc(to->pods, (to->n_pods + 1) * sizeof(*to->pods));
+	to->pods[to->n_pods++] = *of->pods;
+	of->n_pods = 0;
+	plan_free(of);
+}

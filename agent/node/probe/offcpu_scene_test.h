@@ -200,17 +200,13 @@ static inline void until_asleep(pid_t pid)
 		(k)->n[cause]++;                                                                   \
 	} while (0)
 
-/*
- * Returns how long this process waited in run queues. /proc/self/schedstat has: ns on a CPU, ns in
- * a run queue, number of slices.
- */
+/* Returns how long this process's first thread waited in run queues. */
 static inline uint64_t run_delay_ns(void)
 {
-	_cleanup_free_ char *text = NULL;
+	uint64_t ns = 0;
 
-	if (file_read(-1, "/proc/self/schedstat", 256, &text, NULL))
-		return 0;
-	return strtoull(strchr(text, ' '), NULL, 10);
+	(void)thread_cpu_wait_ns(getpid(), &ns);
+	return ns;
 }
 
 /*

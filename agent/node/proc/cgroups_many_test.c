@@ -25,9 +25,7 @@ static struct plan *plan_of_both(void)
 	struct plan *both = testplan(GREEDY, GREEDY, GREEDY_ID, false),
 		    *other = testplan(VICTIM, VICTIM, VICTIM_ID, false);
 
-	both->pods = xrealloc(both->pods, 2 * sizeof(*both->pods));
-	both->pods[both->n_pods++] = other->pods[--other->n_pods];
-	plan_free(other);
+	testplan_take(both, other);
 	return both;
 }
 

@@ -670,9 +670,7 @@ static void test_names_that_are_anothers_below_a_selected_one(void **state)
 	struct owner *o;
 	uint64_t until;
 
-	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
-	plan->pods[plan->n_pods++] = more->pods[--more->n_pods];
-	plan_free(more);
+	testplan_take(plan, more);
 	proc_containers_apply(p, plan, 1 * S);
 	proc_containers_cgroup(p, 10, 1, "/kubepods/pod" UID "/" ID, false, 1 * S);
 	proc_containers_cgroup(p, 11, 1, "/kubepods/pod" UID2 "/" ID2, false, 1 * S);
@@ -699,9 +697,7 @@ static void test_names_that_are_anothers_who_had_ended(void **state)
 				     "c0ffee00-0000-4000-8000-000000000001", C64(9), false);
 	uint64_t until;
 
-	plan->pods = xrealloc(plan->pods, 2 * sizeof(*plan->pods));
-	plan->pods[plan->n_pods++] = more->pods[--more->n_pods];
-	plan_free(more);
+	testplan_take(plan, more);
 	proc_containers_apply(p, plan, 1 * S);
 	proc_containers_cgroup(p, 20, 4, FORGED, false, 1 * S);
 	proc_containers_cgroup(p, 21, 20, FORGED "/" ID, false, 1 * S);

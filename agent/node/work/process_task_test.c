@@ -22,14 +22,6 @@
  * pod of another namespace has cgroup 20 ----
  */
 
-static void add_pod(struct plan *to, struct plan *of)
-{
-	to->pods = xrealloc(to->pods, (to->n_pods + 1) * sizeof(*to->pods));
-	to->pods[to->n_pods++] = *of->pods;
-	of->n_pods = 0;
-	plan_free(of);
-}
-
 static void add_pods(struct containers *c)
 {
 	struct plan *plan = testplan(POD_1, POD_1, CONTAINER_1, false);
@@ -38,8 +30,8 @@ static void add_pods(struct containers *c)
 
 	free(other->pods->ns);
 	other->pods->ns = xstrdup("bank");
-	add_pod(plan, other);
-	add_pod(plan, testplan(POD_3, POD_3, CONTAINER_3, false));
+	testplan_take(plan, other);
+	testplan_take(plan, testplan(POD_3, POD_3, CONTAINER_3, false));
 	proc_containers_apply(c, plan, 1);
 	proc_containers_cgroup(c, 10, 9, path, false, 1);
 	for (uint64_t id = 11; id <= 12; id++) {

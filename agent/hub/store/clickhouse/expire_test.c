@@ -261,24 +261,27 @@ static void a_victim_loses_nothing(void **state)
 	store_clickhouse_sink.close(s);
 }
 
-/*
- * A deletion that takes long: it counts once ClickHouse has taken it, and the writer goes on. The
- * engine does nothing of it until it may merge again.
- */
+/* Begins a deletion by size of which the engine does nothing until it may merge again. */
+static void begin_slow_deletion(struct ch_store *s, struct store_stats *ret)
+{
+	write_all(s, &attacker);
+	merge(s, "windows");
+	system_merges(s, "STOP");
+	assert_int_equal(store_ch_expire(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), 0);
+	while (!ret->n_expired && atomic_load(&s->sizing.running)) {
+		sched_yield();
+		store_ch_stats(s, ret);
+	}
+}
+
+/* A deletion that takes long counts once ClickHouse has taken it, and the writer goes on. */
 static void a_slow_deletion_counts_and_blocks_nothing(void **state)
 {
 	struct ch_store *s = open_sink(MAX_BYTES);
 	struct store_stats stats = {0};
 
 	(void)state;
-	write_all(s, &attacker);
-	merge(s, "windows");
-	system_merges(s, "STOP");
-	assert_int_equal(store_ch_expire(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), 0);
-	while (!stats.n_expired && atomic_load(&s->sizing.running)) {
-		sched_yield();
-		store_ch_stats(s, &stats);
-	}
+	begin_slow_deletion(s, &stats);
 	assert_in_range(stats.n_expired, 10, N_WINDOWS - 10);
 	assert_int_equal(left(s, "pod_ns", "attacker"), N_WINDOWS);
 	write_all(s, &victim);
@@ -298,14 +301,7 @@ static void a_hub_that_leads_no_longer_stops(void **state)
 	uint64_t n;
 
 	(void)state;
-	write_all(s, &attacker);
-	merge(s, "windows");
-	system_merges(s, "STOP");
-	assert_int_equal(store_ch_expire(s, (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC), 0);
-	while (!stats.n_expired && atomic_load(&s->sizing.running)) {
-		sched_yield();
-		store_ch_stats(s, &stats);
-	}
+	begin_slow_deletion(s, &stats);
 	store_ch_stop_expiring(s);
 	store_ch_size_wait(s);
 	assert_int_equal(left(s, "pod_ns", "attacker"), N_WINDOWS);

@@ -3,6 +3,7 @@
  * ClickHouse is away, slow, full, or says nonsense; what was on its way then is stored once, and a
  * reader gets an error instead of a wrong answer. The engine is the real one (testproxy.h).
  */
+#include "hub/store/clickhouse/testengine.h"
 #include "hub/store/clickhouse/testproxy.h"
 #include "hub/store/teststore.h"
 
@@ -54,10 +55,7 @@ static struct world *world_of(void **state)
 {
 	struct world *w = *state;
 
-	if (!w->proxy) {
-		print_message("skip: CLICKHOUSE_URL is not set\n");
-		skip();
-	}
+	need_engine();
 	return w;
 }
 

@@ -5,6 +5,7 @@
  * CLICKHOUSE_URL; without it the test is skipped. LONG=1: thousands of filters, with a seed that is
  * drawn by chance and printed; SEED repeats a run.
  */
+#include "hub/store/clickhouse/testengine.h"
 #include "hub/store/testdraw.h"
 
 #include <inttypes.h>
@@ -414,14 +415,6 @@ static void same(const struct both *b, const struct question *q, unsigned number
 			 q->tag ?: q->sel.group_by ?: "none", tree.data, want, got);
 }
 
-static void skip_without(const struct both *b)
-{
-	if (b->sqlite)
-		return;
-	print_message("skip: CLICKHOUSE_URL is not set\n");
-	skip();
-}
-
 static unsigned n_questions(void)
 {
 	return getenv("LONG") ? 5000 : MANY;
@@ -452,7 +445,7 @@ static void filters_select_the_same(void **state)
 		NULL, NULL, "pod_ns", "thread", "k8s.label.tier", "profile_id"};
 	const struct both *b = *state;
 
-	skip_without(b);
+	need_engine();
 	for (unsigned i = 0; i < n_questions(); i++) {
 		struct question q = a_question();
 
@@ -471,7 +464,7 @@ static void series_are_the_same(void **state)
 	};
 	const struct both *b = *state;
 
-	skip_without(b);
+	need_engine();
 	for (unsigned i = 0; i < n_questions(); i++) {
 		struct question q = a_question();
 
@@ -487,7 +480,7 @@ static void choices_are_the_same(void **state)
 {
 	const struct both *b = *state;
 
-	skip_without(b);
+	need_engine();
 	for (unsigned i = 0; i < n_questions(); i++) {
 		struct question q = a_question();
 
@@ -539,7 +532,7 @@ static void both_have_the_same(void **state)
 			   own = {.own = true}, *const scopes[] = {&store_scope_all, &one, &own};
 	const struct both *b = *state;
 
-	skip_without(b);
+	need_engine();
 	for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
 		_cleanup_free_ char *want = has(b->sqlite, scopes[i]),
 				    *got = has(b->clickhouse, scopes[i]);

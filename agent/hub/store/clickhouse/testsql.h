@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hub/store/clickhouse/clickhouse.h"
+#include "hub/store/clickhouse/testengine.h"
 #include "hub/store/teststore.h"
 
 /*
@@ -36,10 +37,7 @@ static inline int engine_teardown(void **state)
 
 static inline struct ch_store *engine(void **state)
 {
-	if (!*state) {
-		print_message("skip: CLICKHOUSE_URL is not set\n");
-		skip();
-	}
+	need_engine();
 	return *state;
 }
 
