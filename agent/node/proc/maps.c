@@ -5,6 +5,7 @@
  * block as long as a pod's file system does not answer: files or attach worker.
  */
 #include "node/proc/maps.h"
+#include "node/proc/stat.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -110,6 +111,24 @@ int proc_check(struct process_id id)
 	int r = proc_dir_open((uint32_t)id.tgid, &fd);
 
 	return r < 0 ? r : check_start(fd, id.start_boottime_ns);
+}
+
+int proc_check_living(struct process_id id)
+{
+	_cleanup_close_ int fd = -1;
+	_cleanup_free_ char *text = NULL;
+	struct proc_stat s;
+	int r = proc_dir_open((uint32_t)id.tgid, &fd);
+
+	if (!r)
+		r = read_stat(fd, &text);
+	if (!r)
+		r = proc_stat_parse(text, &s);
+	if (r)
+		return r;
+	if (!is_same_start(id.start_boottime_ns, s.start_ticks * TICK_NS))
+		return -ESRCH;
+	return s.state == 'Z' && proc_has_ended((uint32_t)id.tgid) ? -ESRCH : 0;
 }
 
 /* ---- opening files ---- */

@@ -62,6 +62,7 @@ int proc_stat_parse(const char *text, struct proc_stat *ret)
 	if (!open || !close || close < open || stat_field(text, 9, &s.flags) < 0 ||
 	    proc_stat_parse_start(text, &s.start_ticks) < 0)
 		return -EINVAL;
+	s.state = close[1] && close[2] ? close[2] : '?';
 	snprintf(s.comm, sizeof(s.comm), "%.*s", (int)MIN(close - open - 1, 15), open + 1);
 	*ret = s;
 	return 0;

@@ -245,6 +245,8 @@ int proc_start_boottime(uint32_t tgid, uint64_t *ret_ns);
  * -ESRCH: it has ended, or the PID now belongs to another process.
  */
 int proc_check(struct process_id id);
+/* As proc_check(). -ESRCH, too: its threads have ended, but its parent has not waited for it. */
+int proc_check_living(struct process_id id);
 
 /*
  * ---- living_thread.c: a process whose first thread has ended ----

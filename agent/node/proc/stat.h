@@ -6,6 +6,7 @@
 
 struct proc_stat {
 	char comm[16];		     /* the process's name; it may contain any character */
+	char state;		     /* of the first thread; 'Z': it has ended */
 	uint64_t flags, start_ticks; /* flags: PF_*; start_ticks: clock ticks since boot */
 };
 /* -EINVAL: the text has another form. */

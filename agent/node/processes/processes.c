@@ -133,7 +133,7 @@ static void search_run(struct task *t)
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->n; i++)
-		if (proc_check(s->items[i].id) == -ESRCH)
+		if (proc_check_living(s->items[i].id) == -ESRCH)
 			s->items[n++] = (struct process_exit){.id = s->items[i].id,
 							      .exited_ns = now_boot_ns()};
 	s->n = n;

@@ -6,6 +6,8 @@
 #include "node/processes/processes.h"
 #include "node/proc/testowner.h"
 #include "node/work/testworkers.h"
+/* after cmocka.h */
+#include "node/proc/testliving.h"
 
 #include <unistd.h>
 
@@ -142,6 +144,29 @@ static void an_exit_that_is_not_reported_is_found(void **state)
 	assert_int_equal(n_told, 3);
 }
 
+/*
+ * A process whose parent does not reap it stays in /proc. It lives as long as one of its threads
+ * does, also if that is not the first one.
+ */
+static void one_that_nobody_reaps_has_ended(void **state)
+{
+	pid_t pid = testliving_start(NULL);
+	struct process_id id = {.tgid = (uint64_t)pid};
+	siginfo_t info;
+
+	(void)state;
+	assert_int_equal(proc_start_boottime((uint32_t)pid, &id.start_boottime_ns), 0);
+	processes_add(processes, id, VICTIM);
+	search();
+	assert_int_equal(n_told, 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	search();
+	assert_int_equal(n_told, 1);
+	assert_true(process_id_equal(told[0].id, id));
+	waitpid(pid, NULL, 0);
+}
+
 static void what_is_reported_during_a_search_is_told_once(void **state)
 {
 	(void)state;
@@ -237,6 +262,7 @@ int main(void)
 		TEST(a_reported_exit_is_told_once),
 		TEST(exits_of_one_drain_are_told_together),
 		TEST(an_exit_that_is_not_reported_is_found),
+		TEST(one_that_nobody_reaps_has_ended),
 		TEST(what_is_reported_during_a_search_is_told_once),
 		TEST(a_refused_search_finds_nothing),
 		TEST(it_does_not_search_for_nothing),
