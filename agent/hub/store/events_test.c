@@ -120,6 +120,33 @@ static void losses_are_no_snapshot(void **state)
 	assert_int_equal(g.summary.losses[0].n_samples, 3);
 }
 
+/* A snapshot whose id begins with this byte. */
+static void write_snapshot_as(struct store *s, uint8_t id, const char *app, uint32_t pid,
+			      const struct live *live)
+{
+	struct batch *b = profile_batch_new();
+
+	add_snapshot(b, app, pid, T0, live)->id[0] = id;
+	write_batch(s, b, 1);
+}
+
+static int64_t live_at(struct store *s, const char *app)
+{
+	struct selection sel = {.event = EVENT_MEM_INUSE, .time_start_s = T0 - 1, .time_end_s = T0};
+	const struct series_request r = {.sel = &sel, .step_s = 2, .limit = 10};
+	struct store_series x = {0};
+	struct field_error e = {0};
+	int64_t value;
+
+	sel.app_services = (char **)&app;
+	sel.n_app_services = app ? 1 : 0;
+	if (store_series(s, &store_scope_all, &r, &x, &e))
+		fail_msg("%s: %s", e.path, e.reason);
+	value = x.n_groups ? x.groups[0].values[0] : 0;
+	store_series_done(&x);
+	return value;
+}
+
 /* After a node's clock was set back, two snapshots of a process may end in the same second. */
 static void snapshots_of_one_second(void **state)
 {
@@ -128,16 +155,44 @@ static void snapshots_of_one_second(void **state)
 	struct store *s = *state;
 	struct batch *b = profile_batch_new();
 
-	write_snapshot(s, "api", 10, T0, first);
-	add_snapshot(b, "api", 10, T0, second)->id[0] ^= 1;
-	write_batch(s, b, 1);
+	/* the larger id counts, whichever came last, as it may come to several hubs */
+	write_snapshot_as(s, 5, "api", 10, first);
+	write_snapshot_as(s, 6, "api", 10, second);
 	assert_int_equal(live_until(s, T0, 1), 120);
+	assert_int_equal(live_at(s, NULL), 120);
+	write_snapshot_as(s, 4, "api", 10, first);
+	assert_int_equal(live_until(s, T0, 1), 120);
+	assert_int_equal(live_at(s, NULL), 120);
+	/* one without samples counts only if there is no other */
+	write_snapshot_as(s, 7, "api", 10, nothing);
+	assert_int_equal(live_until(s, T0, 1), 120);
+	assert_int_equal(live_at(s, NULL), 120);
 	/* a profile that only reports a loss replaces no snapshot */
-	b = profile_batch_new();
 	profile_lose(b, add_snapshot(b, "api", 10, T0, nothing), "live_evicted", 3, 0);
-	b->profiles[0]->id[0] ^= 2;
+	b->profiles[0]->id[0] = 8;
 	write_batch(s, b, 1);
 	assert_int_equal(live_until(s, T0, 1), 120);
+}
+
+/* A process that execs has two names in one second, but its memory counts once. */
+static void snapshots_of_two_names(void **state)
+{
+	static const struct live of_shell[] = {{"cache", 100}, {"buffer", 50}, {0}},
+				 of_program[] = {{"cache", 120}, {0}};
+	struct store *s = *state;
+
+	write_snapshot_as(s, 5, "sh", 10, of_shell);
+	write_snapshot_as(s, 6, "api", 10, of_program);
+	write_snapshot_as(s, 7, "", 10, nothing);
+	assert_int_equal(live_until(s, T0, 1), 120);
+	assert_int_equal(live_at(s, NULL), 120);
+	assert_int_equal(live_at(s, "sh"), 0);
+	assert_int_equal(live_at(s, "api"), 120);
+	write_snapshot_as(s, 6, "sh", 11, of_shell);
+	write_snapshot_as(s, 5, "api", 11, of_program);
+	assert_int_equal(live_until(s, T0, 3), 120 + 150);
+	assert_int_equal(live_at(s, NULL), 120 + 150);
+	assert_int_equal(live_at(s, "api"), 120);
 }
 
 /* The samples of a choice are those of the rows that a query with that choice has. */
@@ -281,10 +336,11 @@ static void throttled_time_is_beside(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		IN_MEMORY(waits_are_kept_apart),     IN_MEMORY(snapshots_replace),
-		IN_MEMORY(snapshots_by_process),     IN_MEMORY(losses_are_no_snapshot),
-		IN_MEMORY(snapshots_of_one_second),  IN_MEMORY(estimates_are_told),
-		IN_MEMORY(throttled_time_is_beside), IN_MEMORY(choices_of_snapshots),
+		IN_MEMORY(waits_are_kept_apart),    IN_MEMORY(snapshots_replace),
+		IN_MEMORY(snapshots_by_process),    IN_MEMORY(losses_are_no_snapshot),
+		IN_MEMORY(snapshots_of_one_second), IN_MEMORY(snapshots_of_two_names),
+		IN_MEMORY(estimates_are_told),	    IN_MEMORY(throttled_time_is_beside),
+		IN_MEMORY(choices_of_snapshots),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,15 @@ static int by_process_and_time(const void *a, const void *b)
 	return x->time_s < y->time_s ? -1 : x->time_s > y->time_s;
 }
 
+/* Of one process and second, those that count come first. */
+static int by_snapshot(const void *a, const void *b)
+{
+	const struct live_value *x = a, *y = b;
+	int order = by_process_and_time(a, b);
+
+	return order ? order : x->id > y->id ? -1 : x->id < y->id;
+}
+
 /* The last second of a step. */
 static int64_t end_of(const struct series_sums *s, size_t step)
 {
@@ -99,14 +108,18 @@ static void spread(struct series_sums *s, const struct live_value *v, int64_t un
 
 static void spread_snapshots(struct series_sums *s)
 {
-	size_t next = 0;
+	size_t next = 0, first = 0;
 
 	if (s->n_live)
-		qsort(s->live, s->n_live, sizeof(*s->live), by_process_and_time);
+		qsort(s->live, s->n_live, sizeof(*s->live), by_snapshot);
 	for (size_t i = 0; i < s->n_live; i++) {
 		const struct live_value *v = &s->live[i];
 		int64_t until_s = v->time_s + snapshot_s(s->r);
 
+		if (by_process_and_time(&s->live[first], v) != 0)
+			first = i;
+		if (v->id != s->live[first].id)
+			continue;
 		for (next = MAX(next, i);
 		     next < s->n_live && by_process_and_time(&s->live[next], v) == 0; next++)
 			;

@@ -7,10 +7,14 @@
 
 #include "hub/store/store.h"
 
-/* What a snapshot of a process has in one group; 0: it ends the snapshot before. */
+/*
+ * What a snapshot of a process has in one group; 0: it ends the snapshot before. id: of several
+ * snapshots of a process in one second, only the one with the greatest id counts.
+ */
 struct live_value {
 	int64_t process, time_s, value;
 	size_t group;
+	uint64_t id;
 };
 
 struct series_sums {

@@ -536,16 +536,6 @@ void store_where_node(struct where *w);
  */
 void store_where_process(struct where *w);
 /*
- * Adds a table "(...)" with series and time of the newest snapshot of each process in the
- * selection's time.
- */
-void store_where_newest(struct where *w, const struct selection *sel);
-/*
- * Adds a condition on snapshots named `p`. If a clock was set back, two of a series may end in the
- * same second: only the one that was stored last counts.
- */
-void store_where_stored_last(struct where *w);
-/*
  * Whether the selection uses a tag of calls, in a condition or to group by. Only rows of `links`
  * have such tags.
  */
@@ -553,6 +543,19 @@ bool store_where_wants_links(const struct selection *sel);
 /* Whether the selection uses a tag of samples. The other tags are those of their series. */
 bool store_where_wants_samples(const struct selection *sel);
 int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret);
+
+/* ---- sqlite_snapshots.c: which snapshots count, as SQL ---- */
+
+/*
+ * Adds a table "(...)" with series and time of the newest snapshot of each process in the
+ * selection's time.
+ */
+void store_where_newest(struct where *w, const struct selection *sel);
+/*
+ * Adds a condition on snapshots in the table of profiles of this name: of those of one series that
+ * end in one second, only one counts.
+ */
+void store_where_one_of_second(struct where *w, const char *profiles);
 
 /* ---- sqlite_scope.c: the reader's scope as SQL; the series table must be named `se` ---- */
 

@@ -102,12 +102,6 @@ static void of_place(struct where *w, const char *condition)
 	store_where_text(w, condition);
 }
 
-void store_where_stored_last(struct where *w)
-{
-	store_where_text(w, " AND NOT EXISTS (SELECT 1 FROM profiles y WHERE y.event=p.event AND "
-			    "y.series=p.series AND y.time=p.time AND y.key>p.key AND y.n>0)");
-}
-
 void store_where_samples(struct where *w, const struct selection *sel, bool each, bool all_events)
 {
 	bool snapshot = profile_event_info(sel->event)->snapshot && !all_events;
@@ -140,7 +134,7 @@ void store_where_samples(struct where *w, const struct selection *sel, bool each
 		store_where_text(w, " AND se.id=nw.series");
 		of_place(w, "time=nw.time");
 		if (!w->links)
-			store_where_stored_last(w);
+			store_where_one_of_second(w, "p");
 	}
 	store_where_selection(w, sel);
 }

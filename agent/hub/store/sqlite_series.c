@@ -16,12 +16,35 @@ struct summing {
 	/* snapshots only */
 	struct id_map processes; /* series -> int64_t, the number of its process */
 	struct id_set selected;	 /* numbers of processes that have a series in the selection */
+	struct id_set renamed;	 /* numbers of processes that have several series */
+	sqlite3_stmt *id_of;	 /* the id of a snapshot of (event, series, time) */
 };
 
-static int add_live(struct summing *s, const struct live_value *v)
+/* Reads the first bytes of the id of a snapshot of a series that has samples; 0: there is none. */
+static int read_id(struct summing *s, int64_t series, int64_t time_s, uint64_t *ret)
 {
-	int e = store_series_add_live(&s->sums, v);
+	const uint8_t *id;
+	int rc;
 
+	sqlite3_bind_int64(s->id_of, 1, s->sums.r->sel->event);
+	sqlite3_bind_int64(s->id_of, 2, series);
+	sqlite3_bind_int64(s->id_of, 3, time_s);
+	rc = sqlite3_step(s->id_of);
+	id = rc == SQLITE_ROW ? sqlite3_column_blob(s->id_of, 0) : NULL;
+	*ret = 0;
+	for (int i = 0; id && i < MIN(sqlite3_column_bytes(s->id_of, 0), (int)sizeof(*ret)); i++)
+		*ret = *ret << 8 | id[i];
+	sqlite3_reset(s->id_of);
+	return store_sq_errno(rc);
+}
+
+/* Only a process with several series may have two snapshots in one second. */
+static int add_live(struct summing *s, int64_t series, struct live_value v)
+{
+	int e = store_id_set_has(&s->renamed, v.process) ? read_id(s, series, v.time_s, &v.id) : 0;
+
+	if (!e)
+		e = store_series_add_live(&s->sums, &v);
 	return e ? e
 		 : store_query_takes(&s->query,
 				     s->sums.cap_live * sizeof(*s->sums.live) + s->groups.bytes);
@@ -48,8 +71,11 @@ static int add(struct summing *s, int64_t series, int64_t stack, int64_t time_s,
 	if (!value)
 		return 0;
 	if (s->sums.snapshot)
-		return add_live(s,
-				&(struct live_value){process_of(s, series), time_s, value, group});
+		return add_live(s, series,
+				(struct live_value){.process = process_of(s, series),
+						    .time_s = time_s,
+						    .value = value,
+						    .group = group});
 	store_series_add(&s->sums, group, time_s, value);
 	return 0;
 }
@@ -87,7 +113,7 @@ static int read_profiles(struct summing *s, const struct selection *sel)
 	store_where_text(&w, " AND p.time<=");
 	store_where_int(&w, sel->time_end_s);
 	if (s->sums.snapshot)
-		store_where_stored_last(&w);
+		store_where_one_of_second(&w, "p");
 	store_where_selection(&w, sel);
 	e = store_where_prepare(&w, s->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -116,7 +142,7 @@ static int read_samples(struct summing *s, const struct selection *sel)
 	store_where_text(&w, w.links ? " AND sa.event=" : " AND p.event=");
 	store_where_int(&w, sel->event);
 	if (s->sums.snapshot && !w.links)
-		store_where_stored_last(&w);
+		store_where_one_of_second(&w, "p");
 	e = store_where_prepare(&w, s->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
 		e = add(s, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 2),
@@ -143,6 +169,8 @@ static int read_processes(struct summing *s, const struct selection *sel)
 		int64_t *process = xmalloc(sizeof(*process));
 
 		*process = sqlite3_column_int64(st, 1);
+		if (*process != sqlite3_column_int64(st, 0))
+			store_id_set_add(&s->renamed, *process);
 		store_id_map_put(&s->processes, sqlite3_column_int64(st, 0), process);
 		if (store_groups_has(&s->groups, sqlite3_column_int64(st, 0)))
 			store_id_set_add(&s->selected, *process);
@@ -171,11 +199,12 @@ static int read_snapshots(struct summing *s, const struct selection *sel)
 	store_where_int(&w, sel->time_end_s);
 	e = store_where_prepare(&w, s->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		struct live_value v = {.process = process_of(s, sqlite3_column_int64(st, 0)),
+		int64_t series = sqlite3_column_int64(st, 0);
+		struct live_value v = {.process = process_of(s, series),
 				       .time_s = sqlite3_column_int64(st, 1)};
 
 		if (store_id_set_has(&s->selected, v.process))
-			e = add_live(s, &v);
+			e = add_live(s, series, v);
 	}
 	return e ? e : store_sq_errno(rc);
 }
@@ -243,6 +272,12 @@ static int read_series(struct summing *s, struct store_series *ret)
 	bool each = store_where_wants_links(&sel) || store_where_wants_samples(&sel);
 	int e = store_groups_begin(&s->groups, &s->query, &sel, s->sums.r->group_by);
 
+	if (!e)
+		e = store_sq_errno(sqlite3_prepare_v2(
+			s->query.db,
+			"SELECT MAX(id) FROM profiles WHERE event=? AND series=? AND time=? AND "
+			"n>0",
+			-1, &s->id_of, NULL));
 	if (!e && s->sums.snapshot)
 		e = read_processes(s, &sel);
 	if (!e && s->sums.snapshot)
@@ -272,6 +307,8 @@ int store_sqlite_series(void *sink, const struct series_request *r, struct store
 	store_series_end(&s.sums);
 	store_id_map_free(&s.processes);
 	store_id_set_done(&s.selected);
+	store_id_set_done(&s.renamed);
+	sqlite3_finalize(s.id_of);
 	store_groups_done(&s.groups);
 	if (e)
 		store_series_done(&got);

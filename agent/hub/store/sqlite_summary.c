@@ -69,6 +69,8 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	store_where_text(&w,
 			 "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
+	if (profile_event_info(sel->event)->snapshot)
+		store_where_one_of_second(&w, "x");
 	store_where_text(&w, " AND ");
 	store_summary_is_window(&w);
 	e = first_row(&w, db, &st);

@@ -432,28 +432,6 @@ void store_where_process(struct where *w)
 	store_where_text(w, ")");
 }
 
-/*
- * Takes the newest snapshot per process, not per series. If the name or a label of a process
- * changes, it gets a new series, and the snapshot of the old series must not be counted, too.
- */
-void store_where_newest(struct where *w, const struct selection *sel)
-{
-	store_where_text(w, "(SELECT series, time FROM (SELECT series, time, MAX(time) OVER "
-			    "(PARTITION BY process) AS newest FROM (SELECT se.id AS series, ");
-	store_where_process(w);
-	store_where_text(w, " AS process, (SELECT MAX(y.time) FROM snapshots y WHERE y.event=");
-	store_where_int(w, sel->event);
-	store_where_text(w, " AND y.series=se.id AND y.time>=");
-	store_where_int(w, sel->time_start_s);
-	store_where_text(w, " AND y.time<=");
-	store_where_int(w, sel->time_end_s);
-	store_where_text(w, ") AS time FROM series se WHERE se.last_s>=");
-	store_where_int(w, sel->time_start_s);
-	store_where_text(w, " AND se.first_s<=");
-	store_where_int(w, sel->time_end_s);
-	store_where_text(w, ") WHERE time IS NOT NULL) WHERE time=newest)");
-}
-
 int store_where_prepare(struct where *w, sqlite3 *db, sqlite3_stmt **ret)
 {
 	sqlite3_stmt *st = NULL;

@@ -312,8 +312,8 @@ void store_ch_windows(struct ch_where *w, const struct selection *sel, enum ch_w
 void store_ch_overlap(struct ch_where *w, const struct selection *sel);
 /* as store_ch_windows() with a row for each sample: stack, v, c, cpu and with calls trace, span */
 void store_ch_samples(struct ch_where *w, const struct selection *sel, enum ch_which which);
-/* " AND ...": of snapshots of one process that end in one second, the one that came last */
-void store_ch_last_stored(struct ch_where *w, const struct selection *sel);
+/* " AND ...": of snapshots of one process that end in one second, the one that counts */
+void store_ch_one_of_second(struct ch_where *w, const struct selection *sel);
 void store_ch_node(struct ch_where *w);
 void store_ch_process(struct ch_where *w);
 

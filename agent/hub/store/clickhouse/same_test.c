@@ -150,9 +150,9 @@ static void a_profile(struct batch *b, unsigned i)
 			T0 + (int64_t)below(20));
 	p->event = ONE_OF(events);
 	if (profile_event_info(p->event)->snapshot) {
-		/* no two snapshots of a process in one second, and not in the order of time */
-		p->process_id = 7 + i / 20;
-		p->end_ns = (T0 + i * 7 % 20) * NSEC_PER_SEC;
+		/* not in the order of time, and a process has several in one second */
+		p->process_id = 7 + i % 2;
+		p->end_ns = (T0 + i % 4 * 5) * NSEC_PER_SEC;
 		p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
 	}
 	p->process_start_ns = below(2) * 10 * NSEC_PER_SEC;

@@ -87,7 +87,7 @@ static void put_rows(struct summing *s, struct ch_where *w, const struct selecti
 	else
 		store_ch_windows(w, sel, CH_OF_EVENT);
 	if (s->sums.snapshot)
-		store_ch_last_stored(w, sel);
+		store_ch_one_of_second(w, sel);
 	store_ch_selection(w, sel);
 }
 
@@ -139,8 +139,11 @@ static int take_sum(struct ch_rows *rows, void *arg)
 		return 0;
 	if (s->sums.snapshot)
 		return store_series_add_live(
-			&s->sums, &(struct live_value){process, step, value,
-						       group_of(s, has_group ? name : NULL)});
+			&s->sums,
+			&(struct live_value){.process = process,
+					     .time_s = step,
+					     .value = value,
+					     .group = group_of(s, has_group ? name : NULL)});
 	if (step < 0 || step >= (int64_t)s->sums.n_steps)
 		return store_ch_ends_early(s->reterr);
 	store_series_add(&s->sums, group_of(s, has_group ? name : NULL),

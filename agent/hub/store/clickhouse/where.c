@@ -436,15 +436,14 @@ static void put_event(struct ch_where *w, const struct selection *sel)
 }
 
 /*
- * The newest snapshot of a process, whatever its name and labels were. A profile without samples is
- * newer than another one of the same second only if it is alone. every: of each event; what is no
- * snapshot stays.
+ * The newest snapshot of a process, whatever its name and labels were; which of one second counts:
+ * store.h, struct store_row. every: of each event; what is no snapshot stays.
  */
 static void put_newest(struct ch_where *w, const struct selection *sel, bool every)
 {
 	text(w, every ? " AND (NOT snapshot OR " : " AND ");
-	text(w, "profile_id IN (SELECT argMax(profile_id, (time, n>0, stored)) FROM windows "
-		"FINAL WHERE ");
+	text(w, "profile_id IN (SELECT argMax(profile_id, (time, n>0, profile_id)) FROM "
+		"windows FINAL WHERE ");
 	if (!every)
 		put_event(w, sel);
 	put_time(w, sel);
@@ -465,10 +464,10 @@ static void put_where(struct ch_where *w, const struct selection *sel, enum ch_w
 		put_newest(w, sel, false);
 }
 
-void store_ch_last_stored(struct ch_where *w, const struct selection *sel)
+void store_ch_one_of_second(struct ch_where *w, const struct selection *sel)
 {
-	text(w, " AND snapshot AND profile_id IN (SELECT argMax(profile_id, (n>0, stored)) FROM "
-		"windows FINAL WHERE ");
+	text(w, " AND snapshot AND profile_id IN (SELECT argMax(profile_id, (n>0, profile_id)) "
+		"FROM windows FINAL WHERE ");
 	put_event(w, sel);
 	put_time(w, sel);
 	text(w, " AND snapshot GROUP BY time, ");
