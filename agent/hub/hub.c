@@ -350,9 +350,15 @@ int hub_new(struct loop *l, const struct hub_config *c, struct hub **ret,
 		hub_free(h);
 		return r;
 	}
-	h->upkeep = hub_upkeep_new(l, h->kept.store, h->writer,
-				   *h->conf->store_url ? h->conf->store_url : h->conf->data_dir,
-				   h->leader);
+	h->upkeep = hub_upkeep_new(&(struct upkeep_config){
+		.loop = l,
+		.store = h->kept.store,
+		.symbols = h->kept.symbols,
+		.writer = h->writer,
+		.uploads = h->uploads,
+		.where = *h->conf->store_url ? h->conf->store_url : h->conf->data_dir,
+		.leader = h->leader,
+	});
 	*ret = h;
 	return 0;
 }

@@ -4,46 +4,58 @@
 
 #include <stdlib.h>
 
-#define EXPIRE_NS	(60 * NSEC_PER_SEC)
-#define EXPIRE_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if one deletion takes longer, /healthz fails */
-#define LOOK_NS		(5 * NSEC_PER_SEC)	 /* how often it looks at the store's health */
+#define MINUTE_NS    (60 * NSEC_PER_SEC)
+#define JOB_LIMIT_NS (10 * 60 * NSEC_PER_SEC) /* if one job takes longer, /healthz fails */
+#define LOOK_NS	     (5 * NSEC_PER_SEC)	      /* how often it looks at the store's health */
 
 struct upkeep {
-	struct loop *loop;
-	struct store *store;
-	struct worker *writer;
-	const char *where;
-	struct leader *leader;
-	struct timer expire_timer, look_timer;
+	struct upkeep_config config;
+	struct timer minute_timer, look_timer;
 	char error[STORE_ERROR_BYTES]; /* the store's error that was logged last */
 };
 
-struct expire_job {
+struct upkeep_job {
 	struct job job;
 	struct store *store;
+	struct symbols *symbols;
 };
 
 static void expire_run(struct job *j)
 {
-	struct expire_job *e = (struct expire_job *)j;
+	struct upkeep_job *e = (struct upkeep_job *)j;
 
 	(void)store_expire(e->store, now_wall_ns()); /* it logs its errors */
 	free(e);
 }
 
-static void expire(void *arg)
+static void retry_run(struct job *j)
+{
+	struct upkeep_job *e = (struct upkeep_job *)j;
+
+	symbols_retry(e->symbols);
+	free(e);
+}
+
+static void post(struct upkeep *u, struct worker *to, void (*run)(struct job *j))
+{
+	struct upkeep_job *e = xcalloc(1, sizeof(*e));
+
+	*e = (struct upkeep_job){.job = {.run = run, .deadline_ns = JOB_LIMIT_NS},
+				 .store = u->config.store,
+				 .symbols = u->config.symbols};
+	if (worker_post(to, &e->job))
+		free(e); /* the queue is full: the timer tries again in a minute */
+}
+
+static void each_minute(void *arg)
 {
 	struct upkeep *u = arg;
-	struct expire_job *e;
 
-	timer_set(u->loop, &u->expire_timer, EXPIRE_NS, expire, u);
-	if (!hub_leader_leads(u->leader))
-		return;
-	e = xcalloc(1, sizeof(*e));
-	*e = (struct expire_job){.job = {.run = expire_run, .deadline_ns = EXPIRE_LIMIT_NS},
-				 .store = u->store};
-	if (worker_post(u->writer, &e->job))
-		free(e); /* the writer's queue is full: the timer tries again in a minute */
+	timer_set(u->config.loop, &u->minute_timer, MINUTE_NS, each_minute, u);
+	if (u->config.symbols)
+		post(u, u->config.uploads, retry_run);
+	if (hub_leader_leads(u->config.leader))
+		post(u, u->config.writer, expire_run);
 }
 
 /*
@@ -55,25 +67,23 @@ static void look(void *arg)
 	struct upkeep *u = arg;
 	struct store_stats s;
 
-	if (!hub_leader_leads(u->leader))
-		store_stop_expiring(u->store);
-	store_stats(u->store, &s);
+	if (!hub_leader_leads(u->config.leader))
+		store_stop_expiring(u->config.store);
+	store_stats(u->config.store, &s);
 	if (!streq(s.error, u->error) && *s.error)
-		log_err("store: %s: %s", u->where, s.error);
+		log_err("store: %s: %s", u->config.where, s.error);
 	else if (!streq(s.error, u->error))
 		log_info("store: works again");
 	snprintf(u->error, sizeof(u->error), "%s", s.error);
-	timer_set(u->loop, &u->look_timer, LOOK_NS, look, u);
+	timer_set(u->config.loop, &u->look_timer, LOOK_NS, look, u);
 }
 
-struct upkeep *hub_upkeep_new(struct loop *l, struct store *store, struct worker *writer,
-			      const char *where, struct leader *leader)
+struct upkeep *hub_upkeep_new(const struct upkeep_config *c)
 {
 	struct upkeep *u = xcalloc(1, sizeof(*u));
 
-	*u = (struct upkeep){
-		.loop = l, .store = store, .writer = writer, .where = where, .leader = leader};
-	timer_set(l, &u->expire_timer, EXPIRE_NS, expire, u);
+	u->config = *c;
+	timer_set(c->loop, &u->minute_timer, MINUTE_NS, each_minute, u);
 	look(u);
 	return u;
 }
@@ -82,7 +92,7 @@ struct upkeep *hub_upkeep_free(struct upkeep *u)
 {
 	if (!u)
 		return NULL;
-	timer_cancel(&u->expire_timer);
+	timer_cancel(&u->minute_timer);
 	timer_cancel(&u->look_timer);
 	free(u);
 	return NULL;

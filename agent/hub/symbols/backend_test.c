@@ -30,7 +30,7 @@ struct place {
 	size_t n, n_lists;
 	uint64_t last_id;
 	uint64_t late_id; /* the next list that should have this upload does not */
-	int list_error, put_error, open_error;
+	int list_error, put_error, open_error, remove_error;
 	/* called once, before the next upload is there: what another hub does meanwhile */
 	void (*meanwhile)(void *arg);
 	void *arg;
@@ -87,6 +87,8 @@ static int place_remove(void *b, const struct store_upload *u, bool older)
 {
 	struct place *p = b;
 
+	if (p->remove_error)
+		return p->remove_error;
 	for (size_t i = 0; i < p->n;) {
 		const struct store_upload *x = &p->uploads[i];
 		bool of_it = streq(x->ns, u->ns) && streq(x->build_id, u->build_id);
@@ -395,6 +397,35 @@ static void an_upload_without_a_second_look_does_not_stay(void **state)
 	assert_int_equal(w->place.n, 0);
 }
 
+/*
+ * An upload that was refused, but could not be deleted, is the only one: the hub takes no other one
+ * until it is gone.
+ */
+static void a_refused_upload_is_deleted_later(void **state)
+{
+	struct counter *errors = counter("symbols_remove_errors_total", NULL, NULL);
+	struct world *w = *state;
+	uint64_t before = counter_get(errors);
+
+	w->place.meanwhile = no_list_from_now_on;
+	w->place.arg = &w->place;
+	w->place.remove_error = -EAGAIN;
+	assert_int_equal(put(w, w->a, NULL, ID, "some"), -EAGAIN);
+	w->place.list_error = 0;
+	assert_int_equal(w->place.n, 1);
+	assert_int_equal(put(w, w->a, NULL, OTHER, "next"), -EAGAIN);
+	assert_non_null(strstr(w->e.reason, ID));
+	assert_int_equal(w->place.n, 1);
+	symbols_retry(w->a);
+	assert_int_equal(counter_get(errors) - before, 3);
+	w->place.remove_error = 0;
+	symbols_retry(w->a);
+	assert_int_equal(w->place.n, 0);
+	assert_name(w->a, NULL, "");
+	assert_int_equal(put(w, w->a, NULL, OTHER, "next"), 0);
+	assert_int_equal(counter_get(errors) - before, 3);
+}
+
 static void a_hub_starts_while_the_place_is_away(void **state)
 {
 	struct world *w = *state;
@@ -482,6 +513,7 @@ int main(void)
 		TEST(nothing_is_taken_while_the_place_is_away),
 		TEST(an_upload_that_the_list_does_not_show_is_no_success),
 		TEST(an_upload_without_a_second_look_does_not_stay),
+		TEST(a_refused_upload_is_deleted_later),
 		TEST(a_hub_starts_while_the_place_is_away),
 		TEST(a_file_that_cannot_be_read_is_tried_again_later),
 		TEST(a_file_that_was_replaced_is_read_anew),

@@ -3,7 +3,8 @@
  * Uploads and deletions. Other hubs may upload at the same time. So a hub lists the files before it
  * keeps one, and again afterwards. If both together have no room, each removes its own, and tells
  * its user. An upload that the second list does not show is removed, too: it may be that a replica
- * lags, so nobody knows whether there is room, or whether the file is the newest one.
+ * lags, so nobody knows whether there is room, or whether the file is the newest one. If it cannot
+ * be removed, this hub takes no other upload until it is.
  */
 #include "hub/symbols/table.h"
 
@@ -105,12 +106,53 @@ static int end(struct putting *p)
 	return r;
 }
 
+/* Removes the upload that was refused. The caller holds s->changing. */
+static int remove_unwanted(struct symbols *s, struct field_error *reterr)
+{
+	int r;
+
+	if (!s->unwanted.id)
+		return 0;
+	r = s->backend->remove(s->kept, &s->unwanted, false);
+	if (!r) {
+		s->unwanted.id = 0;
+		(void)symbols_list_now(s, NULL);
+		return 0;
+	}
+	counter_add(counter("symbols_remove_errors_total", NULL, NULL), 1);
+	field_error_set(reterr, "store",
+			"the symbols of build id %s%s%s were refused, but cannot be deleted: no "
+			"others are taken until they are",
+			s->unwanted.build_id, *s->unwanted.ns ? " of namespace " : "",
+			s->unwanted.ns);
+	return -EAGAIN;
+}
+
+static void refuse(struct putting *p)
+{
+	struct field_error e = {0};
+
+	p->s->unwanted = p->u;
+	if (remove_unwanted(p->s, &e))
+		log_warn("%s", e.reason);
+}
+
+void symbols_retry(struct symbols *s)
+{
+	if (pthread_mutex_trylock(&s->changing))
+		return; /* an upload is under way, which has tried */
+	(void)remove_unwanted(s, NULL);
+	pthread_mutex_unlock(&s->changing);
+}
+
 /* The caller holds s->changing. */
 static int keep(struct putting *p, const struct symbols_received *file)
 {
 	struct symbols *s = p->s;
-	int r = symbols_list_now(s, p->err);
+	int r = remove_unwanted(s, p->err);
 
+	if (!r)
+		r = symbols_list_now(s, p->err);
 	if (!r)
 		r = begin(p);
 	if (!r)
@@ -118,13 +160,13 @@ static int keep(struct putting *p, const struct symbols_received *file)
 	if (r)
 		return r;
 	r = end(p);
-	/* if this fails, an upload that was beaten is deleted later, and one without room stays */
-	if (r || p->is_beaten)
+	if (r)
+		refuse(p);
+	/* if this fails, the store deletes it later, because there is a newer one */
+	else if (p->is_beaten)
 		(void)s->backend->remove(s->kept, &p->u, false);
 	else if (*p->old.build_id && p->old.id != p->u.id)
 		(void)s->backend->remove(s->kept, &p->old, true);
-	if (r)
-		(void)symbols_list_now(s, NULL);
 	return r;
 }
 

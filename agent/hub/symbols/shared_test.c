@@ -458,6 +458,10 @@ static void what_is_left_of_uploads_is_deleted_later(void **state)
 	run_sql(w->sql, "INSERT INTO symbols (build_id, upload, version) VALUES "
 			"('" ID "', 9, 18446744073709551615)");
 	assert_rows(w, "3\n", "4\n");
+	/* a failure does not wait for the next hour */
+	run_sql(w->sql, "RENAME TABLE symbols TO hidden");
+	assert_int_not_equal(store_ch_expire_uploads(w->sql, now_ns, &w->e), 0);
+	run_sql(w->sql, "RENAME TABLE hidden TO symbols");
 	assert_int_equal(store_ch_expire_uploads(w->sql, now_ns, &w->e), 0);
 	/* the engine deletes chunks a little later */
 	run_sql(w->sql, "ALTER TABLE symbol_chunks DELETE WHERE 0 SETTINGS mutations_sync=1");

@@ -59,6 +59,8 @@ int symbols_check_namespace(const char *ns, struct field_error *reterr);
  */
 int symbols_put(struct symbols *s, const char *ns, const char *build_id, const void *data, size_t n,
 		struct field_error *reterr);
+/* Tries again to remove an upload that was refused after it was stored. For once a minute. */
+void symbols_retry(struct symbols *s);
 /* -ENOENT: no such file; -EAGAIN */
 int symbols_delete(struct symbols *s, const char *ns, const char *build_id);
 /*

@@ -34,6 +34,8 @@ struct symbols {
 	uint64_t max_bytes;
 	struct demangler *demangler;
 	pthread_mutex_t changing; /* one upload or deletion at a time; taken before the others */
+	/* that was refused, but could not be removed yet; id 0: none. `changing` protects it */
+	struct store_upload unwanted;
 	pthread_mutex_t listing; /* protects listed_ns, list_failed, n_refused; taken before lock */
 	uint64_t listed_ns;	 /* CLOCK_MONOTONIC, when the list was last asked for; 0: never */
 	bool list_failed;

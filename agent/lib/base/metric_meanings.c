@@ -301,6 +301,9 @@ static const struct {
 	 "Uploaded symbol files that the hub read from ClickHouse, by result."},
 	{"symbols_list_errors_total",
 	 "Times that the list of uploaded symbol files could not be read from ClickHouse."},
+	{"symbols_remove_errors_total",
+	 "Times that an uploaded symbol file that the hub refused could not be deleted again; it "
+	 "takes no other one until it is"},
 	{"symbols_uploads_total", "Uploaded symbol files, by result."},
 	{"targets_not_told_total", "Targets without room in the hub whose status does not say so, "
 				   "because too many wait for it."},

@@ -75,7 +75,7 @@ struct ch_expiring {
 	/* all that ended then or before was deleted; 0: nothing was. Both threads read it */
 	_Atomic int64_t cut_s;
 	int64_t oldest_s;     /* what is left of the day of cut_s begins then; 0: nothing is */
-	uint64_t uploads_ns;  /* CLOCK_MONOTONIC, when uploads were last deleted */
+	uint64_t uploads_ns;  /* CLOCK_MONOTONIC, when uploads were last deleted without error */
 	uint64_t measured_ns; /* CLOCK_MONOTONIC, when the stats were last read */
 };
 

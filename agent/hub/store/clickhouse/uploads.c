@@ -338,9 +338,12 @@ int store_ch_expire_uploads(struct ch_store *s, uint64_t now_wall_ns, struct fie
 
 	if (s->expiring.uploads_ns && now_ns - s->expiring.uploads_ns < EXPIRE_EVERY)
 		return 0;
-	s->expiring.uploads_ns = now_ns;
 	r = delete_replaced(s, until_s, l, reterr);
-	return r ? r : delete_orphans(s, l, reterr);
+	if (!r)
+		r = delete_orphans(s, l, reterr);
+	if (!r) /* else the next call, a minute later, tries again */
+		s->expiring.uploads_ns = now_ns;
+	return r;
 }
 
 const struct upload_ops store_ch_uploads = {list, put, get, drop};
