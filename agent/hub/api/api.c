@@ -155,8 +155,10 @@ static void reply_with(reply_fn *fn, const struct call *c, int status, const cha
 		encoding = xasprintf("Content-Encoding: %s", api_encoding_name(c->encoded));
 		all[i++] = encoding;
 	}
-	if (c->file_name && c->scope_note)
-		all[i++] = "Podflame-Left-Out: namespaces";
+	if (c->file_name && (c->scope_note || c->lacks_names))
+		all[i++] = !c->lacks_names ? "Podflame-Left-Out: namespaces"
+			   : c->scope_note ? "Podflame-Left-Out: namespaces, names"
+					   : "Podflame-Left-Out: names";
 	if (c->file_name) {
 		disposition =
 			xasprintf("Content-Disposition: attachment; filename=\"%s\"", c->file_name);

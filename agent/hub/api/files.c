@@ -54,6 +54,7 @@ static int write_file(struct query_file *f, enum file_format format, struct buf 
 static int read_file(struct file_job *j, struct buf *out, struct field_error *reterr)
 {
 	struct symbols_names *names = api_query_names(&j->q, j->request.selection);
+	_cleanup_free_ char *unread = NULL;
 	struct store_summary s = {0};
 	struct query_file *f;
 	int e;
@@ -67,6 +68,8 @@ static int read_file(struct file_job *j, struct buf *out, struct field_error *re
 	if (e == -E2BIG)
 		field_error_set(reterr, "file", "the file would be too large: ask for less");
 	j->q.n_rows = s.n_rows;
+	unread = names ? symbols_names_unread(names) : NULL;
+	j->q.call->lacks_names = unread != NULL;
 	query_file_free(f);
 	symbols_names_free(names);
 	store_summary_done(&s);

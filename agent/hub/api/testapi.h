@@ -35,6 +35,7 @@ struct fixture {
 	int status;	 /* 0: no answer */
 	char error[128]; /* why there is no answer */
 	char retry_after[16];
+	char left_out[32]; /* the last reply's header Podflame-Left-Out; "": none */
 	struct http_call *leaving; /* a request whose client leaves before its end */
 	char *body;
 	json_t *json;
@@ -430,6 +431,8 @@ static inline void head_came(int status, const struct http_headers *h, void *arg
 
 	(void)status;
 	snprintf(f->retry_after, sizeof(f->retry_after), "%s", http_header(h, "Retry-After") ?: "");
+	snprintf(f->left_out, sizeof(f->left_out), "%s",
+		 http_header(h, "Podflame-Left-Out") ?: "");
 }
 
 static inline int ask_headers(struct fixture *f, const char *method, const char *path,

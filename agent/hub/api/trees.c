@@ -14,17 +14,25 @@ static int add_row(const struct store_row *row, void *arg)
 	return query_tree_add(a->tree, row, a->max_kernel_stack_depth);
 }
 
-/* Reads the rows of a selection into a tree, with the names that uploaded symbols have. */
-static int read_tree(struct query_job *q, struct selection *s, struct adding *a,
+/*
+ * Reads the rows of a request's selection into a tree, with the names that uploaded symbols have.
+ * Of files that cannot be read, the request gets a note.
+ */
+static int read_tree(struct query_job *q, struct tracing_request *r, struct adding *a,
 		     struct store_summary *ret, struct field_error *reterr)
 {
+	struct selection *s = r->selection;
 	struct symbols_names *names = api_query_names(q, s);
+	_cleanup_free_ char *unread = NULL;
 	int e;
 
 	s->given_up = &q->given_up;
 	query_tree_set_budget(a->tree, &q->bytes->budget);
 	query_tree_set_names(a->tree, names ? symbols_name : NULL, names);
 	e = store_read(q->store, &q->call->scope, s, add_row, a, ret, reterr);
+	unread = names ? symbols_names_unread(names) : NULL;
+	if (unread)
+		query_note_add(r, unread);
 	symbols_names_free(names);
 	return e;
 }
@@ -50,7 +58,7 @@ static void make_tracing(struct query_job *q)
 	r->scope_note = q->call->scope_note;
 	r->budget = &q->bytes->budget;
 	a = (struct adding){query_tree_new(&query_deepflow_form), r->max_kernel_stack_depth};
-	if (read_tree(q, r->selection, &a, &s, &e))
+	if (read_tree(q, r, &a, &s, &e))
 		q->reply = query_tracing_error("FAIL", e.reason, r, &q->http, &q->n_reply);
 	else
 		q->reply = query_tracing_reply(a.tree, r, &s, &q->http, &q->n_reply);
@@ -86,12 +94,12 @@ struct tree_job {
 static int read_trees(struct tree_job *j, struct field_error *reterr)
 {
 	struct adding a = {j->tree, -1};
-	int e = read_tree(&j->q, j->request.tracing.selection, &a, &j->summaries[0], reterr);
+	int e = read_tree(&j->q, &j->request.tracing, &a, &j->summaries[0], reterr);
 
 	if (e || !j->request.before.selection)
 		return e;
 	query_tree_before(j->tree);
-	return read_tree(&j->q, j->request.before.selection, &a, &j->summaries[1], reterr);
+	return read_tree(&j->q, &j->request.before, &a, &j->summaries[1], reterr);
 }
 
 /* Whether the answer may have several processes. The root of one process has its name. */
@@ -207,7 +215,7 @@ static void make_groups(struct query_job *q)
 	}
 	r->tree.tracing.scope_note = q->call->scope_note;
 	a.tree = tree_for(&r->tree, false);
-	if (read_tree(q, r->tree.tracing.selection, &a, &s, &e)) {
+	if (read_tree(q, &r->tree.tracing, &a, &s, &e)) {
 		api_query_fail(q, &e);
 	} else {
 		q->http = 200;

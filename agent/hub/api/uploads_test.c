@@ -50,6 +50,35 @@ static void uploads_name_what_is_stored(void **state)
 	assert_int_equal(ask(f, "DELETE", SYMBOLS, NULL, NULL), 404);
 }
 
+static void damage(const struct fixture *f)
+{
+	_cleanup_free_ char *path = xasprintf("%s/symbols/" BUILD_ID ".pfindex", f->dir);
+
+	assert_int_equal(truncate(path, 100), 0);
+}
+
+/* Frames without a name do not tell that a file for them was uploaded. */
+static void an_answer_tells_which_files_name_nothing(void **state)
+{
+	static const char *const paths[] = {TRACING, "/v1/profile/tree"};
+	static const char want[] = "the uploaded symbols of build id " BUILD_ID
+				   " name nothing: the file is damaged: upload it again";
+	struct fixture *f = *state;
+
+	assert_int_equal(upload(f, SYMBOLS, NULL), 200);
+	damage(f);
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		const json_t *notes;
+
+		assert_int_equal(ask(f, "POST", paths[i], NULL, STRIPPED_QUERY), 200);
+		notes = json_at(f->json, "summary.notes");
+		assert_int_equal(json_array_size(notes), 1);
+		assert_string_equal(json_string_value(json_array_get(notes, 0)), want);
+	}
+	assert_int_equal(ask(f, "POST", "/v1/profile/folded", NULL, STRIPPED_QUERY), 200);
+	assert_string_equal(f->left_out, "names");
+}
+
 static void bad_uploads(void **state)
 {
 	static const char *const bad[] = {"/v1/symbols/xyz", "/v1/symbols/0011", "/v1/symbols/.."};
@@ -431,6 +460,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		LOCAL(uploads_name_what_is_stored),
+		LOCAL(an_answer_tells_which_files_name_nothing),
 		LOCAL(bad_uploads),
 		CLUSTER(uploads_want_their_own_right),
 		CLUSTER(a_large_body_waits_for_the_right),

@@ -66,6 +66,8 @@ struct tracing_request {
 int query_tracing_parse(const char *body, size_t n, struct tracing_request *ret,
 		  struct field_error *reterr);
 void query_tracing_request_done(struct tracing_request *r);
+/* Adds a note for summary.notes, if it is not there yet. */
+void query_note_add(struct tracing_request *r, const char *text);
 /*
  * Adds the list of notes as JSON: those of the request, and own and deleted, unless they are "" or
  * NULL.

@@ -157,10 +157,16 @@ int query_body_parse(const char *body, size_t n, json_t **ret, struct field_erro
 	return e;
 }
 
-/*
- * Adds the note if it is not in the list yet. So there are at most two notes more than the
- * conditions in tag_filter.
- */
+/* There are at most two notes of a request more than the conditions in tag_filter. */
+void query_note_add(struct tracing_request *r, const char *text)
+{
+	for (size_t i = 0; i < r->n_notes; i++)
+		if (streq(r->notes[i], text))
+			return;
+	r->notes = xrealloc(r->notes, (r->n_notes + 1) * sizeof(*r->notes));
+	r->notes[r->n_notes++] = xstrdup(text);
+}
+
 static void note(struct tracing_request *r, const char *fmt, ...) _printf_(2, 3);
 static void note(struct tracing_request *r, const char *fmt, ...)
 {
@@ -171,11 +177,7 @@ static void note(struct tracing_request *r, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	text[utf8_cut(text, sizeof(text))] = 0; /* no part of a character at the end */
-	for (size_t i = 0; i < r->n_notes; i++)
-		if (streq(r->notes[i], text))
-			return;
-	r->notes = xrealloc(r->notes, (r->n_notes + 1) * sizeof(*r->notes));
-	r->notes[r->n_notes++] = xstrdup(text);
+	query_note_add(r, text);
 }
 
 /* Adds a note for each tag of the filter that podflame does not store. */

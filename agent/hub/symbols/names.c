@@ -9,9 +9,12 @@
 #include <stdlib.h>
 #include <uthash.h>
 
+#define MAX_TOLD 5 /* files that a text names */
+
 struct uploaded_file { /* a file that a frame of this query needs */
 	char *build_id;
 	struct elf_index *index;   /* NULL: there is none, or it cannot be read */
+	int trouble;		   /* why not */
 	struct symbols_cost *cost; /* NULL: nobody has uploaded this file */
 	UT_hash_handle hh;
 };
@@ -141,7 +144,7 @@ static struct uploaded_file *find_file(struct symbols_names *n, const char *ns,
 		f->build_id = xstrdup(build_id);
 		f->cost = symbols_cost(n->symbols, ns, build_id);
 		if (f->cost)
-			symbols_index(n->symbols, ns, build_id, &n->wait, &f->index);
+			f->trouble = symbols_index(n->symbols, ns, build_id, &n->wait, &f->index);
 		HASH_ADD_KEYPTR(hh, all->files, f->build_id, strlen(f->build_id), f);
 	}
 	return f;
@@ -153,6 +156,37 @@ static struct uploaded_file *file_of(struct symbols_names *n, const char *ns, co
 	struct uploaded_file *own = ns ? find_file(n, ns, build_id) : NULL;
 
 	return own && own->index ? own : find_file(n, NULL, build_id);
+}
+
+static const char *unread_text(int trouble)
+{
+	return trouble == -EBADMSG ? "the file is damaged: upload it again"
+	       : trouble == -ETIME ? "there was no time to read the file: ask again"
+				   : "the file could not be read: ask again in a minute";
+}
+
+static void put_unread(struct buf *b, const struct uploaded_files *of,
+		       const struct uploaded_file *f)
+{
+	buf_printf(b, "%sthe uploaded symbols of build id %s", b->len ? "; " : "", f->build_id);
+	if (of->ns)
+		buf_printf(b, " of namespace %s", of->ns);
+	buf_printf(b, " name nothing: %s", unread_text(f->trouble));
+}
+
+char *symbols_names_unread(const struct symbols_names *n)
+{
+	struct buf b = {0};
+	size_t n_unread = 0;
+
+	for (const struct uploaded_files *of = n->files; of; of = of->hh.next)
+		for (const struct uploaded_file *f = of->files; f; f = f->hh.next)
+			/* -ENOENT: it was deleted meanwhile */
+			if (f->trouble && f->trouble != -ENOENT && n_unread++ < MAX_TOLD)
+				put_unread(&b, of, f);
+	if (n_unread > MAX_TOLD)
+		buf_printf(&b, "; and those of %zu more", n_unread - MAX_TOLD);
+	return n_unread ? buf_steal(&b) : NULL;
 }
 
 static const char *show(struct symbols_names *n, struct uploaded_file *file, const char *raw)

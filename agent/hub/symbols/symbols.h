@@ -100,6 +100,11 @@ struct symbols_names *symbols_names_free(struct symbols_names *n);
  */
 void symbols_names_wait(struct symbols_names *n, const struct store_wait *w);
 /*
+ * Which files could not be read, and why, as a text for the user: their frames have no names, or
+ * those of the file of all namespaces. The caller frees it. NULL: there are none.
+ */
+char *symbols_names_unread(const struct symbols_names *n);
+/*
  * The namespaces that had files of their own when n was made, sorted. A query must tell frames of
  * these apart from those of others. They are valid until n is freed.
  */
