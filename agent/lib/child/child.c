@@ -91,6 +91,11 @@ bool child_ended(struct child *c)
 	return !c->killed;
 }
 
+bool child_is_starting(const struct child *c)
+{
+	return c->pid && !c->ready;
+}
+
 void child_lose(struct child *c)
 {
 	if (!c->pid)

@@ -12,11 +12,11 @@
 /* ---- owner; one thread at a time ---- */
 /* How the owner starts a process, ends it and waits for it. */
 struct child_ops {
-	uint64_t (*now_ns)(void);	/* CLOCK_MONOTONIC */
+	uint64_t (*now_ns)(void); /* CLOCK_MONOTONIC */
 	void (*sleep)(uint64_t ns);
 	/* The process gets sock as CHILD_SOCKET_FD. 0 or -errno. */
 	int (*start)(const char *path, char *const *argv, int sock, pid_t *ret);
-	void (*end)(pid_t pid);		/* kills the process with SIGKILL */
+	void (*end)(pid_t pid); /* kills the process with SIGKILL */
 	/* Waits at most ns for a process to end. true: it has ended and is reaped. */
 	bool (*reap)(pid_t pid, uint64_t ns);
 	/* Waits at most ns. true: a message or the end of the other side can be read. */
@@ -25,9 +25,9 @@ struct child_ops {
 extern const struct child_ops child_kernel;
 
 struct child_config {
-	const char *self_exe;		/* the program to execute; NULL: /proc/self/exe */
-	const char *const *argv;	/* the verb and its arguments, NULL at the end; copied */
-	const char *restarts;		/* name of the counter of children that were lost */
+	const char *self_exe;	 /* the program to execute; NULL: /proc/self/exe */
+	const char *const *argv; /* the verb and its arguments, NULL at the end; copied */
+	const char *restarts;	 /* name of the counter of children that were lost */
 	/* name of the counter of killed children that have not ended within 1 s */
 	const char *stuck;
 	/*
@@ -36,13 +36,13 @@ struct child_config {
 	 * 1 s.
 	 */
 	bool impatient;
-	const struct child_ops *ops;	/* NULL: child_kernel */
+	const struct child_ops *ops; /* NULL: child_kernel */
 	/* For a pool; 0: CHILD_POOL_WAITING_MAX and CHILD_POOL_QUESTIONS. */
 	size_t waiting_max;
 	unsigned questions_max;
 };
 struct child;
-struct child *child_new(const struct child_config *c);	/* starts no process yet */
+struct child *child_new(const struct child_config *c); /* starts no process yet */
 struct child *child_free(struct child *c);
 /*
  * Starts the process unless it runs, and waits until it is ready. After two losses in a row, the
@@ -71,7 +71,7 @@ int child_ask(struct child *c, const void *message, size_t n, const int *fds, si
  */
 int child_answer(struct child *c, uint64_t timeout_ns, void *message, size_t max, size_t *ret_n,
 		 int *ret_fd);
-void child_lose(struct child *c);		/* ends the process, and counts the loss */
+void child_lose(struct child *c); /* ends the process, and counts the loss */
 /* Ends the process, which is no loss. The next question starts another one. */
 void child_end(struct child *c);
 /*
@@ -79,7 +79,8 @@ void child_end(struct child *c);
  * system does not answer.
  */
 bool child_ended(struct child *c);
-void child_forget_losses(struct child *c);	/* the next loss is the first in a row */
+bool child_is_starting(const struct child *c); /* it has a process, which is not ready yet */
+void child_forget_losses(struct child *c);     /* the next loss is the first in a row */
 /* CLOCK_MONOTONIC: when an impatient owner may call again after -EAGAIN. */
 uint64_t child_next_ns(const struct child *c);
 uint64_t child_restarts(const struct child *c);
@@ -94,6 +95,8 @@ uint64_t child_restarts(const struct child *c);
 #define CHILD_POOL_OWNERS_MAX  256 /* owners that a pool remembers */
 /* after so many questions a child is replaced by a new one, unless child_config says otherwise */
 #define CHILD_POOL_QUESTIONS 100
+/* for so long after a question a child that is still starting is not ended to make room */
+#define CHILD_POOL_STARTING_NS (10 * NSEC_PER_SEC)
 /* a child that has waited for so long is ended */
 #define CHILD_POOL_IDLE_NS (30 * NSEC_PER_SEC)
 /* for so long an owner gets no child after a loss; twice as long each time, up to the maximum */
@@ -106,8 +109,9 @@ struct child_pool *child_pool_new(const struct child_config *c);
 struct child_pool *child_pool_free(struct child_pool *pool);
 /*
  * Takes a child that has served no other owner; the caller asks it alone. Two callers of one owner
- * get two children. -ECANCELED: the owner must wait, because of a loss: for the pause, and until
- * the lost process has ended.
+ * get two children. -ECANCELED: the owner must wait. Either because of a loss: for the pause, and
+ * until the lost process has ended. Or because so many children as may wait are all starting: each
+ * answers a question before it makes room for another owner's.
  */
 int child_pool_take(struct child_pool *pool, uint64_t owner, struct child **ret);
 /* lost: the child hung, died or lied. The pool ends it, and its owner must wait. */
@@ -123,14 +127,14 @@ uint64_t child_pool_next_ns(struct child_pool *pool, uint64_t owner);
 /* ---- the process ---- */
 #define CHILD_SOCKET_FD 3
 struct child_rights {
-	uint64_t data_bytes, address_bytes;	/* limits of its memory; 0: no limit */
-	uint64_t file_bytes;			/* limit of the size of a file (a memfd) */
-	uint64_t n_fds;				/* limit of the number of descriptors */
-	uint64_t cpu_s;				/* limit of its CPU time, in seconds; 0: no limit */
+	uint64_t data_bytes, address_bytes; /* limits of its memory; 0: no limit */
+	uint64_t file_bytes;		    /* limit of the size of a file (a memfd) */
+	uint64_t n_fds;			    /* limit of the number of descriptors */
+	uint64_t cpu_s;			    /* limit of its CPU time, in seconds; 0: no limit */
 	/* system calls that the child may make, with any arguments */
 	const int *calls;
 	size_t n_calls;
-	int (*allow)(void *filter);		/* adds rules to the seccomp filter; may be NULL */
+	int (*allow)(void *filter); /* adds rules to the seccomp filter; may be NULL */
 };
 /*
  * The child gives up all rights except `rights`, and reports to the owner that it is ready. If this

@@ -12,7 +12,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define END_AGAIN_NS NSEC_PER_SEC /* when an owner asks again whether its lost process has ended */
+#define END_AGAIN_NS  NSEC_PER_SEC /* when an owner asks again whether its lost process has ended */
+#define FULL_AGAIN_NS (100 * NSEC_PER_MSEC) /* the same, whether there is room for its child */
 
 struct pooled {
 	struct pooled *next;
@@ -88,14 +89,33 @@ static void move(struct child_pool *pool, struct pooled **at, struct pooled **li
 	pool->n--;
 }
 
-/* Finds the entry, not taken, that was used least recently. waits: only one that waits. */
+/* Whether the entry's child has to answer a question before it makes room for another one. */
+static bool has_its_turn(const struct pooled *p, uint64_t now)
+{
+	return p->waits && child_is_starting(p->child) && now < p->used_ns + CHILD_POOL_STARTING_NS;
+}
+
+static bool is_full(const struct child_pool *pool, uint64_t now)
+{
+	size_t n = 0;
+
+	for (const struct pooled *p = pool->items; p; p = p->next)
+		n += has_its_turn(p, now);
+	return n >= pool->waiting_max;
+}
+
+/*
+ * Finds the entry, not taken, that was used least recently. waits: only one that waits, and makes
+ * room.
+ */
 static struct pooled **least_recent(struct child_pool *pool, bool waits)
 {
 	struct pooled **least = NULL;
+	uint64_t now = now_ns(pool);
 
 	for (struct pooled **p = &pool->items; *p; p = &(*p)->next)
-		if (!(*p)->taken && (!waits || (*p)->waits) && child_ended((*p)->child) &&
-		    (!least || (*p)->used_ns < (*least)->used_ns))
+		if (!(*p)->taken && (!waits || ((*p)->waits && !has_its_turn(*p, now))) &&
+		    child_ended((*p)->child) && (!least || (*p)->used_ns < (*least)->used_ns))
 			least = p;
 	return least;
 }
@@ -149,6 +169,8 @@ static struct pooled *find(struct child_pool *pool, uint64_t owner, uint64_t *re
 		if (!p->taken)
 			found = p;
 	}
+	if (!(found && found->waits) && is_full(pool, now))
+		until_ns = MAX(until_ns, now + FULL_AGAIN_NS);
 	*ret_until_ns = until_ns;
 	return found;
 }

@@ -15,8 +15,9 @@
 #include "lib/base/testchild.h"
 #include "lib/child/child.h"
 
-#define VERB	"__pid"
-#define WAIT_NS (10 * NSEC_PER_SEC)
+#define VERB	 "__pid"
+#define WAIT_NS	 (10 * NSEC_PER_SEC)
+#define START_NS (200 * NSEC_PER_MSEC) /* an impatient owner waits so long for the start */
 
 static uint64_t later_ns;
 
@@ -138,6 +139,67 @@ static void few_wait(void **state)
 		assert_int_equal(lives(pids[i]), i >= n - CHILD_POOL_WAITING_MAX);
 	assert_int_not_equal(pid_for(pool, 0), pids[0]);
 	assert_int_equal(pid_for(pool, n - 1), pids[n - 1]);
+	child_pool_free(pool);
+}
+
+/* A child that is not ready when it is asked first, but is when it is asked again. */
+static bool readable_in_the_end(int sock, uint64_t ns)
+{
+	return ns != START_NS && child_kernel.readable(sock, ns ?: WAIT_NS);
+}
+
+/* Asks once; 0: there is no answer yet. */
+static pid_t try(struct child_pool *pool, uint64_t owner)
+{
+	struct child *c;
+	pid_t pid = 0;
+
+	if (child_pool_take(pool, owner, &c)) {
+		assert_true(child_pool_next_ns(pool, owner) > shifted_now_ns());
+		return 0;
+	}
+	if (child_ask(c, "?", 1, NULL, 0) == 0)
+		pid = ask(c);
+	child_pool_give(pool, c, false);
+	return pid;
+}
+
+/* More owners than children that wait: each gets its answer, also if children start slowly. */
+static void each_owner_has_its_turn(void **state)
+{
+	struct child_pool *pool = child_pool_new(&config);
+	pid_t pids[2 * CHILD_POOL_WAITING_MAX] = {0};
+	size_t n_living = 0;
+
+	(void)state;
+	ops.readable = readable_in_the_end;
+	for (size_t round = 0; round < 10; round++)
+		for (size_t i = 0; i < ARRAY_SIZE(pids); i++)
+			pids[i] = pids[i] ?: try(pool, i);
+	for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+		assert_int_not_equal(pids[i], 0);
+		n_living += lives(pids[i]);
+	}
+	assert_int_equal(n_living, CHILD_POOL_WAITING_MAX);
+	ops.readable = child_kernel.readable;
+	child_pool_free(pool);
+}
+
+/* One whose owner does not come back makes room. */
+static void a_child_that_starts_for_long_makes_room(void **state)
+{
+	struct child_pool *pool = child_pool_new(&config);
+
+	(void)state;
+	ops.readable = readable_in_the_end;
+	for (size_t i = 0; i < CHILD_POOL_WAITING_MAX; i++)
+		assert_int_equal(try(pool, i), 0);
+	assert_int_equal(try(pool, 100), 0);
+	assert_int_equal(try(pool, 100), 0);
+	later_ns += CHILD_POOL_STARTING_NS;
+	assert_int_equal(try(pool, 100), 0);
+	assert_int_not_equal(try(pool, 100), 0);
+	ops.readable = child_kernel.readable;
 	child_pool_free(pool);
 }
 
@@ -276,6 +338,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(each_owner_has_its_own_child),
 		cmocka_unit_test(two_callers_of_one_owner_have_two),
 		cmocka_unit_test(few_wait),
+		cmocka_unit_test(each_owner_has_its_turn),
+		cmocka_unit_test(a_child_that_starts_for_long_makes_room),
 		cmocka_unit_test(who_is_not_asked_for_long_ends),
 		cmocka_unit_test(the_configuration_has_its_own_limits),
 		cmocka_unit_test(a_loss_stops_its_owner_only),

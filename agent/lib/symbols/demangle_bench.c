@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define ROUNDS	    5
-#define MANY_FILES  64	/* more than children wait */
+#define MANY_FILES  64
 #define MANY_NAMES  256 /* names of so many files: each may start a child */
 #define TAKES_YEARS "_RMIC1aFGzzzzzzzzzz_EuEu"
 
@@ -181,7 +181,7 @@ int main(void)
 	bench_report("names.two_files", child_names_a_second(d, 2, n_names), "names/s",
 		     "names.child; names of two files in turns");
 	bench_report("names.many_files", child_names_a_second(d, MANY_FILES, MANY_NAMES), "names/s",
-		     "names.child; names of 64 files in turns, more than children wait");
+		     "names.child; names of 64 files in turns");
 	report_memory("names.children_memory");
 	bench_report("names.child_start", first_name_ms(program), "ms",
 		     "once a file, and after a loss");

@@ -24,7 +24,7 @@
 #define SLOW_FILE_NS  (300 * NSEC_PER_SEC)
 #define FORGIVEN_PART 500 /* a file's cost shrinks by 1/500 of the elapsed time: 2 ms per second */
 /* children that wait for further names of their files, since names come a few at a time */
-#define CHILDREN_MAX 48
+#define CHILDREN_MAX 80
 /* A child reads names of one file only. So it is replaced only in case it leaks memory. */
 #define CHILD_NAMES_MAX 65536
 
@@ -189,7 +189,7 @@ static const char *ask_own(struct demangler *d, uint64_t owner, const char *name
 		return "no_child";
 	}
 	if (child_pool_take(d->pool, owner, &c) < 0) {
-		*ret_again_ns = child_pool_next_ns(d->pool, owner);
+		*ret_again_ns = MAX(child_pool_next_ns(d->pool, owner), now_mono_ns());
 		return "paused";
 	}
 	reason = ask_twice(d, c, name, n, &lost);
