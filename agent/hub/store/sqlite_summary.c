@@ -186,6 +186,8 @@ void store_summary_losses(struct where *w, const struct selection *sel)
 	store_where_int(w, sel->event);
 	store_where_text(w, " AND l.time>=");
 	store_where_int(w, sel->time_start_s);
+	store_where_text(w, " AND l.time<=");
+	store_where_int(w, store_losses_until_s(sel));
 	store_where_text(w, " AND l.start_s<=");
 	store_where_int(w, sel->time_end_s);
 	store_where_text(w, " AND ((1");

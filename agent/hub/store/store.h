@@ -131,7 +131,16 @@ struct store_row {
 	int64_t value;
 	uint64_t n_samples;
 };
-/* What was lost for a reason, as in struct loss. */
+/*
+ * What was lost for a reason, as in struct loss, in windows that overlap the selection's time: but
+ * only until so long after it, so that a query does not read what is much later. An agent's windows
+ * are shorter; those of other senders may not be.
+ */
+#define STORE_WINDOW_MAX_S 3600
+static inline int64_t store_losses_until_s(const struct selection *sel)
+{
+	return MIN(sel->time_end_s, INT64_MAX - STORE_WINDOW_MAX_S) + STORE_WINDOW_MAX_S;
+}
 struct store_loss {
 	char *reason;
 	uint64_t n_samples, time_ns;

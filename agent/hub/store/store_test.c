@@ -279,6 +279,34 @@ static void pods_with_profiles(void **state)
 	assert_string_equal(got.data, "c1 app/web-1 u1 on n1\n");
 }
 
+/*
+ * A loss is told if its window overlaps the selection, unless the window ends long after: else each
+ * query would read the losses of all later days.
+ */
+static void losses_of_long_windows(void **state)
+{
+	struct store *s = *state;
+	struct batch *b = profile_batch_new();
+	struct selection sel = {.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0};
+	static const int64_t ends[] = {STORE_WINDOW_MAX_S, STORE_WINDOW_MAX_S + 1};
+	_cleanup_(got_done) struct got g = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		_cleanup_free_ char *id = xasprintf("%zu", i);
+		struct profile *p = add_profile(b, id, "api", 10, "app", T0 + 1 + ends[i]);
+
+		p->start_ns = T0 * NSEC_PER_SEC;
+		profile_lose(b, p, i ? "later" : "ring_full", 3, 0);
+	}
+	write_batch(s, b, 2);
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.summary.n_losses, 1);
+	assert_string_equal(g.summary.losses[0].reason, "ring_full");
+	sel.time_end_s++;
+	read_rows(s, &sel, &g);
+	assert_int_equal(g.summary.n_losses, 2);
+}
+
 /* For one reason, what the selection lost is apart from what any process of its nodes lost. */
 static void losses_of_the_node_are_told_apart(void **state)
 {
@@ -449,6 +477,7 @@ int main(void)
 		IN_MEMORY(nodes_of_two_clusters),
 		IN_MEMORY(unverified_profiles),
 		IN_MEMORY(node_losses),
+		IN_MEMORY(losses_of_long_windows),
 		IN_MEMORY(losses_of_the_node_are_told_apart),
 		IN_MEMORY(container_losses),
 		IN_MEMORY(node_losses_are_no_profiles),

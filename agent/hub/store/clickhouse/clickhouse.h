@@ -288,6 +288,8 @@ int store_ch_where_match(struct ch_store *s, const struct selection *sel, const 
 			 struct predicate **ret, struct field_error *reterr);
 bool store_ch_wants_samples(const struct selection *sel);
 bool store_ch_wants_calls(const struct selection *sel);
+/* Whether the statement, or a condition, has the tag "cpu". */
+bool store_ch_wants_cpu(const struct ch_where *w, const struct selection *sel);
 bool store_ch_is_sample_tag(const char *tag);
 /*
  * The value of a tag; its SQL is "" if a row has not the tag, which _has says. Before
@@ -297,8 +299,14 @@ void store_ch_tag(struct ch_where *w, const char *tag);
 void store_ch_has(struct ch_where *w, const char *tag);
 /* " AND ..." : services, what the reader may see, conditions */
 void store_ch_selection(struct ch_where *w, const struct selection *sel);
+
+/* ---- scope.c: what a reader may see, as SQL ---- */
+/* " AND ..." */
 void store_ch_scope(struct ch_where *w, const struct selection *sel);
+/* whether the reader may see all of a row's cluster */
 void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel);
+
+/* ---- rows.c: which windows, and samples of windows, as SQL ---- */
 /* Which windows of a time. */
 enum ch_which {
 	CH_NEWEST, /* of the event; of snapshots, the newest one of each process */
@@ -308,7 +316,7 @@ enum ch_which {
 };
 /* " FROM windows ... WHERE ..." */
 void store_ch_windows(struct ch_where *w, const struct selection *sel, enum ch_which which);
-/* that a window overlaps the selection's time */
+/* that a window overlaps the selection's time, and does not end long after it */
 void store_ch_overlap(struct ch_where *w, const struct selection *sel);
 /* as store_ch_windows() with a row for each sample: stack, v, c, cpu and with calls trace, span */
 void store_ch_samples(struct ch_where *w, const struct selection *sel, enum ch_which which);

@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 
-#define MAX_TIME_S 4294967295LL /* of a DateTime */
-
 static void text(struct ch_where *w, const char *sql)
 {
 	store_ch_text(&w->sql, sql);
@@ -162,6 +160,16 @@ bool store_ch_wants_samples(const struct selection *sel)
 	return sel->where && has_tag(sel->where, store_ch_is_sample_tag);
 }
 
+static bool is_cpu(const char *tag)
+{
+	return streq(tag, "cpu");
+}
+
+bool store_ch_wants_cpu(const struct ch_where *w, const struct selection *sel)
+{
+	return w->cpu || (sel->where && has_tag(sel->where, is_cpu));
+}
+
 static void put_value(struct ch_where *w, const struct predicate *p, size_t i)
 {
 	if (p->numeric)
@@ -310,66 +318,6 @@ static void put_list(struct ch_where *w, const char *column, char *const *items,
 	text(w, ")");
 }
 
-/* ---- what a reader may see ---- */
-
-static void put_places(struct ch_where *w, char *const *places, size_t n, size_t bytes)
-{
-	bool whole = false;
-
-	for (size_t i = 0; i < n; i++)
-		whole |= bytes && !places[i][bytes];
-	text(w, " OR (");
-	if (bytes) {
-		_cleanup_free_ char *cluster = xstrndup(places[0], bytes - 1);
-
-		put_list(w, "pod_cluster", &cluster, 1);
-	} else {
-		text(w, "NOT " CH_IS_OTHER);
-	}
-	if (!whole) {
-		text(w, " AND pod_ns!='' AND unverified='' AND pod_ns IN (");
-		for (size_t i = 0; i < n; i++) {
-			text(w, i ? "," : "");
-			str(w, places[i] + bytes);
-		}
-		text(w, ")");
-	}
-	text(w, ")");
-}
-
-static void put_allowed(struct ch_where *w, const struct selection *sel, bool only_whole)
-{
-	const struct scope none = {0}, *s = sel->scope ?: &none;
-	size_t bytes, next;
-
-	text(w, "(");
-	if (s->own && !s->all)
-		text(w, "NOT " CH_IS_OTHER);
-	else
-		text(w, s->all ? "1" : "0");
-	for (size_t i = 0; !s->all && i < s->n_places; i = next) {
-		next = store_scope_of_cluster(s, i, &bytes);
-		if (!store_scope_knows(sel, s->places[i], bytes))
-			continue;
-		if (!only_whole)
-			put_places(w, &s->places[i], next - i, bytes);
-		else if (bytes && !s->places[i][bytes])
-			put_places(w, &s->places[i], 1, bytes);
-	}
-	text(w, ")");
-}
-
-void store_ch_sees_cluster(struct ch_where *w, const struct selection *sel)
-{
-	put_allowed(w, sel, true);
-}
-
-void store_ch_scope(struct ch_where *w, const struct selection *sel)
-{
-	text(w, " AND ");
-	put_allowed(w, sel, false);
-}
-
 void store_ch_selection(struct ch_where *w, const struct selection *sel)
 {
 	/* Total and Throttled have no process. But a process may have one of these names, too. */
@@ -393,113 +341,4 @@ void store_ch_selection(struct ch_where *w, const struct selection *sel)
 	else
 		put_predicate(w, sel->where);
 	text(w, ")");
-}
-
-/* ---- rows ---- */
-
-void store_ch_node(struct ch_where *w)
-{
-	text(w, "(pod_cluster, pod_node)");
-}
-
-void store_ch_process(struct ch_where *w)
-{
-	text(w, "(if(process_id=0 OR process_start_ms=0, cityHash64(app_service, pod_ns, pod, "
-		"pod_uid, container, container_id, image, pod_group, pod_group_type, tag_names, "
-		"tag_values), 0), process_id, process_start_ms, pod_cluster, pod_node, "
-		"unverified)");
-}
-
-static void put_time(struct ch_where *w, const struct selection *sel)
-{
-	text(w, "time>=toDateTime(");
-	store_ch_int(&w->sql, MIN(MAX(sel->time_start_s, 0), MAX_TIME_S));
-	text(w, ") AND time<=toDateTime(");
-	store_ch_int(&w->sql, MIN(MAX(sel->time_end_s, 0), MAX_TIME_S));
-	text(w, ")");
-}
-
-void store_ch_overlap(struct ch_where *w, const struct selection *sel)
-{
-	text(w, "time>=toDateTime(");
-	store_ch_int(&w->sql, MIN(MAX(sel->time_start_s, 0), MAX_TIME_S));
-	text(w, ") AND start<=toDateTime(");
-	store_ch_int(&w->sql, MIN(MAX(sel->time_end_s, 0), MAX_TIME_S));
-	text(w, ")");
-}
-
-static void put_event(struct ch_where *w, const struct selection *sel)
-{
-	text(w, "profile_event_type='");
-	text(w, profile_event_info(sel->event)->name);
-	text(w, "' AND ");
-}
-
-/*
- * The newest snapshot of a process, whatever its name and labels were; which of one second counts:
- * store.h, struct store_row. every: of each event; what is no snapshot stays.
- */
-static void put_newest(struct ch_where *w, const struct selection *sel, bool every)
-{
-	text(w, every ? " AND (NOT snapshot OR " : " AND ");
-	text(w, "profile_id IN (SELECT argMax(profile_id, (time, n>0, profile_id)) FROM "
-		"windows FINAL WHERE ");
-	if (!every)
-		put_event(w, sel);
-	put_time(w, sel);
-	text(w, " AND snapshot GROUP BY profile_event_type, ");
-	store_ch_process(w);
-	text(w, every ? "))" : ")");
-}
-
-static void put_where(struct ch_where *w, const struct selection *sel, enum ch_which which)
-{
-	text(w, " WHERE ");
-	if (which == CH_NEWEST || which == CH_OF_EVENT)
-		put_event(w, sel);
-	put_time(w, sel);
-	if (which == CH_EVERY_NEWEST)
-		put_newest(w, sel, true);
-	else if (which == CH_NEWEST && profile_event_info(sel->event)->snapshot)
-		put_newest(w, sel, false);
-}
-
-void store_ch_one_of_second(struct ch_where *w, const struct selection *sel)
-{
-	text(w, " AND snapshot AND profile_id IN (SELECT argMax(profile_id, (n>0, profile_id)) "
-		"FROM windows FINAL WHERE ");
-	put_event(w, sel);
-	put_time(w, sel);
-	text(w, " AND snapshot GROUP BY time, ");
-	store_ch_process(w);
-	text(w, ")");
-}
-
-void store_ch_windows(struct ch_where *w, const struct selection *sel, enum ch_which which)
-{
-	text(w, w->distinct ? " FROM windows" : " FROM windows FINAL");
-	put_where(w, sel, which);
-}
-
-static bool is_cpu(const char *tag)
-{
-	return streq(tag, "cpu");
-}
-
-/* ClickHouse reads each column of an ARRAY JOIN, also if the statement has no use for it. */
-static bool wants_cpu(const struct ch_where *w, const struct selection *sel)
-{
-	return w->cpu || (sel->where && has_tag(sel->where, is_cpu));
-}
-
-void store_ch_samples(struct ch_where *w, const struct selection *sel, enum ch_which which)
-{
-	text(w, " FROM windows FINAL ARRAY JOIN ");
-	text(w, w->calls ? "traces AS trace, spans AS span, call_stacks AS stack, "
-			   "call_values AS v, call_counts AS c"
-			 : "stacks AS stack, `values` AS v, counts AS c");
-	if (wants_cpu(w, sel))
-		text(w, w->calls ? ", arrayResize(call_cpus, length(call_stacks), -1) AS cpu"
-				 : ", arrayResize(cpus, length(stacks), -1) AS cpu");
-	put_where(w, sel, which);
 }
