@@ -42,8 +42,9 @@ install_chart() {
     k create namespace podflame-system --dry-run=client -o yaml | k apply -f - >/dev/null
     k label namespace podflame-system --overwrite \
         pod-security.kubernetes.io/enforce=privileged >/dev/null
+    # what nodes keep ends with the cluster, which is not alone on the machine
     if ! helm_ upgrade --install podflame "$REPO/charts/podflame" -n podflame-system --wait \
-        --timeout 300s --set clusterName=$CLUSTER "$@" >"$TK_DIR/helm.log" 2>&1; then
+        --timeout 300s --set clusterName=$CLUSTER --set agent.stateDir="$TK_DIR/agents" "$@" >"$TK_DIR/helm.log" 2>&1; then
         cat "$TK_DIR/helm.log" >&2
         return 1
     fi

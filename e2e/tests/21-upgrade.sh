@@ -25,7 +25,7 @@ target upgraded mine '{"podSelector": {}, "events": {"onCpu": {"sampleHz": 199}}
 wait_check 60 "... profiles a target" is_ready upgraded mine
 wait_check 60 "... and podflame-viewer sees its samples" has_samples "pod_ns='upgraded'" "$began"
 check "helm upgrade --reset-then-reuse-values" \
-    upgrade "$REPO/charts/podflame" --reset-then-reuse-values
+    upgrade "$REPO/charts/podflame" --reset-then-reuse-values --set agent.stateDir="$TK_DIR/agents"
 new=$(revision) began=$(now)
 k -n upgraded create serviceaccount reader >/dev/null
 k -n upgraded create rolebinding reader --clusterrole podflame-profiles-reader \
@@ -46,6 +46,16 @@ sees() { TOKEN=$reader has_samples "pod_ns='upgraded' AND pod_cluster='$CLUSTER'
 wait_check 90 "a user sees its samples, with the name of the cluster" sees
 check "podflame-viewer, which the new chart binds to no role, sees nothing" \
     test "$(profile '' "$began" "$(now)" '' -f | total_us)" = 0
+
+# An agent that is replaced leaves on its node until when it has profiled.
+began=$(now)
+check "the next helm upgrade replaces the agents" \
+    upgrade "$REPO/charts/podflame" --reset-then-reuse-values --set agent.window=3s
+gap() { # of whom no agent has profiled
+    TOKEN=$reader profile "pod_ns='upgraded'" "$began" "$(now)" |
+        jq -e '.summary.losses[] | select(.reason == "agent_down" and .of_node)'
+}
+wait_check 90 "... and the time without an agent is told as a loss" gap
 
 # Agents and hub share a namespace, which lets the agents in, so nobody but this test asks whether
 # the hub's pod would be admitted to a stricter one. The agents' pod shows that the level refuses.

@@ -12,9 +12,9 @@
 #include "lib/base/base.h"
 
 /*
- * Makes a directory that the agent writes, if it does not exist, and gives it to `user` (0: to
- * nobody else). -errno: it cannot be made, or not for this user; then it does not exist, and the
- * user can still make it.
+ * Makes a directory that the agent writes, if it does not exist, and gives it to `user`, so that
+ * nobody else can read it. Needs CHOWN; without it, a directory that exists stays as it is. -errno:
+ * it cannot be made, or not for this user; then it does not exist, and the user can still make it.
  */
 int confine_directory(const char *path, unsigned user);
 /*

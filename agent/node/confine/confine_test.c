@@ -356,6 +356,29 @@ static int makes_a_directory_later(void)
 	return mkdir_parents(path, 0700) < 0 || rmdir(path) < 0;
 }
 
+static bool belongs_to(const char *path, uid_t user, mode_t mode)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && st.st_uid == user && (st.st_mode & 07777) == mode;
+}
+
+/* A directory of the node, which the kubelet makes: nobody else reads the profiles in it. */
+static int owns_a_directory_of_the_node(void)
+{
+	assert_se(chown(dir, 0, 0) == 0 && chmod(dir, 0755) == 0);
+	capng_get_caps_process();
+	capng_update(CAPNG_DROP, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_FOWNER);
+	capng_update(CAPNG_DROP, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_DAC_OVERRIDE);
+	assert_se(capng_apply(CAPNG_SELECT_CAPS) == 0);
+	if (confine_directory(dir, USER) != 0 || !belongs_to(dir, USER, 0700))
+		return 1;
+	/* the next agent finds it so, and may be another user */
+	if (confine_directory(dir, USER) != 0 || !belongs_to(dir, USER, 0700))
+		return 2;
+	return confine_directory(dir, 0) != 0 || !belongs_to(dir, 0, 0700) ? 3 : 0;
+}
+
 static int becomes_user_without_right(void)
 {
 	assert_se(syscall(SYS_setresuid, 12345, 12345, 12345) == 0);
@@ -375,6 +398,7 @@ static void another_user_does_the_agents_work(void **state)
 {
 	(void)state;
 	assert_int_equal(in_process(makes_a_directory_later), 0);
+	assert_int_equal(in_process(owns_a_directory_of_the_node), 0);
 	assert_int_equal(in_process(works_as_user), 0);
 }
 

@@ -9,6 +9,7 @@
 #include <cap-ng.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -57,18 +58,35 @@ static void select_kept(void)
 		capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED, CAP_SYS_ADMIN);
 }
 
+/* The rights come first: who has given the directory away may not change them any more. */
+static int give(const char *path, unsigned user)
+{
+	struct stat st;
+	int r;
+
+	if (stat(path, &st) < 0)
+		return -errno;
+	(void)chmod(path, 0700); /* if it is another user's, an earlier agent has done so */
+	if (chown(path, user, user) == 0)
+		return 0;
+	r = -errno;
+	(void)chmod(path, st.st_mode & 07777);
+	return r;
+}
+
 int confine_directory(const char *path, unsigned user)
 {
 	bool is_there = access(path, F_OK) == 0;
-	int r = mkdir_parents(path, 0700);
+	int r = mkdir_parents(path, 0700), given;
 
-	if (r < 0 || !user || chown(path, user, user) == 0)
+	if (r < 0)
 		return r;
-	if (is_there) /* the user may be allowed to write it all the same, as in an emptyDir */
+	given = give(path, user);
+	/* the user may be allowed to write it all the same, as in an emptyDir */
+	if (!given || !user || is_there)
 		return 0;
-	r = -errno;
 	rmdir(path);
-	return r;
+	return given;
 }
 
 int confine_user(unsigned user)
