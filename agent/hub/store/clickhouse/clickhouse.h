@@ -288,6 +288,8 @@ int store_ch_where_match(struct ch_store *s, const struct selection *sel, const 
 			 struct predicate **ret, struct field_error *reterr);
 bool store_ch_wants_samples(const struct selection *sel);
 bool store_ch_wants_calls(const struct selection *sel);
+/* Whether it selects windows, with all of their samples. */
+bool store_ch_wants_whole_windows(const struct selection *sel);
 /* Whether the statement, or a condition, has the tag "cpu". */
 bool store_ch_wants_cpu(const struct ch_where *w, const struct selection *sel);
 bool store_ch_is_sample_tag(const char *tag);
@@ -358,6 +360,8 @@ struct store_cut store_ch_get_place(struct ch_rows *rows);
 void store_ch_place_done(struct store_cut *of);
 /* that a row is of the place */
 void store_ch_of_place(struct ch_where *w, const struct store_cut *of);
+/* that what a row of cuts is about may be missing in the selection's time; until: its column */
+void store_ch_cut_after(struct ch_where *w, const struct selection *sel, const char *until);
 /* Adds what was deleted because the store was full to the summary. */
 int store_ch_cuts(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
 		  struct store_summary *ret, struct field_error *reterr);
@@ -367,11 +371,15 @@ int store_ch_summary(struct ch_store *s, const struct selection *sel, const stru
 		     struct store_summary *ret, struct field_error *reterr);
 void store_ch_losses(struct ch_where *w, const struct selection *sel);
 /*
- * Whether anything of the event was lost in the selection's time, by anybody. If not, a statement
- * with store_ch_losses() finds nothing. To plan that one costs more than to run this one.
+ * Whether anything of the event was lost in the selection's time (lost), or later ones were deleted
+ * because the store was full (cut), of anybody. If not, a statement with store_ch_losses(), or that
+ * of store_ch_cuts(), finds nothing. To plan those costs more than to run this one.
  */
-int store_ch_any_lost(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
-		      bool *ret, struct field_error *reterr);
+struct ch_missing {
+	bool lost, cut;
+};
+int store_ch_any_missing(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
+			 struct ch_missing *ret, struct field_error *reterr);
 
 /* ---- expire.c, expire_size.c: for both ---- */
 struct ch_sizes { /* on disk */

@@ -231,7 +231,7 @@ static void more_rows_than_asked_for(void **state)
 	struct buf *b = lie(e, OF_SUMS);
 	struct buf *losses = lie(e, "AS why");
 
-	store_ch_put_u8(lie(e, "AS any_lost"), 1);
+	store_ch_put_u8(lie(e, "AS missing"), 1);
 	for (uint64_t i = 1; i < 10; i++)
 		put_sum(b, i, 10);
 	assert_fails(e, -EIO, "ends early");

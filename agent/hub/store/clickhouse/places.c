@@ -132,6 +132,13 @@ static int take_cut(struct ch_rows *rows, void *arg)
 	return 0;
 }
 
+void store_ch_cut_after(struct ch_where *w, const struct selection *sel, const char *until)
+{
+	text(w, until);
+	text(w, ">=");
+	store_ch_int(&w->sql, MAX(sel->time_start_s, 1));
+}
+
 int store_ch_cuts(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
 		  struct store_summary *ret, struct field_error *reterr)
 {
@@ -140,8 +147,8 @@ int store_ch_cuts(struct ch_store *s, const struct selection *sel, const struct 
 	ret->cuts = xcalloc(STORE_MAX_CUTS, sizeof(*ret->cuts));
 	text(&w, "SELECT " CH_PLACE_COLUMNS ", max(until) AS until_s FROM cuts WHERE 1");
 	store_ch_scope(&w, sel);
-	text(&w, " GROUP BY other, ns, of_unverified HAVING until_s>=");
-	store_ch_int(&w.sql, MAX(sel->time_start_s, 1));
+	text(&w, " GROUP BY other, ns, of_unverified HAVING ");
+	store_ch_cut_after(&w, sel, "until_s");
 	text(&w, " ORDER BY until_s DESC, other, ns, of_unverified LIMIT ");
 	store_ch_int(&w.sql, STORE_MAX_CUTS);
 	return store_ch_each(s, &w.sql, l, STORE_MAX_CUTS, take_cut, ret, reterr);

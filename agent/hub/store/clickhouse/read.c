@@ -84,7 +84,10 @@ static void put_sums(struct reading *r, struct ch_where *w, size_t limit)
 			text(w, "''");
 		text(w, " AS ns, stack, ");
 	}
-	text(w, CH_SUM("v") " AS s, " CH_SUM("c") ", toUInt32(min(time)), toUInt32(max(time))");
+	text(w, CH_SUM("v") " AS s, " CH_SUM("c"));
+	/* else summary.c has the times, of the windows, which are fewer */
+	text(w, store_ch_wants_whole_windows(sel) ? ", toUInt32(0), toUInt32(0)"
+						  : ", toUInt32(min(time)), toUInt32(max(time))");
 	store_ch_samples(w, sel, CH_NEWEST);
 	store_ch_selection(w, sel);
 	if (limit) {

@@ -208,10 +208,10 @@ static int take_loss(struct ch_rows *rows, void *arg)
 static int read_losses(struct summing *s)
 {
 	struct ch_where w = {.event = s->sel->event, .windows_only = true};
-	bool any;
-	int e = store_ch_any_lost(s->s, s->sel, &s->limits, &any, s->reterr);
+	struct ch_missing any;
+	int e = store_ch_any_missing(s->s, s->sel, &s->limits, &any, s->reterr);
 
-	if (e || !any)
+	if (e || !any.lost)
 		return e;
 	text(&w, "SELECT toString(reason) AS why, toUInt32(time) AS at, " CH_SUM(
 			 "lost") ", " CH_SUM("lost_ns"));

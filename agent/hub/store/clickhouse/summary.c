@@ -23,6 +23,7 @@ static void text(struct ch_where *w, const char *sql)
 static int take_windows(struct ch_rows *rows, void *arg)
 {
 	struct store_summary *s = arg;
+	int64_t first_s, last_s;
 	double error;
 
 	s->n_profiles = store_ch_get_u64(rows);
@@ -30,6 +31,12 @@ static int take_windows(struct ch_rows *rows, void *arg)
 	s->estimate_ppm = store_ch_get_u32(rows);
 	error = store_ch_get_double(rows);
 	s->estimate_error = error > 0 ? (uint64_t)MIN(error, (double)CH_MAX_VALUE) : 0;
+	first_s = store_ch_get_u32(rows);
+	last_s = store_ch_get_u32(rows);
+	if (last_s) {
+		s->first_s = first_s;
+		s->last_s = last_s;
+	}
 	return 0;
 }
 
@@ -41,6 +48,10 @@ static int read_windows(struct ch_store *s, const struct selection *sel, const s
 	text(&w, "SELECT countIf(" IS_WINDOW "), countIf(unverified!=''), "
 		 "minIf(estimate_ppm, estimate_ppm!=0), "
 		 "sqrt(sumIf(toFloat64(estimate_error)*estimate_error, estimate_ppm!=0))");
+	/* else read.c has the times, of the samples. size0: the length, without the array */
+	text(&w, store_ch_wants_whole_windows(sel) ? ", toUInt32(minIf(time, stacks.size0>0)), "
+						     "toUInt32(maxIf(time, stacks.size0>0))"
+						   : ", toUInt32(0), toUInt32(0)");
 	store_ch_windows(&w, sel, CH_NEWEST);
 	store_ch_selection(&w, sel);
 	return store_ch_each(s, &w.sql, l, 1, take_windows, ret, reterr);
@@ -88,25 +99,42 @@ void store_ch_losses(struct ch_where *w, const struct selection *sel)
 	text(w, ")))");
 }
 
-static int take_lost(struct ch_rows *rows, void *arg)
+enum { IS_LOST = 1, IS_CUT };
+
+static int take_missing(struct ch_rows *rows, void *arg)
 {
-	*(bool *)arg = store_ch_get_u8(rows);
+	struct ch_missing *m = arg;
+	uint8_t what = store_ch_get_u8(rows);
+
+	m->lost |= what == IS_LOST;
+	m->cut |= what == IS_CUT;
 	return 0;
 }
 
-int store_ch_any_lost(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
-		      bool *ret, struct field_error *reterr)
+static void put_missing(struct ch_where *w, int what)
+{
+	text(w, "SELECT toUInt8(");
+	store_ch_int(&w->sql, what);
+	text(w, ") AS missing FROM ");
+}
+
+int store_ch_any_missing(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
+			 struct ch_missing *ret, struct field_error *reterr)
 {
 	struct ch_where w = {.event = sel->event};
 
-	*ret = false;
-	text(&w, "SELECT toUInt8(1) AS any_lost FROM windows PREWHERE notEmpty(loss_reasons) "
-		 "WHERE profile_event_type='");
+	*ret = (struct ch_missing){0};
+	put_missing(&w, IS_LOST);
+	text(&w, "windows PREWHERE notEmpty(loss_reasons) WHERE profile_event_type='");
 	text(&w, profile_event_info(sel->event)->name);
 	text(&w, "' AND ");
 	store_ch_overlap(&w, sel);
+	text(&w, " LIMIT 1 UNION ALL ");
+	put_missing(&w, IS_CUT);
+	text(&w, "cuts WHERE ");
+	store_ch_cut_after(&w, sel, "until");
 	text(&w, " LIMIT 1");
-	return store_ch_each(s, &w.sql, l, 1, take_lost, ret, reterr);
+	return store_ch_each(s, &w.sql, l, 2, take_missing, ret, reterr);
 }
 
 static int take_loss(struct ch_rows *rows, void *arg)
@@ -126,11 +154,7 @@ static int read_losses(struct ch_store *s, const struct selection *sel, const st
 		       struct store_summary *ret, struct field_error *reterr)
 {
 	struct ch_where w = {.event = sel->event, .windows_only = true};
-	bool any;
-	int e = store_ch_any_lost(s, sel, l, &any, reterr);
 
-	if (e || !any)
-		return e;
 	ret->losses = xcalloc(REASONS_MAX, sizeof(*ret->losses));
 	text(&w, "SELECT toString(reason) AS why, toUInt8(" OF_NODE ") AS of_node, toUInt8(of_node "
 		 "AND NOT ");
@@ -181,11 +205,14 @@ static int read_throttled(struct ch_store *s, const struct selection *sel,
 int store_ch_summary(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
 		     struct store_summary *ret, struct field_error *reterr)
 {
+	struct ch_missing any = {0};
 	int e = read_windows(s, sel, l, ret, reterr);
 
 	if (!e)
+		e = store_ch_any_missing(s, sel, l, &any, reterr);
+	if (!e && any.lost)
 		e = read_losses(s, sel, l, ret, reterr);
-	if (!e)
+	if (!e && any.cut)
 		e = store_ch_cuts(s, sel, l, ret, reterr);
 	return e ? e : read_throttled(s, sel, l, ret, reterr);
 }

@@ -170,6 +170,11 @@ bool store_ch_wants_cpu(const struct ch_where *w, const struct selection *sel)
 	return w->cpu || (sel->where && has_tag(sel->where, is_cpu));
 }
 
+bool store_ch_wants_whole_windows(const struct selection *sel)
+{
+	return !store_ch_wants_samples(sel) && !store_ch_wants_calls(sel);
+}
+
 static void put_value(struct ch_where *w, const struct predicate *p, size_t i)
 {
 	if (p->numeric)
