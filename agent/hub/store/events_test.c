@@ -226,6 +226,33 @@ static void choices_of_snapshots(void **state)
 	assert_string_equal(until.text, "api=10 db=2 ended=2 ");
 }
 
+/* The choice of an event is of all events, also where a pattern is compared with samples. */
+static void events_by_a_pattern(void **state)
+{
+	static const struct live lives[] = {{"cache", 100}, {0}};
+	struct selection sel = {
+		.event = EVENT_MEM_INUSE, .time_start_s = T0 - 10, .time_end_s = T0 + 90};
+	static const struct profile_link call = {.trace_id = {1}, .span_id = {1}};
+	struct store *s = *state;
+	struct batch *b = profile_batch_new();
+	struct values by_thread = {""}, by_call = {""};
+	struct profile *p = add_profile(b, "c", "api", 10, "app", T0);
+
+	p->event = EVENT_ON_CPU;
+	add_sample(b, p, "pool", false, "run", 100);
+	assert_int_equal(profile_batch_link(b, &call, &p->samples[0].link), 0);
+	write_batch(s, b, 1);
+	write_snapshot(s, "api", 10, T0, lives);
+	sel.where = leaf(PRED_LIKE, "thread", "po*");
+	read_values(s, &sel, "profile_event_type", 10, take_value, &by_thread, NULL);
+	assert_string_equal(by_thread.text, "on-cpu=10 ");
+	store_predicate_free(sel.where);
+	sel.where = leaf(PRED_REGEXP, "trace_id", "^01");
+	read_values(s, &sel, "profile_event_type", 10, take_value, &by_call, NULL);
+	assert_string_equal(by_call.text, "on-cpu=10 ");
+	store_predicate_free(sel.where);
+}
+
 /* ---- estimates, throttled time ---- */
 
 static void estimates_are_told(void **state)
@@ -340,7 +367,7 @@ int main(void)
 		IN_MEMORY(snapshots_by_process),    IN_MEMORY(losses_are_no_snapshot),
 		IN_MEMORY(snapshots_of_one_second), IN_MEMORY(snapshots_of_two_names),
 		IN_MEMORY(estimates_are_told),	    IN_MEMORY(throttled_time_is_beside),
-		IN_MEMORY(choices_of_snapshots),
+		IN_MEMORY(choices_of_snapshots),    IN_MEMORY(events_by_a_pattern),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,11 +25,16 @@ static void put_stack_tags(struct ch_where *w, const char *tag)
 	text(w, ") AS names ANY INNER JOIN ");
 }
 
+static bool is_of_events(const struct store_choice *c)
+{
+	return streq(c->tag, "profile_event_type");
+}
+
 /* " ... AS value" of a window or a sample, and which rows have it */
 static void put_choice(struct ch_where *w, const struct store_choice *c, bool samples)
 {
 	const char *n = samples ? "c" : "n";
-	bool events = streq(c->tag, "profile_event_type"), labels = streq(c->tag, POD_LABEL);
+	bool events = is_of_events(c), labels = streq(c->tag, POD_LABEL);
 	enum ch_which which = events ? CH_EVERY_NEWEST : CH_NEWEST;
 	bool of_stack = samples && store_ch_is_sample_tag(c->tag) &&
 			!store_is_tag_of_calls(c->tag) && !streq(c->tag, "cpu") &&
@@ -108,7 +113,8 @@ static int read_choice(struct ch_store *s, struct asked *a, const struct ch_limi
 		       struct field_error *reterr)
 {
 	struct predicate *matched;
-	int e = store_ch_where_match(s, a->choice->sel, l, &matched, reterr);
+	int e = store_ch_where_match(s, a->choice->sel, is_of_events(a->choice), l, &matched,
+				     reterr);
 
 	if (!e)
 		e = ask_choice(s, a, matched, l, reterr);

@@ -281,11 +281,12 @@ struct ch_where {
 	bool cpu;      /* store_ch_tag() has put the tag "cpu" */
 };
 /*
- * LIKE and REGEXP become lists of values, which the hub itself has compared. The caller frees
- * *ret.
+ * LIKE and REGEXP become lists of values, which the hub itself has compared. every: of samples of
+ * each event, not only that of the selection. The caller frees *ret.
  */
-int store_ch_where_match(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
-			 struct predicate **ret, struct field_error *reterr);
+int store_ch_where_match(struct ch_store *s, const struct selection *sel, bool every,
+			 const struct ch_limits *l, struct predicate **ret,
+			 struct field_error *reterr);
 bool store_ch_wants_samples(const struct selection *sel);
 bool store_ch_wants_calls(const struct selection *sel);
 /* Whether it selects windows, with all of their samples. */

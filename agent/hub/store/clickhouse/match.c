@@ -16,6 +16,7 @@
 struct matching {
 	struct ch_store *s;
 	const struct selection *sel;
+	bool every; /* event, not only that of the selection */
 	const struct ch_limits *limits;
 	struct field_error *reterr;
 };
@@ -31,7 +32,7 @@ static bool must_end(const struct ch_limits *l)
 }
 
 /* Returns a statement for the distinct values of the tag. */
-static void put_values(struct ch_where *w, const struct selection *sel, const char *tag)
+static void put_values(struct ch_where *w, const struct selection *sel, bool every, const char *tag)
 {
 	const struct selection all = {.event = sel->event,
 				      .time_start_s = sel->time_start_s,
@@ -49,7 +50,7 @@ static void put_values(struct ch_where *w, const struct selection *sel, const ch
 		store_ch_text(&w->sql, " FROM stacks WHERE id IN (SELECT stack");
 	if (of_sample) {
 		/* also of earlier snapshots, which a series reads */
-		store_ch_samples(w, &all, CH_OF_EVENT);
+		store_ch_samples(w, &all, every ? CH_EVERY_EVENT : CH_OF_EVENT);
 	} else {
 		/* of any event: losses are those of the containers and nodes that the filter has */
 		store_ch_text(&w->sql, " FROM windows WHERE ");
@@ -115,7 +116,7 @@ static int match(const struct matching *m, const struct predicate *p, struct pre
 	if ((p->op == PRED_REGEXP || p->op == PRED_NOT_REGEXP) &&
 	    regexp_new(p->values[0], &c.regexp, &e))
 		return -EINVAL;
-	put_values(&w, m->sel, p->tag);
+	put_values(&w, m->sel, m->every, p->tag);
 	r = store_ch_each(m->s, &w.sql, m->limits, VALUES_MAX + 1, take_value, &c, m->reterr);
 	regexp_free(c.regexp);
 	return r;
@@ -148,10 +149,11 @@ static int copy(const struct matching *m, const struct predicate *p, struct pred
 	return r;
 }
 
-int store_ch_where_match(struct ch_store *s, const struct selection *sel, const struct ch_limits *l,
-			 struct predicate **ret, struct field_error *reterr)
+int store_ch_where_match(struct ch_store *s, const struct selection *sel, bool every,
+			 const struct ch_limits *l, struct predicate **ret,
+			 struct field_error *reterr)
 {
-	const struct matching m = {s, sel, l, reterr};
+	const struct matching m = {s, sel, every, l, reterr};
 
 	*ret = NULL;
 	return sel->where ? copy(&m, sel->where, ret) : 0;

@@ -287,7 +287,7 @@ int store_ch_read(void *sink, const struct selection *sel, store_row_fn *fn, voi
 	struct reading r = {.s = sink, .limits = store_ch_limits(sel), .reterr = reterr};
 	struct selection matched = *sel;
 	uint64_t began_ns = now_mono_ns();
-	int e = store_ch_where_match(r.s, sel, &r.limits, &matched.where, reterr);
+	int e = store_ch_where_match(r.s, sel, false, &r.limits, &matched.where, reterr);
 
 	r.sel = &matched;
 	r.names = store_ch_names_new(r.s, &r.limits);

@@ -301,7 +301,7 @@ int store_ch_series(void *sink, const struct series_request *r, struct store_ser
 	/* all windows that the statements look at: snapshots before, starts of processes behind */
 	wide = store_series_reach(&s.sums);
 	wide.time_end_s += SEEN_S;
-	e = store_ch_where_match(s.s, &wide, &s.limits, &matched.where, reterr);
+	e = store_ch_where_match(s.s, &wide, false, &s.limits, &matched.where, reterr);
 	if (!e)
 		e = read_series(&s);
 	store_predicate_free(matched.where);
