@@ -106,7 +106,7 @@ static void bash_completes(void **state)
 	assert_offers("query --format s", "svg speedscope ");
 	assert_offers("query -F sv", "svg ");
 	assert_offers("query --format = sp", "speedscope "); /* --format=sp, as bash splits it */
-	assert_offers("query --format =", "table folded json csv svg pprof speedscope ");
+	assert_offers("query --format =", "table json csv svg folded pprof speedscope otlp ");
 	assert_offers("query -e off", "off-cpu ");
 	assert_offers("record --event mem", "mem-alloc mem-inuse ");
 	assert_offers("query -g pod_g", "pod_group pod_group_type pod_gpu ");

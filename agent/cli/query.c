@@ -107,17 +107,13 @@ static int print_answer(const struct query *q)
 	_cleanup_json_ json_t *reply = NULL;
 	int r;
 
-	switch (q->options.format) {
-	case FORMAT_PPROF:
-	case FORMAT_SPEEDSCOPE:
+	if (cli_query_file(q->options.format))
 		return print(a->body, a->n);
-	case FORMAT_JSON:
-		reply = json_loadb(a->body, a->n, 0, NULL);
-		r = reply ? print(a->body, a->n) : -EBADMSG;
-		return r ? r : print("\n", 1);
-	default:
+	if (q->options.format != FORMAT_JSON)
 		return print_text(q);
-	}
+	reply = json_loadb(a->body, a->n, 0, NULL);
+	r = reply ? print(a->body, a->n) : -EBADMSG;
+	return r ? r : print("\n", 1);
 }
 
 static int finish(const struct query *q)

@@ -6,21 +6,25 @@
 
 #include "cli/client.h"
 #include "cli/columns.h"
+#include "hub/query/query.h"
 #include "lib/base/base.h"
 
 /* What is asked for. */
 enum query_mode { QUERY_PROFILE, QUERY_GROUPS, QUERY_SERIES, QUERY_DIFFERENCE, _QUERY_MODE_MAX };
+/* The forms of an answer: the command's own, and the files that the hub makes. */
 enum query_format {
 	FORMAT_TABLE,
-	FORMAT_FOLDED,
 	FORMAT_JSON,
 	FORMAT_CSV,
 	FORMAT_SVG,
-	FORMAT_PPROF,
-	FORMAT_SPEEDSCOPE,
-	_FORMAT_MAX
+	FORMAT_FILES, /* and those after it: enum file_format */
+	/* which the command makes itself, and tells what it lacks */
+	FORMAT_FOLDED = FORMAT_FILES + FILE_FOLDED,
+	_FORMAT_MAX = FORMAT_FILES + _FILE_FORMAT_MAX
 };
 const char *cli_query_format_name(enum query_format f);
+/* The file of the hub's that the answer is, unchanged; NULL: the command makes the answer. */
+const struct file_format_info *cli_query_file(enum query_format f);
 
 /* The options as the user gave them. */
 struct query_options {

@@ -385,8 +385,10 @@ static void wrong_options_are_named(void **state)
 		{{"--series", "--diff", "-2h..-1h"}, "--series and --diff do not go together"},
 		{{"--series", "-F", "svg"},
 		 "--format: --series has no svg; it has table, json, csv"},
-		{{"-g", "pod", "-F", "pprof"}, "--format: --group-by has no pprof; it has"},
-		{{"-F", "xml"}, "--format: 'xml' is not one of table, folded, json, csv"},
+		{{"-g", "pod", "-F", "speedscope"},
+		 "--format: --group-by has no speedscope; it has table, json, svg, folded, pprof, "
+		 "otlp"},
+		{{"-F", "xml"}, "--format: 'xml' is not one of table, json, csv, svg"},
 		{{"--function", "main"}, "--function needs --group-by"},
 		{{"--diff", "-2h..-1h", "-g", "pod"}, "--group-by: the table of a difference"},
 		{{"-g", "\xff"}, "--group-by: is not UTF-8"},

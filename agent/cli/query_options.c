@@ -33,34 +33,36 @@ static const struct argp_option option_list[] = {
 	{0},
 };
 
-static const char *const format_names[_FORMAT_MAX] = {[FORMAT_TABLE] = "table",
-						      [FORMAT_FOLDED] = "folded",
-						      [FORMAT_JSON] = "json",
-						      [FORMAT_CSV] = "csv",
-						      [FORMAT_SVG] = "svg",
-						      [FORMAT_PPROF] = "pprof",
-						      [FORMAT_SPEEDSCOPE] = "speedscope"};
-
 const char *cli_query_format_name(enum query_format f)
 {
-	return format_names[f];
+	static const char *const own[FORMAT_FILES] = {[FORMAT_TABLE] = "table",
+						      [FORMAT_JSON] = "json",
+						      [FORMAT_CSV] = "csv",
+						      [FORMAT_SVG] = "svg"};
+
+	return f < FORMAT_FILES ? own[f] : query_file_format(f - FORMAT_FILES)->name;
+}
+
+const struct file_format_info *cli_query_file(enum query_format f)
+{
+	return f < FORMAT_FILES || f == FORMAT_FOLDED ? NULL : query_file_format(f - FORMAT_FILES);
 }
 
 /* Adds the names of the formats that a mode has. The mode _QUERY_MODE_MAX has all. */
 static void put_formats(struct buf *out, enum query_mode mode)
 {
-	for (size_t i = 0; i < _FORMAT_MAX; i++)
-		if (mode == _QUERY_MODE_MAX || cli_query_path(mode, (enum query_format)i))
-			buf_printf(out, "%s%s", out->len ? ", " : "", format_names[i]);
+	for (enum query_format f = 0; f < _FORMAT_MAX; f++)
+		if (mode == _QUERY_MODE_MAX || cli_query_path(mode, f))
+			buf_printf(out, "%s%s", out->len ? ", " : "", cli_query_format_name(f));
 }
 
 static void parse_format(struct argp_state *state, struct query_options *o, const char *arg)
 {
 	_cleanup_buf_ struct buf known = {0};
 
-	for (size_t i = 0; i < _FORMAT_MAX; i++)
-		if (streq(format_names[i], arg)) {
-			o->format = (enum query_format)i;
+	for (enum query_format f = 0; f < _FORMAT_MAX; f++)
+		if (streq(cli_query_format_name(f), arg)) {
+			o->format = f;
 			return;
 		}
 	put_formats(&known, _QUERY_MODE_MAX);
@@ -84,7 +86,7 @@ static void check_together(struct argp_state *state, const struct query_options 
 		argp_error(state, "--step needs --series");
 	if (!cli_query_path(mode, o->format))
 		argp_error(state, "--format: %s has no %s; it has %s", modes[mode],
-			   format_names[o->format], has.data);
+			   cli_query_format_name(o->format), has.data);
 	if (o->function &&
 	    (mode != QUERY_GROUPS || (o->format != FORMAT_TABLE && o->format != FORMAT_JSON)))
 		argp_error(state, "--function needs --group-by, and a table or json");

@@ -31,9 +31,7 @@ const char *cli_query_path(enum query_mode mode, enum query_format format)
 		[QUERY_PROFILE] = {[FORMAT_TABLE] = tracing,
 				   [FORMAT_FOLDED] = tracing,
 				   [FORMAT_JSON] = tracing,
-				   [FORMAT_SVG] = tree,
-				   [FORMAT_PPROF] = "/v1/profile/pprof",
-				   [FORMAT_SPEEDSCOPE] = "/v1/profile/speedscope"},
+				   [FORMAT_SVG] = tree},
 		[QUERY_GROUPS] = {[FORMAT_TABLE] = groups,
 				  [FORMAT_FOLDED] = tree,
 				  [FORMAT_JSON] = groups,
@@ -45,7 +43,11 @@ const char *cli_query_path(enum query_mode mode, enum query_format format)
 				      [FORMAT_JSON] = tree,
 				      [FORMAT_SVG] = tree},
 	};
+	const struct file_format_info *file = cli_query_file(format);
 
+	if (file &&
+	    (mode == QUERY_PROFILE || (mode == QUERY_GROUPS && file->flags & FILE_IS_LABELLED)))
+		return file->path;
 	return paths[mode][format];
 }
 
@@ -185,7 +187,7 @@ static int add_rest(json_t *body, const struct query_options *o, const struct qu
 		json_object_set_new(body, "before", before_of(o, &t->before));
 	if (streq(cli_query_path(mode, o->format), TREE))
 		json_object_set_new(body, "max_nodes", json_integer(COLUMNS_MAX_NODES));
-	else if (mode == QUERY_GROUPS)
+	else if (mode == QUERY_GROUPS && !cli_query_file(o->format))
 		json_object_set_new(body, "limit", group_limit(o, QUERY_TABLE_ROWS));
 	if (mode != QUERY_SERIES)
 		return 0;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cli/cli.h"
+#include "hub/query/query.h"
 #include "node/probe/probe.h"
 #include "node/stack/stack.h"
 #include "node/learn/learn.h"
@@ -33,10 +34,10 @@ struct watched_pid {
 };
 
 struct record_unmapped; /* processes whose mappings could not be read: record_mappings.c */
-struct record_process; /* which runtimes a process has: record_tables.c */
-struct record_row;     /* which sample of a profile a raw sample adds to: record_output.c */
-struct record_probed;    /* the uprobes of a process: record_probed.h */
-struct record_debug;   /* debug files, and samples that wait for them: record_debug.c */
+struct record_process;	/* which runtimes a process has: record_tables.c */
+struct record_row;	/* which sample of a profile a raw sample adds to: record_output.c */
+struct record_probed;	/* the uprobes of a process: record_probed.h */
+struct record_debug;	/* debug files, and samples that wait for them: record_debug.c */
 
 struct recording {
 	const struct record_options *options;
@@ -166,6 +167,11 @@ void cli_record_probes_free(struct recording *r);
 int cli_record_add(struct recording *r, const struct raw_sample *s, const struct raw_names *names,
 		   uint32_t stack);
 int cli_record_write(struct recording *r);
+/*
+ * What a file of this name is, by its ending. RECORD_FILE: as *ret_file (NULL: not wanted) says.
+ */
+enum record_form { RECORD_UNKNOWN, RECORD_FOLDED, RECORD_SVG, RECORD_FILE };
+enum record_form cli_record_form(const char *name, const struct file_format_info **ret_file);
 /* prints how many names stayed mangled because the child process that demangles them failed */
 void cli_record_print_mangled(void);
 void cli_record_rows_free(struct recording *r);

@@ -28,7 +28,9 @@ static const struct argp_option option_list[] = {
 	 "524288)",
 	 0},
 	{"output", 'o', "FILE", 0,
-	 "the file to write; its name ends in .folded, .svg (a flame graph) or .pb.gz (pprof)", 0},
+	 "the file to write: .folded, .svg (a flame graph), .pb.gz (pprof), .otlp or "
+	 ".speedscope.json",
+	 0},
 	{0},
 };
 
@@ -124,6 +126,18 @@ static void check_settings(struct argp_state *state, const struct record_options
 		argp_error(state, "--max-block must be longer than --min-block");
 }
 
+static void check_output(struct argp_state *state, const char *output)
+{
+	_cleanup_buf_ struct buf endings = {0};
+
+	if (cli_record_form(output, NULL) != RECORD_UNKNOWN)
+		return;
+	for (enum file_format f = 0; f < _FILE_FORMAT_MAX; f++)
+		buf_printf(&endings, ", .%s", query_file_format(f)->ending);
+	argp_error(state, "--output: '%s' must end in one of .folded, .svg%s", output,
+		   endings.data);
+}
+
 static void check_together(struct argp_state *state, const struct record_options *o)
 {
 	if (!o->n_pids == !o->cgroup)
@@ -131,9 +145,8 @@ static void check_together(struct argp_state *state, const struct record_options
 	check_settings(state, o);
 	if (!o->output)
 		argp_error(state, "--output is missing");
-	if (!str_has_suffix(o->output, ".folded") && !str_has_suffix(o->output, ".svg") &&
-	    !str_has_suffix(o->output, ".pb.gz"))
-		argp_error(state, "--output: '%s' must end in .folded, .svg or .pb.gz", o->output);
+	else
+		check_output(state, o->output);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

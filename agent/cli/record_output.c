@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Merges record's samples into profiles during the recording. At the end, writes them as folded
- * text, as pprof or as a picture.
+ * Merges record's samples into profiles during the recording. At the end, writes them as a picture,
+ * or as a file like those of the hub: the name's ending says which.
  */
 #include "cli/record.h"
 
@@ -167,18 +167,40 @@ void cli_record_rows_free(struct recording *r)
 	}
 }
 
-/* ---- pprof ---- */
+/* ---- the file ---- */
 
-static int write_pprof(struct recording *r, struct buf *out)
+enum record_form cli_record_form(const char *name, const struct file_format_info **ret_file)
 {
+	if (str_has_suffix(name, ".folded"))
+		return RECORD_FOLDED;
+	if (str_has_suffix(name, ".svg"))
+		return RECORD_SVG;
+	for (enum file_format f = 0; f < _FILE_FORMAT_MAX; f++) {
+		const struct file_format_info *info = query_file_format(f);
+		_cleanup_free_ char *ending = xasprintf(".%s", info->ending);
+
+		if (!str_has_suffix(name, ending))
+			continue;
+		if (ret_file)
+			*ret_file = info;
+		return f == FILE_FOLDED ? RECORD_FOLDED : RECORD_FILE;
+	}
+	return RECORD_UNKNOWN;
+}
+
+static int write_file(struct recording *r, const struct file_format_info *info, struct buf *out)
+{
+	const struct profile_file file = {.event = r->options->event};
 	_cleanup_buf_ struct buf plain = {0};
 	int e;
 
 	buf_init(&plain, MAX_OUTPUT_BYTES);
 	for (size_t i = 0; i < r->batch->n_profiles; i++)
 		r->batch->profiles[i]->end_ns = r->end_ns;
-	e = profile_write_pprof(r->batch, &plain);
-	return e ? e : buf_add_gzip(out, plain.data, plain.len, GZIP_LEVEL);
+	e = info->write(r->batch, &file, info->flags & FILE_IS_GZIP ? &plain : out);
+	if (!e && info->flags & FILE_IS_GZIP)
+		e = buf_add_gzip(out, plain.data, plain.len, GZIP_LEVEL);
+	return e;
 }
 
 static int write_svg(const struct recording *r, struct buf *out)
@@ -202,16 +224,21 @@ static int write_svg(const struct recording *r, struct buf *out)
 
 int cli_record_write(struct recording *r)
 {
+	const struct file_format_info *info = query_file_format(FILE_PPROF);
 	_cleanup_buf_ struct buf out = {0};
-	int e = 0;
+	int e;
 
 	buf_init(&out, MAX_OUTPUT_BYTES);
-	if (str_has_suffix(r->options->output, ".folded"))
+	switch (cli_record_form(r->options->output, &info)) {
+	case RECORD_FOLDED:
 		e = profile_write_folded(r->batch, true, &out);
-	else if (str_has_suffix(r->options->output, ".svg"))
+		break;
+	case RECORD_SVG:
 		e = write_svg(r, &out);
-	else
-		e = write_pprof(r, &out);
+		break;
+	default:
+		e = write_file(r, info, &out);
+	}
 	if (e == -E2BIG || (!e && out.failed))
 		e = -EFBIG;
 	return e ? e

@@ -289,8 +289,10 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "give either --pid or --cgroup", "-o", "/tmp/x.folded");
 	REFUSED(2, "give either --pid or --cgroup", "-p", "1", "-c", "/", "-o", "x.folded");
 	REFUSED(2, "--output is missing", "-p", "1");
-	REFUSED(2, "'/tmp/x.png' must end in .folded, .svg or .pb.gz", "-p", "1", "-o",
-		"/tmp/x.png");
+	REFUSED(2,
+		"'/tmp/x.png' must end in one of .folded, .svg, .folded.txt, .pb.gz, "
+		".speedscope.json, .otlp",
+		"-p", "1", "-o", "/tmp/x.png");
 	REFUSED(2, "--hz: '0' is not a number from 1 to 4999", "-F", "0");
 	REFUSED(2, "--hz: '5000' is not a number from 1 to 4999", "-F", "5000");
 	REFUSED(2, "--hz: '-1' is not a number from 1 to 4999", "-F", "-1");

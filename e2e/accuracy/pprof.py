@@ -42,11 +42,12 @@ def read(path):
         profile = message(f.read())
     text = [s.decode() for s in profile[STRING]]
     functions = {f[1][0]: text[f[2][0]] for f in map(message, profile[FUNCTION])}
-    locations = {x[1][0]: functions[message(x[4][0])[1][0]]
+    # the lines of a location are functions, the innermost first, that are inlined in each other
+    locations = {x[1][0]: [functions[message(line)[1][0]] for line in x[4]]
                  for x in map(message, profile[LOCATION])}
     rows = []
     for sample in map(message, profile[SAMPLE]):
-        frames = [locations[i] for i in packed(sample, 1)][::-1]
+        frames = [name for i in packed(sample, 1) for name in locations[i]][::-1]
         labels = {text[x[1][0]]: text[x[2][0]] for x in map(message, sample[3])}
         rows.append((frames, list(packed(sample, 2))[1], labels))
     return rows

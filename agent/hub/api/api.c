@@ -60,13 +60,12 @@ static const struct route routes[] = {
 	{"/metrics", "GET", &read_profiles, api_handle_metrics, 0},
 	{"/v1/info", "GET", NULL, handle_info, 0},
 	{"/v1/profile/ProfileTracing", "POST", &read_profiles, api_handle_tracing, BY_NAMESPACE},
-	{"/v1/profile/folded", "GET", &read_profiles, api_handle_file, BY_NAMESPACE},
-	{"/v1/profile/folded", "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
-	{"/v1/profile/pprof", "GET", &read_profiles, api_handle_file, BY_NAMESPACE},
-	{"/v1/profile/pprof", "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
-	{"/v1/profile/speedscope", "GET", &read_profiles, api_handle_file, BY_NAMESPACE},
-	{"/v1/profile/speedscope", "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
-	{"/v1/profile/groups", "POST", &read_profiles, api_handle_groups, BY_NAMESPACE},
+#define X(NAME, name, ...)                                                                         \
+	{QUERY_FILES_PATH name, "GET", &read_profiles, api_handle_file, BY_NAMESPACE},             \
+		{QUERY_FILES_PATH name, "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
+	QUERY_FILE_FORMATS(X)
+#undef X
+		{"/v1/profile/groups", "POST", &read_profiles, api_handle_groups, BY_NAMESPACE},
 	{"/v1/profile/series", "POST", &read_profiles, api_handle_series, BY_NAMESPACE},
 	{"/v1/profile/oldest", "GET", &read_profiles, api_handle_oldest, BY_NAMESPACE},
 	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, BY_NAMESPACE},

@@ -116,9 +116,9 @@ static int teardown_forwarding(void **state)
 /* Every query says where the profiles are: an empty picture would look like an answer. */
 static void a_hub_that_forwards(void **state)
 {
-	static const char *const posts[] = {"ProfileTracing", "folded", "pprof",   "speedscope",
-					    "groups",	      "series", "choices", "tree",
-					    "values",	      "why"};
+	static const char *const posts[] = {"ProfileTracing", "folded", "pprof",  "speedscope",
+					    "otlp",	      "groups", "series", "choices",
+					    "tree",	      "values", "why"};
 	struct fixture *f = *state;
 
 	for (size_t i = 0; i < ARRAY_SIZE(posts); i++) {
@@ -272,6 +272,11 @@ static void files(void **state)
 		10101);
 	assert_int_equal(ask(f, "POST", "/v1/profile/pprof", NULL, QUERY "}"), 200);
 	assert_memory_equal(f->body, "\x1f\x8b", 2); /* a gzip file: RFC 1952 */
+	assert_int_equal(ask(f, "POST", "/v1/profile/otlp", NULL, QUERY ",\"group_by\":\"pod\"}"),
+			 200);
+	assert_memory_equal(f->body, "\x0a", 1); /* ProfilesData.resource_profiles */
+	assert_int_equal(ask(f, "POST", "/v1/profile/folded", NULL, QUERY ",\"group_by\":\"pod\"}"),
+			 400);
 }
 
 static void leave(const void *p, size_t n, void *arg)

@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Profiles as files: folded stacks, pprof, speedscope. */
+/* Profiles as files. */
 #include "hub/api/query_job.h"
+
+#include <stdlib.h>
 
 struct file_job {
 	struct query_job q;
-	struct tracing_request request;
+	struct file_query request;
+	char *name; /* of the file */
 };
 
-static const struct {
-	const char *path_end, *content_type, *file_name;
-	enum file_format format;
-} files[] = {
-	{"folded", "text/plain; charset=utf-8", "profile.folded", FILE_FOLDED},
-	{"pprof", "application/octet-stream", "profile.pb.gz", FILE_PPROF},
-	{"speedscope", "application/json", "profile.speedscope.json", FILE_SPEEDSCOPE},
-};
-
-static size_t file_of(const struct call *c)
+/* The routes have only paths of formats. */
+static enum file_format format_of(const struct call *c)
 {
-	size_t i = 0;
+	enum file_format f;
 
-	while (i + 1 < ARRAY_SIZE(files) && !str_has_suffix(c->path, files[i].path_end))
-		i++;
-	return i;
+	assert_se(query_file_format_from_name(c->route->path + strlen(QUERY_FILES_PATH), &f) == 0);
+	return f;
 }
 
 /* Reads the selection from the body, or from the parameters of a GET. */
@@ -32,39 +26,47 @@ static int parse_file(struct file_job *j, struct field_error *reterr)
 	_cleanup_free_ char *made = NULL;
 	const char *body = api_call_body(c, &made, reterr);
 
-	return body ? query_tracing_parse(body, made ? strlen(body) : c->n_body, &j->request,
-					  reterr)
+	return body ? query_file_parse(body, made ? strlen(body) : c->n_body, format_of(c),
+				       &j->request, reterr)
 		    : -EINVAL;
 }
 
-/* A pprof file is compressed with gzip. */
-static int write_file(struct query_file *f, enum file_format format, struct buf *out)
+static int write_file(const struct file_job *j, const struct query_file *f,
+		      const struct store_summary *s, struct buf *out)
 {
+	const struct file_format_info *info = query_file_format(format_of(j->q.call));
+	struct profile_file file = {.event = j->request.tracing.selection->event};
 	_cleanup_buf_ struct buf plain = {0};
+	char **notes;
 	int e;
 
-	if (format != FILE_PPROF)
-		return query_file_write(f, format, out);
 	buf_init(&plain, out->max_bytes);
 	plain.budget = out->budget;
-	e = query_file_write(f, format, &plain);
-	return e ? e : buf_add_gzip(out, plain.data, plain.len, API_GZIP_LEVEL);
+	file.n_notes = query_file_notes(&j->request.tracing, s, &notes);
+	file.notes = (const char *const *)notes;
+	e = info->write(query_file_batch(f), &file, info->flags & FILE_IS_GZIP ? &plain : out);
+	if (!e && info->flags & FILE_IS_GZIP)
+		e = buf_add_gzip(out, plain.data, plain.len, API_GZIP_LEVEL);
+	for (size_t i = 0; i < file.n_notes; i++)
+		free(notes[i]);
+	free(notes);
+	return e;
 }
 
 static int read_file(struct file_job *j, struct buf *out, struct field_error *reterr)
 {
-	struct symbols_names *names = api_query_names(&j->q, j->request.selection);
+	struct selection *sel = j->request.tracing.selection;
+	struct symbols_names *names = api_query_names(&j->q, sel);
 	_cleanup_free_ char *unread = NULL;
 	struct store_summary s = {0};
 	struct query_file *f;
 	int e;
 
-	f = query_file_new(j->request.selection, names ? symbols_name : NULL, names);
+	f = query_file_new(sel, names ? symbols_name : NULL, names);
 	query_file_set_budget(f, &j->q.bytes->budget);
-	e = store_read(j->q.store, &j->q.call->scope, j->request.selection, query_file_add, f, &s,
-		       reterr);
+	e = store_read(j->q.store, &j->q.call->scope, sel, query_file_add, f, &s, reterr);
 	if (!e)
-		e = write_file(f, files[file_of(j->q.call)].format, out);
+		e = write_file(j, f, &s, out);
 	if (e == -E2BIG)
 		field_error_set(reterr, "file", "the file would be too large: ask for less");
 	j->q.n_rows = s.n_rows;
@@ -79,6 +81,7 @@ static int read_file(struct file_job *j, struct buf *out, struct field_error *re
 static void make_file(struct query_job *q)
 {
 	struct file_job *j = (struct file_job *)q;
+	const struct file_format_info *info;
 	_cleanup_buf_ struct buf out;
 	struct field_error e = {0};
 
@@ -88,19 +91,25 @@ static void make_file(struct query_job *q)
 		api_query_refuse(q, &e);
 		return;
 	}
-	j->request.selection->given_up = &q->given_up;
+	j->request.tracing.selection->given_up = &q->given_up;
+	j->request.tracing.scope_note = q->call->scope_note;
 	if (read_file(j, &out, &e)) {
 		api_query_fail(q, &e);
 		return;
 	}
-	q->call->file_name = files[file_of(q->call)].file_name;
-	q->content_type = files[file_of(q->call)].content_type;
+	info = query_file_format(format_of(q->call));
+	j->name = xasprintf("profile.%s", info->ending);
+	q->call->file_name = j->name;
+	q->content_type = info->content_type;
 	api_query_answer(q, &out);
 }
 
 static void file_done(struct query_job *q)
 {
-	query_tracing_request_done(&((struct file_job *)q)->request);
+	struct file_job *j = (struct file_job *)q;
+
+	query_file_query_done(&j->request);
+	free(j->name);
 }
 
 void api_handle_file(struct call *c)

@@ -332,7 +332,7 @@ static void a_large_tree_is_refused(void **state)
 static void a_large_file_is_refused(void **state)
 {
 	static const char *const paths[] = {"/v1/profile/folded", "/v1/profile/pprof",
-					    "/v1/profile/speedscope"};
+					    "/v1/profile/speedscope", "/v1/profile/otlp"};
 	struct fixture *f = *state;
 	struct counter *refused = counter("api_refused_total", "reason", "user_reply_bytes");
 	uint64_t before = counter_get(refused);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A selection as a file: folded stacks, pprof, speedscope. Its rows become a batch of profiles. */
+/* A selection as a file: its rows become a batch of profiles, which formats.c writes. */
 #include "hub/query/query.h"
 
 #include <stdlib.h>
 #include <uthash.h>
 
-/* The profile of a process name. */
+/* The profile of a process name and a value of the selection's group_by. */
+struct profile_key {
+	const char *app, *group; /* interned; group NULL: none */
+};
 struct file_profile {
-	const char *app; /* interned */
+	struct profile_key key;
 	struct profile *profile;
 	UT_hash_handle hh;
 };
@@ -63,23 +66,46 @@ static int count_memory(struct query_file *f)
 			       &f->n_counted);
 }
 
-static struct profile *profile_of(struct query_file *f, const char *app_service)
+/* Which label of a sample has the values of group_by; _LABEL_MAX: a tag of the profile has them. */
+static enum profile_label label_of_group(const struct query_file *f)
 {
-	const char *app = profile_batch_str(f->batch, app_service ?: "");
+	return f->sel->group_by ? profile_label_of_tag(f->sel->group_by) : _LABEL_MAX;
+}
+
+static struct profile *profile_of(struct query_file *f, const struct store_row *row)
+{
+	const bool tagged = f->sel->group_by && label_of_group(f) == _LABEL_MAX;
+	const struct profile_key key = {.app = profile_batch_str(f->batch, row->app_service ?: ""),
+					.group = tagged ? profile_batch_str(f->batch, row->group)
+							: NULL};
 	struct file_profile *p;
 
-	HASH_FIND_PTR(f->profiles, &app, p);
+	HASH_FIND(hh, f->profiles, &key, sizeof(key), p);
 	if (p)
 		return p->profile;
 	p = xcalloc(1, sizeof(*p));
-	*p = (struct file_profile){.app = app, .profile = profile_batch_profile(f->batch)};
+	*p = (struct file_profile){.key = key, .profile = profile_batch_profile(f->batch)};
 	p->profile->event = f->sel->event;
 	p->profile->start_ns = (uint64_t)f->sel->time_start_s * NSEC_PER_SEC;
 	p->profile->end_ns = ((uint64_t)f->sel->time_end_s + 1) * NSEC_PER_SEC;
-	p->profile->app_service = app;
-	HASH_ADD_PTR(f->profiles, app, p);
+	p->profile->app_service = key.app;
+	if (key.group)
+		profile_tag(f->batch, p->profile, f->sel->group_by, key.group);
+	HASH_ADD(hh, f->profiles, key, sizeof(key), p);
 	f->n_profile_bytes += sizeof(*p) + sizeof(*p->profile);
 	return p->profile;
+}
+
+/* The labels of a row's sample: of these, a row has only the one by which it is grouped. */
+static const struct profile_labels *labels_of(struct query_file *f, const struct store_row *row)
+{
+	const enum profile_label label = label_of_group(f);
+	struct profile_labels l = {0};
+
+	if (label == _LABEL_MAX || !row->group)
+		return NULL;
+	l.values[label] = profile_batch_str(f->batch, row->group);
+	return profile_batch_labels(f->batch, &l);
 }
 
 /* Fills list with the frames of the row, and with names for those without. Returns how many. */
@@ -114,7 +140,7 @@ int query_file_add(const struct store_row *row, void *arg)
 
 	if (e)
 		return e;
-	p = profile_of(f, row->app_service);
+	p = profile_of(f, row);
 	cap = p->cap_samples;
 	s = profile_add(f->batch, p);
 	if (!s)
@@ -129,20 +155,12 @@ int query_file_add(const struct store_row *row, void *arg)
 		.main_thread = row->head.main_thread,
 		.cpu = -1,
 		.wait = row->head.wait,
+		.labels = labels_of(f, row),
 	};
 	return count_memory(f);
 }
 
-int query_file_write(const struct query_file *f, enum file_format format, struct buf *out)
+const struct batch *query_file_batch(const struct query_file *f)
 {
-	const char *event = profile_event_info(f->sel->event)->name;
-
-	switch (format) {
-	case FILE_FOLDED:
-		return profile_write_folded(f->batch, false, out);
-	case FILE_PPROF:
-		return profile_write_pprof(f->batch, out);
-	default:
-		return profile_write_speedscope(f->batch, event, out);
-	}
+	return f->batch;
 }

@@ -49,13 +49,21 @@ static struct query_file *some_rows(void)
 	return f;
 }
 
+static int write_file(const struct query_file *f, enum file_format format, struct buf *out)
+{
+	static const char *const notes[] = {"lost: ring_full, 3 samples"};
+	const struct profile_file file = {EVENT_OFF_CPU, notes, ARRAY_SIZE(notes)};
+
+	return query_file_format(format)->write(query_file_batch(f), &file, out);
+}
+
 static char *written(enum file_format format, size_t *ret_n)
 {
 	struct query_file *f = some_rows();
 	struct buf b = {0};
 
 	buf_init(&b, 1 << 20);
-	assert_int_equal(query_file_write(f, format, &b), 0);
+	assert_int_equal(write_file(f, format, &b), 0);
 	query_file_free(f);
 	*ret_n = b.len;
 	return buf_steal(&b);
@@ -92,14 +100,34 @@ static void speedscope(void **state)
 	assert_int_equal(json_int_at(frame, "line", 0), 7);
 }
 
-static void pprof(void **state)
+static void pprof_and_otlp(void **state)
 {
-	size_t n;
-	_cleanup_free_ char *bytes = written(FILE_PPROF, &n);
+	static const char *const texts[] = {"off_cpu", "found", "lost: ring_full, 3 samples"};
 
 	(void)state;
-	assert_non_null(memmem(bytes, n, "off-cpu", strlen("off-cpu")));
-	assert_non_null(memmem(bytes, n, "found", strlen("found")));
+	for (enum file_format format = FILE_PPROF; format <= FILE_OTLP; format++) {
+		size_t n;
+		_cleanup_free_ char *bytes = written(format, &n);
+
+		for (size_t i = 0; format != FILE_SPEEDSCOPE && i < ARRAY_SIZE(texts); i++)
+			assert_non_null(memmem(bytes, n, texts[i], strlen(texts[i])));
+	}
+}
+
+/* Each row of the table is whole, and its name finds it. */
+static void formats_are_found(void **state)
+{
+	enum file_format found;
+
+	(void)state;
+	for (enum file_format f = 0; f < _FILE_FORMAT_MAX; f++) {
+		const struct file_format_info *info = query_file_format(f);
+
+		assert_true(*info->ending && *info->title && *info->about && info->write);
+		assert_int_equal(query_file_format_from_name(info->name, &found), 0);
+		assert_int_equal(found, f);
+	}
+	assert_int_equal(query_file_format_from_name("", &found), -ENOENT);
 }
 
 /* What does not fit is an error, and no shorter file. */
@@ -108,11 +136,11 @@ static void a_file_has_a_limit(void **state)
 	struct query_file *f = some_rows();
 
 	(void)state;
-	for (enum file_format format = FILE_FOLDED; format <= FILE_SPEEDSCOPE; format++) {
+	for (enum file_format format = 0; format < _FILE_FORMAT_MAX; format++) {
 		_cleanup_buf_ struct buf b;
 
 		buf_init(&b, 50);
-		assert_int_equal(query_file_write(f, format, &b), -E2BIG);
+		assert_int_equal(write_file(f, format, &b), -E2BIG);
 	}
 	query_file_free(f);
 }
@@ -176,23 +204,121 @@ static void rows_count_in_the_budget(void **state)
  */
 static void writing_counts_in_the_budget(void **state)
 {
-	static const size_t copies[] = {[FILE_FOLDED] = 1, [FILE_PPROF] = 1, [FILE_SPEEDSCOPE] = 2};
+	static const size_t copies[_FILE_FORMAT_MAX] = {
+		[FILE_FOLDED] = 1, [FILE_PPROF] = 1, [FILE_SPEEDSCOPE] = 2, [FILE_OTLP] = 1};
 	struct query_file *f = query_file_new(&sel, NULL, NULL);
 
 	(void)state;
 	assert_int_equal(add_names(f, 2000), 2000);
-	for (enum file_format format = FILE_FOLDED; format <= FILE_SPEEDSCOPE; format++) {
+	for (enum file_format format = 0; format < _FILE_FORMAT_MAX; format++) {
 		struct budget b = {{take_some}, 64 << 20};
 		_cleanup_buf_ struct buf out = {.budget = &b.budget}, again = {.budget = &b.budget};
 		size_t taken;
 
-		assert_int_equal(query_file_write(f, format, &out), 0);
+		assert_int_equal(write_file(f, format, &out), 0);
 		taken = (64 << 20) - b.left;
 		assert_in_range(taken, out.cap + copies[format] * 2000 * 200, 64 << 20);
 		b.left = taken - 1;
-		assert_int_equal(query_file_write(f, format, &again), -E2BIG);
+		assert_int_equal(write_file(f, format, &again), -E2BIG);
 	}
 	query_file_free(f);
+}
+
+#define SELECTION                                                                                  \
+	"\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\",\"time_start\":1,"   \
+	"\"time_end\":2"
+
+static void requests(void **state)
+{
+	static const char plain[] = "{" SELECTION "}",
+			  grouped[] = "{" SELECTION ",\"group_by\":\"vtap\"}",
+			  wrong[] = "{" SELECTION ",\"group_by\":\"cpu\"}";
+	struct field_error e;
+	struct file_query q;
+
+	(void)state;
+	assert_int_equal(query_file_parse(plain, strlen(plain), FILE_FOLDED, &q, &e), 0);
+	assert_null(q.group_by);
+	query_file_query_done(&q);
+	assert_int_equal(query_file_parse(grouped, strlen(grouped), FILE_OTLP, &q, &e), 0);
+	assert_string_equal(q.tracing.selection->group_by, "pod_node");
+	query_file_query_done(&q);
+	assert_int_equal(query_file_parse(grouped, strlen(grouped), FILE_FOLDED, &q, &e), -EINVAL);
+	assert_string_equal(e.reason, "group_by: a folded file has no labels");
+	assert_int_equal(query_file_parse(wrong, strlen(wrong), FILE_PPROF, &q, &e), -EINVAL);
+	assert_string_equal(e.path, "group_by");
+}
+
+/* A tag of processes is one of the profile, a label of samples one of the sample. */
+static void groups_are_labels(void **state)
+{
+	static const struct selection by_pod = {.event = EVENT_ON_CPU, .group_by = "pod"},
+				      by_stream = {.event = EVENT_ON_GPU, .group_by = "gpu_stream"};
+	const struct frame *frames[] = {&f_main};
+	struct store_row row = {.app_service = "web", .frames = frames, .n_frames = 1, .value = 1};
+	struct query_file *f = query_file_new(&by_pod, NULL, NULL);
+	const struct batch *b = query_file_batch(f);
+
+	(void)state;
+	assert_int_equal(query_file_add(&row, f), 0); /* of no pod */
+	row.group = "web-1";
+	assert_int_equal(query_file_add(&row, f), 0);
+	assert_int_equal(query_file_add(&row, f), 0);
+	assert_int_equal(b->n_profiles, 2);
+	assert_null(profile_tag_get(b->profiles[0], "pod"));
+	assert_string_equal(profile_tag_get(b->profiles[1], "pod"), "web-1");
+	assert_int_equal(b->profiles[1]->n_samples, 2);
+	query_file_free(f);
+	f = query_file_new(&by_stream, NULL, NULL);
+	row.group = "default";
+	assert_int_equal(query_file_add(&row, f), 0);
+	b = query_file_batch(f);
+	assert_string_equal(b->profiles[0]->samples[0].labels->values[LABEL_GPU_STREAM], "default");
+	assert_int_equal(b->profiles[0]->tags.n, 0);
+	query_file_free(f);
+}
+
+static void notes_say_what_is_missing(void **state)
+{
+	static const char *const texts[] = {
+		"lost: ring_full, 7 samples, of some process on the nodes of the selection",
+		"lost: agent_down, 2.5 s",
+		"estimated from 12.5 % of what happened; one standard error of the sum is 9 "
+		"microseconds",
+		"too many stacks: [others] is the sum of the smallest, and each other one may lack "
+		"up to 5 microseconds",
+		"throttled: CPU limits held the containers back for 1.500 s, which no stack shows",
+		"of the request",
+		"1 profile is of pods that the hub could not verify (unverified = 'true')",
+		"of the scope",
+	};
+	struct store_loss losses[] = {{.reason = "ring_full", .n_samples = 7, .of_node = true},
+				      {.reason = "agent_down", .time_ns = 2500 * NSEC_PER_MSEC}};
+	const struct store_summary all = {.n_rows = 1,
+					  .n_profiles = 1,
+					  .losses = losses,
+					  .n_losses = 2,
+					  .estimate_ppm = 125000,
+					  .estimate_error = 9,
+					  .truncated = true,
+					  .short_by = 5,
+					  .throttled_us = 1500000,
+					  .n_unverified = 1},
+				   none = {.n_rows = 1, .n_profiles = 1};
+	char *of_request[] = {(char *)"of the request"}, **notes;
+	struct tracing_request r = {.selection = (struct selection *)&sel};
+
+	(void)state;
+	assert_int_equal(query_file_notes(&r, &none, &notes), 0);
+	r.notes = of_request;
+	r.n_notes = 1;
+	r.scope_note = "of the scope";
+	assert_int_equal(query_file_notes(&r, &all, &notes), ARRAY_SIZE(texts));
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		assert_string_equal(notes[i], texts[i]);
+		free(notes[i]);
+	}
+	free(notes);
 }
 
 /* The rows of rdma are the operations of the selection, and have no label that names them. */
@@ -201,13 +327,13 @@ static void rdma_has_what_is_selected(void **state)
 	static const struct selection rdma = {.event = EVENT_RDMA, .time_end_s = 9};
 
 	(void)state;
-	for (enum file_format format = FILE_FOLDED; format <= FILE_SPEEDSCOPE; format++) {
+	for (enum file_format format = 0; format < _FILE_FORMAT_MAX; format++) {
 		struct query_file *f = query_file_new(&rdma, names, NULL);
 		_cleanup_buf_ struct buf b;
 
 		buf_init(&b, 1 << 20);
 		add(f, &f_write, WAIT_NONE, 100);
-		assert_int_equal(query_file_write(f, format, &b), 0);
+		assert_int_equal(write_file(f, format, &b), 0);
 		assert_non_null(memmem(b.data, b.len, "write", strlen("write")));
 		query_file_free(f);
 	}
@@ -238,7 +364,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(folded),
 		cmocka_unit_test(speedscope),
-		cmocka_unit_test(pprof),
+		cmocka_unit_test(pprof_and_otlp),
+		cmocka_unit_test(formats_are_found),
+		cmocka_unit_test(requests),
+		cmocka_unit_test(groups_are_labels),
+		cmocka_unit_test(notes_say_what_is_missing),
 		cmocka_unit_test(a_file_has_a_limit),
 		cmocka_unit_test(rows_count_in_the_budget),
 		cmocka_unit_test(writing_counts_in_the_budget),

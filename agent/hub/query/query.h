@@ -220,9 +220,66 @@ char *query_tracing_error(const char *status, const char *description,
  */
 char *query_tracing_refused(const struct field_error *err, int *ret_http, size_t *ret_n);
 
-/* ---- files.c: a selection as a file ---- */
+/* ---- a selection as a file ---- */
+/*
+ * The formats of files. To add one, write a function that writes it, and add a row here: the paths
+ * of the API, /v1/info (from which the page makes its menu), the formats of `podflame query` and
+ * the files of `podflame record` come from this table.
+ *
+ * X(NAME, name, ending, content type, flags, title, about)
+ *
+ *	NAME		enum file_format has FILE_NAME, formats.c has write_NAME()
+ *	name		the end of its path, and its name in --format
+ *	ending		of the names of such files, without the first dot
+ *	flags		FILE_IS_*
+ *	title, about	what it is called on the page, and what it is for
+ */
+#define QUERY_FILES_PATH "/v1/profile/"
+enum file_flags {
+	FILE_IS_GZIP = 1,    /* the file is compressed with gzip */
+	FILE_IS_LABELLED = 2 /* it shows the values of the request's group_by */
+};
+#define QUERY_FILE_FORMATS(X)                                                                      \
+	X(FOLDED, "folded", "folded.txt", "text/plain; charset=utf-8", 0, "Folded stacks",         \
+	  "for flamegraph.pl: a line for each stack")                                              \
+	X(PPROF, "pprof", "pb.gz", "application/octet-stream", FILE_IS_GZIP | FILE_IS_LABELLED,    \
+	  "pprof", "for go tool pprof")                                                            \
+	X(SPEEDSCOPE, "speedscope", "speedscope.json", "application/json", 0, "speedscope",        \
+	  "for speedscope.app")                                                                    \
+	X(OTLP, "otlp", "otlp", "application/x-protobuf", FILE_IS_LABELLED, "OTLP",                \
+	  "for the OpenTelemetry Collector: ProfilesData")
+enum file_format {
+#define X(NAME, ...) FILE_##NAME,
+	QUERY_FILE_FORMATS(X)
+#undef X
+	_FILE_FORMAT_MAX
+};
+struct file_format_info {
+	const char *name, *path, *ending, *content_type;
+	unsigned flags;
+	const char *title, *about;
+	/* Writes the batch, without compression. -E2BIG: out is full, or its budget is empty. */
+	int (*write)(const struct batch *b, const struct profile_file *file, struct buf *out);
+};
+const struct file_format_info *query_file_format(enum file_format f);
+int query_file_format_from_name(const char *name, enum file_format *ret);
 
-enum file_format { FILE_FOLDED, FILE_PPROF, FILE_SPEEDSCOPE };
+/* The request for a file: a selection, and a tag whose values are labels of the samples. */
+struct file_query {
+	struct tracing_request tracing;
+	char *group_by; /* canonical name; NULL: none */
+};
+/* A format that shows no labels refuses group_by. */
+int query_file_parse(const char *body, size_t n, enum file_format format, struct file_query *ret,
+		     struct field_error *reterr);
+void query_file_query_done(struct file_query *q);
+/*
+ * What a reader of the file must know of it: what was lost, estimated or left out, and the notes of
+ * the request. Returns the number of texts. The caller frees them and the list.
+ */
+size_t query_file_notes(const struct tracing_request *r, const struct store_summary *s,
+			char ***ret);
+
 struct query_file;
 /* sel and arg must stay valid. names as in query_tree_set_names(); NULL: frames stay. */
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg);
@@ -237,8 +294,9 @@ void query_file_set_budget(struct query_file *f, struct buf_budget *b);
  * has no room for more.
  */
 int query_file_add(const struct store_row *row, void *arg);
-/* Writes the file; pprof without compression. -E2BIG: it is too large, or there is no room. */
-int query_file_write(const struct query_file *f, enum file_format format, struct buf *out);
+/* What the file is made of; valid until query_file_free(). */
+const struct batch *query_file_batch(const struct query_file *f);
+
 /*
  * The parameters of a GET as the body of a POST: "time_start=1&tag_filter=pod%3D'x'". Returns NULL
  * with *reterr if they are no selection. The caller frees the text.

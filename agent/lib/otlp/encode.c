@@ -170,7 +170,7 @@ static int32_t put_count(struct encoder *e, const char *name, uint64_t count)
 
 static void put_profile_attrs(struct encoder *e, Otlp__Profile *out, const struct profile *p)
 {
-	int32_t *attrs = otlp_pool_alloc(&e->pool, (2 * p->n_losses + 3) * sizeof(*attrs));
+	int32_t *attrs = otlp_pool_alloc(&e->pool, (2 * p->n_losses + 4) * sizeof(*attrs));
 	size_t n = 0;
 
 	attrs[n++] = otlp_put_attr(e, ATTR_EVENT, profile_event_info(p->event)->name, NULL);
@@ -178,6 +178,8 @@ static void put_profile_attrs(struct encoder *e, Otlp__Profile *out, const struc
 		attrs[n++] = put_count(e, ATTR_ESTIMATE, p->estimate_ppm);
 	if (p->estimate_error)
 		attrs[n++] = put_count(e, ATTR_ERROR, p->estimate_error);
+	if (e->notes)
+		attrs[n++] = otlp_put_attr(e, ATTR_NOTES, e->notes, NULL);
 	for (size_t i = 0; i < p->n_losses; i++) {
 		const struct loss *l = &p->losses[i];
 		_cleanup_free_ char *samples = xasprintf(ATTR_LOSS_N "%s", l->reason);
@@ -201,8 +203,25 @@ static Otlp__ValueType *value_type(struct encoder *e, const char *type, const ch
 	return v;
 }
 
-static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p)
+/* Makes the profile's samples, as long as the budget of the output has room for them. */
+static Otlp__Sample **make_samples(struct encoder *e, const struct profile *p, struct buf *out,
+				   size_t *ret_n)
 {
+	Otlp__Sample **samples = otlp_pool_alloc(&e->pool, p->n_samples * sizeof(*samples));
+	size_t n = 0;
+
+	while (n < p->n_samples && !out->failed) {
+		samples[n] = make_sample(e, p, &p->samples[n]);
+		n++;
+		out->failed |= buf_budget_grow(out->budget, e->pool.bytes, &e->n_counted) < 0;
+	}
+	*ret_n = n;
+	return samples;
+}
+
+static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p, struct buf *to)
+{
+	static const uint8_t no_id[sizeof(p->id)];
 	const struct event_info *info = profile_event_info(p->event);
 	Otlp__Profile *out = NEW(e, Profile, profile);
 
@@ -213,12 +232,12 @@ static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p)
 		out->period_type = value_type(e, "cpu", "nanoseconds");
 		out->period = (int64_t)p->period_ns;
 	}
-	out->profile_id.len = sizeof(p->id);
-	out->profile_id.data = (uint8_t *)p->id;
+	if (memcmp(p->id, no_id, sizeof(no_id)) != 0) { /* an id of zeros is not valid */
+		out->profile_id.len = sizeof(p->id);
+		out->profile_id.data = (uint8_t *)p->id;
+	}
 	put_profile_attrs(e, out, p);
-	out->samples = otlp_pool_alloc(&e->pool, p->n_samples * sizeof(*out->samples));
-	for (size_t i = 0; i < p->n_samples; i++)
-		out->samples[out->n_samples++] = make_sample(e, p, &p->samples[i]);
+	out->samples = make_samples(e, p, to, &out->n_samples);
 	return out;
 }
 
@@ -252,12 +271,12 @@ static void append(ProtobufCBuffer *b, size_t n, const uint8_t *p)
 	buf_add(((struct buf_appender *)b)->out, p, n);
 }
 
-static int pack(const Otlp__ExportProfilesServiceRequest *req, struct buf *out)
+static int pack(const Otlp__ExportProfilesServiceRequest *req, size_t max_bytes, struct buf *out)
 {
 	struct buf_appender to = {{append}, out};
 	size_t n = otlp__export_profiles_service_request__get_packed_size(req);
 
-	if (n > OTLP_MAX_BYTES || (out->max_bytes && out->len + n > out->max_bytes))
+	if (n > max_bytes || (out->max_bytes && out->len + n > out->max_bytes))
 		return -E2BIG;
 	otlp__export_profiles_service_request__pack_to_buffer(req, &to.base);
 	return out->failed ? -E2BIG : 0;
@@ -274,22 +293,44 @@ static void encoder_done(struct encoder *e)
 	otlp_pool_done(&e->pool);
 }
 
-int otlp_encode(const struct batch *b, struct buf *ret_bytes)
+static int encode(struct encoder *e, const struct batch *b, size_t max_bytes, struct buf *out)
 {
-	_cleanup_(encoder_done) struct encoder e = {.batch = b};
 	Otlp__ExportProfilesServiceRequest req = OTLP__EXPORT_PROFILES_SERVICE_REQUEST__INIT;
 	size_t n_resources;
 
-	buf_init(&e.key, 0);
-	e.stacks = otlp_pool_alloc(&e.pool, b->n_stacks * sizeof(*e.stacks));
-	e.stack_rows = otlp_pool_alloc(&e.pool, (b->n_stacks + 1) * sizeof(*e.stack_rows));
-	e.stack_rows++; /* stack_rows[-1] is row 0 */
-	for (size_t i = 0; i < b->n_profiles; i++)
-		scope_add(&e, put_resource(&e, b->profiles[i]), make_profile(&e, b->profiles[i]));
+	e->batch = b;
+	e->stacks = otlp_pool_alloc(&e->pool, b->n_stacks * sizeof(*e->stacks));
+	e->stack_rows = otlp_pool_alloc(&e->pool, (b->n_stacks + 1) * sizeof(*e->stack_rows));
+	e->stack_rows++; /* stack_rows[-1] is row 0 */
+	for (size_t i = 0; i < b->n_profiles && !out->failed; i++)
+		scope_add(e, put_resource(e, b->profiles[i]), make_profile(e, b->profiles[i], out));
+	if (out->failed)
+		return -E2BIG;
 	req.resource_profiles =
-		(Otlp__ResourceProfiles **)otlp_encode_rows(&e, &e.resources, NULL, &n_resources) +
+		(Otlp__ResourceProfiles **)otlp_encode_rows(e, &e->resources, NULL, &n_resources) +
 		1;
 	req.n_resource_profiles = n_resources - 1;
-	req.dictionary = otlp_encode_dictionary(&e);
-	return pack(&req, ret_bytes);
+	req.dictionary = otlp_encode_dictionary(e);
+	return pack(&req, max_bytes, out);
+}
+
+int otlp_encode(const struct batch *b, struct buf *ret_bytes)
+{
+	_cleanup_(encoder_done) struct encoder e = {0};
+
+	return encode(&e, b, OTLP_MAX_BYTES, ret_bytes);
+}
+
+int otlp_write_file(const struct batch *b, const struct profile_file *file, struct buf *out)
+{
+	_cleanup_(encoder_done) struct encoder e = {0};
+	struct buf notes = {0};
+	int r;
+
+	for (size_t i = 0; i < file->n_notes; i++)
+		buf_printf(&notes, i ? "\n%s" : "%s", file->notes[i]);
+	e.notes = notes.data;
+	r = encode(&e, b, SIZE_MAX, out);
+	buf_done(&notes);
+	return r;
 }

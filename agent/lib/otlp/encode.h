@@ -8,6 +8,8 @@ struct encoder {
 	const struct batch *batch;
 	/* memory of the request; it has no limit of its own, because the batch has one */
 	struct pool pool;
+	size_t n_counted;  /* bytes of it that the budget of the output has given */
+	const char *notes; /* of a file; NULL: none */
 	struct ids strings, attrs, mappings, functions, locations, resources;
 	struct ids frames; /* runs of frames by their addresses; row: the index of their location */
 	int32_t *stacks; /* the row of each stack of the batch; 0: it has none yet */

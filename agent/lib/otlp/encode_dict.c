@@ -108,17 +108,6 @@ static int32_t put_function(struct encoder *e, const struct frame *f)
 	return id->index;
 }
 
-/*
- * Whether both frames belong to one location. Functions that were inlined at one address share a
- * location with their caller, with one line for each, innermost first.
- */
-static bool same_location(const struct frame *caller, const struct frame *f)
-{
-	return f->inlined && f->name && caller->name && f->kind == caller->kind &&
-	       f->address == caller->address && str_equal(f->module, caller->module) &&
-	       str_equal(f->build_id, caller->build_id);
-}
-
 static Otlp__Line **make_lines(struct encoder *e, const struct frame *const *root_first, size_t n)
 {
 	Otlp__Line **lines = otlp_pool_alloc(&e->pool, n * sizeof(*lines));
@@ -208,10 +197,9 @@ int32_t otlp_put_stack(struct encoder *e, uint32_t index)
 	s = &e->batch->stacks[index];
 	row = NEW(e, Stack, stack);
 	out = row->location_indices = otlp_pool_alloc(&e->pool, s->n * sizeof(*out));
-	for (size_t i = 0, next; i < s->n; i = next) {
-		for (next = i + 1; next < s->n && same_location(s->frames[i], s->frames[next]);)
-			next++;
-		out[n++] = put_frames(e, &s->frames[i], next - i);
+	for (size_t i = 0, n_frames; i < s->n; i += n_frames) {
+		n_frames = profile_location_frames(s->frames + i, s->n - i);
+		out[n++] = put_frames(e, s->frames + i, n_frames);
 	}
 	/* reverses the stack: on the wire, the leaf is first */
 	for (size_t i = 0; i < n / 2; i++) {

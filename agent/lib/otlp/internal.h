@@ -60,6 +60,7 @@ void otlp_ids_done(struct ids *t);
 #define ATTR_EVENT	 "podflame.event"
 #define ATTR_ESTIMATE	 "podflame.estimate.share_ppm"
 #define ATTR_ERROR	 "podflame.estimate.error"
+#define ATTR_NOTES	 "podflame.notes" /* of a file: a line for each */
 #define ATTR_LOSS_N	 "podflame.loss.samples." /* prefix; the reason of the loss follows */
 #define ATTR_LOSS_NS	 "podflame.loss.time_ns." /* prefix; the reason of the loss follows */
 /* prefix; the label's name follows, as in a tag behind POD_LABEL */

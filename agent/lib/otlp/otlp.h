@@ -26,6 +26,11 @@
 
 int otlp_encode(const struct batch *b, struct buf *ret_bytes);
 /*
+ * Writes the same bytes as a file, of which they are a ProfilesData, without the limit of a
+ * request. -E2BIG: out is full, or its budget has no more.
+ */
+int otlp_write_file(const struct batch *b, const struct profile_file *file, struct buf *out);
+/*
  * The request may be hostile: every index is checked. -EBADMSG: reterr names the bad field. -E2BIG:
  * a limit is exceeded.
  */

@@ -92,6 +92,23 @@ void profile_frame_render(const struct frame *f, bool outermost_user, struct buf
 	replace_separators(out, from);
 }
 
+/* Whether a function is inlined at the address of its caller. */
+static bool is_inlined_in(const struct frame *caller, const struct frame *f)
+{
+	return f->inlined && f->name && caller->name && f->kind == caller->kind &&
+	       f->address == caller->address && str_equal(f->module, caller->module) &&
+	       str_equal(f->build_id, caller->build_id);
+}
+
+size_t profile_location_frames(const struct frame *const *root_first, size_t n)
+{
+	size_t i = 1;
+
+	while (i < n && is_inlined_in(root_first[0], root_first[i]))
+		i++;
+	return i;
+}
+
 #define WAIT_FRAME(w, text) [w] = {.kind = FRAME_WAIT, .name = "[wait: " text "]"}
 static const struct frame wait_frames[_WAIT_MAX] = {
 	WAIT_FRAME(WAIT_RUNQUEUE, "runqueue"), WAIT_FRAME(WAIT_DISK, "disk"),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A batch -> pprof, uncompressed. The message is flat and small, so its fields are written one by
- * one. Format: github.com/google/pprof, proto/profile.proto.
+ * one. Format: github.com/google/pprof, proto/profile.proto. docs/pprof.md says what tools see.
  */
 #include "lib/profile/profile.h"
 
@@ -18,7 +18,9 @@ enum {
 	PROFILE_TIME = 9,
 	PROFILE_DURATION,
 	PROFILE_PERIOD_TYPE,
-	PROFILE_PERIOD
+	PROFILE_PERIOD,
+	PROFILE_COMMENT,
+	PROFILE_DEFAULT_TYPE
 };
 
 static void put_varint(struct buf *b, uint64_t v)
@@ -79,13 +81,25 @@ static uint64_t *number_of(struct numbers *t, const void *key)
 	return &t->values[i];
 }
 
+/* A mapping is written last, because its flags say what all its frames have. */
+struct mapping_row {
+	const char *module, *build_id;
+	bool functions, files, lines, inlines;
+};
+
 struct writer {
 	struct buf *out;
 	struct buf message, nested;
-	struct numbers strings, locations, functions, mappings;
-	uint64_t n_strings, n_locations, n_functions, n_mappings;
-	struct batch *words; /* interns texts that the batch does not have */
-	size_t n_counted;    /* bytes that the budget has given for words and numbers */
+	struct numbers strings, functions, mappings;
+	uint64_t n_strings, n_functions;
+	/*
+	 * interns texts that the batch does not have, and the frames of each location as a stack:
+	 * its index + 1 is the id of the location
+	 */
+	struct batch *words;
+	struct mapping_row *rows; /* of the mappings; the first one has the id 1 */
+	size_t n_rows, cap_rows;
+	size_t n_counted; /* bytes that the budget has given for words, numbers and rows */
 };
 
 static size_t numbers_bytes(const struct numbers *t)
@@ -98,8 +112,9 @@ static int count_memory(struct writer *w)
 {
 	return buf_budget_grow(w->out->budget,
 			       profile_batch_bytes(w->words) + numbers_bytes(&w->strings) +
-				       numbers_bytes(&w->locations) + numbers_bytes(&w->functions) +
-				       numbers_bytes(&w->mappings),
+				       numbers_bytes(&w->functions) + numbers_bytes(&w->mappings) +
+				       w->cap_rows * sizeof(*w->rows) +
+				       w->words->cap_stacks * sizeof(*w->words->stacks),
 			       &w->n_counted);
 }
 
@@ -130,25 +145,63 @@ static uint64_t *number_of_both(struct writer *w, struct numbers *t, const char 
 	return number_of(t, profile_batch_str(w->words, key));
 }
 
-static uint64_t mapping_id(struct writer *w, const struct frame *f)
+static void add_mapping(struct writer *w, const char *module, const char *build_id)
 {
+	GROW(w->rows, w->n_rows, w->cap_rows);
+	w->rows[w->n_rows++] = (struct mapping_row){.module = module, .build_id = build_id};
+}
+
+/* Returns the id of the mapping of a location; 0: it has none. */
+static uint64_t mapping_id(struct writer *w, const struct frame *const *frames, size_t n)
+{
+	const struct frame *f = frames[0];
+	struct mapping_row *row;
 	uint64_t *v;
 
 	if (!f->module)
 		return 0;
 	v = number_of_both(w, &w->mappings, f->module, f->build_id);
 	if (!*v) {
-		uint64_t file = string_index(w, f->module), id = string_index(w, f->build_id);
-
-		*v = ++w->n_mappings;
-		put_int(&w->message, 1, *v);
-		put_int(&w->message, 5, file);
-		put_int(&w->message, 6, id);
-		/* has_functions: tools need not look up the names */
-		put_int(&w->message, 7, 1);
-		put_message(w->out, PROFILE_MAPPING, &w->message);
+		add_mapping(w, f->module, f->build_id);
+		*v = w->n_rows;
+	}
+	row = &w->rows[*v - 1];
+	for (size_t i = 0; i < n; i++) {
+		row->functions |= frames[i]->name != NULL;
+		row->files |= frames[i]->file != NULL;
+		row->lines |= frames[i]->line != 0;
+		row->inlines |= frames[i]->inlined;
 	}
 	return *v;
+}
+
+/*
+ * pprof looks for the names of a mapping without a flag in the file of that path, if that file has
+ * the same build id. Without one it could take another file, so has_functions then keeps it away.
+ */
+static void put_mappings(struct writer *w)
+{
+	for (size_t i = 0; i < w->n_rows; i++) {
+		const struct mapping_row *row = &w->rows[i];
+
+		put_int(&w->message, 1, i + 1);
+		put_int(&w->message, 5, string_index(w, row->module));
+		put_int(&w->message, 6, string_index(w, row->build_id));
+		put_int(&w->message, 7, row->functions || !row->build_id);
+		put_int(&w->message, 8, row->files);
+		put_int(&w->message, 9, row->lines);
+		put_int(&w->message, 10, row->inlines);
+		put_message(w->out, PROFILE_MAPPING, &w->message);
+	}
+}
+
+/*
+ * The name in the symbol table; NULL: not known, because the name was demangled. pprof cuts
+ * parameters and templates off a name that equals its system name.
+ */
+static const char *system_name(const struct frame *f)
+{
+	return f->name && !strstr(f->name, "::") && !strpbrk(f->name, "<>[](") ? f->name : NULL;
 }
 
 /*
@@ -159,18 +212,19 @@ static uint64_t function_id(struct writer *w, const struct frame *f)
 {
 	_cleanup_free_ char *place = xasprintf("%s\1%" PRIu32, f->file ? f->file : "", f->line);
 	_cleanup_buf_ struct buf text;
-	uint64_t *v, name, file;
+	uint64_t *v, name, file, system;
 
 	buf_init(&text, 0);
 	profile_frame_name(f, false, &text);
 	v = number_of_both(w, &w->functions, text.data, place);
 	if (!*v) {
 		name = string_index(w, text.data);
+		system = string_index(w, system_name(f));
 		file = string_index(w, f->file);
 		*v = ++w->n_functions;
 		put_int(&w->message, 1, *v);
 		put_int(&w->message, 2, name);
-		put_int(&w->message, 3, name);
+		put_int(&w->message, 3, system);
 		put_int(&w->message, 4, file);
 		put_int(&w->message, 5, f->line);
 		put_message(w->out, PROFILE_FUNCTION, &w->message);
@@ -178,23 +232,53 @@ static uint64_t function_id(struct writer *w, const struct frame *f)
 	return *v;
 }
 
-static uint64_t location_id(struct writer *w, const struct frame *f)
+/* Writes a location: the lines of its frames, innermost first. */
+static void put_location(struct writer *w, uint64_t id, const struct frame *const *root_first,
+			 size_t n)
 {
-	uint64_t *v = number_of(&w->locations, f);
+	const uint64_t mapping = mapping_id(w, root_first, n);
+	struct buf lines = {0};
 
-	if (!*v) {
-		uint64_t mapping = mapping_id(w, f), function = function_id(w, f);
-
-		*v = ++w->n_locations;
-		put_int(&w->message, 1, *v);
-		put_int(&w->message, 2, mapping);
-		put_int(&w->message, 3, f->address);
-		put_int(&w->nested, 1, function);
-		put_int(&w->nested, 2, f->line);
-		put_message(&w->message, 4, &w->nested);
-		put_message(w->out, PROFILE_LOCATION, &w->message);
+	for (size_t i = n; i-- > 0;) {
+		put_int(&w->nested, 1, function_id(w, root_first[i]));
+		put_int(&w->nested, 2, root_first[i]->line);
+		put_message(&lines, 4, &w->nested);
 	}
-	return *v;
+	put_int(&w->message, 1, id);
+	put_int(&w->message, 2, mapping);
+	put_int(&w->message, 3, root_first[0]->address);
+	buf_add(&w->message, lines.data, lines.len);
+	put_message(w->out, PROFILE_LOCATION, &w->message);
+	buf_done(&lines);
+}
+
+/* 0: there is no room for more locations; the writer then fails. */
+static uint64_t location_id(struct writer *w, const struct frame *const *root_first, size_t n)
+{
+	const size_t n_before = w->words->n_stacks;
+	uint32_t index;
+
+	if (profile_batch_stack_of(w->words, root_first, n, &index)) {
+		w->out->failed = true;
+		return 0;
+	}
+	if (w->words->n_stacks > n_before)
+		put_location(w, (uint64_t)index + 1, root_first, n);
+	return (uint64_t)index + 1;
+}
+
+/* Puts the locations of a stack, leaf first. */
+static void put_locations(struct writer *w, const struct stack_ref *s, struct buf *ids)
+{
+	uint64_t locations[STACK_MAX_FRAMES];
+	size_t n = 0;
+
+	for (size_t i = 0, n_frames; i < s->n && n < STACK_MAX_FRAMES; i += n_frames) {
+		n_frames = profile_location_frames(s->frames + i, s->n - i);
+		locations[n++] = location_id(w, s->frames + i, n_frames);
+	}
+	while (n-- > 0)
+		put_varint(ids, locations[n]);
 }
 
 static void put_label(struct writer *w, const char *key, const char *value)
@@ -209,17 +293,13 @@ static void put_label(struct writer *w, const char *key, const char *value)
 static void put_sample(struct writer *w, const struct batch *b, const struct profile *p,
 		       const struct profile_sample *s)
 {
-	_cleanup_buf_ struct buf ids;
+	const struct frame *wait = profile_wait_frame(s->wait);
+	_cleanup_buf_ struct buf ids = {0};
 
-	buf_init(&ids, 0);
-	if (profile_wait_frame(s->wait))
-		put_varint(&ids, location_id(w, profile_wait_frame(s->wait)));
-	if (s->stack != STACK_NONE) {
-		const struct stack_ref *st = &b->stacks[s->stack];
-
-		for (size_t i = st->n; i > 0; i--) /* in pprof, the leaf is first */
-			put_varint(&ids, location_id(w, st->frames[i - 1]));
-	}
+	if (wait)
+		put_varint(&ids, location_id(w, &wait, 1));
+	if (s->stack != STACK_NONE)
+		put_locations(w, &b->stacks[s->stack], &ids);
 	put_bytes(&w->message, 1, ids.data, ids.len);
 	buf_reset(&ids);
 	put_varint(&ids, s->n_samples);
@@ -248,41 +328,68 @@ static void numbers_done(struct numbers *t)
 	free(t->values);
 }
 
-int profile_write_pprof(const struct batch *b, struct buf *out)
+/* The time from the first profile's start to the last one's end, and the time between samples. */
+static void put_times(struct writer *w, const struct batch *b)
 {
-	struct writer w = {.out = out, .n_strings = 1, .words = profile_batch_new()};
-	uint64_t start = UINT64_MAX, end = 0, period = 0;
-	const struct event_info *e =
-		profile_event_info(b->n_profiles ? b->profiles[0]->event : EVENT_ON_CPU);
+	uint64_t start = UINT64_MAX, end = 0, period = 0, n = 0, sum_us = 0;
 
-	put_bytes(out, PROFILE_STRINGS, "", 0); /* in pprof, string 0 must be "" */
-	put_value_type(&w, PROFILE_SAMPLE_TYPE, "samples", "count");
-	put_value_type(&w, PROFILE_SAMPLE_TYPE, e->name, e->unit);
+	if (!b->n_profiles)
+		return;
 	for (size_t i = 0; i < b->n_profiles; i++) {
 		const struct profile *p = b->profiles[i];
 
 		start = MIN(start, p->start_ns);
 		end = MAX(end, p->end_ns);
 		period = MAX(period, p->period_ns);
+		for (size_t k = 0; p->event == EVENT_ON_CPU && k < p->n_samples; k++) {
+			n += p->samples[k].n_samples;
+			sum_us += (uint64_t)p->samples[k].value;
+		}
+	}
+	if (!period && n) /* a store does not keep it: what a sample stands for, on average */
+		period = sum_us / n * 1000 + sum_us % n * 1000 / n;
+	put_int(w->out, PROFILE_TIME, start);
+	put_int(w->out, PROFILE_DURATION, end - start);
+	if (period) {
+		put_value_type(w, PROFILE_PERIOD_TYPE, "cpu", "nanoseconds");
+		put_int(w->out, PROFILE_PERIOD, period);
+	}
+}
+
+static void writer_done(struct writer *w)
+{
+	numbers_done(&w->strings);
+	numbers_done(&w->functions);
+	numbers_done(&w->mappings);
+	free(w->rows);
+	buf_done(&w->message);
+	buf_done(&w->nested);
+	profile_batch_free(w->words);
+}
+
+int profile_write_pprof(const struct batch *b, const struct profile_file *file, struct buf *out)
+{
+	_cleanup_(writer_done) struct writer w = {
+		.out = out, .n_strings = 1, .words = profile_batch_new()};
+	const struct event_info *e = profile_event_info(file->event);
+
+	put_bytes(out, PROFILE_STRINGS, "", 0); /* in pprof, string 0 must be "" */
+	put_value_type(&w, PROFILE_SAMPLE_TYPE, "samples", "count");
+	put_value_type(&w, PROFILE_SAMPLE_TYPE, e->otlp_sample_type, e->unit);
+	put_int(out, PROFILE_DEFAULT_TYPE, string_index(&w, e->otlp_sample_type));
+	for (size_t i = 0; i < b->n_profiles; i++) {
+		const struct profile *p = b->profiles[i];
+
 		for (size_t k = 0; k < p->n_samples && !out->failed; k++) {
 			put_sample(&w, b, p, &p->samples[k]);
 			out->failed |= count_memory(&w) < 0;
 		}
 	}
-	if (b->n_profiles) {
-		put_int(out, PROFILE_TIME, start);
-		put_int(out, PROFILE_DURATION, end - start);
-		if (period) {
-			put_value_type(&w, PROFILE_PERIOD_TYPE, e->name, "nanoseconds");
-			put_int(out, PROFILE_PERIOD, period);
-		}
-	}
-	numbers_done(&w.strings);
-	numbers_done(&w.locations);
-	numbers_done(&w.functions);
-	numbers_done(&w.mappings);
-	buf_done(&w.message);
-	buf_done(&w.nested);
-	profile_batch_free(w.words);
+	if (!w.n_rows) /* pprof misses the program's file in a profile without mappings */
+		add_mapping(&w, NULL, NULL);
+	put_mappings(&w);
+	put_times(&w, b);
+	for (size_t i = 0; i < file->n_notes; i++)
+		put_int(out, PROFILE_COMMENT, string_index(&w, file->notes[i]));
 	return out->failed ? -E2BIG : 0;
 }

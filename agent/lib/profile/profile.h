@@ -26,7 +26,7 @@ struct event_info {
 	const char *name;		/* the name in queries (profile_event_type): "on-cpu" */
 	const char *spec_field;		/* in a target's spec.events: "onCpu" */
 	const char *unit;		/* "microseconds", "bytes" */
-	const char *otlp_sample_type;	/* the name of the type in an OTLP profile */
+	const char *otlp_sample_type;	/* the name of the type in OTLP and pprof: "on_cpu" */
 	/* the newest profile replaces older ones; values of several profiles are not added up */
 	bool snapshot;
 	const char *done;		/* what a process did that makes a sample: "used the CPU" */
@@ -173,6 +173,12 @@ const struct frame *profile_wait_frame(enum wait w);
  */
 void profile_stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
 		  struct buf *out);
+
+/*
+ * Functions that are inlined at one address share a location with the function there, which comes
+ * first. Returns how many of the n frames (at least 1) are of the location of the first one.
+ */
+size_t profile_location_frames(const struct frame *const *root_first, size_t n);
 
 /* ---- profiles ---- */
 /*
@@ -367,6 +373,14 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
  * without labels: it is a sum that the hub has made of the operations of a query.
  */
 bool profile_adds_up(const struct profile *p, const struct profile_sample *s);
+
+/* ---- files ---- */
+/* What a file says besides its samples. */
+struct profile_file {
+	enum event event;	  /* of all profiles */
+	const char *const *notes; /* texts: what the file lacks, and how to read it */
+	size_t n_notes;
+};
 /*
  * The next three take the memory that they need while they write from the budget of out, too.
  * -E2BIG: out is full, or its budget has no more.
@@ -376,10 +390,8 @@ bool profile_adds_up(const struct profile *p, const struct profile_sample *s);
  * not microseconds. -E2BIG: out is full, or would be if equal lines were not added up.
  */
 int profile_write_folded(const struct batch *b, bool ticks, struct buf *out);
-/*
- * Writes a "sampled" profile of speedscope: github.com/jlfwong/speedscope, file-format-spec.ts.
- * name: the profile's name in the program. -E2BIG: out is full.
- */
-int profile_write_speedscope(const struct batch *b, const char *name, struct buf *out);
+/* Writes a "sampled" profile of speedscope: github.com/jlfwong/speedscope, file-format-spec.ts. */
+int profile_write_speedscope(const struct batch *b, const struct profile_file *file,
+			     struct buf *out);
 /* Writes pprof, which the caller may compress: github.com/google/pprof proto/profile.proto. */
-int profile_write_pprof(const struct batch *b, struct buf *out);
+int profile_write_pprof(const struct batch *b, const struct profile_file *file, struct buf *out);

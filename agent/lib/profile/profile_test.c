@@ -329,16 +329,20 @@ static void test_pprof(void **state)
 	s->value = 10101;
 	s->n_samples = 1;
 	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
-	assert_int_equal(profile_write_pprof(b, &out), 0);
+	assert_int_equal(profile_write_pprof(
+				 b, &(struct profile_file){.event = b->profiles[0]->event}, &out),
+			 0);
 	assert_non_null(memmem(out.data, out.len, "[k] sys", 7));
 	assert_non_null(memmem(out.data, out.len, "[c] cuInit", 10));
 	assert_non_null(memmem(out.data, out.len, "RegExp:a;b", 10));
-	assert_non_null(memmem(out.data, out.len, "on-cpu", 6));
+	assert_non_null(memmem(out.data, out.len, "on_cpu", 6));
 	assert_null(memmem(out.data, out.len, "[wait", 5));
 	p->event = EVENT_OFF_CPU;
 	s->wait = WAIT_DISK;
 	buf_reset(&out);
-	assert_int_equal(profile_write_pprof(b, &out), 0);
+	assert_int_equal(profile_write_pprof(
+				 b, &(struct profile_file){.event = b->profiles[0]->event}, &out),
+			 0);
 	assert_non_null(memmem(out.data, out.len, "[wait: disk]", 12));
 	if (getenv("PPROF_OUT")) {
 		FILE *file = fopen(getenv("PPROF_OUT"), "w");
@@ -389,13 +393,108 @@ static void test_pprof_keeps_places_apart(void **state)
 	(void)state;
 	buf_init(&out, 0);
 	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
-	assert_int_equal(profile_write_pprof(b, &out), 0);
+	assert_int_equal(profile_write_pprof(
+				 b, &(struct profile_file){.event = b->profiles[0]->event}, &out),
+			 0);
 	assert_int_equal(n_fields(&out, LOCATION), 5);
 	assert_int_equal(n_fields(&out, FUNCTION), 4);
 	assert_int_equal(n_fields(&out, MAPPING), 2);
 	/* Function.start_line, Line.line: 1234567 */
 	assert_non_null(memmem(out.data, out.len, "\x28\x87\xad\x4b", 4));
 	assert_non_null(memmem(out.data, out.len, "\x10\x87\xad\x4b", 4));
+}
+
+/* The bytes of a message: fields of one byte each. */
+static void assert_has(const struct buf *b, const char *bytes, size_t n)
+{
+	assert_non_null(memmem(b->data, b->len, bytes, n));
+}
+
+/*
+ * Functions inlined at one address are lines of one location, innermost first. Another function at
+ * the same address, such as a caller of itself, is a location of its own.
+ */
+static void test_inlined_functions_are_lines_of_one_location(void **state)
+{
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile_sample *s = profile_add(b, profile_batch_profile(b));
+	const struct frame f[] = {
+		{.kind = FRAME_APP, .name = "run", .module = "/m", .address = 5, .line = 1},
+		{.kind = FRAME_APP, .name = "run", .module = "/m", .address = 5, .line = 1},
+		{.inlined = true, .name = "in", .module = "/m", .address = 5, .line = 2},
+		{.inlined = true, .name = "innermost", .module = "/m", .address = 5, .line = 3},
+	};
+	_cleanup_buf_ struct buf out = {0};
+
+	(void)state;
+	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
+	assert_int_equal(
+		profile_write_pprof(b, &(struct profile_file){.event = EVENT_ON_CPU}, &out), 0);
+	assert_int_equal(n_fields(&out, 4), 2);
+	/* location {id 1, mapping 1, address 5, line {function 1, line 1}} */
+	assert_has(&out, "\x22\x0c\x08\1\x10\1\x18\5\x22\4\x08\1\x10\1", 14);
+	/* location {id 2, mapping 1, address 5, line {2, 3}, line {3, 2}, line {1, 1}} */
+	assert_has(&out,
+		   "\x22\x18\x08\2\x10\1\x18\5\x22\4\x08\2\x10\3\x22\4\x08\3\x10\2"
+		   "\x22\4\x08\1\x10\1",
+		   26);
+	/* the sample has the leaf's location first, and two values */
+	assert_has(&out, "\x12\x08\x0a\2\2\1\x12\2", 8);
+}
+
+/*
+ * The flags of a mapping say what its frames have, and without one pprof looks for names itself: in
+ * the file with this build id, but not in just any file of this path.
+ */
+static void test_flags_of_mappings(void **state)
+{
+	static const struct {
+		struct frame f;
+		const char *flags; /* fields 7 to 10: functions, files, lines, inlines */
+	} cases[] = {
+		{{.module = "/m", .build_id = "aa"}, "\x38\0\x40\0\x48\0\x50\0"},
+		{{.module = "/m"}, "\x38\1\x40\0\x48\0\x50\0"},
+		{{.module = "/m", .name = "f", .file = "f.c"}, "\x38\1\x40\1\x48\0\x50\0"},
+		{{.module = "/m", .name = "f", .line = 3}, "\x38\1\x40\0\x48\1\x50\0"},
+		{{.module = "/m", .name = "f", .inlined = true}, "\x38\1\x40\0\x48\0\x50\1"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+		struct profile_sample *s = profile_add(b, profile_batch_profile(b));
+		_cleanup_buf_ struct buf out = {0};
+
+		assert_int_equal(profile_batch_stack(b, &cases[i].f, 1, &s->stack), 0);
+		assert_int_equal(profile_write_pprof(b, &(struct profile_file){0}, &out), 0);
+		assert_has(&out, cases[i].flags, 8);
+	}
+}
+
+/*
+ * The types of an event, also without samples; the notes; and the time that an on-CPU sample stands
+ * for, if no profile says it.
+ */
+static void test_what_a_pprof_file_says_of_itself(void **state)
+{
+	static const char *const notes[] = {"a note"};
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile_file file = {EVENT_MEM_INUSE, notes, 1};
+	struct profile *p;
+	_cleanup_buf_ struct buf out = {0};
+
+	(void)state;
+	assert_int_equal(profile_write_pprof(b, &file, &out), 0);
+	assert_has(&out, "mem_inuse\x32\5bytes", 16);
+	assert_has(&out, "\x32\6a note\x68\5", 10); /* string 5, comment 5 */
+	assert_int_equal(n_fields(&out, 12), 0);    /* no period */
+	assert_int_equal(n_fields(&out, 14), 1);    /* the default type */
+	p = profile_batch_profile(b);
+	p->event = file.event = EVENT_ON_CPU;
+	*profile_add(b, p) = (struct profile_sample){STACK_NONE, .value = 20, .n_samples = 2};
+	buf_reset(&out);
+	assert_int_equal(profile_write_pprof(b, &file, &out), 0);
+	assert_has(&out, "\x60\x90\x4e", 3); /* period 10000 (ns): 10 us */
 }
 
 int main(void)
@@ -418,6 +517,9 @@ int main(void)
 		cmocka_unit_test(test_profile_id_is_sha256),
 		cmocka_unit_test(test_pprof),
 		cmocka_unit_test(test_pprof_keeps_places_apart),
+		cmocka_unit_test(test_inlined_functions_are_lines_of_one_location),
+		cmocka_unit_test(test_flags_of_mappings),
+		cmocka_unit_test(test_what_a_pprof_file_says_of_itself),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,11 +118,11 @@ static void writing_done(struct writing *w)
 	buf_done(&w->weights);
 }
 
-int profile_write_speedscope(const struct batch *b, const char *name, struct buf *out)
+int profile_write_speedscope(const struct batch *b, const struct profile_file *file,
+			     struct buf *out)
 {
 	_cleanup_(writing_done) struct writing w = {0};
-	const struct event_info *e =
-		profile_event_info(b->n_profiles ? b->profiles[0]->event : EVENT_ON_CPU);
+	const struct event_info *e = profile_event_info(file->event);
 
 	buf_init(&w.frames, out->max_bytes);
 	buf_init(&w.samples, out->max_bytes);
@@ -136,7 +136,7 @@ int profile_write_speedscope(const struct batch *b, const char *name, struct buf
 		      "\"exporter\":\"podflame\",\"shared\":{\"frames\":[");
 	buf_puts(out, w.frames.data ?: "");
 	buf_puts(out, "]},\"profiles\":[{\"type\":\"sampled\",\"name\":");
-	buf_json_string(out, name);
+	buf_json_string(out, e->name);
 	buf_printf(out, ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64 ",\"samples\":[",
 		   e->unit, w.sum);
 	buf_puts(out, w.samples.data ?: "");
