@@ -7,7 +7,7 @@ import { complaints, expectError, picture, until } from '../chromium.mjs';
 import { answersAre, open, replyOf, replyOfTree, shows, tableIs } from '../page_testing.mjs';
 
 const NAME =
-  /^on-cpu_app_web_20261128T174000Z-20261128T175500Z\.(svg|png|csv|folded\.txt|pb\.gz|speedscope\.json)$/;
+  /^on-cpu_app_web_20261128T174000Z-20261128T175500Z\.(svg|png|csv|folded\.txt|pb\.gz|speedscope\.json|otlp)$/;
 const TIMES = 'from=2026-11-28T17:40:00Z&to=2026-11-28T17:55:00Z';
 const CHOSEN = `#pod_ns=app&pod_group=web&${TIMES}`;
 
@@ -115,6 +115,9 @@ export const tests = {
     const speedscope = JSON.parse((await saved(page, 'speedscope')).bytes);
     assert.ok(speedscope.shared.frames.some((f) => f.name === 'cold_function'));
     assert.match(pprof((await saved(page, 'pprof')).path), /hot_function/);
+    const otlp = (await saved(page, 'OTLP')).bytes;
+    const raw = execFileSync('protoc', ['--decode_raw'], { input: otlp, encoding: 'utf8' });
+    assert.match(raw, /^ {2}5: "hot_function"$/m); // ProfilesDictionary.string_table
   },
   async 'the token travels in the header, and the body has the selection'(page, origin) {
     const asked = [];

@@ -40,12 +40,13 @@ static void handle_info(struct call *c)
 	store_stats(f->store, &store);
 	api_call_json(
 		c, 200,
-		json_pack("{s:s, s:s, s:b, s:s, s:s, s:I, s:O, s:{s:s, s:s}}", "version",
+		json_pack("{s:s, s:s, s:b, s:s, s:s, s:I, s:O, s:o, s:{s:s, s:s}}", "version",
 			  f->version, "cluster_name", f->cluster_name, "auth_required",
 			  c->api->gate != NULL, "token_hint", f->token_hint, "store_note",
 			  *store.error ? "The store has a problem: see /healthz." : f->store_note,
 			  "time", (json_int_t)(now_wall_ns() / NSEC_PER_SEC), "tags", c->api->tags,
-			  "links", "trace", f->link_trace, "logs", f->link_logs));
+			  "files", api_files_list(), "links", "trace", f->link_trace, "logs",
+			  f->link_logs));
 }
 
 static const struct gate_right read_profiles = {"get", "profiles"},

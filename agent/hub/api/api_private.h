@@ -108,6 +108,7 @@ void api_handle_tree(struct call *c);
 void api_handle_groups(struct call *c);
 /* files.c: profiles as files */
 void api_handle_file(struct call *c);
+json_t *api_files_list(void); /* of their formats, for the page; the caller owns it */
 /* choices.c: the values of tags */
 void api_handle_values(struct call *c);
 void api_handle_choices(struct call *c);

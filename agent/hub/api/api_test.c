@@ -37,6 +37,11 @@ static void info(void **state)
 	assert_string_equal(json_str_at(f->json, "store_note", ""), "in memory");
 	assert_false(json_bool_at(f->json, "auth_required", true));
 	assert_true(json_array_size(json_object_get(f->json, "tags")) > 40);
+	assert_int_equal(json_array_size(json_object_get(f->json, "files")), _FILE_FORMAT_MAX);
+	assert_string_equal(
+		json_str_at(json_array_get(json_object_get(f->json, "files"), FILE_PPROF), "ending",
+			    ""),
+		"pb.gz");
 }
 
 /* ---- a store whose file is damaged ---- */

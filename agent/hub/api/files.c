@@ -119,3 +119,17 @@ void api_handle_file(struct call *c)
 
 	api_query_post(c, &kind);
 }
+
+json_t *api_files_list(void)
+{
+	json_t *list = json_array();
+
+	for (enum file_format f = 0; f < _FILE_FORMAT_MAX; f++) {
+		const struct file_format_info *i = query_file_format(f);
+
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:s, s:s}", "name", i->name, "ending",
+						i->ending, "title", i->title, "about", i->about));
+	}
+	return list;
+}

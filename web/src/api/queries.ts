@@ -52,7 +52,7 @@ export const hub = {
     call<types.GroupsReply>('/v1/profile/groups', signal, { ...question, ...language }),
 
   /** The profile of a selection as a file. */
-  file: (format: types.FileFormat, question: types.Selection, signal: AbortSignal) =>
+  file: (format: string, question: types.Selection, signal: AbortSignal) =>
     file(`/v1/profile/${format}`, signal, { ...question, ...language }),
 
   /** With a tag, the greatest groups of its values. */

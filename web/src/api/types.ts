@@ -29,6 +29,15 @@ export interface Info {
   time?: number; // Unix seconds by the hub's clock
   links?: { trace: string; logs: string };
   tags?: StoredTag[];
+  files?: HubFile[];
+}
+
+/** A format in which the hub gives a selection as a file. */
+export interface HubFile {
+  name: string; // the end of its path
+  ending: string;
+  title: string;
+  about: string;
 }
 
 /** A tag of `tag_filter`. */
@@ -51,8 +60,6 @@ export interface ProfileQuestion extends Selection {
   group_by?: string; // the tag whose values are the first level
   by_line?: boolean;
 }
-
-export type FileFormat = 'folded' | 'pprof' | 'speedscope';
 
 /** A preview has only the nodes that have a width in a picture. */
 export interface Reply {

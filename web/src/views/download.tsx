@@ -2,7 +2,7 @@
 // Saves what is shown as a file.
 import { useState } from 'preact/hooks';
 import { SignInError } from '../api/hub';
-import type { Selection } from '../api/types';
+import type { HubFile, Selection } from '../api/types';
 import { fileName } from '../files/name';
 import type { FlameGraph } from '../flame/flame';
 import { inert } from '../profile/names';
@@ -22,10 +22,11 @@ interface Props {
   state: State; // of the view
   shown: Shown;
   tags: Tag[]; // of some events only
+  files: HubFile[];
   reload: () => void;
 }
 
-export function Download({ state, shown, tags, reload }: Props) {
+export function Download({ state, shown, tags, files, reload }: Props) {
   const [said, setSaid] = useState('');
   const download = async (format: Format): Promise<void> => {
     const source = sourceOf(state, shown, tags);
@@ -44,7 +45,7 @@ export function Download({ state, shown, tags, reload }: Props) {
   return (
     <>
       <PopupButton id="download" text="download">
-        {(close) => groupsOf(state).map(({ heading, formats }) => (
+        {(close) => groupsOf(state, files).map(({ heading, formats }) => (
           <section key={heading} class="formats" aria-label={heading}>
             <p class="muted">{heading}</p>
             {formats.map((format) => (

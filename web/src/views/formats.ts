@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files that the page can save. It makes pictures and the table itself, the hub the others.
 import { hub } from '../api/queries';
-import type { FileFormat, Selection } from '../api/types';
+import type { HubFile, Selection } from '../api/types';
 import { csvOf } from '../files/csv';
 import { pictureOf, type Picture } from '../files/picture';
 import { MOST_HEIGHT, pngOf } from '../files/png';
@@ -82,35 +82,21 @@ const ofPage: Format[] = [
   },
 ];
 
-const ofHub = (format: FileFormat): Pick<Format, 'isOf' | 'make'> => ({
+const ofHub = ({ name, ...words }: HubFile): Format => ({
+  ...words,
   isOf: () => true,
   make: async ({ selection }) =>
-    whole(await hub.file(format, selection, AbortSignal.timeout(120_000))),
+    whole(await hub.file(name, selection, AbortSignal.timeout(120_000))),
 });
 
-const ofTheHub: Format[] = [
-  {
-    ending: 'folded.txt',
-    title: 'Folded stacks',
-    about: 'for flamegraph.pl: a line for each stack',
-    ...ofHub('folded'),
-  },
-  { ending: 'pb.gz', title: 'pprof', about: 'for go tool pprof', ...ofHub('pprof') },
-  {
-    ending: 'speedscope.json',
-    title: 'speedscope',
-    about: 'for speedscope.app',
-    ...ofHub('speedscope'),
-  },
-];
+interface Group {
+  heading: string;
+  formats: Format[];
+}
 
-const groups: { heading: string; formats: Format[] }[] = [
-  { heading: 'What is shown', formats: ofPage },
-  { heading: 'The selection, also what is hidden or folded here', formats: ofTheHub },
-];
-
-/** The files that can be made in the view of a state. */
-export const groupsOf = (state: State): typeof groups =>
-  groups
-    .map(({ heading, formats }) => ({ heading, formats: formats.filter((f) => f.isOf(state)) }))
-    .filter(({ formats }) => formats.length > 0);
+/** The files that can be made in the view of a state: by the page, and by the hub, which says so. */
+export const groupsOf = (state: State, files: HubFile[]): Group[] =>
+  [
+    { heading: 'What is shown', formats: ofPage.filter((f) => f.isOf(state)) },
+    { heading: 'The selection, also what is hidden or folded here', formats: files.map(ofHub) },
+  ].filter(({ formats }) => formats.length > 0);

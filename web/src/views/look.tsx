@@ -22,7 +22,13 @@ export function Look({ state, change, answers, reload, shown, hasFrames }: Props
     <div id="look">
       {hasFrames && <Ways state={state} change={change} />}
       {shown?.answer.columns && !shown.answer.reply.preview && (
-        <Download state={state} shown={shown} tags={answers.tags} reload={reload} />
+        <Download
+          state={state}
+          shown={shown}
+          tags={answers.tags}
+          files={answers.info?.files ?? []}
+          reload={reload}
+        />
       )}
       <strong id="total">{shown && <Sentence said={totalText(shown)} />}</strong>
     </div>
