@@ -222,7 +222,7 @@ static void protoc_reads_otlp_of_each_event(void **state)
 		_cleanup_free_ char *type = xasprintf("5: \"%s\"\n", e->otlp_sample_type);
 		_cleanup_free_ char *unit = xasprintf("5: \"%s\"\n", e->unit);
 
-		assert_says(raw, "1: \"k8s.pod.name\"\n");
+		assert_says(raw, "\n  5: \"k8s.pod.name\"\n");
 		assert_says(raw, type); /* ProfilesDictionary.string_table */
 		assert_says(raw, unit);
 		assert_says(raw, "1: \"" MEASURED "\"\n");

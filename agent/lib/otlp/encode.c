@@ -7,12 +7,14 @@
 
 /* ---- resources ---- */
 
+/*
+ * The key is in the dictionary: OpenTelemetry Collector 0.150 takes a key beside the number 0 as "".
+ */
 static void add_attr(struct encoder *e, Otlp__Resource *r, const char *key, Otlp__AnyValue *value)
 {
 	Otlp__KeyValue *kv = NEW(e, KeyValue, key_value);
-	const char *text = otlp_text_utf8(&e->pool, key);
 
-	kv->key = text == key ? otlp_pool_str(&e->pool, key) : (char *)text;
+	kv->key_strindex = otlp_put_string(e, key);
 	kv->value = value;
 	r->attributes[r->n_attributes++] = kv;
 }

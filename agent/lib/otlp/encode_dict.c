@@ -93,7 +93,8 @@ static int32_t put_mapping(struct encoder *e, const struct frame *f)
 
 static int32_t put_function(struct encoder *e, const struct frame *f)
 {
-	int32_t key[2] = {otlp_put_string(e, f->name), otlp_put_string(e, f->file)};
+	int32_t key[3] = {otlp_put_string(e, f->name), otlp_put_string(e, f->file),
+			  (int32_t)f->line};
 	Otlp__Function *row;
 	struct id *id;
 
@@ -105,6 +106,7 @@ static int32_t put_function(struct encoder *e, const struct frame *f)
 	row = id->row = NEW(e, Function, function);
 	row->name_strindex = key[0];
 	row->filename_strindex = key[1];
+	row->start_line = f->line;
 	return id->index;
 }
 
