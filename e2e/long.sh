@@ -48,6 +48,7 @@ step crash env LONG=1 BUILD="$build" e2e/crash/run.py
 step clock env BUILD="$build" e2e/crash/clock.py
 step crowd env BUILD="$build" e2e/crash/crowd.py
 step trace env BUILD="$build" e2e/trace/run.py
+step formats env BUILD="$build" e2e/formats/run.py
 step clusters env BUILD="$build" e2e/clusters/run.sh
 STEP_TIMEOUT=14400 step clickhouse env LONG=1 BUILD="$build" e2e/clickhouse/run.sh
 step cupti-headers cuda/headers_test.py

@@ -94,7 +94,8 @@ accuracy: $(BUILD)/podflame $(STACKOF)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --all --report docs
 test-long: ## the tests that take hours: fuzzers, accuracy, other kernels, a bare machine (as root)
 	$(Q).ci/deps long
-	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) $(CROWD)
+	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) $(CROWD) \
+		$(BUILD)/agent/hub/query/formats_test
 	$(Q)BUILD=$(BUILD) e2e/long.sh
 
 .PHONY: test-device

@@ -1,31 +1,14 @@
 #!/usr/bin/env node
 // SPDX-License-Identifier: Apache-2.0
 // How fast other flame graphs are with the profiles of flame_bench.mjs, in the same browser: those
-// of speedscope, and of Grafana and Pyroscope. Prints one JSON object a line for `make bench`. It
-// installs them in build/peers by npm; the page has nothing of them.
-import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { extname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { BUILD, esbuild, launch, SOURCE, within } from './chromium.mjs';
+// of speedscope, and of Grafana and Pyroscope. Prints one JSON object a line for `make bench`.
+import { join } from 'node:path';
+import { esbuild, launch, SOURCE, within } from './chromium.mjs';
 import { memory, NODES, SIZE, tell } from './flame_measure.mjs';
+import { install, PEERS, serve, showInSpeedscope, WEBGL } from './peers.mjs';
 
 const ROUNDS = { stacks: 3, million: 1 };
 const LIMIT_S = 45; // of a picture
-const PEERS = resolve(BUILD, 'peers');
-const RELEASE = join(PEERS, 'node_modules/speedscope/dist/release');
-const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
-// speedscope draws by WebGL, which Chromium emulates on a machine without a GPU
-const WEBGL = ['--use-angle=swiftshader', '--enable-unsafe-swiftshader'];
-
-function install() {
-  mkdirSync(PEERS, { recursive: true });
-  cpSync(fileURLToPath(new URL('peers', import.meta.url)), PEERS, { recursive: true });
-  execFileSync('npm', ['ci', '--ignore-scripts', '--no-progress', '--loglevel=error'], {
-    cwd: PEERS, stdio: ['ignore', 'ignore', 'inherit'],
-  });
-}
 
 async function bundle(entry, more) {
   const { outputFiles } = await esbuild.build({
@@ -66,17 +49,6 @@ const ofGrafana = ({ fn, depth, self, total, functions }) =>
 
 // ---- their pages ----
 
-// Resolves once the text is a picture.
-async function showInSpeedscope(text) {
-  const data = new DataTransfer();
-  data.items.add(new File([text], 'bench.speedscope.json'));
-  document.body.firstElementChild.firstElementChild.dispatchEvent(
-    new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer: data }),
-  );
-  const isShown = () => document.querySelector('canvas') && document.title.includes('bench');
-  while (!isShown()) await new Promise(requestAnimationFrame);
-}
-
 async function showInGrafana(text) {
   window.show(text);
   while (!document.querySelector('canvas')) await new Promise(requestAnimationFrame);
@@ -86,27 +58,6 @@ const peers = {
   speedscope: { form: ofSpeedscope, show: showInSpeedscope, html: null },
   grafana: { form: ofGrafana, show: showInGrafana, html: '<div id="root"></div>' },
 };
-
-// Serves a peer's page and the profile as its text.
-async function serve({ html }, script, text) {
-  const files = {
-    '/profile': ['application/json', text],
-    '/script.js': ['text/javascript', script],
-    ...(html && { '/': ['text/html', `<!doctype html>${html}<script src="script.js"></script>`] }),
-  };
-  const server = createServer(({ url }, answer) => {
-    const path = url === '/' ? '/index.html' : url.replace(/\?.*/, '');
-    try {
-      const [type, body] = files[url] ?? [TYPES[extname(path)], readFileSync(join(RELEASE, path))];
-      answer.setHeader('Content-Type', type ?? 'application/octet-stream');
-      answer.end(body);
-    } catch {
-      answer.writeHead(404).end();
-    }
-  });
-  await new Promise((done) => server.listen(0, '127.0.0.1', done));
-  return server;
-}
 
 // Milliseconds from the text of a profile to its picture, and MB of the renderer then.
 async function measure(peer, script, text) {

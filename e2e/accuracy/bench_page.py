@@ -173,6 +173,11 @@ PAGE = [
              ("a load of the page, p50", "p50_1"), ("a load of the page, p99", "p99_1"),
              ("20 users at once, p50", "p50_20"), ("20 users at once, p99", "p99_20"),
              ("p99 of 20 users over that of one", "crowd"))
+         ] + [Row("a day of a namespace of 20 services, as a file: its rows, CPU",
+                  "formats.cpu_rows")] + [
+         row for name in ("folded", "pprof", "speedscope", "otlp")
+         for row in (Row(f"from these to {name}, CPU", f"formats.cpu_{name}"),
+                     Row(f"{name}, its size", f"formats.kbytes_{name}"))
          ] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"),
                Row("an uploaded name, first look-up", "symbols.name")] + [
          Row(f"a query, {n:,} {'namespace' if n == 1 else 'namespaces'} to review{what}",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files of each event, read by programs that others wrote: go tool pprof, go tool preprofile, and
- * protoc. FORMATS_DIR=DIR keeps the files, for e2e/consumers/run.py.
+ * protoc. FORMATS_DIR=DIR keeps the files, for e2e/formats/run.py.
  */
 #include "hub/query/query.h"
 #include "lib/base/testfolder.h"
@@ -232,6 +232,38 @@ static void protoc_reads_otlp_of_each_event(void **state)
 	}
 }
 
+static char *read_all(const char *path)
+{
+	char *text = NULL;
+	size_t n;
+
+	assert_int_equal(file_read(AT_FDCWD, path, 1 << 20, &text, &n), 0);
+	return text;
+}
+
+/* Both show all names, and speedscope's importer reads the file in e2e/formats/run.py. */
+static void folded_and_speedscope_of_each_event(void **state)
+{
+	(void)state;
+	for (enum event event = 0; event < _EVENT_MAX; event++) {
+		const struct event_info *e = profile_event_info(event);
+		_cleanup_free_ char *folded = make_file(event, FILE_FOLDED);
+		_cleanup_free_ char *speedscope = make_file(event, FILE_SPEEDSCOPE);
+		_cleanup_free_ char *lines = read_all(folded), *json = read_all(speedscope);
+		_cleanup_free_ char *unit = xasprintf("\"unit\":\"%s\"", e->unit);
+		_cleanup_free_ char *name = xasprintf("\"name\":\"%s: %s\"", e->name, MEASURED);
+
+		assert_string_equal(
+			lines, "web;[t] worker;[/bin/stripped];shop::Cart<int>::price(long);"
+			       "shop::sum(long) 1000000\n"
+			       "web;[t] worker;main;shop::Cart<int>::price(long);shop::sum(long);"
+			       "[l] write;[k] do_syscall_64 2000000\n");
+		assert_says(json, name);
+		assert_says(json, unit);
+		assert_says(json, "\"endValue\":3000000");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +271,7 @@ int main(void)
 		cmocka_unit_test(go_tool_pprof_shows_all_of_it),
 		cmocka_unit_test(go_tool_preprofile_reads_it),
 		cmocka_unit_test(protoc_reads_otlp_of_each_event),
+		cmocka_unit_test(folded_and_speedscope_of_each_event),
 	};
 
 	return cmocka_run_group_tests(tests, dir_make, dir_remove);

@@ -118,6 +118,17 @@ static void writing_done(struct writing *w)
 	buf_done(&w->weights);
 }
 
+/* The name of the profile, with the notes behind it: the file has no other place for them. */
+static void put_title(const char *name, const struct profile_file *file, struct buf *out)
+{
+	_cleanup_buf_ struct buf title = {0};
+
+	buf_puts(&title, name);
+	for (size_t i = 0; i < file->n_notes; i++)
+		buf_printf(&title, "%s%s", i ? "; " : ": ", file->notes[i]);
+	buf_json_string(out, title.data);
+}
+
 int profile_write_speedscope(const struct batch *b, const struct profile_file *file,
 			     struct buf *out)
 {
@@ -136,7 +147,7 @@ int profile_write_speedscope(const struct batch *b, const struct profile_file *f
 		      "\"exporter\":\"podflame\",\"shared\":{\"frames\":[");
 	buf_puts(out, w.frames.data ?: "");
 	buf_puts(out, "]},\"profiles\":[{\"type\":\"sampled\",\"name\":");
-	buf_json_string(out, e->name);
+	put_title(e->name, file, out);
 	buf_printf(out, ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64 ",\"samples\":[",
 		   e->unit, w.sum);
 	buf_puts(out, w.samples.data ?: "");

@@ -1,4 +1,6 @@
-module podflame.io/formats/reader
+// SPDX-License-Identifier: Apache-2.0
+
+module podflame.io/e2e/formats/reader
 
 go 1.26.0
 
