@@ -23,6 +23,7 @@ struct client {
 	struct http_client *http;
 	struct tls *tls;
 	char *authorization; /* NULL: no header */
+	char *left_out;	     /* of the answer that is coming; NULL: nothing */
 	client_fn *fn;	     /* of the request that is under way */
 	void *arg;
 };
@@ -211,8 +212,19 @@ struct client *cli_client_free(struct client *c)
 		return NULL;
 	forget_hub(c);
 	loop_free(c->loop);
+	free(c->left_out);
 	free(c);
 	return NULL;
+}
+
+static void head_came(int status, const struct http_headers *h, void *arg)
+{
+	struct client *c = arg;
+	const char *left_out = http_header(h, "Podflame-Left-Out");
+
+	(void)status;
+	free(c->left_out);
+	c->left_out = left_out ? xstrdup(left_out) : NULL;
 }
 
 static void answered(int status, const char *body, size_t n, const char *error, void *arg)
@@ -224,6 +236,7 @@ static void answered(int status, const char *body, size_t n, const char *error, 
 	if (n)
 		memcpy(a.body, body, n);
 	a.body[n] = '\0';
+	a.left_out = TAKE_PTR(c->left_out);
 	c->fn(&a, c->arg);
 	cli_client_answer_done(&a);
 }
@@ -242,6 +255,7 @@ int cli_client_send(struct client *c, const struct client_question *q, client_fn
 				 .body_bytes = q->n_body,
 				 .timeout_ns = TIMEOUT_NS,
 				 .max_body_bytes = MAX_ANSWER_BYTES,
+				 .on_head = head_came,
 				 .on_done = answered,
 				 .arg = c};
 	struct http_call *call;
@@ -283,6 +297,7 @@ void cli_client_answer_done(struct client_answer *a)
 {
 	free(a->body);
 	free(a->error);
+	free(a->left_out);
 	*a = (struct client_answer){0};
 }
 

@@ -47,6 +47,7 @@ struct client_answer {
 	char *body;
 	size_t n;
 	char *error;
+	char *left_out; /* of a file: what the hub says that it lacks, as words; NULL: nothing */
 };
 /* Sends the request and waits for the answer. Fails only if the request could not be sent. */
 int cli_client_ask(struct client *c, const struct client_question *q, struct client_answer *ret,

@@ -6,6 +6,7 @@
 #include "cli/query.h"
 
 #include "cli/cli.h"
+#include "cli/text.h"
 
 #include <langinfo.h>
 #include <locale.h>
@@ -101,6 +102,18 @@ static int print_text(const struct query *q)
 	return 0;
 }
 
+static int print_file(const struct client_answer *a)
+{
+	_cleanup_buf_ struct buf lacks = {0};
+
+	if (a->left_out) {
+		buf_puts(&lacks, "podflame query: the file lacks some ");
+		cli_put_name(&lacks, a->left_out);
+		fprintf(stderr, "%s\n", lacks.data);
+	}
+	return print(a->body, a->n);
+}
+
 static int print_answer(const struct query *q)
 {
 	const struct client_answer *a = &q->answer;
@@ -108,7 +121,7 @@ static int print_answer(const struct query *q)
 	int r;
 
 	if (cli_query_file(q->options.format))
-		return print(a->body, a->n);
+		return print_file(a);
 	if (q->options.format != FORMAT_JSON)
 		return print_text(q);
 	reply = json_loadb(a->body, a->n, 0, NULL);

@@ -34,6 +34,26 @@ static void groups_of_a_tag(void **state)
 	asked_done(&a);
 }
 
+/* Files come as the hub makes them. What one lacks, it says in a header. */
+static void files_of_the_hub(void **state)
+{
+	struct asked a = ask("a file", ARGS("-F", "otlp"));
+
+	(void)state;
+	assert_string_equal(a.path, "/v1/profile/otlp");
+	assert_string_equal(a.text, "a file");
+	asked_done(&a);
+	hub_header = "Podflame-Left-Out: namespaces, samples\r\n";
+	a = ask("a file", ARGS("-F", "pprof", "-g", "pod"));
+	hub_header = "";
+	assert_int_equal(a.status, 0);
+	assert_string_equal(a.path, "/v1/profile/pprof");
+	assert_string_equal(json_str_at(a.body, "group_by", ""), "pod");
+	assert_string_equal(a.text,
+			    "podflame query: the file lacks some namespaces, samples\na file");
+	asked_done(&a);
+}
+
 static void groups_of_a_function(void **state)
 {
 	struct asked a;
@@ -512,6 +532,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(groups_of_a_tag),
+		cmocka_unit_test(files_of_the_hub),
 		cmocka_unit_test(groups_of_a_function),
 		cmocka_unit_test(a_series_has_bars),
 		cmocka_unit_test(groups_have_a_row_each),

@@ -23,6 +23,7 @@ static const char *hub_path;	     /* if set, the request for this path */
 static const char *hub_path_answer;  /* has another answer */
 static const char *hub_token;	     /* if set, requests without it get 401 */
 static int hub_status = 200;	     /* of each answer */
+static const char *hub_header = "";  /* of each answer: "NAME: VALUE\r\n" */
 static bool hub_cuts;		     /* the hub closes the connection in the middle of its answer */
 static bool hub_holds;		     /* answers wait for hub_release() */
 static const char *locale = "C";     /* the locale of the verb */
@@ -40,8 +41,8 @@ static inline void hub_answers(struct ts_conn *c, const struct ts_request *r, vo
 		return;
 	}
 	if (!hub_cuts) {
-		ts_reply(c, hub_status, "Content-Type: application/json\r\n",
-			 other ? hub_path_answer : hub_answer);
+		head = xasprintf("Content-Type: application/json\r\n%s", hub_header);
+		ts_reply(c, hub_status, head, other ? hub_path_answer : hub_answer);
 		return;
 	}
 	head = xasprintf("HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",

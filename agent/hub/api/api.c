@@ -107,6 +107,7 @@ void api_call_free(struct call *c)
 	json_decref(c->user_info);
 	store_scope_done(&c->scope);
 	free(c->scope_note);
+	free(c->left_out);
 	free(c);
 }
 
@@ -138,7 +139,7 @@ static void reply_with(reply_fn *fn, const struct call *c, int status, const cha
 		       const void *body, size_t n)
 {
 	const char *all[ARRAY_SIZE(headers) + ROOM_FOR_MORE];
-	_cleanup_free_ char *encoding = NULL, *disposition = NULL;
+	_cleanup_free_ char *encoding = NULL, *disposition = NULL, *left_out = NULL;
 	_cleanup_free_ char *allow = status == 405 ? allowed_methods(c->path) : NULL;
 	size_t i = ARRAY_SIZE(headers);
 
@@ -155,10 +156,10 @@ static void reply_with(reply_fn *fn, const struct call *c, int status, const cha
 		encoding = xasprintf("Content-Encoding: %s", api_encoding_name(c->encoded));
 		all[i++] = encoding;
 	}
-	if (c->file_name && (c->scope_note || c->lacks_names))
-		all[i++] = !c->lacks_names ? "Podflame-Left-Out: namespaces"
-			   : c->scope_note ? "Podflame-Left-Out: namespaces, names"
-					   : "Podflame-Left-Out: names";
+	if (c->file_name && c->left_out) {
+		left_out = xasprintf("Podflame-Left-Out: %s", c->left_out);
+		all[i++] = left_out;
+	}
 	if (c->file_name) {
 		disposition =
 			xasprintf("Content-Disposition: attachment; filename=\"%s\"", c->file_name);

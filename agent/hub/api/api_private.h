@@ -48,8 +48,8 @@ struct call {
 	struct scope scope;
 	bool has_scope;
 	char *scope_note; /* what is not in the answer because of that; NULL: nothing */
-	bool lacks_names; /* the answer is a file without names that somebody has uploaded */
 	const char *file_name; /* the name under which a browser keeps the answer; NULL: none */
+	char *left_out; /* of a file: what it lacks, as words; NULL: nothing */
 	enum api_encoding accepts;
 	enum api_encoding encoded; /* the encoding of the reply's body */
 	bool accepts_gzip;

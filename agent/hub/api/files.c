@@ -53,6 +53,21 @@ static int write_file(const struct file_job *j, const struct query_file *f,
 	return e;
 }
 
+/* Some formats have no place for notes: a header says what the file lacks. NULL: nothing. */
+static char *left_out(const struct call *c, const struct store_summary *s, bool lacks_names)
+{
+	const char *const words[] = {c->scope_note ? "namespaces" : NULL,
+				     lacks_names ? "names" : NULL,
+				     s->n_losses ? "samples" : NULL,
+				     s->truncated ? "stacks" : NULL};
+	struct buf b = {0};
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (words[i])
+			buf_printf(&b, "%s%s", b.len ? ", " : "", words[i]);
+	return b.len ? buf_steal(&b) : NULL;
+}
+
 static int read_file(struct file_job *j, struct buf *out, struct field_error *reterr)
 {
 	struct selection *sel = j->request.tracing.selection;
@@ -69,9 +84,9 @@ static int read_file(struct file_job *j, struct buf *out, struct field_error *re
 		e = write_file(j, f, &s, out);
 	if (e == -E2BIG)
 		field_error_set(reterr, "file", "the file would be too large: ask for less");
-	j->q.n_rows = s.n_rows;
 	unread = names ? symbols_names_unread(names) : NULL;
-	j->q.call->lacks_names = unread != NULL;
+	j->q.call->left_out = left_out(j->q.call, &s, unread != NULL);
+	j->q.n_rows = s.n_rows;
 	query_file_free(f);
 	symbols_names_free(names);
 	store_summary_done(&s);

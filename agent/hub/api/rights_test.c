@@ -178,15 +178,36 @@ static void every_kind_of_answer_says_it(void **state)
 	}
 }
 
-/* A file has no room for a note: a header says that something is left out. */
+static void lose_a_sample(struct store *s)
+{
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
+	size_t n_new;
+
+	p->start_ns = 1700000000 * NSEC_PER_SEC;
+	p->end_ns = 1700000010 * NSEC_PER_SEC;
+	p->app_service = "api";
+	profile_tag(b, p, "pod_ns", "app");
+	profile_lose(b, p, "ring_full", 1, 0);
+	profile_id_make((const char *const[]){"a loss"}, 1, p->id);
+	assert_int_equal(store_write(s, b, &n_new), 0);
+}
+
+/* Not all files have a place for notes: a header says that something is left out. */
 static void files_say_it_in_a_header(void **state)
 {
 	static const struct {
 		const char *header, *left_out;
-	} users[] = {{BEARER "tenant", "namespaces"}, {BEARER "viewer", ""}};
+	} users[] = {{BEARER "tenant", "namespaces"},
+		     {BEARER "viewer", ""},
+		     /* from here on, a sample is lost */
+		     {BEARER "tenant", "namespaces, samples"},
+		     {BEARER "viewer", "samples"}};
 	struct fixture *f = *state;
 
 	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
+		if (i == 2)
+			lose_a_sample(f->store);
 		assert_int_equal(ask(f, "POST", "/v1/profile/folded", users[i].header, QUERY "}"),
 				 200);
 		assert_string_equal(f->left_out, users[i].left_out);
