@@ -36,6 +36,7 @@ $(FORGE): e2e/hostile/forge.c $(BUILD)/libpodflame.a
 
 # Are stacks whole and shares right? e2e/accuracy/run.py says what is tested.
 STACKOF := $(BUILD)/accuracy/stackof
+FORMATS := $(BUILD)/agent/hub/query/formats_test # makes the files of e2e/formats/run.py
 .PHONY: accuracy test-long
 $(STACKOF): e2e/accuracy/stackof.c $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
@@ -95,7 +96,7 @@ accuracy: $(BUILD)/podflame $(STACKOF)
 test-long: ## the tests that take hours: fuzzers, accuracy, other kernels, a bare machine (as root)
 	$(Q).ci/deps long
 	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) $(CROWD) \
-		$(BUILD)/agent/hub/query/formats_test
+		$(FORMATS)
 	$(Q)BUILD=$(BUILD) e2e/long.sh
 
 .PHONY: test-device

@@ -188,11 +188,30 @@ enum record_form cli_record_form(const char *name, const struct file_format_info
 	return RECORD_UNKNOWN;
 }
 
+/* What was lost, as a list of which the caller frees the texts and the list. */
+static const char **notes_of(const struct recording *r, size_t *ret_n)
+{
+	const char **notes = xcalloc(r->lost.n + 1, sizeof(*notes));
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->lost.n; i++)
+		notes[n++] = xasprintf("lost: %" PRIu64 " %s", r->lost.items[i].n,
+				       r->lost.items[i].reason);
+	if (r->n_too_many)
+		notes[n++] =
+			xasprintf("lost: %" PRIu64 " too many different stacks", r->n_too_many);
+	*ret_n = n;
+	return notes;
+}
+
 static int write_file(struct recording *r, const struct file_format_info *info, struct buf *out)
 {
-	const struct profile_file file = {.event = r->options->event};
+	struct profile_file file = {.event = r->options->event};
+	const char **notes = notes_of(r, &file.n_notes);
 	_cleanup_buf_ struct buf plain = {0};
 	int e;
+
+	file.notes = notes;
 
 	buf_init(&plain, MAX_OUTPUT_BYTES);
 	for (size_t i = 0; i < r->batch->n_profiles; i++)
@@ -200,6 +219,9 @@ static int write_file(struct recording *r, const struct file_format_info *info, 
 	e = info->write(r->batch, &file, info->flags & FILE_IS_GZIP ? &plain : out);
 	if (!e && info->flags & FILE_IS_GZIP)
 		e = buf_add_gzip(out, plain.data, plain.len, GZIP_LEVEL);
+	for (size_t i = 0; i < file.n_notes; i++)
+		free((char *)notes[i]);
+	free(notes);
 	return e;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What record writes of the event rdma: folded text has only the bytes of the send queue; a value
- * has a limit.
+ * has a limit. The name of the file says its format.
  */
 #include "cli/record.h"
 
@@ -72,9 +72,11 @@ static char *written(const char *name, void (*add_samples)(struct recording *r))
 	char *text = NULL;
 	size_t n;
 
+	profile_losses_add(&r.lost, 0, "ring_full", 3);
 	add_samples(&r);
 	assert_int_equal(cli_record_write(&r), 0);
 	assert_int_equal(file_read(AT_FDCWD, path, 1 << 20, &text, &n), 0);
+	profile_losses_done(&r.lost);
 	cli_record_rows_free(&r);
 	profile_batch_free(r.batch);
 	return text;
@@ -108,10 +110,27 @@ static void values_stop_at_the_greatest(void **state)
 	assert_string_equal(text, "mpi;[p] mpi;post 9007199254740992\n"); /* PROFILE_MAX_VALUE */
 }
 
+/* The ending chooses the format, also of those that only the table of formats knows. */
+static void files_as_those_of_the_hub(void **state)
+{
+	_cleanup_free_ char *text = written("c.speedscope.json", add_each), *otlp = NULL;
+	_cleanup_free_ char *again = written("c.folded.txt", add_each);
+
+	(void)state;
+	assert_non_null(strstr(text, "\"name\":\"rdma: lost: 3 ring_full\""));
+	assert_non_null(strstr(text, "\"name\":\"post\""));
+	assert_string_equal(again, "mpi;[p] mpi;post 31\n");
+	otlp = written("c.otlp", add_each);
+	assert_int_equal(otlp[0], 0x0a); /* ProfilesData.resource_profiles */
+	assert_int_equal(cli_record_form("a.png", NULL), RECORD_UNKNOWN);
+	assert_int_equal(cli_record_form("a.pb.gz", NULL), RECORD_FILE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(folded_text_has_the_send_queue),
 					   cmocka_unit_test(a_picture_has_the_stacks),
+					   cmocka_unit_test(files_as_those_of_the_hub),
 					   cmocka_unit_test(values_stop_at_the_greatest)};
 
 	return cmocka_run_group_tests(tests, dir_make, dir_remove);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files of podflame, read by the programs that others wrote for them: google/pprof, the libraries of
-the OpenTelemetry Collector and of Python's OpenTelemetry, speedscope in Chromium, and Go's compiler
-(optimization by profile). long.sh runs it, as root. `make test` has the short part of it:
+"""Files of podflame, read by the programs that others wrote for them: google/pprof, the libraries
+of the OpenTelemetry Collector and of Python's OpenTelemetry, speedscope in Chromium, and Go's
+compiler (optimization by profile). long.sh runs it, as root. `make test` has the short part of it:
 agent/hub/query/formats_test.c, which also makes the files."""
 import glob
 import os

@@ -94,7 +94,7 @@ interface Group {
   formats: Format[];
 }
 
-/** The files that can be made in the view of a state: by the page, and by the hub, which says so. */
+/** The files that can be made in the view of a state: by the page, and by the hub. */
 export const groupsOf = (state: State, files: HubFile[]): Group[] =>
   [
     { heading: 'What is shown', formats: ofPage.filter((f) => f.isOf(state)) },
