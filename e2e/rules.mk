@@ -95,8 +95,8 @@ accuracy: $(BUILD)/podflame $(STACKOF)
 	$(Q)BUILD=$(BUILD) e2e/accuracy/run.py --all --report docs
 test-long: ## the tests that take hours: fuzzers, accuracy, other kernels, a bare machine (as root)
 	$(Q).ci/deps long
-	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) $(CROWD) \
-		$(FORMATS)
+	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) \
+		$(CROWD) $(FORMATS)
 	$(Q)BUILD=$(BUILD) e2e/long.sh
 
 .PHONY: test-device

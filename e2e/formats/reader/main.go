@@ -57,15 +57,20 @@ func readOtlp(name string) {
 				p.Time().AsTime(), p.DurationNano())
 			for _, s := range p.Samples().All() {
 				fmt.Println("sample", s.Values().AsRaw())
-				for _, i := range d.StackTable().At(int(s.StackIndex())).LocationIndices().All() {
-					l := d.LocationTable().At(int(i))
-					for _, line := range l.Lines().All() {
-						f := d.FunctionTable().At(int(line.FunctionIndex()))
-						fmt.Printf("frame %#x %q %s:%d\n", l.Address(),
-							text(f.NameStrindex()), text(f.FilenameStrindex()), f.StartLine())
-					}
-				}
+				printStack(d, d.StackTable().At(int(s.StackIndex())))
 			}
+		}
+	}
+}
+
+func printStack(d pprofile.ProfilesDictionary, s pprofile.Stack) {
+	text := func(i int32) string { return d.StringTable().At(int(i)) }
+	for _, i := range s.LocationIndices().All() {
+		l := d.LocationTable().At(int(i))
+		for _, line := range l.Lines().All() {
+			f := d.FunctionTable().At(int(line.FunctionIndex()))
+			fmt.Printf("frame %#x %q %s:%d\n", l.Address(), text(f.NameStrindex()),
+				text(f.FilenameStrindex()), f.StartLine())
 		}
 	}
 }
