@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the files of a namespace of 20 services with 1000 stacks each, nearly all of them seen, as
- * in a day: the bytes, and the CPU time from the rows of the store to the file.
+ * Measures the files of a namespace of 20 services with 1000 stacks each, nearly all of them seen,
+ * as in a day: the bytes, and the CPU time from the rows of the store to the file.
  */
 #include "hub/query/benchload.h"
 #include "hub/query/query.h"

@@ -7,9 +7,7 @@
 
 /* ---- resources ---- */
 
-/*
- * The key is in the dictionary: OpenTelemetry Collector 0.150 takes a key beside the number 0 as "".
- */
+/* The key is in the dictionary: Collector 0.150 takes a key beside the number 0 as "". */
 static void add_attr(struct encoder *e, Otlp__Resource *r, const char *key, Otlp__AnyValue *value)
 {
 	Otlp__KeyValue *kv = NEW(e, KeyValue, key_value);

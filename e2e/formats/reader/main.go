@@ -32,8 +32,9 @@ func readPprof(name string) {
 		for _, l := range s.Location {
 			for _, line := range l.Line {
 				f := line.Function
-				fmt.Printf("frame %#x %s %q %q %s:%d\n", l.Address, l.Mapping.BuildID,
-					f.Name, f.SystemName, f.Filename, f.StartLine)
+				fmt.Printf("frame %#x %s %q %q %s:%d\n", l.Address,
+					l.Mapping.BuildID, f.Name, f.SystemName, f.Filename,
+					f.StartLine)
 			}
 		}
 	}
