@@ -6,6 +6,7 @@
 #include "hub/query/query.h"
 #include "lib/base/testfolder.h"
 #include "lib/base/testprogram.h"
+#include "lib/otlp/otlp.h"
 
 #define BEGIN_S	  1700000000
 #define MEASURED  "estimated from 50 % of what happened"
@@ -232,6 +233,33 @@ static void protoc_reads_otlp_of_each_event(void **state)
 	}
 }
 
+/* Another hub takes the file as what an agent sends. */
+static void a_hub_reads_otlp(void **state)
+{
+	_cleanup_free_ char *path = make_file(EVENT_OFF_CPU, FILE_OTLP), *bytes = NULL;
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	const struct profile *p;
+	struct field_error e;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(file_read(AT_FDCWD, path, 1 << 20, &bytes, &n), 0);
+	assert_int_equal(otlp_decode(bytes, n, &b, &e), 0);
+	assert_int_equal(b->n_profiles, 1);
+	p = b->profiles[0];
+	assert_int_equal(p->event, EVENT_OFF_CPU);
+	assert_string_equal(p->app_service, "web");
+	assert_string_equal(profile_tag_get(p, "pod"), "web-1");
+	assert_int_equal(p->start_ns, BEGIN_S * NSEC_PER_SEC);
+	assert_int_equal(p->end_ns, (BEGIN_S + 60) * NSEC_PER_SEC);
+	assert_int_equal(p->n_samples, 2);
+	assert_int_equal(p->samples[0].value, FIRST);
+	assert_int_equal(p->samples[0].n_samples, 2);
+	assert_string_equal(p->samples[0].thread_comm, "worker");
+	assert_int_equal(b->stacks[p->samples[0].stack].n, 5);
+	assert_true(b->stacks[p->samples[0].stack].frames[2]->inlined);
+}
+
 static char *read_all(const char *path)
 {
 	char *text = NULL;
@@ -271,6 +299,7 @@ int main(void)
 		cmocka_unit_test(go_tool_pprof_shows_all_of_it),
 		cmocka_unit_test(go_tool_preprofile_reads_it),
 		cmocka_unit_test(protoc_reads_otlp_of_each_event),
+		cmocka_unit_test(a_hub_reads_otlp),
 		cmocka_unit_test(folded_and_speedscope_of_each_event),
 	};
 
