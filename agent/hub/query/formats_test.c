@@ -77,13 +77,17 @@ static char *make_file(enum event event, enum file_format format)
 				      .time_end_s = BEGIN_S + 59,
 				      .group_by = info->flags & FILE_IS_LABELLED ? "pod" : NULL};
 	struct query_file *f = query_file_new(&sel, NULL, NULL);
-	_cleanup_buf_ struct buf out = {0};
+	_cleanup_buf_ struct buf plain = {0}, out = {0};
 	const char *folder = getenv("FORMATS_DIR") ?: dir;
 	char *path = xasprintf("%s/%s.%s", folder, profile_event_info(event)->name, info->ending);
 
 	add(f, first, ARRAY_SIZE(first), FIRST, 2);
 	add(f, second, ARRAY_SIZE(second), REST, 1);
-	assert_int_equal(info->write(query_file_batch(f), &file, &out), 0);
+	assert_int_equal(info->write(query_file_batch(f), &file, &plain), 0);
+	if (info->flags & FILE_IS_GZIP)
+		assert_int_equal(buf_add_gzip(&out, plain.data, plain.len, 6), 0);
+	else
+		assert_int_equal(buf_add(&out, plain.data, plain.len), 0);
 	assert_int_equal(file_write_atomic(path, out.data, out.len, 0644), 0);
 	query_file_free(f);
 	return path;
