@@ -6,24 +6,28 @@
 #include "lib/profile/profile.h"
 
 static const struct event_info events[_EVENT_MAX] = {
-	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false, "used the CPU", NULL},
+	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false, "used the CPU", NULL,
+			  "process_cpu:cpu:nanoseconds:cpu:nanoseconds"},
 	[EVENT_OFF_CPU] = {"off-cpu", "offCpu", "microseconds", "off_cpu", false,
 			   "began a wait of minBlock (--min-block) or longer",
-			   "static_config.ebpf.off-cpu-profile.disabled"},
+			   "static_config.ebpf.off-cpu-profile.disabled", NULL},
 	[EVENT_MEM_ALLOC] = {"mem-alloc", "memAlloc", "bytes", "mem_alloc", false,
-			     "allocated memory that was sampled", NULL},
+			     "allocated memory that was sampled", NULL,
+			     "memory:alloc_space:bytes:space:bytes"},
 	[EVENT_MEM_INUSE] = {"mem-inuse", "memInuse", "bytes", "mem_inuse", true,
-			     "allocated memory that is still in use", NULL},
+			     "allocated memory that is still in use", NULL,
+			     "memory:inuse_space:bytes:space:bytes"},
 	[EVENT_HBM_ALLOC] = {"hbm-alloc", "hbmAlloc", "bytes", "hbm_alloc", false,
-			     "allocated memory of a GPU", NULL},
+			     "allocated memory of a GPU", NULL, NULL},
 	[EVENT_HBM_INUSE] = {"hbm-inuse", "hbmInuse", "bytes", "hbm_inuse", true,
-			     "allocated memory of a GPU that is still in use", NULL},
+			     "allocated memory of a GPU that is still in use", NULL, NULL},
 	[EVENT_ON_GPU] = {"on-gpu", "onGpu", "microseconds", "on_gpu", false,
-			  "gave a GPU work that has ended", NULL},
+			  "gave a GPU work that has ended", NULL, NULL},
 	[EVENT_RDMA] = {"rdma", "rdma", "bytes", "rdma", false, "posted requests to an RDMA device",
-			NULL},
+			NULL, NULL},
 	[EVENT_RDMA_LATENCY] = {"rdma-latency", "rdmaLatency", "microseconds", "rdma_latency",
-				false, "took the completion of a request to an RDMA device", NULL},
+				false, "took the completion of a request to an RDMA device", NULL,
+				NULL},
 };
 
 const struct event_info *profile_event_info(enum event e)

@@ -32,6 +32,8 @@ struct event_info {
 	const char *done;		/* what a process did that makes a sample: "used the CPU" */
 	/* the key in a configuration: if it is false, `podflame local` records this event, too */
 	const char *local_key;
+	/* Pyroscope's type id, if its tools know one; NULL: one is made (hub/pyroscope/types.c) */
+	const char *pyroscope_type;
 };
 const struct event_info *profile_event_info(enum event e);
 int profile_event_from_name(const char *name, enum event *ret);
