@@ -74,6 +74,10 @@ static const struct route routes[] = {
 	{"/v1/profile/tree", "POST", &read_profiles, api_handle_tree, BY_NAMESPACE},
 	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, BY_NAMESPACE},
 	{"/v1/profile/why", "POST", &read_profiles, api_handle_why, BY_NAMESPACE},
+	{"/querier.v1.QuerierService/", "POST", &read_profiles, api_handle_connect,
+	 BY_NAMESPACE | CONNECT},
+	{"/settings.v1.SettingsService/", "POST", &read_profiles, api_handle_connect,
+	 BY_NAMESPACE | CONNECT},
 	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, BY_NAMESPACE},
 	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, UPLOAD | BY_NAMESPACE},
 	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, BY_NAMESPACE},
@@ -108,6 +112,7 @@ void api_call_free(struct call *c)
 	store_scope_done(&c->scope);
 	free(c->scope_note);
 	free(c->left_out);
+	free(c->connect.encoding);
 	free(c);
 }
 
@@ -188,11 +193,19 @@ void api_call_reply_last(struct call *c, const void *body, size_t n)
 	api_call_free(c);
 }
 
+char *api_error_text(const struct call *c, const char *status, const char *description,
+		     int *ret_http, size_t *ret_n)
+{
+	if (c->route && c->route->flags & CONNECT)
+		return api_connect_error_text(status, description, ret_http, ret_n);
+	return query_tracing_error(status, description, NULL, ret_http, ret_n);
+}
+
 void api_call_error(struct call *c, const char *status, const char *description)
 {
 	int http;
 	size_t n;
-	_cleanup_free_ char *body = query_tracing_error(status, description, NULL, &http, &n);
+	_cleanup_free_ char *body = api_error_text(c, status, description, &http, &n);
 
 	api_call_reply(c, http, "application/json", body, n);
 }
@@ -368,6 +381,8 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 	if (in->body_bytes)
 		memcpy(c->body, in->body, in->body_bytes);
 	c->body[c->n_body] = '\0';
+	if (c->route && c->route->flags & CONNECT)
+		api_connect_begin(c, in);
 	return c;
 }
 

@@ -6,6 +6,7 @@
 #include "hub/api/encoding.h"
 #include "hub/api/queue.h"
 #include "hub/api/shares.h"
+#include "hub/pyroscope/message.h"
 #include "hub/query/query.h"
 #include "hub/symbols/symbols.h"
 
@@ -54,6 +55,13 @@ struct call {
 	enum api_encoding encoded; /* the encoding of the reply's body */
 	bool accepts_gzip;
 	bool has_page;		     /* the browser has kept the page of this hub */
+	/* of a route with the flag CONNECT */
+	struct connect_in {
+		int codec; /* enum pyroscope_codec; -1: the request is in none of them */
+		char *encoding; /* Content-Encoding */
+		uint64_t deadline_ns; /* monotonic; 0: the request is wrong; UINT64_MAX: none */
+		bool any_names; /* the client takes names of labels that are no words */
+	} connect;
 	const char *const *caching; /* headers that say how long the reply is kept; NULL: not */
 };
 struct route {
@@ -62,8 +70,11 @@ struct route {
 	const char *method;
 	const struct gate_right *right; /* NULL: no sign-in */
 	void (*handle)(struct call *c);
-	/* UPLOAD: the body is large. BY_NAMESPACE: the right in some namespaces suffices */
-	enum { UPLOAD = 1, BY_NAMESPACE = 2 } flags;
+	/*
+	 * UPLOAD: the body is large. BY_NAMESPACE: the right in some namespaces suffices. CONNECT:
+	 * errors have the form of the Connect protocol
+	 */
+	enum { UPLOAD = 1, BY_NAMESPACE = 2, CONNECT = 4 } flags;
 };
 
 /*
@@ -85,6 +96,9 @@ void api_call_reply_last(struct call *c, const void *body, size_t n);
  * "RESOURCE_NOT_FOUND".
  */
 void api_call_error(struct call *c, const char *status, const char *description);
+/* The same as text, with its HTTP status. The caller frees it. */
+char *api_error_text(const struct call *c, const char *status, const char *description,
+		     int *ret_http, size_t *ret_n);
 void api_call_json(struct call *c, int status, json_t *body); /* takes ownership of body */
 /*
  * Returns the body of a reply as text, and takes ownership of it. If it has no text, returns an
@@ -97,6 +111,15 @@ char *api_json_text(json_t *body, int *status, size_t *ret_n);
  * the caller frees. NULL: the parameters are wrong.
  */
 const char *api_call_body(const struct call *c, char **ret_made, struct field_error *reterr);
+
+/* connect.c: calls in the Connect protocol */
+void api_connect_begin(struct call *c, const struct http_in *in);
+void api_handle_connect(struct call *c);
+/* The request as JSON; NULL: it is wrong. The caller owns it. */
+json_t *api_connect_asked(const struct call *c);
+/* The words of `status` and a description as an error of the protocol. The caller frees it. */
+char *api_connect_error_text(const char *status, const char *description, int *ret_http,
+			     size_t *ret_n);
 
 /* scope.c: the store's namespaces, kept for some seconds */
 struct scope_names *api_scope_names_new(void);

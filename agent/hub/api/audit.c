@@ -19,9 +19,10 @@ static json_t *shortened(const json_t *text)
 /* Copies members of a selection, if they are there. */
 static void copy_selection(json_t *to, const json_t *from)
 {
-	static const char *const names[] = {
-		"profile_event_type", "app_service", "tag_filter", "group_by", "tag",
-		"time_start",	      "time_end"};
+	static const char *const names[] = {"profile_event_type", "app_service", "tag_filter",
+					    "group_by",		  "tag",	 "time_start",
+					    "time_end",		  "name",	 "profile_typeID",
+					    "label_selector",	  "start",	 "end"};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		json_t *value = json_object_get(from, names[i]);
@@ -33,8 +34,8 @@ static void copy_selection(json_t *to, const json_t *from)
 	}
 }
 
-/* Of choices: whose values were asked for. */
-static void copy_tags(json_t *to, const json_t *tags)
+/* Tags whose values were asked for, or selectors. */
+static void copy_list(json_t *to, const char *name, const json_t *tags)
 {
 	json_t *list = json_is_array(tags) ? json_array() : NULL;
 
@@ -42,7 +43,7 @@ static void copy_tags(json_t *to, const json_t *tags)
 		if (json_is_string(json_array_get(tags, i)))
 			json_array_append_new(list, shortened(json_array_get(tags, i)));
 	if (list)
-		json_object_set_new(to, "tags", list);
+		json_object_set_new(to, name, list);
 }
 
 static json_t *namespaces(const struct scope *s)
@@ -59,21 +60,31 @@ static json_t *namespaces(const struct scope *s)
 	return list;
 }
 
+/* The request as JSON. The caller owns it. */
+static json_t *asked_of(const struct call *c)
+{
+	_cleanup_free_ char *made = NULL;
+	struct field_error e;
+	const char *body;
+
+	if (c->route->flags & CONNECT)
+		return api_connect_asked(c);
+	body = api_call_body(c, &made, &e);
+	return body ? json_loadb(body, made ? strlen(body) : c->n_body, 0, NULL) : NULL;
+}
+
 void api_audit_begin(struct query_job *q)
 {
 	const struct call *c = q->call;
-	_cleanup_free_ char *made = NULL;
-	struct field_error e;
-	const char *body = api_call_body(c, &made, &e);
-	_cleanup_json_ json_t *asked =
-		body ? json_loadb(body, made ? strlen(body) : c->n_body, 0, NULL) : NULL;
+	_cleanup_json_ json_t *asked = asked_of(c);
 	const json_t *before = json_object_get(asked, "before");
 
 	q->audit = json_pack("{s:s, s:s, s:s, s:o, s:I}", "audit", "read", "user", c->user, "path",
 			     c->path, "namespaces", namespaces(&c->scope), "n_namespaces",
 			     (json_int_t)c->scope.n_places);
 	copy_selection(q->audit, asked);
-	copy_tags(q->audit, json_object_get(asked, "tags"));
+	copy_list(q->audit, "tags", json_object_get(asked, "tags"));
+	copy_list(q->audit, "matchers", json_object_get(asked, "matchers"));
 	if (json_is_object(before)) {
 		json_t *other = json_object();
 

@@ -62,8 +62,7 @@ static void run_done(struct job *job)
 		return;
 	}
 	if (!q->reply && !q->queued.queue) /* the queue is freed */
-		q->reply = query_tracing_error("UNAVAILABLE", "the hub is stopping", NULL, &q->http,
-					       &q->n_reply);
+		api_query_error(q, "UNAVAILABLE", "the hub is stopping");
 	q->goes_on = q->kind->go_on && !q->reply && !atomic_load(&q->given_up);
 	if (q->goes_on)
 		q->kind->go_on(q);
@@ -91,11 +90,9 @@ static void check_room(struct query_job *q)
 	q->has_rest = false;
 	q->content_type = NULL;
 	q->call->file_name = NULL;
-	q->reply =
-		query_tracing_error("TOO_MANY_REQUESTS",
-				    "your answers take too much of the hub's memory for answers: "
-				    "read those that are under way, ask for less, or try again",
-				    NULL, &q->http, &q->n_reply);
+	api_query_error(q, "TOO_MANY_REQUESTS",
+			"your answers take too much of the hub's memory for answers: read those "
+			"that are under way, ask for less, or try again");
 }
 
 static void make_rest(struct query_job *q)
@@ -161,8 +158,7 @@ void api_query_queue(struct query_job *q)
 		return;
 	}
 	counter_add(counter("api_refused_total", "reason", "queries_busy"), 1);
-	q->reply = query_tracing_error("UNAVAILABLE", "too many queries are waiting; try again",
-				       NULL, &q->http, &q->n_reply);
+	api_query_error(q, "UNAVAILABLE", "too many queries are waiting; try again");
 	api_query_end(q);
 }
 
@@ -174,6 +170,11 @@ void api_query_post(struct call *c, const struct query_kind *kind)
 		api_scope_find(c, kind);
 }
 
+void api_query_error(struct query_job *q, const char *status, const char *description)
+{
+	q->reply = api_error_text(q->call, status, description, &q->http, &q->n_reply);
+}
+
 void api_query_refuse(struct query_job *q, const struct field_error *e)
 {
 	q->reply = query_tracing_refused(e, &q->http, &q->n_reply);
@@ -181,7 +182,7 @@ void api_query_refuse(struct query_job *q, const struct field_error *e)
 
 void api_query_fail(struct query_job *q, const struct field_error *e)
 {
-	q->reply = query_tracing_error("FAIL", e->reason, NULL, &q->http, &q->n_reply);
+	api_query_error(q, "FAIL", e->reason);
 }
 
 void api_query_answer(struct query_job *q, struct buf *b)

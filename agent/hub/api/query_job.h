@@ -44,6 +44,11 @@ struct query_kind {
 	 * always makes a reply.
 	 */
 	void (*go_on)(struct query_job *q);
+	/*
+	 * The namespaces that the selections of the call name, as query_names_of_body() tells them,
+	 * which is asked for NULL.
+	 */
+	bool (*names)(const struct call *c, struct query_names *ret);
 	/* Frees what the request's struct has besides the query_job. It may still go on. */
 	void (*done)(struct query_job *q);
 	bool choices; /* it takes little time: queue.h */
@@ -67,6 +72,7 @@ void api_scope_find(struct call *c, const struct query_kind *then);
 void api_query_end(struct query_job *q);
 
 /* ---- replies ---- */
+void api_query_error(struct query_job *q, const char *status, const char *description);
 void api_query_refuse(struct query_job *q, const struct field_error *e); /* the body is wrong */
 void api_query_fail(struct query_job *q, const struct field_error *e);
 /* Takes what the buffer has. */

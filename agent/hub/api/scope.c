@@ -125,13 +125,25 @@ static void choose(struct scope_job *j, const struct query_names *stored)
 	j->more = stored->n > MAX_NAMES;
 }
 
+/* The namespaces that the request names. */
+static bool names_of(const struct scope_job *j, struct query_names *ret)
+{
+	const struct call *c = j->q.call;
+	_cleanup_free_ char *made = NULL;
+	struct field_error e;
+	const char *body;
+
+	if (j->then->names)
+		return j->then->names(c, ret);
+	body = api_call_body(c, &made, &e);
+	return body && query_names_of_body(body, made ? strlen(body) : c->n_body, ret);
+}
+
 static void find_names(struct query_job *q)
 {
 	struct scope_job *j = (struct scope_job *)q;
 	struct scope_names *stored = q->call->api->scope_names;
 	struct field_error e = {0};
-	_cleanup_free_ char *made = NULL;
-	const char *body = api_call_body(q->call, &made, &e);
 	size_t n;
 	char *const *clusters = store_clusters(q->store, &n);
 
@@ -140,9 +152,7 @@ static void find_names(struct query_job *q)
 
 		query_names_add(&j->clusters, place);
 	}
-	j->is_named = body &&
-		      query_names_of_body(body, made ? strlen(body) : q->call->n_body, &j->named) &&
-		      !j->then->offers;
+	j->is_named = names_of(j, &j->named) && !j->then->offers;
 	pthread_mutex_lock(&stored->lock);
 	if (read_names(q, stored, &e))
 		api_query_fail(q, &e);
@@ -254,7 +264,7 @@ static bool is_answer(struct scope_job *j, int status, const char *error)
 	if (status == 200)
 		return true;
 	counter_add(counter("api_refused_total", "reason", "sign_in_unavailable"), 1);
-	j->q.reply = query_tracing_error("UNAVAILABLE", error, NULL, &j->q.http, &j->q.n_reply);
+	api_query_error(&j->q, "UNAVAILABLE", error);
 	api_query_end(&j->q);
 	return false;
 }

@@ -140,6 +140,15 @@ struct predicate *pyroscope_and(struct predicate *a, struct predicate *b)
 	return join(PRED_AND, a, b);
 }
 
+struct predicate *pyroscope_or(struct predicate *a, struct predicate *b)
+{
+	if (a && b)
+		return join(PRED_OR, a, b);
+	store_predicate_free(a);
+	store_predicate_free(b);
+	return NULL;
+}
+
 struct predicate *pyroscope_tag_in(const char *tag, const char *const *values, size_t n)
 {
 	return n == 1  ? leaf(PRED_EQ, tag, values, n)

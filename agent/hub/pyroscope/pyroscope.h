@@ -69,6 +69,8 @@ void pyroscope_matchers_done(struct pyroscope_matchers *m);
 
 /* Both must hold. Each may be NULL: anything. Takes ownership. */
 struct predicate *pyroscope_and(struct predicate *a, struct predicate *b);
+/* One must hold. NULL if one of them is: anything. Takes ownership. */
+struct predicate *pyroscope_or(struct predicate *a, struct predicate *b);
 /* The label has the value; NULL: it is not there. Labels without tags do not count. */
 struct predicate *pyroscope_label_is(const struct pyroscope_label *l, const char *value);
 /* The tag has one of the values. */

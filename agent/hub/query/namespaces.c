@@ -22,8 +22,7 @@ bool query_names_has(const struct query_names *n, const char *name)
 	return n->n && bsearch(&name, n->names, n->n, sizeof(*n->names), by_name);
 }
 
-/* Sorts the names, and keeps each once. */
-static void sort(struct query_names *n)
+void query_names_sort(struct query_names *n)
 {
 	size_t kept = 0;
 
@@ -72,7 +71,7 @@ bool query_names_of(const struct predicate *p, struct query_names *ret)
 	bool named = p && add_named(p, ret);
 
 	if (named)
-		sort(ret);
+		query_names_sort(ret);
 	return named;
 }
 
@@ -102,7 +101,7 @@ bool query_names_of_body(const char *body, size_t n, struct query_names *ret)
 	before = json_object_get(j, "before");
 	named = add_selection(j, ret) && (!json_is_object(before) || add_selection(before, ret));
 	if (named)
-		sort(ret);
+		query_names_sort(ret);
 	else
 		query_names_done(ret);
 	return named;

@@ -34,6 +34,7 @@ struct query_names {
 	size_t n, cap;
 };
 void query_names_add(struct query_names *n, const char *name);
+void query_names_sort(struct query_names *n); /* and keeps each once */
 bool query_names_has(const struct query_names *n, const char *name); /* they are sorted */
 void query_names_done(struct query_names *n);
 /* The namespaces to which the condition limits its rows, sorted. Returns false if it does not. */

@@ -115,7 +115,7 @@ struct http_in {
 	const char *method, *path, *query;	/* path: decoded; query: as sent, "" if none */
 	/* values of headers; "" if absent */
 	const char *authorization, *content_type, *content_encoding, *accept_encoding, *host,
-		*origin, *if_none_match;
+		*origin, *if_none_match, *accept, *connect_timeout_ms;
 	/*
 	 * The peer, as limits count peers: its IPv4 address, or the network of 64 bits of its IPv6
 	 * address, as text. A node, a machine behind NAT, and the users of a proxy or of a

@@ -164,6 +164,8 @@ static void fill_in(struct http_conn *c)
 		.host = http_header(h, "Host") ?: "",
 		.origin = http_header(h, "Origin") ?: "",
 		.if_none_match = http_header(h, "If-None-Match") ?: "",
+		.accept = http_header(h, "Accept") ?: "",
+		.connect_timeout_ms = http_header(h, "Connect-Timeout-Ms") ?: "",
 		.peer = c->peer->name,
 		.body = c->body.data ?: "",
 		.body_bytes = c->body.len,

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to api/: calls in the Connect protocol over HTTP/1.1, one message each way
+ * (connectrpc.com/docs/protocol). A call is a query on a worker. Its method gets the request as
+ * JSON (pyroscope_read()), and writes the answer field by field.
+ */
+#pragma once
+
+#include "hub/api/query_job.h"
+#include "hub/pyroscope/pyroscope.h"
+
+/* A row of the table of methods, pyroscope_methods.c. */
+struct connect_job;
+struct connect_method {
+	const char *path; /* "/querier.v1.QuerierService/Series" */
+	const struct pyroscope_message *request, *answer;
+	/* Runs on a query worker. Returns 0, or -EINVAL after api_connect_fail(). */
+	int (*make)(struct connect_job *j);
+	bool choices; /* it takes little time: queue.h */
+};
+const struct connect_method *api_pyroscope_method(const char *path); /* NULL: there is none */
+
+struct connect_job {
+	struct query_job q;
+	const struct connect_method *method;
+	json_t *request;
+	struct buf out; /* the answer in protobuf; large parts may be added to it as they are */
+	struct pyroscope_writer answer;
+	struct query_names pods; /* tags of pod labels, if the request needs them */
+	bool has_pods;
+};
+
+/* ---- errors ---- */
+
+enum connect_code {
+	CONNECT_UNKNOWN,
+	CONNECT_INVALID_ARGUMENT,
+	CONNECT_DEADLINE_EXCEEDED,
+	CONNECT_NOT_FOUND,
+	CONNECT_PERMISSION_DENIED,
+	CONNECT_RESOURCE_EXHAUSTED,
+	CONNECT_UNIMPLEMENTED,
+	CONNECT_INTERNAL,
+	CONNECT_UNAVAILABLE,
+	CONNECT_UNAUTHENTICATED,
+};
+/* Makes an error the reply, and returns -EINVAL. */
+int api_connect_fail(struct query_job *q, enum connect_code code, const char *fmt, ...)
+	_printf_(3, 4);
+/* The same for an error that a function of the store has returned. */
+int api_connect_store_failed(struct query_job *q, int error, const struct field_error *e);
+
+/* ---- what methods share ---- */
+
+/* Gives a selection what is left of the call's time. -EINVAL: none is left, which is replied. */
+int api_connect_limit(struct query_job *q, struct selection *s);
+/*
+ * The selection of a request with profile_typeID, label_selector, start and end. A type that no
+ * event has selects nothing. -EINVAL: the request is wrong, which is replied. The caller frees
+ * *ret.
+ */
+int api_pyroscope_select(struct connect_job *j, const json_t *request, struct selection **ret);
+/*
+ * The same for requests with matchers: one selection for each event of them.
+ */
+struct pyroscope_selections {
+	struct selection *of[_EVENT_MAX]; /* by event; NULL: not of this one */
+};
+int api_pyroscope_select_all(struct connect_job *j, struct pyroscope_selections *ret);
+void api_pyroscope_selections_done(struct pyroscope_selections *s);
+/* The label of a name; false: no label has it. *ret is valid until the job's end. */
+bool api_pyroscope_label(struct connect_job *j, const char *name, struct pyroscope_label *ret);
+
+/* ---- methods: pyroscope.c, pyroscope_labels.c, pyroscope_series.c ---- */
+int api_pyroscope_profile_types(struct connect_job *j);
+int api_pyroscope_label_names(struct connect_job *j);
+int api_pyroscope_label_values(struct connect_job *j);
+int api_pyroscope_series(struct connect_job *j);
+int api_pyroscope_select_series(struct connect_job *j);
+int api_pyroscope_profile_stats(struct connect_job *j);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the methods of Pyroscope's API share: the selections of their requests. */
+#include "hub/api/connect.h"
+
+#include <stdlib.h>
+
+#define MAX_PODS 10000 /* names of pod labels */
+
+static int take_pod(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
+{
+	(void)c;
+	(void)n_samples;
+	query_names_add(arg, value);
+	return 0;
+}
+
+/* The tags of the labels that pods have whose profiles the caller may see. */
+static int read_pods(struct connect_job *j, const struct selection *times)
+{
+	struct selection of[_EVENT_MAX];
+	struct store_choice choices[_EVENT_MAX];
+	struct query_names names = {0};
+	struct field_error e = {0};
+	int r;
+
+	for (enum event event = 0; event < _EVENT_MAX; event++) {
+		of[event] = *times;
+		of[event].event = event;
+		choices[event] = (struct store_choice){POD_LABEL, &of[event], MAX_PODS};
+	}
+	r = store_choices(j->q.store, &j->q.call->scope, choices, _EVENT_MAX, take_pod, &names, &e);
+	for (size_t i = 0; i < names.n; i++) {
+		_cleanup_free_ char *tag = xasprintf(POD_LABEL "%s", names.names[i]);
+
+		query_names_add(&j->pods, tag);
+	}
+	query_names_sort(&j->pods);
+	query_names_done(&names);
+	j->has_pods = true;
+	return r ? api_connect_store_failed(&j->q, r, &e) : 0;
+}
+
+/* Reads the tags of pod labels, if the text may name one. */
+static int need_pods(struct connect_job *j, const char *text, const struct selection *times)
+{
+	return j->has_pods || !pyroscope_names_pod_label(text) ? 0 : read_pods(j, times);
+}
+
+/* Takes start and end, which are milliseconds, as the seconds that they are in. */
+static int take_times(struct connect_job *j, const json_t *request, struct selection *ret)
+{
+	int64_t start = json_int_at(request, "start", 0), end = json_int_at(request, "end", 0);
+
+	if (start <= 0 || end <= 0)
+		return api_connect_fail(&j->q, CONNECT_INVALID_ARGUMENT,
+					"start and end: expected Unix milliseconds");
+	if (start > end)
+		return api_connect_fail(&j->q, CONNECT_INVALID_ARGUMENT, "start is after end");
+	ret->time_start_s = start / 1000;
+	ret->time_end_s = end / 1000;
+	return api_connect_limit(&j->q, ret);
+}
+
+/* The selection of one event. Takes ownership of where. */
+static struct selection *selection_of(const struct selection *times, enum event event,
+				      struct predicate *where)
+{
+	struct selection *s = xmemdup(times, sizeof(*times));
+
+	s->event = event;
+	s->where = where;
+	query_send_queue_only(s);
+	return s;
+}
+
+static struct predicate *nothing(void)
+{
+	return pyroscope_tag_in("", NULL, 0);
+}
+
+int api_pyroscope_select(struct connect_job *j, const json_t *request, struct selection **ret)
+{
+	const char *selector = json_str_at(request, "label_selector", "");
+	struct selection times = {0};
+	struct pyroscope_matchers m;
+	struct field_error e;
+	enum event event = 0;
+	int known, r = take_times(j, request, &times);
+
+	if (r)
+		return r;
+	known = pyroscope_type_parse(json_str_at(request, "profile_typeID", ""), &event, &e);
+	if (known == -EINVAL)
+		return api_connect_fail(&j->q, CONNECT_INVALID_ARGUMENT, "%s", e.reason);
+	r = need_pods(j, selector, &times);
+	if (r)
+		return r;
+	if (pyroscope_matchers_parse(&selector, 1, &j->pods, &m, &e))
+		return api_connect_fail(&j->q, CONNECT_INVALID_ARGUMENT, "%s", e.reason);
+	if (known || !(m.event_mask & 1u << event))
+		m.where = pyroscope_and(m.where, nothing());
+	*ret = selection_of(&times, event, m.where);
+	return 0;
+}
+
+/* The texts of a list. The caller frees it. */
+static const char **texts_of(const json_t *list, size_t *ret_n)
+{
+	const char **texts = xcalloc(json_array_size(list) + 1, sizeof(*texts));
+
+	for (*ret_n = 0; *ret_n < json_array_size(list); (*ret_n)++)
+		texts[*ret_n] = json_string_value(json_array_get(list, *ret_n));
+	return texts;
+}
+
+int api_pyroscope_select_all(struct connect_job *j, struct pyroscope_selections *ret)
+{
+	struct selection times = {0};
+	struct pyroscope_matchers m;
+	struct field_error e;
+	size_t n;
+	_cleanup_free_ const char **texts = texts_of(json_object_get(j->request, "matchers"), &n);
+	int r = take_times(j, j->request, &times);
+
+	for (size_t i = 0; !r && i < n; i++)
+		r = need_pods(j, texts[i], &times);
+	if (r)
+		return r;
+	*ret = (struct pyroscope_selections){0};
+	/* the predicate has one owner, so the selectors are parsed for each event */
+	for (enum event event = 0; event < _EVENT_MAX; event++) {
+		if (pyroscope_matchers_parse(texts, n, &j->pods, &m, &e)) {
+			api_pyroscope_selections_done(ret);
+			return api_connect_fail(&j->q, CONNECT_INVALID_ARGUMENT, "%s", e.reason);
+		}
+		if (m.event_mask & 1u << event)
+			ret->of[event] = selection_of(&times, event, m.where);
+		else
+			pyroscope_matchers_done(&m);
+	}
+	return 0;
+}
+
+void api_pyroscope_selections_done(struct pyroscope_selections *s)
+{
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		s->of[e] = store_selection_free(s->of[e]);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The methods of Pyroscope's API that this hub has. Others are `unimplemented`. */
+#include "hub/api/connect.h"
+
+/* Grafana goes on without an answer to it, or with the defaults. */
+static int say_nothing(struct connect_job *j)
+{
+	(void)j;
+	return 0;
+}
+
+#define QUERIER(name) "/querier.v1.QuerierService/" name
+static const struct connect_method methods[] = {
+	{QUERIER("ProfileTypes"), &pyroscope_profile_types_request,
+	 &pyroscope_profile_types_response, api_pyroscope_profile_types, true},
+	{QUERIER("AnalyzeQuery"), &pyroscope_empty, &pyroscope_empty, say_nothing, true},
+	{"/settings.v1.SettingsService/Get", &pyroscope_empty, &pyroscope_get_settings_response,
+	 say_nothing, true},
+};
+
+const struct connect_method *api_pyroscope_method(const char *path)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+		if (streq(methods[i].path, path))
+			return &methods[i];
+	return NULL;
+}
