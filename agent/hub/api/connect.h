@@ -28,6 +28,7 @@ struct connect_job {
 	struct pyroscope_writer answer;
 	struct query_names pods; /* tags of pod labels, if the request needs them */
 	bool has_pods;
+	unsigned n_reads; /* of the store, for combinations of labels */
 };
 
 /* ---- errors ---- */
@@ -52,6 +53,8 @@ int api_connect_store_failed(struct query_job *q, int error, const struct field_
 
 /* ---- what methods share ---- */
 
+#define PYROSCOPE_MAX_TIME_S (1LL << 40) /* no profile has a later time, and sums do not overflow */
+
 /* Gives a selection what is left of the call's time. -EINVAL: none is left, which is replied. */
 int api_connect_limit(struct query_job *q, struct selection *s);
 /*
@@ -68,8 +71,45 @@ struct pyroscope_selections {
 };
 int api_pyroscope_select_all(struct connect_job *j, struct pyroscope_selections *ret);
 void api_pyroscope_selections_done(struct pyroscope_selections *s);
-/* The label of a name; false: no label has it. *ret is valid until the job's end. */
-bool api_pyroscope_label(struct connect_job *j, const char *name, struct pyroscope_label *ret);
+/*
+ * The label of a name, which must stay valid; one that no profile of the selection's time has has
+ * no tags. -EINVAL: an error, which is replied.
+ */
+int api_pyroscope_label(struct connect_job *j, const char *name, const struct selection *sel,
+			struct pyroscope_label *ret);
+
+/* A selection with one more condition, which are both borrowed. It must not be copied. */
+struct pyroscope_narrowed {
+	struct selection sel;
+	struct predicate both, *children[2];
+};
+void api_pyroscope_narrow(struct pyroscope_narrowed *n, const struct selection *sel,
+			  struct predicate *also);
+
+/* ---- pyroscope_values.c: which values labels have ---- */
+
+#define PYROSCOPE_MAX_VALUES 10000 /* of a label, in one answer; more are an error */
+/* Adds the events of which there are profiles. */
+int api_pyroscope_events(struct connect_job *j, const struct selection *sel, unsigned *ret_mask);
+/* Takes the selections out whose events have no profiles. */
+int api_pyroscope_keep_events(struct connect_job *j, struct pyroscope_selections *s);
+/* Whether there are values of each of the labels: ret has one for each. */
+int api_pyroscope_has_values(struct connect_job *j, const struct selection *sel,
+			     const struct pyroscope_label *labels, size_t n, bool *ret);
+/* Adds the values of a label. */
+int api_pyroscope_values(struct connect_job *j, const struct selection *sel,
+			 const struct pyroscope_label *label, struct query_names *ret);
+/*
+ * Calls fn for each combination of values of the labels that profiles have, with the selection of
+ * those; NULL: the label is not there. Labels without tags have the value NULL. An error of fn ends
+ * it.
+ */
+#define PYROSCOPE_MAX_LABELS 32 /* of a combination */
+typedef int pyroscope_combination_fn(const char *const *values, const struct selection *sel,
+				     void *arg);
+int api_pyroscope_combinations(struct connect_job *j, const struct selection *sel,
+			       const struct pyroscope_label *labels, size_t n,
+			       pyroscope_combination_fn *fn, void *arg);
 
 /* ---- methods: pyroscope.c, pyroscope_labels.c, pyroscope_series.c ---- */
 int api_pyroscope_profile_types(struct connect_job *j);

@@ -26,6 +26,7 @@ static int read_pods(struct connect_job *j, const struct selection *times)
 	for (enum event event = 0; event < _EVENT_MAX; event++) {
 		of[event] = *times;
 		of[event].event = event;
+		of[event].where = NULL;
 		choices[event] = (struct store_choice){POD_LABEL, &of[event], MAX_PODS};
 	}
 	r = store_choices(j->q.store, &j->q.call->scope, choices, _EVENT_MAX, take_pod, &names, &e);
@@ -51,7 +52,7 @@ static int take_times(struct connect_job *j, const json_t *request, struct selec
 {
 	int64_t start = json_int_at(request, "start", 0), end = json_int_at(request, "end", 0);
 
-	if (start <= 0 || end <= 0)
+	if (start <= 0 || end <= 0 || end / 1000 > PYROSCOPE_MAX_TIME_S)
 		return api_connect_fail(&j->q, CONNECT_INVALID_ARGUMENT,
 					"start and end: expected Unix milliseconds");
 	if (start > end)
@@ -139,6 +140,27 @@ int api_pyroscope_select_all(struct connect_job *j, struct pyroscope_selections 
 			pyroscope_matchers_done(&m);
 	}
 	return 0;
+}
+
+void api_pyroscope_narrow(struct pyroscope_narrowed *n, const struct selection *sel,
+			  struct predicate *also)
+{
+	n->sel = *sel;
+	n->children[0] = also;
+	n->children[1] = sel->where;
+	n->both = (struct predicate){.op = PRED_AND, .children = n->children, .n_children = 2};
+	n->sel.where = sel->where ? &n->both : also;
+}
+
+int api_pyroscope_label(struct connect_job *j, const char *name, const struct selection *sel,
+			struct pyroscope_label *ret)
+{
+	int r = need_pods(j, name, sel);
+
+	*ret = (struct pyroscope_label){.name = name};
+	if (!r && !pyroscope_is_private(name))
+		pyroscope_label_find(name, &j->pods, ret);
+	return r;
 }
 
 void api_pyroscope_selections_done(struct pyroscope_selections *s)

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * SelectSeries: values over time. Grafana's point at t has what came in (t - step, t], and points
+ * are at start, start + step, ... up to end. The store counts whole seconds from a second on, and a
+ * window at its last second: so a point is a step of the store that ends before the second of t.
+ */
+#include "hub/api/connect.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct series {
+	char **values; /* of the labels; NULL: it lacks the label */
+	int64_t *sums; /* one for each step */
+	double total;
+};
+struct over_time {
+	struct connect_job *job;
+	struct pyroscope_label labels[PYROSCOPE_MAX_LABELS];
+	size_t n_labels;
+	struct pyroscope_type type;
+	uint32_t step_s;
+	size_t n_steps, limit; /* of series; 0: none */
+	struct series *series;
+	size_t n, cap;
+};
+
+/* ---- reading ---- */
+
+/* Takes the values of one group, whose value of the last label is its own. */
+static int add_group(struct over_time *t, const char *const *values, struct series_group *g)
+{
+	struct series s = {.values = xcalloc(t->n_labels + 1, sizeof(char *))};
+
+	if (t->n == QUERY_MAX_GROUPS) {
+		free(s.values);
+		return api_connect_fail(&t->job->q, CONNECT_RESOURCE_EXHAUSTED,
+					"there are more than %d series: group by fewer labels, or "
+					"add matchers",
+					QUERY_MAX_GROUPS);
+	}
+	for (size_t i = 0; i < t->n_labels; i++) {
+		const char *private = pyroscope_private_value(t->labels[i].name, &t->type);
+
+		s.values[i] = xstrdup(*private ? private : values[i]);
+	}
+	s.sums = TAKE_PTR(g->values);
+	for (size_t i = 0; i < t->n_steps; i++)
+		s.total += (double)s.sums[i];
+	GROW(t->series, t->n, t->cap);
+	t->series[t->n++] = s;
+	return 0;
+}
+
+/*
+ * Reads the series of one combination of values. Of a label with one tag, the store tells the
+ * values apart; it is `last`, and its value in `values` is not known yet.
+ */
+static int read_series(struct over_time *t, const char **values, const struct selection *sel,
+		       const struct pyroscope_label *last)
+{
+	const struct series_request request = {sel, t->step_s, last ? last->tags[0] : NULL,
+					       QUERY_MAX_GROUPS};
+	struct store_series got;
+	struct field_error e = {0};
+	int r = store_series(t->job->q.store, &t->job->q.call->scope, &request, &got, &e);
+
+	if (r)
+		return api_connect_store_failed(&t->job->q, r, &e);
+	assert_se(got.n_steps == t->n_steps);
+	if (got.others || got.cut_groups)
+		r = api_connect_fail(&t->job->q, CONNECT_RESOURCE_EXHAUSTED,
+				     "there are more series than the hub can tell apart: group by "
+				     "another label, add matchers, or choose a longer step");
+	for (size_t i = 0; !r && i < got.n_groups; i++) {
+		if (last)
+			values[last - t->labels] = got.groups[i].value;
+		r = add_group(t, values, &got.groups[i]);
+	}
+	t->job->q.n_rows += got.n_groups;
+	store_series_done(&got);
+	return r;
+}
+
+static int add_combination(const char *const *values, const struct selection *sel, void *arg)
+{
+	struct over_time *t = arg;
+	const char *of[PYROSCOPE_MAX_LABELS];
+
+	memcpy(of, values, t->n_labels * sizeof(*of));
+	return read_series(t, of, sel, NULL);
+}
+
+/* The label that the store can group by, if there is only one with a tag, and with one tag. */
+static const struct pyroscope_label *only_label(const struct over_time *t)
+{
+	const struct pyroscope_label *found = NULL;
+
+	for (size_t i = 0; i < t->n_labels; i++) {
+		if (!t->labels[i].tags[0])
+			continue;
+		if (found || t->labels[i].tags[1])
+			return NULL;
+		found = &t->labels[i];
+	}
+	return found;
+}
+
+/* A label of two tags: what has the first one is grouped by it, and the rest by the second one. */
+static const struct pyroscope_label *only_pair(const struct over_time *t)
+{
+	return t->n_labels == 1 && t->labels[0].tags[1] ? &t->labels[0] : NULL;
+}
+
+static int read_pair(struct over_time *t, const struct selection *sel)
+{
+	const struct pyroscope_label pair = t->labels[0];
+	struct predicate p = {.op = PRED_NOT_NULL, .tag = (char *)(uintptr_t)pair.tags[0]};
+	struct pyroscope_narrowed narrowed;
+	const char *value = NULL;
+	int r;
+
+	api_pyroscope_narrow(&narrowed, sel, &p);
+	r = read_series(t, &value, &narrowed.sel, &t->labels[0]);
+	p.op = PRED_IS_NULL;
+	t->labels[0].tags[0] = pair.tags[1];
+	if (!r)
+		r = read_series(t, &value, &narrowed.sel, &t->labels[0]);
+	t->labels[0] = pair;
+	return r;
+}
+
+static int read_all(struct over_time *t, const struct selection *sel)
+{
+	const char *values[PYROSCOPE_MAX_LABELS] = {0};
+	const struct pyroscope_label *only = only_label(t);
+	bool any = false;
+
+	for (size_t i = 0; i < t->n_labels; i++)
+		any |= t->labels[i].tags[0] != NULL;
+	if (only || !any)
+		return read_series(t, values, sel, only);
+	if (only_pair(t))
+		return read_pair(t, sel);
+	return api_pyroscope_combinations(t->job, sel, t->labels, t->n_labels, add_combination, t);
+}
+
+/* ---- the answer ---- */
+
+static int by_total(const void *a, const void *b)
+{
+	const struct series *x = a, *y = b;
+
+	return (x->total < y->total) - (x->total > y->total);
+}
+
+static int by_labels(const void *a, const void *b, void *arg)
+{
+	const struct over_time *t = arg;
+	const struct series *x = a, *y = b;
+	int order = 0;
+
+	for (size_t i = 0; !order && i < t->n_labels; i++)
+		order = strcmp(x->values[i] ?: "", y->values[i] ?: "");
+	return order;
+}
+
+static void series_done(struct series *s, size_t n_labels)
+{
+	for (size_t i = 0; i < n_labels; i++)
+		free(s->values[i]);
+	free(s->values);
+	free(s->sums);
+}
+
+/* Keeps the series with the greatest sums, if there is a limit. */
+static void keep_greatest(struct over_time *t)
+{
+	if (!t->limit || t->n <= t->limit)
+		return;
+	qsort(t->series, t->n, sizeof(*t->series), by_total);
+	while (t->n > t->limit)
+		series_done(&t->series[--t->n], t->n_labels);
+}
+
+static void put_series(struct over_time *t, const struct series *s, int64_t start_ms)
+{
+	struct pyroscope_writer *w = &t->job->answer;
+
+	pyroscope_put_begin(w, "series");
+	for (size_t i = 0; i < t->n_labels; i++) {
+		if (!s->values[i])
+			continue;
+		pyroscope_put_begin(w, "labels");
+		pyroscope_put_text(w, "name", t->labels[i].name);
+		pyroscope_put_text(w, "value", s->values[i]);
+		pyroscope_put_end(w);
+	}
+	for (size_t i = 0; i < t->n_steps; i++) {
+		if (!s->sums[i])
+			continue;
+		pyroscope_put_begin(w, "points");
+		pyroscope_put_double(w, "value", (double)s->sums[i] * (double)t->type.factor);
+		pyroscope_put_int(w, "timestamp", start_ms + (int64_t)i * t->step_s * 1000);
+		pyroscope_put_end(w);
+	}
+	pyroscope_put_end(w);
+}
+
+/* ---- the request ---- */
+
+static int take_step(struct over_time *t, const json_t *request, struct selection *sel)
+{
+	const json_t *j = json_object_get(request, "step");
+	int64_t start_ms = json_int_at(request, "start", 0),
+		end_ms = json_int_at(request, "end", 0);
+	double step = json_real_value(j);
+
+	if (!(step >= 0.001))
+		return api_connect_fail(&t->job->q, CONNECT_INVALID_ARGUMENT,
+					"step: expected seconds");
+	if (floor(step) != step || step > INT32_MAX)
+		return api_connect_fail(&t->job->q, CONNECT_INVALID_ARGUMENT,
+					"step: this hub has windows of 10 s, and steps of whole "
+					"seconds");
+	t->step_s = (uint32_t)step;
+	t->n_steps = (size_t)((end_ms - start_ms) / 1000 / t->step_s) + 1;
+	if (t->n_steps > STORE_MAX_STEPS)
+		return api_connect_fail(&t->job->q, CONNECT_INVALID_ARGUMENT,
+					"step: more than %d points: choose a longer step",
+					STORE_MAX_STEPS);
+	sel->time_start_s = start_ms / 1000 - t->step_s;
+	if (sel->time_start_s < 0)
+		return api_connect_fail(&t->job->q, CONNECT_INVALID_ARGUMENT,
+					"start: less than a step after 1970");
+	sel->time_end_s = sel->time_start_s + (int64_t)t->n_steps * t->step_s - 1;
+	return 0;
+}
+
+/* What this hub cannot do is refused, not left out. */
+static int take_rest(struct over_time *t, const json_t *request, const struct selection *sel)
+{
+	const json_t *groups = json_object_get(request, "group_by");
+	bool snapshot = profile_event_info(sel->event)->snapshot;
+	int64_t limit = json_int_at(request, "limit", 0);
+
+	if (json_int_at(request, "aggregation", 0) && !snapshot)
+		return api_connect_fail(&t->job->q, CONNECT_UNIMPLEMENTED,
+					"aggregation: values of this type can only be added up");
+	if (json_array_size(json_at(request, "stack_trace_selector.call_site")))
+		return api_connect_fail(&t->job->q, CONNECT_UNIMPLEMENTED,
+					"stack_trace_selector: this hub has no series of single "
+					"functions");
+	if (limit < 0)
+		return api_connect_fail(&t->job->q, CONNECT_INVALID_ARGUMENT,
+					"limit: expected a number of series");
+	t->limit = (size_t)limit;
+	if (json_array_size(groups) > PYROSCOPE_MAX_LABELS)
+		return api_connect_fail(&t->job->q, CONNECT_INVALID_ARGUMENT,
+					"group_by: more than %d labels", PYROSCOPE_MAX_LABELS);
+	return 0;
+}
+
+static int take_groups(struct over_time *t, const json_t *groups, const struct selection *sel)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < json_array_size(groups); i++) {
+		struct pyroscope_label *l = &t->labels[t->n_labels];
+		const char *name = json_string_value(json_array_get(groups, i));
+		bool twice = false;
+
+		for (size_t k = 0; k < t->n_labels; k++)
+			twice |= streq(t->labels[k].name, name);
+		if (twice)
+			continue;
+		r = api_pyroscope_label(t->job, name, sel, l);
+		t->n_labels++;
+		if (!r && l->tags[0] && !query_tag_can_group(l->tags[0], true))
+			r = api_connect_fail(&t->job->q, CONNECT_UNIMPLEMENTED,
+					     "group_by: this hub has no series by %.100s", name);
+	}
+	return r;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct pyroscope_label *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+int api_pyroscope_select_series(struct connect_job *j)
+{
+	const json_t *request = j->request, *groups = json_object_get(request, "group_by");
+	struct over_time t = {.job = j};
+	struct selection *sel = NULL;
+	int r = api_pyroscope_select(j, request, &sel);
+
+	if (r)
+		return r;
+	pyroscope_type_of(sel->event, &t.type);
+	r = take_rest(&t, request, sel);
+	if (!r)
+		r = take_groups(&t, groups, sel);
+	qsort(t.labels, t.n_labels, sizeof(*t.labels), by_name);
+	if (!r)
+		r = take_step(&t, request, sel);
+	if (!r)
+		r = read_all(&t, sel);
+	if (!r) {
+		keep_greatest(&t);
+		qsort_r(t.series, t.n, sizeof(*t.series), by_labels, &t);
+		for (size_t i = 0; i < t.n; i++)
+			put_series(&t, &t.series[i], json_int_at(request, "start", 0));
+	}
+	for (size_t i = 0; i < t.n; i++)
+		series_done(&t.series[i], t.n_labels);
+	free(t.series);
+	store_selection_free(sel);
+	return r;
+}

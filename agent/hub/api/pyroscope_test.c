@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pyroscope's API with known answers. e2e/grafana has the same with the client that Grafana uses.
+ */
+#include "hub/api/testapi.h"
+
+#define QUERIER "/querier.v1.QuerierService/"
+#define CPU	"process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+#define LIVE	"memory:inuse_space:bytes:space:bytes"
+
+/* ---- the store ---- */
+
+static const struct stored {
+	enum event event;
+	int64_t end_s; /* after T0 */
+	const char *ns, *group, *pod, *node, *app;
+	int64_t value;
+} stored[] = {
+	{EVENT_ON_CPU, 0, "app", "web", "web-1", "n1", "java", 1000},
+	{EVENT_ON_CPU, 10, "app", "web", "web-1", "n1", "java", 2000},
+	{EVENT_ON_CPU, 20, "app", "web", "web-1", "n1", "java", 3000},
+	{EVENT_ON_CPU, 10, "app", "web", "web-2", "n2", "java", 500},
+	{EVENT_ON_CPU, 0, "vault", "keys", "keys-1", "n1", "vault", 70},
+	{EVENT_ON_CPU, 0, NULL, NULL, NULL, "n1", "sshd", 9},
+	{EVENT_OFF_CPU, 10, "app", "web", "web-1", "n1", "java", 40},
+	{EVENT_MEM_INUSE, 0, "app", "web", "web-1", "n1", "java", 500},
+	{EVENT_MEM_INUSE, 10, "app", "web", "web-1", "n1", "java", 700},
+};
+
+static void tag(struct batch *b, struct profile *p, const char *key, const char *value)
+{
+	if (value)
+		profile_tag(b, p, key, value);
+}
+
+static void fill_known(struct store *s)
+{
+	struct frame frame = {.kind = FRAME_APP, .name = "main"};
+	struct batch *b = profile_batch_new();
+	size_t n_new;
+
+	for (size_t i = 0; i < ARRAY_SIZE(stored); i++) {
+		const struct stored *x = &stored[i];
+		struct profile *p = profile_batch_profile(b);
+		struct profile_sample *sample;
+
+		p->id[0] = (uint8_t)(i + 1);
+		p->event = x->event;
+		p->end_ns = (uint64_t)(T0 + x->end_s) * NSEC_PER_SEC;
+		p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
+		p->app_service = profile_batch_str(b, x->app);
+		p->process_id = 7;
+		tag(b, p, "pod_cluster", "c1");
+		tag(b, p, "pod_ns", x->ns);
+		tag(b, p, "pod_group", x->group);
+		tag(b, p, "pod", x->pod);
+		tag(b, p, "pod_node", x->node);
+		tag(b, p, "k8s.label.app.kubernetes.io/name", x->ns ? x->group : NULL);
+		sample = profile_add(b, p);
+		sample->thread_comm = profile_batch_str(b, "worker");
+		sample->cpu = -1;
+		sample->value = x->value;
+		sample->n_samples = 1;
+		assert_int_equal(profile_batch_stack(b, &frame, 1, &sample->stack), 0);
+	}
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	assert_int_equal(n_new, ARRAY_SIZE(stored));
+	profile_batch_free(b);
+}
+
+/* ---- calls ---- */
+
+#define TIMES "\"start\":\"1699999990000\",\"end\":\"1700000020000\""
+
+static int call_as(struct fixture *f, const char *token, const char *method, const char *body)
+{
+	_cleanup_free_ char *path = xasprintf(QUERIER "%s", method);
+	const char *const headers[] = {"Content-Type: application/json", token, NULL};
+
+	return ask_headers(f, "POST", path, headers, body, strlen(body));
+}
+
+static void answers_as(struct fixture *f, const char *token, const char *method, const char *body,
+		       const char *expected)
+{
+	call_as(f, token, method, body);
+	if (f->status != 200 || !streq(f->body, expected))
+		fail_msg("%s %s:\n%d %s\nnot\n%s", method, body, f->status, f->body, expected);
+}
+
+static void answers(struct fixture *f, const char *method, const char *body, const char *expected)
+{
+	answers_as(f, NULL, method, body, expected);
+}
+
+static void refuses(struct fixture *f, const char *method, const char *body, int status,
+		    const char *text)
+{
+	call_as(f, NULL, method, body);
+	if (f->status != status || !strstr(f->body, text))
+		fail_msg("%s %s: %d %s", method, body, f->status, f->body);
+}
+
+/* ---- which there are ---- */
+
+static void types(void **state)
+{
+	call_as(*state, NULL, "ProfileTypes", "{" TIMES "}");
+	for (enum event e = 0; e < _EVENT_MAX; e++) {
+		static const char *const ids[_EVENT_MAX] = {[EVENT_ON_CPU] = "\"" CPU "\"",
+							    [EVENT_OFF_CPU] = "\"off_cpu:off_cpu:"
+									      "nanoseconds::\"",
+							    [EVENT_MEM_INUSE] = "\"" LIVE "\""};
+
+		if (ids[e])
+			assert_non_null(strstr(((struct fixture *)*state)->body, ids[e]));
+	}
+	/* without times, the last hour */
+	answers(*state, "ProfileTypes", "{}", "{}");
+	answers(*state, "ProfileTypes", "{\"start\":1000,\"end\":4000}", "{}");
+	refuses(*state, "ProfileTypes", "{\"start\":4000,\"end\":1000}", 400, "invalid_argument");
+}
+
+#define PRIVATE                                                                                    \
+	"\"__name__\",\"__period_type__\",\"__period_unit__\",\"__profile_type__\","               \
+	"\"__type__\",\"__unit__\""
+
+static void names(void **state)
+{
+	answers(*state, "LabelNames", "{" TIMES "}",
+		"{\"names\":[" PRIVATE ",\"cluster\",\"k8s_label_app_kubernetes_io_name\","
+		"\"namespace\",\"node\",\"pod\",\"process\",\"service_name\",\"thread\"]}");
+	answers(*state, "LabelNames",
+		"{" TIMES ",\"matchers\":[\"{__profile_type__=\\\"" CPU
+		"\\\",service_name=\\\"sshd\\\"}\"]}",
+		"{\"names\":[" PRIVATE ",\"cluster\",\"node\",\"process\",\"service_name\","
+		"\"thread\"]}");
+	answers(*state, "LabelNames", "{" TIMES ",\"matchers\":[\"{pod=\\\"none\\\"}\"]}", "{}");
+	refuses(*state, "LabelNames", "{}", 400, "invalid_argument");
+	refuses(*state, "LabelNames", "{\"start\":5000,\"end\":1000}", 400, "start is after end");
+	refuses(*state, "LabelNames", "{" TIMES ",\"matchers\":[\"{pod\"]}", 400, "position 5");
+}
+
+static void values(void **state)
+{
+	static const struct {
+		const char *name, *matchers, *expected;
+	} of[] = {
+		{"service_name", "", "{\"names\":[\"keys\",\"sshd\",\"web\"]}"},
+		{"namespace", "", "{\"names\":[\"app\",\"vault\"]}"},
+		{"namespace", "\"" CPU "{}\"", "{\"names\":[\"app\",\"vault\"]}"},
+		{"namespace", "\"" LIVE "{}\"", "{\"names\":[\"app\"]}"},
+		{"pod", "\"{namespace=\\\"app\\\"}\"", "{\"names\":[\"web-1\",\"web-2\"]}"},
+		{"pod", "\"{namespace!=\\\"app\\\"}\"", "{\"names\":[\"keys-1\"]}"},
+		{"pod", "\"{pod=~\\\"web-.\\\"}\",\"{node=\\\"n2\\\"}\"",
+		 "{\"names\":[\"web-2\"]}"},
+		{"process", "\"{namespace=\\\"\\\"}\"", "{\"names\":[\"sshd\"]}"},
+		{"k8s_label_app_kubernetes_io_name", "", "{\"names\":[\"keys\",\"web\"]}"},
+		{"k8s.label.app.kubernetes.io/name",
+		 "\"{k8s_label_app_kubernetes_io_name=\\\"web\\\"}\"", "{\"names\":[\"web\"]}"},
+		{"__profile_type__", "\"{__unit__=\\\"bytes\\\"}\"", "{\"names\":[\"" LIVE "\"]}"},
+		{"__type__", "\"{pod=\\\"keys-1\\\"}\"", "{\"names\":[\"cpu\"]}"},
+		{"__session_id__", "", "{}"},
+		{"nothing", "", "{}"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(of); i++) {
+		_cleanup_free_ char *body =
+			xasprintf("{" TIMES ",\"name\":\"%s\",\"matchers\":[%s]}", of[i].name,
+				  of[i].matchers);
+
+		answers(*state, "LabelValues", body, of[i].expected);
+	}
+	refuses(*state, "LabelValues", "{" TIMES "}", 400, "name: expected");
+}
+
+#define SET(...)   "{\"labels\":[" __VA_ARGS__ "]}"
+#define PAIR(n, v) "{\"name\":\"" n "\",\"value\":\"" v "\"}"
+#define OFF_CPU	   "off_cpu:off_cpu:nanoseconds::"
+#define TYPE(t)	   PAIR("__profile_type__", t)
+#define SERVICE(s) PAIR("service_name", s)
+
+static void series(void **state)
+{
+	/* the first call of Profiles Drilldown */
+	answers(*state, "Series",
+		"{" TIMES ",\"matchers\":[],\"labelNames\":[\"service_name\","
+		"\"__profile_type__\"]}",
+		"{\"labelsSet\":[" SET(TYPE(LIVE) "," SERVICE("web")) "," SET(TYPE(OFF_CPU) "," SERVICE("web")) "," SET(
+			TYPE(CPU) "," SERVICE(
+				"keys")) "," SET(TYPE(CPU) "," SERVICE("sshd")) "," SET(TYPE(CPU) "," SERVICE("web")) "]}");
+	/* the same set of several types is one */
+	answers(*state, "Series",
+		"{" TIMES ",\"matchers\":[\"{pod=~\\\"web.+\\\"}\"],\"label_names\":[\"pod\","
+		"\"namespace\",\"pod\",\"nothing\"]}",
+		"{\"labelsSet\":[" SET(PAIR("namespace", "app") "," PAIR("pod", "web-1")) "," SET(
+			PAIR("namespace", "app") "," PAIR("pod", "web-2")) "]}");
+	/* a set lacks what its profiles lack */
+	answers(*state, "Series", "{" TIMES ",\"labelNames\":[\"namespace\",\"node\"]}",
+		"{\"labelsSet\":[" SET(PAIR("node", "n1")) "," SET(PAIR("namespace", "app") "," PAIR(
+			"node",
+			"n1")) "," SET(PAIR("namespace",
+					    "app") "," PAIR("node",
+							    "n2")) "," SET(PAIR("namespace",
+										"vault") "," PAIR("node",
+												  "n1")) "]}");
+	call_as(*state, NULL, "Series", "{" TIMES ",\"matchers\":[\"{pod=\\\"keys-1\\\"}\"]}");
+	assert_non_null(
+		strstr(((struct fixture *)*state)->body,
+		       PAIR("cluster", "c1") "," PAIR("namespace", "vault") "," PAIR(
+			       "node", "n1") "," PAIR("pod", "keys-1") "," SERVICE("keys") "]}]}"));
+}
+
+/* ---- values over time ---- */
+
+/* a profile that ends at the start is in the first point, but not in the time of TIMES */
+#define STEPS	    "\"start\":\"1700000000000\",\"end\":\"1700000020000\""
+#define POINT(v, s) "{\"value\":" v ",\"timestamp\":\"17000000" s "000\"}"
+#define POINTS(...) "\"points\":[" __VA_ARGS__ "]"
+#define LABELS(...) "\"labels\":[" __VA_ARGS__ "],"
+#define OF(type)    "\"profileTypeID\":\"" type "\",\"labelSelector\":\"{}\"," STEPS
+#define SERIES(...) "{\"series\":[" __VA_ARGS__ "]}"
+
+static void over_time(void **state)
+{
+	static const struct {
+		const char *body, *expected;
+	} of[] = {
+		{"{" OF(CPU) ",\"step\":10}",
+		 SERIES("{" POINTS(POINT("1079000", "00") "," POINT("2500000", "10") "," POINT(
+			 "3000000", "20")) "}")},
+		/* a point has what came in the step before it */
+		{"{\"profileTypeID\":\"" CPU "\",\"start\":1700000005000,\"end\":1700000034999,"
+		 "\"step\":15}",
+		 SERIES("{" POINTS(POINT("1079000", "05") "," POINT("5500000", "20")) "}")},
+		/* a step without data has no point; the last value of what lives */
+		{"{" OF(OFF_CPU) ",\"step\":10}", SERIES("{" POINTS(POINT("40000", "10")) "}")},
+		{"{" OF(LIVE) ",\"step\":10}", SERIES("{" POINTS(POINT("500", "00") "," POINT(
+						       "700", "10") "," POINT("700", "20")) "}")},
+		{"{" OF(LIVE) ",\"step\":20,\"aggregation\":1}",
+		 SERIES("{" POINTS(POINT("500", "00") "," POINT("700", "20")) "}")},
+		{"{" OF(CPU) ",\"step\":20,\"groupBy\":[\"service_name\"]}",
+		 SERIES("{" LABELS(SERVICE("keys")) POINTS(POINT("70000", "00")) "},{" LABELS(
+			 SERVICE("sshd")) POINTS(POINT("9000", "00")) "},{" LABELS(SERVICE("web"))
+				POINTS(POINT("1000000", "00") "," POINT("5500000", "20")) "}")},
+		/* what lacks the label is a series without it */
+		{"{" OF(CPU) ",\"step\":20,\"groupBy\":[\"namespace\"],\"limit\":2}",
+		 SERIES("{" LABELS(PAIR("namespace", "app"))
+				POINTS(POINT("1000000", "00") "," POINT(
+					"5500000", "20")) "},{" LABELS(PAIR("namespace", "vault"))
+					POINTS(POINT("70000", "00")) "}")},
+		{"{" OF(CPU) ",\"step\":30,\"groupBy\":[\"pod\",\"namespace\",\"pod\"]}",
+		 SERIES("{" POINTS(POINT("9000", "00")) "},{" LABELS(
+			 PAIR("namespace", "app") "," PAIR("pod", "web-1"))
+				POINTS(POINT("1000000", "00")) "},{" LABELS(
+					PAIR("namespace", "vault") "," PAIR("pod", "keys-1"))
+					POINTS(POINT("70000", "00")) "}")},
+		{"{" OF(CPU) ",\"step\":30,\"groupBy\":[\"__type__\",\"none\"]}",
+		 SERIES("{" LABELS(PAIR("__type__", "cpu")) POINTS(POINT("1079000", "00")) "}")},
+		{"{\"profileTypeID\":\"" CPU "\",\"labelSelector\":"
+		 "\"{k8s_label_app_kubernetes_io_name=\\\"keys\\\"}\"," STEPS ",\"step\":30}",
+		 SERIES("{" POINTS(POINT("70000", "00")) "}")},
+		{"{" OF("a:b:c:d:e") ",\"step\":10}", "{}"},
+		{"{\"profileTypeID\":\"" CPU "\",\"labelSelector\":\"" OFF_CPU "{}\"," STEPS
+		 ",\"step\":10}",
+		 "{}"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(of); i++)
+		answers(*state, "SelectSeries", of[i].body, of[i].expected);
+}
+
+static void over_time_refused(void **state)
+{
+	static const struct {
+		const char *body;
+		int status;
+		const char *text;
+	} of[] = {
+		{"{\"profileTypeID\":\"" CPU "\",\"step\":10}", 400, "invalid_argument"},
+		{"{\"profileTypeID\":\"" CPU "\",\"step\":10,\"start\":2,\"end\":1}", 400,
+		 "start is after end"},
+		{"{\"profileTypeID\":\"" CPU "\",\"step\":10,\"start\":1000,\"end\":2000}", 400,
+		 "less than a step after 1970"},
+		{"{\"profileTypeID\":\"" CPU "\",\"step\":10,\"start\":1,"
+		 "\"end\":9223372036854775807}",
+		 400, "expected Unix milliseconds"},
+		{"{" OF("cpu") ",\"step\":10}", 400, "no type of profiles"},
+		{"{" OF(CPU) "}", 400, "step: expected seconds"},
+		{"{" OF(CPU) ",\"step\":0.5}", 400, "whole seconds"},
+		{"{\"profileTypeID\":\"" CPU "\",\"step\":1,\"start\":1700000000000,"
+		 "\"end\":1700002000000}",
+		 400, "more than 2000 points"},
+		{"{" OF(CPU) ",\"step\":10,\"limit\":-1}", 400, "limit"},
+		{"{" OF(CPU) ",\"step\":10,\"aggregation\":\"TIME_SERIES_AGGREGATION_TYPE_AVERAGE\""
+			     "}",
+		 501, "unimplemented"},
+		{"{" OF(CPU) ",\"step\":10,\"groupBy\":[\"trace_id\"]}", 501, "unimplemented"},
+		{"{" OF(CPU) ",\"step\":10,\"stackTraceSelector\":{\"callSite\":[{\"name\":"
+			     "\"main\"}]}}",
+		 501, "unimplemented"},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(of); i++)
+		refuses(*state, "SelectSeries", of[i].body, of[i].status, of[i].text);
+}
+
+/* ---- one namespace ---- */
+
+static void a_tenant_sees_its_namespace(void **state)
+{
+	static const char tenant[] = BEARER "tenant";
+
+	answers_as(*state, tenant, "LabelValues", "{" TIMES ",\"name\":\"service_name\"}",
+		   "{\"names\":[\"web\"]}");
+	answers_as(*state, tenant, "LabelValues",
+		   "{" TIMES ",\"name\":\"pod\",\"matchers\":[\"{namespace=\\\"vault\\\"}\"]}",
+		   "{}");
+	answers_as(*state, tenant, "SelectSeries", "{" OF(CPU) ",\"step\":30}",
+		   SERIES("{" POINTS(POINT("1000000", "00")) "}"));
+	answers_as(*state, BEARER "owner", "ProfileTypes", "{" TIMES "}", "{}");
+}
+
+#define KNOWN(t) cmocka_unit_test_setup_teardown(t, setup_local, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		KNOWN(types),
+		KNOWN(names),
+		KNOWN(values),
+		KNOWN(series),
+		KNOWN(over_time),
+		KNOWN(over_time_refused),
+		CLUSTER(a_tenant_sees_its_namespace),
+	};
+
+	fill_store = fill_known;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

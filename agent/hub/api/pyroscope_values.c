@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which values labels have, alone and together. */
+#include "hub/api/connect.h"
+
+#include <stdlib.h>
+
+#define MAX_READS 500 /* of the store, for the combinations of one call */
+
+/* Values of several choices, as one list. */
+struct values {
+	struct query_names *list;
+	const struct store_choice *of; /* the choice that is read */
+	size_t n;		       /* its values so far */
+	bool more;		       /* than the limit; a choice asks for one more */
+};
+
+static int take_value(const struct store_choice *c, const char *value, uint64_t n_samples,
+		      void *arg)
+{
+	struct values *v = arg;
+
+	(void)n_samples;
+	v->n = v->of == c ? v->n + 1 : 1;
+	v->of = c;
+	if (v->n <= PYROSCOPE_MAX_VALUES)
+		query_names_add(v->list, value);
+	else
+		v->more = true;
+	return 0;
+}
+
+static int read_choices(struct connect_job *j, const struct store_choice *choices, size_t n,
+			store_choice_fn *fn, void *arg)
+{
+	struct field_error e = {0};
+	int r = store_choices(j->q.store, &j->q.call->scope, choices, n, fn, arg, &e);
+
+	return r ? api_connect_store_failed(&j->q, r, &e) : 0;
+}
+
+static int read_values(struct connect_job *j, const char *tag, const struct selection *sel,
+		       struct query_names *ret)
+{
+	const struct store_choice choice = {tag, sel, PYROSCOPE_MAX_VALUES + 1};
+	struct values v = {.list = ret};
+	int r = read_choices(j, &choice, 1, take_value, &v);
+
+	j->q.n_rows += v.n;
+	if (!r && v.more)
+		r = api_connect_fail(&j->q, CONNECT_RESOURCE_EXHAUSTED,
+				     "there are more than %d values: ask for less time, or add "
+				     "matchers",
+				     PYROSCOPE_MAX_VALUES);
+	return r;
+}
+
+/* ---- events ---- */
+
+int api_pyroscope_events(struct connect_job *j, const struct selection *sel, unsigned *ret_mask)
+{
+	struct query_names names = {0};
+	int r = read_values(j, "profile_event_type", sel, &names);
+	enum event e;
+
+	*ret_mask = 0;
+	for (size_t i = 0; i < names.n; i++)
+		if (profile_event_from_name(names.names[i], &e) == 0)
+			*ret_mask |= 1u << e;
+	query_names_done(&names);
+	return r;
+}
+
+int api_pyroscope_keep_events(struct connect_job *j, struct pyroscope_selections *s)
+{
+	const struct selection *any = NULL;
+	unsigned mask = 0;
+	int r;
+
+	/* rdma has a condition that is only its own */
+	for (enum event e = 0; e < _EVENT_MAX; e++)
+		if (s->of[e] && (!any || e != EVENT_RDMA))
+			any = s->of[e];
+	r = any ? api_pyroscope_events(j, any, &mask) : 0;
+	for (enum event e = 0; !r && e < _EVENT_MAX; e++)
+		if (!(mask & 1u << e))
+			s->of[e] = store_selection_free(s->of[e]);
+	return r;
+}
+
+/* ---- one label ---- */
+
+struct having {
+	const struct store_choice *choices;
+	bool *has;
+};
+
+static int take_any(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
+{
+	const struct having *h = arg;
+
+	(void)value;
+	(void)n_samples;
+	h->has[c - h->choices] = true;
+	return 0;
+}
+
+int api_pyroscope_has_values(struct connect_job *j, const struct selection *sel,
+			     const struct pyroscope_label *labels, size_t n, bool *ret)
+{
+	struct store_choice *choices = xcalloc(2 * n + 1, sizeof(*choices));
+	bool *has = xcalloc(2 * n + 1, sizeof(*has));
+	struct having h = {choices, has};
+	size_t n_choices = 0;
+	int r;
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; labels[i].tags[k]; k++)
+			choices[n_choices++] = (struct store_choice){labels[i].tags[k], sel, 1};
+	r = n_choices ? read_choices(j, choices, n_choices, take_any, &h) : 0;
+	n_choices = 0;
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; labels[i].tags[k]; k++)
+			ret[i] = has[n_choices++] || (k && ret[i]);
+	free(choices);
+	free(has);
+	return r;
+}
+
+/* Where the tag is not there. The caller frees it. */
+static struct predicate *without(const char *tag)
+{
+	return pyroscope_label_is(&(struct pyroscope_label){.tags = {tag}}, NULL);
+}
+
+int api_pyroscope_values(struct connect_job *j, const struct selection *sel,
+			 const struct pyroscope_label *label, struct query_names *ret)
+{
+	struct pyroscope_narrowed rest;
+	struct predicate *missing;
+	int r = label->tags[0] ? read_values(j, label->tags[0], sel, ret) : 0;
+
+	if (!r && label->tags[0] && label->tags[1]) {
+		missing = without(label->tags[0]);
+		api_pyroscope_narrow(&rest, sel, missing);
+		r = read_values(j, label->tags[1], &rest.sel, ret);
+		store_predicate_free(missing);
+	}
+	query_names_sort(ret);
+	return r;
+}
+
+/* ---- labels together ---- */
+
+struct combining {
+	struct connect_job *job;
+	const struct pyroscope_label *labels;
+	size_t n;
+	const char *values[PYROSCOPE_MAX_LABELS];
+	pyroscope_combination_fn *fn;
+	void *arg;
+};
+
+static int combine(struct combining *c, size_t i, const struct selection *sel);
+
+/* Goes on with the profiles that have this value of label i. */
+static int combine_with(struct combining *c, size_t i, const struct selection *sel,
+			const char *value)
+{
+	struct predicate *is = pyroscope_label_is(&c->labels[i], value);
+	struct pyroscope_narrowed narrowed;
+	unsigned mask = 1;
+	int r = 0;
+
+	api_pyroscope_narrow(&narrowed, sel, is);
+	if (!value) { /* unlike the values, this may be of no profile */
+		c->job->n_reads++;
+		r = api_pyroscope_events(c->job, &narrowed.sel, &mask);
+		mask &= 1u << sel->event;
+	}
+	c->values[i] = value;
+	if (!r && mask)
+		r = combine(c, i + 1, &narrowed.sel);
+	store_predicate_free(is);
+	return r;
+}
+
+static int combine(struct combining *c, size_t i, const struct selection *sel)
+{
+	struct query_names values = {0};
+	int r;
+
+	if (i == c->n)
+		return c->fn(c->values, sel, c->arg);
+	if (!c->labels[i].tags[0]) {
+		c->values[i] = NULL;
+		return combine(c, i + 1, sel);
+	}
+	if (++c->job->n_reads > MAX_READS)
+		return api_connect_fail(&c->job->q, CONNECT_RESOURCE_EXHAUSTED,
+					"these labels have too many combinations of values: ask "
+					"for fewer labels, or add matchers");
+	r = api_pyroscope_values(c->job, sel, &c->labels[i], &values);
+	for (size_t k = 0; !r && k < values.n; k++)
+		r = combine_with(c, i, sel, values.names[k]);
+	if (!r)
+		r = combine_with(c, i, sel, NULL);
+	query_names_done(&values);
+	return r;
+}
+
+int api_pyroscope_combinations(struct connect_job *j, const struct selection *sel,
+			       const struct pyroscope_label *labels, size_t n,
+			       pyroscope_combination_fn *fn, void *arg)
+{
+	struct combining c = {.job = j, .labels = labels, .n = n, .fn = fn, .arg = arg};
+
+	assert_se(n <= PYROSCOPE_MAX_LABELS);
+	return combine(&c, 0, sel);
+}
