@@ -17,11 +17,12 @@ static void put_text(struct buf *b, const char *text)
 		buf_puts(b, "null");
 }
 
-static void add_place(const struct store_cut *of, int64_t oldest_s, void *arg)
+static void add_place(const struct store_cut *of, int64_t oldest_s, int64_t newest_s, void *arg)
 {
 	struct oldest_answer *a = arg;
 	struct buf *b = &a->json;
 
+	(void)newest_s;
 	buf_puts(b, a->n++ ? ",{\"cluster\":" : "{\"cluster\":");
 	put_text(b, of->cluster);
 	buf_puts(b, ",\"namespace\":");

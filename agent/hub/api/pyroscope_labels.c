@@ -279,3 +279,34 @@ int api_pyroscope_series(struct connect_job *j)
 	api_pyroscope_selections_done(&of);
 	return r;
 }
+
+/* ---- GetProfileStats ---- */
+
+struct span {
+	int64_t oldest_s, newest_s;
+	bool any;
+};
+
+static void add_place(const struct store_cut *of, int64_t oldest_s, int64_t newest_s, void *arg)
+{
+	struct span *s = arg;
+
+	(void)of;
+	s->oldest_s = s->any ? MIN(s->oldest_s, oldest_s) : oldest_s;
+	s->newest_s = MAX(s->newest_s, newest_s);
+	s->any = true;
+}
+
+int api_pyroscope_profile_stats(struct connect_job *j)
+{
+	struct span s = {0};
+	struct field_error e = {0};
+	int r = store_oldest(j->q.store, &j->q.call->scope, &j->q.given_up, add_place, &s, &e);
+
+	if (r)
+		return api_connect_store_failed(&j->q, r, &e);
+	pyroscope_put_int(&j->answer, "data_ingested", s.any);
+	pyroscope_put_int(&j->answer, "oldest_profile_time", s.oldest_s * 1000);
+	pyroscope_put_int(&j->answer, "newest_profile_time", s.newest_s * 1000);
+	return 0;
+}

@@ -21,6 +21,8 @@ static const struct connect_method methods[] = {
 	 api_pyroscope_series, true},
 	{QUERIER("SelectSeries"), &pyroscope_select_series_request,
 	 &pyroscope_select_series_response, api_pyroscope_select_series, false},
+	{QUERIER("GetProfileStats"), &pyroscope_empty, &pyroscope_profile_stats_response,
+	 api_pyroscope_profile_stats, true},
 	{QUERIER("AnalyzeQuery"), &pyroscope_empty, &pyroscope_empty, say_nothing, true},
 	{"/settings.v1.SettingsService/Get", &pyroscope_empty, &pyroscope_get_settings_response,
 	 say_nothing, true},

@@ -307,6 +307,14 @@ static void over_time_refused(void **state)
 
 /* ---- one namespace ---- */
 
+static void stats(void **state)
+{
+	answers(*state, "GetProfileStats", "{}",
+		"{\"dataIngested\":true,\"oldestProfileTime\":\"1699999990000\","
+		"\"newestProfileTime\":\"1700000019000\"}");
+	answers(*state, "AnalyzeQuery", "{" STEPS ",\"query\":\"{}\"}", "{}");
+}
+
 static void a_tenant_sees_its_namespace(void **state)
 {
 	static const char tenant[] = BEARER "tenant";
@@ -319,6 +327,10 @@ static void a_tenant_sees_its_namespace(void **state)
 	answers_as(*state, tenant, "SelectSeries", "{" OF(CPU) ",\"step\":30}",
 		   SERIES("{" POINTS(POINT("1000000", "00")) "}"));
 	answers_as(*state, BEARER "owner", "ProfileTypes", "{" TIMES "}", "{}");
+	answers_as(*state, BEARER "owner", "GetProfileStats", "{}", "{}");
+	answers_as(*state, tenant, "GetProfileStats", "{}",
+		   "{\"dataIngested\":true,\"oldestProfileTime\":\"1699999990000\","
+		   "\"newestProfileTime\":\"1700000019000\"}");
 }
 
 #define KNOWN(t) cmocka_unit_test_setup_teardown(t, setup_local, teardown)
@@ -326,13 +338,10 @@ static void a_tenant_sees_its_namespace(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		KNOWN(types),
-		KNOWN(names),
-		KNOWN(values),
-		KNOWN(series),
-		KNOWN(over_time),
-		KNOWN(over_time_refused),
-		CLUSTER(a_tenant_sees_its_namespace),
+		KNOWN(types),	  KNOWN(names),
+		KNOWN(values),	  KNOWN(series),
+		KNOWN(over_time), KNOWN(over_time_refused),
+		KNOWN(stats),	  CLUSTER(a_tenant_sees_its_namespace),
 	};
 
 	fill_store = fill_known;

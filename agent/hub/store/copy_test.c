@@ -210,10 +210,11 @@ static void put_choices(struct store *s, const struct selection *sel, struct buf
 	}
 }
 
-static void add_oldest(const struct store_cut *of, int64_t oldest_s, void *arg)
+static void add_oldest(const struct store_cut *of, int64_t oldest_s, int64_t newest_s, void *arg)
 {
-	add_line(arg, xasprintf("oldest %s %s %d %" PRId64 " %" PRId64, of->cluster ?: "(own)",
-				of->ns ?: "(none)", of->unverified, oldest_s, of->until_s));
+	add_line(arg, xasprintf("oldest %s %s %d %" PRId64 " %" PRId64 " %" PRId64,
+				of->cluster ?: "(own)", of->ns ?: "(none)", of->unverified,
+				oldest_s, newest_s, of->until_s));
 }
 
 static void add_pod(const struct store_pod *p, void *arg)

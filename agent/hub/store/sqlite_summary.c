@@ -350,8 +350,8 @@ int store_sqlite_oldest(void *sink, const struct selection *sel, store_oldest_fn
 	if (!e)
 		e = store_sq_errno(sqlite3_prepare_v2(
 			q.db,
-			"SELECT pl.name, MIN(se.first_s), pl.until_s FROM series AS se JOIN places "
-			"AS pl ON pl.id=se.place GROUP BY se.place ORDER BY pl.name",
+			"SELECT pl.name, MIN(se.first_s), pl.until_s, MAX(se.last_s) FROM series "
+			"AS se JOIN places AS pl ON pl.id=se.place GROUP BY se.place ORDER BY pl.name",
 			-1, &st, NULL));
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
 		const char *place = (const char *)sqlite3_column_text(st, 0);
@@ -360,7 +360,7 @@ int store_sqlite_oldest(void *sink, const struct selection *sel, store_oldest_fn
 		if (!store_scope_sees_place(sel, place))
 			continue;
 		of = store_sq_cut_of(place, sqlite3_column_int64(st, 2));
-		fn(&of, sqlite3_column_int64(st, 1), arg);
+		fn(&of, sqlite3_column_int64(st, 1), sqlite3_column_int64(st, 3), arg);
 		free(of.cluster);
 		free(of.ns);
 	}

@@ -335,11 +335,12 @@ int store_namespaces(struct store *s, const atomic_bool *given_up, store_namespa
 		     void *arg, struct field_error *reterr);
 /*
  * Calls fn for each namespace (and what belongs to none, or could not be verified) of which the
- * store has data that the reader may see, in the order of their places. oldest_s: nothing of it
- * from before this second is stored. The texts of `of` are valid only while fn runs; its until_s is
- * 0 if none of its profiles were deleted because the store was full.
+ * store has data that the reader may see, in the order of their places. oldest_s, newest_s: nothing
+ * of it from before and after these seconds is stored. The texts of `of` are valid only while fn
+ * runs; its until_s is 0 if none of its profiles were deleted because the store was full.
  */
-typedef void store_oldest_fn(const struct store_cut *of, int64_t oldest_s, void *arg);
+typedef void store_oldest_fn(const struct store_cut *of, int64_t oldest_s, int64_t newest_s,
+			     void *arg);
 int store_oldest(struct store *s, const struct scope *scope, const atomic_bool *given_up,
 		 store_oldest_fn *fn, void *arg, struct field_error *reterr);
 /*

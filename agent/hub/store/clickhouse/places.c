@@ -94,11 +94,11 @@ static int take_oldest(struct ch_rows *rows, void *arg)
 {
 	const struct of_oldest *o = arg;
 	struct store_cut of = store_ch_get_place(rows);
-	int64_t oldest_s = store_ch_get_u32(rows);
+	int64_t oldest_s = store_ch_get_u32(rows), newest_s = store_ch_get_u32(rows);
 
 	of.until_s = store_ch_get_u32(rows);
 	if (!rows->failed)
-		o->fn(&of, oldest_s, o->arg);
+		o->fn(&of, oldest_s, newest_s, o->arg);
 	store_ch_place_done(&of);
 	return 0;
 }
@@ -110,9 +110,9 @@ int store_ch_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn
 	struct of_oldest o = {fn, arg};
 	struct ch_where w = {0};
 
-	text(&w,
-	     "SELECT other, ns, of_unverified, oldest, toUInt32(until_s) FROM "
-	     "(SELECT " CH_PLACE_COLUMNS ", toUInt32(min(start)) AS oldest FROM windows WHERE 1");
+	text(&w, "SELECT other, ns, of_unverified, oldest, newest, toUInt32(until_s) FROM "
+		 "(SELECT " CH_PLACE_COLUMNS ", toUInt32(min(start)) AS oldest, "
+		 "toUInt32(max(time)) AS newest FROM windows WHERE 1");
 	store_ch_scope(&w, sel);
 	text(&w,
 	     " GROUP BY other, ns, of_unverified) AS has ANY LEFT JOIN (SELECT " CH_PLACE_COLUMNS

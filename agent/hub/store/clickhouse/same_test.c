@@ -497,10 +497,10 @@ static void add_namespace(const char *ns, void *arg)
 	buf_printf(arg, "%s\n", ns);
 }
 
-static void add_oldest(const struct store_cut *of, int64_t oldest_s, void *arg)
+static void add_oldest(const struct store_cut *of, int64_t oldest_s, int64_t newest_s, void *arg)
 {
-	buf_printf(arg, "%s:%s%s from %" PRId64 "\n", of->cluster ?: "", of->ns ?: "",
-		   of->unverified ? " unverified" : "", oldest_s);
+	buf_printf(arg, "%s:%s%s from %" PRId64 " to %" PRId64 "\n", of->cluster ?: "",
+		   of->ns ?: "", of->unverified ? " unverified" : "", oldest_s, newest_s);
 }
 
 static void add_pod(const struct store_pod *p, void *arg)
