@@ -77,6 +77,21 @@ $(FILL): e2e/page/fill.c agent/hub/query/benchload.h $(BUILD)/libpodflame.a
 test-now: $(FILL)
 bench: $(FILL)
 
+# Pyroscope's API with the client that Grafana uses, and a store of known answers:
+# e2e/grafana/run.py. The client is optimised for its build, which takes most of the time.
+KNOWN := $(BUILD)/grafana/known
+GRAFANA_CLIENT := $(BUILD)/grafana/client
+$(KNOWN): e2e/grafana/known.c agent/hub/api/testknown.h $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+$(GRAFANA_CLIENT): $(wildcard e2e/grafana/client/* e2e/grafana/client/*/*)
+	$(call msg,GO,$@)
+	@mkdir -p $(@D)
+	$(Q)cd e2e/grafana/client && CGO_ENABLED=0 go build -gcflags='all=-N -l' -ldflags='-s -w' \
+		-o $(abspath $@) .
+test-now: $(KNOWN) $(GRAFANA_CLIENT)
+
 # What profiling costs the profiled programs: e2e/accuracy/slowdown.py, languages.py.
 LIMITED := $(BUILD)/accuracy/limited
 $(LIMITED): e2e/accuracy/limited.c $(BUILD)/libpodflame.a

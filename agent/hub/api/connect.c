@@ -218,7 +218,7 @@ int api_connect_limit(struct query_job *q, struct selection *s)
 static void put_answer(struct connect_job *j)
 {
 	struct query_job *q = &j->q;
-	_cleanup_buf_ struct buf json;
+	_cleanup_buf_ struct buf json = {0};
 	struct field_error e;
 
 	if (q->call->connect.codec == PYROSCOPE_JSON) {

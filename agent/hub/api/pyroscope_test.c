@@ -3,69 +3,15 @@
  * Pyroscope's API with known answers. e2e/grafana has the same with the client that Grafana uses.
  */
 #include "hub/api/testapi.h"
+#include "hub/api/testknown.h"
 
 #define QUERIER "/querier.v1.QuerierService/"
 #define CPU	"process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 #define LIVE	"memory:inuse_space:bytes:space:bytes"
 
-/* ---- the store ---- */
-
-static const struct stored {
-	enum event event;
-	int64_t end_s; /* after T0 */
-	const char *ns, *group, *pod, *node, *app;
-	int64_t value;
-} stored[] = {
-	{EVENT_ON_CPU, 0, "app", "web", "web-1", "n1", "java", 1000},
-	{EVENT_ON_CPU, 10, "app", "web", "web-1", "n1", "java", 2000},
-	{EVENT_ON_CPU, 20, "app", "web", "web-1", "n1", "java", 3000},
-	{EVENT_ON_CPU, 10, "app", "web", "web-2", "n2", "java", 500},
-	{EVENT_ON_CPU, 0, "vault", "keys", "keys-1", "n1", "vault", 70},
-	{EVENT_ON_CPU, 0, NULL, NULL, NULL, "n1", "sshd", 9},
-	{EVENT_OFF_CPU, 10, "app", "web", "web-1", "n1", "java", 40},
-	{EVENT_MEM_INUSE, 0, "app", "web", "web-1", "n1", "java", 500},
-	{EVENT_MEM_INUSE, 10, "app", "web", "web-1", "n1", "java", 700},
-};
-
-static void tag(struct batch *b, struct profile *p, const char *key, const char *value)
-{
-	if (value)
-		profile_tag(b, p, key, value);
-}
-
 static void fill_known(struct store *s)
 {
-	struct frame frame = {.kind = FRAME_APP, .name = "main"};
-	struct batch *b = profile_batch_new();
-	size_t n_new;
-
-	for (size_t i = 0; i < ARRAY_SIZE(stored); i++) {
-		const struct stored *x = &stored[i];
-		struct profile *p = profile_batch_profile(b);
-		struct profile_sample *sample;
-
-		p->id[0] = (uint8_t)(i + 1);
-		p->event = x->event;
-		p->end_ns = (uint64_t)(T0 + x->end_s) * NSEC_PER_SEC;
-		p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-		p->app_service = profile_batch_str(b, x->app);
-		p->process_id = 7;
-		tag(b, p, "pod_cluster", "c1");
-		tag(b, p, "pod_ns", x->ns);
-		tag(b, p, "pod_group", x->group);
-		tag(b, p, "pod", x->pod);
-		tag(b, p, "pod_node", x->node);
-		tag(b, p, "k8s.label.app.kubernetes.io/name", x->ns ? x->group : NULL);
-		sample = profile_add(b, p);
-		sample->thread_comm = profile_batch_str(b, "worker");
-		sample->cpu = -1;
-		sample->value = x->value;
-		sample->n_samples = 1;
-		assert_int_equal(profile_batch_stack(b, &frame, 1, &sample->stack), 0);
-	}
-	assert_int_equal(store_write(s, b, &n_new), 0);
-	assert_int_equal(n_new, ARRAY_SIZE(stored));
-	profile_batch_free(b);
+	assert_int_equal(known_write(s, T0), 0);
 }
 
 /* ---- calls ---- */
