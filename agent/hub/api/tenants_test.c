@@ -8,6 +8,12 @@
 #include "hub/api/testapi.h"
 #include "hub/symbols/testindex.h"
 
+#define GRAFANA	      "/querier.v1.QuerierService/"
+#define MATCH(x)      ",\"matchers\":[\"{" x "}\"]"
+#define VALUES(label) ",\"name\":\"" label "\""
+#define OVER_TIME(x)                                                                               \
+	",\"step\":100,\"profileTypeID\":\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\","         \
+	"\"labelSelector\":\"{" x "}\""
 #define N(x) ",\"tag_filter\":\"" x "\""
 /* takes too many steps on the name of a pod of the other namespace */
 #define SLOW	      N("pod REGEXP '^(((.+)+)+)+\\\\d$'")
@@ -197,6 +203,40 @@ static const struct attempt attempts[] = {
 	DATA("why: the other's pod", "/v1/profile/why", N("pod_ns='vault' AND pod='vault-pod'")),
 	DATA("why: a pod of a name like the other's", "/v1/profile/why", N("pod='vault-po'")),
 	OF("mem-alloc", "why: an event without data", "/v1/profile/why", ""),
+	/* Grafana */
+	DATA("types", GRAFANA "ProfileTypes", ""),
+	DATA("names of labels", GRAFANA "LabelNames", ""),
+	DATA("names of the other's labels", GRAFANA "LabelNames", MATCH("namespace='vault'")),
+	DATA("a label's values: namespaces", GRAFANA "LabelValues", VALUES("namespace")),
+	DATA("a label's values: workloads", GRAFANA "LabelValues", VALUES("service_name")),
+	DATA("a label's values: types", GRAFANA "LabelValues", VALUES("__profile_type__")),
+	DATA("a label's values: a label of pods", GRAFANA "LabelValues", VALUES("k8s_label_owner")),
+	DATA("a label's values: a label of the other's pods", GRAFANA "LabelValues",
+	     VALUES("k8s_label_vault")),
+	DATA("a label's values under the other's matcher", GRAFANA "LabelValues",
+	     VALUES("pod") MATCH("namespace='vault'")),
+	DATA("a label's values beside the own matcher", GRAFANA "LabelValues",
+	     VALUES("namespace") MATCH("namespace!='app'")),
+	DATA("a label's values by an expression", GRAFANA "LabelValues",
+	     VALUES("pod") MATCH("namespace=~'.*'")),
+	DATA("a label's values by an expression that takes too long", GRAFANA "LabelValues",
+	     VALUES("pod") MATCH("pod=~'(((.+)+)+)+[0-9]'")),
+	DATA("sets of labels", GRAFANA "Series",
+	     ",\"labelNames\":[\"service_name\",\"__profile_type__\"]"),
+	DATA("sets of all labels", GRAFANA "Series", ""),
+	DATA("sets of labels of the other", GRAFANA "Series",
+	     ",\"labelNames\":[\"pod\"]" MATCH("node='n1',pod!='web-1'")),
+	DATA("values over time", GRAFANA "SelectSeries", OVER_TIME("")),
+	DATA("values over time by namespace", GRAFANA "SelectSeries",
+	     OVER_TIME("") ",\"groupBy\":[\"namespace\"]"),
+	DATA("values over time by two labels", GRAFANA "SelectSeries",
+	     OVER_TIME("") ",\"groupBy\":[\"pod\",\"k8s_label_owner\"]"),
+	DATA("values over time of the other", GRAFANA "SelectSeries",
+	     OVER_TIME("namespace='vault'")),
+	DATA("the greatest value over time", GRAFANA "SelectSeries",
+	     OVER_TIME("") ",\"groupBy\":[\"service_name\"],\"limit\":1"),
+	DATA("the times of all profiles", GRAFANA "GetProfileStats", ""),
+	SAME("the size of a query", GRAFANA "AnalyzeQuery", ""),
 };
 
 /* ---- the two worlds ---- */
@@ -456,6 +496,18 @@ static int setup_own(void **state)
 	"{\"profile_event_type\":\"%s\",\"profile_language_type\":\"eBPF\","                       \
 	"\"time_start\":1699999000,\"time_end\":1700001000"
 
+#define GRAFANA_BODY "{\"start\":1699999000000,\"end\":1700001000000%s}"
+
+/* The body of an attempt. The caller frees it. */
+static char *body_of(const struct attempt *a)
+{
+	if (!a->more)
+		return NULL;
+	if (str_has_prefix(a->path, GRAFANA))
+		return xasprintf(GRAFANA_BODY, a->more);
+	return xasprintf(BODY "%s}", a->event ?: "on-cpu", a->more);
+}
+
 /* Hides texts that are chosen at random in each answer (UUIDs) or store (ids of stacks). */
 static void hide_ids(char *text)
 {
@@ -471,14 +523,18 @@ static void hide_ids(char *text)
 static char *try(struct fixture *f, const struct attempt *a, const char *token)
 {
 	_cleanup_free_ char *header = xasprintf(BEARER "%s", token);
-	_cleanup_free_ char *body =
-		a->more ? xasprintf(BODY "%s}", a->event ?: "on-cpu", a->more) : NULL;
+	const char *const headers[] = {header, "Content-Type: application/json", NULL};
+	_cleanup_free_ char *body = body_of(a);
 	char *answer;
 	const char *url = strchr(a->path, '/');
 	_cleanup_free_ char *method =
 		url > a->path ? xstrndup(a->path, (size_t)(url - a->path) - 1) : NULL;
 
-	ask(f, method ?: a->more ? "POST" : "GET", url, header, body);
+	ask_headers(f,
+		    method
+			    ?: a->more ? "POST"
+				       : "GET",
+		    url, headers, body, body ? strlen(body) : 0);
 	answer = xasprintf("%d %s", f->status, f->body);
 	hide_ids(answer);
 	return answer;
