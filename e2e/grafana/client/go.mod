@@ -11,12 +11,12 @@ require (
 
 require (
 	github.com/google/gnostic v0.7.1 // indirect
-	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20250313105119-ba97887b0a25 // indirect
-	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	google.golang.org/grpc v1.82.1 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
 
-replace google.golang.org/grpc => ./nogrpc
+replace google.golang.org/grpc => ./stubs/grpc
+
+replace github.com/google/gnostic => ./stubs/gnostic
