@@ -85,7 +85,7 @@ $(KNOWN): e2e/grafana/known.c agent/hub/api/testknown.h $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
-$(GRAFANA_CLIENT): $(wildcard e2e/grafana/client/* e2e/grafana/client/*/*)
+$(GRAFANA_CLIENT): $(shell find e2e/grafana/client -type f)
 	$(call msg,GO,$@)
 	@mkdir -p $(@D)
 	$(Q)cd e2e/grafana/client && CGO_ENABLED=0 go build -gcflags='all=-N -l' -ldflags='-s -w' \

@@ -88,7 +88,7 @@ void api_pyroscope_narrow(struct pyroscope_narrowed *n, const struct selection *
 
 /* ---- pyroscope_values.c: which values labels have ---- */
 
-#define PYROSCOPE_MAX_VALUES 10000 /* of a label, in one answer; more are an error */
+#define PYROSCOPE_MAX_VALUES 10000 /* of a label, or sets of them; more are an error */
 /* Adds the events of which there are profiles. */
 int api_pyroscope_events(struct connect_job *j, const struct selection *sel, unsigned *ret_mask);
 /* Takes the selections out whose events have no profiles. */
@@ -96,6 +96,8 @@ int api_pyroscope_keep_events(struct connect_job *j, struct pyroscope_selections
 /* Whether there are values of each of the labels: ret has one for each. */
 int api_pyroscope_has_values(struct connect_job *j, const struct selection *sel,
 			     const struct pyroscope_label *labels, size_t n, bool *ret);
+/* Counts one more read of the store for combinations. -EINVAL: there are too many. */
+int api_pyroscope_count_read(struct connect_job *j);
 /* Adds the values of a label. */
 int api_pyroscope_values(struct connect_job *j, const struct selection *sel,
 			 const struct pyroscope_label *label, struct query_names *ret);

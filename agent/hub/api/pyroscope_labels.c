@@ -5,8 +5,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define HOUR_S	 3600
-#define MAX_SETS 20000 /* of labels, in one answer */
+#define HOUR_S 3600
 
 /* ---- ProfileTypes ---- */
 
@@ -172,11 +171,11 @@ static int add_set(const char *const *values, const struct selection *sel, void 
 	struct sets *s = arg;
 
 	(void)sel;
-	if (s->n / s->n_labels >= MAX_SETS)
+	if (s->n / s->n_labels == PYROSCOPE_MAX_VALUES)
 		return api_connect_fail(&s->job->q, CONNECT_RESOURCE_EXHAUSTED,
 					"there are more than %d sets of labels: ask for fewer "
 					"labels, or add matchers",
-					MAX_SETS);
+					PYROSCOPE_MAX_VALUES);
 	for (size_t i = 0; i < s->n_labels; i++) {
 		const char *private = pyroscope_private_value(s->labels[i].name, &s->type);
 

@@ -17,7 +17,7 @@ struct series {
 struct over_time {
 	struct connect_job *job;
 	struct pyroscope_label labels[PYROSCOPE_MAX_LABELS];
-	size_t n_labels;
+	size_t n_labels, last; /* the label by which the store groups; n_labels: none */
 	struct pyroscope_type type;
 	uint32_t step_s;
 	size_t n_steps, limit; /* of series; 0: none */
@@ -53,14 +53,14 @@ static int add_group(struct over_time *t, const char *const *values, struct seri
 }
 
 /*
- * Reads the series of one combination of values. Of a label with one tag, the store tells the
- * values apart; it is `last`, and its value in `values` is not known yet.
+ * Reads the series of one combination of values. The store tells the values of t->last apart, which
+ * `values` does not have.
  */
-static int read_series(struct over_time *t, const char **values, const struct selection *sel,
-		       const struct pyroscope_label *last)
+static int read_series(struct over_time *t, const char **values, const struct selection *sel)
 {
-	const struct series_request request = {sel, t->step_s, last ? last->tags[0] : NULL,
-					       QUERY_MAX_GROUPS};
+	const struct series_request request = {
+		sel, t->step_s, t->last < t->n_labels ? t->labels[t->last].tags[0] : NULL,
+		QUERY_MAX_GROUPS};
 	struct store_series got;
 	struct field_error e = {0};
 	int r = store_series(t->job->q.store, &t->job->q.call->scope, &request, &got, &e);
@@ -73,8 +73,8 @@ static int read_series(struct over_time *t, const char **values, const struct se
 				     "there are more series than the hub can tell apart: group by "
 				     "another label, add matchers, or choose a longer step");
 	for (size_t i = 0; !r && i < got.n_groups; i++) {
-		if (last)
-			values[last - t->labels] = got.groups[i].value;
+		if (request.group_by)
+			values[t->last] = got.groups[i].value;
 		r = add_group(t, values, &got.groups[i]);
 	}
 	t->job->q.n_rows += got.n_groups;
@@ -86,32 +86,13 @@ static int add_combination(const char *const *values, const struct selection *se
 {
 	struct over_time *t = arg;
 	const char *of[PYROSCOPE_MAX_LABELS];
+	int r = api_pyroscope_count_read(t->job);
 
 	memcpy(of, values, t->n_labels * sizeof(*of));
-	return read_series(t, of, sel, NULL);
+	return r ? r : read_series(t, of, sel);
 }
 
-/* The label that the store can group by, if there is only one with a tag, and with one tag. */
-static const struct pyroscope_label *only_label(const struct over_time *t)
-{
-	const struct pyroscope_label *found = NULL;
-
-	for (size_t i = 0; i < t->n_labels; i++) {
-		if (!t->labels[i].tags[0])
-			continue;
-		if (found || t->labels[i].tags[1])
-			return NULL;
-		found = &t->labels[i];
-	}
-	return found;
-}
-
-/* A label of two tags: what has the first one is grouped by it, and the rest by the second one. */
-static const struct pyroscope_label *only_pair(const struct over_time *t)
-{
-	return t->n_labels == 1 && t->labels[0].tags[1] ? &t->labels[0] : NULL;
-}
-
+/* Alone, a label of two tags: what has the first one is grouped by it, the rest by the second. */
 static int read_pair(struct over_time *t, const struct selection *sel)
 {
 	const struct pyroscope_label pair = t->labels[0];
@@ -121,28 +102,30 @@ static int read_pair(struct over_time *t, const struct selection *sel)
 	int r;
 
 	api_pyroscope_narrow(&narrowed, sel, &p);
-	r = read_series(t, &value, &narrowed.sel, &t->labels[0]);
+	t->last = 0;
+	r = read_series(t, &value, &narrowed.sel);
 	p.op = PRED_IS_NULL;
 	t->labels[0].tags[0] = pair.tags[1];
 	if (!r)
-		r = read_series(t, &value, &narrowed.sel, &t->labels[0]);
+		r = read_series(t, &value, &narrowed.sel);
 	t->labels[0] = pair;
 	return r;
 }
 
+/* The store groups by one of the labels that have one tag, and the others are combined. */
 static int read_all(struct over_time *t, const struct selection *sel)
 {
-	const char *values[PYROSCOPE_MAX_LABELS] = {0};
-	const struct pyroscope_label *only = only_label(t);
-	bool any = false;
+	struct pyroscope_label others[PYROSCOPE_MAX_LABELS];
 
-	for (size_t i = 0; i < t->n_labels; i++)
-		any |= t->labels[i].tags[0] != NULL;
-	if (only || !any)
-		return read_series(t, values, sel, only);
-	if (only_pair(t))
+	if (t->n_labels == 1 && t->labels[0].tags[1])
 		return read_pair(t, sel);
-	return api_pyroscope_combinations(t->job, sel, t->labels, t->n_labels, add_combination, t);
+	memcpy(others, t->labels, t->n_labels * sizeof(*others));
+	for (size_t i = t->last = t->n_labels; i && t->last == t->n_labels; i--)
+		if (others[i - 1].tags[0] && !others[i - 1].tags[1])
+			t->last = i - 1;
+	if (t->last < t->n_labels)
+		others[t->last].tags[0] = NULL;
+	return api_pyroscope_combinations(t->job, sel, others, t->n_labels, add_combination, t);
 }
 
 /* ---- the answer ---- */

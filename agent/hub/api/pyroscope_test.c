@@ -2,6 +2,7 @@
 /*
  * Pyroscope's API with known answers. e2e/grafana has the same with the client that Grafana uses.
  */
+#include "hub/api/connect.h"
 #include "hub/api/testapi.h"
 #include "hub/api/testknown.h"
 
@@ -126,35 +127,33 @@ static void values(void **state)
 #define TYPE(t)	   PAIR("__profile_type__", t)
 #define SERVICE(s) PAIR("service_name", s)
 
+#define OF_TYPE(type, service)	      SET(TYPE(type) "," SERVICE(service))
+#define WHERE(namespace, name, value) SET(PAIR("namespace", namespace) "," PAIR(name, value))
+#define SETS(...)		      "{\"labelsSet\":[" __VA_ARGS__ "]}"
+
 static void series(void **state)
 {
+	static const char all_of_keys[] =
+		PAIR("cluster", "c1") "," PAIR("namespace", "vault") "," PAIR(
+			"node", "n1") "," PAIR("pod", "keys-1") "," SERVICE("keys") "]}]}";
+
 	/* the first call of Profiles Drilldown */
 	answers(*state, "Series",
 		"{" TIMES ",\"matchers\":[],\"labelNames\":[\"service_name\","
 		"\"__profile_type__\"]}",
-		"{\"labelsSet\":[" SET(TYPE(LIVE) "," SERVICE("web")) "," SET(TYPE(OFF_CPU) "," SERVICE("web")) "," SET(
-			TYPE(CPU) "," SERVICE(
-				"keys")) "," SET(TYPE(CPU) "," SERVICE("sshd")) "," SET(TYPE(CPU) "," SERVICE("web")) "]}");
+		SETS(OF_TYPE(LIVE, "web") "," OF_TYPE(OFF_CPU, "web") "," OF_TYPE(
+			CPU, "keys") "," OF_TYPE(CPU, "sshd") "," OF_TYPE(CPU, "web")));
 	/* the same set of several types is one */
 	answers(*state, "Series",
 		"{" TIMES ",\"matchers\":[\"{pod=~\\\"web.+\\\"}\"],\"label_names\":[\"pod\","
 		"\"namespace\",\"pod\",\"nothing\"]}",
-		"{\"labelsSet\":[" SET(PAIR("namespace", "app") "," PAIR("pod", "web-1")) "," SET(
-			PAIR("namespace", "app") "," PAIR("pod", "web-2")) "]}");
+		SETS(WHERE("app", "pod", "web-1") "," WHERE("app", "pod", "web-2")));
 	/* a set lacks what its profiles lack */
 	answers(*state, "Series", "{" TIMES ",\"labelNames\":[\"namespace\",\"node\"]}",
-		"{\"labelsSet\":[" SET(PAIR("node", "n1")) "," SET(PAIR("namespace", "app") "," PAIR(
-			"node",
-			"n1")) "," SET(PAIR("namespace",
-					    "app") "," PAIR("node",
-							    "n2")) "," SET(PAIR("namespace",
-										"vault") "," PAIR("node",
-												  "n1")) "]}");
+		SETS(SET(PAIR("node", "n1")) "," WHERE("app", "node", "n1") "," WHERE(
+			"app", "node", "n2") "," WHERE("vault", "node", "n1")));
 	call_as(*state, NULL, "Series", "{" TIMES ",\"matchers\":[\"{pod=\\\"keys-1\\\"}\"]}");
-	assert_non_null(
-		strstr(((struct fixture *)*state)->body,
-		       PAIR("cluster", "c1") "," PAIR("namespace", "vault") "," PAIR(
-			       "node", "n1") "," PAIR("pod", "keys-1") "," SERVICE("keys") "]}]}"));
+	assert_non_null(strstr(((struct fixture *)*state)->body, all_of_keys));
 }
 
 /* ---- values over time ---- */
@@ -279,15 +278,161 @@ static void a_tenant_sees_its_namespace(void **state)
 		   "\"newestProfileTime\":\"1700000019000\"}");
 }
 
-#define KNOWN(t) cmocka_unit_test_setup_teardown(t, setup_local, teardown)
+/* ---- more than an answer has room for ---- */
+
+#define MANY (PYROSCOPE_MAX_VALUES + 1)
+
+/* Two pods with so many threads each. */
+static void fill_many(struct store *s)
+{
+	struct frame frame = {.kind = FRAME_APP, .name = "main"};
+	struct batch *b = profile_batch_new();
+	size_t n_new;
+
+	for (uint8_t i = 1; i <= 2; i++) {
+		struct profile *p = profile_batch_profile(b);
+		char name[16];
+
+		p->id[0] = i;
+		p->end_ns = (T0 + 10) * NSEC_PER_SEC;
+		p->start_ns = T0 * NSEC_PER_SEC;
+		p->app_service = profile_batch_str(b, "java");
+		p->process_id = i;
+		profile_tag(b, p, "pod", i == 1 ? "a" : "b");
+		for (unsigned k = 0; k < MANY; k++) {
+			struct profile_sample *sample = profile_add(b, p);
+
+			snprintf(name, sizeof(name), "t%05u", k);
+			sample->thread_comm = profile_batch_str(b, name);
+			sample->cpu = -1;
+			sample->value = 1;
+			sample->n_samples = 1;
+			assert_int_equal(profile_batch_stack(b, &frame, 1, &sample->stack), 0);
+		}
+	}
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	profile_batch_free(b);
+}
+
+static int setup_many(void **state)
+{
+	fill_store = fill_many;
+	return setup_local(state);
+}
+
+static void too_many_values(void **state)
+{
+	refuses(*state, "LabelValues", "{" TIMES ",\"name\":\"thread\"}", 429,
+		"more than 10000 values");
+	call_as(*state, NULL, "LabelValues",
+		"{" TIMES ",\"name\":\"thread\",\"matchers\":[\"{thread!=\\\"t00000\\\"}\"]}");
+	assert_int_equal(((struct fixture *)*state)->status, 200);
+	assert_int_equal(
+		json_array_size(json_object_get(((struct fixture *)*state)->json, "names")),
+		PYROSCOPE_MAX_VALUES);
+}
+
+static void too_many_sets(void **state)
+{
+	refuses(*state, "Series",
+		"{" TIMES ",\"labelNames\":[\"pod\",\"thread\"],"
+		"\"matchers\":[\"{thread!=\\\"t00000\\\"}\"]}",
+		429, "more than 10000 sets");
+}
+
+/* So many processes. */
+static void fill_processes(struct store *s)
+{
+	struct frame frame = {.kind = FRAME_APP, .name = "main"};
+	struct batch *b = profile_batch_new();
+	size_t n_new;
+
+	for (unsigned i = 0; i < 210; i++) {
+		struct profile *p = profile_batch_profile(b);
+		_cleanup_free_ char *name = xasprintf("p%u", i);
+		struct profile_sample *sample;
+
+		memcpy(p->id, &i, sizeof(i));
+		p->end_ns = (T0 + 10) * NSEC_PER_SEC;
+		p->start_ns = T0 * NSEC_PER_SEC;
+		p->app_service = profile_batch_str(b, name);
+		sample = profile_add(b, p);
+		sample->cpu = -1;
+		sample->value = 1;
+		sample->n_samples = 1;
+		assert_int_equal(profile_batch_stack(b, &frame, 1, &sample->stack), 0);
+	}
+	assert_int_equal(store_write(s, b, &n_new), 0);
+	profile_batch_free(b);
+}
+
+static int setup_processes(void **state)
+{
+	fill_store = fill_processes;
+	return setup_local(state);
+}
+
+static void too_many_combinations(void **state)
+{
+	/* each process would be asked for its waits */
+	refuses(*state, "Series", "{" TIMES ",\"labelNames\":[\"process\",\"wait\"]}", 429,
+		"too many combinations");
+	refuses(*state, "SelectSeries",
+		"{" OF(CPU) ",\"step\":10,\"groupBy\":[\"process\",\"wait\"]}", 429,
+		"too many combinations");
+	/* the store tells these apart at once */
+	call_as(*state, NULL, "SelectSeries",
+		"{" OF(CPU) ",\"step\":10,\"groupBy\":[\"__type__\",\"process\"]}");
+	assert_int_equal(((struct fixture *)*state)->status, 200);
+}
+
+static void too_many_labels(void **state)
+{
+	_cleanup_buf_ struct buf list = {0};
+	_cleanup_free_ char *sets = NULL, *series = NULL;
+
+	for (unsigned i = 0; i <= PYROSCOPE_MAX_LABELS; i++)
+		buf_printf(&list, "%s\"l%u\"", i ? "," : "", i);
+	sets = xasprintf("{" TIMES ",\"labelNames\":[%s]}", list.data);
+	series = xasprintf("{" OF(CPU) ",\"step\":10,\"groupBy\":[%s]}", list.data);
+	refuses(*state, "Series", sets, 400, "more than 32 labels");
+	refuses(*state, "SelectSeries", series, 400, "more than 32 labels");
+}
+
+static void too_many_series(void **state)
+{
+	refuses(*state, "SelectSeries", "{" OF(CPU) ",\"step\":10,\"groupBy\":[\"thread\"]}", 429,
+		"more series than the hub can tell apart");
+	refuses(*state, "SelectSeries",
+		"{" OF(CPU) ",\"step\":10,\"limit\":1,\"groupBy\":[\"thread\"]}", 429,
+		"more series than the hub can tell apart");
+	/* 600 of each pod */
+	refuses(*state, "SelectSeries",
+		"{\"profileTypeID\":\"" CPU
+		"\",\"labelSelector\":\"{thread=~\\\"t00[0-5]..\\\"}\"," STEPS
+		",\"step\":10,\"groupBy\":[\"pod\",\"thread\"]}",
+		429, "more than 1000 series");
+}
+
+#define MANY_OF(t) cmocka_unit_test_setup_teardown(t, setup_many, teardown)
+#define KNOWN(t)   cmocka_unit_test_setup_teardown(t, setup_local, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		KNOWN(types),	  KNOWN(names),
-		KNOWN(values),	  KNOWN(series),
-		KNOWN(over_time), KNOWN(over_time_refused),
-		KNOWN(stats),	  CLUSTER(a_tenant_sees_its_namespace),
+		KNOWN(types),
+		KNOWN(names),
+		KNOWN(values),
+		KNOWN(series),
+		KNOWN(over_time),
+		KNOWN(over_time_refused),
+		KNOWN(stats),
+		KNOWN(too_many_labels),
+		CLUSTER(a_tenant_sees_its_namespace),
+		MANY_OF(too_many_values),
+		MANY_OF(too_many_sets),
+		cmocka_unit_test_setup_teardown(too_many_combinations, setup_processes, teardown),
+		MANY_OF(too_many_series),
 	};
 
 	fill_store = fill_known;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define MAX_READS 500 /* of the store, for the combinations of one call */
+#define MAX_READS 200 /* of the store, for the combinations of one call */
 
 /* Values of several choices, as one list. */
 struct values {
@@ -160,6 +160,15 @@ struct combining {
 	void *arg;
 };
 
+int api_pyroscope_count_read(struct connect_job *j)
+{
+	if (++j->n_reads <= MAX_READS)
+		return 0;
+	return api_connect_fail(&j->q, CONNECT_RESOURCE_EXHAUSTED,
+				"these labels have too many combinations of values: ask for fewer "
+				"labels, or add matchers");
+}
+
 static int combine(struct combining *c, size_t i, const struct selection *sel);
 
 /* Goes on with the profiles that have this value of label i. */
@@ -173,8 +182,9 @@ static int combine_with(struct combining *c, size_t i, const struct selection *s
 
 	api_pyroscope_narrow(&narrowed, sel, is);
 	if (!value) { /* unlike the values, this may be of no profile */
-		c->job->n_reads++;
-		r = api_pyroscope_events(c->job, &narrowed.sel, &mask);
+		r = api_pyroscope_count_read(c->job);
+		if (!r)
+			r = api_pyroscope_events(c->job, &narrowed.sel, &mask);
 		mask &= 1u << sel->event;
 	}
 	c->values[i] = value;
@@ -195,11 +205,9 @@ static int combine(struct combining *c, size_t i, const struct selection *sel)
 		c->values[i] = NULL;
 		return combine(c, i + 1, sel);
 	}
-	if (++c->job->n_reads > MAX_READS)
-		return api_connect_fail(&c->job->q, CONNECT_RESOURCE_EXHAUSTED,
-					"these labels have too many combinations of values: ask "
-					"for fewer labels, or add matchers");
-	r = api_pyroscope_values(c->job, sel, &c->labels[i], &values);
+	r = api_pyroscope_count_read(c->job);
+	if (!r)
+		r = api_pyroscope_values(c->job, sel, &c->labels[i], &values);
 	for (size_t k = 0; !r && k < values.n; k++)
 		r = combine_with(c, i, sel, values.names[k]);
 	if (!r)

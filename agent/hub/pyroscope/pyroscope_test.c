@@ -150,7 +150,7 @@ static char *many(size_t n, const char *item)
 	return buf_steal(&b);
 }
 
-static void limits(void **state)
+static void limits_of_selectors(void **state)
 {
 	static const struct {
 		size_t n;
@@ -233,7 +233,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(selectors),
 		cmocka_unit_test(several_selectors_must_all_match),
-		cmocka_unit_test(limits),
+		cmocka_unit_test(limits_of_selectors),
 		cmocka_unit_test(each_event_has_a_type),
 		cmocka_unit_test(types_that_are_none),
 		cmocka_unit_test(labels_have_tags),

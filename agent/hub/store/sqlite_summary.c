@@ -351,7 +351,8 @@ int store_sqlite_oldest(void *sink, const struct selection *sel, store_oldest_fn
 		e = store_sq_errno(sqlite3_prepare_v2(
 			q.db,
 			"SELECT pl.name, MIN(se.first_s), pl.until_s, MAX(se.last_s) FROM series "
-			"AS se JOIN places AS pl ON pl.id=se.place GROUP BY se.place ORDER BY pl.name",
+			"AS se JOIN places AS pl ON pl.id=se.place GROUP BY se.place "
+			"ORDER BY pl.name",
 			-1, &st, NULL));
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW) {
 		const char *place = (const char *)sqlite3_column_text(st, 0);

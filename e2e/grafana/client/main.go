@@ -87,10 +87,11 @@ func refused[Q, A any](s *suite, name string, want connect.Code,
 }
 
 func newSuite(codec, url string, t0 int64, options ...connect.ClientOption) *suite {
+	client := http.DefaultClient
 	return &suite{
 		codec:    codec,
-		querier:  querierv1connect.NewQuerierServiceClient(http.DefaultClient, url, options...),
-		settings: settingsv1connect.NewSettingsServiceClient(http.DefaultClient, url, options...),
+		querier:  querierv1connect.NewQuerierServiceClient(client, url, options...),
+		settings: settingsv1connect.NewSettingsServiceClient(client, url, options...),
 		url:      url,
 		t0:       t0 * 1000,
 		start:    t0*1000 - 10_000,

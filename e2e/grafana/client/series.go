@@ -39,12 +39,13 @@ func (s *suite) series() {
 		ProfileTypeID: offCPU, LabelSelector: "{}", Step: 10,
 		ExemplarType: typesv1.ExemplarType_EXEMPLAR_TYPE_NONE}), []string{"{} 10:40000"})
 	s.check("by workload", s.overTime(&querierv1.SelectSeriesRequest{
-		ProfileTypeID: cpu, LabelSelector: "{}", Step: 20, GroupBy: []string{"service_name"}}),
+		ProfileTypeID: cpu, LabelSelector: "{}", Step: 20,
+		GroupBy: []string{"service_name"}}),
 		[]string{`{service_name="keys"} 0:70000`, `{service_name="sshd"} 0:9000`,
 			`{service_name="web"} 0:1000000 20:5500000`})
 	s.check("the greatest", s.overTime(&querierv1.SelectSeriesRequest{
-		ProfileTypeID: cpu, LabelSelector: "{}", Step: 20, GroupBy: []string{"service_name"},
-		Limit: &limit}), []string{`{service_name="web"} 0:1000000 20:5500000`})
+		ProfileTypeID: cpu, LabelSelector: "{}", Step: 20,
+		GroupBy: []string{"service_name"}, Limit: &limit}), []string{`{service_name="web"} 0:1000000 20:5500000`})
 	s.check("by two labels", s.overTime(&querierv1.SelectSeriesRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}", Step: 30,
 		GroupBy: []string{"pod", "namespace"}}),
@@ -58,13 +59,14 @@ func (s *suite) series() {
 		"no step":         {ProfileTypeID: cpu, Start: s.start, End: s.end},
 		"a part of a second": {ProfileTypeID: cpu, Start: s.start, End: s.end,
 			Step: 0.5},
-		"too many points": {ProfileTypeID: cpu, Start: s.start, End: s.start + 86400_000, Step: 1},
-		"no type":         {ProfileTypeID: "cpu", Start: s.start, End: s.end, Step: 10},
+		"too many points": {ProfileTypeID: cpu, Start: s.start,
+			End: s.start + 86400_000, Step: 1},
+		"no type": {ProfileTypeID: "cpu", Start: s.start, End: s.end, Step: 10},
 	} {
 		refused(s, name, connect.CodeInvalidArgument, s.querier.SelectSeries, q)
 	}
 	average := typesv1.TimeSeriesAggregationType_TIME_SERIES_AGGREGATION_TYPE_AVERAGE
 	refused(s, "an average", connect.CodeUnimplemented, s.querier.SelectSeries,
-		&querierv1.SelectSeriesRequest{ProfileTypeID: cpu, Start: s.start, End: s.end, Step: 10,
-			Aggregation: &average})
+		&querierv1.SelectSeriesRequest{ProfileTypeID: cpu, Start: s.start, End: s.end,
+			Step: 10, Aggregation: &average})
 }
