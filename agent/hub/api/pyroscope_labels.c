@@ -299,9 +299,13 @@ static void add_place(const struct store_cut *of, int64_t oldest_s, int64_t newe
 int api_pyroscope_profile_stats(struct connect_job *j)
 {
 	struct span s = {0};
+	struct selection any = {0};
 	struct field_error e = {0};
-	int r = store_oldest(j->q.store, &j->q.call->scope, &j->q.given_up, add_place, &s, &e);
+	int r = api_connect_limit(&j->q, &any);
 
+	if (r)
+		return r;
+	r = store_oldest(j->q.store, &j->q.call->scope, any.given_up, add_place, &s, &e);
 	if (r)
 		return api_connect_store_failed(&j->q, r, &e);
 	pyroscope_put_int(&j->answer, "data_ingested", s.any);
