@@ -74,6 +74,10 @@ static void types(void **state)
 
 static void names(void **state)
 {
+	static const char *const any_names[] = {
+		"Content-Type: application/json",
+		"Accept: application/json; allow-utf8-labelnames=true", NULL};
+
 	answers(*state, "LabelNames", "{" TIMES "}",
 		"{\"names\":[" PRIVATE ",\"cluster\",\"k8s_label_app_kubernetes_io_name\","
 		"\"namespace\",\"node\",\"pod\",\"process\",\"service_name\",\"thread\"]}");
@@ -82,6 +86,10 @@ static void names(void **state)
 		"\\\",service_name=\\\"sshd\\\"}\"]}",
 		"{\"names\":[" PRIVATE ",\"cluster\",\"node\",\"process\",\"service_name\","
 		"\"thread\"]}");
+	ask_headers(*state, "POST", QUERIER "LabelNames", any_names, "{" TIMES "}",
+		    strlen("{" TIMES "}"));
+	assert_non_null(
+		strstr(((struct fixture *)*state)->body, "\"k8s.label.app.kubernetes.io/name\""));
 	answers(*state, "LabelNames", "{" TIMES ",\"matchers\":[\"{pod=\\\"none\\\"}\"]}", "{}");
 	refuses(*state, "LabelNames", "{}", 400, "invalid_argument");
 	refuses(*state, "LabelNames", "{\"start\":5000,\"end\":1000}", 400, "start is after end");
