@@ -102,7 +102,7 @@ static uint32_t number_of(struct used_functions *u, uint32_t function)
 	return u->numbers[function] - 1;
 }
 
-/* left_out() has this function, which has the number behind those of the tree. */
+/* query_walk_left_out() has this function, which has the number behind those of the tree. */
 static const struct function smaller_stacks = {.name = (char *)(uintptr_t)TREE_LEFT_OUT,
 					       .level = FRAME_MARKER};
 
@@ -170,27 +170,6 @@ static void put_node(struct node_columns *c, const struct tree *t, const struct 
 	c->n++;
 }
 
-/* Takes a part from a sum. The parts are more than the sum if that was too large for a number. */
-static void take(int64_t *from, int64_t part)
-{
-	*from = *from > part ? *from - part : 0;
-}
-
-/* What is below a node but not in the walk, or not in the tree, which had no room for it. */
-static struct tree_node left_out(const struct tree *t, const struct tree_walk *w, uint32_t node)
-{
-	const struct tree_node *n = &t->nodes[node];
-	struct tree_node missing = {.function = (uint32_t)t->n_functions,
-				    .self = n->total - n->self,
-				    .before_self = n->before_total - n->before_self};
-
-	for (uint32_t c = query_walk_child(w, node); c != NO_NODE; c = query_walk_sibling(w, c)) {
-		take(&missing.self, t->nodes[c].total);
-		take(&missing.before_self, t->nodes[c].before_total);
-	}
-	return missing;
-}
-
 /* Adds the nodes whose totals are at least `least`. */
 static void put_nodes(struct node_columns *c, struct tree *t, struct used_functions *u,
 		      int64_t least)
@@ -200,7 +179,8 @@ static void put_nodes(struct node_columns *c, struct tree *t, struct used_functi
 
 	for (uint32_t i = query_walk_first(&w, t); i != NO_NODE; i = query_walk_next(&w)) {
 		const struct tree_node *n = &t->nodes[i];
-		struct tree_node missing = is_cut ? left_out(t, &w, i) : (struct tree_node){0};
+		struct tree_node missing =
+			is_cut ? query_walk_left_out(&w, i) : (struct tree_node){0};
 
 		put_node(c, t, n, number_of(u, n->function), w.depth);
 		if (missing.self > 0 || missing.before_self > 0)

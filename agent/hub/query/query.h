@@ -163,6 +163,7 @@ struct tree_form {
 	bool grouped;	  /* with columns: the first level is the row's group */
 	bool by_process;  /* with columns: a thread has the level of its process above it */
 	bool preview;	  /* with columns, of one selection: a preview may be asked for */
+	bool only_frames; /* a stack that has frames has no level of its process or thread */
 	size_t max_nodes;
 };
 struct tree *query_tree_new(const struct tree_form *form);
@@ -211,6 +212,42 @@ char *query_groups_reply(struct tree *t, const struct groups_query *q,
 			 const struct store_summary *s, size_t *ret_n);
 /* The name of a level_kind or frame_kind in replies: "app", "process", ... */
 const char *query_level_name(uint8_t level);
+/* ---- the nodes of a tree, for formats of others: tree_nodes.c ---- */
+
+struct query_node {
+	const char *name;		/* NULL: the root; borrowed from the tree */
+	uint32_t function;		/* nodes of the same name have the same number */
+	uint32_t depth;			/* of the root: 0 */
+	uint32_t n_children;
+	int64_t self, total;		/* total is self and the totals of the children */
+	int64_t before_self, before_total;
+};
+/* A parent, then what is below it; the child with the greatest total first. items[0] is the root. */
+struct query_nodes {
+	struct query_node *items;
+	size_t n, cap;
+	uint32_t n_functions;		/* the numbers of functions are less */
+	size_t n_counted;		/* bytes that the budget has given */
+};
+#define QUERY_OTHER "other" /* the leaf that has the rest of its parent */
+/*
+ * Which nodes: of the stacks that begin with the names of call_site, those whose total reaches the
+ * max_nodes-th greatest one. The rest of each node is one leaf, QUERY_OTHER. It also stands for what
+ * the tree had no room for, and for stacks without levels. Nodes without any value are left out.
+ */
+struct query_cut {
+	size_t max_nodes;
+	const char *const *call_site; /* outermost first */
+	size_t n_call_site;
+};
+/*
+ * The tree must have no columns. Its root is there in any case; if no stack begins with the call
+ * site, alone. -E2BIG: the budget has no room; the caller frees *ret all the same.
+ */
+int query_nodes_of(struct tree *t, const struct query_cut *c, struct buf_budget *b,
+		   struct query_nodes *ret);
+void query_nodes_done(struct query_nodes *n);
+
 /* status is for example "INVALID_POST_DATA" or "FAIL". *ret_http is the HTTP status for it. */
 char *query_tracing_error(const char *status, const char *description,
 			  const struct tracing_request *r,

@@ -414,7 +414,8 @@ int query_tree_add(struct tree *t, const struct store_row *row, int max_kernel_s
 	l.n = 0;
 	if (t->form.grouped && !is_others(row))
 		put_level(t, &l, row->group ?: "", AS_GROUP); /* "": samples without the tag */
-	put_head(t, &l, row);
+	if (!t->form.only_frames || !row->n_frames)
+		put_head(t, &l, row);
 	put_frames(t, &l, row, max_kernel_stack_depth);
 	put_wait(t, &l, row->head.wait);
 	add_app(t, row->app_service);

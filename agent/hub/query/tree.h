@@ -241,6 +241,11 @@ uint32_t query_walk_next(struct tree_walk *w);
 /* The children of a node in the walk: the first one, and the one after a child. NO_NODE: none. */
 uint32_t query_walk_child(const struct tree_walk *w, uint32_t node);
 uint32_t query_walk_sibling(const struct tree_walk *w, uint32_t child);
+/*
+ * What is below a node but not in the walk, or not in the tree, which had no room for it: self is in
+ * the first selection, before_self in the one before. Its function has the number behind the last.
+ */
+struct tree_node query_walk_left_out(const struct tree_walk *w, uint32_t node);
 /* Sets t->order, if a walk has not set it. */
 void query_tree_order(struct tree *t);
 /* The total of a node in both selections together. */

@@ -49,3 +49,24 @@ uint32_t query_walk_next(struct tree_walk *w)
 		}
 	}
 }
+
+/* Takes a part from a sum. The parts are more than the sum if that was too large for a number. */
+static void take(int64_t *from, int64_t part)
+{
+	*from = *from > part ? *from - part : 0;
+}
+
+struct tree_node query_walk_left_out(const struct tree_walk *w, uint32_t node)
+{
+	const struct tree *t = w->t;
+	const struct tree_node *n = &t->nodes[node];
+	struct tree_node missing = {.function = (uint32_t)t->n_functions,
+				    .self = n->total - n->self,
+				    .before_self = n->before_total - n->before_self};
+
+	for (uint32_t c = query_walk_child(w, node); c != NO_NODE; c = query_walk_sibling(w, c)) {
+		take(&missing.self, t->nodes[c].total);
+		take(&missing.before_self, t->nodes[c].before_total);
+	}
+	return missing;
+}
