@@ -4,38 +4,6 @@
 
 #include <stdlib.h>
 
-/* The value of a hexadecimal digit; -1: it is none. */
-static int digit(char c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-				      : -1;
-}
-
-/* Decodes n bytes: %XX and '+'. Returns NULL if they are wrong. The caller frees the text. */
-static char *decode(const char *s, size_t n)
-{
-	_cleanup_buf_ struct buf b;
-
-	buf_init(&b, QUERY_MAX_BODY_BYTES);
-	for (size_t i = 0; i < n; i++) {
-		int high, low;
-
-		if (s[i] != '%') {
-			buf_putc(&b, s[i] == '+' ? ' ' : s[i]);
-			continue;
-		}
-		high = i + 2 < n ? digit(s[i + 1]) : -1;
-		low = i + 2 < n ? digit(s[i + 2]) : -1;
-		if (high < 0 || low < 0 || !(high || low))
-			return NULL;
-		buf_putc(&b, (char)(high << 4 | low));
-		i += 2;
-	}
-	return b.failed ? NULL : xstrdup(b.data ?: "");
-}
-
 /* The value as JSON: times are numbers, everything else is text. */
 static json_t *value_of(const char *name, const char *text)
 {
@@ -50,8 +18,8 @@ static json_t *value_of(const char *name, const char *text)
 static int add(json_t *body, const char *s, size_t n, struct field_error *reterr)
 {
 	size_t n_name = strcspn(s, "=&");
-	_cleanup_free_ char *name = decode(s, MIN(n_name, n));
-	_cleanup_free_ char *text = n_name < n ? decode(s + n_name + 1, n - n_name - 1) : NULL;
+	_cleanup_free_ char *name = url_decode(s, MIN(n_name, n));
+	_cleanup_free_ char *text = n_name < n ? url_decode(s + n_name + 1, n - n_name - 1) : NULL;
 	json_t *value = name && text ? value_of(name, text) : NULL;
 
 	if (!value)

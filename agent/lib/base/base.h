@@ -206,6 +206,11 @@ int base64_decode(const char *text, uint8_t **ret_bytes, size_t *ret_n);
 /* Percent-encodes everything but unreserved characters of RFC 3986. */
 void url_encode(struct buf *b, const char *s);
 /*
+ * Decodes n bytes of a URL's query: %XX, and '+' for a blank. NULL: they are wrong, or have a NUL.
+ * The caller frees the text.
+ */
+char *url_decode(const char *s, size_t n);
+/*
  * Returns the XXH3 hash. If an attacker may choose the keys, use a secret seed, so that he cannot
  * make them collide.
  */

@@ -236,6 +236,29 @@ void url_encode(struct buf *b, const char *s)
 	}
 }
 
+char *url_decode(const char *s, size_t n)
+{
+	_cleanup_free_ char *text = xmalloc(n + 1);
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int high, low;
+
+		if (s[i] != '%') {
+			text[at++] = s[i] == '+' ? ' ' : s[i];
+			continue;
+		}
+		high = i + 2 < n ? digit(s[i + 1], 16) : -1;
+		low = i + 2 < n ? digit(s[i + 2], 16) : -1;
+		if (high < 0 || low < 0 || !(high || low))
+			return NULL;
+		text[at++] = (char)(high << 4 | low);
+		i += 2;
+	}
+	text[at] = '\0';
+	return TAKE_PTR(text);
+}
+
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed)
 {
 	return XXH3_64bits_withSeed(p, n, seed);
