@@ -21,9 +21,11 @@ struct query_file {
 	const struct selection *sel;
 	tree_names_fn *names; /* NULL: frames without a name stay */
 	void *names_arg;
-	struct buf_budget *budget; /* of the memory of the file; NULL: none */
-	size_t n_profile_bytes;	   /* of profiles and their samples */
-	size_t n_counted;	   /* bytes that the budget has given */
+	struct buf_budget *budget;    /* of the memory of the file; NULL: none */
+	size_t n_profile_bytes;	      /* of profiles and their samples */
+	size_t n_counted;	      /* bytes that the budget has given */
+	const char *const *call_site; /* stacks that do not begin with it are left out */
+	size_t n_call_site;
 };
 
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg)
@@ -53,6 +55,12 @@ struct query_file *query_file_free(struct query_file *f)
 void query_file_set_budget(struct query_file *f, struct buf_budget *b)
 {
 	f->budget = b;
+}
+
+void query_file_set_call_site(struct query_file *f, const char *const *names, size_t n)
+{
+	f->call_site = names;
+	f->n_call_site = n;
 }
 
 /* Takes what the file has grown by from its budget. An array counts with its free part. */
@@ -128,6 +136,30 @@ static size_t named_frames(struct query_file *f, const struct store_row *row,
 	return n;
 }
 
+/* Whether a stack begins with the call site. Names are those of nodes: query_nodes_of(). */
+static bool is_at_call_site(const struct query_file *f, const struct frame *list, size_t n,
+			    enum wait wait)
+{
+	_cleanup_buf_ struct buf name = {0};
+	bool user_seen = false;
+
+	for (size_t i = 0; i < f->n_call_site; i++) {
+		const struct frame *frame = i < n    ? &list[i]
+					    : i == n ? profile_wait_frame(wait)
+						     : NULL;
+		bool user = frame && frame->kind != FRAME_KERNEL && frame->kind != FRAME_MARKER;
+
+		if (!frame)
+			return false;
+		buf_reset(&name);
+		profile_frame_render(frame, user && !user_seen, &name);
+		user_seen |= user;
+		if (!streq(name.data, f->call_site[i]))
+			return false;
+	}
+	return true;
+}
+
 int query_file_add(const struct store_row *row, void *arg)
 {
 	struct query_file *f = arg;
@@ -136,8 +168,12 @@ int query_file_add(const struct store_row *row, void *arg)
 	struct profile_sample *s;
 	size_t cap;
 	uint32_t stack;
-	int e = profile_batch_stack(f->batch, list, named_frames(f, row, list), &stack);
+	size_t n = named_frames(f, row, list);
+	int e;
 
+	if (!is_at_call_site(f, list, n, row->head.wait))
+		return 0;
+	e = profile_batch_stack(f->batch, list, n, &stack);
 	if (e)
 		return e;
 	p = profile_of(f, row);

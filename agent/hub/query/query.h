@@ -327,6 +327,8 @@ struct query_file *query_file_free(struct query_file *f);
  * buffer. The caller gives it back after query_file_free().
  */
 void query_file_set_budget(struct query_file *f, struct buf_budget *b);
+/* Only stacks that begin with these names are in the file: as in struct query_cut. Borrowed. */
+void query_file_set_call_site(struct query_file *f, const char *const *names, size_t n);
 /*
  * A store_row_fn; arg is a struct query_file. -E2BIG: the file would be too large, or its budget
  * has no room for more.
