@@ -14,6 +14,7 @@ static void job_free(struct query_job *q)
 	json_decref(q->audit);
 	api_reply_bytes_free(q->bytes);
 	free(q->reply);
+	free(q->unread);
 	free(q);
 }
 

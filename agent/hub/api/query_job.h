@@ -23,6 +23,7 @@ struct query_job {
 	struct api_encoder *encoder; /* of the pieces; NULL: the reply is one */
 	bool goes_on;		 /* on the loop thread: kind->go_on was called */
 	atomic_bool given_up;	 /* the client has closed the connection */
+	char *unread;		 /* which uploaded symbols a tree lacks; NULL: none */
 	uint64_t n_rows;	 /* rows, groups or values that were read: for audit.c */
 	json_t *audit;		 /* the line of audit.c; NULL: none */
 	size_t n_kept;		 /* bytes of what the last piece is made of */
@@ -78,6 +79,11 @@ void api_query_fail(struct query_job *q, const struct field_error *e);
 /* Takes what the buffer has. */
 void api_query_answer(struct query_job *q, struct buf *b);
 void api_query_json(struct query_job *q, json_t *body); /* takes ownership of body */
+
+/* ---- trees.c ---- */
+/* Reads the rows of a selection into a tree, with the names that uploaded symbols have. */
+int api_query_tree(struct query_job *q, struct selection *s, int max_kernel_stack_depth,
+		   struct tree *t, struct store_summary *ret, struct field_error *reterr);
 
 /* ---- audit.c: who read what ---- */
 void api_audit_begin(struct query_job *q); /* on the worker, before the query */

@@ -14,25 +14,19 @@ static int add_row(const struct store_row *row, void *arg)
 	return query_tree_add(a->tree, row, a->max_kernel_stack_depth);
 }
 
-/*
- * Reads the rows of a request's selection into a tree, with the names that uploaded symbols have.
- * Of files that cannot be read, the request gets a note.
- */
-static int read_tree(struct query_job *q, struct tracing_request *r, struct adding *a,
-		     struct store_summary *ret, struct field_error *reterr)
+int api_query_tree(struct query_job *q, struct selection *s, int max_kernel_stack_depth,
+		   struct tree *t, struct store_summary *ret, struct field_error *reterr)
 {
-	struct selection *s = r->selection;
+	struct adding a = {t, max_kernel_stack_depth};
 	struct symbols_names *names = api_query_names(q, s);
-	_cleanup_free_ char *unread = NULL;
 	int e;
 
 	s->given_up = &q->given_up;
-	query_tree_set_budget(a->tree, &q->bytes->budget);
-	query_tree_set_names(a->tree, names ? symbols_name : NULL, names);
-	e = store_read(q->store, &q->call->scope, s, add_row, a, ret, reterr);
-	unread = names ? symbols_names_unread(names) : NULL;
-	if (unread)
-		query_note_add(r, unread);
+	query_tree_set_budget(t, &q->bytes->budget);
+	query_tree_set_names(t, names ? symbols_name : NULL, names);
+	e = store_read(q->store, &q->call->scope, s, add_row, &a, ret, reterr);
+	free(q->unread);
+	q->unread = names ? symbols_names_unread(names) : NULL;
 	symbols_names_free(names);
 	return e;
 }
@@ -44,12 +38,23 @@ struct tracing_job {
 	struct tracing_request request;
 };
 
+/* Of uploaded symbols that cannot be read, the request gets a note. */
+static int read_tree(struct query_job *q, struct tracing_request *r, int max_kernel_stack_depth,
+		     struct tree *t, struct store_summary *ret, struct field_error *reterr)
+{
+	int e = api_query_tree(q, r->selection, max_kernel_stack_depth, t, ret, reterr);
+
+	if (q->unread)
+		query_note_add(r, q->unread);
+	return e;
+}
+
 static void make_tracing(struct query_job *q)
 {
 	struct tracing_request *r = &((struct tracing_job *)q)->request;
 	struct store_summary s = {0};
 	struct field_error e = {0};
-	struct adding a;
+	struct tree *t;
 
 	if (query_tracing_parse(q->call->body, q->call->n_body, r, &e)) {
 		api_query_refuse(q, &e);
@@ -57,14 +62,14 @@ static void make_tracing(struct query_job *q)
 	}
 	r->scope_note = q->call->scope_note;
 	r->budget = &q->bytes->budget;
-	a = (struct adding){query_tree_new(&query_deepflow_form), r->max_kernel_stack_depth};
-	if (read_tree(q, r, &a, &s, &e))
+	t = query_tree_new(&query_deepflow_form);
+	if (read_tree(q, r, r->max_kernel_stack_depth, t, &s, &e))
 		q->reply = query_tracing_error("FAIL", e.reason, r, &q->http, &q->n_reply);
 	else
-		q->reply = query_tracing_reply(a.tree, r, &s, &q->http, &q->n_reply);
+		q->reply = query_tracing_reply(t, r, &s, &q->http, &q->n_reply);
 	q->n_rows = s.n_rows;
 	store_summary_done(&s);
-	query_tree_free(a.tree);
+	query_tree_free(t);
 }
 
 static void tracing_done(struct query_job *q)
@@ -93,13 +98,12 @@ struct tree_job {
 /* Reads the selection, and then the one before it, if there is one. */
 static int read_trees(struct tree_job *j, struct field_error *reterr)
 {
-	struct adding a = {j->tree, -1};
-	int e = read_tree(&j->q, &j->request.tracing, &a, &j->summaries[0], reterr);
+	int e = read_tree(&j->q, &j->request.tracing, -1, j->tree, &j->summaries[0], reterr);
 
 	if (e || !j->request.before.selection)
 		return e;
 	query_tree_before(j->tree);
-	return read_tree(&j->q, &j->request.before, &a, &j->summaries[1], reterr);
+	return read_tree(&j->q, &j->request.before, -1, j->tree, &j->summaries[1], reterr);
 }
 
 /* Whether the answer may have several processes. The root of one process has its name. */
@@ -207,23 +211,23 @@ static void make_groups(struct query_job *q)
 	struct groups_query *r = &((struct groups_job *)q)->request;
 	struct store_summary s = {0};
 	struct field_error e = {0};
-	struct adding a = {.max_kernel_stack_depth = -1};
+	struct tree *t;
 
 	if (query_groups_parse(q->call->body, q->call->n_body, r, &e)) {
 		api_query_refuse(q, &e);
 		return;
 	}
 	r->tree.tracing.scope_note = q->call->scope_note;
-	a.tree = tree_for(&r->tree, false);
-	if (read_tree(q, &r->tree.tracing, &a, &s, &e)) {
+	t = tree_for(&r->tree, false);
+	if (read_tree(q, &r->tree.tracing, -1, t, &s, &e)) {
 		api_query_fail(q, &e);
 	} else {
 		q->http = 200;
-		q->reply = query_groups_reply(a.tree, r, &s, &q->n_reply);
+		q->reply = query_groups_reply(t, r, &s, &q->n_reply);
 	}
 	q->n_rows = s.n_rows;
 	store_summary_done(&s);
-	query_tree_free(a.tree);
+	query_tree_free(t);
 }
 
 static void groups_done(struct query_job *q)
