@@ -39,34 +39,46 @@ static void add(struct query_file *f, const struct frame *leaf, enum wait wait, 
 	assert_int_equal(query_file_add(&row, f), 0);
 }
 
+static void add_some_rows(struct query_file *f)
+{
+	add(f, &f_write, WAIT_LOCK, 100);
+	add(f, &f_unnamed, WAIT_NONE, 20);
+	add(f, &f_evil, WAIT_NONE, 3);
+}
+
 static struct query_file *some_rows(void)
 {
 	struct query_file *f = query_file_new(&sel, names, NULL);
 
-	add(f, &f_write, WAIT_LOCK, 100);
-	add(f, &f_unnamed, WAIT_NONE, 20);
-	add(f, &f_evil, WAIT_NONE, 3);
+	add_some_rows(f);
 	return f;
 }
 
 static int write_file(const struct query_file *f, enum file_format format, struct buf *out)
 {
 	static const char *const notes[] = {"lost: ring_full, 3 samples"};
-	const struct profile_file file = {EVENT_OFF_CPU, notes, ARRAY_SIZE(notes)};
+	const struct profile_file file = {EVENT_OFF_CPU, notes, ARRAY_SIZE(notes), NULL};
 
 	return query_file_format(format)->write(query_file_batch(f), &file, out);
+}
+
+static char *written_of(const struct query_file *f, enum file_format format, size_t *ret_n)
+{
+	struct buf b = {0};
+
+	buf_init(&b, 1 << 20);
+	assert_int_equal(write_file(f, format, &b), 0);
+	*ret_n = b.len;
+	return buf_steal(&b);
 }
 
 static char *written(enum file_format format, size_t *ret_n)
 {
 	struct query_file *f = some_rows();
-	struct buf b = {0};
+	char *text = written_of(f, format, ret_n);
 
-	buf_init(&b, 1 << 20);
-	assert_int_equal(write_file(f, format, &b), 0);
 	query_file_free(f);
-	*ret_n = b.len;
-	return buf_steal(&b);
+	return text;
 }
 
 static void folded(void **state)
@@ -78,6 +90,37 @@ static void folded(void **state)
 	assert_string_equal(text, "web;[t] worker;main;[l] write;[wait: lock] 100\n"
 				  "web;[t] worker;main;a:b \"c\" 3\n"
 				  "web;[t] worker;main;found 20\n");
+}
+
+/* Names are those of the text of a frame, also of one that uploaded symbols name, and of a wait. */
+static void only_the_stacks_of_a_call_site(void **state)
+{
+	static const struct {
+		const char *names[4];
+		size_t n;
+		const char *want;
+	} sites[] = {
+		{{"main", "[l] write", "[wait: lock]"},
+		 3,
+		 "web;[t] worker;main;[l] write;[wait: lock] 100\n"},
+		{{"main", "found"}, 2, "web;[t] worker;main;found 20\n"},
+		{{"main", "write"}, 2, ""},
+		{{"main", "found", "more"}, 3, ""},
+		{{"main", "[l] write", "[wait: lock]", "more"}, 4, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(sites); i++) {
+		struct query_file *f = query_file_new(&sel, names, NULL);
+		_cleanup_free_ char *text = NULL;
+		size_t n;
+
+		query_file_set_call_site(f, sites[i].names, sites[i].n);
+		add_some_rows(f);
+		text = written_of(f, FILE_FOLDED, &n);
+		assert_string_equal(text, sites[i].want);
+		query_file_free(f);
+	}
 }
 
 static void speedscope(void **state)
@@ -363,6 +406,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(folded),
+		cmocka_unit_test(only_the_stacks_of_a_call_site),
 		cmocka_unit_test(speedscope),
 		cmocka_unit_test(pprof_and_otlp),
 		cmocka_unit_test(formats_are_found),

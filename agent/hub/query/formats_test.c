@@ -71,7 +71,7 @@ static char *make_file(enum event event, enum file_format format)
 	const struct file_format_info *info = query_file_format(format);
 	const struct frame *first[] = {&f_main, &f_call, &f_inlined, &f_lib, &f_kernel};
 	const struct frame *second[] = {&f_unnamed, &f_call, &f_inlined};
-	const struct profile_file file = {event, notes, ARRAY_SIZE(notes)};
+	const struct profile_file file = {event, notes, ARRAY_SIZE(notes), NULL};
 	const struct selection sel = {.event = event,
 				      .time_start_s = BEGIN_S,
 				      .time_end_s = BEGIN_S + 59,

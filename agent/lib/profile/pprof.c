@@ -100,6 +100,7 @@ struct writer {
 	struct mapping_row *rows; /* of the mappings; the first one has the id 1 */
 	size_t n_rows, cap_rows;
 	size_t n_counted; /* bytes that the budget has given for words, numbers and rows */
+	const struct profile_value *value; /* as in struct profile_file */
 };
 
 static size_t numbers_bytes(const struct numbers *t)
@@ -290,6 +291,20 @@ static void put_label(struct writer *w, const char *key, const char *value)
 	put_message(&w->message, 3, &w->nested);
 }
 
+static void put_values(struct writer *w, const struct profile_sample *s, struct buf *b)
+{
+	int64_t value;
+
+	if (!w->value) {
+		put_varint(b, s->n_samples);
+		put_varint(b, (uint64_t)s->value);
+		return;
+	}
+	if (__builtin_mul_overflow(s->value, (int64_t)w->value->factor, &value))
+		value = INT64_MAX;
+	put_varint(b, (uint64_t)value);
+}
+
 static void put_sample(struct writer *w, const struct batch *b, const struct profile *p,
 		       const struct profile_sample *s)
 {
@@ -302,8 +317,7 @@ static void put_sample(struct writer *w, const struct batch *b, const struct pro
 		put_locations(w, &b->stacks[s->stack], &ids);
 	put_bytes(&w->message, 1, ids.data, ids.len);
 	buf_reset(&ids);
-	put_varint(&ids, s->n_samples);
-	put_varint(&ids, (uint64_t)s->value);
+	put_values(w, s, &ids);
 	put_bytes(&w->message, 2, ids.data, ids.len);
 	put_label(w, "process", p->app_service);
 	put_label(w, "thread", s->thread_comm);
@@ -320,6 +334,17 @@ static void put_value_type(struct writer *w, unsigned field, const char *type, c
 	put_int(&w->message, 1, string_index(w, type));
 	put_int(&w->message, 2, string_index(w, unit));
 	put_message(w->out, field, &w->message);
+}
+
+static void put_value_types(struct writer *w, const struct profile_file *file)
+{
+	const struct event_info *e = profile_event_info(file->event);
+	const char *type = w->value ? w->value->type : e->otlp_sample_type;
+
+	if (!w->value)
+		put_value_type(w, PROFILE_SAMPLE_TYPE, "samples", "count");
+	put_value_type(w, PROFILE_SAMPLE_TYPE, type, w->value ? w->value->unit : e->unit);
+	put_int(w->out, PROFILE_DEFAULT_TYPE, string_index(w, type));
 }
 
 static void numbers_done(struct numbers *t)
@@ -370,13 +395,10 @@ static void writer_done(struct writer *w)
 int profile_write_pprof(const struct batch *b, const struct profile_file *file, struct buf *out)
 {
 	_cleanup_(writer_done) struct writer w = {
-		.out = out, .n_strings = 1, .words = profile_batch_new()};
-	const struct event_info *e = profile_event_info(file->event);
+		.out = out, .n_strings = 1, .words = profile_batch_new(), .value = file->value};
 
 	put_bytes(out, PROFILE_STRINGS, "", 0); /* in pprof, string 0 must be "" */
-	put_value_type(&w, PROFILE_SAMPLE_TYPE, "samples", "count");
-	put_value_type(&w, PROFILE_SAMPLE_TYPE, e->otlp_sample_type, e->unit);
-	put_int(out, PROFILE_DEFAULT_TYPE, string_index(&w, e->otlp_sample_type));
+	put_value_types(&w, file);
 	for (size_t i = 0; i < b->n_profiles; i++) {
 		const struct profile *p = b->profiles[i];
 

@@ -377,11 +377,18 @@ void profile_id_make(const char *const *parts, size_t n, uint8_t ret[16]);
 bool profile_adds_up(const struct profile *p, const struct profile_sample *s);
 
 /* ---- files ---- */
+/* The values as another tool calls them. */
+struct profile_value {
+	const char *type, *unit;
+	unsigned factor; /* how many of the unit one of the event's unit is */
+};
 /* What a file says besides its samples. */
 struct profile_file {
 	enum event event;	  /* of all profiles */
 	const char *const *notes; /* texts: what the file lacks, and how to read it */
 	size_t n_notes;
+	/* pprof: the only value of each sample; NULL: how many samples it is, and the event's value */
+	const struct profile_value *value;
 };
 /*
  * The next three take the memory that they need while they write from the budget of out, too.

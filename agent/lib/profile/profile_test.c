@@ -479,7 +479,7 @@ static void test_what_a_pprof_file_says_of_itself(void **state)
 {
 	static const char *const notes[] = {"a note"};
 	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
-	struct profile_file file = {EVENT_MEM_INUSE, notes, 1};
+	struct profile_file file = {EVENT_MEM_INUSE, notes, 1, NULL};
 	struct profile *p;
 	_cleanup_buf_ struct buf out = {0};
 
@@ -495,6 +495,25 @@ static void test_what_a_pprof_file_says_of_itself(void **state)
 	buf_reset(&out);
 	assert_int_equal(profile_write_pprof(b, &file, &out), 0);
 	assert_has(&out, "\x60\x90\x4e", 3); /* period 10000 (ns): 10 us */
+}
+
+/* As another tool calls the values: one type, and one value a sample, which stops at the greatest. */
+static void test_a_pprof_file_with_the_values_of_another_tool(void **state)
+{
+	static const struct profile_value ns = {"cpu", "nanoseconds", 1000};
+	const struct profile_file file = {.event = EVENT_ON_CPU, .value = &ns};
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile *p = profile_batch_profile(b);
+	_cleanup_buf_ struct buf out = {0};
+
+	(void)state;
+	*profile_add(b, p) = (struct profile_sample){STACK_NONE, .value = 20, .n_samples = 2};
+	*profile_add(b, p) = (struct profile_sample){STACK_NONE, .value = INT64_MAX};
+	assert_int_equal(profile_write_pprof(b, &file, &out), 0);
+	assert_int_equal(n_fields(&out, 1), 1);
+	assert_has(&out, "\x32\3cpu\x32\x0bnanoseconds", 18);
+	assert_has(&out, "\x12\6\x0a\0\x12\2\xa0\x9c\1", 9); /* 20000 */
+	assert_has(&out, "\x12\x0d\x0a\0\x12\x09\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 15);
 }
 
 int main(void)
@@ -520,6 +539,7 @@ int main(void)
 		cmocka_unit_test(test_inlined_functions_are_lines_of_one_location),
 		cmocka_unit_test(test_flags_of_mappings),
 		cmocka_unit_test(test_what_a_pprof_file_says_of_itself),
+		cmocka_unit_test(test_a_pprof_file_with_the_values_of_another_tool),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
