@@ -120,3 +120,8 @@ int api_pyroscope_label_values(struct connect_job *j);
 int api_pyroscope_series(struct connect_job *j);
 int api_pyroscope_select_series(struct connect_job *j);
 int api_pyroscope_profile_stats(struct connect_job *j);
+/* pyroscope_stacks.c, pyroscope_profile.c, pyroscope_heatmap.c */
+int api_pyroscope_select_merge_stacktraces(struct connect_job *j);
+int api_pyroscope_select_merge_span_profile(struct connect_job *j);
+int api_pyroscope_select_merge_profile(struct connect_job *j);
+int api_pyroscope_diff(struct connect_job *j);
