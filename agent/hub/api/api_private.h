@@ -115,6 +115,8 @@ const char *api_call_body(const struct call *c, char **ret_made, struct field_er
 /* connect.c: calls in the Connect protocol */
 void api_connect_begin(struct call *c, const struct http_in *in);
 void api_handle_connect(struct call *c);
+/* pyroscope_render.c: flame graphs by GET */
+void api_handle_render(struct call *c);
 /* The request as JSON; NULL: it is wrong. The caller owns it. */
 json_t *api_connect_asked(const struct call *c);
 /* The words of `status` and a description as an error of the protocol. The caller frees it. */

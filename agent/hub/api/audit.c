@@ -46,6 +46,19 @@ static void copy_list(json_t *to, const char *name, const json_t *tags)
 		json_object_set_new(to, name, list);
 }
 
+/* A selection within the request, if it is there. */
+static void copy_other(json_t *to, const json_t *from, const char *name)
+{
+	const json_t *other = json_object_get(from, name);
+	json_t *copy;
+
+	if (!json_is_object(other))
+		return;
+	copy = json_object();
+	copy_selection(copy, other);
+	json_object_set_new(to, name, copy);
+}
+
 static json_t *namespaces(const struct scope *s)
 {
 	json_t *list;
@@ -77,7 +90,6 @@ void api_audit_begin(struct query_job *q)
 {
 	const struct call *c = q->call;
 	_cleanup_json_ json_t *asked = asked_of(c);
-	const json_t *before = json_object_get(asked, "before");
 
 	q->audit = json_pack("{s:s, s:s, s:s, s:o, s:I}", "audit", "read", "user", c->user, "path",
 			     c->path, "namespaces", namespaces(&c->scope), "n_namespaces",
@@ -85,12 +97,9 @@ void api_audit_begin(struct query_job *q)
 	copy_selection(q->audit, asked);
 	copy_list(q->audit, "tags", json_object_get(asked, "tags"));
 	copy_list(q->audit, "matchers", json_object_get(asked, "matchers"));
-	if (json_is_object(before)) {
-		json_t *other = json_object();
-
-		copy_selection(other, before);
-		json_object_set_new(q->audit, "before", other);
-	}
+	copy_other(q->audit, asked, "before");
+	copy_other(q->audit, asked, "left");
+	copy_other(q->audit, asked, "right");
 }
 
 void api_audit_end(struct query_job *q)

@@ -146,6 +146,8 @@ static int read_request(const struct call *c, json_t **ret, struct field_error *
 	_cleanup_buf_ struct buf body = {0};
 	int e = 0;
 
+	if (streq(c->route->method, "GET"))
+		return api_render_request(c, ret, reterr);
 	if (!m || c->connect.codec < 0)
 		return field_error_set(reterr, "body", "no request of a method");
 	if (c->n_body)
@@ -189,7 +191,7 @@ static struct predicate *where_of(const json_t *request)
 	return pyroscope_matchers_parse(of, n, NULL, &m, &e) ? NULL : m.where;
 }
 
-static bool names_of(const struct call *c, struct query_names *ret)
+bool api_connect_names(const struct call *c, struct query_names *ret)
 {
 	_cleanup_json_ json_t *request = api_connect_asked(c);
 	struct predicate *where = where_of(request);
@@ -262,7 +264,7 @@ static void make_connect(struct query_job *q)
 		put_answer(j);
 }
 
-static void connect_done(struct query_job *q)
+void api_connect_done(struct query_job *q)
 {
 	struct connect_job *j = (struct connect_job *)q;
 
@@ -275,12 +277,12 @@ void api_handle_connect(struct call *c)
 {
 	static const struct query_kind kind = {.bytes = sizeof(struct connect_job),
 					       .make_reply = make_connect,
-					       .names = names_of,
-					       .done = connect_done},
+					       .names = api_connect_names,
+					       .done = api_connect_done},
 				       quick = {.bytes = sizeof(struct connect_job),
 						.make_reply = make_connect,
-						.names = names_of,
-						.done = connect_done,
+						.names = api_connect_names,
+						.done = api_connect_done,
 						.choices = true};
 	const struct connect_method *m = api_pyroscope_method(c->path);
 

@@ -51,6 +51,17 @@ int api_connect_fail(struct query_job *q, enum connect_code code, const char *fm
 /* The same for an error that a function of the store has returned. */
 int api_connect_store_failed(struct query_job *q, int error, const struct field_error *e);
 
+/* ---- what kinds of calls share ---- */
+
+/* As names and done of struct query_kind; the job is a struct connect_job. */
+bool api_connect_names(const struct call *c, struct query_names *ret);
+void api_connect_done(struct query_job *q);
+/*
+ * pyroscope_render.c: the request of a GET, which is in its parameters, in the form of a call's.
+ * -EINVAL: they are wrong.
+ */
+int api_render_request(const struct call *c, json_t **ret, struct field_error *reterr);
+
 /* ---- what methods share ---- */
 
 #define PYROSCOPE_MAX_TIME_S (1LL << 40) /* no profile has a later time, and sums do not overflow */
@@ -77,6 +88,14 @@ void api_pyroscope_selections_done(struct pyroscope_selections *s);
  */
 int api_pyroscope_label(struct connect_job *j, const char *name, const struct selection *sel,
 			struct pyroscope_label *ret);
+
+/*
+ * The labels of a group_by, sorted by name, each once: at most PYROSCOPE_MAX_LABELS. -EINVAL: an
+ * error, which is replied.
+ */
+#define PYROSCOPE_MAX_LABELS 32 /* of a combination */
+int api_pyroscope_groups(struct connect_job *j, const json_t *groups, const struct selection *sel,
+			 struct pyroscope_label *ret, size_t *ret_n);
 
 /* A selection with one more condition, which are both borrowed. It must not be copied. */
 struct pyroscope_narrowed {
@@ -106,7 +125,6 @@ int api_pyroscope_values(struct connect_job *j, const struct selection *sel,
  * those; NULL: the label is not there. Labels without tags have the value NULL. An error of fn ends
  * it.
  */
-#define PYROSCOPE_MAX_LABELS 32 /* of a combination */
 typedef int pyroscope_combination_fn(const char *const *values, const struct selection *sel,
 				     void *arg);
 int api_pyroscope_combinations(struct connect_job *j, const struct selection *sel,
@@ -125,3 +143,4 @@ int api_pyroscope_select_merge_stacktraces(struct connect_job *j);
 int api_pyroscope_select_merge_span_profile(struct connect_job *j);
 int api_pyroscope_select_merge_profile(struct connect_job *j);
 int api_pyroscope_diff(struct connect_job *j);
+int api_pyroscope_select_heatmap(struct connect_job *j);

@@ -32,6 +32,8 @@ static const struct connect_method methods[] = {
 	 false},
 	{QUERIER("SelectMergeProfile"), &pyroscope_select_merge_profile_request, &pyroscope_pprof,
 	 api_pyroscope_select_merge_profile, false},
+	{QUERIER("SelectHeatmap"), &pyroscope_select_heatmap_request,
+	 &pyroscope_select_heatmap_response, api_pyroscope_select_heatmap, false},
 	{QUERIER("Diff"), &pyroscope_diff_request, &pyroscope_diff_response, api_pyroscope_diff,
 	 false},
 	{"/settings.v1.SettingsService/Get", &pyroscope_empty, &pyroscope_get_settings_response,

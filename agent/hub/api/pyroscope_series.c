@@ -223,7 +223,6 @@ static int take_step(struct over_time *t, const json_t *request, struct selectio
 /* What this hub cannot do is refused, not left out. */
 static int take_rest(struct over_time *t, const json_t *request, const struct selection *sel)
 {
-	const json_t *groups = json_object_get(request, "group_by");
 	bool snapshot = profile_event_info(sel->event)->snapshot;
 	int64_t limit = json_int_at(request, "limit", 0);
 
@@ -238,32 +237,7 @@ static int take_rest(struct over_time *t, const json_t *request, const struct se
 		return api_connect_fail(&t->job->q, CONNECT_INVALID_ARGUMENT,
 					"limit: expected a number of series");
 	t->limit = (size_t)limit;
-	if (json_array_size(groups) > PYROSCOPE_MAX_LABELS)
-		return api_connect_fail(&t->job->q, CONNECT_INVALID_ARGUMENT,
-					"group_by: more than %d labels", PYROSCOPE_MAX_LABELS);
 	return 0;
-}
-
-static int take_groups(struct over_time *t, const json_t *groups, const struct selection *sel)
-{
-	int r = 0;
-
-	for (size_t i = 0; !r && i < json_array_size(groups); i++) {
-		struct pyroscope_label *l = &t->labels[t->n_labels];
-		const char *name = json_string_value(json_array_get(groups, i));
-		bool twice = false;
-
-		for (size_t k = 0; k < t->n_labels; k++)
-			twice |= streq(t->labels[k].name, name);
-		if (twice)
-			continue;
-		r = api_pyroscope_label(t->job, name, sel, l);
-		t->n_labels++;
-		if (!r && l->tags[0] && !query_tag_can_group(l->tags[0], true))
-			r = api_connect_fail(&t->job->q, CONNECT_UNIMPLEMENTED,
-					     "group_by: this hub has no series by %.100s", name);
-	}
-	return r;
 }
 
 static int by_name(const void *a, const void *b)
@@ -271,6 +245,38 @@ static int by_name(const void *a, const void *b)
 	const struct pyroscope_label *x = a, *y = b;
 
 	return strcmp(x->name, y->name);
+}
+
+/* Adds the label of a name, unless it is there already. */
+static int take_group(struct connect_job *j, const char *name, const struct selection *sel,
+		      struct pyroscope_label *labels, size_t *n)
+{
+	int r;
+
+	for (size_t k = 0; k < *n; k++)
+		if (streq(labels[k].name, name))
+			return 0;
+	r = api_pyroscope_label(j, name, sel, &labels[*n]);
+	if (!r && labels[*n].tags[0] && !query_tag_can_group(labels[*n].tags[0], true))
+		r = api_connect_fail(&j->q, CONNECT_UNIMPLEMENTED,
+				     "group_by: this hub has no series by %.100s", name);
+	++*n;
+	return r;
+}
+
+int api_pyroscope_groups(struct connect_job *j, const json_t *groups, const struct selection *sel,
+			 struct pyroscope_label *ret, size_t *ret_n)
+{
+	int r = 0;
+
+	*ret_n = 0;
+	if (json_array_size(groups) > PYROSCOPE_MAX_LABELS)
+		return api_connect_fail(&j->q, CONNECT_INVALID_ARGUMENT,
+					"group_by: more than %d labels", PYROSCOPE_MAX_LABELS);
+	for (size_t i = 0; !r && i < json_array_size(groups); i++)
+		r = take_group(j, json_string_value(json_array_get(groups, i)), sel, ret, ret_n);
+	qsort(ret, *ret_n, sizeof(*ret), by_name);
+	return r;
 }
 
 int api_pyroscope_select_series(struct connect_job *j)
@@ -285,8 +291,7 @@ int api_pyroscope_select_series(struct connect_job *j)
 	pyroscope_type_of(sel->event, &t.type);
 	r = take_rest(&t, request, sel);
 	if (!r)
-		r = take_groups(&t, groups, sel);
-	qsort(t.labels, t.n_labels, sizeof(*t.labels), by_name);
+		r = api_pyroscope_groups(j, groups, sel, t.labels, &t.n_labels);
 	if (!r)
 		r = take_step(&t, request, sel);
 	if (!r)

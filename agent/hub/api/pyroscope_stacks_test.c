@@ -353,6 +353,89 @@ static void what_is_not_served(void **state)
 	check_error(f, STACKS, "{" OF(CPU, "{a=") "}", 400, "invalid_argument", "selector");
 }
 
+#define RENDER "/pyroscope/render"
+#define CPU_QUERY                                                                                  \
+	"uery=process_cpu%3Acpu%3Ananoseconds%3Acpu%3Ananoseconds%7Bnamespace%3D~%22.%2B%22%7D"
+
+static void rendered(void **state)
+{
+	struct fixture *f = *state;
+	_cleanup_free_ char *levels = NULL;
+
+	assert_int_equal(ask(f, "GET",
+			     RENDER "?q" CPU_QUERY
+				    "&from=1699999900000&until=1700000100&format=json",
+			     NULL, NULL),
+			 200);
+	levels = json_dumps(json_at(f->json, "flamebearer.levels"), JSON_COMPACT);
+	assert_string_equal(levels, "[[0,442000,0,0],[0,442000,0,1],[0,400000,400000,2,0,42000,"
+				    "42000,3]]");
+	assert_string_equal(json_str_at(f->json, "metadata.units", ""), "samples");
+	assert_int_equal(json_int_at(f->json, "metadata.sampleRate", 0), 1000000000);
+	assert_string_equal(json_str_at(f->json, "metadata.format", ""), "single");
+	assert_int_equal(json_int_at(f->json, "timeline.startTime", 0), T0 - 100);
+	assert_int_equal(json_int_at(f->json, "timeline.durationDelta", 0), 10);
+	assert_int_equal(json_array_size(json_at(f->json, "timeline.samples")), 21);
+	assert_int_equal(
+		json_integer_value(json_array_get(json_at(f->json, "timeline.samples"), 9)),
+		342000);
+	assert_int_equal(
+		json_integer_value(json_array_get(json_at(f->json, "timeline.samples"), 10)),
+		100000);
+	assert_int_equal(ask(f, "GET",
+			     RENDER "?q" CPU_QUERY "&from=1699999900&until=1700000100"
+				    "&format=dot&max-nodes=1",
+			     NULL, NULL),
+			 200);
+	assert_non_null(strstr(f->body, "the 1 greatest of 3 functions"));
+	assert_int_equal(
+		ask(f, "GET", RENDER "?query=off_cpu:off_cpu:nanoseconds::&format=dot", NULL, NULL),
+		200);
+	assert_string_equal(f->body, "");
+}
+
+static void rendered_differences(void **state)
+{
+	static const char path[] =
+		RENDER "-diff?leftQ" CPU_QUERY "&leftFrom=1699999900&leftUntil=1700000000"
+		       "&rightQ" CPU_QUERY "&rightFrom=1700000000&rightUntil=1700000100";
+	struct fixture *f = *state;
+	_cleanup_free_ char *levels = NULL;
+
+	assert_int_equal(ask(f, "GET", path, NULL, NULL), 200);
+	levels = json_dumps(json_at(f->json, "flamebearer.levels"), JSON_COMPACT);
+	assert_string_equal(levels, "[[0,342000,0,0,100000,0,0],[0,342000,0,0,100000,0,1],"
+				    "[0,300000,300000,0,100000,100000,2,0,42000,42000,0,0,0,3]]");
+	assert_string_equal(json_str_at(f->json, "metadata.format", ""), "double");
+	assert_int_equal(json_int_at(f->json, "leftTicks", 0), 342000);
+	assert_int_equal(json_int_at(f->json, "rightTicks", 0), 100000);
+}
+
+static void check_render_error(struct fixture *f, const char *path, int status, const char *code,
+			       const char *message)
+{
+	assert_int_equal(ask(f, "GET", path, NULL, NULL), status);
+	assert_string_equal(json_str_at(f->json, "code", ""), code);
+	if (!strstr(json_str_at(f->json, "message", ""), message))
+		fail_msg("%s: %s", path, f->body);
+}
+
+static void errors_of_render(void **state)
+{
+	struct fixture *f = *state;
+
+	check_render_error(f, RENDER, 400, "invalid_argument", "query");
+	check_render_error(f, RENDER "?q" CPU_QUERY "&from=x", 400, "invalid_argument",
+			   "x is no time");
+	check_render_error(f, RENDER "?q" CPU_QUERY "&from=5&until=4", 400, "invalid_argument",
+			   "start is after end");
+	check_render_error(f, RENDER "?q" CPU_QUERY "&format=svg", 501, "unimplemented", "format");
+	check_render_error(f, RENDER "?query=cpu", 400, "invalid_argument", "type");
+	check_render_error(f, RENDER "-diff?leftQ" CPU_QUERY, 400, "invalid_argument",
+			   "rightQuery");
+	check_error(f, RENDER, "{}", 405, "unimplemented", "");
+}
+
 static void a_tenant_gets_stacks_of_its_namespace(void **state)
 {
 	static const char *const headers[] = {"Content-Type: application/json", BEARER "tenant",
@@ -369,6 +452,11 @@ static void a_tenant_gets_stacks_of_its_namespace(void **state)
 				 200);
 		assert_null(strstr(f->body, "write"));
 	}
+	assert_int_equal(ask(f, "GET", RENDER "?q" CPU_QUERY "&from=1699999900&until=1700000100",
+			     BEARER "tenant", NULL),
+			 200);
+	assert_int_equal(json_int_at(f->json, "flamebearer.numTicks", 0), 440000);
+	assert_int_equal(ask(f, "GET", RENDER "?q" CPU_QUERY, NULL, NULL), 401);
 }
 
 static int fill_ours(void **state)
@@ -387,6 +475,9 @@ int main(void)
 		LOCAL(calls),
 		LOCAL(differences),
 		LOCAL(what_is_not_served),
+		LOCAL(rendered),
+		LOCAL(rendered_differences),
+		LOCAL(errors_of_render),
 		CLUSTER(a_tenant_gets_stacks_of_its_namespace),
 	};
 

@@ -63,6 +63,8 @@ static void by_tag(void **state)
 	assert_series(s, "pod_ns", 9, leaf(PRED_EQ, "thread", "worker"),
 		      "app: 150 0 0; lost ring_full: 3 0 0");
 	assert_series(s, "image", 9, NULL, "none: 170 70 0; lost ring_full: 3 0 0");
+	assert_series(s, STORE_TAG_PROCESS, 9, NULL,
+		      "1: 170 0 0; 2: 0 70 0; lost ring_full: 3 0 0");
 	assert_series(s, "pod_ns", 9, leaf(PRED_EQ, "pod_ns", "other"), "");
 }
 

@@ -45,6 +45,7 @@ static const struct {
 	{"app_service", "(SELECT s FROM strings WHERE id=se.app)", false},
 	{"process_id", "se.pid", false},
 	{"process_start_time", "se.start_ms", false},
+	{STORE_TAG_PROCESS, "se.id", false},
 	{"time", "sa.time", true},
 	{"cpu", "NULLIF(sa.cpu,-1)", true},
 	{"thread",

@@ -16,10 +16,7 @@ void store_ch_node(struct ch_where *w)
 
 void store_ch_process(struct ch_where *w)
 {
-	text(w, "(if(process_id=0 OR process_start_ms=0, cityHash64(app_service, pod_ns, pod, "
-		"pod_uid, container, container_id, image, pod_group, pod_group_type, tag_names, "
-		"tag_values), 0), process_id, process_start_ms, pod_cluster, pod_node, "
-		"unverified)");
+	text(w, CH_PROCESS);
 }
 
 static void put_second(struct ch_where *w, const char *compare, int64_t s)
