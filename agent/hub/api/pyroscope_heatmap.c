@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define MAX_READS  5 /* of the store, for the time of one series: each has STORE_MAX_STEPS steps */
-#define MAX_STEP_S (24 * 3600.0)
+#define MAX_STEP_S (24 * 3600.0) /* a slot */
 
 enum heatmap_type { HEATMAP_UNSPECIFIED, HEATMAP_INDIVIDUAL, HEATMAP_SPAN }; /* of the API */
 

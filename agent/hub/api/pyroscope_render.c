@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GET /pyroscope/render and /pyroscope/render-diff: a flame graph with its values over time, or a
- * call graph, of the parameters of the URL. Rights, limits and errors are those of the Connect calls.
+ * call graph, of the parameters of the URL. Rights, limits and errors are as in Connect calls.
  */
 #include "hub/api/pyroscope_stacks.h"
 #include "hub/pyroscope/render.h"

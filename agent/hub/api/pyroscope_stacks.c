@@ -8,8 +8,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#define DEFAULT_NODES 8192 /* as Pyroscope */
-#define MAX_NODES     1048576
+#define DEFAULT_NODES 8192    /* as Pyroscope */
+#define MAX_NODES     1048576 /* of one answer */
 #define TRACE_DIGITS  32
 #define SPAN_DIGITS   16
 #define MAX_IDS	      1000 /* spans or traces of one request */

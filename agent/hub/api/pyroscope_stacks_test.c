@@ -97,46 +97,50 @@ static void check_error(struct fixture *f, const char *path, const char *body, i
 		fail_msg("%s: %d %s", body, f->status, f->body);
 }
 
-#define FLAME(names, levels, total, max_self)                                                      \
-	"{\"flamegraph\":{\"names\":[" names "],\"levels\":[" levels "],\"total\":\"" total        \
-	"\",\"maxSelf\":\"" max_self "\"}}"
-#define LEVEL(values) "{\"values\":[" values "]}"
+/* A flame graph as "names|row|row|...": "total,main|0,5,0,0|0,5,5,1". */
+static char *text_of(const json_t *flame)
+{
+	struct buf b = {0};
+	const json_t *item, *value;
+	size_t i, k;
+
+	json_array_foreach (json_object_get(flame, "names"), i, item)
+		buf_printf(&b, "%s%s", i ? "," : "", json_string_value(item));
+	json_array_foreach (json_object_get(flame, "levels"), i, item)
+		json_array_foreach (json_object_get(item, "values"), k, value)
+			buf_printf(&b, "%s%s", k ? "," : "|", json_string_value(value));
+	return buf_steal(&b);
+}
+
+static void check_flame(struct fixture *f, const char *path, const char *body, const char *want)
+{
+	_cleanup_free_ char *text = NULL;
+
+	call(f, path, body);
+	text = text_of(json_at(f->json, "flamegraph"));
+	if (f->status != 200 || !streq(text, want))
+		fail_msg("%s: %d %s, not %s", body, f->status, f->body, want);
+}
 
 static void flame_graphs(void **state)
 {
 	struct fixture *f = *state;
 
-	check(f, STACKS, "{" OF_CPU "}",
-	      FLAME("\"total\",\"main\",\"[k] read\",\"[l] write\"",
-		    LEVEL("\"0\",\"442000\",\"0\",\"0\"") "," LEVEL(
-			    "\"0\",\"442000\",\"0\",\"1\"") "," LEVEL("\"0\",\"400000\",\"400000\","
-								      "\"2\",\"0\",\"42000\","
-								      "\"42000\",\"3\""),
-		    "442000", "400000"));
-	check(f, STACKS, "{" OF_MEM ",\"format\":\"PROFILE_FORMAT_FLAMEGRAPH\"}",
-	      FLAME("\"total\",\"main\",\"[l] write\"",
-		    LEVEL("\"0\",\"5000\",\"0\",\"0\"") "," LEVEL(
-			    "\"0\",\"5000\",\"0\",\"1\"") "," LEVEL("\"0\",\"5000\",\"5000\","
-								    "\"2\""),
-		    "5000", "5000"));
-	check(f, STACKS, "{" OF_CPU ",\"max_nodes\":2}",
-	      FLAME("\"total\",\"main\",\"[k] read\",\"other\"",
-		    LEVEL("\"0\",\"442000\",\"0\",\"0\"") "," LEVEL(
-			    "\"0\",\"442000\",\"0\",\"1\"") "," LEVEL("\"0\",\"400000\",\"400000\","
-								      "\"2\",\"0\",\"42000\","
-								      "\"42000\",\"3\""),
-		    "442000", "400000"));
-	check(f, STACKS,
-	      "{" OF_CPU ",\"stackTraceSelector\":{\"call_site\":[{\"name\":\"main\"},{\"name\":"
-	      "\"[l] write\"}]}}",
-	      FLAME("\"total\",\"main\",\"[l] write\"",
-		    LEVEL("\"0\",\"42000\",\"0\",\"0\"") "," LEVEL(
-			    "\"0\",\"42000\",\"0\",\"1\"") "," LEVEL("\"0\",\"42000\",\"42000\","
-								     "\"2\""),
-		    "42000", "42000"));
-	check(f, STACKS, "{" OF("off_cpu:off_cpu:nanoseconds::", "{}") "}",
-	      "{\"flamegraph\":{\"names\":[\"total\"],\"levels\":[" LEVEL(
-		      "\"0\",\"0\",\"0\",\"0\"") "]}}");
+	check_flame(f, STACKS, "{" OF_CPU "}",
+		    "total,main,[k] read,[l] write|0,442000,0,0|0,442000,0,1|"
+		    "0,400000,400000,2,0,42000,42000,3");
+	assert_string_equal(json_str_at(f->json, "flamegraph.total", ""), "442000");
+	assert_string_equal(json_str_at(f->json, "flamegraph.maxSelf", ""), "400000");
+	check_flame(f, STACKS, "{" OF_MEM ",\"format\":\"PROFILE_FORMAT_FLAMEGRAPH\"}",
+		    "total,main,[l] write|0,5000,0,0|0,5000,0,1|0,5000,5000,2");
+	check_flame(f, STACKS, "{" OF_CPU ",\"max_nodes\":2}",
+		    "total,main,[k] read,other|0,442000,0,0|0,442000,0,1|"
+		    "0,400000,400000,2,0,42000,42000,3");
+	check_flame(f, STACKS,
+		    "{" OF_CPU ",\"stackTraceSelector\":{\"call_site\":[{\"name\":\"main\"},"
+		    "{\"name\":\"[l] write\"}]}}",
+		    "total,main,[l] write|0,42000,0,0|0,42000,0,1|0,42000,42000,2");
+	check_flame(f, STACKS, "{" OF("off_cpu:off_cpu:nanoseconds::", "{}") "}", "total|0,0,0,0");
 }
 
 static void other_formats(void **state)
@@ -212,23 +216,16 @@ static void a_profile_in_both_codecs(void **state)
 
 static void calls(void **state)
 {
-	static const char one[] =
-		FLAME("\"total\",\"main\",\"[l] write\"",
-		      LEVEL("\"0\",\"40000\",\"0\",\"0\"") "," LEVEL(
-			      "\"0\",\"40000\",\"0\",\"1\"") "," LEVEL("\"0\",\"40000\",\"40000\","
-								       "\"2\""),
-		      "40000", "40000");
-	static const char none[] = "{\"flamegraph\":{\"names\":[\"total\"],\"levels\":[" LEVEL(
-		"\"0\",\"0\",\"0\",\"0\"") "]}}";
+	static const char one[] = "total,main,[l] write|0,40000,0,0|0,40000,0,1|0,40000,40000,2";
 	struct fixture *f = *state;
 
-	check(f, STACKS, "{" OF_CPU ",\"span_selector\":[\"" SPAN "\"]}", one);
-	check(f, STACKS, "{" OF_CPU ",\"span_selector\":[\"00F067AA0BA902B7\"]}", one);
-	check(f, STACKS, "{" OF_CPU ",\"traceIdSelector\":[\"" TRACE "\"]}", one);
-	check(f, QUERIER "SelectMergeSpanProfile", "{" OF_CPU ",\"spanSelector\":[\"" SPAN "\"]}",
-	      one);
-	check(f, QUERIER "SelectMergeSpanProfile",
-	      "{" OF_CPU ",\"spanSelector\":[\"ffffffffffffffff\"]}", none);
+	check_flame(f, STACKS, "{" OF_CPU ",\"span_selector\":[\"" SPAN "\"]}", one);
+	check_flame(f, STACKS, "{" OF_CPU ",\"span_selector\":[\"00F067AA0BA902B7\"]}", one);
+	check_flame(f, STACKS, "{" OF_CPU ",\"traceIdSelector\":[\"" TRACE "\"]}", one);
+	check_flame(f, QUERIER "SelectMergeSpanProfile",
+		    "{" OF_CPU ",\"spanSelector\":[\"" SPAN "\"]}", one);
+	check_flame(f, QUERIER "SelectMergeSpanProfile",
+		    "{" OF_CPU ",\"spanSelector\":[\"ffffffffffffffff\"]}", "total|0,0,0,0");
 	check_error(f, QUERIER "SelectMergeSpanProfile", "{" OF_CPU "}", 400, "invalid_argument",
 		    "span_selector");
 	check_error(f, STACKS, "{" OF_CPU ",\"span_selector\":[\"12\"]}", 400, "invalid_argument",
@@ -243,77 +240,13 @@ static void differences(void **state)
 {
 	struct fixture *f = *state;
 
-	check(f, QUERIER "Diff", "{\"left\":{" APP_ONLY "},\"right\":{" OF_CPU "}}",
-	      "{\"flamegraph\":{\"names\":[\"total\",\"main\",\"[k] read\",\"[l] write\"],"
-	      "\"levels\":[" LEVEL("\"0\",\"440000\",\"0\",\"0\",\"442000\",\"0\",\"0\"") "," LEVEL(
-		      "\"0\",\"440000\",\"0\",\"0\",\"442000\",\"0\",\"1\"") "," LEVEL("\"0\","
-										       "\"400000\","
-										       "\"400000\","
-										       "\"0\","
-										       "\"400000\","
-										       "\"400000\","
-										       "\"2\","
-										       "\"0\","
-										       "\"40000\","
-										       "\"40000\","
-										       "\"0\","
-										       "\"42000\","
-										       "\"42000\","
-										       "\"3\"") "],"
-												"\""
-												"to"
-												"ta"
-												"l"
-												"\""
-												":"
-												"\""
-												"88"
-												"20"
-												"00"
-												"\""
-												","
-												"\""
-												"ma"
-												"xS"
-												"el"
-												"f"
-												"\""
-												":"
-												"\""
-												"40"
-												"00"
-												"00"
-												"\""
-												","
-												"\""
-												"le"
-												"ft"
-												"Ti"
-												"ck"
-												"s"
-												"\""
-												":"
-												"\""
-												"44"
-												"00"
-												"00"
-												"\""
-												","
-												"\""
-												"ri"
-												"gh"
-												"tT"
-												"ic"
-												"ks"
-												"\""
-												":"
-												"\""
-												"44"
-												"20"
-												"00"
-												"\""
-												"}"
-												"}");
+	check_flame(f, QUERIER "Diff", "{\"left\":{" APP_ONLY "},\"right\":{" OF_CPU "}}",
+		    "total,main,[k] read,[l] write|0,440000,0,0,442000,0,0|"
+		    "0,440000,0,0,442000,0,1|0,400000,400000,0,400000,400000,2,"
+		    "0,40000,40000,0,42000,42000,3");
+	assert_string_equal(json_str_at(f->json, "flamegraph.leftTicks", ""), "440000");
+	assert_string_equal(json_str_at(f->json, "flamegraph.rightTicks", ""), "442000");
+	assert_string_equal(json_str_at(f->json, "flamegraph.total", ""), "882000");
 	check_error(f, QUERIER "Diff", "{\"left\":{" OF_CPU "},\"right\":{" OF_MEM "}}", 400,
 		    "invalid_argument", "different types");
 	check_error(f, QUERIER "Diff", "{\"left\":{" OF_CPU "}}", 400, "invalid_argument", "start");

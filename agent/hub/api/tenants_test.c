@@ -14,7 +14,11 @@
 #define OVER_TIME(x)                                                                               \
 	",\"step\":100,\"profileTypeID\":\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\","         \
 	"\"labelSelector\":\"{" x "}\""
-#define N(x) ",\"tag_filter\":\"" x "\""
+#define STACKS	       GRAFANA "SelectMergeStacktraces"
+#define CPU_ID	       "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+#define CALL(selector) ",\"profileTypeID\":\"" CPU_ID "\",\"labelSelector\":\"" selector "\""
+#define SIDE(selector) "{\"start\":1699999000000,\"end\":1700001000000" CALL(selector) "}"
+#define N(x)	       ",\"tag_filter\":\"" x "\""
 /* takes too many steps on the name of a pod of the other namespace */
 #define SLOW	      N("pod REGEXP '^(((.+)+)+)+\\\\d$'")
 #define OTHER_TRACE   "0000000000000000000000000000ab01"
@@ -237,6 +241,39 @@ static const struct attempt attempts[] = {
 	     OVER_TIME("") ",\"groupBy\":[\"service_name\"],\"limit\":1"),
 	DATA("the times of all profiles", GRAFANA "GetProfileStats", ""),
 	SAME("the size of a query", GRAFANA "AnalyzeQuery", ""),
+	/* Grafana: stacks */
+	DATA("a flame graph", STACKS, CALL("{}")),
+	DATA("a flame graph of the other", STACKS, CALL("{namespace=\\\"vault\\\"}")),
+	DATA("a flame graph of any namespace", STACKS, CALL("{namespace!=\\\"app\\\"}")),
+	DATA("a flame graph by a slow expression", STACKS, CALL("{pod=~\\\"(((.+)+)+)+[0-9]\\\"}")),
+	DATA("a tree in bytes", STACKS, CALL("{}") ",\"format\":2"),
+	DATA("a call graph", STACKS, CALL("{}") ",\"format\":3"),
+	DATA("a flame graph from a call site of both", STACKS,
+	     CALL("{}") ",\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"}]}"),
+	DATA("a flame graph of the other's trace", STACKS,
+	     CALL("{}") ",\"traceIdSelector\":[\"" OTHER_TRACE "\"]"),
+	DATA("a flame graph of the other's span", GRAFANA "SelectMergeSpanProfile",
+	     CALL("{}") ",\"spanSelector\":[\"00000000000000cd\"]"),
+	DATA("a flame graph of what could not be verified", STACKS,
+	     CALL("{unverified=\\\"true\\\"}")),
+	DATA("pprof", GRAFANA "SelectMergeProfile", CALL("{}")),
+	DATA("pprof in a flame graph's answer", STACKS, CALL("{}") ",\"format\":4"),
+	DATA("a difference of flame graphs", GRAFANA "Diff",
+	     ",\"left\":" SIDE("{namespace=\\\"app\\\"}") ",\"right\":" SIDE(
+		     "{namespace=\\\"vault\\\"}")),
+	DATA("a heat map", GRAFANA "SelectHeatmap", CALL("{}") ",\"step\":100"),
+	DATA("a heat map by namespace", GRAFANA "SelectHeatmap",
+	     CALL("{}") ",\"step\":100,\"group_by\":[\"namespace\"]"),
+	DATA("a flame graph by GET",
+	     "/pyroscope/render?query=" CPU_ID "%7B%7D&from=1699999000&until=1700001000", NULL),
+	DATA("a call graph by GET, of the other",
+	     "/pyroscope/render?query=" CPU_ID
+	     "%7Bnamespace%3D%22vault%22%7D&from=1699999000&until=1700001000&format=dot",
+	     NULL),
+	DATA("a difference by GET",
+	     "/pyroscope/render-diff?leftQuery=" CPU_ID "&leftFrom=1699999000&leftUntil=1700001000"
+	     "&rightQuery=" CPU_ID "&rightFrom=1699999000&rightUntil=1700001000",
+	     NULL),
 };
 
 /* ---- the two worlds ---- */

@@ -18,8 +18,8 @@ void pyroscope_scale_nodes(struct query_nodes *n, unsigned factor);
 #define PYROSCOPE_DIFF_BAR 7 /* numbers: offset, total, self of the left; of the right; name */
 /*
  * A flame graph: a row of bars for each depth, the root first. The offset of a bar is the distance
- * from the end of the one before it in its row (of the first: from 0). A bar stands over its parent,
- * behind the parent's own value.
+ * from the end of the one before it in its row (of the first: from 0). A bar stands over its
+ * parent, behind the parent's own value.
  */
 struct pyroscope_row {
 	int64_t *values;

@@ -222,7 +222,7 @@ struct query_node {
 	int64_t self, total;		/* total is self and the totals of the children */
 	int64_t before_self, before_total;
 };
-/* A parent, then what is below it; the child with the greatest total first. items[0] is the root. */
+/* A parent, then what is below it; the child with the greatest total first. The root is first. */
 struct query_nodes {
 	struct query_node *items;
 	size_t n, cap;
@@ -232,8 +232,9 @@ struct query_nodes {
 #define QUERY_OTHER "other" /* the leaf that has the rest of its parent */
 /*
  * Which nodes: of the stacks that begin with the names of call_site, those whose total reaches the
- * max_nodes-th greatest one. The rest of each node is one leaf, QUERY_OTHER. It also stands for what
- * the tree had no room for, and for stacks without levels. Nodes without any value are left out.
+ * max_nodes-th greatest one. The rest of each node is one leaf, QUERY_OTHER. It also stands for
+ * what the tree had no room for, and for stacks without levels. Nodes without any value are left
+ * out.
  */
 struct query_cut {
 	size_t max_nodes;

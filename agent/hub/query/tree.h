@@ -242,8 +242,9 @@ uint32_t query_walk_next(struct tree_walk *w);
 uint32_t query_walk_child(const struct tree_walk *w, uint32_t node);
 uint32_t query_walk_sibling(const struct tree_walk *w, uint32_t child);
 /*
- * What is below a node but not in the walk, or not in the tree, which had no room for it: self is in
- * the first selection, before_self in the one before. Its function has the number behind the last.
+ * What is below a node but not in the walk, or not in the tree, which had no room for it: self is
+ * in the first selection, before_self in the one before. Its function has the number behind the
+ * last.
  */
 struct tree_node query_walk_left_out(const struct tree_walk *w, uint32_t node);
 /* Sets t->order, if a walk has not set it. */

@@ -387,7 +387,7 @@ struct profile_file {
 	enum event event;	  /* of all profiles */
 	const char *const *notes; /* texts: what the file lacks, and how to read it */
 	size_t n_notes;
-	/* pprof: the only value of each sample; NULL: how many samples it is, and the event's value */
+	/* pprof: the only value of a sample; NULL: how many samples it is, and the event's value */
 	const struct profile_value *value;
 };
 /*

@@ -497,7 +497,7 @@ static void test_what_a_pprof_file_says_of_itself(void **state)
 	assert_has(&out, "\x60\x90\x4e", 3); /* period 10000 (ns): 10 us */
 }
 
-/* As another tool calls the values: one type, and one value a sample, which stops at the greatest. */
+/* One type, and one value a sample, which stops at the greatest number. */
 static void test_a_pprof_file_with_the_values_of_another_tool(void **state)
 {
 	static const struct profile_value ns = {"cpu", "nanoseconds", 1000};
