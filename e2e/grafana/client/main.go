@@ -117,6 +117,8 @@ func main() {
 	} {
 		s.labels()
 		s.series()
+		s.stacks()
+		s.render()
 		s.rest()
 		passed += s.passed
 		failed += s.failed
