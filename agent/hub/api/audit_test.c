@@ -95,6 +95,40 @@ static void who_read_what(void **state)
 	assert_int_equal(json_int_at(l, "rows", 9), 0);
 }
 
+#define CPU_ID "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+#define SIDE(selector)                                                                             \
+	"{\"profileTypeID\":\"" CPU_ID "\",\"labelSelector\":\"" selector "\","                    \
+	"\"start\":1699999000000,\"end\":1700001000000}"
+
+static void calls_of_grafana(void **state)
+{
+	static const char *const headers[] = {BEARER "viewer", "Content-Type: application/json",
+					      NULL};
+	static const char body[] = "{\"left\":" SIDE("{}") ",\"right\":" SIDE("{pod!='x'}") "}";
+	struct fixture *f = *state;
+	_cleanup_free_ char *text = NULL;
+	_cleanup_json_ json_t *lines = NULL;
+	const json_t *l;
+
+	capture(f);
+	ask_headers(f, "POST", "/querier.v1.QuerierService/Diff", headers, body, strlen(body));
+	ask(f, "GET", "/pyroscope/render?query=" CPU_ID "{}&from=1699999000&until=1700001000",
+	    BEARER "viewer", NULL);
+	text = written();
+	lines = lines_of(text, 2);
+	l = json_array_get(lines, 0);
+	assert_string_equal(json_str_at(l, "path", ""), "/querier.v1.QuerierService/Diff");
+	assert_string_equal(json_str_at(l, "left.label_selector", ""), "{}");
+	assert_string_equal(json_str_at(l, "right.label_selector", ""), "{pod!='x'}");
+	assert_string_equal(json_str_at(l, "right.profile_typeID", ""), CPU_ID);
+	assert_int_equal(json_int_at(l, "rows", 0), 2);
+	l = json_array_get(lines, 1);
+	assert_string_equal(json_str_at(l, "path", ""), "/pyroscope/render");
+	assert_string_equal(json_str_at(l, "label_selector", ""), "{}");
+	assert_int_equal(json_int_at(l, "start", 0), 1699999000000);
+	assert_int_equal(json_int_at(l, "rows", 0), 1);
+}
+
 /* No text of a request ends a line, or is a line of its own. */
 static void no_user_writes_a_line(void **state)
 {
@@ -121,6 +155,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		AUDITED(who_read_what),
+		AUDITED(calls_of_grafana),
 		AUDITED(no_user_writes_a_line),
 	};
 

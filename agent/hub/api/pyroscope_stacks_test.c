@@ -392,6 +392,21 @@ static void a_tenant_gets_stacks_of_its_namespace(void **state)
 	assert_int_equal(ask(f, "GET", RENDER "?q" CPU_QUERY, NULL, NULL), 401);
 }
 
+static void what_has_no_room_is_an_error(void **state)
+{
+	struct fixture *f = *state;
+
+	check_error(f, STACKS, "{" OF_CPU "}", 429, "resource_exhausted", "memory");
+	check_error(f, QUERIER "SelectMergeProfile", "{" OF_CPU "}", 429, "resource_exhausted",
+		    "memory");
+}
+
+static int setup_small(void **state)
+{
+	with_reply_bytes = 4096;
+	return setup_local(state);
+}
+
 static int fill_ours(void **state)
 {
 	(void)state;
@@ -412,6 +427,8 @@ int main(void)
 		LOCAL(rendered_differences),
 		LOCAL(errors_of_render),
 		CLUSTER(a_tenant_gets_stacks_of_its_namespace),
+		cmocka_unit_test_setup_teardown(what_has_no_room_is_an_error, setup_small,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, fill_ours, NULL);
