@@ -270,7 +270,10 @@ int store_read(struct store *s, const struct scope *scope, const struct selectio
 #define STORE_SNAPSHOT_S 90	/* the longest window, and its way to the hub */
 #define STORE_MAX_STEPS	 2000	/* in one answer; more are refused */
 #define STORE_MAX_STARTS 1000	/* of processes, in one answer; the oldest ones */
-/* As group_by: each process by itself. Users have no such tag, and its values say nothing. */
+/*
+ * As group_by: each process by itself (one that changes its name or tags is several). Users have no
+ * such tag, and its values say nothing.
+ */
 #define STORE_TAG_PROCESS "process"
 struct series_request {
 	const struct selection *sel;

@@ -325,11 +325,11 @@ void store_ch_overlap(struct ch_where *w, const struct selection *sel);
 void store_ch_samples(struct ch_where *w, const struct selection *sel, enum ch_which which);
 /* " AND ...": of snapshots of one process that end in one second, the one that counts */
 void store_ch_one_of_second(struct ch_where *w, const struct selection *sel);
-/* of a window: what its process is */
-#define CH_PROCESS                                                                                    \
-	"(if(process_id=0 OR process_start_ms=0, cityHash64(app_service, pod_ns, pod, pod_uid, "   \
-	"container, container_id, image, pod_group, pod_group_type, tag_names, tag_values), 0), "  \
-	"process_id, process_start_ms, pod_cluster, pod_node, unverified)"
+/* of a window: its process, as far as a node knows it by its number; its names and tags */
+#define CH_PROCESS "process_id, process_start_ms, pod_cluster, pod_node, unverified"
+#define CH_ITS_TAGS                                                                                \
+	"cityHash64(app_service, pod_ns, pod, pod_uid, container, container_id, image, "           \
+	"pod_group, pod_group_type, tag_names, tag_values)"
 void store_ch_node(struct ch_where *w);
 void store_ch_process(struct ch_where *w);
 

@@ -16,7 +16,7 @@ void store_ch_node(struct ch_where *w)
 
 void store_ch_process(struct ch_where *w)
 {
-	text(w, CH_PROCESS);
+	text(w, "(if(process_id=0 OR process_start_ms=0, " CH_ITS_TAGS ", 0), " CH_PROCESS ")");
 }
 
 static void put_second(struct ch_where *w, const char *compare, int64_t s)

@@ -32,7 +32,7 @@ static const struct tag_sql table[] = {
 	{"app_service", "app_service", NULL, false, false, false, false},
 	{"process_id", "process_id", NULL, true, false, false, false},
 	{"process_start_time", "process_start_ms", NULL, true, false, false, false},
-	{STORE_TAG_PROCESS, CH_PROCESS, NULL, false, false, false, false},
+	{STORE_TAG_PROCESS, "(" CH_PROCESS ", " CH_ITS_TAGS ")", NULL, false, false, false, false},
 	{"time", "toUnixTimestamp(time)", NULL, true, true, false, false},
 	{"cpu", "cpu", "cpu>=0", true, true, false, false},
 	{"trace_id", "lower(hex(trace))", NULL, false, true, false, true},
