@@ -164,7 +164,7 @@ static void reply_with(reply_fn *fn, const struct call *c, int status, const cha
 		encoding = xasprintf("Content-Encoding: %s", api_encoding_name(c->encoded));
 		all[i++] = encoding;
 	}
-	if (c->file_name && c->left_out) {
+	if (status == 200 && c->left_out) {
 		left_out = xasprintf("Podflame-Left-Out: %s", c->left_out);
 		all[i++] = left_out;
 	}

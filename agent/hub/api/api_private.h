@@ -50,7 +50,7 @@ struct call {
 	bool has_scope;
 	char *scope_note; /* what is not in the answer because of that; NULL: nothing */
 	const char *file_name; /* the name under which a browser keeps the answer; NULL: none */
-	char *left_out; /* of a file: what it lacks, as words; NULL: nothing */
+	char *left_out; /* what the answer lacks, as words, for a header; NULL: nothing */
 	enum api_encoding accepts;
 	enum api_encoding encoded; /* the encoding of the reply's body */
 	bool accepts_gzip;

@@ -53,26 +53,25 @@ static int write_file(const struct file_job *j, const struct query_file *f,
 	return e;
 }
 
-/* Some formats have no place for notes: a header says what the file lacks. NULL: nothing. */
-static char *left_out(const struct call *c, const struct store_summary *s, bool lacks_names)
+void api_query_left_out(struct query_job *q, bool samples, bool stacks)
 {
+	struct call *c = q->call;
 	const char *const words[] = {c->scope_note ? "namespaces" : NULL,
-				     lacks_names ? "names" : NULL,
-				     s->n_losses ? "samples" : NULL,
-				     s->truncated ? "stacks" : NULL};
+				     q->unread ? "names" : NULL,
+				     samples ? "samples" : NULL, stacks ? "stacks" : NULL};
 	struct buf b = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
 		if (words[i])
 			buf_printf(&b, "%s%s", b.len ? ", " : "", words[i]);
-	return b.len ? buf_steal(&b) : NULL;
+	free(c->left_out);
+	c->left_out = b.len ? buf_steal(&b) : NULL;
 }
 
 static int read_file(struct file_job *j, struct buf *out, struct field_error *reterr)
 {
 	struct selection *sel = j->request.tracing.selection;
 	struct symbols_names *names = api_query_names(&j->q, sel);
-	_cleanup_free_ char *unread = NULL;
 	struct store_summary s = {0};
 	struct query_file *f;
 	int e;
@@ -84,8 +83,8 @@ static int read_file(struct file_job *j, struct buf *out, struct field_error *re
 		e = write_file(j, f, &s, out);
 	if (e == -E2BIG)
 		field_error_set(reterr, "file", "the file would be too large: ask for less");
-	unread = names ? symbols_names_unread(names) : NULL;
-	j->q.call->left_out = left_out(j->q.call, &s, unread != NULL);
+	j->q.unread = names ? symbols_names_unread(names) : NULL;
+	api_query_left_out(&j->q, s.n_losses, s.truncated);
 	j->q.n_rows = s.n_rows;
 	query_file_free(f);
 	symbols_names_free(names);

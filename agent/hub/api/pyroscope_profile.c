@@ -13,6 +13,7 @@ static int read_file(struct connect_job *j, const struct stacks_query *s, struct
 	query_file_set_call_site(f, s->cut.call_site, s->cut.n_call_site);
 	r = store_read(j->q.store, &j->q.call->scope, s->selection, query_file_add, f, ret, reterr);
 	j->q.n_rows += ret->n_rows;
+	api_query_left_out(&j->q, ret->n_losses, ret->truncated);
 	return r;
 }
 

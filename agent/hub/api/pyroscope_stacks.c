@@ -197,13 +197,15 @@ void api_stacks_sides_done(struct stacks_sides *s)
 
 /* ---- stacks ---- */
 
-static int read_rows(struct connect_job *j, const struct stacks_query *s, struct tree *t)
+static int read_rows(struct connect_job *j, const struct stacks_query *s, struct stacks *to)
 {
 	struct store_summary summary = {0};
 	struct field_error e = {0};
-	int r = api_query_tree(&j->q, s->selection, -1, t, &summary, &e);
+	int r = api_query_tree(&j->q, s->selection, -1, to->tree, &summary, &e);
 
 	j->q.n_rows += summary.n_rows;
+	to->lacks_samples |= summary.n_losses > 0;
+	to->lacks_stacks |= summary.truncated;
 	store_summary_done(&summary);
 	return r ? api_connect_store_failed(&j->q, r, &e) : 0;
 }
@@ -224,18 +226,20 @@ int api_stacks_read(struct connect_job *j, const struct stacks_query *s,
 
 	*ret = (struct stacks){.tree = query_tree_new(&(struct tree_form){
 				       .only_frames = true, .max_nodes = QUERY_MAX_COLUMNS})};
-	r = read_rows(j, s, ret->tree);
+	r = read_rows(j, s, ret);
 	if (!r && before) {
 		query_tree_before(ret->tree);
-		r = read_rows(j, before, ret->tree);
+		r = read_rows(j, before, ret);
 	}
 	if (!r && query_nodes_of(ret->tree, &cut, j->out.budget, &ret->nodes))
 		r = too_large(j);
-	if (r)
+	if (r) {
 		api_stacks_free(ret);
-	else
-		pyroscope_scale_nodes(&ret->nodes, (unsigned)s->type.factor);
-	return r;
+		return r;
+	}
+	pyroscope_scale_nodes(&ret->nodes, (unsigned)s->type.factor);
+	api_query_left_out(&j->q, ret->lacks_samples, ret->lacks_stacks);
+	return 0;
 }
 
 void api_stacks_free(struct stacks *s)

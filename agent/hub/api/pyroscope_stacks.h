@@ -30,6 +30,7 @@ void api_stacks_done(struct stacks_query *s);
 struct stacks {
 	struct tree *tree;
 	struct query_nodes nodes;
+	bool lacks_samples, lacks_stacks; /* as in api_query_left_out() */
 };
 /* before: the selection with which it is compared; NULL: none. */
 int api_stacks_read(struct connect_job *j, const struct stacks_query *s,

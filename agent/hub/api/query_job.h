@@ -23,7 +23,7 @@ struct query_job {
 	struct api_encoder *encoder; /* of the pieces; NULL: the reply is one */
 	bool goes_on;		 /* on the loop thread: kind->go_on was called */
 	atomic_bool given_up;	 /* the client has closed the connection */
-	char *unread;		 /* which uploaded symbols a tree lacks; NULL: none */
+	char *unread;		 /* which uploaded symbols the answer lacks; NULL: none */
 	uint64_t n_rows;	 /* rows, groups or values that were read: for audit.c */
 	json_t *audit;		 /* the line of audit.c; NULL: none */
 	size_t n_kept;		 /* bytes of what the last piece is made of */
@@ -84,6 +84,13 @@ void api_query_json(struct query_job *q, json_t *body); /* takes ownership of bo
 /* Reads the rows of a selection into a tree, with the names that uploaded symbols have. */
 int api_query_tree(struct query_job *q, struct selection *s, int max_kernel_stack_depth,
 		   struct tree *t, struct store_summary *ret, struct field_error *reterr);
+
+/* ---- files.c ---- */
+/*
+ * Some formats have no place for notes: a header says what the answer lacks. Namespaces that the
+ * user may not see, samples that were lost, stacks that are added up.
+ */
+void api_query_left_out(struct query_job *q, bool samples, bool stacks);
 
 /* ---- audit.c: who read what ---- */
 void api_audit_begin(struct query_job *q); /* on the worker, before the query */
