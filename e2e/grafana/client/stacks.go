@@ -19,6 +19,8 @@ const (
 	trace = "000000000000000000000000000000ab"
 )
 
+type stacksRequest = querierv1.SelectMergeStacktracesRequest
+
 // bar is one of a flame graph. Of a difference, [0] is the left side and [1] the right one.
 type bar struct {
 	path               string
@@ -43,7 +45,8 @@ func read(names []string, levels []*querierv1.Level, sides int) []string {
 				end[i] = b.start[i] + b.total[i]
 			}
 			if depth > 0 {
-				parent := slices.IndexFunc(above, func(p bar) bool { return contains(p, b, sides) })
+				parent := slices.IndexFunc(above,
+					func(p bar) bool { return contains(p, b, sides) })
 				if parent < 0 {
 					return append(lines, "no bar contains "+b.path)
 				}
@@ -100,17 +103,20 @@ func tree(b []byte) []string {
 // samples writes the type of a profile, and each sample as LEAF<CALLER VALUE.
 func samples(p *googlev1.Profile) []string {
 	var lines []string
+	functions, names := map[uint64]uint64{}, map[uint64]int64{}
+	for _, l := range p.Location {
+		functions[l.Id] = l.Line[0].FunctionId
+	}
+	for _, f := range p.Function {
+		names[f.Id] = f.Name
+	}
 	for _, t := range p.SampleType {
 		lines = append(lines, p.StringTable[t.Type]+" in "+p.StringTable[t.Unit])
 	}
 	for _, s := range p.Sample {
 		var stack []string
 		for _, id := range s.LocationId {
-			l := p.Location[slices.IndexFunc(p.Location,
-				func(l *googlev1.Location) bool { return l.Id == id })]
-			f := p.Function[slices.IndexFunc(p.Function,
-				func(f *googlev1.Function) bool { return f.Id == l.Line[0].FunctionId })]
-			stack = append(stack, p.StringTable[f.Name])
+			stack = append(stack, p.StringTable[names[functions[id]]])
 		}
 		lines = append(lines, fmt.Sprint(strings.Join(stack, "<"), s.Value))
 	}
@@ -118,13 +124,12 @@ func samples(p *googlev1.Profile) []string {
 }
 
 // merge asks for the stacks of a request, whose times are those of all that is stored.
-func (s *suite) merge(q *querierv1.SelectMergeStacktracesRequest,
-) *querierv1.SelectMergeStacktracesResponse {
+func (s *suite) merge(q *stacksRequest) *querierv1.SelectMergeStacktracesResponse {
 	q.Start, q.End = s.start, s.end
 	return call(s, "SelectMergeStacktraces", s.querier.SelectMergeStacktraces, q)
 }
 
-func (s *suite) flame(q *querierv1.SelectMergeStacktracesRequest) []string {
+func (s *suite) flame(q *stacksRequest) []string {
 	f := s.merge(q).Flamegraph
 	return read(f.GetNames(), f.GetLevels(), 1)
 }
@@ -137,34 +142,35 @@ func (s *suite) flameGraphs() {
 	one := []string{"total 0/3000000", "total/main 0/3000000",
 		"total/main/[l] web-1 3000000/3000000"}
 	nodes := int64(2)
-	s.check("a flame graph", s.flame(&querierv1.SelectMergeStacktracesRequest{
+	s.check("a flame graph", s.flame(&stacksRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}"}), whole)
-	s.check("of a snapshot", s.flame(&querierv1.SelectMergeStacktracesRequest{
+	s.check("of a snapshot", s.flame(&stacksRequest{
 		ProfileTypeID: live, LabelSelector: `{service_name="web"}`}),
 		[]string{"total 0/700", "total/main 0/700", "total/main/[l] web-1 700/700"})
-	s.check("of few nodes", s.flame(&querierv1.SelectMergeStacktracesRequest{
+	s.check("of few nodes", s.flame(&stacksRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}", MaxNodes: &nodes}),
 		[]string{"total 0/6579000", "total/main 9000/6579000",
 			"total/main/[l] web-1 6000000/6000000", "total/main/other 570000/570000"})
-	s.check("of a call site", s.flame(&querierv1.SelectMergeStacktracesRequest{
+	s.check("of a call site", s.flame(&stacksRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}",
 		StackTraceSelector: &typesv1.StackTraceSelector{CallSite: []*typesv1.Location{
 			{Name: "main"}, {Name: "[l] web-2"}}}}),
-		[]string{"total 0/500000", "total/main 0/500000", "total/main/[l] web-2 500000/500000"})
-	s.check("of a span", s.flame(&querierv1.SelectMergeStacktracesRequest{
+		[]string{"total 0/500000", "total/main 0/500000",
+			"total/main/[l] web-2 500000/500000"})
+	s.check("of a span", s.flame(&stacksRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}", SpanSelector: []string{span}}), one)
-	s.check("of a trace", s.flame(&querierv1.SelectMergeStacktracesRequest{
+	s.check("of a trace", s.flame(&stacksRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}", TraceIdSelector: []string{trace}}), one)
-	s.check("of nothing", s.flame(&querierv1.SelectMergeStacktracesRequest{
+	s.check("of nothing", s.flame(&stacksRequest{
 		ProfileTypeID: cpu, LabelSelector: `{pod="none"}`}), []string{"total 0/0"})
 	f := call(s, "SelectMergeSpanProfile", s.querier.SelectMergeSpanProfile,
 		&querierv1.SelectMergeSpanProfileRequest{ProfileTypeID: cpu, LabelSelector: "{}",
 			Start: s.start, End: s.end, SpanSelector: []string{span}}).Flamegraph
 	s.check("SelectMergeSpanProfile", read(f.GetNames(), f.GetLevels(), 1), one)
 	d := call(s, "Diff", s.querier.Diff, &querierv1.DiffRequest{
-		Left: &querierv1.SelectMergeStacktracesRequest{ProfileTypeID: cpu,
+		Left: &stacksRequest{ProfileTypeID: cpu,
 			LabelSelector: `{pod="web-1"}`, Start: s.start, End: s.end},
-		Right: &querierv1.SelectMergeStacktracesRequest{ProfileTypeID: cpu,
+		Right: &stacksRequest{ProfileTypeID: cpu,
 			LabelSelector: `{namespace="app"}`, Start: s.start, End: s.end}}).Flamegraph
 	s.check("Diff", read(d.GetNames(), d.GetLevels(), 2), []string{
 		"total 0/6000000 0/6500000", "total/main 0/6000000 0/6500000",
@@ -174,28 +180,31 @@ func (s *suite) flameGraphs() {
 		[]int64{6000000, 6500000, 12500000})
 }
 
+func (s *suite) profile(site ...*typesv1.Location) []string {
+	return samples(call(s, "SelectMergeProfile", s.querier.SelectMergeProfile,
+		&querierv1.SelectMergeProfileRequest{ProfileTypeID: cpu, LabelSelector: "{}",
+			Start: s.start, End: s.end,
+			StackTraceSelector: &typesv1.StackTraceSelector{CallSite: site}}))
+}
+
 func (s *suite) otherFormats() {
-	s.check("a tree", tree(s.merge(&querierv1.SelectMergeStacktracesRequest{
+	s.check("a tree", tree(s.merge(&stacksRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}",
 		Format: querierv1.ProfileFormat_PROFILE_FORMAT_TREE}).Tree),
 		[]string{"main 9000", "main/[l] web-1 6000000", "main/[l] web-2 500000",
 			"main/[l] keys-1 70000"})
-	dot := s.merge(&querierv1.SelectMergeStacktracesRequest{ProfileTypeID: cpu,
+	dot := s.merge(&stacksRequest{ProfileTypeID: cpu,
 		LabelSelector: "{}", Format: querierv1.ProfileFormat_PROFILE_FORMAT_DOT}).GetDot()
 	s.check("a call graph", strings.Contains(dot, `N1 -> N2 [label="6000000 (91.20%)"]`), true)
 	profile := []string{"cpu in nanoseconds", "[l] web-1<main[6000000]",
 		"[l] web-2<main[500000]", "[l] keys-1<main[70000]", "main[9000]"}
-	s.check("pprof in an answer", samples(s.merge(&querierv1.SelectMergeStacktracesRequest{
+	s.check("pprof in an answer", samples(s.merge(&stacksRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}",
-		Format: querierv1.ProfileFormat_PROFILE_FORMAT_PPROF}).GetPprof().GetProfile()), profile)
-	s.check("SelectMergeProfile", samples(call(s, "SelectMergeProfile",
-		s.querier.SelectMergeProfile, &querierv1.SelectMergeProfileRequest{ProfileTypeID: cpu,
-			LabelSelector: "{}", Start: s.start, End: s.end})), profile)
-	s.check("SelectMergeProfile of a call site", samples(call(s, "SelectMergeProfile",
-		s.querier.SelectMergeProfile, &querierv1.SelectMergeProfileRequest{ProfileTypeID: cpu,
-			LabelSelector: "{}", Start: s.start, End: s.end,
-			StackTraceSelector: &typesv1.StackTraceSelector{CallSite: []*typesv1.Location{
-				{Name: "main"}, {Name: "[l] keys-1"}}}})),
+		Format: querierv1.ProfileFormat_PROFILE_FORMAT_PPROF}).GetPprof().GetProfile()),
+		profile)
+	s.check("SelectMergeProfile", s.profile(), profile)
+	s.check("SelectMergeProfile of a call site",
+		s.profile(&typesv1.Location{Name: "main"}, &typesv1.Location{Name: "[l] keys-1"}),
 		[]string{"cpu in nanoseconds", "[l] keys-1<main[70000]"})
 }
 
@@ -228,29 +237,29 @@ func (s *suite) stacks() {
 		LabelSelector: `{namespace="app"}`, Step: 20, GroupBy: []string{"pod"}}),
 		[]string{`{pod="web-1"} 0: 1 from 1000000 20: 1 from 2000000 1 from 2875000`,
 			`{pod="web-2"} 20: 1 from 500000`})
-	stacks := func(name string, want connect.Code, q *querierv1.SelectMergeStacktracesRequest) {
+	stacks := func(name string, want connect.Code, q *stacksRequest) {
 		q.ProfileTypeID = cpu
 		q.LabelSelector = "{}"
 		refused(s, name, want, s.querier.SelectMergeStacktraces, q)
 	}
 	negative := int64(-1)
 	stacks("stacks without times", connect.CodeInvalidArgument,
-		&querierv1.SelectMergeStacktracesRequest{})
+		&stacksRequest{})
 	stacks("nodes below 0", connect.CodeInvalidArgument,
-		&querierv1.SelectMergeStacktracesRequest{Start: s.start, End: s.end, MaxNodes: &negative})
+		&stacksRequest{Start: s.start, End: s.end, MaxNodes: &negative})
 	stacks("spans and traces", connect.CodeInvalidArgument,
-		&querierv1.SelectMergeStacktracesRequest{Start: s.start, End: s.end,
+		&stacksRequest{Start: s.start, End: s.end,
 			SpanSelector: []string{span}, TraceIdSelector: []string{trace}})
 	stacks("an unknown format", connect.CodeUnimplemented,
-		&querierv1.SelectMergeStacktracesRequest{Start: s.start, End: s.end, Format: 77})
+		&stacksRequest{Start: s.start, End: s.end, Format: 77})
 	stacks("ids of profiles", connect.CodeUnimplemented,
-		&querierv1.SelectMergeStacktracesRequest{Start: s.start, End: s.end,
+		&stacksRequest{Start: s.start, End: s.end,
 			ProfileIdSelector: []string{"7c9e6679-7425-40de-944b-e07fc1f90ae7"}})
 	refused(s, "a difference of types", connect.CodeInvalidArgument, s.querier.Diff,
 		&querierv1.DiffRequest{
-			Left: &querierv1.SelectMergeStacktracesRequest{ProfileTypeID: cpu, Start: s.start,
+			Left: &stacksRequest{ProfileTypeID: cpu, Start: s.start,
 				End: s.end, LabelSelector: "{}"},
-			Right: &querierv1.SelectMergeStacktracesRequest{ProfileTypeID: live,
+			Right: &stacksRequest{ProfileTypeID: live,
 				Start: s.start, End: s.end, LabelSelector: "{}"}})
 	refused(s, "no span", connect.CodeInvalidArgument, s.querier.SelectMergeSpanProfile,
 		&querierv1.SelectMergeSpanProfileRequest{ProfileTypeID: cpu, LabelSelector: "{}",
