@@ -74,10 +74,10 @@ static void parse_hz(struct argp_state *state, struct record_options *o, const c
 
 static void parse_event(struct argp_state *state, struct record_options *o, const char *arg)
 {
-	_cleanup_free_ char *known = profile_event_names();
+	_cleanup_free_ char *known = profile_sampled_event_names();
 	enum event event;
 
-	if (profile_event_from_name(arg, &event))
+	if (profile_event_from_name(arg, &event) || !profile_event_info(event)->spec_field)
 		argp_error(state, "--event: '%s' is not one of %s", arg, known);
 	if (o->event_given && event != o->event)
 		argp_error(state,

@@ -11,7 +11,7 @@ static json_t *tag_json(const struct tag_info *t)
 	json_t *events = t->event_mask ? json_array() : NULL;
 	const char *unset = query_tag_unset(t);
 
-	for (enum event e = 0; t->event_mask && e < _EVENT_MAX; e++)
+	PROFILE_EACH_EVENT (e)
 		if (t->event_mask & 1u << e)
 			json_array_append_new(events, json_string(profile_event_info(e)->name));
 	if (events) {

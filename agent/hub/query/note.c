@@ -13,7 +13,10 @@ static void nothing_stored(const struct event_info *e, bool asked_for,
 	int n = snprintf(ret, REPLY_NOTE_BYTES,
 			 "no %s profile is stored for this time, process and filter", e->name);
 
-	if (asked_for)
+	if (!e->spec_field)
+		n += snprintf(ret + n, REPLY_NOTE_BYTES - n,
+			      ": programs must push it (docs/push.md)");
+	else if (asked_for)
 		n += snprintf(ret + n, REPLY_NOTE_BYTES - n, ": a target must ask for %s",
 			      e->spec_field);
 	if (e->local_key)
@@ -70,7 +73,7 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 	*ret = 0;
 	if (s->n_rows && e->snapshot)
 		snprintf(ret, REPLY_NOTE_BYTES,
-			 "live bytes as of the newest snapshot of each process");
+			 "live %s as of the newest snapshot of each process", e->unit);
 	else if (r->send_queue_only && s->n_profiles)
 		snprintf(ret, REPLY_NOTE_BYTES,
 			 "only requests for the send queue: receive requests and registered memory "

@@ -15,7 +15,7 @@ static uint64_t longest_of(const uint64_t *of_event, const struct store_config *
 {
 	uint64_t longest_ns = of_event[0];
 
-	for (enum event e = 0; e < _EVENT_MAX; e++)
+	for (enum event e = 0; e < _EVENT_ALL; e++)
 		if (is_longer(of_event[e], longest_ns))
 			longest_ns = of_event[e];
 	for (size_t i = 0; i < c->n_ns_retention; i++)
@@ -44,24 +44,24 @@ int store_keeps_check(const struct store_config *c, struct field_error *reterr)
 
 void store_keeps_begin(struct keeps *ret, const struct store_config *c)
 {
-	uint64_t of_event[_EVENT_MAX];
+	uint64_t of_event[_EVENT_ALL];
 	enum event event;
 
 	*ret = (struct keeps){0};
-	for (event = 0; event < _EVENT_MAX; event++)
+	for (event = 0; event < _EVENT_ALL; event++)
 		of_event[event] = c->retention_ns;
 	for (size_t i = 0; i < c->n_event_retention; i++)
 		if (!profile_event_from_name(c->event_retention[i].name, &event))
 			of_event[event] = c->event_retention[i].ns;
 	ret->longest_ns = longest_of(of_event, c);
-	ret->rules = xcalloc(_EVENT_MAX + c->n_ns_retention, sizeof(*ret->rules));
+	ret->rules = xcalloc(_EVENT_ALL + c->n_ns_retention, sizeof(*ret->rules));
 	ret->namespaces = xcalloc(c->n_ns_retention + 1, sizeof(*ret->namespaces));
 	for (size_t i = 0; i < c->n_ns_retention; i++) {
 		ret->namespaces[ret->n_namespaces++] = xstrdup(c->ns_retention[i].name);
 		add_rule(ret, c->ns_retention[i].name, 0, c->ns_retention[i].ns);
 	}
-	for (event = 0; event < _EVENT_MAX; event++)
-		add_rule(ret, NULL, event, of_event[event]);
+	PROFILE_EACH_EVENT (e)
+		add_rule(ret, NULL, e, of_event[e]);
 }
 
 void store_keeps_done(struct keeps *k)

@@ -229,7 +229,7 @@ static int make_list(struct sqlite_store *s, const char *sql, const char *before
 	if (!r && before)
 		r = store_sq_exec(s->writer, before);
 	for (size_t i = 0; !r && i < n; i += 3) {
-		enum event event = (enum event)MIN(MAX(list[i], 0), _EVENT_MAX - 1);
+		enum event event = (enum event)MIN(MAX(list[i], 0), _EVENT_ALL - 1);
 
 		if (!profile_event_info(event)->snapshot)
 			r = make_one(s, list[i], list[i + 1], list[i + 2]);

@@ -23,7 +23,7 @@ struct choosing {
 };
 /* The samples of a series; of snapshots, those in the newest one of its process. */
 struct counts {
-	uint64_t of[_EVENT_MAX];
+	uint64_t of[_EVENT_ALL];
 };
 
 /* ---- values and their sums ---- */
@@ -122,7 +122,7 @@ static int count_samples(struct choosing *c, const struct selection *sel)
 {
 	_cleanup_(store_where_done) struct where w = {0};
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
-	bool snapshots[_EVENT_MAX] = {false}; /* whether the event has some */
+	bool snapshots[_EVENT_ALL] = {false}; /* whether the event has some */
 	int rc, e;
 
 	if (c->start_s == sel->time_start_s && c->end_s == sel->time_end_s)
@@ -137,7 +137,7 @@ static int count_samples(struct choosing *c, const struct selection *sel)
 		int event = sqlite3_column_int(st, 0);
 		int64_t series = sqlite3_column_int64(st, 1), n = sqlite3_column_int64(st, 2);
 
-		if (event < 0 || event >= _EVENT_MAX || series <= 0 || n <= 0)
+		if (event < 0 || event >= _EVENT_ALL || series <= 0 || n <= 0)
 			continue;
 		if (profile_event_info((enum event)event)->snapshot)
 			snapshots[event] = true;
@@ -146,7 +146,7 @@ static int count_samples(struct choosing *c, const struct selection *sel)
 	}
 	if (!e)
 		e = store_sq_errno(rc);
-	for (enum event of = 0; !e && of < _EVENT_MAX; of++)
+	for (enum event of = 0; !e && of < _EVENT_ALL; of++)
 		if (snapshots[of])
 			e = count_newest(c, of);
 	return e;
@@ -154,7 +154,7 @@ static int count_samples(struct choosing *c, const struct selection *sel)
 
 static void add_events(struct value **values, const struct counts *counts)
 {
-	for (enum event e = 0; e < _EVENT_MAX; e++)
+	PROFILE_EACH_EVENT (e)
 		add_value(values, profile_event_info(e)->name, counts->of[e]);
 }
 
@@ -268,8 +268,8 @@ static int count(struct choosing *c, const struct store_choice *choice)
 	if (!needs_samples(choice))
 		return count_samples(c, choice->sel);
 	forget_counts(c);
-	for (enum event of = 0; !e && of < _EVENT_MAX; of++)
-		if (events || of == choice->sel->event)
+	PROFILE_EACH_EVENT (of)
+		if (!e && (events || of == choice->sel->event))
 			e = count_each_sample(c, choice->sel, of);
 	return e;
 }

@@ -67,8 +67,8 @@ static int delete_until(sqlite3 *db, int64_t cut_s, uint64_t *ret_n_profiles)
 	int r = run_with(db, "DELETE FROM profiles WHERE time<=?1", cut_s);
 
 	*ret_n_profiles = r ? 0 : (uint64_t)sqlite3_changes64(db);
-	for (int event = 0; !r && event < _EVENT_MAX; event++)
-		r = delete_snapshots(db, event, cut_s);
+	PROFILE_EACH_EVENT (event)
+		r = r ? r : delete_snapshots(db, (int)event, cut_s);
 	for (size_t i = 0; !r && i < ARRAY_SIZE(steps); i++)
 		r = run_with(db, steps[i], cut_s);
 	if (!r)
@@ -168,8 +168,8 @@ static int delete_slice(sqlite3 *db, const struct store_slice *slice, uint64_t *
 	*ret_n_profiles = 0;
 	for (size_t i = 0; !r && i < ARRAY_SIZE(before); i++)
 		r = run_of(db, before[i], slice, 0);
-	for (int event = 0; !r && event < _EVENT_MAX; event++)
-		r = store_expire_event(db, event, slice, ret_n_profiles);
+	PROFILE_EACH_EVENT (event)
+		r = r ? r : store_expire_event(db, (int)event, slice, ret_n_profiles);
 	for (size_t i = 0; !r && i < ARRAY_SIZE(after); i++)
 		r = run_of(db, after[i], slice, 0);
 	return r;

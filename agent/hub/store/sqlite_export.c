@@ -165,7 +165,7 @@ static int add_profile(struct exporting *x, const struct moment_key *key, int64_
 	const struct export_series *se = store_export_series(&x->words, key->series);
 	int rc, r = 0;
 
-	if (!se || key->event < 0 || key->event >= _EVENT_MAX)
+	if (!se || key->event < 0 || key->event >= _EVENT_ALL)
 		return x->words.error;
 	sqlite3_bind_int64(x->get, 1, id);
 	rc = sqlite3_step(x->get);

@@ -135,8 +135,8 @@ static int expire_slice(struct sqlite_store *s, struct keep_rule *rule, int64_t 
 
 	if (r)
 		return r;
-	for (enum event e = 0; !r && e < _EVENT_MAX; e++)
-		if (rule->ns || rule->event == e)
+	PROFILE_EACH_EVENT (e)
+		if (!r && (rule->ns || rule->event == e))
 			r = delete_event(s, rule, e, until_s, &n_profiles);
 	if (!r && rule->ns)
 		r = end_series(s, until_s);

@@ -157,13 +157,13 @@ static int used_in(struct sqlite_store *s, int64_t place, struct id_set *ret)
 	char sql[256];
 	int r = 0;
 
-	for (int event = 0; !r && event < _EVENT_MAX; event++) {
+	PROFILE_EACH_EVENT (event) {
 		snprintf(sql, sizeof(sql),
 			 "SELECT x.stack FROM series AS se CROSS JOIN profiles AS p, "
 			 "pf_samples(p.samples, p.time) AS x WHERE se.place=%" PRId64
 			 " AND p.event=%d AND p.series=se.id",
-			 place, event);
-		r = ids_collect(s->writer, sql, ret);
+			 place, (int)event);
+		r = r ? r : ids_collect(s->writer, sql, ret);
 	}
 	return r;
 }

@@ -367,6 +367,14 @@ static void no_pod(struct asking *a)
 			xasprintf("kubectl -n %s get pods", a->q->ns));
 }
 
+/* No target asks for an event that programs push. */
+static char *why_not_pushed(const struct event_info *e)
+{
+	return xasprintf("podflame does not sample %s: a program pushes it, and none that this "
+			 "selects has (docs/push.md).",
+			 e->name);
+}
+
 json_t *why_of_cluster(const struct why_question *q, const struct why_cluster *c)
 {
 	struct asking a = {.q = q,
@@ -390,6 +398,10 @@ json_t *why_of_cluster(const struct why_question *q, const struct why_cluster *c
 		return a.reasons;
 	}
 	no_pod(&a);
+	if (!a.event->spec_field) {
+		why_add(a.reasons, "event_not_asked", why_not_pushed(a.event), NULL);
+		return a.reasons;
+	}
 	json_array_foreach (c->targets, i, t)
 		judge(&a, t);
 	if (a.n_selecting)
@@ -412,6 +424,8 @@ json_t *why_of_local(const struct why_question *q)
 				  "false.",
 				  e->name, e->local_key),
 			NULL);
+	else if (!e->spec_field)
+		why_add(list, "event_not_asked", why_not_pushed(e), NULL);
 	else if (!by_default)
 		why_add(list, "event_not_asked",
 			xasprintf("podflame local does not record %s: podflame record does.",

@@ -263,6 +263,8 @@ static const struct {
 	{"otlp_profiles_skipped_total",
 	 "Profiles in requests that the hub did not take, by reason."},
 	{"otlp_waits_unknown_total", "Waits of a cause that this hub does not know."},
+	{"pprof_types_skipped_total",
+	 "Types of values in pushed profiles that the hub did not take, by reason."},
 	{"queries_busy_seconds_total", "Wall time that queries took."},
 	{"queries_refused_total", "Queries that were refused because too many waited."},
 	{"queries_total", "Queries done."},

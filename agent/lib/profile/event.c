@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables of events and of causes of waits. A new event needs a row here, a probe and a BPF
- * program.
+ * The tables of events and of causes of waits. A new event that podflame samples needs a row here,
+ * a probe and a BPF program. Those that programs push have DeepFlow's names; their times are in
+ * microseconds, as all times here.
  */
 #include "lib/profile/profile.h"
 
-static const struct event_info events[_EVENT_MAX] = {
+#define PUSHED "pushed a sample of it"
+
+static const struct event_info events[_EVENT_ALL] = {
 	[EVENT_ON_CPU] = {"on-cpu", "onCpu", "microseconds", "on_cpu", false, "used the CPU", NULL,
 			  "process_cpu:cpu:nanoseconds:cpu:nanoseconds"},
 	[EVENT_OFF_CPU] = {"off-cpu", "offCpu", "microseconds", "off_cpu", false,
@@ -28,6 +31,27 @@ static const struct event_info events[_EVENT_MAX] = {
 	[EVENT_RDMA_LATENCY] = {"rdma-latency", "rdmaLatency", "microseconds", "rdma_latency",
 				false, "took the completion of a request to an RDMA device", NULL,
 				NULL},
+	[EVENT_CPU] = {"cpu", NULL, "microseconds", "cpu", false, PUSHED, NULL, NULL},
+	[EVENT_WALL] = {"wall", NULL, "microseconds", "wall", false, PUSHED, NULL,
+			"wall:wall:nanoseconds:wall:nanoseconds"},
+	[EVENT_ALLOC_OBJECTS] = {"alloc_objects", NULL, "objects", "alloc_objects", false, PUSHED,
+				 NULL, "memory:alloc_objects:count:space:bytes"},
+	[EVENT_ALLOC_SPACE] = {"alloc_space", NULL, "bytes", "alloc_space", false, PUSHED, NULL,
+			       NULL},
+	[EVENT_INUSE_OBJECTS] = {"inuse_objects", NULL, "objects", "inuse_objects", true, PUSHED,
+				 NULL, "memory:inuse_objects:count:space:bytes"},
+	[EVENT_INUSE_SPACE] = {"inuse_space", NULL, "bytes", "inuse_space", true, PUSHED, NULL,
+			       NULL},
+	[EVENT_GOROUTINES] = {"goroutines", NULL, "goroutines", "goroutines", true, PUSHED, NULL,
+			      "goroutine:goroutine:count:goroutine:count"},
+	[EVENT_MUTEX_COUNT] = {"mutex_count", NULL, "lock_samples", "mutex_count", false, PUSHED,
+			       NULL, "mutex:contentions:count:contentions:count"},
+	[EVENT_MUTEX_DURATION] = {"mutex_duration", NULL, "microseconds", "mutex_duration", false,
+				  PUSHED, NULL, "mutex:delay:nanoseconds:contentions:count"},
+	[EVENT_BLOCK_COUNT] = {"block_count", NULL, "lock_samples", "block_count", false, PUSHED,
+			       NULL, "block:contentions:count:contentions:count"},
+	[EVENT_BLOCK_DURATION] = {"block_duration", NULL, "microseconds", "block_duration", false,
+				  PUSHED, NULL, "block:delay:nanoseconds:contentions:count"},
 };
 
 const struct event_info *profile_event_info(enum event e)
@@ -42,6 +66,15 @@ static void list_add(struct buf *list, const char *name)
 }
 
 char *profile_event_names(void)
+{
+	struct buf list = {0};
+
+	PROFILE_EACH_EVENT(e)
+	list_add(&list, events[e].name);
+	return buf_steal(&list);
+}
+
+char *profile_sampled_event_names(void)
 {
 	struct buf list = {0};
 
@@ -61,8 +94,8 @@ char *profile_event_fields(void)
 
 int profile_event_from_name(const char *name, enum event *ret)
 {
-	for (int i = 0; i < _EVENT_MAX; i++) {
-		if (!streq(events[i].name, name))
+	for (int i = 0; i < _EVENT_ALL; i++) {
+		if (!str_equal(events[i].name, name))
 			continue;
 		*ret = (enum event)i;
 		return 0;

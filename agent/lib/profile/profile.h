@@ -20,12 +20,29 @@ enum event {
 	EVENT_ON_GPU,
 	EVENT_RDMA,
 	EVENT_RDMA_LATENCY,
-	_EVENT_MAX,
+	_EVENT_MAX,	/* the events before it are those that podflame samples */
+	/*
+	 * What programs push that profile themselves. Stores keep these numbers, and numbers below
+	 * 16 are those of bpf/abi.h.
+	 */
+	EVENT_CPU = 16,
+	EVENT_WALL,
+	EVENT_ALLOC_OBJECTS,
+	EVENT_ALLOC_SPACE,
+	EVENT_INUSE_OBJECTS,
+	EVENT_INUSE_SPACE,
+	EVENT_GOROUTINES,
+	EVENT_MUTEX_COUNT,
+	EVENT_MUTEX_DURATION,
+	EVENT_BLOCK_COUNT,
+	EVENT_BLOCK_DURATION,
+	_EVENT_ALL,	/* above all events; not every number below it is one */
 };
 struct event_info {
 	const char *name;		/* the name in queries (profile_event_type): "on-cpu" */
-	const char *spec_field;		/* in a target's spec.events: "onCpu" */
-	const char *unit;		/* "microseconds", "bytes" */
+	/* in a target's spec.events: "onCpu"; NULL: podflame does not sample this event */
+	const char *spec_field;
+	const char *unit;		/* "microseconds", "bytes", or what is counted: "objects" */
 	const char *otlp_sample_type;	/* the name of the type in OTLP and pprof: "on_cpu" */
 	/* the newest profile replaces older ones; values of several profiles are not added up */
 	bool snapshot;
@@ -35,13 +52,19 @@ struct event_info {
 	/* Pyroscope's type id, if its tools know one; NULL: one is made (hub/pyroscope/types.c) */
 	const char *pyroscope_type;
 };
+/* name is NULL if no event has the number. */
 const struct event_info *profile_event_info(enum event e);
+/* Runs a statement for each event, also for those that podflame does not sample. */
+#define PROFILE_EACH_EVENT(e)                                                                      \
+	for (enum event e = 0; e < _EVENT_ALL; e++)                                                \
+		if (profile_event_info(e)->name)
 int profile_event_from_name(const char *name, enum event *ret);
 /*
- * For texts: the names of all events ("on-cpu, off-cpu, ..."), and their fields in a target's
- * spec.events ("onCpu, offCpu, ..."). The caller frees them.
+ * For texts: the names of all events ("on-cpu, off-cpu, ..."); the names of those that podflame
+ * samples, and their fields in a target's spec.events ("onCpu, offCpu, ..."). The caller frees them.
  */
 char *profile_event_names(void);
+char *profile_sampled_event_names(void);
 char *profile_event_fields(void);
 
 /* The cause of a wait, for off-cpu samples: their tag `wait`. */

@@ -175,10 +175,41 @@ static void test_each_event_has_a_row(void **state)
 	}
 }
 
+/* Programs push these: no target can ask for them. */
+static void test_events_that_are_pushed(void **state)
+{
+	_cleanup_free_ char *names = profile_event_names(), *fields = profile_event_fields(),
+			    *sampled = profile_sampled_event_names();
+	enum event back;
+	size_t n = 0;
+
+	(void)state;
+	PROFILE_EACH_EVENT(e)
+	{
+		const struct event_info *i = profile_event_info(e);
+
+		assert_non_null(strstr(names, i->name));
+		assert_int_equal(profile_event_from_name(i->name, &back), 0);
+		assert_int_equal(back, e);
+		assert_true(i->spec_field || e >= EVENT_CPU);
+		if (e < EVENT_CPU)
+			continue;
+		n++;
+		assert_true(i->unit && i->otlp_sample_type && i->done && !i->spec_field);
+	}
+	assert_int_equal(n, _EVENT_ALL - EVENT_CPU);
+	assert_null(strstr(sampled, "goroutines"));
+	assert_null(strstr(fields, "goroutines"));
+	assert_int_equal(profile_event_from_name("", &back), -ENOENT);
+}
+
 /* Stores have these numbers in their tables. */
 static void test_numbers_in_stores_stay(void **state)
 {
 	(void)state;
+	assert_int_equal(EVENT_RDMA_LATENCY, 8);
+	assert_int_equal(EVENT_CPU, 16);
+	assert_int_equal(EVENT_BLOCK_DURATION, 26);
 	assert_int_equal(FRAME_LIBRARY, 1);
 	assert_int_equal(FRAME_CUDA, 6);
 	assert_int_equal(FRAME_MARKER, 8);
@@ -525,6 +556,7 @@ int main(void)
 		cmocka_unit_test(test_total_has_three_levels),
 		cmocka_unit_test(test_what_was_waited_for_is_the_leaf),
 		cmocka_unit_test(test_each_event_has_a_row),
+		cmocka_unit_test(test_events_that_are_pushed),
 		cmocka_unit_test(test_numbers_in_stores_stay),
 		cmocka_unit_test(test_semicolon_cannot_split_a_frame),
 		cmocka_unit_test(test_marker_does_not_hide_the_outermost_frame),
