@@ -111,7 +111,7 @@ static void certificate_ready(struct tls *tls, void *arg)
 		loop_stop(h->loop, 1);
 		return;
 	}
-	log_info("serving API and page on %s:%u, OTLP on %s:%u", h->conf->api_address,
+	log_info("serving API and page on %s:%u, OTLP and pushed profiles on %s:%u", h->conf->api_address,
 		 http_server_port(h->api_server), h->conf->ingest_address,
 		 http_server_port(h->ingest_server));
 }
@@ -236,6 +236,8 @@ static int open_modules(struct hub *h)
 		.forward = h->kept.forward,
 		.writer = h->writer,
 		.auth = h->local ? NULL : hub_senders_auth,
+		.push_auth = hub_senders_push_auth,
+		.push_rights = hub_senders_push_rights,
 		.auth_arg = h->senders,
 		.pods = h->pods,
 		.cluster_name = h->conf->cluster_name,

@@ -15,6 +15,10 @@ struct senders {
 struct sender_check {
 	struct senders *senders;
 	char *authorization, *peer, *node;
+	/* of one that pushes: */
+	json_t *user;
+	char *ns;
+	bool everywhere;
 	void (*done)(const struct ingest_sender *s, void *arg);
 	void *done_arg;
 };
@@ -24,12 +28,17 @@ static void check_free(struct sender_check *c)
 	free(c->authorization);
 	free(c->peer);
 	free(c->node);
+	json_decref(c->user);
+	free(c->ns);
 	free(c);
 }
 
 static void sender_done(struct sender_check *c, const struct gate_answer *a, bool hosts)
 {
-	c->done(&(struct ingest_sender){a->status, a->error, c->node ?: a->node, hosts, NULL},
+	c->done(&(struct ingest_sender){.status = a->status,
+					.error = a->error,
+					.node = c->node ?: a->node,
+					.hosts = hosts},
 		c->done_arg);
 	check_free(c);
 }
@@ -42,6 +51,8 @@ static void hosts_checked(const struct gate_answer *a, void *arg)
 	may.status = a->status == 403 ? 200 : a->status;
 	sender_done(arg, &may, a->status == 200);
 }
+
+static const struct gate_right send_right = {"create", "profiles"};
 
 static void sender_checked(const struct gate_answer *a, void *arg)
 {
@@ -60,7 +71,12 @@ static void cluster_checked(int status, const char *cluster, const char *error, 
 {
 	struct sender_check *c = arg;
 
-	c->done(&(struct ingest_sender){status, error, "", true, cluster}, c->done_arg);
+	c->done(&(struct ingest_sender){.status = status,
+					.error = error,
+					.node = "",
+					.hosts = true,
+					.cluster = cluster},
+		c->done_arg);
 	check_free(c);
 }
 
@@ -72,7 +88,6 @@ void hub_senders_auth(const char *authorization, const char *peer,
 		      void (*done)(const struct ingest_sender *s, void *arg), void *done_arg,
 		      void *arg)
 {
-	static const struct gate_right send = {"create", "profiles"};
 	struct sender_check *c = xcalloc(1, sizeof(*c));
 	const char *error, *token = api_gate_bearer(authorization, &error);
 	struct senders *s = arg;
@@ -85,7 +100,90 @@ void hub_senders_auth(const char *authorization, const char *peer,
 	if (s->issuers && token && issuers_knows(s->issuers, token))
 		issuers_check(s->issuers, token, peer, cluster_checked, c);
 	else
-		api_gate_check(s->gate, authorization, peer, &send, sender_checked, c);
+		api_gate_check(s->gate, authorization, peer, &send_right, sender_checked, c);
+}
+
+/* ---- who pushes ---- */
+
+/* The first value of a claim of the token; "": it has none. */
+static const char *claim(const json_t *user, const char *name)
+{
+	const json_t *values = json_object_get(json_object_get(user, "extra"), name);
+
+	return json_string_value(json_array_get(values, 0)) ?: "";
+}
+
+/* The namespace in "system:serviceaccount:NAMESPACE:NAME". NULL: the user is no such account. */
+static char *namespace_of(const json_t *user)
+{
+	static const char prefix[] = "system:serviceaccount:";
+	const char *name = json_str_at(user, "username", "");
+	const char *ns = name + strlen(prefix);
+
+	if (!str_has_prefix(name, prefix) || *ns == ':' || !strchr(ns, ':'))
+		return NULL;
+	return xstrndup(ns, strcspn(ns, ":"));
+}
+
+static void pusher_done(struct sender_check *c, int status, const char *error)
+{
+	c->done(
+		&(struct ingest_sender){
+			.status = status,
+			.error = error,
+			.node = claim(c->user, "authentication.kubernetes.io/node-name"),
+			.ns = c->ns ?: "",
+			.pod = claim(c->user, "authentication.kubernetes.io/pod-name"),
+			.pod_uid = claim(c->user, "authentication.kubernetes.io/pod-uid"),
+			.everywhere = c->everywhere,
+			.user = c->user},
+		c->done_arg);
+	check_free(c);
+}
+
+static void own_namespace_checked(int status, const char *error, void *arg)
+{
+	pusher_done(arg, status, error);
+}
+
+static void pusher_checked(const struct gate_answer *a, void *arg)
+{
+	struct sender_check *c = arg;
+
+	if (a->status != 200 && a->status != 403) {
+		pusher_done(c, a->status, a->error);
+		return;
+	}
+	c->user = json_incref((json_t *)a->user_info);
+	c->ns = namespace_of(c->user);
+	c->everywhere = a->status == 200;
+	if (!c->ns)
+		pusher_done(c, 403, "only service accounts may push profiles");
+	else if (c->everywhere)
+		pusher_done(c, 200, NULL);
+	else
+		api_gate_check_in(c->senders->gate, c->user, &send_right,
+				  (const char *const *)&c->ns, 1, own_namespace_checked, c);
+}
+
+void hub_senders_push_auth(const char *authorization, const char *peer,
+			   void (*done)(const struct ingest_sender *s, void *arg), void *done_arg,
+			   void *arg)
+{
+	struct sender_check *c = xcalloc(1, sizeof(*c));
+	struct senders *s = arg;
+
+	*c = (struct sender_check){.senders = s, .done = done, .done_arg = done_arg};
+	api_gate_check(s->gate, authorization, peer, &send_right, pusher_checked, c);
+}
+
+void hub_senders_push_rights(const json_t *user, const char *const *namespaces, size_t n,
+			     void (*done)(int status, const char *error, void *arg), void *done_arg,
+			     void *arg)
+{
+	struct senders *s = arg;
+
+	api_gate_check_in(s->gate, user, &send_right, namespaces, n, done, done_arg);
 }
 
 /* ---- start and end ---- */
@@ -135,7 +233,7 @@ struct senders *hub_senders_free(struct senders *s)
 {
 	if (!s)
 		return NULL;
-	api_gate_free(s->gate, false);
+	api_gate_free(s->gate, true);
 	issuers_free(s->issuers);
 	free(s);
 	return NULL;

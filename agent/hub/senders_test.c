@@ -21,8 +21,8 @@ static struct senders *senders;
 static struct {
 	unsigned n;
 	int status;
-	char *error, *node, *cluster;
-	bool hosts;
+	char *error, *node, *cluster, *ns, *pod, *pod_uid;
+	bool hosts, everywhere;
 } said;
 
 static void said_done(void)
@@ -30,6 +30,9 @@ static void said_done(void)
 	free(said.error);
 	free(said.node);
 	free(said.cluster);
+	free(said.ns);
+	free(said.pod);
+	free(said.pod_uid);
 	memset(&said, 0, sizeof(said));
 }
 
@@ -45,6 +48,10 @@ static void done(const struct ingest_sender *s, void *arg)
 	said.node = xstrdup(s->node);
 	said.cluster = xstrdup(s->cluster);
 	said.hosts = s->hosts;
+	said.ns = xstrdup(s->ns);
+	said.pod = xstrdup(s->pod);
+	said.pod_uid = xstrdup(s->pod_uid);
+	said.everywhere = s->everywhere;
 }
 
 static void ask(const char *token)
@@ -167,6 +174,121 @@ static void test_without_a_token(void **state)
 	assert_int_equal(sent.n, 0);
 }
 
+/* ---- who pushes ---- */
+
+/* Asks about a program that pushes; the API server says whose token it has. */
+static void push_as(const char *user)
+{
+	said_done();
+	hub_senders_push_auth("Bearer t", "10.0.0.1", done, &said, senders);
+	answer_with(json_pack("{s:b, s:[s], s:{s:s, s:{s:[s], s:[s], s:[s]}}}", "authenticated", 1,
+			      "audiences", "podflame-ingest", "user", "username", user, "extra",
+			      "authentication.kubernetes.io/node-name", "n1",
+			      "authentication.kubernetes.io/pod-name", "web-1",
+			      "authentication.kubernetes.io/pod-uid", "uid-1"));
+}
+
+/* The answer to the next SubjectAccessReview, which must be about this namespace; NULL: all. */
+static void allow_in(const char *ns, bool allowed)
+{
+	static const char at[] = "spec.resourceAttributes.";
+	_cleanup_free_ char *path = xasprintf("%snamespace", at), *verb = xasprintf("%sverb", at),
+			    *resource = xasprintf("%sresource", at);
+
+	assert_non_null(strstr(sent.path, "subjectaccessreviews"));
+	assert_string_equal(json_str_at(sent.body, path, "(all)"), ns ?: "(all)");
+	assert_string_equal(json_str_at(sent.body, verb, ""), "create");
+	assert_string_equal(json_str_at(sent.body, resource, ""), "profiles");
+	answer_with(json_pack("{s:b}", "allowed", allowed));
+}
+
+static void test_a_program_that_pushes(void **state)
+{
+	(void)state;
+	push_as("system:serviceaccount:app:web");
+	allow_in(NULL, false);
+	assert_int_equal(said.n, 0);
+	allow_in("app", true);
+	assert_int_equal(said.n, 1);
+	assert_int_equal(said.status, 200);
+	assert_string_equal(said.ns, "app");
+	assert_string_equal(said.pod, "web-1");
+	assert_string_equal(said.pod_uid, "uid-1");
+	assert_string_equal(said.node, "n1");
+	assert_false(said.everywhere || said.hosts);
+}
+
+static void test_a_program_without_the_right(void **state)
+{
+	(void)state;
+	push_as("system:serviceaccount:app:web");
+	allow_in(NULL, false);
+	allow_in("app", false);
+	assert_int_equal(said.status, 403);
+	assert_string_equal(said.error, "this user may not do that in namespace app: a Role with "
+					"verb create on profiles.podflame.io is needed there");
+}
+
+static void test_a_user_that_pushes(void **state)
+{
+	static const char *const users[] = {"jane", "system:serviceaccount:app",
+					    "system:serviceaccount::x", "system:node:n1"};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(users); i++) {
+		hub_senders_free(senders); /* forgets the token */
+		assert_int_equal(hub_senders_new(timer_loop(), testkube(), &conf, &senders, NULL),
+				 0);
+		push_as(users[i]);
+		allow_in(NULL, true);
+		assert_int_equal(said.status, 403);
+		assert_string_equal(said.error, "only service accounts may push profiles");
+	}
+}
+
+static void test_who_may_send_everything(void **state)
+{
+	(void)state;
+	push_as("system:serviceaccount:podflame:podflame-agent");
+	allow_in(NULL, true);
+	assert_int_equal(said.status, 200);
+	assert_true(said.everywhere);
+}
+
+static void rights_said(int status, const char *error, void *arg)
+{
+	snprintf(arg, 200, "%d %s", status, error ?: "");
+}
+
+static void test_rights_in_further_namespaces(void **state)
+{
+	static const char *const both[] = {"bank", "vault"};
+	_cleanup_json_ json_t *user = json_pack("{s:s}", "username", "system:serviceaccount:a:b");
+	char text[200] = "";
+
+	(void)state;
+	hub_senders_push_rights(user, both, 1, rights_said, text, senders);
+	allow_in("bank", true);
+	assert_string_equal(text, "200 ");
+	/* the answer about bank is kept */
+	hub_senders_push_rights(user, both, 2, rights_said, text, senders);
+	allow_in("vault", false);
+	assert_string_equal(text, "403 this user may not do that in namespace vault: a Role with "
+				  "verb create on profiles.podflame.io is needed there");
+}
+
+/* A check that has not ended when the hub ends is answered. */
+static void test_the_hub_ends(void **state)
+{
+	(void)state;
+	push_as("system:serviceaccount:app:web");
+	allow_in(NULL, false);
+	senders = hub_senders_free(senders);
+	assert_int_equal(said.status, 503);
+	sent.fn(0, NULL, "too late", sent.arg);
+	sent.fn = NULL;
+}
+
 static void test_a_wrong_file_stops_the_start(void **state)
 {
 	struct senders *untouched = NULL;
@@ -222,6 +344,12 @@ int main(void)
 		TEST(test_a_forged_token_of_a_registered_cluster),
 		TEST(test_an_agent_of_the_own_cluster),
 		TEST(test_without_a_token),
+		TEST(test_a_program_that_pushes),
+		TEST(test_a_program_without_the_right),
+		TEST(test_a_user_that_pushes),
+		TEST(test_who_may_send_everything),
+		TEST(test_rights_in_further_namespaces),
+		TEST(test_the_hub_ends),
 		TEST(test_a_wrong_file_stops_the_start),
 		TEST(test_health),
 	};

@@ -113,3 +113,10 @@ const char *api_gate_bearer(const char *authorization, const char **ret_error);
 /* peer: as in struct http_in */
 void api_gate_check(struct gate *g, const char *authorization, const char *peer,
 		const struct gate_right *right, gate_fn *fn, void *arg);
+/*
+ * Whether a user, as in user_info, has a right in each of these namespaces. status: 200; 403, and
+ * error names the first one without it; 503. fn is called once, maybe before this function returns.
+ */
+typedef void gate_in_fn(int status, const char *error, void *arg);
+void api_gate_check_in(struct gate *g, const json_t *user, const struct gate_right *right,
+		       const char *const *namespaces, size_t n, gate_in_fn *fn, void *arg);

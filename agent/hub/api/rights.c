@@ -261,6 +261,57 @@ void api_rights_end(struct asking *a)
 	go_on(g);
 }
 
+/* ---- the right in each of some namespaces ---- */
+
+struct check_in {
+	struct asking *asking;
+	const struct gate_right *right;
+	char **names;
+	size_t n;
+	gate_in_fn *fn;
+	void *arg;
+};
+
+static void check_in_done(struct check_in *c)
+{
+	for (size_t i = 0; i < c->n; i++)
+		free(c->names[i]);
+	free(c->names);
+	free(c);
+}
+
+static void all_asked(int status, const char *error, const enum may_see *may, void *arg)
+{
+	struct check_in *c = arg;
+	_cleanup_free_ char *text = NULL;
+
+	for (size_t i = 0; status == 200 && i < c->n; i++) {
+		if (may[i] == MAY_SEE)
+			continue;
+		status = may[i] == MAY_NOT_SEE ? 403 : 503;
+		error = text = xasprintf("this user may not do that in namespace %.63s: a Role "
+					 "with verb %s on %s.podflame.io is needed there",
+					 c->names[i], c->right->verb, c->right->resource);
+	}
+	c->fn(status, error, c->arg);
+	check_in_done(c);
+}
+
+void api_gate_check_in(struct gate *g, const json_t *user, const struct gate_right *right,
+		       const char *const *namespaces, size_t n, gate_in_fn *fn, void *arg)
+{
+	struct check_in *c = xcalloc(1, sizeof(*c));
+
+	*c = (struct check_in){.right = right,
+			       .names = xcalloc(n + 1, sizeof(*c->names)),
+			       .n = n,
+			       .fn = fn,
+			       .arg = arg};
+	for (size_t i = 0; i < n; i++)
+		c->names[i] = xstrdup(namespaces[i]);
+	api_rights_ask(g, user, right, c->names, n, all_asked, c, &c->asking);
+}
+
 void api_rights_stop(struct gate *g, bool answer)
 {
 	g->is_asking = true; /* no further review begins */

@@ -29,7 +29,7 @@ static int rpc_code(int status)
 	}
 }
 
-static const char *header_of(int status)
+const char *ingest_header_of(int status)
 {
 	switch (status) {
 	case 401:
@@ -46,7 +46,7 @@ static const char *header_of(int status)
 	}
 }
 
-static void count_answer(int status)
+void ingest_count_answer(int status)
 {
 	char code[12];
 
@@ -58,17 +58,17 @@ void ingest_accept(struct http_conn *c, size_t n_skipped, const char *why)
 {
 	_cleanup_buf_ struct buf b = {0};
 
-	count_answer(200);
+	ingest_count_answer(200);
 	otlp_answer(n_skipped, why, &b);
 	http_reply(c, 200, OTLP_CONTENT_TYPE, NULL, b.data ? b.data : "", b.len);
 }
 
 void ingest_refuse(struct http_conn *c, int status, const char *reason, const char *message)
 {
-	const char *headers[] = {header_of(status), NULL};
+	const char *headers[] = {ingest_header_of(status), NULL};
 	_cleanup_buf_ struct buf b = {0};
 
-	count_answer(status);
+	ingest_count_answer(status);
 	buf_printf(&b, "{\"code\":%d,\"message\":", rpc_code(status));
 	buf_json_string(&b, message);
 	if (reason)

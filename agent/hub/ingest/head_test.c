@@ -41,7 +41,8 @@ struct world {
 	struct timer guard;
 	int status; /* what auth returns for the sender */
 	const char *node, *cluster;
-	bool late; /* auth does not call done; the test calls it later */
+	const char *ns; /* of one that pushes */
+	bool late;	/* auth does not call done; the test calls it later */
 	unsigned n_asked;
 	void (*done)(const struct ingest_sender *s, void *arg);
 	void *done_arg;
@@ -60,8 +61,12 @@ static void auth(const char *authorization, const char *peer,
 	if (w->late)
 		loop_stop(w->loop, 0);
 	else
-		done(&(struct ingest_sender){w->status, w->status == 200 ? "" : "because", w->node,
-					     true, w->cluster},
+		done(&(struct ingest_sender){.status = w->status,
+					     .error = w->status == 200 ? "" : "because",
+					     .node = w->node,
+					     .hosts = true,
+					     .cluster = w->cluster,
+					     .ns = w->ns},
 		     done_arg);
 }
 
@@ -69,7 +74,8 @@ static int setup(void **state)
 {
 	const struct store_config sc = {.kind = "null"};
 	struct world *w = xcalloc(1, sizeof(*w));
-	struct ingest_config ic = {.auth = auth, .auth_arg = w, .cluster_name = "c1"};
+	struct ingest_config ic = {
+		.auth = auth, .push_auth = auth, .auth_arg = w, .cluster_name = "c1"};
 	struct http_server_config hc = {.address = "127.0.0.1",
 					.max_body_bytes = OTLP_MAX_BYTES,
 					.head = ingest_http_head,
@@ -237,7 +243,10 @@ static void a_body_waits_for_its_sender(void **state)
 	call(w, &p, PATH TOKEN TYPE CHUNKED NOT_YET);
 	run(w); /* until the hub asks about the sender */
 	assert_int_equal(recv(p.fd, (char[1]){0}, 1, MSG_DONTWAIT), -1);
-	w->done(&(struct ingest_sender){200, "", "node-a", true, NULL}, w->done_arg);
+	w->done(
+		&(struct ingest_sender){
+			.status = 200, .error = "", .node = "node-a", .hosts = true},
+		w->done_arg);
 	assert_string_equal(hear(&p), MAY_COME);
 	say(&p, EMPTY_BODY);
 	assert_said(hear(&p), "HTTP/1.1 200 ", "");
@@ -551,6 +560,35 @@ static void one_sender_takes_half(void **state, const char *cluster)
 		hang_up(&peers[i]);
 }
 
+#define PUSH_HEAD "POST /ingest?name=x&format=pprof HTTP/1.1\r\n"
+
+/* A namespace whose programs push as much as they can leaves room to another, and to agents. */
+static void a_namespace_takes_half(void **state)
+{
+	struct counter *refused = counter("podflame_ingest_no_room_total", "reason", "sender");
+	uint64_t before = counter_get(refused);
+	struct world *w = *state;
+	struct peer peers[OF_SENDER], more, victim;
+
+	w->ns = "greedy";
+	for (size_t i = 0; i < OF_SENDER; i++) {
+		call(w, &peers[i], PUSH_HEAD TOKEN NOT_YET LARGE);
+		assert_string_equal(hear(&peers[i]), MAY_COME);
+	}
+	call(w, &more, PUSH_HEAD TOKEN NOT_YET LARGE);
+	assert_said(hear(&more), "HTTP/1.1 429 ", "\"code\":\"resource_exhausted\"");
+	hang_up(&more);
+	assert_int_equal(counter_get(refused) - before, 1);
+	w->ns = "victim";
+	call(w, &victim, PUSH_HEAD TOKEN NOT_YET LARGE);
+	assert_string_equal(hear(&victim), MAY_COME);
+	hang_up(&victim);
+	w->ns = NULL;
+	assert_stores(w, "victim");
+	for (size_t i = 0; i < OF_SENDER; i++)
+		hang_up(&peers[i]);
+}
+
 static void a_node_takes_half(void **state)
 {
 	one_sender_takes_half(state, NULL);
@@ -578,6 +616,7 @@ int main(void)
 		TEST(who_is_alone_does_not_rest),
 		TEST(a_node_takes_half),
 		TEST(a_cluster_takes_half),
+		TEST(a_namespace_takes_half),
 	};
 
 	return cmocka_run_group_tests_name("ingest_head", tests, NULL, NULL);

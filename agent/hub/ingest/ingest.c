@@ -11,8 +11,6 @@
 
 #include <stdlib.h>
 #include <strings.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #define MAX_PENDING_BYTES (128u << 20) /* limit for the bytes of bodies that the hub has accepted */
 
@@ -35,17 +33,16 @@ void ingest_request_end(struct ingest_request *q)
 {
 	struct ingest *i = q->ingest;
 
-	if (q->conn && q->verdict.status == 200)
-		ingest_accept(q->conn, q->n_skipped, q->skipped_for);
-	else if (q->conn)
-		ingest_refuse(q->conn, q->verdict.status, q->verdict.reason, q->verdict.message);
+	if (q->conn)
+		ingest_answer(q);
 	i->pending_bytes -= q->n;
 	DL_DELETE(i->requests, q);
 	free(q->encoding);
 	free(q->peer);
 	free(q->who);
-	free((char *)q->sender.node);
-	free((char *)q->sender.cluster);
+	ingest_sender_done(&q->sender);
+	ingest_push_free(q->push);
+	profile_batch_free(q->spoken);
 	free(q->body);
 	forward_request_free(q->onward);
 	profile_batch_free(q->batch);
@@ -82,7 +79,10 @@ static void store(struct ingest_request *q, struct batch **b, size_t n)
 	const struct ingest_config *c = &q->ingest->config;
 
 	worker_assert(c->writer);
-	ingest_judge(c, &q->sender, *b, &q->verdict);
+	if (q->push)
+		ingest_push_judge(c, &q->sender, *b, &q->verdict);
+	else
+		ingest_judge(c, &q->sender, *b, &q->verdict);
 	if (q->verdict.status != 200)
 		return;
 	q->n_skipped = (*b)->n_skipped;
@@ -113,20 +113,24 @@ static struct batch *decode(struct ingest_request *q, size_t *ret_n)
 			       q->encoding);
 	if (r < 0)
 		return NULL;
+	*ret_n = bytes.len;
+	if (q->push)
+		return ingest_push_run(q, &bytes);
 	r = otlp_decode(bytes.data ? bytes.data : "", bytes.len, &b, &err);
 	if (r < 0)
 		ingest_verdict(&q->verdict, r == -E2BIG ? 413 : 400, NULL, "%s: %s", err.path,
 			       err.reason);
-	*ret_n = bytes.len;
 	return b;
 }
 
 static void request_run(struct job *job)
 {
 	struct ingest_request *q = (struct ingest_request *)job;
-	size_t n = 0;
-	_cleanup_(profile_batch_freep) struct batch *b = decode(q, &n);
+	size_t n = q->n;
+	_cleanup_(profile_batch_freep) struct batch *b = TAKE_PTR(q->spoken);
 
+	if (!b)
+		b = decode(q, &n);
 	if (b)
 		store(q, &b, n);
 }
@@ -188,7 +192,9 @@ static void request_done(struct job *job)
 	struct ingest *i = q->ingest;
 
 	ingest_turns_wrote(q);
-	if (q->grouped) {
+	if (q->spoken) {
+		ingest_push_ask(q);
+	} else if (q->grouped) {
 		ingest_group_wait(q);
 	} else if (!q->onward) {
 		ingest_request_end(q);
@@ -296,15 +302,14 @@ static void sender_checked(const struct ingest_sender *s, void *arg)
 						    : "the bearer token is not accepted");
 		return;
 	}
-	if (c->auth && !s->cluster && !*s->node && !c->any_node) {
+	if (c->auth && !q->push && !s->cluster && !*s->node && !c->any_node) {
 		ingest_end_as(
 			q, 403,
 			"the token names no node: it must be a token of a pod, made by Kubernetes "
 			"1.30 or newer (ingest.require_node; hub.requireNodeClaim of the chart)");
 		return;
 	}
-	q->sender = (struct ingest_sender){
-		.node = xstrdup(s->node), .hosts = s->hosts, .cluster = xstrdup(s->cluster)};
+	ingest_sender_set(q, s);
 	ingest_turns_name(q);
 	go_on(q);
 }
@@ -312,8 +317,10 @@ static void sender_checked(const struct ingest_sender *s, void *arg)
 /* Checks the head of a request. Returns the HTTP status of the refusal, or 0. */
 static int judge_head(const struct ingest *i, const struct http_in *in, char *why, size_t n_why)
 {
-	if (!streq(in->path, OTLP_PATH)) {
-		snprintf(why, n_why, "only " OTLP_PATH " is here");
+	bool pushes = ingest_push_has_path(in->path);
+
+	if (!pushes && !streq(in->path, OTLP_PATH)) {
+		snprintf(why, n_why, "only " OTLP_PATH ", /ingest and " PUSH_PATH " are here");
 		return 404;
 	}
 	if (!streq(in->method, "POST")) {
@@ -324,7 +331,7 @@ static int judge_head(const struct ingest *i, const struct http_in *in, char *wh
 		snprintf(why, n_why, "no bearer token");
 		return 401;
 	}
-	if (!is_protobuf(in->content_type)) {
+	if (!pushes && !is_protobuf(in->content_type)) {
 		snprintf(why, n_why, "Content-Type: \"%.100s\" is not " OTLP_CONTENT_TYPE,
 			 in->content_type);
 		return 415;
@@ -346,15 +353,22 @@ static int judge_head(const struct ingest *i, const struct http_in *in, char *wh
 static struct ingest_request *request_new(struct ingest *i, struct http_conn *c,
 					  const struct http_in *in)
 {
+	bool pushes = ingest_push_has_path(in->path);
+	struct push *push = NULL;
 	struct ingest_request *q;
 	char why[200];
 	int status = judge_head(i, in, why, sizeof(why));
 
-	if (status) {
+	if (!status && pushes)
+		status = ingest_push_new(in, &push, why, sizeof(why));
+	if (status && pushes)
+		ingest_push_refuse(c, streq(in->path, PUSH_PATH), status, why);
+	else if (status)
 		ingest_refuse(c, status, NULL, why);
+	if (status)
 		return NULL;
-	}
 	q = xcalloc(1, sizeof(*q));
+	q->push = push;
 	q->ingest = i;
 	q->conn = c;
 	q->encoding = xstrdup(in->content_encoding);
@@ -369,8 +383,11 @@ static struct ingest_request *request_new(struct ingest *i, struct http_conn *c,
 static void check_sender(struct ingest_request *q, const char *authorization)
 {
 	const struct ingest_config *c = &q->ingest->config;
+	_cleanup_free_ char *bearer = q->push ? ingest_push_bearer(authorization) : NULL;
 
-	if (c->auth)
+	if (c->auth && q->push)
+		c->push_auth(bearer, q->peer, sender_checked, q, c->auth_arg);
+	else if (c->auth)
 		c->auth(authorization, q->peer, sender_checked, q, c->auth_arg);
 	else
 		sender_checked(&(struct ingest_sender){.status = 200, .node = "", .hosts = true},
@@ -411,55 +428,6 @@ void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 		take_body(q, in);
 		check_sender(q, in->authorization);
 	}
-}
-
-/* ---- without HTTP ---- */
-
-struct write_job {
-	struct job job; /* must be the first member */
-	struct store *store;
-	const struct batch *batch;
-	int fd, r;
-};
-
-/*
- * The job is on the stack of write_and_wait. So this function does not use it after the write to
- * fd.
- */
-static void write_run(struct job *job)
-{
-	struct write_job *w = (struct write_job *)job;
-	uint64_t one = 1;
-	size_t n_new;
-	int fd = w->fd;
-
-	w->r = store_write(w->store, w->batch, &n_new);
-	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-}
-
-static int write_and_wait(struct ingest *i, const struct batch *b)
-{
-	_cleanup_close_ int fd = eventfd(0, EFD_CLOEXEC);
-	struct write_job w = {.job.run = write_run, .store = i->config.store, .batch = b, .fd = fd};
-	uint64_t value;
-
-	assert_se(!worker_is_current(i->config.writer)); /* else the worker would wait for itself */
-	if (fd < 0)
-		return -errno;
-	if (worker_post(i->config.writer, &w.job) < 0)
-		return -EAGAIN;
-	while (read(fd, &value, sizeof(value)) < 0 && errno == EINTR)
-		;
-	return w.r;
-}
-
-int ingest_bytes(struct ingest *i, const void *body, size_t n)
-{
-	_cleanup_(profile_batch_freep) struct batch *b = NULL;
-	int r = otlp_decode(body, n, &b, NULL);
-
-	return r < 0 ? r : write_and_wait(i, b);
 }
 
 int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret)

@@ -60,14 +60,19 @@ static void auth(const char *authorization, const char *peer,
 		loop_stop(w->loop, 0);
 		return;
 	}
-	done(&(struct ingest_sender){w->auth_status, w->auth_status == 200 ? "" : "because",
-				     w->auth_node, true, w->auth_cluster},
+	done(&(struct ingest_sender){.status = w->auth_status,
+				     .error = w->auth_status == 200 ? "" : "because",
+				     .node = w->auth_node,
+				     .hosts = true,
+				     .cluster = w->auth_cluster},
 	     done_arg);
 }
 
 static void answer(struct world *w, int status, const char *node)
 {
-	w->asked.done(&(struct ingest_sender){status, "", node, true, NULL}, w->asked.arg);
+	w->asked.done(
+		&(struct ingest_sender){.status = status, .error = "", .node = node, .hosts = true},
+		w->asked.arg);
 }
 
 static void head_in(struct http_conn *c, const struct http_in *in, void *arg)

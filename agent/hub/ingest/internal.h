@@ -2,7 +2,7 @@
 /* What the files of ingest/ share. Loop thread, except what the writer's job uses. */
 #pragma once
 
-#include "hub/ingest/judge.h"
+#include "hub/ingest/push.h"
 #include "hub/ingest/rests.h"
 
 #include <utlist.h>
@@ -40,8 +40,9 @@ struct ingest_request {
 	struct ingest_request *prev, *next; /* in ingest.requests */
 	struct http_conn *conn;		    /* NULL: the client has closed the connection */
 	char *encoding, *peer;
+	struct push *push; /* NULL: the request is OTLP's */
 	/*
-	 * Who sends: a cluster, a node, or an address if the token names neither. NULL: the sender
+	 * Who sends: a cluster, a namespace whose program pushes, a node, or an address if the token names neither. NULL: the sender
 	 * is not known yet
 	 */
 	char *who;
@@ -56,6 +57,8 @@ struct ingest_request {
 	/* value of the header Content-Length; UINT64_MAX: there is no such header */
 	uint64_t content_length;
 	struct ingest_verdict verdict;
+	/* decoded, but not judged: it speaks of namespaces for which the sender's right is asked */
+	struct batch *spoken;
 	size_t n_skipped;		/* profiles that the hub left out although it answers 200 */
 	const char *skipped_for;	/* why these profiles were left out */
 	struct forward_request *onward; /* what goes to the central hub; NULL: nothing does */
@@ -81,6 +84,20 @@ bool ingest_is_same_sender(const struct ingest_request *a, const struct ingest_r
 void ingest_turns_add(struct ingest_request *q);
 /* To be called when the writer has done q->job. */
 void ingest_turns_wrote(struct ingest_request *q);
+
+/* ---- push_request.c ---- */
+/*
+ * On the writer: decodes a body, which is unpacked. NULL: the verdict says why, or q->spoken waits
+ * for ingest_push_ask().
+ */
+struct batch *ingest_push_run(struct ingest_request *q, const struct buf *body);
+/* Asks for the rights that q->spoken needs, and then gives it to the writer again. */
+void ingest_push_ask(struct ingest_request *q);
+/* Sets q->sender to a copy. */
+void ingest_sender_set(struct ingest_request *q, const struct ingest_sender *s);
+void ingest_sender_done(struct ingest_sender *s);
+/* Answers by the protocol of the request. */
+void ingest_answer(struct ingest_request *q);
 
 /* ---- group.c ---- */
 void ingest_group_begin(struct ingest *i);

@@ -8,9 +8,10 @@ void ingest_turns_name(struct ingest_request *q)
 {
 	const struct ingest_sender *s = &q->sender;
 
-	q->who = s->cluster ? xasprintf("cluster %s", s->cluster)
-		 : *s->node ? xasprintf("node %s", s->node)
-			    : xasprintf("peer %s", q->peer);
+	q->who = s->cluster	    ? xasprintf("cluster %s", s->cluster)
+		 : q->push && s->ns ? xasprintf("namespace %s", s->ns)
+		 : *s->node	    ? xasprintf("node %s", s->node)
+				    : xasprintf("peer %s", q->peer);
 }
 
 bool ingest_is_same_sender(const struct ingest_request *a, const struct ingest_request *b)

@@ -320,6 +320,32 @@ enum pods_place pods_find(struct pods *p, const struct pods_claim *c)
 	return place;
 }
 
+/* The pod that lives, else the one that the hub has seen last. NULL: none. */
+static const struct pod *newest(const struct pod_name *name)
+{
+	const struct pod *found = name ? name->pods : NULL;
+
+	for (const struct pod *pod = found; pod; pod = pod->next)
+		if (!pod->ended_ns && found->ended_ns)
+			found = pod;
+	return found;
+}
+
+bool pods_where(struct pods *p, const char *ns, const char *name, char **ret_node, char **ret_uid)
+{
+	_cleanup_free_ char *key = xasprintf("%s/%s", ns, name);
+	const struct pod *pod;
+
+	pthread_mutex_lock(&p->lock);
+	pod = newest(find_name(p, key));
+	if (pod) {
+		*ret_node = xstrdup(pod->node->name);
+		*ret_uid = xstrdup(pod->uid);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return pod != NULL;
+}
+
 /* Returns the pod's object, and what selectors see of it; NULL: the object is another pod's. */
 static const json_t *object_of(const struct pods *p, const struct pod *pod, struct selected *ret)
 {

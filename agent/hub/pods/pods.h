@@ -50,6 +50,11 @@ enum pods_place {
 	PODS_NOT_NOW,
 };
 enum pods_place pods_find(struct pods *p, const struct pods_claim *c);
+/*
+ * Where the pod of this name is, or was last. Returns false if the hub knows none. The caller frees
+ * the texts.
+ */
+bool pods_where(struct pods *p, const char *ns, const char *name, char **ret_node, char **ret_uid);
 /* Remembers a pod that the API server has shown to an earlier run of the hub, as one that ended. */
 void pods_remember(struct pods *p, const struct pods_claim *c);
 /*

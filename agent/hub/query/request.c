@@ -34,19 +34,8 @@ static const struct request_field {
 
 /* Events that only DeepFlow has. They are no error, but match nothing. */
 static const char *const other_events[] = {
-	"cpu",
 	"itimer",
-	"wall",
-	"inuse_objects",
-	"alloc_objects",
-	"inuse_space",
-	"alloc_space",
-	"goroutines",
-	"mutex_count",
-	"block_count",
 	"lock_count",
-	"mutex_duration",
-	"block_duration",
 	"lock_duration",
 	"alloc_in_new_tlab_objects",
 	"alloc_in_new_tlab_bytes",
@@ -248,12 +237,42 @@ static int take_times(const json_t *body, struct selection *s, struct field_erro
 	return 0;
 }
 
+/* Of what programs push the language is a tag; what podflame samples is eBPF's. */
+static void take_language(struct tracing_request *r, const char *language)
+{
+	_cleanup_free_ char *shown = utf8_shorten(language, LANGUAGE_BYTES);
+	struct selection *s = r->selection;
+	struct predicate *both, *is;
+
+	if (profile_event_info(s->event)->spec_field) {
+		nothing(r);
+		note(r, "profile_language_type: only eBPF is recorded, not %s", shown);
+		return;
+	}
+	is = xcalloc(1, sizeof(*is));
+	*is = (struct predicate){.op = PRED_EQ,
+				 .tag = xstrdup("profile_language_type"),
+				 .values = xcalloc(1, sizeof(char *)),
+				 .n_values = 1};
+	is->values[0] = xstrdup(language);
+	if (!s->where) {
+		s->where = is;
+		return;
+	}
+	both = xcalloc(1, sizeof(*both));
+	both->op = PRED_AND;
+	both->children = xcalloc(2, sizeof(struct predicate *));
+	both->children[0] = s->where;
+	both->children[1] = is;
+	both->n_children = 2;
+	s->where = both;
+}
+
 /* Reads the fields that ProfileTracing and values share. The caller has checked their types. */
 int query_body_selection(const json_t *body, struct tracing_request *r, struct field_error *reterr)
 {
 	struct selection *s = r->selection = xcalloc(1, sizeof(*s));
 	const char *language = json_str_at(body, "profile_language_type", "eBPF");
-	_cleanup_free_ char *shown = utf8_shorten(language, LANGUAGE_BYTES);
 	int e;
 
 	r->app_service = xstrdup(json_str_at(body, "app_service", ""));
@@ -268,11 +287,10 @@ int query_body_selection(const json_t *body, struct tracing_request *r, struct f
 		return e;
 	if (s->where)
 		note_tags(r, s->where);
-	if (!streq(language, "eBPF")) {
-		nothing(r);
-		note(r, "profile_language_type: only eBPF is recorded, not %s", shown);
-	}
-	return take_event(body, r, reterr);
+	e = take_event(body, r, reterr);
+	if (!e && !streq(language, "eBPF"))
+		take_language(r, language);
+	return e;
 }
 
 void query_tracing_request_done(struct tracing_request *r)

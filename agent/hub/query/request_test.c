@@ -105,14 +105,40 @@ static void times_are_within_bounds(void **state)
 	query_series_done(&q);
 }
 
+/* Of what programs push the language is a tag. */
+static void the_language_of_what_is_pushed(void **state)
+{
+	static const char head[] = "{\"profile_event_type\":\"goroutines\","
+				   "\"profile_language_type\":\"Golang\","
+				   "\"time_start\":1,\"time_end\":2";
+	_cleanup_free_ char *plain = xasprintf("%s}", head),
+			    *more = xasprintf("%s,\"tag_filter\":\"pod='x'\"}", head);
+	struct tracing_request a, b;
+	const struct predicate *is;
+
+	(void)state;
+	assert_int_equal(query_tracing_parse(plain, strlen(plain), &a, NULL), 0);
+	assert_int_equal(query_tracing_parse(more, strlen(more), &b, NULL), 0);
+	is = a.selection->where;
+	assert_int_equal(is->op, PRED_EQ);
+	assert_string_equal(is->tag, "profile_language_type");
+	assert_string_equal(is->values[0], "Golang");
+	assert_int_equal(b.selection->where->op, PRED_AND);
+	assert_string_equal(b.selection->where->children[0]->tag, "pod");
+	assert_string_equal(b.selection->where->children[1]->values[0], "Golang");
+	assert_int_equal(a.n_notes + b.n_notes, 0);
+	query_tracing_request_done(&a);
+	query_tracing_request_done(&b);
+}
+
 static void nothing_to_find_is_said(void **state)
 {
 	static const struct {
 		const char *body, *note;
 	} cases[] = {
-		{"{\"profile_event_type\":\"wall\",\"profile_language_type\":\"eBPF\","
+		{"{\"profile_event_type\":\"itimer\",\"profile_language_type\":\"eBPF\","
 		 "\"time_start\":1,\"time_end\":2}",
-		 "wall is not recorded"},
+		 "itimer is not recorded"},
 		{"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"Java\","
 		 "\"time_start\":1,\"time_end\":2}",
 		 "only eBPF is recorded"},
@@ -430,6 +456,7 @@ int main(void)
 		cmocka_unit_test(everything),
 		cmocka_unit_test(events),
 		cmocka_unit_test(times_are_within_bounds),
+		cmocka_unit_test(the_language_of_what_is_pushed),
 		cmocka_unit_test(nothing_to_find_is_said),
 		cmocka_unit_test(each_tag_has_its_note),
 		cmocka_unit_test(all_notes_are_there),

@@ -65,8 +65,8 @@ static bool where_constant(struct where *w, const char *tag)
 		value = profile_event_info(w->event)->name;
 	else if (streq(tag, "profile_value_unit"))
 		value = profile_event_info(w->event)->unit;
-	else if (streq(tag, "profile_language_type"))
-		value = "eBPF";
+	else if (streq(tag, "profile_language_type") && profile_event_info(w->event)->spec_field)
+		value = "eBPF"; /* of what programs push it is a tag */
 	if (value)
 		store_where_str(w, value);
 	return value != NULL;

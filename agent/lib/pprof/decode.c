@@ -37,7 +37,7 @@ bool pprof_is_gzip(const void *p, size_t n)
 
 /* ---- strings ---- */
 
-static bool is_utf8(const char *s)
+bool pprof_is_utf8(const char *s)
 {
 	for (size_t n; *s; s += n)
 		if (!(n = utf8_len(s)))
@@ -57,7 +57,7 @@ int pprof_text(struct pprof_decoder *d, uint64_t index, const char *path, const 
 		return pprof_wrong(d, -E2BIG, path, "the request is too large when unpacked");
 	if (!s->text)
 		s->text = profile_batch_strn(d->b, s->n ? (const char *)s->p : "", s->n);
-	if (!is_utf8(s->text))
+	if (!pprof_is_utf8(s->text))
 		return pprof_wrong(d, -EBADMSG, path, "a text is not UTF-8");
 	*ret = s->text;
 	return 0;

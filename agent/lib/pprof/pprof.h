@@ -50,7 +50,5 @@ struct pprof_from {
  */
 int pprof_decode(struct batch *b, const void *p, size_t n, const struct pprof_from *from,
 		 struct field_error *reterr);
-/*
- * Whether the bytes may be such a profile: a gzip file, or one whose first field is one of pprof.
- */
 bool pprof_is_gzip(const void *p, size_t n);
+bool pprof_is_utf8(const char *s);

@@ -86,7 +86,10 @@ static const char *constant(const struct ch_where *w, const char *tag)
 		return profile_event_info(w->event)->name;
 	if (streq(tag, "profile_value_unit"))
 		return profile_event_info(w->event)->unit;
-	return streq(tag, "profile_language_type") ? "eBPF" : NULL;
+	/* of what programs push it is a tag */
+	return streq(tag, "profile_language_type") && profile_event_info(w->event)->spec_field
+		       ? "eBPF"
+		       : NULL;
 }
 
 /* An array of names, to look one up by its number. */

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the hub answers who pushes: by status and JSON at /ingest, and in Connect's way at push.v1
+ * (connectrpc.com/docs/protocol).
+ */
+#include "hub/ingest/answer.h"
+#include "hub/ingest/push.h"
+
+/* What an HTTP status is as a code of Connect, and the status that Connect has for it. */
+static const struct {
+	int status, connect_status;
+	const char *code;
+} codes[] = {
+	{400, 400, "invalid_argument"},	  {401, 401, "unauthenticated"},
+	{403, 403, "permission_denied"},  {404, 404, "unimplemented"},
+	{405, 405, "unimplemented"},	  {413, 429, "resource_exhausted"},
+	{415, 415, "invalid_argument"},	  {422, 400, "invalid_argument"},
+	{429, 429, "resource_exhausted"}, {503, 503, "unavailable"},
+};
+
+void ingest_push_accept(struct http_conn *c, enum push_form form)
+{
+	static const char *const types[] = {
+		[PUSH_INGEST] = "text/plain",
+		[PUSH_PROTOBUF] = "application/proto",
+		[PUSH_JSON] = "application/json",
+	};
+	const char *body = form == PUSH_JSON ? "{}" : "";
+
+	ingest_count_answer(200);
+	http_reply(c, 200, types[form], NULL, body, strlen(body));
+}
+
+void ingest_push_refuse(struct http_conn *c, bool connect, int status, const char *message)
+{
+	const char *headers[] = {ingest_header_of(status), NULL};
+	_cleanup_buf_ struct buf b = {0};
+	size_t i = 0;
+
+	while (i + 1 < ARRAY_SIZE(codes) && codes[i].status != status)
+		i++;
+	ingest_count_answer(status);
+	buf_printf(&b, "{\"code\":\"%s\",\"message\":", codes[i].code);
+	buf_json_string(&b, message);
+	buf_puts(&b, "}\n");
+	http_reply(c, connect ? codes[i].connect_status : status, "application/json", headers,
+		   b.data, b.len);
+}

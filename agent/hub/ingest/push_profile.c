@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One profile of a request: unpacked, decoded, and with the tags that its labels become. What a
+ * label says of a pod is a claim: push_judge.c decides on it.
+ */
+#include "hub/ingest/push.h"
+#include "hub/query/query.h"
+
+/* Producers of which the language is known: a name, or its end. */
+static const struct {
+	const char *producer, *language; /* DeepFlow's name of the language */
+	enum frame_kind kind;
+} producers[] = {
+	{"gospy", "Golang", FRAME_APP},	     {"pyspy", "python", FRAME_PYTHON},
+	{"/python", "python", FRAME_PYTHON}, {"rbspy", "ruby", FRAME_APP},
+	{"/ruby", "ruby", FRAME_APP},	     {"phpspy", "PHP", FRAME_APP},
+	{"dotnetspy", "dotnet", FRAME_APP},  {"nodespy", "Node", FRAME_APP},
+	{"javaspy", "Java", FRAME_JVM},	     {"rustspy", "Rust", FRAME_APP},
+	{"pyroscope-rs", "Rust", FRAME_APP},
+};
+
+#define TAG_PRODUCER "producer"
+#define TAG_LANGUAGE "profile_language_type"
+#define TAG_SESSION  "session_id"
+
+int ingest_push_wrong(struct ingest_verdict *v, int error, const struct field_error *e)
+{
+	counter_add(counter("podflame_push_refused_total", "reason",
+			    error == -E2BIG ? "limit" : "invalid"),
+		    1);
+	ingest_verdict(v, error == -E2BIG ? 413 : 422, NULL, "%s: %s", e->path, e->reason);
+	return error;
+}
+
+static void drop_label(const char *reason)
+{
+	counter_add(counter("podflame_push_labels_dropped_total", "reason", reason), 1);
+}
+
+/* The tag that a label becomes; NULL: none. Labels do not become tags that podflame sets. */
+static const char *tag_of(const char *key)
+{
+	if (streq(key, "namespace"))
+		return "pod_ns";
+	if (streq(key, "pod"))
+		return "pod";
+	if (streq(key, "__session_id__"))
+		return TAG_SESSION;
+	if (str_has_prefix(key, "__"))
+		return NULL;
+	if (query_tag_lookup(key) || streq(key, TAG_PRODUCER) || streq(key, TAG_SESSION)) {
+		drop_label("reserved");
+		return NULL;
+	}
+	return key;
+}
+
+static int put_label(struct batch *b, struct profile *p, const char *key, const char *value,
+		     void *arg, struct field_error *reterr)
+{
+	const char *tag = tag_of(key);
+
+	(void)arg;
+	(void)reterr;
+	if (tag && *value)
+		profile_tag(b, p, tag, value);
+	return 0;
+}
+
+/* A label of a sample says nothing of the pod: one series has one pod. */
+static int put_sample_label(struct batch *b, struct profile *p, const char *key, const char *value,
+			    void *arg, struct field_error *reterr)
+{
+	if (streq(key, "namespace") || streq(key, "pod")) {
+		drop_label("reserved");
+		return 0;
+	}
+	return put_label(b, p, key, value, arg, reterr);
+}
+
+static const char *label_of(const struct push_series *s, const char *key)
+{
+	for (size_t i = 0; i < s->n_labels; i++)
+		if (streq(s->labels[i].key, key))
+			return s->labels[i].value;
+	return NULL;
+}
+
+/* Who made the profile: spyName, or the scope that SDKs of push.v1 name. */
+static const char *producer_of(const struct pushing *p, const struct push_series *s)
+{
+	if (*p->push->producer)
+		return p->push->producer;
+	return label_of(s, "otel.scope.name") ?: "unknown";
+}
+
+static size_t find_producer(const char *producer)
+{
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(producers) && !str_has_suffix(producer, producers[i].producer))
+		i++;
+	return i;
+}
+
+static void put_series(struct batch *b, struct profile *p, const struct push_series *s,
+		       const char *producer, const char *language)
+{
+	for (size_t i = 0; i < s->n_labels; i++)
+		put_label(b, p, s->labels[i].key, s->labels[i].value, NULL, NULL);
+	profile_tag(b, p, TAG_PRODUCER, producer);
+	if (language)
+		profile_tag(b, p, TAG_LANGUAGE, language);
+}
+
+static int check_room(struct pushing *p, const char *path)
+{
+	struct field_error e = {0};
+
+	if (p->batch->n_profiles <= PUSH_MAX_PROFILES &&
+	    profile_batch_bytes(p->batch) <= BATCH_MAX_BYTES)
+		return 0;
+	field_error_set(&e, path, "the request has too many profiles, or too many bytes unpacked");
+	return ingest_push_wrong(p->verdict, -E2BIG, &e);
+}
+
+static int decode(struct pushing *p, const struct push_series *s, const struct pprof_type *types,
+		  size_t n_types, const char *path, const void *bytes, size_t n)
+{
+	const char *producer = producer_of(p, s);
+	size_t i, known = find_producer(producer), first = p->batch->n_profiles;
+	_cleanup_free_ char *id = xasprintf("%s/%zu", p->digest, p->nr++);
+	const bool is_known = known < ARRAY_SIZE(producers);
+	const struct pprof_from from = {.path = path,
+					.name = s->name ?: "",
+					.types = types,
+					.n_types = n_types,
+					.sample_rate = p->push->sample_rate,
+					.start_ns = p->push->start_ns,
+					.end_ns = p->push->end_ns,
+					.app_service = s->app,
+					.id = id,
+					.kind = is_known ? producers[known].kind : FRAME_APP,
+					.label = put_sample_label};
+	struct field_error e = {0};
+	int r = pprof_decode(p->batch, bytes, n, &from, &e);
+
+	if (r < 0)
+		return ingest_push_wrong(p->verdict, r, &e);
+	for (i = first; i < p->batch->n_profiles; i++)
+		put_series(p->batch, p->batch->profiles[i], s, producer,
+			   is_known ? producers[known].language : NULL);
+	return check_room(p, path);
+}
+
+int ingest_push_profile(struct pushing *p, const struct push_series *s,
+			const struct pprof_type *types, size_t n_types, const char *path,
+			const void *bytes, size_t n)
+{
+	_cleanup_buf_ struct buf plain = {0};
+	struct field_error e = {0};
+	int r;
+
+	if (!s->app || !*s->app) {
+		field_error_set(&e, path, "the label service_name is missing");
+		return ingest_push_wrong(p->verdict, -EBADMSG, &e);
+	}
+	if (!pprof_is_gzip(bytes, n))
+		return decode(p, s, types, n_types, path, bytes, n);
+	r = http_decompress("gzip", bytes, n, PPROF_MAX_BYTES, &plain);
+	if (r < 0) {
+		if (r == -E2BIG)
+			field_error_set(&e, path, "is larger than %u bytes when unpacked",
+					PPROF_MAX_BYTES);
+		else
+			field_error_set(&e, path, "is a damaged gzip file");
+		return ingest_push_wrong(p->verdict, r == -E2BIG ? r : -EBADMSG, &e);
+	}
+	return decode(p, s, types, n_types, path, plain.data ?: "", plain.len);
+}
