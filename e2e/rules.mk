@@ -92,6 +92,14 @@ $(GRAFANA_CLIENT): $(shell find e2e/grafana/client -type f)
 		-o $(abspath $@) .
 test-now: $(KNOWN) $(GRAFANA_CLIENT)
 
+# A hub on loopback to which Pyroscope's SDKs push: e2e/push/run.py.
+PUSH_HUB := $(BUILD)/push/hub
+$(PUSH_HUB): e2e/push/hub.c $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+test-now: $(PUSH_HUB)
+
 # What profiling costs the profiled programs: e2e/accuracy/slowdown.py, languages.py.
 LIMITED := $(BUILD)/accuracy/limited
 $(LIMITED): e2e/accuracy/limited.c $(BUILD)/libpodflame.a

@@ -9,7 +9,7 @@
 
 struct groups {
 	const struct query_options *options;
-	bool bytes;
+	const char *unit;
 	int64_t total, function_total;
 };
 
@@ -20,13 +20,13 @@ static void put_title(const struct groups *g, const json_t *reply, struct buf *o
 	if (o->function) {
 		cli_put_name(out, o->function);
 		buf_puts(out, ": ");
-		cli_put_short_value(out, g->function_total, g->bytes);
+		cli_put_short_value(out, g->function_total, g->unit);
 		buf_puts(out, " of ");
 	} else {
 		cli_put_name(out, *o->app_service ? o->app_service : "all processes");
 		buf_puts(out, ": ");
 	}
-	cli_put_short_value(out, g->total, g->bytes);
+	cli_put_short_value(out, g->total, g->unit);
 	if (o->function)
 		buf_printf(out, " (%.2f %%)", cli_percent(g->function_total, g->total));
 	buf_printf(out, " in %" PRId64 " samples\n", json_int_at(reply, "summary.samples", 0));
@@ -48,13 +48,13 @@ static void put_values(const struct groups *g, const json_t *group, struct buf *
 		function = json_int_at(group, "function_total", 0);
 
 	if (!g->options->function) {
-		cli_put_value(out, total, g->bytes);
+		cli_put_value(out, total, g->unit);
 		buf_printf(out, " %6.2f  ", cli_percent(total, g->total));
 		return;
 	}
-	cli_put_value(out, function, g->bytes);
+	cli_put_value(out, function, g->unit);
 	buf_printf(out, " %6.2f  ", cli_percent(function, g->function_total));
-	cli_put_value(out, total, g->bytes);
+	cli_put_value(out, total, g->unit);
 	buf_printf(out, "  %6.2f  ", cli_percent(function, total));
 }
 
@@ -63,7 +63,7 @@ int cli_query_print_groups(const json_t *reply, const struct query_options *o, s
 	const json_t *list = json_at(reply, "result.groups"),
 		     *others = json_at(reply, "result.others"), *group;
 	const struct groups g = {.options = o,
-				 .bytes = streq(json_str_at(reply, "unit", ""), "bytes"),
+				 .unit = json_str_at(reply, "unit", ""),
 				 .total = json_int_at(reply, "result.total", 0),
 				 .function_total = json_int_at(reply, "result.function_total", 0)};
 	size_t i;

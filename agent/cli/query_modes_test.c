@@ -165,6 +165,18 @@ static void snapshots_are_not_added_up(void **state)
 	asked_done(&a);
 }
 
+/* Objects and goroutines are counted: they are no time. */
+static void counts_have_no_unit(void **state)
+{
+	struct asked a =
+		ask(SERIES("goroutines", "{\"value\":\"\",\"values\":[7,2500,7,1500]}", "null"),
+		    ARGS("--series", "-e", "goroutines"));
+
+	(void)state;
+	assert_true(str_has_prefix(a.text, "all processes: 1.50 k at the end, 4 steps"));
+	asked_done(&a);
+}
+
 static void csv_has_a_row_for_each_value(void **state)
 {
 	struct asked a;
@@ -538,6 +550,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(groups_have_a_row_each),
 		cmocka_unit_test(a_step_is_a_number_of_seconds_or_a_duration),
 		cmocka_unit_test(snapshots_are_not_added_up),
+		cmocka_unit_test(counts_have_no_unit),
 		cmocka_unit_test(csv_has_a_row_for_each_value),
 		cmocka_unit_test(csv_has_no_formulas),
 		cmocka_unit_test(a_difference_is_a_table),

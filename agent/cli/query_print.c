@@ -151,7 +151,7 @@ static void put_whole(const json_t *reply, const struct flat *f, struct buf *out
 int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 {
 	_cleanup_free_ struct printed_row *rows = NULL;
-	bool bytes = streq(json_str_at(reply, "unit", ""), "bytes");
+	const char *unit = json_str_at(reply, "unit", "");
 	int64_t whole;
 	struct flat f;
 	size_t n;
@@ -165,14 +165,14 @@ int cli_query_print_table(const json_t *reply, size_t max_rows, struct buf *out)
 	whole = f.n_nodes ? MAX(cell(f.nodes, 0, 3), (int64_t)1) : 1;
 	cli_put_name(out, f.n_functions ? text(f.functions, 0) : "nothing");
 	buf_puts(out, ": ");
-	cli_put_value(out, f.n_nodes ? cell(f.nodes, 0, 3) : 0, bytes);
+	cli_put_value(out, f.n_nodes ? cell(f.nodes, 0, 3) : 0, unit);
 	buf_printf(out, " in %" PRId64 " samples", json_int_at(reply, "summary.samples", 0));
 	put_whole(reply, &f, out);
 	buf_printf(out, "%12s %6s  %12s %6s  %s\n", "SELF", "%", "TOTAL", "%", row_title(&f));
 	for (size_t i = 0; i < n && (!max_rows || i < max_rows); i++) {
-		cli_put_value(out, rows[i].self, bytes);
+		cli_put_value(out, rows[i].self, unit);
 		buf_printf(out, " %6.2f  ", cli_percent(rows[i].self, whole));
-		cli_put_value(out, rows[i].total, bytes);
+		cli_put_value(out, rows[i].total, unit);
 		buf_printf(out, " %6.2f  ", cli_percent(rows[i].total, whole));
 		cli_put_name(out, rows[i].name);
 		buf_putc(out, '\n');

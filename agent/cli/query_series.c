@@ -6,6 +6,7 @@
 #include "cli/query.h"
 
 #include "cli/text.h"
+#include "lib/profile/profile.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -16,7 +17,8 @@
 struct series {
 	const json_t *result, *groups, *others; /* others: NULL if there are none */
 	const struct query_options *options;
-	bool bytes, snapshot, utf8;
+	const char *unit;
+	bool snapshot, utf8;
 	int64_t start_s, step_s;
 	size_t n_steps;
 	int64_t total, greatest; /* over all steps and rows */
@@ -72,7 +74,7 @@ static int read_series(const json_t *reply, const struct query_options *o, struc
 		.groups = json_object_get(result, "groups"),
 		.others = json_is_array(others) ? others : NULL,
 		.options = o,
-		.bytes = streq(json_str_at(result, "unit", ""), "bytes"),
+		.unit = json_str_at(result, "unit", ""),
 		.start_s = json_int_at(result, "start", 0),
 		.step_s = json_int_at(result, "step", 0),
 		.n_steps = (size_t)json_int_at(result, "steps", 0),
@@ -140,7 +142,7 @@ static void put_title(const struct series *s, struct buf *out)
 
 	cli_put_name(out, *o->app_service ? o->app_service : "all processes");
 	buf_puts(out, ": ");
-	cli_put_short_value(out, s->total, s->bytes);
+	cli_put_short_value(out, s->total, s->unit);
 	buf_printf(out, "%s, %zu steps of %" PRId64 " s from ", s->snapshot ? " at the end" : "",
 		   s->n_steps, s->step_s);
 	put_time(out, s->start_s);
@@ -155,7 +157,7 @@ static void put_steps(const struct series *s, const char *name, const json_t *va
 	for (size_t i = 0; i < s->n_steps; i++) {
 		put_time(out, s->start_s + (int64_t)i * s->step_s);
 		buf_puts(out, "  ");
-		cli_put_value(out, value_at(values, i), s->bytes);
+		cli_put_value(out, value_at(values, i), s->unit);
 		buf_puts(out, "  ");
 		put_bar(s, value_at(values, i), out);
 		while (out->len && out->data[out->len - 1] == ' ')
@@ -170,9 +172,9 @@ static void put_group(const struct series *s, const char *name, const json_t *va
 {
 	int64_t total = total_of(s, values);
 
-	cli_put_value(out, total, s->bytes);
+	cli_put_value(out, total, s->unit);
 	buf_printf(out, " %6.2f  ", cli_percent(total, s->total));
-	cli_put_value(out, greatest_of(s, values), s->bytes);
+	cli_put_value(out, greatest_of(s, values), s->unit);
 	buf_puts(out, " |");
 	for (size_t i = 0; i < s->n_steps; i++)
 		put_height(s, value_at(values, i), out);
@@ -190,7 +192,7 @@ static void put_groups(const struct series *s, struct buf *out)
 	buf_putc(out, '\n');
 	each_row(s, put_group, out);
 	buf_puts(out, "The highest column of characters is ");
-	cli_put_short_value(out, s->greatest, s->bytes);
+	cli_put_short_value(out, s->greatest, s->unit);
 	buf_printf(out, " in %" PRId64 " s.\n", s->step_s);
 }
 
@@ -230,6 +232,15 @@ static bool is_formula(const char *text)
 		if (str_has_prefix(text, signs[i]))
 			return true;
 	return false;
+}
+
+/* A hub can say anything: what no event has is no unit. */
+static const char *known_unit(const char *unit)
+{
+	PROFILE_EACH_EVENT (e)
+		if (streq(profile_event_info(e)->unit, unit))
+			return profile_event_info(e)->unit;
+	return "microseconds";
 }
 
 static void put_cell(struct buf *out, const char *text)
@@ -273,7 +284,7 @@ int cli_query_print_csv(const json_t *reply, const struct query_options *o, stru
 		put_cell(out, o->group_by);
 		buf_putc(out, ',');
 	}
-	buf_printf(out, "%s\n", s.bytes ? "bytes" : "microseconds");
+	buf_printf(out, "%s\n", known_unit(s.unit));
 	each_row(&s, put_rows, out);
 	return 0;
 }

@@ -8,10 +8,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static void put_side(const struct query_span *s, int64_t total, int64_t n_samples, bool bytes,
+static void put_side(const struct query_span *s, int64_t total, int64_t n_samples, const char *unit,
 		     struct buf *out)
 {
-	cli_put_short_value(out, total, bytes);
+	cli_put_short_value(out, total, unit);
 	buf_printf(out, " in %" PRId64 " samples, ", n_samples);
 	cli_query_put_span(s, out);
 }
@@ -19,18 +19,18 @@ static void put_side(const struct query_span *s, int64_t total, int64_t n_sample
 static void put_title(const struct query_options *o, const struct query_times *t,
 		      const json_t *reply, const struct columns *c, struct buf *out)
 {
-	bool bytes = streq(json_str_at(reply, "unit", ""), "bytes");
+	const char *unit = json_str_at(reply, "unit", "");
 	const struct columns_node none = {0}, *root = c->n_nodes ? &c->nodes[0] : &none;
 
 	buf_printf(out, "%s of %s: %s", o->event,
 		   c->n_nodes ? c->functions[root->function].name : "nothing",
 		   o->difference ? "now " : "");
-	put_side(&t->now, root->total, json_int_at(reply, "summary.samples", 0), bytes, out);
+	put_side(&t->now, root->total, json_int_at(reply, "summary.samples", 0), unit, out);
 	if (!o->difference)
 		return;
 	buf_puts(out, "; before ");
 	put_side(&t->before, root->before_total, json_int_at(reply, "before_summary.samples", 0),
-		 bytes, out);
+		 unit, out);
 }
 
 int cli_query_print_svg(const json_t *reply, const struct query_options *o,
@@ -39,7 +39,7 @@ int cli_query_print_svg(const json_t *reply, const struct query_options *o,
 	_cleanup_(cli_columns_done) struct columns c = {0};
 	_cleanup_free_ struct svg_frame *frames = NULL;
 	_cleanup_buf_ struct buf title = {0};
-	struct svg_picture p = {.bytes = streq(json_str_at(reply, "unit", ""), "bytes"),
+	struct svg_picture p = {.unit = json_str_at(reply, "unit", ""),
 				.difference = o->difference};
 	int r = cli_columns_read(reply, &c);
 

@@ -121,12 +121,12 @@ static struct changed changed_of(const struct columns_sum *s, const struct side 
 	return c;
 }
 
-static void put_side(const struct side *s, bool bytes, struct buf *out)
+static void put_side(const struct side *s, const char *unit, struct buf *out)
 {
 	buf_printf(out, "%s, ", s->name);
 	cli_query_put_span(s->span, out);
 	buf_puts(out, ": ");
-	cli_put_short_value(out, s->total, bytes);
+	cli_put_short_value(out, s->total, unit);
 	buf_printf(out, " in %" PRId64 " samples\n", s->n_samples);
 }
 
@@ -191,7 +191,7 @@ int cli_query_print_difference(const json_t *reply, const struct query_options *
 	_cleanup_(cli_columns_done) struct columns c = {0};
 	_cleanup_free_ struct columns_sum *sums = NULL;
 	_cleanup_free_ struct changed *rows = NULL;
-	bool bytes = streq(json_str_at(reply, "unit", ""), "bytes");
+	const char *unit = json_str_at(reply, "unit", "");
 	bool has_errors = !cli_query_is_snapshot(o->event);
 	struct side now, before;
 	size_t n;
@@ -207,8 +207,8 @@ int cli_query_print_difference(const json_t *reply, const struct query_options *
 	rows = xcalloc(n + 1, sizeof(*rows));
 	for (size_t i = 0; i < n; i++)
 		rows[i] = changed_of(&sums[i], &now, &before, has_errors);
-	put_side(&before, bytes, out);
-	put_side(&now, bytes, out);
+	put_side(&before, unit, out);
+	put_side(&now, unit, out);
 	put_ratio(&now, &before, out);
 	put_rows(rows, n, max_rows, out);
 	return 0;

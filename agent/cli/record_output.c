@@ -240,7 +240,7 @@ static int write_svg(const struct recording *r, struct buf *out)
 	time_format(r->start_ns, from);
 	time_format(r->end_ns, to);
 	title = xasprintf("%s, from %s to %s", event->name, from, to);
-	cli_svg_write_folded(folded.data ?: none, title, streq(event->unit, "bytes"), out);
+	cli_svg_write_folded(folded.data ?: none, title, event->unit, out);
 	return 0;
 }
 

@@ -179,9 +179,9 @@ static void put_label(struct buf *out, const char *name, double x, double y, dou
 	buf_puts(out, "</text>");
 }
 
-static void put_value(struct buf *out, int64_t v, int64_t whole, bool bytes)
+static void put_value(struct buf *out, int64_t v, int64_t whole, const char *unit)
 {
-	cli_put_short_value(out, v, bytes);
+	cli_put_short_value(out, v, unit);
 	buf_printf(out, " (%.2f %%)", cli_percent(v, whole));
 }
 
@@ -198,10 +198,10 @@ static void put_frame(const struct drawing *d, size_t i, double x, struct buf *o
 	buf_puts(out, "<g><title>");
 	put_escaped(out, name.data ?: "");
 	buf_puts(out, ": ");
-	put_value(out, f->value, root->value, p->bytes);
+	put_value(out, f->value, root->value, p->unit);
 	if (p->difference) {
 		buf_puts(out, " now, ");
-		put_value(out, f->before, root->before, p->bytes);
+		put_value(out, f->before, root->before, p->unit);
 		buf_puts(out, " before");
 	}
 	buf_printf(out, "</title><rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" fill=\"",

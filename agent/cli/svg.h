@@ -5,14 +5,14 @@
 #include "lib/base/base.h"
 
 struct svg_frame {
-	const char *name;	 /* any bytes */
-	const char *kind;	 /* a word of the API, which gives the colour: "app", "kernel" */
-	uint32_t depth;		 /* the root has 0 */
-	int64_t value, before;	 /* of the frame and all that it called */
+	const char *name;      /* any bytes */
+	const char *kind;      /* a word of the API, which gives the colour: "app", "kernel" */
+	uint32_t depth;	       /* the root has 0 */
+	int64_t value, before; /* of the frame and all that it called */
 };
 struct svg_picture {
 	const char *title; /* one line */
-	bool bytes;	   /* the unit of values; otherwise microseconds */
+	const char *unit;  /* of values, as in an answer: "bytes" */
 	bool difference;   /* frames have `before`, and their colour is the change of their share */
 	const struct svg_frame *frames; /* in preorder; the first one is the root */
 	size_t n;
@@ -24,4 +24,4 @@ struct svg_picture {
  */
 void cli_svg_write(const struct svg_picture *p, struct buf *out);
 /* Draws folded stacks, a line for each: "web;main;[l] write 17". The text is changed. */
-void cli_svg_write_folded(char *folded, const char *title, bool bytes, struct buf *out);
+void cli_svg_write_folded(char *folded, const char *title, const char *unit, struct buf *out);

@@ -100,12 +100,12 @@ static void add_stack(struct making *m, struct line *line)
 	m->depth = depth;
 }
 
-void cli_svg_write_folded(char *folded, const char *title, bool bytes, struct buf *out)
+void cli_svg_write_folded(char *folded, const char *title, const char *unit, struct buf *out)
 {
 	struct making *m = xcalloc(1, sizeof(*m));
 	_cleanup_free_ struct line *lines = NULL;
 	size_t n = read_lines(folded, &lines);
-	struct svg_picture p = {.title = title, .bytes = bytes};
+	struct svg_picture p = {.title = title, .unit = unit};
 
 	add_frame(m, 0, "all", "root");
 	for (size_t i = 0; i < n; i++)

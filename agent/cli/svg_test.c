@@ -10,8 +10,11 @@
 
 static char *draw(const struct svg_frame *frames, size_t n, bool difference)
 {
-	const struct svg_picture p = {
-		.title = "on-cpu of <web>", .difference = difference, .frames = frames, .n = n};
+	const struct svg_picture p = {.title = "on-cpu of <web>",
+				      .unit = "microseconds",
+				      .difference = difference,
+				      .frames = frames,
+				      .n = n};
 	struct buf b = {0};
 
 	cli_svg_write(&p, &b);
@@ -199,7 +202,7 @@ static void folded_stacks_are_drawn(void **state)
 	struct buf b = {0};
 
 	(void)state;
-	cli_svg_write_folded(folded, "t", false, &b);
+	cli_svg_write_folded(folded, "t", "microseconds", &b);
 	assert_int_equal(count(b.data, "<g>"), 8);
 	assert_has(b.data, "<title>all: 1.00 ms (100.00 %)</title>");
 	assert_has(b.data, "<title>other: 200.00 us (20.00 %)</title><rect x=\"10.00\" y=\"73\"");
@@ -218,7 +221,7 @@ static void folded_frames_have_the_colours_of_their_kinds(void **state)
 	unsigned r, g, b;
 
 	(void)state;
-	cli_svg_write_folded(folded, "t", false, &svg);
+	cli_svg_write_folded(folded, "t", "microseconds", &svg);
 	colour_of(svg.data, "[k] read", &r, &g, &b);
 	assert_true(r > g && g > b); /* orange */
 	colour_of(svg.data, "[module]", &r, &g, &b);

@@ -24,35 +24,50 @@ struct scaled {
 	const char *unit;
 };
 
-static struct scaled scale(int64_t v, bool bytes)
-{
-	static const struct {
-		double size;
-		const char *unit;
-	} times[] = {{3600e6, "h"}, {60e6, "min"}, {1e6, "s"}, {1e3, "ms"}, {1, "us"}},
-	  sizes[] = {{1099511627776., "TiB"},
-		     {1073741824., "GiB"},
-		     {1048576., "MiB"},
-		     {1024., "KiB"},
-		     {1, "B"}};
-	size_t i = 0;
+#define N_STEPS 5
+struct step {
+	double size;
+	const char *unit;
+};
 
-	while (i < 4 && (double)v < (bytes ? sizes : times)[i].size)
-		i++;
-	return (struct scaled){(double)v / (bytes ? sizes : times)[i].size,
-			       (bytes ? sizes : times)[i].unit};
+/* The units in which values of an answer's unit are written, the largest first. */
+static const struct step *steps_of(const char *unit)
+{
+	static const struct step times[N_STEPS] = {
+		{3600e6, "h"}, {60e6, "min"}, {1e6, "s"}, {1e3, "ms"}, {1, "us"}};
+	static const struct step sizes[N_STEPS] = {{1099511627776., "TiB"},
+						   {1073741824., "GiB"},
+						   {1048576., "MiB"},
+						   {1024., "KiB"},
+						   {1, "B"}};
+	static const struct step counts[N_STEPS] = {
+		{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}};
+
+	if (streq(unit, "bytes"))
+		return sizes;
+	return !*unit || streq(unit, "microseconds") ? times : counts;
 }
 
-void cli_put_value(struct buf *out, int64_t v, bool bytes)
+static struct scaled scale(int64_t v, const char *unit)
 {
-	const struct scaled s = scale(v, bytes);
+	const struct step *steps = steps_of(unit);
+	size_t i = 0;
+
+	while (i < N_STEPS - 1 && (double)v < steps[i].size)
+		i++;
+	return (struct scaled){(double)v / steps[i].size, steps[i].unit};
+}
+
+void cli_put_value(struct buf *out, int64_t v, const char *unit)
+{
+	const struct scaled s = scale(v, unit);
 
 	buf_printf(out, "%8.2f %-3s", s.value, s.unit);
 }
 
-void cli_put_short_value(struct buf *out, int64_t v, bool bytes)
+void cli_put_short_value(struct buf *out, int64_t v, const char *unit)
 {
-	const struct scaled s = scale(v, bytes);
+	const struct scaled s = scale(v, unit);
 
 	buf_printf(out, "%.2f %s", s.value, s.unit);
 }

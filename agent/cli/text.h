@@ -10,10 +10,10 @@
 void cli_put_name(struct buf *out, const char *name);
 /* Appends a name of a folded stack: whole, with ':' instead of ';'. */
 void cli_put_folded(struct buf *out, const char *name);
-/* Appends a value with its unit, 12 columns wide: "   30.30 ms ". */
-void cli_put_value(struct buf *out, int64_t v, bool bytes);
+/* Appends a value with its unit, which an answer names ("microseconds" if it does not), 12 columns wide: "   30.30 ms ". */
+void cli_put_value(struct buf *out, int64_t v, const char *unit);
 /* The same without spaces around it. */
-void cli_put_short_value(struct buf *out, int64_t v, bool bytes);
+void cli_put_short_value(struct buf *out, int64_t v, const char *unit);
 /* part / whole in percent; 0 if the whole is 0 */
 double cli_percent(int64_t part, int64_t whole);
 /* a + b; hostile values may be larger than a number */

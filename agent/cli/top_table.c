@@ -76,7 +76,8 @@ struct table {
 	struct columns columns;
 	struct row *rows;
 	size_t n;
-	bool bytes, colours;
+	const char *unit;
+	bool colours;
 	int64_t total, before_total; /* before_total 0: nothing is known about changes */
 };
 
@@ -115,10 +116,10 @@ static void put_change(const struct table *t, double change, struct buf *out)
 
 static void put_row(const struct table *t, const struct row *r, struct buf *out)
 {
-	cli_put_value(out, r->self, t->bytes);
+	cli_put_value(out, r->self, t->unit);
 	buf_printf(out, " %6.2f  ", cli_percent(r->self, t->total));
 	put_change(t, r->change, out);
-	cli_put_value(out, r->total, t->bytes);
+	cli_put_value(out, r->total, t->unit);
 	buf_printf(out, " %6.2f  ", cli_percent(r->total, t->total));
 	cli_put_name(out, r->name);
 	buf_putc(out, '\n');
@@ -130,7 +131,7 @@ static void put_title(const struct table *t, const json_t *reply, struct buf *ou
 
 	cli_put_name(out, c->n_nodes ? c->functions[c->nodes[0].function].name : "nothing");
 	buf_puts(out, ": ");
-	cli_put_short_value(out, t->total, t->bytes);
+	cli_put_short_value(out, t->total, t->unit);
 	buf_printf(out, " in %" PRId64 " samples\n", json_int_at(reply, "summary.samples", 0));
 	buf_printf(out, "%12s %6s  %7s  %12s %6s  FUNCTION\n", "SELF", "%", "CHANGE", "TOTAL", "%");
 }
@@ -138,8 +139,7 @@ static void put_title(const struct table *t, const json_t *reply, struct buf *ou
 int cli_top_functions(const json_t *reply, enum top_sort sort, size_t max_rows, bool colours,
 		      struct buf *out)
 {
-	struct table t = {.bytes = streq(json_str_at(reply, "unit", ""), "bytes"),
-			  .colours = colours};
+	struct table t = {.unit = json_str_at(reply, "unit", ""), .colours = colours};
 	int r = cli_columns_read(reply, &t.columns);
 
 	if (r)

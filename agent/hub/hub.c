@@ -111,8 +111,8 @@ static void certificate_ready(struct tls *tls, void *arg)
 		loop_stop(h->loop, 1);
 		return;
 	}
-	log_info("serving API and page on %s:%u, OTLP and pushed profiles on %s:%u", h->conf->api_address,
-		 http_server_port(h->api_server), h->conf->ingest_address,
+	log_info("serving API and page on %s:%u, OTLP and pushed profiles on %s:%u",
+		 h->conf->api_address, http_server_port(h->api_server), h->conf->ingest_address,
 		 http_server_port(h->ingest_server));
 }
 

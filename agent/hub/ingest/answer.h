@@ -6,7 +6,7 @@
 
 /* The profiles are stored, but for n_skipped of them. why: the reason; not used if it is 0. */
 void ingest_accept(struct http_conn *c, size_t n_skipped, const char *why);
-/* For answers of other protocols: counts one, and the header that one of this status has; or NULL. */
+/* For answers of other protocols: counts one; the header that one of this status has, or NULL. */
 void ingest_count_answer(int status);
 const char *ingest_header_of(int status);
 /* Answers with a google.rpc.Status. reason: that of its google.rpc.ErrorInfo; NULL: it has none. */

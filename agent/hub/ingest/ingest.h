@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ingest: receives profiles, by OTLP or as Pyroscope's SDKs push them, and stores them. It checks the sender and then reads the
- * body. The writer's worker decodes the body, checks of what the sender may speak, and writes the
- * profiles. The hub answers when they are stored, here or by the central hub.
+ * ingest: receives profiles, by OTLP or as Pyroscope's SDKs push them, and stores them. It checks
+ * the sender and then reads the body. The writer's worker decodes the body, checks of what the
+ * sender may speak, and writes the profiles. The hub answers when they are stored, here or by the
+ * central hub.
  */
 #pragma once
 
@@ -24,8 +25,8 @@ struct ingest_sender {	   /* the strings are valid only while done runs */
 	 */
 	const char *cluster;
 	/*
-	 * Of a sender that pushes: the pod for which the token was made, and its namespace. pod "" or
-	 * NULL: the token is of no pod, and ns is that of the service account.
+	 * Of a sender that pushes: the pod for which the token was made, and its namespace. pod ""
+	 * or NULL: the token is of no pod, and ns is that of the service account.
 	 */
 	const char *ns, *pod, *pod_uid;
 	bool everywhere;    /* it may send profiles of all namespaces, as agents may */

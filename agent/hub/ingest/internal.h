@@ -42,8 +42,8 @@ struct ingest_request {
 	char *encoding, *peer;
 	struct push *push; /* NULL: the request is OTLP's */
 	/*
-	 * Who sends: a cluster, a namespace whose program pushes, a node, or an address if the token names neither. NULL: the sender
-	 * is not known yet
+	 * Who sends: a cluster, a namespace whose program pushes, a node, or an address if the
+	 * token names none of them. NULL: the sender is not known yet
 	 */
 	char *who;
 	/* owns its strings node and cluster; node NULL: the sender is not known yet */

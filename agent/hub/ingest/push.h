@@ -43,7 +43,8 @@ struct push {
 	uint32_t sample_rate;
 };
 /*
- * Makes a request from its head. Returns 0, or the HTTP status of the refusal and its reason in why.
+ * Makes a request from its head. Returns 0, or the HTTP status of the refusal with its reason in
+ * why.
  */
 int ingest_push_new(const struct http_in *in, struct push **ret, char *why, size_t n_why);
 struct push *ingest_push_free(struct push *p);
@@ -64,7 +65,7 @@ struct pushing {
 	size_t nr;	    /* of the profile in its request */
 	const char *digest; /* of the request */
 };
-/* Decodes a profile, packed or not, into the batch. Returns 0, or an error that is in the verdict. */
+/* Decodes a profile, packed or not, into the batch. Returns 0, or an error: the verdict has it. */
 int ingest_push_profile(struct pushing *p, const struct push_series *s,
 			const struct pprof_type *types, size_t n_types, const char *path,
 			const void *bytes, size_t n);

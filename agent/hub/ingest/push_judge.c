@@ -2,9 +2,9 @@
 /*
  * Of what a sender that pushes may speak. A token that Kubernetes made for a pod speaks of that
  * pod: who the API server says the sender is counts, not what the profiles say. To speak of other
- * pods a sender needs the right in their namespaces; where these pods are, the hub knows itself. Who
- * has the right in all namespaces, as agents have, speaks of pods on its own node only: so somebody
- * who takes over a node gains nothing here.
+ * pods a sender needs the right in their namespaces; where these pods are, the hub knows itself.
+ * Who has the right in all namespaces, as agents have, speaks of pods on its own node only: so
+ * somebody who takes over a node gains nothing here.
  */
 #include "hub/ingest/push.h"
 
@@ -80,7 +80,7 @@ static void put_place(struct batch *b, struct profile *p, const char *uid, const
 	put(b, p, "pod_node", node);
 }
 
-/* Another pod than the sender's own. The hub may not know it: its namespace has trusted the sender. */
+/* Another pod than the sender's own. The hub may not know it: the namespace trusts the sender. */
 static int judge_other(const struct ingest_config *c, const struct ingest_sender *s,
 		       struct batch *b, struct profile *p, struct ingest_verdict *v)
 {

@@ -4,7 +4,6 @@
  * label says of a pod is a claim: push_judge.c decides on it.
  */
 #include "hub/ingest/push.h"
-#include "hub/query/query.h"
 
 /* Producers of which the language is known: a name, or its end. */
 static const struct {
@@ -32,50 +31,30 @@ int ingest_push_wrong(struct ingest_verdict *v, int error, const struct field_er
 	return error;
 }
 
-static void drop_label(const char *reason)
-{
-	counter_add(counter("podflame_push_labels_dropped_total", "reason", reason), 1);
-}
-
-/* The tag that a label becomes; NULL: none. Labels do not become tags that podflame sets. */
-static const char *tag_of(const char *key)
-{
-	if (streq(key, "namespace"))
-		return "pod_ns";
-	if (streq(key, "pod"))
-		return "pod";
-	if (streq(key, "__session_id__"))
-		return TAG_SESSION;
-	if (str_has_prefix(key, "__"))
-		return NULL;
-	if (query_tag_lookup(key) || streq(key, TAG_PRODUCER) || streq(key, TAG_SESSION)) {
-		drop_label("reserved");
-		return NULL;
-	}
-	return key;
-}
-
+/* Makes a tag of a label. None has the name of a tag that podflame sets. */
 static int put_label(struct batch *b, struct profile *p, const char *key, const char *value,
 		     void *arg, struct field_error *reterr)
 {
-	const char *tag = tag_of(key);
+	_cleanup_free_ char *tag = xasprintf(PUSHED_LABEL "%s", key);
 
 	(void)arg;
 	(void)reterr;
-	if (tag && *value)
+	if (*value && !str_has_prefix(key, "__")) /* those are Pyroscope's own */
 		profile_tag(b, p, tag, value);
 	return 0;
 }
 
-/* A label of a sample says nothing of the pod: one series has one pod. */
-static int put_sample_label(struct batch *b, struct profile *p, const char *key, const char *value,
-			    void *arg, struct field_error *reterr)
+/* A label of a series may also say of which pod it is: a claim, on which push_judge.c decides. */
+static void put_series_label(struct batch *b, struct profile *p, const struct tag *l)
 {
-	if (streq(key, "namespace") || streq(key, "pod")) {
-		drop_label("reserved");
-		return 0;
-	}
-	return put_label(b, p, key, value, arg, reterr);
+	if (streq(l->key, "__session_id__"))
+		profile_tag(b, p, TAG_SESSION, l->value);
+	else if (streq(l->key, "namespace") && *l->value)
+		profile_tag(b, p, "pod_ns", l->value);
+	else if (streq(l->key, "pod") && *l->value)
+		profile_tag(b, p, "pod", l->value);
+	else
+		put_label(b, p, l->key, l->value, NULL, NULL);
 }
 
 static const char *label_of(const struct push_series *s, const char *key)
@@ -107,7 +86,7 @@ static void put_series(struct batch *b, struct profile *p, const struct push_ser
 		       const char *producer, const char *language)
 {
 	for (size_t i = 0; i < s->n_labels; i++)
-		put_label(b, p, s->labels[i].key, s->labels[i].value, NULL, NULL);
+		put_series_label(b, p, &s->labels[i]);
 	profile_tag(b, p, TAG_PRODUCER, producer);
 	if (language)
 		profile_tag(b, p, TAG_LANGUAGE, language);
@@ -141,7 +120,7 @@ static int decode(struct pushing *p, const struct push_series *s, const struct p
 					.app_service = s->app,
 					.id = id,
 					.kind = is_known ? producers[known].kind : FRAME_APP,
-					.label = put_sample_label};
+					.label = put_label};
 	struct field_error e = {0};
 	int r = pprof_decode(p->batch, bytes, n, &from, &e);
 

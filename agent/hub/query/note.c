@@ -72,8 +72,8 @@ void query_reply_note(const struct tracing_request *r, const struct store_summar
 
 	*ret = 0;
 	if (s->n_rows && e->snapshot)
-		snprintf(ret, REPLY_NOTE_BYTES,
-			 "live %s as of the newest snapshot of each process", e->unit);
+		snprintf(ret, REPLY_NOTE_BYTES, "live %s as of the newest snapshot of each process",
+			 e->unit);
 	else if (r->send_queue_only && s->n_profiles)
 		snprintf(ret, REPLY_NOTE_BYTES,
 			 "only requests for the send queue: receive requests and registered memory "

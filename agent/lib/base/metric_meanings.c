@@ -265,8 +265,6 @@ static const struct {
 	{"otlp_waits_unknown_total", "Waits of a cause that this hub does not know."},
 	{"pprof_types_skipped_total",
 	 "Types of values in pushed profiles that the hub did not take, by reason."},
-	{"push_labels_dropped_total", "Labels of pushed profiles that did not become tags: podflame "
-				      "sets these tags itself (reserved)."},
 	{"push_refused_total",
 	 "Pushed profiles that were refused: of another format than pprof (format), over a limit "
 	 "(limit), damaged (invalid)."},

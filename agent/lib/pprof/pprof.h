@@ -8,7 +8,7 @@
 
 #include "lib/profile/profile.h"
 
-#define PPROF_MAX_BYTES	  (4u << 20) /* of a profile, unpacked; those of Pyroscope, as the next two */
+#define PPROF_MAX_BYTES	  (4u << 20) /* of a profile, unpacked; Pyroscope's, as the next two */
 #define PPROF_MAX_SAMPLES 16000
 #define PPROF_MAX_LABELS  30	 /* of a sample */
 #define PPROF_MAX_SETS	  1000	 /* distinct sets of labels of the samples of a profile */
@@ -36,8 +36,8 @@ struct pprof_from {
 	const char *id; /* a text that is the same if, and only if, the profile is sent again */
 	enum frame_kind kind; /* of functions; FRAME_APP: the name of their file decides */
 	/*
-	 * Makes a tag of a label, of each profile whose samples have it. Returns 0 or the error of the
-	 * request, with its reason in reterr.
+	 * Makes a tag of a label, of each profile whose samples have it. Returns 0, or the error of
+	 * the request with its reason in reterr.
 	 */
 	int (*label)(struct batch *b, struct profile *p, const char *key, const char *value,
 		     void *arg, struct field_error *reterr);

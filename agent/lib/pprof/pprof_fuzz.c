@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: a profile of another profiler. The first byte chooses what the sender says beside it. An
- * accepted profile must keep within the limits, and a refusal must name its place.
+ * libFuzzer: a profile of another profiler. The first byte chooses what the sender says beside it.
+ * An accepted profile must keep within the limits, and a refusal must name its place.
  * Fuzzes: decode.c, types.c, stacks.c, samples.c, wire.c
  */
 #include "lib/pprof/pprof.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-/* A label whose value is a text. Both texts are the batch's, so pointers tell whether they differ. */
+/* A label whose value is a text. Both texts are the batch's: pointers tell whether they differ. */
 struct label {
 	const char *key, *value;
 };

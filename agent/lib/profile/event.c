@@ -69,8 +69,8 @@ char *profile_event_names(void)
 {
 	struct buf list = {0};
 
-	PROFILE_EACH_EVENT(e)
-	list_add(&list, events[e].name);
+	PROFILE_EACH_EVENT (e)
+		list_add(&list, events[e].name);
 	return buf_steal(&list);
 }
 

@@ -184,8 +184,7 @@ static void test_events_that_are_pushed(void **state)
 	size_t n = 0;
 
 	(void)state;
-	PROFILE_EACH_EVENT(e)
-	{
+	PROFILE_EACH_EVENT (e) {
 		const struct event_info *i = profile_event_info(e);
 
 		assert_non_null(strstr(names, i->name));

@@ -13,6 +13,13 @@ test('times and sizes have three digits and a unit that fits', () => {
   assert.deepEqual(sizes, ['0 B', '512 B', '1.50 KiB', '1.50 GiB', '−1.00 KiB']);
 });
 
+test('what is counted has no unit', () => {
+  const counts = [0, 7, 999, 1500, 2.5e6, -3, 0.5].map((v) => formatValue(v, 'goroutines'));
+
+  assert.deepEqual(counts, ['0', '7', '999', '1.50 k', '2.50 M', '−3', '0.50']);
+  assert.ok(roundSteps('objects').includes(5000));
+});
+
 test('a share of nothing is none', () => {
   assert.deepEqual([percent(1, 3), percent(-1, 4), percent(1, 0)], ['33.3 %', '−25.0 %', '0 %']);
 });
