@@ -143,8 +143,8 @@ bench: $(BUILD)/podflame $(BENCHBIN) $(BUILD)/crash/burner
 .PHONY: test-now
 test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh \
-		e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
-		-- .ci/check web/page_test.mjs web/unit_test.mjs web/flame_test.mjs e2e/page/queries_test.py \
+		web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
+		-- .ci/check web/unit_test.mjs web/flame_test.mjs e2e/page/queries_test.py \
 		charts/release_test.py e2e/clickhouse/run.sh $(BESIDE) $(REPLAYBIN) \
 		-- e2e/kernels/run.sh e2e/grafana/run.py e2e/push/run.py $(SANITIZED)
 

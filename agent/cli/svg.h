@@ -5,10 +5,10 @@
 #include "lib/base/base.h"
 
 struct svg_frame {
-	const char *name;      /* any bytes */
-	const char *kind;      /* a word of the API, which gives the colour: "app", "kernel" */
-	uint32_t depth;	       /* the root has 0 */
-	int64_t value, before; /* of the frame and all that it called */
+	const char *name;	 /* any bytes */
+	const char *kind;	 /* a word of the API, which gives the colour: "app", "kernel" */
+	uint32_t depth;		 /* the root has 0 */
+	int64_t value, before;	 /* of the frame and all that it called */
 };
 struct svg_picture {
 	const char *title; /* one line */

@@ -10,7 +10,10 @@
 void cli_put_name(struct buf *out, const char *name);
 /* Appends a name of a folded stack: whole, with ':' instead of ';'. */
 void cli_put_folded(struct buf *out, const char *name);
-/* Appends a value with its unit, which an answer names ("microseconds" if it does not), 12 columns wide: "   30.30 ms ". */
+/*
+ * Appends a value of a unit as answers name it ("bytes"), 12 columns wide: "   30.30 ms ". "":
+ * microseconds. What is neither time nor bytes is counted: "    1.50 k  ".
+ */
 void cli_put_value(struct buf *out, int64_t v, const char *unit);
 /* The same without spaces around it. */
 void cli_put_short_value(struct buf *out, int64_t v, const char *unit);

@@ -13,11 +13,11 @@ struct api_config {
 	/* the workers that run queries, and one that runs only queries for choices: queue.h */
 	struct worker *const *query;
 	size_t n_query;
-	struct worker *choices;	 /* NULL: none */
-	size_t query_bytes;	 /* limit for the bytes of the queries that wait */
-	size_t reply_bytes;	 /* limit for the answers in memory, of all users; 0: 768 MiB */
-	struct symbols *symbols; /* uploaded symbol files; NULL: uploads are refused */
-	struct worker *uploads;	 /* the worker that checks and writes uploads */
+	struct worker *choices;		/* NULL: none */
+	size_t query_bytes;		/* limit for the bytes of the queries that wait */
+	size_t reply_bytes; /* limit for the answers in memory, of all users; 0: 768 MiB */
+	struct symbols *symbols;	/* uploaded symbol files; NULL: uploads are refused */
+	struct worker *uploads;		/* the worker that checks and writes uploads */
 	/* limit for the bytes of uploads under way, of all users; the worker has room for them */
 	size_t upload_bytes;
 	/*
@@ -28,8 +28,8 @@ struct api_config {
 	/* of users' tokens, and a file with a token of the hub; as in struct gate_config */
 	const char *const *audiences, *own_token_file;
 	const char *version;
-	const char *cluster_name; /* "" in `podflame local` */
-	const char *token_hint;	  /* the `kubectl create token` line the page shows */
+	const char *cluster_name;	/* "" in `podflame local` */
+	const char *token_hint;		/* the `kubectl create token` line the page shows */
 	/*
 	 * a note on the store, shown on the page, such as "kept in memory of the pod"; "": no note
 	 */
@@ -39,7 +39,7 @@ struct api_config {
 	 * error that names it. NULL: the store has them. It must stay valid until api_free
 	 */
 	const char *forwards_to;
-	const char *link_trace, *link_logs; /* templates of links on the page; "": no link */
+	const char *link_trace, *link_logs;	/* templates of links on the page; "": no link */
 	/*
 	 * Returns the details that /healthz shows. They name no path, because anybody may ask for
 	 * them. NULL: /healthz shows no details.
@@ -52,9 +52,9 @@ struct api_config {
 	 */
 	json_t *(*targets)(void *arg);
 	void *targets_arg;
-	const char *ns;	      /* the namespace of podflame */
-	bool opt_in_required; /* as in struct status_config */
-	bool audit;	      /* a line on standard output for each query */
+	const char *ns;			/* the namespace of podflame */
+	bool opt_in_required;		/* as in struct status_config */
+	bool audit;			/* a line on standard output for each query */
 };
 int api_new(struct loop *l, const struct api_config *c, struct api **ret);
 struct api *api_free(struct api *a);
@@ -89,20 +89,20 @@ struct gate_config {
 	 */
 	const char *own_token_file;
 };
-struct gate_right { /* static, because the gate uses it until fn is called */
+struct gate_right {			/* static, because the gate uses it until fn is called */
 	/* for example "get", "profiles"; a subresource as in a Role: "profiles/host" */
 	const char *verb, *resource;
 };
 struct gate *api_gate_new(const struct gate_config *c);
 /* Frees the gate. Requests that still wait get 503 if answer is true, else no answer. */
 struct gate *api_gate_free(struct gate *g, bool answer);
-struct gate_answer {	  /* the strings are valid only while fn runs */
-	int status;	  /* 200, 401, 403, 429 or 503 */
-	const char *user; /* the user's name; "": not known */
+struct gate_answer {			/* the strings are valid only while fn runs */
+	int status;			/* 200, 401, 403, 429 or 503 */
+	const char *user;		/* the user's name; "": not known */
 	/* TokenReview: status.user, if the status is 200 or 403; else NULL */
 	const json_t *user_info;
-	const char *node;  /* the node in the token; "": the token names none */
-	const char *error; /* NULL if the status is 200 */
+	const char *node;		/* the node in the token; "": the token names none */
+	const char *error;		/* NULL if the status is 200 */
 };
 typedef void gate_fn(const struct gate_answer *a, void *arg);
 /*
@@ -112,7 +112,7 @@ typedef void gate_fn(const struct gate_answer *a, void *arg);
 const char *api_gate_bearer(const char *authorization, const char **ret_error);
 /* peer: as in struct http_in */
 void api_gate_check(struct gate *g, const char *authorization, const char *peer,
-		    const struct gate_right *right, gate_fn *fn, void *arg);
+		const struct gate_right *right, gate_fn *fn, void *arg);
 /*
  * Whether a user, as in user_info, has a right in each of these namespaces. status: 200; 403, and
  * error names the first one without it; 503. fn is called once, maybe before this function returns.

@@ -38,14 +38,14 @@ char *pods_unknown(const struct pods *p);
 bool pods_synced(const struct pods *p);
 
 /* ---- where a pod is: any thread ---- */
-struct pods_claim { /* what a sender says of a pod */
+struct pods_claim {		/* what a sender says of a pod */
 	const char *node, *ns, *name;
-	const char *uid; /* NULL: the sender does not say it */
+	const char *uid;	/* NULL: the sender does not say it */
 };
 enum pods_place {
-	PODS_HERE,	/* the pod is, or was, on this node */
-	PODS_ELSEWHERE, /* it is, or was, on another node */
-	PODS_UNKNOWN,	/* the hub has never seen it */
+	PODS_HERE,		/* the pod is, or was, on this node */
+	PODS_ELSEWHERE,		/* it is, or was, on another node */
+	PODS_UNKNOWN,		/* the hub has never seen it */
 	/* the hub does not know it, and its watch does not work now: the caller asks again later */
 	PODS_NOT_NOW,
 };

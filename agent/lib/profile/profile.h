@@ -15,12 +15,12 @@ enum event {
 	EVENT_OFF_CPU,
 	EVENT_MEM_ALLOC,
 	EVENT_MEM_INUSE,
-	EVENT_HBM_ALLOC, /* memory of GPUs ("high-bandwidth memory") */
+	EVENT_HBM_ALLOC,		/* memory of GPUs ("high-bandwidth memory") */
 	EVENT_HBM_INUSE,
 	EVENT_ON_GPU,
 	EVENT_RDMA,
 	EVENT_RDMA_LATENCY,
-	_EVENT_MAX, /* the events before it are those that podflame samples */
+	_EVENT_MAX,	/* the events before it are those that podflame samples */
 	/*
 	 * What programs push that profile themselves. Stores keep these numbers, and numbers below
 	 * 16 are those of bpf/abi.h.
@@ -36,17 +36,17 @@ enum event {
 	EVENT_MUTEX_DURATION,
 	EVENT_BLOCK_COUNT,
 	EVENT_BLOCK_DURATION,
-	_EVENT_ALL, /* above all events; not every number below it is one */
+	_EVENT_ALL,	/* above all events; not every number below it is one */
 };
 struct event_info {
-	const char *name; /* the name in queries (profile_event_type): "on-cpu" */
+	const char *name;		/* the name in queries (profile_event_type): "on-cpu" */
 	/* in a target's spec.events: "onCpu"; NULL: podflame does not sample this event */
 	const char *spec_field;
 	const char *unit;		/* "microseconds", "bytes", or what is counted: "objects" */
 	const char *otlp_sample_type;	/* the name of the type in OTLP and pprof: "on_cpu" */
 	/* the newest profile replaces older ones; values of several profiles are not added up */
 	bool snapshot;
-	const char *done; /* what a process did that makes a sample: "used the CPU" */
+	const char *done;		/* what a process did that makes a sample: "used the CPU" */
 	/* the key in a configuration: if it is false, `podflame local` records this event, too */
 	const char *local_key;
 	/* Pyroscope's type id, if its tools know one; NULL: one is made (hub/pyroscope/types.c) */
@@ -68,29 +68,29 @@ char *profile_sampled_event_names(void);
 char *profile_event_fields(void);
 
 /* The cause of a wait, for off-cpu samples: their tag `wait`. */
-enum wait {		   /* stores keep these numbers: add a new cause at the end */
-	    WAIT_NONE,	   /* samples of other events */
-	    WAIT_RUNQUEUE, /* woken, but not running yet */
-	    WAIT_DISK,	   /* an uninterruptible wait */
-	    WAIT_LOCK,	   /* a futex */
-	    WAIT_SLEEP,
-	    WAIT_POLL, /* poll, select, epoll */
-	    WAIT_SOCKET,
-	    WAIT_PIPE,
-	    WAIT_OTHER,
-	    WAIT_GPU, /* in the driver of a GPU */
-	    _WAIT_MAX,
+enum wait {				/* stores keep these numbers: add a new cause at the end */
+	WAIT_NONE,			/* samples of other events */
+	WAIT_RUNQUEUE,			/* woken, but not running yet */
+	WAIT_DISK,			/* an uninterruptible wait */
+	WAIT_LOCK,			/* a futex */
+	WAIT_SLEEP,
+	WAIT_POLL,			/* poll, select, epoll */
+	WAIT_SOCKET,
+	WAIT_PIPE,
+	WAIT_OTHER,
+	WAIT_GPU,			/* in the driver of a GPU */
+	_WAIT_MAX,
 };
-const char *profile_wait_name(enum wait w); /* "lock"; "" for WAIT_NONE */
+const char *profile_wait_name(enum wait w);	/* "lock"; "" for WAIT_NONE */
 int profile_wait_from_name(const char *s, enum wait *ret);
-char *profile_wait_names(void); /* "runqueue, disk, ..."; the caller frees it */
+char *profile_wait_names(void);			/* "runqueue, disk, ..."; the caller frees it */
 
 /* ---- labels of samples: label.h has their table ---- */
 enum profile_label {
 #define X(NAME, ...) LABEL_##NAME,
 	PROFILE_LABELS(X)
 #undef X
-		_LABEL_MAX,
+	_LABEL_MAX,
 };
 struct label_info {
 	const char *tag, *otlp_attr, *title, *help;
@@ -120,28 +120,28 @@ void profile_label_text(enum profile_label l, enum event e, uint64_t number,
 #define PROFILE_MAX_VALUE (INT64_C(1) << 53) /* value of a sample, in the event's unit */
 
 /* ---- frames ---- */
-enum frame_kind { /* stores keep these numbers: add a new kind at the end */
-		  FRAME_APP,
-		  FRAME_LIBRARY,
-		  FRAME_KERNEL,
-		  FRAME_JVM,
-		  FRAME_PYTHON,
-		  FRAME_LUA,
-		  FRAME_CUDA,
-		  FRAME_OBJECT,
-		  FRAME_MARKER, /* [truncated], [unwind: reason], [stack trace lost] */
-		  /* a frame that is made from a sample's wait when a stack becomes text: "[wait: lock]" */
-		  FRAME_WAIT,
-		  _FRAME_KIND_MAX,
+enum frame_kind {			/* stores keep these numbers: add a new kind at the end */
+	FRAME_APP,
+	FRAME_LIBRARY,
+	FRAME_KERNEL,
+	FRAME_JVM,
+	FRAME_PYTHON,
+	FRAME_LUA,
+	FRAME_CUDA,
+	FRAME_OBJECT,
+	FRAME_MARKER,			/* [truncated], [unwind: reason], [stack trace lost] */
+	/* a frame that is made from a sample's wait when a stack becomes text: "[wait: lock]" */
+	FRAME_WAIT,
+	_FRAME_KIND_MAX,
 };
-const char *profile_frame_kind_name(enum frame_kind k); /* "app", "library", ... */
+const char *profile_frame_kind_name(enum frame_kind k);		/* "app", "library", ... */
 int profile_frame_kind_from_name(const char *s, enum frame_kind *ret);
 /*
  * In texts, names of some kinds have a prefix: "[k] do_syscall_64" is a name of the kernel, and
  * "[t] worker" one of a thread. A kind is a word here, as in answers of the API: a name of a frame
  * kind, "process" or "thread".
  */
-const char *profile_kind_prefix(const char *kind); /* "": such names have no prefix */
+const char *profile_kind_prefix(const char *kind);	/* "": such names have no prefix */
 /* Returns the kind that a text begins with, and the name behind it. NULL: it has no prefix. */
 const char *profile_kind_of_text(const char *text, const char **ret_name);
 /*
@@ -155,13 +155,13 @@ enum frame_kind profile_module_kind(const char *path);
 struct frame {
 	enum frame_kind kind;
 	bool inlined;
-	uint32_t line; /* 0: not known */
+	uint32_t line;			/* 0: not known */
 	/* user: ELF virtual address; kernel: address in the running kernel; 0: not known */
 	uint64_t address;
-	const char *name; /* demangled; NULL: the address has no name */
+	const char *name;		/* demangled; NULL: the address has no name */
 	/* user: path of the file as the process sees it; kernel: "[kernel]" or the kernel module */
 	const char *module;
-	const char *build_id; /* hex */
+	const char *build_id;		/* hex */
 	const char *file;
 };
 
@@ -169,8 +169,8 @@ struct frame {
 struct stack_head {
 	/* only in the profile of all processes ("Total"): a level above the thread; else NULL */
 	const char *process_comm;
-	const char *thread_comm; /* NULL: the text has no such level */
-	bool main_thread;	 /* "[p] comm" instead of "[t] comm" */
+	const char *thread_comm;	/* NULL: the text has no such level */
+	bool main_thread;		/* "[p] comm" instead of "[t] comm" */
 	/* the cause of the wait of off-cpu samples: adds the leaf "[wait: lock]" */
 	enum wait wait;
 };
@@ -197,7 +197,7 @@ const struct frame *profile_wait_frame(enum wait w);
  * worker;main;[l] write;[k] do_syscall_64;[wait: lock]".
  */
 void profile_stack_render(const struct stack_head *h, const struct frame *root_first, size_t n,
-			  struct buf *out);
+		  struct buf *out);
 
 /*
  * Functions that are inlined at one address share a location with the function there, which comes
@@ -211,7 +211,7 @@ size_t profile_location_frames(const struct frame *const *root_first, size_t n);
  * together. Its limits are BATCH_MAX_*; a function that would exceed one returns -E2BIG.
  */
 #define STACK_MAX_FRAMES 1024 /* frames of one stack */
-#define BATCH_MAX_BYTES	 (64u << 20)
+#define BATCH_MAX_BYTES (64u << 20)
 
 /* The key of a tag that is a label of the pod is this and the label's name. */
 #define POD_LABEL "k8s.label."
@@ -223,10 +223,10 @@ size_t profile_location_frames(const struct frame *const *root_first, size_t n);
  */
 #define TAG_UNVERIFIED "unverified"
 struct tag {
-	const char *key, *value; /* key: "pod_ns", "pod", "k8s.label.app", ... */
+	const char *key, *value;	/* key: "pod_ns", "pod", "k8s.label.app", ... */
 };
 struct tags {
-	struct tag *items; /* sorted by key; a key has one value */
+	struct tag *items;		/* sorted by key; a key has one value */
 	size_t n, cap;
 };
 
@@ -242,16 +242,16 @@ struct profile_labels {
 bool profile_is_send_queue(const struct profile_labels *l);
 
 struct profile_sample {
-	uint32_t stack;		  /* index into the batch's stacks; STACK_NONE: no stack (Total) */
-	int64_t value;		  /* in the event's unit */
-	uint64_t n_samples;	  /* how many of the kernel's samples are added up in it */
-	const char *process_comm; /* Total only */
+	uint32_t stack; /* index into the batch's stacks; STACK_NONE: no stack (Total) */
+	int64_t value;			/* in the event's unit */
+	uint64_t n_samples;		/* how many of the kernel's samples are added up in it */
+	const char *process_comm;	/* Total only */
 	const char *thread_comm;
 	bool main_thread;
-	int32_t cpu; /* -1: samples of all CPUs are added up */
+	int32_t cpu;			/* -1: samples of all CPUs are added up */
 	/* for off-cpu; samples with different causes are not added up */
 	enum wait wait;
-	uint32_t link; /* 0: none; else 1 + index into the batch's links */
+	uint32_t link;			/* 0: none; else 1 + index into the batch's links */
 	/* interned in the batch; samples with different labels are not added up; NULL: none */
 	const struct profile_labels *labels;
 };
@@ -275,7 +275,7 @@ struct profile_link {
  */
 #define LOSSES_MAX 128 /* kinds of loss; the rest counts as one kind, "other" */
 struct lost {
-	const char *reason;  /* a constant */
+	const char *reason; /* a constant */
 	unsigned event_mask; /* 1 << enum event for each event; 0: the events are not known */
 	uint64_t n;
 };
@@ -291,13 +291,13 @@ void profile_losses_done(struct losses *l); /* l is empty afterwards */
 void profile_samples_lost(struct losses *l, unsigned event_mask, const char *reason, uint64_t n);
 
 struct loss {
-	const char *reason; /* "ring_full", "agent_down", ... */
-	uint64_t n_samples; /* 0 if the loss is a gap of time_ns */
+	const char *reason;		/* "ring_full", "agent_down", ... */
+	uint64_t n_samples;		/* 0 if the loss is a gap of time_ns */
 	uint64_t time_ns;
 };
 
 struct profile {
-	uint8_t id[16]; /* profile_id on the wire; see profile_id_make */
+	uint8_t id[16];			/* profile_id on the wire; see profile_id_make */
 	/*
 	 * In the hub: the id as it was sent; all zero: as `id`. An older hub stored this one. The
 	 * hub's own id differs by sender, so that no sender takes the id of another's profile.
@@ -306,7 +306,7 @@ struct profile {
 	enum event event;
 	/* wall time: from start_ns to before end_ns, a window [k*W, (k+1)*W) */
 	uint64_t start_ns, end_ns;
-	uint64_t period_ns; /* the nominal time between samples; 0: there is none */
+	uint64_t period_ns;		/* the nominal time between samples; 0: there is none */
 	/*
 	 * If the values are estimates: estimate_ppm is the measured part of what happened, in ppm
 	 * (0: all of it was measured). estimate_error is one standard error of the sum, in the
@@ -314,10 +314,10 @@ struct profile {
 	 */
 	uint32_t estimate_ppm;
 	uint64_t estimate_error;
-	const char *app_service; /* name of the process (comm), or "Total" */
+	const char *app_service;	/* name of the process (comm), or "Total" */
 	/* PID on the host; 0 for Total and for a loss without a process */
 	uint32_t process_id;
-	uint64_t process_start_ns; /* wall time; 0: not known */
+	uint64_t process_start_ns;	/* wall time; 0: not known */
 	/*
 	 * pod_cluster, pod_ns, pod, pod_uid, pod_node, pod_group, pod_group_type, pod_gpu,
 	 * container, container_id, image, container_pid, k8s.label.X, unverified
@@ -325,11 +325,11 @@ struct profile {
 	struct tags tags;
 	struct profile_sample *samples;
 	size_t n_samples, cap_samples;
-	struct loss *losses; /* a profile may have losses and no samples */
+	struct loss *losses;		/* a profile may have losses and no samples */
 	size_t n_losses, cap_losses;
 };
 struct stack_ref {
-	const struct frame *const *frames; /* root first, interned in the batch */
+	const struct frame *const *frames;	/* root first, interned in the batch */
 	size_t n;
 };
 struct batch {
@@ -337,16 +337,16 @@ struct batch {
 	size_t n_profiles, cap_profiles;
 	struct stack_ref *stacks;
 	size_t n_stacks, cap_stacks;
-	struct profile_link *links; /* distinct */
+	struct profile_link *links;	/* distinct */
 	size_t n_links, cap_links;
-	size_t n_skipped;	 /* number of profiles that the receiver has skipped */
-	const char *skipped_for; /* why the first of them was skipped; a constant */
+	size_t n_skipped;		/* number of profiles that the receiver has skipped */
+	const char *skipped_for;	/* why the first of them was skipped; a constant */
 	struct batch_arena *arena;
 };
 struct batch *profile_batch_new(void);
 struct batch *profile_batch_free(struct batch *b);
 void profile_batch_freep(struct batch **b);
-size_t profile_batch_bytes(const struct batch *b); /* the bytes of its arena */
+size_t profile_batch_bytes(const struct batch *b);	/* the bytes of its arena */
 /* Returns an interned copy that is freed with the batch; NULL gives NULL. */
 const char *profile_batch_str(struct batch *b, const char *s);
 const char *profile_batch_strn(struct batch *b, const char *s, size_t n);
@@ -358,7 +358,7 @@ int profile_batch_stack(struct batch *b, const struct frame *root_first, size_t 
  */
 const struct frame *profile_batch_frame(struct batch *b, const struct frame *f);
 int profile_batch_stack_of(struct batch *b, const struct frame *const *root_first, size_t n,
-			   uint32_t *ret_index);
+		   uint32_t *ret_index);
 /*
  * Adds the context if the batch lacks it. *ret_link is the value for profile_sample.link. -E2BIG:
  * the batch has BATCH_MAX_LINKS.
@@ -375,7 +375,7 @@ const struct profile_labels *profile_batch_labels(struct batch *b, const struct 
  * index; STACK_NONE: not known): a wait for the work of a GPU may look like one for a lock.
  */
 enum wait profile_wait_of(enum wait by_call, const struct batch *b, uint32_t stack);
-struct profile *profile_batch_profile(struct batch *b); /* zeroed, owned by b */
+struct profile *profile_batch_profile(struct batch *b);	/* zeroed, owned by b */
 /*
  * Removes profile i, puts the last one in its place, and counts it in n_skipped. why: a constant.
  */
@@ -383,7 +383,7 @@ void profile_batch_skip(struct batch *b, size_t i, const char *why);
 /* copies key and value; replaces the old value of the key */
 void profile_tag(struct batch *b, struct profile *p, const char *key, const char *value);
 void profile_untag(struct profile *p, const char *key);
-const char *profile_tag_get(const struct profile *p, const char *key); /* NULL if absent */
+const char *profile_tag_get(const struct profile *p, const char *key);	/* NULL if absent */
 struct profile_sample *profile_add(struct batch *b, struct profile *p);
 void profile_lose(struct batch *b, struct profile *p, const char *reason, uint64_t n,
 		  uint64_t time_ns);
