@@ -392,6 +392,17 @@ static void wrong_profiles(void **state)
 	assert_refused(&latin, &from, -EBADMSG, "profile.sample_type.type", "not UTF-8");
 }
 
+static void a_wrong_period_type(void **state)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	(void)state;
+	one_type(&b, "samples", "count", 1);
+	pb_number(&b, 12, 1);
+	PB_NUMBERS(&b, 11, 99, 4);
+	assert_refused(&b, &from, -EBADMSG, "profile.period_type.type", "index 99 is outside");
+}
+
 /* ---- limits ---- */
 
 static void too_many_samples(void **state)
@@ -564,6 +575,7 @@ int main(void)
 		cmocka_unit_test(wrong_ids_and_indexes),
 		cmocka_unit_test(wrong_samples),
 		cmocka_unit_test(wrong_profiles),
+		cmocka_unit_test(a_wrong_period_type),
 		cmocka_unit_test(too_many_samples),
 		cmocka_unit_test(too_many_labels),
 		cmocka_unit_test(labels_that_are_too_long),
