@@ -87,7 +87,8 @@ FAULT := $(BUILD)/agent/lib/base/fault.o
 ALLOBJ := $(OBJ) $(TESTLIMIT) $(FAULT) \
 	$(foreach c,$(TESTS) $(BENCHES) $(FUZZES),$(c:%.c=$(BUILD)/%.o))
 # generated headers first, once; -MMD knows the rest
-$(ALLOBJ): | $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
+GENERATED := $(SKEL) $(addprefix $(BUILD)/gen/,otlp.pb.h page.h openapi.h)
+$(ALLOBJ): | $(GENERATED)
 $(BUILD)/%.o: %.c Makefile
 	$(call msg,CC,$@)
 	@mkdir -p $(@D)

@@ -10,7 +10,7 @@ check: ## format, includes, calls, licences, scripts, YAML, manifests, CRDs: all
 	$(Q).ci/check
 # clang sees what gcc does not, and builds the fuzzers of `make fuzz`. It takes variables that exist
 # for their _cleanup_ as unused, and dislikes macros of libseccomp.
-clang-warnings: $(SKEL) $(BUILD)/gen/otlp.pb.h $(BUILD)/gen/page.h
+clang-warnings: $(GENERATED)
 	$(Q)printf '%s\0' $(SRC) $(FUZZES) $(CUDA_SRC) | xargs -0 -n 50 -P $(shell nproc) \
 		$(CLANG) -fsyntax-only -Werror $(CFLAGS) -Wno-unused-variable \
 		-Wno-missing-field-initializers

@@ -6,6 +6,12 @@ watch-cases: ## the watch's cases and their tests: writes docs/watch-cases.md (L
 watch-cases: $(WATCH_TESTS)
 	$(Q)agent/lib/kube/cases.sh $(WATCH_TESTS)
 
+# The description of the hub's API, embedded.
+$(BUILD)/gen/openapi.h: agent/hub/api/openapi.yaml agent/hub/api/openapi.py
+	$(call msg,JSON,$@)
+	@mkdir -p $(@D)
+	$(Q)agent/hub/api/openapi.py $< $@
+
 # Tests that need ClickHouse's engine or server: only e2e/clickhouse/run.sh runs them.
 ENGINE := $(addprefix agent/hub/,ingest/group_test symbols/shared_test \
 	$(addprefix store/clickhouse/,cluster_test expire_test failures_test in_process_test \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The routes, and the check of each request. In a cluster, the API server tells the hub who the
+ * The check of each request, and replies. In a cluster, the API server tells the hub who the
  * user is, on every route that shows data. Without Kubernetes, the hub answers only requests whose
  * header Host names this machine. Else a web page could read profiles by making its own host name
  * resolve to 127.0.0.1.
@@ -19,7 +19,7 @@
 static const char *const page_caching[] = {"Cache-Control: no-cache", "ETag: W/" PAGE_ETAG,
 					   "Vary: Accept-Encoding", NULL};
 
-static void handle_page(struct call *c)
+void api_handle_page(struct call *c)
 {
 	c->caching = page_caching;
 	if (c->has_page) {
@@ -31,7 +31,7 @@ static void handle_page(struct call *c)
 		       c->accepts_gzip ? sizeof(page_gzip) : sizeof(page_html));
 }
 
-static void handle_info(struct call *c)
+void api_handle_info(struct call *c)
 {
 	const struct api_config *f = &c->api->config;
 	struct store_stats store;
@@ -48,43 +48,6 @@ static void handle_info(struct call *c)
 			  "files", api_files_list(), "links", "trace", f->link_trace, "logs",
 			  f->link_logs));
 }
-
-static const struct gate_right read_profiles = {"get", "profiles"},
-			       list_symbols = {"get", "symbols"},
-			       put_symbols = {"create", "symbols"},
-			       delete_symbols = {"delete", "symbols"};
-
-static const struct route routes[] = {
-	{"/", "GET", NULL, handle_page, 0},
-	{"/healthz", "GET", NULL, api_handle_alive, 0},
-	{"/readyz", "GET", NULL, api_handle_ready, 0},
-	{"/metrics", "GET", &read_profiles, api_handle_metrics, 0},
-	{"/v1/info", "GET", NULL, handle_info, 0},
-	{"/v1/profile/ProfileTracing", "POST", &read_profiles, api_handle_tracing, BY_NAMESPACE},
-#define X(NAME, name, ...)                                                                         \
-	{QUERY_FILES_PATH name, "GET", &read_profiles, api_handle_file, BY_NAMESPACE},             \
-		{QUERY_FILES_PATH name, "POST", &read_profiles, api_handle_file, BY_NAMESPACE},
-	QUERY_FILE_FORMATS(X)
-#undef X
-		{"/v1/profile/groups", "POST", &read_profiles, api_handle_groups, BY_NAMESPACE},
-	{"/v1/profile/series", "POST", &read_profiles, api_handle_series, BY_NAMESPACE},
-	{"/v1/profile/oldest", "GET", &read_profiles, api_handle_oldest, BY_NAMESPACE},
-	{"/v1/profile/tags", "GET", &read_profiles, api_handle_tags, BY_NAMESPACE},
-	{"/v1/profile/choices", "POST", &read_profiles, api_handle_choices, BY_NAMESPACE},
-	{"/v1/profile/tree", "POST", &read_profiles, api_handle_tree, BY_NAMESPACE},
-	{"/v1/profile/values", "POST", &read_profiles, api_handle_values, BY_NAMESPACE},
-	{"/v1/profile/why", "POST", &read_profiles, api_handle_why, BY_NAMESPACE},
-	{"/querier.v1.QuerierService/", "POST", &read_profiles, api_handle_connect,
-	 BY_NAMESPACE | CONNECT},
-	{"/settings.v1.SettingsService/", "POST", &read_profiles, api_handle_connect,
-	 BY_NAMESPACE | CONNECT},
-	{"/pyroscope/render", "GET", &read_profiles, api_handle_render, BY_NAMESPACE | CONNECT},
-	{"/pyroscope/render-diff", "GET", &read_profiles, api_handle_render,
-	 BY_NAMESPACE | CONNECT},
-	{"/v1/symbols", "GET", &list_symbols, api_handle_symbols_list, BY_NAMESPACE},
-	{"/v1/symbols/", "PUT", &put_symbols, api_handle_symbols_put, UPLOAD | BY_NAMESPACE},
-	{"/v1/symbols/", "DELETE", &delete_symbols, api_handle_symbols_delete, BY_NAMESPACE},
-};
 
 /* ---- replies ---- */
 
@@ -119,27 +82,6 @@ void api_call_free(struct call *c)
 	free(c);
 }
 
-static bool is_at(const struct route *r, const char *path)
-{
-	size_t n = strlen(r->path);
-
-	if (n == 1 || r->path[n - 1] != '/')
-		return streq(r->path, path);
-	return str_has_prefix(path, r->path) && path[n] && !strchr(path + n, '/');
-}
-
-static char *allowed_methods(const char *path)
-{
-	_cleanup_buf_ struct buf b = {0};
-
-	buf_puts(&b, "Allow:");
-	for (size_t i = 0; i < ARRAY_SIZE(routes); i++)
-		if (is_at(&routes[i], path))
-			buf_printf(&b, "%s %s", b.data[b.len - 1] == ':' ? "" : ",",
-				   routes[i].method);
-	return buf_steal(&b);
-}
-
 typedef void reply_fn(struct http_conn *c, int status, const char *content_type,
 		      const char *const *headers, const void *body, size_t n);
 
@@ -148,7 +90,7 @@ static void reply_with(reply_fn *fn, const struct call *c, int status, const cha
 {
 	const char *all[ARRAY_SIZE(headers) + ROOM_FOR_MORE];
 	_cleanup_free_ char *encoding = NULL, *disposition = NULL, *left_out = NULL;
-	_cleanup_free_ char *allow = status == 405 ? allowed_methods(c->path) : NULL;
+	_cleanup_free_ char *allow = status == 405 ? api_allowed_methods(c->path) : NULL;
 	size_t i = ARRAY_SIZE(headers);
 
 	memcpy(all, headers, sizeof(headers));
@@ -308,24 +250,6 @@ static void checked(const struct gate_answer *a, void *arg)
 		handle(c);
 }
 
-/*
- * Returns the route with this path and method, or else one with this path and another method (the
- * caller compares the method), or NULL.
- */
-static const struct route *find_route(const char *path, const char *method)
-{
-	const struct route *found = NULL;
-
-	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
-		if (!is_at(&routes[i], path))
-			continue;
-		found = &routes[i];
-		if (streq(found->method, method))
-			break;
-	}
-	return found;
-}
-
 static struct call *call_new(struct api *a, struct http_conn *conn, const struct http_in *in)
 {
 	struct call *c = xcalloc(1, sizeof(*c));
@@ -333,7 +257,7 @@ static struct call *call_new(struct api *a, struct http_conn *conn, const struct
 	*c = (struct call){
 		.api = a,
 		.conn = conn,
-		.route = find_route(in->path, in->method),
+		.route = api_find_route(in->path, in->method),
 		.path = xstrdup(in->path),
 		.parameters = xstrdup(in->query),
 		.body = xmalloc(in->body_bytes + 1),
@@ -376,7 +300,7 @@ static void check(struct call *c, const struct http_in *in, gate_fn *done)
 		done(&(struct gate_answer){.status = 200, .user = "", .node = ""}, c);
 	else
 		api_gate_check(a->gate, in->authorization, in->peer,
-			       c->route ? c->route->right : &read_profiles, done, c);
+			       c->route ? c->route->right : &api_read_profiles, done, c);
 }
 
 void api_http(struct http_conn *conn, const struct http_in *in, void *arg)
@@ -400,7 +324,7 @@ static void head_checked(const struct gate_answer *answer, void *arg)
 
 void api_http_head(struct http_conn *conn, const struct http_in *in, void *arg)
 {
-	const struct route *r = find_route(in->path, in->method);
+	const struct route *r = api_find_route(in->path, in->method);
 
 	if (r && r->flags & UPLOAD && streq(r->method, in->method))
 		check(call_new(arg, conn, in), in, head_checked);

@@ -127,6 +127,23 @@ char *api_connect_error_text(const char *status, const char *description, int *r
 struct scope_names *api_scope_names_new(void);
 void api_scope_names_free(struct scope_names *n);
 
+/* routes.c: which handler answers which path */
+extern const struct gate_right api_read_profiles;
+const struct route *api_routes(size_t *ret_n);
+/*
+ * Returns the route with this path and method, or else one with this path and another method (the
+ * caller compares the method), or NULL.
+ */
+const struct route *api_find_route(const char *path, const char *method);
+/* The header Allow of a path; the caller frees it. */
+char *api_allowed_methods(const char *path);
+
+/* api.c: the page, and what it needs before somebody has signed in */
+void api_handle_page(struct call *c);
+void api_handle_info(struct call *c);
+/* openapi.c: the description of the API for programs; the caller owns it */
+json_t *api_openapi_new(const char *version, bool sign_in);
+void api_handle_openapi(struct call *c);
 /* trees.c: answers that are made of a tree */
 void api_handle_tracing(struct call *c);
 void api_handle_tree(struct call *c);
