@@ -15,7 +15,7 @@ CC      := gcc
 CLANG   := clang
 BPFTOOL := /usr/sbin/bpftool
 PKGS    := libbpf libelf libdw libwebsockets jansson yaml-0.1 openssl sqlite3 libpcre2-8 \
-	libprotobuf-c libzstd libxxhash libcap-ng libseccomp zlib liblzma
+	libprotobuf-c libzstd libxxhash libcap-ng libseccomp zlib liblzma libnghttp2
 WARN    := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow -Wformat=2 -Wvla \
 	-Wno-format-nonliteral $(if $(CI),-Werror)
 CFLAGS  ?= -O2 -g
@@ -146,7 +146,8 @@ test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh \
 		web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
 		-- .ci/check web/unit_test.mjs web/flame_test.mjs e2e/page/queries_test.py \
-		charts/release_test.py e2e/clickhouse/run.sh $(BESIDE) $(REPLAYBIN) \
+		charts/release_test.py agent/lib/kube/http2_test.sh e2e/clickhouse/run.sh \
+		$(BESIDE) $(REPLAYBIN) \
 		-- e2e/kernels/run.sh e2e/grafana/run.py e2e/push/run.py $(SANITIZED)
 
 -include $(wildcard */rules.mk .ci/rules.mk)

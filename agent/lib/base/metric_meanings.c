@@ -46,6 +46,10 @@ static const struct {
 	{"stage_cpu_seconds_total", "CPU time by stage of the work."},
 	{"http_accept_pauses_total", "Times that connections had to wait for a tenth of a second "
 				     "because there were no descriptors or no memory."},
+	{"http2_client_total",
+	 "What happened to connections over HTTP/2, by event. connected; goaway: the server takes "
+	 "no more requests on one; stream_refused: it did not read a request, which is sent again; "
+	 "stream_reset: it ended an answer; ping_timeout: it did not answer a PING."},
 	{"http_refused_total",
 	 "Connections and requests that were refused, by reason. too_many_connections: there was "
 	 "no room; made_room: closed to make room; peer_share: the same, since its peer had more "

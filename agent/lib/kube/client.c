@@ -325,6 +325,7 @@ static int connect_client(struct kube *k, const char *user_agent, struct field_e
 		.port = k->config.port,
 		.tls_name = k->config.tls_name,
 		.user_agent = user_agent,
+		.http2 = true,
 	};
 	struct tls *t = NULL;
 	int r = 0;

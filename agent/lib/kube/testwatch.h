@@ -85,6 +85,7 @@ struct row {
 	bool no_backoff;
 	const char *counter; /* reason of kube_dropped_total that must have grown */
 	bool probes_allowed; /* further requests of the client are answered with the last list */
+	bool resets;	     /* HTTP/2: CLOSE and CUT reset the stream, not the connection */
 	const char *address; /* address of the API server; NULL: 127.0.0.1 */
 	uint64_t probe_ns, watch_head_ns, silence_ns; /* times of the client; 0: an hour or more */
 };
@@ -362,6 +363,7 @@ static inline struct fixture *start(const struct row *row, const struct kube_tim
 				       .trim = row->trim};
 
 	f->row = row;
+	ts_http2.resets = row->resets;
 	f->backoffs_before = total("kube_watch_total", "event", "backoff");
 	if (row->counter)
 		f->dropped_before = total("kube_dropped_total", "reason", row->counter);

@@ -370,6 +370,9 @@ static int start_tls(struct conn *c, struct tls *tls, const char *host)
 		return 0;
 	}
 	SSL_set_connect_state(c->ssl);
+	if (c->ops->protocols)
+		SSL_set_alpn_protos(c->ssl, (const unsigned char *)c->ops->protocols,
+				    (unsigned int)strlen(c->ops->protocols));
 	c->host = xstrdup(host);
 	r = set_verified_name(c->ssl, host);
 	/* insecure: the name is only sent as SNI, and need not be that of the certificate */
@@ -487,6 +490,16 @@ bool conn_is_idle(const struct conn *c)
 bool conn_has_tls(const struct conn *c, const struct tls *tls)
 {
 	return (c->ssl ? SSL_get_SSL_CTX(c->ssl) : NULL) == (tls ? tls->ctx : NULL);
+}
+
+bool conn_speaks_http2(const struct conn *c)
+{
+	const unsigned char *name = NULL;
+	unsigned int n = 0;
+
+	if (c->ssl)
+		SSL_get0_alpn_selected(c->ssl, &name, &n);
+	return n == 2 && memcmp(name, "h2", n) == 0;
 }
 
 uint64_t conn_last_read_ns(const struct conn *c)

@@ -38,6 +38,11 @@ struct conn_ops {
 	 * text for people.
 	 */
 	void (*closed)(bool eof, const char *error, void *arg);
+	/*
+	 * the protocols that a connection with TLS offers by ALPN, in its form, the preferred one
+	 * first; NULL: HTTP/1.1
+	 */
+	const char *protocols;
 };
 struct conn;
 /*
@@ -61,6 +66,7 @@ void conn_shutdown(struct conn *c);	 /* ends this side once all data is written 
 bool conn_is_idle(const struct conn *c);
 /* whether the connection was made with tls; tls NULL: whether it has no TLS */
 bool conn_has_tls(const struct conn *c, const struct tls *tls);
+bool conn_speaks_http2(const struct conn *c); /* whether ALPN has chosen HTTP/2 */
 uint64_t conn_last_read_ns(const struct conn *c);
 /* when the kernel last took data, not when conn_write() was called */
 uint64_t conn_last_write_ns(const struct conn *c);
@@ -72,6 +78,12 @@ struct conn_liveness {
 	unsigned user_timeout_ms;      /* how long sent data may stay without an acknowledgement */
 };
 extern struct conn_liveness conn_liveness;
+/* The same of HTTP/2, whose PING an end of the connection answers that TCP does not reach. */
+struct http2_liveness {
+	uint64_t ping_after_ns;	  /* without a byte from the server */
+	uint64_t ping_timeout_ns; /* without a byte since the PING: the connection has failed */
+};
+extern struct http2_liveness http2_liveness;
 
 /* ---- finished connections that may be used again, for a few seconds ---- */
 struct conn_pool;

@@ -52,6 +52,10 @@ struct http_client_config {
 	/* NULL: plain HTTP. The client takes a reference of its own */
 	struct tls *tls;
 	const char *user_agent;
+	/*
+	 * with TLS: offers HTTP/2, too. If the server chooses it, all requests share one connection
+	 */
+	bool http2;
 	uint64_t connect_timeout_ns;	/* 0: 15 s */
 };
 int http_client_new(struct loop *l, const struct http_client_config *c, struct http_client **ret);

@@ -1,51 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * HTTP/1.1 client. A connection has one request at a time and is kept for a few seconds, to be used
- * again. `on_done` is called exactly once for each request that is not cancelled, always from the
- * loop and never inside http_send.
+ * The HTTP client: requests and answers. http_connect.c makes the connections, http2_client.c has
+ * those of HTTP/2. A connection of HTTP/1.1 has one request at a time and is kept for a few
+ * seconds, to be used again. `on_done` is called exactly once for each request that is not
+ * cancelled, always from the loop and never inside http_send.
  */
+#include "lib/loop/http_client_private.h"
+
 #include <stdlib.h>
 #include <utlist.h>
 
-#include "lib/loop/conn.h"
-#include "lib/loop/http_parse.h"
-
 #define MAX_REQUEST_BYTES  (65 << 20) /* bytes of a request; the largest are uploads of symbols */
 #define DEFAULT_CONNECT_NS (15 * NSEC_PER_SEC)
-#define MIN_CONNECT_NS	   (2 * NSEC_PER_SEC)
 #define DEFAULT_TIMEOUT_NS (30 * NSEC_PER_SEC)
-
-struct http_client {
-	struct loop *loop;
-	char *address, *tls_name, *host_header, *user_agent;
-	uint16_t port;
-	struct tls *tls;
-	uint64_t connect_timeout_ns;
-	struct http_call *calls;
-	struct conn_pool *idle;
-};
-
-struct http_call {
-	struct http_client *client;
-	struct http_request r; /* a copy; only its member arg points to the caller's memory */
-	struct buf request;
-	size_t max_body_bytes;
-	bool may_retry, head_only;
-	struct conn *conn;
-	bool reused, got_bytes;
-	struct lookup *lookup;
-	struct addresses addresses;
-	unsigned i_address; /* index of the address to try next */
-	uint64_t connect_by_ns;
-	struct timer start, timeout, connect_timeout;
-	struct http_msg msg;
-	struct buf body;
-	uint64_t last_byte_ns;
-	bool *freed;
-	struct http_call *prev, *next;
-};
-
-static void call_start(void *arg);
 
 /* ---- ending ---- */
 
@@ -54,6 +21,9 @@ static void call_free(struct http_call *c)
 	if (c->freed)
 		*c->freed = true;
 	DL_DELETE(c->client->calls, c);
+	http_connect_leave(c);
+	if (c->session)
+		http2_leave(c);
 	timer_cancel(&c->start);
 	timer_cancel(&c->timeout);
 	timer_cancel(&c->connect_timeout);
@@ -62,10 +32,11 @@ static void call_free(struct http_call *c)
 	http_msg_done(&c->msg);
 	buf_done(&c->request);
 	buf_done(&c->body);
+	free(c->failure);
 	free(c);
 }
 
-static void finish(struct http_call *c, int status, const char *error)
+void http_call_finish(struct http_call *c, int status, const char *error)
 {
 	void (*done)(int, const char *, size_t, const char *, void *) = c->r.on_done;
 	void *arg = c->r.arg;
@@ -78,24 +49,13 @@ static void finish(struct http_call *c, int status, const char *error)
 		done(status, body, n, text, arg);
 }
 
-static void fail_to_connect(struct http_call *c, const char *why)
-{
-	const char *trouble = c->addresses.trouble;
-	_cleanup_free_ char *text =
-		trouble ? xasprintf("%s port %u: %s, at its last known address: %s",
-				    c->client->address, c->client->port, why, trouble)
-			: xasprintf("%s port %u: %s", c->client->address, c->client->port, why);
-
-	finish(c, 0, text);
-}
-
 static void on_timeout(void *arg)
 {
 	struct http_call *c = arg;
 
-	finish(c, 0,
-	       c->got_bytes ? "timed out while the answer came"
-			    : "timed out waiting for the answer");
+	http_call_finish(c, 0,
+			 c->got_bytes ? "timed out while the answer came"
+				      : "timed out waiting for the answer");
 }
 
 /* ---- the answer ---- */
@@ -106,11 +66,10 @@ static void answer_complete(struct http_call *c)
 	if (c->msg.keep_alive && c->conn && conn_is_idle(c->conn) &&
 	    conn_has_tls(c->conn, c->client->tls))
 		conn_pool_put(c->client->idle, TAKE_PTR(c->conn));
-	finish(c, c->msg.status, NULL);
+	http_call_finish(c, c->msg.status, NULL);
 }
 
-/* on_head() and on_body() return true if the call still exists. */
-static bool on_head(struct http_call *c)
+bool http_call_head(struct http_call *c)
 {
 	const char *coding = http_header(&c->msg.headers, "Content-Encoding");
 	bool freed = false;
@@ -119,12 +78,12 @@ static bool on_head(struct http_call *c)
 		_cleanup_free_ char *text = xasprintf(
 			"the answer is compressed with %.20s, which was not asked for", coding);
 
-		finish(c, 0, text);
+		http_call_finish(c, 0, text);
 		return false;
 	}
 
 	if (c->msg.status == 101) {
-		finish(c, 0, "the server wants to switch protocols");
+		http_call_finish(c, 0, "the server wants to switch protocols");
 		return false;
 	}
 	if (c->r.on_data && c->msg.status / 100 == 2)
@@ -138,7 +97,7 @@ static bool on_head(struct http_call *c)
 	return !freed;
 }
 
-static bool on_body(struct http_call *c)
+bool http_call_body(struct http_call *c)
 {
 	bool freed = false;
 
@@ -146,7 +105,7 @@ static bool on_body(struct http_call *c)
 		if (buf_add(&c->body, c->msg.piece, c->msg.n_piece) == 0)
 			return true;
 		buf_reset(&c->body);
-		finish(c, 0, "the answer is larger than the limit");
+		http_call_finish(c, 0, "the answer is larger than the limit");
 		return false;
 	}
 	c->freed = &freed;
@@ -174,15 +133,15 @@ static void call_data(const char *p, size_t n, void *arg)
 		case HTTP_NEED_MORE:
 			return;
 		case HTTP_HEAD:
-			if (!on_head(c))
+			if (!http_call_head(c))
 				return;
 			break;
 		case HTTP_BODY:
-			if (!on_body(c))
+			if (!http_call_body(c))
 				return;
 			break;
 		case HTTP_BAD:
-			finish(c, 0, c->msg.error);
+			http_call_finish(c, 0, c->msg.error);
 			return;
 		case HTTP_DONE:
 			if (c->msg.status / 100 == 1) {
@@ -200,146 +159,83 @@ static void call_data(const char *p, size_t n, void *arg)
 	}
 }
 
-static int try_next_address(struct http_call *c);
-static void connect_timed_out(void *arg);
-
 static void call_closed(bool eof, const char *error, void *arg)
 {
 	struct http_call *c = arg;
-	bool was_open = !c->connect_timeout.impl;
 
 	c->conn = conn_free(c->conn);
-	if (!was_open) {
-		if (try_next_address(c) < 0)
-			fail_to_connect(c, error ?: "connection closed");
-		return;
-	}
 	if (eof && c->got_bytes && http_msg_ended_well(&c->msg)) {
 		answer_complete(c);
 	} else if (c->reused && !c->got_bytes && c->may_retry) {
-		c->reused = false;
-		timer_set(c->client->loop, &c->start, 0, call_start, c);
+		http_call_again(c);
 	} else {
-		finish(c, 0,
-		       error	      ? error
-		       : c->got_bytes ? "connection closed before the end of the answer"
-				      : "connection closed without an answer");
+		http_call_finish(c, 0,
+				 error		? error
+				 : c->got_bytes ? "connection closed before the end of the answer"
+						: "connection closed without an answer");
 	}
 }
 
-/* ---- connecting ---- */
+/* ---- sending ---- */
 
-static void send_request(struct http_call *c)
+static const struct conn_ops call_ops = {.data = call_data, .closed = call_closed};
+
+bool http_call_may_send(struct http_call *c)
 {
-	struct buf copy;
-
-	timer_cancel(&c->connect_timeout);
 	if (c->r.may_send && !c->r.may_send(c->r.arg)) {
-		finish(c, 0, "withdrawn before it was sent");
-		return;
+		http_call_finish(c, 0, "withdrawn before it was sent");
+		return false;
 	}
 	c->last_byte_ns = now_mono_ns();
 	next_message(c);
+	return true;
+}
+
+void http_call_over(struct http_call *c, struct conn *conn)
+{
+	struct buf copy;
+
+	c->conn = conn;
+	conn_set_arg(conn, &call_ops, c);
+	if (!http_call_may_send(c))
+		return;
 	if (!c->may_retry) {
-		conn_write(c->conn, &c->request);
+		conn_write(conn, &c->request);
 		return;
 	}
 	buf_init(&copy, 0);
 	buf_add(&copy, c->request.data, c->request.len);
-	conn_write(c->conn, &copy);
-}
-
-static void call_opened(void *arg)
-{
-	send_request(arg);
-}
-
-static const struct conn_ops call_ops = {
-	.opened = call_opened, .data = call_data, .closed = call_closed};
-
-/*
- * Returns the time for one attempt to connect: the time that is left, divided among the addresses,
- * so that an address without an answer leaves time for the next. The time is long enough to send a
- * lost packet again. Go's net.Dialer does the same.
- */
-static uint64_t share_ns(const struct http_call *c)
-{
-	uint64_t now_ns = now_mono_ns(), left_ns = c->connect_by_ns - MIN(now_ns, c->connect_by_ns);
-
-	return MIN(left_ns, MAX(left_ns / (c->addresses.n - c->i_address), MIN_CONNECT_NS));
-}
-
-static int try_next_address(struct http_call *c)
-{
-	struct http_client *h = c->client;
-	int r = -EHOSTUNREACH;
-
-	while (r < 0 && c->i_address < c->addresses.n) {
-		const struct sockaddr_storage *a = &c->addresses.at[c->i_address];
-
-		timer_set(h->loop, &c->connect_timeout, share_ns(c), connect_timed_out, c);
-		c->i_address++;
-		r = conn_connect(h->loop, (const struct sockaddr *)a, address_len(a), h->tls,
-				 h->tls_name, &call_ops, c, &c->conn);
-	}
-	return r;
-}
-
-static void connect_timed_out(void *arg)
-{
-	struct http_call *c = arg;
-
-	c->conn = conn_free(c->conn);
-	if (c->lookup)
-		fail_to_connect(c, "timed out while its name was looked up");
-	else if (try_next_address(c) < 0)
-		fail_to_connect(c, "timed out while connecting");
-}
-
-static void begin_connect(struct http_call *c)
-{
-	int r = try_next_address(c);
-
-	if (r < 0)
-		fail_to_connect(c, r == -EINVAL && c->client->tls
-					   ? "its host name cannot be verified"
-					   : strerror(-r));
-}
-
-static void looked_up(const struct addresses *found, const char *error, void *arg)
-{
-	struct http_call *c = arg;
-
-	c->lookup = NULL;
-	if (!found) {
-		fail_to_connect(c, error);
-		return;
-	}
-	c->addresses = *found;
-	begin_connect(c);
+	conn_write(conn, &copy);
 }
 
 static void call_start(void *arg)
 {
 	struct http_call *c = arg;
-	struct http_client *h = c->client;
-	int r;
+	struct conn *kept;
 
-	c->conn = conn_pool_take(h->idle);
-	if (c->conn) {
-		c->reused = true;
-		conn_set_arg(c->conn, &call_ops, c);
-		send_request(c);
+	if (c->failure) {
+		http_call_finish(c, 0, c->failure);
 		return;
 	}
-	c->connect_by_ns = now_mono_ns() + h->connect_timeout_ns;
-	timer_set(h->loop, &c->connect_timeout, h->connect_timeout_ns, connect_timed_out, c);
-	c->i_address = 0;
-	r = resolve(h->loop, h->address, h->port, looked_up, c, &c->addresses, &c->lookup);
-	if (r < 0)
-		fail_to_connect(c, "its name cannot be looked up: too many are being looked up");
-	else if (r == 1)
-		begin_connect(c);
+	if (http2_send(c))
+		return;
+	kept = conn_pool_take(c->client->idle);
+	c->reused = kept != NULL;
+	if (kept)
+		http_call_over(c, kept);
+	else
+		http_connect(c);
+}
+
+void http_call_soon(struct http_call *c)
+{
+	timer_set(c->client->loop, &c->start, 0, call_start, c);
+}
+
+void http_call_again(struct http_call *c)
+{
+	c->reused = c->got_bytes = false;
+	http_call_soon(c);
 }
 
 /* ---- requests ---- */
@@ -396,7 +292,7 @@ int http_send(struct http_client *h, const struct http_request *r, struct http_c
 	}
 	c->last_byte_ns = now_mono_ns();
 	timer_set(h->loop, &c->timeout, r->timeout_ns ?: DEFAULT_TIMEOUT_NS, on_timeout, c);
-	timer_set(h->loop, &c->start, 0, call_start, c);
+	http_call_soon(c);
 	if (ret)
 		*ret = c;
 	return 0;
@@ -435,6 +331,7 @@ int http_client_new(struct loop *l, const struct http_client_config *c, struct h
 	h->user_agent = xstrdup(c->user_agent ?: "podflame/" PODFLAME_VERSION);
 	h->tls = tls_ref(c->tls);
 	h->idle = conn_pool_new(l);
+	h->offers_http2 = c->http2 && c->tls;
 	h->connect_timeout_ns = c->connect_timeout_ns ?: DEFAULT_CONNECT_NS;
 	*ret = h;
 	return 0;
@@ -447,6 +344,7 @@ struct http_client *http_client_free(struct http_client *h)
 	loop_assert(h->loop);
 	while (h->calls)
 		call_free(h->calls);
+	http2_end_all(h);
 	conn_pool_free(h->idle);
 	tls_unref(h->tls);
 	free(h->address);
@@ -465,4 +363,5 @@ void http_client_set_tls(struct http_client *h, struct tls *tls)
 	h->tls = tls_ref(tls);
 	tls_unref(old);
 	conn_pool_clear(h->idle);
+	http2_retire(h);
 }

@@ -268,6 +268,10 @@ _test_util_ void ts_note_sni(struct ts_conn *c)
 	pthread_mutex_unlock(&c->server->lock);
 }
 
+#include "lib/loop/testserver_http2.h"
+
+_test_util_ int ts_serve_stream(struct test_server *s);
+
 _test_util_ void *ts_conn_main(void *arg)
 {
 	struct ts_conn *c = arg;
@@ -276,7 +280,9 @@ _test_util_ void *ts_conn_main(void *arg)
 	if (!c->ssl || SSL_accept(c->ssl) == 1) {
 		if (c->ssl)
 			ts_note_sni(c);
-		while (!c->over && !s->stopping) {
+		if (ts_speaks_http2(c))
+			ts_http2_main(c, ts_serve_stream);
+		while (!ts_speaks_http2(c) && !c->over && !s->stopping) {
 			struct ts_request *r, got = {0};
 
 			if (!ts_read_request(c, &got))
@@ -317,24 +323,38 @@ _test_util_ int ts_free_place(struct test_server *s)
 	return s->n_conns++;
 }
 
+_test_util_ void ts_serve(struct test_server *s, int fd, SSL_CTX *ctx)
+{
+	struct ts_conn *c = xcalloc(1, sizeof(*c));
+
+	*c = (struct ts_conn){.server = s, .fd = fd};
+	pthread_mutex_lock(&s->lock);
+	if (ctx) {
+		c->ssl = SSL_new(ctx);
+		SSL_set_fd(c->ssl, fd);
+	}
+	s->conns[ts_free_place(s)] = c;
+	pthread_create(&c->thread, NULL, ts_conn_main, c);
+	pthread_mutex_unlock(&s->lock);
+}
+
+_test_util_ int ts_serve_stream(struct test_server *s)
+{
+	int fd[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
+		ts_fatal("no pair of sockets");
+	ts_serve(s, fd[1], NULL);
+	return fd[0];
+}
+
 _test_util_ void *ts_accept_main(void *arg)
 {
 	struct test_server *s = arg;
 	int fd;
 
-	while ((fd = accept(s->fd, NULL, NULL)) >= 0) {
-		struct ts_conn *c = xcalloc(1, sizeof(*c));
-
-		*c = (struct ts_conn){.server = s, .fd = fd};
-		pthread_mutex_lock(&s->lock);
-		if (s->ctx) {
-			c->ssl = SSL_new(s->ctx);
-			SSL_set_fd(c->ssl, fd);
-		}
-		s->conns[ts_free_place(s)] = c;
-		pthread_create(&c->thread, NULL, ts_conn_main, c);
-		pthread_mutex_unlock(&s->lock);
-	}
+	while ((fd = accept(s->fd, NULL, NULL)) >= 0)
+		ts_serve(s, fd, s->ctx);
 	return NULL;
 }
 
@@ -365,8 +385,10 @@ _test_util_ SSL_CTX *ts_tls(const struct ts_config *cfg)
 	SSL_CTX_use_PrivateKey(ctx, key);
 	EVP_PKEY_free(key);
 	BIO_free(b);
-	if (cfg->alpn)
-		SSL_CTX_set_alpn_select_cb(ctx, ts_select_alpn, (void *)(uintptr_t)cfg->alpn);
+	if (cfg->alpn || ts_http2.on)
+		SSL_CTX_set_alpn_select_cb(
+			ctx, ts_select_alpn,
+			(void *)(uintptr_t)(cfg->alpn ?: "\x02h2\x08http/1.1"));
 	if (cfg->client_ca_pem) {
 		b = BIO_new_mem_buf(cfg->client_ca_pem, -1);
 		x = PEM_read_bio_X509(b, NULL, NULL, NULL);
