@@ -88,6 +88,7 @@ static int open_ingest(struct hub *h, struct tls *tls, struct field_error *reter
 		.address = h->conf->ingest_address,
 		.port = (uint16_t)h->conf->ingest_port,
 		.tls = tls,
+		.http2 = true,
 		.max_body_bytes = OTLP_MAX_BYTES,
 		.max_age_ns = hub_leader_is_elected(h->leader) ? SENDER_NS : 0,
 		.head = ingest_http_head,

@@ -53,7 +53,11 @@ static const struct {
 	{"http_refused_total",
 	 "Connections and requests that were refused, by reason. too_many_connections: there was "
 	 "no room; made_room: closed to make room; peer_share: the same, since its peer had more "
-	 "connections than another one; too_slow: the request came too slowly."},
+	 "connections than another one; too_slow: the request came too slowly; not_taken: the "
+	 "client did not take its answer; http2_streams: one request more than a connection of "
+	 "HTTP/2 may have; http2_resets, http2_control: the connection ended, since its client "
+	 "reset too many requests, or sent too many frames that carry none; http2_invalid: it "
+	 "ended, since its client broke the protocol."},
 	{"tls_ca_skipped_total", "Certificates of CA bundles that cannot be read and were ignored, "
 				 "each time that a bundle is read."},
 	{"names_failing", "Host names that cannot be looked up now."},

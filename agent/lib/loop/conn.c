@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * One connection: connect, TLS handshake, read, buffered write, end. See conn.h.
- */
+/* One connection: connect, TLS handshake, read, buffered write, end. See conn.h. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -367,6 +365,7 @@ static int start_tls(struct conn *c, struct tls *tls, const char *host)
 		return -ENOMEM;
 	if (!host) {
 		SSL_set_accept_state(c->ssl);
+		SSL_set_app_data(c->ssl, (void *)c->ops->protocols);
 		return 0;
 	}
 	SSL_set_connect_state(c->ssl);

@@ -39,8 +39,8 @@ struct conn_ops {
 	 */
 	void (*closed)(bool eof, const char *error, void *arg);
 	/*
-	 * the protocols that a connection with TLS offers by ALPN, in its form, the preferred one
-	 * first; NULL: HTTP/1.1
+	 * with TLS: the protocols that a connection offers by ALPN, or of which an accepted one may
+	 * have one, in ALPN's form, the preferred one first; NULL: HTTP/1.1
 	 */
 	const char *protocols;
 };

@@ -57,7 +57,7 @@ static void socket_write(struct conn *c, struct buf *b)
 
 	check(!c->ends && b->len);
 	/* the last piece of a reply continues the first one */
-	check(str_has_prefix(b->data, "HTTP/1.1 ") != h->continues);
+	check(h->http2 || str_has_prefix(b->data, "HTTP/1.1 ") != h->continues);
 	buf_add(&c->out, b->data, b->len);
 	c->n_out += b->len;
 	buf_done(b);

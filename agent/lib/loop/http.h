@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http: HTTP/1.1 client and server on the loop. The client never follows redirects, never uses a
- * proxy from the environment, and trusts only the CA it was given. docs/decisions.md has the facts
- * on libwebsockets 4.1.6 behind this.
+ * http: HTTP/1.1 client, and server of HTTP/1.1 and HTTP/2, on the loop. The client never follows
+ * redirects, never uses a proxy from the environment, and trusts only the CA it was given.
+ * docs/decisions.md has the facts on libwebsockets 4.1.6 behind this.
  */
 #pragma once
 
@@ -113,7 +113,7 @@ const char *http_header(const struct http_headers *h, const char *name);	/* NULL
 
 /* ---- server ---- */
 struct http_server;
-/* the connection of one request that waits for its answer */
+/* one request that waits for its answer: with HTTP/2, a connection may have several */
 struct http_conn;
 struct http_in {
 	const char *method, *path, *query;	/* path: decoded; query: as sent, "" if none */
@@ -130,6 +130,7 @@ struct http_in {
 	size_t body_bytes;
 	/* the length of the body in the request's head; UINT64_MAX: the head has no length */
 	uint64_t content_length;
+	bool http2; /* the request came by HTTP/2, so the answer may have trailers */
 };
 /*
  * Called when the whole request has arrived. The handler replies exactly once, now or
@@ -143,6 +144,11 @@ struct http_server_config {
 	const char *address;		/* "127.0.0.1", "0.0.0.0", "::" */
 	uint16_t port;			/* 0: the kernel chooses one; http_server_port returns it */
 	struct tls *tls;		/* NULL: plain */
+	/*
+	 * also speaks HTTP/2 (RFC 9113), to clients that choose it by ALPN, or that begin with it
+	 * (prior knowledge)
+	 */
+	bool http2;
 	size_t max_body_bytes;		/* 0: 1 MiB */
 	/*
 	 * 0: 256. If one more client connects, the server closes a connection: first one without a

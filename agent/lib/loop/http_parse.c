@@ -224,6 +224,7 @@ static enum http_event parse_head(struct http_msg *m)
 		return bad(m, 400, "a NUL byte in the head");
 	if (str_has_prefix(line, "\r\n"))
 		return bad(m, 400, "the first line is empty");
+	m->is_preface = m->is_request && streq(line, HTTP_PREFACE);
 	for (bool first = true; (end = strstr(line, "\r\n")) != line; first = false) {
 		enum http_event e;
 

@@ -10,6 +10,8 @@
 #define HTTP_MAX_HEAD_BYTES (64 << 10) /* bytes of a head; a bearer token alone may have 16 KiB */
 #define HTTP_MAX_HEADERS    100	       /* headers of one message; a message with more is refused */
 
+#define HTTP_PREFACE "PRI * HTTP/2.0\r\n\r\n"
+
 enum http_event { HTTP_NEED_MORE, HTTP_HEAD, HTTP_BODY, HTTP_DONE, HTTP_BAD };
 
 struct http_headers {
@@ -40,6 +42,11 @@ struct http_msg {
 	int status;	       /* status; for a bad request: the status to answer with */
 	int minor;	       /* HTTP/1.minor */
 	bool keep_alive, has_body, expects_continue;
+	/*
+	 * the head is the first line of HTTP/2 (RFC 9113, section 3.4), which is no request of
+	 * HTTP/1: HTTP_BAD
+	 */
+	bool is_preface;
 	uint64_t length; /* Content-Length, UINT64_MAX: not known */
 	struct http_headers headers;
 	uint64_t remaining;

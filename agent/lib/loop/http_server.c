@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * HTTP/1.1 server: listens, limits the number of connections, and ends those that take too long.
+ * The HTTP server: listens, limits the number of connections, and ends those that take too long.
  * http_server_conn.c has the connections themselves.
  */
 #include <stdlib.h>
@@ -18,7 +18,6 @@
 #define REQUEST_LIMIT_NS	(60 * NSEC_PER_SEC) /* default; from first byte to end of body */
 #define RX_IDLE_NS		(30 * NSEC_PER_SEC) /* longest silence within a request */
 #define KEEP_ALIVE_NS		(75 * NSEC_PER_SEC)
-#define TX_IDLE_NS		(60 * NSEC_PER_SEC) /* longest time without progress of a reply */
 /* how long a connection is read after its last reply, so that the client gets the reply */
 #define LINGER_NS (2 * NSEC_PER_SEC)
 /* the part of max_request_ns in which a body may come as slowly as it likes: one in so many */
@@ -88,10 +87,10 @@ static bool comes_too_slowly(const struct http_conn *c, uint64_t in_phase_ns)
 	return c->body.len < c->msg.length * counted_ms / MAX(limit_ns / NSEC_PER_MSEC, 1u);
 }
 
-static bool overdue(const struct http_conn *c, uint64_t now_ns)
+bool http_conn_is_overdue(const struct http_conn *c, uint64_t now_ns, uint64_t read_ns,
+			  uint64_t written_ns)
 {
-	uint64_t in_phase_ns = now_ns - c->since_ns;
-	uint64_t rx_idle_ns = now_ns - c->server->socket->last_read_ns(c->conn);
+	uint64_t in_phase_ns = now_ns - c->since_ns, rx_idle_ns = now_ns - read_ns;
 
 	switch (c->phase) {
 	case IDLE: /* no byte of a request has come yet */
@@ -109,11 +108,24 @@ static bool overdue(const struct http_conn *c, uint64_t now_ns)
 	case HANDLING:
 		return false;
 	case REPLYING:
-		return MIN(in_phase_ns, now_ns - c->server->socket->last_write_ns(c->conn)) >
-		       TX_IDLE_NS;
+		return MIN(in_phase_ns, now_ns - written_ns) > HTTP_TX_IDLE_NS;
+	case SERVING: /* its requests have times of their own; so it must take the answers */
+		return false;
 	default:
 		return in_phase_ns > LINGER_NS;
 	}
+}
+
+void http_conn_end_overdue(struct http_conn *c)
+{
+	if (c->phase == REPLYING || c->phase == SERVING)
+		counter_add(c->server->not_taken, 1);
+	if (c->phase != READING) {
+		http_conn_drop(c);
+		return;
+	}
+	counter_add(c->server->slow, 1);
+	http_conn_refuse(c, 408, "the request did not come in time");
 }
 
 static void tick(void *arg)
@@ -125,14 +137,11 @@ static void tick(void *arg)
 	timer_set(s->loop, &s->tick, TICK_NS, tick, s);
 	DL_FOREACH_SAFE(s->conns, c, next)
 	{
-		if (!overdue(c, now_ns))
-			continue;
-		if (c->phase == READING) {
-			counter_add(s->slow, 1);
-			http_conn_refuse(c, 408, "the request did not come in time");
-		} else {
-			http_conn_drop(c);
-		}
+		if (c->http2 && c->phase != LINGERING)
+			http2_tick(c, now_ns);
+		else if (http_conn_is_overdue(c, now_ns, s->socket->last_read_ns(c->conn),
+					      s->socket->last_write_ns(c->conn)))
+			http_conn_end_overdue(c);
 	}
 }
 
@@ -237,6 +246,7 @@ int http_server_new_over(const struct http_socket_ops *socket, struct loop *l,
 	s->made_room = counter("http_refused_total", "reason", "made_room");
 	s->peer_share = counter("http_refused_total", "reason", "peer_share");
 	s->slow = counter("http_refused_total", "reason", "too_slow");
+	s->not_taken = counter("http_refused_total", "reason", "not_taken");
 	s->paused = counter("http_accept_pauses_total", NULL, NULL);
 	r = io_add(l, &s->io, fd, EPOLLIN, on_listen, s);
 	if (r < 0) {
@@ -259,7 +269,9 @@ void http_server_drain(struct http_server *s)
 	s->fd = -1;
 	DL_FOREACH_SAFE(s->conns, c, next)
 	{
-		if (c->phase == IDLE)
+		if (c->http2)
+			http2_end(c);
+		else if (c->phase == IDLE)
 			http_conn_drop(c);
 		else if (c->phase != REPLYING) /* the head of its reply says that it ends */
 			c->close_after = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How the server writes replies: as one, or in two pieces. */
+/* How the server writes replies of HTTP/1.1: as one, or in two pieces. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -46,7 +46,7 @@ static const char *status_text(int status)
 	return "Status";
 }
 
-static void format_date(char out[40])
+void http_format_date(char out[40])
 {
 	time_t now = (time_t)(now_wall_ns() / NSEC_PER_SEC);
 	struct tm tm;
@@ -56,15 +56,16 @@ static void format_date(char out[40])
 }
 
 /* Adds the head of a reply. framing: the header that says where the body ends; "": there is none */
-static void put_head(struct buf *b, const struct http_conn *c, int status, const char *content_type,
-		     const char *framing, const char *const *headers)
+static void put_head(struct buf *b, const struct http_conn *c, const struct http_answer *a,
+		     const char *framing)
 {
+	const char *const *headers = a->headers;
 	char date[40];
 
-	format_date(date);
-	buf_printf(b, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, status_text(status), date);
-	if (content_type)
-		buf_printf(b, "Content-Type: %s\r\n", content_type);
+	http_format_date(date);
+	buf_printf(b, "HTTP/1.1 %d %s\r\nDate: %s\r\n", a->status, status_text(a->status), date);
+	if (a->content_type)
+		buf_printf(b, "Content-Type: %s\r\n", a->content_type);
 	buf_puts(b, framing);
 	if (c->close_after)
 		buf_puts(b, "Connection: close\r\n");
@@ -85,43 +86,28 @@ static bool is_head(const struct http_conn *c)
 static void write_last(struct http_conn *c, struct buf *b)
 {
 	http_conn_enter(c, REPLYING);
-	http_conn_read_enable(c, c->close_after);
+	c->carrier->read_enable(c, c->close_after);
 	if (b->len)
 		c->server->socket->write(c->conn, b);
 	if (c->close_after)
 		c->server->socket->shutdown(c->conn);
 }
 
-void http_conn_write_reply(struct http_conn *c, int status, const char *content_type,
-			   const char *const *headers, const void *body, size_t n)
+void http1_reply(struct http_conn *c, const struct http_answer *a)
 {
-	bool has_body = status != 204 && status != 304 && status / 100 != 1;
+	bool has_body = a->status != 204 && a->status != 304 && a->status / 100 != 1;
 	char length[48] = "";
 	struct buf b;
 
-	if (has_body)
-		snprintf(length, sizeof(length), "Content-Length: %zu\r\n", n);
-	buf_init(&b, 0);
-	put_head(&b, c, status, content_type, length, headers);
-	if (!is_head(c) && has_body && n)
-		buf_add(&b, body, n);
-	write_last(c, &b);
-}
-
-void http_reply(struct http_conn *c, int status, const char *content_type,
-		const char *const *headers, const void *body, size_t n)
-{
-	if (!c->server) { /* the peer has closed, and the handler has no on_gone */
-		http_conn_destroy(c);
-		return;
-	}
-	loop_assert(c->server->loop);
-	/* the handler replies only once */
-	assert_se(c->phase == ASKING || (c->phase == HANDLING && !c->continues));
-	c->on_gone = NULL;
-	/* the body has not arrived, so the next bytes would not be a new request */
+	/* if the body has not arrived, the next bytes would not be a new request */
 	c->close_after |= c->phase == ASKING;
-	http_conn_write_reply(c, status, content_type, headers, body, n);
+	if (has_body)
+		snprintf(length, sizeof(length), "Content-Length: %zu\r\n", a->n);
+	buf_init(&b, 0);
+	put_head(&b, c, a, length);
+	if (!is_head(c) && has_body && a->n)
+		buf_add(&b, a->body, a->n);
+	write_last(c, &b);
 }
 
 /* The body of a reply in pieces: RFC 9112, section 7.1. HTTP/1.0 ends it with the connection. */
@@ -141,36 +127,23 @@ static void put_piece(struct buf *b, const struct http_conn *c, const void *body
 		buf_puts(b, "\r\n");
 }
 
-void http_reply_first(struct http_conn *c, int status, const char *content_type,
-		      const char *const *headers, const void *body, size_t n)
+void http1_reply_first(struct http_conn *c, const struct http_answer *a)
 {
 	struct buf b;
 
-	if (!c->server)
-		return;
-	loop_assert(c->server->loop);
-	assert_se(c->phase == HANDLING && !c->continues);
 	/* without a last piece that says that it is the last */
 	c->close_after |= !is_chunked(c) || is_head(c);
 	buf_init(&b, 0);
-	put_head(&b, c, status, content_type, is_chunked(c) ? "Transfer-Encoding: chunked\r\n" : "",
-		 headers);
-	put_piece(&b, c, body, n);
+	put_head(&b, c, a, is_chunked(c) ? "Transfer-Encoding: chunked\r\n" : "");
+	put_piece(&b, c, a->body, a->n);
 	c->server->socket->write(c->conn, &b);
 	c->continues = true;
 }
 
-void http_reply_last(struct http_conn *c, const void *body, size_t n)
+void http1_reply_last(struct http_conn *c, const void *body, size_t n)
 {
 	struct buf b;
 
-	if (!c->server) { /* the peer has closed, and the handler has no on_gone */
-		http_conn_destroy(c);
-		return;
-	}
-	loop_assert(c->server->loop);
-	assert_se(c->phase == HANDLING && c->continues);
-	c->on_gone = NULL;
 	buf_init(&b, 0);
 	put_piece(&b, c, body, n);
 	if (is_chunked(c) && !is_head(c))

@@ -34,6 +34,7 @@ struct fixture {
 	uint64_t in_hash;
 	int n_in, n_gone;
 	bool hold, cancel_in_data;
+	bool http2; /* the server also speaks HTTP/2 */
 	const char *big;
 	size_t n_big;
 	uint64_t max_request_ns, max_age_ns;
@@ -168,6 +169,7 @@ static inline void start_server(struct fixture *f, const struct test_cert *cert,
 		assert_int_equal(tls_new(&t, true, &f->server_tls, &e), 0);
 		c.tls = f->server_tls;
 	}
+	c.http2 = f->http2;
 	c.max_body_bytes = max_body;
 	c.max_connections = max_connections;
 	c.max_request_ns = f->max_request_ns;

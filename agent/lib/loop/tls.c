@@ -13,6 +13,8 @@
 #define MAX_CA_CERTS 4096 /* certificates of one CA file; the largest have a few hundred */
 #define MAX_TOLD     64	  /* limit of reported certificates; the counter counts all ignored ones */
 
+#define HTTP11 "\x08http/1.1" /* in the form of ALPN */
+
 static int no_password(char *buf, int n, int rw, void *arg)
 {
 	(void)buf;
@@ -279,14 +281,15 @@ static int load_key(SSL_CTX *ctx, const char *pem, struct field_error *reterr)
 	return 0;
 }
 
-static int select_http11(SSL *ssl, const unsigned char **out, unsigned char *outlen,
-			 const unsigned char *in, unsigned int inlen, void *arg)
+/* Chooses a protocol that the connection offers (struct conn_ops). */
+static int select_protocol(SSL *ssl, const unsigned char **out, unsigned char *outlen,
+			   const unsigned char *in, unsigned int inlen, void *arg)
 {
-	static const unsigned char want[] = "\x08http/1.1";
+	const char *offered = SSL_get_app_data(ssl) ?: HTTP11;
 
-	(void)ssl;
 	(void)arg;
-	if (SSL_select_next_proto((unsigned char **)out, outlen, want, sizeof(want) - 1, in,
+	if (SSL_select_next_proto((unsigned char **)out, outlen, (const unsigned char *)offered,
+				  (unsigned int)strlen(offered), in,
 				  inlen) == OPENSSL_NPN_NEGOTIATED)
 		return SSL_TLSEXT_ERR_OK;
 	return SSL_TLSEXT_ERR_ALERT_FATAL;
@@ -295,7 +298,6 @@ static int select_http11(SSL *ssl, const unsigned char **out, unsigned char *out
 static int configure(SSL_CTX *ctx, const struct tls_config *c, bool server,
 		     struct field_error *reterr)
 {
-	static const unsigned char alpn[] = "\x08http/1.1";
 	bool verify = server ? c->ca_pem != NULL : !c->insecure;
 	int r = 0;
 
@@ -312,9 +314,9 @@ static int configure(SSL_CTX *ctx, const struct tls_config *c, bool server,
 		ctx, verify ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE,
 		NULL);
 	if (server)
-		SSL_CTX_set_alpn_select_cb(ctx, select_http11, NULL);
+		SSL_CTX_set_alpn_select_cb(ctx, select_protocol, NULL);
 	else
-		SSL_CTX_set_alpn_protos(ctx, alpn, sizeof(alpn) - 1);
+		SSL_CTX_set_alpn_protos(ctx, (const unsigned char *)HTTP11, strlen(HTTP11));
 	if (c->ca_pem)
 		r = load_ca(ctx, c->ca_pem, c->ca_name && *c->ca_name ? c->ca_name : "ca", reterr);
 	else if (verify)
