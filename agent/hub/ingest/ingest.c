@@ -6,11 +6,9 @@
  * the profiles are stored, so that the sender may forget them. A hub that forwards packs the body
  * again instead of storing it, and passes on what the central hub answers.
  */
-#include "hub/ingest/answer.h"
 #include "hub/ingest/internal.h"
 
 #include <stdlib.h>
-#include <strings.h>
 
 #define MAX_PENDING_BYTES (128u << 20) /* limit for the bytes of bodies that the hub has accepted */
 
@@ -36,6 +34,7 @@ void ingest_request_end(struct ingest_request *q)
 	if (q->conn)
 		ingest_answer(q);
 	i->pending_bytes -= q->n;
+	timer_cancel(&q->due);
 	DL_DELETE(i->requests, q);
 	free(q->encoding);
 	free(q->peer);
@@ -95,14 +94,14 @@ static void store(struct ingest_request *q, struct batch **b, size_t n)
 		write_batch(q, *b);
 }
 
-/* Unpacks and decodes the body. On an error, sets the verdict and returns NULL. */
-static struct batch *decode(struct ingest_request *q, size_t *ret_n)
+/* Unpacks the body, as protobuf. On an error, sets the verdict. */
+static int unpack(struct ingest_request *q, struct buf *ret)
 {
-	_cleanup_buf_ struct buf bytes = {0};
+	_cleanup_buf_ struct buf json = {0};
+	bool is_json = q->form == FORM_JSON;
+	struct buf *bytes = is_json ? &json : ret;
 	struct field_error err = {0};
-	struct batch *b = NULL;
-	_stage_("decode");
-	int r = http_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, &bytes);
+	int r = http_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, bytes);
 
 	if (r == -E2BIG)
 		ingest_verdict(&q->verdict, 413, NULL, "body: more than %u bytes when unpacked",
@@ -111,6 +110,24 @@ static struct batch *decode(struct ingest_request *q, size_t *ret_n)
 		ingest_verdict(&q->verdict, 400, NULL,
 			       "body: cannot be unpacked as Content-Encoding \"%.60s\"",
 			       q->encoding);
+	if (r < 0 || !is_json)
+		return r;
+	r = otlp_from_json(json.data ? json.data : "", json.len, OTLP_MAX_BYTES, ret, &err);
+	if (r < 0)
+		ingest_verdict(&q->verdict, r == -E2BIG ? 413 : 400, NULL, "%s: %s", err.path,
+			       err.reason);
+	return r;
+}
+
+/* Unpacks and decodes the body. On an error, sets the verdict and returns NULL. */
+static struct batch *decode(struct ingest_request *q, size_t *ret_n)
+{
+	_cleanup_buf_ struct buf bytes = {0};
+	struct field_error err = {0};
+	struct batch *b = NULL;
+	_stage_("decode");
+	int r = unpack(q, &bytes);
+
 	if (r < 0)
 		return NULL;
 	*ret_n = bytes.len;
@@ -146,13 +163,6 @@ static void peer_gone(void *arg)
 	 * them.
 	 */
 	q->conn = NULL;
-}
-
-static bool is_protobuf(const char *type)
-{
-	size_t n = strcspn(type, "; ");
-
-	return n == strlen(OTLP_CONTENT_TYPE) && strncasecmp(type, OTLP_CONTENT_TYPE, n) == 0;
 }
 
 void ingest_end_as(struct ingest_request *q, int status, const char *message)
@@ -265,7 +275,7 @@ static void read_body(struct ingest_request *q)
 	set_bytes(q, n);
 	q->coming = true;
 	http_conn_on_gone(q->conn, body_lost, q);
-	http_accept_body(q->conn, OTLP_MAX_BYTES); /* http_accept_body() may free q */
+	http_accept_body(q->conn, ingest_max_body(q->form)); /* http_accept_body() may free q */
 }
 
 static void write_body(struct ingest_request *q)
@@ -314,64 +324,30 @@ static void sender_checked(const struct ingest_sender *s, void *arg)
 	go_on(q);
 }
 
-/* Checks the head of a request. Returns the HTTP status of the refusal, or 0. */
-static int judge_head(const struct ingest *i, const struct http_in *in, char *why, size_t n_why)
-{
-	bool pushes = ingest_push_has_path(in->path);
-
-	if (!pushes && !streq(in->path, OTLP_PATH)) {
-		snprintf(why, n_why, "only " OTLP_PATH ", /ingest and " PUSH_PATH " are here");
-		return 404;
-	}
-	if (!streq(in->method, "POST")) {
-		snprintf(why, n_why, "only POST");
-		return 405;
-	}
-	if (i->config.auth && !*in->authorization) {
-		snprintf(why, n_why, "no bearer token");
-		return 401;
-	}
-	if (!pushes && !is_protobuf(in->content_type)) {
-		snprintf(why, n_why, "Content-Type: \"%.100s\" is not " OTLP_CONTENT_TYPE,
-			 in->content_type);
-		return 415;
-	}
-	if (!http_knows_encoding(in->content_encoding)) {
-		snprintf(why, n_why,
-			 "Content-Encoding: \"%.60s\" is not one of zstd, gzip, identity",
-			 in->content_encoding);
-		return 415;
-	}
-	if (in->content_length != UINT64_MAX && in->content_length > OTLP_MAX_BYTES) {
-		snprintf(why, n_why, "body: more than %u bytes", OTLP_MAX_BYTES);
-		return 413;
-	}
-	return 0;
-}
-
 /* Makes a request from its head. If the head is wrong, answers the refusal and returns NULL. */
 static struct ingest_request *request_new(struct ingest *i, struct http_conn *c,
 					  const struct http_in *in)
 {
-	bool pushes = ingest_push_has_path(in->path);
 	struct push *push = NULL;
 	struct ingest_request *q;
+	enum ingest_form form = ingest_form(in);
 	char why[200];
-	int status = judge_head(i, in, why, sizeof(why));
+	int status = ingest_judge_head(i, in, form, why, sizeof(why));
 
-	if (!status && pushes)
+	if (!status && form == FORM_PUSH)
 		status = ingest_push_new(in, &push, why, sizeof(why));
-	if (status && pushes)
+	if (status && form == FORM_PUSH)
 		ingest_push_refuse(c, streq(in->path, PUSH_PATH), status, why);
 	else if (status)
-		ingest_refuse(c, status, NULL, why);
+		ingest_refuse(c, form, status, NULL, why);
 	if (status)
 		return NULL;
 	q = xcalloc(1, sizeof(*q));
 	q->push = push;
 	q->ingest = i;
 	q->conn = c;
-	q->encoding = xstrdup(in->content_encoding);
+	q->form = form;
+	q->encoding = xstrdup(form == FORM_GRPC ? in->grpc_encoding : in->content_encoding);
 	q->peer = xstrdup(in->peer);
 	q->content_length = in->content_length;
 	i->n_pending++;
@@ -402,11 +378,47 @@ void ingest_http_head(struct http_conn *c, const struct http_in *in, void *arg)
 		check_sender(q, in->authorization);
 }
 
-static void take_body(struct ingest_request *q, const struct http_in *in)
+/* The caller has given up by now. The profiles are stored all the same. */
+static void call_is_late(void *arg)
 {
-	set_bytes(q, in->body_bytes);
-	q->body = xmemdup(in->body_bytes ? in->body : "", MAX(in->body_bytes, (size_t)1));
+	struct ingest_request *q = arg;
+
+	if (q->conn)
+		ingest_refuse(q->conn, q->form, 504, NULL, "the profiles are not stored yet");
+	q->conn = NULL;
+}
+
+/* Takes the message of gRPC out of the body. If the body is not one message, answers that. */
+static bool unwrap(struct ingest_request *q, const char **p, size_t *n)
+{
+	bool packed;
+
+	if (grpc_message(*p, *n, p, n, &packed) < 0) {
+		ingest_end_as(q, 400, "body: not one message of gRPC");
+		return false;
+	}
+	if (!packed) {
+		free(q->encoding);
+		q->encoding = xstrdup("");
+	}
+	return true;
+}
+
+/* Returns false if the body is wrong: then the request is answered, and q is gone. */
+static bool take_body(struct ingest_request *q, const struct http_in *in)
+{
+	const char *p = in->body;
+	size_t n = in->body_bytes;
+	uint64_t ns;
+
+	if (q->form == FORM_GRPC && !unwrap(q, &p, &n))
+		return false;
+	set_bytes(q, n);
+	q->body = xmemdup(n ? p : "", MAX(n, (size_t)1));
 	http_conn_on_gone(q->conn, peer_gone, q);
+	if (q->form == FORM_GRPC && grpc_timeout(in->grpc_timeout, &ns) == 0)
+		timer_set(q->ingest->loop, &q->due, ns, call_is_late, q);
+	return true;
 }
 
 void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
@@ -419,15 +431,13 @@ void ingest_http(struct http_conn *c, const struct http_in *in, void *arg)
 			break; /* q is the request whose body has come; else it is NULL */
 	if (q) {
 		q->coming = false;
-		take_body(q, in);
-		go_on(q);
+		if (take_body(q, in))
+			go_on(q);
 		return;
 	}
 	q = request_new(i, c, in); /* a request without a body: its head has not been checked yet */
-	if (q) {
-		take_body(q, in);
+	if (q && take_body(q, in))
 		check_sender(q, in->authorization);
-	}
 }
 
 int ingest_new(struct loop *l, const struct ingest_config *c, struct ingest **ret)

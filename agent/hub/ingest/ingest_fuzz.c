@@ -3,9 +3,9 @@
  * Requests to the ingest with any head and body. The first three bytes choose the head, the
  * sender's rights, and what the writer does. The rest is the body, which is read only if the head
  * is accepted. Each request must be answered exactly once, unless its sender has left. A refusal
- * must give its reason in JSON. Profiles answered with 200 must be of the sender's node. The SQLite
- * store must accept them, and must skip them all if they are written again. The answer must say how
- * many profiles were left out.
+ * must give its reason in the request's own form. Profiles answered with 200 must be of the
+ * sender's node. The SQLite store must accept them, and must skip them all if they are written
+ * again. The answer must say how many profiles were left out.
  * Fuzzes: hub/ingest/ingest.c, hub/ingest/judge.c, lib/otlp/decode.c, lib/otlp/decode_dict.c,
  * lib/otlp/decode_resource.c, lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c,
  * lib/otlp/answer.c, hub/store/sqlite_write.c
@@ -166,7 +166,7 @@ static int read_answer(uint64_t *ret_n_rejected)
 	const char *p = conns->out.data;
 	size_t left = conns->out.len;
 	enum http_event e;
-	char why[64];
+	char why[64], reason[64];
 
 	http_msg_init(&m, false);
 	do {
@@ -180,6 +180,12 @@ static int read_answer(uint64_t *ret_n_rejected)
 		*ret_n_rejected = otlp_rejected(body.data ?: "", body.len, why, sizeof(why));
 		check(!*ret_n_rejected == !body.len && !*ret_n_rejected == !*why);
 		check(str_equal(http_header(&m.headers, "Content-Type"), OTLP_CONTENT_TYPE));
+		return m.status;
+	}
+	if (str_equal(http_header(&m.headers, "Content-Type"), OTLP_CONTENT_TYPE)) {
+		otlp_status_read(body.data ?: "", body.len, why, sizeof(why), reason,
+				 sizeof(reason));
+		check(*why);
 		return m.status;
 	}
 	text = json_loadb(body.data ?: "", body.len, 0, NULL);

@@ -258,6 +258,17 @@ static uint64_t n_stored(struct world *w)
 	return st.n_profiles;
 }
 
+/* The body is a google.rpc.Status: its message begins so, and it has this reason ("": none). */
+static void assert_refusal(const struct world *w, const char *message, const char *reason)
+{
+	char said[512], why[64];
+
+	otlp_status_read(w->body, strlen(w->body), said, sizeof(said), why, sizeof(why));
+	if (!str_has_prefix(said, message))
+		fail_msg("\"%s\" does not begin with \"%s\"", said, message);
+	assert_string_equal(why, reason);
+}
+
 /* ---- tests ---- */
 
 static void test_stores(void **state)
@@ -284,10 +295,10 @@ static void test_refuses(void **state)
 	struct world *w = *state;
 
 	start(w, false, 1 << 20);
-	w->type = "application/json";
+	w->type = "text/plain";
 	post(w, NULL);
 	assert_int_equal(w->status, 415);
-	assert_non_null(strstr(w->body, "Content-Type: \\\"application/json\\\""));
+	assert_non_null(strstr(w->body, "Content-Type: \\\"text/plain\\\""));
 	w->type = OTLP_CONTENT_TYPE;
 	w->encoding = "br";
 	post(w, NULL);
@@ -299,9 +310,8 @@ static void test_refuses(void **state)
 	w->encoding = "identity";
 	send(w, "\x0a\x02\x12\x63", 4); /* resource_profiles { scope_profiles: 99 bytes */
 	assert_int_equal(w->status, 400);
-	assert_string_equal(
-		w->body, "{\"code\":3,\"message\":\"resource_profiles[0].scope_profiles[0]: runs "
-			 "past the end of its message\"}\n");
+	assert_refusal(
+		w, "resource_profiles[0].scope_profiles[0]: runs past the end of its message", "");
 	w->path = "/v1/traces";
 	post(w, NULL);
 	assert_int_equal(w->status, 404);
@@ -310,6 +320,37 @@ static void test_refuses(void **state)
 	post(w, NULL);
 	assert_int_equal(w->status, 405);
 	assert_int_equal(n_stored(w), 0);
+}
+
+/* The same by JSON, with answers and refusals in JSON. */
+static void test_json(void **state)
+{
+	static const char one[] =
+		"{\"resourceProfiles\":[{\"resource\":{\"attributes\":[{\"key\":\"service.name\","
+		"\"value\":{\"stringValue\":\"web\"}}]},\"scopeProfiles\":[{\"profiles\":[{"
+		"\"sampleType\":{\"typeStrindex\":1,\"unitStrindex\":2},\"timeUnixNano\":"
+		"\"1763700000000000000\",\"durationNano\":\"10000000000\",\"samples\":[{"
+		"\"stackIndex\":0,\"values\":[\"5\"]}]}]}]}],\"dictionary\":{\"stringTable\":[\"\","
+		"\"on_cpu\",\"microseconds\"],\"stackTable\":[{}]}}";
+	struct world *w = *state;
+	_cleanup_free_ char *other = xstrdup(one);
+
+	start(w, false, 1 << 20);
+	w->type = "application/json; charset=utf-8";
+	w->encoding = "identity";
+	send(w, one, strlen(one));
+	assert_int_equal(w->status, 200);
+	assert_string_equal(w->body, "{}");
+	assert_int_equal(n_stored(w), 1);
+	*strstr(other, "on_cpu") = 'x';
+	send(w, other, strlen(other));
+	assert_int_equal(w->status, 200);
+	assert_string_equal(w->body, "{\"partialSuccess\":{\"rejectedProfiles\":\"1\","
+				     "\"errorMessage\":\"unsupported_event\"}}");
+	send(w, one, strlen(one) - 1);
+	assert_int_equal(w->status, 400);
+	assert_non_null(strstr(w->body, "{\"code\":3,\"message\":\"body: byte "));
+	assert_int_equal(n_stored(w), 1);
 }
 
 static void test_bomb(void **state)
@@ -451,9 +492,7 @@ static void test_far_ahead_of_the_clock(void **state)
 	w->ahead_ns += 1000 * NSEC_PER_SEC;
 	post(w, "node-a");
 	assert_int_equal(w->status, 422);
-	assert_non_null(strstr(w->body, "time_unix_nano: a profile ends 20 min ahead of"));
-	assert_non_null(strstr(w->body, "\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\","
-					"\"reason\":\"CLOCK_AHEAD\""));
+	assert_refusal(w, "time_unix_nano: a profile ends 20 min ahead of", OTLP_CLOCK_AHEAD);
 	w->ahead_ns = 0;
 	w->longer_ns = 10ULL * 365 * 24 * 3600 * NSEC_PER_SEC; /* the profile ends in the future */
 	post(w, "node-a");
@@ -566,6 +605,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_stores),
 		TEST(test_refuses),
+		TEST(test_json),
 		TEST(test_bomb),
 		TEST(test_empty_body_is_an_empty_request),
 		TEST(test_sender_is_checked),

@@ -2,8 +2,10 @@
 /* What the files of ingest/ share. Loop thread, except what the writer's job uses. */
 #pragma once
 
+#include "hub/ingest/answer.h"
 #include "hub/ingest/push.h"
 #include "hub/ingest/rests.h"
+#include "lib/loop/grpc.h"
 
 #include <utlist.h>
 
@@ -39,8 +41,10 @@ struct ingest_request {
 	struct ingest *ingest;
 	struct ingest_request *prev, *next; /* in ingest.requests */
 	struct http_conn *conn;		    /* NULL: the client has closed the connection */
+	enum ingest_form form;
 	char *encoding, *peer;
 	struct push *push; /* NULL: the request is OTLP's */
+	struct timer due; /* when a caller of gRPC gives up */
 	/*
 	 * Who sends: a cluster, a namespace whose program pushes, a node, or an address if the
 	 * token names none of them. NULL: the sender is not known yet
@@ -75,6 +79,13 @@ struct ingest_request {
 
 /* Counts and answers a request for which there is no room. q is gone afterwards. */
 void ingest_no_room(struct ingest_request *q, const char *reason, int status, const char *message);
+
+/* ---- head.c ---- */
+/* The limit of a body as it comes. */
+size_t ingest_max_body(enum ingest_form form);
+/* Checks the head of a request. Returns the HTTP status of the refusal, and why, or 0. */
+int ingest_judge_head(const struct ingest *i, const struct http_in *in, enum ingest_form form,
+		      char *why, size_t n_why);
 
 /* ---- turns.c ---- */
 /* To be called when the sender is known: sets q->who. Without a node all of an address are one. */

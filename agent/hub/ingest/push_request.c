@@ -36,9 +36,9 @@ void ingest_answer(struct ingest_request *q)
 	else if (q->push)
 		ingest_push_refuse(q->conn, q->push->form != PUSH_INGEST, v->status, v->message);
 	else if (v->status == 200)
-		ingest_accept(q->conn, q->n_skipped, q->skipped_for);
+		ingest_accept(q->conn, q->form, q->n_skipped, q->skipped_for);
 	else
-		ingest_refuse(q->conn, v->status, v->reason, v->message);
+		ingest_refuse(q->conn, q->form, v->status, v->reason, v->message);
 }
 
 static int spoken(struct ingest_request *q, const struct batch *b, const char ***ret, size_t *ret_n)

@@ -119,7 +119,8 @@ struct http_in {
 	const char *method, *path, *query;	/* path: decoded; query: as sent, "" if none */
 	/* values of headers; "" if absent */
 	const char *authorization, *content_type, *content_encoding, *accept_encoding, *host,
-		*origin, *if_none_match, *accept, *connect_timeout_ms;
+		*origin, *if_none_match, *accept, *connect_timeout_ms, *grpc_encoding,
+		*grpc_timeout;
 	/*
 	 * The peer, as limits count peers: its IPv4 address, or the network of 64 bits of its IPv6
 	 * address, as text. A node, a machine behind NAT, and the users of a proxy or of a
@@ -200,6 +201,9 @@ void http_server_set_tls(struct http_server *s, struct tls *tls);
 void http_reply(struct http_conn *c, int status, const char *content_type,
 		const char *const *headers,
 		const void *body, size_t n);
+/* HTTP/2 only. The same with status 200 and with fields after the body (its trailers). */
+void http_reply_trailed(struct http_conn *c, const char *content_type, const void *body, size_t n,
+			const char *const *trailers);
 /*
  * The same in two pieces, for an answer whose first part is known earlier. The handler calls both
  * instead of http_reply. The second piece may be empty.

@@ -37,8 +37,10 @@ struct http2_stream {
 	struct http_conn c; /* must be the first member */
 	struct http2 *http2;
 	int32_t id;
-	bool ended;  /* the whole request has come */
-	bool closed; /* nghttp2 has forgotten it; the socket may still have to take its end */
+	unsigned n_fields; /* of the head, with those of the request line */
+	bool ended;	   /* the whole request has come */
+	bool closed;	   /* nghttp2 has forgotten it; the socket may still have to take its end */
+	bool waits;	   /* the head is given to the handler with the prefix of gRPC's message */
 	/* the head is refused: with this status, and for this reason */
 	int refused;
 	const char *why;

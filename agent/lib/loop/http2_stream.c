@@ -39,7 +39,7 @@ void http2_stream_field(struct http2_stream *s, const uint8_t *name, size_t n_na
 	size_t n = n_name + n_value + 2;
 
 	/* beside the fields there are those of the request line, which begin with ':' */
-	if (++s->c.msg.headers.n > HTTP_MAX_HEADERS + 4)
+	if (++s->n_fields > HTTP_MAX_HEADERS + 4)
 		refuse_head(s, 431, "more than 100 headers");
 	else if (b->len + n > HTTP_MAX_HEAD_BYTES)
 		refuse_head(s, 431, "the head has more than 64 KiB");
@@ -88,7 +88,6 @@ static void parse_head(struct http2_stream *s)
 	struct http_msg *m = &s->c.msg;
 	const char *p = m->head.data, *end = p + m->head.len, *length, *expect;
 
-	m->headers.n = 0;
 	for (; p < end; p += strlen(p) + 1) {
 		const char *name = p;
 
@@ -120,6 +119,12 @@ static void go_on(struct http_conn *c)
 	http2_flush(s->http2);
 }
 
+static void take_head(struct http2_stream *s)
+{
+	if (http_conn_take_head(&s->c))
+		go_on(&s->c);
+}
+
 void http2_stream_head(struct http2_stream *s, bool ended)
 {
 	const struct http_server_config *config = &s->c.server->config;
@@ -136,8 +141,27 @@ void http2_stream_head(struct http2_stream *s, bool ended)
 	}
 	if (config->brief || http_conn_is_too_old(s->http2->conn))
 		http2_end(s->http2->conn);
-	if (http_conn_take_head(c))
-		go_on(c);
+	s->waits = !ended && grpc_is_type(http_header(&c->msg.headers, "content-type") ?: "");
+	if (!s->waits)
+		take_head(s);
+}
+
+static bool is_waiting(const struct http2_stream *s)
+{
+	return s->waits && s->c.phase == READING; /* else it has been refused meanwhile */
+}
+
+/* A call of gRPC says how long its body is only in the body itself. */
+static void take_prefix(struct http2_stream *s)
+{
+	const struct buf *b = &s->c.ahead;
+
+	if (b->len < GRPC_PREFIX_BYTES && !s->ended)
+		return;
+	if (b->len >= GRPC_PREFIX_BYTES)
+		s->c.msg.length = grpc_body_bytes(b->data);
+	s->waits = false;
+	take_head(s);
 }
 
 void http2_stream_data(struct http2_stream *s, const uint8_t *p, size_t n)
@@ -145,19 +169,27 @@ void http2_stream_data(struct http2_stream *s, const uint8_t *p, size_t n)
 	struct http_conn *c = &s->c;
 
 	s->read_ns = now_mono_ns();
-	if (c->phase == ASKING) {
+	if (c->phase == ASKING || is_waiting(s)) {
 		buf_add(&c->ahead, p, n);
+		if (is_waiting(s))
+			take_prefix(s);
 		return;
 	}
 	consume(s, n);
-	if (c->phase == READING && buf_add(&c->body, p, n) < 0)
+	if (c->phase != READING)
+		return;
+	if (n > c->msg.length - c->body.len) /* of gRPC: nghttp2 looks at Content-Length */
+		http_conn_refuse(c, 400, "the body has more than one message");
+	else if (buf_add(&c->body, p, n) < 0)
 		http_conn_refuse(c, 413, "the body is larger than the limit");
 }
 
 void http2_stream_end(struct http2_stream *s)
 {
 	s->ended = true;
-	if (s->c.phase == READING)
+	if (is_waiting(s))
+		take_prefix(s);
+	else if (s->c.phase == READING)
 		http_conn_dispatch(&s->c);
 }
 

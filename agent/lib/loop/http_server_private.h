@@ -8,6 +8,7 @@
 #pragma once
 
 #include "lib/loop/conn.h"
+#include "lib/loop/grpc.h"
 #include "lib/loop/http_parse.h"
 
 #include <uthash.h>
@@ -108,6 +109,17 @@ struct http_conn {
 	void *gone_arg, *sent_arg;
 	struct http_conn *prev, *next;
 };
+
+/* ---- grpc.c ---- */
+/* The end of an answer: what grpc_reply() puts behind it, and grpc_refuse() into its head. */
+struct grpc_fields {
+	char status[24];
+	struct buf message, details;
+	const char *lines[5];
+};
+void grpc_fields_init(struct grpc_fields *f, enum grpc_code code, const char *message,
+		      const void *details, size_t n);
+void grpc_fields_done(struct grpc_fields *f);
 
 /* ---- http_server.c ---- */
 int http_server_new_over(const struct http_socket_ops *socket, struct loop *l,

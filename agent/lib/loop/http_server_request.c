@@ -57,6 +57,21 @@ void http_conn_on_sent(struct http_conn *c, void (*fn)(void *arg), void *arg)
 	c->sent_arg = arg;
 }
 
+static bool is_grpc(const struct http_conn *c)
+{
+	return !c->conn && grpc_is_type(http_header(&c->msg.headers, "content-type") ?: "");
+}
+
+static void refuse_call(struct http_conn *c, int status, const char *why)
+{
+	_cleanup_(grpc_fields_done) struct grpc_fields f;
+
+	grpc_fields_init(&f, grpc_code(status), why, NULL, 0);
+	c->carrier->reply(c, &(struct http_answer){.status = 200,
+						   .content_type = GRPC_CONTENT_TYPE,
+						   .headers = f.lines});
+}
+
 void http_conn_refuse(struct http_conn *c, int status, const char *why)
 {
 	static const char *const again[] = {"Retry-After: 5", NULL};
@@ -65,6 +80,10 @@ void http_conn_refuse(struct http_conn *c, int status, const char *why)
 
 	if (on_gone)
 		on_gone(c->gone_arg);
+	if (is_grpc(c)) {
+		refuse_call(c, status, why);
+		return;
+	}
 	buf_puts(&b, "{\"error\":");
 	buf_json_string(&b, why);
 	buf_puts(&b, "}\n");
@@ -135,6 +154,8 @@ static void fill_in(struct http_conn *c)
 		.accept_encoding = http_header(h, "Accept-Encoding") ?: "",
 		.host = http_header(h, "Host") ?: "",
 		.origin = http_header(h, "Origin") ?: "",
+		.grpc_encoding = http_header(h, "grpc-encoding") ?: "",
+		.grpc_timeout = http_header(h, "grpc-timeout") ?: "",
 		.if_none_match = http_header(h, "If-None-Match") ?: "",
 		.accept = http_header(h, "Accept") ?: "",
 		.connect_timeout_ms = http_header(h, "Connect-Timeout-Ms") ?: "",
@@ -221,20 +242,40 @@ void http_accept_body(struct http_conn *c, size_t max_body_bytes)
 
 /* ---- the reply ---- */
 
-void http_reply(struct http_conn *c, int status, const char *content_type,
-		const char *const *headers, const void *body, size_t n)
+/* Whether the peer is still there. If not, c is gone. */
+static bool may_reply(struct http_conn *c)
 {
 	if (!c->server) { /* the peer has closed, and the handler has no on_gone */
 		http_conn_destroy(c);
-		return;
+		return false;
 	}
 	loop_assert(c->server->loop);
 	/* the handler replies only once */
 	assert_se(c->phase == ASKING || (c->phase == HANDLING && !c->continues));
 	c->on_gone = NULL;
-	c->carrier->reply(c, &(struct http_answer){.status = status,
+	return true;
+}
+
+void http_reply(struct http_conn *c, int status, const char *content_type,
+		const char *const *headers, const void *body, size_t n)
+{
+	if (may_reply(c))
+		c->carrier->reply(c, &(struct http_answer){.status = status,
+							   .content_type = content_type,
+							   .headers = headers,
+							   .body = body,
+							   .n = n});
+}
+
+void http_reply_trailed(struct http_conn *c, const char *content_type, const void *body, size_t n,
+			const char *const *trailers)
+{
+	if (!may_reply(c))
+		return;
+	assert_se(!c->conn);
+	c->carrier->reply(c, &(struct http_answer){.status = 200,
 						   .content_type = content_type,
-						   .headers = headers,
+						   .trailers = trailers,
 						   .body = body,
 						   .n = n});
 }

@@ -32,6 +32,19 @@ void otlp_answer(uint64_t rejected, const char *why, struct buf *ret_bytes)
 	buf_add(ret_bytes, packed, otlp__export_profiles_service_response__pack(&answer, packed));
 }
 
+void otlp_answer_json(uint64_t rejected, const char *why, struct buf *ret_text)
+{
+	buf_init(ret_text, 0);
+	if (rejected == 0) {
+		buf_puts(ret_text, "{}");
+		return;
+	}
+	buf_printf(ret_text, "{\"partialSuccess\":{\"rejectedProfiles\":\"%llu\",\"errorMessage\":",
+		   (unsigned long long)rejected);
+	buf_json_string(ret_text, why);
+	buf_puts(ret_text, "}}");
+}
+
 uint64_t otlp_rejected(const void *p, size_t n, char *ret_message, size_t n_message)
 {
 	_cleanup_(otlp_pool_done) struct pool pool = {.max_bytes = 4 * MAX_ANSWER_BYTES};

@@ -214,11 +214,8 @@ static void blank_control_characters(char *s)
 }
 
 /* Copies a reason such as CLOCK_AHEAD. If it is no such word, copies nothing. */
-static void copy_reason(const json_t *status, char *out, size_t n_out)
+static void copy_reason(const char *reason, char *out, size_t n_out)
 {
-	const json_t *info =
-		json_with(json_object_get(status, "details"), "@type", OTLP_ERROR_INFO);
-	const char *reason = json_str_at(info, "reason", "");
 	size_t n = strspn(reason, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
 
 	snprintf(out, n_out, "%s", reason[n] || n >= n_out ? "" : reason);
@@ -231,10 +228,23 @@ struct said {
 
 static void read_refusal(const char *body, size_t n, struct said *ret)
 {
-	_cleanup_json_ json_t *status = json_loadb(body ?: "", body ? n : 0, 0, NULL);
+	/* a receiver may answer in JSON, as podflame's hub did before it knew better */
+	bool is_json = n && body[0] == '{';
+	_cleanup_json_ json_t *status = is_json ? json_loadb(body, n, 0, NULL) : NULL;
+	char reason[sizeof(ret->reason)];
 
-	copy_reason(status, ret->reason, sizeof(ret->reason));
-	snprintf(ret->message, sizeof(ret->message), "%s", json_str_at(status, "message", ""));
+	if (is_json) {
+		copy_reason(json_str_at(json_with(json_object_get(status, "details"), "@type",
+						  OTLP_ERROR_INFO),
+					"reason", ""),
+			    ret->reason, sizeof(ret->reason));
+		snprintf(ret->message, sizeof(ret->message), "%s",
+			 json_str_at(status, "message", ""));
+	} else {
+		otlp_status_read(body, n, ret->message, sizeof(ret->message), reason,
+				 sizeof(reason));
+		copy_reason(reason, ret->reason, sizeof(ret->reason));
+	}
 	blank_control_characters(ret->message);
 }
 
@@ -277,6 +287,9 @@ static char *error_text(const struct otlp_client *c, const struct otlp_outcome *
 				 (unsigned long long)o->n_rejected, o->message);
 	if (o->result == OTLP_STORED)
 		return xstrdup("");
+	if (o->status && *o->message)
+		return xasprintf("%s:%u answered %d: %.*s", c->host, c->port, o->status,
+				 MAX_SHOWN_BYTES, o->message);
 	if (o->status)
 		return xasprintf("%s:%u answered %d: %.*s", c->host, c->port, o->status,
 				 (int)MIN(n, (size_t)MAX_SHOWN_BYTES), body ? body : "");

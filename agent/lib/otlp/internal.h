@@ -100,6 +100,16 @@ const char *otlp_text_utf8(struct pool *pool, const char *s);
 
 /* ---- wire ---- */
 
+enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LEN = 2, WIRE_32 = 5 };
+struct wire_token {
+	uint32_t number;
+	enum wire_type type;
+	/* payload: where the value begins; end: where the next field begins */
+	const uint8_t *payload, *end;
+};
+/* Reads one field of a message. Returns NULL, or a text for an error. */
+const char *otlp_wire_token(const uint8_t *p, const uint8_t *end, struct wire_token *ret);
+
 #define WIRE_MAX_DEPTH	  32	   /* levels of messages; a deeper request is refused */
 #define WIRE_MAX_MESSAGES 4000000u /* messages of one request; a request with more is refused */
 /*

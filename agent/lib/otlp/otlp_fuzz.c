@@ -28,9 +28,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	_cleanup_(profile_batch_freep) struct batch *b = NULL;
 	_cleanup_buf_ struct buf body = {0};
 	struct field_error err = {0};
+	char message[64], reason[64];
 
 	if (n < 1)
 		return 0;
+	otlp_status_read(p + 1, n - 1, message, sizeof(message), reason, sizeof(reason));
 	if (http_decompress(encodings[p[0] & 3], p + 1, n - 1, 1 << 20, &body) < 0)
 		return 0;
 	if (otlp_decode(body.data ? body.data : "", body.len, &b, &err) == 0)

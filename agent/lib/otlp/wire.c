@@ -6,8 +6,6 @@
  */
 #include "lib/otlp/internal.h"
 
-enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LEN = 2, WIRE_32 = 5 };
-
 struct wire_level {
 	const uint8_t *begin; /* where the message begins */
 	const uint8_t *at;    /* the field that is being read */
@@ -18,12 +16,6 @@ struct wire_walk {
 	unsigned depth;
 	uint32_t n_messages;
 	struct field_error *err;
-};
-struct token {
-	uint32_t number;
-	enum wire_type type;
-	/* payload: where the value begins; end: where the next field begins */
-	const uint8_t *payload, *end;
 };
 
 static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
@@ -42,15 +34,15 @@ static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 	return false;
 }
 
-/* Reads one field. Returns NULL, or a text for an error. */
-static const char *read_token(const uint8_t *p, const uint8_t *end, struct token *ret)
+const char *otlp_wire_token(const uint8_t *p, const uint8_t *end, struct wire_token *ret)
 {
 	uint64_t tag, n = 0;
 
 	ret->number = 0; /* so that an error does not name the field before */
 	if (!read_varint(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
 		return "bad field tag";
-	*ret = (struct token){.number = (uint32_t)(tag >> 3), .type = (enum wire_type)(tag & 7)};
+	*ret = (struct wire_token){.number = (uint32_t)(tag >> 3),
+				   .type = (enum wire_type)(tag & 7)};
 	ret->payload = p;
 	switch (ret->type) {
 	case WIRE_VARINT:
@@ -104,10 +96,10 @@ static bool type_fits(const ProtobufCFieldDescriptor *f, enum wire_type t)
 static size_t index_of(const struct wire_level *l)
 {
 	size_t index = 0;
-	struct token t;
+	struct wire_token t;
 
 	for (const uint8_t *p = l->begin; p < l->at; p = t.end) {
-		if (read_token(p, l->at, &t))
+		if (otlp_wire_token(p, l->at, &t))
 			break;
 		index += t.number == l->field->id;
 	}
@@ -134,8 +126,8 @@ static int wrong(struct wire_walk *w, int error, const char *what)
 static int walk_message(struct wire_walk *w, const ProtobufCMessageDescriptor *d, const uint8_t *p,
 			const uint8_t *end);
 
-static int walk_field(struct wire_walk *w, const ProtobufCFieldDescriptor *f, const struct token *t,
-		      uint64_t *seen, unsigned field_index)
+static int walk_field(struct wire_walk *w, const ProtobufCFieldDescriptor *f,
+		      const struct wire_token *t, uint64_t *seen, unsigned field_index)
 {
 	uint64_t bit = UINT64_C(1) << (field_index & 63);
 
@@ -154,7 +146,7 @@ static int walk_message(struct wire_walk *w, const ProtobufCMessageDescriptor *d
 {
 	struct wire_level *l = &w->levels[w->depth];
 	uint64_t seen = 0;
-	struct token t;
+	struct wire_token t;
 
 	if (w->depth == WIRE_MAX_DEPTH)
 		return wrong(w, -E2BIG, "messages are nested too deeply");
@@ -167,7 +159,7 @@ static int walk_message(struct wire_walk *w, const ProtobufCMessageDescriptor *d
 		int r = 0;
 
 		l->at = p;
-		problem = read_token(p, end, &t);
+		problem = otlp_wire_token(p, end, &t);
 		l->field = protobuf_c_message_descriptor_get_field(d, t.number);
 		if (problem)
 			return wrong(w, -EBADMSG, problem);
