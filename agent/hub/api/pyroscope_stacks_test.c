@@ -236,6 +236,17 @@ static void calls(void **state)
 		    400, "invalid_argument", "one of them");
 }
 
+static void spans_of_one_call_have_a_limit(void **state)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	buf_puts(&b, "{" OF_CPU ",\"span_selector\":[");
+	for (int i = 0; i < 1001; i++)
+		buf_printf(&b, "%s\"%016x\"", i ? "," : "", i);
+	buf_puts(&b, "]}");
+	check_error(*state, STACKS, b.data, 400, "invalid_argument", "more than 1000 ids");
+}
+
 static void differences(void **state)
 {
 	struct fixture *f = *state;
@@ -421,6 +432,7 @@ int main(void)
 		LOCAL(other_formats),
 		LOCAL(a_profile_in_both_codecs),
 		LOCAL(calls),
+		LOCAL(spans_of_one_call_have_a_limit),
 		LOCAL(differences),
 		LOCAL(what_is_not_served),
 		LOCAL(rendered),
