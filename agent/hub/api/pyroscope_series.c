@@ -298,7 +298,8 @@ int api_pyroscope_select_series(struct connect_job *j)
 		r = read_all(&t, sel);
 	if (!r) {
 		keep_greatest(&t);
-		qsort_r(t.series, t.n, sizeof(*t.series), by_labels, &t);
+		if (t.n)
+			qsort_r(t.series, t.n, sizeof(*t.series), by_labels, &t);
 		for (size_t i = 0; i < t.n; i++)
 			put_series(&t, &t.series[i], json_int_at(request, "start", 0));
 	}
