@@ -33,6 +33,8 @@ step() {
 }
 
 make=(make --no-print-directory BUILD="$build")
+step "otel programs" bash -c \
+    "e2e/collector/build.sh sender && e2e/collector/build.sh otelcol"
 # containers_kinds_test lets a container crash at 1 Hz for ten minutes; on a busy machine its other
 # crash loops take as long.
 LONG=1 STEP_TIMEOUT=14400 SUITE_TIMEOUT=5400 step unit "${make[@]}" unit
