@@ -161,9 +161,9 @@ static char *run(struct fixture *f, const char *const *args)
 static char *send_as(struct fixture *f, const char *how, const char *token, const char *service,
 		     const char *address)
 {
-	const char *const args[] = {hub.sender, "-ca",	 address == hub.address ? hub.ca_file : "",
-				    "-token",	token,	 how,
-				    service,	address, NULL};
+	const char *ca = address == hub.address ? hub.ca_file : "";
+	const char *const args[] = {hub.sender, "-ca",	 ca,	  "-token", token,
+				    how,	service, address, NULL};
 
 	return run(f, args);
 }

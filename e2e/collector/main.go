@@ -2,7 +2,8 @@
 
 // sender sends one request of OTLP profiles, as OpenTelemetry's eBPF profiler makes it (resource
 // attributes of a process, a timestamp for each sample and no values), and says how it was
-// answered: "stored", "partly: TEXT", or "CODE: TEXT", with " retry TIME" if the receiver named one.
+// answered: "stored", "partly: TEXT", or "CODE: TEXT", with " retry TIME" if the receiver named
+// one.
 //
 //	sender [-ca FILE] [-token TOKEN] [-json] SERVICE HOST:PORT
 //
