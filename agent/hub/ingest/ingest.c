@@ -94,31 +94,6 @@ static void store(struct ingest_request *q, struct batch **b, size_t n)
 		write_batch(q, *b);
 }
 
-/* Unpacks the body, as protobuf. On an error, sets the verdict. */
-static int unpack(struct ingest_request *q, struct buf *ret)
-{
-	_cleanup_buf_ struct buf json = {0};
-	bool is_json = q->form == FORM_JSON;
-	struct buf *bytes = is_json ? &json : ret;
-	struct field_error err = {0};
-	int r = http_decompress(q->encoding, q->body, q->n, OTLP_MAX_BYTES, bytes);
-
-	if (r == -E2BIG)
-		ingest_verdict(&q->verdict, 413, NULL, "body: more than %u bytes when unpacked",
-			       OTLP_MAX_BYTES);
-	else if (r < 0)
-		ingest_verdict(&q->verdict, 400, NULL,
-			       "body: cannot be unpacked as Content-Encoding \"%.60s\"",
-			       q->encoding);
-	if (r < 0 || !is_json)
-		return r;
-	r = otlp_from_json(json.data ? json.data : "", json.len, OTLP_MAX_BYTES, ret, &err);
-	if (r < 0)
-		ingest_verdict(&q->verdict, r == -E2BIG ? 413 : 400, NULL, "%s: %s", err.path,
-			       err.reason);
-	return r;
-}
-
 /* Unpacks and decodes the body. On an error, sets the verdict and returns NULL. */
 static struct batch *decode(struct ingest_request *q, size_t *ret_n)
 {
@@ -126,7 +101,7 @@ static struct batch *decode(struct ingest_request *q, size_t *ret_n)
 	struct field_error err = {0};
 	struct batch *b = NULL;
 	_stage_("decode");
-	int r = unpack(q, &bytes);
+	int r = ingest_unpack(q, &bytes);
 
 	if (r < 0)
 		return NULL;
@@ -388,22 +363,6 @@ static void call_is_late(void *arg)
 	q->conn = NULL;
 }
 
-/* Takes the message of gRPC out of the body. If the body is not one message, answers that. */
-static bool unwrap(struct ingest_request *q, const char **p, size_t *n)
-{
-	bool packed;
-
-	if (grpc_message(*p, *n, p, n, &packed) < 0) {
-		ingest_end_as(q, 400, "body: not one message of gRPC");
-		return false;
-	}
-	if (!packed) {
-		free(q->encoding);
-		q->encoding = xstrdup("");
-	}
-	return true;
-}
-
 /* Returns false if the body is wrong: then the request is answered, and q is gone. */
 static bool take_body(struct ingest_request *q, const struct http_in *in)
 {
@@ -411,7 +370,7 @@ static bool take_body(struct ingest_request *q, const struct http_in *in)
 	size_t n = in->body_bytes;
 	uint64_t ns;
 
-	if (q->form == FORM_GRPC && !unwrap(q, &p, &n))
+	if (q->form == FORM_GRPC && !ingest_unwrap(q, &p, &n))
 		return false;
 	set_bytes(q, n);
 	q->body = xmemdup(n ? p : "", MAX(n, (size_t)1));

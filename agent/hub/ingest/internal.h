@@ -87,6 +87,15 @@ size_t ingest_max_body(enum ingest_form form);
 int ingest_judge_head(const struct ingest *i, const struct http_in *in, enum ingest_form form,
 		      char *why, size_t n_why);
 
+/* ---- unpack.c ---- */
+/*
+ * The loop: takes the message of gRPC out of the body. If the body is not one message, answers
+ * that, and returns false; q is gone then.
+ */
+bool ingest_unwrap(struct ingest_request *q, const char **p, size_t *n);
+/* The writer: unpacks the body, as protobuf. On an error, sets the verdict. */
+int ingest_unpack(struct ingest_request *q, struct buf *ret);
+
 /* ---- turns.c ---- */
 /* To be called when the sender is known: sets q->who. Without a node all of an address are one. */
 void ingest_turns_name(struct ingest_request *q);

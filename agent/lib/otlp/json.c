@@ -6,7 +6,6 @@
  * numbers, and unknown fields are skipped.
  */
 #include <ctype.h>
-
 #include "lib/otlp/internal.h"
 
 #define MAX_DEPTH    (2 * WIRE_MAX_DEPTH) /* of objects and arrays */
@@ -214,6 +213,17 @@ static void read_text(struct json *j, char *ret, size_t n_ret)
 
 /* ---- values that no field takes ---- */
 
+/* A string or a number. */
+static void skip_scalar(struct json *j)
+{
+	const char *from = j->p;
+	char text[2];
+
+	read_text(j, text, sizeof(text));
+	if (j->p == from)
+		bad(j, "no value");
+}
+
 static void skip_value(struct json *j);
 
 static void skip_members(struct json *j, char end)
@@ -231,21 +241,12 @@ static void skip_members(struct json *j, char end)
 
 static void skip_value(struct json *j)
 {
-	const char *from;
-	char text[2];
-
 	if (take(j, '{'))
 		skip_members(j, '}');
 	else if (take(j, '['))
 		skip_members(j, ']');
-	else if (take_word(j, "null") || take_word(j, "true") || take_word(j, "false"))
-		return;
-	else {
-		from = j->p;
-		read_text(j, text, sizeof(text));
-		if (j->p == from)
-			bad(j, "no value");
-	}
+	else if (!take_word(j, "null") && !take_word(j, "true") && !take_word(j, "false"))
+		skip_scalar(j);
 }
 
 /* ---- values of fields ---- */
@@ -301,11 +302,9 @@ static void read_bytes(struct json *j, const ProtobufCFieldDescriptor *f)
 	_cleanup_buf_ struct buf text = {.max_bytes = j->out->max_bytes};
 	_cleanup_free_ uint8_t *bytes = NULL;
 	size_t n = 0, from = begin_piece(j, f);
-	int r = 0;
+	int r;
 
 	read_string(j, &text);
-	if (j->error)
-		return;
 	if (is_id(f)) {
 		bytes = xmalloc(text.len / 2 + 1);
 		r = text.len % 2 ? -EINVAL
@@ -315,8 +314,7 @@ static void read_bytes(struct json *j, const ProtobufCFieldDescriptor *f)
 	}
 	if (r < 0 || (is_id(f) && n != text.len / 2))
 		bad(j, is_id(f) ? "an id is not hexadecimal" : "bytes are not base64");
-	else
-		put(j, bytes, n);
+	put(j, bytes, r < 0 ? 0 : n);
 	end_piece(j, from);
 }
 
@@ -351,7 +349,7 @@ static uint64_t read_integer(struct json *j, const ProtobufCFieldDescriptor *f)
 
 static void read_double(struct json *j, const ProtobufCFieldDescriptor *f)
 {
-	char text[64], *end;
+	char text[64], *end = text;
 	double v;
 
 	read_text(j, text, sizeof(text));
