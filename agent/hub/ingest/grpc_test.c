@@ -38,8 +38,10 @@ static void auth(const char *authorization, const char *peer,
 
 	assert_string_equal(authorization, "Bearer t");
 	assert_string_equal(peer, "127.0.0.1");
-	done(&(struct ingest_sender){w->status, w->status == 200 ? "" : "because: 100 %\n",
-				     "node-a", true, NULL},
+	done(&(struct ingest_sender){.status = w->status,
+				     .error = w->status == 200 ? "" : "because: 100 %\n",
+				     .node = "node-a",
+				     .hosts = true},
 	     done_arg);
 }
 

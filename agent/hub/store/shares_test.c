@@ -473,10 +473,11 @@ struct oldest { /* of one namespace, as a reader is told */
 	int64_t s, until_s; /* s 0: the reader is told nothing of the namespace */
 };
 
-static void note_oldest(const struct store_cut *of, int64_t oldest_s, void *arg)
+static void note_oldest(const struct store_cut *of, int64_t oldest_s, int64_t newest_s, void *arg)
 {
 	struct oldest *o = arg;
 
+	(void)newest_s;
 	o->n_places++;
 	if (!str_equal(of->ns, o->ns))
 		return;

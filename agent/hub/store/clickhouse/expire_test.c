@@ -200,10 +200,11 @@ struct oldest {
 	int64_t s, until_s;
 };
 
-static void note_oldest(const struct store_cut *of, int64_t oldest_s, void *arg)
+static void note_oldest(const struct store_cut *of, int64_t oldest_s, int64_t newest_s, void *arg)
 {
 	struct oldest *o = arg;
 
+	(void)newest_s;
 	o->n_places++;
 	if (str_equal(of->ns, o->ns))
 		o->s = oldest_s, o->until_s = of->until_s;
