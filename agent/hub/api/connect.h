@@ -18,6 +18,7 @@ struct connect_method {
 	int (*make)(struct connect_job *j);
 	bool choices; /* it takes little time: queue.h */
 };
+const struct connect_method *api_pyroscope_methods(size_t *ret_n);
 const struct connect_method *api_pyroscope_method(const char *path); /* NULL: there is none */
 
 struct connect_job {
@@ -78,7 +79,7 @@ int api_pyroscope_select(struct connect_job *j, const json_t *request, struct se
  * The same for requests with matchers: one selection for each event of them.
  */
 struct pyroscope_selections {
-	struct selection *of[_EVENT_MAX]; /* by event; NULL: not of this one */
+	struct selection *of[_EVENT_ALL]; /* by event; NULL: not of this one */
 };
 int api_pyroscope_select_all(struct connect_job *j, struct pyroscope_selections *ret);
 void api_pyroscope_selections_done(struct pyroscope_selections *s);

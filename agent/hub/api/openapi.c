@@ -3,7 +3,7 @@
  * The description of the API for programs: openapi.yaml, with what the program's own tables know.
  * So a new event or tag is in it without a change there.
  */
-#include "hub/api/api_private.h"
+#include "hub/api/connect.h"
 
 #include "openapi.h"
 
@@ -18,7 +18,7 @@ static void add_events(json_t *document)
 {
 	json_t *names = json_array();
 
-	for (enum event e = 0; e < _EVENT_MAX; e++)
+	PROFILE_EACH_EVENT (e)
 		json_array_append_new(names, json_string(profile_event_info(e)->name));
 	json_object_set_new(schema(document, "Event"), "enum", names);
 }
@@ -50,6 +50,39 @@ static void add_tags(json_t *document, size_t i)
 	json_object_set_new(json_array_get(forms, 0), "enum", names);
 }
 
+/* Each type of content is a binary or a text: what is in it, the format's own page says. */
+static void add_files(json_t *document)
+{
+	const json_t *responses =
+		json_object_get(json_object_get(document, "components"), "responses");
+	json_t *content = json_object_get(json_object_get(responses, "File"), "content");
+	json_t *names = json_array();
+
+	for (enum file_format f = 0; f < _FILE_FORMAT_MAX; f++) {
+		const struct file_format_info *info = query_file_format(f);
+		_cleanup_free_ char *type =
+			xstrndup(info->content_type, strcspn(info->content_type, ";"));
+
+		json_array_append_new(names, json_string(info->name));
+		json_object_set_new(content, type, json_object());
+	}
+	json_object_set_new(schema(document, "FileFormat"), "enum", names);
+}
+
+static void add_calls(json_t *document)
+{
+	static const char service[] = "/querier.v1.QuerierService/";
+	json_t *names = json_array();
+	const struct connect_method *m;
+	size_t n;
+
+	m = api_pyroscope_methods(&n);
+	for (size_t i = 0; i < n; i++)
+		if (str_has_prefix(m[i].path, service))
+			json_array_append_new(names, json_string(m[i].path + strlen(service)));
+	json_object_set_new(schema(document, "QuerierMethod"), "enum", names);
+}
+
 /* A hub that asks nobody to sign in says so. */
 static void forget_sign_in(json_t *document)
 {
@@ -65,6 +98,8 @@ json_t *api_openapi_new(const char *version, bool sign_in)
 	if (!sign_in)
 		forget_sign_in(document);
 	add_events(document);
+	add_files(document);
+	add_calls(document);
 	for (size_t i = 0; i < ARRAY_SIZE(tag_schemas); i++)
 		add_tags(document, i);
 	return document;

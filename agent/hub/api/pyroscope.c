@@ -17,19 +17,21 @@ static int take_pod(const struct store_choice *c, const char *value, uint64_t n_
 /* The tags of the labels that pods have whose profiles the caller may see. */
 static int read_pods(struct connect_job *j, const struct selection *times)
 {
-	struct selection of[_EVENT_MAX];
-	struct store_choice choices[_EVENT_MAX];
+	struct selection of[_EVENT_ALL];
+	struct store_choice choices[_EVENT_ALL];
 	struct query_names names = {0};
 	struct field_error e = {0};
+	size_t n = 0;
 	int r;
 
-	for (enum event event = 0; event < _EVENT_MAX; event++) {
-		of[event] = *times;
-		of[event].event = event;
-		of[event].where = NULL;
-		choices[event] = (struct store_choice){POD_LABEL, &of[event], MAX_PODS};
+	PROFILE_EACH_EVENT (event) {
+		of[n] = *times;
+		of[n].event = event;
+		of[n].where = NULL;
+		choices[n] = (struct store_choice){POD_LABEL, &of[n], MAX_PODS};
+		n++;
 	}
-	r = store_choices(j->q.store, &j->q.call->scope, choices, _EVENT_MAX, take_pod, &names, &e);
+	r = store_choices(j->q.store, &j->q.call->scope, choices, n, take_pod, &names, &e);
 	for (size_t i = 0; i < names.n; i++) {
 		_cleanup_free_ char *tag = xasprintf(POD_LABEL "%s", names.names[i]);
 
@@ -129,7 +131,7 @@ int api_pyroscope_select_all(struct connect_job *j, struct pyroscope_selections 
 		return r;
 	*ret = (struct pyroscope_selections){0};
 	/* the predicate has one owner, so the selectors are parsed for each event */
-	for (enum event event = 0; event < _EVENT_MAX; event++) {
+	PROFILE_EACH_EVENT (event) {
 		if (pyroscope_matchers_parse(texts, n, &j->pods, &m, &e)) {
 			api_pyroscope_selections_done(ret);
 			return api_connect_fail(&j->q, CONNECT_INVALID_ARGUMENT, "%s", e.reason);
@@ -165,6 +167,6 @@ int api_pyroscope_label(struct connect_job *j, const char *name, const struct se
 
 void api_pyroscope_selections_done(struct pyroscope_selections *s)
 {
-	for (enum event e = 0; e < _EVENT_MAX; e++)
+	for (enum event e = 0; e < _EVENT_ALL; e++)
 		s->of[e] = store_selection_free(s->of[e]);
 }

@@ -40,7 +40,7 @@ int api_pyroscope_profile_types(struct connect_job *j)
 				     "start and end: expected Unix milliseconds, the end last");
 	if (!r)
 		r = api_pyroscope_events(j, &sel, &mask);
-	for (enum event e = 0; !r && e < _EVENT_MAX; e++)
+	for (enum event e = 0; !r && e < _EVENT_ALL; e++)
 		if (mask & 1u << e)
 			put_type(&j->answer, e);
 	return r;
@@ -102,7 +102,7 @@ int api_pyroscope_label_names(struct connect_job *j)
 	if (r)
 		return r;
 	r = api_pyroscope_keep_events(j, &s);
-	for (enum event e = 0; !r && e < _EVENT_MAX; e++)
+	for (enum event e = 0; !r && e < _EVENT_ALL; e++)
 		if (s.of[e])
 			r = add_label_names(j, s.of[e], &names);
 	for (size_t i = 0; names.n && pyroscope_private_names[i]; i++)
@@ -145,7 +145,7 @@ int api_pyroscope_label_values(struct connect_job *j)
 	if (r)
 		return r;
 	r = api_pyroscope_keep_events(j, &s);
-	for (enum event e = 0; !r && e < _EVENT_MAX; e++)
+	for (enum event e = 0; !r && e < _EVENT_ALL; e++)
 		if (s.of[e])
 			r = add_values(j, s.of[e], name, &values);
 	put_names(j, &values);
@@ -266,7 +266,7 @@ int api_pyroscope_series(struct connect_job *j)
 	r = take_names(&s, json_object_get(j->request, "label_names"));
 	if (!r)
 		r = api_pyroscope_keep_events(j, &of);
-	for (enum event e = 0; !r && e < _EVENT_MAX; e++)
+	for (enum event e = 0; !r && e < _EVENT_ALL; e++)
 		if (of.of[e])
 			r = add_sets(&s, of.of[e]);
 	if (!r)

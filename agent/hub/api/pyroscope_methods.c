@@ -40,6 +40,12 @@ static const struct connect_method methods[] = {
 	 say_nothing, true},
 };
 
+const struct connect_method *api_pyroscope_methods(size_t *ret_n)
+{
+	*ret_n = ARRAY_SIZE(methods);
+	return methods;
+}
+
 const struct connect_method *api_pyroscope_method(const char *path)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++)

@@ -77,11 +77,11 @@ int api_pyroscope_keep_events(struct connect_job *j, struct pyroscope_selections
 	int r;
 
 	/* rdma has a condition that is only its own */
-	for (enum event e = 0; e < _EVENT_MAX; e++)
+	for (enum event e = 0; e < _EVENT_ALL; e++)
 		if (s->of[e] && (!any || e != EVENT_RDMA))
 			any = s->of[e];
 	r = any ? api_pyroscope_events(j, any, &mask) : 0;
-	for (enum event e = 0; !r && e < _EVENT_MAX; e++)
+	for (enum event e = 0; !r && e < _EVENT_ALL; e++)
 		if (!(mask & 1u << e))
 			s->of[e] = store_selection_free(s->of[e]);
 	return r;

@@ -205,7 +205,7 @@ static int limit_events(const struct condition *c, const char *label, unsigned *
 {
 	struct pyroscope_type t;
 
-	for (enum event e = 0; e < _EVENT_MAX; e++) {
+	PROFILE_EACH_EVENT (e) {
 		int r;
 
 		pyroscope_type_of(e, &t);
@@ -288,11 +288,12 @@ int pyroscope_matchers_parse(const char *const *selectors, size_t n, const struc
 			     struct pyroscope_matchers *ret, struct field_error *reterr)
 {
 	_cleanup_(pyroscope_matcher_list_done) struct matcher_list list = {0};
-	_cleanup_(pyroscope_matchers_done) struct pyroscope_matchers m = {
-		.event_mask = (1u << _EVENT_MAX) - 1};
+	_cleanup_(pyroscope_matchers_done) struct pyroscope_matchers m = {0};
 	struct used used = {0};
 	int r = 0;
 
+	PROFILE_EACH_EVENT (e)
+		m.event_mask |= 1u << e;
 	for (size_t i = 0; !r && i < n; i++)
 		r = pyroscope_selector_parse(selectors[i], &list, reterr);
 	for (size_t i = 0; !r && i < list.n; i++)

@@ -51,7 +51,7 @@ static char *meaning(const char *selector)
 	return buf_steal(&b);
 }
 
-#define ALL "1ff"
+#define ALL "7ff01ff" /* all events, as bits */
 
 static const struct {
 	const char *selector, *meaning;
@@ -91,7 +91,7 @@ static const struct {
 	{"off_cpu:off_cpu:nanoseconds::", "2: "},
 	{"{\"off_cpu:off_cpu:nanoseconds::\"}", "2: "},
 	{"{__profile_type__=\"memory:alloc_space:bytes:space:bytes\"}", "4: "},
-	{"{__profile_type__!=\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"}", "1fe: "},
+	{"{__profile_type__!=\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"}", "7ff01fe: "},
 	{"memory{__type__=~\"alloc.*\"}", "4: "},
 	{"{__unit__=\"nanoseconds\"}", "143: "},
 	{"{__period_unit__=\"\"}", "1f2: "},

@@ -68,7 +68,7 @@ int pyroscope_type_parse(const char *id, enum event *ret, struct field_error *re
 				       "'%.100s' is no type of profiles: expected "
 				       "name:sample_type:sample_unit:period_type:period_unit",
 				       id);
-	for (enum event e = 0; e < _EVENT_MAX; e++) {
+	PROFILE_EACH_EVENT (e) {
 		pyroscope_type_of(e, &t);
 		if (strlen(t.id) == n && strncmp(t.id, id, n) == 0) {
 			*ret = e;

@@ -542,7 +542,7 @@ static void test_a_pprof_file_with_the_values_of_another_tool(void **state)
 	assert_int_equal(profile_write_pprof(b, &file, &out), 0);
 	assert_int_equal(n_fields(&out, 1), 1);
 	assert_has(&out, "\x32\3cpu\x32\x0bnanoseconds", 18);
-	assert_has(&out, "\x12\6\x0a\0\x12\2\xa0\x9c\1", 9); /* 20000 */
+	assert_has(&out, "\x12\7\x0a\0\x12\3\xa0\x9c\1", 9); /* 20000 */
 	assert_has(&out, "\x12\x0d\x0a\0\x12\x09\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 15);
 }
 
