@@ -44,7 +44,8 @@ install_chart() {
         pod-security.kubernetes.io/enforce=privileged >/dev/null
     # what nodes keep ends with the cluster, which is not alone on the machine
     if ! helm_ upgrade --install podflame "$REPO/charts/podflame" -n podflame-system --wait \
-        --timeout 300s --set clusterName=$CLUSTER --set agent.stateDir="$TK_DIR/agents" "$@" >"$TK_DIR/helm.log" 2>&1; then
+        --timeout 300s --set clusterName=$CLUSTER --set agent.stateDir="$TK_DIR/agents" "$@" \
+        >"$TK_DIR/helm.log" 2>&1; then
         cat "$TK_DIR/helm.log" >&2
         return 1
     fi

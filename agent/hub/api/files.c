@@ -57,8 +57,8 @@ void api_query_left_out(struct query_job *q, bool samples, bool stacks)
 {
 	struct call *c = q->call;
 	const char *const words[] = {c->scope_note ? "namespaces" : NULL,
-				     q->unread ? "names" : NULL,
-				     samples ? "samples" : NULL, stacks ? "stacks" : NULL};
+				     q->unread ? "names" : NULL, samples ? "samples" : NULL,
+				     stacks ? "stacks" : NULL};
 	struct buf b = {0};
 
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++)

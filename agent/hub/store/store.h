@@ -114,8 +114,8 @@ struct selection *store_selection_free(struct selection *s);
  * [others] last. The row is valid during the callback only. But each frame stays at its address
  * until store_read returns. For an event whose profiles are snapshots (of memory in use), only the
  * newest snapshot of each process in the selection's time counts, even if that one is empty. Of
- * those that end in one second, the one with the greatest id counts: of those with samples, if there
- * are any. So the answer does not depend on which came first.
+ * those that end in one second, the one with the greatest id counts: of those with samples, if
+ * there are any. So the answer does not depend on which came first.
  */
 struct store_row {
 	const char *app_service;

@@ -185,7 +185,7 @@ static int on_field(nghttp2_session *ng, const nghttp2_frame *f, const uint8_t *
 	if (!c || m->state != ST_HEAD) /* else they are trailers */
 		return 0;
 	if (*name == ':') { /* of an answer there is only :status, and nghttp2 has checked it */
-		m->status = atoi((const char *)value);
+		m->status = (value[0] - '0') * 100 + (value[1] - '0') * 10 + value[2] - '0';
 		return 0;
 	}
 	if (m->headers.n++ == HTTP_MAX_HEADERS || buf_add(&m->head, name, n_name + 1) ||

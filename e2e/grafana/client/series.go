@@ -45,7 +45,8 @@ func (s *suite) series() {
 			`{service_name="web"} 0:1000000 20:5500000`})
 	s.check("the greatest", s.overTime(&querierv1.SelectSeriesRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}", Step: 20,
-		GroupBy: []string{"service_name"}, Limit: &limit}), []string{`{service_name="web"} 0:1000000 20:5500000`})
+		GroupBy: []string{"service_name"}, Limit: &limit}),
+		[]string{`{service_name="web"} 0:1000000 20:5500000`})
 	s.check("by two labels", s.overTime(&querierv1.SelectSeriesRequest{
 		ProfileTypeID: cpu, LabelSelector: "{}", Step: 30,
 		GroupBy: []string{"pod", "namespace"}}),
