@@ -113,6 +113,20 @@ for ip in $agents; do
         "http://$ip:20417/healthz" "http://$ip:20417/readyz"
 done
 echo "$before" >$stats
+# All watches and requests share a connection by HTTP/2; for a moment after GOAWAY there are two.
+api_connections() { # PID
+    nsenter -t "$1" -n ss -Htn state established dport = :443 | wc -l
+}
+share_a_connection() {
+    local p n
+    for p in $(pids_of agent); do
+        n=$(api_connections "$p")
+        echo "$n connections of $p"
+        [ "$n" -ge 1 ] && [ "$n" -le 2 ] || return
+    done
+}
+wait_check 10 "each agent has one connection with the API server" share_a_connection
+check "... by HTTP/2" grep -qE '^podflame_http2_client_total\{event="connected"\} [1-9]' "$W/metrics"
 hub /metrics >"$W/metrics" || true
 check "hub: stalls, mailboxes, cost by stage" has_metrics "$W/metrics" "${process[@]}" \
     podflame_store_healthy podflame_ingest_requests_total

@@ -94,7 +94,7 @@ static const struct {
 	{"{__profile_type__!=\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\"}", "7ff01fe: "},
 	{"memory{__type__=~\"alloc.*\"}", "40004: "},
 	{"{__unit__=\"nanoseconds\"}", "5030143: "},
-	{"{__period_unit__=\"\"}", "1f2: "},
+	{"{__period_unit__=\"\"}", "2901f2: "},
 	{"{__profile_type__=\"a:b:c:d:e\"}", "0: "},
 	{"{__session_id__=\"x\"}", "0: "},
 	{"{__session_id__=\"\"}", ALL ": "},
