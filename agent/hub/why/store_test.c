@@ -218,10 +218,10 @@ static void data_now(void **state)
 static void events_of_deepflow(void **state)
 {
 	struct store *s = filled(state);
-	_cleanup_json_ json_t *r = why(s, "goroutines", T0 - 10, T0 + 10, "pod_ns='ap'", "");
+	_cleanup_json_ json_t *r = why(s, "itimer", T0 - 10, T0 + 10, "pod_ns='ap'", "");
 
 	assert_codes(r, "condition");
-	assert_true(str_has_prefix(text_of(r, "condition"), "profile_event_type: goroutines"));
+	assert_true(str_has_prefix(text_of(r, "condition"), "profile_event_type: itimer"));
 }
 
 /* It is not claimed of conditions that were not looked at that they are no reason. */

@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
-#include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -341,21 +340,6 @@ static struct conn *new_conn(struct loop *l, int fd, const struct conn_ops *ops,
 	return c;
 }
 
-static int set_verified_name(SSL *ssl, const char *host)
-{
-	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
-	uint8_t ip[16];
-
-	if (inet_pton(AF_INET, host, ip) == 1 || inet_pton(AF_INET6, host, ip) == 1)
-		return X509_VERIFY_PARAM_set1_ip_asc(param, host) ? 0 : -EINVAL;
-	/* As in Go and kubectl, the common name of a certificate's subject is no host name. */
-	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
-						       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-	if (!*host || !X509_VERIFY_PARAM_set1_host(param, host, 0))
-		return -EINVAL;
-	return SSL_set_tlsext_host_name(ssl, host) ? 0 : -EINVAL;
-}
-
 static int start_tls(struct conn *c, struct tls *tls, const char *host)
 {
 	int r = 0;
@@ -373,7 +357,7 @@ static int start_tls(struct conn *c, struct tls *tls, const char *host)
 		SSL_set_alpn_protos(c->ssl, (const unsigned char *)c->ops->protocols,
 				    (unsigned int)strlen(c->ops->protocols));
 	c->host = xstrdup(host);
-	r = set_verified_name(c->ssl, host);
+	r = tls_set_verified_name(c->ssl, host);
 	/* insecure: the name is only sent as SNI, and need not be that of the certificate */
 	return tls->insecure ? 0 : r;
 }

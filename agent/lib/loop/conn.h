@@ -24,6 +24,9 @@ struct tls {
 	unsigned n_refs;
 };
 
+/* tls.c: the name, or the IP address, that the peer's certificate must have; also sends the name. */
+int tls_set_verified_name(SSL *ssl, const char *host);
+
 /* `closed` is the last callback. Each callback may free the connection. */
 struct conn_ops {
 	void (*opened)(void *arg); /* the connection is open; with TLS, the handshake is done */

@@ -6,10 +6,9 @@
  * a connection fails, its calls fail in the next turn of the loop, or start again where a call of
  * HTTP/1.1 would, too.
  */
+#include "lib/loop/http2_fields.h"
 #include "lib/loop/http_client_private.h"
 
-#include <ctype.h>
-#include <nghttp2/nghttp2.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -28,7 +27,7 @@ struct http2_session {
 	struct http_client *client; /* NULL: the session has ended while nghttp2 runs */
 	struct conn *conn;
 	nghttp2_session *ng;
-	bool busy; /* nghttp2 reads, and calls what is below */
+	bool busy; /* nghttp2 runs, and calls what is below */
 	bool used; /* it has had a call */
 	bool retired, pinged;
 	unsigned n_calls;
@@ -44,7 +43,13 @@ static void count(const char *event)
 
 /* ---- the end ---- */
 
-/* Forgets the connection. Its calls must be gone. */
+static void session_free(struct http2_session *s)
+{
+	nghttp2_session_del(s->ng);
+	free(s);
+}
+
+/* Forgets the connection. Its calls must be gone. While nghttp2 runs, is_left() frees the rest. */
 static void session_end(struct http2_session *s)
 {
 	struct http_client *h = s->client;
@@ -56,10 +61,19 @@ static void session_end(struct http2_session *s)
 	timer_cancel(&s->idle);
 	s->conn = conn_free(s->conn);
 	s->client = NULL;
-	if (s->busy) /* received() frees it */
-		return;
-	nghttp2_session_del(s->ng);
-	free(s);
+	if (!s->busy)
+		session_free(s);
+}
+
+/* nghttp2 has run. Returns true if the session still exists: no callback has ended it. */
+static bool is_left(struct http2_session *s)
+{
+	bool left = s->client != NULL;
+
+	s->busy = false;
+	if (!left)
+		session_free(s);
+	return left;
 }
 
 static void leave_session(struct http_call *c)
@@ -71,6 +85,24 @@ static void leave_session(struct http_call *c)
 	s->n_calls--;
 }
 
+/* Also of a request that nghttp2 has not sent yet. */
+static void give_up_stream(struct http_call *c)
+{
+	nghttp2_session *ng = c->session->ng;
+
+	nghttp2_session_set_stream_user_data(ng, c->stream, NULL);
+	nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, c->stream, NGHTTP2_CANCEL);
+	leave_session(c);
+}
+
+/* Of a call without an answer: whether the server cannot have taken the request, or as HTTP/1.1. */
+static bool is_to_be_sent_again(struct http_call *c)
+{
+	if (!c->on_wire)
+		return c->n_refused++ < MAX_REFUSED;
+	return c->reused && !c->got_bytes && c->may_retry;
+}
+
 static void session_fail(struct http2_session *s, const char *error)
 {
 	struct http_call *c;
@@ -79,7 +111,7 @@ static void session_fail(struct http2_session *s, const char *error)
 		if (c->session != s)
 			continue;
 		leave_session(c);
-		if (c->reused && !c->got_bytes && c->may_retry) {
+		if (is_to_be_sent_again(c)) {
 			http_call_again(c);
 			continue;
 		}
@@ -124,9 +156,12 @@ static void flush(struct http2_session *s)
 
 	if (s->busy)
 		return;
-	while (conn_is_idle(s->conn) && b.len < WRITE_BYTES &&
+	s->busy = true;
+	while (s->client && conn_is_idle(s->conn) && b.len < WRITE_BYTES &&
 	       (n = nghttp2_session_mem_send(s->ng, &p)) > 0)
 		buf_add(&b, p, (size_t)n);
+	if (!is_left(s))
+		return;
 	if (b.len)
 		conn_write(s->conn, &b);
 	if (n < 0)
@@ -229,18 +264,31 @@ static void head_complete(struct http_call *c, bool ended)
 	http_call_head(c);
 }
 
+/* The server takes no more requests: those that wait in nghttp2 go to another connection. */
+static void go_away(struct http2_session *s)
+{
+	struct http_call *c;
+
+	count("goaway");
+	s->retired = true;
+	if (s->client->http2 == s)
+		s->client->http2 = NULL;
+	DL_FOREACH (s->client->calls, c) {
+		if (c->session != s || c->on_wire)
+			continue;
+		give_up_stream(c);
+		http_call_again(c);
+	}
+}
+
 static int on_frame(nghttp2_session *ng, const nghttp2_frame *f, void *arg)
 {
 	struct http2_session *s = arg;
 	struct http_call *c = call_of(ng, f->hd.stream_id);
 	bool ended = f->hd.flags & NGHTTP2_FLAG_END_STREAM;
 
-	if (f->hd.type == NGHTTP2_GOAWAY) {
-		count("goaway");
-		s->retired = true;
-		if (s->client->http2 == s)
-			s->client->http2 = NULL;
-	}
+	if (f->hd.type == NGHTTP2_GOAWAY)
+		go_away(s);
 	if (c && f->hd.type == NGHTTP2_HEADERS)
 		head_complete(c, ended);
 	else if (c && f->hd.type == NGHTTP2_DATA && ended)
@@ -257,6 +305,16 @@ static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *f, void *
 		c->got_bytes = true;
 		c->last_byte_ns = now_mono_ns();
 	}
+	return 0;
+}
+
+static int on_sent(nghttp2_session *ng, const nghttp2_frame *f, void *arg)
+{
+	struct http_call *c = call_of(ng, f->hd.stream_id);
+
+	(void)arg;
+	if (c && f->hd.type == NGHTTP2_HEADERS)
+		c->on_wire = true;
 	return 0;
 }
 
@@ -280,7 +338,7 @@ static void stream_failed(struct http_call *c, uint32_t code)
 	_cleanup_free_ char *text =
 		xasprintf("the server has reset the stream: %s", nghttp2_http2_strerror(code));
 
-	if (code == NGHTTP2_REFUSED_STREAM && c->n_refused++ < MAX_REFUSED) {
+	if ((code == NGHTTP2_REFUSED_STREAM || !c->on_wire) && c->n_refused++ < MAX_REFUSED) {
 		count("stream_refused");
 		http_call_again(c);
 		return;
@@ -316,12 +374,8 @@ static void received(const char *p, size_t n, void *arg)
 
 	s->busy = true;
 	r = nghttp2_session_mem_recv(s->ng, (const uint8_t *)p, n);
-	s->busy = false;
-	if (!s->client) { /* a callback has ended it */
-		nghttp2_session_del(s->ng);
-		free(s);
+	if (!is_left(s))
 		return;
-	}
 	s->pinged = false;
 	if (r < 0)
 		session_fail(s, nghttp2_strerror((int)r));
@@ -383,6 +437,7 @@ static nghttp2_session *ng_new(struct http2_session *s)
 	nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
 	nghttp2_session_callbacks_set_on_header_callback(cb, on_field);
 	nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
+	nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_sent);
 	nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
 	nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
 	assert_se(nghttp2_session_client_new(&ng, cb, s) == 0);
@@ -427,52 +482,12 @@ void http2_end_all(struct http_client *h)
 
 /* ---- calls ---- */
 
-#define MAX_FIELDS (HTTP_MAX_HEADERS + 4)
-
-static void add_field(nghttp2_nv *fields, size_t *n, const char *name, const char *value)
-{
-	/* nobody else sees a token in the table of a later connection's headers */
-	bool secret = streq(name, "authorization");
-
-	fields[(*n)++] = (nghttp2_nv){
-		.name = (uint8_t *)name,
-		.namelen = strlen(name),
-		.value = (uint8_t *)value,
-		.valuelen = strlen(value),
-		.flags = secret ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE,
-	};
-}
-
-/* Cuts a head of HTTP/1.1 into fields of HTTP/2, whose texts lie in it. Returns their number. */
-static size_t fields_of(char *head, bool tls, nghttp2_nv *fields)
-{
-	char *line = head, *next, *path = strchr(head, ' ') + 1;
-	size_t n = 0;
-
-	next = strstr(line, "\r\n") + 2;
-	path[-1] = path[strcspn(path, " ")] = '\0';
-	add_field(fields, &n, ":method", head);
-	add_field(fields, &n, ":scheme", tls ? "https" : "http");
-	add_field(fields, &n, ":path", path);
-	for (line = next; *line != '\r' && n < MAX_FIELDS; line = next) {
-		char *value = strchr(line, ':');
-
-		next = strstr(line, "\r\n") + 2;
-		next[-2] = *value++ = '\0';
-		for (char *c = line; *c; c++)
-			*c = (char)tolower((unsigned char)*c);
-		add_field(fields, &n, streq(line, "host") ? ":authority" : line,
-			  value + strspn(value, " "));
-	}
-	return n;
-}
-
 bool http2_send(struct http_call *c)
 {
 	struct http2_session *s = c->client->http2;
 	nghttp2_data_provider body = {.read_callback = read_body};
 	_cleanup_free_ char *head = NULL;
-	nghttp2_nv fields[MAX_FIELDS];
+	nghttp2_nv fields[HTTP2_MAX_FIELDS];
 	size_t n_head, n;
 
 	if (!s)
@@ -483,7 +498,7 @@ bool http2_send(struct http_call *c)
 		return true;
 	n_head = (size_t)(strstr(c->request.data, "\r\n\r\n") + 4 - c->request.data);
 	head = xstrndup(c->request.data, n_head);
-	n = fields_of(head, c->client->tls != NULL, fields);
+	n = http2_fields(head, c->client->tls != NULL, fields);
 	c->sent = n_head;
 	c->stream = nghttp2_submit_request(s->ng, NULL, fields, n,
 					   c->request.len > n_head ? &body : NULL, c);
@@ -502,8 +517,6 @@ void http2_leave(struct http_call *c)
 {
 	struct http2_session *s = c->session;
 
-	nghttp2_session_set_stream_user_data(s->ng, c->stream, NULL);
-	nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, c->stream, NGHTTP2_CANCEL);
-	leave_session(c);
+	give_up_stream(c);
 	flush(s);
 }

@@ -28,7 +28,7 @@ struct fixture {
 	struct test_server *ts;
 	struct tls *tls;
 	struct http_client *client;
-	struct timer guard;
+	struct timer guard, later;
 	struct asked asked[N_AT_ONCE + 1];
 	int n_wanted, n_done;
 	void (*on_data)(struct asked *a);
@@ -94,7 +94,8 @@ static int setup_alpn(void **state, const char *alpn)
 
 	ts_http2.n_conns = ts_http2.n_refuse = ts_http2.goaway_after = ts_http2.reset_with =
 		ts_http2.n_fields = 0;
-	ts_http2.deaf = ts_http2.resets = false;
+	ts_http2.deaf = ts_http2.resets = ts_http2.goes_away = false;
+	ts_http2.max_streams = 0;
 	ts_http2.on = true;
 	assert_int_equal(loop_new(&f->loop), 0);
 	f->ts = ts_start(&tc, serve, f);
@@ -119,6 +120,7 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 
 	timer_cancel(&f->guard);
+	timer_cancel(&f->later);
 	http_client_free(f->client);
 	ts_http2.deaf = false;
 	ts_stop(f->ts);
@@ -256,6 +258,72 @@ static void goaway(void **state)
 	assert_int_equal(f->asked[0].status, 200);
 	assert_int_equal(f->asked[1].status, 200);
 	assert_int_equal(ts_http2.n_conns, 2);
+}
+
+static void server_goes_away(void *arg)
+{
+	(void)arg;
+	ts_http2.goes_away = true;
+}
+
+static void asks_for_one_more(struct asked *a)
+{
+	struct fixture *f = a->f;
+
+	if (f->asked[1].f)
+		return;
+	ask_with(f, 1,
+		 (struct http_request){
+			 .method = "POST", .path = "/size", .body = "abc", .body_bytes = 3});
+	f->n_wanted = 1; /* the first one has no end */
+	timer_set(f->loop, &f->later, 50 * NSEC_PER_MSEC, server_goes_away, f);
+}
+
+/* The server allows no more streams, so this request has not been sent when GOAWAY comes. */
+static void goaway_before_a_request_is_sent(void **state)
+{
+	struct fixture *f = *state;
+
+	ts_http2.max_streams = 1;
+	f->on_data = asks_for_one_more;
+	ask_with(f, 0, (struct http_request){.method = "GET", .path = "/stall", .on_data = data});
+	run(f);
+	assert_string_equal(f->asked[1].body, "3");
+	assert_int_equal(ts_http2.n_conns, 2);
+}
+
+static void cancels_second(void *arg)
+{
+	struct fixture *f = arg;
+
+	http_cancel(TAKE_PTR(f->asked[1].call));
+	http_cancel(TAKE_PTR(f->asked[0].call));
+	ask(f, 2, "/x");
+	f->n_wanted = 1;
+}
+
+static void asks_and_cancels(struct asked *a)
+{
+	struct fixture *f = a->f;
+
+	if (f->asked[1].f)
+		return;
+	ask(f, 1, "/x");
+	timer_set(f->loop, &f->later, 50 * NSEC_PER_MSEC, cancels_second, f);
+}
+
+/* A request that waits for room on the connection is cancelled there, too. */
+static void a_request_is_cancelled_before_it_is_sent(void **state)
+{
+	struct fixture *f = *state;
+
+	ts_http2.max_streams = 1;
+	f->on_data = asks_and_cancels;
+	ask_with(f, 0, (struct http_request){.method = "GET", .path = "/stall", .on_data = data});
+	run(f);
+	assert_int_equal(f->asked[1].n_done, 0);
+	assert_int_equal(f->asked[2].status, 200);
+	assert_int_equal(ts_http2.n_conns, 1);
 }
 
 /* The server has not read these requests, so also a POST is sent again. */
@@ -495,6 +563,8 @@ int main(void)
 		T(an_answer_has_a_limit),
 		T(a_head_has_a_limit),
 		T(goaway),
+		T(goaway_before_a_request_is_sent),
+		T(a_request_is_cancelled_before_it_is_sent),
 		T(refused_streams_are_sent_again),
 		T(a_reset_stream_harms_no_other),
 		T(a_lost_connection_ends_all_its_calls),

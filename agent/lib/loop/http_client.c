@@ -234,7 +234,7 @@ void http_call_soon(struct http_call *c)
 
 void http_call_again(struct http_call *c)
 {
-	c->reused = c->got_bytes = false;
+	c->reused = c->got_bytes = c->on_wire = false;
 	http_call_soon(c);
 }
 

@@ -42,6 +42,7 @@ struct http_call {
 	char *failure;		       /* why that one failed, so this one fails, too */
 	struct http2_session *session; /* NULL: the call goes over HTTP/1.1 */
 	int32_t stream;		       /* of the session; 0: it has none yet, or no more */
+	bool on_wire; /* HTTP/2: the head has been written, so that the server may have read it */
 	size_t sent;		       /* bytes of request that a stream has taken */
 	unsigned n_refused;	       /* how often a server has refused its stream unread */
 	struct http_msg msg;

@@ -70,6 +70,14 @@ static void opened(void *arg)
 	bool http2 = conn_speaks_http2(conn);
 
 	timer_cancel(&c->connect_timeout);
+	if (http2 && !conn_has_tls(conn, h->tls)) {
+		/* the settings are newer than this connection, which others would use, too */
+		conn_free(conn);
+		if (h->connecting == c)
+			h->connecting = NULL;
+		http_connect(c);
+		return;
+	}
 	h->speaks_http1 = !http2;
 	if (h->connecting == c) {
 		h->connecting = NULL;

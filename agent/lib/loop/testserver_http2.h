@@ -20,10 +20,12 @@ static struct ts_http2_plan {
 	atomic_int
 		goaway_after;  /* GOAWAY with the stream of this number, counted from 1; 0: never */
 	atomic_int reset_with; /* each stream is reset with this code; 0: none is */
-	atomic_bool resets;    /* an answer that the handler cuts: resets only its stream */
-	atomic_bool deaf;      /* reads nothing more, and so answers no PING */
-	atomic_int n_fields;	 /* so many more fields in each head */
-	atomic_int n_conns;    /* connections so far */
+	atomic_int max_streams; /* at a time; 0: no limit */
+	atomic_bool goes_away;	/* GOAWAY now */
+	atomic_bool resets;	/* an answer that the handler cuts: resets only its stream */
+	atomic_bool deaf;	/* reads nothing more, and so answers no PING */
+	atomic_int n_fields;	/* so many more fields in each head */
+	atomic_int n_conns;	/* connections so far */
 } ts_http2;
 
 /* TS_HTTP2=1: for a whole program. */
@@ -306,7 +308,9 @@ _test_util_ bool ts_session_step(struct ts_session *s)
 		if (n <= 0 || nghttp2_session_mem_recv(s->ng, piece, (size_t)n) < 0)
 			return false;
 	}
-	if (ts_http2.goaway_after && s->n_streams >= ts_http2.goaway_after && !s->has_gone) {
+	if (!s->has_gone && (ts_http2.goes_away ||
+			     (ts_http2.goaway_after && s->n_streams >= ts_http2.goaway_after))) {
+		ts_http2.goes_away = false;
 		s->has_gone = true;
 		nghttp2_submit_goaway(s->ng, 0, nghttp2_session_get_last_proc_stream_id(s->ng),
 				      NGHTTP2_NO_ERROR, NULL, 0);
@@ -340,7 +344,10 @@ _test_util_ void ts_http2_main(struct ts_conn *c, int (*serve)(struct test_serve
 	nghttp2_session_callbacks_set_send_callback(cb, ts_send);
 	nghttp2_session_server_new(&s.ng, cb, &s);
 	nghttp2_session_callbacks_del(cb);
-	nghttp2_submit_settings(s.ng, 0, NULL, 0);
+	nghttp2_submit_settings(s.ng, 0,
+				&(nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
+							  (uint32_t)ts_http2.max_streams},
+				ts_http2.max_streams > 0);
 	nghttp2_session_send(s.ng);
 	while (!c->server->stopping && ts_session_step(&s))
 		;

@@ -3,8 +3,10 @@
  * Makes an SSL_CTX from certificates and keys in memory. Only the certificates of the CA bundle are
  * trusted.
  */
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -373,4 +375,19 @@ struct tls *tls_unref(struct tls *t)
 		free(t);
 	}
 	return NULL;
+}
+
+int tls_set_verified_name(SSL *ssl, const char *host)
+{
+	X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
+	uint8_t ip[16];
+
+	if (inet_pton(AF_INET, host, ip) == 1 || inet_pton(AF_INET6, host, ip) == 1)
+		return X509_VERIFY_PARAM_set1_ip_asc(param, host) ? 0 : -EINVAL;
+	/* As in Go and kubectl, the common name of a certificate's subject is no host name. */
+	X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS |
+						       X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
+	if (!*host || !X509_VERIFY_PARAM_set1_host(param, host, 0))
+		return -EINVAL;
+	return SSL_set_tlsext_host_name(ssl, host) ? 0 : -EINVAL;
 }
