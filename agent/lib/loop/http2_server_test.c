@@ -247,6 +247,33 @@ static void a_body_waits_for_the_word(void **state)
 	h2_stop(&c);
 }
 
+/* What a stream has brought that its client resets takes nothing from the connection's window. */
+static void a_body_that_is_reset_gives_its_window_back(void **state)
+{
+	enum { N = HTTP2_STREAM_WINDOW, RESETS = HTTP2_CONNECTION_WINDOW / N + 1 };
+	struct fixture *f = *state;
+	_cleanup_free_ char *big = pattern(N);
+	struct h2_client c;
+	struct h2_answer *a;
+
+	f->head = hold;
+	begin_holding(f, &c);
+	for (unsigned i = 0; i < RESETS; i++) {
+		a = h2_send(&c, "POST", "/", NULL, big, N, false);
+		await(f, held.n == i + 1 && held.conns[i]->ahead.len == N);
+		nghttp2_submit_rst_stream(c.session, NGHTTP2_FLAG_NONE, a->id, NGHTTP2_CANCEL);
+		h2_flush(&c);
+		await(f, held.n_gone == i + 1);
+	}
+	h2_send(&c, "POST", "/", NULL, big, N, false);
+	await(f, held.n == RESETS + 1);
+	http_accept_body(held.conns[RESETS], N);
+	await(f, held.n == RESETS + 2);
+	assert_int_equal(held.conns[RESETS + 1]->in.body_bytes, N);
+	http_reply(held.conns[RESETS + 1], 200, NULL, NULL, NULL, 0);
+	h2_stop(&c);
+}
+
 static void say_no(struct http_conn *c, const struct http_in *in, void *arg)
 {
 	(void)in;
@@ -719,6 +746,7 @@ static const struct CMUnitTest tests[] = {
 	T(requests_beyond_the_limit_are_refused),
 	T(a_reply_may_come_in_pieces),
 	T(a_body_waits_for_the_word),
+	T(a_body_that_is_reset_gives_its_window_back),
 	T(a_refused_body_ends_its_stream_only),
 	T(too_large_heads_and_bodies_are_refused),
 	T(heads_of_a_connection_have_a_budget),

@@ -352,8 +352,8 @@ static void detach(struct http_conn *c)
 	if (!s->closed) {
 		nghttp2_session_set_stream_user_data(h->session, s->id, NULL);
 		nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_CANCEL);
-		consume(s, c->ahead.len);
 	}
+	nghttp2_session_consume_connection(h->session, c->ahead.len);
 	h->heads_bytes -= c->msg.head.len;
 	DL_DELETE(h->streams, s);
 	if (!h->streams)
