@@ -247,6 +247,31 @@ static void a_body_waits_for_the_word(void **state)
 	h2_stop(&c);
 }
 
+/* As many bodies as may wait for the word do not stop one that has it. */
+static void waiting_bodies_leave_room_for_an_accepted_one(void **state)
+{
+	enum { N = HTTP2_STREAM_WINDOW, LAST = HTTP2_MAX_STREAMS - 1 };
+	struct fixture *f = *state;
+	_cleanup_free_ char *big = pattern(N);
+	struct h2_client c;
+	struct h2_answer *a;
+
+	f->head = hold;
+	begin_holding(f, &c);
+	for (unsigned i = 0; i < LAST; i++) {
+		h2_send(&c, "POST", "/", NULL, big, N, false);
+		await(f, held.n == i + 1 && held.conns[i]->ahead.len == N);
+	}
+	a = h2_send(&c, "POST", "/", NULL, big, N, false);
+	await(f, held.n == LAST + 1);
+	http_accept_body(held.conns[LAST], N);
+	await(f, held.n == LAST + 2);
+	assert_int_equal(held.conns[LAST + 1]->in.body_bytes, N);
+	http_reply(held.conns[LAST + 1], 200, NULL, NULL, NULL, 0);
+	await(f, a->closed);
+	h2_stop(&c);
+}
+
 /* What a stream has brought that its client resets takes nothing from the connection's window. */
 static void a_body_that_is_reset_gives_its_window_back(void **state)
 {
@@ -746,6 +771,7 @@ static const struct CMUnitTest tests[] = {
 	T(requests_beyond_the_limit_are_refused),
 	T(a_reply_may_come_in_pieces),
 	T(a_body_waits_for_the_word),
+	T(waiting_bodies_leave_room_for_an_accepted_one),
 	T(a_body_that_is_reset_gives_its_window_back),
 	T(a_refused_body_ends_its_stream_only),
 	T(too_large_heads_and_bodies_are_refused),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A request of HTTP/2 and its answer. The bytes of a body that the handler has not accepted yet
- * fill the window of the stream, and that of the connection, so there are few of them.
+ * fill the window of the stream, so there are few of them; the window of the connection has room
+ * for those of all its streams.
  */
 #include "lib/loop/http2.h"
 
