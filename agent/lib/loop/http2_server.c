@@ -162,16 +162,22 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
 
 /* ---- the socket ---- */
 
-/* Ends the requests whose answers the socket has taken. */
-static void release_closed(struct http2 *h)
+/* Ends the requests whose answers the socket has taken. Returns whether there were any. */
+static bool release_closed(struct http2 *h)
 {
 	struct http2_stream *s, *next;
+	bool busy = h->busy, any = false;
 
+	h->busy = true; /* a handler that is told and goes on elsewhere must not release any */
 	DL_FOREACH_SAFE(h->streams, s, next)
 	{
-		if (s->closed)
-			http_conn_drop(&s->c);
+		if (!s->closed)
+			continue;
+		any = true;
+		http_conn_drop(&s->c);
 	}
+	h->busy = busy;
+	return any;
 }
 
 static void drop_streams(struct http2 *h)
@@ -204,7 +210,10 @@ void http2_flush(struct http2 *h)
 		socket->write(h->conn->conn, &b);
 		return;
 	}
-	release_closed(h);
+	if (release_closed(h)) {
+		http2_flush(h); /* what handlers have answered meanwhile */
+		return;
+	}
 	if (n < 0 ||
 	    (!nghttp2_session_want_read(h->session) && !nghttp2_session_want_write(h->session))) {
 		drop_streams(h);

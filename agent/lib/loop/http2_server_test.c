@@ -698,6 +698,55 @@ static void the_end_of_a_reply_is_told(void **state)
 	h2_stop(&c);
 }
 
+struct end {			  /* of an answer */
+	struct http_conn *accept; /* whose body is accepted at this moment; NULL: none */
+	unsigned n;
+};
+
+static void accept_at_the_end(void *arg)
+{
+	struct end *end = arg;
+	struct http_conn *c = TAKE_PTR(end->accept);
+
+	end->n++;
+	if (c)
+		http_accept_body(c, 1);
+}
+
+/* The end of an answer lets the handler go on with another request: it has nothing to send yet. */
+static void two_answers_end_at_a_time(void **state)
+{
+	struct end ends[2] = {0};
+	struct fixture *f = *state;
+	struct h2_answer *a;
+	struct h2_client c;
+	struct http2 *h;
+
+	f->head = hold;
+	begin_holding(f, &c);
+	h2_send(&c, "GET", "/", NULL, NULL, 0, false);
+	h2_send(&c, "GET", "/", NULL, NULL, 0, false);
+	a = h2_send(&c, "POST", "/", NULL, "x", 1, false);
+	await(f, held.n == 3);
+	h = f->server->conns->http2;
+	await(f, h->streams->prev->ended);
+	ends[0].accept = held.conns[2];
+	h->busy = true; /* so that both answers are written at a time */
+	for (int i = 0; i < 2; i++) {
+		http_conn_on_sent(held.conns[i], accept_at_the_end, &ends[i]);
+		http_reply(held.conns[i], 200, NULL, NULL, NULL, 0);
+	}
+	h->busy = false;
+	http2_flush(h);
+	await(f, ends[0].n && ends[1].n && held.n == 4);
+	assert_int_equal(ends[0].n, 1);
+	assert_int_equal(ends[1].n, 1);
+	http_reply(held.conns[3], 200, NULL, NULL, NULL, 0);
+	await(f, a->closed);
+	assert_int_equal(a->status, 200);
+	h2_stop(&c);
+}
+
 /* ---- TLS ---- */
 
 /* Makes a connection whose client offers these protocols (in ALPN's form). NULL: it was refused. */
@@ -789,6 +838,7 @@ static const struct CMUnitTest tests[] = {
 	T(old_connections_end_with_a_request),
 	T(a_server_drains),
 	T(the_end_of_a_reply_is_told),
+	T(two_answers_end_at_a_time),
 	T(alpn_chooses),
 };
 
