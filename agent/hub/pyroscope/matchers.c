@@ -262,6 +262,36 @@ static void add_label(struct pyroscope_matchers *to, const struct condition *c,
 		to->where = pyroscope_and(to->where, leaf(PRED_FALSE, NULL, NULL, 0));
 }
 
+/* Profiles have the label. */
+static struct predicate *has_label(const struct pyroscope_label *l)
+{
+	struct predicate *p = NULL;
+
+	for (size_t i = 0; l->tags[i]; i++)
+		p = join(PRED_OR, p, leaf(PRED_NOT_NULL, l->tags[i], NULL, 0));
+	return p ?: leaf(PRED_FALSE, NULL, NULL, 0);
+}
+
+/*
+ * ".*", which dashboards send for "All", and ".+": a store would read all values to match them.
+ * false: the matcher is another one.
+ */
+static bool add_any(struct pyroscope_matchers *to, const struct matcher *m,
+		    const struct pyroscope_label *l)
+{
+	const bool all = streq(m->value, ".*"), not = m->op == MATCH_NOT_REGEXP;
+	struct predicate *p;
+
+	if ((!all && !streq(m->value, ".+")) || (!not &&m->op != MATCH_REGEXP))
+		return false;
+	if (all)
+		p = not ? leaf(PRED_FALSE, NULL, NULL, 0) : NULL;
+	else
+		p = not ? pyroscope_label_is(l, NULL) : has_label(l);
+	to->where = pyroscope_and(to->where, p);
+	return true;
+}
+
 static int add_matcher(struct pyroscope_matchers *to, struct matcher *m,
 		       const struct query_names *pods, struct used *used,
 		       struct field_error *reterr)
@@ -272,6 +302,8 @@ static int add_matcher(struct pyroscope_matchers *to, struct matcher *m,
 
 	forget_delta(m);
 	pyroscope_label_find(m->label, pods, &l);
+	if (!pyroscope_is_private(m->label) && add_any(to, m, &l))
+		return 0;
 	r = condition_of(m, &c, reterr);
 	if (!r)
 		r = check_limits(used, &c, l.tags[0] && l.tags[1] ? 2 : 1, reterr);

@@ -64,10 +64,20 @@ static const struct {
 	/* missing labels are "" */
 	{"{pod=\"\"}", ALL ": (pod='' OR pod IS NULL)"},
 	{"{pod!=\"\"}", ALL ": (pod!='' AND pod NOT NULL)"},
-	{"{pod=~\".*\"}", ALL ": (pod~'^(?:.*)$' OR pod IS NULL)"},
-	{"{pod!~\".*\"}", ALL ": (pod!~'^(?:.*)$' AND pod NOT NULL)"},
-	{"{pod=~\".+\"}", ALL ": pod~'^(?:.+)$'"},
+	{"{pod=~\"a*\"}", ALL ": (pod~'^(?:a*)$' OR pod IS NULL)"},
+	{"{pod!~\"a*\"}", ALL ": (pod!~'^(?:a*)$' AND pod NOT NULL)"},
 	{"{pod!~\"a.\"}", ALL ": pod!~'^(?:a.)$'"},
+	/* any value: none is read */
+	{"{pod=~\".*\"}", ALL ": "},
+	{"{pod!~\".*\"}", ALL ": FALSE"},
+	{"{pod=~\".+\"}", ALL ": pod NOT NULL"},
+	{"{pod!~\".+\"}", ALL ": pod IS NULL"},
+	{"{service_name=~\".+\"}", ALL ": (pod_group NOT NULL OR app_service NOT NULL)"},
+	{"{service_name!~\".+\"}", ALL ": (pod_group IS NULL AND app_service IS NULL)"},
+	{"{none=~\".*\",node=\"n\"}", ALL ": pod_node='n'"},
+	{"{none=~\".+\"}", ALL ": FALSE"},
+	{"{none!~\".+\"}", ALL ": "},
+	{"{pod=\".*\"}", ALL ": pod='.*'"},
 	/* choices of words */
 	{"{pod=~\"a|b\\\\.c\"}", ALL ": pod IN 'a','b.c'"},
 	{"{pod=~\"(a|b)\"}", ALL ": pod IN 'a','b'"},
