@@ -89,6 +89,8 @@ void api_pyroscope_selections_done(struct pyroscope_selections *s);
  */
 int api_pyroscope_label(struct connect_job *j, const char *name, const struct selection *sel,
 			struct pyroscope_label *ret);
+/* Forgets which labels pods have: the next selection has another time. */
+void api_pyroscope_forget_pods(struct connect_job *j);
 
 /*
  * The labels of a group_by, sorted by name, each once: at most PYROSCOPE_MAX_LABELS. -EINVAL: an

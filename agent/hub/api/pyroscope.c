@@ -49,6 +49,12 @@ static int need_pods(struct connect_job *j, const char *text, const struct selec
 	return j->has_pods || !pyroscope_names_pod_label(text) ? 0 : read_pods(j, times);
 }
 
+void api_pyroscope_forget_pods(struct connect_job *j)
+{
+	query_names_done(&j->pods);
+	j->has_pods = false;
+}
+
 /* Takes start and end, which are milliseconds, as the seconds that they are in. */
 static int take_times(struct connect_job *j, const json_t *request, struct selection *ret)
 {

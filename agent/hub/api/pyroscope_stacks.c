@@ -178,9 +178,12 @@ static int check_sides(struct connect_job *j, const struct stacks_sides *s)
 
 int api_stacks_parse_sides(struct connect_job *j, const json_t *request, struct stacks_sides *ret)
 {
+	int r;
+
 	*ret = (struct stacks_sides){0};
-	if (api_stacks_parse(j, json_object_get(request, "left"), &ret->left) ||
-	    api_stacks_parse(j, json_object_get(request, "right"), &ret->right) ||
+	r = api_stacks_parse(j, json_object_get(request, "left"), &ret->left);
+	api_pyroscope_forget_pods(j); /* the right side has another time */
+	if (r || api_stacks_parse(j, json_object_get(request, "right"), &ret->right) ||
 	    check_sides(j, ret)) {
 		api_stacks_sides_done(ret);
 		return -EINVAL;

@@ -12,8 +12,11 @@
 #define OF_CPU	 OF(CPU, "{}")
 #define OF_MEM	 OF("memory:inuse_space:bytes:space:bytes", "{}")
 #define APP_ONLY OF(CPU, "{namespace=\\\"app\\\"}")
-#define TRACE	 "0af7651916cd43dd8448eb211c80319c"
-#define SPAN	 "00f067aa0ba902b7"
+#define OF_TIER                                                                                    \
+	"\"profile_typeID\":\"" CPU "\",\"label_selector\":\"{k8s_label_tier=\\\"front\\\"}\","    \
+	"\"start\":1699999000000,"
+#define TRACE "0af7651916cd43dd8448eb211c80319c"
+#define SPAN  "00f067aa0ba902b7"
 
 /* ---- a store: a process each in the namespaces app and vault ---- */
 
@@ -65,6 +68,7 @@ static void fill_stacks(struct store *s)
 	add_sample(b, p, &f_read, 300);
 	assert_int_equal(profile_batch_link(b, &link, &add_sample(b, p, &f_write, 40)->link), 0);
 	p = add_profile(b, EVENT_ON_CPU, "app", 7, T0 + 10);
+	profile_tag(b, p, "k8s.label.tier", "front");
 	add_sample(b, p, &f_read, 100);
 	p = add_profile(b, EVENT_ON_CPU, "vault", 8, T0);
 	add_sample(b, p, &f_write, 2);
@@ -270,6 +274,18 @@ static void differences(void **state)
 		    400, "invalid_argument", "different call sites");
 }
 
+/* What the left side's time has no pod with may be in the right side's. */
+static void labels_of_pods_are_those_of_each_side(void **state)
+{
+	struct fixture *f = *state;
+
+	call(f, QUERIER "Diff",
+	     "{\"left\":{" OF_TIER "\"end\":1700000005000},"
+	     "\"right\":{" OF_TIER "\"end\":1700000015000}}");
+	assert_string_equal(json_str_at(f->json, "flamegraph.leftTicks", "0"), "0");
+	assert_string_equal(json_str_at(f->json, "flamegraph.rightTicks", ""), "100000");
+}
+
 static void what_is_not_served(void **state)
 {
 	static const char *const more[] = {
@@ -434,6 +450,7 @@ int main(void)
 		LOCAL(calls),
 		LOCAL(spans_of_one_call_have_a_limit),
 		LOCAL(differences),
+		LOCAL(labels_of_pods_are_those_of_each_side),
 		LOCAL(what_is_not_served),
 		LOCAL(rendered),
 		LOCAL(rendered_differences),
