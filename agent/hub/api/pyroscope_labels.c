@@ -221,9 +221,8 @@ static void put_sets(struct pyroscope_writer *w, struct sets *s)
 	}
 }
 
-/* Without names, a set has these: what a process is and where it runs. */
-static const char *const default_labels[] = {"service_name", "namespace", "pod",
-					     "container",    "node",	  "cluster"};
+/* Without names, a set has these. Each value of another label would be a read of the store. */
+static const char *const default_labels[] = {"service_name", "namespace"};
 
 /* Takes the names of the labels that are asked for, in their order. */
 static int take_names(struct sets *s, const json_t *list)

@@ -141,9 +141,8 @@ static void values(void **state)
 
 static void series(void **state)
 {
-	static const char all_of_keys[] =
-		PAIR("cluster", "c1") "," PAIR("namespace", "vault") "," PAIR(
-			"node", "n1") "," PAIR("pod", "keys-1") "," SERVICE("keys") "]}]}";
+	static const char all_of_keys[] = PAIR("__unit__", "nanoseconds") "," PAIR(
+		"namespace", "vault") "," SERVICE("keys") "]}]}";
 
 	/* the first call of Profiles Drilldown */
 	answers(*state, "Series",
@@ -364,10 +363,12 @@ static void fill_processes(struct store *s)
 		p->end_ns = (T0 + 10) * NSEC_PER_SEC;
 		p->start_ns = T0 * NSEC_PER_SEC;
 		p->app_service = profile_batch_str(b, name);
+		profile_tag(b, p, "pod", name);
 		sample = profile_add(b, p);
 		sample->cpu = -1;
 		sample->value = 1;
 		sample->n_samples = 1;
+		sample->wait = WAIT_LOCK; /* which no agent says of this event */
 		assert_int_equal(profile_batch_stack(b, &frame, 1, &sample->stack), 0);
 	}
 	assert_int_equal(store_write(s, b, &n_new), 0);
@@ -388,6 +389,9 @@ static void too_many_combinations(void **state)
 	refuses(*state, "SelectSeries",
 		"{" OF(CPU) ",\"step\":10,\"groupBy\":[\"process\",\"wait\"]}", 429,
 		"too many combinations");
+	/* without labels, pods are not told apart */
+	call_as(*state, NULL, "Series", "{" TIMES "}");
+	assert_int_equal(((struct fixture *)*state)->status, 200);
 	/* the store tells these apart at once */
 	call_as(*state, NULL, "SelectSeries",
 		"{" OF(CPU) ",\"step\":10,\"groupBy\":[\"__type__\",\"process\"]}");
