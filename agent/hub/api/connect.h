@@ -67,7 +67,10 @@ int api_render_request(const struct call *c, json_t **ret, struct field_error *r
 
 #define PYROSCOPE_MAX_TIME_S (1LL << 40) /* no profile has a later time, and sums do not overflow */
 
-/* Gives a selection what is left of the call's time. -EINVAL: none is left, which is replied. */
+/*
+ * Gives a selection what is left of the call's time. The store counts it from the start of each
+ * read, so each read of a call needs it anew. -EINVAL: none is left, which is replied.
+ */
 int api_connect_limit(struct query_job *q, struct selection *s);
 /*
  * The selection of a request with profile_typeID, label_selector, start and end. A type that no

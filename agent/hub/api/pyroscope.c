@@ -21,11 +21,14 @@ static int read_pods(struct connect_job *j, const struct selection *times)
 	struct store_choice choices[_EVENT_ALL];
 	struct query_names names = {0};
 	struct field_error e = {0};
+	struct selection now = *times;
 	size_t n = 0;
-	int r;
+	int r = api_connect_limit(&j->q, &now);
 
+	if (r)
+		return r;
 	PROFILE_EACH_EVENT (event) {
-		of[n] = *times;
+		of[n] = now;
 		of[n].event = event;
 		of[n].where = NULL;
 		choices[n] = (struct store_choice){POD_LABEL, &of[n], MAX_PODS};

@@ -204,8 +204,11 @@ static int read_rows(struct connect_job *j, const struct stacks_query *s, struct
 {
 	struct store_summary summary = {0};
 	struct field_error e = {0};
-	int r = api_query_tree(&j->q, s->selection, -1, to->tree, &summary, &e);
+	int r = api_connect_limit(&j->q, s->selection);
 
+	if (r)
+		return r;
+	r = api_query_tree(&j->q, s->selection, -1, to->tree, &summary, &e);
 	j->q.n_rows += summary.n_rows;
 	to->lacks_samples |= summary.n_losses > 0;
 	to->lacks_stacks |= summary.truncated;

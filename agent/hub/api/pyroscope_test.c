@@ -398,6 +398,45 @@ static void too_many_combinations(void **state)
 	assert_int_equal(((struct fixture *)*state)->status, 200);
 }
 
+static void tags_of_other_events_are_not_read(void **state)
+{
+	answers(*state, "LabelNames", "{" TIMES "}",
+		"{\"names\":[" PRIVATE ",\"pod\",\"process\",\"service_name\"]}");
+}
+
+static int no_combination(const char *const *values, const struct selection *sel, void *arg)
+{
+	(void)values, (void)sel, (void)arg;
+	fail_msg("the time is over");
+	return 0;
+}
+
+static void is_over(struct connect_job *j, int r)
+{
+	assert_int_equal(r, -EINVAL);
+	assert_non_null(strstr(j->q.reply, "deadline_exceeded"));
+	free(TAKE_PTR(j->q.reply));
+}
+
+/* Once the call's time is over, no read begins, whatever time its selection was given before. */
+static void reads_share_the_time_of_a_call(void **state)
+{
+	const struct fixture *f = *state;
+	struct call over = {.scope.all = true}; /* its time was over long ago */
+	struct connect_job j = {.q = {.call = &over, .store = f->store}};
+	const struct selection sel = {
+		.time_start_s = T0, .time_end_s = T0 + 20, .max_time_ns = 30 * NSEC_PER_SEC};
+	const struct pyroscope_label label = {.name = "pod", .tags = {"pod"}};
+	struct query_names names = {0};
+	bool has;
+
+	is_over(&j, api_pyroscope_values(&j, &sel, &label, &names));
+	is_over(&j, api_pyroscope_has_values(&j, &sel, &label, 1, &has));
+	is_over(&j, api_pyroscope_combinations(&j, &sel, &label, 1, no_combination, NULL));
+	is_over(&j, api_pyroscope_combinations(&j, &sel, NULL, 0, no_combination, NULL));
+	assert_int_equal(names.n, 0);
+}
+
 static void too_many_labels(void **state)
 {
 	_cleanup_buf_ struct buf list = {0};
@@ -426,8 +465,9 @@ static void too_many_series(void **state)
 		429, "more than 1000 series");
 }
 
-#define MANY_OF(t) cmocka_unit_test_setup_teardown(t, setup_many, teardown)
-#define KNOWN(t)   cmocka_unit_test_setup_teardown(t, setup_local, teardown)
+#define MANY_OF(t)   cmocka_unit_test_setup_teardown(t, setup_many, teardown)
+#define PROCESSES(t) cmocka_unit_test_setup_teardown(t, setup_processes, teardown)
+#define KNOWN(t)     cmocka_unit_test_setup_teardown(t, setup_local, teardown)
 
 int main(void)
 {
@@ -440,10 +480,12 @@ int main(void)
 		KNOWN(over_time_refused),
 		KNOWN(stats),
 		KNOWN(too_many_labels),
+		KNOWN(reads_share_the_time_of_a_call),
 		CLUSTER(a_tenant_sees_its_namespace),
 		MANY_OF(too_many_values),
 		MANY_OF(too_many_sets),
-		cmocka_unit_test_setup_teardown(too_many_combinations, setup_processes, teardown),
+		PROCESSES(too_many_combinations),
+		PROCESSES(tags_of_other_events_are_not_read),
 		MANY_OF(too_many_series),
 	};
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which values labels have, alone and together. */
+/*
+ * Which values labels have, alone and together. The store gives each read the time of its
+ * selection, so each read here has what is left of the call's: api_connect_limit().
+ */
 #include "hub/api/connect.h"
 
 #include <stdlib.h>
@@ -41,10 +44,13 @@ static int read_choices(struct connect_job *j, const struct store_choice *choice
 static int read_values(struct connect_job *j, const char *tag, const struct selection *sel,
 		       struct query_names *ret)
 {
-	const struct store_choice choice = {tag, sel, PYROSCOPE_MAX_VALUES + 1};
+	struct selection now = *sel;
+	const struct store_choice choice = {tag, &now, PYROSCOPE_MAX_VALUES + 1};
 	struct values v = {.list = ret};
-	int r = read_choices(j, &choice, 1, take_value, &v);
+	int r = api_connect_limit(&j->q, &now);
 
+	if (!r)
+		r = read_choices(j, &choice, 1, take_value, &v);
 	j->q.n_rows += v.n;
 	if (!r && v.more)
 		r = api_connect_fail(&j->q, CONNECT_RESOURCE_EXHAUSTED,
@@ -91,7 +97,8 @@ int api_pyroscope_keep_events(struct connect_job *j, struct pyroscope_selections
 
 struct having {
 	const struct store_choice *choices;
-	bool *has;
+	const size_t *label_of; /* by choice */
+	bool *has;		/* by label */
 };
 
 static int take_any(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
@@ -100,29 +107,40 @@ static int take_any(const struct store_choice *c, const char *value, uint64_t n_
 
 	(void)value;
 	(void)n_samples;
-	h->has[c - h->choices] = true;
+	h->has[h->label_of[c - h->choices]] = true;
 	return 0;
+}
+
+/* Whether profiles of the event may have the tag. */
+static bool is_of_event(const char *tag, enum event e)
+{
+	const struct tag_info *t = query_tag_lookup(tag);
+
+	return !t || !t->event_mask || t->event_mask & 1u << e;
 }
 
 int api_pyroscope_has_values(struct connect_job *j, const struct selection *sel,
 			     const struct pyroscope_label *labels, size_t n, bool *ret)
 {
 	struct store_choice *choices = xcalloc(2 * n + 1, sizeof(*choices));
-	bool *has = xcalloc(2 * n + 1, sizeof(*has));
-	struct having h = {choices, has};
-	size_t n_choices = 0;
-	int r;
+	size_t *label_of = xcalloc(2 * n + 1, sizeof(*label_of)), n_choices = 0;
+	struct having h = {choices, label_of, ret};
+	struct selection now = *sel;
+	int r = api_connect_limit(&j->q, &now);
 
+	memset(ret, 0, n * sizeof(*ret));
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; labels[i].tags[k]; k++)
-			choices[n_choices++] = (struct store_choice){labels[i].tags[k], sel, 1};
-	r = n_choices ? read_choices(j, choices, n_choices, take_any, &h) : 0;
-	n_choices = 0;
-	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; labels[i].tags[k]; k++)
-			ret[i] = has[n_choices++] || (k && ret[i]);
+		for (size_t k = 0; labels[i].tags[k]; k++) {
+			/* the store would read all samples to find no value */
+			if (!is_of_event(labels[i].tags[k], sel->event))
+				continue;
+			label_of[n_choices] = i;
+			choices[n_choices++] = (struct store_choice){labels[i].tags[k], &now, 1};
+		}
+	if (!r && n_choices)
+		r = read_choices(j, choices, n_choices, take_any, &h);
 	free(choices);
-	free(has);
+	free(label_of);
 	return r;
 }
 
@@ -197,10 +215,13 @@ static int combine_with(struct combining *c, size_t i, const struct selection *s
 static int combine(struct combining *c, size_t i, const struct selection *sel)
 {
 	struct query_names values = {0};
+	struct selection now = *sel;
 	int r;
 
-	if (i == c->n)
-		return c->fn(c->values, sel, c->arg);
+	if (i == c->n) {
+		r = api_connect_limit(&c->job->q, &now);
+		return r ? r : c->fn(c->values, &now, c->arg);
+	}
 	if (!c->labels[i].tags[0]) {
 		c->values[i] = NULL;
 		return combine(c, i + 1, sel);
