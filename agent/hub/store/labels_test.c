@@ -91,6 +91,27 @@ static void labels_of_pods_have_names(void **state)
 	assert_string_equal(v.text, "tier=17 ");
 }
 
+/* The names of the labels of pushed profiles are not those of pods. */
+static void labels_of_pushed_profiles_have_names(void **state)
+{
+	struct store *s = *state;
+	struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	struct batch *b = profile_batch_new();
+	struct profile *p = add_profile(b, "web", "web", 20, "ml", T0);
+	struct values v = {0};
+
+	profile_tag(b, p, PUSHED_LABEL "region", "eu");
+	profile_tag(b, p, POD_LABEL "tier", "front");
+	add_sample(b, p, "worker", false, "read", 10);
+	write_batch(s, b, 1);
+	assert_int_equal(read_values(s, &sel, PUSHED_LABEL, 10, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "region=1 ");
+	v.text[0] = '\0';
+	assert_int_equal(read_values(s, &sel, POD_LABEL, 10, take_value, &v, NULL), 0);
+	assert_string_equal(v.text, "tier=1 ");
+}
+
 /* A condition on samples counts for the names of labels, and not for the choices around them. */
 static void labels_of_pods_between_other_choices(void **state)
 {
@@ -199,6 +220,7 @@ int main(void)
 	const struct CMUnitTest of_each_sink[] = {
 		IN_MEMORY(samples_are_found_by_their_labels),
 		IN_MEMORY(labels_of_pods_have_names),
+		IN_MEMORY(labels_of_pushed_profiles_have_names),
 		IN_MEMORY(labels_of_pods_between_other_choices),
 		IN_MEMORY(labels_have_values),
 		IN_MEMORY(labels_and_traces),

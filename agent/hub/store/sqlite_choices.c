@@ -161,16 +161,18 @@ static void add_events(struct value **values, const struct counts *counts)
 /* Adds the value of the tag, and the tables that it is in: a series, or each of its labels. */
 static void put_value(struct where *w, const char *tag)
 {
-	if (!streq(tag, POD_LABEL)) {
+	if (!store_is_names_of_labels(tag)) {
 		store_where_tag(w, tag);
 		store_where_text(w, " FROM series se WHERE ");
 		return;
 	}
 	store_where_text(w, "(SELECT SUBSTR(s, ");
-	store_where_int(w, sizeof(POD_LABEL));
+	store_where_int(w, (int64_t)strlen(tag) + 1);
 	store_where_text(w, ") FROM strings WHERE id=t.key) FROM series se CROSS JOIN tags t"
 			    " WHERE t.tagset=se.tagset AND t.key IN"
-			    " (SELECT id FROM strings WHERE s GLOB '" POD_LABEL "*') AND ");
+			    " (SELECT id FROM strings WHERE s GLOB '");
+	store_where_text(w, tag);
+	store_where_text(w, "*') AND ");
 }
 
 /* Adds up the samples that were counted of each series of the selection under its values. */
@@ -277,7 +279,8 @@ static int count(struct choosing *c, const struct store_choice *choice)
 static int read_choice(struct choosing *c, const struct store_choice *choice, store_choice_fn *fn,
 		       void *arg)
 {
-	bool of_series = streq(choice->tag, POD_LABEL) || streq(choice->tag, "profile_event_type");
+	bool of_series =
+		store_is_names_of_labels(choice->tag) || streq(choice->tag, "profile_event_type");
 	struct value *values = NULL;
 	int e, handed;
 

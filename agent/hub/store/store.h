@@ -34,6 +34,11 @@ static inline bool store_is_tag_of_calls(const char *tag)
 {
 	return streq(tag, "trace_id") || streq(tag, "profile_id");
 }
+/* Whether the values of this tag are names of labels: store_choices(). */
+static inline bool store_is_names_of_labels(const char *tag)
+{
+	return streq(tag, POD_LABEL) || streq(tag, PUSHED_LABEL);
+}
 
 /*
  * Whose data a reader may see: an argument of every read. All of zero: nobody's. A reader of some
@@ -309,7 +314,8 @@ void store_series_done(struct store_series *s);
  * The values of a tag within a selection, which the page offers as choices. For the tag
  * "profile_event_type" the selection's event is ignored. A value has as many samples as the rows of
  * store_read() with it: of snapshots only the newest one of each process counts. The values of
- * POD_LABEL are the names of the labels that the pods have.
+ * POD_LABEL are the names of the labels that the pods have, those of PUSHED_LABEL the names of the
+ * labels of pushed profiles.
  */
 struct store_choice {
 	const char *tag;

@@ -34,7 +34,7 @@ static bool is_of_events(const struct store_choice *c)
 static void put_choice(struct ch_where *w, const struct store_choice *c, bool samples)
 {
 	const char *n = samples ? "c" : "n";
-	bool events = is_of_events(c), labels = streq(c->tag, POD_LABEL);
+	bool events = is_of_events(c), labels = store_is_names_of_labels(c->tag);
 	enum ch_which which = events ? CH_EVERY_NEWEST : CH_NEWEST;
 	bool of_stack = samples && store_ch_is_sample_tag(c->tag) &&
 			!store_is_tag_of_calls(c->tag) && !streq(c->tag, "cpu") &&
@@ -44,13 +44,15 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 	if (of_stack)
 		put_stack_tags(w, c->tag);
 	text(w, "(SELECT ");
-	if (events)
+	if (events) {
 		text(w, "toString(profile_event_type)");
-	else if (labels)
-		text(w, "substring(label, length('" POD_LABEL "')+1)");
-	else if (of_stack)
+	} else if (labels) {
+		text(w, "substring(label, length('");
+		text(w, c->tag);
+		text(w, "')+1)");
+	} else if (of_stack) {
 		text(w, "stack");
-	else {
+	} else {
 		text(w, "toString(");
 		store_ch_tag(w, c->tag);
 		text(w, ")");
@@ -58,9 +60,11 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 	text(w, of_stack ? " AS id, sum(toFloat64(" : " AS value, ");
 	text(w, n);
 	text(w, of_stack ? ")) AS weight" : " AS weight");
-	if (labels)
-		text(w, ", arrayJoin(arrayFilter(x -> startsWith(x, '" POD_LABEL
-			"'), tag_names)) AS label");
+	if (labels) {
+		text(w, ", arrayJoin(arrayFilter(x -> startsWith(x, '");
+		text(w, c->tag);
+		text(w, "'), tag_names)) AS label");
+	}
 	if (samples)
 		store_ch_samples(w, c->sel, which);
 	else
