@@ -27,7 +27,7 @@ struct connect_job {
 	json_t *request;
 	struct buf out; /* the answer in protobuf; large parts may be added to it as they are */
 	struct pyroscope_writer answer;
-	struct query_names pods; /* tags of pod labels, if the request needs them */
+	struct query_names pods; /* tags of labels of pods and pushed profiles, if it needs them */
 	bool has_pods;
 	unsigned n_reads; /* of the store, for combinations of labels */
 };

@@ -4,22 +4,22 @@
 
 #include <stdlib.h>
 
-#define MAX_PODS 10000 /* names of pod labels */
+#define MAX_PODS 10000 /* names of labels, each of pods and of pushed profiles */
 
 static int take_pod(const struct store_choice *c, const char *value, uint64_t n_samples, void *arg)
 {
-	(void)c;
+	_cleanup_free_ char *tag = xasprintf("%s%s", c->tag, value);
+
 	(void)n_samples;
-	query_names_add(arg, value);
+	query_names_add(arg, tag);
 	return 0;
 }
 
-/* The tags of the labels that pods have whose profiles the caller may see. */
+/* The tags of the labels of pods, and of pushed profiles, that the caller may see. */
 static int read_pods(struct connect_job *j, const struct selection *times)
 {
 	struct selection of[_EVENT_ALL];
-	struct store_choice choices[_EVENT_ALL];
-	struct query_names names = {0};
+	struct store_choice choices[2 * _EVENT_ALL];
 	struct field_error e = {0};
 	struct selection now = *times;
 	size_t n = 0;
@@ -31,25 +31,20 @@ static int read_pods(struct connect_job *j, const struct selection *times)
 		of[n] = now;
 		of[n].event = event;
 		of[n].where = NULL;
-		choices[n] = (struct store_choice){POD_LABEL, &of[n], MAX_PODS};
+		choices[2 * n] = (struct store_choice){POD_LABEL, &of[n], MAX_PODS};
+		choices[2 * n + 1] = (struct store_choice){PUSHED_LABEL, &of[n], MAX_PODS};
 		n++;
 	}
-	r = store_choices(j->q.store, &j->q.call->scope, choices, n, take_pod, &names, &e);
-	for (size_t i = 0; i < names.n; i++) {
-		_cleanup_free_ char *tag = xasprintf(POD_LABEL "%s", names.names[i]);
-
-		query_names_add(&j->pods, tag);
-	}
+	r = store_choices(j->q.store, &j->q.call->scope, choices, 2 * n, take_pod, &j->pods, &e);
 	query_names_sort(&j->pods);
-	query_names_done(&names);
 	j->has_pods = true;
 	return r ? api_connect_store_failed(&j->q, r, &e) : 0;
 }
 
-/* Reads the tags of pod labels, if the text may name one. */
+/* Reads the tags of such labels, if the text may name one. */
 static int need_pods(struct connect_job *j, const char *text, const struct selection *times)
 {
-	return j->has_pods || !pyroscope_names_pod_label(text) ? 0 : read_pods(j, times);
+	return j->has_pods || !pyroscope_names_kept_label(text) ? 0 : read_pods(j, times);
 }
 
 void api_pyroscope_forget_pods(struct connect_job *j)

@@ -56,17 +56,17 @@ static void put_names(struct connect_job *j, struct query_names *names)
 
 /* ---- LabelNames ---- */
 
-/* Adds the labels of pods. Clients that take words only get words. */
-static int add_pod_labels(struct connect_job *j, const struct selection *sel,
-			  struct query_names *ret)
+/* Adds the labels of pods or of pushed profiles. Clients that take words only get words. */
+static int add_kept_labels(struct connect_job *j, const struct selection *sel, const char *prefix,
+			   struct query_names *ret)
 {
-	const struct pyroscope_label pods = {.tags = {POD_LABEL}};
+	const struct pyroscope_label kept = {.tags = {prefix}};
 	struct query_names names = {0};
-	int r = api_pyroscope_values(j, sel, &pods, &names);
+	int r = api_pyroscope_values(j, sel, &kept, &names);
 
 	for (size_t i = 0; i < names.n; i++) {
-		_cleanup_free_ char *tag = xasprintf(POD_LABEL "%s", names.names[i]);
-		_cleanup_free_ char *word = pyroscope_pod_label(tag);
+		_cleanup_free_ char *tag = xasprintf("%s%s", prefix, names.names[i]);
+		_cleanup_free_ char *word = pyroscope_kept_label(tag);
 
 		query_names_add(ret, j->q.call->connect.any_names ? tag : word);
 	}
@@ -90,7 +90,9 @@ static int add_label_names(struct connect_job *j, const struct selection *sel,
 		if (has[i])
 			query_names_add(ret, table[i].name);
 	free(has);
-	return r ? r : add_pod_labels(j, sel, ret);
+	if (!r)
+		r = add_kept_labels(j, sel, POD_LABEL, ret);
+	return r ? r : add_kept_labels(j, sel, PUSHED_LABEL, ret);
 }
 
 int api_pyroscope_label_names(struct connect_job *j)

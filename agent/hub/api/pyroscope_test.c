@@ -364,6 +364,8 @@ static void fill_processes(struct store *s)
 		p->start_ns = T0 * NSEC_PER_SEC;
 		p->app_service = profile_batch_str(b, name);
 		profile_tag(b, p, "pod", name);
+		if (!i)
+			profile_tag(b, p, "label.cloud.region", "eu");
 		sample = profile_add(b, p);
 		sample->cpu = -1;
 		sample->value = 1;
@@ -401,7 +403,21 @@ static void too_many_combinations(void **state)
 static void tags_of_other_events_are_not_read(void **state)
 {
 	answers(*state, "LabelNames", "{" TIMES "}",
-		"{\"names\":[" PRIVATE ",\"pod\",\"process\",\"service_name\"]}");
+		"{\"names\":[" PRIVATE
+		",\"label_cloud_region\",\"pod\",\"process\",\"service_name\"]}");
+}
+
+static void labels_of_pushed_profiles(void **state)
+{
+	answers(*state, "LabelValues", "{" TIMES ",\"name\":\"label_cloud_region\"}",
+		"{\"names\":[\"eu\"]}");
+	answers(*state, "LabelValues",
+		"{" TIMES ",\"name\":\"pod\",\"matchers\":[\"{label_cloud_region=\\\"eu\\\"}\"]}",
+		"{\"names\":[\"p0\"]}");
+	answers(*state, "LabelValues",
+		"{" TIMES ",\"name\":\"pod\",\"matchers\":"
+		"[\"{\\\"label.cloud.region\\\"=\\\"eu\\\"}\"]}",
+		"{\"names\":[\"p0\"]}");
 }
 
 static int no_combination(const char *const *values, const struct selection *sel, void *arg)
@@ -486,6 +502,7 @@ int main(void)
 		MANY_OF(too_many_sets),
 		PROCESSES(too_many_combinations),
 		PROCESSES(tags_of_other_events_are_not_read),
+		PROCESSES(labels_of_pushed_profiles),
 		MANY_OF(too_many_series),
 	};
 

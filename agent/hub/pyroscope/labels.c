@@ -4,7 +4,8 @@
 
 #include <ctype.h>
 
-#define POD_PREFIX "k8s_label_" /* POD_LABEL with underscores */
+/* PUSHED_LABEL with underscores, which POD_LABEL with underscores has in it, too */
+#define ANY_PREFIX "label_"
 
 static const struct pyroscope_label table[] = {
 	/* clients drop a series without it, so what has no workload has its process's name */
@@ -46,18 +47,29 @@ static bool is_name_of(const char *name, const char *tag)
 	return !*tag && !*name;
 }
 
-bool pyroscope_names_pod_label(const char *text)
+bool pyroscope_names_kept_label(const char *text)
 {
-	return strstr(text, POD_PREFIX) != NULL;
+	return strstr(text, ANY_PREFIX) != NULL;
 }
 
-char *pyroscope_pod_label(const char *tag)
+char *pyroscope_kept_label(const char *tag)
 {
 	char *name = xstrdup(tag);
 
 	for (char *c = name; *c; c++)
 		*c = (char)(isalnum((unsigned char)*c) ? *c : '_');
 	return name;
+}
+
+/* Whether the name is the tag of a label itself: "k8s.label.app". */
+static bool is_kept_tag(const char *name)
+{
+	static const char *const prefixes[] = {POD_LABEL, PUSHED_LABEL};
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (str_has_prefix(name, prefixes[i]) && name[strlen(prefixes[i])])
+			return true;
+	return false;
 }
 
 bool pyroscope_label_find(const char *name, const struct query_names *pods,
@@ -70,7 +82,7 @@ bool pyroscope_label_find(const char *name, const struct query_names *pods,
 			*ret = table[i];
 			return true;
 		}
-	if (str_has_prefix(name, POD_LABEL) && name[strlen(POD_LABEL)])
+	if (is_kept_tag(name))
 		tag = name;
 	for (size_t i = 0; !tag && pods && i < pods->n; i++)
 		if (is_name_of(name, pods->names[i]))

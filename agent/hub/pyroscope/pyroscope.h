@@ -36,16 +36,16 @@ struct pyroscope_label {
 };
 const struct pyroscope_label *pyroscope_label_table(size_t *ret_n);
 /*
- * Finds the label of a name. pods: the tags of pod labels that profiles have ("k8s.label.app"),
- * whose names are written with underscores here; NULL: none are known. false: no label has this
- * name. What *ret refers to stays valid as long as name and pods.
+ * Finds the label of a name. pods: the tags of the labels that pods and pushed profiles have
+ * ("k8s.label.app", "label.region"), whose names are written with underscores here; NULL: none are
+ * known. false: no label has this name. What *ret refers to stays valid as long as name and pods.
  */
 bool pyroscope_label_find(const char *name, const struct query_names *pods,
 			  struct pyroscope_label *ret);
-/* Whether a text may name a label of a pod with underscores, so that the pods' tags are needed. */
-bool pyroscope_names_pod_label(const char *text);
-/* The name of a pod label's tag: "k8s_label_app". The caller frees it. */
-char *pyroscope_pod_label(const char *tag);
+/* Whether a text may name such a label with underscores, so that the tags of them are needed. */
+bool pyroscope_names_kept_label(const char *text);
+/* The name of such a tag with underscores: "k8s_label_app". The caller frees it. */
+char *pyroscope_kept_label(const char *tag);
 bool pyroscope_is_private(const char *name);
 /* The value of a private label; "": the type does not have it. */
 const char *pyroscope_private_value(const char *name, const struct pyroscope_type *t);

@@ -37,7 +37,8 @@ static void put(struct buf *b, const struct predicate *p)
 /* What a selector means: "EVENTS: PREDICATE", or "error: ...". The caller frees it. */
 static char *meaning(const char *selector)
 {
-	static char *tags[] = {(char *)"k8s.label.app", (char *)"k8s.label.x/y.z"};
+	static char *tags[] = {(char *)"k8s.label.app", (char *)"k8s.label.x/y.z",
+			       (char *)"label.region"};
 	const struct query_names pods = {tags, ARRAY_SIZE(tags), 0};
 	_cleanup_(pyroscope_matchers_done) struct pyroscope_matchers m = {0};
 	struct field_error e = {0};
@@ -92,6 +93,9 @@ static const struct {
 	{"{k8s_label_app=\"x\"}", ALL ": k8s.label.app='x'"},
 	{"{k8s_label_x_y_z=\"x\"}", ALL ": k8s.label.x/y.z='x'"},
 	{"{\"k8s.label.other\"=\"x\"}", ALL ": k8s.label.other='x'"},
+	{"{label_region=\"eu\"}", ALL ": label.region='eu'"},
+	{"{\"label.other\"=\"x\"}", ALL ": label.other='x'"},
+	{"{\"label.\"=\"x\"}", ALL ": FALSE"},
 	{"{k8s_label_none=\"x\"}", ALL ": FALSE"},
 	{"{none=\"\",none!=\"x\"}", ALL ": "},
 	{"{span_id=\"01\"}", ALL ": profile_id='01'"},
