@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pyroscope's methods whose answers are made of stacks, over HTTP: known answers and errors. */
+#include "hub/api/pyroscope_stacks.h"
 #include "hub/api/testapi.h"
 #include "hub/pyroscope/message.h"
 
@@ -286,6 +287,22 @@ static void labels_of_pods_are_those_of_each_side(void **state)
 	assert_string_equal(json_str_at(f->json, "flamegraph.rightTicks", ""), "100000");
 }
 
+/* Once the call's time is over, no read begins, whatever time its selection was given before. */
+static void stacks_are_read_in_the_time_of_the_call(void **state)
+{
+	const struct fixture *f = *state;
+	struct call over = {.scope.all = true}; /* its time was over long ago */
+	struct connect_job j = {.q = {.call = &over, .store = f->store}};
+	struct selection sel = {
+		.time_start_s = T0, .time_end_s = T0 + 20, .max_time_ns = 30 * NSEC_PER_SEC};
+	const struct stacks_query q = {.selection = &sel, .cut.max_nodes = 10};
+	struct stacks stacks;
+
+	assert_int_equal(api_stacks_read(&j, &q, NULL, &stacks), -EINVAL);
+	assert_non_null(strstr(j.q.reply, "deadline_exceeded"));
+	free(j.q.reply);
+}
+
 static void what_is_not_served(void **state)
 {
 	static const char *const more[] = {
@@ -450,6 +467,7 @@ int main(void)
 		LOCAL(calls),
 		LOCAL(spans_of_one_call_have_a_limit),
 		LOCAL(differences),
+		LOCAL(stacks_are_read_in_the_time_of_the_call),
 		LOCAL(labels_of_pods_are_those_of_each_side),
 		LOCAL(what_is_not_served),
 		LOCAL(rendered),
