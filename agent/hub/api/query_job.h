@@ -88,7 +88,8 @@ int api_query_tree(struct query_job *q, struct selection *s, int max_kernel_stac
 /* ---- files.c ---- */
 /*
  * Some formats have no place for notes: a header says what the answer lacks. Namespaces that the
- * user may not see, samples that were lost, stacks that are added up.
+ * user may not see, names of uploaded symbols that cannot be read (q->unread), samples that were
+ * lost, stacks that are added up.
  */
 void api_query_left_out(struct query_job *q, bool samples, bool stacks);
 
