@@ -25,20 +25,67 @@ struct over_time {
 	size_t n, cap;
 };
 
+static int by_total(const void *a, const void *b)
+{
+	const struct series *x = a, *y = b;
+
+	return (x->total < y->total) - (x->total > y->total);
+}
+
+static int by_labels(const void *a, const void *b, void *arg)
+{
+	const struct over_time *t = arg;
+	const struct series *x = a, *y = b;
+	int order = 0;
+
+	for (size_t i = 0; !order && i < t->n_labels; i++)
+		order = strcmp(x->values[i] ?: "", y->values[i] ?: "");
+	return order;
+}
+
+static void sort_by_labels(struct over_time *t)
+{
+	if (t->n)
+		qsort_r(t->series, t->n, sizeof(*t->series), by_labels, t);
+}
+
+static void series_done(struct series *s, size_t n_labels)
+{
+	for (size_t i = 0; i < n_labels; i++)
+		free(s->values[i]);
+	free(s->values);
+	free(s->sums);
+}
+
 /* ---- reading ---- */
 
-/* Takes the values of one group, whose value of the last label is its own. */
-static int add_group(struct over_time *t, const char *const *values, struct series_group *g)
+/* Whether the request wants the greatest series only, and so few that the hub can tell them. */
+static bool is_limited(const struct over_time *t)
 {
-	struct series s = {.values = xcalloc(t->n_labels + 1, sizeof(char *))};
+	return t->limit && t->limit <= QUERY_MAX_GROUPS;
+}
 
-	if (t->n == QUERY_MAX_GROUPS) {
-		free(s.values);
+/* Keeps the series with the greatest sums, if there is a limit. */
+static int keep_greatest(struct over_time *t)
+{
+	if (!is_limited(t) && t->n > QUERY_MAX_GROUPS)
 		return api_connect_fail(&t->job->q, CONNECT_RESOURCE_EXHAUSTED,
 					"there are more than %d series: group by fewer labels, or "
 					"add matchers",
 					QUERY_MAX_GROUPS);
-	}
+	if (!is_limited(t) || t->n <= t->limit)
+		return 0;
+	qsort(t->series, t->n, sizeof(*t->series), by_total);
+	while (t->n > t->limit)
+		series_done(&t->series[--t->n], t->n_labels);
+	return 0;
+}
+
+/* Takes the values of one group, whose value of the last label is its own. */
+static void add_group(struct over_time *t, const char *const *values, struct series_group *g)
+{
+	struct series s = {.values = xcalloc(t->n_labels + 1, sizeof(char *))};
+
 	for (size_t i = 0; i < t->n_labels; i++) {
 		const char *private = pyroscope_private_value(t->labels[i].name, &t->type);
 
@@ -49,35 +96,47 @@ static int add_group(struct over_time *t, const char *const *values, struct seri
 		s.total += (double)s.sums[i];
 	GROW(t->series, t->n, t->cap);
 	t->series[t->n++] = s;
+}
+
+static int add_groups(struct over_time *t, const char **values, struct store_series *got,
+		      bool grouped)
+{
+	assert_se(got->n_steps == t->n_steps);
+	t->job->q.n_rows += got->n_groups;
+	if (got->cut_groups || (got->others && !is_limited(t)))
+		return api_connect_fail(
+			&t->job->q, CONNECT_RESOURCE_EXHAUSTED,
+			"there are more series than the hub can tell apart: group by another "
+			"label, add matchers, or choose a longer step");
+	for (size_t i = 0; i < got->n_groups; i++) {
+		if (grouped)
+			values[t->last] = got->groups[i].value;
+		add_group(t, values, &got->groups[i]);
+	}
 	return 0;
 }
 
 /*
- * Reads the series of one combination of values. The store tells the values of t->last apart, which
- * `values` does not have.
+ * Reads the greatest series of one combination of values, at most `limit`. The store tells the
+ * values of t->last apart, which `values` does not have.
  */
-static int read_series(struct over_time *t, const char **values, const struct selection *sel)
+static int read_series(struct over_time *t, const char **values, const struct selection *sel,
+		       size_t limit)
 {
+	struct selection timed = *sel;
 	const struct series_request request = {
-		sel, t->step_s, t->last < t->n_labels ? t->labels[t->last].tags[0] : NULL,
-		QUERY_MAX_GROUPS};
+		&timed, t->step_s, t->last < t->n_labels ? t->labels[t->last].tags[0] : NULL,
+		limit};
 	struct store_series got;
 	struct field_error e = {0};
-	int r = store_series(t->job->q.store, &t->job->q.call->scope, &request, &got, &e);
+	int r = api_connect_limit(&t->job->q, &timed);
 
 	if (r)
+		return r;
+	r = store_series(t->job->q.store, &t->job->q.call->scope, &request, &got, &e);
+	if (r)
 		return api_connect_store_failed(&t->job->q, r, &e);
-	assert_se(got.n_steps == t->n_steps);
-	if (got.others || got.cut_groups)
-		r = api_connect_fail(&t->job->q, CONNECT_RESOURCE_EXHAUSTED,
-				     "there are more series than the hub can tell apart: group by "
-				     "another label, add matchers, or choose a longer step");
-	for (size_t i = 0; !r && i < got.n_groups; i++) {
-		if (request.group_by)
-			values[t->last] = got.groups[i].value;
-		r = add_group(t, values, &got.groups[i]);
-	}
-	t->job->q.n_rows += got.n_groups;
+	r = add_groups(t, values, &got, request.group_by != NULL);
 	store_series_done(&got);
 	return r;
 }
@@ -89,10 +148,40 @@ static int add_combination(const char *const *values, const struct selection *se
 	int r = api_pyroscope_count_read(t->job);
 
 	memcpy(of, values, t->n_labels * sizeof(*of));
-	return r ? r : read_series(t, of, sel);
+	if (!r)
+		r = read_series(t, of, sel, is_limited(t) ? t->limit : QUERY_MAX_GROUPS);
+	return r ? r : keep_greatest(t);
 }
 
-/* Alone, a label of two tags: what has the first one is grouped by it, the rest by the second. */
+static void add_series(struct series *to, const struct series *s, size_t n_steps)
+{
+	for (size_t i = 0; i < n_steps; i++)
+		if (__builtin_add_overflow(to->sums[i], s->sums[i], &to->sums[i]))
+			to->sums[i] = INT64_MAX;
+	to->total += s->total;
+}
+
+/* Makes one series of those that have the same labels. */
+static void merge_same(struct over_time *t)
+{
+	size_t n = 0;
+
+	sort_by_labels(t);
+	for (size_t i = 0; i < t->n; i++) {
+		if (n && by_labels(&t->series[n - 1], &t->series[i], t) == 0) {
+			add_series(&t->series[n - 1], &t->series[i], t->n_steps);
+			series_done(&t->series[i], t->n_labels);
+		} else {
+			t->series[n++] = t->series[i];
+		}
+	}
+	t->n = n;
+}
+
+/*
+ * Alone, a label of two tags: what has the first one is grouped by it, the rest by the second. Both
+ * may have the same value. So more are read than the limit: a part of a great sum may be small.
+ */
 static int read_pair(struct over_time *t, const struct selection *sel)
 {
 	const struct pyroscope_label pair = t->labels[0];
@@ -103,13 +192,14 @@ static int read_pair(struct over_time *t, const struct selection *sel)
 
 	api_pyroscope_narrow(&narrowed, sel, &p);
 	t->last = 0;
-	r = read_series(t, &value, &narrowed.sel);
+	r = read_series(t, &value, &narrowed.sel, QUERY_MAX_GROUPS);
 	p.op = PRED_IS_NULL;
 	t->labels[0].tags[0] = pair.tags[1];
 	if (!r)
-		r = read_series(t, &value, &narrowed.sel);
+		r = read_series(t, &value, &narrowed.sel, QUERY_MAX_GROUPS);
 	t->labels[0] = pair;
-	return r;
+	merge_same(t);
+	return r ? r : keep_greatest(t);
 }
 
 /* The store groups by one of the labels that have one tag, and the others are combined. */
@@ -129,42 +219,6 @@ static int read_all(struct over_time *t, const struct selection *sel)
 }
 
 /* ---- the answer ---- */
-
-static int by_total(const void *a, const void *b)
-{
-	const struct series *x = a, *y = b;
-
-	return (x->total < y->total) - (x->total > y->total);
-}
-
-static int by_labels(const void *a, const void *b, void *arg)
-{
-	const struct over_time *t = arg;
-	const struct series *x = a, *y = b;
-	int order = 0;
-
-	for (size_t i = 0; !order && i < t->n_labels; i++)
-		order = strcmp(x->values[i] ?: "", y->values[i] ?: "");
-	return order;
-}
-
-static void series_done(struct series *s, size_t n_labels)
-{
-	for (size_t i = 0; i < n_labels; i++)
-		free(s->values[i]);
-	free(s->values);
-	free(s->sums);
-}
-
-/* Keeps the series with the greatest sums, if there is a limit. */
-static void keep_greatest(struct over_time *t)
-{
-	if (!t->limit || t->n <= t->limit)
-		return;
-	qsort(t->series, t->n, sizeof(*t->series), by_total);
-	while (t->n > t->limit)
-		series_done(&t->series[--t->n], t->n_labels);
-}
 
 static void put_series(struct over_time *t, const struct series *s, int64_t start_ms)
 {
@@ -297,9 +351,7 @@ int api_pyroscope_select_series(struct connect_job *j)
 	if (!r)
 		r = read_all(&t, sel);
 	if (!r) {
-		keep_greatest(&t);
-		if (t.n)
-			qsort_r(t.series, t.n, sizeof(*t.series), by_labels, &t);
+		sort_by_labels(&t);
 		for (size_t i = 0; i < t.n; i++)
 			put_series(&t, &t.series[i], json_int_at(request, "start", 0));
 	}

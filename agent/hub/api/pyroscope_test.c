@@ -470,9 +470,6 @@ static void too_many_series(void **state)
 {
 	refuses(*state, "SelectSeries", "{" OF(CPU) ",\"step\":10,\"groupBy\":[\"thread\"]}", 429,
 		"more series than the hub can tell apart");
-	refuses(*state, "SelectSeries",
-		"{" OF(CPU) ",\"step\":10,\"limit\":1,\"groupBy\":[\"thread\"]}", 429,
-		"more series than the hub can tell apart");
 	/* 600 of each pod */
 	refuses(*state, "SelectSeries",
 		"{\"profileTypeID\":\"" CPU
