@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 static int read_file(struct connect_job *j, const struct stacks_query *s, struct query_file *f,
-		     struct store_summary *ret, struct field_error *reterr)
+		     struct symbols_names *names, struct store_summary *ret,
+		     struct field_error *reterr)
 {
 	int r;
 
@@ -13,6 +14,8 @@ static int read_file(struct connect_job *j, const struct stacks_query *s, struct
 	query_file_set_call_site(f, s->cut.call_site, s->cut.n_call_site);
 	r = store_read(j->q.store, &j->q.call->scope, s->selection, query_file_add, f, ret, reterr);
 	j->q.n_rows += ret->n_rows;
+	free(j->q.unread);
+	j->q.unread = names ? symbols_names_unread(names) : NULL;
 	api_query_left_out(&j->q, ret->n_losses, ret->truncated);
 	return r;
 }
@@ -45,7 +48,7 @@ int api_stacks_pprof(struct connect_job *j, const struct stacks_query *s, struct
 	struct query_file *f = query_file_new(s->selection, names ? symbols_name : NULL, names);
 	struct store_summary summary = {0};
 	struct field_error e = {0};
-	int r = read_file(j, s, f, &summary, &e);
+	int r = read_file(j, s, f, names, &summary, &e);
 
 	if (!r)
 		r = write_file(j, s, f, &summary, out);

@@ -81,7 +81,10 @@ void api_query_answer(struct query_job *q, struct buf *b);
 void api_query_json(struct query_job *q, json_t *body); /* takes ownership of body */
 
 /* ---- trees.c ---- */
-/* Reads the rows of a selection into a tree, with the names that uploaded symbols have. */
+/*
+ * Reads the rows of a selection into a tree, with the names that uploaded symbols have. If some of
+ * them cannot be read, q->unread says so; otherwise it stays as it is.
+ */
 int api_query_tree(struct query_job *q, struct selection *s, int max_kernel_stack_depth,
 		   struct tree *t, struct store_summary *ret, struct field_error *reterr);
 

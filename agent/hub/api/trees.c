@@ -2,6 +2,8 @@
 /* Answers that are made of a tree of the selection: ProfileTracing, trees as columns, groups. */
 #include "hub/api/query_job.h"
 
+#include <stdlib.h>
+
 struct adding {
 	struct tree *tree;
 	int max_kernel_stack_depth;
@@ -19,14 +21,18 @@ int api_query_tree(struct query_job *q, struct selection *s, int max_kernel_stac
 {
 	struct adding a = {t, max_kernel_stack_depth};
 	struct symbols_names *names = api_query_names(q, s);
+	char *unread;
 	int e;
 
 	s->given_up = &q->given_up;
 	query_tree_set_budget(t, &q->bytes->budget);
 	query_tree_set_names(t, names ? symbols_name : NULL, names);
 	e = store_read(q->store, &q->call->scope, s, add_row, &a, ret, reterr);
-	free(q->unread);
-	q->unread = names ? symbols_names_unread(names) : NULL;
+	unread = names ? symbols_names_unread(names) : NULL;
+	if (unread) {
+		free(q->unread);
+		q->unread = unread;
+	}
 	symbols_names_free(names);
 	return e;
 }
@@ -42,8 +48,10 @@ struct tracing_job {
 static int read_tree(struct query_job *q, struct tracing_request *r, int max_kernel_stack_depth,
 		     struct tree *t, struct store_summary *ret, struct field_error *reterr)
 {
-	int e = api_query_tree(q, r->selection, max_kernel_stack_depth, t, ret, reterr);
+	int e;
 
+	free(TAKE_PTR(q->unread)); /* of the request before this one */
+	e = api_query_tree(q, r->selection, max_kernel_stack_depth, t, ret, reterr);
 	if (q->unread)
 		query_note_add(r, q->unread);
 	return e;

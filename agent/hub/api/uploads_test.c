@@ -57,10 +57,20 @@ static void damage(const struct fixture *f)
 	assert_int_equal(truncate(path, 100), 0);
 }
 
+#define SIDE(start, end)                                                                           \
+	"{\"profileTypeID\":\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\",\"labelSelector\":"    \
+	"\"{}\",\"start\":" start ",\"end\":" end "}"
+#define NAMED	 SIDE("1699999000000", "1700001000000")
+#define STRIPPED SIDE("1700004000000", "1700006000000")
+
 /* Frames without a name do not tell that a file for them was uploaded. */
 static void an_answer_tells_which_files_name_nothing(void **state)
 {
 	static const char *const paths[] = {TRACING, "/v1/profile/tree"};
+	static const char *const grafana[][2] = {
+		{"SelectMergeProfile", STRIPPED},
+		{"Diff", "{\"left\":" NAMED ",\"right\":" STRIPPED "}"},
+		{"Diff", "{\"left\":" STRIPPED ",\"right\":" NAMED "}"}};
 	static const char want[] = "the uploaded symbols of build id " BUILD_ID
 				   " name nothing: the file is damaged: upload it again";
 	struct fixture *f = *state;
@@ -77,6 +87,14 @@ static void an_answer_tells_which_files_name_nothing(void **state)
 	}
 	assert_int_equal(ask(f, "POST", "/v1/profile/folded", NULL, STRIPPED_QUERY), 200);
 	assert_string_equal(f->left_out, "names");
+	for (size_t i = 0; i < ARRAY_SIZE(grafana); i++) {
+		_cleanup_free_ char *path =
+			xasprintf("/querier.v1.QuerierService/%s", grafana[i][0]);
+
+		assert_int_equal(
+			ask(f, "POST", path, "Content-Type: application/json", grafana[i][1]), 200);
+		assert_string_equal(f->left_out, "names");
+	}
 }
 
 static void bad_uploads(void **state)
