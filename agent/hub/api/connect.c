@@ -255,6 +255,7 @@ static void make_connect(struct query_job *q)
 	buf_init(&j->out, QUERY_MAX_REPLY_BYTES);
 	j->out.budget = &q->bytes->budget;
 	pyroscope_write(&j->answer, j->method->answer, &j->out);
+	api_query_left_out(q, false, false); /* methods that read values know more */
 	if (j->method->make(j))
 		return;
 	if (j->out.failed)

@@ -30,6 +30,7 @@ struct heatmap {
 	uint32_t step_s;	/* of the store's answers */
 	struct heat_series *series;
 	size_t n, cap;
+	bool has_losses;
 };
 
 static int too_large(struct heatmap *h)
@@ -76,6 +77,7 @@ static int read_part(struct heatmap *h, struct heat_series *s, const struct sele
 
 	if (r)
 		return api_connect_store_failed(&h->job->q, r, &e);
+	h->has_losses |= got.n_losses > 0;
 	if (got.others || got.cut_groups)
 		r = api_connect_fail(&h->job->q, CONNECT_RESOURCE_EXHAUSTED,
 				     "there are more than %d processes: ask for less time, or add "
@@ -239,8 +241,10 @@ int api_pyroscope_select_heatmap(struct connect_job *j)
 		take_times(&h, sel);
 		r = api_pyroscope_combinations(j, sel, h.labels, h.n_labels, add_combination, &h);
 	}
-	if (!r)
+	if (!r) {
+		api_query_left_out(&j->q, h.has_losses, false);
 		put_answer(&h);
+	}
 	heatmap_done(&h);
 	store_selection_free(sel);
 	return r;

@@ -23,6 +23,7 @@ struct over_time {
 	size_t n_steps, limit; /* of series; 0: none */
 	struct series *series;
 	size_t n, cap;
+	bool has_losses;
 };
 
 static int by_total(const void *a, const void *b)
@@ -102,6 +103,7 @@ static int add_groups(struct over_time *t, const char **values, struct store_ser
 		      bool grouped)
 {
 	assert_se(got->n_steps == t->n_steps);
+	t->has_losses |= got->n_losses > 0;
 	t->job->q.n_rows += got->n_groups;
 	if (got->cut_groups || (got->others && !is_limited(t)))
 		return api_connect_fail(
@@ -352,6 +354,7 @@ int api_pyroscope_select_series(struct connect_job *j)
 		r = read_all(&t, sel);
 	if (!r) {
 		sort_by_labels(&t);
+		api_query_left_out(&j->q, t.has_losses, false);
 		for (size_t i = 0; i < t.n; i++)
 			put_series(&t, &t.series[i], json_int_at(request, "start", 0));
 	}

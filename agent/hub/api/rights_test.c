@@ -195,14 +195,24 @@ static void lose_a_sample(struct store *s)
 
 #define OF_GRAFANA                                                                                 \
 	"{\"profileTypeID\":\"process_cpu:cpu:nanoseconds:cpu:nanoseconds\",\"labelSelector\":"    \
-	"\"{}\",\"start\":1699999000000,\"end\":1700001000000}"
+	"\"{}\",\"step\":30,\"start\":1699999000000,\"end\":1700001000000}"
+#define VALUES_OF_GRAFANA "{\"name\":\"namespace\",\"start\":1699999000000,\"end\":1700001000000}"
+#define RENDER                                                                                     \
+	"/pyroscope/render?query=process_cpu:cpu:nanoseconds:cpu:nanoseconds%7B%7D&"               \
+	"from=1699999000&until=1700001000&format=json"
 
 static const struct headed {
-	const char *path, *body;
+	const char *path, *body; /* NULL: a GET */
+	bool values;		 /* only which there are, so no samples */
 } headed[] = {
-	{"/v1/profile/folded", QUERY "}"},
-	{"/querier.v1.QuerierService/SelectMergeStacktraces", OF_GRAFANA},
-	{"/querier.v1.QuerierService/SelectMergeProfile", OF_GRAFANA},
+	{"/v1/profile/folded", QUERY "}", false},
+	{"/querier.v1.QuerierService/SelectMergeStacktraces", OF_GRAFANA, false},
+	{"/querier.v1.QuerierService/SelectMergeProfile", OF_GRAFANA, false},
+	{"/querier.v1.QuerierService/SelectSeries", OF_GRAFANA, false},
+	{"/querier.v1.QuerierService/SelectHeatmap", OF_GRAFANA, false},
+	{RENDER, NULL, false},
+	{"/querier.v1.QuerierService/LabelValues", VALUES_OF_GRAFANA, true},
+	{"/querier.v1.QuerierService/Series", VALUES_OF_GRAFANA, true},
 };
 
 static void assert_left_out(struct fixture *f, const struct headed *h, const char *user,
@@ -210,8 +220,13 @@ static void assert_left_out(struct fixture *f, const struct headed *h, const cha
 {
 	const char *const headers[] = {user, "Content-Type: application/json", NULL};
 
-	assert_int_equal(ask_headers(f, "POST", h->path, headers, h->body, strlen(h->body)), 200);
-	assert_string_equal(f->left_out, want);
+	assert_int_equal(ask_headers(f, h->body ? "POST" : "GET", h->path, headers, h->body,
+				     h->body ? strlen(h->body) : 0),
+			 200);
+	if (!h->values)
+		assert_string_equal(f->left_out, want);
+	else
+		assert_string_equal(f->left_out, strstr(want, "namespaces") ? "namespaces" : "");
 }
 
 /* Not all forms have a place for notes: a header says that something is left out. */
