@@ -546,6 +546,23 @@ static void test_a_pprof_file_with_the_values_of_another_tool(void **state)
 	assert_has(&out, "\x12\x0d\x0a\0\x12\x09\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 15);
 }
 
+/* A thread's name of 15 bytes may end inside of a character. */
+static void test_texts_of_pprof_are_utf8(void **state)
+{
+	const struct frame f = {.kind = FRAME_APP, .name = "a\xffz"};
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	struct profile_sample *s = profile_add(b, profile_batch_profile(b));
+	_cleanup_buf_ struct buf out = {0};
+
+	(void)state;
+	s->thread_comm = profile_batch_str(b, "\xc3\xa4-worker-numb\xc3");
+	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
+	assert_int_equal(
+		profile_write_pprof(b, &(struct profile_file){.event = EVENT_ON_CPU}, &out), 0);
+	assert_has(&out, "\x11\xc3\xa4-worker-numb" UTF8_REPLACEMENT, 18);
+	assert_has(&out, "\5a" UTF8_REPLACEMENT "z", 6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -570,6 +587,7 @@ int main(void)
 		cmocka_unit_test(test_inlined_functions_are_lines_of_one_location),
 		cmocka_unit_test(test_flags_of_mappings),
 		cmocka_unit_test(test_what_a_pprof_file_says_of_itself),
+		cmocka_unit_test(test_texts_of_pprof_are_utf8),
 		cmocka_unit_test(test_a_pprof_file_with_the_values_of_another_tool),
 	};
 
