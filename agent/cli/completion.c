@@ -20,8 +20,15 @@ static void put_word(struct buf *out, const char *word)
 
 static void put_events(struct buf *out)
 {
-	for (int e = 0; e < _EVENT_MAX; e++)
-		put_word(out, profile_event_info((enum event)e)->name);
+	PROFILE_EACH_EVENT (e)
+		put_word(out, profile_event_info(e)->name);
+}
+
+static void put_sampled_events(struct buf *out)
+{
+	PROFILE_EACH_EVENT (e)
+		if (profile_event_info(e)->spec_field)
+			put_word(out, profile_event_info(e)->name);
 }
 
 static void put_formats(struct buf *out)
@@ -46,8 +53,9 @@ static const struct {
 	const char *arg;
 	void (*put)(struct buf *out); /* NULL: files */
 } values[] = {
-	{"EVENT", put_events}, {"FORMAT", put_formats}, {"TAG", put_tags},
-	{"FILE", NULL},	       {"DIR", NULL},
+	{"EVENT", put_events},	 {"SAMPLED_EVENT", put_sampled_events},
+	{"FORMAT", put_formats}, {"TAG", put_tags},
+	{"FILE", NULL},		 {"DIR", NULL},
 };
 
 /*

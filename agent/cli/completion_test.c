@@ -109,6 +109,10 @@ static void bash_completes(void **state)
 	assert_offers("query --format =", "table json csv svg folded pprof speedscope otlp ");
 	assert_offers("query -e off", "off-cpu ");
 	assert_offers("record --event mem", "mem-alloc mem-inuse ");
+	assert_offers("record --event o", "on-cpu off-cpu on-gpu ");
+	/* programs push these, so the hub has them */
+	assert_offers("query --event w", "wall ");
+	assert_offers("record --event w", " ");
 	assert_offers("query -g pod_g", "pod_group pod_group_type pod_gpu ");
 	assert_offers("query --group-by cpu", " "); /* the hub does not group by it */
 	assert_offers("query --token-file a", "a token ");

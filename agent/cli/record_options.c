@@ -18,7 +18,7 @@ static const struct argp_option option_list[] = {
 	{"hz", 'F', "N", 0, "on-cpu: samples per second on each CPU, 1 to 4999 (default: 99)", 0},
 	{"duration", 'd', "S", 0,
 	 "how long to record: seconds, or 500ms, 2m, 1h (default: until SIGINT)", 0},
-	{"event", 'e', "EVENT", 0, "what to measure", 0},
+	{"event", 'e', "SAMPLED_EVENT", 0, "what to measure", 0},
 	{"min-block", 'b', "T", 0, "off-cpu: leave out shorter waits, 1us to 1s (default: 50us)",
 	 0},
 	{"max-block", 'B', "T", 0,
