@@ -96,10 +96,10 @@ static int check_room(struct pushing *p, const char *path)
 {
 	struct field_error e = {0};
 
-	if (p->batch->n_profiles <= PUSH_MAX_PROFILES &&
+	if (p->batch->n_profiles <= PUSH_MAX_PROFILES && p->n_samples <= PUSH_MAX_SAMPLES &&
 	    profile_batch_bytes(p->batch) <= BATCH_MAX_BYTES)
 		return 0;
-	field_error_set(&e, path, "the request has too many profiles, or too many bytes unpacked");
+	field_error_set(&e, path, "the request has too many profiles, samples or bytes unpacked");
 	return ingest_push_wrong(p->verdict, -E2BIG, &e);
 }
 
@@ -126,9 +126,11 @@ static int decode(struct pushing *p, const struct push_series *s, const struct p
 
 	if (r < 0)
 		return ingest_push_wrong(p->verdict, r, &e);
-	for (i = first; i < p->batch->n_profiles; i++)
+	for (i = first; i < p->batch->n_profiles; i++) {
+		p->n_samples += p->batch->profiles[i]->n_samples;
 		put_series(p->batch, p->batch->profiles[i], s, producer,
 			   is_known ? producers[known].language : NULL);
+	}
 	return check_room(p, path);
 }
 

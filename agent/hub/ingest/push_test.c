@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #define BOUNDARY "XyZ"
+#define N_COUNTS 5 /* types of make_counts() */
 #define FORM	 "multipart/form-data; boundary=" BOUNDARY
 
 struct world {
@@ -561,23 +562,55 @@ static void bad_pushes(void **state)
 	}
 }
 
+/* A profile that becomes five, with so many samples. */
+static void make_counts(struct buf *b, int n_samples)
+{
+	static const char *const texts[] = {
+		"",	      "count",	     "alloc_objects", "inuse_objects",
+		"goroutines", "mutex_count", "block_count",   NULL};
+
+	pb_strings(b, texts);
+	for (int type = 2; type < 2 + N_COUNTS; type++)
+		PB_NUMBERS(b, 1, type, 1);
+	for (int i = 0; i < n_samples; i++)
+		pb_sample(b, (const int64_t[]){0}, (const int64_t[]){1, 1, 1, 1, 1, 0}, 0, 0);
+}
+
+/* A series with so many times the same profile. */
+static void make_pushes(struct buf *b, const struct buf *profile, int n)
+{
+	_cleanup_buf_ struct buf series = {0}, sample = {0};
+
+	pb_bytes(&sample, 1, profile->data, profile->len);
+	add_label(&series, "service_name", "x");
+	for (int i = 0; i < n; i++)
+		pb_bytes(&series, 2, sample.data, sample.len);
+	pb_bytes(b, 1, series.data, series.len);
+}
+
 /* Many profiles of few bytes: each becomes one for each of its types. */
 static void too_many_profiles(void **state)
 {
 	struct world *w = *state;
-	_cleanup_buf_ struct buf body = {0}, series = {0}, sample = {0}, profile = {0};
-	const char *const texts[] = {"", "cpu", "nanoseconds", NULL};
+	_cleanup_buf_ struct buf body = {0}, profile = {0};
 
-	pb_strings(&profile, texts);
-	for (int i = 0; i < PPROF_MAX_TYPES; i++)
-		PB_NUMBERS(&profile, 1, 1, 2);
-	pb_bytes(&sample, 1, profile.data, profile.len);
-	add_label(&series, "service_name", "x");
-	for (int i = 0; i <= PUSH_MAX_PROFILES / PPROF_MAX_TYPES; i++)
-		pb_bytes(&series, 2, sample.data, sample.len);
-	pb_bytes(&body, 1, series.data, series.len);
+	make_counts(&profile, 0);
+	make_pushes(&body, &profile, 1 + PUSH_MAX_PROFILES / N_COUNTS);
 	assert_int_equal(post(w, PUSH_PATH, "application/proto", "Bearer t", &body), 429);
 	assert_non_null(strstr(w->body, "raw_profile: the request has too many profiles"));
+}
+
+/* Packed, they are a few hundred bytes each. */
+static void too_many_samples_of_a_request(void **state)
+{
+	struct world *w = *state;
+	_cleanup_buf_ struct buf body = {0}, profile = {0}, packed = {0};
+
+	make_counts(&profile, PPROF_MAX_SAMPLES);
+	assert_int_equal(buf_add_gzip(&packed, profile.data, profile.len, 1), 0);
+	make_pushes(&body, &packed, 1 + PUSH_MAX_SAMPLES / (PPROF_MAX_SAMPLES * N_COUNTS));
+	assert_int_equal(post(w, PUSH_PATH, "application/proto", "Bearer t", &body), 429);
+	assert_non_null(strstr(w->body, "raw_profile: the request has too many profiles, samples"));
 }
 
 static void a_push_beyond_a_limit(void **state)
@@ -617,6 +650,7 @@ int main(void)
 		TEST(a_push_in_json),
 		TEST(bad_pushes),
 		TEST(too_many_profiles),
+		TEST(too_many_samples_of_a_request),
 		TEST(a_push_beyond_a_limit),
 	};
 

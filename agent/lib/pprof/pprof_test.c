@@ -460,6 +460,18 @@ static void too_many_types(void **state)
 	assert_refused(&b, &from, -E2BIG, "profile.sample_type", "more than 16");
 }
 
+static void two_types_of_one_event(void **state)
+{
+	_cleanup_buf_ struct buf b = {0};
+	const char *const texts[] = {"", "goroutine", "goroutines", "count", NULL};
+
+	(void)state;
+	pb_strings(&b, texts);
+	PB_NUMBERS(&b, 1, 1, 3);
+	PB_NUMBERS(&b, 1, 2, 3);
+	assert_refused(&b, &from, -EBADMSG, "profile.sample_type", "two types are goroutines");
+}
+
 static void too_many_rows(void **state)
 {
 	static const struct {
@@ -580,6 +592,7 @@ int main(void)
 		cmocka_unit_test(too_many_labels),
 		cmocka_unit_test(labels_that_are_too_long),
 		cmocka_unit_test(too_many_types),
+		cmocka_unit_test(two_types_of_one_event),
 		cmocka_unit_test(too_many_rows),
 		cmocka_unit_test(too_many_lines),
 		cmocka_unit_test(too_many_frames),

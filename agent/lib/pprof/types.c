@@ -178,6 +178,18 @@ static int read_time(struct pprof_decoder *d)
 	return 0;
 }
 
+/* A value counts once. */
+static int check_events(struct pprof_decoder *d)
+{
+	unsigned seen[_EVENT_ALL] = {0};
+
+	for (size_t i = 0; i < d->n_types; i++)
+		if (d->types[i].kept && seen[d->types[i].event]++)
+			return pprof_wrong(d, -EBADMSG, "sample_type", "two types are %s",
+					   profile_event_info(d->types[i].event)->name);
+	return 0;
+}
+
 int pprof_choose_types(struct pprof_decoder *d)
 {
 	bool has_time = false;
@@ -187,5 +199,7 @@ int pprof_choose_types(struct pprof_decoder *d)
 		r = choose(d, &d->types[i], &has_time);
 	for (size_t i = 0; !r && !has_time && i < d->n_types; i++)
 		r = choose_samples(d, &d->types[i]);
+	if (!r)
+		r = check_events(d);
 	return r ? r : read_time(d);
 }
