@@ -10,11 +10,12 @@
 #include "lib/pprof/pprof.h"
 
 #define PUSH_PATH	  "/push.v1.PusherService/Push"
-#define PUSH_MAX_LABELS	  30	  /* of a series, as Pyroscope's limit */
-#define PUSH_MAX_SERIES	  1000	  /* of a request */
-#define PUSH_MAX_PROFILES 16384	  /* of a request */
-#define PUSH_MAX_SAMPLES  2000000 /* of a request; as of one of OTLP */
-#define PUSH_MAX_SPOKEN	  64	  /* namespaces of which a request speaks, besides its own */
+#define PUSH_MAX_LABELS	  30	      /* of a series, as Pyroscope's limit */
+#define PUSH_MAX_SERIES	  1000	      /* of a request */
+#define PUSH_MAX_PROFILES 16384	      /* of a request */
+#define PUSH_MAX_SAMPLES  2000000     /* of a request; as of one of OTLP */
+#define PUSH_MAX_SPOKEN	  64	      /* namespaces of which a request speaks, besides its own */
+#define PUSH_MAX_UNPACKED (64u << 20) /* bytes of the profiles of a request, unpacked */
 /* how old a pushed profile may be; as Pyroscope's limit */
 #define PUSH_MAX_AGE_NS (3600 * NSEC_PER_SEC)
 
@@ -65,6 +66,7 @@ struct pushing {
 	struct ingest_verdict *verdict;
 	size_t nr;	    /* of the profile in its request */
 	size_t n_samples;   /* in the batch */
+	size_t unpacked;    /* bytes of its profiles so far */
 	const char *digest; /* of the request */
 };
 /* Decodes a profile, packed or not, into the batch. Returns 0, or an error: the verdict has it. */

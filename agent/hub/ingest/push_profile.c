@@ -92,11 +92,13 @@ static void put_series(struct batch *b, struct profile *p, const struct push_ser
 		profile_tag(b, p, TAG_LANGUAGE, language);
 }
 
+/* Whether the request is within its limits. What is left out counts, too: it was read. */
 static int check_room(struct pushing *p, const char *path)
 {
 	struct field_error e = {0};
 
-	if (p->batch->n_profiles <= PUSH_MAX_PROFILES && p->n_samples <= PUSH_MAX_SAMPLES &&
+	if (p->nr <= PUSH_MAX_PROFILES && p->unpacked <= PUSH_MAX_UNPACKED &&
+	    p->batch->n_profiles <= PUSH_MAX_PROFILES && p->n_samples <= PUSH_MAX_SAMPLES &&
 	    profile_batch_bytes(p->batch) <= BATCH_MAX_BYTES)
 		return 0;
 	field_error_set(&e, path, "the request has too many profiles, samples or bytes unpacked");
@@ -122,8 +124,13 @@ static int decode(struct pushing *p, const struct push_series *s, const struct p
 					.kind = is_known ? producers[known].kind : FRAME_APP,
 					.label = put_label};
 	struct field_error e = {0};
-	int r = pprof_decode(p->batch, bytes, n, &from, &e);
+	int r;
 
+	p->unpacked += n;
+	r = check_room(p, path);
+	if (r < 0)
+		return r;
+	r = pprof_decode(p->batch, bytes, n, &from, &e);
 	if (r < 0)
 		return ingest_push_wrong(p->verdict, r, &e);
 	for (i = first; i < p->batch->n_profiles; i++) {

@@ -613,6 +613,34 @@ static void too_many_samples_of_a_request(void **state)
 	assert_non_null(strstr(w->body, "raw_profile: the request has too many profiles, samples"));
 }
 
+/* What is not stored takes time all the same: here no type of the profiles is known. */
+static void unknown_profiles_count(void **state)
+{
+	static const struct {
+		int n;
+		size_t bytes; /* of each, unpacked */
+		int status;
+	} cases[] = {{PUSH_MAX_PROFILES, 1, 400},
+		     {PUSH_MAX_PROFILES + 1, 1, 429},
+		     {15, PUSH_MAX_UNPACKED / 16, 400},
+		     {17, PUSH_MAX_UNPACKED / 16 - 100, 429}};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_buf_ struct buf body = {0}, profile = {0}, packed = {0};
+		_cleanup_free_ char *fill = xcalloc(1, cases[i].bytes);
+
+		pb_strings(&profile, (const char *const[]){"", "exceptions", "count", NULL});
+		PB_NUMBERS(&profile, 1, 1, 2);
+		if (cases[i].bytes > 100)
+			pb_bytes(&profile, 15, fill, cases[i].bytes - 100);
+		assert_int_equal(buf_add_gzip(&packed, profile.data, profile.len, 1), 0);
+		make_pushes(&body, &packed, cases[i].n);
+		assert_int_equal(post(w, PUSH_PATH, "application/proto", "Bearer t", &body),
+				 cases[i].status);
+	}
+}
+
 static void a_push_beyond_a_limit(void **state)
 {
 	struct world *w = *state;
@@ -651,6 +679,7 @@ int main(void)
 		TEST(bad_pushes),
 		TEST(too_many_profiles),
 		TEST(too_many_samples_of_a_request),
+		TEST(unknown_profiles_count),
 		TEST(a_push_beyond_a_limit),
 	};
 

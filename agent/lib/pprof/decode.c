@@ -288,6 +288,14 @@ static void decoder_done(struct pprof_decoder *d)
 	free(d->lines);
 }
 
+static bool keeps_some(const struct pprof_decoder *d)
+{
+	for (size_t i = 0; i < d->n_types; i++)
+		if (d->types[i].kept)
+			return true;
+	return false;
+}
+
 int pprof_decode(struct batch *b, const void *p, size_t n, const struct pprof_from *from,
 		 struct field_error *reterr)
 {
@@ -300,5 +308,5 @@ int pprof_decode(struct batch *b, const void *p, size_t n, const struct pprof_fr
 	r = read_tables(&d);
 	if (!r)
 		r = pprof_choose_types(&d);
-	return r ? r : pprof_samples(&d);
+	return r || !keeps_some(&d) ? r : pprof_samples(&d);
 }

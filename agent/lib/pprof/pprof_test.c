@@ -235,6 +235,22 @@ static void what_is_left_out_is_named(void **state)
 }
 
 /* Several lines of a location: the innermost function first, the real one last. */
+/* Nobody would use them. */
+static void samples_of_unknown_types_are_not_read(void **state)
+{
+	_cleanup_buf_ struct buf bytes = {0};
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	const char *const texts[] = {"", "exceptions", "count", NULL};
+
+	(void)state;
+	pb_strings(&bytes, texts);
+	PB_NUMBERS(&bytes, 1, 1, 2);
+	pb_sample(&bytes, (const int64_t[]){99, 0}, (const int64_t[]){1, 0}, 0, 0);
+	b = decode(&bytes, &from);
+	assert_int_equal(b->n_profiles, 0);
+	assert_int_equal(b->n_skipped, 1);
+}
+
 static void inlined_lines(void **state)
 {
 	const char *const texts[] = {"", "cpu", "nanoseconds", "inner", "outer", NULL};
@@ -580,6 +596,7 @@ int main(void)
 		cmocka_unit_test(types_and_units),
 		cmocka_unit_test(samples_become_time),
 		cmocka_unit_test(what_is_left_out_is_named),
+		cmocka_unit_test(samples_of_unknown_types_are_not_read),
 		cmocka_unit_test(inlined_lines),
 		cmocka_unit_test(a_location_without_lines),
 		cmocka_unit_test(ids_of_a_span),
