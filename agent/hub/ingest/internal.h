@@ -44,7 +44,7 @@ struct ingest_request {
 	enum ingest_form form;
 	char *encoding, *peer;
 	struct push *push; /* NULL: the request is OTLP's */
-	struct timer due; /* when a caller of gRPC gives up */
+	struct timer due;  /* when a caller of gRPC gives up */
 	/*
 	 * Who sends: a cluster, a namespace whose program pushes, a node, or an address if the
 	 * token names none of them. NULL: the sender is not known yet
@@ -63,6 +63,7 @@ struct ingest_request {
 	struct ingest_verdict verdict;
 	/* decoded, but not judged: it speaks of namespaces for which the sender's right is asked */
 	struct batch *spoken;
+	bool asks;			/* the answer about these rights has not come; the loop's */
 	size_t n_skipped;		/* profiles that the hub left out although it answers 200 */
 	const char *skipped_for;	/* why these profiles were left out */
 	struct forward_request *onward; /* what goes to the central hub; NULL: nothing does */

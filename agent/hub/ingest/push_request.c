@@ -78,12 +78,28 @@ static void rights_checked(int status, const char *error, void *arg)
 {
 	struct ingest_request *q = arg;
 
+	q->asks = false;
 	if (q->ingest->closed)
 		ingest_end_as(q, 503, "the hub is stopping");
 	else if (status != 200)
 		ingest_end_as(q, status, error);
 	else
 		ingest_turns_add(q);
+}
+
+/*
+ * Whether a decoded batch of this sender waits already: for its rights, or after them for its turn.
+ * Those of one sender come one at a time, because no other limit counts their memory.
+ */
+static bool another_waits(const struct ingest_request *q)
+{
+	const struct ingest_request *other;
+
+	DL_FOREACH (q->ingest->requests, other)
+		if (other != q && (other->asks || (other->waits && other->spoken)) &&
+		    ingest_is_same_sender(other, q))
+			return true;
+	return false;
 }
 
 void ingest_push_ask(struct ingest_request *q)
@@ -96,6 +112,12 @@ void ingest_push_ask(struct ingest_request *q)
 		ingest_end_as(q, 503, "the hub is stopping");
 		return;
 	}
+	if (another_waits(q)) {
+		ingest_no_room(q, "sender", 429,
+			       "another request of this sender waits for its rights");
+		return;
+	}
+	q->asks = true;
 	assert_se(spoken(q, q->spoken, &namespaces, &n) == 0);
 	c->push_rights(q->sender.user, namespaces, n, rights_checked, q, c->auth_arg);
 }

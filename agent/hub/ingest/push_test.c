@@ -27,6 +27,10 @@ struct world {
 	int status, rights_status;
 	bool everywhere;
 	char authorization[64], asked[128];
+	/* it does not answer about rights now; then, who waits for that */
+	bool holds;
+	void (*held)(int status, const char *error, void *arg);
+	void *held_arg;
 	/* the answer */
 	int answer;
 	char type[64], body[1024];
@@ -68,7 +72,13 @@ static void rights(const json_t *user, const char *const *namespaces, size_t n,
 		strcat(w->asked, namespaces[i]);
 		strcat(w->asked, " ");
 	}
-	done(w->rights_status, "no right", done_arg);
+	if (!w->holds) {
+		done(w->rights_status, "no right", done_arg);
+		return;
+	}
+	w->held = done;
+	w->held_arg = done_arg;
+	loop_stop(w->loop, 0);
 }
 
 static int setup(void **state)
@@ -331,6 +341,34 @@ static void rights_in_other_namespaces(void **state)
 	w->everywhere = true;
 	assert_int_equal(push_form(w, "z%7Bnamespace%3Dbank%7D", &profile, NULL, NULL), 403);
 	assert_string_equal(w->asked, "");
+}
+
+/* Decoded profiles wait for the answer about rights: of a sender, one request at a time. */
+static void rights_are_asked_one_at_a_time(void **state)
+{
+	static const char bank[] = "shop%7Bnamespace%3Dbank%7D";
+	struct counter *refused = counter("podflame_ingest_no_room_total", "reason", "sender");
+	uint64_t before = counter_get(refused);
+	struct world *w = *state;
+	_cleanup_buf_ struct buf profile = {0};
+
+	pb_cpu_profile(&profile);
+	w->holds = true;
+	push_form(w, bank, &profile, NULL, NULL);
+	assert_int_equal(w->answer, 0);
+	assert_string_equal(w->asked, "bank ");
+	assert_int_equal(push_form(w, bank, &profile, NULL, NULL), 429);
+	assert_string_equal(w->asked, "");
+	assert_int_equal(counter_get(refused) - before, 1);
+	/* who needs no answer is stored meanwhile */
+	assert_int_equal(push_form(w, "y", &profile, NULL, NULL), 200);
+	w->holds = false;
+	w->answer = 0;
+	w->held(200, NULL, w->held_arg);
+	assert_int_equal(loop_run(w->loop), 0);
+	assert_int_equal(w->answer, 200);
+	assert_int_equal(push_form(w, bank, &profile, NULL, NULL), 200);
+	assert_string_equal(w->asked, "bank ");
 }
 
 static void senders_that_may_not(void **state)
@@ -669,6 +707,7 @@ int main(void)
 		TEST(a_profile_without_a_form),
 		TEST(basic_sign_in),
 		TEST(rights_in_other_namespaces),
+		TEST(rights_are_asked_one_at_a_time),
 		TEST(senders_that_may_not),
 		TEST(bad_requests),
 		TEST(bad_forms),
