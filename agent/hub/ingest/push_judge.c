@@ -80,6 +80,18 @@ static void put_place(struct batch *b, struct profile *p, const char *uid, const
 	put(b, p, "pod_node", node);
 }
 
+/* Kubernetes before 1.30 writes no node into the token: then the hub knows where the pod is. */
+static void judge_own(const struct ingest_config *c, const struct ingest_sender *s, struct batch *b,
+		      struct profile *p)
+{
+	_cleanup_free_ char *node = NULL, *uid = NULL;
+	bool known = !*s->node && pods_where(c->pods, s->ns, s->pod, &node, &uid) &&
+		     str_equal(uid, s->pod_uid);
+
+	put(b, p, "pod", s->pod);
+	put_place(b, p, s->pod_uid, known ? node : s->node);
+}
+
 /* Another pod than the sender's own. The hub may not know it: the namespace trusts the sender. */
 static int judge_other(const struct ingest_config *c, const struct ingest_sender *s,
 		       struct batch *b, struct profile *p, struct ingest_verdict *v)
@@ -114,8 +126,7 @@ static int judge_one(const struct ingest_config *c, const struct ingest_sender *
 	if (check_time(p, v) < 0)
 		return -EINVAL;
 	if (is_own_pod(s, p)) {
-		put(b, p, "pod", s->pod);
-		put_place(b, p, s->pod_uid, s->node);
+		judge_own(c, s, b, p);
 	} else if (judge_other(c, s, b, p, v) < 0) {
 		return -EACCES;
 	}

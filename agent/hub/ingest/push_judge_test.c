@@ -58,6 +58,11 @@ static int teardown(void **state)
 
 static const struct ingest_sender web = {
 	.node = "n1", .ns = "app", .pod = "web-1", .pod_uid = "uid-web"};
+/* tokens of Kubernetes before 1.30; of the second one, the pod is another one of the same name */
+static const struct ingest_sender web_of_old = {
+	.node = "", .ns = "app", .pod = "web-1", .pod_uid = "uid-web"};
+static const struct ingest_sender web_before = {
+	.node = "", .ns = "app", .pod = "web-1", .pod_uid = "uid-before"};
 /* a token of the service account, which Kubernetes made for no pod */
 static const struct ingest_sender gateway = {.node = "", .ns = "app", .pod = "", .pod_uid = ""};
 /* somebody who has taken over node n1 */
@@ -108,6 +113,10 @@ static void where_a_profile_is(void **state)
 		{"the own pod", &web, NULL, NULL, 200, "app", "web-1", "uid-web", "n1"},
 		{"the own pod, by name", &web, "app", "web-1", 200, "app", "web-1", "uid-web",
 		 "n1"},
+		{"the own pod, of a token without a node", &web_of_old, NULL, NULL, 200, "app",
+		 "web-1", "uid-web", "n1"},
+		{"the own pod, which the hub does not know", &web_before, NULL, NULL, 200, "app",
+		 "web-1", "uid-before", NULL},
 		{"another pod of the namespace", &web, NULL, "web-2", 200, "app", "web-2",
 		 "uid-web-2", "n1"},
 		{"a pod of another namespace", &web, "bank", "vault", 200, "bank", "vault",
