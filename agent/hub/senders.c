@@ -174,7 +174,7 @@ void hub_senders_push_auth(const char *authorization, const char *peer,
 	struct senders *s = arg;
 
 	*c = (struct sender_check){.senders = s, .done = done, .done_arg = done_arg};
-	api_gate_check(s->gate, authorization, peer, &send_right, pusher_checked, c);
+	api_gate_check_pusher(s->gate, authorization, peer, &send_right, pusher_checked, c);
 }
 
 void hub_senders_push_rights(const json_t *user, const char *const *namespaces, size_t n,

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "hub/issuers/testissuers.h"
+#include "lib/base/testclock.h"
 #include "lib/kube/testkube.h"
 #include "lib/loop/testtimer.h"
 
@@ -177,15 +178,20 @@ static void test_without_a_token(void **state)
 /* ---- who pushes ---- */
 
 /* Asks about a program that pushes; the API server says whose token it has. */
-static void push_as(const char *user)
+static void push_with(const char *authorization, const char *user)
 {
 	said_done();
-	hub_senders_push_auth("Bearer t", "10.0.0.1", done, &said, senders);
+	hub_senders_push_auth(authorization, "10.0.0.1", done, &said, senders);
 	answer_with(json_pack("{s:b, s:[s], s:{s:s, s:{s:[s], s:[s], s:[s]}}}", "authenticated", 1,
 			      "audiences", "podflame-ingest", "user", "username", user, "extra",
 			      "authentication.kubernetes.io/node-name", "n1",
 			      "authentication.kubernetes.io/pod-name", "web-1",
 			      "authentication.kubernetes.io/pod-uid", "uid-1"));
+}
+
+static void push_as(const char *user)
+{
+	push_with("Bearer t", user);
 }
 
 /* The answer to the next SubjectAccessReview, which must be about this namespace; NULL: all. */
@@ -216,6 +222,56 @@ static void test_a_program_that_pushes(void **state)
 	assert_string_equal(said.pod_uid, "uid-1");
 	assert_string_equal(said.node, "n1");
 	assert_false(said.everywhere || said.hosts);
+}
+
+/* The next pushes of a program, which come each 15 s, cost no question for a minute. */
+static void test_what_is_known_of_a_pusher(void **state)
+{
+	unsigned n;
+
+	(void)state;
+	push_as("system:serviceaccount:app:web");
+	allow_in(NULL, false);
+	allow_in("app", true);
+	n = sent.n;
+	test_clock.asleep_ns = 50 * NSEC_PER_SEC;
+	hub_senders_push_auth("Bearer t", "10.0.0.1", done, &said, senders);
+	test_clock.asleep_ns = 0;
+	assert_int_equal(sent.n, n);
+	assert_int_equal(said.n, 2);
+	assert_int_equal(said.status, 200);
+}
+
+static void agent_known(void)
+{
+	answer_with(json_pack("{s:b, s:[s], s:{s:s}}", "authenticated", 1, "audiences",
+			      "podflame-ingest", "user", "username", "agent"));
+}
+
+/* More programs push than rights of agents are kept. */
+static void test_pushers_leave_what_is_known_of_agents(void **state)
+{
+	enum { MANY = 4096 + 1 };
+
+	(void)state;
+	ask("agent");
+	agent_known();
+	answer_with(json_pack("{s:b}", "allowed", 1)); /* profiles */
+	answer_with(json_pack("{s:b}", "allowed", 1)); /* profiles/host */
+	for (int i = 0; i < MANY; i++) {
+		_cleanup_free_ char *token = xasprintf("Bearer t%d", i),
+				    *user = xasprintf("system:serviceaccount:app:web-%d", i);
+
+		push_with(token, user);
+		allow_in(NULL, false);
+		allow_in("app", true);
+	}
+	/* only whose token it is is asked again */
+	ask("agent");
+	agent_known();
+	assert_int_equal(said.n, 1);
+	assert_int_equal(said.status, 200);
+	assert_true(said.hosts);
 }
 
 static void test_a_program_without_the_right(void **state)
@@ -345,6 +401,8 @@ int main(void)
 		TEST(test_an_agent_of_the_own_cluster),
 		TEST(test_without_a_token),
 		TEST(test_a_program_that_pushes),
+		TEST(test_what_is_known_of_a_pusher),
+		TEST(test_pushers_leave_what_is_known_of_agents),
 		TEST(test_a_program_without_the_right),
 		TEST(test_a_user_that_pushes),
 		TEST(test_who_may_send_everything),

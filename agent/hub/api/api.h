@@ -114,6 +114,12 @@ const char *api_gate_bearer(const char *authorization, const char **ret_error);
 void api_gate_check(struct gate *g, const char *authorization, const char *peer,
 		const struct gate_right *right, gate_fn *fn, void *arg);
 /*
+ * The same of a program that pushes. Most of them have no right in all namespaces: so a "no" is
+ * kept for 60 s, longer than the time between two pushes, and these answers drive out no others.
+ */
+void api_gate_check_pusher(struct gate *g, const char *authorization, const char *peer,
+			   const struct gate_right *right, gate_fn *fn, void *arg);
+/*
  * Whether a user, as in user_info, has a right in each of these namespaces. status: 200; 403, and
  * error names the first one without it; 503. fn is called once, maybe before this function returns.
  */

@@ -11,16 +11,18 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#define MAX_TOKEN_BYTES	     (16 << 10) /* bytes of a bearer token; a longer one is refused */
-#define NODE_CLAIM	     "authentication.kubernetes.io/node-name"
-#define MAX_TOKENS	     4096		 /* tokens in the cache */
-#define MAX_RIGHTS	     4096		 /* rights in all namespaces in the cache */
-#define MAX_NAMESPACES	     65536		 /* rights in one namespace in the cache */
-#define KEEP_NO_NS	     (10 * NSEC_PER_SEC) /* how long a "no" stays in the cache */
-#define KEEP_NO_NAMESPACE_NS (60 * NSEC_PER_SEC) /* of one namespace */
+#define MAX_TOKEN_BYTES (16 << 10) /* bytes of a bearer token; a longer one is refused */
+#define NODE_CLAIM	"authentication.kubernetes.io/node-name"
+#define MAX_TOKENS	4096		    /* tokens in the cache */
+#define MAX_RIGHTS	4096		    /* rights in all namespaces in the cache */
+#define MAX_PUSHERS	16384		    /* such rights of programs that push */
+#define MAX_NAMESPACES	65536		    /* rights in one namespace in the cache */
+#define KEEP_NO_NS	(10 * NSEC_PER_SEC) /* how long a "no" stays in the cache */
+#define KEEP_NO_LONG_NS (60 * NSEC_PER_SEC) /* of one namespace, and of who pushes */
 
 struct gate_call {
 	struct gate *gate;
+	struct reviews *access; /* which of the gate's is asked */
 	const struct gate_right *right;
 	struct sign_in_peer *sign_in; /* NULL: the token is no concern of sign_ins.c */
 	gate_fn *fn;
@@ -188,7 +190,7 @@ static void user_known(const struct auth_verdict *v, void *arg)
 	c->user = xstrdup(json_str_at(v->user, "username", ""));
 	c->info = json_incref((json_t *)v->user);
 	c->node = xstrdup(json_string_value(json_array_get(claim, 0)));
-	api_reviews_ask(c->gate->access, key, strlen(key), object, finish, c);
+	api_reviews_ask(c->access, key, strlen(key), object, finish, c);
 }
 
 /* Whether the API server may be asked about the token. Returns 0, or the status of the refusal. */
@@ -207,8 +209,8 @@ static int admit(struct gate *g, const char *token, const char *peer, struct sig
 	return api_sign_ins_begin(g->sign_ins, peer, ret, ret_error);
 }
 
-void api_gate_check(struct gate *g, const char *authorization, const char *peer,
-		    const struct gate_right *right, gate_fn *fn, void *arg)
+static void check(struct gate *g, struct reviews *access, const char *authorization,
+		  const char *peer, const struct gate_right *right, gate_fn *fn, void *arg)
 {
 	const char *error, *token = api_gate_bearer(authorization, &error);
 	_cleanup_json_ json_t *object = token ? token_review(token, g->config.audiences) : NULL;
@@ -226,9 +228,25 @@ void api_gate_check(struct gate *g, const char *authorization, const char *peer,
 		return;
 	}
 	c = xcalloc(1, sizeof(*c));
-	*c = (struct gate_call){
-		.gate = g, .right = right, .sign_in = sign_in, .fn = fn, .arg = arg};
+	*c = (struct gate_call){.gate = g,
+				.access = access,
+				.right = right,
+				.sign_in = sign_in,
+				.fn = fn,
+				.arg = arg};
 	api_reviews_ask(g->tokens, token, strlen(token), TAKE_PTR(object), user_known, c);
+}
+
+void api_gate_check(struct gate *g, const char *authorization, const char *peer,
+		    const struct gate_right *right, gate_fn *fn, void *arg)
+{
+	check(g, g->access, authorization, peer, right, fn, arg);
+}
+
+void api_gate_check_pusher(struct gate *g, const char *authorization, const char *peer,
+			   const struct gate_right *right, gate_fn *fn, void *arg)
+{
+	check(g, g->pushers, authorization, peer, right, fn, arg);
 }
 
 struct gate *api_gate_new(const struct gate_config *c)
@@ -250,15 +268,18 @@ struct gate *api_gate_new(const struct gate_config *c)
 		.max_kept = MAX_RIGHTS,
 		.keep_no_ns = KEEP_NO_NS,
 	};
-	struct reviews_config namespaces = access;
+	struct reviews_config pushers = access, namespaces = access;
 
 	g->config = *c;
 	g->own_issuer = c->own_token_file ? issuers_of_file(c->own_token_file) : NULL;
 	g->sign_ins = api_sign_ins_new();
 	g->tokens = api_reviews_new(&tokens);
 	g->access = api_reviews_new(&access);
+	pushers.max_kept = MAX_PUSHERS;
+	pushers.keep_no_ns = KEEP_NO_LONG_NS;
+	g->pushers = api_reviews_new(&pushers);
 	namespaces.max_kept = MAX_NAMESPACES;
-	namespaces.keep_no_ns = KEEP_NO_NAMESPACE_NS;
+	namespaces.keep_no_ns = KEEP_NO_LONG_NS;
 	g->namespaces = api_reviews_new(&namespaces);
 	return g;
 }
@@ -273,6 +294,7 @@ struct gate *api_gate_free(struct gate *g, bool answer)
 	 */
 	api_reviews_free(g->tokens, answer);
 	api_reviews_free(g->access, answer);
+	api_reviews_free(g->pushers, answer);
 	api_rights_stop(g, answer);
 	api_sign_ins_free(g->sign_ins);
 	free(g->own_issuer);

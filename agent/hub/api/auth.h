@@ -2,7 +2,7 @@
 /*
  * Private to api/: asks the API server which user a token belongs to (TokenReview) and which rights
  * that user has (SubjectAccessReview). It caches the answers, up to a limit: "yes" for 60 s, "no"
- * for 10 s, of one namespace for 60 s. A request that failed is not cached.
+ * for 10 s, of one namespace or of who pushes for 60 s. A request that failed is not cached.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
  */
 struct auth_verdict {
 	int status;
-	const char *error; /* NULL if status is 200 */
+	const char *error;  /* NULL if status is 200 */
 	const json_t *user; /* TokenReview: status.user */
 };
 typedef void verdict_fn(const struct auth_verdict *v, void *arg);
@@ -29,7 +29,7 @@ struct reviews_config {
 	 */
 	void (*judge)(const json_t *status, struct auth_verdict *v, void *judge_arg);
 	void *judge_arg;
-	unsigned max_kept;   /* reviews in the cache; if it is full, the oldest is removed */
+	unsigned max_kept; /* reviews in the cache; if it is full, the oldest is removed */
 	/*
 	 * if more than half of them are a "no", the oldest of these is removed instead: so made-up
 	 * tokens do not drive out good ones
@@ -46,7 +46,7 @@ struct reviews *api_reviews_free(struct reviews *r, bool answer);
  * returns. Takes ownership of object.
  */
 void api_reviews_ask(struct reviews *r, const void *key, size_t n, json_t *object, verdict_fn *fn,
-		 void *arg);
+		     void *arg);
 /* The status that the cache has for the key; 0: none. */
 int api_reviews_kept(struct reviews *r, const void *key, size_t n);
 /*
@@ -75,8 +75,8 @@ struct gate {
 	struct gate_config config;
 	char *own_issuer; /* NULL: not known */
 	struct sign_ins *sign_ins;
-	/* access: rights in all namespaces; namespaces: those in one */
-	struct reviews *tokens, *access, *namespaces;
+	/* access: rights in all namespaces; pushers: those of who pushes; namespaces: in one */
+	struct reviews *tokens, *access, *pushers, *namespaces;
 	/* rights.c: questions in their order, and how many reviews are under way */
 	struct asking *askings;
 	unsigned n_open;
