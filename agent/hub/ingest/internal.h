@@ -63,7 +63,7 @@ struct ingest_request {
 	struct ingest_verdict verdict;
 	/* decoded, but not judged: it speaks of namespaces for which the sender's right is asked */
 	struct batch *spoken;
-	bool asks;			/* the answer about these rights has not come; the loop's */
+	bool asks; /* the answer about these rights has not come; the loop's */
 	size_t n_skipped;		/* profiles that the hub left out although it answers 200 */
 	const char *skipped_for;	/* why these profiles were left out */
 	struct forward_request *onward; /* what goes to the central hub; NULL: nothing does */

@@ -45,9 +45,9 @@ struct pprof_from {
 };
 /*
  * Adds the profiles to b. Types that podflame does not know, and cumulative ones, are skipped:
- * counted in b->n_skipped, whose reason is "unsupported_type" or "cumulative". Samples are read only
- * if a type is kept. Two types that become one event are refused. -EBADMSG: reterr names the bad
- * field. -E2BIG: a limit is exceeded. After an error, b must not be stored.
+ * counted in b->n_skipped, whose reason is "unsupported_type" or "cumulative". Samples are read
+ * only if a type is kept. Two types that become one event are refused. -EBADMSG: reterr names the
+ * bad field. -E2BIG: a limit is exceeded. After an error, b must not be stored.
  */
 int pprof_decode(struct batch *b, const void *p, size_t n, const struct pprof_from *from,
 		 struct field_error *reterr);
