@@ -126,7 +126,8 @@ share_a_connection() {
     done
 }
 wait_check 10 "each agent has one connection with the API server" share_a_connection
-check "... by HTTP/2" grep -qE '^podflame_http2_client_total\{event="connected"\} [1-9]' "$W/metrics"
+check "... by HTTP/2" \
+    grep -qE '^podflame_http2_client_total\{event="connected"\} [1-9]' "$W/metrics"
 hub /metrics >"$W/metrics" || true
 check "hub: stalls, mailboxes, cost by stage" has_metrics "$W/metrics" "${process[@]}" \
     podflame_store_healthy podflame_ingest_requests_total

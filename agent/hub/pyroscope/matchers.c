@@ -262,16 +262,6 @@ static void add_label(struct pyroscope_matchers *to, const struct condition *c,
 		to->where = pyroscope_and(to->where, leaf(PRED_FALSE, NULL, NULL, 0));
 }
 
-/* Profiles have the label. */
-static struct predicate *has_label(const struct pyroscope_label *l)
-{
-	struct predicate *p = NULL;
-
-	for (size_t i = 0; l->tags[i]; i++)
-		p = join(PRED_OR, p, leaf(PRED_NOT_NULL, l->tags[i], NULL, 0));
-	return p ?: leaf(PRED_FALSE, NULL, NULL, 0);
-}
-
 /*
  * ".*", which dashboards send for "All", and ".+": a store would read all values to match them.
  * false: the matcher is another one.
@@ -280,15 +270,16 @@ static bool add_any(struct pyroscope_matchers *to, const struct matcher *m,
 		    const struct pyroscope_label *l)
 {
 	const bool all = streq(m->value, ".*"), not = m->op == MATCH_NOT_REGEXP;
-	struct predicate *p;
+	char *empty[] = {(char *)(uintptr_t) ""};
+	const struct condition has = {
+		.negative = !not, .takes_missing = true, .values = empty, .n_values = 1};
 
 	if ((!all && !streq(m->value, ".+")) || (!not &&m->op != MATCH_REGEXP))
 		return false;
-	if (all)
-		p = not ? leaf(PRED_FALSE, NULL, NULL, 0) : NULL;
-	else
-		p = not ? pyroscope_label_is(l, NULL) : has_label(l);
-	to->where = pyroscope_and(to->where, p);
+	if (!all)
+		add_label(to, &has, l);
+	else if (not )
+		to->where = pyroscope_and(to->where, leaf(PRED_FALSE, NULL, NULL, 0));
 	return true;
 }
 

@@ -71,10 +71,14 @@ static const struct {
 	/* any value: none is read */
 	{"{pod=~\".*\"}", ALL ": "},
 	{"{pod!~\".*\"}", ALL ": FALSE"},
-	{"{pod=~\".+\"}", ALL ": pod NOT NULL"},
-	{"{pod!~\".+\"}", ALL ": pod IS NULL"},
-	{"{service_name=~\".+\"}", ALL ": (pod_group NOT NULL OR app_service NOT NULL)"},
-	{"{service_name!~\".+\"}", ALL ": (pod_group IS NULL AND app_service IS NULL)"},
+	{"{pod=~\".+\"}", ALL ": (pod!='' AND pod NOT NULL)"},
+	{"{pod!~\".+\"}", ALL ": (pod='' OR pod IS NULL)"},
+	{"{service_name=~\".+\"}",
+	 ALL ": ((pod_group!='' AND pod_group NOT NULL AND pod_group NOT NULL) OR (app_service!='' "
+	     "AND app_service NOT NULL AND pod_group IS NULL))"},
+	{"{service_name!~\".+\"}",
+	 ALL ": (((pod_group='' OR pod_group IS NULL) AND pod_group NOT NULL) OR ((app_service='' "
+	     "OR app_service IS NULL) AND pod_group IS NULL))"},
 	{"{none=~\".*\",node=\"n\"}", ALL ": pod_node='n'"},
 	{"{none=~\".+\"}", ALL ": FALSE"},
 	{"{none!~\".+\"}", ALL ": "},

@@ -24,7 +24,7 @@ struct tls {
 	unsigned n_refs;
 };
 
-/* tls.c: the name, or the IP address, that the peer's certificate must have; also sends the name. */
+/* tls.c: the name or IP address that the peer's certificate must have; also sends the name. */
 int tls_set_verified_name(SSL *ssl, const char *host);
 
 /* `closed` is the last callback. Each callback may free the connection. */
