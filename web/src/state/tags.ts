@@ -91,7 +91,7 @@ export function offeredGroups(
 const others = [
   'pod_group_type', 'pod_gpu', 'unverified', 'container_id', 'container_pid', 'process_id',
   'process_start_time', 'cpu', 'time', 'profile_language_type', 'profile_value_unit',
-  'profile_id', 'sample_id',
+  'profile_id', 'sample_id', 'producer', 'session_id',
 ];
 
 const ofEvents = [
@@ -111,5 +111,11 @@ export const labelTags = (names: string[]): Tag[] =>
 export const labelOf = (tag: string): string =>
   tag.startsWith(LABEL) ? tag.slice(LABEL.length) : '';
 
+/** Behind it comes the name of any label of a profile that a program pushed. */
+const PUSHED_LABEL = 'label.';
+
 /** Whether the hub stores a tag of this name. */
-export const isStored = (name: string): boolean => stored.has(name) || labelOf(name) !== '';
+export const isStored = (name: string): boolean =>
+  stored.has(name) ||
+  labelOf(name) !== '' ||
+  (name.startsWith(PUSHED_LABEL) && name !== PUSHED_LABEL);
