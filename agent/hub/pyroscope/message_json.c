@@ -31,22 +31,6 @@ void pyroscope_json_name(const struct pyroscope_field *f, char ret[static FIELD_
 	ret[n] = '\0';
 }
 
-static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
-{
-	uint64_t v = 0;
-
-	for (unsigned i = 0; i < 10 && *p < end; i++) {
-		uint8_t b = *(*p)++;
-
-		v |= (uint64_t)(b & 0x7f) << (7 * i);
-		if (b & 0x80)
-			continue;
-		*ret = v;
-		return true;
-	}
-	return false;
-}
-
 static bool read_fixed(const uint8_t **p, const uint8_t *end, size_t n, uint64_t *ret)
 {
 	if ((size_t)(end - *p) < n)
@@ -62,12 +46,12 @@ static bool read_token(const uint8_t *p, const uint8_t *end, struct token *ret)
 	uint64_t tag;
 	bool ok;
 
-	if (!read_varint(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
+	if (!varint_read(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
 		return false;
 	*ret = (struct token){.number = (uint32_t)(tag >> 3), .type = (enum wire_type)(tag & 7)};
 	switch (ret->type) {
 	case WIRE_VARINT:
-		ok = read_varint(&p, end, &ret->v);
+		ok = varint_read(&p, end, &ret->v);
 		break;
 	case WIRE_64:
 		ok = read_fixed(&p, end, 8, &ret->v);
@@ -76,7 +60,7 @@ static bool read_token(const uint8_t *p, const uint8_t *end, struct token *ret)
 		ok = read_fixed(&p, end, 4, &ret->v);
 		break;
 	case WIRE_LEN:
-		ok = read_varint(&p, end, &ret->v) && ret->v <= (size_t)(end - p);
+		ok = varint_read(&p, end, &ret->v) && ret->v <= (size_t)(end - p);
 		ret->payload = p;
 		p += ok ? ret->v : 0;
 		break;
@@ -203,7 +187,7 @@ static int put_packed(const struct pyroscope_field *f, const struct token *t, bo
 
 	while (p < end) {
 		if (!(f->type == PYROSCOPE_DOUBLE ? read_fixed(&p, end, 8, &v)
-						  : read_varint(&p, end, &v)))
+						  : varint_read(&p, end, &v)))
 			return wrong(f, reterr, "bad protobuf");
 		buf_puts(out, *any ? "," : "");
 		put_number(f, v, out);

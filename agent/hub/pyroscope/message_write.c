@@ -60,32 +60,13 @@ void pyroscope_put_bytes(struct pyroscope_writer *w, const char *field, const vo
 	put_sized(w, field_of(w, field, 1u << PYROSCOPE_BYTES), p, n);
 }
 
-/* The length of the valid UTF-8 at the beginning. */
-static size_t valid(const char *s)
-{
-	const char *at = s;
-
-	for (size_t n; *at && (n = utf8_len(at)); at += n)
-		;
-	return (size_t)(at - s);
-}
-
 void pyroscope_put_text(struct pyroscope_writer *w, const char *field, const char *s)
 {
 	const struct pyroscope_field *f = field_of(w, field, 1u << PYROSCOPE_TEXT);
-	_cleanup_buf_ struct buf b = {0};
-	size_t n = valid(s);
+	_cleanup_free_ char *repaired = utf8_repaired(s);
 
-	if (!s[n]) {
-		put_sized(w, f, s, n);
-		return;
-	}
-	for (; s[n]; s += n + 1, n = valid(s)) {
-		buf_add(&b, s, n);
-		buf_puts(&b, UTF8_REPLACEMENT);
-	}
-	buf_add(&b, s, n);
-	put_sized(w, f, b.data, b.len);
+	s = repaired ?: s;
+	put_sized(w, f, s, strlen(s));
 }
 
 #define INTEGERS                                                                                   \

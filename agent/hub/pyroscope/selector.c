@@ -44,25 +44,6 @@ static bool take(struct selector_parser *p, const char *word)
 
 /* ---- texts ---- */
 
-static void put_utf8(struct buf *b, uint32_t c)
-{
-	if (c < 0x80) {
-		buf_putc(b, (char)c);
-	} else if (c < 0x800) {
-		buf_putc(b, (char)(0xc0 | c >> 6));
-		buf_putc(b, (char)(0x80 | (c & 0x3f)));
-	} else if (c < 0x10000) {
-		buf_putc(b, (char)(0xe0 | c >> 12));
-		buf_putc(b, (char)(0x80 | (c >> 6 & 0x3f)));
-		buf_putc(b, (char)(0x80 | (c & 0x3f)));
-	} else {
-		buf_putc(b, (char)(0xf0 | c >> 18));
-		buf_putc(b, (char)(0x80 | (c >> 12 & 0x3f)));
-		buf_putc(b, (char)(0x80 | (c >> 6 & 0x3f)));
-		buf_putc(b, (char)(0x80 | (c & 0x3f)));
-	}
-}
-
 /* Reads n digits of a base. */
 static bool read_digits(const char **at, unsigned n, unsigned base, uint32_t *ret)
 {
@@ -98,7 +79,7 @@ static bool read_escape(const char **at, struct buf *out)
 	    (v >= 0xd800 && v < 0xe000))
 		return false;
 	if (n > 3)
-		put_utf8(out, v);
+		buf_put_utf8(out, v);
 	else
 		buf_putc(out, (char)v);
 	return v < 256 || n > 3;

@@ -20,12 +20,12 @@
 #include <string.h>
 #include <sys/types.h>
 
-#define NSEC_PER_SEC 1000000000ULL
-#define NSEC_PER_MSEC 1000000ULL
-#define USEC_PER_SEC 1000000ULL
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define NSEC_PER_SEC   1000000000ULL
+#define NSEC_PER_MSEC  1000000ULL
+#define USEC_PER_SEC   1000000ULL
+#define ARRAY_SIZE(a)  (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)      ((a) < (b) ? (a) : (b))
+#define MAX(a, b)      ((a) > (b) ? (a) : (b))
 #define _printf_(f, a) __attribute__((format(printf, f, a)))
 
 /* ---- assertions ----------------------------------------------------------- */
@@ -69,19 +69,19 @@ void out_of_memory(void) __attribute__((noreturn));
 void *xmalloc(size_t n_bytes);
 void *xcalloc(size_t n, size_t size);
 void *xrealloc(void *p, size_t n_bytes);
-char *xstrdup(const char *s);	      /* NULL gives NULL */
+char *xstrdup(const char *s); /* NULL gives NULL */
 char *xstrndup(const char *s, size_t n);
 void *xmemdup(const void *p, size_t n_bytes);
 char *xasprintf(const char *fmt, ...) _printf_(1, 2);
 
 /* _cleanup_(f): calls f(&variable) when the variable goes out of scope. */
-#define _cleanup_(f) __attribute__((cleanup(f)))
-#define _cleanup_free_ _cleanup_(freep)
+#define _cleanup_(f)	__attribute__((cleanup(f)))
+#define _cleanup_free_	_cleanup_(freep)
 #define _cleanup_close_ _cleanup_(closep)
-#define _cleanup_json_ _cleanup_(json_decrefp_)
-#define _cleanup_buf_ _cleanup_(buf_done)
-void freep(void *p);		      /* p is a T ** */
-void closep(int *fd);		      /* does nothing if *fd is -1 */
+#define _cleanup_json_	_cleanup_(json_decrefp_)
+#define _cleanup_buf_	_cleanup_(buf_done)
+void freep(void *p);  /* p is a T ** */
+void closep(int *fd); /* does nothing if *fd is -1 */
 void json_decrefp_(json_t **j);
 
 #define TAKE_PTR(p)                                                                                \
@@ -104,7 +104,7 @@ void json_decrefp_(json_t **j);
 #define GROW(items, n, cap)                                                                        \
 	do {                                                                                       \
 		if ((n) == (cap)) {                                                                \
-			(cap) = (cap) ? (cap) * 2 : 8;                                             \
+			(cap) = (cap) ? (cap)*2 : 8;                                               \
 			(items) = xrealloc((items), (cap) * sizeof(*(items)));                     \
 		}                                                                                  \
 	} while (0)
@@ -135,12 +135,13 @@ struct buf {
 
 void buf_init(struct buf *b, size_t max_bytes);
 void buf_done(struct buf *b);
-void buf_reset(struct buf *b);			   /* empties, keeps the memory, clears failed */
+void buf_reset(struct buf *b);			     /* empties, keeps the memory, clears failed */
 int buf_add(struct buf *b, const void *p, size_t n); /* 0 or -E2BIG */
 int buf_puts(struct buf *b, const char *s);
 int buf_putc(struct buf *b, char c);
+int buf_put_utf8(struct buf *b, uint32_t c); /* c: at most 0x10ffff, no surrogate */
 int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
-void buf_consume(struct buf *b, size_t n);	   /* drops n bytes from the front */
+void buf_consume(struct buf *b, size_t n); /* drops n bytes from the front */
 /*
  * Returns the content ("" if there is none) and leaves the buffer empty. The caller frees the
  * content.
@@ -171,7 +172,7 @@ static inline bool streq(const char *a, const char *b)
 {
 	return strcmp(a, b) == 0;
 }
-bool str_equal(const char *a, const char *b);	   /* NULL equals only NULL */
+bool str_equal(const char *a, const char *b); /* NULL equals only NULL */
 bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
@@ -180,6 +181,11 @@ bool str_has_suffix(const char *s, const char *suffix);
  * valid character, and 1 at the end of s.
  */
 size_t utf8_len(const char *s);
+/*
+ * Returns NULL if s is UTF-8, else a copy in which U+FFFD stands for each wrong byte. The caller
+ * frees the copy.
+ */
+char *utf8_repaired(const char *s);
 /*
  * The length in bytes of the longest prefix of s with at most max bytes and only whole characters.
  */
@@ -196,6 +202,11 @@ int str_to_u64(const char *s, uint64_t max, uint64_t *ret_value);
  * its nanoseconds do not fit into 64 bits.
  */
 int str_to_duration_ns(const char *s, uint64_t *ret_ns);
+/*
+ * Reads a number of Protocol Buffers, and advances *p. Returns false if it does not end before
+ * `end`, or has more than 64 bits.
+ */
+bool varint_read(const uint8_t **p, const uint8_t *end, uint64_t *ret);
 void hex_encode(const void *bytes, size_t n, char *out); /* out: 2n+1 bytes */
 int hex_decode(const char *hex, size_t max_bytes, uint8_t *out, size_t *ret_n);
 /*
@@ -262,18 +273,18 @@ bool url_is_loopback(const char *host);
 enum log_level { LOG_ERR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 void log_set_level(enum log_level level);
 void log_line(enum log_level level, const char *fmt, ...) _printf_(2, 3);
-#define log_err(...) log_line(LOG_ERR, __VA_ARGS__)
-#define log_warn(...) log_line(LOG_WARN, __VA_ARGS__)
-#define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
+#define log_err(...)   log_line(LOG_ERR, __VA_ARGS__)
+#define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
 
 /* ---- time ------------------------------------------------------------------- */
 
-uint64_t now_wall_ns(void);	/* CLOCK_REALTIME */
-uint64_t now_mono_ns(void);	/* CLOCK_MONOTONIC */
-uint64_t now_boot_ns(void);	/* CLOCK_BOOTTIME, the clock of BPF's bpf_ktime_get_boot_ns() */
-uint64_t thread_cpu_ns(void);	/* CPU time of the calling thread */
-uint64_t own_cpu_ns(void);	/* CPU time of all threads of this process */
+uint64_t now_wall_ns(void);   /* CLOCK_REALTIME */
+uint64_t now_mono_ns(void);   /* CLOCK_MONOTONIC */
+uint64_t now_boot_ns(void);   /* CLOCK_BOOTTIME, the clock of BPF's bpf_ktime_get_boot_ns() */
+uint64_t thread_cpu_ns(void); /* CPU time of the calling thread */
+uint64_t own_cpu_ns(void);    /* CPU time of all threads of this process */
 /*
  * How long a thread of this process could run, but had no CPU (/proc/PID/task/TID/schedstat, the
  * second number). false: there is no such thread, or the kernel does not count this.
@@ -291,7 +302,7 @@ int time_parse(const char *s, uint64_t *ret_wall_ns);
  * for which stat() gives the size 0.
  */
 int file_read(int dirfd, const char *path, size_t max_bytes, char **ret_data, size_t *ret_n);
-const char *file_error_text(int error);	/* a text for an error of file_read */
+const char *file_error_text(int error); /* a text for an error of file_read */
 /* Writes path.tmp, calls fsync() on it, and renames it to path. */
 int file_write_atomic(const char *path, const void *data, size_t n, mode_t mode);
 int mkdir_parents(const char *path, mode_t mode);
@@ -300,7 +311,7 @@ int fd_write_all(int fd, const void *data, size_t n);
 /* ---- random --------------------------------------------------------------------- */
 
 void random_bytes(void *p, size_t n);
-uint64_t random_below(uint64_t bound);	/* 0 .. bound-1; bound > 0 */
+uint64_t random_below(uint64_t bound); /* 0 .. bound-1; bound > 0 */
 
 /* ---- counters: what was lost and why ---------------------------------------------- */
 
@@ -350,7 +361,7 @@ struct yaml_doc;
 int yaml_parse(const char *text, size_t n, struct yaml_doc **ret, struct field_error *reterr);
 /* Not yaml_free: libyaml exports that name. */
 struct yaml_doc *yaml_doc_free(struct yaml_doc *d);
-const json_t *yaml_root(const struct yaml_doc *d);		/* borrowed */
+const json_t *yaml_root(const struct yaml_doc *d); /* borrowed */
 int yaml_position(const struct yaml_doc *d, const char *path, unsigned *ret_line,
 		  unsigned *ret_column);
 /* Parses all documents of a text into a JSON array; for manifests and test cases. */

@@ -684,9 +684,43 @@ static void test_assertion_says_where_and_aborts(void **state)
 	assert_aborts(asserts_two, &three, ": assertion failed: *(const int *)arg == 2");
 }
 
+static void test_utf8_is_repaired(void **state)
+{
+	_cleanup_free_ char *cut = utf8_repaired("a\xc3"), *two = utf8_repaired("\xff\xfe"
+										"b");
+	_cleanup_buf_ struct buf b = {0};
+
+	(void)state;
+	assert_null(utf8_repaired("n\xc3\xa4"));
+	assert_string_equal(cut, "a" UTF8_REPLACEMENT);
+	assert_string_equal(two, UTF8_REPLACEMENT UTF8_REPLACEMENT "b");
+	buf_put_utf8(&b, 'a');
+	buf_put_utf8(&b, 0xe4);
+	buf_put_utf8(&b, 0x20ac);
+	buf_put_utf8(&b, 0x1f40d);
+	assert_string_equal(b.data, "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x90\x8d");
+}
+
+static void test_varints(void **state)
+{
+	static const uint8_t bytes[] = {0x96, 1,    0xff, 0xff, 0xff, 0xff, 0xff,
+					0xff, 0xff, 0xff, 0xff, 1,    0x80};
+	static const uint8_t over[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2};
+	const uint8_t *p = bytes, *end = bytes + sizeof(bytes), *q = over;
+	uint64_t v;
+
+	(void)state;
+	assert_true(varint_read(&p, end, &v) && v == 150);
+	assert_true(varint_read(&p, end, &v) && v == UINT64_MAX);
+	assert_false(varint_read(&p, end, &v)); /* cut */
+	assert_false(varint_read(&q, over + sizeof(over), &v));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_utf8_is_repaired),
+		cmocka_unit_test(test_varints),
 		cmocka_unit_test(test_memory_of_json),
 		cmocka_unit_test(test_what_is_kept_of_json),
 		cmocka_unit_test(test_buf_keeps_its_limit),

@@ -81,6 +81,24 @@ int buf_putc(struct buf *b, char c)
 	return buf_add(b, &c, 1);
 }
 
+int buf_put_utf8(struct buf *b, uint32_t c)
+{
+	if (c < 0x80)
+		return buf_putc(b, (char)c);
+	if (c < 0x800) {
+		buf_putc(b, (char)(0xc0 | c >> 6));
+	} else {
+		if (c < 0x10000) {
+			buf_putc(b, (char)(0xe0 | c >> 12));
+		} else {
+			buf_putc(b, (char)(0xf0 | (c >> 18 & 7)));
+			buf_putc(b, (char)(0x80 | (c >> 12 & 0x3f)));
+		}
+		buf_putc(b, (char)(0x80 | (c >> 6 & 0x3f)));
+	}
+	return buf_putc(b, (char)(0x80 | (c & 0x3f)));
+}
+
 int buf_printf(struct buf *b, const char *fmt, ...)
 {
 	char small[256];

@@ -51,6 +51,26 @@ size_t utf8_cut(const char *s, size_t max)
 	return n;
 }
 
+char *utf8_repaired(const char *s)
+{
+	struct buf b = {0};
+	const char *p = s;
+	size_t n;
+
+	while (*p && (n = utf8_len(p)))
+		p += n;
+	if (!*p)
+		return NULL;
+	for (p = s; *p; p += n ? n : 1) {
+		n = utf8_len(p);
+		if (n)
+			buf_add(&b, p, n);
+		else
+			buf_puts(&b, UTF8_REPLACEMENT);
+	}
+	return buf_steal(&b);
+}
+
 char *utf8_shorten(const char *s, size_t max)
 {
 	return strnlen(s, max + 1) <= max ? xstrdup(s)
@@ -291,4 +311,24 @@ int field_error_set(struct field_error *err, const char *path, const char *fmt, 
 	vsnprintf(err->reason, sizeof(err->reason), fmt, ap);
 	va_end(ap);
 	return -EINVAL;
+}
+
+#define VARINT_BYTES 10
+
+bool varint_read(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	for (unsigned i = 0; i < VARINT_BYTES && *p < end; i++) {
+		uint8_t byte = *(*p)++;
+
+		if (i == VARINT_BYTES - 1 && byte > 1)
+			break; /* more than 64 bits */
+		v |= (uint64_t)(byte & 0x7f) << (7 * i);
+		if (byte < 0x80) {
+			*ret = v;
+			return true;
+		}
+	}
+	return false;
 }

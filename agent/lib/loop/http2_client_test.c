@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "lib/loop/conn.h"
+#include "lib/loop/http_client_private.h"
 #include "lib/loop/testserver.h"
 
 #define N_AT_ONCE 5
@@ -260,10 +260,22 @@ static void goaway(void **state)
 	assert_int_equal(ts_http2.n_conns, 2);
 }
 
+/* Whether the second request waits for room on the connection; if not, asks again soon. */
+static bool it_waits(struct fixture *f, void (*again)(void *arg))
+{
+	const struct http_call *c = f->asked[1].call;
+
+	if (!c->session)
+		timer_set(f->loop, &f->later, NSEC_PER_MSEC, again, f);
+	assert_false(c->on_wire);
+	return c->session;
+}
+
 static void server_goes_away(void *arg)
 {
-	(void)arg;
-	ts_http2.goes_away = true;
+	struct fixture *f = arg;
+
+	ts_http2.goes_away = it_waits(f, server_goes_away);
 }
 
 static void asks_for_one_more(struct asked *a)
@@ -276,7 +288,7 @@ static void asks_for_one_more(struct asked *a)
 		 (struct http_request){
 			 .method = "POST", .path = "/size", .body = "abc", .body_bytes = 3});
 	f->n_wanted = 1; /* the first one has no end */
-	timer_set(f->loop, &f->later, 50 * NSEC_PER_MSEC, server_goes_away, f);
+	server_goes_away(f);
 }
 
 /* The server allows no more streams, so this request has not been sent when GOAWAY comes. */
@@ -296,6 +308,8 @@ static void cancels_second(void *arg)
 {
 	struct fixture *f = arg;
 
+	if (!it_waits(f, cancels_second))
+		return;
 	http_cancel(TAKE_PTR(f->asked[1].call));
 	http_cancel(TAKE_PTR(f->asked[0].call));
 	ask(f, 2, "/x");
@@ -309,7 +323,7 @@ static void asks_and_cancels(struct asked *a)
 	if (f->asked[1].f)
 		return;
 	ask(f, 1, "/x");
-	timer_set(f->loop, &f->later, 50 * NSEC_PER_MSEC, cancels_second, f);
+	cancels_second(f);
 }
 
 /* A request that waits for room on the connection is cancelled there, too. */

@@ -116,26 +116,6 @@ static bool read_hex4(struct json *j, uint32_t *ret)
 	return true;
 }
 
-static void put_utf8(struct buf *b, uint32_t c)
-{
-	if (c < 0x80) {
-		buf_putc(b, (char)c);
-		return;
-	}
-	if (c < 0x800) {
-		buf_putc(b, (char)(0xc0 | c >> 6));
-	} else {
-		if (c < 0x10000) {
-			buf_putc(b, (char)(0xe0 | c >> 12));
-		} else {
-			buf_putc(b, (char)(0xf0 | c >> 18));
-			buf_putc(b, (char)(0x80 | (c >> 12 & 0x3f)));
-		}
-		buf_putc(b, (char)(0x80 | (c >> 6 & 0x3f)));
-	}
-	buf_putc(b, (char)(0x80 | (c & 0x3f)));
-}
-
 /* Half of a surrogate pair without the other one is U+FFFD. */
 static void read_unicode(struct json *j, struct buf *to)
 {
@@ -154,7 +134,7 @@ static void read_unicode(struct json *j, struct buf *to)
 		else
 			j->p = back;
 	}
-	put_utf8(to, c >= 0xd800 && c < 0xe000 ? 0xfffd : c);
+	buf_put_utf8(to, c >= 0xd800 && c < 0xe000 ? 0xfffd : c);
 }
 
 static void read_escape(struct json *j, struct buf *to)

@@ -18,35 +18,19 @@ struct wire_walk {
 	struct field_error *err;
 };
 
-static bool read_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
-{
-	uint64_t v = 0;
-
-	for (unsigned i = 0; i < 10 && *p < end; i++) {
-		uint8_t b = *(*p)++;
-
-		v |= (uint64_t)(b & 0x7f) << (7 * i);
-		if (b & 0x80)
-			continue;
-		*ret = v;
-		return true;
-	}
-	return false;
-}
-
 const char *otlp_wire_token(const uint8_t *p, const uint8_t *end, struct wire_token *ret)
 {
 	uint64_t tag, n = 0;
 
 	ret->number = 0; /* so that an error does not name the field before */
-	if (!read_varint(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
+	if (!varint_read(&p, end, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
 		return "bad field tag";
 	*ret = (struct wire_token){.number = (uint32_t)(tag >> 3),
 				   .type = (enum wire_type)(tag & 7)};
 	ret->payload = p;
 	switch (ret->type) {
 	case WIRE_VARINT:
-		if (!read_varint(&p, end, &n))
+		if (!varint_read(&p, end, &n))
 			return "bad varint";
 		n = 0;
 		break;
@@ -57,7 +41,7 @@ const char *otlp_wire_token(const uint8_t *p, const uint8_t *end, struct wire_to
 		n = 4;
 		break;
 	case WIRE_LEN:
-		if (!read_varint(&p, end, &n))
+		if (!varint_read(&p, end, &n))
 			return "bad length";
 		ret->payload = p;
 		break;

@@ -2,8 +2,7 @@
 /* See wire.h. */
 #include "lib/pprof/wire.h"
 
-#define VARINT_BYTES 10
-#define MAX_NUMBER   ((1u << 29) - 1)
+#define MAX_NUMBER ((1u << 29) - 1)
 
 struct pprof_wire pprof_wire_of(const void *p, size_t n)
 {
@@ -13,24 +12,6 @@ struct pprof_wire pprof_wire_of(const void *p, size_t n)
 size_t pprof_wire_left(const struct pprof_wire *w)
 {
 	return (size_t)(w->end - w->p);
-}
-
-static int read_varint(struct pprof_wire *w, uint64_t *ret)
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 0; i < VARINT_BYTES && w->p < w->end; i++) {
-		uint8_t byte = *w->p++;
-
-		if (i == VARINT_BYTES - 1 && byte > 1)
-			break; /* more than 64 bits */
-		value |= (uint64_t)(byte & 0x7f) << (7 * i);
-		if (byte < 0x80) {
-			*ret = value;
-			return 0;
-		}
-	}
-	return -EBADMSG;
 }
 
 static int read_fixed(struct pprof_wire *w, size_t n, uint64_t *ret)
@@ -48,7 +29,7 @@ static int read_fixed(struct pprof_wire *w, size_t n, uint64_t *ret)
 static int read_bytes(struct pprof_wire *w, struct pprof_wire *ret)
 {
 	uint64_t n;
-	int r = read_varint(w, &n);
+	int r = varint_read(&w->p, w->end, &n) ? 0 : -EBADMSG;
 
 	if (r < 0 || n > pprof_wire_left(w))
 		return -EBADMSG;
@@ -65,13 +46,13 @@ int pprof_wire_next(struct pprof_wire *w, struct pprof_field *ret)
 
 	if (w->p == w->end)
 		return 0;
-	if (read_varint(w, &key) < 0 || key >> 3 == 0 || key >> 3 > MAX_NUMBER)
+	if (!varint_read(&w->p, w->end, &key) || key >> 3 == 0 || key >> 3 > MAX_NUMBER)
 		return -EBADMSG;
 	f.number = (uint32_t)(key >> 3);
 	f.type = (enum pprof_wire_type)(key & 7);
 	switch (f.type) {
 	case WIRE_VARINT:
-		r = read_varint(w, &f.value);
+		r = varint_read(&w->p, w->end, &f.value) ? 0 : -EBADMSG;
 		break;
 	case WIRE_FIXED64:
 		r = read_fixed(w, 8, &f.value);
@@ -100,5 +81,5 @@ int pprof_wire_number(const struct pprof_field *f, struct pprof_wire *w, uint64_
 	}
 	if (w->p == w->end)
 		return 0;
-	return read_varint(w, ret) < 0 ? -EBADMSG : 1;
+	return varint_read(&w->p, w->end, ret) ? 1 : -EBADMSG;
 }

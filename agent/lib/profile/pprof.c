@@ -119,33 +119,15 @@ static int count_memory(struct writer *w)
 			       &w->n_counted);
 }
 
-static bool is_utf8(const char *s)
-{
-	size_t n;
-
-	while (*s && (n = utf8_len(s)))
-		s += n;
-	return !*s;
-}
-
 /*
  * Interns a text of the file. Texts are UTF-8: Go's readers refuse a file with another one, such as
  * a thread's name that the kernel has cut inside of a character.
  */
 static const char *intern_text(struct writer *w, const char *s)
 {
-	_cleanup_buf_ struct buf b = {0};
+	_cleanup_free_ char *repaired = utf8_repaired(s);
 
-	if (is_utf8(s))
-		return profile_batch_str(w->words, s);
-	for (size_t n; *s; s += n ? n : 1) {
-		n = utf8_len(s);
-		if (n)
-			buf_add(&b, s, n);
-		else
-			buf_puts(&b, UTF8_REPLACEMENT);
-	}
-	return profile_batch_str(w->words, b.data);
+	return profile_batch_str(w->words, repaired ?: s);
 }
 
 static uint64_t string_index(struct writer *w, const char *s)

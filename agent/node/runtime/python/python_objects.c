@@ -18,25 +18,6 @@
 #define STATE_COMPACT(state) ((state) >> 5 & 1)
 #define STATE_ASCII(state)   ((state) >> 6 & 1)
 
-static void put_utf8(struct buf *b, uint32_t c)
-{
-	if (c < 0x80) {
-		buf_putc(b, (char)c);
-	} else if (c < 0x800) {
-		buf_putc(b, (char)(0xc0 | c >> 6));
-		buf_putc(b, (char)(0x80 | (c & 0x3f)));
-	} else if (c < 0x10000) {
-		buf_putc(b, (char)(0xe0 | c >> 12));
-		buf_putc(b, (char)(0x80 | (c >> 6 & 0x3f)));
-		buf_putc(b, (char)(0x80 | (c & 0x3f)));
-	} else {
-		buf_putc(b, (char)(0xf0 | (c >> 18 & 7)));
-		buf_putc(b, (char)(0x80 | (c >> 12 & 0x3f)));
-		buf_putc(b, (char)(0x80 | (c >> 6 & 0x3f)));
-		buf_putc(b, (char)(0x80 | (c & 0x3f)));
-	}
-}
-
 /*
  * Converts characters of 1, 2 or 4 bytes to UTF-8. Surrogates and NUL become U+FFFD.
  * elf_text_clean() replaces other characters later.
@@ -50,7 +31,7 @@ static char *utf8_of(const uint8_t *data, size_t n, unsigned kind)
 		uint32_t c = 0;
 
 		memcpy(&c, data + i * kind, kind);
-		put_utf8(&b, !c || c > 0x10ffff || c >> 11 == 0xd800 >> 11 ? 0xfffd : c);
+		buf_put_utf8(&b, !c || c > 0x10ffff || c >> 11 == 0xd800 >> 11 ? 0xfffd : c);
 	}
 	return buf_steal(&b);
 }
