@@ -106,14 +106,7 @@ static int put_stacks(struct connect_job *j, const struct stacks_query *q)
 
 static int render(struct connect_job *j)
 {
-	struct stacks_query q;
-	int r = api_stacks_parse(j, j->request, &q);
-
-	if (r)
-		return r;
-	r = put_stacks(j, &q);
-	api_stacks_done(&q);
-	return r;
+	return api_stacks_run(j, put_stacks);
 }
 
 static int render_diff(struct connect_job *j)

@@ -337,16 +337,22 @@ static int put_stacks(struct connect_job *j, const struct stacks_query *q)
 	return r;
 }
 
-int api_pyroscope_select_merge_stacktraces(struct connect_job *j)
+int api_stacks_run(struct connect_job *j,
+		   int (*put)(struct connect_job *j, const struct stacks_query *q))
 {
 	struct stacks_query q;
 	int r = api_stacks_parse(j, j->request, &q);
 
 	if (r)
 		return r;
-	r = put_stacks(j, &q);
+	r = put(j, &q);
 	api_stacks_done(&q);
 	return r;
+}
+
+int api_pyroscope_select_merge_stacktraces(struct connect_job *j)
+{
+	return api_stacks_run(j, put_stacks);
 }
 
 /* The same for some spans, in those formats that its answer has. */

@@ -25,6 +25,9 @@ struct stacks_query {
 };
 int api_stacks_parse(struct connect_job *j, const json_t *request, struct stacks_query *ret);
 void api_stacks_done(struct stacks_query *s);
+/* Parses the call's request, and has `put` answer it. */
+int api_stacks_run(struct connect_job *j,
+		   int (*put)(struct connect_job *j, const struct stacks_query *q));
 
 /* The greatest nodes of a selection, with values in the unit of its type. */
 struct stacks {
