@@ -458,6 +458,14 @@ void conn_read_enable(struct conn *c, bool on)
 		update_interest(c);
 }
 
+void conn_reset(struct conn *c)
+{
+	const struct linger none = {.l_onoff = 1};
+
+	setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	c->ended = true; /* so that TLS sends no closing alert */
+}
+
 void conn_shutdown(struct conn *c)
 {
 	c->end_after_write = true;

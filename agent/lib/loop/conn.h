@@ -65,6 +65,8 @@ void conn_set_arg(struct conn *c, const struct conn_ops *ops, void *arg);
 void conn_write(struct conn *c, struct buf *b);
 void conn_read_enable(struct conn *c, bool on);
 void conn_shutdown(struct conn *c);	 /* ends this side once all data is written */
+/* When the connection is freed, its peer gets an error (RST), and no end of the data. */
+void conn_reset(struct conn *c);
 /* whether the connection is open and the kernel has taken all written data */
 bool conn_is_idle(const struct conn *c);
 /* whether the connection was made with tls; tls NULL: whether it has no TLS */

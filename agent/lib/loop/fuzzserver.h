@@ -115,6 +115,15 @@ static void answer(struct owed *o)
 
 	if (!c || o->reading)
 		return;
+	if (o->begun && how & 32) {
+		http_reply_more(c, "more", 4);
+		return;
+	}
+	if (o->begun && how & 64) {
+		forget(o);
+		http_reply_cut(c);
+		return;
+	}
 	if (o->begun) {
 		forget(o);
 		http_reply_last(c, "last", how & 16 ? 4 : 0);

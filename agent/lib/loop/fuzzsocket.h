@@ -56,7 +56,7 @@ static void socket_write(struct conn *c, struct buf *b)
 	const struct http_conn *h = c->arg;
 
 	check(!c->ends && b->len);
-	/* the last piece of a reply continues the first one */
+	/* the other pieces of a reply continue the first one */
 	check(h->http2 || str_has_prefix(b->data, "HTTP/1.1 ") != h->continues);
 	buf_add(&c->out, b->data, b->len);
 	c->n_out += b->len;
@@ -71,6 +71,11 @@ static void socket_read_enable(struct conn *c, bool on)
 static void socket_shutdown(struct conn *c)
 {
 	c->ends = true;
+}
+
+static void socket_reset(struct conn *c)
+{
+	check(!c->ends);
 }
 
 static uint64_t socket_last_read_ns(const struct conn *c)
@@ -89,6 +94,7 @@ static const struct http_socket_ops socket_ops = {
 	.write = socket_write,
 	.read_enable = socket_read_enable,
 	.shutdown = socket_shutdown,
+	.reset = socket_reset,
 	.last_read_ns = socket_last_read_ns,
 	.last_write_ns = socket_last_write_ns,
 };

@@ -205,12 +205,22 @@ void http_reply(struct http_conn *c, int status, const char *content_type,
 void http_reply_trailed(struct http_conn *c, const char *content_type, const void *body, size_t n,
 			const char *const *trailers);
 /*
- * The same in two pieces, for an answer whose first part is known earlier. The handler calls both
- * instead of http_reply. The second piece may be empty.
+ * The same in pieces, for an answer whose first part is known earlier, or which is too large to be
+ * kept whole. The handler calls http_reply_first instead of http_reply, then http_reply_more for
+ * each piece between, if there are any, and at last http_reply_last, whose piece may be empty, or
+ * http_reply_cut: the answer ends before its end, and the peer sees that.
  */
 void http_reply_first(struct http_conn *c, int status, const char *content_type,
 		      const char *const *headers, const void *body, size_t n);
+void http_reply_more(struct http_conn *c, const void *body, size_t n);
 void http_reply_last(struct http_conn *c, const void *body, size_t n);
+void http_reply_cut(struct http_conn *c);
+/*
+ * fn is called once: when the peer's socket has taken the next piece, which has bytes and is not
+ * the last one. Set it before the piece. A peer that takes nothing of it for a minute counts as
+ * gone, and so does one that has asked by HEAD.
+ */
+void http_conn_on_taken(struct http_conn *c, void (*fn)(void *arg), void *arg);
 void http_accept_body(struct http_conn *c, size_t max_body_bytes);
 /*
  * fn is called if the peer closes before the reply or its last piece, or if the server itself has

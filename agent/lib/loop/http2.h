@@ -67,5 +67,7 @@ void http2_stream_head(struct http2_stream *s, bool ended);
 void http2_stream_data(struct http2_stream *s, const uint8_t *p, size_t n);
 /* The request is complete. */
 void http2_stream_end(struct http2_stream *s);
+/* Whether the handler waits for that nghttp2 takes a piece of the answer, and it has. */
+bool http2_stream_is_taken(const struct http2_stream *s);
 /* nghttp2 forgets the stream: it has ended on both sides, or was reset. May free s. */
 void http2_stream_close(struct http2_stream *s);

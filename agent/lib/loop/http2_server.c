@@ -180,6 +180,24 @@ static bool release_closed(struct http2 *h)
 	return any;
 }
 
+/* Tells handlers whose pieces are taken. Returns whether there were any. */
+static bool tell_taken(struct http2 *h)
+{
+	struct http2_stream *s, *next;
+	bool busy = h->busy, any = false;
+
+	h->busy = true;
+	DL_FOREACH_SAFE(h->streams, s, next)
+	{
+		if (!http2_stream_is_taken(s))
+			continue;
+		any = true;
+		http_conn_tell_taken(&s->c);
+	}
+	h->busy = busy;
+	return any;
+}
+
 static void drop_streams(struct http2 *h)
 {
 	bool busy = h->busy;
@@ -210,7 +228,7 @@ void http2_flush(struct http2 *h)
 		socket->write(h->conn->conn, &b);
 		return;
 	}
-	if (release_closed(h)) {
+	if (release_closed(h) || tell_taken(h)) {
 		http2_flush(h); /* what handlers have answered meanwhile */
 		return;
 	}

@@ -310,6 +310,24 @@ static void reply_first(struct http_conn *c, const struct http_answer *a)
 	http2_flush(s->http2);
 }
 
+/* What nghttp2 has taken before is not kept. */
+static void add_piece(struct http2_stream *s, const void *body, size_t n)
+{
+	buf_consume(&s->out, s->out_off);
+	s->out_off = 0;
+	buf_add(&s->out, body, n);
+	nghttp2_session_resume_data(s->http2->session, s->id);
+}
+
+static void reply_more(struct http_conn *c, const void *body, size_t n)
+{
+	struct http2_stream *s = stream_of(c);
+
+	if (!s->whole)
+		add_piece(s, body, n);
+	http2_flush(s->http2);
+}
+
 static void reply_last(struct http_conn *c, const void *body, size_t n)
 {
 	struct http2_stream *s = stream_of(c);
@@ -317,10 +335,20 @@ static void reply_last(struct http_conn *c, const void *body, size_t n)
 	http_conn_enter(c, REPLYING);
 	c->continues = false;
 	if (!s->whole) { /* it is, if the answer has no body */
-		buf_add(&s->out, body, n);
 		s->whole = true;
-		nghttp2_session_resume_data(s->http2->session, s->id);
+		add_piece(s, body, n);
 	}
+	http2_flush(s->http2);
+}
+
+static void cut(struct http_conn *c)
+{
+	struct http2_stream *s = stream_of(c);
+
+	http_conn_enter(c, REPLYING);
+	c->continues = false;
+	nghttp2_submit_rst_stream(s->http2->session, NGHTTP2_FLAG_NONE, s->id,
+				  NGHTTP2_INTERNAL_ERROR);
 	http2_flush(s->http2);
 }
 
@@ -378,7 +406,9 @@ static const struct http_carrier http2 = {
 	.go_on = go_on,
 	.reply = reply,
 	.reply_first = reply_first,
+	.reply_more = reply_more,
 	.reply_last = reply_last,
+	.cut = cut,
 	.detach = detach,
 	.free = free_stream,
 };
@@ -403,6 +433,11 @@ struct http2_stream *http2_stream_new(struct http2 *h, int32_t id)
 		http_conn_enter(h->conn, SERVING);
 	DL_APPEND(h->streams, s);
 	return s;
+}
+
+bool http2_stream_is_taken(const struct http2_stream *s)
+{
+	return s->c.continues && s->c.on_taken && !s->closed && s->out_off == s->out.len;
 }
 
 void http2_stream_close(struct http2_stream *s)

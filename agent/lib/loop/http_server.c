@@ -105,8 +105,11 @@ bool http_conn_is_overdue(const struct http_conn *c, uint64_t now_ns, uint64_t r
 		       comes_too_slowly(c, in_phase_ns) ||
 		       (c->msg.state == ST_HEAD && in_phase_ns > HEAD_LIMIT_NS);
 	case ASKING:
-	case HANDLING:
 		return false;
+	case HANDLING:
+		if (!c->continues || !c->on_taken)
+			return false; /* nothing is to be written */
+		__attribute__((fallthrough));
 	case REPLYING:
 		return MIN(in_phase_ns, now_ns - written_ns) > HTTP_TX_IDLE_NS;
 	case SERVING: /* its requests have times of their own; so it must take the answers */
@@ -118,7 +121,7 @@ bool http_conn_is_overdue(const struct http_conn *c, uint64_t now_ns, uint64_t r
 
 void http_conn_end_overdue(struct http_conn *c)
 {
-	if (c->phase == REPLYING || c->phase == SERVING)
+	if (c->phase == HANDLING || c->phase == REPLYING || c->phase == SERVING)
 		counter_add(c->server->not_taken, 1);
 	if (c->phase != READING) {
 		http_conn_drop(c);
@@ -210,6 +213,7 @@ static const struct http_socket_ops conn_socket = {
 	.write = conn_write,
 	.read_enable = conn_read_enable,
 	.shutdown = conn_shutdown,
+	.reset = conn_reset,
 	.last_read_ns = conn_last_read_ns,
 	.last_write_ns = conn_last_write_ns,
 };

@@ -149,8 +149,10 @@ static void on_drained(void *arg)
 		http2_drained(c);
 		return;
 	}
-	if (c->phase != REPLYING)
-		return; /* the data that was written is 100 Continue, or a first piece */
+	if (c->phase != REPLYING) { /* the data that was written is 100 Continue, or a piece */
+		http_conn_tell_taken(c);
+		return;
+	}
 	http_conn_tell_sent(c);
 	if (c->close_after) {
 		if (c->eof)
@@ -198,7 +200,9 @@ static const struct http_carrier http1 = {
 	.go_on = serve_ahead,
 	.reply = http1_reply,
 	.reply_first = http1_reply_first,
+	.reply_more = http1_reply_more,
 	.reply_last = http1_reply_last,
+	.cut = http1_cut,
 	.detach = detach,
 	.free = free_conn,
 };

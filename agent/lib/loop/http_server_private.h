@@ -34,6 +34,7 @@ struct http_socket_ops {
 	void (*write)(struct conn *c, struct buf *b);
 	void (*read_enable)(struct conn *c, bool on);
 	void (*shutdown)(struct conn *c);
+	void (*reset)(struct conn *c);
 	uint64_t (*last_read_ns)(const struct conn *c);
 	uint64_t (*last_write_ns)(const struct conn *c);
 };
@@ -53,10 +54,12 @@ struct http_carrier {
 	void (*ask_body)(struct http_conn *c); /* sends 100 Continue */
 	/* The handler has accepted the body: reads what had come before that. */
 	void (*go_on)(struct http_conn *c);
-	/* The answer, whole or in two pieces (http.h). */
+	/* The answer, whole or in pieces (http.h). */
 	void (*reply)(struct http_conn *c, const struct http_answer *a);
 	void (*reply_first)(struct http_conn *c, const struct http_answer *a);
+	void (*reply_more)(struct http_conn *c, const void *body, size_t n);
 	void (*reply_last)(struct http_conn *c, const void *body, size_t n);
+	void (*cut)(struct http_conn *c);
 	/* The request leaves its connection, which ends or has lost it: c->server is NULL then. */
 	void (*detach)(struct http_conn *c);
 	void (*free)(struct http_conn *c);
@@ -99,14 +102,14 @@ struct http_conn {
 	uint64_t since_ns; /* when the phase began */
 	uint64_t accepted_ns;
 	bool refuse, close_after, eof, served, in_head;
-	bool continues; /* the first of two pieces of the reply was written */
+	bool continues; /* the first piece of the reply was written, and the last one was not */
 	struct http_peer *peer;
 	struct http_msg msg;
 	struct buf body, ahead; /* ahead: bytes of the next request */
 	char *path;
 	struct http_in in;
-	void (*on_gone)(void *arg), (*on_sent)(void *arg);
-	void *gone_arg, *sent_arg;
+	void (*on_gone)(void *arg), (*on_sent)(void *arg), (*on_taken)(void *arg);
+	void *gone_arg, *sent_arg, *taken_arg;
 	struct http_conn *prev, *next;
 };
 
@@ -148,6 +151,7 @@ void http_conn_drop(struct http_conn *c);
 void http_conn_enter(struct http_conn *c, enum phase phase);
 void http_conn_destroy(struct http_conn *c);
 void http_conn_tell_sent(struct http_conn *c); /* calls on_sent, once */
+void http_conn_tell_taken(struct http_conn *c); /* calls on_taken, once */
 /* Sends an answer of the server itself; a connection of HTTP/1.1 ends after the answer. */
 void http_conn_refuse(struct http_conn *c, int status, const char *why);
 /*
@@ -170,7 +174,9 @@ void http_conn_linger(struct http_conn *c);
 /* ---- http_server_reply.c: HTTP/1.1 ---- */
 void http1_reply(struct http_conn *c, const struct http_answer *a);
 void http1_reply_first(struct http_conn *c, const struct http_answer *a);
+void http1_reply_more(struct http_conn *c, const void *body, size_t n);
 void http1_reply_last(struct http_conn *c, const void *body, size_t n);
+void http1_cut(struct http_conn *c);
 void http_format_date(char out[40]);
 
 /* ---- http2_server.c ---- */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* How the server writes replies of HTTP/1.1: as one, or in two pieces. */
+/* How the server writes replies of HTTP/1.1: as one, or in pieces. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -140,6 +140,16 @@ void http1_reply_first(struct http_conn *c, const struct http_answer *a)
 	c->continues = true;
 }
 
+void http1_reply_more(struct http_conn *c, const void *body, size_t n)
+{
+	struct buf b;
+
+	buf_init(&b, 0);
+	put_piece(&b, c, body, n);
+	if (b.len)
+		c->server->socket->write(c->conn, &b);
+}
+
 void http1_reply_last(struct http_conn *c, const void *body, size_t n)
 {
 	struct buf b;
@@ -150,4 +160,12 @@ void http1_reply_last(struct http_conn *c, const void *body, size_t n)
 		buf_puts(&b, "0\r\n\r\n");
 	write_last(c, &b);
 	c->continues = false;
+}
+
+/* By a reset, because the end of the connection is the end of an answer of HTTP/1.0. */
+void http1_cut(struct http_conn *c)
+{
+	c->server->socket->reset(c->conn);
+	http_conn_enter(c, REPLYING);
+	http_conn_drop(c);
 }

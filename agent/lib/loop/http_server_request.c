@@ -21,6 +21,14 @@ void http_conn_tell_sent(struct http_conn *c)
 		on_sent(c->sent_arg);
 }
 
+void http_conn_tell_taken(struct http_conn *c)
+{
+	void (*on_taken)(void *arg) = c->continues ? TAKE_PTR(c->on_taken) : NULL;
+
+	if (on_taken)
+		on_taken(c->taken_arg);
+}
+
 /* ---- ending ---- */
 
 void http_conn_destroy(struct http_conn *c)
@@ -55,6 +63,12 @@ void http_conn_on_sent(struct http_conn *c, void (*fn)(void *arg), void *arg)
 {
 	c->on_sent = fn;
 	c->sent_arg = arg;
+}
+
+void http_conn_on_taken(struct http_conn *c, void (*fn)(void *arg), void *arg)
+{
+	c->on_taken = fn;
+	c->taken_arg = arg;
 }
 
 static bool is_grpc(const struct http_conn *c)
@@ -287,6 +301,7 @@ void http_reply_first(struct http_conn *c, int status, const char *content_type,
 		return;
 	loop_assert(c->server->loop);
 	assert_se(c->phase == HANDLING && !c->continues);
+	http_conn_enter(c, HANDLING); /* the time for the piece begins */
 	c->carrier->reply_first(c, &(struct http_answer){.status = status,
 							 .content_type = content_type,
 							 .headers = headers,
@@ -294,14 +309,37 @@ void http_reply_first(struct http_conn *c, int status, const char *content_type,
 							 .n = n});
 }
 
-void http_reply_last(struct http_conn *c, const void *body, size_t n)
+void http_reply_more(struct http_conn *c, const void *body, size_t n)
 {
-	if (!c->server) { /* the peer has closed, and the handler has no on_gone */
-		http_conn_destroy(c);
+	if (!c->server)
 		return;
+	loop_assert(c->server->loop);
+	assert_se(c->phase == HANDLING && c->continues);
+	http_conn_enter(c, HANDLING);
+	c->carrier->reply_more(c, body, n);
+}
+
+/* As may_reply(), of a reply whose first piece was written. */
+static bool may_end(struct http_conn *c)
+{
+	if (!c->server) {
+		http_conn_destroy(c);
+		return false;
 	}
 	loop_assert(c->server->loop);
 	assert_se(c->phase == HANDLING && c->continues);
-	c->on_gone = NULL;
-	c->carrier->reply_last(c, body, n);
+	c->on_gone = c->on_taken = NULL;
+	return true;
+}
+
+void http_reply_last(struct http_conn *c, const void *body, size_t n)
+{
+	if (may_end(c))
+		c->carrier->reply_last(c, body, n);
+}
+
+void http_reply_cut(struct http_conn *c)
+{
+	if (may_end(c))
+		c->carrier->cut(c);
 }
