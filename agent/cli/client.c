@@ -26,6 +26,12 @@ struct client {
 	char *left_out;	     /* of the answer that is coming; NULL: nothing */
 	client_fn *fn;	     /* of the request that is under way */
 	void *arg;
+	/* of a question with on_piece */
+	int (*on_piece)(const void *p, size_t n, void *arg);
+	void *piece_arg;
+	struct http_call *call;
+	int status;	    /* of its answer, once it has come */
+	struct buf refusal; /* the body of another status than 200 */
 };
 
 /* ---- options ---- */
@@ -213,6 +219,7 @@ struct client *cli_client_free(struct client *c)
 	forget_hub(c);
 	loop_free(c->loop);
 	free(c->left_out);
+	buf_done(&c->refusal);
 	free(c);
 	return NULL;
 }
@@ -222,7 +229,7 @@ static void head_came(int status, const struct http_headers *h, void *arg)
 	struct client *c = arg;
 	const char *left_out = http_header(h, "Podflame-Left-Out");
 
-	(void)status;
+	c->status = status;
 	free(c->left_out);
 	c->left_out = left_out ? xstrdup(left_out) : NULL;
 }
@@ -241,6 +248,27 @@ static void answered(int status, const char *body, size_t n, const char *error, 
 	cli_client_answer_done(&a);
 }
 
+static void piece_came(const void *p, size_t n, void *arg)
+{
+	struct client *c = arg;
+
+	if (c->status != 200) {
+		buf_add(&c->refusal, p, n);
+	} else if (c->on_piece(p, n, c->piece_arg)) {
+		http_cancel(c->call);
+		answered(c->status, NULL, 0, NULL, c);
+	}
+}
+
+static void pieces_ended(int status, const char *body, size_t n, const char *error, void *arg)
+{
+	struct client *c = arg;
+
+	(void)body;
+	(void)n;
+	answered(status, c->refusal.data, c->refusal.len, error, arg);
+}
+
 int cli_client_send(struct client *c, const struct client_question *q, client_fn *fn, void *arg,
 		    struct field_error *reterr)
 {
@@ -256,14 +284,18 @@ int cli_client_send(struct client *c, const struct client_question *q, client_fn
 				 .timeout_ns = TIMEOUT_NS,
 				 .max_body_bytes = MAX_ANSWER_BYTES,
 				 .on_head = head_came,
-				 .on_done = answered,
+				 .on_data = q->on_piece ? piece_came : NULL,
+				 .on_done = q->on_piece ? pieces_ended : answered,
 				 .arg = c};
-	struct http_call *call;
 	int r;
 
 	c->fn = fn;
 	c->arg = arg;
-	r = c->http ? http_send(c->http, &h, &call) : -ENOTCONN;
+	c->on_piece = q->on_piece;
+	c->piece_arg = q->arg;
+	buf_done(&c->refusal);
+	buf_init(&c->refusal, MAX_ANSWER_BYTES);
+	r = c->http ? http_send(c->http, &h, &c->call) : -ENOTCONN;
 	return r ? field_error_set(reterr, c->options->url, "%s", strerror(-r)) : 0;
 }
 

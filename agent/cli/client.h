@@ -40,6 +40,12 @@ struct client_question {
 	const char *content_type;	/* NULL: the request has no body */
 	const void *body;
 	size_t n_body;
+	/*
+	 * Gets an answer with status 200 piece by piece, which then has no body and no limit. If it
+	 * does not return 0, the rest is not read. NULL: the answer is kept.
+	 */
+	int (*on_piece)(const void *p, size_t n, void *arg);
+	void *arg;
 };
 struct client_answer {
 	/* HTTP status; 0: there was no answer, and error has the reason */

@@ -17,25 +17,8 @@ struct query {
 	struct query_times times;
 	struct client *client;
 	struct client_answer answer;
+	int print_error; /* of a file, which is printed as it comes; 0: none */
 };
-
-static int send_question(struct query *q, struct field_error *reterr)
-{
-	const struct query_options *o = &q->options;
-	_cleanup_free_ char *body = NULL;
-	struct client_question question = {.method = "POST",
-					   .path = cli_query_path(cli_query_mode(o), o->format),
-					   .content_type = "application/json"};
-	int r = cli_query_body(o, now_wall_ns(), &body, &q->times, reterr);
-
-	if (!r)
-		r = cli_client_new(&o->hub, &q->client, reterr);
-	if (r)
-		return r;
-	question.body = body;
-	question.n_body = strlen(body);
-	return cli_client_ask(q->client, &question, &q->answer, reterr);
-}
 
 /* ---- answers ---- */
 
@@ -45,6 +28,34 @@ static int print(const void *text, size_t n)
 	if (n && fwrite(text, 1, n, stdout) < n)
 		return errno ? -errno : -EIO;
 	return cli_flush();
+}
+
+static int print_piece(const void *p, size_t n, void *arg)
+{
+	struct query *q = arg;
+
+	return q->print_error = print(p, n);
+}
+
+static int send_question(struct query *q, struct field_error *reterr)
+{
+	const struct query_options *o = &q->options;
+	_cleanup_free_ char *body = NULL;
+	struct client_question question = {.method = "POST",
+					   .path = cli_query_path(cli_query_mode(o), o->format),
+					   .content_type = "application/json",
+					   .on_piece =
+						   cli_query_file(o->format) ? print_piece : NULL,
+					   .arg = q};
+	int r = cli_query_body(o, now_wall_ns(), &body, &q->times, reterr);
+
+	if (!r)
+		r = cli_client_new(&o->hub, &q->client, reterr);
+	if (r)
+		return r;
+	question.body = body;
+	question.n_body = strlen(body);
+	return cli_client_ask(q->client, &question, &q->answer, reterr);
 }
 
 static bool terminal_has_utf8(void)
@@ -102,16 +113,16 @@ static int print_text(const struct query *q)
 	return 0;
 }
 
-static int print_file(const struct client_answer *a)
+/* The file itself is printed already. */
+static void print_what_lacks(const struct client_answer *a)
 {
 	_cleanup_buf_ struct buf lacks = {0};
 
-	if (a->left_out) {
-		buf_puts(&lacks, "podflame query: the file lacks some ");
-		cli_put_name(&lacks, a->left_out);
-		fprintf(stderr, "%s\n", lacks.data);
-	}
-	return print(a->body, a->n);
+	if (!a->left_out)
+		return;
+	buf_puts(&lacks, "podflame query: the file lacks some ");
+	cli_put_name(&lacks, a->left_out);
+	fprintf(stderr, "%s\n", lacks.data);
 }
 
 static int print_answer(const struct query *q)
@@ -120,8 +131,10 @@ static int print_answer(const struct query *q)
 	_cleanup_json_ json_t *reply = NULL;
 	int r;
 
-	if (cli_query_file(q->options.format))
-		return print_file(a);
+	if (cli_query_file(q->options.format)) {
+		print_what_lacks(a);
+		return q->print_error;
+	}
 	if (q->options.format != FORMAT_JSON)
 		return print_text(q);
 	reply = json_loadb(a->body, a->n, 0, NULL);

@@ -216,7 +216,7 @@ static int write_file(struct recording *r, const struct file_format_info *info, 
 	buf_init(&plain, MAX_OUTPUT_BYTES);
 	for (size_t i = 0; i < r->batch->n_profiles; i++)
 		r->batch->profiles[i]->end_ns = r->end_ns;
-	e = info->write(r->batch, &file, info->flags & FILE_IS_GZIP ? &plain : out);
+	e = profile_write(info->writer, r->batch, &file, info->flags & FILE_IS_GZIP ? &plain : out);
 	if (!e && info->flags & FILE_IS_GZIP)
 		e = buf_add_gzip(out, plain.data, plain.len, GZIP_LEVEL);
 	for (size_t i = 0; i < file.n_notes; i++)
@@ -234,7 +234,7 @@ static int write_svg(const struct recording *r, struct buf *out)
 	int e;
 
 	buf_init(&folded, MAX_OUTPUT_BYTES);
-	e = profile_write_folded(r->batch, false, &folded);
+	e = profile_write(profile_folded_writer, r->batch, &(struct profile_file){0}, &folded);
 	if (e)
 		return e;
 	time_format(r->start_ns, from);
@@ -253,7 +253,8 @@ int cli_record_write(struct recording *r)
 	buf_init(&out, MAX_OUTPUT_BYTES);
 	switch (cli_record_form(r->options->output, &info)) {
 	case RECORD_FOLDED:
-		e = profile_write_folded(r->batch, true, &out);
+		e = profile_write(profile_folded_writer, r->batch,
+				  &(struct profile_file){.ticks = true}, &out);
 		break;
 	case RECORD_SVG:
 		e = write_svg(r, &out);

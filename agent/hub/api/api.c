@@ -132,9 +132,20 @@ void api_call_reply_first(struct call *c, int status, const char *content_type, 
 	reply_with(http_reply_first, c, status, content_type, body, n);
 }
 
+void api_call_reply_more(struct call *c, const void *body, size_t n)
+{
+	http_reply_more(c->conn, body, n);
+}
+
 void api_call_reply_last(struct call *c, const void *body, size_t n)
 {
 	http_reply_last(c->conn, body, n);
+	api_call_free(c);
+}
+
+void api_call_cut(struct call *c)
+{
+	http_reply_cut(c->conn);
 	api_call_free(c);
 }
 

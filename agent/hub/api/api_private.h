@@ -87,10 +87,12 @@ void api_call_leave(struct call *c);
 void api_call_free(struct call *c);
 void api_call_reply(struct call *c, int status, const char *content_type, const void *body,
 		    size_t n);
-/* The same in two pieces: http_reply_first. */
+/* The same in pieces: http_reply_first. */
 void api_call_reply_first(struct call *c, int status, const char *content_type, const void *body,
 			  size_t n);
+void api_call_reply_more(struct call *c, const void *body, size_t n);
 void api_call_reply_last(struct call *c, const void *body, size_t n);
+void api_call_cut(struct call *c);
 /*
  * Replies with an error in the form that query/ defines. status is for example
  * "RESOURCE_NOT_FOUND".

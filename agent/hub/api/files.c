@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Profiles as files. */
+/*
+ * Profiles as files. A file is sent in pieces, so that the hub never has its text as a whole: only
+ * the rows that it is made of.
+ */
 #include "hub/api/query_job.h"
 
 #include <stdlib.h>
+
+#define PIECE_BYTES (256u << 10) /* of the text of a file: so much of it is made at a time */
+/* memory for a piece, before and after compression, and while it is sent */
+#define ROOM_BYTES (4 * PIECE_BYTES)
 
 struct file_job {
 	struct query_job q;
 	struct file_query request;
 	char *name; /* of the file */
+	char **notes;
+	struct profile_file about;
+	struct query_file *rows; /* what the file is made of */
+	struct profile_writer *writer;
+	struct gzip *gzip; /* NULL: the file is not compressed */
 };
 
 /* The routes have only paths of formats. */
@@ -31,26 +43,43 @@ static int parse_file(struct file_job *j, struct field_error *reterr)
 		    : -EINVAL;
 }
 
-static int write_file(const struct file_job *j, const struct query_file *f,
-		      const struct store_summary *s, struct buf *out)
+/* Frees what takes time to free, on the worker if the file comes to its end. */
+static void end_file(struct file_job *j)
+{
+	j->writer = profile_writer_free(j->writer);
+	j->gzip = gzip_free(j->gzip);
+	j->rows = query_file_free(j->rows);
+}
+
+static void begin_file(struct file_job *j, const struct store_summary *s)
 {
 	const struct file_format_info *info = query_file_format(format_of(j->q.call));
-	struct profile_file file = {.event = j->request.tracing.selection->event};
-	_cleanup_buf_ struct buf plain = {0};
-	char **notes;
-	int e;
 
-	buf_init(&plain, out->max_bytes);
-	plain.budget = out->budget;
-	file.n_notes = query_file_notes(&j->request.tracing, s, &notes);
-	file.notes = (const char *const *)notes;
-	e = info->write(query_file_batch(f), &file, info->flags & FILE_IS_GZIP ? &plain : out);
-	if (!e && info->flags & FILE_IS_GZIP)
-		e = buf_add_gzip(out, plain.data, plain.len, API_GZIP_LEVEL);
-	for (size_t i = 0; i < file.n_notes; i++)
-		free(notes[i]);
-	free(notes);
-	return e;
+	j->about.event = j->request.tracing.selection->event;
+	j->about.n_notes = query_file_notes(&j->request.tracing, s, &j->notes);
+	j->about.notes = (const char *const *)j->notes;
+	j->writer = info->writer(query_file_batch(j->rows), &j->about, &j->q.bytes->budget);
+	if (info->flags & FILE_IS_GZIP)
+		j->gzip = gzip_new(API_GZIP_LEVEL);
+	j->name = xasprintf("profile.%s", info->ending);
+	j->q.content_type = info->content_type;
+}
+
+/* Makes the next piece the reply. -E2BIG: there is no memory for what the file still needs. */
+static int make_piece(struct file_job *j)
+{
+	_cleanup_buf_ struct buf text = {0}, packed = {0};
+	int r = profile_writer_fill(j->writer, PIECE_BYTES, &text);
+
+	if (r < 0)
+		return r;
+	if (j->gzip)
+		gzip_add(j->gzip, &packed, text.data, text.len, r == 0);
+	api_query_answer(&j->q, j->gzip ? &packed : &text);
+	j->q.has_rest = r > 0;
+	if (r == 0)
+		end_file(j);
+	return 0;
 }
 
 void api_query_left_out(struct query_job *q, bool samples, bool stacks)
@@ -68,68 +97,84 @@ void api_query_left_out(struct query_job *q, bool samples, bool stacks)
 	c->left_out = b.len ? buf_steal(&b) : NULL;
 }
 
-static int read_file(struct file_job *j, struct buf *out, struct field_error *reterr)
+static int read_file(struct file_job *j, struct field_error *reterr)
 {
 	struct selection *sel = j->request.tracing.selection;
 	struct symbols_names *names = api_query_names(&j->q, sel);
+	struct buf_budget *budget = &j->q.bytes->budget;
 	struct store_summary s = {0};
-	struct query_file *f;
 	int e;
 
-	f = query_file_new(sel, names ? symbols_name : NULL, names);
-	query_file_set_budget(f, &j->q.bytes->budget);
-	e = store_read(j->q.store, &j->q.call->scope, sel, query_file_add, f, &s, reterr);
-	if (!e)
-		e = write_file(j, f, &s, out);
+	j->rows = query_file_new(sel, names ? symbols_name : NULL, names);
+	query_file_set_budget(j->rows, budget);
+	e = store_read(j->q.store, &j->q.call->scope, sel, query_file_add, j->rows, &s, reterr);
+	if (!e) {
+		begin_file(j, &s);
+		e = budget->take(budget, ROOM_BYTES) ? make_piece(j) : -E2BIG;
+	}
 	if (e == -E2BIG)
 		field_error_set(reterr, "file", "the file would be too large: ask for less");
 	j->q.unread = names ? symbols_names_unread(names) : NULL;
 	api_query_left_out(&j->q, s.n_losses, s.truncated);
 	j->q.n_rows = s.n_rows;
-	query_file_free(f);
 	symbols_names_free(names);
 	store_summary_done(&s);
 	return e;
 }
 
+/* Makes the whole file, or its first piece. */
 static void make_file(struct query_job *q)
 {
 	struct file_job *j = (struct file_job *)q;
-	const struct file_format_info *info;
-	_cleanup_buf_ struct buf out;
 	struct field_error e = {0};
 
-	buf_init(&out, QUERY_MAX_REPLY_BYTES);
-	out.budget = &q->bytes->budget;
 	if (parse_file(j, &e)) {
 		api_query_refuse(q, &e);
 		return;
 	}
 	j->request.tracing.selection->given_up = &q->given_up;
 	j->request.tracing.scope_note = q->call->scope_note;
-	if (read_file(j, &out, &e)) {
+	if (read_file(j, &e)) {
+		q->content_type = NULL;
+		end_file(j);
 		api_query_fail(q, &e);
 		return;
 	}
-	info = query_file_format(format_of(q->call));
-	j->name = xasprintf("profile.%s", info->ending);
 	q->call->file_name = j->name;
-	q->content_type = info->content_type;
-	api_query_answer(q, &out);
+	q->n_kept = q->has_rest ? q->bytes->held : 0;
+	if (q->has_rest && j->gzip)
+		q->call->accepts = ENCODING_NONE; /* it would not get smaller */
+}
+
+static void make_rest_of_file(struct query_job *q)
+{
+	struct file_job *j = (struct file_job *)q;
+
+	if (make_piece(j) < 0) {
+		q->cut = "there is no memory for the rest of the file";
+		end_file(j);
+	}
 }
 
 static void file_done(struct query_job *q)
 {
 	struct file_job *j = (struct file_job *)q;
 
+	end_file(j);
+	for (size_t i = 0; i < j->about.n_notes; i++)
+		free(j->notes[i]);
+	free(j->notes);
 	query_file_query_done(&j->request);
 	free(j->name);
 }
 
 void api_handle_file(struct call *c)
 {
-	static const struct query_kind kind = {
-		.bytes = sizeof(struct file_job), .make_reply = make_file, .done = file_done};
+	static const struct query_kind kind = {.bytes = sizeof(struct file_job),
+					       .make_reply = make_file,
+					       .make_rest = make_rest_of_file,
+					       .paced = true,
+					       .done = file_done};
 
 	api_query_post(c, &kind);
 }

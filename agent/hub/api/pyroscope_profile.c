@@ -31,9 +31,12 @@ static int write_file(const struct connect_job *j, const struct stacks_query *s,
 					    (unsigned)s->type.factor};
 	char **notes;
 	size_t n = query_file_notes(&r, summary, &notes);
-	int e = profile_write_pprof(
-		query_file_batch(f),
-		&(struct profile_file){s->selection->event, (const char *const *)notes, n, &value},
+	int e = profile_write(
+		profile_pprof_writer, query_file_batch(f),
+		&(struct profile_file){.event = s->selection->event,
+				       .notes = (const char *const *)notes,
+				       .n_notes = n,
+				       .value = &value},
 		out);
 
 	while (n)

@@ -18,6 +18,13 @@ static void job_free(struct query_job *q)
 	free(q);
 }
 
+static void cut_reply(struct query_job *q)
+{
+	counter_add(counter("api_refused_total", "reason", "answer_cut"), 1);
+	log_warn("api: an answer of %s ends before its end: %s", q->call->path, q->cut);
+	api_call_cut(q->call);
+}
+
 void api_query_end(struct query_job *q)
 {
 	api_queue_ended(&q->queued);
@@ -26,7 +33,9 @@ void api_query_end(struct query_job *q)
 		http_conn_on_sent(q->call->conn, api_reply_bytes_free, TAKE_PTR(q->bytes));
 	if (atomic_load(&q->given_up))
 		api_call_free(q->call);
-	else if (q->encoder)
+	else if (q->cut)
+		cut_reply(q);
+	else if (q->begun)
 		api_call_reply_last(q->call, q->reply, q->n_reply);
 	else
 		api_call_reply(q->call, q->http, q->content_type ?: "application/json", q->reply,
@@ -44,14 +53,34 @@ void api_query_hand_over(struct query_job *q, const struct query_kind *then)
 	api_query_post(c, then);
 }
 
-/* Sends the first piece of the reply, and lets the worker make the last one. */
-static void send_first(struct query_job *q)
+/* The query waits for a worker as others do, but is not refused any more. */
+static void piece_taken(void *arg)
 {
-	api_call_reply_first(q->call, q->http, q->content_type ?: "application/json", q->reply,
-			     q->n_reply);
+	struct query_job *q = arg;
+
+	q->paused = false;
+	q->queued.begun = true;
+	assert_se(api_queue_post(q->call->api->queue, &q->queued) == 0);
+}
+
+/* Sends a piece of the reply, and lets a worker make the next one. */
+static void send_piece(struct query_job *q)
+{
+	q->paused = q->kind->paced;
+	if (q->paused)
+		http_conn_on_taken(q->call->conn, piece_taken, q);
+	if (q->begun)
+		api_call_reply_more(q->call, q->reply, q->n_reply);
+	else
+		api_call_reply_first(q->call, q->http, q->content_type ?: "application/json",
+				     q->reply, q->n_reply);
+	q->begun = true;
 	free(TAKE_PTR(q->reply));
 	q->has_rest = false;
-	api_queue_again(&q->queued);
+	if (q->paused)
+		api_queue_ended(&q->queued);
+	else
+		api_queue_again(&q->queued);
 }
 
 static void run_done(struct job *job)
@@ -59,10 +88,12 @@ static void run_done(struct job *job)
 	struct query_job *q = (struct query_job *)job;
 
 	if (q->has_rest && !atomic_load(&q->given_up)) {
-		send_first(q);
+		send_piece(q);
 		return;
 	}
-	if (!q->reply && !q->queued.queue) /* the queue is freed */
+	if (!q->reply && !q->queued.queue && q->begun) /* the queue is freed */
+		q->cut = "the hub is stopping";
+	else if (!q->reply && !q->queued.queue)
 		api_query_error(q, "UNAVAILABLE", "the hub is stopping");
 	q->goes_on = q->kind->go_on && !q->reply && !atomic_load(&q->given_up);
 	if (q->goes_on)
@@ -77,7 +108,7 @@ static void caller_left(void *arg)
 
 	atomic_store(&q->given_up, true);
 	counter_add(counter("api_refused_total", "reason", "caller_left"), 1);
-	if (q->goes_on || api_queue_remove(&q->queued))
+	if (q->goes_on || q->paused || api_queue_remove(&q->queued))
 		api_query_end(q);
 }
 
@@ -98,12 +129,15 @@ static void check_room(struct query_job *q)
 
 static void make_rest(struct query_job *q)
 {
-	size_t first = q->bytes->held - q->n_kept;
+	size_t sent = q->bytes->held - q->n_kept;
 
 	q->kind->make_rest(q);
+	if (q->cut)
+		return;
 	check_room(q);
-	api_encoder_add(q->encoder, &q->reply, &q->n_reply, true);
-	api_reply_bytes_keep(q->bytes, first + q->n_reply);
+	api_encoder_add(q->encoder, &q->reply, &q->n_reply, !q->has_rest);
+	if (!q->has_rest)
+		api_reply_bytes_keep(q->bytes, sent + q->n_reply);
 }
 
 static void run(struct job *job)
@@ -112,7 +146,7 @@ static void run(struct job *job)
 
 	if (atomic_load(&q->given_up))
 		return;
-	if (q->encoder) {
+	if (q->begun) {
 		make_rest(q);
 		return;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Private to api/: a request that reads the store. It is a job on a query worker, which parses the
- * body and makes the reply, in one piece or two: compiling a filter's regular expressions may take
+ * body and makes the reply, in one piece or more: compiling a filter's regular expressions may take
  * a second. The loop thread only sends the reply. If the queue is full, the answer is 503. If the
  * client closes the connection, its query ends early.
  */
@@ -19,14 +19,17 @@ struct query_job {
 	size_t n_reply;
 	int http;		 /* status of the reply */
 	const char *content_type; /* NULL: JSON */
-	bool has_rest;		 /* the reply is the first of two pieces */
+	bool has_rest;		 /* the reply is a piece, and not the last one */
+	bool begun;		 /* the first piece was sent */
+	bool paused;		 /* on the loop thread: the client has not taken the last piece */
+	const char *cut;	 /* why the reply ends before its end: a constant; NULL: it does not */
 	struct api_encoder *encoder; /* of the pieces; NULL: the reply is one */
 	bool goes_on;		 /* on the loop thread: kind->go_on was called */
 	atomic_bool given_up;	 /* the client has closed the connection */
 	char *unread;		 /* which uploaded symbols the answer lacks; NULL: none */
 	uint64_t n_rows;	 /* rows, groups or values that were read: for audit.c */
 	json_t *audit;		 /* the line of audit.c; NULL: none */
-	size_t n_kept;		 /* bytes of what the last piece is made of */
+	size_t n_kept;		 /* bytes of what the other pieces are made of */
 	struct reply_bytes *bytes; /* of the reply; the connection gets it with the reply */
 };
 
@@ -35,10 +38,16 @@ struct query_kind {
 	/* Parses the body and makes the reply. Runs on a query worker. */
 	void (*make_reply)(struct query_job *q);
 	/*
-	 * Makes the last piece of the reply, if make_reply has set has_rest. It runs on the worker
-	 * when the first piece was sent. NULL: all replies are one piece.
+	 * Makes the next piece of the reply, if make_reply has set has_rest, and sets it again if
+	 * that is not the last one; or sets q->cut. It runs on a worker when the piece before was
+	 * sent. NULL: all replies are one piece.
 	 */
 	void (*make_rest)(struct query_job *q);
+	/*
+	 * The next piece waits until the client has taken the one before, and meanwhile no worker
+	 * is the query's. The pieces' budget is what the whole reply needs at a time.
+	 */
+	bool paced;
 	/*
 	 * Called on the loop thread if make_reply has made no reply: does the rest, and then calls
 	 * api_query_end. Until then the request counts as a query that runs. NULL: make_reply

@@ -100,7 +100,8 @@ static void fill_lanes(struct query_queue *q)
 
 int api_queue_post(struct query_queue *q, struct queued *e)
 {
-	if (q->n_waiting >= MAX_WAITING || q->n_bytes + e->job.n_bytes > q->max_bytes)
+	if (!e->begun &&
+	    (q->n_waiting >= MAX_WAITING || q->n_bytes + e->job.n_bytes > q->max_bytes))
 		return -ENOBUFS;
 	e->queue = q;
 	e->next = NULL;

@@ -18,6 +18,7 @@ struct queued {
 	struct job job;		/* job.done, or what it starts, must call api_queue_ended() */
 	const char *user;	/* the user's name; must stay valid until the job is done */
 	bool choices;		/* a query for choices, which takes little time */
+	bool begun;		/* it ran before: it is not refused if too many wait */
 	/* private to the queue */
 	struct query_queue *queue; /* NULL: the queue was freed */
 	struct queued *next;

@@ -34,6 +34,7 @@ struct query_file *query_file_new(const struct selection *sel, tree_names_fn *na
 
 	*f = (struct query_file){
 		.batch = profile_batch_new(), .sel = sel, .names = names, .names_arg = arg};
+	f->batch->max_bytes = QUERY_MAX_FILE_BYTES;
 	return f;
 }
 

@@ -3,20 +3,15 @@
 #include "hub/query/query.h"
 #include "lib/otlp/otlp.h"
 
-static int write_FOLDED(const struct batch *b, const struct profile_file *file, struct buf *out)
-{
-	(void)file;
-	return profile_write_folded(b, false, out);
-}
-
-#define write_PPROF	 profile_write_pprof
-#define write_SPEEDSCOPE profile_write_speedscope
-#define write_OTLP	 otlp_write_file
+#define writer_FOLDED	  profile_folded_writer
+#define writer_PPROF	  profile_pprof_writer
+#define writer_SPEEDSCOPE profile_speedscope_writer
+#define writer_OTLP	  otlp_file_writer
 
 static const struct file_format_info formats[_FILE_FORMAT_MAX] = {
 #define X(NAME, name, ending, type, flags, title, about)                                           \
 	[FILE_##NAME] = {name,	QUERY_FILES_PATH name, ending, type, flags, title,                 \
-			 about, write_##NAME},
+			 about, writer_##NAME},
 	QUERY_FILE_FORMATS(X)
 #undef X
 };

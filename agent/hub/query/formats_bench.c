@@ -60,7 +60,7 @@ static void bench_format(const struct query_file *f, const struct file_format_in
 		uint64_t from = thread_cpu_ns();
 		_cleanup_buf_ struct buf plain = {0}, out = {0};
 
-		if (info->write(query_file_batch(f), &file, &plain) ||
+		if (profile_write(info->writer, query_file_batch(f), &file, &plain) ||
 		    (info->flags & FILE_IS_GZIP &&
 		     buf_add_gzip(&out, plain.data, plain.len, GZIP_LEVEL)))
 			bench_die(info->name, E2BIG);

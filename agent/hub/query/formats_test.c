@@ -71,7 +71,8 @@ static char *make_file(enum event event, enum file_format format)
 	const struct file_format_info *info = query_file_format(format);
 	const struct frame *first[] = {&f_main, &f_call, &f_inlined, &f_lib, &f_kernel};
 	const struct frame *second[] = {&f_unnamed, &f_call, &f_inlined};
-	const struct profile_file file = {event, notes, ARRAY_SIZE(notes), NULL};
+	const struct profile_file file = {
+		.event = event, .notes = notes, .n_notes = ARRAY_SIZE(notes)};
 	const struct selection sel = {.event = event,
 				      .time_start_s = BEGIN_S,
 				      .time_end_s = BEGIN_S + 59,
@@ -83,7 +84,7 @@ static char *make_file(enum event event, enum file_format format)
 
 	add(f, first, ARRAY_SIZE(first), FIRST, 2);
 	add(f, second, ARRAY_SIZE(second), REST, 1);
-	assert_int_equal(info->write(query_file_batch(f), &file, &plain), 0);
+	assert_int_equal(profile_write(info->writer, query_file_batch(f), &file, &plain), 0);
 	if (info->flags & FILE_IS_GZIP)
 		assert_int_equal(buf_add_gzip(&out, plain.data, plain.len, 6), 0);
 	else

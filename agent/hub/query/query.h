@@ -267,7 +267,7 @@ char *query_tracing_refused(const struct field_error *err, int *ret_http, size_t
  *
  * X(NAME, name, ending, content type, flags, title, about)
  *
- *	NAME		enum file_format has FILE_NAME, formats.c has write_NAME()
+ *	NAME		enum file_format has FILE_NAME, formats.c has writer_NAME
  *	name		the end of its path, and its name in --format
  *	ending		of the names of such files, without the first dot
  *	flags		FILE_IS_*
@@ -297,8 +297,7 @@ struct file_format_info {
 	const char *name, *path, *ending, *content_type;
 	unsigned flags;
 	const char *title, *about;
-	/* Writes the batch, without compression. -E2BIG: out is full, or its budget is empty. */
-	int (*write)(const struct batch *b, const struct profile_file *file, struct buf *out);
+	profile_writer_fn *writer; /* without compression */
 };
 const struct file_format_info *query_file_format(enum file_format f);
 int query_file_format_from_name(const char *name, enum file_format *ret);
@@ -320,6 +319,7 @@ size_t query_file_notes(const struct tracing_request *r, const struct store_summ
 			char ***ret);
 
 struct query_file;
+#define QUERY_MAX_FILE_BYTES (512u << 20) /* of the names and stacks of a file, in memory */
 /* sel and arg must stay valid. names as in query_tree_set_names(); NULL: frames stay. */
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg);
 struct query_file *query_file_free(struct query_file *f);

@@ -56,7 +56,7 @@ static void add_tags(struct encoder *e, Otlp__Resource *r, const struct profile 
 	}
 }
 
-static Otlp__Resource *make_resource(struct encoder *e, const struct profile *p)
+Otlp__Resource *otlp_encode_resource(struct encoder *e, const struct profile *p)
 {
 	Otlp__Resource *r = NEW(e, Resource, resource);
 
@@ -78,6 +78,14 @@ static Otlp__Resource *make_resource(struct encoder *e, const struct profile *p)
 	return r;
 }
 
+Otlp__InstrumentationScope *otlp_encode_scope(struct encoder *e)
+{
+	Otlp__InstrumentationScope *scope = NEW(e, InstrumentationScope, instrumentation_scope);
+
+	scope->name = otlp_pool_str(&e->pool, "podflame");
+	return scope;
+}
+
 static Otlp__ScopeProfiles *put_resource(struct encoder *e, const struct profile *p)
 {
 	Otlp__ResourceProfiles *row;
@@ -93,12 +101,11 @@ static Otlp__ScopeProfiles *put_resource(struct encoder *e, const struct profile
 	row = id->row;
 	if (!row) {
 		row = id->row = NEW(e, ResourceProfiles, resource_profiles);
-		row->resource = make_resource(e, p);
+		row->resource = otlp_encode_resource(e, p);
 		row->n_scope_profiles = 1;
 		row->scope_profiles = otlp_pool_alloc(&e->pool, sizeof(*row->scope_profiles));
 		row->scope_profiles[0] = NEW(e, ScopeProfiles, scope_profiles);
-		row->scope_profiles[0]->scope = NEW(e, InstrumentationScope, instrumentation_scope);
-		row->scope_profiles[0]->scope->name = otlp_pool_str(&e->pool, "podflame");
+		row->scope_profiles[0]->scope = otlp_encode_scope(e);
 	}
 	return row->scope_profiles[0];
 }
@@ -132,11 +139,11 @@ static size_t put_labels(struct encoder *e, const struct profile_labels *labels,
 	return n;
 }
 
-static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
+Otlp__Sample *otlp_encode_sample(struct encoder *e, const struct profile *p,
 				 const struct profile_sample *s)
 {
-	Otlp__Sample *out = NEW(e, Sample, sample);
-	int32_t *attrs = otlp_pool_alloc(&e->pool, (6 + _LABEL_MAX) * sizeof(*attrs));
+	Otlp__Sample *out = NEW_IN(&e->samples, Sample, sample);
+	int32_t *attrs = otlp_pool_alloc(&e->samples, (6 + _LABEL_MAX) * sizeof(*attrs));
 	size_t n = 0;
 
 	out->stack_index = otlp_put_stack(e, s->stack);
@@ -157,7 +164,7 @@ static Otlp__Sample *make_sample(struct encoder *e, const struct profile *p,
 		attrs[n++] = otlp_put_attr(e, ATTR_COUNT, NULL, &(int64_t){(int64_t)s->n_samples});
 	out->attribute_indices = attrs;
 	out->n_attribute_indices = n;
-	out->values = otlp_pool_alloc(&e->pool, sizeof(*out->values));
+	out->values = otlp_pool_alloc(&e->samples, sizeof(*out->values));
 	out->values[0] = s->value;
 	out->n_values = 1;
 	return out;
@@ -203,23 +210,7 @@ static Otlp__ValueType *value_type(struct encoder *e, const char *type, const ch
 	return v;
 }
 
-/* Makes the profile's samples, as long as the budget of the output has room for them. */
-static Otlp__Sample **make_samples(struct encoder *e, const struct profile *p, struct buf *out,
-				   size_t *ret_n)
-{
-	Otlp__Sample **samples = otlp_pool_alloc(&e->pool, p->n_samples * sizeof(*samples));
-	size_t n = 0;
-
-	while (n < p->n_samples && !out->failed) {
-		samples[n] = make_sample(e, p, &p->samples[n]);
-		n++;
-		out->failed |= buf_budget_grow(out->budget, e->pool.bytes, &e->n_counted) < 0;
-	}
-	*ret_n = n;
-	return samples;
-}
-
-static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p, struct buf *to)
+Otlp__Profile *otlp_encode_profile(struct encoder *e, const struct profile *p)
 {
 	static const uint8_t no_id[sizeof(p->id)];
 	const struct event_info *info = profile_event_info(p->event);
@@ -237,7 +228,17 @@ static Otlp__Profile *make_profile(struct encoder *e, const struct profile *p, s
 		out->profile_id.data = (uint8_t *)p->id;
 	}
 	put_profile_attrs(e, out, p);
-	out->samples = make_samples(e, p, to, &out->n_samples);
+	return out;
+}
+
+static Otlp__Profile *whole_profile(struct encoder *e, const struct profile *p)
+{
+	Otlp__Profile *out = otlp_encode_profile(e, p);
+
+	out->n_samples = p->n_samples;
+	out->samples = otlp_pool_alloc(&e->samples, p->n_samples * sizeof(*out->samples));
+	for (size_t i = 0; i < p->n_samples; i++)
+		out->samples[i] = otlp_encode_sample(e, p, &p->samples[i]);
 	return out;
 }
 
@@ -271,18 +272,26 @@ static void append(ProtobufCBuffer *b, size_t n, const uint8_t *p)
 	buf_add(((struct buf_appender *)b)->out, p, n);
 }
 
-static int pack(const Otlp__ExportProfilesServiceRequest *req, size_t max_bytes, struct buf *out)
+static int pack(const Otlp__ExportProfilesServiceRequest *req, struct buf *out)
 {
 	struct buf_appender to = {{append}, out};
 	size_t n = otlp__export_profiles_service_request__get_packed_size(req);
 
-	if (n > max_bytes || (out->max_bytes && out->len + n > out->max_bytes))
+	if (n > OTLP_MAX_BYTES || (out->max_bytes && out->len + n > out->max_bytes))
 		return -E2BIG;
 	otlp__export_profiles_service_request__pack_to_buffer(req, &to.base);
 	return out->failed ? -E2BIG : 0;
 }
 
-static void encoder_done(struct encoder *e)
+void otlp_encoder_begin(struct encoder *e, const struct batch *b)
+{
+	e->batch = b;
+	e->stacks = otlp_pool_alloc(&e->pool, b->n_stacks * sizeof(*e->stacks));
+	e->stack_rows = otlp_pool_alloc(&e->pool, (b->n_stacks + 1) * sizeof(*e->stack_rows));
+	e->stack_rows++; /* stack_rows[-1] is row 0 */
+}
+
+void otlp_encoder_done(struct encoder *e)
 {
 	struct ids *tables[] = {&e->strings,   &e->attrs,     &e->mappings, &e->functions,
 				&e->locations, &e->resources, &e->frames};
@@ -291,46 +300,22 @@ static void encoder_done(struct encoder *e)
 		otlp_ids_done(tables[i]);
 	buf_done(&e->key);
 	otlp_pool_done(&e->pool);
-}
-
-static int encode(struct encoder *e, const struct batch *b, size_t max_bytes, struct buf *out)
-{
-	Otlp__ExportProfilesServiceRequest req = OTLP__EXPORT_PROFILES_SERVICE_REQUEST__INIT;
-	size_t n_resources;
-
-	e->batch = b;
-	e->stacks = otlp_pool_alloc(&e->pool, b->n_stacks * sizeof(*e->stacks));
-	e->stack_rows = otlp_pool_alloc(&e->pool, (b->n_stacks + 1) * sizeof(*e->stack_rows));
-	e->stack_rows++; /* stack_rows[-1] is row 0 */
-	for (size_t i = 0; i < b->n_profiles && !out->failed; i++)
-		scope_add(e, put_resource(e, b->profiles[i]), make_profile(e, b->profiles[i], out));
-	if (out->failed)
-		return -E2BIG;
-	req.resource_profiles =
-		(Otlp__ResourceProfiles **)otlp_encode_rows(e, &e->resources, NULL, &n_resources) +
-		1;
-	req.n_resource_profiles = n_resources - 1;
-	req.dictionary = otlp_encode_dictionary(e);
-	return pack(&req, max_bytes, out);
+	otlp_pool_done(&e->samples);
 }
 
 int otlp_encode(const struct batch *b, struct buf *ret_bytes)
 {
-	_cleanup_(encoder_done) struct encoder e = {0};
+	Otlp__ExportProfilesServiceRequest req = OTLP__EXPORT_PROFILES_SERVICE_REQUEST__INIT;
+	_cleanup_(otlp_encoder_done) struct encoder e = {0};
+	size_t n_resources;
 
-	return encode(&e, b, OTLP_MAX_BYTES, ret_bytes);
-}
-
-int otlp_write_file(const struct batch *b, const struct profile_file *file, struct buf *out)
-{
-	_cleanup_(encoder_done) struct encoder e = {0};
-	struct buf notes = {0};
-	int r;
-
-	for (size_t i = 0; i < file->n_notes; i++)
-		buf_printf(&notes, i ? "\n%s" : "%s", file->notes[i]);
-	e.notes = notes.data;
-	r = encode(&e, b, SIZE_MAX, out);
-	buf_done(&notes);
-	return r;
+	otlp_encoder_begin(&e, b);
+	for (size_t i = 0; i < b->n_profiles; i++)
+		scope_add(&e, put_resource(&e, b->profiles[i]), whole_profile(&e, b->profiles[i]));
+	req.resource_profiles =
+		(Otlp__ResourceProfiles **)otlp_encode_rows(&e, &e.resources, NULL, &n_resources) +
+		1;
+	req.n_resource_profiles = n_resources - 1;
+	req.dictionary = otlp_encode_dictionary(&e);
+	return pack(&req, ret_bytes);
 }

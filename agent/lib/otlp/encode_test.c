@@ -557,6 +557,34 @@ static void test_too_large_for_the_buffer(void **state)
 	assert_int_equal(bytes.len, 0);
 }
 
+/* Also in small pieces, a file has what a request has, and the notes. */
+static void test_a_file_has_what_a_request_has(void **state)
+{
+	static const char *const notes[] = {"lost: 3", "throttled"};
+	const struct profile_file file = {.event = EVENT_ON_CPU, .notes = notes, .n_notes = 2};
+	_cleanup_(profile_batch_freep) struct batch *a = profile_batch_new(), *b = NULL;
+	_cleanup_buf_ struct buf pieces = {0}, whole = {0};
+	struct profile_writer *w;
+	struct field_error e;
+	int r;
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		random_profile(a);
+	w = otlp_file_writer(a, &file, NULL);
+	do
+		r = profile_writer_fill(w, pieces.len + 1, &pieces);
+	while (r > 0);
+	assert_int_equal(r, 0);
+	profile_writer_free(w);
+	assert_int_equal(profile_write(otlp_file_writer, a, &file, &whole), 0);
+	assert_int_equal(pieces.len, whole.len);
+	assert_memory_equal(pieces.data, whole.data, whole.len);
+	assert_non_null(memmem(whole.data, whole.len, "lost: 3\nthrottled", 17));
+	assert_int_equal(otlp_decode(whole.data, whole.len, &b, &e), 0);
+	batches_equal(a, b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -570,6 +598,7 @@ int main(void)
 		cmocka_unit_test(test_known_answer),
 		cmocka_unit_test(test_bad_text_is_replaced),
 		cmocka_unit_test(test_too_large_for_the_buffer),
+		cmocka_unit_test(test_a_file_has_what_a_request_has),
 	};
 
 	return cmocka_run_group_tests_name("otlp/encode", tests, NULL, NULL);

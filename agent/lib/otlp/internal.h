@@ -21,6 +21,7 @@ void *otlp_pool_alloc(struct pool *p, size_t n); /* zeroed; NULL: the limit is r
 char *otlp_pool_str(struct pool *p, const char *s);
 ProtobufCAllocator otlp_pool_allocator(struct pool *p);
 void otlp_pool_done(struct pool *p);
+void otlp_pool_reset(struct pool *p); /* its memory may be used again; for a pool without a limit */
 
 /* ---- ids: keys (bytes) get the numbers 1, 2, 3 ... in the order of their first use ---- */
 

@@ -44,11 +44,8 @@ void otlp_status_read(const void *bytes, size_t n, char *ret_message, size_t n_m
 		      char *ret_reason, size_t n_reason);
 
 int otlp_encode(const struct batch *b, struct buf *ret_bytes);
-/*
- * Writes the same bytes as a file, of which they are a ProfilesData, without the limit of a
- * request. -E2BIG: out is full, or its budget has no more.
- */
-int otlp_write_file(const struct batch *b, const struct profile_file *file, struct buf *out);
+/* Writes a ProfilesData, whose bytes are a request, too, but have no limit. */
+profile_writer_fn otlp_file_writer;
 /*
  * The request may be hostile: every index is checked. -EBADMSG: reterr names the bad field. -E2BIG:
  * a limit is exceeded.

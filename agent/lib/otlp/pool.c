@@ -69,6 +69,21 @@ void otlp_pool_done(struct pool *p)
 	*p = (struct pool){0};
 }
 
+void otlp_pool_reset(struct pool *p)
+{
+	struct pool_chunk *last = p->chunks;
+
+	if (!last)
+		return;
+	p->chunks = last->next;
+	otlp_pool_done(p);
+	memset(last->bytes, 0, last->used);
+	last->used = 0;
+	last->next = NULL;
+	p->chunks = last;
+	p->bytes = last->size;
+}
+
 struct id *otlp_ids_get(struct ids *t, struct pool *pool, const void *key, size_t n)
 {
 	struct id *found;

@@ -276,7 +276,8 @@ static uint32_t intern_stack(struct batch *b, const struct frame *const *frames,
 
 static bool takes_stack(const struct batch *b, size_t n)
 {
-	return n <= STACK_MAX_FRAMES && profile_batch_bytes(b) <= BATCH_MAX_BYTES;
+	return n <= STACK_MAX_FRAMES &&
+	       profile_batch_bytes(b) <= (b->max_bytes ?: (size_t)BATCH_MAX_BYTES);
 }
 
 int profile_batch_stack(struct batch *b, const struct frame *root_first, size_t n,

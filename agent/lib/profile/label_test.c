@@ -154,14 +154,16 @@ static void pprof_has_labels(void **state)
 	(void)state;
 	p->event = EVENT_HBM_ALLOC;
 	profile_add(b, p)->value = 1;
-	assert_int_equal(profile_write_pprof(
-				 b, &(struct profile_file){.event = b->profiles[0]->event}, &out),
+	assert_int_equal(profile_write(profile_pprof_writer, b,
+				       &(struct profile_file){.event = b->profiles[0]->event},
+				       &out),
 			 0);
 	assert_int_equal(n_of(&out, "gpu_"), 0);
 	p->samples[0].labels = profile_batch_labels(b, &l);
 	buf_reset(&out);
-	assert_int_equal(profile_write_pprof(
-				 b, &(struct profile_file){.event = b->profiles[0]->event}, &out),
+	assert_int_equal(profile_write(profile_pprof_writer, b,
+				       &(struct profile_file){.event = b->profiles[0]->event},
+				       &out),
 			 0);
 	/* strings: "" samples count hbm_alloc bytes gpu_device 3 gpu_stream per-thread */
 	assert_int_equal(n_of(&out, "\x32\x0agpu_device\x32\x01"

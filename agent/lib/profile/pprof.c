@@ -3,7 +3,7 @@
  * A batch -> pprof, uncompressed. The message is flat and small, so its fields are written one by
  * one. Format: github.com/google/pprof, proto/profile.proto. docs/pprof.md says what tools see.
  */
-#include "lib/profile/profile.h"
+#include "lib/profile/writer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -49,38 +49,6 @@ static void put_message(struct buf *b, unsigned field, struct buf *m)
 	buf_reset(m);
 }
 
-/* Gives interned pointers the numbers 1, 2, 3 ... in the order of first use. */
-struct numbers {
-	const void **keys;
-	uint64_t *values;
-	size_t n, cap;
-};
-
-static uint64_t *number_of(struct numbers *t, const void *key)
-{
-	size_t i;
-
-	if (t->n * 2 >= t->cap) {
-		struct numbers old = *t;
-
-		*t = (struct numbers){.cap = old.cap ? old.cap * 2 : 1024};
-		t->keys = xcalloc(t->cap, sizeof(*t->keys));
-		t->values = xcalloc(t->cap, sizeof(*t->values));
-		for (size_t k = 0; k < old.cap; k++)
-			if (old.keys[k])
-				*number_of(t, old.keys[k]) = old.values[k];
-		free(old.keys);
-		free(old.values);
-	}
-	for (i = hash_bytes(&key, sizeof(key), 0) & (t->cap - 1); t->keys[i] && t->keys[i] != key;)
-		i = (i + 1) & (t->cap - 1);
-	if (!t->keys[i]) {
-		t->keys[i] = key;
-		t->n++;
-	}
-	return &t->values[i];
-}
-
 /* A mapping is written last, because its flags say what all its frames have. */
 struct mapping_row {
 	const char *module, *build_id;
@@ -88,9 +56,16 @@ struct mapping_row {
 };
 
 struct writer {
-	struct buf *out;
+	struct profile_writer base;
+	const struct batch *batch;
+	struct profile_file file;
+	struct buf_budget *budget;
+	struct sample_at at;
+	struct buf *out; /* of the step that is under way */
+	bool failed;	 /* there was no room for a location */
 	struct buf message, nested;
-	struct numbers strings, functions, mappings;
+	/* the numbers 1, 2, 3 ... of interned texts in the order of their first use */
+	struct addresses strings, functions, mappings;
 	uint64_t n_strings, n_functions;
 	/*
 	 * interns texts that the batch does not have, and the frames of each location as a stack:
@@ -100,23 +75,18 @@ struct writer {
 	struct mapping_row *rows; /* of the mappings; the first one has the id 1 */
 	size_t n_rows, cap_rows;
 	size_t n_counted; /* bytes that the budget has given for words, numbers and rows */
-	const struct profile_value *value; /* as in struct profile_file */
 };
-
-static size_t numbers_bytes(const struct numbers *t)
-{
-	return t->cap * (sizeof(*t->keys) + sizeof(*t->values));
-}
 
 /* Returns 0, or -E2BIG if the budget has no room for what the writer needs. */
 static int count_memory(struct writer *w)
 {
-	return buf_budget_grow(w->out->budget,
-			       profile_batch_bytes(w->words) + numbers_bytes(&w->strings) +
-				       numbers_bytes(&w->functions) + numbers_bytes(&w->mappings) +
-				       w->cap_rows * sizeof(*w->rows) +
-				       w->words->cap_stacks * sizeof(*w->words->stacks),
-			       &w->n_counted);
+	return buf_budget_grow(
+		w->budget,
+		profile_batch_bytes(w->words) + profile_addresses_bytes(&w->strings) +
+			profile_addresses_bytes(&w->functions) +
+			profile_addresses_bytes(&w->mappings) + w->cap_rows * sizeof(*w->rows) +
+			w->words->cap_stacks * sizeof(*w->words->stacks),
+		&w->n_counted);
 }
 
 /*
@@ -137,7 +107,7 @@ static uint64_t string_index(struct writer *w, const char *s)
 	if (!s || !*s)
 		return 0;
 	s = intern_text(w, s);
-	v = number_of(&w->strings, s);
+	v = profile_address_value(&w->strings, s);
 	if (!*v) {
 		*v = w->n_strings++;
 		put_bytes(w->out, PROFILE_STRINGS, s, strlen(s));
@@ -149,12 +119,12 @@ static uint64_t string_index(struct writer *w, const char *s)
  * Returns the number of the pair of name and `of`. The name alone is not enough: several mappings
  * may have one path, and several functions one name.
  */
-static uint64_t *number_of_both(struct writer *w, struct numbers *t, const char *name,
+static uint64_t *number_of_both(struct writer *w, struct addresses *t, const char *name,
 				const char *of)
 {
 	_cleanup_free_ char *key = xasprintf("%s\1%s", name, of ? of : "");
 
-	return number_of(t, profile_batch_str(w->words, key));
+	return profile_address_value(t, profile_batch_str(w->words, key));
 }
 
 static void add_mapping(struct writer *w, const char *module, const char *build_id)
@@ -271,7 +241,7 @@ static uint64_t location_id(struct writer *w, const struct frame *const *root_fi
 	uint32_t index;
 
 	if (profile_batch_stack_of(w->words, root_first, n, &index)) {
-		w->out->failed = true;
+		w->failed = true;
 		return 0;
 	}
 	if (w->words->n_stacks > n_before)
@@ -306,18 +276,17 @@ static void put_values(struct writer *w, const struct profile_sample *s, struct 
 {
 	int64_t value;
 
-	if (!w->value) {
+	if (!w->file.value) {
 		put_varint(b, s->n_samples);
 		put_varint(b, (uint64_t)s->value);
 		return;
 	}
-	if (__builtin_mul_overflow(s->value, (int64_t)w->value->factor, &value))
+	if (__builtin_mul_overflow(s->value, (int64_t)w->file.value->factor, &value))
 		value = INT64_MAX;
 	put_varint(b, (uint64_t)value);
 }
 
-static void put_sample(struct writer *w, const struct batch *b, const struct profile *p,
-		       const struct profile_sample *s)
+static void put_sample(struct writer *w, const struct profile *p, const struct profile_sample *s)
 {
 	const struct frame *wait = profile_wait_frame(s->wait);
 	_cleanup_buf_ struct buf ids = {0};
@@ -325,7 +294,7 @@ static void put_sample(struct writer *w, const struct batch *b, const struct pro
 	if (wait)
 		put_varint(&ids, location_id(w, &wait, 1));
 	if (s->stack != STACK_NONE)
-		put_locations(w, &b->stacks[s->stack], &ids);
+		put_locations(w, &w->batch->stacks[s->stack], &ids);
 	put_bytes(&w->message, 1, ids.data, ids.len);
 	buf_reset(&ids);
 	put_values(w, s, &ids);
@@ -347,21 +316,16 @@ static void put_value_type(struct writer *w, unsigned field, const char *type, c
 	put_message(w->out, field, &w->message);
 }
 
-static void put_value_types(struct writer *w, const struct profile_file *file)
+static void put_value_types(struct writer *w)
 {
-	const struct event_info *e = profile_event_info(file->event);
-	const char *type = w->value ? w->value->type : e->otlp_sample_type;
+	const struct event_info *e = profile_event_info(w->file.event);
+	const struct profile_value *value = w->file.value;
+	const char *type = value ? value->type : e->otlp_sample_type;
 
-	if (!w->value)
+	if (!value)
 		put_value_type(w, PROFILE_SAMPLE_TYPE, "samples", "count");
-	put_value_type(w, PROFILE_SAMPLE_TYPE, type, w->value ? w->value->unit : e->unit);
+	put_value_type(w, PROFILE_SAMPLE_TYPE, type, value ? value->unit : e->unit);
 	put_int(w->out, PROFILE_DEFAULT_TYPE, string_index(w, type));
-}
-
-static void numbers_done(struct numbers *t)
-{
-	free(t->keys);
-	free(t->values);
 }
 
 /* The time from the first profile's start to the last one's end, and the time between samples. */
@@ -392,37 +356,66 @@ static void put_times(struct writer *w, const struct batch *b)
 	}
 }
 
-static void writer_done(struct writer *w)
+static void begin(struct writer *w)
 {
-	numbers_done(&w->strings);
-	numbers_done(&w->functions);
-	numbers_done(&w->mappings);
+	put_bytes(w->out, PROFILE_STRINGS, "", 0); /* in pprof, string 0 must be "" */
+	w->n_strings = 1;
+	put_value_types(w);
+}
+
+static void put_end(struct writer *w)
+{
+	if (!w->n_rows) /* pprof misses the program's file in a profile without mappings */
+		add_mapping(w, NULL, NULL);
+	put_mappings(w);
+	put_times(w, w->batch);
+	for (size_t i = 0; i < w->file.n_notes; i++)
+		put_int(w->out, PROFILE_COMMENT, string_index(w, w->file.notes[i]));
+}
+
+static int step(struct profile_writer *base, struct buf *out)
+{
+	struct writer *w = (struct writer *)base;
+	const struct profile_sample *s;
+	const struct profile *p;
+
+	w->out = out;
+	if (!w->n_strings)
+		begin(w);
+	s = profile_samples_next(w->batch, &w->at, &p);
+	if (s)
+		put_sample(w, p, s);
+	else
+		put_end(w);
+	if (count_memory(w) < 0 || w->failed || out->failed)
+		return -E2BIG;
+	return s ? 1 : 0;
+}
+
+static void free_writer(struct profile_writer *base)
+{
+	struct writer *w = (struct writer *)base;
+
+	profile_addresses_done(&w->strings);
+	profile_addresses_done(&w->functions);
+	profile_addresses_done(&w->mappings);
 	free(w->rows);
 	buf_done(&w->message);
 	buf_done(&w->nested);
 	profile_batch_free(w->words);
+	free(w);
 }
 
-int profile_write_pprof(const struct batch *b, const struct profile_file *file, struct buf *out)
+struct profile_writer *profile_pprof_writer(const struct batch *b, const struct profile_file *file,
+					    struct buf_budget *budget)
 {
-	_cleanup_(writer_done) struct writer w = {
-		.out = out, .n_strings = 1, .words = profile_batch_new(), .value = file->value};
+	struct writer *w = xcalloc(1, sizeof(*w));
 
-	put_bytes(out, PROFILE_STRINGS, "", 0); /* in pprof, string 0 must be "" */
-	put_value_types(&w, file);
-	for (size_t i = 0; i < b->n_profiles; i++) {
-		const struct profile *p = b->profiles[i];
-
-		for (size_t k = 0; k < p->n_samples && !out->failed; k++) {
-			put_sample(&w, b, p, &p->samples[k]);
-			out->failed |= count_memory(&w) < 0;
-		}
-	}
-	if (!w.n_rows) /* pprof misses the program's file in a profile without mappings */
-		add_mapping(&w, NULL, NULL);
-	put_mappings(&w);
-	put_times(&w, b);
-	for (size_t i = 0; i < file->n_notes; i++)
-		put_int(out, PROFILE_COMMENT, string_index(&w, file->notes[i]));
-	return out->failed ? -E2BIG : 0;
+	*w = (struct writer){.base = {step, free_writer},
+			     .batch = b,
+			     .file = *file,
+			     .budget = budget,
+			     .words = profile_batch_new()};
+	w->words->max_bytes = b->max_bytes;
+	return &w->base;
 }

@@ -341,6 +341,7 @@ struct batch {
 	size_t n_links, cap_links;
 	size_t n_skipped;		/* number of profiles that the receiver has skipped */
 	const char *skipped_for;	/* why the first of them was skipped; a constant */
+	size_t max_bytes; /* of its arena; 0: BATCH_MAX_BYTES */
 	struct batch_arena *arena;
 };
 struct batch *profile_batch_new(void);
@@ -414,18 +415,35 @@ struct profile_file {
 	size_t n_notes;
 	/* pprof: the only value of a sample; NULL: how many samples it is, and the event's value */
 	const struct profile_value *value;
+	bool ticks; /* folded: the numbers of on-cpu count the samples, not microseconds */
 };
 /*
- * The next three take the memory that they need while they write from the budget of out, too.
- * -E2BIG: out is full, or its budget has no more.
+ * Writes a batch as a file, piece by piece. What it needs in memory grows with the names and the
+ * stacks of the batch, but not with the text of the file; it takes that from its budget. This is
+ * the first member of the struct of each format.
  */
-/*
- * Writes folded stacks of the samples that add up. ticks: the numbers of on-cpu count the samples,
- * not microseconds. -E2BIG: out is full, or would be if equal lines were not added up.
- */
-int profile_write_folded(const struct batch *b, bool ticks, struct buf *out);
-/* Writes a "sampled" profile of speedscope: github.com/jlfwong/speedscope, file-format-spec.ts. */
-int profile_write_speedscope(const struct batch *b, const struct profile_file *file,
-			     struct buf *out);
-/* Writes pprof, which the caller may compress: github.com/google/pprof proto/profile.proto. */
-int profile_write_pprof(const struct batch *b, const struct profile_file *file, struct buf *out);
+struct profile_writer {
+	/*
+	 * Adds what comes next, such as one sample. Returns 1 if more follows, 0 if the file is
+	 * whole. -E2BIG: the budget has no more, or out is full.
+	 */
+	int (*step)(struct profile_writer *w, struct buf *out);
+	void (*free)(struct profile_writer *w); /* with all that it has */
+};
+/* b and what file points to must stay valid. budget NULL: none. */
+typedef struct profile_writer *profile_writer_fn(const struct batch *b,
+						 const struct profile_file *file,
+						 struct buf_budget *budget);
+struct profile_writer *profile_writer_free(struct profile_writer *w);
+/* Adds to out until it has at least n bytes or the file is whole. Returns what step returns. */
+int profile_writer_fill(struct profile_writer *w, size_t n, struct buf *out);
+/* Writes a whole file, with the budget of out. 0 or -E2BIG. */
+int profile_write(profile_writer_fn *format, const struct batch *b, const struct profile_file *file,
+		  struct buf *out);
+
+/* Folded stacks of the samples that add up. */
+profile_writer_fn profile_folded_writer;
+/* A "sampled" profile of speedscope: github.com/jlfwong/speedscope, file-format-spec.ts. */
+profile_writer_fn profile_speedscope_writer;
+/* pprof, which the caller may compress: github.com/google/pprof proto/profile.proto. */
+profile_writer_fn profile_pprof_writer;

@@ -359,8 +359,9 @@ static void test_pprof(void **state)
 	s->value = 10101;
 	s->n_samples = 1;
 	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
-	assert_int_equal(profile_write_pprof(
-				 b, &(struct profile_file){.event = b->profiles[0]->event}, &out),
+	assert_int_equal(profile_write(profile_pprof_writer, b,
+				       &(struct profile_file){.event = b->profiles[0]->event},
+				       &out),
 			 0);
 	assert_non_null(memmem(out.data, out.len, "[k] sys", 7));
 	assert_non_null(memmem(out.data, out.len, "[c] cuInit", 10));
@@ -370,8 +371,9 @@ static void test_pprof(void **state)
 	p->event = EVENT_OFF_CPU;
 	s->wait = WAIT_DISK;
 	buf_reset(&out);
-	assert_int_equal(profile_write_pprof(
-				 b, &(struct profile_file){.event = b->profiles[0]->event}, &out),
+	assert_int_equal(profile_write(profile_pprof_writer, b,
+				       &(struct profile_file){.event = b->profiles[0]->event},
+				       &out),
 			 0);
 	assert_non_null(memmem(out.data, out.len, "[wait: disk]", 12));
 	if (getenv("PPROF_OUT")) {
@@ -423,8 +425,9 @@ static void test_pprof_keeps_places_apart(void **state)
 	(void)state;
 	buf_init(&out, 0);
 	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
-	assert_int_equal(profile_write_pprof(
-				 b, &(struct profile_file){.event = b->profiles[0]->event}, &out),
+	assert_int_equal(profile_write(profile_pprof_writer, b,
+				       &(struct profile_file){.event = b->profiles[0]->event},
+				       &out),
 			 0);
 	assert_int_equal(n_fields(&out, LOCATION), 5);
 	assert_int_equal(n_fields(&out, FUNCTION), 4);
@@ -458,8 +461,9 @@ static void test_inlined_functions_are_lines_of_one_location(void **state)
 
 	(void)state;
 	assert_int_equal(profile_batch_stack(b, f, ARRAY_SIZE(f), &s->stack), 0);
-	assert_int_equal(
-		profile_write_pprof(b, &(struct profile_file){.event = EVENT_ON_CPU}, &out), 0);
+	assert_int_equal(profile_write(profile_pprof_writer, b,
+				       &(struct profile_file){.event = EVENT_ON_CPU}, &out),
+			 0);
 	assert_int_equal(n_fields(&out, 4), 2);
 	/* location {id 1, mapping 1, address 5, line {function 1, line 1}} */
 	assert_has(&out, "\x22\x0c\x08\1\x10\1\x18\5\x22\4\x08\1\x10\1", 14);
@@ -496,7 +500,8 @@ static void test_flags_of_mappings(void **state)
 		_cleanup_buf_ struct buf out = {0};
 
 		assert_int_equal(profile_batch_stack(b, &cases[i].f, 1, &s->stack), 0);
-		assert_int_equal(profile_write_pprof(b, &(struct profile_file){0}, &out), 0);
+		assert_int_equal(
+			profile_write(profile_pprof_writer, b, &(struct profile_file){0}, &out), 0);
 		assert_has(&out, cases[i].flags, 8);
 	}
 }
@@ -509,12 +514,12 @@ static void test_what_a_pprof_file_says_of_itself(void **state)
 {
 	static const char *const notes[] = {"a note"};
 	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
-	struct profile_file file = {EVENT_MEM_INUSE, notes, 1, NULL};
+	struct profile_file file = {.event = EVENT_MEM_INUSE, .notes = notes, .n_notes = 1};
 	struct profile *p;
 	_cleanup_buf_ struct buf out = {0};
 
 	(void)state;
-	assert_int_equal(profile_write_pprof(b, &file, &out), 0);
+	assert_int_equal(profile_write(profile_pprof_writer, b, &file, &out), 0);
 	assert_has(&out, "mem_inuse\x32\5bytes", 16);
 	assert_has(&out, "\x32\6a note\x68\5", 10); /* string 5, comment 5 */
 	assert_int_equal(n_fields(&out, 12), 0);    /* no period */
@@ -523,7 +528,7 @@ static void test_what_a_pprof_file_says_of_itself(void **state)
 	p->event = file.event = EVENT_ON_CPU;
 	*profile_add(b, p) = (struct profile_sample){STACK_NONE, .value = 20, .n_samples = 2};
 	buf_reset(&out);
-	assert_int_equal(profile_write_pprof(b, &file, &out), 0);
+	assert_int_equal(profile_write(profile_pprof_writer, b, &file, &out), 0);
 	assert_has(&out, "\x60\x90\x4e", 3); /* period 10000 (ns): 10 us */
 }
 
@@ -539,7 +544,7 @@ static void test_a_pprof_file_with_the_values_of_another_tool(void **state)
 	(void)state;
 	*profile_add(b, p) = (struct profile_sample){STACK_NONE, .value = 20, .n_samples = 2};
 	*profile_add(b, p) = (struct profile_sample){STACK_NONE, .value = INT64_MAX};
-	assert_int_equal(profile_write_pprof(b, &file, &out), 0);
+	assert_int_equal(profile_write(profile_pprof_writer, b, &file, &out), 0);
 	assert_int_equal(n_fields(&out, 1), 1);
 	assert_has(&out, "\x32\3cpu\x32\x0bnanoseconds", 18);
 	assert_has(&out, "\x12\7\x0a\0\x12\3\xa0\x9c\1", 9); /* 20000 */
@@ -557,8 +562,9 @@ static void test_texts_of_pprof_are_utf8(void **state)
 	(void)state;
 	s->thread_comm = profile_batch_str(b, "\xc3\xa4-worker-numb\xc3");
 	assert_int_equal(profile_batch_stack(b, &f, 1, &s->stack), 0);
-	assert_int_equal(
-		profile_write_pprof(b, &(struct profile_file){.event = EVENT_ON_CPU}, &out), 0);
+	assert_int_equal(profile_write(profile_pprof_writer, b,
+				       &(struct profile_file){.event = EVENT_ON_CPU}, &out),
+			 0);
 	assert_has(&out, "\x11\xc3\xa4-worker-numb" UTF8_REPLACEMENT, 18);
 	assert_has(&out, "\5a" UTF8_REPLACEMENT "z", 6);
 }

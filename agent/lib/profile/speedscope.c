@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A batch -> a file for speedscope (https://www.speedscope.app): one "sampled" profile with a stack
- * and a weight for each sample of the batch.
+ * and a weight for each sample of the batch. The table of the frames is the last member of the file,
+ * because the samples, which are written before it, fill it.
  */
-#include "lib/profile/profile.h"
+#include "lib/profile/writer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,11 +17,16 @@ struct entry {
 	UT_hash_handle hh;
 };
 struct writing {
-	struct entry *entries;
-	struct buf frames, samples, weights;
+	struct profile_writer base;
+	const struct batch *batch;
+	struct profile_file file;
+	enum { HEAD, SAMPLES, WEIGHTS, FRAMES } part; /* that comes next */
+	struct sample_at at;			      /* in SAMPLES and WEIGHTS */
+	bool first;				      /* of its list */
+	struct entry *entries, *next;		      /* next: in FRAMES */
+	struct buf *out;			      /* of the step that is under way */
 	struct buf_budget *budget;
 	size_t n_entry_bytes, n_counted; /* memory of entries; bytes that the budget has given */
-	uint64_t sum;
 };
 
 /* Returns the index of the frame with this JSON, which becomes the table's. */
@@ -34,11 +40,7 @@ static size_t index_of(struct writing *w, struct buf *json)
 
 		e = xcalloc(1, sizeof(*e));
 		e->index = HASH_COUNT(w->entries);
-		buf_puts(&w->frames, e->index ? "," : "");
-		buf_add(&w->frames, json->data, n);
 		w->n_entry_bytes += sizeof(*e) + json->cap;
-		if (buf_budget_grow(w->budget, w->n_entry_bytes, &w->n_counted) < 0)
-			w->samples.failed = true;
 		e->key = buf_steal(json);
 		HASH_ADD_KEYPTR(hh, w->entries, e->key, n, e);
 	}
@@ -48,7 +50,7 @@ static size_t index_of(struct writing *w, struct buf *json)
 
 static void put_index(struct writing *w, size_t index, bool *first)
 {
-	buf_printf(&w->samples, *first ? "%zu" : ",%zu", index);
+	buf_printf(w->out, *first ? "%zu" : ",%zu", index);
 	*first = false;
 }
 
@@ -79,12 +81,12 @@ static void put_comm(struct writing *w, const char *kind, const char *comm, bool
 	put_frame(w, &f, false, first);
 }
 
-static void put_sample(struct writing *w, const struct batch *b, const struct profile *p,
-		       const struct profile_sample *s)
+static void put_sample(struct writing *w, const struct profile *p, const struct profile_sample *s)
 {
+	const struct batch *b = w->batch;
 	bool first = true, user_seen = false;
 
-	buf_puts(&w->samples, w->weights.len ? ",[" : "[");
+	buf_puts(w->out, "[");
 	put_comm(w, "", p->app_service, &first);
 	if (s->process_comm)
 		put_comm(w, "process", s->process_comm, &first);
@@ -99,23 +101,7 @@ static void put_sample(struct writing *w, const struct batch *b, const struct pr
 	}
 	if (profile_wait_frame(s->wait))
 		put_frame(w, profile_wait_frame(s->wait), false, &first);
-	buf_puts(&w->samples, "]");
-	buf_printf(&w->weights, w->weights.len ? ",%" PRId64 : "%" PRId64, s->value);
-	w->sum += (uint64_t)s->value;
-}
-
-static void writing_done(struct writing *w)
-{
-	struct entry *e, *next;
-
-	HASH_ITER (hh, w->entries, e, next) {
-		HASH_DEL(w->entries, e);
-		free(e->key);
-		free(e);
-	}
-	buf_done(&w->frames);
-	buf_done(&w->samples);
-	buf_done(&w->weights);
+	buf_puts(w->out, "]");
 }
 
 /* The name of the profile, with the notes behind it: the file has no other place for them. */
@@ -129,30 +115,129 @@ static void put_title(const char *name, const struct profile_file *file, struct 
 	buf_json_string(out, title.data);
 }
 
-int profile_write_speedscope(const struct batch *b, const struct profile_file *file,
-			     struct buf *out)
+/* The next sample that the file has; NULL: no more. */
+static const struct profile_sample *next_sample(struct writing *w, const struct profile **ret)
 {
-	_cleanup_(writing_done) struct writing w = {0};
-	const struct event_info *e = profile_event_info(file->event);
+	const struct profile_sample *s;
 
-	buf_init(&w.frames, out->max_bytes);
-	buf_init(&w.samples, out->max_bytes);
-	buf_init(&w.weights, out->max_bytes);
-	w.budget = w.frames.budget = w.samples.budget = w.weights.budget = out->budget;
-	for (size_t i = 0; i < b->n_profiles; i++)
-		for (size_t j = 0; j < b->profiles[i]->n_samples && !w.samples.failed; j++)
-			if (profile_adds_up(b->profiles[i], &b->profiles[i]->samples[j]))
-				put_sample(&w, b, b->profiles[i], &b->profiles[i]->samples[j]);
-	buf_puts(out, "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\","
-		      "\"exporter\":\"podflame\",\"shared\":{\"frames\":[");
-	buf_puts(out, w.frames.data ?: "");
-	buf_puts(out, "]},\"profiles\":[{\"type\":\"sampled\",\"name\":");
-	put_title(e->name, file, out);
-	buf_printf(out, ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64 ",\"samples\":[",
-		   e->unit, w.sum);
-	buf_puts(out, w.samples.data ?: "");
-	buf_puts(out, "],\"weights\":[");
-	buf_puts(out, w.weights.data ?: "");
-	buf_puts(out, "]}]}");
-	return out->failed || w.samples.failed || w.frames.failed || w.weights.failed ? -E2BIG : 0;
+	do {
+		s = profile_samples_next(w->batch, &w->at, ret);
+	} while (s && !profile_adds_up(*ret, s));
+	return s;
+}
+
+static void put_head(struct writing *w)
+{
+	const struct event_info *e = profile_event_info(w->file.event);
+	const struct profile_sample *s;
+	const struct profile *p;
+	uint64_t sum = 0;
+
+	while ((s = next_sample(w, &p)))
+		sum += (uint64_t)s->value;
+	buf_puts(w->out, "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\","
+			 "\"exporter\":\"podflame\",\"profiles\":[{\"type\":\"sampled\",\"name\":");
+	put_title(e->name, &w->file, w->out);
+	buf_printf(w->out,
+		   ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64 ",\"samples\":[",
+		   e->unit, sum);
+}
+
+static void put_comma(struct writing *w)
+{
+	if (!w->first)
+		buf_puts(w->out, ",");
+	w->first = false;
+}
+
+/* Puts the stack or the weight of one sample. Returns false if there are no more. */
+static bool put_next_sample(struct writing *w)
+{
+	const struct profile *p;
+	const struct profile_sample *s = next_sample(w, &p);
+
+	if (!s)
+		return false;
+	put_comma(w);
+	if (w->part == SAMPLES)
+		put_sample(w, p, s);
+	else
+		buf_printf(w->out, "%" PRId64, s->value);
+	return true;
+}
+
+static bool put_next_entry(struct writing *w)
+{
+	if (!w->next)
+		return false;
+	put_comma(w);
+	buf_puts(w->out, w->next->key);
+	w->next = w->next->hh.next;
+	return true;
+}
+
+static void begin_part(struct writing *w, int part)
+{
+	w->part = part;
+	w->at = (struct sample_at){0};
+	w->next = w->entries;
+	w->first = true;
+}
+
+static int step(struct profile_writer *base, struct buf *out)
+{
+	struct writing *w = (struct writing *)base;
+	bool ends = false;
+
+	w->out = out;
+	switch (w->part) {
+	case HEAD:
+		put_head(w);
+		begin_part(w, SAMPLES);
+		break;
+	case SAMPLES:
+		if (put_next_sample(w))
+			break;
+		buf_puts(out, "],\"weights\":[");
+		begin_part(w, WEIGHTS);
+		break;
+	case WEIGHTS:
+		if (put_next_sample(w))
+			break;
+		buf_puts(out, "]}],\"shared\":{\"frames\":[");
+		begin_part(w, FRAMES);
+		break;
+	case FRAMES:
+		ends = !put_next_entry(w);
+		if (ends)
+			buf_puts(out, "]}}");
+		break;
+	}
+	if (out->failed || buf_budget_grow(w->budget, w->n_entry_bytes, &w->n_counted) < 0)
+		return -E2BIG;
+	return ends ? 0 : 1;
+}
+
+static void free_writing(struct profile_writer *base)
+{
+	struct writing *w = (struct writing *)base;
+	struct entry *e, *next;
+
+	HASH_ITER (hh, w->entries, e, next) {
+		HASH_DEL(w->entries, e);
+		free(e->key);
+		free(e);
+	}
+	free(w);
+}
+
+struct profile_writer *profile_speedscope_writer(const struct batch *b,
+						 const struct profile_file *file,
+						 struct buf_budget *budget)
+{
+	struct writing *w = xcalloc(1, sizeof(*w));
+
+	*w = (struct writing){
+		.base = {step, free_writing}, .batch = b, .file = *file, .budget = budget};
+	return &w->base;
 }
