@@ -15,14 +15,14 @@
 #define NODE_CLAIM	"authentication.kubernetes.io/node-name"
 #define MAX_TOKENS	4096		    /* tokens in the cache */
 #define MAX_RIGHTS	4096		    /* rights in all namespaces in the cache */
-#define MAX_PUSHERS	16384		    /* such rights of programs that push */
+#define MAX_PUSHERS	16384		    /* tokens of programs that push, and such rights */
 #define MAX_NAMESPACES	65536		    /* rights in one namespace in the cache */
 #define KEEP_NO_NS	(10 * NSEC_PER_SEC) /* how long a "no" stays in the cache */
 #define KEEP_NO_LONG_NS (60 * NSEC_PER_SEC) /* of one namespace, and of who pushes */
 
 struct gate_call {
 	struct gate *gate;
-	struct reviews *access; /* which of the gate's is asked */
+	struct reviews *access; /* which of the gate's is asked about the right */
 	const struct gate_right *right;
 	struct sign_in_peer *sign_in; /* NULL: the token is no concern of sign_ins.c */
 	gate_fn *fn;
@@ -194,12 +194,12 @@ static void user_known(const struct auth_verdict *v, void *arg)
 }
 
 /* Whether the API server may be asked about the token. Returns 0, or the status of the refusal. */
-static int admit(struct gate *g, const char *token, const char *peer, struct sign_in_peer **ret,
-		 const char **ret_error)
+static int admit(struct gate *g, struct reviews *tokens, const char *token, const char *peer,
+		 struct sign_in_peer **ret, const char **ret_error)
 {
 	const char *reason;
 
-	if (api_reviews_knows(g->tokens, token, strlen(token)))
+	if (api_reviews_knows(tokens, token, strlen(token)))
 		return 0;
 	reason = issuers_hopeless(token, g->own_issuer, g->config.audiences, ret_error);
 	if (reason) {
@@ -209,8 +209,9 @@ static int admit(struct gate *g, const char *token, const char *peer, struct sig
 	return api_sign_ins_begin(g->sign_ins, peer, ret, ret_error);
 }
 
-static void check(struct gate *g, struct reviews *access, const char *authorization,
-		  const char *peer, const struct gate_right *right, gate_fn *fn, void *arg)
+static void check(struct gate *g, struct reviews *tokens, struct reviews *access,
+		  const char *authorization, const char *peer, const struct gate_right *right,
+		  gate_fn *fn, void *arg)
 {
 	const char *error, *token = api_gate_bearer(authorization, &error);
 	_cleanup_json_ json_t *object = token ? token_review(token, g->config.audiences) : NULL;
@@ -219,7 +220,7 @@ static void check(struct gate *g, struct reviews *access, const char *authorizat
 	int status = 401;
 
 	if (object)
-		status = admit(g, token, peer, &sign_in, &error);
+		status = admit(g, tokens, token, peer, &sign_in, &error);
 	else if (token)
 		error = "the bearer token is not text";
 	if (status) {
@@ -234,19 +235,19 @@ static void check(struct gate *g, struct reviews *access, const char *authorizat
 				.sign_in = sign_in,
 				.fn = fn,
 				.arg = arg};
-	api_reviews_ask(g->tokens, token, strlen(token), TAKE_PTR(object), user_known, c);
+	api_reviews_ask(tokens, token, strlen(token), TAKE_PTR(object), user_known, c);
 }
 
 void api_gate_check(struct gate *g, const char *authorization, const char *peer,
 		    const struct gate_right *right, gate_fn *fn, void *arg)
 {
-	check(g, g->access, authorization, peer, right, fn, arg);
+	check(g, g->tokens, g->access, authorization, peer, right, fn, arg);
 }
 
 void api_gate_check_pusher(struct gate *g, const char *authorization, const char *peer,
 			   const struct gate_right *right, gate_fn *fn, void *arg)
 {
-	check(g, g->pushers, authorization, peer, right, fn, arg);
+	check(g, g->pusher_tokens, g->pushers, authorization, peer, right, fn, arg);
 }
 
 struct gate *api_gate_new(const struct gate_config *c)
@@ -268,12 +269,14 @@ struct gate *api_gate_new(const struct gate_config *c)
 		.max_kept = MAX_RIGHTS,
 		.keep_no_ns = KEEP_NO_NS,
 	};
-	struct reviews_config pushers = access, namespaces = access;
+	struct reviews_config pusher_tokens = tokens, pushers = access, namespaces = access;
 
 	g->config = *c;
 	g->own_issuer = c->own_token_file ? issuers_of_file(c->own_token_file) : NULL;
 	g->sign_ins = api_sign_ins_new();
 	g->tokens = api_reviews_new(&tokens);
+	pusher_tokens.max_kept = MAX_PUSHERS;
+	g->pusher_tokens = api_reviews_new(&pusher_tokens);
 	g->access = api_reviews_new(&access);
 	pushers.max_kept = MAX_PUSHERS;
 	pushers.keep_no_ns = KEEP_NO_LONG_NS;
@@ -293,6 +296,7 @@ struct gate *api_gate_free(struct gate *g, bool answer)
 	 * never back, so none asks reviews that are freed already.
 	 */
 	api_reviews_free(g->tokens, answer);
+	api_reviews_free(g->pusher_tokens, answer);
 	api_reviews_free(g->access, answer);
 	api_reviews_free(g->pushers, answer);
 	api_rights_stop(g, answer);

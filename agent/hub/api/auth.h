@@ -75,8 +75,11 @@ struct gate {
 	struct gate_config config;
 	char *own_issuer; /* NULL: not known */
 	struct sign_ins *sign_ins;
-	/* access: rights in all namespaces; pushers: those of who pushes; namespaces: in one */
-	struct reviews *tokens, *access, *pushers, *namespaces;
+	/*
+	 * access: rights in all namespaces; namespaces: in one. Those of who pushes have rooms of
+	 * their own: there may be many more of them
+	 */
+	struct reviews *tokens, *pusher_tokens, *access, *pushers, *namespaces;
 	/* rights.c: questions in their order, and how many reviews are under way */
 	struct asking *askings;
 	unsigned n_open;
