@@ -187,7 +187,7 @@ static char *build(const char *what)
 static void assert_found(struct fixture *f, const char *service)
 {
 	_cleanup_free_ char *body =
-		xasprintf("{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\","
+		xasprintf("{\"profile_event_type\":\"cpu\",\"profile_language_type\":\"eBPF\","
 			  "\"app_service\":\"%s\",\"time_start\":%lld,\"time_end\":%lld}",
 			  service, (long long)(now_wall_ns() / NSEC_PER_SEC) - 600,
 			  (long long)(now_wall_ns() / NSEC_PER_SEC) + 600);

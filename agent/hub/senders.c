@@ -7,14 +7,18 @@
 
 #include <stdlib.h>
 
+#define MAX_AGENTS 16 /* as ingest.agents has */
+
 struct senders {
 	struct gate *gate;
-	struct issuers *issuers; /* NULL: no other cluster is registered */
+	char *agents[MAX_AGENTS + 1]; /* the names of agents as users; NULL at the end */
+	struct issuers *issuers;      /* NULL: no other cluster is registered */
 };
 
 struct sender_check {
 	struct senders *senders;
 	char *authorization, *peer, *node;
+	bool agent;
 	/* of one that pushes: */
 	json_t *user;
 	char *ns;
@@ -38,7 +42,8 @@ static void sender_done(struct sender_check *c, const struct gate_answer *a, boo
 	c->done(&(struct ingest_sender){.status = a->status,
 					.error = a->error,
 					.node = c->node ?: a->node,
-					.hosts = hosts},
+					.hosts = hosts,
+					.agent = c->agent},
 		c->done_arg);
 	check_free(c);
 }
@@ -54,6 +59,15 @@ static void hosts_checked(const struct gate_answer *a, void *arg)
 
 static const struct gate_right send_right = {"create", "profiles"};
 
+/* The API server says who the sender is; what the profiles say counts for nothing here. */
+static bool is_agent(const struct senders *s, const char *user)
+{
+	for (size_t i = 0; s->agents[i]; i++)
+		if (streq(s->agents[i], user))
+			return true;
+	return false;
+}
+
 static void sender_checked(const struct gate_answer *a, void *arg)
 {
 	static const struct gate_right hosts = {"create", "profiles/host"};
@@ -64,6 +78,7 @@ static void sender_checked(const struct gate_answer *a, void *arg)
 		return;
 	}
 	c->node = xstrdup(a->node);
+	c->agent = is_agent(c->senders, a->user);
 	api_gate_check(c->senders->gate, c->authorization, c->peer, &hosts, hosts_checked, c);
 }
 
@@ -197,6 +212,18 @@ static void tell_keys(const char *cluster, const char *error, void *arg)
 		log_info("cluster %s: its keys can be read again", cluster);
 }
 
+static void read_agents(struct senders *s, const struct config *conf)
+{
+	for (size_t i = 0; conf->ingest_agents[i] && i < MAX_AGENTS; i++) {
+		const char *name = conf->ingest_agents[i], *slash = strchr(name, '/');
+		_cleanup_free_ char *ns = slash ? xstrndup(name, (size_t)(slash - name))
+						: xstrdup(conf->own_namespace);
+
+		s->agents[i] =
+			xasprintf("system:serviceaccount:%s:%s", ns, slash ? slash + 1 : name);
+	}
+}
+
 int hub_senders_new(struct loop *l, struct kube *kube, const struct config *conf,
 		    struct senders **ret, struct field_error *reterr)
 {
@@ -212,7 +239,8 @@ int hub_senders_new(struct loop *l, struct kube *kube, const struct config *conf
 	if (r < 0)
 		return r;
 	*ret = xcalloc(1, sizeof(**ret));
-	**ret = (struct senders){api_gate_new(&gc), i};
+	**ret = (struct senders){.gate = api_gate_new(&gc), .issuers = i};
+	read_agents(*ret, conf);
 	return 0;
 }
 
@@ -235,6 +263,8 @@ struct senders *hub_senders_free(struct senders *s)
 		return NULL;
 	api_gate_free(s->gate, true);
 	issuers_free(s->issuers);
+	for (size_t n = 0; s->agents[n]; n++)
+		free(s->agents[n]);
 	free(s);
 	return NULL;
 }

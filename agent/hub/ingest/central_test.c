@@ -74,8 +74,10 @@ struct world {
 static void auth(const char *authorization, const char *peer,
 		 void (*done)(const struct ingest_sender *s, void *arg), void *done_arg, void *arg)
 {
-	const struct ingest_sender s = {
-		.status = 200, .error = "", .node = authorization + strlen("Bearer ")};
+	const struct ingest_sender s = {.status = 200,
+					.error = "",
+					.node = authorization + strlen("Bearer "),
+					.agent = true};
 
 	(void)peer;
 	(void)arg;

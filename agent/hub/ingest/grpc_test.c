@@ -41,7 +41,8 @@ static void auth(const char *authorization, const char *peer,
 	done(&(struct ingest_sender){.status = w->status,
 				     .error = w->status == 200 ? "" : "because: 100 %\n",
 				     .node = "node-a",
-				     .hosts = true},
+				     .hosts = true,
+				     .agent = true},
 	     done_arg);
 }
 

@@ -65,6 +65,7 @@ static void auth(const char *authorization, const char *peer,
 					     .error = w->status == 200 ? "" : "because",
 					     .node = w->node,
 					     .hosts = true,
+					     .agent = true,
 					     .cluster = w->cluster,
 					     .ns = w->ns},
 		     done_arg);
@@ -246,7 +247,7 @@ static void a_body_waits_for_its_sender(void **state)
 	assert_int_equal(recv(p.fd, (char[1]){0}, 1, MSG_DONTWAIT), -1);
 	w->done(
 		&(struct ingest_sender){
-			.status = 200, .error = "", .node = "node-a", .hosts = true},
+			.status = 200, .error = "", .node = "node-a", .hosts = true, .agent = true},
 		w->done_arg);
 	assert_string_equal(hear(&p), MAY_COME);
 	say(&p, EMPTY_BODY);

@@ -341,8 +341,10 @@ static void check_sender(struct ingest_request *q, const char *authorization)
 	else if (c->auth)
 		c->auth(authorization, q->peer, sender_checked, q, c->auth_arg);
 	else
-		sender_checked(&(struct ingest_sender){.status = 200, .node = "", .hosts = true},
-			       q);
+		sender_checked(
+			&(struct ingest_sender){
+				.status = 200, .node = "", .hosts = true, .agent = true},
+			q);
 }
 
 void ingest_http_head(struct http_conn *c, const struct http_in *in, void *arg)

@@ -19,6 +19,8 @@ struct ingest_sender {	   /* the strings are valid only while done runs */
 	const char *error; /* if the status is not 200: a text for people */
 	const char *node;  /* the node for which the token was made; "": it names none */
 	bool hosts;	   /* may send profiles that belong to no namespace */
+	/* It is one of podflame's agents: its profiles may be such as podflame has sampled. */
+	bool agent;
 	/*
 	 * The sender is the hub of this other cluster, which has checked of what its agents speak.
 	 * NULL: it belongs to the hub's own cluster.

@@ -206,7 +206,8 @@ static void auth(const char *authorization, const char *peer,
 	done(&(struct ingest_sender){.status = auth_status,
 				     .error = auth_status == 200 ? NULL : "because",
 				     .node = auth_node,
-				     .hosts = true},
+				     .hosts = true,
+				     .agent = true},
 	     done_arg);
 }
 

@@ -64,6 +64,7 @@ static void auth(const char *authorization, const char *peer,
 				     .error = w->auth_status == 200 ? "" : "because",
 				     .node = w->auth_node,
 				     .hosts = true,
+				     .agent = true,
 				     .cluster = w->auth_cluster},
 	     done_arg);
 }
@@ -71,7 +72,8 @@ static void auth(const char *authorization, const char *peer,
 static void answer(struct world *w, int status, const char *node)
 {
 	w->asked.done(
-		&(struct ingest_sender){.status = status, .error = "", .node = node, .hosts = true},
+		&(struct ingest_sender){
+			.status = status, .error = "", .node = node, .hosts = true, .agent = true},
 		w->asked.arg);
 }
 

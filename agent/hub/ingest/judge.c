@@ -189,6 +189,17 @@ static void stamp(const struct ingest_config *c, const struct ingest_sender *s, 
 	}
 }
 
+/*
+ * Only podflame's agents have sampled what says so. Others may have it from an agent, which has
+ * sent it to a hub already: it must not count twice.
+ */
+static void keep_foreign(struct batch *b)
+{
+	for (size_t i = b->n_profiles; i-- > 0;)
+		if (!b->profiles[i]->foreign)
+			refuse(b, i, "not_an_agent");
+}
+
 void ingest_judge(const struct ingest_config *c, const struct ingest_sender *s, struct batch *b,
 		  struct ingest_verdict *v)
 {
@@ -197,6 +208,8 @@ void ingest_judge(const struct ingest_config *c, const struct ingest_sender *s, 
 	v->status = 200;
 	if (!c->auth) /* the hub believes all senders */
 		return;
+	if (!s->agent && !s->cluster)
+		keep_foreign(b);
 	judge_whole(b, s->node, v);
 	if (v->status != 200)
 		return;

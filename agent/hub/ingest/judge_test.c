@@ -103,7 +103,8 @@ static struct batch *judge_for(const struct ingest_sender *sender, const struct 
 static struct batch *judge_as(const char *node, bool hosts, const struct said *s, size_t n,
 			      struct ingest_verdict *v)
 {
-	return judge_for(&(struct ingest_sender){.node = node, .hosts = hosts}, s, n, v);
+	return judge_for(&(struct ingest_sender){.node = node, .hosts = hosts, .agent = true}, s, n,
+			 v);
 }
 
 #define OLD (-5 * (int64_t)MINUTE_NS)
@@ -392,6 +393,35 @@ static void test_a_sender_without_a_node(void **state)
 	assert_int_equal(outcome_of(bad, &v), SKIPPED);
 }
 
+/*
+ * A Collector has the rights of an agent, and passes on what agents have exported to it and what
+ * other profilers have made.
+ */
+static void test_a_sender_that_is_no_agent(void **state)
+{
+	static const struct said both[] = {
+		{.node = "n1", .ns = "app", .name = "web-1", .uid = "uid-web"},
+		{.node = "n1", .ns = "app", .name = "web-1", .uid = "uid-web"}};
+	static const struct ingest_sender collector = {.node = "n1", .hosts = true};
+	struct counter *refused =
+		counter("podflame_ingest_profiles_refused_total", "reason", "not_an_agent");
+	_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+	uint64_t before = counter_get(refused);
+	struct ingest_verdict v;
+
+	(void)state;
+	say(b, &both[0]);
+	say(b, &both[1]);
+	b->profiles[1]->foreign = true;
+	ingest_judge(&config, &collector, b, &v);
+	assert_int_equal(v.status, 200);
+	assert_int_equal(b->n_profiles, 1);
+	assert_true(b->profiles[0]->foreign);
+	assert_int_equal(b->n_skipped, 1);
+	assert_string_equal(b->skipped_for, "not_an_agent");
+	assert_int_equal(counter_get(refused), before + 1);
+}
+
 /* A node sends the id of another node's profile, so that the hub takes that one for a repeat. */
 static void test_an_id_is_of_its_sender(void **state)
 {
@@ -406,7 +436,8 @@ static void test_an_id_is_of_its_sender(void **state)
 		const struct ingest_sender s = {.status = 200,
 						.node = senders[i / 2].node,
 						.cluster = senders[i / 2].cluster,
-						.hosts = true};
+						.hosts = true,
+						.agent = true};
 		_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
 		struct said of = said;
 		struct ingest_verdict v;
@@ -532,6 +563,7 @@ int main(void)
 		TEST(test_unverified_pods_of_another_cluster_are_not_told_here),
 		TEST(test_a_sender_without_a_node),
 		TEST(test_an_id_is_of_its_sender),
+		TEST(test_a_sender_that_is_no_agent),
 		TEST(test_the_api_server_is_away),
 		TEST(test_what_comes_again_does_not_count),
 		TEST(test_the_reason_says_whether_pods_are_stored),

@@ -18,7 +18,6 @@ static const struct {
 	{"pyroscope-rs", "Rust", FRAME_APP},
 };
 
-#define TAG_PRODUCER "producer"
 #define TAG_LANGUAGE "profile_language_type"
 #define TAG_SESSION  "session_id"
 

@@ -9,6 +9,7 @@ void ingest_sender_set(struct ingest_request *q, const struct ingest_sender *s)
 {
 	q->sender = (struct ingest_sender){.node = xstrdup(s->node),
 					   .hosts = s->hosts,
+					   .agent = s->agent,
 					   .cluster = xstrdup(s->cluster),
 					   .ns = xstrdup(s->ns ?: ""),
 					   .pod = xstrdup(s->pod),

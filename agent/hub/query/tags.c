@@ -54,7 +54,7 @@ static const struct tag_info table[] = {
 	     "eBPF; of a pushed profile its language: Golang, python, ..."),
 	TEXT("profile_value_unit", "microseconds, bytes, or what is counted"),
 	TEXT(PUSHED_LABEL, PUSHED_LABEL "X: label X of a profile that a program pushed"),
-	TEXT("producer", "what made a pushed profile: gospy, ..."),
+	TEXT("producer", "what made a profile that podflame has not sampled: gospy, ..."),
 	TEXT("session_id", "run of the program that pushed the profile"),
 	TEXT(POD_LABEL, POD_LABEL "X: label X of the pod, if the target keeps it"),
 	TEXT("trace_id", "trace of the call, 32 hexadecimal digits"),

@@ -152,6 +152,9 @@ const struct key conf_keys[] = {
 	{"ingest.require_node", BOOL, AT(ingest_require_node), "true", 0, 0, NULL,
 	 "`hub`: the token of a sender must name its node, as tokens of pods do since Kubernetes "
 	 "1.30. false: a sender without it may speak of any node"},
+	{"ingest.agents", WORDS, AT(ingest_agents), "podflame-agent", 1, 16, NULL,
+	 "`hub`: service accounts of agents: a name, in own_namespace, or NAMESPACE/NAME. What "
+	 "others send by OTLP is not taken for what podflame has sampled (docs/otlp.md)"},
 	{"clusters.file", STRING, AT(clusters_file), "", 0, 0, NULL,
 	 "`hub`: file that registers other clusters, whose hubs may send profiles "
 	 "(docs/clusters.md); "

@@ -102,10 +102,9 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 }
 
 /*
- * Finds the event of a type and unit, as podflame or another profiler names it. OpenTelemetry's
- * eBPF profiler uses samples/count for on-CPU and events/nanoseconds for off-CPU
+ * OpenTelemetry's eBPF profiler uses samples/count for on-CPU and events/nanoseconds for off-CPU
  * (reporter/internal/pdata/generate.go). It uses events/count for probes that podflame does not
- * have. alloc_space and inuse_space are names of Go's pprof (runtime/pprof/protomem.go).
+ * have. goroutine is a name of Go's pprof (runtime/pprof/pprof.go).
  */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret)
 {
@@ -113,27 +112,28 @@ bool otlp_event_of_type(const char *type, const char *unit, enum event *ret)
 		const char *type, *unit; /* unit NULL: any unit */
 		enum event event;
 	} others[] = {
-		{"", NULL, EVENT_ON_CPU},
-		{"samples", NULL, EVENT_ON_CPU},
-		{"cpu", NULL, EVENT_ON_CPU},
-		{"process_cpu", NULL, EVENT_ON_CPU},
-		{"on-cpu", NULL, EVENT_ON_CPU},
+		{"", NULL, EVENT_CPU},
+		{"samples", NULL, EVENT_CPU},
+		{"process_cpu", NULL, EVENT_CPU},
+		{"on-cpu", NULL, EVENT_CPU},
+		{"on_cpu", NULL, EVENT_CPU},
 		{"events", "nanoseconds", EVENT_OFF_CPU},
-		{"alloc_space", "bytes", EVENT_MEM_ALLOC},
-		{"inuse_space", "bytes", EVENT_MEM_INUSE},
+		{"mem_alloc", NULL, EVENT_ALLOC_SPACE},
+		{"mem_inuse", NULL, EVENT_INUSE_SPACE},
+		{"goroutine", NULL, EVENT_GOROUTINES},
 	};
 
-	for (int e = 0; e < _EVENT_MAX; e++) {
-		if (streq(type, profile_event_info((enum event)e)->otlp_sample_type)) {
-			*ret = (enum event)e;
-			return true;
-		}
-	}
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
 		if (!streq(type, others[i].type) ||
 		    (others[i].unit && !streq(unit, others[i].unit)))
 			continue;
 		*ret = others[i].event;
+		return true;
+	}
+	PROFILE_EACH_EVENT (e) {
+		if (!streq(type, profile_event_info(e)->otlp_sample_type))
+			continue;
+		*ret = e;
 		return true;
 	}
 	return false;
@@ -155,7 +155,7 @@ double otlp_unit_in(const char *unit, const char *to)
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++)
 		if (streq(unit, units[i].unit) && streq(to, units[i].to))
 			return units[i].factor;
-	return 0;
+	return !streq(to, "microseconds") && !streq(to, "bytes");
 }
 
 bool otlp_text_is_number(const char *s, int64_t *ret)

@@ -14,26 +14,6 @@
 #define MAX_LOSSES	 500000	      /* reasons of loss in one request; more are refused */
 #define MAX_TIME_NS	 (UINT64_C(1) << 62) /* the latest time: the year 2116 */
 
-/*
- * One profile of the request. If its samples are of several processes, it becomes several profiles
- * of the batch.
- */
-struct otlp_reading {
-	struct decoder *d;
-	const struct decode_resource *resource;
-	const Otlp__Profile *in;
-	const char *path;
-	/*
-	 * what all profiles of the batch have in common that are made from this one; without
-	 * samples
-	 */
-	struct profile base;
-	/* factor from a value to the event's unit; 0: values are counts of samples */
-	double to_unit;
-	struct ids processes;
-	struct profile *unsplit;
-};
-
 static const char too_large[] = "the request is too large when unpacked";
 
 int otlp_decode_wrong(struct decoder *d, int error, const char *path, const char *fmt, ...)
@@ -48,65 +28,7 @@ int otlp_decode_wrong(struct decoder *d, int error, const char *path, const char
 	return error;
 }
 
-/* ---- event, unit, time ---- */
-
-static int type_strings(struct otlp_reading *rd, const Otlp__ValueType *v, const char *name,
-			const char **ret_type, const char **ret_unit)
-{
-	char path[160];
-	int r;
-
-	*ret_type = *ret_unit = "";
-	if (!v)
-		return 0;
-	snprintf(path, sizeof(path), "%s.%s", rd->path, name);
-	r = otlp_decode_string(rd->d, v->type_strindex, path, ret_type);
-	return r < 0 ? r : otlp_decode_string(rd->d, v->unit_strindex, path, ret_unit);
-}
-
-static int read_period(struct otlp_reading *rd)
-{
-	const char *type, *unit;
-	double ns;
-	int r = type_strings(rd, rd->in->period_type, "period_type", &type, &unit);
-
-	if (r < 0)
-		return r;
-	if (rd->in->period < 0)
-		return otlp_decode_wrong(rd->d, -EBADMSG, rd->path, "period is negative");
-	ns = (double)rd->in->period * otlp_unit_in(unit, "microseconds") * 1e3;
-	if (ns < 1e18)
-		rd->base.period_ns =
-			streq(unit, "nanoseconds") ? (uint64_t)rd->in->period : (uint64_t)ns;
-	return 0;
-}
-
-static int skip_profile(struct otlp_reading *rd, const char *reason)
-{
-	if (rd->d->batch->n_skipped++ == 0)
-		rd->d->batch->skipped_for = reason;
-	counter_add(counter("podflame_otlp_profiles_skipped_total", "reason", reason), 1);
-	return 1;
-}
-
-/*
- * Reads the event and the unit. Returns 1 if this version does not know the event, or the profile
- * has no unit. Such a profile is skipped and counted.
- */
-static int read_event(struct otlp_reading *rd)
-{
-	const char *type, *unit, *name = rd->d->attr_event;
-	int r = type_strings(rd, rd->in->sample_type, "sample_type", &type, &unit);
-
-	if (r < 0)
-		return r;
-	if (name ? profile_event_from_name(name, &rd->base.event) < 0
-		 : !otlp_event_of_type(type, unit, &rd->base.event))
-		return skip_profile(rd, "unsupported_event");
-	rd->to_unit = name ? 1 : otlp_unit_in(unit, profile_event_info(rd->base.event)->unit);
-	r = rd->base.event == EVENT_ON_CPU ? read_period(rd) : 0;
-	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile(rd, "no_unit") : r;
-}
+/* ---- time and id ---- */
 
 static int read_time(struct otlp_reading *rd)
 {
@@ -220,7 +142,7 @@ static struct profile *new_profile(struct otlp_reading *rd)
 	struct batch *b = rd->d->batch;
 	struct profile *p;
 
-	rd->d->n_tags += res->n_tags;
+	rd->d->n_tags += res->n_tags + rd->base.foreign;
 	if (rd->d->n_profiles >= MAX_PROFILES || rd->d->n_tags > MAX_TAGS)
 		return NULL;
 	rd->d->n_profiles++;
@@ -233,6 +155,8 @@ static struct profile *new_profile(struct otlp_reading *rd)
 	p->process_start_ns = res->process_start_ns;
 	for (size_t i = 0; i < res->n_tags; i++)
 		profile_tag(b, p, res->tags[i].key, res->tags[i].value);
+	if (p->foreign)
+		profile_tag(b, p, TAG_PRODUCER, rd->producer);
 	return p;
 }
 
@@ -301,7 +225,7 @@ static uint64_t sample_count(const struct otlp_reading *rd, const struct decode_
 
 	if (a->count >= 0)
 		return (uint64_t)a->count;
-	if (rd->base.event == EVENT_ON_CPU && period_ns) {
+	if (otlp_is_timed(rd->base.event) && period_ns) {
 		count = (double)value * 1e3 / (double)period_ns;
 		return (uint64_t)llround(count < 1e18 ? count : 1e18);
 	}
@@ -380,7 +304,7 @@ static int read_profile(struct otlp_reading *rd)
 	int r = read_profile_attrs(rd);
 
 	if (r >= 0)
-		r = read_event(rd);
+		r = otlp_decode_event(rd);
 	if (r != 0) /* 1: the profile is skipped */
 		return r < 0 ? r : 0;
 	r = read_time(rd);
@@ -414,10 +338,14 @@ static int read_resource_profiles(struct decoder *d, size_t index, const Otlp__R
 
 	for (size_t i = 0; r >= 0 && i < in->n_scope_profiles; i++) {
 		const Otlp__ScopeProfiles *scope = in->scope_profiles[i];
+		const bool of_time = otlp_scope_has_time(d, scope);
 
 		for (size_t j = 0; r >= 0 && j < scope->n_profiles; j++) {
-			_cleanup_(reading_done) struct otlp_reading rd = {
-				.d = d, .resource = res, .in = scope->profiles[j]};
+			_cleanup_(reading_done) struct otlp_reading rd = {.d = d,
+									  .resource = res,
+									  .scope = scope,
+									  .scope_has_time = of_time,
+									  .in = scope->profiles[j]};
 			char path[128];
 
 			snprintf(path, sizeof(path),

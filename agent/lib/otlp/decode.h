@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoding: messages (decode.c), their dictionary (decode_dict.c), resources (decode_resource.c)
- * and the attributes of samples (decode_sample.c).
+ * Decoding: messages (decode.c), their dictionary (decode_dict.c), resources (decode_resource.c),
+ * the event of a profile (decode_event.c) and the attributes of samples (decode_sample.c).
  */
 #pragma once
 
@@ -56,6 +56,29 @@ struct decode_resource {
 };
 
 /*
+ * One profile of the request. If its samples are of several processes, it becomes several profiles
+ * of the batch.
+ */
+struct otlp_reading {
+	struct decoder *d;
+	const struct decode_resource *resource;
+	const Otlp__ScopeProfiles *scope;
+	bool scope_has_time; /* one of its profiles is of CPU or wall time itself */
+	const Otlp__Profile *in;
+	const char *path;
+	const char *producer; /* of a foreign profile */
+	/*
+	 * what all profiles of the batch have in common that are made from this one; without
+	 * samples
+	 */
+	struct profile base;
+	/* factor from a value to the event's unit; 0: values are counts of samples */
+	double to_unit;
+	struct ids processes;
+	struct profile *unsplit;
+};
+
+/*
  * The attributes of one sample. Process, exe and container choose the profile to which the sample
  * is added.
  */
@@ -90,3 +113,15 @@ int otlp_decode_sample(struct decoder *d, const Otlp__Sample *in, const char *pa
 /* The caller has zeroed *ret. */
 int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *in,
 			 struct decode_resource *ret);
+
+/* ---- decode_event.c ---- */
+/*
+ * Reads event, unit and period into rd->base. Returns 1 if the profile is left out, which is
+ * counted: this version does not know the event, the values have no unit, or they are in another
+ * profile of the scope, too.
+ */
+int otlp_decode_event(struct otlp_reading *rd);
+/* Whether a profile of the scope has CPU or wall time itself, and not as counts of a period. */
+bool otlp_scope_has_time(const struct decoder *d, const Otlp__ScopeProfiles *scope);
+/* Whether the values are times that may also come as counts of the period. */
+bool otlp_is_timed(enum event e);

@@ -63,11 +63,20 @@ static char *strings[] = {"",
 			  "bytes",
 			  "podflame.wait",
 			  "podflame.estimate.share_ppm",
-			  "podflame.estimate.error"};
+			  "podflame.estimate.error",
+			  "on_cpu",
+			  "mem_alloc",
+			  "mem_inuse",
+			  "wall",
+			  "inuse_objects",
+			  "goroutine",
+			  "podflame.event",
+			  "mutex_duration"};
 enum {
 	TEXT_SAMPLES = 1,
 	TEXT_COUNT,
-	TEXT_NANOSECONDS = 4,
+	TEXT_CPU,
+	TEXT_NANOSECONDS,
 	TEXT_OFF_CPU = 16,
 	TEXT_EVENTS,
 	TEXT_ALLOC_SPACE,
@@ -75,7 +84,15 @@ enum {
 	TEXT_BYTES,
 	TEXT_WAIT,
 	TEXT_SHARE,
-	TEXT_ERROR
+	TEXT_ERROR,
+	TEXT_ON_CPU,
+	TEXT_MEM_ALLOC,
+	TEXT_MEM_INUSE,
+	TEXT_WALL,
+	TEXT_INUSE_OBJECTS,
+	TEXT_GOROUTINE,
+	TEXT_EVENT,
+	TEXT_MUTEX_DURATION
 };
 
 static void attr_text(struct foreign *f, unsigned i, int32_t key, char *text)
@@ -359,7 +376,10 @@ static void test_unsupported_event_is_counted(void **state)
 	assert_int_equal(counter_get(skipped), before + 1);
 }
 
-/* Types and units of OpenTelemetry's eBPF profiler and of Go's heap profile. */
+/*
+ * Types and units of OpenTelemetry's eBPF profiler and of Go's profiles, and names of podflame's
+ * own types: where programs push such events, they are not those that podflame samples.
+ */
 static void test_events_of_others(void **state)
 {
 	(void)state;
@@ -371,8 +391,17 @@ static void test_events_of_others(void **state)
 	} cases[] = {
 		{TEXT_EVENTS, TEXT_NANOSECONDS, true, EVENT_OFF_CPU, 7},
 		{TEXT_OFF_CPU, TEXT_NANOSECONDS, true, EVENT_OFF_CPU, 7},
-		{TEXT_ALLOC_SPACE, TEXT_BYTES, true, EVENT_MEM_ALLOC, 7000},
-		{TEXT_INUSE_SPACE, TEXT_BYTES, true, EVENT_MEM_INUSE, 7000},
+		{TEXT_CPU, TEXT_NANOSECONDS, true, EVENT_CPU, 7},
+		{TEXT_ON_CPU, TEXT_NANOSECONDS, true, EVENT_CPU, 7},
+		{TEXT_SAMPLES, TEXT_COUNT, true, EVENT_CPU, 7000 * INT64_C(50000)},
+		{TEXT_WALL, TEXT_NANOSECONDS, true, EVENT_WALL, 7},
+		{TEXT_ALLOC_SPACE, TEXT_BYTES, true, EVENT_ALLOC_SPACE, 7000},
+		{TEXT_MEM_ALLOC, TEXT_BYTES, true, EVENT_ALLOC_SPACE, 7000},
+		{TEXT_INUSE_SPACE, TEXT_BYTES, true, EVENT_INUSE_SPACE, 7000},
+		{TEXT_MEM_INUSE, TEXT_BYTES, true, EVENT_INUSE_SPACE, 7000},
+		{TEXT_INUSE_OBJECTS, TEXT_COUNT, true, EVENT_INUSE_OBJECTS, 7000},
+		{TEXT_GOROUTINE, TEXT_COUNT, true, EVENT_GOROUTINES, 7000},
+		{TEXT_MUTEX_DURATION, TEXT_NANOSECONDS, true, EVENT_MUTEX_DURATION, 7},
 		/* a probe's hits: podflame has no such event */
 		{TEXT_EVENTS, TEXT_COUNT, false, 0, 0},
 		{TEXT_OFF_CPU, TEXT_COUNT, false, 0, 0}, /* "count" is no unit of time */
@@ -394,9 +423,95 @@ static void test_events_of_others(void **state)
 		if (!cases[i].taken)
 			continue;
 		assert_int_equal(b->profiles[0]->event, cases[i].event);
-		assert_int_equal(b->profiles[0]->period_ns, 0);
+		assert_int_equal(
+			b->profiles[0]->period_ns,
+			cases[i].event == EVENT_CPU || cases[i].event == EVENT_WALL ? 50000000 : 0);
 		assert_int_equal(b->profiles[0]->samples[0].value, cases[i].value);
 	}
+}
+
+/* The scope of another profiler is its name, whatever the resource says of a producer. */
+static void test_producers(void **state)
+{
+	(void)state;
+	static const struct {
+		char *scope;
+		bool names_event;
+		const char *producer;
+	} cases[] = {
+		{"go.opentelemetry.io/ebpf-profiler", false, "go.opentelemetry.io/ebpf-profiler"},
+		{"", false, "unknown"},
+		{NULL, false, "unknown"},
+		{"\xff", false, UTF8_REPLACEMENT},
+		{"podflame", true, "foo"}, /* podflame's own, as one hub sends them to another */
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
+		Otlp__InstrumentationScope scope;
+		struct foreign f;
+
+		foreign_init(&f);
+		otlp__instrumentation_scope__init(&scope);
+		scope.name = cases[i].scope ?: scope.name;
+		f.sp.scope = cases[i].scope ? &scope : NULL;
+		f.kv.key = "podflame.tag.producer";
+		attr_text(&f, 3, TEXT_EVENT, "cpu");
+		f.profile.attribute_indices = (int32_t[]){3};
+		f.profile.n_attribute_indices = cases[i].names_event;
+		assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+		assert_int_equal(b->profiles[0]->event, EVENT_CPU);
+		assert_int_equal(b->profiles[0]->foreign, !cases[i].names_event);
+		assert_string_equal(profile_tag_get(b->profiles[0], TAG_PRODUCER),
+				    cases[i].producer);
+	}
+}
+
+static void test_a_long_name_of_a_producer(void **state)
+{
+	(void)state;
+	_cleanup_free_ char *name = xcalloc(4096 + 2, 1);
+	struct field_error err = {0};
+	Otlp__InstrumentationScope scope;
+	struct batch *b = NULL;
+	struct foreign f;
+
+	memset(name, 'x', 4096 + 1);
+	foreign_init(&f);
+	otlp__instrumentation_scope__init(&scope);
+	scope.name = name;
+	f.sp.scope = &scope;
+	assert_int_equal(foreign_decode(&f, &b, &err), -E2BIG);
+	assert_string_equal(err.reason, "the name of its scope is longer than 4096 bytes");
+}
+
+/* A profile of Go has its time in "cpu", and again as counts in "samples". */
+static void test_samples_beside_their_time(void **state)
+{
+	(void)state;
+	struct counter *skipped =
+		counter("podflame_otlp_profiles_skipped_total", "reason", "counted_as_time");
+	uint64_t before = counter_get(skipped);
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	Otlp__Profile time, *both[2];
+	Otlp__ValueType type;
+	struct foreign f;
+
+	foreign_init(&f);
+	type = f.sample_type;
+	type.type_strindex = TEXT_CPU;
+	type.unit_strindex = TEXT_NANOSECONDS;
+	time = f.profile;
+	time.sample_type = &type;
+	both[0] = &f.profile;
+	both[1] = &time;
+	f.sp.profiles = both;
+	f.sp.n_profiles = 2;
+	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+	assert_int_equal(b->n_profiles, 2); /* one for each process */
+	assert_int_equal(b->profiles[0]->event, EVENT_CPU);
+	assert_int_equal(b->n_skipped, 0);
+	assert_int_equal(counter_get(skipped), before + 1);
 }
 
 /*
@@ -933,6 +1048,9 @@ int main(void)
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_unsupported_event_is_counted),
 		cmocka_unit_test(test_events_of_others),
+		cmocka_unit_test(test_producers),
+		cmocka_unit_test(test_a_long_name_of_a_producer),
+		cmocka_unit_test(test_samples_beside_their_time),
 		cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_bad_estimates),
 		cmocka_unit_test(test_index_out_of_range),

@@ -88,11 +88,14 @@ const char *otlp_frame_type_of(enum frame_kind k);
 bool otlp_frame_type_is_kind(enum frame_kind k);
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
 /*
- * Finds the event of a profile with this type and unit, whether podflame or another profiler made
- * the profile.
+ * Finds the event of a profile that another profiler made. Those that programs push, too, are
+ * events of their own, so that nothing counts as sampled by podflame.
  */
 bool otlp_event_of_type(const char *type, const char *unit, enum event *ret);
-/* Returns the factor from `unit` to `to`. 0: the units do not fit together, or one is not known. */
+/*
+ * Returns the factor from `unit` to `to`. 0: the units do not fit together, or one is not known.
+ * What is counted in pieces ("objects") has 1, whatever its unit is called.
+ */
 double otlp_unit_in(const char *unit, const char *to);
 /* Whether s is a number as podflame writes it: decimal, without a sign or leading zeros. */
 bool otlp_text_is_number(const char *s, int64_t *ret);

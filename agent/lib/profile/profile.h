@@ -222,6 +222,8 @@ size_t profile_location_frames(const struct frame *const *root_first, size_t n);
  * sender's node. Only readers of all namespaces see such profiles.
  */
 #define TAG_UNVERIFIED "unverified"
+/* Who made a profile that podflame has not sampled: "gospy", or the scope of an OTLP profile. */
+#define TAG_PRODUCER "producer"
 struct tag {
 	const char *key, *value;	/* key: "pod_ns", "pod", "k8s.label.app", ... */
 };
@@ -320,13 +322,18 @@ struct profile {
 	uint64_t process_start_ns;	/* wall time; 0: not known */
 	/*
 	 * pod_cluster, pod_ns, pod, pod_uid, pod_node, pod_group, pod_group_type, pod_gpu,
-	 * container, container_id, image, container_pid, k8s.label.X, unverified
+	 * container, container_id, image, container_pid, k8s.label.X, unverified, producer
 	 */
 	struct tags tags;
 	struct profile_sample *samples;
 	size_t n_samples, cap_samples;
 	struct loss *losses;		/* a profile may have losses and no samples */
 	size_t n_losses, cap_losses;
+	/*
+	 * It came by OTLP and does not name its event as podflame does: another profiler made it.
+	 * It has TAG_PRODUCER.
+	 */
+	bool foreign;
 };
 struct stack_ref {
 	const struct frame *const *frames;	/* root first, interned in the batch */
