@@ -66,7 +66,8 @@ static int setup(void **state)
 					.http2 = true,
 					.max_body_bytes = OTLP_MAX_BYTES,
 					.head = ingest_http_head,
-					.handler = ingest_http};
+					.handler = ingest_http,
+					.refuse = ingest_http_refuse};
 	struct test_cert cert;
 	struct tls_config tc;
 	struct test_ca ca;

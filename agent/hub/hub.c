@@ -93,6 +93,7 @@ static int open_ingest(struct hub *h, struct tls *tls, struct field_error *reter
 		.max_age_ns = hub_leader_is_elected(h->leader) ? SENDER_NS : 0,
 		.head = ingest_http_head,
 		.handler = ingest_http,
+		.refuse = ingest_http_refuse,
 		.arg = h->ingest,
 	};
 

@@ -69,24 +69,45 @@ void ingest_accept(struct http_conn *c, enum ingest_form form, size_t n_skipped,
 		http_reply(c, 200, OTLP_CONTENT_TYPE, NULL, b.data ?: "", b.len);
 }
 
-void ingest_refuse(struct http_conn *c, enum ingest_form form, int status, const char *reason,
-		   const char *message)
+static void write_status(enum ingest_form form, int status, const char *reason, const char *message,
+			 struct http_refusal *ret)
 {
 	const struct otlp_status s = {.code = grpc_code(status),
 				      .message = message,
 				      .reason = reason,
 				      .retry_s = status == 429 || status == 503 ? RETRY_S : 0};
+
+	ret->status = status;
+	ret->content_type = form == FORM_JSON ? OTLP_JSON_TYPE : OTLP_CONTENT_TYPE;
+	if (form == FORM_JSON)
+		otlp_status_json(&s, &ret->body);
+	else
+		otlp_status(&s, &ret->body);
+}
+
+void ingest_refuse(struct http_conn *c, enum ingest_form form, int status, const char *reason,
+		   const char *message)
+{
 	const char *headers[] = {ingest_header_of(status), NULL};
-	_cleanup_buf_ struct buf b = {0};
+	struct http_refusal r = {0};
 
 	ingest_count_answer(status);
-	if (form == FORM_JSON)
-		otlp_status_json(&s, &b);
-	else
-		otlp_status(&s, &b);
+	write_status(form, status, reason, message, &r);
 	if (form == FORM_GRPC)
-		grpc_refuse(c, grpc_code(status), message, b.data, b.len);
+		grpc_refuse(c, grpc_code(status), message, r.body.data, r.body.len);
 	else
-		http_reply(c, status, form == FORM_JSON ? OTLP_JSON_TYPE : OTLP_CONTENT_TYPE,
-			   headers, b.data, b.len);
+		http_reply(c, status, r.content_type, headers, r.body.data, r.body.len);
+	buf_done(&r.body);
+}
+
+void ingest_http_refuse(const struct http_in *in, int status, const char *why,
+			struct http_refusal *ret)
+{
+	enum ingest_form form = ingest_form(in);
+
+	ingest_count_answer(status);
+	if (form == FORM_PUSH)
+		ingest_push_write(streq(in->path, PUSH_PATH), status, why, ret);
+	else
+		write_status(form, status, NULL, why, ret);
 }

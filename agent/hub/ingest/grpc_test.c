@@ -55,7 +55,8 @@ static int setup(void **state)
 					.http2 = true,
 					.max_body_bytes = OTLP_MAX_BYTES,
 					.head = ingest_http_head,
-					.handler = ingest_http};
+					.handler = ingest_http,
+					.refuse = ingest_http_refuse};
 	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -259,26 +260,43 @@ static void a_refusal_has_its_code(void **state)
 	assert_int_equal(n_stored(w), 0);
 }
 
+/* Returns the whole Status of a refusal, which the caller frees. */
+static uint8_t *status_of(const struct h2_answer *a, size_t *ret_n)
+{
+	const char *line = strstr(a->fields.data, "grpc-status-details-bin: ");
+	char text[512] = "";
+	uint8_t *status;
+
+	assert_non_null(line);
+	line += strlen("grpc-status-details-bin: ");
+	snprintf(text, sizeof(text), "%.*s", (int)strcspn(line, "\n"), line);
+	assert_int_equal(base64_decode(text, &status, ret_n), 0);
+	return status;
+}
+
+static void assert_status_says(const struct h2_answer *a, const char *want)
+{
+	char message[64], reason[64];
+	size_t n;
+	_cleanup_free_ uint8_t *status = status_of(a, &n);
+
+	otlp_status_read(status, n, message, sizeof(message), reason, sizeof(reason));
+	assert_string_equal(message, want);
+}
+
 /* The sender waits as long as a RetryInfo says, and reads the text in any language. */
 static void a_refused_sender_is_told_when_to_come_again(void **state)
 {
 	struct world *w = *state;
-	const struct h2_answer *a;
-	char message[64], reason[64], text[512] = "";
 	_cleanup_free_ uint8_t *details = NULL;
-	const char *line;
+	const struct h2_answer *a;
 	size_t n;
 
 	w->status = 503;
 	a = call(w, OTLP_GRPC_PATH, NULL, false, "", 0);
 	assert_refused(a, GRPC_UNAVAILABLE, "because: 100 %25%0A");
-	line = strstr(a->fields.data, "grpc-status-details-bin: ");
-	assert_non_null(line);
-	line += strlen("grpc-status-details-bin: ");
-	snprintf(text, sizeof(text), "%.*s", (int)strcspn(line, "\n"), line);
-	assert_int_equal(base64_decode(text, &details, &n), 0);
-	otlp_status_read(details, n, message, sizeof(message), reason, sizeof(reason));
-	assert_string_equal(message, "because: 100 %\n");
+	assert_status_says(a, "because: 100 %\n");
+	details = status_of(a, &n);
 	/* google.rpc.RetryInfo { retry_delay { seconds: 5 } } */
 	assert_non_null(memmem(details, n, "google.rpc.RetryInfo\x12\x04\x0a\x02\x08\x05", 26));
 	w->status = 401;
@@ -345,8 +363,19 @@ static void the_server_refuses_calls_as_calls(void **state)
 	const struct h2_answer *a =
 		h2_send(&w->client, "POST", "/%zz", fields, "\0\0\0\0", 5, false);
 
+	_cleanup_free_ char *large = xasprintf("x: %070000d", 0);
+	_cleanup_buf_ struct buf two = {0};
+
 	await_end(w, a);
 	assert_refused(a, GRPC_INVALID_ARGUMENT, "the target is no path");
+	assert_status_says(a, "the target is no path");
+	put_message(&two, false, "", 0);
+	put_message(&two, false, "", 0);
+	a = call_with(w, OTLP_GRPC_PATH, NULL, &two);
+	assert_status_says(a, "the body has more than one message");
+	a = call_with(w, OTLP_GRPC_PATH, large, &two);
+	assert_refused(a, GRPC_RESOURCE_EXHAUSTED, "the head has more than 64 KiB");
+	assert_status_says(a, "the head has more than 64 KiB");
 }
 
 static void otlp_http_works_over_http2(void **state)

@@ -20,17 +20,18 @@
  * Of so many senders, each may announce a body of OTLP_MAX_BYTES: as much is left as one of them
  * has.
  */
-#define N_LARGE	   3
-#define OF_SENDER  2 /* so many such bodies one sender may announce: half of MAX_PENDING_BYTES */
-#define PATH	   "POST " OTLP_PATH " HTTP/1.1\r\n"
-#define TYPE	   "Content-Type: " OTLP_CONTENT_TYPE "\r\n"
-#define TOKEN	   "Authorization: Bearer t\r\n"
-#define LARGE	   "Content-Length: 33554432\r\n"
-#define CHUNKED	   "Transfer-Encoding: chunked\r\n"
-#define NOT_YET	   "Expect: 100-continue\r\n" /* the client waits for MAY_COME */
-#define MAY_COME   "HTTP/1.1 100 Continue\r\n\r\n"
-#define BAD_BODY   "HTTP/1.1 400 "
-#define EMPTY_BODY "0\r\n\r\n"
+#define N_LARGE	    3
+#define OF_SENDER   2 /* so many such bodies one sender may announce: half of MAX_PENDING_BYTES */
+#define PATH	    "POST " OTLP_PATH " HTTP/1.1\r\n"
+#define TYPE	    "Content-Type: " OTLP_CONTENT_TYPE "\r\n"
+#define TOKEN	    "Authorization: Bearer t\r\n"
+#define LARGE	    "Content-Length: 33554432\r\n"
+#define CHUNKED	    "Transfer-Encoding: chunked\r\n"
+#define NOT_YET	    "Expect: 100-continue\r\n" /* the client waits for MAY_COME */
+#define MAY_COME    "HTTP/1.1 100 Continue\r\n\r\n"
+#define BAD_BODY    "HTTP/1.1 400 "
+#define EMPTY_BODY  "0\r\n\r\n"
+#define NOT_CHUNKED "a chunk's size is not a hexadecimal number"
 
 struct world {
 	struct loop *loop;
@@ -80,7 +81,8 @@ static int setup(void **state)
 	struct http_server_config hc = {.address = "127.0.0.1",
 					.max_body_bytes = OTLP_MAX_BYTES,
 					.head = ingest_http_head,
-					.handler = ingest_http};
+					.handler = ingest_http,
+					.refuse = ingest_http_refuse};
 
 	assert_int_equal(loop_new(&w->loop), 0);
 	assert_int_equal(store_open(&sc, &w->store, NULL), 0);
@@ -213,6 +215,48 @@ static void refused_by_the_head(void **state)
 		hang_up(&p);
 	}
 	assert_int_equal(w->n_asked, 0);
+}
+
+/* The HTTP server itself refuses a head that is too large, and a body that is not chunked. */
+static void refused_by_the_server(void **state)
+{
+	static const struct {
+		const char *head, *type;
+		const char *too_large, *too_large_text, *not_chunked, *not_chunked_text;
+	} cases[] = {
+		{PATH TYPE, "Content-Type: " OTLP_CONTENT_TYPE "\r\n", "HTTP/1.1 431 ",
+		 "\x08\x08\x12\x1dthe head has more than 64 KiB", "HTTP/1.1 400 ",
+		 "\x08\x03\x12*" NOT_CHUNKED},
+		{PATH "Content-Type: " OTLP_JSON_TYPE "\r\n",
+		 "Content-Type: " OTLP_JSON_TYPE "\r\n", "HTTP/1.1 431 ",
+		 "{\"code\":8,\"message\":\"the head has", "HTTP/1.1 400 ",
+		 "{\"code\":3,\"message\":\"" NOT_CHUNKED},
+		{"POST /ingest?name=a&format=pprof HTTP/1.1\r\n",
+		 "Content-Type: " OTLP_JSON_TYPE "\r\n", "HTTP/1.1 431 ",
+		 "{\"code\":\"resource_exhausted\",\"message\":\"the head has", "HTTP/1.1 400 ",
+		 "{\"code\":\"invalid_argument\",\"message\":\"" NOT_CHUNKED},
+		{"POST /push.v1.PusherService/Push HTTP/1.1\r\nContent-Type: application/proto\r\n",
+		 "Content-Type: " OTLP_JSON_TYPE "\r\n", "HTTP/1.1 429 ",
+		 "{\"code\":\"resource_exhausted\",\"message\":\"the head has", "HTTP/1.1 400 ",
+		 "{\"code\":\"invalid_argument\",\"message\":\"" NOT_CHUNKED},
+	};
+	struct world *w = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *large = xasprintf("%sX: %070000d\r\n", cases[i].head, 0),
+				    *chunked = xasprintf("%s" TOKEN CHUNKED, cases[i].head);
+		struct peer p;
+
+		call(w, &p, large);
+		assert_said(hear(&p), cases[i].too_large, cases[i].type);
+		assert_said(p.got.data, cases[i].too_large, cases[i].too_large_text);
+		hang_up(&p);
+		call(w, &p, chunked);
+		say(&p, "zz\r\n");
+		assert_said(hear(&p), cases[i].not_chunked, cases[i].type);
+		assert_said(p.got.data, cases[i].not_chunked, cases[i].not_chunked_text);
+		hang_up(&p);
+	}
 }
 
 static void refused_by_the_sender(void **state)
@@ -608,6 +652,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(refused_by_the_head),
+		TEST(refused_by_the_server),
 		TEST(refused_by_the_sender),
 		TEST(a_body_waits_for_its_sender),
 		TEST(test_bodies_that_wait_have_a_limit),

@@ -71,6 +71,8 @@ struct ingest *ingest_free(struct ingest *i);
  * about the sender before the hub reads the body.
  */
 http_handler_fn ingest_http_head, ingest_http;
+/* What the HTTP server itself refuses has the form of its request, too. */
+http_refuse_fn ingest_http_refuse;
 /*
  * For `podflame local`: stores the same bytes without HTTP and without compression. Any thread may
  * call it, except the loop and the writer. Returns when the profiles are stored. -EBADMSG and

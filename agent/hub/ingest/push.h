@@ -98,4 +98,6 @@ void ingest_push_judge(const struct ingest_config *c, const struct ingest_sender
 /* ---- push_answer.c ---- */
 
 void ingest_push_accept(struct http_conn *c, enum push_form form);
+/* Writes the refusal. connect: it is one of push.v1. */
+void ingest_push_write(bool connect, int status, const char *message, struct http_refusal *ret);
 void ingest_push_refuse(struct http_conn *c, bool connect, int status, const char *message);

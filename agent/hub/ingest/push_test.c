@@ -93,7 +93,8 @@ static int setup(void **state)
 	struct http_server_config hc = {.address = "127.0.0.1",
 					.max_body_bytes = OTLP_MAX_BYTES,
 					.head = ingest_http_head,
-					.handler = ingest_http};
+					.handler = ingest_http,
+					.refuse = ingest_http_refuse};
 	struct http_client_config cc = {.address = "127.0.0.1"};
 
 	assert_int_equal(loop_new(&w->loop), 0);

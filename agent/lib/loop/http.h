@@ -139,6 +139,18 @@ struct http_in {
  * bad request.
  */
 typedef void http_handler_fn(struct http_conn *c, const struct http_in *in, void *arg);
+/* An answer that refuses a request. */
+struct http_refusal {
+	int status;
+	const char *content_type; /* a constant */
+	struct buf body;	  /* of a call of gRPC: its google.rpc.Status */
+};
+/*
+ * Writes a refusal of the server itself (400, 408, 413, 431, 501, 503, 505) in the form of the
+ * request. Of a head that is refused, in has what could be read of it; the rest is "".
+ */
+typedef void http_refuse_fn(const struct http_in *in, int status, const char *why,
+			    struct http_refusal *ret);
 struct http_server_config {
 	/* section of the configuration, for errors: they name SECTION.address or SECTION.port */
 	const char *section;
@@ -184,6 +196,7 @@ struct http_server_config {
 	 */
 	http_handler_fn *head;
 	http_handler_fn *handler;
+	http_refuse_fn *refuse; /* NULL: {"error": WHY}, and for gRPC a code without details */
 	void *arg;
 };
 int http_server_new(struct loop *l, const struct http_server_config *c, struct http_server **ret,

@@ -134,8 +134,7 @@ void http2_stream_head(struct http2_stream *s, bool ended)
 	s->ended = ended;
 	c->msg.has_body = !ended;
 	c->msg.state = ST_LENGTH;
-	if (!s->refused)
-		parse_head(s);
+	parse_head(s);
 	if (s->refused) {
 		http_conn_refuse(c, s->refused, s->why);
 		return;

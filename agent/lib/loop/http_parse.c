@@ -216,16 +216,12 @@ static enum http_event check_head(struct http_msg *m)
 	return HTTP_HEAD;
 }
 
-static enum http_event parse_head(struct http_msg *m)
+/* Parses the lines of the head up to its empty line, or, if that is missing, the whole lines. */
+static enum http_event parse_lines(struct http_msg *m)
 {
 	char *line = m->head.data, *end;
 
-	if (memchr(m->head.data, '\0', m->head.len))
-		return bad(m, 400, "a NUL byte in the head");
-	if (str_has_prefix(line, "\r\n"))
-		return bad(m, 400, "the first line is empty");
-	m->is_preface = m->is_request && streq(line, HTTP_PREFACE);
-	for (bool first = true; (end = strstr(line, "\r\n")) != line; first = false) {
+	for (bool first = true; (end = strstr(line, "\r\n")) && end != line; first = false) {
 		enum http_event e;
 
 		*end = '\0';
@@ -240,7 +236,29 @@ static enum http_event parse_head(struct http_msg *m)
 			return e;
 		line = end + 2;
 	}
-	return check_head(m);
+	return HTTP_HEAD;
+}
+
+static enum http_event parse_head(struct http_msg *m)
+{
+	const char *line = m->head.data;
+
+	if (memchr(m->head.data, '\0', m->head.len))
+		return bad(m, 400, "a NUL byte in the head");
+	if (str_has_prefix(line, "\r\n"))
+		return bad(m, 400, "the first line is empty");
+	m->is_preface = m->is_request && streq(line, HTTP_PREFACE);
+	return parse_lines(m) == HTTP_BAD ? HTTP_BAD : check_head(m);
+}
+
+/* The head of a request is too large. What has come of it says in which form to refuse it. */
+static enum http_event too_large(struct http_msg *m)
+{
+	if (m->is_request) {
+		m->head.data[m->head.len - 1] = '\0';
+		(void)parse_lines(m);
+	}
+	return bad(m, 431, "the head has more than 64 KiB");
 }
 
 static enum http_event feed_head(struct http_msg *m, const char **p, size_t *n)
@@ -260,7 +278,7 @@ static enum http_event feed_head(struct http_msg *m, const char **p, size_t *n)
 		*p += take;
 		*n -= take;
 		if (m->head.len >= HTTP_MAX_HEAD_BYTES)
-			return bad(m, 431, "the head has more than 64 KiB");
+			return too_large(m);
 		return HTTP_NEED_MORE;
 	}
 	take = (size_t)(end + 4 - m->head.data) - before;

@@ -71,44 +71,6 @@ void http_conn_on_taken(struct http_conn *c, void (*fn)(void *arg), void *arg)
 	c->taken_arg = arg;
 }
 
-static bool is_grpc(const struct http_conn *c)
-{
-	return !c->conn && grpc_is_type(http_header(&c->msg.headers, "content-type") ?: "");
-}
-
-static void refuse_call(struct http_conn *c, int status, const char *why)
-{
-	_cleanup_(grpc_fields_done) struct grpc_fields f;
-
-	grpc_fields_init(&f, grpc_code(status), why, NULL, 0);
-	c->carrier->reply(c, &(struct http_answer){.status = 200,
-						   .content_type = GRPC_CONTENT_TYPE,
-						   .headers = f.lines});
-}
-
-void http_conn_refuse(struct http_conn *c, int status, const char *why)
-{
-	static const char *const again[] = {"Retry-After: 5", NULL};
-	_cleanup_buf_ struct buf b = {0};
-	void (*on_gone)(void *arg) = TAKE_PTR(c->on_gone);
-
-	if (on_gone)
-		on_gone(c->gone_arg);
-	if (is_grpc(c)) {
-		refuse_call(c, status, why);
-		return;
-	}
-	buf_puts(&b, "{\"error\":");
-	buf_json_string(&b, why);
-	buf_puts(&b, "}\n");
-	c->close_after = true;
-	c->carrier->reply(c, &(struct http_answer){.status = status,
-						   .content_type = "application/json",
-						   .headers = status == 503 ? again : NULL,
-						   .body = b.data,
-						   .n = b.len});
-}
-
 /* ---- the head ---- */
 
 static bool decode_path(const char *raw, size_t n, char **ret)
@@ -159,9 +121,9 @@ static void fill_in(struct http_conn *c)
 	const char *query = c->in.query;
 
 	c->in = (struct http_in){
-		.method = c->msg.method,
-		.path = c->path,
-		.query = query,
+		.method = c->msg.method ?: "",
+		.path = c->path ?: "",
+		.query = query ?: "",
 		.authorization = http_header(h, "Authorization") ?: "",
 		.content_type = http_header(h, "Content-Type") ?: "",
 		.content_encoding = http_header(h, "Content-Encoding") ?: "",
@@ -180,6 +142,66 @@ static void fill_in(struct http_conn *c)
 		.http2 = !c->conn,
 	};
 }
+
+/* ---- refusing ---- */
+
+static bool is_grpc(const struct http_conn *c)
+{
+	return !c->conn && grpc_is_type(http_header(&c->msg.headers, "content-type") ?: "");
+}
+
+static void refuse_call(struct http_conn *c, int status, const char *why, const struct buf *details)
+{
+	_cleanup_(grpc_fields_done) struct grpc_fields f;
+
+	grpc_fields_init(&f, grpc_code(status), why, details->data, details->len);
+	c->carrier->reply(c, &(struct http_answer){.status = 200,
+						   .content_type = GRPC_CONTENT_TYPE,
+						   .headers = f.lines});
+}
+
+static void refusal_done(struct http_refusal *r)
+{
+	buf_done(&r->body);
+}
+
+static void write_refusal(struct http_conn *c, const char *why, struct http_refusal *r)
+{
+	if (c->server->config.refuse) {
+		if (!c->path && c->msg.target)
+			(void)split_target(c); /* if that fails, the path is not known */
+		fill_in(c);
+		c->server->config.refuse(&c->in, r->status, why, r);
+	} else if (!is_grpc(c)) {
+		buf_puts(&r->body, "{\"error\":");
+		buf_json_string(&r->body, why);
+		buf_puts(&r->body, "}\n");
+	}
+}
+
+void http_conn_refuse(struct http_conn *c, int status, const char *why)
+{
+	static const char *const again[] = {"Retry-After: 5", NULL};
+	_cleanup_(refusal_done) struct http_refusal r = {.status = status,
+							 .content_type = "application/json"};
+	void (*on_gone)(void *arg) = TAKE_PTR(c->on_gone);
+
+	if (on_gone)
+		on_gone(c->gone_arg);
+	write_refusal(c, why, &r);
+	if (is_grpc(c)) {
+		refuse_call(c, status, why, &r.body);
+		return;
+	}
+	c->close_after = true;
+	c->carrier->reply(c, &(struct http_answer){.status = r.status,
+						   .content_type = r.content_type,
+						   .headers = status == 503 ? again : NULL,
+						   .body = r.body.data,
+						   .n = r.body.len});
+}
+
+/* ---- the request ---- */
 
 void http_conn_dispatch(struct http_conn *c)
 {
