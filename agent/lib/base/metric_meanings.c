@@ -55,7 +55,8 @@ static const struct {
 	 "no room; made_room: closed to make room; peer_share: the same, since its peer had more "
 	 "connections than another one; too_slow: the request came too slowly; not_taken: the "
 	 "client did not take its answer; http2_streams: one request more than a connection of "
-	 "HTTP/2 may have; http2_resets, http2_control: the connection ended, since its client "
+	 "HTTP/2 may have; http2_waiting: too much of bodies came before it was known whether they "
+	 "are wanted; http2_resets, http2_control: the connection ended, since its client "
 	 "reset too many requests, or sent too many frames that carry none; http2_invalid: it "
 	 "ended, since its client broke the protocol."},
 	{"tls_ca_skipped_total", "Certificates of CA bundles that cannot be read and were ignored, "
@@ -261,7 +262,8 @@ static const struct {
 	 "of this sender were pending; all: too many of all senders; writer: too many profiles "
 	 "waited for the store. The sender sends them again."},
 	{"ingest_profiles_refused_total",
-	 "Profiles of which their sender may not speak, by reason. The hub does not store them."},
+	 "Profiles of which their sender may not speak, by reason. not_an_agent: the sender, no "
+	 "agent, sends what podflame has sampled. The hub does not store them."},
 	{"ingest_profiles_unverified_total",
 	 "Profiles of pods that the hub could not verify. Readers of some namespaces do not see "
 	 "them."},
@@ -269,7 +271,8 @@ static const struct {
 	{"leader", "1: of several hubs, this one writes the status of targets and the certificate. "
 		   "The sum over all hubs is 1, and 0 for some seconds while the lead changes."},
 	{"otlp_profiles_skipped_total",
-	 "Profiles in requests that the hub did not take, by reason."},
+	 "Profiles in requests that the hub did not take, by reason. counted_as_time: another "
+	 "profile of the request has the same samples as time."},
 	{"otlp_waits_unknown_total", "Waits of a cause that this hub does not know."},
 	{"pprof_types_skipped_total",
 	 "Types of values in pushed profiles that the hub did not take, by reason."},

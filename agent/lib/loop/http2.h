@@ -12,6 +12,7 @@
 #define HTTP2_MAX_STREAMS     32	  /* requests of a connection at a time */
 #define HTTP2_MAX_HEADS_BYTES (256 << 10) /* of the heads of all requests of a connection */
 #define HTTP2_STREAM_WINDOW   (64 << 10)  /* bytes of a body before it is accepted */
+#define HTTP2_MAX_WAITING     (32u << 20) /* such bytes of all connections; each peer has a share */
 #define HTTP2_ACCEPTED_WINDOW (256 << 10) /* bytes on their way of an accepted body */
 /* of all bodies together: however many streams wait, those that are accepted have room */
 #define HTTP2_CONNECTION_WINDOW (HTTP2_MAX_STREAMS * HTTP2_STREAM_WINDOW + HTTP2_ACCEPTED_WINDOW)

@@ -10,15 +10,22 @@
 #include "lib/loop/testhttp.h"
 #include "lib/loop/testhttp2.h"
 
-static int connect_to(const struct fixture *f)
+static int connect_from(const struct fixture *f, const char *address)
 {
 	struct sockaddr_in sa = {.sin_family = AF_INET,
 				 .sin_port = htons(http_server_port(f->server)),
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)},
+			   from = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr(address)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+	assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);
 	return fd;
+}
+
+static int connect_to(const struct fixture *f)
+{
+	return connect_from(f, "127.0.0.1");
 }
 
 static uint64_t refusals(const char *reason)
@@ -112,7 +119,7 @@ static void bodies_pass_the_windows(void **state)
 }
 
 struct held {
-	struct http_conn *conns[H2_MAX_ANSWERS];
+	struct http_conn *conns[300];
 	unsigned n, n_gone;
 };
 static struct held held;
@@ -269,6 +276,50 @@ static void waiting_bodies_leave_room_for_an_accepted_one(void **state)
 	assert_int_equal(held.conns[LAST + 1]->in.body_bytes, N);
 	http_reply(held.conns[LAST + 1], 200, NULL, NULL, NULL, 0);
 	await(f, a->closed);
+	h2_stop(&c);
+}
+
+/*
+ * A peer with many connections has as many waiting bodies as it may. Its next one is refused;
+ * another peer has room, and the hog has it again when its connections have ended.
+ */
+static void waiting_bodies_of_a_peer_leave_room(void **state)
+{
+	enum {
+		N = HTTP2_STREAM_WINDOW,
+		EACH = HTTP2_MAX_STREAMS - 1,
+		ALL = HTTP2_MAX_WAITING / 2 / N,
+		HOGS = ALL / EACH + 1
+	};
+	struct fixture *f = *state;
+	_cleanup_free_ char *big = pattern(N);
+	uint64_t before = refusals("http2_waiting");
+	struct h2_client c, hogs[HOGS];
+	struct h2_answer *a;
+
+	f->head = hold;
+	begin_holding(f, &c);
+	for (unsigned i = 0; i < ALL; i++) {
+		if (i % EACH == 0)
+			h2_start(&hogs[i / EACH], f->loop, connect_from(f, "127.0.0.2"), NULL);
+		h2_send(&hogs[i / EACH], "POST", "/", NULL, big, N, false);
+		await(f, held.n == i + 1 && held.conns[i]->ahead.len == N);
+	}
+	assert_int_equal(refusals("http2_waiting"), before);
+	a = h2_send(&hogs[HOGS - 1], "POST", "/", NULL, big, N, false);
+	await(f, a->closed);
+	assert_int_equal(a->status, 503);
+	assert_int_equal(held.n_gone, 1);
+	assert_int_equal(refusals("http2_waiting"), before + 1);
+	a = h2_send(&c, "POST", "/", NULL, big, N, false);
+	await(f, held.n == ALL + 2 && held.conns[ALL + 1]->ahead.len == N);
+	http_reply(held.conns[ALL + 1], 200, NULL, NULL, NULL, 0);
+	await(f, a->closed);
+	assert_int_equal(f->server->waiting_bytes, ALL * N);
+	for (unsigned i = 0; i < HOGS; i++)
+		h2_stop(&hogs[i]);
+	await(f, held.n_gone == ALL + 1);
+	assert_int_equal(f->server->waiting_bytes, 0);
 	h2_stop(&c);
 }
 
@@ -821,6 +872,7 @@ static const struct CMUnitTest tests[] = {
 	T(a_reply_may_come_in_pieces),
 	T(a_body_waits_for_the_word),
 	T(waiting_bodies_leave_room_for_an_accepted_one),
+	T(waiting_bodies_of_a_peer_leave_room),
 	T(a_body_that_is_reset_gives_its_window_back),
 	T(a_refused_body_ends_its_stream_only),
 	T(too_large_heads_and_bodies_are_refused),

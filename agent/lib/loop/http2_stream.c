@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A request of HTTP/2 and its answer. The bytes of a body that the handler has not accepted yet
- * fill the window of the stream, so there are few of them; the window of the connection has room
- * for those of all its streams.
+ * wait in the server. Of a stream there are few, because they fill its window; the window of the
+ * connection has room for those of all its streams; those of all connections have a limit.
  */
 #include "lib/loop/http2.h"
 
@@ -32,6 +32,54 @@ static void consume(struct http2_stream *s, size_t n)
 {
 	nghttp2_session_consume(s->http2->session, s->id, n);
 }
+
+/* ---- bytes that wait: those in c.ahead ---- */
+
+/* Whether n more bytes may wait: a peer must leave as much to all others as it has itself. */
+static bool may_wait(const struct http_conn *c, size_t n)
+{
+	size_t with = c->server->waiting_bytes + n;
+
+	return with <= HTTP2_MAX_WAITING && c->peer->waiting_bytes + n <= HTTP2_MAX_WAITING - with;
+}
+
+static void let_wait(struct http_conn *c, const uint8_t *p, size_t n)
+{
+	buf_add(&c->ahead, p, n);
+	c->server->waiting_bytes += n;
+	c->peer->waiting_bytes += n;
+}
+
+/* The caller frees the bytes. */
+static struct buf take_waiting(struct http_conn *c)
+{
+	struct buf b = c->ahead;
+
+	c->ahead = (struct buf){0};
+	c->server->waiting_bytes -= b.len;
+	c->peer->waiting_bytes -= b.len;
+	return b;
+}
+
+/* What has come of a body is not read any more. */
+static void drop_waiting(struct http2_stream *s)
+{
+	_cleanup_buf_ struct buf b = take_waiting(&s->c);
+
+	consume(s, b.len);
+}
+
+/* A handler that has not said how to tell it still owes an answer: the request ends without. */
+static void refuse_to_wait(struct http_conn *c)
+{
+	counter_add(counter("http_refused_total", "reason", "http2_waiting"), 1);
+	if (c->phase == READING || c->on_gone)
+		http_conn_refuse(c, 503, "too many bytes of requests wait to be accepted");
+	else
+		http_conn_drop(c);
+}
+
+/* ---- the head ---- */
 
 void http2_stream_field(struct http2_stream *s, const uint8_t *name, size_t n_name,
 			const uint8_t *value, size_t n_value)
@@ -106,10 +154,9 @@ static void parse_head(struct http2_stream *s)
 
 static void go_on(struct http_conn *c)
 {
-	_cleanup_buf_ struct buf b = c->ahead;
+	_cleanup_buf_ struct buf b = take_waiting(c);
 	struct http2_stream *s = stream_of(c);
 
-	c->ahead = (struct buf){0};
 	if (!s->ended)
 		nghttp2_session_set_local_window_size(s->http2->session, NGHTTP2_FLAG_NONE, s->id,
 						      HTTP2_ACCEPTED_WINDOW);
@@ -164,15 +211,25 @@ static void take_prefix(struct http2_stream *s)
 	take_head(s);
 }
 
+static void wait(struct http2_stream *s, const uint8_t *p, size_t n)
+{
+	if (!may_wait(&s->c, n)) {
+		consume(s, n);
+		refuse_to_wait(&s->c);
+		return;
+	}
+	let_wait(&s->c, p, n);
+	if (is_waiting(s))
+		take_prefix(s);
+}
+
 void http2_stream_data(struct http2_stream *s, const uint8_t *p, size_t n)
 {
 	struct http_conn *c = &s->c;
 
 	s->read_ns = now_mono_ns();
 	if (c->phase == ASKING || is_waiting(s)) {
-		buf_add(&c->ahead, p, n);
-		if (is_waiting(s))
-			take_prefix(s);
+		wait(s, p, n);
 		return;
 	}
 	consume(s, n);
@@ -283,18 +340,11 @@ static void begin(struct http2_stream *s, const struct http_answer *a, bool whol
 				has_body && (a->n || a->trailers || !whole) ? &provider : NULL);
 }
 
-/* What has come of the body is not read any more. */
-static void drop_ahead(struct http2_stream *s)
-{
-	consume(s, s->c.ahead.len);
-	buf_done(&s->c.ahead);
-}
-
 static void reply(struct http_conn *c, const struct http_answer *a)
 {
 	struct http2_stream *s = stream_of(c);
 
-	drop_ahead(s);
+	drop_waiting(s);
 	http_conn_enter(c, REPLYING);
 	begin(s, a, true);
 	http2_flush(s->http2);
@@ -374,6 +424,7 @@ static void read_enable(struct http_conn *c, bool on)
 
 static void detach(struct http_conn *c)
 {
+	_cleanup_buf_ struct buf waiting = take_waiting(c);
 	struct http2_stream *s = stream_of(c);
 	struct http2 *h = s->http2;
 
@@ -381,7 +432,7 @@ static void detach(struct http_conn *c)
 		nghttp2_session_set_stream_user_data(h->session, s->id, NULL);
 		nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_CANCEL);
 	}
-	nghttp2_session_consume_connection(h->session, c->ahead.len);
+	nghttp2_session_consume_connection(h->session, waiting.len);
 	h->heads_bytes -= c->msg.head.len;
 	DL_DELETE(h->streams, s);
 	if (!h->streams)

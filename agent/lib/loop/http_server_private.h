@@ -69,6 +69,7 @@ struct http_peer {
 	char name[PEER_BYTES]; /* as in struct http_in */
 	unsigned n_refs;
 	unsigned n_conns; /* without those beyond the maximum */
+	size_t waiting_bytes;
 	UT_hash_handle hh;
 };
 
@@ -83,6 +84,7 @@ struct http_server {
 	struct http_conn *conns;
 	struct http_peer *peers;
 	unsigned n_conns, n_refused; /* n_refused: those beyond the maximum, which get a 503 */
+	size_t waiting_bytes; /* of bodies that came by HTTP/2 and are not accepted yet */
 	bool draining;
 	struct timer tick, resume_accept;
 	struct counter *refused, *made_room, *peer_share, *slow, *not_taken, *paused;
