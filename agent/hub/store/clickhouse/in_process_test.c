@@ -187,6 +187,31 @@ static void write_all(struct ch_store *s)
 	profile_batch_free(b);
 }
 
+/* Two profiles of each event: of a program whose language is not known, and of one of Go. */
+static void write_each_event(struct ch_store *s)
+{
+	struct batch *b = profile_batch_new();
+	size_t n_new;
+
+	PROFILE_EACH_EVENT (event) {
+		for (int go = 0; go < 2; go++) {
+			_cleanup_free_ char *id = xasprintf("each%d-%d", (int)event, go);
+			struct profile *p =
+				add_profile(b, id, go ? "go" : "any", 20 + go, "app", T0);
+			struct profile_sample *x;
+
+			p->event = event;
+			if (go)
+				profile_tag(b, p, "profile_language_type", "Golang");
+			x = profile_add(b, p);
+			x->value = x->n_samples = 1;
+			assert_int_equal(profile_batch_stack(b, NULL, 0, &x->stack), 0);
+		}
+	}
+	assert_int_equal(store_ch_write(s, (const struct batch *const *)&b, 1, &n_new), 0);
+	profile_batch_free(b);
+}
+
 /* ---- tests ---- */
 
 static void it_answers_as_the_api_does(void **state)
@@ -286,12 +311,23 @@ static void its_columns_say_what_deepflows_say(void **state)
 		     "SELECT DISTINCT toString(abs(toUnixTimestamp(profile_in_timestamp) - "
 		     "toUnixTimestamp(now())) < 86400) FROM in_process",
 		     "1\n");
-	for (int i = 0; i < _EVENT_MAX; i++) {
-		const struct event_info *e = profile_event_info((enum event)i);
-		_cleanup_free_ char *sql = xasprintf("SELECT DISTINCT profile_value_unit FROM "
-						     "in_process WHERE profile_event_type='%s'",
+}
+
+/* Of what programs push the language is that of the program; where it is not known it is ''. */
+static void events_have_their_units_and_languages(void **state)
+{
+	struct ch_store *s = engine(state);
+
+	write_each_event(s);
+	PROFILE_EACH_EVENT (event) {
+		const struct event_info *e = profile_event_info(event);
+		_cleanup_free_ char *sql = xasprintf("SELECT concat(profile_value_unit, ' ', "
+						     "profile_language_type) FROM in_process "
+						     "WHERE profile_event_type='%s' "
+						     "ORDER BY app_service",
 						     e->name),
-				    *want = xasprintf("%s\n", e->unit);
+				    *want = xasprintf("%s %s\n%s Golang\n", e->unit,
+						      e->spec_field ? "eBPF" : "", e->unit);
 
 		assert_lines(s, sql, want);
 	}
@@ -305,6 +341,7 @@ int main(void)
 		OVER_ENGINE(stacks_that_are_lost_say_so),
 		OVER_ENGINE(it_has_deepflows_columns),
 		OVER_ENGINE(its_columns_say_what_deepflows_say),
+		OVER_ENGINE(events_have_their_units_and_languages),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,14 +33,15 @@ struct schema_table {
 };
 
 /*
- * A step of the migration: a table, or SQL. A step may run again, from several hubs at once, and
- * while older hubs write: it only adds, and does nothing if it ran before.
+ * A step of the migration: a table, or SQL, or neither if a later step does it anew: then it is
+ * only recorded, for older hubs. A step may run again, from several hubs at once, and while older
+ * hubs write: it only adds, or makes a view anew, and changes nothing if it ran before.
  */
 struct schema_step {
 	uint32_t version;
 	const char *name;		  /* of what it makes */
 	const struct schema_table *table; /* NULL: sql */
-	const char *sql;
+	const char *sql;		  /* NULL, and no table: a later step does it */
 };
 extern const struct schema_step store_ch_steps[];
 extern const size_t store_ch_n_steps;

@@ -300,9 +300,10 @@ static char *sql_distributed(const struct ch_schema *x, const struct schema_tabl
 
 char *store_ch_sql_step(const struct ch_schema *x, const struct schema_step *step, unsigned i)
 {
-	if (i == 0)
-		return step->table ? sql_table(x, step->table)
-				   : statement(x, step->sql, NO_WORD, NO_WORD);
+	if (i == 0 && step->table)
+		return sql_table(x, step->table);
+	if (i == 0 && step->sql)
+		return statement(x, step->sql, NO_WORD, NO_WORD);
 	return i == 1 && step->table && in_cluster(x) ? sql_distributed(x, step->table) : NULL;
 }
 

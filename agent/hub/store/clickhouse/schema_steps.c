@@ -137,7 +137,8 @@ static const char frame_texts[] =
 /*
  * The table of DeepFlow, by its column names, types and meaning: a row a stack of a window.
  * podflame has no numbers of resources: those columns are 0, and the names are columns after them.
- * The text of a stack is profile_stack_render() in SQL.
+ * The text of a stack is profile_stack_render() in SQL. Of events that programs push the language
+ * is a tag.
  */
 #define LOST "'m[stack trace lost]'"
 /* Samples with their stacks. The smaller side of the join is in memory: what the query selects. */
@@ -153,7 +154,7 @@ static const char frame_texts[] =
 	"ARRAY JOIN stacks AS stack, `values` AS v, arrayEnumerate(stacks) AS nr) AS w "           \
 	"ON s.id = w.stack)"
 static const char in_process[] =
-	"CREATE VIEW IF NOT EXISTS {db}.in_process{on} AS WITH "
+	"CREATE OR REPLACE VIEW {db}.in_process{on} AS WITH "
 	"arrayFirstIndex(t -> NOT startsWith(t, 'm'), w.texts) AS outermost, "
 	"if(w.process != '', [concat('[p] ', w.process)], emptyArrayString()) AS process, "
 	"if(w.thread != '' AND NOT (w.process != '' AND w.main != 0),"
@@ -173,12 +174,20 @@ static const char in_process[] =
 	" substring(t, 2)), w.texts, arrayEnumerate(w.texts)), wait), ';')) "
 	"AS profile_location_str, "
 	"toInt64(w.v) AS profile_value, "
-	"CAST(if(w.profile_event_type IN ('on-cpu', 'off-cpu', 'on-gpu', 'rdma-latency'),"
-	" 'microseconds', 'bytes') AS LowCardinality(String)) AS profile_value_unit, "
+	"CAST(multiIf(w.profile_event_type IN ('on-cpu', 'off-cpu', 'on-gpu', 'rdma-latency',"
+	" 'cpu', 'wall', 'mutex_duration', 'block_duration'), 'microseconds',"
+	" endsWith(w.profile_event_type, '_objects'), 'objects',"
+	" w.profile_event_type IN ('mutex_count', 'block_count'), 'lock_samples',"
+	" w.profile_event_type = 'goroutines', 'goroutines',"
+	" 'bytes') AS LowCardinality(String)) AS profile_value_unit, "
 	"w.profile_event_type AS profile_event_type, "
 	"toDateTime64(w.time, 6) AS profile_create_timestamp, "
 	"fromUnixTimestamp64Micro(toInt64(intDiv(w.stored, 1000))) AS profile_in_timestamp, "
-	"CAST('eBPF' AS LowCardinality(String)) AS profile_language_type, "
+	"CAST(multiIf(has(w.tag_names, 'profile_language_type'),"
+	" w.tag_values[indexOf(w.tag_names, 'profile_language_type')],"
+	" w.profile_event_type IN ('on-cpu', 'off-cpu', 'mem-alloc', 'mem-inuse', 'hbm-alloc',"
+	" 'hbm-inuse', 'on-gpu', 'rdma', 'rdma-latency'), 'eBPF',"
+	" '') AS LowCardinality(String)) AS profile_language_type, "
 	"'' AS profile_id, '' AS trace_id, '' AS span_name, w.app_service AS app_instance, "
 	"w.tag_names AS tag_names, w.tag_values AS tag_values, "
 	"CAST('' AS LowCardinality(String)) AS compression_algo, w.process_id AS process_id, "
@@ -279,10 +288,10 @@ static const struct schema_table symbol_chunks = {
 };
 
 const struct schema_step store_ch_steps[] = {
-	{1, "windows", &windows, NULL},	     {2, "stacks", &stacks, NULL},
-	{3, "frames", &frames, NULL},	     {4, "frame_texts", NULL, frame_texts},
-	{5, "in_process", NULL, in_process}, {6, "cuts", &cuts, NULL},
-	{7, "clusters", &clusters, NULL},    {8, "symbol_chunks", &symbol_chunks, NULL},
-	{9, "symbols", &symbols, NULL},
+	{1, "windows", &windows, NULL},	  {2, "stacks", &stacks, NULL},
+	{3, "frames", &frames, NULL},	  {4, "frame_texts", NULL, frame_texts},
+	{5, "in_process", NULL, NULL},	  {6, "cuts", &cuts, NULL},
+	{7, "clusters", &clusters, NULL}, {8, "symbol_chunks", &symbol_chunks, NULL},
+	{9, "symbols", &symbols, NULL},	  {10, "in_process", NULL, in_process},
 };
 const size_t store_ch_n_steps = ARRAY_SIZE(store_ch_steps);
