@@ -178,6 +178,8 @@ static const struct {
 	 "it. no_child: no child could be started."},
 	{"runtime_frames_unnamed_total", "Frames of runtimes without a name."},
 	{"runtime_learn_failures_total", "Processes whose runtime could not be read."},
+	{"generated_frames_left_out_total",
+	 "Pieces of call frame information of generated code that were left out, by reason."},
 	{"runtime_learn_seconds_total",
 	 "Wall time that the agent took to look for runtimes in processes."},
 	{"runtime_learns_total", "Times that the agent looked for runtimes in a process."},

@@ -31,6 +31,7 @@ static struct {
 	uint64_t n_questions;
 	/* the answer */
 	uint64_t sequence, read_bytes, lost[_READER_LOSSES];
+	struct generated_facts generated;
 	_Alignas(8) char message[READER_MESSAGE_MAX];
 	size_t message_n;
 	int error; /* a message could not be sent */
@@ -135,6 +136,7 @@ static void begin(const struct reader_head *question)
 	work.error = 0;
 	work.message_n = 0;
 	work.read_bytes = 0;
+	work.generated = (struct generated_facts){0};
 	for (unsigned i = 0; i < _READER_LOSSES; i++)
 		work.lost[i] = counter_get(runtime_loss_counter((enum reader_loss)i));
 }
@@ -144,6 +146,7 @@ static int end(enum runtimes_message what)
 	struct end_message e = {
 		.head = {.sequence = work.sequence, .what = what},
 		.read_bytes = work.read_bytes,
+		.generated = work.generated,
 	};
 
 	for (unsigned i = 0; i < _READER_LOSSES; i++)
@@ -224,6 +227,30 @@ static void learn_one(struct kept *k, const struct runtime_look *look, enum pf_r
 		k->known[kind] = l;
 }
 
+static void tell_generated(const struct buf *index)
+{
+	for (size_t at = 0, n; at < index->len; at += n) {
+		struct generated_message m = {
+			.head = {.sequence = work.sequence, .what = GENERATED}};
+
+		n = MIN(index->len - at, sizeof(work.message) - sizeof(m));
+		m.head.n = (uint32_t)n;
+		put(&m, sizeof(m));
+		put(index->data + at, n);
+		send_message();
+	}
+}
+
+static void learn_generated(const struct runtime_look *look)
+{
+	_cleanup_buf_ struct buf index = {0};
+
+	look->memory->budget_bytes = MEMORY_BUDGET;
+	runtime_generated_read(look, &work.generated, &index);
+	work.read_bytes += MEMORY_BUDGET - look->memory->budget_bytes;
+	tell_generated(&index);
+}
+
 static void learn_all(struct kept *k, const struct read_look *bytes, int memory)
 {
 	struct memory m = runtime_memory_of(&memory);
@@ -236,6 +263,7 @@ static void learn_all(struct kept *k, const struct read_look *bytes, int memory)
 		if (ops && !ops->in_agent)
 			learn_one(k, &look, (enum pf_runtime_kind)i);
 	}
+	learn_generated(&look);
 }
 
 int runtime_answer_learn(const void *message, size_t n, int memory, int look)

@@ -45,13 +45,17 @@ static int take_end(const void *message, size_t n, const char *what)
 	if (n != sizeof(e))
 		return -EBADMSG;
 	memcpy(&e, message, n);
-	if (e.read_bytes > _PF_RUNTIME_MAX * (uint64_t)MEMORY_BUDGET + RUNTIME_RESOLVE_BUDGET)
+	if (e.read_bytes > (_PF_RUNTIME_MAX + 1) * (uint64_t)MEMORY_BUDGET + RUNTIME_RESOLVE_BUDGET)
 		return -EBADMSG;
+	for (unsigned i = 0; i < _GENERATED_LACKS; i++)
+		if (e.generated.lacks[i] > LOST_MAX)
+			return -EBADMSG;
 	for (unsigned i = 0; i < _READER_LOSSES; i++)
 		if (e.lost[i] > LOST_MAX)
 			return -EBADMSG;
 	for (unsigned i = 0; i < _READER_LOSSES; i++)
 		counter_add(runtime_loss_counter((enum reader_loss)i), e.lost[i]);
+	runtime_generated_count(&e.generated);
 	counter_add(counter("podflame_runtime_read_bytes_total", "for", what), e.read_bytes);
 	return 1;
 }
@@ -104,6 +108,7 @@ void runtime_answers_done(struct runtime_answers *a)
 {
 	for (unsigned k = 0; k < _PF_RUNTIME_MAX; k++)
 		runtime_learnt_done(&a->learnt[k]);
+	buf_done(&a->generated);
 }
 
 static struct runtime_learnt learnt_of(const struct learnt_message *m, const char *behind)
@@ -150,6 +155,24 @@ static int take_learnt(struct learning *l, const void *message, size_t n)
 	return 0;
 }
 
+static int take_generated(struct learning *l, const void *message, size_t n)
+{
+	const struct generated_message *m = message;
+
+	if (!m->head.n || n != sizeof(*m) + (size_t)m->head.n)
+		return -EBADMSG;
+	return buf_add(&l->answers->generated, m + 1, m->head.n) < 0 ? -EBADMSG : 0;
+}
+
+static int take_learnt_all(struct learning *l, const void *message, size_t n)
+{
+	int r = take_end(message, n, "learn");
+
+	if (r > 0)
+		l->answers->publishes = ((const struct end_message *)message)->generated.publishes;
+	return r;
+}
+
 static int take_learning(void *arg, const void *message, size_t n)
 {
 	const struct reader_head *head = message;
@@ -157,8 +180,10 @@ static int take_learning(void *arg, const void *message, size_t n)
 	switch (head->what) {
 	case LEARNT:
 		return take_learnt(arg, message, n);
+	case GENERATED:
+		return take_generated(arg, message, n);
 	case LEARNT_ALL:
-		return take_end(message, n, "learn");
+		return take_learnt_all(arg, message, n);
 	default:
 		return -EBADMSG;
 	}
@@ -173,6 +198,7 @@ int runtime_ask_learn(const struct runtime_asked *of, const struct buf *look, ui
 	struct reader_question rq = {
 		.message = &q.head, .n = sizeof(q), .take = take_learning, .arg = &l};
 
+	buf_init(&answers->generated, GENERATED_INDEX_MAX);
 	return runtime_ask(of, look->data, look->len, &rq);
 }
 

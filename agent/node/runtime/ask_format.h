@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "node/runtime/generated/generated.h"
 #include "node/runtime/reader.h"
 #include "node/runtime/states.h"
 
@@ -37,10 +38,11 @@ _Static_assert(sizeof(struct names_question) <= READER_MESSAGE_MAX, "a question 
 /*
  * ---- answers ----
  * To learn_question: a LEARNT for each runtime for which learn() did not say -ENOENT, in ascending
- * order of kinds, then LEARNT_ALL. To names_question: any number of NAMES, then NAMES_ALL; or only
+ * order of kinds, the index of the rows of generated code in pieces (GENERATED; none if there are
+ * no rows), then LEARNT_ALL. To names_question: any number of NAMES, then NAMES_ALL; or only
  * NAMES_UNKNOWN: the child does not know the token.
  */
-enum runtimes_message { LEARNT, LEARNT_ALL, NAMES, NAMES_ALL, NAMES_UNKNOWN };
+enum runtimes_message { LEARNT, LEARNT_ALL, NAMES, NAMES_ALL, NAMES_UNKNOWN, GENERATED };
 
 /* What the child dropped; the agent counts it. */
 enum reader_loss { LOST_LINES, LOST_INLINED, LOST_RANGES, _READER_LOSSES };
@@ -59,6 +61,9 @@ struct wire_range {
 	uint64_t start, end;
 	uint64_t managed;
 };
+struct generated_message {
+	struct reader_head head; /* n: how many bytes of the index follow */
+};
 struct names_message {
 	struct reader_head head; /* n: how many records follow, each with the bytes of its texts */
 };
@@ -76,6 +81,7 @@ struct end_message {
 	struct reader_head head;
 	uint64_t read_bytes; /* of the process's memory */
 	uint64_t lost[_READER_LOSSES];
+	struct generated_facts generated; /* of LEARNT_ALL */
 };
 
 /* ---- answer.c: the child ---- */
@@ -92,6 +98,8 @@ struct runtime_answers {
 	struct runtime_learnt
 		learnt[_PF_RUNTIME_MAX]; /* without state; only if there is no error */
 	bool named[_PF_RUNTIME_MAX];	 /* the child can name the runtime's frames */
+	struct buf generated;		 /* bytes of the index of generated code; may be empty */
+	bool publishes;			 /* generated_facts.publishes */
 };
 void runtime_answers_done(struct runtime_answers *a);
 /*

@@ -73,3 +73,9 @@ bool runtime_caches_are_full(void); /* all processes together keep as much as th
 struct runtime_process *runtime_process_with(struct runtime_process *p, const struct mappings *m,
 					     enum pf_runtime_kind k,
 					     const struct runtime_learnt *l);
+/*
+ * For tests: makes one whose process publishes unwind rows. Takes the reference to the index; NULL:
+ * there are no rows yet.
+ */
+struct runtime_process *runtime_process_publishing(const struct mappings *m,
+						   struct elf_index *generated);

@@ -3,7 +3,7 @@
  * Finds the marks in the files of a process, and code that was made at run time. A mark is the name
  * of a symbol by which a runtime is found.
  */
-#include "node/runtime/internal.h"
+#include "node/runtime/generated/generated.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,7 +22,8 @@ static void collect(void)
 		for (size_t i = 0; ops && ops->marks[i] && n < MARKS_MAX; i++)
 			marks[n++] = ops->marks[i];
 	}
-	runtime_recognised_marks(marks + n, MARKS_MAX - n);
+	n += runtime_recognised_marks(marks + n, MARKS_MAX - n);
+	runtime_generated_marks(marks + n, MARKS_MAX - n);
 }
 
 const char *const *runtime_marks(void)
@@ -58,12 +59,18 @@ bool runtime_is_mark(const char *const *of, const char *name)
 	return false;
 }
 
-/* Returns whether the index has a mark of a runtime. It also has marks for other modules. */
+/*
+ * Returns whether the index has a mark of a runtime. It also has marks for other modules, and those
+ * that count only beside generated code.
+ */
 static bool has_mark(const struct elf_index *index)
 {
-	for (size_t i = 0; i < elf_index_n_marks(index); i++)
-		if (runtime_is_mark(runtime_marks(), elf_index_mark(index, i).name))
+	for (size_t i = 0; i < elf_index_n_marks(index); i++) {
+		const char *name = elf_index_mark(index, i).name;
+
+		if (runtime_is_mark(runtime_marks(), name) && !runtime_generated_is_mark(name))
 			return true;
+	}
 	return false;
 }
 

@@ -7,6 +7,7 @@
  * The bytes are a look_head, its look_mappings, then the indexes and the paths.
  */
 #include "node/runtime/ask_format.h"
+#include "node/runtime/generated/generated.h"
 
 #include <stdlib.h>
 
@@ -45,12 +46,23 @@ static bool is_wanted_mark(const char *name)
 	return is_wanted(name, false);
 }
 
-static bool has_mark(const struct elf_index *index, bool rows)
+/* The same, for a process with generated code. */
+static bool is_wanted_or_generated(const char *name)
+{
+	return is_wanted(name, false) || runtime_generated_is_mark(name);
+}
+
+static bool has_mark(const struct elf_index *index, bool (*wants)(const char *name))
 {
 	for (size_t i = 0; i < elf_index_n_marks(index); i++)
-		if (is_wanted(elf_index_mark(index, i).name, rows))
+		if (wants(elf_index_mark(index, i).name))
 			return true;
 	return false;
+}
+
+static bool wants_rows(const char *name)
+{
+	return is_wanted(name, true);
 }
 
 static bool has_small_tables(const struct elf_index *index)
@@ -77,6 +89,7 @@ struct writer {
 	/* the files whose indexes are written; NULL: the one without names */
 	const struct elf_index *files[FILES_MAX];
 	size_t n_files;
+	bool (*wants)(const char *mark);
 	bool found; /* a file may have a runtime */
 };
 
@@ -106,7 +119,7 @@ static void write_file(struct buf *out, const struct elf_index *index, const str
 static uint32_t file_of(struct writer *w, const struct elf_index *index)
 {
 	bool go = go_symbols() && elf_index_flags(index) & ELF_INDEX_GO;
-	bool marked = has_mark(index, false);
+	bool marked = has_mark(index, w->wants);
 	struct elf_part part = {0};
 	const struct elf_index *key = go || marked ? index : NULL;
 
@@ -118,9 +131,9 @@ static uint32_t file_of(struct writer *w, const struct elf_index *index)
 	w->files[w->n_files++] = key;
 	if (key) {
 		w->found = true;
-		part.mark = is_wanted_mark;
+		part.mark = w->wants;
 		part.symbols = go ? go_symbols() : NULL;
-		part.tables = marked && has_mark(index, true) && has_small_tables(index);
+		part.tables = marked && has_mark(index, wants_rows) && has_small_tables(index);
 	}
 	write_file(w->out, index, &part);
 	return (uint32_t)w->n_files;
@@ -175,8 +188,12 @@ int runtime_look_write(const struct mappings *maps, struct elf_index *const *ind
 
 	buf_init(out, LOOK_BYTES_MAX);
 	w->out = out;
-	for (size_t i = 0; i < maps->n; i++)
+	w->wants = is_wanted_mark;
+	for (size_t i = 0; i < maps->n; i++) {
 		wire[i] = wire_mapping(&maps->items[i]);
+		if (runtime_mapping_is_generated(&maps->items[i], indexes[i]))
+			w->wants = is_wanted_or_generated;
+	}
 	buf_add(out, &head, sizeof(head));
 	buf_add(out, wire, maps->n * sizeof(*wire));
 	r = write_files(w, maps, indexes, wire);

@@ -268,6 +268,18 @@ size_t runtime_process_n(const struct runtime_process *p);
 struct runtime_view runtime_process_at(const struct runtime_process *p, size_t i);
 
 /*
+ * Returns the index of the unwind rows that the process has published for its generated code
+ * (docs/generated-code.md). Its addresses are those of the process. NULL: there are none. It
+ * belongs to p.
+ */
+struct elf_index *runtime_process_generated(const struct runtime_process *p);
+/*
+ * Returns whether the process publishes such rows, now or perhaps later. If a stack ends in its
+ * generated code, a new runtime_learn() may find the rows.
+ */
+bool runtime_process_publishes(const struct runtime_process *p);
+
+/*
  * A runtime that podflame recognises but does not walk (recognised.c): the functions of its program
  * have no names. All rows are constants.
  */

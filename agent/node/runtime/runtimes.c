@@ -1,119 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The runtimes of a process: learns all of them, and names their frames. Most rows run in a child
- * (ask.c), which keeps its data under a token; some run here, with data in `own`. All results for
- * one exec of a process share struct states. Only the thread that holds its lock may use it. If a
- * process blocks that thread, the lock is never released, so other threads do not wait for it. Runs
- * on the reader's thread; references and views: any thread.
+ * (ask.c), which keeps its data under a token; some run here, with data in `own`. Runs on the
+ * reader's thread.
  */
 #include "node/runtime/ask_format.h"
+#include "node/runtime/process.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #define READ_BYTES   "podflame_runtime_read_bytes_total"
 #define NAMES_FAILED "podflame_runtime_names_failed_total"
 
-struct states {
-	unsigned refs;
-	pthread_mutex_t lock;
-	struct runtime_states own;   /* of the rows that run in the agent */
-	uint64_t token;		     /* of what the child keeps; 0: nothing */
-	bool named[_PF_RUNTIME_MAX]; /* with that, the child can name the runtime's frames */
-	uint64_t charged_ns;
-};
-struct runtime_item {
-	enum pf_runtime_kind kind;
-	struct runtime_learnt learnt; /* the state is not here, but in states */
-};
-struct runtime_process {
-	unsigned refs;
-	struct process_id id;
-	uint32_t exec_id;
-	struct states *states;
-	struct runtime_item items[PF_RUNTIMES_MAX];
-	size_t n;
-	/* runtimes that are recognised, but not walked */
-	const struct runtime_recognised *seen[RUNTIME_RECOGNISED_MAX];
-	size_t n_seen;
-};
-
 static void count_error(const char *name, int error)
 {
 	counter_add(counter(name, "reason", runtime_error_word(error)), 1);
-}
-
-/* ---- references ---- */
-
-static struct states *states_new(void)
-{
-	struct states *s = xcalloc(1, sizeof(*s));
-
-	s->refs = 1;
-	pthread_mutex_init(&s->lock, NULL);
-	return s;
-}
-
-static struct states *states_ref(struct states *s)
-{
-	ref_take(&s->refs);
-	return s;
-}
-
-static void states_unref(struct states *s)
-{
-	if (!ref_drop(&s->refs))
-		return;
-	runtime_states_done(&s->own);
-	pthread_mutex_destroy(&s->lock);
-	free(s);
-}
-
-struct runtime_process *runtime_process_ref(struct runtime_process *p)
-{
-	if (p)
-		ref_take(&p->refs);
-	return p;
-}
-
-struct runtime_process *runtime_process_unref(struct runtime_process *p)
-{
-	if (!p || !ref_drop(&p->refs))
-		return NULL;
-	for (size_t i = 0; i < p->n; i++)
-		runtime_learnt_done(&p->items[i].learnt);
-	states_unref(p->states);
-	free(p);
-	return NULL;
-}
-
-size_t runtime_process_n(const struct runtime_process *p)
-{
-	return p ? p->n : 0;
-}
-
-struct runtime_view runtime_process_at(const struct runtime_process *p, size_t i)
-{
-	return (struct runtime_view){p->items[i].kind, &p->items[i].learnt};
-}
-
-size_t runtime_process_n_recognised(const struct runtime_process *p)
-{
-	return p ? p->n_seen : 0;
-}
-
-const struct runtime_recognised *runtime_process_recognised(const struct runtime_process *p,
-							    size_t i)
-{
-	return p->seen[i];
-}
-
-bool runtime_process_has_map(const struct runtime_process *p)
-{
-	for (size_t i = 0; i < runtime_process_n(p); i++)
-		if (p->items[i].kind == PF_RUNTIME_PERFMAP && p->items[i].learnt.data)
-			return true;
-	return false;
 }
 
 /* ---- learn ---- */
@@ -223,9 +124,29 @@ static void learn_all(struct runtime_look *look, const struct runtime_process *o
 	new->n_seen = runtime_recognised_find(look, new->seen, ret_again);
 }
 
+/*
+ * Takes the child's index of generated code. An index that is no index is the child's lie; the
+ * process then has no such rows.
+ */
+static void take_generated(struct runtime_process *new, struct runtime_answers *answers)
+{
+	size_t n = answers->generated.len;
+	char *data = n ? buf_steal(&answers->generated) : NULL;
+
+	new->publishes = answers->publishes;
+	if (data && elf_index_borrow(data, n, free, data, &new->generated) < 0)
+		count_error(LEARN_FAILURES, -EBADMSG);
+}
+
+static bool is_same_code(const struct elf_index *a, const struct elf_index *b)
+{
+	return a == b || (a && b && elf_index_equal(a, b));
+}
+
 static bool is_same(const struct runtime_process *a, const struct runtime_process *b)
 {
-	if (!a || a->n != b->n || a->n_seen != b->n_seen ||
+	if (!a || a->n != b->n || a->n_seen != b->n_seen || a->publishes != b->publishes ||
+	    !is_same_code(a->generated, b->generated) ||
 	    memcmp(a->seen, b->seen, a->n_seen * sizeof(a->seen[0])) != 0)
 		return false;
 	for (size_t i = 0; i < a->n; i++)
@@ -235,31 +156,14 @@ static bool is_same(const struct runtime_process *a, const struct runtime_proces
 	return true;
 }
 
+static bool is_empty(const struct runtime_process *p)
+{
+	return p->n + p->n_seen == 0 && !p->generated && !p->publishes;
+}
+
 static bool is_exec(const struct runtime_process *p, const struct mappings *m)
 {
 	return process_id_equal(p->id, m->id) && p->exec_id == m->exec_id;
-}
-
-static struct runtime_process *process_new(const struct mappings *m, struct states *s)
-{
-	struct runtime_process *p = xcalloc(1, sizeof(*p));
-
-	p->refs = 1;
-	p->id = m->id;
-	p->exec_id = m->exec_id;
-	p->states = s ? states_ref(s) : states_new();
-	return p;
-}
-
-struct runtime_process *runtime_process_with(struct runtime_process *p, const struct mappings *m,
-					     enum pf_runtime_kind k, const struct runtime_learnt *l)
-{
-	if (!p)
-		p = process_new(m, NULL);
-	p->states->own.of[k] = l->state;
-	p->states->own.walked[k] = l->data != NULL;
-	p->items[p->n++] = (struct runtime_item){k, *l};
-	return p;
 }
 
 /*
@@ -306,6 +210,8 @@ static int learn(const struct runtime_process *old, struct runtime_process *new,
 	r = learn_in_child(new->states, maps, indexes, pm, &answers);
 	if (r == 0)
 		learn_all(&look, old, new, pm, &answers, ret_again);
+	if (r == 0)
+		take_generated(new, &answers);
 	runtime_answers_done(&answers);
 	runtime_process_memory_close(pm);
 	return r;
@@ -316,7 +222,7 @@ int runtime_learn(struct runtime_process *p, const struct mappings *maps,
 		  struct runtime_process **ret, bool *ret_again)
 {
 	struct runtime_process *old = p && is_exec(p, maps) ? p : NULL;
-	struct runtime_process *new = process_new(maps, old ? old->states : NULL);
+	struct runtime_process *new = runtime_process_new(maps, old ? old->states : NULL);
 	uint64_t begin_ns = now_mono_ns();
 	bool again = false;
 	int r = -EBUSY;
@@ -333,8 +239,8 @@ int runtime_learn(struct runtime_process *p, const struct mappings *maps,
 	counter_add(counter("podflame_runtime_learns_total", NULL, NULL), 1);
 	counter_add(counter("podflame_runtime_learn_ns_total", NULL, NULL),
 		    now_mono_ns() - begin_ns);
-	if (is_same(old, new) || new->n + new->n_seen == 0) {
-		*ret = new->n + new->n_seen ? runtime_process_ref(old) : NULL;
+	if (is_same(old, new) || is_empty(new)) {
+		*ret = is_empty(new) ? NULL : runtime_process_ref(old);
 		runtime_process_unref(new);
 	} else {
 		*ret = new;

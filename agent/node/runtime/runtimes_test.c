@@ -3,6 +3,7 @@
  * Tests the runtimes of a process. The table has made-up runtimes, and the process is this one or a
  * child.
  */
+#include "node/runtime/generated/generated.h"
 #include "node/runtime/internal.h"
 
 #include <setjmp.h>
@@ -558,6 +559,7 @@ static void the_table_is_whole(void **state)
 			assert_ptr_equal(marks[n++], ops->marks[i]);
 	}
 	n += runtime_recognised_marks(seen, ARRAY_SIZE(seen));
+	n += runtime_generated_marks(seen, ARRAY_SIZE(seen));
 	assert_in_range(n, 1, 255); /* all marks fit */
 	assert_null(marks[n]);
 	assert_null(runtime_ops(PF_RUNTIME_NONE));
