@@ -108,6 +108,8 @@ static uint32_t runtime_at(struct pieces *p, uint64_t start, uint64_t end, uint6
 struct at {
 	const struct mapping *m;
 	struct elf_index *index;
+	/* rows of the process's generated code, if the mapping has such code and no runtime */
+	struct elf_index *generated;
 	uint64_t start, end; /* a piece of the mapping */
 	uint64_t room;	     /* where the next mapping begins */
 	uint32_t runtime;
@@ -123,20 +125,11 @@ static bool has_image(const struct mapping *m)
 	return m->tag != PF_TAG_NONE && m->tag != PF_TAG_UNKNOWN && !mapping_is_unsure(m);
 }
 
-/* Adds a mapping of a file: several pieces if it has more code than one slot covers. */
-static void add_file(struct unwind *u, struct list *l, const struct at *a)
+/* Adds code with the rows of f: several pieces if it has more code than one slot covers. */
+static void add_code(struct list *l, const struct at *a, const struct table_file *f, uint64_t bias)
 {
-	struct table_file *f = use_once(u, l, a->index);
-	uint64_t address, bias, start = a->start, load = mapping_load(a->m);
-	struct image_span runtime = {start - load, a->end - load};
+	uint64_t start = a->start;
 
-	if (has_image(a->m))
-		unwind_image_of_file(u, a->m->tag, a->index, f, a->runtime ? &runtime : NULL);
-	/* If no part of the file's code is mapped here, nothing is known of this mapping. */
-	if (elf_index_mapping_address(a->index, a->m->file_offset, a->m->end - a->m->start,
-				      &address) < 0)
-		return;
-	bias = a->m->start - address;
 	while (start < a->end) {
 		uint64_t slot_end, left = a->end - start;
 		uint32_t slot = unwind_file_slot(f, start - bias, &slot_end);
@@ -149,7 +142,7 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 			.start = start,
 			.end = start + (last ? left : MIN(left, slot_end - (start - bias))),
 			.bias = bias,
-			.load = load,
+			.load = mapping_load(a->m),
 			.tag = a->m->tag,
 			.file = slot,
 			.runtime = a->runtime,
@@ -158,6 +151,21 @@ static void add_file(struct unwind *u, struct list *l, const struct at *a)
 		add_piece(l, &x);
 		start = x.end;
 	}
+}
+
+/* Adds a mapping of a file. */
+static void add_file(struct unwind *u, struct list *l, const struct at *a)
+{
+	struct table_file *f = use_once(u, l, a->index);
+	uint64_t address, load = mapping_load(a->m);
+	struct image_span runtime = {a->start - load, a->end - load};
+
+	if (has_image(a->m))
+		unwind_image_of_file(u, a->m->tag, a->index, f, a->runtime ? &runtime : NULL);
+	/* If no part of the file's code is mapped here, nothing is known of this mapping. */
+	if (elf_index_mapping_address(a->index, a->m->file_offset, a->m->end - a->m->start,
+				      &address) == 0)
+		add_code(l, a, f, a->m->start - address);
 }
 
 static void add_at(struct unwind *u, struct list *l, const struct at *a)
@@ -181,6 +189,10 @@ static void add_at(struct unwind *u, struct list *l, const struct at *a)
 		x.end = MAX(a->end, a->room);
 	if (a->index) {
 		add_file(u, l, a);
+		return;
+	}
+	if (a->generated) {
+		add_code(l, a, use_once(u, l, a->generated), 0);
 		return;
 	}
 	if (a->pending)
@@ -207,6 +219,7 @@ void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_in
 		       const bool *pending, const struct runtime_process *runtimes, struct list *l)
 {
 	_cleanup_free_ struct pieces *pieces = xmalloc(sizeof(*pieces));
+	struct elf_index *generated = runtime_process_generated(runtimes);
 	uint64_t end = 0;
 
 	collect(runtimes, pieces);
@@ -222,6 +235,9 @@ void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_in
 		 */
 		for (a.start = MAX(x->start, end); a.start < x->end; a.start = a.end) {
 			a.runtime = runtime_at(pieces, a.start, x->end, &a.end);
+			a.generated = !a.runtime && runtime_mapping_is_generated(x, indexes[i])
+					      ? generated
+					      : NULL;
 			add_at(u, l, &a);
 		}
 		end = MAX(end, x->end);

@@ -156,6 +156,28 @@ static uint32_t slot_pages(const struct table_file *f, size_t k, const struct el
 	return last - f->slots[k].first_page + 1;
 }
 
+/*
+ * Returns whether a page has the same rows as the page before it. Then it uses that page's extent:
+ * one rule may hold for a gigabyte of generated code.
+ */
+static bool repeats(const struct elf_tables *t, size_t i)
+{
+	const struct elf_page *a = i ? &t->pages[i - 1] : NULL, *b = &t->pages[i];
+
+	return a && a->n_rows == b->n_rows &&
+	       memcmp(t->rows + a->first_row, t->rows + b->first_row,
+		      b->n_rows * sizeof(*t->rows)) == 0;
+}
+
+/* Adds an extent that has no bytes of its own, but those of the last one. */
+static void share_extent(struct table_file *f)
+{
+	struct extent shared = {.ref = f->extents[f->n_extents - 1].ref};
+
+	GROW(f->extents, f->n_extents, f->cap_extents);
+	f->extents[f->n_extents++] = shared;
+}
+
 /* The order is: rules, page arrays of the slots, rows of the pages. */
 static int take_extents(struct unwind *u, struct table_file *f, const struct elf_tables *t)
 {
@@ -164,7 +186,10 @@ static int take_extents(struct unwind *u, struct table_file *f, const struct elf
 	for (size_t k = 0; r == 0 && k < f->n_slots; k++)
 		r = take_extent(u, f, slot_pages(f, k, t) * sizeof(struct pf_page));
 	for (size_t i = 0; r == 0 && i < t->n_pages; i++)
-		r = take_extent(u, f, t->pages[i].n_rows * sizeof(*t->rows));
+		if (repeats(t, i))
+			share_extent(f);
+		else
+			r = take_extent(u, f, t->pages[i].n_rows * sizeof(*t->rows));
 	return r;
 }
 
@@ -197,8 +222,9 @@ static int write_extents(struct unwind *u, const struct table_file *f, const str
 	for (size_t k = 0; r == 0 && k < f->n_slots; k++)
 		r = write_pages(u, f, k, t);
 	for (size_t i = 0; r == 0 && i < t->n_pages; i++)
-		r = write_extent(u, rows[i], t->rows + t->pages[i].first_row,
-				 t->pages[i].n_rows * sizeof(*t->rows));
+		if (rows[i].bytes)
+			r = write_extent(u, rows[i], t->rows + t->pages[i].first_row,
+					 t->pages[i].n_rows * sizeof(*t->rows));
 	return r < 0 ? r : u->ops.flush(u->arg);
 }
 
@@ -221,7 +247,8 @@ static int set_slot(struct unwind *u, const struct table_file *f, size_t k,
 static void give_back(struct unwind *u, struct table_file *f)
 {
 	for (size_t i = 0; i < f->n_extents; i++)
-		unwind_space_give(u->space, f->extents[i]);
+		if (f->extents[i].bytes)
+			unwind_space_give(u->space, f->extents[i]);
 	free(f->extents);
 	f->extents = NULL;
 	f->n_extents = f->cap_extents = 0;
@@ -309,7 +336,8 @@ static bool lay_out(struct table_file *f, const struct elf_tables *t)
 				return false;
 			f->slots[f->n_slots++].first_page = page;
 		}
-		f->need_bytes += space_rounded(t->pages[i].n_rows * sizeof(*t->rows));
+		if (!repeats(t, i))
+			f->need_bytes += space_rounded(t->pages[i].n_rows * sizeof(*t->rows));
 	}
 	for (size_t k = 0; k < f->n_slots; k++)
 		f->need_bytes += space_rounded(slot_pages(f, k, t) * sizeof(struct pf_page));
