@@ -299,6 +299,22 @@ static bool misses(struct stacks *s, const struct exec *e, const struct raw_fram
 	return !proc_mappings_find(e->maps, f->address - !leaf);
 }
 
+/*
+ * Returns whether the stack is not whole and leads through generated code of a process that
+ * publishes unwind rows: it may have published this code's rows since they were read.
+ */
+static bool lacks_rows(struct stacks_process *p, const struct raw_stack *ustack)
+{
+	const struct exec *e = ustack->n ? stacks_process_exec(p, ustack->frames[0].exec_id) : NULL;
+
+	if (!e || !ustack->end_reason || !runtime_process_publishes(e->runtimes))
+		return false;
+	for (size_t i = 0; i < ustack->n; i++)
+		if (ustack->frames[i].no_file)
+			return true;
+	return false;
+}
+
 bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
 	struct stacks_process *p = stacks_process(s, id);
@@ -306,7 +322,8 @@ bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stac
 
 	if (p && p->miss_told_ns && now < p->miss_told_ns + MISS_EVERY_NS)
 		return false;
-	if (p && p->reread && !is_past(p, ustack->n ? ustack->frames[0].exec_id : 0)) {
+	if (p && (p->reread || lacks_rows(p, ustack)) &&
+	    !is_past(p, ustack->n ? ustack->frames[0].exec_id : 0)) {
 		p->reread = false;
 		p->miss_told_ns = now;
 		return true;

@@ -225,6 +225,27 @@ static void runtimes_that_are_not_known_are_a_miss(void **state)
 }
 
 /* Names are added to the batch before the stack. If the batch is full, none are added. */
+/* Code was generated after the rows were read that the process publishes. */
+static void a_stack_that_ends_in_generated_code_is_a_miss(void **state)
+{
+	struct raw_frame generated = USER(known_function), file = generated;
+	struct fixture f = make(kallsyms);
+	struct mappings own = {.id = f.id, .exec_id = 1};
+	struct runtime_process *p = runtime_process_publishing(&own, NULL);
+
+	(void)state;
+	generated.no_file = true;
+	assert_false(stacks_misses(f.s, f.id, STACK("no_frame_pointer", generated)));
+	stacks_runtimes(f.s, f.id, 1, p);
+	assert_false(stacks_misses(f.s, f.id, STACK("no_frame_pointer", file)));
+	assert_false(stacks_misses(f.s, f.id, STACK(NULL, generated, file)));
+	assert_true(stacks_misses(f.s, f.id, STACK("no_frame_pointer", generated, file)));
+	/* once a second */
+	assert_false(stacks_misses(f.s, f.id, STACK("no_frame_pointer", generated, file)));
+	runtime_process_unref(p);
+	done(&f);
+}
+
 static void a_full_batch_takes_no_names(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -416,6 +437,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_allocated_comes_before_the_leaf),
 		cmocka_unit_test(names_that_nobody_read_are_not_known),
 		cmocka_unit_test(runtimes_that_are_not_known_are_a_miss),
+		cmocka_unit_test(a_stack_that_ends_in_generated_code_is_a_miss),
 		cmocka_unit_test(a_full_batch_takes_no_names),
 		cmocka_unit_test(stacks_taken_before_their_runtime_was_known_are_told),
 		cmocka_unit_test(a_function_has_its_callers_name_for_it),
