@@ -7,6 +7,7 @@ import platform
 import subprocess
 
 import exact
+import real
 
 INTRO = """# Accuracy
 
@@ -319,6 +320,54 @@ def exact_table(results):
         yield f"- {language} ({', '.join(names)}): {what}."
 
 
+REAL = """
+## Programs that nobody here wrote
+
+Programs of the distribution and of the registries, as they are shipped
+([`real_programs.py`](../e2e/accuracy/real_programs.py)), each repeat a fixed piece of work.
+`podflame record --cgroup` samples them at {ours} Hz, and `perf record --call-graph dwarf` at the
+same time at {theirs} Hz, with copies of {copy} bytes.
+
+A stack is *whole* here if it has no marker and comes from where a program or a thread begins;
+perf's stacks are read by the same rule. *Named* is the part of the frames of all samples that have
+a name: Debian's files are stripped, and there are no debug files for most of them. A sample without
+any frame of a program (the kernel begins or ends a process) counts for neither. *Ends*: where most
+of the stacks end that are not whole. The goal is {goal} whole; an *exception* is code for which
+nobody can prove where it returns to.
+
+| program | samples | whole | perf's whole | named | perf's named | ends | |
+| --- | ---: | ---: | ---: | ---: | ---: | --- | --- |"""
+
+
+def real_row(r):
+    if "samples" not in r:
+        return f"| {r['name']} | | | | | | | FAILED: {r['wrong'][0]} |"
+    perf = r.get("perf")
+    theirs = [percent(perf[k]) if perf else "" for k in ("whole", "named")]
+    ends = ", ".join(f"`{real.short(e['end'])}` {percent(e['share'])}" for e in r["ends"][:2])
+    excepted = sum(x["share"] for x in r["exceptions"])
+    state = ("FAILED: " + "; ".join(r["wrong"]) if r["wrong"]
+             else "ok" if r["whole"] + excepted >= real.GOAL else "below the goal")
+    return (f"| {r['name']} | {r['samples']} | {percent(r['whole'])} | {theirs[0]} | "
+            f"{percent(r['named'])} | {theirs[1]} | {ends} | {state} |")
+
+
+def real_table(results):
+    if not results:
+        return
+    yield REAL.format(ours=real.HZ, theirs=real.PERF_HZ, copy=real.PERF_COPY_BYTES,
+                      goal=percent(real.GOAL))
+    for kind in dict.fromkeys(r["kind"] for r in results if "kind" in r):
+        yield f"| **{kind}** | | | | | | | |"
+        yield from (real_row(r) for r in results if r.get("kind") == kind)
+    yield from (real_row(r) for r in results if "kind" not in r)
+    rows = [(r["name"], x) for r in results for x in r.get("exceptions", [])]
+    if rows:
+        yield "\nExceptions:"
+    for name, x in rows:
+        yield f"- {name}: {percent(x['share'])}: {x['why']}"
+
+
 def merged(before, results):
     """The results of the last report, with new ones in the place of old ones."""
     new = {(r["language"], r["name"]): r for r in results}
@@ -344,7 +393,8 @@ def write(folder, results, skips, some):
         text += known_table(language, [r for r in known if r["language"] == language])
     text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped),
              *beside_table(results["beside"]),
-             *waits_table(results["waits"]), *exact_table(results["exact"])]
+             *waits_table(results["waits"]), *exact_table(results["exact"]),
+             *real_table(results["real"])]
     if skips:
         text += ["\n## Skipped\n"] + [f"- {what}: {why}" for what, why in skips]
     with open(os.path.join(folder, "accuracy.md"), "w", encoding="utf-8") as f:

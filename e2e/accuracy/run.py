@@ -8,6 +8,7 @@ Part d: JVMs beside async-profiler (beside.py).
 Part e: programs that know how long they wait and what they allocate (waits.py).
 Part f: programs that know it to the byte, beside other tools that look at the same process
 (exact.py, oracles.py).
+Part g: programs of the distribution, beside perf (real.py, real_programs.py).
 
 Without --all it runs a few of each, for `make test`. `make accuracy` runs all, as root. --report
 writes DIR/accuracy.md and DIR/accuracy.json, which keep the results of programs that did not run.
@@ -24,6 +25,7 @@ import known
 import limit
 import programs
 import pyspy
+import real
 import report
 import stopped
 import waits
@@ -82,6 +84,10 @@ PARTS = [
          lambda by, t, options: by.test(t, options.rounds or (20 if options.sample else 60),
                                         options.sample), exact.told_in_short,
          lambda r: r.get("rows", [])),
+    Part("g", "real", lambda p: f"real: {p.name}", lambda: [(real, p) for p in real.PROGRAMS],
+         lambda by, p, options: by.test(p, options.seconds or (4 if options.sample else 6),
+                                        not options.sample),
+         real.told, real.details),
 ]
 
 
