@@ -160,6 +160,8 @@ static void add_losses(struct recording *r, const struct losses *l)
 
 static void take_losses(struct recording *r, const struct drain *d)
 {
+	if (now_boot_ns() < r->kept_from_ns)
+		return;
 	add_losses(r, &d->lost);
 	add_losses(r, &d->lost_records);
 }
@@ -189,6 +191,8 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	bool lost = (s->ustack && !u) || (s->kstack && !k);
 	uint32_t stack;
 
+	if (s->first_ns < r->kept_from_ns)
+		return;
 	r->n_samples += s->n;
 	stacks_taken(r->stacks,
 		     profile_event_info(s->event)->snapshot ? s->oldest_ns : s->first_ns);
@@ -289,10 +293,11 @@ static void forget_signals(int signal_fd)
 /* Records until a signal, the end of the duration, or the end of the last process. */
 static int run(struct recording *r, int signal_fd)
 {
-	uint64_t start_ns = now_mono_ns(), drain_ns = start_ns + DRAIN_NS;
-	uint64_t end_ns = r->options->duration_ns ? start_ns + r->options->duration_ns : UINT64_MAX;
+	uint64_t start_ns = now_mono_ns(), drain_ns = start_ns + DRAIN_NS, end_ns = UINT64_MAX;
 	int e = 0;
 
+	if (r->options->duration_ns)
+		end_ns = start_ns + r->options->delay_ns + r->options->duration_ns;
 	while (!e) {
 		struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
 				     {.fd = probes_wake_fd(r->probes), .events = POLLIN}};
@@ -451,10 +456,11 @@ static int record(struct recording *r, int signal_fd)
 	e = cli_record_probes_check(r);
 	if (e)
 		return e;
-	r->start_ns = now_wall_ns();
+	r->start_ns = now_wall_ns() + r->options->delay_ns;
+	r->kept_from_ns = now_boot_ns() + r->options->delay_ns;
 	fprintf(stderr, "recording\n");
 	e = run(r, signal_fd);
-	r->end_ns = now_wall_ns();
+	r->end_ns = MAX(now_wall_ns(), r->start_ns);
 	cli_record_debug_finish(r, signal_fd);
 	if (e)
 		fprintf(stderr, "podflame record: cannot read samples: %s\n", strerror(-e));

@@ -19,6 +19,7 @@ struct record_options {
 	const char *cgroup; /* the cgroup to record, if pids is empty */
 	unsigned hz;
 	uint64_t duration_ns; /* 0: until a signal arrives */
+	uint64_t delay_ns;    /* samples of the time before are left out */
 	enum event event;
 	bool event_given;
 	struct event_settings settings;
@@ -52,6 +53,7 @@ struct recording {
 	struct batch *batch; /* everything recorded so far: one profile per process and name */
 	struct record_row *rows;
 	uint64_t start_ns, end_ns; /* wall time */
+	uint64_t kept_from_ns;	   /* CLOCK_BOOTTIME of start_ns */
 	uint64_t n_samples, n_too_many, n_stacks, n_whole;
 	struct losses lost;	  /* lost samples and records, for all events together */
 	struct losses unfinished; /* stacks that end early, counted by reason */

@@ -7,7 +7,7 @@
 
 #define MAX_HZ	       4999	       /* samples per second and CPU, largest value of --hz */
 #define MAX_PIDS       256	       /* processes of --pid */
-#define MAX_DURATION_S (7 * 24 * 3600) /* seconds, largest value of --duration */
+#define MAX_DURATION_S (7 * 24 * 3600) /* seconds, largest value of --duration and --delay */
 
 static const struct argp_option option_list[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "profile these processes, with all of their threads", 0},
@@ -18,6 +18,10 @@ static const struct argp_option option_list[] = {
 	{"hz", 'F', "N", 0, "on-cpu: samples per second on each CPU, 1 to 4999 (default: 99)", 0},
 	{"duration", 'd', "S", 0,
 	 "how long to record: seconds, or 500ms, 2m, 1h (default: until SIGINT)", 0},
+	{"delay", 'D', "S", 0,
+	 "leave out the samples of so long a time before the duration: files that are new to "
+	 "`record` are read meanwhile (default: 0)",
+	 0},
 	{"event", 'e', "SAMPLED_EVENT", 0, "what to measure", 0},
 	{"min-block", 'b', "T", 0, "off-cpu: leave out shorter waits, 1us to 1s (default: 50us)",
 	 0},
@@ -61,6 +65,13 @@ static void parse_duration(struct argp_state *state, struct record_options *o, c
 			   arg, MAX_DURATION_S);
 	if (!o->duration_ns)
 		argp_error(state, "--duration: must be longer than 0");
+}
+
+static void parse_delay(struct argp_state *state, struct record_options *o, const char *arg)
+{
+	if (cli_parse_seconds(arg, MAX_DURATION_S, &o->delay_ns))
+		argp_error(state, "--delay: '%s' is not a time of at most %d s (such as 1, 500ms)",
+			   arg, MAX_DURATION_S);
 }
 
 static void parse_hz(struct argp_state *state, struct record_options *o, const char *arg)
@@ -122,6 +133,9 @@ static void check_settings(struct argp_state *state, const struct record_options
 		argp_error(state, "--min-block and --max-block need --event off-cpu");
 	if (!memory && s->alloc_sample_bytes)
 		argp_error(state, "--sample-bytes needs --event mem-alloc or mem-inuse");
+	if (profile_event_info(o->event)->snapshot && o->delay_ns)
+		argp_error(state, "--delay: --event %s has what is in use at the end",
+			   profile_event_info(o->event)->name);
 	if (s->min_block_us && s->max_block_us && s->max_block_us <= s->min_block_us)
 		argp_error(state, "--max-block must be longer than --min-block");
 }
@@ -167,6 +181,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'd':
 		parse_duration(state, o, arg);
+		return 0;
+	case 'D':
+		parse_delay(state, o, arg);
 		return 0;
 	case 'e':
 		parse_event(state, o, arg);

@@ -232,6 +232,38 @@ static void ends_with_its_last_process(void **state)
 	run_free(&r);
 }
 
+/* Samples that record_test_long() has after a delay. */
+static uint64_t recorded(const char *delay, const char *duration)
+{
+	_cleanup_free_ char *out = file_in_dir("delay.folded"), *pid_text = NULL;
+	pid_t pid = workload(false);
+	uint64_t n;
+	struct run r;
+
+	pid_text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"-p", pid_text, "-F", "999", "-D", delay, "-d", duration,
+				       "-o", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	wait_cpu(pid, 500 * NSEC_PER_MSEC);
+	if (streq(duration, "1h"))
+		kill(r.pid, SIGINT);
+	assert_int_equal(run_end(&r), 0);
+	n = folded_sum(out, "record_test_long");
+	run_free(&r);
+	program_end(pid);
+	return n;
+}
+
+static void samples_of_the_delay_are_left_out(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	assert_int_equal(recorded("1h", "1h"), 0);
+	assert_true(recorded("100ms", "1h") > 0);
+	/* the duration begins when the delay has passed */
+	assert_true(recorded("2", "1s") > 0);
+}
+
 /* The cgroup of the process is made after the recording has begun. */
 static void cgroup_with_what_is_made_below(void **state)
 {
@@ -310,6 +342,9 @@ static void bad_options_are_named(void **state)
 	REFUSED(2, "--duration: '604801' is not a time of at most 604800 s", "-d", "604801");
 	REFUSED(2, "--duration: '169h' is not a time of at most 604800 s", "-d", "169h");
 	REFUSED(2, "--duration: must be longer than 0", "-d", "0");
+	REFUSED(2, "--delay: 'soon' is not a time", "-D", "soon");
+	REFUSED(2, "--delay: --event mem-inuse has what is in use at the end", "-D", "1", "-e",
+		"mem-inuse", "-p", "1", "-o", "/tmp/x.folded");
 	REFUSED(0, "what to measure: on-cpu, off-cpu", "--help");
 	REFUSED(2,
 		"--event: 'on-disk' is not one of on-cpu, off-cpu, mem-alloc, mem-inuse, "
@@ -363,6 +398,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_of_tasks_are_text),
 		cmocka_unit_test(names_that_no_child_has_read_are_told),
 		cmocka_unit_test(ends_with_its_last_process),
+		cmocka_unit_test(samples_of_the_delay_are_left_out),
 		cmocka_unit_test(cgroup_with_what_is_made_below),
 	};
 
