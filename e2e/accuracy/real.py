@@ -28,13 +28,22 @@ from real_programs import PROGRAMS, WORDS
 HZ, PERF_HZ = 499, 99
 PERF_COPY_BYTES = 16384
 UNNAMED = re.compile(r"\[.*\]")
-# The entry points of a stripped program and of the loader have no name: what they call tells them.
-CALLED_BY_ENTRY = re.compile(r"__libc_start_main(_impl)?(@.*)?|_dl_start")
-LOADER = re.compile(r"\[(.*/)?ld-linux\S*\]")
+# What known.ROOTS lacks: perf often stops one or two frames before.
+ROOTS = re.compile(known.ROOTS.pattern + "|main|__libc_start_call_main|_dl_start_user")
+# The entry point of a stripped program has no name: what it calls tells it. Those of the loader and
+# of threads are in stripped files, where podflame marks every other end, and perf has names.
+CALLED_BY_ENTRY = re.compile(r"__libc_start_main(_impl)?(@.*)?")
+UNNAMED_ENTRY = re.compile(r"\[(.*/)?(ld-linux\S*|libc\.so\.6)\]")
 GOAL, MOST_EXCEPTED = 0.99, 0.02
 
 
 # ---- run ----
+
+def environment():
+    """That of the programs: compilers are not ccache."""
+    path = [d for d in os.environ["PATH"].split(":") if not d.endswith("/ccache")]
+    return {**os.environ, **WORDS, "PATH": ":".join(path)}
+
 
 def prepared(p):
     """The folder of a program, with its inputs. What an interrupted preparation leaves is never
@@ -49,7 +58,7 @@ def prepared(p):
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     done = subprocess.run(["bash", "-c", p.prepare], cwd=folder, capture_output=True, text=True,
-                          env={**os.environ, **WORDS}, timeout=300)
+                          env=environment(), timeout=300)
     if done.returncode:
         raise known.Skip(f"cannot be prepared here: {done.stderr.strip()[-150:]}")
     with open(stamp, "w", encoding="utf-8") as f:
@@ -85,7 +94,7 @@ class Running:
         with open(os.path.join(self.folder, "log"), "wb") as log:
             self.shell = subprocess.Popen(
                 ["bash", "-c", f"while :; do\n{self.p.unit}\ndone"], cwd=self.folder,
-                env={**os.environ, **WORDS}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 preexec_fn=self.enter)
         return self
 
@@ -134,7 +143,9 @@ def run(p, folder, seconds, beside_perf):
     folded = os.path.join(folder, "samples.folded")
     with Running(p, folder) as running:
         time.sleep(p.settle_s)
-        recording = known.Recording(["--cgroup", running.cgroup], folded, HZ)
+        recording = known.Recording(["--cgroup", running.cgroup, "--delay", str(p.delay_s)],
+                                    folded, HZ)
+        time.sleep(p.delay_s)
         perf = Perf(running.of_perf, folder) if beside_perf and shutil.which("perf") else None
         try:
             time.sleep(seconds)
@@ -155,9 +166,10 @@ def end_of(frames):
     for i, f in enumerate(frames):
         if known.MARKER.fullmatch(f):
             return " ".join(frames[i:i + 2])
-    if known.ROOTS.fullmatch(frames[0]) and not UNNAMED.fullmatch(frames[0]):
+    if ROOTS.fullmatch(frames[0]) and not UNNAMED.fullmatch(frames[0]):
         return None
-    if LOADER.fullmatch(frames[0]) or CALLED_BY_ENTRY.fullmatch("".join(frames[1:2])):
+    if len(frames) > 1 and (UNNAMED_ENTRY.fullmatch(frames[0])
+                            or CALLED_BY_ENTRY.fullmatch(frames[1])):
         return None
     return f"begins at {frames[0]}"
 

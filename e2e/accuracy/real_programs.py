@@ -18,7 +18,8 @@ class Program:
     unit: str
     prepare: str = "true"
     needs: tuple = ()
-    settle_s: float = 2         # so long it runs before it is sampled
+    settle_s: float = 2         # so long it runs before a recording
+    delay_s: float = 2          # after which record has read what the node would know already
     exceptions: tuple = ()      # (regular expression for an end of stacks, why nothing is proven)
     least: float = 0.99         # so many of its stacks are whole, or end in an exception
     sample: bool = False        # runs in `make test`
@@ -35,6 +36,14 @@ with open('text', 'w') as f:
     for _ in range(200000):
         f.write(' '.join(random.choices(words, k=10)) + '\\n')
 END
+"""
+IMAGE = """python3 - <<'END'
+w, h = 2400, 1600
+line = [bytes((x * y >> 5) & 255 for x in range(3 * w)) for y in range(64)]
+with open('in.ppm', 'wb') as f:
+    f.write(b'P6\\n%d %d\\n255\\n' % (w, h) + b''.join(line[y * 7 & 63] for y in range(h)))
+END
+cjpeg -outfile in.jpg in.ppm
 """
 C_PROJECT = """python3 - <<'END'
 names = [f'part{i}' for i in range(40)]
@@ -190,7 +199,7 @@ WORDS = {
 
 PROGRAMS = [
     # ---- assembly without CFI ----
-    Program("x264", ASSEMBLY, "$ENCODE -c:v libx264 -f null -", needs=("ffmpeg",), sample=True),
+    Program("x264", ASSEMBLY, "$ENCODE -c:v libx264 -f null -", needs=("ffmpeg",)),
     Program("x265", ASSEMBLY, "$ENCODE -c:v libx265 -x265-params log-level=none -f null -",
             needs=("ffmpeg",)),
     Program("vp9", ASSEMBLY, "$ENCODE -c:v libvpx-vp9 -deadline realtime -cpu-used 5 -f null -",
@@ -201,10 +210,8 @@ PROGRAMS = [
             needs=("ffmpeg",)),
     Program("dav1d", ASSEMBLY, "dav1d -q --threads 2 -i in.ivf --muxer null -o /dev/null",
             "$VIDEO -t 4 -c:v libsvtav1 -preset 10 in.ivf", ("ffmpeg", "dav1d")),
-    Program("jpeg", ASSEMBLY, "for i in 1 2 3 4 5 6 7 8; do djpeg -outfile out.ppm in.jpg && "
-            "cjpeg -outfile out.jpg out.ppm; done",
-            "$VIDEO -t 1 -vf scale=3840:2160 -frames:v 1 in.ppm && "
-            "cjpeg -outfile in.jpg in.ppm", ("ffmpeg", "cjpeg")),
+    Program("jpeg", ASSEMBLY, "for i in 1 2 3 4; do djpeg -outfile out.ppm in.jpg && "
+            "cjpeg -outfile out.jpg out.ppm; done", IMAGE, ("cjpeg", "djpeg"), sample=True),
     Program("numpy", ASSEMBLY, "OPENBLAS_NUM_THREADS=2 /usr/bin/python3 work.py",
             "cat >work.py <<'END'\nimport numpy\nnumpy.random.seed(1)\n"
             "a = numpy.random.rand(700, 700)\nfor _ in range(100):\n    b = a @ a\n"
@@ -222,8 +229,8 @@ PROGRAMS = [
     # ---- processes of milliseconds ----
     Program("openssl_version", SHORT, "exec 3<> <(:); while :; do openssl version; "
             "read -rt 0.008 -u 3; done", needs=("openssl",), sample=True),
-    Program("gcc", SHORT, "make -s clean 2>/dev/null; rm -f *.o program; make -s -j2 CC=/usr/bin/gcc",
-            C_PROJECT, ("/usr/bin/gcc", "make")),
+    Program("gcc", SHORT, "rm -f *.o program; make -s -j2 CC=/usr/bin/gcc", C_PROJECT,
+            ("/usr/bin/gcc", "make")),
     Program("shell", SHORT, "for i in {1..100}; do x=$(echo $i | sed s/1/2/); [ \"$x\" ] && "
             "date +%s | grep -q 9; done"),
     Program("gs", SHORT, "gs -q -dNOPAUSE -dBATCH -sDEVICE=ppmraw -r50 -sOutputFile=/dev/null "
@@ -231,8 +238,8 @@ PROGRAMS = [
             "1 1 20 { /i exch def 50 i 30 mul moveto (Hello, world) show\n"
             "i 10 mul 100 50 0 360 arc stroke } for showpage\nEND", ("gs",)),
     Program("cargo", SHORT, "touch work/src/main.rs; cargo build -q --offline "
-            "--manifest-path work/Cargo.toml", CARGO, ("cargo",)),
-    Program("rustc", SHORT, "rustc -O -o out work/src/main.rs", CARGO, ("rustc",)),
+            "--manifest-path work/Cargo.toml", CARGO, ("cargo",), delay_s=8),
+    Program("rustc", SHORT, "rustc -O -o out work/src/main.rs", CARGO, ("rustc",), delay_s=8),
     Program("go_build", SHORT, "GOCACHE=$PWD/cache GOFLAGS=-p=2 go build -a net/http",
             needs=("go",)),
     # ---- JITs ----
@@ -255,9 +262,9 @@ PROGRAMS = [
     Program("xz", OTHER, "xz -T2 -kfc text", TEXT, ("xz",)),
     Program("zstd", OTHER, "zstd -q -15 -T2 -fo out.zst text && zstd -q -dfo out out.zst", TEXT,
             ("zstd",)),
-    Program("sqlite3", OTHER, "rm -f db; sqlite3 db \"create table t (a, b); with recursive c(x) as "
-            "(select 1 union all select x + 1 from c limit 300000) insert into t select x, "
-            "hex(x * 7) from c; create index i on t(b); select count(*), max(a) from t where b "
+    Program("sqlite3", OTHER, "rm -f db; sqlite3 db \"create table t (a, b); "
+            "with recursive c(x) as (select 1 union all select x + 1 from c limit 300000) "
+            "insert into t select x, hex(x * 7) from c; create index i on t(b); select count(*), max(a) from t where b "
             "like '%3%' group by substr(b, 1, 3)\"", needs=("sqlite3",)),
     Program("perl", OTHER, "perl -ne 'BEGIN { my %n; } $n{$1}++ while /(\\w*ta\\w*)/g; s/e+/x/g; "
             "END { print scalar(sort keys %n) }' text", TEXT, ("perl",)),
@@ -275,7 +282,7 @@ PROGRAMS = [
             needs=("redis-server", "redis-benchmark")),
     Program("bc", OTHER, "echo 'scale=1500; 4*a(1)' | bc -l", needs=("bc",)),
     Program("clang", OTHER, "for f in part?.c; do /usr/bin/clang -O2 -c -o out.o $f; done",
-            C_PROJECT, ("/usr/bin/clang",)),
+            C_PROJECT, ("/usr/bin/clang",), delay_s=8),
     Program("sort", OTHER, "sort --parallel=2 -o out text; sort -u text | tr a-m n-z | wc",
             TEXT),
     Program("java", OTHER, "exec java -Xmx256m Work.java", "cat >Work.java <<'END'\n"
