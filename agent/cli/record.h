@@ -70,7 +70,7 @@ struct recording {
 	char *not_walked; /* a runtime that is not unwound, and the reason */
 	char *not_named;  /* runtimes whose functions get no names, and what the user can do */
 	struct record_unmapped *unmapped;
-	unsigned n_unmapped; /* processes whose mappings could not be read */
+	unsigned n_unmapped; /* processes whose samples lack names for want of mappings */
 };
 
 /* ---- record_mappings.c ---- */

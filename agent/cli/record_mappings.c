@@ -11,6 +11,7 @@
 struct record_unmapped {
 	struct process_id id;
 	uint64_t read_ns; /* time of the last reading */
+	bool counted;	  /* in recording.n_unmapped */
 	UT_hash_handle hh;
 };
 
@@ -38,7 +39,6 @@ static void note_unmapped(struct recording *r, struct process_id id)
 		HASH_DEL(r->unmapped, u);
 	else
 		u = xcalloc(1, sizeof(*u));
-	r->n_unmapped += !u->read_ns;
 	u->id = id;
 	u->read_ns = now;
 	HASH_ADD(hh, r->unmapped, id, sizeof(u->id), u);
@@ -70,23 +70,36 @@ bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 	return true;
 }
 
+/* Counts a process whose samples need mappings that could not be read. */
+static void count(struct recording *r, struct record_unmapped *u)
+{
+	r->n_unmapped += !u->counted;
+	u->counted = true;
+}
+
 /* stacks_misses() limits how often it asks for those of a process that has had mappings. */
 void cli_record_read_again(struct recording *r, struct process_id id, const struct raw_stack *u)
 {
-	const struct record_unmapped *before = find(r, id);
+	struct record_unmapped *unmapped;
 
-	if ((before && now_mono_ns() < before->read_ns + RETRY_NS) || !u->n ||
-	    !stacks_misses(r->stacks, id, u))
+	if (!u->n || !stacks_misses(r->stacks, id, u))
 		return;
-	cli_record_read_mappings(r, id, u->frames[0].exec_id, 0);
+	unmapped = find(r, id);
+	if (!unmapped || now_mono_ns() >= unmapped->read_ns + RETRY_NS) {
+		if (cli_record_read_mappings(r, id, u->frames[0].exec_id, 0))
+			return;
+		unmapped = find(r, id);
+	}
+	if (unmapped)
+		count(r, unmapped);
 }
 
 void cli_record_print_unmapped(const struct recording *r)
 {
 	if (r->n_unmapped)
 		fprintf(stderr,
-			"podflame record: the mappings of %u process%s could not be read: they "
-			"have ended or are kernel threads\n",
+			"podflame record: functions have no names in samples of %u process%s: "
+			"the mappings could not be read before the end\n",
 			r->n_unmapped, r->n_unmapped == 1 ? "" : "es");
 }
 

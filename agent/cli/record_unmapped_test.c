@@ -64,10 +64,26 @@ static void an_ended_process_counts_once(void **state)
 	stacks_free(r.stacks);
 }
 
+/* Its samples have the names of known files, so nothing is missing. */
+static void an_ended_process_without_samples_that_miss_something_does_not_count(void **state)
+{
+	struct process_id ids[N_ENDED];
+	struct recording r = {0};
+
+	(void)state;
+	make_ended(ids);
+	for (size_t i = 0; i < N_ENDED; i++)
+		assert_false(cli_record_read_mappings(&r, ids[i], 1, 0));
+	assert_int_equal(r.n_unmapped, 0);
+	cli_record_unmapped_free(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_ended_process_counts_once),
+		cmocka_unit_test(
+			an_ended_process_without_samples_that_miss_something_does_not_count),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -282,11 +282,14 @@ static bool is_untold(const struct exec *e, uint64_t address)
 
 /*
  * Returns whether something needed for the frame is missing, so that the mappings must be read
- * again. For a frame of a runtime, the runtimes of the process may be missing, because they were
- * lost on their way here. The function that reads mappings sends them, too.
+ * again. Nothing is if the frame's file is known by its tag: then it is no matter whether the
+ * mappings were ever read. For a frame of a runtime, the runtimes of the process may be missing,
+ * because they were lost on their way here. The function that reads mappings sends them, too.
  */
 static bool misses(struct stacks *s, const struct exec *e, const struct raw_frame *f, bool leaf)
 {
+	if (f->tag && files_knows_tag(s->files, f->tag))
+		return false;
 	if (!e)
 		return true;
 	if (f->runtime)
@@ -295,7 +298,7 @@ static bool misses(struct stacks *s, const struct exec *e, const struct raw_fram
 		return false;
 	if (f->tag && f->tag != PF_TAG_UNKNOWN)
 		return !stacks_mapping(e, f, f->address - !leaf) &&
-		       !is_untold(e, f->address - !leaf) && !files_knows_tag(s->files, f->tag);
+		       !is_untold(e, f->address - !leaf);
 	return !proc_mappings_find(e->maps, f->address - !leaf);
 }
 

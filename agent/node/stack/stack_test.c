@@ -155,6 +155,28 @@ static void names_are_those_of_the_file_that_was_sampled(void **state)
 }
 
 /*
+ * The process has ended before its mappings were read. Its frames have the names of the files with
+ * their tags, and nothing is asked of the process. For a file that is not known, it is.
+ */
+static void a_process_that_was_never_read_has_the_names_of_known_files(void **state)
+{
+	struct fixture f = make(kallsyms);
+	const struct process_id never = {f.id.start_boottime_ns + 1, f.id.tgid};
+	struct raw_frame here, strange;
+
+	(void)state;
+	add_tagged_mappings(&f);
+	here = in_file(&f, known_function);
+	strange = here;
+	strange.tag = 1;
+	assert_false(stacks_misses(f.s, never, STACK(NULL, here)));
+	assert_true(stacks_misses(f.s, never, STACK(NULL, here, strange)));
+	f.id = never;
+	assert_rendered(&f, STACK(NULL, here), NULL, false, "known_function");
+	done(&f);
+}
+
+/*
  * The path of a file that the agent could not open is not shown for frames of another file that was
  * mapped at the same address.
  */
@@ -655,6 +677,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(libraries_and_vdso),
 		cmocka_unit_test(cuda_libraries_are_told_apart),
 		cmocka_unit_test(names_are_those_of_the_file_that_was_sampled),
+		cmocka_unit_test(a_process_that_was_never_read_has_the_names_of_known_files),
 		cmocka_unit_test(a_file_without_a_tag_names_no_frame),
 		cmocka_unit_test(a_frame_whose_file_could_not_be_seen_has_no_name),
 		cmocka_unit_test(what_is_not_known_is_said),
