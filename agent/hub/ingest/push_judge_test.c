@@ -3,7 +3,7 @@
  * Of what a sender that pushes may speak. The API server says that pods app/web-1 and app/web-2 are
  * on node n1 and bank/vault on node n2.
  */
-#include "hub/ingest/push.h"
+#include "hub/ingest/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -232,6 +232,29 @@ static void an_id_is_of_its_sender(void **state)
 	assert_memory_equal(a->profiles[0]->id, again->profiles[0]->id, 16);
 }
 
+/*
+ * The programs of a namespace are one sender. Agents pass on what programs of their nodes gave
+ * them: all of them together would have the room of one, if they were one as well.
+ */
+static void each_agent_is_a_sender(void **state)
+{
+	struct push push = {0};
+	struct ingest_request of_program = {.push = &push, .sender = web},
+			      of_agent = {.push = &push,
+					  .sender = {.node = "n1",
+						     .ns = "podflame-system",
+						     .pod = "agent-1",
+						     .everywhere = true}};
+
+	(void)state;
+	ingest_turns_name(&of_program);
+	ingest_turns_name(&of_agent);
+	assert_string_equal(of_program.who, "namespace app");
+	assert_string_equal(of_agent.who, "node n1");
+	free(of_program.who);
+	free(of_agent.who);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,6 +263,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(too_many_namespaces, setup, teardown),
 		cmocka_unit_test_setup_teardown(times, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_id_is_of_its_sender, setup, teardown),
+		cmocka_unit_test(each_agent_is_a_sender),
 	};
 
 	return cmocka_run_group_tests_name("push_judge", tests, NULL, NULL);

@@ -10,12 +10,12 @@ static const struct {
 	const char *producer, *language; /* DeepFlow's name of the language */
 	enum frame_kind kind;
 } producers[] = {
-	{"gospy", "Golang", FRAME_APP},	     {"pyspy", "python", FRAME_PYTHON},
-	{"/python", "python", FRAME_PYTHON}, {"rbspy", "ruby", FRAME_APP},
-	{"/ruby", "ruby", FRAME_APP},	     {"phpspy", "PHP", FRAME_APP},
-	{"dotnetspy", "dotnet", FRAME_APP},  {"nodespy", "Node", FRAME_APP},
-	{"javaspy", "Java", FRAME_JVM},	     {"rustspy", "Rust", FRAME_APP},
-	{"pyroscope-rs", "Rust", FRAME_APP},
+	{"gospy", "Golang", FRAME_APP},	   {"go-pprof", "Golang", FRAME_APP},
+	{"pyspy", "python", FRAME_PYTHON}, {"/python", "python", FRAME_PYTHON},
+	{"rbspy", "ruby", FRAME_APP},	   {"/ruby", "ruby", FRAME_APP},
+	{"phpspy", "PHP", FRAME_APP},	   {"dotnetspy", "dotnet", FRAME_APP},
+	{"nodespy", "Node", FRAME_APP},	   {"javaspy", "Java", FRAME_JVM},
+	{"rustspy", "Rust", FRAME_APP},	   {"pyroscope-rs", "Rust", FRAME_APP},
 };
 
 #define TAG_LANGUAGE "profile_language_type"
@@ -121,7 +121,8 @@ static int decode(struct pushing *p, const struct push_series *s, const struct p
 					.app_service = s->app,
 					.id = id,
 					.kind = is_known ? producers[known].kind : FRAME_APP,
-					.label = put_label};
+					.label = put_label,
+					.n_kept = &p->n_kept};
 	struct field_error e = {0};
 	int r;
 

@@ -467,6 +467,25 @@ static void bad_forms(void **state)
 					"unsupported_type"));
 }
 
+/* A window in which nothing happened has types that are stored, and no samples. */
+static void an_empty_window_is_no_error(void **state)
+{
+	struct world *w = *state;
+	_cleanup_buf_ struct buf profile = {0};
+
+	pb_strings(&profile,
+		   (const char *const[]){"", "alloc_space", "bytes", "inuse_space", NULL});
+	PB_NUMBERS(&profile, 1, 1, 2);
+	PB_NUMBERS(&profile, 1, 3, 2);
+	assert_int_equal(push_form(w, "x", &profile, "sample_type_config",
+				   "{\"inuse_space\":{\"cumulative\":true}}"),
+			 200);
+	assert_int_equal(push_form(w, "x", &profile, "sample_type_config",
+				   "{\"inuse_space\":{\"cumulative\":true},"
+				   "\"alloc_space\":{\"cumulative\":true}}"),
+			 422);
+}
+
 static void too_many_parts(void **state)
 {
 	struct world *w = *state;
@@ -712,6 +731,7 @@ int main(void)
 		TEST(senders_that_may_not),
 		TEST(bad_requests),
 		TEST(bad_forms),
+		TEST(an_empty_window_is_no_error),
 		TEST(too_many_parts),
 		TEST(too_many_labels),
 		TEST(a_push_is_stored),

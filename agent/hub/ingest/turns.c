@@ -4,14 +4,22 @@
 
 #include <stdlib.h>
 
+/* An agent that passes on what it has of its node's programs is a sender like any other node. */
+static bool is_program(const struct ingest_request *q)
+{
+	const struct ingest_sender *s = &q->sender;
+
+	return q->push && s->ns && !(s->everywhere && *s->node);
+}
+
 void ingest_turns_name(struct ingest_request *q)
 {
 	const struct ingest_sender *s = &q->sender;
 
-	q->who = s->cluster	    ? xasprintf("cluster %s", s->cluster)
-		 : q->push && s->ns ? xasprintf("namespace %s", s->ns)
-		 : *s->node	    ? xasprintf("node %s", s->node)
-				    : xasprintf("peer %s", q->peer);
+	q->who = s->cluster	 ? xasprintf("cluster %s", s->cluster)
+		 : is_program(q) ? xasprintf("namespace %s", s->ns)
+		 : *s->node	 ? xasprintf("node %s", s->node)
+				 : xasprintf("peer %s", q->peer);
 }
 
 bool ingest_is_same_sender(const struct ingest_request *a, const struct ingest_request *b)

@@ -288,12 +288,13 @@ static void decoder_done(struct pprof_decoder *d)
 	free(d->lines);
 }
 
-static bool keeps_some(const struct pprof_decoder *d)
+static size_t n_kept(const struct pprof_decoder *d)
 {
+	size_t n = 0;
+
 	for (size_t i = 0; i < d->n_types; i++)
-		if (d->types[i].kept)
-			return true;
-	return false;
+		n += d->types[i].kept;
+	return n;
 }
 
 int pprof_decode(struct batch *b, const void *p, size_t n, const struct pprof_from *from,
@@ -308,5 +309,7 @@ int pprof_decode(struct batch *b, const void *p, size_t n, const struct pprof_fr
 	r = read_tables(&d);
 	if (!r)
 		r = pprof_choose_types(&d);
-	return r || !keeps_some(&d) ? r : pprof_samples(&d);
+	if (!r && from->n_kept)
+		*from->n_kept += n_kept(&d);
+	return r || !n_kept(&d) ? r : pprof_samples(&d);
 }
