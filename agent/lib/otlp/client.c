@@ -21,11 +21,11 @@ struct otlp_client {
 	struct loop *loop;
 	struct http_client *http;
 	bool https;
-	char *host, *path, *ca_file, *token_file, *user_agent;
+	char *host, *base, *ca_file, *token_file, *user_agent;
 	uint16_t port;
 	uint64_t timeout_ns;
 	char *ca_in_use;
-	struct request *requests; /* list of those under way */
+	struct otlp_call *requests; /* list of those under way */
 };
 
 struct otlp_credentials {
@@ -33,12 +33,13 @@ struct otlp_credentials {
 	char *problem; /* why a file cannot be read; NULL: both are read */
 };
 
-struct request {
+struct otlp_call {
 	struct otlp_client *client;
+	struct http_call *http; /* NULL: it is not sent yet */
 	uint64_t retry_after_ns;
 	otlp_done_fn *done;
 	void *arg;
-	struct request *prev, *next;
+	struct otlp_call *prev, *next;
 };
 
 /* ---- the client ---- */
@@ -53,8 +54,9 @@ static int parse_url(const char *text, struct otlp_client *c, struct field_error
 	c->https = u.tls;
 	c->port = u.port;
 	c->host = TAKE_PTR(u.host);
-	c->path = str_has_suffix(u.path, OTLP_PATH) ? xstrdup(u.path)
-						    : xasprintf("%s" OTLP_PATH, u.path);
+	c->base = xstrndup(u.path,
+			   strlen(u.path) -
+				   (str_has_suffix(u.path, OTLP_PATH) ? strlen(OTLP_PATH) : 0));
 	return 0;
 }
 
@@ -92,7 +94,7 @@ int otlp_client_new(struct loop *l, const struct otlp_client_config *conf, struc
 
 struct otlp_client *otlp_client_free(struct otlp_client *c)
 {
-	struct request *q, *next;
+	struct otlp_call *q, *next;
 
 	if (!c)
 		return NULL;
@@ -102,7 +104,7 @@ struct otlp_client *otlp_client_free(struct otlp_client *c)
 		free(q);
 	}
 	free(c->host);
-	free(c->path);
+	free(c->base);
 	free(c->ca_file);
 	free(c->token_file);
 	free(c->user_agent);
@@ -248,7 +250,7 @@ static void read_refusal(const char *body, size_t n, struct said *ret)
 	blank_control_characters(ret->message);
 }
 
-static void request_end(struct request *q, const struct otlp_outcome *o)
+static void request_end(struct otlp_call *q, const struct otlp_outcome *o)
 {
 	otlp_done_fn *done = q->done;
 	void *arg = q->arg;
@@ -258,7 +260,7 @@ static void request_end(struct request *q, const struct otlp_outcome *o)
 	done(o, arg);
 }
 
-static void not_sent(struct request *q, const char *error)
+static void not_sent(struct otlp_call *q, const char *error)
 {
 	request_end(q, &(struct otlp_outcome){
 			       .result = OTLP_AGAIN, .message = "", .reason = "", .error = error});
@@ -267,7 +269,7 @@ static void not_sent(struct request *q, const char *error)
 static void on_head(int status, const struct http_headers *h, void *arg)
 {
 	const char *text = http_header(h, "Retry-After");
-	struct request *q = arg;
+	struct otlp_call *q = arg;
 	uint64_t seconds;
 
 	/*
@@ -298,7 +300,7 @@ static char *error_text(const struct otlp_client *c, const struct otlp_outcome *
 
 static void on_done(int status, const char *body, size_t n, const char *error, void *arg)
 {
-	struct request *q = arg;
+	struct otlp_call *q = arg;
 	struct said said = {0};
 	struct otlp_outcome o = {.result = judge(status),
 				 .status = status,
@@ -322,34 +324,83 @@ static void on_done(int status, const char *body, size_t n, const char *error, v
 
 /* ---- the request ---- */
 
-void otlp_client_send(struct otlp_client *c, const struct otlp_credentials *k, const void *body,
-		      size_t n, otlp_done_fn *done, void *arg)
+struct post {
+	const char *path;	     /* below c->base */
+	const char *type, *encoding; /* lines of the head; encoding NULL: none */
+	const void *body;
+	size_t n;
+};
+
+/* Sends q, or ends it at once with what is wrong. */
+static void send_call(struct otlp_call *q, const struct otlp_credentials *k, const struct post *p)
 {
+	struct otlp_client *c = q->client;
 	_cleanup_free_ char *auth =
 		k->token ? xasprintf("Authorization: Bearer %s", k->token) : NULL;
-	const char *headers[] = {"Content-Type: " OTLP_CONTENT_TYPE, "Content-Encoding: zstd", auth,
-				 NULL};
-	struct request *q = xcalloc(1, sizeof(*q));
+	_cleanup_free_ char *path = xasprintf("%s%s", c->base, p->path);
+	const char *headers[4] = {p->type};
 	struct http_request req = {.method = "POST",
-				   .path = c->path,
+				   .path = path,
 				   .headers = headers,
-				   .body = body,
-				   .body_bytes = n,
+				   .body = p->body,
+				   .body_bytes = p->n,
 				   .timeout_ns = c->timeout_ns,
 				   .max_body_bytes = MAX_ANSWER_BYTES,
 				   .on_head = on_head,
 				   .on_done = on_done,
 				   .arg = q};
 	_cleanup_free_ char *error = xstrdup(k->problem);
-	int r = 0;
+	size_t n = 1;
+	int r;
 
-	*q = (struct request){.client = c, .done = done, .arg = arg};
-	DL_APPEND(c->requests, q);
+	if (p->encoding)
+		headers[n++] = p->encoding;
+	headers[n] = auth;
 	if (!error && use_ca(c, k->ca, &error) == 0) {
-		r = http_send(c->http, &req, NULL);
+		r = http_send(c->http, &req, &q->http);
 		if (r < 0)
 			error = xasprintf("request: %s", strerror(-r));
 	}
 	if (error)
 		not_sent(q, error);
+}
+
+static struct otlp_call *call_new(struct otlp_client *c, otlp_done_fn *done, void *arg)
+{
+	struct otlp_call *q = xcalloc(1, sizeof(*q));
+
+	*q = (struct otlp_call){.client = c, .done = done, .arg = arg};
+	DL_APPEND(c->requests, q);
+	return q;
+}
+
+void otlp_client_send(struct otlp_client *c, const struct otlp_credentials *k, const void *body,
+		      size_t n, otlp_done_fn *done, void *arg)
+{
+	send_call(call_new(c, done, arg), k,
+		  &(struct post){.path = OTLP_PATH,
+				 .type = "Content-Type: " OTLP_CONTENT_TYPE,
+				 .encoding = "Content-Encoding: zstd",
+				 .body = body,
+				 .n = n});
+}
+
+void otlp_client_post(struct otlp_client *c, const struct otlp_credentials *k,
+		      const struct otlp_post *post, otlp_done_fn *done, void *arg,
+		      struct otlp_call **ret)
+{
+	_cleanup_free_ char *type = xasprintf("Content-Type: %s", post->content_type);
+
+	*ret = call_new(c, done, arg);
+	send_call(
+		*ret, k,
+		&(struct post){.path = post->path, .type = type, .body = post->body, .n = post->n});
+}
+
+void otlp_client_cancel(struct otlp_call *q)
+{
+	if (q->http)
+		http_cancel(q->http);
+	DL_DELETE(q->client->requests, q);
+	free(q);
 }

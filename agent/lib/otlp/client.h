@@ -58,3 +58,17 @@ typedef void otlp_done_fn(const struct otlp_outcome *o, void *arg);
  */
 void otlp_client_send(struct otlp_client *c, const struct otlp_credentials *k, const void *body,
 		      size_t n, otlp_done_fn *done, void *arg);
+/*
+ * The same for another request to this receiver, which is sent as it is. path: below the address of
+ * the url, with a query. *ret is set before done is called.
+ */
+struct otlp_post {
+	const char *path, *content_type;
+	const void *body;
+	size_t n;
+};
+struct otlp_call;
+void otlp_client_post(struct otlp_client *c, const struct otlp_credentials *k,
+		      const struct otlp_post *post, otlp_done_fn *done, void *arg,
+		      struct otlp_call **ret);
+void otlp_client_cancel(struct otlp_call *q); /* done is not called after this */
