@@ -9,6 +9,7 @@
 #include "node/node.h"
 
 #include "node/pipeline/pipeline.h"
+#include "node/scrape/scrape.h"
 
 /* ---- watches.c: objects from the API server, the input of the plan ---- */
 struct watches;
@@ -30,6 +31,7 @@ struct node {
 	struct processes *processes;
 	struct follow *follow;
 	struct pipeline *pipeline;
+	struct scrape *scrape;	 /* NULL: there is no API server, or no hub */
 	struct watches *watches; /* NULL: there is no API server */
 	struct timer tick;
 	bool started;	/* true when the node's UID is known, because profiles contain it */

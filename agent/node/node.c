@@ -383,6 +383,33 @@ static void tell_clock(struct node *n)
 				       s.clock_ahead, 0);
 }
 
+static void tell_scrape(const char *uid, enum reason reason, const char *message, unsigned n_pods,
+			void *arg)
+{
+	const struct node *n = arg;
+
+	if (n->report)
+		report_problem(n->report, uid, reason, message, n_pods);
+}
+
+static int open_scrape(struct node *n, struct field_error *reterr)
+{
+	const struct config *conf = n->conf;
+	const struct scrape_config c = {
+		.work = n->work,
+		.containers = n->containers,
+		.hierarchy = &n->hierarchy,
+		.url = conf->hub_url,
+		.ca_file = conf->hub_ca_file,
+		.token_file = conf->hub_token_file,
+		.user_agent = USER_AGENT,
+		.tell = tell_scrape,
+		.arg = n,
+	};
+
+	return n->config.kube && *conf->hub_url ? scrape_new(&c, &n->scrape, reterr) : 0;
+}
+
 static void tick(void *arg)
 {
 	struct node *n = arg;
@@ -403,6 +430,8 @@ static void tick(void *arg)
 	pipeline_tick(n->pipeline);
 	follow_tick(n->follow);
 	processes_tick(n->processes);
+	if (n->scrape)
+		scrape_tick(n->scrape);
 }
 
 /* ---- start ---- */
@@ -447,6 +476,9 @@ static int start(struct node *n, struct field_error *reterr)
 	open_processes(n);
 	open_follow(n);
 	open_pipeline(n);
+	r = open_scrape(n, reterr);
+	if (r < 0)
+		return r;
 	timer_set(n->work->loop, &n->tick, 0, tick, n);
 	if (n->config.local)
 		r = start_local(n, reterr);
@@ -504,6 +536,7 @@ struct node *node_free(struct node *n)
 	send_free(n->sender);
 	if (n->work->disk)
 		worker_free(n->work->disk);
+	scrape_free(n->scrape);
 	kernel_free(n->kernel);
 	pipeline_free(n->pipeline);
 	follow_free(n->follow);

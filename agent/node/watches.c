@@ -207,6 +207,8 @@ static void make_plan(void *arg)
 	proc_containers_apply(n->containers, plan, now_boot_ns());
 	if (n->report)
 		report_plan(n->report, plan);
+	if (n->scrape)
+		scrape_plan(n->scrape, plan);
 	kernel_sync(n->kernel);
 }
 

@@ -230,6 +230,15 @@ static const struct {
 	{"labels_dropped_total", "Labels of samples that were dropped."},
 	{"links_dropped_total", "Trace contexts of samples that were dropped."},
 	{"profiles_dropped_total", "Profiles that were lost."},
+	{"scrapes_total",
+	 "Profiles for which programs of pods were asked (`scrape` of a target), by result. "
+	 "stored: "
+	 "the hub has it; unreachable, timeout: no whole answer; redirect, status: another answer "
+	 "than 200; too_large: more than 4 MiB; no_delta: everything since the program's start, "
+	 "instead of a window; not_pprof: the hub cannot read it; no_room: the answers of the "
+	 "namespace need more memory than its share; hub: the hub did not take it, three times; "
+	 "forbidden: pods that must not be asked; too_many: pods for which there was no room; "
+	 "over_budget: rounds put off to keep to overheadPercent."},
 	{"send_dropped_profiles_total",
 	 "Profiles that were dropped because the spool was full or the hub refused them."},
 	{"send_dropped_samples_total", "Samples in the profiles that were dropped."},

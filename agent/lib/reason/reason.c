@@ -453,6 +453,26 @@ static const struct reason_info reasons[_REASON_MAX] = {
 				   "the agent its perf map; the message says why. The agent does "
 				   "not ask this JVM again.",
 		},
+	[REASON_SCRAPE_FAILED] =
+		{
+			.name = "ScrapeFailed",
+			.weight = WEIGHT_MINOR,
+			.audience = AUDIENCE_POD_OWNER,
+			.meaning = "The target says `scrape`, and a program of a pod did not give "
+				   "the agent one of its profiles, or must not be asked; the "
+				   "message says why.",
+			.advice = "docs/scrape.md#what-may-go-wrong",
+		},
+	[REASON_SCRAPED_LESS] =
+		{
+			.name = "ScrapedLess",
+			.weight = WEIGHT_NOTE,
+			.audience = AUDIENCE_TARGET_OWNER,
+			.meaning = "The target says `scrape`, and to ask the program of a pod at "
+				   "each interval would cost more than `limits.overheadPercent` of "
+				   "the CPU time that the pod uses. The agent asks it less often.",
+			.advice = "Raise the limit or the interval, or name fewer profiles.",
+		},
 	[REASON_RUNTIME_NOT_NAMED] =
 		{
 			.name = "RuntimeNotNamed",

@@ -132,7 +132,9 @@ static json_t *make_pod(const json_t *in)
 	json_t *pod;
 	size_t i;
 
-	only_keys(in, "name namespace uid labels annotations owner phase node containers object",
+	only_keys(in,
+		  "name namespace uid labels annotations owner phase node address hostNetwork "
+		  "containers object",
 		  "pod");
 	if (json_object_get(in, "object"))
 		return json_deep_copy(json_object_get(in, "object"));
@@ -141,6 +143,13 @@ static json_t *make_pod(const json_t *in)
 			"containers", "initContainers", "ephemeralContainers", "status", "phase",
 			json_str_at(in, "phase", "Running"), "containerStatuses",
 			"initContainerStatuses", "ephemeralContainerStatuses");
+	if (json_object_get(in, "address"))
+		json_object_set(json_object_get(pod, "status"), "podIP",
+				json_object_get(in, "address"));
+	json_object_set_new(json_object_get(pod, "status"), "hostIP", json_string("10.0.0.1"));
+	if (json_object_get(in, "hostNetwork"))
+		json_object_set(json_object_get(pod, "spec"), "hostNetwork",
+				json_object_get(in, "hostNetwork"));
 	if (owner) {
 		only_keys(owner, "kind name", "owner");
 		json_object_set_new(json_object_get(pod, "metadata"), "ownerReferences",

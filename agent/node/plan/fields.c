@@ -56,6 +56,13 @@ static const struct field fields[] = {
 	F("suspend", BOOL, .def = "false"),
 	F("javaAttach", STRING, .choices = "Never|Allowed", .def = "\"Never\""),
 	F("traceContext", BOOL, .def = "false"),
+	F("scrape", OBJECT),
+	F("scrape.port", INT, .min = 1, .max = 65535),
+	F("scrape.profiles", ARRAY, .min = 1, .max = 6,
+	  .def = "[\"heap\", \"allocs\", \"mutex\", \"block\", \"goroutine\"]"),
+	F("scrape.profiles[]", STRING, .choices = "heap|allocs|mutex|block|goroutine|cpu"),
+	F("scrape.interval", STRING, .min = 2, .max = 16, .format = FORMAT_DURATION,
+	  .def = "\"30s\""),
 	F("limits", OBJECT),
 	F("limits.overheadPercent", NUMBER, .min = 0, .max = 100, .min_exclusive = true),
 };

@@ -23,6 +23,7 @@ static void free_pod(struct plan_pod *p)
 	}
 	free(p->containers);
 	plan_tags_done(&p->tags);
+	plan_scrape_free(p->scrape);
 	free(p->uid);
 	free(p->cgroup_uid);
 	free(p->ns);

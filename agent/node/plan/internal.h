@@ -77,6 +77,11 @@ void plan_settings_join(struct event_settings *a, unsigned have, const struct ev
 json_t *plan_settings_json(const struct event_settings *s, unsigned mask);
 
 /* ---- target.c ---- */
+struct scrape_wish {	   /* spec.scrape */
+	unsigned profiles; /* as in struct plan_scrape; 0: the target does not ask for any */
+	uint16_t port;	   /* 0: that of the pod's annotation only */
+	uint64_t interval_ns;
+};
 enum target_kind { TARGET_NAMESPACED, TARGET_CLUSTER, TARGET_BUILTIN };
 enum container_type {
 	CONTAINER_REGULAR,
@@ -96,6 +101,7 @@ struct target {
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	bool suspend, java_attach, trace_context;
+	struct scrape_wish scrape;
 	double overhead_percent, on_cpu_percent; /* as in struct plan_container */
 	/* stop_after_ns 0: the target has no stopAfter; first_ready_ns 0: it was not ready yet */
 	uint64_t stop_after_ns, first_ready_ns;
@@ -131,6 +137,22 @@ void plan_targets_refuse_of_namespace(struct target *const *targets, size_t n, u
 /* If there are more than PLAN_MAX_TARGETS targets, refuses the ones beyond this limit. */
 void plan_targets_refuse_too_many(struct target *const *targets, size_t n);
 
+/* ---- scrape.c: spec.scrape, and the pod's annotation ---- */
+#define PLAN_SCRAPE_ANNOTATION "podflame.io/scrape"
+/* Reads spec.scrape. The caller has checked spec with plan_fields_check(). */
+int plan_scrape_read(const json_t *spec, struct scrape_wish *ret, struct field_error *reterr);
+struct pod_scrape {	     /* what the pod says; all is borrowed */
+	const char *address; /* NULL: it has none yet */
+	uint16_t port;	     /* of the annotation; 0: it names none */
+	bool annotated, off;
+	const char *refused; /* as in struct plan_scrape */
+};
+void plan_scrape_pod_decode(const json_t *obj, struct pod_scrape *ret);
+/* Adds what the target wants of the pod. *s NULL: no target before it wants anything. */
+void plan_scrape_add(struct plan_scrape **s, const struct target *t, const struct pod_scrape *pod);
+struct plan_scrape *plan_scrape_free(struct plan_scrape *s);
+json_t *plan_scrape_json(const struct plan_scrape *s); /* NULL: null */
+
 /* ---- pod.c ---- */
 struct container_view {
 	/* id: without a prefix like "containerd://"; NULL: the container has not started */
@@ -144,6 +166,7 @@ struct pod_view {
 	const char *uid, *cgroup_uid, *ns, *name;
 	const char *created; /* as the API server writes it, so texts compare as times; "" */
 	bool is_static, containers_cut;
+	struct pod_scrape scrape;
 	struct container_view *containers; /* owned */
 	size_t n_containers;
 	struct tags tags; /* owned: tags that all containers of the pod have */

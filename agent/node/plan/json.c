@@ -43,13 +43,13 @@ static json_t *pod_json(const struct plan *p, const struct plan_pod *pod)
 
 	for (size_t i = 0; i < pod->n_containers; i++)
 		json_array_append_new(containers, container_json(p, &pod->containers[i]));
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:i, s:o, s:b, s:o, s:o}", "uid", pod->uid,
-			 "cgroupUID", pod->cgroup_uid, "namespace", pod->ns, "name", pod->name,
-			 "armPod", pod->arm_pod, "armEvents", events_json(pod->arm_event_mask),
-			 "armSampleHz", (int)pod->arm_sample_hz, "armSettings",
-			 plan_settings_json(&pod->arm_settings, pod->arm_event_mask),
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:i, s:o, s:b, s:o, s:o, s:o}", "uid",
+			 pod->uid, "cgroupUID", pod->cgroup_uid, "namespace", pod->ns, "name",
+			 pod->name, "armPod", pod->arm_pod, "armEvents",
+			 events_json(pod->arm_event_mask), "armSampleHz", (int)pod->arm_sample_hz,
+			 "armSettings", plan_settings_json(&pod->arm_settings, pod->arm_event_mask),
 			 "armTraceContext", pod->arm_trace_context, "tags", tags_json(&pod->tags),
-			 "containers", containers);
+			 "containers", containers, "scrape", plan_scrape_json(pod->scrape));
 }
 
 static json_t *target_json(const struct plan_target *t)

@@ -7,6 +7,7 @@ struct merge {
 	struct known_pod *pod;
 	struct plan_container *all;
 	struct tags tags; /* those of the pod, and the labels that targets ask for */
+	struct plan_scrape *scrape;
 };
 
 /* ---- one target ---- */
@@ -112,6 +113,7 @@ static struct outcome meet(const struct planning *p, const struct known_target *
 	}
 	o.why = not_running(&t->allowed, v, &o.waits);
 	add_label_tags(&t->allowed, v, &m->tags);
+	plan_scrape_add(&m->scrape, &t->allowed, &v->scrape);
 	return o;
 }
 
@@ -189,6 +191,7 @@ static void finish(struct merge *m)
 	}
 	out->tags = m->tags;
 	m->tags = (struct tags){0};
+	out->scrape = TAKE_PTR(m->scrape);
 }
 
 /* Lists the targets that select the pod, in order. Returns how many. */
@@ -231,4 +234,5 @@ void plan_merge(struct planning *p, struct known_pod *pod)
 		k->outcomes[i] = meet(p, targets[i], &selected, &m);
 	finish(&m);
 	plan_tags_done(&m.tags);
+	plan_scrape_free(m.scrape);
 }

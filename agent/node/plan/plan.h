@@ -111,6 +111,28 @@ struct plan_container {
 	uint16_t *targets;		/* plan_target_of() */
 	size_t n_targets;
 };
+/* What a Go program answers at /debug/pprof: the choices of spec.scrape.profiles. */
+enum plan_profile {
+	PLAN_PROFILE_HEAP,
+	PLAN_PROFILE_ALLOCS,
+	PLAN_PROFILE_MUTEX,
+	PLAN_PROFILE_BLOCK,
+	PLAN_PROFILE_GOROUTINE,
+	PLAN_PROFILE_CPU,
+	_PLAN_PROFILE_MAX
+};
+const char *plan_profile_name(enum plan_profile p);
+/* The profiles of its own for which the agent asks a pod's program. Owns its strings. */
+struct plan_scrape {
+	char *address; /* the pod's; NULL only if it is refused */
+	uint16_t port;
+	unsigned profiles; /* mask: 1 << enum plan_profile */
+	uint64_t interval_ns;
+	/* why the agent must not ask this pod; a constant. NULL: it may ask */
+	const char *refused;
+	char **target_uids;
+	size_t n_targets;
+};
 /*
  * Plans share pods and targets that have not changed: nobody may change what plan_build() has made,
  * and plans of one cache belong to one thread. refs: how many have it; NULL: only this plan.
@@ -134,6 +156,7 @@ struct plan_pod {
 	struct tags tags;
 	struct plan_container *containers;
 	size_t n_containers;
+	struct plan_scrape *scrape; /* owned; NULL: no target asks for it */
 };
 struct plan_reason {
 	enum reason reason;

@@ -152,7 +152,7 @@ static void expect_pods(const json_t *want, const json_t *plan, const char *wher
 
 		only_keys(v,
 			  "uid cgroupUID armPod armEvents armSampleHz armSettings armTraceContext "
-			  "tags",
+			  "tags scrape",
 			  at);
 		expect(v, find(json_object_get(plan, "pods"), key), at);
 	}

@@ -11,7 +11,7 @@
 #define CONFIG_HASH   "kubernetes.io/config.hash"
 #define CONFIG_MIRROR "kubernetes.io/config.mirror"
 /* the annotations that the plan reads */
-#define ANNOTATIONS CONFIG_HASH " " CONFIG_MIRROR " " SELECT_LABEL
+#define ANNOTATIONS CONFIG_HASH " " CONFIG_MIRROR " " SELECT_LABEL " " PLAN_SCRAPE_ANNOTATION
 
 /* ---- containers ---- */
 
@@ -255,6 +255,7 @@ int plan_pod_decode(const json_t *obj, const struct plan_settings *s, struct pod
 	ret->is_static = hash != NULL;
 	ret->cgroup_uid = hash ? hash : ret->uid;
 	decode_containers(obj, ret);
+	plan_scrape_pod_decode(obj, &ret->scrape);
 	set_tags(obj, s, ret);
 	return 1;
 }
@@ -303,9 +304,11 @@ void plan_trim_pod(json_t *pod)
 	json_keep(pod, "metadata",
 		  "name namespace uid resourceVersion creationTimestamp labels annotations "
 		  "ownerReferences");
-	json_keep(pod, "spec", "nodeName initContainers containers ephemeralContainers");
+	json_keep(pod, "spec",
+		  "nodeName hostNetwork initContainers containers ephemeralContainers");
 	json_keep(pod, "status",
-		  "phase initContainerStatuses containerStatuses ephemeralContainerStatuses");
+		  "phase hostIP podIP initContainerStatuses containerStatuses "
+		  "ephemeralContainerStatuses");
 	metadata = json_object_get(pod, "metadata");
 	spec = json_object_get(pod, "spec");
 	status = json_object_get(pod, "status");

@@ -166,7 +166,7 @@ static int decode(const json_t *obj, struct target *t, struct field_error *reter
 	if (*u.text)
 		t->ignored = xstrdup(u.text);
 	decode_spec(spec, t);
-	if (check_rules(t, spec, reterr) < 0)
+	if (check_rules(t, spec, reterr) < 0 || plan_scrape_read(spec, &t->scrape, reterr) < 0)
 		return -EINVAL;
 	return plan_settings_read(json_at(spec, "events"), t->event_mask, &t->settings, reterr);
 }

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of scrape/ share. Loop thread. */
+#pragma once
+
+#include "node/scrape/scrape.h"
+
+#include "lib/loop/http.h"
+#include "lib/otlp/client.h"
+#include "node/plan/plan.h"
+
+#define SCRAPE_TEXT_BYTES 400
+
+/* What became of one profile: see names in fetch.c. */
+enum scrape_result {
+	SCRAPE_STORED,
+	/* the program did not give it: */
+	SCRAPE_UNREACHABLE,
+	SCRAPE_TIMEOUT,
+	SCRAPE_REDIRECT,
+	SCRAPE_STATUS,
+	SCRAPE_TOO_LARGE,
+	SCRAPE_NO_DELTA,
+	SCRAPE_NOT_PPROF,
+	/* the agent or the hub could not take it: */
+	SCRAPE_NO_ROOM,
+	SCRAPE_HUB,
+	/* nobody was asked: */
+	SCRAPE_FORBIDDEN,
+	SCRAPE_TOO_MANY,
+	SCRAPE_OVER_BUDGET,
+	_SCRAPE_RESULT_MAX
+};
+void scrape_count(enum scrape_result r);
+
+/* ---- fetch.c: one request to a program ---- */
+
+#define SCRAPE_BODY_BYTES (4u << 20) /* bytes of one answer */
+
+struct fetch;
+struct fetch_config {
+	struct loop *loop;
+	struct http_client *client;
+	enum plan_profile profile;
+	uint64_t interval_ns; /* whole seconds */
+	uint64_t answer_ns;   /* how long the answer may take, beside its window */
+	/* Whether there is room for n more bytes of the answer. */
+	bool (*may_take)(size_t n, void *arg);
+	/* Called once, never in scrape_fetch(), unless the fetch is freed before. */
+	void (*done)(struct fetch *f, void *arg);
+	void *arg;
+};
+/* What done() finds; the rest is fetch.c's. */
+struct fetch {
+	struct fetch_config c;
+	enum scrape_result result;    /* SCRAPE_STORED: body has the answer */
+	char text[SCRAPE_TEXT_BYTES]; /* what is wrong, for people; "": nothing */
+	struct buf body;
+	size_t n_bytes;		   /* of the body, also if it is moved */
+	uint64_t start_ns, end_ns; /* wall time: the window of which the profile speaks */
+	uint64_t cost_ns;	   /* what the answer cost the pod, at most: CPU time */
+
+	uint64_t began_ns; /* CLOCK_MONOTONIC */
+	struct http_call *call;
+	struct timer deadline;
+};
+int scrape_fetch(const struct fetch_config *c, struct fetch **ret);
+struct fetch *scrape_fetch_free(struct fetch *f);
+/* Whether a profile is of a window in which the program measures, and not of a moment. */
+bool scrape_is_window(enum plan_profile p);
+/* "/debug/pprof/heap"; the caller frees it. */
+char *scrape_path(enum plan_profile p, uint64_t interval_ns);
+
+/* ---- deliver.c: an answer to the hub ---- */
+
+struct parcel {
+	enum plan_profile profile;
+	const char *app, *ns, *pod;
+	struct fetch *fetch; /* its answer, which moves to the delivery */
+};
+struct hub_client {
+	struct work *work;
+	struct otlp_client *client;
+	uint64_t again_ns; /* time before the next try, if the hub gives none */
+};
+struct delivery;
+/*
+ * Sends a parcel. done is called once, unless the delivery is freed before; result
+ * is SCRAPE_STORED, SCRAPE_NOT_PPROF or SCRAPE_HUB. The delivery is gone then.
+ */
+typedef void delivered_fn(enum scrape_result result, const char *text, void *arg);
+struct delivery *scrape_deliver(struct hub_client *h, const struct parcel *p, delivered_fn *done,
+				void *arg);
+struct delivery *scrape_delivery_free(struct delivery *d);
+
+/* ---- told.c: what targets are told ---- */
+
+struct scrape_told {
+	struct told *items;
+	size_t n, cap;
+};
+/* A pod of the target has this problem. */
+void scrape_told_add(struct scrape_told *t, const char *uid, enum reason reason, const char *text);
+/* Tells what is so now, and what was told before and is over. Moves `now` to `before`. */
+void scrape_told_tell(const struct scrape_config *c, struct scrape_told *before,
+		      struct scrape_told *now);
+void scrape_told_done(struct scrape_told *t);
+
+/* ---- budget.c: limits.overheadPercent ---- */
+
+/*
+ * What the rounds of a pod may cost: it earns a part of the CPU time that the pod uses, up to what
+ * one round costs, and pays what a round has cost. All are ns of CPU time.
+ */
+struct scrape_budget {
+	double credit_ns;
+	uint64_t cost_ns; /* of the last round; 0: there was none */
+};
+void scrape_budget_earn(struct scrape_budget *b, uint64_t used_ns, double percent);
+bool scrape_budget_may(const struct scrape_budget *b);
+void scrape_budget_pay(struct scrape_budget *b, uint64_t cost_ns);

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pods that are asked for profiles, their rounds, and what is told of them. A round begins when
+ * the pod's last one was an interval ago and the pod can afford it; it ends when each of its
+ * answers is stored or lost. So a pod has at most one answer of each profile in memory.
+ */
+#include "node/scrape/internal.h"
+
+#include "lib/base/shares.h"
+
+#include <stdlib.h>
+#include <uthash.h>
+
+#define MAX_PODS     256	 /* of a node; each namespace has a share */
+#define MAX_BODIES   (16u << 20) /* bytes of all answers in memory; each namespace has a share */
+#define CONNECT_NS   (5 * NSEC_PER_SEC)
+#define ANSWER_NS    (10 * NSEC_PER_SEC) /* how long an answer may take, beside its window */
+#define AGAIN_NS     (10 * NSEC_PER_SEC) /* before the next try to reach the hub */
+#define CPU_LIMIT_NS (10 * NSEC_PER_SEC) /* if a read of CPU times takes longer, /healthz fails */
+
+/* One profile of a round. While it is delivered, it still has the answer. */
+struct asked {
+	struct pod *pod;
+	enum plan_profile profile;
+	struct fetch *fetch;
+	struct delivery *delivery;
+};
+struct pod {
+	char *uid, *ns, *name, *app;
+	struct scrape *scrape;
+	uint64_t ns_hash;
+	struct plan_scrape wish; /* owns its strings */
+	double percent;		 /* limits.overheadPercent */
+	bool has_room, alive;
+	struct http_client *client; /* NULL: there was no round yet */
+	struct asked asked[_PLAN_PROFILE_MAX];
+	unsigned n_open;  /* profiles of the round that have not ended */
+	uint64_t next_ns; /* when the next round may begin; CLOCK_MONOTONIC */
+	uint64_t cost_ns; /* of this round, so far */
+	uint64_t used_ns; /* CPU time of its containers, as last read; 0: not known */
+	uint64_t read_ns; /* when it was read; CLOCK_MONOTONIC */
+	struct scrape_budget budget;
+	enum reason reason; /* what is told of the pod; NONE: nothing */
+	char text[SCRAPE_TEXT_BYTES + 200];
+	unsigned worst; /* in this round: 1 + the profile whose failure is told; 0: none */
+	UT_hash_handle hh;
+};
+
+struct scrape {
+	struct scrape_config config;
+	struct hub_client hub;
+	struct pod *pods; /* by uid */
+	struct shares shares;
+	struct cpu_reading *reading; /* NULL: none is under way */
+	struct scrape_told told;
+	bool changed; /* what is told is not what is true */
+};
+
+/* ---- what is told ---- */
+
+static void set_problem(struct pod *p, enum reason reason, const char *text)
+{
+	if (p->reason == reason && streq(p->text, text))
+		return;
+	p->reason = reason;
+	snprintf(p->text, sizeof(p->text), "%s", text);
+	p->scrape->changed = true;
+}
+
+static void tell(struct scrape *s)
+{
+	struct scrape_told now = {0};
+
+	s->changed = false;
+	for (const struct pod *p = s->pods; p; p = p->hh.next) {
+		_cleanup_free_ char *text = xasprintf("pod %s/%s: %s", p->ns, p->name, p->text);
+
+		for (size_t i = 0; p->reason && i < p->wish.n_targets; i++)
+			scrape_told_add(&now, p->wish.target_uids[i], p->reason, text);
+	}
+	scrape_told_tell(&s->config, &s->told, &now);
+}
+
+/* ---- a round ---- */
+
+static void end_round(struct pod *p)
+{
+	scrape_budget_pay(&p->budget, p->cost_ns);
+	if (!p->worst)
+		set_problem(p, REASON_NONE, "");
+}
+
+/* A profile of the round has ended. Of several failures, the first one in order is told. */
+static void end_asked(struct asked *a, enum scrape_result result, const char *text)
+{
+	struct pod *p = a->pod;
+	_cleanup_free_ char *path = scrape_path(a->profile, p->wish.interval_ns);
+	_cleanup_free_ char *whole = xasprintf("port %u, %s: %s", p->wish.port, path, text);
+
+	scrape_count(result);
+	a->fetch = scrape_fetch_free(a->fetch);
+	a->delivery = NULL;
+	if (result != SCRAPE_STORED && (!p->worst || a->profile < p->worst - 1)) {
+		p->worst = 1 + a->profile;
+		set_problem(p, REASON_SCRAPE_FAILED, whole);
+	}
+	if (--p->n_open == 0)
+		end_round(p);
+}
+
+static void delivered(enum scrape_result result, const char *text, void *arg)
+{
+	end_asked(arg, result, text);
+}
+
+static void fetched(struct fetch *f, void *arg)
+{
+	struct asked *a = arg;
+	struct pod *p = a->pod;
+	const struct parcel parcel = {a->profile, p->app, p->ns, p->name, f};
+
+	a->fetch = f;
+	p->cost_ns += f->cost_ns;
+	if (f->result == SCRAPE_STORED) {
+		a->delivery = scrape_deliver(&p->scrape->hub, &parcel, delivered, a);
+		return;
+	}
+	end_asked(a, f->result, f->text);
+}
+
+static size_t bytes_of(const struct pod *p)
+{
+	size_t n = 0;
+
+	for (enum plan_profile k = 0; k < _PLAN_PROFILE_MAX; k++)
+		n += p->asked[k].fetch ? p->asked[k].fetch->n_bytes : 0;
+	return n;
+}
+
+static bool may_take(size_t n, void *arg)
+{
+	const struct asked *a = arg;
+	size_t all = 0, own = 0;
+
+	for (const struct pod *p = a->pod->scrape->pods; p; p = p->hh.next) {
+		size_t of_pod = bytes_of(p);
+
+		all += of_pod;
+		own += p->ns_hash == a->pod->ns_hash ? of_pod : 0;
+	}
+	return shares_have_room(all, own, n, MAX_BODIES);
+}
+
+static void ask(struct pod *p, enum plan_profile profile)
+{
+	struct asked *a = &p->asked[profile];
+	const struct fetch_config c = {.loop = p->scrape->config.work->loop,
+				       .client = p->client,
+				       .profile = profile,
+				       .interval_ns = p->wish.interval_ns,
+				       .answer_ns = ANSWER_NS,
+				       .may_take = may_take,
+				       .done = fetched,
+				       .arg = a};
+
+	*a = (struct asked){.pod = p, .profile = profile};
+	p->n_open++;
+	if (scrape_fetch(&c, &a->fetch) < 0)
+		end_asked(a, SCRAPE_UNREACHABLE, "the request cannot be made");
+}
+
+static void begin_round(struct pod *p)
+{
+	const struct scrape_config *sc = &p->scrape->config;
+	const struct http_client_config c = {.address = p->wish.address,
+					     .port = p->wish.port,
+					     .user_agent = sc->user_agent,
+					     .connect_timeout_ns = CONNECT_NS};
+
+	p->next_ns = now_mono_ns() + p->wish.interval_ns;
+	p->worst = 0;
+	p->cost_ns = 0;
+	if (!p->client && http_client_new(sc->work->loop, &c, &p->client) < 0)
+		return;
+	p->n_open++; /* the round must not end before all are asked */
+	for (enum plan_profile k = 0; k < _PLAN_PROFILE_MAX; k++)
+		if (p->wish.profiles & 1u << k)
+			ask(p, k);
+	if (--p->n_open == 0)
+		end_round(p);
+}
+
+/* ---- what rounds may cost ---- */
+
+struct cpu_of_pod {
+	char *uid;
+	uint64_t *cgroups;
+	size_t n, cap;
+	uint64_t used_ns; /* the worker sets it; 0: not known */
+};
+struct cpu_reading {
+	struct task task;
+	struct scrape *scrape;
+	struct cpu_of_pod *items;
+	size_t n;
+};
+
+static void read_run(struct task *task)
+{
+	struct cpu_reading *r = (struct cpu_reading *)task;
+	const struct cgroup_hierarchy *h = r->scrape->config.hierarchy;
+
+	for (size_t i = 0; i < r->n && *h->mount; i++)
+		for (size_t k = 0; k < r->items[i].n; k++) {
+			struct cgroup_cpu cpu;
+
+			if (proc_cgroup_cpu_read(h, r->items[i].cgroups[k], &cpu) == 0)
+				r->items[i].used_ns += cpu.usage_ns;
+		}
+}
+
+/* If the CPU time of the pod is not known, it counts as one CPU, as for other events (limit/). */
+static void earn(struct pod *p, uint64_t used_ns)
+{
+	uint64_t now_ns = now_mono_ns(), spent_ns = now_ns - p->read_ns;
+
+	if (used_ns && p->used_ns && used_ns >= p->used_ns)
+		spent_ns = used_ns - p->used_ns;
+	if (p->read_ns)
+		scrape_budget_earn(&p->budget, spent_ns, p->percent);
+	p->used_ns = used_ns;
+	p->read_ns = now_ns;
+}
+
+static void over_budget(struct pod *p)
+{
+	p->next_ns = now_mono_ns() + p->wish.interval_ns;
+	scrape_count(SCRAPE_OVER_BUDGET);
+	set_problem(
+		p, REASON_SCRAPED_LESS,
+		"its program is asked for profiles less often than each interval, because this "
+		"would cost more than limits.overheadPercent of the CPU time that the pod uses");
+}
+
+static bool is_due(const struct pod *p, uint64_t now_ns)
+{
+	return p->has_room && !p->wish.refused && !p->n_open && p->next_ns <= now_ns;
+}
+
+static void read_done(struct task *task)
+{
+	struct cpu_reading *r = (struct cpu_reading *)task;
+	struct scrape *s = r->scrape;
+
+	s->reading = NULL;
+	for (size_t i = 0; i < r->n; i++) {
+		struct pod *p;
+
+		HASH_FIND_STR(s->pods, r->items[i].uid, p);
+		if (p && is_due(p, p->next_ns) && !task->refused && !task->work->closing) {
+			earn(p, r->items[i].used_ns);
+			if (scrape_budget_may(&p->budget))
+				begin_round(p);
+			else
+				over_budget(p);
+		}
+		free(r->items[i].uid);
+		free(r->items[i].cgroups);
+	}
+	free(r->items);
+}
+
+static void add_cgroup(uint64_t cgroup_id, struct owner *o, void *arg)
+{
+	struct cpu_reading *r = arg;
+
+	for (size_t i = 0; i < r->n; i++) {
+		struct cpu_of_pod *x = &r->items[i];
+
+		if (!str_equal(o->pod_uid, x->uid))
+			continue;
+		GROW(x->cgroups, x->n, x->cap);
+		x->cgroups[x->n++] = cgroup_id;
+	}
+}
+
+/* Begins the rounds that are due, when the CPU times of their pods are read. */
+void scrape_tick(struct scrape *s)
+{
+	uint64_t now_ns = now_mono_ns();
+	struct cpu_reading *r;
+
+	if (s->changed)
+		tell(s);
+	if (s->reading)
+		return;
+	r = xcalloc(1, sizeof(*r));
+	*r = (struct cpu_reading){.scrape = s};
+	r->items = xcalloc(HASH_COUNT(s->pods) + 1, sizeof(*r->items));
+	for (const struct pod *p = s->pods; p; p = p->hh.next)
+		if (is_due(p, now_ns))
+			r->items[r->n++].uid = xstrdup(p->uid);
+	if (!r->n) {
+		free(r->items);
+		free(r);
+		return;
+	}
+	proc_containers_each_container(s->config.containers, add_cgroup, r);
+	r->task.run = read_run;
+	r->task.done = read_done;
+	r->task.job.deadline_ns = CPU_LIMIT_NS;
+	s->reading = r;
+	work_post(s->config.work, s->config.work->os, &r->task, r->n * sizeof(*r->items));
+}
+
+/* ---- which pods ---- */
+
+static void wish_done(struct plan_scrape *w)
+{
+	for (size_t i = 0; i < w->n_targets; i++)
+		free(w->target_uids[i]);
+	free(w->target_uids);
+	free(w->address);
+	*w = (struct plan_scrape){0};
+}
+
+static void wish_copy(const struct plan_scrape *from, struct plan_scrape *to)
+{
+	wish_done(to);
+	*to = *from;
+	to->address = xstrdup(from->address);
+	to->target_uids = xcalloc(from->n_targets + 1, sizeof(*to->target_uids));
+	for (size_t i = 0; i < from->n_targets; i++)
+		to->target_uids[i] = xstrdup(from->target_uids[i]);
+}
+
+/* Ends what is under way. The round is not paid: it is not known what it has cost. */
+static void stop_round(struct pod *p)
+{
+	for (enum plan_profile k = 0; k < _PLAN_PROFILE_MAX; k++) {
+		p->asked[k].delivery = scrape_delivery_free(p->asked[k].delivery);
+		p->asked[k].fetch = scrape_fetch_free(p->asked[k].fetch);
+	}
+	p->client = http_client_free(p->client);
+	p->n_open = 0;
+}
+
+static void forget(struct scrape *s, struct pod *p)
+{
+	stop_round(p);
+	HASH_DEL(s->pods, p);
+	if (p->has_room)
+		shares_remove(&s->shares, p->ns_hash);
+	s->changed |= p->reason != REASON_NONE;
+	wish_done(&p->wish);
+	free(p->uid);
+	free(p->ns);
+	free(p->name);
+	free(p->app);
+	free(p);
+}
+
+static const char *tag(const struct tags *t, const char *key)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (streq(t->items[i].key, key))
+			return t->items[i].value;
+	return NULL;
+}
+
+static struct pod *pod_new(struct scrape *s, const struct plan_pod *of)
+{
+	struct pod *p = xcalloc(1, sizeof(*p));
+
+	*p = (struct pod){.uid = xstrdup(of->uid),
+			  .ns = xstrdup(of->ns),
+			  .name = xstrdup(of->name),
+			  .app = xstrdup(tag(&of->tags, "pod_group") ?: of->name),
+			  .scrape = s,
+			  .ns_hash = proc_ns_hash(of->ns)};
+	p->has_room = shares_may_add(&s->shares, p->ns_hash, MAX_PODS);
+	if (p->has_room)
+		shares_add(&s->shares, p->ns_hash);
+	HASH_ADD_KEYPTR(hh, s->pods, p->uid, strlen(p->uid), p);
+	return p;
+}
+
+static double percent_of(const struct plan_pod *pod)
+{
+	double least = 100;
+
+	for (size_t i = 0; i < pod->n_containers; i++) {
+		double percent = pod->containers[i].overhead_percent;
+
+		least = MIN(least, percent > 0 ? percent : PLAN_OVERHEAD_PERCENT);
+	}
+	return least;
+}
+
+static bool is_same_question(const struct plan_scrape *a, const struct plan_scrape *b)
+{
+	return str_equal(a->address, b->address) && a->port == b->port &&
+	       a->profiles == b->profiles && a->interval_ns == b->interval_ns &&
+	       str_equal(a->refused, b->refused);
+}
+
+/* The pod is asked something else from now on. First rounds do not all begin together. */
+static void ask_anew(struct pod *p)
+{
+	const char *refused = !p->has_room
+				      ? "more pods are asked for profiles on its node than the "
+					"agent has room for"
+				      : p->wish.refused;
+
+	stop_round(p);
+	p->next_ns = now_mono_ns() + random_below(MAX(p->wish.interval_ns, (uint64_t)1));
+	set_problem(p, refused ? REASON_SCRAPE_FAILED : REASON_NONE, refused ?: "");
+	if (refused)
+		scrape_count(p->has_room ? SCRAPE_FORBIDDEN : SCRAPE_TOO_MANY);
+}
+
+static void keep(struct scrape *s, const struct plan_pod *of)
+{
+	struct pod *p;
+	bool anew;
+
+	HASH_FIND_STR(s->pods, of->uid, p);
+	anew = !p;
+	if (!p)
+		p = pod_new(s, of);
+	anew |= !is_same_question(&p->wish, of->scrape);
+	s->changed |= p->reason != REASON_NONE; /* the targets may be others */
+	wish_copy(of->scrape, &p->wish);
+	p->percent = percent_of(of);
+	p->alive = true;
+	if (anew)
+		ask_anew(p);
+}
+
+void scrape_plan(struct scrape *s, const struct plan *plan)
+{
+	struct pod *p, *next;
+
+	loop_assert(s->config.work->loop);
+	for (p = s->pods; p; p = p->hh.next)
+		p->alive = false;
+	for (size_t i = 0; i < plan->n_pods; i++)
+		if (plan->pods[i].scrape)
+			keep(s, &plan->pods[i]);
+	HASH_ITER (hh, s->pods, p, next)
+		if (!p->alive)
+			forget(s, p);
+}
+
+/* ---- creation and end ---- */
+
+int scrape_new(const struct scrape_config *c, struct scrape **ret, struct field_error *reterr)
+{
+	const struct otlp_client_config oc = {.url = c->url,
+					      .ca_file = c->ca_file,
+					      .token_file = c->token_file,
+					      .user_agent = c->user_agent};
+	struct scrape *s = xcalloc(1, sizeof(*s));
+	int r = otlp_client_new(c->work->loop, &oc, &s->hub.client, reterr);
+
+	if (r < 0) {
+		free(s);
+		return r;
+	}
+	s->config = *c;
+	s->hub.work = c->work;
+	s->hub.again_ns = AGAIN_NS;
+	*ret = s;
+	return 0;
+}
+
+struct scrape *scrape_free(struct scrape *s)
+{
+	struct pod *p, *next;
+
+	if (!s)
+		return NULL;
+	HASH_ITER (hh, s->pods, p, next)
+		forget(s, p);
+	scrape_told_done(&s->told);
+	shares_done(&s->shares);
+	otlp_client_free(s->hub.client);
+	free(s);
+	return NULL;
+}
