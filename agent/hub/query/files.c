@@ -7,7 +7,8 @@
 
 /* The profile of a process name and a value of the selection's group_by. */
 struct profile_key {
-	const char *app, *group; /* interned; group NULL: none */
+	/* interned; group NULL: none; of a joint tag, the values of all */
+	const char *app, *group;
 };
 struct file_profile {
 	struct profile_key key;
@@ -19,7 +20,10 @@ struct query_file {
 	struct batch *batch;
 	struct file_profile *profiles;
 	const struct selection *sel;
-	tree_names_fn *names; /* NULL: frames without a name stay */
+	struct store_joined tags[STORE_MAX_JOINED]; /* of which group_by is joined */
+	size_t n_tags;				    /* 0: it is one tag */
+	char *tag_names;			    /* that they point to */
+	tree_names_fn *names;			    /* NULL: frames without a name stay */
 	void *names_arg;
 	struct buf_budget *budget;    /* of the memory of the file; NULL: none */
 	size_t n_profile_bytes;	      /* of profiles and their samples */
@@ -35,6 +39,8 @@ struct query_file *query_file_new(const struct selection *sel, tree_names_fn *na
 	*f = (struct query_file){
 		.batch = profile_batch_new(), .sel = sel, .names = names, .names_arg = arg};
 	f->batch->max_bytes = QUERY_MAX_FILE_BYTES;
+	if (sel->group_by && store_is_joint(sel->group_by))
+		f->n_tags = store_joined(sel->group_by, f->tags, &f->tag_names);
 	return f;
 }
 
@@ -49,6 +55,7 @@ struct query_file *query_file_free(struct query_file *f)
 		free(p);
 	}
 	profile_batch_free(f->batch);
+	free(f->tag_names);
 	free(f);
 	return NULL;
 }
@@ -81,6 +88,20 @@ static enum profile_label label_of_group(const struct query_file *f)
 	return f->sel->group_by ? profile_label_of_tag(f->sel->group_by) : _LABEL_MAX;
 }
 
+/* Gives a profile the values of the tags of a joint one. */
+static void put_tags(struct query_file *f, struct profile *p, const char *group)
+{
+	char *values[STORE_MAX_JOINED];
+
+	if (store_joined_values(group, f->n_tags, values))
+		return; /* [others] has no values */
+	for (size_t i = 0; i < f->n_tags; i++) {
+		if (values[i])
+			profile_tag(f->batch, p, f->tags[i].tag, values[i]);
+		free(values[i]);
+	}
+}
+
 static struct profile *profile_of(struct query_file *f, const struct store_row *row)
 {
 	const bool tagged = f->sel->group_by && label_of_group(f) == _LABEL_MAX;
@@ -98,7 +119,9 @@ static struct profile *profile_of(struct query_file *f, const struct store_row *
 	p->profile->start_ns = (uint64_t)f->sel->time_start_s * NSEC_PER_SEC;
 	p->profile->end_ns = ((uint64_t)f->sel->time_end_s + 1) * NSEC_PER_SEC;
 	p->profile->app_service = key.app;
-	if (key.group)
+	if (key.group && f->n_tags)
+		put_tags(f, p->profile, key.group);
+	else if (key.group)
 		profile_tag(f->batch, p->profile, f->sel->group_by, key.group);
 	HASH_ADD(hh, f->profiles, key, sizeof(key), p);
 	f->n_profile_bytes += sizeof(*p) + sizeof(*p->profile);

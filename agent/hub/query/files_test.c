@@ -347,6 +347,81 @@ static void groups_are_labels(void **state)
 	query_file_free(f);
 }
 
+/* Several tags are tags of the profile, each value for itself. */
+static void joint_groups_are_labels(void **state)
+{
+	static const struct store_joined tags[] = {{"pod", NULL}, {"image", NULL}};
+	_cleanup_free_ char *name = store_join(tags, ARRAY_SIZE(tags));
+	const struct selection by_both = {.event = EVENT_ON_CPU, .group_by = name};
+	const struct frame *frames[] = {&f_main};
+	struct store_row row = {.app_service = "web", .frames = frames, .n_frames = 1, .value = 1};
+	struct query_file *f = query_file_new(&by_both, NULL, NULL);
+	const struct batch *b = query_file_batch(f);
+
+	(void)state;
+	assert_int_equal(query_file_add(&row, f), 0); /* [others] */
+	row.group = "\"web-1\",null";
+	assert_int_equal(query_file_add(&row, f), 0);
+	row.group = "\"web-1\",\"a,b:1\"";
+	assert_int_equal(query_file_add(&row, f), 0);
+	assert_int_equal(query_file_add(&row, f), 0);
+	assert_int_equal(b->n_profiles, 3);
+	assert_int_equal(b->profiles[0]->tags.n, 0);
+	assert_string_equal(profile_tag_get(b->profiles[1], "pod"), "web-1");
+	assert_null(profile_tag_get(b->profiles[1], "image"));
+	assert_string_equal(profile_tag_get(b->profiles[2], "pod"), "web-1");
+	assert_string_equal(profile_tag_get(b->profiles[2], "image"), "a,b:1");
+	assert_int_equal(b->profiles[2]->n_samples, 2);
+	query_file_free(f);
+}
+
+static void several_tags_are_asked_for(void **state)
+{
+	static const struct {
+		const char *group_by, *want; /* want: names with blanks; or what is refused */
+		bool ok;
+	} cases[] = {
+		{"pod,vtap,pod_node", "pod pod_node ", true},
+		{"pod,thread,wait", "pod", true},
+		{"thread,wait", "thread", true},
+		{"k8s.label.a/b,pod", "k8s.label.a/b pod ", true},
+		{"pod,cpu", "group_by: cpu cannot be grouped by", false},
+		{"pod,gpu_stream",
+		 "group_by: gpu_stream cannot be grouped by together with other tags", false},
+		{"pod,trace_id", "group_by: trace_id cannot be grouped by together with other tags",
+		 false},
+		{"pod,,image", "group_by: unknown tag ''", false},
+		{"pod,no", "group_by: unknown tag 'no'", false},
+		{"pod,pod_ns,pod_node,pod_group,pod_group_type,image,container,container_id,app_"
+		 "service",
+		 "group_by: more than 8 tags", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_free_ char *body =
+			xasprintf("{" SELECTION ",\"group_by\":\"%s\"}", cases[i].group_by);
+		struct store_joined tags[STORE_MAX_JOINED];
+		_cleanup_free_ char *names = NULL;
+		_cleanup_buf_ struct buf got = {0};
+		struct field_error e;
+		struct file_query q;
+		size_t n;
+
+		assert_int_equal(query_file_parse(body, strlen(body), FILE_PPROF, &q, &e),
+				 cases[i].ok ? 0 : -EINVAL);
+		if (!cases[i].ok) {
+			assert_string_equal(e.reason, cases[i].want);
+			continue;
+		}
+		n = store_joined(q.group_by, tags, &names);
+		for (size_t k = 0; k < n; k++)
+			buf_printf(&got, "%s ", tags[k].tag);
+		assert_string_equal(n ? got.data : q.group_by, cases[i].want);
+		query_file_query_done(&q);
+	}
+}
+
 static void notes_say_what_is_missing(void **state)
 {
 	static const char *const texts[] = {
@@ -439,6 +514,8 @@ int main(void)
 		cmocka_unit_test(formats_are_found),
 		cmocka_unit_test(requests),
 		cmocka_unit_test(groups_are_labels),
+		cmocka_unit_test(joint_groups_are_labels),
+		cmocka_unit_test(several_tags_are_asked_for),
 		cmocka_unit_test(notes_say_what_is_missing),
 		cmocka_unit_test(a_file_has_a_limit),
 		cmocka_unit_test(rows_count_in_the_budget),

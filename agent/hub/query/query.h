@@ -302,12 +302,16 @@ struct file_format_info {
 const struct file_format_info *query_file_format(enum file_format f);
 int query_file_format_from_name(const char *name, enum file_format *ret);
 
-/* The request for a file: a selection, and a tag whose values are labels of the samples. */
+/* The request for a file: a selection, and the tags whose values are labels of the samples. */
+#define QUERY_MAX_FILE_TAGS 8
 struct file_query {
 	struct tracing_request tracing;
-	char *group_by; /* canonical name; NULL: none */
+	char *group_by; /* canonical name, of several tags that of a joint tag; NULL: none */
 };
-/* A format that shows no labels refuses group_by. */
+/*
+ * group_by: a tag, or several with commas between. A format that shows no labels refuses it. A tag
+ * of samples is refused beside others, unless it is a label of each sample anyway.
+ */
 int query_file_parse(const char *body, size_t n, enum file_format format, struct file_query *ret,
 		     struct field_error *reterr);
 void query_file_query_done(struct file_query *q);

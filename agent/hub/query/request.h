@@ -12,6 +12,10 @@ int query_body_parse(const char *body, size_t n, json_t **ret, struct field_erro
 int query_body_check(const json_t *body, struct field_error *reterr);
 /* Checks that the fields are there that DeepFlow demands. */
 int query_body_required(const json_t *body, struct field_error *reterr);
+/*
+ * *ret is the canonical name of the tag by which samples are grouped, or their sums over time. The
+ * caller frees it.
+ */
+int query_group_parse(const char *name, bool over_time, char **ret, struct field_error *reterr);
 /* Reads the fields that describe the selection. The caller frees r, also after an error. */
-int query_body_selection(const json_t *body, struct tracing_request *r,
-			 struct field_error *reterr);
+int query_body_selection(const json_t *body, struct tracing_request *r, struct field_error *reterr);

@@ -195,14 +195,10 @@ bool query_tag_can_group(const char *tag, bool over_time)
 	return !over_time || !store_is_tag_of_calls(tag);
 }
 
-/* *ret is the canonical name of the tag group_by; NULL: the body has none. */
-static int take_group_by(const json_t *body, bool over_time, char **ret, struct field_error *reterr)
+int query_group_parse(const char *name, bool over_time, char **ret, struct field_error *reterr)
 {
-	const char *name = json_str_at(body, "group_by", "");
 	const struct tag_info *t = query_tag_lookup(name);
 
-	if (!*name)
-		return 0;
 	if (!t)
 		return field_error_set(reterr, "group_by", "group_by: unknown tag '%.100s'", name);
 	if (!query_tag_can_group(query_tag_canonical(t, name), over_time))
@@ -212,47 +208,12 @@ static int take_group_by(const json_t *body, bool over_time, char **ret, struct 
 	return 0;
 }
 
-void query_file_query_done(struct file_query *q)
+/* *ret is the canonical name of the tag group_by; NULL: the body has none. */
+static int take_group_by(const json_t *body, bool over_time, char **ret, struct field_error *reterr)
 {
-	query_tracing_request_done(&q->tracing);
-	free(q->group_by);
-	*q = (struct file_query){0};
-}
+	const char *name = json_str_at(body, "group_by", "");
 
-static int take_file(const json_t *body, enum file_format format, struct file_query *q,
-		     struct field_error *reterr)
-{
-	const struct file_format_info *info = query_file_format(format);
-	int e = query_body_required(body, reterr);
-
-	if (!e)
-		e = take_group_by(body, false, &q->group_by, reterr);
-	if (!e && q->group_by && !(info->flags & FILE_IS_LABELLED))
-		e = field_error_set(reterr, "group_by", "group_by: a %s file has no labels",
-				    info->name);
-	if (!e)
-		e = query_body_selection(body, &q->tracing, reterr);
-	if (e)
-		return e;
-	q->tracing.send_queue_only = query_send_queue_only(q->tracing.selection);
-	q->tracing.selection->group_by = q->group_by;
-	return 0;
-}
-
-int query_file_parse(const char *body, size_t n, enum file_format format, struct file_query *ret,
-		     struct field_error *reterr)
-{
-	struct file_query q = {0};
-	_cleanup_json_ json_t *j = NULL;
-	int e = query_body_parse(body, n, &j, reterr);
-
-	if (!e)
-		e = take_file(j, format, &q, reterr);
-	if (e)
-		query_file_query_done(&q);
-	else
-		*ret = q;
-	return e;
+	return *name ? query_group_parse(name, over_time, ret, reterr) : 0;
 }
 
 uint32_t query_round_step(uint64_t all_s, uint32_t most)

@@ -13,6 +13,7 @@ void store_where_done(struct where *w)
 {
 	buf_done(&w->sql);
 	free(w->bound);
+	free(w->joined);
 }
 
 void store_where_text(struct where *w, const char *sql)
@@ -90,8 +91,33 @@ static void put_tag_of(struct where *w, const char *set, const char *tag)
 	store_where_text(w, "))");
 }
 
+/* A list of JSON without brackets. */
+static void put_joint(struct where *w, const char *tag)
+{
+	struct store_joined items[STORE_MAX_JOINED];
+	size_t n;
+
+	assert_se(!w->joined);
+	n = store_joined(tag, items, &w->joined);
+	for (size_t i = 0; i < n; i++) {
+		store_where_text(w, i ? "||','||json_quote(CAST(coalesce("
+				      : "json_quote(CAST(coalesce(");
+		store_where_tag(w, items[i].tag);
+		store_where_text(w, ",");
+		if (items[i].otherwise)
+			store_where_tag(w, items[i].otherwise);
+		else
+			store_where_text(w, "NULL");
+		store_where_text(w, ") AS TEXT))");
+	}
+}
+
 void store_where_tag(struct where *w, const char *tag)
 {
+	if (store_is_joint(tag)) {
+		put_joint(w, tag);
+		return;
+	}
 	if (where_constant(w, tag))
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(columns); i++) {

@@ -34,6 +34,28 @@ static inline bool store_is_tag_of_calls(const char *tag)
 {
 	return streq(tag, "trace_id") || streq(tag, "profile_id");
 }
+/* Whether single samples have the tag, or stacks: the samples of a process have several values. */
+static inline bool store_is_tag_of_samples(const char *tag)
+{
+	return streq(tag, "time") || streq(tag, "cpu") || streq(tag, "thread") ||
+	       streq(tag, "wait") || streq(tag, "sample_id") || store_is_tag_of_calls(tag) ||
+	       profile_label_of_tag(tag) != _LABEL_MAX;
+}
+/*
+ * Several tags as one, for group_by and choices: a row's value of it has those of all of them, and
+ * each row has one. None of them is a tag of samples.
+ */
+#define STORE_MAX_JOINED 32
+struct store_joined {
+	const char *tag;
+	const char *otherwise; /* the tag that counts for what lacks the first one; NULL: none */
+};
+char *store_join(const struct store_joined *items, size_t n); /* the name; the caller frees it */
+bool store_is_joint(const char *tag);
+/* The tags of such a name. Their names lie in *text, which the caller frees. */
+size_t store_joined(const char *tag, struct store_joined ret[static STORE_MAX_JOINED], char **text);
+/* The values in one of a joint tag of n tags, each owned by the caller, NULL: the row lacks it. */
+int store_joined_values(const char *value, size_t n, char **ret);
 /* Whether the values of this tag are names of labels: store_choices(). */
 static inline bool store_is_names_of_labels(const char *tag)
 {

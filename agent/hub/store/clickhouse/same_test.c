@@ -12,6 +12,11 @@
 
 #define MANY 150
 
+/* as store_join() makes it */
+#define JOINT                                                                                      \
+	"\x1fpod_ns\x1fk8s.label.tier\x1e"                                                         \
+	"app_service\x1fprocess_id\x1fprofile_event_type"
+
 static const char *const tags[] = {
 	"pod_cluster",
 	"pod_ns",
@@ -444,7 +449,7 @@ static struct question a_question(void)
 static void filters_select_the_same(void **state)
 {
 	static const char *const groups[] = {
-		NULL, NULL, "pod_ns", "thread", "k8s.label.tier", "profile_id"};
+		NULL, NULL, "pod_ns", "thread", "k8s.label.tier", "profile_id", JOINT};
 	const struct both *b = *state;
 
 	need_engine();
@@ -462,7 +467,7 @@ static void series_are_the_same(void **state)
 	static const char *const groups[] = {
 		"pod_ns",     "pod",	       "app_service",	 "process_id",	    "thread",
 		"wait",	      "container_pid", "k8s.label.tier", "image",	    "rdma_qp",
-		"gpu_stream", "no_such_tag",   TAG_UNVERIFIED,	 STORE_TAG_PROCESS,
+		"gpu_stream", "no_such_tag",   TAG_UNVERIFIED,	 STORE_TAG_PROCESS, JOINT,
 	};
 	const struct both *b = *state;
 
@@ -486,7 +491,7 @@ static void choices_are_the_same(void **state)
 	for (unsigned i = 0; i < n_questions(); i++) {
 		struct question q = a_question();
 
-		q.tag = below(10) ? ONE_OF(tags) : POD_LABEL;
+		q.tag = below(10) == 0 ? POD_LABEL : below(20) == 0 ? JOINT : ONE_OF(tags);
 		same(b, &q, i);
 		store_predicate_free(q.sel.where);
 	}

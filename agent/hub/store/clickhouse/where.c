@@ -104,10 +104,42 @@ static void wait_name(struct ch_where *w)
 	text(w, "][wait+1]");
 }
 
+/* The value as JSON, or what follows it if a row lacks the tag. */
+static void put_joined(struct ch_where *w, const char *tag)
+{
+	text(w, "if(");
+	store_ch_has(w, tag);
+	text(w, ", toJSONString(toString(");
+	store_ch_tag(w, tag);
+	text(w, ")), ");
+}
+
+/* A list of JSON without brackets. */
+static void put_joint(struct ch_where *w, const char *tag)
+{
+	struct store_joined items[STORE_MAX_JOINED];
+	_cleanup_free_ char *names = NULL;
+	size_t n = store_joined(tag, items, &names);
+
+	text(w, "concat(''");
+	for (size_t i = 0; i < n; i++) {
+		text(w, i ? ", ',', " : ", ");
+		put_joined(w, items[i].tag);
+		if (items[i].otherwise)
+			put_joined(w, items[i].otherwise);
+		text(w, items[i].otherwise ? "'null'))" : "'null')");
+	}
+	text(w, ")");
+}
+
 void store_ch_tag(struct ch_where *w, const char *tag)
 {
 	const struct tag_sql *t = known(tag);
 
+	if (store_is_joint(tag)) {
+		put_joint(w, tag);
+		return;
+	}
 	w->cpu |= streq(tag, "cpu");
 	if (constant(w, tag)) {
 		str(w, constant(w, tag));
@@ -129,7 +161,7 @@ void store_ch_has(struct ch_where *w, const char *tag)
 {
 	const struct tag_sql *t = known(tag);
 
-	if (constant(w, tag)) {
+	if (store_is_joint(tag) || constant(w, tag)) {
 		text(w, "1");
 	} else if (t && t->of_call && !w->calls) {
 		text(w, "0");
