@@ -126,6 +126,20 @@ int api_pyroscope_count_read(struct connect_job *j);
 /* Adds the values of a label. */
 int api_pyroscope_values(struct connect_job *j, const struct selection *sel,
 			 const struct pyroscope_label *label, struct query_names *ret);
+/* The labels of a list that the store tells apart at once, because samples have no tags of them. */
+struct pyroscope_joint {
+	char *tag;			 /* NULL: there are none */
+	size_t at[PYROSCOPE_MAX_LABELS]; /* their places in the list */
+	size_t n;
+};
+void api_pyroscope_joint_init(struct pyroscope_joint *j, const struct pyroscope_label *labels,
+			      size_t n);
+void api_pyroscope_joint_done(struct pyroscope_joint *j);
+/*
+ * Puts the values that a value of the tag has at the places of their labels; the caller frees them.
+ * Returns false if it is none of the tag's.
+ */
+bool api_pyroscope_joint_put(const struct pyroscope_joint *j, const char *value, char **values);
 /*
  * Calls fn for each combination of values of the labels that profiles have, with the selection of
  * those; NULL: the label is not there. Labels without tags have the value NULL. An error of fn ends

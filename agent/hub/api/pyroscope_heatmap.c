@@ -114,6 +114,8 @@ static int add_combination(const char *const *values, const struct selection *se
 	GROW(h->series, h->n, h->cap);
 	s = &h->series[h->n++];
 	*s = (struct heat_series){.values = xcalloc(h->n_labels + 1, sizeof(char *))};
+	if (api_pyroscope_count_read(h->job))
+		return -EINVAL;
 	for (size_t i = 0; i < h->n_labels; i++) {
 		const char *private = pyroscope_private_value(h->labels[i].name, &h->type);
 

@@ -31,13 +31,12 @@ static int write_file(const struct connect_job *j, const struct stacks_query *s,
 					    (unsigned)s->type.factor};
 	char **notes;
 	size_t n = query_file_notes(&r, summary, &notes);
-	int e = profile_write(
-		profile_pprof_writer, query_file_batch(f),
-		&(struct profile_file){.event = s->selection->event,
-				       .notes = (const char *const *)notes,
-				       .n_notes = n,
-				       .value = &value},
-		out);
+	int e = profile_write(profile_pprof_writer, query_file_batch(f),
+			      &(struct profile_file){.event = s->selection->event,
+						     .notes = (const char *const *)notes,
+						     .n_notes = n,
+						     .value = &value},
+			      out);
 
 	while (n)
 		free(notes[--n]);

@@ -17,7 +17,10 @@ struct series {
 struct over_time {
 	struct connect_job *job;
 	struct pyroscope_label labels[PYROSCOPE_MAX_LABELS];
-	size_t n_labels, last; /* the label by which the store groups; n_labels: none */
+	size_t n_labels;
+	/* by what the store groups: all labels at once, or one that samples have tags of */
+	struct pyroscope_joint joint; /* n 0: it does not group by all */
+	size_t last;		      /* n_labels: it does not group by one */
 	struct pyroscope_type type;
 	uint32_t step_s;
 	size_t n_steps, limit; /* of series; 0: none */
@@ -82,16 +85,18 @@ static int keep_greatest(struct over_time *t)
 	return 0;
 }
 
-/* Takes the values of one group, whose value of the last label is its own. */
+/* Takes the values of one group: what the store has grouped by, it has itself. */
 static void add_group(struct over_time *t, const char *const *values, struct series_group *g)
 {
 	struct series s = {.values = xcalloc(t->n_labels + 1, sizeof(char *))};
+	const char *private;
 
 	for (size_t i = 0; i < t->n_labels; i++) {
-		const char *private = pyroscope_private_value(t->labels[i].name, &t->type);
-
-		s.values[i] = xstrdup(*private ? private : values[i]);
+		private = pyroscope_private_value(t->labels[i].name, &t->type);
+		s.values[i] = xstrdup(*private ? private : i == t->last ? g->value : values[i]);
 	}
+	if (t->joint.n)
+		api_pyroscope_joint_put(&t->joint, g->value, s.values);
 	s.sums = TAKE_PTR(g->values);
 	for (size_t i = 0; i < t->n_steps; i++)
 		s.total += (double)s.sums[i];
@@ -99,8 +104,7 @@ static void add_group(struct over_time *t, const char *const *values, struct ser
 	t->series[t->n++] = s;
 }
 
-static int add_groups(struct over_time *t, const char **values, struct store_series *got,
-		      bool grouped)
+static int add_groups(struct over_time *t, const char *const *values, struct store_series *got)
 {
 	assert_se(got->n_steps == t->n_steps);
 	t->has_losses |= got->n_losses > 0;
@@ -110,25 +114,25 @@ static int add_groups(struct over_time *t, const char **values, struct store_ser
 			&t->job->q, CONNECT_RESOURCE_EXHAUSTED,
 			"there are more series than the hub can tell apart: group by another "
 			"label, add matchers, or choose a longer step");
-	for (size_t i = 0; i < got->n_groups; i++) {
-		if (grouped)
-			values[t->last] = got->groups[i].value;
+	for (size_t i = 0; i < got->n_groups; i++)
 		add_group(t, values, &got->groups[i]);
-	}
 	return 0;
 }
 
 /*
- * Reads the greatest series of one combination of values, at most `limit`. The store tells the
- * values of t->last apart, which `values` does not have.
+ * Reads the greatest series of one combination of values, which lacks those by which the store
+ * groups.
  */
-static int read_series(struct over_time *t, const char **values, const struct selection *sel,
-		       size_t limit)
+static int read_series(struct over_time *t, const char *const *values, const struct selection *sel)
 {
 	struct selection timed = *sel;
 	const struct series_request request = {
-		&timed, t->step_s, t->last < t->n_labels ? t->labels[t->last].tags[0] : NULL,
-		limit};
+		.sel = &timed,
+		.step_s = t->step_s,
+		.group_by = t->joint.n		    ? t->joint.tag
+			    : t->last < t->n_labels ? t->labels[t->last].tags[0]
+						    : NULL,
+		.limit = is_limited(t) ? t->limit : QUERY_MAX_GROUPS};
 	struct store_series got;
 	struct field_error e = {0};
 	int r = api_connect_limit(&t->job->q, &timed);
@@ -138,7 +142,7 @@ static int read_series(struct over_time *t, const char **values, const struct se
 	r = store_series(t->job->q.store, &t->job->q.call->scope, &request, &got, &e);
 	if (r)
 		return api_connect_store_failed(&t->job->q, r, &e);
-	r = add_groups(t, values, &got, request.group_by != NULL);
+	r = add_groups(t, values, &got);
 	store_series_done(&got);
 	return r;
 }
@@ -146,77 +150,36 @@ static int read_series(struct over_time *t, const char **values, const struct se
 static int add_combination(const char *const *values, const struct selection *sel, void *arg)
 {
 	struct over_time *t = arg;
-	const char *of[PYROSCOPE_MAX_LABELS];
 	int r = api_pyroscope_count_read(t->job);
 
-	memcpy(of, values, t->n_labels * sizeof(*of));
 	if (!r)
-		r = read_series(t, of, sel, is_limited(t) ? t->limit : QUERY_MAX_GROUPS);
+		r = read_series(t, values, sel);
 	return r ? r : keep_greatest(t);
 }
 
-static void add_series(struct series *to, const struct series *s, size_t n_steps)
+/* The last label that is one tag of samples; n_labels: none is. */
+static size_t last_of_samples(const struct over_time *t)
 {
-	for (size_t i = 0; i < n_steps; i++)
-		if (__builtin_add_overflow(to->sums[i], s->sums[i], &to->sums[i]))
-			to->sums[i] = INT64_MAX;
-	to->total += s->total;
+	for (size_t i = t->n_labels; i; i--)
+		if (t->labels[i - 1].tags[0] && !t->labels[i - 1].tags[1] &&
+		    store_is_tag_of_samples(t->labels[i - 1].tags[0]))
+			return i - 1;
+	return t->n_labels;
 }
 
-/* Makes one series of those that have the same labels. */
-static void merge_same(struct over_time *t)
-{
-	size_t n = 0;
-
-	sort_by_labels(t);
-	for (size_t i = 0; i < t->n; i++) {
-		if (n && by_labels(&t->series[n - 1], &t->series[i], t) == 0) {
-			add_series(&t->series[n - 1], &t->series[i], t->n_steps);
-			series_done(&t->series[i], t->n_labels);
-		} else {
-			t->series[n++] = t->series[i];
-		}
-	}
-	t->n = n;
-}
-
-/*
- * Alone, a label of two tags: what has the first one is grouped by it, the rest by the second. Both
- * may have the same value. So more are read than the limit: a part of a great sum may be small.
- */
-static int read_pair(struct over_time *t, const struct selection *sel)
-{
-	const struct pyroscope_label pair = t->labels[0];
-	struct predicate p = {.op = PRED_NOT_NULL, .tag = (char *)(uintptr_t)pair.tags[0]};
-	struct pyroscope_narrowed narrowed;
-	const char *value = NULL;
-	int r;
-
-	api_pyroscope_narrow(&narrowed, sel, &p);
-	t->last = 0;
-	r = read_series(t, &value, &narrowed.sel, QUERY_MAX_GROUPS);
-	p.op = PRED_IS_NULL;
-	t->labels[0].tags[0] = pair.tags[1];
-	if (!r)
-		r = read_series(t, &value, &narrowed.sel, QUERY_MAX_GROUPS);
-	t->labels[0] = pair;
-	merge_same(t);
-	return r ? r : keep_greatest(t);
-}
-
-/* The store groups by one of the labels that have one tag, and the others are combined. */
+/* The store groups by all labels, or by one that samples have, and the others are combined. */
 static int read_all(struct over_time *t, const struct selection *sel)
 {
 	struct pyroscope_label others[PYROSCOPE_MAX_LABELS];
 
-	if (t->n_labels == 1 && t->labels[0].tags[1])
-		return read_pair(t, sel);
 	memcpy(others, t->labels, t->n_labels * sizeof(*others));
-	for (size_t i = t->last = t->n_labels; i && t->last == t->n_labels; i--)
-		if (others[i - 1].tags[0] && !others[i - 1].tags[1])
-			t->last = i - 1;
+	t->last = last_of_samples(t);
 	if (t->last < t->n_labels)
 		others[t->last].tags[0] = NULL;
+	else
+		api_pyroscope_joint_init(&t->joint, t->labels, t->n_labels);
+	for (size_t i = 0; i < t->joint.n; i++)
+		others[t->joint.at[i]].tags[0] = NULL;
 	return api_pyroscope_combinations(t->job, sel, others, t->n_labels, add_combination, t);
 }
 
@@ -361,6 +324,7 @@ int api_pyroscope_select_series(struct connect_job *j)
 	for (size_t i = 0; i < t.n; i++)
 		series_done(&t.series[i], t.n_labels);
 	free(t.series);
+	api_pyroscope_joint_done(&t.joint);
 	store_selection_free(sel);
 	return r;
 }

@@ -113,6 +113,59 @@ static void a_limit_has_the_greatest_series(void **state)
 	assert_int_equal(ask_series(f, "\"service_name\"", 0), 429);
 }
 
+/* ---- of many namespaces ---- */
+
+#define NAMESPACES 250
+#define WORKLOADS  4 /* of each namespace */
+
+static void fill_namespaces(struct store *s)
+{
+	struct batch *b = profile_batch_new();
+
+	for (int i = 0; i < NAMESPACES * WORKLOADS; i++) {
+		_cleanup_free_ char *group = xasprintf("w%d", i);
+		_cleanup_free_ char *ns = xasprintf("n%d", i / WORKLOADS);
+
+		add_process(b, group, "java", i + 1);
+		profile_tag(b, b->profiles[i], "pod_ns", ns);
+	}
+	write_batch(s, b);
+}
+
+/* All are told apart by one read of the store, however many there are of each label. */
+static void workloads_of_many_namespaces(void **state)
+{
+	static const char sets[] = "{\"start\":1699999990000,\"end\":1700000000000,"
+				   "\"labelNames\":[\"namespace\",\"service_name\"]}";
+	struct fixture *f = *state;
+	const json_t *list, *x;
+	int64_t sum = 0;
+	size_t i;
+
+	assert_int_equal(ask_series(f, "\"namespace\",\"service_name\"", 0), 200);
+	list = json_object_get(f->json, "series");
+	assert_int_equal(json_array_size(list), NAMESPACES * WORKLOADS);
+	json_array_foreach ((json_t *)list, i, x)
+		sum += (int64_t)json_number_value(
+			json_object_get(json_array_get(json_object_get(x, "points"), 0), "value"));
+	assert_int_equal(sum, 1000 * (int64_t)(NAMESPACES * WORKLOADS) *
+				      (NAMESPACES * WORKLOADS + 1) / 2);
+	assert_int_equal(ask_series(f, "\"namespace\",\"service_name\"", 1), 200);
+	assert_non_null(strstr(f->body, "{\"name\":\"namespace\",\"value\":\"n249\"},{\"name\":"
+					"\"service_name\",\"value\":\"w999\"}"));
+	assert_int_equal(ask(f, "POST", "/querier.v1.QuerierService/Series",
+			     "Content-Type: application/json", sets),
+			 200);
+	assert_int_equal(json_array_size(json_object_get(f->json, "labelsSet")),
+			 NAMESPACES * WORKLOADS);
+}
+
+static int setup_namespaces(void **state)
+{
+	fill_store = fill_namespaces;
+	return setup_local(state);
+}
+
 static int setup_namesakes(void **state)
 {
 	fill_store = fill_namesakes;
@@ -129,6 +182,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(namesakes_are_one_series, setup_namesakes,
+						teardown),
+		cmocka_unit_test_setup_teardown(workloads_of_many_namespaces, setup_namespaces,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_limit_has_the_greatest_series, setup_many,
 						teardown),

@@ -169,11 +169,52 @@ int api_pyroscope_values(struct connect_job *j, const struct selection *sel,
 
 /* ---- labels together ---- */
 
+static bool is_of_samples(const struct pyroscope_label *l)
+{
+	for (size_t i = 0; l->tags[i]; i++)
+		if (store_is_tag_of_samples(l->tags[i]))
+			return true;
+	return false;
+}
+
+void api_pyroscope_joint_init(struct pyroscope_joint *j, const struct pyroscope_label *labels,
+			      size_t n)
+{
+	struct store_joined items[PYROSCOPE_MAX_LABELS];
+
+	_Static_assert(PYROSCOPE_MAX_LABELS <= STORE_MAX_JOINED, "a joint tag has room for all");
+	*j = (struct pyroscope_joint){0};
+	for (size_t i = 0; i < n; i++) {
+		if (!labels[i].tags[0] || is_of_samples(&labels[i]))
+			continue;
+		items[j->n] = (struct store_joined){labels[i].tags[0], labels[i].tags[1]};
+		j->at[j->n++] = i;
+	}
+	j->tag = j->n ? store_join(items, j->n) : NULL;
+}
+
+void api_pyroscope_joint_done(struct pyroscope_joint *j)
+{
+	free(j->tag);
+}
+
+bool api_pyroscope_joint_put(const struct pyroscope_joint *j, const char *value, char **values)
+{
+	char *own[PYROSCOPE_MAX_LABELS];
+
+	if (store_joined_values(value, j->n, own))
+		return false;
+	for (size_t i = 0; i < j->n; i++)
+		values[j->at[i]] = own[i];
+	return true;
+}
+
 struct combining {
 	struct connect_job *job;
 	const struct pyroscope_label *labels;
 	size_t n;
-	const char *values[PYROSCOPE_MAX_LABELS];
+	struct pyroscope_joint joint;
+	char *values[PYROSCOPE_MAX_LABELS]; /* those of the joint tag are owned */
 	pyroscope_combination_fn *fn;
 	void *arg;
 };
@@ -190,8 +231,7 @@ int api_pyroscope_count_read(struct connect_job *j)
 static int combine(struct combining *c, size_t i, const struct selection *sel);
 
 /* Goes on with the profiles that have this value of label i. */
-static int combine_with(struct combining *c, size_t i, const struct selection *sel,
-			const char *value)
+static int combine_with(struct combining *c, size_t i, const struct selection *sel, char *value)
 {
 	struct predicate *is = pyroscope_label_is(&c->labels[i], value);
 	struct pyroscope_narrowed narrowed;
@@ -212,19 +252,18 @@ static int combine_with(struct combining *c, size_t i, const struct selection *s
 	return r;
 }
 
+/* Goes on with label i, and those behind it, unless they are part of the joint tag. */
 static int combine(struct combining *c, size_t i, const struct selection *sel)
 {
 	struct query_names values = {0};
 	struct selection now = *sel;
 	int r;
 
+	while (i < c->n && (!c->labels[i].tags[0] || !is_of_samples(&c->labels[i])))
+		i++;
 	if (i == c->n) {
 		r = api_connect_limit(&c->job->q, &now);
-		return r ? r : c->fn(c->values, &now, c->arg);
-	}
-	if (!c->labels[i].tags[0]) {
-		c->values[i] = NULL;
-		return combine(c, i + 1, sel);
+		return r ? r : c->fn((const char *const *)c->values, &now, c->arg);
 	}
 	r = api_pyroscope_count_read(c->job);
 	if (!r)
@@ -237,12 +276,53 @@ static int combine(struct combining *c, size_t i, const struct selection *sel)
 	return r;
 }
 
+/* Goes on with the profiles that have these values of the labels of the joint tag. */
+static int combine_joined(struct combining *c, const struct selection *sel)
+{
+	struct predicate *list[PYROSCOPE_MAX_LABELS];
+	struct predicate all = {.op = PRED_AND, .children = list, .n_children = c->joint.n};
+	struct pyroscope_narrowed narrowed;
+	int r;
+
+	for (size_t i = 0; i < c->joint.n; i++)
+		list[i] = pyroscope_label_is(&c->labels[c->joint.at[i]], c->values[c->joint.at[i]]);
+	api_pyroscope_narrow(&narrowed, sel, &all);
+	r = combine(c, 0, &narrowed.sel);
+	for (size_t i = 0; i < c->joint.n; i++)
+		store_predicate_free(list[i]);
+	return r;
+}
+
+/* The store tells the values of the joint tag in one read. */
+static int combine_all(struct combining *c, const struct selection *sel)
+{
+	struct query_names values = {0};
+	int r;
+
+	if (!c->joint.n)
+		return combine(c, 0, sel);
+	r = read_values(c->job, c->joint.tag, sel, &values);
+	for (size_t k = 0; !r && k < values.n; k++) {
+		if (!api_pyroscope_joint_put(&c->joint, values.names[k], c->values))
+			continue;
+		r = combine_joined(c, sel);
+		for (size_t i = 0; i < c->joint.n; i++)
+			free(TAKE_PTR(c->values[c->joint.at[i]]));
+	}
+	query_names_done(&values);
+	return r;
+}
+
 int api_pyroscope_combinations(struct connect_job *j, const struct selection *sel,
 			       const struct pyroscope_label *labels, size_t n,
 			       pyroscope_combination_fn *fn, void *arg)
 {
 	struct combining c = {.job = j, .labels = labels, .n = n, .fn = fn, .arg = arg};
+	int r;
 
 	assert_se(n <= PYROSCOPE_MAX_LABELS);
-	return combine(&c, 0, sel);
+	api_pyroscope_joint_init(&c.joint, labels, n);
+	r = combine_all(&c, sel);
+	api_pyroscope_joint_done(&c.joint);
+	return r;
 }
