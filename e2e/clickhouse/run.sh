@@ -84,7 +84,7 @@ until_ "the engine" test -s "$out/a"
 until_ "the second engine" test -s "$out/b"
 CLICKHOUSE_URL=$(url_of a)
 export CLICKHOUSE_URL CLICKHOUSE_SERVER=$tools/clickhouse-18/bin/clickhouse-server
-run_tests store/{store,where,events,series,labels,clusters,expire,copy}_test \
+run_tests store/{store,where,events,series,labels,clusters,expire,copy,joint}_test \
     store/clickhouse/{expire,lies,same,schema,in_process,failures,server}_test ingest/group_test \
     symbols/shared_test moving_test
 CLICKHOUSE_REPLICA_URL=$(url_of b) run_tests store/clickhouse/cluster_test

@@ -50,12 +50,12 @@ static const struct frame f_unnamed = {
 static const struct frame f_kernel = {
 	.kind = FRAME_KERNEL, .name = "do_syscall_64", .module = "[kernel]"};
 
-static void add(struct query_file *f, const struct frame *const *frames, size_t n, int64_t value,
-		uint64_t n_samples)
+static void add(struct query_file *f, const char *group, const struct frame *const *frames,
+		size_t n, int64_t value, uint64_t n_samples)
 {
 	const struct store_row row = {.app_service = "web",
 				      .head = {.thread_comm = "worker"},
-				      .group = "web-1",
+				      .group = group,
 				      .frames = frames,
 				      .n_frames = n,
 				      .value = value,
@@ -64,8 +64,12 @@ static void add(struct query_file *f, const struct frame *const *frames, size_t 
 	assert_int_equal(query_file_add(&row, f), 0);
 }
 
-/* Writes the file of an event. Returns its path, which the caller frees. */
-static char *make_file(enum event event, enum file_format format)
+/*
+ * Writes the file of an event: a stack of each group. Returns its path, which the caller frees.
+ * group_by NULL: none.
+ */
+static char *make_grouped(enum event event, enum file_format format, const char *group_by,
+			  const char *const groups[2], const char *name)
 {
 	static const char *const notes[] = {MEASURED};
 	const struct file_format_info *info = query_file_format(format);
@@ -76,14 +80,14 @@ static char *make_file(enum event event, enum file_format format)
 	const struct selection sel = {.event = event,
 				      .time_start_s = BEGIN_S,
 				      .time_end_s = BEGIN_S + 59,
-				      .group_by = info->flags & FILE_IS_LABELLED ? "pod" : NULL};
+				      .group_by = group_by};
 	struct query_file *f = query_file_new(&sel, NULL, NULL);
 	_cleanup_buf_ struct buf plain = {0}, out = {0};
 	const char *folder = getenv("FORMATS_DIR") ?: dir;
-	char *path = xasprintf("%s/%s.%s", folder, profile_event_info(event)->name, info->ending);
+	char *path = xasprintf("%s/%s.%s", folder, name, info->ending);
 
-	add(f, first, ARRAY_SIZE(first), FIRST, 2);
-	add(f, second, ARRAY_SIZE(second), REST, 1);
+	add(f, groups[0], first, ARRAY_SIZE(first), FIRST, 2);
+	add(f, groups[1], second, ARRAY_SIZE(second), REST, 1);
 	assert_int_equal(profile_write(info->writer, query_file_batch(f), &file, &plain), 0);
 	if (info->flags & FILE_IS_GZIP)
 		assert_int_equal(buf_add_gzip(&out, plain.data, plain.len, 6), 0);
@@ -92,6 +96,15 @@ static char *make_file(enum event event, enum file_format format)
 	assert_int_equal(file_write_atomic(path, out.data, out.len, 0644), 0);
 	query_file_free(f);
 	return path;
+}
+
+static char *make_file(enum event event, enum file_format format)
+{
+	static const char *const groups[] = {"web-1", "web-1"};
+	bool labelled = query_file_format(format)->flags & FILE_IS_LABELLED;
+
+	return make_grouped(event, format, labelled ? "pod" : NULL, groups,
+			    profile_event_info(event)->name);
 }
 
 /* ---- the programs ---- */
@@ -190,6 +203,28 @@ static void go_tool_pprof_shows_all_of_it(void **state)
 			    "             main\n");
 	of_pod = said("go tool pprof -top -symbolize=none -tagfocus pod=web-1 %s 2>&1", path);
 	assert_says(of_pod, "Showing nodes accounting for 3s, 100% of 3s total");
+}
+
+/* Each tag of several ones is a label for itself. */
+static void go_tool_pprof_tells_several_tags_apart(void **state)
+{
+	static const struct store_joined tags[] = {{"pod", NULL}, {"image", NULL}, {"zone", NULL}};
+	static const char *const groups[] = {"\"web-1\",\"web:1\",null",
+					     "\"web-1\",\"web:2\",\"b\""};
+	_cleanup_free_ char *name = store_join(tags, ARRAY_SIZE(tags)), *path = NULL;
+	_cleanup_free_ char *shown = NULL, *of_image = NULL;
+
+	(void)state;
+	if (!has_pprof())
+		skip();
+	path = make_grouped(EVENT_ON_CPU, FILE_PPROF, name, groups, "tags");
+	shown = said("go tool pprof -tags -symbolize=none %s 2>&1", path);
+	assert_says(shown, " pod: Total 3s of 3s (  100%)\n      3s (  100%): web-1\n");
+	assert_says(shown, " image: Total 3s of 3s (  100%)\n        2s (66.67%): web:1\n"
+			   "        1s (33.33%): web:2\n");
+	assert_says(shown, " zone: Total 1s of 3s (33.33%)\n       1s (33.33%): b\n");
+	of_image = said("go tool pprof -top -symbolize=none -tagfocus image=web:2 %s 2>&1", path);
+	assert_says(of_image, "Showing nodes accounting for 1s, 33.33% of 3s total");
 }
 
 /* Go's compiler takes a file for optimization by profile; what of it works, docs/pprof.md says. */
@@ -302,6 +337,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(go_tool_pprof_reads_each_event),
 		cmocka_unit_test(go_tool_pprof_shows_all_of_it),
+		cmocka_unit_test(go_tool_pprof_tells_several_tags_apart),
 		cmocka_unit_test(go_tool_preprofile_reads_it),
 		cmocka_unit_test(protoc_reads_otlp_of_each_event),
 		cmocka_unit_test(a_hub_reads_otlp),
