@@ -178,6 +178,22 @@ PAGE = [
          row for name in ("folded", "pprof", "speedscope", "otlp")
          for row in (Row(f"from these to {name}, CPU", f"formats.cpu_{name}"),
                      Row(f"{name}, its size", f"formats.kbytes_{name}"))
+         ] + [
+         Row("a file of deep stacks, sent in pieces: its size", "formats.large_size"),
+         Row("the same: CPU, with the client's", "formats.large_cpu"),
+         Row("the same: memory more meanwhile", "formats.large_memory")] + [
+         row for what, name in (("LabelNames", "labels"), ("Series", "label_sets"),
+                                ("SelectSeries by workload", "series"),
+                                ("SelectMergeStacktraces", "flame_graph"),
+                                ("SelectMergeProfile", "profile"))
+         for row in (Row(f"Grafana's {what} for such a day, CPU", f"formats.cpu_grafana_{name}"),
+                     Row(f"{what}, the answer packed", f"formats.kbytes_grafana_{name}"))] + [
+         row for what, name in (("OTLP/HTTP", "otlp_http"), ("OTLP/gRPC", "otlp_grpc"),
+                                ("`/ingest`, 20 programs", "push_form"),
+                                ("push.v1, 20 programs", "push_v1"))
+         for row in (Row(f"10 s of 20 pods by {what}, CPU until they would be stored",
+                         f"formats.in_cpu_{name}"),
+                     Row(f"by {what}, their size", f"formats.in_kbytes_{name}"))
          ] + [Row("tree of 100,000 stacks of 30 frames", "query.tree"),
                Row("an uploaded name, first look-up", "symbols.name")] + [
          Row(f"a query, {n:,} {'namespace' if n == 1 else 'namespaces'} to review{what}",

@@ -4,12 +4,9 @@
  * together, and by how much the memory of both is greater meanwhile. The client keeps nothing. The
  * stacks are deep and have few functions, so the text is far larger than what it is made of.
  */
-#include "hub/api/api.h"
-#include "lib/base/bench.h"
-#include "lib/loop/http.h"
+#include "hub/api/benchhub.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define T0	 1700000000
@@ -17,17 +14,6 @@
 #define DEPTH	 100
 #define N_NAMES	 150 /* functions of each level */
 #define ROUNDS	 3
-
-struct hub {
-	struct loop *loop;
-	struct store *store;
-	struct worker *query;
-	struct api *api;
-	struct http_server *server;
-	struct http_client *client;
-	uint64_t n_bytes; /* of the answer so far */
-	bool whole;
-};
 
 static void fill(struct store *s)
 {
@@ -62,47 +48,6 @@ static void fill(struct store *s)
 	profile_batch_free(b);
 }
 
-static void start_hub(struct hub *h)
-{
-	const struct store_config sc = {.kind = "sqlite", .path = (char *)":memory:"};
-	struct http_server_config hc = {
-		.address = "127.0.0.1", .head = api_http_head, .handler = api_http};
-	struct http_client_config cc = {.address = "127.0.0.1"};
-	struct api_config ac = {.version = "0",
-				.cluster_name = "c1",
-				.token_hint = "",
-				.store_note = "",
-				.ns = "podflame-system",
-				.n_query = 1,
-				.query_bytes = 1 << 20};
-	struct field_error e = {0};
-
-	if (loop_new(&h->loop) || store_open(&sc, &h->store, &e) ||
-	    worker_new(h->loop, "query", ac.query_bytes, &h->query))
-		bench_die(*e.reason ? e.reason : "start", EINVAL);
-	fill(h->store);
-	ac.store = h->store;
-	ac.query = &h->query;
-	if (api_new(h->loop, &ac, &h->api))
-		bench_die("the API", EINVAL);
-	hc.arg = h->api;
-	if (http_server_new(h->loop, &hc, &h->server, &e))
-		bench_die(e.reason, EINVAL);
-	cc.port = http_server_port(h->server);
-	if (http_client_new(h->loop, &cc, &h->client))
-		bench_die("a client", EINVAL);
-}
-
-static void stop_hub(struct hub *h)
-{
-	http_client_free(h->client);
-	http_server_free(h->server);
-	worker_free(h->query);
-	api_free(h->api);
-	store_close(h->store);
-	loop_free(h->loop);
-}
-
 /* ---- memory ---- */
 
 /* A line of /proc/self/status, in MiB. */
@@ -126,73 +71,30 @@ static void forget_greatest(void)
 		bench_die("/proc/self/clear_refs", errno);
 }
 
-/* ---- the answer ---- */
-
-static void piece(const void *p, size_t n, void *arg)
-{
-	(void)p;
-	((struct hub *)arg)->n_bytes += n;
-}
-
-static void ended(int status, const char *body, size_t n, const char *error, void *arg)
-{
-	struct hub *h = arg;
-
-	(void)body;
-	(void)n;
-	if (status != 200)
-		bench_die(error ?: "the file is refused", EPROTO);
-	loop_stop(h->loop, 0);
-}
-
-static double cpu_ms(void)
-{
-	struct rusage u;
-
-	getrusage(RUSAGE_SELF, &u);
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 +
-	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
-}
-
-static void get_file(struct hub *h)
+int main(void)
 {
 	static const char body[] =
 		"{\"profile_event_type\":\"on-cpu\",\"profile_language_type\":\"eBPF\","
 		"\"time_start\":1699999000,\"time_end\":1700001000}";
-	const struct http_request r = {.method = "POST",
-				       .path = "/v1/profile/folded",
-				       .body = body,
-				       .body_bytes = strlen(body),
-				       .timeout_ns = 300 * NSEC_PER_SEC,
-				       .on_data = piece,
-				       .on_done = ended,
-				       .arg = h};
-	struct http_call *call;
-
-	h->n_bytes = 0;
-	if (http_send(h->client, &r, &call) || loop_run(h->loop))
-		bench_die("a request", EIO);
-}
-
-int main(void)
-{
-	double ms[ROUNDS], mib[ROUNDS], size = 0;
+	double ms[ROUNDS], mib = 0, size = 0;
 	struct hub h = {0};
 
 	start_hub(&h);
+	fill(h.store);
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		double before = cpu_ms(), rss;
+		uint64_t before = own_cpu_ns();
+		double rss;
 
 		forget_greatest();
 		rss = status_mib("VmRSS:");
-		get_file(&h);
-		ms[i] = cpu_ms() - before;
-		mib[i] = status_mib("VmHWM:") - rss;
+		ask_hub(&h, "/v1/profile/folded", NULL, body);
+		ms[i] = (double)(own_cpu_ns() - before) / 1e6;
+		mib = MAX(mib, status_mib("VmHWM:") - rss); /* later rounds reuse it */
 		size = (double)h.n_bytes / (1 << 20);
 	}
-	bench_rounds("files.large_size", &size, 1, "MiB", "", "folded stacks");
-	bench_rounds("files.large_cpu", ms, ROUNDS, "ms", "", "");
-	bench_rounds("files.large_memory", mib, ROUNDS, "MiB", "", "the names and stacks; no text");
+	bench_rounds("formats.large_size", &size, 1, "MiB", "", "folded stacks");
+	bench_rounds("formats.large_cpu", ms, ROUNDS, "ms", "", "");
+	bench_rounds("formats.large_memory", &mib, 1, "MiB", "", "the names and stacks; no text");
 	stop_hub(&h);
 	return 0;
 }

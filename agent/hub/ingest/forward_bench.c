@@ -4,13 +4,11 @@
  * has got a window, as over a long way. Agents, hub and central hub share one loop. A window is
  * that of a node with 20 pods, each with 5 stacks or with 50.
  */
+#include "hub/ingest/benchwindow.h"
 #include "hub/ingest/ingest.h"
-#include "lib/base/bench.h"
 
-#define LATENCY_NS  (20 * NSEC_PER_MSEC)
-#define PODS_A_NODE 20
-#define FRAMES	    37	/* of a stack */
-#define AGENTS	    200 /* nodes that send at once */
+#define LATENCY_NS (20 * NSEC_PER_MSEC)
+#define AGENTS	   200 /* nodes that send at once */
 
 struct bench {
 	struct loop *loop;
@@ -60,48 +58,6 @@ static void body_in(struct http_conn *c, const struct http_in *in, void *arg)
 	ingest_http(c, in, ((struct bench *)arg)->ingest);
 }
 
-/* Pods share the first half of their stacks' frames, as programs share libraries and loops. */
-static void add_stack(struct batch *b, struct profile *p, unsigned pod, unsigned stack)
-{
-	struct frame frames[FRAMES];
-	struct profile_sample *s = profile_add(b, p);
-
-	for (unsigned i = 0; i < FRAMES; i++) {
-		const uint64_t key[] = {i < FRAMES / 2 ? 0 : pod, i < FRAMES / 2 ? 0 : stack, i};
-		char name[64];
-
-		snprintf(name, sizeof(name), "program::part::function_%u",
-			 (unsigned)(hash_bytes(key, sizeof(key), 1) % 4000));
-		frames[i] = (struct frame){.kind = FRAME_APP,
-					   .name = profile_batch_str(b, name),
-					   .module = "/usr/bin/program"};
-	}
-	if (profile_batch_stack(b, frames, FRAMES, &s->stack))
-		bench_die("a stack", ENOMEM);
-	s->thread_comm = profile_batch_str(b, "worker");
-	s->cpu = -1;
-	s->n_samples = 1 + stack % 7;
-	s->value = (int64_t)s->n_samples * 10101;
-}
-
-static void add_profile(struct batch *b, unsigned pod, unsigned n_stacks)
-{
-	struct profile *p = profile_batch_profile(b);
-	char name[32];
-
-	random_bytes(p->id, sizeof(p->id));
-	p->start_ns = 1700000000 * NSEC_PER_SEC;
-	p->end_ns = p->start_ns + 10 * NSEC_PER_SEC;
-	snprintf(name, sizeof(name), "service-%u", pod);
-	p->app_service = profile_batch_str(b, name);
-	p->process_id = pod + 1;
-	profile_tag(b, p, "pod", name);
-	profile_tag(b, p, "pod_ns", "app");
-	profile_tag(b, p, "pod_node", "node-1");
-	for (unsigned i = 0; i < n_stacks; i++)
-		add_stack(b, p, pod, i);
-}
-
 static void make_window(struct bench *b, unsigned n_stacks)
 {
 	struct batch *batch = profile_batch_new();
@@ -109,7 +65,7 @@ static void make_window(struct bench *b, unsigned n_stacks)
 	int r;
 
 	for (unsigned k = 0; k < PODS_A_NODE; k++)
-		add_profile(batch, k, n_stacks);
+		window_profile(batch, k, n_stacks, 1700000010);
 	r = otlp_encode(batch, &bytes);
 	if (!r)
 		r = http_compress(bytes.data, bytes.len, &b->body);
