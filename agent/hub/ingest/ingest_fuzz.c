@@ -7,8 +7,8 @@
  * sender's node. The SQLite store must accept them, and must skip them all if they are written
  * again. The answer must say how many profiles were left out.
  * Fuzzes: hub/ingest/ingest.c, hub/ingest/judge.c, lib/otlp/decode.c, lib/otlp/decode_dict.c,
- * lib/otlp/decode_resource.c, lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c,
- * lib/otlp/answer.c, hub/store/sqlite_write.c
+ * lib/otlp/decode_event.c, lib/otlp/decode_resource.c, lib/otlp/decode_sample.c,
+ * lib/otlp/attr_names.c, lib/otlp/wire.c, lib/otlp/answer.c, hub/store/sqlite_write.c
  */
 #include "hub/ingest/ingest.h"
 

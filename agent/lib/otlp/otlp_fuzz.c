@@ -3,9 +3,10 @@
  * libFuzzer: a request body from outside. The first byte chooses the Content-Encoding. If the
  * decoder accepts a request, and its batch can be encoded and decoded again, the number of profiles
  * must be the same.
- * Fuzzes: lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_resource.c,
- * lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c, lib/loop/http_encoding.c,
- * lib/otlp/encode.c, lib/otlp/encode_dict.c, lib/otlp/pool.c, lib/profile/batch.c
+ * Fuzzes: lib/otlp/decode.c, lib/otlp/decode_dict.c, lib/otlp/decode_event.c,
+ * lib/otlp/decode_resource.c, lib/otlp/decode_sample.c, lib/otlp/attr_names.c, lib/otlp/wire.c,
+ * lib/loop/http_encoding.c, lib/otlp/encode.c, lib/otlp/encode_dict.c, lib/otlp/pool.c,
+ * lib/profile/batch.c
  */
 #include "lib/loop/http.h"
 #include "lib/otlp/otlp.h"
