@@ -42,6 +42,11 @@ $(STACKOF): e2e/accuracy/stackof.c $(BUILD)/libpodflame.a
 	$(call msg,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
+STEP := $(BUILD)/accuracy/step
+$(STEP): e2e/accuracy/step.c $(BUILD)/libpodflame.a
+	$(call msg,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $< $(BUILD)/libpodflame.a $(LDLIBS) -o $@
 test-now: $(STACKOF)
 
 # Node, parse child and hub killed at every moment: e2e/crash/run.py.

@@ -49,3 +49,9 @@ static inline bool insn_is(const struct insn *i, uint8_t one_byte_opcode)
 {
 	return i->map == INSN_ONE && i->opcode == one_byte_opcode;
 }
+
+/* Returns whether the instruction fills the space before a function or a loop: nop, int3. */
+static inline bool insn_is_padding(const struct insn *i)
+{
+	return insn_is(i, 0x90) || insn_is(i, 0xcc) || (i->map == INSN_0F && i->opcode == 0x1f);
+}

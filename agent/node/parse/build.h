@@ -41,6 +41,7 @@ struct rows *parse_rows_free(struct rows *r);
  * parse_rows_cut returns true.
  */
 uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule);
+const struct pf_rule *parse_rows_rules(const struct rows *r); /* rules by their numbers */
 /*
  * Adds a range: rule (a number or enum pf_rule_special) holds in [start, end). If ranges overlap,
  * the one that starts later holds. If two have the same start, the one that was added first holds.

@@ -5,17 +5,15 @@
  * rounds, until a round finds no new function. Then all functions are followed once more, for their
  * rows.
  */
-#include "node/parse/code.h"
+#include "node/parse/returns.h"
 
 #include <stdlib.h>
 
 /* Limits for one file. Code beyond a limit has no rows, and the index is marked as cut. */
-#define CODE_BYTES_MAX (64u << 20)
 #define INSNS_MAX      (64u << 20)	  /* instructions decoded in all rounds; 3 to 4 s */
 #define FOLLOW_NS_MAX  (4 * NSEC_PER_SEC) /* CPU time, for slower machines */
 #define FOLLOW_WAIT_NS (7 * NSEC_PER_SEC) /* elapsed time; the whole file has 10 s */
 #define ROUNDS	       64
-#define GAP_BYTES_MIN  16 /* a shorter gap is padding */
 
 struct code_function {
 	uint64_t start, end;
@@ -33,7 +31,7 @@ struct follower {
 	struct code_entries entries;
 	uint64_t *noreturn;
 	size_t n_noreturn, cap_noreturn;
-	struct flow_budget budget;
+	struct flow_budget *budget;
 };
 
 static int compare_functions(const void *left, const void *right)
@@ -52,21 +50,6 @@ static int compare_entries(const void *left, const void *right)
 	if (a->address != b->address)
 		return a->address < b->address ? -1 : 1;
 	return b->certain - a->certain;
-}
-
-static const struct range *find_gap(const struct follower *w, uint64_t address)
-{
-	size_t low = 0, high = w->gaps->n;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (w->gaps->items[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low && address < w->gaps->items[low - 1].end ? &w->gaps->items[low - 1] : NULL;
 }
 
 static void add_function(struct functions *f, uint64_t start, uint64_t end, bool sized)
@@ -114,7 +97,7 @@ static void add_symbols(struct follower *w)
 
 	for (size_t k = 0; k < w->b->symbols.n; k++) {
 		const struct symbol *y = &w->b->symbols.items[k];
-		const struct range *gap = find_gap(w, y->address);
+		const struct range *gap = parse_gap_of(w->gaps, y->address);
 
 		if (!gap)
 			continue;
@@ -139,7 +122,7 @@ static void add_program_start(struct follower *w)
 	const struct code_state root = {.root = true};
 	GElf_Ehdr e;
 
-	if (!gelf_getehdr(w->b->elf, &e) || !find_gap(w, e.e_entry))
+	if (!gelf_getehdr(w->b->elf, &e) || !parse_gap_of(w->gaps, e.e_entry))
 		return;
 	for (size_t k = 0; k < w->entries.n; k++)
 		if (w->entries.items[k].address == e.e_entry)
@@ -209,7 +192,7 @@ static void make_functions(struct follower *w)
 	w->all = swap;
 	w->all.n = 0;
 	for (size_t k = 0; k < w->entries.n; k++) {
-		uint64_t at = w->entries.items[k].address, end = find_gap(w, at)->end;
+		uint64_t at = w->entries.items[k].address, end = parse_gap_of(w->gaps, at)->end;
 
 		for (; s < w->sized.n && w->sized.items[s].end <= at; s++, first = k)
 			add_sized(w, &w->sized.items[s], first);
@@ -280,7 +263,7 @@ static bool follow_one(struct follower *w, const struct code_function *f,
 			w->b->header.flags |= ELF_INDEX_CODE_CUT;
 		return true;
 	}
-	return parse_flow_follow(&in, out, emit, arg, &w->budget);
+	return parse_flow_follow(&in, out, emit, arg, w->budget);
 }
 
 static void follow_all(struct follower *w, enum pass pass, struct code_entries *out,
@@ -317,7 +300,7 @@ static bool take_entries(struct follower *w, const struct code_entries *found)
 	for (size_t k = 0; k < found->n; k++) {
 		const struct code_entry *e = &found->items[k];
 
-		if (!find_gap(w, e->address))
+		if (!parse_gap_of(w->gaps, e->address))
 			continue;
 		GROW(w->entries.items, w->entries.n, w->entries.cap);
 		w->entries.items[w->entries.n++] = *e;
@@ -326,16 +309,23 @@ static bool take_entries(struct follower *w, const struct code_entries *found)
 	return w->entries.n > before;
 }
 
-void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit,
-		       void *arg)
+struct flow_budget parse_code_budget(void)
 {
-	struct follower w = {.b = b, .gaps = gaps};
+	return (struct flow_budget){
+		.insns = INSNS_MAX,
+		.next_look = INSNS_MAX,
+		.cpu_deadline_ns = thread_cpu_ns() + FOLLOW_NS_MAX,
+		.deadline_ns = now_mono_ns() + FOLLOW_WAIT_NS,
+	};
+}
+
+void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit,
+		       void *arg, struct flow_budget *budget)
+{
+	struct follower w = {.b = b, .gaps = gaps, .budget = budget};
 	struct code_entries found = {0};
 	bool more = true;
 
-	w.budget.insns = w.budget.next_look = INSNS_MAX;
-	w.budget.cpu_deadline_ns = thread_cpu_ns() + FOLLOW_NS_MAX;
-	w.budget.deadline_ns = now_mono_ns() + FOLLOW_WAIT_NS;
 	add_symbols(&w);
 	add_program_start(&w);
 	sort_entries(&w);
@@ -348,7 +338,7 @@ void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_e
 	make_functions(&w);
 	follow_all(&w, NORETURN, NULL, NULL, NULL);
 	follow_all(&w, EMIT, NULL, emit, arg);
-	if (!w.budget.insns)
+	if (!budget->insns)
 		b->header.flags |= ELF_INDEX_CODE_CUT;
 	free(found.items);
 	free(w.sized.items);
@@ -356,110 +346,4 @@ void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_e
 	free(w.last.items);
 	free(w.entries.items);
 	free(w.noreturn);
-}
-
-/* ---- rows ---- */
-
-/*
- * Returns the rule of a state. The rule uses rbp if rbp is a frame pointer, because a called
- * function restores rbp. A called function should also restore rsp, but this is not certain: V8's
- * ResumeGeneratorTrampoline pushes arguments and jumps to a function, which pops them.
- */
-uint16_t parse_code_rule(struct rows *rows, const struct code_state *s)
-{
-	struct pf_rule rule = {.cfa = PF_CFA_RSP, .cfa_offset = s->sp};
-
-	if (s->root)
-		return PF_RULE_ROOT;
-	if (s->bp_is == CODE_BP_FRAME)
-		rule = (struct pf_rule){.cfa = PF_CFA_RBP, .cfa_offset = s->bp};
-	else if (!s->sp_known)
-		return PF_RULE_GAP;
-	if (rule.cfa_offset < 8)
-		return PF_RULE_GAP;
-	if (s->bp_is == CODE_BP_CALLER) {
-		rule.fp = PF_FP_SAME;
-	} else if (s->slot) {
-		rule.fp = PF_FP_CFA;
-		rule.fp_offset = -s->slot;
-	} else {
-		rule.fp = PF_FP_UNKNOWN;
-	}
-	return parse_rows_rule(rows, &rule);
-}
-
-/*
- * Adds a row; without a state, the row is a gap. If no gap were added, parse_rows_finish would take
- * a small gap for padding and close it, but the gap is code.
- */
-static void put_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
-{
-	struct rows *rows = arg;
-
-	parse_rows_add(rows, start, end, s ? parse_code_rule(rows, s) : PF_RULE_GAP);
-}
-
-/*
- * Like put_rows, for code whose calls do not keep rbp: the caller's rbp is known only if it was
- * saved.
- */
-static void put_frameless_rows(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
-{
-	struct code_state state = s ? *s : (struct code_state){0};
-	uint16_t rule;
-
-	if (state.bp_is == CODE_BP_CALLER)
-		state.bp_is = CODE_BP_OTHER;
-	rule = s ? parse_code_rule(arg, &state) : PF_RULE_GAP;
-	parse_rows_add(arg, start, end, rule == PF_RULE_GAP ? PF_RULE_LOST : rule);
-}
-
-/*
- * Cuts the list of gaps (ranges of code without rows) to CODE_BYTES_MAX bytes in all. Code beyond
- * that is not followed, and the index is marked as cut.
- */
-static size_t limit_gaps(struct elf_build *b, struct range *items, size_t n)
-{
-	uint64_t left = CODE_BYTES_MAX;
-
-	for (size_t k = 0; k < n; k++) {
-		uint64_t bytes = items[k].end - items[k].start;
-
-		if (bytes > left) {
-			b->header.flags |= ELF_INDEX_CODE_CUT;
-			items[k].end = items[k].start + left;
-			return k + (left > 0);
-		}
-		left -= bytes;
-	}
-	return n;
-}
-
-enum parse_reason parse_build_code(struct elf_build *b)
-{
-	_cleanup_free_ struct range *items = NULL;
-	_cleanup_free_ struct range *all = NULL;
-	struct code_gaps gaps = {0};
-	bool native = b->header.flags & ELF_INDEX_NATIVE_IMAGE, frameless;
-	size_t n_all;
-
-	/* .gopclntab has all of Go's functions, and there is no code between them. */
-	if (b->header.flags & ELF_INDEX_GO)
-		return PARSE_OK;
-	n_all = parse_rows_gaps(b->rows, b->texts, b->n_texts, GAP_BYTES_MIN, &items);
-	gaps.items = items;
-	if (native && n_all)
-		all = xmemdup(items, n_all * sizeof(*all));
-	gaps.n = limit_gaps(b, items, n_all);
-	frameless = native && n_all && parse_native_image_is_frameless(b, &gaps);
-	if (gaps.n)
-		parse_code_follow(b, &gaps, frameless ? put_frameless_rows : put_rows, b->rows);
-	/*
-	 * Code without rows must not be unwound by rbp, which is no frame pointer here. These
-	 * ranges do not replace the rows inside them, because where ranges overlap, the one that
-	 * starts later holds.
-	 */
-	for (size_t k = 0; frameless && k < n_all; k++)
-		parse_rows_add(b->rows, all[k].start, all[k].end, PF_RULE_LOST);
-	return PARSE_OK;
 }

@@ -70,6 +70,8 @@ struct flow_budget {
 	 */
 	uint64_t cpu_deadline_ns, deadline_ns;
 };
+/* Charges work, in instructions. */
+void parse_flow_charge(struct flow_budget *b, uint64_t n);
 typedef void flow_emit(uint64_t start, uint64_t end, const struct code_state *state, void *arg);
 /*
  * Follows the instructions of a function. Adds the targets of its calls, and of its jumps to other
@@ -87,7 +89,9 @@ struct code_gaps {
 	size_t n;
 };
 void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_emit *emit,
-		       void *arg);
+		       void *arg, struct flow_budget *budget);
+/* Returns the budget of a file, of which the time begins to run now. */
+struct flow_budget parse_code_budget(void);
 /* Returns the rule of a state; PF_RULE_GAP: there is none. */
 uint16_t parse_code_rule(struct rows *rows, const struct code_state *s);
 

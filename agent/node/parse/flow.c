@@ -58,17 +58,19 @@ struct flow {
 
 /* ---- which instructions are next ---- */
 
-/* Charges work, in instructions. */
-static void charge(struct flow *f, uint64_t n)
+void parse_flow_charge(struct flow_budget *b, uint64_t n)
 {
-	struct flow_budget *b = f->budget;
-
 	b->insns -= MIN(b->insns, n);
 	if (b->insns >= b->next_look)
 		return;
 	b->next_look = b->insns - MIN(b->insns, LOOK_EVERY);
 	if (thread_cpu_ns() >= b->cpu_deadline_ns || now_mono_ns() >= b->deadline_ns)
 		b->insns = 0;
+}
+
+static void charge(struct flow *f, uint64_t n)
+{
+	parse_flow_charge(f->budget, n);
 }
 
 /*
@@ -348,12 +350,6 @@ static void run(struct flow *f)
 
 /* ---- targets of tables ---- */
 
-/* Returns whether an instruction is padding between blocks: nop of any length, int3. */
-static bool is_padding(const struct insn *i)
-{
-	return insn_is(i, 0x90) || insn_is(i, 0xcc) || (i->map == INSN_0F && i->opcode == 0x1f);
-}
-
 /*
  * If all indirect jumps have one state, follows code that nothing else has reached, because only
  * indirect jumps can lead to it.
@@ -372,7 +368,7 @@ static void follow_orphans(struct flow *f)
 			at += p->bytes;
 		} else if (p->flags & SEEN || !insn_decode(f->in->code + at, f->in->n - at, &i)) {
 			return;
-		} else if (is_padding(&i)) {
+		} else if (insn_is_padding(&i)) {
 			at += i.bytes;
 		} else {
 			reach(f, at, &f->jump, FROM_ORPHAN, false);

@@ -80,6 +80,11 @@ uint16_t parse_rows_rule(struct rows *r, const struct pf_rule *rule)
 	return r->n_rules - 1;
 }
 
+const struct pf_rule *parse_rows_rules(const struct rows *r)
+{
+	return r->rules;
+}
+
 /* ---- ranges ---- */
 
 void parse_rows_add(struct rows *r, uint64_t start, uint64_t end, uint16_t rule)

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds the frames of code without rows backwards, from its returns. The code is decoded one
+ * instruction after the other, from each place where a function may begin. Each instruction has the
+ * frame that the ways from it to a return have in common. Where a function begins, that frame must
+ * be the one of a function's first instruction; if it is, start and returns agree about all code on
+ * the ways between them.
+ */
+#include "node/parse/returns.h"
+
+#include <stdlib.h>
+
+#define PIECE_BYTES FLOW_BYTES_MAX /* code that is worked on at a time */
+#define ROUNDS	    32	  /* limit for the rounds of a piece; each carries frames over jumps back */
+#define ALIGNMENT   16	  /* of functions in hand-written code */
+#define TABLE_REACH 65536 /* bytes behind a jump through a table to which it may lead */
+
+enum {
+	START = 1,   /* a function may begin here: the code before ends, and this is aligned */
+	CALLED = 2,  /* a function begins here: its address is used, or it is called */
+	REACHED = 4, /* from the start of a function for certain */
+	PADDING = 8, /* an instruction that fills the space before a function or a loop */
+	BAD = 16,    /* no instruction is here */
+};
+struct place {
+	struct code_frame frame;
+	uint8_t bytes; /* of the instruction; 0: none begins here */
+	uint8_t flags;
+};
+struct piece {
+	struct elf_build *b;
+	const uint8_t *code;
+	uint64_t start;
+	size_t n;
+	struct place *places;
+	uint32_t *work;
+	struct flow_budget *budget;
+};
+
+/* ---- where instructions begin ---- */
+
+static bool ends_flow(const struct insn *i)
+{
+	uint8_t c = i->opcode;
+
+	if (i->map != INSN_ONE)
+		return i->map == INSN_0F && c == 0x0b;
+	return c == 0xc3 || c == 0xc2 || c == 0xe9 || c == 0xeb || c == 0xf4 || c == 0xcc ||
+	       (c == 0xff && ((i->reg & 7) == 4 || (i->reg & 7) == 5));
+}
+
+static bool is_jump(const struct insn *i)
+{
+	return (i->map == INSN_ONE && (i->opcode == 0xe9 || i->opcode == 0xeb));
+}
+
+static bool is_branch(const struct insn *i)
+{
+	uint8_t c = i->opcode;
+
+	if (i->map == INSN_0F)
+		return c >= 0x80 && c <= 0x8f;
+	return i->map == INSN_ONE && ((c >= 0x70 && c <= 0x7f) || (c >= 0xe0 && c <= 0xe3));
+}
+
+static bool is_return(const struct insn *i)
+{
+	return i->map == INSN_ONE && (i->opcode == 0xc3 || i->opcode == 0xc2);
+}
+
+static bool is_call(const struct insn *i)
+{
+	return insn_is(i, 0xe8) || (insn_is(i, 0xff) && (i->reg & 6) == 2);
+}
+
+static bool is_indirect(const struct insn *i)
+{
+	return insn_is(i, 0xff) && (i->reg & 6) == 4;
+}
+
+/* Returns whether the instruction jumps to another function through a pointer of the linker. */
+static bool is_far(const struct insn *i)
+{
+	return is_indirect(i) && i->mod == 0 && (i->rm & 7) == 5;
+}
+
+/* Decodes from `at` up to an instruction that was decoded before. */
+static void decode_from(struct piece *p, size_t at)
+{
+	bool ended = true; /* what is before `at` does not continue here */
+	struct insn i;
+
+	while (at < p->n && !p->places[at].bytes && !(p->places[at].flags & BAD)) {
+		struct place *x = &p->places[at];
+
+		parse_flow_charge(p->budget, 1);
+		if (!p->budget->insns)
+			return;
+		if (!insn_decode(p->code + at, p->n - at, &i)) {
+			x->flags |= BAD;
+			ended = true;
+			at++;
+			continue;
+		}
+		x->bytes = i.bytes;
+		x->flags |= insn_is_padding(&i) ? PADDING : 0;
+		if (ended && !insn_is_padding(&i) && (p->start + at) % ALIGNMENT == 0)
+			x->flags |= START;
+		ended = ends_flow(&i) || (ended && insn_is_padding(&i));
+		at += i.bytes;
+	}
+}
+
+/* Decodes from the targets of calls and jumps; functions begin at those of calls. */
+static void decode_targets(struct piece *p)
+{
+	struct insn i;
+
+	for (size_t at = 0; at < p->n && p->budget->insns; at++) {
+		uint64_t to;
+
+		if (!p->places[at].bytes || !insn_decode(p->code + at, p->n - at, &i))
+			continue;
+		parse_flow_charge(p->budget, 1);
+		to = at + i.bytes + i.immediate;
+		if (to >= p->n || !(is_call(&i) || is_jump(&i) || is_branch(&i)) ||
+		    is_indirect(&i) || insn_is(&i, 0xff))
+			continue;
+		decode_from(p, to);
+		if (is_call(&i))
+			p->places[to].flags |= CALLED;
+	}
+}
+
+/*
+ * Decodes the piece from its first byte, then from each start. What looks like an address in the
+ * file's code may be anything (starts.c): a start inside of an instruction is none, unless it is
+ * aligned as functions are.
+ */
+static void decode_all(struct piece *p, const uint64_t *starts, size_t n_starts)
+{
+	p->places[0].flags |= START;
+	decode_from(p, 0);
+	for (size_t k = 0; k < n_starts; k++) {
+		size_t at = starts[k] - p->start;
+
+		if (starts[k] % ALIGNMENT == 0)
+			decode_from(p, at);
+		if (p->places[at].bytes)
+			p->places[at].flags |= CALLED;
+	}
+	decode_targets(p);
+}
+
+/* ---- where an instruction leads ---- */
+
+static const struct code_frame *frame_at(const struct piece *p, uint64_t to)
+{
+	static const struct code_frame unseen = {0};
+
+	return to < p->n ? &p->places[to].frame : &unseen;
+}
+
+/* Returns where the first instruction at or after `at` is that is no padding. */
+static size_t behind_padding(const struct piece *p, size_t at)
+{
+	while (at < p->n && p->places[at].flags & PADDING)
+		at += p->places[at].bytes;
+	return at;
+}
+
+/*
+ * Returns whether the code goes on behind a call. What is behind padding, or begins a function, may
+ * belong to something else, and the call may never return.
+ */
+static bool comes_back(const struct piece *p, uint64_t next)
+{
+	return next < p->n && !(p->places[next].flags & (PADDING | CALLED));
+}
+
+/*
+ * Sets what holds after the instruction, by where it leads. A jump through a table is taken for one
+ * to the code right behind it. If it does not lead there, a function's start will not agree.
+ */
+static void find_after(const struct piece *p, size_t at, const struct insn *i,
+		       struct code_frame *ret)
+{
+	uint64_t next = at + i->bytes;
+
+	*ret = (struct code_frame){0};
+	if (is_return(i) || is_far(i)) {
+		*ret = parse_frame_entered;
+	} else if (is_indirect(i)) {
+		*ret = *frame_at(p, behind_padding(p, next));
+	} else if (is_jump(i)) {
+		*ret = *frame_at(p, next + i->immediate);
+	} else if (is_branch(i)) {
+		*ret = *frame_at(p, next);
+		parse_frame_merge(ret, frame_at(p, next + i->immediate));
+	} else if (is_call(i)) {
+		if (comes_back(p, next))
+			*ret = *frame_at(p, next);
+		ret->called |= ret->known == FRAME_KNOWN;
+	} else if (!ends_flow(i)) {
+		*ret = *frame_at(p, next);
+	}
+}
+
+/* One round, from the last instruction to the first. Returns whether a frame has changed. */
+static bool go_back(struct piece *p)
+{
+	bool changed = false;
+
+	for (size_t at = p->n; at-- > 0;) {
+		struct place *x = &p->places[at];
+		struct code_frame frame;
+		struct insn i;
+
+		if (!x->bytes || x->frame.known == FRAME_NONE)
+			continue;
+		parse_flow_charge(p->budget, 1);
+		if (!p->budget->insns || !insn_decode(p->code + at, p->n - at, &i))
+			continue;
+		find_after(p, at, &i, &frame);
+		if (!is_return(&i))
+			parse_frame_before(&frame, &i);
+		/* what was known is never believed again once the ways disagree */
+		parse_frame_merge(&frame, &x->frame);
+		if (parse_frame_equal(&frame, &x->frame))
+			continue;
+		x->frame = frame;
+		changed = true;
+	}
+	return changed;
+}
+
+/* ---- what a function's start says ---- */
+
+struct reaching {
+	struct piece *p;
+	size_t n_work;
+};
+
+static void reach(struct reaching *r, size_t to)
+{
+	struct place *x;
+
+	if (to >= r->p->n)
+		return;
+	x = &r->p->places[to];
+	if (x->flags & REACHED || !x->bytes)
+		return;
+	x->flags |= REACHED;
+	r->p->work[r->n_work++] = to;
+}
+
+static bool agree(const struct code_frame *a, const struct code_frame *b)
+{
+	struct code_frame x = *a, y = *b;
+
+	x.called = y.called = false;
+	return x.known == FRAME_KNOWN && parse_frame_equal(&x, &y);
+}
+
+/*
+ * A jump through a table may lead to any code behind it that no other code leads to, up to the next
+ * function. It is believed where the returns behind that code say what holds at the jump.
+ */
+static void reach_table(struct reaching *r, size_t jump, size_t at)
+{
+	struct piece *p = r->p;
+	bool ended = true;
+	struct insn i;
+
+	for (size_t end = MIN(p->n, at + TABLE_REACH); at < end && p->budget->insns;) {
+		struct place *x = &p->places[at];
+
+		parse_flow_charge(p->budget, 1);
+		if (x->flags & CALLED)
+			break;
+		if (!x->bytes || !insn_decode(p->code + at, p->n - at, &i)) {
+			at++;
+			continue;
+		}
+		if (ended && !(x->flags & PADDING) && agree(&x->frame, &p->places[jump].frame))
+			reach(r, at);
+		ended = ends_flow(&i) || (ended && x->flags & PADDING);
+		at += i.bytes;
+	}
+}
+
+static void reach_next(struct reaching *r, size_t at)
+{
+	struct piece *p = r->p;
+	struct insn i;
+	size_t next;
+
+	parse_flow_charge(p->budget, 1);
+	if (!insn_decode(p->code + at, p->n - at, &i))
+		return;
+	next = at + i.bytes;
+	if (is_jump(&i) || is_branch(&i))
+		reach(r, next + i.immediate);
+	if (is_indirect(&i) && !is_far(&i))
+		reach_table(r, at, next);
+	if (!ends_flow(&i) && (!is_call(&i) || comes_back(p, next)))
+		reach(r, next);
+}
+
+/*
+ * Returns whether a function begins at a place for certain: what the returns say holds there is
+ * what holds at a function's first instruction. If a call is on the way to them, which may not return,
+ * this could be chance in the middle of a function: then the place must be one that is called.
+ */
+static bool is_start(const struct place *x)
+{
+	return x->flags & (x->frame.called ? CALLED : CALLED | START) &&
+	       agree(&x->frame, &parse_frame_entered);
+}
+
+/* Marks what is reached from the starts of functions. */
+static void reach_all(struct piece *p)
+{
+	struct reaching r = {.p = p};
+
+	for (size_t at = 0; at < p->n; at++) {
+		if (!is_start(&p->places[at]))
+			continue;
+		reach(&r, at);
+		while (r.n_work && p->budget->insns)
+			reach_next(&r, p->work[--r.n_work]);
+	}
+}
+
+/* ---- all of a piece ---- */
+
+static void emit_all(const struct piece *p, frame_emit *emit, void *arg)
+{
+	const struct code_frame *last = NULL, *now;
+	size_t from = 0, end = 0; /* end: of the current instruction */
+
+	for (size_t at = 0; at < p->n; at++) {
+		const struct place *x = &p->places[at];
+
+		now = at < end ? last : NULL;
+		if (x->bytes && (x->flags & REACHED || at >= end)) {
+			now = x->flags & REACHED && x->frame.known == FRAME_KNOWN ? &x->frame
+										  : NULL;
+			end = at + x->bytes;
+		}
+		if (now == last || (now && last && parse_frame_equal(now, last)))
+			continue;
+		if (at > from)
+			emit(p->start + from, p->start + at, last, arg);
+		from = at;
+		last = now;
+	}
+	emit(p->start + from, p->start + p->n, last, arg);
+}
+
+static void follow_piece(struct piece *p, const uint64_t *starts, size_t n_starts, frame_emit *emit,
+			 void *arg)
+{
+	p->places = xcalloc(p->n, sizeof(*p->places));
+	p->work = xcalloc(p->n, sizeof(*p->work));
+	decode_all(p, starts, n_starts);
+	for (size_t k = 0; k < ROUNDS && go_back(p); k++)
+		;
+	reach_all(p);
+	if (p->budget->insns)
+		emit_all(p, emit, arg);
+	free(p->places);
+	free(p->work);
+}
+
+/* Cuts the gap where a function begins, so that each piece has at most PIECE_BYTES. */
+static uint64_t piece_end(uint64_t start, uint64_t end, const uint64_t *starts, size_t n)
+{
+	uint64_t best = start + PIECE_BYTES;
+
+	if (end <= best)
+		return end;
+	for (size_t k = n; k-- > 0;)
+		if (starts[k] <= best && starts[k] > start + PIECE_BYTES / 2)
+			return starts[k];
+	return best;
+}
+
+void parse_returns_follow(struct elf_build *b, const struct code_gaps *gaps, const uint64_t *starts,
+			  size_t n_starts, frame_emit *emit, void *arg, struct flow_budget *budget)
+{
+	size_t s = 0, n;
+
+	for (size_t k = 0; k < gaps->n && budget->insns; k++) {
+		uint64_t at = gaps->items[k].start, end;
+
+		for (; at < gaps->items[k].end && budget->insns; at = end) {
+			struct piece p = {.b = b, .start = at, .budget = budget};
+			size_t n_bytes = 0;
+
+			while (s < n_starts && starts[s] < at)
+				s++;
+			for (n = 0; s + n < n_starts && starts[s + n] < gaps->items[k].end;)
+				n++;
+			end = piece_end(at, gaps->items[k].end, starts + s, n);
+			while (n && starts[s + n - 1] >= end)
+				n--;
+			p.code = parse_build_bytes(b, at, &n_bytes);
+			p.n = end - at;
+			if (p.code && n_bytes >= p.n)
+				follow_piece(&p, starts + s, n, emit, arg);
+		}
+	}
+}
