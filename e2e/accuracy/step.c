@@ -8,8 +8,10 @@
  *   FILE: INSTRUCTIONS places, SHARE % of STEPS steps equal, N wrong, N refused, N without rbp
  *
  * wrong, refused (no row) and without rbp (the row says that it does not know it) count places; -l
- * lists so many of them. Exit status 1: a row was wrong. Only the first thread is followed. Code
- * with call frame information is checked in the same way if the program is started with -a.
+ * lists so many of each. Exit status 1: a row was wrong. Only the first thread is followed. -n ends
+ * after so many instructions. -w runs so many at a time, and lets the program run as it does without
+ * us for -m milliseconds (2) in between: then only functions whose call is seen are compared. -a
+ * compares code with call frame information, too.
  */
 #include "node/parse/cfi.h"
 #include "node/parse/testrows.h"
@@ -25,6 +27,7 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FILES_MAX  512
@@ -68,6 +71,7 @@ static size_t n_calls;
 static pid_t pid;
 static bool all_code;
 static size_t n_listed_max;
+static uint64_t window, free_ms = 2;
 
 /* ---- files ---- */
 
@@ -86,13 +90,6 @@ static bool has_fde(const struct file *f, uint64_t address)
 	return low && address < f->cfi.fdes[low - 1].end;
 }
 
-static int compare_fdes(const void *left, const void *right)
-{
-	const struct cfi_fde *a = left, *b = right;
-
-	return a->start < b->start ? -1 : a->start > b->start;
-}
-
 static void read_fdes(struct file *f, int fd)
 {
 	struct elf_build *b = xcalloc(1, sizeof(*b));
@@ -105,8 +102,6 @@ static void read_fdes(struct file *f, int fd)
 		in.n = s.n;
 		in.address = s.address;
 		parse_cfi_read(&f->cfi, &in);
-		if (f->cfi.n)
-			qsort(f->cfi.fdes, f->cfi.n, sizeof(*f->cfi.fdes), compare_fdes);
 	}
 	free(b); /* the file stays open: the FDEs point into it */
 }
@@ -263,12 +258,11 @@ static enum outcome compare(const struct place *p, const struct user_regs_struct
 
 static void list(const struct place *p, enum outcome o, const struct user_regs_struct *r)
 {
-	static size_t n;
+	static size_t n[WRONG + 1];
 	const struct call *truth = &calls[n_calls - 1];
 
-	if (o == EQUAL || n >= n_listed_max)
+	if (o == EQUAL || n[o]++ >= n_listed_max)
 		return;
-	n++;
 	printf("  %s: %s+0x%" PRIx64 " cfa %u reg %u %d %d fp %u %d; rsp is %" PRId64
 	       " below the CFA\n",
 	       outcome_names[o], p->file->path, p->pc - p->file->bias, p->rule.cfa, p->rule.reg,
@@ -307,17 +301,59 @@ static struct place *place_of(uint64_t pc)
 
 /* ---- the program ---- */
 
+/*
+ * Lets the program run for a while as it does without us, and stops it again. What was called before
+ * is not known any more. Returns false if the program has ended.
+ */
+static bool run_free(void)
+{
+	const struct timespec pause = {0, (long)free_ms * 1000000};
+	int status;
+
+	n_calls = 0;
+	if (ptrace(PTRACE_CONT, pid, NULL, NULL))
+		return false;
+	nanosleep(&pause, NULL);
+	kill(pid, SIGSTOP);
+	for (;;) {
+		if (waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
+			return false;
+		if (WSTOPSIG(status) == SIGSTOP)
+			return true;
+		if (ptrace(PTRACE_CONT, pid, NULL, (void *)(intptr_t)WSTOPSIG(status)))
+			return false;
+	}
+}
+
+/* Runs one instruction. Returns false if the program has ended. */
+static bool run_one(int *signal)
+{
+	int status;
+
+	if (ptrace(PTRACE_SINGLESTEP, pid, NULL, (void *)(intptr_t)*signal) ||
+	    waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
+		return false;
+	*signal = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+	return true;
+}
+
 /* Runs the program for n instructions, or to its end. Returns how many were run. */
 static uint64_t run(uint64_t n)
 {
 	struct user_regs_struct r, before = {0};
 	struct place *last = NULL;
 	uint64_t k = 0;
-	int status, signal = 0;
+	int signal = 0;
 
 	for (; k < n; k++) {
 		struct place *p;
 
+		if (window && k && k % window == 0) {
+			if (!run_free())
+				break;
+			last = NULL;
+			signal = 0;
+		}
 		if (ptrace(PTRACE_GETREGS, pid, NULL, &r))
 			break;
 		p = place_of(r.rip);
@@ -326,10 +362,8 @@ static uint64_t run(uint64_t n)
 		check(p, &r);
 		last = p;
 		before = r;
-		if (ptrace(PTRACE_SINGLESTEP, pid, NULL, (void *)(intptr_t)signal) ||
-		    waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
+		if (!run_one(&signal))
 			break;
-		signal = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
 	}
 	return k;
 }
@@ -376,18 +410,23 @@ int main(int argc, char **argv)
 	uint64_t steps = UINT64_MAX;
 	int c;
 
-	while ((c = getopt(argc, argv, "+an:l:")) != -1) {
+	while ((c = getopt(argc, argv, "+an:l:w:m:")) != -1) {
 		if (c == 'a')
 			all_code = true;
 		else if (c == 'n')
 			steps = strtoull(optarg, NULL, 0);
+		else if (c == 'w')
+			window = strtoull(optarg, NULL, 0);
+		else if (c == 'm')
+			free_ms = strtoull(optarg, NULL, 0) % 1000;
 		else if (c == 'l')
 			n_listed_max = strtoull(optarg, NULL, 0);
 		else
 			return 2;
 	}
 	if (optind == argc) {
-		fprintf(stderr, "usage: step [-a] [-n STEPS] [-l LISTED] PROGRAM [ARGUMENT...]\n");
+		fprintf(stderr, "usage: step [-a] [-n STEPS] [-w STEPS [-m MS]] [-l LISTED] "
+				"PROGRAM [ARGUMENT...]\n");
 		return 2;
 	}
 	elf_version(EV_CURRENT);

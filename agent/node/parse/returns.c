@@ -21,6 +21,7 @@ enum {
 	REACHED = 4, /* from the start of a function for certain */
 	PADDING = 8, /* an instruction that fills the space before a function or a loop */
 	BAD = 16,    /* no instruction is here */
+	NO_BP = 32,  /* on a way here from a function's start, rbp may have been overwritten */
 };
 struct place {
 	struct code_frame frame;
@@ -241,16 +242,16 @@ struct reaching {
 	size_t n_work;
 };
 
-static void reach(struct reaching *r, size_t to)
+static void reach(struct reaching *r, size_t to, uint8_t how)
 {
 	struct place *x;
 
 	if (to >= r->p->n)
 		return;
 	x = &r->p->places[to];
-	if (x->flags & REACHED || !x->bytes)
+	if ((x->flags & how) == how || !x->bytes)
 		return;
-	x->flags |= REACHED;
+	x->flags |= how;
 	r->p->work[r->n_work++] = to;
 }
 
@@ -266,7 +267,7 @@ static bool agree(const struct code_frame *a, const struct code_frame *b)
  * A jump through a table may lead to any code behind it that no other code leads to, up to the next
  * function. It is believed where the returns behind that code say what holds at the jump.
  */
-static void reach_table(struct reaching *r, size_t jump, size_t at)
+static void reach_table(struct reaching *r, size_t jump, size_t at, uint8_t how)
 {
 	struct piece *p = r->p;
 	bool ended = true;
@@ -283,7 +284,7 @@ static void reach_table(struct reaching *r, size_t jump, size_t at)
 			continue;
 		}
 		if (ended && !(x->flags & PADDING) && agree(&x->frame, &p->places[jump].frame))
-			reach(r, at);
+			reach(r, at, how);
 		ended = ends_flow(&i) || (ended && x->flags & PADDING);
 		at += i.bytes;
 	}
@@ -292,6 +293,7 @@ static void reach_table(struct reaching *r, size_t jump, size_t at)
 static void reach_next(struct reaching *r, size_t at)
 {
 	struct piece *p = r->p;
+	uint8_t how = p->places[at].flags & (REACHED | NO_BP);
 	struct insn i;
 	size_t next;
 
@@ -300,22 +302,30 @@ static void reach_next(struct reaching *r, size_t at)
 		return;
 	next = at + i.bytes;
 	if (is_jump(&i) || is_branch(&i))
-		reach(r, next + i.immediate);
+		reach(r, next + i.immediate, how);
 	if (is_indirect(&i) && !is_far(&i))
-		reach_table(r, at, next);
+		reach_table(r, at, next, how);
 	if (!ends_flow(&i) && (!is_call(&i) || comes_back(p, next)))
-		reach(r, next);
+		reach(r, next, how);
 }
 
 /*
- * Returns whether a function begins at a place for certain: what the returns say holds there is
- * what holds at a function's first instruction. If a call is on the way to them, which may not return,
- * this could be chance in the middle of a function: then the place must be one that is called.
+ * Returns whether a function begins at a place for certain, as the flags of what is reached from it;
+ * 0: no. What the returns say holds there must be what holds at a function's first instruction. If a
+ * call is on the way to them, which may not return, this could be chance in the middle of a
+ * function: then the place must be one that is called. A function for the file's own use may
+ * overwrite rbp (x264's trellis): what is behind that would take it for the caller's.
  */
-static bool is_start(const struct place *x)
+static uint8_t start_of(const struct place *x)
 {
-	return x->flags & (x->frame.called ? CALLED : CALLED | START) &&
-	       agree(&x->frame, &parse_frame_entered);
+	struct code_frame entered = parse_frame_entered;
+
+	if (!(x->flags & (x->frame.called ? CALLED : CALLED | START)))
+		return 0;
+	if (agree(&x->frame, &entered))
+		return REACHED;
+	entered.bp = FRAME_BP_UNKNOWN;
+	return x->flags & CALLED && agree(&x->frame, &entered) ? REACHED | NO_BP : 0;
 }
 
 /* Marks what is reached from the starts of functions. */
@@ -324,12 +334,16 @@ static void reach_all(struct piece *p)
 	struct reaching r = {.p = p};
 
 	for (size_t at = 0; at < p->n; at++) {
-		if (!is_start(&p->places[at]))
-			continue;
-		reach(&r, at);
+		uint8_t how = start_of(&p->places[at]);
+
+		if (how)
+			reach(&r, at, how);
 		while (r.n_work && p->budget->insns)
 			reach_next(&r, p->work[--r.n_work]);
 	}
+	for (size_t at = 0; at < p->n; at++)
+		if (p->places[at].flags & NO_BP && p->places[at].frame.bp == FRAME_BP_SAME)
+			p->places[at].frame.bp = FRAME_BP_UNKNOWN;
 }
 
 /* ---- all of a piece ---- */

@@ -99,25 +99,49 @@ static void scan_texts(struct found_starts *s, struct elf_build *b, struct flow_
 
 /* ---- in data ---- */
 
-/* Addresses in data of a file that may be mapped anywhere are the addends of relocations. */
-static void scan_relocations(struct found_starts *s, struct elf_build *b)
+/* Adds the addends of relocations: addresses in data of a file that may be mapped anywhere. */
+static void add_relocations(struct found_starts *s, const struct section *found)
+{
+	for (size_t at = 0; found->n - at >= sizeof(Elf64_Rela); at += sizeof(Elf64_Rela)) {
+		Elf64_Rela r;
+
+		memcpy(&r, found->data + at, sizeof(r));
+		if (ELF64_R_TYPE(r.r_info) == R_X86_64_RELATIVE)
+			add_start(s, r.r_addend);
+	}
+}
+
+/* Adds the functions that the loader calls. */
+static void add_dynamic(struct found_starts *s, const struct section *found)
+{
+	for (size_t at = 0; found->n - at >= sizeof(Elf64_Dyn); at += sizeof(Elf64_Dyn)) {
+		Elf64_Dyn d;
+
+		memcpy(&d, found->data + at, sizeof(d));
+		if (d.d_tag == DT_INIT || d.d_tag == DT_FINI)
+			add_start(s, d.d_un.d_ptr);
+	}
+}
+
+static void scan_data(struct found_starts *s, struct elf_build *b)
 {
 	Elf_Scn *section = NULL;
 	struct section found;
 	GElf_Shdr header;
 
 	for (size_t k = 0; k < SECTIONS_MAX && (section = elf_nextscn(b->elf, section)); k++) {
-		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_RELA ||
-		    !(header.sh_flags & SHF_ALLOC) ||
+		bool relocations;
+
+		if (!gelf_getshdr(section, &header) || !(header.sh_flags & SHF_ALLOC))
+			continue;
+		relocations = header.sh_type == SHT_RELA;
+		if ((!relocations && header.sh_type != SHT_DYNAMIC) ||
 		    !parse_build_section_bytes(b, section, &header, false, &found))
 			continue;
-		for (size_t at = 0; found.n - at >= sizeof(Elf64_Rela); at += sizeof(Elf64_Rela)) {
-			Elf64_Rela r;
-
-			memcpy(&r, found.data + at, sizeof(r));
-			if (ELF64_R_TYPE(r.r_info) == R_X86_64_RELATIVE)
-				add_start(s, r.r_addend);
-		}
+		if (relocations)
+			add_relocations(s, &found);
+		else
+			add_dynamic(s, &found);
 	}
 }
 
@@ -140,7 +164,7 @@ size_t parse_code_starts(struct elf_build *b, const struct code_gaps *gaps,
 	for (size_t k = 0; k < b->symbols.n; k++)
 		if (!b->symbols.items[k].untyped)
 			add_start(&s, b->symbols.items[k].address);
-	scan_relocations(&s, b);
+	scan_data(&s, b);
 	scan_texts(&s, b, budget);
 	if (s.cut)
 		b->header.flags |= ELF_INDEX_CODE_CUT;
