@@ -67,9 +67,8 @@ static __always_inline struct pt_regs *pf_alone_begin(struct pt_regs *ctx)
 {
 	if (pf_has_own_stack() && bpf_preempt_disable)
 		bpf_preempt_disable();
-	__asm__ volatile(
-		""
-		: "+r"(ctx)); /* a new variable: from here on it may be put on the stack */
+	__asm__ volatile(""
+			 : "+r"(ctx)); /* a new variable: from here on it may be put on the stack */
 	return ctx;
 }
 
@@ -142,14 +141,22 @@ static __always_inline void pf_ring_full(void)
 	pf_drop_record(PF_DROP_RING_FULL);
 }
 
-/* Returns pf_filter.share of the namespace; 0: it has none, or the cgroup or process is gone. */
-static __always_inline uint32_t pf_share_by(uint64_t cgroup_id, uint32_t tgid)
+/* Returns the filter entry of a cgroup or else a process; NULL: it is gone. */
+static __always_inline const struct pf_filter *pf_filter_by(uint64_t cgroup_id, uint32_t tgid)
 {
 	/* a map's key must be on the stack before 6.2, if the caller is a global function */
 	const struct pf_filter *f = bpf_map_lookup_elem(&filter_cgroups, &cgroup_id);
 	const struct pf_listed *l = f ? NULL : bpf_map_lookup_elem(&filter_tgids, &tgid);
 
-	return (f ? f->share : l ? l->filter.share : 0) & (PF_SHARES_MAX - 1);
+	return f ? f : l ? &l->filter : NULL;
+}
+
+/* Returns pf_filter.share of the namespace; 0: it has none, or the cgroup or process is gone. */
+static __always_inline uint32_t pf_share_by(uint64_t cgroup_id, uint32_t tgid)
+{
+	const struct pf_filter *f = pf_filter_by(cgroup_id, tgid);
+
+	return f ? f->share & (PF_SHARES_MAX - 1) : 0;
 }
 
 static __always_inline uint32_t pf_share_of(const struct pf_count_key *key)
@@ -255,8 +262,8 @@ PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t genera
 	n = s->walk.n_words; /* read here, so that the verifier of 6.1 knows its limit below */
 	if (n > PF_STACK_WORDS)
 		return 0;
-	s->stack.h = (struct pf_record){
-		.type = PF_REC_STACK, .share = share, .generation = generation};
+	s->stack.h =
+		(struct pf_record){.type = PF_REC_STACK, .share = share, .generation = generation};
 	s->stack.hash = hash;
 	s->stack.n_words = n;
 	s->stack.n_frames = s->walk.n_frames;
@@ -347,9 +354,12 @@ PF_ONCE uint64_t pf_intern_context(struct pf_scratch *s, uint32_t generation)
 
 /* ---- processes ---- */
 
-/* Reports a selected process to user space, at once. Returns whether the record was sent. */
-static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uint64_t cgroup_id,
-				    uint32_t generation)
+/*
+ * Reports a selected process to user space: at once, unless all is known of it. Returns whether the
+ * record was sent.
+ */
+static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, bool all_known,
+				    uint64_t cgroup_id, uint32_t generation)
 {
 	struct task_struct *leader = pf_leader(task);
 	struct mm_struct *mm = PF_POINTER(task, mm);
@@ -361,6 +371,7 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 		.tgid_root = task->tgid,
 		.exec_id = task->self_exec_id,
 		.what = what,
+		.all_known = all_known,
 		.time_ns = bpf_ktime_get_boot_ns(),
 	};
 	unsigned int level;
@@ -369,7 +380,35 @@ static __noinline bool pf_send_proc(struct task_struct *task, uint32_t what, uin
 	bpf_core_read(&r.tgid_own, sizeof(r.tgid_own), &own->nr);
 	bpf_core_read(&r.stack, sizeof(r.stack), &mm->start_stack);
 	bpf_probe_read_kernel_str(r.comm, sizeof(r.comm), leader->comm);
-	return pf_ring_put(&r.h, sizeof(r), pf_share_by(cgroup_id, r.tgid), BPF_RB_FORCE_WAKEUP);
+	return pf_ring_put(&r.h, sizeof(r), pf_share_by(cgroup_id, r.tgid),
+			   all_known ? pf_ring_flags() : BPF_RB_FORCE_WAKEUP);
+}
+
+/*
+ * Whether the filter asks for nothing for which user space must read each process: no probes, and
+ * no trace contexts.
+ */
+static __always_inline bool pf_asks_for_stacks_only(const struct pf_filter *f)
+{
+	return !(f->event_mask & ~(1u << PF_EVENT_ON_CPU | 1u << PF_EVENT_OFF_CPU)) &&
+	       !(f->flags & PF_FILTER_CONTEXT);
+}
+
+/*
+ * Whether user space has given all that the walked stack needed, though it has not read the
+ * process: the files were found in the map `images`, or in the parent's mappings. Most processes
+ * that live for milliseconds are such, and to read each of them would cost more than its samples.
+ */
+static __noinline bool pf_knows_all(const struct pf_scratch *s)
+{
+	const struct pf_walk *w = &s->walk;
+	const struct pf_filter *f;
+
+	if (!pf_config.sees_mappings || w->strange ||
+	    (w->known && (!w->borrowed || w->process.n_runtimes)))
+		return false;
+	f = pf_filter_by(s->key.cgroup_id, s->key.tgid);
+	return f && pf_asks_for_stacks_only(f);
 }
 
 #define PF_MAPS_MIN_NS	 10000000ull
@@ -408,7 +447,8 @@ static __always_inline uint64_t pf_maps_wait(const struct pf_proc_state *was, bo
  * that the process's mappings are not those that user space gave to the kernel, or that the walk
  * met a file that is not among these. w->known: user space has given mappings for this exec;
  * w->process.exec_pages: how many pages of code they had. Sends at most one report in
- * pf_maps_wait(). To be called after the walk.
+ * pf_maps_wait(), but a process of which all was known is reported again as soon as something is
+ * not. To be called after the walk.
  */
 static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_struct *task,
 				    uint32_t generation)
@@ -420,7 +460,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 		.sampled = 1,
 		.unknown_tag =
 			/* otherwise user space is reading the mappings */
-			w->known ? w->unknown_tag : PF_TAG_NONE,
+		w->known ? w->unknown_tag : PF_TAG_NONE,
 	};
 	uint64_t wait;
 	int64_t ago;
@@ -429,6 +469,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	struct pf_proc_state *was;
 	bool same;
 
+	now.all_known = pf_knows_all(s);
 	now.given_pages = w->known ? w->process.exec_pages : 0;
 	/*
 	 * If the process is ending, its exit may be reported already, and its memory is being
@@ -437,9 +478,10 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	if (task->flags & PF_EXITING || !w->exec_pages)
 		return;
 	was = bpf_map_lookup_elem(&procs, &key);
-	if (!was || !was->sampled || was->exec_id != now.exec_id) {
+	if (!was || !was->sampled || was->exec_id != now.exec_id ||
+	    (was->all_known && w->strange)) {
 		now.maps_told_ns = bpf_ktime_get_boot_ns();
-		if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, generation))
+		if (pf_send_proc(task, PF_PROC_SEEN, now.all_known, cgroup_id, generation))
 			bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 		return;
 	}
@@ -452,13 +494,16 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 	     pf_mm_is_locked(PF_POINTER(task, mm))) &&
 	    !now.unknown_tag)
 		return;
-	same = was->exec_pages == now.exec_pages && was->given_pages == now.given_pages &&
-	       was->unknown_tag == now.unknown_tag;
+	same = now.all_known ||
+	       (was->exec_pages == now.exec_pages && was->given_pages == now.given_pages &&
+		was->unknown_tag == now.unknown_tag);
 	wait = pf_maps_wait(was, same);
 	now.maps_told_ns = bpf_ktime_get_boot_ns();
 	ago = now.maps_told_ns - was->maps_told_ns; /* another CPU may have reported it since */
-	if (ago < (int64_t)wait || !pf_send_proc(task, PF_PROC_MAPS, cgroup_id, generation))
+	if (ago < (int64_t)wait ||
+	    !pf_send_proc(task, PF_PROC_MAPS, now.all_known, cgroup_id, generation))
 		return;
+	was->all_known = now.all_known;
 	was->maps_told_ns = now.maps_told_ns;
 	was->maps_wait_ns = same			      ? 2 * wait
 			    : ago > (int64_t)(2 * PF_MAPS_NS) ? PF_MAPS_MIN_NS

@@ -7,6 +7,29 @@
 
 #define PF_ANY_EVENT 0xffffffffu
 
+/* Whether user space has given the rows of the program that the task has just begun to run. */
+static __noinline bool pf_program_is_known(struct task_struct *task, const struct pf_filter *f)
+{
+	struct mm_struct *mm = PF_POINTER(task, mm);
+	const struct pf_image *image = NULL;
+	struct pf_scratch *s;
+	uint64_t tag;
+
+	if (!pf_config.sees_mappings || !f || !pf_asks_for_stacks_only(f))
+		return false;
+	s = pf_scratch_try(PF_CONTEXT_TRACING);
+	if (!s)
+		return false;
+	s->vma.mm = (uint64_t)mm;
+	bpf_core_read(&s->vma.address, sizeof(s->vma.address), &mm->start_code);
+	if (pf_find_vma(&s->vma) == PF_VMA_FOUND) {
+		tag = s->vma.tag;
+		image = bpf_map_lookup_elem(&images, &tag);
+	}
+	pf_scratch_put(s);
+	return image && !image->needs_process && image->pieces[0].file != PF_SLOT_PENDING;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(pf_exec, struct task_struct *task)
 {
@@ -18,7 +41,8 @@ int BPF_PROG(pf_exec, struct task_struct *task)
 
 	if (!f || !(set = pf_settings_now()))
 		return 0;
-	if (!pf_send_proc(task, PF_PROC_EXEC, cgroup_id, set->generation))
+	now.all_known = pf_program_is_known(task, f);
+	if (!pf_send_proc(task, PF_PROC_EXEC, now.all_known, cgroup_id, set->generation))
 		return 0;
 	/*
 	 * `sampled` stays 0, so the process is reported again at its first sample, when the dynamic
@@ -36,7 +60,9 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 	uint64_t cgroup_id = 0;
 	const struct pf_filter *f = pf_filter_task(task, PF_ANY_EVENT, &cgroup_id);
 	const struct pf_settings *set;
+	const struct pf_proc_state *was;
 	struct pf_proc_key key;
+	bool all_known;
 
 	/*
 	 * signal->live: do_exit() has already subtracted this thread, so 0 means that it was the
@@ -45,8 +71,10 @@ int BPF_PROG(pf_exit, struct task_struct *task)
 	if (!f || BPF_CORE_READ(task, signal, live.counter) || !(set = pf_settings_now()))
 		return 0;
 	key = pf_proc_key_of(task);
+	was = bpf_map_lookup_elem(&procs, &key);
+	all_known = was && was->all_known;
 	if (!bpf_map_delete_elem(&procs, &key))
-		pf_send_proc(task, PF_PROC_EXIT, cgroup_id, set->generation);
+		pf_send_proc(task, PF_PROC_EXIT, all_known, cgroup_id, set->generation);
 	return 0;
 }
 
@@ -96,7 +124,7 @@ int pf_announce(struct pf_iter_task *ctx)
 	    (now.maps_told_ns < was->maps_told_ns + PF_MAPS_AGAIN_NS ||
 	     pf_process_of(key.start_boottime_ns, pf_tgid_seen(task), now.exec_id)))
 		return 0;
-	if (pf_send_proc(task, PF_PROC_SEEN, cgroup_id, set->generation))
+	if (pf_send_proc(task, PF_PROC_SEEN, false, cgroup_id, set->generation))
 		bpf_map_update_elem(&procs, &key, &now, BPF_ANY);
 	return 0;
 }

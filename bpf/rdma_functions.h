@@ -177,7 +177,7 @@ static __noinline bool pf_rdma_learn(uint64_t at, uint32_t kind, uint64_t cgroup
 	if (kind == PF_SITE_RDMA_EXTEND)
 		pf_rdma_wr_add(f, at);
 	n = f->n;
-	if (n != f->told && pf_send_proc(task, PF_PROC_FUNCTIONS, cgroup_id, generation))
+	if (n != f->told && pf_send_proc(task, PF_PROC_FUNCTIONS, false, cgroup_id, generation))
 		f->told = n;
 	if (n != f->late && pf_rdma_may_be_late(kind, n_before, n, n_probed)) {
 		f->late = n;

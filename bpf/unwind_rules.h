@@ -98,6 +98,7 @@ static __always_inline struct pf_mapping *pf_listed_mapping(struct pf_walk *w, u
  */
 static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_vma *l)
 {
+	w->strange = true;
 	w->mapping = (struct pf_mapping){
 		.start = l->start,
 		.end = l->end,
@@ -113,6 +114,7 @@ static __always_inline void pf_take_unknown(struct pf_walk *w, const struct pf_v
  */
 static __always_inline void pf_take_unsure(struct pf_walk *w, const struct pf_vma *l)
 {
+	w->strange = true;
 	w->mapping = (struct pf_mapping){
 		.start = l->address,
 		.end = l->address,
@@ -147,8 +149,10 @@ static __always_inline void pf_take_image(struct pf_walk *w, const struct pf_vma
 		w->mapping.bias = l->load - p->delta;
 		w->mapping.file = p->file;
 		w->lacks_runtime |= p->runtime != 0;
+		w->strange |= known->needs_process || p->file == PF_SLOT_PENDING;
 		return;
 	}
+	w->strange = true;
 }
 
 /*
@@ -212,6 +216,8 @@ static __always_inline bool pf_looked_mapping(struct pf_scratch *s, struct pf_ma
 		pf_take_listed(w, l, listed);
 		return true;
 	}
+	if (found != PF_VMA_FOUND || !l->runs || !l->tag)
+		w->strange = true;
 	if (found != PF_VMA_FOUND || !l->runs) {
 		w->mapping.start = w->mapping.end = 0;
 		w->mapping.tag = PF_TAG_NONE;

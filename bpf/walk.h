@@ -82,6 +82,11 @@ struct pf_walk {
 	bool borrowed;	     /* `process` is that of the parent process */
 	/* a file that the walk met and that `process` does not have; PF_TAG_NONE: none */
 	uint64_t unknown_tag;
+	/*
+	 * the walk met something for which user space must read the process: an unknown file, code
+	 * of no file, a runtime
+	 */
+	bool strange;
 	bool halted; /* the walk met listed code that is not executable at this moment */
 	/* the walk met code of a runtime that `process` does not list, so frames are missing */
 	bool lacks_runtime;

@@ -196,6 +196,7 @@ static __noinline void pf_find_process(struct pf_scratch *s, struct task_struct 
 	w->borrowed = !p;
 	w->unknown_tag = PF_TAG_NONE;
 	w->halted = false;
+	w->strange = false;
 	if (!p)
 		p = pf_process_of_parent(task, w->exec_pages);
 	/* Read before any table: so the tables may be newer than this number, but never older. */

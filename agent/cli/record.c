@@ -138,13 +138,20 @@ static void hold_exited(struct recording *r, const struct drain *d)
 				      d->procs[i].time_ns, hold_ns);
 }
 
+static void read_process(const struct raw_proc *p, void *recording)
+{
+	cli_record_read_mappings(recording, process_id_of(p), p->exec_id, p->stack, p->cgroup_id);
+}
+
 static void take_procs(struct recording *r, const struct drain *d)
 {
 	for (size_t i = 0; i < d->n_procs; i++) {
 		const struct raw_proc *p = &d->procs[i];
+		bool later = learn_later_takes(r->later, p);
 
 		if (p->what != RAW_PROC_EXIT) {
-			cli_record_read_mappings(r, process_id_of(p), p->exec_id, p->stack);
+			if (!later)
+				read_process(p, r);
 			continue;
 		}
 		cli_record_forget(r, process_id_of(p));
@@ -194,7 +201,7 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	if (s->first_ns < r->kept_from_ns)
 		return;
 	r->n_samples += s->n;
-	stacks_taken(r->stacks,
+	stacks_taken(r->stacks, s->cgroup_id,
 		     profile_event_info(s->event)->snapshot ? s->oldest_ns : s->first_ns);
 	cli_record_count_end(r, s, u);
 	if (stacks_resolve(r->stacks, r->batch, process_id_of(s), u, k, lost, &stack) ||
@@ -216,7 +223,7 @@ static void read_missing(struct recording *r, const struct drain *d)
 		const struct raw_stack *u = s->ustack ? sample_drain_stack(d, s->ustack) : NULL;
 
 		if (u)
-			cli_record_read_again(r, process_id_of(s), u);
+			cli_record_read_again(r, s, u);
 	}
 	for (size_t i = 0; i < d->n_samples; i++) {
 		const struct raw_sample *s = &d->samples[i];
@@ -262,6 +269,8 @@ static int take(struct recording *r, bool full)
 	e = probes_drain(r->probes, full, &d);
 	if (e)
 		return e;
+	if (full)
+		learn_later_round(r->later, read_process, r);
 	take_procs(r, d);
 	cli_record_look_again(r);
 	cli_record_samples(r, d);
@@ -443,6 +452,7 @@ static int record(struct recording *r, int signal_fd)
 		return e;
 	}
 	r->batch = profile_batch_new();
+	r->later = learn_later_new();
 	e = begin(r);
 	if (!e)
 		e = check_support(r);
@@ -477,6 +487,7 @@ static void recording_done(struct recording *r)
 	cli_record_debug_free(r->debug);
 	cli_record_probes_free(r);
 	cli_record_unmapped_free(r);
+	learn_later_free(r->later);
 	cli_record_tables_free(r);
 	probes_free(r->probes);
 	stacks_free(r->stacks);

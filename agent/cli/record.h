@@ -70,22 +70,25 @@ struct recording {
 	char *not_walked; /* a runtime that is not unwound, and the reason */
 	char *not_named;  /* runtimes whose functions get no names, and what the user can do */
 	struct record_unmapped *unmapped;
+	struct learn_later *later;
 	unsigned n_unmapped; /* processes whose samples lack names for want of mappings */
 };
 
 /* ---- record_mappings.c ---- */
 /*
  * Reads the mappings of a process, and what depends on them. Returns false if the mappings cannot
- * be read, or if cli_record_rests() says that they must not be read yet.
+ * be read, or if cli_record_rests() says that they must not be read yet. stack: raw_proc.stack;
+ * cgroup_id: of the process; 0: not known.
  */
 bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
-			      uint32_t stack);
+			      uint32_t stack, uint64_t cgroup_id);
 /*
- * Reads them again if the stack of a sample has an address in a file that the process has mapped
+ * Reads them again if u, the user stack of the sample s, has an address in a file that the process has mapped
  * since (dlopen), or if they were not read before. At most once a second for a process.
  */
-void cli_record_read_again(struct recording *r, struct process_id id, const struct raw_stack *u);
-/* Prints of how many processes the mappings could not be read, if there are any. */
+void cli_record_read_again(struct recording *r, const struct raw_sample *s,
+			   const struct raw_stack *u);
+/* Prints how many processes have samples that lack names for want of mappings, if any has. */
 void cli_record_print_unmapped(const struct recording *r);
 void cli_record_unmapped_free(struct recording *r);
 

@@ -50,7 +50,7 @@ static void note_unmapped(struct recording *r, struct process_id id)
 }
 
 bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
-			      uint32_t stack)
+			      uint32_t stack, uint64_t cgroup_id)
 {
 	struct mappings *m = NULL;
 
@@ -62,6 +62,7 @@ bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_
 		note_unmapped(r, id);
 		return false;
 	}
+	m->cgroup_id = cgroup_id;
 	learn_tags(r->files, m);
 	stacks_mappings(r->stacks, m, 0);
 	cli_record_give_tables(r, m);
@@ -78,15 +79,17 @@ static void count(struct recording *r, struct record_unmapped *u)
 }
 
 /* stacks_misses() limits how often it asks for those of a process that has had mappings. */
-void cli_record_read_again(struct recording *r, struct process_id id, const struct raw_stack *u)
+void cli_record_read_again(struct recording *r, const struct raw_sample *s,
+			   const struct raw_stack *u)
 {
+	const struct process_id id = process_id_of(s);
 	struct record_unmapped *unmapped;
 
 	if (!u->n || !stacks_misses(r->stacks, id, u))
 		return;
 	unmapped = find(r, id);
 	if (!unmapped || now_mono_ns() >= unmapped->read_ns + RETRY_NS) {
-		if (cli_record_read_mappings(r, id, u->frames[0].exec_id, 0))
+		if (cli_record_read_mappings(r, id, u->frames[0].exec_id, 0, s->cgroup_id))
 			return;
 		unmapped = find(r, id);
 	}

@@ -215,7 +215,7 @@ static void look_for_more(struct recording *r, struct record_probed *x)
 	if (rdma.n <= x->n_functions &&
 	    !(learn_sites_may_come(set_of(r), x->sites) && has_other_code(x, &bytes)))
 		return;
-	if (cli_record_read_mappings(r, x->id, x->exec_id, 0))
+	if (cli_record_read_mappings(r, x->id, x->exec_id, 0, 0))
 		x->library_bytes = bytes;
 }
 
@@ -255,7 +255,7 @@ void cli_record_probes_tick(struct recording *r)
 		look_at_memory(r, x);
 		look_at_library(r, x, false);
 		if (x->again)
-			cli_record_read_mappings(r, x->id, x->exec_id, 0);
+			cli_record_read_mappings(r, x->id, x->exec_id, 0, 0);
 		else
 			look_for_more(r, x);
 	}

@@ -38,10 +38,14 @@ static void make_ended(struct process_id ret[static N_ENDED])
 static void take_turns(struct recording *r, const struct process_id *ids)
 {
 	struct raw_frame frame = {.exec_id = 1, .address = 0x401000};
+	struct raw_sample s = {0};
 	const struct raw_stack u = {.hash = 1, .frames = &frame, .n = 1};
 
-	for (size_t i = 0; i < 4 * N_ENDED; i++)
-		cli_record_read_again(r, ids[i % N_ENDED], &u);
+	for (size_t i = 0; i < 4 * N_ENDED; i++) {
+		s.start_boottime_ns = ids[i % N_ENDED].start_boottime_ns;
+		s.tgid = (uint32_t)ids[i % N_ENDED].tgid;
+		cli_record_read_again(r, &s, &u);
+	}
 }
 
 /* The number that a user reads is that of the processes, however many samples they have. */
@@ -73,7 +77,7 @@ static void an_ended_process_without_samples_that_miss_something_does_not_count(
 	(void)state;
 	make_ended(ids);
 	for (size_t i = 0; i < N_ENDED; i++)
-		assert_false(cli_record_read_mappings(&r, ids[i], 1, 0));
+		assert_false(cli_record_read_mappings(&r, ids[i], 1, 0, 0));
 	assert_int_equal(r.n_unmapped, 0);
 	cli_record_unmapped_free(&r);
 }

@@ -203,6 +203,8 @@ static const struct {
 	{"symbol_files_skipped_total", "Files that were not parsed because a queue was full."},
 	{"symbol_processes_evicted_total",
 	 "Processes whose mappings were dropped to make room for others."},
+	{"symbol_roots_evicted_total",
+	 "Cgroups whose processes' root directory was dropped to make room for others."},
 	{"unwind_bytes", "Kernel memory for unwind tables."},
 	{"unwind_files", "Files with unwind tables in the kernel."},
 	{"unwind_files_evicted_total",

@@ -113,6 +113,7 @@ static void read_done(struct task *t)
 
 	end(r);
 	if (r->found) {
+		r->found->cgroup_id = r->process.cgroup_id;
 		/* r->ns may be from before its container was known */
 		const uint64_t ns = charged_ns(all, r->process.cgroup_id);
 

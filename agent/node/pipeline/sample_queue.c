@@ -64,6 +64,7 @@ struct sample_queue {
 	struct losses lost;
 	uint64_t n_lost;	  /* number of lost samples of drains, since the start */
 	struct shares exec_reads; /* processes that were read at their exec in this second */
+	struct learn_later *later;
 	struct patience *patience;
 	struct process_exit *exits; /* the processes that have ended; the next request takes them */
 	size_t n_exits, cap_exits;
@@ -346,19 +347,28 @@ static bool may_read_at_exec(struct sample_queue *d, const struct raw_proc *p)
 	return false;
 }
 
+static void read_now(const struct raw_proc *p, void *queue)
+{
+	struct sample_queue *d = queue;
+
+	d->ops->read_mappings(d->pipeline->reader, process_id_of(p), p->exec_id, p->stack,
+			      p->cgroup_id);
+}
+
 /*
  * Has the mappings of a process read. This usually happens at its first sample. It also happens at
  * exec, unless too many processes of its namespace start, so that a process that ends soon has
- * names.
+ * names. A process whose files are all known has names anyway: it is read only if it lives longer.
  */
 static void read_process(struct sample_queue *d, const struct raw_proc *p)
 {
+	if (learn_later_takes(d->later, p))
+		return;
 	if (p->what == RAW_PROC_EXIT)
 		return;
 	if (p->what == RAW_PROC_EXEC && !may_read_at_exec(d, p))
 		return;
-	d->ops->read_mappings(d->pipeline->reader, process_id_of(p), p->exec_id, p->stack,
-			      p->cgroup_id);
+	read_now(p, d);
 }
 
 void pipeline_queue_exited(struct sample_queue *d, const struct process_exit *exits, size_t n)
@@ -373,8 +383,10 @@ static void add(struct sample_queue *d, struct drain *drain, bool full, bool who
 {
 	struct feeding *f;
 
-	if (full && !whole)
+	if (full && !whole) {
 		shares_done(&d->exec_reads);
+		learn_later_round(d->later, read_now, d);
+	}
 	for (size_t i = 0; drain && i < drain->n_procs; i++)
 		read_process(d, &drain->procs[i]);
 	if (!full && !drain->n_procs && !drain->n_young) {
@@ -443,6 +455,7 @@ struct sample_queue *pipeline_queue_new(struct pipeline *p, const struct queue_o
 	d->pipeline = p;
 	d->ops = ops;
 	d->last = &d->first;
+	d->later = learn_later_new();
 	d->patience = pipeline_patience_new(patience_over, d);
 	return d;
 }
@@ -461,6 +474,7 @@ struct sample_queue *pipeline_queue_free(struct sample_queue *d)
 	free(d->exits);
 	profile_losses_done(&d->lost);
 	shares_done(&d->exec_reads);
+	learn_later_free(d->later);
 	pipeline_patience_free(d->patience);
 	free(d);
 	return NULL;

@@ -161,7 +161,8 @@ static void fold_sample(struct windows *p, const struct drain *d, struct raw_sam
 	int r = fold_begin(p->fold, a->owner) ? 0 : -E2BIG;
 
 	p->work_done += pipeline_work(user, kernel);
-	stacks_taken(p->stacks, profile_event_info(s.event)->snapshot ? s.oldest_ns : s.first_ns);
+	stacks_taken(p->stacks, s.cgroup_id,
+		     profile_event_info(s.event)->snapshot ? s.oldest_ns : s.first_ns);
 	if (r == 0 && (s.n || s.value))
 		r = stacks_resolve(p->stacks, fold_batch(p->fold), process_id_of(&s), user, kernel,
 				   lost, &stack);

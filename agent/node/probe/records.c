@@ -193,6 +193,7 @@ static void on_proc(struct probes *probes, const struct pf_rec_proc *r)
 	p = &now->d->procs[now->d->n_procs++];
 	*p = (struct raw_proc){
 		.what = what_of(r),
+		.all_known = r->all_known,
 		.tgid = r->tgid,
 		.tgid_root = r->tgid_root,
 		.tgid_own = r->tgid_own,

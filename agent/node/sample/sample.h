@@ -18,9 +18,9 @@ enum raw_work { RAW_WORK_KERNEL, RAW_WORK_COPY, RAW_WORK_SET };
 
 struct raw_frame {
 	bool kernel : 1;
-	bool no_file : 1; /* no file was mapped at the address */
+	bool no_file : 1;  /* no file was mapped at the address */
 	bool gpu_work : 1; /* a piece of work of a GPU: sample_gpu_name() */
-	uint8_t runtime; /* enum pf_runtime_kind; 0: a native or kernel frame */
+	uint8_t runtime;   /* enum pf_runtime_kind; 0: a native or kernel frame */
 	/* in a runtime's frame: its type, a number that the runtime defines, or PF_TYPE_TROUBLE */
 	uint8_t type;
 	uint32_t exec_id; /* in a user frame: the generation of the process's mappings */
@@ -98,8 +98,8 @@ struct raw_labels {
  */
 struct raw_context {
 	uint64_t hash;
-	struct profile_link link;  /* all zero: the sample has no valid ids */
-	bool invalid_ids;	   /* the program published ids, but they are not valid */
+	struct profile_link link; /* all zero: the sample has no valid ids */
+	bool invalid_ids;	  /* the program published ids, but they are not valid */
 	struct raw_labels labels;
 	uint32_t share; /* as that of a stack */
 };
@@ -142,6 +142,8 @@ enum raw_proc_what {
 };
 struct raw_proc {
 	enum raw_proc_what what;
+	/* the agent has given the kernel all that the process's stacks need so far */
+	bool all_known;
 	uint32_t tgid, tgid_root, tgid_own, exec_id;
 	uint32_t stack; /* low half of mm->start_stack, which each exec changes; 0: not known */
 	uint64_t start_boottime_ns, cgroup_id, time_ns;

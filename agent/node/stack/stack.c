@@ -32,14 +32,16 @@ struct stacks *stacks_free(struct stacks *s)
 		return NULL;
 	stacks_forget_all(s);
 	stacks_unparsed_free(s->unparsed, s->n_unparsed);
+	stacks_roots_free(s);
 	stacks_kernel_names_free(s->kernel);
 	stacks_gpu_names_free(s->gpu_names);
 	free(s);
 	return NULL;
 }
 
-void stacks_taken(struct stacks *s, uint64_t first_ns)
+void stacks_taken(struct stacks *s, uint64_t cgroup_id, uint64_t first_ns)
 {
+	s->cgroup_id = cgroup_id;
 	s->taken_ns = first_ns;
 }
 
@@ -202,10 +204,11 @@ static void push_bare(struct stacks *s, const struct raw_frame *raw)
 static void push_in_file(struct stacks *s, struct stacks_process *p, const struct exec *exec,
 			 const struct mapping *m, bool read, uint64_t offset)
 {
+	uint64_t root = exec ? exec->root : stacks_roots_find(s, s->cgroup_id);
 	struct frame f = {0};
 	struct file_names names;
 
-	files_names(s->files, m, exec ? exec->root : 0, offset, &names);
+	files_names(s->files, m, root, offset, &names);
 	if (names.unparsed && read)
 		stacks_note_unparsed(s, p, exec->maps, m);
 	f.kind = profile_module_kind(m->path);

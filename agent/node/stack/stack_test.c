@@ -177,6 +177,48 @@ static void a_process_that_was_never_read_has_the_names_of_known_files(void **st
 }
 
 /*
+ * The cgroup's container is known by the processes that were read. If they have several roots, it
+ * is not known whose debug files would be right.
+ */
+static void an_ended_process_has_the_root_of_its_cgroup(void **state)
+{
+	struct fixture f = make(kallsyms);
+
+	(void)state;
+	stacks_roots_note(f.s, 7, 3);
+	stacks_roots_note(f.s, 7, 3);
+	stacks_roots_note(f.s, 8, 4);
+	assert_int_equal(stacks_roots_find(f.s, 7), 3);
+	assert_int_equal(stacks_roots_find(f.s, 8), 4);
+	assert_int_equal(stacks_roots_find(f.s, 9), 0);
+	stacks_roots_note(f.s, 7, 4);
+	assert_int_equal(stacks_roots_find(f.s, 7), 0);
+	stacks_roots_note(f.s, 7, 4);
+	assert_int_equal(stacks_roots_find(f.s, 7), 0);
+	stacks_roots_note(f.s, 0, 5); /* the cgroup is not known */
+	assert_int_equal(stacks_roots_find(f.s, 0), 0);
+	done(&f);
+}
+
+static void the_cgroup_that_was_read_least_recently_is_forgotten(void **state)
+{
+	const char *name = "podflame_symbol_roots_evicted_total";
+	struct fixture f = make(kallsyms);
+	uint64_t before = counter_get(counter(name, NULL, NULL));
+
+	(void)state;
+	for (uint64_t id = 1; id <= 4096; id++)
+		stacks_roots_note(f.s, id, 3);
+	stacks_roots_note(f.s, 1, 3);
+	stacks_roots_note(f.s, 4097, 3);
+	assert_int_equal(stacks_roots_find(f.s, 1), 3);
+	assert_int_equal(stacks_roots_find(f.s, 2), 0);
+	assert_int_equal(stacks_roots_find(f.s, 4097), 3);
+	assert_int_equal(counter_get(counter(name, NULL, NULL)), before + 1);
+	done(&f);
+}
+
+/*
  * The path of a file that the agent could not open is not shown for frames of another file that was
  * mapped at the same address.
  */
@@ -678,6 +720,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(cuda_libraries_are_told_apart),
 		cmocka_unit_test(names_are_those_of_the_file_that_was_sampled),
 		cmocka_unit_test(a_process_that_was_never_read_has_the_names_of_known_files),
+		cmocka_unit_test(an_ended_process_has_the_root_of_its_cgroup),
+		cmocka_unit_test(the_cgroup_that_was_read_least_recently_is_forgotten),
 		cmocka_unit_test(a_file_without_a_tag_names_no_frame),
 		cmocka_unit_test(a_frame_whose_file_could_not_be_seen_has_no_name),
 		cmocka_unit_test(what_is_not_known_is_said),

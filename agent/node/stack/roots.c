@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The root directories of the cgroups' processes. A process may end before its mappings are read.
+ * If all processes of its cgroup that were read have the same root, it is a process of the same
+ * container, so the debug files of that container name its frames, too. Runs on the pipeline worker
+ * only.
+ */
+#include "node/stack/internal.h"
+
+#include <stdlib.h>
+
+#define ROOTS_MAX 4096
+
+struct cgroup_root {
+	uint64_t cgroup_id; /* the key */
+	uint64_t root;	    /* what files_root() returned; 0: the processes have several roots */
+	UT_hash_handle hh;  /* in the order of readings; the head was read least recently */
+};
+
+static struct cgroup_root *find(const struct stacks *s, uint64_t cgroup_id)
+{
+	struct cgroup_root *r;
+
+	HASH_FIND(hh, s->roots, &cgroup_id, sizeof(cgroup_id), r);
+	return r;
+}
+
+static void forget(struct stacks *s, struct cgroup_root *r)
+{
+	HASH_DEL(s->roots, r);
+	free(r);
+}
+
+static struct cgroup_root *make(uint64_t cgroup_id, uint64_t root)
+{
+	struct cgroup_root *r = xcalloc(1, sizeof(*r));
+
+	r->cgroup_id = cgroup_id;
+	r->root = root;
+	return r;
+}
+
+void stacks_roots_note(struct stacks *s, uint64_t cgroup_id, uint64_t root)
+{
+	struct cgroup_root *r = find(s, cgroup_id);
+
+	if (!cgroup_id)
+		return;
+	if (r)
+		HASH_DEL(s->roots, r);
+	else
+		r = make(cgroup_id, root);
+	if (r->root != root)
+		r->root = 0;
+	HASH_ADD(hh, s->roots, cgroup_id, sizeof(r->cgroup_id), r);
+	if (HASH_COUNT(s->roots) <= ROOTS_MAX)
+		return;
+	forget(s, s->roots);
+	counter_add(counter("podflame_symbol_roots_evicted_total", NULL, NULL), 1);
+}
+
+uint64_t stacks_roots_find(const struct stacks *s, uint64_t cgroup_id)
+{
+	const struct cgroup_root *r = find(s, cgroup_id);
+
+	return r ? r->root : 0;
+}
+
+void stacks_roots_free(struct stacks *s)
+{
+	while (s->roots)
+		forget(s, s->roots);
+}
