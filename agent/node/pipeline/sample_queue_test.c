@@ -637,6 +637,34 @@ static void add_refused(uint64_t asleep_s)
 	posted_run();
 }
 
+/* Adds a drain with one record of a process of which all is known. */
+static void add_known(enum raw_proc_what what, uint32_t tgid)
+{
+	struct drain *d = sample_drain_new(0);
+
+	d->procs = xcalloc(1, sizeof(*d->procs));
+	d->n_procs = 1;
+	d->procs[0] = (struct raw_proc){.what = what, .tgid = tgid, .all_known = true};
+	pipeline_queue_add(queue, d, true);
+	work();
+}
+
+/* All that names need is known of them. Only who lives on is read. */
+static void who_is_known_and_ends_soon_is_not_read(void **state)
+{
+	(void)state;
+	add_known(RAW_PROC_EXEC, 5);
+	add_known(RAW_PROC_SEEN, 6);
+	assert_int_equal(n_read, 0); /* the first process is a second old by now, or less */
+	add_known(RAW_PROC_EXIT, 6);
+	assert_int_equal(n_read, 1);
+	add_known(RAW_PROC_EXEC, 7);
+	assert_int_equal(n_read, 1);
+	set_busy(&under_way, 0);
+	pipeline_queue_advance(queue);
+	work();
+}
+
 /*
  * A drain is refused, and no other drain follows, because the last target was deleted. Then the
  * request that only checks for the end of a window takes the sleep, even if one such request is
@@ -699,6 +727,7 @@ int main(void)
 		TEST(namespaces_that_take_turns_make_no_drain_late),
 		TEST(patience_comes_back),
 		TEST(programs_that_start_in_one_namespace_leave_room),
+		TEST(who_is_known_and_ends_soon_is_not_read),
 		TEST(mappings_are_waited_for),
 		TEST(a_second_pass_keeps_its_place),
 		TEST(mappings_are_read_for_their_container),
