@@ -70,6 +70,7 @@ newest() { # prints "suite version"
 # are few, because each instruction is emulated.
 TESTS="unwind_kernel_test
 vma_test
+known_test
 unwind_test
 unwind_code_test
 offcpu_test waits_have*
