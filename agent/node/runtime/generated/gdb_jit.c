@@ -127,13 +127,6 @@ static bool frames_equal(const struct frames *a, const struct frames *b)
 	       memcmp(a->bytes, b->bytes, a->used) == 0;
 }
 
-static void note(struct generated *g, int error)
-{
-	g->facts.lacks[error == -E2BIG	   ? GENERATED_TOO_LARGE
-		       : error == -EBADMSG ? GENERATED_DAMAGED
-					   : GENERATED_CHANGED]++;
-}
-
 /* Reads the frames of an image twice. -ESTALE: they have changed meanwhile. */
 static int image_frames(struct memory *m, const struct entry *e, struct frames f[static 2])
 {
@@ -166,7 +159,7 @@ static int read_entry(struct generated *g, uint64_t at, uint64_t before, struct 
 	if (r < 0)
 		return r;
 	if (error)
-		note(g, error);
+		runtime_generated_left_out(g, error);
 	if (!error && f->eh.n)
 		runtime_generated_add(g, &f->eh);
 	if (!error && f->debug.n)
@@ -185,9 +178,9 @@ static void read_list(struct generated *g, uint64_t first)
 	int r = 0;
 
 	for (size_t n = 0; at && r == 0; n++, before = at, at = e.next)
-		r = n == IMAGES_MAX ? -E2BIG : read_entry(g, at, before, &e);
+		r = n == IMAGES_MAX ? -ENOSPC : read_entry(g, at, before, &e);
 	if (r < 0)
-		g->facts.lacks[r == -E2BIG ? GENERATED_TOO_MANY : GENERATED_CHANGED]++;
+		runtime_generated_left_out(g, r == -E2BIG ? -ENOSPC : r);
 }
 
 static void read_descriptor(struct generated *g, uint64_t address)

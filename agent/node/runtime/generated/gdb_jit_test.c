@@ -3,16 +3,8 @@
  * This program is the process with generated code. It registers images by GDB's interface, and
  * podflame reads them: in a child, as the agent does, or here, with memory that changes meanwhile.
  */
-#include "node/runtime/testlive.h"
+#include "node/runtime/generated/testpublished.h"
 
-#include "node/runtime/generated/generated.h"
-#include "node/runtime/generated/testgenerated.h"
-
-#include <sys/mman.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
-#define CODE_BYTES  (4u << 16)
 #define IMAGES_MANY 5000 /* more than IMAGES_MAX of gdb_jit.c */
 
 struct jit_entry {
@@ -26,45 +18,7 @@ extern struct jit_descriptor {
 } __jit_debug_descriptor;
 struct jit_descriptor __jit_debug_descriptor = {.version = 1};
 
-static struct live_process live;
-static uint64_t code; /* the address of the generated code */
 static struct jit_entry entries[IMAGES_MANY];
-static struct generated_facts facts;
-
-/* ---- what was read ---- */
-
-/* Returns the rule of an address. NULL: there is none. */
-static const struct pf_rule *rule_at(const struct elf_index *i, uint64_t address)
-{
-	const struct pf_row *row = NULL;
-	struct elf_tables t;
-
-	elf_index_tables(i, &t);
-	for (size_t p = 0; p < t.n_pages; p++)
-		for (uint32_t k = 0; k < t.pages[p].n_rows; k++) {
-			const struct pf_row *x = &t.rows[t.pages[p].first_row + k];
-
-			if (t.pages[p].number == address >> PF_PAGE_BITS &&
-			    x->address <= (address & (PF_PAGE_BYTES - 1)))
-				row = x;
-		}
-	return row && row->rule < t.n_rules ? &t.rules[row->rule] : NULL;
-}
-
-static void assert_rows(const struct elf_index *i, uint64_t start, uint64_t end)
-{
-	assert_non_null(i);
-	assert_null(rule_at(i, start - 1));
-	assert_null(rule_at(i, end));
-	for (uint64_t at = start; at < end; at += 997) {
-		const struct pf_rule *r = rule_at(i, at);
-
-		assert_non_null(r);
-		assert_int_equal(r->cfa, PF_CFA_RSP);
-		assert_int_equal(r->cfa_offset, TEST_CFA);
-		assert_int_equal(r->ra, PF_RA_CFA8);
-	}
-}
 
 /* Asks the child, as the agent does. */
 static struct runtime_process *learn(struct runtime_process *old)
@@ -72,36 +26,10 @@ static struct runtime_process *learn(struct runtime_process *old)
 	struct runtime_process *p = NULL;
 	bool again;
 
-	assert_int_equal(runtime_learn(old, live.maps, live.indexes, NULL, &p, &again), 0);
+	assert_int_equal(
+		runtime_learn(old, published.live.maps, published.live.indexes, NULL, &p, &again),
+		0);
 	return p;
-}
-
-/* Reads here, through `read`. Returns the index; NULL: there are no rows. */
-static struct elf_index *read_with(int (*read)(void *arg, uint64_t at, void *to, size_t n))
-{
-	struct memory m = {.read = read, .budget_bytes = MEMORY_BUDGET};
-	const struct runtime_look look = {.maps = live.maps, .indexes = live.indexes, .memory = &m};
-	struct elf_index *index = NULL;
-	struct buf out = {0};
-	size_t n;
-	char *data;
-
-	runtime_generated_read(&look, &facts, &out);
-	n = out.len;
-	data = buf_steal(&out);
-	if (n)
-		assert_int_equal(elf_index_borrow(data, n, free, data, &index), 0);
-	else
-		free(data);
-	return index;
-}
-
-static int read_own(void *arg, uint64_t at, void *to, size_t n)
-{
-	struct iovec here = {to, n}, there = {(void *)at, n};
-
-	(void)arg;
-	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)n ? 0 : -EFAULT;
 }
 
 /* ---- what is registered ---- */
@@ -137,13 +65,14 @@ static void images_give_rows_to_their_code(void **state)
 	struct runtime_process *p, *q;
 
 	(void)state;
-	testgenerated_image(code, 0x30000, false, &first);
-	testgenerated_image(code + 0x30100, 0x80, true, &second);
+	testgenerated_image(published.code, 0x30000, false, &first);
+	testgenerated_image(published.code + 0x30100, 0x80, true, &second);
 	put_image(&entries[0], &first);
 	put_image(&entries[1], &second);
 	put_first(&entries[0]);
 	p = learn(NULL);
-	assert_rows(runtime_process_generated(p), code, code + 0x30000);
+	published_assert_rows(runtime_process_generated(p), published.code,
+			      published.code + 0x30000);
 	/* nothing has changed */
 	q = learn(p);
 	assert_ptr_equal(q, p);
@@ -151,8 +80,9 @@ static void images_give_rows_to_their_code(void **state)
 	/* one more */
 	put_first(&entries[1]);
 	q = learn(p);
-	assert_rows(runtime_process_generated(q), code + 0x30100, code + 0x30180);
-	assert_null(rule_at(runtime_process_generated(p), code + 0x30100));
+	published_assert_rows(runtime_process_generated(q), published.code + 0x30100,
+			      published.code + 0x30180);
+	assert_null(published_rule(runtime_process_generated(p), published.code + 0x30100));
 	runtime_process_unref(p);
 	/* and none */
 	__jit_debug_descriptor.first = NULL;
@@ -173,16 +103,17 @@ static void other_code_gets_no_rows(void **state)
 	testgenerated_image(own, 16, false, &image);
 	put_image(&entries[0], &image);
 	put_first(&entries[0]);
-	assert_null(read_with(read_own));
+	assert_null(published_read(published_read_own));
 	/* rows end where generated code ends */
-	testgenerated_image(code, 1ull << 40, false, &long_image);
+	testgenerated_image(published.code, 1ull << 40, false, &long_image);
 	put_image(&entries[0], &long_image);
-	index = read_with(read_own);
+	index = published_read(published_read_own);
 	assert_non_null(index);
-	assert_non_null(rule_at(index, code + CODE_BYTES - 1));
-	for (size_t i = 0; i < live.maps->n; i++)
-		if (live.indexes[i] && live.maps->items[i].start > code)
-			assert_null(rule_at(index, live.maps->items[i].end - 1));
+	assert_non_null(published_rule(index, published.code + PUBLISHED_CODE_BYTES - 1));
+	for (size_t i = 0; i < published.live.maps->n; i++)
+		if (published.live.indexes[i] &&
+		    published.live.maps->items[i].start > published.code)
+			assert_null(published_rule(index, published.live.maps->items[i].end - 1));
 	elf_index_unref(index);
 }
 
@@ -192,42 +123,42 @@ static void a_list_without_end_ends(void **state)
 	struct elf_index *index;
 
 	(void)state;
-	testgenerated_image(code, 0x100, false, &image);
+	testgenerated_image(published.code, 0x100, false, &image);
 	for (size_t i = 0; i < 3; i++)
 		put_image(&entries[i], &image);
 	put_first(&entries[0]);
 	put_first(&entries[1]);
 	entries[0].next = &entries[1];
-	index = read_with(read_own);
-	assert_rows(index, code, code + 0x100);
-	assert_int_equal(facts.lacks[GENERATED_CHANGED], 1);
+	index = published_read(published_read_own);
+	published_assert_rows(index, published.code, published.code + 0x100);
+	assert_int_equal(published.facts.lacks[GENERATED_CHANGED], 1);
 	elf_index_unref(index);
 	/* all entries are different ones */
 	__jit_debug_descriptor.first = NULL;
 	for (size_t i = 0; i < IMAGES_MANY; i++)
 		put_first(&entries[i]);
-	index = read_with(read_own);
-	assert_int_equal(facts.lacks[GENERATED_TOO_MANY], 1);
-	assert_int_equal(facts.lacks[GENERATED_CHANGED], 0);
+	index = published_read(published_read_own);
+	assert_int_equal(published.facts.lacks[GENERATED_TOO_MANY], 1);
+	assert_int_equal(published.facts.lacks[GENERATED_CHANGED], 0);
 	elf_index_unref(index);
 	/* it leads to where nothing is */
 	__jit_debug_descriptor.first = &entries[0];
 	entries[0] = (struct jit_entry){.next = (void *)16};
 	put_image(&entries[0], &image);
-	index = read_with(read_own);
-	assert_rows(index, code, code + 0x100);
-	assert_int_equal(facts.lacks[GENERATED_CHANGED], 1);
+	index = published_read(published_read_own);
+	published_assert_rows(index, published.code, published.code + 0x100);
+	assert_int_equal(published.facts.lacks[GENERATED_CHANGED], 1);
 	elf_index_unref(index);
 	__jit_debug_descriptor.version = 2;
-	assert_null(read_with(read_own));
-	assert_int_equal(facts.lacks[GENERATED_UNKNOWN], 1);
+	assert_null(published_read(published_read_own));
+	assert_int_equal(published.facts.lacks[GENERATED_UNKNOWN], 1);
 }
 
 /* Changes the image after each reading of its last bytes. */
 static int read_changing(void *arg, uint64_t at, void *to, size_t n)
 {
 	const struct jit_entry *e = &entries[0];
-	int r = read_own(arg, at, to, n);
+	int r = published_read_own(arg, at, to, n);
 
 	if (n == sizeof(struct test_frames) && at >= (uint64_t)e->image &&
 	    at < (uint64_t)e->image + e->bytes)
@@ -238,7 +169,7 @@ static int read_changing(void *arg, uint64_t at, void *to, size_t n)
 /* Unlinks the entry after it was read. */
 static int read_unlinked(void *arg, uint64_t at, void *to, size_t n)
 {
-	int r = read_own(arg, at, to, n);
+	int r = published_read_own(arg, at, to, n);
 
 	if (at == (uint64_t)&entries[0])
 		entries[0].image = NULL;
@@ -250,13 +181,13 @@ static void what_changes_while_it_is_read_is_left_out(void **state)
 	_cleanup_buf_ struct buf image = {0};
 
 	(void)state;
-	testgenerated_image(code, 0x100, false, &image);
+	testgenerated_image(published.code, 0x100, false, &image);
 	put_image(&entries[0], &image);
 	put_first(&entries[0]);
-	assert_null(read_with(read_changing));
-	assert_int_equal(facts.lacks[GENERATED_CHANGED], 1);
-	assert_null(read_with(read_unlinked));
-	assert_int_equal(facts.lacks[GENERATED_CHANGED], 1);
+	assert_null(published_read(read_changing));
+	assert_int_equal(published.facts.lacks[GENERATED_CHANGED], 1);
+	assert_null(published_read(read_unlinked));
+	assert_int_equal(published.facts.lacks[GENERATED_CHANGED], 1);
 }
 
 static void damaged_images_are_left_out(void **state)
@@ -265,7 +196,7 @@ static void damaged_images_are_left_out(void **state)
 	Elf64_Ehdr *h;
 
 	(void)state;
-	testgenerated_image(code, 0x100, false, &image);
+	testgenerated_image(published.code, 0x100, false, &image);
 	put_image(&entries[0], &image);
 	put_first(&entries[0]);
 	h = (Elf64_Ehdr *)image.data;
@@ -273,8 +204,8 @@ static void damaged_images_are_left_out(void **state)
 	do {                                                                                       \
 		Elf64_Ehdr whole = *h;                                                             \
 		change;                                                                            \
-		assert_null(read_with(read_own));                                                  \
-		assert_int_equal(facts.lacks[GENERATED_##lack], 1);                                \
+		assert_null(published_read(published_read_own));                                   \
+		assert_int_equal(published.facts.lacks[GENERATED_##lack], 1);                      \
 		*h = whole;                                                                        \
 	} while (0)
 	DAMAGED(h->e_ident[0] = 0, DAMAGED);
@@ -285,8 +216,8 @@ static void damaged_images_are_left_out(void **state)
 	DAMAGED(h->e_shstrndx = h->e_shnum, DAMAGED);
 	DAMAGED(((Elf64_Shdr *)(image.data + h->e_shoff))[2].sh_offset = UINT64_MAX, DAMAGED);
 	entries[0].bytes = 63;
-	assert_null(read_with(read_own));
-	assert_int_equal(facts.lacks[GENERATED_DAMAGED], 1);
+	assert_null(published_read(published_read_own));
+	assert_int_equal(published.facts.lacks[GENERATED_DAMAGED], 1);
 }
 
 static void large_images_are_left_out(void **state)
@@ -300,18 +231,18 @@ static void large_images_are_left_out(void **state)
 	testelf_make(sections, ET_EXEC, &image);
 	put_image(&entries[0], &image);
 	put_first(&entries[0]);
-	assert_null(read_with(read_own));
-	assert_int_equal(facts.lacks[GENERATED_TOO_LARGE], 1);
+	assert_null(published_read(published_read_own));
+	assert_int_equal(published.facts.lacks[GENERATED_TOO_LARGE], 1);
 	/* many sections */
-	testgenerated_image(code, 0x100, false, &many);
+	testgenerated_image(published.code, 0x100, false, &many);
 	buf_init(&padding, 0);
 	while (padding.len < 257 * sizeof(Elf64_Shdr))
 		buf_putc(&padding, '\0');
 	((Elf64_Ehdr *)many.data)->e_shnum = 257;
 	buf_add(&many, padding.data, padding.len);
 	put_image(&entries[0], &many);
-	assert_null(read_with(read_own));
-	assert_int_equal(facts.lacks[GENERATED_TOO_LARGE], 1);
+	assert_null(published_read(published_read_own));
+	assert_int_equal(published.facts.lacks[GENERATED_TOO_LARGE], 1);
 	free(bytes);
 }
 
@@ -325,14 +256,10 @@ int main(void)
 		cmocka_unit_test_setup(damaged_images_are_left_out, set_up),
 		cmocka_unit_test_setup(large_images_are_left_out, set_up),
 	};
-	void *p = mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE | PROT_EXEC,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int r;
 
-	assert_se(p != MAP_FAILED);
-	code = (uint64_t)p;
-	live_open(&live, getpid());
+	published_open();
 	r = cmocka_run_group_tests(tests, NULL, NULL);
-	live_forget(&live);
+	published_close();
 	return r;
 }

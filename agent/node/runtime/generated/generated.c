@@ -2,7 +2,7 @@
 /* The table of sources of rows for generated code, and what all of them need. See generated.h. */
 #include "node/runtime/generated/generated.h"
 
-static const struct generated_source *const sources[] = {&runtime_gdb_jit};
+static const struct generated_source *const sources[] = {&runtime_gdb_jit, &runtime_libgcc};
 
 static const char *const words[_GENERATED_LACKS] = {
 #define X(name, word) [GENERATED_##name] = word,
@@ -41,10 +41,27 @@ void runtime_generated_add(struct generated *g, const struct parse_generated_fra
 {
 	int r = parse_generated_add(g->rows, f);
 
-	if (r == -E2BIG)
-		g->facts.lacks[GENERATED_TOO_MANY]++;
-	else if (r < 0)
-		g->facts.lacks[GENERATED_DAMAGED]++;
+	if (r < 0)
+		runtime_generated_left_out(g, r == -E2BIG ? -ENOSPC : r);
+}
+
+static enum generated_lack lack_of(int error)
+{
+	switch (error) {
+	case -ENOSPC:
+		return GENERATED_TOO_MANY;
+	case -E2BIG:
+		return GENERATED_TOO_LARGE;
+	case -EBADMSG:
+		return GENERATED_DAMAGED;
+	default:
+		return GENERATED_CHANGED;
+	}
+}
+
+void runtime_generated_left_out(struct generated *g, int error)
+{
+	g->facts.lacks[lack_of(error)]++;
 }
 
 /* Returns whether the process has generated code, and tells g->rows where. */

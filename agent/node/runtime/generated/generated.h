@@ -41,6 +41,12 @@ struct generated {
 /* For sources: adds the rows of these functions, and counts what is left out. */
 void runtime_generated_add(struct generated *g, const struct parse_generated_frames *f);
 
+/*
+ * For sources: counts that something was left out, by the error of its reading. -E2BIG: it is too
+ * large, or no more memory may be read; -ENOSPC: there are too many.
+ */
+void runtime_generated_left_out(struct generated *g, int error);
+
 struct generated_source {
 	/* as runtime_ops.marks: the process may have this source if a file has one of them */
 	const char *const *marks;
@@ -48,6 +54,7 @@ struct generated_source {
 	void (*read)(struct generated *g);
 };
 extern const struct generated_source runtime_gdb_jit; /* gdb_jit.c */
+extern const struct generated_source runtime_libgcc;  /* libgcc.c */
 
 /*
  * The child: reads all sources of a process that has generated code, and writes the index of its
