@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* A row takes 24 bytes while rows are sorted; a child has some tens of MiB. */
+/* A row takes 32 bytes while rows are sorted, and a child has some tens of MiB. */
 #define GENERATED_ROWS_MAX (256u << 10)
 
 struct parse_generated {

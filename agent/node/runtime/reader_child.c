@@ -16,9 +16,10 @@
 
 /*
  * The largest that is needed: the caches (18 MiB), and a look (4 MiB) with code that is searched
- * for Lua (6 MiB), or the counts of a Go program's heap profile (9 MiB).
+ * for Lua (6 MiB), or with rows of generated code (16 MiB while they are sorted, and an index of 8
+ * MiB), or the counts of a Go program's heap profile (9 MiB).
  */
-#define DATA_BYTES (40ull << 20)
+#define DATA_BYTES (64ull << 20)
 /* A child is replaced after CHILD_QUESTIONS_MAX questions, long before it has used this time. */
 #define CPU_S	120
 #define FDS_MAX 2 /* of one question */
