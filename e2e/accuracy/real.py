@@ -30,10 +30,12 @@ PERF_COPY_BYTES = 16384
 UNNAMED = re.compile(r"\[.*\]")
 # What known.ROOTS lacks: perf often stops one or two frames before.
 ROOTS = re.compile(known.ROOTS.pattern + "|main|__libc_start_call_main|_dl_start_user")
-# The entry point of a stripped program has no name: what it calls tells it. Those of the loader and
-# of threads are in stripped files, where podflame marks every other end, and perf has names.
+# The entry point of a stripped program has no name: what it calls tells it, or that it is alone.
+# Those of the loader and of threads are in files that may be stripped, too; there podflame marks
+# every other end, and perf has the names of debug files.
 CALLED_BY_ENTRY = re.compile(r"__libc_start_main(_impl)?(@.*)?")
 UNNAMED_ENTRY = re.compile(r"\[(.*/)?(ld-linux\S*|libc\.so\.6)\]")
+PROGRAM = re.compile(r"\[/(?!.*\.(so|map)\b).*\]")
 GOAL, MOST_EXCEPTED = 0.99, 0.02
 
 
@@ -133,7 +135,7 @@ def perf_frames(sample):
     for ip, what in (line.split(None, 1) for line in sample.splitlines() if line.strip()):
         if int(ip, 16) < 1 << 63:
             name, _, dso = what.rpartition(" (")
-            module = os.path.basename(dso[:-1]).strip("[]")
+            module = dso[:-1].strip("[]")
             frames.append(f"[{module}]" if name == "[unknown]" else name)
     return frames[::-1]
 
@@ -168,8 +170,10 @@ def end_of(frames):
             return " ".join(frames[i:i + 2])
     if ROOTS.fullmatch(frames[0]) and not UNNAMED.fullmatch(frames[0]):
         return None
-    if len(frames) > 1 and (UNNAMED_ENTRY.fullmatch(frames[0])
-                            or CALLED_BY_ENTRY.fullmatch(frames[1])):
+    called = frames[1] if len(frames) > 1 else None
+    if UNNAMED_ENTRY.fullmatch(frames[0]) or called and CALLED_BY_ENTRY.fullmatch(called):
+        return None
+    if not called and PROGRAM.fullmatch(frames[0]):
         return None
     return f"begins at {frames[0]}"
 
