@@ -1,10 +1,13 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/accuracy.md and docs/accuracy.json from results."""
+"""Writes docs/accuracy.md and docs/accuracy.json from results. As a program, report.py fails if
+docs/accuracy.md is not what it would write from docs/accuracy.json."""
 import datetime
 import json
 import os
 import platform
 import subprocess
+import sys
 
 import exact
 import real
@@ -325,8 +328,9 @@ REAL = """
 
 Programs of the distribution and of the registries, as they are shipped
 ([`real_programs.py`](../e2e/accuracy/real_programs.py)), each repeat a fixed piece of work.
-`podflame record --cgroup` samples them at {ours} Hz, and `perf record --call-graph dwarf` at the
-same time at {theirs} Hz, with copies of {copy} bytes.
+`podflame record --cgroup` samples them at {ours} Hz (after some seconds, in which it reads the files that
+its node would know), and `perf record --call-graph dwarf` at the same time at {theirs} Hz, with
+copies of {copy} bytes.
 
 A stack is *whole* here if it has no marker and comes from where a program or a thread begins;
 perf's stacks are read by the same rule. *Named* is the part of the frames of all samples that have
@@ -346,8 +350,8 @@ def real_row(r):
     theirs = [percent(perf[k]) if perf else "" for k in ("whole", "named")]
     ends = ", ".join(f"`{real.short(e['end'])}` {percent(e['share'])}" for e in r["ends"][:2])
     excepted = sum(x["share"] for x in r["exceptions"])
-    state = ("FAILED: " + "; ".join(r["wrong"]) if r["wrong"]
-             else "ok" if r["whole"] + excepted >= real.GOAL else "below the goal")
+    state = ("below the goal" if r["whole"] + excepted < real.GOAL
+             else "FAILED: " + "; ".join(r["wrong"]) if r["wrong"] else "ok")
     return (f"| {r['name']} | {r['samples']} | {percent(r['whole'])} | {theirs[0]} | "
             f"{percent(r['named'])} | {theirs[1]} | {ends} | {state} |")
 
@@ -375,31 +379,53 @@ def merged(before, results):
     return kept + list(new.values())
 
 
-def write(folder, results, skips, some):
-    """results: {part: results of its programs}. some: not all programs were run; the report keeps
-    its results of the others."""
-    m = machine()
-    if some:
-        with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as f:
-            before = json.load(f)
-        results = {part: merged(before.get(part, []), new) for part, new in results.items()}
-        skips = skips + [(s["what"], s["why"]) for s in before["skipped"]
-                         if s["what"] not in dict(skips)]
-    known, stopped = results["known"], results["stopped"]
+def page(report):
+    """The text of accuracy.md. report: what accuracy.json has."""
+    m, known, stopped = report["machine"], report["known"], report["stopped"]
     hz = next((r["hz"] for r in known if "hz" in r), 0)
     text = [INTRO.format(**{**m, "versions": "; ".join(m["versions"]), "hz": hz}),
             "## Known-answer programs"]
     for language in dict.fromkeys(r["language"] for r in known):
         text += known_table(language, [r for r in known if r["language"] == language])
     text += [*excluded_table(known), *stopped_table(stopped), *differences(stopped),
-             *beside_table(results["beside"]),
-             *waits_table(results["waits"]), *exact_table(results["exact"]),
-             *real_table(results["real"])]
-    if skips:
-        text += ["\n## Skipped\n"] + [f"- {what}: {why}" for what, why in skips]
+             *beside_table(report["beside"]),
+             *waits_table(report["waits"]), *exact_table(report["exact"]),
+             *real_table(report.get("real", []))]
+    if report["skipped"]:
+        text += ["\n## Skipped\n"] + [f"- {s['what']}: {s['why']}" for s in report["skipped"]]
+    return "\n".join(text) + "\n" + ENDING
+
+
+def read(folder):
+    with open(os.path.join(folder, "accuracy.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def write(folder, results, skips, some):
+    """results: {part: results of its programs}. some: not all programs were run; the report keeps
+    its results of the others."""
+    if some:
+        before = read(folder)
+        results = {part: merged(before.get(part, []), new) for part, new in results.items()}
+        skips = skips + [(s["what"], s["why"]) for s in before["skipped"]
+                         if s["what"] not in dict(skips)]
+    report = {"machine": machine(), **results,
+              "skipped": [{"what": a, "why": b} for a, b in skips]}
     with open(os.path.join(folder, "accuracy.md"), "w", encoding="utf-8") as f:
-        f.write("\n".join(text) + "\n" + ENDING)
+        f.write(page(report))
     with open(os.path.join(folder, "accuracy.json"), "w", encoding="utf-8") as f:
-        skipped = [{"what": a, "why": b} for a, b in skips]
-        json.dump({"machine": m, **results, "skipped": skipped}, f, indent=1, ensure_ascii=False)
+        json.dump(report, f, indent=1, ensure_ascii=False)
         f.write("\n")
+
+
+def main():
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs")
+    with open(os.path.join(folder, "accuracy.md"), encoding="utf-8") as f:
+        same = f.read() == page(read(folder))
+    if not same:
+        print("docs/accuracy.md:1: is not what e2e/accuracy/report.py writes from accuracy.json")
+    return not same
+
+
+if __name__ == "__main__":
+    sys.exit(main())
