@@ -45,7 +45,7 @@ for t in lib/kube/reconnect_test hour_test; do
 done
 step tsan "${make[@]}" test-tsan
 step rows-check "${make[@]}" rows-check
-step accuracy "${make[@]}" accuracy
+STEP_TIMEOUT=7200 step accuracy "${make[@]}" accuracy
 step crash env LONG=1 BUILD="$build" e2e/crash/run.py
 step clock env BUILD="$build" e2e/crash/clock.py
 step crowd env BUILD="$build" e2e/crash/crowd.py
