@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of the distribution and of the registries, for real.py: each repeats a fixed piece of
 work until it is ended."""
+import os
 from dataclasses import dataclass
 
 ASSEMBLY, SHORT, JIT, OTHER = ("assembly without CFI", "processes of milliseconds", "JIT",
                                "other programs")
+NUMBA = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+                     "podflame/tools/numba/bin/python")
 PG = "/usr/lib/postgresql/15/bin"
 
 
@@ -174,6 +177,17 @@ function work() {
 for (;;) work();
 END
 """
+PYTHON = r"""cat >work.py <<'END'
+import json, re, zlib
+while True:
+    rows = [{'id': i, 'name': f'row {i}'} for i in range(20000)]
+    text = json.dumps(rows)
+    back = json.loads(text)
+    n = len(re.findall(r'row (\d*7)"', text))
+    back.sort(key=lambda r: r['name'])
+    zlib.compress(text.encode())
+END
+"""
 PHP = """cat >work.php <<'END'
 <?php
 for (;;) {
@@ -223,6 +237,8 @@ PROGRAMS = [
             "openssl speed -seconds 1 rsa2048 ecdhx25519", needs=("openssl",)),
     Program("nettle", ASSEMBLY, "for a in sha256 sha512 md5 sha3_256; do "
             "head -c 100M /dev/zero | nettle-hash -a $a; done", needs=("nettle-hash",)),
+    Program("gpg", ASSEMBLY, "for a in SHA1 SHA256 SHA512; do gpg --homedir . --print-md $a text; "
+            "done", TEXT, ("gpg",)),
     Program("gmp", ASSEMBLY, "factor 340282366920938463463374607431768211457 "
             "115792089237316195423570985008687907853", needs=("factor",)),
     Program("nginx", ASSEMBLY, "nginx -p \"$PWD\" -c nginx.conf & sleep 0.5; "
@@ -248,6 +264,12 @@ PROGRAMS = [
             "-drive file=boot,format=raw", GUEST, ("qemu-system-x86_64",), least=0,
             sample=True),
     Program("postgres", JIT, POSTGRES_RUN, POSTGRES, (f"{PG}/postgres", f"{PG}/pgbench"), 20),
+    Program("numba", JIT, f"exec {NUMBA} work.py", "cat >work.py <<'END'\nimport numba\n"
+            "@numba.njit\ndef steps(n):\n    k = 0\n    while n != 1:\n"
+            "        n = n // 2 if n % 2 == 0 else 3 * n + 1\n        k += 1\n    return k\n"
+            "@numba.njit\ndef longest(n):\n    best = 0\n    for i in range(1, n):\n"
+            "        best = max(best, steps(i))\n    return best\n"
+            "while True:\n    longest(200000)\nEND", (NUMBA,), settle_s=15),
     Program("php", JIT, "exec php work.php", PHP, ("php",)),
     Program("node", JIT, "exec node work.js", JS, ("node",)),
     Program("grep", JIT, "grep -cP '(\\w+)n(e|t)+ (?=\\w*s)|^(?:[a-e]+ )+\\w$' text", TEXT,
@@ -258,6 +280,7 @@ PROGRAMS = [
             "  local t = {}\n  for i = 1, 20000 do t[i] = (i * 7919) % 10007 end\n"
             "  table.sort(t)\n  local s = {}\n  for i = 1, 2000 do s[i] = tostring(t[i]) end\n"
             "  local n = select(2, table.concat(s):gsub('1%d', '%0x'))\nend\nEND", ("luajit",)),
+    Program("pypy", JIT, "exec pypy3 work.py", PYTHON, ("pypy3",)),
     Program("javac", JIT, "javac -d out *.java", JAVA, ("javac",)),
     # ---- others ----
     Program("7z", OTHER, "rm -f out.7z; 7z a -bd -mmt2 out.7z text", TEXT, ("7z",)),
@@ -274,12 +297,7 @@ PROGRAMS = [
     Program("ruby", OTHER, "exec ruby -e 'loop { a = (1..20000).map { |i| (i * 7919 % 10007)."
             "to_s }; a.sort.group_by { |s| s[0] }.map { |k, v| k + v.join }.join.gsub(/1\\d/)"
             " { |m| m.upcase } }'", needs=("ruby",)),
-    Program("python", OTHER, "exec /usr/bin/python3 work.py", "cat >work.py <<'END'\n"
-            "import json, re, zlib\nwhile True:\n"
-            "    rows = [{'id': i, 'name': f'row {i}'} for i in range(20000)]\n"
-            "    text = json.dumps(rows)\n    back = json.loads(text)\n"
-            "    n = len(re.findall(r'row (\\d*7)\"', text))\n"
-            "    back.sort(key=lambda r: r['name'])\n    zlib.compress(text.encode())\nEND"),
+    Program("python", OTHER, "exec /usr/bin/python3 work.py", PYTHON),
     Program("redis", OTHER, "redis-server --port 0 --unixsocket s --save '' & sleep 0.5; "
             "redis-benchmark -s s -q -l -c 8 -t set,get,lpush,zadd -r 10000",
             needs=("redis-server", "redis-benchmark")),
