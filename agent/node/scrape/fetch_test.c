@@ -155,6 +155,15 @@ static void test_redirects_are_not_followed(void **state)
 	assert_int_equal(t.n_requests, 1);
 }
 
+/* What unpacks to much is not unpacked here. */
+static void test_packed_answers(void **state)
+{
+	(void)state;
+	t.headers[0] = "Content-Encoding: gzip";
+	assert_int_equal(fetch_heap(), SCRAPE_UNREACHABLE);
+	assert_non_null(strstr(t.fetch->text, "compressed with gzip"));
+}
+
 static void test_large_answers_are_cut_off(void **state)
 {
 	(void)state;
@@ -212,6 +221,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_all_instead_of_a_window, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_status, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_redirects_are_not_followed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_packed_answers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_large_answers_are_cut_off, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_answer, setup, teardown),

@@ -105,6 +105,23 @@ void scrape_told_tell(const struct scrape_config *c, struct scrape_told *before,
 		      struct scrape_told *now);
 void scrape_told_done(struct scrape_told *t);
 
+/* ---- cpu.c: the CPU time of pods ---- */
+
+struct cpu_of_pod {
+	char *uid;
+	uint64_t used_ns; /* by its selected containers, since they began; 0: not known */
+	/* cpu.c's: */
+	uint64_t *cgroups;
+	size_t n, cap;
+};
+typedef void cpu_read_fn(struct cpu_of_pod *pods, size_t n, void *arg);
+/*
+ * Takes ownership of the pods, of which the caller has set the uid. Calls done once, with the CPU
+ * times, or with n 0 if the worker has no room. If n is 0, or the workers end, it does not.
+ */
+void scrape_read_cpu(const struct scrape_config *c, struct cpu_of_pod *pods, size_t n,
+		     cpu_read_fn *done, void *arg);
+
 /* ---- budget.c: limits.overheadPercent ---- */
 
 /*

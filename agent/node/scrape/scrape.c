@@ -11,12 +11,11 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-#define MAX_PODS     256	 /* of a node; each namespace has a share */
-#define MAX_BODIES   (16u << 20) /* bytes of all answers in memory; each namespace has a share */
-#define CONNECT_NS   (5 * NSEC_PER_SEC)
-#define ANSWER_NS    (10 * NSEC_PER_SEC) /* how long an answer may take, beside its window */
-#define AGAIN_NS     (10 * NSEC_PER_SEC) /* before the next try to reach the hub */
-#define CPU_LIMIT_NS (10 * NSEC_PER_SEC) /* if a read of CPU times takes longer, /healthz fails */
+#define MAX_PODS   256	       /* of a node; each namespace has a share */
+#define MAX_BODIES (16u << 20) /* bytes of all answers in memory; each namespace has a share */
+#define CONNECT_NS (5 * NSEC_PER_SEC)
+#define ANSWER_NS  (10 * NSEC_PER_SEC) /* how long an answer may take, beside its window */
+#define AGAIN_NS   (10 * NSEC_PER_SEC) /* before the next try to reach the hub */
 
 /* One profile of a round. While it is delivered, it still has the answer. */
 struct asked {
@@ -40,9 +39,11 @@ struct pod {
 	uint64_t used_ns; /* CPU time of its containers, as last read; 0: not known */
 	uint64_t read_ns; /* when it was read; CLOCK_MONOTONIC */
 	struct scrape_budget budget;
-	enum reason reason; /* what is told of the pod; NONE: nothing */
-	char text[SCRAPE_TEXT_BYTES + 200];
-	unsigned worst; /* in this round: 1 + the profile whose failure is told; 0: none */
+	char *failure; /* of the last whole round, or why the pod is not asked; NULL: none */
+	char *failed;  /* of this round: of the first profile in order that failed; NULL: none */
+	enum plan_profile failed_profile;
+	bool was_put_off; /* the round that is due: it costs too much */
+	bool late;	  /* that round, or the last one, was put off */
 	UT_hash_handle hh;
 };
 
@@ -51,20 +52,34 @@ struct scrape {
 	struct hub_client hub;
 	struct pod *pods; /* by uid */
 	struct shares shares;
-	struct cpu_reading *reading; /* NULL: none is under way */
+	bool reading; /* CPU times */
 	struct scrape_told told;
 	bool changed; /* what is told is not what is true */
 };
 
 /* ---- what is told ---- */
 
-static void set_problem(struct pod *p, enum reason reason, const char *text)
+/* Takes the text; NULL: nothing fails. */
+static void set_failure(struct pod *p, char *text)
 {
-	if (p->reason == reason && streq(p->text, text))
-		return;
-	p->reason = reason;
-	snprintf(p->text, sizeof(p->text), "%s", text);
-	p->scrape->changed = true;
+	p->scrape->changed |= !str_equal(p->failure, text);
+	free(p->failure);
+	p->failure = text;
+}
+
+static void set_late(struct pod *p, bool late)
+{
+	p->scrape->changed |= p->late != late;
+	p->late = late;
+}
+
+static void add_told(struct scrape_told *t, const struct pod *p, enum reason reason,
+		     const char *what)
+{
+	_cleanup_free_ char *text = xasprintf("pod %s/%s: %s", p->ns, p->name, what);
+
+	for (size_t i = 0; i < p->wish.n_targets; i++)
+		scrape_told_add(t, p->wish.target_uids[i], reason, text);
 }
 
 static void tell(struct scrape *s)
@@ -73,10 +88,13 @@ static void tell(struct scrape *s)
 
 	s->changed = false;
 	for (const struct pod *p = s->pods; p; p = p->hh.next) {
-		_cleanup_free_ char *text = xasprintf("pod %s/%s: %s", p->ns, p->name, p->text);
-
-		for (size_t i = 0; p->reason && i < p->wish.n_targets; i++)
-			scrape_told_add(&now, p->wish.target_uids[i], p->reason, text);
+		if (p->failure)
+			add_told(&now, p, REASON_SCRAPE_FAILED, p->failure);
+		if (p->late)
+			add_told(&now, p, REASON_SCRAPED_LESS,
+				 "its program is asked for profiles less often than each interval, "
+				 "because this would cost more than limits.overheadPercent of the "
+				 "CPU time that the pod uses");
 	}
 	scrape_told_tell(&s->config, &s->told, &now);
 }
@@ -86,24 +104,31 @@ static void tell(struct scrape *s)
 static void end_round(struct pod *p)
 {
 	scrape_budget_pay(&p->budget, p->cost_ns);
-	if (!p->worst)
-		set_problem(p, REASON_NONE, "");
+	set_failure(p, TAKE_PTR(p->failed));
 }
 
-/* A profile of the round has ended. Of several failures, the first one in order is told. */
-static void end_asked(struct asked *a, enum scrape_result result, const char *text)
+static void note_failure(const struct asked *a, const char *text)
 {
 	struct pod *p = a->pod;
 	_cleanup_free_ char *path = scrape_path(a->profile, p->wish.interval_ns);
-	_cleanup_free_ char *whole = xasprintf("port %u, %s: %s", p->wish.port, path, text);
+
+	if (p->failed && p->failed_profile < a->profile)
+		return;
+	free(p->failed);
+	p->failed = xasprintf("port %u, %s: %s", p->wish.port, path, text);
+	p->failed_profile = a->profile;
+}
+
+/* A profile of the round has ended. text: what is wrong, if it failed. */
+static void end_asked(struct asked *a, enum scrape_result result, const char *text)
+{
+	struct pod *p = a->pod;
 
 	scrape_count(result);
+	if (result != SCRAPE_STORED)
+		note_failure(a, text);
 	a->fetch = scrape_fetch_free(a->fetch);
 	a->delivery = NULL;
-	if (result != SCRAPE_STORED && (!p->worst || a->profile < p->worst - 1)) {
-		p->worst = 1 + a->profile;
-		set_problem(p, REASON_SCRAPE_FAILED, whole);
-	}
 	if (--p->n_open == 0)
 		end_round(p);
 }
@@ -178,7 +203,6 @@ static void begin_round(struct pod *p)
 					     .connect_timeout_ns = CONNECT_NS};
 
 	p->next_ns = now_mono_ns() + p->wish.interval_ns;
-	p->worst = 0;
 	p->cost_ns = 0;
 	if (!p->client && http_client_new(sc->work->loop, &c, &p->client) < 0)
 		return;
@@ -191,33 +215,6 @@ static void begin_round(struct pod *p)
 }
 
 /* ---- what rounds may cost ---- */
-
-struct cpu_of_pod {
-	char *uid;
-	uint64_t *cgroups;
-	size_t n, cap;
-	uint64_t used_ns; /* the worker sets it; 0: not known */
-};
-struct cpu_reading {
-	struct task task;
-	struct scrape *scrape;
-	struct cpu_of_pod *items;
-	size_t n;
-};
-
-static void read_run(struct task *task)
-{
-	struct cpu_reading *r = (struct cpu_reading *)task;
-	const struct cgroup_hierarchy *h = r->scrape->config.hierarchy;
-
-	for (size_t i = 0; i < r->n && *h->mount; i++)
-		for (size_t k = 0; k < r->items[i].n; k++) {
-			struct cgroup_cpu cpu;
-
-			if (proc_cgroup_cpu_read(h, r->items[i].cgroups[k], &cpu) == 0)
-				r->items[i].used_ns += cpu.usage_ns;
-		}
-}
 
 /* If the CPU time of the pod is not known, it counts as one CPU, as for other events (limit/). */
 static void earn(struct pod *p, uint64_t used_ns)
@@ -232,14 +229,23 @@ static void earn(struct pod *p, uint64_t used_ns)
 	p->read_ns = now_ns;
 }
 
-static void over_budget(struct pod *p)
+static void put_off(struct pod *p)
 {
 	p->next_ns = now_mono_ns() + p->wish.interval_ns;
+	p->was_put_off = true;
 	scrape_count(SCRAPE_OVER_BUDGET);
-	set_problem(
-		p, REASON_SCRAPED_LESS,
-		"its program is asked for profiles less often than each interval, because this "
-		"would cost more than limits.overheadPercent of the CPU time that the pod uses");
+	set_late(p, true);
+}
+
+static void go_on(struct pod *p)
+{
+	if (!scrape_budget_may(&p->budget)) {
+		put_off(p);
+		return;
+	}
+	set_late(p, p->was_put_off);
+	p->was_put_off = false;
+	begin_round(p);
 }
 
 static bool is_due(const struct pod *p, uint64_t now_ns)
@@ -247,40 +253,19 @@ static bool is_due(const struct pod *p, uint64_t now_ns)
 	return p->has_room && !p->wish.refused && !p->n_open && p->next_ns <= now_ns;
 }
 
-static void read_done(struct task *task)
+static void cpu_is_read(struct cpu_of_pod *pods, size_t n, void *arg)
 {
-	struct cpu_reading *r = (struct cpu_reading *)task;
-	struct scrape *s = r->scrape;
+	struct scrape *s = arg;
 
-	s->reading = NULL;
-	for (size_t i = 0; i < r->n; i++) {
+	s->reading = false;
+	for (size_t i = 0; i < n; i++) {
 		struct pod *p;
 
-		HASH_FIND_STR(s->pods, r->items[i].uid, p);
-		if (p && is_due(p, p->next_ns) && !task->refused && !task->work->closing) {
-			earn(p, r->items[i].used_ns);
-			if (scrape_budget_may(&p->budget))
-				begin_round(p);
-			else
-				over_budget(p);
-		}
-		free(r->items[i].uid);
-		free(r->items[i].cgroups);
-	}
-	free(r->items);
-}
-
-static void add_cgroup(uint64_t cgroup_id, struct owner *o, void *arg)
-{
-	struct cpu_reading *r = arg;
-
-	for (size_t i = 0; i < r->n; i++) {
-		struct cpu_of_pod *x = &r->items[i];
-
-		if (!str_equal(o->pod_uid, x->uid))
+		HASH_FIND_STR(s->pods, pods[i].uid, p);
+		if (!p || !is_due(p, p->next_ns)) /* it is gone, or is asked something else */
 			continue;
-		GROW(x->cgroups, x->n, x->cap);
-		x->cgroups[x->n++] = cgroup_id;
+		earn(p, pods[i].used_ns);
+		go_on(p);
 	}
 }
 
@@ -288,29 +273,19 @@ static void add_cgroup(uint64_t cgroup_id, struct owner *o, void *arg)
 void scrape_tick(struct scrape *s)
 {
 	uint64_t now_ns = now_mono_ns();
-	struct cpu_reading *r;
+	struct cpu_of_pod *due;
+	size_t n = 0;
 
 	if (s->changed)
 		tell(s);
 	if (s->reading)
 		return;
-	r = xcalloc(1, sizeof(*r));
-	*r = (struct cpu_reading){.scrape = s};
-	r->items = xcalloc(HASH_COUNT(s->pods) + 1, sizeof(*r->items));
+	due = xcalloc(HASH_COUNT(s->pods) + 1, sizeof(*due));
 	for (const struct pod *p = s->pods; p; p = p->hh.next)
 		if (is_due(p, now_ns))
-			r->items[r->n++].uid = xstrdup(p->uid);
-	if (!r->n) {
-		free(r->items);
-		free(r);
-		return;
-	}
-	proc_containers_each_container(s->config.containers, add_cgroup, r);
-	r->task.run = read_run;
-	r->task.done = read_done;
-	r->task.job.deadline_ns = CPU_LIMIT_NS;
-	s->reading = r;
-	work_post(s->config.work, s->config.work->os, &r->task, r->n * sizeof(*r->items));
+			due[n++].uid = xstrdup(p->uid);
+	s->reading = n > 0;
+	scrape_read_cpu(&s->config, due, n, cpu_is_read, s);
 }
 
 /* ---- which pods ---- */
@@ -343,6 +318,7 @@ static void stop_round(struct pod *p)
 	}
 	p->client = http_client_free(p->client);
 	p->n_open = 0;
+	free(TAKE_PTR(p->failed));
 }
 
 static void forget(struct scrape *s, struct pod *p)
@@ -351,8 +327,9 @@ static void forget(struct scrape *s, struct pod *p)
 	HASH_DEL(s->pods, p);
 	if (p->has_room)
 		shares_remove(&s->shares, p->ns_hash);
-	s->changed |= p->reason != REASON_NONE;
+	s->changed |= p->failure || p->late;
 	wish_done(&p->wish);
+	free(p->failure);
 	free(p->uid);
 	free(p->ns);
 	free(p->name);
@@ -414,7 +391,7 @@ static void ask_anew(struct pod *p)
 
 	stop_round(p);
 	p->next_ns = now_mono_ns() + random_below(MAX(p->wish.interval_ns, (uint64_t)1));
-	set_problem(p, refused ? REASON_SCRAPE_FAILED : REASON_NONE, refused ?: "");
+	set_failure(p, xstrdup(refused));
 	if (refused)
 		scrape_count(p->has_room ? SCRAPE_FORBIDDEN : SCRAPE_TOO_MANY);
 }
@@ -429,7 +406,7 @@ static void keep(struct scrape *s, const struct plan_pod *of)
 	if (!p)
 		p = pod_new(s, of);
 	anew |= !is_same_question(&p->wish, of->scrape);
-	s->changed |= p->reason != REASON_NONE; /* the targets may be others */
+	s->changed |= p->failure || p->late; /* the targets may be others */
 	wish_copy(of->scrape, &p->wish);
 	p->percent = percent_of(of);
 	p->alive = true;
