@@ -13,13 +13,20 @@ static struct {
 	struct timer guard;
 	int status; /* what the program answers; 0: nothing */
 	const char *headers[2];
-	size_t n; /* bytes of the answer */
+	size_t n;		/* bytes of the answer */
+	struct http_conn *held; /* a request that is not answered; NULL: none */
 	char *path, *authorization;
 	unsigned n_requests;
 	bool no_room;
 	struct fetch *fetch;
 	bool ended;
 } t;
+
+static void gone(void *arg)
+{
+	(void)arg;
+	t.held = NULL;
+}
 
 static void program(struct http_conn *c, const struct http_in *in, void *arg)
 {
@@ -31,8 +38,12 @@ static void program(struct http_conn *c, const struct http_in *in, void *arg)
 	free(t.authorization);
 	t.path = xasprintf("%s%s%s", in->path, *in->query ? "?" : "", in->query);
 	t.authorization = xstrdup(in->authorization);
-	if (t.status)
+	if (t.status) {
 		http_reply(c, t.status, "text/html", t.headers, body, t.n);
+		return;
+	}
+	t.held = c;
+	http_conn_on_gone(c, gone, NULL);
 }
 
 static void too_long(void *arg)
@@ -101,6 +112,8 @@ static int teardown(void **state)
 	(void)state;
 	scrape_fetch_free(t.fetch);
 	http_client_free(t.client);
+	if (t.held)
+		http_reply(t.held, 204, "", NULL, "", 0);
 	http_server_free(t.server);
 	timer_cancel(&t.guard);
 	loop_free(t.loop);

@@ -26,6 +26,7 @@ static struct {
 	size_t body_bytes; /* of an answer of the program */
 	int program_status, hub_status;
 	bool hub_waits;
+	struct http_conn *held[8]; /* requests that the hub does not answer */
 	unsigned n_asked, n_delivered;
 	char *query, *content_type, *body;
 	struct {
@@ -47,6 +48,22 @@ static void ask_program(struct http_conn *c)
 	http_reply(c, t.program_status, "application/octet-stream", NULL, body, t.body_bytes);
 }
 
+static void gone(void *arg)
+{
+	*(struct http_conn **)arg = NULL;
+}
+
+static void hold(struct http_conn *c)
+{
+	size_t i = 0;
+
+	while (t.held[i])
+		i++;
+	assert_true(i < ARRAY_SIZE(t.held));
+	t.held[i] = c;
+	http_conn_on_gone(c, gone, &t.held[i]);
+}
+
 static void handle(struct http_conn *c, const struct http_in *in, void *arg)
 {
 	static const char refusal[] = "{\"code\":\"invalid_argument\",\"message\":\"profile: no\"}";
@@ -65,7 +82,9 @@ static void handle(struct http_conn *c, const struct http_in *in, void *arg)
 	t.query = url_decode(in->query, strlen(in->query));
 	t.content_type = xstrdup(in->content_type);
 	t.body = xstrndup(in->body, in->body_bytes);
-	if (!t.hub_waits)
+	if (t.hub_waits)
+		hold(c);
+	else
 		http_reply(c, t.hub_status, "application/json", NULL, refusal,
 			   t.hub_status == 200 ? 0 : strlen(refusal));
 }
@@ -196,6 +215,9 @@ static int teardown(void **state)
 	worker_free(t.work->disk);
 	scrape_free(t.scrape);
 	clear_plan();
+	for (size_t i = 0; i < ARRAY_SIZE(t.held); i++)
+		if (t.held[i])
+			http_reply(t.held[i], 503, "", NULL, "", 0);
 	http_server_free(t.server);
 	proc_containers_free(t.containers);
 	timer_cancel(&t.guard);
