@@ -119,15 +119,13 @@ static ssize_t ssl_result(struct conn *c, int n)
 
 static ssize_t raw_read(struct conn *c, void *p, size_t n)
 {
-	ssize_t got;
+	ssize_t got = c->ssl ? 0 : recv(c->fd, p, n, 0);
 
-	if (c->ssl) {
-		ERR_clear_error();
-		errno = 0;
-		return ssl_result(c, SSL_read(c->ssl, p, (int)n));
-	}
-	got = recv(c->fd, p, n, 0);
-	return got < 0 ? -errno : got;
+	if (!c->ssl)
+		return got < 0 ? -errno : got;
+	ERR_clear_error();
+	errno = 0;
+	return ssl_result(c, SSL_read(c->ssl, p, (int)n));
 }
 
 static ssize_t raw_write(struct conn *c, const void *p, size_t n)
@@ -160,7 +158,6 @@ static bool after_drain(struct conn *c)
 	bool freed = false;
 
 	buf_done(&c->out);
-	buf_init(&c->out, 0);
 	c->out_off = 0;
 	if (c->end_after_write)
 		end_now(c);
@@ -460,9 +457,7 @@ void conn_read_enable(struct conn *c, bool on)
 
 void conn_reset(struct conn *c)
 {
-	const struct linger none = {.l_onoff = 1};
-
-	setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
 	c->ended = true; /* so that TLS sends no closing alert */
 }
 
