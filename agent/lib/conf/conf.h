@@ -56,7 +56,7 @@ struct config {
 	char **api_audiences;		/* at least one; NULL at the end */
 	bool api_audit;
 	bool ingest_require_node;
-	char **ingest_agents;		/* "name" or "namespace/name", at least one; NULL at the end */
+	char **ingest_agents;		/* "NAME" or "NAMESPACE/NAME"; NULL at the end */
 	char *clusters_file;		/* "": no other clusters */
 	char *tls_source;		/* "own", "secret" */
 	char *tls_secret, *ca_configmap, *service_name, *public_name;
