@@ -5,10 +5,10 @@
 // answered: "stored", "partly: TEXT", or "CODE: TEXT", with " retry TIME" if the receiver named
 // one.
 //
-//	sender [-ca FILE] [-token TOKEN] [-json] SERVICE HOST:PORT
+//	sender [-ca FILE] [-token TOKEN | -token-file FILE] [-json] SERVICE HOST:PORT
 //
-// Without -json it calls gRPC, compressed by gzip; with it, it posts JSON by HTTP. Without -ca
-// there is no TLS.
+// OTEL_RESOURCE_ATTRIBUTES (KEY=VALUE,...) are attributes of the resource, too. Without -json it
+// calls gRPC, compressed by gzip; with it, it posts JSON by HTTP. Without -ca there is no TLS.
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -106,6 +107,11 @@ func profiles(service string) pprofile.Profiles {
 	a.PutStr("process.executable.path", "/usr/bin/app")
 	a.PutStr("container.id", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 	a.PutStr("service.name", service)
+	for _, pair := range strings.Split(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), ",") {
+		if key, value, found := strings.Cut(pair, "="); found {
+			a.PutStr(key, value)
+		}
+	}
 	s := r.ScopeProfiles().AppendEmpty()
 	s.Scope().SetName("go.opentelemetry.io/ebpf-profiler")
 	one := s.Profiles().AppendEmpty()
@@ -201,8 +207,14 @@ func post(p pprofile.Profiles, ca, token, address string) string {
 func main() {
 	ca := flag.String("ca", "", "")
 	token := flag.String("token", "", "")
+	tokenFile := flag.String("token-file", "", "")
 	json := flag.Bool("json", false, "")
 	flag.Parse()
+	if *tokenFile != "" {
+		bytes, err := os.ReadFile(*tokenFile)
+		try(err)
+		*token = strings.TrimSpace(string(bytes))
+	}
 	send := call
 	if *json {
 		send = post

@@ -147,6 +147,11 @@ condition() { # NAMESPACE NAME TYPE: "True Reason message"
 }
 is_ready() { case $(condition "$1" "$2" Ready) in True*) ;; *) return 1 ;; esac; }
 now() { date +%s; }
+# yaml_of_page PAGE NUMBER: prints a block of YAML of docs/PAGE, as it is written there
+yaml_of_page() {
+    awk -v want="$2" '/^```yaml$/ { inside = ++n == want; next } /^```$/ { inside = 0 } inside' \
+        "$REPO/docs/$1"
+}
 # uids_of_pods COMPONENT: UIDs of the agent's or the hub's pods
 uids_of_pods() {
     k -n podflame-system get pods -l "app.kubernetes.io/component=$1" \

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A program that Pyroscope's SDK profiles: main ADDRESS TOKEN_FILE. It works, waits for locks and
-// channels, keeps memory, and says when all of that was pushed. When it then reads a line, it works
-// and pushes again: the file has another token by then.
+// A program that Pyroscope's SDK profiles: main ADDRESS TOKEN_FILE [each|once]. It works, waits for
+// locks and channels, keeps memory, and says when all of that was pushed. When it then reads a
+// line, it works and pushes again: the file has another token by then. With "each" or "once" it
+// goes on until it is killed, and pushes each 10 s; "once": with the token that it read first.
 package main
 
 import (
@@ -31,6 +32,29 @@ func (file tokenFile) Do(r *http.Request) (*http.Response, error) {
 	}
 	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	return http.DefaultClient.Do(r)
+}
+
+// tokenOnce has the wrong way to do it: the token of the file when the program began.
+type tokenOnce string
+
+func (token tokenOnce) Do(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Authorization", "Bearer "+string(token))
+	return http.DefaultClient.Do(r)
+}
+
+type client interface {
+	Do(r *http.Request) (*http.Response, error)
+}
+
+func clientOf(file, how string) client {
+	if how != "once" {
+		return tokenFile(file)
+	}
+	token, err := os.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	return tokenOnce(strings.TrimSpace(string(token)))
 }
 
 // What fails is said, and nothing else.
@@ -84,14 +108,18 @@ func waitForLock() {
 func parkedForever(c chan bool) { <-c }
 
 func main() {
+	how, rate := "", time.Second
+	if len(os.Args) > 3 {
+		how, rate = os.Args[3], 10*time.Second
+	}
 	runtime.SetMutexProfileFraction(1)
 	runtime.SetBlockProfileRate(1)
 	p, err := pyroscope.Start(pyroscope.Config{
 		ApplicationName: "shop",
 		ServerAddress:   os.Args[1],
-		HTTPClient:      tokenFile(os.Args[2]),
+		HTTPClient:      clientOf(os.Args[2], how),
 		Tags:            map[string]string{"version": "1.2"},
-		UploadRate:      time.Second,
+		UploadRate:      rate,
 		Logger:          errorLog{},
 		ProfileTypes: []pyroscope.ProfileType{
 			pyroscope.ProfileCPU, pyroscope.ProfileAllocObjects,
@@ -113,6 +141,10 @@ func main() {
 		func(context.Context) { busyCheckout(time.Now().Add(2500 * time.Millisecond)) })
 	p.Flush(true)
 	fmt.Println("pushed")
+	for how != "" {
+		busyLater(time.Now().Add(100 * time.Millisecond))
+		time.Sleep(900 * time.Millisecond)
+	}
 	bufio.NewReader(os.Stdin).ReadString('\n')
 	busyLater(time.Now().Add(time.Second))
 	p.Flush(true)
