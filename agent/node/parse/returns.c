@@ -16,12 +16,14 @@
 #define TABLE_REACH 65536 /* bytes behind a jump through a table to which it may lead */
 
 enum {
-	START = 1,   /* a function may begin here: the code before ends, and this is aligned */
-	CALLED = 2,  /* a function begins here: its address is used, or it is called */
-	REACHED = 4, /* from the start of a function for certain */
-	PADDING = 8, /* an instruction that fills the space before a function or a loop */
-	BAD = 16,    /* no instruction is here */
-	NO_BP = 32,  /* on a way here from a function's start, rbp may have been overwritten */
+	START = 1,    /* a function may begin here: the code before ends, and this is aligned */
+	CALLED = 2,   /* a function begins here: its address is used, or it is called */
+	REACHED = 4,  /* from the start of a function for certain */
+	PADDING = 8,  /* an instruction that fills the space before a function or a loop */
+	BAD = 16,     /* no instruction is here */
+	JUMP = 32,    /* where the instruction leads must be asked: it is a jump, call or return */
+	CHANGED = 64, /* in the last round */
+	NO_BP = 128,  /* on a way here from a function's start, rbp may have been overwritten */
 };
 struct place {
 	struct code_frame frame;
@@ -105,6 +107,8 @@ static void decode_from(struct piece *p, size_t at)
 		}
 		x->bytes = i.bytes;
 		x->flags |= insn_is_padding(&i) ? PADDING : 0;
+		if (ends_flow(&i) || is_branch(&i) || is_call(&i))
+			x->flags |= JUMP;
 		if (ended && !insn_is_padding(&i) && (p->start + at) % ALIGNMENT == 0)
 			x->flags |= START;
 		ended = ends_flow(&i) || (ended && insn_is_padding(&i));
@@ -120,7 +124,8 @@ static void decode_targets(struct piece *p)
 	for (size_t at = 0; at < p->n && p->budget->insns; at++) {
 		uint64_t to;
 
-		if (!p->places[at].bytes || !insn_decode(p->code + at, p->n - at, &i))
+		if (!p->places[at].bytes || !(p->places[at].flags & JUMP) ||
+		    !insn_decode(p->code + at, p->n - at, &i))
 			continue;
 		parse_flow_charge(p->budget, 1);
 		to = at + i.bytes + i.immediate;
@@ -207,8 +212,20 @@ static void find_after(const struct piece *p, size_t at, const struct insn *i,
 	}
 }
 
+/*
+ * Returns whether a frame must be found again in a round that is not the first. Frames of places
+ * behind change before, and only jumps lead to other places.
+ */
+static bool is_stale(const struct piece *p, size_t at)
+{
+	const struct place *x = &p->places[at];
+	size_t next = at + x->bytes;
+
+	return x->flags & JUMP || (next < p->n && p->places[next].flags & CHANGED);
+}
+
 /* One round, from the last instruction to the first. Returns whether a frame has changed. */
-static bool go_back(struct piece *p)
+static bool go_back(struct piece *p, bool first)
 {
 	bool changed = false;
 
@@ -217,7 +234,8 @@ static bool go_back(struct piece *p)
 		struct code_frame frame;
 		struct insn i;
 
-		if (!x->bytes || x->frame.known == FRAME_NONE)
+		x->flags &= ~CHANGED;
+		if (!x->bytes || x->frame.known == FRAME_NONE || (!first && !is_stale(p, at)))
 			continue;
 		parse_flow_charge(p->budget, 1);
 		if (!p->budget->insns || !insn_decode(p->code + at, p->n - at, &i))
@@ -230,6 +248,7 @@ static bool go_back(struct piece *p)
 		if (parse_frame_equal(&frame, &x->frame))
 			continue;
 		x->frame = frame;
+		x->flags |= CHANGED;
 		changed = true;
 	}
 	return changed;
@@ -298,9 +317,13 @@ static void reach_next(struct reaching *r, size_t at)
 	size_t next;
 
 	parse_flow_charge(p->budget, 1);
+	next = at + p->places[at].bytes;
+	if (!(p->places[at].flags & JUMP)) {
+		reach(r, next, how);
+		return;
+	}
 	if (!insn_decode(p->code + at, p->n - at, &i))
 		return;
-	next = at + i.bytes;
 	if (is_jump(&i) || is_branch(&i))
 		reach(r, next + i.immediate, how);
 	if (is_indirect(&i) && !is_far(&i))
@@ -378,7 +401,7 @@ static void follow_piece(struct piece *p, const uint64_t *starts, size_t n_start
 	p->places = xcalloc(p->n, sizeof(*p->places));
 	p->work = xcalloc(p->n, sizeof(*p->work));
 	decode_all(p, starts, n_starts);
-	for (size_t k = 0; k < ROUNDS && go_back(p); k++)
+	for (size_t k = 0; k < ROUNDS && go_back(p, k == 0); k++)
 		;
 	reach_all(p);
 	if (p->budget->insns)

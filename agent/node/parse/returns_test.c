@@ -48,6 +48,9 @@ static const struct {
 	{"table_2", {.cfa = PF_CFA_RSP, .cfa_offset = 16, BELOW(16)}},
 	{"table_3", {.cfa = PF_CFA_RSP, .cfa_offset = 16, BELOW(16)}},
 	{"table_4", {.cfa = PF_CFA_RSP, .cfa_offset = 16, BELOW(16)}},
+	{"with_subroutine_1", {.cfa = PF_CFA_RSP, .cfa_offset = 64, BELOW(24)}},
+	{"sets_rbp", {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN}},
+	{"finds_rbp", {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN}},
 };
 
 /* Runs a command in which %s is the folder of the test. */

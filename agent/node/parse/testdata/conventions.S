@@ -24,6 +24,7 @@ _start:
 	visit openblas_small
 	visit openblas_large
 	visit table
+	visit with_subroutine
 	mov $60, %eax
 	xor %edi, %edi
 	syscall
@@ -155,6 +156,26 @@ table_3:
 	mov $2, %ebp
 table_4:
 2:	pop %rbp
+	ret
+
+/* x264's trellis: a subroutine for the file's own use sets rbp, or finds it set */
+	.balign 16
+with_subroutine:
+	push %rbx
+	push %rbp
+	sub $0x28, %rsp
+	call sets_rbp
+with_subroutine_1:
+	call finds_rbp
+	add $0x28, %rsp
+	pop %rbp
+	pop %rbx
+	ret
+	.balign 16
+sets_rbp:
+	mov 0x10(%rsp), %rbp
+finds_rbp:
+	lea (%rbp, %rbp), %rbx
 	ret
 
 /* Nothing leads here but a jump from elsewhere, with something else on the stack. */
