@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows any bytes as a function without unwind rows (the first byte: whether its size is known).
- * Each row made from them must be inside the function, be in order, and have a rule that the
- * unwinder accepts. Fuzzes: node/parse/code_state.c, node/parse/flow.c, node/insn/insn.c
+ * Follows any bytes as a function without unwind rows (the first byte: whether its size is known),
+ * and then as a file's code from its returns. Each row made from them must be inside the function,
+ * be in order, and have a rule that the unwinder accepts. Fuzzes: node/parse/code_state.c,
+ * node/parse/flow.c, node/insn/insn.c, node/parse/returns.c, node/parse/returns_step.c,
+ * node/parse/starts.c, node/parse/code_rows.c
  */
-#include "node/parse/code.h"
+#include "node/parse/returns.h"
 
 #include <stdlib.h>
 
@@ -26,6 +28,32 @@ static void check(uint64_t start, uint64_t end, const struct code_state *s, void
 		parse_rows_add(c->rows, start, end, parse_code_rule(c->rows, s));
 }
 
+static void follow_returns(const uint8_t *code, size_t n, uint64_t start, struct rows *rows)
+{
+	_cleanup_free_ uint8_t *file = xmemdup(code, n);
+	struct elf_build *b = xcalloc(1, sizeof(*b));
+	const struct range gap = {start, start + n};
+	struct flow_budget budget = {.insns = 100000};
+
+	elf_version(EV_CURRENT);
+	b->elf = elf_memory((char *)file, n);
+	b->rows = rows;
+	b->segments[b->n_segments++] = (struct index_segment){start, 0, n, true, 0};
+	b->texts[b->n_texts++] = gap;
+	parse_returns_rows(b, &(struct code_gaps){&gap, 1}, &budget);
+	elf_end(b->elf);
+	free(b);
+}
+
+static bool is_usable(const struct pf_rule *r)
+{
+	bool in_memory = r->cfa == PF_CFA_DEREF_RSP || r->cfa == PF_CFA_DEREF_RBP ||
+			 r->cfa == PF_CFA_DEREF_REG;
+
+	return r->cfa < _PF_CFA_MAX && r->fp < _PF_FP_MAX && r->reg < 16 &&
+	       (in_memory ? r->extra : r->cfa_offset) >= 8;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	const uint64_t start = 0x1000;
@@ -41,11 +69,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		in.sized = data[0] & 1;
 		in.n_entries = n > 4 && data[0] & 2 ? 2 : 1;
 		parse_flow_follow(&in, &out, check, &c, &budget);
+		follow_returns(data + 1, n - 1, start, c.rows);
 	}
 	if (parse_rows_finish(c.rows, &paged) != PARSE_OK)
 		abort();
 	for (size_t k = 0; k < paged.n_rules; k++)
-		if (paged.rules[k].cfa >= _PF_CFA_MAX || paged.rules[k].cfa_offset < 8)
+		if (!is_usable(&paged.rules[k]))
 			abort();
 	free(paged.pages);
 	free(paged.rows);
