@@ -309,6 +309,45 @@ static bool take_entries(struct follower *w, const struct code_entries *found)
 	return w->entries.n > before;
 }
 
+/*
+ * Adds the entries of the functions that the dynamic linker calls before and after all others, from
+ * one dynamic section. They are in crti.o, which has no call frame information, and in stripped
+ * files nothing else shows where they begin.
+ */
+static void add_called_by_linker(const uint8_t *section, size_t n, struct code_entries *to)
+{
+	Elf64_Dyn d;
+
+	for (; n >= sizeof(d); section += sizeof(d), n -= sizeof(d)) {
+		memcpy(&d, section, sizeof(d));
+		if (d.d_tag == DT_NULL)
+			return;
+		if (d.d_tag != DT_INIT && d.d_tag != DT_FINI)
+			continue;
+		GROW(to->items, to->n, to->cap);
+		to->items[to->n++] = (struct code_entry){d.d_un.d_ptr, parse_code_entered, true};
+	}
+}
+
+static void take_called_by_linker(struct follower *w)
+{
+	struct code_entries found = {0};
+	size_t n_headers = 0, n = 0;
+	const uint8_t *section;
+	GElf_Phdr h;
+
+	elf_getphdrnum(w->b->elf, &n_headers);
+	for (size_t k = 0; k < n_headers && !found.n; k++) {
+		if (!gelf_getphdr(w->b->elf, (int)k, &h) || h.p_type != PT_DYNAMIC)
+			continue;
+		section = parse_build_bytes(w->b, h.p_vaddr, &n);
+		if (section)
+			add_called_by_linker(section, n, &found);
+	}
+	take_entries(w, &found);
+	free(found.items);
+}
+
 struct flow_budget parse_code_budget(void)
 {
 	return (struct flow_budget){
@@ -328,6 +367,7 @@ void parse_code_follow(struct elf_build *b, const struct code_gaps *gaps, flow_e
 
 	add_symbols(&w);
 	add_program_start(&w);
+	take_called_by_linker(&w);
 	sort_entries(&w);
 	for (size_t k = 0; k < ROUNDS && more; k++) {
 		found.n = 0;

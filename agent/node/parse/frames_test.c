@@ -316,6 +316,29 @@ static uint64_t section_of(const char *name, const char *section)
 	return address;
 }
 
+/* crti.o has no call frame information for them, and the file is stripped. */
+static void what_the_dynamic_linker_calls_is_followed(void **state)
+{
+	struct elf_tables t;
+	struct elf_index *i;
+	uint64_t begin, end;
+
+	(void)state;
+	assemble(".hidden begin\n.hidden end\n.globl begin\n.globl end\n"
+		 ".section .init,\"ax\"\nbegin: sub $8,%rsp\ncall helper\nadd $8,%rsp\nret\n"
+		 ".skip 16,0x90\n"
+		 ".section .fini,\"ax\"\nend: sub $24,%rsp\nadd $24,%rsp\nret\n.skip 16,0x90\n"
+		 ".text\n" FUNCTION("helper", ""),
+		 "linked", "-Wl,-s -Wl,-init=begin -Wl,-fini=end");
+	begin = section_of("linked", ".init");
+	end = section_of("linked", ".fini");
+	i = index_of("linked", &t);
+	assert_rule(&t, begin, (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 8});
+	assert_rule(&t, begin + 9, (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 16});
+	assert_rule(&t, end + 4, (struct pf_rule){.cfa = PF_CFA_RSP, .cfa_offset = 32});
+	elf_index_unref(i);
+}
+
 static void plt_without_cfi_is_worked_out(void **state)
 {
 	static const char source[] = ".text\n" FUNCTION("caller", "")
@@ -470,6 +493,7 @@ int main(void)
 		cmocka_unit_test(the_same_without_section_headers),
 		cmocka_unit_test(one_damaged_function_does_not_cost_the_others),
 		cmocka_unit_test(code_without_cfi_is_a_gap_but_for_signal_stubs),
+		cmocka_unit_test(what_the_dynamic_linker_calls_is_followed),
 		cmocka_unit_test(plt_without_cfi_is_worked_out),
 		cmocka_unit_test(a_file_without_frames_says_so),
 		cmocka_unit_test(instructions_over_the_limit_are_told),
