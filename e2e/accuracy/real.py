@@ -37,6 +37,7 @@ CALLED_BY_ENTRY = re.compile(r"__libc_start_main(_impl)?(@.*)?")
 UNNAMED_ENTRY = re.compile(r"\[(.*/)?(ld-linux\S*|libc\.so\.6)\]")
 PROGRAM = re.compile(r"\[/(?!.*\.(so|map)\b).*\]")
 GOAL, MOST_EXCEPTED = 0.99, 0.02
+ENDS_KEPT = 6           # the commonest ends of a program's stacks, in its result
 
 
 # ---- run ----
@@ -193,7 +194,7 @@ def read(rows):
     return {"samples": samples, "kernel": kernel,
             "whole": round(1 - sum(ends.values()) / samples, 5) if samples else 0,
             "named": round(named / frames_n, 5) if frames_n else 0,
-            "ends": [{"end": e, "share": round(n / samples, 5)} for e, n in ends.most_common(12)]}
+            "ends": [{"end": e, "share": round(n / samples, 5)} for e, n in ends.most_common()]}
 
 
 def excepted(p, r):
@@ -222,9 +223,11 @@ def test(p, seconds, beside_perf=True):
     ours, theirs = run(p, folder, seconds, beside_perf)
     r = {"name": p.name, "language": p.language, "kind": p.kind, **read(ours)}
     r["exceptions"] = excepted(p, r)
+    r["wrong"] = verdict(p, r)
     if theirs:
         r["perf"] = read(theirs)
-    r["wrong"] = verdict(p, r)
+    for x in (r, r.get("perf", r)):
+        x["ends"] = x["ends"][:ENDS_KEPT]
     return r
 
 
