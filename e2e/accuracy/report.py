@@ -328,16 +328,16 @@ REAL = """
 
 Programs of the distribution and of the registries, as they are shipped
 ([`real_programs.py`](../e2e/accuracy/real_programs.py)), each repeat a fixed piece of work.
-`podflame record --cgroup` samples them at {ours} Hz (after some seconds, in which it reads the files that
-its node would know), and `perf record --call-graph dwarf` at the same time at {theirs} Hz, with
-copies of {copy} bytes.
+`podflame record --cgroup` samples them at {ours} Hz (after some seconds, in which it reads the
+files that its node would know), and `perf record --call-graph dwarf` at the same time at {theirs}
+Hz, with copies of {copy} bytes.
 
 A stack is *whole* here if it has no marker and comes from where a program or a thread begins;
 perf's stacks are read by the same rule. *Named* is the part of the frames of all samples that have
 a name: Debian's files are stripped, and there are no debug files for most of them. A sample without
 any frame of a program (the kernel begins or ends a process) counts for neither. *Ends*: where most
-of the stacks end that are not whole. The goal is {goal} whole; an *exception* is code for which
-nobody can prove where it returns to.
+of the stacks end that are not whole; those that have no marker "begin at" a function. The goal is
+{goal} whole; an *exception* is code for which nobody can prove where it returns to.
 
 | program | samples | whole | perf's whole | named | perf's named | ends | |
 | --- | ---: | ---: | ---: | ---: | ---: | --- | --- |"""
