@@ -211,7 +211,7 @@ def verdict(p, r):
         wrong.append(f"{r['samples']} samples")
     if share > MOST_EXCEPTED:
         wrong.append(f"exceptions are {share:.1%}")
-    if r["whole"] + share < p.least:
+    if r["ends"] and r["whole"] + share < p.least:
         end = r["ends"][0]
         wrong.append(f"{r['whole']:.2%} whole; {end['share']:.2%} {end['end']}")
     return wrong
