@@ -81,7 +81,8 @@ def perf_cgroup(cgroup):
 
 
 class Running:
-    """A program that repeats its work in its cgroups, until the block ends."""
+    """A program that repeats its work in its cgroups, until the block ends. If the work fails, it
+    ends at once."""
 
     def __init__(self, p, folder):
         self.p, self.folder = p, folder
@@ -96,7 +97,7 @@ class Running:
     def __enter__(self):
         with open(os.path.join(self.folder, "log"), "wb") as log:
             self.shell = subprocess.Popen(
-                ["bash", "-c", f"while :; do\n{self.p.unit}\ndone"], cwd=self.folder,
+                ["bash", "-c", f"while\n{self.p.unit}\ndo :; done"], cwd=self.folder,
                 env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 preexec_fn=self.enter)
         return self
