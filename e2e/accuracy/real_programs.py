@@ -257,7 +257,7 @@ PROGRAMS = [
     Program("cargo", SHORT, "touch work/src/main.rs; cargo build -q --offline "
             "--manifest-path work/Cargo.toml", CARGO, ("cargo",), delay_s=8),
     Program("rustc", SHORT, "rustc -O -o out work/src/main.rs", CARGO, ("rustc",), delay_s=8),
-    # Go's compiler calls itself so often that some stacks have more than the 512 frames of a sample.
+    # Go's compiler recurses: some of its stacks have more than the 512 frames of a sample.
     Program("go_build", SHORT, "GOCACHE=$PWD/cache GOFLAGS=-p=2 go build -a net/http",
             needs=("go",), least=0.94),
     # ---- JITs ----
