@@ -15,6 +15,7 @@
 #define MAX_BODIES (16u << 20) /* bytes of all answers in memory; each namespace has a share */
 #define CONNECT_NS (5 * NSEC_PER_SEC)
 #define ANSWER_NS  (10 * NSEC_PER_SEC) /* how long an answer may take, beside its window */
+#define SURE_NS	   (10 * NSEC_PER_SEC) /* after a first failure, until the next round */
 #define AGAIN_NS   (10 * NSEC_PER_SEC) /* before the next try to reach the hub */
 
 /* One profile of a round. While it is delivered, it still has the answer. */
@@ -39,11 +40,12 @@ struct pod {
 	uint64_t used_ns; /* CPU time of its containers, as last read; 0: not known */
 	uint64_t read_ns; /* when it was read; CLOCK_MONOTONIC */
 	struct scrape_budget budget;
-	char *failure; /* of the last whole round, or why the pod is not asked; NULL: none */
+	char *failure; /* of the last two whole rounds, or why the pod is not asked; NULL: none */
 	char *failed;  /* of this round: of the first profile in order that failed; NULL: none */
 	enum plan_profile failed_profile;
-	bool was_put_off; /* the round that is due: it costs too much */
-	bool late;	  /* that round, or the last one, was put off */
+	unsigned n_failed; /* rounds in a row in which one failed */
+	bool was_put_off;  /* the round that is due: it costs too much */
+	bool late;	   /* that round, or the last one, was put off */
 	UT_hash_handle hh;
 };
 
@@ -104,7 +106,11 @@ static void tell(struct scrape *s)
 static void end_round(struct pod *p)
 {
 	scrape_budget_pay(&p->budget, p->cost_ns);
-	set_failure(p, TAKE_PTR(p->failed));
+	p->n_failed = p->failed ? p->n_failed + 1 : 0;
+	if (p->n_failed == 1) /* perhaps the program begins or ends: it is told if it stays so */
+		p->next_ns = MIN(p->next_ns, now_mono_ns() + SURE_NS);
+	set_failure(p, p->n_failed == 1 ? NULL : xstrdup(p->failed));
+	free(TAKE_PTR(p->failed));
 }
 
 static void note_failure(const struct asked *a, const char *text)
@@ -317,7 +323,7 @@ static void stop_round(struct pod *p)
 		p->asked[k].fetch = scrape_fetch_free(p->asked[k].fetch);
 	}
 	p->client = http_client_free(p->client);
-	p->n_open = 0;
+	p->n_open = p->n_failed = 0;
 	free(TAKE_PTR(p->failed));
 }
 

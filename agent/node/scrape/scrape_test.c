@@ -25,6 +25,7 @@ static struct {
 
 	size_t body_bytes; /* of an answer of the program */
 	int program_status, hub_status;
+	unsigned n_bad; /* so many times the program answers 503 first */
 	bool hub_waits;
 	struct http_conn *held[8]; /* requests that the hub does not answer */
 	unsigned n_asked, n_delivered;
@@ -44,8 +45,8 @@ static void ask_program(struct http_conn *c)
 	_cleanup_free_ char *body = xcalloc(1, t.body_bytes + 1);
 
 	memset(body, 'x', t.body_bytes);
-	t.n_asked++;
-	http_reply(c, t.program_status, "application/octet-stream", NULL, body, t.body_bytes);
+	http_reply(c, t.n_asked++ < t.n_bad ? 503 : t.program_status, "application/octet-stream",
+		   NULL, body, t.body_bytes);
 }
 
 static void gone(void *arg)
@@ -295,6 +296,27 @@ static void test_owners_learn_what_fails(void **state)
 	run_until(failure_is_over);
 }
 
+static bool one_is_stored(void)
+{
+	return counted("stored") > before;
+}
+
+/* A program that begins or ends is no problem of its target. */
+static void test_one_failure_is_counted_only(void **state)
+{
+	uint64_t n = counted("status");
+
+	(void)state;
+	before = counted("stored");
+	t.n_bad = 1;
+	add_pod("app", 1, 1u << PLAN_PROFILE_HEAP);
+	scrape_plan(t.scrape, &t.plan);
+	run_until(one_is_stored);
+	assert_int_equal(counted("status"), n + 1);
+	scrape_tick(t.scrape);
+	assert_null(strstr(t.told[0].uid, "app"));
+}
+
 /* The agent does not read the answer: the hub says that it is no profile. */
 static void test_what_is_no_profile(void **state)
 {
@@ -436,6 +458,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_the_hub_learns_whose_it_is, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rounds_follow_each_other, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_owners_learn_what_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_failure_is_counted_only, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_is_no_profile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_hub_that_does_not_take_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pods_that_must_not_be_asked, setup, teardown),
