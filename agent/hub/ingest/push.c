@@ -220,7 +220,7 @@ struct batch *ingest_push_decode(const struct push *push, const struct buf *body
 	v->status = 200;
 	if (read_body(&p, body) < 0)
 		return NULL;
-	if (p.n_kept || !b->n_skipped)
+	if (b->n_profiles || !b->n_skipped)
 		return TAKE_PTR(b);
 	ingest_verdict(v, 422, NULL, "no type of values of these profiles is stored: %s",
 		       b->skipped_for);

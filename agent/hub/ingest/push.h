@@ -66,7 +66,6 @@ struct pushing {
 	struct ingest_verdict *verdict;
 	size_t nr;	    /* of the profile in its request */
 	size_t n_samples;   /* in the batch */
-	size_t n_kept;	    /* types of values that are stored, also if they have no sample */
 	size_t unpacked;    /* bytes of its profiles so far */
 	const char *digest; /* of the request */
 };

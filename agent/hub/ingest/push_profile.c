@@ -121,8 +121,7 @@ static int decode(struct pushing *p, const struct push_series *s, const struct p
 					.app_service = s->app,
 					.id = id,
 					.kind = is_known ? producers[known].kind : FRAME_APP,
-					.label = put_label,
-					.n_kept = &p->n_kept};
+					.label = put_label};
 	struct field_error e = {0};
 	int r;
 

@@ -288,13 +288,12 @@ static void decoder_done(struct pprof_decoder *d)
 	free(d->lines);
 }
 
-static size_t n_kept(const struct pprof_decoder *d)
+static bool keeps_some(const struct pprof_decoder *d)
 {
-	size_t n = 0;
-
 	for (size_t i = 0; i < d->n_types; i++)
-		n += d->types[i].kept;
-	return n;
+		if (d->types[i].kept)
+			return true;
+	return false;
 }
 
 int pprof_decode(struct batch *b, const void *p, size_t n, const struct pprof_from *from,
@@ -309,7 +308,5 @@ int pprof_decode(struct batch *b, const void *p, size_t n, const struct pprof_fr
 	r = read_tables(&d);
 	if (!r)
 		r = pprof_choose_types(&d);
-	if (!r && from->n_kept)
-		*from->n_kept += n_kept(&d);
-	return r || !n_kept(&d) ? r : pprof_samples(&d);
+	return r || !keeps_some(&d) ? r : pprof_samples(&d);
 }

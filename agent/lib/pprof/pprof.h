@@ -42,7 +42,6 @@ struct pprof_from {
 	int (*label)(struct batch *b, struct profile *p, const char *key, const char *value,
 		     void *arg, struct field_error *reterr);
 	void *label_arg;
-	size_t *n_kept; /* the number of types that are kept is added to it; may be NULL */
 };
 /*
  * Adds the profiles to b. Types that podflame does not know, and cumulative ones, are skipped:
