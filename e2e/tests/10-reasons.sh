@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # (10) A target that matches no pod, or pods that may not or cannot be profiled, says why. So does a
-# target whose pods have memory that the agent does not see, a language without names, or a node
-# without an agent. The last one recovers when the node gets one.
+# target whose pods have memory that the agent does not see, a language without names, no profiles
+# of their own although the target asks for them, or a node without an agent. The last one recovers
+# when the node gets one. Profiles that a Go program has are stored, as what they are.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 namespace reasons bare
 export CPU=100m
@@ -10,7 +11,16 @@ pod reasons out node1 "/bin/shares out" "labels: {app: out, podflame.io/profilin
 pod reasons quiet node1 /bin/idle
 MEMORY=256Mi pod reasons arena node1 /bin/arena "labels: {app: arena}"
 WORKLOAD=languages pod reasons perl node1 "/bin/perl -e 1while(1)" "labels: {app: perl}"
-running reasons out quiet arena perl
+for p in 6060 6061; do
+    MEMORY=256Mi pod reasons pprof-$p node1 /bin/pprof-go "labels: {app: pprof, asked: 'at-$p'}
+  annotations: {podflame.io/scrape: '$p'}"
+done
+running reasons out quiet arena perl pprof-6060 pprof-6061
+began=$(now)
+for p in 6060 6061; do
+    target reasons pprof-$p '{"podSelector": {"matchLabels": {"asked": "at-'$p'"}},
+        "scrape": {"interval": "10s"}, "limits": {"overheadPercent": 100}}'
+done
 target reasons arena \
     '{"podSelector": {"matchLabels": {"app": "arena"}}, "events": {"onCpu": {}, "memAlloc": {}}}'
 target reasons perl '{"podSelector": {"matchLabels": {"app": "perl"}}}'
@@ -52,6 +62,26 @@ note "$shown"
 # looked at last.
 wait_check 90 "Perl: Ready, with a note that its functions have no names" \
     says perl '^True .*Note: .*Perl'
+
+# Profiles that a Go program has itself. It keeps 64 MiB that main.keep allocated.
+offered() { # EVENT FUNCTION: prints the value
+    EVENT=$1 profile "pod_ns='reasons' AND pod='pprof-6060' AND pod_node='node1' AND
+        producer='go-pprof' AND profile_language_type='Golang'" "$began" "$(now)" pprof-6060 |
+        tee "$W/offered.json" | value_of "$2"
+}
+offers() { [ "$(offered "$@")" -gt 0 ]; }
+wait_check 90 "the heap that a Go program shows is stored" offers inuse_space main.keep
+check "... as much as it has" test "$(offered inuse_space main.keep)" = $((64 << 20))
+check "... and not what it allocated before" test "$(offered alloc_space main.keep)" = 0
+for e in "alloc_space main.allocate" "mutex_duration main.hold" "goroutines main.main.func1"; do
+    # shellcheck disable=SC2086
+    wait_check 60 "... $e" offers $e
+done
+refuses() { condition reasons "$1" Degraded | grep -qE "$2"; }
+wait_check 60 "nobody listens at the port of the annotation: Degraded says so" refuses pprof-6061 \
+    '^True ScrapeFailed .*pod reasons/pprof-6061: port 6061, /debug/pprof/heap: .*refused'
+check "... and nothing is said of the one that answers" refuses pprof-6060 '^False '
+note "pprof-6061: $(condition reasons pprof-6061 Degraded)"
 
 # Node2 loses its agent. A hub that runs waits 90 s for an agent; a hub that starts sees that the
 # node is older than that, so the test starts the hub again.
