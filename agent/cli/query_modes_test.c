@@ -50,7 +50,21 @@ static void files_of_the_hub(void **state)
 	assert_string_equal(a.path, "/v1/profile/pprof");
 	assert_string_equal(json_str_at(a.body, "group_by", ""), "pod");
 	assert_string_equal(a.text,
-			    "podflame query: the file lacks some namespaces, samples\na file");
+			    "a filepodflame query: the file lacks some namespaces, samples\n");
+	asked_done(&a);
+}
+
+/* What has come of a file is printed, but the user is told that it is not whole. */
+static void files_that_are_cut(void **state)
+{
+	struct asked a;
+
+	(void)state;
+	hub_cuts = true;
+	a = ask("half of a file", ARGS("-F", "pprof"));
+	hub_cuts = false;
+	assert_int_equal(a.status, 1);
+	assert_true(str_has_prefix(a.text, "half of a filepodflame query: http://"));
 	asked_done(&a);
 }
 
@@ -545,6 +559,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(groups_of_a_tag),
 		cmocka_unit_test(files_of_the_hub),
+		cmocka_unit_test(files_that_are_cut),
 		cmocka_unit_test(groups_of_a_function),
 		cmocka_unit_test(a_series_has_bars),
 		cmocka_unit_test(groups_have_a_row_each),

@@ -55,7 +55,8 @@ size_t store_joined(const char *tag, struct store_joined ret[static STORE_MAX_JO
 
 int store_joined_values(const char *value, size_t n, char **ret)
 {
-	_cleanup_free_ char *text = xasprintf("[%s]", value);
+	_cleanup_free_ char *mended = utf8_repaired(value);
+	_cleanup_free_ char *text = xasprintf("[%s]", mended ?: value);
 	_cleanup_json_ json_t *list = json_loads(text, 0, NULL);
 
 	if (json_array_size(list) != n)

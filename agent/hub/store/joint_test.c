@@ -51,6 +51,10 @@ static void values_are_lists(void **state)
 	assert_string_equal(values[0], "a\"b");
 	assert_null(values[1]);
 	free(values[0]);
+	/* a name that was cut within a character */
+	assert_int_equal(store_joined_values("null,\"b\xc3\"", 2, values), 0);
+	assert_string_equal(values[1], "b" UTF8_REPLACEMENT);
+	free(TAKE_PTR(values[1]));
 	assert_int_equal(store_joined_values("\"a\"", 2, values), -EBADMSG);
 	assert_int_equal(store_joined_values("\"a\",", 2, values), -EBADMSG);
 }
