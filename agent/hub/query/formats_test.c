@@ -65,8 +65,8 @@ static void add(struct query_file *f, const char *group, const struct frame *con
 }
 
 /*
- * Writes the file of an event: a stack of each group. Returns its path, which the caller frees.
- * group_by NULL: none.
+ * Writes the file of an event: a stack of each group. name: its path without an ending. Returns its
+ * path, which the caller frees. group_by NULL: none.
  */
 static char *make_grouped(enum event event, enum file_format format, const char *group_by,
 			  const char *const groups[2], const char *name)
@@ -83,8 +83,7 @@ static char *make_grouped(enum event event, enum file_format format, const char 
 				      .group_by = group_by};
 	struct query_file *f = query_file_new(&sel, NULL, NULL);
 	_cleanup_buf_ struct buf plain = {0}, out = {0};
-	const char *folder = getenv("FORMATS_DIR") ?: dir;
-	char *path = xasprintf("%s/%s.%s", folder, name, info->ending);
+	char *path = xasprintf("%s.%s", name, info->ending);
 
 	add(f, groups[0], first, ARRAY_SIZE(first), FIRST, 2);
 	add(f, groups[1], second, ARRAY_SIZE(second), REST, 1);
@@ -102,9 +101,10 @@ static char *make_file(enum event event, enum file_format format)
 {
 	static const char *const groups[] = {"web-1", "web-1"};
 	bool labelled = query_file_format(format)->flags & FILE_IS_LABELLED;
+	_cleanup_free_ char *name =
+		xasprintf("%s/%s", getenv("FORMATS_DIR") ?: dir, profile_event_info(event)->name);
 
-	return make_grouped(event, format, labelled ? "pod" : NULL, groups,
-			    profile_event_info(event)->name);
+	return make_grouped(event, format, labelled ? "pod" : NULL, groups, name);
 }
 
 /* ---- the programs ---- */
@@ -211,13 +211,13 @@ static void go_tool_pprof_tells_several_tags_apart(void **state)
 	static const struct store_joined tags[] = {{"pod", NULL}, {"image", NULL}, {"zone", NULL}};
 	static const char *const groups[] = {"\"web-1\",\"web:1\",null",
 					     "\"web-1\",\"web:2\",\"b\""};
-	_cleanup_free_ char *name = store_join(tags, ARRAY_SIZE(tags)), *path = NULL;
-	_cleanup_free_ char *shown = NULL, *of_image = NULL;
+	_cleanup_free_ char *joint = store_join(tags, ARRAY_SIZE(tags)), *path = NULL;
+	_cleanup_free_ char *name = xasprintf("%s/tags", dir), *shown = NULL, *of_image = NULL;
 
 	(void)state;
 	if (!has_pprof())
 		skip();
-	path = make_grouped(EVENT_ON_CPU, FILE_PPROF, name, groups, "tags");
+	path = make_grouped(EVENT_ON_CPU, FILE_PPROF, joint, groups, name);
 	shown = said("go tool pprof -tags -symbolize=none %s 2>&1", path);
 	assert_says(shown, " pod: Total 3s of 3s (  100%)\n      3s (  100%): web-1\n");
 	assert_says(shown, " image: Total 3s of 3s (  100%)\n        2s (66.67%): web:1\n"
