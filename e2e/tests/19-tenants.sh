@@ -86,6 +86,27 @@ check "nobody: nothing, with a note that names the right" \
 check "nobody: nothing of a namespace that it names" \
     test "$(as "$nobody" us "pod_ns='tenant-b'")" = 0
 
+# What a program pushes with the token of its pod: by the Role of docs/push.md, for tenant-a.
+yaml_of_page push.md 1 |
+    sed 's/namespace: app/namespace: tenant-a/; s/serviceaccounts:app/serviceaccounts:tenant-a/' |
+    k apply -f - >/dev/null
+printf '%b' '\x0a\x04\x08\x01\x10\x02\x12\x09\x0a\x01\x01\x12\x04\x80\xad\xe2\x04' \
+    '\x22\x06\x08\x01\x22\x02\x08\x01\x2a\x04\x08\x01\x10\x03' \
+    '\x32\x00\x32\x03cpu\x32\x0bnanoseconds\x32\x0bmain.pushed' >"$W/10ms.pprof"
+pod_token=$(k -n tenant-a create token default --audience podflame-ingest \
+    --bound-object-kind Pod --bound-object-name pod-a)
+push() { # NAME: prints the status
+    in_net curl -sS --max-time 20 --cacert "$TK_DIR/hub-ca.crt" -o /dev/null -w '%{http_code}' \
+        --resolve "$HUB:4318:$HUB_IP" -H "Authorization: Bearer $pod_token" \
+        --data-binary @"$W/10ms.pprof" \
+        "https://$HUB:4318/ingest?name=$1&format=pprof&from=$began&until=$ended" || true
+}
+pushed_us() { EVENT=cpu us "pod='pod-a' AND pod_node='node1' AND app_service='shop'"; }
+check "a program in a pod of tenant-a may push" test "$(push shop)" = 200
+check "... but not for tenant-b" test "$(push 'shop%7Bnamespace=tenant-b%7D')" = 403
+check "alice sees what it pushed, as that of its pod" test "$(as "$alice" pushed_us)" = 10000
+check "nobody does not" test "$(as "$nobody" pushed_us)" = 0
+
 # From outside the cluster, with the role podflame-connect: the CA, and a connection to the hub.
 k_alice() { k --as system:serviceaccount:tenant-a:alice -n podflame-system "$@"; }
 k_alice get configmap podflame-hub-ca -o 'jsonpath={.data.ca\.crt}' >"$W/ca.crt"
