@@ -146,6 +146,7 @@ test-now: cluster-bin all $(TESTBIN) $(REPLAYBIN) image workloads
 	$(Q)BUILD=$(BUILD) .ci/test $(ALONE) agent/node/probe/pid_namespace_test.sh \
 		web/page_test.mjs e2e/accuracy/run.py e2e/crash/run.py e2e/run.sh \
 		-- .ci/check web/unit_test.mjs web/flame_test.mjs e2e/page/queries_test.py \
+		e2e/accuracy/step.py \
 		charts/release_test.py agent/lib/kube/http2_test.sh e2e/clickhouse/run.sh \
 		e2e/accuracy/real_test.py \
 		$(BESIDE) $(REPLAYBIN) \

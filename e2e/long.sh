@@ -46,6 +46,7 @@ done
 step tsan "${make[@]}" test-tsan
 step rows-check "${make[@]}" rows-check
 STEP_TIMEOUT=7200 step accuracy "${make[@]}" accuracy
+step "instructions without CFI" env LONG=1 BUILD="$build" e2e/accuracy/step.py
 step crash env LONG=1 BUILD="$build" e2e/crash/run.py
 step clock env BUILD="$build" e2e/crash/clock.py
 step crowd env BUILD="$build" e2e/crash/crowd.py
