@@ -13,6 +13,7 @@
 #define PIECE_BYTES FLOW_BYTES_MAX /* code that is worked on at a time */
 #define ROUNDS	    32	  /* limit for the rounds of a piece; each carries frames over jumps back */
 #define ALIGNMENT   16	  /* of functions in hand-written code */
+#define KEEPS_INSNS 1024  /* instructions of a subroutine that are looked at, at most */
 #define TABLE_REACH 65536 /* bytes behind a jump through a table to which it may lead */
 
 enum {
@@ -213,6 +214,45 @@ static void find_after(const struct piece *p, size_t at, const struct insn *i,
 }
 
 /*
+ * Returns whether a subroutine leaves a register as it is, although it need not. Its code must be in
+ * one part, without calls, up to its return.
+ */
+static bool keeps(const struct piece *p, size_t start, unsigned reg)
+{
+	size_t at = start, end = start; /* end: behind this, no branch leads */
+	struct insn i;
+
+	for (unsigned k = 0; k < KEEPS_INSNS && at < p->n; k++, at += i.bytes) {
+		uint64_t to;
+
+		parse_flow_charge(p->budget, 1);
+		if (!insn_decode(p->code + at, p->n - at, &i) ||
+		    parse_frame_written(&i) & 1u << reg || is_call(&i))
+			return false;
+		to = at + i.bytes + i.immediate;
+		if (is_return(&i) && at >= end)
+			return true;
+		if (is_branch(&i) && (to < start || to >= p->n))
+			return false;
+		if (is_branch(&i))
+			end = MAX(end, to);
+		else if (ends_flow(&i) && !is_return(&i))
+			return false;
+	}
+	return false;
+}
+
+/* Returns whether the instruction calls a subroutine that keeps the base of the frame. */
+static bool keeps_base(const struct piece *p, size_t at, const struct insn *i,
+		       const struct code_frame *f)
+{
+	uint64_t to = at + i->bytes + i->immediate;
+
+	return f->known == FRAME_KNOWN && insn_is(i, 0xe8) && i->immediate && to < p->n &&
+	       keeps(p, to, f->base);
+}
+
+/*
  * Returns whether a frame must be found again in a round that is not the first. Frames of places
  * behind change before, and only jumps lead to other places.
  */
@@ -241,7 +281,7 @@ static bool go_back(struct piece *p, bool first)
 		if (!p->budget->insns || !insn_decode(p->code + at, p->n - at, &i))
 			continue;
 		find_after(p, at, &i, &frame);
-		if (!is_return(&i))
+		if (!is_return(&i) && !keeps_base(p, at, &i, &frame))
 			parse_frame_before(&frame, &i);
 		/* what was known is never believed again once the ways disagree */
 		parse_frame_merge(&frame, &x->frame);

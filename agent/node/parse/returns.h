@@ -35,6 +35,8 @@ bool parse_frame_equal(const struct code_frame *a, const struct code_frame *b);
 void parse_frame_merge(struct code_frame *into, const struct code_frame *f);
 /* Changes f, which holds after the instruction, to what holds before it. */
 void parse_frame_before(struct code_frame *f, const struct insn *i);
+/* Returns the registers that the instruction writes, one bit each, but rsp of push and pop. */
+uint32_t parse_frame_written(const struct insn *i);
 /* Returns the rule of a frame; PF_RULE_GAP: there is none. */
 uint16_t parse_frame_rule(struct rows *rows, const struct code_frame *f);
 

@@ -274,12 +274,17 @@ static void before_call(struct code_frame *f)
 		set_none(f);
 }
 
+uint32_t parse_frame_written(const struct insn *i)
+{
+	uint32_t enter = insn_is(i, 0xc8) ? BIT(RSP) | BIT(RBP) : 0;
+
+	return i->written | hidden(i) | enter;
+}
+
 static void before_other(struct code_frame *f, const struct insn *i)
 {
-	uint32_t written = i->written | hidden(i);
+	uint32_t written = parse_frame_written(i);
 
-	if (insn_is(i, 0xc8)) /* enter */
-		written |= BIT(RSP) | BIT(RBP);
 	if (written & BIT(RBP))
 		lose_bp(f);
 	if (written & BIT(f->base))

@@ -17,7 +17,7 @@
 
 #define SOURCE	 "agent/node/parse/testdata/conventions.S"
 #define BELOW(n) .fp = PF_FP_CFA, .fp_offset = -(n)
-enum { RAX = 0, RBX = 3, R11 = 11 }; /* DWARF numbers */
+enum { RAX = 0, RCX = 2, RBX = 3, R11 = 11 }; /* DWARF numbers */
 
 static const struct {
 	const char *label;
@@ -48,6 +48,8 @@ static const struct {
 	{"table_2", {.cfa = PF_CFA_RSP, .cfa_offset = 16, BELOW(16)}},
 	{"table_3", {.cfa = PF_CFA_RSP, .cfa_offset = 16, BELOW(16)}},
 	{"table_4", {.cfa = PF_CFA_RSP, .cfa_offset = 16, BELOW(16)}},
+	{"realigned_calling_1", {.cfa = PF_CFA_REG, .reg = RCX, .cfa_offset = 8}},
+	{"realigned_calling_2", {.cfa = PF_CFA_REG, .reg = RCX, .cfa_offset = 8}},
 	{"with_subroutine_1", {.cfa = PF_CFA_RSP, .cfa_offset = 64, BELOW(24)}},
 	{"sets_rbp", {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN}},
 	{"finds_rbp", {.cfa = PF_CFA_RSP, .cfa_offset = 8, .fp = PF_FP_UNKNOWN}},
@@ -123,6 +125,7 @@ static void what_nothing_proves_has_no_row(void **state)
 	i = index_of("stripped", &t);
 	assert_int_equal(rule_at(&t, label_at("unproved")), PF_RULE_GAP);
 	assert_int_equal(rule_at(&t, label_at("unproved_1")), PF_RULE_GAP);
+	assert_int_equal(rule_at(&t, label_at("realigned_spoiled_1")), PF_RULE_GAP);
 	elf_index_unref(i);
 }
 

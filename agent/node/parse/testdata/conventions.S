@@ -25,6 +25,7 @@ _start:
 	visit openblas_large
 	visit table
 	visit with_subroutine
+	visit realigned_calling
 	mov $60, %eax
 	xor %edi, %edi
 	syscall
@@ -176,6 +177,36 @@ sets_rbp:
 	mov 0x10(%rsp), %rbp
 finds_rbp:
 	lea (%rbp, %rbp), %rbx
+	ret
+
+/* x264's hadamard_ac: the old rsp is in a register that the subroutine happens to keep */
+	.balign 16
+realigned_calling:
+	mov %rsp, %rcx
+	and $-32, %rsp
+	sub $0x60, %rsp
+realigned_calling_1:
+	call keeps_rcx
+realigned_calling_2:
+	mov %rcx, %rsp
+	ret
+	.balign 16
+realigned_spoiled:
+	mov %rsp, %rcx
+	and $-32, %rsp
+realigned_spoiled_1:
+	call spoils_rcx
+	mov %rcx, %rsp
+	ret
+	.balign 16
+keeps_rcx:
+	test %eax, %eax
+	je 1f
+	mov $1, %eax
+1:	ret
+	.balign 16
+spoils_rcx:
+	mov $1, %ecx
 	ret
 
 /* Nothing leads here but a jump from elsewhere, with something else on the stack. */
