@@ -13,9 +13,9 @@
 #define PF_COMM_BYTES	     16
 #define PF_CPU_ANY	     0xffffffffu
 /* generations of the counts: one is filled while the other is drained */
-#define PF_GENERATIONS 2
-#define PF_KEEP_ALL    0xffffffffu
-#define PF_CHAR_MAJORS 512 /* CHRDEV_MAJOR_MAX, include/linux/fs.h */
+#define PF_GENERATIONS	     2
+#define PF_KEEP_ALL	     0xffffffffu
+#define PF_CHAR_MAJORS	     512 /* CHRDEV_MAJOR_MAX, include/linux/fs.h */
 /* /proc/PID/stat shows start times in this unit (USER_HZ 100) */
 #define PF_USER_HZ_NS 10000000ull
 
@@ -115,7 +115,7 @@ struct pf_self {
 /* ---- filter: user -> kernel ---- */
 
 enum pf_filter_flags {
-	PF_FILTER_LISTED = 1 << 0,  /* of the cgroup, only processes in filter_tgids are selected */
+	PF_FILTER_LISTED = 1 << 0, /* of the cgroup, only processes in filter_tgids are selected */
 	PF_FILTER_CONTEXT = 1 << 1, /* samples carry the trace context of the request */
 };
 
@@ -251,7 +251,7 @@ enum pf_record_type {
 
 struct pf_record {
 	uint16_t type;
-	uint16_t share;	     /* pf_filter.share of the namespace from which it is */
+	uint16_t share; /* pf_filter.share of the namespace from which it is */
 	uint32_t generation; /* number of the generation of the counts that refer to this record */
 };
 /* What a record of so many bytes takes of the ring: see bpf_ringbuf_output() in the kernel. */
@@ -386,7 +386,7 @@ enum pf_proc_what {
 	PF_PROC_SEEN = 1,
 	PF_PROC_EXEC,
 	PF_PROC_EXIT,
-	PF_PROC_MAPS,	   /* its executable mappings are not those in unwind_procs any more */
+	PF_PROC_MAPS, /* its executable mappings are not those in unwind_procs any more */
 	PF_PROC_FUNCTIONS, /* its entry in a map rdma_functions has new functions */
 };
 struct pf_rec_proc {
@@ -403,8 +403,8 @@ struct pf_rec_proc {
 	 * read the process
 	 */
 	uint16_t all_known;
-	uint32_t stack;	  /* low half of mm->start_stack, which each exec changes; 0: not known */
-	uint64_t time_ns; /* CLOCK_BOOTTIME */
+	uint32_t stack;	    /* low half of mm->start_stack, which each exec changes; 0: not known */
+	uint64_t time_ns;   /* CLOCK_BOOTTIME */
 	char comm[PF_COMM_BYTES];
 };
 
@@ -560,7 +560,7 @@ struct pf_mem_proc {
 	uint64_t hits;
 	uint64_t query_hits;  /* GPU: those of the hits whose site is PF_SITE_IS_GPU_QUERY */
 	uint64_t object_hits; /* GPU: those of the hits whose site is PF_SITE_IS_GPU_OBJECT */
-	uint64_t seen_bytes;  /* bytes that the taken hits count for; two events count once */
+	uint64_t seen_bytes; /* bytes that the taken hits count for; two events count once */
 	/* on-gpu: the id of the first launch after launches_ms, | PF_GPU_AFTER; 0: none yet */
 	uint64_t first_after;
 };
@@ -609,7 +609,7 @@ struct pf_pending {
 #define PF_DROP_REASONS(X)                                                                         \
 	X(RING_FULL, "ring_full", 0) /* a record did not fit: sent again when needed again */      \
 	X(COUNTS_FULL, "counts_full", 1)                                                           \
-	X(COUNTS_BUSY, "counts_busy", 1)   /* not full, but refused: a lock or memory */           \
+	X(COUNTS_BUSY, "counts_busy", 1)   /* not full, but refused: a lock or memory */          \
 	X(SCRATCH_BUSY, "scratch_busy", 1) /* the scratch of this CPU and context is in use */     \
 	X(TOTAL_FULL, "total_full", 1)                                                             \
 	X(NO_PID, "no_pid", 1)		   /* the agent's PID namespace lacks the process */       \
@@ -624,15 +624,15 @@ struct pf_pending {
 	X(GPU_UNLAUNCHED, "gpu_unlaunched", 1) /* work of a GPU whose launch is not known */       \
 	X(GPU_UNREAD, "gpu_unread", 1) /* a report of work that could not be read, or is wrong */  \
 	X(GPU_MISSED, "gpu_missed", 1) /* work whose report did not reach the BPF program */       \
-	X(GPU_DROPPED, "gpu_dropped", 1)   /* work for whose record CUPTI had no room */           \
-	X(GPU_UNTIMED, "gpu_untimed", 1)   /* work of which CUPTI has no times */                  \
+	X(GPU_DROPPED, "gpu_dropped", 1) /* work for whose record CUPTI had no room */             \
+	X(GPU_UNTIMED, "gpu_untimed", 1) /* work of which CUPTI has no times */                    \
 	X(RDMA_UNREAD, "rdma_unread", 1)   /* a list of requests of RDMA could not be read */      \
 	X(RDMA_LONG, "rdma_long", 1)	   /* a list of requests is longer than is followed */     \
 	X(RDMA_BATCHES, "rdma_batches", 1) /* a thread fills too many queue pairs at once */       \
-	X(RDMA_LATE, "rdma_late", 1)	   /* a process may post before the provider is probed */  \
+	X(RDMA_LATE, "rdma_late", 1) /* a process may post before the provider is probed */        \
 	X(RDMA_UNMATCHED, "rdma_unmatched", 1) /* a completion whose request is not known */       \
-	X(RDMA_FULL, "rdma_full", 1)	       /* no room for a request that is under way */       \
-	X(CGROUP_FULL, "cgroup_full", 0)       /* filter table full when a child cgroup was made */
+	X(RDMA_FULL, "rdma_full", 1) /* no room for a request that is under way */                 \
+	X(CGROUP_FULL, "cgroup_full", 0)   /* filter table full when a child cgroup was made */
 enum pf_drop {
 #define X(name, text, sample) PF_DROP_##name,
 	PF_DROP_REASONS(X)

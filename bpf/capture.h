@@ -68,7 +68,7 @@ static __always_inline struct pt_regs *pf_alone_begin(struct pt_regs *ctx)
 	if (pf_has_own_stack() && bpf_preempt_disable)
 		bpf_preempt_disable();
 	__asm__ volatile(""
-			 : "+r"(ctx)); /* a new variable: from here on it may be put on the stack */
+		: "+r"(ctx)); /* a new variable: from here on it may be put on the stack */
 	return ctx;
 }
 
@@ -460,7 +460,7 @@ static __noinline void pf_note_proc(const struct pf_scratch *s, struct task_stru
 		.sampled = 1,
 		.unknown_tag =
 			/* otherwise user space is reading the mappings */
-		w->known ? w->unknown_tag : PF_TAG_NONE,
+			w->known ? w->unknown_tag : PF_TAG_NONE,
 	};
 	uint64_t wait;
 	int64_t ago;

@@ -105,9 +105,9 @@ struct pf_proc_state {
 	uint16_t all_known; /* the last report said so */
 	/* time of the first report, or of the last report of changed mappings */
 	uint64_t maps_told_ns;
-	uint64_t exec_pages;  /* mm->exec_vm at the last report */
-	uint64_t given_pages; /* exec_vm of the mappings that user space had given; 0: none */
-	uint64_t unknown_tag; /* the file for which that report was; PF_TAG_NONE: for no file */
+	uint64_t exec_pages;   /* mm->exec_vm at the last report */
+	uint64_t given_pages;  /* exec_vm of the mappings that user space had given; 0: none */
+	uint64_t unknown_tag;  /* the file for which that report was; PF_TAG_NONE: for no file */
 	/* how long the mappings are not reported again; see pf_maps_wait() */
 	uint64_t maps_wait_ns;
 };

@@ -13,9 +13,9 @@
 #endif
 
 /* ---- one file's table ---- */
-#define PF_PAGE_BITS  16
-#define PF_PAGE_BYTES (1u << PF_PAGE_BITS)
-#define PF_RULES_MAX  4096 /* limit for the rules of one file; real files have 8 to 600 */
+#define PF_PAGE_BITS	 16
+#define PF_PAGE_BYTES	 (1u << PF_PAGE_BITS)
+#define PF_RULES_MAX	 4096  /* limit for the rules of one file; real files have 8 to 600 */
 /* limit for the rows of one page: they fit into one chunk; real pages have about 1,000 */
 #define PF_PAGE_ROWS_MAX 16384
 
@@ -224,9 +224,9 @@ struct pf_runtime {
 #define PF_TROUBLES(X)                                                                             \
 	X(READ, "not_in_memory")     /* a page is not in memory, until user space reads it */      \
 	X(THREAD, "no_thread_state") /* the runtime does not know the thread (yet) */              \
-	X(DAMAGED, "inconsistent")   /* read during a change, or not in the expected form */       \
-	X(LONG, "too_long")	     /* a list or search over its limit */                         \
-	X(CODE, "unknown_code")	     /* generated code of which the walk knows nothing */
+	X(DAMAGED, "inconsistent") /* read during a change, or not in the expected form */         \
+	X(LONG, "too_long")	   /* a list or search over its limit */                           \
+	X(CODE, "unknown_code")	   /* generated code of which the walk knows nothing */
 enum pf_trouble {
 #define X(name, text) PF_TROUBLE_##name,
 	PF_TROUBLES(X)

@@ -83,8 +83,9 @@ struct recording {
 bool cli_record_read_mappings(struct recording *r, struct process_id id, uint32_t exec_id,
 			      uint32_t stack, uint64_t cgroup_id);
 /*
- * Reads them again if u, the user stack of the sample s, has an address in a file that the process has mapped
- * since (dlopen), or if they were not read before. At most once a second for a process.
+ * Reads them again if u, the user stack of the sample s, has an address in a file that the process
+ * has mapped since (dlopen), or if a frame has no name because they were never read. At most once a
+ * second for a process.
  */
 void cli_record_read_again(struct recording *r, const struct raw_sample *s,
 			   const struct raw_stack *u);

@@ -47,8 +47,8 @@ struct applied {
 	uint64_t *taken_from; /* namespaces (struct charged) that have lost tables to it */
 	size_t n_taken_from;
 	uint64_t crowded_ns; /* see unwind_crowded() */
-	char *missing;	     /* a file that has no tables, and why; NULL: none */
-	bool go; /* the process runs Go: goroutines may wait in it while no thread waits */
+	char *missing; /* a file that has no tables, and why; NULL: none */
+	bool go;       /* the process runs Go: goroutines may wait in it while no thread waits */
 	/* the process may run more than native code, so the caller should call learn_runtimes() */
 	bool runs;
 };
@@ -59,7 +59,7 @@ void learn_applied_done(struct applied *a);
  * charged_ns: of struct charged. runtimes: the runtimes that were found in the process; NULL: none.
  */
 int learn_apply(struct unwind *u, struct files *f, const struct mappings *m, uint64_t charged_ns,
-		const struct runtime_process *runtimes, struct applied *ret);
+		 const struct runtime_process *runtimes, struct applied *ret);
 /*
  * runtimes.c: finds the runtimes of a process in those of its files that are parsed already. It
  * reads the process's memory, which may block. Files worker. old, java, ret and ret_again: see
@@ -92,4 +92,4 @@ const char *const *learn_markers(void);
  */
 struct alloc_sites;
 int learn_alloc_sites(struct files *f, const struct mappings *m, unsigned event_mask,
-		      const struct pf_rdma_functions *rdma, struct alloc_sites **ret);
+		       const struct pf_rdma_functions *rdma, struct alloc_sites **ret);

@@ -13,9 +13,9 @@
 struct cgroup_ref {
 	/* uid as in metadata.uid (with dashes), or the 32 hex digits of a static pod */
 	char pod_uid[64];
-	char container_id[CONTAINER_ID_BYTES]; /* "": the path is of the pod's own cgroup */
-	bool runtime_helper;		       /* crio-conmon-..., which is not a container */
-	bool nested;			       /* the path is below the container's own cgroup */
+	char container_id[CONTAINER_ID_BYTES];	/* "": the path is of the pod's own cgroup */
+	bool runtime_helper;		/* crio-conmon-..., which is not a container */
+	bool nested;			/* the path is below the container's own cgroup */
 	/* how many pods the path names: 2 and more in a cluster inside a container */
 	unsigned pods_depth;
 };
@@ -28,13 +28,13 @@ int proc_cgroup_parse_path(const char *path, struct cgroup_ref *ret);
 /* ---- hierarchy ---- */
 struct cgroup_hierarchy {
 	bool v2;
-	char controller[32]; /* v1: "memory", "cpu" or "pids"; v2: "" */
+	char controller[32];		/* v1: "memory", "cpu" or "pids"; v2: "" */
 	/*
 	 * mount of the hierarchy: "/sys/fs/cgroup", "/sys/fs/cgroup/memory",
 	 * "/sys/fs/cgroup/unified"
 	 */
 	char mount[256];
-	uint32_t hierarchy_id; /* v1: number in /proc/cgroups; v2: 0 */
+	uint32_t hierarchy_id;		/* v1: number in /proc/cgroups; v2: 0 */
 	/*
 	 * v1: index in task->cgroups->subsys. proc_cgroup_choose() always sets UINT32_MAX. Only the
 	 * module probe may read BTF: it looks up "<controller>_cgrp_id" of enum cgroup_subsys_id
@@ -97,7 +97,7 @@ static inline bool exec_is_older(uint32_t exec_id, uint32_t than)
 	return (int32_t)(exec_id - than) < 0;
 }
 
-struct mapping { /* an executable mapping of a process */
+struct mapping {			/* an executable mapping of a process */
 	uint64_t start, end, file_offset;
 	uint64_t inode, file_bytes;
 	/* change time of the inode; unlike mtime, the file's owner cannot set it */
@@ -121,8 +121,8 @@ struct mapping { /* an executable mapping of a process */
 	 * only for a copy.
 	 */
 	bool copy;
-	int backing_fd;		 /* the file in memory; -1: anonymous */
-	uint64_t backing_offset; /* offset of the memory that is mapped at `start` */
+	int backing_fd;			/* the file in memory; -1: anonymous */
+	uint64_t backing_offset;	/* offset of the memory that is mapped at `start` */
 	/*
 	 * The file is in memory and has no name (memfd), or it has a name and is mapped shared.
 	 * Another mapping may change its bytes without changing its ctime.
@@ -132,7 +132,7 @@ struct mapping { /* an executable mapping of a process */
 	/* the file's number in frames (probes_file_tag, bpf/unwind_tables.h); 0: not known yet */
 	uint64_t tag;
 	int fd; /* the opened file; mappings of one file share it. -1: open_error has the reason */
-	int open_error; /* -errno if fd is -1 */
+	int open_error;			/* -errno if fd is -1 */
 };
 /*
  * The executable mappings of a process. Not changed after they are made. Threads share them by
@@ -142,21 +142,21 @@ struct mappings {
 	struct process_id id;
 	uint32_t exec_id;
 	uint64_t read_at_ns;
-	uint64_t cost_ns;      /* CPU time for reading the mappings and their tags */
-	struct mapping *items; /* sorted by start */
+	uint64_t cost_ns;		/* CPU time for reading the mappings and their tags */
+	struct mapping *items;		/* sorted by start */
 	size_t n;
 	/* the process had more than MAPPINGS_MAX mappings, or too many lines, which is counted */
 	bool truncated;
-	bool unsure; /* mapping_is_unsure() is true for at least one of them */
+	bool unsure;			/* mapping_is_unsure() is true for at least one of them */
 	/*
 	 * number of pages that the kernel counts in mm->exec_vm (executable, not writable, not a
 	 * stack). If the kernel's number is another one, the mappings have changed since
 	 */
 	uint64_t exec_pages;
-	int root_fd;	     /* the process's root directory (O_PATH); -1: none */
-	uint64_t charged_ns; /* of struct charged, for node/runtime; 0: nobody set it */
-	uint64_t cgroup_id;  /* of the process, for node/stack; 0: nobody set it */
-	unsigned refs;	     /* changed atomically */
+	int root_fd;			/* the process's root directory (O_PATH); -1: none */
+	uint64_t charged_ns;		/* of struct charged, for node/runtime; 0: nobody set it */
+	uint64_t cgroup_id;		/* of the process, for node/stack; 0: nobody set it */
+	unsigned refs;			/* changed atomically */
 };
 #define MAPPINGS_MAX 16384
 /*
@@ -230,7 +230,7 @@ int proc_mappings_read(struct process_id id, uint32_t exec_id, struct mappings *
  * do not belong to that exec.
  */
 int proc_mappings_read_of(struct process_id id, uint32_t exec_id, uint32_t stack,
-			  struct mappings **ret);
+		     struct mappings **ret);
 /* Returns why frames of other processes get no names on this machine; "": no reason is known. */
 const char *proc_mappings_problem(void);
 struct mappings *proc_mappings_ref(struct mappings *m);
@@ -317,23 +317,23 @@ struct owner {
 	char **target_uids;
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
-	uint32_t off_keep;	 /* see proc_containers_keep_off() */
-	double overhead_percent; /* 0: no limit */
+	uint32_t off_keep;		/* see proc_containers_keep_off() */
+	double overhead_percent;	/* 0: no limit */
 	/* the agent may ask the container's JVMs for their perf maps */
 	bool java_attach;
 	/* the API server has not reported this container's id (yet): it may be the sandbox */
 	bool unnamed;
-	uint64_t ns_hash; /* of the namespace's name; never 0 */
+	uint64_t ns_hash;		/* of the namespace's name; never 0 */
 };
-struct owner *proc_owner_ref(struct owner *o); /* any thread */
+struct owner *proc_owner_ref(struct owner *o);	/* any thread */
 struct owner *proc_owner_unref(struct owner *o);
 
 /* ---- the table of containers: loop thread; now_ns is CLOCK_BOOTTIME ---- */
 struct containers;
-#define CONTAINERS_FILTER_MAX 16384 /* as PF_FILTER_MAX of bpf/abi.h */
-struct container_filter {	    /* one entry of the BPF filter */
+#define CONTAINERS_FILTER_MAX 16384		/* as PF_FILTER_MAX of bpf/abi.h */
+struct container_filter {			/* one entry of the BPF filter */
 	uint64_t cgroup_id;
-	uint64_t ns; /* of struct charged */
+	uint64_t ns;				/* of struct charged */
 	unsigned event_mask, sample_hz;
 	struct event_settings settings;
 	/* off-cpu: see proc_containers_keep_off(); off_note 0: each switch is noted */
@@ -360,8 +360,8 @@ int proc_cgroup_scan(const struct cgroup_hierarchy *h, struct cgroup_scan **ret)
 struct cgroup_scan *proc_cgroup_scan_free(struct cgroup_scan *s);
 void proc_containers_scanned(struct containers *p, const struct cgroup_scan *s, uint64_t now_ns);
 /* To be called when BPF has reported that a cgroup was made or removed. */
-void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_id, const char *path,
-			    bool removed, uint64_t now_ns);
+void proc_containers_cgroup(struct containers *p, uint64_t id, uint64_t parent_id,
+			    const char *path, bool removed, uint64_t now_ns);
 /*
  * Limits the rate of this container to hz, even if the plan has a higher one; 0 removes the limit.
  * Returns false if more containers of the namespace have a limit than its share, which is counted.
@@ -404,7 +404,7 @@ struct charged {
 	uint64_t ns; /* hash of the namespace's name; of "", if a process belongs to none */
 	uint64_t cgroup_id;
 };
-uint64_t proc_ns_hash(const char *ns); /* member ns; never 0 */
+uint64_t proc_ns_hash(const char *ns);	/* member ns; never 0 */
 struct charged proc_containers_charged(const struct containers *p, uint64_t cgroup_id);
 /*
  * Returns a new reference to the owner of this cgroup's samples, for samples taken up to

@@ -18,9 +18,9 @@ enum raw_work { RAW_WORK_KERNEL, RAW_WORK_COPY, RAW_WORK_SET };
 
 struct raw_frame {
 	bool kernel : 1;
-	bool no_file : 1;  /* no file was mapped at the address */
+	bool no_file : 1; /* no file was mapped at the address */
 	bool gpu_work : 1; /* a piece of work of a GPU: sample_gpu_name() */
-	uint8_t runtime;   /* enum pf_runtime_kind; 0: a native or kernel frame */
+	uint8_t runtime; /* enum pf_runtime_kind; 0: a native or kernel frame */
 	/* in a runtime's frame: its type, a number that the runtime defines, or PF_TYPE_TROUBLE */
 	uint8_t type;
 	uint32_t exec_id; /* in a user frame: the generation of the process's mappings */
@@ -98,8 +98,8 @@ struct raw_labels {
  */
 struct raw_context {
 	uint64_t hash;
-	struct profile_link link; /* all zero: the sample has no valid ids */
-	bool invalid_ids;	  /* the program published ids, but they are not valid */
+	struct profile_link link;  /* all zero: the sample has no valid ids */
+	bool invalid_ids;	   /* the program published ids, but they are not valid */
 	struct raw_labels labels;
 	uint32_t share; /* as that of a stack */
 };

@@ -13,8 +13,8 @@
 #include "node/sample/sample.h"
 
 struct stacks_config {
-	struct files *files;	   /* borrowed: names of processes' functions */
-	const char *kallsyms_path; /* NULL: /proc/kallsyms */
+	struct files *files;		/* borrowed: names of processes' functions */
+	const char *kallsyms_path;	/* NULL: /proc/kallsyms */
 };
 struct stacks;
 int stacks_new(const struct stacks_config *c, struct stacks **ret);
@@ -79,7 +79,7 @@ struct names_wanted {
 	struct runtime_process *runtimes; /* a reference; NULL: there are no asks */
 	struct runtime_ask *asks;
 	size_t n_asks, cap_asks;
-	bool fresh; /* some asks are for names that are not known yet */
+	bool fresh;				/* some asks are for names that are not known yet */
 	/* addresses in pages that the walk did not find in memory */
 	uint64_t touch[8];
 	size_t n_touch;
@@ -93,7 +93,7 @@ void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack 
  * the array.
  */
 struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n);
-void stacks_wanted_read(struct names_wanted *w);	     /* on the reader's thread */
+void stacks_wanted_read(struct names_wanted *w);	/* on the reader's thread */
 void stacks_named(struct stacks *s, struct names_wanted *w); /* moves the names out of w */
 struct names_wanted *stacks_wanted_free(struct names_wanted *w);
 
@@ -141,7 +141,7 @@ int stacks_resolve(struct stacks *s, struct batch *b, struct process_id id,
  */
 struct unparsed_file {
 	struct mappings *m;
-	size_t k; /* index into m->items */
+	size_t k;	/* index into m->items */
 };
 struct unparsed_file *stacks_unparsed(struct stacks *s, size_t *ret_n);
 void stacks_unparsed_free(struct unparsed_file *u, size_t n);
