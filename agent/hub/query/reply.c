@@ -347,6 +347,8 @@ void query_put_summary(struct buf *b, const char *name, const struct tree *t,
 	buf_printf(b, ",\"profiles\":%" PRIu64 ",\"first\":%" PRId64 ",\"last\":%" PRId64,
 		   s->n_profiles, s->first_s, s->last_s);
 	buf_printf(b, ",\"processes\":%zu", t->n_apps);
+	if (s->n_processes)
+		buf_printf(b, ",\"process_count\":%" PRIu64, s->n_processes);
 	if (is_whole)
 		buf_printf(b, ",\"nodes\":%zu", t->n_nodes);
 	buf_printf(b, ",\"unnamed_samples\":%" PRIu64 ",\"incomplete_samples\":%" PRIu64,

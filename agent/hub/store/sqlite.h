@@ -742,6 +742,8 @@ void store_groups_done(struct groups *g);
 /* Adds FROM and WHERE for the losses (`l`) of the selection. */
 void store_summary_losses(struct where *w, const struct selection *sel);
 
+/* Adds an expression: how many processes the series `se` are of. */
+void store_summary_processes(struct where *w);
 void store_summary_is_window(struct where *w);
 /* What was deleted of a place of the table `places`. The caller frees its cluster and ns. */
 struct store_cut store_sq_cut_of(const char *place, int64_t until_s);

@@ -5,14 +5,21 @@
  */
 #include "hub/store/sqlite.h"
 
+#include <inttypes.h>
+
 #include <stdlib.h>
 
 #define DEFAULT_MAX_ROWS 4000000
+
+#define SERIES_LIST_MAX (64u << 20) /* bytes; more series are too many rows for any query, too */
 
 struct store_reading {
 	struct query query;
 	struct names *names; /* those of the query's connection */
 	bool counted;	     /* n_profiles of the summary is known */
+	/* the series of the profiles that were read; only if `counted` will be true */
+	struct id_set series;
+	struct buf series_list; /* the same as JSON, without the brackets */
 	struct groups groups;
 	char **group_names; /* for each group; NULL: there are no groups */
 	struct apart {	    /* the selection's namespaces whose rows stay apart */
@@ -34,6 +41,8 @@ static void reading_done(struct store_reading *r)
 	for (size_t i = 0; r->group_names && i < r->groups.n; i++)
 		free(r->group_names[i]);
 	free(r->group_names);
+	store_id_set_done(&r->series);
+	buf_done(&r->series_list);
 	store_groups_done(&r->groups);
 	store_groups_done(&r->apart.by_ns);
 	store_groups_done(&r->apart.by_cluster);
@@ -234,6 +243,40 @@ static int add_profile(struct store_reading *r, struct sums *sums, const struct 
 	return 0;
 }
 
+static void note_series(struct store_reading *r, int64_t series)
+{
+	if (store_id_set_has(&r->series, series))
+		return;
+	store_id_set_add(&r->series, series);
+	buf_printf(&r->series_list, "%s%" PRId64, r->series_list.len ? "," : "", series);
+}
+
+/* A process has several series if its name or a label changed. */
+static int count_processes(struct store_reading *r)
+{
+	_cleanup_(store_where_done) struct where w = {0};
+	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
+	_cleanup_free_ char *list =
+		xasprintf("[%.*s]", (int)r->series_list.len, r->series_list.data ?: "");
+	int rc, e;
+
+	if (r->series_list.failed)
+		return -E2BIG;
+	store_where_text(&w, "SELECT ");
+	store_summary_processes(&w);
+	store_where_text(&w, " FROM json_each(");
+	store_where_str(&w, list);
+	store_where_text(&w, ") j CROSS JOIN series se ON se.id=j.value");
+	e = store_where_prepare(&w, r->query.db, &st);
+	if (e)
+		return e;
+	rc = sqlite3_step(st);
+	if (rc != SQLITE_ROW)
+		return store_sq_errno(rc);
+	r->summary.n_processes = (uint64_t)sqlite3_column_int64(st, 0);
+	return 0;
+}
+
 /*
  * Adds up the rows of a query; each row is (app, series, first time, all samples of profiles, how
  * many windows these are, last time). This is ten times as fast as add_each, and is used if the
@@ -250,6 +293,7 @@ static int add_profiles(struct store_reading *r, sqlite3_stmt *st, struct sums *
 
 		of.last_s = sqlite3_column_int64(st, 5);
 		r->summary.n_profiles += (uint64_t)sqlite3_column_int64(st, 4);
+		note_series(r, of.series);
 		/*
 		 * SQLite checks the deadline after a number of its steps. Such a row is few steps
 		 * for SQLite, but much work here, so this loop checks the deadline, too.
@@ -433,6 +477,7 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 	uint64_t start_ns = now_mono_ns();
 	int e;
 
+	buf_init(&r.series_list, SERIES_LIST_MAX);
 	e = store_query_begin(&r.query, s, sel);
 	if (!e)
 		e = store_names_begin(&r.query.reader->names, &r.query);
@@ -440,6 +485,8 @@ int store_sqlite_read(void *sink, const struct selection *sel, store_row_fn *fn,
 		r.names = &r.query.reader->names;
 		e = read_samples(&r, sel, s->names_bytes, fn, arg);
 	}
+	if (!e && r.counted)
+		e = count_processes(&r);
 	if (!e)
 		e = store_summary_read(r.query.db, sel, r.counted, &r.summary);
 	if (!e) {

@@ -60,14 +60,22 @@ void store_summary_is_window(struct where *w)
 	store_where_text(w, ") ELSE 1 END");
 }
 
+void store_summary_processes(struct where *w)
+{
+	store_where_text(w, "COUNT(DISTINCT CASE WHEN se.pid!=0 THEN ");
+	store_where_process(w);
+	store_where_text(w, " END)");
+}
+
 static int count_profiles(sqlite3 *db, const struct selection *sel, struct store_summary *s)
 {
 	_cleanup_(store_where_done) struct where w = {.event = sel->event, .series_only = true};
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int e;
 
-	store_where_text(&w,
-			 "SELECT COUNT(*) FROM profiles x JOIN series se ON se.id=x.series WHERE ");
+	store_where_text(&w, "SELECT COUNT(*), ");
+	store_summary_processes(&w);
+	store_where_text(&w, " FROM profiles x JOIN series se ON se.id=x.series WHERE ");
 	of_selection(&w, sel);
 	if (profile_event_info(sel->event)->snapshot)
 		store_where_one_of_second(&w, "x");
@@ -76,6 +84,8 @@ static int count_profiles(sqlite3 *db, const struct selection *sel, struct store
 	e = first_row(&w, db, &st);
 	if (!e)
 		s->n_profiles = (uint64_t)sqlite3_column_int64(st, 0);
+	if (!e)
+		s->n_processes = (uint64_t)sqlite3_column_int64(st, 1);
 	return e;
 }
 

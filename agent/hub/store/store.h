@@ -191,6 +191,8 @@ struct store_cut {
 struct store_summary {
 	/* n_profiles: profiles that match, apart from the conditions on their single samples */
 	uint64_t n_rows, n_samples, n_profiles;
+	/* of the n_profiles profiles; a profile whose process is not known (pushed) has none */
+	uint64_t n_processes;
 	int64_t first_s, last_s;		/* oldest and newest row's time; 0 when none */
 	uint64_t query_ns;
 	/* the first SQL statement that ran, with ? for values; for debugging; may be NULL */

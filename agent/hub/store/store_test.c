@@ -20,12 +20,41 @@ static void known_answer(void **state)
 	assert_string_equal(g.rows[2].text, "api: [p] api;main;[l] read;[/bin/x]");
 	assert_int_equal(g.summary.n_samples, 24);
 	assert_int_equal(g.summary.n_profiles, 2);
+	assert_int_equal(g.summary.n_processes, 2);
 	assert_int_equal(g.summary.first_s, T0 - 1); /* the last second of the window */
 	assert_int_equal(g.summary.last_s, T0 + 9);
 	assert_int_equal(g.summary.n_losses, 1);
 	assert_string_equal(g.summary.losses[0].reason, "ring_full");
 	assert_int_equal(g.summary.losses[0].n_samples, 3);
 	assert_false(g.summary.truncated);
+}
+
+/* Process 10 runs a shell and then another program, in two windows. Process 11 runs beside it. */
+static void a_process_counts_once_whatever_its_names(void **state)
+{
+	static const struct {
+		const char *id, *app;
+		uint32_t pid;
+		uint64_t end_s;
+	} all[] = {{"1", "sh", 10, T0}, {"2", "api", 10, T0 + 10}, {"3", "api", 11, T0 + 10}};
+	_cleanup_(got_done) struct got g = {0}, threads = {0};
+	struct batch *b = profile_batch_new();
+	struct store *s = *state;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		struct profile *p =
+			add_profile(b, all[i].id, all[i].app, all[i].pid, "app", all[i].end_s);
+
+		p->process_start_ns = 5 * NSEC_PER_SEC;
+		add_sample(b, p, "worker", false, "write", 10);
+	}
+	write_batch(s, b, ARRAY_SIZE(all));
+	read_where(s, NULL, &g);
+	assert_int_equal(g.summary.n_profiles, 3);
+	assert_int_equal(g.summary.n_processes, 2);
+	/* a condition on single samples makes the store read them in another way */
+	read_where(s, leaf(PRED_EQ, "thread", "worker"), &threads);
+	assert_int_equal(threads.summary.n_processes, 2);
 }
 
 static void bounds_and_services(void **state)
@@ -467,6 +496,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		IN_MEMORY(known_answer),
+		IN_MEMORY(a_process_counts_once_whatever_its_names),
 		IN_MEMORY(bounds_and_services),
 		IN_MEMORY(process_named_total),
 		IN_MEMORY(truncation),

@@ -8,6 +8,7 @@ import type { Loss } from '../words/losses';
 export interface Summary {
   samples: number;
   profiles?: number;
+  process_count?: number; // hubs of earlier versions do not say it
   estimated?: { share: number; error: number }; // of what happened; one standard error, in the unit
   throttled_us?: number; // off-cpu: that containers were not let run
   finished_percent?: number | null; // samples whose stack is whole

@@ -33,6 +33,22 @@ const shownOf = (all: Columns, columns: Columns): Shown => ({
 
 const textOf = (shown: Shown): string => totalText(shown).map(({ text }) => text).join('');
 
+test('the totals say of how many processes they are', () => {
+  const all = profileOf(['p', 0, ['a', 3], ['b', 5]]);
+  const shown = shownOf(all, all);
+  const { summary } = shown.answer.reply;
+  const words = (process_count: number): string => {
+    const reply = { ...shown.answer.reply, summary: { ...summary!, process_count } };
+    return textOf({ ...shown, answer: { ...shown.answer, reply } });
+  };
+
+  assert.equal(
+    words(1753),
+    '8.00 B of CPU time in 8 samples of 1,753 processes, 99.00 % with a whole stack',
+  );
+  assert.match(words(1), /in 8 samples of one process, /);
+});
+
 test('the samples of a subtree are its own', () => {
   const all = profileOf(['p', 0, ['a', 3], ['b', 5]]);
   const a = transform(all, { ...defaults, focus: ['a'] });

@@ -38,7 +38,8 @@ export const notedOf = ({ answer: { reply, columns }, difference, unit }: Shown)
 const plain = (text: string): Said => ({ text, about: '' });
 
 export function totalText({ answer, columns, difference, growth, unit, total }: Shown): Said[] {
-  const { samples = 0, finished_percent: whole } = answer.reply.summary ?? {};
+  const { samples = 0, finished_percent: whole, process_count: processes } =
+    answer.reply.summary ?? {};
   const isHost = answer.state.process === 'Total'; // which has processes, but no stacks
 
   if (growth) return [plain(grownText(growth, answer, difference, unit))];
@@ -67,9 +68,15 @@ export function totalText({ answer, columns, difference, growth, unit, total }: 
           { text: `${shownSamples.toLocaleString()} samples`, about: words.samples },
         ]
       : []),
+    ...(processes === undefined || isHost || isPart
+      ? []
+      : [plain(' of '), { text: processesText(processes), about: words.process_count }]),
     ...(whole == null || isHost || isPart ? [] : [plain(', '), stacks]),
   ];
 }
+
+const processesText = (n: number): string =>
+  n === 1 ? 'one process' : `${n.toLocaleString()} processes`;
 
 function grownText(
   { grown, shrunk }: Growth,

@@ -9,6 +9,7 @@ export const summary: Record<string, string> = {
   first: 'When the oldest profile of the answer ended.',
   last: 'When the newest profile of the answer ended.',
   processes: 'The names of the processes that the answer is about.',
+  process_count: 'How many processes these are, by node, process id and start.',
   nodes: 'The nodes that the answer is about.',
   unnamed_samples: 'Samples with a frame that has no name.',
   incomplete_samples: 'Samples whose stack lacks frames. A frame in brackets says why.',

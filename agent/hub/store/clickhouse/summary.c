@@ -27,6 +27,7 @@ static int take_windows(struct ch_rows *rows, void *arg)
 	double error;
 
 	s->n_profiles = store_ch_get_u64(rows);
+	s->n_processes = store_ch_get_u64(rows);
 	s->n_unverified = store_ch_get_u64(rows);
 	s->estimate_ppm = store_ch_get_u32(rows);
 	error = store_ch_get_double(rows);
@@ -45,7 +46,9 @@ static int read_windows(struct ch_store *s, const struct selection *sel, const s
 {
 	struct ch_where w = {.event = sel->event, .windows_only = true};
 
-	text(&w, "SELECT countIf(" IS_WINDOW "), countIf(unverified!=''), "
+	text(&w, "SELECT countIf(" IS_WINDOW "), uniqExactIf((process_id, process_start_ms, ");
+	store_ch_node(&w);
+	text(&w, ", unverified), process_id!=0), countIf(unverified!=''), "
 		 "minIf(estimate_ppm, estimate_ppm!=0), "
 		 "sqrt(sumIf(toFloat64(estimate_error)*estimate_error, estimate_ppm!=0))");
 	/* else read.c has the times, of the samples. size0: the length, without the array */
