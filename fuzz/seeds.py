@@ -339,6 +339,79 @@ def perfmap():
         yield b"1000 10 " + name.encode() + b"\n"
 
 
+# ---- agent/node/runtime/generated/generated: memory from BASE on, see the target ----
+
+GENERATED_BASE = 0x10000
+
+
+def frames(start, length, eh):
+    """A CIE and an FDE, as QEMU has them."""
+    cie = struct.pack("<I", 0 if eh else 0xffffffff) + bytes([
+        1, 0, 1, 0x78, 16, 0x0c, 7, 0xc0, 9, 0x86, 2, 0x90, 1, 0, 0, 0])
+    cie = struct.pack("<I", len(cie)) + cie
+    fde = struct.pack("<IQQ", len(cie) + 4 if eh else 0, start, length) + b"\x48\x0e\x10\0"
+    return cie + struct.pack("<I", len(fde)) + fde + bytes(4)
+
+
+def jit_image(eh):
+    names = b"\0.eh_frame\0.shstrtab\0" if eh else b"\0.debug_frame\0.shstrtab\0"
+    data = frames(GENERATED_BASE + 0x100, 0x800, eh)
+    heads = bytes(64)
+    heads += struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, 64 + 192, len(data), 0, 0, 1, 0)
+    heads += struct.pack("<IIQQQQIIQQ", names.index(b".shs"), 3, 0, 0, 64 + 192 + len(data),
+                         len(names), 0, 0, 1, 0)
+    head = b"\x7fELF\2\1\1" + bytes(9)
+    head += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 3, 2)
+    return head + heads + data + names
+
+
+def variable(at, to, opcode):
+    """An instruction with a variable relative to rip: mov to rax, or lea."""
+    return bytes([0x48, opcode, 0x05]) + struct.pack("<i", to - (at + 7))
+
+
+def generated_memory(parts):
+    memory = bytearray(0x1000)
+    for at, data in parts:
+        memory[at:at + len(data)] = data
+    return b"\0" + bytes(memory[:max(at + len(data) for at, data in parts)])
+
+
+def generated():
+    base, first, second = GENERATED_BASE, 0x200, 0x220
+    for eh in True, False:
+        image = jit_image(eh)
+        for more in 0, base + second:
+            yield generated_memory([
+                (0, struct.pack("<IIQQ", 1, 0, 0, base + first)),
+                (first, struct.pack("<QQQQ", more, 0, base + 0x280, len(image))),
+                (second, struct.pack("<QQQQ", 0, base + first, base + 0x280, len(image))),
+                (0x280, image)])
+    # libgcc: lists
+    code, at = b"", 128
+    for to, opcode in (0x300, 0x8b), (0x308, 0x8b), (0x300, 0x8d), (0x308, 0x8d), (0x400, 0x8d):
+        code += variable(at + len(code), to, opcode)
+    for flags, place in (0x7f8, 0x600), (1, 0x580), (2, 0x590), (3, 0x5a0):
+        yield generated_memory([
+            (128, code), (0x300, struct.pack("<QQ", base + 0x500, 0)),
+            (0x500, struct.pack("<QQQQQQ", 0, 0, 0, base + place, flags, base + 0x540)),
+            (0x540, struct.pack("<QQQQQQ", 0, 0, 0, base + 0x600, 0x7f8, 0)),
+            (0x580, struct.pack("<QQQQQQQ", base + 0x600, 0, base + 0x600, 0, base + 0x590, 0, 0)),
+            (0x600, frames(base + 0x100, 0x800, True))])
+    # libgcc: a tree
+    code = variable(64, 0x300, 0x8b) + variable(71, 0x310, 0x8b)
+    leaf = struct.pack("<QIIQQQ", 2, 1, 1, base + 0x100, 0x800, base + 0x540)
+    yield generated_memory([
+        (64, code), (0x300, struct.pack("<QQQ", base + 0x700, 0, 2)),
+        (0x540, struct.pack("<QQQQQQ", 0, 0, 0, base + 0x600, 0x7f8, 0)),
+        (0x600, frames(base + 0x100, 0x800, True)), (0x700, leaf.ljust(256, b"\0"))])
+    yield generated_memory([
+        (64, code), (0x300, struct.pack("<QQQ", base + 0x800, 0, 2)),
+        (0x540, struct.pack("<QQQQQQ", 0, 0, 0, base + 0x600, 0x7f8, 0)),
+        (0x600, frames(base + 0x100, 0x800, True)), (0x700, leaf.ljust(256, b"\0")),
+        (0x800, struct.pack("<QIIQQ", 4, 1, 0, 2**64 - 1, base + 0x700).ljust(256, b"\0"))])
+
+
 # ---- perfmap_ask, demangler: what a child answers that works as it should ----
 
 def perfmap_record(start, size, line, kind, name, file=b""):
@@ -388,6 +461,7 @@ def demangle():
 
 MAKERS = {
     "agent/node/runtime/perfmap/perfmap": perfmap,
+    "agent/node/runtime/generated/generated": generated,
     "agent/node/parse/elf": elf,
     "agent/node/runtime/perfmap/perfmap_ask": perfmap_ask,
     "agent/lib/symbols/demangle": demangle,

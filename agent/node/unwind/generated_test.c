@@ -105,7 +105,7 @@ static void a_runtimes_code_has_no_rows(void **state)
 static void new_rows_replace_the_old_ones(void **state)
 {
 	struct elf_index *rows = rows_of(2, 1), *newer = rows_of(2, 2);
-	struct proc *p = proc_new(1);
+	struct proc *p = proc_new(1), *q = proc_new(2);
 	struct unwind *u = start(0);
 	struct unwind_stats s;
 
@@ -116,11 +116,18 @@ static void new_rows_replace_the_old_ones(void **state)
 	publish(p, newer);
 	assert_int_equal(put(u, p), 0);
 	assert_rows(p, newer, CODE + 0x8000);
+	map_code(q, CODE, 0x1000);
+	/* the old rows are gone with the next process that is set */
+	assert_int_equal(put(u, q), 0);
+	unwind_stats(u, &s);
+	assert_int_equal(s.n_files, 1);
+	assert_int_equal(s.n_evicted, 0);
 	unwind_exited(u, p->m.id);
 	unwind_stats(u, &s);
-	assert_int_equal(s.n_processes, 0);
+	assert_int_equal(s.n_files, 0);
 	end(u);
 	done(p);
+	done(q);
 	elf_index_unref(rows);
 	elf_index_unref(newer);
 }

@@ -51,8 +51,10 @@ struct table_file {
 	const char *without; /* why the file has no table; NULL: it has one */
 	uint64_t charged_ns; /* for shares.c: the only namespace that uses it, or SEVERAL_NS */
 	size_t n_users;	     /* how many processes use the file */
-	uint64_t used;	     /* value of unwind.turn when the file was last used */
-	UT_hash_handle hh;   /* the key is index, as a pointer */
+	/* rows of one process's generated code: nobody uses them again */
+	bool generated;
+	uint64_t used;	   /* value of unwind.turn when the file was last used */
+	UT_hash_handle hh; /* the key is index, as a pointer */
 };
 
 struct unwound_process {
@@ -80,7 +82,7 @@ struct unwind {
 	size_t n_free_slots;
 	uint64_t *taken_from; /* see unwind_taken_from() */
 	size_t n_taken_from, cap_taken_from;
-	uint64_t crowded_ns; /* see unwind_crowded() */
+	uint64_t crowded_ns;	   /* see unwind_crowded() */
 	uint64_t turn, charged_ns; /* charged_ns: of the process that is being set */
 	/*
 	 * Extents and slots that are out of use, but that BPF programs may still read. They are
@@ -164,7 +166,7 @@ struct image_span {
  * the file the code of a runtime was found; NULL: the caller has found no such code.
  */
 void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index *index,
-		   const struct table_file *f, const struct image_span *runtime);
+			  const struct table_file *f, const struct image_span *runtime);
 /* Does the same for a file without an index. slot: one of the slots that belong to no file. */
 void unwind_image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
 /* Removes all images that lead to the file's slots. */
@@ -184,7 +186,7 @@ struct list {
 	bool cut;
 };
 void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
-		const bool *pending, const struct runtime_process *runtimes, struct list *l);
+		       const bool *pending, const struct runtime_process *runtimes, struct list *l);
 void unwind_list_leave(struct unwind *u, struct list *l);
 
 /* ---- room: table.c ---- */

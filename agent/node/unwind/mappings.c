@@ -192,7 +192,10 @@ static void add_at(struct unwind *u, struct list *l, const struct at *a)
 		return;
 	}
 	if (a->generated) {
-		add_code(l, a, use_once(u, l, a->generated), 0);
+		struct table_file *f = use_once(u, l, a->generated);
+
+		f->generated = true;
+		add_code(l, a, f, 0);
 		return;
 	}
 	if (a->pending)

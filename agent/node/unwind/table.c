@@ -65,7 +65,7 @@ static void evict(struct unwind *u, struct table_file *f)
 		GROW(u->old_slots, u->n_old_slots, u->cap_old_slots);
 		u->old_slots[u->n_old_slots++] = f->slots[i].number;
 	}
-	u->n_evicted += f->extents != NULL;
+	u->n_evicted += f->extents && !f->generated;
 	unwind_file_free(u, f);
 }
 
@@ -432,7 +432,7 @@ void unwind_files_tidy(struct unwind *u)
 	struct table_file *f, *next;
 
 	HASH_ITER (hh, u->files, f, next)
-		if (!f->n_users && !f->extents)
+		if (!f->n_users && (!f->extents || f->generated))
 			evict(u, f);
 	while ((u->unused_index_bytes > u->budget_bytes ||
 		u->index_bytes > u->budget_bytes * INDEXES_SHARE) &&
