@@ -201,6 +201,36 @@ static void much_read(void)
 	say_end(LEARNT_ALL, UINT64_MAX, 0);
 }
 
+/* Says a piece of an index of generated code that says to have so many bytes. */
+static void say_generated(uint32_t says, size_t bytes)
+{
+	static const char zeros[READER_MESSAGE_MAX];
+	struct generated_message m = {.head = {.sequence = sequence, .what = GENERATED, .n = says}};
+
+	put(&m, sizeof(m));
+	put(zeros, bytes);
+	say();
+}
+
+static void rows_beyond_the_message(void)
+{
+	say_generated(9, 8);
+	say_end(LEARNT_ALL, 0, 0);
+}
+
+static void no_rows(void)
+{
+	say_generated(0, 0);
+	say_end(LEARNT_ALL, 0, 0);
+}
+
+static void many_rows(void)
+{
+	for (size_t bytes = 0; bytes <= GENERATED_INDEX_MAX; bytes += 32768)
+		say_generated(32768, 32768);
+	say_end(LEARNT_ALL, 0, 0);
+}
+
 static void another_sequence(void)
 {
 	sequence--;
@@ -365,6 +395,9 @@ static const struct lie learn_lies[] = {
 	ROW(names_for_runtimes),
 	ROW(much_lost),
 	ROW(much_read),
+	ROW(rows_beyond_the_message),
+	ROW(no_rows),
+	ROW(many_rows),
 	ROW(another_sequence),
 	ROW(no_message),
 	ROW(with_a_descriptor),

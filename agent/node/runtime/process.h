@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to runtime: the runtimes of one exec of a process. All results for it share struct states.
- * Only the thread that holds its lock may use it. If a process blocks that thread, the lock is never
- * released, so other threads do not wait for it.
+ * Private to runtime: the runtimes of one exec of a process. All results for it share struct
+ * states. Only the thread that holds its lock may use it. If a process blocks that thread, the lock
+ * is never released, so other threads do not wait for it.
  */
 #pragma once
 
