@@ -71,6 +71,7 @@ int parse_generated_add(struct parse_generated *g, const struct parse_generated_
 		.data = f->data,
 		.n = f->n,
 		.address = f->address,
+		.text = f->text,
 		.eh = f->eh,
 		.until_zero = f->until_zero,
 	};

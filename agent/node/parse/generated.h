@@ -23,6 +23,7 @@ struct parse_generated_frames {
 	const void *data;
 	size_t n;
 	uint64_t address; /* where the process has data: pointers may be relative to it */
+	uint64_t text;	  /* or to the code of the image; 0: they are not */
 	bool eh;	  /* in the form of .eh_frame, else of .debug_frame */
 	bool until_zero;  /* an entry of length 0 ends the information, before n bytes */
 };

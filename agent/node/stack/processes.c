@@ -313,9 +313,16 @@ static bool lacks_rows(struct stacks_process *p, const struct raw_stack *ustack)
 
 	if (!e || !ustack->end_reason || !runtime_process_publishes(e->runtimes))
 		return false;
-	for (size_t i = 0; i < ustack->n; i++)
-		if (ustack->frames[i].no_file)
+	for (size_t i = 0; i < ustack->n; i++) {
+		const struct raw_frame *f = &ustack->frames[i];
+		const struct mapping *m =
+			f->kernel || f->runtime
+				? NULL
+				: stacks_mapping(e, f, f->address - !stack_is_leaf(ustack, i));
+
+		if (m && runtime_mapping_is_generated(m, NULL))
 			return true;
+	}
 	return false;
 }
 

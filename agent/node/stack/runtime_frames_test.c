@@ -228,13 +228,14 @@ static void runtimes_that_are_not_known_are_a_miss(void **state)
 /* Code was generated after the rows were read that the process publishes. */
 static void a_stack_that_ends_in_generated_code_is_a_miss(void **state)
 {
-	struct raw_frame generated = USER(known_function), file = generated;
+	void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct raw_frame generated = USER((uintptr_t)code + 8), file = USER(known_function);
 	struct fixture f = make(kallsyms);
 	struct mappings own = {.id = f.id, .exec_id = 1};
 	struct runtime_process *p = runtime_process_publishing(&own, NULL);
 
 	(void)state;
-	generated.no_file = true;
+	assert_true(code != MAP_FAILED);
 	assert_false(stacks_misses(f.s, f.id, STACK("no_frame_pointer", generated)));
 	stacks_runtimes(f.s, f.id, 1, p);
 	assert_false(stacks_misses(f.s, f.id, STACK("no_frame_pointer", file)));
@@ -244,6 +245,7 @@ static void a_stack_that_ends_in_generated_code_is_a_miss(void **state)
 	assert_false(stacks_misses(f.s, f.id, STACK("no_frame_pointer", generated, file)));
 	runtime_process_unref(p);
 	done(&f);
+	munmap(code, 4096);
 }
 
 static void a_full_batch_takes_no_names(void **state)

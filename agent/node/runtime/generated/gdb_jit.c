@@ -76,7 +76,6 @@ static const Elf64_Shdr *section_of(const struct image *i, const char *name)
 {
 	for (size_t k = 0; k < i->n; k++)
 		if (i->sections[k].sh_name < NAMES_BYTES_MAX &&
-		    i->sections[k].sh_type != SHT_NOBITS &&
 		    streq(i->names + i->sections[k].sh_name, name))
 			return &i->sections[k];
 	return NULL;
@@ -95,7 +94,7 @@ static int read_section(struct memory *m, const struct entry *e, const Elf64_Shd
 {
 	char *to = f->bytes + f->used;
 
-	if (!s)
+	if (!s || s->sh_type == SHT_NOBITS)
 		return 0;
 	if (s->sh_flags & SHF_COMPRESSED || s->sh_size > GENERATED_FRAMES_MAX)
 		return -E2BIG;
@@ -110,9 +109,10 @@ static int frames_read(struct memory *m, const struct entry *e, struct frames *f
 {
 	struct image i;
 	int r = image_read(m, e, &i);
+	const Elf64_Shdr *text = r == 0 ? section_of(&i, ".text") : NULL;
 
 	f->used = 0;
-	f->eh = (struct parse_generated_frames){.eh = true};
+	f->eh = (struct parse_generated_frames){.text = text ? text->sh_addr : 0, .eh = true};
 	f->debug = (struct parse_generated_frames){0};
 	if (r == 0)
 		r = read_section(m, e, section_of(&i, ".eh_frame"), f, &f->eh);
@@ -123,8 +123,8 @@ static int frames_read(struct memory *m, const struct entry *e, struct frames *f
 
 static bool frames_equal(const struct frames *a, const struct frames *b)
 {
-	return a->eh.n == b->eh.n && a->eh.address == b->eh.address && a->debug.n == b->debug.n &&
-	       memcmp(a->bytes, b->bytes, a->used) == 0;
+	return a->eh.n == b->eh.n && a->eh.address == b->eh.address && a->eh.text == b->eh.text &&
+	       a->debug.n == b->debug.n && memcmp(a->bytes, b->bytes, a->used) == 0;
 }
 
 /* Reads the frames of an image twice. -ESTALE: they have changed meanwhile. */

@@ -93,6 +93,32 @@ static void images_give_rows_to_their_code(void **state)
 	runtime_process_unref(q);
 }
 
+/* PHP's pointers are relative to .text, of whose section only the address is set. */
+static void pointers_relative_to_the_code(void **state)
+{
+	static const uint8_t frames[] = {
+		/* CIE: version 1, "zR", pointers of 4 bytes relative to .text; rsp + 8 */
+		20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x23, 0x0c, 7, 8, 0x90, 1,
+		0, 0,
+		/* FDE: 16 bytes of code from 64 on; rsp + 1216 */
+		20, 0, 0, 0, 28, 0, 0, 0, 64, 0, 0, 0, 16, 0, 0, 0, 0, 0x0e,
+		(TEST_CFA & 0x7f) | 0x80, TEST_CFA >> 7, 0, 0, 0, 0};
+	const struct test_section sections[] = {
+		{".text", NULL, 128, published.code, SHF_ALLOC | SHF_EXECINSTR},
+		{".eh_frame", frames, sizeof(frames), 0, SHF_ALLOC},
+		{0}};
+	_cleanup_buf_ struct buf image = {0};
+	struct elf_index *index;
+
+	(void)state;
+	testelf_make(sections, ET_REL, &image);
+	put_image(&entries[0], &image);
+	put_first(&entries[0]);
+	index = published_read(published_read_own);
+	published_assert_rows(index, published.code + 64, published.code + 80);
+	elf_index_unref(index);
+}
+
 static void other_code_gets_no_rows(void **state)
 {
 	uint64_t own = (uint64_t)other_code_gets_no_rows;
@@ -250,6 +276,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(images_give_rows_to_their_code, set_up),
+		cmocka_unit_test_setup(pointers_relative_to_the_code, set_up),
 		cmocka_unit_test_setup(other_code_gets_no_rows, set_up),
 		cmocka_unit_test_setup(a_list_without_end_ends, set_up),
 		cmocka_unit_test_setup(what_changes_while_it_is_read_is_left_out, set_up),
