@@ -163,13 +163,17 @@ static bool is_go(const struct mappings *m, struct elf_index *const *indexes)
 }
 
 static void tell_native(struct doctor *d, const struct mappings *m,
-			struct elf_index *const *indexes)
+			struct elf_index *const *indexes, const struct runtime_process *p)
 {
 	bool generated = false;
 
 	for (size_t i = 0; i < m->n; i++)
 		generated |= runtime_mapping_is_generated(&m->items[i], indexes[i]);
-	if (generated)
+	if (generated && runtime_process_generated(p))
+		cli_doctor_tell(d, "runtime", true,
+				"code made at run time: stacks go through it by the unwind rows "
+				"that its compiler publishes, and a perf map would name it");
+	else if (generated)
 		cli_doctor_tell(
 			d, "runtime", false,
 			"code made at run time by a runtime that podflame does not know: "
@@ -231,7 +235,7 @@ static void tell_runtimes(struct doctor *d, const struct mappings *m,
 		n_runtimes++;
 	}
 	if (n_runtimes == 0)
-		tell_native(d, m, indexes);
+		tell_native(d, m, indexes, p);
 	if (runtime_java_unnamed(java, m->id))
 		cli_doctor_tell(
 			d, "Java names", false,
