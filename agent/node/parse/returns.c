@@ -6,14 +6,16 @@
  * be the one of a function's first instruction; if it is, start and returns agree about all code on
  * the ways between them.
  */
+#include "node/parse/insn_kinds.h"
 #include "node/parse/returns.h"
 
 #include <stdlib.h>
 
 #define PIECE_BYTES FLOW_BYTES_MAX /* code that is worked on at a time */
-#define ROUNDS	    32	  /* limit for the rounds of a piece; each carries frames over jumps back */
+#define ROUNDS	    512	  /* limit for the rounds of a piece; beyond it, nothing is believed */
 #define ALIGNMENT   16	  /* of functions in hand-written code */
 #define KEEPS_INSNS 1024  /* instructions of a subroutine that are looked at, at most */
+#define TABLE_LOOK  8	  /* instructions before a jump that are looked at for a table, at most */
 #define TABLE_REACH 65536 /* bytes behind a jump through a table to which it may lead */
 
 enum {
@@ -42,51 +44,6 @@ struct piece {
 };
 
 /* ---- where instructions begin ---- */
-
-static bool ends_flow(const struct insn *i)
-{
-	uint8_t c = i->opcode;
-
-	if (i->map != INSN_ONE)
-		return i->map == INSN_0F && c == 0x0b;
-	return c == 0xc3 || c == 0xc2 || c == 0xe9 || c == 0xeb || c == 0xf4 || c == 0xcc ||
-	       (c == 0xff && ((i->reg & 7) == 4 || (i->reg & 7) == 5));
-}
-
-static bool is_jump(const struct insn *i)
-{
-	return (i->map == INSN_ONE && (i->opcode == 0xe9 || i->opcode == 0xeb));
-}
-
-static bool is_branch(const struct insn *i)
-{
-	uint8_t c = i->opcode;
-
-	if (i->map == INSN_0F)
-		return c >= 0x80 && c <= 0x8f;
-	return i->map == INSN_ONE && ((c >= 0x70 && c <= 0x7f) || (c >= 0xe0 && c <= 0xe3));
-}
-
-static bool is_return(const struct insn *i)
-{
-	return i->map == INSN_ONE && (i->opcode == 0xc3 || i->opcode == 0xc2);
-}
-
-static bool is_call(const struct insn *i)
-{
-	return insn_is(i, 0xe8) || (insn_is(i, 0xff) && (i->reg & 6) == 2);
-}
-
-static bool is_indirect(const struct insn *i)
-{
-	return insn_is(i, 0xff) && (i->reg & 6) == 4;
-}
-
-/* Returns whether the instruction jumps to another function through a pointer of the linker. */
-static bool is_far(const struct insn *i)
-{
-	return is_indirect(i) && i->mod == 0 && (i->rm & 7) == 5;
-}
 
 /* Decodes from `at` up to an instruction that was decoded before. */
 static void decode_from(struct piece *p, size_t at)
@@ -185,6 +142,42 @@ static bool comes_back(const struct piece *p, uint64_t next)
 	return next < p->n && !(p->places[next].flags & (PADDING | CALLED));
 }
 
+/* Returns the offset of the instruction before one; at itself: there is none. */
+static size_t before(const struct piece *p, size_t at)
+{
+	for (size_t bytes = 1; bytes <= MIN(at, (size_t)INSN_BYTES_MAX); bytes++)
+		if (p->places[at - bytes].bytes == bytes)
+			return at - bytes;
+	return at;
+}
+
+/*
+ * Returns whether an indirect jump leads through a table, and not to another function: the jump has
+ * an index, or its register was loaded with one or added to shortly before, which is how tables of
+ * addresses and of distances are used.
+ */
+static bool is_table_jump(const struct piece *p, size_t at, const struct insn *jump)
+{
+	struct insn i;
+	size_t last;
+
+	if (jump->mod != 3 || jump->notrack)
+		return jump->notrack || (jump->base == INSN_NO_REG && !is_far(jump));
+	for (unsigned k = 0; k < TABLE_LOOK; k++) {
+		last = at;
+		at = before(p, last);
+		if (at == last || p->places[at].flags & JUMP ||
+		    !insn_decode(p->code + at, p->n - at, &i))
+			return false;
+		if (!(i.written & 1u << jump->rm))
+			continue;
+		if (insn_is(&i, 0x01) || insn_is(&i, 0x03))
+			return true;
+		return insn_is(&i, 0x8b) && i.mod != 3 && (i.rm & 7) == 4 && i.base == INSN_NO_REG;
+	}
+	return false;
+}
+
 /*
  * Sets what holds after the instruction, by where it leads. A jump through a table is taken for one
  * to the code right behind it. If it does not lead there, a function's start will not agree.
@@ -195,10 +188,11 @@ static void find_after(const struct piece *p, size_t at, const struct insn *i,
 	uint64_t next = at + i->bytes;
 
 	*ret = (struct code_frame){0};
-	if (is_return(i) || is_far(i)) {
-		*ret = parse_frame_entered;
-	} else if (is_indirect(i)) {
+	if (is_indirect(i) && is_table_jump(p, at, i)) {
 		*ret = *frame_at(p, behind_padding(p, next));
+	} else if (is_return(i) || is_indirect(i)) {
+		*ret = parse_frame_entered;
+		ret->called = is_indirect(i) && !is_far(i);
 	} else if (is_jump(i)) {
 		*ret = *frame_at(p, next + i->immediate);
 	} else if (is_branch(i)) {
@@ -269,6 +263,7 @@ static bool go_back(struct piece *p, bool first)
 {
 	bool changed = false;
 
+	parse_flow_charge(p->budget, p->n / 16);
 	for (size_t at = p->n; at-- > 0;) {
 		struct place *x = &p->places[at];
 		struct code_frame frame;
@@ -324,7 +319,8 @@ static bool agree(const struct code_frame *a, const struct code_frame *b)
 
 /*
  * A jump through a table may lead to any code behind it that no other code leads to, up to the next
- * function. It is believed where the returns behind that code say what holds at the jump.
+ * function. It is believed where the returns behind that code say what holds at the jump, and no
+ * call is on the way to them, which may not return.
  */
 static void reach_table(struct reaching *r, size_t jump, size_t at, uint8_t how)
 {
@@ -342,7 +338,8 @@ static void reach_table(struct reaching *r, size_t jump, size_t at, uint8_t how)
 			at++;
 			continue;
 		}
-		if (ended && !(x->flags & PADDING) && agree(&x->frame, &p->places[jump].frame))
+		if (ended && !(x->flags & PADDING) && !x->frame.called &&
+		    agree(&x->frame, &p->places[jump].frame))
 			reach(r, at, how);
 		ended = ends_flow(&i) || (ended && x->flags & PADDING);
 		at += i.bytes;
@@ -366,7 +363,7 @@ static void reach_next(struct reaching *r, size_t at)
 		return;
 	if (is_jump(&i) || is_branch(&i))
 		reach(r, next + i.immediate, how);
-	if (is_indirect(&i) && !is_far(&i))
+	if (is_indirect(&i) && is_table_jump(p, at, &i))
 		reach_table(r, at, next, how);
 	if (!ends_flow(&i) && (!is_call(&i) || comes_back(p, next)))
 		reach(r, next, how);
@@ -377,7 +374,7 @@ static void reach_next(struct reaching *r, size_t at)
  * 0: no. What the returns say holds there must be what holds at a function's first instruction. If a
  * call is on the way to them, which may not return, this could be chance in the middle of a
  * function: then the place must be one that is called. A function for the file's own use may
- * overwrite rbp (x264's trellis): what is behind that would take it for the caller's.
+ * overwrite rbp (x264's trellis): behind that, where the caller's rbp is, is not known.
  */
 static uint8_t start_of(const struct place *x)
 {
@@ -388,7 +385,8 @@ static uint8_t start_of(const struct place *x)
 	if (agree(&x->frame, &entered))
 		return REACHED;
 	entered.bp = FRAME_BP_UNKNOWN;
-	return x->flags & CALLED && agree(&x->frame, &entered) ? REACHED | NO_BP : 0;
+	return x->flags & CALLED && !x->frame.called && agree(&x->frame, &entered) ? REACHED | NO_BP
+										   : 0;
 }
 
 /* Marks what is reached from the starts of functions. */
@@ -404,9 +402,14 @@ static void reach_all(struct piece *p)
 		while (r.n_work && p->budget->insns)
 			reach_next(&r, p->work[--r.n_work]);
 	}
-	for (size_t at = 0; at < p->n; at++)
-		if (p->places[at].flags & NO_BP && p->places[at].frame.bp == FRAME_BP_SAME)
-			p->places[at].frame.bp = FRAME_BP_UNKNOWN;
+	for (size_t at = 0; at < p->n; at++) {
+		struct code_frame *f = &p->places[at].frame;
+
+		if (!(p->places[at].flags & NO_BP) || f->known != FRAME_KNOWN)
+			continue;
+		f->bp = FRAME_BP_UNKNOWN;
+		f->slot = 0;
+	}
 }
 
 /* ---- all of a piece ---- */
@@ -438,13 +441,17 @@ static void emit_all(const struct piece *p, frame_emit *emit, void *arg)
 static void follow_piece(struct piece *p, const uint64_t *starts, size_t n_starts, frame_emit *emit,
 			 void *arg)
 {
+	unsigned rounds = 0;
+
 	p->places = xcalloc(p->n, sizeof(*p->places));
 	p->work = xcalloc(p->n, sizeof(*p->work));
 	decode_all(p, starts, n_starts);
-	for (size_t k = 0; k < ROUNDS && go_back(p, k == 0); k++)
-		;
+	while (rounds < ROUNDS && go_back(p, rounds == 0))
+		rounds++;
 	reach_all(p);
-	if (p->budget->insns)
+	if (rounds == ROUNDS)
+		p->b->header.flags |= ELF_INDEX_CODE_CUT;
+	else if (p->budget->insns)
 		emit_all(p, emit, arg);
 	free(p->places);
 	free(p->work);

@@ -23,7 +23,11 @@ struct code_frame {
 	uint8_t base;	/* a register, by its number in the encoding */
 	bool in_memory; /* CFA = *(base + offset) + extra; else CFA = base + offset */
 	uint8_t bp;	/* enum frame_bp */
-	bool called;	/* on the way to the return are calls; if one does not return, it is none */
+	/*
+	 * On the way to the return is a call, which may not return, or a jump to a place that is
+	 * not known.
+	 */
+	bool called;
 	int32_t offset, extra, slot;
 };
 
