@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * step [-n STEPS] [-l LISTED] PROGRAM [ARGUMENT...]: runs a program one instruction after the
- * other, and compares, at each instruction of code without call frame information, what its row says with
- * the truth. The truth is what the calls and returns did so far: where the return address of the
- * current function is, and what rbp was when it was called. Prints a line for each file:
+ * other, and compares, at each instruction of code without call frame information, what its row
+ * says with the truth. The truth is what the calls and returns did so far: where the return address
+ * of the current function is, and what rbp was when it was called. Prints a line for each file:
  *
  *   FILE: INSTRUCTIONS places, SHARE % of STEPS steps equal, N wrong, N refused, N without rbp
  *
  * wrong, refused (no row) and without rbp (the row says that it does not know it) count places; -l
  * lists so many of each. Exit status 1: a row was wrong. Only the first thread is followed. -n ends
- * after so many instructions. -w runs so many at a time, and lets the program run as it does without
- * us for -m milliseconds (2) in between: then only functions whose call is seen are compared. -a
- * compares code with call frame information, too.
+ * after so many instructions. -w runs so many at a time, and lets the program run as it does
+ * without us for -m milliseconds (2) in between: then only functions whose call is seen are
+ * compared. -a compares code with call frame information, too.
  */
 #include "node/parse/cfi.h"
 #include "node/parse/testrows.h"
@@ -302,8 +302,8 @@ static struct place *place_of(uint64_t pc)
 /* ---- the program ---- */
 
 /*
- * Lets the program run for a while as it does without us, and stops it again. What was called before
- * is not known any more. Returns false if the program has ended.
+ * Lets the program run for a while as it does without us, and stops it again. What was called
+ * before is not known any more. Returns false if the program has ended.
  */
 static bool run_free(void)
 {

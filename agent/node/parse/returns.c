@@ -208,8 +208,8 @@ static void find_after(const struct piece *p, size_t at, const struct insn *i,
 }
 
 /*
- * Returns whether a subroutine leaves a register as it is, although it need not. Its code must be in
- * one part, without calls, up to its return.
+ * Returns whether a subroutine leaves a register as it is, although it need not. Its code must be
+ * in one part, without calls, up to its return.
  */
 static bool keeps(const struct piece *p, size_t start, unsigned reg)
 {
@@ -370,9 +370,9 @@ static void reach_next(struct reaching *r, size_t at)
 }
 
 /*
- * Returns whether a function begins at a place for certain, as the flags of what is reached from it;
- * 0: no. What the returns say holds there must be what holds at a function's first instruction. If a
- * call is on the way to them, which may not return, this could be chance in the middle of a
+ * Returns whether a function begins at a place for certain, as the flags of what is reached from
+ * it; 0: no. What the returns say holds there must be what holds at a function's first instruction.
+ * If a call is on the way to them, which may not return, this could be chance in the middle of a
  * function: then the place must be one that is called. A function for the file's own use may
  * overwrite rbp (x264's trellis): behind that, where the caller's rbp is, is not known.
  */
