@@ -34,7 +34,21 @@ int ingest_push_series_add(struct push_series *s, const char *key, const char *v
 	return 0;
 }
 
-/* Adds "key=value", n bytes. */
+/* Whether the key says whose a profile is, and was there before. */
+static bool is_said_twice(const struct push_series *s, const char *key)
+{
+	if (!streq(key, "namespace") && !streq(key, "pod"))
+		return false;
+	for (size_t i = 0; i < s->n_labels; i++)
+		if (streq(s->labels[i].key, key))
+			return true;
+	return false;
+}
+
+/*
+ * Adds "key=value", n bytes. A second '{' means that somebody has put a name with labels into the
+ * place of an application's: they are not believed.
+ */
 static int add_pair(struct push_series *s, const char *pair, size_t n, struct field_error *e)
 {
 	const char *equals = memchr(pair, '=', n);
@@ -42,7 +56,11 @@ static int add_pair(struct push_series *s, const char *pair, size_t n, struct fi
 
 	if (!equals)
 		return wrong(e, -EBADMSG, "name", "a label has no '='");
+	if (memchr(pair, '{', n))
+		return wrong(e, -EBADMSG, "name", "a label has a '{'");
 	key = xstrndup(pair + strspn(pair, " "), (size_t)(equals - pair) - strspn(pair, " "));
+	if (is_said_twice(s, key))
+		return wrong(e, -EBADMSG, "name", "names a namespace or a pod twice");
 	value = xstrndup(equals + 1, n - (size_t)(equals + 1 - pair));
 	return ingest_push_series_add(s, key, value, e);
 }

@@ -46,9 +46,24 @@ static const char *types_left_out(enum plan_profile p)
 	return "{}";
 }
 
+/*
+ * The application is the pod's owner, whose name whoever makes the pod writes as they like: it must
+ * not look like labels. The caller frees it.
+ */
+static char *plain_app(const char *app)
+{
+	char *plain = xstrdup(app);
+
+	for (char *c = plain; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f || strchr("{},=", *c))
+			*c = '_';
+	return plain;
+}
+
 static char *make_path(const struct parcel *p)
 {
-	_cleanup_free_ char *name = xasprintf("%s{namespace=%s,pod=%s,__name__=%s}", p->app, p->ns,
+	_cleanup_free_ char *app = plain_app(p->app);
+	_cleanup_free_ char *name = xasprintf("%s{namespace=%s,pod=%s,__name__=%s}", app, p->ns,
 					      p->pod, plan_profile_name(p->profile));
 	_cleanup_buf_ struct buf path = {0};
 

@@ -254,6 +254,19 @@ static void test_the_hub_learns_whose_it_is(void **state)
 	assert_non_null(strstr(t.body, "\r\n\r\nxxxxxxxxxxxxxxxx\r\n--"));
 }
 
+/* The name of an owner is free text: it says nothing of another namespace. */
+static void test_an_owner_is_only_a_name(void **state)
+{
+	struct tag owner = {"pod_group", "db{namespace=prod,y=z\n"};
+
+	(void)state;
+	add_pod("app", 1, 1u << PLAN_PROFILE_HEAP);
+	t.plan.pods[0].tags = (struct tags){.items = &owner, .n = 1};
+	scrape_plan(t.scrape, &t.plan);
+	run_until(was_delivered);
+	assert_non_null(strstr(t.query, "&name=db_namespace_prod_y_z_{namespace=app,pod=web-1,"));
+}
+
 static uint64_t before;
 
 static bool two_are_stored(void)
@@ -456,6 +469,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_the_hub_learns_whose_it_is, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_an_owner_is_only_a_name, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rounds_follow_each_other, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_owners_learn_what_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_failure_is_counted_only, setup, teardown),
