@@ -49,10 +49,11 @@ static uint64_t window_ns(const struct fetch *f)
 
 /*
  * The time in which the program answers is at least the CPU time that this takes it. For a window,
- * it makes the same profile at the start, too.
+ * it makes the same profile at the start, too. What never reached the program cost it nothing.
  */
-static uint64_t cost(const struct fetch *f, uint64_t elapsed_ns)
+static uint64_t cost(const struct fetch *f)
 {
+	uint64_t elapsed_ns = f->sent_ns ? now_mono_ns() - f->sent_ns : 0;
 	uint64_t answer_ns = elapsed_ns > window_ns(f) ? elapsed_ns - window_ns(f) : 0;
 
 	return window_ns(f) ? 2 * answer_ns : answer_ns;
@@ -60,7 +61,6 @@ static uint64_t cost(const struct fetch *f, uint64_t elapsed_ns)
 
 static void _printf_(3, 4) end(struct fetch *f, enum scrape_result result, const char *fmt, ...)
 {
-	uint64_t elapsed_ns = now_mono_ns() - f->began_ns;
 	va_list ap;
 
 	if (f->call)
@@ -71,7 +71,7 @@ static void _printf_(3, 4) end(struct fetch *f, enum scrape_result result, const
 	va_end(ap);
 	f->result = result;
 	f->end_ns = MAX(now_wall_ns(), f->start_ns + 1);
-	f->cost_ns = cost(f, elapsed_ns);
+	f->cost_ns = cost(f);
 	if (result != SCRAPE_STORED) {
 		buf_done(&f->body);
 		f->n_bytes = 0;
@@ -85,6 +85,14 @@ static void too_late(void *arg)
 
 	end(f, SCRAPE_TIMEOUT, "no whole answer within %.0f s",
 	    (double)(window_ns(f) + f->c.answer_ns) / NSEC_PER_SEC);
+}
+
+static bool may_send(void *arg)
+{
+	struct fetch *f = arg;
+
+	f->sent_ns = now_mono_ns();
+	return true;
 }
 
 static void on_data(const void *p, size_t n, void *arg)
@@ -135,6 +143,7 @@ int scrape_fetch(const struct fetch_config *c, struct fetch **ret)
 		.path = path,
 		.timeout_ns = c->interval_ns + 2 * c->answer_ns, /* the deadline is earlier */
 		.max_body_bytes = MAX_REFUSAL_BYTES,
+		.may_send = may_send,
 		.on_data = on_data,
 		.on_done = on_done,
 		.arg = f,

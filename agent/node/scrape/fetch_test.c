@@ -130,6 +130,7 @@ static void test_a_moment(void **state)
 	assert_string_equal(t.authorization, "");
 	assert_int_equal(t.fetch->body.len, 100);
 	assert_true(t.fetch->start_ns < t.fetch->end_ns);
+	assert_true(t.fetch->cost_ns > 0);
 }
 
 static void test_a_window(void **state)
@@ -207,6 +208,7 @@ static void test_nobody_listens(void **state)
 	t.server = http_server_free(t.server);
 	assert_int_equal(fetch_heap(), SCRAPE_UNREACHABLE);
 	assert_non_null(strstr(t.fetch->text, "refused"));
+	assert_int_equal(t.fetch->cost_ns, 0);
 }
 
 static void test_a_fetch_that_is_freed(void **state)

@@ -60,6 +60,7 @@ struct fetch {
 	uint64_t cost_ns;	   /* what the answer cost the pod, at most: CPU time */
 
 	uint64_t began_ns; /* CLOCK_MONOTONIC */
+	uint64_t sent_ns;  /* when the connection was open; 0: it was not yet */
 	struct http_call *call;
 	struct timer deadline;
 };

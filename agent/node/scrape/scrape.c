@@ -41,7 +41,8 @@ struct pod {
 	uint64_t read_ns; /* when it was read; CLOCK_MONOTONIC */
 	struct scrape_budget budget;
 	char *failure; /* of the last two whole rounds, or why the pod is not asked; NULL: none */
-	char *failed;  /* of this round: of the first profile in order that failed; NULL: none */
+	/* of this round, or the last one: of the first profile in order that failed; NULL: none */
+	char *failed;
 	enum plan_profile failed_profile;
 	unsigned n_failed; /* rounds in a row in which one failed */
 	bool was_put_off;  /* the round that is due: it costs too much */
@@ -110,7 +111,6 @@ static void end_round(struct pod *p)
 	if (p->n_failed == 1) /* perhaps the program begins or ends: it is told if it stays so */
 		p->next_ns = MIN(p->next_ns, now_mono_ns() + SURE_NS);
 	set_failure(p, p->n_failed == 1 ? NULL : xstrdup(p->failed));
-	free(TAKE_PTR(p->failed));
 }
 
 static void note_failure(const struct asked *a, const char *text)
@@ -210,6 +210,7 @@ static void begin_round(struct pod *p)
 
 	p->next_ns = now_mono_ns() + p->wish.interval_ns;
 	p->cost_ns = 0;
+	free(TAKE_PTR(p->failed));
 	if (!p->client && http_client_new(sc->work->loop, &c, &p->client) < 0)
 		return;
 	p->n_open++; /* the round must not end before all are asked */
@@ -241,6 +242,8 @@ static void put_off(struct pod *p)
 	p->was_put_off = true;
 	scrape_count(SCRAPE_OVER_BUDGET);
 	set_late(p, true);
+	if (p->failed) /* the next round, which would tell it, may be hours away */
+		set_failure(p, xstrdup(p->failed));
 }
 
 static void go_on(struct pod *p)

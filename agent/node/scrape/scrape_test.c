@@ -446,6 +446,22 @@ static void test_a_round_must_be_paid(void **state)
 	assert_int_equal(t.n_asked, 1);
 }
 
+/* If the second round is put off, nothing else would tell of the first one. */
+static void test_a_failure_is_told_before_it_is_paid(void **state)
+{
+	static struct plan_container c = {.overhead_percent = 1e-9};
+
+	(void)state;
+	t.program_status = 404;
+	add_pod("app", 1, 1u << PLAN_PROFILE_HEAP);
+	t.plan.pods[0].containers = &c;
+	t.plan.pods[0].n_containers = 1;
+	scrape_plan(t.scrape, &t.plan);
+	run_until(failure_is_told);
+	assert_int_equal(t.n_asked, 1);
+	assert_non_null(strstr(message("app", REASON_SCRAPE_FAILED), "it answered 404"));
+}
+
 static void test_budget(void **state)
 {
 	struct scrape_budget b = {0};
@@ -481,6 +497,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_answers_have_a_limit_together, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_round_must_be_paid, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_failure_is_told_before_it_is_paid, setup,
+						teardown),
 		cmocka_unit_test(test_budget),
 	};
 
