@@ -126,12 +126,11 @@ void scrape_read_cpu(const struct scrape_config *c, struct cpu_of_pod *pods, siz
 /* ---- budget.c: limits.overheadPercent ---- */
 
 /*
- * What the rounds of a pod may cost: it earns a part of the CPU time that the pod uses, up to what
- * one round costs, and pays what a round has cost. All are ns of CPU time.
+ * What the rounds of a pod may cost: each is paid, after it, from a part of the CPU time that the
+ * pod uses. Nothing is saved up. All are ns of CPU time.
  */
 struct scrape_budget {
-	double credit_ns;
-	uint64_t cost_ns; /* of the last round; 0: there was none */
+	double credit_ns; /* 0, or less: what is not paid yet */
 };
 void scrape_budget_earn(struct scrape_budget *b, uint64_t used_ns, double percent);
 bool scrape_budget_may(const struct scrape_budget *b);
