@@ -132,6 +132,10 @@ void scrape_read_cpu(const struct scrape_config *c, struct cpu_of_pod *pods, siz
 struct scrape_budget {
 	double credit_ns; /* 0, or less: what is not paid yet */
 };
+/*
+ * What a pod has used since its CPU time was read before, passed_ns ago. 0: a time is not known.
+ */
+uint64_t scrape_budget_used(uint64_t before_ns, uint64_t used_ns, uint64_t passed_ns);
 void scrape_budget_earn(struct scrape_budget *b, uint64_t used_ns, double percent);
 bool scrape_budget_may(const struct scrape_budget *b);
 void scrape_budget_pay(struct scrape_budget *b, uint64_t cost_ns);

@@ -37,7 +37,7 @@ struct pod {
 	unsigned n_open;  /* profiles of the round that have not ended */
 	uint64_t next_ns; /* when the next round may begin; CLOCK_MONOTONIC */
 	uint64_t cost_ns; /* of this round, so far */
-	uint64_t used_ns; /* CPU time of its containers, as last read; 0: not known */
+	uint64_t used_ns; /* CPU time of its containers, as last known; 0: never */
 	uint64_t read_ns; /* when it was read; CLOCK_MONOTONIC */
 	struct scrape_budget budget;
 	char *failure; /* of the last two whole rounds, or why the pod is not asked; NULL: none */
@@ -223,16 +223,14 @@ static void begin_round(struct pod *p)
 
 /* ---- what rounds may cost ---- */
 
-/* If the CPU time of the pod is not known, it counts as one CPU, as for other events (limit/). */
 static void earn(struct pod *p, uint64_t used_ns)
 {
-	uint64_t now_ns = now_mono_ns(), spent_ns = now_ns - p->read_ns;
+	uint64_t now_ns = now_mono_ns();
+	uint64_t spent_ns = scrape_budget_used(p->used_ns, used_ns, now_ns - p->read_ns);
 
-	if (used_ns && p->used_ns && used_ns >= p->used_ns)
-		spent_ns = used_ns - p->used_ns;
 	if (p->read_ns)
 		scrape_budget_earn(&p->budget, spent_ns, p->percent);
-	p->used_ns = used_ns;
+	p->used_ns = used_ns ?: p->used_ns;
 	p->read_ns = now_ns;
 }
 

@@ -479,6 +479,17 @@ static void test_budget(void **state)
 	assert_false(scrape_budget_may(&b));
 }
 
+/* A pod whose CPU time is not known now earns nothing, and one that began again what it used. */
+static void test_what_a_pod_has_used(void **state)
+{
+	(void)state;
+	assert_int_equal(scrape_budget_used(0, 0, 100), 100);
+	assert_int_equal(scrape_budget_used(0, 5, 100), 100);
+	assert_int_equal(scrape_budget_used(5, 7, 100), 2);
+	assert_int_equal(scrape_budget_used(5, 3, 100), 3);
+	assert_int_equal(scrape_budget_used(5, 0, 100), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -498,6 +509,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_failure_is_told_before_it_is_paid, setup,
 						teardown),
 		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_what_a_pod_has_used),
 	};
 
 	return cmocka_run_group_tests_name("scrape", tests, NULL, NULL);
