@@ -119,6 +119,9 @@ void plan_scrape_add(struct plan_scrape **s, const struct target *t, const struc
 		out->refused = pod->refused;
 		out->port = pod->port;
 	}
+	if (!pod->port && out->port && w->port && out->port != w->port && !out->refused)
+		out->refused =
+			"targets name different ports; set the annotation " PLAN_SCRAPE_ANNOTATION;
 	out->port = out->port ?: w->port;
 	out->profiles |= w->profiles;
 	out->interval_ns =
