@@ -13,6 +13,7 @@
 
 #define MAX_PODS   256	       /* of a node; each namespace has a share */
 #define MAX_BODIES (16u << 20) /* bytes of all answers in memory; each namespace has a share */
+#define COPIES	   2	       /* of an answer: itself, and once more in the request to the hub */
 #define CONNECT_NS (5 * NSEC_PER_SEC)
 #define ANSWER_NS  (10 * NSEC_PER_SEC) /* how long an answer may take, beside its window */
 #define SURE_NS	   (10 * NSEC_PER_SEC) /* after a first failure, until the next round */
@@ -165,7 +166,7 @@ static size_t bytes_of(const struct pod *p)
 
 	for (enum plan_profile k = 0; k < _PLAN_PROFILE_MAX; k++)
 		n += p->asked[k].fetch ? p->asked[k].fetch->n_bytes : 0;
-	return n;
+	return COPIES * n;
 }
 
 static bool may_take(size_t n, void *arg)
@@ -179,7 +180,7 @@ static bool may_take(size_t n, void *arg)
 		all += of_pod;
 		own += p->ns_hash == a->pod->ns_hash ? of_pod : 0;
 	}
-	return shares_have_room(all, own, n, MAX_BODIES);
+	return shares_have_room(all, own, COPIES * n, MAX_BODIES);
 }
 
 static void ask(struct pod *p, enum plan_profile profile)
