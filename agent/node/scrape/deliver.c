@@ -116,7 +116,8 @@ static void answered(const struct otlp_outcome *o, void *arg)
 	else if (d->n_tries == MAX_TRIES)
 		end(d, SCRAPE_HUB, o->error);
 	else
-		timer_set(d->hub->work->loop, &d->again, MAX(o->retry_after_ns, d->hub->again_ns),
+		timer_set(d->hub->work->loop, &d->again,
+			  MIN(MAX(o->retry_after_ns, d->hub->again_ns), d->hub->most_ns),
 			  read_credentials, d);
 }
 

@@ -11,7 +11,7 @@
 /* so much earlier than asked an answer to a window may come: the two clocks differ */
 #define EARLY_NS NSEC_PER_SEC
 
-void scrape_count(enum scrape_result r)
+void scrape_count(enum scrape_result r, uint64_t n)
 {
 	static const char *const names[_SCRAPE_RESULT_MAX] = {
 		[SCRAPE_STORED] = "stored",	      [SCRAPE_UNREACHABLE] = "unreachable",
@@ -23,7 +23,7 @@ void scrape_count(enum scrape_result r)
 		[SCRAPE_OVER_BUDGET] = "over_budget",
 	};
 
-	counter_add(counter("podflame_scrapes_total", "result", names[r]), 1);
+	counter_add(counter("podflame_scrapes_total", "result", names[r]), n);
 }
 
 bool scrape_is_window(enum plan_profile p)

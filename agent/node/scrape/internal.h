@@ -30,7 +30,7 @@ enum scrape_result {
 	SCRAPE_OVER_BUDGET,
 	_SCRAPE_RESULT_MAX
 };
-void scrape_count(enum scrape_result r);
+void scrape_count(enum scrape_result r, uint64_t n);
 
 /* ---- fetch.c: one request to a program ---- */
 
@@ -82,6 +82,7 @@ struct hub_client {
 	struct work *work;
 	struct otlp_client *client;
 	uint64_t again_ns; /* time before the next try, if the hub gives none */
+	uint64_t most_ns;  /* the longest such time, whatever the hub says */
 };
 struct delivery;
 /*

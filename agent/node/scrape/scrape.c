@@ -18,6 +18,7 @@
 #define ANSWER_NS  (10 * NSEC_PER_SEC) /* how long an answer may take, beside its window */
 #define SURE_NS	   (10 * NSEC_PER_SEC) /* after a first failure, until the next round */
 #define AGAIN_NS   (10 * NSEC_PER_SEC) /* before the next try to reach the hub */
+#define MOST_NS	   (60 * NSEC_PER_SEC) /* the same, at most: the pod's next round waits for it */
 
 /* One profile of a round. While it is delivered, it still has the answer. */
 struct asked {
@@ -131,7 +132,7 @@ static void end_asked(struct asked *a, enum scrape_result result, const char *te
 {
 	struct pod *p = a->pod;
 
-	scrape_count(result);
+	scrape_count(result, 1);
 	if (result != SCRAPE_STORED)
 		note_failure(a, text);
 	a->fetch = scrape_fetch_free(a->fetch);
@@ -140,9 +141,22 @@ static void end_asked(struct asked *a, enum scrape_result result, const char *te
 		end_round(p);
 }
 
+/* The whole intervals in which nobody was asked because the round waited for the hub. */
+static void count_lost(const struct pod *p)
+{
+	uint64_t now_ns = now_mono_ns();
+	uint64_t rounds = now_ns > p->next_ns ? (now_ns - p->next_ns) / p->wish.interval_ns : 0;
+
+	scrape_count(SCRAPE_HUB, rounds * (unsigned)__builtin_popcount(p->wish.profiles));
+}
+
 static void delivered(enum scrape_result result, const char *text, void *arg)
 {
-	end_asked(arg, result, text);
+	struct asked *a = arg;
+
+	if (a->pod->n_open == 1) /* the round ends with it */
+		count_lost(a->pod);
+	end_asked(a, result, text);
 }
 
 static void fetched(struct fetch *f, void *arg)
@@ -239,7 +253,7 @@ static void put_off(struct pod *p)
 {
 	p->next_ns = now_mono_ns() + p->wish.interval_ns;
 	p->was_put_off = true;
-	scrape_count(SCRAPE_OVER_BUDGET);
+	scrape_count(SCRAPE_OVER_BUDGET, 1);
 	set_late(p, true);
 	if (p->failed) /* the next round, which would tell it, may be hours away */
 		set_failure(p, xstrdup(p->failed));
@@ -401,7 +415,7 @@ static void ask_anew(struct pod *p)
 	p->next_ns = now_mono_ns() + random_below(MAX(p->wish.interval_ns, (uint64_t)1));
 	set_failure(p, xstrdup(refused));
 	if (refused)
-		scrape_count(p->has_room ? SCRAPE_FORBIDDEN : SCRAPE_TOO_MANY);
+		scrape_count(p->has_room ? SCRAPE_FORBIDDEN : SCRAPE_TOO_MANY, 1);
 }
 
 static void keep(struct scrape *s, const struct plan_pod *of)
@@ -455,6 +469,7 @@ int scrape_new(const struct scrape_config *c, struct scrape **ret, struct field_
 	s->config = *c;
 	s->hub.work = c->work;
 	s->hub.again_ns = AGAIN_NS;
+	s->hub.most_ns = MOST_NS;
 	*ret = s;
 	return 0;
 }

@@ -26,6 +26,7 @@ static struct {
 	size_t body_bytes; /* of an answer of the program */
 	int program_status, hub_status;
 	unsigned n_bad; /* so many times the program answers 503 first */
+	const char *hub_headers[2];
 	bool hub_waits;
 	struct http_conn *held[8]; /* requests that the hub does not answer */
 	unsigned n_asked, n_delivered;
@@ -86,7 +87,7 @@ static void handle(struct http_conn *c, const struct http_in *in, void *arg)
 	if (t.hub_waits)
 		hold(c);
 	else
-		http_reply(c, t.hub_status, "application/json", NULL, refusal,
+		http_reply(c, t.hub_status, "application/json", t.hub_headers, refusal,
 			   t.hub_status == 200 ? 0 : strlen(refusal));
 }
 
@@ -274,14 +275,17 @@ static bool two_are_stored(void)
 	return counted("stored") >= before + 2;
 }
 
-/* When a round is over, the next one begins: here at once. */
+/* When a round is over, the next one begins: here at once, and after its interval has passed. */
 static void test_rounds_follow_each_other(void **state)
 {
+	uint64_t n = counted("hub");
+
 	(void)state;
 	before = counted("stored");
 	add_pod("app", 1, 1u << PLAN_PROFILE_GOROUTINE);
 	scrape_plan(t.scrape, &t.plan);
 	run_until(two_are_stored);
+	assert_true(counted("hub") > n);
 	assert_string_equal(message("app", REASON_SCRAPE_FAILED), "");
 }
 
@@ -356,18 +360,19 @@ static void lost(enum scrape_result result, const char *text, void *arg)
 	loop_stop(t.loop, 0);
 }
 
-/* The hub is tried three times. */
+/* The hub is tried three times, and does not say how long this takes. */
 static void test_a_hub_that_does_not_take_it(void **state)
 {
 	struct fetch answer = {.start_ns = NSEC_PER_SEC, .end_ns = 2 * NSEC_PER_SEC};
 	struct parcel p = {PLAN_PROFILE_BLOCK, "web", "app", "web-1", &answer};
-	struct hub_client hub = {.work = t.work, .again_ns = 1};
+	struct hub_client hub = {.work = t.work, .again_ns = 1, .most_ns = 1};
 	_cleanup_free_ char *url =
 		xasprintf("http://127.0.0.1:%u" OTLP_PATH, http_server_port(t.server));
 	enum scrape_result result = SCRAPE_STORED;
 
 	(void)state;
 	t.hub_status = 503;
+	t.hub_headers[0] = "Retry-After: 3600";
 	assert_int_equal(otlp_client_new(t.loop, &(struct otlp_client_config){.url = url},
 					 &hub.client, NULL),
 			 0);
