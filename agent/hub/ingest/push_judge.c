@@ -100,7 +100,14 @@ static int judge_other(const struct ingest_config *c, const struct ingest_sender
 	_cleanup_free_ char *node = NULL, *uid = NULL;
 	bool known = pod && pods_where(c->pods, ns, pod, &node, &uid);
 
-	if (s->everywhere && !(known && *s->node && streq(node, s->node))) {
+	if (s->everywhere && !*s->node) {
+		ingest_verdict(v, 403, NULL,
+			       "the token names no node, as on Kubernetes before 1.30: who may "
+			       "create profiles in all namespaces (for spec.scrape, the agent) "
+			       "speaks of the pods of its node only");
+		return -EACCES;
+	}
+	if (s->everywhere && !(known && streq(node, s->node))) {
 		ingest_verdict(v, 403, NULL,
 			       "pod %.63s/%.253s is not on the node of the token: who may create "
 			       "profiles in all namespaces speaks of the pods of its node only",

@@ -65,6 +65,11 @@ static const struct ingest_sender web_before = {
 	.node = "", .ns = "app", .pod = "web-1", .pod_uid = "uid-before"};
 /* a token of the service account, which Kubernetes made for no pod */
 static const struct ingest_sender gateway = {.node = "", .ns = "app", .pod = "", .pod_uid = ""};
+static const struct ingest_sender agent_of_old = {.node = "",
+						  .ns = "podflame",
+						  .pod = "podflame-agent-1",
+						  .pod_uid = "uid-agent",
+						  .everywhere = true};
 /* somebody who has taken over node n1 */
 static const struct ingest_sender agent = {.node = "n1",
 					   .ns = "podflame",
@@ -151,6 +156,17 @@ static void where_a_profile_is(void **state)
 		assert_tag(b->profiles[0], "pod_cluster", "own");
 		assert_tag(b->profiles[0], TAG_UNVERIFIED, NULL);
 	}
+}
+
+static void an_agent_learns_that_its_token_names_no_node(void **state)
+{
+	_cleanup_(profile_batch_freep) struct batch *b = say("app", "web-2", 0);
+	struct ingest_verdict v = {0};
+
+	(void)state;
+	ingest_push_judge(&config, &agent_of_old, b, &v);
+	assert_int_equal(v.status, 403);
+	assert_non_null(strstr(v.message, "the token names no node"));
 }
 
 /* For which namespaces a right is asked: a sender's own was asked for before. */
@@ -259,6 +275,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(where_a_profile_is, setup, teardown),
+		cmocka_unit_test_setup_teardown(an_agent_learns_that_its_token_names_no_node, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(what_a_batch_speaks_of, setup, teardown),
 		cmocka_unit_test_setup_teardown(too_many_namespaces, setup, teardown),
 		cmocka_unit_test_setup_teardown(times, setup, teardown),
