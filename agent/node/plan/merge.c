@@ -113,7 +113,8 @@ static struct outcome meet(const struct planning *p, const struct known_target *
 	}
 	o.why = not_running(&t->allowed, v, &o.waits);
 	add_label_tags(&t->allowed, v, &m->tags);
-	plan_scrape_add(&m->scrape, &t->allowed, &v->scrape);
+	if (!o.why) /* an address whose pod does not run may be another pod's soon */
+		plan_scrape_add(&m->scrape, &t->allowed, &v->scrape);
 	return o;
 }
 

@@ -432,6 +432,27 @@ static void test_answers_have_a_limit_together(void **state)
 	run_until(room_is_used_up);
 }
 
+static bool none_is_held(void)
+{
+	return !t.held[0];
+}
+
+/* What another address has answered may be another pod's. */
+static void test_an_answer_of_another_address(void **state)
+{
+	struct plan_scrape *s = add_pod("app", 1, 1u << PLAN_PROFILE_HEAP);
+
+	(void)state;
+	t.hub_waits = true;
+	scrape_plan(t.scrape, &t.plan);
+	run_until(was_delivered);
+	free(s->address);
+	s->address = xstrdup("127.0.0.2");
+	scrape_plan(t.scrape, &t.plan);
+	run_until(none_is_held);
+	assert_int_equal(t.n_delivered, 1);
+}
+
 static bool less_is_told(void)
 {
 	return *message("app", REASON_SCRAPED_LESS) != '\0';
@@ -510,6 +531,7 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_answers_have_a_limit_together, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_an_answer_of_another_address, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_round_must_be_paid, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_failure_is_told_before_it_is_paid, setup,
 						teardown),
