@@ -97,8 +97,7 @@ struct delivery *scrape_delivery_free(struct delivery *d);
 /* ---- told.c: what targets are told ---- */
 
 struct scrape_told {
-	struct told *items;
-	size_t n, cap;
+	struct told *all; /* by target and reason; NULL: none */
 };
 /* A pod of the target has this problem. */
 void scrape_told_add(struct scrape_told *t, const char *uid, enum reason reason, const char *text);

@@ -418,6 +418,15 @@ static void ask_anew(struct pod *p)
 		scrape_count(p->has_room ? SCRAPE_FORBIDDEN : SCRAPE_TOO_MANY, 1);
 }
 
+static bool has_same_targets(const struct plan_scrape *a, const struct plan_scrape *b)
+{
+	bool same = a->n_targets == b->n_targets;
+
+	for (size_t i = 0; same && i < a->n_targets; i++)
+		same = streq(a->target_uids[i], b->target_uids[i]);
+	return same;
+}
+
 static void keep(struct scrape *s, const struct plan_pod *of)
 {
 	struct pod *p;
@@ -428,7 +437,7 @@ static void keep(struct scrape *s, const struct plan_pod *of)
 	if (!p)
 		p = pod_new(s, of);
 	anew |= !is_same_question(&p->wish, of->scrape);
-	s->changed |= p->failure || p->late; /* the targets may be others */
+	s->changed |= (p->failure || p->late) && !has_same_targets(&p->wish, of->scrape);
 	wish_copy(of->scrape, &p->wish);
 	p->percent = percent_of(of);
 	p->alive = true;

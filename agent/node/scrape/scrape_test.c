@@ -29,7 +29,7 @@ static struct {
 	const char *hub_headers[2];
 	bool hub_waits;
 	struct http_conn *held[8]; /* requests that the hub does not answer */
-	unsigned n_asked, n_delivered;
+	unsigned n_asked, n_delivered, n_told;
 	char *query, *content_type, *body;
 	struct {
 		char uid[16], message[600];
@@ -97,6 +97,7 @@ static void tell(const char *uid, enum reason reason, const char *message, unsig
 	size_t i = 0;
 
 	assert_ptr_equal(arg, &t);
+	t.n_told++;
 	while (*t.told[i].uid && (t.told[i].reason != reason || !streq(t.told[i].uid, uid)))
 		i++;
 	assert_true(i + 1 < ARRAY_SIZE(t.told));
@@ -385,8 +386,15 @@ static void test_a_hub_that_does_not_take_it(void **state)
 	otlp_client_free(hub.client);
 }
 
+static bool other_is_told(void)
+{
+	return *message("other", REASON_SCRAPE_FAILED) != '\0';
+}
+
 static void test_pods_that_must_not_be_asked(void **state)
 {
+	unsigned told;
+
 	(void)state;
 	add_pod("app", 1, 1u << PLAN_PROFILE_HEAP)->refused = "it uses the network of its node";
 	scrape_plan(t.scrape, &t.plan);
@@ -394,6 +402,19 @@ static void test_pods_that_must_not_be_asked(void **state)
 	assert_string_equal(message("app", REASON_SCRAPE_FAILED),
 			    "pod app/web-1: it uses the network of its node");
 	assert_int_equal(t.n_asked, 0);
+	told = t.n_told;
+	scrape_plan(t.scrape, &t.plan); /* nothing is new */
+	scrape_tick(t.scrape);
+	assert_int_equal(t.n_told, told);
+	free(t.plan.pods[0].scrape->target_uids[0]);
+	t.plan.pods[0].scrape->target_uids[0] = xstrdup("other");
+	scrape_plan(t.scrape, &t.plan);
+	run_until(other_is_told);
+	assert_string_equal(message("app", REASON_SCRAPE_FAILED), "");
+	free(t.plan.pods[0].scrape->target_uids[0]);
+	t.plan.pods[0].scrape->target_uids[0] = xstrdup("app");
+	scrape_plan(t.scrape, &t.plan);
+	run_until(failure_is_told);
 	clear_plan();
 	scrape_plan(t.scrape, &t.plan);
 	run_until(failure_is_over);

@@ -3,47 +3,53 @@
 #include "node/scrape/internal.h"
 
 #include <stdlib.h>
+#include <uthash.h>
 
 struct told {
+	char *key; /* see key_of() */
 	char *uid, *text;
 	enum reason reason;
 	unsigned n_pods;
+	UT_hash_handle hh;
 };
 
-static struct told *find(const struct scrape_told *t, const char *uid, enum reason reason)
+/* The caller frees it. */
+static char *key_of(const char *uid, enum reason reason)
 {
-	for (size_t i = 0; i < t->n; i++)
-		if (t->items[i].reason == reason && streq(t->items[i].uid, uid))
-			return &t->items[i];
-	return NULL;
+	return xasprintf("%d %s", (int)reason, uid);
 }
 
 void scrape_told_add(struct scrape_told *t, const char *uid, enum reason reason, const char *text)
 {
-	struct told *x = find(t, uid, reason);
+	_cleanup_free_ char *key = key_of(uid, reason);
+	struct told *x;
 
+	HASH_FIND_STR(t->all, key, x);
 	if (x) {
 		x->n_pods++;
 		return;
 	}
-	GROW(t->items, t->n, t->cap);
-	t->items[t->n++] = (struct told){xstrdup(uid), xstrdup(text), reason, 1};
+	x = xcalloc(1, sizeof(*x));
+	*x = (struct told){.key = TAKE_PTR(key),
+			   .uid = xstrdup(uid),
+			   .text = xstrdup(text),
+			   .reason = reason,
+			   .n_pods = 1};
+	HASH_ADD_KEYPTR(hh, t->all, x->key, strlen(x->key), x);
 }
 
 void scrape_told_tell(const struct scrape_config *c, struct scrape_told *before,
 		      struct scrape_told *now)
 {
-	for (size_t i = 0; c->tell && i < before->n; i++) {
-		const struct told *x = &before->items[i];
+	for (const struct told *x = before->all; c->tell && x; x = x->hh.next) {
+		const struct told *still;
 
-		if (!find(now, x->uid, x->reason))
+		HASH_FIND_STR(now->all, x->key, still);
+		if (!still)
 			c->tell(x->uid, x->reason, NULL, 0, c->arg);
 	}
-	for (size_t i = 0; c->tell && i < now->n; i++) {
-		const struct told *x = &now->items[i];
-
+	for (const struct told *x = now->all; c->tell && x; x = x->hh.next)
 		c->tell(x->uid, x->reason, x->text, x->n_pods, c->arg);
-	}
 	scrape_told_done(before);
 	*before = *now;
 	*now = (struct scrape_told){0};
@@ -51,10 +57,13 @@ void scrape_told_tell(const struct scrape_config *c, struct scrape_told *before,
 
 void scrape_told_done(struct scrape_told *t)
 {
-	for (size_t i = 0; i < t->n; i++) {
-		free(t->items[i].uid);
-		free(t->items[i].text);
+	struct told *x, *next;
+
+	HASH_ITER (hh, t->all, x, next) {
+		HASH_DEL(t->all, x);
+		free(x->key);
+		free(x->uid);
+		free(x->text);
+		free(x);
 	}
-	free(t->items);
-	*t = (struct scrape_told){0};
 }
