@@ -17,7 +17,7 @@ struct senders {
 
 struct sender_check {
 	struct senders *senders;
-	char *authorization, *peer, *node;
+	char *authorization, *peer, *node, *account;
 	bool agent;
 	/* of one that pushes: */
 	json_t *user;
@@ -32,6 +32,7 @@ static void check_free(struct sender_check *c)
 	free(c->authorization);
 	free(c->peer);
 	free(c->node);
+	free(c->account);
 	json_decref(c->user);
 	free(c->ns);
 	free(c);
@@ -43,7 +44,8 @@ static void sender_done(struct sender_check *c, const struct gate_answer *a, boo
 					.error = a->error,
 					.node = c->node ?: a->node,
 					.hosts = hosts,
-					.agent = c->agent},
+					.agent = c->agent,
+					.account = c->account},
 		c->done_arg);
 	check_free(c);
 }
@@ -78,6 +80,7 @@ static void sender_checked(const struct gate_answer *a, void *arg)
 		return;
 	}
 	c->node = xstrdup(a->node);
+	c->account = xstrdup(a->user);
 	c->agent = is_agent(c->senders, a->user);
 	api_gate_check(c->senders->gate, c->authorization, c->peer, &hosts, hosts_checked, c);
 }

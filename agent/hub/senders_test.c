@@ -22,7 +22,7 @@ static struct senders *senders;
 static struct {
 	unsigned n;
 	int status;
-	char *error, *node, *cluster, *ns, *pod, *pod_uid;
+	char *error, *node, *account, *cluster, *ns, *pod, *pod_uid;
 	bool hosts, agent, everywhere;
 } said;
 
@@ -30,6 +30,7 @@ static void said_done(void)
 {
 	free(said.error);
 	free(said.node);
+	free(said.account);
 	free(said.cluster);
 	free(said.ns);
 	free(said.pod);
@@ -47,6 +48,7 @@ static void done(const struct ingest_sender *s, void *arg)
 	said.status = s->status;
 	said.error = xstrdup(s->error);
 	said.node = xstrdup(s->node);
+	said.account = xstrdup(s->account);
 	said.cluster = xstrdup(s->cluster);
 	said.hosts = s->hosts;
 	said.agent = s->agent;
@@ -192,6 +194,7 @@ static void test_who_is_an_agent(void **state)
 		answer_with(json_pack("{s:b}", "allowed", 1)); /* profiles/host */
 		assert_int_equal(said.status, 200);
 		assert_int_equal(said.agent, users[i].agent);
+		assert_string_equal(said.account, users[i].user);
 	}
 	conf.ingest_agents = given;
 }

@@ -21,6 +21,7 @@ struct ingest_sender {	   /* the strings are valid only while done runs */
 	bool hosts;	   /* may send profiles that belong to no namespace */
 	/* It is one of podflame's agents: its profiles may be such as podflame has sampled. */
 	bool agent;
+	const char *account; /* the user's name, if the API server has said it; else NULL */
 	/*
 	 * The sender is the hub of this other cluster, which has checked of what its agents speak.
 	 * NULL: it belongs to the hub's own cluster.

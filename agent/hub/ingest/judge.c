@@ -189,12 +189,30 @@ static void stamp(const struct ingest_config *c, const struct ingest_sender *s, 
 	}
 }
 
+static size_t n_foreign(const struct batch *b)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->n_profiles; i++)
+		n += b->profiles[i]->foreign;
+	return n;
+}
+
 /*
  * Only podflame's agents have sampled what says so. Others may have it from an agent, which has
- * sent it to a hub already: it must not count twice.
+ * sent it to a hub already: it must not count twice. A sender that has nothing else may be an agent
+ * whose account was renamed: after 403 it keeps what it has until somebody names the account.
  */
-static void keep_foreign(struct batch *b)
+static void keep_foreign(struct batch *b, const char *account, struct ingest_verdict *v)
 {
+	if (b->n_profiles && !n_foreign(b)) {
+		ingest_verdict(v, 403, NULL,
+			       "not_an_agent: only podflame's agents may send what podflame has "
+			       "sampled, and ingest.agents of the hub (hub.agentAccounts of the "
+			       "chart) does not name %.300s",
+			       account ?: "this sender");
+		return;
+	}
 	for (size_t i = b->n_profiles; i-- > 0;)
 		if (!b->profiles[i]->foreign)
 			refuse(b, i, "not_an_agent");
@@ -209,8 +227,9 @@ void ingest_judge(const struct ingest_config *c, const struct ingest_sender *s, 
 	if (!c->auth) /* the hub believes all senders */
 		return;
 	if (!s->agent && !s->cluster)
-		keep_foreign(b);
-	judge_whole(b, s->node, v);
+		keep_foreign(b, s->account, v);
+	if (v->status == 200)
+		judge_whole(b, s->node, v);
 	if (v->status != 200)
 		return;
 	stamp(c, s, b);

@@ -422,6 +422,30 @@ static void test_a_sender_that_is_no_agent(void **state)
 	assert_int_equal(counter_get(refused), before + 1);
 }
 
+/* An agent whose account was renamed must not lose its windows: it keeps them after 403. */
+static void test_an_agent_that_is_not_named(void **state)
+{
+	static const struct said window[] = {
+		{.node = "n1", .ns = "app", .name = "web-1", .uid = "uid-web"},
+		{.node = "n1", .is_loss = true}};
+	static const struct ingest_sender renamed = {
+		.node = "n1", .hosts = true, .account = "system:serviceaccount:prod:x-agent"};
+	struct counter *refused =
+		counter("podflame_ingest_profiles_refused_total", "reason", "not_an_agent");
+	uint64_t before = counter_get(refused);
+	struct ingest_verdict v;
+	_cleanup_(profile_batch_freep) struct batch *b = judge_for(&renamed, window, 2, &v),
+						    *empty = NULL;
+
+	(void)state;
+	assert_int_equal(v.status, 403);
+	assert_non_null(strstr(v.message, "system:serviceaccount:prod:x-agent"));
+	assert_non_null(strstr(v.message, "ingest.agents"));
+	assert_int_equal(counter_get(refused), before); /* it comes again */
+	empty = judge_for(&renamed, NULL, 0, &v);
+	assert_int_equal(v.status, 200);
+}
+
 /* A node sends the id of another node's profile, so that the hub takes that one for a repeat. */
 static void test_an_id_is_of_its_sender(void **state)
 {
@@ -564,6 +588,7 @@ int main(void)
 		TEST(test_a_sender_without_a_node),
 		TEST(test_an_id_is_of_its_sender),
 		TEST(test_a_sender_that_is_no_agent),
+		TEST(test_an_agent_that_is_not_named),
 		TEST(test_the_api_server_is_away),
 		TEST(test_what_comes_again_does_not_count),
 		TEST(test_the_reason_says_whether_pods_are_stored),

@@ -10,6 +10,7 @@ void ingest_sender_set(struct ingest_request *q, const struct ingest_sender *s)
 	q->sender = (struct ingest_sender){.node = xstrdup(s->node),
 					   .hosts = s->hosts,
 					   .agent = s->agent,
+					   .account = xstrdup(s->account),
 					   .cluster = xstrdup(s->cluster),
 					   .ns = xstrdup(s->ns ?: ""),
 					   .pod = xstrdup(s->pod),
@@ -21,6 +22,7 @@ void ingest_sender_set(struct ingest_request *q, const struct ingest_sender *s)
 void ingest_sender_done(struct ingest_sender *s)
 {
 	free((char *)s->node);
+	free((char *)s->account);
 	free((char *)s->cluster);
 	free((char *)s->ns);
 	free((char *)s->pod);

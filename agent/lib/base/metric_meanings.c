@@ -276,7 +276,9 @@ static const struct {
 	 "waited for the store. The sender sends them again."},
 	{"ingest_profiles_refused_total",
 	 "Profiles of which their sender may not speak, by reason. not_an_agent: the sender, no "
-	 "agent, sends what podflame has sampled. The hub does not store them."},
+	 "agent, sends what podflame has sampled. The hub does not store them. A request of "
+	 "nothing "
+	 "else gets 403, and does not count here: an agent sends it again."},
 	{"ingest_profiles_unverified_total",
 	 "Profiles of pods that the hub could not verify. Readers of some namespaces do not see "
 	 "them."},
