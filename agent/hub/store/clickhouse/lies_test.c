@@ -541,6 +541,47 @@ static void versions_are_compared(void **state)
 	}
 }
 
+/* ---- a view that the hub's user may not make anew ---- */
+
+static void put_table(struct buf *b, const char *name, const char *comment)
+{
+	const char *const columns[] = {name, "MergeTree", "", comment, "", ""};
+
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		store_ch_put_str(b, columns[i]);
+}
+
+static void print_nothing(const char *line, void *arg)
+{
+	(void)line, (void)arg;
+}
+
+/* The hub works with the old view; who migrates by hand is told which right is missing. */
+static void an_old_view_stays(void **state)
+{
+	static const char needs[] = "GRANT CREATE VIEW, DROP VIEW ON profile.in_process";
+	struct engine *e = *state;
+	struct field_error error = {0};
+	struct buf *tables;
+
+	buf_puts(lie(e, "SELECT version()"), "25.3.1.2703\n");
+	(void)lie(e, "CREATE OR REPLACE VIEW");
+	e->lies[1].code = 497;
+	(void)lie(e, "SELECT 10, now()");
+	tables = lie(e, "FROM tables");
+	put_table(tables, "podflame", "00112233445566778899aabbccddeeff");
+	assert_int_equal(store_ch_migrate(e->store, &error), -EACCES); /* there is no old one */
+	assert_non_null(strstr(error.reason, needs));
+	put_table(tables, "in_process", "");
+	assert_int_equal(store_ch_migrate(e->store, &error), 0);
+	assert_string_equal(error.reason, "");
+	assert_int_equal(store_ch_migrate_with(e->store, false, print_nothing, NULL, &error),
+			 -EACCES);
+	assert_non_null(strstr(error.reason, needs));
+	assert_int_equal(e->lies[1].n_asked, 3);
+	assert_int_equal(e->lies[2].n_asked, 0); /* so the hub tries again */
+}
+
 /* What ClickHouse refuses of one kind of deletion keeps no other kind from running. */
 static void one_deletion_fails(void **state)
 {
@@ -639,6 +680,7 @@ int main(void)
 		T(names_without_room),
 		T(refusals_are_told),
 		T(versions_are_compared),
+		T(an_old_view_stays),
 		T(one_deletion_fails),
 		T(statements_have_their_settings),
 		T(a_text_cannot_end_its_part),
