@@ -121,7 +121,7 @@ int otlp_decode_resource(struct decoder *d, size_t index, const Otlp__Resource *
  * profile of the scope, too.
  */
 int otlp_decode_event(struct otlp_reading *rd);
-/* Whether a profile of the scope has CPU or wall time itself, and not as counts of a period. */
+/* Whether the scope has a profile of type cpu or wall whose values can be told as time. */
 bool otlp_scope_has_time(const struct decoder *d, const Otlp__ScopeProfiles *scope);
 /* Whether the values are times that may also come as counts of the period. */
 bool otlp_is_timed(enum event e);

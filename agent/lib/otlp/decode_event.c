@@ -19,20 +19,26 @@ static int type_strings(struct otlp_reading *rd, const Otlp__ValueType *v, const
 	return r < 0 ? r : otlp_decode_string(rd->d, v->unit_strindex, path, ret_unit);
 }
 
+/* 0: there is none, or its unit is none of time. */
+static uint64_t period_ns(const Otlp__Profile *p, const char *unit)
+{
+	const double ns = (double)p->period * otlp_unit_in(unit, "microseconds") * 1e3;
+
+	if (p->period <= 0 || ns >= 1e18)
+		return 0;
+	return streq(unit, "nanoseconds") ? (uint64_t)p->period : (uint64_t)ns;
+}
+
 static int read_period(struct otlp_reading *rd)
 {
 	const char *type, *unit;
-	double ns;
 	int r = type_strings(rd, rd->in->period_type, "period_type", &type, &unit);
 
 	if (r < 0)
 		return r;
 	if (rd->in->period < 0)
 		return otlp_decode_wrong(rd->d, -EBADMSG, rd->path, "period is negative");
-	ns = (double)rd->in->period * otlp_unit_in(unit, "microseconds") * 1e3;
-	if (ns < 1e18)
-		rd->base.period_ns =
-			streq(unit, "nanoseconds") ? (uint64_t)rd->in->period : (uint64_t)ns;
+	rd->base.period_ns = period_ns(rd->in, unit);
 	return 0;
 }
 
@@ -109,12 +115,22 @@ int otlp_decode_event(struct otlp_reading *rd)
 	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile(rd, "no_unit") : r;
 }
 
+/* ""; there is no such string: the profile is refused when it is read. */
+static const char *string_at(const struct decoder *d, int32_t i)
+{
+	return d->dict && i > 0 && (size_t)i < d->dict->n_string_table ? d->strings[i] : "";
+}
+
+/* A profile that is skipped itself (no_unit) counts nothing. */
 static bool is_of_time(const struct decoder *d, const Otlp__Profile *p)
 {
-	int32_t i = p->sample_type ? p->sample_type->type_strindex : 0;
+	const Otlp__ValueType *t = p->sample_type, *period = p->period_type;
+	const char *type = t ? string_at(d, t->type_strindex) : "";
 
-	return d->dict && i > 0 && (size_t)i < d->dict->n_string_table &&
-	       (streq(d->strings[i], "cpu") || streq(d->strings[i], "wall"));
+	if (!streq(type, "cpu") && !streq(type, "wall"))
+		return false;
+	return otlp_unit_in(string_at(d, t->unit_strindex), "microseconds") != 0 ||
+	       period_ns(p, period ? string_at(d, period->unit_strindex) : "");
 }
 
 bool otlp_scope_has_time(const struct decoder *d, const Otlp__ScopeProfiles *scope)

@@ -485,33 +485,52 @@ static void test_a_long_name_of_a_producer(void **state)
 	assert_string_equal(err.reason, "the name of its scope is longer than 4096 bytes");
 }
 
-/* A profile of Go has its time in "cpu", and again as counts in "samples". */
+/*
+ * A profile of Go has its time in "cpu", and again as counts in "samples": it counts once. But a
+ * profile of time that is left out itself does not take the samples with it.
+ */
 static void test_samples_beside_their_time(void **state)
 {
-	(void)state;
-	struct counter *skipped =
+	static const struct {
+		int32_t unit;
+		int64_t period;
+		size_t n_skipped; /* of the two, besides what counts as time */
+		bool as_time;
+	} cases[] = {
+		{TEXT_NANOSECONDS, 50000000, 0, true},
+		{TEXT_NANOSECONDS, 0, 0, true},
+		{TEXT_COUNT, 50000000, 0, true},
+		{TEXT_COUNT, 0, 1, false}, /* cpu, as no_unit */
+		{0, 0, 1, false},
+	};
+	struct counter *as_time =
 		counter("podflame_otlp_profiles_skipped_total", "reason", "counted_as_time");
-	uint64_t before = counter_get(skipped);
-	_cleanup_(profile_batch_freep) struct batch *b = NULL;
-	Otlp__Profile time, *both[2];
-	Otlp__ValueType type;
-	struct foreign f;
 
-	foreign_init(&f);
-	type = f.sample_type;
-	type.type_strindex = TEXT_CPU;
-	type.unit_strindex = TEXT_NANOSECONDS;
-	time = f.profile;
-	time.sample_type = &type;
-	both[0] = &f.profile;
-	both[1] = &time;
-	f.sp.profiles = both;
-	f.sp.n_profiles = 2;
-	assert_int_equal(foreign_decode(&f, &b, NULL), 0);
-	assert_int_equal(b->n_profiles, 2); /* one for each process */
-	assert_int_equal(b->profiles[0]->event, EVENT_CPU);
-	assert_int_equal(b->n_skipped, 0);
-	assert_int_equal(counter_get(skipped), before + 1);
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
+		uint64_t before = counter_get(as_time);
+		Otlp__Profile time, *both[2];
+		Otlp__ValueType type;
+		struct foreign f;
+
+		foreign_init(&f);
+		type = f.sample_type;
+		type.type_strindex = TEXT_CPU;
+		type.unit_strindex = cases[i].unit;
+		time = f.profile;
+		time.sample_type = &type;
+		time.period = cases[i].period;
+		both[0] = &f.profile;
+		both[1] = &time;
+		f.sp.profiles = both;
+		f.sp.n_profiles = 2;
+		assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+		assert_int_equal(b->n_profiles, 2); /* one for each process */
+		assert_int_equal(b->profiles[0]->event, EVENT_CPU);
+		assert_int_equal(b->n_skipped, cases[i].n_skipped);
+		assert_int_equal(counter_get(as_time) - before, cases[i].as_time);
+	}
 }
 
 /*
