@@ -115,7 +115,7 @@ int otlp_decode_event(struct otlp_reading *rd)
 	return r == 0 && rd->to_unit == 0 && !rd->base.period_ns ? skip_profile(rd, "no_unit") : r;
 }
 
-/* ""; there is no such string: the profile is refused when it is read. */
+/* "": there is no such string; the profile is refused when it is read. */
 static const char *string_at(const struct decoder *d, int32_t i)
 {
 	return d->dict && i > 0 && (size_t)i < d->dict->n_string_table ? d->strings[i] : "";
