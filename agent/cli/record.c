@@ -299,19 +299,36 @@ static void forget_signals(int signal_fd)
 		;
 }
 
+/*
+ * The delay is over. Leaves out all that was counted until now. The kernel counts equal samples of
+ * a drain as one, whose time is that of the first, so this ends a drain: else the samples that
+ * follow would be left out with those of the delay.
+ */
+static int keep_from_now(struct recording *r)
+{
+	uint64_t now_ns = now_boot_ns();
+	int e = take(r, true);
+
+	r->kept_from_ns = now_ns;
+	return e;
+}
+
 /* Records until a signal, the end of the duration, or the end of the last process. */
 static int run(struct recording *r, int signal_fd)
 {
 	uint64_t start_ns = now_mono_ns(), drain_ns = start_ns + DRAIN_NS, end_ns = UINT64_MAX;
+	uint64_t keep_ns = UINT64_MAX;
 	int e = 0;
 
+	if (r->options->delay_ns)
+		keep_ns = start_ns + r->options->delay_ns;
 	if (r->options->duration_ns)
 		end_ns = start_ns + r->options->delay_ns + r->options->duration_ns;
 	while (!e) {
 		struct pollfd p[] = {{.fd = signal_fd, .events = POLLIN},
 				     {.fd = probes_wake_fd(r->probes), .events = POLLIN}};
 		uint64_t watch_ns = cli_record_probes_watch(r), now = now_mono_ns();
-		uint64_t until = MIN(MIN(drain_ns, end_ns), watch_ns);
+		uint64_t until = MIN(MIN(drain_ns, keep_ns), MIN(end_ns, watch_ns));
 
 		if (now >= end_ns || all_ended(r))
 			break;
@@ -320,8 +337,11 @@ static int run(struct recording *r, int signal_fd)
 			forget_signals(signal_fd);
 			break;
 		}
-		if (now_mono_ns() >= drain_ns) {
-			e = take(r, true);
+		if (now_mono_ns() >= MIN(drain_ns, keep_ns)) {
+			bool delay_ends = now_mono_ns() >= keep_ns;
+
+			e = delay_ends ? keep_from_now(r) : take(r, true);
+			keep_ns = delay_ends ? UINT64_MAX : keep_ns;
 			drain_ns = now_mono_ns() + DRAIN_NS;
 		} else if (p[1].revents || r->forks_wait) {
 			e = take(r, false);
@@ -467,7 +487,8 @@ static int record(struct recording *r, int signal_fd)
 	if (e)
 		return e;
 	r->start_ns = now_wall_ns() + r->options->delay_ns;
-	r->kept_from_ns = now_boot_ns() + r->options->delay_ns;
+	/* prepare() has discarded the samples before; those of a delay: keep_from_now() */
+	r->kept_from_ns = r->options->delay_ns ? UINT64_MAX : 0;
 	fprintf(stderr, "recording\n");
 	e = run(r, signal_fd);
 	r->end_ns = MAX(now_wall_ns(), r->start_ns);

@@ -53,7 +53,8 @@ struct recording {
 	struct batch *batch; /* everything recorded so far: one profile per process and name */
 	struct record_row *rows;
 	uint64_t start_ns, end_ns; /* wall time */
-	uint64_t kept_from_ns;	   /* CLOCK_BOOTTIME of start_ns */
+	/* CLOCK_BOOTTIME of the delay's end; UINT64_MAX: it is not over; 0: there is none */
+	uint64_t kept_from_ns;
 	uint64_t n_samples, n_too_many, n_stacks, n_whole;
 	struct losses lost;	  /* lost samples and records, for all events together */
 	struct losses unfinished; /* stacks that end early, counted by reason */

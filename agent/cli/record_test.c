@@ -264,6 +264,42 @@ static void samples_of_the_delay_are_left_out(void **state)
 	assert_true(recorded("2", "1s") > 0);
 }
 
+/* Returns how many samples a process has that is always at one address. */
+static uint64_t recorded_at_one_address(const char *delay)
+{
+	_cleanup_free_ char *out = file_in_dir("one.folded"), *pid_text = NULL;
+	pid_t pid = fork();
+	uint64_t n;
+	struct run r;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		__asm__ volatile("1: jmp 1b");
+	}
+	pid_text = xasprintf("%d", pid);
+	run_start(&r, (const char *[]){"-p", pid_text, "-F", "999", "-D", delay, "-o", out, NULL});
+	assert_true(run_says(&r, "recording\n"));
+	wait_cpu(pid, 700 * NSEC_PER_MSEC);
+	run_stop(&r);
+	n = folded_sum(out, NULL);
+	run_free(&r);
+	program_end(pid);
+	return n;
+}
+
+/*
+ * The kernel counts the samples of this process as one, and its first is from before the time that
+ * is kept. The others must not be left out with it.
+ */
+static void equal_samples_are_kept_from_the_right_time(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	assert_true(recorded_at_one_address("0") > 600);
+	assert_true(recorded_at_one_address("300ms") > 300);
+}
+
 /* The cgroup of the process is made after the recording has begun. */
 static void cgroup_with_what_is_made_below(void **state)
 {
@@ -399,6 +435,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_that_no_child_has_read_are_told),
 		cmocka_unit_test(ends_with_its_last_process),
 		cmocka_unit_test(samples_of_the_delay_are_left_out),
+		cmocka_unit_test(equal_samples_are_kept_from_the_right_time),
 		cmocka_unit_test(cgroup_with_what_is_made_below),
 	};
 
