@@ -58,11 +58,24 @@ static bool find_row(const struct elf_index *index, uint64_t address, struct cov
 	return true;
 }
 
-/* Whether the return address is on top of the stack, as at a function's first instruction. */
+/*
+ * Whether the rule follows from the code's returns (parse/returns_step.c). Only such a rule names
+ * rsp or rbp, by its DWARF number, as its register.
+ */
+static bool is_derived(const struct pf_rule *r)
+{
+	return r->ra == PF_RA_CFA8 &&
+	       ((r->cfa == PF_CFA_RSP && r->reg == 7) || (r->cfa == PF_CFA_RBP && r->reg == 6));
+}
+
+/*
+ * Whether the return address is on top of the stack, as at a function's first instruction. A rule
+ * that was derived from code may follow from a start that was only guessed: it proves nothing.
+ */
 static bool is_entry_state(const struct covering_row *r)
 {
-	return r->has_rule && r->rule.cfa == PF_CFA_RSP && r->rule.cfa_offset == 8 &&
-	       r->rule.ra == PF_RA_CFA8;
+	return r->has_rule && !is_derived(&r->rule) && r->rule.cfa == PF_CFA_RSP &&
+	       r->rule.cfa_offset == 8 && r->rule.ra == PF_RA_CFA8;
 }
 
 /* Whether an instruction begins at `to`, if one begins at `from`. */
@@ -101,7 +114,8 @@ bool alloc_begins_function(const struct runtime_look *look, uint64_t address)
 		return false;
 	if (!elf_index_symbol(index, address - bias, &symbol) && symbol.address == address - bias)
 		return true;
-	if (!find_row(index, address - bias, &row) || !row.has_rule || !row.begins)
+	if (!find_row(index, address - bias, &row) || !row.has_rule || !row.begins ||
+	    is_derived(&row.rule))
 		return has_landing_pad(look, address);
 	return is_entry_state(&row) && decodes_to(look, bias + row.address, address);
 }

@@ -111,7 +111,9 @@ static void compare_range(uint64_t start, uint64_t end, const struct code_state 
 
 static enum outcome compare_rules(const struct pf_rule *ours, const struct pf_rule *r)
 {
-	if (ours->cfa != r->cfa || ours->reg != r->reg)
+	bool named = r->cfa == PF_CFA_REG || r->cfa == PF_CFA_DEREF_REG;
+
+	if (ours->cfa != r->cfa || (named && ours->reg != r->reg))
 		return NOT_COMPARED;
 	if (ours->cfa_offset != r->cfa_offset || ours->extra != r->extra)
 		return DIFFERENT;

@@ -192,7 +192,8 @@ static void find_after(const struct piece *p, size_t at, const struct insn *i,
 		*ret = *frame_at(p, behind_padding(p, next));
 	} else if (is_return(i) || is_indirect(i)) {
 		*ret = parse_frame_entered;
-		ret->called = is_indirect(i) && !is_far(i);
+		ret->returns = is_return(i) || is_far(i);
+		ret->called = !ret->returns;
 	} else if (is_jump(i)) {
 		*ret = *frame_at(p, next + i->immediate);
 	} else if (is_branch(i)) {
@@ -314,6 +315,7 @@ static bool agree(const struct code_frame *a, const struct code_frame *b)
 	struct code_frame x = *a, y = *b;
 
 	x.called = y.called = false;
+	x.returns = y.returns = false;
 	return x.known == FRAME_KNOWN && parse_frame_equal(&x, &y);
 }
 
@@ -374,13 +376,14 @@ static void reach_next(struct reaching *r, size_t at)
  * it; 0: no. What the returns say holds there must be what holds at a function's first instruction.
  * If a call is on the way to them, which may not return, this could be chance in the middle of a
  * function: then the place must be one that is called. A function for the file's own use may
- * overwrite rbp (x264's trellis): behind that, where the caller's rbp is, is not known.
+ * overwrite rbp (x264's trellis): behind that, where the caller's rbp is, is not known. If only
+ * jumps through registers and memory are on the ways, rsp may be no stack (GHC's code).
  */
 static uint8_t start_of(const struct place *x)
 {
 	struct code_frame entered = parse_frame_entered;
 
-	if (!(x->flags & (x->frame.called ? CALLED : CALLED | START)))
+	if (!x->frame.returns || !(x->flags & (x->frame.called ? CALLED : CALLED | START)))
 		return 0;
 	if (agree(&x->frame, &entered))
 		return REACHED;

@@ -28,6 +28,8 @@ struct code_frame {
 	 * not known.
 	 */
 	bool called;
+	/* A return, or a jump through a pointer of the linker, is on the way: rsp is the stack. */
+	bool returns;
 	int32_t offset, extra, slot;
 };
 

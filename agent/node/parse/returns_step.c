@@ -30,7 +30,7 @@ bool parse_frame_equal(const struct code_frame *a, const struct code_frame *b)
 {
 	return a->known == b->known && a->base == b->base && a->in_memory == b->in_memory &&
 	       a->offset == b->offset && a->extra == b->extra && a->bp == b->bp &&
-	       a->slot == b->slot && a->called == b->called;
+	       a->slot == b->slot && a->called == b->called && a->returns == b->returns;
 }
 
 static void set_none(struct code_frame *f)
@@ -50,6 +50,7 @@ void parse_frame_merge(struct code_frame *into, const struct code_frame *f)
 	if (f->known == FRAME_UNSEEN || into->known == FRAME_NONE)
 		return;
 	into->called |= f->called;
+	into->returns |= f->returns;
 	if (into->known == FRAME_UNSEEN) {
 		*into = *f;
 	} else if (f->known == FRAME_NONE || into->base != f->base ||
@@ -327,8 +328,8 @@ uint16_t parse_frame_rule(struct rows *rows, const struct code_frame *f)
 		rule.cfa = sp ? PF_CFA_DEREF_RSP : bp ? PF_CFA_DEREF_RBP : PF_CFA_DEREF_REG;
 	else
 		rule.cfa = sp ? PF_CFA_RSP : bp ? PF_CFA_RBP : PF_CFA_REG;
-	if (!sp && !bp)
-		rule.reg = dwarf_register(f->base);
+	/* also rsp and rbp, which other rules do not name: so alloc/entry.c tells these rules */
+	rule.reg = dwarf_register(f->base);
 	if (f->bp == FRAME_BP_SAME)
 		rule.fp = PF_FP_SAME;
 	else if (f->bp == FRAME_BP_SLOT)

@@ -36,6 +36,26 @@ const struct range *parse_gap_of(const struct code_gaps *gaps, uint64_t address)
 	return low && address < gaps->items[low - 1].end ? &gaps->items[low - 1] : NULL;
 }
 
+static int compare_addresses(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+/* Sorts what was found, and removes what was found more than once. */
+static void make_unique(struct found_starts *s)
+{
+	size_t n = 0;
+
+	if (s->n)
+		qsort(s->items, s->n, sizeof(*s->items), compare_addresses);
+	for (size_t k = 0; k < s->n; k++)
+		if (!n || s->items[k] != s->items[n - 1])
+			s->items[n++] = s->items[k];
+	s->n = n;
+}
+
 static void add_start(struct found_starts *s, uint64_t address)
 {
 	const struct code_gaps *g = s->gaps;
@@ -43,10 +63,13 @@ static void add_start(struct found_starts *s, uint64_t address)
 	if (address < g->items[0].start || address >= g->items[g->n - 1].end ||
 	    !parse_gap_of(g, address))
 		return;
-	if (s->n == STARTS_MAX) {
-		s->cut = true;
-		return;
+	/* to sort again must be worth its time */
+	if (s->n == STARTS_MAX && !s->cut) {
+		make_unique(s);
+		s->cut = s->n > STARTS_MAX - STARTS_MAX / 4;
 	}
+	if (s->cut)
+		return;
 	GROW(s->items, s->n, s->cap);
 	s->items[s->n++] = address;
 }
@@ -145,18 +168,10 @@ static void scan_data(struct found_starts *s, struct elf_build *b)
 	}
 }
 
-static int compare_addresses(const void *left, const void *right)
-{
-	const uint64_t *a = left, *b = right;
-
-	return *a < *b ? -1 : *a > *b;
-}
-
 size_t parse_code_starts(struct elf_build *b, const struct code_gaps *gaps,
 			 struct flow_budget *budget, uint64_t **ret)
 {
 	struct found_starts s = {.gaps = gaps};
-	size_t n = 0;
 
 	*ret = NULL;
 	if (!gaps->n)
@@ -168,11 +183,7 @@ size_t parse_code_starts(struct elf_build *b, const struct code_gaps *gaps,
 	scan_texts(&s, b, budget);
 	if (s.cut)
 		b->header.flags |= ELF_INDEX_CODE_CUT;
-	if (s.n)
-		qsort(s.items, s.n, sizeof(*s.items), compare_addresses);
-	for (size_t k = 0; k < s.n; k++)
-		if (!n || s.items[k] != s.items[n - 1])
-			s.items[n++] = s.items[k];
+	make_unique(&s);
 	*ret = s.items;
-	return n;
+	return s.n;
 }

@@ -217,6 +217,19 @@ unproved_1:
 	nop
 	ret
 
+/* GHC's code: its stack is in rbp, and it ends with a jump to what is on top of that */
+	.balign 16
+haskell:
+	lea -0x18(%rbp), %rax
+	cmp %r15, %rax
+haskell_1:
+	add $8, %rbp
+	jmp *(%rbp)
+	.balign 16
+calls_haskell:
+	lea haskell(%rip), %rax
+	ret
+
 	.section .rodata
 	.balign 4
 distances:
