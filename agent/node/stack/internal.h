@@ -93,7 +93,7 @@ static inline bool stack_is_leaf(const struct raw_stack *stack, size_t i)
 }
 
 /* ---- roots.c ---- */
-/* Notes the root (files_root()) of a process of the cgroup; cgroup 0: not known which. */
+/* Notes the root (files_root()) of a process of the cgroup; 0, of either: not known which. */
 void stacks_roots_note(struct stacks *s, uint64_t cgroup_id, uint64_t root);
 /* Returns the root of the cgroup's processes; 0: none was read, or they have several roots. */
 uint64_t stacks_roots_find(const struct stacks *s, uint64_t cgroup_id);

@@ -9,11 +9,14 @@
 
 #include <stdlib.h>
 
-#define ROOTS_MAX 4096
+#define ROOTS_MAX   4096
+#define EQUAL_ROOTS 8 /* readings in a row after which what was read before does not count */
 
 struct cgroup_root {
 	uint64_t cgroup_id; /* the key */
 	uint64_t root;	    /* what files_root() returned; 0: the processes have several roots */
+	uint64_t last;	    /* the root that was read last */
+	unsigned n_equal;   /* readings in a row that had it, up to EQUAL_ROOTS */
 	UT_hash_handle hh;  /* in the order of readings; the head was read least recently */
 };
 
@@ -36,22 +39,35 @@ static struct cgroup_root *make(uint64_t cgroup_id, uint64_t root)
 	struct cgroup_root *r = xcalloc(1, sizeof(*r));
 
 	r->cgroup_id = cgroup_id;
-	r->root = root;
+	r->root = r->last = root;
 	return r;
+}
+
+/*
+ * A process that starts in a container (runc) is in its cgroup before it has its root. So several
+ * roots are forgotten once a number of processes had the same.
+ */
+static void update(struct cgroup_root *r, uint64_t root)
+{
+	r->n_equal = root == r->last ? MIN(r->n_equal + 1, EQUAL_ROOTS) : 1;
+	r->last = root;
+	if (r->n_equal == EQUAL_ROOTS)
+		r->root = root;
+	else if (r->root != root)
+		r->root = 0;
 }
 
 void stacks_roots_note(struct stacks *s, uint64_t cgroup_id, uint64_t root)
 {
 	struct cgroup_root *r = find(s, cgroup_id);
 
-	if (!cgroup_id)
+	if (!cgroup_id || !root)
 		return;
 	if (r)
 		HASH_DEL(s->roots, r);
 	else
 		r = make(cgroup_id, root);
-	if (r->root != root)
-		r->root = 0;
+	update(r, root);
 	HASH_ADD(hh, s->roots, cgroup_id, sizeof(r->cgroup_id), r);
 	if (HASH_COUNT(s->roots) <= ROOTS_MAX)
 		return;
