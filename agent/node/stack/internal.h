@@ -23,13 +23,18 @@ struct exec {
 struct stacks_process {
 	struct share_item share; /* must be the first member */
 	struct process_id id;
-	struct exec execs[EXECS_MAX];		      /* newest first */
-	uint64_t miss_told_ns; /* CLOCK_MONOTONIC: when stacks_misses() last returned true */
+	struct exec execs[EXECS_MAX]; /* newest first */
+	uint64_t miss_told_ns;	      /* CLOCK_MONOTONIC: when stacks_misses() last returned true */
+	/*
+	 * When stacks_misses() last asked for rows of generated code (CLOCK_MONOTONIC), and how
+	 * long it then waits if the reading finds none.
+	 */
+	uint64_t rows_told_ns, rows_every_ns;
 	/* stacks_misses() must ask for the process's mappings again */
 	bool reread;
-	uint64_t forget_ns;			      /* CLOCK_MONOTONIC; 0: the process lives */
-	uint64_t exited_ns;			      /* set if forget_ns is; CLOCK_BOOTTIME */
-	struct names_wanted *wanted;		      /* reads to be done; NULL: none */
+	uint64_t forget_ns;	     /* CLOCK_MONOTONIC; 0: the process lives */
+	uint64_t exited_ns;	     /* set if forget_ns is; CLOCK_BOOTTIME */
+	struct names_wanted *wanted; /* reads to be done; NULL: none */
 	/* files noted for stacks_unparsed(); only the pointers are compared */
 	const struct mapping *unparsed[UNPARSED_MAX];
 	/* the round to which `unparsed` belongs; in another round, no file is noted */
@@ -44,7 +49,7 @@ struct stacks {
 	struct stacks_process *processes;
 	/* of all in `processes`, by namespace: those that live, and those that have ended */
 	struct shares living, ended;
-	struct shares crowded; /* for stacks_crowded() */
+	struct shares crowded;		/* for stacks_crowded() */
 	struct stacks_process *wanting; /* the processes with `wanted` */
 	uint64_t next_purge_ns;
 	struct kernel_names *kernel;
@@ -59,8 +64,8 @@ struct stacks {
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
-	size_t n_compared_pages; /* pages of all processes, for code_compare.c */
-	uint64_t taken_ns;	 /* set by stacks_taken() */
+	size_t n_compared_pages;   /* pages of all processes, for code_compare.c */
+	uint64_t taken_ns;	   /* set by stacks_taken() */
 	uint64_t cgroup_id;	   /* as taken_ns */
 	struct cgroup_root *roots; /* roots.c */
 	struct gpu_names *gpu_names;
@@ -169,7 +174,7 @@ const struct raw_frame *stacks_named_caller(const struct raw_stack *stack, size_
  * call.
  */
 const struct runtime_names *stacks_named_find(struct named *n, const struct raw_frame *f,
-				       const struct raw_frame *caller);
+					      const struct raw_frame *caller);
 /* Adds to w the names that are needed for a stack, each once. */
 void stacks_named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w);
 void stacks_named_take(struct named *n, struct names_wanted *w);
@@ -185,7 +190,7 @@ void stacks_compared_take(struct stacks *s, struct exec *e, struct names_wanted 
 void stacks_compared_wanted_done(struct names_wanted *w);
 /* Notes in c that newer mappings were read. c may be NULL. */
 void stacks_compared_mappings(struct compared *c, const struct mappings *before,
-		       const struct mappings *now);
+			      const struct mappings *now);
 /*
  * Returns NULL if the whole stack may be shown. Else returns the reason why not: the code of
  * *ret_frame is not the code of its file, or the agent does not know whether it is. Then that frame

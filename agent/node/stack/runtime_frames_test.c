@@ -224,7 +224,25 @@ static void runtimes_that_are_not_known_are_a_miss(void **state)
 	done(&f);
 }
 
-/* Names are added to the batch before the stack. If the batch is full, none are added. */
+/* Returns the index of any file of the process, which stands for rows of generated code. */
+static struct elf_index *any_index(const struct mappings *maps)
+{
+	struct elf_index *index = NULL;
+
+	for (size_t i = 0; i < maps->n && !index; i++)
+		if (files_index(files, &maps->items[i], &index) < 0)
+			index = NULL;
+	assert_non_null(index);
+	return index;
+}
+
+/* Another asking is allowed as soon as the readings' own intervals allow it. */
+static bool misses_later(const struct fixture *f, const struct raw_stack *u)
+{
+	stacks_process(f->s, f->id)->miss_told_ns = 0;
+	return stacks_misses(f->s, f->id, u);
+}
+
 /* Code was generated after the rows were read that the process publishes. */
 static void a_stack_that_ends_in_generated_code_is_a_miss(void **state)
 {
@@ -233,6 +251,7 @@ static void a_stack_that_ends_in_generated_code_is_a_miss(void **state)
 	struct fixture f = make(kallsyms);
 	struct mappings own = {.id = f.id, .exec_id = 1};
 	struct runtime_process *p = runtime_process_publishing(&own, NULL);
+	const struct raw_stack *early = STACK("no_frame_pointer", generated, file);
 
 	(void)state;
 	assert_true(code != MAP_FAILED);
@@ -240,14 +259,46 @@ static void a_stack_that_ends_in_generated_code_is_a_miss(void **state)
 	stacks_runtimes(f.s, f.id, 1, p);
 	assert_false(stacks_misses(f.s, f.id, STACK("no_frame_pointer", file)));
 	assert_false(stacks_misses(f.s, f.id, STACK(NULL, generated, file)));
-	assert_true(stacks_misses(f.s, f.id, STACK("no_frame_pointer", generated, file)));
+	assert_true(stacks_misses(f.s, f.id, early));
 	/* once a second */
-	assert_false(stacks_misses(f.s, f.id, STACK("no_frame_pointer", generated, file)));
+	assert_false(stacks_misses(f.s, f.id, early));
+	/* and more and more rarely while there are no rows at all */
+	for (uint64_t seconds = 1; seconds < 200; seconds *= 2) {
+		struct stacks_process *own_process = stacks_process(f.s, f.id);
+
+		assert_int_equal(own_process->rows_every_ns, MIN(seconds, 60) * NSEC_PER_SEC);
+		assert_false(misses_later(&f, early));
+		own_process->rows_told_ns -= own_process->rows_every_ns;
+		assert_true(misses_later(&f, early));
+	}
 	runtime_process_unref(p);
 	done(&f);
 	munmap(code, 4096);
 }
 
+/* A whole stack may owe its frames to rows of code that is not there any more. */
+static void a_whole_stack_through_generated_code_with_rows_is_a_miss(void **state)
+{
+	void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct raw_frame generated = USER((uintptr_t)code + 8), file = USER(known_function);
+	struct fixture f = make(kallsyms);
+	struct mappings own = {.id = f.id, .exec_id = 1};
+	struct runtime_process *p;
+
+	(void)state;
+	assert_true(code != MAP_FAILED);
+	p = runtime_process_publishing(&own, any_index(stacks_process(f.s, f.id)->execs[0].maps));
+	stacks_runtimes(f.s, f.id, 1, p);
+	assert_false(stacks_misses(f.s, f.id, STACK(NULL, file)));
+	assert_true(stacks_misses(f.s, f.id, STACK(NULL, generated, file)));
+	assert_false(stacks_misses(f.s, f.id, STACK(NULL, generated, file)));
+	assert_true(misses_later(&f, STACK(NULL, generated, file)));
+	runtime_process_unref(p);
+	done(&f);
+	munmap(code, 4096);
+}
+
+/* Names are added to the batch before the stack. If the batch is full, none are added. */
 static void a_full_batch_takes_no_names(void **state)
 {
 	struct fixture f = make(kallsyms);
@@ -440,6 +491,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_that_nobody_read_are_not_known),
 		cmocka_unit_test(runtimes_that_are_not_known_are_a_miss),
 		cmocka_unit_test(a_stack_that_ends_in_generated_code_is_a_miss),
+		cmocka_unit_test(a_whole_stack_through_generated_code_with_rows_is_a_miss),
 		cmocka_unit_test(a_full_batch_takes_no_names),
 		cmocka_unit_test(stacks_taken_before_their_runtime_was_known_are_told),
 		cmocka_unit_test(a_function_has_its_callers_name_for_it),
