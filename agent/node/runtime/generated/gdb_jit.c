@@ -31,7 +31,8 @@ struct entry {
 struct image {
 	Elf64_Shdr sections[SECTIONS_MAX];
 	size_t n;
-	char names[NAMES_BYTES_MAX + 1];
+	char names[NAMES_BYTES_MAX + 1]; /* n_names bytes, and a terminating 0 */
+	size_t n_names;
 };
 
 static int read_sections(struct memory *m, const struct entry *e, struct image *i)
@@ -63,19 +64,19 @@ static int read_sections(struct memory *m, const struct entry *e, struct image *
 static int image_read(struct memory *m, const struct entry *e, struct image *i)
 {
 	int names = read_sections(m, e, i);
-	size_t n;
 
 	if (names < 0)
 		return names;
-	n = MIN(i->sections[names].sh_size, (uint64_t)NAMES_BYTES_MAX);
-	i->names[n] = '\0';
-	return runtime_memory_read(m, e->image + i->sections[names].sh_offset, i->names, n);
+	i->n_names = MIN(i->sections[names].sh_size, (uint64_t)NAMES_BYTES_MAX);
+	i->names[i->n_names] = '\0';
+	return runtime_memory_read(m, e->image + i->sections[names].sh_offset, i->names,
+				   i->n_names);
 }
 
 static const Elf64_Shdr *section_of(const struct image *i, const char *name)
 {
 	for (size_t k = 0; k < i->n; k++)
-		if (i->sections[k].sh_name < NAMES_BYTES_MAX &&
+		if (i->sections[k].sh_name < i->n_names &&
 		    streq(i->names + i->sections[k].sh_name, name))
 			return &i->sections[k];
 	return NULL;
@@ -107,7 +108,7 @@ static int read_section(struct memory *m, const struct entry *e, const Elf64_Shd
 
 static int frames_read(struct memory *m, const struct entry *e, struct frames *f)
 {
-	struct image i;
+	struct image i = {0};
 	int r = image_read(m, e, &i);
 	const Elf64_Shdr *text = r == 0 ? section_of(&i, ".text") : NULL;
 

@@ -246,6 +246,25 @@ static void damaged_images_are_left_out(void **state)
 	assert_int_equal(published.facts.lacks[GENERATED_DAMAGED], 1);
 }
 
+/* The first reading leaves the whole names on the stack; the second must not find them there. */
+static void names_end_where_their_section_ends(void **state)
+{
+	_cleanup_buf_ struct buf image = {0};
+	struct elf_index *index;
+	const Elf64_Ehdr *h;
+
+	(void)state;
+	testgenerated_image(published.code, 0x100, false, &image);
+	put_image(&entries[0], &image);
+	put_first(&entries[0]);
+	index = published_read(published_read_own);
+	assert_non_null(index);
+	elf_index_unref(index);
+	h = (const Elf64_Ehdr *)image.data;
+	((Elf64_Shdr *)(image.data + h->e_shoff))[h->e_shstrndx].sh_size = 1;
+	assert_null(published_read(published_read_own));
+}
+
 static void large_images_are_left_out(void **state)
 {
 	char *bytes = xcalloc(1, GENERATED_FRAMES_MAX + 1);
@@ -281,6 +300,7 @@ int main(void)
 		cmocka_unit_test_setup(a_list_without_end_ends, set_up),
 		cmocka_unit_test_setup(what_changes_while_it_is_read_is_left_out, set_up),
 		cmocka_unit_test_setup(damaged_images_are_left_out, set_up),
+		cmocka_unit_test_setup(names_end_where_their_section_ends, set_up),
 		cmocka_unit_test_setup(large_images_are_left_out, set_up),
 	};
 	int r;
