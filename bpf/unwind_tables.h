@@ -149,8 +149,8 @@ struct pf_image {
 	uint64_t tag; /* the key again: a slot that becomes free is used for another file at once */
 	uint32_t n_pieces;
 	/*
-	 * not 0: a runtime, or Go. Stacks of a process with this file are whole only once user space
-	 * has read the process.
+	 * not 0: a runtime, or Go. Stacks of a process with this file are whole only once user
+	 * space has read the process.
 	 */
 	uint32_t needs_process;
 	/*

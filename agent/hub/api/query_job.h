@@ -22,7 +22,7 @@ struct query_job {
 	bool has_rest;		 /* the reply is a piece, and not the last one */
 	bool begun;		 /* the first piece was sent */
 	bool paused;		 /* on the loop thread: the client has not taken the last piece */
-	const char *cut;	 /* why the reply ends before its end: a constant; NULL: it does not */
+	const char *cut; /* why the reply ends before its end: a constant; NULL: it does not */
 	struct api_encoder *encoder; /* of the pieces; NULL: the reply is one */
 	bool goes_on;		 /* on the loop thread: kind->go_on was called */
 	atomic_bool given_up;	 /* the client has closed the connection */

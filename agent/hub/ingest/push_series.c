@@ -46,8 +46,8 @@ static bool is_said_twice(const struct push_series *s, const char *key)
 }
 
 /*
- * Adds "key=value", n bytes. A second '{' means that somebody has put a name with labels into the
- * place of an application's: they are not believed.
+ * Adds "key=value", n bytes. A key with a '{' means that somebody has put a name with labels into
+ * the place of an application's: they are not believed. A value may have one ("/users/{id}").
  */
 static int add_pair(struct push_series *s, const char *pair, size_t n, struct field_error *e)
 {
@@ -56,8 +56,8 @@ static int add_pair(struct push_series *s, const char *pair, size_t n, struct fi
 
 	if (!equals)
 		return wrong(e, -EBADMSG, "name", "a label has no '='");
-	if (memchr(pair, '{', n))
-		return wrong(e, -EBADMSG, "name", "a label has a '{'");
+	if (memchr(pair, '{', (size_t)(equals - pair)))
+		return wrong(e, -EBADMSG, "name", "a label's name has a '{'");
 	key = xstrndup(pair + strspn(pair, " "), (size_t)(equals - pair) - strspn(pair, " "));
 	if (is_said_twice(s, key))
 		return wrong(e, -EBADMSG, "name", "names a namespace or a pod twice");

@@ -522,7 +522,7 @@ void store_where_done(struct where *w);
 void store_where_text(struct where *w, const char *sql);
 void store_where_int(struct where *w, int64_t value); /* adds "?" and binds the value */
 void store_where_str(struct where *w, const char *value);
-/* Adds the SQL expression for a tag's value; it is NULL for a row without the tag. One joint tag. */
+/* Adds the SQL expression for a tag's value, NULL for a row without it. At most one joint tag. */
 void store_where_tag(struct where *w, const char *tag);
 /* Adds whether the tag is one of the items. */
 void store_where_list(struct where *w, const char *tag, char *const *items, size_t n);

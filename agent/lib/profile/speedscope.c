@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A batch -> a file for speedscope (https://www.speedscope.app): one "sampled" profile with a stack
- * and a weight for each sample of the batch. The table of the frames is the last member of the file,
+ * and a weight for each sample of the batch. The table of the frames is the file's last member,
  * because the samples, which are written before it, fill it.
  */
 #include "lib/profile/writer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program without call frame information, whose functions keep the stack as hand-written assembly
- * does. It calls each through a pointer. Nothing but their instructions says where their frames are:
+ * does. It calls each through a pointer. Only their instructions say where their frames are:
  * returns_test.c knows the rules, and e2e/accuracy/step runs the program one instruction at a time.
  * A label x_N is a place where returns_test.c knows the rule.
  */
