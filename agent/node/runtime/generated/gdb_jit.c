@@ -115,6 +115,8 @@ static int frames_read(struct memory *m, const struct entry *e, struct frames *f
 	f->used = 0;
 	f->eh = (struct parse_generated_frames){.text = text ? text->sh_addr : 0, .eh = true};
 	f->debug = (struct parse_generated_frames){0};
+	if (r == 0 && (section_of(&i, ".rela.eh_frame") || section_of(&i, ".rela.debug_frame")))
+		r = -ENOEXEC;
 	if (r == 0)
 		r = read_section(m, e, section_of(&i, ".eh_frame"), f, &f->eh);
 	if (r == 0)

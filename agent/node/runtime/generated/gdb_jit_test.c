@@ -265,6 +265,24 @@ static void names_end_where_their_section_ends(void **state)
 	assert_null(published_read(published_read_own));
 }
 
+/* A debugger would relocate the image first: its addresses may be those of other code. */
+static void images_to_be_relocated_are_left_out(void **state)
+{
+	static const char bytes[64];
+	const struct test_section sections[] = {TESTELF_TEXT,
+						{".eh_frame", bytes, sizeof(bytes), 0, 0},
+						{".rela.eh_frame", bytes, sizeof(bytes), 0, 0},
+						{0}};
+	_cleanup_buf_ struct buf image = {0};
+
+	(void)state;
+	testelf_make(sections, ET_REL, &image);
+	put_image(&entries[0], &image);
+	put_first(&entries[0]);
+	assert_null(published_read(published_read_own));
+	assert_int_equal(published.facts.lacks[GENERATED_MOVABLE], 1);
+}
+
 static void large_images_are_left_out(void **state)
 {
 	char *bytes = xcalloc(1, GENERATED_FRAMES_MAX + 1);
@@ -301,6 +319,7 @@ int main(void)
 		cmocka_unit_test_setup(what_changes_while_it_is_read_is_left_out, set_up),
 		cmocka_unit_test_setup(damaged_images_are_left_out, set_up),
 		cmocka_unit_test_setup(names_end_where_their_section_ends, set_up),
+		cmocka_unit_test_setup(images_to_be_relocated_are_left_out, set_up),
 		cmocka_unit_test_setup(large_images_are_left_out, set_up),
 	};
 	int r;

@@ -54,6 +54,8 @@ static enum generated_lack lack_of(int error)
 		return GENERATED_TOO_LARGE;
 	case -EBADMSG:
 		return GENERATED_DAMAGED;
+	case -ENOEXEC:
+		return GENERATED_MOVABLE;
 	default:
 		return GENERATED_CHANGED;
 	}

@@ -19,6 +19,7 @@
 	X(TOO_LARGE, "too_large")     /* one of them is larger than the limit */                   \
 	X(CHANGED, "changed")	      /* it changed while it was read */                           \
 	X(DAMAGED, "damaged")	      /* it is not what it should be */                            \
+	X(MOVABLE, "not_relocated")   /* its addresses are those before it was relocated */        \
 	X(UNKNOWN, "unknown_version") /* the library that keeps them is none that podflame knows */
 enum generated_lack {
 #define X(name, word) GENERATED_##name,
