@@ -151,8 +151,8 @@ rows-check: $(BUILD)/agent/node/parse/oracle_test
 # K=oldest takes one.
 KERNEL_TESTS := $(addprefix $(BUILD)/agent/node/probe/,unwind_test unwind_code_test \
 	unwind_kernel_test vma_test known_test offcpu_test memory_test gpu_memory_test \
-	gpu_contexts_test gpu_limits_test gpu_calls_test on_gpu_test rdma_test rdma_latency_test usage_test \
-	probe_bench) \
+	gpu_contexts_test gpu_limits_test gpu_calls_test on_gpu_test rdma_test \
+	rdma_latency_test usage_test probe_bench) \
 	$(addprefix $(BUILD)/agent/node/,confine/confine_test parse/escape_test \
 	runtime/java_attach/attach_rights_test)
 .PHONY: test-kernels
