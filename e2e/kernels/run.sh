@@ -11,7 +11,7 @@ debian=$("$PWD/.ci/debian-uri" bookworm)
 BUILD=${BUILD:-build}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/podflame/kernels
 work=$BUILD/kernels
-timeout_s=${KERNEL_TIMEOUT:-1200}
+timeout_s=${KERNEL_TIMEOUT:-1400}
 passed=0 failed=0 skipped=0
 
 check() { # NAME STATUS

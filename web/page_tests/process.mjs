@@ -30,7 +30,7 @@ export const tests = {
     await shows(page, 'hot_function');
     assert.match(
       await page.textContent('#total'),
-      /^[\d.]+ (ms|s|min) of CPU time in [\d,.]+ samples, [\d.]+ % with a whole stack/,
+      /^[\d.]+ (ms|s|min) of CPU time in [\d,.]+ samples of one process, [\d.]+ % with a whole/,
     );
     assert.equal(await page.textContent('#store-note'), 'kept for this test only');
   },
