@@ -67,7 +67,8 @@ static __always_inline struct pt_regs *pf_alone_begin(struct pt_regs *ctx)
 {
 	if (pf_has_own_stack() && bpf_preempt_disable)
 		bpf_preempt_disable();
-	__asm__ volatile(""
+	__asm__ volatile(
+		""
 		: "+r"(ctx)); /* a new variable: from here on it may be put on the stack */
 	return ctx;
 }
@@ -262,8 +263,8 @@ PF_ONCE int pf_intern_stack(struct pf_scratch *s, uint64_t hash, uint32_t genera
 	n = s->walk.n_words; /* read here, so that the verifier of 6.1 knows its limit below */
 	if (n > PF_STACK_WORDS)
 		return 0;
-	s->stack.h =
-		(struct pf_record){.type = PF_REC_STACK, .share = share, .generation = generation};
+	s->stack.h = (struct pf_record){
+		.type = PF_REC_STACK, .share = share, .generation = generation};
 	s->stack.hash = hash;
 	s->stack.n_words = n;
 	s->stack.n_frames = s->walk.n_frames;

@@ -2,10 +2,9 @@
 /*
  * Tests functions of hand-written assembly whose rules are known. oracle_test.c tests real files.
  */
-#include "lib/base/testfolder.h"
 #include "node/parse/code.h"
 #include "node/parse/format.h"
-#include "node/parse/testrows.h"
+#include "node/parse/testmade.h"
 
 #include <fcntl.h>
 #include <gelf.h>
@@ -43,32 +42,6 @@ static void assemble(const char *source, const char *name, const char *flags)
 
 	assert_int_equal(file_write_atomic(path, source, strlen(source), 0600), 0);
 	assert_int_equal(system(command), 0);
-}
-
-static uint64_t symbol(const char *name, const char *function)
-{
-	_cleanup_free_ char *command =
-		xasprintf("nm %s/%s | awk '$3 == \"%s\" {print $1}'", dir, name, function);
-	FILE *f = popen(command, "r");
-	unsigned long long address = 0;
-
-	assert_int_equal(fscanf(f, "%llx", &address), 1);
-	pclose(f);
-	return address;
-}
-
-static struct elf_index *index_of(const char *name, struct elf_tables *ret)
-{
-	_cleanup_free_ char *path = file_in_dir(name);
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct elf_index *i;
-	int memfd;
-
-	assert_true(fd >= 0);
-	assert_int_equal(parse_elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
-	assert_int_equal(elf_index_open(memfd, &i), 0);
-	elf_index_tables(i, ret);
-	return i;
 }
 
 /* Asserts the rule at an address. Each function is 32 bytes of nop. */

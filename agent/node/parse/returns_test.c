@@ -4,9 +4,8 @@
  * program without symbols and without call frame information. code_test.c compares those of real
  * files with their FDEs.
  */
-#include "lib/base/testfolder.h"
 #include "node/parse/returns.h"
-#include "node/parse/testrows.h"
+#include "node/parse/testmade.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -64,32 +63,6 @@ static void run(const char *format)
 	assert_int_equal(system(command), 0);
 }
 
-static uint64_t label_at(const char *label)
-{
-	_cleanup_free_ char *command =
-		xasprintf("nm %s/whole | awk '$3 == \"%s\" {print $1}'", dir, label);
-	FILE *f = popen(command, "r");
-	unsigned long long address = 0;
-
-	assert_int_equal(fscanf(f, "%llx", &address), 1);
-	pclose(f);
-	return address;
-}
-
-static struct elf_index *index_of(const char *name, struct elf_tables *ret)
-{
-	_cleanup_free_ char *path = file_in_dir(name);
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct elf_index *i;
-	int memfd;
-
-	assert_true(fd >= 0);
-	assert_int_equal(parse_elf_to_index(fd, NULL, 1 << 20, &memfd), PARSE_OK);
-	assert_int_equal(elf_index_open(memfd, &i), 0);
-	elf_index_tables(i, ret);
-	return i;
-}
-
 static void make_program(void)
 {
 	run("gcc -nostdlib -static-pie -o %s/whole " SOURCE);
@@ -105,7 +78,7 @@ static void frames_of_hand_written_code_are_found(void **state)
 	make_program();
 	i = index_of("stripped", &t);
 	for (size_t k = 0; k < ARRAY_SIZE(known); k++) {
-		uint16_t number = rule_at(&t, label_at(known[k].label));
+		uint16_t number = rule_at(&t, symbol("whole", known[k].label));
 		struct pf_rule want = known[k].rule;
 
 		/* alloc/entry.c knows these rules by the name of rsp or rbp */
@@ -130,11 +103,11 @@ static void what_nothing_proves_has_no_row(void **state)
 	(void)state;
 	make_program();
 	i = index_of("stripped", &t);
-	assert_int_equal(rule_at(&t, label_at("unproved")), PF_RULE_GAP);
-	assert_int_equal(rule_at(&t, label_at("unproved_1")), PF_RULE_GAP);
-	assert_int_equal(rule_at(&t, label_at("haskell")), PF_RULE_GAP);
-	assert_int_equal(rule_at(&t, label_at("haskell_1")), PF_RULE_GAP);
-	assert_int_equal(rule_at(&t, label_at("realigned_spoiled_1")), PF_RULE_GAP);
+	assert_int_equal(rule_at(&t, symbol("whole", "unproved")), PF_RULE_GAP);
+	assert_int_equal(rule_at(&t, symbol("whole", "unproved_1")), PF_RULE_GAP);
+	assert_int_equal(rule_at(&t, symbol("whole", "haskell")), PF_RULE_GAP);
+	assert_int_equal(rule_at(&t, symbol("whole", "haskell_1")), PF_RULE_GAP);
+	assert_int_equal(rule_at(&t, symbol("whole", "realigned_spoiled_1")), PF_RULE_GAP);
 	elf_index_unref(i);
 }
 
@@ -195,8 +168,8 @@ static void returns_over_the_limit_are_told(void **state)
 	_cleanup_free_ char *path = file_in_dir("stripped");
 	_cleanup_close_ int fd = -1;
 	struct elf_build *b = xcalloc(1, sizeof(*b));
-	const uint64_t start = (make_program(), label_at("plain"));
-	const struct range gap = {start, label_at("unproved")};
+	const uint64_t start = (make_program(), symbol("whole", "plain"));
+	const struct range gap = {start, symbol("whole", "unproved")};
 	const struct code_gaps gaps = {&gap, 1};
 
 	(void)state;
