@@ -39,13 +39,17 @@ tsan_TESTS := $(filter $(addprefix agent/,lib/base/base_test.c lib/kube/% lib/lo
 tsan_FLAGS := -fsanitize=thread -Wno-tsan
 tsan_LDFLAGS := .ci/tsan.c
 # ALONE need the machine for themselves, because they compare times or count what the kernel has of
-# all programs; BESIDE may run beside another program: .ci/test.
+# all programs; BESIDE may run beside another program: .ci/test. PROBES count calls and bytes, which
+# do not depend on time, and wait for the kernel most of theirs.
+PROBES := $(filter $(addprefix $(BUILD)/agent/node/probe/,gpu_% on_gpu% offcpu_gpu% rdma_%), \
+	$(filter-out %_faults_test,$(TESTBIN)))
 ALONE := $(filter $(addprefix $(BUILD)/agent/node/,probe/% overhead% containers% alloc_live_test \
 	node_test node_suspend_test limit/thread_clocks_test), \
-	$(filter-out %_faults_test,$(TESTBIN)))
+	$(filter-out %_faults_test $(PROBES),$(TESTBIN)))
 BESIDE := $(filter-out $(ALONE) $(ENGINE:%=$(BUILD)/%),$(TESTBIN))
 # first those that take longest
-BESIDE := $(filter %_faults_test,$(BESIDE)) $(filter-out %_faults_test,$(BESIDE))
+first = $(filter $(1),$(2)) $(filter-out $(1),$(2))
+BESIDE := $(call first,%_faults_test,$(call first,$(PROBES),$(BESIDE)))
 SANITIZERS := asan tsan
 sanitized = $($(1)_TESTS:%.c=$(BUILD)/$(1)/%) $($(1)_REPLAYS:%=$(BUILD)/$(1)/%)
 SANITIZED := $(foreach s,$(SANITIZERS),$(call sanitized,$(s)))
