@@ -26,6 +26,7 @@ import shards
 
 PASSWORD = os.environ.get("PASSWORD", "")
 # Of the URL, these are settings of a query; database chooses the database.
+FIELD_BYTES = 131072        # a real server's http_max_field_value_size
 PARSER_LIMITS = ["max_query_size", "max_ast_elements", "max_expanded_ast_elements"]
 NOT_SETTINGS = {"query", "database", "default_format", "wait_end_of_query",
                 "enable_http_compression", *PARSER_LIMITS}
@@ -63,21 +64,34 @@ class Engine:
                 f"{m[1]} FROM INFILE {quote(f.name)} {settings} FORMAT {m[2]}").bytes()
 
 
+class TooLong(Exception):
+    pass
+
+
 def form_fields(content_type, body):
+    """As a real server: fields of one name are one, and none that is no file is longer than
+    FIELD_BYTES."""
     head = f"Content-Type: {content_type}\r\n\r\n".encode()
     m = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
-    return {part.get_param("name", header="content-disposition"): part.get_payload(decode=True)
-            for part in m.iter_parts()}
+    fields = {}
+    for part in m.iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        value = part.get_payload(decode=True)
+        if len(value) > FIELD_BYTES and not part.get_filename():
+            raise TooLong(f"{name}: HTML Form Exception: Field value too long")
+        fields[name] = fields.get(name, b"") + value
+    return fields
 
 
 def as_literals(sql, params):
     """Writes parameters that are no UTF-8, which chdb for Python cannot pass on, as literals."""
     for name, value in list(params.items()):
         if any("\udc80" <= c <= "\udcff" for c in value):
-            plain = re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n", "r": "\r"}.get(m[1], m[1]),
+            # a literal has the escapes that a parameter has, and these
+            plain = re.sub("[\udc80-\udcff]", lambda m: f"\\x{ord(m[0]) - 0xdc00:02x}",
                            params.pop(name))
-            sql = sql.replace("{%s:String}" % name,
-                              "unhex('%s')" % plain.encode("utf-8", "surrogateescape").hex())
+            sql = sql.replace("{%s:String}" % name, f"'{plain}'")
+            sql = sql.replace("{%s:Array(String)}" % name, plain)
     return sql
 
 
@@ -112,7 +126,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         kind = self.headers.get("Content-Type", "")
         params, tables = {}, {}
         if kind.startswith("multipart/form-data"):
-            fields = form_fields(kind, body)
+            try:
+                fields = form_fields(kind, body)
+            except TooLong as e:
+                return self.answer(500, str(e).encode(), X_ClickHouse_Exception_Code="1000")
             tables = {k[:-len("_format")] for k in url if k.endswith("_format")} & set(fields)
             tables = {k: (fields.pop(k), url.pop(k + "_format"), url.pop(k + "_structure"))
                       for k in tables}

@@ -90,6 +90,22 @@ static void hostile_values(void **state)
 	assert_int_equal(value_where(s, p), 170);
 }
 
+/* As many as a query may have; two of the windows' namespaces are among them. */
+static void many_values(void **state)
+{
+	enum { MANY = 8000 };
+	struct predicate *p = leaf(PRED_IN, "pod_ns", "data");
+	struct store *s = *state;
+
+	write_batch(s, two_services(), 3);
+	p->values = xrealloc(p->values, MANY * sizeof(*p->values));
+	/* with hostile ends, and longer than a field of a form to ClickHouse */
+	for (int i = 1; i < MANY - 1; i++)
+		p->values[p->n_values++] = xasprintf("it's\t\\\xff\n%d-%0100d", i, 0);
+	p->values[p->n_values++] = xstrdup("app");
+	assert_int_equal(value_where(s, p), 170 + 70);
+}
+
 static void like(void **state)
 {
 	char many[400];
@@ -451,6 +467,7 @@ int main(void)
 		IN_MEMORY(predicates),
 		IN_MEMORY(deep_predicates),
 		IN_MEMORY(hostile_values),
+		IN_MEMORY(many_values),
 		cmocka_unit_test(like),
 		IN_MEMORY(a_pattern_of_too_many_steps_is_told),
 		IN_MEMORY(a_match_ends_with_its_query),

@@ -150,8 +150,8 @@ int store_ch_post(struct ch_store *s, const struct ch_post *p, const struct ch_l
 /* ---- query.c: a statement ---- */
 
 /*
- * A statement: text of this folder, with a {pN:String} for each text of others. ids: if it reads
- * from the table pf_ids, its rows.
+ * A statement: text of this folder, with a {pN:String} for each text of others, and a
+ * {pN:Array(String)} for many. ids: if it reads from the table pf_ids, its rows.
  */
 struct ch_sql {
 	const char *database;	 /* where its tables are; NULL: in the store's own */
@@ -164,6 +164,8 @@ struct ch_sql {
 void store_ch_sql_done(struct ch_sql *q);
 void store_ch_text(struct ch_sql *q, const char *sql);
 void store_ch_str(struct ch_sql *q, const char *value);
+/* Adds an array of the values (n > 0), for IN. */
+void store_ch_strs(struct ch_sql *q, const char *const *values, size_t n);
 void store_ch_int(struct ch_sql *q, int64_t value);
 
 /* Runs a statement. *ret: its answer, whose rows are in *ret_rows. Errors: as store_ch_post(). */

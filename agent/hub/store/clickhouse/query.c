@@ -26,6 +26,11 @@
  * another statement: ClickHouse issues 84508, 96060, 104781.
  */
 #define NO_WRONG_CACHE "&use_query_condition_cache=0"
+/*
+ * ClickHouse refuses a field of more than http_max_field_value_size, which it takes from the
+ * server's default profile. It puts fields named "query" together in their order (HTTPHandler.cpp).
+ */
+#define FIELD_BYTES 131072
 
 void store_ch_sql_done(struct ch_sql *q)
 {
@@ -44,17 +49,17 @@ void store_ch_int(struct ch_sql *q, int64_t value)
 	buf_printf(&q->text, "%lld", (long long)value);
 }
 
-/* A parameter's value is written as in TabSeparated. */
+/* A parameter's value is written as in TabSeparated; a list has its texts in quotes. */
 static void put_escaped(struct buf *b, const char *s)
 {
-	static const char special[] = "\\\t\n\r";
+	static const char special[] = "\\\t\n\r'";
 
 	for (; *s; s++) {
 		const char *at = strchr(special, *s);
 
 		if (at)
 			buf_putc(b, '\\');
-		buf_putc(b, at ? "\\tnr"[at - special] : *s);
+		buf_putc(b, at ? "\\tnr'"[at - special] : *s);
 	}
 }
 
@@ -63,6 +68,35 @@ void store_ch_str(struct ch_sql *q, const char *value)
 	buf_printf(&q->text, "{p%zu:String}", q->n_params++);
 	put_escaped(&q->params, value);
 	buf_putc(&q->params, '\0');
+}
+
+/* Adds a parameter with as many of the values as a field may have. Returns how many. */
+static size_t put_some(struct ch_sql *q, const char *const *values, size_t n)
+{
+	size_t begin = q->params.len, i = 0;
+
+	buf_printf(&q->text, "{p%zu:Array(String)}", q->n_params++);
+	buf_putc(&q->params, '[');
+	do {
+		buf_puts(&q->params, i ? ",'" : "'");
+		put_escaped(&q->params, values[i]);
+		buf_putc(&q->params, '\'');
+		/* each byte may have become two */
+	} while (++i < n &&
+		 q->params.len - begin + 2 * strlen(values[i]) + strlen(",'']") <= FIELD_BYTES);
+	buf_puts(&q->params, "]");
+	buf_putc(&q->params, '\0');
+	return i;
+}
+
+void store_ch_strs(struct ch_sql *q, const char *const *values, size_t n)
+{
+	store_ch_text(q, "arrayConcat(");
+	for (size_t done = 0; done < n;) {
+		store_ch_text(q, done ? "," : "");
+		done += put_some(q, values + done, n - done);
+	}
+	store_ch_text(q, ")");
 }
 
 /* ---- statements ---- */
@@ -91,7 +125,9 @@ static void put_body(struct ch_sql *q, const char *boundary, struct buf *body)
 	body->failed |= q->text.failed || q->params.failed || q->ids.failed;
 	if (body->failed)
 		return;
-	put_part(body, boundary, "query", "", q->text.data, q->text.len);
+	for (size_t at = 0; at < q->text.len; at += FIELD_BYTES)
+		put_part(body, boundary, "query", "", q->text.data + at,
+			 MIN(q->text.len - at, (size_t)FIELD_BYTES));
 	for (size_t i = 0; i < q->n_params; i++) {
 		char name[32];
 

@@ -53,12 +53,9 @@ static void text(struct ch_where *w, const char *sql)
 /* The namespace, if it is one of those that stay apart; else "". */
 static void put_apart(struct ch_where *w, const struct selection *sel)
 {
-	text(w, "if(pod_ns IN (");
-	for (size_t i = 0; i < sel->n_apart; i++) {
-		text(w, i ? "," : "");
-		store_ch_str(&w->sql, sel->apart[i]);
-	}
-	text(w, ") AND NOT " CH_IS_OTHER ", toString(pod_ns), '')");
+	text(w, "if(pod_ns IN ");
+	store_ch_strs(&w->sql, (const char *const *)sel->apart, sel->n_apart);
+	text(w, " AND NOT " CH_IS_OTHER ", toString(pod_ns), '')");
 }
 
 /* limit 0: one row, the sum of all */

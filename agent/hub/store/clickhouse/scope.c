@@ -28,12 +28,12 @@ static void put_places(struct ch_where *w, char *const *places, size_t n, size_t
 		text(w, "NOT " CH_IS_OTHER);
 	}
 	if (!whole) {
-		text(w, " AND pod_ns!='' AND unverified='' AND pod_ns IN (");
-		for (size_t i = 0; i < n; i++) {
-			text(w, i ? "," : "");
-			str(w, places[i] + bytes);
-		}
-		text(w, ")");
+		_cleanup_free_ const char **names = xcalloc(n, sizeof(*names));
+
+		for (size_t i = 0; i < n; i++)
+			names[i] = places[i] + bytes;
+		text(w, " AND pod_ns!='' AND unverified='' AND pod_ns IN ");
+		store_ch_strs(&w->sql, names, n);
 	}
 	text(w, ")");
 }

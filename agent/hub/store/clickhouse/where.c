@@ -242,6 +242,11 @@ static void put_compare(struct ch_where *w, const struct predicate *p, const cha
 	text(w, " AND ");
 	put_tag(w, p);
 	text(w, op);
+	if ((p->op == PRED_IN || p->op == PRED_NOT_IN) && !p->numeric) {
+		store_ch_strs(&w->sql, (const char *const *)p->values, p->n_values);
+		text(w, ")");
+		return;
+	}
 	if (p->op == PRED_IN || p->op == PRED_NOT_IN) {
 		text(w, "(");
 		for (size_t i = 0; i < p->n_values; i++) {
@@ -348,25 +353,14 @@ static void put_of_windows(struct ch_where *w, const struct predicate *p)
 	text(w, ")");
 }
 
-static void put_list(struct ch_where *w, const char *column, char *const *items, size_t n)
-{
-	text(w, column);
-	text(w, " IN (");
-	for (size_t i = 0; i < n; i++) {
-		text(w, i ? "," : "");
-		str(w, items[i]);
-	}
-	text(w, ")");
-}
-
 void store_ch_selection(struct ch_where *w, const struct selection *sel)
 {
 	/* Total and Throttled have no process. But a process may have one of these names, too. */
 	static const char total[] = "app_service IN ('Total', 'Throttled'))";
 
 	if (sel->n_app_services) {
-		text(w, " AND ");
-		put_list(w, "app_service", sel->app_services, sel->n_app_services);
+		text(w, " AND app_service IN ");
+		store_ch_strs(&w->sql, (const char *const *)sel->app_services, sel->n_app_services);
 		text(w, " AND NOT (process_id!=0 AND ");
 		text(w, total);
 	} else if (!sel->with_total) {
