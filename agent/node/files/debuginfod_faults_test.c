@@ -95,7 +95,7 @@ static int world_make(struct world *w, struct files *f, bool keep)
 static int search(void *arg)
 {
 	struct files f = {.debug_max_bytes = 1 << 20};
-	const struct file_key key = {.inode = 1};
+	const struct file_key key = {.file.inode = 1};
 	struct world w = {.deadline_ns = now_mono_ns() + DEADLINE_NS};
 	bool asked = false;
 	int r = world_make(&w, &f, arg != NULL);

@@ -33,18 +33,30 @@ static void slow_parser_done(struct slow_parser *p)
 
 /* ---- entries ---- */
 
+struct file_id files_id_of(const struct mapping *m)
+{
+	struct file_id id = {0};
+
+	/* of an unsure mapping, the tag does not tell the bytes */
+	if (m->tag >= PF_TAG_FIRST && !mapping_is_unsure(m)) {
+		id.tag = m->tag;
+		return id;
+	}
+	id.inode = m->inode;
+	id.ctime_ns = m->ctime_ns;
+	id.dev_major = m->dev_major;
+	id.dev_minor = m->dev_minor;
+	return id;
+}
+
 struct file_key files_file_key_of(const struct mapping *m, enum file_kind kind, uint64_t root)
 {
 	struct file_key key = {0};
 
 	key.kind = kind == FILE_MAIN && m->memory_file ? FILE_MEMORY : kind;
 	key.root = root;
-	if (kind == FILE_VDSO)
-		return key;
-	key.inode = m->inode;
-	key.ctime_ns = m->ctime_ns;
-	key.dev_major = m->dev_major;
-	key.dev_minor = m->dev_minor;
+	if (kind != FILE_VDSO)
+		key.file = files_id_of(m);
 	return key;
 }
 
@@ -166,17 +178,23 @@ static int parse_copy(struct files *f, int fd, struct elf_index **ret, int *ret_
 	return r < 0 ? r : parse(f, *ret_copy >= 0 ? *ret_copy : fd, ret);
 }
 
+static bool is_rewritten(const struct files *f, const struct mapping *m, int fd)
+{
+	return fd != f->vdso_fd && !proc_mapping_file_is_unchanged(m);
+}
+
 /*
  * Parses a file. Fails if the file was rewritten before or during the parse: then it is not the
  * file with the mapping's ctime.
  */
 static int parse_as_mapped(struct files *f, const struct mapping *m, int fd, struct elf_index **ret)
 {
-	int r = parse(f, fd, ret);
+	int r = is_rewritten(f, m, fd) ? -ESTALE : parse(f, fd, ret);
 
-	if (r < 0 || fd == f->vdso_fd || proc_mapping_file_is_unchanged(m))
+	if (r != -ESTALE && !is_rewritten(f, m, fd))
 		return r;
-	*ret = elf_index_unref(*ret);
+	if (r == 0)
+		*ret = elf_index_unref(*ret);
 	count_failure(open_reason(-ESTALE));
 	return -ESTALE;
 }
@@ -206,6 +224,9 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 		hash = files_image_hash(f, index);
 	}
 	pthread_mutex_lock(&f->lock);
+	/* where another container has not rewritten it, the file with this tag can still be read */
+	if (x->error == -ESTALE && x->key.file.tag)
+		x->retry_ns = 0;
 	x->no_program = x->error == -ENOEXEC;
 	if (x->error == 0) {
 		x->image = files_image_of(f, index, hash);

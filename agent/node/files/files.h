@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * files: what the agent knows of the ELF files that are mapped on this node. Each file is parsed
- * once. A file is identified by device, inode and change time (ctime), and equal indexes are
- * shared. A pod that forges a build id gets no names of another pod's file. This module also finds
- * separate debug files, and makes a debug index of each, which adds names, lines and inlined
- * functions. Any thread may call its functions.
+ * once (struct file_id), and equal indexes are shared. A pod that forges a build id gets no names of
+ * another pod's file. This module also finds separate debug files, and makes a debug index of each,
+ * which adds names, lines and inlined functions. Any thread may call its functions.
  */
 #pragma once
 
@@ -48,6 +47,18 @@ struct files;
 /* Returns 0 or -errno. -EINVAL: debuginfod_url is no http:// or https:// URL. */
 int files_new(const struct files_config *c, struct files **ret);
 struct files *files_free(struct files *f);	/* no other thread may be in a call */
+
+/*
+ * Identifies a mapping's file and its bytes, as a key of hash tables: it has no padding. Each
+ * container of an image has the image's files on another device (overlayfs, on newer kernels), but
+ * with the same tag.
+ */
+struct file_id {
+	uint64_t tag; /* mapping.tag; 0: the file has none, and the members below identify it */
+	uint64_t inode, ctime_ns;
+	uint32_t dev_major, dev_minor;
+};
+struct file_id files_id_of(const struct mapping *m);
 
 /*
  * Returns a new reference to the index of a mapping's file. The first call parses the file, and

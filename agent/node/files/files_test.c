@@ -112,6 +112,76 @@ static bool is_kept(struct files *f, const struct mapping *m)
 	return kept;
 }
 
+/* Returns the file as another container of the same image maps it. */
+static struct mapping on_other_device(const struct mapping *m)
+{
+	struct mapping other = *m;
+
+	other.dev_minor++;
+	other.file_dev++;
+	return other;
+}
+
+/*
+ * A second pod of an image needs no parse: its samples have names as soon as the first pod's have
+ * them, also those of a process that is gone before it was read.
+ */
+static void a_file_of_several_containers_is_parsed_once(void **state)
+{
+	struct files *f = make(0);
+	struct mapping first = copy_of_program("a"), second, found;
+	struct file_names names;
+
+	(void)state;
+	first.tag = PF_TAG_FIRST;
+	second = on_other_device(&first);
+	files_tagged(f, &first);
+	parse_for(f, &first, 1);
+	files_tagged(f, &second);
+	assert_true(is_kept(f, &second));
+	assert_true(files_of_tag(f, second.tag, &found));
+	files_names(f, &found, 0, 0, &names);
+	assert_int_not_equal(names.build_id[0], '\0');
+	files_names_done(f, &names);
+	free(found.path);
+	second.tag++; /* other bytes */
+	assert_false(is_kept(f, &second));
+	second.tag = PF_TAG_UNKNOWN;
+	assert_false(is_kept(f, &second));
+	close(first.fd);
+	files_free(f);
+}
+
+/* One container rewrites its copy of the file. That does not keep the file from the others. */
+static void a_file_that_one_container_rewrites_is_parsed_for_others(void **state)
+{
+	struct files *f = make(0);
+	struct mapping rewritten = copy_of_program("a"), other;
+	struct elf_index *index;
+
+	(void)state;
+	rewritten.tag = PF_TAG_FIRST;
+	other = on_other_device(&rewritten);
+	rewritten.ctime_ns--; /* it was mapped before that */
+	assert_int_equal(files_index(f, &rewritten, &index), -ESTALE);
+	parse_for(f, &other, 1);
+	assert_true(is_kept(f, &rewritten));
+	close(other.fd);
+	files_free(f);
+}
+
+/* The tag of a memory file stays when its bytes change, so it does not tell the bytes. */
+static void a_memory_file_is_not_known_by_its_tag(void **state)
+{
+	struct mapping m = {.inode = 7, .tag = PF_TAG_FIRST};
+
+	(void)state;
+	assert_int_equal(files_id_of(&m).tag, PF_TAG_FIRST);
+	m.memory_file = true;
+	assert_int_equal(files_id_of(&m).tag, 0);
+	assert_int_equal(files_id_of(&m).inode, 7);
+}
+
 enum { N_CACHED = 6 };
 struct cached {
 	struct mapping maps[N_CACHED];
@@ -796,6 +866,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_memory_file_to_some_has_a_copy),
 		cmocka_unit_test(memory_files_have_the_bytes_that_were_parsed),
 		cmocka_unit_test(tags_have_a_limit),
+		cmocka_unit_test(a_file_of_several_containers_is_parsed_once),
+		cmocka_unit_test(a_file_that_one_container_rewrites_is_parsed_for_others),
+		cmocka_unit_test(a_memory_file_is_not_known_by_its_tag),
 		cmocka_unit_test(who_has_much_pushes_out_his_own),
 		cmocka_unit_test(who_is_gone_leaves_room),
 		cmocka_unit_test(equal_files_share_one_index),

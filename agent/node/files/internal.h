@@ -69,9 +69,8 @@ enum file_kind {
 	FILE_DEBUG,
 };
 struct file_key {
-	uint64_t inode, ctime_ns;
+	struct file_id file; /* FILE_VDSO: zeros */
 	uint64_t root; /* FILE_DEBUG: id of the root with the debug directories; 0: for all roots */
-	uint32_t dev_major, dev_minor;
 	uint64_t kind; /* enum file_kind */
 };
 struct file {

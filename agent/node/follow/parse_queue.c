@@ -18,8 +18,7 @@
 #define ROUND_NS      (60 * NSEC_PER_SEC)
 
 struct parse_key {
-	uint64_t inode, ctime_ns;
-	uint32_t dev_major, dev_minor;
+	struct file_id file;
 	uint64_t root; /* of a debug file: the root whose directories are searched */
 };
 struct wanted_parse {
@@ -202,10 +201,7 @@ static struct wanted_parse *find_or_add(struct follow_queue *q, struct mappings 
 	struct parse_key key = {0};
 	struct wanted_parse *w;
 
-	key.inode = x->inode;
-	key.ctime_ns = x->ctime_ns;
-	key.dev_major = x->dev_major;
-	key.dev_minor = x->dev_minor;
+	key.file = files_id_of(x);
 	key.root = q->debug ? q->ops->root(m->root_fd) : 0;
 	HASH_FIND(hh, q->wanted, &key, sizeof(key), w);
 	if (w) {

@@ -93,9 +93,13 @@ static void cuda_libraries_are_told_apart(void **state)
 	dlclose(library);
 }
 
-/* Adds the mappings of this process with tags. The tag is made from the file's inode number. */
+/*
+ * Adds the mappings of this process with tags, and has their files parsed. The tag is made from the
+ * file's inode number.
+ */
 static void add_tagged_mappings(struct fixture *f)
 {
+	struct elf_index *index;
 	struct mappings *m;
 
 	assert_int_equal(proc_mappings_read(f->id, 1, &m), 0);
@@ -103,6 +107,8 @@ static void add_tagged_mappings(struct fixture *f)
 		if (m->items[i].fd >= 0) {
 			m->items[i].tag = PF_TAG_FIRST + m->items[i].inode;
 			files_tagged(files, &m->items[i]);
+			if (files_index(files, &m->items[i], &index) == 0)
+				elf_index_unref(index);
 		}
 	stacks_mappings(f->s, m, 0);
 	proc_mappings_unref(m);
