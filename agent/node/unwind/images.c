@@ -163,6 +163,14 @@ void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index
 		unwind_image_of_slot(u, tag, PF_SLOT_EMPTY);
 }
 
+struct elf_index *unwind_image_index(const struct unwind *u, uint64_t tag)
+{
+	struct table_image *i;
+
+	HASH_FIND(hh, u->images, &tag, sizeof(tag), i);
+	return i && i->file ? i->file->index : NULL;
+}
+
 void unwind_image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot)
 {
 	struct pf_image v = {.n_pieces = 1, .pieces = {{.end = UINT64_MAX, .file = slot}}};

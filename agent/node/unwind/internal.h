@@ -169,6 +169,11 @@ void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index
 			  const struct table_file *f, const struct image_span *runtime);
 /* Does the same for a file without an index. slot: one of the slots that belong to no file. */
 void unwind_image_of_slot(struct unwind *u, uint64_t tag, uint32_t slot);
+/*
+ * Returns the index of the file to which the tag leads, without a new reference; NULL: it leads to
+ * none.
+ */
+struct elf_index *unwind_image_index(const struct unwind *u, uint64_t tag);
 /* Removes all images that lead to the file's slots. */
 void unwind_images_leave(struct unwind *u, const struct table_file *f);
 void unwind_images_free(struct unwind *u);

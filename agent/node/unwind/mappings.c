@@ -218,6 +218,15 @@ static uint64_t room_behind(const struct mappings *m, size_t i)
 	return i + 1 < m->n ? MIN(m->items[i + 1].start, most) : most;
 }
 
+/*
+ * Returns the index of a file that must be parsed, perhaps again: the kernel may have its rows
+ * already. Others that have the file mapped keep their rows, too.
+ */
+static struct elf_index *index_so_far(const struct unwind *u, const struct mapping *m, bool pending)
+{
+	return pending && has_image(m) ? unwind_image_index(u, m->tag) : NULL;
+}
+
 void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_index *const *indexes,
 		       const bool *pending, const struct runtime_process *runtimes, struct list *l)
 {
@@ -229,7 +238,7 @@ void unwind_list_build(struct unwind *u, const struct mappings *m, struct elf_in
 	for (size_t i = 0; i < m->n; i++) {
 		const struct mapping *x = &m->items[i];
 		struct at a = {.m = x,
-			       .index = indexes[i],
+			       .index = indexes[i] ?: index_so_far(u, x, pending[i]),
 			       .pending = pending[i],
 			       .room = room_behind(m, i)};
 

@@ -438,6 +438,34 @@ static void a_tag_leads_to_its_files_rows(void **state)
 }
 
 /*
+ * The cache of files has forgotten a file that the kernel still knows. While it is parsed again, the
+ * rows stay, for the new process and for others.
+ */
+static void a_file_that_is_parsed_again_keeps_its_rows(void **state)
+{
+	struct unwind *u = start(0);
+	struct elf_index *a = small_index(1);
+	struct proc *p = proc_new(1), *q = proc_new(2);
+	uint32_t slot;
+
+	(void)state;
+	map(p, 0x400000, 0x60000, 0, a);
+	map(q, 0x800000, 0x60000, 0, NULL);
+	p->items[0].tag = q->items[0].tag = 20;
+	q->pending[0] = true;
+	assert_int_equal(put(u, p), 0);
+	slot = files_image_of(20)->pieces[0].file;
+	assert_int_equal(put(u, q), 0);
+	assert_int_equal(files_image_of(20)->pieces[0].file, slot);
+	assert_int_equal(find_mapping(&value_of(q)->value, 0x810000)->file, slot);
+	unwind_exited(u, p->m.id);
+	end(u);
+	elf_index_unref(a);
+	free(p);
+	free(q);
+}
+
+/*
  * If a runtime was found in one process, the image shows where the runtime's code is in all
  * processes that map the file.
  */
@@ -602,6 +630,7 @@ int main(void)
 		cmocka_unit_test(generated_code_grows),
 		cmocka_unit_test(what_a_runtime_says_is_written_when_it_changes),
 		cmocka_unit_test(a_tag_leads_to_its_files_rows),
+		cmocka_unit_test(a_file_that_is_parsed_again_keeps_its_rows),
 		cmocka_unit_test(an_image_says_where_a_runtimes_code_is),
 		cmocka_unit_test(a_tag_does_not_outlive_its_files_table),
 		cmocka_unit_test(an_image_that_could_not_be_updated_is_gone),
