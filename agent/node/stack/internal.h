@@ -44,6 +44,9 @@ struct stacks_process {
 	struct stacks_process *prev_wanting, *next_wanting;
 	UT_hash_handle hh;
 };
+struct directory {
+	uint64_t dev, inode;
+};
 struct stacks {
 	struct files *files;
 	struct stacks_process *processes;
@@ -64,10 +67,11 @@ struct stacks {
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
-	size_t n_compared_pages;   /* pages of all processes, for code_compare.c */
-	uint64_t taken_ns;	   /* set by stacks_taken() */
-	uint64_t cgroup_id;	   /* as taken_ns */
-	struct cgroup_root *roots; /* roots.c */
+	size_t n_compared_pages;     /* pages of all processes, for code_compare.c */
+	uint64_t taken_ns;	     /* set by stacks_taken() */
+	uint64_t cgroup_id;	     /* as taken_ns */
+	struct cgroup_root *roots;   /* roots.c */
+	struct directory nodes_root; /* of the node itself; zeros: not known */
 	struct gpu_names *gpu_names;
 };
 
@@ -98,8 +102,14 @@ static inline bool stack_is_leaf(const struct raw_stack *stack, size_t i)
 }
 
 /* ---- roots.c ---- */
-/* Notes the root (files_root()) of a process of the cgroup; 0, of either: not known which. */
-void stacks_roots_note(struct stacks *s, uint64_t cgroup_id, uint64_t root);
+void stacks_roots_begin(struct stacks *s);
+/* Returns whether a process's root directory is that of the node itself. root_fd -1: unknown. */
+bool stacks_root_is_nodes(const struct stacks *s, int root_fd);
+/*
+ * Notes the root (files_root()) of a process of the cgroup; 0, of either: not known which. nodes:
+ * it is that of the node itself.
+ */
+void stacks_roots_note(struct stacks *s, uint64_t cgroup_id, uint64_t root, bool nodes);
 /* Returns the root of the cgroup's processes; 0: none was read, or they have several roots. */
 uint64_t stacks_roots_find(const struct stacks *s, uint64_t cgroup_id);
 void stacks_roots_free(struct stacks *s);

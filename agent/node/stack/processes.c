@@ -205,7 +205,7 @@ void stacks_mappings(struct stacks *s, struct mappings *m, uint64_t ns)
 	}
 	proc_mappings_ref(m);
 	fresh.root = files_root(m->root_fd);
-	stacks_roots_note(s, m->cgroup_id, fresh.root);
+	stacks_roots_note(s, m->cgroup_id, fresh.root, stacks_root_is_nodes(s, m->root_fd));
 	exec_done(old);
 	memmove(&p->execs[1], &p->execs[0], at * sizeof(p->execs[0]));
 	p->execs[0] = fresh;

@@ -20,6 +20,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 
 	s->files = c->files;
 	s->taken_ns = UINT64_MAX;
+	stacks_roots_begin(s);
 	s->kernel = stacks_kernel_names_new(c->kallsyms_path);
 	s->gpu_names = stacks_gpu_names_new();
 	*ret = s;

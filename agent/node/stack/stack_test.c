@@ -191,22 +191,48 @@ static void an_ended_process_has_the_root_of_its_cgroup(void **state)
 	struct fixture f = make(kallsyms);
 
 	(void)state;
-	stacks_roots_note(f.s, 7, 3);
-	stacks_roots_note(f.s, 7, 3);
-	stacks_roots_note(f.s, 8, 4);
+	stacks_roots_note(f.s, 7, 3, false);
+	stacks_roots_note(f.s, 7, 3, false);
+	stacks_roots_note(f.s, 8, 4, false);
 	assert_int_equal(stacks_roots_find(f.s, 7), 3);
 	assert_int_equal(stacks_roots_find(f.s, 8), 4);
 	assert_int_equal(stacks_roots_find(f.s, 9), 0);
-	stacks_roots_note(f.s, 7, 0); /* the root of a process that has ended is not known */
+	stacks_roots_note(f.s, 7, 0, false); /* the root of a process that has ended is not known */
 	assert_int_equal(stacks_roots_find(f.s, 7), 3);
 	for (unsigned n = 1; n < 8; n++) {
-		stacks_roots_note(f.s, 7, 4);
+		stacks_roots_note(f.s, 7, 4, false);
 		assert_int_equal(stacks_roots_find(f.s, 7), 0);
 	}
-	stacks_roots_note(f.s, 7, 4); /* the other root was that of a process that was starting */
+	/* the other root was that of a process that has gone */
+	stacks_roots_note(f.s, 7, 4, false);
 	assert_int_equal(stacks_roots_find(f.s, 7), 4);
-	stacks_roots_note(f.s, 0, 5); /* the cgroup is not known */
+	stacks_roots_note(f.s, 0, 5, false); /* the cgroup is not known */
 	assert_int_equal(stacks_roots_find(f.s, 0), 0);
+	done(&f);
+}
+
+/*
+ * What starts a container has the node's root at first. That is not the root of the container's
+ * processes. But a cgroup may have no other: that of a service of the node.
+ */
+static void the_nodes_root_counts_only_without_another(void **state)
+{
+	struct fixture f = make(kallsyms);
+	int fd = open("/proc/1/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	(void)state;
+	stacks_roots_note(f.s, 7, 3, true);
+	assert_int_equal(stacks_roots_find(f.s, 7), 3);
+	stacks_roots_note(f.s, 7, 4, false);
+	assert_int_equal(stacks_roots_find(f.s, 7), 4);
+	stacks_roots_note(f.s, 7, 5, true); /* `kubectl exec` */
+	assert_int_equal(stacks_roots_find(f.s, 7), 4);
+	assert_int_equal(stacks_root_is_nodes(f.s, fd), fd >= 0);
+	closep(&fd);
+	fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	assert_false(stacks_root_is_nodes(f.s, fd));
+	assert_false(stacks_root_is_nodes(f.s, -1));
+	close(fd);
 	done(&f);
 }
 
@@ -218,9 +244,9 @@ static void the_cgroup_that_was_read_least_recently_is_forgotten(void **state)
 
 	(void)state;
 	for (uint64_t id = 1; id <= 4096; id++)
-		stacks_roots_note(f.s, id, 3);
-	stacks_roots_note(f.s, 1, 3);
-	stacks_roots_note(f.s, 4097, 3);
+		stacks_roots_note(f.s, id, 3, false);
+	stacks_roots_note(f.s, 1, 3, false);
+	stacks_roots_note(f.s, 4097, 3, false);
 	assert_int_equal(stacks_roots_find(f.s, 1), 3);
 	assert_int_equal(stacks_roots_find(f.s, 2), 0);
 	assert_int_equal(stacks_roots_find(f.s, 4097), 3);
@@ -731,6 +757,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_are_those_of_the_file_that_was_sampled),
 		cmocka_unit_test(a_process_that_was_never_read_has_the_names_of_known_files),
 		cmocka_unit_test(an_ended_process_has_the_root_of_its_cgroup),
+		cmocka_unit_test(the_nodes_root_counts_only_without_another),
 		cmocka_unit_test(the_cgroup_that_was_read_least_recently_is_forgotten),
 		cmocka_unit_test(a_file_without_a_tag_names_no_frame),
 		cmocka_unit_test(a_frame_whose_file_could_not_be_seen_has_no_name),
