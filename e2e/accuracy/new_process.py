@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """new_process.py: how soon a process of Python, Java or Lua that begins under a running profiler
-has the names of its functions, and what that takes. Prints one JSON object a line. `make bench`
-calls it, as root."""
+has the names of its functions, and what that takes; and what a first sample of a process takes
+whose files are known. Prints one JSON object a line. `make bench` calls it, as root."""
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 
 import bpf_stats
@@ -51,6 +52,41 @@ public class Begin {
     }
 }
 """ % RUNS_S
+# Works N times for a millisecond: itself (steady, warm), or N processes that end then (first).
+NATIVE = """
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static volatile unsigned long sink;
+#define OWN __attribute__((noinline, no_icf))
+static OWN void leaf(long n) { while (n--) sink += n * sink; }
+static OWN void work(void)
+{
+    struct timespec t, end;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+    end.tv_nsec += 1000000;
+    do {
+        leaf(2000);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    } while ((t.tv_sec - end.tv_sec) * 1000000000 + t.tv_nsec < end.tv_nsec);
+}
+static OWN void steady(void) { work(); sink++; }
+static OWN void warm(void) { work(); sink++; }
+static OWN void first(void) { work(); sink++; }
+int main(int argc, char **argv)
+{
+    if (argc == 2) return first(), 0;
+    for (int i = atoi(argv[2]); i > 0; i--) {
+        if (argv[1][0] == 's') { steady(); continue; }
+        if (argv[1][0] == 'w') { warm(); continue; }
+        if (vfork() == 0) execl(argv[0], argv[0], "child", NULL), _exit(1);
+        wait(NULL);
+    }
+    return 0;
+}
+"""
+N_WORK = 1000       # milliseconds of work, or processes
 LANGUAGES = {
     "python": ("python3", ["begin.py"], "leaf"),
     "lua": ("lua5.4", ["begin.lua"], "leaf"),
@@ -90,6 +126,50 @@ def one_round(words, function, folder):
     return (1000 * late / known.HZ, 1000 * took) if any(named) else None
 
 
+def ticks(recording, fn):
+    """ns and runs of the recording's BPF program while fn() runs."""
+    before = bpf_stats.of_ticks(recording.p.pid)
+    fn()
+    return [b - a for a, b in zip(before, bpf_stats.of_ticks(recording.p.pid))]
+
+
+def known_round(program, way, folder):
+    """(BPF ns of a sample, CPU us of podflame for a millisecond of work). When it is measured, the
+    program's files are known."""
+    out, cgroup = os.path.join(folder, "out.folded"), known.new_cgroup()
+
+    def run(*words):
+        subprocess.run([program, *words], check=True, timeout=60,
+                       preexec_fn=lambda: known.enter(cgroup))
+    try:
+        recording = known.Recording(["--cgroup", cgroup], out)
+        run("warm", "300")
+        others_ns, others = ticks(recording, lambda: time.sleep(1))
+        used = cpu(recording)
+        ns, runs = ticks(recording, lambda: run(way, str(N_WORK)))
+        used = cpu(recording) - used
+        recording.stop()
+    finally:
+        known.end_cgroup(cgroup)
+    n = sum(n for frames, n in known.read_folded(out) if "warm" not in frames)
+    return (ns - others_ns / others * max(0, runs - n)) / n, 1e6 * used / N_WORK
+
+
+def known_files(folder):
+    """What a process of known files costs, beside one that podflame has read."""
+    program = os.path.join(folder, "native")
+    subprocess.run(["gcc", "-O2", "-x", "c", "-o", program, "-"], input=NATIVE, text=True,
+                   check=True)
+    with bpf_stats.enabled():
+        for way, what in (("first", "a first sample: of processes that live for a millisecond, "
+                           "whose files are known"), ("steady", "the same work in one process")):
+            rounds = [known_round(program, way, folder) for _ in range(ROUNDS)]
+            perf.report(f"new.known.{way}.bpf", [r[0] for r in rounds], "ns/sample",
+                        f"BPF run time of {what}; {known.HZ} Hz")
+            perf.report(f"new.known.{way}.cpu", [r[1] for r in rounds], "CPU us",
+                        f"that podflame takes for a millisecond of work; {what}")
+
+
 def main():
     if os.geteuid() != 0:
         print("new_process.py: skip: only root may", file=sys.stderr)
@@ -97,6 +177,7 @@ def main():
     folder, found = tempfile.mkdtemp(prefix="podflame-new-"), defaultdict(list)
     os.chmod(folder, 0o755)
     try:
+        known_files(folder)
         prepare(folder)
         ways = {name: way for name, way in LANGUAGES.items() if shutil.which(way[0])
                 and (name != "java" or shutil.which("javac"))}
