@@ -74,21 +74,22 @@ with open('Makefile', 'w') as f:
     f.write(f'program: {objects}\\n\\t$(CC) -o $@ $^ -lm\\n%.o: %.c\\n\\t$(CC) -O2 -c -o $@ $<\\n')
 END
 """
-CARGO = """mkdir -p work/src; cat >work/Cargo.toml <<'END'
-[package]
-name = "work"
-version = "0.1.0"
-edition = "2021"
-END
-python3 - <<'END'
-with open('work/src/main.rs', 'w') as f:
-    f.write('use std::collections::HashMap;\\n')
-    for i in range(120):
-        f.write(f'''
+# A program and four libraries, each in a crate of its own.
+CARGO = """python3 - <<'END'
+import os
+PARTS = range(4)
+def crate(folder, name, more, file, end):
+    os.makedirs(folder + '/src')
+    with open(folder + '/Cargo.toml', 'w') as f:
+        f.write(f'[package]\\nname = "{name}"\\nversion = "0.1.0"\\nedition = "2021"\\n{more}')
+    with open(f'{folder}/src/{file}', 'w') as f:
+        f.write('use std::collections::HashMap;\\n')
+        for i in range(120):
+            f.write(f'''
 #[derive(Debug, Clone, Default)]
-struct S{i} {{ a: Vec<u64>, b: HashMap<String, u64>, c: Option<String> }}
+pub struct S{i} {{ a: Vec<u64>, b: HashMap<String, u64>, c: Option<String> }}
 impl S{i} {{
-    fn work(&mut self, n: u64) -> u64 {{
+    pub fn work(&mut self, n: u64) -> u64 {{
         for k in 0..n {{
             self.a.push(k * {i});
             *self.b.entry(format!("{{}}-{i}", k % 7)).or_default() += k;
@@ -98,10 +99,14 @@ impl S{i} {{
     }}
 }}
 ''')
-    f.write('fn main() { let mut n = 0;\\n')
-    for i in range(120):
-        f.write(f'n += S{i}::default().work(100);\\n')
-    f.write('println!("{}", n); }\\n')
+        f.write(end)
+work = ''.join(f'n += S{i}::default().work(100);\\n' for i in range(120))
+crate('work', 'work', '[workspace]\\nmembers = ["part*"]\\n[dependencies]\\n'
+      + ''.join(f'part{k} = {{ path = "part{k}" }}\\n' for k in PARTS), 'main.rs',
+      'fn main() { let mut n = 0;\\n' + work + 'println!("{}", n); }\\n')
+for k in PARTS:
+    crate(f'work/part{k}', f'part{k}', '', 'lib.rs',
+          'pub fn all() -> u64 { let mut n = 0;\\n' + work + 'n }\\n')
 END
 """
 JAVA = """python3 - <<'END'
@@ -254,9 +259,9 @@ PROGRAMS = [
             "in.ps", "cat >in.ps <<'END'\n%!\n/Times-Roman findfont 20 scalefont setfont\n"
             "1 1 20 { /i exch def 50 i 30 mul moveto (Hello, world) show\n"
             "i 10 mul 100 50 0 360 arc stroke } for showpage\nEND", ("gs",)),
-    Program("cargo", SHORT, "touch work/src/main.rs; cargo build -q --offline "
-            "--manifest-path work/Cargo.toml", CARGO, ("cargo",), delay_s=8),
-    Program("rustc", SHORT, "rustc -O -o out work/src/main.rs", CARGO, ("rustc",), delay_s=8),
+    Program("cargo", SHORT, "touch work/part*/src/lib.rs work/src/main.rs; cargo build -q "
+            "--offline --manifest-path work/Cargo.toml", CARGO, ("cargo",), delay_s=16),
+    Program("rustc", SHORT, "rustc -O -o out work/src/main.rs", CARGO, ("rustc",), delay_s=16),
     # Go's compiler recurses: some of its stacks have more than the 512 frames of a sample.
     Program("go_build", SHORT, "GOCACHE=$PWD/cache GOFLAGS=-p=2 go build -a net/http",
             needs=("go",), least=0.94),
