@@ -74,12 +74,15 @@ static bool has_mark(const struct elf_index *index)
 	return false;
 }
 
+bool runtime_is_in(const struct elf_index *index)
+{
+	return elf_index_flags(index) & (ELF_INDEX_GO | ELF_INDEX_NATIVE_IMAGE) || has_mark(index);
+}
+
 bool runtime_likely(const struct mappings *maps, struct elf_index *const *indexes)
 {
 	for (size_t i = 0; i < maps->n; i++)
-		if ((indexes[i] &&
-		     (elf_index_flags(indexes[i]) & (ELF_INDEX_GO | ELF_INDEX_NATIVE_IMAGE) ||
-		      has_mark(indexes[i]))) ||
+		if ((indexes[i] && runtime_is_in(indexes[i])) ||
 		    runtime_mapping_is_generated(&maps->items[i], indexes[i]))
 			return true;
 	return false;

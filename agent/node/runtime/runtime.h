@@ -251,6 +251,8 @@ int runtime_learn(struct runtime_process *p, const struct mappings *maps,
  * generated. Any thread.
  */
 bool runtime_likely(const struct mappings *maps, struct elf_index *const *indexes);
+/* Returns whether the file may have a runtime: it has a mark of one. Any thread. */
+bool runtime_is_in(const struct elf_index *index);
 /*
  * Returns whether the mapping looks like code that was made at run time: it is memory without a
  * file, or a file in memory that is not a program (.NET writes its code through one mapping and

@@ -151,7 +151,8 @@ void unwind_image_of_file(struct unwind *u, uint64_t tag, const struct elf_index
 
 	if (runtime)
 		widen(&i->runtime, runtime);
-	v.needs_process = i->runtime.end || elf_index_flags(index) & ELF_INDEX_GO;
+	/* also before it is known where the runtime's code is, and without such code: Go */
+	v.needs_process = i->runtime.end || runtime_is_in(index);
 	for (size_t k = 0; elf_index_text(index, k, &t); k++)
 		if (!add_pieces(f, &t, &i->runtime, &v)) {
 			cut(&v);

@@ -505,6 +505,31 @@ static void an_image_says_where_a_runtimes_code_is(void **state)
 }
 
 /*
+ * A file may have a runtime. Each process is read, also while it is not known yet where the runtime's
+ * code is: otherwise frames of its program would be missing, and nothing would say so.
+ */
+static void an_image_that_may_have_a_runtime_needs_the_process(void **state)
+{
+	struct unwind *u = start(0);
+	struct elf_index *a = small_index(1), *b = small_index(2);
+	struct proc *p = proc_new(1);
+
+	(void)state;
+	((struct index_header *)elf_index_data(b))->flags |= ELF_INDEX_NATIVE_IMAGE;
+	map(p, 0x400000, 0x60000, 0, a);
+	map(p, 0x800000, 0x60000, 0, b);
+	p->items[0].tag = 20;
+	p->items[1].tag = 21;
+	assert_int_equal(put(u, p), 0);
+	assert_false(files_image_of(20)->needs_process);
+	assert_true(files_image_of(21)->needs_process);
+	end(u);
+	elf_index_unref(a);
+	elf_index_unref(b);
+	free(p);
+}
+
+/*
  * If a file's table was evicted for another one, the kernel does not find the file by its tag any
  * more.
  */
@@ -632,6 +657,7 @@ int main(void)
 		cmocka_unit_test(a_tag_leads_to_its_files_rows),
 		cmocka_unit_test(a_file_that_is_parsed_again_keeps_its_rows),
 		cmocka_unit_test(an_image_says_where_a_runtimes_code_is),
+		cmocka_unit_test(an_image_that_may_have_a_runtime_needs_the_process),
 		cmocka_unit_test(a_tag_does_not_outlive_its_files_table),
 		cmocka_unit_test(an_image_that_could_not_be_updated_is_gone),
 		cmocka_unit_test(images_have_a_limit),
