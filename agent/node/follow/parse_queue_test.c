@@ -138,6 +138,31 @@ static void a_file_is_looked_at_once_for_all(void **state)
 	follow_queue_free(q);
 }
 
+/* Each pod of an image has its files on another device, but they have the same tags. */
+static void a_file_of_an_image_is_looked_at_once_for_all_pods(void **state)
+{
+	struct follow_queue *q = start(false);
+	struct mappings *pods[2];
+
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct charged c = charged(i);
+		const struct process_id who = {1, i};
+
+		pods[i] = file(2, 1000);
+		pods[i]->items[0].tag = PF_TAG_FIRST;
+		pods[i]->items[0].dev_minor = i;
+		assert_true(follow_queue_add(q, pods[i], 0, &c, &who));
+	}
+	follow_queue_start(q);
+	work(10);
+	assert_int_equal(n_looked_at, 1);
+	assert_int_equal(n_told, 2);
+	for (size_t i = 0; i < 2; i++)
+		proc_mappings_unref(pods[i]);
+	follow_queue_free(q);
+}
+
 /*
  * Files of one pod take long on purpose. A large file of another pod does not wait for all of them.
  */
@@ -283,6 +308,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(small_files_first),
 		cmocka_unit_test(a_file_is_looked_at_once_for_all),
+		cmocka_unit_test(a_file_of_an_image_is_looked_at_once_for_all_pods),
 		cmocka_unit_test(who_cost_much_waits),
 		cmocka_unit_test(new_pods_do_not_begin_at_nothing),
 		cmocka_unit_test(debug_files_belong_to_a_root),
