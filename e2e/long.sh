@@ -50,6 +50,7 @@ step "instructions without CFI" env LONG=1 BUILD="$build" e2e/accuracy/step.py
 step crash env LONG=1 BUILD="$build" e2e/crash/run.py
 step clock env BUILD="$build" e2e/crash/clock.py
 step crowd env BUILD="$build" e2e/crash/crowd.py
+step image env BUILD="$build" e2e/crash/image.py
 step forks env LONG=1 BUILD="$build" e2e/crash/forks.py
 step trace env BUILD="$build" e2e/trace/run.py
 step formats env BUILD="$build" e2e/formats/run.py
