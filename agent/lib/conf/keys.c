@@ -41,7 +41,7 @@ const struct key conf_keys[] = {
 	 "none; 100: no limit"},
 	{"tenant.allowed_events", WORDS, AT(tenant_allowed_events), "all", 1, 16,
 	 "all|onCpu|offCpu|memAlloc|memInuse|hbmAlloc|hbmInuse|onGpu|rdma|rdmaLatency",
-	 "events that a ProfilingTarget may ask for"},
+	 "events that a ProfilingTarget may ask for; they limit the profiles of `scrape`, too"},
 	{"tenant.min_sample_bytes", UINT, AT(tenant_min_sample_bytes), "1", 1, 1 << 30, NULL,
 	 "lower limit of sampleBytes of a ProfilingTarget"},
 	{"tenant.max_targets", UINT, AT(tenant_max_targets), "4096", 1, 4096, NULL,

@@ -212,10 +212,11 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.weight = WEIGHT_MINOR,
 			.audience = AUDIENCE_ADMINISTRATOR,
 			.meaning = "The install value `tenant.allowedEvents` lacks an event of the "
-				   "ProfilingTarget; the message says which. The agent profiles "
-				   "the other events.",
-			.advice = "Remove the event from the target, or add it to the install "
-				  "value.",
+				   "ProfilingTarget, or the event that shows what a profile of its "
+				   "`scrape` shows; the message says which. The agent profiles the "
+				   "other events, and asks programs for the other profiles.",
+			.advice = "Remove the event or the profile from the target, or add the "
+				  "event to the install value.",
 		},
 	[REASON_RATE_CAPPED] =
 		{

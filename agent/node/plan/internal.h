@@ -139,6 +139,9 @@ void plan_targets_refuse_too_many(struct target *const *targets, size_t n);
 
 /* ---- scrape.c: spec.scrape, and the pod's annotation ---- */
 #define PLAN_SCRAPE_ANNOTATION "podflame.io/scrape"
+/* The event that shows what the profile shows: who may not have the one must not get the other. */
+enum event plan_profile_event(enum plan_profile p);
+unsigned plan_profiles_of_events(unsigned event_mask); /* returns a mask: 1 << enum plan_profile */
 /* Reads spec.scrape. The caller has checked spec with plan_fields_check(). */
 int plan_scrape_read(const json_t *spec, struct scrape_wish *ret, struct field_error *reterr);
 struct pod_scrape {	     /* what the pod says; all is borrowed */

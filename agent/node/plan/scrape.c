@@ -11,15 +11,36 @@
 #define INTERVAL_MIN_NS (10 * NSEC_PER_SEC)
 #define INTERVAL_MAX_NS (600 * NSEC_PER_SEC) /* a longer spec.scrape.interval is refused */
 
-static const char *const names[_PLAN_PROFILE_MAX] = {
-	[PLAN_PROFILE_HEAP] = "heap",		[PLAN_PROFILE_ALLOCS] = "allocs",
-	[PLAN_PROFILE_MUTEX] = "mutex",		[PLAN_PROFILE_BLOCK] = "block",
-	[PLAN_PROFILE_GOROUTINE] = "goroutine", [PLAN_PROFILE_CPU] = "cpu",
+static const struct {
+	const char *name;
+	enum event event; /* see plan_profile_event() */
+} profiles[_PLAN_PROFILE_MAX] = {
+	[PLAN_PROFILE_HEAP] = {"heap", EVENT_MEM_INUSE},
+	[PLAN_PROFILE_ALLOCS] = {"allocs", EVENT_MEM_ALLOC},
+	[PLAN_PROFILE_MUTEX] = {"mutex", EVENT_OFF_CPU},
+	[PLAN_PROFILE_BLOCK] = {"block", EVENT_OFF_CPU},
+	[PLAN_PROFILE_GOROUTINE] = {"goroutine", EVENT_OFF_CPU},
+	[PLAN_PROFILE_CPU] = {"cpu", EVENT_ON_CPU},
 };
 
 const char *plan_profile_name(enum plan_profile p)
 {
-	return names[p];
+	return profiles[p].name;
+}
+
+enum event plan_profile_event(enum plan_profile p)
+{
+	return profiles[p].event;
+}
+
+unsigned plan_profiles_of_events(unsigned event_mask)
+{
+	unsigned mask = 0;
+
+	for (enum plan_profile p = 0; p < _PLAN_PROFILE_MAX; p++)
+		if (event_mask & 1u << profiles[p].event)
+			mask |= 1u << p;
+	return mask;
 }
 
 /* ---- the target ---- */
@@ -33,7 +54,7 @@ static unsigned read_profiles(const json_t *scrape)
 
 	json_array_foreach (list ? list : def, i, v) {
 		for (enum plan_profile p = 0; p < _PLAN_PROFILE_MAX; p++)
-			if (str_equal(json_string_value(v), names[p]))
+			if (str_equal(json_string_value(v), profiles[p].name))
 				mask |= 1u << p;
 	}
 	return mask;
@@ -145,19 +166,19 @@ struct plan_scrape *plan_scrape_free(struct plan_scrape *s)
 
 json_t *plan_scrape_json(const struct plan_scrape *s)
 {
-	json_t *profiles = json_array(), *targets = json_array();
+	json_t *list = json_array(), *targets = json_array();
 
 	for (enum plan_profile p = 0; s && p < _PLAN_PROFILE_MAX; p++)
 		if (s->profiles & 1u << p)
-			json_array_append_new(profiles, json_string(names[p]));
+			json_array_append_new(list, json_string(profiles[p].name));
 	for (size_t i = 0; s && i < s->n_targets; i++)
 		json_array_append_new(targets, json_string(s->target_uids[i]));
 	if (s)
 		return json_pack("{s:s?, s:i, s:o, s:i, s:s?, s:o}", "address", s->address, "port",
-				 (int)s->port, "profiles", profiles, "intervalSeconds",
+				 (int)s->port, "profiles", list, "intervalSeconds",
 				 (int)(s->interval_ns / NSEC_PER_SEC), "refused", s->refused,
 				 "targets", targets);
-	json_decref(profiles);
+	json_decref(list);
 	json_decref(targets);
 	return json_null();
 }

@@ -129,16 +129,44 @@ static char *fields_text(unsigned event_mask)
 	return b.len ? buf_steal(&b) : xstrdup("none");
 }
 
-/* The text about a target that asks for an event that is not allowed. */
+/* Returns the profiles of spec.scrape, with their events: "allocs (memAlloc), mutex (offCpu)". */
+static char *profiles_text(unsigned profiles)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	for (enum plan_profile p = 0; p < _PLAN_PROFILE_MAX; p++)
+		if (profiles & 1u << p)
+			buf_printf(&b, "%s%s (%s)", b.len ? ", " : "", plan_profile_name(p),
+				   profile_event_info(plan_profile_event(p))->spec_field);
+	return buf_steal(&b);
+}
+
+/* Adds what a field asks for and does not get. */
+static void add_left_out(struct buf *asks, struct buf *left_out, const char *field,
+			 const char *what)
+{
+	buf_printf(asks, "%s%s asks for %s", asks->len ? ", " : "", field, what);
+	buf_printf(left_out, "%s%s", left_out->len ? ", " : "", what);
+}
+
+/* The text about a target that asks for an event, or a profile, that is not allowed. */
 static char *events_text(const struct reason_facts *f)
 {
-	const struct plan_tenant_limits *l = &f->settings->tenant;
-	_cleanup_free_ char *refused = fields_text(f->asked->event_mask & l->refused_events),
-			    *allowed = fields_text(~l->refused_events);
+	unsigned refused = f->settings->tenant.refused_events;
+	unsigned events = f->asked->event_mask & refused;
+	unsigned profiles = f->asked->scrape.profiles & plan_profiles_of_events(refused);
+	_cleanup_free_ char *events_asked = fields_text(events),
+			    *profiles_asked = profiles_text(profiles),
+			    *allowed = fields_text(~refused);
+	_cleanup_buf_ struct buf asks = {0}, left_out = {0};
 
-	return xasprintf("spec.events asks for %s; the install value tenant.allowedEvents allows "
-			 "%s: the agents leave out %s",
-			 refused, allowed, refused);
+	if (events)
+		add_left_out(&asks, &left_out, "spec.events", events_asked);
+	if (profiles)
+		add_left_out(&asks, &left_out, "spec.scrape", profiles_asked);
+	return xasprintf("%s; the install value tenant.allowedEvents allows %s: the agents leave "
+			 "out %s",
+			 asks.data, allowed, left_out.data);
 }
 
 static void add_refusal(const struct reason_facts *f, struct plan_target *out)
@@ -207,7 +235,7 @@ static void add_limits(const struct reason_facts *f, struct plan_target *out)
 	const struct target *t = f->target, *asked = f->asked;
 	_cleanup_buf_ struct buf b = {0};
 
-	if (t->event_mask != asked->event_mask)
+	if (t->event_mask != asked->event_mask || t->scrape.profiles != asked->scrape.profiles)
 		add(out, 0, REASON_EVENT_NOT_ALLOWED, events_text(f));
 	if (t->sample_hz && t->sample_hz < asked->sample_hz)
 		add(out, 0, REASON_RATE_CAPPED,

@@ -35,6 +35,7 @@ static void limit_tenant(const struct plan_tenant_limits *l, struct target *t)
 	struct event_settings *s = &t->settings;
 
 	t->event_mask &= ~l->refused_events;
+	t->scrape.profiles &= ~plan_profiles_of_events(l->refused_events);
 	if (!t->event_mask) {
 		t->ok = false;
 		t->refusal = REASON_NO_EVENT_ALLOWED;
