@@ -6,23 +6,6 @@
  */
 #include "hub/pyroscope/internal.h"
 
-static size_t varint(uint64_t v, char ret[static 10])
-{
-	size_t n = 0;
-
-	for (; v >= 0x80; v >>= 7)
-		ret[n++] = (char)(v | 0x80);
-	ret[n++] = (char)v;
-	return n;
-}
-
-static void put_varint(struct buf *b, uint64_t v)
-{
-	char bytes[10];
-
-	buf_add(b, bytes, varint(v, bytes));
-}
-
 /* The field of the message that is being written. It must be of one of the types. */
 static const struct pyroscope_field *field_of(const struct pyroscope_writer *w, const char *name,
 					      unsigned types)
@@ -37,7 +20,7 @@ static const struct pyroscope_field *field_of(const struct pyroscope_writer *w, 
 
 static void put_tag(struct pyroscope_writer *w, const struct pyroscope_field *f, enum wire_type t)
 {
-	put_varint(w->out, (uint64_t)f->number << 3 | t);
+	buf_put_varint(w->out, (uint64_t)f->number << 3 | t);
 }
 
 void pyroscope_write(struct pyroscope_writer *w, const struct pyroscope_message *m, struct buf *out)
@@ -51,7 +34,7 @@ static void put_sized(struct pyroscope_writer *w, const struct pyroscope_field *
 	if (!n && !f->repeated)
 		return;
 	put_tag(w, f, WIRE_LEN);
-	put_varint(w->out, n);
+	buf_put_varint(w->out, n);
 	buf_add(w->out, p, n);
 }
 
@@ -80,7 +63,7 @@ void pyroscope_put_int(struct pyroscope_writer *w, const char *field, int64_t v)
 	if (!v && !f->repeated)
 		return;
 	put_tag(w, f, WIRE_VARINT);
-	put_varint(w->out, (uint64_t)v);
+	buf_put_varint(w->out, (uint64_t)v);
 }
 
 static void put_double(struct buf *b, double v)
@@ -120,12 +103,12 @@ void pyroscope_put_begin(struct pyroscope_writer *w, const char *field)
 void pyroscope_put_end(struct pyroscope_writer *w)
 {
 	size_t at = w->levels[w->depth--].at, n, n_bytes;
-	char length[10];
+	uint8_t length[VARINT_BYTES];
 
 	if (w->out->failed)
 		return;
 	n = w->out->len - at;
-	n_bytes = varint(n, length);
+	n_bytes = varint_write(n, length);
 	if (n_bytes > 1 && buf_add(w->out, length, n_bytes - 1) < 0)
 		return;
 	if (n_bytes > 1)
@@ -142,7 +125,7 @@ void pyroscope_put_ints(struct pyroscope_writer *w, const char *field, const int
 		return;
 	begin(w, f);
 	for (size_t i = 0; i < n; i++)
-		put_varint(w->out, (uint64_t)v[i]);
+		buf_put_varint(w->out, (uint64_t)v[i]);
 	pyroscope_put_end(w);
 }
 

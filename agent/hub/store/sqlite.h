@@ -119,9 +119,9 @@ struct sqlite_store {
 	uint64_t max_bytes;
 	struct keeps keeps;
 	int64_t wrote_from_s; /* the oldest window since profiles last expired; 0: none */
-	uint64_t expire_ns; /* after this time, a call of expire begins no further slice */
-	size_t names_bytes; /* limit for the names of the stacks in one answer */
-	size_t large_bytes; /* one query at a time may take more memory than this */
+	uint64_t expire_ns;   /* after this time, a call of expire begins no further slice */
+	size_t names_bytes;   /* limit for the names of the stacks in one answer */
+	size_t large_bytes;   /* one query at a time may take more memory than this */
 	/* limit for the values of steps, and of snapshots, in memory for values over time */
 	size_t series_values;
 	size_t block_stacks; /* limit for the stacks of a block's sum */
@@ -473,14 +473,14 @@ int store_words_tagset(struct writing *w, const struct tags *tags, const struct 
  */
 int store_words_labels(struct writing *w, const struct profile_labels *labels, int64_t *ret_id);
 
-/* Stacks in the file: frame ids as LEB128 varints, root first. */
-void store_varint_put(struct buf *b, uint64_t v);
-bool store_varint_get_long(const uint8_t **p, const uint8_t *end, uint64_t *ret);
-/* Returns false if there is no whole number. Inline, because a query reads millions of them. */
+/*
+ * Stacks in the file: frame ids as varints, root first. Returns false if there is no whole number.
+ * Inline, because a query reads millions of them.
+ */
 static inline bool store_varint_get(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 {
 	if (*p == end || **p & 0x80)
-		return store_varint_get_long(p, end, ret);
+		return varint_read(p, end, ret);
 	*ret = *(*p)++;
 	return true;
 }

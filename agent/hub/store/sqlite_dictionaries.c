@@ -10,29 +10,6 @@
 
 #define TOUCH_EVERY_S 3600
 
-void store_varint_put(struct buf *b, uint64_t v)
-{
-	for (; v >= 0x80; v >>= 7)
-		buf_putc(b, (char)(v | 0x80));
-	buf_putc(b, (char)v);
-}
-
-bool store_varint_get_long(const uint8_t **p, const uint8_t *end, uint64_t *ret)
-{
-	uint64_t v = 0;
-
-	for (unsigned shift = 0; *p < end && shift < 64; shift += 7) {
-		uint8_t byte = *(*p)++;
-
-		v |= (uint64_t)(byte & 0x7f) << shift;
-		if (!(byte & 0x80)) {
-			*ret = v;
-			return true;
-		}
-	}
-	return false;
-}
-
 /* ---- interned pointers of the batch -> row ids: a hash table with open addressing ---- */
 
 static struct known_word *known_slot(const struct known *k, const void *pointer)
@@ -216,7 +193,7 @@ static int encode_frames(struct writing *w, uint32_t index, const struct buf **r
 		r = frame_id(w, ref->frames[i], &id);
 		if (r)
 			return r;
-		store_varint_put(&ids, (uint64_t)id);
+		buf_put_varint(&ids, (uint64_t)id);
 	}
 	w->stacks[index].frames = ids;
 	ids = (struct buf){0};

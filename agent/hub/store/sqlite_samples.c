@@ -10,10 +10,10 @@
 
 void store_samples_put(struct buf *b, const struct stored_sample *s)
 {
-	store_varint_put(b, (uint64_t)s->stack);
-	store_varint_put(b, (uint64_t)s->cpu + 1);
-	store_varint_put(b, (uint64_t)s->value);
-	store_varint_put(b, (uint64_t)s->n);
+	buf_put_varint(b, (uint64_t)s->stack);
+	buf_put_varint(b, (uint64_t)s->cpu + 1);
+	buf_put_varint(b, (uint64_t)s->value);
+	buf_put_varint(b, (uint64_t)s->n);
 }
 
 bool store_samples_get(const uint8_t **p, const uint8_t *end, struct stored_sample *ret)

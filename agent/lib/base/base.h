@@ -166,6 +166,17 @@ struct gzip *gzip_new(int level);
 struct gzip *gzip_free(struct gzip *g);
 int gzip_add(struct gzip *g, struct buf *b, const void *p, size_t n, bool last);
 
+/* ---- varints: numbers as in Protocol Buffers (LEB128) ----------------------- */
+
+#define VARINT_BYTES 10 /* of the longest one */
+/*
+ * Reads a number, and advances *p. Returns false if it does not end before `end`, or has more than
+ * 64 bits.
+ */
+bool varint_read(const uint8_t **p, const uint8_t *end, uint64_t *ret);
+size_t varint_write(uint64_t v, uint8_t ret[static VARINT_BYTES]); /* returns the number of bytes */
+int buf_put_varint(struct buf *b, uint64_t v);			   /* 0 or -E2BIG */
+
 /* ---- strings -------------------------------------------------------------- */
 
 static inline bool streq(const char *a, const char *b)
@@ -202,11 +213,6 @@ int str_to_u64(const char *s, uint64_t max, uint64_t *ret_value);
  * its nanoseconds do not fit into 64 bits.
  */
 int str_to_duration_ns(const char *s, uint64_t *ret_ns);
-/*
- * Reads a number of Protocol Buffers, and advances *p. Returns false if it does not end before
- * `end`, or has more than 64 bits.
- */
-bool varint_read(const uint8_t **p, const uint8_t *end, uint64_t *ret);
 void hex_encode(const void *bytes, size_t n, char *out); /* out: 2n+1 bytes */
 int hex_decode(const char *hex, size_t max_bytes, uint8_t *out, size_t *ret_n);
 /*

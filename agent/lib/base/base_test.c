@@ -716,11 +716,35 @@ static void test_varints(void **state)
 	assert_false(varint_read(&q, over + sizeof(over), &v));
 }
 
+/* What is written is read again, and has as many bytes as it needs. */
+static void test_varints_are_written(void **state)
+{
+	static const uint64_t numbers[] = {0,	   1,	       0x7f,	   0x80,       0x3fff,
+					   0x4000, UINT32_MAX, 1ULL << 62, 1ULL << 63, UINT64_MAX};
+	static const size_t n_bytes[] = {1, 1, 1, 2, 2, 3, 5, 9, 10, 10};
+	_cleanup_buf_ struct buf b = {0}, small = {.max_bytes = 2};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		const uint8_t *p;
+		uint64_t v;
+
+		buf_reset(&b);
+		assert_int_equal(buf_put_varint(&b, numbers[i]), 0);
+		assert_int_equal(b.len, n_bytes[i]);
+		p = (const uint8_t *)b.data;
+		assert_true(varint_read(&p, p + b.len, &v) && v == numbers[i]);
+	}
+	assert_int_equal(buf_put_varint(&small, 0x4000), -E2BIG);
+	assert_int_equal(small.len, 0); /* nothing of it */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_utf8_is_repaired),
 		cmocka_unit_test(test_varints),
+		cmocka_unit_test(test_varints_are_written),
 		cmocka_unit_test(test_memory_of_json),
 		cmocka_unit_test(test_what_is_kept_of_json),
 		cmocka_unit_test(test_buf_keeps_its_limit),

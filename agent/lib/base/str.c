@@ -312,23 +312,3 @@ int field_error_set(struct field_error *err, const char *path, const char *fmt, 
 	va_end(ap);
 	return -EINVAL;
 }
-
-#define VARINT_BYTES 10
-
-bool varint_read(const uint8_t **p, const uint8_t *end, uint64_t *ret)
-{
-	uint64_t v = 0;
-
-	for (unsigned i = 0; i < VARINT_BYTES && *p < end; i++) {
-		uint8_t byte = *(*p)++;
-
-		if (i == VARINT_BYTES - 1 && byte > 1)
-			break; /* more than 64 bits */
-		v |= (uint64_t)(byte & 0x7f) << (7 * i);
-		if (byte < 0x80) {
-			*ret = v;
-			return true;
-		}
-	}
-	return false;
-}

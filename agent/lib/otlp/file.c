@@ -42,29 +42,22 @@ static void put_message(const void *message, struct buf *out)
 	protobuf_c_message_pack_to_buffer(message, &to.base);
 }
 
-static void put_varint(uint64_t v, struct buf *out)
-{
-	for (; v >= 0x80; v >>= 7)
-		buf_putc(out, (char)(v | 0x80));
-	buf_putc(out, (char)v);
-}
-
 /* What is before the n bytes of a message, or of a text, in the field of another one. */
 static void put_head(descriptor *of, const char *field, size_t n, struct buf *out)
 {
-	put_varint(protobuf_c_message_descriptor_get_field_by_name(of, field)->id << 3 | WIRE_LEN,
-		   out);
-	put_varint(n, out);
+	const ProtobufCFieldDescriptor *f =
+		protobuf_c_message_descriptor_get_field_by_name(of, field);
+
+	buf_put_varint(out, f->id << 3 | WIRE_LEN);
+	buf_put_varint(out, n);
 }
 
 /* The bytes of a field with n bytes in it; the numbers of all fields here need one byte. */
 static size_t field_bytes(size_t n)
 {
-	size_t head = 2;
+	uint8_t length[VARINT_BYTES];
 
-	for (size_t v = n; v >= 0x80; v >>= 7)
-		head++;
-	return head + n;
+	return 1 + varint_write(n, length) + n;
 }
 
 /* ---- profiles ---- */

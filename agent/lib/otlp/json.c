@@ -239,13 +239,9 @@ static void put(struct json *j, const void *p, size_t n)
 
 static void put_varint(struct json *j, uint64_t v)
 {
-	uint8_t bytes[10];
-	size_t n = 0;
+	uint8_t bytes[VARINT_BYTES];
 
-	for (; v > 0x7f; v >>= 7)
-		bytes[n++] = (uint8_t)(v | 0x80);
-	bytes[n++] = (uint8_t)v;
-	put(j, bytes, n);
+	put(j, bytes, varint_write(v, bytes));
 }
 
 static void put_tag(struct json *j, const ProtobufCFieldDescriptor *f, enum wire_type type)

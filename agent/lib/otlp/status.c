@@ -12,17 +12,10 @@
 
 /* ---- writing ---- */
 
-static void put_varint(struct buf *b, uint64_t v)
-{
-	for (; v > 0x7f; v >>= 7)
-		buf_putc(b, (char)(v | 0x80));
-	buf_putc(b, (char)v);
-}
-
 static void put_bytes(struct buf *b, unsigned field, const void *p, size_t n)
 {
-	put_varint(b, field << 3 | 2);
-	put_varint(b, n);
+	buf_put_varint(b, field << 3 | 2);
+	buf_put_varint(b, n);
 	buf_add(b, p, n);
 }
 
@@ -46,8 +39,8 @@ void otlp_status(const struct otlp_status *s, struct buf *ret_bytes)
 	_cleanup_buf_ struct buf info = {0}, delay = {0}, retry = {0};
 
 	buf_init(ret_bytes, 0);
-	put_varint(ret_bytes, 1 << 3);
-	put_varint(ret_bytes, (unsigned)s->code);
+	buf_put_varint(ret_bytes, 1 << 3);
+	buf_put_varint(ret_bytes, (unsigned)s->code);
 	put_text(ret_bytes, 2, s->message);
 	if (s->reason) {
 		put_text(&info, 1, s->reason);
@@ -55,8 +48,8 @@ void otlp_status(const struct otlp_status *s, struct buf *ret_bytes)
 		put_detail(ret_bytes, OTLP_ERROR_INFO, &info);
 	}
 	if (s->retry_s) {
-		put_varint(&delay, 1 << 3);
-		put_varint(&delay, s->retry_s);
+		buf_put_varint(&delay, 1 << 3);
+		buf_put_varint(&delay, s->retry_s);
 		put_bytes(&retry, 1, delay.data, delay.len);
 		put_detail(ret_bytes, RETRY_INFO, &retry);
 	}

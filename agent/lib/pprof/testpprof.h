@@ -4,23 +4,16 @@
 
 #include "lib/base/base.h"
 
-static inline void pb_varint(struct buf *b, uint64_t v)
-{
-	for (; v >= 0x80; v >>= 7)
-		buf_putc(b, (char)(v | 0x80));
-	buf_putc(b, (char)v);
-}
-
 static inline void pb_number(struct buf *b, unsigned field, uint64_t v)
 {
-	pb_varint(b, field << 3);
-	pb_varint(b, v);
+	buf_put_varint(b, field << 3);
+	buf_put_varint(b, v);
 }
 
 static inline void pb_bytes(struct buf *b, unsigned field, const void *p, size_t n)
 {
-	pb_varint(b, field << 3 | 2);
-	pb_varint(b, n);
+	buf_put_varint(b, field << 3 | 2);
+	buf_put_varint(b, n);
 	buf_add(b, p, n);
 }
 
@@ -63,7 +56,7 @@ static inline void pb_sample(struct buf *b, const int64_t *locations, const int6
 	_cleanup_buf_ struct buf m = {0}, packed = {0};
 
 	for (; *locations; locations++)
-		pb_varint(&packed, (uint64_t)*locations);
+		buf_put_varint(&packed, (uint64_t)*locations);
 	pb_bytes(&m, 1, packed.data ? packed.data : "", packed.len);
 	for (; *values; values++)
 		pb_number(&m, 2, (uint64_t)*values);

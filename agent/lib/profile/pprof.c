@@ -23,23 +23,16 @@ enum {
 	PROFILE_DEFAULT_TYPE
 };
 
-static void put_varint(struct buf *b, uint64_t v)
-{
-	for (; v >= 0x80; v >>= 7)
-		buf_putc(b, (char)(v | 0x80));
-	buf_putc(b, (char)v);
-}
-
 static void put_int(struct buf *b, unsigned field, uint64_t v)
 {
-	put_varint(b, field << 3);
-	put_varint(b, v);
+	buf_put_varint(b, field << 3);
+	buf_put_varint(b, v);
 }
 
 static void put_bytes(struct buf *b, unsigned field, const void *p, size_t n)
 {
-	put_varint(b, field << 3 | 2);
-	put_varint(b, n);
+	buf_put_varint(b, field << 3 | 2);
+	buf_put_varint(b, n);
 	buf_add(b, p, n);
 }
 
@@ -260,7 +253,7 @@ static void put_locations(struct writer *w, const struct stack_ref *s, struct bu
 		locations[n++] = location_id(w, s->frames + i, n_frames);
 	}
 	while (n-- > 0)
-		put_varint(ids, locations[n]);
+		buf_put_varint(ids, locations[n]);
 }
 
 static void put_label(struct writer *w, const char *key, const char *value)
@@ -277,13 +270,13 @@ static void put_values(struct writer *w, const struct profile_sample *s, struct 
 	int64_t value;
 
 	if (!w->file.value) {
-		put_varint(b, s->n_samples);
-		put_varint(b, (uint64_t)s->value);
+		buf_put_varint(b, s->n_samples);
+		buf_put_varint(b, (uint64_t)s->value);
 		return;
 	}
 	if (__builtin_mul_overflow(s->value, (int64_t)w->file.value->factor, &value))
 		value = INT64_MAX;
-	put_varint(b, (uint64_t)value);
+	buf_put_varint(b, (uint64_t)value);
 }
 
 static void put_sample(struct writer *w, const struct profile *p, const struct profile_sample *s)
@@ -292,7 +285,7 @@ static void put_sample(struct writer *w, const struct profile *p, const struct p
 	_cleanup_buf_ struct buf ids = {0};
 
 	if (wait)
-		put_varint(&ids, location_id(w, &wait, 1));
+		buf_put_varint(&ids, location_id(w, &wait, 1));
 	if (s->stack != STACK_NONE)
 		put_locations(w, &w->batch->stacks[s->stack], &ids);
 	put_bytes(&w->message, 1, ids.data, ids.len);

@@ -32,13 +32,6 @@ struct made {
 	size_t n_decoys; /* pointers to the table that lie before its moduledata and in none */
 };
 
-static void add_varint(struct buf *b, uint32_t value)
-{
-	for (; value >= 0x80; value >>= 7)
-		testelf_uint(b, (value & 0x7f) | 0x80, 1);
-	testelf_uint(b, value, 1);
-}
-
 /*
  * Adds two tables "value by pc". The first, at offset 1, has the value 0 for all code. The second
  * has the value k at byte k, for each of n_calls calls, and -1 after them. Returns where the second
@@ -50,16 +43,16 @@ static uint32_t add_pcs(struct buf *b, uint8_t n_calls)
 	uint32_t calls;
 
 	testelf_uint(b, 0, 1);
-	add_varint(b, 2);
-	add_varint(b, CODE_BYTES);
+	buf_put_varint(b, 2);
+	buf_put_varint(b, CODE_BYTES);
 	testelf_uint(b, 0, 1);
 	calls = b->len - start;
 	for (uint8_t k = 0; k < n_calls; k++) {
-		add_varint(b, 2);
-		add_varint(b, 1);
+		buf_put_varint(b, 2);
+		buf_put_varint(b, 1);
 	}
-	add_varint(b, 2 * n_calls - 1);
-	add_varint(b, CODE_BYTES - n_calls);
+	buf_put_varint(b, 2 * n_calls - 1);
+	buf_put_varint(b, CODE_BYTES - n_calls);
 	testelf_uint(b, 0, 1);
 	return calls;
 }

@@ -23,7 +23,6 @@
 #define CH_IS_OTHER "(toString(pod_cluster) GLOBAL IN (SELECT name FROM clusters))"
 
 /* ---- rowbinary.c: ClickHouse's format RowBinary ---- */
-void store_ch_put_varint(struct buf *b, uint64_t v);
 void store_ch_put_text(struct buf *b, const char *s, size_t n);
 static inline void store_ch_put_str(struct buf *b, const char *s)
 {

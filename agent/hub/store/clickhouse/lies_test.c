@@ -145,9 +145,9 @@ static void put_stack(struct buf *b, uint64_t id, uint64_t n_frames)
 	store_ch_put_str(b, "thread");
 	store_ch_put_u8(b, 0);
 	store_ch_put_u8(b, 200); /* no such wait */
-	store_ch_put_varint(b, 0);
-	store_ch_put_varint(b, 0);
-	store_ch_put_varint(b, n_frames);
+	buf_put_varint(b, 0);
+	buf_put_varint(b, 0);
+	buf_put_varint(b, n_frames);
 	for (uint64_t i = 0; i < MIN(n_frames, 100u); i++)
 		store_ch_put_u64(b, 7);
 }
@@ -199,7 +199,7 @@ static void a_text_longer_than_the_answer(void **state)
 	struct engine *e = *state;
 	struct buf *b = lie(e, OF_SUMS);
 
-	store_ch_put_varint(b, UINT64_MAX);
+	buf_put_varint(b, UINT64_MAX);
 	buf_puts(b, "app");
 	assert_fails(e, -EIO, "ends early");
 }
@@ -320,9 +320,9 @@ static void put_true_stack(struct buf *b, uint64_t id, const char *thread, uint6
 	store_ch_put_str(b, thread);
 	store_ch_put_u8(b, 0);
 	store_ch_put_u8(b, 0);
-	store_ch_put_varint(b, 0);
-	store_ch_put_varint(b, 0);
-	store_ch_put_varint(b, 1);
+	buf_put_varint(b, 0);
+	buf_put_varint(b, 0);
+	buf_put_varint(b, 1);
 	store_ch_put_u64(b, frame);
 }
 

@@ -5,16 +5,9 @@
  */
 #include "hub/store/clickhouse/clickhouse.h"
 
-void store_ch_put_varint(struct buf *b, uint64_t v)
-{
-	for (; v >= 0x80; v >>= 7)
-		store_ch_put_u8(b, (uint8_t)(v | 0x80));
-	store_ch_put_u8(b, (uint8_t)v);
-}
-
 void store_ch_put_text(struct buf *b, const char *s, size_t n)
 {
-	store_ch_put_varint(b, n);
+	buf_put_varint(b, n);
 	buf_add(b, s, n);
 }
 
@@ -39,17 +32,15 @@ uint8_t store_ch_get_u8(struct ch_rows *r)
 
 uint64_t store_ch_get_varint(struct ch_rows *r)
 {
-	uint64_t v = 0;
+	const uint8_t *p = (const uint8_t *)r->p;
+	uint64_t v;
 
-	for (unsigned shift = 0; shift < 64; shift += 7) {
-		uint8_t byte = store_ch_get_u8(r);
-
-		v |= (uint64_t)(byte & 0x7f) << shift;
-		if (!(byte & 0x80))
-			return v;
+	if (r->failed || !varint_read(&p, (const uint8_t *)r->end, &v)) {
+		r->failed = true;
+		return 0;
 	}
-	r->failed = true;
-	return 0;
+	r->p = (const char *)p;
+	return v;
 }
 
 uint64_t store_ch_get_u64(struct ch_rows *r)

@@ -139,11 +139,11 @@ static void put_labels(struct buf *b, const struct profile_labels *l)
 
 	for (int i = 0; l && i < _LABEL_MAX; i++)
 		n += l->values[i] != NULL;
-	store_ch_put_varint(b, n);
+	buf_put_varint(b, n);
 	for (int i = 0; l && i < _LABEL_MAX; i++)
 		if (l->values[i])
 			store_ch_put_str(b, profile_label_info((enum profile_label)i)->tag);
-	store_ch_put_varint(b, n);
+	buf_put_varint(b, n);
 	for (int i = 0; l && i < _LABEL_MAX; i++)
 		if (l->values[i])
 			store_ch_put_str(b, l->values[i]);
@@ -160,7 +160,7 @@ static void put_stack(struct writing *w, uint64_t id, const struct profile_sampl
 	store_ch_put_u8(b, x->main_thread);
 	store_ch_put_u8(b, (uint8_t)x->wait);
 	put_labels(b, x->labels);
-	store_ch_put_varint(b, frames->n);
+	buf_put_varint(b, frames->n);
 	buf_add(b, frame_ids(w, frames), frames->n * sizeof(uint64_t));
 	store_ch_put_u16(b, (uint16_t)w->day);
 	w->n_stacks++;
@@ -208,11 +208,11 @@ static void put_tags(struct buf *b, const struct profile *p)
 		store_ch_put_str(b, profile_tag_get(p, tag_columns[i]));
 	for (size_t i = 0; i < p->tags.n; i++)
 		n += !is_column(p->tags.items[i].key);
-	store_ch_put_varint(b, n);
+	buf_put_varint(b, n);
 	for (size_t i = 0; i < p->tags.n; i++)
 		if (!is_column(p->tags.items[i].key))
 			store_ch_put_str(b, p->tags.items[i].key);
-	store_ch_put_varint(b, n);
+	buf_put_varint(b, n);
 	for (size_t i = 0; i < p->tags.n; i++)
 		if (!is_column(p->tags.items[i].key))
 			store_ch_put_str(b, p->tags.items[i].value);
@@ -252,7 +252,7 @@ static void add_sample(struct columns *c, uint64_t stack, const struct profile_s
 
 static void put_array(struct buf *b, size_t n, const struct buf *items)
 {
-	store_ch_put_varint(b, n);
+	buf_put_varint(b, n);
 	buf_add(b, items->data ?: "", n ? items->len : 0);
 	b->failed |= items->failed;
 }
@@ -272,13 +272,13 @@ static void put_columns(struct buf *b, const struct columns *c, bool calls)
 
 static void put_losses(struct buf *b, const struct profile *p)
 {
-	store_ch_put_varint(b, p->n_losses);
+	buf_put_varint(b, p->n_losses);
 	for (size_t i = 0; i < p->n_losses; i++)
 		store_ch_put_str(b, p->losses[i].reason ?: "unknown");
-	store_ch_put_varint(b, p->n_losses);
+	buf_put_varint(b, p->n_losses);
 	for (size_t i = 0; i < p->n_losses; i++)
 		store_ch_put_u64(b, MIN(p->losses[i].n_samples, (uint64_t)CH_MAX_VALUE));
-	store_ch_put_varint(b, p->n_losses);
+	buf_put_varint(b, p->n_losses);
 	for (size_t i = 0; i < p->n_losses; i++)
 		store_ch_put_u64(b, MIN(p->losses[i].time_ns, (uint64_t)CH_MAX_VALUE));
 }
