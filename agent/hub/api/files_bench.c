@@ -5,6 +5,7 @@
  * stacks are deep and have few functions, so the text is far larger than what it is made of.
  */
 #include "hub/api/benchhub.h"
+#include "hub/api/teststacks.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,37 +16,21 @@
 #define N_NAMES	 150 /* functions of each level */
 #define ROUNDS	 3
 
+static void name_of(unsigned stack, unsigned frame, char ret[static TEST_NAME_BYTES])
+{
+	const unsigned key[] = {stack, frame};
+
+	snprintf(ret, TEST_NAME_BYTES, "a::name::of::%0187llu",
+		 (unsigned long long)hash_bytes(key, sizeof(key), 1) % N_NAMES);
+}
+
 static void fill(struct store *s)
 {
-	struct batch *b = profile_batch_new();
-	struct profile *p = profile_batch_profile(b);
-	struct frame frames[DEPTH];
-	size_t n_new;
+	const struct test_stacks stacks = {.n = N_STACKS, .depth = DEPTH, .name = name_of};
+	int r = test_stacks_write(s, T0 * NSEC_PER_SEC, &stacks);
 
-	p->event = EVENT_ON_CPU;
-	p->end_ns = T0 * NSEC_PER_SEC;
-	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = profile_batch_str(b, "api");
-	for (unsigned i = 0; i < N_STACKS; i++) {
-		struct profile_sample *sample = profile_add(b, p);
-
-		for (unsigned k = 0; k < DEPTH; k++) {
-			const unsigned key[] = {i, k};
-			char name[256];
-
-			snprintf(name, sizeof(name), "a::name::of::%0187llu",
-				 (unsigned long long)hash_bytes(key, sizeof(key), 1) % N_NAMES);
-			frames[k] = (struct frame){.kind = FRAME_APP,
-						   .name = profile_batch_str(b, name)};
-		}
-		sample->cpu = -1;
-		sample->value = (int64_t)(sample->n_samples = 1);
-		if (profile_batch_stack(b, frames, DEPTH, &sample->stack))
-			bench_die("a stack", ENOMEM);
-	}
-	if (store_write(s, b, &n_new) || n_new != 1)
-		bench_die("the store", EINVAL);
-	profile_batch_free(b);
+	if (r)
+		bench_die("the store", -r);
 }
 
 /* ---- memory ---- */

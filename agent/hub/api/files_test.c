@@ -8,64 +8,38 @@
 
 #include "hub/api/api_private.h"
 #include "hub/api/testapi.h"
+#include "hub/api/teststacks.h"
 
 #define N_NAMES	 100
 #define N_STACKS 600
 #define DEPTH	 100
 #define N_LARGE	 20000
 
+static void deep_name(unsigned i, unsigned k, char ret[static TEST_NAME_BYTES])
+{
+	snprintf(ret, TEST_NAME_BYTES, "%0200u", k < 2 ? i / (k ? N_NAMES : 1) % N_NAMES : k);
+}
+
 /* Stacks of many frames that have few names: their text is far larger than what it is made of. */
 static void fill_deep(struct store *s)
 {
-	struct batch *b = profile_batch_new();
-	struct profile *p = profile_batch_profile(b);
-	struct frame frames[DEPTH];
-	size_t n_new;
+	const struct test_stacks stacks = {.n = N_STACKS, .depth = DEPTH, .name = deep_name};
 
-	p->event = EVENT_ON_CPU;
-	p->end_ns = T0 * NSEC_PER_SEC;
-	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = profile_batch_str(b, "api");
-	for (int i = 0; i < N_STACKS; i++) {
-		struct profile_sample *sample = profile_add(b, p);
+	assert_int_equal(test_stacks_write(s, T0 * NSEC_PER_SEC, &stacks), 0);
+}
 
-		for (int k = 0; k < DEPTH; k++) {
-			_cleanup_free_ char *name =
-				xasprintf("%0200d", k < 2 ? i / (k ? N_NAMES : 1) % N_NAMES : k);
-
-			frames[k] = (struct frame){.kind = FRAME_APP,
-						   .name = profile_batch_str(b, name)};
-		}
-		sample->cpu = -1;
-		sample->value = (int64_t)(sample->n_samples = 1);
-		assert_int_equal(profile_batch_stack(b, frames, DEPTH, &sample->stack), 0);
-	}
-	assert_int_equal(store_write(s, b, &n_new), 0);
-	profile_batch_free(b);
+static void own_name(unsigned i, unsigned k, char ret[static TEST_NAME_BYTES])
+{
+	(void)k;
+	snprintf(ret, TEST_NAME_BYTES, "%0200u", i);
 }
 
 /* Many names: what a file needs while it is written grows with each of them. */
 static void fill_names(struct store *s)
 {
-	struct batch *b = profile_batch_new();
-	struct profile *p = profile_batch_profile(b);
-	size_t n_new;
+	const struct test_stacks stacks = {.n = N_LARGE, .depth = 1, .name = own_name};
 
-	p->event = EVENT_ON_CPU;
-	p->end_ns = T0 * NSEC_PER_SEC;
-	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = profile_batch_str(b, "api");
-	for (int i = 0; i < N_LARGE; i++) {
-		_cleanup_free_ char *name = xasprintf("%0200d", i);
-		const struct frame frame = {.kind = FRAME_APP, .name = name};
-		struct profile_sample *sample = profile_add(b, p);
-
-		sample->cpu = -1;
-		sample->value = (int64_t)(sample->n_samples = 1);
-		assert_int_equal(profile_batch_stack(b, &frame, 1, &sample->stack), 0);
-	}
-	assert_int_equal(store_write(s, b, &n_new), 0);
-	profile_batch_free(b);
+	assert_int_equal(test_stacks_write(s, T0 * NSEC_PER_SEC, &stacks), 0);
 }
 
 /* ---- answers with any bytes ---- */

@@ -4,6 +4,7 @@
  * other limits on waiting requests.
  */
 #include "hub/api/testapi.h"
+#include "hub/api/teststacks.h"
 
 #include <arpa/inet.h>
 #include <semaphore.h>
@@ -222,27 +223,17 @@ static void many_queries_are_refused_to_their_user(void **state)
 
 #define N_LEAVES 20000 /* an answer of some MB, more than a socket's buffers take */
 
+static void leaf_name(unsigned i, unsigned k, char ret[static TEST_NAME_BYTES])
+{
+	(void)k;
+	snprintf(ret, TEST_NAME_BYTES, "%200u", i);
+}
+
 static void fill_large(struct store *s)
 {
-	struct batch *b = profile_batch_new();
-	struct profile *p = profile_batch_profile(b);
-	size_t n_new;
+	const struct test_stacks stacks = {.n = N_LEAVES, .depth = 1, .name = leaf_name};
 
-	p->event = EVENT_ON_CPU;
-	p->end_ns = T0 * NSEC_PER_SEC;
-	p->start_ns = p->end_ns - 10 * NSEC_PER_SEC;
-	p->app_service = profile_batch_str(b, "api");
-	for (int i = 0; i < N_LEAVES; i++) {
-		_cleanup_free_ char *name = xasprintf("%200d", i);
-		struct frame frame = {.kind = FRAME_APP, .name = profile_batch_str(b, name)};
-		struct profile_sample *sample = profile_add(b, p);
-
-		sample->cpu = -1;
-		sample->value = (int64_t)(sample->n_samples = 1);
-		assert_int_equal(profile_batch_stack(b, &frame, 1, &sample->stack), 0);
-	}
-	assert_int_equal(store_write(s, b, &n_new), 0);
-	profile_batch_free(b);
+	assert_int_equal(test_stacks_write(s, T0 * NSEC_PER_SEC, &stacks), 0);
 }
 
 /* A client that asks and does not read the answer. Returns its socket. */
