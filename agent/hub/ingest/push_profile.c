@@ -18,8 +18,7 @@ static const struct {
 	{"rustspy", "Rust", FRAME_APP},	   {"pyroscope-rs", "Rust", FRAME_APP},
 };
 
-#define TAG_LANGUAGE "profile_language_type"
-#define TAG_SESSION  "session_id"
+#define TAG_SESSION "session_id"
 
 int ingest_push_wrong(struct ingest_verdict *v, int error, const struct field_error *e)
 {

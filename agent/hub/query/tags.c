@@ -51,7 +51,8 @@ static const struct tag_info table[] = {
 	 .help = "event",
 	 .values = profile_event_names},
 	TEXT("profile_language_type",
-	     "eBPF; of a pushed profile its language: Golang, python, ..."),
+	     "eBPF; of a program's own profile, and another profiler's, its language: Golang, "
+	     "python, ..."),
 	TEXT("profile_value_unit", "microseconds, bytes, or what is counted"),
 	TEXT(PUSHED_LABEL, PUSHED_LABEL "X: label X of a profile that a program pushed"),
 	TEXT("producer", "what made a profile that podflame has not sampled: gospy, ..."),

@@ -102,6 +102,31 @@ enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module)
 }
 
 /*
+ * Types of the semantic conventions (profile.frame.type). Languages that run in an interpreter come
+ * first: such a process often has libraries in one of the others.
+ */
+static const struct {
+	const char *type, *language;
+} languages[] = {
+	{"jvm", "Java"},   {"cpython", "python"}, {"ruby", "ruby"}, {"php", "PHP"},
+	{"v8js", "Node"},  {"dotnet", "dotnet"},  {"perl", "Perl"}, {"beam", "Erlang"},
+	{"luajit", "Lua"}, {"lua", "Lua"},	  {"go", "Golang"}, {"rust", "Rust"},
+};
+
+uint8_t otlp_language_of_type(const char *type)
+{
+	for (uint8_t i = 0; i < ARRAY_SIZE(languages); i++)
+		if (str_equal(type, languages[i].type))
+			return i;
+	return OTLP_NO_LANGUAGE;
+}
+
+const char *otlp_language_name(uint8_t rank)
+{
+	return languages[rank].language;
+}
+
+/*
  * OpenTelemetry's eBPF profiler uses samples/count for on-CPU and events/nanoseconds for off-CPU
  * (reporter/internal/pdata/generate.go). It uses events/count for probes that podflame does not
  * have. goroutine is a name of Go's pprof (runtime/pprof/pprof.go).

@@ -135,15 +135,18 @@ static int read_profile_attrs(struct otlp_reading *rd)
 
 /* ---- samples ---- */
 
+#define FOREIGN_TAGS 2 /* of a foreign profile, beside its resource's: producer, language */
+
 /* Adds a profile to the batch. Returns NULL if a limit is reached. */
-static struct profile *new_profile(struct otlp_reading *rd)
+static struct made_profile *new_profile(struct otlp_reading *rd)
 {
+	struct made_profile *made = otlp_pool_alloc(&rd->d->pool, sizeof(*made));
 	const struct decode_resource *res = rd->resource;
 	struct batch *b = rd->d->batch;
 	struct profile *p;
 
-	rd->d->n_tags += res->n_tags + rd->base.foreign;
-	if (rd->d->n_profiles >= MAX_PROFILES || rd->d->n_tags > MAX_TAGS)
+	rd->d->n_tags += res->n_tags + (rd->base.foreign ? FOREIGN_TAGS : 0);
+	if (!made || rd->d->n_profiles >= MAX_PROFILES || rd->d->n_tags > MAX_TAGS)
 		return NULL;
 	rd->d->n_profiles++;
 	p = profile_batch_profile(b);
@@ -157,10 +160,25 @@ static struct profile *new_profile(struct otlp_reading *rd)
 		profile_tag(b, p, res->tags[i].key, res->tags[i].value);
 	if (p->foreign)
 		profile_tag(b, p, TAG_PRODUCER, rd->producer);
-	return p;
+	*made = (struct made_profile){.profile = p, .language = OTLP_NO_LANGUAGE, .next = rd->made};
+	return rd->made = made;
 }
 
-static struct profile *unsplit_profile(struct otlp_reading *rd)
+/*
+ * The languages of foreign profiles, of which all samples are read. Those of podflame's own events
+ * are told as "eBPF", whoever has made them.
+ */
+static void put_languages(const struct otlp_reading *rd)
+{
+	if (!rd->base.foreign || profile_event_info(rd->base.event)->spec_field)
+		return;
+	for (const struct made_profile *m = rd->made; m; m = m->next)
+		if (m->language != OTLP_NO_LANGUAGE)
+			profile_tag(rd->d->batch, m->profile, TAG_LANGUAGE,
+				    otlp_language_name(m->language));
+}
+
+static struct made_profile *unsplit_profile(struct otlp_reading *rd)
 {
 	if (!rd->unsplit)
 		rd->unsplit = new_profile(rd);
@@ -171,9 +189,10 @@ static struct profile *unsplit_profile(struct otlp_reading *rd)
  * Returns the profile of the sample's process. OpenTelemetry's eBPF profiler names the process in
  * each sample.
  */
-static struct profile *profile_of(struct otlp_reading *rd, const struct decode_sample *s)
+static struct made_profile *profile_of(struct otlp_reading *rd, const struct decode_sample *s)
 {
 	char key[2 * MAX_TAG_BYTES + 16], hex[33];
+	struct made_profile *made;
 	struct profile *p;
 	struct id *id;
 
@@ -184,9 +203,10 @@ static struct profile *profile_of(struct otlp_reading *rd, const struct decode_s
 	id = otlp_ids_get(&rd->processes, &rd->d->pool, key, strlen(key));
 	if (!id || id->row)
 		return id ? id->row : NULL;
-	p = id->row = new_profile(rd);
-	if (!p)
+	made = id->row = new_profile(rd);
+	if (!made)
 		return NULL;
+	p = made->profile;
 	hex_encode(rd->base.id, sizeof(rd->base.id), hex);
 	profile_id_make((const char *[]){hex, key}, 2, p->id);
 	if (s->exe)
@@ -195,7 +215,7 @@ static struct profile *profile_of(struct otlp_reading *rd, const struct decode_s
 		p->process_id = s->pid;
 	if (s->container)
 		profile_tag(rd->d->batch, p, "container_id", s->container);
-	return p;
+	return made;
 }
 
 /*
@@ -253,7 +273,7 @@ static int read_sample(struct otlp_reading *rd, const Otlp__Sample *in, const ch
 	uint32_t stack = STACK_NONE, link = 0;
 	struct profile_sample *out;
 	struct decode_sample s;
-	struct profile *p;
+	struct made_profile *made;
 	int64_t value;
 	int r = otlp_decode_sample(rd->d, in, path, &s);
 
@@ -267,10 +287,11 @@ static int read_sample(struct otlp_reading *rd, const Otlp__Sample *in, const ch
 		return otlp_decode_wrong(rd->d, -EBADMSG, path, "values are negative or too large");
 	if (++rd->d->n_samples > MAX_SAMPLES)
 		return otlp_decode_wrong(rd->d, -E2BIG, path, "more than 2000000 samples");
-	p = profile_of(rd, &s);
-	if (!p || profile_batch_bytes(b) > BATCH_MAX_BYTES)
+	made = profile_of(rd, &s);
+	if (!made || profile_batch_bytes(b) > BATCH_MAX_BYTES)
 		return otlp_decode_wrong(rd->d, -E2BIG, path, "%s", too_large);
-	out = profile_add(b, p);
+	made->language = MIN(made->language, otlp_decode_stack_language(rd->d, in->stack_index));
+	out = profile_add(b, made->profile);
 	out->stack = stack;
 	out->value = value;
 	out->n_samples = sample_count(rd, &s, in, value);
@@ -300,6 +321,7 @@ static int read_samples(struct otlp_reading *rd)
 
 static int read_profile(struct otlp_reading *rd)
 {
+	struct made_profile *made;
 	struct profile *p;
 	int r = read_profile_attrs(rd);
 
@@ -312,11 +334,13 @@ static int read_profile(struct otlp_reading *rd)
 		return r;
 	read_id(rd);
 	r = read_samples(rd);
+	put_languages(rd);
 	if (r < 0 || (HASH_COUNT(rd->processes.head) && !rd->base.n_losses))
 		return r;
-	p = unsplit_profile(rd);
-	if (!p)
+	made = unsplit_profile(rd);
+	if (!made)
 		return otlp_decode_wrong(rd->d, -E2BIG, rd->path, "%s", too_large);
+	p = made->profile;
 	p->losses = TAKE_PTR(rd->base.losses);
 	p->n_losses = rd->base.n_losses;
 	p->cap_losses = rd->base.cap_losses;

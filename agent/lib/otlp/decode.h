@@ -39,6 +39,8 @@ struct decoder {
 	const struct frame ***locations;
 	/* the index of each stack in the batch; STACK_TODO before a sample first uses the stack */
 	uint32_t *stacks;
+	/* of each location and each stack that was used: see otlp_language_of_type() */
+	uint8_t *location_languages, *stack_languages;
 	size_t n_profiles, n_samples, n_frames, n_tags, n_losses;
 	/* the event's name in the attributes of the profile that is being read */
 	const char *attr_event;
@@ -55,6 +57,12 @@ struct decode_resource {
 	unsigned owner_rank;
 };
 
+/* A profile of the batch, while its samples are read. */
+struct made_profile {
+	struct profile *profile;
+	uint8_t language; /* of its samples so far: see otlp_language_of_type() */
+	struct made_profile *next;
+};
 /*
  * One profile of the request. If its samples are of several processes, it becomes several profiles
  * of the batch.
@@ -74,8 +82,9 @@ struct otlp_reading {
 	struct profile base;
 	/* factor from a value to the event's unit; 0: values are counts of samples */
 	double to_unit;
-	struct ids processes;
-	struct profile *unsplit;
+	struct made_profile *made; /* all; memory of the pool */
+	struct made_profile *unsplit;
+	struct ids processes; /* row: one of made */
 };
 
 /*
@@ -103,6 +112,8 @@ int otlp_decode_attr(struct decoder *d, int32_t index, const char *path, const s
 int otlp_decode_value(struct decoder *d, const Otlp__AnyValue *v, const char *path,
 		      struct attr *ret);
 int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32_t *ret);
+/* The language of a stack that otlp_decode_stack() has found: see otlp_language_of_type(). */
+uint8_t otlp_decode_stack_language(const struct decoder *d, int32_t index);
 /*
  * Returns a link of the batch in *ret. *ret is 0 if the link has no ids. It is also 0 if there are
  * more than BATCH_MAX_LINKS links, which is counted.

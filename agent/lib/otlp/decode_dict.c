@@ -176,7 +176,8 @@ static int check_locations(struct decoder *d)
 	int r = 0;
 
 	d->locations = otlp_pool_alloc(&d->pool, n * sizeof(*d->locations));
-	if (!d->locations)
+	d->location_languages = otlp_pool_alloc(&d->pool, n);
+	if (!d->locations || !d->location_languages)
 		return otlp_decode_wrong(d, -E2BIG, "dictionary.location_table",
 					 "too large when unpacked");
 	for (size_t i = 0; i < n && r >= 0; i++) {
@@ -205,7 +206,8 @@ static int check_stacks(struct decoder *d)
 	int r = 0;
 
 	d->stacks = otlp_pool_alloc(&d->pool, n * sizeof(*d->stacks));
-	if (!d->stacks)
+	d->stack_languages = otlp_pool_alloc(&d->pool, n);
+	if (!d->stacks || !d->stack_languages)
 		return otlp_decode_wrong(d, -E2BIG, "dictionary.stack_table",
 					 "too large when unpacked");
 	for (size_t i = 0; i < n && r >= 0; i++) {
@@ -271,8 +273,9 @@ static void frame_attr(const struct attr *a, const char **type, struct frame *f,
 		f->inlined = a->number;
 }
 
-/* The members of a frame that are the same for all lines of a location. */
-static struct frame location_frame(const struct decoder *d, const Otlp__Location *l)
+/* The members of a frame that are the same for all lines of a location, and its language. */
+static struct frame location_frame(const struct decoder *d, const Otlp__Location *l,
+				   uint8_t *ret_language)
 {
 	struct frame f = {.address = l->address};
 	const char *type = NULL;
@@ -294,6 +297,7 @@ static struct frame location_frame(const struct decoder *d, const Otlp__Location
 		frame_attr(&d->attrs[l->attribute_indices[i]], &type, &f, &has_kind);
 	if (!has_kind)
 		f.kind = otlp_frame_kind_of_type(type, f.module);
+	*ret_language = otlp_language_of_type(type);
 	return f;
 }
 
@@ -324,7 +328,7 @@ static const struct frame **location_frames(struct decoder *d, int32_t index)
 	if (frames)
 		return frames;
 	frames = d->locations[index] = otlp_pool_alloc(&d->pool, n * sizeof(*frames));
-	all = location_frame(d, l);
+	all = location_frame(d, l, &d->location_languages[index]);
 	for (size_t i = 0; frames && i < n; i++) {
 		struct frame f = l->n_lines ? line_frame(d, all, l->lines[i]) : all;
 
@@ -342,10 +346,12 @@ static const struct frame *truncated(struct decoder *d)
 }
 
 /*
- * Puts the frames into out, leaf first. If the stack is too deep, leaves out the frames at its root
- * end and puts a marker in their place. After a failure d->pool.failed is set.
+ * Puts the frames into out, leaf first, and lowers *language to that of the stack. If the stack is
+ * too deep, leaves out the frames at its root end and puts a marker in their place. After a failure
+ * d->pool.failed is set.
  */
-static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct frame **out)
+static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct frame **out,
+			   uint8_t *language)
 {
 	size_t n = 0;
 
@@ -357,6 +363,7 @@ static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct
 		if (index == 0 && !l->n_lines && !l->address)
 			continue; /* location 0 is empty: there is no frame */
 		frames = location_frames(d, index);
+		*language = MIN(*language, d->location_languages[index]);
 		for (size_t j = 0; frames && j < MAX(l->n_lines, (size_t)1); j++) {
 			if (n == STACK_MAX_FRAMES) {
 				out[n - 1] = truncated(d);
@@ -368,12 +375,15 @@ static size_t stack_frames(struct decoder *d, const Otlp__Stack *s, const struct
 	return n;
 }
 
-static int make_stack(struct decoder *d, const Otlp__Stack *s, const char *path, uint32_t *ret)
+static int make_stack(struct decoder *d, int32_t index, const char *path, uint32_t *ret)
 {
 	const struct frame *frames[STACK_MAX_FRAMES];
-	size_t n = stack_frames(d, s, frames);
+	uint8_t *language = &d->stack_languages[index];
+	size_t n;
 	int r;
 
+	*language = OTLP_NO_LANGUAGE;
+	n = stack_frames(d, d->dict->stack_table[index], frames, language);
 	d->n_frames += n;
 	if (d->n_frames > MAX_FRAMES)
 		return otlp_decode_wrong(d, -E2BIG, path,
@@ -404,12 +414,19 @@ int otlp_decode_stack(struct decoder *d, int32_t index, const char *path, uint32
 	if (r < 0)
 		return r;
 	if (d->stacks[index] == STACK_TODO) {
-		r = make_stack(d, d->dict->stack_table[index], path, &d->stacks[index]);
+		r = make_stack(d, index, path, &d->stacks[index]);
 		if (r < 0)
 			return r;
 	}
 	*ret = d->stacks[index];
 	return 0;
+}
+
+uint8_t otlp_decode_stack_language(const struct decoder *d, int32_t index)
+{
+	if (!d->dict || !d->dict->n_stack_table) /* index 0 is no stack then */
+		return OTLP_NO_LANGUAGE;
+	return d->stack_languages[index];
 }
 
 int otlp_decode_link(struct decoder *d, int32_t index, const char *path, uint32_t *ret)

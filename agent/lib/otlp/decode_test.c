@@ -467,6 +467,49 @@ static void test_producers(void **state)
 	}
 }
 
+/*
+ * The types of a process's frames name its language, whichever of its samples comes first. An
+ * interpreter's is that of the process. Native frames name none, and off-cpu is one of podflame's
+ * own events.
+ */
+static void test_languages(void **state)
+{
+	(void)state;
+	static const struct {
+		char *root, *leaf;
+		int32_t type;
+		const char *language;
+	} cases[] = {
+		{"go", "native", TEXT_SAMPLES, "Golang"},
+		{"native", "go", TEXT_SAMPLES, "Golang"},
+		{"go", "cpython", TEXT_SAMPLES, "python"},
+		{"cpython", "rust", TEXT_SAMPLES, "python"},
+		{"native", "jvm", TEXT_SAMPLES, "Java"},
+		{"v8js", "kernel", TEXT_SAMPLES, "Node"},
+		{"native", "kernel", TEXT_SAMPLES, NULL},
+		{"unknown", "", TEXT_SAMPLES, NULL},
+		{"go", "native", TEXT_OFF_CPU, NULL},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
+		struct foreign f;
+
+		foreign_init(&f);
+		attr_text(&f, 4, 8, cases[i].root);
+		attr_text(&f, 5, 8, cases[i].leaf);
+		f.sample_type.type_strindex = cases[i].type;
+		if (cases[i].type == TEXT_OFF_CPU)
+			f.sample_type.unit_strindex = TEXT_NANOSECONDS;
+		f.samples[1].stack_index = 0; /* of another process: it has no frames */
+		assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+		assert_int_equal(b->n_profiles, 2);
+		if (!str_equal(profile_tag_get(b->profiles[0], TAG_LANGUAGE), cases[i].language))
+			fail_msg("%s, %s", cases[i].root, cases[i].leaf);
+		assert_null(profile_tag_get(b->profiles[1], TAG_LANGUAGE));
+	}
+}
+
 static void test_a_long_name_of_a_producer(void **state)
 {
 	(void)state;
@@ -1068,6 +1111,7 @@ int main(void)
 		cmocka_unit_test(test_unsupported_event_is_counted),
 		cmocka_unit_test(test_events_of_others),
 		cmocka_unit_test(test_producers),
+		cmocka_unit_test(test_languages),
 		cmocka_unit_test(test_a_long_name_of_a_producer),
 		cmocka_unit_test(test_samples_beside_their_time),
 		cmocka_unit_test(test_waits),

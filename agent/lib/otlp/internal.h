@@ -88,6 +88,13 @@ const char *otlp_frame_type_of(enum frame_kind k);
 bool otlp_frame_type_is_kind(enum frame_kind k);
 enum frame_kind otlp_frame_kind_of_type(const char *type, const char *module);
 /*
+ * The language in which a frame of this type is written, as a rank: of the frames of a process the
+ * least rank is the process's language. OTLP_NO_LANGUAGE: the type names none. type may be NULL.
+ */
+#define OTLP_NO_LANGUAGE UINT8_MAX
+uint8_t otlp_language_of_type(const char *type);
+const char *otlp_language_name(uint8_t rank); /* as DeepFlow calls it */
+/*
  * Finds the event of a profile that another profiler made. Those that programs push, too, are
  * events of their own, so that nothing counts as sampled by podflame.
  */

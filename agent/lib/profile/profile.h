@@ -224,6 +224,8 @@ size_t profile_location_frames(const struct frame *const *root_first, size_t n);
 #define TAG_UNVERIFIED "unverified"
 /* Who made a profile that podflame has not sampled: "gospy", or the scope of an OTLP profile. */
 #define TAG_PRODUCER "producer"
+/* The language of such a profile, as DeepFlow calls it: "Golang", "python". */
+#define TAG_LANGUAGE "profile_language_type"
 struct tag {
 	const char *key, *value;	/* key: "pod_ns", "pod", "k8s.label.app", ... */
 };
