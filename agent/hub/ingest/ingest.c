@@ -31,6 +31,7 @@ void ingest_request_end(struct ingest_request *q)
 {
 	struct ingest *i = q->ingest;
 
+	ingest_verdict_count(&q->verdict);
 	if (q->conn)
 		ingest_answer(q);
 	i->pending_bytes -= q->n;

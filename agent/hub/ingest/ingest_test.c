@@ -29,6 +29,7 @@ struct world {
 	/* the result of auth */
 	int auth_status;
 	const char *auth_node, *auth_cluster;
+	bool no_hosts; /* the sender has no right to send profiles of no namespace */
 	bool any_node; /* a setting of the hub */
 	/*
 	 * auth_late: auth does not call done; the test calls it later. until_body: the loop stops
@@ -63,7 +64,7 @@ static void auth(const char *authorization, const char *peer,
 	done(&(struct ingest_sender){.status = w->auth_status,
 				     .error = w->auth_status == 200 ? "" : "because",
 				     .node = w->auth_node,
-				     .hosts = true,
+				     .hosts = !w->no_hosts,
 				     .agent = true,
 				     .cluster = w->auth_cluster},
 	     done_arg);
@@ -479,6 +480,28 @@ static void test_profiles_that_are_skipped_are_told(void **state)
 	assert_int_equal(n_stored(w), 0);
 }
 
+/* Each request counts what the hub refuses of it, when it is answered with 200. */
+static void test_refused_profiles_count(void **state)
+{
+	struct counter *refused =
+		counter("podflame_ingest_profiles_refused_total", "reason", OTLP_NO_HOSTS);
+	uint64_t before = counter_get(refused);
+	struct world *w = *state;
+
+	start(w, true, 1 << 20);
+	w->authorization = "Bearer t";
+	w->auth_status = 200;
+	w->auth_node = "node-a";
+	w->no_hosts = true;
+	post(w, "node-b");
+	assert_int_equal(w->status, 422);
+	assert_int_equal(counter_get(refused), before);
+	post(w, "node-a");
+	assert_int_equal(w->status, 200);
+	assert_int_equal(n_stored(w), 0);
+	assert_int_equal(counter_get(refused), before + 1);
+}
+
 static void test_far_ahead_of_the_clock(void **state)
 {
 	struct world *w = *state;
@@ -615,6 +638,7 @@ int main(void)
 		TEST(test_hub_of_another_cluster),
 		TEST(test_agent_speaks_for_its_node),
 		TEST(test_profiles_that_are_skipped_are_told),
+		TEST(test_refused_profiles_count),
 		TEST(test_far_ahead_of_the_clock),
 		TEST(test_writer_is_behind),
 		TEST(test_peer_gone),

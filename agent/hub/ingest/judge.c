@@ -68,13 +68,33 @@ static void judge_whole(const struct batch *b, const char *node, struct ingest_v
 			       (unsigned long long)((latest - now) / (60 * NSEC_PER_SEC)));
 }
 
-static void refuse(struct batch *b, size_t i, const char *why)
+/* ---- profiles that are left out, or not verified ---- */
+
+static const char *const refusals[_REFUSAL_MAX] = {
+	[REFUSAL_NOT_AN_AGENT] = "not_an_agent",
+	[REFUSAL_ANOTHER_NODE] = "pod_of_another_node",
+	[REFUSAL_NO_HOSTS] = OTLP_NO_HOSTS,
+};
+
+void ingest_verdict_count(const struct ingest_verdict *v)
 {
-	counter_add(counter("podflame_ingest_profiles_refused_total", "reason", why), 1);
-	profile_batch_skip(b, i, why);
+	if (v->status != 200)
+		return;
+	for (enum refusal r = 0; r < _REFUSAL_MAX; r++)
+		counter_add(
+			counter("podflame_ingest_profiles_refused_total", "reason", refusals[r]),
+			v->n_refused[r]);
+	counter_add(counter("podflame_ingest_profiles_unverified_total", NULL, NULL),
+		    v->n_unverified);
+}
+
+static void refuse(struct batch *b, size_t i, enum refusal why, struct ingest_verdict *v)
+{
+	v->n_refused[why]++;
+	profile_batch_skip(b, i, refusals[why]);
 	/* only if nothing else was left out, the agent takes what it has of pods as stored */
 	if (streq(b->skipped_for, OTLP_NO_HOSTS))
-		b->skipped_for = why;
+		b->skipped_for = refusals[why];
 }
 
 /* Whether the profile only reports what a node has lost. It belongs to no pod and to no process. */
@@ -83,20 +103,13 @@ static bool is_loss_of_node(const struct profile *p)
 	return !p->n_samples && p->n_losses && !p->process_id;
 }
 
-static void mark(const struct ingest_config *c, struct batch *b, struct profile *p,
-		 const struct pods_claim *claim)
-{
-	counter_add(counter("podflame_ingest_profiles_unverified_total", NULL, NULL), 1);
-	profile_tag(b, p, TAG_UNVERIFIED, "true");
-	pods_note_unverified(c->pods, claim);
-}
-
 struct judging {
 	const struct ingest_config *config;
 	const struct ingest_sender *sender;
 	/* the claim before, and the answer to it: profiles of one pod follow each other */
 	struct pods_claim claim;
 	enum pods_place place;
+	struct ingest_verdict *verdict;
 };
 
 static enum pods_place find(struct judging *j, const struct pods_claim *c)
@@ -120,7 +133,7 @@ static struct pods_claim claim_of(const struct judging *j, const struct profile 
 }
 
 /* Whether the hub may soon know more of the pod. The agent then sends the whole batch again. */
-static bool is_too_early(struct judging *j, const struct profile *p, struct ingest_verdict *v)
+static bool is_too_early(struct judging *j, const struct profile *p)
 {
 	const struct pods_claim c = claim_of(j, p);
 	enum pods_place place = *c.ns ? find(j, &c) : PODS_HERE;
@@ -128,9 +141,18 @@ static bool is_too_early(struct judging *j, const struct profile *p, struct inge
 
 	if (!wait_ns || p->end_ns + wait_ns <= now_wall_ns())
 		return false;
-	ingest_verdict(v, 503, NULL, "k8s.pod.name: the hub does not know pod %.63s/%.253s yet%s",
-		       c.ns, c.name, place == PODS_NOT_NOW ? ": it cannot watch the pods now" : "");
+	ingest_verdict(j->verdict, 503, NULL,
+		       "k8s.pod.name: the hub does not know pod %.63s/%.253s yet%s", c.ns, c.name,
+		       place == PODS_NOT_NOW ? ": it cannot watch the pods now" : "");
 	return true;
+}
+
+static void mark(const struct judging *j, struct batch *b, struct profile *p,
+		 const struct pods_claim *claim)
+{
+	j->verdict->n_unverified++;
+	profile_tag(b, p, TAG_UNVERIFIED, "true");
+	pods_note_unverified(j->config->pods, claim);
 }
 
 /* Judges profile i, which is not too early. May remove it from the batch. */
@@ -142,18 +164,18 @@ static void judge_profile(struct judging *j, struct batch *b, size_t i)
 	if (!*c.ns && (j->sender->hosts || is_loss_of_node(p)))
 		return;
 	if (!*c.ns) {
-		refuse(b, i, OTLP_NO_HOSTS);
+		refuse(b, i, REFUSAL_NO_HOSTS, j->verdict);
 		return;
 	}
 	switch (find(j, &c)) {
 	case PODS_HERE:
 		return;
 	case PODS_ELSEWHERE:
-		refuse(b, i, "pod_of_another_node");
+		refuse(b, i, REFUSAL_ANOTHER_NODE, j->verdict);
 		return;
 	case PODS_NOT_NOW:
 	case PODS_UNKNOWN:
-		mark(j->config, b, p, &c);
+		mark(j, b, p, &c);
 	}
 }
 
@@ -215,15 +237,15 @@ static void keep_foreign(struct batch *b, const char *account, struct ingest_ver
 	}
 	for (size_t i = b->n_profiles; i-- > 0;)
 		if (!b->profiles[i]->foreign)
-			refuse(b, i, "not_an_agent");
+			refuse(b, i, REFUSAL_NOT_AN_AGENT, v);
 }
 
 void ingest_judge(const struct ingest_config *c, const struct ingest_sender *s, struct batch *b,
 		  struct ingest_verdict *v)
 {
-	struct judging j = {.config = c, .sender = s};
+	struct judging j = {.config = c, .sender = s, .verdict = v};
 
-	v->status = 200;
+	*v = (struct ingest_verdict){.status = 200};
 	if (!c->auth) /* the hub believes all senders */
 		return;
 	if (!s->agent && !s->cluster)
@@ -237,7 +259,7 @@ void ingest_judge(const struct ingest_config *c, const struct ingest_sender *s, 
 	if (s->cluster)
 		return;
 	for (size_t i = 0; i < b->n_profiles; i++)
-		if (is_too_early(&j, b->profiles[i], v))
+		if (is_too_early(&j, b->profiles[i]))
 			return;
 	/* from the end, because a profile that is removed leaves its place to the last one */
 	for (size_t i = b->n_profiles; i-- > 0;)

@@ -284,6 +284,7 @@ static void test_profiles_are_judged_one_by_one(void **state)
 	}
 	assert_int_equal(n_own, 2);
 	assert_int_equal(n_hidden, 1);
+	ingest_verdict_count(&v);
 	assert_int_equal(counter_get(refused), refused_before + 2);
 	assert_int_equal(counter_get(hidden), hidden_before + 1);
 }
@@ -419,6 +420,38 @@ static void test_a_sender_that_is_no_agent(void **state)
 	assert_true(b->profiles[0]->foreign);
 	assert_int_equal(b->n_skipped, 1);
 	assert_string_equal(b->skipped_for, "not_an_agent");
+	ingest_verdict_count(&v);
+	assert_int_equal(counter_get(refused), before + 1);
+}
+
+/*
+ * A batch of which one profile is refused, and another one too early, comes again and again: the
+ * former counts when the rest is stored.
+ */
+static void test_a_refused_profile_counts_once(void **state)
+{
+	static const struct said pods_of[] = {
+		{.node = "n1", .ns = "app", .name = "web-9", .uid = "uid-9"},
+		{.node = "n1", .ns = "app", .name = "web-9", .uid = "uid-9"},
+		{.node = "n1", .ns = "app", .name = "web-1", .uid = "uid-web"}};
+	static const int statuses[] = {503, 503, 200};
+	static const struct ingest_sender collector = {.node = "n1", .hosts = true};
+	struct counter *refused =
+		counter("podflame_ingest_profiles_refused_total", "reason", "not_an_agent");
+	uint64_t before = counter_get(refused);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(pods_of); i++) {
+		_cleanup_(profile_batch_freep) struct batch *b = profile_batch_new();
+		struct ingest_verdict v;
+
+		say(b, &pods_of[i]);
+		say(b, &pods_of[i]);
+		b->profiles[1]->foreign = true;
+		ingest_judge(&config, &collector, b, &v);
+		assert_int_equal(v.status, statuses[i]);
+		ingest_verdict_count(&v);
+	}
 	assert_int_equal(counter_get(refused), before + 1);
 }
 
@@ -527,6 +560,7 @@ static void test_what_comes_again_does_not_count(void **state)
 
 	(void)state;
 	assert_int_equal(outcome_of(b, &v), AGAIN);
+	ingest_verdict_count(&v);
 	assert_int_equal(counter_get(refused), refused_before);
 	assert_int_equal(counter_get(hidden), hidden_before);
 	assert_null(pods_unverified(pods, &bank));
@@ -588,6 +622,7 @@ int main(void)
 		TEST(test_a_sender_without_a_node),
 		TEST(test_an_id_is_of_its_sender),
 		TEST(test_a_sender_that_is_no_agent),
+		TEST(test_a_refused_profile_counts_once),
 		TEST(test_an_agent_that_is_not_named),
 		TEST(test_the_api_server_is_away),
 		TEST(test_what_comes_again_does_not_count),
