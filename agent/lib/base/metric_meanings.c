@@ -238,8 +238,10 @@ static const struct {
 	 "the hub has it; unreachable, timeout: no whole answer; redirect, status: another answer "
 	 "than 200; too_large: more than 4 MiB; no_delta: everything since the program's start, "
 	 "instead of a window; not_pprof: the hub cannot read it; no_room: the answers of the "
-	 "namespace need more memory than its share; hub: the hub did not take it, three times; "
-	 "forbidden: pods that must not be asked; too_many: pods for which there was no room; "
+	 "namespace need more memory than its share; hub: the hub did not take it, three times, "
+	 "or nobody was asked meanwhile; dropped: the pod ended, or is asked something else, "
+	 "before the hub had it; forbidden: pods that must not be asked; too_many: pods for which "
+	 "there was no room; "
 	 "over_budget: rounds put off to keep to overheadPercent."},
 	{"send_dropped_profiles_total",
 	 "Profiles that were dropped because the spool was full or the hub refused them."},

@@ -460,8 +460,8 @@ static const struct reason_info reasons[_REASON_MAX] = {
 			.weight = WEIGHT_MINOR,
 			.audience = AUDIENCE_POD_OWNER,
 			.meaning = "The target says `scrape`, and a program of a pod did not give "
-				   "the agent one of its profiles, or must not be asked; the "
-				   "message says why.",
+				   "the agent one of its profiles, or must not be asked, or the "
+				   "hub did not take the profile; the message says why.",
 			.advice = "docs/scrape.md#what-may-go-wrong",
 		},
 	[REASON_SCRAPED_LESS] =

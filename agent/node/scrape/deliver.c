@@ -104,6 +104,15 @@ static void end(struct delivery *d, enum scrape_result result, const char *text)
 
 static void read_credentials(void *arg);
 
+/* It is not kept for later: the agent has no spool for what it does not read. */
+static void give_up(struct delivery *d, const char *error)
+{
+	_cleanup_free_ char *text =
+		xasprintf("the profile is lost, because the hub did not take it: %s", error);
+
+	end(d, SCRAPE_HUB, text);
+}
+
 static void answered(const struct otlp_outcome *o, void *arg)
 {
 	struct delivery *d = arg;
@@ -114,7 +123,7 @@ static void answered(const struct otlp_outcome *o, void *arg)
 	else if (o->result == OTLP_REFUSED)
 		end(d, SCRAPE_NOT_PPROF, *o->message ? o->message : o->error);
 	else if (d->n_tries == MAX_TRIES)
-		end(d, SCRAPE_HUB, o->error);
+		give_up(d, o->error);
 	else
 		timer_set(d->hub->work->loop, &d->again,
 			  MIN(MAX(o->retry_after_ns, d->hub->again_ns), d->hub->most_ns),
@@ -148,7 +157,7 @@ static void reading_done(struct task *task)
 	if (d && r->credentials && !task->work->closing)
 		post(d, r->credentials);
 	else if (d)
-		end(d, SCRAPE_HUB, "the agent is ending, or its disk does not answer");
+		give_up(d, "the agent is ending, or its disk does not answer");
 	otlp_credentials_free(r->credentials);
 }
 

@@ -20,7 +20,7 @@ void scrape_count(enum scrape_result r, uint64_t n)
 		[SCRAPE_NO_DELTA] = "no_delta",	      [SCRAPE_NOT_PPROF] = "not_pprof",
 		[SCRAPE_NO_ROOM] = "no_room",	      [SCRAPE_HUB] = "hub",
 		[SCRAPE_FORBIDDEN] = "forbidden",     [SCRAPE_TOO_MANY] = "too_many",
-		[SCRAPE_OVER_BUDGET] = "over_budget",
+		[SCRAPE_OVER_BUDGET] = "over_budget", [SCRAPE_DROPPED] = "dropped",
 	};
 
 	counter_add(counter("podflame_scrapes_total", "result", names[r]), n);

@@ -24,6 +24,7 @@ enum scrape_result {
 	/* the agent or the hub could not take it: */
 	SCRAPE_NO_ROOM,
 	SCRAPE_HUB,
+	SCRAPE_DROPPED, /* its pod has ended, or is asked something else */
 	/* nobody was asked: */
 	SCRAPE_FORBIDDEN,
 	SCRAPE_TOO_MANY,
@@ -84,6 +85,8 @@ struct hub_client {
 	uint64_t again_ns; /* time before the next try, if the hub gives none */
 	uint64_t most_ns;  /* the longest such time, whatever the hub says */
 };
+/* For tests, whose tries follow each other at once. */
+struct hub_client *scrape_hub(struct scrape *s);
 struct delivery;
 /*
  * Sends a parcel. done is called once, unless the delivery is freed before; result
@@ -93,6 +96,15 @@ typedef void delivered_fn(enum scrape_result result, const char *text, void *arg
 struct delivery *scrape_deliver(struct hub_client *h, const struct parcel *p, delivered_fn *done,
 				void *arg);
 struct delivery *scrape_delivery_free(struct delivery *d);
+
+/* ---- wish.c: what a pod is asked ---- */
+
+void scrape_wish_done(struct plan_scrape *w); /* frees what it owns */
+/* Makes *to, which may be empty, a copy with strings of its own. */
+void scrape_wish_copy(const struct plan_scrape *from, struct plan_scrape *to);
+/* Whether the pod is asked the same; its targets may differ. */
+bool scrape_wish_is_same(const struct plan_scrape *a, const struct plan_scrape *b);
+bool scrape_wish_has_same_targets(const struct plan_scrape *a, const struct plan_scrape *b);
 
 /* ---- told.c: what targets are told ---- */
 

@@ -47,6 +47,7 @@ struct pod {
 	char *failed;
 	enum plan_profile failed_profile;
 	unsigned n_failed; /* rounds in a row in which one failed */
+	bool hub_failed;   /* in this round, or the last one: the hub did not take an answer */
 	bool was_put_off;  /* the round that is due: it costs too much */
 	bool late;	   /* that round, or the last one, was put off */
 	UT_hash_handle hh;
@@ -112,7 +113,7 @@ static void end_round(struct pod *p)
 	p->n_failed = p->failed ? p->n_failed + 1 : 0;
 	if (p->n_failed == 1) /* perhaps the program begins or ends: it is told if it stays so */
 		p->next_ns = MIN(p->next_ns, now_mono_ns() + SURE_NS);
-	set_failure(p, p->n_failed == 1 ? NULL : xstrdup(p->failed));
+	set_failure(p, p->n_failed > 1 || p->hub_failed ? xstrdup(p->failed) : NULL);
 }
 
 static void note_failure(const struct asked *a, const char *text)
@@ -135,6 +136,7 @@ static void end_asked(struct asked *a, enum scrape_result result, const char *te
 	scrape_count(result, 1);
 	if (result != SCRAPE_STORED)
 		note_failure(a, text);
+	p->hub_failed |= result == SCRAPE_HUB;
 	a->fetch = scrape_fetch_free(a->fetch);
 	a->delivery = NULL;
 	if (--p->n_open == 0)
@@ -225,6 +227,7 @@ static void begin_round(struct pod *p)
 
 	p->next_ns = now_mono_ns() + p->wish.interval_ns;
 	p->cost_ns = 0;
+	p->hub_failed = false;
 	free(TAKE_PTR(p->failed));
 	if (!p->client && http_client_new(sc->work->loop, &c, &p->client) < 0)
 		return;
@@ -312,29 +315,14 @@ void scrape_tick(struct scrape *s)
 
 /* ---- which pods ---- */
 
-static void wish_done(struct plan_scrape *w)
-{
-	for (size_t i = 0; i < w->n_targets; i++)
-		free(w->target_uids[i]);
-	free(w->target_uids);
-	free(w->address);
-	*w = (struct plan_scrape){0};
-}
-
-static void wish_copy(const struct plan_scrape *from, struct plan_scrape *to)
-{
-	wish_done(to);
-	*to = *from;
-	to->address = xstrdup(from->address);
-	to->target_uids = xcalloc(from->n_targets + 1, sizeof(*to->target_uids));
-	for (size_t i = 0; i < from->n_targets; i++)
-		to->target_uids[i] = xstrdup(from->target_uids[i]);
-}
-
-/* Ends what is under way. The round is not paid: it is not known what it has cost. */
+/*
+ * Ends what is under way. The round is not paid: it is not known what it has cost. Answers that the
+ * hub does not have yet are lost.
+ */
 static void stop_round(struct pod *p)
 {
 	for (enum plan_profile k = 0; k < _PLAN_PROFILE_MAX; k++) {
+		scrape_count(SCRAPE_DROPPED, p->asked[k].delivery != NULL);
 		p->asked[k].delivery = scrape_delivery_free(p->asked[k].delivery);
 		p->asked[k].fetch = scrape_fetch_free(p->asked[k].fetch);
 	}
@@ -350,7 +338,7 @@ static void forget(struct scrape *s, struct pod *p)
 	if (p->has_room)
 		shares_remove(&s->shares, p->ns_hash);
 	s->changed |= p->failure || p->late;
-	wish_done(&p->wish);
+	scrape_wish_done(&p->wish);
 	free(p->failure);
 	free(p->uid);
 	free(p->ns);
@@ -396,13 +384,6 @@ static double percent_of(const struct plan_pod *pod)
 	return least;
 }
 
-static bool is_same_question(const struct plan_scrape *a, const struct plan_scrape *b)
-{
-	return str_equal(a->address, b->address) && a->port == b->port &&
-	       a->profiles == b->profiles && a->interval_ns == b->interval_ns &&
-	       str_equal(a->refused, b->refused);
-}
-
 /* The pod is asked something else from now on. First rounds do not all begin together. */
 static void ask_anew(struct pod *p)
 {
@@ -418,15 +399,6 @@ static void ask_anew(struct pod *p)
 		scrape_count(p->has_room ? SCRAPE_FORBIDDEN : SCRAPE_TOO_MANY, 1);
 }
 
-static bool has_same_targets(const struct plan_scrape *a, const struct plan_scrape *b)
-{
-	bool same = a->n_targets == b->n_targets;
-
-	for (size_t i = 0; same && i < a->n_targets; i++)
-		same = streq(a->target_uids[i], b->target_uids[i]);
-	return same;
-}
-
 static void keep(struct scrape *s, const struct plan_pod *of)
 {
 	struct pod *p;
@@ -436,9 +408,10 @@ static void keep(struct scrape *s, const struct plan_pod *of)
 	anew = !p;
 	if (!p)
 		p = pod_new(s, of);
-	anew |= !is_same_question(&p->wish, of->scrape);
-	s->changed |= (p->failure || p->late) && !has_same_targets(&p->wish, of->scrape);
-	wish_copy(of->scrape, &p->wish);
+	anew |= !scrape_wish_is_same(&p->wish, of->scrape);
+	s->changed |=
+		(p->failure || p->late) && !scrape_wish_has_same_targets(&p->wish, of->scrape);
+	scrape_wish_copy(of->scrape, &p->wish);
 	p->percent = percent_of(of);
 	p->alive = true;
 	if (anew)
@@ -481,6 +454,11 @@ int scrape_new(const struct scrape_config *c, struct scrape **ret, struct field_
 	s->hub.most_ns = MOST_NS;
 	*ret = s;
 	return 0;
+}
+
+struct hub_client *scrape_hub(struct scrape *s)
+{
+	return &s->hub;
 }
 
 struct scrape *scrape_free(struct scrape *s)

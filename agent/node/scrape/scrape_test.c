@@ -386,6 +386,39 @@ static void test_a_hub_that_does_not_take_it(void **state)
 	otlp_client_free(hub.client);
 }
 
+/* A profile that the hub does not take is lost: the target is told at once. */
+static void test_what_the_hub_does_not_take_is_told(void **state)
+{
+	uint64_t n = counted("hub");
+
+	(void)state;
+	scrape_hub(t.scrape)->again_ns = scrape_hub(t.scrape)->most_ns = 1;
+	t.hub_status = 503;
+	add_pod("app", 1, 1u << PLAN_PROFILE_HEAP);
+	scrape_plan(t.scrape, &t.plan);
+	run_until(failure_is_told);
+	assert_int_equal(t.n_asked, 1); /* of the first round */
+	assert_non_null(strstr(message("app", REASON_SCRAPE_FAILED),
+			       "the profile is lost, because the hub did not take it: "));
+	assert_true(counted("hub") > n);
+	t.hub_status = 200;
+	run_until(failure_is_over);
+}
+
+/* A pod ends before the hub has its last profile. */
+static void test_what_an_ended_pod_has_answered_counts(void **state)
+{
+	uint64_t n = counted("dropped");
+
+	(void)state;
+	t.hub_waits = true;
+	add_pod("app", 1, 1u << PLAN_PROFILE_HEAP);
+	scrape_plan(t.scrape, &t.plan);
+	run_until(was_delivered);
+	scrape_plan(t.scrape, &(struct plan){0});
+	assert_int_equal(counted("dropped"), n + 1);
+}
+
 static bool other_is_told(void)
 {
 	return *message("other", REASON_SCRAPE_FAILED) != '\0';
@@ -547,6 +580,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_one_failure_is_counted_only, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_is_no_profile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_hub_that_does_not_take_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_the_hub_does_not_take_is_told, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_what_an_ended_pod_has_answered_counts, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_pods_that_must_not_be_asked, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pods_of_one_namespace_leave_room, setup,
 						teardown),
