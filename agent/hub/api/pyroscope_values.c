@@ -135,7 +135,7 @@ int api_pyroscope_has_values(struct connect_job *j, const struct selection *sel,
 			if (!is_of_event(labels[i].tags[k], sel->event))
 				continue;
 			label_of[n_choices] = i;
-			choices[n_choices++] = (struct store_choice){labels[i].tags[k], &now, 1};
+			choices[n_choices++] = (struct store_choice){labels[i].tags[k], &now, 0};
 		}
 	if (!r && n_choices)
 		r = read_choices(j, choices, n_choices, take_any, &h);

@@ -147,6 +147,45 @@ static void labels_have_values(void **state)
 	store_predicate_free(sel.where);
 }
 
+static int note_tag(const struct store_choice *c, const char *value, uint64_t n, void *arg)
+{
+	(void)value;
+	(void)n;
+	buf_printf(arg, "%s ", c->tag);
+	return 0;
+}
+
+/* Each tag that has a value is told once, be it one of series, of samples or of calls. */
+static void tags_that_have_values_are_told_once(void **state)
+{
+	struct store *s = *state;
+	struct selection all = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 10};
+	struct selection of_device = all, of_app = all, before = all;
+	const struct store_choice choices[] = {
+		{"pod_ns", &all, 0},	    {"image", &all, 0},
+		{"thread", &all, 0},	    {"wait", &all, 0},
+		{"gpu_device", &all, 0},    {"gpu_context", &all, 0},
+		{"trace_id", &all, 0},	    {"gpu_stream", &of_device, 0},
+		{"thread", &of_device, 0},  {"pod_ns", &of_device, 0},
+		{"gpu_device", &of_app, 0}, {"pod_group", &of_app, 0},
+		{"gpu_device", &before, 0}, {"pod_ns", &before, 0},
+	};
+	_cleanup_buf_ struct buf told = {0};
+
+	write_batch(s, allocations("a", T0), 1);
+	write_batch(s, two_services(), 3);
+	of_device.where = leaf(PRED_EQ, "gpu_device", "9");
+	of_app.where = leaf(PRED_EQ, "pod_ns", "app");
+	before.time_end_s = before.time_start_s;
+	assert_int_equal(store_choices(s, &store_scope_all, choices, ARRAY_SIZE(choices), note_tag,
+				       &told, NULL),
+			 0);
+	assert_string_equal(told.data, "pod_ns thread gpu_device gpu_stream thread pod_ns ");
+	store_predicate_free(of_device.where);
+	store_predicate_free(of_app.where);
+}
+
 /* The samples of a trace have their labels, too. */
 static void labels_and_traces(void **state)
 {
@@ -223,6 +262,7 @@ int main(void)
 		IN_MEMORY(labels_of_pushed_profiles_have_names),
 		IN_MEMORY(labels_of_pods_between_other_choices),
 		IN_MEMORY(labels_have_values),
+		IN_MEMORY(tags_that_have_values_are_told_once),
 		IN_MEMORY(labels_and_traces),
 	};
 	const struct CMUnitTest of_sqlite[] = {

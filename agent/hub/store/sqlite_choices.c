@@ -60,7 +60,7 @@ static int hand_out(struct value *values, const struct store_choice *c, store_ch
 
 	HASH_SORT(values, by_samples);
 	HASH_ITER (hh, values, v, next) {
-		if (!e && n++ < c->limit)
+		if (!e && n++ < MAX(c->limit, (size_t)1))
 			e = fn(c, v->text, v->n_samples, arg);
 		HASH_DEL(values, v);
 		free(v->text);
@@ -217,6 +217,25 @@ static bool needs_samples(const struct store_choice *c)
 	       store_where_wants_links(c->sel) || store_where_wants_samples(c->sel);
 }
 
+static void put_sums(struct where *w, const struct store_choice *c)
+{
+	store_where_text(w, "SELECT ");
+	store_where_tag(w, c->tag);
+	store_where_text(w, ", TOTAL(sa.n)");
+	store_where_samples(w, c->sel, true, false);
+	store_where_text(w, " GROUP BY 1");
+}
+
+/* Finds one sample that has the tag. SQLite ends with the first one. */
+static void put_any(struct where *w, const struct store_choice *c)
+{
+	store_where_text(w, "SELECT '', 1");
+	store_where_samples(w, c->sel, true, false);
+	store_where_text(w, " AND sa.n>0 AND ");
+	store_where_tag(w, c->tag);
+	store_where_text(w, " IS NOT NULL LIMIT 1");
+}
+
 /* Adds up samples under their value of the tag. */
 static int add_samples(struct choosing *c, const struct store_choice *choice, struct value **values)
 {
@@ -228,11 +247,10 @@ static int add_samples(struct choosing *c, const struct store_choice *choice, st
 	_cleanup_(store_sq_finalize) sqlite3_stmt *st = NULL;
 	int rc, e;
 
-	store_where_text(&w, "SELECT ");
-	store_where_tag(&w, choice->tag);
-	store_where_text(&w, ", TOTAL(sa.n)");
-	store_where_samples(&w, sel, true, false);
-	store_where_text(&w, " GROUP BY 1");
+	if (choice->limit)
+		put_sums(&w, choice);
+	else
+		put_any(&w, choice);
 	e = store_where_prepare(&w, c->query.db, &st);
 	while (!e && (rc = sqlite3_step(st)) == SQLITE_ROW)
 		add_value(values, (const char *)sqlite3_column_text(st, 0),

@@ -194,6 +194,8 @@ int store_choices(struct store *s, const struct scope *scope, const struct store
 	int e = be_ready(s, reterr);
 
 	for (size_t i = 0; i < n; i++) {
+		assert_se(choices[i].limit || (!streq(choices[i].tag, "profile_event_type") &&
+					       !store_is_names_of_labels(choices[i].tag)));
 		allowed[i] = within(s, scope, choices[i].sel);
 		call.allowed[i] = choices[i];
 		call.allowed[i].sel = &allowed[i];

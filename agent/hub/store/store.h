@@ -344,7 +344,12 @@ void store_series_done(struct store_series *s);
 struct store_choice {
 	const char *tag;
 	const struct selection *sel;
-	size_t limit;			/* of the values */
+	/*
+	 * Of the values; 0: only whether the tag has one. Then fn is called once if it has, and
+	 * what fn gets as value and samples says nothing. A store reads less for that. Not for
+	 * events, and names of labels.
+	 */
+	size_t limit;
 };
 /*
  * Calls fn for each value of the first choice, the value with most samples first, then for those of

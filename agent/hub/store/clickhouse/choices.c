@@ -79,6 +79,25 @@ static void put_choice(struct ch_where *w, const struct store_choice *c, bool sa
 	store_ch_int(&w->sql, (int64_t)c->limit);
 }
 
+/* Finds a window, or a sample, that has the tag. ClickHouse ends with the first one. */
+static void put_any(struct ch_where *w, const struct store_choice *c, bool samples)
+{
+	struct predicate has = {.op = PRED_NOT_NULL, .tag = (char *)c->tag};
+	struct predicate *children[] = {&has, c->sel->where};
+	struct predicate all = {
+		.op = PRED_AND, .children = children, .n_children = c->sel->where ? 2 : 1};
+	struct selection sel = *c->sel;
+
+	sel.where = &all;
+	text(w, "SELECT '', toUInt64(1)");
+	if (samples)
+		store_ch_samples(w, &sel, CH_NEWEST);
+	else
+		store_ch_windows(w, &sel, CH_NEWEST);
+	store_ch_selection(w, &sel);
+	text(w, samples ? " AND c>0 LIMIT 1" : " AND n>0 LIMIT 1");
+}
+
 static bool needs_samples(const struct store_choice *c)
 {
 	return store_ch_is_sample_tag(c->tag) || store_ch_wants_samples(c->sel);
@@ -109,8 +128,11 @@ static int ask_choice(struct ch_store *s, struct asked *a, struct predicate *mat
 
 	sel.where = matched;
 	w.calls = store_is_tag_of_calls(c.tag) || store_ch_wants_calls(&sel);
-	put_choice(&w, &c, needs_samples(&c));
-	return store_ch_each(s, &w.sql, l, c.limit, take_choice, a, reterr);
+	if (c.limit)
+		put_choice(&w, &c, needs_samples(&c));
+	else
+		put_any(&w, &c, needs_samples(&c));
+	return store_ch_each(s, &w.sql, l, MAX(c.limit, (size_t)1), take_choice, a, reterr);
 }
 
 static int read_choice(struct ch_store *s, struct asked *a, const struct ch_limits *l,
