@@ -431,9 +431,9 @@ static void wrong_options_are_named(void **state)
 		{{"--series", "--diff", "-2h..-1h"}, "--series and --diff do not go together"},
 		{{"--series", "-F", "svg"},
 		 "--format: --series has no svg; it has table, json, csv"},
-		{{"-g", "pod", "-F", "speedscope"},
-		 "--format: --group-by has no speedscope; it has table, json, svg, folded, pprof, "
-		 "otlp"},
+		{{"-g", "pod", "-F", "csv"},
+		 "--format: --group-by has no csv; it has table, json, svg, folded, pprof, "
+		 "speedscope, otlp"},
 		{{"-F", "xml"}, "--format: 'xml' is not one of table, json, csv, svg"},
 		{{"--function", "main"}, "--function needs --group-by"},
 		{{"--diff", "-2h..-1h", "-g", "pod"}, "--group-by: the table of a difference"},

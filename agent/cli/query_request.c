@@ -45,8 +45,7 @@ const char *cli_query_path(enum query_mode mode, enum query_format format)
 	};
 	const struct file_format_info *file = cli_query_file(format);
 
-	if (file &&
-	    (mode == QUERY_PROFILE || (mode == QUERY_GROUPS && file->flags & FILE_IS_LABELLED)))
+	if (file && (mode == QUERY_PROFILE || mode == QUERY_GROUPS))
 		return file->path;
 	return paths[mode][format];
 }

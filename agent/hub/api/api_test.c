@@ -280,8 +280,13 @@ static void files(void **state)
 	assert_int_equal(ask(f, "POST", "/v1/profile/otlp", NULL, QUERY ",\"group_by\":\"pod\"}"),
 			 200);
 	assert_memory_equal(f->body, "\x0a", 1); /* ProfilesData.resource_profiles */
-	assert_int_equal(ask(f, "POST", "/v1/profile/folded", NULL, QUERY ",\"group_by\":\"pod\"}"),
+	assert_int_equal(
+		ask(f, "POST", "/v1/profile/folded", NULL, QUERY ",\"group_by\":\"pod_ns,pod\"}"),
+		200);
+	assert_string_equal(f->body, "pod_ns=app;api;[t] worker;main;[l] write 10101\n");
+	assert_int_equal(ask(f, "POST", "/v1/profile/folded", NULL, QUERY ",\"group_by\":\"no\"}"),
 			 400);
+	assert_non_null(strstr(f->body, "group_by: unknown tag 'no'"));
 }
 
 static void leave(const void *p, size_t n, void *arg)

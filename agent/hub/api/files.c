@@ -38,8 +38,7 @@ static int parse_file(struct file_job *j, struct field_error *reterr)
 	_cleanup_free_ char *made = NULL;
 	const char *body = api_call_body(c, &made, reterr);
 
-	return body ? query_file_parse(body, made ? strlen(body) : c->n_body, format_of(c),
-				       &j->request, reterr)
+	return body ? query_file_parse(body, made ? strlen(body) : c->n_body, &j->request, reterr)
 		    : -EINVAL;
 }
 
@@ -58,6 +57,7 @@ static void begin_file(struct file_job *j, const struct store_summary *s)
 	j->about.event = j->request.tracing.selection->event;
 	j->about.n_notes = query_file_notes(&j->request.tracing, s, &j->notes);
 	j->about.notes = (const char *const *)j->notes;
+	j->about.n_levels = query_file_tags(j->rows, &j->about.levels);
 	j->writer = info->writer(query_file_batch(j->rows), &j->about, &j->q.bytes->budget);
 	if (info->flags & FILE_IS_GZIP)
 		j->gzip = gzip_new(API_GZIP_LEVEL);

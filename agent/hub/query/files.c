@@ -20,10 +20,11 @@ struct query_file {
 	struct batch *batch;
 	struct file_profile *profiles;
 	const struct selection *sel;
-	struct store_joined tags[STORE_MAX_JOINED]; /* of which group_by is joined */
-	size_t n_tags;				    /* 0: it is one tag */
-	char *tag_names;			    /* that they point to */
-	tree_names_fn *names;			    /* NULL: frames without a name stay */
+	const char *tags[STORE_MAX_JOINED]; /* those of group_by */
+	size_t n_tags;
+	bool joined;	      /* group_by is a joint tag */
+	char *tag_names;      /* what its tags point to */
+	tree_names_fn *names; /* NULL: frames without a name stay */
 	void *names_arg;
 	struct buf_budget *budget;    /* of the memory of the file; NULL: none */
 	size_t n_profile_bytes;	      /* of profiles and their samples */
@@ -32,6 +33,19 @@ struct query_file {
 	size_t n_call_site;
 };
 
+static void take_tags(struct query_file *f, const char *group_by)
+{
+	struct store_joined items[STORE_MAX_JOINED];
+
+	f->joined = store_is_joint(group_by);
+	if (f->joined)
+		f->n_tags = store_joined(group_by, items, &f->tag_names);
+	for (size_t i = 0; i < f->n_tags; i++)
+		f->tags[i] = items[i].tag;
+	if (!f->joined)
+		f->tags[f->n_tags++] = group_by;
+}
+
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg)
 {
 	struct query_file *f = xcalloc(1, sizeof(*f));
@@ -39,8 +53,8 @@ struct query_file *query_file_new(const struct selection *sel, tree_names_fn *na
 	*f = (struct query_file){
 		.batch = profile_batch_new(), .sel = sel, .names = names, .names_arg = arg};
 	f->batch->max_bytes = QUERY_MAX_FILE_BYTES;
-	if (sel->group_by && store_is_joint(sel->group_by))
-		f->n_tags = store_joined(sel->group_by, f->tags, &f->tag_names);
+	if (sel->group_by)
+		take_tags(f, sel->group_by);
 	return f;
 }
 
@@ -58,6 +72,12 @@ struct query_file *query_file_free(struct query_file *f)
 	free(f->tag_names);
 	free(f);
 	return NULL;
+}
+
+size_t query_file_tags(const struct query_file *f, const char *const **ret)
+{
+	*ret = f->tags;
+	return f->n_tags;
 }
 
 void query_file_set_budget(struct query_file *f, struct buf_budget *b)
@@ -97,7 +117,7 @@ static void put_tags(struct query_file *f, struct profile *p, const char *group)
 		return; /* [others] has no values */
 	for (size_t i = 0; i < f->n_tags; i++) {
 		if (values[i])
-			profile_tag(f->batch, p, f->tags[i].tag, values[i]);
+			profile_tag(f->batch, p, f->tags[i], values[i]);
 		free(values[i]);
 	}
 }
@@ -119,7 +139,7 @@ static struct profile *profile_of(struct query_file *f, const struct store_row *
 	p->profile->start_ns = (uint64_t)f->sel->time_start_s * NSEC_PER_SEC;
 	p->profile->end_ns = ((uint64_t)f->sel->time_end_s + 1) * NSEC_PER_SEC;
 	p->profile->app_service = key.app;
-	if (key.group && f->n_tags)
+	if (key.group && f->joined)
 		put_tags(f, p->profile, key.group);
 	else if (key.group)
 		profile_tag(f->batch, p->profile, f->sel->group_by, key.group);

@@ -306,15 +306,13 @@ static void requests(void **state)
 	struct file_query q;
 
 	(void)state;
-	assert_int_equal(query_file_parse(plain, strlen(plain), FILE_FOLDED, &q, &e), 0);
+	assert_int_equal(query_file_parse(plain, strlen(plain), &q, &e), 0);
 	assert_null(q.group_by);
 	query_file_query_done(&q);
-	assert_int_equal(query_file_parse(grouped, strlen(grouped), FILE_OTLP, &q, &e), 0);
+	assert_int_equal(query_file_parse(grouped, strlen(grouped), &q, &e), 0);
 	assert_string_equal(q.tracing.selection->group_by, "pod_node");
 	query_file_query_done(&q);
-	assert_int_equal(query_file_parse(grouped, strlen(grouped), FILE_FOLDED, &q, &e), -EINVAL);
-	assert_string_equal(e.reason, "group_by: a folded file has no labels");
-	assert_int_equal(query_file_parse(wrong, strlen(wrong), FILE_PPROF, &q, &e), -EINVAL);
+	assert_int_equal(query_file_parse(wrong, strlen(wrong), &q, &e), -EINVAL);
 	assert_string_equal(e.path, "group_by");
 }
 
@@ -408,7 +406,7 @@ static void several_tags_are_asked_for(void **state)
 		struct file_query q;
 		size_t n;
 
-		assert_int_equal(query_file_parse(body, strlen(body), FILE_PPROF, &q, &e),
+		assert_int_equal(query_file_parse(body, strlen(body), &q, &e),
 				 cases[i].ok ? 0 : -EINVAL);
 		if (!cases[i].ok) {
 			assert_string_equal(e.reason, cases[i].want);

@@ -100,11 +100,10 @@ static char *make_grouped(enum event event, enum file_format format, const char 
 static char *make_file(enum event event, enum file_format format)
 {
 	static const char *const groups[] = {"web-1", "web-1"};
-	bool labelled = query_file_format(format)->flags & FILE_IS_LABELLED;
 	_cleanup_free_ char *name =
 		xasprintf("%s/%s", getenv("FORMATS_DIR") ?: dir, profile_event_info(event)->name);
 
-	return make_grouped(event, format, labelled ? "pod" : NULL, groups, name);
+	return make_grouped(event, format, "pod", groups, name);
 }
 
 /* ---- the programs ---- */

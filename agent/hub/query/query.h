@@ -275,17 +275,16 @@ char *query_tracing_refused(const struct field_error *err, int *ret_http, size_t
  */
 #define QUERY_FILES_PATH "/v1/profile/"
 enum file_flags {
-	FILE_IS_GZIP = 1,    /* the file is compressed with gzip */
-	FILE_IS_LABELLED = 2 /* it shows the values of the request's group_by */
+	FILE_IS_GZIP = 1, /* the file is compressed with gzip */
 };
 #define QUERY_FILE_FORMATS(X)                                                                      \
 	X(FOLDED, "folded", "folded.txt", "text/plain; charset=utf-8", 0, "Folded stacks",         \
 	  "for flamegraph.pl: a line for each stack")                                              \
-	X(PPROF, "pprof", "pb.gz", "application/octet-stream", FILE_IS_GZIP | FILE_IS_LABELLED,    \
-	  "pprof", "for go tool pprof")                                                            \
+	X(PPROF, "pprof", "pb.gz", "application/octet-stream", FILE_IS_GZIP, "pprof",              \
+	  "for go tool pprof")                                                                     \
 	X(SPEEDSCOPE, "speedscope", "speedscope.json", "application/json", 0, "speedscope",        \
 	  "for speedscope.app")                                                                    \
-	X(OTLP, "otlp", "otlp", "application/x-protobuf", FILE_IS_LABELLED, "OTLP",                \
+	X(OTLP, "otlp", "otlp", "application/x-protobuf", 0, "OTLP",                               \
 	  "for the OpenTelemetry Collector: ProfilesData")
 enum file_format {
 #define X(NAME, ...) FILE_##NAME,
@@ -302,17 +301,17 @@ struct file_format_info {
 const struct file_format_info *query_file_format(enum file_format f);
 int query_file_format_from_name(const char *name, enum file_format *ret);
 
-/* The request for a file: a selection, and the tags whose values are labels of the samples. */
+/* The request for a file: a selection, and the tags whose values are in the file. */
 #define QUERY_MAX_FILE_TAGS 8
 struct file_query {
 	struct tracing_request tracing;
 	char *group_by; /* canonical name, of several tags that of a joint tag; NULL: none */
 };
 /*
- * group_by: a tag, or several with commas between. A format that shows no labels refuses it. A tag
- * of samples is refused beside others, unless it is a label of each sample anyway.
+ * group_by: a tag, or several with commas between. A tag of samples is refused beside others,
+ * unless it is a label of each sample anyway.
  */
-int query_file_parse(const char *body, size_t n, enum file_format format, struct file_query *ret,
+int query_file_parse(const char *body, size_t n, struct file_query *ret,
 		     struct field_error *reterr);
 void query_file_query_done(struct file_query *q);
 /*
@@ -327,6 +326,8 @@ struct query_file;
 /* sel and arg must stay valid. names as in query_tree_set_names(); NULL: frames stay. */
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg);
 struct query_file *query_file_free(struct query_file *f);
+/* The tags of the selection's group_by, in its order. They stay until the file is freed. */
+size_t query_file_tags(const struct query_file *f, const char *const **ret);
 /*
  * The memory of the rows counts in the budget, roughly, and what writing needs in the budget of the
  * buffer. The caller gives it back after query_file_free().

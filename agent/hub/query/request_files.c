@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The request for a file: a selection, and the tags whose values are labels. */
+/* The request for a file: a selection, and the tags whose values are in it. */
 #include "hub/query/request.h"
 
 #include <stdlib.h>
@@ -80,15 +80,11 @@ static int join_tags(const struct taken *t, char **ret, struct field_error *rete
 	return 0;
 }
 
-static int take_groups(const json_t *body, const struct file_format_info *info, char **ret,
-		       struct field_error *reterr)
+static int take_groups(const json_t *body, char **ret, struct field_error *reterr)
 {
 	_cleanup_(taken_done) struct taken t = {0};
 	int e = take_tags(json_str_at(body, "group_by", ""), &t, reterr);
 
-	if (!e && t.n && !(info->flags & FILE_IS_LABELLED))
-		e = field_error_set(reterr, "group_by", "group_by: a %s file has no labels",
-				    info->name);
 	return e ? e : join_tags(&t, ret, reterr);
 }
 
@@ -99,13 +95,12 @@ void query_file_query_done(struct file_query *q)
 	*q = (struct file_query){0};
 }
 
-static int take_file(const json_t *body, enum file_format format, struct file_query *q,
-		     struct field_error *reterr)
+static int take_file(const json_t *body, struct file_query *q, struct field_error *reterr)
 {
 	int e = query_body_required(body, reterr);
 
 	if (!e)
-		e = take_groups(body, query_file_format(format), &q->group_by, reterr);
+		e = take_groups(body, &q->group_by, reterr);
 	if (!e)
 		e = query_body_selection(body, &q->tracing, reterr);
 	if (e)
@@ -115,15 +110,14 @@ static int take_file(const json_t *body, enum file_format format, struct file_qu
 	return 0;
 }
 
-int query_file_parse(const char *body, size_t n, enum file_format format, struct file_query *ret,
-		     struct field_error *reterr)
+int query_file_parse(const char *body, size_t n, struct file_query *ret, struct field_error *reterr)
 {
 	struct file_query q = {0};
 	_cleanup_json_ json_t *j = NULL;
 	int e = query_body_parse(body, n, &j, reterr);
 
 	if (!e)
-		e = take_file(j, format, &q, reterr);
+		e = take_file(j, &q, reterr);
 	if (e)
 		query_file_query_done(&q);
 	else

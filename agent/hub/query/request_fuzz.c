@@ -62,16 +62,14 @@ static void read_tracing(const char *body, size_t n)
 	query_tracing_request_done(&t);
 }
 
-static void read_files(const char *body, size_t n)
+static void read_file(const char *body, size_t n)
 {
-	for (enum file_format f = 0; f < _FILE_FORMAT_MAX; f++) {
-		struct file_query q = {0};
-		struct field_error e = {0};
+	struct file_query q = {0};
+	struct field_error e = {0};
 
-		if (query_file_parse(body, n, f, &q, &e))
-			refuse(&e);
-		query_file_query_done(&q);
-	}
+	if (query_file_parse(body, n, &q, &e))
+		refuse(&e);
+	query_file_query_done(&q);
 }
 
 /* The namespaces that a body names are sorted, and each is there once. */
@@ -96,11 +94,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	read_tracing(body, n);
 	read_values(body, n);
 	read_trees(body, n);
-	read_files(body, n);
+	read_file(body, n);
 	read_names(body, n);
 	parameters = query_parameters(text, &e);
 	if (parameters)
-		read_files(parameters, strlen(parameters));
+		read_file(parameters, strlen(parameters));
 	else
 		refuse(&e);
 	return 0;

@@ -10,9 +10,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_HEAD 3 /* levels above the frames: the service, a process, a thread */
+#define MAX_HEAD 4 /* levels above the frames: tags, the service, a process, a thread */
 
-/* A line: the levels of the head, those of its stack, and its wait. */
+/*
+ * A line: the levels of the head, those of its stack, and its wait. The levels of tags are one text
+ * with ';' between them.
+ */
 struct line {
 	const char *head[MAX_HEAD];
 	size_t n_head;
@@ -25,7 +28,7 @@ struct line {
 struct writing {
 	struct profile_writer base;
 	const struct batch *batch;
-	bool ticks;
+	struct profile_file file;
 	struct buf_budget *budget;
 	size_t n_counted;	/* bytes that the budget has given */
 	struct batch *words;	/* the texts of levels */
@@ -40,13 +43,18 @@ struct writing {
 /* ---- the texts of levels ---- */
 
 /* Replaces ';' and control characters in a name, because they separate frames and lines. */
-static const char *level_text(struct writing *w, struct buf *name)
+static void clean(struct buf *name)
 {
 	for (size_t i = 0; i < name->len; i++) {
 		char *c = &name->data[i];
 
 		*c = *c == ';' ? ':' : (unsigned char)*c < ' ' ? ' ' : *c;
 	}
+}
+
+static const char *level_text(struct writing *w, struct buf *name)
+{
+	clean(name);
 	return profile_batch_str(w->words, name->data ?: "");
 }
 
@@ -56,6 +64,24 @@ static const char *comm_text(struct writing *w, const char *kind, const char *co
 
 	buf_printf(&name, "%s%s", profile_kind_prefix(kind), comm);
 	return level_text(w, &name);
+}
+
+/* The levels of tags; NULL: the sample has none of them. */
+static const char *tags_text(struct writing *w, const struct profile *p,
+			     const struct profile_sample *s)
+{
+	_cleanup_buf_ struct buf levels = {0};
+
+	for (size_t i = 0; i < w->file.n_levels; i++) {
+		_cleanup_buf_ struct buf level = {0};
+
+		if (!profile_put_level(p, s, w->file.levels[i], &level))
+			continue;
+		clean(&level);
+		buf_puts(&levels, levels.len ? ";" : "");
+		buf_puts(&levels, level.data);
+	}
+	return levels.len ? profile_batch_str(w->words, levels.data) : NULL;
 }
 
 /* The outermost user frame may have another text than the same frame elsewhere has. */
@@ -99,12 +125,15 @@ bool profile_adds_up(const struct profile *p, const struct profile_sample *s)
 	return p->event != EVENT_RDMA || !s->labels || profile_is_send_queue(s->labels);
 }
 
-/* The same levels as those of profile_stack_render(), below one for the service. */
+/* The same levels as those of profile_stack_render(), below those of tags and the service. */
 static void add_line(struct writing *w, const struct profile *p, const struct profile_sample *s)
 {
-	struct line l = {.value = w->ticks && p->event == EVENT_ON_CPU ? s->n_samples
-								       : (uint64_t)s->value};
+	const char *tags = tags_text(w, p, s);
+	struct line l = {.value = w->file.ticks && p->event == EVENT_ON_CPU ? s->n_samples
+									    : (uint64_t)s->value};
 
+	if (tags)
+		l.head[l.n_head++] = tags;
 	l.head[l.n_head++] = comm_text(w, "", p->app_service);
 	if (s->process_comm)
 		l.head[l.n_head++] = comm_text(w, "process", s->process_comm);
@@ -183,7 +212,7 @@ static int sort_lines(struct writing *w)
 	if (make_room(w))
 		return -E2BIG;
 	while ((s = profile_samples_next(w->batch, &at, &p))) {
-		if (profile_adds_up(p, s))
+		if (profile_file_has(&w->file, p, s))
 			add_line(w, p, s);
 		if (count_memory(w) < 0)
 			return -E2BIG;
@@ -242,7 +271,7 @@ struct profile_writer *profile_folded_writer(const struct batch *b, const struct
 
 	*w = (struct writing){.base = {step, free_writing},
 			      .batch = b,
-			      .ticks = file->ticks,
+			      .file = *file,
 			      .budget = budget,
 			      .words = profile_batch_new()};
 	return &w->base;

@@ -425,6 +425,9 @@ struct profile_file {
 	/* pprof: the only value of a sample; NULL: how many samples it is, and the event's value */
 	const struct profile_value *value;
 	bool ticks; /* folded: the numbers of on-cpu count the samples, not microseconds */
+	/* folded, speedscope: tags whose values are levels above the service: "pod=web-1" */
+	const char *const *levels;
+	size_t n_levels;
 };
 /*
  * Writes a batch as a file, piece by piece. What it needs in memory grows with the names and the

@@ -72,7 +72,7 @@ static void put_frame(struct writing *w, const struct frame *f, bool outermost, 
 	put_index(w, index_of(w, &json), first);
 }
 
-/* Adds a process or a thread. */
+/* Adds a frame that is none of the stack: a tag, a process or a thread. */
 static void put_comm(struct writing *w, const char *kind, const char *comm, bool *first)
 {
 	_cleanup_free_ char *name = xasprintf("%s%s", profile_kind_prefix(kind), comm);
@@ -81,12 +81,25 @@ static void put_comm(struct writing *w, const char *kind, const char *comm, bool
 	put_frame(w, &f, false, first);
 }
 
+/* Adds the levels of tags. */
+static void put_tags(struct writing *w, const struct profile *p, const struct profile_sample *s,
+		     bool *first)
+{
+	for (size_t i = 0; i < w->file.n_levels; i++) {
+		_cleanup_buf_ struct buf level = {0};
+
+		if (profile_put_level(p, s, w->file.levels[i], &level))
+			put_comm(w, "", level.data, first);
+	}
+}
+
 static void put_sample(struct writing *w, const struct profile *p, const struct profile_sample *s)
 {
 	const struct batch *b = w->batch;
 	bool first = true, user_seen = false;
 
 	buf_puts(w->out, "[");
+	put_tags(w, p, s, &first);
 	put_comm(w, "", p->app_service, &first);
 	if (s->process_comm)
 		put_comm(w, "process", s->process_comm, &first);
@@ -122,7 +135,7 @@ static const struct profile_sample *next_sample(struct writing *w, const struct 
 
 	do {
 		s = profile_samples_next(w->batch, &w->at, ret);
-	} while (s && !profile_adds_up(*ret, s));
+	} while (s && !profile_file_has(&w->file, *ret, s));
 	return s;
 }
 

@@ -45,6 +45,25 @@ const struct profile_sample *profile_samples_next(const struct batch *b, struct 
 	return NULL;
 }
 
+bool profile_file_has(const struct profile_file *f, const struct profile *p,
+		      const struct profile_sample *s)
+{
+	return f->n_levels || profile_adds_up(p, s);
+}
+
+bool profile_put_level(const struct profile *p, const struct profile_sample *s, const char *tag,
+		       struct buf *out)
+{
+	enum profile_label label = profile_label_of_tag(tag);
+	const char *value = label == _LABEL_MAX ? profile_tag_get(p, tag)
+			    : s->labels		? s->labels->values[label]
+						: NULL;
+
+	if (value)
+		buf_printf(out, "%s=%s", tag, value);
+	return value != NULL;
+}
+
 /* ---- addresses ---- */
 
 static void grow(struct addresses *t)

@@ -12,6 +12,19 @@ struct sample_at {
 const struct profile_sample *profile_samples_next(const struct batch *b, struct sample_at *at,
 						  const struct profile **ret_profile);
 
+/*
+ * Whether a file that adds up samples has this one. If tags are levels, the caller has chosen the
+ * samples, which do not have all labels.
+ */
+bool profile_file_has(const struct profile_file *f, const struct profile *p,
+		      const struct profile_sample *s);
+/*
+ * Adds "TAG=VALUE", if the sample has the tag: as a label, or its profile has it. Returns whether
+ * it has.
+ */
+bool profile_put_level(const struct profile *p, const struct profile_sample *s, const char *tag,
+		       struct buf *out);
+
 /* Values of addresses, such as those of what a batch has once. */
 struct addresses {
 	const void **keys;
