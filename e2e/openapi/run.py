@@ -27,8 +27,8 @@ def main():
         done = subprocess.run(
             [SCHEMATHESIS, "run", f"http://127.0.0.1:{hub.port}/v1/openapi.json", "--seed", seed,
              "--exclude-checks", REPLACED, "--phases", "examples,coverage,fuzzing",
-             "--continue-on-failure", "--warnings", "off"], env=env, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True)
+             "--continue-on-failure", "--warnings", "off"], env=env, cwd=hub.dir,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(done.stdout)
     tested = re.search(r"Tested: (\d+)", done.stdout)
     n = int(tested[1]) if tested else 0
