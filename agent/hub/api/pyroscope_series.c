@@ -243,12 +243,14 @@ static int take_step(struct over_time *t, const json_t *request, struct selectio
 static int take_rest(struct over_time *t, const json_t *request, const struct selection *sel)
 {
 	bool snapshot = profile_event_info(sel->event)->snapshot;
+	const json_t *stacks = json_object_get(request, "stack_trace_selector");
 	int64_t limit = json_int_at(request, "limit", 0);
 
 	if (json_int_at(request, "aggregation", 0) && !snapshot)
 		return api_connect_fail(&t->job->q, CONNECT_UNIMPLEMENTED,
 					"aggregation: values of this type can only be added up");
-	if (json_array_size(json_at(request, "stack_trace_selector.call_site")))
+	if (json_array_size(json_object_get(stacks, "call_site")) ||
+	    json_object_size(json_object_get(stacks, "frame_filter")))
 		return api_connect_fail(&t->job->q, CONNECT_UNIMPLEMENTED,
 					"stack_trace_selector: this hub has no series of single "
 					"functions");

@@ -34,13 +34,15 @@ static int refuse_unknown(struct connect_job *j, const json_t *request)
 	const json_t *selector = json_object_get(request, "stack_trace_selector");
 
 	if (has(request, "async"))
-		return unimplemented(j, "asynchronous queries");
+		return unimplemented(j, "asynchronous queries (async)");
+	if (has(request, "group_by")) /* of /pyroscope/render */
+		return unimplemented(j, "groups of stacks (groupBy)");
 	if (has(request, "profile_id_selector"))
 		return unimplemented(j, "selection by the id of a profile (profile_id_selector)");
 	if (has(selector, "go_pgo"))
 		return unimplemented(j, "profiles for Go's PGO (go_pgo)");
 	if (has(selector, "frame_filter"))
-		return unimplemented(j, "filters of frames");
+		return unimplemented(j, "filters of frames (frame_filter)");
 	return 0;
 }
 
@@ -372,12 +374,21 @@ int api_pyroscope_select_merge_span_profile(struct connect_job *j)
 	return r;
 }
 
+/* A difference has one form: the API says that the formats of both sides are ignored. */
+static void forget_formats(json_t *request)
+{
+	json_object_del(json_object_get(request, "left"), "format");
+	json_object_del(json_object_get(request, "right"), "format");
+}
+
 int api_pyroscope_diff(struct connect_job *j)
 {
 	struct stacks_sides sides;
 	struct stacks s;
-	int r = api_stacks_parse_sides(j, j->request, &sides);
+	int r;
 
+	forget_formats(j->request);
+	r = api_stacks_parse_sides(j, j->request, &sides);
 	if (r)
 		return r;
 	r = api_stacks_read(j, &sides.right, &sides.left, &s);

@@ -266,9 +266,9 @@ static void differences(void **state)
 	check_error(f, QUERIER "Diff", "{\"left\":{" OF_CPU "},\"right\":{" OF_MEM "}}", 400,
 		    "invalid_argument", "different types");
 	check_error(f, QUERIER "Diff", "{\"left\":{" OF_CPU "}}", 400, "invalid_argument", "start");
-	check_error(f, QUERIER "Diff",
-		    "{\"left\":{" OF_CPU "},\"right\":{" OF_CPU ",\"format\":3}}", 501,
-		    "unimplemented", "format");
+	call(f, QUERIER "Diff",
+	     "{\"left\":{" OF_CPU ",\"format\":5},\"right\":{" OF_CPU ",\"format\":3}}");
+	assert_string_equal(json_str_at(f->json, "flamegraph.total", ""), "884000");
 	check_error(f, QUERIER "Diff",
 		    "{\"left\":{" OF_CPU "},\"right\":{" OF_CPU
 		    ",\"stack_trace_selector\":{\"call_site\":[{\"name\":\"main\"}]}}}",
@@ -311,6 +311,7 @@ static void what_is_not_served(void **state)
 		",\"async\":{\"request_id\":\"x\"}",
 		",\"profile_id_selector\":[\"7c9e6679-7425-40de-944b-e07fc1f90ae7\"]",
 		",\"stack_trace_selector\":{\"go_pgo\":{\"keep_locations\":5}}",
+		",\"stack_trace_selector\":{\"frame_filter\":{\"include_names\":[\"main\"]}}",
 	};
 	struct fixture *f = *state;
 
@@ -407,6 +408,8 @@ static void errors_of_render(void **state)
 	check_render_error(f, RENDER "?q" CPU_QUERY "&from=5&until=4", 400, "invalid_argument",
 			   "start is after end");
 	check_render_error(f, RENDER "?q" CPU_QUERY "&format=svg", 501, "unimplemented", "format");
+	check_render_error(f, RENDER "?q" CPU_QUERY "&groupBy=pod", 501, "unimplemented",
+			   "groupBy");
 	check_render_error(f, RENDER "?query=cpu", 400, "invalid_argument", "type");
 	check_render_error(f, RENDER "-diff?leftQ" CPU_QUERY, 400, "invalid_argument",
 			   "rightQuery");

@@ -251,6 +251,9 @@ static void over_time_refused(void **state)
 		{"{" OF(CPU) ",\"step\":10,\"stackTraceSelector\":{\"callSite\":[{\"name\":"
 			     "\"main\"}]}}",
 		 501, "unimplemented"},
+		{"{" OF(CPU) ",\"step\":10,\"stackTraceSelector\":{\"frameFilter\":"
+			     "{\"excludeNames\":[\"main\"]}}}",
+		 501, "stack_trace_selector"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(of); i++)

@@ -119,8 +119,6 @@ static enum format format_of(const json_t *p)
 {
 	const char *text = text_of(p, "format");
 
-	if (*text_of(p, "groupBy"))
-		return FORMAT_UNKNOWN;
 	if (!*text || streq(text, "json"))
 		return FORMAT_FLAME_GRAPH;
 	return streq(text, "dot") ? FORMAT_DOT : FORMAT_UNKNOWN;
@@ -148,6 +146,9 @@ static int read_side(const json_t *p, const struct side *side, int64_t now_ms, j
 	    add_max_nodes(p, ret, reterr))
 		return -EINVAL;
 	json_object_set_new(ret, "format", json_integer(format_of(p)));
+	/* only that it is asked for, because the hub refuses it */
+	if (*text_of(p, "groupBy"))
+		json_object_set_new(ret, "group_by", json_pack("[b]", true));
 	return 0;
 }
 

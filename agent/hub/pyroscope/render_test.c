@@ -76,15 +76,15 @@ static void test_a_difference(void **state)
 	      "\"end\":4000,\"max_nodes\":5,\"format\":1}}");
 }
 
-static void test_what_is_not_served_is_an_unknown_format(void **state)
+static void test_what_is_not_served_is_in_the_request(void **state)
 {
-	static const char want[] =
-		"{\"profile_typeID\":\"id\",\"label_selector\":\"{}\",\"start\":0,\"end\":0,"
-		"\"max_nodes\":0,\"format\":-1}";
-
 	(void)state;
-	check("query=id&from=0&until=0&format=svg", false, want);
-	check("query=id&from=0&until=0&groupBy=pod", false, want);
+	check("query=id&from=0&until=0&format=svg", false,
+	      "{\"profile_typeID\":\"id\",\"label_selector\":\"{}\",\"start\":0,\"end\":0,"
+	      "\"max_nodes\":0,\"format\":-1}");
+	check("query=id&from=0&until=0&groupBy=pod", false,
+	      "{\"profile_typeID\":\"id\",\"label_selector\":\"{}\",\"start\":0,\"end\":0,"
+	      "\"max_nodes\":0,\"format\":1,\"group_by\":[true]}");
 }
 
 static void test_wrong_parameters(void **state)
@@ -116,7 +116,7 @@ int main(void)
 		cmocka_unit_test(test_a_selection),
 		cmocka_unit_test(test_times),
 		cmocka_unit_test(test_a_difference),
-		cmocka_unit_test(test_what_is_not_served_is_an_unknown_format),
+		cmocka_unit_test(test_what_is_not_served_is_in_the_request),
 		cmocka_unit_test(test_wrong_parameters),
 	};
 
