@@ -57,7 +57,8 @@ static void begin_file(struct file_job *j, const struct store_summary *s)
 	j->about.event = j->request.tracing.selection->event;
 	j->about.n_notes = query_file_notes(&j->request.tracing, s, &j->notes);
 	j->about.notes = (const char *const *)j->notes;
-	j->about.n_levels = query_file_tags(j->rows, &j->about.levels);
+	j->about.levels = (const char *const *)j->request.tags;
+	j->about.n_levels = j->request.n_tags;
 	j->writer = info->writer(query_file_batch(j->rows), &j->about, &j->q.bytes->budget);
 	if (info->flags & FILE_IS_GZIP)
 		j->gzip = gzip_new(API_GZIP_LEVEL);
@@ -107,6 +108,7 @@ static int read_file(struct file_job *j, struct field_error *reterr)
 
 	j->rows = query_file_new(sel, names ? symbols_name : NULL, names);
 	query_file_set_budget(j->rows, budget);
+	query_file_set_tags(j->rows, (const char *const *)j->request.tags, j->request.n_tags);
 	e = store_read(j->q.store, &j->q.call->scope, sel, query_file_add, j->rows, &s, reterr);
 	if (!e) {
 		begin_file(j, &s);

@@ -20,11 +20,11 @@ struct query_file {
 	struct batch *batch;
 	struct file_profile *profiles;
 	const struct selection *sel;
-	const char *tags[STORE_MAX_JOINED]; /* those of group_by */
-	size_t n_tags;
-	bool joined;	      /* group_by is a joint tag */
-	char *tag_names;      /* what its tags point to */
-	tree_names_fn *names; /* NULL: frames without a name stay */
+	struct store_joined joined[STORE_MAX_JOINED]; /* the tags of a joint group_by */
+	size_t n_joined;			      /* 0: it is one tag */
+	char *joined_names;			      /* that they point to */
+	bool labels[_LABEL_MAX];		      /* those that samples get */
+	tree_names_fn *names;			      /* NULL: frames without a name stay */
 	void *names_arg;
 	struct buf_budget *budget;    /* of the memory of the file; NULL: none */
 	size_t n_profile_bytes;	      /* of profiles and their samples */
@@ -33,19 +33,6 @@ struct query_file {
 	size_t n_call_site;
 };
 
-static void take_tags(struct query_file *f, const char *group_by)
-{
-	struct store_joined items[STORE_MAX_JOINED];
-
-	f->joined = store_is_joint(group_by);
-	if (f->joined)
-		f->n_tags = store_joined(group_by, items, &f->tag_names);
-	for (size_t i = 0; i < f->n_tags; i++)
-		f->tags[i] = items[i].tag;
-	if (!f->joined)
-		f->tags[f->n_tags++] = group_by;
-}
-
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg)
 {
 	struct query_file *f = xcalloc(1, sizeof(*f));
@@ -53,8 +40,8 @@ struct query_file *query_file_new(const struct selection *sel, tree_names_fn *na
 	*f = (struct query_file){
 		.batch = profile_batch_new(), .sel = sel, .names = names, .names_arg = arg};
 	f->batch->max_bytes = QUERY_MAX_FILE_BYTES;
-	if (sel->group_by)
-		take_tags(f, sel->group_by);
+	if (sel->group_by && store_is_joint(sel->group_by))
+		f->n_joined = store_joined(sel->group_by, f->joined, &f->joined_names);
 	return f;
 }
 
@@ -69,15 +56,19 @@ struct query_file *query_file_free(struct query_file *f)
 		free(p);
 	}
 	profile_batch_free(f->batch);
-	free(f->tag_names);
+	free(f->joined_names);
 	free(f);
 	return NULL;
 }
 
-size_t query_file_tags(const struct query_file *f, const char *const **ret)
+void query_file_set_tags(struct query_file *f, const char *const *tags, size_t n)
 {
-	*ret = f->tags;
-	return f->n_tags;
+	for (size_t i = 0; i < n; i++) {
+		enum profile_label label = profile_label_of_tag(tags[i]);
+
+		if (label != _LABEL_MAX)
+			f->labels[label] = true;
+	}
 }
 
 void query_file_set_budget(struct query_file *f, struct buf_budget *b)
@@ -102,32 +93,24 @@ static int count_memory(struct query_file *f)
 			       &f->n_counted);
 }
 
-/* Which label of a sample has the values of group_by; _LABEL_MAX: a tag of the profile has them. */
-static enum profile_label label_of_group(const struct query_file *f)
-{
-	return f->sel->group_by ? profile_label_of_tag(f->sel->group_by) : _LABEL_MAX;
-}
-
 /* Gives a profile the values of the tags of a joint one. */
 static void put_tags(struct query_file *f, struct profile *p, const char *group)
 {
 	char *values[STORE_MAX_JOINED];
 
-	if (store_joined_values(group, f->n_tags, values))
+	if (store_joined_values(group, f->n_joined, values))
 		return; /* [others] has no values */
-	for (size_t i = 0; i < f->n_tags; i++) {
+	for (size_t i = 0; i < f->n_joined; i++) {
 		if (values[i])
-			profile_tag(f->batch, p, f->tags[i], values[i]);
+			profile_tag(f->batch, p, f->joined[i].tag, values[i]);
 		free(values[i]);
 	}
 }
 
 static struct profile *profile_of(struct query_file *f, const struct store_row *row)
 {
-	const bool tagged = f->sel->group_by && label_of_group(f) == _LABEL_MAX;
 	const struct profile_key key = {.app = profile_batch_str(f->batch, row->app_service ?: ""),
-					.group = tagged ? profile_batch_str(f->batch, row->group)
-							: NULL};
+					.group = profile_batch_str(f->batch, row->group)};
 	struct file_profile *p;
 
 	HASH_FIND(hh, f->profiles, &key, sizeof(key), p);
@@ -139,7 +122,7 @@ static struct profile *profile_of(struct query_file *f, const struct store_row *
 	p->profile->start_ns = (uint64_t)f->sel->time_start_s * NSEC_PER_SEC;
 	p->profile->end_ns = ((uint64_t)f->sel->time_end_s + 1) * NSEC_PER_SEC;
 	p->profile->app_service = key.app;
-	if (key.group && f->joined)
+	if (key.group && f->n_joined)
 		put_tags(f, p->profile, key.group);
 	else if (key.group)
 		profile_tag(f->batch, p->profile, f->sel->group_by, key.group);
@@ -148,16 +131,19 @@ static struct profile *profile_of(struct query_file *f, const struct store_row *
 	return p->profile;
 }
 
-/* The labels of a row's sample: of these, a row has only the one by which it is grouped. */
+/* The labels of a row's sample, of those that are asked for. */
 static const struct profile_labels *labels_of(struct query_file *f, const struct store_row *row)
 {
-	const enum profile_label label = label_of_group(f);
 	struct profile_labels l = {0};
+	bool some = false;
 
-	if (label == _LABEL_MAX || !row->group)
-		return NULL;
-	l.values[label] = profile_batch_str(f->batch, row->group);
-	return profile_batch_labels(f->batch, &l);
+	for (enum profile_label i = 0; row->labels && i < _LABEL_MAX; i++) {
+		if (!f->labels[i] || !row->labels[i])
+			continue;
+		l.values[i] = profile_batch_str(f->batch, row->labels[i]);
+		some = true;
+	}
+	return some ? profile_batch_labels(f->batch, &l) : NULL;
 }
 
 /* Fills list with the frames of the row, and with names for those without. Returns how many. */

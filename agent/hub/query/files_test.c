@@ -319,8 +319,10 @@ static void requests(void **state)
 /* A tag of processes is one of the profile, a label of samples one of the sample. */
 static void groups_are_labels(void **state)
 {
-	static const struct selection by_pod = {.event = EVENT_ON_CPU, .group_by = "pod"},
-				      by_stream = {.event = EVENT_ON_GPU, .group_by = "gpu_stream"};
+	static const struct selection by_pod = {.event = EVENT_ON_GPU, .group_by = "pod"};
+	static const char *const labels[_LABEL_MAX] = {
+		[LABEL_GPU_STREAM] = "default", [LABEL_GPU_DEVICE] = "0"};
+	static const char *const tags[] = {"gpu_stream", "gpu_context", "pod"};
 	const struct frame *frames[] = {&f_main};
 	struct store_row row = {.app_service = "web", .frames = frames, .n_frames = 1, .value = 1};
 	struct query_file *f = query_file_new(&by_pod, NULL, NULL);
@@ -336,12 +338,18 @@ static void groups_are_labels(void **state)
 	assert_string_equal(profile_tag_get(b->profiles[1], "pod"), "web-1");
 	assert_int_equal(b->profiles[1]->n_samples, 2);
 	query_file_free(f);
-	f = query_file_new(&by_stream, NULL, NULL);
-	row.group = "default";
+	f = query_file_new(&by_pod, NULL, NULL);
+	query_file_set_tags(f, tags, ARRAY_SIZE(tags));
+	assert_int_equal(query_file_add(&row, f), 0);
+	row.labels = labels;
 	assert_int_equal(query_file_add(&row, f), 0);
 	b = query_file_batch(f);
-	assert_string_equal(b->profiles[0]->samples[0].labels->values[LABEL_GPU_STREAM], "default");
-	assert_int_equal(b->profiles[0]->tags.n, 0);
+	assert_string_equal(profile_tag_get(b->profiles[0], "pod"), "web-1");
+	assert_null(b->profiles[0]->samples[0].labels);
+	assert_string_equal(b->profiles[0]->samples[1].labels->values[LABEL_GPU_STREAM], "default");
+	assert_null(b->profiles[0]->samples[1].labels->values[LABEL_GPU_CONTEXT]);
+	/* not asked for */
+	assert_null(b->profiles[0]->samples[1].labels->values[LABEL_GPU_DEVICE]);
 	query_file_free(f);
 }
 
@@ -376,16 +384,22 @@ static void joint_groups_are_labels(void **state)
 static void several_tags_are_asked_for(void **state)
 {
 	static const struct {
-		const char *group_by, *want; /* want: names with blanks; or what is refused */
+		const char *group_by;
+		/* "tags: those that the store groups by", with blanks; or what is refused */
+		const char *want;
 		bool ok;
 	} cases[] = {
-		{"pod,vtap,pod_node", "pod pod_node ", true},
-		{"pod,thread,wait", "pod", true},
-		{"thread,wait", "thread", true},
-		{"k8s.label.a/b,pod", "k8s.label.a/b pod ", true},
+		{"pod,vtap,pod_node", "pod pod_node : pod pod_node ", true},
+		{"pod,thread,wait", "pod thread wait : pod", true},
+		{"thread,wait", "thread wait : none", true},
+		{"k8s.label.a/b,pod", "k8s.label.a/b pod : k8s.label.a/b pod ", true},
+		{"gpu_stream", "gpu_stream : none", true},
+		{"gpu_device,pod,rdma_qp_type,image",
+		 "gpu_device pod rdma_qp_type image : pod image ", true},
+		{"trace_id", "trace_id : trace_id", true},
 		{"pod,cpu", "group_by: cpu cannot be grouped by", false},
-		{"pod,gpu_stream",
-		 "group_by: gpu_stream cannot be grouped by together with other tags", false},
+		{"trace_id,gpu_stream",
+		 "group_by: trace_id cannot be grouped by together with other tags", false},
 		{"pod,trace_id", "group_by: trace_id cannot be grouped by together with other tags",
 		 false},
 		{"pod,,image", "group_by: unknown tag ''", false},
@@ -412,10 +426,14 @@ static void several_tags_are_asked_for(void **state)
 			assert_string_equal(e.reason, cases[i].want);
 			continue;
 		}
-		n = store_joined(q.group_by, tags, &names);
+		for (size_t k = 0; k < q.n_tags; k++)
+			buf_printf(&got, "%s ", q.tags[k]);
+		n = store_joined(q.group_by ?: "none", tags, &names);
+		buf_puts(&got, ": ");
 		for (size_t k = 0; k < n; k++)
 			buf_printf(&got, "%s ", tags[k].tag);
-		assert_string_equal(n ? got.data : q.group_by, cases[i].want);
+		buf_puts(&got, n ? "" : q.group_by ?: "none");
+		assert_string_equal(got.data, cases[i].want);
 		query_file_query_done(&q);
 	}
 }

@@ -305,11 +305,14 @@ int query_file_format_from_name(const char *name, enum file_format *ret);
 #define QUERY_MAX_FILE_TAGS 8
 struct file_query {
 	struct tracing_request tracing;
-	char *group_by; /* canonical name, of several tags that of a joint tag; NULL: none */
+	char *tags[QUERY_MAX_FILE_TAGS]; /* canonical names, in the order of the request */
+	size_t n_tags;
+	/* what the store groups its rows by: one of the tags, or a joint one; NULL: none */
+	char *group_by;
 };
 /*
- * group_by: a tag, or several with commas between. A tag of samples is refused beside others,
- * unless it is a label of each sample anyway.
+ * group_by of the body: a tag, or several with commas between. A tag of single samples or calls is
+ * refused beside others.
  */
 int query_file_parse(const char *body, size_t n, struct file_query *ret,
 		     struct field_error *reterr);
@@ -326,8 +329,8 @@ struct query_file;
 /* sel and arg must stay valid. names as in query_tree_set_names(); NULL: frames stay. */
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg);
 struct query_file *query_file_free(struct query_file *f);
-/* The tags of the selection's group_by, in its order. They stay until the file is freed. */
-size_t query_file_tags(const struct query_file *f, const char *const **ret);
+/* Samples get those of these tags that are labels of them. The tags must stay valid. */
+void query_file_set_tags(struct query_file *f, const char *const *tags, size_t n);
 /*
  * The memory of the rows counts in the budget, roughly, and what writing needs in the budget of the
  * buffer. The caller gives it back after query_file_free().

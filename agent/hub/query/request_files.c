@@ -4,37 +4,25 @@
 
 #include <stdlib.h>
 
-/* The tags of a request, by their names in the store. */
-struct taken {
-	char *names[QUERY_MAX_FILE_TAGS];
-	size_t n;
-};
-
-static void taken_done(struct taken *t)
-{
-	while (t->n)
-		free(t->names[--t->n]);
-}
-
 /* Takes the name. A tag that is there twice counts once. */
-static int add_tag(struct taken *t, char *name, struct field_error *reterr)
+static int add_tag(struct file_query *q, char *name, struct field_error *reterr)
 {
-	for (size_t i = 0; i < t->n; i++)
-		if (streq(t->names[i], name)) {
+	for (size_t i = 0; i < q->n_tags; i++)
+		if (streq(q->tags[i], name)) {
 			free(name);
 			return 0;
 		}
-	if (t->n == QUERY_MAX_FILE_TAGS) {
+	if (q->n_tags == QUERY_MAX_FILE_TAGS) {
 		free(name);
 		return field_error_set(reterr, "group_by", "group_by: more than %d tags",
 				       QUERY_MAX_FILE_TAGS);
 	}
-	t->names[t->n++] = name;
+	q->tags[q->n_tags++] = name;
 	return 0;
 }
 
 /* Takes the names of a list: "pod,image". */
-static int take_tags(const char *list, struct taken *ret, struct field_error *reterr)
+static int take_tags(const char *list, struct file_query *q, struct field_error *reterr)
 {
 	int e = 0;
 
@@ -45,52 +33,52 @@ static int take_tags(const char *list, struct taken *ret, struct field_error *re
 
 		e = query_group_parse(name, false, &tag, reterr);
 		if (!e)
-			e = add_tag(ret, tag, reterr);
+			e = add_tag(q, tag, reterr);
 		p += n;
 	}
 	return e;
 }
 
-/* Whether each sample of a file has the tag as a label, if it is asked for or not. */
-static bool is_always_there(const char *tag)
+/* Whether the rows of the store are of one value of the tag each, whatever they are grouped by. */
+static bool rows_have(const char *tag)
 {
-	return streq(tag, "thread") || streq(tag, "wait");
+	return streq(tag, "thread") || streq(tag, "wait") ||
+	       profile_label_of_tag(tag) != _LABEL_MAX;
 }
 
-/* Makes one tag of several ones. *ret NULL: there are none. */
-static int join_tags(const struct taken *t, char **ret, struct field_error *reterr)
+/* Makes one tag of those by which the store groups its rows. */
+static int join_tags(struct file_query *q, struct field_error *reterr)
 {
 	struct store_joined items[QUERY_MAX_FILE_TAGS];
 	size_t n = 0;
 
-	for (size_t i = 0; t->n > 1 && i < t->n; i++) {
-		if (is_always_there(t->names[i]))
+	for (size_t i = 0; i < q->n_tags; i++) {
+		if (rows_have(q->tags[i]))
 			continue;
-		if (store_is_tag_of_samples(t->names[i]))
+		if (q->n_tags > 1 && store_is_tag_of_samples(q->tags[i]))
 			return field_error_set(reterr, "group_by",
 					       "group_by: %.100s cannot be grouped by together "
 					       "with other tags",
-					       t->names[i]);
-		items[n++] = (struct store_joined){.tag = t->names[i]};
+					       q->tags[i]);
+		items[n++] = (struct store_joined){.tag = q->tags[i]};
 	}
-	if (n > 1)
-		*ret = store_join(items, n);
-	else if (n || t->n)
-		*ret = xstrdup(n ? items[0].tag : t->names[0]);
+	if (n)
+		q->group_by = n > 1 ? store_join(items, n) : xstrdup(items[0].tag);
 	return 0;
 }
 
-static int take_groups(const json_t *body, char **ret, struct field_error *reterr)
+static int take_groups(const json_t *body, struct file_query *q, struct field_error *reterr)
 {
-	_cleanup_(taken_done) struct taken t = {0};
-	int e = take_tags(json_str_at(body, "group_by", ""), &t, reterr);
+	int e = take_tags(json_str_at(body, "group_by", ""), q, reterr);
 
-	return e ? e : join_tags(&t, ret, reterr);
+	return e ? e : join_tags(q, reterr);
 }
 
 void query_file_query_done(struct file_query *q)
 {
 	query_tracing_request_done(&q->tracing);
+	while (q->n_tags)
+		free(q->tags[--q->n_tags]);
 	free(q->group_by);
 	*q = (struct file_query){0};
 }
@@ -100,7 +88,7 @@ static int take_file(const json_t *body, struct file_query *q, struct field_erro
 	int e = query_body_required(body, reterr);
 
 	if (!e)
-		e = take_groups(body, &q->group_by, reterr);
+		e = take_groups(body, q, reterr);
 	if (!e)
 		e = query_body_selection(body, &q->tracing, reterr);
 	if (e)

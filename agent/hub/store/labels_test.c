@@ -62,6 +62,40 @@ static void samples_are_found_by_their_labels(void **state)
 	assert_int_equal(g.n, 1); /* equal labels are one row */
 }
 
+/* "DEVICE/STREAM=VALUE ", "-" for what the row lacks. */
+static int note_labels(const struct store_row *row, void *arg)
+{
+	static const char *const none[_LABEL_MAX];
+	const char *const *labels = row->labels ?: none;
+
+	buf_printf(arg, "%s/%s=%d ", labels[LABEL_GPU_DEVICE] ?: "-",
+		   labels[LABEL_GPU_STREAM] ?: "-", (int)row->value);
+	return 0;
+}
+
+/* Rows have the labels of their samples, whatever they are grouped by; also when read again. */
+static void rows_have_labels(void **state)
+{
+	struct store *s = *state;
+	struct selection sel = {.event = EVENT_ON_CPU,
+				.time_start_s = T0 - 10,
+				.time_end_s = T0 + 10,
+				.group_by = "pod_ns"};
+	struct field_error e;
+
+	write_batch(s, allocations("a", T0), 1);
+	for (int i = 0; i < 2; i++) {
+		_cleanup_buf_ struct buf got = {0};
+		struct store_summary summary;
+
+		assert_int_equal(
+			store_read(s, &store_scope_all, &sel, note_labels, &got, &summary, &e), 0);
+		store_summary_done(&summary);
+		assert_string_equal(got.data, "-/-=1000 -/-=320 9/0x7f0000001000=160 "
+					      "1/default=100 1/-=40 0/default=10 ");
+	}
+}
+
 /* The names of the labels of pods, with the samples that match the filter. */
 static void labels_of_pods_have_names(void **state)
 {
@@ -258,6 +292,7 @@ int main(void)
 {
 	const struct CMUnitTest of_each_sink[] = {
 		IN_MEMORY(samples_are_found_by_their_labels),
+		IN_MEMORY(rows_have_labels),
 		IN_MEMORY(labels_of_pods_have_names),
 		IN_MEMORY(labels_of_pushed_profiles_have_names),
 		IN_MEMORY(labels_of_pods_between_other_choices),

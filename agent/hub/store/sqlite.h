@@ -85,7 +85,7 @@ struct id_map {
 /* The strings, frames and stacks that a connection has read, by row id: sqlite_names.c. */
 struct names {
 	struct id_map strings, frames, stacks;
-	sqlite3_stmt *get_string, *get_frame, *get_stack;
+	sqlite3_stmt *get_string, *get_frame, *get_stack, *get_labels;
 	size_t bytes;	    /* memory of all */
 	size_t kept_bytes;  /* what of it is counted in the store's kept_bytes */
 	uint64_t n_reused;  /* the store's, of a state as old as the oldest of them */
@@ -625,8 +625,8 @@ int store_names_begin(struct names *n, const struct query *q);
 /* NULL: the file has no such string, or it cannot be read (n->error). The text belongs to n. */
 const char *store_names_string(struct names *n, int64_t id);
 /*
- * Gives row the head and the frames of a stack, which belong to n. A stack or a frame that the file
- * lacks is the marker STORE_LOST. Returns -errno if the file cannot be read.
+ * Gives row the head, labels and frames of a stack, which belong to n. A stack or a frame that the
+ * file lacks is the marker STORE_LOST. Returns -errno if the file cannot be read.
  */
 int store_names_stack(struct names *n, int64_t id, struct store_row *row);
 /* Keeps what was read for the connection's next query, unless that is too much. */

@@ -28,6 +28,7 @@ struct kept_stack {
 	uint64_t query;
 	size_t bytes;
 	struct stack_head head; /* as those of frames */
+	const char **labels;	/* by enum profile_label, behind the frames; NULL: there are none */
 	size_t n;
 	const struct frame *frames[]; /* of kept frames, or `lost` */
 };
@@ -63,8 +64,14 @@ static int prepare(struct names *n, sqlite3 *db)
 				&n->get_frame);
 	if (!r)
 		r = prepare_one(db,
-				"SELECT process, thread, main, frames, wait FROM stacks WHERE id=?",
+				"SELECT process, thread, main, frames, wait, labels FROM stacks "
+				"WHERE id=?",
 				&n->get_stack);
+	if (!r)
+		r = prepare_one(db,
+				"SELECT (SELECT s FROM strings WHERE id=key), value FROM tags "
+				"WHERE tagset=?",
+				&n->get_labels);
 	return r;
 }
 
@@ -112,6 +119,7 @@ void store_names_done(struct names *n, struct sqlite_store *s)
 	sqlite3_finalize(n->get_string);
 	sqlite3_finalize(n->get_frame);
 	sqlite3_finalize(n->get_stack);
+	sqlite3_finalize(n->get_labels);
 	*n = (struct names){0};
 }
 
@@ -134,16 +142,20 @@ static void use_string(struct names *n, const char *text)
 	use(n, &s->query, s->bytes);
 }
 
-/* Runs the statement for this id. Returns whether it has a row. */
-static bool has_row(struct names *n, sqlite3_stmt *st, int64_t id)
+static bool has_next_row(struct names *n, sqlite3_stmt *st)
 {
-	int rc;
+	int rc = sqlite3_step(st);
 
-	sqlite3_bind_int64(st, 1, id);
-	rc = sqlite3_step(st);
 	if (store_sq_errno(rc) && !n->error)
 		n->error = store_sq_errno(rc);
 	return rc == SQLITE_ROW;
+}
+
+/* Runs the statement for this id. Returns whether it has a row. */
+static bool has_row(struct names *n, sqlite3_stmt *st, int64_t id)
+{
+	sqlite3_bind_int64(st, 1, id);
+	return has_next_row(n, st);
 }
 
 static struct kept_string *read_string(struct names *n, int64_t id)
@@ -226,6 +238,29 @@ static const struct frame *frame_of(struct names *n, int64_t id)
 	return &x->frame;
 }
 
+/* Reads the labels of a set of tags. Returns how many there are. */
+static size_t read_labels(struct names *n, int64_t tagset, const char *ret[static _LABEL_MAX])
+{
+	sqlite3_stmt *st = n->get_labels;
+	size_t n_labels = 0;
+
+	for (enum profile_label l = 0; l < _LABEL_MAX; l++)
+		ret[l] = NULL;
+	if (!tagset)
+		return 0;
+	for (bool row = has_row(n, st, tagset); row; row = has_next_row(n, st)) {
+		const char *tag = (const char *)sqlite3_column_text(st, 0);
+		enum profile_label l = tag ? profile_label_of_tag(tag) : _LABEL_MAX;
+
+		if (l == _LABEL_MAX)
+			continue;
+		ret[l] = store_names_string(n, sqlite3_column_int64(st, 1));
+		n_labels += ret[l] != NULL;
+	}
+	sqlite3_reset(st);
+	return n_labels;
+}
+
 /*
  * Makes a stack of the row that st is at. If the head has no process or thread name, the file has
  * "" or no string. Such a name is no level in the graph.
@@ -233,6 +268,9 @@ static const struct frame *frame_of(struct names *n, int64_t id)
 static struct kept_stack *stack_of_row(struct names *n, sqlite3_stmt *st)
 {
 	const struct frame *frames[STACK_MAX_FRAMES];
+	const char *labels[_LABEL_MAX];
+	size_t label_bytes =
+		read_labels(n, sqlite3_column_int64(st, 5), labels) ? sizeof(labels) : 0;
 	const uint8_t *p = sqlite3_column_blob(st, 3);
 	const uint8_t *end = p + sqlite3_column_bytes(st, 3);
 	int wait = sqlite3_column_int(st, 4);
@@ -242,7 +280,7 @@ static struct kept_stack *stack_of_row(struct names *n, sqlite3_stmt *st)
 
 	while (n_frames < STACK_MAX_FRAMES && store_varint_get(&p, end, &id))
 		frames[n_frames++] = frame_of(n, (int64_t)id);
-	bytes = sizeof(*x) + n_frames * sizeof(*frames);
+	bytes = sizeof(*x) + n_frames * sizeof(*frames) + label_bytes;
 	x = xmalloc(bytes);
 	*x = (struct kept_stack){
 		.bytes = bytes + WORD_BYTES,
@@ -253,6 +291,10 @@ static struct kept_stack *stack_of_row(struct names *n, sqlite3_stmt *st)
 		.n = n_frames,
 	};
 	memcpy(x->frames, frames, n_frames * sizeof(*frames));
+	if (label_bytes) {
+		x->labels = (const char **)(x->frames + n_frames);
+		memcpy(x->labels, labels, label_bytes);
+	}
 	return x;
 }
 
@@ -276,6 +318,8 @@ static void use_stack(struct names *n, struct kept_stack *x)
 	use(n, &x->query, x->bytes);
 	use_string(n, x->head.process_comm);
 	use_string(n, x->head.thread_comm);
+	for (enum profile_label l = 0; x->labels && l < _LABEL_MAX; l++)
+		use_string(n, x->labels[l]);
 	for (size_t i = 0; i < x->n; i++)
 		if (x->frames[i] != &lost)
 			use_frame(n, (struct kept_frame *)((char *)x->frames[i] -
@@ -297,6 +341,7 @@ int store_names_stack(struct names *n, int64_t id, struct store_row *row)
 	}
 	use_stack(n, x);
 	row->head = x->head;
+	row->labels = x->labels;
 	row->frames = x->frames;
 	row->n_frames = x->n;
 	return 0;

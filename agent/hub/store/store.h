@@ -153,6 +153,7 @@ struct store_row {
 	struct stack_head head;
 	const char *group;	/* with group_by: the tag's value; NULL: the tag is not there */
 	const char *ns;		/* its namespace, if that is one of sel->apart: the text there */
+	const char *const *labels;	/* by enum profile_label, each may be NULL; NULL: none */
 	const struct frame *const *frames;	/* root first */
 	size_t n_frames;
 	int64_t value;

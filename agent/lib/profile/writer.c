@@ -51,13 +51,24 @@ bool profile_file_has(const struct profile_file *f, const struct profile *p,
 	return f->n_levels || profile_adds_up(p, s);
 }
 
+static const char *value_of(const struct profile *p, const struct profile_sample *s,
+			    const char *tag)
+{
+	enum profile_label label = profile_label_of_tag(tag);
+
+	if (label != _LABEL_MAX)
+		return s->labels ? s->labels->values[label] : NULL;
+	if (streq(tag, "thread"))
+		return s->thread_comm;
+	if (streq(tag, "wait"))
+		return s->wait == WAIT_NONE ? NULL : profile_wait_name(s->wait);
+	return profile_tag_get(p, tag);
+}
+
 bool profile_put_level(const struct profile *p, const struct profile_sample *s, const char *tag,
 		       struct buf *out)
 {
-	enum profile_label label = profile_label_of_tag(tag);
-	const char *value = label == _LABEL_MAX ? profile_tag_get(p, tag)
-			    : s->labels		? s->labels->values[label]
-						: NULL;
+	const char *value = value_of(p, s, tag);
 
 	if (value)
 		buf_printf(out, "%s=%s", tag, value);

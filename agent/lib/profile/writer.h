@@ -19,8 +19,7 @@ const struct profile_sample *profile_samples_next(const struct batch *b, struct 
 bool profile_file_has(const struct profile_file *f, const struct profile *p,
 		      const struct profile_sample *s);
 /*
- * Adds "TAG=VALUE", if the sample has the tag: as a label, or its profile has it. Returns whether
- * it has.
+ * Adds "TAG=VALUE", if the sample or its profile has the tag. Returns whether one has.
  */
 bool profile_put_level(const struct profile *p, const struct profile_sample *s, const char *tag,
 		       struct buf *out);

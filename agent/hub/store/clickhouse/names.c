@@ -474,6 +474,7 @@ void store_ch_names_stack(const struct ch_names *n, uint64_t id, struct store_ro
 		return;
 	}
 	row->head = held->stack->head;
+	row->labels = held->stack->labels;
 	row->frames = held->stack->frames;
 	row->n_frames = held->stack->n;
 }
