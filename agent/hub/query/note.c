@@ -15,7 +15,8 @@ static void nothing_stored(const struct event_info *e, bool asked_for,
 
 	if (!e->spec_field)
 		n += snprintf(ret + n, REPLY_NOTE_BYTES - n,
-			      ": programs must push it (docs/push.md)");
+			      ": programs must push it (docs/push.md), or a target ask Go "
+			      "programs for it (docs/scrape.md)");
 	else if (asked_for)
 		n += snprintf(ret + n, REPLY_NOTE_BYTES - n, ": a target must ask for %s",
 			      e->spec_field);

@@ -579,6 +579,9 @@ static void an_empty_answer_says_how_there_is_more(void **state)
 		const char *note;
 	} cases[] = {
 		{EVENT_ON_CPU, "no on-cpu profile is stored for this time, process and filter"},
+		{EVENT_GOROUTINES, "no goroutines profile is stored for this time, process and "
+				   "filter: programs must push it (docs/push.md), or a target ask "
+				   "Go programs for it (docs/scrape.md)"},
 		{EVENT_OFF_CPU, "no off-cpu profile is stored for this time, process and filter: a "
 				"target must ask "
 				"for offCpu, or the configuration of podflame local say "
