@@ -58,6 +58,7 @@ step clusters env BUILD="$build" e2e/clusters/run.sh
 STEP_TIMEOUT=14400 step clickhouse env LONG=1 BUILD="$build" e2e/clickhouse/run.sh
 step cupti-headers cuda/headers_test.py
 step openapi env BUILD="$build" e2e/openapi/run.py
+step "commands of pages" env BUILD="$build" e2e/pages/run.py
 LONG=1 step "oauth2-proxy, certificates, hostile neighbours, ClickHouse, push" \
     "${make[@]}" e2e T="31 32 33 34 35 36"
 STEP_TIMEOUT=14400 step fresh env BUILD="$(realpath "$build")" e2e/fresh/run.py
