@@ -23,7 +23,11 @@ struct index_segment {
 };
 struct index_symbol { /* sorted by address; they do not overlap */
 	uint64_t address;
-	uint32_t size, name; /* name and file are offsets into the strings */
+	/*
+	 * name and file are offsets into the strings. name 0: a function without a symbol, which
+	 * begins at the address
+	 */
+	uint32_t size, name;
 	uint32_t file, line;
 };
 /* sorted by address; they do not overlap. node: the innermost function that is inlined here */

@@ -409,7 +409,11 @@ static const void *last_before(const void *items, uint32_t n, size_t stride, uin
 
 size_t elf_index_n_symbols(const struct elf_index *i)
 {
-	return i->header->n[INDEX_symbols];
+	size_t n = 0;
+
+	for (uint32_t k = 0; k < i->header->n[INDEX_symbols]; k++)
+		n += i->symbols[k].name != 0;
+	return n;
 }
 
 static struct elf_symbol symbol_at(const struct elf_index *i, const struct index_symbol *s)
@@ -423,14 +427,32 @@ static struct elf_symbol symbol_at(const struct elf_index *i, const struct index
 	};
 }
 
-int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret)
+/* Returns the symbol, or the function without one, that contains the address. NULL: none. */
+static const struct index_symbol *find_at(const struct elf_index *i, uint64_t address)
 {
 	const struct index_symbol *s =
 		last_before(i->symbols, i->header->n[INDEX_symbols], sizeof(*s), address);
 
-	if (!s || address - s->address >= s->size)
+	return s && address - s->address < s->size ? s : NULL;
+}
+
+int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret)
+{
+	const struct index_symbol *s = find_at(i, address);
+
+	if (!s || !s->name)
 		return -ENOENT;
 	*ret = symbol_at(i, s);
+	return 0;
+}
+
+int elf_index_unnamed(const struct elf_index *i, uint64_t address, uint64_t *ret_start)
+{
+	const struct index_symbol *s = find_at(i, address);
+
+	if (!s || s->name)
+		return -ENOENT;
+	*ret_start = s->address;
 	return 0;
 }
 

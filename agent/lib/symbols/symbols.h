@@ -63,12 +63,17 @@ struct elf_symbol {
 	const char *file;		/* the source file with its declaration; "": not known */
 	uint32_t line;			/* 0: not known */
 };
-size_t elf_index_n_symbols(const struct elf_index *i);
+size_t elf_index_n_symbols(const struct elf_index *i); /* reads all symbols */
 /*
  * Finds the symbol that contains the address. -ENOENT: there is none. A symbol that is only near
  * the address is never returned.
  */
 int elf_index_symbol(const struct elf_index *i, uint64_t address, struct elf_symbol *ret);
+/*
+ * Finds where the function begins that contains the address, but has no symbol: the file's call
+ * frame information, or its code, proves it. -ENOENT: there is none, or it has a symbol.
+ */
+int elf_index_unnamed(const struct elf_index *i, uint64_t address, uint64_t *ret_start);
 /* Finds the first symbol with exactly this name. Reads all symbols. -ENOENT: there is none. */
 int elf_index_find_symbol(const struct elf_index *i, const char *name, struct elf_symbol *ret);
 /* A function that was inlined at an address. */

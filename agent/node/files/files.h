@@ -137,6 +137,7 @@ struct file_names {
 	char build_id[129];		/* in hex; "": none */
 	/* start of the function, or else the address asked for; 0: the file has no index */
 	uint64_t address;
+	uint64_t start;			/* without names: where the function begins; 0: not known */
 	/*
 	 * only if queued: files_index must be called for the file, and no thread has announced this
 	 * call

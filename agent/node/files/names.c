@@ -100,7 +100,7 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 
 	ret->n = 0;
 	ret->build_id[0] = '\0';
-	ret->address = 0;
+	ret->address = ret->start = 0;
 	ret->held = NULL;
 	pthread_mutex_lock(&f->lock);
 	if (files_file_for_names(f, m, &x, &ret->unparsed) == 0) {
@@ -110,6 +110,8 @@ void files_names(struct files *f, const struct mapping *m, uint64_t root, uint64
 			i = find_function(f, m, root, x, ret->address, &symbol);
 			if (i)
 				fill(f, i, &symbol, ret->address, ret);
+			else
+				(void)elf_index_unnamed(x->image->index, ret->address, &ret->start);
 		}
 	}
 	files_trim(f);

@@ -32,6 +32,24 @@ struct built_symbols {
 void parse_symbols_flatten(struct built_symbols *s, struct index_symbol **ret_parts,
 			   size_t *ret_n_parts, struct buf *strings);
 
+/* ---- functions.c: where functions begin and end, if they have a symbol or not ---- */
+struct range;
+struct built_functions {
+	struct range *items;
+	size_t n, cap;
+	bool cut; /* a limit was reached */
+};
+/* Adds the function [start, end). Functions may come in any order, overlap, and come twice. */
+void parse_functions_add(struct built_functions *f, uint64_t start, uint64_t end);
+/*
+ * Adds parts without a name to those of parse_symbols_flatten(): the functions that begin where no
+ * part is. Each ends where the next one, or a part, begins, if not before. Sorts f.
+ */
+void parse_functions_merge(struct built_functions *f, struct index_symbol **parts,
+			   size_t *n_parts);
+/* Leaves the parts without a name out again. Returns how many parts are left. */
+size_t parse_functions_leave_out(struct index_symbol *parts, size_t n_parts);
+
 /* ---- rows.c: unwind rows in any order -> pages of compact rows, rules kept once ---- */
 struct rows;
 struct rows *parse_rows_new(void);
@@ -54,7 +72,6 @@ bool parse_rows_cut(const struct rows *r);
  * Finds the parts of `in` (ascending) that no range covers and that have at least min bytes.
  * Allocates *ret, and returns the number of parts.
  */
-struct range;
 size_t parse_rows_gaps(struct rows *r, const struct range *in, size_t n_in, uint64_t min,
 		 struct range **ret);
 /*
@@ -121,6 +138,7 @@ struct elf_build {
 	size_t n_texts;
 	size_t symbols_total; /* number of symbols that were read from .symtab and .dynsym */
 	struct built_symbols symbols;
+	struct built_functions functions;
 	struct rows *rows;
 	struct inlines *inlines;
 	struct index_wanted *wanted;

@@ -356,6 +356,7 @@ static void build_free(struct elf_build *b)
 	free(b->debugdata_bytes);
 	free(b->dwarf_names);
 	free(b->symbols.items);
+	free(b->functions.items);
 	parse_marks_done(&b->marks);
 	free(b->wanted);
 	parse_rows_free(b->rows);

@@ -116,14 +116,40 @@ static bool covered(const struct cfi *c, uint64_t address)
 
 /* ---- FDEs ---- */
 
+/* Where procedure linkage tables begin; 0: there is none. */
+struct plts {
+	uint64_t starts[3];
+};
+
+static struct plts find_plts(struct elf_build *b)
+{
+	return (struct plts){{section_address(b, ".plt"), section_address(b, ".plt.sec"),
+			      section_address(b, ".plt.got")}};
+}
+
 /*
- * Adds rows of FDEs. FDEs of functions that the linker removed start at 0 or elsewhere outside the
+ * Adds the function of an FDE. A linkage table has one FDE, but is many functions. The FDE of a
+ * signal stub begins before the stub, as if code before it had called it.
+ */
+static void add_function(struct elf_build *b, const struct cfi *c, const struct cfi_fde *f,
+			 uint64_t end, const struct plts *plts)
+{
+	bool is_plt = f->start == plts->starts[0] || f->start == plts->starts[1] ||
+		      f->start == plts->starts[2];
+
+	if (!is_plt && !c->cies[f->cie].signal)
+		parse_functions_add(&b->functions, f->start, end);
+}
+
+/*
+ * Adds rows of FDEs, and their functions. FDEs of functions that the linker removed start at 0 or elsewhere outside the
  * machine code, and are left out. except: the FDEs of another section, or NULL. A function that has
  * an FDE in `except` is left out, too.
  */
 static void add_fdes(struct elf_build *b, struct cfi *c, const struct cfi *except)
 {
 	uint64_t start = 1, end = 0; /* start and end of the current executable part */
+	const struct plts plts = find_plts(b);
 
 	for (size_t k = 0; k < c->n; k++) {
 		const struct cfi_fde *f = &c->fdes[k];
@@ -139,6 +165,7 @@ static void add_fdes(struct elf_build *b, struct cfi *c, const struct cfi *excep
 		if (except && covered(except, f->start))
 			continue;
 		parse_cfi_rows(c, f, MIN(f->end, end), b->rows);
+		add_function(b, c, f, MIN(f->end, end), &plts);
 	}
 }
 

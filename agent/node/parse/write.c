@@ -70,6 +70,14 @@ static int write_all(const struct index_header *h, const struct arrays *a,
 	return 0;
 }
 
+static void leave_unnamed_out(struct elf_build *b, struct index_symbol *symbols)
+{
+	uint32_t *n = &b->header.n[INDEX_symbols];
+
+	*n = (uint32_t)parse_functions_leave_out(symbols, *n);
+	b->header.flags |= ELF_INDEX_NAMES_CUT;
+}
+
 /* before_names: the length of the strings without the names of the symbols, which are their end. */
 static void leave_names_out(struct elf_build *b, size_t before_names)
 {
@@ -79,7 +87,8 @@ static void leave_names_out(struct elf_build *b, size_t before_names)
 }
 
 static enum parse_reason write_index(struct elf_build *b, const struct arrays *a,
-				     size_t before_names, uint64_t max_bytes, int *ret_memfd)
+				     struct index_symbol *symbols, size_t before_names,
+				     uint64_t max_bytes, int *ret_memfd)
 {
 	_cleanup_close_ int fd = -1;
 
@@ -87,6 +96,8 @@ static enum parse_reason write_index(struct elf_build *b, const struct arrays *a
 	b->header.string_bytes = b->strings.len;
 	if (b->strings.failed)
 		return PARSE_STRINGS;
+	if (bytes_of(&b->header) > max_bytes)
+		leave_unnamed_out(b, symbols);
 	if (bytes_of(&b->header) > max_bytes)
 		leave_names_out(b, before_names);
 	if (bytes_of(&b->header) > max_bytes)
@@ -116,7 +127,8 @@ enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int
 	parse_marks_finish(b, &marks, &n_marks);
 	before_names = b->strings.len;
 	parse_symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
-	if (b->symbols.cut)
+	parse_functions_merge(&b->functions, &symbols, &n_symbols);
+	if (b->symbols.cut || b->functions.cut)
 		b->header.flags |= ELF_INDEX_NAMES_CUT;
 	if (!reason) {
 		const struct arrays a = {{
@@ -141,7 +153,7 @@ enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int
 		n[INDEX_pages] = rows.n_pages;
 		n[INDEX_rows] = rows.n_rows;
 		n[INDEX_rules] = rows.n_rules;
-		reason = write_index(b, &a, before_names, max_bytes, ret_memfd);
+		reason = write_index(b, &a, symbols, before_names, max_bytes, ret_memfd);
 	}
 	free(symbols);
 	free(marks);
