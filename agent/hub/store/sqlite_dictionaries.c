@@ -106,7 +106,7 @@ static void bind_frame(sqlite3_stmt *st, const void *arg)
 	sqlite3_bind_int64(st, 3, f->build_id);
 	sqlite3_bind_int64(st, 4, (int64_t)f->frame->address);
 	sqlite3_bind_int64(st, 5, f->file);
-	sqlite3_bind_int64(st, 6, f->frame->line);
+	sqlite3_bind_int64(st, 6, profile_frame_stored_line(f->frame));
 	sqlite3_bind_int64(st, 7, f->frame->kind);
 	sqlite3_bind_int64(st, 8, f->frame->inlined);
 }
@@ -138,7 +138,7 @@ static void key_text(struct buf *b, const char *text)
 static struct known_word *frame_word(struct writing *w, const struct frame *f)
 {
 	struct known_word *word = known_word(&w->frames, f);
-	const uint64_t numbers[] = {f->address, f->line, f->kind, f->inlined};
+	const uint64_t numbers[] = {f->address, profile_frame_stored_line(f), f->kind, f->inlined};
 	struct buf *b = &w->scratch;
 
 	if (word->key.a || word->key.b)

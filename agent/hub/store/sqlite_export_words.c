@@ -111,10 +111,10 @@ static const struct frame *frame_of(struct export_words *w, int64_t id)
 		.build_id = store_export_string(w, sqlite3_column_int64(st, 2)),
 		.address = (uint64_t)sqlite3_column_int64(st, 3),
 		.file = store_export_string(w, sqlite3_column_int64(st, 4)),
-		.line = (uint32_t)sqlite3_column_int64(st, 5),
 		.kind = kind >= 0 && kind < _FRAME_KIND_MAX ? (enum frame_kind)kind : FRAME_APP,
 		.inlined = sqlite3_column_int(st, 7),
 	};
+	profile_frame_set_stored_line(&f, (uint32_t)sqlite3_column_int64(st, 5));
 	sqlite3_reset(st);
 	found = profile_batch_frame(w->batch, &f);
 	store_id_map_put(&w->frames, id, (void *)found);

@@ -203,11 +203,11 @@ static struct kept_frame *read_frame(struct names *n, int64_t id)
 			.build_id = store_names_string(n, sqlite3_column_int64(st, 2)),
 			.address = (uint64_t)sqlite3_column_int64(st, 3),
 			.file = store_names_string(n, sqlite3_column_int64(st, 4)),
-			.line = (uint32_t)sqlite3_column_int64(st, 5),
 			.kind = kind >= 0 && kind < _FRAME_KIND_MAX ? (enum frame_kind)kind
 								    : FRAME_APP,
 			.inlined = sqlite3_column_int(st, 7),
 		};
+		profile_frame_set_stored_line(&x->frame, (uint32_t)sqlite3_column_int64(st, 5));
 		store_id_map_put(&n->frames, id, x);
 		n->bytes += sizeof(*x) + WORD_BYTES;
 	}

@@ -124,6 +124,11 @@ struct selection {
 	 */
 	char *const *apart;
 	size_t n_apart;
+	/*
+	 * Which name a frame without one has in the answer: false: none. true: one by where its
+	 * function begins, if that is known. The store reads the same rows in both cases.
+	 */
+	bool unnamed_by_start;
 	uint64_t max_time_ns;			/* 0: 30 s; a longer query fails with -ETIME */
 	/*
 	 * set when the caller does not wait any more: the query then fails with -ETIME; may be NULL

@@ -29,6 +29,35 @@ static void known_answer(void **state)
 	assert_false(g.summary.truncated);
 }
 
+static int take_starts(const struct store_row *row, void *arg)
+{
+	const struct frame *last = row->frames[row->n_frames - 1], *named = row->frames[1];
+
+	assert_null(last->name);
+	assert_int_equal(last->address, 0x1234);
+	assert_int_equal(last->start, 0x1200);
+	assert_int_equal(last->line, 0);
+	assert_int_equal(named->line, 7);
+	assert_int_equal(named->start, 0);
+	++*(unsigned *)arg;
+	return 0;
+}
+
+static void where_functions_without_names_begin_is_kept(void **state)
+{
+	const struct selection sel = {
+		.event = EVENT_ON_CPU, .time_start_s = T0 - 10, .time_end_s = T0 + 1000};
+	struct store_summary summary = {0};
+	struct store *s = *state;
+	struct field_error e;
+	unsigned n = 0;
+
+	write_batch(s, two_services(), 3);
+	assert_int_equal(store_read(s, &store_scope_all, &sel, take_starts, &n, &summary, &e), 0);
+	assert_int_equal(n, 3);
+	store_summary_done(&summary);
+}
+
 /* Process 10 runs a shell and then another program, in two windows. Process 11 runs beside it. */
 static void a_process_counts_once_whatever_its_names(void **state)
 {
@@ -496,6 +525,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		IN_MEMORY(known_answer),
+		IN_MEMORY(where_functions_without_names_begin_is_kept),
 		IN_MEMORY(a_process_counts_once_whatever_its_names),
 		IN_MEMORY(bounds_and_services),
 		IN_MEMORY(process_named_total),

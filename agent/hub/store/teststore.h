@@ -129,7 +129,11 @@ static inline void add_sample(struct batch *b, struct profile *p, const char *th
 		 .module = "/lib/libc.so",
 		 .file = "a.c",
 		 .line = 7},
-		{.kind = FRAME_APP, .module = "/bin/x", .build_id = "ab", .address = 0x1234},
+		{.kind = FRAME_APP,
+		 .module = "/bin/x",
+		 .build_id = "ab",
+		 .address = 0x1234,
+		 .start = 0x1200},
 	};
 	struct profile_sample *s = profile_add(b, p);
 

@@ -271,6 +271,8 @@ static void frame_attr(const struct attr *a, const char **type, struct frame *f,
 		*has_kind = profile_frame_kind_from_name(a->text, &f->kind) == 0;
 	else if (a->is_bool && streq(a->key, ATTR_INLINED))
 		f->inlined = a->number;
+	else if (a->is_number && streq(a->key, ATTR_FRAME_START))
+		f->start = (uint64_t)a->number <= f->address ? (uint64_t)a->number : 0;
 }
 
 /* The members of a frame that are the same for all lines of a location, and its language. */
@@ -310,7 +312,10 @@ static struct frame line_frame(const struct decoder *d, struct frame f, const Ot
 		f.name = text_or_null(*name ? name : d->strings[fn->system_name_strindex]);
 		f.file = text_or_null(d->strings[fn->filename_strindex]);
 	}
+	if (!f.name) /* then it has no line either: profile_frame_stored_line() */
+		return f;
 	f.line = line->line > 0 && line->line <= UINT32_MAX ? (uint32_t)line->line : 0;
+	f.start = 0;
 	return f;
 }
 

@@ -71,7 +71,8 @@ static char *strings[] = {"",
 			  "inuse_objects",
 			  "goroutine",
 			  "podflame.event",
-			  "mutex_duration"};
+			  "mutex_duration",
+			  "podflame.frame.start"};
 enum {
 	TEXT_SAMPLES = 1,
 	TEXT_COUNT,
@@ -92,7 +93,8 @@ enum {
 	TEXT_INUSE_OBJECTS,
 	TEXT_GOROUTINE,
 	TEXT_EVENT,
-	TEXT_MUTEX_DURATION
+	TEXT_MUTEX_DURATION,
+	TEXT_FRAME_START
 };
 
 static void attr_text(struct foreign *f, unsigned i, int32_t key, char *text)
@@ -296,6 +298,30 @@ static void test_other_profiler(void **state)
 	assert_int_equal(foreign_decode(&f, &again, NULL), 0);
 	assert_memory_equal(p->id, again->profiles[0]->id, 16);
 	assert_memory_not_equal(p->id, q->id, 16);
+}
+
+/* A function cannot begin behind an address in it. */
+static void test_where_functions_begin(void **state)
+{
+	static const struct {
+		int64_t sent;
+		uint64_t start;
+	} known[] = {{0x1230, 0x1230}, {0x1234, 0x1234}, {0x1235, 0}, {-1, 0}, {INT64_MIN, 0}};
+	struct foreign f;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		_cleanup_(profile_batch_freep) struct batch *b = NULL;
+		const struct stack_ref *stack;
+
+		foreign_init(&f);
+		attr_number(&f, 5, TEXT_FRAME_START, known[i].sent);
+		assert_int_equal(foreign_decode(&f, &b, NULL), 0);
+		stack = &b->stacks[b->profiles[0]->samples[0].stack];
+		assert_true(stack->frames[1]->address == 0x1234);
+		assert_true(stack->frames[1]->start == known[i].start);
+		assert_true(stack->frames[0]->start == 0); /* it has a name */
+	}
 }
 
 /* Replaces libcrypto's SHA256(), to count the calls for large inputs. */
@@ -1106,6 +1132,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_other_profiler),
+		cmocka_unit_test(test_where_functions_begin),
 		cmocka_unit_test(test_many_without_an_id),
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_unsupported_event_is_counted),

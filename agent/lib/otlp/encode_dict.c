@@ -124,8 +124,11 @@ static Otlp__Line **make_lines(struct encoder *e, const struct frame *const *roo
 	return lines;
 }
 
-static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[3])
+#define FRAME_ATTRS 4
+
+static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[FRAME_ATTRS])
 {
+	const int64_t start = (int64_t)f->start;
 	size_t n = 0;
 
 	out[n++] = otlp_put_attr(e, ATTR_FRAME_TYPE, otlp_frame_type_of(f->kind), NULL);
@@ -135,6 +138,8 @@ static size_t frame_attrs(struct encoder *e, const struct frame *f, int32_t out[
 			otlp_put_attr(e, ATTR_FRAME_KIND, profile_frame_kind_name(f->kind), NULL);
 	if (f->inlined) /* inlined, but its caller is not in this location: no line shows it */
 		out[n++] = otlp_put_attr(e, ATTR_INLINED, NULL, NULL);
+	if (f->start && !f->name)
+		out[n++] = otlp_put_attr(e, ATTR_FRAME_START, NULL, &start);
 	return n;
 }
 
@@ -142,7 +147,7 @@ static int32_t put_location(struct encoder *e, const struct frame *const *root_f
 {
 	const struct frame *f = root_first[0];
 	bool lines = f->name || f->file || f->line;
-	int32_t attrs[3], mapping = put_mapping(e, f);
+	int32_t attrs[FRAME_ATTRS], mapping = put_mapping(e, f);
 	size_t n_attrs = frame_attrs(e, f, attrs);
 	Otlp__Location *row;
 	struct id *id;

@@ -107,6 +107,7 @@ static void stacks_equal(const struct batch *ab, uint32_t a, const struct batch 
 		assert_int_equal(f->inlined, g->inlined);
 		assert_int_equal(f->line, g->line);
 		assert_true(f->address == g->address);
+		assert_true(f->start == g->start);
 		text_equal(f->name, g->name);
 		text_equal(f->module, g->module);
 		text_equal(f->build_id, g->build_id);
@@ -210,14 +211,19 @@ static struct frame random_frame(void)
 	static const char *const modules[] = {NULL, "/bin/a", "/lib/b.so.1", "[kernel]"};
 	static const char *const ids[] = {NULL, "00ff", "1234567890abcdef"};
 
-	return (struct frame){.kind = (enum frame_kind)random_below(_FRAME_KIND_MAX),
-			      .inlined = random_below(2),
-			      .line = (uint32_t)random_below(3),
-			      .address = random_below(3) ? random_below(4) : UINT64_MAX,
-			      .name = pick(names, ARRAY_SIZE(names)),
-			      .module = pick(modules, ARRAY_SIZE(modules)),
-			      .build_id = pick(ids, ARRAY_SIZE(ids)),
-			      .file = pick(names, ARRAY_SIZE(names))};
+	struct frame f = {.kind = (enum frame_kind)random_below(_FRAME_KIND_MAX),
+			  .inlined = random_below(2),
+			  .address = random_below(3) ? random_below(4) : UINT64_MAX,
+			  .name = pick(names, ARRAY_SIZE(names)),
+			  .module = pick(modules, ARRAY_SIZE(modules)),
+			  .build_id = pick(ids, ARRAY_SIZE(ids)),
+			  .file = pick(names, ARRAY_SIZE(names))};
+
+	if (f.name)
+		f.line = (uint32_t)random_below(3);
+	else
+		f.start = f.address - random_below(MIN(f.address, UINT64_C(3)) + 1);
+	return f;
 }
 
 static const struct profile_labels *random_labels(struct batch *b)

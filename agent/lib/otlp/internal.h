@@ -58,6 +58,7 @@ void otlp_ids_done(struct ids *t);
 #define ATTR_WAIT	 "podflame.wait"
 #define ATTR_FRAME_KIND	 "podflame.frame.kind"
 #define ATTR_INLINED	 "podflame.frame.inlined"
+#define ATTR_FRAME_START "podflame.frame.start"
 #define ATTR_EVENT	 "podflame.event"
 #define ATTR_ESTIMATE	 "podflame.estimate.share_ppm"
 #define ATTR_ERROR	 "podflame.estimate.error"

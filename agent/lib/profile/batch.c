@@ -223,6 +223,7 @@ const struct frame *profile_batch_frame(struct batch *b, const struct frame *f)
 	key.inlined = f->inlined;
 	key.line = f->line;
 	key.address = f->address;
+	key.start = f->start;
 	key.name = f->name;
 	key.module = f->module;
 	key.build_id = f->build_id;

@@ -92,6 +92,33 @@ void profile_frame_render(const struct frame *f, bool outermost_user, struct buf
 	replace_separators(out, from);
 }
 
+uint32_t profile_frame_stored_line(const struct frame *f)
+{
+	uint64_t bytes = f->address - f->start;
+
+	if (!f->name && f->start && f->start <= f->address && bytes < UINT32_MAX)
+		return (uint32_t)bytes + 1;
+	return f->line;
+}
+
+void profile_frame_set_stored_line(struct frame *f, uint32_t stored)
+{
+	bool is_start = !f->name && stored && stored - 1 < f->address;
+
+	f->line = is_start ? 0 : stored;
+	f->start = is_start ? f->address - (stored - 1) : 0;
+}
+
+bool profile_frame_start_name(const struct frame *f, struct buf *out)
+{
+	const char *slash = f->module ? strrchr(f->module, '/') : NULL;
+
+	if (f->name || !f->module || !f->start || f->kind == FRAME_KERNEL)
+		return false;
+	buf_printf(out, "%s+0x%" PRIx64, slash ? slash + 1 : f->module, f->start);
+	return true;
+}
+
 /* Whether a function is inlined at the address of its caller. */
 static bool is_inlined_in(const struct frame *caller, const struct frame *f)
 {

@@ -158,12 +158,30 @@ struct frame {
 	uint32_t line;			/* 0: not known */
 	/* user: ELF virtual address; kernel: address in the running kernel; 0: not known */
 	uint64_t address;
+	/*
+	 * Of a frame without a name: where its function begins, in the file. 0: not known. A frame
+	 * that has its name from profile_frame_start_name() keeps it; others have 0.
+	 */
+	uint64_t start;
 	const char *name;		/* demangled; NULL: the address has no name */
 	/* user: path of the file as the process sees it; kernel: "[kernel]" or the kernel module */
 	const char *module;
 	const char *build_id;		/* hex */
 	const char *file;
 };
+
+/*
+ * A stored frame has one number for its line and its start, because only a frame with a name has a
+ * line. The start is stored as the bytes from there to the address, plus 1; 0: not known.
+ */
+uint32_t profile_frame_stored_line(const struct frame *f);
+/* Sets line and start from that number. name and address are set already. */
+void profile_frame_set_stored_line(struct frame *f, uint32_t stored);
+/*
+ * Appends a name for a frame that has none, by where its function begins: "7z.so+0x1a2b0". Returns
+ * false, and appends nothing, if that is not known.
+ */
+bool profile_frame_start_name(const struct frame *f, struct buf *out);
 
 /* The parts of a stack's text besides its frames. */
 struct stack_head {

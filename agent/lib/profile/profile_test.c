@@ -43,6 +43,66 @@ static void test_forms_of_the_documents(void **state)
 	      "[unknown] 0x0000000003932388;[k] [unknown] 0xffffffff81000000");
 }
 
+static void assert_start_name(const struct frame *f, const char *want)
+{
+	_cleanup_buf_ struct buf b = {0};
+
+	assert_int_equal(profile_frame_start_name(f, &b), want != NULL);
+	assert_string_equal(b.data ? b.data : "", want ?: "");
+}
+
+static void test_functions_without_a_name_are_told_by_their_start(void **state)
+{
+	struct frame f = {.kind = FRAME_LIBRARY,
+			  .module = "/usr/lib/p7zip/7z.so",
+			  .address = 0x1a2c4,
+			  .start = 0x1a2b0};
+
+	(void)state;
+	assert_start_name(&f, "7z.so+0x1a2b0");
+	check(&(struct stack_head){0}, &f, 1, "[/usr/lib/p7zip/7z.so]"); /* as in DeepFlow */
+	f.module = "[vdso]";
+	assert_start_name(&f, "[vdso]+0x1a2b0");
+	f.module = NULL;
+	assert_start_name(&f, NULL);
+	f = (struct frame){.module = "/a", .address = 0x1a2c4};
+	assert_start_name(&f, NULL);
+	f = (struct frame){.module = "/a", .address = 4, .start = 1, .name = "main"};
+	assert_start_name(&f, NULL);
+}
+
+/* A frame is stored with a line or a start, and is the same when it is read. */
+static void test_lines_and_starts_are_stored_as_one_number(void **state)
+{
+	static const struct {
+		struct frame frame;
+		uint32_t stored;
+	} known[] = {
+		{{.name = "main", .address = 0x1000, .line = 7}, 7},
+		{{.name = "main", .address = 0x1000}, 0},
+		{{.address = 0x1010, .start = 0x1000}, 0x11},
+		{{.address = 0x1000, .start = 0x1000}, 1},
+		{{.address = 0x1010}, 0},
+		{{.address = UINT32_MAX, .start = 1}, UINT32_MAX},
+		{{.address = 0, .line = 7}, 7}, /* of another profiler: kept, as it has no start */
+	};
+	const struct frame far = {.address = 1ull << 40, .start = 1},
+			   behind = {.address = 0x1000, .start = 0x1001};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
+		struct frame f = known[i].frame;
+
+		assert_int_equal(profile_frame_stored_line(&f), known[i].stored);
+		f.line = f.start = 0;
+		profile_frame_set_stored_line(&f, known[i].stored);
+		assert_int_equal(f.line, known[i].frame.line);
+		assert_true(f.start == known[i].frame.start);
+	}
+	assert_int_equal(profile_frame_stored_line(&far), 0);
+	assert_int_equal(profile_frame_stored_line(&behind), 0);
+}
+
 static void test_the_file_of_a_frame_says_its_kind(void **state)
 {
 	static const struct {
@@ -573,6 +633,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms_of_the_documents),
+		cmocka_unit_test(test_functions_without_a_name_are_told_by_their_start),
+		cmocka_unit_test(test_lines_and_starts_are_stored_as_one_number),
 		cmocka_unit_test(test_the_file_of_a_frame_says_its_kind),
 		cmocka_unit_test(test_the_prefix_of_a_text_says_its_kind),
 		cmocka_unit_test(test_total_has_three_levels),

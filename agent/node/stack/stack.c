@@ -214,6 +214,7 @@ static void push_in_file(struct stacks *s, struct stacks_process *p, const struc
 		stacks_note_unparsed(s, p, exec->maps, m);
 	f.kind = profile_module_kind(m->path);
 	f.address = names.address;
+	f.start = names.start;
 	f.build_id = *names.build_id ? profile_batch_str(s->batch, names.build_id) : NULL;
 	f.module = module_name(s, m->path);
 	push_names(s, &names, f);

@@ -125,8 +125,9 @@ const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_
  * are equal. An inlined function follows the function into which it was inlined, and has the same
  * address. A frame without a name has its module, its build_id, and the ELF address for a later
  * look-up (for a return address: the byte before it); 0 if the file could not be read
- * (podflame_symbol_files_failed_total says why). A frame without a mapping has only the raw
- * address. Names and paths are cleaned: valid UTF-8, no control characters.
+ * (podflame_symbol_files_failed_total says why). It also has where its function begins, if that is
+ * known. A frame without a mapping has only the raw address. Names and paths are cleaned: valid
+ * UTF-8, no control characters.
  *
  * The call may block as long as files_names() does, once for each file. -E2BIG: b has more than
  * BATCH_MAX_BYTES; the last stack before may have exceeded that limit.

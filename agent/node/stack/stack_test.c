@@ -93,6 +93,37 @@ static void cuda_libraries_are_told_apart(void **state)
 	dlclose(library);
 }
 
+/* A local function of a stripped library has no name, but begins where the library calls it. */
+static void functions_without_names_begin_somewhere(void **state)
+{
+	_cleanup_free_ char *path = xasprintf("%s/bare.so", dir);
+	const struct frame *a, *b, *shown;
+	uintptr_t (*where)(void);
+	struct fixture f;
+	void *library;
+
+	(void)state;
+	run("cd %s && echo 'static __attribute__((noinline)) int hidden(int x) { return x + 3; } "
+	    "void *where(void) { return (void *)hidden; }' > bare.c && "
+	    "gcc -O1 -fPIC -shared -s -o %s bare.c",
+	    dir, path);
+	library = dlopen(path, RTLD_NOW);
+	assert_non_null(library);
+	*(void **)&where = dlsym(library, "where");
+	f = make(kallsyms);
+	a = resolve(&f, STACK(NULL, USER(where())), NULL, false)->frames[0];
+	assert_null(a->name);
+	assert_int_equal(a->start, a->address);
+	b = resolve(&f, STACK(NULL, USER(where() + 2)), NULL, false)->frames[0];
+	assert_int_equal(b->address, a->address + 2);
+	assert_int_equal(b->start, a->start);
+	shown = resolve(&f, STACK(NULL, USER(where)), NULL, false)->frames[0];
+	assert_string_equal(shown->name, "where");
+	assert_int_equal(shown->start, 0);
+	done(&f);
+	dlclose(library);
+}
+
 /*
  * Adds the mappings of this process with tags, and has their files parsed. The tag is made from the
  * file's inode number.
@@ -754,6 +785,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(frames_carry_module_build_id_and_function_start),
 		cmocka_unit_test(libraries_and_vdso),
 		cmocka_unit_test(cuda_libraries_are_told_apart),
+		cmocka_unit_test(functions_without_names_begin_somewhere),
 		cmocka_unit_test(names_are_those_of_the_file_that_was_sampled),
 		cmocka_unit_test(a_process_that_was_never_read_has_the_names_of_known_files),
 		cmocka_unit_test(an_ended_process_has_the_root_of_its_cgroup),

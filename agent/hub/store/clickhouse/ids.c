@@ -84,7 +84,8 @@ static void hash_if_any(struct ch_hash *h, const char *s)
 
 uint64_t store_ch_frame_id(struct ch_hash *h, const struct frame *f)
 {
-	store_ch_hash_u64(h, (uint64_t)f->kind << 33 | (uint64_t)f->inlined << 32 | f->line);
+	store_ch_hash_u64(h, (uint64_t)f->kind << 33 | (uint64_t)f->inlined << 32 |
+				     profile_frame_stored_line(f));
 	store_ch_hash_u64(h, f->address);
 	store_ch_hash_str(h, f->name);
 	hash_if_any(h, f->module);

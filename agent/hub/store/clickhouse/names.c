@@ -317,6 +317,7 @@ static int want_frames(struct ch_names *n, struct held_stack *held)
 struct frame_row {
 	struct frame frame; /* without texts */
 	struct text name, module, build_id, file;
+	uint32_t line; /* as it is stored: profile_frame_stored_line() */
 	bool has_name;
 };
 
@@ -327,7 +328,7 @@ static struct frame_row get_frame(struct ch_rows *rows)
 
 	r.frame.kind = kind < _FRAME_KIND_MAX ? (enum frame_kind)kind : FRAME_MARKER;
 	r.frame.inlined = store_ch_get_u8(rows);
-	r.frame.line = store_ch_get_u32(rows);
+	r.line = store_ch_get_u32(rows);
 	r.frame.address = store_ch_get_u64(rows);
 	r.name = get_text(rows);
 	r.has_name = store_ch_get_u8(rows);
@@ -355,6 +356,7 @@ static struct kept_frame *make_frame(const struct frame_row *r, uint64_t id)
 	f->frame.module = keep_if_any(&at, r->module);
 	f->frame.build_id = keep_if_any(&at, r->build_id);
 	f->frame.file = keep_if_any(&at, r->file);
+	profile_frame_set_stored_line(&f->frame, r->line);
 	return f;
 }
 

@@ -73,7 +73,7 @@ static void put_frame(struct writing *w, uint64_t id, const struct frame *f)
 	store_ch_put_u64(b, id);
 	store_ch_put_u8(b, (uint8_t)f->kind);
 	store_ch_put_u8(b, f->inlined);
-	store_ch_put_u32(b, f->line);
+	store_ch_put_u32(b, profile_frame_stored_line(f));
 	store_ch_put_u64(b, f->address);
 	store_ch_put_str(b, f->name);
 	store_ch_put_u8(b, f->name != NULL);
