@@ -236,10 +236,13 @@ void api_query_json(struct query_job *q, json_t *body)
 struct symbols_names *api_query_names(const struct query_job *q, struct selection *sel)
 {
 	struct symbols *s = q->call->api->config.symbols;
-	struct symbols_names *names = s && symbols_any(s) ? symbols_names_new(s) : NULL;
+	struct symbols_names *names;
 
-	if (!names)
+	if (!s || (!symbols_any(s) && !sel->unnamed_by_start))
 		return NULL;
+	names = symbols_names_new(s);
+	if (sel->unnamed_by_start)
+		symbols_names_by_start(names);
 	sel->apart = symbols_names_namespaces(names, &sel->n_apart);
 	symbols_names_wait(names, &(struct store_wait){now_mono_ns() + NAMES_NS, &q->given_up});
 	return names;

@@ -110,7 +110,8 @@ void api_audit_begin(struct query_job *q); /* on the worker, before the query */
 void api_audit_end(struct query_job *q);   /* on the loop thread, after it */
 
 /*
- * Names that uploaded symbols have. NULL: there are none. The caller frees them. The rows of the
- * selection then keep namespaces apart that have files of their own.
+ * Names that uploaded symbols have, and those by where functions begin, if the selection wants
+ * these. NULL: there are none. The caller frees them. The rows of the selection then keep
+ * namespaces apart that have files of their own.
  */
 struct symbols_names *api_query_names(const struct query_job *q, struct selection *sel);

@@ -151,6 +151,50 @@ static void what_is_one_function(void **state)
 	end(&t);
 }
 
+/* Names that say where a function without a name begins. */
+static size_t start_names(const struct frame *f, const char *ns, void *arg,
+			  const struct frame **ret)
+{
+	(void)ns, (void)arg;
+	*ret = f + 1; /* the tests have it behind the frame */
+	return 1;
+}
+
+#define UNNAMED(address_, build_id_)                                                               \
+	{                                                                                          \
+		{.kind = FRAME_LIBRARY,                                                            \
+		 .module = "/lib/z.so",                                                            \
+		 .build_id = (build_id_),                                                          \
+		 .address = (address_),                                                            \
+		 .start = 16},                                                                     \
+			{.kind = FRAME_LIBRARY,                                                    \
+			 .module = "/lib/z.so",                                                    \
+			 .build_id = (build_id_),                                                  \
+			 .address = (address_),                                                    \
+			 .start = 16,                                                              \
+			 .name = "z.so+0x10"},                                                     \
+	}
+
+/* Of two builds of a file, different functions may begin at the same place. */
+static void functions_without_a_name_are_told_apart(void **state)
+{
+	static const struct frame one[] = UNNAMED(17, "ab"), same[] = UNNAMED(18, "ab"),
+				  other[] = UNNAMED(17, "cd");
+	struct tree_form form = {.columns = true, .max_nodes = 100};
+	struct test t;
+
+	(void)state;
+	begin(&t, &form);
+	query_tree_set_names(t.tree, start_names, NULL);
+	add(&t, NULL, one, 30);
+	add(&t, NULL, same, 20);
+	add(&t, NULL, other, 10);
+	assert_int_equal(t.tree->counts[0].n_unnamed, 6);
+	assert_nodes(&t, "0 root web - 0/0\n1 thread worker - 0/0\n2 app main /bin/web 0/0\n"
+			 "3 unnamed z.so+0x10 /lib/z.so 50/5\n"
+			 "3 unnamed z.so+0x10 /lib/z.so 10/1\n");
+}
+
 /* Nodes of both selections are there, sorted by both totals. */
 static void differences(void **state)
 {
@@ -544,6 +588,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_one_function),
+		cmocka_unit_test(functions_without_a_name_are_told_apart),
 		cmocka_unit_test(differences),
 		cmocka_unit_test(groups),
 		cmocka_unit_test(threads_are_below_their_process),

@@ -25,6 +25,7 @@ static const struct request_field {
 	{"profile_language_type", "ProfileLanguageType", TEXT},
 	{"tag_filter", NULL, TEXT},
 	{"group_by", NULL, TEXT},
+	{"unnamed", NULL, TEXT},
 	{"time_start", "TimeStart", NUMBER},
 	{"time_end", "TimeEnd", NUMBER},
 	{"debug", NULL, FLAG},
@@ -237,6 +238,17 @@ static int take_times(const json_t *body, struct selection *s, struct field_erro
 	return 0;
 }
 
+static int take_unnamed(const json_t *body, struct selection *s, struct field_error *reterr)
+{
+	const char *unnamed = json_str_at(body, "unnamed", "module");
+
+	if (!streq(unnamed, "module") && !streq(unnamed, "start"))
+		return field_error_set(reterr, "unnamed",
+				       "unnamed: '%.100s' is not one of module, start", unnamed);
+	s->unnamed_by_start = streq(unnamed, "start");
+	return 0;
+}
+
 /* Of what programs push the language is a tag; what podflame samples is eBPF's. */
 static void take_language(struct tracing_request *r, const char *language)
 {
@@ -281,6 +293,8 @@ int query_body_selection(const json_t *body, struct tracing_request *r, struct f
 		s->app_services[s->n_app_services++] = xstrdup(r->app_service);
 	}
 	e = take_times(body, s, reterr);
+	if (!e)
+		e = take_unnamed(body, s, reterr);
 	if (!e)
 		e = query_filter_parse(json_str_at(body, "tag_filter", ""), &s->where, reterr);
 	if (e)

@@ -33,6 +33,7 @@ static void defaults(void **state)
 	assert_int_equal(r.format, RESULT_LIST);
 	assert_int_equal(r.max_kernel_stack_depth, -1);
 	assert_false(r.debug);
+	assert_false(r.selection->unnamed_by_start);
 	assert_string_equal(r.app_service, "");
 	assert_int_equal(r.n_notes, 0);
 	query_tracing_request_done(&r);
@@ -46,7 +47,8 @@ static void everything(void **state)
 	(void)state;
 	assert_int_equal(parse("{" WHOLE ",\"app_service\":\"it's\",\"tag_filter\":\"pod_ns='a'\","
 			       "\"debug\":true,\"max_kernel_stack_depth\":3,\"group_by\":\"\","
-			       "\"result_format\":\"flat\",\"unknown\":[{}]}",
+			       "\"result_format\":\"flat\",\"unnamed\":\"start\","
+			       "\"unknown\":[{}]}",
 			       &r, &e),
 			 0);
 	assert_string_equal(r.selection->app_services[0], "it's");
@@ -54,6 +56,7 @@ static void everything(void **state)
 	assert_int_equal(r.format, RESULT_FLAT);
 	assert_int_equal(r.max_kernel_stack_depth, 3);
 	assert_true(r.debug);
+	assert_true(r.selection->unnamed_by_start);
 	query_tracing_request_done(&r);
 }
 
@@ -236,6 +239,8 @@ static const struct {
 	 400, "INVALID_POST_DATA", "time_end is before time_start"},
 	{"{" WHOLE ",\"result_format\":\"xml\"}", 400, "INVALID_POST_DATA",
 	 "not one of list, flat"},
+	{"{" WHOLE ",\"unnamed\":\"address\"}", 400, "INVALID_POST_DATA",
+	 "unnamed: 'address' is not one of module, start"},
 	{"{" WHOLE ",\"app_service\":\"a\\u0000b\"}", 400, "INVALID_POST_DATA", "bad JSON"},
 	{"{" WHOLE ",\"time_end\":5}", 400, "INVALID_POST_DATA", "duplicate"},
 	{"{" WHOLE ",\"tag_filter\":\"pod_ns='a' AND nope='b'\"}", 500, "FAIL",

@@ -278,10 +278,11 @@ int query_series_parse(const char *body, size_t n, struct series_query *ret,
 
 /* ---- trees ---- */
 
-/* The event and language of the selection before are those of the first one. */
+/* The event, the language and the names of the selection before are those of the first one. */
 static int take_before(const json_t *body, struct tree_query *q, struct field_error *reterr)
 {
-	static const char *const same[] = {"profile_event_type", "profile_language_type"};
+	static const char *const same[] = {"profile_event_type", "profile_language_type",
+					   "unnamed"};
 	_cleanup_json_ json_t *before = json_copy(json_object_get(body, "before"));
 	struct field_error wrong;
 	int e;

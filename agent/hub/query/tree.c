@@ -181,10 +181,11 @@ static void put_head(const struct tree *t, struct levels *l, const struct store_
 
 /*
  * Adds the function of the frame and those inlined in it. Keeps a level free for each of the
- * n_after frames that follow. Returns false if no name is known for the frame.
+ * n_after frames that follow. Returns false if no name is known for the frame. Sets *unnamed if the
+ * name is only where the function begins.
  */
 static bool put_named(struct tree *t, struct levels *l, const struct frame *f, const char *ns,
-		      size_t n_after)
+		      size_t n_after, bool *unnamed)
 {
 	const struct frame *named;
 	size_t n = t->names(f, ns, t->names_arg, &named), left = FRAME_LEVELS - l->n;
@@ -196,6 +197,7 @@ static bool put_named(struct tree *t, struct levels *l, const struct frame *f, c
 	}
 	for (size_t i = 0; i < n; i++)
 		put_level(t, l, &named[i], AS_FRAME);
+	*unnamed |= n && named[0].start;
 	return n > 0;
 }
 
@@ -215,7 +217,8 @@ static void put_frames(struct tree *t, struct levels *l, const struct store_row 
 		 */
 		marked |= f->kind == FRAME_MARKER && !str_equal(f->name, STORE_OTHERS);
 		user_seen |= user;
-		if (!f->name && t->names && put_named(t, l, f, row->ns, row->n_frames - i - 1))
+		if (!f->name && t->names &&
+		    put_named(t, l, f, row->ns, row->n_frames - i - 1, &unnamed))
 			continue;
 		unnamed |= !f->name;
 		if (f->kind == FRAME_KERNEL && max_kernel >= 0 && n_kernel++ >= max_kernel)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The functions of a tree. Each has a key. Without columns it is the text of a frame in DeepFlow's
- * form. With columns it is NAME NUL LEVEL MODULE, and NUL FILE:LINE if lines count.
+ * form. With columns it is NAME NUL LEVEL MODULE, NUL BUILD_ID if the name is only where
+ * the function begins, and NUL FILE:LINE if lines count.
  */
 #include "hub/query/tree.h"
 
@@ -92,13 +93,15 @@ static void put_frame_key(const struct tree *t, const struct frame *f, bool oute
 	const char *name;
 
 	if (f->name) {
-		put_key(key, f->name, (uint8_t)f->kind);
+		put_key(key, f->name, f->start ? LEVEL_UNNAMED : (uint8_t)f->kind);
 	} else {
 		profile_frame_name(f, outermost, &text);
 		profile_kind_of_text(text.data, &name);
 		put_key(key, name, LEVEL_UNNAMED);
 	}
 	buf_puts(key, f->module ?: "");
+	if (f->name && f->start) /* in another build of the file, another function begins there */
+		buf_printf(key, "%c%s", '\0', f->build_id ?: "");
 	if (t->form.by_line)
 		buf_printf(key, "%c%s:%u", '\0', f->file ?: "", f->line);
 }

@@ -2,7 +2,7 @@
 /*
  * Names the frames of one query. Each address is looked up once, and each name is demangled once. A
  * frame of a namespace that has a file of its own gets its names from that; else from the file of
- * all namespaces.
+ * all namespaces. If no file names a frame, its name may be where its function begins.
  */
 #include "hub/symbols/symbols.h"
 
@@ -39,8 +39,9 @@ struct shown_name {
 };
 
 struct uploaded_name {
-	struct name_key key;
+	struct name_key key; /* file NULL: the name is by the start of the function */
 	size_t n;
+	char *text; /* of that name; NULL: none */
 	UT_hash_handle hh;
 	struct frame frames[];
 };
@@ -48,6 +49,7 @@ struct uploaded_name {
 struct symbols_names {
 	struct symbols *symbols;
 	struct store_wait wait;
+	bool by_start;
 	char **namespaces;
 	size_t n_namespaces;
 	struct uploaded_files *files;
@@ -68,6 +70,11 @@ struct symbols_names *symbols_names_new(struct symbols *s)
 void symbols_names_wait(struct symbols_names *n, const struct store_wait *w)
 {
 	n->wait = *w;
+}
+
+void symbols_names_by_start(struct symbols_names *n)
+{
+	n->by_start = true;
 }
 
 char *const *symbols_names_namespaces(const struct symbols_names *n, size_t *ret_n)
@@ -100,6 +107,7 @@ struct symbols_names *symbols_names_free(struct symbols_names *n)
 		return NULL;
 	HASH_ITER (hh, n->named, a, next_a) {
 		HASH_DEL(n->named, a);
+		free(a->text);
 		free(a);
 	}
 	HASH_ITER (hh, n->shown, b, next_b) {
@@ -213,6 +221,7 @@ static void add(struct symbols_names *n, struct uploaded_file *file, struct uplo
 	if (!*function->name)
 		return;
 	*f = *x->key.frame;
+	f->start = 0;
 	f->name = show(n, file, function->name);
 	f->file = *function->file ? show(n, file, function->file) : NULL;
 	f->line = function->line;
@@ -241,22 +250,46 @@ static struct uploaded_name *name(struct symbols_names *n, struct uploaded_file 
 	return x;
 }
 
+static struct uploaded_name *name_by_start(struct symbols_names *n, const struct frame *f)
+{
+	struct uploaded_name *x = xcalloc(1, sizeof(*x) + sizeof(x->frames[0]));
+	struct buf text = {0};
+
+	x->key.frame = f;
+	if (profile_frame_start_name(f, &text)) {
+		x->text = buf_steal(&text);
+		x->frames[0] = *f;
+		x->frames[0].name = x->text;
+		x->n = 1;
+	}
+	HASH_ADD(hh, n->named, key, sizeof(x->key), x);
+	return x;
+}
+
+/* The names of a frame. file NULL: by the start of its function. */
+static size_t find_names(struct symbols_names *n, struct uploaded_file *file, const struct frame *f,
+			 const struct frame **ret)
+{
+	const struct name_key key = {f, file};
+	struct uploaded_name *x;
+
+	HASH_FIND(hh, n->named, &key, sizeof(key), x);
+	if (!x)
+		x = file ? name(n, file, f) : name_by_start(n, f);
+	*ret = x->frames;
+	return x->n;
+}
+
 size_t symbols_name(const struct frame *f, const char *ns, void *arg, const struct frame **ret)
 {
 	struct symbols_names *n = arg;
-	struct name_key key = {.frame = f};
-	struct uploaded_name *x;
 	struct uploaded_file *file;
+	size_t found = 0;
 
-	if (f->name || !f->build_id || f->kind == FRAME_KERNEL)
+	if (f->name || f->kind == FRAME_KERNEL)
 		return 0;
-	file = file_of(n, ns, f->build_id);
-	if (!file->index)
-		return 0;
-	key.file = file;
-	HASH_FIND(hh, n->named, &key, sizeof(key), x);
-	if (!x)
-		x = name(n, file, f);
-	*ret = x->frames;
-	return x->n;
+	file = f->build_id ? file_of(n, ns, f->build_id) : NULL;
+	if (file && file->index)
+		found = find_names(n, file, f, ret);
+	return found || !n->by_start ? found : find_names(n, NULL, f, ret);
 }

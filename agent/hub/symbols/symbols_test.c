@@ -337,6 +337,39 @@ static void names(void **state)
 	symbols_names_free(n);
 }
 
+/* What no file names has a name by its start, if that is asked for. */
+static void names_by_start(void **state)
+{
+	struct fixture *f = *state;
+	const struct frame
+		uploaded = {.module = "/bin/a", .build_id = ID, .address = 0x1010, .start = 0x1000},
+		outside = {.module = "/bin/a", .build_id = ID, .address = 0x1104, .start = 0x1100},
+		no_id = {.module = "/bin/a", .address = 0x20, .start = 0x10},
+		no_start = {.module = "/bin/a", .build_id = ID, .address = 0x1200};
+	struct symbols_names *n;
+	const struct frame *got;
+
+	assert_int_equal(put_good(f, ID), 0);
+	n = symbols_names_new(f->s);
+	assert_int_equal(symbols_name(&outside, NULL, n, &got), 0);
+	symbols_names_free(n);
+	n = symbols_names_new(f->s);
+	symbols_names_by_start(n);
+	assert_int_equal(symbols_name(&uploaded, NULL, n, &got), 2);
+	assert_string_equal(got[0].name, "app::work()");
+	assert_int_equal(got[0].start, 0);
+	for (int twice = 0; twice < 2; twice++) {
+		assert_int_equal(symbols_name(&outside, NULL, n, &got), 1);
+		assert_string_equal(got[0].name, "a+0x1100");
+		assert_int_equal(got[0].start,
+				 0x1100); /* so it is known as a function without a name */
+		assert_int_equal(symbols_name(&no_id, NULL, n, &got), 1);
+		assert_string_equal(got[0].name, "a+0x10");
+		assert_int_equal(symbols_name(&no_start, NULL, n, &got), 0);
+	}
+	symbols_names_free(n);
+}
+
 /* The name of a frame of ID in a namespace of the query; NULL: in none of them. */
 static void assert_named(struct symbols_names *n, const char *ns, const struct frame *f,
 			 const char *name)
@@ -569,6 +602,7 @@ int main(void)
 		TEST(damage_is_seen),
 		TEST(many_files),
 		TEST(names),
+		TEST(names_by_start),
 		TEST(names_of_namespaces),
 		TEST(a_damaged_file_of_a_namespace),
 		TEST(the_list_says_of_which_namespace),
