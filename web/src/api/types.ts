@@ -53,6 +53,7 @@ export interface Selection {
   tag_filter: string;
   time_start: number;
   time_end: number;
+  unnamed?: 'start'; // functions without a name are told apart by where they begin
 }
 
 /** With `before`, the difference from that selection to the other one. */

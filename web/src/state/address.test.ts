@@ -46,6 +46,7 @@ const other: State = {
   focus: ['web', 'main', 'f<int, g&>'],
   zoom: ['web', 'main'],
   byLine: true,
+  byStart: true,
   colours: 'module',
   per: 'cpu-second',
   search: '"read" kernel',

@@ -239,6 +239,7 @@ const parts: Part[] = [
   list('focus', 'focus'),
   list('zoom', 'zoom'),
   flag('lines', 'byLine'),
+  flag('starts', 'byStart'),
   text('colours', 'colours', ['kind', 'module', 'difference']),
   text('per', 'per', ['all', 'second', 'cpu-second']),
   text('search', 'search'),

@@ -35,6 +35,7 @@ export interface State {
   focus: string[]; // to the frame whose subtree is the whole
   zoom: string[]; // to the frame that fills the graph's width
   byLine: boolean; // functions are told apart by file and line
+  byStart: boolean; // functions without a name are told apart by where they begin
   colours: 'kind' | 'module' | 'difference';
   per: Per['per'];
   search: string;
@@ -62,6 +63,7 @@ export const defaults: State = {
   focus: [],
   zoom: [],
   byLine: false,
+  byStart: false,
   colours: 'kind',
   per: 'all',
   search: '',

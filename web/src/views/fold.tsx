@@ -38,7 +38,7 @@ const pers: Record<State['per'], { text: string; about: string }> = {
 };
 
 export function FoldChoice({ state, change }: Props) {
-  const { fold, byLine, event } = state;
+  const { fold, byLine, byStart, event } = state;
   const offered = canBePer(event);
   const per = offered.includes(state.per) ? state.per : 'all';
 
@@ -84,6 +84,14 @@ export function FoldChoice({ state, change }: Props) {
         title="functions of one name are apart if they are declared in other files or lines"
       >
         by line
+      </Check>
+      <Check
+        id="by-start"
+        isOn={byStart}
+        onChange={(isOn) => change({ byStart: isOn })}
+        title="functions without a name are apart if they begin elsewhere in their file"
+      >
+        unnamed by start
       </Check>
       <Explained text={pers[per].about}>
         <Choice

@@ -24,6 +24,16 @@ test('what is chosen is the selection of all questions', () => {
   assert.deepEqual({ ...choices, tags: [] }, { ...selection, tags: [] });
 });
 
+test('all profiles name functions without a name by where they begin, if that is chosen', () => {
+  const { profile, breakdown } = of('starts=1&before_range=300&view=breakdown&by=pod');
+
+  assert.equal(of('').profile.unnamed, undefined);
+  assert.deepEqual(
+    [profile, profile.before, breakdown?.now, breakdown?.before].map((q) => q?.unnamed),
+    ['start', 'start', 'start', 'start'],
+  );
+});
+
 test('tags that only some events have are of no account for the others', () => {
   assert.equal(of('wait=lock&pod=a').profile.tag_filter, "pod='a'");
   assert.equal(of('by=wait').series.group_by, '');

@@ -133,7 +133,7 @@ function ofSpans(event: string, state: State, tags: Tag[], now: number): Profile
 }
 
 function selectionOf(
-  { event }: State,
+  { event, byStart }: State,
   { times, process, filter }: Compare,
   tags: Tag[],
   now: number,
@@ -146,6 +146,7 @@ function selectionOf(
     tag_filter: printFilter(askedOf(filter, tags, event)),
     time_start,
     time_end,
+    ...(byStart && { unnamed: 'start' }),
   };
 }
 

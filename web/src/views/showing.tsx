@@ -25,10 +25,10 @@ interface Props {
 
 /** How a profile is shown where the user has chosen nothing of that. */
 const {
-  fold, hidden, without, withoutIdle, focus, zoom, byLine, per, search, grown,
+  fold, hidden, without, withoutIdle, focus, zoom, byLine, byStart, per, search, grown,
 } = defaults;
 const asItCame: Partial<State> = {
-  fold, hidden, without, withoutIdle, focus, zoom, byLine, per, search, grown,
+  fold, hidden, without, withoutIdle, focus, zoom, byLine, byStart, per, search, grown,
 };
 
 interface Guarded extends Props {
