@@ -239,6 +239,23 @@ static uint64_t hash_before(const struct follower *w, const struct code_function
 
 enum pass { DISCOVER, NORETURN, EMIT };
 
+/* Passes on what is emitted of a function, and keeps how far its code is known from its start. */
+struct known_part {
+	uint64_t end;
+	flow_emit *emit;
+	void *arg;
+};
+
+static void emit_known(uint64_t start, uint64_t end, const struct code_state *s, void *arg)
+{
+	struct known_part *k = arg;
+
+	if (s && start <= k->end)
+		k->end = MAX(k->end, end);
+	if (k->emit)
+		k->emit(start, end, s, k->arg);
+}
+
 static bool follow_one(struct follower *w, const struct code_function *f,
 		       const struct code_entry *e, size_t n_entries, struct code_entries *out,
 		       flow_emit *emit, void *arg)
@@ -273,6 +290,7 @@ static void follow_all(struct follower *w, enum pass pass, struct code_entries *
 
 	for (size_t k = 0; k < w->all.n; k++) {
 		struct code_function *f = &w->all.items[k];
+		struct known_part known = {.end = f->start, .emit = emit, .arg = arg};
 		const struct code_entry *e;
 		bool returns;
 
@@ -284,7 +302,11 @@ static void follow_all(struct follower *w, enum pass pass, struct code_entries *
 		f->seen = hash_entries(f, e, end - at);
 		if (pass == DISCOVER && f->seen == hash_before(w, f))
 			continue;
-		returns = follow_one(w, f, e, end - at, out, emit, arg);
+		returns = follow_one(w, f, e, end - at, out, pass == EMIT ? emit_known : NULL,
+				     &known);
+		/* an entry that is not certain may be in the middle of a function */
+		if (pass == EMIT && end > at && e->address == f->start && e->certain && !f->guessed)
+			parse_functions_add(&w->b->functions, f->start, known.end);
 		if (pass == NORETURN && !returns && end > at && e->address == f->start) {
 			GROW(w->noreturn, w->n_noreturn, w->cap_noreturn);
 			w->noreturn[w->n_noreturn++] = f->start;

@@ -42,6 +42,7 @@ static void follow_returns(const uint8_t *code, size_t n, uint64_t start, struct
 	b->texts[b->n_texts++] = gap;
 	parse_returns_rows(b, &(struct code_gaps){&gap, 1}, &budget);
 	elf_end(b->elf);
+	free(b->functions.items);
 	free(b);
 }
 

@@ -27,11 +27,12 @@ enum {
 	JUMP = 32,    /* where the instruction leads must be asked: it is a jump, call or return */
 	CHANGED = 64, /* in the last round */
 	NO_BP = 128,  /* on a way here from a function's start, rbp may have been overwritten */
+	BEGINS = 256, /* start_of(): a function begins here, or what is like one */
 };
 struct place {
 	struct code_frame frame;
 	uint8_t bytes; /* of the instruction; 0: none begins here */
-	uint8_t flags;
+	uint16_t flags;
 };
 struct piece {
 	struct elf_build *b;
@@ -402,6 +403,8 @@ static void reach_all(struct piece *p)
 
 		if (how)
 			reach(&r, at, how);
+		if (how)
+			p->places[at].flags |= BEGINS;
 		while (r.n_work && p->budget->insns)
 			reach_next(&r, p->work[--r.n_work]);
 	}
@@ -413,6 +416,63 @@ static void reach_all(struct piece *p)
 		f->bp = FRAME_BP_UNKNOWN;
 		f->slot = 0;
 	}
+}
+
+/* ---- functions ---- */
+
+struct walked_function {
+	bool open;
+	size_t start;
+	size_t far; /* the last place to which a conditional jump of it leads */
+};
+
+/* Ends a function. One that nothing calls may be a loop of another one. */
+static void close_function(const struct piece *p, struct walked_function *f, size_t end)
+{
+	if (f->open && p->places[f->start].flags & CALLED)
+		parse_functions_add(&p->b->functions, p->start + f->start, p->start + end);
+	f->open = false;
+}
+
+/* Returns whether the code does not continue behind the instruction. */
+static bool ends_at(const struct piece *p, size_t at, struct walked_function *f)
+{
+	struct insn i;
+	uint64_t to;
+
+	if (!(p->places[at].flags & JUMP) || !insn_decode(p->code + at, p->n - at, &i))
+		return false;
+	to = at + i.bytes + i.immediate;
+	if (f->open && is_branch(&i) && to < p->n)
+		f->far = MAX(f->far, to);
+	return ends_flow(&i) || (is_call(&i) && !comes_back(p, at + i.bytes));
+}
+
+/*
+ * Finds the functions of which the start is called and the code is whole: it ends where it cannot
+ * continue, behind all of its conditional jumps. If what is called is before their targets, nothing
+ * is known from there to the last of them: it may be a function, or a place in this one.
+ */
+static void add_functions(const struct piece *p)
+{
+	struct walked_function f = {0};
+	bool ended = true; /* the code before does not continue here */
+	bool padded = false;
+
+	for (size_t at = 0; at < p->n;) {
+		const struct place *x = &p->places[at];
+		bool begins = (ended || padded) && x->flags & BEGINS;
+
+		if (!x->bytes || !(x->flags & (REACHED | PADDING)) || (ended && at > f.far) ||
+		    (begins && x->flags & CALLED))
+			close_function(p, &f, at);
+		if (!f.open && begins && at >= f.far)
+			f = (struct walked_function){true, at, at};
+		padded = x->flags & PADDING;
+		ended = !x->bytes || ends_at(p, at, &f) || (ended && padded);
+		at += MAX(x->bytes, 1);
+	}
+	close_function(p, &f, p->n);
 }
 
 /* ---- all of a piece ---- */
@@ -456,6 +516,8 @@ static void follow_piece(struct piece *p, const uint64_t *starts, size_t n_start
 		p->b->header.flags |= ELF_INDEX_CODE_CUT;
 	else if (p->budget->insns)
 		emit_all(p, emit, arg);
+	if (rounds < ROUNDS && p->budget->insns)
+		add_functions(p);
 	free(p->places);
 	free(p->work);
 }

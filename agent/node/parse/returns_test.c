@@ -111,6 +111,56 @@ static void what_nothing_proves_has_no_row(void **state)
 	elf_index_unref(i);
 }
 
+/* The label of a function, of a label x_N in it. The caller frees it. */
+static char *function_of(const char *label)
+{
+	size_t n = strlen(label);
+
+	if (streq(label, "finds_rbp")) /* what is before runs on into it */
+		return xstrdup("sets_rbp");
+	return n > 2 && label[n - 2] == '_' ? xstrndup(label, n - 2) : xstrdup(label);
+}
+
+/* A function that is called begins at its label; of no address another one is said. */
+static void functions_begin_at_their_labels(void **state)
+{
+	static const char *const begin[] = {
+		"plain",    "realigned_kept", "realigned_stored", "popped_rsp",
+		"table",    "openblas_small", "openblas_large",	  "realigned_calling",
+		"sets_rbp", "keeps_rcx",      "with_subroutine",  "spoils_rcx"};
+	static const char *const unknown[] = {
+		"unproved",	     "unproved_1",	   "haskell", "calls_haskell", "haskell_1",
+		"realigned_spoiled", "realigned_spoiled_1"};
+	struct elf_tables t;
+	struct elf_index *i;
+	uint64_t found;
+	size_t n = 0;
+
+	(void)state;
+	make_program();
+	i = index_of("stripped", &t);
+	for (size_t k = 0; k < ARRAY_SIZE(begin); k++) {
+		uint64_t start = symbol("whole", begin[k]);
+
+		assert_int_equal(elf_index_unnamed(i, start, &found), 0);
+		assert_int_equal(found, start);
+	}
+	for (size_t k = 0; k < ARRAY_SIZE(unknown); k++)
+		assert_int_equal(elf_index_unnamed(i, symbol("whole", unknown[k]), &found),
+				 -ENOENT);
+	for (size_t k = 0; k < ARRAY_SIZE(known); k++) {
+		_cleanup_free_ char *function = function_of(known[k].label);
+
+		if (elf_index_unnamed(i, symbol("whole", known[k].label), &found))
+			continue;
+		assert_int_equal(found, symbol("whole", function));
+		n++;
+	}
+	/* all but table_2 to table_4: nothing shows that they belong to what jumps there */
+	assert_int_equal(n, ARRAY_SIZE(known) - 3);
+	elf_index_unref(i);
+}
+
 /* ---- limits ---- */
 
 static void starts_over_the_limit_are_told(void **state)
@@ -189,6 +239,7 @@ static void returns_over_the_limit_are_told(void **state)
 		parse_rows_free(b->rows);
 	}
 	elf_end(b->elf);
+	free(b->functions.items);
 	free(b);
 }
 
@@ -265,6 +316,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(frames_of_hand_written_code_are_found),
 		cmocka_unit_test(what_nothing_proves_has_no_row),
+		cmocka_unit_test(functions_begin_at_their_labels),
 		cmocka_unit_test(starts_over_the_limit_are_told),
 		cmocka_unit_test(a_start_counts_once),
 		cmocka_unit_test(returns_over_the_limit_are_told),
