@@ -30,7 +30,7 @@ const struct file_format_info *cli_query_file(enum query_format f);
 struct query_options {
 	struct client_options hub;
 	const char *event, *app_service, *filter, *from, *to;
-	const char *group_by, *function, *difference, *step; /* NULL: not given */
+	const char *group_by, *function, *difference, *step, *unnamed; /* NULL: not given */
 	bool series;
 	enum query_format format;
 	uint64_t limit; /* QUERY_NOT_GIVEN: not given; 0: all */

@@ -26,6 +26,7 @@ static void groups_of_a_tag(void **state)
 	assert_string_equal(json_str_at(a.body, "group_by", ""), "pod");
 	assert_int_equal(json_int_at(a.body, "limit", 0), 50);
 	assert_null(json_object_get(a.body, "function"));
+	assert_null(json_object_get(a.body, "unnamed"));
 	assert_string_equal(a.text, "all processes: 20.00 ms in 20 samples\n"
 				    "       TOTAL      %  POD\n"
 				    "   12.00 ms   60.00  web-1\n"
@@ -37,10 +38,11 @@ static void groups_of_a_tag(void **state)
 /* Files come as the hub makes them. What one lacks, it says in a header. */
 static void files_of_the_hub(void **state)
 {
-	struct asked a = ask("a file", ARGS("-F", "otlp"));
+	struct asked a = ask("a file", ARGS("-F", "otlp", "--unnamed", "start"));
 
 	(void)state;
 	assert_string_equal(a.path, "/v1/profile/otlp");
+	assert_string_equal(json_str_at(a.body, "unnamed", ""), "start");
 	assert_string_equal(a.text, "a file");
 	asked_done(&a);
 	hub_header = "Podflame-Left-Out: namespaces, samples\r\n";

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum option_key { KEY_SERIES = 256, KEY_STEP, KEY_DIFF, KEY_FUNCTION };
+enum option_key { KEY_SERIES = 256, KEY_STEP, KEY_DIFF, KEY_FUNCTION, KEY_UNNAMED };
 
 static const struct argp_option option_list[] = {
 	{"from", 'f', "TIME", 0,
@@ -30,6 +30,8 @@ static const struct argp_option option_list[] = {
 	{"step", KEY_STEP, "TIME", 0, "with --series: the length of a step, such as 30s or 5m", 0},
 	{"diff", KEY_DIFF, "FROM..TO", 0,
 	 "compare with the time FROM..TO, such as -2h..-1h, which is \"before\"", 0},
+	{"unnamed", KEY_UNNAMED, "HOW", 0,
+	 "functions without a name: module or start, where they begin (default: module)", 0},
 	{0},
 };
 
@@ -143,6 +145,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		{KEY_STEP, &o->step},
 		{KEY_DIFF, &o->difference},
 		{KEY_FUNCTION, &o->function},
+		{KEY_UNNAMED, &o->unnamed},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)

@@ -180,6 +180,8 @@ static int add_rest(json_t *body, const struct query_options *o, const struct qu
 		r = add_text(body, "group_by", json_string(o->group_by), "--group-by", reterr);
 	if (!r && o->function)
 		r = add_text(body, "function", function_of(o->function), "--function", reterr);
+	if (!r && o->unnamed)
+		r = add_text(body, "unnamed", json_string(o->unnamed), "--unnamed", reterr);
 	if (r)
 		return r;
 	if (o->difference)

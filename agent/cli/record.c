@@ -459,7 +459,7 @@ static int record(struct recording *r, int signal_fd)
 	struct files_config fc = {.parser.marks = learn_markers(),
 				  .host_debug_dir = "/usr/lib/debug",
 				  .patient = true};
-	struct stacks_config sc = {0};
+	struct stacks_config sc = {.unnamed_by_start = r->options->unnamed_by_start};
 	int e = files_new(&fc, &r->files);
 
 	sc.files = r->files;

@@ -23,6 +23,7 @@ struct record_options {
 	enum event event;
 	bool event_given;
 	struct event_settings settings;
+	bool unnamed_by_start; /* struct stacks_config */
 	const char *output;
 };
 /* record_options.c. If the options are wrong, or the user asks for help, ends the program. */

@@ -9,6 +9,8 @@
 #define MAX_PIDS       256	       /* processes of --pid */
 #define MAX_DURATION_S (7 * 24 * 3600) /* seconds, largest value of --duration and --delay */
 
+enum option_key { KEY_UNNAMED = 256 };
+
 static const struct argp_option option_list[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "profile these processes, with all of their threads", 0},
 	{"cgroup", 'c', "DIR", 0,
@@ -31,6 +33,8 @@ static const struct argp_option option_list[] = {
 	 "memory: take one sample every N bytes on average; 1 takes each allocation (default: "
 	 "524288)",
 	 0},
+	{"unnamed", KEY_UNNAMED, "HOW", 0,
+	 "functions without a name: module or start, where they begin (default: module)", 0},
 	{"output", 'o', "FILE", 0,
 	 "the file to write: .folded, .svg (a flame graph), .pb.gz (pprof), .otlp or "
 	 ".speedscope.json",
@@ -122,6 +126,13 @@ static void parse_sample_bytes(struct argp_state *state, struct record_options *
 	o->settings.alloc_sample_bytes = o->settings.inuse_sample_bytes = n;
 }
 
+static void parse_unnamed(struct argp_state *state, struct record_options *o, const char *arg)
+{
+	if (!streq(arg, "module") && !streq(arg, "start"))
+		argp_error(state, "--unnamed: '%s' is not one of module, start", arg);
+	o->unnamed_by_start = streq(arg, "start");
+}
+
 static void check_settings(struct argp_state *state, const struct record_options *o)
 {
 	bool memory = probes_set_of(o->event) == PROBES_MEMORY;
@@ -198,6 +209,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 's':
 		parse_sample_bytes(state, o, arg);
+		return 0;
+	case KEY_UNNAMED:
+		parse_unnamed(state, o, arg);
 		return 0;
 	case 'o':
 		o->output = arg;

@@ -388,6 +388,7 @@ static void bad_options_are_named(void **state)
 		"-e", "on-disk");
 	REFUSED(2, "--min-block: '2s' is not a time from 1 us to 1 s", "-b", "2s");
 	REFUSED(2, "--max-block: '2h' is not a time from 1000 us to 3600 s", "-B", "2h");
+	REFUSED(2, "--unnamed: 'address' is not one of module, start", "--unnamed", "address");
 	REFUSED(2, "--sample-bytes: '0' is not a number from 1 to 2147483648", "-s", "0");
 	REFUSED(2, "--min-block and --max-block need --event off-cpu", "-p", "1", "-b", "1ms");
 	REFUSED(2, "--sample-bytes needs --event mem-alloc or mem-inuse", "-p", "1", "-s", "1",

@@ -56,6 +56,7 @@ struct stacks {
 	struct stacks_process *wanting; /* the processes with `wanted` */
 	uint64_t next_purge_ns;
 	struct kernel_names *kernel;
+	bool unnamed_by_start;
 	struct frame frames[STACK_MAX_FRAMES];
 	size_t n_frames;
 	/*

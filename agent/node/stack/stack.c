@@ -19,6 +19,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 	struct stacks *s = xcalloc(1, sizeof(*s));
 
 	s->files = c->files;
+	s->unnamed_by_start = c->unnamed_by_start;
 	s->taken_ns = UINT64_MAX;
 	stacks_roots_begin(s);
 	s->kernel = stacks_kernel_names_new(c->kallsyms_path);
@@ -168,11 +169,20 @@ static const char *module_name(struct stacks *s, const char *path)
 	return profile_batch_str(s->batch, text);
 }
 
+static void push_unnamed(struct stacks *s, struct frame f)
+{
+	_cleanup_buf_ struct buf name = {0};
+
+	if (s->unnamed_by_start && profile_frame_start_name(&f, &name))
+		f.name = profile_batch_str(s->batch, name.data);
+	push(s, &f);
+}
+
 /* Pushes the function, and then the functions inlined into it, the innermost last (root first). */
 static void push_names(struct stacks *s, const struct file_names *names, struct frame f)
 {
 	if (names->n == 0)
-		push(s, &f);
+		push_unnamed(s, f);
 	for (size_t i = names->n; i-- > 0;) {
 		const struct file_name *n = &names->names[i];
 

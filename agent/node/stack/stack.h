@@ -15,6 +15,8 @@
 struct stacks_config {
 	struct files *files;		/* borrowed: names of processes' functions */
 	const char *kallsyms_path;	/* NULL: /proc/kallsyms */
+	/* functions without a name get one by where they begin: profile_frame_start_name() */
+	bool unnamed_by_start;
 };
 struct stacks;
 int stacks_new(const struct stacks_config *c, struct stacks **ret);

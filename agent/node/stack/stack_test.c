@@ -96,7 +96,7 @@ static void cuda_libraries_are_told_apart(void **state)
 /* A local function of a stripped library has no name, but begins where the library calls it. */
 static void functions_without_names_begin_somewhere(void **state)
 {
-	_cleanup_free_ char *path = xasprintf("%s/bare.so", dir);
+	_cleanup_free_ char *path = xasprintf("%s/bare.so", dir), *text = NULL;
 	const struct frame *a, *b, *shown;
 	uintptr_t (*where)(void);
 	struct fixture f;
@@ -120,6 +120,9 @@ static void functions_without_names_begin_somewhere(void **state)
 	shown = resolve(&f, STACK(NULL, USER(where)), NULL, false)->frames[0];
 	assert_string_equal(shown->name, "where");
 	assert_int_equal(shown->start, 0);
+	f.s->unnamed_by_start = true;
+	text = xasprintf("[l] bare.so+0x%" PRIx64, a->start);
+	assert_rendered(&f, STACK(NULL, USER(where() + 2)), NULL, false, text);
 	done(&f);
 	dlclose(library);
 }
