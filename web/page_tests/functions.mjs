@@ -184,6 +184,24 @@ export const tests = {
     await page.goBack();
     await until(async () => (await page.textContent('.sandwich-between')).includes('read'));
   },
+  async 'functions without a name are apart by where they begin, if that is chosen'(page, origin) {
+    await answersAre(page, ({ unnamed }) =>
+      replyOf(
+        unnamed === 'start'
+          ? { '7z.so+0x1000': 3000, '7z.so+0x1100': 1000 }
+          : { '[/usr/lib/7z.so]': 4000 },
+      ),
+    );
+    await open(page, `${origin}/#`);
+    await tableIs(page, '[/usr/lib/7z.so]');
+    await page.check('#by-start');
+    await tableIs(page, '7z.so+0x1000', '7z.so+0x1100');
+    await page.reload();
+    await tableIs(page, '7z.so+0x1000', '7z.so+0x1100');
+    assert.ok(await page.isChecked('#by-start'));
+    await page.uncheck('#by-start');
+    await tableIs(page, '[/usr/lib/7z.so]');
+  },
   async 'values per second, and per second of CPU time'(page, origin) {
     await openTree(page, origin, '&per=second');
     await tableIs(page, 'serve', 'parse', 'read');
