@@ -42,12 +42,14 @@ static void look_up(const struct elf_index *i, size_t n)
 {
 	struct elf_inline inlined[ELF_INLINES_MAX];
 	struct elf_symbol s;
-	uint64_t address = 0;
+	uint64_t address = 0, start;
 
 	for (uint64_t offset = 0; offset < 1 << 20; offset += 0x1fff) {
 		if (elf_index_address(i, offset, &address) < 0)
 			continue;
 		if (elf_index_symbol(i, address, &s) == 0 && strlen(s.name) > n)
+			abort();
+		if (elf_index_unnamed(i, address, &start) == 0 && start > address)
 			abort();
 		for (size_t k = elf_index_inlines(i, address, inlined); k-- > 0;)
 			if (strlen(inlined[k].name) > n || strlen(inlined[k].file) > n)

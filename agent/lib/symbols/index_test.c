@@ -83,6 +83,11 @@ static int open_bytes(const void *data, size_t n)
 	return r;
 }
 
+static void keep(void *arg)
+{
+	(void)arg;
+}
+
 static void lying_answers_are_refused(void **state)
 {
 	struct small_index good = valid_index(), x;
@@ -153,6 +158,27 @@ static void names_are_as_long_as_a_writer_makes_them(void **state)
 	(void)state;
 	assert_int_equal(open_with_name(INDEX_NAME_MAX), 0);
 	assert_int_equal(open_with_name(INDEX_NAME_MAX + 1), -EBADMSG);
+}
+
+/* A function without a symbol has a place, but is no symbol. */
+static void functions_without_a_symbol_begin_somewhere(void **state)
+{
+	struct small_index x = valid_index();
+	struct elf_symbol y;
+	struct elf_index *i;
+	uint64_t start = 0;
+
+	(void)state;
+	x.symbols[1] = (struct index_symbol){.address = 0x1010, .size = 16};
+	assert_int_equal(elf_index_borrow(&x, sizeof(x), keep, NULL, &i), 0);
+	assert_int_equal(elf_index_n_symbols(i), 1);
+	assert_int_equal(elf_index_symbol(i, 0x1010, &y), -ENOENT);
+	assert_int_equal(elf_index_unnamed(i, 0x101f, &start), 0);
+	assert_int_equal(start, 0x1010);
+	assert_int_equal(elf_index_unnamed(i, 0x1020, &start), -ENOENT);
+	assert_int_equal(elf_index_unnamed(i, 0x1000, &start), -ENOENT); /* it has a name */
+	assert_symbol(i, 0x1000, "one");
+	elf_index_unref(i);
 }
 
 static void index_answers_are_exact(void **state)
@@ -274,11 +300,6 @@ static bool is_one(const char *name)
 	return streq(name, "one");
 }
 
-static void keep(void *arg)
-{
-	(void)arg;
-}
-
 static void open_part(const struct elf_part *what, struct buf *bytes, struct elf_index **ret)
 {
 	struct small_index x = valid_index();
@@ -336,6 +357,7 @@ int main(void)
 		cmocka_unit_test(text_inside_a_page),
 		cmocka_unit_test(lying_answers_are_refused),
 		cmocka_unit_test(names_are_as_long_as_a_writer_makes_them),
+		cmocka_unit_test(functions_without_a_symbol_begin_somewhere),
 		cmocka_unit_test(index_answers_are_exact),
 		cmocka_unit_test(what_is_missing_is_said),
 		cmocka_unit_test(a_part_has_what_was_asked_for),
