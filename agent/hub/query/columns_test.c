@@ -160,19 +160,14 @@ static size_t start_names(const struct frame *f, const char *ns, void *arg,
 	return 1;
 }
 
-#define UNNAMED(address_, build_id_)                                                               \
+#define IN_Z(address_, build_id_, name_)                                                           \
 	{                                                                                          \
-		{.kind = FRAME_LIBRARY,                                                            \
-		 .module = "/lib/z.so",                                                            \
-		 .build_id = (build_id_),                                                          \
-		 .address = (address_),                                                            \
-		 .start = 16},                                                                     \
-			{.kind = FRAME_LIBRARY,                                                    \
-			 .module = "/lib/z.so",                                                    \
-			 .build_id = (build_id_),                                                  \
-			 .address = (address_),                                                    \
-			 .start = 16,                                                              \
-			 .name = "z.so+0x10"},                                                     \
+		.kind = FRAME_LIBRARY, .module = "/lib/z.so", .build_id = (build_id_),             \
+		.address = (address_), .start = 16, .name = (name_)                                \
+	}
+#define UNNAMED(address, build_id)                                                                 \
+	{                                                                                          \
+		IN_Z(address, build_id, NULL), IN_Z(address, build_id, "z.so+0x10")                \
 	}
 
 /* Of two builds of a file, different functions may begin at the same place. */

@@ -318,7 +318,7 @@ static void print_outcomes(const struct compare *c, const char *how)
  * from entries were examined: they are in hand-written assembly whose FDE leaves out its own pushes
  * (glibc 2.36-9+deb12u14: __mpn_mul_1 and similar ones, 450 bytes). The other files have none. Of
  * the returns, libstdc++ has 171, which are landing pads behind calls that never return. The limits
- * leave room for other builds of the same files. Of a thousand bytes of a function that instructions
+ * leave room for other builds of the same files. Of a thousand bytes of functions that instructions
  * prove, at most one may be of another function: glibc calls places in its string functions.
  */
 static const struct {

@@ -142,9 +142,9 @@ static void add_function(struct elf_build *b, const struct cfi *c, const struct 
 }
 
 /*
- * Adds rows of FDEs, and their functions. FDEs of functions that the linker removed start at 0 or elsewhere outside the
- * machine code, and are left out. except: the FDEs of another section, or NULL. A function that has
- * an FDE in `except` is left out, too.
+ * Adds rows of FDEs, and their functions. FDEs of functions that the linker removed start at 0 or
+ * elsewhere outside the machine code, and are left out. except: the FDEs of another section, or
+ * NULL. A function that has an FDE in `except` is left out, too.
  */
 static void add_fdes(struct elf_build *b, struct cfi *c, const struct cfi *except)
 {
