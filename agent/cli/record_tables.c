@@ -96,9 +96,12 @@ static void give_tables(struct recording *r, struct mappings *m)
 
 	for (unsigned round = 0; again && round < 3; round++) {
 		struct applied a;
+		uint64_t since_ns;
 
 		look(r, p, m);
+		since_ns = now_boot_ns();
 		(void)learn_apply(r->unwind, r->files, m, 0, p->runtimes, &a);
+		stacks_rows_set(r->stacks, m->id, m->exec_id, p->runtimes, since_ns, now_boot_ns());
 		again = parse_unknown(r, m, &a);
 		if (!again && a.missing && !r->missing)
 			r->missing = TAKE_PTR(a.missing);

@@ -278,6 +278,14 @@ static void learnt_runtimes(void *node, struct process_id id, uint32_t exec_id,
 	pipeline_runtimes(n->pipeline, id, exec_id, found);
 }
 
+static void rows_set(void *node, struct process_id id, uint32_t exec_id, struct runtime_process *r,
+		     uint64_t since_ns, uint64_t until_ns)
+{
+	const struct node *n = node;
+
+	pipeline_rows_set(n->pipeline, id, exec_id, r, since_ns, until_ns);
+}
+
 static void parsed(void *node)
 {
 	const struct node *n = node;
@@ -301,7 +309,8 @@ static void read_mappings(void *node, struct process_id id, uint32_t exec_id, ui
 
 static void open_follow(struct node *n)
 {
-	static const struct follow_ops ops = {learnt_runtimes, parsed, sampled, read_mappings};
+	static const struct follow_ops ops = {learnt_runtimes, rows_set, parsed, sampled,
+					      read_mappings};
 	struct follow_config c = {
 		.work = n->work,
 		.containers = n->containers,

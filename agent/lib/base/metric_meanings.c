@@ -180,6 +180,10 @@ static const struct {
 	{"runtime_learn_failures_total", "Processes whose runtime could not be read."},
 	{"generated_frames_left_out_total",
 	 "Pieces of call frame information of generated code that were left out, by reason."},
+	{"generated_rows_compared_total",
+	 "Readings, after a drain, of the unwind rows that a process publishes for its generated "
+	 "code. equal: the kernel has the same rows. differs: it has others, so stacks through "
+	 "code whose rows differ are cut. unreadable: the rows could not be read."},
 	{"runtime_learn_seconds_total",
 	 "Wall time that the agent took to look for runtimes in processes."},
 	{"runtime_learns_total", "Times that the agent looked for runtimes in a process."},

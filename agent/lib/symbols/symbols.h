@@ -126,6 +126,11 @@ struct elf_tables {			/* borrowed from the index */
 };
 /* If the file has no tables, n_pages is 0, and elf_index_flags has the reason. */
 void elf_index_tables(const struct elf_index *i, struct elf_tables *ret);
+/*
+ * Finds the rule that holds at an ELF virtual address. Returns 0 and the rule, or one of enum
+ * pf_rule_special.
+ */
+uint16_t elf_index_rule(const struct elf_index *i, uint64_t address, struct pf_rule *ret);
 
 /* ---- a part of an index ---- */
 /* What a part has of the names and tables. It always has the file's properties and segments. */

@@ -119,6 +119,7 @@ struct setting {
 	struct applied out;
 	struct unwind_stats stats;
 	bool loaded;
+	uint64_t since_ns, until_ns; /* CLOCK_BOOTTIME: between them the kernel got the tables */
 };
 
 static void set_run(struct task *t)
@@ -131,8 +132,10 @@ static void set_run(struct task *t)
 	if (!u)
 		return;
 	s->loaded = true;
+	s->since_ns = now_boot_ns();
 	s->follow->calls->set_tables(u, s->follow->config.files, s->m, s->charged_ns, s->runtimes,
 				     &s->out, &s->stats);
+	s->until_ns = now_boot_ns();
 }
 
 static void show_stats(const struct unwind_stats *s)
@@ -225,6 +228,9 @@ static void set_done(struct task *task)
 		free(t->missing);
 		t->missing = TAKE_PTR(s->out.missing);
 		t->go = s->out.go;
+		if (s->loaded)
+			follow_runtimes_set(t, s->m->exec_id, s->runtimes, s->since_ns,
+					    s->until_ns);
 		if (s->loaded && t->m == s->m && !f->config.work->closing) {
 			follow_runtimes_look(t, s->m, s->out.runs);
 			/*

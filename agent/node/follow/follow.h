@@ -20,6 +20,13 @@ struct follow_ops {
 	 */
 	void (*runtimes)(void *arg, struct process_id id, uint32_t exec_id,
 			 struct runtime_process *found);
+	/*
+	 * Called when the kernel has the unwind rows of the process's generated code that r has
+	 * (NULL: none), in place of those of the call before. It got them between the two times
+	 * (CLOCK_BOOTTIME).
+	 */
+	void (*rows_set)(void *arg, struct process_id id, uint32_t exec_id,
+			 struct runtime_process *r, uint64_t since_ns, uint64_t until_ns);
 	/* Called when a queued file is parsed, or could not be parsed. */
 	void (*parsed)(void *arg);
 	/*

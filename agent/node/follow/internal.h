@@ -57,6 +57,7 @@ struct runs {
 	bool due;		       /* mappings or parsed files are new since the last search */
 	bool looking;
 	bool unset;	    /* `known` is not in the kernel yet */
+	bool rows_told;	    /* follow_ops.rows_set was called */
 	struct mappings *m; /* the mappings for the next search */
 	unsigned n_again;   /* searches in a row that found a runtime just starting */
 	struct timer timer; /* its end starts the next search */
@@ -288,6 +289,12 @@ void follow_problems_tell(struct follow *f); /* the caller calls this every seco
  * more than native code.
  */
 void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely);
+/*
+ * To be called when the kernel has the runtimes r (NULL: none) of the process's program exec_id,
+ * which it got between the two times (CLOCK_BOOTTIME).
+ */
+void follow_runtimes_set(struct tracked *t, uint32_t exec_id, struct runtime_process *r,
+			 uint64_t since_ns, uint64_t until_ns);
 /* Forgets the runtimes: the process has become another program, or is not followed any more. */
 void follow_runtimes_reset(struct tracked *t);
 

@@ -171,6 +171,17 @@ void follow_runtimes_look(struct tracked *t, struct mappings *m, bool likely)
 	start(t, m);
 }
 
+void follow_runtimes_set(struct tracked *t, uint32_t exec_id, struct runtime_process *r,
+			 uint64_t since_ns, uint64_t until_ns)
+{
+	const struct follow_config *c = &t->follow->config;
+
+	if (exec_id != t->exec_id || (!t->runs.rows_told && !runtime_process_publishes(r)))
+		return;
+	t->runs.rows_told = true;
+	c->ops->rows_set(c->ops_arg, t->id, exec_id, r, since_ns, until_ns);
+}
+
 void follow_runtimes_reset(struct tracked *t)
 {
 	struct runs *r = &t->runs;

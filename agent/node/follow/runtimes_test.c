@@ -27,6 +27,8 @@ static struct {
 static const struct mappings *looked_at;
 static const struct runtime_process *looked_with, *told, *set;
 static unsigned n_looks, n_told, n_sets;
+static const struct runtime_process *rows_of; /* whose rows the kernel has */
+static unsigned n_rows_told;
 
 static int find_runtimes(struct files *f, const struct mappings *m, struct runtime_process *old,
 			 struct java_requests *java, struct found_runtimes *ret)
@@ -78,7 +80,19 @@ static const struct follow_calls calls = {
 	.find_runtimes = find_runtimes,
 	.set_tables = set_tables,
 };
-static const struct follow_ops ops = {.runtimes = note_runtimes};
+static void note_rows(void *arg, struct process_id id, uint32_t exec_id, struct runtime_process *r,
+		      uint64_t since_ns, uint64_t until_ns)
+{
+	(void)arg;
+	assert_int_equal(id.tgid, 7);
+	assert_int_equal(exec_id, 1);
+	assert_true(since_ns && since_ns <= until_ns);
+	assert_ptr_equal(r, set);
+	n_rows_told++;
+	rows_of = r;
+}
+
+static const struct follow_ops ops = {.runtimes = note_runtimes, .rows_set = note_rows};
 static struct work node_work;
 static struct kernel *kernel;
 static struct follow *follow;
@@ -105,7 +119,7 @@ static int set_up(void **state)
 	charged_ns = follow_charged(tracked).ns;
 	python = runtime_process_with(NULL, &first, PF_RUNTIME_PYTHON, &learnt);
 	other = runtime_process_with(NULL, &first, PF_RUNTIME_PYTHON, &learnt);
-	n_looks = n_told = n_sets = 0;
+	n_looks = n_told = n_sets = n_rows_told = 0;
 	memset(&next, 0, sizeof(next));
 	next.found = python;
 	looked_with = told = set = NULL;
@@ -171,6 +185,29 @@ static void what_is_found_goes_to_both_sides(void **state)
 	assert_int_equal(n_told, 3);
 	assert_null(told);
 	assert_null(set);
+}
+
+/* Samples are judged by the rows that the kernel had: published_rows.c of stack. */
+static void rows_of_generated_code_are_told_when_the_kernel_has_them(void **state)
+{
+	struct runtime_process *publishing = runtime_process_publishing(&first, NULL);
+
+	(void)state;
+	look(&first);
+	posted_run_all();
+	assert_int_equal(n_sets, 1);
+	assert_int_equal(n_rows_told, 0); /* Python publishes none */
+	next.found = publishing;
+	look(&second);
+	posted_run_all();
+	assert_int_equal(n_rows_told, 1);
+	assert_ptr_equal(rows_of, publishing);
+	next.found = NULL;
+	look(&second);
+	posted_run_all();
+	assert_int_equal(n_rows_told, 2);
+	assert_null(rows_of);
+	runtime_process_unref(publishing);
 }
 
 static void one_look_at_a_time_and_the_newest_counts(void **state)
@@ -299,11 +336,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-		T(what_is_found_goes_to_both_sides),   T(one_look_at_a_time_and_the_newest_counts),
-		T(one_that_starts_is_looked_at_again), T(a_full_worker_is_asked_again),
-		T(errors_leave_what_was_known),	       T(what_lacks_for_a_moment_is_asked_again),
-		T(another_program_has_nothing_of_it),  T(who_is_gone_is_forgotten),
+		T(what_is_found_goes_to_both_sides),
+		T(one_look_at_a_time_and_the_newest_counts),
+		T(one_that_starts_is_looked_at_again),
+		T(a_full_worker_is_asked_again),
+		T(errors_leave_what_was_known),
+		T(what_lacks_for_a_moment_is_asked_again),
+		T(another_program_has_nothing_of_it),
+		T(who_is_gone_is_forgotten),
 		T(what_is_not_walked_is_told),
+		T(rows_of_generated_code_are_told_when_the_kernel_has_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

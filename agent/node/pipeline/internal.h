@@ -125,6 +125,10 @@ void pipeline_windows_lose(struct windows *p, const struct losses *l);
 void pipeline_windows_mappings(struct windows *p, struct mappings *m, uint64_t ns);
 void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t exec_id,
 			       struct runtime_process *r);
+/* see stacks_rows_set() */
+void pipeline_windows_rows_set(struct windows *p, struct process_id id, uint32_t exec_id,
+			       const struct runtime_process *r, uint64_t since_ns,
+			       uint64_t until_ns);
 void pipeline_windows_named(struct windows *p, struct names_wanted *w);
 struct batch *pipeline_windows_flush(struct windows *p);
 /*

@@ -152,13 +152,22 @@ struct telling {
 	struct process_id id;
 	uint32_t exec_id;
 	struct runtime_process *runtimes;
+	uint64_t since_ns, until_ns; /* see follow_ops.rows_set */
 };
 
-static void tell_run(struct task *task)
+static void runtimes_run(struct task *task)
 {
 	struct telling *t = (struct telling *)task;
 
 	pipeline_windows_runtimes(t->windows, t->id, t->exec_id, t->runtimes);
+}
+
+static void rows_run(struct task *task)
+{
+	struct telling *t = (struct telling *)task;
+
+	pipeline_windows_rows_set(t->windows, t->id, t->exec_id, t->runtimes, t->since_ns,
+				  t->until_ns);
 }
 
 static void tell_done(struct task *task)
@@ -169,16 +178,32 @@ static void tell_done(struct task *task)
 	runtime_process_unref(((struct telling *)task)->runtimes);
 }
 
-void pipeline_runtimes(struct pipeline *p, struct process_id id, uint32_t exec_id,
-		       struct runtime_process *found)
+static void tell(struct pipeline *p, struct telling what, void (*run)(struct task *task))
 {
 	struct telling *t = xcalloc(1, sizeof(*t));
 
+	*t = what;
 	t->windows = p->windows;
-	t->id = id;
-	t->exec_id = exec_id;
-	t->runtimes = runtime_process_ref(found);
-	t->task.run = tell_run;
+	runtime_process_ref(t->runtimes);
+	t->task.run = run;
 	t->task.done = tell_done;
 	work_post(p->config.work, p->config.work->pipe, &t->task, 0);
+}
+
+void pipeline_runtimes(struct pipeline *p, struct process_id id, uint32_t exec_id,
+		       struct runtime_process *found)
+{
+	tell(p, (struct telling){.id = id, .exec_id = exec_id, .runtimes = found}, runtimes_run);
+}
+
+void pipeline_rows_set(struct pipeline *p, struct process_id id, uint32_t exec_id,
+		       struct runtime_process *r, uint64_t since_ns, uint64_t until_ns)
+{
+	tell(p,
+	     (struct telling){.id = id,
+			      .exec_id = exec_id,
+			      .runtimes = r,
+			      .since_ns = since_ns,
+			      .until_ns = until_ns},
+	     rows_run);
 }

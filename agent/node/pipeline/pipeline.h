@@ -81,8 +81,10 @@ void pipeline_exited(struct pipeline *p, const struct process_exit *exits, size_
 uint64_t pipeline_n_lost(const struct pipeline *p);
 /* To be called when mappings, names or files for which a drain waits may have arrived. */
 void pipeline_advance(struct pipeline *p);
-/* Callbacks for follow_ops.runtimes and follow_ops.read_mappings. */
+/* Callbacks for follow_ops.runtimes, follow_ops.rows_set and follow_ops.read_mappings. */
 void pipeline_runtimes(struct pipeline *p, struct process_id id,
 		       uint32_t exec_id, struct runtime_process *found);
+void pipeline_rows_set(struct pipeline *p, struct process_id id, uint32_t exec_id,
+		       struct runtime_process *r, uint64_t since_ns, uint64_t until_ns);
 void pipeline_read_mappings(struct pipeline *p, struct process_id id,
 			    uint32_t exec_id, uint64_t cgroup_id);

@@ -94,6 +94,14 @@ void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t
 	stacks_runtimes(p->stacks, id, exec_id, r);
 }
 
+void pipeline_windows_rows_set(struct windows *p, struct process_id id, uint32_t exec_id,
+			       const struct runtime_process *r, uint64_t since_ns,
+			       uint64_t until_ns)
+{
+	assert_thread(p);
+	stacks_rows_set(p->stacks, id, exec_id, r, since_ns, until_ns);
+}
+
 void pipeline_windows_named(struct windows *p, struct names_wanted *w)
 {
 	assert_thread(p);
@@ -161,8 +169,7 @@ static void fold_sample(struct windows *p, const struct drain *d, struct raw_sam
 	int r = fold_begin(p->fold, a->owner) ? 0 : -E2BIG;
 
 	p->work_done += pipeline_work(user, kernel);
-	stacks_taken(p->stacks, s.cgroup_id,
-		     profile_event_info(s.event)->snapshot ? s.oldest_ns : s.first_ns);
+	stacks_taken(p->stacks, &s);
 	if (r == 0 && (s.n || s.value))
 		r = stacks_resolve(p->stacks, fold_batch(p->fold), process_id_of(&s), user, kernel,
 				   lost, &stack);

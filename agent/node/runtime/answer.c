@@ -251,26 +251,27 @@ static void learn_generated(const struct runtime_look *look)
 	tell_generated(&index);
 }
 
-static void learn_all(struct kept *k, const struct read_look *bytes, int memory)
+static void learn_runtimes(const struct learn_question *q, const struct runtime_look *look)
 {
-	struct memory m = runtime_memory_of(&memory);
-	const struct runtime_look look = {
-		.maps = &bytes->maps, .indexes = bytes->indexes, .memory = &m};
+	struct kept *k = find(q->old);
 
+	if (!k)
+		k = add();
 	for (unsigned i = 0; i < _PF_RUNTIME_MAX; i++) {
 		const struct runtime_ops *ops = runtime_ops((enum pf_runtime_kind)i);
 
 		if (ops && !ops->in_agent)
-			learn_one(k, &look, (enum pf_runtime_kind)i);
+			learn_one(k, look, (enum pf_runtime_kind)i);
 	}
-	learn_generated(&look);
+	keep(k, q->token);
 }
 
 int runtime_answer_learn(const void *message, size_t n, int memory, int look)
 {
 	const struct learn_question *q = message;
+	struct memory m = runtime_memory_of(&memory);
+	struct runtime_look l = {.memory = &m};
 	struct read_look bytes;
-	struct kept *k;
 	int r;
 
 	if (n != sizeof(*q))
@@ -279,11 +280,11 @@ int runtime_answer_learn(const void *message, size_t n, int memory, int look)
 	r = read_look(look, q->look_bytes, &bytes);
 	if (r < 0)
 		return r;
-	k = find(q->old);
-	if (!k)
-		k = add();
-	learn_all(k, &bytes, memory);
-	keep(k, q->token);
+	l.maps = &bytes.maps;
+	l.indexes = bytes.indexes;
+	if (q->token)
+		learn_runtimes(q, &l);
+	learn_generated(&l);
 	runtime_look_done(&bytes);
 	return end(LEARNT_ALL);
 }

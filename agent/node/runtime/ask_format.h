@@ -18,7 +18,8 @@
 struct learn_question {
 	struct reader_head head;
 	uint64_t old;	/* token of the previous result, which is learnt anew; 0: there is none */
-	uint64_t token; /* of the result */
+	/* of the result; 0: the child reads only the rows of generated code, and keeps nothing */
+	uint64_t token;
 	uint64_t look_bytes;
 };
 
@@ -110,7 +111,7 @@ int runtime_ask(const struct runtime_asked *of, const void *file, size_t n,
 		struct reader_question *q);
 /*
  * *answers has -ENOENT for each row before the call, and results must be freed after errors, too.
- * Errors are those of runtime_reader_ask().
+ * old, token: as in struct learn_question. Errors are those of runtime_reader_ask().
  */
 int runtime_ask_learn(const struct runtime_asked *of, const struct buf *look, uint64_t old,
 		      uint64_t token, struct runtime_answers *answers);

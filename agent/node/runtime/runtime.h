@@ -324,6 +324,15 @@ struct runtime_source {
 int runtime_resolve(struct runtime_process *p, const struct runtime_source *from,
 		    struct runtime_ask *asks, size_t n);
 /*
+ * Runs on the reader's thread. Reads the rows of generated code that the process publishes now.
+ * *ret NULL: there are none. -ESRCH: the process has ended. -EAGAIN: its files are not parsed.
+ * -EBUSY: another thread is blocked in the process's memory, or no child of the process's namespace
+ * reads it now. -E2BIG: its files exceed the limit of what a child is told. -EBADMSG: the child
+ * lies.
+ */
+int runtime_generated_now(struct runtime_process *p, const struct runtime_source *from,
+			  struct elf_index **ret);
+/*
  * Runs on the reader's thread. Reads one byte at each address. So the pages are in memory when the
  * kernel's part reads them next time.
  */

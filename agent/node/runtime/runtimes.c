@@ -125,17 +125,21 @@ static void learn_all(struct runtime_look *look, const struct runtime_process *o
 }
 
 /*
- * Takes the child's index of generated code. An index that is no index is the child's lie; the
- * process then has no such rows.
+ * Takes the child's index of generated code. *ret NULL: there is none. -EBADMSG: it is no index,
+ * but the child's lie.
  */
-static void take_generated(struct runtime_process *new, struct runtime_answers *answers)
+static int take_generated(struct runtime_answers *answers, struct elf_index **ret)
 {
 	size_t n = answers->generated.len;
 	char *data = n ? buf_steal(&answers->generated) : NULL;
+	int r = 0;
 
-	new->publishes = answers->publishes;
-	if (data && elf_index_borrow(data, n, free, data, &new->generated) < 0)
-		count_error(LEARN_FAILURES, -EBADMSG);
+	*ret = NULL;
+	if (data)
+		r = elf_index_borrow(data, n, free, data, ret);
+	if (r < 0)
+		count_error(LEARN_FAILURES, r);
+	return r;
 }
 
 static bool is_same_code(const struct elf_index *a, const struct elf_index *b)
@@ -210,8 +214,10 @@ static int learn(const struct runtime_process *old, struct runtime_process *new,
 	r = learn_in_child(new->states, maps, indexes, pm, &answers);
 	if (r == 0)
 		learn_all(&look, old, new, pm, &answers, ret_again);
-	if (r == 0)
-		take_generated(new, &answers);
+	if (r == 0) {
+		new->publishes = answers.publishes;
+		(void)take_generated(&answers, &new->generated); /* after a lie it has no rows */
+	}
 	runtime_answers_done(&answers);
 	runtime_process_memory_close(pm);
 	return r;
@@ -247,6 +253,61 @@ int runtime_learn(struct runtime_process *p, const struct mappings *maps,
 	}
 	*ret_again = again;
 	return 0;
+}
+
+/* ---- rows of generated code ---- */
+
+static struct elf_index **indexes_from(const struct runtime_source *from)
+{
+	struct elf_index **indexes = xcalloc(from->maps->n + 1, sizeof(*indexes));
+
+	for (size_t i = 0; i < from->maps->n; i++)
+		indexes[i] = from->index(from->arg, &from->maps->items[i]);
+	return indexes;
+}
+
+static void indexes_free(struct elf_index **indexes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		elf_index_unref(indexes[i]);
+	free(indexes);
+}
+
+/* The caller holds the lock of the states. */
+static int read_generated(const struct states *s, const struct runtime_source *from,
+			  struct process_memory *pm, struct elf_index **ret)
+{
+	struct elf_index **indexes = indexes_from(from);
+	const struct runtime_asked of = {s->charged_ns, pm};
+	struct runtime_answers answers = {0};
+	_cleanup_buf_ struct buf look = {0};
+	int r = runtime_look_write(from->maps, indexes, &look);
+
+	r = r ? MIN(r, 0) : -EAGAIN;
+	if (r == 0)
+		r = runtime_ask_learn(&of, &look, 0, 0, &answers);
+	if (r == 0)
+		r = take_generated(&answers, ret);
+	runtime_answers_done(&answers);
+	indexes_free(indexes, from->maps->n);
+	return r;
+}
+
+int runtime_generated_now(struct runtime_process *p, const struct runtime_source *from,
+			  struct elf_index **ret)
+{
+	struct process_memory *pm;
+	int r = -EBUSY;
+
+	if (pthread_mutex_trylock(&p->states->lock))
+		return r;
+	r = runtime_process_memory_open(p->id, &pm);
+	if (r == 0) {
+		r = read_generated(p->states, from, pm, ret);
+		runtime_process_memory_close(pm);
+	}
+	pthread_mutex_unlock(&p->states->lock);
+	return r;
 }
 
 /* ---- names ---- */
@@ -285,17 +346,12 @@ static void name_here(struct states *s, struct process_memory *pm, struct runtim
 static int learn_again(struct states *s, const struct runtime_source *from,
 		       struct process_memory *pm)
 {
-	const struct mappings *maps = from->maps;
-	_cleanup_free_ struct elf_index **indexes = xcalloc(maps->n + 1, sizeof(*indexes));
+	struct elf_index **indexes = indexes_from(from);
 	struct runtime_answers answers;
-	int r;
+	int r = learn_in_child(s, from->maps, indexes, pm, &answers);
 
-	for (size_t i = 0; i < maps->n; i++)
-		indexes[i] = from->index(from->arg, &maps->items[i]);
-	r = learn_in_child(s, maps, indexes, pm, &answers);
 	runtime_answers_done(&answers);
-	for (size_t i = 0; i < maps->n; i++)
-		elf_index_unref(indexes[i]);
+	indexes_free(indexes, from->maps->n);
 	counter_add(counter("podflame_runtime_learnt_again_total", NULL, NULL), 1);
 	return r;
 }

@@ -100,6 +100,15 @@ void sample_drain_lose_records(struct drain *d, const char *reason, uint64_t n)
 	profile_losses_add(&d->lost_records, 0, reason, n);
 }
 
+uint64_t sample_since_ns(const struct raw_sample *s)
+{
+	if (profile_event_info(s->event)->snapshot)
+		return s->oldest_ns;
+	if (s->event == EVENT_OFF_CPU)
+		return s->first_ns - MIN(s->first_ns, s->value * 1000);
+	return s->first_ns;
+}
+
 static const void *find(uint64_t hash, const void *items, size_t n, size_t size)
 {
 	return n ? bsearch(&hash, items, n, size, by_hash) : NULL;

@@ -122,6 +122,11 @@ struct raw_sample {
 	const struct raw_labels *labels;
 };
 /*
+ * Returns when the sample's stack may have been walked first (CLOCK_BOOTTIME). That of memory in
+ * use is as old as its oldest allocation; that of a wait was walked when the wait began.
+ */
+uint64_t sample_since_ns(const struct raw_sample *s);
+/*
  * With probe_config.total: the sum of the samples of all threads with these names, in all
  * processes.
  */

@@ -19,6 +19,7 @@ struct exec {
 	struct runtime_process *runtimes; /* NULL: native code only */
 	struct named *named;		  /* set if `runtimes` is */
 	struct compared *compared;	  /* NULL: nothing was compared yet */
+	struct published *published;	  /* NULL: it has published no rows of generated code */
 };
 struct stacks_process {
 	struct share_item share; /* must be the first member */
@@ -27,9 +28,10 @@ struct stacks_process {
 	uint64_t miss_told_ns;	      /* CLOCK_MONOTONIC: when stacks_misses() last returned true */
 	/*
 	 * When stacks_misses() last asked for rows of generated code (CLOCK_MONOTONIC), and how
-	 * long it then waits if the reading finds none.
+	 * long it then waits if the reading finds none. Of published_rows.c.
 	 */
 	uint64_t rows_told_ns, rows_every_ns;
+	bool rows_changed; /* the kernel's rows were found to differ from what it publishes */
 	/* stacks_misses() must ask for the process's mappings again */
 	bool reread;
 	uint64_t forget_ns;	     /* CLOCK_MONOTONIC; 0: the process lives */
@@ -68,8 +70,10 @@ struct stacks {
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
-	size_t n_compared_pages;     /* pages of all processes, for code_compare.c */
-	uint64_t taken_ns;	     /* set by stacks_taken() */
+	size_t n_compared_pages; /* pages of all processes, for code_compare.c */
+	size_t old_rows_bytes;	 /* of all processes, for published_rows.c */
+	/* set by stacks_taken(): when the earliest and the latest of them were taken */
+	uint64_t taken_ns, taken_last_ns;
 	uint64_t cgroup_id;	     /* as taken_ns */
 	struct cgroup_root *roots;   /* roots.c */
 	struct directory nodes_root; /* of the node itself; zeros: not known */
@@ -189,6 +193,28 @@ const struct runtime_names *stacks_named_find(struct named *n, const struct raw_
 /* Adds to w the names that are needed for a stack, each once. */
 void stacks_named_want(struct named *n, const struct raw_stack *stack, struct names_wanted *w);
 void stacks_named_take(struct named *n, struct names_wanted *w);
+
+/* ---- published_rows.c: whether the rows of generated code were still right ---- */
+struct published;
+struct published *stacks_published_free(struct published *x);
+/*
+ * Returns whether the rows must be read again that the process publishes for the generated code of
+ * the stack. now_ns: CLOCK_MONOTONIC
+ */
+bool stacks_published_misses(struct stacks_process *p, const struct raw_stack *ustack,
+			     uint64_t now_ns);
+/* Returns whether p's present rows must be read to judge the stack, which is of its program. */
+bool stacks_published_wants(const struct stacks_process *p, const struct raw_stack *stack);
+/* on the reader's thread */
+void stacks_published_read(struct names_wanted *w, const struct runtime_source *from);
+void stacks_published_take(struct stacks_process *p, struct exec *e, struct names_wanted *w);
+/*
+ * Returns NULL if the whole stack may be shown. Else returns the reason why not: the walk has found
+ * *ret_frame by rows that may be those of other code. Then that frame and its callers must not be
+ * shown.
+ */
+const char *stacks_published_doubt(struct stacks *s, struct stacks_process *p,
+				   const struct raw_stack *stack, size_t *ret_frame);
 
 /* ---- code_compare.c: whether code is still the code of its file ---- */
 struct compared;

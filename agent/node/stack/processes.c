@@ -12,9 +12,8 @@
  * Processes whose mappings are known. No more than 32768 live (the module processes knows no more),
  * so there is always room for so many that have ended.
  */
-#define PROCESSES_MAX	  49152
-#define MISS_EVERY_NS	  NSEC_PER_SEC
-#define ROWS_EVERY_MAX_NS (60 * NSEC_PER_SEC) /* between readings that have found no rows */
+#define PROCESSES_MAX 49152
+#define MISS_EVERY_NS NSEC_PER_SEC
 /* mappings count as new for this time; after it, the module follow has handled all their files */
 #define NEW_NS (5 * NSEC_PER_SEC)
 
@@ -24,6 +23,7 @@ static void exec_done(struct exec *e)
 	runtime_process_unref(e->runtimes);
 	stacks_named_free(e->named);
 	stacks_compared_free(e->compared);
+	stacks_published_free(e->published);
 	*e = (struct exec){0};
 }
 
@@ -201,6 +201,7 @@ void stacks_mappings(struct stacks *s, struct mappings *m, uint64_t ns)
 		fresh.runtimes = TAKE_PTR(old->runtimes);
 		fresh.named = TAKE_PTR(old->named);
 		fresh.compared = TAKE_PTR(old->compared);
+		fresh.published = TAKE_PTR(old->published);
 		stacks_compared_mappings(fresh.compared, old->maps, m);
 	}
 	proc_mappings_ref(m);
@@ -304,48 +305,6 @@ static bool misses(struct stacks *s, const struct exec *e, const struct raw_fram
 	return !proc_mappings_find(e->maps, f->address - !leaf);
 }
 
-/* Returns whether the stack leads through generated code. e: of the stack's program. */
-static bool is_through_generated(const struct exec *e, const struct raw_stack *ustack)
-{
-	for (size_t i = 0; i < ustack->n; i++) {
-		const struct raw_frame *f = &ustack->frames[i];
-		const struct mapping *m =
-			f->kernel || f->runtime
-				? NULL
-				: stacks_mapping(e, f, f->address - !stack_is_leaf(ustack, i));
-
-		if (m && runtime_mapping_is_generated(m, NULL))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Returns whether the rows must be read again that a process publishes for the generated code of
- * the stack. A whole stack may owe its frames to rows of older code at the same addresses. A stack
- * that ends early may lack rows that were published since; while readings find none at all, they
- * become rarer.
- */
-static bool wants_rows(struct stacks_process *p, const struct raw_stack *ustack, uint64_t now)
-{
-	const struct exec *e = ustack->n ? stacks_process_exec(p, ustack->frames[0].exec_id) : NULL;
-	bool has_rows;
-
-	if (!e || !runtime_process_publishes(e->runtimes))
-		return false;
-	has_rows = runtime_process_generated(e->runtimes) != NULL;
-	if (has_rows)
-		p->rows_every_ns = 0;
-	else if (!ustack->end_reason || now < p->rows_told_ns + p->rows_every_ns)
-		return false;
-	if (!is_through_generated(e, ustack))
-		return false;
-	if (!has_rows)
-		p->rows_every_ns = MIN(MAX(2 * p->rows_every_ns, MISS_EVERY_NS), ROWS_EVERY_MAX_NS);
-	p->rows_told_ns = now;
-	return true;
-}
-
 bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
 	struct stacks_process *p = stacks_process(s, id);
@@ -354,7 +313,7 @@ bool stacks_misses(struct stacks *s, struct process_id id, const struct raw_stac
 	if (p && p->miss_told_ns && now < p->miss_told_ns + MISS_EVERY_NS)
 		return false;
 	if (p && !is_past(p, ustack->n ? ustack->frames[0].exec_id : 0) &&
-	    (p->reread || wants_rows(p, ustack, now))) {
+	    (p->reread || stacks_published_misses(p, ustack, now))) {
 		p->reread = false;
 		p->miss_told_ns = now;
 		return true;

@@ -276,8 +276,8 @@ static void a_stack_that_ends_in_generated_code_is_a_miss(void **state)
 	munmap(code, 4096);
 }
 
-/* A whole stack may owe its frames to rows of code that is not there any more. */
-static void a_whole_stack_through_generated_code_with_rows_is_a_miss(void **state)
+/* Whether the rows are still right, the reading after each drain shows: published_rows_test.c. */
+static void a_whole_stack_through_generated_code_with_rows_is_no_miss(void **state)
 {
 	void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct raw_frame generated = USER((uintptr_t)code + 8), file = USER(known_function);
@@ -290,9 +290,10 @@ static void a_whole_stack_through_generated_code_with_rows_is_a_miss(void **stat
 	p = runtime_process_publishing(&own, any_index(stacks_process(f.s, f.id)->execs[0].maps));
 	stacks_runtimes(f.s, f.id, 1, p);
 	assert_false(stacks_misses(f.s, f.id, STACK(NULL, file)));
-	assert_true(stacks_misses(f.s, f.id, STACK(NULL, generated, file)));
 	assert_false(stacks_misses(f.s, f.id, STACK(NULL, generated, file)));
-	assert_true(misses_later(&f, STACK(NULL, generated, file)));
+	assert_true(stacks_misses(f.s, f.id, STACK("read", generated)));
+	assert_false(stacks_misses(f.s, f.id, STACK("read", generated)));
+	assert_true(misses_later(&f, STACK("read", generated)));
 	runtime_process_unref(p);
 	done(&f);
 	munmap(code, 4096);
@@ -491,7 +492,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(names_that_nobody_read_are_not_known),
 		cmocka_unit_test(runtimes_that_are_not_known_are_a_miss),
 		cmocka_unit_test(a_stack_that_ends_in_generated_code_is_a_miss),
-		cmocka_unit_test(a_whole_stack_through_generated_code_with_rows_is_a_miss),
+		cmocka_unit_test(a_whole_stack_through_generated_code_with_rows_is_no_miss),
 		cmocka_unit_test(a_full_batch_takes_no_names),
 		cmocka_unit_test(stacks_taken_before_their_runtime_was_known_are_told),
 		cmocka_unit_test(a_function_has_its_callers_name_for_it),

@@ -21,6 +21,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 	s->files = c->files;
 	s->unnamed_by_start = c->unnamed_by_start;
 	s->taken_ns = UINT64_MAX;
+	s->taken_last_ns = 0;
 	stacks_roots_begin(s);
 	s->kernel = stacks_kernel_names_new(c->kallsyms_path);
 	s->gpu_names = stacks_gpu_names_new();
@@ -41,10 +42,11 @@ struct stacks *stacks_free(struct stacks *s)
 	return NULL;
 }
 
-void stacks_taken(struct stacks *s, uint64_t cgroup_id, uint64_t first_ns)
+void stacks_taken(struct stacks *s, const struct raw_sample *sample)
 {
-	s->cgroup_id = cgroup_id;
-	s->taken_ns = first_ns;
+	s->cgroup_id = sample->cgroup_id;
+	s->taken_ns = sample_since_ns(sample);
+	s->taken_last_ns = sample->last_ns;
 }
 
 int stacks_refresh_kernel(struct stacks *s)
@@ -135,15 +137,29 @@ static const char *end_of(struct stacks_process *p, const struct raw_stack *stac
 	return is_too_early(p, stack) ? "runtime_pending" : NULL;
 }
 
+/*
+ * Returns NULL if the whole stack may be shown. Else returns the reason why *ret_frame and its
+ * callers must not be.
+ */
+static const char *doubt_of(struct stacks *s, struct stacks_process *p,
+			    const struct raw_stack *stack, size_t *ret_frame)
+{
+	size_t code_at = stack->n, rows_at = stack->n;
+	const char *code = stacks_compared_doubt(s, p, stack, &code_at);
+	const char *rows = stacks_published_doubt(s, p, stack, &rows_at);
+
+	*ret_frame = MIN(code_at, rows_at);
+	return rows && (!code || rows_at < code_at) ? rows : code;
+}
+
 const char *stacks_end(struct stacks *s, struct process_id id, const struct raw_stack *ustack)
 {
 	struct stacks_process *p = stacks_process(s, id);
 	size_t frame;
-	const char *reason = stacks_compared_doubt(s, p, ustack, &frame);
+	const char *reason = doubt_of(s, p, ustack, &frame);
 
 	if (!reason)
 		reason = end_of(p, ustack);
-
 	return reason ? reason : trouble_of(ustack);
 }
 
@@ -321,7 +337,7 @@ static void push_user(struct stacks *s, struct stacks_process *p, const struct r
 static void push_users(struct stacks *s, struct stacks_process *p, const struct raw_stack *stack)
 {
 	size_t frame;
-	const char *doubt = stacks_compared_doubt(s, p, stack, &frame);
+	const char *doubt = doubt_of(s, p, stack, &frame);
 
 	push_reason(s, doubt ? doubt : end_of(p, stack));
 	for (size_t i = doubt ? frame : stack->n; i-- > 0;)

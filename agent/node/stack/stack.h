@@ -34,6 +34,13 @@ void stacks_mappings(struct stacks *s, struct mappings *m, uint64_t ns);
 void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     struct runtime_process *r);
 /*
+ * Notes that the kernel has the rows of generated code that r has (NULL: none), in place of those
+ * of the call before. It got them between the two times (CLOCK_BOOTTIME). Stacks that were taken
+ * with rows of other code are cut: see stacks_end().
+ */
+void stacks_rows_set(struct stacks *s, struct process_id id, uint32_t exec_id,
+		     const struct runtime_process *r, uint64_t since_ns, uint64_t until_ns);
+/*
  * Notes that the process ended at exited_ns (CLOCK_BOOTTIME). Its mappings are forgotten after
  * hold_ns, so that late samples still get names. Mappings that were read after its end are dropped:
  * they may be of another process that got the same PID within a clock tick. ns: struct charged; 0:
@@ -85,6 +92,10 @@ struct names_wanted {
 	/* addresses in pages that the walk did not find in memory */
 	uint64_t touch[8];
 	size_t n_touch;
+	/* the rows of generated code must be read; whether they were, and since when */
+	bool rows_wanted, rows_read;
+	uint64_t rows_read_ns;	      /* CLOCK_BOOTTIME: when the reading began */
+	struct elf_index *rows;	      /* what was read; NULL: there are none */
 	bool comparing;		      /* private: the round of these compares has begun */
 	struct compare_ask *compares; /* private: pages of code to be compared with their files */
 	size_t n_compares, cap_compares;
@@ -100,18 +111,20 @@ void stacks_named(struct stacks *s, struct names_wanted *w); /* moves the names 
 struct names_wanted *stacks_wanted_free(struct names_wanted *w);
 
 /*
- * Sets in which cgroup (0: not known) the following stacks were taken, and when the earliest of
- * them was (CLOCK_BOOTTIME): those that stacks_end() and stacks_resolve() get from now on. The
- * debug files of the cgroup's container also name the frames of a process that ended before it was
- * read. What a file in memory contained before the agent read it is not known. Without this call,
- * all stacks count as taken after that read.
+ * Sets of which sample the following stacks are: those that stacks_end() and stacks_resolve() get
+ * from now on. The debug files of its cgroup's container also name the frames of a process that
+ * ended before it was read. What a file in memory contained before the agent read it is not known,
+ * nor what code a process had generated after the agent read its rows. Without this call, all
+ * stacks count as taken between these readings.
  */
-void stacks_taken(struct stacks *s, uint64_t cgroup_id, uint64_t first_ns);
+void stacks_taken(struct stacks *s, const struct raw_sample *sample);
 /*
  * Returns NULL if the stack is whole; else the reason why it is not:
  * - the reason with which the walk ended;
  * - "bad_address": the walk ended as at a root, but at an address where the process has no code: a
  *   wrong frame pointer led there;
+ * - "generated_code_changed", "code_not_compared": the code of a frame may have changed, or could
+ *   not be compared;
  * - "runtime_pending": the kernel's part did not know of the process's runtime yet, so frames of
  *   the runtime's program are missing;
  * - the reason why a runtime's walk has not shown its frames ("no_thread_state").

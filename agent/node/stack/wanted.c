@@ -45,6 +45,10 @@ void stacks_want(struct stacks *s, struct process_id id, const struct raw_stack 
 		want(s, p);
 		stacks_compared_want(s, p, ustack);
 	}
+	if (stacks_published_wants(p, ustack)) {
+		want(s, p);
+		p->wanted->rows_wanted = p->wanted->fresh = true;
+	}
 	if (e->runtimes && stacks_stack_has_runtimes(ustack)) {
 		want(s, p);
 		stacks_named_want(e->named, ustack, p->wanted);
@@ -67,7 +71,8 @@ struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n)
 	while (s->wanting) {
 		struct stacks_process *p = s->wanting;
 
-		if (!p->wanted->n_asks && !p->wanted->n_touch && !p->wanted->n_compares) {
+		if (!p->wanted->n_asks && !p->wanted->n_touch && !p->wanted->n_compares &&
+		    !p->wanted->rows_wanted) {
 			stacks_unwant(s, p);
 			continue;
 		}
@@ -81,8 +86,11 @@ struct names_wanted **stacks_wanted(struct stacks *s, size_t *ret_n)
 
 void stacks_named(struct stacks *s, struct names_wanted *w)
 {
-	struct exec *e = stacks_process_exec(stacks_process(s, w->process), w->exec_id);
+	struct stacks_process *p = stacks_process(s, w->process);
+	struct exec *e = stacks_process_exec(p, w->exec_id);
 
+	if (e && e->published)
+		stacks_published_take(p, e, w);
 	if (e && e->named)
 		stacks_named_take(e->named, w);
 	if (e && e->compared)
@@ -103,6 +111,7 @@ void stacks_wanted_read(struct names_wanted *w)
 	int r = w->n_asks ? runtime_resolve(w->runtimes, &from, w->asks, w->n_asks) : 0;
 
 	stacks_compared_read(w);
+	stacks_published_read(w, &from);
 	for (size_t i = 0; r < 0 && i < w->n_asks; i++)
 		w->asks[i].error = r;
 	if (w->n_touch)
@@ -117,6 +126,7 @@ struct names_wanted *stacks_wanted_free(struct names_wanted *w)
 		runtime_names_done(&w->asks[i].names);
 	free(w->asks);
 	stacks_compared_wanted_done(w);
+	elf_index_unref(w->rows);
 	runtime_process_unref(w->runtimes);
 	proc_mappings_unref(w->maps);
 	free(w);
