@@ -170,6 +170,8 @@ static __always_inline void pf_take_listed(struct pf_walk *w, const struct pf_vm
 	if (w->mapping.end > l->end)
 		w->mapping.end = l->end;
 	w->halted |= !l->runs;
+	/* a file is the same in the child of a fork; code that each of them generates may differ */
+	w->strange |= w->borrowed && !l->tag;
 	if (PF_MAY_WRITE && all && l->runs && !w->borrowed && l->sequence != PF_UNVERIFIED)
 		listed->verified = l->sequence;
 }

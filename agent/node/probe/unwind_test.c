@@ -513,6 +513,28 @@ static void what_is_listed_may_not_run_now(void **state)
 }
 
 /*
+ * The child of a fork has the code of its parent's files. But the code that both generate may
+ * differ, so user space must read the child.
+ */
+static void generated_code_in_a_borrowed_list_is_strange(void **state)
+{
+	(void)state;
+	see_mappings();
+	scratch.walk.borrowed = true;
+	scratch.walk.strange = false;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_ROOT);
+	assert_false(scratch.walk.strange);
+	image.mapped.tag = mappings[0].tag = PF_TAG_NONE;
+	walk_seen();
+	assert_int_equal(scratch.walk.end, PF_END_ROOT);
+	assert_true(scratch.walk.strange);
+	scratch.walk.borrowed = scratch.walk.strange = false;
+	walk_seen();
+	assert_false(scratch.walk.strange);
+}
+
+/*
  * The same file is mapped at another address than in the list: it is walked, and user space is
  * asked for a new list.
  */
@@ -613,6 +635,7 @@ int main(void)
 		T(the_right_row_of_many),
 		S(what_is_listed_and_mapped_is_walked),
 		S(what_is_listed_may_not_run_now),
+		S(generated_code_in_a_borrowed_list_is_strange),
 		S(a_file_that_is_known_is_walked_and_asked_for),
 		S(an_image_that_became_anothers_is_not_used),
 		S(what_could_not_be_seen_is_no_file_s),
