@@ -13,8 +13,6 @@
 #define LATE_COUNTER  "podflame_samples_late_total"
 #define PROCESS_TOTAL "Total"
 #define PROCESS_HELD  "Throttled"
-/* limit of the bytes of samples with a link in one window: about 18,000 samples */
-#define LINKED_BYTES (4u << 20)
 
 /* ---- windows ---- */
 
@@ -31,7 +29,7 @@ static void window_open(struct fold *f, uint64_t boot_ns, uint64_t wall_ns, bool
 	f->end_ns = f->start_ns + f->window_ns;
 	if (now)
 		f->start_ns = wall_ns;
-	f->sample_bytes = f->linked_bytes = 0;
+	f->sample_bytes = 0;
 }
 
 int fold_new(const struct fold_config *c, struct fold **ret)
@@ -62,6 +60,7 @@ struct fold *fold_free(struct fold *f)
 	fold_apply_estimates(f);
 	fold_forget_profiles(f);
 	fold_forget_shares(f);
+	shares_done(&f->unlinked);
 	profile_batch_free(f->batch);
 	free(f->node_uid);
 	free(f->boot_id);
@@ -165,15 +164,12 @@ static void count_links(const char *reason, uint64_t n)
 	counter_add(counter("podflame_links_dropped_total", "reason", reason), n);
 }
 
-/* Returns the sample's link. 0: it has none, or the samples with links have reached their limit. */
-static uint32_t link_of(struct fold *f, const struct raw_sample *s)
+/* Returns the sample's link. 0: it has none, or its namespace has used up its share of links. */
+static uint32_t link_of(struct fold *f, const struct profile_entry *e, const struct raw_sample *s)
 {
-	uint32_t link = 0;
+	uint32_t link = s->link ? fold_link(f, e->owner, s->link) : 0;
 
-	if (!s->link)
-		return 0;
-	if (f->linked_bytes + FOLD_ENTRY_BYTES > LINKED_BYTES ||
-	    profile_batch_link(f->batch, s->link, &link) < 0)
+	if (s->link && !link)
 		count_links("budget", s->n);
 	return link;
 }
@@ -221,7 +217,10 @@ static uint32_t ppm_of(uint32_t keep)
 	return MAX((uint32_t)(((uint64_t)keep + 1) * 1000000 >> 32), 1u);
 }
 
-/* Returns a sample with all members except the stack, and process_comm, which only "Total" has. */
+/*
+ * Returns a sample with all members except the stack and the link, and process_comm, which only
+ * "Total" has.
+ */
 static struct profile_sample sample_of(struct fold *f, const struct raw_sample *s,
 				       const struct raw_names *names, const char *service)
 {
@@ -232,7 +231,6 @@ static struct profile_sample sample_of(struct fold *f, const struct raw_sample *
 		.main_thread = s->tid == s->tgid,
 		.cpu = f->per_cpu && s->cpu != UINT32_MAX ? (int32_t)s->cpu : -1,
 		.wait = s->event == EVENT_OFF_CPU ? s->wait : WAIT_NONE,
-		.link = link_of(f, s),
 		.labels = labels_of(f, s),
 	};
 
@@ -311,6 +309,7 @@ bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 		return true;
 	sample = sample_of(f, s, names, service);
 	sample.stack = stack;
+	sample.link = link_of(f, e, s);
 	sample.wait = profile_wait_of(sample.wait, f->batch, stack);
 	note_period(e->profile, s->value, s->n);
 	note_thinning(e->profile, p->owner);

@@ -20,6 +20,7 @@ struct fold_config {
 	uint64_t start_offset_ns;
 };
 struct fold;
+struct shares;
 /* -ERANGE: window_ns is out of range. */
 int fold_new(const struct fold_config *c, struct fold **ret);
 struct fold *fold_free(struct fold *f);
@@ -44,8 +45,8 @@ void fold_end(struct fold *f);
  * Adds a sample; its time is last_ns (CLOCK_BOOTTIME). stack is an index of fold_batch(). false:
  * the window is full; fold_add() has added the sample to the window's losses.
  * - A sample whose window has ended goes into the open window, and is counted as late.
- * - Samples with different links are not added up, until they reach a limit. After that, a sample
- *   loses its link, which is counted.
+ * - Samples with different links are not added up, until their namespace has more than its share of
+ *   links. After that, a sample loses its link, which is counted; see fold_unlinked().
  * - Samples with different labels are not added up, until their container has used half of what
  *   fold_begin() lets it use. After that, or if the window is full, a sample loses its labels,
  *   which is counted.
@@ -55,6 +56,10 @@ void fold_end(struct fold *f);
  */
 bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sample *s,
 	      const struct raw_names *names, uint32_t stack);
+/*
+ * Adds to `to` each namespace (its hash) that had more links than its share since the last call.
+ */
+void fold_unlinked(struct fold *f, struct shares *to);
 /*
  * Returns how much of an off-cpu sample's value is from before boot_ns (CLOCK_BOOTTIME). It assumes
  * that the value is spread evenly over the time in which it was measured, which ends with last_ns.

@@ -3,6 +3,7 @@
  * Windows, with a clock of the test: which samples are added up, which are not, and what is
  * counted.
  */
+#include "lib/base/shares.h"
 #include "node/fold/fold.h"
 
 #include <setjmp.h>
@@ -91,21 +92,29 @@ static void add(struct fold *f, const struct fold_process *p, uint32_t tid, cons
 
 /* ---- links ---- */
 
-static void add_linked(struct fold *f, const struct fold_process *p, const struct profile_link *l,
-		       uint64_t n, const char *function)
+/* Adds a sample of an event, taken at last_ns. */
+static void add_linked_event(struct fold *f, const struct fold_process *p,
+			     const struct profile_link *l, uint64_t n, const char *function,
+			     enum event event, uint64_t last_ns)
 {
-	struct raw_sample s = {.event = EVENT_ON_CPU,
+	struct raw_sample s = {.event = event,
 			       .start_boottime_ns = p->id.start_boottime_ns,
 			       .tgid = (uint32_t)p->id.tgid,
 			       .tid = 43,
 			       .cpu = 0,
 			       .n = n,
 			       .value = n * 10101,
-			       .last_ns = 1001 * S,
+			       .last_ns = last_ns,
 			       .ctx = 1,
 			       .link = l};
 
 	fold_add(f, p, &s, NULL, stack(f, function));
+}
+
+static void add_linked(struct fold *f, const struct fold_process *p, const struct profile_link *l,
+		       uint64_t n, const char *function)
+{
+	add_linked_event(f, p, l, n, function, EVENT_ON_CPU, 1001 * S);
 }
 
 static void test_samples_of_other_calls_are_kept_apart(void **state)
@@ -200,6 +209,107 @@ static void test_threads_of_one_name_merge(void **state)
 	assert_true(prof->samples[2].main_thread);
 	assert_int_equal(prof->period_ns, 10101000);
 	proc_owner_unref(o);
+	fold_free(f);
+}
+
+enum { GREEDY = 1, VICTIM };
+
+/* A process of a container of a namespace. */
+static struct fold_process process_of(struct owner *o, uint64_t ns, int tgid)
+{
+	struct fold_process p = process(o);
+
+	o->ns_hash = ns;
+	p.id.tgid = tgid;
+	return p;
+}
+
+/* Adds n samples of one process, each with a link of its own. */
+static void add_links(struct fold *f, const struct fold_process *p, uint32_t n, enum event event,
+		      uint64_t last_ns)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct profile_link l = {{1}, {2}};
+
+		memcpy(l.trace_id, &p->id.tgid, sizeof(p->id.tgid));
+		memcpy(l.trace_id + 8, &last_ns, sizeof(last_ns));
+		memcpy(l.span_id, &i, sizeof(i));
+		add_linked_event(f, p, &l, 1, "f", event, last_ns);
+	}
+}
+
+static uint64_t n_with_links(const struct batch *b, int tgid)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < b->n_profiles; i++)
+		for (size_t j = 0;
+		     (int)b->profiles[i]->process_id == tgid && j < b->profiles[i]->n_samples; j++)
+			n += b->profiles[i]->samples[j].link ? 1 : 0;
+	return n;
+}
+
+/* Of what the window refused since the last call, only the attacker is told. */
+static void assert_greedy_is_told(struct fold *f)
+{
+	struct shares unlinked = {0};
+
+	fold_unlinked(f, &unlinked);
+	assert_int_equal(unlinked.all, 1);
+	assert_int_equal(shares_most(&unlinked, 0), GREEDY);
+	shares_done(&unlinked);
+	fold_unlinked(f, &unlinked);
+	assert_int_equal(unlinked.all, 0);
+}
+
+/*
+ * Two containers of one namespace have more samples with links than a window keeps. Those of
+ * another namespace, which come later, keep theirs.
+ */
+static void links_of_one_namespace_leave_room(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *a = new_owner("a"), *b = new_owner("b"), *web = new_owner("web");
+	const struct fold_process pa = process_of(a, GREEDY, 1), pb = process_of(b, GREEDY, 2),
+				  victim = process_of(web, VICTIM, 3);
+	_cleanup_(profile_batch_freep) struct batch *batch = NULL;
+
+	add_links(f, &pa, 20000, EVENT_ON_CPU, 1001 * S);
+	add_links(f, &pb, 20000, EVENT_ON_CPU, 1001 * S);
+	add_links(f, &victim, 1000, EVENT_ON_CPU, 1001 * S);
+	assert_greedy_is_told(f);
+	batch = flush(f, 1010 * S, false);
+	assert_int_equal(n_with_links(batch, 3), 1000);
+	assert_in_range(n_with_links(batch, 1), 10000, 20000);
+	proc_owner_unref(a);
+	proc_owner_unref(b);
+	proc_owner_unref(web);
+	fold_free(f);
+}
+
+/*
+ * Each snapshot of memory in use takes the place of the last one, but links stay in the window. So
+ * snapshots of few samples could use up all links.
+ */
+static void links_of_snapshots_leave_room(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *greedy = new_owner("greedy"), *web = new_owner("web");
+	const struct fold_process attacker = process_of(greedy, GREEDY, 1),
+				  victim = process_of(web, VICTIM, 2);
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+
+	for (uint64_t i = 0; i < 8; i++)
+		add_links(f, &attacker, 10000, EVENT_MEM_INUSE, 1001 * S + i);
+	assert_greedy_is_told(f);
+	add_links(f, &victim, 1000, EVENT_ON_CPU, 1001 * S);
+	b = flush(f, 1010 * S, false);
+	assert_int_equal(n_with_links(b, 2), 1000);
+	assert_in_range(b->n_links, BATCH_MAX_LINKS / 2, BATCH_MAX_LINKS - 1);
+	proc_owner_unref(greedy);
+	proc_owner_unref(web);
 	fold_free(f);
 }
 
@@ -580,6 +690,8 @@ int main(void)
 		cmocka_unit_test(test_threads_of_one_name_merge),
 		cmocka_unit_test(test_samples_of_other_calls_are_kept_apart),
 		cmocka_unit_test(test_links_have_a_budget),
+		cmocka_unit_test(links_of_one_namespace_leave_room),
+		cmocka_unit_test(links_of_snapshots_leave_room),
 		cmocka_unit_test(test_tags_and_process),
 		cmocka_unit_test(test_window_is_aligned_to_wall_time),
 		cmocka_unit_test(test_next_window),

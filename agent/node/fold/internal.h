@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lib/base/shares.h"
 #include "node/fold/fold.h"
 
 #include <uthash.h>
@@ -80,12 +81,15 @@ struct fold {
 	uint64_t start_ns, end_ns; /* wall time */
 	uint64_t offset_ns;	   /* wall = boot + offset, modulo 2^64 */
 	uint64_t asleep_ns;	   /* time asleep since the last fold_flush() */
-	size_t sample_bytes, linked_bytes;
+	size_t sample_bytes;
 	struct profile_entry *profiles;
 	struct estimate_entry *estimates;
 	/* charged: the share of the owner between fold_begin() and fold_end(); else NULL */
 	struct share *shares, *charged;
 	size_t bytes_before;		/* the window's bytes at fold_begin() */
+	struct shares linked;		/* samples with a link, of each namespace */
+	struct shares links;		/* links, of the namespace whose sample first had them */
+	struct shares unlinked; /* for fold_unlinked() */
 };
 
 /* ---- profiles.c ---- */
@@ -111,6 +115,11 @@ void fold_forget_profiles(struct fold *f);
 /* ---- shares.c ---- */
 /* Whether the owner of the sample that is being added has bytes left for samples with labels. */
 bool fold_may_label(const struct fold *f);
+/* Returns a link of a sample of this owner. 0: its namespace has used up its share of links. */
+uint32_t fold_link(struct fold *f, const struct owner *owner, const struct profile_link *l);
+/* One more sample, and one less, of this owner in the window has a link. */
+void fold_add_linked(struct fold *f, const struct owner *owner);
+void fold_remove_linked(struct fold *f, const struct owner *owner);
 void fold_forget_shares(struct fold *f);
 
 /* ---- estimates.c ---- */

@@ -119,7 +119,8 @@ bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profi
 		if (fold_is_full(f, FOLD_ENTRY_BYTES))
 			return false;
 		f->sample_bytes += FOLD_ENTRY_BYTES;
-		f->linked_bytes += s->link ? FOLD_ENTRY_BYTES : 0;
+		if (s->link)
+			fold_add_linked(f, e->owner);
 		found = xcalloc(1, sizeof(*found));
 		found->key = key;
 		found->index = p->n_samples;
@@ -140,7 +141,8 @@ static void forget_samples(struct fold *f, struct profile_entry *e)
 	HASH_ITER (hh, e->samples, s, next) {
 		HASH_DEL(e->samples, s);
 		f->sample_bytes -= FOLD_ENTRY_BYTES;
-		f->linked_bytes -= s->key.link ? FOLD_ENTRY_BYTES : 0;
+		if (s->key.link)
+			fold_remove_linked(f, e->owner);
 		free(s);
 	}
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Counts how many bytes of the open window each container uses. A pod can have names of any length.
- * So each container has a limit, and samples of other pods still fit.
+ * So each container has a limit, and samples of other pods still fit. Links have limits of their
+ * own, of which each namespace has a share: a pod can have as many links as samples.
  */
 #include "node/fold/internal.h"
 
@@ -14,6 +15,8 @@
 #define SHARE_PART 2
 /* samples keep their labels while their container uses at most a quarter of these bytes */
 #define LABELLED_PART 4
+/* limit of the bytes of samples with a link in one window: about 18,000 samples */
+#define LINKED_BYTES (4u << 20)
 
 static size_t window_bytes(const struct fold *f)
 {
@@ -68,6 +71,43 @@ void fold_end(struct fold *f)
 	f->charged = NULL;
 }
 
+static uint64_t ns_of(const struct owner *owner)
+{
+	return owner ? owner->ns_hash : 0;
+}
+
+uint32_t fold_link(struct fold *f, const struct owner *owner, const struct profile_link *l)
+{
+	const uint64_t ns = ns_of(owner);
+	const size_t n_links = f->batch->n_links;
+	uint32_t link;
+
+	if (!shares_may_add(&f->linked, ns, LINKED_BYTES / FOLD_ENTRY_BYTES) ||
+	    !shares_may_add(&f->links, ns, BATCH_MAX_LINKS) ||
+	    profile_batch_link(f->batch, l, &link) < 0) {
+		shares_add(&f->unlinked, ns);
+		return 0;
+	}
+	if (f->batch->n_links > n_links)
+		shares_add(&f->links, ns);
+	return link;
+}
+
+void fold_add_linked(struct fold *f, const struct owner *owner)
+{
+	shares_add(&f->linked, ns_of(owner));
+}
+
+void fold_remove_linked(struct fold *f, const struct owner *owner)
+{
+	shares_remove(&f->linked, ns_of(owner));
+}
+
+void fold_unlinked(struct fold *f, struct shares *to)
+{
+	shares_move_owners(to, &f->unlinked);
+}
+
 void fold_forget_shares(struct fold *f)
 {
 	struct share *s, *next;
@@ -78,4 +118,6 @@ void fold_forget_shares(struct fold *f)
 		free(s);
 	}
 	f->charged = NULL;
+	shares_done(&f->linked);
+	shares_done(&f->links);
 }

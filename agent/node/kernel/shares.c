@@ -42,6 +42,8 @@ static const char *const problems[_SHARED_MAX] = {
 			"processes", "those of which the agent keeps something"),
 	[SHARED_THROTTLED] = LESS_OF("the time in which CPU limits kept containers from running",
 				     "containers", "those whose cpu.stat is read"),
+	[SHARED_LINKS] =
+		LESS_OF("trace ids", "samples that have some", "those that a window keeps"),
 	[SHARED_COSTS] = ("is not held to overheadPercent in some cgroups: the namespace has more "
 			  "of them than its share of the table of costs"),
 };

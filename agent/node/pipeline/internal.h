@@ -102,6 +102,7 @@ struct feed_answer {
 	size_t n_refused;
 	/* namespaces that had more than their share of what is kept of processes */
 	struct shares crowded;
+	struct shares unlinked; /* namespaces that had more than their share of trace contexts */
 	struct batch *batch; /* a window that ended; NULL if it is empty */
 	uint64_t left_ns;    /* the wall time at which a window ended; 0: no window has ended */
 };

@@ -211,6 +211,11 @@ static void tell_crowded(uint64_t ns, void *kernel)
 	kernel_note_share(kernel, SHARED_PROCESSES, ns);
 }
 
+static void tell_unlinked(uint64_t ns, void *kernel)
+{
+	kernel_note_share(kernel, SHARED_LINKS, ns);
+}
+
 static void feed_handled(struct task *t)
 {
 	struct feeding *f = (struct feeding *)t;
@@ -219,6 +224,7 @@ static void feed_handled(struct task *t)
 	assert_se(d->feeding);
 	kernel_note_refused(d->pipeline->config.kernel, f->answer.refused, f->answer.n_refused);
 	shares_each(&f->answer.crowded, tell_crowded, d->pipeline->config.kernel);
+	shares_each(&f->answer.unlinked, tell_unlinked, d->pipeline->config.kernel);
 	if (t->refused) {
 		refuse(d, &f->feed);
 	} else if (!f->feed.full) {

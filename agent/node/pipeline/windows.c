@@ -78,6 +78,7 @@ void pipeline_feed_answer_done(struct feed_answer *a)
 	free(a->taken);
 	free(a->refused);
 	shares_done(&a->crowded);
+	shares_done(&a->unlinked);
 	profile_batch_free(a->batch);
 }
 
@@ -416,6 +417,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 		pipeline_note_exits(p, f->exits, f->n_exits);
 	shares_move_owners(&ret->crowded, &p->crowded);
 	stacks_crowded(p->stacks, &ret->crowded);
+	fold_unlinked(p->fold, &ret->unlinked);
 	if (f->drain && f->full) {
 		if (f->room && !f->last_pass)
 			pipeline_crowd_out(p, f, ret);
