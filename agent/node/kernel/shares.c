@@ -44,6 +44,7 @@ static const char *const problems[_SHARED_MAX] = {
 				     "containers", "those whose cpu.stat is read"),
 	[SHARED_LINKS] =
 		LESS_OF("trace ids", "samples that have some", "those that a window keeps"),
+	[SHARED_PERF_MAPS] = LESS("functions in perf maps", "those that the agent keeps"),
 	[SHARED_COSTS] = ("is not held to overheadPercent in some cgroups: the namespace has more "
 			  "of them than its share of the table of costs"),
 };

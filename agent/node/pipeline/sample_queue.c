@@ -216,6 +216,21 @@ static void tell_unlinked(uint64_t ns, void *kernel)
 	kernel_note_share(kernel, SHARED_LINKS, ns);
 }
 
+static void tell_unmapped(uint64_t ns, void *kernel)
+{
+	kernel_note_share(kernel, SHARED_PERF_MAPS, ns);
+}
+
+/* Tells of what the reader's thread has refused. */
+static void tell_refused(struct kernel *k)
+{
+	struct shares refused = {0};
+
+	runtime_perf_maps_refused(&refused);
+	shares_each(&refused, tell_unmapped, k);
+	shares_done(&refused);
+}
+
 static void feed_handled(struct task *t)
 {
 	struct feeding *f = (struct feeding *)t;
@@ -225,6 +240,7 @@ static void feed_handled(struct task *t)
 	kernel_note_refused(d->pipeline->config.kernel, f->answer.refused, f->answer.n_refused);
 	shares_each(&f->answer.crowded, tell_crowded, d->pipeline->config.kernel);
 	shares_each(&f->answer.unlinked, tell_unlinked, d->pipeline->config.kernel);
+	tell_refused(d->pipeline->config.kernel);
 	if (t->refused) {
 		refuse(d, &f->feed);
 	} else if (!f->feed.full) {

@@ -400,7 +400,7 @@ static int ask(uint64_t ns, const char *text, struct perf_map *m)
 static void assert_read(uint64_t ns, const char *name)
 {
 	_cleanup_free_ char *text = xasprintf("1000 10 %s\n", name);
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 
 	assert_int_equal(ask(ns, text, m), 0);
 	assert_string_equal(testmap_find(m, 0x1000), name);
@@ -429,7 +429,7 @@ static void no_escape_succeeds(void **state)
 	(void)state;
 	if (SANITIZED)
 		skip();
-	m = runtime_perf_map_new();
+	m = runtime_perf_map_new(0);
 	for (size_t i = 0; i < ARRAY_SIZE(escapes); i++) {
 		uint64_t n = failures("child_died");
 
@@ -449,14 +449,14 @@ static void memory_has_a_limit(void **state)
 	(void)state;
 	if (SANITIZED)
 		skip();
-	m = runtime_perf_map_new();
+	m = runtime_perf_map_new(0);
 	assert_int_equal(ask(1, "fills", m), 0);
 	runtime_perf_map_free(m);
 }
 
 static void no_lie_is_taken(void **state)
 {
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
@@ -472,7 +472,7 @@ static void no_lie_is_taken(void **state)
 /* A child that lies within the rules names functions of its own namespace, and of no other. */
 static void a_lie_stays_in_its_namespace(void **state)
 {
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 
 	(void)state;
 	assert_int_equal(ask(1, "invents", m), 0);
@@ -486,7 +486,7 @@ static void a_lie_stays_in_its_namespace(void **state)
 /* While one namespace's file hangs its child, the others' are read; its own wait for a while. */
 static void a_loss_stops_its_namespace_only(void **state)
 {
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 	uint64_t n = failures("timeout"), paused = failures("paused");
 
 	(void)state;
@@ -507,7 +507,7 @@ static void a_silent_file_system_costs_its_namespace(void **state)
 	char map[] = "/tmp/reader_test-XXXXXX";
 	int copied = mkstemp(map);
 	struct slow_file slow;
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 	struct perf_place place = {0};
 	bool more;
 	int fd, r;

@@ -68,6 +68,7 @@ struct runtime_range {
 #define RUNTIME_DATA_MAX   4096 /* bytes of a runtime's data for the kernel's side */
 
 struct java_requests;
+struct shares;
 struct pf_rdma_functions; /* defined in bpf/rdma_abi.h */
 /* The process in which learn() looks for a runtime. */
 struct runtime_look {
@@ -337,6 +338,12 @@ int runtime_generated_now(struct runtime_process *p, const struct runtime_source
  * kernel's part reads them next time.
  */
 void runtime_touch(struct runtime_process *p, const uint64_t *addresses, size_t n);
+
+/*
+ * Adds to `to` each namespace (struct charged) that had more functions in perf maps than its share
+ * since the last call. Any thread.
+ */
+void runtime_perf_maps_refused(struct shares *to);
 
 /* ---- javaAttach: the agent asks a JVM for its perf map; docs/perf-maps.md ---- */
 /*

@@ -192,6 +192,7 @@ enum shared_table {
 	SHARED_PROCESSES, /* processes of which the agent keeps something */
 	SHARED_THROTTLED, /* containers whose throttled time is read */
 	SHARED_LINKS,	  /* trace contexts of a window */
+	SHARED_PERF_MAPS, /* functions of perf maps */
 	SHARED_COSTS,	  /* of cgroups, by event, for limits.overheadPercent */
 	_SHARED_MAX
 };

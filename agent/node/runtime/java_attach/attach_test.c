@@ -618,7 +618,7 @@ static void assert_wanted_with(const struct jvm *j, struct parser *parser, const
 	assert_int_equal(utimensat(AT_FDCWD, path, *text ? t : NULL, 0), 0);
 	runtime_java_map_give(requests, (struct process_id){j->start, j->tgid},
 			      /* so that this JVM does not wait for a map any more */
-			      runtime_perf_map_new());
+			      runtime_perf_map_new(0));
 	runtime_perf_map_free(
 		runtime_java_map_take(requests, (struct process_id){j->start, j->tgid}));
 	assert_false(runtime_java_unnamed(requests, (struct process_id){j->start, j->tgid}));
@@ -786,7 +786,7 @@ static void test_real_jvms_left_alone(void **state)
 
 static void test_wanted_and_given(void **state)
 {
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 	struct process_id all[JAVA_REQUESTS_MAX];
 
 	(void)state;
@@ -823,7 +823,7 @@ static void test_lists_are_apart(void **state)
 	runtime_java_map_want(requests, jvm, 5);
 	assert_true(runtime_java_unnamed(requests, jvm));
 	assert_false(runtime_java_unnamed(other, jvm));
-	runtime_java_map_give(other, jvm, runtime_perf_map_new());
+	runtime_java_map_give(other, jvm, runtime_perf_map_new(0));
 	assert_true(runtime_java_unnamed(requests, jvm));
 	assert_null(runtime_java_map_take(requests, jvm));
 	runtime_java_requests_unref(other);
@@ -866,7 +866,7 @@ static void test_who_is_forgotten_is_counted(void **state)
 	assert_int_equal(want_one(256, all), 256);
 	assert_false(runtime_java_unnamed(requests, (struct process_id){NSEC_PER_SEC, ended}));
 	runtime_java_map_give(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()},
-			      runtime_perf_map_new());
+			      runtime_perf_map_new(0));
 	runtime_perf_map_free(
 		runtime_java_map_take(requests, (struct process_id){100 * NSEC_PER_SEC, getpid()}));
 	assert_int_equal(want_one(257, all), 256);
@@ -881,11 +881,11 @@ static void test_who_is_forgotten_is_counted(void **state)
 	for (size_t i = 0; i < 256; i++)
 		runtime_java_map_give(requests,
 				      (struct process_id){all[i].start_boottime_ns, getpid()},
-				      runtime_perf_map_new());
+				      runtime_perf_map_new(0));
 	assert_int_equal(want_one(260, all), 1);
 	assert_int_equal(forgotten(), before + 3);
 	runtime_java_map_give(requests, (struct process_id){260 * NSEC_PER_SEC, getpid()},
-			      runtime_perf_map_new());
+			      runtime_perf_map_new(0));
 	for (uint64_t i = 1; i <= 260; i++) {
 		struct perf_map *map = runtime_java_map_take(
 			requests, (struct process_id){i * NSEC_PER_SEC, getpid()});

@@ -63,11 +63,11 @@ int runtime_perf_answer(const void *message, size_t n, int fd);
 /* ---- perfmap_map.c: the functions of a map ---- */
 /* limit for the functions of one map; further ones are refused */
 #define PERF_MAP_LIVE_BYTES (16u << 20)
-/* limit for all maps together; above it, each map may still grow to an equal share of its half */
+/* limit for all maps together: a budget (lib/base/budget.h) of which each namespace has a share */
 #define PERF_MAP_ALL_BYTES (64u << 20)
 
 struct perf_map;
-struct perf_map *runtime_perf_map_new(void);
+struct perf_map *runtime_perf_map_new(uint64_t charged_ns); /* whose it is: of struct charged */
 struct perf_map *runtime_perf_map_free(struct perf_map *m);
 /* Adds a copy of a function, which replaces all earlier functions in its range. */
 void runtime_perf_map_add(struct perf_map *m, const struct perf_function *f);

@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static _Alignas(8) char message[READER_MESSAGE_MAX];
 	const struct perf_question q = {.offset = 100, .stop = 100 + SLICE_BYTES};
-	struct asking a = asking_of(&q, runtime_perf_map_new());
+	struct asking a = asking_of(&q, runtime_perf_map_new(0));
 	int r = 0;
 
 	in.data = data;

@@ -246,7 +246,7 @@ static int start_anew(struct perf_file *f, const struct stat *st)
 		return -ETIME;
 	if (f->map && now_ns < f->restarted_ns + RESTART_NS)
 		return -EBUSY;
-	runtime_perf_file_set(f, runtime_perf_map_new());
+	runtime_perf_file_set(f, runtime_perf_map_new(f->charged_ns));
 	f->dev = st->st_dev;
 	f->inode = st->st_ino;
 	f->place = (struct perf_place){0};

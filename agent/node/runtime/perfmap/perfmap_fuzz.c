@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static const uint64_t places[] = {0, 1, 0x1000, 0x7f0000001000, 1ull << 55, UINT64_MAX - 1};
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 	size_t cut = n ? data[0] % n : 0;
 	struct perf_text t = {
 		.writer = cut % 2 ? PERF_MAP_ANY : PERF_MAP_HOTSPOT, .found = found, .arg = m};

@@ -5,10 +5,9 @@
  * Functions never overlap, and are kept in a tree that compares ranges.
  */
 #include "node/runtime/perfmap/perfmap.h"
+#include "lib/base/budget.h"
 
-#include <pthread.h>
 #include <search.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #define NODE_BYTES 40 /* bytes of the tree for each function */
@@ -22,11 +21,12 @@ struct kept {
 };
 struct perf_map {
 	void *tree; /* tsearch(3); the ranges are disjoint */
-	size_t n, bytes;
+	size_t n;
+	struct budget_member bytes;
 	uint64_t replaced;
 };
 
-static _Atomic size_t all_bytes, n_maps;
+static struct budget all_bytes = BUDGET(PERF_MAP_ALL_BYTES);
 
 static int compare(const void *left, const void *right)
 {
@@ -40,10 +40,12 @@ void runtime_perf_map_refuse(const char *reason, uint64_t n)
 	counter_add(counter("podflame_perf_map_lines_refused_total", "reason", reason), n);
 }
 
-struct perf_map *runtime_perf_map_new(void)
+struct perf_map *runtime_perf_map_new(uint64_t charged_ns)
 {
-	atomic_fetch_add(&n_maps, 1);
-	return xcalloc(1, sizeof(struct perf_map));
+	struct perf_map *m = xcalloc(1, sizeof(*m));
+
+	budget_join(&all_bytes, &m->bytes, charged_ns);
+	return m;
 }
 
 struct perf_map *runtime_perf_map_free(struct perf_map *m)
@@ -51,8 +53,7 @@ struct perf_map *runtime_perf_map_free(struct perf_map *m)
 	if (!m)
 		return NULL;
 	tdestroy(m->tree, free);
-	atomic_fetch_sub(&all_bytes, m->bytes);
-	atomic_fetch_sub(&n_maps, 1);
+	budget_leave(&all_bytes, &m->bytes);
 	free(m);
 	return NULL;
 }
@@ -76,24 +77,21 @@ static void forget_range(struct perf_map *m, const struct kept *range)
 
 		tdelete(k, &m->tree, compare);
 		m->n--;
-		m->bytes -= cost(k);
-		atomic_fetch_sub(&all_bytes, cost(k));
+		budget_give_back(&all_bytes, &m->bytes, cost(k));
 		m->replaced++;
 		free(k);
 	}
 }
 
-/*
- * Returns whether the map may grow by that many bytes. Each map has its share of half of the limit,
- * however large the other maps are.
- */
-static bool has_room(const struct perf_map *m, size_t bytes)
+void runtime_perf_maps_refused(struct shares *to)
 {
-	size_t share = PERF_MAP_ALL_BYTES / 2 / atomic_load(&n_maps);
+	budget_refused(&all_bytes, to);
+}
 
-	if (m->bytes + bytes > PERF_MAP_LIVE_BYTES)
-		return false;
-	return atomic_load(&all_bytes) + bytes <= PERF_MAP_ALL_BYTES || m->bytes + bytes <= share;
+static bool take_room(struct perf_map *m, size_t bytes)
+{
+	return m->bytes.n + bytes <= PERF_MAP_LIVE_BYTES &&
+	       budget_take(&all_bytes, &m->bytes, bytes);
 }
 
 static struct kept *copy_of(const struct perf_function *f)
@@ -119,15 +117,13 @@ void runtime_perf_map_add(struct perf_map *m, const struct perf_function *f)
 	struct kept *k = copy_of(f);
 
 	forget_range(m, k);
-	if (!has_room(m, cost(k))) {
+	if (!take_room(m, cost(k))) {
 		runtime_perf_map_refuse("limit", 1);
 		free(k);
 		return;
 	}
 	tsearch(k, &m->tree, compare);
 	m->n++;
-	m->bytes += cost(k);
-	atomic_fetch_add(&all_bytes, cost(k));
 }
 
 bool runtime_perf_map_find(const struct perf_map *m, uint64_t address, struct perf_function *ret)

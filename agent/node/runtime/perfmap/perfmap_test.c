@@ -7,6 +7,7 @@
 #include "node/runtime/perfmap/testperfmap.h"
 #include "node/runtime/reader.h"
 #include "lib/base/testchild.h"
+#include "lib/base/shares.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@
 
 static struct perf_map *map_of(const char *text)
 {
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 
 	testmap_add(m, text);
 	return m;
@@ -88,7 +89,7 @@ static void test_bad_lines_are_left_out(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		_cleanup_free_ char *text = xasprintf("%s\n2000 10 good\n", bad[i]);
-		struct perf_map *m = runtime_perf_map_new();
+		struct perf_map *m = runtime_perf_map_new(0);
 
 		assert_int_equal(testmap_add(m, text), 1);
 		assert_int_equal(runtime_perf_map_n(m), 1);
@@ -100,7 +101,7 @@ static void test_bad_lines_are_left_out(void **state)
 static void test_lines_may_be_cut_anywhere(void **state)
 {
 	static const char text[] = "1000 10 one\n2000 10 two\n3000 10 not whole";
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 	_cleanup_free_ struct perf_text *t = testmap_text(m, PERF_MAP_ANY);
 
 	(void)state;
@@ -132,7 +133,7 @@ static void test_long_line_is_cut(void **state)
 static void test_functions_have_a_limit(void **state)
 {
 	struct counter *c = counter("podflame_perf_map_lines_refused_total", "reason", "limit");
-	struct perf_map *m = runtime_perf_map_new();
+	struct perf_map *m = runtime_perf_map_new(0);
 	uint64_t before = counter_get(c);
 	char line[64];
 
@@ -165,11 +166,11 @@ static void add_long_names(struct perf_map *m, unsigned n)
 /* Large maps of a few processes leave room for maps of other processes. */
 static void test_large_maps_leave_a_share(void **state)
 {
-	struct perf_map *large[5], *small = runtime_perf_map_new();
+	struct perf_map *large[5], *small = runtime_perf_map_new(0);
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(large); i++) {
-		large[i] = runtime_perf_map_new();
+		large[i] = runtime_perf_map_new(0);
 		add_long_names(large[i], 20000);
 	}
 	assert_true(runtime_perf_map_n(large[4]) < runtime_perf_map_n(large[0]));
@@ -178,6 +179,36 @@ static void test_large_maps_leave_a_share(void **state)
 	runtime_perf_map_free(small);
 	for (size_t i = 0; i < ARRAY_SIZE(large); i++)
 		runtime_perf_map_free(large[i]);
+}
+
+/*
+ * A namespace has many processes, with large maps and with small ones. A process of another
+ * namespace, which comes last, has the names of its whole map.
+ */
+static void maps_of_one_namespace_leave_room(void **state)
+{
+	enum { GREEDY = 1, VICTIM, N_LARGE = 5, N_SMALL = 1000, N_FUNCTIONS = 10000 };
+	struct perf_map *greedy[N_LARGE + N_SMALL], *victim;
+	struct shares refused = {0};
+
+	(void)state;
+	runtime_perf_maps_refused(&refused); /* those of other tests */
+	shares_done(&refused);
+	for (size_t i = 0; i < ARRAY_SIZE(greedy); i++) {
+		greedy[i] = runtime_perf_map_new(GREEDY);
+		add_long_names(greedy[i], i < N_LARGE ? 20000 : 2);
+	}
+	runtime_perf_maps_refused(&refused);
+	assert_int_equal(shares_most(&refused, 0), GREEDY);
+	shares_done(&refused);
+	victim = runtime_perf_map_new(VICTIM);
+	add_long_names(victim, N_FUNCTIONS);
+	assert_int_equal(runtime_perf_map_n(victim), N_FUNCTIONS);
+	runtime_perf_maps_refused(&refused);
+	assert_int_equal(refused.all, 0);
+	runtime_perf_map_free(victim);
+	for (size_t i = 0; i < ARRAY_SIZE(greedy); i++)
+		runtime_perf_map_free(greedy[i]);
 }
 
 /*
@@ -864,6 +895,7 @@ int main(void)
 		cmocka_unit_test(test_long_line_is_cut),
 		cmocka_unit_test(test_functions_have_a_limit),
 		cmocka_unit_test(test_large_maps_leave_a_share),
+		cmocka_unit_test(maps_of_one_namespace_leave_room),
 		cmocka_unit_test(test_names_of_node),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_no_name_is_too_long),
