@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Replaces a worker whose thread does not return from its job, for example because it reads a pod's
- * file on an NFS server that does not answer. Such a thread cannot be ended. So a worker leaves at
- * most LEFT_BEHIND_MAX of them behind. This file does not know what the jobs do. Loop thread,
+ * file on an NFS server that does not answer. Such a thread cannot be ended. So a worker leaves it
+ * behind, at most one for each namespace. This file does not know what the jobs do. Loop thread,
  * except for work_is_blocked().
  */
 #include "node/work/work.h"

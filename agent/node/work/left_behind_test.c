@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Jobs that do not return, with real workers. Other jobs run as long as few threads are left
- * behind, and again when one of these threads returns.
+ * Jobs that do not return, each of another namespace. However many there are, a job of one more
+ * namespace runs. All but the last test use real workers.
  */
 #include "node/work/work.h"
 
@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #define MS	    NSEC_PER_MSEC
-#define N	    (LEFT_BEHIND_MAX + 1)
+#define N	    66
 #define DEADLINE_NS (120 * NSEC_PER_SEC)
 
 struct item {
@@ -48,12 +48,17 @@ static void ended(struct job *j)
 	n_replaced += work_left_behind_ended(work, &left, &worker, j);
 }
 
+static uint64_t ns_of(const struct job *j)
+{
+	return 1 + (uint64_t)((const struct item *)j - items);
+}
+
 static void on_stuck(struct worker *w, struct job *j, void *arg)
 {
 	(void)arg;
 	assert_ptr_equal(w, worker);
 	n_stuck++;
-	n_replaced += work_left_behind(work, &left, &worker, j, 5);
+	n_replaced += work_left_behind(work, &left, &worker, j, ns_of(j));
 }
 
 static void post(size_t i, void (*run)(struct job *))
@@ -131,40 +136,31 @@ static bool all_are_done(void)
 	return true;
 }
 
-static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
+static void others_go_on_beside_namespaces_that_block(void **state)
 {
 	struct worker_stats stats;
 
 	(void)state;
 	n_before = n_threads();
-	assert_int_equal(loop_new(&loop), 0);
 	work = work_new(loop);
 	assert_int_equal(worker_new(loop, "files", 1 << 20, &worker), 0);
 	worker_on_stuck(worker, on_stuck, NULL);
 	for (size_t i = 0; i < N; i++)
 		post(i, blocks);
 	run_until(all_are_stuck);
-	assert_int_equal(n_replaced, LEFT_BEHIND_MAX);
-	assert_true(work_is_blocked(&left, 5));
-	assert_false(work_is_blocked(&left, 6));
-	post(N, nothing); /* waits until the last blocked worker is replaced */
-	assert_false(items[N].done);
-	comes_back(1);
+	post(N, nothing);
 	run_until(the_next_is_done);
-	assert_true(items[1].done);
-	assert_false(items[N - 1].done);
-	assert_int_equal(left.n, LEFT_BEHIND_MAX);
-	assert_int_equal(n_replaced, LEFT_BEHIND_MAX + 1);
+	assert_int_equal(n_replaced, N);
+	for (size_t i = 0; i <= N; i++)
+		assert_int_equal(work_is_blocked(&left, ns_of(&items[i].job)), i < N);
 	/* all jobs return, and no trace of them is left */
 	post(N + 1, nothing);
 	for (size_t i = 0; i < N; i++)
-		if (i != 1)
-			comes_back(i);
+		comes_back(i);
 	run_until(all_are_done);
 	assert_int_equal(left.n, 0);
-	assert_false(work_is_blocked(&left, 5));
-	assert_null(left.waits.job);
-	assert_int_equal(n_replaced, LEFT_BEHIND_MAX + 1);
+	assert_false(work_is_blocked(&left, ns_of(&items[0].job)));
+	assert_int_equal(n_replaced, N);
 	/* the threads that were left behind end, and their jobs are counted */
 	run_until(one_worker_is_there);
 	worker_stats(worker, &stats);
@@ -174,14 +170,63 @@ static void few_are_left_behind_and_others_go_on_once_one_is_back(void **state)
 		close(items[i].pipe[1]);
 	}
 	work_free(work);
+}
+
+/* ---- threads that are none: as many as there may be ---- */
+
+static bool always_stuck(struct worker *w)
+{
+	(void)w;
+	return true;
+}
+
+static int make_none(struct worker *stuck, struct worker **ret)
+{
+	*ret = stuck;
+	return 0;
+}
+
+static void as_many_are_left_behind_as_a_node_has_pods(void **state)
+{
+	static const struct work_threads none = {.is_stuck = always_stuck, .replace = make_none};
+	static struct job jobs[LEFT_BEHIND_MAX + 1];
+	static struct left_behind l;
+	struct worker *w = NULL;
+
+	(void)state;
+	work = work_new(loop);
+	work->threads = &none;
+	for (size_t i = 0; i < LEFT_BEHIND_MAX; i++)
+		assert_true(work_left_behind(work, &l, &w, &jobs[i], i + 1));
+	assert_false(work_left_behind(work, &l, &w, &jobs[LEFT_BEHIND_MAX], LEFT_BEHIND_MAX + 1));
+	assert_true(work_is_blocked(&l, LEFT_BEHIND_MAX + 1));
+	/* another thread takes over once one returns */
+	assert_true(work_left_behind_ended(work, &l, &w, &jobs[7]));
+	assert_false(work_is_blocked(&l, 8));
+	assert_int_equal(l.n, LEFT_BEHIND_MAX);
+	assert_null(l.waits.job);
+	work_free(work);
+}
+
+static int start(void **state)
+{
+	(void)state;
+	return loop_new(&loop);
+}
+
+static int stop(void **state)
+{
+	(void)state;
 	loop_free(loop);
+	return 0;
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(few_are_left_behind_and_others_go_on_once_one_is_back),
+		cmocka_unit_test(others_go_on_beside_namespaces_that_block),
+		cmocka_unit_test(as_many_are_left_behind_as_a_node_has_pods),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, start, stop);
 }

@@ -120,8 +120,7 @@ static void late_done(struct task *t)
 
 /*
  * Called when a job of the files worker is late, because a file of a pod may block the thread that
- * opens it. The thread is left behind, and the pod's targets get a message. If too many threads are
- * left behind, the agent opens no more files until one of them returns.
+ * opens it. The thread is left behind, and the pod's targets get a message.
  */
 void work_files_stuck(struct worker *files, struct job *j, void *work)
 {

@@ -13,10 +13,10 @@
 #include "node/proc/proc.h"
 
 /*
- * Limit for the blocked threads of one worker. A namespace may block one of them, so a thread that
- * works is left on a node with pods of fewer namespaces.
+ * Limit for the blocked threads of one worker: as many as the pods of a node (PLAN_MAX_PODS of
+ * plan). A namespace blocks at most one of them, so a thread that works is always left.
  */
-#define LEFT_BEHIND_MAX 64
+#define LEFT_BEHIND_MAX	   2000
 #define WORK_READ_LIMIT_NS (5 * NSEC_PER_SEC) /* a longer job of the files worker is reported */
 
 struct blocking_job {
@@ -147,7 +147,7 @@ struct process_task {
 	void (*run)(struct task *t);  /* the caller's task.run */
 	void (*done)(struct task *t); /* the caller's task.done */
 	void (*late)(struct task *t); /* task.done, for a task that was blocked */
-	uint64_t ns; /* of struct charged; of the host, each process has its own */
+	uint64_t ns;		      /* of struct charged; of the host, each process has its own */
 	bool blocked;
 	bool has_turn;	  /* the worker has it */
 	uint64_t took_ns; /* how long the worker ran it */
@@ -167,8 +167,8 @@ void work_tick(struct work *w);
 
 /* ---- workers that are blocked ---- */
 /*
- * To be called when job j blocks *w. Another thread takes over at once. If too many threads are
- * blocked already, it takes over when one of them returns. Returns whether *w is another worker
+ * To be called when job j blocks *w. Another thread takes over at once. If no thread can be
+ * created, one takes over later: work_left_behind_again(). Returns whether *w is another worker
  * now.
  */
 bool work_left_behind(struct work *work, struct left_behind *l, struct worker **w,
