@@ -52,7 +52,7 @@ struct escape_list {
 	size_t n;
 	uint64_t buffer[64];
 	struct iovec here, there;
-	void *page;
+	_Alignas(4096) char page[4096];
 };
 
 #define TRY(where, name, number, ...)                                                              \
@@ -205,11 +205,13 @@ static inline void escape_time(struct escape_list *l)
 
 #undef TRY
 
-/* Makes the table. Its attempts use its buffers, so they must run in the process that made it. */
+/*
+ * Makes the table, without a system call. Its attempts use its buffers, so they must run in the
+ * process that made it.
+ */
 static inline void escapes(const struct escape_outside *o, struct escape_list *ret)
 {
 	ret->n = 0;
-	ret->page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ret->here = (struct iovec){ret->buffer, sizeof(*o->word)};
 	ret->there = (struct iovec){o->word, sizeof(*o->word)};
 	memset(ret->buffer, 0, sizeof(ret->buffer));

@@ -51,6 +51,10 @@ enum demangle_result elf_demangle(const char *name, const char **ret_text);
  * main() need not handle it, and a program cannot start itself over and over.
  */
 extern const char elf_demangle_child_verb[];
+/*
+ * The child gives up its rights: as child_begin(). Also for tests, which then try what is left.
+ */
+int elf_demangle_child_begin(void);
 
 /* ---- messages ---- */
 struct demangle_request {

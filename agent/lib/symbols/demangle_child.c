@@ -41,6 +41,19 @@ static int answer(const char *name, struct demangle_reply *reply)
 			  NULL, 0);
 }
 
+int elf_demangle_child_begin(void)
+{
+	const struct child_rights rights = {
+		.data_bytes = 64 << 20,
+		.n_fds = CHILD_SOCKET_FD + 1,
+		.calls = calls,
+		.n_calls = ARRAY_SIZE(calls),
+	};
+	int r = elf_demangle_begin();
+
+	return r ? r : child_begin(elf_demangle_child_verb, "podflame-names", &rights);
+}
+
 static int child_main(void)
 {
 	static struct {
@@ -48,17 +61,9 @@ static int child_main(void)
 		char end;
 	} in;
 	static struct demangle_reply reply;
-	const struct child_rights rights = {
-		.data_bytes = 64 << 20,
-		.n_fds = CHILD_SOCKET_FD + 1,
-		.calls = calls,
-		.n_calls = ARRAY_SIZE(calls),
-	};
 	size_t n, n_fds;
-	int r = elf_demangle_begin();
+	int r = elf_demangle_child_begin();
 
-	if (!r)
-		r = child_begin(elf_demangle_child_verb, "podflame-names", &rights);
 	while (!r) {
 		r = child_receive(CHILD_SOCKET_FD, &in, sizeof(in.request), &n, NULL, 0, &n_fds);
 		if (r || n < offsetof(struct demangle_request, name))

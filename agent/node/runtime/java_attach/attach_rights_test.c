@@ -157,6 +157,28 @@ static void no_path_leads_out(void **state)
 	assert_int_equal(in_child(make_and_remove), 0);
 }
 
+#ifndef __SANITIZE_ADDRESS__
+/* The child has a copy of the agent's memory. It can take no more. */
+static int take_memory(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? -errno : 0;
+}
+
+static int grow_heap(void)
+{
+	return syscall(SYS_brk, (char *)sbrk(0) + 4096) < 0 ? -errno : 0;
+}
+
+static void it_takes_no_memory(void **state)
+{
+	(void)state;
+	assert_int_equal(in_child(take_memory), -EPERM);
+	assert_int_equal(in_child(grow_heap), -EPERM);
+}
+#endif
+
 /* With the capability DAC_OVERRIDE, root enters any directory. */
 static void no_capability_is_left(void **state)
 {
@@ -198,6 +220,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #ifndef __SANITIZE_ADDRESS__
 		cmocka_unit_test(no_system_call_leads_out),
+		cmocka_unit_test(it_takes_no_memory),
 #endif
 		cmocka_unit_test(no_path_leads_out),
 		cmocka_unit_test(no_capability_is_left),
