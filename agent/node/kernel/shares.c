@@ -35,8 +35,8 @@ static const char *const problems[_SHARED_MAX] = {
 	[SHARED_READS] = LESS("programs that start", "those that are read at their start"),
 	[SHARED_WAITING] = ("may lack names: those of the namespace's new processes take longer "
 			    "than profiles wait for them"),
-	[SHARED_TABLES] = ("may have stacks that end early: the namespace has more processes than "
-			   "its share of those with unwind tables"),
+	[SHARED_TABLES] = ("may have stacks that end early: the namespace has more processes or "
+			   "files than its share of those with unwind tables"),
 	[SHARED_PROCESSES] =
 		LESS_OF("names of processes and functions, unwind tables and probes of memory",
 			"processes", "those of which the agent keeps something"),

@@ -3,11 +3,14 @@
  * This file fills the kernel's map `images`. The map leads from a file's tag to the slots (entries
  * of the map unwind_files) with the rules of the file's parts, wherever the file is mapped. With
  * this map, a stack walk continues through a library that was just mapped again, and in a process
- * whose mappings the agent has not read yet.
+ * whose mappings the agent has not read yet. If the map is full, the namespace that has most images
+ * makes room. Those that several namespaces use count for none.
  */
 #include "node/unwind/internal.h"
 
 struct table_image {
+	struct share_item
+		share; /* must be the first member; its owner: a namespace or SEVERAL_NS */
 	uint64_t tag;
 	const struct table_file *file; /* the file that owns the slots; NULL: no file does */
 	struct pf_image value;
@@ -15,11 +18,12 @@ struct table_image {
 	 * where in the file the code of a runtime is, found in any process; end 0: none was found
 	 */
 	struct image_span runtime;
-	UT_hash_handle hh; /* in the order of use; the head was used least recently */
+	UT_hash_handle hh;
 };
 
 static void image_free(struct unwind *u, struct table_image *i)
 {
+	shares_take(&u->image_shares, &i->share);
 	HASH_DEL(u->images, i);
 	free(i);
 }
@@ -45,22 +49,34 @@ void unwind_images_leave(struct unwind *u, const struct table_file *f)
 			forget(u, i);
 }
 
+/* Removes the image that was used least recently, of the namespace that has most. */
+static void evict(struct unwind *u)
+{
+	struct share_item *surplus = shares_surplus(&u->image_shares, u->charged_ns);
+
+	if (surplus->owner != SEVERAL_NS)
+		u->crowded_ns = surplus->owner;
+	forget(u, (struct table_image *)surplus);
+	counter_add(counter("podflame_unwind_images_evicted_total", NULL, NULL), 1);
+}
+
 static struct table_image *image_get(struct unwind *u, uint64_t tag)
 {
+	uint64_t owner = u->charged_ns;
 	struct table_image *i;
 
 	HASH_FIND(hh, u->images, &tag, sizeof(tag), i);
 	if (i) {
-		HASH_DEL(u->images, i);
+		owner = i->share.owner == owner ? owner : SEVERAL_NS;
+		shares_take(&u->image_shares, &i->share);
 	} else {
-		while (HASH_COUNT(u->images) >= PF_IMAGES_MAX) {
-			forget(u, u->images);
-			counter_add(counter("podflame_unwind_images_evicted_total", NULL, NULL), 1);
-		}
+		while (HASH_COUNT(u->images) >= PF_IMAGES_MAX)
+			evict(u);
 		i = xcalloc(1, sizeof(*i));
 		i->tag = tag;
+		HASH_ADD(hh, u->images, tag, sizeof(i->tag), i);
 	}
-	HASH_ADD(hh, u->images, tag, sizeof(i->tag), i);
+	shares_put(&u->image_shares, &i->share, owner); /* the newest */
 	return i;
 }
 

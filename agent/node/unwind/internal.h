@@ -36,6 +36,8 @@ static inline size_t space_rounded(size_t bytes)
 	return (bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
 }
 
+#define SEVERAL_NS UINT64_MAX /* instead of a namespace: several namespaces use it */
+
 /* ---- table.c: files ---- */
 #define FILE_SLOTS_MAX 16 /* of a file: 8 GiB of code; only hostile ones have more, or wider gaps */
 
@@ -77,6 +79,7 @@ struct unwind {
 	struct unwound_process *processes; /* in the order of their last change */
 	struct shares process_shares;	   /* how many of them each namespace has */
 	struct table_image *images;
+	struct shares image_shares;
 	size_t n_mappings, data_bytes; /* data_bytes: data of all runtimes */
 	uint32_t *free_slots;
 	size_t n_free_slots;

@@ -8,8 +8,7 @@
  */
 #include "node/unwind/internal.h"
 
-#define NOT_SEEN   0 /* in table_file.charged_ns */
-#define SEVERAL_NS UINT64_MAX
+#define NOT_SEEN 0 /* in table_file.charged_ns */
 
 struct use { /* what a namespace has */
 	uint64_t ns;

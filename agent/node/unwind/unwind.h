@@ -67,8 +67,8 @@ void unwind_exited(struct unwind *u, struct process_id id);
  */
 uint64_t unwind_taken_from(struct unwind *u);
 /*
- * Returns a namespace that has lost a process, because the kernel has no room for more processes
- * and the namespace has most, and forgets it. 0: there is none.
+ * Returns a namespace that has lost a process or an image of a file, because the kernel has no
+ * room for more and the namespace has most, and forgets it. 0: there is none.
  */
 uint64_t unwind_crowded(struct unwind *u);
 /*

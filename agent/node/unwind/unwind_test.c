@@ -608,6 +608,44 @@ static void images_have_a_limit(void **state)
 	free(p);
 }
 
+static void map_images(struct proc *p, uint64_t first_tag, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		map(p, 0x10000000 + p->m.n * 0x2000, 0x1000, 0, NULL);
+		p->items[p->m.n - 1].tag = first_tag + i;
+	}
+}
+
+/*
+ * A pod that runs new files without end loses its own images, and is told of it. It uses a file of
+ * the other namespace, too, which stays, whoever used it first.
+ */
+static void images_of_one_namespace_leave_room(void **state)
+{
+	const uint64_t victims = PF_TAG_FIRST, shared = victims + 2, first = shared + 2;
+	struct proc *victim = proc_new(1), *greedy = proc_new(2);
+	struct unwind *u = start(0);
+
+	(void)state;
+	victim->charged_ns = 7;
+	greedy->charged_ns = 8;
+	map_images(greedy, shared, 1);
+	assert_int_equal(put(u, greedy), 0);
+	map_images(victim, victims, 4);
+	assert_int_equal(put(u, victim), 0);
+	map_images(greedy, shared + 1, PF_IMAGES_MAX + 3);
+	assert_int_equal(put(u, greedy), 0);
+	assert_int_equal(kernel.n_images, PF_IMAGES_MAX);
+	for (uint64_t tag = victims; tag < first; tag++)
+		assert_int_equal(files_image_of(tag)->n_pieces, 1);
+	assert_int_equal(files_image_of(first + PF_IMAGES_MAX + 1)->n_pieces, 1);
+	assert_int_equal(unwind_crowded(u), 8);
+	assert_int_equal(unwind_crowded(u), 0);
+	end(u);
+	free(victim);
+	free(greedy);
+}
+
 /* The file's code needs more slots than an image has pieces. */
 static void an_image_of_many_places_is_cut(void **state)
 {
@@ -661,6 +699,7 @@ int main(void)
 		cmocka_unit_test(a_tag_does_not_outlive_its_files_table),
 		cmocka_unit_test(an_image_that_could_not_be_updated_is_gone),
 		cmocka_unit_test(images_have_a_limit),
+		cmocka_unit_test(images_of_one_namespace_leave_room),
 		cmocka_unit_test(an_image_of_many_places_is_cut),
 	};
 
