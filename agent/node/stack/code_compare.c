@@ -20,7 +20,7 @@
 
 #define PAGE_BYTES	4096u
 #define DRAIN_PAGES_MAX 4096   /* pages of a process that are compared between two drains */
-#define ALL_PAGES_MAX	131072 /* pages of all processes that are kept */
+#define ALL_PAGES_MAX	131072 /* pages of all processes that are kept; shared by namespace */
 #define MAPS_MAX	64 /* pages of one process whose bytes that differ are known one by one */
 /* a page that no stack needs in this number of rounds is forgotten */
 #define KEPT_ROUNDS  16
@@ -58,8 +58,9 @@ struct compared {
 	uint32_t round; /* number of the current struct names_wanted */
 	/* CLOCK_MONOTONIC: until then, the kernel may have old rows of memory files. */
 	uint64_t distrust_until_ns;
-	size_t n_maps; /* number of pages with `differs` */
-	size_t *n_all; /* points to the number of pages of all processes */
+	size_t n_maps;	    /* number of pages with `differs` */
+	struct shares *all; /* the pages of all processes */
+	uint64_t ns;	    /* whose pages these are */
 };
 struct compare_ask {
 	uint64_t address;
@@ -112,7 +113,7 @@ static void forget(struct compared *c, struct compared_page *x)
 	HASH_DEL(c->pages, x);
 	trust_page(c, x);
 	free(x);
-	--*c->n_all;
+	shares_remove(c->all, c->ns);
 }
 
 static void begin_round(struct compared *c)
@@ -130,12 +131,13 @@ static struct compared_page *find_or_make(struct compared *c, uint64_t page)
 {
 	struct compared_page *x = find(c, page);
 
-	if (x || HASH_COUNT(c->pages) >= DRAIN_PAGES_MAX || *c->n_all >= ALL_PAGES_MAX)
+	if (x || HASH_COUNT(c->pages) >= DRAIN_PAGES_MAX ||
+	    !shares_may_add(c->all, c->ns, ALL_PAGES_MAX))
 		return x;
 	x = xcalloc(1, sizeof(*x));
 	x->address = page;
 	HASH_ADD(hh, c->pages, address, sizeof(x->address), x);
-	++*c->n_all;
+	shares_add(c->all, c->ns);
 	return x;
 }
 
@@ -211,7 +213,8 @@ void stacks_compared_want(struct stacks *s, struct stacks_process *p, const stru
 
 	if (!e->compared) {
 		e->compared = xcalloc(1, sizeof(*e->compared));
-		e->compared->n_all = &s->n_compared_pages;
+		e->compared->all = &s->compared_pages;
+		e->compared->ns = p->share.owner;
 	}
 	if (!w->comparing)
 		begin_round(e->compared);

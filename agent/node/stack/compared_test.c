@@ -382,21 +382,26 @@ static void want_pages(struct stacks *s, uint32_t tgid, size_t n)
 	}
 }
 
+static void add_large(struct stacks *s, uint32_t tgid, uint64_t ns)
+{
+	struct mappings *m = large(tgid);
+
+	stacks_mappings(s, m, ns);
+	proc_mappings_unref(m);
+}
+
+/* One namespace alone has at most three quarters of ALL_PAGES_MAX. */
 static void pages_beyond_the_limits_are_counted(void **state)
 {
-	const uint32_t n_full = 131072 / 4096; /* ALL_PAGES_MAX / PAGES_MAX */
+	const uint32_t n_full = 131072 / 4 * 3 / 4096; /* 4096: DRAIN_PAGES_MAX */
 	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
 	uint64_t before = compared("over_limit");
 	struct stacks *s;
 
 	(void)state;
 	assert_int_equal(stacks_new(&c, &s), 0);
-	for (uint32_t tgid = 1; tgid <= n_full + 1; tgid++) {
-		struct mappings *m = large(tgid);
-
-		stacks_mappings(s, m, 0);
-		proc_mappings_unref(m);
-	}
+	for (uint32_t tgid = 1; tgid <= n_full + 1; tgid++)
+		add_large(s, tgid, 8);
 	want_pages(s, 1, 4096 + 5);
 	assert_int_equal(compared("over_limit"), before + 5);
 	for (uint32_t tgid = 2; tgid <= n_full; tgid++)
@@ -417,6 +422,26 @@ static void pages_beyond_the_limits_are_counted(void **state)
 	}
 	want_pages(s, n_full + 1, 3);
 	assert_int_equal(compared("over_limit"), before + 8);
+	stacks_free(s);
+}
+
+static void pages_of_one_namespace_leave_room(void **state)
+{
+	const uint32_t n_all = 131072 / 4096, victim = n_all + 1; /* as above */
+	struct stacks_config c = {.files = files, .kallsyms_path = "/dev/null"};
+	struct stacks *s;
+	uint64_t before;
+
+	(void)state;
+	assert_int_equal(stacks_new(&c, &s), 0);
+	for (uint32_t tgid = 1; tgid <= n_all; tgid++) {
+		add_large(s, tgid, 8);
+		want_pages(s, tgid, 4096);
+	}
+	add_large(s, victim, 7);
+	before = compared("over_limit");
+	want_pages(s, victim, 4096);
+	assert_int_equal(compared("over_limit"), before);
 	stacks_free(s);
 }
 
@@ -730,6 +755,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(breakpoints_are_no_other_code),
 		cmocka_unit_test(a_process_that_has_ended),
 		cmocka_unit_test(pages_beyond_the_limits_are_counted),
+		cmocka_unit_test(pages_of_one_namespace_leave_room),
 		cmocka_unit_test(more_pages_differ_than_are_told_byte_by_byte),
 		cmocka_unit_test(a_memory_file_that_is_rewritten),
 		cmocka_unit_test(a_memory_file_that_is_written),

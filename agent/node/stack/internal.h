@@ -70,7 +70,7 @@ struct stacks {
 	struct unparsed_file *unparsed;
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
-	size_t n_compared_pages; /* pages of all processes, for code_compare.c */
+	struct shares compared_pages; /* of all processes, for code_compare.c */
 	size_t old_rows_bytes;	 /* of all processes, for published_rows.c */
 	/* set by stacks_taken(): when the earliest and the latest of them were taken */
 	uint64_t taken_ns, taken_last_ns;
