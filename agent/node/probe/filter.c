@@ -321,14 +321,12 @@ void probes_knows(struct probes *p, uint64_t drain_number)
 
 int probes_filter(struct probes *p, const struct container_filter *want, size_t n)
 {
+	const size_t n_kept = MIN(n, (size_t)PF_FILTER_MAX);
+	struct wanted_events *items = xcalloc(n_kept + 1, sizeof(*items));
 	struct wanted_set before = p->cgroups;
-	struct wanted_events *items;
 	int r;
 
-	if (n > PF_FILTER_MAX)
-		return -E2BIG;
-	items = xcalloc(n + 1, sizeof(*items));
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n_kept; i++)
 		items[i] = (struct wanted_events){
 			.key = want[i].cgroup_id,
 			.ns = want[i].ns,
@@ -341,20 +339,19 @@ int probes_filter(struct probes *p, const struct container_filter *want, size_t 
 			.context = want[i].context,
 		};
 	p->cgroups = (struct wanted_set){};
-	wanted_replace(&p->cgroups, items, n);
+	wanted_replace(&p->cgroups, items, n_kept);
 	r = apply(p, &before);
 	free(before.items);
-	return r;
+	return n > n_kept ? -E2BIG : r;
 }
 
 int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 {
-	struct wanted_events *items;
+	const size_t n_kept = MIN(n, (size_t)PF_FILTER_MAX);
+	struct wanted_events *items = xcalloc(n_kept + 1, sizeof(*items));
+	int r;
 
-	if (n > PF_FILTER_MAX)
-		return -E2BIG;
-	items = xcalloc(n + 1, sizeof(*items));
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n_kept; i++) {
 		uint64_t start = want[i].id.start_boottime_ns;
 
 		items[i] = (struct wanted_events){
@@ -369,8 +366,9 @@ int probes_list(struct probes *p, const struct listed_process *want, size_t n)
 			.context = want[i].context,
 		};
 	}
-	wanted_replace(&p->list, items, n);
-	return apply(p, &p->cgroups);
+	wanted_replace(&p->list, items, n_kept);
+	r = apply(p, &p->cgroups);
+	return n > n_kept ? -E2BIG : r;
 }
 
 void probes_filter_done(struct probes *p)

@@ -192,22 +192,36 @@ static void a_child_of_a_deselected_one_does_not_stay(void **state)
 
 #define FILTER_KEYS PF_FILTER_MAX
 
-/*
- * If a filter has more rows than the map can hold, it is refused as a whole, and the old selection
- * stays.
- */
-static void too_many_cgroups_are_refused(void **state)
+static bool kernel_filter_is_full(struct probes *p)
+{
+	const uint64_t id = 4711;
+
+	return bpf_map_update_elem(bpf_map__fd(p->core->maps.filter_cgroups), &id,
+				   &(struct pf_filter){}, BPF_NOEXIST) == -E2BIG;
+}
+
+/* Removals come first, also if the new filter has more rows than the map can hold. */
+static void who_opts_out_of_a_full_map_is_not_profiled(void **state)
 {
 	struct probe_config config = {
 		.hierarchy = hierarchy(false), .use_cgroups = true, .max_sample_hz = 999};
 	struct probes *p = open_probes(config);
-	_cleanup_free_ struct container_filter *f = xcalloc(FILTER_KEYS + 1, sizeof(*f));
-	uint64_t id = 4711;
+	_cleanup_free_ struct container_filter *f = xcalloc(FILTER_KEYS + 3, sizeof(*f));
 
 	(void)state;
-	select_cgroups(p, &id, 1);
-	assert_int_equal(probes_filter(p, f, FILTER_KEYS + 1), -E2BIG);
-	assert_true(in_kernel_filter(p, id));
+	for (size_t i = 0; i < FILTER_KEYS + 3; i++)
+		f[i] = (struct container_filter){.cgroup_id = (1ull << 40) + i,
+						 .event_mask = 1u << EVENT_ON_CPU,
+						 .sample_hz = 99};
+	assert_int_equal(probes_filter(p, f, FILTER_KEYS), 0);
+	assert_true(kernel_filter_is_full(p));
+	assert_int_equal(probes_filter(p, f + 1, FILTER_KEYS), 0);
+	assert_true(kernel_filter_is_full(p));
+	assert_false(in_kernel_filter(p, f[0].cgroup_id));
+	assert_true(in_kernel_filter(p, f[FILTER_KEYS].cgroup_id));
+	assert_int_equal(probes_filter(p, f + 2, FILTER_KEYS + 1), -E2BIG);
+	assert_false(in_kernel_filter(p, f[1].cgroup_id));
+	assert_true(in_kernel_filter(p, f[2].cgroup_id));
 	probes_free(p);
 }
 
@@ -590,7 +604,7 @@ int main(void)
 		cmocka_unit_test(children_are_selected_in_the_kernel),
 		cmocka_unit_test(a_child_that_the_filters_maker_did_not_know_stays),
 		cmocka_unit_test(a_child_of_a_deselected_one_does_not_stay),
-		cmocka_unit_test(too_many_cgroups_are_refused),
+		cmocka_unit_test(who_opts_out_of_a_full_map_is_not_profiled),
 		cmocka_unit_test(children_make_room_for_the_agent),
 		cmocka_unit_test(a_child_without_room_is_counted),
 		cmocka_unit_test(pods_are_told_strangers_not),

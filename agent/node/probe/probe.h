@@ -38,7 +38,7 @@ struct probes *probes_free(struct probes *p); /* (os) detaches and unloads all p
  *
  * If a cgroup is made below a selected one, the kernel selects it at once. It stays selected until
  * a drain has reported it; from then on want decides about it, too. If a part fails, the rest is
- * done.
+ * done. -E2BIG: want has more than PF_FILTER_MAX rows; those behind them count as not in it.
  */
 int probes_filter(struct probes *p, const struct container_filter *want, size_t n);
 /*
