@@ -123,7 +123,8 @@ static const struct {
 	 "Mappings of processes that were not read or not used. resting: they change faster than "
 	 "the agent may read them. many_execs: not read at the start of a program, because its "
 	 "namespace started more than its share. many_programs: not read for a sample, because its "
-	 "namespace had more new programs than its share."},
+	 "namespace had more new programs than its share. long_path: only the beginning of a "
+	 "file's path was read."},
 	{"names_not_awaited_total",
 	 "Times that profiles went on without the names of a namespace's new processes, because "
 	 "these made them wait too often. Counts at most one a second for each namespace."},

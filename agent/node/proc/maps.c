@@ -15,6 +15,7 @@
 /* The most files that are held open for one process. Only an attacker maps more. */
 #define MAPS_FILES_MAX 1024 /* open files of one process */
 #define WRITTEN_MAX    256  /* files of one process that are mapped shared and writable */
+#define MAPS_LINE_MAX  8192 /* bytes of such a line; only an attacker has more */
 #define PAGE_BYTES     4096
 
 /*
@@ -289,10 +290,27 @@ static bool has_ended(int maps_fd)
 	return pread(maps_fd, &c, 1, 0) < 1;
 }
 
+/*
+ * Reads a line, and of one that is too long the beginning. A pod can make directories so deep that
+ * the kernel writes a path of any length. Returns false at the end.
+ */
+static bool read_line(FILE *f, char line[MAPS_LINE_MAX])
+{
+	int c = '\0';
+
+	if (!fgets(line, MAPS_LINE_MAX, f))
+		return false;
+	if (strlen(line) < MAPS_LINE_MAX - 1)
+		return true;
+	counter_add(counter("podflame_mappings_dropped_total", "reason", "long_path"), 1);
+	while (c != '\n' && c != EOF)
+		c = getc(f);
+	return true;
+}
+
 static int read_lines(struct maps_reader *r)
 {
-	_cleanup_free_ char *line = NULL;
-	size_t size = 0;
+	char line[MAPS_LINE_MAX];
 	int fd = openat(r->dir_fd, "maps", O_RDONLY | O_CLOEXEC), e = 0;
 	FILE *f;
 
@@ -304,7 +322,7 @@ static int read_lines(struct maps_reader *r)
 		close(fd);
 		return e;
 	}
-	for (size_t n = 0; e == 0 && getline(&line, &size, f) >= 0; n++) {
+	for (size_t n = 0; e == 0 && read_line(f, line); n++) {
 		if (n == MAPS_LINES_MAX) {
 			r->m->truncated = true;
 			break;
