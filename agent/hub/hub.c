@@ -404,7 +404,6 @@ struct hub *hub_free(struct hub *h)
 	hub_upkeep_free(h->upkeep);
 	hub_certs_free(h->certs);
 	status_free(h->status);
-	hub_leader_free(h->leader);
 	health_free(h->probes);
 	http_server_free(h->api_server);
 	http_server_free(h->ingest_server);
@@ -418,6 +417,7 @@ struct hub *hub_free(struct hub *h)
 	hub_senders_free(h->senders);
 	pods_free(h->pods);
 	hub_stores_close(&h->kept);
+	hub_leader_free(h->leader);
 	free(h->ns);
 	free(h->token_hint);
 	free(h);

@@ -75,6 +75,13 @@ bool hub_leader_leads(void *leader)
 	return !e || !e->lease || kube_lease_is_held(e->lease);
 }
 
+uint64_t hub_leader_term(void *leader)
+{
+	const struct leader *e = leader;
+
+	return hub_leader_is_elected(e) ? kube_lease_term(e->lease) : 1;
+}
+
 bool hub_leader_is_elected(const struct leader *e)
 {
 	return e && e->lease;

@@ -13,6 +13,8 @@ struct leader *hub_leader_new(struct loop *l, struct kube *k, const char *ns, co
 struct leader *hub_leader_free(struct leader *e);
 /* leader: struct leader *. It may be NULL: there is no Kubernetes, and no other hub. */
 bool hub_leader_leads(void *leader);
+/* Any thread; otherwise as kube_lease_term(). leader: as above. */
+uint64_t hub_leader_term(void *leader);
 /* Whether there may be other hubs. */
 bool hub_leader_is_elected(const struct leader *e);
 /* A kube for what the leader writes: it sends no write when this hub does not lead. Borrowed. */

@@ -58,17 +58,12 @@ static void each_minute(void *arg)
 		post(u, u->config.writer, expire_run);
 }
 
-/*
- * Logs once that the file is damaged or the disk is full, and once when the error is gone. If the
- * hub leads no longer, ends a deletion that goes on.
- */
+/* Logs once that the file is damaged or the disk is full, and once when the error is gone. */
 static void look(void *arg)
 {
 	struct upkeep *u = arg;
 	struct store_stats s;
 
-	if (!hub_leader_leads(u->config.leader))
-		store_stop_expiring(u->config.store);
 	store_stats(u->config.store, &s);
 	if (!streq(s.error, u->error) && *s.error)
 		log_err("store: %s: %s", u->config.where, s.error);
@@ -83,6 +78,7 @@ struct upkeep *hub_upkeep_new(const struct upkeep_config *c)
 	struct upkeep *u = xcalloc(1, sizeof(*u));
 
 	u->config = *c;
+	store_set_lead(c->store, hub_leader_term, c->leader);
 	timer_set(c->loop, &u->minute_timer, MINUTE_NS, each_minute, u);
 	look(u);
 	return u;

@@ -20,7 +20,7 @@ struct upkeep_config { /* all are borrowed */
 	const char *where; /* the place of the store, for the log */
 	/*
 	 * Of several hubs on one store, only the one that leads deletes profiles: two would delete
-	 * too much.
+	 * too much. The store asks it, too, until the store is closed.
 	 */
 	struct leader *leader;
 };

@@ -60,7 +60,7 @@ struct sink_ops {
 	int (*expire)(void *sink, uint64_t now_wall_ns);
 	void (*stats)(void *sink, struct store_stats *ret);
 	/* The rest may be NULL. */
-	void (*stop_expiring)(void *sink); /* needed if expire() leaves work to another thread */
+	void (*set_lead)(void *sink, uint64_t (*term)(void *arg), void *arg);
 	int (*cut)(void *sink, const struct store_cut *cut);
 	int (*backup)(const struct store_config *c, const char *to, store_progress_fn *fn,
 		      void *arg, struct field_error *reterr);

@@ -238,10 +238,10 @@ int store_expire(struct store *s, uint64_t now_wall_ns)
 	return be_ready(s, NULL) ?: s->ops->expire(s->sink, now_wall_ns);
 }
 
-void store_stop_expiring(struct store *s)
+void store_set_lead(struct store *s, uint64_t (*term)(void *arg), void *arg)
 {
-	if (s->ops->stop_expiring)
-		s->ops->stop_expiring(s->sink);
+	if (s->ops->set_lead)
+		s->ops->set_lead(s->sink, term, arg);
 }
 
 void store_stats(struct store *s, struct store_stats *ret)

@@ -406,10 +406,12 @@ int store_pods(struct store *s, int64_t since_s, store_pod_fn *fn, void *arg,
  */
 int store_expire(struct store *s, uint64_t now_wall_ns);
 /*
- * Any thread. What store_expire() has begun, and goes on after it, ends before its next deletion.
- * The next store_expire() may begin it again.
+ * For a store that several hubs share, of which only the one that leads deletes profiles: the store
+ * asks term(arg), on any thread, before each deletion. It returns 0 if this hub does not lead at
+ * this moment, else a number of its lead. What store_expire() began under one number does not go on
+ * under another. Called at most once, before store_expire(); if never, this hub is the only one.
  */
-void store_stop_expiring(struct store *s);
+void store_set_lead(struct store *s, uint64_t (*term)(void *arg), void *arg);
 #define STORE_ERROR_BYTES 512
 struct store_stats {
 	uint64_t n_profiles, n_duplicates, n_samples, n_stacks, bytes, n_expired, oldest_ns;

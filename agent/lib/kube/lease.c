@@ -2,6 +2,7 @@
 /* Sends what election.c asks for, one request at a time. Loop thread. */
 #include "lib/kube/lease.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "lib/kube/election.h"
@@ -26,7 +27,8 @@ struct kube_lease {
 	char *name, *all, *path;
 	void (*changed)(bool leads, void *arg);
 	void *arg;
-	bool told; /* what changed() got last */
+	bool told;			 /* what changed() got last */
+	_Atomic uint64_t term, until_ns; /* for kube_lease_term(); until_ns 0: it does not lead */
 	struct timer retry, patience, end;
 	struct lease_request *request; /* under way; NULL: none is */
 	bool resigns;
@@ -38,6 +40,12 @@ struct kube_lease {
 bool kube_lease_is_held(const struct kube_lease *l)
 {
 	return !l->resigns && kube_election_leads(&l->election, now_boot_ns());
+}
+
+/* The end before the number: if another lead begins between, the number is that one's. */
+uint64_t kube_lease_term(const struct kube_lease *l)
+{
+	return now_boot_ns() < atomic_load(&l->until_ns) ? atomic_load(&l->term) : 0;
 }
 
 const char *kube_lease_holder(const struct kube_lease *l)
@@ -58,6 +66,9 @@ static void look(void *arg)
 	bool leads = kube_lease_is_held(l);
 
 	timer_cancel(&l->end);
+	if (leads && !l->told)
+		atomic_fetch_add(&l->term, 1);
+	atomic_store(&l->until_ns, leads ? until_ns : 0);
 	if (leads)
 		timer_set(l->loop, &l->end, until_ns - MIN(now_ns, until_ns), look, l);
 	if (leads == l->told)

@@ -26,6 +26,11 @@ struct kube_lease *kube_lease_free(struct kube_lease *l);
  */
 bool kube_lease_is_held(const struct kube_lease *l);
 /*
+ * As kube_lease_is_held(), for any thread. 0: this process does not lead at this moment. Else a
+ * number of its lead: if it was lost, and another process led, it is another one.
+ */
+uint64_t kube_lease_term(const struct kube_lease *l);
+/*
  * Returns a kube for what only the leader writes (borrowed). It refuses each request but GET, with
  * -EPERM, while this process does not lead, and checks that once more when the request's bytes go
  * to the connection: then on_done gets the status 0. Watches and GET work as with k.

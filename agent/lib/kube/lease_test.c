@@ -26,6 +26,7 @@ static void changed(bool leads, void *arg)
 {
 	(void)arg;
 	n_begun += leads;
+	assert_int_equal(kube_lease_term(lease), leads ? n_begun : 0);
 	n_ended += !leads;
 	assert_int_equal(kube_lease_is_held(lease), leads);
 }
@@ -229,6 +230,27 @@ static void test_nothing_is_written_after_a_pause(void **state)
 	assert_int_equal(status, 404);
 }
 
+/* Other threads learn the same, and that it is another lead afterwards. */
+static void test_the_lead_of_a_process_that_was_stopped_is_over(void **state)
+{
+	(void)state;
+	assert_int_equal(kube_lease_term(lease), 0);
+	lead();
+	assert_int_equal(kube_lease_term(lease), 1);
+	test_clock.stands_ns += 10 * S;
+	assert_int_equal(n_ended, 0);
+	assert_int_equal(kube_lease_term(lease), 0);
+	while (n_begun < 2) {
+		if (sent.fn)
+			serve();
+		else
+			next_timer();
+	}
+	assert_int_equal(kube_lease_term(lease), 2);
+	kube_lease_resign(lease, resigned, NULL);
+	assert_int_equal(kube_lease_term(lease), 0);
+}
+
 /* ---- giving it up ---- */
 
 static void test_resigning(void **state)
@@ -300,6 +322,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_answers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_is_written_after_a_pause, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(
+			test_the_lead_of_a_process_that_was_stopped_is_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resigning, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resigning_without_the_lead, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resigning_while_a_renewal_is_under_way, setup,

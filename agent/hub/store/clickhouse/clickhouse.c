@@ -158,7 +158,7 @@ const struct sink_ops store_clickhouse_sink = {
 	.pods = store_ch_pods,
 	.cut = store_ch_put_cut,
 	.expire = store_ch_expire,
-	.stop_expiring = store_ch_stop_expiring,
+	.set_lead = store_ch_set_lead,
 	.stats = store_ch_stats,
 	.uploads = &store_ch_uploads,
 };

@@ -71,6 +71,7 @@ char *store_ch_get_str(struct ch_rows *r); /* a copy, which ends at its first '\
 
 /* ---- expire.c ---- */
 struct ch_expiring {
+	uint64_t term; /* of the lead in which store_ch_expire() runs */
 	/* all that ended then or before was deleted; 0: nothing was. Both threads read it */
 	_Atomic int64_t cut_s;
 	int64_t oldest_s;     /* what is left of the day of cut_s begins then; 0: nothing is */
@@ -86,7 +87,7 @@ struct ch_sizing {
 	pthread_t thread;
 	bool started;		   /* the writer's: the thread has to be joined */
 	atomic_bool running, stop; /* stop: it gives up */
-	atomic_bool paused;	   /* as stop, until store_ch_expire() runs again */
+	uint64_t term;		   /* of the lead in which it began */
 	uint64_t now_wall_ns;	   /* when it began */
 	uint64_t swept_ns; /* CLOCK_MONOTONIC, when stacks without a window were last deleted */
 };
@@ -106,6 +107,8 @@ struct ch_store {
 	struct ch_schema *schema;   /* the tables, by the configuration */
 	struct keeps keeps;
 	uint64_t max_bytes;
+	uint64_t (*term)(void *arg); /* as store_set_lead(); NULL: this hub is the only one */
+	void *term_arg;
 	struct ch_expiring expiring; /* the writer's */
 	struct ch_cache *names;	     /* stacks and frames that readers have read */
 	struct ch_sizing sizing;
@@ -400,6 +403,11 @@ int store_ch_ask_each(struct ch_store *s, struct ch_where *w, size_t most, ch_ta
 		      void *arg, struct field_error *reterr);
 /* Runs a statement that is no SELECT. */
 int store_ch_change(struct ch_store *s, struct ch_where *w, struct field_error *reterr);
+/* 0: this hub leads, as it did when it had this term. -ECANCELED: it does not. */
+int store_ch_still_leads(const struct ch_store *s, uint64_t term);
+/* As store_ch_change(), if store_ch_still_leads(). Frees the statement in each case. */
+int store_ch_delete(struct ch_store *s, uint64_t term, struct ch_where *w,
+		    struct field_error *reterr);
 int store_ch_take_u64(struct ch_rows *rows, void *arg);
 void store_ch_put_time(struct ch_where *w, int64_t s); /* a second as DateTime */
 void store_ch_count_expired(struct ch_store *s, const char *reason, uint64_t n);
@@ -408,7 +416,7 @@ void store_ch_count_expired(struct ch_store *s, const char *reason, uint64_t n);
  * and tries again; reterr has its words.
  */
 int store_ch_is_deleting(struct ch_store *s, bool *ret, struct field_error *reterr);
-/* Tells what a deletion has ended with. */
+/* Tells what a deletion has ended with, unless this hub leads no longer. */
 void store_ch_tell_expiry(int r, const struct field_error *e);
 /* Begins the deletion by size, unless it runs. On the writer. */
 int store_ch_size_begin(struct ch_store *s, uint64_t now_wall_ns);
@@ -434,7 +442,7 @@ int store_ch_oldest(void *sink, const struct selection *sel, store_oldest_fn *fn
 int store_ch_pods(void *sink, int64_t since_s, store_pod_fn *fn, void *arg,
 		  struct field_error *reterr);
 int store_ch_expire(void *sink, uint64_t now_wall_ns);
-void store_ch_stop_expiring(void *sink);
+void store_ch_set_lead(void *sink, uint64_t (*term)(void *arg), void *arg);
 /* Reads the stats from the database. On the writer. */
 void store_ch_measure(struct ch_store *s);
 int store_ch_put_cut(void *sink, const struct store_cut *cut);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is deleted, and how much is stored. The hub that leads runs this every minute. When the lead
- * goes to another hub, two may do it at once: a statement that both run deletes once.
+ * What is deleted, and how much is stored. The hub that leads runs this every minute, and looks
+ * before each deletion whether it still leads. The one that it has sent just before its lead ends
+ * may run beside those of the next leader.
  *
  * By age: whole days are dropped. Of the last day, rows are marked as deleted, which costs little.
  *
@@ -46,6 +47,30 @@ int store_ch_change(struct ch_store *s, struct ch_where *w, struct field_error *
 {
 	w->sql.changes = true;
 	return store_ch_ask_each(s, w, SIZE_MAX, take_nothing, NULL, reterr);
+}
+
+void store_ch_set_lead(void *sink, uint64_t (*term)(void *arg), void *arg)
+{
+	struct ch_store *s = sink;
+
+	s->term = term;
+	s->term_arg = arg;
+}
+
+int store_ch_still_leads(const struct ch_store *s, uint64_t term)
+{
+	return !s->term || s->term(s->term_arg) == term ? 0 : -ECANCELED;
+}
+
+int store_ch_delete(struct ch_store *s, uint64_t term, struct ch_where *w,
+		    struct field_error *reterr)
+{
+	int r = store_ch_still_leads(s, term);
+
+	if (!r)
+		return store_ch_change(s, w, reterr);
+	store_ch_sql_done(&w->sql);
+	return r;
 }
 
 int store_ch_take_u64(struct ch_rows *rows, void *arg)
@@ -295,7 +320,7 @@ static int cut_day(struct ch_store *s, const struct day *d, const struct ages *a
 	text(&w, "'");
 	if (!whole)
 		put_too_old(&w, s, a);
-	return store_ch_change(s, &w, reterr);
+	return store_ch_delete(s, s->expiring.term, &w, reterr);
 }
 
 /* Sets what is left of the day of the cut. */
@@ -361,7 +386,7 @@ static int expire_age(struct ch_store *s, const struct ch_sizes *x, uint64_t now
 
 void store_ch_tell_expiry(int r, const struct field_error *e)
 {
-	if (!r)
+	if (!r || r == -ECANCELED)
 		return;
 	log_warn("deleting old profiles: %s", *e->reason ? e->reason : strerror(-r));
 	counter_add(counter("store_expire_errors_total", "reason", strerrorname_np(-r)), 1);
@@ -386,7 +411,10 @@ static int expire_uploads(struct ch_store *s, const struct ch_sizes *x, uint64_t
 	return store_ch_expire_uploads(s, now_wall_ns, reterr);
 }
 
-/* An error of one kind keeps no other from running. Returns the first one. */
+/*
+ * An error of one kind keeps no other from running. Returns the first one; -ECANCELED: this hub
+ * does not lead.
+ */
 int store_ch_expire(void *sink, uint64_t now_wall_ns)
 {
 	static int (*const kinds[])(struct ch_store *, const struct ch_sizes *, uint64_t,
@@ -395,12 +423,15 @@ int store_ch_expire(void *sink, uint64_t now_wall_ns)
 	struct ch_store *s = sink;
 	struct field_error e = {0};
 	struct ch_sizes x = {0};
-	int r = store_ch_sizes(s, &x, &e);
+	int r;
 
+	s->expiring.term = s->term ? s->term(s->term_arg) : 0;
+	if (s->term && !s->expiring.term)
+		return -ECANCELED;
+	r = store_ch_sizes(s, &x, &e);
 	store_ch_tell_expiry(r, &e);
 	if (r)
 		return r;
-	atomic_store(&s->sizing.paused, false);
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		struct field_error of_kind = {0};
 		int r_kind = kinds[i](s, &x, now_wall_ns, &of_kind);

@@ -179,7 +179,8 @@ static int note_cuts(struct ch_store *s, const struct places *p, struct field_er
 
 	for (size_t i = 0; !r && i < p->n; i++)
 		if (p->items[i].until_s)
-			r = note_cut(s, &p->items[i], reterr);
+			r = store_ch_still_leads(s, s->sizing.term)
+				    ?: note_cut(s, &p->items[i], reterr);
 	return r;
 }
 
@@ -194,7 +195,7 @@ static int delete_lost(struct ch_store *s, const struct places *p, uint64_t n,
 	text(&w, " DELETE");
 	put_lost(&w, p);
 	text(&w, " SETTINGS mutations_sync=0");
-	r = store_ch_change(s, &w, reterr);
+	r = store_ch_delete(s, s->sizing.term, &w, reterr);
 	if (!r) /* ClickHouse has taken the deletion, and goes on with it whatever happens */
 		store_ch_count_expired(s, "size", n);
 	return r;
@@ -203,7 +204,7 @@ static int delete_lost(struct ch_store *s, const struct places *p, uint64_t n,
 /* The hub ends, or leads no longer. */
 static bool gives_up(const struct ch_store *s)
 {
-	return atomic_load(&s->sizing.stop) || atomic_load(&s->sizing.paused);
+	return atomic_load(&s->sizing.stop) || store_ch_still_leads(s, s->sizing.term);
 }
 
 static int wait_for_deletion(struct ch_store *s, struct field_error *reterr)
@@ -293,7 +294,7 @@ static int sweep(struct ch_store *s, struct field_error *reterr)
 		text(&w, " AND last<toDate(");
 		store_ch_int(&w.sql, (int64_t)(s->sizing.now_wall_ns / NSEC_PER_SEC / 86400) - 2);
 		text(&w, ")");
-		r = store_ch_change(s, &w, reterr);
+		r = store_ch_delete(s, s->sizing.term, &w, reterr);
 	}
 	return r;
 }
@@ -341,6 +342,7 @@ int store_ch_size_begin(struct ch_store *s, uint64_t now_wall_ns)
 	if (atomic_load(&s->sizing.running))
 		return 0;
 	store_ch_size_wait(s);
+	s->sizing.term = s->expiring.term;
 	s->sizing.now_wall_ns = now_wall_ns;
 	atomic_store(&s->sizing.running, true);
 	r = -pthread_create(&s->sizing.thread, NULL, run, s);
@@ -348,13 +350,6 @@ int store_ch_size_begin(struct ch_store *s, uint64_t now_wall_ns)
 	if (r)
 		atomic_store(&s->sizing.running, false);
 	return r;
-}
-
-void store_ch_stop_expiring(void *sink)
-{
-	struct ch_store *s = sink;
-
-	atomic_store(&s->sizing.paused, true);
 }
 
 void store_ch_size_end(struct ch_store *s)

@@ -4,6 +4,7 @@
  * have more than their share, and of no other. e2e/clickhouse/run.sh starts the engine; without it
  * the tests are skipped.
  */
+#include <limits.h>
 #include <sched.h>
 #include <time.h>
 
@@ -294,7 +295,49 @@ static void a_slow_deletion_counts_and_blocks_nothing(void **state)
 	store_clickhouse_sink.close(s);
 }
 
-/* A hub that leads no longer waits for no deletion, and begins none. One that leads again does. */
+/* The number of the lead, until it was asked for so often. */
+static struct {
+	_Atomic uint64_t term;
+	atomic_int asks_left;
+} lead;
+
+static uint64_t lead_term(void *arg)
+{
+	(void)arg;
+	return atomic_fetch_sub(&lead.asks_left, 1) > 0 ? lead.term : 0;
+}
+
+static void lead_for(uint64_t term, int n_asks)
+{
+	atomic_store(&lead.term, term);
+	atomic_store(&lead.asks_left, n_asks);
+}
+
+/* Its expiry stays in the queue, or begins, and its lead is over before the first deletion. */
+static void a_hub_that_was_stopped_deletes_nothing(void **state)
+{
+	const uint64_t now_ns = (T0 + (uint64_t)DAY_S) * NSEC_PER_SEC;
+	struct ch_store *s = open_sink(0);
+
+	(void)state;
+	write_all(s, &victim);
+	s->keeps.longest_ns = 4 * 3600 * NSEC_PER_SEC;
+	store_ch_set_lead(s, lead_term, NULL);
+	for (int n_asks = 0; n_asks < 2; n_asks++) {
+		lead_for(1, n_asks);
+		assert_int_equal(store_ch_expire(s, now_ns), -ECANCELED);
+		assert_int_equal(left(s, "pod_ns", "victim"), N_WINDOWS);
+	}
+	lead_for(1, INT_MAX);
+	assert_int_equal(store_ch_expire(s, now_ns), 0);
+	assert_true(left(s, "pod_ns", "victim") < N_WINDOWS);
+	store_clickhouse_sink.close(s);
+}
+
+/*
+ * A hub that leads no longer waits for no deletion, and begins none, also if it leads again. Its
+ * next expiry does.
+ */
 static void a_hub_that_leads_no_longer_stops(void **state)
 {
 	struct ch_store *s = open_sink(MAX_BYTES);
@@ -302,8 +345,10 @@ static void a_hub_that_leads_no_longer_stops(void **state)
 	uint64_t n;
 
 	(void)state;
+	store_ch_set_lead(s, lead_term, NULL);
+	lead_for(1, INT_MAX);
 	begin_slow_deletion(s, &stats);
-	store_ch_stop_expiring(s);
+	lead_for(2, INT_MAX);
 	store_ch_size_wait(s);
 	assert_int_equal(left(s, "pod_ns", "attacker"), N_WINDOWS);
 	system_merges(s, "START");
@@ -443,6 +488,7 @@ int main(void)
 		cmocka_unit_test(a_victim_loses_nothing),
 		cmocka_unit_test(invented_namespaces_have_one_share),
 		cmocka_unit_test(a_slow_deletion_counts_and_blocks_nothing),
+		cmocka_unit_test(a_hub_that_was_stopped_deletes_nothing),
 		cmocka_unit_test(a_hub_that_leads_no_longer_stops),
 		cmocka_unit_test(nothing_to_lose),
 		cmocka_unit_test(a_deletion_that_cannot_end),

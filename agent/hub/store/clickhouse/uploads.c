@@ -237,7 +237,7 @@ static int delete_rows(struct ch_store *s, const char *statement, const char *ta
 		store_ch_int(&w.sql, (int64_t)ids[i]);
 	}
 	store_ch_text(&w.sql, ")");
-	return store_ch_change(s, &w, reterr);
+	return store_ch_delete(s, s->expiring.term, &w, reterr);
 }
 
 /* The chunks stay until the next deletion of orphans: this may be called often. */
