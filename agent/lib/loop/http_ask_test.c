@@ -3,6 +3,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <zstd.h>
 
 #include <cmocka.h>
 
@@ -24,6 +26,31 @@ static void serve_many(struct ts_conn *c, const struct ts_request *r)
 	ts_write(c, body, MANY_BYTES);
 }
 
+#define BOMB_BYTES (256 << 20)
+
+/* A few KiB that are 256 MiB of zeros once they are unpacked. */
+static void serve_bomb(struct ts_conn *c)
+{
+	static char zeros[1 << 20], packed[256 << 10];
+	_cleanup_free_ char *head = NULL;
+	ZSTD_CCtx *z = ZSTD_createCCtx();
+	ZSTD_outBuffer out = {packed, sizeof(packed), 0};
+
+	for (size_t n = 0; n < BOMB_BYTES; n += sizeof(zeros)) {
+		ZSTD_inBuffer in = {zeros, sizeof(zeros), 0};
+		bool last = n + sizeof(zeros) == BOMB_BYTES;
+
+		if (ZSTD_compressStream2(z, &out, &in, last ? ZSTD_e_end : ZSTD_e_continue))
+			assert_false(last);
+		assert_int_equal(in.pos, in.size);
+	}
+	ZSTD_freeCCtx(z);
+	head = xasprintf("HTTP/1.1 200 OK\r\nContent-Encoding: zstd\r\nContent-Length: %zu\r\n\r\n",
+			 out.pos);
+	ts_puts(c, head);
+	ts_write(c, packed, out.pos);
+}
+
 static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 {
 	static const char text[] =
@@ -34,6 +61,8 @@ static void serve(struct ts_conn *c, const struct ts_request *r, void *arg)
 		ts_stall(c);
 	else if (str_has_prefix(r->line, "GET /many/"))
 		serve_many(c, r);
+	else if (str_has_prefix(r->line, "GET /bomb"))
+		serve_bomb(c);
 	else if (str_has_prefix(r->line, "GET /half"))
 		ts_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"), c->over = true;
 	else
@@ -115,6 +144,36 @@ static void no_answer_says_why(void **state)
 	assert_non_null(strstr(got.error, "cannot be sent"));
 	http_answer_done(&got);
 	http_asker_free(a);
+}
+
+static long most_kib(void)
+{
+	struct rusage u;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &u), 0);
+	return u.ru_maxrss;
+}
+
+/* What ends it is the limit of the question, before the memory is used. */
+static void a_packed_answer_that_is_larger_than_memory(void **state)
+{
+	struct test_server *s = ts_start(&(struct ts_config){0}, serve, NULL);
+	struct http_asker *a = asker_of(s->port);
+	const struct http_question q = {.method = "GET",
+					.path = "/bomb",
+					.asks_for_zstd = true,
+					.deadline_ns = now_mono_ns() + 600 * NSEC_PER_SEC,
+					.max_body_bytes = 4 << 20};
+	struct http_answer got;
+	long before = most_kib();
+
+	(void)state;
+	assert_int_equal(http_ask(a, &q, &got), -E2BIG);
+	assert_string_equal(got.error, "an answer of more than 4 MiB");
+	assert_true(most_kib() - before < BOMB_BYTES / 1024 / 4);
+	http_answer_done(&got);
+	http_asker_free(a);
+	ts_stop(s);
 }
 
 static void put_file(const char *path, const char *text)
@@ -255,6 +314,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_answer_has_its_status_headers_and_bytes),
 		cmocka_unit_test(what_does_not_come_ends_with_the_deadline),
+		cmocka_unit_test(a_packed_answer_that_is_larger_than_memory),
 		cmocka_unit_test(the_ca_is_that_of_the_file_now),
 		cmocka_unit_test(no_answer_says_why),
 		cmocka_unit_test(threads_share_an_asker),

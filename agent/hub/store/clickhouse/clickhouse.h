@@ -351,6 +351,11 @@ struct ch_names;
 struct ch_names *store_ch_names_new(struct ch_store *s, const struct ch_limits *l);
 struct ch_names *store_ch_names_free(struct ch_names *n);
 /*
+ * Counts bytes that the query uses for something else, until the names are freed. -EFBIG: there is
+ * no room for them.
+ */
+int store_ch_names_count(struct ch_names *n, size_t bytes);
+/*
  * Reads the stacks with these ids, and their frames. They stay until the names are freed. -EFBIG:
  * there is no room for more, and some of them may lack their names.
  */

@@ -91,7 +91,9 @@ static int error_of_code(uint64_t code)
 	case 497: /* ACCESS_DENIED */
 	case 516: /* AUTHENTICATION_FAILED */
 		return -EACCES;
+	case 158: /* TOO_MANY_ROWS: a limit of the user's profile, as is 307 */
 	case 241: /* MEMORY_LIMIT_EXCEEDED */
+	case 307: /* TOO_MANY_BYTES */
 	case 396: /* TOO_MANY_ROWS_OR_BYTES */
 		return -ENOBUFS;
 	case 243: /* NOT_ENOUGH_SPACE */

@@ -57,6 +57,11 @@ static void drop_new(struct ch_names *n)
 	n->n_new = 0;
 }
 
+int store_ch_names_count(struct ch_names *n, size_t bytes)
+{
+	return store_ch_share_take(&n->share, bytes);
+}
+
 struct ch_names *store_ch_names_free(struct ch_names *n)
 {
 	struct held_frame *f, *next_f;

@@ -2,13 +2,13 @@
 /*
  * Reading: ClickHouse adds up the equal stacks of a selection and gives the greatest sums first.
  * Then the hub asks for the names of these stacks, some at a time. If the names take too much
- * memory, the rest of the stacks are in the row [others].
+ * memory, the rest of the stacks are in the row [others]. So are all, if the sums do.
  */
 #include "hub/store/clickhouse/clickhouse.h"
 
 #include <stdlib.h>
 
-#define DEFAULT_MAX_ROWS    4000000
+#define DEFAULT_MAX_ROWS    1000000 /* about 64 MiB of an answer */
 #define DEFAULT_MAX_TIME_NS (30 * NSEC_PER_SEC)
 #define STACKS_A_TIME	    10000 /* stacks whose names are asked for at once */
 
@@ -32,7 +32,7 @@ struct reading {
 	struct ch_rows sums;
 	size_t n; /* of the sums */
 	struct ch_names *names;
-	bool full;     /* there is no room for more names */
+	bool full;     /* there is no room for more names, or for the sums */
 	int64_t shown; /* sum of the rows that were handed out */
 	struct store_summary summary;
 };
@@ -141,6 +141,14 @@ static int ask_sums(struct reading *r, size_t limit)
 		add_times(&r->summary, x.first_s, x.last_s);
 	}
 	return rows.failed || r->n > limit ? store_ch_ends_early(r->reterr) : 0;
+}
+
+/* Counts the memory of the sums as that of names. Forgets them if there is no room. */
+static void count_sums(struct reading *r)
+{
+	r->full = store_ch_names_count(r->names, r->answer.n) == -EFBIG;
+	if (r->full)
+		http_answer_done(&r->answer);
 }
 
 /* ---- the rows of the answer ---- */
@@ -253,6 +261,8 @@ static int read_rows(struct reading *r, store_row_fn *fn, void *arg)
 	r->group_of_stack = r->sel->group_by && store_ch_is_sample_tag(r->sel->group_by) &&
 			    !store_is_tag_of_calls(r->sel->group_by);
 	e = ask_sums(r, max_rows + 1);
+	if (!e)
+		count_sums(r);
 	if (!e)
 		e = hand_out(r, max_rows, fn, arg);
 	return e ? e : store_ch_summary(r->s, r->sel, &r->limits, &r->summary, r->reterr);
