@@ -90,6 +90,38 @@ static __always_inline bool pf_at_start(const struct pf_walk *w)
 }
 
 /*
+ * Whether the code at the address is mov %eax,%edi and a call of exit: mov $60,%eax; syscall or, in
+ * musl's clone(), xor %eax,%eax; mov $60,%al; syscall.
+ */
+static __always_inline bool pf_ends_thread(uint64_t address)
+{
+	uint64_t bytes;
+
+	return !(address >> 56) && pf_read(&bytes, sizeof(bytes), address) &&
+	       (bytes == 0x050f3cb0c031c789 || bytes == 0x0f0000003cb8c789);
+}
+
+/*
+ * Whether a thread begins in the frame, or in the one above it: then at most PF_START_BYTES above
+ * rsp is a return address to code that ends the thread. (musl's clone() has no rows, and neither
+ * has its start(), which never returns.)
+ */
+static __noinline bool pf_at_thread_start(struct pf_scratch *s)
+{
+	struct pf_walk *w = &s->walk;
+	uint64_t word;
+
+	if (w->exact || !w->in_file || w->no_table != PF_END_FP || w->bp || w->bp_lost)
+		return false;
+	if (pf_ends_thread(w->ip))
+		return true;
+	for (uint32_t i = 0; i < PF_START_BYTES / 8; i++)
+		if (pf_read(&word, sizeof(word), w->sp + i * 8) && pf_ends_thread(word))
+			return true;
+	return false;
+}
+
+/*
  * Goes to the caller of a frame whose code has no table. In a leaf, the bytes at ip show where the
  * return address is. In the body of a function, and in callers, the frame record shows it.
  */
@@ -119,7 +151,7 @@ static __always_inline int pf_by_guess(struct pf_scratch *s)
 		   pf_is_sigreturn(bytes)) {
 		return pf_by_signal(s);
 	}
-	if (pf_at_start(w))
+	if (pf_at_start(w) || pf_at_thread_start(s))
 		return pf_end(w, PF_END_ROOT);
 	if (place == PF_IN_BODY)
 		return pf_by_record(s, false);

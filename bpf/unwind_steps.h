@@ -82,10 +82,12 @@ static __always_inline int pf_by_record(struct pf_scratch *s, bool may_switch)
 	pf_note_bp(s);
 	/*
 	 * rbp is 0, so there is no record. If the code keeps frame pointers, this is the outermost
-	 * frame.
+	 * frame. But in a file with rows, code without a row may use rbp for numbers.
 	 */
 	if (!fp)
-		return pf_end(w, unsure ? w->no_table : PF_END_ROOT);
+		return pf_end(w, unsure || (!w->by_record && !may_switch && w->file.n_pages)
+					 ? w->no_table
+					 : PF_END_ROOT);
 	if (fp & 7 || (fp < w->sp && !may_switch))
 		return pf_end(w, may_switch ? PF_END_STUCK : w->no_table);
 	if (!pf_peek(s, fp, &bp) || !pf_word(s, fp + 8, &ra))

@@ -110,6 +110,53 @@ static void a_leaf_that_never_touches_the_stack(void **state)
 	ASSERT_STACK(PF_END_ROOT, at(0x30020), at(START + 1));
 }
 
+/*
+ * In a file with rows, code without a row (written by hand) may have any number in rbp, also 0. So
+ * 0 is the end of the stack only where it comes from a frame record, or where the code shows that a
+ * thread begins there.
+ */
+static void a_zero_in_rbp_is_no_end(void **state)
+{
+	static const uint8_t ends[][8] = {
+		{0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05}, /* musl's clone() */
+		{0x89, 0xc7, 0xb8, 0x3c, 0x00, 0x00, 0x00, 0x0f},
+	};
+	uint8_t *behind_call = code + (at(0x30120) - CODE_BASE);
+
+	(void)state;
+	row(0, 0, rule(RSP(8)));
+	row(0, 0x100, PF_RULE_GAP);
+	row_start();
+	stack_words[0] = at(0x30120);
+	walk(at(0x30010), stack_at(0), 0);
+	ASSERT_STACK(PF_END_FP, at(0x30010), at(0x30120));
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		memcpy(behind_call, ends[i], sizeof(ends[i]));
+		walk(at(0x30010), stack_at(0), 0);
+		ASSERT_STACK(PF_END_ROOT, at(0x30010), at(0x30120));
+		/* the next frame is that of this code: its return address is shortly above */
+		stack_words[0] = at(0x30140);
+		stack_words[8] = at(0x30120);
+		walk(at(0x30010), stack_at(0), 0);
+		ASSERT_STACK(PF_END_ROOT, at(0x30010), at(0x30140));
+		stack_words[9] = stack_words[8];
+		stack_words[8] = 0;
+		walk(at(0x30010), stack_at(0), 0);
+		ASSERT_STACK(PF_END_FP, at(0x30010), at(0x30140));
+		stack_words[9] = 0;
+		stack_words[0] = at(0x30120);
+	}
+	memset(behind_call, 0x90, 8);
+	/* the record of a function that keeps frame pointers */
+	put_record(8, 0, at(0x30130));
+	walk(at(0x30010), stack_at(0), stack_at(8));
+	ASSERT_STACK(PF_END_ROOT, at(0x30010), at(0x30120), at(0x30130));
+	/* no row of the file shows that its compiler does without frame pointers */
+	image.files[1].n_pages = 0;
+	walk_at_entry(at(0x30110), stack_at(0), 0, true);
+	ASSERT_STACK(PF_END_ROOT, at(0x30110), at(0x30120));
+}
+
 static void a_uprobe_at_entry_keeps_the_caller(void **state)
 {
 	/* how a function of libcuda begins */
@@ -295,6 +342,7 @@ int main(void)
 		T(frame_pointers_where_there_is_no_table),
 		T(prologue_and_epilogue_keep_the_caller),
 		T(a_leaf_that_never_touches_the_stack),
+		T(a_zero_in_rbp_is_no_end),
 		T(a_uprobe_at_entry_keeps_the_caller),
 		T(mixed_code),
 		T(frame_pointers_for_certain_may_switch_stacks),
