@@ -103,9 +103,11 @@ static void put(struct buf *out, const void *items, size_t bytes)
 int parse_generated_write(struct parse_generated *g, struct buf *out)
 {
 	struct index_header h = {.string_bytes = 1};
+	bool was_cut = parse_rows_cut(g->rows), page_cut;
 	struct paged_rows rows = {0};
 
 	parse_rows_finish(g->rows, &rows);
+	page_cut = !was_cut && parse_rows_cut(g->rows);
 	memcpy(h.magic, INDEX_MAGIC, sizeof(h.magic));
 	h.n[INDEX_pages] = (uint32_t)rows.n_pages;
 	h.n[INDEX_rows] = (uint32_t)rows.n_rows;
@@ -119,5 +121,5 @@ int parse_generated_write(struct parse_generated *g, struct buf *out)
 	}
 	free(rows.pages);
 	free(rows.rows);
-	return out->failed ? -E2BIG : 0;
+	return out->failed ? -E2BIG : page_cut ? -ENOSPC : 0;
 }

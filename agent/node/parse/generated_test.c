@@ -142,6 +142,27 @@ static void rows_have_a_limit(void **state)
 	free(program);
 }
 
+/* More rows than a page may have are not silently left out. */
+static void a_page_has_a_limit(void **state)
+{
+	enum { N = PF_PAGE_BYTES / 2 };
+	uint8_t(*program)[3] = xcalloc(N, sizeof(*program));
+	struct parse_generated *g = with_memory(PF_PAGE_BYTES);
+	_cleanup_buf_ struct buf b = {0}, out = {0};
+
+	(void)state;
+	for (size_t i = 0; i < N; i++) /* each two bytes another CFA */
+		memcpy(program[i], (uint8_t[]){0x0e, 8 + i % 2 * 8, 0x42}, sizeof(*program));
+	add_cie(&b);
+	add_fde(&b, CODE, PF_PAGE_BYTES, program, N * sizeof(*program));
+	assert_int_equal(add(g, &b), 0);
+	buf_init(&out, INDEX_MAX);
+	assert_int_equal(parse_generated_write(g, &out), -ENOSPC);
+	assert_true(out.len > 0);
+	parse_generated_free(g);
+	free(program);
+}
+
 static void an_index_has_a_limit(void **state)
 {
 	struct parse_generated *g = with_memory(1ull << 40);
@@ -163,6 +184,7 @@ int main(void)
 		cmocka_unit_test(rows_are_those_of_generated_code),
 		cmocka_unit_test(a_damaged_function_is_left_out),
 		cmocka_unit_test(rows_have_a_limit),
+		cmocka_unit_test(a_page_has_a_limit),
 		cmocka_unit_test(an_index_has_a_limit),
 	};
 

@@ -160,6 +160,46 @@ static void equal_pages_take_no_room(void **state)
 	free(pages);
 }
 
+/*
+ * A namespace with many processes, whose code is spread so that each has as many slots as a process
+ * can have. It does not get the last ones, which others need.
+ */
+static void slots_are_left_for_other_namespaces(void **state)
+{
+	enum { SLOTS = FILE_SLOTS_MAX, MANY = PF_FILES_MAX / SLOTS };
+	struct proc **p = xcalloc(MANY, sizeof(struct proc *)), *other = proc_new(MANY + 1);
+	struct elf_index *rows = rows_of(2, MANY + 1);
+	struct unwind *u = start(0);
+	struct page_spec pages[SLOTS];
+	size_t n_without = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < SLOTS; i++)
+		pages[i] = (struct page_spec){(CODE >> PF_PAGE_BITS) + i * PF_FILE_PAGES_MAX, 2};
+	for (unsigned k = 0; k < MANY; k++) {
+		p[k] = proc_new(k + 1);
+		p[k]->charged_ns = 7;
+		map_code(p[k], CODE, (uint64_t)SLOTS * PF_FILE_PAGES_MAX << PF_PAGE_BITS);
+		publish(p[k], make_index(pages, SLOTS, 1, k));
+		elf_index_unref(runtime_process_generated(p[k]->runtimes));
+		assert_int_equal(put(u, p[k]), 0);
+		n_without += unwind_why_not(u, runtime_process_generated(p[k]->runtimes)) != NULL;
+	}
+	assert_true(n_without > MANY / 8 && n_without < MANY / 2);
+	other->charged_ns = 8;
+	map_code(other, CODE, 0x20000);
+	publish(other, rows);
+	assert_int_equal(put(u, other), 0);
+	assert_null(unwind_why_not(u, rows));
+	assert_rows(other, rows, CODE + 0x8000);
+	end(u);
+	for (unsigned k = 0; k < MANY; k++)
+		done(p[k]);
+	done(other);
+	free(p);
+	elf_index_unref(rows);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -167,6 +207,7 @@ int main(void)
 		cmocka_unit_test(a_runtimes_code_has_no_rows),
 		cmocka_unit_test(new_rows_replace_the_old_ones),
 		cmocka_unit_test(equal_pages_take_no_room),
+		cmocka_unit_test(slots_are_left_for_other_namespaces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,6 +142,8 @@ void unwind_table_take(struct unwind *u, struct table_file *f);
  * namespaces have lost some to it if they must.
  */
 bool unwind_share_table(struct unwind *u, const struct table_file *f);
+/* Whether the file may take its slots, so that enough of them are left for other namespaces. */
+bool unwind_share_slots(struct unwind *u, const struct table_file *f);
 bool unwind_share_mappings(struct unwind *u, const struct unwound_process *p);
 /*
  * Removes a process, but not `keep` (NULL: any), so that there is room for one of the namespace:

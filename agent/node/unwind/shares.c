@@ -4,7 +4,8 @@
  * it needs. If there is none, the namespace that has most loses its largest table or process, as
  * long as it has more than the namespace that needs room will have. So what a pod makes large on
  * purpose costs other namespaces nothing. Files that several namespaces use count for none. The
- * room for processes, of any size, is shared in the same way.
+ * room for processes, of any size, is shared in the same way, and so are slots, but none of these is
+ * taken back.
  */
 #include "node/unwind/internal.h"
 
@@ -101,6 +102,27 @@ bool unwind_share_table(struct unwind *u, const struct table_file *f)
 		unwind_table_take(u, victim);
 	}
 	return true;
+}
+
+/*
+ * A slot in use cannot be taken from a namespace, because lists of mappings name it. So of the last
+ * quarter of all slots, a namespace gets none that has more than are free.
+ */
+bool unwind_share_slots(struct unwind *u, const struct table_file *f)
+{
+	const size_t max = PF_FILES_MAX - PF_SLOT_FIRST;
+	size_t all = 0, own = 0;
+
+	if (u->n_free_slots > max / 4 + f->n_slots)
+		return true; /* the usual case, without a look at all files */
+	find_namespaces(u);
+	for (const struct table_file *x = u->files; x; x = x->hh.next) {
+		if (x == f || !x->n_users)
+			continue;
+		all += x->n_slots;
+		own += x->charged_ns == u->charged_ns ? x->n_slots : 0;
+	}
+	return shares_have_room(all, own, f->n_slots, max);
 }
 
 bool unwind_share_mappings(struct unwind *u, const struct unwound_process *p)

@@ -346,6 +346,8 @@ static bool lay_out(struct table_file *f, const struct elf_tables *t)
 
 static bool take_slots(struct unwind *u, struct table_file *f)
 {
+	if (!unwind_share_slots(u, f))
+		return false;
 	while (u->n_free_slots < f->n_slots)
 		if (!make_room(u, 1))
 			return false;

@@ -87,15 +87,17 @@ void runtime_generated_read(const struct runtime_look *look, struct generated_fa
 			    struct buf *out)
 {
 	struct generated g = {.look = look, .rows = parse_generated_new()};
+	int r;
 
 	buf_init(out, GENERATED_INDEX_MAX);
 	if (find_memory(&g))
 		for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
 			sources[i]->read(&g);
-	if (parse_generated_write(g.rows, out) < 0) {
-		g.facts.lacks[GENERATED_TOO_LARGE]++;
+	r = parse_generated_write(g.rows, out);
+	if (r < 0)
+		runtime_generated_left_out(&g, r);
+	if (r == -E2BIG)
 		buf_reset(out);
-	}
 	*ret = g.facts;
 	parse_generated_free(g.rows);
 }
