@@ -46,7 +46,7 @@ struct stacks_process {
 	struct stacks_process *prev_wanting, *next_wanting;
 	UT_hash_handle hh;
 };
-struct directory {
+struct directory { /* inode 0: not known which */
 	uint64_t dev, inode;
 };
 struct stacks {
@@ -76,7 +76,7 @@ struct stacks {
 	uint64_t taken_ns, taken_last_ns;
 	uint64_t cgroup_id;	     /* as taken_ns */
 	struct cgroup_root *roots;   /* roots.c */
-	struct directory nodes_root; /* of the node itself; zeros: not known */
+	struct directory nodes_root; /* of the node itself */
 	struct gpu_names *gpu_names;
 };
 
