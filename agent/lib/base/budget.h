@@ -2,9 +2,9 @@
 /*
  * budget: a limit for what the agent keeps of all processes together, such as bytes of names. Each
  * process belongs to an owner, usually a namespace, which has its share (lib/base/shares.h). Beside
- * that there is a reserve, half as large as the limit: each owner has an equal part of it, and each
- * process of the owner an equal part of that. So a process has room however much others keep, those
- * of its own namespace included. All threads may use a budget.
+ * that there is a reserve, half as large as the limit. Each owner has an equal part of it, and each
+ * process of the owner an equal part of that, as long as the owner's part lasts. So a namespace has
+ * room however much others keep. All threads may use a budget.
  */
 #pragma once
 

@@ -27,6 +27,7 @@ struct alloc_site {
 
 /* Go's own heap profile (runtime.mbuckets): the agent reads it instead of setting probes. */
 struct alloc_go_heap;
+struct shares;
 
 struct alloc_sites {
 	/* sorted by the mapping's file, then by offset; no offset twice */
@@ -73,6 +74,8 @@ const char *const *alloc_marks(void);
 
 /* ---- Go's heap profile: go_heap.c ---- */
 struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g); /* alloc_sites_free() calls it */
+/* Says whose program it is (struct charged), before the first read. The first call counts. */
+void alloc_go_charge(struct alloc_go_heap *g, uint64_t charged_ns);
 /*
  * One stack of the profile. Values are scaled up from Go's samples, as pprof does
  * (scaleHeapSample).
@@ -99,5 +102,10 @@ typedef void alloc_go_fn(const struct alloc_go_record *r, void *arg);
  */
 int alloc_go_read(struct alloc_go_heap *g, go_heap_reader *read, void *from, alloc_go_fn *fn,
 		  void *arg);
+/*
+ * Adds to `to` each namespace (struct charged) that had more stacks than its share since the last
+ * call. Any thread.
+ */
+void alloc_go_refused(struct shares *to);
 /* Makes the next read like the first one: in its records, alloc_bytes and alloc_objects are 0. */
 void alloc_go_begin_anew(struct alloc_go_heap *g);

@@ -5,15 +5,15 @@
  * each time. Their numbers are hostile. Reader's thread.
  */
 #include "node/alloc/go.h"
+#include "lib/base/budget.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #define ADDRESSES_MAX (2u << 20) /* addresses of all stacks of one program */
 /*
- * limit for the agent's copies of the buckets of all programs, in 8-byte words; if it is exceeded,
- * a program may still have an equal share of half of it
+ * limit for the agent's copies of the buckets of all programs, in 8-byte words: a budget
+ * (lib/base/budget.h) of which each namespace has a share
  */
 #define ALL_WORDS_MAX  (4u << 20)
 #define STACK_TOLD_MAX PF_MAX_USER_FRAMES
@@ -38,11 +38,12 @@ struct alloc_go_heap {
 	size_t n, cap, cap_places;
 	uint64_t *addresses;
 	size_t n_addresses, cap_addresses;
+	struct budget_member words;
 };
 
 #define BUCKET_OWN_WORDS ((sizeof(struct bucket) + sizeof(struct go_bucket)) / sizeof(uint64_t))
 
-static _Atomic size_t all_words, n_heaps;
+static struct budget all_words = BUDGET(ALL_WORDS_MAX);
 
 static size_t words_of(size_t n_buckets, size_t n_addresses)
 {
@@ -57,15 +58,20 @@ struct alloc_go_heap *alloc_go_heap_new(const struct go_profile *p, struct elf_i
 	g->at = *p;
 	g->index = elf_index_ref(index);
 	g->bias = bias;
-	atomic_fetch_add(&n_heaps, 1);
 	return g;
+}
+
+void alloc_go_charge(struct alloc_go_heap *g, uint64_t charged_ns)
+{
+	if (!g->words.of)
+		budget_join(&all_words, &g->words, charged_ns);
 }
 
 struct alloc_go_heap *alloc_go_heap_free(struct alloc_go_heap *g)
 {
 	if (g) {
-		atomic_fetch_sub(&n_heaps, 1);
-		atomic_fetch_sub(&all_words, words_of(g->n, g->n_addresses));
+		if (g->words.of)
+			budget_leave(&all_words, &g->words);
 		elf_index_unref(g->index);
 		free(g->buckets);
 		free(g->places);
@@ -120,12 +126,14 @@ static uint16_t keep_real(const struct alloc_go_heap *g, uint64_t *stack, uint32
 
 /* ---- new buckets ---- */
 
+void alloc_go_refused(struct shares *to)
+{
+	budget_refused(&all_words, to);
+}
+
 static bool is_full(const struct alloc_go_heap *g)
 {
-	size_t share = ALL_WORDS_MAX / 2 / atomic_load(&n_heaps);
-
-	return g->n == GO_BUCKETS_MAX || g->n_addresses > ADDRESSES_MAX - STACK_TOLD_MAX ||
-	       (atomic_load(&all_words) > ALL_WORDS_MAX && words_of(g->n, g->n_addresses) > share);
+	return g->n == GO_BUCKETS_MAX || g->n_addresses > ADDRESSES_MAX - STACK_TOLD_MAX;
 }
 
 /* A read under way. */
@@ -144,6 +152,9 @@ static void take_bucket(void *arg, const struct go_bucket *place, uint64_t *stac
 	if (t->over)
 		return;
 	b.n = keep_real(g, stack, (uint32_t)n, &b.truncated);
+	t->over = !budget_take(&all_words, &g->words, words_of(1, b.n));
+	if (t->over)
+		return;
 	GROW(g->buckets, g->n, g->cap);
 	GROW(g->places, g->n, g->cap_places);
 	g->places[g->n] = *place;
@@ -152,7 +163,6 @@ static void take_bucket(void *arg, const struct go_bucket *place, uint64_t *stac
 		GROW(g->addresses, g->n_addresses, g->cap_addresses);
 		g->addresses[g->n_addresses++] = stack[i];
 	}
-	atomic_fetch_add(&all_words, words_of(1, b.n));
 }
 
 /*
@@ -176,7 +186,8 @@ static int read_profile(struct alloc_go_heap *g, go_heap_reader *read, void *fro
 	};
 	r = read(ret, from);
 	if (r < 0) {
-		atomic_fetch_sub(&all_words, words_of(g->n - n, g->n_addresses - n_addresses));
+		budget_give_back(&all_words, &g->words,
+				 words_of(g->n - n, g->n_addresses - n_addresses));
 		g->n = n;
 		g->n_addresses = n_addresses;
 		return r;

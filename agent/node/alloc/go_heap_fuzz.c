@@ -133,6 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 	go_image_init(&f.image, layouts[k][0], layouts[k][1], 1 << 16);
 	f.image.before = between_reads;
 	g = alloc_go_heap_new(&f.image.at, index, take(&f.in, 3));
+	alloc_go_charge(g, 0);
 	while (f.in.n) {
 		for (size_t i = take(&f.in, 1) % 16; i > 0; i--)
 			step(&f);

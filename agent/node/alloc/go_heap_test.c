@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "lib/base/shares.h"
 #include "node/alloc/testgoheap.h"
 #include "node/parse/format.h"
 
@@ -52,6 +53,7 @@ static void make(struct heap *h, unsigned counts_bytes, unsigned cycle_shift)
 {
 	go_image_init(&h->image, counts_bytes, cycle_shift, 16 << 20);
 	h->g = alloc_go_heap_new(&h->image.at, index_of_nothing, 0);
+	alloc_go_charge(h->g, 0);
 }
 
 static void done(struct heap *h)
@@ -443,8 +445,8 @@ static void so_many_and_no_more(void **state)
 }
 
 /*
- * Many programs have large profiles. What the agent keeps of all of them stays within the limit of
- * memory, and there is room for a program that comes late.
+ * Programs of many namespaces have large profiles. What the agent keeps of all of them stays within
+ * the limit of memory, and there is room for a program that comes late.
  */
 static void all_programs_share(void **state)
 {
@@ -462,6 +464,7 @@ static void all_programs_share(void **state)
 	for (unsigned round = 0; round < 2; round++) {
 		for (size_t i = 0; i < N_HEAPS; i++) {
 			h[i].g = alloc_go_heap_new(&h[0].image.at, index_of_nothing, 0);
+			alloc_go_charge(h[i].g, i + 1);
 			n_told = 0;
 			(void)alloc_go_read(h[i].g, runtime_go_heap_walk, &h[0].image.memory,
 					    count_record, &n_told);
@@ -475,6 +478,51 @@ static void all_programs_share(void **state)
 		n_all = 0;
 	}
 	done(&h[0]);
+}
+
+/* Returns how many stacks the agent keeps of a program of a namespace. */
+static size_t keep(struct alloc_go_heap **ret, struct go_image *image, uint64_t ns)
+{
+	size_t n_told = 0;
+
+	*ret = alloc_go_heap_new(&image->at, index_of_nothing, 0);
+	alloc_go_charge(*ret, ns);
+	(void)alloc_go_read(*ret, runtime_go_heap_walk, &image->memory, count_record, &n_told);
+	return n_told;
+}
+
+/*
+ * Many programs of a namespace have large profiles. The agent keeps the whole profile of a program
+ * of another namespace, which comes last, and knows whose profiles it has cut.
+ */
+static void heaps_of_one_namespace_leave_room(void **state)
+{
+	enum { GREEDY = 1, VICTIM, N_HEAPS = 8, DEPTH = 500, N_BUCKETS = 1500 };
+	struct alloc_go_heap *greedy[N_HEAPS], *victim;
+	struct shares refused = {0};
+	struct go_image image = {0};
+	uint64_t stack[DEPTH];
+
+	(void)state;
+	alloc_go_refused(&refused); /* those of other tests */
+	shares_done(&refused);
+	for (size_t i = 0; i < DEPTH; i++)
+		stack[i] = 0x7f0000000000 + 16 * i;
+	go_image_init(&image, 16, 1, (N_BUCKETS + 1) * (48 + 8 * DEPTH + 64));
+	for (uint64_t size = 1; size <= N_BUCKETS; size++)
+		go_count(&image, go_bucket(&image, stack, DEPTH, size), 0, 1, 0);
+	for (size_t i = 0; i < N_HEAPS; i++)
+		(void)keep(&greedy[i], &image, GREEDY);
+	alloc_go_refused(&refused);
+	assert_int_equal(shares_most(&refused, 0), GREEDY);
+	shares_done(&refused);
+	assert_int_equal(keep(&victim, &image, VICTIM), N_BUCKETS);
+	alloc_go_refused(&refused);
+	assert_int_equal(refused.all, 0);
+	alloc_go_heap_free(victim);
+	for (size_t i = 0; i < N_HEAPS; i++)
+		alloc_go_heap_free(greedy[i]);
+	go_image_done(&image);
 }
 
 static int set_up(void **state)
@@ -515,6 +563,7 @@ int main(void)
 		cmocka_unit_test(counts_that_cannot_be),
 		cmocka_unit_test(so_many_and_no_more),
 		cmocka_unit_test(all_programs_share),
+		cmocka_unit_test(heaps_of_one_namespace_leave_room),
 	};
 
 	return cmocka_run_group_tests_name("heap profiles of Go", tests, set_up, tear_down);

@@ -298,6 +298,7 @@ static int look_again(struct seen *s)
 
 	tallies_done(&s->tallies);
 	s->truncated_bytes = 0;
+	alloc_go_charge(s->sites.go, 0);
 	return alloc_go_read(s->sites.go, runtime_go_heap_ask, &of, on_record, s);
 }
 

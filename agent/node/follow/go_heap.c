@@ -55,6 +55,7 @@ static void read_done(struct task *task)
 {
 	struct go_reading *g = (struct go_reading *)task;
 	struct tracked *t = follow_find(g->follow, g->id);
+	struct shares refused = {0};
 
 	if (t)
 		give_back(t, g);
@@ -65,6 +66,8 @@ static void read_done(struct task *task)
 		counter_add(counter("podflame_go_heap_reads_failed_total", "reason",
 				    strerrorname_np(-g->result)),
 			    1);
+	alloc_go_refused(&refused);
+	kernel_note_shares(g->follow->config.kernel, SHARED_GO_HEAPS, &refused);
 	if (g->drain)
 		g->follow->config.ops->sampled(g->follow->config.ops_arg, g->drain);
 }

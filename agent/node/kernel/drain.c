@@ -55,19 +55,13 @@ static void drain_run(struct task *t)
 		d->trap_ns = probes_trap_ns(p);
 }
 
-static void note_crowded(uint64_t ns, void *kernel)
-{
-	kernel_note_share(kernel, SHARED_COSTS, ns);
-}
-
 static void note_costs(struct kernel *k, const struct draining *d)
 {
 	struct shares crowded = {0};
 
 	limit_usage(k->config.limit, d->usage, d->n_usage, d->trap_ns);
 	limit_crowded(k->config.limit, &crowded);
-	shares_each(&crowded, note_crowded, k);
-	shares_done(&crowded);
+	kernel_note_shares(k, SHARED_COSTS, &crowded);
 }
 
 static void show_stats(const struct probes_stats *s)

@@ -116,6 +116,8 @@ struct probes *kernel_probes(const struct kernel *k);
 void kernel_note_refused(struct kernel *k, const struct raw_refused *refused, size_t n);
 /* The same for all events of a namespace (struct charged). */
 void kernel_note_share(struct kernel *k, enum shared_table what, uint64_t ns);
+/* The same for each namespace that has any in `refused`, which is empty then. */
+void kernel_note_shares(struct kernel *k, enum shared_table what, struct shares *refused);
 
 /* ---- host processes by name ---- */
 struct host_process {

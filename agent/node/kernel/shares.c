@@ -45,6 +45,7 @@ static const char *const problems[_SHARED_MAX] = {
 	[SHARED_LINKS] =
 		LESS_OF("trace ids", "samples that have some", "those that a window keeps"),
 	[SHARED_PERF_MAPS] = LESS("functions in perf maps", "those that the agent keeps"),
+	[SHARED_GO_HEAPS] = MORE("stacks in Go programs' heap profiles", "these stacks"),
 	[SHARED_COSTS] = ("is not held to overheadPercent in some cgroups: the namespace has more "
 			  "of them than its share of the table of costs"),
 };
@@ -111,6 +112,26 @@ void kernel_note_share(struct kernel *k, enum shared_table what, uint64_t ns)
 {
 	for (enum event e = 0; e < _EVENT_MAX; e++)
 		kernel_note_refused(k, &(struct raw_refused){what, e, ns}, 1);
+}
+
+struct noting {
+	struct kernel *kernel;
+	enum shared_table what;
+};
+
+static void note_ns(uint64_t ns, void *arg)
+{
+	const struct noting *n = arg;
+
+	kernel_note_share(n->kernel, n->what, ns);
+}
+
+void kernel_note_shares(struct kernel *k, enum shared_table what, struct shares *refused)
+{
+	struct noting n = {k, what};
+
+	shares_each(refused, note_ns, &n);
+	shares_done(refused);
 }
 
 void kernel_shares_take(struct kernel *k, const struct drain *d, uint64_t now_ns)

@@ -129,6 +129,7 @@ int learn_go_heap(struct alloc_go_heap *g, const struct go_process *who, struct 
 	f.d = sample_drain_new(FRAMES_BYTES_MAX);
 	f.d->from_ns = f.d->to_ns = now_boot_ns();
 	add_names(f.d, (uint32_t)who->id.tgid);
+	alloc_go_charge(g, who->charged_ns);
 	r = alloc_go_read(g, runtime_go_heap_ask, &of, on_record, &f);
 	runtime_process_memory_close(of.memory);
 	if (r < 0 && r != -E2BIG)

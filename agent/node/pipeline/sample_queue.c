@@ -206,29 +206,16 @@ static void note_speed(struct sample_queue *d, const struct feeding *f)
 		d->work_ns = d->work_ns ? (d->work_ns + ns) / 2 : ns;
 }
 
-static void tell_crowded(uint64_t ns, void *kernel)
+/* Tells the targets of namespaces that had more than their shares. */
+static void tell_refused(struct kernel *k, struct feed_answer *a)
 {
-	kernel_note_share(kernel, SHARED_PROCESSES, ns);
-}
+	struct shares unmapped = {0};
 
-static void tell_unlinked(uint64_t ns, void *kernel)
-{
-	kernel_note_share(kernel, SHARED_LINKS, ns);
-}
-
-static void tell_unmapped(uint64_t ns, void *kernel)
-{
-	kernel_note_share(kernel, SHARED_PERF_MAPS, ns);
-}
-
-/* Tells of what the reader's thread has refused. */
-static void tell_refused(struct kernel *k)
-{
-	struct shares refused = {0};
-
-	runtime_perf_maps_refused(&refused);
-	shares_each(&refused, tell_unmapped, k);
-	shares_done(&refused);
+	runtime_perf_maps_refused(&unmapped);
+	kernel_note_refused(k, a->refused, a->n_refused);
+	kernel_note_shares(k, SHARED_PROCESSES, &a->crowded);
+	kernel_note_shares(k, SHARED_LINKS, &a->unlinked);
+	kernel_note_shares(k, SHARED_PERF_MAPS, &unmapped);
 }
 
 static void feed_handled(struct task *t)
@@ -237,10 +224,7 @@ static void feed_handled(struct task *t)
 	struct sample_queue *d = f->queue;
 
 	assert_se(d->feeding);
-	kernel_note_refused(d->pipeline->config.kernel, f->answer.refused, f->answer.n_refused);
-	shares_each(&f->answer.crowded, tell_crowded, d->pipeline->config.kernel);
-	shares_each(&f->answer.unlinked, tell_unlinked, d->pipeline->config.kernel);
-	tell_refused(d->pipeline->config.kernel);
+	tell_refused(d->pipeline->config.kernel, &f->answer);
 	if (t->refused) {
 		refuse(d, &f->feed);
 	} else if (!f->feed.full) {
