@@ -9,7 +9,8 @@
 #define PACE_BYTES (16u << 20)
 #define PACE_NS	   NSEC_PER_SEC
 #define MEASURE_NS (60 * NSEC_PER_SEC)
-#define RETRY_NS   (2 * NSEC_PER_SEC) /* how long a failure to make the tables stands */
+#define RETRY_NS   (2 * NSEC_PER_SEC)  /* how long a failure to make the tables stands */
+#define CHECK_NS   (30 * NSEC_PER_SEC) /* how often it looks whether somebody has altered them */
 
 /* ---- start and end ---- */
 
@@ -79,22 +80,54 @@ static int migrate(const struct store_config *c, bool dry_run, store_print_fn *p
 	return r;
 }
 
+/* Under ready_lock, with trouble_text. */
+static void set_trouble(struct ch_store *s, int r)
+{
+	s->trouble = r;
+	atomic_store(&s->ready, !r);
+	store_ch_tell(s, r, &s->trouble_text);
+}
+
+/*
+ * One thread looks at the tables again; the others go on. If it cannot, nothing is known: what it
+ * is about to do has the same error.
+ */
+static void check_again(struct ch_store *s)
+{
+	struct field_error e = {0};
+	int r;
+
+	if (!atomic_load(&s->doubted) && now_mono_ns() - atomic_load(&s->tried_ns) < CHECK_NS)
+		return;
+	if (pthread_mutex_trylock(&s->ready_lock))
+		return;
+	atomic_store(&s->doubted, false);
+	r = store_ch_check_tables(s, &e);
+	atomic_store(&s->tried_ns, now_mono_ns());
+	if (r == -EINVAL) {
+		s->trouble_text = e;
+		set_trouble(s, r);
+	}
+	pthread_mutex_unlock(&s->ready_lock);
+}
+
 int store_ch_ready(struct ch_store *s, struct field_error *reterr)
 {
 	uint64_t now = now_mono_ns();
 	int r;
 
 	if (atomic_load(&s->ready))
+		check_again(s);
+	if (atomic_load(&s->ready))
 		return 0;
 	pthread_mutex_lock(&s->ready_lock);
 	if (!atomic_load(&s->ready) && (!s->tried_ns || now - s->tried_ns >= RETRY_NS)) {
 		s->trouble_text = (struct field_error){0};
-		s->trouble = store_ch_migrate(s, &s->trouble_text);
-		if (!s->trouble)
-			s->trouble = store_ch_clusters_open(s, &s->trouble_text);
+		r = store_ch_migrate(s, &s->trouble_text);
+		if (!r)
+			r = store_ch_clusters_open(s, &s->trouble_text);
 		s->tried_ns = now_mono_ns();
-		atomic_store(&s->ready, !s->trouble);
-		store_ch_tell(s, s->trouble, &s->trouble_text);
+		set_trouble(s, r);
 	}
 	r = atomic_load(&s->ready) ? 0 : s->trouble;
 	if (r && reterr)

@@ -105,6 +105,7 @@ struct ch_store {
 	char *database;
 	char *user, *password_file; /* "": none */
 	struct ch_schema *schema;   /* the tables, by the configuration */
+	uint64_t insert_ns; /* for tests: how long an insert may take; 0: as long as it should */
 	struct keeps keeps;
 	uint64_t max_bytes;
 	uint64_t (*term)(void *arg); /* as store_set_lead(); NULL: this hub is the only one */
@@ -115,7 +116,9 @@ struct ch_store {
 	uint8_t seed[16];	    /* of the ids; known when ready */
 	atomic_bool ready;	    /* the tables are there, as this hub needs them */
 	pthread_mutex_t ready_lock; /* guards the making of the tables, and what follows */
-	uint64_t tried_ns;	    /* CLOCK_MONOTONIC; 0: never */
+	/* CLOCK_MONOTONIC, when it last looked at the tables; 0: never */
+	_Atomic uint64_t tried_ns;
+	atomic_bool doubted; /* ClickHouse has refused rows: perhaps the tables were altered */
 	int trouble;		    /* what the last try said */
 	struct field_error trouble_text;
 	struct ch_seen *seen;	    /* ids that were written lately; the writer's */
@@ -187,7 +190,8 @@ int store_ch_insert(struct ch_store *s, const char *table, const struct buf *row
 /* ---- clickhouse.c ---- */
 /*
  * Makes the tables, or sees that they are there, unless a call before has. store.c calls it
- * before each function, so a hub starts without ClickHouse, and goes on when it comes back.
+ * before each function, so a hub starts without ClickHouse, and goes on when it comes back. Looks
+ * sometimes whether they are still as they should be.
  */
 int store_ch_ready(struct ch_store *s, struct field_error *reterr);
 /* Tells the health of the store what a write, or the making of the tables, has ended with. */
@@ -211,6 +215,8 @@ int store_ch_schema_new(const struct store_config *c, struct ch_schema **ret,
 struct ch_schema *store_ch_schema_free(struct ch_schema *x);
 /* Makes the tables, and reads the seed of the ids. Does nothing if they are as they should be. */
 int store_ch_migrate(struct ch_store *s, struct field_error *reterr);
+/* Changes nothing. -EINVAL: somebody has altered the tables; else as store_ch_post(). */
+int store_ch_check_tables(struct ch_store *s, struct field_error *reterr);
 /* As store_migrate(). */
 int store_ch_migrate_with(struct ch_store *s, bool dry_run, store_print_fn *print, void *arg,
 			  struct field_error *reterr);

@@ -3,6 +3,7 @@
  * ClickHouse is away, slow, full, or says nonsense; what was on its way then is stored once, and a
  * reader gets an error instead of a wrong answer. The engine is the real one (testproxy.h).
  */
+#include "hub/store/clickhouse/clickhouse.h"
 #include "hub/store/clickhouse/testengine.h"
 #include "hub/store/clickhouse/testproxy.h"
 #include "hub/store/teststore.h"
@@ -183,9 +184,10 @@ static void a_full_disk_is_told(void **state)
 	assert_stored_once(w);
 }
 
-static void drop(struct world *w, const char *table)
+/* "BEFORE DATABASE.REST", by somebody else */
+static void change(struct world *w, const char *before, const char *rest)
 {
-	_cleanup_free_ char *sql = xasprintf("DROP TABLE %s.%s", w->database, table);
+	_cleanup_free_ char *sql = xasprintf("%s %s.%s", before, w->database, rest);
 	const char *headers[] = {"Content-Type: text/plain", NULL};
 	const struct http_question q = {.method = "POST",
 					.path = "/?",
@@ -208,7 +210,7 @@ static void a_table_that_somebody_dropped_is_named(void **state)
 	uint64_t end_ns = now_mono_ns() + 60 * NSEC_PER_SEC;
 
 	assert_int_equal(write_two(w), 0);
-	drop(w, "windows");
+	change(w, "DROP TABLE", "windows");
 	assert_true(write_two(w) < 0); /* this one sees that the table is not there */
 	assert_true(write_two(w) < 0);
 	assert_health(w, true, "windows");
@@ -219,6 +221,79 @@ static void a_table_that_somebody_dropped_is_named(void **state)
 		usleep(20000);
 	}
 	assert_non_null(strstr(e.reason, "somebody has dropped it"));
+}
+
+static struct ch_store *open_sink(struct world *w)
+{
+	const struct store_config c = {.url = w->proxy->url, .database = w->database};
+	void *s;
+
+	assert_int_equal(store_clickhouse_sink.open(&c, &s, NULL), 0);
+	return s;
+}
+
+static int write_to(struct ch_store *s)
+{
+	struct batch *b = two_services();
+	size_t n_new;
+	int r = store_ch_write(s, (const struct batch *const *)&b, 1, &n_new);
+
+	profile_batch_free(b);
+	return r;
+}
+
+/*
+ * The rows that a hub sends do not say their types, so ClickHouse may take what is wrong. The hub
+ * looks again after it has refused some, and sometimes.
+ */
+static void a_column_that_somebody_altered_is_named(void **state)
+{
+	struct world *w = world_of(state);
+	struct ch_store *s = open_sink(w);
+
+	for (int refused = 0; refused < 2; refused++) {
+		struct field_error e = {0};
+
+		change(w, "ALTER TABLE", "frames MODIFY COLUMN line Int32");
+		assert_int_equal(store_ch_ready(s, &e), 0);
+		proxy_fault(w->proxy, refused ? PROXY_REFUSE : PROXY_PASS, "INSERT", 1, 33);
+		assert_int_equal(write_to(s), refused ? -EIO : 0);
+		if (!refused) /* the hub looked at the tables a minute ago */
+			s->tried_ns -= 60 * NSEC_PER_SEC;
+		assert_int_equal(store_ch_ready(s, &e), -EINVAL);
+		assert_non_null(strstr(e.reason, "the column line of the table"));
+		assert_non_null(strstr(e.reason, ".frames is Int32, not UInt32"));
+		change(w, "ALTER TABLE", "frames MODIFY COLUMN line UInt32");
+		s->tried_ns = 0; /* else it tries again two seconds later */
+		assert_int_equal(store_ch_ready(s, &e), 0);
+		change(w, "TRUNCATE TABLE", "windows");
+	}
+	store_clickhouse_sink.close(s);
+}
+
+/* A node gets 503 for any error of the store, and sends its windows again. */
+static void a_slow_insert_ends_and_is_stored_once(void **state)
+{
+	static const char *const tables[] = {"frames", "stacks", "windows"};
+	static const enum proxy_fault faults[] = {PROXY_STALL, PROXY_SLOW};
+	struct world *w = with_store(state);
+	struct ch_store *s = open_sink(w);
+
+	s->insert_ns = NSEC_PER_SEC / 5;
+	for (size_t i = 0; i < ARRAY_SIZE(tables) * ARRAY_SIZE(faults); i++) {
+		_cleanup_free_ char *only = xasprintf(".%s%%20", tables[i % 3]);
+		struct store_stats stats;
+
+		proxy_fault(w->proxy, faults[i / 3], only, 0, 0);
+		assert_int_equal(write_to(s), -ETIME);
+		store_ch_stats(s, &stats);
+		assert_non_null(strstr(stats.error, "no answer in time"));
+	}
+	proxy_fault(w->proxy, PROXY_PASS, NULL, 0, 0);
+	s->insert_ns = 0;
+	assert_int_equal(write_to(s), 0);
+	assert_stored_once(w);
+	store_clickhouse_sink.close(s);
 }
 
 static void a_wrong_answer_is_an_error(void **state)
@@ -362,6 +437,8 @@ int main(void)
 		TEST(a_connection_that_was_closed_is_made_again),
 		TEST(a_full_disk_is_told),
 		TEST(a_table_that_somebody_dropped_is_named),
+		TEST(a_column_that_somebody_altered_is_named),
+		TEST(a_slow_insert_ends_and_is_stored_once),
 		TEST(a_wrong_answer_is_an_error),
 		TEST(a_slow_answer_ends_with_the_deadline_or_the_reader),
 		TEST(the_password_is_read_again_for_each_request),

@@ -238,7 +238,7 @@ int store_ch_check_version(struct ch_store *s, struct field_error *reterr)
 
 static int run_in(struct ch_store *s, const struct ch_post *p, struct field_error *reterr)
 {
-	const struct ch_limits l = {.deadline_ns = now_mono_ns() + INSERT_NS};
+	const struct ch_limits l = {.deadline_ns = now_mono_ns() + (s->insert_ns ?: INSERT_NS)};
 	struct http_answer a;
 	int r = store_ch_post(s, p, &l, &a, reterr);
 
@@ -268,5 +268,9 @@ int store_ch_insert(struct ch_store *s, const char *table, const struct buf *row
 	buf_puts(&path, "/?max_partitions_per_insert_block=0&async_insert=0&query=");
 	url_encode(&path, sql);
 	p.path = path.data;
-	return r ? r : run_in(s, &p, reterr);
+	if (!r)
+		r = run_in(s, &p, reterr);
+	if (r == -EIO) /* perhaps a column has another type now: the rows do not say theirs */
+		atomic_store(&s->doubted, true);
+	return r;
 }

@@ -364,6 +364,17 @@ static int migrate(struct migration *m)
 	return r ? r : read_seed(m);
 }
 
+int store_ch_check_tables(struct ch_store *s, struct field_error *reterr)
+{
+	struct migration m = {.s = s, .x = s->schema, .err = reterr};
+	int r = store_ch_look(s, &m.found, reterr);
+
+	if (!r)
+		r = check(&m);
+	store_ch_found_done(&m.found);
+	return r;
+}
+
 int store_ch_migrate_with(struct ch_store *s, bool dry_run, store_print_fn *print, void *arg,
 			  struct field_error *reterr)
 {

@@ -13,6 +13,7 @@ enum proxy_fault {
 	PROXY_DOWN,   /* the connection ends without an answer */
 	PROXY_LOST,   /* the engine does what it was asked, and the connection ends then */
 	PROXY_STALL,  /* no answer */
+	PROXY_SLOW,   /* the engine does what it was asked, and no answer comes */
 	PROXY_HALF,   /* half of an answer */
 	PROXY_NOISE,  /* an answer of other bytes, of the right length */
 	PROXY_REFUSE, /* `code` */
@@ -128,7 +129,9 @@ static inline void proxy_serve(struct ts_conn *c, const struct ts_request *r, vo
 	default:
 		proxy_forward(p, r, &a);
 	}
-	if (f == PROXY_LOST)
+	if (f == PROXY_SLOW)
+		ts_stall(c);
+	if (f == PROXY_LOST || f == PROXY_SLOW)
 		return;
 	if (f == PROXY_NOISE)
 		memset(a.body, 0xa5, a.n);
