@@ -5,6 +5,7 @@
  */
 #include "node/send/testsend.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -307,6 +308,33 @@ static void test_killed(void **state)
 	assert_int_equal(counter_get(corrupt), before);
 }
 
+#define HOUR_WINDOWS 360 /* of 10 s */
+
+/* Its store is away for an hour: the hub answers each window with 503. All are stored once after. */
+static void test_an_hour_without_a_store(void **state)
+{
+	struct world *w = *state;
+
+	w->status = 503;
+	w->n_fails = UINT_MAX;
+	agent_start(w);
+	for (uint32_t i = 1; i <= HOUR_WINDOWS; i++) {
+		send_one(w, i, 1);
+		n_wanted = i;
+		run_until(w, spooled_wanted);
+	}
+	run_until(w, has_failed);
+	assert_int_equal(w->n_seen, 0);
+	w->n_fails = 0;
+	run_until(w, settled);
+	assert_int_equal(w->n_seen, HOUR_WINDOWS);
+	assert_int_equal(w->n_samples, HOUR_WINDOWS);
+	assert_int_equal(w->n_repeats, 0);
+	assert_int_equal(w->n_lost, 0);
+	for (int i = 0; i < HOUR_WINDOWS; i++)
+		assert_int_equal(w->order[i], i + 1);
+}
+
 static void test_memory_only(void **state)
 {
 	struct world *w = *state;
@@ -334,6 +362,7 @@ int main(void)
 		TEST(test_more_files_than_are_taken_over),
 		TEST(test_spool_that_cannot_be_written),
 		TEST(test_killed),
+		TEST(test_an_hour_without_a_store),
 		TEST(test_memory_only),
 	};
 
