@@ -9,7 +9,7 @@ build=${BUILD:-build}
 here=$(dirname "${BASH_SOURCE[0]}")
 out=$(mktemp -d)
 # the engines end when this is closed
-trap 'exec 3>&-; kill "$zookeeper"; wait; rm -rf "$out"' EXIT
+trap 'exec 3>&-; kill "$zookeeper"; wait; umount "$out/disk" 2>/dev/null; rm -rf "$out"' EXIT
 passed=0 failed=0
 
 end_with() { # WHAT
@@ -50,8 +50,16 @@ zookeeper_answers() {
     (exec 4<>"/dev/tcp/127.0.0.1/$ZOOKEEPER" && echo srvr >&4 && timeout 2 grep -q Mode <&4)
 }
 
-start_engine() { # NAME
-    REPLICA=$1 "$tools/chdb/bin/python" "$here/engine.py" "$out/$1" <"$out/end" 3>&- &
+start_engine() { # NAME [ARGUMENTS]
+    REPLICA=$1 "$tools/chdb/bin/python" "$here/engine.py" "$out/$1" "${@:2}" <"$out/end" 3>&- &
+}
+
+# an engine whose tables are on a disk of 64 MiB, unless this user may not mount one
+start_small() {
+    mkdir "$out/disk"
+    mount -t tmpfs -o size=64m tmpfs "$out/disk" || return 0
+    start_engine small --data "$out/disk/data"
+    export CLICKHOUSE_SMALL_DISK=$out/disk
 }
 
 url_of() { printf 'http://127.0.0.1:%s' "$(cat "$out/$1")"; }
@@ -78,11 +86,17 @@ mkfifo "$out/end"
 start_zookeeper
 start_engine a
 start_engine b
+start_small
 exec 3>"$out/end"
 until_ ZooKeeper zookeeper_answers 2>/dev/null
 until_ "the engine" test -s "$out/a"
 until_ "the second engine" test -s "$out/b"
 CLICKHOUSE_URL=$(url_of a)
+if [ -n "${CLICKHOUSE_SMALL_DISK:-}" ]; then
+    until_ "the engine on a small disk" test -s "$out/small"
+    CLICKHOUSE_SMALL_URL=$(url_of small)
+    export CLICKHOUSE_SMALL_URL
+fi
 export CLICKHOUSE_URL CLICKHOUSE_SERVER=$tools/clickhouse-18/bin/clickhouse-server
 run_tests store/{store,where,events,series,labels,clusters,expire,copy,joint}_test \
     store/clickhouse/{expire,lies,same,schema,in_process,failures,server}_test ingest/group_test \
