@@ -107,8 +107,8 @@ struct selection {
 	char *const *clusters;
 	size_t n_clusters;
 	/*
-	 * limit for the rows; 0: 4,000,000. If there are more stacks, one more row, [others], has
-	 * the sum of the rest.
+	 * limit for the rows; 0: 4,000,000 (ClickHouse: 1,000,000). If there are more stacks, one
+	 * more row, [others], has the sum of the rest.
 	 */
 	size_t max_rows;
 	/*

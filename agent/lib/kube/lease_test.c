@@ -322,8 +322,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_answers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_is_written_after_a_pause, setup,
 						teardown),
-		cmocka_unit_test_setup_teardown(
-			test_the_lead_of_a_process_that_was_stopped_is_over, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_lead_of_a_process_that_was_stopped_is_over,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resigning, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resigning_without_the_lead, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resigning_while_a_renewal_is_under_way, setup,
