@@ -231,13 +231,9 @@ static void it_answers_as_the_api_does(void **state)
 static void a_window_that_is_stored_twice_counts_once(void **state)
 {
 	struct ch_store *s = engine(state);
-	_cleanup_free_ char *stop = xasprintf("SYSTEM STOP MERGES %s.windows", s->database),
-			    *again = xasprintf("INSERT INTO %s.windows SELECT * FROM %s.windows",
-					       s->database, s->database);
 
 	write_all(s);
-	run_sql(s, stop);
-	run_sql(s, again);
+	write_windows_again(s);
 	assert_lines(s, "SELECT toString(count() > uniqExact(profile_id)) FROM windows", "1\n");
 	assert_same(s, EVENT_ON_CPU, "every", NULL, "");
 }

@@ -50,6 +50,20 @@ static inline void run_sql(struct ch_store *s, const char *sql)
 		fail_msg("%s: %s", sql, e.reason);
 }
 
+/*
+ * Each window is there twice, as when two hubs were given it, and the engine has not merged the
+ * rows yet.
+ */
+static inline void write_windows_again(struct ch_store *s)
+{
+	_cleanup_free_ char *stop = xasprintf("SYSTEM STOP MERGES %s.windows", s->database),
+			    *again = xasprintf("INSERT INTO %s.windows SELECT * FROM %s.windows",
+					       s->database, s->database);
+
+	run_sql(s, stop);
+	run_sql(s, again);
+}
+
 /* The texts of a query's only column, a line each. The caller frees them. */
 static inline char *lines_of(struct ch_store *s, const char *sql)
 {
