@@ -91,7 +91,7 @@ static void hostile_values(void **state)
 }
 
 /* As many as a query may have; two of the windows' namespaces are among them. */
-static void many_values(void **state)
+static void lists_are_long(void **state)
 {
 	enum { MANY = 8000 };
 	struct predicate *p = leaf(PRED_IN, "pod_ns", "data");
@@ -467,7 +467,7 @@ int main(void)
 		IN_MEMORY(predicates),
 		IN_MEMORY(deep_predicates),
 		IN_MEMORY(hostile_values),
-		IN_MEMORY(many_values),
+		IN_MEMORY(lists_are_long),
 		cmocka_unit_test(like),
 		IN_MEMORY(a_pattern_of_too_many_steps_is_told),
 		IN_MEMORY(a_match_ends_with_its_query),

@@ -34,8 +34,8 @@ struct parse_generated_frames {
  */
 int parse_generated_add(struct parse_generated *g, const struct parse_generated_frames *f);
 /*
- * Writes the index to `out`, which the caller has given a limit. It writes nothing if there are no
- * rows. -ENOSPC: a page has more rows than the limit, so stacks end there. -E2BIG: the index exceeds
- * the limit.
+ * Writes the index to `out`, which the caller has given a limit. It writes nothing if there are
+ * no rows. -ENOSPC: a page has more rows than the limit, so stacks end there. -E2BIG: the index
+ * exceeds the limit.
  */
 int parse_generated_write(struct parse_generated *g, struct buf *out);

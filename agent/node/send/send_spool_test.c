@@ -310,7 +310,7 @@ static void test_killed(void **state)
 
 #define HOUR_WINDOWS 360 /* of 10 s */
 
-/* Its store is away for an hour: the hub answers each window with 503. All are stored once after. */
+/* The store is away for an hour: the hub answers each window with 503. Then all are stored once. */
 static void test_an_hour_without_a_store(void **state)
 {
 	struct world *w = *state;

@@ -4,8 +4,8 @@
  * it needs. If there is none, the namespace that has most loses its largest table or process, as
  * long as it has more than the namespace that needs room will have. So what a pod makes large on
  * purpose costs other namespaces nothing. Files that several namespaces use count for none. The
- * room for processes, of any size, is shared in the same way, and so are slots, but none of these is
- * taken back.
+ * room for processes, of any size, is shared in the same way, and so are slots, but none of these
+ * is taken back.
  */
 #include "node/unwind/internal.h"
 

@@ -438,8 +438,8 @@ static void a_tag_leads_to_its_files_rows(void **state)
 }
 
 /*
- * The cache of files has forgotten a file that the kernel still knows. While it is parsed again, the
- * rows stay, for the new process and for others.
+ * The cache of files has forgotten a file that the kernel still knows. While it is parsed again,
+ * the rows stay, for the new process and for others.
  */
 static void a_file_that_is_parsed_again_keeps_its_rows(void **state)
 {
@@ -505,8 +505,8 @@ static void an_image_says_where_a_runtimes_code_is(void **state)
 }
 
 /*
- * A file may have a runtime. Each process is read, also while it is not known yet where the runtime's
- * code is: otherwise frames of its program would be missing, and nothing would say so.
+ * A file may have a runtime. Each process is read, also while it is not known yet where the
+ * runtime's code is: otherwise frames of its program would be missing, and nothing would say so.
  */
 static void an_image_that_may_have_a_runtime_needs_the_process(void **state)
 {
