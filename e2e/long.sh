@@ -56,6 +56,7 @@ step trace env BUILD="$build" e2e/trace/run.py
 step formats env BUILD="$build" e2e/formats/run.py
 step clusters env BUILD="$build" e2e/clusters/run.sh
 STEP_TIMEOUT=14400 step clickhouse env LONG=1 BUILD="$build" e2e/clickhouse/run.sh
+step "clickhouse rows" env BUILD="$build" e2e/clickhouse/bench.py
 step cupti-headers cuda/headers_test.py
 step openapi env BUILD="$build" e2e/openapi/run.py
 step "commands of pages" env BUILD="$build" e2e/pages/run.py

@@ -125,7 +125,7 @@ accuracy: $(BUILD)/podflame $(STACKOF)
 test-long: ## the tests that take hours: fuzzers, accuracy, other kernels, a bare machine (as root)
 	$(Q).ci/deps long
 	$(Q)$(MAKE) --no-print-directory $(on_all_cores) all $(STACKOF) $(BURNER) $(CLOCK) \
-		$(CROWD) $(FORMATS) $(FILL)
+		$(CROWD) $(FORMATS) $(FILL) $(BUILD)/agent/hub/query/sinks_bench
 	$(Q)BUILD=$(BUILD) e2e/long.sh
 
 .PHONY: test-device

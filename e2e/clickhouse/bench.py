@@ -5,9 +5,9 @@ to ClickHouse's engine (engine.py) and asks both. Then the same samples go into 
 (one row a sample, with the stack as a compressed text) in the same engine, and DeepFlow's SQL asks
 that. Prints one JSON object a line. `make bench` calls it.
 
-ROWS=1e7 writes so many rows (default 1e6). FLEET="1e7 1e8" makes databases of so many rows in the
-engine, out of those, with 20 namespaces, and asks for an hour and a day of one of them. ASKS=5 asks
-each question so often (20), after the first time."""
+ROWS=1e7 writes so many rows (default 1e6). Out of those the engine makes databases of so many rows
+as FLEET says ("1e7 1e8"), with 20 namespaces, and is asked for an hour and a day of one of them.
+ASKS=5 asks each question so often (20), after the first time."""
 import ctypes
 import http.client
 import json
@@ -322,7 +322,7 @@ def main():
     try:
         got = hub(engine, "write", str(rows))
         compare(engine, rows, got)
-        for n in os.environ.get("FLEET", "").split():
+        for n in os.environ.get("FLEET", "1e7 1e8").split():
             fleet(engine, int(float(n)))
             engine.ask(f"DROP DATABASE {FLEET}")
     finally:
