@@ -201,7 +201,7 @@ static void take_sample(struct recording *r, const struct drain *d, const struct
 	if (s->first_ns < r->kept_from_ns)
 		return;
 	r->n_samples += s->n;
-	stacks_taken(r->stacks, s);
+	stacks_taken(r->stacks, d, s);
 	cli_record_count_end(r, s, u);
 	if (stacks_resolve(r->stacks, r->batch, process_id_of(s), u, k, lost, &stack) ||
 	    cli_record_add(r, s, sample_drain_names(d, s->names), stack))

@@ -2,8 +2,8 @@
 /*
  * files: what the agent knows of the ELF files that are mapped on this node. Each file is parsed
  * once (struct file_id), and equal indexes are shared. A pod that forges a build id gets no names
- * of another pod's file. This module also finds separate debug files, and makes a debug index of each,
- * which adds names, lines and inlined functions. Any thread may call its functions.
+ * of another pod's file. This module also finds separate debug files, and makes a debug index of
+ * each, which adds names, lines and inlined functions. Any thread may call its functions.
  */
 #pragma once
 

@@ -170,7 +170,7 @@ static void fold_sample(struct windows *p, const struct drain *d, struct raw_sam
 	int r = fold_begin(p->fold, a->owner) ? 0 : -E2BIG;
 
 	p->work_done += pipeline_work(user, kernel);
-	stacks_taken(p->stacks, &s);
+	stacks_taken(p->stacks, d, &s);
 	if (r == 0 && (s.n || s.value))
 		r = stacks_resolve(p->stacks, fold_batch(p->fold), process_id_of(&s), user, kernel,
 				   lost, &stack);

@@ -102,11 +102,20 @@ void sample_drain_lose_records(struct drain *d, const char *reason, uint64_t n)
 
 uint64_t sample_since_ns(const struct raw_sample *s)
 {
-	if (profile_event_info(s->event)->snapshot)
-		return s->oldest_ns;
-	if (s->event == EVENT_OFF_CPU)
-		return s->first_ns - MIN(s->first_ns, s->value * 1000);
-	return s->first_ns;
+	return profile_event_info(s->event)->snapshot ? s->oldest_ns : s->first_ns;
+}
+
+uint64_t sample_walked_ns(const struct drain *d, const struct raw_sample *s)
+{
+	uint64_t since_ns = sample_since_ns(s);
+
+	if (s->event == EVENT_RDMA_LATENCY || s->event == EVENT_ON_GPU)
+		return 0;
+	if (s->event != EVENT_OFF_CPU)
+		return since_ns;
+	/* the parts of a wait that began before the drain begin with the drain */
+	since_ns -= MIN(since_ns, s->value * 1000);
+	return since_ns > d->from_ns ? since_ns : 0;
 }
 
 static const void *find(uint64_t hash, const void *items, size_t n, size_t size)

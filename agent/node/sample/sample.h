@@ -122,8 +122,8 @@ struct raw_sample {
 	const struct raw_labels *labels;
 };
 /*
- * Returns when the sample's stack may have been walked first (CLOCK_BOOTTIME). That of memory in
- * use is as old as its oldest allocation; that of a wait was walked when the wait began.
+ * Returns when the first part of the sample was counted (CLOCK_BOOTTIME); of memory in use, when
+ * its oldest allocation was.
  */
 uint64_t sample_since_ns(const struct raw_sample *s);
 /*
@@ -259,6 +259,12 @@ size_t sample_drain_sort(struct drain *d);
 void sample_drain_link_frames(struct drain *d);
 /* Adds records that were lost just now, and counts them: podflame_records_dropped_total. */
 void sample_drain_lose_records(struct drain *d, const char *reason, uint64_t n);
+/*
+ * Returns when the sample's stack may have been walked first (CLOCK_BOOTTIME); 0: that is not
+ * known. The stack of a wait was walked when the wait began, and the parts of a wait are counted
+ * later; those of requests of RDMA and of launches on a GPU when they were posted.
+ */
+uint64_t sample_walked_ns(const struct drain *d, const struct raw_sample *s);
 /* To be called after sample_drain_sort(). NULL: the drain has no item of this hash. */
 const struct raw_stack *sample_drain_stack(const struct drain *d, uint64_t hash);
 const struct raw_names *sample_drain_names(const struct drain *d, uint64_t hash);

@@ -702,9 +702,9 @@ static void samples_of_before_a_memory_file_was_read(void **state)
 	parse(&f, l.first);
 	after_ns = now_boot_ns();
 	compare(&f, u, true);
-	stacks_taken(f.s, &(struct raw_sample){.first_ns = before_ns});
+	stacks_taken(f.s, &(struct drain){0}, &(struct raw_sample){.first_ns = before_ns});
 	assert_shown(&f, u, NOT_YET);
-	stacks_taken(f.s, &(struct raw_sample){.first_ns = after_ns});
+	stacks_taken(f.s, &(struct drain){0}, &(struct raw_sample){.first_ns = after_ns});
 	assert_shown(&f, u, "second;first");
 	done(&f);
 	unload(&l, &x);

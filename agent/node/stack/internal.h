@@ -74,6 +74,7 @@ struct stacks {
 	size_t old_rows_bytes;	 /* of all processes, for published_rows.c */
 	/* set by stacks_taken(): when the earliest and the latest of them were taken */
 	uint64_t taken_ns, taken_last_ns;
+	uint64_t walked_ns;	     /* as taken_ns: sample_walked_ns() */
 	uint64_t cgroup_id;	     /* as taken_ns */
 	struct cgroup_root *roots;   /* roots.c */
 	struct directory nodes_root; /* of the node itself */

@@ -266,12 +266,12 @@ static bool leads_alike(const struct elf_index *a, const struct elf_index *b,
 static const char *doubt(const struct stacks *s, const struct published *x,
 			 const struct raw_frame *f, bool leaf)
 {
-	bool any = s->taken_ns < x->unknown_until_ns, differs = false;
+	bool any = s->walked_ns < x->unknown_until_ns, differs = false;
 	bool compared = !any && x->read_ns >= s->taken_last_ns;
 
 	for (size_t i = 0; i < x->n; i++) {
 		if (x->versions[i].since_ns > s->taken_last_ns ||
-		    (i + 1 < x->n && x->versions[i + 1].set_ns < s->taken_ns))
+		    (i + 1 < x->n && x->versions[i + 1].set_ns < s->walked_ns))
 			continue;
 		any = true;
 		differs |= compared && !leads_alike(x->versions[i].rows, x->read, f, leaf);

@@ -79,7 +79,8 @@ static void end(struct scene *x)
 static void take_since(struct scene *x, uint64_t first_ns)
 {
 	x->now_ns = now_boot_ns();
-	stacks_taken(x->f.s, &(struct raw_sample){.first_ns = first_ns, .last_ns = x->now_ns});
+	stacks_taken(x->f.s, &(struct drain){.from_ns = first_ns},
+		     &(struct raw_sample){.first_ns = first_ns, .last_ns = x->now_ns});
 }
 
 static void take(struct scene *x)
@@ -181,6 +182,43 @@ static void samples_with_two_kinds_of_rows(void **state)
 	take(&x);
 	read_rows(&x, u, 32);
 	assert_stack(&x, u, NULL);
+	end(&x);
+}
+
+/* A part of a wait, which ends now and has lasted for so long in this drain. */
+static void take_wait(struct scene *x, uint64_t drain_ns, uint64_t us)
+{
+	const struct drain d = {.from_ns = drain_ns};
+
+	x->now_ns = now_boot_ns();
+	stacks_taken(x->f.s, &d,
+		     &(struct raw_sample){.event = EVENT_OFF_CPU,
+					  .value = us,
+					  .first_ns = x->now_ns,
+					  .last_ns = x->now_ns});
+}
+
+/* The kernel walked the stack when the wait began, and counts a part of it with each drain. */
+static void waits_are_as_old_as_their_beginning(void **state)
+{
+	struct scene x = make_scene();
+	const struct raw_stack *u = THROUGH(x);
+	uint64_t set_ns;
+
+	(void)state;
+	set(&x, 16);
+	set(&x, 32);
+	set_ns = now_boot_ns();
+	while (now_boot_ns() < set_ns + 3000)
+		;
+	/* it began after the rows */
+	take_wait(&x, set_ns, 1);
+	read_rows(&x, u, 32);
+	assert_stack(&x, u, NULL);
+	/* this one began in an earlier drain */
+	take_wait(&x, set_ns, (now_boot_ns() - set_ns) / 1000 + 1);
+	read_rows(&x, u, 32);
+	assert_stack(&x, u, CUT);
 	end(&x);
 }
 
@@ -287,6 +325,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rows_that_stay_are_right),
 		cmocka_unit_test(rows_that_changed_cut_the_stack),
 		cmocka_unit_test(samples_with_two_kinds_of_rows),
+		cmocka_unit_test(waits_are_as_old_as_their_beginning),
 		cmocka_unit_test(code_whose_rows_came_later),
 		cmocka_unit_test(what_was_not_read_is_not_known),
 		cmocka_unit_test(forgotten_rows_are_not_known),

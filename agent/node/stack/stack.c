@@ -20,7 +20,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 
 	s->files = c->files;
 	s->unnamed_by_start = c->unnamed_by_start;
-	s->taken_ns = UINT64_MAX;
+	s->taken_ns = s->walked_ns = UINT64_MAX;
 	s->taken_last_ns = 0;
 	stacks_roots_begin(s);
 	s->kernel = stacks_kernel_names_new(c->kallsyms_path);
@@ -42,10 +42,11 @@ struct stacks *stacks_free(struct stacks *s)
 	return NULL;
 }
 
-void stacks_taken(struct stacks *s, const struct raw_sample *sample)
+void stacks_taken(struct stacks *s, const struct drain *d, const struct raw_sample *sample)
 {
 	s->cgroup_id = sample->cgroup_id;
 	s->taken_ns = sample_since_ns(sample);
+	s->walked_ns = sample_walked_ns(d, sample);
 	s->taken_last_ns = sample->last_ns;
 }
 
