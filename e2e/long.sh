@@ -51,7 +51,7 @@ step crash env LONG=1 BUILD="$build" e2e/crash/run.py
 step clock env BUILD="$build" e2e/crash/clock.py
 step crowd env BUILD="$build" e2e/crash/crowd.py
 step image env BUILD="$build" e2e/crash/image.py
-step forks env LONG=1 BUILD="$build" e2e/crash/forks.py
+STEP_TIMEOUT=7200 step forks env LONG=1 BUILD="$build" e2e/crash/forks.py
 step trace env BUILD="$build" e2e/trace/run.py
 step formats env BUILD="$build" e2e/formats/run.py
 step clusters env BUILD="$build" e2e/clusters/run.sh
