@@ -135,7 +135,7 @@ def ticks(recording, fn):
 
 def known_round(program, way, folder):
     """(BPF ns of a sample, CPU us of podflame for a millisecond of work). When it is measured, the
-    program's files are known."""
+    program's files are known. None: the work has no sample."""
     out, cgroup = os.path.join(folder, "out.folded"), known.new_cgroup()
 
     def run(*words):
@@ -152,7 +152,10 @@ def known_round(program, way, folder):
     finally:
         known.end_cgroup(cgroup)
     n = sum(n for frames, n in known.read_folded(out) if "warm" not in frames)
-    return (ns - others_ns / others * max(0, runs - n)) / n, 1e6 * used / N_WORK
+    if not n:
+        return None
+    idle = others_ns / max(others, 1) * max(0, runs - n)    # of ticks that were of no sample
+    return (ns - idle) / n, 1e6 * used / N_WORK
 
 
 def known_files(folder):
@@ -163,7 +166,11 @@ def known_files(folder):
     with bpf_stats.enabled():
         for way, what in (("first", "a first sample: of processes that live for a millisecond, "
                            "whose files are known"), ("steady", "the same work in one process")):
-            rounds = [known_round(program, way, folder) for _ in range(ROUNDS)]
+            rounds = list(filter(None, (known_round(program, way, folder)
+                                        for _ in range(ROUNDS))))
+            if not rounds:
+                print(f"new_process.py: skip: {way}: the work has no sample", file=sys.stderr)
+                continue
             perf.report(f"new.known.{way}.bpf", [r[0] for r in rounds], "ns/sample",
                         f"BPF run time of {what}; {known.HZ} Hz")
             perf.report(f"new.known.{way}.cpu", [r[1] for r in rounds], "CPU us",
