@@ -300,6 +300,29 @@ static void a_location_without_lines(void **state)
 	assert_int_equal(f->kind, FRAME_LIBRARY);
 }
 
+/* A store would take the line of such a frame for where its function begins. */
+static void a_function_without_a_name_has_no_line(void **state)
+{
+	const char *const texts[] = {"", "cpu", "nanoseconds", "/app/exe", NULL};
+	_cleanup_buf_ struct buf bytes = {0};
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	const struct frame *f;
+
+	(void)state;
+	pb_strings(&bytes, texts);
+	PB_NUMBERS(&bytes, 1, 1, 2);
+	PB_NUMBERS(&bytes, 3, 4, 0x7000, 0x8000, 0, 3);
+	PB_NUMBERS(&bytes, 5, 1, 0);
+	pb_location(&bytes, 1, 4, 0x7abc, 1, 12);
+	pb_sample(&bytes, (const int64_t[]){1, 0}, (const int64_t[]){1000, 0}, 0, 0);
+	b = decode(&bytes, &from);
+	f = b->stacks[0].frames[0];
+	assert_null(f->name);
+	assert_int_equal(f->address, 0x7abc);
+	assert_int_equal(f->line, 0);
+	assert_int_equal(profile_frame_stored_line(f), 0);
+}
+
 static void ids_of_a_span(void **state)
 {
 	const char *const texts[] = {"", "cpu", "nanoseconds", "span_id", "0102030405060708", NULL};
@@ -599,6 +622,7 @@ int main(void)
 		cmocka_unit_test(samples_of_unknown_types_are_not_read),
 		cmocka_unit_test(inlined_lines),
 		cmocka_unit_test(a_location_without_lines),
+		cmocka_unit_test(a_function_without_a_name_has_no_line),
 		cmocka_unit_test(ids_of_a_span),
 		cmocka_unit_test(an_empty_snapshot),
 		cmocka_unit_test(wrong_ids_and_indexes),

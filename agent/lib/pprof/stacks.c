@@ -62,7 +62,8 @@ static int line_frame(struct pprof_decoder *d, const struct pprof_line *l, struc
 		return r;
 	f->name = text_or_null(*name ? name : system_name);
 	f->file = text_or_null(file);
-	f->line = line_of(fn, l);
+	/* a frame without a name has no line: profile_frame_stored_line() */
+	f->line = f->name ? line_of(fn, l) : 0;
 	return 0;
 }
 
