@@ -87,6 +87,8 @@ static void every_form_of_an_answer_does(void **state)
 	static const char tree[] = "/v1/profile/tree", file[] = "/v1/profile/folded";
 	static const char both[] = "{" SELECTION START ",\"before\":{\"time_start\":1699999000,"
 				   "\"time_end\":1700006000}}";
+	static const char only_before[] = "{" SELECTION ",\"before\":{\"time_start\":1699999000,"
+					  "\"time_end\":1700006000" START "}}";
 	struct fixture *f = *state;
 
 	assert_int_equal(ask(f, "POST", tree, NULL, "{" SELECTION "}"), 200);
@@ -95,6 +97,9 @@ static void every_form_of_an_answer_does(void **state)
 	assert_non_null(strstr(f->body, "\"7z.so+0x1000\""));
 	assert_int_equal(json_array_size(json_at(f->json, "result.nodes.self")), 6);
 	assert_int_equal(json_int_at(f->json, "before_summary.unnamed_samples", -1), 4);
+	/* the first selection says how both are named */
+	assert_int_equal(ask(f, "POST", tree, NULL, only_before), 200);
+	assert_null(strstr(f->body, "7z.so+"));
 	assert_int_equal(ask(f, "POST", file, NULL, "{" SELECTION START "}"), 200);
 	assert_non_null(strstr(f->body, "main;[l] 7z.so+0x1000 1500\n"));
 	assert_non_null(strstr(f->body, "main;[l] 7z.so+0x1100 250\n"));

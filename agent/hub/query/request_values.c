@@ -278,6 +278,15 @@ int query_series_parse(const char *body, size_t n, struct series_query *ret,
 
 /* ---- trees ---- */
 
+/* v: NULL: the first selection has the field's default, so the one before has it, too. */
+static void take_same(json_t *before, const char *field, json_t *v)
+{
+	if (v)
+		json_object_set(before, field, v);
+	else
+		json_object_del(before, field);
+}
+
 /* The event, the language and the names of the selection before are those of the first one. */
 static int take_before(const json_t *body, struct tree_query *q, struct field_error *reterr)
 {
@@ -292,7 +301,7 @@ static int take_before(const json_t *body, struct tree_query *q, struct field_er
 	if (!json_is_object(before))
 		return field_error_set(reterr, "before", "before: expected a selection");
 	for (size_t i = 0; i < ARRAY_SIZE(same); i++)
-		json_object_set(before, same[i], json_object_get(body, same[i]));
+		take_same(before, same[i], json_object_get(body, same[i]));
 	e = query_body_check(before, &wrong);
 	if (!e)
 		e = query_body_required(before, &wrong);
