@@ -26,7 +26,7 @@ struct query_job {
 	struct api_encoder *encoder; /* of the pieces; NULL: the reply is one */
 	bool goes_on;		 /* on the loop thread: kind->go_on was called */
 	atomic_bool given_up;	 /* the client has closed the connection */
-	char *unread;		 /* which uploaded symbols the answer lacks; NULL: none */
+	char *unread;		 /* symbols_names_unread(): names that the answer lacks */
 	uint64_t n_rows;	 /* rows, groups or values that were read: for audit.c */
 	json_t *audit;		 /* the line of audit.c; NULL: none */
 	size_t n_kept;		 /* bytes of what the other pieces are made of */
@@ -100,8 +100,8 @@ int api_query_tree(struct query_job *q, struct selection *s, int max_kernel_stac
 /* ---- files.c ---- */
 /*
  * Some formats have no place for notes: a header says what the answer lacks. Namespaces that the
- * user may not see, names of uploaded symbols that cannot be read (q->unread), samples that were
- * lost, stacks that are added up.
+ * user may not see, names that symbols_names_unread() tells of (q->unread), samples that were lost,
+ * stacks that are added up.
  */
 void api_query_left_out(struct query_job *q, bool samples, bool stacks);
 

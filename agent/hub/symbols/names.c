@@ -10,6 +10,8 @@
 #include <uthash.h>
 
 #define MAX_TOLD 5 /* files that a text names */
+/* Memory for the names by where functions begin, of one query: about 250 bytes each. */
+#define STARTED_BYTES (128u << 20)
 
 struct uploaded_file { /* a file that a frame of this query needs */
 	char *build_id;
@@ -55,6 +57,8 @@ struct symbols_names {
 	struct uploaded_files *files;
 	struct shown_name *shown;
 	struct uploaded_name *named;
+	size_t started_bytes; /* of named, those by start */
+	bool lacks_started;   /* the limit was reached: frames keep their module */
 };
 
 struct symbols_names *symbols_names_new(struct symbols *s)
@@ -194,7 +198,12 @@ char *symbols_names_unread(const struct symbols_names *n)
 				put_unread(&b, of, f);
 	if (n_unread > MAX_TOLD)
 		buf_printf(&b, "; and those of %zu more", n_unread - MAX_TOLD);
-	return n_unread ? buf_steal(&b) : NULL;
+	if (n->lacks_started)
+		buf_printf(&b,
+			   "%ssome functions have no name by where they begin, because there are "
+			   "too many: ask for less",
+			   b.len ? "; " : "");
+	return b.len ? buf_steal(&b) : NULL;
 }
 
 static const char *show(struct symbols_names *n, struct uploaded_file *file, const char *raw)
@@ -250,18 +259,25 @@ static struct uploaded_name *name(struct symbols_names *n, struct uploaded_file 
 	return x;
 }
 
+/* NULL: where the function begins is not known, or there are too many such names. */
 static struct uploaded_name *name_by_start(struct symbols_names *n, const struct frame *f)
 {
-	struct uploaded_name *x = xcalloc(1, sizeof(*x) + sizeof(x->frames[0]));
-	struct buf text = {0};
+	_cleanup_buf_ struct buf text = {0};
+	struct uploaded_name *x;
 
-	x->key.frame = f;
-	if (profile_frame_start_name(f, &text)) {
-		x->text = buf_steal(&text);
-		x->frames[0] = *f;
-		x->frames[0].name = x->text;
-		x->n = 1;
+	if (!profile_frame_start_name(f, &text))
+		return NULL;
+	if (n->started_bytes >= STARTED_BYTES) {
+		n->lacks_started = true;
+		return NULL;
 	}
+	x = xcalloc(1, sizeof(*x) + sizeof(x->frames[0]));
+	n->started_bytes += sizeof(*x) + sizeof(x->frames[0]) + text.cap;
+	x->key.frame = f;
+	x->text = buf_steal(&text);
+	x->frames[0] = *f;
+	x->frames[0].name = x->text;
+	x->n = 1;
 	HASH_ADD(hh, n->named, key, sizeof(x->key), x);
 	return x;
 }
@@ -276,6 +292,8 @@ static size_t find_names(struct symbols_names *n, struct uploaded_file *file, co
 	HASH_FIND(hh, n->named, &key, sizeof(key), x);
 	if (!x)
 		x = file ? name(n, file, f) : name_by_start(n, f);
+	if (!x)
+		return 0;
 	*ret = x->frames;
 	return x->n;
 }

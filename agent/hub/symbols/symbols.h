@@ -99,11 +99,15 @@ struct symbols_names *symbols_names_free(struct symbols_names *n);
  * for which there was no time stay without a name. w is copied. Without it there is no limit.
  */
 void symbols_names_wait(struct symbols_names *n, const struct store_wait *w);
-/* Frames that have no name otherwise get one by where their function begins, if that is known. */
+/*
+ * Frames that have no name otherwise get one by where their function begins, if that is known and
+ * these names have room.
+ */
 void symbols_names_by_start(struct symbols_names *n);
 /*
  * Which files could not be read, and why, as a text for the user: their frames have no names, or
- * those of the file of all namespaces. The caller frees it. NULL: there are none.
+ * those of the file of all namespaces. It also says if names by where functions begin
+ * had no room. The caller frees it. NULL: neither.
  */
 char *symbols_names_unread(const struct symbols_names *n);
 /*

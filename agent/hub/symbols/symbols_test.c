@@ -370,6 +370,31 @@ static void names_by_start(void **state)
 	symbols_names_free(n);
 }
 
+/* What has no room keeps its module, and the answer says so. Names that there are stay. */
+static void names_by_start_have_a_limit(void **state)
+{
+	enum { LEN = 16 << 20, N = 8 };
+	struct fixture *f = *state;
+	_cleanup_free_ char *module = xcalloc(1, LEN + 1), *told = NULL;
+	struct symbols_names *n = symbols_names_new(f->s);
+	struct frame frames[N];
+	const struct frame *got;
+	size_t n_named = 0;
+
+	memset(module, 'm', LEN);
+	symbols_names_by_start(n);
+	for (size_t i = 0; i < N && !told; i++) {
+		frames[i] = (struct frame){.module = module, .address = 0x20, .start = 0x10};
+		n_named += symbols_name(&frames[i], NULL, n, &got);
+		told = symbols_names_unread(n);
+		assert_int_equal(n_named, told ? i : i + 1);
+	}
+	assert_in_range(n_named, 1, N - 1);
+	assert_non_null(strstr(told, "too many: ask for less"));
+	assert_int_equal(symbols_name(&frames[0], NULL, n, &got), 1);
+	symbols_names_free(n);
+}
+
 /* The name of a frame of ID in a namespace of the query; NULL: in none of them. */
 static void assert_named(struct symbols_names *n, const char *ns, const struct frame *f,
 			 const char *name)
@@ -603,6 +628,7 @@ int main(void)
 		TEST(many_files),
 		TEST(names),
 		TEST(names_by_start),
+		TEST(names_by_start_have_a_limit),
 		TEST(names_of_namespaces),
 		TEST(a_damaged_file_of_a_namespace),
 		TEST(the_list_says_of_which_namespace),
