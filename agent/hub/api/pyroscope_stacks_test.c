@@ -413,6 +413,8 @@ static void errors_of_render(void **state)
 	check_render_error(f, RENDER "?query=cpu", 400, "invalid_argument", "type");
 	check_render_error(f, RENDER "-diff?leftQ" CPU_QUERY, 400, "invalid_argument",
 			   "rightQuery");
+	check_render_error(f, RENDER "-diff?leftQ" CPU_QUERY "&rightQ" CPU_QUERY "&format=dot", 501,
+			   "unimplemented", "format");
 	check_error(f, RENDER, "{}", 405, "unimplemented", "");
 }
 
