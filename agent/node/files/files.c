@@ -199,6 +199,16 @@ static int parse_as_mapped(struct files *f, const struct mapping *m, int fd, str
 	return -ESTALE;
 }
 
+/*
+ * Returns whether the file may be parsed. Where another container has not rewritten it, the file
+ * with this tag can still be read.
+ */
+static bool may_try(const struct file *x, const struct mapping *m)
+{
+	return now_mono_ns() >= x->retry_ns ||
+	       (x->error == -ESTALE && x->key.file.tag && m->file_dev != x->tried_dev);
+}
+
 static void load(struct files *f, const struct mapping *m, struct file *x)
 {
 	bool vdso = x->key.kind == FILE_VDSO;
@@ -209,6 +219,7 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 
 	x->error = vdso ? -ENODATA : m->open_error ? m->open_error : -EBADF;
 	x->retry_ns = now_mono_ns() + RETRY_NS;
+	x->tried_dev = m->file_dev;
 	if (fd < 0) {
 		x->expected = false;
 		count_failure(open_reason(x->error));
@@ -224,9 +235,6 @@ static void load(struct files *f, const struct mapping *m, struct file *x)
 		hash = files_image_hash(f, index);
 	}
 	pthread_mutex_lock(&f->lock);
-	/* where another container has not rewritten it, the file with this tag can still be read */
-	if (x->error == -ESTALE && x->key.file.tag)
-		x->retry_ns = 0;
 	x->no_program = x->error == -ENOEXEC;
 	if (x->error == 0) {
 		x->image = files_image_of(f, index, hash);
@@ -259,7 +267,7 @@ int files_file_of(struct files *f, const struct mapping *m, struct file **ret)
 		return r;
 	for (x = files_file_get(f, &key); x->busy; x = files_file_get(f, &key))
 		pthread_cond_wait(&f->changed, &f->lock);
-	if (!x->image && now_mono_ns() >= x->retry_ns)
+	if (!x->image && may_try(x, m))
 		load(f, m, x);
 	if (x->image)
 		*ret = x;
@@ -289,7 +297,7 @@ void files_expect(struct files *f, const struct mapping *m, uint64_t owner)
 		return;
 	pthread_mutex_lock(&f->lock);
 	x = files_file_get(f, &key);
-	x->expected = !x->image && now_mono_ns() >= x->retry_ns;
+	x->expected = !x->image && may_try(x, m);
 	if (x->expected)
 		x->owner = owner;
 	pthread_mutex_unlock(&f->lock);
@@ -314,7 +322,7 @@ int files_file_for_names(struct files *f, const struct mapping *m, struct file *
 		return -EAGAIN;
 	if (!f->queued)
 		return files_file_of(f, m, ret);
-	*ret_unparsed = !x || (!x->busy && now_mono_ns() >= x->retry_ns);
+	*ret_unparsed = !x || (!x->busy && may_try(x, m));
 	return -EAGAIN;
 }
 
@@ -330,7 +338,7 @@ int files_index_known(struct files *f, const struct mapping *m, struct elf_index
 	x = files_file_find(f, &key);
 	if (x && x->image)
 		*ret = elf_index_ref(x->image->index);
-	else if (!x || x->busy || now_mono_ns() >= x->retry_ns)
+	else if (!x || x->busy || may_try(x, m))
 		r = -EAGAIN;
 	else
 		r = x->error;

@@ -63,7 +63,8 @@ struct file_id files_id_of(const struct mapping *m);
 /*
  * Returns a new reference to the index of a mapping's file. The first call parses the file, and
  * blocks as long as parse_elf. -ENOENT: there is no file (anonymous). Other errors are remembered
- * for a minute and counted by reason in podflame_symbol_files_failed_total.
+ * for a minute and counted by reason in podflame_symbol_files_failed_total. -ESTALE: the file was
+ * rewritten; a file with a tag may be tried at once where another container has it.
  */
 int files_index(struct files *f, const struct mapping *m, struct elf_index **ret);
 /*

@@ -164,9 +164,37 @@ static void a_file_that_one_container_rewrites_is_parsed_for_others(void **state
 	other = on_other_device(&rewritten);
 	rewritten.ctime_ns--; /* it was mapped before that */
 	assert_int_equal(files_index(f, &rewritten, &index), -ESTALE);
+	assert_int_equal(files_index_known(f, &other, &index), -EAGAIN);
 	parse_for(f, &other, 1);
 	assert_true(is_kept(f, &rewritten));
 	close(other.fd);
+	files_free(f);
+}
+
+/* The container that has rewritten its file cannot make the agent parse it again and again. */
+static void a_rewritten_file_of_a_container_is_tried_once(void **state)
+{
+	struct counter *replaced =
+		counter("podflame_symbol_files_failed_total", "reason", "replaced");
+	uint64_t before = counter_get(replaced);
+	struct mapping rewritten = copy_of_program("a");
+	struct files *f = make(0);
+	struct elf_index *index;
+
+	(void)state;
+	rewritten.tag = PF_TAG_FIRST;
+	rewritten.ctime_ns--; /* it was mapped before that */
+	assert_int_equal(files_index_known(f, &rewritten, &index), -EAGAIN);
+	for (int i = 0; i < 2; i++) {
+		files_expect(f, &rewritten, 1);
+		assert_int_equal(files_index(f, &rewritten, &index), -ESTALE);
+		assert_int_equal(files_index_known(f, &rewritten, &index), -ESTALE);
+		ask(f, &rewritten);
+	}
+	assert_int_equal(counter_get(replaced), before + 1);
+	f->queued = true;
+	assert_false(files_unparsed(f, &rewritten));
+	close(rewritten.fd);
 	files_free(f);
 }
 
@@ -868,6 +896,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(tags_have_a_limit),
 		cmocka_unit_test(a_file_of_several_containers_is_parsed_once),
 		cmocka_unit_test(a_file_that_one_container_rewrites_is_parsed_for_others),
+		cmocka_unit_test(a_rewritten_file_of_a_container_is_tried_once),
 		cmocka_unit_test(a_memory_file_is_not_known_by_its_tag),
 		cmocka_unit_test(who_has_much_pushes_out_his_own),
 		cmocka_unit_test(who_is_gone_leaves_room),

@@ -78,6 +78,7 @@ struct file {
 	struct image *image; /* NULL: the file is not parsed yet, or parsing failed */
 	int error;
 	uint64_t retry_ns;
+	uint64_t tried_dev;    /* mapping.file_dev of the last try */
 	uint64_t owner;	       /* the file's owner, as in files_expect(); 0: none */
 	uint64_t used_ns;      /* CLOCK_MONOTONIC */
 	uint64_t parsed_ns;    /* CLOCK_MONOTONIC: when parsing began */
