@@ -300,7 +300,7 @@ static bool read_line(FILE *f, char line[MAPS_LINE_MAX])
 
 	if (!fgets(line, MAPS_LINE_MAX, f))
 		return false;
-	if (strlen(line) < MAPS_LINE_MAX - 1)
+	if (strlen(line) < MAPS_LINE_MAX - 1 || line[MAPS_LINE_MAX - 2] == '\n')
 		return true;
 	counter_add(counter("podflame_mappings_dropped_total", "reason", "long_path"), 1);
 	while (c != '\n' && c != EOF)
