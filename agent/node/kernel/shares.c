@@ -46,6 +46,8 @@ static const char *const problems[_SHARED_MAX] = {
 		LESS_OF("trace ids", "samples that have some", "those that a window keeps"),
 	[SHARED_PERF_MAPS] = LESS("functions in perf maps", "those that the agent keeps"),
 	[SHARED_GO_HEAPS] = MORE("stacks in Go programs' heap profiles", "these stacks"),
+	[SHARED_ROWS] = LESS_OF("callers of generated code", "old rows of such code",
+				"those that the agent keeps"),
 	[SHARED_COSTS] = ("is not held to overheadPercent in some cgroups: the namespace has more "
 			  "of them than its share of the table of costs"),
 };

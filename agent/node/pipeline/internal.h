@@ -103,6 +103,8 @@ struct feed_answer {
 	/* namespaces that had more than their share of what is kept of processes */
 	struct shares crowded;
 	struct shares unlinked; /* namespaces that had more than their share of trace contexts */
+	/* namespaces that had more than their share of rows that generated code had lately */
+	struct shares rows_refused;
 	struct batch *batch; /* a window that ended; NULL if it is empty */
 	uint64_t left_ns;    /* the wall time at which a window ended; 0: no window has ended */
 };

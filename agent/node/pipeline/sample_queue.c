@@ -215,6 +215,7 @@ static void tell_refused(struct kernel *k, struct feed_answer *a)
 	kernel_note_refused(k, a->refused, a->n_refused);
 	kernel_note_shares(k, SHARED_PROCESSES, &a->crowded);
 	kernel_note_shares(k, SHARED_LINKS, &a->unlinked);
+	kernel_note_shares(k, SHARED_ROWS, &a->rows_refused);
 	kernel_note_shares(k, SHARED_PERF_MAPS, &unmapped);
 }
 

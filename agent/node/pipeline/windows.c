@@ -79,6 +79,7 @@ void pipeline_feed_answer_done(struct feed_answer *a)
 	free(a->refused);
 	shares_done(&a->crowded);
 	shares_done(&a->unlinked);
+	shares_done(&a->rows_refused);
 	profile_batch_free(a->batch);
 }
 
@@ -418,6 +419,7 @@ void pipeline_windows_fold(struct windows *p, const struct feed *f, struct feed_
 	shares_move_owners(&ret->crowded, &p->crowded);
 	stacks_crowded(p->stacks, &ret->crowded);
 	fold_unlinked(p->fold, &ret->unlinked);
+	stacks_rows_refused(p->stacks, &ret->rows_refused);
 	if (f->drain && f->full) {
 		if (f->room && !f->last_pass)
 			pipeline_crowd_out(p, f, ret);

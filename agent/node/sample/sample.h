@@ -194,6 +194,7 @@ enum shared_table {
 	SHARED_LINKS,	  /* trace contexts of a window */
 	SHARED_PERF_MAPS, /* functions of perf maps */
 	SHARED_GO_HEAPS,  /* stacks of Go programs' own heap profiles */
+	SHARED_ROWS,	  /* rows that generated code had lately */
 	SHARED_COSTS,	  /* of cgroups, by event, for limits.overheadPercent */
 	_SHARED_MAX
 };

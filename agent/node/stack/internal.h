@@ -5,12 +5,18 @@
  */
 #pragma once
 
+#include "lib/base/budget.h"
 #include "node/stack/stack.h"
 
 #include <uthash.h>
 
 #define EXECS_MAX    4	/* programs of one process whose mappings are kept */
 #define UNPARSED_MAX 16 /* limit for files of one process in one call of stacks_unparsed() */
+/*
+ * limit for rows of generated code beside the newest, of all programs: a budget (lib/base/budget.h)
+ * of which each namespace has a share
+ */
+#define OLD_ROWS_BYTES_MAX (64u << 20)
 
 /* One program that a process runs, or ran before an exec. */
 struct exec {
@@ -71,7 +77,7 @@ struct stacks {
 	size_t n_unparsed, cap_unparsed;
 	uint64_t unparsed_round;
 	struct shares compared_pages; /* of all processes, for code_compare.c */
-	size_t old_rows_bytes;	 /* of all processes, for published_rows.c */
+	struct budget old_rows;	      /* bytes, of all processes, for published_rows.c */
 	/* set by stacks_taken(): when the earliest and the latest of them were taken */
 	uint64_t taken_ns, taken_last_ns;
 	uint64_t walked_ns;	     /* as taken_ns: sample_walked_ns() */

@@ -50,6 +50,7 @@ void stacks_forget_all(struct stacks *s)
 	HASH_ITER (hh, s->processes, p, next)
 		forget(s, p);
 	shares_done(&s->crowded);
+	shares_done(&s->old_rows.refused);
 }
 
 /* After this call, pointers to processes are not valid any more. */

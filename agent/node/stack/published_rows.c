@@ -16,7 +16,6 @@
 #define VERSIONS_MAX	  8		      /* rows that the kernel had, of one program */
 #define KEPT_NS		  (10 * NSEC_PER_SEC) /* drains are judged until then */
 #define PROCESS_BYTES_MAX (8u << 20)	      /* of the rows of one program beside the newest */
-#define ALL_BYTES_MAX	  (64u << 20)	      /* the same of all programs */
 #define ROWS_EVERY_MIN_NS NSEC_PER_SEC	      /* between readings that have found no rows */
 #define ROWS_EVERY_MAX_NS (60 * NSEC_PER_SEC) /* the same, after many of them */
 #define READ_COUNTER	  "podflame_generated_rows_compared_total"
@@ -35,8 +34,9 @@ struct published {
 	uint64_t unknown_until_ns;
 	struct elf_index *read; /* what the last reading after a drain has found; NULL: none */
 	uint64_t read_ns;	/* CLOCK_BOOTTIME: when that reading began; 0: there was none */
-	size_t bytes;		/* of all but the newest version */
-	size_t *all_bytes;	/* of all programs */
+	bool read_is_versions;	/* `read` is the rows of a version, and takes no further bytes */
+	struct budget *budget;	/* of all programs */
+	struct budget_member bytes; /* of `read`, and of all but the newest version */
 };
 
 static size_t bytes_of(const struct elf_index *rows)
@@ -49,16 +49,16 @@ static bool is_same(const struct elf_index *a, const struct elf_index *b)
 	return a == b || (a && b && elf_index_equal(a, b));
 }
 
-static void add_bytes(struct published *x, const struct elf_index *rows)
+static bool take_bytes(struct published *x, const struct elf_index *rows)
 {
-	x->bytes += bytes_of(rows);
-	*x->all_bytes += bytes_of(rows);
+	const size_t n = bytes_of(rows);
+
+	return !n || (x->bytes.n + n <= PROCESS_BYTES_MAX && budget_take(x->budget, &x->bytes, n));
 }
 
 static void give_bytes(struct published *x, const struct elf_index *rows)
 {
-	x->bytes -= bytes_of(rows);
-	*x->all_bytes -= bytes_of(rows);
+	budget_give_back(x->budget, &x->bytes, bytes_of(rows));
 }
 
 static struct version *newest(struct published *x)
@@ -68,30 +68,35 @@ static struct version *newest(struct published *x)
 
 static void forget_reading(struct published *x)
 {
-	give_bytes(x, x->read);
+	if (!x->read_is_versions)
+		give_bytes(x, x->read);
 	x->read = elf_index_unref(x->read);
 	x->read_ns = 0;
+	x->read_is_versions = false;
 }
 
-/* Forgets the oldest version, which is not the newest. */
-static void forget_oldest(struct published *x)
+/*
+ * Forgets the oldest version, which is not the newest, and takes no bytes any more. A reading of
+ * the same rows goes with it, as it takes none either.
+ */
+static void drop_oldest(struct published *x)
 {
-	give_bytes(x, x->versions[0].rows);
+	if (x->read_is_versions && x->read == x->versions[0].rows)
+		forget_reading(x);
 	elf_index_unref(x->versions[0].rows);
 	x->unknown_until_ns = x->versions[1].set_ns;
 	memmove(&x->versions[0], &x->versions[1], --x->n * sizeof(x->versions[0]));
 }
 
-static bool is_over_limit(const struct published *x)
+static void forget_oldest(struct published *x)
 {
-	return x->bytes > PROCESS_BYTES_MAX || *x->all_bytes > ALL_BYTES_MAX;
+	give_bytes(x, x->versions[0].rows);
+	drop_oldest(x);
 }
 
-/* Forgets what is too old, or too much. */
-static void tidy(struct published *x)
+static void forget_old(struct published *x)
 {
-	while (x->n > 1 && (x->n == VERSIONS_MAX || is_over_limit(x) ||
-			    x->versions[1].set_ns + KEPT_NS < now_boot_ns()))
+	while (x->n > 1 && x->versions[1].set_ns + KEPT_NS < now_boot_ns())
 		forget_oldest(x);
 }
 
@@ -104,34 +109,46 @@ struct published *stacks_published_free(struct published *x)
 		forget_oldest(x);
 	if (x->n)
 		elf_index_unref(x->versions[0].rows);
+	budget_leave(x->budget, &x->bytes);
 	free(x);
 	return NULL;
 }
 
 /* ---- what the kernel has ---- */
 
+static struct published *published_new(struct budget *b, uint64_t owner)
+{
+	struct published *x = xcalloc(1, sizeof(*x));
+
+	x->budget = b;
+	budget_join(b, &x->bytes, owner);
+	return x;
+}
+
+/* The version before this one takes bytes from now on. The oldest ones make room for it. */
 static void add_version(struct published *x, struct version v)
 {
-	if (x->n)
-		add_bytes(x, newest(x)->rows);
+	forget_old(x);
 	x->versions[x->n++] = v;
-	tidy(x);
+	while (x->n > 2 && (x->n == VERSIONS_MAX || !take_bytes(x, x->versions[x->n - 2].rows)))
+		forget_oldest(x);
+	if (x->n == 2 && !take_bytes(x, x->versions[0].rows))
+		drop_oldest(x);
 }
 
 void stacks_rows_set(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     const struct runtime_process *r, uint64_t since_ns, uint64_t until_ns)
 {
-	struct exec *e = stacks_process_exec(stacks_process(s, id), exec_id);
+	struct stacks_process *p = stacks_process(s, id);
+	struct exec *e = stacks_process_exec(p, exec_id);
 	struct elf_index *rows = runtime_process_generated(r);
 
 	if (!e || (!e->published && !runtime_process_publishes(r)))
 		return;
-	if (!e->published) {
-		e->published = xcalloc(1, sizeof(*e->published));
-		e->published->all_bytes = &s->old_rows_bytes;
-	} else if (is_same(newest(e->published)->rows, rows)) {
+	if (!e->published)
+		e->published = published_new(&s->old_rows, p->share.owner);
+	else if (is_same(newest(e->published)->rows, rows))
 		return;
-	}
 	add_version(e->published, (struct version){.rows = rows ? elf_index_ref(rows) : NULL,
 						   .since_ns = since_ns,
 						   .set_ns = until_ns});
@@ -228,16 +245,23 @@ void stacks_published_take(struct stacks_process *p, struct exec *e, struct name
 
 	if (!w->rows_read)
 		return;
-	tidy(x);
+	forget_old(x);
 	forget_reading(x);
 	p->rows_changed = !is_same(newest(x)->rows, w->rows);
 	counter_add(counter(READ_COUNTER, "result", p->rows_changed ? "differs" : "equal"), 1);
+	x->read_is_versions = !p->rows_changed;
+	if (x->read_is_versions)
+		x->read = newest(x)->rows ? elf_index_ref(newest(x)->rows) : NULL;
+	else if (take_bytes(x, w->rows))
+		x->read = TAKE_PTR(w->rows);
+	else
+		return;
 	x->read_ns = w->rows_read_ns;
-	x->read = p->rows_changed ? TAKE_PTR(w->rows)
-				  : (newest(x)->rows ? elf_index_ref(newest(x)->rows) : NULL);
-	add_bytes(x, x->read);
-	if (is_over_limit(x))
-		forget_reading(x);
+}
+
+void stacks_rows_refused(struct stacks *s, struct shares *to)
+{
+	budget_refused(&s->old_rows, to);
 }
 
 /* ---- which frames may be shown ---- */

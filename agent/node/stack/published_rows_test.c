@@ -8,6 +8,8 @@
 #define CUT	     "[unwind: generated_code_changed]"
 #define NOT_COMPARED "[unwind: code_not_compared]"
 #define LARGE	     (3u << 20)
+#define OTHER	     1	/* a namespace; that of the scene is 0 */
+#define OTHERS	     16 /* other programs */
 
 /* One page of generated code. The stacks lead from a function through it to another function. */
 struct scene {
@@ -89,7 +91,8 @@ static void take(struct scene *x)
 }
 
 /* After the drain, the process publishes rows with this offset; 0: none; -1: it cannot be read. */
-static void read_rows(struct scene *x, const struct raw_stack *u, int32_t cfa_offset)
+static void read_large(struct scene *x, const struct raw_stack *u, int32_t cfa_offset,
+		       uint32_t bytes)
 {
 	struct names_wanted **w;
 	size_t n;
@@ -100,10 +103,15 @@ static void read_rows(struct scene *x, const struct raw_stack *u, int32_t cfa_of
 	assert_true(w[0]->rows_wanted && w[0]->fresh && w[0]->runtimes == x->p);
 	w[0]->rows_read = cfa_offset >= 0;
 	w[0]->rows_read_ns = now_boot_ns();
-	w[0]->rows = cfa_offset > 0 ? rows_of(x->code, cfa_offset, 0) : NULL;
+	w[0]->rows = cfa_offset > 0 ? rows_of(x->code, cfa_offset, bytes) : NULL;
 	stacks_named(x->f.s, w[0]);
 	stacks_wanted_free(w[0]);
 	free(w);
+}
+
+static void read_rows(struct scene *x, const struct raw_stack *u, int32_t cfa_offset)
+{
+	read_large(x, u, cfa_offset, 0);
 }
 
 static void assert_stack(struct scene *x, const struct raw_stack *u, const char *marker)
@@ -291,31 +299,106 @@ static void forgotten_rows_are_not_known(void **state)
 	set_large(&x, 16, LARGE);
 	before_ns = now_boot_ns();
 	set_many(&x, 3, LARGE);
-	assert_true(x.f.s->old_rows_bytes > LARGE && x.f.s->old_rows_bytes < 3 * LARGE);
+	assert_true(x.f.s->old_rows.all > LARGE && x.f.s->old_rows.all < 3 * LARGE);
 	take_since(&x, before_ns);
 	read_rows(&x, u, 48);
 	assert_stack(&x, u, NOT_COMPARED);
 	end(&x);
 }
 
+/* Other programs have rows beside the newest, as many as they may. */
+static void fill(struct scene *x, struct budget_member others[OTHERS], bool of_one_ns)
+{
+	for (uint64_t i = 0; i < OTHERS; i++) {
+		budget_join(&x->f.s->old_rows, &others[i], of_one_ns ? OTHER : OTHER + i);
+		while (budget_take(&x->f.s->old_rows, &others[i], 1u << 20))
+			;
+	}
+}
+
+static void leave(struct scene *x, struct budget_member others[OTHERS])
+{
+	for (size_t i = 0; i < OTHERS; i++)
+		budget_leave(&x->f.s->old_rows, &others[i]);
+}
+
+static void assert_refused(struct scene *x, uint64_t ns, bool refused)
+{
+	struct shares owners = {0};
+
+	stacks_rows_refused(x->f.s, &owners);
+	assert_int_equal(!shares_may_add(&owners, ns, 1), refused);
+	shares_done(&owners);
+}
+
 static void rows_of_all_processes_have_a_limit(void **state)
 {
+	struct budget_member others[OTHERS];
 	struct scene x = make_scene();
 	const struct raw_stack *u = THROUGH(x);
 	uint64_t before_ns;
 
 	(void)state;
-	x.f.s->old_rows_bytes = 63u << 20; /* of others */
+	fill(&x, others, false);
+	assert_refused(&x, OTHER, true);
 	set_large(&x, 16, LARGE);
 	before_ns = now_boot_ns();
 	set_large(&x, 32, LARGE);
-	assert_int_equal(x.f.s->old_rows_bytes, 63u << 20);
 	take_since(&x, before_ns);
-	read_rows(&x, u, 32);
+	read_large(&x, u, 32, LARGE);
 	assert_stack(&x, u, NOT_COMPARED);
+	assert_refused(&x, 0, true);
+	/* the reading has found the newest rows, so it takes no room */
 	take(&x);
-	read_rows(&x, u, 32);
+	read_large(&x, u, 32, LARGE);
 	assert_stack(&x, u, NULL);
+	assert_refused(&x, 0, false);
+	/* there is no room for other rows */
+	take(&x);
+	read_large(&x, u, 48, LARGE);
+	assert_stack(&x, u, NOT_COMPARED);
+	assert_refused(&x, 0, true);
+	leave(&x, others);
+	end(&x);
+}
+
+static void rows_of_one_namespace_leave_room(void **state)
+{
+	struct budget_member others[OTHERS];
+	struct scene x = make_scene();
+	const struct raw_stack *u = THROUGH(x);
+	uint64_t before_ns;
+
+	(void)state;
+	fill(&x, others, true);
+	set_large(&x, 16, LARGE);
+	before_ns = now_boot_ns();
+	set_large(&x, 32, LARGE);
+	take_since(&x, before_ns);
+	read_large(&x, u, 48, 0);
+	assert_stack(&x, u, CUT);
+	assert_refused(&x, OTHER, true);
+	set_large(&x, 64, LARGE);
+	assert_refused(&x, 0, false);
+	leave(&x, others);
+	end(&x);
+}
+
+/* A reading that is also a version is forgotten with that version: it takes no room of its own. */
+static void a_reading_has_the_room_of_its_version(void **state)
+{
+	struct scene x = make_scene();
+	const struct raw_stack *u = THROUGH(x);
+
+	(void)state;
+	set_large(&x, 16, LARGE);
+	take(&x);
+	read_large(&x, u, 16, LARGE);
+	assert_int_equal(x.f.s->old_rows.all, 0);
+	set_many(&x, 1, LARGE);
+	assert_stack(&x, u, NULL);
+	set_many(&x, 3, LARGE);
+	assert_stack(&x, u, NOT_COMPARED);
 	end(&x);
 }
 
@@ -330,6 +413,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_not_read_is_not_known),
 		cmocka_unit_test(forgotten_rows_are_not_known),
 		cmocka_unit_test(rows_of_all_processes_have_a_limit),
+		cmocka_unit_test(rows_of_one_namespace_leave_room),
+		cmocka_unit_test(a_reading_has_the_room_of_its_version),
 	};
 
 	if (argc > 1 && streq(argv[1], PARSE_CHILD_VERB))

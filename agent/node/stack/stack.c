@@ -20,6 +20,7 @@ int stacks_new(const struct stacks_config *c, struct stacks **ret)
 
 	s->files = c->files;
 	s->unnamed_by_start = c->unnamed_by_start;
+	s->old_rows = (struct budget)BUDGET(OLD_ROWS_BYTES_MAX);
 	s->taken_ns = s->walked_ns = UINT64_MAX;
 	s->taken_last_ns = 0;
 	stacks_roots_begin(s);

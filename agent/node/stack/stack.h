@@ -54,6 +54,11 @@ void stacks_exited(struct stacks *s, struct process_id id, uint64_t ns, uint64_t
  */
 void stacks_crowded(struct stacks *s, struct shares *to);
 /*
+ * The same for the share of rows that generated code had lately, so that stacks since the last call
+ * may end in such code.
+ */
+void stacks_rows_refused(struct stacks *s, struct shares *to);
+/*
  * Forgets processes that ended long enough ago. If the caller does not call this now and then, the
  * files of such processes stay open until there are stacks of other processes.
  */
