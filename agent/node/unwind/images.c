@@ -4,9 +4,13 @@
  * of the map unwind_files) with the rules of the file's parts, wherever the file is mapped. With
  * this map, a stack walk continues through a library that was just mapped again, and in a process
  * whose mappings the agent has not read yet. If the map is full, the namespace that has most images
- * makes room. Those that several namespaces use count for none.
+ * makes room. Those that several namespaces use count for none. These make room if they are more
+ * than half of all, so that two namespaces with the same new files do not push out all others, and
+ * if there are no others.
  */
 #include "node/unwind/internal.h"
+
+#define SHARED_IMAGES_KEPT (PF_IMAGES_MAX / 2)
 
 struct table_image {
 	struct share_item
@@ -21,9 +25,15 @@ struct table_image {
 	UT_hash_handle hh;
 };
 
+/* The images that one namespace uses, or those that several use. */
+static struct shares *kind_of(struct unwind *u, uint64_t owner)
+{
+	return owner == SEVERAL_NS ? &u->shared_images : &u->image_shares;
+}
+
 static void image_free(struct unwind *u, struct table_image *i)
 {
-	shares_take(&u->image_shares, &i->share);
+	shares_take(kind_of(u, i->share.owner), &i->share);
 	HASH_DEL(u->images, i);
 	free(i);
 }
@@ -49,12 +59,14 @@ void unwind_images_leave(struct unwind *u, const struct table_file *f)
 			forget(u, i);
 }
 
-/* Removes the image that was used least recently, of the namespace that has most. */
+/* Removes the image that was used least recently: of the namespace that has most, or of several. */
 static void evict(struct unwind *u)
 {
-	struct share_item *surplus = shares_surplus(&u->image_shares, u->charged_ns);
+	bool shared = u->shared_images.all > SHARED_IMAGES_KEPT || !u->image_shares.all;
+	struct share_item *surplus =
+		shares_surplus(shared ? &u->shared_images : &u->image_shares, u->charged_ns);
 
-	if (surplus->owner != SEVERAL_NS)
+	if (!shared)
 		u->crowded_ns = surplus->owner;
 	forget(u, (struct table_image *)surplus);
 	counter_add(counter("podflame_unwind_images_evicted_total", NULL, NULL), 1);
@@ -68,7 +80,7 @@ static struct table_image *image_get(struct unwind *u, uint64_t tag)
 	HASH_FIND(hh, u->images, &tag, sizeof(tag), i);
 	if (i) {
 		owner = i->share.owner == owner ? owner : SEVERAL_NS;
-		shares_take(&u->image_shares, &i->share);
+		shares_take(kind_of(u, i->share.owner), &i->share);
 	} else {
 		while (HASH_COUNT(u->images) >= PF_IMAGES_MAX)
 			evict(u);
@@ -76,7 +88,7 @@ static struct table_image *image_get(struct unwind *u, uint64_t tag)
 		i->tag = tag;
 		HASH_ADD(hh, u->images, tag, sizeof(i->tag), i);
 	}
-	shares_put(&u->image_shares, &i->share, owner); /* the newest */
+	shares_put(kind_of(u, owner), &i->share, owner); /* the newest */
 	return i;
 }
 

@@ -79,7 +79,8 @@ struct unwind {
 	struct unwound_process *processes; /* in the order of their last change */
 	struct shares process_shares;	   /* how many of them each namespace has */
 	struct table_image *images;
-	struct shares image_shares;
+	struct shares image_shares;  /* those that one namespace uses */
+	struct shares shared_images; /* those of SEVERAL_NS */
 	size_t n_mappings, data_bytes; /* data_bytes: data of all runtimes */
 	uint32_t *free_slots;
 	size_t n_free_slots;

@@ -647,6 +647,62 @@ static void images_of_one_namespace_leave_room(void **state)
 }
 
 /* The file's code needs more slots than an image has pieces. */
+/* Has a new process of the namespace set, with this many files. */
+static void put_images(struct unwind *u, uint64_t ns, uint64_t first_tag, size_t n)
+{
+	static uint32_t tgid = 1;
+	struct proc *p = proc_new(tgid++);
+
+	p->charged_ns = ns;
+	map_images(p, first_tag, n);
+	assert_int_equal(put(u, p), 0);
+	free(p);
+}
+
+/* Also where these are the most. */
+static void a_namespace_pushes_out_no_images_that_several_use(void **state)
+{
+	const uint64_t shared = PF_TAG_FIRST, victims = shared + PF_IMAGES_MAX / 2;
+	const uint64_t first = victims + 20;
+	struct unwind *u = start(0);
+
+	(void)state;
+	put_images(u, 7, shared, PF_IMAGES_MAX / 2);
+	put_images(u, 9, shared, PF_IMAGES_MAX / 2);
+	put_images(u, 7, victims, 20);
+	put_images(u, 8, first, PF_IMAGES_MAX / 2);
+	assert_int_equal(kernel.n_images, PF_IMAGES_MAX);
+	for (uint64_t tag = shared; tag < first; tag++)
+		assert_int_equal(files_image_of(tag)->n_pieces, 1);
+	assert_int_equal(files_image_of(first + PF_IMAGES_MAX / 2 - 1)->n_pieces, 1);
+	assert_int_equal(unwind_crowded(u), 8);
+	end(u);
+}
+
+/* Two namespaces that run the same new files do not push out those of all others. */
+static void images_that_several_use_leave_room(void **state)
+{
+	const size_t n_shared = PF_IMAGES_MAX / 2 + 2;
+	const uint64_t victims = PF_TAG_FIRST, shared = victims + 10, first = shared + n_shared;
+	const uint64_t last = victims + PF_IMAGES_MAX + 2;
+	struct unwind *u = start(0);
+
+	(void)state;
+	put_images(u, 7, victims, 10);
+	put_images(u, 8, shared, n_shared);
+	put_images(u, 9, shared, n_shared);
+	put_images(u, 8, first, last - first);
+	assert_int_equal(unwind_crowded(u), 0);
+	assert_int_equal(kernel.images[shared + 1].n_pieces, 0);
+	for (uint64_t tag = victims; tag < shared; tag++)
+		assert_int_equal(files_image_of(tag)->n_pieces, 1);
+	for (uint64_t tag = shared + 2; tag < first; tag++)
+		assert_int_equal(files_image_of(tag)->n_pieces, 1);
+	put_images(u, 9, last, 1);
+	assert_int_equal(unwind_crowded(u), 8);
+	end(u);
+}
+
 static void an_image_of_many_places_is_cut(void **state)
 {
 	struct counter *cut = counter("podflame_unwind_images_cut_total", NULL, NULL);
@@ -700,6 +756,8 @@ int main(void)
 		cmocka_unit_test(an_image_that_could_not_be_updated_is_gone),
 		cmocka_unit_test(images_have_a_limit),
 		cmocka_unit_test(images_of_one_namespace_leave_room),
+		cmocka_unit_test(a_namespace_pushes_out_no_images_that_several_use),
+		cmocka_unit_test(images_that_several_use_leave_room),
 		cmocka_unit_test(an_image_of_many_places_is_cut),
 	};
 
