@@ -47,9 +47,10 @@ struct pod {
 	char *failed;
 	enum plan_profile failed_profile;
 	unsigned n_failed; /* rounds in a row in which one failed */
-	bool hub_failed;   /* in this round, or the last one: the hub did not take an answer */
-	bool was_put_off;  /* the round that is due: it costs too much */
-	bool late;	   /* that round, or the last one, was put off */
+	/* the same, of the first answer that the hub did not take; NULL: it took all */
+	char *hub_failure;
+	bool was_put_off; /* the round that is due: it costs too much */
+	bool late;	  /* that round, or the last one, was put off */
 	UT_hash_handle hh;
 };
 
@@ -113,18 +114,27 @@ static void end_round(struct pod *p)
 	p->n_failed = p->failed ? p->n_failed + 1 : 0;
 	if (p->n_failed == 1) /* perhaps the program begins or ends: it is told if it stays so */
 		p->next_ns = MIN(p->next_ns, now_mono_ns() + SURE_NS);
-	set_failure(p, p->n_failed > 1 || p->hub_failed ? xstrdup(p->failed) : NULL);
+	set_failure(p, xstrdup(p->n_failed > 1 ? p->failed : p->hub_failure));
 }
 
-static void note_failure(const struct asked *a, const char *text)
+static void forget_failures(struct pod *p)
+{
+	free(TAKE_PTR(p->failed));
+	free(TAKE_PTR(p->hub_failure));
+}
+
+static void note_failure(const struct asked *a, enum scrape_result result, const char *text)
 {
 	struct pod *p = a->pod;
 	_cleanup_free_ char *path = scrape_path(a->profile, p->wish.interval_ns);
+	_cleanup_free_ char *failure = xasprintf("port %u, %s: %s", p->wish.port, path, text);
 
+	if (result == SCRAPE_HUB && !p->hub_failure)
+		p->hub_failure = xstrdup(failure);
 	if (p->failed && p->failed_profile < a->profile)
 		return;
 	free(p->failed);
-	p->failed = xasprintf("port %u, %s: %s", p->wish.port, path, text);
+	p->failed = TAKE_PTR(failure);
 	p->failed_profile = a->profile;
 }
 
@@ -135,8 +145,7 @@ static void end_asked(struct asked *a, enum scrape_result result, const char *te
 
 	scrape_count(result, 1);
 	if (result != SCRAPE_STORED)
-		note_failure(a, text);
-	p->hub_failed |= result == SCRAPE_HUB;
+		note_failure(a, result, text);
 	a->fetch = scrape_fetch_free(a->fetch);
 	a->delivery = NULL;
 	if (--p->n_open == 0)
@@ -227,8 +236,7 @@ static void begin_round(struct pod *p)
 
 	p->next_ns = now_mono_ns() + p->wish.interval_ns;
 	p->cost_ns = 0;
-	p->hub_failed = false;
-	free(TAKE_PTR(p->failed));
+	forget_failures(p);
 	if (!p->client && http_client_new(sc->work->loop, &c, &p->client) < 0)
 		return;
 	p->n_open++; /* the round must not end before all are asked */
@@ -328,7 +336,7 @@ static void stop_round(struct pod *p)
 	}
 	p->client = http_client_free(p->client);
 	p->n_open = p->n_failed = 0;
-	free(TAKE_PTR(p->failed));
+	forget_failures(p);
 }
 
 static void forget(struct scrape *s, struct pod *p)

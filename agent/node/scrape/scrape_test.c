@@ -25,7 +25,8 @@ static struct {
 
 	size_t body_bytes; /* of an answer of the program */
 	int program_status, hub_status;
-	unsigned n_bad; /* so many times the program answers 503 first */
+	unsigned n_bad;	      /* so many times the program answers 503 first */
+	const char *bad_path; /* the program answers 404 there; NULL: nowhere */
 	const char *hub_headers[2];
 	bool hub_waits;
 	struct http_conn *held[8]; /* requests that the hub does not answer */
@@ -41,13 +42,14 @@ static struct {
 
 /* ---- the program and the hub ---- */
 
-static void ask_program(struct http_conn *c)
+static void ask_program(struct http_conn *c, const char *path)
 {
 	_cleanup_free_ char *body = xcalloc(1, t.body_bytes + 1);
+	int status = t.bad_path && streq(path, t.bad_path) ? 404 : t.program_status;
 
 	memset(body, 'x', t.body_bytes);
-	http_reply(c, t.n_asked++ < t.n_bad ? 503 : t.program_status, "application/octet-stream",
-		   NULL, body, t.body_bytes);
+	http_reply(c, t.n_asked++ < t.n_bad ? 503 : status, "application/octet-stream", NULL, body,
+		   t.body_bytes);
 }
 
 static void gone(void *arg)
@@ -72,7 +74,7 @@ static void handle(struct http_conn *c, const struct http_in *in, void *arg)
 
 	(void)arg;
 	if (str_has_prefix(in->path, "/debug/pprof/")) {
-		ask_program(c);
+		ask_program(c, in->path);
 		return;
 	}
 	assert_string_equal(in->path, "/ingest");
@@ -405,6 +407,27 @@ static void test_what_the_hub_does_not_take_is_told(void **state)
 	run_until(failure_is_over);
 }
 
+static bool heap_is_told(void)
+{
+	return strstr(message("app", REASON_SCRAPE_FAILED), "/debug/pprof/heap: it answered 404");
+}
+
+/* A first failure waits for the next round, but not what the hub did not take in the same one. */
+static void test_what_the_hub_does_not_take_is_told_first(void **state)
+{
+	(void)state;
+	scrape_hub(t.scrape)->again_ns = scrape_hub(t.scrape)->most_ns = 1;
+	t.hub_status = 503;
+	t.bad_path = "/debug/pprof/heap";
+	add_pod("app", 1, 1u << PLAN_PROFILE_HEAP | 1u << PLAN_PROFILE_MUTEX);
+	scrape_plan(t.scrape, &t.plan);
+	run_until(failure_is_told);
+	assert_int_equal(t.n_asked, 2); /* of the first round */
+	assert_non_null(strstr(message("app", REASON_SCRAPE_FAILED),
+			       "/debug/pprof/mutex?seconds=0: the profile is lost"));
+	run_until(heap_is_told); /* of two rounds */
+}
+
 /* A pod ends before the hub has its last profile. */
 static void test_what_an_ended_pod_has_answered_counts(void **state)
 {
@@ -582,6 +605,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_hub_that_does_not_take_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_the_hub_does_not_take_is_told, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_what_the_hub_does_not_take_is_told_first,
+						setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_an_ended_pod_has_answered_counts, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_pods_that_must_not_be_asked, setup, teardown),
