@@ -128,10 +128,13 @@ void pipeline_windows_lose(struct windows *p, const struct losses *l);
 void pipeline_windows_mappings(struct windows *p, struct mappings *m, uint64_t ns);
 void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t exec_id,
 			       struct runtime_process *r);
-/* see stacks_rows_set() */
+struct rows_told { /* see stacks_rows_set() */
+	struct runtime_process *runtimes; /* whose rows the kernel has */
+	uint64_t since_ns, until_ns;
+	bool skipped; /* the kernel had other rows before, of which the worker was not told */
+};
 void pipeline_windows_rows_set(struct windows *p, struct process_id id, uint32_t exec_id,
-			       const struct runtime_process *r, uint64_t since_ns,
-			       uint64_t until_ns);
+			       const struct rows_told *rows);
 void pipeline_windows_named(struct windows *p, struct names_wanted *w);
 struct batch *pipeline_windows_flush(struct windows *p);
 /*
@@ -139,6 +142,18 @@ struct batch *pipeline_windows_flush(struct windows *p);
  * worker uses p.
  */
 const char *pipeline_windows_kernel_problem(const struct windows *p);
+
+/* ---- tell.c: tells the worker of runtimes, and of rows of generated code ---- */
+struct telling {
+	struct task task;
+	struct pipeline *pipeline;
+	struct process_id id;
+	uint32_t exec_id;
+	struct rows_told rows; /* has a reference to the runtimes */
+};
+/* Tells of the rows that the worker's mailbox had no room for. To be called before each feed. */
+void pipeline_tell_again(struct pipeline *p);
+void pipeline_tell_done(struct pipeline *p); /* forgets these rows */
 
 /* ---- throttle.c: how long CPU limits kept containers from running ---- */
 struct throttle;
@@ -281,6 +296,7 @@ struct pipeline {
 	struct throttle *throttle;
 	struct downtime downtime;
 	struct windows *windows; /* NULL until pipeline_start() */
+	struct untold *untold;	 /* of tell.c */
 };
 
 /* pipeline.c: sends a window. Takes ownership of b, which may be NULL. */

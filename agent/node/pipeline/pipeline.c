@@ -87,6 +87,7 @@ struct pipeline *pipeline_free(struct pipeline *p)
 	pipeline_reader_free(p->reader);
 	pipeline_throttle_free(p->throttle);
 	pipeline_windows_free(p->windows);
+	pipeline_tell_done(p);
 	pipeline_downtime_done(&p->downtime);
 	free(p);
 	return NULL;
@@ -142,68 +143,4 @@ void pipeline_read_mappings(struct pipeline *p, struct process_id id, uint32_t e
 			    uint64_t cgroup_id)
 {
 	pipeline_reader_mappings(p->reader, id, exec_id, 0, cgroup_id);
-}
-
-/* ---- the runtimes of a process, passed to the pipeline worker ---- */
-
-struct telling {
-	struct task task;
-	struct windows *windows;
-	struct process_id id;
-	uint32_t exec_id;
-	struct runtime_process *runtimes;
-	uint64_t since_ns, until_ns; /* see follow_ops.rows_set */
-};
-
-static void runtimes_run(struct task *task)
-{
-	struct telling *t = (struct telling *)task;
-
-	pipeline_windows_runtimes(t->windows, t->id, t->exec_id, t->runtimes);
-}
-
-static void rows_run(struct task *task)
-{
-	struct telling *t = (struct telling *)task;
-
-	pipeline_windows_rows_set(t->windows, t->id, t->exec_id, t->runtimes, t->since_ns,
-				  t->until_ns);
-}
-
-static void tell_done(struct task *task)
-{
-	if (task->refused)
-		counter_add(counter("podflame_mappings_dropped_total", "reason", "pipeline_full"),
-			    1);
-	runtime_process_unref(((struct telling *)task)->runtimes);
-}
-
-static void tell(struct pipeline *p, struct telling what, void (*run)(struct task *task))
-{
-	struct telling *t = xcalloc(1, sizeof(*t));
-
-	*t = what;
-	t->windows = p->windows;
-	runtime_process_ref(t->runtimes);
-	t->task.run = run;
-	t->task.done = tell_done;
-	work_post(p->config.work, p->config.work->pipe, &t->task, 0);
-}
-
-void pipeline_runtimes(struct pipeline *p, struct process_id id, uint32_t exec_id,
-		       struct runtime_process *found)
-{
-	tell(p, (struct telling){.id = id, .exec_id = exec_id, .runtimes = found}, runtimes_run);
-}
-
-void pipeline_rows_set(struct pipeline *p, struct process_id id, uint32_t exec_id,
-		       struct runtime_process *r, uint64_t since_ns, uint64_t until_ns)
-{
-	tell(p,
-	     (struct telling){.id = id,
-			      .exec_id = exec_id,
-			      .runtimes = r,
-			      .since_ns = since_ns,
-			      .until_ns = until_ns},
-	     rows_run);
 }

@@ -334,6 +334,7 @@ void pipeline_queue_advance(struct sample_queue *d)
 		note_waiting(d, f, false);
 		d->feeding = true;
 		add_earlier(d, &f->feed);
+		pipeline_tell_again(d->pipeline);
 		work_post(d->pipeline->config.work, d->pipeline->config.work->pipe, &f->task,
 			  feed_bytes(&f->feed));
 	}

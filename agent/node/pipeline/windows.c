@@ -97,11 +97,12 @@ void pipeline_windows_runtimes(struct windows *p, struct process_id id, uint32_t
 }
 
 void pipeline_windows_rows_set(struct windows *p, struct process_id id, uint32_t exec_id,
-			       const struct runtime_process *r, uint64_t since_ns,
-			       uint64_t until_ns)
+			       const struct rows_told *rows)
 {
 	assert_thread(p);
-	stacks_rows_set(p->stacks, id, exec_id, r, since_ns, until_ns);
+	stacks_rows_set(p->stacks, id, exec_id, rows->runtimes, rows->since_ns, rows->until_ns);
+	if (rows->skipped)
+		stacks_rows_skipped(p->stacks, id, exec_id, rows->until_ns);
 }
 
 void pipeline_windows_named(struct windows *p, struct names_wanted *w)

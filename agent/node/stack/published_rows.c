@@ -30,7 +30,10 @@ struct version {
 struct published {
 	struct version versions[VERSIONS_MAX]; /* the newest last; there is always one */
 	size_t n;
-	/* before this time (CLOCK_BOOTTIME), the kernel had rows that are not kept any more */
+	/*
+	 * before this time (CLOCK_BOOTTIME), the kernel had rows that are not kept any more, or
+	 * never were
+	 */
 	uint64_t unknown_until_ns;
 	struct elf_index *read; /* what the last reading after a drain has found; NULL: none */
 	uint64_t read_ns;	/* CLOCK_BOOTTIME: when that reading began; 0: there was none */
@@ -84,7 +87,7 @@ static void drop_oldest(struct published *x)
 	if (x->read_is_versions && x->read == x->versions[0].rows)
 		forget_reading(x);
 	elf_index_unref(x->versions[0].rows);
-	x->unknown_until_ns = x->versions[1].set_ns;
+	x->unknown_until_ns = MAX(x->unknown_until_ns, x->versions[1].set_ns);
 	memmove(&x->versions[0], &x->versions[1], --x->n * sizeof(x->versions[0]));
 }
 
@@ -152,6 +155,15 @@ void stacks_rows_set(struct stacks *s, struct process_id id, uint32_t exec_id,
 	add_version(e->published, (struct version){.rows = rows ? elf_index_ref(rows) : NULL,
 						   .since_ns = since_ns,
 						   .set_ns = until_ns});
+}
+
+void stacks_rows_skipped(struct stacks *s, struct process_id id, uint32_t exec_id,
+			 uint64_t until_ns)
+{
+	struct exec *e = stacks_process_exec(stacks_process(s, id), exec_id);
+
+	if (e && e->published)
+		e->published->unknown_until_ns = MAX(e->published->unknown_until_ns, until_ns);
 }
 
 /* ---- frames in generated code ---- */

@@ -155,6 +155,24 @@ static void rows_that_stay_are_right(void **state)
 	end(&x);
 }
 
+/* The kernel had other rows for a moment, of which nobody was told. */
+static void rows_that_are_not_known_cut_the_stack(void **state)
+{
+	struct scene x = make_scene();
+	const struct raw_stack *u = THROUGH(x);
+
+	(void)state;
+	set(&x, 16);
+	take(&x);
+	stacks_rows_skipped(x.f.s, x.f.id, 1, now_boot_ns());
+	read_rows(&x, u, 16);
+	assert_stack(&x, u, NOT_COMPARED);
+	take(&x);
+	read_rows(&x, u, 16);
+	assert_stack(&x, u, NULL);
+	end(&x);
+}
+
 static void rows_that_changed_cut_the_stack(void **state)
 {
 	struct scene x = make_scene();
@@ -406,6 +424,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_that_stay_are_right),
+		cmocka_unit_test(rows_that_are_not_known_cut_the_stack),
 		cmocka_unit_test(rows_that_changed_cut_the_stack),
 		cmocka_unit_test(samples_with_two_kinds_of_rows),
 		cmocka_unit_test(waits_are_as_old_as_their_beginning),

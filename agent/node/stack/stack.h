@@ -41,6 +41,12 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 void stacks_rows_set(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     const struct runtime_process *r, uint64_t since_ns, uint64_t until_ns);
 /*
+ * Notes that stacks_rows_set() was not called for rows that the kernel had for some time before
+ * until_ns (CLOCK_BOOTTIME). Stacks through generated code that were taken before are cut.
+ */
+void stacks_rows_skipped(struct stacks *s, struct process_id id, uint32_t exec_id,
+			 uint64_t until_ns);
+/*
  * Notes that the process ended at exited_ns (CLOCK_BOOTTIME). Its mappings are forgotten after
  * hold_ns, so that late samples still get names. Mappings that were read after its end are dropped:
  * they may be of another process that got the same PID within a clock tick. ns: struct charged; 0:
