@@ -329,6 +329,17 @@ int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *
 	return 0;
 }
 
+uint32_t profile_batch_find_link(struct batch *b, const struct profile_link *l)
+{
+	struct batch_arena *a = b->arena;
+	const struct interned_link *found;
+	size_t slot;
+
+	found = table_find(a, &a->links, hash_bytes(l, sizeof(*l), a->seed), link_equal, l,
+			   sizeof(*l), &slot);
+	return found ? found->index + 1 : 0;
+}
+
 static bool labels_equal(const void *entry, const void *key, size_t n)
 {
 	return memcmp(entry, key, n) == 0;

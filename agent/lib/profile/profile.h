@@ -393,6 +393,8 @@ int profile_batch_stack_of(struct batch *b, const struct frame *const *root_firs
  */
 #define BATCH_MAX_LINKS 65536
 int profile_batch_link(struct batch *b, const struct profile_link *l, uint32_t *ret_link);
+/* Returns the same value if the batch has the context; else 0. */
+uint32_t profile_batch_find_link(struct batch *b, const struct profile_link *l);
 /*
  * Returns an interned copy for profile_sample.labels. The values must come from
  * profile_batch_str(): only pointers are compared. NULL: l has no value.

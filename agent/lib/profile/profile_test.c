@@ -343,8 +343,10 @@ static void test_links_are_interned_and_limited(void **state)
 	uint32_t first, again = 0, other;
 
 	(void)state;
+	assert_int_equal(profile_batch_find_link(b, &l), 0);
 	assert_int_equal(profile_batch_link(b, &l, &first), 0);
 	assert_int_equal(first, 1);
+	assert_int_equal(profile_batch_find_link(b, &l), 1);
 	assert_int_equal(profile_batch_link(b, &l, &again), 0);
 	assert_int_equal(again, 1);
 	for (uint32_t i = 1; i < BATCH_MAX_LINKS; i++) {

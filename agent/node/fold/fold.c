@@ -164,16 +164,6 @@ static void count_links(const char *reason, uint64_t n)
 	counter_add(counter("podflame_links_dropped_total", "reason", reason), n);
 }
 
-/* Returns the sample's link. 0: it has none, or its namespace has used up its share of links. */
-static uint32_t link_of(struct fold *f, const struct profile_entry *e, const struct raw_sample *s)
-{
-	uint32_t link = s->link ? fold_link(f, e->owner, s->link) : 0;
-
-	if (s->link && !link)
-		count_links("budget", s->n);
-	return link;
-}
-
 static void count_labels(const char *reason, uint64_t n)
 {
 	counter_add(counter("podflame_labels_dropped_total", "reason", reason), n);
@@ -309,8 +299,9 @@ bool fold_add(struct fold *f, const struct fold_process *p, const struct raw_sam
 		return true;
 	sample = sample_of(f, s, names, service);
 	sample.stack = stack;
-	sample.link = link_of(f, e, s);
 	sample.wait = profile_wait_of(sample.wait, f->batch, stack);
+	if (s->link && !fold_link(f, e, s->link, &sample))
+		count_links("budget", s->n);
 	note_period(e->profile, s->value, s->n);
 	note_thinning(e->profile, p->owner);
 	if (fold_put_sample(f, e, &sample) || put_without(f, e, &sample))

@@ -46,7 +46,8 @@ void fold_end(struct fold *f);
  * the window is full; fold_add() has added the sample to the window's losses.
  * - A sample whose window has ended goes into the open window, and is counted as late.
  * - Samples with different links are not added up, until their namespace has more than its share of
- *   links. After that, a sample loses its link, which is counted; see fold_unlinked().
+ *   links. After that, a sample that would need more room loses its link, which is counted; see
+ *   fold_unlinked().
  * - Samples with different labels are not added up, until their container has used half of what
  *   fold_begin() lets it use. After that, or if the window is full, a sample loses its labels,
  *   which is counted.

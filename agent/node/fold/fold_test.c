@@ -288,6 +288,51 @@ static void links_of_one_namespace_leave_room(void **state)
 	fold_free(f);
 }
 
+/* A sample that adds to another one of the window needs no room, so it keeps its link. */
+static void links_that_need_no_room_stay(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *greedy = new_owner("greedy");
+	const struct fold_process p = process_of(greedy, GREEDY, 1);
+	struct counter *c = counter("podflame_links_dropped_total", "reason", "budget");
+	_cleanup_(profile_batch_freep) struct batch *b = NULL;
+	uint64_t dropped;
+
+	add_links(f, &p, 20000, EVENT_ON_CPU, 1001 * S);
+	dropped = counter_get(c);
+	assert_greedy_is_told(f);
+	add_links(f, &p, 100, EVENT_ON_CPU, 1001 * S); /* again the first ones */
+	assert_int_equal(counter_get(c), dropped);
+	add_links(f, &p, 100, EVENT_OFF_CPU, 1001 * S); /* the links are known, the samples new */
+	assert_int_equal(counter_get(c), dropped + 100);
+	b = flush(f, 1010 * S, false);
+	for (size_t i = 0; i < 100; i++)
+		assert_int_equal(b->profiles[0]->samples[i].n_samples, 2);
+	proc_owner_unref(greedy);
+	fold_free(f);
+}
+
+/* Links are used up, but not the room for samples with one: what has a known link keeps it. */
+static void known_links_stay_when_links_are_used_up(void **state)
+{
+	(void)state;
+	struct fold *f = fold_at(&config, 1000 * S);
+	struct owner *greedy = new_owner("greedy");
+	const struct fold_process p = process_of(greedy, GREEDY, 1);
+	struct counter *c = counter("podflame_links_dropped_total", "reason", "budget");
+	uint64_t dropped;
+
+	for (uint64_t i = 0; i < 8; i++)
+		add_links(f, &p, 10000, EVENT_MEM_INUSE, 1001 * S + i);
+	assert_greedy_is_told(f);
+	dropped = counter_get(c);
+	add_links(f, &p, 100, EVENT_ON_CPU, 1001 * S); /* those of the first snapshot */
+	assert_int_equal(counter_get(c), dropped);
+	fold_free(f);
+	proc_owner_unref(greedy);
+}
+
 /*
  * Each snapshot of memory in use takes the place of the last one, but links stay in the window. So
  * snapshots of few samples could use up all links.
@@ -691,6 +736,8 @@ int main(void)
 		cmocka_unit_test(test_samples_of_other_calls_are_kept_apart),
 		cmocka_unit_test(test_links_have_a_budget),
 		cmocka_unit_test(links_of_one_namespace_leave_room),
+		cmocka_unit_test(links_that_need_no_room_stay),
+		cmocka_unit_test(known_links_stay_when_links_are_used_up),
 		cmocka_unit_test(links_of_snapshots_leave_room),
 		cmocka_unit_test(test_tags_and_process),
 		cmocka_unit_test(test_window_is_aligned_to_wall_time),

@@ -101,6 +101,8 @@ struct fold {
 struct profile_entry *fold_find_profile(struct fold *f, const struct profile_key *key,
 					struct owner *owner, uint32_t container_pid);
 bool fold_has_profile(const struct fold *f, const struct profile_key *key);
+/* Whether the profile has a sample to which fold_put_sample() would add this one. */
+bool fold_has_sample(const struct profile_entry *e, const struct profile_sample *s);
 /* Adds a sample to a profile. false: the window is full, and the sample was not added. */
 bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profile_sample *s);
 bool fold_is_full(const struct fold *f, size_t more_bytes);
@@ -115,8 +117,13 @@ void fold_forget_profiles(struct fold *f);
 /* ---- shares.c ---- */
 /* Whether the owner of the sample that is being added has bytes left for samples with labels. */
 bool fold_may_label(const struct fold *f);
-/* Returns a link of a sample of this owner. 0: its namespace has used up its share of links. */
-uint32_t fold_link(struct fold *f, const struct owner *owner, const struct profile_link *l);
+/*
+ * Gives s, which is complete but for its link and is to be put into e, this link. false: it has
+ * none, because the namespace has used up its share. A sample that only adds to one of the window
+ * always gets it.
+ */
+bool fold_link(struct fold *f, const struct profile_entry *e, const struct profile_link *l,
+	       struct profile_sample *s);
 /* One more sample, and one less, of this owner in the window has a link. */
 void fold_add_linked(struct fold *f, const struct owner *owner);
 void fold_remove_linked(struct fold *f, const struct owner *owner);

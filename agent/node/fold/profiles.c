@@ -98,23 +98,38 @@ static int64_t add_saturated(int64_t a, int64_t b)
 	return a + MIN(b, PROFILE_MAX_VALUE - a);
 }
 
+static struct sample_entry *find_sample(const struct profile_entry *e,
+					const struct profile_sample *s, struct sample_key *ret_key)
+{
+	struct sample_entry *found;
+
+	memset(ret_key, 0, sizeof(*ret_key)); /* all bytes are compared, padding included */
+	ret_key->process_comm = s->process_comm;
+	ret_key->thread_comm = s->thread_comm;
+	ret_key->stack = s->stack;
+	ret_key->cpu = s->cpu;
+	ret_key->main_thread = s->main_thread;
+	ret_key->link = s->link;
+	ret_key->wait = s->wait;
+	ret_key->labels = s->labels;
+	HASH_FIND(hh, e->samples, ret_key, sizeof(*ret_key), found);
+	return found;
+}
+
+bool fold_has_sample(const struct profile_entry *e, const struct profile_sample *s)
+{
+	struct sample_key key;
+
+	return find_sample(e, s, &key);
+}
+
 bool fold_put_sample(struct fold *f, struct profile_entry *e, const struct profile_sample *s)
 {
 	struct profile *p = e->profile;
 	struct profile_sample *sum;
-	struct sample_entry *found;
 	struct sample_key key;
+	struct sample_entry *found = find_sample(e, s, &key);
 
-	memset(&key, 0, sizeof(key)); /* all bytes of a key are compared, padding included */
-	key.process_comm = s->process_comm;
-	key.thread_comm = s->thread_comm;
-	key.stack = s->stack;
-	key.cpu = s->cpu;
-	key.main_thread = s->main_thread;
-	key.link = s->link;
-	key.wait = s->wait;
-	key.labels = s->labels;
-	HASH_FIND(hh, e->samples, &key, sizeof(key), found);
 	if (!found) {
 		if (fold_is_full(f, FOLD_ENTRY_BYTES))
 			return false;

@@ -76,21 +76,33 @@ static uint64_t ns_of(const struct owner *owner)
 	return owner ? owner->ns_hash : 0;
 }
 
-uint32_t fold_link(struct fold *f, const struct owner *owner, const struct profile_link *l)
+/* Returns 0 if the namespace has used up its share of links. */
+static uint32_t new_link(struct fold *f, uint64_t ns, const struct profile_link *l)
 {
-	const uint64_t ns = ns_of(owner);
-	const size_t n_links = f->batch->n_links;
 	uint32_t link;
 
-	if (!shares_may_add(&f->linked, ns, LINKED_BYTES / FOLD_ENTRY_BYTES) ||
-	    !shares_may_add(&f->links, ns, BATCH_MAX_LINKS) ||
-	    profile_batch_link(f->batch, l, &link) < 0) {
-		shares_add(&f->unlinked, ns);
+	if (!shares_may_add(&f->links, ns, BATCH_MAX_LINKS) ||
+	    profile_batch_link(f->batch, l, &link) < 0)
 		return 0;
-	}
-	if (f->batch->n_links > n_links)
-		shares_add(&f->links, ns);
+	shares_add(&f->links, ns);
 	return link;
+}
+
+bool fold_link(struct fold *f, const struct profile_entry *e, const struct profile_link *l,
+	       struct profile_sample *s)
+{
+	const uint64_t ns = ns_of(e->owner);
+
+	s->link = profile_batch_find_link(f->batch, l);
+	if (s->link && fold_has_sample(e, s)) /* so it needs nothing more */
+		return true;
+	if (!shares_may_add(&f->linked, ns, LINKED_BYTES / FOLD_ENTRY_BYTES))
+		s->link = 0;
+	else if (!s->link)
+		s->link = new_link(f, ns, l);
+	if (!s->link)
+		shares_add(&f->unlinked, ns);
+	return s->link;
 }
 
 void fold_add_linked(struct fold *f, const struct owner *owner)
