@@ -95,6 +95,10 @@ size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_
 		 {"names_cut",
 		  "its .gnu_debugdata is damaged, or it has more names of functions than podflame "
 		  "keeps (128 MiB, 4 million)"}},
+		{ELF_INDEX_STARTS_CUT,
+		 {"starts_cut",
+		  "it has more functions without a name than podflame keeps (128 MiB, 4 million, "
+		  "with those that have one): no address stands for further ones"}},
 		{ELF_INDEX_MARKS_CUT,
 		 {"marks_cut", "it has too many of the symbols by which podflame finds runtimes"}},
 		{ELF_INDEX_BUILD_ID_CUT,

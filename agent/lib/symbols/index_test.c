@@ -241,18 +241,19 @@ static void what_is_missing_is_said(void **state)
 	int fd;
 
 	(void)state;
-	x.header.flags =
-		ELF_INDEX_GO | ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT | ELF_INDEX_COMPRESSED;
+	x.header.flags = ELF_INDEX_GO | ELF_INDEX_UNWIND_CUT | ELF_INDEX_DWARF_CUT |
+			 ELF_INDEX_COMPRESSED | ELF_INDEX_STARTS_CUT;
 	x.rows[1].rule = PF_RULE_UNSUPPORTED;
 	fd = make_memfd(&x, sizeof(x));
 	assert_int_equal(seal(fd), 0);
 	assert_int_equal(elf_index_open(fd, &i), 0);
-	assert_int_equal(elf_index_lacks(i, lacks), 5);
+	assert_int_equal(elf_index_lacks(i, lacks), 6);
 	assert_string_equal(lacks[0].word, "unwind_cut");
 	assert_string_equal(lacks[1].word, "inlines_cut");
-	assert_string_equal(lacks[2].word, "compressed_unknown");
-	assert_string_equal(lacks[3].word, "compressed_damaged");
-	assert_string_equal(lacks[4].word, "compressed_large");
+	assert_string_equal(lacks[2].word, "starts_cut");
+	assert_string_equal(lacks[3].word, "compressed_unknown");
+	assert_string_equal(lacks[4].word, "compressed_damaged");
+	assert_string_equal(lacks[5].word, "compressed_large");
 	assert_int_equal(elf_index_unsupported_rows(i), 1);
 	elf_index_unref(i);
 }

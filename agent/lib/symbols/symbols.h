@@ -163,6 +163,8 @@ enum elf_index_flag {
 	ELF_INDEX_DWP = 1 << 7,			/* the file is a .dwp package, which is not read */
 	ELF_INDEX_NAMES_CUT = 1 << 8,		/* functions lack names: .gnu_debugdata is damaged,
 						 * or the names exceed a limit */
+	/* functions without a name are left out: there are too many */
+	ELF_INDEX_STARTS_CUT = 1 << 16,
 	ELF_INDEX_MARKS_CUT = 1 << 9,		/* there are more marks than the limit */
 	/* GraalVM compiled the file ahead of time; it contains a Java heap */
 	ELF_INDEX_NATIVE_IMAGE = 1 << 14,
@@ -184,7 +186,7 @@ unsigned elf_index_flags(const struct elf_index *i);
 struct elf_lack {
 	const char *word, *text;
 };
-#define ELF_LACKS_MAX 12 /* kinds of what an index can lack */
+#define ELF_LACKS_MAX 13 /* kinds of what an index can lack */
 size_t elf_index_lacks(const struct elf_index *i, struct elf_lack ret[ELF_LACKS_MAX]);
 /* Returns the number of rows with PF_RULE_UNSUPPORTED. Reads all rows. */
 size_t elf_index_unsupported_rows(const struct elf_index *i);

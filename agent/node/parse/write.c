@@ -73,9 +73,11 @@ static int write_all(const struct index_header *h, const struct arrays *a,
 static void leave_unnamed_out(struct elf_build *b, struct index_symbol *symbols)
 {
 	uint32_t *n = &b->header.n[INDEX_symbols];
+	const uint32_t all = *n;
 
 	*n = (uint32_t)parse_functions_leave_out(symbols, *n);
-	b->header.flags |= ELF_INDEX_NAMES_CUT;
+	if (*n < all)
+		b->header.flags |= ELF_INDEX_STARTS_CUT;
 }
 
 /* before_names: the length of the strings without the names of the symbols, which are their end. */
@@ -128,8 +130,10 @@ enum parse_reason parse_build_write(struct elf_build *b, uint64_t max_bytes, int
 	before_names = b->strings.len;
 	parse_symbols_flatten(&b->symbols, &symbols, &n_symbols, &b->strings);
 	parse_functions_merge(&b->functions, &symbols, &n_symbols);
-	if (b->symbols.cut || b->functions.cut)
+	if (b->symbols.cut)
 		b->header.flags |= ELF_INDEX_NAMES_CUT;
+	if (b->functions.cut)
+		b->header.flags |= ELF_INDEX_STARTS_CUT;
 	if (!reason) {
 		const struct arrays a = {{
 			[INDEX_segments] = b->segments,
