@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+_Static_assert(LEFT_BEHIND_MAX >= PLAN_MAX_PODS, "each pod may block a thread of a worker");
+
 #define USER_AGENT "podflame-agent/" PODFLAME_VERSION
 
 /* ---- reporting ---- */

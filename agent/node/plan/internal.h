@@ -10,7 +10,6 @@
 #include "node/plan/plan.h"
 
 #define PLAN_MAX_TARGETS    4096
-#define PLAN_MAX_PODS	    2000 /* of one node; the kubelet's own default is 110 */
 #define PLAN_MAX_CONTAINERS 256	 /* of one pod */
 #define PLAN_MAX_GPU_NAMES  8	 /* of one pod */
 

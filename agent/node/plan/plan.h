@@ -10,6 +10,8 @@
 #include "lib/profile/profile.h"
 #include "lib/reason/reason.h"
 
+#define PLAN_MAX_PODS 2000 /* of one node; the kubelet's own default is 110 */
+
 /*
  * What a ProfilingTarget may ask for; a ClusterProfilingTarget and the built-in target may ask for
  * more. 0: there is no limit.

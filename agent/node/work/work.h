@@ -14,7 +14,9 @@
 
 /*
  * Limit for the blocked threads of one worker: as many as the pods of a node (PLAN_MAX_PODS of
- * plan). A namespace blocks at most one of them, so a thread that works is always left.
+ * plan). A namespace blocks at most one of them, so pods leave a thread that works. Processes of no
+ * pod have no such bound: each of their cgroups counts as a namespace, or each process whose cgroup
+ * is not known. If they reach the limit, the worker waits until a blocked job returns.
  */
 #define LEFT_BEHIND_MAX	   2000
 #define WORK_READ_LIMIT_NS (5 * NSEC_PER_SEC) /* a longer job of the files worker is reported */
