@@ -94,10 +94,11 @@ static void set_trouble(struct ch_store *s, int r)
  */
 static void check_again(struct ch_store *s)
 {
+	uint64_t tried_ns = atomic_load(&s->tried_ns); /* before the clock: it is not later */
 	struct field_error e = {0};
 	int r;
 
-	if (!atomic_load(&s->doubted) && now_mono_ns() - atomic_load(&s->tried_ns) < CHECK_NS)
+	if (!atomic_load(&s->doubted) && now_mono_ns() - tried_ns < CHECK_NS)
 		return;
 	if (pthread_mutex_trylock(&s->ready_lock))
 		return;
@@ -113,7 +114,6 @@ static void check_again(struct ch_store *s)
 
 int store_ch_ready(struct ch_store *s, struct field_error *reterr)
 {
-	uint64_t now = now_mono_ns();
 	int r;
 
 	if (atomic_load(&s->ready))
@@ -121,7 +121,8 @@ int store_ch_ready(struct ch_store *s, struct field_error *reterr)
 	if (atomic_load(&s->ready))
 		return 0;
 	pthread_mutex_lock(&s->ready_lock);
-	if (!atomic_load(&s->ready) && (!s->tried_ns || now - s->tried_ns >= RETRY_NS)) {
+	/* the clock is read under the lock, because another thread may just have tried */
+	if (!atomic_load(&s->ready) && (!s->tried_ns || now_mono_ns() - s->tried_ns >= RETRY_NS)) {
 		s->trouble_text = (struct field_error){0};
 		r = store_ch_migrate(s, &s->trouble_text);
 		if (!r)

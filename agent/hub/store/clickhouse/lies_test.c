@@ -615,6 +615,23 @@ static void an_old_view_stays(void **state)
 	assert_int_equal(e->lies[2].n_asked, 0); /* so the hub tries again */
 }
 
+/* ---- how often it tries, and how long it looks ---- */
+
+/* A try that has just failed stands, also for who was on its way here before. */
+static void a_failed_look_is_no_reason_to_try_at_once(void **state)
+{
+	struct engine *e = *state;
+	struct field_error error = {0};
+
+	buf_puts(lie(e, "SELECT version()"), "25.3.1.2703\n");
+	put_table(lie(e, "FROM tables"), "windows", ""); /* without the table of the seed */
+	atomic_store(&e->store->ready, true);
+	atomic_store(&e->store->doubted, true);
+	assert_int_equal(store_ch_ready(e->store, &error), -EINVAL);
+	assert_non_null(strstr(error.reason, "somebody has dropped it"));
+	assert_int_equal(e->lies[0].n_asked, 0);
+}
+
 /* What ClickHouse refuses of one kind of deletion keeps no other kind from running. */
 static void one_deletion_fails(void **state)
 {
@@ -715,6 +732,7 @@ int main(void)
 		T(refusals_are_told),
 		T(versions_are_compared),
 		T(an_old_view_stays),
+		T(a_failed_look_is_no_reason_to_try_at_once),
 		T(one_deletion_fails),
 		T(statements_have_their_settings),
 		T(a_text_cannot_end_its_part),
