@@ -11,6 +11,7 @@
 #define MEASURE_NS (60 * NSEC_PER_SEC)
 #define RETRY_NS   (2 * NSEC_PER_SEC)  /* how long a failure to make the tables stands */
 #define CHECK_NS   (30 * NSEC_PER_SEC) /* how often it looks whether somebody has altered them */
+#define LOOK_NS	   (5 * NSEC_PER_SEC)  /* how long a reader or a writer may wait for such a look */
 
 /* ---- start and end ---- */
 
@@ -96,14 +97,16 @@ static void check_again(struct ch_store *s)
 {
 	uint64_t tried_ns = atomic_load(&s->tried_ns); /* before the clock: it is not later */
 	struct field_error e = {0};
+	struct ch_limits l = {0};
 	int r;
 
 	if (!atomic_load(&s->doubted) && now_mono_ns() - tried_ns < CHECK_NS)
 		return;
 	if (pthread_mutex_trylock(&s->ready_lock))
 		return;
+	l.deadline_ns = now_mono_ns() + LOOK_NS;
 	atomic_store(&s->doubted, false);
-	r = store_ch_check_tables(s, &e);
+	r = store_ch_check_tables(s, &l, &e);
 	atomic_store(&s->tried_ns, now_mono_ns());
 	if (r == -EINVAL) {
 		s->trouble_text = e;

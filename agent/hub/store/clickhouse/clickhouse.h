@@ -119,7 +119,7 @@ struct ch_store {
 	/* CLOCK_MONOTONIC, when it last looked at the tables; 0: never */
 	_Atomic uint64_t tried_ns;
 	atomic_bool doubted; /* ClickHouse has refused rows: perhaps the tables were altered */
-	int trouble;		    /* what the last try said */
+	int trouble;	     /* what the last try said */
 	struct field_error trouble_text;
 	struct ch_seen *seen;	    /* ids that were written lately; the writer's */
 	pthread_mutex_t stats_lock; /* guards stats */
@@ -216,7 +216,8 @@ struct ch_schema *store_ch_schema_free(struct ch_schema *x);
 /* Makes the tables, and reads the seed of the ids. Does nothing if they are as they should be. */
 int store_ch_migrate(struct ch_store *s, struct field_error *reterr);
 /* Changes nothing. -EINVAL: somebody has altered the tables; else as store_ch_post(). */
-int store_ch_check_tables(struct ch_store *s, struct field_error *reterr);
+int store_ch_check_tables(struct ch_store *s, const struct ch_limits *l,
+			  struct field_error *reterr);
 /* As store_migrate(). */
 int store_ch_migrate_with(struct ch_store *s, bool dry_run, store_print_fn *print, void *arg,
 			  struct field_error *reterr);

@@ -632,6 +632,32 @@ static void a_failed_look_is_no_reason_to_try_at_once(void **state)
 	assert_int_equal(e->lies[0].n_asked, 0);
 }
 
+static double seconds_of(struct engine *e, unsigned request)
+{
+	const char *at = strstr(ts_request_head(e->server, request), "&max_execution_time=");
+
+	assert_non_null(at);
+	return strtod(strchr(at, '=') + 1, NULL);
+}
+
+/* A reader or a writer waits for the look: its statements have few seconds, all together. */
+static void a_look_has_one_deadline(void **state)
+{
+	struct engine *e = *state;
+	unsigned first = ts_n_requests(e->server);
+	double left = 5;
+
+	put_table(lie(e, "FROM tables"), "podflame", "00112233445566778899aabbccddeeff");
+	atomic_store(&e->store->ready, true);
+	atomic_store(&e->store->doubted, true);
+	assert_int_equal(store_ch_ready(e->store, NULL), 0);
+	assert_int_equal(ts_n_requests(e->server) - first, 4);
+	for (unsigned i = first; i < first + 4; i++) {
+		assert_true(seconds_of(e, i) <= left);
+		left = seconds_of(e, i);
+	}
+}
+
 /* What ClickHouse refuses of one kind of deletion keeps no other kind from running. */
 static void one_deletion_fails(void **state)
 {
@@ -733,6 +759,7 @@ int main(void)
 		T(versions_are_compared),
 		T(an_old_view_stays),
 		T(a_failed_look_is_no_reason_to_try_at_once),
+		T(a_look_has_one_deadline),
 		T(one_deletion_fails),
 		T(statements_have_their_settings),
 		T(a_text_cannot_end_its_part),

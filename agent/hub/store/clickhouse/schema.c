@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#define LOOK_NS (30 * NSEC_PER_SEC) /* how long a look at the tables may take */
+
 struct migration {
 	struct ch_store *s;
 	const struct ch_schema *x;
@@ -341,6 +343,13 @@ static int show_fresh(struct migration *m)
 	return run_steps(m);
 }
 
+static int look(struct migration *m)
+{
+	const struct ch_limits l = {.deadline_ns = now_mono_ns() + LOOK_NS};
+
+	return store_ch_look(m->s, &l, &m->found, m->err);
+}
+
 static int migrate(struct migration *m)
 {
 	int r = store_ch_check_version(m->s, m->err);
@@ -348,7 +357,7 @@ static int migrate(struct migration *m)
 	if (r == -ENOTCONN && m->dry_run)
 		return show_fresh(m);
 	if (!r)
-		r = store_ch_look(m->s, &m->found, m->err);
+		r = look(m);
 	if (!r)
 		r = check(m);
 	if (!r)
@@ -358,16 +367,16 @@ static int migrate(struct migration *m)
 	if (r || m->dry_run)
 		return r;
 	if (m->n_ran)
-		r = store_ch_look(m->s, &m->found, m->err);
+		r = look(m);
 	if (!r)
 		r = check(m);
 	return r ? r : read_seed(m);
 }
 
-int store_ch_check_tables(struct ch_store *s, struct field_error *reterr)
+int store_ch_check_tables(struct ch_store *s, const struct ch_limits *l, struct field_error *reterr)
 {
 	struct migration m = {.s = s, .x = s->schema, .err = reterr};
-	int r = store_ch_look(s, &m.found, reterr);
+	int r = store_ch_look(s, l, &m.found, reterr);
 
 	if (!r)
 		r = check(&m);

@@ -91,8 +91,9 @@ struct schema_found {
 	struct schema_found_column *columns;
 	size_t n_versions, n_tables, n_columns, cap_versions, cap_tables, cap_columns;
 };
-/* Looks, in place of what was found before. */
-int store_ch_look(struct ch_store *s, struct schema_found *ret, struct field_error *reterr);
+/* Looks, in place of what was found before. l: of all its statements together. */
+int store_ch_look(struct ch_store *s, const struct ch_limits *l, struct schema_found *ret,
+		  struct field_error *reterr);
 void store_ch_found_done(struct schema_found *f);
 bool store_ch_found_version(const struct schema_found *f, uint32_t version);
 const struct schema_found_table *store_ch_found_table(const struct schema_found *f,

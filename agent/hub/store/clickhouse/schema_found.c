@@ -4,10 +4,9 @@
 
 #include <stdlib.h>
 
-#define LOOK_NS (30 * NSEC_PER_SEC)
-
 struct looking {
 	struct ch_store *s;
+	const struct ch_limits *limits;
 	struct schema_found *found;
 	struct field_error *err;
 };
@@ -99,13 +98,12 @@ static void take_column(struct schema_found *f, struct ch_rows *rows)
 static int ask(struct looking *m, struct ch_sql *q,
 	       void (*take)(struct schema_found *f, struct ch_rows *rows))
 {
-	const struct ch_limits l = {.deadline_ns = now_mono_ns() + LOOK_NS};
 	struct http_answer a = {0};
 	struct ch_rows rows;
 	int r;
 
 	q->database = "system";
-	r = store_ch_ask(m->s, q, &l, &a, &rows, m->err);
+	r = store_ch_ask(m->s, q, m->limits, &a, &rows, m->err);
 	while (!r && store_ch_more(&rows))
 		take(m->found, &rows);
 	if (!r && rows.failed) {
@@ -172,9 +170,10 @@ static int look_at_versions(struct looking *m)
  * Versions before tables: a step is recorded after its table is made, so a table that is not there
  * then was dropped, however many hubs migrate now.
  */
-int store_ch_look(struct ch_store *s, struct schema_found *ret, struct field_error *reterr)
+int store_ch_look(struct ch_store *s, const struct ch_limits *l, struct schema_found *ret,
+		  struct field_error *reterr)
 {
-	struct looking looking = {s, ret, reterr}, *m = &looking;
+	struct looking looking = {s, l, ret, reterr}, *m = &looking;
 	int r;
 
 	store_ch_found_done(ret);
