@@ -108,6 +108,24 @@ int store_ch_share_take(struct ch_share *s, size_t bytes)
 	return e;
 }
 
+/* The most bytes of which may_hold() is true. */
+static size_t room(const struct ch_share *s)
+{
+	size_t others = s->cache->max_bytes - s->cache->held;
+
+	return others > s->held ? (others - s->held) / 2 : 0;
+}
+
+size_t store_ch_share_room(const struct ch_share *s)
+{
+	size_t bytes;
+
+	pthread_mutex_lock(&s->cache->lock);
+	bytes = room(s);
+	pthread_mutex_unlock(&s->cache->lock);
+	return bytes;
+}
+
 void store_ch_share_end(struct ch_share *s)
 {
 	struct ch_cache *c = s->cache;

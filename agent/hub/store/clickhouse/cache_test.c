@@ -195,6 +195,8 @@ static void a_reader_leaves_as_much_as_it_has(void **state)
 	while ((x = hold(&one, n + 10)))
 		of_one[n++] = x;
 	assert_in_range(n, 25, 30);
+	assert_in_range(store_ch_share_room(&two), bytes_of(14), bytes_of(18));
+	assert_int_equal(store_ch_share_take(&two, store_ch_share_room(&two) + 1), -EFBIG);
 	while ((x = hold(&two, m + 1000)))
 		of_two[m++] = x;
 	assert_in_range(m, 10, 15);

@@ -362,6 +362,8 @@ struct ch_names *store_ch_names_free(struct ch_names *n);
  * no room for them.
  */
 int store_ch_names_count(struct ch_names *n, size_t bytes);
+/* How many bytes have room now. Another query may be faster. */
+size_t store_ch_names_room(const struct ch_names *n);
 /*
  * Reads the stacks with these ids, and their frames. They stay until the names are freed. -EFBIG:
  * there is no room for more, and some of them may lack their names.

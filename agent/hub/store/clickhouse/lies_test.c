@@ -520,6 +520,34 @@ static void sums_without_room(void **state)
 	assert_string_equal(seen.leaf, STORE_OTHERS);
 }
 
+/* The greatest come first, and stay. */
+static void some_sums_without_room(void **state)
+{
+	static char app[20000];
+	struct engine *e = *state;
+	struct seen seen = {0};
+	struct field_error error = {0};
+	struct buf *sums = lie(e, OF_SUMS), *total;
+	bool cut;
+
+	memset(app, 'a', sizeof(app) - 1);
+	store_ch_cache_free(e->store->names);
+	e->store->names = store_ch_cache_new(2 * sizeof(app));
+	put_sum(sums, 1, 10);
+	put_sum(sums, 2, 5);
+	put_sum_of(sums, app, 3, 2);
+	total = lie(e, OF_TOTAL);
+	store_ch_put_u64(total, 17);
+	store_ch_put_u64(total, 3);
+	store_ch_put_u32(total, 1000);
+	store_ch_put_u32(total, 1000);
+	assert_int_equal(read_all(e, &seen, &error, &cut), 0);
+	assert_true(cut);
+	assert_int_equal(seen.n, 3);
+	assert_int_equal(seen.sum, 17);
+	assert_string_equal(seen.leaf, STORE_OTHERS);
+}
+
 /* What ClickHouse refuses is told as what the user can do about it. */
 static void refusals_are_told(void **state)
 {
@@ -755,6 +783,7 @@ int main(void)
 		T(half_of_the_names),
 		T(names_without_room),
 		T(sums_without_room),
+		T(some_sums_without_room),
 		T(refusals_are_told),
 		T(versions_are_compared),
 		T(an_old_view_stays),

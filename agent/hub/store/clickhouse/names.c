@@ -62,6 +62,11 @@ int store_ch_names_count(struct ch_names *n, size_t bytes)
 	return store_ch_share_take(&n->share, bytes);
 }
 
+size_t store_ch_names_room(const struct ch_names *n)
+{
+	return store_ch_share_room(&n->share);
+}
+
 struct ch_names *store_ch_names_free(struct ch_names *n)
 {
 	struct held_frame *f, *next_f;

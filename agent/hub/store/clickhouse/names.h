@@ -58,6 +58,8 @@ struct ch_share {
  * would hold more than all readers leave free.
  */
 int store_ch_share_take(struct ch_share *s, size_t bytes);
+/* How many bytes it could take now. Another reader may be faster. */
+size_t store_ch_share_room(const struct ch_share *s);
 void store_ch_share_end(struct ch_share *s); /* when it holds nothing of the cache any more */
 /* *ret: the stack or frame, held by the reader; NULL: it is not there. -EFBIG: as above. */
 int store_ch_share_find_stack(struct ch_share *s, uint64_t id, struct kept_stack **ret);

@@ -2,7 +2,7 @@
 /*
  * Reading: ClickHouse adds up the equal stacks of a selection and gives the greatest sums first.
  * Then the hub asks for the names of these stacks, some at a time. If the names take too much
- * memory, the rest of the stacks are in the row [others]. So are all, if the sums do.
+ * memory, the rest of the stacks are in the row [others]. So are the smaller sums, if the sums do.
  */
 #include "hub/store/clickhouse/clickhouse.h"
 
@@ -30,7 +30,7 @@ struct reading {
 	bool group_of_stack;
 	struct http_answer answer; /* the sums stay there until their rows are handed out */
 	struct ch_rows sums;
-	size_t n; /* of the sums */
+	size_t n, n_kept; /* of the sums; of those that found room */
 	struct ch_names *names;
 	bool full;     /* there is no room for more names, or for the sums */
 	int64_t shown; /* sum of the rows that were handed out */
@@ -143,10 +143,37 @@ static int ask_sums(struct reading *r, size_t limit)
 	return rows.failed || r->n > limit ? store_ch_ends_early(r->reterr) : 0;
 }
 
-/* Counts the memory of the sums as that of names. Forgets them if there is no room. */
+/* Keeps the greatest sums, in half of the room: their names need the rest. */
+static void keep_greatest(struct reading *r)
+{
+	const size_t max = store_ch_names_room(r->names) / 2;
+	struct ch_rows rows = r->sums;
+	size_t n = 0, bytes = 0, end;
+
+	for (; n < r->n; n++, bytes = end) {
+		(void)get_sum(&rows);
+		end = (size_t)(rows.p - r->answer.body);
+		if (end > max)
+			break;
+	}
+	r->n_kept = n;
+	r->answer.n = bytes;
+	r->answer.body = xrealloc(r->answer.body, bytes + 1);
+	r->answer.body[bytes] = '\0';
+	r->sums = (struct ch_rows){r->answer.body, r->answer.body + bytes, false};
+}
+
+/* Counts the memory of the sums as that of names. Forgets those for which there is no room. */
 static void count_sums(struct reading *r)
 {
-	r->full = store_ch_names_count(r->names, r->answer.n) == -EFBIG;
+	int e = store_ch_names_count(r->names, r->answer.n);
+
+	r->n_kept = r->n;
+	if (e == -EFBIG) {
+		keep_greatest(r);
+		e = store_ch_names_count(r->names, r->answer.n);
+	}
+	r->full = e == -EFBIG; /* another query was faster */
 	if (r->full)
 		http_answer_done(&r->answer);
 }
@@ -245,7 +272,7 @@ static int hand_others(struct reading *r, store_row_fn *fn, void *arg)
 
 static int hand_out(struct reading *r, size_t max_rows, store_row_fn *fn, void *arg)
 {
-	size_t n = MIN(r->n, max_rows);
+	size_t n = MIN(r->n_kept, max_rows);
 	int e = 0;
 
 	while (!e && !r->full && r->summary.n_rows < n)
