@@ -329,7 +329,7 @@ struct query_file;
 /* sel and arg must stay valid. names as in query_tree_set_names(); NULL: frames stay. */
 struct query_file *query_file_new(const struct selection *sel, tree_names_fn *names, void *arg);
 struct query_file *query_file_free(struct query_file *f);
-/* Samples get those of these tags that are labels of them. The tags must stay valid. */
+/* Samples get those of these tags that are labels of them. */
 void query_file_set_tags(struct query_file *f, const char *const *tags, size_t n);
 /*
  * The memory of the rows counts in the budget, roughly, and what writing needs in the budget of the

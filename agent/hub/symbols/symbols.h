@@ -117,9 +117,12 @@ char *symbols_names_unread(const struct symbols_names *n);
 char *const *symbols_names_namespaces(const struct symbols_names *n, size_t *ret_n);
 /*
  * For a frame without a name: finds the function at its address and the functions inlined there,
- * outermost first. Returns how many they are; 0: not known. A file of the frame's namespace is used
- * rather than one of all namespaces. ns is one of symbols_names_namespaces(), the same pointer;
- * NULL: the frame is of none of them. arg is a struct symbols_names. It stores the answer by the
- * address of *f, so *f must stay valid until arg is freed. *ret is valid until then, too.
+ * outermost first. Returns how many they are; 0: not known. After symbols_names_by_start(), what no
+ * file names is one function where its start is known. Only then is the start of (*ret)[0] not 0.
+ *
+ * A file of the frame's namespace is used rather than one of all namespaces. ns is one of
+ * symbols_names_namespaces(), the same pointer; NULL: the frame is of none of them. arg is a struct
+ * symbols_names. It stores the answer by the address of *f, so *f must stay valid until arg is
+ * freed. *ret is valid until then, too.
  */
 size_t symbols_name(const struct frame *f, const char *ns, void *arg, const struct frame **ret);

@@ -462,7 +462,7 @@ struct profile_writer {
 	int (*step)(struct profile_writer *w, struct buf *out);
 	void (*free)(struct profile_writer *w); /* with all that it has */
 };
-/* b and what file points to must stay valid. budget NULL: none. */
+/* b and what file points to (notes, value, levels) must outlive the writer. budget NULL: none. */
 typedef struct profile_writer *profile_writer_fn(const struct batch *b,
 						 const struct profile_file *file,
 						 struct buf_budget *budget);
