@@ -33,7 +33,7 @@ static struct elf_index *rows_of(const void *code, int32_t cfa_offset, uint32_t 
 	h.n[INDEX_pages] = h.n[INDEX_rows] = h.n[INDEX_rules] = 1;
 	buf_add(&b, &h, sizeof(h));
 	buf_add(&b, &page, sizeof(page));
-	buf_add(&b, zeros, sizeof(uint64_t)); /* the row: rule 0 from address 0 on */
+	buf_add(&b, &(uint64_t){0}, sizeof(uint64_t)); /* the row: rule 0 from address 0 on */
 	buf_add(&b, &(struct pf_rule){.cfa_offset = cfa_offset}, sizeof(struct pf_rule));
 	buf_add(&b, zeros, 1 + bytes);
 	free(zeros);
