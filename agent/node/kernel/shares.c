@@ -45,6 +45,7 @@ static const char *const problems[_SHARED_MAX] = {
 	[SHARED_LINKS] =
 		LESS_OF("trace ids", "samples that have some", "those that a window keeps"),
 	[SHARED_PERF_MAPS] = LESS("functions in perf maps", "those that the agent keeps"),
+	[SHARED_NAMES] = LESS("functions of Python, Java or Lua", "those whose names are kept"),
 	[SHARED_GO_HEAPS] = MORE("stacks in Go programs' heap profiles", "these stacks"),
 	[SHARED_ROWS] = LESS_OF("callers of generated code", "old rows of such code",
 				"those that the agent keeps"),

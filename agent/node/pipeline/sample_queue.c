@@ -209,14 +209,16 @@ static void note_speed(struct sample_queue *d, const struct feeding *f)
 /* Tells the targets of namespaces that had more than their shares. */
 static void tell_refused(struct kernel *k, struct feed_answer *a)
 {
-	struct shares unmapped = {0};
+	struct shares unmapped = {0}, unnamed = {0};
 
 	runtime_perf_maps_refused(&unmapped);
+	stacks_names_refused(&unnamed);
 	kernel_note_refused(k, a->refused, a->n_refused);
 	kernel_note_shares(k, SHARED_PROCESSES, &a->crowded);
 	kernel_note_shares(k, SHARED_LINKS, &a->unlinked);
 	kernel_note_shares(k, SHARED_ROWS, &a->rows_refused);
 	kernel_note_shares(k, SHARED_PERF_MAPS, &unmapped);
+	kernel_note_shares(k, SHARED_NAMES, &unnamed);
 }
 
 static void feed_handled(struct task *t)

@@ -193,6 +193,7 @@ enum shared_table {
 	SHARED_THROTTLED, /* containers whose throttled time is read */
 	SHARED_LINKS,	  /* trace contexts of a window */
 	SHARED_PERF_MAPS, /* functions of perf maps */
+	SHARED_NAMES,	  /* names of functions of runtimes */
 	SHARED_GO_HEAPS,  /* stacks of Go programs' own heap profiles */
 	SHARED_ROWS,	  /* rows that generated code had lately */
 	SHARED_COSTS,	  /* of cgroups, by event, for limits.overheadPercent */

@@ -184,7 +184,7 @@ const char *stacks_gpu_work_name(struct stacks *s, struct process_id id,
 
 /* ---- runtime_names.c: names of the runtimes' frames of one process ---- */
 struct named;
-struct named *stacks_named_new(void);
+struct named *stacks_named_new(uint64_t ns); /* struct charged; 0: nobody */
 struct named *stacks_named_free(struct named *n);
 /*
  * Returns the caller of frame i: the next frame of the same runtime. NULL: there is none, or the

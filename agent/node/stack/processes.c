@@ -216,7 +216,8 @@ void stacks_mappings(struct stacks *s, struct mappings *m, uint64_t ns)
 void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 		     struct runtime_process *r)
 {
-	struct exec *e = stacks_process_exec(stacks_process(s, id), exec_id);
+	struct stacks_process *p = stacks_process(s, id);
+	struct exec *e = stacks_process_exec(p, exec_id);
 
 	if (!e)
 		return;
@@ -224,7 +225,7 @@ void stacks_runtimes(struct stacks *s, struct process_id id, uint32_t exec_id,
 	runtime_process_unref(e->runtimes);
 	e->runtimes = r;
 	if (!e->named)
-		e->named = stacks_named_new();
+		e->named = stacks_named_new(p->share.owner);
 }
 
 /*

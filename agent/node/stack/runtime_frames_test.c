@@ -429,7 +429,7 @@ static void long_names_make_room_for_others(void **state)
 	enum { N = 2048, NAME_BYTES = 16384, LIMIT = 16 << 20 };
 	struct counter *evicted = counter("podflame_runtime_names_evicted_total", NULL, NULL);
 	uint64_t before = counter_get(evicted);
-	struct named *n = stacks_named_new();
+	struct named *n = stacks_named_new(1);
 	struct names_wanted w = {0}, again = {0};
 	size_t kept = 0;
 
@@ -462,23 +462,36 @@ static void long_names_make_room_for_others(void **state)
 	stacks_named_free(n);
 }
 
-/* Entries without names have a limit, too, and each program has a share of that limit. */
+/*
+ * Entries without names have a limit, too. A namespace whose programs have more than its share
+ * leaves room: the program of another one, which comes last, has as many as a program may have.
+ */
 static void places_of_many_programs_make_room(void **state)
 {
-	enum { PROGRAMS = 40, PLACES = 16384 /* entries that one program may have */ };
+	enum { GREEDY = 1, VICTIM, PROGRAMS = 40, PLACES = 16384 };
 	struct counter *evicted = counter("podflame_runtime_names_evicted_total", NULL, NULL);
 	uint64_t before = counter_get(evicted);
-	struct named *n[PROGRAMS];
+	struct named *n[PROGRAMS + 1];
 	struct names_wanted w = {0};
+	struct shares refused = {0};
 
 	(void)state;
-	for (size_t k = 0; k < PROGRAMS; k++) {
-		n[k] = stacks_named_new();
+	for (size_t k = 0; k <= PROGRAMS; k++) {
+		n[k] = stacks_named_new(k < PROGRAMS ? GREEDY : VICTIM);
+		if (k == PROGRAMS) {
+			assert_true(counter_get(evicted) > before);
+			before = counter_get(evicted);
+			stacks_names_refused(&refused);
+			assert_int_equal(shares_most(&refused, 0), GREEDY);
+			shares_done(&refused);
+		}
 		for (uint64_t i = 0; i < PLACES; i++)
 			stacks_named_want(n[k], STACK(NULL, RUN(1, i)), &w);
 	}
-	assert_true(counter_get(evicted) > before);
-	for (size_t k = 0; k < PROGRAMS; k++)
+	assert_int_equal(counter_get(evicted), before);
+	stacks_names_refused(&refused);
+	assert_int_equal(refused.all, 0);
+	for (size_t k = 0; k <= PROGRAMS; k++)
 		stacks_named_free(n[k]);
 	free(w.asks);
 }

@@ -8,18 +8,15 @@
  */
 #include "node/stack/internal.h"
 
-#include <stdatomic.h>
+#include "lib/base/budget.h"
+
 #include <stdlib.h>
 #include <uthash.h>
 
-#define NAMED_MAX   16384	/* limit of entries for one program of a process */
-#define NAMED_BYTES (16u << 20) /* limit of the bytes of these entries and their names */
-/*
- * limit of the bytes for all programs together; above it, each program may have an equal share of
- * half of this
- */
-#define NAMED_ALL_BYTES (64u << 20)
-#define ASKS_MAX	4096 /* names that one struct names_wanted asks for */
+#define NAMED_MAX	16384	    /* limit of entries for one program of a process */
+#define NAMED_BYTES	(16u << 20) /* limit of the bytes of these entries and their names */
+#define NAMED_ALL_BYTES (64u << 20) /* the same of all programs; each namespace has a share */
+#define ASKS_MAX	4096	    /* names that one struct names_wanted asks for */
 #define ASK_AGAIN_NS	(10 * NSEC_PER_SEC)
 #define KNOWN_NS	(60 * NSEC_PER_SEC)
 #define UNNAMED_COUNTER "podflame_runtime_frames_unnamed_total"
@@ -38,26 +35,33 @@ struct named_entry {
 };
 struct named {
 	struct named_entry *entries; /* in the order of the last ask, the oldest first */
-	size_t bytes;
+	struct budget_member bytes;
 };
 
-static _Atomic size_t all_bytes, n_all;
+static struct budget all_bytes = BUDGET(NAMED_ALL_BYTES);
 
-struct named *stacks_named_new(void)
+struct named *stacks_named_new(uint64_t ns)
 {
-	atomic_fetch_add(&n_all, 1);
-	return xcalloc(1, sizeof(struct named));
+	struct named *n = xcalloc(1, sizeof(*n));
+
+	budget_join(&all_bytes, &n->bytes, ns);
+	return n;
 }
 
-static void account(struct named *n, size_t more, size_t less)
+void stacks_names_refused(struct shares *to)
 {
-	n->bytes += more - less;
-	atomic_fetch_add(&all_bytes, more - less);
+	budget_refused(&all_bytes, to);
+}
+
+/* false: there is no room */
+static bool take_bytes(struct named *n, size_t bytes)
+{
+	return n->bytes.n + bytes <= NAMED_BYTES && budget_take(&all_bytes, &n->bytes, bytes);
 }
 
 static void drop_names(struct named *n, struct named_entry *e)
 {
-	account(n, 0, e->bytes);
+	budget_give_back(&all_bytes, &n->bytes, e->bytes);
 	e->bytes = 0;
 	e->known = false;
 	runtime_names_done(&e->names);
@@ -67,7 +71,7 @@ static void forget(struct named *n, struct named_entry *e)
 {
 	HASH_DEL(n->entries, e);
 	drop_names(n, e);
-	account(n, 0, sizeof(*e));
+	budget_give_back(&all_bytes, &n->bytes, sizeof(*e));
 	free(e);
 }
 
@@ -84,7 +88,7 @@ struct named *stacks_named_free(struct named *n)
 		return NULL;
 	HASH_ITER (hh, n->entries, e, next)
 		forget(n, e);
-	atomic_fetch_sub(&n_all, 1);
+	budget_leave(&all_bytes, &n->bytes);
 	free(n);
 	return NULL;
 }
@@ -131,27 +135,20 @@ static struct named_entry *find(struct named *n, const struct named_key *k)
 	return e;
 }
 
-static bool has_room(const struct named *n, size_t bytes)
-{
-	size_t share = NAMED_ALL_BYTES / 2 / atomic_load(&n_all);
-
-	if (n->bytes + bytes > NAMED_BYTES)
-		return false;
-	return atomic_load(&all_bytes) + bytes <= NAMED_ALL_BYTES || n->bytes + bytes <= share;
-}
-
+/* NULL: there is no room even without the program's other entries. */
 static struct named_entry *find_or_make(struct named *n, const struct named_key *k)
 {
 	struct named_entry *e = find(n, k);
 
 	if (e)
 		return e;
-	while (n->entries && (HASH_COUNT(n->entries) >= NAMED_MAX || !has_room(n, sizeof(*e)))) {
+	while (HASH_COUNT(n->entries) >= NAMED_MAX || !take_bytes(n, sizeof(*e))) {
 		count_evicted();
+		if (!n->entries)
+			return NULL;
 		forget(n, n->entries);
 	}
 	e = xcalloc(1, sizeof(*e));
-	account(n, sizeof(*e), 0);
 	e->key = *k;
 	HASH_ADD(hh, n->entries, key, sizeof(e->key), e);
 	return e;
@@ -186,7 +183,7 @@ static void want_frame(struct named *n, const struct raw_frame *f, const struct 
 	struct named_entry *e = find_or_make(n, &k);
 	struct runtime_ask *a;
 
-	if (now_ns < e->again_ns || w->n_asks >= ASKS_MAX)
+	if (!e || now_ns < e->again_ns || w->n_asks >= ASKS_MAX)
 		return;
 	e->again_ns = now_ns + ASK_AGAIN_NS;
 	w->fresh |= !e->known;
@@ -232,22 +229,24 @@ static uint64_t known_ns(enum pf_runtime_kind k)
 }
 
 /*
- * Drops entries that have names, in the order of their last ask, until there is room. It never
- * drops e. Returns whether there is room.
+ * Takes these bytes. Until there is room, drops entries that have names, in the order of their last
+ * ask. It never drops e. false: there is no room.
  */
 static bool make_room(struct named *n, const struct named_entry *e, size_t bytes)
 {
 	struct named_entry *old, *next;
+	bool taken = take_bytes(n, bytes);
 
 	HASH_ITER (hh, n->entries, old, next) {
-		if (has_room(n, bytes))
-			return true;
+		if (taken)
+			break;
 		if (old == e || !old->bytes)
 			continue;
 		count_evicted();
 		forget(n, old);
+		taken = take_bytes(n, bytes);
 	}
-	return has_room(n, bytes);
+	return taken;
 }
 
 static void take(struct named *n, struct named_entry *e, struct runtime_ask *a)
@@ -267,7 +266,6 @@ static void take(struct named *n, struct named_entry *e, struct runtime_ask *a)
 	}
 	e->known = true;
 	e->bytes = bytes;
-	account(n, bytes, 0);
 	e->again_ns = now_mono_ns() + known_ns(a->kind);
 	e->names = a->names;
 	a->names = (struct runtime_names){0};

@@ -65,6 +65,11 @@ void stacks_crowded(struct stacks *s, struct shares *to);
  */
 void stacks_rows_refused(struct stacks *s, struct shares *to);
 /*
+ * Adds to `to` each namespace that had more names of runtimes' functions than its share since the
+ * last call. Any thread.
+ */
+void stacks_names_refused(struct shares *to);
+/*
  * Forgets processes that ended long enough ago. If the caller does not call this now and then, the
  * files of such processes stay open until there are stacks of other processes.
  */
