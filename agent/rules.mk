@@ -19,10 +19,11 @@ ENGINE := $(addprefix agent/hub/,ingest/group_test symbols/shared_test \
 
 # Unit tests once more under sanitizers, objects in build/asan and build/tsan: docs/testing.md.
 # AddressSanitizer, UBSan. Left out are the tests that profile living programs (they need the time
-# of these programs, and a sanitizer does not see the kernel's part), those that read files for
-# minutes that fuzzers read under it, too, and those with a malloc() of their own.
+# of these programs, and a sanitizer does not see the kernel's part), those of children's sandboxes,
+# which a sanitizer's child does not have, those that read files for minutes that fuzzers read under
+# it, too, and those with a malloc() of their own.
 NO_ASAN := $(addprefix agent/,cli/record% cli/doctor% node/node_% node/alloc% node/overhead% \
-	node/containers% \
+	node/containers% lib/symbols/demangle_escape% \
 	$(addprefix node/follow/,follow% heap% java% runtimes% unseen%) node/learn/go_heap% \
 	node/unwind/% node/probe/% node/runtime/% node/parse/% node/insn/%) %_faults_test.c
 asan_TESTS := $(filter-out $(NO_ASAN) $(ENGINE:%=%.c),$(TESTS))

@@ -129,9 +129,9 @@ struct names_wanted *stacks_wanted_free(struct names_wanted *w);
 /*
  * Sets of which sample of a drain the following stacks are: those that stacks_end() and
  * stacks_resolve() get from now on. The debug files of its cgroup's container also name the frames
- * of a process that ended before it was read. What a file in memory contained before the agent read it is not known,
- * nor what code a process had generated after the agent read its rows. Without this call, all
- * stacks count as taken between these readings.
+ * of a process that ended before it was read. What a file in memory contained before the agent read
+ * it is not known, nor what code a process had generated after the agent read its rows. Without
+ * this call, all stacks count as taken between these readings.
  */
 void stacks_taken(struct stacks *s, const struct drain *d, const struct raw_sample *sample);
 /*
