@@ -92,8 +92,11 @@ static void look_run(struct task *task)
 	struct looking *l = (struct looking *)task;
 
 	l->result = 0;
-	if (!l->m)
+	if (!l->m) {
 		l->result = proc_mappings_read(l->id, l->exec_id, &l->m);
+		if (l->result == 0) /* by which files are known */
+			learn_tags(l->follow->config.files, l->m);
+	}
 	if (l->result == 0)
 		l->result = l->follow->calls->find_sites(l->follow->config.files, l->m,
 							 l->event_mask, &l->rdma, &l->sites);
