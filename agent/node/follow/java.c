@@ -26,7 +26,6 @@ struct java_asking {
 	struct java_requests *requests;
 	int result;
 	char problem[RUNTIME_PROBLEM_BYTES];
-	struct mappings *m; /* the mappings after a successful request; NULL: not read */
 };
 
 static const char *version_of(const struct runtime_process *p)
@@ -52,8 +51,6 @@ static void ask_run(struct task *task)
 	if (task->refused)
 		return;
 	a->result = a->calls->ask_jvm(a->requests, a->id, version_of(a->runtimes), a->problem);
-	if (a->result == 0) /* if this fails, the next search for runtimes still finds the map */
-		(void)proc_mappings_read(a->id, a->exec_id, &a->m);
 }
 
 static void take(struct follow *f, struct tracked *t, const struct java_asking *a)
@@ -71,8 +68,8 @@ static void take(struct follow *f, struct tracked *t, const struct java_asking *
 			    : j->refused   ? "failed"
 					   : "later"),
 		    1);
-	if (a->m)
-		follow_process(f, a->m, 0);
+	if (a->result == 0) /* the next search for runtimes finds the map */
+		f->config.ops->read_mappings(f->config.ops_arg, t->id, t->exec_id, t->cgroup_id);
 }
 
 static void ask_done(struct task *task)
@@ -88,7 +85,6 @@ static void ask_done(struct task *task)
 		take(a->follow, t, a);
 	runtime_process_unref(a->runtimes);
 	runtime_java_requests_unref(a->requests);
-	proc_mappings_unref(a->m);
 }
 
 /*
