@@ -467,30 +467,37 @@ static void half_of_the_names(void **state)
 	assert_leaf(e, "leaf");
 }
 
+/* The total is sum in n rows. Those that have no room are in the last of the lines, "[others]". */
+static void assert_ends_in_others(struct engine *e, uint64_t sum, uint64_t n, unsigned lines)
+{
+	struct buf *total = lie(e, OF_TOTAL);
+	struct field_error error = {0};
+	struct seen seen = {0};
+	bool cut;
+
+	store_ch_put_u64(total, sum);
+	store_ch_put_u64(total, n);
+	store_ch_put_u32(total, 1000);
+	store_ch_put_u32(total, 1000);
+	assert_int_equal(read_all(e, &seen, &error, &cut), 0);
+	assert_true(cut);
+	assert_int_equal(seen.n, lines);
+	assert_int_equal(seen.sum, sum);
+	assert_string_equal(seen.leaf, STORE_OTHERS);
+}
+
 /* Names without room: their stacks are added up in one row, and the answer says so. */
 static void names_without_room(void **state)
 {
 	struct engine *e = *state;
-	struct seen seen = {0};
-	struct field_error error = {0};
-	struct buf *sums = lie(e, OF_SUMS), *total;
-	bool cut;
+	struct buf *sums = lie(e, OF_SUMS);
 
 	store_ch_cache_free(e->store->names);
 	e->store->names = store_ch_cache_new(1);
 	put_sum(sums, 1, 10);
 	put_sum(sums, 2, 5);
 	put_stack(lie(e, OF_STACKS), 1, 2);
-	total = lie(e, OF_TOTAL);
-	store_ch_put_u64(total, 15);
-	store_ch_put_u64(total, 2);
-	store_ch_put_u32(total, 1000);
-	store_ch_put_u32(total, 1000);
-	assert_int_equal(read_all(e, &seen, &error, &cut), 0);
-	assert_true(cut);
-	assert_int_equal(seen.n, 1);
-	assert_int_equal(seen.sum, 15);
-	assert_string_equal(seen.leaf, STORE_OTHERS);
+	assert_ends_in_others(e, 15, 2, 1);
 }
 
 /* They are in memory until their rows are handed out, so they count as the names do. */
@@ -498,26 +505,14 @@ static void sums_without_room(void **state)
 {
 	static char app[20000];
 	struct engine *e = *state;
-	struct seen seen = {0};
-	struct field_error error = {0};
-	struct buf *sums = lie(e, OF_SUMS), *total;
-	bool cut;
+	struct buf *sums = lie(e, OF_SUMS);
 
 	memset(app, 'a', sizeof(app) - 1);
 	store_ch_cache_free(e->store->names);
 	e->store->names = store_ch_cache_new(sizeof(app));
 	put_sum_of(sums, app, 1, 15);
 	put_stack(lie(e, OF_STACKS), 1, 2);
-	total = lie(e, OF_TOTAL);
-	store_ch_put_u64(total, 15);
-	store_ch_put_u64(total, 1);
-	store_ch_put_u32(total, 1000);
-	store_ch_put_u32(total, 1000);
-	assert_int_equal(read_all(e, &seen, &error, &cut), 0);
-	assert_true(cut);
-	assert_int_equal(seen.n, 1);
-	assert_int_equal(seen.sum, 15);
-	assert_string_equal(seen.leaf, STORE_OTHERS);
+	assert_ends_in_others(e, 15, 1, 1);
 }
 
 /* The greatest come first, and stay. */
@@ -525,10 +520,7 @@ static void some_sums_without_room(void **state)
 {
 	static char app[20000];
 	struct engine *e = *state;
-	struct seen seen = {0};
-	struct field_error error = {0};
-	struct buf *sums = lie(e, OF_SUMS), *total;
-	bool cut;
+	struct buf *sums = lie(e, OF_SUMS);
 
 	memset(app, 'a', sizeof(app) - 1);
 	store_ch_cache_free(e->store->names);
@@ -536,16 +528,7 @@ static void some_sums_without_room(void **state)
 	put_sum(sums, 1, 10);
 	put_sum(sums, 2, 5);
 	put_sum_of(sums, app, 3, 2);
-	total = lie(e, OF_TOTAL);
-	store_ch_put_u64(total, 17);
-	store_ch_put_u64(total, 3);
-	store_ch_put_u32(total, 1000);
-	store_ch_put_u32(total, 1000);
-	assert_int_equal(read_all(e, &seen, &error, &cut), 0);
-	assert_true(cut);
-	assert_int_equal(seen.n, 3);
-	assert_int_equal(seen.sum, 17);
-	assert_string_equal(seen.leaf, STORE_OTHERS);
+	assert_ends_in_others(e, 17, 3, 3);
 }
 
 /* What ClickHouse refuses is told as what the user can do about it. */
