@@ -48,6 +48,23 @@ static inline int escape_child_main(int (*begin)(void), int (*own)(const struct 
 
 /* ---- the owner ---- */
 
+/* What the attempts aim at. Setup and teardown of a group of tests start and stop it. */
+static struct escape_outside escape_outside;
+
+static inline int escape_setup(void **state)
+{
+	(void)state;
+	escape_outside_start(&escape_outside);
+	return 0;
+}
+
+static inline int escape_teardown(void **state)
+{
+	(void)state;
+	escape_outside_stop(&escape_outside);
+	return 0;
+}
+
 static inline struct child *escape_child_new(void)
 {
 	static const char *const argv[] = {ESCAPE_VERB, NULL};
@@ -58,9 +75,9 @@ static inline struct child *escape_child_new(void)
 }
 
 /* Returns what the attempt gave in the child; -EPIPE: the kernel has killed the child. */
-static inline int escape_ask(struct child *c, const struct escape_outside *o, int number)
+static inline int escape_ask(struct child *c, int number)
 {
-	const struct escape_question q = {*o, number};
+	const struct escape_question q = {escape_outside, number};
 	size_t n;
 	int r, answer;
 
@@ -73,20 +90,20 @@ static inline int escape_ask(struct child *c, const struct escape_outside *o, in
 }
 
 /* Checks that the kernel kills the child at each attempt of the table that `where` must refuse. */
-static inline void escape_assert_none(const struct escape_outside *o, unsigned where, size_t n_min)
+static inline void escape_assert_none(unsigned where, size_t n_min)
 {
 	struct child *c = escape_child_new();
 	static struct escape_list all;
 	size_t n_tried = 0, n_out = 0;
 
-	escapes(o, &all);
+	escapes(&escape_outside, &all);
 	for (size_t i = 0; i < all.n; i++) {
 		int r;
 
 		if (!(all.items[i].where & where))
 			continue;
 		n_tried++;
-		r = escape_ask(c, o, (int)i);
+		r = escape_ask(c, (int)i);
 		if (r == -EPIPE)
 			continue;
 		print_error("%s: %s\n", all.items[i].name, r < 0 ? strerror(-r) : "it works");

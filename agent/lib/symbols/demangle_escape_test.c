@@ -10,8 +10,6 @@
 /* Attempts that are no row of the table. */
 enum { MUCH_MEMORY = -1, MORE_DATA = -2, A_FILE = -3, STAT_BY_DESCRIPTOR = -4 };
 
-static struct escape_outside outside;
-
 static int attempt(const struct escape_question *q)
 {
 	switch (q->attempt) {
@@ -32,7 +30,7 @@ static int attempt(const struct escape_question *q)
 static void no_system_call_leads_out(void **state)
 {
 	(void)state;
-	escape_assert_none(&outside, IN_ALL, 90);
+	escape_assert_none(IN_ALL, 90);
 }
 
 /* It gets no memory and no file, so there is nothing that could need a limit. */
@@ -42,22 +40,8 @@ static void it_takes_no_memory_and_no_file(void **state)
 
 	(void)state;
 	for (int i = STAT_BY_DESCRIPTOR; i <= MUCH_MEMORY; i++)
-		assert_int_equal(escape_ask(c, &outside, i), -EPIPE);
+		assert_int_equal(escape_ask(c, i), -EPIPE);
 	child_free(c);
-}
-
-static int start(void **state)
-{
-	(void)state;
-	escape_outside_start(&outside);
-	return 0;
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	escape_outside_stop(&outside);
-	return 0;
 }
 
 int main(int argc, char **argv)
@@ -73,5 +57,5 @@ int main(int argc, char **argv)
 	print_message("skipped: a child with a sanitizer has no sandbox\n");
 	return 0;
 #endif
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, escape_setup, escape_teardown);
 }

@@ -11,8 +11,6 @@
 /* Attempts that are no row of the table. */
 enum { STAT_BY_PATH = -1, STAT_BY_DIRECTORY = -2, MUCH_MEMORY = -3, A_LARGE_FILE = -4 };
 
-static struct escape_outside outside;
-
 /* ---- the child ---- */
 
 /* Returns 0 if the size of the file is known, else -errno. */
@@ -58,13 +56,13 @@ static int attempt(const struct escape_question *q)
 
 static int ask(struct child *c, int number)
 {
-	return escape_ask(c, &outside, number);
+	return escape_ask(c, number);
 }
 
 static void no_system_call_leads_out(void **state)
 {
 	(void)state;
-	escape_assert_none(&outside, IN_PARSER, 70);
+	escape_assert_none(IN_PARSER, 70);
 }
 
 /* fstat() works, and fstatat() says nothing of a path, whatever its flags are. */
@@ -90,20 +88,6 @@ static void memory_and_files_have_a_limit(void **state)
 	child_free(c);
 }
 
-static int start(void **state)
-{
-	(void)state;
-	escape_outside_start(&outside);
-	return 0;
-}
-
-static int stop(void **state)
-{
-	(void)state;
-	escape_outside_stop(&outside);
-	return 0;
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -118,5 +102,5 @@ int main(int argc, char **argv)
 	print_message("skipped: a child with a sanitizer has no sandbox\n");
 	return 0;
 #endif
-	return cmocka_run_group_tests(tests, start, stop);
+	return cmocka_run_group_tests(tests, escape_setup, escape_teardown);
 }
